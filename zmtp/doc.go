@@ -1,0 +1,41 @@
+// Package zmtp is the wire codec of ZMTP 3.1, the ZeroMQ Message Transport
+// Protocol (RFC 37; a 3.0 peer, RFC 23, speaks the same frames).
+//
+// The package does no input or output: it imports no net package, starts no
+// goroutine and reads no clock. Octets go in, octets and facts come out, so
+// the same code serves TCP, Unix sockets, tests and fuzzers.
+//
+// A connection passes through two stages:
+//
+//   - [Handshake] produces the greeting, takes the peer's, and runs a security
+//     [Mechanism] (NULL unless another is given) until traffic may start.
+//   - [Decoder] cuts the stream that follows into whole messages and commands.
+//
+// What is sent is made by functions that append to a slice: [AppendMessage],
+// [AppendFrame], [AppendSubscribe], [AppendPing] and so on.
+//
+// # Messages
+//
+// A [Message] is kept as its wire octets, frame headers included. Decoding is
+// therefore only finding where a message ends, and forwarding one is copying a
+// single run of octets. [Message.Next] walks over the frames.
+//
+// # Allocation
+//
+// Encoding into a slice with room, decoding and walking messages allocate
+// nothing. No size announced by a peer is ever allocated: the decoder works in
+// the caller's buffer, and only [Decoder.Need] tells how much of it would be
+// useful. Errors and the metadata of a handshake are allocated, in proportion
+// to the octets that have arrived.
+//
+// # Limits
+//
+// See [Limits]. They are enforced from a frame's header, before its body
+// arrives.
+//
+// # Concurrency
+//
+// Functions and the values [Message], [Command], [Metadata] and [Greeting] are
+// safe for concurrent reading. [Decoder] and [Handshake] belong to one goroutine at a
+// time.
+package zmtp

@@ -1,0 +1,90 @@
+package zmtp
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// Bits of a frame's flags octet (RFC 37 §3.2). The other five are reserved:
+// sent as zero, ignored on receipt.
+const (
+	FlagMore    = 0x01 // another frame of the same message follows
+	FlagLong    = 0x02 // the size takes eight octets instead of one
+	FlagCommand = 0x04 // the body is a command, not part of a message
+)
+
+const (
+	// shortHeader is the flags octet and a size of one octet.
+	shortHeader = 2
+	// longHeader is the flags octet and a size of eight octets.
+	longHeader = 9
+	// maxShort is the largest body with a short header.
+	maxShort = 255
+)
+
+// AppendHeader appends the header of a frame whose body has size octets.
+// Of flags only FlagMore and FlagCommand are taken; the form, short up to 255
+// octets and long above, follows from size, which must not be negative.
+func AppendHeader(dst []byte, flags byte, size int) []byte {
+	flags &= FlagMore | FlagCommand
+	if size <= maxShort {
+		return append(dst, flags, byte(size))
+	}
+	dst = append(dst, flags|FlagLong)
+	return binary.BigEndian.AppendUint64(dst, uint64(size))
+}
+
+// AppendFrame appends one message frame. With more, further frames of the same
+// message must follow.
+func AppendFrame(dst, body []byte, more bool) []byte {
+	var flags byte
+	if more {
+		flags = FlagMore
+	}
+	return append(AppendHeader(dst, flags, len(body)), body...)
+}
+
+// FrameSize returns how many octets a frame with a body of the given size
+// takes on the wire as this package encodes it: two or nine more.
+func FrameSize(body int) int {
+	if body <= maxShort {
+		return shortHeader + body
+	}
+	return longHeader + body
+}
+
+// header is a decoded frame header.
+type header struct {
+	flags byte
+	size  int // octets of the header itself
+	body  int // octets of the body that follows
+}
+
+// parseHeader reads the frame header at the start of b. ok is false while
+// octets are missing; h.size then tells how many octets the header has (one
+// octet is enough to know) or is zero if b is empty. tooLarge reports a size
+// of 2^63 or more, which RFC 37 forbids, or one beyond this machine's int.
+func parseHeader(b []byte) (h header, ok, tooLarge bool) {
+	if len(b) == 0 {
+		return h, false, false
+	}
+	h.flags = b[0]
+	if h.flags&FlagLong == 0 {
+		h.size = shortHeader
+		if len(b) < shortHeader {
+			return h, false, false
+		}
+		h.body = int(b[1])
+		return h, true, false
+	}
+	h.size = longHeader
+	if len(b) < longHeader {
+		return h, false, false
+	}
+	size := binary.BigEndian.Uint64(b[1:longHeader])
+	if size > math.MaxInt {
+		return h, true, true
+	}
+	h.body = int(size)
+	return h, true, false
+}

@@ -1,0 +1,238 @@
+package zmtp
+
+import "strings"
+
+// Mechanism is the part of a handshake that a security mechanism defines: the
+// commands between the greetings and the traffic. A Mechanism serves one
+// handshake and is driven by it, from one goroutine.
+type Mechanism interface {
+	// Name is the mechanism's name in the greeting, at most 20 octets.
+	Name() string
+	// Start appends the command frames to send as soon as both greetings
+	// agree.
+	Start(dst []byte) ([]byte, error)
+	// Step takes one received command, never an ERROR, and appends the
+	// frames that answer it. With done, traffic may start. The octets of c
+	// must not be kept. With an error, out may end with an ERROR to send.
+	Step(dst []byte, c Command) (out []byte, done bool, err error)
+	// Peer returns the peer's properties, in memory of their own, after done.
+	Peer() Metadata
+}
+
+// HandshakeConfig is our side of a handshake.
+type HandshakeConfig struct {
+	// SocketType is our socket's type; it must be one of PAIR to XSUB.
+	SocketType SocketType
+	// Identity, of 0 to 255 octets, is announced by REQ, DEALER and ROUTER.
+	Identity []byte
+	// Metadata is further properties to announce. Their names begin with "X-".
+	Metadata Metadata
+	// Mechanism is the security mechanism; nil is NULL. Another one is made
+	// with the octets of AppendProperties.
+	Mechanism Mechanism
+	// Limits bounds the peer's commands by MaxCommand.
+	Limits Limits
+}
+
+// Validate reports, as an error that Is ErrConfig, what is wrong with c.
+func (c *HandshakeConfig) Validate() error {
+	reason := ""
+	switch {
+	case int(c.SocketType) >= len(socketTypeNames):
+		reason = "socket type"
+	case len(c.Identity) > maxShort:
+		reason = "identity over 255 octets"
+	case c.Mechanism != nil && (c.Mechanism.Name() == "" || len(c.Mechanism.Name()) > greetingAsServer-greetingMechanism):
+		reason = "name of the mechanism"
+	}
+	for _, p := range c.Metadata {
+		if len(p.Name) < 3 || !strings.EqualFold(p.Name[:2], "X-") || !validName(p.Name) {
+			reason = "property name " + p.Name
+		}
+		if int64(len(p.Value)) >= 1<<31 {
+			reason = "value of property " + p.Name
+		}
+	}
+	if reason == "" {
+		return nil
+	}
+	return &ProtocolError{Op: "handshake", Reason: reason, Err: ErrConfig}
+}
+
+// AppendProperties appends the wire form of all properties that c announces:
+// Socket-Type, Identity for the types that have one, and Metadata.
+func (c *HandshakeConfig) AppendProperties(dst []byte) []byte {
+	dst = AppendProperty(dst, PropertySocketType, []byte(c.SocketType.String()))
+	if c.SocketType.sendsIdentity() {
+		dst = AppendProperty(dst, PropertyIdentity, c.Identity)
+	}
+	for _, p := range c.Metadata {
+		dst = AppendProperty(dst, p.Name, p.Value)
+	}
+	return dst
+}
+
+// Peer is what a handshake tells about the other side. It owns its octets.
+type Peer struct {
+	// Major and Minor are the peer's version: 3.0 wants subscriptions as
+	// messages, 3.1 as commands.
+	Major, Minor uint8
+	// SocketType is UNKNOWN if the peer did not announce one.
+	SocketType SocketType
+	// Identity is the peer's, at most 255 octets; nil if not announced.
+	Identity []byte
+	// Metadata is all properties, the two above included.
+	Metadata Metadata
+}
+
+// Handshake is the first stage of a connection as a step function (RFC 37
+// §3, §4.2): octets in, octets out. Both sides use it alike.
+//
+//	out := h.Start(nil)              // send at once, before anything is read
+//	for {
+//		n, out, done, err := h.Step(in, out[:0])
+//		// send out, even if err != nil; then drop in[:n]
+//		// done: in[n:] is traffic, for a Decoder
+//		// n == 0: read more
+//	}
+//
+// It keeps no octets of what Step is given. A Handshake belongs to one
+// goroutine at a time. A bound on its time is the caller's to set.
+type Handshake struct {
+	mechanism  Mechanism
+	socketType SocketType
+	maxCommand int
+	greeted    bool
+	done       bool
+	err        error // the first error: there is no way on
+	peer       Peer
+}
+
+// NewHandshake returns a handshake that has neither sent nor received. It
+// copies what it needs of c. A c that is not valid is reported by the first
+// Step.
+func NewHandshake(c HandshakeConfig) *Handshake {
+	h := &Handshake{
+		mechanism:  c.Mechanism,
+		socketType: c.SocketType,
+		maxCommand: c.Limits.bounds().command,
+		err:        c.Validate(),
+	}
+	if h.mechanism == nil {
+		h.mechanism = NewNull(c.AppendProperties(nil))
+	}
+	return h
+}
+
+// Start appends our greeting, to be sent before anything is received: a
+// peer may wait for it before it sends the rest of its own.
+func (h *Handshake) Start(dst []byte) []byte {
+	return AppendGreeting(dst, Greeting{Major: Major, Minor: Minor, Mechanism: h.mechanism.Name()})
+}
+
+// Step takes one greeting or command from in, the octets received and not
+// consumed yet, and appends to dst what must be sent in answer. n is how many
+// octets of in the caller must drop; with n == 0 more are needed, or the
+// handshake is done. After done, what follows in[:n] is traffic.
+//
+// An error is a [*ProtocolError] and final. out may then hold an ERROR that
+// should be sent before the connection is closed. The condition is
+// ErrVersion or ErrMechanism (greeting), ErrIncompatible (socket types),
+// ErrRefused (the peer sent ERROR; Reason is its reason), ErrTooLarge (a
+// command above MaxCommand), ErrMalformed or ErrConfig; or what a Mechanism
+// other than NULL returned.
+func (h *Handshake) Step(in []byte, dst []byte) (n int, out []byte, done bool, err error) {
+	if h.err != nil || h.done {
+		return 0, dst, h.done, h.err
+	}
+	if h.greeted {
+		n, out, err = h.command(in, dst)
+	} else {
+		n, out, err = h.greeting(in, dst)
+	}
+	h.err = err
+	return n, out, h.done, err
+}
+
+// greeting takes the peer's greeting and starts the mechanism.
+func (h *Handshake) greeting(in, dst []byte) (int, []byte, error) {
+	g, n, err := ParseGreeting(in)
+	if n == 0 || err != nil {
+		return 0, dst, err
+	}
+	if g.Mechanism != h.mechanism.Name() {
+		return n, dst, &ProtocolError{Op: "greeting", Reason: "ours is " + h.mechanism.Name(), Err: ErrMechanism}
+	}
+	h.greeted = true
+	h.peer.Major, h.peer.Minor = g.Major, g.Minor
+	out, err := h.mechanism.Start(dst)
+	return n, out, err
+}
+
+// command takes one command of the peer's.
+func (h *Handshake) command(in, dst []byte) (int, []byte, error) {
+	head, ok, huge := parseHeader(in)
+	switch {
+	case head.size == 0:
+		return 0, dst, nil
+	case head.flags&FlagCommand == 0:
+		return 0, dst, malformed("handshake", "message before READY")
+	case head.flags&FlagMore != 0:
+		return 0, dst, malformed("handshake", "command with MORE")
+	case !ok:
+		return 0, dst, nil
+	case huge || head.body > h.maxCommand:
+		return 0, dst, tooLarge("handshake", "command above MaxCommand")
+	case len(in)-head.size < head.body:
+		return 0, dst, nil
+	}
+	n := head.size + head.body
+	c, err := ParseCommand(in[head.size:n])
+	if err != nil {
+		return n, dst, err
+	}
+	if string(c.Name) == CommandError {
+		reason, err := ParseError(c.Data)
+		if err != nil {
+			return n, dst, err
+		}
+		return n, dst, &ProtocolError{Op: "handshake", Reason: reason, Err: ErrRefused}
+	}
+	out, done, err := h.mechanism.Step(dst, c)
+	if err != nil || !done {
+		return n, out, err
+	}
+	if err := h.accept(h.mechanism.Peer()); err != nil {
+		return n, AppendError(out, err.Reason), err
+	}
+	h.done = true
+	return n, out, nil
+}
+
+// accept judges the peer's properties and completes h.peer.
+func (h *Handshake) accept(m Metadata) *ProtocolError {
+	h.peer.Metadata = m
+	h.peer.SocketType = UNKNOWN
+	// libzmq too takes a peer that does not tell its type.
+	if name, ok := m.Get(PropertySocketType); ok {
+		t, err := ParseSocketType(name)
+		if err != nil || !Compatible(h.socketType, t) {
+			return &ProtocolError{Op: "handshake", Reason: "Socket-Type does not fit " + h.socketType.String(), Err: ErrIncompatible}
+		}
+		h.peer.SocketType = t
+	}
+	identity, ok := m.Get(PropertyIdentity)
+	if len(identity) > maxShort {
+		return &ProtocolError{Op: "handshake", Reason: "Identity over 255 octets", Err: ErrMalformed}
+	}
+	if ok {
+		// A slice of its own: what keeps the identity shall not keep all
+		// of the metadata.
+		h.peer.Identity = append(make([]byte, 0, len(identity)), identity...)
+	}
+	return nil
+}
+
+// Peer returns what was learnt of the peer. It is complete after done; before,
+// only the version may be set. Its octets are shared with later calls.
+func (h *Handshake) Peer() Peer { return h.peer }

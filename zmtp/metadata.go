@@ -1,0 +1,99 @@
+package zmtp
+
+import (
+	"encoding/binary"
+	"math"
+	"strings"
+)
+
+// Names of the properties that RFC 37 defines. Send them spelled so: libzmq
+// compares them with regard to case.
+const (
+	PropertySocketType = "Socket-Type"
+	PropertyIdentity   = "Identity"
+	PropertyResource   = "Resource"
+)
+
+// Property is one property of a connection's metadata.
+type Property struct {
+	Name  string // 1 to 255 letters, digits, "-", "_", "." and "+"
+	Value []byte // 0 to 2^31-1 octets
+}
+
+// Metadata is the properties a peer announced in its handshake, in its order.
+type Metadata []Property
+
+// Get returns the value of the first property with the given name, compared
+// without regard to case, and whether there is one.
+func (m Metadata) Get(name string) ([]byte, bool) {
+	for i := range m {
+		if strings.EqualFold(m[i].Name, name) {
+			return m[i].Value, true
+		}
+	}
+	return nil, false
+}
+
+// AppendProperty appends the wire form of one property. The name must be valid
+// and the value within 2^31-1 octets, as described at [Property].
+func AppendProperty(dst []byte, name string, value []byte) []byte {
+	dst = append(dst, byte(len(name)))
+	dst = append(dst, name...)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(value)))
+	return append(dst, value...)
+}
+
+// ParseMetadata parses the properties that fill b, as in the data of a READY
+// command. Values are views of b; names are copies. Duplicate names are kept:
+// Get returns the first. An error Is ErrMalformed.
+//
+// The result's memory is in proportion to len(b).
+func ParseMetadata(b []byte) (Metadata, error) {
+	var m Metadata
+	for len(b) > 0 {
+		end := 1 + int(b[0])
+		if end+4 > len(b) {
+			return nil, malformed("metadata", "property cut short")
+		}
+		name := b[1:end]
+		if !validName(name) {
+			return nil, malformed("metadata", "property name")
+		}
+		size := binary.BigEndian.Uint32(b[end:])
+		b = b[end+4:]
+		if size > math.MaxInt32 || int(size) > len(b) {
+			return nil, malformed("metadata", "value cut short")
+		}
+		m = append(m, Property{Name: nameString(name), Value: b[:size:size]})
+		b = b[size:]
+	}
+	return m, nil
+}
+
+// nameString is string(name), without an allocation for the names that every
+// peer sends.
+func nameString(name []byte) string {
+	switch string(name) {
+	case PropertySocketType:
+		return PropertySocketType
+	case PropertyIdentity:
+		return PropertyIdentity
+	}
+	return string(name)
+}
+
+// validName reports whether name may be the name of a property (RFC 37 §4.2).
+func validName[T string | []byte](name T) bool {
+	if len(name) == 0 || len(name) > maxShort {
+		return false
+	}
+	for i := 0; i < len(name); i++ {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case c == '-', c == '_', c == '.', c == '+':
+		default:
+			return false
+		}
+	}
+	return true
+}
