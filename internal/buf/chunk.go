@@ -1,0 +1,81 @@
+// Package buf pools the buffers that connections read into.
+//
+// A [Chunk] is reference counted: the reader that fills it holds one
+// reference, and every batch of messages that was cut out of it holds one
+// more, never one a message. When the last reference goes the octets return to
+// the pool; under the build tag "invariants" they are poisoned first.
+package buf
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"clustermap/internal/invariants"
+)
+
+// Sizes of pooled chunks, in octets.
+const (
+	// Large is the size a connection reads into: big enough that the system
+	// call and the hand-over cost nothing a message, small enough to stay in
+	// the second-level cache between the kernel's copy and the decoder.
+	Large = 256 << 10
+
+	// Small is the size that messages of a quiet connection are copied into,
+	// so that a queue of a few octets never pins a Large chunk.
+	Small = 4 << 10
+)
+
+// classes are the pooled sizes, ascending.
+var classes = [...]int{512, Small, 32 << 10, Large, 1 << 20, 4 << 20}
+
+var pools [len(classes)]sync.Pool
+
+// Chunk is a reference-counted buffer. Retain and Release are safe for
+// concurrent use; who may write to the octets is the holders' agreement.
+type Chunk struct {
+	data  []byte
+	refs  atomic.Int32
+	class int8 // index into pools, -1 when not pooled
+}
+
+// Get returns a chunk of at least size octets, with one reference held by the
+// caller. Its octets are not zeroed. Sizes beyond 4 MiB are not pooled.
+func Get(size int) *Chunk {
+	for i, n := range classes {
+		if size > n {
+			continue
+		}
+		c, _ := pools[i].Get().(*Chunk)
+		if c == nil {
+			c = &Chunk{data: make([]byte, n), class: int8(i)}
+		}
+		c.refs.Store(1)
+		return c
+	}
+	c := &Chunk{data: make([]byte, size), class: -1}
+	c.refs.Store(1)
+	return c
+}
+
+// Data returns the chunk's octets, all of them.
+func (c *Chunk) Data() []byte { return c.data }
+
+// Retain adds a reference.
+func (c *Chunk) Retain() { c.refs.Add(1) }
+
+// Unique reports whether the caller holds the only reference, so that octets
+// handed out earlier are out of use.
+func (c *Chunk) Unique() bool { return c.refs.Load() == 1 }
+
+// Release gives one reference back; the octets must not be used afterwards.
+func (c *Chunk) Release() {
+	n := c.refs.Add(-1)
+	if n > 0 {
+		return
+	}
+	invariants.Assert(n == 0, "chunk released more often than retained")
+	invariants.Poison(c.data)
+	if c.class >= 0 {
+		pools[c.class].Put(c)
+	}
+}

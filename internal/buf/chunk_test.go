@@ -1,0 +1,47 @@
+package buf
+
+import (
+	"testing"
+
+	"clustermap/internal/invariants"
+)
+
+func TestGetSizes(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, 1, 512, 513, Small, Large, Large + 1, 4 << 20, 4<<20 + 1} {
+		c := Get(size)
+		if len(c.Data()) < size {
+			t.Errorf("Get(%d) has %d octets", size, len(c.Data()))
+		}
+		if !c.Unique() {
+			t.Errorf("Get(%d) is shared from the start", size)
+		}
+		c.Retain()
+		if c.Unique() {
+			t.Errorf("a retained chunk counts as unique")
+		}
+		c.Release()
+		c.Release()
+	}
+}
+
+func TestReleasePoisons(t *testing.T) {
+	t.Parallel()
+	if !invariants.Enabled {
+		t.Skip("needs -tags invariants")
+	}
+	c := Get(5 << 20) // not pooled: nobody else can take and write it
+	d := c.Data()
+	d[0] = 1
+	c.Release()
+	if d[0] == 1 {
+		t.Error("octets survived their release")
+	}
+}
+
+func TestAllocGetRelease(t *testing.T) {
+	Get(Large).Release()
+	if n := testing.AllocsPerRun(1000, func() { Get(Large).Release() }); n >= 1 {
+		t.Errorf("%v allocations a Get and Release", n)
+	}
+}

@@ -1,0 +1,90 @@
+package sockets
+
+import (
+	"clustermap/internal/buf"
+	"clustermap/zmtp"
+)
+
+// Batch is a run of messages of one peer, lent by RecvBatch as views into the
+// octets that were read. It holds one reference on those octets, however many
+// messages there are.
+//
+// Its octets are valid until the batch is used in the next RecvBatch or
+// released. Forgetting to release costs a pool miss, never a corruption. The
+// zero Batch is empty and ready for use; a Batch is not safe for concurrent
+// use.
+type Batch struct {
+	chunk *buf.Chunk
+	spans []Span
+	peer  *Peer
+}
+
+// Wire returns the octets that the batch's spans point into. Those outside of
+// any span are not the caller's.
+func (b *Batch) Wire() []byte {
+	if b.chunk == nil {
+		return nil
+	}
+	return b.chunk.Data()
+}
+
+// Spans returns the messages' places in Wire. The slice is lent like the
+// octets; its elements may be changed.
+func (b *Batch) Spans() []Span { return b.spans }
+
+// SetSpans replaces the spans, for Prepare: usually by a prefix of Spans into
+// which the kept ones were moved.
+func (b *Batch) SetSpans(spans []Span) { b.spans = spans }
+
+// Len returns the number of messages.
+func (b *Batch) Len() int { return len(b.spans) }
+
+// Message returns message i as a view.
+func (b *Batch) Message(i int) zmtp.Message {
+	s := b.spans[i]
+	return zmtp.Message(b.chunk.Data()[s.Start:s.End:s.End])
+}
+
+// Peer returns who sent the messages.
+func (b *Batch) Peer() *Peer { return b.peer }
+
+// Release gives the octets back. The batch is empty afterwards and can be used
+// again.
+func (b *Batch) Release() {
+	if b.chunk != nil {
+		b.chunk.Release()
+		b.chunk = nil
+	}
+	b.spans = b.spans[:0]
+	b.peer = nil
+}
+
+// Owner counts references on octets that are lent to SendWire. Both methods
+// must be safe for concurrent use.
+type Owner interface {
+	Retain()
+	Release()
+}
+
+// Message is a message that the receiver owns: its frames, first to last.
+type Message [][]byte
+
+// own copies a wire message into memory of its own: two allocations however
+// many frames there are. lead, if not nil, becomes an extra first frame.
+func own(wire zmtp.Message, lead []byte) Message {
+	n := wire.Len()
+	octets := make([]byte, 0, len(wire)+len(lead))
+	frames := make(Message, 0, n+1)
+	if lead != nil {
+		octets = append(octets, lead...)
+		frames = append(frames, octets[:len(lead):len(lead)])
+	}
+	for len(wire) > 0 {
+		var body []byte
+		body, wire = wire.Next()
+		at := len(octets)
+		octets = append(octets, body...)
+		frames = append(frames, octets[at:len(octets):len(octets)])
+	}
+	return frames
+}

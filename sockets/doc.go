@@ -1,0 +1,28 @@
+// Package sockets provides ZeroMQ sockets in pure Go: [Router], [Dealer],
+// [Pub] and [Sub] over TCP. They talk ZMTP 3.1 and 3.0 (RFC 37, RFC 23) with
+// the NULL mechanism to any libzmq program.
+//
+// # Use
+//
+// A socket binds and connects in any order and any number of times; connecting
+// is asynchronous, and a lost connection is dialled again with back-off.
+// Everything is safe for concurrent use, a multipart message is atomic, and
+// whatever waits takes a context.
+//
+// There are two ways to receive. Recv returns a message that the caller owns.
+// RecvBatch lends many messages of one peer at once, as views into the octets
+// that were read from the network, and allocates nothing.
+//
+// # Bounds
+//
+// Every queue is bounded in messages and in octets ([Options]). A receiver
+// that falls behind stops reading its peer, which slows the peer; a sender
+// whose peer falls behind blocks, drops or disconnects, as the socket type and
+// [Options.FullPolicy] say. Nothing is allocated by a size that a peer merely
+// announced.
+//
+// # Cost
+//
+// System calls, locks, wake-ups and counters are paid once a batch. See
+// docs/DESIGN.md for the data path and the ownership of buffers.
+package sockets

@@ -1,0 +1,73 @@
+package sockets
+
+import (
+	"errors"
+	"fmt"
+	"net"
+)
+
+// Conditions. Compare with errors.Is.
+var (
+	// ErrClosed is returned by every method of a socket that was closed, also
+	// by calls that were waiting at that moment. It Is net.ErrClosed.
+	ErrClosed = fmt.Errorf("sockets: socket is closed: %w", net.ErrClosed)
+
+	// ErrUnroutable is returned by Router when no peer has the identity that
+	// the message names (with Options.Mandatory), or when the given peer has
+	// disconnected. Trying again helps once the peer is back.
+	ErrUnroutable = errors.New("sockets: no such peer")
+
+	// ErrNoFrames is returned for a message without a frame, which ZMTP
+	// cannot express.
+	ErrNoFrames = errors.New("sockets: a message needs at least one frame")
+
+	// ErrTooLarge is returned for a message beyond Options.MaxMessageSize.
+	ErrTooLarge = errors.New("sockets: message is larger than MaxMessageSize")
+
+	// ErrSlowPeer is why a publisher with FullPolicy Disconnect ended a
+	// connection: the peer did not take what was queued for it.
+	ErrSlowPeer = errors.New("sockets: peer fell behind its queue")
+
+	// ErrIdentityInUse is reported to the monitor when a second peer comes
+	// with the identity of a connected one. The newcomer is ignored, as
+	// libzmq does without ROUTER_HANDOVER.
+	ErrIdentityInUse = errors.New("sockets: identity is in use by another peer")
+
+	// ErrHandshakeTimeout is reported to the monitor when a peer does not
+	// finish its greeting and handshake within Options.HandshakeTimeout, or
+	// had to give way to newer connections (Options.MaxHandshakes).
+	ErrHandshakeTimeout = errors.New("sockets: handshake not finished in time")
+
+	// ErrTooManySubscriptions is why a publisher ended a connection: see
+	// Options.MaxSubscriptions.
+	ErrTooManySubscriptions = errors.New("sockets: peer has too many subscriptions")
+
+	// ErrNotBound and ErrNotConnected are returned by Unbind and Disconnect
+	// for an endpoint that is not in use.
+	ErrNotBound     = errors.New("sockets: endpoint is not bound")
+	ErrNotConnected = errors.New("sockets: endpoint is not connected")
+)
+
+// EndpointError says what is wrong with an endpoint such as
+// "tcp://127.0.0.1:5555". Trying the same text again does not help.
+type EndpointError struct {
+	Endpoint string
+	Reason   string
+}
+
+func (e *EndpointError) Error() string {
+	return fmt.Sprintf("sockets: endpoint %q: %s", e.Endpoint, e.Reason)
+}
+
+// PeerError is a fault of one connection: malformed octets, a refused
+// handshake, a time-out. It goes to the monitor, and ends that connection
+// alone.
+type PeerError struct {
+	Remote string // network address of the peer
+	Err    error  // a *zmtp.ProtocolError, one of this package's errors, or the network's
+}
+
+func (e *PeerError) Error() string { return fmt.Sprintf("sockets: peer %s: %v", e.Remote, e.Err) }
+
+// Unwrap returns Err.
+func (e *PeerError) Unwrap() error { return e.Err }

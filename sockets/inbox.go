@@ -1,0 +1,235 @@
+package sockets
+
+import (
+	"context"
+	"sync"
+)
+
+// inbox is a socket's receiving side: a queue a peer, and a ring of the peers
+// that have something queued, served in turn (fair queueing).
+//
+// Readers push whole batches. Recv takes one message of the peer at the front
+// and sends that peer to the back; RecvBatch takes that peer's first batch.
+type inbox struct {
+	mu     sync.Mutex
+	ready  ring[*inqueue]
+	some   gate          // receivers wait here while ready is empty
+	done   chan struct{} // closed by Close
+	spare  [][]Span      // emptied span slices, for the readers
+	limits hwm
+}
+
+// hwm is a high-water mark in messages and octets.
+type hwm struct{ messages, octets int }
+
+// low is the mark below which a queue that was full takes again.
+func (h hwm) low() hwm { return hwm{(h.messages + 1) / 2, (h.octets + 1) / 2} }
+
+// inqueue is what one connection has received and nobody took. All of it is
+// guarded by inbox.mu.
+type inqueue struct {
+	batches  ring[inbatch]
+	messages int
+	octets   int
+	resume   chan struct{} // the reader waits here while the queue is full
+	blocked  bool          // it does
+	lead     []byte        // frame to put before each message: a ROUTER's identity
+}
+
+// inbatch is a queued batch, of which next messages were taken singly.
+type inbatch struct {
+	Batch
+	next   int
+	octets int // left
+}
+
+// maxSpare bounds the span slices that are kept for reuse.
+const maxSpare = 16
+
+func (in *inbox) init(limits hwm) {
+	in.some = newGate()
+	in.done = make(chan struct{})
+	in.limits = limits
+}
+
+// spans returns an empty span slice for a reader to fill.
+func (in *inbox) spans() []Span {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.spansLocked()
+}
+
+func (in *inbox) spansLocked() []Span {
+	if n := len(in.spare); n > 0 {
+		s := in.spare[n-1]
+		in.spare = in.spare[:n-1]
+		return s
+	}
+	return nil
+}
+
+func (in *inbox) recycle(s []Span) {
+	if cap(s) > 0 && len(in.spare) < maxSpare {
+		in.spare = append(in.spare, s[:0])
+	}
+}
+
+// push queues b for the receivers, taking over its chunk reference and spans,
+// and leaves b empty. While the queue is at its high-water mark it waits: the
+// connection is not read meanwhile, which is the back-pressure on the peer. It
+// returns false if the socket or the connection ended first.
+func (in *inbox) push(q *inqueue, b *Batch, gone <-chan struct{}) bool {
+	in.mu.Lock()
+	for len(b.spans) > 0 {
+		room := in.limits.messages - q.messages
+		if room <= 0 || (q.octets >= in.limits.octets && q.messages > 0) {
+			q.blocked = true
+			in.mu.Unlock()
+			select {
+			case <-q.resume:
+			case <-gone:
+				return false
+			case <-in.done:
+				return false
+			}
+			in.mu.Lock()
+			continue
+		}
+		item := inbatch{Batch: *b}
+		if len(b.spans) <= room {
+			b.chunk, b.spans = nil, in.spansLocked()
+		} else {
+			item.spans = append(in.spansLocked(), b.spans[:room]...)
+			b.spans = b.spans[:copy(b.spans, b.spans[room:])]
+			b.chunk.Retain()
+		}
+		for _, s := range item.spans {
+			item.octets += int(s.End - s.Start)
+		}
+		if q.batches.len() == 0 {
+			in.ready.push(q)
+		}
+		q.batches.push(item)
+		q.messages += len(item.spans)
+		q.octets += item.octets
+		in.some.wake()
+	}
+	in.mu.Unlock()
+	return true
+}
+
+// forget drops what a connection has queued: its peer is gone for good.
+func (in *inbox) forget(q *inqueue) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for q.batches.len() > 0 {
+		item := q.batches.pop()
+		item.Release()
+	}
+	in.ready.removeFunc(func(other *inqueue) bool { return other == q })
+	q.messages, q.octets = 0, 0
+}
+
+// next waits until some peer has a message and returns its queue, still at the
+// front of the ring, with in.mu held.
+func (in *inbox) next(ctx context.Context) (*inqueue, error) {
+	in.mu.Lock()
+	for {
+		select {
+		case <-in.done:
+			in.mu.Unlock()
+			return nil, ErrClosed
+		default:
+		}
+		if in.ready.len() > 0 {
+			return in.ready.front(), nil
+		}
+		if err := in.some.wait(ctx, &in.mu, in.done); err != nil {
+			in.mu.Unlock()
+			return nil, err
+		}
+	}
+}
+
+// taken settles the counts after messages left q, moves q to the back of the
+// ring or out of it, lets its reader go on, and unlocks.
+func (in *inbox) taken(q *inqueue, messages, octets int) {
+	q.messages -= messages
+	q.octets -= octets
+	in.ready.pop()
+	if q.batches.len() > 0 {
+		in.ready.push(q)
+	}
+	if q.blocked {
+		if low := in.limits.low(); q.messages < low.messages && q.octets < low.octets || q.messages == 0 {
+			q.blocked = false
+			select {
+			case q.resume <- struct{}{}:
+			default:
+			}
+		}
+	}
+	if in.ready.len() > 0 {
+		in.some.wake()
+	}
+	in.mu.Unlock()
+}
+
+// recv takes one message.
+func (in *inbox) recv(ctx context.Context) (Message, error) {
+	q, err := in.next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	item := q.batches.frontPointer()
+	wire := item.Message(item.next)
+	item.next++
+	item.octets -= len(wire)
+	chunk, lead := item.chunk, q.lead
+	if item.next == len(item.spans) {
+		in.recycle(item.spans)
+		q.batches.pop() // its reference on chunk is now ours
+	} else {
+		chunk.Retain()
+	}
+	in.taken(q, 1, len(wire))
+	m := own(wire, lead)
+	chunk.Release()
+	return m, nil
+}
+
+// recvBatch exchanges the contents of b for the next queued batch.
+func (in *inbox) recvBatch(ctx context.Context, b *Batch) error {
+	spans := b.spans
+	b.spans = nil
+	b.Release()
+	q, err := in.next(ctx)
+	if err != nil {
+		b.spans = spans[:0]
+		return err
+	}
+	in.recycle(spans)
+	item := q.batches.pop()
+	*b = item.Batch
+	if item.next > 0 {
+		b.spans = b.spans[:copy(b.spans, b.spans[item.next:])]
+	}
+	in.taken(q, len(b.spans), item.octets)
+	return nil
+}
+
+// close ends all waiting, now and later.
+func (in *inbox) close() { close(in.done) }
+
+// drain releases everything still queued, after the readers have ended.
+func (in *inbox) drain() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for in.ready.len() > 0 {
+		q := in.ready.pop()
+		for q.batches.len() > 0 {
+			item := q.batches.pop()
+			item.Release()
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package sockets
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"clustermap/zmtp"
+)
+
+// Defaults of [Options].
+const (
+	DefaultHWM               = 1000             // messages, as libzmq
+	DefaultHWMOctets         = 64 << 20         // octets of queued messages
+	DefaultLinger            = 30 * time.Second // how long Close waits for queued messages
+	DefaultReconnectInterval = 100 * time.Millisecond
+	DefaultHandshakeTimeout  = 30 * time.Second
+	DefaultMaxHandshakes     = 1024
+	DefaultMaxMessageSize    = 256 << 20
+	DefaultMaxSubscriptions  = 100_000
+)
+
+// Policy says what a publisher does with a subscriber whose queue is full.
+type Policy uint8
+
+const (
+	// Drop discards the message for that subscriber and counts it. It is
+	// ZeroMQ's usual behaviour and the default.
+	Drop Policy = iota
+	// Block makes Send wait for room (ZMQ_XPUB_NODROP).
+	Block
+	// Disconnect ends the connection to that subscriber, which thereby learns
+	// that it has missed something and can start afresh.
+	Disconnect
+)
+
+func (p Policy) String() string {
+	switch p {
+	case Drop:
+		return "drop"
+	case Block:
+		return "block"
+	case Disconnect:
+		return "disconnect"
+	}
+	return fmt.Sprintf("Policy(%d)", uint8(p))
+}
+
+// Options configures a socket. The zero value works; a field that does not
+// concern a socket's type is ignored. Options is copied when the socket is
+// made.
+type Options struct {
+	// Identity is the routing id that a ROUTER peer sees: 0 to 255 octets,
+	// the first of them not zero. Default none.
+	Identity []byte
+
+	// SendHWM and RecvHWM bound the messages queued for and from each peer.
+	// 0 means DefaultHWM; negative means no bound on their number. What the
+	// connection's writer has taken to write counts no longer.
+	SendHWM, RecvHWM int
+
+	// SendHWMOctets and RecvHWMOctets bound the octets queued for and from
+	// each peer. A queue below its bound always takes one whole message or
+	// batch more. 0 means DefaultHWMOctets; negative means no bound.
+	SendHWMOctets, RecvHWMOctets int
+
+	// SendBuffer and RecvBuffer are the sizes of the kernel's buffers of a
+	// connection in octets. 0 leaves them to the kernel.
+	SendBuffer, RecvBuffer int
+
+	// Linger is how long Close waits until queued messages are written.
+	// 0 means DefaultLinger; negative means not at all.
+	Linger time.Duration
+
+	// ReconnectInterval is the wait before a connection is dialled again.
+	// With ReconnectIntervalMax 0 each wait is the interval plus a random part
+	// of as much again; otherwise it doubles from attempt to attempt up to
+	// the maximum. 0 means DefaultReconnectInterval; negative means that a
+	// lost connection stays lost.
+	ReconnectInterval, ReconnectIntervalMax time.Duration
+
+	// HandshakeTimeout bounds greeting and handshake of a new connection.
+	// 0 means DefaultHandshakeTimeout.
+	HandshakeTimeout time.Duration
+
+	// MaxHandshakes bounds the accepted connections that are still in their
+	// handshake. The oldest is closed when one more arrives, so silent peers
+	// cannot keep others out. 0 means DefaultMaxHandshakes.
+	MaxHandshakes int
+
+	// MaxMessageSize bounds a message, in octets on the wire. A peer that
+	// exceeds it is disconnected. 0 means DefaultMaxMessageSize; negative
+	// means no bound.
+	MaxMessageSize int64
+
+	// MaxSubscriptions bounds the distinct topics of one subscriber at a
+	// publisher. 0 means DefaultMaxSubscriptions.
+	MaxSubscriptions int
+
+	// Metadata is sent to the peer in READY. Names begin with "X-".
+	Metadata map[string]string
+
+	// Mandatory makes a ROUTER report messages that it cannot route
+	// (ErrUnroutable) and wait for room, instead of dropping them.
+	Mandatory bool
+
+	// FullPolicy is what a PUB does with a subscriber whose queue is full.
+	FullPolicy Policy
+
+	// WaitSubscriber makes a PUB's Send wait while no peer is subscribed to
+	// the message's topic, instead of dropping it.
+	WaitSubscriber bool
+
+	// Prepare, if set, runs on every batch that arrives, in the goroutine
+	// that read it and before it is queued: batches of different peers are
+	// prepared in parallel. It may change octets within a span, shorten a
+	// span, set its Tag, and drop spans. The batch is valid during the call
+	// only. It must not block.
+	Prepare func(*Batch)
+
+	// Monitor, if set, is told of what happens to connections. It is called
+	// from the goroutines that run them and must return at once.
+	Monitor func(Event)
+}
+
+// OptionError lists everything that is wrong with an [Options].
+type OptionError struct {
+	Field  string
+	Reason string
+}
+
+func (e *OptionError) Error() string { return "sockets: option " + e.Field + ": " + e.Reason }
+
+// withDefaults validates o, reports all problems at once, and returns a copy
+// in which defaults are filled in and "no bound" is a very large number.
+func (o Options) withDefaults() (Options, error) {
+	var errs []error
+	bad := func(field, format string, args ...any) {
+		errs = append(errs, &OptionError{field, fmt.Sprintf(format, args...)})
+	}
+	if len(o.Identity) > 255 {
+		bad("Identity", "has %d octets; at most 255 are possible", len(o.Identity))
+	}
+	if len(o.Identity) > 0 && o.Identity[0] == 0 {
+		bad("Identity", "must not begin with a zero octet, which marks generated ones")
+	}
+	o.Identity = slices.Clone(o.Identity)
+	for _, name := range slices.Sorted(maps.Keys(o.Metadata)) {
+		if !strings.HasPrefix(name, "X-") || len(name) > 255 {
+			bad("Metadata", "name %q must begin with X- and have at most 255 octets", name)
+		}
+	}
+	o.Metadata = maps.Clone(o.Metadata)
+	if o.FullPolicy > Disconnect {
+		bad("FullPolicy", "%v is none of Drop, Block, Disconnect", o.FullPolicy)
+	}
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"SendBuffer", o.SendBuffer}, {"RecvBuffer", o.RecvBuffer},
+		{"MaxHandshakes", o.MaxHandshakes}, {"MaxSubscriptions", o.MaxSubscriptions},
+	} {
+		if f.value < 0 {
+			bad(f.name, "must not be negative")
+		}
+	}
+	if o.HandshakeTimeout < 0 {
+		bad("HandshakeTimeout", "must not be negative")
+	}
+	if o.ReconnectIntervalMax < 0 {
+		bad("ReconnectIntervalMax", "must not be negative")
+	}
+	if o.ReconnectIntervalMax > 0 && o.ReconnectIntervalMax < o.ReconnectInterval {
+		bad("ReconnectIntervalMax", "is smaller than ReconnectInterval")
+	}
+
+	bound(&o.SendHWM, DefaultHWM)
+	bound(&o.RecvHWM, DefaultHWM)
+	bound(&o.SendHWMOctets, DefaultHWMOctets)
+	bound(&o.RecvHWMOctets, DefaultHWMOctets)
+	bound(&o.MaxMessageSize, DefaultMaxMessageSize)
+	bound(&o.MaxHandshakes, DefaultMaxHandshakes)
+	bound(&o.MaxSubscriptions, DefaultMaxSubscriptions)
+	if o.Linger == 0 {
+		o.Linger = DefaultLinger
+	}
+	if o.ReconnectInterval == 0 {
+		o.ReconnectInterval = DefaultReconnectInterval
+	}
+	if o.HandshakeTimeout == 0 {
+		o.HandshakeTimeout = DefaultHandshakeTimeout
+	}
+	return o, errors.Join(errs...)
+}
+
+// bound puts the default for zero, and "without bound" for negative.
+func bound[T int | int64](v *T, standard T) {
+	switch {
+	case *v == 0:
+		*v = standard
+	case *v < 0:
+		*v = unbounded
+	}
+}
+
+func (o *Options) metadata() zmtp.Metadata {
+	var m zmtp.Metadata
+	for _, name := range slices.Sorted(maps.Keys(o.Metadata)) {
+		m = append(m, zmtp.Property{Name: name, Value: []byte(o.Metadata[name])})
+	}
+	return m
+}
+
+// unbounded stands for "no bound" in counts and sizes; it leaves room to add
+// to it without overflow.
+const unbounded = 1 << 30 << (^uint(0) >> 63 * 30)

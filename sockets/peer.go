@@ -1,0 +1,100 @@
+package sockets
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"clustermap/zmtp"
+)
+
+// Peer is one connection to another socket, from its handshake to its end. A
+// peer that reconnects is a new Peer. Safe for concurrent use.
+type Peer struct {
+	pipe     *pipe
+	conn     *conn
+	info     zmtp.Peer
+	remote   string
+	identity []byte // as a ROUTER knows it: own or generated
+
+	// Counted once a batch.
+	messagesIn, octetsIn   atomic.Uint64
+	messagesOut, octetsOut atomic.Uint64
+	discarded              atomic.Uint64
+}
+
+// Identity returns the identity that a Router addresses the peer by: the
+// peer's own, or a generated one of five octets. For other sockets it is what
+// the peer announced, perhaps nothing. The caller must not change it.
+func (p *Peer) Identity() []byte { return p.identity }
+
+// RemoteAddr returns the peer's network address.
+func (p *Peer) RemoteAddr() string { return p.remote }
+
+// SocketType returns what the peer announced, for example "SUB".
+func (p *Peer) SocketType() string { return p.info.SocketType.String() }
+
+// Property returns a property of the peer's READY command, or "". The case of
+// name does not matter.
+func (p *Peer) Property(name string) string {
+	v, _ := p.info.Metadata.Get(name)
+	return string(v)
+}
+
+// Disconnect ends the connection, for the reason given (see Event.Err). A
+// connecting socket dials again.
+func (p *Peer) Disconnect(reason error) { p.conn.close(reason) }
+
+// PeerStats is a reading of one peer's counters and queues.
+type PeerStats struct {
+	Endpoint  string // the endpoint that was bound or connected
+	Remote    string // network address; "" while not connected
+	Identity  []byte
+	Connected bool
+
+	MessagesIn, OctetsIn   uint64 // received on this connection
+	MessagesOut, OctetsOut uint64 // written on this connection
+	Drops                  uint64 // messages dropped because the queue was full or the peer gone
+	Discarded              uint64 // received and thrown away: not subscribed to, or not expected
+
+	QueuedMessages, QueuedOctets int // waiting to be written
+	PendingMessages              int // received and not yet taken by the application
+}
+
+// connecting describes a pipe for Peers, at its present connection.
+func (p *pipe) stats() PeerStats {
+	s := PeerStats{Endpoint: p.endpoint}
+	if peer := p.peer.Load(); peer != nil {
+		s.Remote, s.Identity, s.Connected = peer.remote, peer.identity, true
+		s.MessagesIn, s.OctetsIn = peer.messagesIn.Load(), peer.octetsIn.Load()
+		s.MessagesOut, s.OctetsOut = peer.messagesOut.Load(), peer.octetsOut.Load()
+		s.Discarded = peer.discarded.Load()
+	}
+	p.out.mu.Lock()
+	s.Drops, s.QueuedMessages, s.QueuedOctets = p.out.drops, p.out.queue.messages, p.out.queue.octets
+	p.out.mu.Unlock()
+	p.socket.in.mu.Lock()
+	s.PendingMessages = p.in.messages
+	p.socket.in.mu.Unlock()
+	return s
+}
+
+// Peers returns a reading of every connection, and of every endpoint that is
+// being connected, sorted by endpoint and address.
+func (s *socket) Peers() []PeerStats {
+	s.mu.Lock()
+	all := make([]PeerStats, 0, len(s.pipes))
+	for p := range s.pipes {
+		all = append(all, p.stats())
+	}
+	s.mu.Unlock()
+	slices.SortFunc(all, comparePeers)
+	return all
+}
+
+func comparePeers(a, b PeerStats) int {
+	if c := strings.Compare(a.Endpoint, b.Endpoint); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Remote, b.Remote)
+}

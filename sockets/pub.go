@@ -1,0 +1,362 @@
+package sockets
+
+import (
+	"context"
+	"sync"
+
+	"clustermap/zmtp"
+)
+
+// Pub is a PUB socket (RFC 29): it sends each message to all peers that have
+// subscribed to a prefix of the message's first frame, once to each. What
+// happens when a peer's queue is full is for Options.FullPolicy to say; what
+// nobody has subscribed to is dropped, unless Options.WaitSubscriber is set.
+//
+// All methods are safe for concurrent use.
+type Pub struct {
+	socket
+	subs subscriptions
+}
+
+// subscriptions is who has subscribed to what.
+type subscriptions struct {
+	sync.Mutex
+	trie    trie[*pipe]
+	decoder *zmtp.Decoder // finds the ends of messages in SendWire
+	touched []*pipe       // scratch of matching
+	mark    uint64        // number of the message being matched
+	changed chan struct{} // closed and replaced when a subscription comes
+}
+
+// subscriber is a pipe's part in the subscriptions, guarded by their mutex.
+type subscriber struct {
+	topics map[string]struct{}
+	mark   uint64 // the message that was matched last, so that none goes twice
+	all    bool   // subscribed to everything
+	runs   []run  // what of the present wire octets is for this peer
+	count  int    // messages in runs
+}
+
+// run is a range of wire octets.
+type run struct{ start, end int }
+
+// NewPub makes a PUB socket. It returns all faults of the options as one error.
+func NewPub(o Options) (*Pub, error) {
+	p := &Pub{}
+	if err := p.init(zmtp.PUB, o, (*pubPattern)(p)); err != nil {
+		return nil, err
+	}
+	p.subs.decoder = zmtp.NewDecoder(zmtp.Limits{MaxMessage: -1, MaxFrames: -1, MaxCommand: -1})
+	p.subs.changed = make(chan struct{})
+	return p, nil
+}
+
+// Send publishes one message under its first frame. It copies the frames. With
+// the policies Drop and Disconnect it does not wait, except for a subscriber
+// if Options.WaitSubscriber is set. With Block it waits until every peer that
+// is to have the message has room; when the context ends first, no peer gets
+// it.
+func (p *Pub) Send(ctx context.Context, frames ...[]byte) error {
+	if err := p.check(frames); err != nil {
+		return err
+	}
+	p.subs.Lock()
+	for {
+		peers := p.subs.find(frames[0])
+		if len(peers) == 0 {
+			if !p.opts.WaitSubscriber {
+				p.subs.Unlock()
+				return nil
+			}
+			if err := p.waitChange(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if p.opts.FullPolicy == Block {
+			if full := p.offerAll(peers, frames); full != nil {
+				p.subs.Unlock()
+				if err := full.out.waitRoom(ctx, p.closing); err != nil {
+					return err
+				}
+				p.subs.Lock()
+				continue
+			}
+		} else {
+			for _, q := range peers {
+				if q.out.offer(frames) == isFull {
+					p.overflow(q, 1)
+				}
+			}
+		}
+		p.subs.Unlock()
+		return nil
+	}
+}
+
+// offerAll offers a message to all peers or, if one of them is full, to none,
+// and returns that one.
+func (p *Pub) offerAll(peers []*pipe, frames [][]byte) (full *pipe) {
+	if len(peers) > 1 {
+		// Only publishing fills these queues, and the mutex is held: room
+		// that is there now will be there for the offer.
+		for _, q := range peers {
+			if !q.out.hasRoom() {
+				return q
+			}
+		}
+	}
+	for _, q := range peers {
+		if q.out.offer(frames) == isFull {
+			return q
+		}
+	}
+	return nil
+}
+
+// overflow does what the policy demands for a peer that has no room.
+func (p *Pub) overflow(q *pipe, messages int) {
+	q.out.countDrops(messages)
+	if p.opts.FullPolicy == Disconnect {
+		if peer := q.peer.Load(); peer != nil {
+			peer.conn.close(ErrSlowPeer)
+		}
+	}
+}
+
+// SendWire publishes messages that are in wire form already: wire holds the
+// given number of whole messages, one behind the other. A peer that subscribed
+// to everything is lent the octets as they are, if they are many: the owner is
+// retained until they are written, and until then they must not change. Other
+// peers get copies of what they subscribed to. With a nil owner all is copied.
+//
+// Queues are checked once a call, not once a message. Options.WaitSubscriber
+// does not apply. With the policy Block it waits as Send does.
+func (p *Pub) SendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
+	if err := p.open(); err != nil {
+		return err
+	}
+	p.subs.Lock()
+	for {
+		all := p.subs.trie.root.values
+		p.subs.sort(wire)
+		if p.opts.FullPolicy == Block {
+			if full := p.subs.full(all); full != nil {
+				p.subs.reset()
+				p.subs.Unlock()
+				if err := full.out.waitRoom(ctx, p.closing); err != nil {
+					return err
+				}
+				p.subs.Lock()
+				continue
+			}
+		}
+		for _, q := range all {
+			if q.out.offerWire(wire, messages, owner) == isFull {
+				p.overflow(q, messages)
+			}
+		}
+		for _, q := range p.subs.touched {
+			if q.out.offerRuns(wire, q.sub.runs, q.sub.count) == isFull {
+				p.overflow(q, q.sub.count)
+			}
+		}
+		p.subs.reset()
+		p.subs.Unlock()
+		return nil
+	}
+}
+
+// find returns the peers subscribed to a topic, each once. The slice is valid
+// while the mutex is held.
+func (s *subscriptions) find(topic []byte) []*pipe {
+	if len(s.trie.root.heads) == 0 {
+		return s.trie.root.values
+	}
+	s.mark++
+	found := s.touched[:0]
+	for n := &s.trie.root; n != nil; n = n.next(&topic) {
+		for _, q := range n.values {
+			if q.sub.mark != s.mark {
+				q.sub.mark = s.mark
+				found = append(found, q)
+			}
+		}
+	}
+	s.touched = found[:0]
+	return found
+}
+
+// sort finds, for every peer that did not subscribe to everything, the runs of
+// wire that it subscribed to, and lists those peers in touched.
+func (s *subscriptions) sort(wire []byte) {
+	if len(s.trie.root.heads) == 0 {
+		return
+	}
+	for at := 0; at < len(wire); {
+		_, n, err := s.decoder.Next(wire[at:])
+		if n == 0 || err != nil {
+			s.decoder.Reset()
+			return // the caller's octets are not whole messages
+		}
+		end := at + n
+		topic, _ := zmtp.Message(wire[at:end]).Next()
+		s.mark++
+		for node := s.trie.root.next(&topic); node != nil; node = node.next(&topic) {
+			for _, q := range node.values {
+				sub := &q.sub
+				if sub.all || sub.mark == s.mark {
+					continue
+				}
+				sub.mark = s.mark
+				if sub.count == 0 {
+					s.touched = append(s.touched, q)
+				}
+				sub.count++
+				if last := len(sub.runs) - 1; last >= 0 && sub.runs[last].end == at {
+					sub.runs[last].end = end
+				} else {
+					sub.runs = append(sub.runs, run{at, end})
+				}
+			}
+		}
+		at = end
+	}
+}
+
+// full returns a peer without room among all and the touched.
+func (s *subscriptions) full(all []*pipe) *pipe {
+	for _, peers := range [2][]*pipe{all, s.touched} {
+		for _, q := range peers {
+			if !q.out.hasRoom() {
+				return q
+			}
+		}
+	}
+	return nil
+}
+
+// reset clears the scratch of sort.
+func (s *subscriptions) reset() {
+	for i, q := range s.touched {
+		q.sub.runs, q.sub.count = q.sub.runs[:0], 0
+		s.touched[i] = nil
+	}
+	s.touched = s.touched[:0]
+}
+
+// waitChange waits for a subscription to come. It is called with the mutex
+// held and returns with it held, unless it returns an error.
+func (p *Pub) waitChange(ctx context.Context) error {
+	changed := p.subs.changed
+	p.subs.Unlock()
+	select {
+	case <-changed:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.closing:
+		return ErrClosed
+	}
+	p.subs.Lock()
+	return nil
+}
+
+// WaitSubscribers waits until at least n connected peers have a subscription
+// that matches topic. Messages under that topic will be queued for them from
+// then on.
+func (p *Pub) WaitSubscribers(ctx context.Context, topic []byte, n int) error {
+	p.subs.Lock()
+	for len(p.subs.find(topic)) < n {
+		if err := p.waitChange(ctx); err != nil {
+			return err
+		}
+	}
+	p.subs.Unlock()
+	return nil
+}
+
+// Subscriptions returns the number of distinct topics subscribed to.
+func (p *Pub) Subscriptions() int {
+	p.subs.Lock()
+	defer p.subs.Unlock()
+	return p.subs.trie.size
+}
+
+// pubPattern is Pub as the engine sees it.
+type pubPattern Pub
+
+func (p *pubPattern) added(*pipe)               {}
+func (p *pubPattern) removed(*pipe)             {}
+func (p *pubPattern) keeps() bool               { return false }
+func (p *pubPattern) roomy(*pipe)               {}
+func (p *pubPattern) attach(*pipe, *Peer) error { return nil }
+
+func (p *pubPattern) detach(q *pipe, _ *Peer) {
+	p.subs.Lock()
+	defer p.subs.Unlock()
+	for topic := range q.sub.topics {
+		p.subs.trie.remove([]byte(topic), q)
+	}
+	q.sub = subscriber{}
+}
+
+// command takes SUBSCRIBE and CANCEL (ZMTP 3.1).
+func (p *pubPattern) command(q *pipe, _ *Peer, name string, data []byte) error {
+	switch name {
+	case "SUBSCRIBE":
+		return p.subscribe(q, data)
+	case "CANCEL":
+		p.cancelTopic(q, data)
+	}
+	return nil
+}
+
+// messages takes subscriptions in the form of ZMTP 3.0, a message that begins
+// with 1 or 0. A PUB has no use for any other message.
+func (p *pubPattern) messages(q *pipe, peer *Peer, b *Batch) error {
+	for i := range b.Len() {
+		body, _ := b.Message(i).Next()
+		switch {
+		case len(body) > 0 && body[0] == 1:
+			if err := p.subscribe(q, body[1:]); err != nil {
+				return err
+			}
+		case len(body) > 0 && body[0] == 0:
+			p.cancelTopic(q, body[1:])
+		default:
+			peer.discarded.Add(1)
+		}
+	}
+	return nil
+}
+
+func (p *pubPattern) subscribe(q *pipe, topic []byte) error {
+	p.subs.Lock()
+	defer p.subs.Unlock()
+	if _, have := q.sub.topics[string(topic)]; have {
+		return nil
+	}
+	if len(q.sub.topics) >= p.opts.MaxSubscriptions {
+		return ErrTooManySubscriptions
+	}
+	if q.sub.topics == nil {
+		q.sub.topics = map[string]struct{}{}
+	}
+	q.sub.topics[string(topic)] = struct{}{}
+	q.sub.all = q.sub.all || len(topic) == 0
+	p.subs.trie.add(topic, q)
+	close(p.subs.changed)
+	p.subs.changed = make(chan struct{})
+	return nil
+}
+
+func (p *pubPattern) cancelTopic(q *pipe, topic []byte) {
+	p.subs.Lock()
+	defer p.subs.Unlock()
+	if _, have := q.sub.topics[string(topic)]; !have {
+		return
+	}
+	delete(q.sub.topics, string(topic))
+	q.sub.all = q.sub.all && len(topic) > 0
+	p.subs.trie.remove(topic, q)
+}

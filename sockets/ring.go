@@ -1,0 +1,50 @@
+package sockets
+
+// ring is a first-in, first-out queue in a circular buffer, which grows as
+// needed and is reused without allocation.
+type ring[T any] struct {
+	items []T // its length is zero or a power of two
+	head  int
+	count int
+}
+
+func (r *ring[T]) len() int { return r.count }
+
+func (r *ring[T]) at(i int) *T { return &r.items[(r.head+i)&(len(r.items)-1)] }
+
+func (r *ring[T]) push(v T) {
+	if r.count == len(r.items) {
+		grown := make([]T, max(4, 2*len(r.items)))
+		for i := range r.count {
+			grown[i] = *r.at(i)
+		}
+		r.items, r.head = grown, 0
+	}
+	r.count++
+	*r.at(r.count - 1) = v
+}
+
+// pop removes and returns the oldest item; there must be one.
+func (r *ring[T]) pop() T {
+	p := r.at(0)
+	v := *p
+	var zero T
+	*p = zero
+	r.head = (r.head + 1) & (len(r.items) - 1)
+	r.count--
+	return v
+}
+
+func (r *ring[T]) front() T { return *r.at(0) }
+
+// frontPointer gives access to the oldest item in place, until the next push.
+func (r *ring[T]) frontPointer() *T { return r.at(0) }
+
+// removeFunc removes the items that match, keeping the order of the others.
+func (r *ring[T]) removeFunc(match func(T) bool) {
+	for range r.count {
+		if v := r.pop(); !match(v) {
+			r.push(v)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package sockets
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"clustermap/zmtp"
+)
+
+// socket is the engine that all socket types share: its endpoints, its pipes,
+// and their end.
+//
+// Lock order: socket.mu before a pattern's own mutex before outbox.mu or
+// inbox.mu. None is held while waiting, and none while the monitor is called.
+type socket struct {
+	// Immutable.
+	kind    zmtp.SocketType
+	opts    Options
+	pattern pattern
+	ctx     context.Context // ends when the socket is closed for good
+	cancel  context.CancelFunc
+	closing chan struct{} // closed at the beginning of Close
+
+	in inbox
+	wg sync.WaitGroup // listeners, dialers and connections
+
+	mu        sync.Mutex
+	closed    bool
+	last      string
+	listeners map[string]*listener
+	dialers   map[string]*dialer
+	pipes     map[*pipe]struct{}
+}
+
+func (s *socket) init(kind zmtp.SocketType, opts Options, p pattern) error {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return err
+	}
+	s.kind, s.opts, s.pattern = kind, o, p
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.closing = make(chan struct{})
+	s.in.init(hwm{o.RecvHWM, o.RecvHWMOctets})
+	s.listeners = map[string]*listener{}
+	s.dialers = map[string]*dialer{}
+	s.pipes = map[*pipe]struct{}{}
+	return nil
+}
+
+// LastEndpoint returns the endpoint last bound, with the address and port that
+// the system chose, or the endpoint last connected, as it was given.
+func (s *socket) LastEndpoint() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// report tells the monitor.
+func (s *socket) report(e Event) {
+	if s.opts.Monitor != nil {
+		s.opts.Monitor(e)
+	}
+}
+
+// enter lists an established pipe; it fails once the socket is closed.
+func (s *socket) enter(p *pipe) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		select {
+		case <-s.ctx.Done():
+			return false
+		default:
+			// Lingering: a connection may still come up to be written to.
+			if !p.lasting {
+				return false
+			}
+		}
+	}
+	s.pipes[p] = struct{}{}
+	return true
+}
+
+// leave forgets a pipe that will not come back. What it has received stays for
+// the application.
+func (s *socket) leave(p *pipe) {
+	s.mu.Lock()
+	delete(s.pipes, p)
+	s.mu.Unlock()
+	p.out.end()
+	s.pattern.removed(p)
+}
+
+// Close closes the socket: it stops listening, waits up to Options.Linger until
+// queued messages are written, ends all connections, and returns when every
+// goroutine of the socket has ended. Calls that wait return ErrClosed. Closing
+// a closed socket does nothing and returns nil.
+func (s *socket) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		s.wg.Wait()
+		return nil
+	}
+	s.closed = true
+	close(s.closing)
+	listeners := s.listeners
+	s.listeners = map[string]*listener{}
+	s.mu.Unlock()
+
+	s.in.close()
+	for _, l := range listeners {
+		l.close()
+	}
+	if s.opts.Linger > 0 {
+		s.linger()
+	}
+	s.cancel()
+	s.mu.Lock()
+	for p := range s.pipes {
+		if peer := p.peer.Load(); peer != nil {
+			peer.conn.close(ErrClosed)
+		}
+		p.out.end()
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+	s.in.drain()
+	return nil
+}
+
+// lingerPoll is how often Close looks whether everything is written.
+const lingerPoll = time.Millisecond
+
+// linger waits until all that was queued has been written, and then lets the
+// peers end the connections, so that none of it is lost in a reset.
+func (s *socket) linger() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.opts.Linger)
+	defer cancel()
+	for !s.flushed() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(lingerPoll):
+		}
+	}
+	var wg sync.WaitGroup
+	s.mu.Lock()
+	for p := range s.pipes {
+		if peer := p.peer.Load(); peer != nil && peer.messagesOut.Load() > 0 {
+			wg.Go(func() { peer.conn.halfClose(ctx) })
+		}
+	}
+	s.mu.Unlock()
+	wg.Wait()
+}
+
+// flushed says whether nothing is left to write that could still be written.
+func (s *socket) flushed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := range s.pipes {
+		if !p.out.flushed() {
+			return false
+		}
+	}
+	return true
+}
+
+// open returns ErrClosed once the socket is closed.
+func (s *socket) open() error {
+	select {
+	case <-s.closing:
+		return ErrClosed
+	default:
+		return nil
+	}
+}
+
+// check refuses what cannot be sent as a message.
+func (s *socket) check(frames [][]byte) error {
+	if len(frames) == 0 {
+		return ErrNoFrames
+	}
+	if s.opts.MaxMessageSize < unbounded {
+		var size int64
+		for _, f := range frames {
+			size += int64(zmtp.FrameSize(len(f)))
+		}
+		if size > s.opts.MaxMessageSize {
+			return ErrTooLarge
+		}
+	}
+	return s.open()
+}

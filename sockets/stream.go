@@ -1,0 +1,26 @@
+package sockets
+
+import "net"
+
+// source is what a connection's octets are received by; see reader.
+type source interface {
+	// space returns where to put octets, at least one.
+	space() []byte
+	// received takes over the first n octets of that space. An error ends
+	// the connection.
+	received(n int) error
+	// idle says that the peer has nothing more for now, so that no big buffer
+	// need be held while waiting.
+	idle()
+}
+
+// stream does the input and output of one connection. The platforms' versions
+// are in stream_*.go.
+type stream struct {
+	conn net.Conn
+	platformStream
+}
+
+// maxWrite bounds the octets of one write, so that no connection keeps the
+// processor for long.
+const maxWrite = 1 << 20

@@ -1,0 +1,229 @@
+package sockets
+
+import (
+	"context"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"sync"
+
+	"clustermap/zmtp"
+)
+
+// Sub is a SUB socket (RFC 29): it subscribes to prefixes of the first frame at
+// every publisher it is connected to, and receives what matches, fairly from
+// all of them. Subscriptions are sent again after a reconnection. What a
+// publisher sends beyond the subscriptions is thrown away before it is queued.
+//
+// All methods are safe for concurrent use.
+type Sub struct {
+	socket
+	topics topics
+}
+
+// topics is what the application has subscribed to, and who knows it.
+type topics struct {
+	sync.RWMutex
+	count   map[string]int // each Subscribe counts; only the last Unsubscribe is sent
+	trie    trie[struct{}]
+	peers   map[*Peer]uint64 // connected publishers: the last PING that was answered
+	pings   uint64           // the last PING that was sent
+	changed chan struct{}    // closed and replaced when peers changes
+}
+
+// NewSub makes a SUB socket, which receives nothing until it subscribes. It
+// returns all faults of the options as one error.
+func NewSub(o Options) (*Sub, error) {
+	s := &Sub{}
+	if err := s.init(zmtp.SUB, o, (*subPattern)(s)); err != nil {
+		return nil, err
+	}
+	s.topics.count = map[string]int{}
+	s.topics.peers = map[*Peer]uint64{}
+	s.topics.changed = make(chan struct{})
+	return s, nil
+}
+
+// Subscribe asks for messages whose first frame begins with topic; the empty
+// topic asks for all. It takes effect at each publisher when the request
+// arrives there: see WaitSubscribed. Topics count: a topic subscribed to twice
+// must be unsubscribed twice.
+func (s *Sub) Subscribe(topic string) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	t := &s.topics
+	t.Lock()
+	defer t.Unlock()
+	t.count[topic]++
+	t.trie.add([]byte(topic), struct{}{})
+	for peer := range t.peers {
+		peer.pipe.out.command(appendSubscription(nil, peer, topic, true))
+	}
+	return nil
+}
+
+// Unsubscribe takes back one Subscribe of the same topic. A topic that is not
+// subscribed to is ignored.
+func (s *Sub) Unsubscribe(topic string) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	t := &s.topics
+	t.Lock()
+	defer t.Unlock()
+	switch t.count[topic] {
+	case 0:
+		return nil
+	case 1:
+		delete(t.count, topic)
+		t.trie.remove([]byte(topic), struct{}{})
+	default:
+		t.count[topic]--
+		return nil
+	}
+	for peer := range t.peers {
+		peer.pipe.out.command(appendSubscription(nil, peer, topic, false))
+	}
+	return nil
+}
+
+// appendSubscription appends a subscription or its end in the form that the
+// peer understands: a command, or before ZMTP 3.1 a message.
+func appendSubscription(dst []byte, peer *Peer, topic string, subscribe bool) []byte {
+	if peer.info.Major > 3 || peer.info.Minor >= 1 {
+		if subscribe {
+			return zmtp.AppendSubscribe(dst, []byte(topic))
+		}
+		return zmtp.AppendCancel(dst, []byte(topic))
+	}
+	body := make([]byte, 1, 1+len(topic))
+	if subscribe {
+		body[0] = 1
+	}
+	return zmtp.AppendFrame(dst, append(body, topic...), false)
+}
+
+// WaitSubscribed waits until at least one publisher is connected and every
+// connected one has answered a PING that was sent after all subscriptions so
+// far. A publisher made with this package has then put them in force: what it
+// sends from now on comes. libzmq answers a PING in another thread than the one
+// that sends, so from there this is no more than likely.
+func (s *Sub) WaitSubscribed(ctx context.Context) error {
+	t := &s.topics
+	t.Lock()
+	t.pings++
+	mine := t.pings
+	for peer := range t.peers {
+		peer.pipe.out.command(zmtp.AppendPing(nil, 0, pingContext(mine)))
+	}
+	for {
+		behind := len(t.peers) == 0
+		for _, answered := range t.peers {
+			behind = behind || answered < mine
+		}
+		if !behind {
+			t.Unlock()
+			return nil
+		}
+		changed := t.changed
+		t.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.closing:
+			return ErrClosed
+		}
+		t.Lock()
+	}
+}
+
+// Recv waits for a message and returns it. The caller owns it.
+func (s *Sub) Recv(ctx context.Context) (Message, error) { return s.in.recv(ctx) }
+
+// RecvBatch waits for messages and lends those that one peer sent together:
+// see [Batch].
+func (s *Sub) RecvBatch(ctx context.Context, b *Batch) error { return s.in.recvBatch(ctx, b) }
+
+// subPattern is Sub as the engine sees it.
+type subPattern Sub
+
+func (s *subPattern) added(*pipe)   {}
+func (s *subPattern) removed(*pipe) {}
+func (s *subPattern) keeps() bool   { return false }
+func (s *subPattern) roomy(*pipe)   {}
+
+// attach sends all subscriptions, in the order of their octets, and the PING
+// that somebody may be waiting for.
+func (s *subPattern) attach(p *pipe, peer *Peer) error {
+	t := &s.topics
+	t.Lock()
+	defer t.Unlock()
+	var frames []byte
+	for _, topic := range slices.Sorted(maps.Keys(t.count)) {
+		frames = appendSubscription(frames, peer, topic, true)
+	}
+	if t.pings > 0 {
+		frames = zmtp.AppendPing(frames, 0, pingContext(t.pings))
+	}
+	if len(frames) > 0 {
+		p.out.command(frames)
+	}
+	t.peers[peer] = 0
+	t.announce()
+	return nil
+}
+
+func (s *subPattern) detach(_ *pipe, peer *Peer) {
+	t := &s.topics
+	t.Lock()
+	defer t.Unlock()
+	delete(t.peers, peer)
+	t.announce()
+}
+
+func (t *topics) announce() {
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// command takes the PONGs that WaitSubscribed waits for.
+func (s *subPattern) command(_ *pipe, peer *Peer, name string, data []byte) error {
+	if name != "PONG" || len(data) != 8 {
+		return nil
+	}
+	n := binary.BigEndian.Uint64(data)
+	t := &s.topics
+	t.Lock()
+	defer t.Unlock()
+	if answered, ok := t.peers[peer]; ok && n > answered && n <= t.pings {
+		t.peers[peer] = n
+		t.announce()
+	}
+	return nil
+}
+
+// messages filters, and queues what remains.
+func (s *subPattern) messages(p *pipe, peer *Peer, b *Batch) error {
+	t := &s.topics
+	t.RLock()
+	if len(t.trie.root.values) == 0 {
+		kept := b.spans[:0]
+		for i, span := range b.spans {
+			topic, _ := b.Message(i).Next()
+			if t.trie.matches(topic) {
+				kept = append(kept, span)
+			}
+		}
+		if n := len(b.spans) - len(kept); n > 0 {
+			peer.discarded.Add(uint64(n))
+			b.spans = kept
+		}
+	}
+	t.RUnlock()
+	if len(b.spans) == 0 {
+		return nil
+	}
+	return p.deliver(peer, b)
+}

@@ -1,0 +1,202 @@
+package sockets
+
+import "bytes"
+
+// trie holds sets of values under octet strings and finds the values whose
+// string is a prefix of a given topic. It is a radix tree: an edge carries all
+// octets up to the next branch, so the cost of a match grows with the length
+// of the topic and not with the number of strings or values.
+//
+// It is not safe for concurrent use.
+type trie[V comparable] struct {
+	root node[V]
+	size int // number of distinct strings
+}
+
+type node[V comparable] struct {
+	edge     []byte // octets that lead here from the parent
+	children []*node[V]
+	heads    []byte    // first octet of each child's edge, for the search
+	values   []V       // in the order in which they came, but for removals
+	places   map[V]int // index in values, once there are many
+}
+
+// manyValues is the size from which a node finds its values by a map.
+const manyValues = 8
+
+// add puts v under key and reports whether it was not there yet.
+func (t *trie[V]) add(key []byte, v V) bool {
+	n := &t.root
+	for len(key) > 0 {
+		i := bytes.IndexByte(n.heads, key[0])
+		if i < 0 {
+			leaf := &node[V]{edge: bytes.Clone(key)}
+			n.heads = append(n.heads, key[0])
+			n.children = append(n.children, leaf)
+			n, key = leaf, nil
+			break
+		}
+		child := n.children[i]
+		common := commonPrefix(child.edge, key)
+		if common < len(child.edge) {
+			middle := &node[V]{edge: child.edge[:common:common], heads: []byte{child.edge[common]}, children: []*node[V]{child}}
+			child.edge = child.edge[common:]
+			n.children[i] = middle
+			child = middle
+		}
+		n, key = child, key[common:]
+	}
+	if !n.insert(v) {
+		return false
+	}
+	if len(n.values) == 1 {
+		t.size++
+	}
+	return true
+}
+
+// remove takes v from under key and reports whether it was there.
+func (t *trie[V]) remove(key []byte, v V) bool {
+	path := make([]*node[V], 0, 16)
+	n := &t.root
+	for len(key) > 0 {
+		i := bytes.IndexByte(n.heads, key[0])
+		if i < 0 || !bytes.HasPrefix(key, n.children[i].edge) {
+			return false
+		}
+		path = append(path, n)
+		n = n.children[i]
+		key = key[len(n.edge):]
+	}
+	if !n.delete(v) {
+		return false
+	}
+	if len(n.values) > 0 {
+		return true
+	}
+	t.size--
+	// Cut dead branches, and join a node that only passes through with its
+	// one child, from the bottom up.
+	for i := len(path) - 1; i >= 0 && len(n.values) == 0; i-- {
+		parent := path[i]
+		at := bytes.IndexByte(parent.heads, n.edge[0])
+		switch len(n.children) {
+		case 0:
+			last := len(parent.children) - 1
+			parent.heads[at], parent.children[at] = parent.heads[last], parent.children[last]
+			parent.children[last] = nil
+			parent.heads, parent.children = parent.heads[:last], parent.children[:last]
+		case 1:
+			only := n.children[0]
+			only.edge = append(bytes.Clone(n.edge), only.edge...)
+			parent.children[at] = only
+			return true
+		default:
+			return true
+		}
+		n = parent
+	}
+	return true
+}
+
+// match calls f for the values under each prefix of topic, shortest first. A
+// value that stands under several prefixes comes several times.
+func (t *trie[V]) match(topic []byte, f func(values []V)) {
+	n := &t.root
+	for {
+		if len(n.values) > 0 {
+			f(n.values)
+		}
+		if n = n.next(&topic); n == nil {
+			return
+		}
+	}
+}
+
+// matches reports whether any string in t is a prefix of topic.
+func (t *trie[V]) matches(topic []byte) bool {
+	n := &t.root
+	for n != nil {
+		if len(n.values) > 0 {
+			return true
+		}
+		n = n.next(&topic)
+	}
+	return false
+}
+
+// next returns the child that topic leads to, and removes its edge from topic.
+func (n *node[V]) next(topic *[]byte) *node[V] {
+	rest := *topic
+	if len(rest) == 0 {
+		return nil
+	}
+	i := bytes.IndexByte(n.heads, rest[0])
+	if i < 0 {
+		return nil
+	}
+	child := n.children[i]
+	if !bytes.HasPrefix(rest, child.edge) {
+		return nil
+	}
+	*topic = rest[len(child.edge):]
+	return child
+}
+
+func (n *node[V]) find(v V) int {
+	if n.places != nil {
+		if i, ok := n.places[v]; ok {
+			return i
+		}
+		return -1
+	}
+	for i, other := range n.values {
+		if other == v {
+			return i
+		}
+	}
+	return -1
+}
+
+func (n *node[V]) insert(v V) bool {
+	if n.find(v) >= 0 {
+		return false
+	}
+	n.values = append(n.values, v)
+	if n.places == nil && len(n.values) > manyValues {
+		n.places = make(map[V]int, 2*manyValues)
+		for i, other := range n.values {
+			n.places[other] = i
+		}
+	} else if n.places != nil {
+		n.places[v] = len(n.values) - 1
+	}
+	return true
+}
+
+func (n *node[V]) delete(v V) bool {
+	i := n.find(v)
+	if i < 0 {
+		return false
+	}
+	last := len(n.values) - 1
+	n.values[i] = n.values[last]
+	if n.places != nil {
+		n.places[n.values[i]] = i
+		delete(n.places, v)
+	}
+	var zero V
+	n.values[last] = zero
+	n.values = n.values[:last]
+	return true
+}
+
+func commonPrefix(a, b []byte) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}

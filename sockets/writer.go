@@ -1,0 +1,105 @@
+package sockets
+
+import (
+	"clustermap/zmtp"
+)
+
+// writer writes what the outbox collects: it takes everything that is queued
+// at once and gives it to the kernel in as few vectored writes as it can.
+type writer struct {
+	pipe *pipe
+	peer *Peer
+	conn *conn
+
+	queue   outqueue // taken, not yet known to be written
+	control []byte
+	bufs    [][]byte
+	written int64 // octets of control and queue that were written
+}
+
+// run writes until the connection is gone.
+func (w *writer) run() {
+	for w.pipe.out.take(&w.queue, &w.control, w.conn.gone, w.roomy) {
+		w.gather()
+		n, err := w.conn.stream.send(w.bufs)
+		clear(w.bufs)
+		if err != nil {
+			w.written = n
+			w.conn.close(err)
+			return
+		}
+		w.peer.messagesOut.Add(uint64(w.queue.messages))
+		w.peer.octetsOut.Add(uint64(w.queue.octets))
+		w.release()
+	}
+}
+
+func (w *writer) roomy() { w.pipe.socket.pattern.roomy(w.pipe) }
+
+// gather lists the octets to write, in order.
+func (w *writer) gather() {
+	w.bufs = w.bufs[:0]
+	if len(w.control) > 0 {
+		w.bufs = append(w.bufs, w.control)
+	}
+	var staged []byte
+	if w.queue.stage != nil {
+		staged = w.queue.stage.octets
+	}
+	for i := range w.queue.items {
+		if item := &w.queue.items[i]; item.owner != nil {
+			w.bufs = append(w.bufs, item.lent)
+		} else {
+			w.bufs = append(w.bufs, staged[:item.size])
+			staged = staged[item.size:]
+		}
+	}
+}
+
+// release gives back what was taken.
+func (w *writer) release() {
+	w.queue.clear()
+	w.control = w.control[:0]
+	w.written = 0
+}
+
+// putBack returns to the outbox the messages of which nothing was written, for
+// the next connection. One that was written in part is lost, and never sent
+// twice (RFC 37 §1.3).
+func (w *writer) putBack() {
+	defer w.release()
+	skip := w.written
+	if n := int64(len(w.control)); skip >= n {
+		skip -= n
+	} else {
+		skip = 0
+	}
+	w.control = w.control[:0]
+	w.gather()
+	var rest []byte
+	messages := 0
+	decoder := zmtp.NewDecoder(zmtp.Limits{MaxMessage: -1, MaxFrames: -1, MaxCommand: -1})
+	for _, b := range w.bufs {
+		if skip >= int64(len(b)) {
+			skip -= int64(len(b))
+			continue
+		}
+		for len(b) > 0 {
+			kind, n, err := decoder.Next(b)
+			if err != nil || kind == zmtp.NeedMore {
+				break // not ours to mend: every item is whole
+			}
+			if skip <= 0 {
+				rest = append(rest, b[:n]...)
+				if kind == zmtp.KindMessage {
+					messages++
+				}
+			}
+			skip -= int64(n)
+			b = b[n:]
+		}
+		skip = max(skip, 0)
+	}
+	clear(w.bufs)
+	w.pipe.out.putBack(rest, messages)
+}
