@@ -12,7 +12,8 @@ const (
 	CommandPong      = "PONG"
 )
 
-// MaxPingContext is the largest context of a PING in octets (RFC 37 §4.7).
+// MaxPingContext is the largest context of a PING in octets (RFC 37,
+// Connection Heartbeating).
 const MaxPingContext = 16
 
 // Command is a parsed command. Both fields are views of the body that was
@@ -34,8 +35,8 @@ func CommandBody(frame []byte) []byte {
 }
 
 // ParseCommand takes a command's body apart into name and data. The name may
-// be one that this package does not know: peers drop such commands (RFC 37
-// §4.1). The error Is ErrMalformed.
+// be one that this package does not know; libzmq drops such commands silently,
+// and so should others. The error Is ErrMalformed.
 func ParseCommand(body []byte) (Command, error) {
 	if len(body) == 0 || body[0] == 0 {
 		return Command{}, malformed("command", "no name")

@@ -24,11 +24,11 @@ const (
 // The zero value is ready, with the default limits. A Decoder belongs to one
 // goroutine at a time.
 type Decoder struct {
-	off    int // octets of whole frames of a partial message: where the next header is
-	frames int // how many frames these are
-	need   int // what Need returns, 0 if nothing is known
-	moved  int // octets moved for commands inside this message
-	inside int // octets of the commands inside this message
+	off    int   // octets of whole frames of a partial message: where the next header is
+	frames int   // how many frames these are
+	need   int   // what Need returns, 0 if nothing is known
+	moved  int64 // octets moved for commands inside this message
+	inside int64 // octets of those commands
 	max    bounds
 }
 
@@ -52,7 +52,8 @@ func (d *Decoder) Reset() { *d = Decoder{max: d.max} }
 // it has looked, so feeding it octet by octet costs no more than a constant an
 // octet.
 //
-// A peer may send a command between two frames of a message (RFC 37 §3.2).
+// A peer may send a command between two frames of a message; libzmq does so
+// with heartbeats.
 // Such a command is returned first: Next moves it in front of the partial
 // message, within b, and the message goes on undisturbed. This is the only
 // case in which Next writes to b.
@@ -149,8 +150,8 @@ func (d *Decoder) command(b []byte) (Kind, int, error) {
 	if d.off == 0 {
 		return KindCommand, size, nil
 	}
-	inside, moved := d.inside+size, d.moved+len(b)
-	if (moved-rotationFree)/rotationFactor > d.off+inside {
+	inside, moved := d.inside+int64(size), d.moved+int64(len(b))
+	if (moved-rotationFree)/rotationFactor > int64(d.off)+inside {
 		return NeedMore, 0, tooLarge("decode", "too many commands inside a message")
 	}
 	d.inside, d.moved = inside, moved
@@ -179,9 +180,9 @@ func rotate(b []byte, k int) {
 
 // Need returns how many octets b must hold at least before Next can return a
 // message or command, as far as that is known from the octets seen. It is
-// never much above what the limits allow (MaxMessage and one command), so that
-// it may guide the choice of a buffer; it is what the peer announced, though, so nothing
-// should be allocated by it before the octets arrive.
+// never much above what the limits allow (MaxMessage and one command), so it may
+// guide the choice of a buffer. But it is what the peer announced: nothing that
+// large should be allocated before the octets arrive.
 func (d *Decoder) Need() int {
 	if d.need == 0 {
 		return d.off + shortHeader

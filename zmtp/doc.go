@@ -35,7 +35,7 @@
 //
 // # Concurrency
 //
-// Functions and the values [Message], [Command], [Metadata] and [Greeting] are
-// safe for concurrent reading. [Decoder] and [Handshake] belong to one goroutine at a
-// time.
+// The functions, and the values [Message], [Command], [Metadata] and [Greeting]
+// as long as nobody changes them, may be used by many goroutines. A [Decoder],
+// a [Handshake] and a [Mechanism] belong to one goroutine at a time.
 package zmtp

@@ -19,7 +19,7 @@ var (
 	// ErrIncompatible: the peer's socket type cannot talk to ours.
 	ErrIncompatible = errors.New("zmtp: incompatible socket type")
 	// ErrRefused: the peer sent ERROR. It must not be tried again with the
-	// same credentials (RFC 37 §4.4).
+	// same credentials (RFC 37, Error Handling).
 	ErrRefused = errors.New("zmtp: refused by the peer")
 	// ErrConfig: our own HandshakeConfig is not valid.
 	ErrConfig = errors.New("zmtp: invalid configuration")

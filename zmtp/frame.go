@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Bits of a frame's flags octet (RFC 37 §3.2). The other five are reserved:
+// Bits of a frame's flags octet (RFC 37, Framing). The other five are reserved:
 // sent as zero, ignored on receipt.
 const (
 	FlagMore    = 0x01 // another frame of the same message follows

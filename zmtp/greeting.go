@@ -2,7 +2,8 @@ package zmtp
 
 import "bytes"
 
-// GreetingSize is the number of octets of a greeting (RFC 37 §3.1).
+// GreetingSize is the number of octets of a greeting (RFC 37, Formal
+// Grammar).
 const GreetingSize = 64
 
 // The version that this package speaks.

@@ -1,6 +1,9 @@
 package zmtp
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // Mechanism is the part of a handshake that a security mechanism defines: the
 // commands between the greetings and the traffic. A Mechanism serves one
@@ -23,7 +26,8 @@ type Mechanism interface {
 type HandshakeConfig struct {
 	// SocketType is our socket's type; it must be one of PAIR to XSUB.
 	SocketType SocketType
-	// Identity, of 0 to 255 octets, is announced by REQ, DEALER and ROUTER.
+	// Identity, of 0 to 255 octets of which the first is not zero, is
+	// announced by REQ, DEALER and ROUTER, and by no other type.
 	Identity []byte
 	// Metadata is further properties to announce. Their names begin with "X-".
 	Metadata Metadata
@@ -42,6 +46,8 @@ func (c *HandshakeConfig) Validate() error {
 		reason = "socket type"
 	case len(c.Identity) > maxShort:
 		reason = "identity over 255 octets"
+	case len(c.Identity) > 0 && c.Identity[0] == 0:
+		reason = "identity that begins with a zero octet"
 	case c.Mechanism != nil && (c.Mechanism.Name() == "" || len(c.Mechanism.Name()) > greetingAsServer-greetingMechanism):
 		reason = "name of the mechanism"
 	}
@@ -79,14 +85,16 @@ type Peer struct {
 	Major, Minor uint8
 	// SocketType is UNKNOWN if the peer did not announce one.
 	SocketType SocketType
-	// Identity is the peer's, at most 255 octets; nil if not announced.
+	// Identity is the peer's, at most 255 octets; nil if it announced none,
+	// or is of a type whose identity RFC 37 has ignored. The first octet may
+	// be zero, though the RFC reserves that for a socket's own use.
 	Identity []byte
 	// Metadata is all properties, the two above included.
 	Metadata Metadata
 }
 
-// Handshake is the first stage of a connection as a step function (RFC 37
-// §3, §4.2): octets in, octets out. Both sides use it alike.
+// Handshake is the first stage of a connection as a step function: octets in,
+// octets out (RFC 37, Overall Behavior). Both sides use it alike.
 //
 //	out := h.Start(nil)              // send at once, before anything is read
 //	for {
@@ -161,7 +169,7 @@ func (h *Handshake) greeting(in, dst []byte) (int, []byte, error) {
 		return 0, dst, err
 	}
 	if g.Mechanism != h.mechanism.Name() {
-		return n, dst, &ProtocolError{Op: "greeting", Reason: "ours is " + h.mechanism.Name(), Err: ErrMechanism}
+		return n, dst, &ProtocolError{Op: "greeting", Reason: "peer's is " + strconv.Quote(g.Mechanism) + ", ours " + h.mechanism.Name(), Err: ErrMechanism}
 	}
 	h.greeted = true
 	h.peer.Major, h.peer.Minor = g.Major, g.Minor
@@ -225,7 +233,7 @@ func (h *Handshake) accept(m Metadata) *ProtocolError {
 	if len(identity) > maxShort {
 		return &ProtocolError{Op: "handshake", Reason: "Identity over 255 octets", Err: ErrMalformed}
 	}
-	if ok {
+	if t := h.peer.SocketType; ok && (t == UNKNOWN || t.sendsIdentity()) {
 		// A slice of its own: what keeps the identity shall not keep all
 		// of the metadata.
 		h.peer.Identity = append(make([]byte, 0, len(identity)), identity...)

@@ -33,9 +33,9 @@ type Limits struct {
 // message and then a stream of tiny commands would otherwise have the whole
 // part moved once for every few octets it sends. With these bounds the octets
 // moved stay proportional to the octets received: the worst ratio, from either
-// bound, is about rotationFactor. An honest peer sends one heartbeat a second or
-// so, and between two frames only, so that it would need a message of some two
-// hundred seconds to come near.
+// bound, is about rotationFactor. An honest peer sends a heartbeat a second or
+// so, and between two frames only: it would have to take four minutes over one
+// message to come near.
 const (
 	// rotationFactor bounds the octets moved by those received since the
 	// message began.

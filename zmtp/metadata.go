@@ -47,27 +47,46 @@ func AppendProperty(dst []byte, name string, value []byte) []byte {
 // command. Values are views of b; names are copies. Duplicate names are kept:
 // Get returns the first. An error Is ErrMalformed.
 //
-// The result's memory is in proportion to len(b).
+// The memory allocated is in proportion to len(b).
 func ParseMetadata(b []byte) (Metadata, error) {
-	var m Metadata
-	for len(b) > 0 {
-		end := 1 + int(b[0])
-		if end+4 > len(b) {
-			return nil, malformed("metadata", "property cut short")
+	// Counted first, so that the one allocation fits: a property may have
+	// six octets here and takes forty in memory.
+	count := 0
+	for rest := b; len(rest) > 0; count++ {
+		name, _, after, err := nextProperty(rest)
+		if err != nil {
+			return nil, err
 		}
-		name := b[1:end]
 		if !validName(name) {
 			return nil, malformed("metadata", "property name")
 		}
-		size := binary.BigEndian.Uint32(b[end:])
-		b = b[end+4:]
-		if size > math.MaxInt32 || int(size) > len(b) {
-			return nil, malformed("metadata", "value cut short")
-		}
-		m = append(m, Property{Name: nameString(name), Value: b[:size:size]})
-		b = b[size:]
+		rest = after
+	}
+	if count == 0 {
+		return nil, nil
+	}
+	m := make(Metadata, count)
+	for i := range m {
+		name, value, after, _ := nextProperty(b)
+		m[i] = Property{Name: nameString(name), Value: value}
+		b = after
 	}
 	return m, nil
+}
+
+// nextProperty splits the first property off b, which is not empty.
+func nextProperty(b []byte) (name, value, rest []byte, err error) {
+	end := 1 + int(b[0])
+	if end+4 > len(b) {
+		return nil, nil, nil, malformed("metadata", "property cut short")
+	}
+	name = b[1:end]
+	size := binary.BigEndian.Uint32(b[end:])
+	rest = b[end+4:]
+	if size > math.MaxInt32 || int(size) > len(rest) {
+		return nil, nil, nil, malformed("metadata", "value cut short")
+	}
+	return name, rest[:size:size], rest[size:], nil
 }
 
 // nameString is string(name), without an allocation for the names that every
@@ -82,7 +101,8 @@ func nameString(name []byte) string {
 	return string(name)
 }
 
-// validName reports whether name may be the name of a property (RFC 37 §4.2).
+// validName reports whether name may be the name of a property (RFC 37, The NULL
+// Security Mechanism).
 func validName[T string | []byte](name T) bool {
 	if len(name) == 0 || len(name) > maxShort {
 		return false

@@ -2,7 +2,8 @@ package zmtp
 
 import "bytes"
 
-// Null is the NULL mechanism (RFC 37 §4.4): no authentication, no encryption.
+// Null is the NULL mechanism: no authentication, no encryption (RFC 37, The
+// NULL Security Mechanism).
 // Each side sends READY with its properties at once, as in RFC 23 and libzmq,
 // and is done when it has the other's.
 type Null struct {

@@ -28,7 +28,8 @@ var socketTypeNames = [...]string{
 }
 
 // compatible holds, for each type, the set of types that it can talk to (RFC
-// 37 §4.3; DEALER with DEALER as there, though not in RFC 28).
+// 37, The Socket-Type Property; DEALER with DEALER as there, though not in RFC
+// 28).
 var compatible = [...]uint16{
 	PAIR:   1 << PAIR,
 	PUB:    1<<SUB | 1<<XSUB,
