@@ -1,0 +1,89 @@
+package chp
+
+// Compaction copies the live records of a segment that has few of them to
+// another one, so that the segment can be recycled. It keeps the log within
+// twice what is live and a few segments, and does so in small steps: each call of
+// the writer pays for about as much as it appends.
+//
+// The records are moved as they are, so a moved record is one more copy of
+// octets that are in the log already; sequences do not change and nothing is
+// published. Readers find the old copy or the new one. The records of the
+// compacted segment are read one behind the other, their liveness from the live
+// map: dead ones cost a look at their length octets.
+type compaction struct {
+	seg    *segment // being compacted, or nil
+	next   uint32   // offset of the first record not yet looked at
+	credit int      // octets that may be looked at; negative after a big record
+	moved  uint64   // octets copied so far
+}
+
+// compactPace is how many octets are looked at for one appended. Beyond the
+// limit, which makes half of the log dead, the emptiest segment is at least half
+// dead too: looking at two octets gives back one or more, so the log stops
+// growing.
+const compactPace = 2
+
+// compactEvery is how many calls of the writer go by before one looks whether
+// there is anything to compact.
+const compactEvery = 16
+
+// compact does a share of the work, for size octets that are going to be appended.
+func (s *store) compact(size int) {
+	v := &s.log.victim
+	if v.seg == nil {
+		if v.credit = 0; s.log.octets <= s.compactLimit() || !s.chooseVictim() {
+			return
+		}
+	}
+	v.credit += compactPace*size + minRecord
+	for v.credit > 0 && v.seg != nil {
+		s.compactStep()
+	}
+}
+
+// compactLimit is the size of the log from which compaction works.
+func (s *store) compactLimit() int {
+	return 2*s.log.live + slackSegments*s.log.segmentSize(0)
+}
+
+// chooseVictim picks the sealed segment with the smallest share of live octets.
+func (s *store) chooseVictim() bool {
+	v := &s.log.victim
+	// Nothing that is three quarters full is worth the copying.
+	best := 0.75
+	s.log.each(func(seg *segment) {
+		if share := float64(seg.octets) / float64(len(seg.buf)); seg.sealed && share < best {
+			best, v.seg = share, seg
+		}
+	})
+	v.next = 0
+	return v.seg != nil
+}
+
+// compactStep looks at one record of the victim, and moves it if it is live.
+func (s *store) compactStep() {
+	v := &s.log.victim
+	from := v.seg
+	r := from.record(v.next)
+	size := r.size()
+	if from.marked(v.next) {
+		to := s.log.moved
+		if to == nil || to.room() < size {
+			to = s.log.growMoved(size)
+		}
+		off := to.used
+		copy(to.buf[off:], r[:size])
+		to.used += uint32(size)
+		to.mark(off, size)
+		s.log.live += size
+
+		hash := hashKey(r.key())
+		_, pos, _ := s.search(hash, r.key())
+		s.tables[shardOf(hash)].Load().slots[pos].Store(slotValue(hash, locate(to, off)))
+		s.log.bury(from, v.next, size)
+		v.credit -= size
+		v.moved += uint64(size)
+	}
+	v.next += uint32(size)
+	v.credit -= size
+}

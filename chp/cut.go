@@ -1,0 +1,107 @@
+package chp
+
+// cut is the state of a store at one moment, for those who take longer to read
+// it than the writer can wait.
+//
+// It is made of pins: for each segment in use a reference, and its live map as it
+// was. Both the octets and the maps are shared with the store:
+//
+//   - Octets that a set bit stands for were complete at the cut and never change
+//     afterwards. The reference keeps the segment from being recycled, whatever
+//     becomes of its records meanwhile.
+//   - The writer copies a live map before the first change after a cut
+//     (segment.frozen), so the one in the pin stays what it was. The writer pays
+//     with one copy of at most 16 KiB a segment that it changes, not with a
+//     pause at the cut, which is one step a segment.
+//
+// Why the live maps of the cut are the newest version ≤ S of every key: the
+// writer makes cuts between its calls, so every record it holds has a sequence
+// ≤ S, S being the last it gave out, and by invariant 2 of store the set bits are
+// the records which the index pointed to: one a key, the newest. Later calls set
+// bits in their own copies only. A record which compaction moves later is still
+// read in its old place, where its bit is set in the frozen map; one that it had
+// moved before is read in its new place, for the bit of the old one was cleared
+// in the same call. There is no moment between two calls when both are set, or
+// neither.
+//
+// The design that was rejected froze the index tables instead. It makes the
+// writer copy the whole index after a cut, table by table, and the reader of the
+// cut look up one record after the other all over the log, a cache miss each. In
+// this one the reader walks the log in the order of its octets, and records that
+// lie side by side go out as one piece.
+type cut struct {
+	seq  int64 // S, for the owner of the store to set
+	pins []pin
+	keys int
+}
+
+type pin struct {
+	seg   *segment
+	marks []uint64
+	end   uint32
+}
+
+// cut returns the state of the store as it is now. The writer calls it; what it
+// returns may then be read from any goroutines until release.
+func (s *store) cut() *cut {
+	n := 0
+	s.log.each(func(*segment) { n++ })
+	c := &cut{keys: s.count, pins: make([]pin, 0, n)}
+	s.log.each(func(seg *segment) {
+		seg.Retain()
+		seg.frozen = true
+		c.pins = append(c.pins, pin{seg: seg, marks: seg.marks, end: seg.used})
+	})
+	return c
+}
+
+// len returns the number of records.
+func (c *cut) len() int { return c.keys }
+
+// each calls f for every record, in no order that means anything, until f
+// returns false. The records are lent until release.
+func (c *cut) each(f func(r record, hash uint64) bool) {
+	for _, p := range c.pins {
+		for at := uint32(0); at < p.end; {
+			r := p.seg.record(at)
+			size := r.size()
+			if marked(p.marks, at) && !f(r[:size:size], hashKey(r.key())) {
+				return
+			}
+			at += uint32(size)
+		}
+	}
+}
+
+// pieces calls f for every run of records that lie side by side in the log, until
+// f returns false. A piece may be kept beyond release by retaining its segment.
+func (c *cut) pieces(f func(piece) bool) {
+	for _, p := range c.pins {
+		run := piece{seg: p.seg}
+		for at := uint32(0); at < p.end; {
+			size := uint32(p.seg.record(at).size())
+			if marked(p.marks, at) {
+				if run.end != at || run.n == 0 {
+					if run.n > 0 && !f(run) {
+						return
+					}
+					run.off, run.n = at, 0
+				}
+				run.end = at + size
+				run.n++
+			}
+			at += size
+		}
+		if run.n > 0 && !f(run) {
+			return
+		}
+	}
+}
+
+// release ends the cut. It is called once, when nobody reads it any more.
+func (c *cut) release() {
+	for _, p := range c.pins {
+		p.seg.Release()
+	}
+	c.pins = nil
+}

@@ -1,0 +1,410 @@
+package chp
+
+import (
+	"sync/atomic"
+
+	"clustermap/sockets"
+)
+
+// store is a log and an index into it: the hashmap of a server, of a client, or
+// of one stripe of a Map.
+//
+// It has one writer at a time, which the owner of the store sees to (a mutex
+// taken once a batch), and any number of readers that take no lock. The methods
+// that readers may call say so; all others are the writer's.
+//
+// What holds whenever no method of the writer is running:
+//
+//  1. The index has one slot for a key, and it points to the newest record of
+//     the key. A key whose newest record has an empty value has no slot.
+//  2. A bit in the live map of a segment is set if and only if an index slot
+//     points to the record that begins there: live maps and index are inverses.
+//     Compaction and cuts read the log through the live maps, in the order of
+//     the octets, and never search the index.
+//  3. segment.live and segment.octets count those bits and their records; log.live
+//     is the sum of the octets, store.keys that of the bits.
+//  4. A sealed segment without live records is retired, and a retired segment is
+//     not appended to, pinned by a cut, or handed out as a piece.
+//  5. The octets of a record never change once its slot or its piece is known to
+//     anybody else. The sequence is stamped before that.
+//
+// And at every moment, for readers: a slot holds a location whose segment is in
+// the table of segments, unless the reader's copy of the slot is stale; then it
+// finds nil, or the old octets as long as it is inside its epoch.
+type store struct {
+	index
+	log log
+
+	keys  atomic.Int64 // for readers; the writer stores it once a call
+	count int          // the same, for the writer
+
+	// Scratch of apply. In here so that nobody has to clear it.
+	found [applyBatch]candidate
+}
+
+// storeOptions has the knobs of a store. The zero value works.
+type storeOptions struct {
+	minSegment int // octets of the first segment, a power of two; 0 is 16 KiB
+}
+
+func newStore(o storeOptions) *store {
+	s := &store{}
+	s.log.minSegment = o.minSegment
+	if s.log.minSegment == 0 {
+		s.log.minSegment = defaultSegment
+	}
+	return s
+}
+
+// piece is a run of n whole records in the log, the octets off to end of a
+// segment. It borrows them: until the next call of a method of the store's writer
+// they stay as they are, and longer for those who retain the segment first.
+type piece struct {
+	seg      *segment
+	off, end uint32
+	n        int
+}
+
+// wire returns the octets of the piece.
+func (p piece) wire() []byte { return p.seg.buf[p.off:p.end:p.end] }
+
+// applyBatch is how many records apply works on at a time. Enough that the
+// cache misses of one step overlap, few enough that what the first step brought
+// into the cache is there for the last.
+const applyBatch = 64
+
+// candidate is what the first steps of apply found out about a record.
+type candidate struct {
+	value uint64 // the slot that holds the key, or 0
+	pos   uint32 // its place in the table
+	size  uint32 // octets of the record that the slot points to
+}
+
+// apply takes over the messages in spans, which are octets of wire and have been
+// inspected: span Tags are those of inspect. They are copied to the log, runs of
+// adjacent spans at once, and given the sequences firstSeq, firstSeq+1 and so on,
+// or left with their own if firstSeq is 0. A message with an empty value deletes
+// its key; it is in the log and in the pieces like any other.
+//
+// The pieces appended to out hold the messages in order.
+func (s *store) apply(wire []byte, spans []sockets.Span, firstSeq int64, out []piece) []piece {
+	if len(spans) == 0 {
+		return out
+	}
+	s.begin(int(spans[len(spans)-1].End - spans[0].Start))
+	head := s.log.head
+	for len(spans) > 0 {
+		start := spans[0].Start
+		end, n := start, 0
+		if head != nil {
+			limit := uint32(min(uint64(start)+uint64(head.room()), 1<<32-1))
+			for n < len(spans) && spans[n].Start == end && spans[n].End <= limit {
+				end = spans[n].End
+				n++
+			}
+		}
+		seg := head
+		if n == 0 {
+			size := int(spans[0].End - start)
+			if size <= ownSegment {
+				head = s.log.grow(size)
+				continue
+			}
+			seg, end, n = s.log.own(size), spans[0].End, 1
+		}
+		off := seg.used
+		copy(seg.buf[off:], wire[start:end])
+		seg.used += end - start
+		if firstSeq > 0 {
+			stamp(seg.buf, off-start, spans[:n], firstSeq)
+			firstSeq += int64(n)
+		}
+		for first := 0; first < n; first += applyBatch {
+			s.link(seg, off-start, spans[first:min(first+applyBatch, n)])
+		}
+		spans = spans[n:]
+		if last := len(out) - 1; last >= 0 && out[last].seg == seg && out[last].end == off {
+			out[last].end = seg.used
+			out[last].n += n
+		} else {
+			out = append(out, piece{seg: seg, off: off, end: seg.used, n: n})
+		}
+		if seg.sealed && seg.live == 0 {
+			s.log.retire(seg) // a deletion too big to share a segment
+		}
+	}
+	s.publish()
+	return out
+}
+
+// stamp gives the records that spans[i] became their sequences. shift is what
+// turns an offset in the wire into one in buf.
+func stamp(buf []byte, shift uint32, spans []sockets.Span, seq int64) {
+	for i := range spans {
+		record(buf[spans[i].Start+shift:]).setSeq(seq)
+		seq++
+	}
+}
+
+// link enters records that have been copied to seg into the index.
+//
+// It takes three steps, for in a big map each of them misses the cache: find the
+// slot; look at the record that it points to, to see that the key is the same;
+// change the slot. Within a step no record waits for another, so the misses
+// overlap. What the first steps found is good in the third if the slot still has
+// the value it had: a location stands for one key as long as it is live, and no
+// segment is recycled during a call of the writer. If it has not, because the
+// same key occurs twice here or its table was rebuilt, the search is done again.
+func (s *store) link(seg *segment, shift uint32, spans []sockets.Span) {
+	for i := range spans {
+		s.found[i].value, s.found[i].pos = s.candidate(spans[i].Tag)
+	}
+	for i := range spans {
+		c := &s.found[i]
+		if c.value == 0 {
+			continue
+		}
+		at := slotLocation(c.value)
+		old := s.log.segment(at).record(at.offset())
+		if string(old.key()) != string(seg.record(spans[i].Start+shift).key()) {
+			c.value = 0
+			continue
+		}
+		c.size = uint32(old.size())
+	}
+	for i := range spans {
+		c, span := &s.found[i], &spans[i]
+		off := span.Start + shift
+		if c.value != 0 {
+			n := shardOf(span.Tag)
+			t := s.tables[n].Load()
+			slot := &t.slots[int(c.pos)&(len(t.slots)-1)]
+			if slot.Load() == c.value {
+				if span.Tag&tagDelete == 0 {
+					seg.mark(off, int(span.End-span.Start))
+					s.log.live += int(span.End - span.Start)
+					slot.Store(c.value&^(1<<locationBits-1) | uint64(locate(seg, off)))
+				} else {
+					s.remove(n, uint64(c.pos), &s.log)
+					s.count--
+				}
+				at := slotLocation(c.value)
+				s.log.bury(s.log.segment(at), at.offset(), int(c.size))
+				continue
+			}
+		}
+		if span.Tag&tagDelete != 0 {
+			s.unset(span.Tag&^tagFlags, seg.record(off).key())
+		} else {
+			s.set(span.Tag&^tagFlags, seg, off, int(span.End-span.Start))
+		}
+	}
+}
+
+func locate(seg *segment, off uint32) location {
+	return location(seg.id)<<segmentBits | location(off)
+}
+
+// candidate returns the first slot with the tag of hash, or 0. The hash may have
+// flags in its low bits.
+func (s *store) candidate(hash uint64) (value uint64, pos uint32) {
+	t := s.tables[shardOf(hash)].Load()
+	if t == nil {
+		return 0, 0
+	}
+	tag, mask := tagOf(hash), uint64(len(t.slots)-1)
+	for p := homeOf(hash); ; p++ {
+		v := t.slots[p&mask].Load()
+		if v>>tagShift == tag {
+			return v, uint32(p & mask)
+		}
+		if v == slotEmpty {
+			return 0, 0
+		}
+	}
+}
+
+// search returns the slot of key and the record that it points to. The record
+// goes on to the end of its segment. Readers may call it inside an epoch.
+func (s *store) search(hash uint64, key []byte) (value, pos uint64, r record) {
+again:
+	t := s.tables[shardOf(hash)].Load()
+	if t == nil {
+		return 0, 0, nil
+	}
+	tag, mask := tagOf(hash), uint64(len(t.slots)-1)
+	for p := homeOf(hash); ; p++ {
+		v := t.slots[p&mask].Load()
+		if v>>tagShift == tag {
+			at := slotLocation(v)
+			seg := s.log.segment(at)
+			if seg == nil {
+				goto again
+			}
+			r := seg.record(at.offset())
+			if string(r.key()) == string(key) {
+				return v, p & mask, r
+			}
+		}
+		if v == slotEmpty {
+			return 0, 0, nil
+		}
+	}
+}
+
+// set points the index to the record of size octets at off in seg.
+func (s *store) set(hash uint64, seg *segment, off uint32, size int) {
+	seg.mark(off, size)
+	s.log.live += size
+	v, pos, old := s.search(hash, seg.record(off).key())
+	if v == 0 {
+		s.insert(hash, locate(seg, off), &s.log)
+		s.count++
+		return
+	}
+	s.tables[shardOf(hash)].Load().slots[pos].Store(slotValue(hash, locate(seg, off)))
+	at := slotLocation(v)
+	s.log.bury(s.log.segment(at), at.offset(), old.size())
+}
+
+// unset takes key out of the index, and reports whether it was there.
+func (s *store) unset(hash uint64, key []byte) bool {
+	v, pos, old := s.search(hash, key)
+	if v == 0 {
+		return false
+	}
+	size := old.size()
+	s.remove(shardOf(hash), pos, &s.log)
+	s.count--
+	at := slotLocation(v)
+	s.log.bury(s.log.segment(at), at.offset(), size)
+	return true
+}
+
+// begin opens a call of the writer that appends size octets.
+func (s *store) begin(size int) {
+	s.log.begin(size)
+	if s.log.victim.seg != nil || s.log.round%compactEvery == 0 || size >= defaultSegment {
+		s.compact(size)
+	}
+}
+
+// publish makes the number of keys known to readers.
+func (s *store) publish() {
+	if s.keys.Load() != int64(s.count) {
+		s.keys.Store(int64(s.count))
+	}
+}
+
+// put appends one record, made of its parts, which the caller has checked. An
+// empty value deletes the key, as in the protocol.
+func (s *store) put(key []byte, seq int64, uuid, props, value []byte) piece {
+	p := s.append(key, seq, uuid, props, value)
+	hash := hashKey(key)
+	if len(value) == 0 {
+		s.unset(hash, key)
+		if p.seg.sealed && p.seg.live == 0 {
+			s.log.retire(p.seg)
+		}
+	} else {
+		s.set(hash, p.seg, p.off, int(p.end-p.off))
+	}
+	s.publish()
+	return p
+}
+
+// append writes one record to the log, and not yet to the index.
+func (s *store) append(key []byte, seq int64, uuid, props, value []byte) piece {
+	size := recordSize(len(key), len(uuid), len(props), len(value))
+	s.begin(size)
+	seg := s.log.head
+	if seg == nil || seg.room() < size {
+		if size <= ownSegment {
+			seg = s.log.grow(size)
+		} else {
+			seg = s.log.own(size)
+		}
+	}
+	off := seg.used
+	appendRecord(seg.buf[:off], key, seq, uuid, props, value)
+	seg.used += uint32(size)
+	return piece{seg: seg, off: off, end: seg.used, n: 1}
+}
+
+// get appends the value of key to dst. Readers may call it.
+func (s *store) get(key []byte, dst []byte) (value []byte, seq int64, ok bool) {
+	hash := hashKey(key)
+	c := readers.enter()
+	_, _, r := s.search(hash, key)
+	if r != nil {
+		dst, seq, ok = append(dst, r.value()...), r.seq(), true
+	}
+	leave(c)
+	return dst, seq, ok
+}
+
+// view calls f with the record of key, and reports whether there is one. f must
+// be quick, must not block, and must not keep the record. Readers may call it.
+func (s *store) view(key []byte, f func(record)) bool {
+	c := readers.enter()
+	defer leave(c)
+	_, _, r := s.search(hashKey(key), key)
+	if r == nil {
+		return false
+	}
+	f(r[:r.size():r.size()])
+	return true
+}
+
+// findSeq appends to dst the live record whose key has the given hash and whose
+// sequence is seq, and returns it; nil if there is none, which is what became of
+// a record that has been superseded. Readers may call it.
+func (s *store) findSeq(hash uint64, seq int64, dst []byte) record {
+	c := readers.enter()
+	defer leave(c)
+again:
+	t := s.tables[shardOf(hash)].Load()
+	if t == nil {
+		return nil
+	}
+	tag, mask := tagOf(hash), uint64(len(t.slots)-1)
+	for p := homeOf(hash); ; p++ {
+		v := t.slots[p&mask].Load()
+		if v>>tagShift == tag {
+			at := slotLocation(v)
+			seg := s.log.segment(at)
+			if seg == nil {
+				goto again
+			}
+			if r := seg.record(at.offset()); r.seq() == seq && hashKey(r.key()) == hash {
+				n := len(dst)
+				return record(append(dst, r[:r.size()]...)[n:])
+			}
+		}
+		if v == slotEmpty {
+			return nil
+		}
+	}
+}
+
+// len returns the number of keys. Readers may call it.
+func (s *store) len() int { return int(s.keys.Load()) }
+
+// storeStats are figures of one moment.
+type storeStats struct {
+	keys       int
+	liveOctets int    // octets of the newest records
+	logOctets  int    // octets of the segments in use
+	idleOctets int    // octets of the segments that wait to be used again
+	moved      uint64 // octets that compaction has copied
+}
+
+func (s *store) stats() storeStats {
+	return storeStats{
+		keys:       s.count,
+		liveOctets: s.log.live,
+		logOctets:  s.log.octets,
+		idleOctets: s.log.retiredSize + s.log.freeSize,
+		moved:      s.log.victim.moved,
+	}
+}
