@@ -18,15 +18,14 @@ import threading
 import time
 import traceback
 
-import zmq
-
 
 def encode(octets):
     return base64.b64encode(octets).decode("ascii")
 
 
 def decode(text):
-    return base64.b64decode(text, validate=True)
+    """The octets of base64 text; null, which is how Go writes nil, is none."""
+    return b"" if text is None else base64.b64decode(text, validate=True)
 
 
 def pattern(seed, message, frame, size):
@@ -92,7 +91,8 @@ class Commands:
             if handler is None:
                 raise Failure("no such op: %r" % op)
             answer = handler(**command)
-        except (Failure, zmq.ZMQError, TypeError, ValueError, KeyError) as e:
+        except Exception as e:
+            # Whatever it was, it is the test's to judge.
             if not isinstance(e, Failure):
                 traceback.print_exc()
             write({"id": number, "error": "%s: %s" % (type(e).__name__, e)})

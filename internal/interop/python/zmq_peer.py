@@ -34,8 +34,16 @@ class Peer:
             s.setsockopt(getattr(zmq, name), int(number))
         for topic in args.subscribe:
             s.setsockopt(zmq.SUBSCRIBE, decode(topic))
-        # The monitor comes before the endpoints, so that it misses nothing.
-        self.monitor = s.get_monitor_socket()
+        # The monitor comes before the endpoints, so that it misses nothing. It
+        # tells of connections only: events that nobody takes would in the end
+        # block libzmq's own thread, and failed attempts can be many.
+        self.monitor = s.get_monitor_socket(
+            zmq.Event.CONNECTED
+            | zmq.Event.ACCEPTED
+            | zmq.Event.HANDSHAKE_SUCCEEDED
+            | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
+            | zmq.Event.DISCONNECTED
+        )
         for endpoint in args.bind:
             s.bind(endpoint)
         for endpoint in args.connect:

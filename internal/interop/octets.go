@@ -1,0 +1,123 @@
+package interop
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"crypto/sha3"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"iter"
+	"slices"
+)
+
+// Received is the answer to zmq_peer.py's "recv": the frames of each message.
+type Received struct {
+	Messages [][]Frame `json:"messages"`
+}
+
+// Frame describes a frame by its size and hash. Octets is there as well if it
+// has 256 octets or fewer. Two descriptions of the same octets are deeply equal.
+type Frame struct {
+	Size   int    `json:"size"`
+	SHA256 string `json:"sha256"`
+	Octets []byte `json:"octets"`
+}
+
+// shown is the size up to which the programs report the octets themselves.
+const shown = 256
+
+// Describe is what "recv" reports of a frame with these octets. It keeps them
+// only while they are few.
+func Describe(octets []byte) Frame {
+	sum := sha256.Sum256(octets)
+	f := Frame{Size: len(octets), SHA256: hex.EncodeToString(sum[:])}
+	if len(octets) <= shown {
+		f.Octets = append([]byte{}, octets...)
+	}
+	return f
+}
+
+// DescribeAll is Describe for each frame of a message.
+func DescribeAll(frames [][]byte) []Frame {
+	all := make([]Frame, len(frames))
+	for i, f := range frames {
+		all[i] = Describe(f)
+	}
+	return all
+}
+
+// Pattern makes size octets that depend on the three numbers only. The
+// programs make the same ones, so that large frames need not pass through JSON.
+func Pattern(seed, message, frame, size int) []byte {
+	h := sha3.NewSHAKE128()
+	fmt.Fprintf(h, "%d/%d/%d", seed, message, frame)
+	octets := make([]byte, size)
+	h.Read(octets)
+	return octets
+}
+
+// Frames is the i-th message that "send" makes with this seed and these sizes,
+// less the frames of its head.
+func Frames(seed, i int, sizes []int) [][]byte {
+	frames := make([][]byte, len(sizes))
+	for j, n := range sizes {
+		frames[j] = Pattern(seed, i, j, n)
+	}
+	return frames
+}
+
+// Digest is what the clone programs answer to "digest" about the same pairs,
+// in whatever order they come.
+func Digest(pairs iter.Seq2[[]byte, []byte]) Map {
+	type pair struct{ key, value string }
+	var all []pair
+	for k, v := range pairs {
+		all = append(all, pair{string(k), string(v)})
+	}
+	slices.SortFunc(all, func(a, b pair) int { return cmp.Compare(a.key, b.key) })
+	h := sha256.New()
+	var size [8]byte
+	for _, p := range all {
+		for _, s := range []string{p.key, p.value} {
+			binary.BigEndian.PutUint64(size[:], uint64(len(s)))
+			h.Write(size[:])
+			h.Write([]byte(s))
+		}
+	}
+	return Map{Count: len(all), SHA256: hex.EncodeToString(h.Sum(nil))}
+}
+
+// Map describes a whole map. The clone programs answer "digest" with it and
+// with their sequence.
+type Map struct {
+	Count  int    `json:"count"`
+	SHA256 string `json:"sha256"`
+}
+
+// Pair is one entry of the answer to "dump". clone_client.py fills in key and
+// value only. TTL is the time of expiry in milliseconds since 1970, or 0.
+type Pair struct {
+	Key        []byte `json:"key"`
+	Value      []byte `json:"value"`
+	Sequence   int64  `json:"sequence"`
+	UUID       []byte `json:"uuid"`
+	Properties []byte `json:"properties"`
+	TTL        int64  `json:"ttl"`
+}
+
+// Dump is the clone programs' answer to "dump". State is the client's.
+type Dump struct {
+	Sequence int64  `json:"sequence"`
+	State    string `json:"state"`
+	Pairs    []Pair `json:"pairs"`
+}
+
+// Values is the pairs as a map from key to value.
+func (d Dump) Values() map[string]string {
+	values := make(map[string]string, len(d.Pairs))
+	for _, p := range d.Pairs {
+		values[string(p.Key)] = string(p.Value)
+	}
+	return values
+}
