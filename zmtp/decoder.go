@@ -61,6 +61,11 @@ func (d *Decoder) Reset() { *d = Decoder{max: d.max} }
 // An error is a [*ProtocolError] that Is ErrMalformed or ErrTooLarge. The
 // stream cannot be decoded further; Next returns the error again.
 func (d *Decoder) Next(b []byte) (kind Kind, n int, err error) {
+	// The time a short frame takes is the latency of one chain: load its size,
+	// add it, load the next size there. All else runs beside that chain, so
+	// there is nothing to gain by fewer checks. One load of both octets was
+	// slower; guessing each size to be that of the message before gained a
+	// quarter on messages of one shape and lost as much on others.
 	off, frames := d.off, d.frames
 	// What is both here and within MaxMessage; anything else is for slow.
 	whole := b[:min(len(b), d.max.message)]

@@ -178,10 +178,10 @@ func TestDecoderAtLimits(t *testing.T) {
 	}
 	// Without limits a large size only makes Need large.
 	d := NewDecoder(Limits{-1, -1, -1})
-	if kind, _, err := d.Next([]byte("\x02\x00\x00\x00\x7f\xff\xff\xff\xff")); kind != NeedMore || err != nil {
+	if kind, _, err := d.Next([]byte("\x02\x00\x00\x00\x00\x7f\xff\x00\x00")); kind != NeedMore || err != nil {
 		t.Error(kind, err)
 	}
-	if d.Need() != 9+0x7fffffffff {
+	if d.Need() != 9+0x7fff0000 {
 		t.Error(d.Need())
 	}
 }

@@ -17,7 +17,7 @@ func TestAppendHeader(t *testing.T) {
 		{FlagMore, 1, "\x01\x01"},
 		{FlagCommand, 255, "\x04\xff"},
 		{0, 256, "\x02\x00\x00\x00\x00\x00\x00\x01\x00"},
-		{FlagMore, 1 << 32, "\x03\x00\x00\x00\x01\x00\x00\x00\x00"},
+		{FlagMore, 1 << 24, "\x03\x00\x00\x00\x00\x01\x00\x00\x00"},
 		{FlagCommand, 65536, "\x06\x00\x00\x00\x00\x00\x01\x00\x00"},
 		// The form follows from the size, reserved bits are never sent.
 		{FlagLong, 5, "\x00\x05"},
