@@ -1,0 +1,198 @@
+// Package deps holds the direction of dependency between this module's
+// packages, and the short list of what they use from outside:
+//
+//	internal/* ◀── zmtp ◀── sockets ◀── chp ◀── cmd, patterns
+package deps
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const module = "clustermap"
+
+// root is the module's folder, seen from this package's.
+const root = "../.."
+
+// rules says for each library package what it may depend on, directly or not,
+// beside the standard library and this module's internal packages.
+var rules = []struct {
+	path string
+	own  []string // packages of this module
+	std  []string // parts of the standard library that it must do without
+	out  []string // modules from outside
+}{
+	{
+		path: "zmtp",
+		// Sans-IO: octets in, octets out.
+		std: []string{"net", "crypto/tls", "os/exec"},
+		out: []string{"golang.org/x/sys", "github.com/klauspost/cpuid/v2"},
+	},
+	{
+		path: "sockets",
+		own:  []string{"zmtp"},
+		std:  []string{"net/http"},
+		out:  []string{"golang.org/x/sys", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
+	},
+	{
+		path: "chp",
+		own:  []string{"zmtp", "sockets"},
+		std:  []string{"net/http"},
+		out:  []string{"golang.org/x/sys", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
+	},
+}
+
+// forTests lists what only tests may use: none of it belongs into a program.
+var forTests = []string{"testing", module + "/internal/interop", "go.uber.org/goleak"}
+
+type pkg struct {
+	ImportPath string
+	Standard   bool
+	Module     *struct{ Path string }
+	CgoFiles   []string
+}
+
+// list is go list -deps for one operating system.
+func list(t *testing.T, system, path string) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Module,CgoFiles", "./"+path)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "GOOS="+system)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list ./%s for %s: %v\n%s", path, system, err, stderr.Bytes())
+	}
+	var all []pkg
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func among(path string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if path == p || strings.HasPrefix(path, p+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func TestDirection(t *testing.T) {
+	t.Parallel()
+	watch(t)
+	for _, r := range rules {
+		for _, system := range []string{"linux", "darwin", "windows"} {
+			t.Run(r.path+"/"+system, func(t *testing.T) {
+				t.Parallel()
+				self := module + "/" + r.path
+				own := []string{self, module + "/internal"}
+				for _, p := range r.own {
+					own = append(own, module+"/"+p)
+				}
+				for _, p := range list(t, system, r.path) {
+					path := p.ImportPath
+					switch {
+					case path == self:
+					case among(path, forTests):
+						t.Errorf("%s depends on %s, which is for tests", self, path)
+					case p.Standard:
+						if among(path, r.std) {
+							t.Errorf("%s depends on %s", self, path)
+						}
+					case among(path, []string{module}):
+						if !among(path, own) {
+							t.Errorf("%s depends on %s", self, path)
+						}
+					case p.Module == nil || !among(p.Module.Path, r.out):
+						t.Errorf("%s depends on %s from outside", self, path)
+					}
+					if len(p.CgoFiles) > 0 && !p.Standard {
+						t.Errorf("%s depends on %s, which needs cgo", self, path)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestInternal holds that the internal packages stand below all others.
+func TestInternal(t *testing.T) {
+	t.Parallel()
+	watch(t)
+	for _, p := range list(t, "linux", "internal/...") {
+		if among(p.ImportPath, []string{module}) && !among(p.ImportPath, []string{module + "/internal"}) {
+			t.Errorf("an internal package depends on %s", p.ImportPath)
+		}
+	}
+}
+
+// TestPassive holds that zmtp starts no goroutine: its caller decides what
+// runs where.
+func TestPassive(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(root, "zmtp", "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files of zmtp: %v", err)
+	}
+	set := token.NewFileSet()
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if g, ok := n.(*ast.GoStmt); ok {
+				t.Errorf("%s starts a goroutine", set.Position(g.Pos()))
+			}
+			return true
+		})
+	}
+}
+
+// watch reads the module's source files. What go list sees, it sees in another
+// process; only files that this one opens make a cached result of the test
+// stale when they change.
+func watch(t *testing.T) {
+	t.Helper()
+	for _, dir := range []string{"zmtp", "sockets", "chp", "internal"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || filepath.Ext(path) != ".go" {
+				return err
+			}
+			_, err = os.ReadFile(path)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		if _, err := os.ReadFile(filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
