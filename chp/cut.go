@@ -30,9 +30,10 @@ package chp
 // this one the reader walks the log in the order of its octets, and records that
 // lie side by side go out as one piece.
 type cut struct {
-	seq  int64 // S, for the owner of the store to set
-	pins []pin
-	keys int
+	seq   int64 // S, for the owner of the store to set
+	pins  []pin
+	keys  int
+	asked map[string]record // records of the keys given to store.cut; nil if absent
 }
 
 type pin struct {
@@ -42,8 +43,10 @@ type pin struct {
 }
 
 // cut returns the state of the store as it is now. The writer calls it; what it
-// returns may then be read from any goroutines until release.
-func (s *store) cut() *cut {
+// returns may then be read from any goroutines until release. The records of keys,
+// if any are given, can be had from view without a search: the index moves on, so
+// it is now that they have to be looked up.
+func (s *store) cut(keys ...[]byte) *cut {
 	n := 0
 	s.log.each(func(*segment) { n++ })
 	c := &cut{keys: s.count, pins: make([]pin, 0, n)}
@@ -52,20 +55,56 @@ func (s *store) cut() *cut {
 		seg.frozen = true
 		c.pins = append(c.pins, pin{seg: seg, marks: seg.marks, end: seg.used})
 	})
+	if len(keys) > 0 {
+		c.asked = make(map[string]record, len(keys))
+	}
+	for _, key := range keys {
+		_, _, r := s.search(hashKey(key), key)
+		if r != nil {
+			size := r.size()
+			r = r[:size:size]
+		}
+		c.asked[string(key)] = r
+	}
 	return c
+}
+
+// view calls f with the record of key, and reports whether there is one. It is
+// quick for the keys that were given to store.cut, and goes through all records
+// for others.
+func (c *cut) view(key []byte, f func(record)) bool {
+	r, known := c.asked[string(key)]
+	if !known {
+		c.records(func(other record) bool {
+			if string(other.key()) == string(key) {
+				r = other
+			}
+			return r == nil
+		})
+	}
+	if r == nil {
+		return false
+	}
+	f(r)
+	return true
 }
 
 // len returns the number of records.
 func (c *cut) len() int { return c.keys }
 
-// each calls f for every record, in no order that means anything, until f
-// returns false. The records are lent until release.
+// each calls f for every record and the hash of its key, in no order that means
+// anything, until f returns false. The records are lent until release.
 func (c *cut) each(f func(r record, hash uint64) bool) {
+	c.records(func(r record) bool { return f(r, hashKey(r.key())) })
+}
+
+// records is each without the hash.
+func (c *cut) records(f func(record) bool) {
 	for _, p := range c.pins {
 		for at := uint32(0); at < p.end; {
 			r := p.seg.record(at)
 			size := r.size()
-			if marked(p.marks, at) && !f(r[:size:size], hashKey(r.key())) {
+			if marked(p.marks, at) && !f(r[:size:size]) {
 				return
 			}
 			at += uint32(size)

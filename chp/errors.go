@@ -67,7 +67,7 @@ var (
 	errSequence        = &MessageError{ReasonSequence, "want 8 octets"}
 	errUUID            = &MessageError{ReasonUUID, "want 0 or 16 octets"}
 	errPropertyLine    = &MessageError{ReasonProperties, "want lines of the form name=value"}
-	errPropertiesLarge = &MessageError{ReasonProperties, "longer than 65535 octets"}
+	errPropertiesLarge = &MessageError{ReasonProperties, "longer than 64 KiB"}
 	errTTL             = &MessageError{ReasonTTL, "want decimal seconds from 0 to ten years"}
 	errValueTooLarge   = &MessageError{ReasonValueTooLarge, "over the limit of this side"}
 )

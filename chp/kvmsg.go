@@ -95,6 +95,13 @@ func (r record) size() int {
 	return end
 }
 
+// split returns the frames before the UUID, and the frame of the value, both with
+// their headers: what a KVSYNC to a plain client has of the record.
+func (r record) split() (head, value []byte) {
+	_, at := frameBounds(r, r.propsAt())
+	return r[:r.keyEnd()+2+sequenceSize], r[at:r.size()]
+}
+
 // frameSize returns the octets on the wire of a frame with a body of n octets.
 func frameSize(n int) int {
 	if n > 255 {
@@ -163,15 +170,22 @@ const (
 	keyKTHXBAI = "KTHXBAI"
 )
 
-// inspect validates msg, the wire octets of one whole message, and makes it
-// canonical in place, which can only make it shorter. It returns the size of the
-// record that msg now begins with, and the tag for it: the hash of its key and
-// the tag flags. maxValue bounds the octets of the value; 0 or less is no bound.
-// The error is a *MessageError, and msg is then in an undefined state.
+// inspect validates msg, the wire octets of one whole message, as a KVSET and
+// makes it canonical in place, which can only make it shorter. It returns the
+// size of the record that msg now begins with, and its tag: the hash of the key
+// with the tag flags. maxValue bounds the octets of the value; 0 or less is no
+// bound. The error is a *MessageError, and msg is then in an undefined state.
 //
 // It runs in the goroutine that read the message, so that the sequencer has
 // nothing left to check.
-func inspect(msg []byte, from origin, maxValue int) (size int, tag uint64, k kind, err error) {
+func inspect(msg []byte, maxValue int) (size int, tag uint64, err error) {
+	size, tag, _, err = inspectFrom(msg, fromClient, maxValue)
+	return size, tag, err
+}
+
+// inspectFrom is inspect for messages of either origin; see [origin] for the
+// difference. From a server the kind may be kindHUGZ and kindKTHXBAI too.
+func inspectFrom(msg []byte, from origin, maxValue int) (size int, tag uint64, k kind, err error) {
 	p, ok := scan(msg)
 	if !ok {
 		if p, err = rewrite(msg, from); err != nil {
@@ -180,7 +194,7 @@ func inspect(msg []byte, from origin, maxValue int) (size int, tag uint64, k kin
 		msg = msg[:p.end]
 	}
 	key := msg[2:p.keyEnd]
-	k, err = checkKey(key, from)
+	k, err = classify(key, from)
 	if err != nil {
 		return 0, 0, kindNone, err
 	}
@@ -203,9 +217,9 @@ func inspect(msg []byte, from origin, maxValue int) (size int, tag uint64, k kin
 	return p.end, tag, k, nil
 }
 
-// canonicalise is inspect for those who need neither tag nor kind.
+// canonicalise is inspectFrom for those who need neither tag nor kind.
 func canonicalise(msg []byte, from origin) (record, error) {
-	size, _, _, err := inspect(msg, from, 0)
+	size, _, _, err := inspectFrom(msg, from, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -358,8 +372,20 @@ func frameAt(m []byte, at int) (start, end int, ok bool) {
 	return start, start + int(size), true
 }
 
-// checkKey says what kind of message has this key, or why none has.
-func checkKey(key []byte, from origin) (kind, error) {
+// checkKey says what is wrong with key as the key of an update, if anything.
+func checkKey(key string) error {
+	switch {
+	case key == "":
+		return errKeyEmpty
+	case len(key) > maxKey:
+		return errKeyLong
+	}
+	_, err := classify(octetsOf(key), fromClient)
+	return err
+}
+
+// classify says what kind of message has this key, or why none has.
+func classify(key []byte, from origin) (kind, error) {
 	if bytes.IndexByte(key, 0) >= 0 {
 		return kindNone, errKeyNUL
 	}

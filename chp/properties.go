@@ -2,7 +2,6 @@ package chp
 
 import (
 	"bytes"
-	"strings"
 	"time"
 )
 
@@ -15,7 +14,7 @@ import (
 const maxTTL = 10 * 365 * 24 * time.Hour
 
 // maxProperties bounds the octets of a properties frame.
-const maxProperties = 1<<16 - 1
+const maxProperties = 64 << 10
 
 // property returns the value of the first property called name.
 func property(props []byte, name string) (value []byte, ok bool) {
@@ -59,15 +58,15 @@ func checkProperties(props []byte) error {
 	return nil
 }
 
-// ttlOf returns the time to live that props ask for; 0 is none, which is also
-// what an unreadable ttl gives.
-func ttlOf(props []byte) time.Duration {
+// ttlOf returns the time to live that props ask for, and whether they do: a ttl
+// of 0 is none, and so is one that cannot be read.
+func ttlOf(props []byte) (ttl time.Duration, ok bool) {
 	text, ok := property(props, "ttl")
 	if !ok {
-		return 0
+		return 0, false
 	}
-	ttl, _ := parseTTL(text)
-	return ttl
+	ttl, ok = parseTTL(text)
+	return ttl, ok && ttl > 0
 }
 
 // parseTTL reads decimal seconds, "30" or "0.25". Digits below a nanosecond are
@@ -95,48 +94,4 @@ func parseTTL(text []byte) (ttl time.Duration, ok bool) {
 		return 0, false
 	}
 	return ttl, true
-}
-
-// appendTTL appends the property line that asks for ttl.
-func appendTTL(dst []byte, ttl time.Duration) []byte {
-	dst = append(dst, "ttl="...)
-	dst = appendDecimal(dst, int64(ttl/time.Second))
-	if frac := int64(ttl % time.Second); frac != 0 {
-		var digits [9]byte
-		for i := len(digits) - 1; i >= 0; i-- {
-			digits[i] = byte('0' + frac%10)
-			frac /= 10
-		}
-		end := len(digits)
-		for digits[end-1] == '0' {
-			end--
-		}
-		dst = append(dst, '.')
-		dst = append(dst, digits[:end]...)
-	}
-	return append(dst, '\n')
-}
-
-func appendDecimal(dst []byte, n int64) []byte {
-	var digits [20]byte
-	i := len(digits)
-	for {
-		i--
-		digits[i] = byte('0' + n%10)
-		if n /= 10; n == 0 {
-			return append(dst, digits[i:]...)
-		}
-	}
-}
-
-// appendProperty appends one property line. It refuses what could not be read
-// back: an empty name, a name with an equals sign, and line ends anywhere.
-func appendProperty(dst []byte, name, value string) ([]byte, error) {
-	if name == "" || strings.ContainsAny(name, "=\n") || strings.IndexByte(value, '\n') >= 0 {
-		return dst, errPropertyLine
-	}
-	dst = append(dst, name...)
-	dst = append(dst, '=')
-	dst = append(dst, value...)
-	return append(dst, '\n'), nil
 }

@@ -194,9 +194,9 @@ func (s *store) link(seg *segment, shift uint32, spans []sockets.Span) {
 			}
 		}
 		if span.Tag&tagDelete != 0 {
-			s.unset(span.Tag&^tagFlags, seg.record(off).key())
+			s.unset(span.Tag&^tagMask, seg.record(off).key())
 		} else {
-			s.set(span.Tag&^tagFlags, seg, off, int(span.End-span.Start))
+			s.set(span.Tag&^tagMask, seg, off, int(span.End-span.Start))
 		}
 	}
 }
@@ -299,7 +299,9 @@ func (s *store) publish() {
 // put appends one record, made of its parts, which the caller has checked. An
 // empty value deletes the key, as in the protocol.
 func (s *store) put(key []byte, seq int64, uuid, props, value []byte) piece {
-	p := s.append(key, seq, uuid, props, value)
+	size := recordSize(len(key), len(uuid), len(props), len(value))
+	p := s.reserve(size)
+	appendRecord(p.seg.buf[:p.off], key, seq, uuid, props, value)
 	hash := hashKey(key)
 	if len(value) == 0 {
 		s.unset(hash, key)
@@ -307,15 +309,32 @@ func (s *store) put(key []byte, seq int64, uuid, props, value []byte) piece {
 			s.log.retire(p.seg)
 		}
 	} else {
-		s.set(hash, p.seg, p.off, int(p.end-p.off))
+		s.set(hash, p.seg, p.off, size)
 	}
 	s.publish()
 	return p
 }
 
-// append writes one record to the log, and not yet to the index.
-func (s *store) append(key []byte, seq int64, uuid, props, value []byte) piece {
-	size := recordSize(len(key), len(uuid), len(props), len(value))
+// putHash stores value under key, whose hash is given. An empty value is a value
+// like any other: the store of a Map has no deletions in its log.
+func (s *store) putHash(hash uint64, key, value []byte) {
+	size := recordSize(len(key), 0, 0, len(value))
+	p := s.reserve(size)
+	appendRecord(p.seg.buf[:p.off], key, 0, nil, nil, value)
+	s.set(hash, p.seg, p.off, size)
+	s.publish()
+}
+
+// delete removes key, whose hash is given, without a record of it in the log.
+func (s *store) delete(hash uint64, key []byte) bool {
+	s.begin(0)
+	found := s.unset(hash, key)
+	s.publish()
+	return found
+}
+
+// reserve makes room for one record of size octets.
+func (s *store) reserve(size int) piece {
 	s.begin(size)
 	seg := s.log.head
 	if seg == nil || seg.room() < size {
@@ -326,14 +345,17 @@ func (s *store) append(key []byte, seq int64, uuid, props, value []byte) piece {
 		}
 	}
 	off := seg.used
-	appendRecord(seg.buf[:off], key, seq, uuid, props, value)
 	seg.used += uint32(size)
 	return piece{seg: seg, off: off, end: seg.used, n: 1}
 }
 
 // get appends the value of key to dst. Readers may call it.
 func (s *store) get(key []byte, dst []byte) (value []byte, seq int64, ok bool) {
-	hash := hashKey(key)
+	return s.getHash(hashKey(key), key, dst)
+}
+
+// getHash is get for a key whose hash is known.
+func (s *store) getHash(hash uint64, key []byte, dst []byte) (value []byte, seq int64, ok bool) {
 	c := readers.enter()
 	_, _, r := s.search(hash, key)
 	if r != nil {
@@ -356,16 +378,16 @@ func (s *store) view(key []byte, f func(record)) bool {
 	return true
 }
 
-// findSeq appends to dst the live record whose key has the given hash and whose
-// sequence is seq, and returns it; nil if there is none, which is what became of
-// a record that has been superseded. Readers may call it.
-func (s *store) findSeq(hash uint64, seq int64, dst []byte) record {
+// findSeq looks for the live record whose key has the given hash and whose
+// sequence is seq, and appends its key to dst. There is none if the record has
+// been superseded. Readers may call it.
+func (s *store) findSeq(hash uint64, seq int64, dst []byte) (key []byte, ok bool) {
 	c := readers.enter()
 	defer leave(c)
 again:
 	t := s.tables[shardOf(hash)].Load()
 	if t == nil {
-		return nil
+		return dst, false
 	}
 	tag, mask := tagOf(hash), uint64(len(t.slots)-1)
 	for p := homeOf(hash); ; p++ {
@@ -377,12 +399,11 @@ again:
 				goto again
 			}
 			if r := seg.record(at.offset()); r.seq() == seq && hashKey(r.key()) == hash {
-				n := len(dst)
-				return record(append(dst, r[:r.size()]...)[n:])
+				return append(dst, r.key()...), true
 			}
 		}
 		if v == slotEmpty {
-			return nil
+			return dst, false
 		}
 	}
 }

@@ -1,0 +1,187 @@
+package chp
+
+import (
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// Map is a concurrent hashmap of strings to octets, for many readers and many
+// writers. It is the store under a CHP server, without the protocol: keys and
+// values are in a log that the garbage collector does not look into, values are
+// copied in and out, and reading takes no lock.
+//
+// Use it for large maps, for maps that are read from many goroutines, and for
+// maps that must not cost garbage collection time: a million keys are a few dozen
+// objects. Do not use it for values that are Go objects, for which sync.Map is
+// right, or in one goroutine, where a plain map is faster.
+//
+// Any key and any value can be stored, empty ones too; the octets of both together
+// must stay below 2 GiB. All methods are safe for concurrent use. The memory of
+// overwritten and deleted values is used again: the log holds about twice what is
+// live, and some segments more in each stripe.
+type Map struct {
+	stripes []mapStripe
+	shift   uint
+}
+
+// MapOptions configures a [Map]. The zero value works.
+type MapOptions struct {
+	// Stripes is the number of parts that can be written to at the same time,
+	// rounded up to a power of two, at most 1024. 0 means four for each core.
+	// Every stripe that is in use costs some kilobytes.
+	Stripes int
+}
+
+// mapStripe is a part of a Map. Readers only load the store.
+type mapStripe struct {
+	store atomic.Pointer[store] // nil until the first Set
+	_     [56]byte
+	mu    sync.Mutex // held by the store's writer
+	_     [56]byte
+}
+
+// MapStats are figures about a [Map], each stripe's as of one moment.
+type MapStats struct {
+	Len        int    // keys
+	LiveOctets int    // octets of the keys and values that can be read, with their framing
+	LogOctets  int    // octets of the memory that holds them, dead ones included
+	IdleOctets int    // octets of the memory that waits to be used again
+	Compacted  uint64 // octets copied to give memory back, since the start
+}
+
+const maxStripes = 1024
+
+// mapSegment is small: a Map has many stripes, and each has a log of its own.
+const mapSegment = 4 << 10
+
+// maxMapEntry bounds key and value of a Map together: offsets have 32 bits.
+const maxMapEntry = math.MaxInt32 - 64
+
+// NewMap returns an empty Map.
+func NewMap(o MapOptions) *Map {
+	n := o.Stripes
+	if n <= 0 {
+		n = 4 * runtime.GOMAXPROCS(0)
+	}
+	n = powerOfTwo(min(n, maxStripes))
+	m := &Map{stripes: make([]mapStripe, n)}
+	for 1<<m.shift < n {
+		m.shift++
+	}
+	return m
+}
+
+// stripe returns the stripe of a key. It takes bits of the hash that are neither
+// those of the shard nor the first that a table uses, so that the tables of a
+// stripe fill evenly.
+func (m *Map) stripe(hash uint64) *mapStripe {
+	return &m.stripes[hash>>(64-shardBits-tagBits-10)&uint64(len(m.stripes)-1)]
+}
+
+// Get returns a copy of the value of key, and whether there is one.
+func (m *Map) Get(key string) ([]byte, bool) { return m.AppendGet(nil, key) }
+
+// AppendGet appends the value of key to dst, and reports whether there is one. It
+// takes no lock, and allocates only if dst has too little room.
+func (m *Map) AppendGet(dst []byte, key string) ([]byte, bool) {
+	hash := hashKey(octetsOf(key))
+	s := m.stripe(hash).store.Load()
+	if s == nil {
+		return dst, false
+	}
+	dst, _, ok := s.getHash(hash, octetsOf(key), dst)
+	return dst, ok
+}
+
+// Set stores a copy of value under key. It panics if the two together have 2 GiB or more.
+func (m *Map) Set(key string, value []byte) {
+	if len(key) > maxMapEntry || len(value) > maxMapEntry-len(key) {
+		panic("chp: Map.Set: key and value have 2 GiB or more")
+	}
+	hash := hashKey(octetsOf(key))
+	p := m.stripe(hash)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.store.Load()
+	if s == nil {
+		s = newStore(storeOptions{minSegment: mapSegment})
+		p.store.Store(s)
+	}
+	s.putHash(hash, octetsOf(key), value)
+}
+
+// Delete removes key, and reports whether it was there.
+func (m *Map) Delete(key string) bool {
+	hash := hashKey(octetsOf(key))
+	p := m.stripe(hash)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.store.Load()
+	return s != nil && s.delete(hash, octetsOf(key))
+}
+
+// Len returns the number of keys.
+func (m *Map) Len() int {
+	n := 0
+	for i := range m.stripes {
+		if s := m.stripes[i].store.Load(); s != nil {
+			n += s.len()
+		}
+	}
+	return n
+}
+
+// Range calls f for every key until f returns false, in no order that means
+// anything. Key and value are lent: f must not change them, nor keep them beyond
+// its return. f may call any method of the Map, and may take its time: writers do
+// not wait for it.
+//
+// What Range shows of a stripe is its state at one moment; the moments of
+// different stripes differ.
+func (m *Map) Range(f func(key, value []byte) bool) {
+	for i := range m.stripes {
+		if !m.stripes[i].each(f) {
+			return
+		}
+	}
+}
+
+func (p *mapStripe) each(f func(key, value []byte) bool) (more bool) {
+	s := p.store.Load()
+	if s == nil {
+		return true
+	}
+	p.mu.Lock()
+	c := s.cut()
+	p.mu.Unlock()
+	defer c.release() // also if f panics
+	more = true
+	c.records(func(r record) bool {
+		more = f(r.key(), r.value())
+		return more
+	})
+	return more
+}
+
+// Stats returns figures about the Map. It takes the lock of each stripe in turn.
+func (m *Map) Stats() MapStats {
+	var sum MapStats
+	for i := range m.stripes {
+		p := &m.stripes[i]
+		s := p.store.Load()
+		if s == nil {
+			continue
+		}
+		p.mu.Lock()
+		st := s.stats()
+		p.mu.Unlock()
+		sum.Len += st.keys
+		sum.LiveOctets += st.liveOctets
+		sum.LogOctets += st.logOctets
+		sum.IdleOctets += st.idleOctets
+		sum.Compacted += st.moved
+	}
+	return sum
+}

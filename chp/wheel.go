@@ -1,0 +1,207 @@
+package chp
+
+import "time"
+
+// wheel keeps the deadlines of keys that have a time to live. It is hierarchical:
+// four levels of 256 buckets; a bucket of the first stands for one tick, of the
+// next for 256 ticks, and so on. A deadline goes to the first level that reaches
+// so far, and moves down a level each time its bucket comes due, so setting one
+// and firing one cost the same however many there are.
+//
+// A key has one deadline at most: to set another one moves it. What has become of
+// the key meanwhile the wheel does not know. It gives back the sequence of the
+// update that set the deadline, and the store says whether that update still
+// stands (findSeq).
+//
+// Not safe for concurrent use. No field is a pointer into the slab, so the
+// garbage collector does not walk it.
+type wheel struct {
+	base   time.Time // tick 0
+	now    int64     // the tick being worked on; all before it are done
+	timers []timer   // the slab; the first ones are the ends of the lists
+	unused uint32    // list of free timers, by next
+	byHash map[uint64]uint32
+	counts [wheelLevels]int // timers in each level
+	level  int              // the level of which cascading holds timers
+}
+
+// timer is an element of a doubly linked ring. The ring of a bucket begins and
+// ends at an element which stands for the bucket, so unlinking needs no cases.
+type timer struct {
+	hash       uint64
+	seq        int64
+	due        int64 // tick
+	next, prev uint32
+	level      uint32
+}
+
+const (
+	wheelTick   = 10 * time.Millisecond
+	wheelBits   = 8
+	wheelSlots  = 1 << wheelBits
+	wheelLevels = 4
+
+	// Two rings beside the buckets: what is moving down from a bucket that has
+	// come due, and what is due now. Being out of its bucket, neither can be
+	// mixed up with what is added while advance pauses.
+	cascading  = wheelLevels * wheelSlots
+	expiring   = cascading + 1
+	wheelRings = expiring + 1
+)
+
+// newWheel returns an empty wheel whose ticks count from now. It is small until
+// the first deadline is set.
+func newWheel(now time.Time) *wheel {
+	return &wheel{base: now}
+}
+
+// len returns the number of deadlines that are set.
+func (w *wheel) len() int { return len(w.byHash) }
+
+// add sets the deadline of the key with the given hash, in the place of any it had.
+// It fires at the first tick that is not before the deadline. Adding from fire is
+// allowed.
+func (w *wheel) add(hash uint64, seq int64, deadline time.Time) {
+	if w.timers == nil {
+		w.timers = make([]timer, wheelRings, 2*wheelRings)
+		for i := range w.timers {
+			w.timers[i].next, w.timers[i].prev = uint32(i), uint32(i)
+		}
+		w.byHash = make(map[uint64]uint32)
+	}
+	i, known := w.byHash[hash]
+	switch {
+	case known:
+		w.unlink(i)
+	case w.unused != 0:
+		i = w.unused
+		w.unused = w.timers[i].next
+	default:
+		i = uint32(len(w.timers))
+		w.timers = append(w.timers, timer{})
+	}
+	if !known {
+		w.byHash[hash] = i
+	}
+	t := &w.timers[i]
+	t.hash, t.seq = hash, seq
+	// Rounded up, and never the current tick, which may have fired already.
+	t.due = max(int64((deadline.Sub(w.base)+wheelTick-1)/wheelTick), w.now+1)
+	w.place(i)
+}
+
+// remove takes back the deadline of a key, if it has one.
+func (w *wheel) remove(hash uint64) {
+	if i, ok := w.byHash[hash]; ok {
+		w.unlink(i)
+		w.free(i)
+	}
+}
+
+// advance calls fire for deadlines up to now, in the order of their ticks. It
+// stops after limit steps, a step being a deadline fired or moved down a level,
+// and then returns true: there is more to do.
+func (w *wheel) advance(now time.Time, limit int, fire func(hash uint64, seq int64)) (more bool) {
+	target := int64(now.Sub(w.base) / wheelTick)
+	if w.len() == 0 {
+		// Nothing in the buckets or in the two rings: go there in one step.
+		w.now, w.level = max(w.now, target), 0
+		return false
+	}
+	for {
+		for ; w.level > 0; w.level-- {
+			bucket := w.bucket(w.level, w.now)
+			w.splice(cascading, bucket)
+			for i := w.timers[cascading].next; i != cascading; i = w.timers[cascading].next {
+				if limit--; limit < 0 {
+					return true
+				}
+				w.unlink(i)
+				w.place(i)
+			}
+		}
+		w.splice(expiring, w.bucket(0, w.now))
+		for i := w.timers[expiring].next; i != expiring; i = w.timers[expiring].next {
+			if limit--; limit < 0 {
+				return true
+			}
+			t := w.timers[i]
+			w.unlink(i)
+			w.free(i)
+			fire(t.hash, t.seq)
+		}
+		if w.now >= target {
+			return false
+		}
+		w.now = min(w.following(), target)
+		for w.level = 0; w.level < wheelLevels-1 && w.now&(1<<(wheelBits*(w.level+1))-1) == 0; {
+			w.level++
+		}
+	}
+}
+
+// following returns the next tick at which something may have to be done: the next
+// one, or if the lowest levels are empty the next at which a bucket of the first
+// level that is not comes due.
+func (w *wheel) following() int64 {
+	step := int64(1)
+	for l := 0; l < wheelLevels-1 && w.counts[l] == 0; l++ {
+		step <<= wheelBits
+	}
+	return (w.now/step + 1) * step
+}
+
+// bucket returns the ring of a level in which a tick falls.
+func (w *wheel) bucket(level int, tick int64) uint32 {
+	return uint32(level*wheelSlots) + uint32(tick>>(wheelBits*level))&(wheelSlots-1)
+}
+
+// place links a timer into the bucket for its tick, which is not in the past.
+//
+// The bucket may be the one of its level that is current, one turn of the wheel
+// ahead; that one has been emptied for this turn. A deadline beyond the reach of
+// the last level goes as far as that reaches, and is placed anew from there.
+func (w *wheel) place(i uint32) {
+	t := &w.timers[i]
+	ahead, level := t.due-w.now, 0
+	for level < wheelLevels-1 && ahead >= 1<<(wheelBits*(level+1)) {
+		level++
+	}
+	tick := min(t.due, w.now+1<<(wheelBits*wheelLevels)-1)
+	t.level = uint32(level)
+	w.counts[level]++
+	w.link(i, w.bucket(level, tick))
+}
+
+// link puts a timer at the end of a ring.
+func (w *wheel) link(i, ring uint32) {
+	last := w.timers[ring].prev
+	w.timers[i].prev, w.timers[i].next = last, ring
+	w.timers[last].next, w.timers[ring].prev = i, i
+}
+
+// unlink takes a timer out of its ring.
+func (w *wheel) unlink(i uint32) {
+	t := &w.timers[i]
+	w.timers[t.prev].next, w.timers[t.next].prev = t.next, t.prev
+	w.counts[t.level]--
+}
+
+// splice moves all of ring from to the end of ring to, in one step.
+func (w *wheel) splice(to, from uint32) {
+	first, last := w.timers[from].next, w.timers[from].prev
+	if first == from {
+		return
+	}
+	w.timers[from].next, w.timers[from].prev = from, from
+	end := w.timers[to].prev
+	w.timers[end].next, w.timers[first].prev = first, end
+	w.timers[last].next, w.timers[to].prev = to, last
+}
+
+// free gives an unlinked timer back.
+func (w *wheel) free(i uint32) {
+	delete(w.byHash, w.timers[i].hash)
+	w.timers[i].next = w.unused
+	w.unused = i
+}
