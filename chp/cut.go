@@ -30,10 +30,9 @@ package chp
 // this one the reader walks the log in the order of its octets, and records that
 // lie side by side go out as one piece.
 type cut struct {
-	seq   int64 // S, for the owner of the store to set
-	pins  []pin
-	keys  int
-	asked map[string]record // records of the keys given to store.cut; nil if absent
+	seq  int64 // S, for the owner of the store to set
+	pins []pin
+	keys int
 }
 
 type pin struct {
@@ -43,10 +42,9 @@ type pin struct {
 }
 
 // cut returns the state of the store as it is now. The writer calls it; what it
-// returns may then be read from any goroutines until release. The records of keys,
-// if any are given, can be had from view without a search: the index moves on, so
-// it is now that they have to be looked up.
-func (s *store) cut(keys ...[]byte) *cut {
+// returns may then be read from any goroutines until release. Who wants single
+// keys of the state looks them up with store.view at the same moment.
+func (s *store) cut() *cut {
 	n := 0
 	s.log.each(func(*segment) { n++ })
 	c := &cut{keys: s.count, pins: make([]pin, 0, n)}
@@ -55,38 +53,7 @@ func (s *store) cut(keys ...[]byte) *cut {
 		seg.frozen = true
 		c.pins = append(c.pins, pin{seg: seg, marks: seg.marks, end: seg.used})
 	})
-	if len(keys) > 0 {
-		c.asked = make(map[string]record, len(keys))
-	}
-	for _, key := range keys {
-		_, _, r := s.search(hashKey(key), key)
-		if r != nil {
-			size := r.size()
-			r = r[:size:size]
-		}
-		c.asked[string(key)] = r
-	}
 	return c
-}
-
-// view calls f with the record of key, and reports whether there is one. It is
-// quick for the keys that were given to store.cut, and goes through all records
-// for others.
-func (c *cut) view(key []byte, f func(record)) bool {
-	r, known := c.asked[string(key)]
-	if !known {
-		c.records(func(other record) bool {
-			if string(other.key()) == string(key) {
-				r = other
-			}
-			return r == nil
-		})
-	}
-	if r == nil {
-		return false
-	}
-	f(r)
-	return true
 }
 
 // len returns the number of records.

@@ -1,9 +1,6 @@
 package chp
 
-import (
-	"hash/maphash"
-	"unsafe"
-)
+import "hash/maphash"
 
 // Keys are hashed with a seed drawn at start, so that nobody outside can choose
 // keys that collide. The seed is one for the process: a hash computed in the
@@ -15,13 +12,10 @@ var hashSeed = maphash.MakeSeed()
 const (
 	tagProperties = 1 << 0 // the properties are not empty: look for a ttl
 	tagDelete     = 1 << 1 // the value is empty: the message deletes its key
-	tagMask       = tagProperties | tagDelete
+	tagFlags       = tagProperties | tagDelete
 )
 
 // hashKey returns the hash of key, with the flag bits zero.
 func hashKey(key []byte) uint64 {
-	return maphash.Bytes(hashSeed, key) &^ tagMask
+	return maphash.Bytes(hashSeed, key) &^ tagFlags
 }
-
-// octetsOf returns the octets of s without a copy. Nobody may change them.
-func octetsOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

@@ -170,22 +170,16 @@ const (
 	keyKTHXBAI = "KTHXBAI"
 )
 
-// inspect validates msg, the wire octets of one whole message, as a KVSET and
-// makes it canonical in place, which can only make it shorter. It returns the
-// size of the record that msg now begins with, and its tag: the hash of the key
-// with the tag flags. maxValue bounds the octets of the value; 0 or less is no
-// bound. The error is a *MessageError, and msg is then in an undefined state.
+// inspect validates msg, the wire octets of one whole message, and makes it
+// canonical in place, which can only make it shorter. It returns the size of the
+// record that msg now begins with, and its tag: the hash of the key with the tag
+// flags. The kind is kindUpdate, or from a server kindHUGZ or kindKTHXBAI.
+// maxValue bounds the octets of the value; 0 or less is no bound. The error is a
+// *MessageError, and msg is then in an undefined state.
 //
 // It runs in the goroutine that read the message, so that the sequencer has
 // nothing left to check.
-func inspect(msg []byte, maxValue int) (size int, tag uint64, err error) {
-	size, tag, _, err = inspectFrom(msg, fromClient, maxValue)
-	return size, tag, err
-}
-
-// inspectFrom is inspect for messages of either origin; see [origin] for the
-// difference. From a server the kind may be kindHUGZ and kindKTHXBAI too.
-func inspectFrom(msg []byte, from origin, maxValue int) (size int, tag uint64, k kind, err error) {
+func inspect(msg []byte, from origin, maxValue int) (size int, tag uint64, k kind, err error) {
 	p, ok := scan(msg)
 	if !ok {
 		if p, err = rewrite(msg, from); err != nil {
@@ -217,9 +211,9 @@ func inspectFrom(msg []byte, from origin, maxValue int) (size int, tag uint64, k
 	return p.end, tag, k, nil
 }
 
-// canonicalise is inspectFrom for those who need neither tag nor kind.
+// canonicalise is inspect for those who need neither tag nor kind.
 func canonicalise(msg []byte, from origin) (record, error) {
-	size, _, _, err := inspectFrom(msg, from, 0)
+	size, _, _, err := inspect(msg, from, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -58,15 +58,15 @@ func checkProperties(props []byte) error {
 	return nil
 }
 
-// ttlOf returns the time to live that props ask for, and whether they do: a ttl
-// of 0 is none, and so is one that cannot be read.
-func ttlOf(props []byte) (ttl time.Duration, ok bool) {
+// ttlOf returns the time to live that props ask for. 0 is none, which is also
+// what one that cannot be read gives.
+func ttlOf(props []byte) time.Duration {
 	text, ok := property(props, "ttl")
 	if !ok {
-		return 0, false
+		return 0
 	}
-	ttl, ok = parseTTL(text)
-	return ttl, ok && ttl > 0
+	ttl, _ := parseTTL(text)
+	return ttl
 }
 
 // parseTTL reads decimal seconds, "30" or "0.25". Digits below a nanosecond are

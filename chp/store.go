@@ -194,9 +194,9 @@ func (s *store) link(seg *segment, shift uint32, spans []sockets.Span) {
 			}
 		}
 		if span.Tag&tagDelete != 0 {
-			s.unset(span.Tag&^tagMask, seg.record(off).key())
+			s.unset(span.Tag&^tagFlags, seg.record(off).key())
 		} else {
-			s.set(span.Tag&^tagMask, seg, off, int(span.End-span.Start))
+			s.set(span.Tag&^tagFlags, seg, off, int(span.End-span.Start))
 		}
 	}
 }
@@ -379,15 +379,16 @@ func (s *store) view(key []byte, f func(record)) bool {
 }
 
 // findSeq looks for the live record whose key has the given hash and whose
-// sequence is seq, and appends its key to dst. There is none if the record has
-// been superseded. Readers may call it.
-func (s *store) findSeq(hash uint64, seq int64, dst []byte) (key []byte, ok bool) {
+// sequence is seq, and returns a copy of it in the octets of dst[:0], or in new
+// ones if those are too few. It returns nil if there is none: the record has been
+// superseded. Readers may call it.
+func (s *store) findSeq(hash uint64, seq int64, dst []byte) record {
 	c := readers.enter()
 	defer leave(c)
 again:
 	t := s.tables[shardOf(hash)].Load()
 	if t == nil {
-		return dst, false
+		return nil
 	}
 	tag, mask := tagOf(hash), uint64(len(t.slots)-1)
 	for p := homeOf(hash); ; p++ {
@@ -399,11 +400,11 @@ again:
 				goto again
 			}
 			if r := seg.record(at.offset()); r.seq() == seq && hashKey(r.key()) == hash {
-				return append(dst, r.key()...), true
+				return append(dst[:0], r[:r.size()]...)
 			}
 		}
 		if v == slotEmpty {
-			return dst, false
+			return nil
 		}
 	}
 }

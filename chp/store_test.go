@@ -20,9 +20,9 @@ func (b *batch) reset() { b.wire, b.spans = b.wire[:0], b.spans[:0] }
 func (b *batch) add(t testing.TB, key string, uuid, props, value []byte) {
 	start := len(b.wire)
 	b.wire = appendRecord(b.wire, []byte(key), 0, uuid, props, value)
-	size, tag, err := inspect(b.wire[start:], 0)
-	if err != nil {
-		t.Fatalf("inspect %q: %v", key, err)
+	size, tag, k, err := inspect(b.wire[start:], fromClient, 0)
+	if err != nil || k != kindUpdate {
+		t.Fatalf("inspect %q: %v, %v", key, k, err)
 	}
 	b.wire = b.wire[:start+size]
 	b.spans = append(b.spans, sockets.Span{Start: uint32(start), End: uint32(start + size), Tag: tag})
@@ -212,6 +212,6 @@ func BenchmarkInspect(b *testing.B) {
 	msg := appendRecord(nil, []byte("/k/0000001"), 0, make([]byte, 16), nil, make([]byte, 30))
 	b.ReportAllocs()
 	for b.Loop() {
-		inspect(msg, 1<<20)
+		inspect(msg, fromClient, 1<<20)
 	}
 }
