@@ -12,7 +12,7 @@ var hashSeed = maphash.MakeSeed()
 const (
 	tagProperties = 1 << 0 // the properties are not empty: look for a ttl
 	tagDelete     = 1 << 1 // the value is empty: the message deletes its key
-	tagFlags       = tagProperties | tagDelete
+	tagFlags      = tagProperties | tagDelete
 )
 
 // hashKey returns the hash of key, with the flag bits zero.

@@ -188,7 +188,7 @@ func inspect(msg []byte, from origin, maxValue int) (size int, tag uint64, k kin
 		msg = msg[:p.end]
 	}
 	key := msg[2:p.keyEnd]
-	k, err = classify(key, from)
+	k, err = checkKey(key, from)
 	if err != nil {
 		return 0, 0, kindNone, err
 	}
@@ -366,20 +366,9 @@ func frameAt(m []byte, at int) (start, end int, ok bool) {
 	return start, start + int(size), true
 }
 
-// checkKey says what is wrong with key as the key of an update, if anything.
-func checkKey(key string) error {
-	switch {
-	case key == "":
-		return errKeyEmpty
-	case len(key) > maxKey:
-		return errKeyLong
-	}
-	_, err := classify(octetsOf(key), fromClient)
-	return err
-}
-
-// classify says what kind of message has this key, or why none has.
-func classify(key []byte, from origin) (kind, error) {
+// checkKey says what kind of message has this key, which is not empty and not too
+// long, or why none has.
+func checkKey(key []byte, from origin) (kind, error) {
 	if bytes.IndexByte(key, 0) >= 0 {
 		return kindNone, errKeyNUL
 	}

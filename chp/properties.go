@@ -2,6 +2,7 @@ package chp
 
 import (
 	"bytes"
+	"strings"
 	"time"
 )
 
@@ -94,4 +95,48 @@ func parseTTL(text []byte) (ttl time.Duration, ok bool) {
 		return 0, false
 	}
 	return ttl, true
+}
+
+// appendTTL appends the property line that asks for ttl.
+func appendTTL(dst []byte, ttl time.Duration) []byte {
+	dst = append(dst, "ttl="...)
+	dst = appendDecimal(dst, int64(ttl/time.Second))
+	if frac := int64(ttl % time.Second); frac != 0 {
+		var digits [9]byte
+		for i := len(digits) - 1; i >= 0; i-- {
+			digits[i] = byte('0' + frac%10)
+			frac /= 10
+		}
+		end := len(digits)
+		for digits[end-1] == '0' {
+			end--
+		}
+		dst = append(dst, '.')
+		dst = append(dst, digits[:end]...)
+	}
+	return append(dst, '\n')
+}
+
+func appendDecimal(dst []byte, n int64) []byte {
+	var digits [20]byte
+	i := len(digits)
+	for {
+		i--
+		digits[i] = byte('0' + n%10)
+		if n /= 10; n == 0 {
+			return append(dst, digits[i:]...)
+		}
+	}
+}
+
+// appendProperty appends one property line. It refuses what could not be read
+// back: an empty name, a name with an equals sign, and line ends anywhere.
+func appendProperty(dst []byte, name, value string) ([]byte, error) {
+	if name == "" || strings.ContainsAny(name, "=\n") || strings.IndexByte(value, '\n') >= 0 {
+		return dst, errPropertyLine
+	}
+	dst = append(dst, name...)
+	dst = append(dst, '=')
+	dst = append(dst, value...)
+	return append(dst, '\n'), nil
 }
