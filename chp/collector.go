@@ -1,0 +1,35 @@
+package chp
+
+import (
+	"context"
+
+	"clustermap/sockets"
+)
+
+// collect checks and hashes the updates of one client. It runs in the
+// goroutine that reads that client's connection, so clients are decoded in
+// parallel; what it refuses is counted and goes no further.
+func (s *Server) collect(b *sockets.Batch) {
+	wire, spans := b.Wire(), b.Spans()
+	kept := spans[:0]
+	for _, span := range spans {
+		size, tag, _, err := inspect(wire[span.Start:span.End], fromClient, s.opts.MaxValueSize)
+		if err != nil {
+			s.refused.add(err)
+			continue
+		}
+		span.End = span.Start + uint32(size)
+		span.Tag = tag
+		kept = append(kept, span)
+	}
+	b.SetSpans(kept)
+}
+
+// runCollector brings what the clients send to the sequencer.
+func (s *Server) runCollector(ctx context.Context) {
+	var b sockets.Batch
+	defer b.Release()
+	for s.collector.RecvBatch(ctx, &b) == nil {
+		s.sequencer.take(&b)
+	}
+}

@@ -1,0 +1,73 @@
+package chp
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
+
+// request is one ICANHAZ of one client.
+type request struct {
+	peer *sockets.Peer
+	want want
+}
+
+// want is what a snapshot is to contain, and how. Clients that want the same
+// are sent the same octets.
+type want struct {
+	subtree string
+	exact   bool // the one key named by subtree: only for our own clients
+	full    bool // with UUID and properties: only for our own clients
+}
+
+// errRequest is why a snapshot request is refused.
+var errRequest = errors.New("chp: not a snapshot request: two frames, ICANHAZ? and a subtree, are expected")
+
+// runRequests takes snapshot requests and lines them up.
+func (s *Server) runRequests(ctx context.Context) {
+	var b sockets.Batch
+	defer b.Release()
+	for s.router.RecvBatch(ctx, &b) == nil {
+		for i := range b.Len() {
+			w, err := parseRequest(b.Message(i), b.Peer().Property(propertyCHP) != "")
+			if err == nil {
+				err = s.snapshots.add(request{b.Peer(), w})
+			}
+			if err != nil {
+				s.snapshots.refused.Add(1)
+				s.log.Debug("snapshot request refused", "remote", b.Peer().RemoteAddr(), "error", err)
+			}
+		}
+	}
+}
+
+// parseRequest reads an ICANHAZ. A client of ours may name a key instead of a
+// subtree.
+func parseRequest(m zmtp.Message, ours bool) (want, error) {
+	command, rest := m.Next()
+	if string(command) != "ICANHAZ?" || len(rest) == 0 {
+		return want{}, errRequest
+	}
+	subtree, rest := rest.Next()
+	if len(rest) > 0 {
+		return want{}, errRequest
+	}
+	w := want{subtree: string(subtree), full: ours}
+	switch {
+	case w.subtree == "" || isSubtree(w.subtree):
+		return w, nil
+	case ours && len(w.subtree) <= maxKey:
+		w.exact = true
+		return w, nil
+	}
+	return want{}, errRequest
+}
+
+// isSubtree says whether s is a slash, path segments, and a slash (RFC 12,
+// State Synchronization).
+func isSubtree(s string) bool {
+	return len(s) >= 2 && len(s) <= maxKey && strings.HasPrefix(s, "/") && strings.HasSuffix(s, "/")
+}

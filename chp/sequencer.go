@@ -1,0 +1,153 @@
+package chp
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
+
+// sequencer gives every update its number. Whatever changes the map does so
+// under its mutex, which is taken once a batch: numbering, storing, and handing
+// to the publisher are one step, so the publisher's order is the order of the
+// numbers, and a cut taken under the mutex lies between two batches.
+//
+// Nothing done under the mutex waits for a peer.
+type sequencer struct {
+	publisher *sockets.Pub
+
+	mu     sync.Mutex
+	store  *store
+	wheel  *wheel
+	pieces []piece // scratch
+	found  record  // scratch
+	hugz   []byte  // the heartbeat's wire form, its sequence to be filled in
+
+	// Written under mu, read by anyone.
+	last    atomic.Int64 // the sequence of the last update
+	updates atomic.Uint64
+	expired atomic.Uint64
+
+	armed chan struct{} // wakes the clock when the first TTL comes
+}
+
+// firstSequence is where a run that starts at t begins to count: ahead of any
+// earlier run of this server or another, as long as none publishes more than
+// 2^20 updates a millisecond. It stays within a signed 64-bit integer, which
+// the guide's clients use, until the year 2248.
+func firstSequence(t time.Time) int64 { return t.UnixMilli() << 20 }
+
+func (q *sequencer) init(publisher *sockets.Pub) {
+	q.publisher = publisher
+	q.store = newStore(storeOptions{})
+	q.wheel = newWheel(time.Now())
+	q.armed = make(chan struct{}, 1)
+	q.last.Store(firstSequence(time.Now()))
+	q.hugz = zmtp.AppendMessage(nil, []byte("HUGZ"), make([]byte, 8), nil, nil, nil)
+}
+
+// take numbers, stores and publishes a batch of updates that collect has
+// checked.
+func (q *sequencer) take(b *sockets.Batch) {
+	wire, spans := b.Wire(), b.Spans()
+	if len(spans) == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	first := q.last.Load() + 1
+	q.pieces = q.store.apply(wire, spans, first, q.pieces[:0])
+	q.last.Store(first + int64(len(spans)) - 1)
+	q.updates.Add(uint64(len(spans)))
+	q.publish()
+	q.schedule(wire, spans, first)
+}
+
+// publish hands the pieces of the log that were just written to the publisher.
+func (q *sequencer) publish() {
+	for _, p := range q.pieces {
+		// The publisher's policy is to disconnect, so this does not wait; it
+		// fails only once the publisher is closed.
+		_ = q.publisher.SendWire(context.Background(), p.wire(), p.n, p.seg)
+	}
+}
+
+// schedule enters the updates that have a TTL into the wheel.
+func (q *sequencer) schedule(wire []byte, spans []sockets.Span, first int64) {
+	var now time.Time
+	for i, s := range spans {
+		if s.Tag&tagFlags != tagProperties {
+			continue
+		}
+		ttl := ttlOf(record(wire[s.Start:s.End]).props())
+		if ttl == 0 {
+			continue
+		}
+		if now.IsZero() {
+			now = time.Now()
+		}
+		if q.wheel.len() == 0 {
+			select {
+			case q.armed <- struct{}{}:
+			default:
+			}
+		}
+		q.wheel.add(s.Tag&^tagFlags, first+int64(i), now.Add(ttl))
+	}
+}
+
+// heartbeat publishes HUGZ with the sequence of the last update.
+func (q *sequencer) heartbeat() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	binary.BigEndian.PutUint64(q.hugz[hugzSequence:], uint64(q.last.Load()))
+	_ = q.publisher.SendWire(context.Background(), q.hugz, 1, nil) // as in publish
+}
+
+// hugzSequence is where the sequence stands in the heartbeat's wire form.
+const hugzSequence = 2 + len("HUGZ") + 2
+
+// expire deletes the keys whose TTL has ended and publishes each deletion. It
+// reports whether there is more to do: it works in portions so that updates
+// need not wait long.
+func (q *sequencer) expire(now time.Time) (more bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	more = q.wheel.advance(now, expirePortion, func(hash uint64, seq int64) {
+		q.found = q.store.findSeq(hash, seq, q.found[:0])
+		if len(q.found) == 0 {
+			return // set anew or deleted since
+		}
+		next := q.last.Load() + 1
+		q.pieces = append(q.pieces[:0], q.store.put(q.found.key(), next, nil, nil, nil))
+		q.last.Store(next)
+		q.expired.Add(1)
+		q.publish()
+	})
+	return more
+}
+
+// expirePortion is how many keys expire under one hold of the mutex.
+const expirePortion = 4096
+
+// timers returns how many keys wait for their TTL to end.
+func (q *sequencer) timers() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.wheel.len()
+}
+
+// cut fixes a consistent state and its sequence. What view is called with is
+// of the same state.
+func (q *sequencer) cut(view func(*store)) *cut {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c := q.store.cut()
+	c.seq = q.last.Load()
+	view(q.store)
+	return c
+}

@@ -1,0 +1,360 @@
+package chp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"clustermap/sockets"
+)
+
+// Server is a CHP server (RFC 12): it owns the hashmap, takes updates from
+// clients, numbers them, publishes them to all clients, and sends snapshots to
+// those that join.
+//
+// Its sequences are contiguous within a run, and begin at a number made from
+// the clock, so that a restarted server is ahead of all that its clients have
+// seen.
+//
+// All methods are safe for concurrent use.
+type Server struct {
+	opts ServerOptions
+	log  *slog.Logger
+
+	snapshots *snapshotter
+	router    *sockets.Router // P: snapshot requests and replies
+	publisher *sockets.Pub    // P+1: KVPUB and HUGZ
+	collector *sockets.Sub    // P+2: KVSET
+	ready     chan struct{}
+	endpoints Endpoints
+
+	sequencer sequencer
+	refused   refusals
+
+	state  sync.Mutex
+	phase  phase
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// phase is how far a server has come; it never goes back.
+type phase uint8
+
+const (
+	phaseNew phase = iota
+	phaseListening
+	phaseServing
+	phaseClosed
+)
+
+// Endpoints are where a server listens, with the real ports.
+type Endpoints struct {
+	Snapshot  string // P: ROUTER
+	Publisher string // P+1: PUB
+	Collector string // P+2: SUB
+}
+
+// ListenError says that a server could not listen on one of its ports. It
+// unwraps to the network's error.
+type ListenError struct {
+	Endpoint string
+	Err      error
+}
+
+func (e *ListenError) Error() string { return fmt.Sprintf("chp: cannot listen on %s: %v", e.Endpoint, e.Err) }
+
+// Unwrap returns Err.
+func (e *ListenError) Unwrap() error { return e.Err }
+
+// propertyCHP is the property by which our servers and clients know each other
+// in READY. What goes beyond RFC 12 is for such peers only.
+const propertyCHP = "X-CHP"
+
+// announcement is our value of propertyCHP.
+const announcement = "clustermap/1"
+
+// NewServer makes a server that does not listen yet. It returns all faults of
+// the options as one error.
+func NewServer(o ServerOptions) (*Server, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{opts: o, log: o.Logger, ready: make(chan struct{}), ended: make(chan struct{})}
+	announce := map[string]string{propertyCHP: announcement}
+	s.router, err = sockets.NewRouter(sockets.Options{
+		SendHWM: -1, SendHWMOctets: snapshotWindow,
+		RecvHWM: maxRequests, MaxMessageSize: maxRequestSize,
+		HandshakeTimeout: o.HandshakeTimeout, Linger: closeLinger, Metadata: announce,
+		Monitor: s.watchConnections("snapshot"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.publisher, err = sockets.NewPub(sockets.Options{
+		SendHWM: -1, SendHWMOctets: o.SubscriberQueue, FullPolicy: sockets.Disconnect,
+		MaxMessageSize: maxRequestSize, MaxSubscriptions: maxSubscriptions,
+		HandshakeTimeout: o.HandshakeTimeout, Linger: closeLinger, Metadata: announce,
+		Monitor: s.watchConnections("publisher"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.collector, err = sockets.NewSub(sockets.Options{
+		RecvHWM: -1, RecvHWMOctets: collectorWindow,
+		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead, Prepare: s.collect,
+		HandshakeTimeout: o.HandshakeTimeout, Metadata: announce,
+		Monitor: s.watchConnections("collector"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.sequencer.init(s.publisher)
+	s.snapshots = newSnapshotter(s)
+	return s, nil
+}
+
+// Bounds that are not options.
+const (
+	snapshotWindow   = 4 << 20   // octets of a snapshot queued for a client
+	collectorWindow  = 1 << 20   // octets of updates read ahead of the sequencer, a client
+	maxRequests      = 16        // unanswered snapshot requests, a client
+	maxRequestSize   = 64 << 10  // octets of a snapshot request or a subscription
+	maxSubscriptions = 10_000    // topics a client
+	maxOverhead      = 128 << 10 // octets of an update besides its value
+	closeLinger      = time.Second
+)
+
+// Listen binds the three ports. It returns a *ListenError if one is in use.
+func (s *Server) Listen(ctx context.Context) error {
+	s.state.Lock()
+	defer s.state.Unlock()
+	switch s.phase {
+	case phaseNew:
+	case phaseClosed:
+		return ErrClosed
+	default:
+		return nil
+	}
+	if err := s.bind(ctx); err != nil {
+		return err
+	}
+	if err := s.collector.Subscribe(""); err != nil {
+		return err
+	}
+	s.phase = phaseListening
+	return nil
+}
+
+// portAttempts is how often Listen looks for three free ports in a row.
+const portAttempts = 100
+
+func (s *Server) bind(ctx context.Context) error {
+	if s.opts.Port != 0 {
+		return s.bindThree(ctx, s.opts.Port)
+	}
+	var err error
+	for range portAttempts {
+		if err = s.bindThree(ctx, 0); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// bindThree binds P, P+1 and P+2, or none. With port 0 the system chooses P.
+func (s *Server) bindThree(ctx context.Context, port int) error {
+	type binder interface {
+		Bind(context.Context, string) error
+		Unbind(string) error
+		LastEndpoint() string
+	}
+	var bound []binder
+	for i, b := range [...]binder{s.router, s.publisher, s.collector} {
+		endpoint := "tcp://" + net.JoinHostPort(s.opts.Host, strconv.Itoa(port+min(i, port*i)))
+		err := b.Bind(ctx, endpoint)
+		if err == nil && i == 0 && port == 0 {
+			port = portOf(b.LastEndpoint())
+		}
+		if err == nil && port > 65533 {
+			err = errors.New("there is no room for P+1 and P+2 above it")
+			bound = append(bound, b)
+		}
+		if err != nil {
+			for _, b := range bound {
+				_ = b.Unbind(b.LastEndpoint()) // it was bound just now
+			}
+			return &ListenError{endpoint, err}
+		}
+		bound = append(bound, b)
+	}
+	s.endpoints = Endpoints{s.router.LastEndpoint(), s.publisher.LastEndpoint(), s.collector.LastEndpoint()}
+	return nil
+}
+
+// portOf returns the port of a bound endpoint.
+func portOf(endpoint string) int {
+	_, text, _ := net.SplitHostPort(strings.TrimPrefix(endpoint, "tcp://"))
+	port, _ := strconv.Atoi(text)
+	return port
+}
+
+// Serve serves until the context ends or Close is called, and then returns nil
+// after everything has ended. It listens first if Listen was not called. A
+// Server serves once.
+func (s *Server) Serve(ctx context.Context) error {
+	if err := s.Listen(ctx); err != nil {
+		s.close()
+		return err
+	}
+	s.state.Lock()
+	if s.phase != phaseListening {
+		s.state.Unlock()
+		return ErrClosed
+	}
+	s.phase = phaseServing
+	ctx, s.cancel = context.WithCancel(ctx)
+	s.state.Unlock()
+	defer close(s.ended)
+
+	var wg sync.WaitGroup
+	wg.Go(func() { s.runCollector(ctx) })
+	wg.Go(func() { s.runClock(ctx) })
+	wg.Go(func() { s.runRequests(ctx) })
+	wg.Go(func() { s.snapshots.run(ctx) })
+	close(s.ready)
+	s.log.Info("serving", "snapshot", s.endpoints.Snapshot, "publisher", s.endpoints.Publisher, "collector", s.endpoints.Collector)
+	<-ctx.Done()
+	s.close()
+	wg.Wait()
+	s.log.Info("stopped", "keys", s.Len(), "sequence", s.Sequence())
+	return nil
+}
+
+// Close ends the server and waits for Serve to return.
+func (s *Server) Close() error {
+	s.state.Lock()
+	serving := s.phase == phaseServing
+	cancel := s.cancel
+	s.state.Unlock()
+	if serving {
+		cancel()
+		<-s.ended
+		return nil
+	}
+	s.close()
+	return nil
+}
+
+// close closes the sockets: first what brings updates in, then what carries
+// them out.
+func (s *Server) close() {
+	s.state.Lock()
+	s.phase = phaseClosed
+	s.state.Unlock()
+	_ = s.collector.Close() // closing a socket does not fail
+	_ = s.publisher.Close()
+	_ = s.router.Close()
+}
+
+// Ready returns a channel that is closed when the server serves.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Endpoints returns where the server listens, once it does.
+func (s *Server) Endpoints() Endpoints {
+	s.state.Lock()
+	defer s.state.Unlock()
+	return s.endpoints
+}
+
+// Sequence returns the sequence of the last update.
+func (s *Server) Sequence() int64 { return s.sequencer.last.Load() }
+
+// Len returns the number of keys.
+func (s *Server) Len() int { return s.sequencer.store.len() }
+
+// Get returns a copy of a key's value. It takes no lock.
+func (s *Server) Get(key string) ([]byte, bool) { return s.AppendGet(nil, key) }
+
+// AppendGet appends a key's value to dst. It takes no lock, and allocates only
+// to grow dst.
+func (s *Server) AppendGet(dst []byte, key string) ([]byte, bool) {
+	value, _, ok := s.sequencer.store.get(octetsOf(key), dst)
+	return value, ok
+}
+
+// ServerStats is a reading of a server's counters.
+type ServerStats struct {
+	Keys      int
+	Sequence  int64
+	Updates   uint64            // KVSETs taken and published
+	Expired   uint64            // keys deleted because their TTL ended
+	Snapshots uint64            // snapshots answered
+	Refused   map[Reason]uint64 // messages refused, by reason
+	BadAsks   uint64            // snapshot requests refused
+
+	Subscribers []sockets.PeerStats // connections of the publisher
+	Collectors  []sockets.PeerStats // connections of the collector
+}
+
+// Stats returns the counters as they are now.
+func (s *Server) Stats() ServerStats {
+	return ServerStats{
+		Keys: s.Len(), Sequence: s.Sequence(),
+		Updates: s.sequencer.updates.Load(), Expired: s.sequencer.expired.Load(),
+		Snapshots: s.snapshots.answered.Load(), BadAsks: s.snapshots.refused.Load(),
+		Refused:     s.refused.counts(),
+		Subscribers: s.publisher.Peers(), Collectors: s.collector.Peers(),
+	}
+}
+
+// refusals counts refused messages by reason.
+type refusals [reasonCount]atomic.Uint64
+
+func (r *refusals) add(err error) {
+	var message *MessageError
+	if errors.As(err, &message) {
+		r[message.Reason].Add(1)
+	}
+}
+
+// counts returns the counters that are not zero.
+func (r *refusals) counts() map[Reason]uint64 {
+	m := map[Reason]uint64{}
+	for i := range r {
+		if n := r[i].Load(); n > 0 {
+			m[Reason(i)] = n
+		}
+	}
+	return m
+}
+
+// watchConnections logs what an operator should see of one port's connections.
+func (s *Server) watchConnections(port string) func(sockets.Event) {
+	return func(e sockets.Event) {
+		level := slog.LevelDebug
+		switch e.Kind {
+		case sockets.HandshakeFailed, sockets.AcceptFailed:
+			level = slog.LevelWarn
+		case sockets.Disconnected:
+			if errors.Is(e.Err, sockets.ErrSlowPeer) {
+				level = slog.LevelWarn
+			}
+		}
+		if !s.log.Enabled(context.Background(), level) {
+			return
+		}
+		attrs := []slog.Attr{slog.String("port", port), slog.String("remote", e.Remote)}
+		if e.Err != nil {
+			attrs = append(attrs, slog.Any("error", e.Err))
+		}
+		s.log.LogAttrs(context.Background(), level, e.Kind.String(), attrs...)
+	}
+}

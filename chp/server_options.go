@@ -1,0 +1,104 @@
+package chp
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Defaults of [ServerOptions].
+const (
+	// DefaultPort is the port P of the guide's servers.
+	DefaultPort = 5556
+
+	DefaultHeartbeatInterval = time.Second
+	DefaultMaxValueSize      = 16 << 20
+	DefaultSubscriberQueue   = 64 << 20
+	DefaultSnapshotMemory    = 256 << 20
+	DefaultSnapshotTimeout   = 30 * time.Second
+	DefaultServerHandshake   = 10 * time.Second
+)
+
+// ServerOptions configures a [Server]. The zero value works: it serves the
+// loopback interface on three consecutive free ports.
+type ServerOptions struct {
+	// Host is the address, name or * that the three ports are bound on.
+	// Default 127.0.0.1. CHP has no security of its own (RFC 12, Security):
+	// whoever reaches the ports can read and write everything.
+	Host string
+
+	// Port is P: snapshots on P, the publisher on P+1, the collector on P+2.
+	// 0 takes three consecutive free ports.
+	Port int
+
+	// HeartbeatInterval is the time between HUGZ messages. Clients hold a
+	// server dead after some seconds without one. 0 means
+	// DefaultHeartbeatInterval.
+	HeartbeatInterval time.Duration
+
+	// MaxValueSize bounds a value in octets; a larger update is refused. 0
+	// means DefaultMaxValueSize.
+	MaxValueSize int
+
+	// SubscriberQueue bounds what is queued for one subscriber, in octets. A
+	// subscriber beyond it is disconnected, whereupon it takes a new
+	// snapshot. 0 means DefaultSubscriberQueue.
+	SubscriberQueue int
+
+	// SnapshotMemory bounds the octets of snapshots that are encoded and not
+	// yet sent, over all clients. 0 means DefaultSnapshotMemory.
+	SnapshotMemory int
+
+	// SnapshotTimeout is how long a client that asked for a snapshot may take
+	// nothing of it before it is disconnected. 0 means DefaultSnapshotTimeout.
+	SnapshotTimeout time.Duration
+
+	// HandshakeTimeout bounds a new connection's handshake. 0 means
+	// DefaultServerHandshake.
+	HandshakeTimeout time.Duration
+
+	// Logger gets what an operator wants to know. nil means slog.Default.
+	Logger *slog.Logger
+}
+
+func (o ServerOptions) withDefaults() (ServerOptions, error) {
+	var errs []error
+	if o.Port < 0 || o.Port > 65533 {
+		errs = append(errs, &OptionError{"Port", fmt.Sprintf("%d: P, P+1 and P+2 must be between 1 and 65535", o.Port)})
+	}
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"HeartbeatInterval", int64(o.HeartbeatInterval)}, {"MaxValueSize", int64(o.MaxValueSize)},
+		{"SubscriberQueue", int64(o.SubscriberQueue)}, {"SnapshotMemory", int64(o.SnapshotMemory)},
+		{"SnapshotTimeout", int64(o.SnapshotTimeout)}, {"HandshakeTimeout", int64(o.HandshakeTimeout)},
+	} {
+		if f.value < 0 {
+			errs = append(errs, &OptionError{f.name, "must not be negative"})
+		}
+	}
+	if o.MaxValueSize > 1<<30 {
+		errs = append(errs, &OptionError{"MaxValueSize", fmt.Sprintf("%d is over 1 GiB", o.MaxValueSize)})
+	}
+	setDefault(&o.Host, "127.0.0.1")
+	setDefault(&o.HeartbeatInterval, DefaultHeartbeatInterval)
+	setDefault(&o.MaxValueSize, DefaultMaxValueSize)
+	setDefault(&o.SubscriberQueue, DefaultSubscriberQueue)
+	setDefault(&o.SnapshotMemory, DefaultSnapshotMemory)
+	setDefault(&o.SnapshotTimeout, DefaultSnapshotTimeout)
+	setDefault(&o.HandshakeTimeout, DefaultServerHandshake)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o, errors.Join(errs...)
+}
+
+// setDefault puts the default for the zero value.
+func setDefault[T comparable](v *T, standard T) {
+	var zero T
+	if *v == zero {
+		*v = standard
+	}
+}
