@@ -68,7 +68,9 @@ type ListenError struct {
 	Err      error
 }
 
-func (e *ListenError) Error() string { return fmt.Sprintf("chp: cannot listen on %s: %v", e.Endpoint, e.Err) }
+func (e *ListenError) Error() string {
+	return fmt.Sprintf("chp: cannot listen on %s: %v", e.Endpoint, e.Err)
+}
 
 // Unwrap returns Err.
 func (e *ListenError) Unwrap() error { return e.Err }
