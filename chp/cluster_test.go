@@ -1,0 +1,269 @@
+package chp
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"clustermap/sockets"
+)
+
+// digest is a hash of a whole map that does not depend on its order, and the
+// number of its keys.
+type digest struct {
+	sum  uint64
+	keys int
+}
+
+var digestSeed = maphash.MakeSeed()
+
+func (d *digest) add(key, value []byte) {
+	var h maphash.Hash
+	h.SetSeed(digestSeed)
+	var size [8]byte
+	binary.BigEndian.PutUint64(size[:], uint64(len(key)))
+	h.Write(size[:])
+	h.Write(key)
+	h.Write(value)
+	d.sum += h.Sum64()
+	d.keys++
+}
+
+// serverState returns the digest of a server's map, and its sequence, at one
+// moment.
+func serverState(s *Server) (digest, int64) {
+	c := s.sequencer.cut(func(*store) {})
+	defer c.release()
+	var d digest
+	c.each(func(r record, _ uint64) bool {
+		d.add(r.key(), r.value())
+		return true
+	})
+	return d, c.seq
+}
+
+func clientState(c *Client) digest {
+	var d digest
+	c.Range(func(key, value []byte) bool {
+		d.add(key, value)
+		return true
+	})
+	return d
+}
+
+func startClient(t testing.TB, s *Server, o ClientOptions) *Client {
+	t.Helper()
+	o.Servers = []string{s.Endpoints().Snapshot}
+	c, err := NewClient(o)
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
+	return c
+}
+
+// waitEqual waits until a client has come to the server's sequence, which must
+// not move any more, and compares their contents.
+func waitEqual(t testing.TB, ctx context.Context, s *Server, c *Client) {
+	t.Helper()
+	want, seq := serverState(s)
+	for c.State() != StateActive || c.Sequence() < seq {
+		if ctx.Err() != nil {
+			t.Fatalf("client is %v at %d, server at %d", c.State(), c.Sequence(), seq)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if got := clientState(c); got != want {
+		t.Errorf("client has %d keys with digest %x, server %d with %x", got.keys, got.sum, want.keys, want.sum)
+	}
+}
+
+// Clients that join at any moment of continuous sets, deletions and TTL
+// expiries end with the server's state, and a watch that follows from the
+// beginning ends with it too.
+func TestReplicasEqualServer(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{HeartbeatInterval: 20 * time.Millisecond})
+	watcher := startClient(t, s, ClientOptions{})
+	must(t, watcher.WaitActive(ctx))
+	w, err := watcher.Watch()
+	must(t, err)
+	defer w.Close()
+
+	stop := make(chan struct{})
+	var writers sync.WaitGroup
+	for id := range 3 {
+		c := startClient(t, s, ClientOptions{Subtrees: []string{"/flush/"}})
+		must(t, c.WaitActive(ctx))
+		writers.Go(func() {
+			r := rand.New(rand.NewPCG(7, uint64(id)))
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					_, err := c.SetSync(ctx, fmt.Sprintf("/flush/%d", id), []byte("end"))
+					if err != nil {
+						t.Error(err)
+					}
+					return
+				default:
+				}
+				key := fmt.Sprintf("/k/%d", r.IntN(5000))
+				var err error
+				switch n := r.IntN(10); {
+				case n == 0:
+					err = c.Delete(ctx, key)
+				case n == 1:
+					err = c.Set(ctx, key, fmt.Appendf(nil, "brief %d.%d", id, i), WithTTL(time.Duration(1+r.IntN(200))*time.Millisecond))
+				default:
+					err = c.Set(ctx, key, fmt.Appendf(nil, "%d.%d", id, i))
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if i%64 == 0 {
+					runtime.Gosched()
+				}
+			}
+		})
+	}
+	var late []*Client
+	for range 6 {
+		c := startClient(t, s, ClientOptions{})
+		must(t, c.WaitActive(ctx))
+		late = append(late, c)
+	}
+	close(stop)
+	writers.Wait()
+	// Let what still has a TTL expire: the last one ends within its time.
+	for s.sequencer.timers() > 0 {
+		if ctx.Err() != nil {
+			t.Fatal("keys do not expire")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if s.Stats().Expired == 0 {
+		t.Error("nothing expired: the test does not test")
+	}
+	for _, c := range append(late, watcher) {
+		waitEqual(t, ctx, s, c)
+	}
+	if n := len(s.Stats().Refused); n != 0 {
+		t.Errorf("updates were refused: %v", s.Stats().Refused)
+	}
+
+	// Replay the watch.
+	want, seq := serverState(s)
+	replay := map[string]string{}
+	for {
+		e, err := w.Next(ctx)
+		must(t, err)
+		switch e.Op {
+		case OpSet:
+			replay[string(e.Key)] = string(e.Value)
+		case OpDelete:
+			delete(replay, string(e.Key))
+		}
+		if e.Sequence >= seq {
+			break
+		}
+	}
+	var got digest
+	for k, v := range replay {
+		got.add([]byte(k), []byte(v))
+	}
+	if got != want {
+		t.Errorf("the watch ends with %d keys, the server has %d", got.keys, want.keys)
+	}
+}
+
+// A subscriber that stops reading costs bounded memory, delays nobody, and is
+// disconnected.
+func TestStalledSubscriber(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	const queue = 1 << 20
+	s := startServer(t, ServerOptions{SubscriberQueue: queue})
+	gone := make(chan error, 1)
+	stalled, err := sockets.NewSub(sockets.Options{
+		RecvHWM: 1, RecvBuffer: 64 << 10, Linger: -1, ReconnectInterval: -1,
+		Monitor: func(e sockets.Event) {
+			if e.Kind == sockets.Disconnected {
+				gone <- e.Err
+			}
+		},
+	})
+	must(t, err)
+	defer stalled.Close()
+	must(t, stalled.Subscribe(""))
+	must(t, stalled.Connect(s.Endpoints().Publisher))
+	must(t, stalled.WaitSubscribed(ctx))
+	c := startClient(t, s, ClientOptions{})
+	must(t, c.WaitActive(ctx))
+
+	value := make([]byte, 4096)
+	most := 0
+	for i := 0; ; i++ {
+		_, err := c.SetSync(ctx, fmt.Sprintf("/k/%d", i%100), value)
+		must(t, err)
+		stats := s.Stats().Subscribers
+		for _, p := range stats {
+			most = max(most, p.QueuedOctets)
+		}
+		if len(stats) == 1 {
+			break
+		}
+	}
+	if most < queue/2 || most > queue+1<<20 {
+		t.Errorf("at most %d octets were queued; the bound is %d", most, queue)
+	}
+	waitEqual(t, ctx, s, c)
+}
+
+// A client whose process stops reading for a while is disconnected and, once
+// it reads again, ends with the server's state.
+func TestStalledClientRecovers(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{SubscriberQueue: 1 << 20})
+	writer := startClient(t, s, ClientOptions{Subtrees: []string{"/none/"}})
+	block, blocked := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	c := startClient(t, s, ClientOptions{})
+	must(t, c.WaitActive(ctx))
+	// The replica applies nothing while somebody holds its mutex.
+	go func() {
+		c.mu.Lock()
+		once.Do(func() { close(blocked) })
+		<-block
+		c.mu.Unlock()
+	}()
+	<-blocked
+	value := make([]byte, 4096)
+	for i := 0; len(s.Stats().Subscribers) == 2; i++ {
+		must(t, writer.Set(ctx, fmt.Sprintf("/k/%d", i%1000), value))
+		if i%100 == 0 {
+			must(t, writer.Delete(ctx, fmt.Sprintf("/k/%d", (i*7)%1000)))
+		}
+	}
+	close(block)
+	_, err := c.SetSync(ctx, "/last", value)
+	for err != nil {
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		_, err = c.SetSync(ctx, "/last", value)
+	}
+	for before := int64(-1); before != s.Sequence(); time.Sleep(20 * time.Millisecond) {
+		before = s.Sequence() // the writer's queue runs dry
+	}
+	waitEqual(t, ctx, s, c)
+	if n := c.Stats().Syncs; n < 2 {
+		t.Errorf("the client took %d snapshots; it was to be disconnected and take another", n)
+	}
+}
