@@ -1,0 +1,211 @@
+package chp
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Client is a CHP client (RFC 12): a replica of a server's hashmap, or of some
+// subtrees of it, and a way to change it.
+//
+// A client follows one of its servers. It takes a snapshot, then applies the
+// updates that the server publishes, in the server's order. When the server
+// falls silent, the connection breaks, or an update is found missing, it takes
+// a new snapshot, of the same server or the next. Meanwhile Get goes on
+// answering from what it has; the new state takes the place of the old one at
+// once, without keys that were deleted meanwhile.
+//
+// The replica changes by what the server publishes only. Unlike the guide's
+// client, which stores its own updates at once, a Set is seen by Get when it
+// has come back; SetSync and Flush wait for that. So all clients see all
+// updates in the same order.
+//
+// CHP has no authentication, access control or encryption (RFC 12, Security).
+//
+// All methods are safe for concurrent use.
+type Client struct {
+	// Immutable.
+	opts     ClientOptions
+	servers  []address
+	subtrees subtrees
+	uuids    uuidSource
+	log      *slog.Logger
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	ended    chan struct{} // closed when run has ended
+
+	status *status
+	echoes echoes
+	writer writer
+
+	// Read by anyone, written by the session under mu.
+	state    atomic.Pointer[store] // nil until the first snapshot is complete
+	sequence atomic.Int64
+
+	// mu makes a batch of updates one step for cuts and watches. The store of
+	// the state is written under it, its readers do without.
+	mu      sync.Mutex
+	watches []*Watch
+	closed  bool
+	pieces  []piece // scratch
+
+	writing atomic.Bool // the client has sent an update
+	refused refusals
+	syncs   atomic.Uint64
+	gaps    atomic.Uint64
+	updates atomic.Uint64
+	stale   atomic.Uint64
+	lagged  atomic.Uint64
+}
+
+// NewClient makes a client, which begins at once to connect to its first
+// server. It returns all faults of the options as one error.
+func NewClient(o ClientOptions) (*Client, error) {
+	o, servers, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{
+		opts:     o,
+		servers:  servers,
+		subtrees: newSubtrees(o.Subtrees),
+		log:      o.Logger,
+		ended:    make(chan struct{}),
+		status:   newStatus(),
+	}
+	if c.uuids, err = newUUIDSource(); err != nil {
+		return nil, err
+	}
+	c.writer.init(c)
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	go c.run()
+	return c, nil
+}
+
+// Close ends the client: its connections, goroutines and watches. Updates that
+// were sent and not yet written get a second for that; to be sure of them call
+// Flush before. Calls that wait return ErrClosed. Get and its like go on
+// answering from the last state. Close may be called more than once.
+func (c *Client) Close() error {
+	c.cancel()
+	c.status.close()
+	c.echoes.close()
+	c.writer.close()
+	<-c.ended
+	c.mu.Lock()
+	c.closed = true
+	watches := slices.Clone(c.watches)
+	c.mu.Unlock()
+	for _, w := range watches {
+		w.stop(ErrClosed)
+	}
+	return nil
+}
+
+// WaitActive waits until the client follows a server.
+func (c *Client) WaitActive(ctx context.Context) error { return c.status.waitActive(ctx) }
+
+// State returns how far the client is with its server.
+func (c *Client) State() State {
+	state, _ := c.status.get()
+	return state
+}
+
+// Server returns the server that the client follows or turns to, as
+// ClientOptions names it, or "" before it has begun and after Close.
+func (c *Client) Server() string {
+	_, server := c.status.get()
+	return server
+}
+
+// Get returns a copy of a key's value. It takes no lock.
+func (c *Client) Get(key string) ([]byte, bool) { return c.AppendGet(nil, key) }
+
+// AppendGet appends a key's value to dst. It takes no lock, and allocates only
+// to grow dst.
+func (c *Client) AppendGet(dst []byte, key string) ([]byte, bool) {
+	state := c.state.Load()
+	if state == nil {
+		return dst, false
+	}
+	value, _, ok := state.get(octetsOf(key), dst)
+	return value, ok
+}
+
+// Len returns the number of keys.
+func (c *Client) Len() int {
+	if state := c.state.Load(); state != nil {
+		return state.len()
+	}
+	return 0
+}
+
+// Sequence returns the sequence of the last update that was applied, or of the
+// snapshot. It falls when the client turns to a server that counts lower.
+func (c *Client) Sequence() int64 { return c.sequence.Load() }
+
+// Range calls f for every key, in no order, until f returns false: for the
+// keys and values of one moment, whatever is applied meanwhile. key and value
+// are valid during the call only and must not be changed.
+func (c *Client) Range(f func(key, value []byte) bool) {
+	c.mu.Lock()
+	state := c.state.Load()
+	if state == nil {
+		c.mu.Unlock()
+		return
+	}
+	now := state.cut()
+	c.mu.Unlock()
+	defer now.release()
+	now.each(func(r record, _ uint64) bool { return f(r.key(), r.value()) })
+}
+
+// ClientStats is a reading of a client's counters.
+type ClientStats struct {
+	State    State
+	Server   string
+	Keys     int
+	Sequence int64
+	Syncs    uint64            // snapshots completed
+	Gaps     uint64            // times that updates were found missing
+	Updates  uint64            // KVPUBs applied since the client was made
+	Stale    uint64            // KVPUBs discarded: not above the last sequence, or in the snapshot
+	Lagged   uint64            // watches ended with ErrLagged
+	Watches  int               // watches open
+	Refused  map[Reason]uint64 // messages with a fault, by reason; all but their UUID and properties may have been used
+}
+
+// Stats returns the counters as they are now.
+func (c *Client) Stats() ClientStats {
+	state, server := c.status.get()
+	c.mu.Lock()
+	watches := len(c.watches)
+	c.mu.Unlock()
+	return ClientStats{
+		State: state, Server: server, Keys: c.Len(), Sequence: c.Sequence(),
+		Syncs: c.syncs.Load(), Gaps: c.gaps.Load(), Updates: c.updates.Load(), Stale: c.stale.Load(),
+		Lagged: c.lagged.Load(), Watches: watches, Refused: c.refused.counts(),
+	}
+}
+
+// enter changes the state and tells the application.
+func (c *Client) enter(state State, server string) {
+	if c.status.set(state, server) {
+		c.tell(state, server)
+	}
+}
+
+func (c *Client) tell(state State, server string) {
+	c.log.Debug("state changed", "state", state.String(), "server", server)
+	if c.opts.OnState != nil && c.ctx.Err() == nil {
+		c.opts.OnState(state, server)
+	}
+}
+
+// settled is how long a session must have been ACTIVE for the next failure to
+// count as the first.
+const settled = time.Second

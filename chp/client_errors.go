@@ -1,0 +1,55 @@
+package chp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+)
+
+// Conditions. Compare with errors.Is.
+var (
+	// ErrClosed is returned by every method of a client, server or watch that
+	// was closed, also by calls that were waiting at that moment. It Is
+	// net.ErrClosed.
+	ErrClosed = fmt.Errorf("chp: closed: %w", net.ErrClosed)
+
+	// ErrLagged ends a watch whose queue overflowed because its events were
+	// not fetched in time. What it has missed is not known; watch again to
+	// begin with a new snapshot.
+	ErrLagged = errors.New("chp: watch fell behind its queue")
+
+	// ErrUncertain is returned when the connection to the server broke before
+	// an update came back, or when the server went past the update: it may
+	// have been applied or not. Setting the same value again is harmless if
+	// nobody else writes the key.
+	ErrUncertain = errors.New("chp: the update was sent and did not come back")
+
+	// ErrOutsideSubtrees is returned for a key or subtree outside of
+	// ClientOptions.Subtrees, where this client cannot see what happens to it.
+	ErrOutsideSubtrees = errors.New("chp: outside of the client's subtrees")
+
+	// ErrEmptyValue is returned by Set and SetSync for a value without octets:
+	// in CHP that is how a key is deleted. Use Delete.
+	ErrEmptyValue = errors.New("chp: an empty value deletes the key; use Delete for that")
+)
+
+// SubtreeError says what is wrong with a subtree specification, which is "",
+// a subtree such as "/a/b/", or one key. Trying the same text again does not
+// help.
+type SubtreeError struct {
+	Subtree string
+	Reason  string
+}
+
+func (e *SubtreeError) Error() string {
+	return fmt.Sprintf("chp: subtree %q %s", e.Subtree, e.Reason)
+}
+
+// OptionError says what is wrong with one field of ClientOptions. All faults
+// are reported at once, joined.
+type OptionError struct {
+	Field  string
+	Reason string
+}
+
+func (e *OptionError) Error() string { return "chp: option " + e.Field + ": " + e.Reason }

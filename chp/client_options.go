@@ -1,0 +1,161 @@
+package chp
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Defaults of [ClientOptions].
+const (
+	DefaultHeartbeatTimeout = 5 * time.Second
+	DefaultSyncTimeout      = 5 * time.Second
+	DefaultSendQueue        = 64 << 20
+	DefaultWatchQueue       = 64 << 20
+)
+
+// maxSubtrees keeps a client below the number of subscriptions that a server
+// bears.
+const maxSubtrees = 8192
+
+// ClientOptions configures a [Client]. Only Servers is needed; the zero value
+// of every other field works. It is copied when the client is made.
+type ClientOptions struct {
+	// Servers are the servers to follow, the first one first, each as
+	// tcp://host:P, where P is the snapshot port; the publisher is at P+1 and
+	// the collector at P+2. At least one, none twice.
+	Servers []string
+
+	// Subtrees is the part of the map that the client keeps, each "" (all), a
+	// subtree such as "/a/b/", or one key (with no slash at its end), at most
+	// 8192 of them. Overlaps are reduced. Default all.
+	Subtrees []string
+
+	// HeartbeatTimeout is how long an active client bears silence of its
+	// server, which sends a HUGZ about once a second, before it turns to the
+	// next one. 0 means DefaultHeartbeatTimeout; negative means for ever,
+	// which servers that send no HUGZ need.
+	HeartbeatTimeout time.Duration
+
+	// SyncTimeout is how long the client bears silence while it connects to a
+	// server and while it waits for the snapshot, before it turns to the next
+	// one. 0 means DefaultSyncTimeout.
+	SyncTimeout time.Duration
+
+	// MaxValueSize bounds values in octets: larger ones are not sent, and a
+	// server that sends one is disconnected. 0 means DefaultMaxValueSize.
+	MaxValueSize int
+
+	// SendQueue bounds the octets of updates that wait to be written to the
+	// server; beyond it Set waits. 0 means DefaultSendQueue.
+	SendQueue int
+
+	// WatchQueue bounds the octets of updates that wait in each [Watch];
+	// beyond it the watch ends with ErrLagged. 0 means DefaultWatchQueue.
+	WatchQueue int
+
+	// OnState, if set, is told of every change of state, with the server that
+	// it concerns. Calls come one after the other from the goroutine that
+	// runs the client, which waits for them: return soon, and do not call
+	// Close.
+	OnState func(state State, server string)
+
+	// Logger, if set, gets the client's log: changes of server at level Info,
+	// reasons for them at Warn.
+	Logger *slog.Logger
+}
+
+// address is one server's endpoints.
+type address struct {
+	name      string // as in ClientOptions.Servers
+	snapshot  string // P
+	publisher string // P+1
+	collector string // P+2
+}
+
+// parseServer derives a server's three endpoints from tcp://host:P.
+func parseServer(name string) (address, error) {
+	rest, ok := strings.CutPrefix(name, "tcp://")
+	if !ok {
+		return address{}, errors.New("must have the form tcp://host:port")
+	}
+	host, text, err := net.SplitHostPort(rest)
+	if err != nil || host == "" {
+		return address{}, errors.New("must have the form tcp://host:port")
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || port == 0 || port > 65533 {
+		return address{}, errors.New("needs a port from 1 to 65533, with two more above it")
+	}
+	at := func(n uint64) string {
+		return "tcp://" + net.JoinHostPort(host, strconv.FormatUint(port+n, 10))
+	}
+	return address{name: name, snapshot: at(0), publisher: at(1), collector: at(2)}, nil
+}
+
+// withDefaults validates o, reports all faults at once, and returns a copy
+// with the defaults filled in, and the servers' addresses.
+func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
+	var faults []error
+	bad := func(field, format string, args ...any) {
+		faults = append(faults, &OptionError{field, fmt.Sprintf(format, args...)})
+	}
+	var servers []address
+	if len(o.Servers) == 0 {
+		bad("Servers", "names no server")
+	}
+	for i, name := range o.Servers {
+		server, err := parseServer(name)
+		switch {
+		case err != nil:
+			bad("Servers", "%q %v", name, err)
+		case slices.Contains(o.Servers[:i], name):
+			bad("Servers", "%q is there twice", name)
+		}
+		servers = append(servers, server)
+	}
+	for _, spec := range o.Subtrees {
+		if err := checkSubtree(spec); err != nil {
+			bad("Subtrees", "%v", err)
+		}
+	}
+	if len(o.Subtrees) > maxSubtrees {
+		bad("Subtrees", "are %d; at most %d are possible", len(o.Subtrees), maxSubtrees)
+	}
+	if o.SyncTimeout < 0 {
+		bad("SyncTimeout", "must not be negative")
+	}
+	for _, f := range []struct {
+		name     string
+		value    *int
+		standard int
+	}{
+		{"MaxValueSize", &o.MaxValueSize, DefaultMaxValueSize},
+		{"SendQueue", &o.SendQueue, DefaultSendQueue},
+		{"WatchQueue", &o.WatchQueue, DefaultWatchQueue},
+	} {
+		switch {
+		case *f.value < 0:
+			bad(f.name, "must not be negative")
+		case *f.value == 0:
+			*f.value = f.standard
+		}
+	}
+	if o.HeartbeatTimeout == 0 {
+		o.HeartbeatTimeout = DefaultHeartbeatTimeout
+	}
+	if o.SyncTimeout == 0 {
+		o.SyncTimeout = DefaultSyncTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Servers = slices.Clone(o.Servers)
+	o.Subtrees = slices.Clone(o.Subtrees)
+	return o, servers, errors.Join(faults...)
+}

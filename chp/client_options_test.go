@@ -1,0 +1,64 @@
+package chp
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestClientOptionsDefaults(t *testing.T) {
+	t.Parallel()
+	given := ClientOptions{Servers: []string{"tcp://127.0.0.1:5556", "tcp://[::1]:7000"}}
+	o, servers, err := given.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.HeartbeatTimeout != 5*time.Second || o.SyncTimeout != 5*time.Second || o.WatchQueue != 64<<20 ||
+		o.SendQueue != 64<<20 || o.MaxValueSize != 16<<20 || o.Logger == nil {
+		t.Errorf("defaults are %+v", o)
+	}
+	want := []address{
+		{"tcp://127.0.0.1:5556", "tcp://127.0.0.1:5556", "tcp://127.0.0.1:5557", "tcp://127.0.0.1:5558"},
+		{"tcp://[::1]:7000", "tcp://[::1]:7000", "tcp://[::1]:7001", "tcp://[::1]:7002"},
+	}
+	for i, server := range servers {
+		if server != want[i] {
+			t.Errorf("server %d is %+v, want %+v", i, server, want[i])
+		}
+	}
+}
+
+func TestClientOptionsReportAllFaults(t *testing.T) {
+	t.Parallel()
+	_, err := NewClient(ClientOptions{
+		Servers:      []string{"tcp://a:1", "tcp://a:1", "ipc://x", "tcp://a:65534", "tcp://a", "tcp://:1"},
+		Subtrees:     []string{"/a/", "a/"},
+		SyncTimeout:  -1,
+		WatchQueue:   -1,
+		SendQueue:    -1,
+		MaxValueSize: -1,
+	})
+	fields := map[string]int{}
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		t.Fatalf("error is %v", err)
+	}
+	for _, fault := range joined.Unwrap() {
+		var o *OptionError
+		if !errors.As(fault, &o) {
+			t.Errorf("%v is no *OptionError", fault)
+			continue
+		}
+		fields[o.Field]++
+	}
+	for field, want := range map[string]int{
+		"Servers": 5, "Subtrees": 1, "SyncTimeout": 1, "WatchQueue": 1, "SendQueue": 1, "MaxValueSize": 1,
+	} {
+		if fields[field] != want {
+			t.Errorf("%d faults of %s, want %d: %v", fields[field], field, want, err)
+		}
+	}
+	if _, err := NewClient(ClientOptions{}); err == nil {
+		t.Error("a client without servers was made")
+	}
+}

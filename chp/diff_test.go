@@ -1,0 +1,127 @@
+package chp
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+)
+
+// replay applies the events of a change to what a watch has seen, and checks
+// that none is superfluous.
+func replay(t *testing.T, seen map[string]string, d *change, of subtrees) (synced bool) {
+	t.Helper()
+	d.open()
+	defer d.release()
+	for {
+		e, ok := d.next(&of)
+		if !ok {
+			return synced
+		}
+		key, value := string(e.Key), string(e.Value)
+		old, had := seen[key]
+		switch e.Op {
+		case OpSet:
+			if had && old == value {
+				t.Errorf("told that %s is %s still", key, value)
+			}
+			if synced {
+				t.Errorf("%s came after OpSynced", key)
+			}
+			seen[key] = value
+		case OpDelete:
+			if !had {
+				t.Errorf("told of the end of %s, which there was not", key)
+			}
+			if e.Sequence != d.after.seq {
+				t.Errorf("deletion of %s has sequence %d, want the snapshot's %d", key, e.Sequence, d.after.seq)
+			}
+			delete(seen, key)
+		case OpSynced:
+			synced = true
+		}
+	}
+}
+
+// randomStore has some of 200 keys, written in several turns, so that its log
+// has records that are dead.
+func randomStore(t *testing.T, random *rand.Rand, values int) *store {
+	s := newStore(storeOptions{minSegment: 1 << 10})
+	for turn := range 1 + random.IntN(3) {
+		for i := range 200 {
+			key := fmt.Sprintf("/%c/%d", "ab"[i%2], i)
+			switch random.IntN(4) {
+			case 0:
+				applyTo(t, s, pub{key, int64(turn), ""})
+			case 1:
+			default:
+				applyTo(t, s, pub{key, int64(turn), fmt.Sprint("value ", random.IntN(values))})
+			}
+		}
+	}
+	return s
+}
+
+func TestChangeAgainstModel(t *testing.T) {
+	t.Parallel()
+	for round := range 100 {
+		random := rand.New(rand.NewPCG(3, uint64(round)))
+		of := newSubtrees([][]string{nil, {"/a/"}, {"/b/3", "/b/5"}}[round%3])
+		within := func(s *store) map[string]string {
+			m := contents(s)
+			maps.DeleteFunc(m, func(key, _ string) bool { return !of.holds([]byte(key)) })
+			return m
+		}
+		before, after := randomStore(t, random, 3), randomStore(t, random, 3)
+		frozenBefore, frozenAfter := freeze(before, 10), freeze(after, 20)
+		want, middle := within(after), within(before)
+		// The new state moves on before the watch looks.
+		for i := range 200 {
+			applyTo(t, after, pub{fmt.Sprintf("/a/%d", i), 30, []string{"", "late"}[i%2]})
+		}
+
+		seen := map[string]string{}
+		if synced := replay(t, seen, &change{after: frozenBefore.retain(), synced: true}, of); !synced || !maps.Equal(seen, middle) {
+			t.Fatalf("round %d: a first snapshot of %v gave %v, synced %v", round, middle, seen, synced)
+		}
+		if synced := replay(t, seen, &change{before: frozenBefore, after: frozenAfter}, of); synced || !maps.Equal(seen, want) {
+			t.Fatalf("round %d: from %v to %v gave %v, synced %v", round, middle, want, seen, synced)
+		}
+	}
+}
+
+func TestChangeReleasesItsCuts(t *testing.T) {
+	t.Parallel()
+	before, after := newStore(storeOptions{}), newStore(storeOptions{})
+	applyTo(t, before, pub{"a", 1, "x"}, pub{"b", 2, "y"})
+	applyTo(t, after, pub{"a", 1, "z"})
+	b, a := freeze(before, 2), freeze(after, 1)
+	d := &change{before: b.retain(), after: a.retain()}
+	b.release()
+	a.release()
+	d.open()
+	d.release()
+	for _, s := range []*store{before, after} {
+		if refs := s.log.head.refs.Load(); refs != 0 {
+			t.Errorf("%d references are left", refs)
+		}
+	}
+}
+
+func TestChangeAllocatesNothingPerEvent(t *testing.T) {
+	s := newStore(storeOptions{})
+	for i := range 1000 {
+		applyTo(t, s, pub{fmt.Sprint("key", i), int64(i), "value"})
+	}
+	all := newSubtrees(nil)
+	empty := newStore(storeOptions{})
+	d := &change{before: freeze(empty, 0), after: freeze(s, 1000)}
+	d.open()
+	if n := testing.AllocsPerRun(500, func() {
+		if e, ok := d.next(&all); !ok || e.Op != OpSet {
+			t.Fatal("no event")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}

@@ -1,0 +1,254 @@
+package chp
+
+import (
+	"errors"
+	"testing"
+)
+
+// sendOff reserves and sends one update, as a Set or SetSync does.
+func sendOff(t *testing.T, e *echoes, w *echoWait) uint64 {
+	t.Helper()
+	leave, ok := e.reserve(true, w)
+	if !ok {
+		t.Fatal("no number given out")
+	}
+	e.sentOff(leave)
+	return leave.n
+}
+
+func newSync() *echoWait {
+	return &echoWait{sync: true, done: make(chan struct{})}
+}
+
+// result returns the outcome of a wait that must have ended.
+func (w *echoWait) result(t *testing.T) (int64, error) {
+	t.Helper()
+	select {
+	case <-w.done:
+		return w.seq, w.err
+	default:
+		t.Fatalf("wait for %d has not ended", w.n)
+		return 0, nil
+	}
+}
+
+func (w *echoWait) pending() bool {
+	select {
+	case <-w.done:
+		return false
+	default:
+		return true
+	}
+}
+
+func TestEchoesInOrder(t *testing.T) {
+	t.Parallel()
+	e := new(echoes)
+	e.begin(0)
+	if w, err := e.flush(); w != nil || err != nil {
+		t.Fatalf("flush of nothing: %v, %v", w, err)
+	}
+	first, third := newSync(), newSync()
+	sendOff(t, e, first)
+	sendOff(t, e, nil)
+	flush, _ := e.flush()
+	sendOff(t, e, third)
+	e.came(1, 101)
+	if seq, err := first.result(t); seq != 101 || err != nil {
+		t.Errorf("first: %d, %v", seq, err)
+	}
+	if !flush.pending() {
+		t.Error("Flush ended before all came back")
+	}
+	e.came(2, 105)
+	if _, err := flush.result(t); err != nil {
+		t.Error(err)
+	}
+	e.came(3, 106)
+	if seq, err := third.result(t); seq != 106 || err != nil {
+		t.Errorf("third: %d, %v", seq, err)
+	}
+	if w, err := e.flush(); w != nil || err != nil {
+		t.Errorf("flush after all: %v, %v", w, err)
+	}
+}
+
+func TestEchoOvertakesItsSend(t *testing.T) {
+	t.Parallel()
+	e := new(echoes)
+	e.begin(0)
+	w := newSync()
+	leave, _ := e.reserve(true, w)
+	e.came(leave.n, 7)
+	e.sentOff(leave)
+	if seq, err := w.result(t); seq != 7 || err != nil {
+		t.Errorf("%d, %v", seq, err)
+	}
+	if n := sendOff(t, e, nil); n != 2 {
+		t.Errorf("next number is %d", n)
+	}
+}
+
+func TestEchoSkippedIsUncertain(t *testing.T) {
+	t.Parallel()
+	e := new(echoes)
+	e.begin(0)
+	skipped := newSync()
+	sendOff(t, e, nil)
+	sendOff(t, e, skipped)
+	sendOff(t, e, nil)
+	e.came(1, 1)
+	e.came(3, 2)
+	if _, err := skipped.result(t); !errors.Is(err, ErrUncertain) {
+		t.Errorf("skipped update: %v", err)
+	}
+	// SetSync was told, so Flush has nothing to report.
+	if w, err := e.flush(); w != nil || err != nil {
+		t.Errorf("flush: %v, %v", w, err)
+	}
+	sendOff(t, e, nil)
+	sendOff(t, e, nil)
+	e.came(5, 3)
+	if _, err := e.flush(); !errors.Is(err, ErrUncertain) {
+		t.Errorf("flush after a skipped Set: %v", err)
+	}
+	if _, err := e.flush(); err != nil {
+		t.Errorf("reported twice: %v", err)
+	}
+}
+
+func TestEchoEpochEnds(t *testing.T) {
+	t.Parallel()
+	e := new(echoes)
+	e.begin(0)
+	w := newSync()
+	sendOff(t, e, w)
+	sendOff(t, e, nil)
+	flush, _ := e.flush()
+	sendOff(t, e, nil)
+	e.end()
+	if _, err := w.result(t); !errors.Is(err, ErrUncertain) {
+		t.Errorf("SetSync: %v", err)
+	}
+	if _, err := flush.result(t); !errors.Is(err, ErrUncertain) {
+		t.Errorf("Flush: %v", err)
+	}
+	// The third was sent after that Flush, which cannot speak for it.
+	if _, err := e.flush(); !errors.Is(err, ErrUncertain) {
+		t.Errorf("next Flush: %v", err)
+	}
+	if _, ok := e.reserve(true, nil); ok {
+		t.Error("gave out a number between two epochs")
+	}
+	e.begin(0)
+	if n := sendOff(t, e, nil); n != 4 {
+		t.Errorf("number %d, want 4", n)
+	}
+	e.came(2, 9) // late, of the epoch before
+	flush, _ = e.flush()
+	if flush == nil || !flush.pending() {
+		t.Fatal("a late echo counted")
+	}
+	e.came(4, 10)
+	if _, err := flush.result(t); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEchoEpochEndsDuringSend(t *testing.T) {
+	t.Parallel()
+	e := new(echoes)
+	e.begin(0)
+	aborted := 0
+	w := newSync()
+	leave, _ := e.reserve(true, w)
+	n := leave.n
+	e.hold(leave, func() { aborted++ })
+	e.end()
+	if aborted != 1 || !w.pending() {
+		t.Fatal("SetSync is to give up its Send and be asked again")
+	}
+	e.release()
+	e.hold(leave, func() { aborted++ })
+	if aborted != 2 {
+		t.Fatal("a Send began to wait after the end of its epoch")
+	}
+	e.release()
+	e.unsent()
+	if _, err := e.flush(); err != nil {
+		t.Errorf("an update that was not sent is uncertain: %v", err)
+	}
+	e.begin(0)
+	if again := sendOff(t, e, w); again != n {
+		t.Errorf("number %d, want %d again", again, n)
+	}
+	e.came(n, 5)
+	if seq, err := w.result(t); seq != 5 || err != nil {
+		t.Errorf("%d, %v", seq, err)
+	}
+
+	// Sent after all, though the epoch ended meanwhile.
+	w = newSync()
+	leave, _ = e.reserve(true, w)
+	e.end()
+	e.begin(0)
+	e.sentOff(leave)
+	if _, err := w.result(t); !errors.Is(err, ErrUncertain) {
+		t.Errorf("sent between two epochs: %v", err)
+	}
+	leave, _ = e.reserve(true, nil)
+	e.end()
+	e.sentOff(leave)
+	if _, err := e.flush(); !errors.Is(err, ErrUncertain) {
+		t.Errorf("flush after a Set between two epochs: %v", err)
+	}
+}
+
+func TestEchoForgottenWaitIsReportedByFlush(t *testing.T) {
+	t.Parallel()
+	e := new(echoes)
+	e.begin(0)
+	w := newSync()
+	sendOff(t, e, w)
+	e.forget(w)
+	e.end()
+	if !w.pending() {
+		t.Error("a forgotten wait was finished")
+	}
+	if _, err := e.flush(); !errors.Is(err, ErrUncertain) {
+		t.Errorf("flush: %v", err)
+	}
+}
+
+func TestEchoesClose(t *testing.T) {
+	t.Parallel()
+	e := new(echoes)
+	e.begin(0)
+	w := newSync()
+	sendOff(t, e, w)
+	flush, _ := e.flush()
+	e.close()
+	for _, w := range []*echoWait{w, flush} {
+		if _, err := w.result(t); !errors.Is(err, ErrClosed) {
+			t.Errorf("%v, want ErrClosed", err)
+		}
+	}
+	if _, err := e.flush(); !errors.Is(err, ErrClosed) {
+		t.Errorf("flush after close: %v", err)
+	}
+	if _, ok := e.reserve(true, nil); ok {
+		t.Error("gave out a number after close")
+	}
+}
+
+func TestEchoesAllocateNothing(t *testing.T) {
+	e := new(echoes)
+	e.begin(0)
+	if n := testing.AllocsPerRun(100, func() {
+		leave, _ := e.reserve(true, nil)
+		e.sentOff(leave)
+		e.came(leave.n, 1)
+	}); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}

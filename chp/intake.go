@@ -1,0 +1,57 @@
+package chp
+
+import (
+	"sync/atomic"
+
+	"clustermap/sockets"
+)
+
+// intake looks at what a server sends, in the goroutine that reads the
+// connection, before the session sees it: it brings each message into
+// canonical form, hashes its key, counts and drops what is malformed, and
+// notes that the server is alive.
+type intake struct {
+	ear      uint32 // the bit of heard that this connection sets
+	heard    *atomic.Uint32
+	maxValue int
+	wanted   *subtrees // drop keys outside, nil if the server sends none
+	refused  *refusals
+}
+
+// updates prepares a batch of the subscriber connection: KVPUB and HUGZ.
+func (in *intake) updates(b *sockets.Batch) {
+	in.heard.Or(in.ear)
+	b.SetSpans(in.sift(b.Wire(), b.Spans(), kindHUGZ, hugzTag))
+}
+
+// snapshot prepares a batch of the snapshot connection: KVSYNC and KTHXBAI.
+func (in *intake) snapshot(b *sockets.Batch) {
+	in.heard.Or(in.ear)
+	b.SetSpans(in.sift(b.Wire(), b.Spans(), kindKTHXBAI, kthxbaiTag))
+}
+
+// sift keeps the command of the given kind, with the given tag, and the
+// key-value messages that are sound and wanted.
+func (in *intake) sift(wire []byte, spans []sockets.Span, command kind, tag uint64) []sockets.Span {
+	kept := spans[:0]
+	for _, span := range spans {
+		m := wire[span.Start:span.End]
+		size, hash, k, err := inspect(m, fromServer, in.maxValue)
+		switch {
+		case err != nil:
+			in.refused.add(err)
+			continue
+		case k == command:
+			hash = tag
+		case k != kindUpdate:
+			in.refused.add(errKeyReserved)
+			continue
+		case in.wanted != nil && !in.wanted.holds(record(m).key()):
+			continue
+		}
+		span.End = span.Start + uint32(size)
+		span.Tag = hash
+		kept = append(kept, span)
+	}
+	return kept
+}

@@ -1,0 +1,159 @@
+package chp
+
+import (
+	"context"
+	"sync"
+
+	"clustermap/sockets"
+)
+
+// requestWindow is how many ICANHAZ may be unanswered. A server of ours
+// answers in order and says which one it answers; others are asked one at a
+// time.
+const requestWindow = 2
+
+// join brings the replica to the server's state. The snapshot makes a new
+// store, while the KVPUBs that arrive meanwhile go to a second one, which keeps
+// the newest of each key: both are bounded by the number of keys, however long
+// the snapshot takes and however many updates come.
+//
+// When the snapshot is complete, up to its cut S, every KVPUB above S goes into
+// it. Then the new store takes the place of the old one at once: readers see
+// the state before or the state after, never a mixture, and keys that were
+// deleted while the client was away are gone.
+func (s *session) join() error {
+	s.watchdog.expect(earSnapshot, s.client.opts.SyncTimeout)
+	store := newStore(storeOptions{})
+	during := newInterim()
+
+	var cuts []int64
+	var failed error
+	fetching, fetched := context.WithCancel(s.ctx)
+	defer fetched()
+	var fetch sync.WaitGroup
+	fetch.Go(func() {
+		defer fetched()
+		cuts, failed = s.fetch(store)
+	})
+	for fetching.Err() == nil {
+		if err := s.sub.RecvBatch(fetching, &s.batch); err != nil {
+			break
+		}
+		spans, err := s.stream.admit(s.batch.Wire(), s.batch.Spans())
+		during.apply(s.batch.Wire(), spans)
+		if err != nil {
+			s.fail(err)
+			break
+		}
+	}
+	fetch.Wait()
+	if failed != nil {
+		return failed
+	}
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+
+	s.watchdog.expect(0, 0) // what follows is our own time, not the server's
+	s.joined.Store(true)
+	_ = s.dealer.Close() // closing a socket does not fail
+	if err := s.stream.join(cuts); err != nil {
+		return err
+	}
+	during.mergeInto(store, s.stream.covered)
+	s.store = store
+	return nil
+}
+
+// fetch asks for the snapshots and puts them into store, and returns their
+// cuts, one for each request. It runs beside join, which does not touch the
+// store meanwhile.
+func (s *session) fetch(store *store) (cuts []int64, err error) {
+	var b sockets.Batch
+	defer b.Release()
+	window := 1
+	if s.ours {
+		window = requestWindow
+	}
+	var pieces []piece
+	asked := 0
+	for len(cuts) < len(s.requests.list) {
+		for asked < min(len(cuts)+window, len(s.requests.list)) {
+			if err := s.dealer.Send(s.ctx, []byte("ICANHAZ?"), []byte(s.requests.list[asked])); err != nil {
+				return nil, err
+			}
+			asked++
+		}
+		if err := s.dealer.RecvBatch(s.ctx, &b); err != nil {
+			return nil, err
+		}
+		wire, spans := b.Wire(), b.Spans()
+		for len(spans) > 0 {
+			end := 0
+			for end < len(spans) && !endsSnapshot(wire, spans[end]) {
+				end++
+			}
+			pieces = store.apply(wire, spans[:end], 0, pieces[:0])
+			if end == len(spans) {
+				break
+			}
+			if len(cuts) == asked {
+				return nil, errNotCHP // an answer to nothing
+			}
+			cuts = append(cuts, record(wire[spans[end].Start:]).seq())
+			spans = spans[end+1:]
+		}
+	}
+	return cuts, nil
+}
+
+// endsSnapshot says whether a span is a KTHXBAI.
+func endsSnapshot(wire []byte, span sockets.Span) bool {
+	return span.Tag == kthxbaiTag && isCommand(wire[span.Start:span.End], keyKTHXBAI)
+}
+
+// interim is what KVPUBs say while a snapshot is on its way: the newest of each
+// key, deletions included.
+type interim struct {
+	store   *store
+	deleted map[string]int64 // keys whose newest KVPUB deletes them, with its sequence
+	pieces  []piece          // scratch
+}
+
+func newInterim() *interim {
+	return &interim{store: newStore(storeOptions{}), deleted: map[string]int64{}}
+}
+
+// apply notes the KVPUBs of a batch, in canonical form.
+func (t *interim) apply(wire []byte, spans []sockets.Span) {
+	if len(spans) == 0 {
+		return
+	}
+	for _, span := range spans {
+		r := record(wire[span.Start:span.End])
+		if span.Tag&tagDelete != 0 {
+			t.deleted[string(r.key())] = r.seq()
+		} else if len(t.deleted) > 0 {
+			delete(t.deleted, string(r.key()))
+		}
+	}
+	t.pieces = t.store.apply(wire, spans, 0, t.pieces[:0])
+}
+
+// mergeInto brings what was noted into the snapshot, but for what the snapshot
+// covers already.
+func (t *interim) mergeInto(snapshot *store, covered func(key []byte, seq int64) bool) {
+	for key, seq := range t.deleted {
+		if k := []byte(key); !covered(k, seq) {
+			snapshot.put(k, seq, nil, nil, nil)
+		}
+	}
+	noted := t.store.cut()
+	defer noted.release()
+	noted.each(func(r record, _ uint64) bool {
+		if key, seq := r.key(), r.seq(); !covered(key, seq) {
+			snapshot.put(key, seq, r.uuid(), r.props(), r.value())
+		}
+		return true
+	})
+}

@@ -1,0 +1,145 @@
+package chp
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+)
+
+// contents returns what is in a store.
+func contents(s *store) map[string]string {
+	m := map[string]string{}
+	c := s.cut()
+	defer c.release()
+	c.each(func(r record, _ uint64) bool {
+		m[string(r.key())] = string(r.value())
+		return true
+	})
+	return m
+}
+
+// applyTo applies messages to a store as they are.
+func applyTo(t testing.TB, s *store, messages ...pub) []piece {
+	t.Helper()
+	wire, spans := wireBatch(t, messages...)
+	return s.apply(wire, spans, 0, nil)
+}
+
+func TestJoinDeletedDuringSnapshot(t *testing.T) {
+	t.Parallel()
+	snapshot, during := newStore(storeOptions{}), newInterim()
+	all := newSubtrees(nil)
+	s := newStream(&all, false)
+	early := []pub{
+		{"gone", 3, "old"}, {"gone", 4, ""}, // before the cut: the snapshot has a newer one
+		{"back", 8, ""}, {"back", 9, "again"},
+		{"dead", 7, "short"}, {"dead", 10, ""},
+		{"stays", 5, "older than the snapshot's"},
+	}
+	wire, spans := wireBatch(t, early...)
+	during.apply(wire, spans)
+	applyTo(t, snapshot, pub{"gone", 5, "set after"}, pub{"back", 2, "x"}, pub{"dead", 1, "x"}, pub{"stays", 6, "y"}, pub{"quiet", 0, "z"})
+	must(t, s.join([]int64{6}))
+	during.mergeInto(snapshot, s.covered)
+	want := map[string]string{"gone": "set after", "back": "again", "stays": "y", "quiet": "z"}
+	if got := contents(snapshot); !maps.Equal(got, want) {
+		t.Errorf("joined to %v, want %v", got, want)
+	}
+}
+
+// TestJoinAgainstModel plays random updates against a model, cuts snapshots of
+// several subtrees at random points, and shows the client each part of the
+// stream before or after the join. Whatever the interleaving, the client ends
+// with the server's state: in particular, it ends without a key that the server
+// has deleted.
+func TestJoinAgainstModel(t *testing.T) {
+	t.Parallel()
+	for round := range 400 {
+		random := rand.New(rand.NewPCG(7, uint64(round)))
+		specs := [][]string{{""}, {"/a/"}, {"/a/", "/b/"}, {"/a/1", "/b/"}, {"/a/", "/b/", "/c/2", "/c/3"}}[random.IntN(5)]
+		wanted := newSubtrees(specs)
+		ours := random.IntN(2) == 0
+		requests := wanted
+		if !ours {
+			requests = wanted.plain()
+		}
+		s := newStream(&requests, ours)
+		snapshot, during := newStore(storeOptions{}), newInterim()
+
+		model := map[string]string{}
+		var stream []pub // what the subscription brings, in order
+		seq := int64(random.IntN(3)) * 1000
+		update := func(subscribed bool) {
+			seq++
+			if !ours && random.IntN(4) == 0 {
+				seq += int64(random.IntN(5)) // others may leave gaps
+			}
+			p := pub{key: fmt.Sprintf("/%c/%d", "abc"[random.IntN(3)], random.IntN(6)), seq: seq}
+			if random.IntN(3) > 0 {
+				p.value = fmt.Sprint("v", seq)
+				model[p.key] = p.value
+			} else {
+				delete(model, p.key)
+			}
+			if subscribed && wanted.holds([]byte(p.key)) {
+				stream = append(stream, p)
+			}
+		}
+		for range random.IntN(40) {
+			update(false)
+		}
+		// Subscribed from here on. The cuts come one after the other.
+		var cuts []int64
+		for _, request := range requests.list {
+			for range random.IntN(20) {
+				update(true)
+			}
+			one := newSubtrees([]string{request})
+			for key, value := range model {
+				if one.holds([]byte(key)) && wanted.holds([]byte(key)) {
+					applyTo(t, snapshot, pub{key, int64(random.IntN(5)), value}) // a KVSYNC's sequence means nothing
+				}
+			}
+			cuts = append(cuts, seq)
+		}
+		for range random.IntN(40) {
+			update(true)
+		}
+
+		// Some of the stream is seen before the join, the rest after it, in
+		// batches.
+		early := random.IntN(len(stream) + 1)
+		feed := func(part []pub, apply func([]byte, []pub)) {
+			for len(part) > 0 {
+				n := 1 + random.IntN(len(part))
+				apply(nil, part[:n])
+				part = part[n:]
+			}
+		}
+		feed(stream[:early], func(_ []byte, part []pub) {
+			wire, spans := wireBatch(t, part...)
+			spans, err := s.admit(wire, spans)
+			must(t, err)
+			during.apply(wire, spans)
+		})
+		must(t, s.join(cuts))
+		during.mergeInto(snapshot, s.covered)
+		feed(stream[early:], func(_ []byte, part []pub) {
+			wire, spans := wireBatch(t, part...)
+			spans, err := s.admit(wire, spans)
+			must(t, err)
+			snapshot.apply(wire, spans, 0, nil)
+		})
+
+		want := map[string]string{}
+		for key, value := range model {
+			if wanted.holds([]byte(key)) {
+				want[key] = value
+			}
+		}
+		if got := contents(snapshot); !maps.Equal(got, want) {
+			t.Fatalf("round %d, subtrees %q: client has %v, server %v", round, specs, got, want)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package chp
+
+import (
+	"clustermap/sockets"
+)
+
+// follow applies the KVPUBs as they come, until the session fails.
+func (s *session) follow() error {
+	c := s.client
+	c.install(s)
+	defer c.uninstall(s)
+	s.watchdog.expect(earSubscriber, c.opts.HeartbeatTimeout)
+	for {
+		if err := s.sub.RecvBatch(s.ctx, &s.batch); err != nil {
+			return err
+		}
+		// What was queued may have been read long ago, and the reader may be
+		// waiting for us since: the server is not silent, we were slow.
+		s.watchdog.heard.Or(earSubscriber)
+		wire := s.batch.Wire()
+		spans, err := s.stream.admit(wire, s.batch.Spans())
+		if len(spans) > 0 {
+			c.apply(s, wire, spans)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// install makes a session's store the client's state and lets updates go out.
+// Watches get the difference, which they work out for themselves, later and
+// elsewhere: here it costs a cut of either store.
+func (c *Client) install(s *session) {
+	c.mu.Lock()
+	old := c.state.Load()
+	c.state.Store(s.store)
+	c.sequence.Store(s.stream.sequence())
+	if len(c.watches) > 0 {
+		after := freeze(s.store, s.stream.sequence())
+		var before *frozen
+		if old != nil {
+			before = freeze(old, 0)
+		}
+		for _, w := range c.watches {
+			w.restart(before, after)
+		}
+		before.release()
+		after.release()
+	}
+	c.mu.Unlock()
+
+	c.syncs.Add(1)
+	c.echoes.begin(s.index)
+	c.enter(StateActive, s.server.name)
+}
+
+// uninstall is the end of what install began: updates on their way have become
+// uncertain, and new ones wait. The state stays for the readers.
+func (c *Client) uninstall(s *session) {
+	changed := c.status.set(StateInitial, s.server.name)
+	c.echoes.end()
+	if changed {
+		c.tell(StateInitial, s.server.name)
+	}
+}
+
+// apply stores a batch of KVPUBs, hands it to the watches, and notes which of
+// the client's own updates it brings back. It allocates nothing.
+func (c *Client) apply(s *session, wire []byte, spans []sockets.Span) {
+	c.mu.Lock()
+	c.pieces = s.store.apply(wire, spans, 0, c.pieces[:0])
+	c.sequence.Store(s.stream.sequence())
+	for _, w := range c.watches {
+		w.push(c.pieces)
+	}
+	c.mu.Unlock()
+	c.updates.Add(uint64(len(spans)))
+
+	// Only now: a SetSync that returns finds its update in the state.
+	if !c.writing.Load() {
+		return
+	}
+	for _, span := range spans {
+		r := record(wire[span.Start:span.End])
+		if id := r.uuid(); len(id) == uuidSize {
+			if n, counted := c.uuids.number(id); counted {
+				c.echoes.came(n, r.seq())
+			}
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package chp
+
+import "time"
+
+// SetOption is a property of one update: see [WithTTL] and [WithProperty]. It
+// is a small value, to be passed to Set as it is.
+type SetOption struct {
+	name, value string
+	ttl         time.Duration
+	isTTL       bool
+}
+
+// WithTTL makes the server delete the key when d has passed since it got the
+// update, unless another update comes first. 0 means no limit, and the most is
+// ten years. The guide's C server takes whole seconds only, and reads 0.5 as no
+// limit.
+func WithTTL(d time.Duration) SetOption { return SetOption{ttl: d, isTTL: true} }
+
+// WithProperty gives the update a property, which goes to all clients with it
+// ([Event.Properties]). name is not empty and has no "=" or newline; value has
+// no newline. All properties of an update together have at most 65535 octets.
+func WithProperty(name, value string) SetOption { return SetOption{name: name, value: value} }
+
+// appendOptions appends the options as properties, each "name=value" and a
+// newline. It returns a *MessageError for those that servers refuse.
+func appendOptions(dst []byte, opts []SetOption) ([]byte, error) {
+	if len(opts) == 0 {
+		return dst, nil
+	}
+	before := len(dst)
+	for _, o := range opts {
+		switch {
+		case !o.isTTL:
+			var err error
+			if dst, err = appendProperty(dst, o.name, o.value); err != nil {
+				return dst, err
+			}
+		case o.ttl < 0 || o.ttl > maxTTL:
+			return dst, errTTL
+		case o.ttl > 0:
+			dst = appendTTL(dst, o.ttl)
+		}
+	}
+	return dst, checkProperties(dst[before:])
+}

@@ -1,0 +1,172 @@
+package chp
+
+import (
+	"fmt"
+	"math"
+
+	"clustermap/sockets"
+)
+
+// stream is the order of the KVPUBs of one session: which of them are to be
+// applied, and whether one is missing. Sequences are comparable within one
+// session only, since a restarted or other server may count from anywhere.
+//
+// Two rules come from RFC 12: sequences increase, and what is not above the
+// last KTHXBAI or KVPUB is discarded. With several subtrees each has a
+// KTHXBAI, that is a cut, of its own.
+//
+// A server of ours numbers its updates without gaps, and says in each HUGZ how
+// far it is. If the client is subscribed to everything, it thereby sees that
+// something was lost. From other servers a HUGZ says nothing of the kind: some
+// put ASCII zeros there.
+type stream struct {
+	requests   *subtrees // one cut each
+	contiguous bool      // a server of ours, and all keys
+
+	received bool  // a KVPUB has come
+	first    int64 // sequence of the first KVPUB
+	last     int64 // and of the last one
+	hugz     int64 // highest sequence in a HUGZ, if contiguous
+
+	cuts   []int64 // sequence of each request's KTHXBAI, nil until all are there
+	newest int64   // the highest of them
+	behind bool    // cuts are there, and the KVPUBs have not passed the newest
+
+	stale uint64 // KVPUBs discarded
+}
+
+// hugzTag and kthxbaiTag mark a span as a command. The tag of a key can be the
+// same by chance, so they are hints, and the key decides.
+const (
+	hugzTag    = math.MaxUint64
+	kthxbaiTag = math.MaxUint64 - 1
+)
+
+// isCommand says whether m, in canonical form, is the command with this key.
+func isCommand(m []byte, key string) bool { return string(record(m).key()) == key }
+
+// GapError is why a client takes a new snapshot: updates between two sequences
+// did not arrive.
+type GapError struct {
+	After int64 // the last sequence that arrived
+	Next  int64 // the one that showed the gap
+}
+
+func (e *GapError) Error() string {
+	return fmt.Sprintf("chp: updates between sequences %d and %d are missing", e.After, e.Next)
+}
+
+func newStream(requests *subtrees, ours bool) *stream {
+	return &stream{requests: requests, contiguous: ours && requests.all(), last: math.MinInt64, hugz: math.MinInt64}
+}
+
+// admit returns the spans that are to be applied, in spans' own memory; wire
+// has canonical KVPUBs and HUGZ. With an error, the spans before the fault are
+// returned and nothing more may be admitted.
+func (s *stream) admit(wire []byte, spans []sockets.Span) ([]sockets.Span, error) {
+	kept := spans[:0]
+	for _, span := range spans {
+		m := wire[span.Start:span.End]
+		if span.Tag == hugzTag && isCommand(m, keyHUGZ) {
+			if err := s.heartbeat(m); err != nil {
+				return kept, err
+			}
+			continue
+		}
+		seq := record(m).seq()
+		switch {
+		case seq <= s.last:
+			s.stale++
+			continue
+		case s.contiguous && seq != s.last+1:
+			if err := s.gap(seq); err != nil {
+				return kept, err
+			}
+		}
+		if !s.received {
+			s.received, s.first = true, seq
+		}
+		s.last = seq
+		if s.behind {
+			if seq > s.newest {
+				s.behind = false
+			} else if i := s.requests.find(record(m).key()); i >= 0 && seq <= s.cuts[i] {
+				s.stale++
+				continue
+			}
+		}
+		kept = append(kept, span)
+	}
+	return kept, nil
+}
+
+// gap judges a sequence that does not follow the last one.
+func (s *stream) gap(seq int64) error {
+	switch {
+	case s.received:
+		return &GapError{s.last, seq}
+	case s.cuts == nil:
+		return nil // the first of all; its cut is not known yet
+	case seq > s.cuts[0]+1:
+		// The subscription was in force when the snapshot was cut, so the
+		// update after the cut should have come first.
+		return &GapError{s.cuts[0], seq}
+	}
+	return nil
+}
+
+// heartbeat looks whether a HUGZ tells of updates that did not come.
+func (s *stream) heartbeat(m []byte) error {
+	if !s.contiguous {
+		return nil
+	}
+	s.hugz = max(s.hugz, record(m).seq())
+	return s.tail()
+}
+
+// tail compares the highest HUGZ with what is known to have arrived.
+func (s *stream) tail() error {
+	known := s.last
+	if s.cuts != nil {
+		known = max(known, s.newest)
+	} else if !s.received {
+		return nil // compared when the cut is known
+	}
+	if s.hugz > known {
+		return &GapError{known, s.hugz}
+	}
+	return nil
+}
+
+// join notes the cuts of the snapshots, one for each request, and looks
+// whether the KVPUBs received so far reach them.
+func (s *stream) join(cuts []int64) error {
+	s.cuts = cuts
+	s.newest = cuts[0]
+	for _, cut := range cuts {
+		s.newest = max(s.newest, cut)
+	}
+	s.behind = s.last <= s.newest
+	if !s.contiguous {
+		return nil
+	}
+	if s.received && s.first > s.newest+1 {
+		return &GapError{s.newest, s.first}
+	}
+	return s.tail()
+}
+
+// covered says whether the snapshots contain the KVPUB of a key.
+func (s *stream) covered(key []byte, seq int64) bool {
+	i := s.requests.find(key)
+	return i < 0 || seq <= s.cuts[i]
+}
+
+// sequence is how far the replica is: what has been applied, snapshots
+// included.
+func (s *stream) sequence() int64 {
+	if s.cuts == nil {
+		return s.last
+	}
+	return max(s.last, s.newest)
+}

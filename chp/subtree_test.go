@@ -1,0 +1,116 @@
+package chp
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSubtreeForm(t *testing.T) {
+	t.Parallel()
+	for _, spec := range []string{"", "/a/", "/a/b/", "/a", "key", "/a/b", "//a/"} {
+		if err := checkSubtree(spec); err != nil {
+			t.Errorf("checkSubtree(%q) = %v", spec, err)
+		}
+	}
+	for _, spec := range []string{
+		"/", "//", "a/", "/a\x00/", "a\x00", "HUGZ", "HUGZ1", "KTHXBAI",
+		"/" + strings.Repeat("x", 255) + "/", strings.Repeat("x", 256),
+	} {
+		var bad *SubtreeError
+		if err := checkSubtree(spec); !errors.As(err, &bad) || bad.Subtree != spec {
+			t.Errorf("checkSubtree(%q) = %v, want a *SubtreeError", spec, err)
+		}
+	}
+}
+
+func TestSubtreeReduction(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ specs, want, plain []string }{
+		{nil, []string{""}, []string{""}},
+		{[]string{"/a/", ""}, []string{""}, []string{""}},
+		{[]string{"/a/b/", "/a/", "/a/b/c"}, []string{"/a/"}, []string{"/a/"}},
+		{[]string{"/b/", "/a/", "/b/"}, []string{"/a/", "/b/"}, []string{"/a/", "/b/"}},
+		{[]string{"/a/b", "/a/bc"}, []string{"/a/b", "/a/bc"}, []string{"/a/"}},
+		{[]string{"/a", "/a/"}, []string{"/a", "/a/"}, []string{""}},
+		{[]string{"/a/x", "/b/"}, []string{"/a/x", "/b/"}, []string{"/a/", "/b/"}},
+		{[]string{"key"}, []string{"key"}, []string{""}},
+	} {
+		got := newSubtrees(c.specs)
+		if !slices.Equal(got.list, c.want) {
+			t.Errorf("newSubtrees(%q) = %q, want %q", c.specs, got.list, c.want)
+		}
+		if plain := got.plain(); !slices.Equal(plain.list, c.plain) {
+			t.Errorf("plain form of %q = %q, want %q", c.specs, plain.list, c.plain)
+		}
+		if got.all() != slices.Equal(c.want, []string{""}) {
+			t.Errorf("newSubtrees(%q).all() = %v", c.specs, got.all())
+		}
+	}
+}
+
+// TestSubtreeFind compares the binary search with a look at each
+// specification, on random sets over a small alphabet.
+func TestSubtreeFind(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	word := func() string {
+		octets := make([]byte, random.IntN(6))
+		for i := range octets {
+			octets[i] = "/ab!"[random.IntN(4)]
+		}
+		return "/" + string(octets)
+	}
+	for range 5000 {
+		var specs []string
+		for range 1 + random.IntN(6) {
+			if spec := word(); checkSubtree(spec) == nil {
+				specs = append(specs, spec)
+			}
+		}
+		if len(specs) == 0 {
+			continue
+		}
+		set := newSubtrees(specs)
+		for range 20 {
+			key := word()
+			want := slices.ContainsFunc(specs, func(spec string) bool { return covers(spec, key) && (isTree(spec) || spec == key) })
+			if got := set.holds([]byte(key)); got != want {
+				t.Fatalf("%q (reduced from %q) holds %q = %v, want %v", set.list, specs, key, got, want)
+			}
+			if i := set.find([]byte(key)); i >= 0 && !covers(set.list[i], key) {
+				t.Fatalf("%q found in %q", key, set.list[i])
+			}
+			if plain := set.plain(); want && !plain.holds([]byte(key)) {
+				t.Fatalf("plain form %q of %q lost %q", plain.list, set.list, key)
+			}
+		}
+	}
+}
+
+func TestSubtreeMeets(t *testing.T) {
+	t.Parallel()
+	set := newSubtrees([]string{"/a/", "/b/c"})
+	for spec, want := range map[string]bool{
+		"": true, "/a/": true, "/a/x/": true, "/a/x": true, "/b/": true, "/b/c": true,
+		"/c/": false, "/b/d": false, "/b/c/": false, "/a": false,
+	} {
+		if got := set.meets(spec); got != want {
+			t.Errorf("meets(%q) = %v, want %v", spec, got, want)
+		}
+	}
+}
+
+func TestSubtreeFindAllocatesNothing(t *testing.T) {
+	set := newSubtrees([]string{"/a/", "/b/", "/c/d"})
+	key := []byte("/b/some/key")
+	if n := testing.AllocsPerRun(100, func() {
+		if !set.holds(key) {
+			t.Fatal("not found")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}

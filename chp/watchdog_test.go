@@ -1,0 +1,52 @@
+package chp
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestWatchdog(t *testing.T) {
+	t.Parallel()
+	const limit = 8 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		w := newWatchdog()
+		var barked atomic.Bool
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			w.run(ctx, func() { barked.Store(true) })
+		}()
+		quietFor := func(d time.Duration) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			if barked.Load() {
+				t.Fatal("silence noticed too early")
+			}
+		}
+		quietFor(time.Hour) // nothing expected yet
+		w.expect(earSubscriber, limit)
+		for range 10 {
+			quietFor(limit - time.Second)
+			w.heard.Or(earSubscriber)
+		}
+		w.expect(earSnapshot, limit)
+		quietFor(limit - time.Second)
+		w.expect(earSnapshot, 0)
+		quietFor(time.Hour)
+		w.expect(earSnapshot, limit)
+		quietFor(limit - time.Second)
+		w.heard.Or(earSubscriber) // not the ear that counts
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if !barked.Load() {
+			t.Fatal("silence not noticed")
+		}
+		<-ended
+	})
+}
