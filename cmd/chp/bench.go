@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"time"
+
+	"clustermap/chp"
+	"clustermap/cmd/chp/internal/bench"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+)
+
+// benchPeerUse is the hidden command that bench runs in its processes.
+const benchPeerUse = "bench-peer"
+
+func newBench() *cobra.Command {
+	c := bench.Config{}
+	var n connection
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure updates from publishers through a server to replicas",
+		Long: `Runs publishers, a server and replicas, each a process of its own on this machine,
+and checks every update that arrives: each replica has to get each publisher's
+updates once and in order, and all replicas have to end with the content that was
+sent. Only then it prints a rate; otherwise it says what is wrong and exits with 1.
+
+The time is from the first send to the arrival of the last update at the last
+replica, after a warm-up that is checked and not measured. Latency is from Set to
+the arrival at a replica; at full speed that is mostly waiting in queues, so look
+at it with --rate.
+
+With --baseline each round also runs the same octets through a bare TCP pipeline,
+which parses, numbers, stores and forwards them and does nothing else; the ratio is
+the median of the rounds' ratios.
+
+With --server an existing server is used instead of a new one; the keys lie in a
+subtree of their own and are deleted in the end.`,
+		Example: `  chp bench
+  chp bench --baseline --json
+  chp bench --publishers 2 --replicas 4 --value-size 256
+  chp bench --rate 100000`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.IntVar(&c.Updates, "updates", 5_000_000, "updates to measure in a round, of all publishers together")
+	f.IntVar(&c.Keys, "keys", 10_000, "different keys")
+	f.IntVar(&c.ValueSize, "value-size", 32, "octets of a value, 24 or more")
+	f.IntVar(&c.Publishers, "publishers", 1, "publisher processes")
+	f.IntVar(&c.Replicas, "replicas", 1, "replica processes")
+	f.BoolVar(&c.Baseline, "baseline", false, "also run a bare TCP pipeline, in turn, and give the ratio")
+	f.IntVar(&c.Rounds, "rounds", 0, "rounds (default 1, or 3 with --baseline)")
+	f.IntVar(&c.Warmup, "warmup", 500_000, "updates before the measured ones")
+	f.Float64Var(&c.Rate, "rate", 0, "updates a second, of all publishers together (default as many as go)")
+	f.BoolVar(&asJSON, "json", false, "print the result as JSON")
+	f.StringVar(&c.ProfileDir, "profile", "", "write a CPU profile of each process into this `directory`")
+	f.DurationVar(&c.Patience, "timeout", 30*time.Second, "how long there may be no progress")
+	f.StringArrayVar(&n.flags, "server", nil, "an existing server, tcp://HOST:PORT (default: start one)")
+	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		if err := c.Validate(); err != nil {
+			return fail(exitUsage, "%w", err)
+		}
+		if err := n.benchServer(ctx, &c); err != nil {
+			return err
+		}
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		c.Command = func() *exec.Cmd {
+			peer := exec.Command(self, benchPeerUse)
+			peer.Stderr = cmd.ErrOrStderr()
+			return peer
+		}
+		bar := benchProgress(cmd.ErrOrStderr(), &c)
+		result, err := bench.Run(ctx, c)
+		bar.finish()
+		if err != nil && !errors.Is(err, bench.ErrUnsound) {
+			return err
+		}
+		if asJSON {
+			out := json.NewEncoder(cmd.OutOrStdout())
+			out.SetIndent("", "  ")
+			return errors.Join(out.Encode(result), err)
+		}
+		if err != nil {
+			return err
+		}
+		return result.Print(cmd.OutOrStdout())
+	})
+	return cmd
+}
+
+// benchServer has the benchmark use the server that --server names, if it is
+// there.
+func (n *connection) benchServer(ctx context.Context, c *bench.Config) error {
+	if len(n.flags) == 0 {
+		return nil
+	}
+	n.timeout, n.given = c.Patience, func() bool { return false }
+	servers, err := n.servers()
+	if err != nil {
+		return err
+	}
+	if len(servers) > 1 {
+		return fail(exitUsage, "--server: give one")
+	}
+	c.Server = servers[0]
+	// To hold one key that nobody sets is to be told that the server is there.
+	probe, err := n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: []string{"/bench"}})
+	if err != nil {
+		return err
+	}
+	return probe.Close()
+}
+
+// benchProgress has the benchmark draw a bar on a terminal.
+func benchProgress(w io.Writer, c *bench.Config) progress {
+	if !isTerminal(w) {
+		return progress{}
+	}
+	bar := progressbar.NewOptions(c.Updates,
+		progressbar.OptionSetWriter(w),
+		progressbar.OptionShowCount(),
+		progressbar.OptionClearOnFinish(),
+	)
+	c.Progress = func(round, rounds int, what string, count uint64) {
+		bar.Describe(fmt.Sprintf("round %d of %d, %s", round, rounds, what))
+		// A full bar is finished for good, and the next round begins at 0.
+		bar.Set(int(min(count, uint64(c.Updates-1))))
+	}
+	return progress{bar}
+}
+
+// newBenchPeer is one process of a benchmark. It is not for people to run.
+func newBenchPeer() *cobra.Command {
+	return &cobra.Command{
+		Use:    benchPeerUse,
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: runs(func(_ context.Context, cmd *cobra.Command, _ []string) error {
+			// An interrupt from the terminal reaches all processes; the parent
+			// decides, and ends its peers by closing their input.
+			signal.Ignore(os.Interrupt)
+			return bench.Serve(cmd.InOrStdin(), cmd.OutOrStdout())
+		}),
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	root := must(t, "--help")
+	for _, name := range []string{"serve", "set", "get", "del", "watch", "dump", "load", "bench"} {
+		if !strings.Contains(root, "\n  "+name+" ") {
+			t.Errorf("chp --help does not list %s", name)
+		}
+		text := must(t, name, "--help")
+		if !strings.Contains(text, "Usage:\n  chp "+name) || !strings.Contains(text, "Examples:") || !strings.Contains(text, "Flags:") {
+			t.Errorf("chp %s --help: %s", name, text)
+		}
+		if name != "serve" && !strings.Contains(text, "--server") {
+			t.Errorf("chp %s has no flag --server", name)
+		}
+	}
+	if strings.Contains(root, benchPeerUse) {
+		t.Error("the help text shows a hidden command")
+	}
+	if !strings.Contains(must(t, "--version"), "chp version") {
+		t.Error("chp --version")
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if script := must(t, "completion", shell); len(script) < 1000 {
+			t.Errorf("%s: %q", shell, script)
+		}
+	}
+	for args, want := range map[string]string{
+		"se":                  "serve\t",
+		"serve --log-level ":  "debug",
+		"serve --log-format ": "json",
+		"watch --js":          "--json",
+	} {
+		list := append([]string{"__complete"}, strings.Split(args, " ")...)
+		if out := must(t, list...); !strings.Contains(out, want) {
+			t.Errorf("completion of %q: %q, want %q in it", args, out, want)
+		}
+	}
+}
+
+func TestUsageErrors(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ args, want string }{
+		{"", "no command"},
+		{"frobnicate", "frobnicate"},
+		{"--nonsense", "nonsense"},
+		{"set", "accepts 2 arg"},
+		{"set k", "accepts 2 arg"},
+		{"set k v w", "accepts 2 arg"},
+		{"set k v --ttl soon", "soon"},
+		{"set k v --ttl -1s", "--ttl"},
+		{"get", "accepts 1 arg"},
+		{"get k --timeout 0s", "--timeout"},
+		{"get k --server localhost:5556", "tcp://HOST:PORT"},
+		{"get k --server tcp://:5556", "tcp://HOST:PORT"},
+		{"get k --server tcp://localhost", "tcp://HOST:PORT"},
+		{"get k --server tcp://localhost:65534", "65533"},
+		{"get k --server tcp://localhost:5556/x", "tcp://HOST:PORT"},
+		{"get k --server tcp://h:5556 --server tcp://h:5556", "twice"},
+		{"del", "accepts 1 arg"},
+		{"watch lamp/", "begin with a slash"},
+		{"dump a b", "at most 1 arg"},
+		{"dump //", "segment"},
+		{"load a b", "at most 1 arg"},
+		{"load --max-line 0", "--max-line"},
+		{"serve x", "unknown command"},
+		{"serve --port 65534", "65533"},
+		{"serve --port -1", "--port"},
+		{"serve --heartbeat 0s", "--heartbeat"},
+		{"serve --max-value-size 12parsecs", "12parsecs"},
+		{"serve --max-value-size 0", "--max-value-size"},
+		{"serve --subscriber-queue 0", "--subscriber-queue"},
+		{"serve --snapshot-timeout 0s", "--snapshot-timeout"},
+		{"serve --handshake-timeout 0s", "--handshake-timeout"},
+		{"serve --log-level loud", "loud"},
+		{"serve --log-format xml", "xml"},
+		{"bench --updates 0", "--updates"},
+		{"bench --keys 0", "--keys"},
+		{"bench --keys 1 --publishers 2", "--keys"},
+		{"bench --value-size 8", "--value-size"},
+		{"bench --replicas 0", "--replicas"},
+		{"bench --rate 5 --baseline", "--rate"},
+		{"bench --server nonsense", "tcp://HOST:PORT"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			t.Parallel()
+			o := try(t, strings.Fields(c.args)...)
+			o.expect(t, exitUsage, c.want)
+			if o.out != "" || !strings.Contains(o.stderr, "--help") {
+				t.Errorf("stdout %q, stderr %q", o.out, o.stderr)
+			}
+		})
+	}
+}
+
+func TestNoServer(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "dump")
+	if err := os.WriteFile(file, []byte(`{"key":"k","value":"v"}`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	// Nobody listens on port 1.
+	for _, args := range []string{"set k v", "get k", "del k", "watch", "dump", "load " + file, "bench --updates 10"} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			o := try(t, append(strings.Fields(args), "--timeout", "200ms", "--server", "tcp://127.0.0.1:1")...)
+			o.expect(t, exitNoServer, "no CHP server answered at tcp://127.0.0.1:1 within 200ms; start one with: chp serve")
+			if o.out != "" {
+				t.Errorf("stdout %q", o.out)
+			}
+		})
+	}
+}
+
+func TestServersByEnvironment(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	cmd := command(t, "set", "k", "v")
+	cmd.Env = append(cmd.Env, serverVariable+"= "+s.endpoint+", ")
+	if o := runCommand(t, cmd); o.code != exitDone {
+		t.Errorf("exit code %d: %s", o.code, o.stderr)
+	}
+	// The flag is stronger.
+	cmd = command(t, "get", "k", "--server", s.endpoint)
+	cmd.Env = append(cmd.Env, serverVariable+"=tcp://127.0.0.1:1")
+	if o := runCommand(t, cmd); o.out != "v\n" {
+		t.Errorf("stdout %q, stderr %q", o.out, o.stderr)
+	}
+	cmd = command(t, "get", "k")
+	cmd.Env = append(cmd.Env, serverVariable+"=nonsense")
+	runCommand(t, cmd).expect(t, exitUsage, "nonsense")
+}
+
+func TestBackupServer(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	args := []string{"--timeout", "1m", "--server", "tcp://127.0.0.1:1", "--server", s.endpoint}
+	must(t, append([]string{"set", "k", "v"}, args...)...)
+	if got := must(t, append([]string{"get", "k"}, args...)...); got != "v\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestOctets(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]octets{"0": 0, "17": 17, "1KiB": 1024, "3 MiB": 3 << 20, "2GiB": 2 << 30} {
+		var o octets
+		if err := o.Set(text); err != nil || o != want {
+			t.Errorf("%q: %d, %v", text, int(o), err)
+		}
+		var back octets
+		if err := back.Set(o.String()); err != nil || back != o {
+			t.Errorf("%q printed as %q", text, o.String())
+		}
+	}
+	for _, text := range []string{"", "x", "-1", "1.5KiB", "KiB", "99999999999GiB", "1TB"} {
+		var o octets
+		if err := o.Set(text); err == nil {
+			t.Errorf("%q was taken for %d", text, int(o))
+		}
+	}
+}

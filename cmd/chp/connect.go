@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"clustermap/chp"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	serverVariable = "CHP_SERVER"
+	defaultServer  = "tcp://127.0.0.1:5556"
+
+	// reachTimeout is how long a server may take to be there, where --timeout is
+	// not given: a command that waits longer for a whole map still says soon
+	// that nobody is there to send it.
+	reachTimeout = 5 * time.Second
+)
+
+// connection is how a client command finds its server: the flags --server and
+// --timeout, and the environment variable.
+type connection struct {
+	flags   []string
+	timeout time.Duration
+	given   func() bool // tells whether --timeout was on the command line
+}
+
+// register adds the flags to cmd; timeout is the default of --timeout.
+func (n *connection) register(cmd *cobra.Command, timeout time.Duration) {
+	flags := cmd.Flags()
+	flags.StringArrayVar(&n.flags, "server", nil,
+		"server to use, tcp://HOST:PORT; repeat it to name backups in order (default $"+serverVariable+", comma-separated, or "+defaultServer+")")
+	flags.DurationVar(&n.timeout, "timeout", timeout, "how long to wait for the server")
+	n.given = func() bool { return flags.Changed("timeout") }
+}
+
+// servers returns the servers in order of preference, each checked.
+func (n *connection) servers() ([]string, error) {
+	if n.timeout <= 0 {
+		return nil, fail(exitUsage, "--timeout %v: give a time above 0", n.timeout)
+	}
+	list := n.flags
+	if len(list) == 0 {
+		for s := range strings.SplitSeq(os.Getenv(serverVariable), ",") {
+			if s = strings.TrimSpace(s); s != "" {
+				list = append(list, s)
+			}
+		}
+	}
+	if len(list) == 0 {
+		list = []string{defaultServer}
+	}
+	for i, s := range list {
+		if err := checkServer(s); err != nil {
+			return nil, err
+		}
+		if slices.Contains(list[:i], s) {
+			return nil, fail(exitUsage, "the server %s is named twice", s)
+		}
+	}
+	return list, nil
+}
+
+// checkServer accepts tcp://HOST:PORT, PORT leaving room for the two above it.
+func checkServer(s string) error {
+	u, err := url.Parse(s)
+	if err == nil && u.Scheme == "tcp" && u.User == nil && s == "tcp://"+u.Host {
+		host, port, err := net.SplitHostPort(u.Host)
+		if n, e := strconv.Atoi(port); err == nil && e == nil && host != "" && 0 < n && n <= maxPort {
+			return nil
+		}
+	}
+	return fail(exitUsage, "%q is not a server: write tcp://HOST:PORT, with PORT from 1 to %d, such as %s", s, maxPort, defaultServer)
+}
+
+// client is a client of package chp and how long to wait for its server.
+type client struct {
+	*chp.Client
+	connection *connection
+	servers    []string
+	connected  chan struct{} // closed once any server is connected
+	lost       chan struct{} // closed once a server is lost that was followed
+}
+
+// start returns a client that connects. The caller closes it.
+func (n *connection) start(o chp.ClientOptions) (*client, error) {
+	c := &client{connection: n, servers: o.Servers, connected: make(chan struct{}), lost: make(chan struct{})}
+	var connect, lose sync.Once
+	active := false
+	o.OnState = func(state chp.State, _ string) {
+		if state != chp.StateInitial {
+			connect.Do(func() { close(c.connected) })
+		}
+		if active && state != chp.StateActive {
+			lose.Do(func() { close(c.lost) })
+		}
+		active = state == chp.StateActive
+	}
+	var err error
+	if c.Client, err = chp.NewClient(o); err != nil {
+		return nil, fail(exitUsage, "%s", plain(err))
+	}
+	return c, nil
+}
+
+// open is start, and waits until the client is in sync.
+func (n *connection) open(ctx context.Context, o chp.ClientOptions) (*client, error) {
+	c, err := n.start(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.wait(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// openKey is open for one key. What it refuses is the key, not the way in which
+// it was called.
+func (n *connection) openKey(ctx context.Context, servers []string, key string) (*client, error) {
+	subtree, err := subtreeOf(key)
+	if err != nil {
+		return nil, err
+	}
+	c, err := n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: []string{subtree}})
+	if coded := (*commandError)(nil); errors.As(err, &coded) && coded.code == exitUsage {
+		coded.code = exitRefused
+	}
+	return c, err
+}
+
+// subtreeOf returns the least that a client can hold to hold key: key itself,
+// unless it ends in a slash and so would be taken for a subtree.
+func subtreeOf(key string) (string, error) {
+	switch {
+	case key == "":
+		return "", fail(exitRefused, "the key is empty; a key has 1 to 255 octets")
+	case strings.HasSuffix(key, "/") && (key[0] != '/' || len(key) < 3):
+		return "", nil // no subtree but the whole map holds it
+	}
+	return key, nil
+}
+
+// wait returns when the client is in sync, or says that no server was there in
+// time.
+func (c *client) wait(ctx context.Context) error {
+	limit := c.connection.timeout
+	reach := limit
+	if !c.connection.given() {
+		reach = min(reach, reachTimeout)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+
+	unreached := time.NewTimer(reach)
+	defer unreached.Stop()
+	select {
+	case <-c.connected:
+	case <-ctx.Done():
+	case <-unreached.C:
+		return c.noServer(reach)
+	}
+	err := c.WaitActive(ctx)
+	switch {
+	case !errors.Is(err, context.DeadlineExceeded):
+		return err
+	case c.State() == chp.StateSyncing:
+		return fail(exitNoServer, "the server %s did not send its whole content within %v; give it longer with --timeout", c.Server(), limit)
+	}
+	return c.noServer(limit)
+}
+
+func (c *client) noServer(waited time.Duration) error {
+	return fail(exitNoServer, "no CHP server answered at %s within %v; start one with: chp serve",
+		strings.Join(c.servers, ", "), waited)
+}
+
+// confirm turns the outcome of an update into an error that says what is known
+// about it.
+func (c *client) confirm(err error) error {
+	const unknown = "the update may or may not have been stored: look with chp get, or repeat it"
+	switch {
+	case errors.Is(err, chp.ErrUncertain):
+		return fail(exitNoServer, "lost the server before it confirmed; %s", unknown)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fail(exitNoServer, "the server did not confirm within %v; %s", c.connection.timeout, unknown)
+	}
+	return refused(err)
+}
+
+// refused gives an error of package chp the exit code of a refusal. Errors that
+// have a code, and those of contexts, stay as they are.
+func refused(err error) error {
+	var coded *commandError
+	if err == nil || errors.As(err, &coded) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fail(exitRefused, "%s", plain(err))
+}
+
+// plain is the text of an error without the package's name in it: the command
+// has the same, and puts it in front once.
+func plain(err error) string { return strings.ReplaceAll(err.Error(), "chp: ", "") }

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// fill loads so many keys into the server.
+func fill(t *testing.T, s *server, n int) map[string]string {
+	t.Helper()
+	m := map[string]string{}
+	var lines strings.Builder
+	for i := range n {
+		key, value := fmt.Sprintf("/fill/%d", i), fmt.Sprintf("value %d", i)
+		m[key] = value
+		fmt.Fprintf(&lines, "{\"key\":%q,\"value\":%q}\n", key, value)
+	}
+	mustInput(t, lines.String(), "load", "--server", s.endpoint)
+	return m
+}
+
+func TestDumpLoadDumpIsTheIdentity(t *testing.T) {
+	t.Parallel()
+	a, b, c := serve(t), serve(t), serve(t)
+
+	// Every octet in keys and values, all sizes of length field, and what JSON
+	// has to escape.
+	var lines []byte
+	add := func(key, value []byte) {
+		lines = append(lines, '{')
+		lines = appendJSONField(lines, "key", key)
+		lines = append(lines, ',')
+		lines = appendJSONField(lines, "value", value)
+		lines = append(lines, '}', '\n')
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	octets := func(n int) []byte {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(random.Uint32())
+		}
+		return b
+	}
+	for o := 1; o < 256; o++ {
+		add([]byte{'k', byte(o)}, []byte{byte(o)})
+	}
+	for _, size := range []int{1, 254, 255, 256, 257, 65535, 65536, 1 << 20} {
+		add(fmt.Appendf(nil, "/size/%d", size), octets(size))
+		add(fmt.Appendf(nil, "/text/%d", size), bytes.Repeat([]byte{'x'}, size))
+	}
+	for i := range 500 {
+		key := bytes.ReplaceAll(octets(1+random.IntN(255)), []byte{0}, []byte{1})
+		add(key, fmt.Appendf(nil, "\"\\\n\r\t\x00\x7f é <&> \u2028 %d", i))
+	}
+	mustInput(t, string(lines), "load", "--server", a.endpoint)
+
+	dump := must(t, "dump", "--server", a.endpoint)
+	if strings.Count(dump, "\n") != 255+16+500 {
+		t.Errorf("%d lines", strings.Count(dump, "\n"))
+	}
+	// From a file, and through a pipe.
+	file := filepath.Join(t.TempDir(), "dump.jsonl")
+	if err := os.WriteFile(file, []byte(dump), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	must(t, "load", file, "--server", b.endpoint)
+	mustInput(t, dump, "load", "-", "--server", c.endpoint)
+	for _, s := range []*server{a, b, c} {
+		if again := must(t, "dump", "--server", s.endpoint); again != dump {
+			t.Errorf("%d octets dumped, %d after loading them", len(dump), len(again))
+		}
+	}
+}
+
+func TestDumpIsSortedByKey(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	mustInput(t, `{"key":"b","value":"2"}
+{"key":"a/x","value":"1"}
+
+{"key_base64":"/w==","value_base64":"/w=="}
+{"key":"é","value":"4"}
+{"key":"B","value":"0"}
+{"value":"5","key":"/sub/1"}
+`, "load", "--server", s.endpoint)
+	want := `{"key":"/sub/1","value":"5"}
+{"key":"B","value":"0"}
+{"key":"a/x","value":"1"}
+{"key":"b","value":"2"}
+{"key":"é","value":"4"}
+{"key_base64":"/w==","value_base64":"/w=="}
+`
+	if got := must(t, "dump", "--server", s.endpoint); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if got := must(t, "dump", "/sub/", "--server", s.endpoint); got != want[:strings.IndexByte(want, '\n')+1] {
+		t.Errorf("subtree: got\n%s", got)
+	}
+	if got := must(t, "dump", "b", "--server", s.endpoint); got != "{\"key\":\"b\",\"value\":\"2\"}\n" {
+		t.Errorf("one key: got\n%s", got)
+	}
+}
+
+func TestLoadRefusesBadLines(t *testing.T) {
+	t.Parallel()
+	const good = `{"key":"good","value":"1"}` + "\n"
+	for name, c := range map[string]struct{ line, want string }{
+		"not JSON":       {"hello", "not a line of a dump"},
+		"an array":       {"[1]", "not a line of a dump"},
+		"cut off":        {`{"key":"k","val`, "cut off"},
+		"more behind":    {`{"key":"k","value":"v"} {}`, "more follows"},
+		"unknown field":  {`{"key":"k","value":"v","color":"red"}`, "color"},
+		"no key":         {`{"value":"v"}`, "key or key_base64"},
+		"two keys":       {`{"key":"k","key_base64":"aw==","value":"v"}`, "key or key_base64"},
+		"no value":       {`{"key":"k"}`, "value or value_base64"},
+		"empty value":    {`{"key":"k","value":""}`, "empty"},
+		"bad base64":     {`{"key":"k","value_base64":"!"}`, "not a line of a dump"},
+		"not UTF-8":      {"{\"key\":\"k\",\"value\":\"\xff\"}", "UTF-8"},
+		"empty key":      {`{"key":"","value":"v"}`, "key"},
+		"reserved key":   {`{"key":"HUGZ","value":"v"}`, "HUGZ"},
+		"NUL in the key": {`{"key":"\u0000","value":"v"}`, "NUL"},
+		"long":           {`{"key":"k","value":"` + strings.Repeat("v", 200) + `"}`, "--max-line"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t)
+			o := tryInput(t, good+"\n"+c.line+"\n"+`{"key":"after","value":"1"}`, "load", "--max-line", "100", "--server", s.endpoint)
+			o.expect(t, exitRefused, c.want)
+			if !strings.Contains(o.stderr, "standard input, line 3: ") {
+				t.Errorf("stderr %q does not name the line", o.stderr)
+			}
+			if got := must(t, "dump", "--server", s.endpoint); got != good {
+				t.Errorf("loaded: %s", got)
+			}
+		})
+	}
+}
+
+func TestLoadWithoutFile(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	try(t, "load", filepath.Join(t.TempDir(), "none"), "--server", s.endpoint).expect(t, exitRefused, "none")
+	if o := try(t, "load", "--server", s.endpoint); o.code != exitDone || o.out != "" || !strings.Contains(o.stderr, "loaded 0 keys") {
+		t.Errorf("empty input: %+v", o)
+	}
+}
+
+// A load whose server is killed before it has confirmed everything fails, at
+// whatever point that was.
+func TestLoadDoesNotClaimWhatWasLost(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	l := start(t, "load", "--timeout", "10s", "--server", s.endpoint)
+	line := []byte(`{"key":"k","value":"` + strings.Repeat("v", 1000) + `"}` + "\n")
+	for range 100 {
+		if _, err := l.stdin.Write(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.cmd.Process.Kill()
+	s.wait()
+	for range 1000 {
+		if _, err := l.stdin.Write(line); err != nil {
+			break // it has given up
+		}
+	}
+	l.stdin.Close()
+	if code := l.wait(); code != exitNoServer || !strings.Contains(l.stderr.String(), "run the load again") || strings.Contains(l.stderr.String(), "loaded") {
+		t.Errorf("exit code %d: %s", code, l.stderr.String())
+	}
+}
+
+func TestLoadIsInterrupted(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	w := start(t, "watch", "--server", s.endpoint)
+	w.line()
+	l := start(t, "load", "--server", s.endpoint)
+	if _, err := l.stdin.Write([]byte(`{"key":"k","value":"v"}` + "\n")); err != nil {
+		t.Fatal(err)
+	}
+	w.line() // now it waits for more input
+	l.signal(os.Interrupt)
+	if code := l.wait(); code != exitRefused || !strings.Contains(l.stderr.String(), "interrupted") {
+		t.Errorf("exit code %d: %s", code, l.stderr.String())
+	}
+}
+
+func TestDumpIntoClosedPipe(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	fill(t, s, 20_000) // more than a pipe holds
+	d := start(t, "dump", "--server", s.endpoint)
+	d.line()
+	d.pipe.Close()
+	if code := d.wait(); code != exitDone || d.stderr.String() != "" {
+		t.Errorf("exit code %d: %s", code, d.stderr.String())
+	}
+}
+
+func TestPairReaderLines(t *testing.T) {
+	t.Parallel()
+	const line = `{"key":"k","value":"v"}` // 23 octets
+	for _, end := range []string{"\n", "\r\n", "\n\n\n"} {
+		p := newPairReader(strings.NewReader(strings.Repeat(line+end, 3)+line), 24)
+		for range 4 {
+			if key, value, err := p.next(); key != "k" || string(value) != "v" || err != nil {
+				t.Errorf("%q: %q, %q, %v", end, key, value, err)
+			}
+		}
+	}
+	// A line beyond the reader's own buffer.
+	long := `{"key":"k","value":"` + strings.Repeat("v", 200_000) + `"}`
+	p := newPairReader(strings.NewReader(long+"\n"+line), len(long))
+	if _, value, err := p.next(); len(value) != 200_000 || err != nil {
+		t.Errorf("%d octets, %v", len(value), err)
+	}
+	if key, _, err := p.next(); key != "k" || err != nil {
+		t.Errorf("%q, %v", key, err)
+	}
+	p = newPairReader(strings.NewReader(long), len(long)-1)
+	if _, _, err := p.next(); err == nil {
+		t.Error("a line over the limit was taken")
+	}
+}
+
+func TestPairsSort(t *testing.T) {
+	t.Parallel()
+	var p pairs
+	for _, key := range []string{"b", "", "a", "ab"} {
+		p.add([]byte(key), []byte("v"+key))
+	}
+	p.add([]byte("big"), make([]byte, 3<<20))
+	p.add([]byte("z"), []byte("vz"))
+	var out bytes.Buffer
+	if err := p.print(&out); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.IsSortedFunc(p.list, func(x, y pair) int { return bytes.Compare(x.key, y.key) }) || len(p.list) != 6 {
+		t.Errorf("%q", out.String()[:100])
+	}
+	for _, e := range p.list {
+		if string(e.key) != "big" && string(e.value) != "v"+string(e.key) {
+			t.Errorf("%q has %q", e.key, e.value)
+		}
+	}
+}

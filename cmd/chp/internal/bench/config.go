@@ -1,0 +1,93 @@
+// Package bench measures a CHP server: publishers, the server and replicas run
+// as processes of their own, every update that arrives is checked, and a rate is
+// given only for a run in which nothing is wrong.
+package bench
+
+import (
+	"fmt"
+	"io"
+	"os/exec"
+	"time"
+
+	"clustermap/cmd/chp/internal/bench/link"
+	"clustermap/cmd/chp/internal/bench/workload"
+)
+
+// Config says what to run.
+type Config struct {
+	Updates    int // measured ones a round, of all publishers together
+	Warmup     int // before them
+	Keys       int
+	ValueSize  int // octets
+	Publishers int
+	Replicas   int
+	Rate       float64 // updates a second, of all publishers together; 0 is as fast as it goes
+	Rounds     int     // 0 is 1, or 3 with Baseline
+	Baseline   bool    // also run the bare pipeline, in turn
+	Server     string  // an existing server; "" starts one a round
+	Patience   time.Duration
+	ProfileDir string // where the peers write CPU profiles; "" is none
+
+	// Command returns a command that calls Serve.
+	Command func() *exec.Cmd
+
+	// Progress is told how many measured updates have arrived. May be nil.
+	Progress func(round, rounds int, what string, count uint64)
+}
+
+// Validate says what is wrong with the configuration.
+func (c *Config) Validate() error {
+	for _, f := range []struct {
+		flag        string
+		value       int
+		least, most int
+	}{
+		{"--updates", c.Updates, 1, 1 << 40},
+		{"--warmup", c.Warmup, 0, 1 << 40},
+		{"--keys", c.Keys, 1, 100_000_000},
+		{"--value-size", c.ValueSize, workload.MinValueSize, workload.MaxValueSize},
+		{"--publishers", c.Publishers, 1, 1000},
+		{"--replicas", c.Replicas, 1, 1000},
+		{"--rounds", c.Rounds, 0, 1000},
+	} {
+		if f.value < f.least || f.value > f.most {
+			return fmt.Errorf("%s %d: give %d to %d", f.flag, f.value, f.least, f.most)
+		}
+	}
+	switch {
+	case c.Keys < c.Publishers:
+		return fmt.Errorf("--keys %d: each of %d publishers needs one of its own", c.Keys, c.Publishers)
+	case c.Rate < 0:
+		return fmt.Errorf("--rate %g: give updates a second, or 0 for as many as go", c.Rate)
+	case c.Rate > 0 && c.Baseline:
+		return fmt.Errorf("--rate and --baseline exclude each other: a ratio of rates that were set says nothing")
+	case c.Patience <= 0:
+		return fmt.Errorf("--timeout %v: give a time above 0", c.Patience)
+	}
+	return nil
+}
+
+func (c *Config) rounds() int {
+	switch {
+	case c.Rounds > 0:
+		return c.Rounds
+	case c.Baseline:
+		return 3
+	}
+	return 1
+}
+
+// spec is the workload under a prefix.
+func (c *Config) spec(prefix string) workload.Spec {
+	return workload.Spec{
+		Prefix:     prefix,
+		Updates:    c.Updates,
+		Warmup:     c.Warmup,
+		Keys:       c.Keys,
+		ValueSize:  c.ValueSize,
+		Publishers: c.Publishers,
+	}
+}
+
+// Serve makes this process one of a benchmark's, whatever its parent asks for.
+func Serve(in io.Reader, out io.Writer) error { return link.Serve(in, out, roles) }

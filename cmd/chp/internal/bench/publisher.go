@@ -1,0 +1,136 @@
+package bench
+
+import (
+	"context"
+	"time"
+
+	"clustermap/chp"
+	"clustermap/cmd/chp/internal/bench/link"
+	"clustermap/cmd/chp/internal/bench/workload"
+)
+
+// publisher is the role that sends the updates. Its client holds its sentinel
+// and nothing else: the replicas are other processes.
+func publisher(p *link.Peer) error {
+	sentinel := p.Spec.Sentinel(p.Publisher)
+	c, err := chp.NewClient(chp.ClientOptions{Servers: p.Servers, Subtrees: []string{sentinel}})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx := p.Context()
+	if err := c.WaitActive(ctx); err != nil {
+		return err
+	}
+	s := &sender{peer: p, client: c, source: workload.NewSource(p.Spec, p.Publisher), sentinel: sentinel}
+	p.Send(link.Event{Kind: link.Ready})
+
+	if err := p.Await(link.Warm); err != nil {
+		return err
+	}
+	// The first sentinel also waits for the server to listen to this client.
+	if err := s.mark(ctx, sentinelBegin); err != nil {
+		return err
+	}
+	if err := s.send(ctx, p.Spec.Warmed(p.Publisher), 0); err != nil {
+		return err
+	}
+	if err := s.mark(ctx, sentinelWarm); err != nil {
+		return err
+	}
+	p.Send(link.Event{Kind: link.Warmed})
+
+	if err := p.Await(link.Go); err != nil {
+		return err
+	}
+	first := workload.Now()
+	if err := s.send(ctx, p.Spec.Measured(p.Publisher), p.Rate); err != nil {
+		return err
+	}
+	if err := s.mark(ctx, sentinelEnd); err != nil {
+		return err
+	}
+	p.Send(link.Event{Kind: link.Sent, First: first})
+
+	if err := p.Await(link.Clean); err != nil {
+		return nil // not wanted: the server is ours and goes away
+	}
+	return s.clean(ctx)
+}
+
+// The values of a sentinel.
+const (
+	sentinelBegin = "begin"
+	sentinelWarm  = "warm" // the warm-up has been sent
+	sentinelEnd   = "end"  // everything has been sent
+)
+
+type sender struct {
+	peer     *link.Peer
+	client   *chp.Client
+	source   *workload.Source
+	sentinel string
+}
+
+// mark sets the sentinel and returns when the server has published it, and with
+// it all updates before it.
+func (s *sender) mark(ctx context.Context, value string) error {
+	_, err := s.client.SetSync(ctx, s.sentinel, []byte(value))
+	return err
+}
+
+// send sends the next n updates, at the given rate if it is not 0.
+func (s *sender) send(ctx context.Context, n int, rate float64) error {
+	if rate > 0 {
+		return s.pace(ctx, n, rate)
+	}
+	for i := range n {
+		key, value := s.source.Next()
+		if err := s.client.Set(ctx, key, value); err != nil {
+			return err
+		}
+		if i%workload.StampInterval == 0 {
+			s.peer.Count.Add(1) // a sign of life, not a count
+		}
+	}
+	return nil
+}
+
+// pace sends what is due, and sleeps for a moment: each update carries the time
+// of its own sending.
+func (s *sender) pace(ctx context.Context, n int, rate float64) error {
+	start := time.Now()
+	for sent := 0; sent < n; {
+		due := min(n, 1+int(time.Since(start).Seconds()*rate))
+		for ; sent < due; sent++ {
+			s.source.Stamp()
+			key, value := s.source.Next()
+			if err := s.client.Set(ctx, key, value); err != nil {
+				return err
+			}
+		}
+		s.peer.Count.Add(1)
+		next := start.Add(time.Duration(float64(sent) / rate * float64(time.Second)))
+		select {
+		case <-time.After(max(time.Until(next), 0)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// clean leaves an existing server as it was found.
+func (s *sender) clean(ctx context.Context) error {
+	for _, key := range append(s.source.Keys(), s.sentinel) {
+		if err := s.client.Delete(ctx, key); err != nil {
+			return err
+		}
+	}
+	if err := s.client.Flush(ctx); err != nil {
+		return err
+	}
+	s.peer.Send(link.Event{Kind: link.Cleaned})
+	<-ctx.Done()
+	return nil
+}

@@ -1,0 +1,203 @@
+package bench
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"clustermap/cmd/chp/internal/bench/workload"
+)
+
+// Result is the outcome of a benchmark, in the form that --json prints.
+//
+// Seconds, UpdatesPerSecond, Delivered and LatencyUS are those of the round with
+// the median rate; Ratio is the median of the rounds' ratios; Lost, Doubled and
+// OutOfOrder add up all rounds, and ContentEqual holds only if it does in all.
+type Result struct {
+	Updates    int `json:"updates"` // a round
+	Warmup     int `json:"warmup"`
+	Keys       int `json:"keys"`
+	ValueSize  int `json:"value_size"`
+	Publishers int `json:"publishers"`
+	Replicas   int `json:"replicas"`
+
+	*Measurement
+
+	BaselineUpdatesPerSecond *float64 `json:"baseline_updates_per_second,omitempty"`
+	Ratio                    *float64 `json:"ratio,omitempty"`
+
+	Rounds []*Round `json:"rounds"`
+
+	Go   string `json:"go"`
+	CPUs int    `json:"cpus"`
+}
+
+// Round is one run of each pipeline.
+type Round struct {
+	CHP      *Measurement `json:"chp"`
+	Baseline *Measurement `json:"baseline,omitempty"`
+	Ratio    *float64     `json:"ratio,omitempty"`
+}
+
+// Measurement is one run of one pipeline. The rates are missing if the run is
+// not sound.
+type Measurement struct {
+	Seconds          *float64 `json:"seconds,omitempty"`            // from the first send to the last replica's last arrival
+	UpdatesPerSecond *float64 `json:"updates_per_second,omitempty"` // Updates / Seconds
+	Delivered        uint64   `json:"delivered"`                    // updates that arrived, at all replicas together
+	Lost             uint64   `json:"lost"`
+	Doubled          uint64   `json:"doubled"`
+	OutOfOrder       uint64   `json:"out_of_order"`
+	ContentEqual     bool     `json:"content_equal"` // every replica's, with what was sent
+	LatencyUS        *Latency `json:"latency_us,omitempty"`
+
+	foreign uint64
+	short   bool // a replica did not report, or counts do not add up
+}
+
+// Latency is from sending an update to its arrival at a replica, in
+// microseconds. At full speed that is mostly waiting in queues: --rate shows
+// what an update takes on a server that keeps up.
+type Latency struct {
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
+	P99  float64 `json:"p99"`
+	P999 float64 `json:"p999"`
+	Max  float64 `json:"max"`
+}
+
+func newResult(c *Config) *Result {
+	return &Result{
+		Updates:    c.Updates,
+		Warmup:     c.Warmup,
+		Keys:       c.Keys,
+		ValueSize:  c.ValueSize,
+		Publishers: c.Publishers,
+		Replicas:   c.Replicas,
+		Go:         runtime.Version(),
+		CPUs:       runtime.NumCPU(),
+	}
+}
+
+// newMeasurement checks what the replicas reported, and only then takes the time
+// into account.
+func newMeasurement(c *Config, o outcome, expected workload.Content) *Measurement {
+	m := &Measurement{ContentEqual: len(o.reports) > 0, short: len(o.reports) != c.Replicas}
+	var latency workload.Histogram
+	for _, r := range o.reports {
+		m.Delivered += r.Delivered
+		m.Lost += r.Lost
+		m.Doubled += r.Doubled
+		m.OutOfOrder += r.OutOfOrder
+		m.foreign += r.Foreign
+		m.ContentEqual = m.ContentEqual && r.Content == expected
+		latency.Merge(r.Latency)
+	}
+	m.short = m.short || m.Delivered != uint64(c.Updates)*uint64(c.Replicas) || o.seconds <= 0
+	if m.faults() != nil {
+		return m
+	}
+	rate := float64(c.Updates) / o.seconds
+	m.Seconds, m.UpdatesPerSecond = &o.seconds, &rate
+	if latency.Max() > 0 {
+		us := func(p float64) float64 { return latency.Percentile(p) / 1e3 }
+		m.LatencyUS = &Latency{us(0.5), us(0.9), us(0.99), us(0.999), float64(latency.Max()) / 1e3}
+	}
+	return m
+}
+
+// faults says why the measurement is not sound, or is nil.
+func (m *Measurement) faults() error {
+	var list []error
+	for _, f := range []struct {
+		is   bool
+		text string
+	}{
+		{m.Lost > 0, fmt.Sprintf("%d updates were lost", m.Lost)},
+		{m.Doubled > 0, fmt.Sprintf("%d updates came twice", m.Doubled)},
+		{m.OutOfOrder > 0, fmt.Sprintf("%d updates came out of order", m.OutOfOrder)},
+		{m.foreign > 0, fmt.Sprintf("%d values were not as sent", m.foreign)},
+		{!m.ContentEqual, "the replicas did not end with the content that was sent"},
+	} {
+		if f.is {
+			list = append(list, errors.New(f.text))
+		}
+	}
+	if len(list) == 0 && m.short {
+		list = append(list, errors.New("the counts do not add up"))
+	}
+	return errors.Join(list...)
+}
+
+func (r *Result) add(round *Round) {
+	if b := round.Baseline; b != nil && b.UpdatesPerSecond != nil && round.CHP.UpdatesPerSecond != nil {
+		ratio := *round.CHP.UpdatesPerSecond / *b.UpdatesPerSecond
+		round.Ratio = &ratio
+	}
+	r.Rounds = append(r.Rounds, round)
+}
+
+// conclude fills in what follows from all rounds together.
+func (r *Result) conclude() {
+	var rates, baselines, ratios []float64
+	total := Measurement{ContentEqual: true}
+	for _, round := range r.Rounds {
+		m := round.CHP
+		total.Delivered += m.Delivered
+		total.Lost += m.Lost
+		total.Doubled += m.Doubled
+		total.OutOfOrder += m.OutOfOrder
+		total.ContentEqual = total.ContentEqual && m.ContentEqual
+		if m.UpdatesPerSecond != nil {
+			rates = append(rates, *m.UpdatesPerSecond)
+		}
+		if b := round.Baseline; b != nil && b.UpdatesPerSecond != nil {
+			baselines = append(baselines, *b.UpdatesPerSecond)
+		}
+		if round.Ratio != nil {
+			ratios = append(ratios, *round.Ratio)
+		}
+	}
+	r.Measurement = &total
+	if r.faults() != nil {
+		return
+	}
+	// The median round is one that took place, so that its rate, its time and
+	// its latencies belong together.
+	rounds := slices.SortedFunc(slices.Values(r.Rounds), func(a, b *Round) int {
+		return cmp.Compare(*a.CHP.UpdatesPerSecond, *b.CHP.UpdatesPerSecond)
+	})
+	middle := *rounds[(len(rounds)-1)/2].CHP
+	r.Measurement = &middle
+	if len(ratios) > 0 {
+		baseline, ratio := median(baselines), median(ratios)
+		r.BaselineUpdatesPerSecond, r.Ratio = &baseline, &ratio
+	}
+}
+
+// faults says why the result is not sound, or is nil.
+func (r *Result) faults() error {
+	var list []error
+	for i, round := range r.Rounds {
+		for _, m := range []struct {
+			name string
+			*Measurement
+		}{{"chp", round.CHP}, {"baseline", round.Baseline}} {
+			if m.Measurement == nil {
+				continue
+			}
+			if err := m.faults(); err != nil {
+				list = append(list, fmt.Errorf("round %d, %s: %w", i+1, m.name, err))
+			}
+		}
+	}
+	return errors.Join(list...)
+}
+
+func median(list []float64) float64 {
+	slices.Sort(list)
+	n := len(list)
+	return (list[(n-1)/2] + list[n/2]) / 2
+}

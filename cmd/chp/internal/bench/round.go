@@ -1,0 +1,182 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"clustermap/cmd/chp/internal/bench/link"
+	"clustermap/cmd/chp/internal/bench/workload"
+)
+
+// finishTime is how long replicas may take to report after a stall.
+const finishTime = 10 * time.Second
+
+// run is one pipeline, from the start of its processes to their end.
+type run struct {
+	*Config
+	prefix   string // of the roles
+	expected workload.Content
+	spec     workload.Spec
+	group    *link.Group
+
+	server     *link.Child // nil if it is an existing one
+	publishers []*link.Child
+	replicas   []*link.Child
+}
+
+// outcome is what a run showed.
+type outcome struct {
+	seconds float64 // from the first send to the last arrival
+	reports []workload.Report
+}
+
+// do runs the pipeline. onProgress is told how many updates the slowest replica
+// has.
+func (r *run) do(ctx context.Context, onProgress func(uint64)) (outcome, error) {
+	r.group = &link.Group{Command: r.Command, Patience: r.Patience, OnProgress: r.progress(onProgress)}
+	defer r.group.Stop()
+
+	err := r.measure(ctx)
+	if errors.Is(err, link.ErrStalled) && len(r.replicas) > 0 {
+		// What is missing tells more than that something is.
+		err = errors.Join(err, r.finish(ctx))
+		if o := r.outcome(); len(o.reports) > 0 {
+			return o, nil
+		}
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	o := r.outcome()
+	return o, r.clean(ctx)
+}
+
+// measure takes the pipeline to the point where every replica has reported.
+func (r *run) measure(ctx context.Context) error {
+	if err := r.start(ctx); err != nil {
+		return err
+	}
+	everyone := append(append([]*link.Child{}, r.publishers...), r.replicas...)
+	if err := r.group.Tell(link.Warm, r.publishers...); err != nil {
+		return err
+	}
+	if err := r.group.Await(ctx, link.Warmed, everyone...); err != nil {
+		return err
+	}
+	if err := r.group.Tell(link.Go, r.publishers...); err != nil {
+		return err
+	}
+	if err := r.group.Await(ctx, link.Sent, r.publishers...); err != nil {
+		return err
+	}
+	return r.group.Await(ctx, link.Done, r.replicas...)
+}
+
+// start starts the processes, each before those that connect to it.
+func (r *run) start(ctx context.Context) error {
+	servers := []string{r.Server}
+	if r.Server == "" || r.prefix != "" {
+		server, err := r.peer(roleServer, 0, link.Task{})
+		if err != nil {
+			return err
+		}
+		if err := r.group.Await(ctx, link.Ready, server); err != nil {
+			return err
+		}
+		r.server = server
+		servers = server.Event(link.Ready).Servers
+	}
+	for i := range r.Replicas {
+		c, err := r.peer(roleReplica, i, link.Task{Servers: servers})
+		if err != nil {
+			return err
+		}
+		r.replicas = append(r.replicas, c)
+	}
+	for i := range r.Publishers {
+		c, err := r.peer(rolePublisher, i, link.Task{Servers: servers, Publisher: i, Rate: r.Rate / float64(r.Publishers)})
+		if err != nil {
+			return err
+		}
+		r.publishers = append(r.publishers, c)
+	}
+	return r.group.Await(ctx, link.Ready, append(append([]*link.Child{}, r.replicas...), r.publishers...)...)
+}
+
+// peer starts the process number i of a role.
+func (r *run) peer(role string, i int, t link.Task) (*link.Child, error) {
+	t.Role, t.Spec = r.prefix+role, r.spec
+	name := fmt.Sprintf("%s %d", t.Role, i+1)
+	if r.ProfileDir != "" {
+		t.Profile = filepath.Join(r.ProfileDir, strings.ReplaceAll(name, " ", "-")+".prof")
+	}
+	return r.group.Start(name, t)
+}
+
+// progress follows the slowest replica.
+func (r *run) progress(f func(uint64)) func(*link.Child, uint64) {
+	counts := map[*link.Child]uint64{}
+	return func(c *link.Child, count uint64) {
+		counts[c] = count
+		slowest := counts[r.replicas[0]]
+		for _, replica := range r.replicas {
+			slowest = min(slowest, counts[replica])
+		}
+		f(slowest)
+	}
+}
+
+// finish has every replica report what it has.
+func (r *run) finish(ctx context.Context) error {
+	r.group.Patience = finishTime
+	if err := r.group.Tell(link.Finish, r.replicas...); err != nil {
+		return err
+	}
+	return r.group.Await(ctx, link.Done, r.replicas...)
+}
+
+// outcome gathers the reports that have come in.
+func (r *run) outcome() outcome {
+	var o outcome
+	var first, last int64
+	for _, p := range r.publishers {
+		if f := p.Event(link.Sent).First; first == 0 || f != 0 && f < first {
+			first = f
+		}
+	}
+	for _, c := range r.replicas {
+		report := c.Event(link.Done).Report
+		if report == nil {
+			continue
+		}
+		last = max(last, report.Last)
+		o.reports = append(o.reports, *report)
+	}
+	o.seconds = time.Duration(last - first).Seconds()
+	return o
+}
+
+// clean takes the keys out of an existing server.
+func (r *run) clean(ctx context.Context) error {
+	if r.server != nil {
+		return nil
+	}
+	if err := r.group.Tell(link.Clean, r.publishers...); err != nil {
+		return err
+	}
+	return r.group.Await(ctx, link.Cleaned, r.publishers...)
+}
+
+// newPrefix returns the prefix of a run's keys: a fixed one where the server is
+// the run's own, else one that nobody uses.
+func newPrefix(existing bool) string {
+	if !existing {
+		return "/bench/"
+	}
+	return "/bench-" + strings.ToLower(rand.Text()[:8]) + "/"
+}

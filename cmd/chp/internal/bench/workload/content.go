@@ -1,0 +1,56 @@
+package workload
+
+import "encoding/binary"
+
+// Content is a fingerprint of a map that does not depend on the order in which
+// its pairs are added. The time of sending in a value is left out: it is the one
+// thing that cannot be computed.
+type Content struct {
+	Keys int    `json:"keys"`
+	Sum  uint64 `json:"sum"`
+	Mix  uint64 `json:"mix"`
+}
+
+// Add adds a pair.
+func (c *Content) Add(key, value []byte) {
+	h := fold(0xCBF29CE484222325, key)
+	h = fold(h, value[:min(len(value), 8)])
+	h = fold(h, value[min(len(value), 16):])
+	c.Keys++
+	// Two sums over different functions of the hash: 128 bits that have to agree.
+	h = mix(h)
+	c.Sum += h
+	c.Mix += mix(h ^ 0x5851F42D4C957F2D)
+}
+
+// fold hashes octets into h, eight at a time, and their number.
+func fold(h uint64, octets []byte) uint64 {
+	h = mix(h ^ uint64(len(octets)))
+	for ; len(octets) >= 8; octets = octets[8:] {
+		h = mix(h ^ binary.LittleEndian.Uint64(octets))
+	}
+	for _, o := range octets {
+		h = mix(h ^ uint64(o))
+	}
+	return h
+}
+
+// Expected is the content after every update of the workload has been applied.
+func (s Spec) Expected() Content {
+	var c Content
+	for p := range s.Publishers {
+		keys := s.KeysOf(p)
+		last := make([]uint64, len(keys)) // counter, from 1
+		order := NewOrder(p, len(keys))
+		for n := range s.Warmed(p) + s.Measured(p) {
+			last[order.Next()] = uint64(n) + 1
+		}
+		payload := NewPayload(s, p)
+		for i, counter := range last {
+			if counter > 0 {
+				c.Add([]byte(keys[i]), payload.Fill(counter, 0))
+			}
+		}
+	}
+	return c
+}

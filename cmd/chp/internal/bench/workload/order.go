@@ -1,0 +1,28 @@
+package workload
+
+// Order is the random order in which a publisher takes its keys: the same for
+// the same publisher in every run, and cheap (SplitMix64).
+type Order struct {
+	state uint64
+	keys  uint64
+}
+
+// NewOrder returns the order of publisher p for so many keys.
+func NewOrder(p, keys int) Order {
+	return Order{state: mix(uint64(p) + 1), keys: uint64(keys)}
+}
+
+// Next returns the index of the next key.
+func (o *Order) Next() int {
+	o.state += 0x9E3779B97F4A7C15
+	// Multiply and shift maps 32 random bits to the range without a division.
+	return int(mix(o.state) >> 32 * o.keys >> 32)
+}
+
+// mix is the finaliser of SplitMix64: each bit of x reaches each bit of the
+// result.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
+	x = (x ^ x>>27) * 0x94D049BB133111EB
+	return x ^ x>>31
+}

@@ -1,0 +1,52 @@
+package workload
+
+import "encoding/binary"
+
+// A value is, at its least:
+//
+//	octets 0..7    publisher (16 bits) and counter (48 bits), the label
+//	octets 8..15   time of sending, nanoseconds of [Now]
+//	octets 16..23  the label again
+//
+// The second label stands at the very end of a longer value, so that a value put
+// together from two updates is seen as such.
+const payloadSize = 24
+
+const counterBits = 48
+
+// Payload is the value of an update, to be filled in again for each.
+type Payload struct {
+	value []byte
+	label uint64 // of counter 0
+}
+
+// NewPayload returns a payload of the workload for publisher p.
+func NewPayload(s Spec, p int) *Payload {
+	value := make([]byte, s.ValueSize)
+	for i := range value {
+		value[i] = byte('a' + i%26)
+	}
+	return &Payload{value: value, label: uint64(p) << counterBits}
+}
+
+// Fill puts in the counter and the time, and returns the value. It is the same
+// slice each time.
+func (p *Payload) Fill(counter uint64, sent int64) []byte {
+	v := p.value
+	binary.LittleEndian.PutUint64(v, p.label|counter)
+	binary.LittleEndian.PutUint64(v[8:], uint64(sent))
+	binary.LittleEndian.PutUint64(v[len(v)-8:], p.label|counter)
+	return v
+}
+
+// Parse takes a value apart; ok is false if it is none of this workload.
+func (s Spec) Parse(value []byte) (publisher int, counter uint64, sent int64, ok bool) {
+	if len(value) != s.ValueSize {
+		return 0, 0, 0, false
+	}
+	label := binary.LittleEndian.Uint64(value)
+	publisher = int(label >> counterBits)
+	counter = label & (1<<counterBits - 1)
+	ok = label == binary.LittleEndian.Uint64(value[len(value)-8:]) && publisher < s.Publishers
+	return publisher, counter, int64(binary.LittleEndian.Uint64(value[8:])), ok
+}

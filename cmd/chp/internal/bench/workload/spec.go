@@ -1,0 +1,63 @@
+// Package workload is what a benchmark sends, and how its receivers check what
+// arrived. All of it follows from a Spec, so that each process computes its own
+// part, and the expected outcome, without being told.
+package workload
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Spec is a workload.
+type Spec struct {
+	Prefix     string `json:"prefix"`     // of every key; begins and ends with a slash
+	Updates    int    `json:"updates"`    // measured ones, of all publishers together
+	Warmup     int    `json:"warmup"`     // before them, not measured
+	Keys       int    `json:"keys"`       // of all publishers together
+	ValueSize  int    `json:"value_size"` // octets
+	Publishers int    `json:"publishers"`
+}
+
+// MinValueSize and MaxValueSize bound Spec.ValueSize: a value holds a [Payload],
+// and has to be one that a server takes.
+const (
+	MinValueSize = payloadSize
+	MaxValueSize = 16 << 20
+)
+
+// MaxPublishers bounds Spec.Publishers: a payload has two octets for the number.
+const MaxPublishers = 1 << 16
+
+// Warmed returns how many updates publisher p sends to warm up.
+func (s Spec) Warmed(p int) int { return share(s.Warmup, s.Publishers, p) }
+
+// Measured returns how many updates publisher p sends to be measured.
+func (s Spec) Measured(p int) int { return share(s.Updates, s.Publishers, p) }
+
+// share splits total evenly; the first few parts take what is left over.
+func share(total, parts, part int) int {
+	n := total / parts
+	if part < total%parts {
+		n++
+	}
+	return n
+}
+
+// KeysOf returns the keys of publisher p. Each key has one publisher, so that
+// the final content does not depend on whose update came last. All keys of a
+// workload are of one length.
+func (s Spec) KeysOf(p int) []string {
+	digits := max(5, len(strconv.Itoa(s.Keys-1)))
+	keys := make([]string, 0, share(s.Keys, s.Publishers, p))
+	for i := p; i < s.Keys; i += s.Publishers {
+		keys = append(keys, fmt.Sprintf("%s%0*d", s.Prefix, digits, i))
+	}
+	return keys
+}
+
+// Sentinel is the key by which publisher p says that it has sent everything.
+func (s Spec) Sentinel(p int) string { return SentinelPrefix(s.Prefix) + strconv.Itoa(p) }
+
+// SentinelPrefix is what the sentinels of a workload begin with, and no other
+// key does.
+func SentinelPrefix(prefix string) string { return prefix + "end/" }

@@ -1,0 +1,60 @@
+package workload
+
+// Tracker follows the counters of one publisher, which count from 1 without a
+// gap, and tells what is wrong with them.
+type Tracker struct {
+	Doubled    uint64
+	OutOfOrder uint64
+
+	last    uint64 // highest counter seen
+	missing []gap  // below last, in ascending order; empty on a good day
+}
+
+// gap is the counters from first to last, both included.
+type gap struct{ first, last uint64 }
+
+// See takes the next counter as it arrives.
+func (t *Tracker) See(counter uint64) {
+	switch {
+	case counter == t.last+1:
+		t.last = counter
+	case counter > t.last:
+		t.missing = append(t.missing, gap{t.last + 1, counter - 1})
+		t.last = counter
+	default:
+		t.late(counter)
+	}
+}
+
+// late takes a counter that should have come before: for the first time, or
+// once more.
+func (t *Tracker) late(counter uint64) {
+	for i, g := range t.missing {
+		if counter < g.first || counter > g.last {
+			continue
+		}
+		t.OutOfOrder++
+		var rest []gap
+		if g.first < counter {
+			rest = append(rest, gap{g.first, counter - 1})
+		}
+		if counter < g.last {
+			rest = append(rest, gap{counter + 1, g.last})
+		}
+		t.missing = append(t.missing[:i:i], append(rest, t.missing[i+1:]...)...)
+		return
+	}
+	t.Doubled++
+}
+
+// Lost returns how many of the first total counters never came.
+func (t *Tracker) Lost(total uint64) uint64 {
+	lost := uint64(0)
+	if t.last < total {
+		lost = total - t.last
+	}
+	for _, g := range t.missing {
+		lost += g.last - g.first + 1
+	}
+	return lost
+}

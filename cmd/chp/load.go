@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"clustermap/chp"
+
+	"github.com/spf13/cobra"
+)
+
+func newLoad() *cobra.Command {
+	var n connection
+	maxLine := octets(128 << 20)
+	cmd := &cobra.Command{
+		Use:   "load [FILE]",
+		Short: "Set every key of a dump",
+		Long: `Reads JSON lines as chp dump prints them, from FILE or from standard input (no FILE,
+or -), sets each key, and returns when the server has published the last. Keys that
+are in the map and not in the dump stay as they are.
+
+A line is an object with key or key_base64, and value or value_base64. The first
+line that cannot be used ends the command with its number; the lines before it have
+been loaded. --timeout is how long the server may make no progress.`,
+		Example: `  chp load map.jsonl
+  chp dump --server tcp://10.0.0.1:5556 | chp load --server tcp://10.0.0.2:5556`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	cmd.Flags().Var(&maxLine, "max-line", "longest line accepted")
+	n.register(cmd, 30*time.Second)
+	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		if maxLine <= 0 {
+			return fail(exitUsage, "--max-line %v: give a size above 0", &maxLine)
+		}
+		servers, err := n.servers()
+		if err != nil {
+			return err
+		}
+		in, name, size := cmd.InOrStdin(), "standard input", int64(-1)
+		if len(args) > 0 && args[0] != "-" {
+			file, err := os.Open(args[0])
+			if err != nil {
+				return fail(exitRefused, "%w", err)
+			}
+			defer file.Close()
+			in, name = file, args[0]
+			if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+				size = info.Size()
+			}
+		}
+		// A client sees its updates come back, and so knows that none was lost,
+		// only where it holds their keys: here any.
+		c, err := n.open(ctx, chp.ClientOptions{Servers: servers})
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+
+		bar := newProgress(cmd.ErrOrStderr(), size)
+		l := loader{client: c, name: name}
+		count, err := l.run(ctx, io.TeeReader(interruptible(ctx, in), bar), int(maxLine))
+		bar.finish()
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "chp: loaded %d keys into %s\n", count, c.Server())
+		return err
+	})
+	return cmd
+}

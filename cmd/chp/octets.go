@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// octets is a size on the command line: a number, alone or with KiB, MiB or GiB.
+type octets int
+
+var octetUnits = []struct {
+	suffix string
+	shift  uint
+}{{"GiB", 30}, {"MiB", 20}, {"KiB", 10}}
+
+// String gives the largest unit that divides the size.
+func (o *octets) String() string {
+	for _, u := range octetUnits {
+		if n := int(*o); n != 0 && n%(1<<u.shift) == 0 {
+			return strconv.Itoa(n>>u.shift) + u.suffix
+		}
+	}
+	return strconv.Itoa(int(*o))
+}
+
+// Set parses a size.
+func (o *octets) Set(s string) error {
+	digits, shift := s, uint(0)
+	for _, u := range octetUnits {
+		if d, ok := strings.CutSuffix(s, u.suffix); ok {
+			digits, shift = strings.TrimSpace(d), u.shift
+			break
+		}
+	}
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 0 || n > math.MaxInt>>shift {
+		return fmt.Errorf("%q is not a size; write octets, or a number with KiB, MiB or GiB", s)
+	}
+	*o = octets(n << shift)
+	return nil
+}
+
+// Type names the kind of value in help texts.
+func (o *octets) Type() string { return "size" }

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// progress is a progress bar in octets on a terminal, and nothing elsewhere. It
+// is a Writer so that an io.TeeReader can feed it.
+type progress struct{ bar *progressbar.ProgressBar }
+
+// newProgress draws a bar on w if w is a terminal; a size below 0 is unknown.
+func newProgress(w io.Writer, size int64) progress {
+	if !isTerminal(w) {
+		return progress{}
+	}
+	return progress{progressbar.NewOptions64(size,
+		progressbar.OptionSetWriter(w),
+		progressbar.OptionSetDescription("loading"),
+		progressbar.OptionShowBytes(true),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionClearOnFinish(),
+	)}
+}
+
+// Write counts octets.
+func (p progress) Write(b []byte) (int, error) {
+	if p.bar != nil {
+		p.bar.Add(len(b))
+	}
+	return len(b), nil
+}
+
+// finish takes the bar off the terminal.
+func (p progress) finish() {
+	if p.bar != nil {
+		p.bar.Clear()
+	}
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}

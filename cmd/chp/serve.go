@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"syscall"
+	"time"
+
+	"clustermap/chp"
+
+	"github.com/spf13/cobra"
+)
+
+// maxPort is the highest port a server can be given: it takes two more above.
+const maxPort = 65533
+
+type serveFlags struct {
+	host             string
+	port             int
+	heartbeat        time.Duration
+	maxValue, queue  octets
+	snapshot         time.Duration
+	handshake        time.Duration
+	logLevel, format string
+}
+
+func newServe() *cobra.Command {
+	f := serveFlags{maxValue: chp.DefaultMaxValueSize, queue: chp.DefaultSubscriberQueue}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a server",
+		Long: `Runs a server on three ports: PORT (snapshots), PORT+1 (publisher) and PORT+2
+(collector). When all three are open it prints one line that contains "ready" and
+the three endpoints on standard error. SIGINT and SIGTERM end it.
+
+CHP has neither authentication nor encryption: the default host is reached from
+this machine only. Open it to a network you trust with --host 0.0.0.0.`,
+		Example: `  chp serve
+  chp serve --host 0.0.0.0 --port 6000
+  chp serve --port 0          # any three free ports in a row`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.host, "host", "127.0.0.1", "address to listen on")
+	flags.IntVar(&f.port, "port", chp.DefaultPort, "first of the three ports; 0 takes three consecutive free ones")
+	flags.DurationVar(&f.heartbeat, "heartbeat", chp.DefaultHeartbeatInterval, "time between two heartbeats (HUGZ)")
+	flags.Var(&f.maxValue, "max-value-size", "largest value accepted, such as 512KiB or 16MiB")
+	flags.Var(&f.queue, "subscriber-queue", "what may wait for one client before it is disconnected, to take a fresh snapshot")
+	flags.DurationVar(&f.snapshot, "snapshot-timeout", chp.DefaultSnapshotTimeout, "how long a client may stop reading its snapshot")
+	flags.DurationVar(&f.handshake, "handshake-timeout", chp.DefaultServerHandshake, "how long a new connection may take to say what it is")
+	flags.StringVar(&f.logLevel, "log-level", "warn", "least important records to log: debug, info, warn, error")
+	flags.StringVar(&f.format, "log-format", "text", "form of the log on standard error: text, json")
+	complete(cmd, "log-level", "debug", "info", "warn", "error")
+	complete(cmd, "log-format", "text", "json")
+	cmd.RunE = runs(f.run)
+	return cmd
+}
+
+// complete offers words to the shell as the values of a flag.
+func complete(cmd *cobra.Command, flag string, words ...cobra.Completion) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag does not exist
+	}
+}
+
+func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) error {
+	logger, err := f.logger(cmd)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.port < 0 || f.port > maxPort:
+		return fail(exitUsage, "--port %d: give 1 to %d (it takes two more above), or 0 for any that are free", f.port, maxPort)
+	case f.heartbeat <= 0:
+		return fail(exitUsage, "--heartbeat %v: give a time above 0", f.heartbeat)
+	case f.maxValue <= 0:
+		return fail(exitUsage, "--max-value-size %v: give a size above 0", &f.maxValue)
+	case f.queue <= 0:
+		return fail(exitUsage, "--subscriber-queue %v: give a size above 0", &f.queue)
+	case f.snapshot <= 0:
+		return fail(exitUsage, "--snapshot-timeout %v: give a time above 0", f.snapshot)
+	case f.handshake <= 0:
+		return fail(exitUsage, "--handshake-timeout %v: give a time above 0", f.handshake)
+	}
+
+	server, err := chp.NewServer(chp.ServerOptions{
+		Host:              f.host,
+		Port:              f.port,
+		HeartbeatInterval: f.heartbeat,
+		MaxValueSize:      int(f.maxValue),
+		SubscriberQueue:   int(f.queue),
+		SnapshotTimeout:   f.snapshot,
+		HandshakeTimeout:  f.handshake,
+		Logger:            logger,
+	})
+	if err != nil {
+		return fail(exitUsage, "%s", plain(err))
+	}
+	defer server.Close()
+
+	if err := server.Listen(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // asked to end while starting
+		}
+		return f.listenError(err)
+	}
+	go func() {
+		select {
+		case <-server.Ready():
+			e := server.Endpoints()
+			fmt.Fprintf(cmd.ErrOrStderr(), "chp: ready: snapshots %s, publisher %s, collector %s\n", e.Snapshot, e.Publisher, e.Collector)
+		case <-ctx.Done():
+		}
+	}()
+	return server.Serve(ctx)
+}
+
+func (f *serveFlags) logger(cmd *cobra.Command) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return nil, fail(exitUsage, "--log-level %q: give debug, info, warn or error", f.logLevel)
+	}
+	o := &slog.HandlerOptions{Level: level}
+	switch f.format {
+	case "text":
+		return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), o)), nil
+	}
+	return nil, fail(exitUsage, "--log-format %q: give text or json", f.format)
+}
+
+// listenError says what to do about the ports that could not be had.
+func (f *serveFlags) listenError(err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fail(exitRefused, "port %d, %d or %d of %s is in use (%w); end what uses it, or choose others with --port (0 takes any that are free)",
+			f.port, f.port+1, f.port+2, f.host, err)
+	case errors.Is(err, syscall.EACCES):
+		return fail(exitRefused, "no permission to listen on port %d (%w); choose one above 1023 with --port", f.port, err)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fail(exitRefused, "%s is no address of this machine (%w); choose another with --host", f.host, err)
+	}
+	return fail(exitRefused, "%s", plain(err))
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"clustermap/chp"
+
+	"github.com/spf13/cobra"
+)
+
+func newSet() *cobra.Command {
+	var n connection
+	var ttl time.Duration
+	cmd := &cobra.Command{
+		Use:   "set KEY VALUE",
+		Short: "Set a key, and print the sequence number of the update",
+		Long: `Sets KEY to VALUE and returns when the server has published the update; prints its
+sequence number. A VALUE of - reads the value from standard input, every octet of
+it. An empty value would delete the key (RFC 12): use chp del for that.`,
+		Example: `  chp set /lamp/1 on
+  chp set /session/42 open --ttl 30s
+  chp set /picture - < picture.png`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long the key lives; 0 is for ever")
+	n.register(cmd, 5*time.Second)
+	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		if ttl < 0 {
+			return fail(exitUsage, "--ttl %v: give a time above 0, or 0 for ever", ttl)
+		}
+		servers, err := n.servers()
+		if err != nil {
+			return err
+		}
+		key, value := args[0], []byte(args[1])
+		if args[1] == "-" {
+			if value, err = io.ReadAll(interruptible(ctx, cmd.InOrStdin())); err != nil {
+				return fail(exitRefused, "cannot read the value from standard input: %w", err)
+			}
+		}
+		if len(value) == 0 {
+			return fail(exitRefused, "the value is empty, which would delete %q; to delete it: chp del %q", key, key)
+		}
+		var options []chp.SetOption
+		if ttl > 0 {
+			options = append(options, chp.WithTTL(ttl))
+		}
+		sequence, err := n.update(ctx, servers, key, func(ctx context.Context, c *client) (int64, error) {
+			return c.SetSync(ctx, key, value, options...)
+		})
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), sequence)
+		return err
+	})
+	return cmd
+}
+
+// update opens a client that holds key alone, and sends one update through it.
+// One --timeout covers both.
+func (n *connection) update(ctx context.Context, servers []string, key string, send func(context.Context, *client) (int64, error)) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.timeout)
+	defer cancel()
+	c, err := n.openKey(ctx, servers, key)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	sequence, err := send(ctx, c)
+	return sequence, c.confirm(err)
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+)
+
+func TestWatchJSON(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	at := []string{"--server", s.endpoint}
+	must(t, append([]string{"set", "/a/1", "before"}, at...)...)
+	must(t, append([]string{"set", "/b/1", "elsewhere"}, at...)...)
+	w := start(t, append([]string{"watch", "--json", "/a/", "exact"}, at...)...)
+
+	last := 0.0
+	expect := func(want map[string]any) {
+		t.Helper()
+		line := w.line()
+		e := object(t, line)
+		seq, ok := e["seq"].(float64)
+		if !ok || seq <= 0 || seq < last {
+			t.Errorf("%s: sequence after %v", line, last)
+		}
+		last = seq
+		delete(e, "seq")
+		if !maps.Equal(e, want) {
+			t.Errorf("%s: want %v", line, want)
+		}
+	}
+	expect(map[string]any{"op": "set", "key": "/a/1", "value": "before"})
+	expect(map[string]any{"op": "synced"})
+
+	must(t, append([]string{"set", "/b/1", "not watched"}, at...)...)
+	must(t, append([]string{"set", "/a/1", "after \"<&>\" \t é"}, at...)...)
+	must(t, append([]string{"set", "exactly", "not watched either"}, at...)...)
+	must(t, append([]string{"set", "exact", "one key"}, at...)...)
+	mustInput(t, "\x00\xff", append([]string{"set", "/a/bin", "-"}, at...)...)
+	must(t, append([]string{"set", "/a/\xff", "v"}, at...)...)
+	must(t, append([]string{"del", "/a/1"}, at...)...)
+	expect(map[string]any{"op": "set", "key": "/a/1", "value": "after \"<&>\" \t é"})
+	expect(map[string]any{"op": "set", "key": "exact", "value": "one key"})
+	expect(map[string]any{"op": "set", "key": "/a/bin", "value_base64": "AP8="})
+	expect(map[string]any{"op": "set", "key_base64": "L2Ev/w==", "value": "v"})
+	expect(map[string]any{"op": "del", "key": "/a/1"})
+
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		other := start(t, append([]string{"watch"}, at...)...)
+		other.line()
+		other.signal(sig)
+		if code := other.wait(); code != exitDone || other.stderr.String() != "" {
+			t.Errorf("%v: exit code %d: %s", sig, code, other.stderr.String())
+		}
+	}
+}
+
+func TestWatchText(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	at := []string{"--server", s.endpoint}
+	w := start(t, append([]string{"watch"}, at...)...)
+	synced := w.line()
+	one := must(t, append([]string{"set", "/a/1", "with blank"}, at...)...)
+	two := mustInput(t, "\n", append([]string{"set", "with blank", "-"}, at...)...)
+	three := must(t, append([]string{"del", "/a/1"}, at...)...)
+	got := []string{synced[:7], w.line() + "\n", w.line() + "\n", w.line() + "\n"}
+	want := []string{
+		"synced ",
+		"set " + one[:len(one)-1] + " /a/1 with blank\n",
+		"set " + two[:len(two)-1] + " \"with blank\" \"\\n\"\n",
+		"del " + three[:len(three)-1] + " /a/1\n",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+// Everything that is there in the beginning comes before the marker, once.
+func TestWatchBeginsWithTheSnapshot(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	want := fill(t, s, 5000)
+	w := start(t, "watch", "--json", "--server", s.endpoint)
+	got := map[string]string{}
+	for {
+		e := object(t, w.line())
+		if e["op"] == "synced" {
+			break
+		}
+		key := e["key"].(string)
+		if _, twice := got[key]; twice {
+			t.Errorf("%s came twice", key)
+		}
+		got[key] = e["value"].(string)
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%d keys, want %d", len(got), len(want))
+	}
+}
+
+func TestWatchIntoClosedPipe(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	w := start(t, "watch", "--server", s.endpoint)
+	w.line()
+	w.pipe.Close()
+	must(t, "set", "k", "v", "--server", s.endpoint)
+	if code := w.wait(); code != exitDone || w.stderr.String() != "" {
+		t.Errorf("exit code %d: %s", code, w.stderr.String())
+	}
+}
