@@ -65,6 +65,16 @@ type Client struct {
 // NewClient makes a client, which begins at once to connect to its first
 // server. It returns all faults of the options as one error.
 func NewClient(o ClientOptions) (*Client, error) {
+	c, err := newClient(o)
+	if err != nil {
+		return nil, err
+	}
+	go c.run()
+	return c, nil
+}
+
+// newClient makes a client that does not run.
+func newClient(o ClientOptions) (*Client, error) {
 	o, servers, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -82,7 +92,6 @@ func NewClient(o ClientOptions) (*Client, error) {
 	}
 	c.writer.init(c)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	go c.run()
 	return c, nil
 }
 

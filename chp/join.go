@@ -61,6 +61,7 @@ func (s *session) join() error {
 		return err
 	}
 	during.mergeInto(store, s.stream.covered)
+	s.countStale()
 	s.store = store
 	return nil
 }

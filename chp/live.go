@@ -22,9 +22,17 @@ func (s *session) follow() error {
 		if len(spans) > 0 {
 			c.apply(s, wire, spans)
 		}
+		s.countStale()
 		if err != nil {
 			return err
 		}
+	}
+}
+
+func (s *session) countStale() {
+	if s.stream.stale > 0 {
+		s.client.stale.Add(s.stream.stale)
+		s.stream.stale = 0
 	}
 }
 

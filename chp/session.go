@@ -128,7 +128,9 @@ func (s *session) open() error {
 		return err
 	}
 	options.Monitor, options.Prepare = s.monitorSnapshot, snapshot.snapshot
-	s.dealer, err = sockets.NewDealer(options)
+	if s.dealer, err = sockets.NewDealer(options); err != nil {
+		_ = s.sub.Close() // closing a socket does not fail
+	}
 	return err
 }
 

@@ -1,0 +1,517 @@
+package chp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// idleClient is a client that does not run: the test plays its sessions.
+func idleClient(t testing.TB, o ClientOptions) *Client {
+	t.Helper()
+	o.Servers = []string{"tcp://127.0.0.1:1"}
+	c, err := newClient(o)
+	must(t, err)
+	return c
+}
+
+// begin makes a session of an idle client ACTIVE, with a snapshot at cut.
+func begin(t testing.TB, c *Client, cut int64, snapshot ...pub) *session {
+	t.Helper()
+	s := &session{client: c, server: c.servers[0], store: newStore(storeOptions{minSegment: 1 << 10})}
+	s.requests = c.subtrees
+	s.stream = newStream(&s.requests, false)
+	must(t, s.stream.join([]int64{cut}))
+	applyTo(t, s.store, snapshot...)
+	c.install(s)
+	return s
+}
+
+// play applies KVPUBs in one batch.
+func (s *session) play(t testing.TB, messages ...pub) {
+	t.Helper()
+	wire, spans := wireBatch(t, messages...)
+	spans, err := s.stream.admit(wire, spans)
+	must(t, err)
+	s.client.apply(s, wire, spans)
+}
+
+func openWatch(t testing.TB, c *Client, subtrees ...string) *Watch {
+	t.Helper()
+	w, err := c.Watch(subtrees...)
+	must(t, err)
+	t.Cleanup(func() { must(t, w.Close()) })
+	return w
+}
+
+// say is an event in a few octets.
+func say(e Event) string {
+	switch e.Op {
+	case OpSet:
+		return fmt.Sprintf("%s=%s@%d", e.Key, e.Value, e.Sequence)
+	case OpDelete:
+		return fmt.Sprintf("-%s@%d", e.Key, e.Sequence)
+	}
+	return fmt.Sprintf("synced@%d", e.Sequence)
+}
+
+// wantEvents reads as many events as are wanted; those before OpSynced may come
+// in any order.
+func wantEvents(t *testing.T, w *Watch, want ...string) {
+	t.Helper()
+	var got []string
+	for range want {
+		e, err := w.Next(testContext(t))
+		must(t, err)
+		got = append(got, say(e))
+	}
+	if i := slices.IndexFunc(got, func(s string) bool { return strings.HasPrefix(s, "synced") }); i > 0 {
+		slices.Sort(got[:i])
+		slices.Sort(want[:i])
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("events\n%q, want\n%q", got, want)
+	}
+}
+
+// nothingMore checks that no event is queued.
+func nothingMore(t *testing.T, w *Watch) {
+	t.Helper()
+	if e, err := w.Next(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("event %s, %v; want none", say(e), err)
+	}
+}
+
+func TestWatchSnapshotThenChanges(t *testing.T) {
+	t.Parallel()
+	c := idleClient(t, ClientOptions{})
+	s := begin(t, c, 10, pub{"/a/1", 3, "x"}, pub{"/b/1", 4, "y"})
+	s.play(t, pub{"/a/2", 11, "z"})
+	w := openWatch(t, c)
+	s.play(t, pub{"/a/1", 12, "xx"}, pub{"/a/2", 13, ""})
+	s.play(t, pub{"/c/1", 14, "new"})
+	wantEvents(t, w, "/a/1=x@3", "/a/2=z@11", "/b/1=y@4", "synced@11", "/a/1=xx@12", "-/a/2@13", "/c/1=new@14")
+	nothingMore(t, w)
+	s.play(t, pub{"/c/1", 15, ""})
+	wantEvents(t, w, "-/c/1@15")
+}
+
+func TestWatchBeforeFirstState(t *testing.T) {
+	t.Parallel()
+	c := idleClient(t, ClientOptions{})
+	w := openWatch(t, c)
+	nothingMore(t, w)
+	s := begin(t, c, 10)
+	s.play(t, pub{"k", 11, "v"})
+	wantEvents(t, w, "synced@10", "k=v@11")
+}
+
+func TestWatchUUIDAndProperties(t *testing.T) {
+	t.Parallel()
+	c := idleClient(t, ClientOptions{})
+	s := begin(t, c, 0)
+	w := openWatch(t, c)
+	id := c.uuids.append(nil, 7)
+	for _, properties := range []string{"", "ttl=30\n", "a=" + strings.Repeat("x", 300) + "\n"} {
+		s.store.put([]byte("k"), 1, nil, nil, []byte("v"))
+		wire := appendRecord(nil, []byte("k"), s.stream.last+1, id, []byte(properties), []byte(strings.Repeat("v", 300)))
+		r := record(wire)
+		c.mu.Lock()
+		w.push([]piece{s.store.put(r.key(), r.seq(), r.uuid(), r.props(), r.value())})
+		c.mu.Unlock()
+		for {
+			e, err := w.Next(testContext(t))
+			must(t, err)
+			if e.Op == OpSynced {
+				continue
+			}
+			if string(e.UUID) != string(id) || string(e.Properties) != properties || len(e.Value) != 300 {
+				t.Errorf("UUID %x, properties %q, %d octets of value", e.UUID, e.Properties, len(e.Value))
+			}
+			break
+		}
+	}
+}
+
+func TestWatchSubtrees(t *testing.T) {
+	t.Parallel()
+	c := idleClient(t, ClientOptions{Subtrees: []string{"/a/", "/b/"}})
+	s := begin(t, c, 10, pub{"/a/1", 3, "x"}, pub{"/b/1", 4, "y"}, pub{"/b/11", 4, "y"})
+	w := openWatch(t, c, "/b/1", "/a/2/")
+	s.play(t, pub{"/a/1", 12, "xx"}, pub{"/a/2/3", 13, "q"}, pub{"/b/1", 14, ""}, pub{"/b/12", 15, "v"})
+	wantEvents(t, w, "/b/1=y@4", "synced@10", "/a/2/3=q@13", "-/b/1@14")
+	nothingMore(t, w)
+
+	if _, err := c.Watch("/c/"); !errors.Is(err, ErrOutsideSubtrees) {
+		t.Errorf("a watch outside: %v", err)
+	}
+	var malformed *SubtreeError
+	if _, err := c.Watch("c/"); !errors.As(err, &malformed) {
+		t.Errorf("a malformed subtree: %v", err)
+	}
+	openWatch(t, c, "") // contains those of the client
+}
+
+func TestWatchResynchronised(t *testing.T) {
+	t.Parallel()
+	c := idleClient(t, ClientOptions{})
+	s := begin(t, c, 10, pub{"same", 3, "x"}, pub{"gone", 4, "y"}, pub{"other", 5, "z"})
+	w := openWatch(t, c)
+	s.play(t, pub{"live", 11, "1"})
+	// Another server, which counts lower, and gave a number to something else.
+	s = begin(t, c, 5, pub{"same", 1, "x"}, pub{"other", 5, "changed"}, pub{"new", 2, "n"})
+	s.play(t, pub{"live", 6, "2"})
+	wantEvents(t, w, "gone=y@4", "other=z@5", "same=x@3", "synced@10", "live=1@11")
+	var diff []string
+	for range 4 {
+		e, err := w.Next(testContext(t))
+		must(t, err)
+		diff = append(diff, say(e))
+	}
+	slices.Sort(diff)
+	if want := []string{"-gone@5", "-live@5", "new=n@2", "other=changed@5"}; !slices.Equal(diff, want) {
+		t.Errorf("after the resynchronisation %q, want %q", diff, want)
+	}
+	wantEvents(t, w, "live=2@6")
+	nothingMore(t, w)
+}
+
+func TestWatchLagged(t *testing.T) {
+	t.Parallel()
+	c := idleClient(t, ClientOptions{WatchQueue: 1 << 10})
+	s := begin(t, c, 0)
+	lagging, reading := openWatch(t, c), openWatch(t, c)
+	wantEvents(t, lagging, "synced@0")
+	wantEvents(t, reading, "synced@0")
+	for i := range int64(200) {
+		s.play(t, pub{"k", i + 1, "some value"})
+		wantEvents(t, reading, fmt.Sprintf("k=some value@%d", i+1))
+	}
+	for range 2 {
+		if _, err := lagging.Next(testContext(t)); !errors.Is(err, ErrLagged) {
+			t.Fatalf("error %v, want ErrLagged", err)
+		}
+	}
+	if stats := c.Stats(); stats.Lagged != 1 || stats.Watches != 1 {
+		t.Errorf("%d lagged, %d open", stats.Lagged, stats.Watches)
+	}
+	must(t, lagging.Close())
+	must(t, reading.Close()) // it holds the event that it was lent last
+	if _, err := lagging.Next(testContext(t)); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	noBorrowers(t, s.store)
+}
+
+// noBorrowers checks that nobody holds on to a store's segments.
+func noBorrowers(t *testing.T, s *store) {
+	t.Helper()
+	s.log.each(func(seg *segment) {
+		if n := seg.refs.Load(); n != 0 {
+			t.Errorf("segment %d has %d references left", seg.id, n)
+		}
+	})
+}
+
+func TestWatchOneBigBatchIsNoLag(t *testing.T) {
+	t.Parallel()
+	c := idleClient(t, ClientOptions{WatchQueue: 1 << 10})
+	s := begin(t, c, 0)
+	w := openWatch(t, c)
+	big := strings.Repeat("x", 5000)
+	s.play(t, pub{"k", 1, big})
+	wantEvents(t, w, "synced@0", "k="+big+"@1")
+}
+
+func TestWatchLagsBehindResynchronisations(t *testing.T) {
+	t.Parallel()
+	c := idleClient(t, ClientOptions{})
+	var stores []*store
+	w := openWatch(t, c)
+	for i := range maxChanges + 1 {
+		stores = append(stores, begin(t, c, int64(i), pub{"k", 1, fmt.Sprint(i)}).store)
+	}
+	if _, err := w.Next(testContext(t)); !errors.Is(err, ErrLagged) {
+		t.Fatalf("error %v, want ErrLagged", err)
+	}
+	for _, s := range stores {
+		noBorrowers(t, s)
+	}
+}
+
+func TestWatchClose(t *testing.T) {
+	t.Parallel()
+	c := idleClient(t, ClientOptions{})
+	s := begin(t, c, 10, pub{"a", 1, "x"}, pub{"b", 2, "y"})
+	waiting := openWatch(t, c)
+	wantEvents(t, waiting, "a=x@1", "b=y@2", "synced@10")
+	ended := make(chan error)
+	go func() {
+		_, err := waiting.Next(context.Background())
+		ended <- err
+	}()
+	must(t, waiting.Close())
+	if err := <-ended; !errors.Is(err, ErrClosed) {
+		t.Errorf("waiting Next: %v", err)
+	}
+	must(t, waiting.Close())
+
+	midway := openWatch(t, c)
+	_, err := midway.Next(testContext(t))
+	must(t, err)
+	s.play(t, pub{"c", 11, "z"})
+	must(t, midway.Close())
+	noBorrowers(t, s.store)
+	if n := c.Stats().Watches; n != 0 {
+		t.Errorf("%d watches are open", n)
+	}
+
+	inside := openWatch(t, c)
+	if err := inside.NextBatch(testContext(t), func(Event) bool {
+		if _, err := inside.Next(testContext(t)); !errors.Is(err, errWatchBusy) {
+			t.Errorf("second fetch at a time: %v", err)
+		}
+		must(t, inside.Close())
+		return false
+	}); err != nil {
+		t.Error(err)
+	}
+	noBorrowers(t, s.store)
+}
+
+func TestWatchNextBatch(t *testing.T) {
+	t.Parallel()
+	c := idleClient(t, ClientOptions{})
+	s := begin(t, c, 0, pub{"a", 1, "x"})
+	w := openWatch(t, c)
+	for i := range int64(10) {
+		s.play(t, pub{"k", i + 1, "v"}, pub{"l", i + 100, ""}, pub{"m", i + 200, "v"})
+		if i == 0 {
+			s.stream.last = 0
+		}
+		s.stream.last = i + 1
+	}
+	var got []string
+	take := func(n int) {
+		t.Helper()
+		must(t, w.NextBatch(testContext(t), func(e Event) bool {
+			got = append(got, say(e))
+			n--
+			return n != 0
+		}))
+	}
+	take(1)
+	take(5)
+	take(-1)
+	if len(got) != 32 || got[0] != "a=x@1" || got[1] != "synced@0" || got[2] != "k=v@1" || got[31] != "m=v@209" {
+		t.Errorf("%d events: %q", len(got), got)
+	}
+	if err := w.NextBatch(ended, func(Event) bool { return true }); !errors.Is(err, context.Canceled) {
+		t.Errorf("NextBatch without events: %v", err)
+	}
+}
+
+// replica is what a watch has told of.
+type replica struct {
+	w      *Watch
+	of     subtrees
+	state  map[string]string
+	synced bool
+}
+
+// readAll reads what is queued.
+func (r *replica) readAll(t *testing.T) {
+	t.Helper()
+	for done := false; !done; {
+		q := &r.w.queue
+		q.mu.Lock()
+		done = q.first == len(q.items) // then this round is the last
+		q.mu.Unlock()
+		if err := r.w.NextBatch(ended, func(e Event) bool {
+			switch e.Op {
+			case OpSet:
+				r.state[string(e.Key)] = string(e.Value)
+			case OpDelete:
+				delete(r.state, string(e.Key))
+			case OpSynced:
+				r.synced = true
+			}
+			return true
+		}); err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWatchAgainstModel lets watches begin, read and end at any moment of a
+// random history of updates and resynchronisations: what each has seen is the
+// state, whenever it has read everything.
+func TestWatchAgainstModel(t *testing.T) {
+	t.Parallel()
+	for round := range 60 {
+		random := rand.New(rand.NewPCG(11, uint64(round)))
+		c := idleClient(t, ClientOptions{})
+		model := map[string]string{}
+		seq := int64(0)
+		random1 := func() pub {
+			seq++
+			p := pub{fmt.Sprintf("/%c/%d", "ab"[random.IntN(2)], random.IntN(30)), seq, ""}
+			if random.IntN(3) > 0 {
+				p.value = fmt.Sprint(random.IntN(4))
+			}
+			return p
+		}
+		remember := func(p pub) {
+			if p.value == "" {
+				delete(model, p.key)
+			} else {
+				model[p.key] = p.value
+			}
+		}
+		var s *session
+		var watches []*replica
+		for range 300 {
+			switch n := random.IntN(20); {
+			case n == 0 || s == nil: // another server
+				clear(model)
+				seq = int64(random.IntN(50))
+				cut := seq
+				var snapshot []pub
+				for range random.IntN(40) {
+					p := random1()
+					p.seq = cut
+					remember(p)
+					snapshot = append(snapshot, p)
+				}
+				seq = cut
+				s = begin(t, c, cut, snapshot...)
+				for _, w := range watches {
+					if w.w.queue.changes == maxChanges {
+						w.readAll(t)
+					}
+				}
+			case n == 1:
+				of := [][]string{nil, {"/a/"}, {"/b/1", "/b/2"}}[random.IntN(3)]
+				watches = append(watches, &replica{w: openWatch(t, c, of...), of: newSubtrees(of), state: map[string]string{}})
+			case n == 2 && len(watches) > 0:
+				i := random.IntN(len(watches))
+				must(t, watches[i].w.Close())
+				watches = slices.Delete(watches, i, i+1)
+			case n < 8 && len(watches) > 0:
+				w := watches[random.IntN(len(watches))]
+				w.readAll(t)
+				want := maps.Clone(model)
+				maps.DeleteFunc(want, func(key, _ string) bool { return !w.of.holds([]byte(key)) })
+				if !w.synced || !maps.Equal(w.state, want) {
+					t.Fatalf("round %d: watch has seen %v, the state is %v", round, w.state, want)
+				}
+			default:
+				var batch []pub
+				for range 1 + random.IntN(10) {
+					p := random1()
+					remember(p)
+					batch = append(batch, p)
+				}
+				s.play(t, batch...)
+			}
+		}
+	}
+}
+
+
+// TestWatchConcurrently runs updates, resynchronisations and watches at the
+// same time, for the race detector and for the order of events.
+func TestWatchConcurrently(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	c := idleClient(t, ClientOptions{})
+	const last = 3000
+	var readers sync.WaitGroup
+	for i := range 4 {
+		w := openWatch(t, c)
+		readers.Go(func() {
+			counter := -1
+			look := func(e Event) bool {
+				if string(e.Key) != "counter" {
+					return true
+				}
+				var n int
+				if _, err := fmt.Sscan(string(e.Value), &n); err != nil || n <= counter {
+					t.Errorf("counter is %q after %d, %v", e.Value, counter, err)
+				}
+				counter = n
+				return true
+			}
+			for counter < last {
+				var err error
+				if i%2 == 0 {
+					err = w.NextBatch(ctx, look)
+				} else {
+					var e Event
+					if e, err = w.Next(ctx); err == nil {
+						look(e)
+					}
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	var s *session
+	for n := range last + 1 {
+		value := fmt.Sprint(n)
+		if n%1000 == 0 {
+			s = begin(t, c, 0, pub{"counter", 0, value})
+			continue
+		}
+		s.play(t, pub{"counter", int64(n), value}, pub{fmt.Sprint("k", n%50), int64(n) + 1, value})
+		s.stream.last = int64(n)
+	}
+	readers.Wait()
+}
+
+func TestWatchAllocatesNothing(t *testing.T) {
+	c := idleClient(t, ClientOptions{})
+	s := begin(t, c, 0)
+	w := openWatch(t, c)
+	must(t, w.NextBatch(testContext(t), func(Event) bool { return true }))
+	var batch []pub
+	for i := range 64 {
+		batch = append(batch, pub{fmt.Sprint("key", i), int64(i), "value"})
+	}
+	wire, spans := wireBatch(t, batch...)
+	events := 0
+	count := func(Event) bool {
+		events++
+		return true
+	}
+	ctx := testContext(t)
+	for range 2000 { // let the log reach its steady state
+		c.apply(s, wire, spans)
+		must(t, w.NextBatch(ctx, count))
+	}
+	if n := testing.AllocsPerRun(1000, func() {
+		c.apply(s, wire, spans)
+		must(t, w.NextBatch(ctx, count))
+		c.apply(s, wire, spans)
+		for range spans {
+			if _, err := w.Next(ctx); err != nil {
+				t.Fatal(err)
+			}
+			events++
+		}
+	}); n >= 1 {
+		t.Errorf("%v allocations for 128 updates and events, want 0", n)
+	}
+	if events < 64*2000 {
+		t.Errorf("%d events", events)
+	}
+}
