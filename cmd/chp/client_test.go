@@ -98,9 +98,10 @@ func TestRefusedUpdates(t *testing.T) {
 func TestTimeToLive(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	must(t, "set", "stays", "1", "--server", s.endpoint)
-	must(t, "set", "goes", "1", "--ttl", "300ms", "--server", s.endpoint)
 	w := start(t, "watch", "--json", "goes", "stays", "--server", s.endpoint)
+	w.line() // synced
+	must(t, "set", "stays", "1", "--server", s.endpoint)
+	must(t, "set", "goes", "1", "--ttl", "100ms", "--server", s.endpoint)
 	for {
 		if e := object(t, w.line()); e["op"] == "del" && e["key"] == "goes" {
 			break

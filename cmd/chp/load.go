@@ -61,7 +61,7 @@ been loaded. --timeout is how long the server may make no progress.`,
 
 		bar := newProgress(cmd.ErrOrStderr(), size)
 		l := loader{client: c, name: name}
-		count, err := l.run(ctx, io.TeeReader(interruptible(ctx, in), bar), int(maxLine))
+		count, err := l.run(ctx, io.TeeReader(in, bar), int(maxLine))
 		bar.finish()
 		if err != nil {
 			return err

@@ -32,7 +32,7 @@ func (l *loader) run(ctx context.Context, in io.Reader, maxLine int) (int, error
 	}()
 	stalled := time.AfterFunc(l.connection.timeout, func() { cancel(context.DeadlineExceeded) })
 	defer stalled.Stop()
-	lines := newPairReader(&pausing{in, stalled, l.connection.timeout}, maxLine)
+	lines := newPairReader(&pausing{interruptible(ctx, in), stalled, l.connection.timeout}, maxLine)
 
 	count := 0
 	for {

@@ -47,24 +47,25 @@ func (p *pairReader) next() (key string, value []byte, err error) {
 	}
 }
 
-// line returns the next line, lent until the next call. The memory it takes
-// grows with what has arrived, up to the limit.
+// line returns the next line without its end, lent until the next call. The
+// memory it takes grows with what has arrived, up to the limit.
 func (p *pairReader) line() ([]byte, error) {
 	p.long = p.long[:0]
 	for {
 		part, err := p.in.ReadSlice('\n')
-		if len(p.long)+len(part) > p.limit+1 { // + 1 for the line feed
-			return nil, fmt.Errorf("longer than %d octets; allow more with --max-line", p.limit)
+		ended := err == nil
+		if ended {
+			part = part[:len(part)-1]
 		}
 		switch {
-		case err == nil && len(p.long) == 0:
-			return part, nil
-		case errors.Is(err, io.EOF) && len(p.long)+len(part) == 0:
-			return nil, io.EOF
+		case len(p.long)+len(part) > p.limit:
+			return nil, fmt.Errorf("longer than %d octets; allow more with --max-line", p.limit)
+		case ended && len(p.long) == 0:
+			return part, nil // nothing to put together
 		}
 		p.long = append(p.long, part...)
 		switch {
-		case err == nil, errors.Is(err, io.EOF):
+		case ended, errors.Is(err, io.EOF) && len(p.long) > 0:
 			return p.long, nil
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, err

@@ -134,16 +134,19 @@ func (f *serveFlags) logger(cmd *cobra.Command) (*slog.Logger, error) {
 	return nil, fail(exitUsage, "--log-format %q: give text or json", f.format)
 }
 
-// listenError says what to do about the ports that could not be had.
+// listenError says what to do about a port that could not be had.
 func (f *serveFlags) listenError(err error) error {
+	var which *chp.ListenError
+	if !errors.As(err, &which) {
+		return fail(exitRefused, "%s", plain(err))
+	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fail(exitRefused, "port %d, %d or %d of %s is in use (%w); end what uses it, or choose others with --port (0 takes any that are free)",
-			f.port, f.port+1, f.port+2, f.host, err)
+		return fail(exitRefused, "%s is in use; end what uses it, or choose other ports with --port (0 takes any three that are free)", which.Endpoint)
 	case errors.Is(err, syscall.EACCES):
-		return fail(exitRefused, "no permission to listen on port %d (%w); choose one above 1023 with --port", f.port, err)
+		return fail(exitRefused, "no permission to listen on %s; choose a port above 1023 with --port", which.Endpoint)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fail(exitRefused, "%s is no address of this machine (%w); choose another with --host", f.host, err)
+		return fail(exitRefused, "%s is no address of this machine; choose another with --host", f.host)
 	}
-	return fail(exitRefused, "%s", plain(err))
+	return fail(exitRefused, "%s; choose another address with --host, or other ports with --port", plain(err))
 }
