@@ -1,0 +1,105 @@
+package chp
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestClientGetAllocatesNothing(t *testing.T) {
+	c := idleClient(t, ClientOptions{})
+	begin(t, c, 0, pub{"/some/key", 1, "some value"})
+	buffer := make([]byte, 0, 100)
+	if n := testing.AllocsPerRun(1000, func() {
+		value, ok := c.AppendGet(buffer, "/some/key")
+		if !ok || len(value) != 10 {
+			t.Fatal("not found")
+		}
+		if _, ok := c.AppendGet(buffer, "/other/key"); ok {
+			t.Fatal("found")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
+func TestClientApplyAllocatesNothing(t *testing.T) {
+	c := idleClient(t, ClientOptions{})
+	c.writing.Store(true) // so that it looks for its own updates
+	s := begin(t, c, 0)
+	var batch []pub
+	for i := range 200 {
+		p := pub{fmt.Sprint("key", i), int64(i + 1), "some value"}
+		if i%10 == 9 {
+			p = pub{fmt.Sprint("key", i-1), int64(i + 1), ""}
+		}
+		batch = append(batch, p)
+	}
+	wire, spans := wireBatch(t, batch...)
+	scratch := append(spans[:0:0], spans...)
+	apply := func() {
+		s.stream.last = 0
+		kept, err := s.stream.admit(wire, append(scratch[:0], spans...))
+		if err != nil || len(kept) != len(spans) {
+			t.Fatal(len(kept), err)
+		}
+		c.apply(s, wire, kept)
+	}
+	for range 2000 {
+		apply()
+	}
+	if n := testing.AllocsPerRun(1000, apply); n != 0 {
+		t.Errorf("%v allocations for %d updates, want 0", n, len(spans))
+	}
+}
+
+func TestClientIntakeAllocatesNothing(t *testing.T) {
+	wire, spans := wireBatch(t, pub{"/a/1", 1, "x"}, pub{"/b/1", 2, "y"}, hugz(2))
+	some := newSubtrees([]string{"/a/", "/b/1"})
+	in := &intake{refused: new(refusals), wanted: &some}
+	scratch := append(spans[:0:0], spans...)
+	if n := testing.AllocsPerRun(1000, func() {
+		if kept := in.sift(wire, append(scratch[:0], spans...), kindHUGZ, hugzTag); len(kept) != 3 {
+			t.Fatal(len(kept))
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
+// A Set that need not wait allocates nothing, all the way to the socket.
+func TestClientSetAllocatesNothing(t *testing.T) {
+	ctx := testContext(t)
+	s := newScripted(t, asPlain)
+	c := activeClient(t, s, ClientOptions{})
+	stop := make(chan struct{})
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		for {
+			if _, err := s.sub.Recv(s.ctx); err != nil {
+				return
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	value := []byte("some value")
+	set := func() {
+		if err := c.Set(ctx, "/some/key", value, WithTTL(30e9)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 1000 {
+		set()
+	}
+	// The other end allocates for every message, so it must not read now.
+	close(stop)
+	set()
+	<-drained
+	if n := testing.AllocsPerRun(500, set); n >= 1 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
