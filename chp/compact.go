@@ -7,13 +7,13 @@ package chp
 //
 // The records are moved as they are, so a moved record is one more copy of
 // octets that are in the log already; sequences do not change and nothing is
-// published. Readers find the old copy or the new one. The records of the
-// compacted segment are read one behind the other, their liveness from the live
-// map: dead ones cost a look at their length octets.
+// published. Readers find the old copy or the new one. Which records are live the
+// live map tells; dead ones cost a look at their length octets if there is a live
+// one near by, and nothing if not.
 type compaction struct {
 	seg    *segment // being compacted, or nil
-	next   uint32   // offset of the first record not yet looked at
-	credit int      // octets that may be looked at; negative after a big record
+	next   uint32   // the first block not yet looked at
+	credit int      // octets that may be looked at; negative after big records
 	moved  uint64   // octets copied so far
 }
 
@@ -60,30 +60,36 @@ func (s *store) chooseVictim() bool {
 	return v.seg != nil
 }
 
-// compactStep looks at one record of the victim, and moves it if it is live.
+// compactStep looks at one block of the victim, and moves what is live in it. With
+// the last live record the victim retires, which also ends its being the victim.
 func (s *store) compactStep() {
 	v := &s.log.victim
-	from := v.seg
-	r := from.record(v.next)
-	size := r.size()
-	if from.marked(v.next) {
-		to := s.log.moved
-		if to == nil || to.room() < size {
-			to = s.log.growMoved(size)
-		}
-		off := to.used
-		copy(to.buf[off:], r[:size])
-		to.used += uint32(size)
-		to.mark(off, size)
-		s.log.live += size
+	from, block := v.seg, v.next
+	v.next++
+	v.credit -= blockSize
+	from.records(block, from.marks[block], func(r record, at uint32) bool {
+		s.move(from, at, r)
+		v.credit -= len(r)
+		v.moved += uint64(len(r))
+		return true
+	})
+}
 
-		hash := hashKey(r.key())
-		_, pos, _ := s.search(hash, r.key())
-		s.tables[shardOf(hash)].Load().slots[pos].Store(slotValue(hash, locate(to, off)))
-		s.log.bury(from, v.next, size)
-		v.credit -= size
-		v.moved += uint64(size)
+// move copies a live record to where compaction appends.
+func (s *store) move(from *segment, at uint32, r record) {
+	to := s.log.moved
+	if to == nil || to.room() < len(r) {
+		to = s.log.growMoved(len(r))
 	}
-	v.next += uint32(size)
-	v.credit -= size
+	off := to.used
+	copy(to.buf[off:], r)
+	to.used += uint32(len(r))
+	to.anchor(off)
+	to.mark(off, len(r))
+	s.log.live += len(r)
+
+	hash := hashKey(r.key())
+	_, pos, _ := s.search(hash, r.key())
+	s.tables[shardOf(hash)].Load().slots[pos].Store(slotValue(hash, locate(to, off)))
+	s.log.bury(from, at, len(r))
 }

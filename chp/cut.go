@@ -38,7 +38,6 @@ type cut struct {
 type pin struct {
 	seg   *segment
 	marks []uint64
-	end   uint32
 }
 
 // cut returns the state of the store as it is now. The writer calls it; what it
@@ -51,7 +50,7 @@ func (s *store) cut() *cut {
 	s.log.each(func(seg *segment) {
 		seg.Retain()
 		seg.frozen = true
-		c.pins = append(c.pins, pin{seg: seg, marks: seg.marks, end: seg.used})
+		c.pins = append(c.pins, pin{seg: seg, marks: seg.marks})
 	})
 	return c
 }
@@ -67,14 +66,12 @@ func (c *cut) each(f func(r record, hash uint64) bool) {
 
 // records is each without the hash.
 func (c *cut) records(f func(record) bool) {
+	visit := func(r record, _ uint32) bool { return f(r) }
 	for _, p := range c.pins {
-		for at := uint32(0); at < p.end; {
-			r := p.seg.record(at)
-			size := r.size()
-			if marked(p.marks, at) && !f(r[:size:size]) {
+		for block, word := range p.marks {
+			if !p.seg.records(uint32(block), word, visit) {
 				return
 			}
-			at += uint32(size)
 		}
 	}
 }
@@ -82,21 +79,27 @@ func (c *cut) records(f func(record) bool) {
 // pieces calls f for every run of records that lie side by side in the log, until
 // f returns false. A piece may be kept beyond release by retaining its segment.
 func (c *cut) pieces(f func(piece) bool) {
-	for _, p := range c.pins {
-		run := piece{seg: p.seg}
-		for at := uint32(0); at < p.end; {
-			size := uint32(p.seg.record(at).size())
-			if marked(p.marks, at) {
-				if run.end != at || run.n == 0 {
-					if run.n > 0 && !f(run) {
-						return
-					}
-					run.off, run.n = at, 0
-				}
-				run.end = at + size
-				run.n++
+	var run piece
+	visit := func(r record, at uint32) bool {
+		if run.n > 0 && run.end != at {
+			if !f(run) {
+				return false
 			}
-			at += size
+			run.n = 0
+		}
+		if run.n == 0 {
+			run.off = at
+		}
+		run.end = at + uint32(len(r))
+		run.n++
+		return true
+	}
+	for _, p := range c.pins {
+		run = piece{seg: p.seg}
+		for block, word := range p.marks {
+			if !p.seg.records(uint32(block), word, visit) {
+				return
+			}
 		}
 		if run.n > 0 && !f(run) {
 			return

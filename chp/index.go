@@ -62,7 +62,7 @@ func slotLocation(v uint64) location            { return location(v & (1<<locati
 func (x *index) insert(hash uint64, at location, l *log) {
 	i := shardOf(hash)
 	t, c := x.tables[i].Load(), &x.counts[i]
-	if t == nil || int(c.used+c.dead+1) > len(t.slots)/4*3 {
+	if t == nil || int(c.used+c.dead+1) > len(t.slots)/2 {
 		t = x.rebuild(i, int(c.used)+1, l)
 	}
 	mask := uint64(len(t.slots) - 1)
@@ -108,7 +108,7 @@ func (x *index) remove(i int, pos uint64, l *log) {
 // any record is unlinked from the new one, and the epoch waits for them.
 func (x *index) rebuild(i, n int, l *log) *table {
 	size := minTable
-	for size < 2*n {
+	for size < 3*n {
 		size *= 2
 	}
 	t := &table{slots: make([]atomic.Uint64, size)}

@@ -95,6 +95,29 @@ func (r record) size() int {
 	return end
 }
 
+// sameKey reports whether r, a record that came from the wire, and old have the
+// same key, and returns the size of old if so.
+//
+// The usual case is that old has the same frames in front of its value as r. To
+// compare their headers rather than to follow those of old makes the addresses of
+// what is read from old known before any of it has come from memory.
+func (r record) sameKey(old record) (size int, ok bool) {
+	n := 2 + int(r[1])
+	if len(old) < n || string(r[:n]) != string(old[:n]) {
+		return 0, false
+	}
+	at := n + 2 + sequenceSize
+	if binary.LittleEndian.Uint16(old[at:]) == binary.LittleEndian.Uint16(r[at:]) {
+		at += 2 + int(r[at+1])
+		if binary.LittleEndian.Uint16(old[at:]) == flagMore { // no properties
+			if at += 2; old[at] == 0 {
+				return at + 2 + int(old[at+1]), true
+			}
+		}
+	}
+	return old.size(), true
+}
+
 // split returns the frames before the UUID, and the frame of the value, both with
 // their headers: what a KVSYNC to a plain client has of the record.
 func (r record) split() (head, value []byte) {

@@ -35,6 +35,7 @@ type log struct {
 	freeSize    int    // octets of the segments in free
 	burst       int    // what one call of the writer appends: a maximum that fades
 	round       uint64 // counts the calls of the writer
+	recycled    uint64 // counts the segments used again
 }
 
 // retiree is a segment on its way from sealed to free.
@@ -164,6 +165,7 @@ func (l *log) reuse(size int) *segment {
 		if n := len(s.buf); n >= size && (n <= maxSegment || size > maxSegment) && n/4 <= size {
 			l.free = slices.Delete(l.free, i, i+1)
 			l.freeSize -= n
+			l.recycled++
 			return s
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"clustermap/internal/invariants"
+	"clustermap/sockets"
 )
 
 const (
@@ -18,8 +19,11 @@ const (
 	ownSegment = maxSegment / 4
 
 	// granule is the unit of the live map: no two records begin in the same 16
-	// octets, since the smallest has minRecord.
+	// octets, since the smallest has more. The 64 granules that share a word of
+	// the map are a block.
 	granuleBits = 4
+	blockBits   = granuleBits + 6
+	blockSize   = 1 << blockBits
 )
 
 // location says where a record begins: id of its segment and offset in it. It
@@ -45,25 +49,28 @@ type segment struct {
 	_ [104]byte
 
 	// Owned by the writer.
-	id     uint32
-	used   uint32   // octets appended
-	live   int32    // records that the index points to
-	octets int      // octets of those
-	marks  []uint64 // live map: one bit a granule, set where a live record begins
-	frozen bool     // a cut shares marks: copy them before the next change
-	sealed bool     // nothing is appended any more
+	id      uint32
+	used    uint32   // octets appended
+	live    int32    // records that the index points to
+	blocks  uint32   // blocks that have an anchor, or lie in front of one
+	octets  int      // octets of the live records
+	marks   []uint64 // live map: one bit a granule, set where a live record begins
+	anchors []uint16 // offset in each block of the first record that begins there
+	frozen  bool     // a cut shares marks: copy them before the next change
+	sealed  bool     // nothing is appended any more
 
-	_ [72]byte
+	_ [40]byte
 
 	refs atomic.Int64 // borrowers, beside the store itself
 }
 
 func newSegment(size int) *segment {
 	invariants.Assert(size >= minRecord, "segment holds a record")
-	marked := min(size, maxSegment)
+	blocks := (min(size, maxSegment) + blockSize - 1) >> blockBits
 	return &segment{
-		buf:   allocate(size),
-		marks: make([]uint64, (marked>>granuleBits+64)/64),
+		buf:     allocate(size),
+		marks:   make([]uint64, blocks),
+		anchors: make([]uint16, blocks),
 	}
 }
 
@@ -85,12 +92,33 @@ func (s *segment) room() int { return len(s.buf) - int(s.used) }
 // record returns the record at offset, with all that follows it in the segment.
 func (s *segment) record(offset uint32) record { return record(s.buf[offset:]) }
 
+// anchor notes that a record begins at offset, which is beyond all others so far.
+func (s *segment) anchor(offset uint32) {
+	if block := offset >> blockBits; block >= s.blocks {
+		s.blocks = block + 1
+		s.anchors[block] = uint16(offset & (blockSize - 1))
+	}
+}
+
+// stamp anchors the records that spans have become, and gives them the sequences
+// from seq on unless that is 0. shift turns the offset of a span into one in s.
+func (s *segment) stamp(shift uint32, spans []sockets.Span, seq int64) {
+	for i := range spans {
+		off := spans[i].Start + shift
+		s.anchor(off)
+		if seq > 0 {
+			record(s.buf[off:]).setSeq(seq)
+			seq++
+		}
+	}
+}
+
 // mark notes that the record of size octets at offset is live.
 func (s *segment) mark(offset uint32, size int) {
 	if s.frozen {
 		s.thaw()
 	}
-	s.marks[offset>>(granuleBits+6)] |= 1 << (offset >> granuleBits & 63)
+	s.marks[offset>>blockBits] |= 1 << (offset >> granuleBits & 63)
 	s.live++
 	s.octets += size
 }
@@ -101,16 +129,37 @@ func (s *segment) unmark(offset uint32, size int) {
 		s.thaw()
 	}
 	invariants.Assert(s.marked(offset), "only a live record dies")
-	s.marks[offset>>(granuleBits+6)] &^= 1 << (offset >> granuleBits & 63)
+	s.marks[offset>>blockBits] &^= 1 << (offset >> granuleBits & 63)
 	s.live--
 	s.octets -= size
 }
 
 // marked reports whether the record at offset is live.
-func (s *segment) marked(offset uint32) bool { return marked(s.marks, offset) }
+func (s *segment) marked(offset uint32) bool {
+	return s.marks[offset>>blockBits]>>(offset>>granuleBits&63)&1 != 0
+}
 
-func marked(marks []uint64, offset uint32) bool {
-	return marks[offset>>(granuleBits+6)]>>(offset>>granuleBits&63)&1 != 0
+// records calls f for the records that begin in a block and whose bit is set in
+// word, which is the block's word of a live map of the segment. Where a record
+// begins follows from the one before it, the first from the anchor; blocks in
+// which nothing lives, most of them in a segment worth compacting, cost nothing.
+func (s *segment) records(block uint32, word uint64, f func(r record, offset uint32) bool) bool {
+	if word == 0 {
+		return true
+	}
+	for at := block<<blockBits + uint32(s.anchors[block]); ; {
+		r := s.record(at)
+		size := r.size()
+		if bit := uint64(1) << (at >> granuleBits & 63); word&bit != 0 {
+			if !f(r[:size:size], at) {
+				return false
+			}
+			if word &^= bit; word == 0 {
+				return true
+			}
+		}
+		at += uint32(size)
+	}
 }
 
 // thaw gives the segment a live map of its own again.
@@ -128,7 +177,7 @@ func (s *segment) reset() {
 		}
 	}
 	invariants.Poison(s.buf)
-	s.used = 0
+	s.used, s.blocks = 0, 0
 	s.sealed = false
 }
 

@@ -115,8 +115,8 @@ func (s *store) apply(wire []byte, spans []sockets.Span, firstSeq int64, out []p
 		off := seg.used
 		copy(seg.buf[off:], wire[start:end])
 		seg.used += end - start
+		seg.stamp(off-start, spans[:n], firstSeq)
 		if firstSeq > 0 {
-			stamp(seg.buf, off-start, spans[:n], firstSeq)
 			firstSeq += int64(n)
 		}
 		for first := 0; first < n; first += applyBatch {
@@ -137,15 +137,6 @@ func (s *store) apply(wire []byte, spans []sockets.Span, firstSeq int64, out []p
 	return out
 }
 
-// stamp gives the records that spans[i] became their sequences. shift is what
-// turns an offset in the wire into one in buf.
-func stamp(buf []byte, shift uint32, spans []sockets.Span, seq int64) {
-	for i := range spans {
-		record(buf[spans[i].Start+shift:]).setSeq(seq)
-		seq++
-	}
-}
-
 // link enters records that have been copied to seg into the index.
 //
 // It takes three steps, for in a big map each of them misses the cache: find the
@@ -157,7 +148,8 @@ func stamp(buf []byte, shift uint32, spans []sockets.Span, seq int64) {
 // same key occurs twice here or its table was rebuilt, the search is done again.
 func (s *store) link(seg *segment, shift uint32, spans []sockets.Span) {
 	for i := range spans {
-		s.found[i].value, s.found[i].pos = s.candidate(spans[i].Tag)
+		c := &s.found[i]
+		c.value, c.pos = s.candidate(spans[i].Tag)
 	}
 	for i := range spans {
 		c := &s.found[i]
@@ -166,23 +158,23 @@ func (s *store) link(seg *segment, shift uint32, spans []sockets.Span) {
 		}
 		at := slotLocation(c.value)
 		old := s.log.segment(at).record(at.offset())
-		if string(old.key()) != string(seg.record(spans[i].Start+shift).key()) {
+		if size, ok := seg.record(spans[i].Start + shift).sameKey(old); ok {
+			c.size = uint32(size)
+		} else {
 			c.value = 0
-			continue
 		}
-		c.size = uint32(old.size())
 	}
 	for i := range spans {
 		c, span := &s.found[i], &spans[i]
-		off := span.Start + shift
+		off, size := span.Start+shift, int(span.End-span.Start)
 		if c.value != 0 {
 			n := shardOf(span.Tag)
 			t := s.tables[n].Load()
 			slot := &t.slots[int(c.pos)&(len(t.slots)-1)]
 			if slot.Load() == c.value {
 				if span.Tag&tagDelete == 0 {
-					seg.mark(off, int(span.End-span.Start))
-					s.log.live += int(span.End - span.Start)
+					seg.mark(off, size)
+					s.log.live += size
 					slot.Store(c.value&^(1<<locationBits-1) | uint64(locate(seg, off)))
 				} else {
 					s.remove(n, uint64(c.pos), &s.log)
@@ -196,7 +188,7 @@ func (s *store) link(seg *segment, shift uint32, spans []sockets.Span) {
 		if span.Tag&tagDelete != 0 {
 			s.unset(span.Tag&^tagFlags, seg.record(off).key())
 		} else {
-			s.set(span.Tag&^tagFlags, seg, off, int(span.End-span.Start))
+			s.set(span.Tag&^tagFlags, seg, off, size)
 		}
 	}
 }
@@ -346,6 +338,7 @@ func (s *store) reserve(size int) piece {
 	}
 	off := seg.used
 	seg.used += uint32(size)
+	seg.anchor(off)
 	return piece{seg: seg, off: off, end: seg.used, n: 1}
 }
 

@@ -69,7 +69,7 @@ func (s *store) check(t testing.TB, model map[string]string) {
 
 func TestStoreAgainstModel(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 1))
@@ -205,13 +205,5 @@ func BenchmarkStoreGet(b *testing.B) {
 				dst, _, _ = s.get(names[i&(len(names)-1)], dst[:0])
 			}
 		})
-	}
-}
-
-func BenchmarkInspect(b *testing.B) {
-	msg := appendRecord(nil, []byte("/k/0000001"), 0, make([]byte, 16), nil, make([]byte, 30))
-	b.ReportAllocs()
-	for b.Loop() {
-		inspect(msg, fromClient, 1<<20)
 	}
 }

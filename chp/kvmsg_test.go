@@ -1,0 +1,234 @@
+package chp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// wire builds a message from frames, each in long form if long has its digit.
+func wire(long string, frames ...string) []byte {
+	var out []byte
+	for i, f := range frames {
+		flags := byte(flagMore)
+		if i == len(frames)-1 {
+			flags = 0
+		}
+		if strings.Contains(long, fmt.Sprint(i)) || len(f) > 255 {
+			out = append(out, flags|flagLong)
+			out = binary.BigEndian.AppendUint64(out, uint64(len(f)))
+		} else {
+			out = append(out, flags, byte(len(f)))
+		}
+		out = append(out, f...)
+	}
+	return out
+}
+
+const (
+	testSeq  = "\x00\x01\x02\x03\x04\x05\x06\x07"
+	testUUID = "0123456789abcdef"
+)
+
+func TestInspectMakesCanonical(t *testing.T) {
+	t.Parallel()
+	big := strings.Repeat("v", 300)
+	for _, frames := range [][]string{
+		{"k", testSeq, "", "", ""},
+		{"/a/b", testSeq, testUUID, "", "value"},
+		{"/a/b", testSeq, testUUID, "ttl=3\nx=y=z\n", "value"},
+		{strings.Repeat("k", 255), testSeq, testUUID, "a=" + big + "\n", big},
+		{"HUG", testSeq, testUUID, "", strings.Repeat("v", 255)},
+		{"KTHXBAI/", testSeq, testUUID, "", strings.Repeat("v", 256)},
+	} {
+		want := record(appendRecord(nil, []byte(frames[0]), 0x01020304050607, []byte(frames[2]), []byte(frames[3]), []byte(frames[4])))
+		// Every combination of frames in long form must come out the same.
+		for mask := range 32 {
+			long := ""
+			for i := range 5 {
+				if mask>>i&1 != 0 {
+					long += fmt.Sprint(i)
+				}
+			}
+			for _, from := range []origin{fromClient, fromServer} {
+				msg := wire(long, frames...)
+				size, tag, k, err := inspect(msg, from, 0)
+				if err != nil || k != kindUpdate {
+					t.Fatalf("%q long %q: kind %d, %v", frames, long, k, err)
+				}
+				r := record(msg[:size])
+				if !bytes.Equal(r, want) {
+					t.Fatalf("%q long %q: got %q, want %q", frames, long, r, want)
+				}
+				if tag&^tagFlags != hashKey([]byte(frames[0])) ||
+					tag&tagProperties != 0 != (frames[3] != "") || tag&tagDelete != 0 != (frames[4] == "") {
+					t.Fatalf("%q: tag %x", frames, tag)
+				}
+				if string(r.key()) != frames[0] || r.seq() != 0x01020304050607 || string(r.uuid()) != frames[2] ||
+					string(r.props()) != frames[3] || string(r.value()) != frames[4] || r.size() != len(r) {
+					t.Fatalf("accessors disagree about %q", r)
+				}
+				head, value := r.split()
+				if string(head) != string(wire("", frames[0], testSeq, "")[:len(head)]) || string(value) != string(wire("", frames[4])) {
+					t.Fatalf("split gives %q and %q", head, value)
+				}
+			}
+		}
+	}
+}
+
+func TestInspectRefuses(t *testing.T) {
+	t.Parallel()
+	ok := func(i int, body string) []byte {
+		frames := []string{"/key", testSeq, testUUID, "", "value"}
+		frames[i] = body
+		return wire("", frames...)
+	}
+	tests := []struct {
+		name       string
+		msg        []byte
+		reason     Reason
+		fromServer bool // refused from a server too
+	}{
+		{"no frame", nil, ReasonFrameCount, true},
+		{"one frame", wire("", "/key"), ReasonFrameCount, true},
+		{"four frames", wire("", "/key", testSeq, testUUID, ""), ReasonFrameCount, true},
+		{"six frames", wire("", "/key", testSeq, testUUID, "", "value", "more"), ReasonFrameCount, true},
+		{"five of six", wire("", "/key", testSeq, testUUID, "", "value", "more")[:len(ok(4, "value"))], ReasonFrameCount, true},
+		{"octets behind", append(ok(4, "value"), 0), ReasonFrameCount, true},
+		{"impossible length", append(ok(4, "")[:len(ok(4, ""))-2], flagLong, 255, 255, 255, 255, 255, 255, 255, 255), ReasonFrameCount, true},
+		{"empty key", ok(0, ""), ReasonKey, true},
+		{"long key", ok(0, strings.Repeat("k", 256)), ReasonKey, true},
+		{"NUL in key", ok(0, "/a\x00b"), ReasonKey, true},
+		{"HUGZ", ok(0, "HUGZ"), ReasonReservedKey, false},
+		{"HUGZ prefix", ok(0, "HUGZ/a"), ReasonReservedKey, true},
+		{"KTHXBAI", ok(0, "KTHXBAI"), ReasonReservedKey, false},
+		{"short sequence", ok(1, testSeq[1:]), ReasonSequence, true},
+		{"long sequence", ok(1, testSeq+"x"), ReasonSequence, true},
+		{"empty sequence", ok(1, ""), ReasonSequence, true},
+		{"short UUID", ok(2, testUUID[1:]), ReasonUUID, false},
+		{"long UUID", ok(2, testUUID+testUUID), ReasonUUID, false},
+		{"no equals sign", ok(3, "ttl\n"), ReasonProperties, false},
+		{"no line end", ok(3, "a=b"), ReasonProperties, false},
+		{"no name", ok(3, "=b\n"), ReasonProperties, false},
+		{"empty line", ok(3, "a=b\n\n"), ReasonProperties, false},
+		{"too many properties", ok(3, "a="+strings.Repeat("b", maxProperties)+"\n"), ReasonProperties, false},
+		{"ttl of words", ok(3, "ttl=soon\n"), ReasonTTL, false},
+		{"negative ttl", ok(3, "ttl=-1\n"), ReasonTTL, false},
+		{"absolute ttl", ok(3, "ttl=1700000000000\n"), ReasonTTL, false},
+		{"large value", ok(4, strings.Repeat("v", 1001)), ReasonValueTooLarge, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			_, _, _, err := inspect(bytes.Clone(test.msg), fromClient, 1000)
+			if !errors.Is(err, &MessageError{Reason: test.reason}) {
+				t.Errorf("from a client: %v, want reason %q", err, test.reason)
+			}
+			_, _, _, err = inspect(bytes.Clone(test.msg), fromServer, 1000)
+			if test.fromServer != (err != nil) {
+				t.Errorf("from a server: %v", err)
+			}
+		})
+	}
+}
+
+func TestInspectServerKinds(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		frames []string
+		want   kind
+		size   int
+	}{
+		{[]string{"HUGZ", testSeq, "", "", ""}, kindHUGZ, 22},
+		{[]string{"HUGZ", testSeq, testUUID, "", ""}, kindHUGZ, 38},
+		{[]string{"HUGZ", "00000000", "odd", "", ""}, kindHUGZ, 22},
+		{[]string{"KTHXBAI", testSeq, "", "", "/sub/tree/"}, kindKTHXBAI, 35},
+		{[]string{"KTHXBAI", testSeq, "", "", ""}, kindKTHXBAI, 25},
+		{[]string{"/key", testSeq, "odd", "not a property", "v"}, kindUpdate, 37},
+	} {
+		msg := wire("", test.frames...)
+		size, _, k, err := inspect(msg, fromServer, 1)
+		if err != nil || k != test.want || size != test.size {
+			t.Errorf("%q: kind %d, size %d, %v; want kind %d, size %d", test.frames, k, size, err, test.want, test.size)
+		}
+	}
+}
+
+func TestInspectAllocatesNothing(t *testing.T) {
+	good, long, bad := wire("", "/key", testSeq, testUUID, "ttl=3\n", "v"), wire("01234", "/key", testSeq, testUUID, "", "v"), wire("", "/key", "", "", "", "")
+	buf := make([]byte, 200)
+	if n := testing.AllocsPerRun(100, func() {
+		for _, m := range [][]byte{good, long, bad} {
+			inspect(buf[:copy(buf, m)], fromClient, 1000)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func FuzzInspect(f *testing.F) {
+	f.Add(wire("", "/key", testSeq, testUUID, "ttl=3\n", "value"), false)
+	f.Add(wire("01234", "/key", testSeq, "", "", ""), true)
+	f.Add(wire("", "HUGZ", testSeq, "", "", ""), true)
+	f.Add(wire("", "/key", testSeq, testUUID, "", strings.Repeat("v", 300)), false)
+	f.Fuzz(func(t *testing.T, in []byte, server bool) {
+		from := fromClient
+		if server {
+			from = fromServer
+		}
+		msg := bytes.Clone(in)
+		size, tag, k, err := inspect(msg[:len(msg):len(msg)], from, 1<<20)
+		if err != nil {
+			var refused *MessageError
+			if !errors.As(err, &refused) {
+				t.Fatalf("%T", err)
+			}
+			return
+		}
+		r := record(msg[:size:size])
+		if r.size() != size || len(r.key()) == 0 || len(r.key()) > maxKey || tag&^tagFlags != hashKey(r.key()) {
+			t.Fatalf("accepted %q as %q", in, r)
+		}
+		if again := appendRecord(nil, r.key(), r.seq(), r.uuid(), r.props(), r.value()); !bytes.Equal(again, r) {
+			t.Fatalf("%q is not canonical, %q is", r, again)
+		}
+		size2, tag2, k2, err := inspect(r, from, 1<<20)
+		if err != nil || size2 != size || tag2 != tag || k2 != k {
+			t.Fatalf("a second look differs: %d %x %d %v", size2, tag2, k2, err)
+		}
+	})
+}
+
+func TestSameKey(t *testing.T) {
+	t.Parallel()
+	var all []record
+	for _, key := range []string{"a", "b", "/a/b", strings.Repeat("k", 255)} {
+		for _, uuid := range []string{"", testUUID} {
+			for _, props := range []string{"", "a=b\n", "a=" + strings.Repeat("b", 400) + "\n"} {
+				for _, value := range []string{"", "v", strings.Repeat("v", 255), strings.Repeat("v", 256)} {
+					all = append(all, appendRecord(nil, []byte(key), 1, []byte(uuid), []byte(props), []byte(value)))
+				}
+			}
+		}
+	}
+	for _, a := range all {
+		for _, b := range all {
+			size, same := a.sameKey(b)
+			if same != (string(a.key()) == string(b.key())) || same && size != len(b) {
+				t.Fatalf("%q beside %q: %v, size %d", a, b, same, size)
+			}
+		}
+	}
+}
+
+func BenchmarkInspect(b *testing.B) {
+	msg := appendRecord(nil, []byte("/k/0000001"), 0, make([]byte, 16), nil, make([]byte, 30))
+	b.ReportAllocs()
+	for b.Loop() {
+		inspect(msg, fromClient, 1<<20)
+	}
+}
