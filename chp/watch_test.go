@@ -424,7 +424,6 @@ func TestWatchAgainstModel(t *testing.T) {
 	}
 }
 
-
 // TestWatchConcurrently runs updates, resynchronisations and watches at the
 // same time, for the race detector and for the order of events.
 func TestWatchConcurrently(t *testing.T) {
