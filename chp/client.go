@@ -170,7 +170,7 @@ func (c *Client) Range(f func(key, value []byte) bool) {
 	now := state.cut()
 	c.mu.Unlock()
 	defer now.release()
-	now.each(func(r record, _ uint64) bool { return f(r.key(), r.value()) })
+	now.records(func(r record) bool { return f(r.key(), r.value()) })
 }
 
 // ClientStats is a reading of a client's counters.

@@ -42,28 +42,41 @@ func (f *frozen) release() {
 type walk struct {
 	pins  []pin
 	marks [][]uint64
+
 	pin   int
-	at    uint32
+	block int    // of the pin, the next one
+	word  uint64 // bits of the block before it whose records are yet to come
+	at    uint32 // where the next record of that block begins
 }
 
 // next returns the next record.
 func (w *walk) next() (r record, ok bool) {
-	for ; w.pin < len(w.pins); w.pin, w.at = w.pin+1, 0 {
-		p := &w.pins[w.pin]
-		marks := p.marks
-		if w.marks != nil {
-			marks = w.marks[w.pin]
-		}
-		for w.at < p.end {
-			r := p.seg.record(w.at)
-			at, size := w.at, r.size()
-			w.at += uint32(size)
-			if marked(marks, at) {
-				return r[:size:size], true
+	for {
+		for w.word == 0 {
+			if w.pin == len(w.pins) {
+				return nil, false
 			}
+			marks := w.pins[w.pin].marks
+			if w.marks != nil {
+				marks = w.marks[w.pin]
+			}
+			if w.block == len(marks) {
+				w.pin, w.block = w.pin+1, 0
+				continue
+			}
+			w.word = marks[w.block]
+			w.at = uint32(w.block)<<blockBits + uint32(w.pins[w.pin].seg.anchors[w.block])
+			w.block++
+		}
+		r := w.pins[w.pin].seg.record(w.at)
+		size := r.size()
+		bit := uint64(1) << (w.at >> granuleBits & 63)
+		w.at += uint32(size)
+		if w.word&bit != 0 {
+			w.word &^= bit
+			return r[:size:size], true
 		}
 	}
-	return nil, false
 }
 
 // change tells how one state becomes another, record by record: what a watch
@@ -155,7 +168,7 @@ func (d *change) differs(r record) bool {
 	at := slotLocation(v)
 	if i, ok := d.pinOf[s.log.segment(at)]; ok {
 		offset := at.offset()
-		d.left[i][offset>>(granuleBits+6)] &^= 1 << (offset >> granuleBits & 63)
+		d.left[i][offset>>blockBits] &^= 1 << (offset >> granuleBits & 63)
 	}
 	return !bytes.Equal(old.value(), r.value())
 }

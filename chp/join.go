@@ -151,7 +151,7 @@ func (t *interim) mergeInto(snapshot *store, covered func(key []byte, seq int64)
 	}
 	noted := t.store.cut()
 	defer noted.release()
-	noted.each(func(r record, _ uint64) bool {
+	noted.records(func(r record) bool {
 		if key, seq := r.key(), r.seq(); !covered(key, seq) {
 			snapshot.put(key, seq, r.uuid(), r.props(), r.value())
 		}
