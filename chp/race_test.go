@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // A value that tells whose it is: sequence of its update, checksum over that and
@@ -74,10 +75,15 @@ func TestStoreConcurrently(t *testing.T) {
 					}
 				}
 				switch i {
-				case 0:
+				case 0, 1:
 					s.view([]byte(key), func(r record) {
 						if string(r.key()) != key {
 							fail(fmt.Errorf("asked for %q, got %q", key, r.key()))
+						}
+						if rng.IntN(8) == 0 {
+							// Longer than a reader may: the writer must go on,
+							// and must not take away what this one looks at.
+							time.Sleep(time.Duration(rng.IntN(30)) * time.Millisecond)
 						}
 						check(r.value(), r.seq())
 					})

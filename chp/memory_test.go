@@ -1,0 +1,206 @@
+package chp
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+)
+
+// skewed returns one of n keys, some of them far more often than others.
+func skewed(rng *rand.Rand, n int) int {
+	x := rng.Float64()
+	return int(x * x * x * x * float64(n))
+}
+
+// fill makes batches of records of 80 octets, as the collector brings them.
+func fill(t testing.TB, batches, per int, key func() int) []batch {
+	out := make([]batch, batches)
+	for i := range out {
+		for range per {
+			out[i].add(t, fmt.Sprintf("/k/%07d", key()), make([]byte, 16), nil, make([]byte, 80-recordSize(10, 16, 0, 0)))
+		}
+	}
+	return out
+}
+
+func heap() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	updates := 10_000_000
+	if testing.Short() {
+		updates /= 20
+	}
+	rng := rand.New(rand.NewPCG(1, 7))
+	for _, test := range []struct {
+		name string
+		keys int
+		per  int
+		key  func() int
+	}{
+		{"1000 keys, uniform", 1000, 3000, func() int { return rng.IntN(1000) }},
+		{"1000 keys, small batches", 1000, 10, func() int { return rng.IntN(1000) }},
+		{"100k keys, skewed", 100_000, 3000, func() int { return skewed(rng, 100_000) }},
+		{"100k keys, one hot", 100_000, 1000, func() int { return rng.IntN(100_000) * rng.IntN(2) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := heap()
+			s := newStore(storeOptions{})
+			all := 0
+			load := fill(t, test.keys/100, 100, func() int { all++; return all - 1 })
+			for i := range load {
+				s.apply(load[i].wire, load[i].spans, 1, nil)
+			}
+			load = nil
+			batches := fill(t, 64, test.per, test.key)
+			base := heap() - before // the batches, and the store when it is new
+			var out []piece
+			most := 0
+			for done, i := 0, 0; done < updates; done, i = done+test.per, i+1 {
+				b := &batches[i%len(batches)]
+				out = s.apply(b.wire, b.spans, 1, out[:0])
+				st := s.stats()
+				most = max(most, st.logOctets+st.idleOctets)
+			}
+			st := s.stats()
+			if st.keys != test.keys || st.liveOctets != 80*test.keys {
+				t.Fatalf("%d keys, %d octets live", st.keys, st.liveOctets)
+			}
+			// Twice the live, eight segments, and the idle ones: half of all that,
+			// once waiting and once free.
+			segment := s.log.segmentSize(0)
+			bound := 2 * (2*st.liveOctets + slackSegments*segment + 2*segment)
+			t.Logf("live %d KiB, at most %d KiB in segments of %d KiB, bound %d KiB; %d segments recycled, %.1f %% moved",
+				st.liveOctets>>10, most>>10, segment>>10, bound>>10, s.log.recycled, float64(st.moved)/float64(updates)/0.8)
+			if most > bound {
+				t.Errorf("the log grew to %d octets, bound %d", most, bound)
+			}
+			if grown := heap() - before - base; grown > bound {
+				t.Errorf("the heap grew by %d octets, bound %d", grown, bound)
+			}
+			runtime.KeepAlive(batches)
+			runtime.KeepAlive(s)
+		})
+	}
+}
+
+func TestSmallStoresAreSmall(t *testing.T) {
+	const stores = 300
+	before := heap()
+	all := make([]*store, stores)
+	for i := range all {
+		all[i] = newStore(storeOptions{})
+		for n := range 3000 {
+			all[i].put(fmt.Appendf(nil, "/key/%d", n%3), int64(n+1), nil, nil, []byte("value"))
+		}
+	}
+	each := (heap() - before) / stores
+	t.Logf("%d octets a store of 3 keys after 3000 updates", each)
+	if each > 100<<10 {
+		t.Errorf("a store of 3 keys takes %d octets", each)
+	}
+	runtime.KeepAlive(all)
+}
+
+// After a purge the memory must come back, without a big update to push it.
+func TestMemoryComesBack(t *testing.T) {
+	s := newStore(storeOptions{})
+	for i := range 200_000 {
+		s.put(fmt.Appendf(nil, "/key/%d", i), int64(i+1), nil, nil, make([]byte, 50))
+	}
+	full := s.stats()
+	for i := range 200_000 - 10 {
+		s.put(fmt.Appendf(nil, "/key/%d", i), int64(i+1), nil, nil, nil)
+	}
+	for i := range 20_000 {
+		s.put([]byte("/key/0"), int64(i+1), nil, nil, make([]byte, 50))
+	}
+	st := s.stats()
+	slots := 0
+	for i := range s.tables {
+		if table := s.tables[i].Load(); table != nil {
+			slots += len(table.slots)
+		}
+	}
+	t.Logf("full: %d KiB; purged: %d KiB in use, %d KiB idle, %d slots", full.logOctets>>10, st.logOctets>>10, st.idleOctets>>10, slots)
+	if st.keys != 11 || st.logOctets+st.idleOctets > full.logOctets/10 || slots > shards*minTable*8 {
+		t.Errorf("purged store keeps %d keys, %d octets in use, %d idle, %d slots", st.keys, st.logOctets, st.idleOctets, slots)
+	}
+}
+
+// A reader that does not leave stops recycling, and nothing more: memory goes to
+// the garbage collector instead, and other readers find all that they should.
+func TestMemoryIsBoundedBesideAStuckReader(t *testing.T) {
+	const keys = 1000
+	s := newStore(storeOptions{})
+	rng := rand.New(rand.NewPCG(1, 8))
+	batches := fill(t, 64, 1000, func() int { return rng.IntN(keys) })
+	before := heap()
+	stuck := readers.enter()
+	defer leave(stuck)
+	for i := range 2000 {
+		b := &batches[i%len(batches)]
+		s.apply(b.wire, b.spans, 1, nil)
+	}
+	st := s.stats()
+	if st.logOctets+st.idleOctets > 8<<20 {
+		t.Errorf("%d octets in use, %d idle", st.logOctets, st.idleOctets)
+	}
+	if grown := heap() - before; grown > 12<<20 {
+		t.Errorf("the heap grew by %d octets", grown)
+	}
+	for i := range keys {
+		key := fmt.Appendf(nil, "/k/%07d", i)
+		if value, _, ok := s.get(key, nil); !ok || len(value) == 0 {
+			t.Fatalf("%q is lost", key)
+		}
+	}
+	runtime.KeepAlive(batches)
+}
+
+func TestStoreAllocatesNothing(t *testing.T) {
+	for _, keys := range []int{100, 10_000} {
+		t.Run(fmt.Sprint(keys), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, 9))
+			batches := fill(t, 32, 3000, func() int { return rng.IntN(keys) })
+			s := newStore(storeOptions{})
+			var out []piece
+			run := func() {
+				for i := range batches {
+					out = s.apply(batches[i].wire, batches[i].spans, 1, out[:0])
+				}
+			}
+			for range 10 {
+				run()
+			}
+			recycled := s.log.recycled
+			if n := testing.AllocsPerRun(1, func() {
+				for range 10 {
+					run()
+				}
+			}); n != 0 {
+				t.Errorf("%v allocations in %d records", n, 10*32*3000)
+			}
+			if s.log.recycled < recycled+100 {
+				t.Errorf("%d segments recycled: the test is too short", s.log.recycled-recycled)
+			}
+			key, value := []byte("/k/0000001"), make([]byte, 30)
+			if n := testing.AllocsPerRun(20_000, func() { s.put(key, 1, nil, nil, value) }); n != 0 {
+				t.Errorf("put: %v allocations", n)
+			}
+			dst := make([]byte, 0, 100)
+			if n := testing.AllocsPerRun(1000, func() {
+				dst, _, _ = s.get(key, dst[:0])
+				s.view(key, func(r record) { dst = append(dst[:0], r.value()...) })
+				s.findSeq(hashKey(key), 1, dst)
+			}); n != 0 {
+				t.Errorf("get, view and findSeq: %v allocations", n)
+			}
+		})
+	}
+}
