@@ -92,9 +92,13 @@ class Peer:
 
     # Messages.
 
-    def _refresh(self):
-        # libzmq looks for new subscriptions and connections only now and then
-        # while it sends; asking for the events makes it look at once.
+    def refresh(self):
+        """Has libzmq do what waits for this thread.
+
+        It takes connections and subscriptions, and answers the former with
+        its own subscriptions, only when the socket is used, and while it sends
+        only now and then. Asking for the events makes it look at once.
+        """
         self.socket.getsockopt(zmq.EVENTS)
 
     def _send(self, frames):
@@ -119,7 +123,7 @@ class Peer:
         Each of the latter is the frames of head (a topic, an identity) and
         behind them generated frames of the given sizes.
         """
-        self._refresh()
+        self.refresh()
         for frames in messages:
             self._send([decode(f) for f in frames])
         head = [decode(f) for f in head]
@@ -142,7 +146,7 @@ class Peer:
 
     def flood(self, n, size, head=(), first=0):
         """Sends n messages: head, then a frame with an 8-octet number and filling."""
-        self._refresh()
+        self.refresh()
         head = [decode(f) for f in head]
         filling = b"\xa5" * max(0, size - 8)
         start = time.monotonic()
@@ -202,9 +206,14 @@ def main():
     event("ready", endpoint=peer.endpoint(), libzmq=zmq.zmq_version())
     poller = zmq.Poller()
     poller.register(commands.fd, zmq.POLLIN)
+    # Readable when something waits for this thread, and not again until more
+    # does: unlike the socket, which stays readable while a message is there.
+    poller.register(peer.socket.getsockopt(zmq.FD), zmq.POLLIN)
     while True:
-        poller.poll()
-        commands.run()
+        ready = dict(poller.poll())
+        peer.refresh()
+        if commands.fd in ready:
+            commands.run()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,209 @@
+package sockets_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermap/internal/interop"
+	"clustermap/sockets"
+)
+
+// These tests put libzmq at the other end. What every one of them needs is in
+// this file; the tests are in interop_router_test.go, interop_pubsub_test.go
+// and interop_life_test.go.
+
+const anyPort = "tcp://127.0.0.1:*"
+
+// hang ends a test that waits in vain; none depends on its length.
+const hang = time.Minute
+
+func timeLimit(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// socket is what all socket types have.
+type socket interface {
+	Bind(ctx context.Context, endpoint string) error
+	Connect(endpoint string) error
+	LastEndpoint() string
+	Peers() []sockets.PeerStats
+	Close() error
+}
+
+// open makes a socket that is closed when the test ends. Messages still queued
+// then are for nobody.
+func open[S socket](t *testing.T, create func(sockets.Options) (S, error), o sockets.Options) S {
+	t.Helper()
+	o.Linger = -1
+	s, err := create(o)
+	check(t, err)
+	t.Cleanup(func() { check(t, s.Close()) })
+	return s
+}
+
+// python starts libzmq's end with no limits on its queues, for a drop there
+// would look like a loss here.
+func python(t *testing.T, kind string, args ...string) *interop.Process {
+	t.Helper()
+	return interop.Python(t, "zmq_peer.py", append([]string{"--type", kind, "--hwm", "0"}, args...)...)
+}
+
+func base64Of(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+// side says who binds.
+type side string
+
+const (
+	weBind   side = "we bind"
+	theyBind side = "they bind"
+)
+
+// link starts libzmq's end and connects it with s, either way round.
+func link(t *testing.T, s socket, who side, kind string, args ...string) *interop.Process {
+	t.Helper()
+	if who == weBind {
+		check(t, s.Bind(timeLimit(t), anyPort))
+		return python(t, kind, append(args, "--connect", s.LastEndpoint())...)
+	}
+	p := python(t, kind, append(args, "--bind", anyPort)...)
+	check(t, s.Connect(p.Endpoint))
+	return p
+}
+
+// shape is a message by the sizes of its frames.
+type shape []int
+
+func (s shape) String() string {
+	if len(s) > 4 {
+		return fmt.Sprintf("%v...x%d", []int(s[:4]), len(s))
+	}
+	return fmt.Sprint([]int(s))
+}
+
+func repeat(size, frames int) shape {
+	s := make(shape, frames)
+	for i := range s {
+		s[i] = size
+	}
+	return s
+}
+
+// shapes has every size on each side of a change of form, in few and in many
+// frames. The large ones go by reference here and through several reads there.
+func shapes(large bool) []shape {
+	all := []shape{{0, 255, 256, 65536, 1, 0}, {65536, 0, 0, 256}}
+	for _, size := range []int{0, 255, 256, 65536} {
+		for _, frames := range []int{1, 2, 100} {
+			all = append(all, repeat(size, frames))
+		}
+	}
+	if large {
+		all = append(all, repeat(16<<20, 1), repeat(16<<20, 3))
+	}
+	return all
+}
+
+// pythonSends has libzmq send count messages of a shape, each behind head.
+func pythonSends(p *interop.Process, head [][]byte, seed int, s shape, count int) *interop.Pending {
+	return p.Start(interop.Op{"op": "send", "head": head, "seed": seed, "sizes": []int(s), "count": count})
+}
+
+// pythonSays has libzmq send one message.
+func pythonSays(p *interop.Process, frames ...string) {
+	message := make([][]byte, len(frames))
+	for i, f := range frames {
+		message[i] = []byte(f)
+	}
+	p.Call(interop.Op{"op": "send", "messages": [][][]byte{message}}, nil)
+}
+
+func pythonReceives(p *interop.Process, n int) [][]interop.Frame {
+	var got interop.Received
+	p.Call(interop.Op{"op": "recv", "n": n}, &got)
+	return got.Messages
+}
+
+// wantDescribed compares what libzmq received with the message it was sent.
+func wantDescribed(t *testing.T, got []interop.Frame, want [][]byte) {
+	t.Helper()
+	if described := interop.DescribeAll(want); !reflect.DeepEqual(got, described) {
+		t.Fatalf("libzmq received %s, want %s", brief(got), brief(described))
+	}
+}
+
+func brief(frames []interop.Frame) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d frames:", len(frames))
+	for i, f := range frames {
+		if i == 8 {
+			b.WriteString(" ...")
+			break
+		}
+		fmt.Fprintf(&b, " %d octets %.8s", f.Size, f.SHA256)
+	}
+	return b.String()
+}
+
+// wantFrames compares what was received here with the message libzmq sent.
+func wantFrames(t *testing.T, got sockets.Message, want [][]byte) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("received %d frames, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if !bytes.Equal(got[i], want[i]) {
+			t.Fatalf("frame %d has %d octets that are not the %d sent", i, len(got[i]), len(want[i]))
+		}
+	}
+}
+
+// counted is the answer to "count".
+type counted struct {
+	Count       int
+	Ordered     bool
+	First, Last int
+}
+
+// monitor collects events, so that a test can wait for one.
+type monitor chan sockets.Event
+
+func newMonitor() monitor { return make(monitor, 1<<12) }
+
+func (m monitor) tell(e sockets.Event) {
+	select {
+	case m <- e:
+	default: // a test that long forgot to listen
+	}
+}
+
+// wait skips events until one of that kind comes.
+func (m monitor) wait(t *testing.T, kind sockets.EventKind) sockets.Event {
+	t.Helper()
+	ctx := timeLimit(t)
+	for {
+		select {
+		case e := <-m:
+			if e.Kind == kind {
+				return e
+			}
+		case <-ctx.Done():
+			t.Fatalf("no event %v", kind)
+		}
+	}
+}
