@@ -1,6 +1,9 @@
 package chp
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // echoes follows the client's own updates on their way: out to the server's
 // collector, and back as KVPUBs.
@@ -32,6 +35,25 @@ type echoes struct {
 	abort   func()      // ends its Send, if that waits
 	waiting []*echoWait // in the order of their numbers
 	closed  bool
+
+	// target is epoch and server in one word, for updates that are not counted:
+	// 0 between two epochs. Written under mu.
+	target atomic.Uint64
+}
+
+// serverBits of target are the index of the server.
+const serverBits = 16
+
+// setTarget follows epoch, server and closed. mu must be held.
+func (e *echoes) setTarget() {
+	if e.closed {
+		e.epoch = 0
+	}
+	if e.epoch == 0 {
+		e.target.Store(0)
+		return
+	}
+	e.target.Store(e.epoch<<serverBits | uint64(e.server))
 }
 
 // echoWait is a SetSync or Flush that waits for update n to come back.
@@ -60,6 +82,7 @@ func (e *echoes) begin(server int) {
 	e.mu.Lock()
 	e.epochs++
 	e.epoch, e.server = e.epochs, server
+	e.setTarget()
 	e.mu.Unlock()
 }
 
@@ -70,6 +93,7 @@ func (e *echoes) end() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.epoch = 0
+	e.setTarget()
 	e.skip(e.sent, ErrUncertain)
 	if e.abort != nil {
 		e.abort()
@@ -80,7 +104,8 @@ func (e *echoes) end() {
 func (e *echoes) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.epoch, e.closed = 0, true
+	e.closed = true
+	e.setTarget()
 	e.skip(e.sent, ErrClosed)
 	if e.abort != nil {
 		e.abort()
@@ -176,10 +201,9 @@ func (e *echoes) sentOff(t ticket) {
 }
 
 // came notes that update n came back as the KVPUB with sequence seq. Called by
-// the session, in the order of the KVPUBs.
+// the session, in the order of the KVPUBs, with mu held: it takes it once a
+// batch.
 func (e *echoes) came(n uint64, seq int64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	if n == e.flying && n != 0 {
 		e.sent = n
 		if e.flyer != nil {

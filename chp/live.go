@@ -89,12 +89,20 @@ func (c *Client) apply(s *session, wire []byte, spans []sockets.Span) {
 	if !c.writing.Load() {
 		return
 	}
+	noting := false
 	for _, span := range spans {
 		r := record(wire[span.Start:span.End])
 		if id := r.uuid(); len(id) == uuidSize {
 			if n, counted := c.uuids.number(id); counted {
+				if !noting {
+					noting = true
+					c.echoes.mu.Lock()
+				}
 				c.echoes.came(n, r.seq())
 			}
 		}
+	}
+	if noting {
+		c.echoes.mu.Unlock()
 	}
 }

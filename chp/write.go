@@ -98,7 +98,7 @@ func (c *Client) await(ctx context.Context, w *echoWait) (int64, error) {
 // does not connect to the collectors.
 type writer struct {
 	client *Client
-	turn   chan struct{} // holds a token while an update is being sent
+	turn   turn // taken while an update is being sent
 
 	// Guarded by turn.
 	id    []byte // scratch
@@ -125,7 +125,7 @@ var ended = func() context.Context {
 
 func (w *writer) init(c *Client) {
 	w.client = c
-	w.turn = make(chan struct{}, 1)
+	w.turn = newTurn()
 }
 
 // open makes the sockets. The turn must be held.
@@ -195,15 +195,11 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 	if len(value) > c.opts.MaxValueSize {
 		return errValueTooLarge
 	}
-	select {
-	case c.writer.turn <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.ctx.Done():
-		return ErrClosed
+	if err := c.writer.turn.take(ctx, c.ctx.Done()); err != nil {
+		return err
 	}
 	err := c.writer.send(ctx, key, value, opts, w)
-	<-c.writer.turn
+	c.writer.turn.give()
 	return err
 }
 
@@ -250,7 +246,9 @@ func (w *writer) send(ctx context.Context, key string, value []byte, opts []SetO
 			}
 			return err
 		}
-		c.echoes.sentOff(t)
+		if counted {
+			c.echoes.sentOff(t)
+		}
 		for i, p := range w.pubs {
 			if i != t.server {
 				_ = p.Send(ended, frames[:]...) // as far as it has room
