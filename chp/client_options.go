@@ -47,8 +47,9 @@ type ClientOptions struct {
 	// one. 0 means DefaultSyncTimeout.
 	SyncTimeout time.Duration
 
-	// MaxValueSize bounds values in octets: larger ones are not sent, and a
-	// server that sends one is disconnected. 0 means DefaultMaxValueSize.
+	// MaxValueSize bounds the octets of a value that is sent. A server that
+	// sends much larger ones is disconnected, so it must not be smaller than
+	// what the server takes. 0 means DefaultMaxValueSize.
 	MaxValueSize int
 
 	// SendQueue bounds the octets of updates that wait to be written to the

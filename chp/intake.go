@@ -11,11 +11,10 @@ import (
 // canonical form, hashes its key, counts and drops what is malformed, and
 // notes that the server is alive.
 type intake struct {
-	ear      uint32 // the bit of heard that this connection sets
-	heard    *atomic.Uint32
-	maxValue int
-	wanted   *subtrees // drop keys outside, nil if the server sends none
-	refused  *refusals
+	ear     uint32 // the bit of heard that this connection sets
+	heard   *atomic.Uint32
+	wanted  *subtrees // drop keys outside, nil if the server sends none
+	refused *refusals
 }
 
 // updates prepares a batch of the subscriber connection: KVPUB and HUGZ.
@@ -36,7 +35,9 @@ func (in *intake) sift(wire []byte, spans []sockets.Span, command kind, tag uint
 	kept := spans[:0]
 	for _, span := range spans {
 		m := wire[span.Start:span.End]
-		size, hash, k, err := inspect(m, fromServer, in.maxValue)
+		// The size of messages is bounded by the socket. To drop a value that
+		// our server took would leave an older one in its place.
+		size, hash, k, err := inspect(m, fromServer, 0)
 		switch {
 		case err != nil:
 			in.refused.add(err)

@@ -88,6 +88,7 @@ func (s *session) fetch(store *store) (cuts []int64, err error) {
 		if err := s.dealer.RecvBatch(s.ctx, &b); err != nil {
 			return nil, err
 		}
+		s.watchdog.heard.Or(earSnapshot) // as in follow
 		wire, spans := b.Wire(), b.Spans()
 		for len(spans) > 0 {
 			end := 0

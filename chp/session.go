@@ -105,8 +105,8 @@ func (s *session) run() error {
 // after a reconnection could not be told from what came before it.
 func (s *session) open() error {
 	c := s.client
-	subscriber := &intake{ear: earSubscriber, heard: &s.watchdog.heard, maxValue: c.opts.MaxValueSize, refused: &c.refused}
-	snapshot := &intake{ear: earSnapshot, heard: &s.watchdog.heard, maxValue: c.opts.MaxValueSize, refused: &c.refused}
+	subscriber := &intake{ear: earSubscriber, heard: &s.watchdog.heard, refused: &c.refused}
+	snapshot := &intake{ear: earSnapshot, heard: &s.watchdog.heard, refused: &c.refused}
 	if c.subtrees.exact() {
 		subscriber.wanted = &c.subtrees // a subscription is a prefix, and brings "/a/bc" for "/a/b"
 	}
