@@ -1,9 +1,9 @@
 package sockets
 
 import (
+	"container/list"
 	"context"
 	"errors"
-	"io"
 	"net"
 	"sync"
 	"time"
@@ -14,8 +14,9 @@ import (
 // conn is one network connection. Two goroutines serve it: the one that dialled
 // or accepted it does the handshake and then reads; another one writes.
 type conn struct {
-	stream stream
-	gone   chan struct{} // closed when the connection has been closed, by whomever
+	stream  stream
+	gone    chan struct{} // closed when the connection is to end, by whomever
+	waiting *list.Element // in its listener's halfOpen, and guarded like that
 
 	mu     sync.Mutex
 	closed bool
@@ -31,38 +32,85 @@ func newConn(nc net.Conn) (*conn, error) {
 	return c, nil
 }
 
-// close ends the connection; its reader and writer return. The first reason
-// stays.
+// close tells the connection to end: its reader and writer return, and then
+// whoever serves it calls finish. The first reason stays. It never waits, so
+// it may be called from anywhere, with any lock held.
+//
+// It leaves the descriptor open, because closing that waits until no read or
+// write is under way. The reader can be inside a read for as long as the
+// application leaves its inbox full, or be waiting for the publisher's mutex
+// that our caller holds, or be our caller itself (Prepare may disconnect the
+// peer). A deadline in the past wakes both and waits for nobody.
 func (c *conn) close(reason error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return
 	}
+	if reason == nil {
+		reason = net.ErrClosed
+	}
 	c.closed, c.reason = true, reason
-	c.stream.conn.Close()
 	close(c.gone)
+	// It fails on a connection that is already closed, which needs no waking.
+	_ = c.stream.conn.SetDeadline(time.Unix(1, 0))
+}
+
+// setDeadline sets the deadline of the handshake, or takes it away. It must not
+// undo the one of close.
+func (c *conn) setDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return c.reason
+	}
+	return c.stream.conn.SetDeadline(t)
+}
+
+// finish closes the descriptor, once nobody reads or writes any more.
+func (c *conn) finish() {
+	c.close(net.ErrClosed)
+	if tc, ok := c.stream.conn.(*net.TCPConn); ok && errors.Is(c.cause(nil), ErrSlowPeer) {
+		// The kernel holds megabytes for a peer that does not read. They go
+		// now, and the peer learns of it now, rather than when it has read
+		// them or the kernel has given it up.
+		_ = tc.SetLinger(0)
+	}
+	c.stream.conn.Close()
 }
 
 // cause returns why the connection ended: our reason if it was us.
 func (c *conn) cause(seen error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed && c.reason != nil {
+	if c.closed {
 		return c.reason
 	}
 	return seen
+}
+
+// ending says that the connection was told to end.
+func (c *conn) ending() bool {
+	select {
+	case <-c.gone:
+		return true
+	default:
+		return false
+	}
 }
 
 // handshakeBuffer is the space for one read of a handshake: a greeting and a
 // READY fit with plenty to spare, and longer ones come in pieces.
 const handshakeBuffer = 512
 
+// maxHandshakeCommand bounds READY: room for a few kilobytes of metadata.
+const maxHandshakeCommand = 16 << 10
+
 // handshake exchanges greetings and READY, and returns the peer and the octets
 // of traffic that came along.
 func (s *socket) handshake(c *conn) (zmtp.Peer, []byte, error) {
 	nc := c.stream.conn
-	if err := nc.SetDeadline(time.Now().Add(s.opts.HandshakeTimeout)); err != nil {
+	if err := c.setDeadline(time.Now().Add(s.opts.HandshakeTimeout)); err != nil {
 		return zmtp.Peer{}, nil, err
 	}
 	h := zmtp.NewHandshake(zmtp.HandshakeConfig{
@@ -95,7 +143,7 @@ func (s *socket) handshake(c *conn) (zmtp.Peer, []byte, error) {
 			}
 			in = in[used:]
 			if done {
-				return h.Peer(), in, nc.SetDeadline(time.Time{})
+				return h.Peer(), in, c.setDeadline(time.Time{})
 			}
 			if used == 0 {
 				break
@@ -104,12 +152,10 @@ func (s *socket) handshake(c *conn) (zmtp.Peer, []byte, error) {
 	}
 }
 
-// maxHandshakeCommand bounds READY: room for a few kilobytes of metadata.
-const maxHandshakeCommand = 16 << 10
-
 // serve runs an open connection on pipe p until it ends, and returns why. A
 // nil pipe is made once the handshake has succeeded.
 func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) error {
+	defer c.finish()
 	remote := c.stream.conn.RemoteAddr().String()
 	info, early, err := s.handshake(c)
 	if err != nil {
@@ -117,9 +163,7 @@ func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) er
 		if errors.As(err, &timeout) && timeout.Timeout() {
 			err = ErrHandshakeTimeout
 		}
-		err = c.cause(err)
-		c.close(err)
-		err = &PeerError{remote, err}
+		err = &PeerError{remote, c.cause(err)}
 		s.report(Event{Kind: HandshakeFailed, Endpoint: endpoint, Remote: remote, Err: err})
 		return err
 	}
@@ -128,12 +172,12 @@ func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) er
 	}
 	peer := &Peer{pipe: p, conn: c, info: info, remote: remote, identity: info.Identity}
 	if !s.enter(p) {
-		c.close(ErrClosed)
 		return ErrClosed
 	}
 	established()
-	p.peer.Store(peer)
+	p.out.begin(peer)
 	refused := s.pattern.attach(p, peer)
+	p.peer.Store(peer) // after attach, which may still give it its identity
 	s.report(Event{Kind: HandshakeSucceeded, Endpoint: endpoint, Remote: remote, Peer: peer})
 	if refused != nil {
 		s.report(Event{Kind: PeerIgnored, Endpoint: endpoint, Remote: remote, Peer: peer, Err: &PeerError{remote, refused}})
@@ -155,7 +199,7 @@ func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) er
 	if refused == nil {
 		s.pattern.detach(p, peer)
 	}
-	if p.lasting && s.pattern.keeps() {
+	if p.lasting && s.pattern.traits().keeps {
 		w.putBack()
 	} else {
 		w.release()
@@ -178,15 +222,14 @@ func (c *conn) halfClose(ctx context.Context) {
 	if !ok || cw.CloseWrite() != nil {
 		return
 	}
+	timer := time.NewTimer(halfCloseWait)
+	defer timer.Stop()
 	select {
 	case <-c.gone:
 	case <-ctx.Done():
-	case <-time.After(halfCloseWait):
+	case <-timer.C:
 	}
 }
 
 // halfCloseWait bounds the wait for the peer's end of file.
 const halfCloseWait = 250 * time.Millisecond
-
-// isEOF says that a peer ended its connection in the ordinary way.
-func isEOF(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) }

@@ -49,8 +49,8 @@ type dealerPattern Dealer
 
 func (d *dealerPattern) added(p *pipe)   { d.balancer.add(p) }
 func (d *dealerPattern) removed(p *pipe) { d.balancer.remove(p) }
-func (d *dealerPattern) keeps() bool     { return true }
 func (d *dealerPattern) roomy(*pipe)     { d.balancer.roomy() }
+func (d *dealerPattern) traits() traits  { return traits{keeps: true, maxMessage: maxMessage} }
 
 func (d *dealerPattern) attach(p *pipe, _ *Peer) error {
 	if !p.lasting {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"clustermap/zmtp"
@@ -18,12 +19,17 @@ type dialer struct {
 	pipe     *pipe
 	ctx      context.Context
 	cancel   context.CancelFunc
+	done     atomic.Bool // the connection there may be is the last one
 }
 
 // Connect connects to an endpoint, tcp://host:port, and keeps it connected:
 // the connection is made in the background, and made again when it is lost. A
 // name is resolved at each attempt. Connecting again to the same endpoint does
 // nothing.
+//
+// A peer that breaks the protocol, or that is of a type this socket cannot talk
+// to, is given up, since trying again would not help: the monitor is told of
+// the error, and not of another attempt. Connect can then be called anew.
 func (s *socket) Connect(address string) error {
 	e, err := parseEndpoint(address, false)
 	if err != nil {
@@ -47,32 +53,55 @@ func (s *socket) Connect(address string) error {
 	return nil
 }
 
-// Disconnect ends the connection to an endpoint and gives up what is queued
-// for it. The text must be the one given to Connect.
+// Disconnect takes back Connect: nothing more is queued for the endpoint, and
+// the connection ends. Messages that are queued already are still written, in
+// the background and for at most Options.Linger. The text must be the one given
+// to Connect.
 func (s *socket) Disconnect(address string) error {
 	s.mu.Lock()
-	d := s.dialers[address]
-	delete(s.dialers, address)
-	closed := s.closed
-	s.mu.Unlock()
-	if closed {
+	defer s.mu.Unlock()
+	if s.closed {
 		return ErrClosed
 	}
+	d := s.dialers[address]
 	if d == nil {
 		return ErrNotConnected
 	}
-	d.cancel()
-	if peer := d.pipe.peer.Load(); peer != nil {
-		peer.conn.close(ErrClosed)
+	delete(s.dialers, address)
+	s.pattern.removed(d.pipe)
+	d.pipe.out.seal()
+	if s.opts.Linger <= 0 {
+		d.cancel()
+		return nil
 	}
+	s.wg.Go(d.linger)
 	return nil
+}
+
+// linger ends the dialer once what was queued has been written.
+func (d *dialer) linger() {
+	defer d.cancel()
+	ctx, cancel := context.WithTimeout(d.ctx, d.socket.opts.Linger)
+	defer cancel()
+	told := make(chan struct{}, 1)
+	for !d.pipe.out.flushed(told) {
+		select {
+		case <-told:
+		case <-ctx.Done():
+			return
+		}
+	}
+	d.done.Store(true)
+	if peer := d.pipe.peer.Load(); peer != nil && peer.messagesOut.Load() > 0 {
+		peer.conn.halfClose(ctx)
+	}
 }
 
 func (d *dialer) run() {
 	s := d.socket
-	defer s.leave(d.pipe)
+	defer d.end()
 	attempt := 0
-	for d.ctx.Err() == nil {
+	for d.ctx.Err() == nil && !d.done.Load() {
 		permanent := false
 		nc, err := (&net.Dialer{}).DialContext(d.ctx, "tcp", d.endpoint.address())
 		switch {
@@ -84,7 +113,7 @@ func (d *dialer) run() {
 			attempt = 0
 			permanent = d.serve(nc)
 		}
-		if permanent || s.opts.ReconnectInterval < 0 || d.ctx.Err() != nil {
+		if permanent || s.opts.ReconnectInterval < 0 || d.ctx.Err() != nil || d.done.Load() {
 			return
 		}
 		wait := s.backOff(attempt)
@@ -97,6 +126,18 @@ func (d *dialer) run() {
 			timer.Stop()
 		}
 	}
+}
+
+// end forgets the dialer, so that the endpoint can be connected again.
+func (d *dialer) end() {
+	s := d.socket
+	s.mu.Lock()
+	if s.dialers[d.endpoint.text] == d {
+		delete(s.dialers, d.endpoint.text)
+	}
+	s.mu.Unlock()
+	d.cancel()
+	s.leave(d.pipe)
 }
 
 // serve runs a new connection to its end. It reports whether dialling again is
@@ -127,7 +168,7 @@ func (s *socket) backOff(attempt int) time.Duration {
 	if most == 0 {
 		return ivl + rand.N(ivl)
 	}
-	if attempt > 30 || ivl<<attempt > most || ivl<<attempt < ivl {
+	if attempt > 62 || ivl > most>>attempt {
 		return most
 	}
 	return ivl << attempt

@@ -3,6 +3,8 @@ package sockets
 import (
 	"context"
 	"sync"
+
+	"clustermap/internal/invariants"
 )
 
 // inbox is a socket's receiving side: a queue a peer, and a ring of the peers
@@ -16,7 +18,9 @@ type inbox struct {
 	some   gate          // receivers wait here while ready is empty
 	done   chan struct{} // closed by Close
 	spare  [][]Span      // emptied span slices, for the readers
+	room   int           // of spare, in spans
 	limits hwm
+	named  bool // Recv puts the peer's identity before its messages (ROUTER)
 }
 
 // hwm is a high-water mark in messages and octets.
@@ -25,26 +29,28 @@ type hwm struct{ messages, octets int }
 // low is the mark below which a queue that was full takes again.
 func (h hwm) low() hwm { return hwm{(h.messages + 1) / 2, (h.octets + 1) / 2} }
 
-// inqueue is what one connection has received and nobody took. All of it is
+// inqueue is what was received on one pipe and nobody took. All of it is
 // guarded by inbox.mu.
 type inqueue struct {
 	batches  ring[inbatch]
 	messages int
-	octets   int
+	cost     int           // of the batches, in octets
 	resume   chan struct{} // the reader waits here while the queue is full
 	blocked  bool          // it does
-	lead     []byte        // frame to put before each message: a ROUTER's identity
 }
 
-// inbatch is a queued batch, of which next messages were taken singly.
+func (q *inqueue) init() { q.resume = make(chan struct{}, 1) }
+
+// inbatch is a queued batch, of which next messages were taken singly. Its
+// cost is that of the others.
 type inbatch struct {
 	Batch
-	next   int
-	octets int // left
+	next int
 }
 
-// maxSpare bounds the span slices that are kept for reuse.
-const maxSpare = 16
+// spareSpans bounds the span slices that are kept for reuse: in all, they have
+// room for so many spans.
+const spareSpans = 128 << 10
 
 func (in *inbox) init(limits hwm) {
 	in.some = newGate()
@@ -56,21 +62,25 @@ func (in *inbox) init(limits hwm) {
 func (in *inbox) spans() []Span {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.spansLocked()
+	return in.reuse()
 }
 
-func (in *inbox) spansLocked() []Span {
-	if n := len(in.spare); n > 0 {
-		s := in.spare[n-1]
-		in.spare = in.spare[:n-1]
-		return s
+func (in *inbox) reuse() []Span {
+	n := len(in.spare)
+	if n == 0 {
+		return nil
 	}
-	return nil
+	s := in.spare[n-1]
+	in.spare[n-1] = nil
+	in.spare = in.spare[:n-1]
+	in.room -= cap(s)
+	return s
 }
 
 func (in *inbox) recycle(s []Span) {
-	if cap(s) > 0 && len(in.spare) < maxSpare {
+	if cap(s) > 0 && in.room+cap(s) <= spareSpans {
 		in.spare = append(in.spare, s[:0])
+		in.room += cap(s)
 	}
 }
 
@@ -82,7 +92,7 @@ func (in *inbox) push(q *inqueue, b *Batch, gone <-chan struct{}) bool {
 	in.mu.Lock()
 	for len(b.spans) > 0 {
 		room := in.limits.messages - q.messages
-		if room <= 0 || (q.octets >= in.limits.octets && q.messages > 0) {
+		if room <= 0 || (q.cost >= in.limits.octets && q.messages > 0) {
 			q.blocked = true
 			in.mu.Unlock()
 			select {
@@ -97,37 +107,24 @@ func (in *inbox) push(q *inqueue, b *Batch, gone <-chan struct{}) bool {
 		}
 		item := inbatch{Batch: *b}
 		if len(b.spans) <= room {
-			b.chunk, b.spans = nil, in.spansLocked()
+			b.chunk, b.spans, b.cost = nil, nil, 0
 		} else {
-			item.spans = append(in.spansLocked(), b.spans[:room]...)
+			item.spans = append(in.reuse(), b.spans[:room]...)
+			item.cost = b.cost / len(b.spans) * room
+			b.cost -= item.cost
 			b.spans = b.spans[:copy(b.spans, b.spans[room:])]
 			b.chunk.Retain()
-		}
-		for _, s := range item.spans {
-			item.octets += int(s.End - s.Start)
 		}
 		if q.batches.len() == 0 {
 			in.ready.push(q)
 		}
 		q.batches.push(item)
 		q.messages += len(item.spans)
-		q.octets += item.octets
+		q.cost += item.cost
 		in.some.wake()
 	}
 	in.mu.Unlock()
 	return true
-}
-
-// forget drops what a connection has queued: its peer is gone for good.
-func (in *inbox) forget(q *inqueue) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	for q.batches.len() > 0 {
-		item := q.batches.pop()
-		item.Release()
-	}
-	in.ready.removeFunc(func(other *inqueue) bool { return other == q })
-	q.messages, q.octets = 0, 0
 }
 
 // next waits until some peer has a message and returns its queue, still at the
@@ -153,15 +150,17 @@ func (in *inbox) next(ctx context.Context) (*inqueue, error) {
 
 // taken settles the counts after messages left q, moves q to the back of the
 // ring or out of it, lets its reader go on, and unlocks.
-func (in *inbox) taken(q *inqueue, messages, octets int) {
+func (in *inbox) taken(q *inqueue, messages, cost int) {
 	q.messages -= messages
-	q.octets -= octets
+	q.cost -= cost
 	in.ready.pop()
 	if q.batches.len() > 0 {
 		in.ready.push(q)
+	} else {
+		invariants.Assert(q.messages == 0 && q.cost == 0, "an empty queue has nothing to count")
 	}
 	if q.blocked {
-		if low := in.limits.low(); q.messages < low.messages && q.octets < low.octets || q.messages == 0 {
+		if low := in.limits.low(); q.messages < low.messages && q.cost < low.octets || q.messages == 0 {
 			q.blocked = false
 			select {
 			case q.resume <- struct{}{}:
@@ -183,16 +182,21 @@ func (in *inbox) recv(ctx context.Context) (Message, error) {
 	}
 	item := q.batches.frontPointer()
 	wire := item.Message(item.next)
+	chunk, peer := item.chunk, item.peer
+	cost := item.cost / (len(item.spans) - item.next)
+	item.cost -= cost
 	item.next++
-	item.octets -= len(wire)
-	chunk, lead := item.chunk, q.lead
 	if item.next == len(item.spans) {
 		in.recycle(item.spans)
 		q.batches.pop() // its reference on chunk is now ours
 	} else {
 		chunk.Retain()
 	}
-	in.taken(q, 1, len(wire))
+	in.taken(q, 1, cost)
+	var lead []byte
+	if in.named {
+		lead = peer.identity
+	}
 	m := own(wire, lead)
 	chunk.Release()
 	return m, nil
@@ -214,7 +218,7 @@ func (in *inbox) recvBatch(ctx context.Context, b *Batch) error {
 	if item.next > 0 {
 		b.spans = b.spans[:copy(b.spans, b.spans[item.next:])]
 	}
-	in.taken(q, len(b.spans), item.octets)
+	in.taken(q, len(b.spans), b.cost)
 	return nil
 }
 

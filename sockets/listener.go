@@ -1,9 +1,11 @@
 package sockets
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -19,20 +21,28 @@ type listener struct {
 	mu       sync.Mutex
 	closed   bool
 	conns    map[*conn]struct{} // all accepted connections
-	halfOpen []*conn            // those in their handshake, oldest first
+	halfOpen list.List          // of *conn: those in their handshake, oldest first
 }
 
 // Bind listens on an endpoint: tcp://host:port, where host is an address, a
-// name, or * for all interfaces, and port a number, or * or 0 for one of the
-// system's choice, which LastEndpoint then tells. The context bounds the
-// resolution of a name. A port in use is reported at once, as the network's
-// error.
+// name, a network interface's name, or * for all interfaces, and port a number,
+// or * or 0 for one of the system's choice, which LastEndpoint then tells. The
+// context bounds the resolution of a name. A port in use is reported at once,
+// as the network's error (a *net.OpError, syscall.EADDRINUSE).
 func (s *socket) Bind(ctx context.Context, address string) error {
 	e, err := parseEndpoint(address, true)
 	if err != nil {
 		return err
 	}
-	nl, err := (&net.ListenConfig{}).Listen(ctx, "tcp", e.address())
+	if err := s.open(); err != nil {
+		return err
+	}
+	if host, ok := interfaceAddress(e.host); ok {
+		e.host = host
+	}
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(false) // plain TCP, whatever the system prefers
+	nl, err := lc.Listen(ctx, "tcp", e.address())
 	if err != nil {
 		return err
 	}
@@ -55,8 +65,35 @@ func (s *socket) Bind(ctx context.Context, address string) error {
 	return nil
 }
 
+// interfaceAddress returns the first address, IPv4 if there is one, of the
+// network interface with the given name.
+func interfaceAddress(name string) (string, bool) {
+	if _, err := netip.ParseAddr(name); err == nil || name == "" {
+		return "", false
+	}
+	ifc, err := net.InterfaceByName(name)
+	if err != nil {
+		return "", false
+	}
+	addrs, _ := ifc.Addrs()
+	other := ""
+	for _, a := range addrs {
+		p, err := netip.ParsePrefix(a.String())
+		switch {
+		case err != nil:
+		case p.Addr().Is4():
+			return p.Addr().String(), true
+		case other == "" && p.Addr().IsLinkLocalUnicast():
+			other = p.Addr().WithZone(name).String()
+		case other == "":
+			other = p.Addr().String()
+		}
+	}
+	return other, other != ""
+}
+
 // Unbind stops listening on an endpoint, as LastEndpoint told it, and closes
-// the connections accepted there.
+// the connections accepted there, without regard to Options.Linger.
 func (s *socket) Unbind(address string) error {
 	s.mu.Lock()
 	l := s.listeners[address]
@@ -70,22 +107,26 @@ func (s *socket) Unbind(address string) error {
 		return ErrNotBound
 	}
 	l.close()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for c := range l.conns {
-		c.close(ErrClosed)
-	}
+	l.disconnect()
 	return nil
 }
 
+// close stops accepting, and closes what is still in its handshake.
 func (l *listener) close() {
-	l.mu.Lock()
-	l.closed = true
-	halfOpen := l.halfOpen
-	l.halfOpen = nil
-	l.mu.Unlock()
 	l.net.Close()
-	for _, c := range halfOpen {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for l.halfOpen.Len() > 0 {
+		l.dismiss(l.halfOpen.Front().Value.(*conn)).close(ErrClosed)
+	}
+}
+
+// disconnect closes all connections; after close there will be no others.
+func (l *listener) disconnect() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
 		c.close(ErrClosed)
 	}
 }
@@ -109,9 +150,11 @@ func (l *listener) run() {
 				return
 			}
 			s.report(Event{Kind: AcceptFailed, Endpoint: l.endpoint, Err: err})
+			timer := time.NewTimer(pause)
 			select {
-			case <-time.After(pause):
+			case <-timer.C:
 			case <-s.closing:
+				timer.Stop()
 			}
 			pause = min(2*pause, acceptPauseMax)
 			continue
@@ -131,44 +174,55 @@ func (l *listener) serve(nc net.Conn) {
 		return
 	}
 	s.report(Event{Kind: Accepted, Endpoint: l.endpoint, Remote: nc.RemoteAddr().String()})
-
-	var oldest *conn
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		c.close(ErrClosed)
+	if !l.enter(c) {
+		c.finish()
 		return
 	}
-	l.conns[c] = struct{}{}
-	l.halfOpen = append(l.halfOpen, c)
-	if len(l.halfOpen) > s.opts.MaxHandshakes {
-		oldest = l.halfOpen[0]
-		l.halfOpen = l.halfOpen[1:]
-	}
-	l.mu.Unlock()
-	if oldest != nil {
-		oldest.close(ErrHandshakeTimeout)
-	}
-
 	s.wg.Go(func() {
-		_ = s.serve(c, nil, l.endpoint, func() { l.established(c) })
-		l.established(c) // also if it was not
-		l.mu.Lock()
-		delete(l.conns, c)
-		l.mu.Unlock()
+		_ = s.serve(c, nil, l.endpoint, func() { l.established(c) }) // it reported the error
+		l.leave(c)
 	})
 }
 
-// established takes c off the half-open connections.
+// enter lists a new connection, at the cost of the oldest half-open one if
+// there are too many. It fails once the listener is closed.
+func (l *listener) enter(c *conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.conns[c] = struct{}{}
+	c.waiting = l.halfOpen.PushBack(c)
+	if l.halfOpen.Len() > l.socket.opts.MaxHandshakes {
+		l.dismiss(l.halfOpen.Front().Value.(*conn)).close(ErrHandshakeTimeout)
+	}
+	return true
+}
+
+// dismiss takes c off the half-open connections, if it is there. mu must be
+// held.
+func (l *listener) dismiss(c *conn) *conn {
+	if c.waiting != nil {
+		l.halfOpen.Remove(c.waiting)
+		c.waiting = nil
+	}
+	return c
+}
+
+// established says that the handshake of c has succeeded.
 func (l *listener) established(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, other := range l.halfOpen {
-		if other == c {
-			l.halfOpen = append(l.halfOpen[:i], l.halfOpen[i+1:]...)
-			return
-		}
-	}
+	l.dismiss(c)
+}
+
+// leave forgets a connection that has ended.
+func (l *listener) leave(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dismiss(c)
+	delete(l.conns, c)
 }
 
 // tune sets what the options ask of a network connection.

@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -29,14 +30,13 @@ func (lb *balancer) add(p *pipe) {
 func (lb *balancer) remove(p *pipe) {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
-	for i, other := range lb.pipes {
-		if other == p {
-			lb.pipes = append(lb.pipes[:i], lb.pipes[i+1:]...)
-			if i < lb.next {
-				lb.next--
-			}
-			return
-		}
+	i := slices.Index(lb.pipes, p)
+	if i < 0 {
+		return
+	}
+	lb.pipes = slices.Delete(lb.pipes, i, i+1)
+	if i < lb.next {
+		lb.next--
 	}
 }
 
@@ -61,7 +61,7 @@ func (lb *balancer) send(ctx context.Context, frames [][]byte) error {
 			}
 			p := lb.pipes[lb.next]
 			lb.next++
-			if p.out.offer(frames) == accepted {
+			if p.out.offer(nil, frames) == accepted {
 				if lb.room.waiters > 0 {
 					lb.room.wake() // there may be room for the others too
 				}

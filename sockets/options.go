@@ -64,7 +64,9 @@ type Options struct {
 
 	// SendHWMOctets and RecvHWMOctets bound the octets queued for and from
 	// each peer. A queue below its bound always takes one whole message or
-	// batch more. 0 means DefaultHWMOctets; negative means no bound.
+	// batch more. What was received counts with the memory that it holds,
+	// which is somewhat more than its octets. 0 means DefaultHWMOctets;
+	// negative means no bound.
 	SendHWMOctets, RecvHWMOctets int
 
 	// SendBuffer and RecvBuffer are the sizes of the kernel's buffers of a
@@ -92,12 +94,14 @@ type Options struct {
 	MaxHandshakes int
 
 	// MaxMessageSize bounds a message, in octets on the wire. A peer that
-	// exceeds it is disconnected. 0 means DefaultMaxMessageSize; negative
-	// means no bound.
+	// exceeds it is disconnected. 0 means DefaultMaxMessageSize; negative, or
+	// more, means somewhat less than 4 GiB. A PUB, which is sent nothing but
+	// subscriptions, takes 1 MiB at most.
 	MaxMessageSize int64
 
 	// MaxSubscriptions bounds the distinct topics of one subscriber at a
-	// publisher. 0 means DefaultMaxSubscriptions.
+	// publisher, which together may have 16 MiB. A peer that exceeds either is
+	// disconnected. 0 means DefaultMaxSubscriptions.
 	MaxSubscriptions int
 
 	// Metadata is sent to the peer in READY. Names begin with "X-".
@@ -118,15 +122,17 @@ type Options struct {
 	// that read it and before it is queued: batches of different peers are
 	// prepared in parallel. It may change octets within a span, shorten a
 	// span, set its Tag, and drop spans. The batch is valid during the call
-	// only. It must not block.
+	// only. It must not wait for anything; it may disconnect the peer.
 	Prepare func(*Batch)
 
 	// Monitor, if set, is told of what happens to connections. It is called
-	// from the goroutines that run them and must return at once.
+	// from the goroutines that run them, several at a time, and must return at
+	// once; so it must not close the socket.
 	Monitor func(Event)
 }
 
-// OptionError lists everything that is wrong with an [Options].
+// OptionError is one thing that is wrong with an [Options]. Sockets are refused
+// with all of them at once, joined (errors.Join).
 type OptionError struct {
 	Field  string
 	Reason string
@@ -148,12 +154,18 @@ func (o Options) withDefaults() (Options, error) {
 		bad("Identity", "must not begin with a zero octet, which marks generated ones")
 	}
 	o.Identity = slices.Clone(o.Identity)
-	for _, name := range slices.Sorted(maps.Keys(o.Metadata)) {
-		if !strings.HasPrefix(name, "X-") || len(name) > 255 {
-			bad("Metadata", "name %q must begin with X- and have at most 255 octets", name)
-		}
-	}
 	o.Metadata = maps.Clone(o.Metadata)
+	octets := 0
+	for _, p := range o.metadata() {
+		one := zmtp.HandshakeConfig{Metadata: zmtp.Metadata{p}}
+		if !strings.HasPrefix(p.Name, "X-") || one.Validate() != nil {
+			bad("Metadata", "name %q must be X- and 1 to 253 letters, digits or any of -_.+", p.Name)
+		}
+		octets += len(p.Name) + len(p.Value)
+	}
+	if octets > maxMetadata {
+		bad("Metadata", "has %d octets; at most %d are possible", octets, maxMetadata)
+	}
 	if o.FullPolicy > Disconnect {
 		bad("FullPolicy", "%v is none of Drop, Block, Disconnect", o.FullPolicy)
 	}
@@ -174,15 +186,13 @@ func (o Options) withDefaults() (Options, error) {
 	if o.ReconnectIntervalMax < 0 {
 		bad("ReconnectIntervalMax", "must not be negative")
 	}
-	if o.ReconnectIntervalMax > 0 && o.ReconnectIntervalMax < o.ReconnectInterval {
-		bad("ReconnectIntervalMax", "is smaller than ReconnectInterval")
-	}
 
 	bound(&o.SendHWM, DefaultHWM)
 	bound(&o.RecvHWM, DefaultHWM)
 	bound(&o.SendHWMOctets, DefaultHWMOctets)
 	bound(&o.RecvHWMOctets, DefaultHWMOctets)
 	bound(&o.MaxMessageSize, DefaultMaxMessageSize)
+	o.MaxMessageSize = min(o.MaxMessageSize, maxMessage)
 	bound(&o.MaxHandshakes, DefaultMaxHandshakes)
 	bound(&o.MaxSubscriptions, DefaultMaxSubscriptions)
 	if o.Linger == 0 {
@@ -191,11 +201,18 @@ func (o Options) withDefaults() (Options, error) {
 	if o.ReconnectInterval == 0 {
 		o.ReconnectInterval = DefaultReconnectInterval
 	}
+	if o.ReconnectIntervalMax > 0 && o.ReconnectIntervalMax < o.ReconnectInterval {
+		bad("ReconnectIntervalMax", "is smaller than ReconnectInterval, which is %v", o.ReconnectInterval)
+	}
 	if o.HandshakeTimeout == 0 {
 		o.HandshakeTimeout = DefaultHandshakeTimeout
 	}
 	return o, errors.Join(errs...)
 }
+
+// maxMetadata bounds Options.Metadata, so that peers with bounds like ours take
+// our READY.
+const maxMetadata = 8 << 10
 
 // bound puts the default for zero, and "without bound" for negative.
 func bound[T int | int64](v *T, standard T) {

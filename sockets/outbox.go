@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"clustermap/zmtp"
@@ -17,99 +18,23 @@ type outbox struct {
 	limits hwm
 
 	// Guarded by mu.
+	peer    *Peer // the connection that takes what is queued, nil between connections
 	queue   outqueue
 	control []byte // PONGs, which overtake messages and do not count as such
+	back    hwm    // how much of queue was put back by a connection that broke
+	held    hwm    // how much of what the writer has was: it still counts as queued
 	asleep  bool   // the writer waits on filled
-	writing bool   // the writer holds octets that it took
-	full    bool   // reached the high-water mark, and not yet below the low one
+	writing bool   // the writer holds messages that it took
+	full    bool   // reached the high-water mark, and nothing was taken since
+	sealed  bool   // no message is added any more; what is queued goes out
 	ended   bool   // nothing will be sent any more
 	drops   uint64
+	linger  chan<- struct{} // told when the outbox is flushed, capacity 1
 }
-
-// outqueue is a sequence of whole messages: runs copied to the stage, and runs
-// lent by an Owner, in the order of items.
-type outqueue struct {
-	stage    *stage // nil while nothing is copied
-	items    []outitem
-	messages int
-	octets   int
-}
-
-// stage is a buffer that senders copy into. Stages are pooled, so that an idle
-// connection holds none and a busy one does not allocate.
-type stage struct{ octets []byte }
-
-var stages = sync.Pool{New: func() any { return new(stage) }}
-
-// keepStage is the largest stage that goes back to the pool.
-const keepStage = 4 << 20
-
-// outitem is the next size octets of the stage, or, with an owner, lent.
-type outitem struct {
-	size  int
-	lent  []byte
-	owner Owner
-}
-
-// lendFrom is the size from which lending a run is cheaper than copying it: a
-// vectored write costs more for many small pieces than the copy does.
-const lendFrom = 4 << 10
 
 // maxControl bounds queued PONGs: a peer that floods PINGs and does not read
 // gets no more than this.
 const maxControl = 4 << 10
-
-func (q *outqueue) empty() bool { return len(q.items) == 0 }
-
-// begin returns the stage to append to, and its length.
-func (q *outqueue) begin() (*stage, int) {
-	if q.stage == nil {
-		q.stage = stages.Get().(*stage)
-	}
-	return q.stage, len(q.stage.octets)
-}
-
-// commit enters what was appended to the stage since begin.
-func (q *outqueue) commit(before, messages int) {
-	n := len(q.stage.octets) - before
-	if last := len(q.items) - 1; last >= 0 && q.items[last].owner == nil {
-		q.items[last].size += n
-	} else {
-		q.items = append(q.items, outitem{size: n})
-	}
-	q.messages += messages
-	q.octets += n
-}
-
-func (q *outqueue) lend(wire []byte, messages int, owner Owner) {
-	owner.Retain()
-	q.items = append(q.items, outitem{size: len(wire), lent: wire, owner: owner})
-	q.messages += messages
-	q.octets += len(wire)
-}
-
-// clear empties q, returns what was lent, and keeps the buffers for reuse.
-func (q *outqueue) clear() {
-	for i := range q.items {
-		if o := q.items[i].owner; o != nil {
-			o.Release()
-		}
-		q.items[i] = outitem{}
-	}
-	q.items = q.items[:0]
-	if q.stage != nil {
-		q.stage.octets = q.stage.octets[:0]
-	}
-	q.messages, q.octets = 0, 0
-}
-
-// rest gives the stage of an empty queue back to the pool.
-func (q *outqueue) rest() {
-	if q.stage != nil && cap(q.stage.octets) <= keepStage {
-		stages.Put(q.stage)
-	}
-	q.stage = nil
-}
 
 // verdict is the answer to an offer.
 type verdict uint8
@@ -126,15 +51,24 @@ func (o *outbox) init(limits hwm) {
 	o.limits = limits
 }
 
-// admit says whether a message may be added. mu must be held.
-func (o *outbox) admit() verdict {
-	if o.ended {
+// begin says that a connection takes from here on what is queued.
+func (o *outbox) begin(peer *Peer) {
+	o.mu.Lock()
+	o.peer = peer
+	o.mu.Unlock()
+}
+
+// admit says whether a message may be added: for the given connection only, if
+// there is one. mu must be held.
+func (o *outbox) admit(to *Peer) verdict {
+	if o.ended || o.sealed || (to != nil && to != o.peer) {
 		return isEnded
 	}
 	if o.full {
 		return isFull
 	}
-	if o.queue.messages >= o.limits.messages || (o.queue.octets >= o.limits.octets && o.queue.messages > 0) {
+	messages, octets := o.queue.messages+o.held.messages, o.queue.octets+o.held.octets
+	if messages >= o.limits.messages || (octets >= o.limits.octets && messages > 0) {
 		o.full = true
 		return isFull
 	}
@@ -152,10 +86,11 @@ func (o *outbox) rouse() {
 	}
 }
 
-// offer appends one message, by copy.
-func (o *outbox) offer(frames [][]byte) verdict {
+// offer appends one message, by copy, for whatever connection comes or, if to
+// is not nil, for that one alone.
+func (o *outbox) offer(to *Peer, frames [][]byte) verdict {
 	o.mu.Lock()
-	v := o.admit()
+	v := o.admit(to)
 	if v == accepted {
 		st, before := o.queue.begin()
 		st.octets = zmtp.AppendMessage(st.octets, frames...)
@@ -168,9 +103,9 @@ func (o *outbox) offer(frames [][]byte) verdict {
 
 // offerWire appends messages in wire form: lent if they are large enough and
 // have an owner, else by copy.
-func (o *outbox) offerWire(wire []byte, messages int, owner Owner) verdict {
+func (o *outbox) offerWire(to *Peer, wire []byte, messages int, owner Owner) verdict {
 	o.mu.Lock()
-	v := o.admit()
+	v := o.admit(to)
 	if v == accepted {
 		if owner != nil && len(wire) >= lendFrom {
 			o.queue.lend(wire, messages, owner)
@@ -188,7 +123,7 @@ func (o *outbox) offerWire(wire []byte, messages int, owner Owner) verdict {
 // offerRuns copies runs of wire octets in one go; see Pub.SendWire.
 func (o *outbox) offerRuns(wire []byte, runs []run, messages int) verdict {
 	o.mu.Lock()
-	v := o.admit()
+	v := o.admit(nil)
 	if v == accepted {
 		st, before := o.queue.begin()
 		for _, r := range runs {
@@ -201,23 +136,34 @@ func (o *outbox) offerRuns(wire []byte, runs []run, messages int) verdict {
 	return v
 }
 
-// command appends a command frame in order with the messages, whatever the
-// high-water mark: subscriptions must not be lost.
-func (o *outbox) command(frame []byte) {
+// command appends command frames in order with the messages. The high-water
+// mark in messages is not for them: subscriptions must not be lost. It reports
+// false, and appends nothing, when the one in octets is reached: a peer that
+// takes nothing must not make the application's requests pile up for ever.
+func (o *outbox) command(frames []byte) bool {
 	o.mu.Lock()
-	if !o.ended {
-		st, before := o.queue.begin()
-		st.octets = append(st.octets, frame...)
-		o.queue.commit(before, 0)
-		o.rouse()
+	defer o.mu.Unlock()
+	if o.ended {
+		return true
 	}
-	o.mu.Unlock()
+	if o.queue.octets >= o.limits.octets {
+		return false
+	}
+	st, before := o.queue.begin()
+	st.octets = append(st.octets, frames...)
+	o.queue.commit(before, 0)
+	o.rouse()
+	return true
 }
 
-// pong queues the answer to a PING.
+// pong queues the answer to a PING. When there is no room, the answers not yet
+// taken are dropped for it: the newest answer is worth as much as all.
 func (o *outbox) pong(context []byte) {
 	o.mu.Lock()
-	if !o.ended && len(o.control) < maxControl {
+	if !o.ended {
+		if len(o.control) >= maxControl {
+			o.control = o.control[:0]
+		}
 		o.control = zmtp.AppendPong(o.control, context)
 		o.rouse()
 	}
@@ -227,16 +173,16 @@ func (o *outbox) pong(context []byte) {
 // hasRoom says whether an offer would be accepted or is moot.
 func (o *outbox) hasRoom() bool {
 	o.mu.Lock()
-	v := o.admit()
+	v := o.admit(nil)
 	o.mu.Unlock()
 	return v != isFull
 }
 
-// waitRoom waits until the outbox is no longer full, or has ended.
-func (o *outbox) waitRoom(ctx context.Context, done <-chan struct{}) error {
+// waitRoom waits until an offer would be accepted or is moot.
+func (o *outbox) waitRoom(ctx context.Context, to *Peer, done <-chan struct{}) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.admit() == isFull {
+	for o.admit(to) == isFull {
 		if err := o.room.wait(ctx, &o.mu, done); err != nil {
 			return err
 		}
@@ -253,14 +199,26 @@ func (o *outbox) countDrops(n int) {
 }
 
 // take exchanges the queued octets for the emptied buffers in q and control,
-// waiting until there is something. It reports false when gone closes first.
-// roomy is called, without the lock, when a full outbox has become empty.
+// waiting until there is something. What was taken before has been written. It
+// reports false when gone closes first. roomy is called, without the lock, when
+// a full outbox takes messages again.
 func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy func()) bool {
 	o.mu.Lock()
-	o.writing = false
+	o.writing, o.held = false, hwm{}
 	for o.queue.empty() && len(o.control) == 0 {
+		if o.full {
+			// Full of what was put back and is now written: nothing is
+			// queued behind it whose taking would tell the senders.
+			o.full = false
+			o.room.wake()
+			o.mu.Unlock()
+			roomy()
+			o.mu.Lock()
+			continue
+		}
 		q.rest()
 		o.queue.rest()
+		o.settled()
 		o.asleep = true
 		o.mu.Unlock()
 		select {
@@ -276,35 +234,36 @@ func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy 
 	}
 	o.queue, *q = *q, o.queue
 	o.control, *control = (*control)[:0], o.control
-	o.writing = true
+	o.back, o.held = hwm{}, o.back
+	o.writing = q.messages > 0
 	wasFull := o.full
 	o.full = false
 	if wasFull {
 		o.room.wake()
 	}
 	o.mu.Unlock()
-	if wasFull && roomy != nil {
+	if wasFull {
 		roomy()
 	}
 	return true
 }
 
-// putBack returns octets that were taken but not written, in front of those
-// queued since: whole messages only.
+// putBack returns messages that were taken but not written, in front of those
+// queued since, for the next connection.
 func (o *outbox) putBack(wire []byte, messages int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.writing = false
-	if len(wire) == 0 || o.ended {
-		return
+	o.peer, o.control = nil, nil
+	o.writing, o.held = false, hwm{}
+	if len(wire) > 0 && !o.ended {
+		st, _ := o.queue.begin()
+		st.octets = append(wire[:len(wire):len(wire)], st.octets...)
+		o.queue.items = slices.Insert(o.queue.items, 0, outitem{size: len(wire)})
+		o.queue.messages += messages
+		o.queue.octets += len(wire)
+		o.back = hwm{messages, len(wire)}
 	}
-	st, _ := o.queue.begin()
-	st.octets = append(wire[:len(wire):len(wire)], st.octets...)
-	items := make([]outitem, 0, len(o.queue.items)+1)
-	items = append(items, outitem{size: len(wire)})
-	o.queue.items = append(items, o.queue.items...)
-	o.queue.messages += messages
-	o.queue.octets += len(wire)
+	o.settled()
 }
 
 // discard drops what is queued: its peer is gone and will not come back as the
@@ -312,27 +271,61 @@ func (o *outbox) putBack(wire []byte, messages int) {
 func (o *outbox) discard() {
 	o.mu.Lock()
 	o.drops += uint64(o.queue.messages)
-	o.queue.clear()
-	o.control = o.control[:0]
-	o.writing = false
-	o.full = false
-	o.room.wake()
+	o.peer = nil
+	dropped := o.drop()
 	o.mu.Unlock()
+	dropped.clear()
+	dropped.rest()
 }
 
 // end refuses everything from now on.
 func (o *outbox) end() {
 	o.mu.Lock()
 	o.ended = true
-	o.queue.clear()
-	o.full = false
+	dropped := o.drop()
+	o.mu.Unlock()
+	dropped.clear()
+	dropped.rest()
+}
+
+// drop empties the outbox and returns what was queued. mu must be held.
+func (o *outbox) drop() (dropped outqueue) {
+	dropped, o.queue = o.queue, outqueue{}
+	o.control = nil
+	o.back, o.held = hwm{}, hwm{}
+	o.writing, o.full = false, false
+	o.room.wake()
+	o.settled()
+	return dropped
+}
+
+// seal refuses messages from now on; those that are queued go out.
+func (o *outbox) seal() {
+	o.mu.Lock()
+	o.sealed = true
 	o.room.wake()
 	o.mu.Unlock()
 }
 
-// flushed reports that nothing is queued or in the writer's hands.
-func (o *outbox) flushed() bool {
+// flushed reports that no message is queued or in the writer's hands. If there
+// is one, told gets a token once there is none.
+func (o *outbox) flushed(told chan<- struct{}) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.ended || (o.queue.empty() && len(o.control) == 0 && !o.writing)
+	o.linger = told
+	return o.isFlushed()
+}
+
+func (o *outbox) isFlushed() bool {
+	return o.ended || (o.queue.messages == 0 && !o.writing)
+}
+
+// settled tells who lingers that the outbox is flushed, if so. mu must be held.
+func (o *outbox) settled() {
+	if o.linger != nil && o.isFlushed() {
+		select {
+		case o.linger <- struct{}{}:
+		default:
+		}
+	}
 }

@@ -41,8 +41,9 @@ func (p *Peer) Property(name string) string {
 	return string(v)
 }
 
-// Disconnect ends the connection, for the reason given (see Event.Err). A
-// connecting socket dials again.
+// Disconnect ends the connection, for the reason given (see Event.Err). It does
+// not wait for that, and may be called from Prepare. A connecting socket dials
+// again.
 func (p *Peer) Disconnect(reason error) { p.conn.close(reason) }
 
 // PeerStats is a reading of one peer's counters and queues.
@@ -61,7 +62,24 @@ type PeerStats struct {
 	PendingMessages              int // received and not yet taken by the application
 }
 
-// connecting describes a pipe for Peers, at its present connection.
+// Peers returns a reading of every connection, and of every endpoint that is
+// being connected, sorted by endpoint and address.
+func (s *socket) Peers() []PeerStats {
+	pipes := s.list()
+	all := make([]PeerStats, len(pipes))
+	for i, p := range pipes {
+		all[i] = p.stats()
+	}
+	s.in.mu.Lock()
+	for i, p := range pipes {
+		all[i].PendingMessages = p.in.messages
+	}
+	s.in.mu.Unlock()
+	slices.SortFunc(all, comparePeers)
+	return all
+}
+
+// stats reads everything but the inbox.
 func (p *pipe) stats() PeerStats {
 	s := PeerStats{Endpoint: p.endpoint}
 	if peer := p.peer.Load(); peer != nil {
@@ -73,23 +91,7 @@ func (p *pipe) stats() PeerStats {
 	p.out.mu.Lock()
 	s.Drops, s.QueuedMessages, s.QueuedOctets = p.out.drops, p.out.queue.messages, p.out.queue.octets
 	p.out.mu.Unlock()
-	p.socket.in.mu.Lock()
-	s.PendingMessages = p.in.messages
-	p.socket.in.mu.Unlock()
 	return s
-}
-
-// Peers returns a reading of every connection, and of every endpoint that is
-// being connected, sorted by endpoint and address.
-func (s *socket) Peers() []PeerStats {
-	s.mu.Lock()
-	all := make([]PeerStats, 0, len(s.pipes))
-	for p := range s.pipes {
-		all = append(all, p.stats())
-	}
-	s.mu.Unlock()
-	slices.SortFunc(all, comparePeers)
-	return all
 }
 
 func comparePeers(a, b PeerStats) int {

@@ -23,7 +23,7 @@ type pipe struct {
 func newPipe(s *socket, endpoint string, lasting bool) *pipe {
 	p := &pipe{socket: s, endpoint: endpoint, lasting: lasting}
 	p.out.init(hwm{s.opts.SendHWM, s.opts.SendHWMOctets})
-	p.in.resume = make(chan struct{}, 1)
+	p.in.init()
 	return p
 }
 
@@ -47,9 +47,21 @@ type pattern interface {
 	command(p *pipe, peer *Peer, name string, data []byte) error
 	// roomy says that a pipe which refused a message would take one now.
 	roomy(p *pipe)
-	// keeps says whether messages queued for a peer that disconnected are
-	// kept for the next connection of the same Connect.
-	keeps() bool
+	// traits says in what the socket type differs from others. It is the same
+	// at every call.
+	traits() traits
+}
+
+// traits of a socket type.
+type traits struct {
+	// keeps: messages queued for a peer that disconnected are kept for the
+	// next connection of the same Connect.
+	keeps bool
+	// ordered: what a peer sends is taken in its order, messages and commands;
+	// elsewhere a command may overtake the messages it was read with.
+	ordered bool
+	// maxMessage bounds what a peer may send, besides Options.MaxMessageSize.
+	maxMessage int64
 }
 
 // deliver queues a batch for the application's receive calls.
@@ -60,8 +72,12 @@ func (p *pipe) deliver(peer *Peer, b *Batch) error {
 	if len(b.spans) == 0 {
 		return nil
 	}
-	// If push fails, the connection is gone, or the socket closes and only
-	// lingers to write: what still comes in then is thrown away.
-	p.socket.in.push(&p.in, b, peer.conn.gone)
+	b.fit()
+	if !p.socket.in.push(&p.in, b, peer.conn.gone) {
+		// The connection is gone, which the reader will see; or the socket
+		// closes and only lingers to write, and what still comes in is thrown
+		// away.
+		peer.discarded.Add(uint64(len(b.spans)))
+	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"clustermap/internal/invariants"
 	"clustermap/zmtp"
 )
 
@@ -25,12 +26,13 @@ type subscriptions struct {
 	decoder *zmtp.Decoder // finds the ends of messages in SendWire
 	touched []*pipe       // scratch of matching
 	mark    uint64        // number of the message being matched
-	changed chan struct{} // closed and replaced when a subscription comes
+	changed chan struct{} // closed when a subscription comes; nil while nobody waits
 }
 
 // subscriber is a pipe's part in the subscriptions, guarded by their mutex.
 type subscriber struct {
 	topics map[string]struct{}
+	octets int    // of the topics
 	mark   uint64 // the message that was matched last, so that none goes twice
 	all    bool   // subscribed to everything
 	runs   []run  // what of the present wire octets is for this peer
@@ -47,7 +49,6 @@ func NewPub(o Options) (*Pub, error) {
 		return nil, err
 	}
 	p.subs.decoder = zmtp.NewDecoder(zmtp.Limits{MaxMessage: -1, MaxFrames: -1, MaxCommand: -1})
-	p.subs.changed = make(chan struct{})
 	return p, nil
 }
 
@@ -76,7 +77,7 @@ func (p *Pub) Send(ctx context.Context, frames ...[]byte) error {
 		if p.opts.FullPolicy == Block {
 			if full := p.offerAll(peers, frames); full != nil {
 				p.subs.Unlock()
-				if err := full.out.waitRoom(ctx, p.closing); err != nil {
+				if err := full.out.waitRoom(ctx, nil, p.closing); err != nil {
 					return err
 				}
 				p.subs.Lock()
@@ -84,7 +85,7 @@ func (p *Pub) Send(ctx context.Context, frames ...[]byte) error {
 			}
 		} else {
 			for _, q := range peers {
-				if q.out.offer(frames) == isFull {
+				if q.out.offer(nil, frames) == isFull {
 					p.overflow(q, 1)
 				}
 			}
@@ -107,14 +108,17 @@ func (p *Pub) offerAll(peers []*pipe, frames [][]byte) (full *pipe) {
 		}
 	}
 	for _, q := range peers {
-		if q.out.offer(frames) == isFull {
+		if q.out.offer(nil, frames) == isFull {
 			return q
 		}
 	}
 	return nil
 }
 
-// overflow does what the policy demands for a peer that has no room.
+// overflow does what the policy demands for a peer that has no room. The mutex
+// of the subscriptions is held, so the peer, as long as it is subscribed, is
+// connected, or its connection has just ended: it takes the same mutex to
+// leave.
 func (p *Pub) overflow(q *pipe, messages int) {
 	q.out.countDrops(messages)
 	if p.opts.FullPolicy == Disconnect {
@@ -133,7 +137,7 @@ func (p *Pub) overflow(q *pipe, messages int) {
 // Queues are checked once a call, not once a message. Options.WaitSubscriber
 // does not apply. With the policy Block it waits as Send does.
 func (p *Pub) SendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
-	if err := p.open(); err != nil {
+	if err := p.open(); err != nil || len(wire) == 0 {
 		return err
 	}
 	p.subs.Lock()
@@ -144,7 +148,7 @@ func (p *Pub) SendWire(ctx context.Context, wire []byte, messages int, owner Own
 			if full := p.subs.full(all); full != nil {
 				p.subs.reset()
 				p.subs.Unlock()
-				if err := full.out.waitRoom(ctx, p.closing); err != nil {
+				if err := full.out.waitRoom(ctx, nil, p.closing); err != nil {
 					return err
 				}
 				p.subs.Lock()
@@ -152,7 +156,7 @@ func (p *Pub) SendWire(ctx context.Context, wire []byte, messages int, owner Own
 			}
 		}
 		for _, q := range all {
-			if q.out.offerWire(wire, messages, owner) == isFull {
+			if q.out.offerWire(nil, wire, messages, owner) == isFull {
 				p.overflow(q, messages)
 			}
 		}
@@ -194,10 +198,11 @@ func (s *subscriptions) sort(wire []byte) {
 		return
 	}
 	for at := 0; at < len(wire); {
-		_, n, err := s.decoder.Next(wire[at:])
-		if n == 0 || err != nil {
+		kind, n, err := s.decoder.Next(wire[at:])
+		if kind != zmtp.KindMessage || err != nil {
+			invariants.Assert(false, "SendWire was given something else than whole messages")
 			s.decoder.Reset()
-			return // the caller's octets are not whole messages
+			return
 		}
 		end := at + n
 		topic, _ := zmtp.Message(wire[at:end]).Next()
@@ -248,6 +253,9 @@ func (s *subscriptions) reset() {
 // waitChange waits for a subscription to come. It is called with the mutex
 // held and returns with it held, unless it returns an error.
 func (p *Pub) waitChange(ctx context.Context) error {
+	if p.subs.changed == nil {
+		p.subs.changed = make(chan struct{})
+	}
 	changed := p.subs.changed
 	p.subs.Unlock()
 	select {
@@ -265,6 +273,9 @@ func (p *Pub) waitChange(ctx context.Context) error {
 // that matches topic. Messages under that topic will be queued for them from
 // then on.
 func (p *Pub) WaitSubscribers(ctx context.Context, topic []byte, n int) error {
+	if err := p.open(); err != nil {
+		return err
+	}
 	p.subs.Lock()
 	for len(p.subs.find(topic)) < n {
 		if err := p.waitChange(ctx); err != nil {
@@ -287,17 +298,39 @@ type pubPattern Pub
 
 func (p *pubPattern) added(*pipe)               {}
 func (p *pubPattern) removed(*pipe)             {}
-func (p *pubPattern) keeps() bool               { return false }
 func (p *pubPattern) roomy(*pipe)               {}
 func (p *pubPattern) attach(*pipe, *Peer) error { return nil }
+
+// traits: a PING after a subscription asks whether it is in force.
+func (p *pubPattern) traits() traits {
+	return traits{ordered: true, maxMessage: maxSubscription}
+}
+
+const (
+	// maxSubscription bounds a message to a PUB. All that it has a use for
+	// there is a topic (ZMTP 3.0); what else a peer may send is thrown away,
+	// and need not be collected by the hundred megabytes before.
+	maxSubscription = 1 << 20
+	// maxTopicOctets bounds the topics of one subscriber together.
+	maxTopicOctets = 16 << 20
+	// detachBurst is how many topics of a peer that has gone are removed
+	// before publishing goes on.
+	detachBurst = 256
+)
 
 func (p *pubPattern) detach(q *pipe, _ *Peer) {
 	p.subs.Lock()
 	defer p.subs.Unlock()
+	n := 0
 	for topic := range q.sub.topics {
 		p.subs.trie.remove([]byte(topic), q)
+		if n++; n%detachBurst == 0 {
+			p.subs.Unlock()
+			p.subs.Lock()
+		}
 	}
 	q.sub = subscriber{}
+	clear(p.subs.touched[:cap(p.subs.touched)]) // it may still name q
 }
 
 // command takes SUBSCRIBE and CANCEL (ZMTP 3.1).
@@ -336,7 +369,8 @@ func (p *pubPattern) subscribe(q *pipe, topic []byte) error {
 	if _, have := q.sub.topics[string(topic)]; have {
 		return nil
 	}
-	if len(q.sub.topics) >= p.opts.MaxSubscriptions {
+	q.sub.octets += len(topic)
+	if len(q.sub.topics) >= p.opts.MaxSubscriptions || q.sub.octets > maxTopicOctets {
 		return ErrTooManySubscriptions
 	}
 	if q.sub.topics == nil {
@@ -345,8 +379,10 @@ func (p *pubPattern) subscribe(q *pipe, topic []byte) error {
 	q.sub.topics[string(topic)] = struct{}{}
 	q.sub.all = q.sub.all || len(topic) == 0
 	p.subs.trie.add(topic, q)
-	close(p.subs.changed)
-	p.subs.changed = make(chan struct{})
+	if p.subs.changed != nil {
+		close(p.subs.changed)
+		p.subs.changed = nil
+	}
 	return nil
 }
 
@@ -357,6 +393,7 @@ func (p *pubPattern) cancelTopic(q *pipe, topic []byte) {
 		return
 	}
 	delete(q.sub.topics, string(topic))
+	q.sub.octets -= len(topic)
 	q.sub.all = q.sub.all && len(topic) > 0
 	p.subs.trie.remove(topic, q)
 }

@@ -1,7 +1,7 @@
 package sockets
 
 import (
-	"encoding/binary"
+	"net"
 
 	"clustermap/internal/buf"
 	"clustermap/zmtp"
@@ -16,16 +16,20 @@ import (
 // to a fresh chunk. A message larger than a chunk gets a buffer that doubles as
 // its octets arrive, whatever size was announced.
 type reader struct {
-	pipe   *pipe
-	peer   *Peer
-	conn   *conn
-	ignore bool // throw away what comes
+	pipe *pipe
+	peer *Peer
+	conn *conn
+
+	ignore bool   // throw away what comes
+	traits traits // of the socket type
 
 	decoder     zmtp.Decoder
 	chunk       *buf.Chunk
 	start, fill int    // octets of chunk that are not decoded yet
 	tail        []byte // those octets, while the connection is idle and has no chunk
-	batch       Batch
+	unpaid      int    // octets decoded that no queued batch was charged for
+	batch       Batch  // messages decoded and not handed on yet
+	octets      int    // their size
 }
 
 const (
@@ -34,15 +38,23 @@ const (
 	// readAhead is how far beyond a large message a read may go; what it gets
 	// there is copied once more.
 	readAhead = 32 << 10
-	// copyBelow is the size of a read from which its messages keep the chunk
-	// pinned; those of smaller reads are copied into a small chunk, so that a
-	// queue of a few octets never holds hundreds of kilobytes.
-	copyBelow = buf.Small
+	// keepTail is the largest beginning of a message that is kept aside.
+	keepTail = 4 << 10
+	// idlePart is how many times larger than what is in it an idle
+	// connection's chunk may be: as far as the sizes of chunks lie apart.
+	idlePart = 8
+	// keepSpans is the largest span slice that an idle connection keeps.
+	keepSpans = 64
 )
 
+// maxMessage is the largest message that can be received, so that the octets
+// of a chunk can be counted by a Span.
+const maxMessage = min(4<<30-1<<20, unbounded)
+
 func (r *reader) run(early []byte) error {
-	opts := &r.pipe.socket.opts
-	r.decoder.SetLimits(zmtp.Limits{MaxMessage: opts.MaxMessageSize})
+	s := r.pipe.socket
+	r.traits = s.pattern.traits()
+	r.decoder.SetLimits(zmtp.Limits{MaxMessage: min(s.opts.MaxMessageSize, r.traits.maxMessage)})
 	defer r.end()
 	if len(early) > 0 {
 		r.tail = early
@@ -57,13 +69,19 @@ func (r *reader) run(early []byte) error {
 
 func (r *reader) end() {
 	r.batch.Release()
-	r.pipe.socket.in.mu.Lock()
-	r.pipe.socket.in.recycle(r.batch.spans)
-	r.pipe.socket.in.mu.Unlock()
+	r.returnSpans()
 	if r.chunk != nil {
 		r.chunk.Release()
 		r.chunk = nil
 	}
+}
+
+func (r *reader) returnSpans() {
+	in := &r.pipe.socket.in
+	in.mu.Lock()
+	in.recycle(r.batch.spans)
+	in.mu.Unlock()
+	r.batch.spans = nil
 }
 
 // space returns the free end of the chunk, exchanging the chunk first if what
@@ -72,7 +90,7 @@ func (r *reader) space() []byte {
 	if r.chunk == nil {
 		r.chunk = buf.Get(max(buf.Large, len(r.tail)+minRead))
 		r.start, r.fill = 0, copy(r.chunk.Data(), r.tail)
-		if cap(r.tail) > copyBelow {
+		if cap(r.tail) > keepTail {
 			r.tail = nil
 		}
 		r.tail = r.tail[:0]
@@ -106,67 +124,84 @@ func (r *reader) space() []byte {
 // received decodes what can be decoded and hands it on.
 func (r *reader) received(n int) error {
 	r.fill += n
-	data := r.chunk.Data()
 	if r.batch.spans == nil {
 		r.batch.spans = r.pipe.socket.in.spans()
 	}
-	spans := r.batch.spans[:0]
-	for r.start < r.fill {
-		kind, size, err := r.decoder.Next(data[r.start:r.fill])
-		if err != nil {
-			return err
-		}
-		if kind == zmtp.NeedMore {
-			break
-		}
-		if kind == zmtp.KindMessage {
-			spans = append(spans, Span{Start: uint32(r.start), End: uint32(r.start + size)})
-		} else if err := r.command(zmtp.CommandBody(data[r.start : r.start+size])); err != nil {
-			return err
-		}
-		r.start += size
+	r.batch.spans, r.octets = r.batch.spans[:0], 0
+	err := r.decode()
+	// The messages before a fault are whole and good.
+	if refused := r.hand(); err == nil {
+		err = refused
 	}
-	r.batch.spans = spans
-	if len(spans) == 0 {
-		return nil
+	if err == nil && r.conn.ending() {
+		err = net.ErrClosed
 	}
-	return r.hand()
+	return err
 }
 
-// hand gives the batch's messages to the socket.
+// decode collects the spans of whole messages, and obeys commands.
+func (r *reader) decode() error {
+	data, spans := r.chunk.Data(), r.batch.spans
+	start, fill := r.start, r.fill
+	for start < fill {
+		kind, size, err := r.decoder.Next(data[start:fill])
+		if kind == zmtp.KindMessage {
+			spans = append(spans, Span{Start: uint32(start), End: uint32(start + size)})
+			r.octets += size
+			start += size
+			continue
+		}
+		r.batch.spans = spans
+		r.unpaid += start - r.start
+		r.start = start
+		if err != nil || kind == zmtp.NeedMore {
+			return err
+		}
+		if err := r.command(zmtp.CommandBody(data[start : start+size])); err != nil {
+			return err
+		}
+		spans = r.batch.spans
+		start += size
+	}
+	r.batch.spans = spans
+	r.unpaid += start - r.start
+	r.start = start
+	return nil
+}
+
+// hand gives the messages collected to the socket.
 func (r *reader) hand() error {
 	b := &r.batch
-	first, last := b.spans[0].Start, b.spans[len(b.spans)-1].End
-	octets := 0
-	for _, s := range b.spans {
-		octets += int(s.End - s.Start)
+	if len(b.spans) == 0 {
+		return nil
 	}
 	r.peer.messagesIn.Add(uint64(len(b.spans)))
-	r.peer.octetsIn.Add(uint64(octets))
+	r.peer.octetsIn.Add(uint64(r.octets))
+	r.octets = 0
 	if r.ignore {
 		r.peer.discarded.Add(uint64(len(b.spans)))
 		b.spans = b.spans[:0]
 		return nil
 	}
-	if last-first <= copyBelow {
-		b.chunk = buf.Get(int(last - first))
-		copy(b.chunk.Data(), r.chunk.Data()[first:last])
-		for i := range b.spans {
-			b.spans[i].Start -= first
-			b.spans[i].End -= first
-		}
-	} else {
-		b.chunk = r.chunk
-		b.chunk.Retain()
-	}
+	b.chunk = r.chunk
+	b.chunk.Retain()
 	b.peer = r.peer
+	b.cost = min(r.unpaid, len(r.chunk.Data()))
 	err := r.pipe.socket.pattern.messages(r.pipe, r.peer, b)
+	if b.chunk == nil {
+		r.unpaid = 0 // it is queued, and charged
+	}
 	b.Release()
 	return err
 }
 
 // command answers what every socket answers, and passes on the rest.
 func (r *reader) command(body []byte) error {
+	if r.traits.ordered {
+		if err := r.hand(); err != nil {
+			return err
+		}
+	}
 	c, err := zmtp.ParseCommand(body)
 	if err != nil {
 		return err
@@ -192,18 +227,27 @@ func (r *reader) command(body []byte) error {
 	return r.pipe.socket.pattern.command(r.pipe, r.peer, string(c.Name), c.Data)
 }
 
-// idle lets go of the chunk: what is left of it is the beginning of one
-// message, kept aside if it is small.
+// idle lets go of the chunk while there is nothing to read. What is left of it
+// is the beginning of one message, which is kept aside if it is small, or moved
+// to a chunk of its size: a peer that stops in the middle of a message shall
+// not hold many times what it has sent.
 func (r *reader) idle() {
-	pending := r.fill - r.start
-	if pending > copyBelow {
+	if cap(r.batch.spans) > keepSpans {
+		r.returnSpans()
+	}
+	if r.chunk == nil {
 		return
 	}
-	r.tail = append(r.tail[:0], r.chunk.Data()[r.start:r.fill]...)
-	r.chunk.Release()
-	r.chunk = nil
+	pending := r.chunk.Data()[r.start:r.fill]
+	switch {
+	case len(pending) <= keepTail:
+		r.tail = append(r.tail[:0], pending...)
+		r.chunk.Release()
+		r.chunk = nil
+	case len(r.chunk.Data()) > idlePart*len(pending):
+		small := buf.Get(len(pending))
+		r.start, r.fill = 0, copy(small.Data(), pending)
+		r.chunk.Release()
+		r.chunk = small
+	}
 }
-
-// pingContext is the context of the n-th PING that asks whether what was sent
-// before it has been taken in.
-func pingContext(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

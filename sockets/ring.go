@@ -1,7 +1,7 @@
 package sockets
 
 // ring is a first-in, first-out queue in a circular buffer, which grows as
-// needed and is reused without allocation.
+// needed and is reused without allocation, unless it has grown large.
 type ring[T any] struct {
 	items []T // its length is zero or a power of two
 	head  int
@@ -32,19 +32,16 @@ func (r *ring[T]) pop() T {
 	*p = zero
 	r.head = (r.head + 1) & (len(r.items) - 1)
 	r.count--
+	if r.count == 0 && len(r.items) > keepRing {
+		r.items, r.head = nil, 0
+	}
 	return v
 }
+
+// keepRing is the largest buffer that an empty ring keeps.
+const keepRing = 256
 
 func (r *ring[T]) front() T { return *r.at(0) }
 
 // frontPointer gives access to the oldest item in place, until the next push.
 func (r *ring[T]) frontPointer() *T { return r.at(0) }
-
-// removeFunc removes the items that match, keeping the order of the others.
-func (r *ring[T]) removeFunc(match func(T) bool) {
-	for range r.count {
-		if v := r.pop(); !match(v) {
-			r.push(v)
-		}
-	}
-}

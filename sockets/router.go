@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 
 	"clustermap/zmtp"
 )
@@ -22,7 +23,8 @@ type Router struct {
 	routes struct {
 		sync.Mutex
 		table map[string]*Peer
-		next  uint32 // the next generated identity
+		next  uint32        // the next generated identity
+		freed chan struct{} // closed when an identity becomes free; nil while nobody waits
 	}
 }
 
@@ -35,6 +37,7 @@ func NewRouter(o Options) (*Router, error) {
 	}
 	r.routes.table = map[string]*Peer{}
 	r.routes.next = rand.Uint32()
+	r.in.named = true
 	return r, nil
 }
 
@@ -61,7 +64,7 @@ func (r *Router) Send(ctx context.Context, frames ...[]byte) error {
 	if r.opts.Mandatory {
 		return r.SendTo(ctx, peer, frames[1:]...)
 	}
-	if peer.pipe.out.offer(frames[1:]) != accepted {
+	if peer.pipe.out.offer(peer, frames[1:]) != accepted {
 		peer.pipe.out.countDrops(1)
 	}
 	return r.open()
@@ -74,18 +77,15 @@ func (r *Router) SendTo(ctx context.Context, peer *Peer, frames ...[]byte) error
 	if err := r.check(frames); err != nil {
 		return err
 	}
-	for peer.pipe.peer.Load() == peer {
-		switch peer.pipe.out.offer(frames) {
-		case accepted:
+	for {
+		v := peer.pipe.out.offer(peer, frames)
+		if v == accepted {
 			return nil
-		case isEnded:
-			return r.gone()
 		}
-		if err := peer.pipe.out.waitRoom(ctx, r.closing); err != nil {
+		if err := r.await(ctx, peer, v); err != nil {
 			return err
 		}
 	}
-	return r.gone()
 }
 
 // SendWire sends messages that are in wire form already, and otherwise does as
@@ -93,18 +93,29 @@ func (r *Router) SendTo(ctx context.Context, peer *Peer, frames ...[]byte) error
 // and until then the octets must not change. With a nil owner the octets are
 // copied.
 func (r *Router) SendWire(ctx context.Context, peer *Peer, wire []byte, messages int, owner Owner) error {
-	for peer.pipe.peer.Load() == peer {
-		switch peer.pipe.out.offerWire(wire, messages, owner) {
-		case accepted:
+	if err := r.open(); err != nil || len(wire) == 0 {
+		return err
+	}
+	for {
+		v := peer.pipe.out.offerWire(peer, wire, messages, owner)
+		if v == accepted {
 			return nil
-		case isEnded:
-			return r.gone()
 		}
-		if err := peer.pipe.out.waitRoom(ctx, r.closing); err != nil {
+		if err := r.await(ctx, peer, v); err != nil {
 			return err
 		}
 	}
-	return r.gone()
+}
+
+// await waits for room after an offer that was not accepted.
+func (r *Router) await(ctx context.Context, peer *Peer, v verdict) error {
+	if v == isEnded {
+		if err := r.open(); err != nil {
+			return err
+		}
+		return ErrUnroutable
+	}
+	return peer.pipe.out.waitRoom(ctx, peer, r.closing)
 }
 
 // Recv waits for a message and returns it, its first frame the sender's
@@ -116,35 +127,61 @@ func (r *Router) Recv(ctx context.Context) (Message, error) { return r.in.recv(c
 // b.Peer().Identity().
 func (r *Router) RecvBatch(ctx context.Context, b *Batch) error { return r.in.recvBatch(ctx, b) }
 
-// gone is the error for a peer that has disconnected.
-func (r *Router) gone() error {
-	if err := r.open(); err != nil {
-		return err
-	}
-	return ErrUnroutable
-}
-
 // routerPattern is Router as the engine sees it.
 type routerPattern Router
 
-func (r *routerPattern) added(*pipe)   {}
-func (r *routerPattern) removed(*pipe) {}
-func (r *routerPattern) keeps() bool   { return false }
-func (r *routerPattern) roomy(*pipe)   {}
+func (r *routerPattern) added(*pipe)    {}
+func (r *routerPattern) removed(*pipe)  {}
+func (r *routerPattern) roomy(*pipe)    {}
+func (r *routerPattern) traits() traits { return traits{maxMessage: maxMessage} }
 
-func (r *routerPattern) attach(p *pipe, peer *Peer) error {
+// attach enters the peer's identity, or a generated one, in the table.
+func (r *routerPattern) attach(_ *pipe, peer *Peer) error {
 	r.routes.Lock()
 	defer r.routes.Unlock()
 	id := peer.info.Identity
 	if len(id) == 0 {
 		id = r.generate()
-	} else if r.routes.table[string(id)] != nil {
+	} else if !r.free(id, peer.conn) {
 		return ErrIdentityInUse
 	}
 	peer.identity = slices.Clone(id)
-	p.in.lead = peer.identity
 	r.routes.table[string(id)] = peer
 	return nil
+}
+
+// identityGrace is how long a newcomer's identity may still be in use.
+const identityGrace = 500 * time.Millisecond
+
+// free waits until an identity is free, but only for a moment: a peer that
+// lost its connection, or closed it, and came back at once can be here before
+// the end of the old connection was noticed. It is called with the mutex held
+// and returns so.
+func (r *routerPattern) free(id []byte, c *conn) bool {
+	if r.routes.table[string(id)] == nil {
+		return true
+	}
+	timer := time.NewTimer(identityGrace)
+	defer timer.Stop()
+	for r.routes.table[string(id)] != nil {
+		if r.routes.freed == nil {
+			r.routes.freed = make(chan struct{})
+		}
+		freed, over := r.routes.freed, false
+		r.routes.Unlock()
+		select {
+		case <-freed:
+		case <-timer.C:
+			over = true
+		case <-c.gone:
+			over = true
+		}
+		r.routes.Lock()
+		if over {
+			return r.routes.table[string(id)] == nil
+		}
+	}
+	return true
 }
 
 // generate returns a free identity: a zero octet and a counter that starts at
@@ -162,8 +199,10 @@ func (r *routerPattern) generate() []byte {
 func (r *routerPattern) detach(_ *pipe, peer *Peer) {
 	r.routes.Lock()
 	defer r.routes.Unlock()
-	if r.routes.table[string(peer.identity)] == peer {
-		delete(r.routes.table, string(peer.identity))
+	delete(r.routes.table, string(peer.identity))
+	if r.routes.freed != nil {
+		close(r.routes.freed)
+		r.routes.freed = nil
 	}
 }
 

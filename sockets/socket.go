@@ -2,8 +2,9 @@ package sockets
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
-	"time"
 
 	"clustermap/zmtp"
 )
@@ -95,7 +96,7 @@ func (s *socket) leave(p *pipe) {
 // Close closes the socket: it stops listening, waits up to Options.Linger until
 // queued messages are written, ends all connections, and returns when every
 // goroutine of the socket has ended. Calls that wait return ErrClosed. Closing
-// a closed socket does nothing and returns nil.
+// a closed socket waits for the same and returns nil.
 func (s *socket) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -116,56 +117,51 @@ func (s *socket) Close() error {
 	if s.opts.Linger > 0 {
 		s.linger()
 	}
+	// Dialled connections end with the context, accepted ones by their
+	// listener: both know them from their first moment on, unlike pipes.
 	s.cancel()
-	s.mu.Lock()
-	for p := range s.pipes {
-		if peer := p.peer.Load(); peer != nil {
-			peer.conn.close(ErrClosed)
-		}
-		p.out.end()
+	for _, l := range listeners {
+		l.disconnect()
 	}
-	s.mu.Unlock()
 	s.wg.Wait()
 	s.in.drain()
 	return nil
 }
-
-// lingerPoll is how often Close looks whether everything is written.
-const lingerPoll = time.Millisecond
 
 // linger waits until all that was queued has been written, and then lets the
 // peers end the connections, so that none of it is lost in a reset.
 func (s *socket) linger() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.opts.Linger)
 	defer cancel()
-	for !s.flushed() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(lingerPoll):
+	told := make(chan struct{}, 1)
+	for _, p := range s.list() {
+		for !p.out.flushed(told) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-told:
+			}
 		}
 	}
-	var wg sync.WaitGroup
 	s.mu.Lock()
-	for p := range s.pipes {
+	for _, d := range s.dialers {
+		d.done.Store(true)
+	}
+	s.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, p := range s.list() {
 		if peer := p.peer.Load(); peer != nil && peer.messagesOut.Load() > 0 {
 			wg.Go(func() { peer.conn.halfClose(ctx) })
 		}
 	}
-	s.mu.Unlock()
 	wg.Wait()
 }
 
-// flushed says whether nothing is left to write that could still be written.
-func (s *socket) flushed() bool {
+// list returns the pipes there are at the moment.
+func (s *socket) list() []*pipe {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for p := range s.pipes {
-		if !p.out.flushed() {
-			return false
-		}
-	}
-	return true
+	return slices.Collect(maps.Keys(s.pipes))
 }
 
 // open returns ErrClosed once the socket is closed.
@@ -183,14 +179,12 @@ func (s *socket) check(frames [][]byte) error {
 	if len(frames) == 0 {
 		return ErrNoFrames
 	}
-	if s.opts.MaxMessageSize < unbounded {
-		var size int64
-		for _, f := range frames {
-			size += int64(zmtp.FrameSize(len(f)))
-		}
-		if size > s.opts.MaxMessageSize {
-			return ErrTooLarge
-		}
+	var size int64
+	for _, f := range frames {
+		size += int64(zmtp.FrameSize(len(f)))
+	}
+	if size > s.opts.MaxMessageSize {
+		return ErrTooLarge
 	}
 	return s.open()
 }

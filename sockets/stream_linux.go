@@ -1,3 +1,5 @@
+//go:build linux && !portable
+
 package sockets
 
 import (
@@ -14,13 +16,12 @@ import (
 // platformStream reads and writes the descriptor itself, inside the callbacks
 // of the runtime's poller.
 //
-// What it gains over net.Conn: while a connection waits it holds no buffer,
-// and after a read that did not fill its buffer it waits at once, without a
-// second read only to be told EAGAIN. The latter is sound because all of a
-// connection's reads happen inside one RawConn.Read call. The poller is edge
-// triggered and its readiness is only forgotten when such a call begins:
-// octets that arrive between the short read and the wait leave the descriptor
-// marked ready, and the wait returns immediately.
+// What it gains over net.Conn: while a connection waits it holds no buffer.
+// That needs a read that fails with EAGAIN before each wait. To wait right
+// after a read that did not fill its buffer, and save that one, would be
+// wrong: the poller is edge triggered, and tells of an end of file that came
+// between the octets and the read only once, together with the octets. Its
+// edge is used up by then; the wait would never end.
 type platformStream struct {
 	raw   syscall.RawConn
 	write writeState
@@ -74,10 +75,6 @@ func (s *stream) receive(src source) error {
 			}
 			if ended = src.received(n); ended != nil {
 				return true
-			}
-			if n < len(p) {
-				src.idle()
-				return false
 			}
 		}
 	})

@@ -1,29 +1,47 @@
-//go:build !linux
+//go:build !linux || portable
 
 package sockets
 
 import "net"
 
-// platformStream has nothing to keep where net.Conn does the work.
+// platformStream has nothing to keep where net.Conn does the work. The tag
+// "portable" chooses it on Linux too, for tests.
 type platformStream struct{}
+
+// smallRead is the buffer of a connection that waits.
+const smallRead = 4 << 10
 
 func (s *stream) init(conn net.Conn) error {
 	s.conn = conn
 	return nil
 }
 
-// receive feeds src until the connection ends, and returns why.
+// receive feeds src until the connection ends, and returns why. It waits with a
+// small buffer, and reads into src's own for as long as the buffers are filled.
 func (s *stream) receive(src source) error {
+	small := make([]byte, smallRead)
 	for {
-		n, err := s.conn.Read(src.space())
-		if n > 0 {
-			if err := src.received(n); err != nil {
+		n, err := s.conn.Read(small)
+		for p := small[:n]; len(p) > 0; {
+			m := copy(src.space(), p)
+			if err := src.received(m); err != nil {
 				return err
 			}
+			p = p[m:]
+		}
+		for full := n == len(small); full && err == nil; {
+			p := src.space()
+			if n, err = s.conn.Read(p); n > 0 {
+				if err := src.received(n); err != nil {
+					return err
+				}
+			}
+			full = n == len(p)
 		}
 		if err != nil {
 			return err
 		}
+		src.idle()
 	}
 }
 

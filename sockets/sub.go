@@ -26,10 +26,15 @@ type topics struct {
 	sync.RWMutex
 	count   map[string]int // each Subscribe counts; only the last Unsubscribe is sent
 	trie    trie[struct{}]
-	peers   map[*Peer]uint64 // connected publishers: the last PING that was answered
-	pings   uint64           // the last PING that was sent
+	peers   map[*Peer]uint64 // connected publishers: the version each is known to have in force
+	version uint64           // of count, one more with each change; at least 1
+	asked   uint64           // the last version that publishers were asked for, by a PING
 	changed chan struct{}    // closed and replaced when peers changes
 }
+
+// maxTopic bounds a topic, so that SUBSCRIBE fits in the smallest command that
+// publishers take.
+const maxTopic = 32 << 10
 
 // NewSub makes a SUB socket, which receives nothing until it subscribes. It
 // returns all faults of the options as one error.
@@ -41,24 +46,29 @@ func NewSub(o Options) (*Sub, error) {
 	s.topics.count = map[string]int{}
 	s.topics.peers = map[*Peer]uint64{}
 	s.topics.changed = make(chan struct{})
+	s.topics.version = 1
 	return s, nil
 }
 
 // Subscribe asks for messages whose first frame begins with topic; the empty
 // topic asks for all. It takes effect at each publisher when the request
 // arrives there: see WaitSubscribed. Topics count: a topic subscribed to twice
-// must be unsubscribed twice.
+// must be unsubscribed twice. A topic over 32 KiB is ErrTooLarge.
 func (s *Sub) Subscribe(topic string) error {
 	if err := s.open(); err != nil {
 		return err
+	}
+	if len(topic) > maxTopic {
+		return ErrTooLarge
 	}
 	t := &s.topics
 	t.Lock()
 	defer t.Unlock()
 	t.count[topic]++
 	t.trie.add([]byte(topic), struct{}{})
+	t.version++
 	for peer := range t.peers {
-		peer.pipe.out.command(appendSubscription(nil, peer, topic, true))
+		peer.request(appendSubscription(nil, peer, topic, true))
 	}
 	return nil
 }
@@ -82,10 +92,20 @@ func (s *Sub) Unsubscribe(topic string) error {
 		t.count[topic]--
 		return nil
 	}
+	t.version++
 	for peer := range t.peers {
-		peer.pipe.out.command(appendSubscription(nil, peer, topic, false))
+		peer.request(appendSubscription(nil, peer, topic, false))
 	}
 	return nil
+}
+
+// request queues command frames for a publisher. One that takes none for so
+// long that they pile up to the high-water mark is disconnected; the next
+// connection begins with what is subscribed to then.
+func (p *Peer) request(frames []byte) {
+	if !p.pipe.out.command(frames) {
+		p.conn.close(ErrSlowPeer)
+	}
 }
 
 // appendSubscription appends a subscription or its end in the form that the
@@ -108,24 +128,22 @@ func appendSubscription(dst []byte, peer *Peer, topic string, subscribe bool) []
 // connected one has answered a PING that was sent after all subscriptions so
 // far. A publisher made with this package has then put them in force: what it
 // sends from now on comes. libzmq answers a PING in another thread than the one
-// that sends, so from there this is no more than likely.
+// that sends, so from there this is no more than likely; and before version
+// 4.2 it does not answer at all.
 func (s *Sub) WaitSubscribed(ctx context.Context) error {
+	if err := s.open(); err != nil {
+		return err
+	}
 	t := &s.topics
 	t.Lock()
-	t.pings++
-	mine := t.pings
-	for peer := range t.peers {
-		peer.pipe.out.command(zmtp.AppendPing(nil, 0, pingContext(mine)))
+	mine := t.version
+	if t.asked < mine {
+		t.asked = mine
+		for peer := range t.peers {
+			peer.request(zmtp.AppendPing(nil, 0, pingContext(mine)))
+		}
 	}
-	for {
-		behind := len(t.peers) == 0
-		for _, answered := range t.peers {
-			behind = behind || answered < mine
-		}
-		if !behind {
-			t.Unlock()
-			return nil
-		}
+	for !t.inForce(mine) {
 		changed := t.changed
 		t.Unlock()
 		select {
@@ -137,7 +155,23 @@ func (s *Sub) WaitSubscribed(ctx context.Context) error {
 		}
 		t.Lock()
 	}
+	t.Unlock()
+	return nil
 }
+
+// inForce reports whether there are publishers and all of them have a version
+// in force.
+func (t *topics) inForce(version uint64) bool {
+	for _, known := range t.peers {
+		if known < version {
+			return false
+		}
+	}
+	return len(t.peers) > 0
+}
+
+// pingContext is the context of the PING that asks for a version.
+func pingContext(version uint64) []byte { return binary.BigEndian.AppendUint64(nil, version) }
 
 // Recv waits for a message and returns it. The caller owns it.
 func (s *Sub) Recv(ctx context.Context) (Message, error) { return s.in.recv(ctx) }
@@ -149,14 +183,14 @@ func (s *Sub) RecvBatch(ctx context.Context, b *Batch) error { return s.in.recvB
 // subPattern is Sub as the engine sees it.
 type subPattern Sub
 
-func (s *subPattern) added(*pipe)   {}
-func (s *subPattern) removed(*pipe) {}
-func (s *subPattern) keeps() bool   { return false }
-func (s *subPattern) roomy(*pipe)   {}
+func (s *subPattern) added(*pipe)    {}
+func (s *subPattern) removed(*pipe)  {}
+func (s *subPattern) roomy(*pipe)    {}
+func (s *subPattern) traits() traits { return traits{maxMessage: maxMessage} }
 
 // attach sends all subscriptions, in the order of their octets, and the PING
 // that somebody may be waiting for.
-func (s *subPattern) attach(p *pipe, peer *Peer) error {
+func (s *subPattern) attach(_ *pipe, peer *Peer) error {
 	t := &s.topics
 	t.Lock()
 	defer t.Unlock()
@@ -164,11 +198,11 @@ func (s *subPattern) attach(p *pipe, peer *Peer) error {
 	for _, topic := range slices.Sorted(maps.Keys(t.count)) {
 		frames = appendSubscription(frames, peer, topic, true)
 	}
-	if t.pings > 0 {
-		frames = zmtp.AppendPing(frames, 0, pingContext(t.pings))
+	if t.asked > 0 {
+		frames = zmtp.AppendPing(frames, 0, pingContext(t.version))
 	}
 	if len(frames) > 0 {
-		p.out.command(frames)
+		peer.request(frames)
 	}
 	t.peers[peer] = 0
 	t.announce()
@@ -197,7 +231,7 @@ func (s *subPattern) command(_ *pipe, peer *Peer, name string, data []byte) erro
 	t := &s.topics
 	t.Lock()
 	defer t.Unlock()
-	if answered, ok := t.peers[peer]; ok && n > answered && n <= t.pings {
+	if known, ok := t.peers[peer]; ok && n > known && n <= t.version {
 		t.peers[peer] = n
 		t.announce()
 	}

@@ -99,20 +99,6 @@ func (t *trie[V]) remove(key []byte, v V) bool {
 	return true
 }
 
-// match calls f for the values under each prefix of topic, shortest first. A
-// value that stands under several prefixes comes several times.
-func (t *trie[V]) match(topic []byte, f func(values []V)) {
-	n := &t.root
-	for {
-		if len(n.values) > 0 {
-			f(n.values)
-		}
-		if n = n.next(&topic); n == nil {
-			return
-		}
-	}
-}
-
 // matches reports whether any string in t is a prefix of topic.
 func (t *trie[V]) matches(topic []byte) bool {
 	n := &t.root
@@ -188,6 +174,9 @@ func (n *node[V]) delete(v V) bool {
 	var zero V
 	n.values[last] = zero
 	n.values = n.values[:last]
+	if last == 0 {
+		n.values, n.places = nil, nil // a node may outlive its values by far
+	}
 	return true
 }
 

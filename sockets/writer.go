@@ -19,7 +19,8 @@ type writer struct {
 
 // run writes until the connection is gone.
 func (w *writer) run() {
-	for w.pipe.out.take(&w.queue, &w.control, w.conn.gone, w.roomy) {
+	roomy := func() { w.pipe.socket.pattern.roomy(w.pipe) }
+	for w.pipe.out.take(&w.queue, &w.control, w.conn.gone, roomy) {
 		w.gather()
 		n, err := w.conn.stream.send(w.bufs)
 		clear(w.bufs)
@@ -33,8 +34,6 @@ func (w *writer) run() {
 		w.release()
 	}
 }
-
-func (w *writer) roomy() { w.pipe.socket.pattern.roomy(w.pipe) }
 
 // gather lists the octets to write, in order.
 func (w *writer) gather() {
