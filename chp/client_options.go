@@ -86,7 +86,7 @@ func parseServer(name string) (address, error) {
 		return address{}, errors.New("must have the form tcp://host:port")
 	}
 	host, text, err := net.SplitHostPort(rest)
-	if err != nil || host == "" {
+	if err != nil || host == "" || host == "*" || strings.ContainsAny(host, "/ \x00") {
 		return address{}, errors.New("must have the form tcp://host:port")
 	}
 	port, err := strconv.ParseUint(text, 10, 16)

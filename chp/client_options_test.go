@@ -31,7 +31,7 @@ func TestClientOptionsDefaults(t *testing.T) {
 func TestClientOptionsReportAllFaults(t *testing.T) {
 	t.Parallel()
 	_, err := NewClient(ClientOptions{
-		Servers:      []string{"tcp://a:1", "tcp://a:1", "ipc://x", "tcp://a:65534", "tcp://a", "tcp://:1"},
+		Servers:      []string{"tcp://a:1", "tcp://a:1", "ipc://x", "tcp://a:65534", "tcp://a", "tcp://:1", "tcp://*:1", "tcp://a b:1"},
 		Subtrees:     []string{"/a/", "a/"},
 		SyncTimeout:  -1,
 		WatchQueue:   -1,
@@ -52,7 +52,7 @@ func TestClientOptionsReportAllFaults(t *testing.T) {
 		fields[o.Field]++
 	}
 	for field, want := range map[string]int{
-		"Servers": 5, "Subtrees": 1, "SyncTimeout": 1, "WatchQueue": 1, "SendQueue": 1, "MaxValueSize": 1,
+		"Servers": 7, "Subtrees": 1, "SyncTimeout": 1, "WatchQueue": 1, "SendQueue": 1, "MaxValueSize": 1,
 	} {
 		if fields[field] != want {
 			t.Errorf("%d faults of %s, want %d: %v", fields[field], field, want, err)

@@ -140,6 +140,7 @@ func (w *writer) open() error {
 	}
 	c := w.client
 	c.writing.Store(true)
+	var pubs []*sockets.Pub
 	for _, server := range c.servers {
 		p, err := sockets.NewPub(sockets.Options{
 			SendHWM:              -1,
@@ -151,16 +152,28 @@ func (w *writer) open() error {
 			HandshakeTimeout:     c.opts.SyncTimeout,
 			MaxMessageSize:       int64(c.opts.MaxValueSize) + maxOverhead,
 			Metadata:             map[string]string{propertyCHP: announcement},
+			Monitor:              c.watchCollector,
 		})
-		if err == nil {
-			err = p.Connect(server.collector)
-		}
 		if err != nil {
+			closePubs(pubs)
 			return err
 		}
-		w.pubs = append(w.pubs, p)
+		pubs = append(pubs, p)
+		if err := p.Connect(server.collector); err != nil {
+			closePubs(pubs)
+			return err
+		}
 	}
+	w.pubs = pubs
 	return nil
+}
+
+// watchCollector logs what keeps updates from being sent: above all a server
+// whose collector is no SUB socket, as those of the guide's first models.
+func (c *Client) watchCollector(e sockets.Event) {
+	if e.Kind == sockets.HandshakeFailed {
+		c.log.Warn("collector refused", "collector", e.Endpoint, "error", e.Err)
+	}
 }
 
 func (w *writer) close() {
@@ -168,6 +181,10 @@ func (w *writer) close() {
 	w.closed = true
 	pubs := w.pubs
 	w.mu.Unlock()
+	closePubs(pubs)
+}
+
+func closePubs(pubs []*sockets.Pub) {
 	var closing sync.WaitGroup
 	for _, p := range pubs {
 		closing.Go(func() { _ = p.Close() }) // closing a socket does not fail
