@@ -50,7 +50,7 @@ func TestInteropSub(t *testing.T) {
 			pub := link(t, sub, who, "XPUB")
 			wantTold(t, pub, "\x01")
 			for seed, s := range shapes(true) {
-				const count = 2
+				count := s.count()
 				sent := pythonSends(pub, nil, seed, s, count)
 				for i := range count {
 					m, err := sub.Recv(ctx)

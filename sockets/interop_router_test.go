@@ -55,7 +55,7 @@ func TestInteropRouter(t *testing.T) {
 		}
 		dealer := link(t, router, who, "DEALER", args...)
 		for seed, s := range all {
-			const count = 2
+			count := s.count()
 			sent := pythonSends(dealer, nil, seed, s, count)
 			for i := range count {
 				m, err := router.Recv(ctx)
@@ -88,7 +88,7 @@ func TestInteropDealer(t *testing.T) {
 			wantIdentity(t, got[0].Octets, identity)
 			wantDescribed(t, got[1:], message)
 
-			const count = 2
+			count := s.count()
 			sent := pythonSends(router, [][]byte{got[0].Octets}, seed, s, count)
 			for i := range count {
 				m, err := dealer.Recv(ctx)

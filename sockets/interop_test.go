@@ -96,6 +96,15 @@ func (s shape) String() string {
 	return fmt.Sprint([]int(s))
 }
 
+// count is how many messages of the shape a test sends: two, so that one follows
+// another, but one of the large ones, which cost the most time.
+func (s shape) count() int {
+	if s[0] >= 16<<20 {
+		return 1
+	}
+	return 2
+}
+
 func repeat(size, frames int) shape {
 	s := make(shape, frames)
 	for i := range s {
