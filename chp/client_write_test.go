@@ -1,0 +1,254 @@
+package chp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestClientSetRefuses(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := newScripted(t, asPlain)
+	c := activeClient(t, s, ClientOptions{MaxValueSize: 10})
+	value := []byte("v")
+	for _, test := range []struct {
+		err  error
+		want error
+	}{
+		{c.Set(ctx, "", value), &MessageError{Reason: ReasonKey}},
+		{c.Set(ctx, strings.Repeat("k", 256), value), &MessageError{Reason: ReasonKey}},
+		{c.Set(ctx, "a\x00b", value), &MessageError{Reason: ReasonKey}},
+		{c.Set(ctx, "KTHXBAI", value), &MessageError{Reason: ReasonReservedKey}},
+		{c.Set(ctx, "HUGZ", value), &MessageError{Reason: ReasonReservedKey}},
+		{c.Set(ctx, "HUGZilla", value), &MessageError{Reason: ReasonReservedKey}},
+		{c.Set(ctx, "k", make([]byte, 11)), &MessageError{Reason: ReasonValueTooLarge}},
+		{c.Set(ctx, "k", value, WithTTL(-1)), &MessageError{Reason: ReasonTTL}},
+		{c.Set(ctx, "k", value, WithProperty("a\nb", "")), &MessageError{Reason: ReasonProperties}},
+		{c.Set(ctx, "k", nil), ErrEmptyValue},
+		{c.Delete(ctx, ""), &MessageError{Reason: ReasonKey}},
+	} {
+		if !errors.Is(test.err, test.want) {
+			t.Errorf("error %v, want %v", test.err, test.want)
+		}
+	}
+	must(t, c.Set(ctx, strings.Repeat("k", 255), make([]byte, 10)))
+	if m := s.kvset(); len(m.key) != 255 || len(m.value) != 10 {
+		t.Errorf("the first update to arrive is %v", m)
+	}
+}
+
+// echo publishes the next KVSET with a sequence.
+func (s *scripted) echo(seq int64) {
+	s.t.Helper()
+	m := s.kvset()
+	s.publish(m.key, seq, m.uuid, m.properties, m.value)
+}
+
+type synced struct {
+	seq int64
+	err error
+}
+
+// setSync starts a SetSync.
+func setSync(ctx context.Context, c *Client, key, value string) chan synced {
+	done := make(chan synced, 1)
+	go func() {
+		seq, err := c.SetSync(ctx, key, []byte(value))
+		done <- synced{seq, err}
+	}()
+	return done
+}
+
+func TestClientSetSync(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := newScripted(t, asPlain)
+	c := activeClient(t, s, ClientOptions{Subtrees: []string{"/a/"}})
+
+	first := setSync(ctx, c, "/a/1", "x")
+	m := s.kvset()
+	if c.Len() != 0 {
+		t.Error("the update is to be seen before the server has published it")
+	}
+	s.publish("/a/1", 11, []byte("another client's"), "", "y")
+	s.publish("/a/1", 12, m.uuid, "", "x")
+	if got := <-first; got.seq != 12 || got.err != nil {
+		t.Errorf("SetSync: %v", got)
+	}
+	if v, _ := c.Get("/a/1"); string(v) != "x" {
+		t.Errorf("after SetSync the value is %q", v)
+	}
+
+	// What cannot come back is not sent.
+	if _, err := c.SetSync(ctx, "/b/1", []byte("x")); !errors.Is(err, ErrOutsideSubtrees) {
+		t.Errorf("outside of the subtrees: %v", err)
+	}
+	if _, err := c.DeleteSync(ctx, "/b/1"); !errors.Is(err, ErrOutsideSubtrees) {
+		t.Errorf("outside of the subtrees: %v", err)
+	}
+
+	// An update to another subtree does not come back and nobody waits for it.
+	must(t, c.Set(ctx, "/b/1", []byte("x")))
+	must(t, c.Flush(ctx))
+	if m := s.kvset(); m.key != "/b/1" {
+		t.Errorf("got %v", m)
+	}
+
+	// The server passes over an update.
+	passed := setSync(ctx, c, "/a/2", "refused")
+	s.kvset()
+	taken := setSync(ctx, c, "/a/3", "taken")
+	s.echo(13)
+	if got := <-passed; !errors.Is(got.err, ErrUncertain) {
+		t.Errorf("an update that the server passed over: %v", got)
+	}
+	if got := <-taken; got.seq != 13 || got.err != nil {
+		t.Errorf("the next one: %v", got)
+	}
+
+	short, cancel := context.WithCancel(ctx)
+	left := setSync(short, c, "/a/4", "x")
+	s.kvset()
+	cancel()
+	if got := <-left; !errors.Is(got.err, context.Canceled) {
+		t.Errorf("with an ended context: %v", got)
+	}
+
+	gone := setSync(ctx, c, "/a/5", "x")
+	s.kvset()
+	s.close()
+	if got := <-gone; !errors.Is(got.err, ErrUncertain) {
+		t.Errorf("with a broken connection: %v", got)
+	}
+	if err := c.Flush(ctx); !errors.Is(err, ErrUncertain) {
+		t.Errorf("Flush after updates that did not come back: %v", err)
+	}
+	must(t, c.Flush(ctx))
+}
+
+func TestClientFlush(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := newScripted(t, asPlain)
+	c := activeClient(t, s, ClientOptions{})
+	must(t, c.Flush(ctx))
+	for i := range 10 {
+		must(t, c.Set(ctx, fmt.Sprint(i), []byte("v")))
+	}
+	flushed := make(chan error, 1)
+	go func() { flushed <- c.Flush(ctx) }()
+	for i := range 9 {
+		s.echo(int64(11 + i))
+	}
+	select {
+	case err := <-flushed:
+		t.Errorf("Flush returned before the last update came back: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	s.echo(20)
+	must(t, <-flushed)
+	if c.Len() != 10 {
+		t.Errorf("%d keys", c.Len())
+	}
+	short, cancel := context.WithCancel(ctx)
+	must(t, c.Set(ctx, "k", []byte("v")))
+	go func() { flushed <- c.Flush(short) }()
+	cancel()
+	if err := <-flushed; !errors.Is(err, context.Canceled) {
+		t.Errorf("Flush with an ended context: %v", err)
+	}
+}
+
+// A client's updates go to the server that it follows and, as far as they have
+// room, to the others.
+func TestClientWritesToAllServers(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	first, second := newScripted(t, asPlain), newScripted(t, asPlain)
+	c := follow(t, ClientOptions{}, first, second)
+	first.answer(1)
+	must(t, c.WaitActive(ctx))
+	must(t, c.Set(ctx, "k", []byte("v")))
+	first.kvset()
+	eventually(t, "the second server is connected", func() bool { return second.connected("PUB at P+2") == 1 })
+	for i := 0; ; i++ { // its subscription may take a moment more
+		must(t, c.Set(ctx, fmt.Sprint(i), []byte("v")))
+		first.kvset()
+		if m, err := second.sub.Recv(ended); err == nil {
+			if string(m[2]) == "" {
+				t.Error("without UUID")
+			}
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Set waits for a server, and for nothing else: when its context ends, nothing
+// is sent.
+func TestClientSetWaits(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := newScripted(t, asPlain)
+	c := follow(t, ClientOptions{}, s)
+	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	if err := c.Set(short, "too soon", []byte("v")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Set without a server: %v", err)
+	}
+	done := make(chan error, 2)
+	for _, key := range []string{"one", "two"} {
+		go func() { done <- c.Set(ctx, key, []byte("v")) }()
+	}
+	time.Sleep(10 * time.Millisecond)
+	s.answer(1)
+	must(t, <-done)
+	must(t, <-done)
+	for range 2 {
+		if m := s.kvset(); m.key == "too soon" {
+			t.Error("an update was sent though its context had ended")
+		}
+	}
+}
+
+// Back-pressure: a server that does not read its collector makes Set wait, and
+// when the client turns to the next server, Set goes there.
+func TestClientSetUnderBackPressure(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	stuck, next := newScripted(t, asPlain), newScripted(t, asPlain)
+	c := follow(t, ClientOptions{SendQueue: 1 << 16}, stuck, next)
+	stuck.answer(1)
+	must(t, c.WaitActive(ctx))
+	value := make([]byte, 1<<16)
+	sent := 0
+	for {
+		short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		err := c.Set(short, fmt.Sprint(sent), value)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) {
+			break
+		}
+		must(t, err)
+		sent++
+	}
+	waiting := make(chan error)
+	go func() { waiting <- c.Set(ctx, "waiting", value) }()
+	time.Sleep(20 * time.Millisecond)
+	stuck.close()
+	next.answer(1)
+	must(t, <-waiting)
+	for {
+		if m := next.kvset(); m.key == "waiting" {
+			next.publish(m.key, 2, m.uuid, "", "v")
+			break
+		}
+	}
+	if err := c.Flush(ctx); !errors.Is(err, ErrUncertain) {
+		t.Errorf("Flush after the failover: %v", err)
+	}
+}
