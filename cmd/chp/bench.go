@@ -55,7 +55,7 @@ subtree of their own and are deleted in the end.`,
 	f.SortFlags = false
 	f.IntVar(&c.Updates, "updates", 5_000_000, "updates to measure in a round, of all publishers together")
 	f.IntVar(&c.Keys, "keys", 10_000, "different keys")
-	f.IntVar(&c.ValueSize, "value-size", 32, "octets of a value, 24 or more")
+	f.IntVar(&c.ValueSize, "value-size", 32, "octets of a value, 16 or more")
 	f.IntVar(&c.Publishers, "publishers", 1, "publisher processes")
 	f.IntVar(&c.Replicas, "replicas", 1, "replica processes")
 	f.BoolVar(&c.Baseline, "baseline", false, "also run a bare TCP pipeline, in turn, and give the ratio")

@@ -54,7 +54,9 @@ value and seq; octets that are not UTF-8 are in key_base64 and value_base64.`,
 
 		// The server has --timeout to be there; from then on the watch outlives
 		// any time without one.
-		printing, stop := context.WithCancelCause(ctx)
+		reading, done := untilHangup(ctx, cmd.OutOrStdout())
+		defer done()
+		printing, stop := context.WithCancelCause(reading)
 		defer stop(nil)
 		go func() {
 			if err := c.wait(ctx); err != nil {

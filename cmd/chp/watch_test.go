@@ -104,11 +104,16 @@ func TestWatchBeginsWithTheSnapshot(t *testing.T) {
 func TestWatchIntoClosedPipe(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	w := start(t, "watch", "--server", s.endpoint)
-	w.line()
-	w.pipe.Close()
-	must(t, "set", "k", "v", "--server", s.endpoint)
-	if code := w.wait(); code != exitDone || w.stderr.String() != "" {
-		t.Errorf("exit code %d: %s", code, w.stderr.String())
+	for name, after := range map[string]func(){
+		"nothing to write": func() {},
+		"a change":         func() { must(t, "set", "k", "v", "--server", s.endpoint) },
+	} {
+		w := start(t, "watch", "--server", s.endpoint)
+		w.line()
+		w.pipe.Close()
+		after()
+		if code := w.wait(); code != exitDone || w.stderr.String() != "" {
+			t.Errorf("%s: exit code %d: %s", name, code, w.stderr.String())
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 
@@ -99,11 +100,12 @@ func newMeasurement(c *Config, o outcome, expected workload.Content) *Measuremen
 	if m.faults() != nil {
 		return m
 	}
-	rate := float64(c.Updates) / o.seconds
+	rate := math.Round(float64(c.Updates) / o.seconds)
 	m.Seconds, m.UpdatesPerSecond = &o.seconds, &rate
 	if latency.Max() > 0 {
-		us := func(p float64) float64 { return latency.Percentile(p) / 1e3 }
-		m.LatencyUS = &Latency{us(0.5), us(0.9), us(0.99), us(0.999), float64(latency.Max()) / 1e3}
+		us := func(nanoseconds float64) float64 { return math.Round(nanoseconds/100) / 10 }
+		at := func(p float64) float64 { return us(latency.Percentile(p)) }
+		m.LatencyUS = &Latency{at(0.5), at(0.9), at(0.99), at(0.999), us(float64(latency.Max()))}
 	}
 	return m
 }
@@ -133,7 +135,7 @@ func (m *Measurement) faults() error {
 
 func (r *Result) add(round *Round) {
 	if b := round.Baseline; b != nil && b.UpdatesPerSecond != nil && round.CHP.UpdatesPerSecond != nil {
-		ratio := *round.CHP.UpdatesPerSecond / *b.UpdatesPerSecond
+		ratio := math.Round(1e4**round.CHP.UpdatesPerSecond / *b.UpdatesPerSecond) / 1e4
 		round.Ratio = &ratio
 	}
 	r.Rounds = append(r.Rounds, round)

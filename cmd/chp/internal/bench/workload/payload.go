@@ -2,15 +2,17 @@ package workload
 
 import "encoding/binary"
 
-// A value is, at its least:
+// A value begins with
 //
 //	octets 0..7    publisher (16 bits) and counter (48 bits), the label
 //	octets 8..15   time of sending, nanoseconds of [Now]
-//	octets 16..23  the label again
 //
-// The second label stands at the very end of a longer value, so that a value put
-// together from two updates is seen as such.
-const payloadSize = 24
+// and one of at least 24 octets ends with the label once more, so that a value
+// put together from two updates is seen as such.
+const (
+	payloadSize = 16
+	labelSize   = 8
+)
 
 const counterBits = 48
 
@@ -35,7 +37,9 @@ func (p *Payload) Fill(counter uint64, sent int64) []byte {
 	v := p.value
 	binary.LittleEndian.PutUint64(v, p.label|counter)
 	binary.LittleEndian.PutUint64(v[8:], uint64(sent))
-	binary.LittleEndian.PutUint64(v[len(v)-8:], p.label|counter)
+	if len(v) >= payloadSize+labelSize {
+		binary.LittleEndian.PutUint64(v[len(v)-labelSize:], p.label|counter)
+	}
 	return v
 }
 
@@ -47,6 +51,6 @@ func (s Spec) Parse(value []byte) (publisher int, counter uint64, sent int64, ok
 	label := binary.LittleEndian.Uint64(value)
 	publisher = int(label >> counterBits)
 	counter = label & (1<<counterBits - 1)
-	ok = label == binary.LittleEndian.Uint64(value[len(value)-8:]) && publisher < s.Publishers
-	return publisher, counter, int64(binary.LittleEndian.Uint64(value[8:])), ok
+	torn := len(value) >= payloadSize+labelSize && label != binary.LittleEndian.Uint64(value[len(value)-labelSize:])
+	return publisher, counter, int64(binary.LittleEndian.Uint64(value[8:])), !torn && publisher < s.Publishers
 }
