@@ -1,0 +1,6 @@
+//go:build !unix
+
+package main
+
+// waitHangup cannot tell: the next write will.
+func waitHangup(int) bool { return false }

@@ -1,0 +1,98 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"clustermap/cmd/chp/internal/bench/workload"
+)
+
+func config() *Config {
+	return &Config{Updates: 1000, Keys: 10, ValueSize: 32, Publishers: 1, Replicas: 2, Baseline: true}
+}
+
+var content = workload.Content{Keys: 10, Sum: 1, Mix: 2}
+
+// report is what a replica says of a run in which nothing is wrong.
+func report() workload.Report {
+	var h workload.Histogram
+	h.Add(50_000, 1000)
+	return workload.Report{Delivered: 1000, Content: content, Latency: h.Sparse()}
+}
+
+func TestSoundMeasurement(t *testing.T) {
+	t.Parallel()
+	m := newMeasurement(config(), outcome{seconds: 0.5, reports: []workload.Report{report(), report()}}, content)
+	if m.faults() != nil || *m.UpdatesPerSecond != 2000 || m.Delivered != 2000 || !m.ContentEqual {
+		t.Errorf("%+v, %v", m, m.faults())
+	}
+	if p50 := m.LatencyUS.P50; p50 < 48 || p50 > 52 {
+		t.Errorf("p50 is %v", p50)
+	}
+}
+
+func TestUnsoundMeasurementHasNoRate(t *testing.T) {
+	t.Parallel()
+	for want, spoil := range map[string]func(o *outcome){
+		"3 updates were lost":         func(o *outcome) { o.reports[1].Lost = 3; o.reports[1].Delivered = 997 },
+		"1 updates came twice":        func(o *outcome) { o.reports[0].Doubled = 1 },
+		"2 updates came out of order": func(o *outcome) { o.reports[0].OutOfOrder = 2 },
+		"1 values were not as sent":   func(o *outcome) { o.reports[0].Foreign = 1 },
+		"content":                     func(o *outcome) { o.reports[1].Content.Mix++ },
+		"do not add up":               func(o *outcome) { o.reports[1].Delivered-- },
+	} {
+		o := outcome{seconds: 0.5, reports: []workload.Report{report(), report()}}
+		spoil(&o)
+		r := newResult(config())
+		m := newMeasurement(config(), o, content)
+		r.add(&Round{CHP: newMeasurement(config(), outcome{seconds: 1, reports: []workload.Report{report(), report()}}, content)})
+		r.add(&Round{CHP: m})
+		r.conclude()
+		if err := r.faults(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "round 2, chp") {
+			t.Errorf("%s: faults are %v", want, err)
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The sound round may state its rate; the result as a whole has none.
+		if m.UpdatesPerSecond != nil || r.UpdatesPerSecond != nil || r.Ratio != nil || strings.Count(string(text), "updates_per_second") != 1 {
+			t.Errorf("%s: a rate in %s", want, text)
+		}
+	}
+	// A replica that did not report at all.
+	if m := newMeasurement(config(), outcome{seconds: 1, reports: []workload.Report{report()}}, content); m.faults() == nil {
+		t.Error("a missing replica goes unnoticed")
+	}
+	if m := newMeasurement(config(), outcome{}, content); m.faults() == nil || m.ContentEqual {
+		t.Error("a run without reports passes")
+	}
+}
+
+func TestMedians(t *testing.T) {
+	t.Parallel()
+	r := newResult(config())
+	baseline := *config()
+	for _, seconds := range [][2]float64{{1, 0.5}, {4, 1}, {2, 0.4}} { // ratios 0.5, 0.25, 0.2
+		round := &Round{
+			CHP:      newMeasurement(config(), outcome{seconds: seconds[0], reports: []workload.Report{report(), report()}}, content),
+			Baseline: newMeasurement(&baseline, outcome{seconds: seconds[1], reports: []workload.Report{report(), report()}}, content),
+		}
+		r.add(round)
+	}
+	r.conclude()
+	if *r.UpdatesPerSecond != 500 || *r.Seconds != 2 || *r.BaselineUpdatesPerSecond != 2000 || *r.Ratio != 0.25 || r.Delivered != 2000 {
+		t.Errorf("rate %v in %v s, baseline %v, ratio %v", *r.UpdatesPerSecond, *r.Seconds, *r.BaselineUpdatesPerSecond, *r.Ratio)
+	}
+	var out bytes.Buffer
+	if err := r.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"median", "0.25", "2 replicas", "1 publisher "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}
