@@ -95,7 +95,9 @@ const (
 )
 
 // Owner counts references on octets that are lent to SendWire. Both methods
-// must be safe for concurrent use.
+// must be safe for concurrent use. Retain is called by SendWire, with locks of
+// the socket held, so it must not use the socket; Release by whoever is done
+// with the octets, with no lock held.
 type Owner interface {
 	Retain()
 	Release()

@@ -56,15 +56,24 @@ func (c *conn) close(reason error) {
 	_ = c.stream.conn.SetDeadline(time.Unix(1, 0))
 }
 
-// setDeadline sets the deadline of the handshake, or takes it away. It must not
-// undo the one of close.
+// setDeadline bounds reading and writing, or unbinds them.
 func (c *conn) setDeadline(t time.Time) error {
+	return c.limit(func() error { return c.stream.conn.SetDeadline(t) })
+}
+
+// setReadDeadline does so for reading alone.
+func (c *conn) setReadDeadline(t time.Time) error {
+	return c.limit(func() error { return c.stream.conn.SetReadDeadline(t) })
+}
+
+// limit sets a deadline unless close has set the last one.
+func (c *conn) limit(set func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return c.reason
 	}
-	return c.stream.conn.SetDeadline(t)
+	return set()
 }
 
 // finish closes the descriptor, once nobody reads or writes any more.

@@ -21,11 +21,13 @@ var (
 	// cannot express.
 	ErrNoFrames = errors.New("sockets: a message needs at least one frame")
 
-	// ErrTooLarge is returned for a message beyond Options.MaxMessageSize.
+	// ErrTooLarge is returned for a message beyond Options.MaxMessageSize, and
+	// for a topic beyond 32 KiB.
 	ErrTooLarge = errors.New("sockets: message is larger than MaxMessageSize")
 
 	// ErrSlowPeer is why a publisher with FullPolicy Disconnect ended a
-	// connection: the peer did not take what was queued for it.
+	// connection: the peer did not take what was queued for it. A Sub does the
+	// same when a publisher takes no subscriptions.
 	ErrSlowPeer = errors.New("sockets: peer fell behind its queue")
 
 	// ErrIdentityInUse is reported to the monitor when a second peer comes
@@ -37,6 +39,10 @@ var (
 	// finish its greeting and handshake within Options.HandshakeTimeout, or
 	// had to give way to newer connections (Options.MaxHandshakes).
 	ErrHandshakeTimeout = errors.New("sockets: handshake not finished in time")
+
+	// ErrHeartbeatTimeout is why a connection ended whose peer had sent a PING
+	// with a time to live, and nothing more within that time.
+	ErrHeartbeatTimeout = errors.New("sockets: peer fell silent for longer than its PING allows")
 
 	// ErrTooManySubscriptions is why a publisher ended a connection: see
 	// Options.MaxSubscriptions.

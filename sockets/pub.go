@@ -2,9 +2,7 @@ package sockets
 
 import (
 	"context"
-	"sync"
 
-	"clustermap/internal/invariants"
 	"clustermap/zmtp"
 )
 
@@ -18,29 +16,6 @@ type Pub struct {
 	socket
 	subs subscriptions
 }
-
-// subscriptions is who has subscribed to what.
-type subscriptions struct {
-	sync.Mutex
-	trie    trie[*pipe]
-	decoder *zmtp.Decoder // finds the ends of messages in SendWire
-	touched []*pipe       // scratch of matching
-	mark    uint64        // number of the message being matched
-	changed chan struct{} // closed when a subscription comes; nil while nobody waits
-}
-
-// subscriber is a pipe's part in the subscriptions, guarded by their mutex.
-type subscriber struct {
-	topics map[string]struct{}
-	octets int    // of the topics
-	mark   uint64 // the message that was matched last, so that none goes twice
-	all    bool   // subscribed to everything
-	runs   []run  // what of the present wire octets is for this peer
-	count  int    // messages in runs
-}
-
-// run is a range of wire octets.
-type run struct{ start, end int }
 
 // NewPub makes a PUB socket. It returns all faults of the options as one error.
 func NewPub(o Options) (*Pub, error) {
@@ -171,85 +146,6 @@ func (p *Pub) SendWire(ctx context.Context, wire []byte, messages int, owner Own
 	}
 }
 
-// find returns the peers subscribed to a topic, each once. The slice is valid
-// while the mutex is held.
-func (s *subscriptions) find(topic []byte) []*pipe {
-	if len(s.trie.root.heads) == 0 {
-		return s.trie.root.values
-	}
-	s.mark++
-	found := s.touched[:0]
-	for n := &s.trie.root; n != nil; n = n.next(&topic) {
-		for _, q := range n.values {
-			if q.sub.mark != s.mark {
-				q.sub.mark = s.mark
-				found = append(found, q)
-			}
-		}
-	}
-	s.touched = found[:0]
-	return found
-}
-
-// sort finds, for every peer that did not subscribe to everything, the runs of
-// wire that it subscribed to, and lists those peers in touched.
-func (s *subscriptions) sort(wire []byte) {
-	if len(s.trie.root.heads) == 0 {
-		return
-	}
-	for at := 0; at < len(wire); {
-		kind, n, err := s.decoder.Next(wire[at:])
-		if kind != zmtp.KindMessage || err != nil {
-			invariants.Assert(false, "SendWire was given something else than whole messages")
-			s.decoder.Reset()
-			return
-		}
-		end := at + n
-		topic, _ := zmtp.Message(wire[at:end]).Next()
-		s.mark++
-		for node := s.trie.root.next(&topic); node != nil; node = node.next(&topic) {
-			for _, q := range node.values {
-				sub := &q.sub
-				if sub.all || sub.mark == s.mark {
-					continue
-				}
-				sub.mark = s.mark
-				if sub.count == 0 {
-					s.touched = append(s.touched, q)
-				}
-				sub.count++
-				if last := len(sub.runs) - 1; last >= 0 && sub.runs[last].end == at {
-					sub.runs[last].end = end
-				} else {
-					sub.runs = append(sub.runs, run{at, end})
-				}
-			}
-		}
-		at = end
-	}
-}
-
-// full returns a peer without room among all and the touched.
-func (s *subscriptions) full(all []*pipe) *pipe {
-	for _, peers := range [2][]*pipe{all, s.touched} {
-		for _, q := range peers {
-			if !q.out.hasRoom() {
-				return q
-			}
-		}
-	}
-	return nil
-}
-
-// reset clears the scratch of sort.
-func (s *subscriptions) reset() {
-	for i, q := range s.touched {
-		q.sub.runs, q.sub.count = q.sub.runs[:0], 0
-		s.touched[i] = nil
-	}
-	s.touched = s.touched[:0]
-}
-
 // waitChange waits for a subscription to come. It is called with the mutex
 // held and returns with it held, unless it returns an error.
 func (p *Pub) waitChange(ctx context.Context) error {
@@ -306,40 +202,20 @@ func (p *pubPattern) traits() traits {
 	return traits{ordered: true, maxMessage: maxSubscription}
 }
 
-const (
-	// maxSubscription bounds a message to a PUB. All that it has a use for
-	// there is a topic (ZMTP 3.0); what else a peer may send is thrown away,
-	// and need not be collected by the hundred megabytes before.
-	maxSubscription = 1 << 20
-	// maxTopicOctets bounds the topics of one subscriber together.
-	maxTopicOctets = 16 << 20
-	// detachBurst is how many topics of a peer that has gone are removed
-	// before publishing goes on.
-	detachBurst = 256
-)
+// maxSubscription bounds a message to a PUB. All that it has a use for there is
+// a topic (ZMTP 3.0); what else a peer may send is thrown away, and need not be
+// collected by the hundred megabytes before.
+const maxSubscription = 1 << 20
 
-func (p *pubPattern) detach(q *pipe, _ *Peer) {
-	p.subs.Lock()
-	defer p.subs.Unlock()
-	n := 0
-	for topic := range q.sub.topics {
-		p.subs.trie.remove([]byte(topic), q)
-		if n++; n%detachBurst == 0 {
-			p.subs.Unlock()
-			p.subs.Lock()
-		}
-	}
-	q.sub = subscriber{}
-	clear(p.subs.touched[:cap(p.subs.touched)]) // it may still name q
-}
+func (p *pubPattern) detach(q *pipe, _ *Peer) { p.subs.forget(q) }
 
 // command takes SUBSCRIBE and CANCEL (ZMTP 3.1).
 func (p *pubPattern) command(q *pipe, _ *Peer, name string, data []byte) error {
 	switch name {
 	case "SUBSCRIBE":
-		return p.subscribe(q, data)
+		return p.subs.subscribe(q, data, p.opts.MaxSubscriptions)
 	case "CANCEL":
-		p.cancelTopic(q, data)
+		p.subs.cancel(q, data)
 	}
 	return nil
 }
@@ -351,49 +227,14 @@ func (p *pubPattern) messages(q *pipe, peer *Peer, b *Batch) error {
 		body, _ := b.Message(i).Next()
 		switch {
 		case len(body) > 0 && body[0] == 1:
-			if err := p.subscribe(q, body[1:]); err != nil {
+			if err := p.subs.subscribe(q, body[1:], p.opts.MaxSubscriptions); err != nil {
 				return err
 			}
 		case len(body) > 0 && body[0] == 0:
-			p.cancelTopic(q, body[1:])
+			p.subs.cancel(q, body[1:])
 		default:
 			peer.discarded.Add(1)
 		}
 	}
 	return nil
-}
-
-func (p *pubPattern) subscribe(q *pipe, topic []byte) error {
-	p.subs.Lock()
-	defer p.subs.Unlock()
-	if _, have := q.sub.topics[string(topic)]; have {
-		return nil
-	}
-	q.sub.octets += len(topic)
-	if len(q.sub.topics) >= p.opts.MaxSubscriptions || q.sub.octets > maxTopicOctets {
-		return ErrTooManySubscriptions
-	}
-	if q.sub.topics == nil {
-		q.sub.topics = map[string]struct{}{}
-	}
-	q.sub.topics[string(topic)] = struct{}{}
-	q.sub.all = q.sub.all || len(topic) == 0
-	p.subs.trie.add(topic, q)
-	if p.subs.changed != nil {
-		close(p.subs.changed)
-		p.subs.changed = nil
-	}
-	return nil
-}
-
-func (p *pubPattern) cancelTopic(q *pipe, topic []byte) {
-	p.subs.Lock()
-	defer p.subs.Unlock()
-	if _, have := q.sub.topics[string(topic)]; !have {
-		return
-	}
-	delete(q.sub.topics, string(topic))
-	q.sub.octets -= len(topic)
-	q.sub.all = q.sub.all && len(topic) > 0
-	p.subs.trie.remove(topic, q)
 }

@@ -1,7 +1,10 @@
 package sockets
 
 import (
+	"errors"
 	"net"
+	"os"
+	"time"
 
 	"clustermap/internal/buf"
 	"clustermap/zmtp"
@@ -25,11 +28,13 @@ type reader struct {
 
 	decoder     zmtp.Decoder
 	chunk       *buf.Chunk
-	start, fill int    // octets of chunk that are not decoded yet
-	tail        []byte // those octets, while the connection is idle and has no chunk
-	unpaid      int    // octets decoded that no queued batch was charged for
-	batch       Batch  // messages decoded and not handed on yet
-	octets      int    // their size
+	start, fill int           // octets of chunk that are not decoded yet
+	tail        []byte        // those octets, while the connection is idle and has no chunk
+	unpaid      int           // octets decoded that no queued batch was charged for
+	batch       Batch         // messages decoded and not handed on yet
+	octets      int           // their size
+	ttl         time.Duration // from the PING that came last, unless octets came since
+	expires     bool          // the read deadline is set by it
 }
 
 const (
@@ -43,6 +48,8 @@ const (
 	// idlePart is how many times larger than what is in it an idle
 	// connection's chunk may be: as far as the sizes of chunks lie apart.
 	idlePart = 8
+	// pingUnit is the unit of a PING's ttl.
+	pingUnit = 100 * time.Millisecond
 	// keepSpans is the largest span slice that an idle connection keeps.
 	keepSpans = 64
 )
@@ -64,7 +71,11 @@ func (r *reader) run(early []byte) error {
 		}
 		r.idle()
 	}
-	return r.conn.stream.receive(r)
+	err := r.conn.stream.receive(r)
+	if r.expires && errors.Is(err, os.ErrDeadlineExceeded) {
+		err = ErrHeartbeatTimeout
+	}
+	return err
 }
 
 func (r *reader) end() {
@@ -124,6 +135,13 @@ func (r *reader) space() []byte {
 // received decodes what can be decoded and hands it on.
 func (r *reader) received(n int) error {
 	r.fill += n
+	r.ttl = 0
+	if r.expires {
+		r.expires = false
+		if err := r.conn.setReadDeadline(time.Time{}); err != nil {
+			return err
+		}
+	}
 	if r.batch.spans == nil {
 		r.batch.spans = r.pipe.socket.in.spans()
 	}
@@ -208,11 +226,12 @@ func (r *reader) command(body []byte) error {
 	}
 	switch string(c.Name) {
 	case "PING":
-		_, context, err := zmtp.ParsePing(c.Data)
+		ttl, context, err := zmtp.ParsePing(c.Data)
 		if err != nil {
 			return err
 		}
 		r.pipe.out.pong(context)
+		r.ttl = time.Duration(ttl) * pingUnit
 		return nil
 	case "ERROR":
 		reason, err := zmtp.ParseError(c.Data)
@@ -234,6 +253,11 @@ func (r *reader) command(body []byte) error {
 func (r *reader) idle() {
 	if cap(r.batch.spans) > keepSpans {
 		r.returnSpans()
+	}
+	if r.ttl > 0 && !r.expires {
+		r.expires = true
+		// It fails on a connection that ends, which the reader will see.
+		_ = r.conn.setReadDeadline(time.Now().Add(r.ttl))
 	}
 	if r.chunk == nil {
 		return
