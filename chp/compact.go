@@ -8,11 +8,11 @@ package chp
 // The records are moved as they are, so a moved record is one more copy of
 // octets that are in the log already; sequences do not change and nothing is
 // published. Readers find the old copy or the new one. Which records are live the
-// live map tells; dead ones cost a look at their length octets if there is a live
+// live bits tell; dead ones cost a look at their length octets if there is a live
 // one near by, and nothing if not.
 type compaction struct {
 	seg    *segment // being compacted, or nil
-	next   uint32   // the first block not yet looked at
+	next   int      // the first block not yet looked at
 	credit int      // octets that may be looked at; negative after big records
 	moved  uint64   // octets copied so far
 }
@@ -64,10 +64,10 @@ func (s *store) chooseVictim() bool {
 // the last live record the victim retires, which also ends its being the victim.
 func (s *store) compactStep() {
 	v := &s.log.victim
-	from, block := v.seg, v.next
+	from, n := v.seg, v.next
 	v.next++
 	v.credit -= blockSize
-	from.records(block, from.marks[block], func(r record, at uint32) bool {
+	from.records(from.blocks, n, func(r record, at uint32) bool {
 		s.move(from, at, r)
 		v.credit -= len(r)
 		v.moved += uint64(len(r))

@@ -3,23 +3,23 @@ package chp
 // cut is the state of a store at one moment, for those who take longer to read
 // it than the writer can wait.
 //
-// It is made of pins: for each segment in use a reference, and its live map as it
-// was. Both the octets and the maps are shared with the store:
+// It is made of pins: for each segment in use a reference, and its live bits as
+// they were (blocks). Both the octets and the bits are shared with the store:
 //
 //   - Octets that a set bit stands for were complete at the cut and never change
 //     afterwards. The reference keeps the segment from being recycled, whatever
 //     becomes of its records meanwhile.
-//   - The writer copies a live map before the first change after a cut
-//     (segment.frozen), so the one in the pin stays what it was. The writer pays
-//     with one copy of at most 16 KiB a segment that it changes, not with a
+//   - The writer copies the blocks of a segment before the first change after a
+//     cut (segment.frozen), so those in the pin stay what they were. It pays with
+//     one copy of at most 32 KiB for each segment that it changes, not with a
 //     pause at the cut, which is one step a segment.
 //
-// Why the live maps of the cut are the newest version ≤ S of every key: the
+// Why the live bits of the cut are the newest version ≤ S of every key: the
 // writer makes cuts between its calls, so every record it holds has a sequence
 // ≤ S, S being the last it gave out, and by invariant 2 of store the set bits are
 // the records which the index pointed to: one a key, the newest. Later calls set
 // bits in their own copies only. A record which compaction moves later is still
-// read in its old place, where its bit is set in the frozen map; one that it had
+// read in its old place, where its bit is set in the frozen blocks; one that it had
 // moved before is read in its new place, for the bit of the old one was cleared
 // in the same call. There is no moment between two calls when both are set, or
 // neither.
@@ -36,8 +36,8 @@ type cut struct {
 }
 
 type pin struct {
-	seg   *segment
-	marks []uint64
+	seg    *segment
+	blocks []block
 }
 
 // cut returns the state of the store as it is now. The writer calls it; what it
@@ -50,7 +50,7 @@ func (s *store) cut() *cut {
 	s.log.each(func(seg *segment) {
 		seg.Retain()
 		seg.frozen = true
-		c.pins = append(c.pins, pin{seg: seg, marks: seg.marks})
+		c.pins = append(c.pins, pin{seg: seg, blocks: seg.blocks})
 	})
 	return c
 }
@@ -68,8 +68,8 @@ func (c *cut) each(f func(r record, hash uint64) bool) {
 func (c *cut) records(f func(record) bool) {
 	visit := func(r record, _ uint32) bool { return f(r) }
 	for _, p := range c.pins {
-		for block, word := range p.marks {
-			if !p.seg.records(uint32(block), word, visit) {
+		for n := range p.blocks {
+			if !p.seg.records(p.blocks, n, visit) {
 				return
 			}
 		}
@@ -96,8 +96,8 @@ func (c *cut) pieces(f func(piece) bool) {
 	}
 	for _, p := range c.pins {
 		run = piece{seg: p.seg}
-		for block, word := range p.marks {
-			if !p.seg.records(uint32(block), word, visit) {
+		for n := range p.blocks {
+			if !p.seg.records(p.blocks, n, visit) {
 				return
 			}
 		}

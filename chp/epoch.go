@@ -2,10 +2,10 @@ package chp
 
 import (
 	"math/bits"
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 )
 
 // Readers take no lock, so a segment that nothing points to any more may still
@@ -54,7 +54,7 @@ type epoch struct {
 	bank    atomic.Uint32 // the current bank, 0 or 1
 	_       [124]byte
 	stripes []stripe
-	mask    uint32
+	shift   uint8 // what leaves as many bits of 64 as number the stripes
 
 	// state counts the grace periods: even between two of them, odd during one.
 	state atomic.Uint64
@@ -75,15 +75,21 @@ type stripe struct {
 var readers = newEpoch()
 
 func newEpoch() *epoch {
-	n := 4 * runtime.NumCPU()
-	n = 1 << bits.Len(uint(n-1))
-	return &epoch{stripes: make([]stripe, n), mask: uint32(n - 1)}
+	n := powerOfTwo(max(64, 8*runtime.NumCPU()))
+	return &epoch{stripes: make([]stripe, n), shift: uint8(64 - bits.TrailingZeros(uint(n)))}
 }
 
 // enter begins a reader's stay, which must be short and must not block. The
 // result is what leave wants.
+//
+// The stripe is chosen by where the stack is: a goroutine comes back to the same
+// counter, in the cache of the core that it runs on, and others have others. (A
+// random one was measured: it takes longer to choose, and half of the time
+// another core has it.)
 func (e *epoch) enter() *atomic.Int64 {
-	c := &e.stripes[rand.Uint32()&e.mask].inside[e.bank.Load()&1]
+	var here byte
+	stack := uint64(uintptr(unsafe.Pointer(&here))) >> 11
+	c := &e.stripes[stack*0x9E3779B97F4A7C15>>(e.shift&63)].inside[e.bank.Load()&1]
 	c.Add(1)
 	return c
 }

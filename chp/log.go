@@ -7,29 +7,30 @@ import (
 
 // log owns the segments of one store: it hands out new ones, remembers which
 // are in use, and takes those back that hold nothing live. All its methods are
-// the writer's; only segment may be called by a reader, inside an epoch.
+// the writer's; only segment may be called by readers.
 //
 // The life of a segment: head, or target of compaction; sealed, when it is
 // full; retired, when its last live record has died; free, when readers and
-// borrowers have left it; and head again. No slot points to a retired segment:
-// it is out of everybody's reach but that of those who are in it already.
+// borrowers have left it; and head again. No slot points to a retired segment, and
+// no table does: it is out of everybody's reach but that of those who are in it.
 type log struct {
-	// table maps the id in a location to its segment. The writer sets elements,
-	// and puts a bigger table in the place of a full one; a reader may use the
-	// old one for as long as it is inside.
+	// table finds a segment by the low bits of its id. It is a power of two long
+	// and half full at most. The writer sets elements, and puts a bigger table in
+	// the place of one that is too full; a reader may still be in the old one.
 	table atomic.Pointer[[]atomic.Pointer[segment]]
 
 	head  *segment // where updates are appended
 	moved *segment // where compaction appends, once there is any
 
-	ids     []uint32   // ids to use again
-	nextID  uint32     // the first id never used
 	retired []retiree  // in the order of retirement
 	free    []*segment // oldest first
 	victim  compaction
 
+	collected   bool   // the garbage collector gets what retires: nothing is recycled
 	minSegment  int    // octets of the smallest segment
-	octets      int    // octets of the segments in use: head, moved, sealed
+	lastID      uint32 // of the segment added last
+	segments    int    // segments in use: head, moved, sealed
+	octets      int    // octets of those
 	live        int    // octets of the live records in them
 	retiredSize int    // octets of the segments in retired
 	freeSize    int    // octets of the segments in free
@@ -40,9 +41,7 @@ type log struct {
 
 // retiree is a segment on its way from sealed to free.
 type retiree struct {
-	seg    *segment // nil when it was let go of while readers may be in it
-	id     uint32
-	left   bool   // readers have left and id is free; only borrowers remain
+	seg    *segment
 	ticket uint64 // grace period that has to pass
 	round  uint64 // call of the writer in which it retired
 }
@@ -61,11 +60,19 @@ const (
 	collectEvery = 64
 )
 
-// segment returns the segment of l, or nil if the location is stale: the log
-// has let go of the segment since the location was read. Looking the key up once
-// more then gives another location, or none.
+// segment returns the segment of a location, or nil if the location is stale: the
+// segment has retired since the location was read. To look the key up once more
+// then gives another location, or none.
+//
+// Ids are given out in turn, so one comes back when all 2^27 have been used, after
+// a terabyte of updates. That a segment has the right id is therefore enough to
+// know that it is the right one, whoever has been in its place of the table.
 func (l *log) segment(at location) *segment {
-	return (*l.table.Load())[at.id()].Load()
+	table, id := *l.table.Load(), at.id()
+	if s := table[int(id)&(len(table)-1)].Load(); s != nil && s.id == id {
+		return s
+	}
+	return nil
 }
 
 // each calls f for every segment in use that has live records.
@@ -74,8 +81,8 @@ func (l *log) each(f func(*segment)) {
 	if table == nil {
 		return
 	}
-	for id := range l.nextID {
-		if s := (*table)[id].Load(); s != nil && s.live > 0 {
+	for i := range *table {
+		if s := (*table)[i].Load(); s != nil && s.live > 0 {
 			f(s)
 		}
 	}
@@ -135,27 +142,47 @@ func (l *log) add(size int) *segment {
 	if s == nil {
 		s = newSegment(size)
 	}
-	if n := len(l.ids); n > 0 {
-		s.id = l.ids[n-1]
-		l.ids = l.ids[:n-1]
-	} else {
-		s.id = l.nextID
-		l.nextID++
-	}
-	table := l.table.Load()
-	if table == nil || int(s.id) >= len(*table) {
-		bigger := make([]atomic.Pointer[segment], max(4, 2*int(s.id)))
-		if table != nil {
-			for i := range *table {
-				bigger[i].Store((*table)[i].Load())
-			}
-		}
-		table = &bigger
-		l.table.Store(table)
-	}
-	(*table)[s.id].Store(s)
+	l.enter(s)
+	l.segments++
 	l.octets += len(s.buf)
 	return s
+}
+
+// enter gives s an id and puts it into the table. Segments that live long keep
+// their places: ids that lead to one of those are passed over.
+func (l *log) enter(s *segment) {
+	table := l.table.Load()
+	if table == nil || 2*(l.segments+1) > len(*table) {
+		table = l.growTable()
+	}
+	for {
+		l.lastID = (l.lastID + 1) & maxID
+		place := &(*table)[int(l.lastID)&(len(*table)-1)]
+		if place.Load() == nil {
+			s.id = l.lastID
+			place.Store(s)
+			return
+		}
+	}
+}
+
+func (l *log) growTable() *[]atomic.Pointer[segment] {
+	size := 4
+	old := l.table.Load()
+	if old != nil {
+		size = 2 * len(*old)
+	}
+	table := make([]atomic.Pointer[segment], size)
+	if old != nil {
+		// Ids that differ in the low bits differ in one bit more.
+		for i := range *old {
+			if s := (*old)[i].Load(); s != nil {
+				table[int(s.id)&(size-1)].Store(s)
+			}
+		}
+	}
+	l.table.Store(&table)
+	return &table
 }
 
 // reuse takes a segment from the free ones: the first that is big enough, but
@@ -194,9 +221,15 @@ func (l *log) retire(s *segment) {
 	if l.victim.seg == s {
 		l.victim.seg = nil // all of it has been overwritten meanwhile
 	}
+	table := *l.table.Load()
+	table[int(s.id)&(len(table)-1)].Store(nil)
+	l.segments--
 	l.octets -= len(s.buf)
+	if l.collected {
+		return
+	}
 	l.retiredSize += len(s.buf)
-	l.retired = append(l.retired, retiree{seg: s, id: s.id, ticket: readers.ticket(), round: l.round})
+	l.retired = append(l.retired, retiree{seg: s, ticket: readers.ticket(), round: l.round})
 }
 
 // collect frees the retired segments that everybody has left. None of it waits.
@@ -204,37 +237,23 @@ func (l *log) collect() {
 	if len(l.retired) == 0 {
 		return
 	}
-	table := *l.table.Load()
 	spare := l.spare()
 	kept := l.retired[:0]
 	for _, r := range l.retired {
-		if !r.left && r.round != l.round && readers.passed(r.ticket) {
-			r.left = true
-			table[r.id].Store(nil)
-			l.ids = append(l.ids, r.id)
-		}
 		switch {
-		case r.seg == nil:
-			if r.left {
-				continue
-			}
-		case r.left && r.seg.refs.Load() == 0:
+		case r.round == l.round:
+			// Pieces of this call may be in it.
+			kept = append(kept, r)
+		case r.seg.refs.Load() == 0 && readers.passed(r.ticket):
 			l.retiredSize -= len(r.seg.buf)
 			l.recycle(r.seg, spare)
-			continue
-		case l.retiredSize > spare && r.round != l.round:
+		case l.retiredSize > spare:
 			// A reader that does not move, or borrowers that keep much. Let
-			// go: the garbage collector takes the segment when they are done.
-			// A reader that arrives here with a stale location finds nil and
-			// looks again; only the id has to wait until there can be none.
+			// go: the garbage collector takes it when they are done.
 			l.retiredSize -= len(r.seg.buf)
-			r.seg = nil
-			if r.left {
-				continue
-			}
-			table[r.id].Store(nil)
+		default:
+			kept = append(kept, r)
 		}
-		kept = append(kept, r)
 	}
 	clear(l.retired[len(kept):])
 	l.retired = kept

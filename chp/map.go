@@ -54,7 +54,7 @@ type MapStats struct {
 const maxStripes = 1024
 
 // mapSegment is small: a Map has many stripes, and each has a log of its own.
-const mapSegment = 4 << 10
+const mapSegment = 8 << 10
 
 // maxMapEntry bounds key and value of a Map together: offsets have 32 bits.
 const maxMapEntry = math.MaxInt32 - 64
@@ -91,8 +91,7 @@ func (m *Map) AppendGet(dst []byte, key string) ([]byte, bool) {
 	if s == nil {
 		return dst, false
 	}
-	dst, _, ok := s.getHash(hash, octetsOf(key), dst)
-	return dst, ok
+	return s.getCollected(hash, octetsOf(key), dst)
 }
 
 // Set stores a copy of value under key. It panics if the two together have 2 GiB or more.
@@ -106,7 +105,7 @@ func (m *Map) Set(key string, value []byte) {
 	defer p.mu.Unlock()
 	s := p.store.Load()
 	if s == nil {
-		s = newStore(storeOptions{minSegment: mapSegment})
+		s = newStore(storeOptions{minSegment: mapSegment, collected: true})
 		p.store.Store(s)
 	}
 	s.putHash(hash, octetsOf(key), value)

@@ -18,9 +18,9 @@ const (
 	// gets a segment of its own instead of wasting what is left of the head.
 	ownSegment = maxSegment / 4
 
-	// granule is the unit of the live map: no two records begin in the same 16
-	// octets, since the smallest has more. The 64 granules that share a word of
-	// the map are a block.
+	// granule is the unit in which beginnings of records are noted: no two
+	// records begin in the same 16 octets, since the smallest has more. A block
+	// is the 64 granules whose bits make a word.
 	granuleBits = 4
 	blockBits   = granuleBits + 6
 	blockSize   = 1 << blockBits
@@ -30,7 +30,10 @@ const (
 // fits the 48 bits that an index slot has for it.
 type location uint64
 
-const locationBits = 48
+const (
+	locationBits = 48
+	maxID        = 1<<(locationBits-segmentBits) - 1
+)
 
 func (l location) id() uint32     { return uint32(l >> segmentBits) }
 func (l location) offset() uint32 { return uint32(l) & (maxSegment - 1) }
@@ -42,35 +45,39 @@ func (l location) offset() uint32 { return uint32(l) & (maxSegment - 1) }
 // knows of yet; an index slot or a piece makes them known, and from then on they
 // are constant until the segment is recycled.
 type segment struct {
+	// Set before a reader can find the segment. Every get loads them, so what the
+	// writer changes for every record, and what borrowers count, is kept off
+	// their cache line.
 	buf []byte
+	id  uint32
 
-	// Readers load buf for every get. What the writer changes for every record,
-	// and what borrowers count, stay off its cache line.
-	_ [104]byte
+	_ [100]byte
 
 	// Owned by the writer.
-	id      uint32
-	used    uint32   // octets appended
-	live    int32    // records that the index points to
-	blocks  uint32   // blocks that have an anchor, or lie in front of one
-	octets  int      // octets of the live records
-	marks   []uint64 // live map: one bit a granule, set where a live record begins
-	anchors []uint16 // offset in each block of the first record that begins there
-	frozen  bool     // a cut shares marks: copy them before the next change
-	sealed  bool     // nothing is appended any more
+	used     uint32  // octets appended
+	live     int32   // records that the index points to
+	octets   int     // octets of those
+	blocks   []block // which records are live
+	anchored uint32  // blocks that have an anchor, or lie in front of one that has
+	frozen   bool    // a cut shares blocks: copy them before the next change
+	sealed   bool    // nothing is appended any more
 
-	_ [40]byte
+	_ [48]byte
 
 	refs atomic.Int64 // borrowers, beside the store itself
 }
 
+// block is what is known of the records that begin in one KiB of a segment.
+type block struct {
+	live   uint64 // one bit a granule, set where a live record begins
+	anchor uint16 // offset of the first record that begins here, live or not
+}
+
 func newSegment(size int) *segment {
 	invariants.Assert(size >= minRecord, "segment holds a record")
-	blocks := (min(size, maxSegment) + blockSize - 1) >> blockBits
 	return &segment{
-		buf:     allocate(size),
-		marks:   make([]uint64, blocks),
-		anchors: make([]uint16, blocks),
+		buf:    allocate(size),
+		blocks: make([]block, (min(size, maxSegment)+blockSize-1)>>blockBits),
 	}
 }
 
@@ -94,9 +101,11 @@ func (s *segment) record(offset uint32) record { return record(s.buf[offset:]) }
 
 // anchor notes that a record begins at offset, which is beyond all others so far.
 func (s *segment) anchor(offset uint32) {
-	if block := offset >> blockBits; block >= s.blocks {
-		s.blocks = block + 1
-		s.anchors[block] = uint16(offset & (blockSize - 1))
+	// Also if a cut shares the blocks: it does not look at an anchor without a
+	// live record behind it.
+	if n := offset >> blockBits; n >= s.anchored {
+		s.anchored = n + 1
+		s.blocks[n].anchor = uint16(offset & (blockSize - 1))
 	}
 }
 
@@ -118,7 +127,7 @@ func (s *segment) mark(offset uint32, size int) {
 	if s.frozen {
 		s.thaw()
 	}
-	s.marks[offset>>blockBits] |= 1 << (offset >> granuleBits & 63)
+	s.blocks[offset>>blockBits].live |= 1 << (offset >> granuleBits & 63)
 	s.live++
 	s.octets += size
 }
@@ -129,32 +138,34 @@ func (s *segment) unmark(offset uint32, size int) {
 		s.thaw()
 	}
 	invariants.Assert(s.marked(offset), "only a live record dies")
-	s.marks[offset>>blockBits] &^= 1 << (offset >> granuleBits & 63)
+	s.blocks[offset>>blockBits].live &^= 1 << (offset >> granuleBits & 63)
 	s.live--
 	s.octets -= size
 }
 
 // marked reports whether the record at offset is live.
 func (s *segment) marked(offset uint32) bool {
-	return s.marks[offset>>blockBits]>>(offset>>granuleBits&63)&1 != 0
+	return s.blocks[offset>>blockBits].live>>(offset>>granuleBits&63)&1 != 0
 }
 
-// records calls f for the records that begin in a block and whose bit is set in
-// word, which is the block's word of a live map of the segment. Where a record
-// begins follows from the one before it, the first from the anchor; blocks in
-// which nothing lives, most of them in a segment worth compacting, cost nothing.
-func (s *segment) records(block uint32, word uint64, f func(r record, offset uint32) bool) bool {
-	if word == 0 {
+// records calls f for the live records that begin in block n of blocks, which are
+// those of s or what they once were, until f returns false, and reports whether it
+// never did. Where a record begins follows from the one before it, and the first
+// from the anchor. Blocks in which nothing lives cost nothing, and they are most of
+// those in a segment worth compacting.
+func (s *segment) records(blocks []block, n int, f func(r record, offset uint32) bool) bool {
+	live := blocks[n].live
+	if live == 0 {
 		return true
 	}
-	for at := block<<blockBits + uint32(s.anchors[block]); ; {
+	for at := uint32(n)<<blockBits + uint32(blocks[n].anchor); ; {
 		r := s.record(at)
 		size := r.size()
-		if bit := uint64(1) << (at >> granuleBits & 63); word&bit != 0 {
+		if bit := uint64(1) << (at >> granuleBits & 63); live&bit != 0 {
 			if !f(r[:size:size], at) {
 				return false
 			}
-			if word &^= bit; word == 0 {
+			if live &^= bit; live == 0 {
 				return true
 			}
 		}
@@ -162,9 +173,9 @@ func (s *segment) records(block uint32, word uint64, f func(r record, offset uin
 	}
 }
 
-// thaw gives the segment a live map of its own again.
+// thaw gives the segment blocks of its own again.
 func (s *segment) thaw() {
-	s.marks = append(make([]uint64, 0, len(s.marks)), s.marks...)
+	s.blocks = append(make([]block, 0, len(s.blocks)), s.blocks...)
 	s.frozen = false
 }
 
@@ -172,12 +183,12 @@ func (s *segment) thaw() {
 func (s *segment) reset() {
 	invariants.Assert(s.live == 0 && s.octets == 0 && !s.frozen, "only a dead segment is recycled")
 	if invariants.Enabled {
-		for _, word := range s.marks {
-			invariants.Assert(word == 0, "a dead segment has no live record")
+		for _, b := range s.blocks {
+			invariants.Assert(b.live == 0, "a dead segment has no live record")
 		}
 	}
 	invariants.Poison(s.buf)
-	s.used, s.blocks = 0, 0
+	s.used, s.anchored = 0, 0
 	s.sealed = false
 }
 

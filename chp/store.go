@@ -17,10 +17,10 @@ import (
 //
 //  1. The index has one slot for a key, and it points to the newest record of
 //     the key. A key whose newest record has an empty value has no slot.
-//  2. A bit in the live map of a segment is set if and only if an index slot
-//     points to the record that begins there: live maps and index are inverses.
-//     Compaction and cuts read the log through the live maps, in the order of
-//     the octets, and never search the index.
+//  2. A live bit of a segment is set if and only if an index slot points to the
+//     record that begins there: live bits and index are inverses. Compaction and
+//     cuts read the log through the live bits, in the order of the octets, and
+//     never go through the index.
 //  3. segment.live and segment.octets count those bits and their records; log.live
 //     is the sum of the octets, store.keys that of the bits.
 //  4. A sealed segment without live records is retired, and a retired segment is
@@ -28,9 +28,9 @@ import (
 //  5. The octets of a record never change once its slot or its piece is known to
 //     anybody else. The sequence is stamped before that.
 //
-// And at every moment, for readers: a slot holds a location whose segment is in
-// the table of segments, unless the reader's copy of the slot is stale; then it
-// finds nil, or the old octets as long as it is inside its epoch.
+// And at every moment, for readers: a slot holds a location whose segment can be
+// found; a reader whose copy of the slot is stale finds no segment and looks
+// again, or finds the old one, which is not recycled while it is inside its epoch.
 type store struct {
 	index
 	log log
@@ -45,11 +45,19 @@ type store struct {
 // storeOptions has the knobs of a store. The zero value works.
 type storeOptions struct {
 	minSegment int // octets of the first segment, a power of two; 0 is 16 KiB
+
+	// collected leaves retired segments to the garbage collector. Readers then
+	// need no epoch, which is half of what a get costs, and the writer allocates
+	// now and then. Right for a Map, which is read far more often than written;
+	// wrong for a server, which overwrites a few megabytes hundreds of times a
+	// second and would run the collector as often.
+	collected bool
 }
 
 func newStore(o storeOptions) *store {
 	s := &store{}
 	s.log.minSegment = o.minSegment
+	s.log.collected = o.collected
 	if s.log.minSegment == 0 {
 		s.log.minSegment = defaultSegment
 	}
@@ -344,18 +352,24 @@ func (s *store) reserve(size int) piece {
 
 // get appends the value of key to dst. Readers may call it.
 func (s *store) get(key []byte, dst []byte) (value []byte, seq int64, ok bool) {
-	return s.getHash(hashKey(key), key, dst)
-}
-
-// getHash is get for a key whose hash is known.
-func (s *store) getHash(hash uint64, key []byte, dst []byte) (value []byte, seq int64, ok bool) {
+	hash := hashKey(key)
 	c := readers.enter()
 	_, _, r := s.search(hash, key)
 	if r != nil {
-		dst, seq, ok = append(dst, r.value()...), r.seq(), true
+		dst, seq, ok = append(dst, r.valueBehind(len(key))...), r.seq(), true
 	}
 	leave(c)
 	return dst, seq, ok
+}
+
+// getCollected is get for a store whose segments are left to the garbage
+// collector: there is nothing that an epoch would have to keep away.
+func (s *store) getCollected(hash uint64, key []byte, dst []byte) (value []byte, ok bool) {
+	_, _, r := s.search(hash, key)
+	if r == nil {
+		return dst, false
+	}
+	return append(dst, r.valueBehind(len(key))...), true
 }
 
 // view calls f with the record of key, and reports whether there is one. f must
