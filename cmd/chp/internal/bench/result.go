@@ -143,7 +143,7 @@ func (r *Result) add(round *Round) {
 
 // conclude fills in what follows from all rounds together.
 func (r *Result) conclude() {
-	var rates, baselines, ratios []float64
+	var baselines, ratios []float64
 	total := Measurement{ContentEqual: true}
 	for _, round := range r.Rounds {
 		m := round.CHP
@@ -152,9 +152,6 @@ func (r *Result) conclude() {
 		total.Doubled += m.Doubled
 		total.OutOfOrder += m.OutOfOrder
 		total.ContentEqual = total.ContentEqual && m.ContentEqual
-		if m.UpdatesPerSecond != nil {
-			rates = append(rates, *m.UpdatesPerSecond)
-		}
 		if b := round.Baseline; b != nil && b.UpdatesPerSecond != nil {
 			baselines = append(baselines, *b.UpdatesPerSecond)
 		}
