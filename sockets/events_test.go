@@ -1,0 +1,66 @@
+package sockets
+
+import (
+	"sync"
+	"testing"
+	"time"
+)
+
+// events keeps what a monitor is told, for tests to wait for.
+type events struct {
+	mu   sync.Mutex
+	all  []Event
+	seen int // what was waited for already
+	more chan struct{}
+}
+
+func newEvents() *events { return &events{more: make(chan struct{}, 1)} }
+
+// tell is for Options.Monitor.
+func (e *events) tell(event Event) {
+	e.mu.Lock()
+	e.all = append(e.all, event)
+	e.mu.Unlock()
+	select {
+	case e.more <- struct{}{}:
+	default:
+	}
+}
+
+// await returns the next event of the given kind, and passes over others.
+func (e *events) await(t testing.TB, kind EventKind) Event {
+	t.Helper()
+	timeout := time.After(hang)
+	for {
+		e.mu.Lock()
+		for e.seen < len(e.all) {
+			event := e.all[e.seen]
+			e.seen++
+			if event.Kind == kind {
+				e.mu.Unlock()
+				return event
+			}
+		}
+		e.mu.Unlock()
+		select {
+		case <-e.more:
+		case <-timeout:
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			t.Fatalf("no event %q among %v", kind, e.all)
+		}
+	}
+}
+
+// count returns how many events of the given kind there were.
+func (e *events) count(kind EventKind) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := 0
+	for _, event := range e.all {
+		if event.Kind == kind {
+			n++
+		}
+	}
+	return n
+}

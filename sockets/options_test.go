@@ -1,0 +1,163 @@
+package sockets
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestOptionDefaults(t *testing.T) {
+	t.Parallel()
+	o, err := Options{}.withDefaults()
+	must(t, err)
+	if o.SendHWM != DefaultHWM || o.RecvHWM != DefaultHWM ||
+		o.SendHWMOctets != DefaultHWMOctets || o.RecvHWMOctets != DefaultHWMOctets ||
+		o.Linger != DefaultLinger || o.ReconnectInterval != DefaultReconnectInterval ||
+		o.HandshakeTimeout != DefaultHandshakeTimeout || o.MaxHandshakes != DefaultMaxHandshakes ||
+		o.MaxMessageSize != DefaultMaxMessageSize || o.MaxSubscriptions != DefaultMaxSubscriptions {
+		t.Errorf("%+v", o)
+	}
+	o, err = Options{SendHWM: -1, RecvHWM: -2, SendHWMOctets: -1, RecvHWMOctets: -1, MaxMessageSize: -1, Linger: -1, ReconnectInterval: -1}.withDefaults()
+	must(t, err)
+	if o.SendHWM != unbounded || o.RecvHWM != unbounded || o.SendHWMOctets != unbounded ||
+		o.RecvHWMOctets != unbounded || o.MaxMessageSize != maxMessage || o.Linger != -1 || o.ReconnectInterval != -1 {
+		t.Errorf("%+v", o)
+	}
+	o, err = Options{SendHWM: 1, RecvHWM: 2, SendHWMOctets: 3, RecvHWMOctets: 4, MaxMessageSize: 5, MaxHandshakes: 6, MaxSubscriptions: 7}.withDefaults()
+	must(t, err)
+	if o.SendHWM != 1 || o.RecvHWM != 2 || o.SendHWMOctets != 3 || o.RecvHWMOctets != 4 || o.MaxMessageSize != 5 || o.MaxHandshakes != 6 || o.MaxSubscriptions != 7 {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestOptionErrors(t *testing.T) {
+	t.Parallel()
+	long := make([]byte, 256)
+	long[0] = 1
+	for _, c := range []struct {
+		o    Options
+		want string // fields complained about
+	}{
+		{Options{Identity: long[:255]}, ""},
+		{Options{Identity: long}, "Identity"},
+		{Options{Identity: []byte{0, 1}}, "Identity"},
+		{Options{Metadata: map[string]string{"X-A": "", "X-b.c_d+e-9": "\x00"}}, ""},
+		{Options{Metadata: map[string]string{"Y-A": ""}}, "Metadata"},
+		{Options{Metadata: map[string]string{"x-a": ""}}, "Metadata"},
+		{Options{Metadata: map[string]string{"X-": ""}}, "Metadata"},
+		{Options{Metadata: map[string]string{"X-a b": ""}}, "Metadata"},
+		{Options{Metadata: map[string]string{"X-" + strings.Repeat("a", 253): ""}}, ""},
+		{Options{Metadata: map[string]string{"X-" + strings.Repeat("a", 254): ""}}, "Metadata"},
+		{Options{Metadata: map[string]string{"X-A": strings.Repeat("v", maxMetadata)}}, "Metadata"},
+		{Options{FullPolicy: Disconnect + 1}, "FullPolicy"},
+		{Options{SendBuffer: -1}, "SendBuffer"},
+		{Options{RecvBuffer: -1}, "RecvBuffer"},
+		{Options{MaxHandshakes: -1}, "MaxHandshakes"},
+		{Options{MaxSubscriptions: -1}, "MaxSubscriptions"},
+		{Options{HandshakeTimeout: -1}, "HandshakeTimeout"},
+		{Options{ReconnectIntervalMax: -1}, "ReconnectIntervalMax"},
+		{Options{ReconnectInterval: time.Second, ReconnectIntervalMax: time.Millisecond}, "ReconnectIntervalMax"},
+		{Options{ReconnectIntervalMax: time.Millisecond}, "ReconnectIntervalMax"}, // below the default interval
+		{Options{ReconnectInterval: -1, ReconnectIntervalMax: time.Millisecond}, ""},
+		{Options{Identity: long, FullPolicy: 9, MaxHandshakes: -1}, "FullPolicy Identity MaxHandshakes"},
+	} {
+		s, err := NewPub(c.o)
+		fields := map[string]bool{}
+		for _, e := range unjoined(err) {
+			var typed *OptionError
+			if !errors.As(e, &typed) || typed.Reason == "" {
+				t.Errorf("%+v: %v", c.o, e)
+				continue
+			}
+			fields[typed.Field] = true
+		}
+		if got := strings.Join(slices.Sorted(maps.Keys(fields)), " "); got != c.want {
+			t.Errorf("%+v: complaints about %q, want %q", c.o, got, c.want)
+		}
+		if err == nil {
+			s.Close()
+		}
+	}
+}
+
+func unjoined(err error) []error {
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		return j.Unwrap()
+	}
+	if err != nil {
+		return []error{err}
+	}
+	return nil
+}
+
+// TestOptionsAreCopied: what the caller changes later changes no socket.
+func TestOptionsAreCopied(t *testing.T) {
+	t.Parallel()
+	o := Options{Identity: []byte("mine"), Metadata: map[string]string{"X-A": "1"}}
+	s := open(t, NewDealer, o)
+	o.Identity[0] = 'X'
+	o.Metadata["X-A"] = "2"
+	if !bytes.Equal(s.opts.Identity, []byte("mine")) || s.opts.Metadata["X-A"] != "1" {
+		t.Errorf("%q %v", s.opts.Identity, s.opts.Metadata)
+	}
+}
+
+// TestMetadata: what one side announces, the other can read.
+func TestMetadata(t *testing.T) {
+	t.Parallel()
+	seen := newEvents()
+	router := bind(t, NewRouter, Options{Monitor: seen.tell})
+	dealer := open(t, NewDealer, Options{Metadata: map[string]string{"X-One": "1", "X-Two": strings.Repeat("2", 5000)}})
+	must(t, dealer.Connect(router.LastEndpoint()))
+	peer := seen.await(t, HandshakeSucceeded).Peer
+	if peer.Property("X-One") != "1" || peer.Property("x-two") != strings.Repeat("2", 5000) || peer.Property("X-Three") != "" {
+		t.Errorf("%q %q", peer.Property("X-One"), peer.Property("x-two"))
+	}
+	if peer.SocketType() != "DEALER" || peer.RemoteAddr() == "" {
+		t.Errorf("%q %q", peer.SocketType(), peer.RemoteAddr())
+	}
+}
+
+func TestPolicyString(t *testing.T) {
+	t.Parallel()
+	for p, want := range map[Policy]string{Drop: "drop", Block: "block", Disconnect: "disconnect", 7: "Policy(7)"} {
+		if p.String() != want {
+			t.Errorf("%q, want %q", p, want)
+		}
+	}
+}
+
+func TestBackOff(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		ivl, most time.Duration
+		want      []time.Duration
+	}{
+		{100 * ms, 1000 * ms, []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1000 * ms, 1000 * ms}},
+		{100 * ms, 100 * ms, []time.Duration{100 * ms, 100 * ms}},
+		{1, 1<<63 - 1, []time.Duration{1, 2, 4}},
+	} {
+		s := &socket{opts: Options{ReconnectInterval: c.ivl, ReconnectIntervalMax: c.most}}
+		for attempt, want := range c.want {
+			if got := s.backOff(attempt); got != want {
+				t.Errorf("attempt %d of %v to %v: %v, want %v", attempt, c.ivl, c.most, got, want)
+			}
+		}
+		for attempt := range 1000 {
+			if got := s.backOff(attempt); got < c.ivl || got > c.most {
+				t.Fatalf("attempt %d of %v to %v: %v", attempt, c.ivl, c.most, got)
+			}
+		}
+	}
+	s := &socket{opts: Options{ReconnectInterval: 100 * ms}}
+	for attempt := range 1000 {
+		if got := s.backOff(attempt); got < 100*ms || got >= 200*ms {
+			t.Fatalf("attempt %d: %v", attempt, got)
+		}
+	}
+}
