@@ -23,7 +23,6 @@ func NewPub(o Options) (*Pub, error) {
 	if err := p.init(zmtp.PUB, o, (*pubPattern)(p)); err != nil {
 		return nil, err
 	}
-	p.subs.decoder = zmtp.NewDecoder(zmtp.Limits{MaxMessage: -1, MaxFrames: -1, MaxCommand: -1})
 	return p, nil
 }
 

@@ -1,6 +1,7 @@
 package sockets
 
 import (
+	"encoding/binary"
 	"sync"
 
 	"clustermap/internal/invariants"
@@ -11,7 +12,6 @@ import (
 type subscriptions struct {
 	sync.Mutex
 	trie    trie[*pipe]
-	decoder *zmtp.Decoder // finds the ends of messages in SendWire
 	touched []*pipe       // scratch of matching
 	mark    uint64        // number of the message being matched
 	changed chan struct{} // closed when a subscription comes; nil while nobody waits
@@ -119,13 +119,11 @@ func (s *subscriptions) sort(wire []byte) {
 		return
 	}
 	for at := 0; at < len(wire); {
-		kind, n, err := s.decoder.Next(wire[at:])
-		if kind != zmtp.KindMessage || err != nil {
+		end := messageEnd(wire, at)
+		if end < 0 {
 			invariants.Assert(false, "SendWire was given something else than whole messages")
-			s.decoder.Reset()
 			return
 		}
-		end := at + n
 		topic, _ := zmtp.Message(wire[at:end]).Next()
 		s.mark++
 		for node := s.trie.root.next(&topic); node != nil; node = node.next(&topic) {
@@ -148,6 +146,32 @@ func (s *subscriptions) sort(wire []byte) {
 		}
 		at = end
 	}
+}
+
+// messageEnd returns where the message at octet at of wire ends, or -1 if it is
+// not all there. Unlike a decoder it trusts its input, which is the caller's own
+// or went through one.
+func messageEnd(wire []byte, at int) int {
+	for at+2 <= len(wire) {
+		flags, size := wire[at], uint64(wire[at+1])
+		if flags&zmtp.FlagLong == 0 {
+			at += 2
+		} else {
+			if at+9 > len(wire) {
+				return -1
+			}
+			size = binary.BigEndian.Uint64(wire[at+1:])
+			at += 9
+		}
+		if size > uint64(len(wire)-at) {
+			return -1
+		}
+		at += int(size)
+		if flags&zmtp.FlagMore == 0 {
+			return at
+		}
+	}
+	return -1
 }
 
 // full returns a peer without room among all and the touched.

@@ -28,7 +28,7 @@ const manyValues = 8
 func (t *trie[V]) add(key []byte, v V) bool {
 	n := &t.root
 	for len(key) > 0 {
-		i := bytes.IndexByte(n.heads, key[0])
+		i := n.child(key[0])
 		if i < 0 {
 			leaf := &node[V]{edge: bytes.Clone(key)}
 			n.heads = append(n.heads, key[0])
@@ -60,7 +60,7 @@ func (t *trie[V]) remove(key []byte, v V) bool {
 	path := make([]*node[V], 0, 16)
 	n := &t.root
 	for len(key) > 0 {
-		i := bytes.IndexByte(n.heads, key[0])
+		i := n.child(key[0])
 		if i < 0 || !bytes.HasPrefix(key, n.children[i].edge) {
 			return false
 		}
@@ -79,7 +79,7 @@ func (t *trie[V]) remove(key []byte, v V) bool {
 	// one child, from the bottom up.
 	for i := len(path) - 1; i >= 0 && len(n.values) == 0; i-- {
 		parent := path[i]
-		at := bytes.IndexByte(parent.heads, n.edge[0])
+		at := parent.child(n.edge[0])
 		switch len(n.children) {
 		case 0:
 			last := len(parent.children) - 1
@@ -117,7 +117,7 @@ func (n *node[V]) next(topic *[]byte) *node[V] {
 	if len(rest) == 0 {
 		return nil
 	}
-	i := bytes.IndexByte(n.heads, rest[0])
+	i := n.child(rest[0])
 	if i < 0 {
 		return nil
 	}
@@ -127,6 +127,20 @@ func (n *node[V]) next(topic *[]byte) *node[V] {
 	}
 	*topic = rest[len(child.edge):]
 	return child
+}
+
+// child returns the index of the child whose edge begins with head, or -1. Few
+// children are the rule, and for them a loop costs less than the call.
+func (n *node[V]) child(head byte) int {
+	if len(n.heads) <= 8 {
+		for i, h := range n.heads {
+			if h == head {
+				return i
+			}
+		}
+		return -1
+	}
+	return bytes.IndexByte(n.heads, head)
 }
 
 func (n *node[V]) find(v V) int {
