@@ -79,8 +79,13 @@ func (c *Config) rounds() int {
 
 // spec is the workload under a prefix.
 func (c *Config) spec(prefix string) workload.Spec {
+	subtree := ""
+	if c.Server != "" {
+		subtree = prefix
+	}
 	return workload.Spec{
 		Prefix:     prefix,
+		Subtree:    subtree,
 		Updates:    c.Updates,
 		Warmup:     c.Warmup,
 		Keys:       c.Keys,

@@ -20,7 +20,7 @@ const watchQueue = 1 << 30
 func replica(p *link.Peer) error {
 	c, err := chp.NewClient(chp.ClientOptions{
 		Servers:    p.Servers,
-		Subtrees:   []string{p.Spec.Prefix},
+		Subtrees:   []string{p.Spec.Subtree},
 		WatchQueue: watchQueue,
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 // Spec is a workload.
 type Spec struct {
 	Prefix     string `json:"prefix"`     // of every key; begins and ends with a slash
+	Subtree    string `json:"subtree"`    // what the replicas follow: Prefix, or the whole map where there is nothing else in it
 	Updates    int    `json:"updates"`    // measured ones, of all publishers together
 	Warmup     int    `json:"warmup"`     // before them, not measured
 	Keys       int    `json:"keys"`       // of all publishers together
