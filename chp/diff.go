@@ -2,7 +2,6 @@ package chp
 
 import (
 	"bytes"
-	"slices"
 	"sync/atomic"
 )
 
@@ -37,46 +36,51 @@ func (f *frozen) release() {
 }
 
 // walk goes through the records of a cut, in the order of the log, and can stop
-// anywhere and go on later. marks, if not nil, takes the place of the cut's live
-// maps.
+// anywhere and go on later. It takes the records of one block of the log at a
+// time.
 type walk struct {
 	pins  []pin
-	marks [][]uint64
-
 	pin   int
-	block int    // of the pin, the next one
-	word  uint64 // bits of the block before it whose records are yet to come
-	at    uint32 // where the next record of that block begins
+	block int // of the pin, the next one
+
+	found []placed // records of the block before it
+	next  int      // of found
+	visit func(record, uint32) bool
 }
 
-// next returns the next record.
-func (w *walk) next() (r record, ok bool) {
-	for {
-		for w.word == 0 {
-			if w.pin == len(w.pins) {
-				return nil, false
-			}
-			marks := w.pins[w.pin].marks
-			if w.marks != nil {
-				marks = w.marks[w.pin]
-			}
-			if w.block == len(marks) {
-				w.pin, w.block = w.pin+1, 0
-				continue
-			}
-			w.word = marks[w.block]
-			w.at = uint32(w.block)<<blockBits + uint32(w.pins[w.pin].seg.anchors[w.block])
-			w.block++
-		}
-		r := w.pins[w.pin].seg.record(w.at)
-		size := r.size()
-		bit := uint64(1) << (w.at >> granuleBits & 63)
-		w.at += uint32(size)
-		if w.word&bit != 0 {
-			w.word &^= bit
-			return r[:size:size], true
-		}
+// placed is a record and where it stands: which pin, and where in its segment.
+type placed struct {
+	record record
+	pin    int
+	offset uint32
+}
+
+func newWalk(pins []pin) *walk {
+	w := &walk{pins: pins, found: make([]placed, 0, blockSize>>granuleBits)}
+	w.visit = func(r record, offset uint32) bool {
+		w.found = append(w.found, placed{r, w.pin, offset})
+		return true
 	}
+	return w
+}
+
+// step returns the next record.
+func (w *walk) step() (placed, bool) {
+	for w.next == len(w.found) {
+		if w.pin == len(w.pins) {
+			return placed{}, false
+		}
+		p := &w.pins[w.pin]
+		if w.block == len(p.blocks) {
+			w.pin, w.block = w.pin+1, 0
+			continue
+		}
+		w.found, w.next = w.found[:0], 0
+		p.seg.records(p.blocks, w.block, w.visit)
+		w.block++
+	}
+	w.next++
+	return w.found[w.next-1], true
 }
 
 // change tells how one state becomes another, record by record: what a watch
@@ -88,13 +92,12 @@ func (w *walk) next() (r record, ok bool) {
 // moved on, whose index cannot. Hence two passes:
 //
 //  1. For each record of after, find the key in before. If the value is the
-//     same there is nothing to tell, otherwise an OpSet. Found or not, note in a
-//     copy of before's live maps that this key goes on to live, by clearing
-//     its bit.
-//  2. The bits that are left in the copy are the keys that are gone: an
+//     same there is nothing to tell, otherwise an OpSet. If the key is there,
+//     mark its record in before as one that lives on.
+//  2. The records of before that have no mark are the keys that are gone: an
 //     OpDelete each.
 //
-// The copy has one bit for 16 octets of log. Equal sequences are no sign of
+// The marks take one bit for 16 octets of log. Equal sequences are no sign of
 // equal values: two servers, or two runs of one, may give the same number to
 // different updates.
 type change struct {
@@ -102,38 +105,40 @@ type change struct {
 	after  *frozen
 	synced bool // OpSynced comes at the end
 
-	sets    walk
-	deletes walk
-	left    [][]uint64       // by pin: before's live maps, less what lives on
+	sets    *walk            // of after
+	deletes *walk            // of before
+	marks   [][]uint64       // by pin of before, a bit a granule
 	pinOf   map[*segment]int // of before
 	pass    int
 }
 
 // open begins the walk. The change is not to be copied any more.
 func (d *change) open() {
-	d.sets = walk{pins: d.after.cut.pins}
+	d.sets = newWalk(d.after.cut.pins)
 	if d.before == nil {
 		return
 	}
 	pins := d.before.cut.pins
-	d.left = make([][]uint64, len(pins))
+	d.deletes = newWalk(pins)
+	d.marks = make([][]uint64, len(pins))
 	d.pinOf = make(map[*segment]int, len(pins))
 	for i, p := range pins {
-		d.left[i] = slices.Clone(p.marks)
+		granules := min(len(p.seg.buf), maxSegment)>>granuleBits + 1
+		d.marks[i] = make([]uint64, (granules+63)/64)
 		d.pinOf[p.seg] = i
 	}
-	d.deletes = walk{pins: pins, marks: d.left}
 }
 
 // next returns the next event for a watch of the given subtrees, false at the
 // end.
 func (d *change) next(of *subtrees) (Event, bool) {
 	for d.pass == 0 {
-		r, ok := d.sets.next()
+		p, ok := d.sets.step()
 		if !ok {
 			d.pass++
 			break
 		}
+		r := p.record
 		if !of.all() && !of.holds(r.key()) {
 			continue
 		}
@@ -143,11 +148,14 @@ func (d *change) next(of *subtrees) (Event, bool) {
 		}
 	}
 	for d.pass == 1 && d.before != nil {
-		r, ok := d.deletes.next()
+		p, ok := d.deletes.step()
 		if !ok {
 			break
 		}
-		if key := r.key(); of.all() || of.holds(key) {
+		if d.marks[p.pin][p.offset>>granuleBits/64]>>(p.offset>>granuleBits%64)&1 != 0 {
+			continue
+		}
+		if key := p.record.key(); of.all() || of.holds(key) {
 			return Event{Op: OpDelete, Key: key, Sequence: d.after.seq}, true
 		}
 	}
@@ -167,8 +175,8 @@ func (d *change) differs(r record) bool {
 	}
 	at := slotLocation(v)
 	if i, ok := d.pinOf[s.log.segment(at)]; ok {
-		offset := at.offset()
-		d.left[i][offset>>blockBits] &^= 1 << (offset >> granuleBits & 63)
+		granule := at.offset() >> granuleBits
+		d.marks[i][granule/64] |= 1 << (granule % 64)
 	}
 	return !bytes.Equal(old.value(), r.value())
 }
