@@ -66,8 +66,8 @@ func start(t *testing.T, g *Group, role string) *Child {
 func TestConversation(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
-	progressed := make(chan uint64, 1)
-	g.OnProgress = func(_ *Child, count uint64) { progressed <- count }
+	progress := map[*Child]uint64{}
+	g.OnProgress = func(c *Child, count uint64) { progress[c] = count }
 	a, b := start(t, g, "echo"), start(t, g, "echo")
 	if err := g.Await(t.Context(), Ready, a, b); err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestConversation(t *testing.T) {
 	if err := g.Await(t.Context(), Progress, a); err != nil {
 		t.Fatal(err)
 	}
-	if n := <-progressed; n != 7 {
+	if n := progress[a]; n != 7 {
 		t.Errorf("progress is %d", n)
 	}
 }
