@@ -131,10 +131,8 @@ func BenchmarkResynchronise(b *testing.B) {
 	for i := 0; i < b.N; i += keys {
 		d := &change{before: freeze(before, 0), after: freeze(after, 0)}
 		d.open()
-		for {
-			if _, ok := d.next(&all); !ok {
-				break
-			}
+		var e Event
+		for d.next(&e, &all) {
 		}
 		d.release()
 	}

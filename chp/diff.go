@@ -129,9 +129,9 @@ func (d *change) open() {
 	}
 }
 
-// next returns the next event for a watch of the given subtrees, false at the
-// end.
-func (d *change) next(of *subtrees) (Event, bool) {
+// next puts the next event for a watch of the given subtrees into e, and returns
+// false at the end.
+func (d *change) next(e *Event, of *subtrees) bool {
 	for d.pass == 0 {
 		p, ok := d.sets.step()
 		if !ok {
@@ -143,8 +143,8 @@ func (d *change) next(of *subtrees) (Event, bool) {
 			continue
 		}
 		if d.before == nil || d.differs(r) {
-			e, _ := eventOf(r)
-			return e, true
+			readEvent(e, r)
+			return true
 		}
 	}
 	for d.pass == 1 && d.before != nil {
@@ -156,13 +156,15 @@ func (d *change) next(of *subtrees) (Event, bool) {
 			continue
 		}
 		if key := p.record.key(); of.all() || of.holds(key) {
-			return Event{Op: OpDelete, Key: key, Sequence: d.after.seq}, true
+			*e = Event{Op: OpDelete, Key: key, Sequence: d.after.seq}
+			return true
 		}
 	}
 	if d.pass++; d.pass == 2 && d.synced {
-		return Event{Op: OpSynced, Sequence: d.after.seq}, true
+		*e = Event{Op: OpSynced, Sequence: d.after.seq}
+		return true
 	}
-	return Event{}, false
+	return false
 }
 
 // differs says whether r, of after, changes anything for those who know

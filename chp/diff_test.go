@@ -14,8 +14,8 @@ func replay(t *testing.T, seen map[string]string, d *change, of subtrees) (synce
 	d.open()
 	defer d.release()
 	for {
-		e, ok := d.next(&of)
-		if !ok {
+		var e Event
+		if !d.next(&e, &of) {
 			return synced
 		}
 		key, value := string(e.Key), string(e.Value)
@@ -117,8 +117,9 @@ func TestChangeAllocatesNothingPerEvent(t *testing.T) {
 	empty := newStore(storeOptions{})
 	d := &change{before: freeze(empty, 0), after: freeze(s, 1000)}
 	d.open()
+	var e Event
 	if n := testing.AllocsPerRun(500, func() {
-		if e, ok := d.next(&all); !ok || e.Op != OpSet {
+		if !d.next(&e, &all) || e.Op != OpSet {
 			t.Fatal("no event")
 		}
 	}); n != 0 {

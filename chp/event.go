@@ -1,6 +1,9 @@
 package chp
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // Op says what an [Event] tells.
 type Op uint8
@@ -44,23 +47,22 @@ type Event struct {
 	Properties []byte // of the update, lines "name=value" or none
 }
 
-// eventOf reads the record at the start of b, in one pass, and returns its size
-// besides.
-func eventOf(b []byte) (e Event, size int) {
+// readEvent reads the record at the start of b into e, in one pass, and returns
+// its size.
+func readEvent(e *Event, b []byte) (size int) {
 	r := record(b)
-	at := r.keyEnd()
-	start, end := frameBounds(r, 0)
-	e.Key = r[start:end:end]
-	e.Sequence = r.seq()
-	start, end = frameBounds(r, at+2+sequenceSize)
-	e.UUID = r[start:end:end]
-	start, end = frameBounds(r, end)
-	e.Properties = r[start:end:end]
-	start, end = frameBounds(r, end)
-	e.Value = r[start:end:end]
+	start, at := frameBounds(r, 0)
+	e.Key = r[start:at:at]
+	e.Sequence = int64(binary.BigEndian.Uint64(r[at+2:]))
+	start, at = frameBounds(r, at+2+sequenceSize)
+	e.UUID = r[start:at:at]
+	start, at = frameBounds(r, at)
+	e.Properties = r[start:at:at]
+	start, at = frameBounds(r, at)
+	e.Value = r[start:at:at]
 	e.Op = OpSet
-	if start == end {
+	if start == at {
 		e.Op = OpDelete
 	}
-	return e, end
+	return at
 }

@@ -101,19 +101,18 @@ func (w *Watch) push(pieces []piece) {
 // call of Next, NextBatch or Close. After an error other than the context's no
 // event will come: ErrLagged if the watch was not read fast enough, ErrClosed
 // after Close of the watch or the client.
-func (w *Watch) Next(ctx context.Context) (Event, error) {
+func (w *Watch) Next(ctx context.Context) (e Event, _ error) {
 	if err := w.begin(); err != nil {
 		return Event{}, err
 	}
-	defer w.finish()
-	for {
-		if e, ok := w.step(); ok {
-			return e, nil
-		}
+	for !w.step(&e) {
 		if err := w.fetch(ctx); err != nil {
+			w.finish()
 			return Event{}, err
 		}
 	}
+	w.finish()
+	return e, nil
 }
 
 // NextBatch waits for events and calls f for those that are there, until f
@@ -126,12 +125,9 @@ func (w *Watch) NextBatch(ctx context.Context, f func(Event) bool) error {
 		return err
 	}
 	defer w.finish()
+	var e Event
 	for any := false; ; {
-		for {
-			e, ok := w.step()
-			if !ok {
-				break
-			}
+		for w.step(&e) {
 			any = true
 			if !f(e) {
 				return nil
@@ -200,19 +196,19 @@ func (w *Watch) drop() {
 	w.octets = nil
 }
 
-// step returns the next event of the item at hand.
-func (w *Watch) step() (Event, bool) {
+// step puts the next event of the item at hand into e, if there is one.
+func (w *Watch) step(e *Event) bool {
 	if d := w.item.change; d != nil {
-		return d.next(&w.subtrees)
+		return d.next(e, &w.subtrees)
 	}
 	for len(w.octets) > 0 {
-		e, size := eventOf(w.octets)
+		size := readEvent(e, w.octets)
 		w.octets = w.octets[size:]
 		if w.subtrees.all() || w.subtrees.holds(e.Key) {
-			return e, true
+			return true
 		}
 	}
-	return Event{}, false
+	return false
 }
 
 // fetch exchanges the item at hand, which is used up, for the next one, and
