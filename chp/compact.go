@@ -90,6 +90,6 @@ func (s *store) move(from *segment, at uint32, r record) {
 
 	hash := hashKey(r.key())
 	_, pos, _ := s.search(hash, r.key())
-	s.tables[shardOf(hash)].Load().slots[pos].Store(slotValue(hash, locate(to, off)))
+	s.tables[s.shard(hash)].Load().slots[pos].Store(slotValue(hash, locate(to, off)))
 	s.log.bury(from, at, len(r))
 }

@@ -1,10 +1,13 @@
 package chp
 
-import "sync/atomic"
+import (
+	"math/bits"
+	"sync/atomic"
+)
 
-// The index finds the location of a key's record. It is 256 tables, chosen by
-// the top bits of the hash, so that growing one stops the writer for a 256th of
-// the whole only. A table is open addressing with linear probing: eight slots a
+// The index finds the location of a key's record. It is a number of tables, 256
+// if nothing else is said, chosen by the top bits of the hash, so that growing one
+// stops the writer for a small part of the whole only. A table is open addressing with linear probing: eight slots a
 // cache line, and most keys are found in the first line.
 //
 // A slot is one word, so a reader sees an old location or a new one and never a
@@ -19,8 +22,8 @@ import "sync/atomic"
 // back; the reader then says that the key is absent, and so it was, at a moment
 // between the two and during the reader's search.
 const (
-	shardBits = 8
-	shards    = 1 << shardBits
+	maxShards = 256
+	shardBits = 8 // bits of the hash set apart for choosing one of them
 
 	tagBits  = 15
 	tagShift = locationBits
@@ -40,18 +43,34 @@ type table struct {
 // index has one writer and any number of readers. What only the writer looks at
 // is kept apart from the pointers that every reader loads.
 type index struct {
-	tables [shards]atomic.Pointer[table]
-	_      [64]byte
-	counts [shards]struct {
-		used uint32 // slots that hold a key
-		dead uint32 // slots that are slotDead
-	}
+	tables  []atomic.Pointer[table]
+	shift   uint // what leaves as many bits of 64 as number the tables
+	counts  []shardCount
 	touched byte // takes what is loaded for the sake of the cache alone
 }
 
-// From the top of the hash: 8 bits of shard, 15 bits of tag; from its low end,
+type shardCount struct {
+	used uint32 // slots that hold a key
+	dead uint32 // slots that are slotDead
+}
+
+// newIndex makes an index of n tables, a power of two up to maxShards.
+func newIndex(n int) index {
+	return index{
+		tables: make([]atomic.Pointer[table], n),
+		counts: make([]shardCount, n),
+		shift:  uint(64 - bits.TrailingZeros(uint(n))),
+	}
+}
+
+// shard returns the number of the table that has the keys of a hash.
+func (x *index) shard(hash uint64) int {
+	// In bounds whatever the shift: that of a single table is 64.
+	return int(hash >> x.shift)
+}
+
+// From the top of the hash: 8 bits for the shard, 15 bits of tag; from its low end,
 // above the flag bits, the slot where the search begins.
-func shardOf(hash uint64) int   { return int(hash >> (64 - shardBits)) }
 func tagOf(hash uint64) uint64  { return hash>>(64-shardBits-tagBits)&(tagMark-1) | tagMark }
 func homeOf(hash uint64) uint64 { return hash >> 2 }
 
@@ -60,7 +79,7 @@ func slotLocation(v uint64) location            { return location(v & (1<<locati
 
 // insert puts a key that is not there yet into the index. Writer only.
 func (x *index) insert(hash uint64, at location, l *log) {
-	i := shardOf(hash)
+	i := x.shard(hash)
 	t, c := x.tables[i].Load(), &x.counts[i]
 	if t == nil || int(c.used+c.dead+1) > len(t.slots)/2 {
 		t = x.rebuild(i, int(c.used)+1, l)

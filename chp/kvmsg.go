@@ -88,6 +88,14 @@ func (r record) value() []byte {
 	return r[start:end:end]
 }
 
+// hasKey reports whether the key of r is key.
+func (r record) hasKey(key []byte) bool {
+	if r[0] != flagMore {
+		return string(r.key()) == string(key)
+	}
+	return int(r[1]) == len(key) && string(r[2:2+len(key)]) == string(key)
+}
+
 // valueBehind is value for a record whose key is known to have n octets. It
 // compares where value follows: with the usual headers the place of the value is
 // known without a chain of loads, each of which needs the one before.

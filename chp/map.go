@@ -80,6 +80,10 @@ func (m *Map) stripe(hash uint64) *mapStripe {
 	return &m.stripes[hash>>(64-shardBits-tagBits-10)&uint64(len(m.stripes)-1)]
 }
 
+// shards returns the number of tables for the index of a stripe. All stripes
+// together have 256 or more, as one store has; each has a few.
+func (m *Map) shards() int { return max(maxShards>>m.shift, 8) }
+
 // Get returns a copy of the value of key, and whether there is one.
 func (m *Map) Get(key string) ([]byte, bool) { return m.AppendGet(nil, key) }
 
@@ -105,7 +109,7 @@ func (m *Map) Set(key string, value []byte) {
 	defer p.mu.Unlock()
 	s := p.store.Load()
 	if s == nil {
-		s = newStore(storeOptions{minSegment: mapSegment, collected: true})
+		s = newStore(storeOptions{minSegment: mapSegment, shards: m.shards(), collected: true})
 		p.store.Store(s)
 	}
 	s.putHash(hash, octetsOf(key), value)

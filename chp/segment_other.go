@@ -1,3 +1,5 @@
+//go:build !linux
+
 package chp
 
 // allocate returns size octets for a segment.

@@ -45,6 +45,7 @@ type store struct {
 // storeOptions has the knobs of a store. The zero value works.
 type storeOptions struct {
 	minSegment int // octets of the first segment, a power of two; 0 is 16 KiB
+	shards     int // tables of the index, a power of two; 0 is 256, which is the most
 
 	// collected leaves retired segments to the garbage collector. Readers then
 	// need no epoch, which is half of what a get costs, and the writer allocates
@@ -55,7 +56,10 @@ type storeOptions struct {
 }
 
 func newStore(o storeOptions) *store {
-	s := &store{}
+	if o.shards == 0 {
+		o.shards = maxShards
+	}
+	s := &store{index: newIndex(o.shards)}
 	s.log.minSegment = o.minSegment
 	s.log.collected = o.collected
 	if s.log.minSegment == 0 {
@@ -176,7 +180,7 @@ func (s *store) link(seg *segment, shift uint32, spans []sockets.Span) {
 		c, span := &s.found[i], &spans[i]
 		off, size := span.Start+shift, int(span.End-span.Start)
 		if c.value != 0 {
-			n := shardOf(span.Tag)
+			n := s.shard(span.Tag)
 			t := s.tables[n].Load()
 			slot := &t.slots[int(c.pos)&(len(t.slots)-1)]
 			if slot.Load() == c.value {
@@ -208,7 +212,7 @@ func locate(seg *segment, off uint32) location {
 // candidate returns the first slot with the tag of hash, or 0. The hash may have
 // flags in its low bits.
 func (s *store) candidate(hash uint64) (value uint64, pos uint32) {
-	t := s.tables[shardOf(hash)].Load()
+	t := s.tables[s.shard(hash)].Load()
 	if t == nil {
 		return 0, 0
 	}
@@ -224,11 +228,37 @@ func (s *store) candidate(hash uint64) (value uint64, pos uint32) {
 	}
 }
 
-// search returns the slot of key and the record that it points to. The record
-// goes on to the end of its segment. Readers may call it inside an epoch.
-func (s *store) search(hash uint64, key []byte) (value, pos uint64, r record) {
+// find returns the record of key, or nil. It goes on to the end of its segment.
+// Readers may call it: inside an epoch, unless the store is a collected one.
+func (s *store) find(hash uint64, key []byte) record {
 again:
-	t := s.tables[shardOf(hash)].Load()
+	t := s.tables[s.shard(hash)].Load()
+	if t == nil {
+		return nil
+	}
+	slots, tag := t.slots, tagOf(hash)
+	for p := homeOf(hash); ; p++ {
+		v := slots[p&uint64(len(slots)-1)].Load()
+		if v>>tagShift == tag {
+			at := slotLocation(v)
+			seg := s.log.segment(at)
+			if seg == nil {
+				goto again
+			}
+			if r := seg.record(at.offset()); r.hasKey(key) {
+				return r
+			}
+		}
+		if v == slotEmpty {
+			return nil
+		}
+	}
+}
+
+// search is find for the writer: it also returns the slot, the value of which is
+// 0 if the key is not there.
+func (s *store) search(hash uint64, key []byte) (value, pos uint64, r record) {
+	t := s.tables[s.shard(hash)].Load()
 	if t == nil {
 		return 0, 0, nil
 	}
@@ -237,12 +267,7 @@ again:
 		v := t.slots[p&mask].Load()
 		if v>>tagShift == tag {
 			at := slotLocation(v)
-			seg := s.log.segment(at)
-			if seg == nil {
-				goto again
-			}
-			r := seg.record(at.offset())
-			if string(r.key()) == string(key) {
+			if r := s.log.segment(at).record(at.offset()); r.hasKey(key) {
 				return v, p & mask, r
 			}
 		}
@@ -262,7 +287,7 @@ func (s *store) set(hash uint64, seg *segment, off uint32, size int) {
 		s.count++
 		return
 	}
-	s.tables[shardOf(hash)].Load().slots[pos].Store(slotValue(hash, locate(seg, off)))
+	s.tables[s.shard(hash)].Load().slots[pos].Store(slotValue(hash, locate(seg, off)))
 	at := slotLocation(v)
 	s.log.bury(s.log.segment(at), at.offset(), old.size())
 }
@@ -274,7 +299,7 @@ func (s *store) unset(hash uint64, key []byte) bool {
 		return false
 	}
 	size := old.size()
-	s.remove(shardOf(hash), pos, &s.log)
+	s.remove(s.shard(hash), pos, &s.log)
 	s.count--
 	at := slotLocation(v)
 	s.log.bury(s.log.segment(at), at.offset(), size)
@@ -354,8 +379,7 @@ func (s *store) reserve(size int) piece {
 func (s *store) get(key []byte, dst []byte) (value []byte, seq int64, ok bool) {
 	hash := hashKey(key)
 	c := readers.enter()
-	_, _, r := s.search(hash, key)
-	if r != nil {
+	if r := s.find(hash, key); r != nil {
 		dst, seq, ok = append(dst, r.valueBehind(len(key))...), r.seq(), true
 	}
 	leave(c)
@@ -365,7 +389,7 @@ func (s *store) get(key []byte, dst []byte) (value []byte, seq int64, ok bool) {
 // getCollected is get for a store whose segments are left to the garbage
 // collector: there is nothing that an epoch would have to keep away.
 func (s *store) getCollected(hash uint64, key []byte, dst []byte) (value []byte, ok bool) {
-	_, _, r := s.search(hash, key)
+	r := s.find(hash, key)
 	if r == nil {
 		return dst, false
 	}
@@ -377,7 +401,7 @@ func (s *store) getCollected(hash uint64, key []byte, dst []byte) (value []byte,
 func (s *store) view(key []byte, f func(record)) bool {
 	c := readers.enter()
 	defer leave(c)
-	_, _, r := s.search(hashKey(key), key)
+	r := s.find(hashKey(key), key)
 	if r == nil {
 		return false
 	}
@@ -393,7 +417,7 @@ func (s *store) findSeq(hash uint64, seq int64, dst []byte) record {
 	c := readers.enter()
 	defer leave(c)
 again:
-	t := s.tables[shardOf(hash)].Load()
+	t := s.tables[s.shard(hash)].Load()
 	if t == nil {
 		return nil
 	}
