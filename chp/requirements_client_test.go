@@ -211,11 +211,11 @@ func TestC20SilenceIsACrash(t *testing.T) {
 func TestC27NoHUGZExpected(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
-	c := follow(t, ClientOptions{HeartbeatTimeout: -1, SyncTimeout: 200 * time.Millisecond}, s)
+	c := follow(t, ClientOptions{HeartbeatTimeout: -1, SyncTimeout: time.Second}, s)
 	id, _ := s.ask() // after SyncTimeout, for lack of a sign
 	s.kthxbai(id, 4, "")
 	must(t, c.WaitActive(testContext(t)))
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(1500 * time.Millisecond)
 	s.kvpub(pub{"k", 5, "v"})
 	wantContents(t, c, 5, map[string]string{"k": "v"})
 	if n := c.Stats().Syncs; n != 1 {
@@ -351,7 +351,7 @@ func TestC28SilentServerIsLeft(t *testing.T) {
 	passive, active := newScripted(t, asPlain), newScripted(t, asPlain)
 	stop := passive.beat(0) // alive all the time
 	defer stop()
-	c := follow(t, ClientOptions{SyncTimeout: 300 * time.Millisecond}, passive, active)
+	c := follow(t, ClientOptions{SyncTimeout: time.Second}, passive, active)
 	active.answer(3, pub{"k", 1, "v"})
 	wantContents(t, c, 3, map[string]string{"k": "v"})
 	asked := 0
