@@ -1,6 +1,7 @@
 package sockets
 
 import (
+	"clustermap/internal/invariants"
 	"clustermap/zmtp"
 )
 
@@ -63,33 +64,31 @@ func (w *writer) release() {
 }
 
 // putBack returns to the outbox the messages of which nothing was written, for
-// the next connection. One that was written in part is lost, and never sent
-// twice (RFC 37 §1.3).
+// the next connection.
 func (w *writer) putBack() {
-	defer w.release()
-	skip := w.written
-	if n := int64(len(w.control)); skip >= n {
-		skip -= n
-	} else {
-		skip = 0
-	}
+	wire, messages := w.remaining()
+	w.release()
+	w.pipe.out.putBack(wire, messages)
+}
+
+// remaining returns, in memory of their own, the messages of which nothing was
+// written. One that was written in part is lost, and never sent twice (RFC 37
+// §1.3).
+func (w *writer) remaining() (wire []byte, messages int) {
+	skip := max(w.written-int64(len(w.control)), 0)
 	w.control = w.control[:0]
 	w.gather()
-	var rest []byte
-	messages := 0
+	defer clear(w.bufs)
 	decoder := zmtp.NewDecoder(zmtp.Limits{MaxMessage: -1, MaxFrames: -1, MaxCommand: -1})
 	for _, b := range w.bufs {
-		if skip >= int64(len(b)) {
-			skip -= int64(len(b))
-			continue
-		}
 		for len(b) > 0 {
 			kind, n, err := decoder.Next(b)
 			if err != nil || kind == zmtp.NeedMore {
-				break // not ours to mend: every item is whole
+				invariants.Assert(false, "something else than whole messages was queued")
+				return wire, messages
 			}
 			if skip <= 0 {
-				rest = append(rest, b[:n]...)
+				wire = append(wire, b[:n]...)
 				if kind == zmtp.KindMessage {
 					messages++
 				}
@@ -97,8 +96,6 @@ func (w *writer) putBack() {
 			skip -= int64(n)
 			b = b[n:]
 		}
-		skip = max(skip, 0)
 	}
-	clear(w.bufs)
-	w.pipe.out.putBack(rest, messages)
+	return wire, messages
 }
