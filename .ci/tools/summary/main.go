@@ -32,6 +32,7 @@ type summary struct {
 	packages counts
 	tests    counts
 	inside   map[string]counts // by package
+	dying    map[string]bool   // packages of which a trace has begun
 }
 
 func main() {
@@ -39,7 +40,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: go test -json ... | summary file")
 		os.Exit(2)
 	}
-	s := summary{output: map[test][]string{}, inside: map[string]counts{}}
+	s := summary{output: map[test][]string{}, inside: map[string]counts{}, dying: map[string]bool{}}
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
@@ -50,10 +51,10 @@ func main() {
 		}
 		s.take(e)
 	}
-	// What began and did not end: a panic or a time-out took it along.
+	// Of tests that began and did not end: a trace took them along.
 	for t, output := range s.output {
 		if t.name != "" {
-			fmt.Printf("--- UNFINISHED: %s %s\n%s", t.pkg, t.name, strings.Join(output, ""))
+			fmt.Printf("%s %s did not end:\n%s", t.pkg, t.name, strings.Join(output, ""))
 		}
 	}
 	line := fmt.Sprintf("packages: %d ok, %d failed; tests: %d passed, %d failed, %d skipped",
@@ -69,7 +70,18 @@ func (s *summary) take(e event) {
 	t := test{e.Package, e.Test}
 	switch e.Action {
 	case "output":
-		s.output[t] = append(s.output[t], e.Output)
+		// A trace is told as the output of whichever test spoke last, even of
+		// one that passes, so it is printed at once.
+		if strings.HasPrefix(e.Output, "panic: ") || strings.HasPrefix(e.Output, "fatal error: ") {
+			s.dying[e.Package] = true
+		}
+		if s.dying[e.Package] {
+			fmt.Print(e.Output)
+			return
+		}
+		if e.Output != "=== RUN   "+e.Test+"\n" && e.Output != "=== PAUSE "+e.Test+"\n" && e.Output != "=== CONT  "+e.Test+"\n" {
+			s.output[t] = append(s.output[t], e.Output)
+		}
 	case "build-output":
 		fmt.Print(e.Output)
 	case "pass", "fail", "skip":
