@@ -17,7 +17,7 @@ type Batch struct {
 	chunk *buf.Chunk
 	spans []Span
 	peer  *Peer
-	cost  int // what a queue counts for it: the memory that it keeps from others
+	cost  int // the memory that a queue counts for it, in octets
 }
 
 // Wire returns the octets that the batch's spans point into. Those outside of
@@ -60,39 +60,27 @@ func (b *Batch) Release() {
 	b.peer, b.cost = nil, 0
 }
 
-// fit moves the messages into a chunk of their own if they are only a small
-// part of the octets that the batch would otherwise keep from being read into
-// again, and settles the batch's cost.
-func (b *Batch) fit() {
-	octets := 0
+// octets returns the size of the messages.
+func (b *Batch) octets() int {
+	n := 0
 	for _, s := range b.spans {
-		octets += int(s.End - s.Start)
+		n += int(s.End - s.Start)
 	}
-	if octets <= copyBelow || octets < b.cost/copyPart {
-		small := buf.Get(octets)
-		at := 0
-		for i, s := range b.spans {
-			n := copy(small.Data()[at:], b.chunk.Data()[s.Start:s.End])
-			b.spans[i].Start, b.spans[i].End = uint32(at), uint32(at+n)
-			at += n
-		}
-		b.chunk.Release()
-		b.chunk = small
-		b.cost = len(small.Data())
-	}
-	b.cost += len(b.spans) * spanCost
+	return n
 }
 
-const (
-	// copyBelow is the size from which messages stay where they were read;
-	// fewer octets are copied, so that a queue of them does not hold hundreds
-	// of kilobytes.
-	copyBelow = buf.Small
-	// copyPart does the same for messages that remained of many more octets.
-	copyPart = 4
-	// spanCost is the memory of a span.
-	spanCost = 16
-)
+// compact moves the messages, of the given size, to a chunk of their own.
+func (b *Batch) compact(octets int) {
+	small := buf.Get(octets)
+	at := 0
+	for i, s := range b.spans {
+		n := copy(small.Data()[at:], b.chunk.Data()[s.Start:s.End])
+		b.spans[i].Start, b.spans[i].End = uint32(at), uint32(at+n)
+		at += n
+	}
+	b.chunk.Release()
+	b.chunk = small
+}
 
 // Owner counts references on octets that are lent to SendWire. Both methods
 // must be safe for concurrent use. Retain is called by SendWire, with locks of

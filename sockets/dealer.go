@@ -65,6 +65,6 @@ func (d *dealerPattern) detach(p *pipe, _ *Peer) {
 	}
 }
 
-func (d *dealerPattern) messages(p *pipe, peer *Peer, b *Batch) error { return p.deliver(peer, b) }
+func (d *dealerPattern) messages(*pipe, *Peer, *Batch) (bool, error) { return true, nil }
 
 func (d *dealerPattern) command(*pipe, *Peer, string, []byte) error { return nil }

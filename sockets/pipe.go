@@ -39,9 +39,10 @@ type pattern interface {
 	attach(p *pipe, peer *Peer) error
 	// detach says that the peer's connection has ended.
 	detach(p *pipe, peer *Peer)
-	// messages takes what a peer sent, and may leave b as it is. It waits
-	// while the application does not keep up. An error ends the connection.
-	messages(p *pipe, peer *Peer, b *Batch) error
+	// messages looks at what a peer sent, and reports whether b, from which it
+	// may take spans, is to be queued for the application. An error ends the
+	// connection.
+	messages(p *pipe, peer *Peer, b *Batch) (wanted bool, err error)
 	// command takes a SUBSCRIBE, a CANCEL, or another command that the engine
 	// does not answer itself.
 	command(p *pipe, peer *Peer, name string, data []byte) error
@@ -62,22 +63,4 @@ type traits struct {
 	ordered bool
 	// maxMessage bounds what a peer may send, besides Options.MaxMessageSize.
 	maxMessage int64
-}
-
-// deliver queues a batch for the application's receive calls.
-func (p *pipe) deliver(peer *Peer, b *Batch) error {
-	if p.socket.opts.Prepare != nil {
-		p.socket.opts.Prepare(b)
-	}
-	if len(b.spans) == 0 {
-		return nil
-	}
-	b.fit()
-	if !p.socket.in.push(&p.in, b, peer.conn.gone) {
-		// The connection is gone, which the reader will see; or the socket
-		// closes and only lingers to write, and what still comes in is thrown
-		// away.
-		peer.discarded.Add(uint64(len(b.spans)))
-	}
-	return nil
 }

@@ -221,13 +221,13 @@ func (p *pubPattern) command(q *pipe, _ *Peer, name string, data []byte) error {
 
 // messages takes subscriptions in the form of ZMTP 3.0, a message that begins
 // with 1 or 0. A PUB has no use for any other message.
-func (p *pubPattern) messages(q *pipe, peer *Peer, b *Batch) error {
+func (p *pubPattern) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 	for i := range b.Len() {
 		body, _ := b.Message(i).Next()
 		switch {
 		case len(body) > 0 && body[0] == 1:
 			if err := p.subs.subscribe(q, body[1:], p.opts.MaxSubscriptions); err != nil {
-				return err
+				return false, err
 			}
 		case len(body) > 0 && body[0] == 0:
 			p.subs.cancel(q, body[1:])
@@ -235,5 +235,5 @@ func (p *pubPattern) messages(q *pipe, peer *Peer, b *Batch) error {
 			peer.discarded.Add(1)
 		}
 	}
-	return nil
+	return false, nil
 }

@@ -30,7 +30,7 @@ type reader struct {
 	chunk       *buf.Chunk
 	start, fill int           // octets of chunk that are not decoded yet
 	tail        []byte        // those octets, while the connection is idle and has no chunk
-	unpaid      int           // octets decoded that no queued batch was charged for
+	unpaid      int           // size of the chunk until a queued batch has been charged for it
 	batch       Batch         // messages decoded and not handed on yet
 	octets      int           // their size
 	ttl         time.Duration // from the PING that came last, unless octets came since
@@ -48,6 +48,12 @@ const (
 	// idlePart is how many times larger than what is in it an idle
 	// connection's chunk may be: as far as the sizes of chunks lie apart.
 	idlePart = 8
+	// stayPart is how much of a chunk a batch must fill to stay in it. Less is
+	// copied, so that a queue holds no more than so many times its messages:
+	// a quiet connection's chunk holds one batch.
+	stayPart = 8
+	// spanCost is the memory of a span.
+	spanCost = 16
 	// pingUnit is the unit of a PING's ttl.
 	pingUnit = 100 * time.Millisecond
 	// keepSpans is the largest span slice that an idle connection keeps.
@@ -99,8 +105,7 @@ func (r *reader) returnSpans() {
 // is being received does not fit in it.
 func (r *reader) space() []byte {
 	if r.chunk == nil {
-		r.chunk = buf.Get(max(buf.Large, len(r.tail)+minRead))
-		r.start, r.fill = 0, copy(r.chunk.Data(), r.tail)
+		r.use(buf.Get(max(buf.Large, len(r.tail)+minRead)), r.tail)
 		if cap(r.tail) > keepTail {
 			r.tail = nil
 		}
@@ -119,17 +124,22 @@ func (r *reader) space() []byte {
 		case size <= len(data) && r.fill < len(data) && r.start == 0:
 			// A large message that still fits here for a while.
 		case size <= len(data) && r.chunk.Unique():
-			copy(data, data[r.start:r.fill])
-			r.start, r.fill = 0, pending
+			r.use(r.chunk, data[r.start:r.fill])
 		default:
-			next := buf.Get(size)
-			copy(next.Data(), data[r.start:r.fill])
-			r.chunk.Release()
-			r.chunk, r.start, r.fill = next, 0, pending
+			old := r.chunk
+			r.use(buf.Get(size), data[r.start:r.fill])
+			old.Release()
 		}
 		data = r.chunk.Data()
 	}
 	return data[r.fill:min(len(data), max(r.start+need+readAhead, r.fill+buf.Large))]
+}
+
+// use goes on in a chunk, at the start of which it puts what is pending.
+func (r *reader) use(chunk *buf.Chunk, pending []byte) {
+	r.chunk = chunk
+	r.start, r.fill = 0, copy(chunk.Data(), pending)
+	r.unpaid = len(chunk.Data())
 }
 
 // received decodes what can be decoded and hands it on.
@@ -170,7 +180,6 @@ func (r *reader) decode() error {
 			continue
 		}
 		r.batch.spans = spans
-		r.unpaid += start - r.start
 		r.start = start
 		if err != nil || kind == zmtp.NeedMore {
 			return err
@@ -182,7 +191,6 @@ func (r *reader) decode() error {
 		start += size
 	}
 	r.batch.spans = spans
-	r.unpaid += start - r.start
 	r.start = start
 	return nil
 }
@@ -204,13 +212,38 @@ func (r *reader) hand() error {
 	b.chunk = r.chunk
 	b.chunk.Retain()
 	b.peer = r.peer
-	b.cost = min(r.unpaid, len(r.chunk.Data()))
-	err := r.pipe.socket.pattern.messages(r.pipe, r.peer, b)
-	if b.chunk == nil {
-		r.unpaid = 0 // it is queued, and charged
+	wanted, err := r.pipe.socket.pattern.messages(r.pipe, r.peer, b)
+	if wanted && err == nil {
+		r.deliver(b)
 	}
 	b.Release()
 	return err
+}
+
+// deliver queues a batch for the application's receive calls. The queue counts
+// the memory that the batch keeps: the whole chunk for the first batch that
+// stays in it.
+func (r *reader) deliver(b *Batch) {
+	s := r.pipe.socket
+	if s.opts.Prepare != nil {
+		s.opts.Prepare(b)
+	}
+	if len(b.spans) == 0 {
+		return
+	}
+	if octets := b.octets(); octets <= len(b.chunk.Data())/stayPart {
+		b.compact(octets)
+		b.cost = len(b.chunk.Data())
+	} else {
+		b.cost, r.unpaid = r.unpaid, 0
+	}
+	b.cost += spanCost * len(b.spans)
+	if !s.in.push(&r.pipe.in, b, r.conn.gone) {
+		// The connection is gone, which the reader will see; or the socket
+		// closes and only lingers to write, and what still comes in is thrown
+		// away.
+		r.peer.discarded.Add(uint64(len(b.spans)))
+	}
 }
 
 // command answers what every socket answers, and passes on the rest.
@@ -269,9 +302,8 @@ func (r *reader) idle() {
 		r.chunk.Release()
 		r.chunk = nil
 	case len(r.chunk.Data()) > idlePart*len(pending):
-		small := buf.Get(len(pending))
-		r.start, r.fill = 0, copy(small.Data(), pending)
-		r.chunk.Release()
-		r.chunk = small
+		old := r.chunk
+		r.use(buf.Get(len(pending)), pending)
+		old.Release()
 	}
 }

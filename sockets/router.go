@@ -206,6 +206,6 @@ func (r *routerPattern) detach(_ *pipe, peer *Peer) {
 	}
 }
 
-func (r *routerPattern) messages(p *pipe, peer *Peer, b *Batch) error { return p.deliver(peer, b) }
+func (r *routerPattern) messages(*pipe, *Peer, *Batch) (bool, error) { return true, nil }
 
 func (r *routerPattern) command(*pipe, *Peer, string, []byte) error { return nil }

@@ -238,26 +238,24 @@ func (s *subPattern) command(_ *pipe, peer *Peer, name string, data []byte) erro
 	return nil
 }
 
-// messages filters, and queues what remains.
-func (s *subPattern) messages(p *pipe, peer *Peer, b *Batch) error {
+// messages takes out what is not subscribed to.
+func (s *subPattern) messages(_ *pipe, peer *Peer, b *Batch) (bool, error) {
 	t := &s.topics
 	t.RLock()
-	if len(t.trie.root.values) == 0 {
-		kept := b.spans[:0]
-		for i, span := range b.spans {
-			topic, _ := b.Message(i).Next()
-			if t.trie.matches(topic) {
-				kept = append(kept, span)
-			}
-		}
-		if n := len(b.spans) - len(kept); n > 0 {
-			peer.discarded.Add(uint64(n))
-			b.spans = kept
+	defer t.RUnlock()
+	if len(t.trie.root.values) > 0 {
+		return true, nil
+	}
+	kept := b.spans[:0]
+	for i, span := range b.spans {
+		topic, _ := b.Message(i).Next()
+		if t.trie.matches(topic) {
+			kept = append(kept, span)
 		}
 	}
-	t.RUnlock()
-	if len(b.spans) == 0 {
-		return nil
+	if n := len(b.spans) - len(kept); n > 0 {
+		peer.discarded.Add(uint64(n))
+		b.spans = kept
 	}
-	return p.deliver(peer, b)
+	return true, nil
 }
