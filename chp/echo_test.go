@@ -8,12 +8,11 @@ import (
 // sendOff reserves and sends one update, as a Set or SetSync does.
 func sendOff(t *testing.T, e *echoes, w *echoWait) uint64 {
 	t.Helper()
-	leave, ok := e.reserve(true, w)
-	if !ok {
+	n := e.number(w)
+	if n == 0 {
 		t.Fatal("no number given out")
 	}
-	e.sentOff(leave)
-	return leave.n
+	return n
 }
 
 func newSync() *echoWait {
@@ -44,7 +43,7 @@ func (w *echoWait) pending() bool {
 func TestEchoesInOrder(t *testing.T) {
 	t.Parallel()
 	e := new(echoes)
-	e.begin(0)
+	e.begin()
 	if w, err := e.flush(); w != nil || err != nil {
 		t.Fatalf("flush of nothing: %v, %v", w, err)
 	}
@@ -73,26 +72,10 @@ func TestEchoesInOrder(t *testing.T) {
 	}
 }
 
-func TestEchoOvertakesItsSend(t *testing.T) {
-	t.Parallel()
-	e := new(echoes)
-	e.begin(0)
-	w := newSync()
-	leave, _ := e.reserve(true, w)
-	e.came(leave.n, 7)
-	e.sentOff(leave)
-	if seq, err := w.result(t); seq != 7 || err != nil {
-		t.Errorf("%d, %v", seq, err)
-	}
-	if n := sendOff(t, e, nil); n != 2 {
-		t.Errorf("next number is %d", n)
-	}
-}
-
 func TestEchoSkippedIsUncertain(t *testing.T) {
 	t.Parallel()
 	e := new(echoes)
-	e.begin(0)
+	e.begin()
 	skipped := newSync()
 	sendOff(t, e, nil)
 	sendOff(t, e, skipped)
@@ -120,7 +103,7 @@ func TestEchoSkippedIsUncertain(t *testing.T) {
 func TestEchoEpochEnds(t *testing.T) {
 	t.Parallel()
 	e := new(echoes)
-	e.begin(0)
+	e.begin()
 	w := newSync()
 	sendOff(t, e, w)
 	sendOff(t, e, nil)
@@ -137,10 +120,10 @@ func TestEchoEpochEnds(t *testing.T) {
 	if _, err := e.flush(); !errors.Is(err, ErrUncertain) {
 		t.Errorf("next Flush: %v", err)
 	}
-	if _, ok := e.reserve(true, nil); ok {
+	if e.number(nil) != 0 {
 		t.Error("gave out a number between two epochs")
 	}
-	e.begin(0)
+	e.begin()
 	if n := sendOff(t, e, nil); n != 4 {
 		t.Errorf("number %d, want 4", n)
 	}
@@ -155,59 +138,10 @@ func TestEchoEpochEnds(t *testing.T) {
 	}
 }
 
-func TestEchoEpochEndsDuringSend(t *testing.T) {
-	t.Parallel()
-	e := new(echoes)
-	e.begin(0)
-	aborted := 0
-	w := newSync()
-	leave, _ := e.reserve(true, w)
-	n := leave.n
-	e.hold(leave, func() { aborted++ })
-	e.end()
-	if aborted != 1 || !w.pending() {
-		t.Fatal("SetSync is to give up its Send and be asked again")
-	}
-	e.release()
-	e.hold(leave, func() { aborted++ })
-	if aborted != 2 {
-		t.Fatal("a Send began to wait after the end of its epoch")
-	}
-	e.release()
-	e.unsent()
-	if _, err := e.flush(); err != nil {
-		t.Errorf("an update that was not sent is uncertain: %v", err)
-	}
-	e.begin(0)
-	if again := sendOff(t, e, w); again != n {
-		t.Errorf("number %d, want %d again", again, n)
-	}
-	e.came(n, 5)
-	if seq, err := w.result(t); seq != 5 || err != nil {
-		t.Errorf("%d, %v", seq, err)
-	}
-
-	// Sent after all, though the epoch ended meanwhile.
-	w = newSync()
-	leave, _ = e.reserve(true, w)
-	e.end()
-	e.begin(0)
-	e.sentOff(leave)
-	if _, err := w.result(t); !errors.Is(err, ErrUncertain) {
-		t.Errorf("sent between two epochs: %v", err)
-	}
-	leave, _ = e.reserve(true, nil)
-	e.end()
-	e.sentOff(leave)
-	if _, err := e.flush(); !errors.Is(err, ErrUncertain) {
-		t.Errorf("flush after a Set between two epochs: %v", err)
-	}
-}
-
 func TestEchoForgottenWaitIsReportedByFlush(t *testing.T) {
 	t.Parallel()
 	e := new(echoes)
-	e.begin(0)
+	e.begin()
 	w := newSync()
 	sendOff(t, e, w)
 	e.forget(w)
@@ -223,7 +157,7 @@ func TestEchoForgottenWaitIsReportedByFlush(t *testing.T) {
 func TestEchoesClose(t *testing.T) {
 	t.Parallel()
 	e := new(echoes)
-	e.begin(0)
+	e.begin()
 	w := newSync()
 	sendOff(t, e, w)
 	flush, _ := e.flush()
@@ -236,18 +170,16 @@ func TestEchoesClose(t *testing.T) {
 	if _, err := e.flush(); !errors.Is(err, ErrClosed) {
 		t.Errorf("flush after close: %v", err)
 	}
-	if _, ok := e.reserve(true, nil); ok {
+	if e.number(nil) != 0 {
 		t.Error("gave out a number after close")
 	}
 }
 
 func TestEchoesAllocateNothing(t *testing.T) {
 	e := new(echoes)
-	e.begin(0)
+	e.begin()
 	if n := testing.AllocsPerRun(100, func() {
-		leave, _ := e.reserve(true, nil)
-		e.sentOff(leave)
-		e.came(leave.n, 1)
+		e.came(e.number(nil), 1)
 	}); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
 	}

@@ -59,7 +59,8 @@ func (c *Client) install(s *session) {
 	c.mu.Unlock()
 
 	c.syncs.Add(1)
-	c.echoes.begin(s.index)
+	c.echoes.begin()
+	c.writer.begin(s.index)
 	c.enter(StateActive, s.server.name)
 }
 
@@ -68,6 +69,7 @@ func (c *Client) install(s *session) {
 func (c *Client) uninstall(s *session) {
 	changed := c.status.set(StateInitial, s.server.name)
 	c.echoes.end()
+	c.writer.end()
 	if changed {
 		c.tell(StateInitial, s.server.name)
 	}

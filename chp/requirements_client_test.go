@@ -26,6 +26,7 @@ func TestC4Connections(t *testing.T) {
 		t.Errorf("connected are %q", s.peers)
 	}
 	must(t, c.Set(testContext(t), "k", []byte("v")))
+	s.kvset()
 	if s.connected("PUB at P+2") != 1 {
 		t.Errorf("after a Set connected are %q", s.peers)
 	}
