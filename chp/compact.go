@@ -1,5 +1,7 @@
 package chp
 
+import "clustermap/internal/invariants"
+
 // Compaction copies the live records of a segment that has few of them to
 // another one, so that the segment can be recycled. It keeps the log within
 // twice what is live and a few segments, and does so in small steps: each call of
@@ -89,7 +91,8 @@ func (s *store) move(from *segment, at uint32, r record) {
 	s.log.live += len(r)
 
 	hash := hashKey(r.key())
-	_, pos, _ := s.search(hash, r.key())
+	v, pos, _ := s.search(hash, r.key())
+	invariants.Assert(slotLocation(v) == locate(from, at), "the index points to a live record")
 	s.tables[s.shard(hash)].Load().slots[pos].Store(slotValue(hash, locate(to, off)))
 	s.log.bury(from, at, len(r))
 }

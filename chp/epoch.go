@@ -11,57 +11,60 @@ import (
 // Readers take no lock, so a segment that nothing points to any more may still
 // be under the eyes of a reader that found it a moment ago. Before its octets
 // are used again, every reader that was inside at that moment must have left.
-// This file knows when that is: it is sleepable RCU with polling in the place of
+// This file knows when that is. It is sleepable RCU, with polling in the place of
 // waiting, for a writer must never stop for a reader.
 //
 // A reader adds one to a counter when it enters, and takes it away when it
 // leaves. There are two banks of counters, and many counters a bank so that
 // readers on different cores seldom share a cache line. A reader takes any
-// counter of the bank that is current when it enters.
+// counter, of the bank that is current when it looks.
 //
-// The claim is this: if after some moment T every counter of both banks has
-// been seen at zero, each at a time of its own, then no reader that entered
-// before T is still inside. For such a reader keeps its own counter above zero
-// from before T until it leaves, so the look that found that counter at zero
-// came after it left. It is as true that a reader which does enter its counter
-// after that look cannot find what was unlinked before T: the atomic operations
-// of Go have one order, and in it stand, one after the other, the store that
-// unlinked the location, T, the look at the counter, the reader's addition, the
-// reader's load of the slot.
+// The claim: if every counter of both banks has been seen at zero after a moment
+// T, each at a time of its own, then no reader that entered before T is inside.
+// For such a reader keeps its own counter above zero from before T until it
+// leaves, so the look that found that counter at zero came after it had left. And
+// a reader that enters its counter later than that look cannot find what was
+// unlinked before T. Go's atomic operations have one order, and in it stand, one
+// behind the other: the store that unlinked the location, T, the look, the
+// reader's addition, the reader's load of the slot.
 //
-// That would be enough with one bank, if a counter under constant use ever
-// came by zero. The second bank is there to make sure it does:
+// One bank would do, then, if a counter that is always in use ever came by zero.
+// The second bank makes sure that it does. A grace period has two halves:
 //
-//   - drain the bank that is not current: nobody enters it but stragglers;
-//   - make it current;
-//   - drain the other one: now nobody enters that one but stragglers.
+//   - drain the bank that is not current: only stragglers are in it;
+//   - make it the current one, and drain the other: nobody but stragglers enters
+//     that one from now on.
 //
-// A straggler is a reader that loaded the number of the current bank and was
-// held up before its addition. Take a reader that read "bank 0" while bank 0
-// was current, and then lost its core. The writer makes bank 1 current, sees
-// bank 0 at zero, and recycles the segment. Now the straggler goes on and adds
-// to bank 0, which nobody watches. It does no harm to this grace period: it
-// loads its slot now, after the segment has been unlinked. But it will be in
-// bank 0 when the next grace period begins with bank 1 current, and that one
-// must wait for it; hence a period drains both banks, the idle one first, and
-// not only the one that was current. The rejected design did only that.
+// Draining is to see each counter of a bank at zero once, going on from where the
+// last poll met a reader.
 //
-// One set of counters serves all stores of the process, for a process may hold
-// thousands of small ones. A slow reader of one store thus delays recycling in
-// the others; recycling is all that it delays, and log.go lets go of memory that
-// waits too long.
+// Why the first half is needed, though everybody seems to be in the current bank:
+// a straggler is a reader that has read which bank is current and has not added to
+// it yet. Let reader R read "bank 0", and lose its core. The writer begins period
+// 1, makes bank 1 current, finds bank 0 at zero, ends the period. Now R wakes up,
+// adds to bank 0, loads a slot, and looks at segment X. Then X dies, and the writer
+// begins period 2 for it. Everyone who entered in the meantime is in bank 1; if the
+// writer now made bank 0 current and drained bank 1 alone, it would recycle X under
+// R's eyes. It drains bank 0 first, and finds R there. (R did no harm to period 1:
+// it loaded its slot after that was over.)
+//
+// One set of counters serves all stores of the process, which may have thousands.
+// So a reader that is slow in one store holds up recycling in all; but recycling
+// is all that it holds up, and log.collect lets go of memory that waits too long.
 type epoch struct {
+	// What readers load.
 	bank    atomic.Uint32 // the current bank, 0 or 1
-	_       [124]byte
+	shift   uint8         // what leaves as many bits of 64 as number the stripes
 	stripes []stripe
-	shift   uint8 // what leaves as many bits of 64 as number the stripes
+
+	_ [96]byte
 
 	// state counts the grace periods: even between two of them, odd during one.
 	state atomic.Uint64
 
 	mu      sync.Mutex // held to advance; never waited for
-	flipped bool       // the current period is in its second half
-	drained int        // stripes of the bank being drained seen at zero so far
+	flipped bool       // the period is in its second half
+	drained int        // stripes of the bank being drained that have been seen at zero
 }
 
 // stripe is one counter of each bank. The two share a line, for at any time

@@ -9,18 +9,23 @@ import (
 
 // Map is a concurrent hashmap of strings to octets, for many readers and many
 // writers. It is the store under a CHP server, without the protocol: keys and
-// values are in a log that the garbage collector does not look into, values are
+// values lie in a log that the garbage collector does not look into, values are
 // copied in and out, and reading takes no lock.
 //
-// Use it for large maps, for maps that are read from many goroutines, and for
-// maps that must not cost garbage collection time: a million keys are a few dozen
-// objects. Do not use it for values that are Go objects, for which sync.Map is
-// right, or in one goroutine, where a plain map is faster.
+// Use it for many keys, for values that change often, and where garbage
+// collection must not grow with the map: a million keys are some hundred objects.
+// Set costs less than that of sync.Map, and allocates once in a segment full of
+// values and not every time. Do not use it for values that are Go objects, nor in
+// one goroutine, where a plain map is faster. Get copies the value out; where that
+// is too much, and values seldom change, a map that returns the slice it holds is
+// the better choice.
 //
-// Any key and any value can be stored, empty ones too; the octets of both together
-// must stay below 2 GiB. All methods are safe for concurrent use. The memory of
-// overwritten and deleted values is used again: the log holds about twice what is
-// live, and some segments more in each stripe.
+// Any key and any value can be stored, empty ones too; the two together must stay
+// below 2 GiB. All methods are safe for concurrent use.
+//
+// Overwritten and deleted values keep their memory for a while. The log holds
+// twice what is live and some segments more for each stripe, at most; what it has
+// given up is the garbage collector's.
 type Map struct {
 	stripes []mapStripe
 	shift   uint
