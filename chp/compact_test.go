@@ -36,6 +36,7 @@ func TestCompactionFreesWhatFewKeysHold(t *testing.T) {
 
 // No call of the writer may do much more work than it brings.
 func TestCompactionGoesInSmallSteps(t *testing.T) {
+	alone(t)
 	t.Parallel()
 	s := newStore(storeOptions{})
 	value := make([]byte, 100)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// contents returns what a cut shows, by each and by pieces.
-func contents(t *testing.T, c *cut) map[string]string {
+// cutContents returns what a cut shows, by each and by pieces.
+func cutContents(t *testing.T, c *cut) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	c.each(func(r record, hash uint64) bool {
@@ -68,7 +68,7 @@ func TestCutsStay(t *testing.T) {
 		}
 		if len(cuts) > 6 {
 			old := cuts[rng.IntN(len(cuts))]
-			got := contents(t, old.cut)
+			got := cutContents(t, old.cut)
 			if len(got) != len(old.model) {
 				t.Fatalf("%d keys, want %d", len(got), len(old.model))
 			}
@@ -97,7 +97,7 @@ func TestCutOfNothing(t *testing.T) {
 	s := newStore(storeOptions{})
 	c := s.cut()
 	s.put([]byte("k"), 1, nil, nil, []byte("v"))
-	if got := contents(t, c); len(got) != 0 {
+	if got := cutContents(t, c); len(got) != 0 {
 		t.Errorf("shows %v", got)
 	}
 	c.release()

@@ -43,6 +43,7 @@ func (x *index) checkCounts(t *testing.T) {
 }
 
 func TestIndexGrowsAndShrinks(t *testing.T) {
+	alone(t)
 	t.Parallel()
 	for _, shards := range []int{1, 8, maxShards} {
 		s := newStore(storeOptions{shards: shards})
@@ -78,6 +79,7 @@ func TestIndexGrowsAndShrinks(t *testing.T) {
 
 // Keys that come and go must not fill the tables with dead slots.
 func TestIndexUnderChurn(t *testing.T) {
+	alone(t)
 	t.Parallel()
 	s := newStore(storeOptions{shards: 1})
 	rng := rand.New(rand.NewPCG(1, 15))

@@ -148,13 +148,6 @@ func (r record) sameKey(old record) (size int, ok bool) {
 	return old.size(), true
 }
 
-// split returns the frames before the UUID, and the frame of the value, both with
-// their headers: what a KVSYNC to a plain client has of the record.
-func (r record) split() (head, value []byte) {
-	_, at := frameBounds(r, r.propsAt())
-	return r[:r.keyEnd()+2+sequenceSize], r[at:r.size()]
-}
-
 // frameSize returns the octets on the wire of a frame with a body of n octets.
 func frameSize(n int) int {
 	if n > 255 {
@@ -262,15 +255,6 @@ func inspect(msg []byte, from origin, maxValue int) (size int, tag uint64, k kin
 		tag |= tagDelete
 	}
 	return p.end, tag, k, nil
-}
-
-// canonicalise is inspect for those who need neither tag nor kind.
-func canonicalise(msg []byte, from origin) (record, error) {
-	size, _, _, err := inspect(msg, from, 0)
-	if err != nil {
-		return nil, err
-	}
-	return record(msg[:size:size]), nil
 }
 
 // parts are the offsets of a record which inspect looks at.

@@ -12,6 +12,7 @@ import (
 )
 
 func TestMapAgainstModel(t *testing.T) {
+	alone(t)
 	t.Parallel()
 	for _, stripes := range []int{0, 1, 5} {
 		rng := rand.New(rand.NewPCG(uint64(stripes), 11))
@@ -154,6 +155,7 @@ func TestMapConcurrently(t *testing.T) {
 }
 
 func TestMapAllocatesNothing(t *testing.T) {
+	alone(t)
 	m := NewMap(MapOptions{})
 	keys := make([]string, 1000)
 	for i := range keys {
@@ -185,6 +187,7 @@ func TestMapAllocatesNothing(t *testing.T) {
 }
 
 func TestMapsAreSmall(t *testing.T) {
+	alone(t)
 	before := heap()
 	all := make([]*Map, 100)
 	for i := range all {

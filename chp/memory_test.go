@@ -31,9 +31,18 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
+// alone skips a test of one goroutine under the race detector, which has nothing to
+// find in it and makes it ten times slower.
+func alone(t *testing.T) {
+	if raceDetector {
+		t.Skip("one goroutine only")
+	}
+}
+
 func TestMemoryIsBounded(t *testing.T) {
+	alone(t)
 	updates := 10_000_000
-	if testing.Short() || raceDetector {
+	if testing.Short() {
 		updates /= 20
 	}
 	rng := rand.New(rand.NewPCG(1, 7))
@@ -91,6 +100,7 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 func TestSmallStoresAreSmall(t *testing.T) {
+	alone(t)
 	const stores = 300
 	before := heap()
 	all := make([]*store, stores)
@@ -110,6 +120,7 @@ func TestSmallStoresAreSmall(t *testing.T) {
 
 // After a purge the memory must come back, without a big update to push it.
 func TestMemoryComesBack(t *testing.T) {
+	alone(t)
 	s := newStore(storeOptions{})
 	for i := range 200_000 {
 		s.put(fmt.Appendf(nil, "/key/%d", i), int64(i+1), nil, nil, make([]byte, 50))
@@ -137,6 +148,7 @@ func TestMemoryComesBack(t *testing.T) {
 // A reader that does not leave stops recycling, and nothing more: memory goes to
 // the garbage collector instead, and other readers find all that they should.
 func TestMemoryIsBoundedBesideAStuckReader(t *testing.T) {
+	alone(t)
 	const keys = 1000
 	s := newStore(storeOptions{})
 	rng := rand.New(rand.NewPCG(1, 8))
@@ -165,6 +177,7 @@ func TestMemoryIsBoundedBesideAStuckReader(t *testing.T) {
 }
 
 func TestStoreAllocatesNothing(t *testing.T) {
+	alone(t)
 	for _, keys := range []int{100, 10_000} {
 		t.Run(fmt.Sprint(keys), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 9))
