@@ -10,11 +10,11 @@ import (
 type events struct {
 	mu   sync.Mutex
 	all  []Event
-	seen int // what was waited for already
+	seen map[EventKind]int // how far events of a kind were waited for
 	more chan struct{}
 }
 
-func newEvents() *events { return &events{more: make(chan struct{}, 1)} }
+func newEvents() *events { return &events{seen: map[EventKind]int{}, more: make(chan struct{}, 1)} }
 
 // tell is for Options.Monitor.
 func (e *events) tell(event Event) {
@@ -27,15 +27,16 @@ func (e *events) tell(event Event) {
 	}
 }
 
-// await returns the next event of the given kind, and passes over others.
+// await returns the next event of the given kind. Those of other kinds stay to
+// be waited for.
 func (e *events) await(t testing.TB, kind EventKind) Event {
 	t.Helper()
 	timeout := time.After(hang)
 	for {
 		e.mu.Lock()
-		for e.seen < len(e.all) {
-			event := e.all[e.seen]
-			e.seen++
+		for e.seen[kind] < len(e.all) {
+			event := e.all[e.seen[kind]]
+			e.seen[kind]++
 			if event.Kind == kind {
 				e.mu.Unlock()
 				return event

@@ -40,9 +40,13 @@ func (s *socket) Bind(ctx context.Context, address string) error {
 	if host, ok := interfaceAddress(e.host); ok {
 		e.host = host
 	}
+	network := "tcp"
+	if ip, err := netip.ParseAddr(e.host); err == nil && ip.Is4() {
+		network = "tcp4" // else 0.0.0.0 would mean IPv6 as well
+	}
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false) // plain TCP, whatever the system prefers
-	nl, err := lc.Listen(ctx, "tcp", e.address())
+	nl, err := lc.Listen(ctx, network, e.address())
 	if err != nil {
 		return err
 	}

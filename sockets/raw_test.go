@@ -2,8 +2,10 @@ package sockets
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -76,46 +78,68 @@ func ready(socketType string, identity []byte) []byte {
 // greet does a whole handshake as a peer of ZMTP 3.1.
 func (r *raw) greet(socketType string, identity []byte) *raw {
 	r.t.Helper()
-	r.send(greeting(1), ready(socketType, identity))
-	r.greeted()
+	if err := r.tryGreet(socketType, identity); err != nil {
+		r.t.Fatal(err)
+	}
 	return r
+}
+
+// tryGreet does so for a socket that may have lost its patience.
+func (r *raw) tryGreet(socketType string, identity []byte) error {
+	if _, err := r.conn.Write(append(greeting(1), ready(socketType, identity)...)); err != nil {
+		return fmt.Errorf("raw peer greets: %w", err)
+	}
+	return r.readGreeting()
 }
 
 // greeted reads the other side's greeting and READY.
 func (r *raw) greeted() {
 	r.t.Helper()
+	if err := r.readGreeting(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *raw) readGreeting() error {
 	var g [zmtp.GreetingSize]byte
 	if _, err := io.ReadFull(r.in, g[:]); err != nil {
-		r.t.Fatalf("raw peer reads the greeting: %v", err)
+		return fmt.Errorf("raw peer reads the greeting: %w", err)
 	}
-	flags, body := r.frame()
-	if flags&zmtp.FlagCommand == 0 || string(body[:6]) != "\x05READY" {
-		r.t.Fatalf("instead of READY came %x %q", flags, body)
+	flags, body, err := r.readFrame()
+	if err != nil {
+		return fmt.Errorf("raw peer reads READY: %w", err)
 	}
+	if flags&zmtp.FlagCommand == 0 || !bytes.HasPrefix(body, []byte("\x05READY")) {
+		return fmt.Errorf("instead of READY came %x %q", flags, body)
+	}
+	return nil
 }
 
 // frame reads one frame.
 func (r *raw) frame() (flags byte, body []byte) {
 	r.t.Helper()
-	flags, err := r.in.ReadByte()
-	size := uint64(0)
-	if err == nil && flags&zmtp.FlagLong != 0 {
-		var b [8]byte
-		_, err = io.ReadFull(r.in, b[:])
-		size = binary.BigEndian.Uint64(b[:])
-	} else if err == nil {
-		var b byte
-		b, err = r.in.ReadByte()
-		size = uint64(b)
-	}
-	if err == nil {
-		body = make([]byte, size)
-		_, err = io.ReadFull(r.in, body)
-	}
+	flags, body, err := r.readFrame()
 	if err != nil {
 		r.t.Fatalf("raw peer reads a frame: %v", err)
 	}
 	return flags, body
+}
+
+func (r *raw) readFrame() (flags byte, body []byte, err error) {
+	if flags, err = r.in.ReadByte(); err != nil {
+		return 0, nil, err
+	}
+	var size [8]byte
+	at := 7
+	if flags&zmtp.FlagLong != 0 {
+		at = 0
+	}
+	if _, err = io.ReadFull(r.in, size[at:]); err != nil {
+		return 0, nil, err
+	}
+	body = make([]byte, binary.BigEndian.Uint64(size[:]))
+	_, err = io.ReadFull(r.in, body)
+	return flags, body, err
 }
 
 // message reads the frames of one message, and fails on a command.

@@ -188,7 +188,9 @@ func (r *reader) decode() error {
 			return err
 		}
 		spans = r.batch.spans
-		start += size
+		if start += size; start < fill {
+			r.ttl = 0 // whatever follows is a sign of life
+		}
 	}
 	r.batch.spans = spans
 	r.start = start

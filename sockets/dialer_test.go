@@ -1,0 +1,360 @@
+package sockets
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"clustermap/zmtp"
+)
+
+// quick makes a socket that dials again soon, for tests.
+func quick(o Options) Options {
+	o.ReconnectInterval = time.Millisecond
+	return o
+}
+
+// freePort is an endpoint where nobody listens at the moment.
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	return "tcp://" + l.Addr().String()
+}
+
+// TestConnectBeforeBind: connecting waits for the other side to come up, and
+// backs off meanwhile.
+func TestConnectBeforeBind(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	dealer := open(t, NewDealer, Options{ReconnectInterval: time.Millisecond, ReconnectIntervalMax: 4 * time.Millisecond, Monitor: seen.tell})
+	endpoint := freePort(t)
+	must(t, dealer.Connect(endpoint))
+	if dealer.LastEndpoint() != endpoint {
+		t.Errorf("LastEndpoint %q", dealer.LastEndpoint())
+	}
+	for _, want := range []time.Duration{1, 2, 4, 4} {
+		if e := seen.await(t, ConnectFailed); !errors.Is(e.Err, syscall.ECONNREFUSED) || e.Endpoint != endpoint {
+			t.Errorf("%+v", e)
+		}
+		if e := seen.await(t, ConnectRetried); e.Retry != want*time.Millisecond {
+			t.Errorf("waits %v, want %v ms", e.Retry, want)
+		}
+	}
+	must(t, dealer.Send(ctx, []byte("early"))) // queued meanwhile
+	router := open(t, NewRouter, Options{})
+	must(t, router.Bind(ctx, endpoint))
+	m, err := router.Recv(ctx)
+	must(t, err)
+	if string(m[1]) != "early" {
+		t.Errorf("%q", m)
+	}
+}
+
+// TestConnectMany: one socket to many, any mixture of bind and connect.
+func TestConnectMany(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	sub := open(t, NewSub, Options{})
+	must(t, sub.Subscribe(""))
+	must(t, sub.Bind(ctx, anyPort))
+	ours := sub.LastEndpoint()
+	var pubs []*Pub
+	for i := range 6 {
+		pub := open(t, NewPub, Options{})
+		if i%2 == 0 {
+			must(t, pub.Connect(ours))
+		} else {
+			must(t, pub.Bind(ctx, anyPort))
+			must(t, sub.Connect(pub.LastEndpoint()))
+		}
+		pubs = append(pubs, pub)
+	}
+	for i, pub := range pubs {
+		must(t, pub.WaitSubscribers(ctx, nil, 1))
+		must(t, pub.Send(ctx, fmt.Append(nil, i)))
+	}
+	seen := map[string]bool{}
+	for range pubs {
+		m, err := sub.Recv(ctx)
+		must(t, err)
+		seen[string(m[0])] = true
+	}
+	if len(seen) != len(pubs) {
+		t.Errorf("messages of %v", seen)
+	}
+}
+
+// TestConnectTwice: the same endpoint is connected once, and can be connected
+// again after Disconnect.
+func TestConnectTwice(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	router := bind(t, NewRouter, Options{Monitor: seen.tell})
+	dealer := open(t, NewDealer, Options{})
+	for range 3 {
+		must(t, dealer.Connect(router.LastEndpoint()))
+	}
+	must(t, dealer.Send(ctx, []byte("x")))
+	_, err := router.Recv(ctx)
+	must(t, err)
+	if n := len(dealer.Peers()); n != 1 {
+		t.Fatalf("%d connections", n)
+	}
+	for range 3 {
+		must(t, dealer.Disconnect(router.LastEndpoint()))
+		if err := dealer.Disconnect(router.LastEndpoint()); !errors.Is(err, ErrNotConnected) {
+			t.Errorf("Disconnect again: %v", err)
+		}
+		seen.await(t, Disconnected)
+		must(t, dealer.Connect(router.LastEndpoint()))
+		must(t, dealer.Send(ctx, []byte("y")))
+		_, err = router.Recv(ctx)
+		must(t, err)
+	}
+	if err := dealer.Disconnect("tcp://127.0.0.1:1"); !errors.Is(err, ErrNotConnected) {
+		t.Errorf("Disconnect of what was never connected: %v", err)
+	}
+}
+
+// TestDisconnectLingers: what was sent before Disconnect arrives; what is sent
+// after goes elsewhere.
+func TestDisconnectLingers(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	first, second := bind(t, NewRouter, Options{}), bind(t, NewRouter, Options{})
+	dealer := open(t, NewDealer, quick(Options{SendHWM: -1}))
+	must(t, dealer.Connect(first.LastEndpoint()))
+	const n = 1000
+	for i := range n {
+		must(t, dealer.Send(ctx, fmt.Append(nil, i), make([]byte, 10_000)))
+	}
+	must(t, dealer.Connect(second.LastEndpoint()))
+	must(t, dealer.Disconnect(first.LastEndpoint()))
+	must(t, dealer.Send(ctx, []byte("after")))
+	for i := range n {
+		m, err := first.Recv(ctx)
+		must(t, err)
+		if string(m[1]) != fmt.Sprint(i) {
+			t.Fatalf("%q instead of %d", m[1], i)
+		}
+	}
+	m, err := second.Recv(ctx)
+	must(t, err)
+	if string(m[1]) != "after" {
+		t.Errorf("%q", m[1])
+	}
+	eventually(t, "the connection ends", func() bool { return len(first.Peers()) == 0 && len(dealer.Peers()) == 1 })
+}
+
+// TestDisconnectAtOnce: without linger nothing is waited for, and with it not
+// for longer than it says.
+func TestDisconnectAtOnce(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	for _, linger := range []time.Duration{-1, time.Millisecond} {
+		dealer := open(t, NewDealer, Options{Linger: linger})
+		endpoint := freePort(t)
+		must(t, dealer.Connect(endpoint))
+		must(t, dealer.Send(ctx, []byte("lost")))
+		must(t, dealer.Disconnect(endpoint))
+		eventually(t, "the queue is given up", func() bool { return len(dealer.Peers()) == 0 })
+	}
+}
+
+// TestReconnect: a peer that goes and comes back is found again, any number of
+// times.
+func TestReconnect(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	dealer := open(t, NewDealer, quick(Options{Identity: []byte("me"), Monitor: seen.tell}))
+	endpoint := ""
+	for i := range 5 {
+		router := open(t, NewRouter, Options{})
+		if i == 0 {
+			must(t, router.Bind(ctx, anyPort))
+			endpoint = router.LastEndpoint()
+			must(t, dealer.Connect(endpoint))
+		} else {
+			must(t, router.Bind(ctx, endpoint))
+		}
+		seen.await(t, HandshakeSucceeded)
+		must(t, dealer.Send(ctx, fmt.Append(nil, i)))
+		m, err := router.Recv(ctx)
+		must(t, err)
+		if fmt.Sprint(texts(m)) != fmt.Sprintf("[me %d]", i) {
+			t.Fatalf("%q", m)
+		}
+		must(t, router.Send(ctx, m...))
+		_, err = dealer.Recv(ctx)
+		must(t, err)
+		must(t, router.Close())
+		seen.await(t, Disconnected)
+		seen.await(t, ConnectRetried)
+	}
+}
+
+// TestConnectGivesUp: a peer that will never be one to talk to is not dialled
+// again, which the monitor tells; the endpoint can then be connected anew.
+func TestConnectGivesUp(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		says [][]byte
+		want error
+	}{
+		"no ZMTP":             {[][]byte{[]byte("HTTP/1.1 400 Bad Request\r\n\r\n")}, zmtp.ErrVersion},
+		"an old version":      {[][]byte{{0xFF, 0, 0, 0, 0, 0, 0, 0, 1, 0x7F, 1}}, zmtp.ErrVersion},
+		"another mechanism":   {[][]byte{zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: "PLAIN"})}, zmtp.ErrMechanism},
+		"another socket type": {[][]byte{greeting(1), ready("PUB", nil)}, zmtp.ErrIncompatible},
+		"ERROR":               {[][]byte{greeting(1), zmtp.AppendError(nil, "go away")}, zmtp.ErrRefused},
+		"garbage later":       {[][]byte{greeting(1), ready("ROUTER", nil), {0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF}}, zmtp.ErrMalformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			endpoint, accept := listenRaw(t)
+			seen := newEvents()
+			dealer := open(t, NewDealer, quick(Options{Monitor: seen.tell}))
+			must(t, dealer.Connect(endpoint))
+			must(t, dealer.Send(ctx, []byte("lost")))
+			r := accept()
+			r.send(c.says...)
+			r.ended()
+			eventually(t, "it is given up", func() bool { return len(dealer.Peers()) == 0 })
+			kind := HandshakeFailed
+			if name == "garbage later" {
+				kind = Disconnected
+			}
+			e := seen.await(t, kind)
+			var typed *zmtp.ProtocolError
+			if !errors.Is(e.Err, c.want) || !errors.As(e.Err, &typed) {
+				t.Errorf("%v, want %v", e.Err, c.want)
+			}
+			if n := seen.count(ConnectRetried); n != 0 {
+				t.Errorf("it was to be dialled again %d times", n)
+			}
+			if err := dealer.Disconnect(endpoint); !errors.Is(err, ErrNotConnected) {
+				t.Errorf("Disconnect: %v", err)
+			}
+			must(t, dealer.Connect(endpoint))
+			must(t, dealer.Send(ctx, []byte("now")))
+			r = accept().greet("ROUTER", nil)
+			if m := r.message(); string(m[0]) != "now" {
+				t.Errorf("%q", m)
+			}
+		})
+	}
+}
+
+// TestConnectTriesAgain: faults that may pass are tried again: a peer that
+// closes in the handshake, is silent in it, or breaks the connection later.
+func TestConnectTriesAgain(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(r *raw){
+		"closes at once":     func(r *raw) { r.conn.Close() },
+		"closes in greeting": func(r *raw) { r.send(greeting(1)[:20]); r.conn.Close() },
+		"closes in READY":    func(r *raw) { r.send(greeting(1), ready("ROUTER", nil)[:10]); r.conn.Close() },
+		"resets in READY": func(r *raw) {
+			r.send(greeting(1))
+			_ = r.conn.(*net.TCPConn).SetLinger(0)
+			r.conn.Close()
+		},
+		"is silent":    func(r *raw) { r.ended() },
+		"closes later": func(r *raw) { r.greet("ROUTER", nil); r.conn.Close() },
+		"resets later": func(r *raw) {
+			r.greet("ROUTER", nil)
+			_ = r.conn.(*net.TCPConn).SetLinger(0)
+			r.conn.Close()
+		},
+		"ends in a frame": func(r *raw) {
+			r.greet("ROUTER", nil).send([]byte{zmtp.FlagLong, 0, 0, 0, 0, 0, 1, 0, 0, 1, 2, 3})
+			r.conn.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			endpoint, accept := listenRaw(t)
+			seen := newEvents()
+			o := quick(Options{Linger: -1, Monitor: seen.tell})
+			if name == "is silent" {
+				o.HandshakeTimeout = 100 * time.Millisecond
+			}
+			dealer := open(t, NewDealer, o)
+			must(t, dealer.Connect(endpoint))
+			for range 3 {
+				spoil(accept())
+				seen.await(t, ConnectRetried)
+			}
+			r := accept()
+			for r.tryGreet("ROUTER", nil) != nil {
+				r = accept() // on a busy machine we may have been too slow
+			}
+			r.sync()
+		})
+	}
+}
+
+// TestNoReconnect: with a negative interval a lost connection stays lost.
+func TestNoReconnect(t *testing.T) {
+	t.Parallel()
+	for _, refused := range []bool{false, true} {
+		seen := newEvents()
+		dealer := open(t, NewDealer, Options{ReconnectInterval: -1, Linger: -1, Monitor: seen.tell})
+		if refused {
+			must(t, dealer.Connect(freePort(t)))
+			seen.await(t, ConnectFailed)
+		} else {
+			endpoint, accept := listenRaw(t)
+			must(t, dealer.Connect(endpoint))
+			accept().greet("ROUTER", nil).conn.Close()
+			seen.await(t, Disconnected)
+		}
+		eventually(t, "it is forgotten", func() bool { return len(dealer.Peers()) == 0 })
+		if n := seen.count(ConnectRetried); n != 0 {
+			t.Errorf("%d retries", n)
+		}
+	}
+}
+
+// TestConnectName: a name is resolved, and at each attempt anew.
+func TestConnectName(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	router := bind(t, NewRouter, Options{})
+	dealer := open(t, NewDealer, Options{})
+	must(t, dealer.Connect(strings.Replace(router.LastEndpoint(), "127.0.0.1", "localhost", 1)))
+	must(t, dealer.Send(ctx, []byte("x")))
+	_, err := router.Recv(ctx)
+	must(t, err)
+}
+
+// TestSelfConnection: TCP lets a connection be its own other end; that is no
+// peer.
+func TestSelfConnection(t *testing.T) {
+	t.Parallel()
+	ours, _ := connected(t)
+	if isSelf(ours.stream.conn) {
+		t.Error("an honest connection counts as one to itself")
+	}
+	// Dialling from a port to itself makes the connection that chance makes
+	// now and then.
+	endpoint := freePort(t)
+	addr, err := net.ResolveTCPAddr("tcp", strings.TrimPrefix(endpoint, "tcp://"))
+	must(t, err)
+	self, err := (&net.Dialer{LocalAddr: addr}).Dial("tcp", addr.String())
+	if err != nil {
+		t.Skipf("this system makes no such connections: %v", err)
+	}
+	defer self.Close()
+	if !isSelf(self) {
+		t.Error("not recognised")
+	}
+}

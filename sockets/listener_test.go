@@ -1,0 +1,279 @@
+package sockets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestBindWildcards: the endpoint in use is told, and is one to connect to.
+func TestBindWildcards(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	for _, c := range []struct{ bind, host string }{
+		{"tcp://127.0.0.1:*", "127.0.0.1"},
+		{"tcp://127.0.0.1:0", "127.0.0.1"},
+		{"tcp://localhost:*", "127.0.0.1"},
+		{"tcp://*:*", "0.0.0.0"},
+		{"tcp://0.0.0.0:*", "0.0.0.0"},
+		{"tcp://lo:*", "127.0.0.1"},
+		{"tcp://[::1]:*", "[::1]"},
+		{"tcp://[::]:*", "[::]"},
+	} {
+		router := open(t, NewRouter, Options{})
+		err := router.Bind(ctx, c.bind)
+		if strings.Contains(c.bind, "[::") && (errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)) {
+			t.Logf("no IPv6 here: %v", err)
+			continue
+		}
+		if strings.Contains(c.bind, "lo:") {
+			if _, none := net.InterfaceByName("lo"); none != nil {
+				continue
+			}
+		}
+		must(t, err)
+		host, port, ok := cutLast(strings.TrimPrefix(router.LastEndpoint(), "tcp://"))
+		if !ok || host != c.host || port == "0" || port == "*" {
+			t.Errorf("%s is bound as %s", c.bind, router.LastEndpoint())
+		}
+		dealer := open(t, NewDealer, Options{})
+		if host == "0.0.0.0" {
+			host = "localhost"
+		}
+		must(t, dealer.Connect("tcp://"+host+":"+port))
+		must(t, dealer.Send(ctx, []byte("x")))
+		_, err = router.Recv(ctx)
+		must(t, err)
+	}
+}
+
+func cutLast(s string) (before, after string, ok bool) {
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
+}
+
+// TestBindMany: one socket on many endpoints, and many sockets to it.
+func TestBindMany(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	router := open(t, NewRouter, Options{})
+	endpoints := map[string]bool{}
+	for range 5 {
+		must(t, router.Bind(ctx, anyPort))
+		endpoints[router.LastEndpoint()] = true
+	}
+	if len(endpoints) != 5 {
+		t.Fatalf("endpoints %v", endpoints)
+	}
+	n := 0
+	for e := range endpoints {
+		for range 2 {
+			dealer := open(t, NewDealer, Options{})
+			must(t, dealer.Connect(e))
+			must(t, dealer.Send(ctx, []byte("x")))
+			n++
+		}
+	}
+	for range n {
+		_, err := router.Recv(ctx)
+		must(t, err)
+	}
+	if got := len(router.Peers()); got != n {
+		t.Errorf("%d peers, want %d", got, n)
+	}
+}
+
+// TestBindErrors: a port in use, an address that is not ours, a name that does
+// not exist, a context that has ended.
+func TestBindErrors(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	first := bind(t, NewPub, Options{})
+	second := open(t, NewPub, Options{})
+	err := second.Bind(ctx, first.LastEndpoint())
+	var typed *net.OpError
+	if !errors.Is(err, syscall.EADDRINUSE) || !errors.As(err, &typed) {
+		t.Errorf("port in use: %v", err)
+	}
+	if err := first.Bind(ctx, first.LastEndpoint()); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("own port in use: %v", err)
+	}
+	if err := second.Bind(ctx, "tcp://192.0.2.1:*"); !errors.Is(err, syscall.EADDRNOTAVAIL) {
+		t.Errorf("foreign address: %v", err)
+	}
+	if err := second.Bind(ctx, "tcp://name.invalid:*"); err == nil {
+		t.Error("bound a name that does not exist")
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := second.Bind(ended, "tcp://localhost:*"); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+	must(t, second.Bind(ctx, anyPort)) // the socket is none the worse
+}
+
+// TestUnbind: the port is free at once, connections accepted there end, others
+// stay.
+func TestUnbind(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	router := open(t, NewRouter, Options{Monitor: seen.tell})
+	must(t, router.Bind(ctx, anyPort))
+	gone := router.LastEndpoint()
+	must(t, router.Bind(ctx, anyPort))
+	stays := router.LastEndpoint()
+	a := dialRaw(t, gone).greet("DEALER", []byte("a"))
+	half := dialRaw(t, gone)
+	half.send(greeting(1)) // in the middle of its handshake
+	b := dialRaw(t, stays).greet("DEALER", []byte("b"))
+	b.sync()
+
+	must(t, router.Unbind(gone))
+	a.ended()
+	half.ended()
+	if e := seen.await(t, ListenerClosed); e.Endpoint != gone {
+		t.Errorf("%+v", e)
+	}
+	l, err := net.Listen("tcp", strings.TrimPrefix(gone, "tcp://"))
+	must(t, err)
+	l.Close()
+	must(t, router.Bind(ctx, gone))
+	dialRaw(t, gone).greet("DEALER", []byte("a")).send(wire("back"))
+	m, err := router.Recv(ctx)
+	must(t, err)
+	if fmt.Sprint(texts(m)) != "[a back]" {
+		t.Errorf("%q", m)
+	}
+	b.sync()
+
+	for _, e := range []string{"tcp://127.0.0.1:1", "nonsense", ""} {
+		if err := router.Unbind(e); !errors.Is(err, ErrNotBound) {
+			t.Errorf("Unbind(%q): %v", e, err)
+		}
+	}
+	must(t, router.Unbind(stays))
+	if err := router.Unbind(stays); !errors.Is(err, ErrNotBound) {
+		t.Errorf("Unbind again: %v", err)
+	}
+}
+
+// TestMaxHandshakes: silent connections beyond the bound make way, the oldest
+// first, and honest peers get in whatever their number.
+func TestMaxHandshakes(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	router := bind(t, NewRouter, Options{MaxHandshakes: 3, Monitor: seen.tell})
+	var silent []*raw
+	for range 5 {
+		silent = append(silent, dialRaw(t, router.LastEndpoint()))
+		seen.await(t, Accepted)
+	}
+	silent[0].ended()
+	silent[1].ended()
+	for range 2 {
+		e := seen.await(t, HandshakeFailed)
+		var typed *PeerError
+		if !errors.Is(e.Err, ErrHandshakeTimeout) || !errors.As(e.Err, &typed) {
+			t.Errorf("%+v", e)
+		}
+	}
+	silent[2].greet("DEALER", nil).sync() // still welcome
+	for range 10 {
+		dealer := open(t, NewDealer, Options{})
+		must(t, dealer.Connect(router.LastEndpoint()))
+		must(t, dealer.Send(ctx, []byte("x")))
+		_, err := router.Recv(ctx)
+		must(t, err)
+	}
+	// All those are established, and count no longer.
+	dialRaw(t, router.LastEndpoint()).greet("DEALER", nil).sync()
+}
+
+// TestHandshakeTimeout: who does not finish in time is closed, even one that
+// keeps sending octets.
+func TestHandshakeTimeout(t *testing.T) {
+	t.Parallel()
+	seen := newEvents()
+	router := bind(t, NewRouter, Options{HandshakeTimeout: 50 * time.Millisecond, Monitor: seen.tell})
+	dialRaw(t, router.LastEndpoint()).ended()
+	trickle := dialRaw(t, router.LastEndpoint())
+	go func() {
+		for _, b := range greeting(1) {
+			if _, err := trickle.conn.Write([]byte{b}); err != nil {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	trickle.ended()
+	for range 2 {
+		if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+			t.Errorf("%+v", e)
+		}
+	}
+	// The bound is for the handshake only.
+	r := dialRaw(t, router.LastEndpoint())
+	for r.tryGreet("DEALER", nil) != nil {
+		r = dialRaw(t, router.LastEndpoint()) // on a busy machine we may have been too slow
+	}
+	time.Sleep(2 * router.opts.HandshakeTimeout)
+	r.sync()
+}
+
+// failing is a listener whose accept fails now and then.
+type failing struct {
+	net.Listener
+	failures atomic.Int32
+}
+
+var errNoDescriptors = errors.New("too many open files")
+
+func (f *failing) Accept() (net.Conn, error) {
+	if f.failures.Add(-1) >= 0 {
+		return nil, errNoDescriptors
+	}
+	return f.Listener.Accept()
+}
+
+// TestAcceptFails: a listener pauses after a failure, tells of it, goes on, and
+// is closed at once even in the middle of a pause.
+func TestAcceptFails(t *testing.T) {
+	t.Parallel()
+	seen := newEvents()
+	router := open(t, NewRouter, Options{Monitor: seen.tell})
+	nl, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	f := &failing{Listener: nl}
+	f.failures.Store(3)
+	l := &listener{socket: &router.socket, net: f, endpoint: "tcp://" + nl.Addr().String(), conns: map[*conn]struct{}{}}
+	router.mu.Lock()
+	router.listeners[l.endpoint] = l
+	router.wg.Go(l.run)
+	router.mu.Unlock()
+	for range 3 {
+		if e := seen.await(t, AcceptFailed); !errors.Is(e.Err, errNoDescriptors) {
+			t.Errorf("%+v", e)
+		}
+	}
+	r := dialRaw(t, l.endpoint).greet("DEALER", nil)
+	r.sync()
+	f.failures.Store(1000)
+	r2 := dialRaw(t, l.endpoint) // takes the accept that is under way
+	for range 6 {
+		seen.await(t, AcceptFailed)
+	}
+	within(t, "Close in a pause", func() { must(t, router.Close()) })
+	_, _ = io.Copy(io.Discard, r2.conn)
+}
