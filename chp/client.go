@@ -100,9 +100,9 @@ func newClient(o ClientOptions) (*Client, error) {
 // Flush before. Calls that wait return ErrClosed. Get and its like go on
 // answering from the last state. Close may be called more than once.
 func (c *Client) Close() error {
+	c.echoes.close() // first: what is on its way ends with ErrClosed, not as uncertain
 	c.cancel()
 	c.status.close()
-	c.echoes.close()
 	c.writer.close()
 	<-c.ended
 	c.mu.Lock()
