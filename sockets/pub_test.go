@@ -1,0 +1,709 @@
+package sockets
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"clustermap/zmtp"
+)
+
+// subscribed makes a SUB with its subscriptions in force at the publishers.
+func subscribed(t testing.TB, o Options, endpoint string, topics ...string) *Sub {
+	t.Helper()
+	sub := open(t, NewSub, o)
+	for _, topic := range topics {
+		must(t, sub.Subscribe(topic))
+	}
+	must(t, sub.Connect(endpoint))
+	must(t, sub.WaitSubscribed(testContext(t)))
+	return sub
+}
+
+// received takes n messages and returns their frames, joined.
+func received(t testing.TB, sub *Sub, n int) []string {
+	t.Helper()
+	ctx := testContext(t)
+	var got []string
+	for range n {
+		m, err := sub.Recv(ctx)
+		must(t, err)
+		got = append(got, strings.Join(texts(m), " "))
+	}
+	return got
+}
+
+func TestPubSub(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pub := bind(t, NewPub, Options{})
+	sub := subscribed(t, Options{}, pub.LastEndpoint(), "a")
+	for i := range 100 {
+		must(t, pub.Send(ctx, []byte("b"), []byte("no")))
+		must(t, pub.Send(ctx, []byte("a"), fmt.Append(nil, i)))
+	}
+	for i, got := range received(t, sub, 100) {
+		if want := fmt.Sprint("a ", i); got != want {
+			t.Fatalf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestPubPrefixes compares what subscribers with random topics get, by Send and
+// by SendWire, with the model: once what begins with any of them, in order.
+func TestPubPrefixes(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	rng := rand.New(rand.NewPCG(7, 7))
+	pub := bind(t, NewPub, Options{SendHWM: -1})
+	word := func(n int) string {
+		var b strings.Builder
+		for range rng.IntN(n) {
+			b.WriteByte("ab/"[rng.IntN(3)])
+		}
+		return b.String()
+	}
+	const end = "\xffend"
+	var subs []*Sub
+	var topics [][]string
+	for i := range 12 {
+		mine := []string{end}
+		for range rng.IntN(6) {
+			mine = append(mine, word(4))
+		}
+		if i == 0 {
+			mine = append(mine, "") // all, and particular topics as well
+		}
+		subs = append(subs, subscribed(t, Options{RecvHWM: -1}, pub.LastEndpoint(), mine...))
+		topics = append(topics, mine)
+	}
+	// Then some change their mind.
+	for i, sub := range subs[6:] {
+		i += 6
+		gone := topics[i][rng.IntN(len(topics[i]))]
+		if gone != end {
+			for slices.Contains(topics[i], gone) {
+				at := slices.Index(topics[i], gone)
+				topics[i] = slices.Delete(topics[i], at, at+1)
+				must(t, sub.Unsubscribe(gone))
+			}
+		}
+		must(t, sub.WaitSubscribed(ctx))
+	}
+	var sent []string
+	for len(sent) < 2000 {
+		if rng.IntN(2) == 0 {
+			topic := word(6)
+			must(t, pub.Send(ctx, []byte(topic), fmt.Append(nil, len(sent))))
+			sent = append(sent, topic)
+			continue
+		}
+		var octets []byte
+		n := 1 + rng.IntN(100)
+		for range n {
+			topic := word(6)
+			octets = append(octets, wire(topic, fmt.Sprint(len(sent)))...)
+			sent = append(sent, topic)
+		}
+		l := newLender()
+		must(t, pub.SendWire(ctx, octets, n, l))
+	}
+	must(t, pub.Send(ctx, []byte(end)))
+	for i, sub := range subs {
+		var want []string
+		for n, topic := range sent {
+			if slices.ContainsFunc(topics[i], func(prefix string) bool { return strings.HasPrefix(topic, prefix) }) {
+				want = append(want, fmt.Sprint(topic, " ", n))
+			}
+		}
+		if got := received(t, sub, len(want)); !slices.Equal(got, want) {
+			t.Fatalf("subscriber %d to %q: got %q\nwant %q", i, topics[i], got, want)
+		}
+		if got := received(t, sub, 1); got[0] != end {
+			t.Fatalf("subscriber %d got more than it subscribed to: %q", i, got)
+		}
+	}
+}
+
+// TestPubSet: at a publisher topics are a set: however often a peer subscribes,
+// it gets a message once, and one CANCEL ends it. Both forms, commands and
+// messages, mean the same and keep their order.
+func TestPubSet(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pub := bind(t, NewPub, Options{})
+	r := dialRaw(t, pub.LastEndpoint()).greet("XSUB", nil)
+	subscribe, cancel := zmtp.AppendSubscribe(nil, []byte("a")), zmtp.AppendCancel(nil, []byte("a"))
+	for _, c := range []struct {
+		says [][]byte
+		want int
+	}{
+		{[][]byte{subscribe}, 1},
+		{[][]byte{subscribe, subscribe, wire("\x01a")}, 1},
+		{[][]byte{cancel}, 0},
+		{[][]byte{cancel, cancel, wire("\x00a")}, 0},
+		{[][]byte{wire("\x01a")}, 1},
+		{[][]byte{wire("\x00a"), subscribe}, 1},
+		{[][]byte{wire("\x00a")}, 0},
+		// Octets that are read together keep their order.
+		{[][]byte{slices.Concat(wire("\x01a"), cancel, wire("\x01a"))}, 1},
+		{[][]byte{slices.Concat(wire("\x01a"), cancel)}, 0},
+		{[][]byte{slices.Concat(subscribe, wire("\x00a"))}, 0},
+		{[][]byte{slices.Concat(wire("\x01a"), cancel, wire("\x01a"), wire("x"), wire("", ""), wire("\x02a"))}, 1},
+	} {
+		r.send(c.says...)
+		r.sync()
+		if n := pub.Subscriptions(); n != c.want {
+			t.Fatalf("%q: %d topics, want %d", c.says, n, c.want)
+		}
+		must(t, pub.Send(ctx, []byte("a")))
+		r.send(zmtp.AppendPing(nil, 0, nil))
+		messages := 0
+		for messages < c.want {
+			if flags, _ := r.frame(); flags&zmtp.FlagCommand == 0 {
+				messages++
+			}
+		}
+		r.sync()
+	}
+	if p := pub.Peers()[0]; p.Discarded != 3 {
+		t.Errorf("%d messages of a subscriber were discarded, want 3", p.Discarded)
+	}
+}
+
+// TestPubForgets: a peer that goes takes its topics along, many at once too.
+func TestPubForgets(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pub := bind(t, NewPub, Options{})
+	stays := subscribed(t, Options{}, pub.LastEndpoint(), "0")
+	for range 3 {
+		r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
+		var all []byte
+		for i := range 3 * forgetBurst {
+			all = zmtp.AppendSubscribe(all, fmt.Append(nil, i))
+		}
+		r.send(all)
+		r.sync()
+		must(t, pub.WaitSubscribers(ctx, []byte("0"), 2))
+		r.conn.Close()
+		eventually(t, "its topics are gone", func() bool { return pub.Subscriptions() == 1 })
+	}
+	must(t, pub.Send(ctx, []byte("0")))
+	received(t, stays, 1)
+}
+
+// TestPubHWM: with Drop a peer's queue holds exactly SendHWM messages, what
+// comes beyond is counted, and what was queued arrives in order.
+func TestPubHWM(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pub := bind(t, NewPub, Options{SendHWM: 10, SendBuffer: 256 << 10})
+	r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
+	r.send(zmtp.AppendSubscribe(nil, nil))
+	r.sync()
+	body := make([]byte, 1<<20)
+	sent := 0
+	send := func() {
+		must(t, pub.Send(ctx, fmt.Append(nil, sent), body))
+		sent++
+	}
+	stats := func() PeerStats { return pub.Peers()[0] }
+	for stats().Drops == 0 {
+		send()
+	}
+	// The writer is stuck in the kernel's buffers: now the queue is exact.
+	s := stats()
+	if s.QueuedMessages != 10 || s.QueuedOctets < 10<<20 || !s.Connected || s.Remote != r.conn.LocalAddr().String() {
+		t.Errorf("%+v", s)
+	}
+	for range 5 {
+		send()
+	}
+	if got := stats(); got.Drops != s.Drops+5 || got.QueuedMessages != 10 {
+		t.Errorf("%+v", got)
+	}
+	last := -1
+	for range sent - int(stats().Drops) {
+		var n int
+		_, _ = fmt.Sscan(string(r.message()[0]), &n)
+		if n <= last {
+			t.Fatalf("%d after %d", n, last)
+		}
+		last = n
+	}
+	r.sync() // and nothing more
+	s = stats()
+	if s.QueuedMessages != 0 || s.MessagesOut != uint64(sent)-s.Drops {
+		t.Errorf("%+v of %d", s, sent)
+	}
+}
+
+// TestPubBlock: nothing is lost, however slow a subscriber is.
+func TestPubBlock(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pub := bind(t, NewPub, Options{SendHWM: 3, FullPolicy: Block})
+	var subs []*Sub
+	for i := range 3 {
+		subs = append(subs, subscribed(t, Options{RecvHWM: 1 + i}, pub.LastEndpoint(), "a", "b"))
+	}
+	const n, senders = 2000, 3
+	var wg sync.WaitGroup
+	for s := range senders {
+		wg.Go(func() {
+			for i := range n {
+				if s == 0 {
+					l := newLender()
+					if err := pub.SendWire(ctx, slices.Concat(wire("b", fmt.Sprint(i)), wire("c", "")), 2, l); err != nil {
+						t.Error(err)
+					}
+				} else if err := pub.Send(ctx, []byte("a"), fmt.Append(nil, s), fmt.Append(nil, i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for _, sub := range subs {
+		wg.Go(func() {
+			next := map[string]int{}
+			for range senders * n {
+				m, err := sub.Recv(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				from := string(bytes.Join(m[:len(m)-1], nil))
+				if string(m[len(m)-1]) != fmt.Sprint(next[from]) {
+					t.Errorf("%q, want %d", m, next[from])
+					return
+				}
+				next[from]++
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// stuck makes a subscriber that reads nothing any more, and publishes until
+// its queue is full.
+func stuck(t *testing.T, pub *Pub) *raw {
+	t.Helper()
+	r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
+	r.send(zmtp.AppendSubscribe(nil, nil))
+	must(t, pub.WaitSubscribers(testContext(t), nil, 1))
+	return r
+}
+
+// TestPubBlockEnds: the context ends the wait of Send and SendWire, and then no
+// peer gets the message; so do Close and the peer's end.
+func TestPubBlockEnds(t *testing.T) {
+	t.Parallel()
+	body := make([]byte, 1<<20)
+	pub := bind(t, NewPub, Options{SendHWM: 1, FullPolicy: Block, SendBuffer: 256 << 10, Linger: -1})
+	r := stuck(t, pub)
+	other := subscribed(t, Options{}, pub.LastEndpoint(), "")
+	fill := func() (sent int) {
+		for {
+			ctx, cancel := context.WithCancel(context.Background())
+			result := make(chan error)
+			go func() { result <- pub.Send(ctx, []byte("x"), body) }()
+			// Either it is sent or it comes to wait.
+			var err error
+			eventually(t, "Send waits or is done", func() bool {
+				select {
+				case err = <-result:
+					cancel()
+					return true
+				default:
+				}
+				for _, p := range pub.list() {
+					p.out.mu.Lock()
+					waiting := p.out.room.waiters > 0
+					p.out.mu.Unlock()
+					if waiting && p.peer.Load().remote == r.conn.LocalAddr().String() {
+						cancel()
+						err = <-result
+						return true
+					}
+				}
+				return false
+			})
+			if err != nil {
+				if !errors.Is(err, context.Canceled) {
+					t.Fatalf("Send: %v", err)
+				}
+				return sent
+			}
+			sent++
+		}
+	}
+	sent := fill()
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := pub.SendWire(ended, wire("x"), 1, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("SendWire: %v", err)
+	}
+	received(t, other, sent)
+
+	// The peer's end lets senders go on.
+	result := make(chan error, 2)
+	go func() { result <- pub.Send(context.Background(), []byte("after")) }()
+	go func() { result <- pub.SendWire(context.Background(), wire("after"), 1, nil) }()
+	r.conn.Close()
+	must(t, <-result)
+	must(t, <-result)
+	if got := received(t, other, 2); fmt.Sprint(got) != "[after after]" {
+		t.Errorf("%.20q", got)
+	}
+
+	r = stuck(t, pub)
+	must(t, pub.WaitSubscribers(testContext(t), nil, 2))
+	fill()
+	go func() { result <- pub.Send(context.Background(), []byte("never")) }()
+	go func() { result <- pub.SendWire(context.Background(), wire("never"), 1, nil) }()
+	must(t, pub.Close())
+	for range 2 {
+		if err := <-result; !errors.Is(err, ErrClosed) {
+			t.Errorf("closed while sending: %v", err)
+		}
+	}
+	_ = r
+}
+
+// TestPubDisconnect: a subscriber that stops reading costs bounded memory,
+// delays no other, is disconnected, and can come back.
+func TestPubDisconnect(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	const limit = 1 << 20
+	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMOctets: limit, FullPolicy: Disconnect, SendBuffer: 64 << 10, Monitor: seen.tell})
+	healthy := subscribed(t, Options{RecvHWM: -1}, pub.LastEndpoint(), "")
+	lazy := open(t, NewSub, quick(Options{RecvHWM: 1, RecvBuffer: 64 << 10}))
+	must(t, lazy.Subscribe("back"))
+	must(t, lazy.Subscribe("n"))
+	must(t, lazy.Connect(pub.LastEndpoint()))
+	must(t, lazy.WaitSubscribed(ctx))
+	for range 2 {
+		seen.await(t, HandshakeSucceeded)
+	}
+
+	gone := make(chan Event, 1)
+	go func() { gone <- seen.await(t, Disconnected) }()
+	l := newLender()
+	body := string(make([]byte, 10_000))
+	sent, most := 0, 0
+	var e Event
+	for e.Kind != Disconnected {
+		// The healthy one gets each message before the next is sent: it is not
+		// held up for a moment by the other.
+		if sent%2 == 0 {
+			must(t, pub.Send(ctx, []byte("n"), []byte(body)))
+		} else {
+			must(t, pub.SendWire(ctx, wire("n", body), 1, l))
+		}
+		sent++
+		_, err := healthy.Recv(ctx)
+		must(t, err)
+		for _, p := range pub.Peers() {
+			most = max(most, p.QueuedOctets)
+		}
+		select {
+		case e = <-gone:
+		default:
+		}
+	}
+	if !errors.Is(e.Err, ErrSlowPeer) {
+		t.Errorf("disconnected for %v", e.Err)
+	}
+	if most > limit+20_000 {
+		t.Errorf("%d octets were queued", most)
+	}
+	// Once it reads again it learns of its disconnection and comes back by
+	// itself, with its subscriptions.
+	came := make(chan int)
+	go func() {
+		n := 0
+		for ; ; n++ {
+			m, err := lazy.Recv(ctx)
+			if err != nil || string(m[0]) == "back" {
+				break
+			}
+		}
+		came <- n
+	}()
+	must(t, pub.WaitSubscribers(ctx, []byte("back"), 2))
+	must(t, pub.Send(ctx, []byte("back")))
+	if n := <-came; n >= sent {
+		t.Errorf("%d messages of %d came", n, sent)
+	}
+	received(t, healthy, 1)
+	within(t, "the lender gets everything back", func() {
+		for l.refs.Load() != 0 {
+			<-l.free
+		}
+	})
+}
+
+// TestPubDropMemory: with Drop and a subscriber that reads nothing for ever,
+// memory stays within the bounds of its queue.
+func TestPubDropMemory(t *testing.T) {
+	ctx := testContext(t)
+	const limit = 1 << 20
+	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMOctets: limit, SendBuffer: 64 << 10, Linger: -1})
+	stuck(t, pub)
+	body := make([]byte, 1000)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for range 200_000 { // 200 MB
+		must(t, pub.Send(ctx, []byte("n"), body))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if n := int64(after.HeapAlloc) - int64(before.HeapAlloc); n > 8*limit {
+		t.Errorf("%d octets are held, the bound is %d", n, limit)
+	}
+	if s := pub.Peers()[0]; s.Drops == 0 || s.QueuedOctets > limit+2000 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestPubWaitSubscriber: Send waits for somebody to send to.
+func TestPubWaitSubscriber(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pub := bind(t, NewPub, Options{WaitSubscriber: true})
+	sub := subscribed(t, Options{}, pub.LastEndpoint(), "other")
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := pub.Send(ended, []byte("topic"), []byte("lost")); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+	const n = 5
+	result := make(chan error)
+	for i := range n {
+		go func() { result <- pub.Send(ctx, []byte("topic"), fmt.Append(nil, i)) }()
+	}
+	must(t, pub.Send(ctx, []byte("other")))
+	received(t, sub, 1)
+	must(t, sub.Subscribe("top"))
+	for range n {
+		must(t, <-result)
+	}
+	received(t, sub, n)
+
+	go func() { result <- pub.Send(ctx, []byte("nobody")) }()
+	must(t, pub.Close())
+	if err := <-result; !errors.Is(err, ErrClosed) {
+		t.Errorf("closed while waiting: %v", err)
+	}
+}
+
+// TestPubWaitSubscribers: what is sent after it returns arrives at all of them.
+func TestPubWaitSubscribers(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pub := bind(t, NewPub, Options{})
+	must(t, pub.WaitSubscribers(ctx, []byte("x"), 0))
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := pub.WaitSubscribers(ended, []byte("x"), 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+	var subs []*Sub
+	for i := range 5 {
+		sub := open(t, NewSub, Options{})
+		must(t, sub.Subscribe("topic/"[:1+i]))
+		must(t, sub.Connect(pub.LastEndpoint()))
+		subs = append(subs, sub)
+	}
+	must(t, pub.WaitSubscribers(ctx, []byte("topic/1"), len(subs)))
+	must(t, pub.Send(ctx, []byte("topic/1")))
+	for _, sub := range subs {
+		received(t, sub, 1)
+	}
+	result := make(chan error)
+	go func() { result <- pub.WaitSubscribers(ctx, []byte("topic/1"), 6) }()
+	must(t, pub.Close())
+	if err := <-result; !errors.Is(err, ErrClosed) {
+		t.Errorf("closed while waiting: %v", err)
+	}
+}
+
+// TestSendWire: a lent run goes to those who subscribed to everything without
+// a copy, to others in part, and its owner has it back when all is written.
+func TestSendWire(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pub := bind(t, NewPub, Options{SendHWM: -1})
+	all := []*Sub{subscribed(t, Options{RecvHWM: -1}, pub.LastEndpoint(), ""), subscribed(t, Options{RecvHWM: -1}, pub.LastEndpoint(), "", "a")}
+	some := subscribed(t, Options{RecvHWM: -1}, pub.LastEndpoint(), "a", "ab", "c")
+	none := subscribed(t, Options{RecvHWM: -1}, pub.LastEndpoint(), "none", "end")
+	l := newLender()
+	const rounds = 20
+	var large, small []byte
+	messages := 0
+	for i := range 1000 {
+		large = append(large, wire([]string{"a", "ab", "b", "c"}[i%4], fmt.Sprint(i))...)
+		messages++
+	}
+	small = append(small, wire("a", "small")...)
+	for range rounds {
+		must(t, pub.SendWire(ctx, large, messages, l))
+		must(t, pub.SendWire(ctx, small, 1, l))
+		must(t, pub.SendWire(ctx, nil, 0, l))
+	}
+	// Lent to the two, large runs only.
+	if n := l.retained.Load(); n != 2*rounds {
+		t.Errorf("lent %d times, want %d", n, 2*rounds)
+	}
+	must(t, pub.SendWire(ctx, large, messages, nil)) // copied
+	must(t, pub.Send(ctx, []byte("end")))
+	for _, sub := range all {
+		got := received(t, sub, (messages+1)*rounds+messages+1)
+		if got[0] != "a 0" || got[messages-1] != "c 999" || got[messages] != "a small" || got[len(got)-1] != "end" {
+			t.Errorf("%q...", got[:3])
+		}
+	}
+	got := received(t, some, (messages*3/4+1)*rounds+messages*3/4)
+	if got[0] != "a 0" || got[1] != "ab 1" || got[2] != "c 3" || got[messages*3/4] != "a small" {
+		t.Errorf("%q...", got[:4])
+	}
+	if got := received(t, none, 1); got[0] != "end" {
+		t.Errorf("%q", got)
+	}
+	within(t, "the lender gets everything back", func() {
+		for l.refs.Load() != 0 {
+			<-l.free
+		}
+	})
+}
+
+// TestSendWireReturns: the owner has everything back, and exactly once, however
+// connections and sockets end.
+func TestSendWireReturns(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	octets := wire("a", string(make([]byte, 1<<20)))
+	for name, end := range map[string]func(pub *Pub, r *raw){
+		"the peer closes": func(_ *Pub, r *raw) { r.conn.Close() },
+		"Close":           func(pub *Pub, _ *raw) { must(t, pub.Close()) },
+		"Unbind":          func(pub *Pub, _ *raw) { must(t, pub.Unbind(pub.LastEndpoint())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pub := bind(t, NewPub, Options{SendHWM: 20, Linger: -1})
+			r := stuck(t, pub)
+			l := newLender()
+			for pub.Peers()[0].Drops == 0 {
+				must(t, pub.SendWire(ctx, octets, 1, l))
+			}
+			if l.refs.Load() < 20 {
+				t.Errorf("%d references", l.refs.Load())
+			}
+			end(pub, r)
+			within(t, "the lender gets everything back", func() {
+				for l.refs.Load() != 0 {
+					<-l.free
+				}
+			})
+		})
+	}
+}
+
+// TestPubConcurrent: senders, and subscribers that come and go, all at once.
+func TestPubConcurrent(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pub := bind(t, NewPub, Options{SendHWM: 100})
+	stop := make(chan struct{})
+	var senders, subs sync.WaitGroup
+	for s := range 3 {
+		senders.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				var err error
+				if i%3 == 0 {
+					err = pub.SendWire(ctx, slices.Concat(wire("a", "1"), wire("b", "1"), wire("c", "1")), 3, newLender())
+				} else {
+					err = pub.Send(ctx, []byte{"abc"[i%3]}, []byte("1"))
+				}
+				if err != nil {
+					t.Errorf("sender %d: %v", s, err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 4 {
+		subs.Go(func() {
+			for range 10 {
+				topic := []string{"", "a", "b", "c"}[i]
+				sub, err := NewSub(Options{})
+				must(t, err)
+				must(t, sub.Subscribe(topic))
+				must(t, sub.Connect(pub.LastEndpoint()))
+				for range 20 {
+					m, err := sub.Recv(ctx)
+					if err != nil || len(m) != 2 || !strings.HasPrefix(string(m[0]), topic) {
+						t.Errorf("%q, %v", m, err)
+					}
+				}
+				must(t, sub.Close())
+			}
+		})
+	}
+	subs.Wait()
+	close(stop)
+	senders.Wait()
+	eventually(t, "all have gone", func() bool { return pub.Subscriptions() == 0 && len(pub.Peers()) == 0 })
+}
+
+func TestPubErrors(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pub := open(t, NewPub, Options{MaxMessageSize: 100})
+	if err := pub.Send(ctx); !errors.Is(err, ErrNoFrames) {
+		t.Errorf("no frames: %v", err)
+	}
+	must(t, pub.Send(ctx, make([]byte, 98)))
+	if err := pub.Send(ctx, make([]byte, 50), make([]byte, 47)); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("too large: %v", err)
+	}
+}
+
+func BenchmarkPubSub(b *testing.B) {
+	ctx := testContext(b)
+	pub := bind(b, NewPub, Options{FullPolicy: Block, SendHWM: -1, SendHWMOctets: 4 << 20})
+	sub := subscribed(b, Options{RecvHWM: -1, RecvHWMOctets: 4 << 20}, pub.LastEndpoint(), "")
+	f := [][]byte{make([]byte, 14), make([]byte, 8), make([]byte, 16), nil, make([]byte, 32)}
+	b.ReportAllocs()
+	b.ResetTimer()
+	go func() {
+		for range b.N {
+			_ = pub.Send(ctx, f...)
+		}
+	}()
+	var batch Batch
+	n, batches := 0, 0
+	for n < b.N {
+		must(b, sub.RecvBatch(ctx, &batch))
+		n += batch.Len()
+		batches++
+	}
+	batch.Release()
+	b.ReportMetric(float64(n)/float64(batches), "msgs/batch")
+}
