@@ -17,25 +17,30 @@ type log struct {
 	// table finds a segment by the low bits of its id. It is a power of two long
 	// and half full at most. The writer sets elements, and puts a bigger table in
 	// the place of one that is too full; a reader may still be in the old one.
+	//
+	// It is all that readers load from a log; it keeps off the cache lines of what
+	// the writer changes.
 	table atomic.Pointer[[]atomic.Pointer[segment]]
+	_     [56]byte
 
-	head  *segment // where updates are appended
-	moved *segment // where compaction appends, once there is any
+	// What every call of the writer looks at, in one cache line.
+	head   *segment // where updates are appended
+	live   int      // octets of the live records
+	burst  int      // what one call of the writer appends: a maximum that fades
+	round  uint64   // counts the calls of the writer
+	victim compaction
 
+	moved   *segment   // where compaction appends, once there is any
 	retired []retiree  // in the order of retirement
 	free    []*segment // oldest first
-	victim  compaction
 
 	collected   bool   // the garbage collector gets what retires: nothing is recycled
 	minSegment  int    // octets of the smallest segment
 	lastID      uint32 // of the segment added last
 	segments    int    // segments in use: head, moved, sealed
 	octets      int    // octets of those
-	live        int    // octets of the live records in them
 	retiredSize int    // octets of the segments in retired
 	freeSize    int    // octets of the segments in free
-	burst       int    // what one call of the writer appends: a maximum that fades
-	round       uint64 // counts the calls of the writer
 	recycled    uint64 // counts the segments used again
 }
 

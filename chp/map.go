@@ -56,7 +56,10 @@ type MapStats struct {
 	Compacted  uint64 // octets copied to give memory back, since the start
 }
 
-const maxStripes = 1024
+const (
+	stripesPerCore = 4
+	maxStripes     = 1024
+)
 
 // mapSegment is small: a Map has many stripes, and each has a log of its own.
 const mapSegment = 8 << 10
@@ -68,7 +71,7 @@ const maxMapEntry = math.MaxInt32 - 64
 func NewMap(o MapOptions) *Map {
 	n := o.Stripes
 	if n <= 0 {
-		n = 4 * runtime.GOMAXPROCS(0)
+		n = stripesPerCore * runtime.GOMAXPROCS(0)
 	}
 	n = powerOfTwo(min(n, maxStripes))
 	m := &Map{stripes: make([]mapStripe, n)}
