@@ -1,0 +1,465 @@
+package sockets
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestRouterDealer(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	router := bind(t, NewRouter, Options{})
+	dealer := open(t, NewDealer, Options{Identity: []byte("me")})
+	must(t, dealer.Connect(router.LastEndpoint()))
+	for i := range 100 {
+		must(t, dealer.Send(ctx, fmt.Append(nil, i), make([]byte, i*1000)))
+		m, err := router.Recv(ctx)
+		must(t, err)
+		if string(m[0]) != "me" || len(m[2]) != i*1000 {
+			t.Fatalf("%q", m[0])
+		}
+		must(t, router.Send(ctx, m...))
+		m, err = dealer.Recv(ctx)
+		must(t, err)
+		if string(m[0]) != fmt.Sprint(i) || len(m[1]) != i*1000 {
+			t.Fatalf("%q", m[0])
+		}
+	}
+}
+
+// TestRouterIdentities: own ones are used as they are, of any octets; the
+// others get generated ones, all different.
+func TestRouterIdentities(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	router := bind(t, NewRouter, Options{Identity: []byte("router")})
+	for _, id := range []string{"a", "\x01\x00\xff", strings.Repeat("x", 255), "\x00odd"} {
+		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte(id))
+		r.send(wire("hello"))
+		m, err := router.Recv(ctx)
+		must(t, err)
+		if string(m[0]) != id {
+			t.Fatalf("%q, want %q", m[0], id)
+		}
+		must(t, router.Send(ctx, []byte(id), []byte("answer"), nil))
+		if got := r.message(); len(got) != 2 || string(got[0]) != "answer" {
+			t.Errorf("%q", got)
+		}
+	}
+	seen := map[string]bool{}
+	for i := range 20 {
+		identity := []byte{}
+		if i%2 == 0 {
+			identity = nil // READY without the property
+		}
+		r := dialRaw(t, router.LastEndpoint()).greet("REQ", identity)
+		r.send(wire("", "hello"))
+		m, err := router.Recv(ctx)
+		must(t, err)
+		if len(m[0]) != 5 || m[0][0] != 0 || seen[string(m[0])] {
+			t.Fatalf("generated %q", m[0])
+		}
+		seen[string(m[0])] = true
+		must(t, router.Send(ctx, m[0], nil, fmt.Append(nil, i)))
+		if got := r.message(); string(got[1]) != fmt.Sprint(i) {
+			t.Errorf("%q", got)
+		}
+	}
+}
+
+// TestRouterGenerated: a generated identity never hits one that is in use.
+func TestRouterGenerated(t *testing.T) {
+	t.Parallel()
+	router := open(t, NewRouter, Options{})
+	r := (*routerPattern)(router)
+	router.routes.next = 1<<32 - 2
+	taken := []byte{0, 0xFF, 0xFF, 0xFF, 0xFF}
+	router.routes.table[string(taken)] = &Peer{}
+	var got [][]byte
+	for range 2 {
+		id := r.generate()
+		router.routes.table[string(id)] = &Peer{}
+		got = append(got, id)
+	}
+	if !bytes.Equal(got[0], []byte{0, 0xFF, 0xFF, 0xFF, 0xFE}) || !bytes.Equal(got[1], []byte{0, 0, 0, 0, 0}) {
+		t.Errorf("%x", got)
+	}
+}
+
+// TestRouterDuplicate: a second peer of the same identity stays connected and
+// is ignored; its PINGs are answered; the first one notices nothing.
+func TestRouterDuplicate(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	router := bind(t, NewRouter, Options{Monitor: seen.tell})
+	first := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("same"))
+	first.sync()
+	second := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("same"))
+	e := seen.await(t, PeerIgnored)
+	if !errors.Is(e.Err, ErrIdentityInUse) || e.Remote != second.conn.LocalAddr().String() {
+		t.Errorf("%+v", e)
+	}
+	second.send(wire("ignored"))
+	second.sync()
+	first.send(wire("heard"))
+	m, err := router.Recv(ctx)
+	must(t, err)
+	if fmt.Sprint(texts(m)) != "[same heard]" {
+		t.Errorf("%q", m)
+	}
+	must(t, router.Send(ctx, []byte("same"), []byte("to the first")))
+	if got := first.message(); string(got[0]) != "to the first" {
+		t.Errorf("%q", got)
+	}
+	second.sync() // it would fail on a message
+	if err := router.SendTo(ctx, e.Peer, []byte("by hand")); err != nil {
+		t.Errorf("SendTo the ignored peer: %v", err)
+	}
+	if got := second.message(); string(got[0]) != "by hand" {
+		t.Errorf("%q", got)
+	}
+	eventually(t, "what it sent is counted", func() bool {
+		for _, p := range router.Peers() {
+			if p.Remote == e.Remote && p.Discarded == 1 {
+				return true
+			}
+		}
+		return false
+	})
+	// Its end is not the first one's.
+	second.conn.Close()
+	seen.await(t, Disconnected)
+	must(t, router.Send(ctx, []byte("same"), []byte("still")))
+	if got := first.message(); string(got[0]) != "still" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestRouterComesBack: a peer that closes and comes back at once, under the
+// same identity, is never taken for a second one.
+func TestRouterComesBack(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	router := bind(t, NewRouter, Options{Monitor: seen.tell})
+	var previous *raw
+	for i := range 200 {
+		// The new connection is there before the old one ends.
+		r := dialRaw(t, router.LastEndpoint())
+		r.send(greeting(1))
+		if previous != nil {
+			previous.conn.Close()
+		}
+		r.send(ready("DEALER", []byte("same")), wire(fmt.Sprint(i)))
+		r.greeted()
+		m, err := router.Recv(ctx)
+		must(t, err)
+		if string(m[1]) != fmt.Sprint(i) {
+			t.Fatalf("%q instead of %d", m, i)
+		}
+		must(t, router.SendTo(ctx, seen.await(t, HandshakeSucceeded).Peer, []byte("answer")))
+		r.message()
+		previous = r
+	}
+	if n := seen.count(PeerIgnored); n != 0 {
+		t.Errorf("ignored %d times", n)
+	}
+}
+
+// TestRouterUnroutable: unknown identities are dropped without an error, or
+// reported with Mandatory; a lone identity is no message.
+func TestRouterUnroutable(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	for _, mandatory := range []bool{false, true} {
+		seen := newEvents()
+		router := bind(t, NewRouter, Options{Mandatory: mandatory, Monitor: seen.tell})
+		var want error
+		if mandatory {
+			want = ErrUnroutable
+		}
+		if err := router.Send(ctx, []byte("nobody"), []byte("x")); !errors.Is(err, want) {
+			t.Errorf("mandatory %v: %v", mandatory, err)
+		}
+		must(t, router.Send(ctx, []byte("nobody")))
+		if err := router.Send(ctx); !errors.Is(err, ErrNoFrames) {
+			t.Errorf("no frames: %v", err)
+		}
+		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("me"))
+		peer := seen.await(t, HandshakeSucceeded).Peer
+		if string(peer.Identity()) != "me" {
+			t.Errorf("identity %q", peer.Identity())
+		}
+		must(t, router.Send(ctx, []byte("me"), []byte("1")))
+		must(t, router.SendTo(ctx, peer, []byte("2"), []byte("more")))
+		must(t, router.SendWire(ctx, peer, append(wire("3"), wire("4")...), 2, nil))
+		must(t, router.SendWire(ctx, peer, nil, 0, nil))
+		must(t, router.Send(ctx, []byte("me")))
+		for _, want := range []string{"1", "2", "3", "4"} {
+			if m := r.message(); string(m[0]) != want {
+				t.Errorf("%q, want %s", m, want)
+			}
+		}
+		r.conn.Close()
+		seen.await(t, Disconnected)
+		if err := router.Send(ctx, []byte("me"), []byte("x")); !errors.Is(err, want) {
+			t.Errorf("mandatory %v, after its end: %v", mandatory, err)
+		}
+		if err := router.SendTo(ctx, peer, []byte("x")); !errors.Is(err, ErrUnroutable) {
+			t.Errorf("SendTo after its end: %v", err)
+		}
+		l := newLender()
+		if err := router.SendWire(ctx, peer, wire(strings.Repeat("x", lendFrom)), 1, l); !errors.Is(err, ErrUnroutable) || l.retained.Load() != 0 {
+			t.Errorf("SendWire after its end: %v", err)
+		}
+	}
+}
+
+// TestRouterFull: a full peer's messages are dropped and counted, or waited
+// for with Mandatory, SendTo and SendWire; its end ends the waiting.
+func TestRouterFull(t *testing.T) {
+	t.Parallel()
+	for _, mandatory := range []bool{false, true} {
+		seen := newEvents()
+		router := bind(t, NewRouter, Options{Mandatory: mandatory, SendHWM: 5, Linger: -1, Monitor: seen.tell})
+		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("me"))
+		peer := seen.await(t, HandshakeSucceeded).Peer
+		ctx := testContext(t)
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		fill := func() {
+			must(t, router.SendTo(ctx, peer, plug))
+			eventually(t, "the plug is taken", func() bool { return router.Peers()[0].QueuedMessages == 0 })
+			for i := range 5 {
+				must(t, router.SendTo(ctx, peer, fmt.Append(nil, i)))
+			}
+		}
+		fill()
+		if err := router.SendTo(ended, peer, []byte("x")); !errors.Is(err, context.Canceled) {
+			t.Errorf("SendTo: %v", err)
+		}
+		l := newLender()
+		if err := router.SendWire(ended, peer, wire(string(plug[:lendFrom])), 1, l); !errors.Is(err, context.Canceled) || l.retained.Load() != 0 {
+			t.Errorf("SendWire: %v", err)
+		}
+		err := router.Send(ended, []byte("me"), []byte("x"))
+		if mandatory && !errors.Is(err, context.Canceled) || !mandatory && err != nil {
+			t.Errorf("Send: %v", err)
+		}
+		if s := router.Peers()[0]; s.QueuedMessages != 5 || mandatory != (s.Drops == 0) {
+			t.Errorf("mandatory %v: %+v", mandatory, s)
+		}
+		results := make(chan error)
+		waiting := func(n int) {
+			eventually(t, "they wait", func() bool {
+				peer.pipe.out.mu.Lock()
+				defer peer.pipe.out.mu.Unlock()
+				return peer.pipe.out.room.waiters == n
+			})
+		}
+		go func() { results <- router.SendTo(ctx, peer, []byte("5")) }()
+		waiting(1)
+		go func() { results <- router.SendWire(ctx, peer, wire("5"), 1, nil) }()
+		waiting(2)
+		r.message() // the plug
+		for i := range 7 {
+			if m := r.message(); string(m[0]) != fmt.Sprint(min(i, 5)) {
+				t.Fatalf("%q instead of %d", m[0], i)
+			}
+		}
+		must(t, <-results)
+		must(t, <-results)
+
+		fill()
+		go func() { results <- router.SendTo(ctx, peer, []byte("x")) }()
+		go func() { results <- router.SendWire(ctx, peer, wire("x"), 1, l) }()
+		waiting(2)
+		r.conn.Close()
+		for range 2 {
+			if err := <-results; !errors.Is(err, ErrUnroutable) {
+				t.Errorf("with the peer gone: %v", err)
+			}
+		}
+	}
+}
+
+// TestRouterToRouter: a ROUTER that connects addresses its peer by the identity
+// that the handshake told, and what is queued for one peer never goes to the
+// next one at the same endpoint.
+func TestRouterToRouter(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	endpoint, accept := listenRaw(t)
+	seen := newEvents()
+	router := open(t, NewRouter, quick(Options{Mandatory: true, SendBuffer: 64 << 10, Monitor: seen.tell}))
+	must(t, router.Connect(endpoint))
+	r := accept().greet("ROUTER", []byte("one"))
+	one := seen.await(t, HandshakeSucceeded).Peer
+	for range 100 {
+		must(t, router.Send(ctx, []byte("one"), []byte("for one"), make([]byte, 100_000)))
+	}
+	r.send(wire("from one"))
+	r.sync()
+	r.conn.Close()
+	r = accept().greet("ROUTER", []byte("two"))
+	seen.await(t, HandshakeSucceeded)
+	if err := router.SendTo(ctx, one, []byte("late")); !errors.Is(err, ErrUnroutable) {
+		t.Errorf("%v", err)
+	}
+	must(t, router.Send(ctx, []byte("two"), []byte("for two")))
+	if m := r.message(); string(m[0]) != "for two" {
+		t.Errorf("%q", m[0])
+	}
+	// What the first had sent is still its own.
+	r.send(wire("from two"))
+	for _, want := range []string{"[one from one]", "[two from two]"} {
+		m, err := router.Recv(ctx)
+		must(t, err)
+		if fmt.Sprint(texts(m)) != want {
+			t.Errorf("%q, want %s", m, want)
+		}
+	}
+}
+
+// TestRouterRecvBatch: messages come without the identity, which is the
+// batch's peer's; Recv puts it in front. Both can be mixed.
+func TestRouterRecvBatch(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	router := bind(t, NewRouter, Options{})
+	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("me"))
+	r.send(bytes.Join([][]byte{wire("0"), wire("1", "x"), wire("2"), wire("3")}, nil))
+	m, err := router.Recv(ctx)
+	must(t, err)
+	if fmt.Sprint(texts(m)) != "[me 0]" {
+		t.Errorf("%q", m)
+	}
+	var b Batch
+	for next := 1; next < 4; {
+		must(t, router.RecvBatch(ctx, &b))
+		if string(b.Peer().Identity()) != "me" {
+			t.Errorf("%q", b.Peer().Identity())
+		}
+		for i := range b.Len() {
+			if body, _ := b.Message(i).Next(); string(body) != fmt.Sprint(next) {
+				t.Errorf("%q instead of %d", body, next)
+			}
+			s := b.Spans()[i]
+			if !bytes.Equal(b.Wire()[s.Start:s.End], b.Message(i)) {
+				t.Error("Spans and Message differ")
+			}
+			next++
+		}
+	}
+	must(t, router.SendTo(ctx, b.Peer(), []byte("answer")))
+	r.message()
+	b.Release()
+	if b.Len() != 0 || b.Wire() != nil || b.Peer() != nil {
+		t.Error("a released batch is not empty")
+	}
+	b.Release()
+}
+
+// TestRouterMany: many dealers and senders, and many receivers: every multipart
+// message arrives whole, once, and in its sender's order.
+func TestRouterMany(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	router := bind(t, NewRouter, Options{SendHWM: 10, RecvHWM: 10, Mandatory: true})
+	const dealers, senders, each = 4, 3, 300
+	var wg, echoes sync.WaitGroup
+	stop, cancel := context.WithCancel(ctx)
+	// It echoes, from several goroutines at once.
+	for i := range 4 {
+		echoes.Go(func() {
+			var b Batch
+			defer b.Release()
+			for {
+				if i%2 == 0 {
+					m, err := router.Recv(stop)
+					if err != nil {
+						return
+					}
+					if err := router.Send(ctx, m...); err != nil {
+						t.Error(err)
+					}
+					continue
+				}
+				if router.RecvBatch(stop, &b) != nil {
+					return
+				}
+				for i := range b.Len() {
+					if err := router.SendTo(ctx, b.Peer(), b.Message(i).AppendFrames(nil)...); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	for d := range dealers {
+		dealer := open(t, NewDealer, Options{Identity: fmt.Append(nil, "dealer", d), SendHWM: 10, RecvHWM: 10})
+		must(t, dealer.Connect(router.LastEndpoint()))
+		for s := range senders {
+			wg.Go(func() {
+				for n := range each {
+					frames := [][]byte{fmt.Append(nil, d), fmt.Append(nil, s), fmt.Append(nil, n)}
+					for f := range n % 7 {
+						frames = append(frames, bytes.Repeat([]byte{byte(n)}, f*100))
+					}
+					if err := dealer.Send(ctx, frames...); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		var mu sync.Mutex
+		left := senders * each
+		came := map[string]bool{}
+		for range 2 {
+			wg.Go(func() {
+				for {
+					mu.Lock()
+					if left == 0 {
+						mu.Unlock()
+						return
+					}
+					left--
+					mu.Unlock()
+					m, err := dealer.Recv(ctx)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					var n int
+					_, _ = fmt.Sscan(string(m[2]), &n)
+					if string(m[0]) != fmt.Sprint(d) || len(m) != 3+n%7 {
+						t.Errorf("%d frames of %q", len(m), m[:3])
+						return
+					}
+					for f, body := range m[3:] {
+						if !bytes.Equal(body, bytes.Repeat([]byte{byte(n)}, f*100)) {
+							t.Errorf("frame %d of %q is another's", f, m[:3])
+						}
+					}
+					mu.Lock()
+					key := fmt.Sprintf("%s", m[1:3])
+					if came[key] {
+						t.Errorf("%s came twice", key)
+					}
+					came[key] = true
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	wg.Wait()
+	cancel()
+	echoes.Wait()
+}
