@@ -228,3 +228,21 @@ func BenchmarkInspect(b *testing.B) {
 		inspect(msg, fromClient, 1<<20)
 	}
 }
+
+func TestEqual(t *testing.T) {
+	t.Parallel()
+	for n := range 40 {
+		a := bytes.Repeat([]byte{7}, n)
+		b := bytes.Clone(a)
+		if !equal(a, b) {
+			t.Errorf("%d equal octets are told to differ", n)
+		}
+		for i := range n {
+			b[i]++
+			if equal(a, b) {
+				t.Errorf("octet %d of %d differs unnoticed", i, n)
+			}
+			b[i]--
+		}
+	}
+}

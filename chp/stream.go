@@ -64,8 +64,12 @@ func newStream(requests *subtrees, ours bool) *stream {
 // has canonical KVPUBs and HUGZ. With an error, the spans before the fault are
 // returned and nothing more may be admitted.
 func (s *stream) admit(wire []byte, spans []sockets.Span) ([]sockets.Span, error) {
-	kept := spans[:0]
-	for _, span := range spans {
+	n := 0
+	if s.received && !s.behind {
+		n = s.inOrder(wire, spans)
+	}
+	kept := spans[:n]
+	for _, span := range spans[n:] {
 		m := wire[span.Start:span.End]
 		if span.Tag == hugzTag && isCommand(m, keyHUGZ) {
 			if err := s.heartbeat(m); err != nil {
@@ -98,6 +102,21 @@ func (s *stream) admit(wire []byte, spans []sockets.Span) ([]sockets.Span, error
 		kept = append(kept, span)
 	}
 	return kept, nil
+}
+
+// inOrder returns how many spans at the beginning are KVPUBs with nothing odd
+// about them, which are all of them nearly always.
+func (s *stream) inOrder(wire []byte, spans []sockets.Span) int {
+	last, n := s.last, 0
+	for ; n < len(spans) && spans[n].Tag != hugzTag; n++ {
+		seq := record(wire[spans[n].Start:spans[n].End]).seq()
+		if seq <= last || s.contiguous && seq != last+1 {
+			break
+		}
+		last = seq
+	}
+	s.last = last
+	return n
 }
 
 // gap judges a sequence that does not follow the last one.

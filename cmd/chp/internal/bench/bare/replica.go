@@ -20,7 +20,7 @@ func Replica(p *link.Peer) error {
 	}
 	p.Send(link.Event{Kind: link.Ready})
 
-	r := replica{table: newTable(p.Spec.Keys)}
+	r := replica{table: newTable(p.Spec.Keys), checker: workload.NewChecker(p.Spec)}
 	in := &reader{in: c, buf: newBuffer(p.Spec)}
 	warmup := uint64(p.Spec.Warmup)
 	total := warmup + uint64(p.Spec.Updates)
@@ -46,8 +46,10 @@ func Replica(p *link.Peer) error {
 		p.Count.Store(r.count)
 	}
 
-	report := workload.Report{Delivered: r.count - warmup, OutOfOrder: r.outOfOrder, Last: r.arrived}
-	r.table.each(report.Content.Add)
+	var content workload.Content
+	r.table.each(content.Add)
+	report := r.checker.Report(content)
+	report.OutOfOrder += r.outOfOrder
 	p.Send(link.Event{Kind: link.Done, Report: &report})
 	<-p.Context().Done()
 	return nil
@@ -58,7 +60,8 @@ type replica struct {
 	count      uint64
 	sequence   uint64
 	outOfOrder uint64
-	arrived    int64 // of the latest read
+	checker    *workload.Checker // the same as that of a CHP replica
+	arrived    int64             // of the latest read
 }
 
 // apply stores the whole messages in b and returns how many octets they take.
@@ -78,6 +81,7 @@ func (r *replica) apply(b []byte) (int, error) {
 			}
 			r.sequence = sequence
 			r.count++
+			r.checker.See(m.value(b), r.arrived)
 			done = end
 			n++
 		}
