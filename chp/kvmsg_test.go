@@ -199,50 +199,10 @@ func FuzzInspect(f *testing.F) {
 	})
 }
 
-func TestSameKey(t *testing.T) {
-	t.Parallel()
-	var all []record
-	for _, key := range []string{"a", "b", "/a/b", strings.Repeat("k", 255)} {
-		for _, uuid := range []string{"", testUUID} {
-			for _, props := range []string{"", "a=b\n", "a=" + strings.Repeat("b", 400) + "\n"} {
-				for _, value := range []string{"", "v", strings.Repeat("v", 255), strings.Repeat("v", 256)} {
-					all = append(all, appendRecord(nil, []byte(key), 1, []byte(uuid), []byte(props), []byte(value)))
-				}
-			}
-		}
-	}
-	for _, a := range all {
-		for _, b := range all {
-			size, same := a.sameKey(b)
-			if same != (string(a.key()) == string(b.key())) || same && size != len(b) {
-				t.Fatalf("%q beside %q: %v, size %d", a, b, same, size)
-			}
-		}
-	}
-}
-
 func BenchmarkInspect(b *testing.B) {
 	msg := appendRecord(nil, []byte("/k/0000001"), 0, make([]byte, 16), nil, make([]byte, 30))
 	b.ReportAllocs()
 	for b.Loop() {
 		inspect(msg, fromClient, 1<<20)
-	}
-}
-
-func TestEqual(t *testing.T) {
-	t.Parallel()
-	for n := range 40 {
-		a := bytes.Repeat([]byte{7}, n)
-		b := bytes.Clone(a)
-		if !equal(a, b) {
-			t.Errorf("%d equal octets are told to differ", n)
-		}
-		for i := range n {
-			b[i]++
-			if equal(a, b) {
-				t.Errorf("octet %d of %d differs unnoticed", i, n)
-			}
-			b[i]--
-		}
 	}
 }
