@@ -7,6 +7,10 @@ import "clustermap/sockets"
 // into the cache is there for the last.
 const applyBatch = 64
 
+// touchAhead is how far into a record link touches it: far enough to reach the
+// header of the value where key and properties are short.
+const touchAhead = 48
+
 // candidate is what the first steps of apply found out about a record.
 type candidate struct {
 	value uint64 // the slot that holds the key, or 0
@@ -46,15 +50,18 @@ func (s *store) apply(wire []byte, spans []sockets.Span, firstSeq int64, out []p
 			}
 			seg, end, n = s.log.own(size), spans[0].End, 1
 		}
+		// Copied and linked in portions that stay in the first-level cache.
 		off := seg.used
-		copy(seg.buf[off:], wire[start:end])
-		seg.used += end - start
-		seg.stamp(off-start, spans[:n], firstSeq)
-		if firstSeq > 0 {
-			firstSeq += int64(n)
-		}
 		for first := 0; first < n; first += applyBatch {
-			s.link(seg, off-start, spans[first:min(first+applyBatch, n)])
+			part := spans[first:min(first+applyBatch, n)]
+			from, to := part[0].Start, part[len(part)-1].End
+			copy(seg.buf[seg.used:], wire[from:to])
+			seg.used += to - from
+			seg.stamp(off-start, part, firstSeq)
+			if firstSeq > 0 {
+				firstSeq += int64(len(part))
+			}
+			s.link(seg, off-start, part)
 		}
 		spans = spans[n:]
 		if last := len(out) - 1; last >= 0 && out[last].seg == seg && out[last].end == off {
@@ -85,6 +92,17 @@ func (s *store) link(seg *segment, shift uint32, spans []sockets.Span) {
 		c := &s.found[i]
 		c.value, c.pos = s.candidate(spans[i].Tag)
 	}
+	// A comparison is too long for many of them to be under way at once, so the
+	// records are touched first, in a loop that is nothing but loads.
+	var touched byte
+	for i := range spans {
+		if v := s.found[i].value; v != 0 {
+			at := slotLocation(v)
+			r := s.log.segment(at).record(at.offset())
+			touched += r[0] + r[min(len(r)-1, touchAhead)]
+		}
+	}
+	s.touched += touched
 	for i := range spans {
 		c := &s.found[i]
 		if c.value == 0 {
