@@ -233,13 +233,13 @@ func TestStalledClientRecovers(t *testing.T) {
 	s := startServer(t, ServerOptions{SubscriberQueue: 1 << 20})
 	writer := startClient(t, s, ClientOptions{Subtrees: []string{"/none/"}})
 	block, blocked := make(chan struct{}), make(chan struct{})
-	var once sync.Once
 	c := startClient(t, s, ClientOptions{})
 	must(t, c.WaitActive(ctx))
+	must(t, writer.WaitActive(ctx)) // now the server has two subscribers
 	// The replica applies nothing while somebody holds its mutex.
 	go func() {
 		c.mu.Lock()
-		once.Do(func() { close(blocked) })
+		close(blocked)
 		<-block
 		c.mu.Unlock()
 	}()
@@ -252,16 +252,8 @@ func TestStalledClientRecovers(t *testing.T) {
 		}
 	}
 	close(block)
-	_, err := c.SetSync(ctx, "/last", value)
-	for err != nil {
-		if ctx.Err() != nil {
-			t.Fatal(err)
-		}
-		_, err = c.SetSync(ctx, "/last", value)
-	}
-	for before := int64(-1); before != s.Sequence(); time.Sleep(20 * time.Millisecond) {
-		before = s.Sequence() // the writer's queue runs dry
-	}
+	_, err := writer.SetSync(ctx, "/none/last", value) // all before it is published, too
+	must(t, err)
 	waitEqual(t, ctx, s, c)
 	if n := c.Stats().Syncs; n < 2 {
 		t.Errorf("the client took %d snapshots; it was to be disconnected and take another", n)

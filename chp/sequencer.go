@@ -63,23 +63,30 @@ func (q *sequencer) take(b *sockets.Batch) {
 	q.pieces = q.store.apply(wire, spans, first, q.pieces[:0])
 	q.last.Store(first + int64(len(spans)) - 1)
 	q.updates.Add(uint64(len(spans)))
-	q.publish()
+	q.publish(spans)
 	q.schedule(wire, spans, first)
 }
 
 // publish hands the pieces of the log that were just written to the publisher.
-func (q *sequencer) publish() {
+// They hold the messages of spans in their order.
+func (q *sequencer) publish(spans []sockets.Span) {
 	for _, p := range q.pieces {
 		// The publisher's policy is to disconnect, so this does not wait; it
 		// fails only once the publisher is closed.
-		_ = q.publisher.SendWire(context.Background(), p.wire(), p.n, p.seg)
+		_ = q.publisher.SendSpans(context.Background(), p.wire(), spans[:p.n], p.seg)
+		spans = spans[p.n:]
 	}
 }
 
-// schedule enters the updates that have a TTL into the wheel.
+// schedule enters the updates that have a TTL into the wheel, and takes out the
+// keys that are deleted. A key that is set again without one stays until its
+// time comes, and is then seen to have been superseded.
 func (q *sequencer) schedule(wire []byte, spans []sockets.Span, first int64) {
 	var now time.Time
 	for i, s := range spans {
+		if s.Tag&tagDelete != 0 && q.wheel.len() > 0 {
+			q.wheel.remove(s.Tag &^ tagFlags)
+		}
 		if s.Tag&tagFlags != tagProperties {
 			continue
 		}
@@ -123,10 +130,10 @@ func (q *sequencer) expire(now time.Time) (more bool) {
 			return // set anew or deleted since
 		}
 		next := q.last.Load() + 1
-		q.pieces = append(q.pieces[:0], q.store.put(q.found.key(), next, nil, nil, nil))
+		p := q.store.put(q.found.key(), next, nil, nil, nil)
 		q.last.Store(next)
 		q.expired.Add(1)
-		q.publish()
+		_ = q.publisher.SendWire(context.Background(), p.wire(), p.n, p.seg) // as in publish
 	})
 	return more
 }

@@ -113,14 +113,22 @@ func (s *subscriptions) find(topic []byte) []*pipe {
 }
 
 // sort finds, for every peer that did not subscribe to everything, the runs of
-// wire that it subscribed to, and lists those peers in touched.
-func (s *subscriptions) sort(wire []byte) {
+// wire that it subscribed to, and lists those peers in touched. spans, if there
+// are any, have the sizes of the messages.
+func (s *subscriptions) sort(wire []byte, spans []Span) {
 	if len(s.trie.root.heads) == 0 {
 		return
 	}
-	for at := 0; at < len(wire); {
-		end := messageEnd(wire, at)
-		if end < 0 {
+	for at, i := 0, 0; at < len(wire); i++ {
+		end := -1
+		switch {
+		case spans == nil:
+			end = messageEnd(wire, at)
+		case i < len(spans):
+			end = at + int(spans[i].End-spans[i].Start)
+			invariants.Assert(end == messageEnd(wire, at), "a span is a message")
+		}
+		if end < 0 || end > len(wire) {
 			invariants.Assert(false, "SendWire was given something else than whole messages")
 			return
 		}
