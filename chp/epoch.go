@@ -55,9 +55,10 @@ type epoch struct {
 	// What readers load.
 	bank    atomic.Uint32 // the current bank, 0 or 1
 	shift   uint8         // what leaves as many bits of 64 as number the stripes
+	spread  uint          // stripes in use lie 1<<spread apart; see wideLines
 	stripes []stripe
 
-	_ [96]byte
+	_ [88]byte
 
 	// state counts the grace periods: even between two of them, odd during one.
 	state atomic.Uint64
@@ -79,7 +80,8 @@ var readers = newEpoch()
 
 func newEpoch() *epoch {
 	n := powerOfTwo(max(64, 8*runtime.NumCPU()))
-	return &epoch{stripes: make([]stripe, n), shift: uint8(64 - bits.TrailingZeros(uint(n)))}
+	spread := wideLines()
+	return &epoch{stripes: make([]stripe, n<<spread), shift: uint8(64 - bits.TrailingZeros(uint(n))), spread: spread}
 }
 
 // enter begins a reader's stay, which must be short and must not block. The
@@ -92,7 +94,7 @@ func newEpoch() *epoch {
 func (e *epoch) enter() *atomic.Int64 {
 	var here byte
 	stack := uint64(uintptr(unsafe.Pointer(&here))) >> 11
-	c := &e.stripes[stack*0x9E3779B97F4A7C15>>(e.shift&63)].inside[e.bank.Load()&1]
+	c := &e.stripes[stack*0x9E3779B97F4A7C15>>(e.shift&63)<<(e.spread&63)].inside[e.bank.Load()&1]
 	c.Add(1)
 	return c
 }

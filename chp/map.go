@@ -2,7 +2,6 @@ package chp
 
 import (
 	"math"
-	"runtime"
 	"sync"
 	"sync/atomic"
 )
@@ -71,7 +70,7 @@ const maxMapEntry = math.MaxInt32 - 64
 func NewMap(o MapOptions) *Map {
 	n := o.Stripes
 	if n <= 0 {
-		n = stripesPerCore * runtime.GOMAXPROCS(0)
+		n = stripesPerCore * cores()
 	}
 	n = powerOfTwo(min(n, maxStripes))
 	m := &Map{stripes: make([]mapStripe, n)}
