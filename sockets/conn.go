@@ -222,23 +222,32 @@ func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) er
 	return err
 }
 
-// halfClose ends our direction and gives the peer a moment to end its own, so
-// that octets it has not yet received are not destroyed by a reset, which is
-// what closing with unread input causes.
+// halfClose ends our direction and gives the peer time to end its own. Closing
+// at once would be a reset if input is unread or still comes in, and a reset
+// destroys what the peer's system has not received yet. It waits for as long as
+// that one gets on with receiving, and then for a moment more.
 func (c *conn) halfClose(ctx context.Context) {
 	type closeWriter interface{ CloseWrite() error }
 	cw, ok := c.stream.conn.(closeWriter)
 	if !ok || cw.CloseWrite() != nil {
 		return
 	}
-	timer := time.NewTimer(halfCloseWait)
+	timer := time.NewTicker(halfCloseWait)
 	defer timer.Stop()
-	select {
-	case <-c.gone:
-	case <-ctx.Done():
-	case <-timer.C:
+	for left := c.stream.unconfirmed(); ; {
+		select {
+		case <-c.gone:
+			return
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		before := left
+		if left = c.stream.unconfirmed(); left == 0 || left >= before {
+			return
+		}
 	}
 }
 
-// halfCloseWait bounds the wait for the peer's end of file.
+// halfCloseWait is how long a peer may take to end its side, and to get on.
 const halfCloseWait = 250 * time.Millisecond

@@ -98,6 +98,15 @@ func (s *stream) send(bufs [][]byte) (int64, error) {
 	return w.written, w.err
 }
 
+// unconfirmed returns how many octets, the end of the stream among them, were
+// sent but not confirmed by the peer's system.
+func (s *stream) unconfirmed() (n int) {
+	_ = s.raw.Control(func(fd uintptr) { // it fails on a closed connection
+		n, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+	})
+	return n
+}
+
 // writeStep writes until everything is written or the kernel's buffer is full;
 // in the latter case it reports false, and is called again when there is room.
 func (s *stream) writeStep(fd uintptr) bool {

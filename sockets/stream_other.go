@@ -51,3 +51,7 @@ func (s *stream) send(bufs [][]byte) (int64, error) {
 	vectors := net.Buffers(bufs)
 	return vectors.WriteTo(s.conn)
 }
+
+// unconfirmed returns how many octets were sent but not confirmed by the peer's
+// system, which cannot be told here.
+func (s *stream) unconfirmed() int { return 0 }

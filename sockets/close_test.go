@@ -1,0 +1,375 @@
+package sockets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+// common is what all sockets have.
+type common interface {
+	Bind(ctx context.Context, endpoint string) error
+	Connect(endpoint string) error
+	Unbind(endpoint string) error
+	Disconnect(endpoint string) error
+	LastEndpoint() string
+	Close() error
+	Peers() []PeerStats
+}
+
+// kinds makes one socket of each type.
+func kinds(t testing.TB, o Options) map[string]common {
+	t.Helper()
+	return map[string]common{
+		"Router": open(t, NewRouter, o),
+		"Dealer": open(t, NewDealer, o),
+		"Pub":    open(t, NewPub, o),
+		"Sub":    open(t, NewSub, o),
+	}
+}
+
+// calls is every method of a socket that can wait or act, with a context that
+// does not end.
+func calls(s common) map[string]func() error {
+	ctx := context.Background()
+	all := map[string]func() error{
+		"Bind":       func() error { return s.Bind(ctx, anyPort) },
+		"Connect":    func() error { return s.Connect("tcp://127.0.0.1:1") },
+		"Unbind":     func() error { return s.Unbind(anyPort) },
+		"Disconnect": func() error { return s.Disconnect("tcp://127.0.0.1:1") },
+	}
+	x := []byte("x")
+	switch s := s.(type) {
+	case *Router:
+		peer := &Peer{pipe: newPipe(&s.socket, "", false), conn: &conn{gone: make(chan struct{})}}
+		all["Send"] = func() error { return s.Send(ctx, x, x) }
+		all["SendTo"] = func() error { return s.SendTo(ctx, peer, x) }
+		all["SendWire"] = func() error { return s.SendWire(ctx, peer, wire("x"), 1, nil) }
+		all["Recv"] = func() error { _, err := s.Recv(ctx); return err }
+		all["RecvBatch"] = func() error { return s.RecvBatch(ctx, new(Batch)) }
+	case *Dealer:
+		all["Send"] = func() error { return s.Send(ctx, x) }
+		all["Recv"] = func() error { _, err := s.Recv(ctx); return err }
+		all["RecvBatch"] = func() error { return s.RecvBatch(ctx, new(Batch)) }
+	case *Pub:
+		all["Send"] = func() error { return s.Send(ctx, x) }
+		all["SendWire"] = func() error { return s.SendWire(ctx, wire("x"), 1, nil) }
+		all["WaitSubscribers"] = func() error { return s.WaitSubscribers(ctx, x, 1) }
+	case *Sub:
+		all["Subscribe"] = func() error { return s.Subscribe("x") }
+		all["Unsubscribe"] = func() error { return s.Unsubscribe("x") }
+		all["WaitSubscribed"] = func() error { return s.WaitSubscribed(ctx) }
+		all["Recv"] = func() error { _, err := s.Recv(ctx); return err }
+		all["RecvBatch"] = func() error { return s.RecvBatch(ctx, new(Batch)) }
+	}
+	return all
+}
+
+// TestClosed: every call on a closed socket returns ErrClosed, which Is
+// net.ErrClosed; Close can be called again.
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	for name, s := range kinds(t, Options{}) {
+		must(t, s.Bind(testContext(t), anyPort))
+		must(t, s.Connect(freePort(t)))
+		must(t, s.Close())
+		for call, f := range calls(s) {
+			within(t, name+"."+call, func() {
+				if err := f(); !errors.Is(err, ErrClosed) || !errors.Is(err, net.ErrClosed) {
+					t.Errorf("%s.%s: %v", name, call, err)
+				}
+			})
+		}
+		if len(s.Peers()) != 0 {
+			t.Errorf("%s has peers", name)
+		}
+		must(t, s.Close())
+	}
+}
+
+// TestCloseEndsWaiting: calls that wait return ErrClosed; and so that they do
+// wait, nobody is connected.
+func TestCloseEndsWaiting(t *testing.T) {
+	t.Parallel()
+	for name, s := range kinds(t, Options{WaitSubscriber: true, Linger: -1}) {
+		var wg sync.WaitGroup
+		for call, f := range calls(s) {
+			switch call {
+			case "Send", "Recv", "RecvBatch", "WaitSubscribers", "WaitSubscribed":
+			default:
+				continue
+			}
+			if name == "Router" && call == "Send" {
+				continue // it never waits for a peer
+			}
+			for range 3 {
+				wg.Go(func() {
+					if err := f(); !errors.Is(err, ErrClosed) {
+						t.Errorf("%s.%s: %v", name, call, err)
+					}
+				})
+			}
+		}
+		must(t, s.Close())
+		within(t, name, wg.Wait)
+	}
+}
+
+// TestContextEndsWaiting: a context does so too, with its own error.
+func TestContextEndsWaiting(t *testing.T) {
+	t.Parallel()
+	router, dealer := open(t, NewRouter, Options{}), open(t, NewDealer, Options{})
+	pub, sub := open(t, NewPub, Options{WaitSubscriber: true}), open(t, NewSub, Options{})
+	x := []byte("x")
+	for name, f := range map[string]func(ctx context.Context) error{
+		"Router.Recv":         func(ctx context.Context) error { _, err := router.Recv(ctx); return err },
+		"Router.RecvBatch":    func(ctx context.Context) error { return router.RecvBatch(ctx, new(Batch)) },
+		"Dealer.Send":         func(ctx context.Context) error { return dealer.Send(ctx, x) },
+		"Dealer.Recv":         func(ctx context.Context) error { _, err := dealer.Recv(ctx); return err },
+		"Dealer.RecvBatch":    func(ctx context.Context) error { return dealer.RecvBatch(ctx, new(Batch)) },
+		"Pub.Send":            func(ctx context.Context) error { return pub.Send(ctx, x) },
+		"Pub.WaitSubscribers": func(ctx context.Context) error { return pub.WaitSubscribers(ctx, x, 1) },
+		"Sub.Recv":            func(ctx context.Context) error { _, err := sub.Recv(ctx); return err },
+		"Sub.RecvBatch":       func(ctx context.Context) error { return sub.RecvBatch(ctx, new(Batch)) },
+		"Sub.WaitSubscribed":  func(ctx context.Context) error { return sub.WaitSubscribed(ctx) },
+	} {
+		reason := errors.New("reason")
+		ctx, cancel := context.WithCancelCause(context.Background())
+		result := make(chan error)
+		go func() { result <- f(ctx) }()
+		cancel(reason)
+		if err := <-result; !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+		ctx, stop := context.WithTimeout(context.Background(), time.Millisecond)
+		if err := f(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+		stop()
+	}
+}
+
+// TestLinger: what was sent before Close arrives, wholly and in order, though
+// the receiver is slow and sends, too.
+func TestLinger(t *testing.T) {
+	t.Parallel()
+	const n, size = 500, 20_000
+	check := func(t *testing.T, recv func(ctx context.Context) (Message, error)) {
+		ctx := testContext(t)
+		for i := range n {
+			m, err := recv(ctx)
+			must(t, err)
+			if got := string(m[len(m)-2]); got != fmt.Sprint(i) || len(m[len(m)-1]) != size {
+				t.Fatalf("%q instead of %d", got, i)
+			}
+		}
+	}
+	body := make([]byte, size)
+	t.Run("Dealer", func(t *testing.T) {
+		t.Parallel()
+		ctx := testContext(t)
+		router := bind(t, NewRouter, Options{RecvHWM: 5, SendHWM: -1})
+		dealer := open(t, NewDealer, Options{SendHWM: -1, RecvHWM: 1})
+		must(t, dealer.Connect(router.LastEndpoint()))
+		must(t, dealer.Send(ctx, []byte("hello")))
+		m, err := router.Recv(ctx)
+		must(t, err)
+		for range n { // unread, they would make a reset of Close
+			must(t, router.Send(ctx, m[0], body))
+		}
+		for i := range n {
+			must(t, dealer.Send(ctx, fmt.Append(nil, i), body))
+		}
+		closed := make(chan error)
+		go func() { closed <- dealer.Close() }()
+		check(t, router.Recv)
+		must(t, <-closed)
+	})
+	t.Run("Dealer before it is connected", func(t *testing.T) {
+		t.Parallel()
+		ctx := testContext(t)
+		endpoint := freePort(t)
+		dealer := open(t, NewDealer, quick(Options{SendHWM: -1}))
+		must(t, dealer.Connect(endpoint))
+		for i := range n {
+			must(t, dealer.Send(ctx, fmt.Append(nil, i), body))
+		}
+		closed := make(chan error)
+		go func() { closed <- dealer.Close() }()
+		router := open(t, NewRouter, Options{})
+		must(t, router.Bind(ctx, endpoint))
+		check(t, router.Recv)
+		must(t, <-closed)
+	})
+	t.Run("Router", func(t *testing.T) {
+		t.Parallel()
+		ctx := testContext(t)
+		router := bind(t, NewRouter, Options{SendHWM: -1})
+		dealer := open(t, NewDealer, Options{RecvHWM: 5})
+		must(t, dealer.Connect(router.LastEndpoint()))
+		must(t, dealer.Send(ctx, []byte("hello")))
+		m, err := router.Recv(ctx)
+		must(t, err)
+		for i := range n {
+			must(t, router.Send(ctx, m[0], fmt.Append(nil, i), body))
+		}
+		closed := make(chan error)
+		go func() { closed <- router.Close() }()
+		check(t, dealer.Recv)
+		must(t, <-closed)
+	})
+	t.Run("Pub", func(t *testing.T) {
+		t.Parallel()
+		ctx := testContext(t)
+		pub := bind(t, NewPub, Options{SendHWM: -1})
+		sub := subscribed(t, Options{RecvHWM: 5}, pub.LastEndpoint(), "")
+		l := newLender()
+		for i := range n {
+			must(t, pub.SendWire(ctx, wire("", fmt.Sprint(i), string(body)), 1, l))
+		}
+		closed := make(chan error)
+		go func() { closed <- pub.Close() }()
+		check(t, sub.Recv)
+		must(t, <-closed)
+		if l.refs.Load() != 0 {
+			t.Errorf("%d references are left", l.refs.Load())
+		}
+	})
+}
+
+// TestNoLinger: without linger Close waits for nobody, and with it not for
+// longer than it says.
+func TestNoLinger(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	for _, linger := range []time.Duration{-1, 10 * time.Millisecond} {
+		pub := bind(t, NewPub, Options{Linger: linger})
+		r := stuck(t, pub)
+		must(t, pub.Send(ctx, []byte("lost")))
+		start := time.Now()
+		within(t, "Close", func() { must(t, pub.Close()) })
+		if took := time.Since(start); took < linger {
+			t.Errorf("it gave up after %v", took)
+		}
+		n, _ := io.Copy(io.Discard, r.in)
+		if n >= int64(len(plug)) {
+			t.Errorf("%d octets came", n)
+		}
+
+		dealer := open(t, NewDealer, Options{Linger: linger})
+		must(t, dealer.Connect(freePort(t)))
+		must(t, dealer.Send(ctx, []byte("lost")))
+		within(t, "Close", func() { must(t, dealer.Close()) })
+	}
+}
+
+// TestCloseAtAnyTime: sockets are closed while connections come up, in the
+// middle of handshakes and of traffic, from several goroutines at once.
+func TestCloseAtAnyTime(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	for i := range 100 {
+		o := quick(Options{Linger: time.Duration(i%2*2-1) * time.Millisecond})
+		pub, err := NewPub(o)
+		must(t, err)
+		must(t, pub.Bind(ctx, anyPort))
+		var subs []*Sub
+		for range 3 {
+			sub, err := NewSub(o)
+			must(t, err)
+			must(t, sub.Subscribe(""))
+			must(t, sub.Connect(pub.LastEndpoint()))
+			subs = append(subs, sub)
+		}
+		dialRaw(t, pub.LastEndpoint()).send(greeting(1)[:i%64])
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for pub.Send(ctx, []byte("x")) == nil {
+			}
+		})
+		wg.Go(func() {
+			for j := 0; j < i%7; j++ {
+				_ = pub.Peers()
+			}
+			must(t, pub.Close())
+		})
+		for j, sub := range subs {
+			wg.Go(func() {
+				if (i+j)%3 > 0 {
+					_, _ = sub.Recv(ctx)
+				}
+				must(t, sub.Close())
+			})
+			wg.Go(func() { must(t, sub.Close()) })
+		}
+		// A Recv may wait for a message that the closed publisher never sent.
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			wg.Wait()
+		}()
+		eventually(t, "all is closed", func() bool {
+			select {
+			case <-done:
+				return true
+			default:
+				if pub.open() != nil {
+					for _, sub := range subs {
+						sub.Close()
+					}
+				}
+				return false
+			}
+		})
+	}
+}
+
+// TestCloseWithLentBatch: a batch lives on after its socket.
+func TestCloseWithLentBatch(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	router := bind(t, NewRouter, Options{})
+	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+	r.send(wire("mine"))
+	var b Batch
+	must(t, router.RecvBatch(ctx, &b))
+	r.send(wire("never taken"))
+	must(t, router.Close())
+	if fmt.Sprint(bodies(&b)) != "[mine]" {
+		t.Errorf("%q", bodies(&b))
+	}
+	if err := router.RecvBatch(ctx, &b); !errors.Is(err, ErrClosed) || b.Len() != 0 {
+		t.Errorf("%v, %d messages", err, b.Len())
+	}
+}
+
+// TestHalfClose: it waits for the peer's end, not for ever, and knows what the
+// peer's system has not received yet.
+func TestHalfClose(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	ours, theirs := connected(t)
+	const size = 32 << 20 // more than the kernel's buffers hold
+	go func() { _, _ = ours.stream.send([][]byte{make([]byte, size)}) }()
+	if runtime.GOOS == "linux" && !portable {
+		eventually(t, "something is not confirmed", func() bool { return ours.stream.unconfirmed() > 0 })
+	}
+	_, err := io.CopyN(io.Discard, theirs, size)
+	must(t, err)
+	eventually(t, "all is confirmed", func() bool { return ours.stream.unconfirmed() == 0 })
+	within(t, "halfClose of a peer that does not end", func() { ours.halfClose(ctx) })
+	if n, err := theirs.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("%d octets, %v", n, err)
+	}
+	ours.finish()
+	within(t, "halfClose of a closed connection", func() { ours.halfClose(ctx) })
+	if ours.stream.unconfirmed() != 0 {
+		t.Error("a closed connection has something unconfirmed")
+	}
+}

@@ -1,0 +1,133 @@
+package sockets
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+)
+
+// told returns the kinds of the events so far.
+func (e *events) told() []EventKind {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var kinds []EventKind
+	for _, event := range e.all {
+		kinds = append(kinds, event.Kind)
+	}
+	return kinds
+}
+
+// TestMonitor follows a connection from both sides, from its beginning to its
+// end.
+func TestMonitor(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server, client := newEvents(), newEvents()
+	router := open(t, NewRouter, Options{Monitor: server.tell, Linger: -1})
+	must(t, router.Bind(ctx, anyPort))
+	endpoint := router.LastEndpoint()
+	dealer := open(t, NewDealer, quick(Options{Identity: []byte("me"), Monitor: client.tell, Linger: -1}))
+	must(t, dealer.Connect(endpoint))
+
+	e := server.await(t, HandshakeSucceeded)
+	if e.Endpoint != endpoint || e.Remote == "" || e.Peer == nil || string(e.Peer.Identity()) != "me" || e.Err != nil {
+		t.Errorf("server: %+v", e)
+	}
+	if s := router.Peers()[0]; s.Endpoint != endpoint || s.Remote != e.Remote || string(s.Identity) != "me" || !s.Connected {
+		t.Errorf("Peers: %+v", s)
+	}
+	c := client.await(t, HandshakeSucceeded)
+	if c.Endpoint != endpoint || "tcp://"+c.Remote != endpoint || c.Peer.SocketType() != "ROUTER" {
+		t.Errorf("client: %+v", c)
+	}
+	must(t, router.Close())
+	if d := client.await(t, Disconnected); d.Peer != c.Peer || !errors.Is(d.Err, io.EOF) {
+		t.Errorf("client: %+v", d)
+	}
+	if d := server.await(t, Disconnected); d.Peer != e.Peer || !errors.Is(d.Err, ErrClosed) {
+		t.Errorf("server: %+v", d)
+	}
+	client.await(t, ConnectRetried)
+	client.await(t, ConnectFailed)
+	must(t, dealer.Close())
+
+	if got := fmt.Sprint(client.told()[:4]); got != "[connected handshake succeeded disconnected connect retried]" {
+		t.Errorf("client was told of %v", got)
+	}
+	kinds := server.told()
+	if got := fmt.Sprint(kinds[:3]); got != "[listening accepted handshake succeeded]" {
+		t.Errorf("server was told of %v", got)
+	}
+	if server.count(ListenerClosed) != 1 || len(kinds) != 5 {
+		t.Errorf("server was told of %v", kinds)
+	}
+}
+
+// TestMonitorRefusal: both sides learn why a handshake failed.
+func TestMonitorRefusal(t *testing.T) {
+	t.Parallel()
+	server, client := newEvents(), newEvents()
+	pub := bind(t, NewPub, Options{Monitor: server.tell})
+	dealer := open(t, NewDealer, Options{Monitor: client.tell})
+	must(t, dealer.Connect(pub.LastEndpoint()))
+	for _, e := range []Event{server.await(t, HandshakeFailed), client.await(t, HandshakeFailed)} {
+		var typed *PeerError
+		if !errors.As(e.Err, &typed) || typed.Remote != e.Remote || typed.Error() == "" || e.Peer != nil {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+func TestEventKindString(t *testing.T) {
+	t.Parallel()
+	for k := Listening; k <= ListenerClosed; k++ {
+		if s := k.String(); s == "" || s[0] == 'E' {
+			t.Errorf("kind %d is %q", k, s)
+		}
+	}
+	if s := EventKind(99).String(); s != "EventKind(99)" {
+		t.Errorf("%q", s)
+	}
+}
+
+// TestPeers: a reading is sorted, and tells what was counted.
+func TestPeers(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	router := open(t, NewRouter, Options{})
+	must(t, router.Bind(ctx, anyPort))
+	must(t, router.Bind(ctx, anyPort))
+	endpoint := router.LastEndpoint()
+	must(t, router.Connect(freePort(t)))
+	r := dialRaw(t, endpoint).greet("DEALER", []byte("a"))
+	dialRaw(t, endpoint).greet("DEALER", []byte("b")).sync()
+	r.send(wire("1", "23"), wire("4"))
+	r.sync()
+	var mine PeerStats
+	eventually(t, "both messages are pending", func() bool {
+		peers := router.Peers()
+		for i, p := range peers {
+			if i > 0 && comparePeers(peers[i-1], p) > 0 {
+				t.Fatalf("not sorted: %+v", peers)
+			}
+			if string(p.Identity) == "a" {
+				mine = p
+			}
+		}
+		return len(peers) == 3 && mine.PendingMessages == 2
+	})
+	if mine.MessagesIn != 2 || mine.OctetsIn != 3+4+3 || mine.Remote != r.conn.LocalAddr().String() {
+		t.Errorf("%+v", mine)
+	}
+	must(t, router.Send(ctx, []byte("a"), []byte("answer")))
+	r.message()
+	eventually(t, "it is counted", func() bool {
+		for _, p := range router.Peers() {
+			if string(p.Identity) == "a" {
+				return p.MessagesOut == 1 && p.OctetsOut == 8
+			}
+		}
+		return false
+	})
+}
