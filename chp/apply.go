@@ -48,7 +48,7 @@ func (s *store) apply(wire []byte, spans []sockets.Span, firstSeq int64, out []p
 				head = s.log.grow(size)
 				continue
 			}
-			seg, end, n = s.log.own(size), spans[0].End, 1
+			seg, n = s.log.own(size), 1
 		}
 		// Copied and linked in portions that stay in the first-level cache.
 		off := seg.used
