@@ -16,7 +16,7 @@ import (
 
 // C4 (SHOULD, client): connect DEALER to P and SUB to P+1. C5 (MAY, client):
 // connect PUB to P+2, only if it wants to write.
-func TestC4Connections(t *testing.T) {
+func TestC4C5Connections(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
 	c := follow(t, ClientOptions{}, s)
@@ -120,6 +120,21 @@ func TestC7OneKeyOnly(t *testing.T) {
 		must(t, c.WaitActive(testContext(t)))
 		s.kvpub(pub{"/a/kk", 6, "y"}, pub{"/a/k", 7, "y"})
 		wantContents(t, c, 7, map[string]string{"/a/k": "y"})
+	}
+}
+
+// C10 (may, server): put any value, even 0, as KVSYNC sequence. The client takes
+// the pair whatever it is, and updates above the cut after it.
+func TestC10AnyKVSYNCSequence(t *testing.T) {
+	t.Parallel()
+	for _, ours := range []bool{asOurs, asPlain} {
+		s := newScripted(t, ours)
+		c := follow(t, ClientOptions{}, s)
+		s.answer(10, pub{"zero", 0, "a"}, pub{"huge", 1 << 62, "b"}, pub{"below zero", -1, "c"})
+		must(t, c.WaitActive(testContext(t)))
+		s.subscribed("x", 1)
+		s.kvpub(pub{"huge", 11, "new"})
+		wantContents(t, c, 11, map[string]string{"zero": "a", "huge": "new", "below zero": "c"})
 	}
 }
 
