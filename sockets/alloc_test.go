@@ -1,0 +1,144 @@
+package sockets
+
+import (
+	"bytes"
+	"testing"
+)
+
+// noAllocs holds that f, once warm, allocates nothing, in whatever goroutine.
+// Such tests are not parallel: the count is the whole process's.
+func noAllocs(t *testing.T, what string, f func()) {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("under the race detector pools allocate")
+	}
+	for range 200 {
+		f()
+	}
+	if n := testing.AllocsPerRun(1000, f); n != 0 {
+		t.Errorf("%s allocates %v times", what, n)
+	}
+}
+
+// takeAll receives messages until there were n.
+func takeAll(t *testing.T, recv func(*Batch) error, b *Batch, n int) {
+	t.Helper()
+	for n > 0 {
+		must(t, recv(b))
+		n -= b.Len()
+	}
+	if n < 0 {
+		t.Fatal("more messages came than were sent")
+	}
+}
+
+// payload is a message of five frames, as CHP's are.
+var payload = [][]byte{[]byte("/key/of/fourteen"), make([]byte, 8), make([]byte, 16), nil, make([]byte, 32)}
+
+func TestAllocPub(t *testing.T) {
+	ctx := testContext(t)
+	pub := bind(t, NewPub, Options{SendHWM: -1})
+	all := subscribed(t, Options{RecvHWM: -1}, pub.LastEndpoint(), "")
+	some := subscribed(t, Options{RecvHWM: -1}, pub.LastEndpoint(), "/key", "/key/of", "x")
+	none := subscribed(t, Options{RecvHWM: -1}, pub.LastEndpoint(), "other")
+	_ = none
+	var a, s Batch
+	defer a.Release()
+	defer s.Release()
+	recvAll := func(b *Batch) error { return all.RecvBatch(ctx, b) }
+	recvSome := func(b *Batch) error { return some.RecvBatch(ctx, b) }
+	for _, n := range []int{1, 100} {
+		noAllocs(t, "Send", func() {
+			for range n {
+				must(t, pub.Send(ctx, payload...))
+			}
+			takeAll(t, recvAll, &a, n)
+			takeAll(t, recvSome, &s, n)
+		})
+	}
+	one := wire("/key", "value")
+	other := wire("else", "value")
+	mixed := bytes.Repeat(append(append(one, one...), other...), 200)
+	l := newLender()
+	noAllocs(t, "SendWire", func() {
+		must(t, pub.SendWire(ctx, mixed, 600, l)) // lent
+		must(t, pub.SendWire(ctx, one, 1, l))     // copied
+		takeAll(t, recvAll, &a, 601)
+		takeAll(t, recvSome, &s, 401)
+	})
+	if l.retained.Load() == 0 {
+		t.Error("nothing was lent")
+	}
+}
+
+func TestAllocDealerRouter(t *testing.T) {
+	ctx := testContext(t)
+	router := bind(t, NewRouter, Options{SendHWM: -1, RecvHWM: -1, Mandatory: true})
+	dealer := open(t, NewDealer, Options{SendHWM: -1, RecvHWM: -1, Identity: []byte("me")})
+	must(t, dealer.Connect(router.LastEndpoint()))
+	var atRouter, atDealer Batch
+	defer atRouter.Release()
+	defer atDealer.Release()
+	recvRouter := func(b *Batch) error { return router.RecvBatch(ctx, b) }
+	recvDealer := func(b *Batch) error { return dealer.RecvBatch(ctx, b) }
+	named := append([][]byte{[]byte("me")}, payload...)
+	many := bytes.Repeat(wire("x", "y"), 1000)
+	l := newLender()
+	for _, n := range []int{1, 100} {
+		noAllocs(t, "Dealer.Send and Router.RecvBatch", func() {
+			for range n {
+				must(t, dealer.Send(ctx, payload...))
+			}
+			takeAll(t, recvRouter, &atRouter, n)
+		})
+		peer := atRouter.Peer()
+		noAllocs(t, "Router.Send and Dealer.RecvBatch", func() {
+			for range n {
+				must(t, router.Send(ctx, named...))
+				must(t, router.SendTo(ctx, peer, payload...))
+			}
+			takeAll(t, recvDealer, &atDealer, 2*n)
+		})
+		noAllocs(t, "Router.SendWire", func() {
+			must(t, router.SendWire(ctx, peer, many, 1000, l))
+			must(t, router.SendWire(ctx, peer, many[:6], 1, l))
+			takeAll(t, recvDealer, &atDealer, 1001)
+		})
+	}
+}
+
+// TestAllocLarge: messages larger than a chunk reuse pooled buffers as well.
+func TestAllocLarge(t *testing.T) {
+	ctx := testContext(t)
+	dealer := bind(t, NewDealer, Options{})
+	other := open(t, NewDealer, Options{})
+	must(t, other.Connect(dealer.LastEndpoint()))
+	body := make([]byte, 900_000)
+	var b Batch
+	defer b.Release()
+	recv := func(b *Batch) error { return dealer.RecvBatch(ctx, b) }
+	noAllocs(t, "a message of 900 kB", func() {
+		must(t, other.Send(ctx, body))
+		takeAll(t, recv, &b, 1)
+	})
+}
+
+// TestAllocRecv: an owned message costs two allocations, whatever its frames.
+func TestAllocRecv(t *testing.T) {
+	ctx := testContext(t)
+	router := bind(t, NewRouter, Options{})
+	dealer := open(t, NewDealer, Options{})
+	must(t, dealer.Connect(router.LastEndpoint()))
+	if raceEnabled {
+		t.Skip("under the race detector pools allocate")
+	}
+	f := func() {
+		must(t, dealer.Send(ctx, payload...))
+		_, err := router.Recv(ctx)
+		must(t, err)
+	}
+	f()
+	if n := testing.AllocsPerRun(1000, f); n > 2 {
+		t.Errorf("Recv allocates %v times", n)
+	}
+}
