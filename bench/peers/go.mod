@@ -9,6 +9,7 @@ require (
 
 require (
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/klauspost/cpuid/v2 v2.4.2 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 )
 
