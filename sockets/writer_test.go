@@ -94,7 +94,7 @@ func connected(t testing.TB) (ours *conn, theirs *net.TCPConn) {
 func TestStreamSend(t *testing.T) {
 	t.Parallel()
 	ours, theirs := connected(t)
-	must(t, ours.stream.conn.(*net.TCPConn).SetWriteBuffer(8<<10))
+	must(t, ours.stream.conn.(*net.TCPConn).SetWriteBuffer(64<<10))
 	var pieces [][]byte
 	add := func(size int) {
 		b := make([]byte, size)
