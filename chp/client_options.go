@@ -15,7 +15,7 @@ import (
 const (
 	DefaultHeartbeatTimeout = 5 * time.Second
 	DefaultSyncTimeout      = 5 * time.Second
-	DefaultSendQueue        = 64 << 20
+	DefaultSendQueue        = 4 << 20
 	DefaultWatchQueue       = 64 << 20
 )
 
