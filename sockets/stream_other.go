@@ -4,9 +4,11 @@ package sockets
 
 import "net"
 
-// platformStream has nothing to keep where net.Conn does the work. The tag
-// "portable" chooses it on Linux too, for tests.
-type platformStream struct{}
+// platformStream leaves the work to net.Conn. The tag "portable" chooses it on
+// Linux too, for tests.
+type platformStream struct {
+	vectors net.Buffers // here, so that writing does not allocate
+}
 
 // smallRead is the buffer of a connection that waits.
 const smallRead = 4 << 10
@@ -48,8 +50,10 @@ func (s *stream) receive(src source) error {
 // send writes bufs wholly and returns how many octets were written. It may
 // change the slice of slices.
 func (s *stream) send(bufs [][]byte) (int64, error) {
-	vectors := net.Buffers(bufs)
-	return vectors.WriteTo(s.conn)
+	s.vectors = bufs
+	n, err := s.vectors.WriteTo(s.conn)
+	s.vectors = nil
+	return n, err
 }
 
 // unconfirmed returns how many octets were sent but not confirmed by the peer's
