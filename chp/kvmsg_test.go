@@ -206,3 +206,22 @@ func BenchmarkInspect(b *testing.B) {
 		inspect(msg, fromClient, 1<<20)
 	}
 }
+
+func TestHasNUL(t *testing.T) {
+	t.Parallel()
+	for _, fill := range []byte{1, 0x7f, 0x80, 0x81, 0xff} {
+		for n := range 40 {
+			key := bytes.Repeat([]byte{fill}, n)
+			if hasNUL(key) {
+				t.Errorf("a NUL is told among %d octets %#x", n, fill)
+			}
+			for i := range n {
+				key[i] = 0
+				if !hasNUL(key) {
+					t.Errorf("the NUL at %d of %d octets %#x goes unnoticed", i, n, fill)
+				}
+				key[i] = fill
+			}
+		}
+	}
+}

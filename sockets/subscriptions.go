@@ -133,8 +133,13 @@ func (s *subscriptions) sort(wire []byte, spans []Span) {
 			return
 		}
 		topic, _ := zmtp.Message(wire[at:end]).Next()
+		node := s.trie.root.next(&topic)
+		if node == nil {
+			at = end
+			continue
+		}
 		s.mark++
-		for node := s.trie.root.next(&topic); node != nil; node = node.next(&topic) {
+		for ; node != nil; node = node.next(&topic) {
 			for _, q := range node.values {
 				sub := &q.sub
 				if sub.all || sub.mark == s.mark {

@@ -18,7 +18,7 @@ const (
 	// Large is the size a connection reads into: big enough that the system
 	// call and the hand-over cost nothing a message, small enough to stay in
 	// the second-level cache between the kernel's copy and the decoder.
-	Large = 256 << 10
+	Large = 128 << 10
 
 	// Small is the size that messages of a quiet connection are copied into,
 	// so that a queue of a few octets never pins a Large chunk.
