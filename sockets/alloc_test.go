@@ -59,12 +59,19 @@ func TestAllocPub(t *testing.T) {
 	one := wire("/key", "value")
 	other := wire("else", "value")
 	mixed := bytes.Repeat(append(append(one, one...), other...), 200)
+	var spans []Span
+	for at := 0; at < len(mixed); {
+		end := messageEnd(mixed, at)
+		spans = append(spans, Span{Start: uint32(at), End: uint32(end)})
+		at = end
+	}
 	l := newLender()
-	noAllocs(t, "SendWire", func() {
+	noAllocs(t, "SendWire and SendSpans", func() {
 		must(t, pub.SendWire(ctx, mixed, 600, l)) // lent
 		must(t, pub.SendWire(ctx, one, 1, l))     // copied
-		takeAll(t, recvAll, &a, 601)
-		takeAll(t, recvSome, &s, 401)
+		must(t, pub.SendSpans(ctx, mixed, spans, l))
+		takeAll(t, recvAll, &a, 1201)
+		takeAll(t, recvSome, &s, 801)
 	})
 	if l.retained.Load() == 0 {
 		t.Error("nothing was lent")

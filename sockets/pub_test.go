@@ -56,8 +56,8 @@ func TestPubSub(t *testing.T) {
 	}
 }
 
-// TestPubPrefixes compares what subscribers with random topics get, by Send and
-// by SendWire, with the model: once what begins with any of them, in order.
+// TestPubPrefixes compares what subscribers with random topics get, by Send,
+// SendWire and SendSpans, with the model: once what begins with any of them, in order.
 func TestPubPrefixes(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -106,14 +106,20 @@ func TestPubPrefixes(t *testing.T) {
 			continue
 		}
 		var octets []byte
-		n := 1 + rng.IntN(100)
-		for range n {
+		var spans []Span
+		for range 1 + rng.IntN(100) {
 			topic := word(6)
+			start := len(octets)
 			octets = append(octets, wire(topic, fmt.Sprint(len(sent)))...)
+			// Where a span begins does not matter.
+			spans = append(spans, Span{Start: 7, End: 7 + uint32(len(octets)-start)})
 			sent = append(sent, topic)
 		}
-		l := newLender()
-		must(t, pub.SendWire(ctx, octets, n, l))
+		if rng.IntN(2) == 0 {
+			must(t, pub.SendWire(ctx, octets, len(spans), newLender()))
+		} else {
+			must(t, pub.SendSpans(ctx, octets, spans, newLender()))
+		}
 	}
 	must(t, pub.Send(ctx, []byte(end)))
 	for i, sub := range subs {
@@ -683,6 +689,34 @@ func TestPubConcurrent(t *testing.T) {
 	close(stop)
 	senders.Wait()
 	eventually(t, "all have gone", func() bool { return pub.Subscriptions() == 0 && len(pub.Peers()) == 0 })
+}
+
+// TestMessageEnd finds the ends of messages, and of none that is not all there.
+func TestMessageEnd(t *testing.T) {
+	t.Parallel()
+	for _, m := range [][]byte{
+		wire(""), wire("a", "", "b"), wire(strings.Repeat("l", 300), "s"),
+		{zmtp.FlagLong | zmtp.FlagMore, 0, 0, 0, 0, 0, 0, 0, 1, 'x', 0, 0},
+	} {
+		octets := slices.Concat(wire("before"), m, wire("after"))
+		at := len(wire("before"))
+		if end := messageEnd(octets, at); end != at+len(m) {
+			t.Errorf("%q ends at %d, want %d", m, end, at+len(m))
+		}
+		for cut := range m {
+			if end := messageEnd(m[:cut], 0); end != -1 {
+				t.Errorf("%q ends at %d", m[:cut], end)
+			}
+		}
+	}
+	for _, huge := range [][]byte{
+		{zmtp.FlagLong, 255, 255, 255, 255, 255, 255, 255, 255},
+		{zmtp.FlagLong, 0x7F, 255, 255, 255, 255, 255, 255, 255, 'x'},
+	} {
+		if end := messageEnd(huge, 0); end != -1 {
+			t.Errorf("%x ends at %d", huge, end)
+		}
+	}
 }
 
 func TestPubErrors(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 // and their end.
 //
 // Lock order: socket.mu before a pattern's own mutex before outbox.mu or
-// inbox.mu. None is held while waiting, and none while the monitor is called.
+// inbox.mu; conn.mu last, after any of them and after listener.mu. None is held
+// while waiting, and none while the monitor or an Owner's Release is called.
 type socket struct {
 	// Immutable.
 	kind    zmtp.SocketType
