@@ -30,6 +30,9 @@ type listener struct {
 // context bounds the resolution of a name. A port in use is reported at once,
 // as the network's error (a *net.OpError, syscall.EADDRINUSE).
 func (s *socket) Bind(ctx context.Context, address string) error {
+	if err := ctx.Err(); err != nil {
+		return err // looking up a name that needs no network does not notice
+	}
 	e, err := parseEndpoint(address, true)
 	if err != nil {
 		return err
