@@ -160,6 +160,12 @@ func TestPingTTL(t *testing.T) {
 	// What follows a PING takes its bound away: this one stays.
 	quiet := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
 	quiet.send(zmtp.AppendPing(nil, 1, nil), wire("x"))
+	talks := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+	for range 5 {
+		talks.send(zmtp.AppendPing(nil, 9999, nil))
+		talks.command()
+		talks.sync()
+	}
 	start := time.Now()
 	r.send(zmtp.AppendPing(nil, 2, []byte("bound")))
 	if name, data := r.command(); name != "PONG" || data != "bound" {
