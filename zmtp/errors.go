@@ -21,6 +21,13 @@ var (
 	// ErrRefused: the peer sent ERROR. It must not be tried again with the
 	// same credentials (RFC 37, Error Handling).
 	ErrRefused = errors.New("zmtp: refused by the peer")
+	// ErrDenied: we refused the peer's credentials ([Handshake.Deny]); Reason
+	// is the status code.
+	ErrDenied = errors.New("zmtp: credentials denied")
+	// ErrCryptographic: what the peer sent is not authentic: a box does not
+	// open under the keys agreed, or was sent before. Either the keys are
+	// not those the peer has, or somebody tampered with the connection.
+	ErrCryptographic = errors.New("zmtp: cryptographic error")
 	// ErrConfig: our own HandshakeConfig is not valid.
 	ErrConfig = errors.New("zmtp: invalid configuration")
 )

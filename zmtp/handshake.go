@@ -11,6 +11,10 @@ import (
 type Mechanism interface {
 	// Name is the mechanism's name in the greeting, at most 20 octets.
 	Name() string
+	// AsServer is the as-server bit of the greeting: whether this is the
+	// side of a mechanism with two roles that asks for credentials. Such a
+	// mechanism's ERROR goes from the server to the client only.
+	AsServer() bool
 	// Start appends the command frames to send as soon as both greetings
 	// agree.
 	Start(dst []byte) ([]byte, error)
@@ -20,6 +24,11 @@ type Mechanism interface {
 	Step(dst []byte, c Command) (out []byte, done bool, err error)
 	// Peer returns the peer's properties, in memory of their own, after done.
 	Peer() Metadata
+	// Codec returns, after done, how traffic is to be translated, or nil if
+	// it is plain frames. It is asked once.
+	Codec() Codec
+	// Abandon says that the handshake has failed: keys are to be wiped.
+	Abandon()
 }
 
 // HandshakeConfig is our side of a handshake.
@@ -32,7 +41,7 @@ type HandshakeConfig struct {
 	// Metadata is further properties to announce. Their names begin with "X-".
 	Metadata Metadata
 	// Mechanism is the security mechanism; nil is NULL. Another one is made
-	// with the octets of AppendProperties.
+	// with the octets of AppendProperties. It may be an [Authenticator].
 	Mechanism Mechanism
 	// Limits bounds the peer's commands by MaxCommand.
 	Limits Limits
@@ -91,6 +100,10 @@ type Peer struct {
 	Identity []byte
 	// Metadata is all properties, the two above included.
 	Metadata Metadata
+	// UserID and Granted are what Handshake.Accept was given: what the judge
+	// of the credentials says of the peer, not the peer itself.
+	UserID  string
+	Granted Metadata
 }
 
 // Handshake is the first stage of a connection as a step function: octets in,
@@ -100,7 +113,8 @@ type Peer struct {
 //	for {
 //		n, out, done, err := h.Step(in, out[:0])
 //		// send out, even if err != nil; then drop in[:n]
-//		// done: in[n:] is traffic, for a Decoder
+//		// done: in[n:] is traffic, for h.Codec(), or for a Decoder
+//		// h.Credentials(): judge them, then h.Accept or h.Deny
 //		// n == 0: read more
 //	}
 //
@@ -108,10 +122,13 @@ type Peer struct {
 // goroutine at a time. A bound on its time is the caller's to set.
 type Handshake struct {
 	mechanism  Mechanism
+	judged     Authenticator // mechanism, if it is one
 	socketType SocketType
 	maxCommand int
 	greeted    bool
+	waiting    bool // for Accept or Deny
 	done       bool
+	codec      Codec
 	err        error // the first error: there is no way on
 	peer       Peer
 }
@@ -129,28 +146,30 @@ func NewHandshake(c HandshakeConfig) *Handshake {
 	if h.mechanism == nil {
 		h.mechanism = NewNull(c.AppendProperties(nil))
 	}
+	h.judged, _ = h.mechanism.(Authenticator)
 	return h
 }
 
 // Start appends our greeting, to be sent before anything is received: a
 // peer may wait for it before it sends the rest of its own.
 func (h *Handshake) Start(dst []byte) []byte {
-	return AppendGreeting(dst, Greeting{Major: Major, Minor: Minor, Mechanism: h.mechanism.Name()})
+	return AppendGreeting(dst, Greeting{Major: Major, Minor: Minor, Mechanism: h.mechanism.Name(), AsServer: h.mechanism.AsServer()})
 }
 
 // Step takes one greeting or command from in, the octets received and not
 // consumed yet, and appends to dst what must be sent in answer. n is how many
-// octets of in the caller must drop; with n == 0 more are needed, or the
-// handshake is done. After done, what follows in[:n] is traffic.
+// octets of in the caller must drop; with n == 0 more are needed, or
+// [Handshake.Credentials] must be judged first, or the handshake is done. After
+// done, what follows in[:n] is traffic.
 //
 // An error is a [*ProtocolError] and final. out may then hold an ERROR that
 // should be sent before the connection is closed. The condition is
 // ErrVersion or ErrMechanism (greeting), ErrIncompatible (socket types),
 // ErrRefused (the peer sent ERROR; Reason is its reason), ErrTooLarge (a
-// command above MaxCommand), ErrMalformed or ErrConfig; or what a Mechanism
-// other than NULL returned.
+// command above MaxCommand), ErrMalformed, ErrCryptographic (a box of CURVE
+// does not open) or ErrConfig; or what a Mechanism from elsewhere returned.
 func (h *Handshake) Step(in []byte, dst []byte) (n int, out []byte, done bool, err error) {
-	if h.err != nil || h.done {
+	if h.err != nil || h.done || h.waiting {
 		return 0, dst, h.done, h.err
 	}
 	if h.greeted {
@@ -158,8 +177,16 @@ func (h *Handshake) Step(in []byte, dst []byte) (n int, out []byte, done bool, e
 	} else {
 		n, out, err = h.greeting(in, dst)
 	}
-	h.err = err
+	if err != nil {
+		h.fail(err)
+	}
 	return n, out, h.done, err
+}
+
+// fail ends the handshake.
+func (h *Handshake) fail(err error) {
+	h.err = err
+	h.mechanism.Abandon()
 }
 
 // greeting takes the peer's greeting and starts the mechanism.
@@ -174,6 +201,7 @@ func (h *Handshake) greeting(in, dst []byte) (int, []byte, error) {
 	h.greeted = true
 	h.peer.Major, h.peer.Minor = g.Major, g.Minor
 	out, err := h.mechanism.Start(dst)
+	out, err = h.advance(dst, out, false, err)
 	return n, out, err
 }
 
@@ -199,7 +227,7 @@ func (h *Handshake) command(in, dst []byte) (int, []byte, error) {
 	if err != nil {
 		return n, dst, err
 	}
-	if string(c.Name) == CommandError {
+	if string(c.Name) == CommandError && !h.mechanism.AsServer() {
 		reason, err := ParseError(c.Data)
 		if err != nil {
 			return n, dst, err
@@ -207,14 +235,31 @@ func (h *Handshake) command(in, dst []byte) (int, []byte, error) {
 		return n, dst, &ProtocolError{Op: "handshake", Reason: reason, Err: ErrRefused}
 	}
 	out, done, err := h.mechanism.Step(dst, c)
-	if err != nil || !done {
-		return n, out, err
+	out, err = h.advance(dst, out, done, err)
+	return n, out, err
+}
+
+// advance takes what the mechanism returned for dst, and looks where the
+// handshake is now.
+func (h *Handshake) advance(dst, out []byte, done bool, err error) ([]byte, error) {
+	switch {
+	case err != nil:
+		return out, err
+	case done:
+		if err := h.accept(h.mechanism.Peer()); err != nil {
+			// Instead of a READY that the mechanism may have appended. A
+			// client of a mechanism with two roles must not send ERROR.
+			if h.mechanism.AsServer() || h.mechanism.Name() == nullName {
+				return AppendError(out[:len(dst)], err.Reason), err
+			}
+			return dst, err
+		}
+		h.done = true
+		h.codec = h.mechanism.Codec()
+	case h.judged != nil:
+		_, h.waiting = h.judged.Credentials()
 	}
-	if err := h.accept(h.mechanism.Peer()); err != nil {
-		return n, AppendError(out, err.Reason), err
-	}
-	h.done = true
-	return n, out, nil
+	return out, nil
 }
 
 // accept judges the peer's properties and completes h.peer.
@@ -244,3 +289,8 @@ func (h *Handshake) accept(m Metadata) *ProtocolError {
 // Peer returns what was learnt of the peer. It is complete after done; before,
 // only the version may be set. Its octets are shared with later calls.
 func (h *Handshake) Peer() Peer { return h.peer }
+
+// Codec returns, after done, how the connection's traffic is to be translated;
+// nil if it is plain frames, which a [Decoder] takes as they are. The caller
+// owns it.
+func (h *Handshake) Codec() Codec { return h.codec }

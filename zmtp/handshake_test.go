@@ -240,6 +240,9 @@ type named struct{ name string }
 
 func (m named) Name() string                     { return m.name }
 func (m named) Start(dst []byte) ([]byte, error) { return append(dst, "start"...), nil }
+func (m named) AsServer() bool                   { return false }
+func (m named) Codec() Codec                     { return nil }
+func (m named) Abandon()                         {}
 func (m named) Peer() Metadata                   { return Metadata{{"Socket-Type", []byte("PAIR")}} }
 func (m named) Step(dst []byte, c Command) ([]byte, bool, error) {
 	switch string(c.Name) {
