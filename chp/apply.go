@@ -1,21 +1,24 @@
 package chp
 
-import "clustermap/sockets"
+import (
+	"unsafe"
 
-// applyBatch is how many records apply works on at a time. Enough that the
-// cache misses of one step overlap, few enough that what the first step brought
-// into the cache is there for the last.
+	"clustermap/sockets"
+)
+
+// applyBatch is how many records apply copies and links at a time: few enough
+// that the copies are still in the first-level cache when they are linked.
 const applyBatch = 64
 
-// touchAhead is how far into a record link touches it: far enough to reach the
-// header of the value where key and properties are short.
-const touchAhead = 48
+// linkAhead is how many records lie between the steps of link, a power of two:
+// time enough for a load from memory, and few enough that what was fetched is
+// still there.
+const linkAhead = 8
 
-// candidate is what the first steps of apply found out about a record.
+// candidate is what the second step of link found out about a record.
 type candidate struct {
-	value uint64 // the slot that holds the key, or 0
+	value uint64 // the slot that may hold the key, or 0
 	pos   uint32 // its place in the table
-	size  uint32 // octets of the record that the slot points to
 }
 
 // apply takes over the messages in spans, which are octets of wire and have been
@@ -82,48 +85,53 @@ func (s *store) apply(wire []byte, spans []sockets.Span, firstSeq int64, out []p
 //
 // It takes three steps, for in a big map each of them misses the cache: find the
 // slot; look at the record that it points to, to see that the key is the same;
-// change the slot. Within a step no record waits for another, so the misses
-// overlap. What the first steps found is good in the third if the slot still has
-// the value it had: a location stands for one key as long as it is live, and no
-// segment is recycled during a call of the writer. If it has not, because the
-// same key occurs twice here or its table was rebuilt, the search is done again.
+// change the slot. A record takes its next step when linkAhead others have taken
+// the one before, and each step asks for what the next one will load, so no record
+// waits for memory. What the second step found is good in the third if the slot
+// still has the value it had: a location stands for one key as long as it is live,
+// and no segment is recycled during a call of the writer. If it has not, because
+// the same key occurs twice here or its table was rebuilt, the search is done
+// again.
 func (s *store) link(seg *segment, shift uint32, spans []sockets.Span) {
-	for i := range spans {
-		c := &s.found[i]
-		c.value, c.pos = s.candidate(spans[i].Tag)
+	for i := range min(linkAhead, len(spans)) {
+		s.prefetchSlot(spans[i].Tag)
 	}
-	// A comparison is too long for many of them to be under way at once, so the
-	// records are touched first, in a loop that is nothing but loads.
-	var touched byte
-	for i := range spans {
-		if v := s.found[i].value; v != 0 {
-			at := slotLocation(v)
-			r := s.log.segment(at).record(at.offset())
-			touched += r[0] + r[min(len(r)-1, touchAhead)]
+	for i := range len(spans) + linkAhead {
+		if next := i + linkAhead; next < len(spans) {
+			s.prefetchSlot(spans[next].Tag)
+		}
+		found := &s.found[i%len(s.found)]
+		if last := i - linkAhead; last >= 0 {
+			s.enter(seg, &spans[last], shift, *found)
+		}
+		if i < len(spans) {
+			*found = s.candidate(spans[i].Tag)
+			if at := slotLocation(found.value); found.value != 0 {
+				prefetchRecord(unsafe.Pointer(&s.log.segment(at).buf[at.offset()]))
+			}
 		}
 	}
-	s.touched += touched
-	for i := range spans {
-		c := &s.found[i]
-		if c.value == 0 {
-			continue
-		}
-		at := slotLocation(c.value)
-		old := s.log.segment(at).record(at.offset())
-		if size, ok := seg.record(spans[i].Start + shift).sameKey(old); ok {
-			c.size = uint32(size)
-		} else {
-			c.value = 0
-		}
+}
+
+// prefetchSlot asks for the slot where the search for a hash begins.
+func (s *store) prefetchSlot(hash uint64) {
+	if t := s.tables[s.shard(hash)].Load(); t != nil {
+		prefetch(unsafe.Pointer(&t.slots[homeOf(hash)&uint64(len(t.slots)-1)]))
 	}
-	for i := range spans {
-		c, span := &s.found[i], &spans[i]
-		off, size := span.Start+shift, int(span.End-span.Start)
-		if c.value != 0 {
-			n := s.shard(span.Tag)
-			t := s.tables[n].Load()
-			slot := &t.slots[int(c.pos)&(len(t.slots)-1)]
-			if slot.Load() == c.value {
+}
+
+// enter points the index to the record in seg that span has become, or takes its
+// key out. c is where the key was, unless that has changed meanwhile.
+func (s *store) enter(seg *segment, span *sockets.Span, shift uint32, c candidate) {
+	off, size := span.Start+shift, int(span.End-span.Start)
+	n := s.shard(span.Tag)
+	if c.value != 0 {
+		t := s.tables[n].Load()
+		slot := &t.slots[int(c.pos)&(len(t.slots)-1)]
+		if slot.Load() == c.value {
+			at := slotLocation(c.value)
+			old := s.log.segment(at)
+			if before, same := seg.record(off).sameKey(old.record(at.offset())); same {
 				if span.Tag&tagDelete == 0 {
 					seg.mark(off, size)
 					s.log.live += size
@@ -132,34 +140,33 @@ func (s *store) link(seg *segment, shift uint32, spans []sockets.Span) {
 					s.remove(n, uint64(c.pos), &s.log)
 					s.count--
 				}
-				at := slotLocation(c.value)
-				s.log.bury(s.log.segment(at), at.offset(), int(c.size))
-				continue
+				s.log.bury(old, at.offset(), before)
+				return
 			}
 		}
-		if span.Tag&tagDelete != 0 {
-			s.unset(span.Tag&^tagFlags, seg.record(off).key())
-		} else {
-			s.set(span.Tag&^tagFlags, seg, off, size)
-		}
+	}
+	if span.Tag&tagDelete != 0 {
+		s.unset(span.Tag&^tagFlags, seg.record(off).key())
+	} else {
+		s.set(span.Tag&^tagFlags, seg, off, size)
 	}
 }
 
 // candidate returns the first slot with the tag of hash, or 0. The hash may have
 // flags in its low bits.
-func (s *store) candidate(hash uint64) (value uint64, pos uint32) {
+func (s *store) candidate(hash uint64) candidate {
 	t := s.tables[s.shard(hash)].Load()
 	if t == nil {
-		return 0, 0
+		return candidate{}
 	}
 	tag, mask := tagOf(hash), uint64(len(t.slots)-1)
 	for p := homeOf(hash); ; p++ {
 		v := t.slots[p&mask].Load()
 		if v>>tagShift == tag {
-			return v, uint32(p & mask)
+			return candidate{v, uint32(p & mask)}
 		}
 		if v == slotEmpty {
-			return 0, 0
+			return candidate{}
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 const (
 	DefaultHeartbeatTimeout = 5 * time.Second
 	DefaultSyncTimeout      = 5 * time.Second
-	DefaultSendQueue        = 4 << 20
+	DefaultSendQueue        = 512 << 10
 	DefaultWatchQueue       = 64 << 20
 )
 

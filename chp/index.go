@@ -3,6 +3,7 @@ package chp
 import (
 	"math/bits"
 	"sync/atomic"
+	"unsafe"
 )
 
 // The index finds the location of a key's record. It is a number of tables, 256
@@ -43,10 +44,9 @@ type table struct {
 // index has one writer and any number of readers. What only the writer looks at
 // is kept apart from the pointers that every reader loads.
 type index struct {
-	tables  []atomic.Pointer[table]
-	shift   uint // what leaves as many bits of 64 as number the tables
-	counts  []shardCount
-	touched byte // takes what is loaded for the sake of the cache alone
+	tables []atomic.Pointer[table]
+	shift  uint // what leaves as many bits of 64 as number the tables
+	counts []shardCount
 }
 
 type shardCount struct {
@@ -134,15 +134,15 @@ func (x *index) rebuild(i, n int, l *log) *table {
 	mask := uint64(size - 1)
 	if old := x.tables[i].Load(); old != nil {
 		// The home of a key is not in its slot, so every key is hashed once
-		// more. Several at a time: first the loads that miss the cache, none of
-		// which waits for another, then the work.
+		// more. Several at a time: first all that misses the cache is asked for,
+		// then comes the work.
 		var batch [64]uint64
 		for next := 0; next < len(old.slots); {
 			k := 0
 			for ; next < len(old.slots) && k < len(batch); next++ {
 				if v := old.slots[next].Load(); v > slotDead {
 					at := slotLocation(v)
-					x.touched += l.segment(at).buf[at.offset()]
+					prefetchRecord(unsafe.Pointer(&l.segment(at).buf[at.offset()]))
 					batch[k] = v
 					k++
 				}

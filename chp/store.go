@@ -34,8 +34,9 @@ type store struct {
 	count int          // keys
 	keys  atomic.Int64 // the same for readers; the writer stores it once a call
 
-	// Scratch of apply. In here so that nobody has to clear it.
-	found [applyBatch]candidate
+	// What link found out about the records between its second and third step. In
+	// here so that nobody has to clear it.
+	found [linkAhead]candidate
 }
 
 // storeOptions has the knobs of a store. The zero value works.

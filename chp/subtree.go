@@ -96,6 +96,12 @@ func (s *subtrees) holds(key []byte) bool { return s.find(key) >= 0 }
 
 // find returns the index in list of the subtree that holds key, or -1.
 func (s *subtrees) find(key []byte) int {
+	if len(s.list) == 1 && isTree(s.one) { // the usual case, without a search
+		if len(key) >= len(s.one) && string(key[:len(s.one)]) == s.one {
+			return 0
+		}
+		return -1
+	}
 	low, high := 0, len(s.list) // list[:low] <= key < list[high:]
 	for low < high {
 		if mid := int(uint(low+high) >> 1); s.list[mid] <= string(key) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"unsafe"
 
 	"clustermap/internal/buf"
 	"clustermap/sockets"
@@ -57,6 +58,10 @@ const stageSize = buf.Large
 // lendStage is the size from which a stage is lent to the sockets instead of
 // copied: a queue must not pin many times the octets that it counts.
 const lendStage = stageSize / 4
+
+// writeAhead is how many octets ahead of what is appended the stage's memory is
+// asked for: some records.
+const writeAhead = 512
 
 // ended is a context that is over. A Send with it goes through if it need not
 // wait, and gives up otherwise.
@@ -257,6 +262,11 @@ func (w *writer) append(size int, number uint64, key string, props, value []byte
 		s = newStage(size)
 		w.stage = s
 		w.rouse()
+	}
+	// The stage was last read by the core that sent it. Whoever unlocks mu waits
+	// for the lines written under it, so they are asked for ahead.
+	if ahead := len(s.octets) + writeAhead; ahead < cap(s.octets) {
+		prefetchWrite(unsafe.Pointer(&s.octets[:cap(s.octets)][ahead]))
 	}
 	var id [uuidSize]byte
 	s.octets = appendRecord(s.octets, octetsOf(key), 0, w.client.uuids.append(id[:0], number), props, value)

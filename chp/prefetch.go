@@ -1,0 +1,26 @@
+//go:build amd64 || arm64
+
+package chp
+
+import "unsafe"
+
+// The three ask for cache lines and do not wait for them. They touch nothing: an
+// address that is not mapped is ignored. A call costs about a nanosecond, since
+// assembly is not inlined, so they pay where a load would miss the cache.
+
+// prefetch asks for the line that p is in.
+//
+//go:noescape
+func prefetch(p unsafe.Pointer)
+
+// prefetchRecord asks for the lines of a record that begins at p, as far as the
+// header of its value where key and properties are short.
+//
+//go:noescape
+func prefetchRecord(p unsafe.Pointer)
+
+// prefetchWrite asks for the line that p is in and for the one behind it, to be
+// written: another core's copies of them are dropped meanwhile.
+//
+//go:noescape
+func prefetchWrite(p unsafe.Pointer)

@@ -1,0 +1,9 @@
+//go:build !amd64 && !arm64
+
+package chp
+
+import "unsafe"
+
+func prefetch(unsafe.Pointer)       {}
+func prefetchRecord(unsafe.Pointer) {}
+func prefetchWrite(unsafe.Pointer)  {}
