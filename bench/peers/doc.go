@@ -3,4 +3,9 @@
 // who uses clustermap depends on them.
 //
 //	cd bench/peers && go test -bench .
+//
+// For sockets there is the command compare, with either end in a process of its
+// own:
+//
+//	cd bench/peers && go run ./cmd/compare
 package peers

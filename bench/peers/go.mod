@@ -4,13 +4,18 @@ go 1.26.0
 
 require (
 	clustermap v0.0.0
+	github.com/go-zeromq/zmq4 v0.17.0
+	github.com/pebbe/zmq4 v1.4.0
 	github.com/puzpuzpuz/xsync/v4 v4.5.0
 )
 
 require (
+	github.com/go-zeromq/goczmq/v4 v4.2.2 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/klauspost/cpuid/v2 v2.4.2 // indirect
+	golang.org/x/sync v0.7.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/text v0.15.0 // indirect
 )
 
 replace clustermap => ../..

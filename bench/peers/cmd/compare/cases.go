@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// pattern is what a case exchanges.
+type pattern string
+
+const (
+	pushPull pattern = "push-pull"
+	reqRep   pattern = "req-rep"
+	pubSub   pattern = "pub-sub"
+)
+
+// library is whose sockets a worker uses.
+type library string
+
+const (
+	ours      library = "ours"
+	libzmq    library = "libzmq"
+	pebbe     library = "pebbe"
+	goZeroMQ  library = "go-zeromq"
+	transTCP          = "tcp"
+	transProc         = "inproc"
+)
+
+// test is one row of the table: a pair of workers to measure, once with our
+// library and once with the one that we compare with.
+type test struct {
+	name      string
+	pattern   pattern
+	transport string
+	size      int // of a message, in octets
+	peers     int // subscribers
+	curve     bool
+	// first and second are who sends or asks, and who receives or answers, in
+	// the column that is ours. The other column has the other library at both
+	// ends.
+	first, second library
+	// goal bounds the ratio of the medians, ours to theirs: from below for
+	// throughput, from above for latency.
+	goal float64
+}
+
+// latency says that less is better.
+func (t *test) latency() bool { return t.pattern == reqRep }
+
+func (t *test) unit() string {
+	if t.latency() {
+		return "us"
+	}
+	return "msg/s"
+}
+
+func (t *test) reached(ratio float64) bool {
+	if t.latency() {
+		return ratio <= t.goal
+	}
+	return ratio >= t.goal
+}
+
+func (t *test) goalText() string {
+	if t.latency() {
+		return fmt.Sprintf("<= %g", t.goal)
+	}
+	return fmt.Sprintf(">= %g", t.goal)
+}
+
+func sizeName(size int) string {
+	switch {
+	case size >= 1<<20 && size%(1<<20) == 0:
+		return fmt.Sprintf("%dMiB", size>>20)
+	case size >= 1<<10 && size%(1<<10) == 0:
+		return fmt.Sprintf("%dKiB", size>>10)
+	}
+	return fmt.Sprint(size)
+}
+
+// sizes of messages over tcp, and the goals for our throughput with ourselves.
+var sizes = []struct {
+	size int
+	goal float64
+}{{16, 5}, {64, 5}, {256, 5}, {1 << 10, 3}, {64 << 10, 1.2}, {1 << 20, 1.2}}
+
+// latencySize is the size of requests and replies.
+const latencySize = 64
+
+// tests lists all rows, against the library them.
+func tests(them library) []test {
+	var all []test
+	add := func(t test, parts ...string) {
+		t.name = strings.Join(append([]string{string(t.pattern), t.transport}, parts...), "/")
+		if t.first == "" {
+			t.first, t.second = ours, ours
+		}
+		all = append(all, t)
+	}
+	for _, s := range sizes {
+		add(test{pattern: pushPull, transport: transTCP, size: s.size, goal: s.goal}, sizeName(s.size))
+	}
+	add(test{pattern: reqRep, transport: transTCP, size: latencySize, goal: 0.6}, sizeName(latencySize))
+	add(test{pattern: pushPull, transport: transProc, size: 64, goal: 4}, "64")
+	add(test{pattern: reqRep, transport: transProc, size: latencySize, goal: 0.3}, sizeName(latencySize))
+	for _, n := range []int{16, 1000} {
+		add(test{pattern: pubSub, transport: transTCP, size: 64, peers: n, goal: 2}, "64", fmt.Sprintf("to-%d", n))
+	}
+	for _, size := range []int{64, 1 << 10, 64 << 10} {
+		add(test{pattern: pushPull, transport: transTCP, size: size, curve: true, goal: 1}, sizeName(size), "curve")
+	}
+	for _, s := range sizes {
+		add(test{pattern: pushPull, transport: transTCP, size: s.size, first: ours, second: them, goal: 1},
+			sizeName(s.size), "ours-to-"+string(them))
+		add(test{pattern: pushPull, transport: transTCP, size: s.size, first: them, second: ours, goal: 1},
+			sizeName(s.size), string(them)+"-to-ours")
+	}
+	add(test{pattern: reqRep, transport: transTCP, size: latencySize, first: ours, second: them, goal: 1},
+		sizeName(latencySize), "ours-to-"+string(them))
+	add(test{pattern: reqRep, transport: transTCP, size: latencySize, first: them, second: ours, goal: 1},
+		sizeName(latencySize), string(them)+"-to-ours")
+	return all
+}

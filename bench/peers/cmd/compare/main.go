@@ -1,0 +1,184 @@
+// Command compare measures clustermap's sockets beside another library's, both
+// in turn in one run, and prints the ratios.
+//
+//	cd bench/peers && go run ./cmd/compare --rounds 5
+//	cd bench/peers && go run ./cmd/compare --cases 'push-pull/tcp/(16|64)$' --peer go-zeromq
+//
+// Each round of a case measures both sides, one after the other, and the next
+// round in the other order. Either end is a process of its own, but for inproc.
+// What counts is what has arrived. libzmq is called in loops in C, message by
+// message; our sender calls Send for each message too, and our receiver takes
+// batches. All sockets have default options, except that publishers wait for
+// their subscribers instead of dropping.
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+func main() {
+	if text, ok := os.LookupEnv(workerVariable); ok {
+		os.Exit(runWorker(text))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "compare:", err)
+		os.Exit(1)
+	}
+}
+
+// row is the result of one case.
+type row struct {
+	Case   string    `json:"case"`
+	Unit   string    `json:"unit"`
+	Ours   float64   `json:"ours"`   // median
+	Theirs float64   `json:"theirs"` // median
+	Ratio  float64   `json:"ratio"`  // median of the rounds' ratios, ours to theirs
+	Min    float64   `json:"min"`    // of the rounds' ratios
+	Max    float64   `json:"max"`
+	Goal   string    `json:"goal"`
+	Holds  bool      `json:"holds"`
+	Ratios []float64 `json:"ratios"`          // every round's
+	Error  string    `json:"error,omitempty"` // why there are no figures
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	rounds := flags.Int("rounds", 5, "paired measurements of each case")
+	choice := flags.String("cases", "", "only the cases whose name matches this regular expression")
+	list := flags.Bool("list", false, "print the names of the cases and end")
+	asJSON := flags.Bool("json", false, "print JSON instead of a table")
+	peer := flags.String("peer", string(libzmq), "what to compare with: libzmq, pebbe or go-zeromq")
+	d := flags.Duration("time", time.Second, "how long to count in each measurement")
+	warm := flags.Duration("warm", 300*time.Millisecond, "how long to let it run before")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("what is %q?", flags.Arg(0))
+	}
+	if *rounds < 1 || *d <= 0 || *warm < 0 {
+		return errors.New("--rounds and --time must be positive, --warm not negative")
+	}
+	them := library(*peer)
+	if _, ok := programs[them]; !ok || them == ours {
+		return fmt.Errorf("there is no library %q to compare with", *peer)
+	}
+	wanted, err := regexp.Compile(*choice)
+	if err != nil {
+		return err
+	}
+	all := slices.DeleteFunc(tests(them), func(t test) bool { return !wanted.MatchString(t.name) })
+	if len(all) == 0 {
+		return fmt.Errorf("no case matches %q", *choice)
+	}
+	if *list {
+		for _, t := range all {
+			fmt.Fprintln(stdout, t.name)
+		}
+		return nil
+	}
+	var rows []row
+	for i := range all {
+		t := &all[i]
+		fmt.Fprintf(stderr, "%s\n", t.name)
+		r := compare(ctx, t, them, *rounds, *warm, *d)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		rows = append(rows, r)
+	}
+	if *asJSON {
+		e := json.NewEncoder(stdout)
+		e.SetIndent("", "  ")
+		err = e.Encode(rows)
+	} else {
+		err = table(stdout, rows, them)
+	}
+	for _, r := range rows {
+		// What a library does not have is no failure of the measurement.
+		if r.Error != "" && r.Unit != "" {
+			err = errors.Join(err, fmt.Errorf("%s: %s", r.Case, r.Error))
+		}
+	}
+	return err
+}
+
+// compare measures one case.
+func compare(ctx context.Context, t *test, them library, rounds int, warm, d time.Duration) row {
+	r := row{Case: t.name, Unit: t.unit(), Goal: t.goalText()}
+	var us, they []float64
+	for i := range rounds {
+		var pair [2]float64
+		for turn := range 2 {
+			side := (i + turn) % 2
+			first, second := t.first, t.second
+			if side == 1 {
+				first, second = them, them
+			}
+			limit, cancel := context.WithTimeout(ctx, warm+d+patience)
+			f, err := measure(limit, t, first, second, warm, d)
+			cancel()
+			if err != nil {
+				r.Error = err.Error()
+				if errors.Is(err, errMissing) {
+					r.Unit = ""
+				}
+				return r
+			}
+			pair[side] = f.value(t)
+		}
+		us, they = append(us, pair[0]), append(they, pair[1])
+		r.Ratios = append(r.Ratios, pair[0]/pair[1])
+	}
+	r.Ours, r.Theirs, r.Ratio = median(us), median(they), median(r.Ratios)
+	r.Min, r.Max = slices.Min(r.Ratios), slices.Max(r.Ratios)
+	r.Holds = t.reached(r.Ratio)
+	return r
+}
+
+// patience is how much longer than asked for a measurement may take, to start
+// and to connect.
+const patience = time.Minute
+
+func median(x []float64) float64 {
+	x = slices.Sorted(slices.Values(x))
+	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
+}
+
+func table(out io.Writer, rows []row, them library) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "case\tours\t%s\tunit\tratio\t(min..max)\tgoal\t\t\n", them)
+	for _, r := range rows {
+		if r.Error != "" {
+			fmt.Fprintf(w, "%s\t-\t-\t%s\t-\t-\t%s\t%s\t\n", r.Case, cmp.Or(r.Unit, "-"), r.Goal, r.Error)
+			continue
+		}
+		verdict := "no"
+		if r.Holds {
+			verdict = "yes"
+		}
+		form := "%.0f"
+		if r.Unit == "us" {
+			form = "%.1f"
+		}
+		fmt.Fprintf(w, "%s\t"+form+"\t"+form+"\t%s\t%.2f\t(%.2f..%.2f)\t%s\t%s\t\n",
+			r.Case, r.Ours, r.Theirs, r.Unit, r.Ratio, r.Min, r.Max, r.Goal, verdict)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain makes this binary a worker where it is started as one, like the
+// command.
+func TestMain(m *testing.M) {
+	if text, ok := os.LookupEnv(workerVariable); ok {
+		os.Exit(runWorker(text))
+	}
+	os.Exit(m.Run())
+}
+
+func compareRows(t *testing.T, args ...string) []row {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	var out, log bytes.Buffer
+	args = append([]string{"--json", "--rounds", "1", "--time", "10ms", "--warm", "5ms"}, args...)
+	if err := run(ctx, args, &out, &log); err != nil {
+		t.Fatalf("%v\n%s", err, &log)
+	}
+	var rows []row
+	if err := json.Unmarshal(out.Bytes(), &rows); err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// Every case is measured, for a moment, or says what is not there.
+func TestCases(t *testing.T) {
+	rows := compareRows(t, "--cases", `/(64|1MiB)(/|$)`)
+	if len(rows) < 10 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for _, r := range rows {
+		switch {
+		case r.Error != "" && r.Unit == "":
+			t.Logf("%s: %s", r.Case, r.Error)
+		case r.Error != "" || r.Ours <= 0 || r.Theirs <= 0 || r.Ratio <= 0 || r.Min > r.Ratio || r.Ratio > r.Max || len(r.Ratios) != 1:
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// The other libraries work by themselves; libzmq in every case.
+func TestPeers(t *testing.T) {
+	for _, peer := range []library{libzmq, pebbe, goZeroMQ} {
+		for _, probe := range tests(peer) {
+			if probe.first != ours || probe.second != ours || probe.size != 64 ||
+				peer != libzmq && (probe.transport != transTCP || probe.pattern == pubSub || probe.curve) {
+				continue
+			}
+			t.Run(string(peer)+"/"+probe.name, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				f, err := measure(ctx, &probe, peer, peer, 5*time.Millisecond, 10*time.Millisecond)
+				if err != nil || f.Messages == 0 {
+					t.Fatal(f, err)
+				}
+			})
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	var out bytes.Buffer
+	rows := []row{
+		{Case: "a", Unit: "us", Ours: 1.25, Theirs: 2.5, Ratio: 0.5, Min: 0.25, Max: 0.75, Goal: "<= 0.6", Holds: true},
+		{Case: "b", Unit: "msg/s", Ours: 10, Theirs: 5, Ratio: 2, Min: 1, Max: 3, Goal: ">= 5"},
+		{Case: "c", Goal: ">= 1", Error: "ours: CURVE"},
+	}
+	if err := table(&out, rows, libzmq); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{
+		`case +ours +libzmq +unit +ratio +\(min\.\.max\) +goal`,
+		`a +1\.2 +2\.5 +us +0\.50 +\(0\.25\.\.0\.75\) +<= 0\.6 +yes`,
+		`b +10 +5 +msg/s +2\.00 +\(1\.00\.\.3\.00\) +>= 5 +no`,
+		`c +- +- +- +- +- +>= 1 +ours: CURVE`,
+	} {
+		if line := strings.Split(out.String(), "\n")[i]; !regexp.MustCompile(want).MatchString(line) {
+			t.Errorf("line %d is %q", i, line)
+		}
+	}
+}
+
+func TestArguments(t *testing.T) {
+	for _, args := range [][]string{{"--rounds", "0"}, {"--time", "-1s"}, {"--cases", "("}, {"--cases", "nothing like it"}, {"--peer", "ours"}, {"more"}} {
+		if err := run(t.Context(), args, &bytes.Buffer{}, &bytes.Buffer{}); err == nil {
+			t.Errorf("%q was taken", args)
+		}
+	}
+}
+
+func TestMedian(t *testing.T) {
+	if m := median([]float64{3, 1, 2}); m != 2 {
+		t.Error(m)
+	}
+	if m := median([]float64{4, 1, 2, 3}); m != 2.5 {
+		t.Error(m)
+	}
+}

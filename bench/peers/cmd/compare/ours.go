@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"clustermap/sockets"
+)
+
+// What the loops need of a socket.
+type (
+	socket interface {
+		Bind(ctx context.Context, endpoint string) error
+		Connect(endpoint string) error
+		LastEndpoint() string
+	}
+	sending interface {
+		Send(ctx context.Context, frames ...[]byte) error
+	}
+	receiving interface {
+		RecvBatch(ctx context.Context, b *sockets.Batch) error
+	}
+	talking interface {
+		sending
+		Recv(ctx context.Context) (sockets.Message, error)
+	}
+)
+
+// openOurs makes the socket of a role.
+func openOurs(s *spec, as role) (socket, error) {
+	o := sockets.Options{}
+	if s.curve() {
+		return nil, missing("CURVE")
+	}
+	switch {
+	case s.Pattern == pubSub && as == sender:
+		o.FullPolicy = sockets.Block
+		return sockets.NewPub(o)
+	case s.Pattern == pubSub && as == receiver:
+		sub, err := sockets.NewSub(o)
+		if err == nil {
+			err = sub.Subscribe("")
+		}
+		return sub, err
+	}
+	return nil, missing(string(s.Pattern))
+}
+
+func runOurs(s *spec, bound func(string)) (*figure, error) {
+	ctx := context.Background()
+	if s.Role == inside {
+		return nil, missing("inproc")
+	}
+	sock, err := openOurs(s, s.Role)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case s.Endpoint == "":
+		endpoint := anyPort
+		if s.Pattern == pubSub {
+			endpoint = anyAddress
+		}
+		if err = sock.Bind(ctx, endpoint); err == nil {
+			bound(sock.LastEndpoint())
+		}
+	case s.Pattern == pubSub:
+		for i := range s.Peers {
+			if err = sock.Connect(loopback(s.Endpoint, i)); err != nil {
+				break
+			}
+		}
+	default:
+		err = sock.Connect(s.Endpoint)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if pub, ok := sock.(*sockets.Pub); ok {
+		if err := pub.WaitSubscribers(ctx, nil, s.Peers); err != nil {
+			return nil, err
+		}
+	}
+	return loopOurs(ctx, s, s.Role, sock)
+}
+
+func loopOurs(ctx context.Context, s *spec, as role, sock socket) (*figure, error) {
+	switch as {
+	case sender:
+		to, message := sock.(sending), s.message()
+		for {
+			if err := to.Send(ctx, message); err != nil {
+				return nil, err
+			}
+		}
+	case receiver:
+		return receiveOurs(ctx, s, sock.(receiving))
+	case answerer:
+		peer := sock.(talking)
+		for {
+			m, err := peer.Recv(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if err := peer.Send(ctx, m...); err != nil {
+				return nil, err
+			}
+		}
+	case asker:
+		return askOurs(ctx, s, sock.(talking))
+	}
+	return nil, missing(noSuchRole)
+}
+
+// receiveOurs counts what arrives, looking at each message as who receives it
+// would.
+func receiveOurs(ctx context.Context, s *spec, from receiving) (*figure, error) {
+	var b sockets.Batch
+	var start, end time.Time
+	var n int64
+	warming := true
+	for {
+		if err := from.RecvBatch(ctx, &b); err != nil {
+			return nil, err
+		}
+		for i := range b.Len() {
+			body, rest := b.Message(i).Next()
+			if len(body) != s.Size || len(rest) > 0 {
+				return nil, fmt.Errorf("a message of %d octets, want %d", len(body), s.Size)
+			}
+		}
+		end = time.Now()
+		switch {
+		case start.IsZero():
+			start = end
+		case warming:
+			if end.Sub(start) >= s.Warm {
+				warming, start = false, end
+			}
+		default:
+			n += int64(b.Len())
+			if d := end.Sub(start); d >= s.Time {
+				return &figure{n, d}, nil
+			}
+		}
+	}
+}
+
+func askOurs(ctx context.Context, s *spec, peer talking) (*figure, error) {
+	message := s.message()
+	start, warming := time.Now(), true
+	for n := int64(0); ; {
+		if err := peer.Send(ctx, message); err != nil {
+			return nil, err
+		}
+		m, err := peer.Recv(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if len(m) != 1 || len(m[0]) != s.Size {
+			return nil, fmt.Errorf("a reply of %d frames, want one of %d octets", len(m), s.Size)
+		}
+		end := time.Now()
+		if warming {
+			if end.Sub(start) >= s.Warm {
+				warming, start = false, end
+			}
+			continue
+		}
+		n++
+		if d := end.Sub(start); d >= s.Time {
+			return &figure{n, d}, nil
+		}
+	}
+}
