@@ -46,18 +46,19 @@ func AppendGreeting(dst []byte, g Greeting) []byte {
 // ParseGreeting parses the greeting at the start of b and returns its size,
 // 64. With n == 0 and no error more octets are needed. The error for a peer
 // that is older than 3.0, or speaks no ZMTP, comes as soon as the first octets
-// tell, and Is ErrVersion. Higher versions are accepted: they adapt to ours.
+// tell, and Is ErrVersion; [Handshake] knows how to talk to older ones. Higher
+// versions are accepted: they adapt to ours. So is a Major of 2, which libzmq
+// takes for 3.1: ZMTP 2.0 announces 1 there, and 1.0, if anything, 0.
 // Mechanism is the name without the zeros behind it. Padding and filler may
 // hold anything.
 func ParseGreeting(b []byte) (g Greeting, n int, err error) {
-	switch {
-	case len(b) > 0 && b[0] != 0xFF:
+	switch detectVersion(b) {
+	case zmtp10:
 		return g, 0, oldVersion("no signature: ZMTP 1.0, or no ZMTP")
-	case len(b) > greetingSignature && b[greetingSignature]&1 == 0:
-		return g, 0, oldVersion("no signature: ZMTP 1.0, or no ZMTP")
-	case len(b) > greetingMajor && b[greetingMajor] < Major:
+	case zmtp10Revised, zmtp20:
 		return g, 0, oldVersion("older than 3.0")
-	case len(b) < GreetingSize:
+	}
+	if len(b) < GreetingSize {
 		return g, 0, nil
 	}
 	return Greeting{

@@ -1,6 +1,8 @@
 package zmtp
 
 import (
+	"bytes"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -43,8 +45,16 @@ type HandshakeConfig struct {
 	// Mechanism is the security mechanism; nil is NULL. Another one is made
 	// with the octets of AppendProperties. It may be an [Authenticator].
 	Mechanism Mechanism
-	// Limits bounds the peer's commands by MaxCommand.
+	// Limits bounds the peer's commands by MaxCommand, and by MaxMessage the
+	// frames that a Codec takes.
 	Limits Limits
+	// MinVersion is the lowest major version of ZMTP that the peer may speak:
+	// 1, 2, or 3, which is also what 0 means. An older peer is refused with
+	// ErrVersion. Those below 3 know neither mechanisms nor metadata, so with
+	// a mechanism other than NULL, or with a judgement, it is 3 whatever is
+	// said here: nobody shall get around authentication by claiming to be
+	// old. The traffic of such a peer goes through Handshake.Codec.
+	MinVersion uint8
 }
 
 // Validate reports, as an error that Is ErrConfig, what is wrong with c.
@@ -59,6 +69,8 @@ func (c *HandshakeConfig) Validate() error {
 		reason = "identity that begins with a zero octet"
 	case c.Mechanism != nil && (c.Mechanism.Name() == "" || len(c.Mechanism.Name()) > greetingAsServer-greetingMechanism):
 		reason = "name of the mechanism"
+	case c.MinVersion > Major:
+		reason = "MinVersion above 3"
 	}
 	for _, p := range c.Metadata {
 		if len(p.Name) < 3 || !strings.EqualFold(p.Name[:2], "X-") || !validName(p.Name) {
@@ -89,10 +101,13 @@ func (c *HandshakeConfig) AppendProperties(dst []byte) []byte {
 
 // Peer is what a handshake tells about the other side. It owns its octets.
 type Peer struct {
-	// Major and Minor are the peer's version: 3.0 wants subscriptions as
-	// messages, 3.1 as commands.
+	// Major and Minor are the peer's version: below 3.1 it wants
+	// subscriptions as messages, from there on as commands. Below 3.0 there
+	// is neither Metadata nor are there commands: a PING is not answered.
 	Major, Minor uint8
-	// SocketType is UNKNOWN if the peer did not announce one.
+	// SocketType is UNKNOWN if the peer did not announce one, as no peer does
+	// that is older than all signatures (ZMTP 1.0). Such a one does not
+	// announce its subscriptions either; see SendsSubscriptions.
 	SocketType SocketType
 	// Identity is the peer's, at most 255 octets; nil if it announced none,
 	// or is of a type whose identity RFC 37 has ignored. The first octet may
@@ -106,6 +121,19 @@ type Peer struct {
 	Granted Metadata
 }
 
+// SendsSubscriptions reports whether the peer, if it is a subscriber, tells
+// what it subscribes to. A ZMTP 1.0 peer without a signature does not: a
+// publisher sends it everything, and it filters itself.
+func (p *Peer) SendsSubscriptions() bool { return p.Major >= 2 || p.SocketType != UNKNOWN }
+
+// TakesCommands reports whether the peer knows commands, such as PING.
+func (p *Peer) TakesCommands() bool { return p.Major >= Major }
+
+// TakesSubscribe reports whether the peer, if it is a publisher, takes
+// subscriptions as SUBSCRIBE and CANCEL. An older one wants messages that
+// begin with 1 or 0.
+func (p *Peer) TakesSubscribe() bool { return p.Major > Major || p.Major == Major && p.Minor >= 1 }
+
 // Handshake is the first stage of a connection as a step function: octets in,
 // octets out (RFC 37, Overall Behavior). Both sides use it alike.
 //
@@ -118,6 +146,9 @@ type Peer struct {
 //		// n == 0: read more
 //	}
 //
+// If h.Codec() is not nil then, the traffic is not ZMTP 3 in plain form, and
+// goes through that codec in both directions.
+//
 // It keeps no octets of what Step is given. A Handshake belongs to one
 // goroutine at a time. A bound on its time is the caller's to set.
 type Handshake struct {
@@ -125,9 +156,14 @@ type Handshake struct {
 	judged     Authenticator // mechanism, if it is one
 	socketType SocketType
 	maxCommand int
+	maxMessage int
+	minVersion uint8
+	identity   []byte // what a peer below 3.0 is told
+	said       int    // octets of our greeting that were sent
 	greeted    bool
 	waiting    bool // for Accept or Deny
 	done       bool
+	answered   bool // a peer below 3.0 was sent all there is to send
 	codec      Codec
 	err        error // the first error: there is no way on
 	peer       Peer
@@ -141,19 +177,31 @@ func NewHandshake(c HandshakeConfig) *Handshake {
 		mechanism:  c.Mechanism,
 		socketType: c.SocketType,
 		maxCommand: c.Limits.bounds().command,
+		maxMessage: min(c.Limits.bounds().message, math.MaxInt-longHeader1),
 		err:        c.Validate(),
 	}
 	if h.mechanism == nil {
 		h.mechanism = NewNull(c.AppendProperties(nil))
 	}
 	h.judged, _ = h.mechanism.(Authenticator)
+	h.minVersion = c.MinVersion
+	if h.minVersion == 0 || h.mechanism.Name() != nullName || h.toJudge() {
+		h.minVersion = Major
+	}
+	if h.minVersion < Major && c.SocketType.sendsIdentity() {
+		h.identity = bytes.Clone(c.Identity)
+	}
+	h.said = h.startSize()
 	return h
 }
 
 // Start appends our greeting, to be sent before anything is received: a
-// peer may wait for it before it sends the rest of its own.
+// peer may wait for it before it sends the rest of its own. With a MinVersion
+// below 3 it is the beginning of the greeting, 10 or 11 octets; Step appends
+// the rest once the peer's version is known.
 func (h *Handshake) Start(dst []byte) []byte {
-	return AppendGreeting(dst, Greeting{Major: Major, Minor: Minor, Mechanism: h.mechanism.Name(), AsServer: h.mechanism.AsServer()})
+	hello := h.hello()
+	return append(dst, hello[:h.startSize()]...)
 }
 
 // Step takes one greeting or command from in, the octets received and not
@@ -191,6 +239,13 @@ func (h *Handshake) fail(err error) {
 
 // greeting takes the peer's greeting and starts the mechanism.
 func (h *Handshake) greeting(in, dst []byte) (int, []byte, error) {
+	dst, version, err := h.negotiate(in, dst)
+	switch {
+	case err != nil || version == undecided:
+		return 0, dst, err
+	case version != zmtp3:
+		return h.downgrade(in, dst, version)
+	}
 	g, n, err := ParseGreeting(in)
 	if n == 0 || err != nil {
 		return 0, dst, err
@@ -200,6 +255,9 @@ func (h *Handshake) greeting(in, dst []byte) (int, []byte, error) {
 	}
 	h.greeted = true
 	h.peer.Major, h.peer.Minor = g.Major, g.Minor
+	if g.Major < Major { // a revision that never was: libzmq takes it for 3.1
+		h.peer.Major, h.peer.Minor = Major, 1
+	}
 	out, err := h.mechanism.Start(dst)
 	out, err = h.advance(dst, out, false, err)
 	return n, out, err
@@ -290,7 +348,7 @@ func (h *Handshake) accept(m Metadata) *ProtocolError {
 // only the version may be set. Its octets are shared with later calls.
 func (h *Handshake) Peer() Peer { return h.peer }
 
-// Codec returns, after done, how the connection's traffic is to be translated;
-// nil if it is plain frames, which a [Decoder] takes as they are. The caller
+// Codec returns, after done, how the connection's traffic is to be translated,
+// be it CURVE's or that of a peer below ZMTP 3.0; nil if it is plain frames, which a [Decoder] takes as they are. The caller
 // owns it.
 func (h *Handshake) Codec() Codec { return h.codec }

@@ -1,0 +1,211 @@
+package zmtp
+
+// This file holds the first octets of a connection, as far as they depend on
+// the peer's version. We go down to ZMTP 2.0 and 1.0 as libzmq does: our
+// greeting leaves in three pieces, and each of them is one that every peer
+// that has let us come so far understands.
+//
+//   - The first 10 octets, at once. To a ZMTP 1.0 peer they are the beginning
+//     of a long frame, our identity.
+//   - Octet 10, our major version, when the peer's first 10 octets show a
+//     signature. A peer of ZMTP 2.0 or 3 may wait for it.
+//   - The rest, when the peer's octet 10 tells which rest it understands: the
+//     other 53 octets of ZMTP 3, or a socket type and an identity.
+//
+// A connection that is not to go below 3.0 sends all 64 octets at once.
+
+// wireVersion is a peer's version as its first octets tell it.
+type wireVersion uint8
+
+const (
+	undecided      wireVersion = iota // more octets are needed
+	zmtp10                            // no signature: the octets begin an identity
+	zmtp10Revised                     // a signature and revision 0: ZMTP 1.0 framing
+	zmtp20                            // revision 1
+	zmtp3                             // anything else; libzmq takes revision 2 for 3.1
+	revision10     = 0
+	revision20     = 1
+	oldGreeting    = greetingMajor + 2 // octets of one of zmtp10Revised and zmtp20
+	oldestAccepted = 1
+)
+
+// detectVersion returns the version of the peer that sent b.
+func detectVersion(b []byte) wireVersion {
+	switch {
+	case len(b) == 0:
+		return undecided
+	case b[0] != 0xFF:
+		return zmtp10
+	case len(b) <= greetingSignature:
+		return undecided
+	case b[greetingSignature]&1 == 0:
+		return zmtp10
+	case len(b) <= greetingMajor:
+		return undecided
+	case b[greetingMajor] == revision10:
+		return zmtp10Revised
+	case b[greetingMajor] == revision20:
+		return zmtp20
+	}
+	return zmtp3
+}
+
+// major is the version's major number.
+func (v wireVersion) major() uint8 {
+	switch v {
+	case zmtp10, zmtp10Revised:
+		return 1
+	case zmtp20:
+		return 2
+	}
+	return Major
+}
+
+// hello returns the octets of our greeting.
+func (h *Handshake) hello() (b [GreetingSize]byte) {
+	AppendGreeting(b[:0], Greeting{Major: Major, Minor: Minor, Mechanism: h.mechanism.Name(), AsServer: h.mechanism.AsServer()})
+	if h.minVersion <= oldestAccepted {
+		// The length of a ZMTP 1.0 frame that holds our identity. The octets
+		// above are zero: an identity has at most 255.
+		length := len(h.identity) + 1
+		b[greetingSignature-2], b[greetingSignature-1] = byte(length>>8), byte(length)
+	}
+	return b
+}
+
+// say appends our greeting up to the given octet, from where it was left.
+func (h *Handshake) say(dst []byte, end int) []byte {
+	if end > h.said {
+		hello := h.hello()
+		dst = append(dst, hello[h.said:end]...)
+		h.said = end
+	}
+	return dst
+}
+
+// toJudge says that the peer is to be judged, even without credentials.
+func (h *Handshake) toJudge() bool {
+	if h.judged == nil {
+		return false
+	}
+	_, waiting := h.judged.Credentials()
+	return waiting
+}
+
+// startSize is how many octets of our greeting are said before anything came.
+func (h *Handshake) startSize() int {
+	switch h.minVersion {
+	case 1:
+		return greetingSignature + 1
+	case 2:
+		return greetingMajor + 1
+	}
+	return GreetingSize
+}
+
+// negotiate judges the peer's version by the first octets, in, and says as much
+// of our greeting as these octets allow. With old the rest is for downgrade.
+func (h *Handshake) negotiate(in, dst []byte) (out []byte, v wireVersion, err error) {
+	v = detectVersion(in)
+	if v == undecided {
+		if len(in) > greetingSignature {
+			dst = h.say(dst, greetingMajor+1)
+		}
+		return dst, v, nil
+	}
+	if v.major() < h.minVersion {
+		reason := "older than 3.0"
+		switch {
+		case v == zmtp10:
+			reason = "no signature: ZMTP 1.0, or no ZMTP"
+		case h.minVersion < Major:
+			reason = "older than 2.0"
+		}
+		return dst, v, oldVersion(reason)
+	}
+	if v == zmtp3 {
+		dst = h.say(dst, GreetingSize)
+	}
+	return dst, v, nil
+}
+
+// downgrade is the whole handshake with a peer of ZMTP 1.0 or 2.0: each side
+// sends its socket type, unless there is no signature, and its identity as a
+// frame of its own.
+func (h *Handshake) downgrade(in, dst []byte, v wireVersion) (int, []byte, error) {
+	frame := in
+	if v != zmtp10 {
+		frame = in[min(len(in), oldGreeting):]
+	}
+	t := UNKNOWN
+	if v != zmtp10 && len(in) >= oldGreeting {
+		if t = SocketType(in[oldGreeting-1]); !Compatible(h.socketType, t) {
+			return 0, dst, &ProtocolError{Op: "greeting", Reason: "socket type does not fit " + h.socketType.String(), Err: ErrIncompatible}
+		}
+	}
+	head, whole, err := identityHeader(frame, v)
+	if err != nil {
+		return 0, dst, err
+	}
+	if !h.answered {
+		h.answered = true
+		dst = h.sayOld(dst, v)
+	}
+	end := head.size + head.body
+	if !whole || len(frame) < end {
+		return 0, dst, nil
+	}
+	h.peer = Peer{Major: v.major(), SocketType: t}
+	if t == UNKNOWN || t.sendsIdentity() {
+		h.peer.Identity = append(make([]byte, 0, head.body), frame[head.size:end]...)
+	}
+	h.codec = newCodec1(h.maxMessage)
+	if v == zmtp20 {
+		h.codec = newCodec2(h.maxMessage)
+	}
+	h.done = true
+	return len(in) - len(frame) + end, dst, nil
+}
+
+// sayOld appends what a peer of an old version is sent instead of the rest of a
+// greeting.
+func (h *Handshake) sayOld(dst []byte, v wireVersion) []byte {
+	if v == zmtp10 {
+		return append(dst, h.identity...) // its header were our first 10 octets
+	}
+	dst = append(h.say(dst, greetingMajor+1), byte(h.socketType))
+	if v == zmtp20 {
+		dst = appendHeader2(dst, false, len(h.identity))
+	} else {
+		dst = appendHeader1(dst, false, len(h.identity))
+	}
+	return append(dst, h.identity...)
+}
+
+// identityHeader reads the header of the frame that holds a peer's identity.
+//
+// Without a signature it is all there is to tell ZMTP 1.0 from what is no ZMTP,
+// such as HTTP or TLS. So reserved bits, which may be anything later, must be
+// zero there, as every peer has them.
+func identityHeader(b []byte, v wireVersion) (h header, ok bool, err error) {
+	if v == zmtp20 {
+		h, ok, err = parseHeader2(b)
+	} else {
+		h, ok, err = parseHeader1(b)
+	}
+	flags := byte(0)
+	if v == zmtp10 && ok {
+		flags = b[h.size-1]
+	}
+	switch {
+	case v == zmtp10 && (err != nil || flags != 0):
+		return h, false, oldVersion("no ZMTP")
+	case err != nil:
+		return h, false, err
+	case h.flags&FlagMore != 0:
+		return h, false, malformed("greeting", "identity with MORE")
+	case ok && h.body > maxShort:
+		return h, false, malformed("greeting", "identity over 255 octets")
+	}
+	return h, ok, nil
+}

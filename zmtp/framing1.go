@@ -1,0 +1,68 @@
+package zmtp
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// ZMTP 1.0 has one size for flags and body together, in front of both (RFC 13):
+//
+//	short: length(1) = body+1, 1..254 | flags(1) | body
+//	long : FF | length(8) = body+1    | flags(1) | body
+//
+// Bit 0 of the flags is MORE, as in later versions; the others are reserved and
+// not looked at.
+const (
+	shortHeader1 = 2
+	longHeader1  = 10
+	// longMark1 stands where a length is that takes eight octets more.
+	longMark1 = 0xFF
+)
+
+// parseHeader1 reads the header of a ZMTP 1.0 frame at the start of b. With ok
+// false octets are missing; h.size then tells how many the header has, one
+// octet being enough to know.
+func parseHeader1(b []byte) (h header, ok bool, err error) {
+	if len(b) == 0 {
+		return header{size: shortHeader1}, false, nil
+	}
+	if b[0] != longMark1 {
+		h.size = shortHeader1
+		if b[0] == 0 {
+			return h, false, malformed("decode", "length 0 of a ZMTP 1.0 frame")
+		}
+		if len(b) < shortHeader1 {
+			return h, false, nil
+		}
+		h.flags, h.body = b[1]&FlagMore, int(b[0])-1
+		return h, true, nil
+	}
+	h.size = longHeader1
+	if len(b) < longHeader1 {
+		return h, false, nil
+	}
+	length := binary.BigEndian.Uint64(b[1:])
+	switch {
+	case length == 0:
+		return h, false, malformed("decode", "length 0 of a ZMTP 1.0 frame")
+	case length > math.MaxInt:
+		return h, false, tooLarge("decode", "size of a frame")
+	}
+	h.flags, h.body = b[9]&FlagMore, int(length-1)
+	return h, true, nil
+}
+
+// appendHeader1 appends the header of a ZMTP 1.0 frame.
+func appendHeader1(dst []byte, more bool, body int) []byte {
+	if length := body + 1; length < longMark1 {
+		dst = append(dst, byte(length))
+	} else {
+		dst = append(dst, longMark1)
+		dst = binary.BigEndian.AppendUint64(dst, uint64(length))
+	}
+	var flags byte
+	if more {
+		flags = FlagMore
+	}
+	return append(dst, flags)
+}

@@ -1,0 +1,98 @@
+package zmtp
+
+// oldCodec is the [Codec] of a connection to a peer of ZMTP 1.0 or 2.0.
+//
+// Such a peer knows no commands. Subscriptions become the messages that it
+// takes instead (see RFC 23, or 37 under "Subscriptions"), and all other
+// commands are left out: it could not answer a PING.
+//
+// A frame that announces more than the limits allow is refused as soon as its
+// header is there.
+type oldCodec struct {
+	parse func(b []byte) (h header, ok bool, err error)
+	begin func(dst []byte, more bool, body int) []byte
+
+	max int   // octets of a frame's body
+	err error // of decoding: there is no way on
+}
+
+var _ Codec = (*oldCodec)(nil)
+
+func newCodec1(maxFrame int) *oldCodec {
+	return &oldCodec{parse: parseHeader1, begin: appendHeader1, max: maxFrame}
+}
+
+func newCodec2(maxFrame int) *oldCodec {
+	return &oldCodec{parse: parseHeader2, begin: appendHeader2, max: maxFrame}
+}
+
+// MaxEncoded bounds what Encode appends: a ZMTP 1.0 header may have 8 octets
+// more than that of ZMTP 3, for a body of 254 or 255.
+func (c *oldCodec) MaxEncoded(size, count int) int {
+	return size + (longHeader1-shortHeader)*count
+}
+
+// Encode appends the old form of frames. It fails on octets that are not whole
+// frames, which is the caller's fault.
+func (c *oldCodec) Encode(dst, frames []byte) ([]byte, error) {
+	for len(frames) > 0 {
+		h, ok, huge := parseHeader(frames)
+		if !ok || huge || len(frames)-h.size < h.body {
+			return dst, malformed("encode", "not whole frames")
+		}
+		body := frames[h.size : h.size+h.body]
+		frames = frames[h.size+h.body:]
+		if h.flags&FlagCommand != 0 {
+			var err error
+			if dst, err = c.encodeCommand(dst, body); err != nil {
+				return dst, err
+			}
+			continue
+		}
+		dst = c.begin(dst, h.flags&FlagMore != 0, len(body))
+		dst = append(dst, body...)
+	}
+	return dst, nil
+}
+
+// encodeCommand appends the message that stands for a command, if there is one.
+func (c *oldCodec) encodeCommand(dst, body []byte) ([]byte, error) {
+	command, err := ParseCommand(body)
+	if err != nil {
+		return dst, err
+	}
+	var first byte
+	switch string(command.Name) {
+	case CommandSubscribe:
+		first = 1
+	case CommandCancel:
+	default:
+		return dst, nil
+	}
+	dst = append(c.begin(dst, false, 1+len(command.Data)), first)
+	return append(dst, command.Data...), nil
+}
+
+// Decode appends the ZMTP 3 form of the frames in wire.
+func (c *oldCodec) Decode(dst, wire []byte, limit int) (out []byte, used, need int, err error) {
+	for start := len(dst); c.err == nil; {
+		h, ok, err := c.parse(wire[used:])
+		switch {
+		case err != nil:
+			c.err = err
+		case !ok:
+			return dst, used, h.size, nil
+		case h.body > c.max:
+			c.err = tooLarge("decode", "message above MaxMessage")
+		case len(wire)-used-h.size < h.body:
+			return dst, used, h.size + h.body, nil
+		case len(dst)-start >= limit && used > 0:
+			return dst, used, h.size + h.body, nil
+		default:
+			dst = AppendHeader(dst, h.flags, h.body)
+			dst = append(dst, wire[used+h.size:used+h.size+h.body]...)
+			used += h.size + h.body
+		}
+	}
+	return dst, used, 1, c.err
+}
