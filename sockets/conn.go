@@ -187,6 +187,7 @@ func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) er
 	p.out.begin(peer)
 	refused := s.pattern.attach(p, peer)
 	p.peer.Store(peer) // after attach, which may still give it its identity
+	s.in.watch.tell()
 	s.report(Event{Kind: HandshakeSucceeded, Endpoint: endpoint, Remote: remote, Peer: peer})
 	if refused != nil {
 		s.report(Event{Kind: PeerIgnored, Endpoint: endpoint, Remote: remote, Peer: peer, Err: &PeerError{remote, refused}})
@@ -217,6 +218,7 @@ func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) er
 	if !p.lasting {
 		s.leave(p)
 	}
+	s.in.watch.tell()
 	err = &PeerError{remote, err}
 	s.report(Event{Kind: Disconnected, Endpoint: endpoint, Remote: remote, Peer: peer, Err: err})
 	return err

@@ -49,6 +49,7 @@ func (s *socket) Connect(address string) error {
 	s.dialers[e.text] = d
 	s.pipes[d.pipe] = struct{}{}
 	s.pattern.added(d.pipe)
+	s.in.watch.tell()
 	s.wg.Go(d.run)
 	return nil
 }

@@ -17,10 +17,13 @@ type inbox struct {
 	ready  ring[*inqueue]
 	some   gate          // receivers wait here while ready is empty
 	done   chan struct{} // closed by Close
+	watch  watch         // who waits for several sockets at once, also to send
 	spare  [][]Span      // emptied span slices, for the readers
 	room   int           // of spare, in spans
 	limits hwm
 	named  bool // Recv puts the peer's identity before its messages (ROUTER)
+
+	readable chan struct{} // see Readable; nil before its first use
 }
 
 // hwm is a high-water mark in messages and octets.
@@ -122,6 +125,8 @@ func (in *inbox) push(q *inqueue, b *Batch, gone <-chan struct{}) bool {
 		q.messages += len(item.spans)
 		q.cost += item.cost
 		in.some.wake()
+		in.signal()
+		in.watch.tell()
 	}
 	in.mu.Unlock()
 	return true
@@ -171,6 +176,7 @@ func (in *inbox) taken(q *inqueue, messages, cost int) {
 	if in.ready.len() > 0 {
 		in.some.wake()
 	}
+	in.signal()
 	in.mu.Unlock()
 }
 
@@ -223,7 +229,15 @@ func (in *inbox) recvBatch(ctx context.Context, b *Batch) error {
 }
 
 // close ends all waiting, now and later.
-func (in *inbox) close() { close(in.done) }
+func (in *inbox) close() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	close(in.done)
+	if in.readable != nil {
+		close(in.readable)
+	}
+	in.watch.tell()
+}
 
 // drain releases everything still queued, after the readers have ended.
 func (in *inbox) drain() {

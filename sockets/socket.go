@@ -12,8 +12,8 @@ import (
 // socket is the engine that all socket types share: its endpoints, its pipes,
 // and their end.
 //
-// Lock order: socket.mu before a pattern's own mutex before outbox.mu or
-// inbox.mu; conn.mu last, after any of them and after listener.mu. None is held
+// Lock order: Poller.mu before socket.mu before a pattern's own mutex before
+// outbox.mu or inbox.mu before watch.mu; conn.mu last, after any of them and after listener.mu. None is held
 // while waiting, and none while the monitor or an Owner's Release is called.
 type socket struct {
 	// Immutable.

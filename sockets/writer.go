@@ -20,7 +20,11 @@ type writer struct {
 
 // run writes until the connection is gone.
 func (w *writer) run() {
-	roomy := func() { w.pipe.socket.pattern.roomy(w.pipe) }
+	s := w.pipe.socket
+	roomy := func() {
+		s.pattern.roomy(w.pipe)
+		s.in.watch.tell()
+	}
 	for w.pipe.out.take(&w.queue, &w.control, w.conn.gone, roomy) {
 		w.gather()
 		n, err := w.conn.stream.send(w.bufs)
