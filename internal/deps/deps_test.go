@@ -37,19 +37,19 @@ var rules = []struct {
 		path: "zmtp",
 		// Sans-IO: octets in, octets out.
 		std: []string{"net", "crypto/tls", "os/exec"},
-		out: []string{"golang.org/x/sys", "github.com/klauspost/cpuid/v2"},
+		out: []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"},
 	},
 	{
 		path: "sockets",
 		own:  []string{"zmtp"},
 		std:  []string{"net/http"},
-		out:  []string{"golang.org/x/sys", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
 	},
 	{
 		path: "chp",
 		own:  []string{"zmtp", "sockets"},
 		std:  []string{"net/http"},
-		out:  []string{"golang.org/x/sys", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
 	},
 }
 

@@ -1,0 +1,103 @@
+package zmtp
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/crypto/curve25519"
+	"golang.org/x/crypto/nacl/box"
+	"golang.org/x/crypto/nacl/secretbox"
+	"golang.org/x/crypto/salsa20/salsa"
+)
+
+// The commands of a CURVE handshake (RFC 26, Formal Grammar), all sizes in
+// octets and without a command's name:
+//
+//	HELLO     version 2, zeros 72, C' 32, short nonce 8, Box[zeros 64](C'→S)
+//	WELCOME   long nonce 16, Box[S' 32, cookie 96](S→C')
+//	          cookie = long nonce 16, secretbox[C' 32, s' 32](K)
+//	INITIATE  cookie 96, short nonce 8, Box[C 32, vouch 96, properties](C'→S')
+//	          vouch = long nonce 16, Box[C' 32, S 32](C→S')
+//	READY     short nonce 8, Box[properties](S'→C')
+//
+// C and S are the two sides' long-term public keys, C' and S' those of this
+// connection; c, s, c' and s' are the secret ones; K is the server's cookie key.
+const (
+	curveName = "CURVE"
+
+	shortNonce = 8
+	longNonce  = 16
+	boxTag     = box.Overhead
+
+	helloPadding  = 72
+	helloSigned   = 64
+	helloSize     = 2 + helloPadding + KeySize + shortNonce + boxTag + helloSigned
+	cookieSize    = longNonce + boxTag + 2*KeySize
+	welcomeSize   = longNonce + boxTag + KeySize + cookieSize
+	vouchSize     = longNonce + boxTag + 2*KeySize
+	initiateFixed = cookieSize + shortNonce + boxTag + KeySize + vouchSize
+	readyFixed    = shortNonce + boxTag
+)
+
+// curveVersion is the version of CURVE in a HELLO: 1.0.
+const curveVersion = "\x01\x00"
+
+// Prefixes of the nonces, 16 octets before a short and 8 before a long one.
+const (
+	prefixHello    = "CurveZMQHELLO---"
+	prefixWelcome  = "WELCOME-"
+	prefixCookie   = "COOKIE--"
+	prefixVouch    = "VOUCH---"
+	prefixInitiate = "CurveZMQINITIATE"
+	prefixReady    = "CurveZMQREADY---"
+	prefixToServer = "CurveZMQMESSAGEC"
+	prefixToClient = "CurveZMQMESSAGES"
+)
+
+// secretKey is a key that boxes are made and opened with.
+type secretKey = [32]byte
+
+// nonceOf returns the nonce of a prefix and, behind it, what is sent.
+func nonceOf(prefix string, sent []byte) *[24]byte {
+	var n [24]byte
+	copy(n[copy(n[:], prefix):], sent)
+	return &n
+}
+
+// appendShortNonce appends the nonce for the given count.
+func appendShortNonce(dst []byte, count uint64) []byte {
+	return binary.BigEndian.AppendUint64(dst, count)
+}
+
+// agree computes the key of the boxes between the owner of public and us. The
+// error Is ErrCryptographic: some public keys, all zeros among them, give a
+// key that does not depend on ours.
+func agree(key *secretKey, public *PublicKey, secret *SecretKey) error {
+	product, err := curve25519.X25519(secret[:], public[:])
+	if err != nil {
+		return cryptographic("handshake", "public key of low order")
+	}
+	var zeros [16]byte
+	copy(key[:], product)
+	salsa.HSalsa20(key, &zeros, key, &salsa.Sigma)
+	clear(product)
+	return nil
+}
+
+// seal appends the box of plain under key.
+func seal(dst, plain []byte, nonce *[24]byte, key *secretKey) []byte {
+	return secretbox.Seal(dst, plain, nonce, key)
+}
+
+// open appends what is in the box sealed. The error Is ErrCryptographic.
+func open(dst, sealed []byte, nonce *[24]byte, key *secretKey, what string) ([]byte, error) {
+	out, ok := secretbox.Open(dst, sealed, nonce, key)
+	if !ok {
+		return nil, cryptographic("handshake", what+" does not open")
+	}
+	return out, nil
+}
+
+// cryptographic is the error for what is not authentic.
+func cryptographic(op, reason string) error {
+	return &ProtocolError{Op: op, Reason: reason, Err: ErrCryptographic}
+}

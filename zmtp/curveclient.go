@@ -1,0 +1,176 @@
+package zmtp
+
+import "encoding/binary"
+
+// CurveClientConfig is what the client's side of CURVE needs.
+type CurveClientConfig struct {
+	// Properties is announced to the server, encrypted: the octets of
+	// [HandshakeConfig.AppendProperties]. The slice is kept.
+	Properties []byte
+	// Keys is our long-term key pair. A client always has one, also for a
+	// server that lets in everyone.
+	Keys KeyPair
+	// Server is the server's long-term public key, by which we know it.
+	Server PublicKey
+	// Limits bounds the frames of the traffic by MaxMessage and MaxCommand.
+	Limits Limits
+}
+
+// CurveClient is the client's side of the CURVE mechanism (RFC 26): both sides
+// prove that they own their long-term keys, and all traffic is encrypted and
+// authenticated with keys of this connection alone, which are forgotten with
+// it.
+//
+//	HELLO →, ← WELCOME, INITIATE →, ← READY, ↔ MESSAGE
+type CurveClient struct {
+	config    CurveClientConfig
+	stage     curveClientStage
+	connected KeyPair // C' and c'
+	hello     secretKey
+	session   secretKey
+	seen      uint64 // the server's last short nonce
+	peer      Metadata
+	random    func([]byte)
+}
+
+// What a client waits for.
+type curveClientStage uint8
+
+const (
+	wantWelcome curveClientStage = iota
+	wantReady
+	clientDone
+)
+
+var _ Mechanism = (*CurveClient)(nil)
+
+// NewCurveClient returns the client's side of CURVE for one connection. Keys
+// that are not set are reported by the handshake, with ErrConfig.
+func NewCurveClient(c CurveClientConfig) *CurveClient {
+	return &CurveClient{config: c, random: fillRandom}
+}
+
+// Name returns "CURVE".
+func (m *CurveClient) Name() string { return curveName }
+
+// AsServer returns false.
+func (m *CurveClient) AsServer() bool { return false }
+
+// Start appends HELLO. The error Is ErrConfig if a key is missing or the
+// server's is no key.
+func (m *CurveClient) Start(dst []byte) ([]byte, error) {
+	c := &m.config
+	if c.Keys.Public.IsZero() || c.Keys.Secret.IsZero() || c.Server.IsZero() {
+		return dst, &ProtocolError{Op: "handshake", Reason: "a CURVE key is missing", Err: ErrConfig}
+	}
+	m.random(m.connected.Secret[:])
+	m.connected.Public = m.connected.Secret.Public()
+	if err := agree(&m.hello, &c.Server, &m.connected.Secret); err != nil {
+		return dst, &ProtocolError{Op: "handshake", Reason: "the server's CURVE key is none", Err: ErrConfig}
+	}
+	dst = appendCommandStart(dst, commandHello, helloSize)
+	dst = append(dst, curveVersion...)
+	// Longer than WELCOME on purpose: nobody gets more octets out of a
+	// server than were put in.
+	var zeros [helloPadding]byte
+	dst = append(dst, zeros[:]...)
+	dst = append(dst, m.connected.Public[:]...)
+	dst = appendShortNonce(dst, 1)
+	return seal(dst, zeros[:helloSigned], nonceOf(prefixHello, dst[len(dst)-shortNonce:]), &m.hello), nil
+}
+
+// Step takes WELCOME and answers it with INITIATE, then takes READY.
+func (m *CurveClient) Step(dst []byte, c Command) (out []byte, done bool, err error) {
+	switch m.stage {
+	case wantWelcome:
+		if string(c.Name) != commandWelcome {
+			return dst, false, unexpected(c, commandWelcome)
+		}
+		out, err = m.initiate(dst, c.Data)
+		return out, false, err
+	case wantReady:
+		if string(c.Name) != CommandReady {
+			return dst, false, unexpected(c, CommandReady)
+		}
+		if err := m.ready(c.Data); err != nil {
+			return dst, false, err
+		}
+		m.stage = clientDone
+		return dst, true, nil
+	}
+	return dst, false, unexpected(c, "nothing")
+}
+
+// initiate takes the data of WELCOME and appends INITIATE.
+func (m *CurveClient) initiate(dst, data []byte) ([]byte, error) {
+	if len(data) != welcomeSize {
+		return dst, malformed("handshake", "size of WELCOME")
+	}
+	var buf [KeySize + cookieSize]byte
+	plain, err := open(buf[:0], data[longNonce:], nonceOf(prefixWelcome, data[:longNonce]), &m.hello, "WELCOME")
+	if err != nil {
+		return dst, err
+	}
+	server, cookie := PublicKey(plain[:KeySize]), plain[KeySize:]
+	if err := agree(&m.session, &server, &m.connected.Secret); err != nil {
+		return dst, err
+	}
+	var vouchKey secretKey
+	if err := agree(&vouchKey, &server, &m.config.Keys.Secret); err != nil {
+		return dst, err
+	}
+	var nonce [longNonce]byte
+	m.random(nonce[:])
+	properties := m.config.Properties
+	inner := make([]byte, 0, KeySize+vouchSize+len(properties))
+	inner = append(inner, m.config.Keys.Public[:]...)
+	inner = append(inner, nonce[:]...)
+	vouched := append(append(make([]byte, 0, 2*KeySize), m.connected.Public[:]...), m.config.Server[:]...)
+	inner = seal(inner, vouched, nonceOf(prefixVouch, nonce[:]), &vouchKey)
+	inner = append(inner, properties...)
+
+	dst = appendCommandStart(dst, commandInitiate, initiateFixed+len(properties))
+	dst = append(dst, cookie...)
+	dst = appendShortNonce(dst, 2)
+	dst = seal(dst, inner, nonceOf(prefixInitiate, dst[len(dst)-shortNonce:]), &m.session)
+	m.stage = wantReady
+	// Neither is needed again.
+	clear(vouchKey[:])
+	clear(m.hello[:])
+	clear(m.connected.Secret[:])
+	clear(m.config.Keys.Secret[:])
+	return dst, nil
+}
+
+// ready takes the data of READY.
+func (m *CurveClient) ready(data []byte) error {
+	if len(data) < readyFixed {
+		return malformed("handshake", "size of READY")
+	}
+	nonce := data[:shortNonce]
+	plain, err := open(nil, data[shortNonce:], nonceOf(prefixReady, nonce), &m.session, CommandReady)
+	if err != nil {
+		return err
+	}
+	m.seen = binary.BigEndian.Uint64(nonce)
+	m.peer, err = ParseMetadata(plain)
+	return err
+}
+
+// Peer returns the properties of the server's READY.
+func (m *CurveClient) Peer() Metadata { return m.peer }
+
+// Codec returns the codec of the connection's MESSAGE commands.
+func (m *CurveClient) Codec() Codec {
+	codec := newCurveCodec(&m.session, false, 2, m.seen, m.config.Limits)
+	m.Abandon()
+	return codec
+}
+
+// Abandon wipes all keys.
+func (m *CurveClient) Abandon() {
+	clear(m.config.Keys.Secret[:])
+	clear(m.connected.Secret[:])
+	clear(m.hello[:])
+	clear(m.session[:])
+}

@@ -1,0 +1,191 @@
+package zmtp
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"golang.org/x/crypto/nacl/secretbox"
+)
+
+// A MESSAGE command (RFC 26), in octets: name 8, short nonce 8, Box[flags 1,
+// body]. It travels in a frame without MORE and, as libzmq demands, without
+// the COMMAND flag; the flags in the box tell what the body is.
+const (
+	commandMessage = "MESSAGE"
+	messageName    = "\x07" + commandMessage
+	messageNonce   = len(messageName)
+	messageBox     = messageNonce + shortNonce
+	messageFixed   = messageBox + boxTag + 1
+
+	// The flags octet in the box. libzmq took a bit that the RFC reserves
+	// for commands.
+	curveMore    = 0x01
+	curveCommand = 0x02
+)
+
+// curveCodec is the Codec of a CURVE connection: each frame is a MESSAGE of
+// its own.
+type curveCodec struct {
+	out curveSender
+	_   [64]byte // the two directions are two goroutines' and shall not share a cache line
+	in  curveReceiver
+}
+
+// curveSender is the sending direction.
+type curveSender struct {
+	key   secretKey
+	nonce [24]byte // prefix and the last short nonce
+	count uint64   // the last short nonce
+	plain []byte   // flags and body of one frame
+	err   error
+}
+
+// curveReceiver is the receiving direction.
+type curveReceiver struct {
+	key   secretKey
+	nonce [24]byte
+	seen  uint64 // the last short nonce
+	max   int    // octets of a frame's body, in the box
+	err   error
+}
+
+// keepPlain is the largest space for one frame that is kept for the next.
+const keepPlain = 1 << 20
+
+// newCurveCodec returns the codec of one side. sent and seen are the last
+// short nonces of either direction.
+func newCurveCodec(key *secretKey, server bool, sent, seen uint64, l Limits) Codec {
+	c := &curveCodec{}
+	c.out.key, c.in.key = *key, *key
+	c.out.count, c.in.seen = sent, seen
+	send, receive := prefixToServer, prefixToClient
+	if server {
+		send, receive = receive, send
+	}
+	copy(c.out.nonce[:], send)
+	copy(c.in.nonce[:], receive)
+	limits := l.bounds()
+	// A frame counts with its header; a longer message than fits is the
+	// Decoder's to refuse.
+	c.in.max = min(max(limits.message, limits.command), math.MaxInt-messageFixed-longHeader)
+	return c
+}
+
+// MaxEncoded counts a long header and MESSAGE's own octets for each frame.
+func (c *curveCodec) MaxEncoded(size, count int) int {
+	return size + count*(longHeader+messageFixed)
+}
+
+// Encode makes a MESSAGE of each frame.
+func (c *curveCodec) Encode(dst, frames []byte) ([]byte, error) {
+	s := &c.out
+	for s.err == nil && len(frames) > 0 {
+		h, ok, huge := parseHeader(frames)
+		if !ok || huge || len(frames)-h.size < h.body {
+			s.err = malformed("encode", "part of a frame")
+			break
+		}
+		end := h.size + h.body
+		dst = s.append(dst, h.flags, frames[h.size:end])
+		frames = frames[end:]
+	}
+	return dst, s.err
+}
+
+// append makes a MESSAGE of one frame.
+func (s *curveSender) append(dst []byte, flags byte, body []byte) []byte {
+	if s.count == math.MaxUint64 {
+		s.err = tooLarge("encode", "no short nonce left")
+		return dst
+	}
+	s.count++
+	binary.BigEndian.PutUint64(s.nonce[len(prefixToServer):], s.count)
+	boxed := flags & FlagMore
+	if flags&FlagCommand != 0 {
+		boxed |= curveCommand
+	}
+	size := messageFixed + len(body)
+	dst = slices.Grow(dst, FrameSize(size))
+	dst = AppendHeader(dst, 0, size)
+	dst = append(dst, messageName...)
+	dst = append(dst, s.nonce[len(prefixToServer):]...)
+	s.plain = append(append(s.plain[:0], boxed), body...)
+	dst = secretbox.Seal(dst, s.plain, &s.nonce, &s.key)
+	if cap(s.plain) > keepPlain {
+		s.plain = nil
+	}
+	return dst
+}
+
+// Decode makes a frame of each MESSAGE.
+func (c *curveCodec) Decode(dst, wire []byte, limit int) (out []byte, used, need int, err error) {
+	r := &c.in
+	start := len(dst)
+	limit = max(limit, 1)
+	need = shortHeader
+	for r.err == nil && len(dst)-start < limit {
+		var n int
+		dst, n, need = r.next(dst, wire[used:])
+		if n == 0 {
+			break
+		}
+		used += n
+	}
+	return dst, used, need, r.err
+}
+
+// next takes one MESSAGE from the start of wire. n is 0 if it is not whole,
+// or r.err is set.
+func (r *curveReceiver) next(dst, wire []byte) (out []byte, n, need int) {
+	h, ok, huge := parseHeader(wire)
+	switch {
+	case h.size == 0:
+		return dst, 0, shortHeader
+	case h.flags&FlagMore != 0:
+		r.err = malformed("decode", "MESSAGE with MORE")
+		return dst, 0, 1
+	case !ok:
+		return dst, 0, h.size
+	case huge || h.body-messageFixed > r.max:
+		r.err = tooLarge("decode", "MESSAGE above MaxMessage")
+		return dst, 0, 1
+	case h.body < messageFixed:
+		r.err = malformed("decode", "size of MESSAGE")
+		return dst, 0, 1
+	}
+	if n = h.size + h.body; len(wire) < n {
+		return dst, 0, n
+	}
+	unit := wire[h.size:n]
+	if string(unit[:messageNonce]) != messageName {
+		r.err = malformed("decode", "command that is not MESSAGE")
+		return dst, 0, 1
+	}
+	count := binary.BigEndian.Uint64(unit[messageNonce:])
+	if count <= r.seen {
+		r.err = cryptographic("decode", "nonce of MESSAGE is not above the last")
+		return dst, 0, 1
+	}
+	copy(r.nonce[len(prefixToServer):], unit[messageNonce:messageBox])
+
+	// The box has the flags octet before the body; it goes where the last
+	// octet of the header will be.
+	size := h.body - messageFixed
+	head := FrameSize(size) - size
+	start := len(dst)
+	dst = slices.Grow(dst, head+size)
+	opened, ok := secretbox.Open(dst[:start+head-1], unit[messageBox:], &r.nonce, &r.key)
+	if !ok {
+		r.err = cryptographic("decode", "MESSAGE does not open")
+		return dst, 0, 1
+	}
+	r.seen = count
+	boxed := opened[start+head-1]
+	flags := boxed & FlagMore
+	if boxed&curveCommand != 0 {
+		flags |= FlagCommand
+	}
+	AppendHeader(opened[:start], flags, size)
+	return opened, n, shortHeader
+}

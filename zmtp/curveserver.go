@@ -1,0 +1,209 @@
+package zmtp
+
+import (
+	"crypto/subtle"
+	"encoding/binary"
+)
+
+// CurveServerConfig is what the server's side of CURVE needs.
+type CurveServerConfig struct {
+	// Properties is announced to the client, encrypted: the octets of
+	// [HandshakeConfig.AppendProperties]. The slice is kept.
+	Properties []byte
+	// Keys is our long-term key pair. Clients have to know its public half.
+	Keys KeyPair
+	// Limits bounds the frames of the traffic by MaxMessage and MaxCommand.
+	Limits Limits
+}
+
+// CurveServer is the server's side of the CURVE mechanism ([CurveClient]). It
+// takes HELLO and INITIATE and then, when the client has proved to own its
+// long-term key, stops for that key to be judged; READY is sent once it has
+// been accepted.
+//
+// Between WELCOME and INITIATE it keeps neither the client's key nor the secret
+// key of the connection: they travel in the cookie, which only the 32 octets
+// that were kept can open, once.
+type CurveServer struct {
+	config      CurveServerConfig
+	stage       serverStage
+	cookieKey   secretKey
+	session     secretKey
+	seen        uint64 // the client's last short nonce
+	credentials [][]byte
+	peer        Metadata
+	random      func([]byte)
+}
+
+var _ Authenticator = (*CurveServer)(nil)
+
+// NewCurveServer returns the server's side of CURVE for one connection. Keys
+// that are not set are reported by the handshake, with ErrConfig.
+func NewCurveServer(c CurveServerConfig) *CurveServer {
+	return &CurveServer{config: c, random: fillRandom}
+}
+
+// Name returns "CURVE".
+func (m *CurveServer) Name() string { return curveName }
+
+// AsServer returns true.
+func (m *CurveServer) AsServer() bool { return true }
+
+// Start appends nothing: the client begins. The error Is ErrConfig if a key is
+// missing.
+func (m *CurveServer) Start(dst []byte) ([]byte, error) {
+	if m.config.Keys.Public.IsZero() || m.config.Keys.Secret.IsZero() {
+		return dst, &ProtocolError{Op: "handshake", Reason: "a CURVE key is missing", Err: ErrConfig}
+	}
+	return dst, nil
+}
+
+// Step takes HELLO, which it answers with WELCOME, and then INITIATE.
+func (m *CurveServer) Step(dst []byte, c Command) (out []byte, done bool, err error) {
+	switch m.stage {
+	case wantHello:
+		if string(c.Name) != commandHello {
+			return dst, false, unexpected(c, commandHello)
+		}
+		out, err = m.welcome(dst, c.Data)
+		return out, false, err
+	case wantInitiate:
+		if string(c.Name) != commandInitiate {
+			return dst, false, unexpected(c, commandInitiate)
+		}
+		return dst, false, m.initiate(c.Data)
+	}
+	return dst, false, unexpected(c, "nothing")
+}
+
+// welcome takes the data of HELLO and appends WELCOME.
+func (m *CurveServer) welcome(dst, data []byte) ([]byte, error) {
+	if len(data) != helloSize {
+		return dst, malformed("handshake", "size of HELLO")
+	}
+	if string(data[:2]) != curveVersion {
+		return dst, malformed("handshake", "version of HELLO")
+	}
+	// The padding says nothing and is not looked at, as by libzmq.
+	data = data[2+helloPadding:]
+	client, nonce, sealed := PublicKey(data[:KeySize]), data[KeySize:KeySize+shortNonce], data[KeySize+shortNonce:]
+	var hello secretKey
+	if err := agree(&hello, &client, &m.config.Keys.Secret); err != nil {
+		return dst, err
+	}
+	var zeros [helloSigned]byte
+	signed, err := open(make([]byte, 0, helloSigned), sealed, nonceOf(prefixHello, nonce), &hello, commandHello)
+	if err != nil {
+		return dst, err
+	}
+	if subtle.ConstantTimeCompare(signed, zeros[:]) != 1 {
+		return dst, malformed("handshake", "contents of HELLO")
+	}
+	m.seen = binary.BigEndian.Uint64(nonce)
+
+	var connected KeyPair
+	m.random(connected.Secret[:])
+	connected.Public = connected.Secret.Public()
+	m.random(m.cookieKey[:])
+	var random [2 * longNonce]byte
+	m.random(random[:])
+	welcomeNonce, cookieNonce := random[:longNonce], random[longNonce:]
+
+	inner := make([]byte, 0, KeySize+cookieSize)
+	inner = append(inner, connected.Public[:]...)
+	inner = append(inner, cookieNonce...)
+	secrets := append(append(make([]byte, 0, 2*KeySize), client[:]...), connected.Secret[:]...)
+	inner = seal(inner, secrets, nonceOf(prefixCookie, cookieNonce), &m.cookieKey)
+	clear(secrets)
+	clear(connected.Secret[:])
+
+	dst = appendCommandStart(dst, commandWelcome, welcomeSize)
+	dst = append(dst, welcomeNonce...)
+	dst = seal(dst, inner, nonceOf(prefixWelcome, welcomeNonce), &hello)
+	clear(hello[:])
+	m.stage = wantInitiate
+	return dst, nil
+}
+
+// initiate takes the data of INITIATE.
+func (m *CurveServer) initiate(data []byte) error {
+	if len(data) < initiateFixed {
+		return malformed("handshake", "size of INITIATE")
+	}
+	cookie, nonce, sealed := data[:cookieSize], data[cookieSize:cookieSize+shortNonce], data[cookieSize+shortNonce:]
+	secrets, err := open(make([]byte, 0, 2*KeySize), cookie[longNonce:], nonceOf(prefixCookie, cookie[:longNonce]), &m.cookieKey, "cookie")
+	clear(m.cookieKey[:])
+	if err != nil {
+		return err
+	}
+	defer clear(secrets)
+	client, connected := PublicKey(secrets[:KeySize]), SecretKey(secrets[KeySize:])
+	defer clear(connected[:])
+	if err := agree(&m.session, &client, &connected); err != nil {
+		return err
+	}
+	plain, err := open(nil, sealed, nonceOf(prefixInitiate, nonce), &m.session, commandInitiate)
+	if err != nil {
+		return err
+	}
+	count := binary.BigEndian.Uint64(nonce)
+	if count <= m.seen {
+		return cryptographic("handshake", "nonce of INITIATE")
+	}
+	m.seen = count
+
+	owner, vouch := PublicKey(plain[:KeySize]), plain[KeySize:KeySize+vouchSize]
+	var vouchKey secretKey
+	if err := agree(&vouchKey, &owner, &connected); err != nil {
+		return err
+	}
+	vouched, err := open(make([]byte, 0, 2*KeySize), vouch[longNonce:], nonceOf(prefixVouch, vouch[:longNonce]), &vouchKey, "vouch")
+	clear(vouchKey[:])
+	if err != nil {
+		return err
+	}
+	// The second half binds the vouch to us: without it a server that a
+	// client trusts could use the client's name with others.
+	if PublicKey(vouched[:KeySize]) != client || PublicKey(vouched[KeySize:]) != m.config.Keys.Public {
+		return cryptographic("handshake", "vouch for other keys")
+	}
+	if m.peer, err = ParseMetadata(plain[KeySize+vouchSize:]); err != nil {
+		return err
+	}
+	m.credentials = [][]byte{owner[:]}
+	clear(m.config.Keys.Secret[:])
+	m.stage = wantVerdict
+	return nil
+}
+
+// Credentials returns the client's long-term public key, after INITIATE.
+func (m *CurveServer) Credentials() (values [][]byte, waiting bool) {
+	return m.credentials, m.stage == wantVerdict
+}
+
+// Accept appends READY.
+func (m *CurveServer) Accept(dst []byte) (out []byte, done bool, err error) {
+	dst = appendCommandStart(dst, CommandReady, readyFixed+len(m.config.Properties))
+	dst = appendShortNonce(dst, 1)
+	dst = seal(dst, m.config.Properties, nonceOf(prefixReady, dst[len(dst)-shortNonce:]), &m.session)
+	m.stage = wantNothing
+	return dst, true, nil
+}
+
+// Peer returns the properties of the client's INITIATE.
+func (m *CurveServer) Peer() Metadata { return m.peer }
+
+// Codec returns the codec of the connection's MESSAGE commands.
+func (m *CurveServer) Codec() Codec {
+	codec := newCurveCodec(&m.session, true, 1, m.seen, m.config.Limits)
+	m.Abandon()
+	return codec
+}
+
+// Abandon wipes all keys.
+func (m *CurveServer) Abandon() {
+	clear(m.config.Keys.Secret[:])
+	clear(m.cookieKey[:])
+	clear(m.session[:])
+	m.credentials = nil
+}

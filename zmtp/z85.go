@@ -1,0 +1,66 @@
+package zmtp
+
+import "encoding/binary"
+
+// z85Digits is the alphabet of Z85 in the order of its values (RFC 32).
+const z85Digits = "0123456789" +
+	"abcdefghijklmnopqrstuvwxyz" +
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZ" +
+	".-:+=^!/*?&<>()[]{}@%$#"
+
+// z85None marks a character that is not of the alphabet.
+const z85None = 0xFF
+
+// z85Values is the inverse of z85Digits.
+var z85Values = func() (v [256]byte) {
+	for i := range v {
+		v[i] = z85None
+	}
+	for i := range len(z85Digits) {
+		v[z85Digits[i]] = byte(i)
+	}
+	return v
+}()
+
+// EncodeZ85 returns src in Z85, the text form of CURVE keys: five printable
+// characters for every four octets, most significant first (RFC 32). The error
+// Is ErrMalformed, for a length that four does not divide.
+func EncodeZ85(src []byte) (string, error) {
+	if len(src)%4 != 0 {
+		return "", malformed("z85", "a length that 4 does not divide")
+	}
+	out := make([]byte, 0, len(src)/4*5)
+	for ; len(src) > 0; src = src[4:] {
+		group := binary.BigEndian.Uint32(src)
+		for divisor := uint32(85 * 85 * 85 * 85); divisor > 0; divisor /= 85 {
+			out = append(out, z85Digits[group/divisor%85])
+		}
+	}
+	return string(out), nil
+}
+
+// DecodeZ85 is the inverse of [EncodeZ85]. The error Is ErrMalformed: for a
+// length that five does not divide, a character outside the alphabet, or a
+// group of five that stands for more than 2^32-1. It tells nothing of the
+// text, which may be a secret.
+func DecodeZ85(text string) ([]byte, error) {
+	if len(text)%5 != 0 {
+		return nil, malformed("z85", "a length that 5 does not divide")
+	}
+	out := make([]byte, 0, len(text)/5*4)
+	for ; len(text) > 0; text = text[5:] {
+		var group uint64
+		for i := range 5 {
+			value := z85Values[text[i]]
+			if value == z85None {
+				return nil, malformed("z85", "a character outside the alphabet")
+			}
+			group = group*85 + uint64(value)
+		}
+		if group>>32 != 0 {
+			return nil, malformed("z85", "a group beyond 2^32-1")
+		}
+		out = binary.BigEndian.AppendUint32(out, uint32(group))
+	}
+	return out, nil
+}
