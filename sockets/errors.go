@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 )
 
 // Conditions. Compare with errors.Is.
@@ -16,6 +17,15 @@ var (
 	// the message names (with Options.Mandatory), or when the given peer has
 	// disconnected. Trying again helps once the peer is back.
 	ErrUnroutable = errors.New("sockets: no such peer")
+
+	// ErrTimeout is returned by calls that waited for Options.SendTimeout or
+	// Options.RecvTimeout in vain. It Is os.ErrDeadlineExceeded, and a
+	// net.Error whose Timeout is true.
+	ErrTimeout = fmt.Errorf("sockets: waited too long: %w", os.ErrDeadlineExceeded)
+
+	// ErrWouldBlock is returned by calls that do not wait (TrySend, TryRecv)
+	// when they would have to: nothing was sent or received.
+	ErrWouldBlock = errors.New("sockets: would have to wait")
 
 	// ErrNoFrames is returned for a message without a frame, which ZMTP
 	// cannot express.

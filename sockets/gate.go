@@ -36,13 +36,27 @@ func (g *gate) wake() {
 // The waiter counts itself before it lets go of mu: a waker that takes mu next
 // sees it and leaves a token, even if the waiter is not yet in its select.
 func (g *gate) wait(ctx context.Context, mu *sync.Mutex, done <-chan struct{}) error {
+	return g.waitWithin(ctx, mu, done, nil)
+}
+
+// waitWithin is wait, but no longer than a limit allows, if it is not nil: then
+// it returns ErrTimeout.
+func (g *gate) waitWithin(ctx context.Context, mu *sync.Mutex, done <-chan struct{}, l *limit) error {
+	if ctx == noWait {
+		return ErrWouldBlock
+	}
+	expired, err := l.start()
+	if err != nil {
+		return err
+	}
 	g.waiters++
 	mu.Unlock()
-	var err error
 	select {
 	case <-g.token:
 	case <-ctx.Done():
 		err = ctx.Err()
+	case <-expired:
+		err = ErrTimeout
 	case <-done:
 		err = ErrClosed
 	}

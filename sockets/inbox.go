@@ -3,6 +3,7 @@ package sockets
 import (
 	"context"
 	"sync"
+	"time"
 
 	"clustermap/internal/invariants"
 )
@@ -21,8 +22,9 @@ type inbox struct {
 	spare  [][]Span      // emptied span slices, for the readers
 	room   int           // of spare, in spans
 	limits hwm
-	named  bool // Recv puts the peer's identity before its messages (ROUTER)
 
+	patience time.Duration // Options.RecvTimeout
+	named    bool          // Recv puts the peer's identity before its messages (ROUTER)
 	readable chan struct{} // see Readable; nil before its first use
 }
 
@@ -135,6 +137,7 @@ func (in *inbox) push(q *inqueue, b *Batch, gone <-chan struct{}) bool {
 // next waits until some peer has a message and returns its queue, still at the
 // front of the ring, with in.mu held.
 func (in *inbox) next(ctx context.Context) (*inqueue, error) {
+	l := limit{patience: in.patience}
 	in.mu.Lock()
 	for {
 		select {
@@ -146,7 +149,7 @@ func (in *inbox) next(ctx context.Context) (*inqueue, error) {
 		if in.ready.len() > 0 {
 			return in.ready.front(), nil
 		}
-		if err := in.some.wait(ctx, &in.mu, in.done); err != nil {
+		if err := in.some.waitWithin(ctx, &in.mu, in.done, &l); err != nil {
 			in.mu.Unlock()
 			return nil, err
 		}

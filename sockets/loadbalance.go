@@ -4,20 +4,51 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
+
+	"clustermap/zmtp"
 )
 
-// balancer sends each message to the next peer, in turn, that has room.
+// balancer sends each message to the next peer, in turn, that has room (RFC 28,
+// RFC 30: round robin).
+//
+// A pipe that Connect made takes part from then on, so that messages are queued
+// before the connection is up, or with Options.Immediate only while it is
+// connected. An accepted pipe lives no longer than its connection.
 type balancer struct {
-	mu    sync.Mutex
-	pipes []*pipe
-	next  int
-	room  gate // senders wait here while no pipe takes a message
-	done  <-chan struct{}
+	mu        sync.Mutex
+	pipes     []*pipe
+	next      int
+	room      gate // senders wait here while no pipe takes a message
+	done      <-chan struct{}
+	patience  time.Duration // Options.SendTimeout
+	immediate bool          // Options.Immediate
 }
 
-func (lb *balancer) init(done <-chan struct{}) {
+func (lb *balancer) init(s *socket) {
 	lb.room = newGate()
-	lb.done = done
+	lb.done = s.closing
+	lb.patience, lb.immediate = s.opts.SendTimeout, s.opts.Immediate
+}
+
+// added, attached and detached are to be called by the pattern's methods of
+// like names; removed is remove.
+func (lb *balancer) added(p *pipe) {
+	if !lb.immediate {
+		lb.add(p)
+	}
+}
+
+func (lb *balancer) attached(p *pipe) {
+	if !p.lasting || lb.immediate {
+		lb.add(p)
+	}
+}
+
+func (lb *balancer) detached(p *pipe) {
+	if !p.lasting || lb.immediate {
+		lb.remove(p)
+	}
 }
 
 func (lb *balancer) add(p *pipe) {
@@ -46,30 +77,116 @@ func (lb *balancer) roomy() {
 	lb.mu.Unlock()
 }
 
+// turn returns the pipe whose turn it is; there must be one. mu must be held.
+func (lb *balancer) turn() *pipe {
+	if lb.next >= len(lb.pipes) {
+		lb.next = 0
+	}
+	p := lb.pipes[lb.next]
+	lb.next++
+	return p
+}
+
+// open returns ErrClosed once the socket is closed.
+func (lb *balancer) open() error {
+	select {
+	case <-lb.done:
+		return ErrClosed
+	default:
+		return nil
+	}
+}
+
+// wait waits until a pipe may have room. mu must be held.
+func (lb *balancer) wait(ctx context.Context, l *limit) error {
+	return lb.room.waitWithin(ctx, &lb.mu, lb.done, l)
+}
+
+// passOn wakes the next sender: after a message was accepted there may be room
+// for others too. mu must be held.
+func (lb *balancer) passOn() {
+	if lb.room.waiters > 0 {
+		lb.room.wake()
+	}
+}
+
+// send sends one message.
 func (lb *balancer) send(ctx context.Context, frames [][]byte) error {
+	l := limit{patience: lb.patience}
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for {
-		select {
-		case <-lb.done:
-			return ErrClosed
-		default:
+		if err := lb.open(); err != nil {
+			return err
 		}
 		for range lb.pipes {
-			if lb.next >= len(lb.pipes) {
-				lb.next = 0
-			}
-			p := lb.pipes[lb.next]
-			lb.next++
-			if p.out.offer(nil, frames) == accepted {
-				if lb.room.waiters > 0 {
-					lb.room.wake() // there may be room for the others too
-				}
+			if lb.turn().out.offer(nil, frames) == accepted {
+				lb.passOn()
 				return nil
 			}
 		}
-		if err := lb.room.wait(ctx, &lb.mu, lb.done); err != nil {
+		if err := lb.wait(ctx, &l); err != nil {
 			return err
 		}
 	}
+}
+
+// sendWire sends messages in wire form, all to the same peer, which counts as
+// one turn.
+func (lb *balancer) sendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
+	l := limit{patience: lb.patience}
+	lb.mu.Lock()
+	defer lb.mu.Unlock()
+	for {
+		if err := lb.open(); err != nil || len(wire) == 0 {
+			return err
+		}
+		for range lb.pipes {
+			if lb.turn().out.offerWire(nil, wire, messages, owner) == accepted {
+				lb.passOn()
+				return nil
+			}
+		}
+		if err := lb.wait(ctx, &l); err != nil {
+			return err
+		}
+	}
+}
+
+// sendBatch sends single-frame messages and returns how many it has sent. Each
+// peer gets a run of them, as many as the next one, so that the locks are taken
+// once a run.
+func (lb *balancer) sendBatch(ctx context.Context, bodies [][]byte) (sent int, err error) {
+	l := limit{patience: lb.patience}
+	lb.mu.Lock()
+	defer lb.mu.Unlock()
+	for {
+		if err := lb.open(); err != nil || sent == len(bodies) {
+			return sent, err
+		}
+		run := (len(bodies) - sent + len(lb.pipes) - 1) / max(len(lb.pipes), 1)
+		for refusals := 0; refusals < len(lb.pipes); {
+			n := lb.turn().out.offerEach(nil, bodies[sent:min(sent+run, len(bodies))])
+			if sent += n; sent == len(bodies) {
+				lb.passOn()
+				return sent, nil
+			}
+			if refusals++; n > 0 {
+				refusals = 0
+			}
+		}
+		if err := lb.wait(ctx, &l); err != nil {
+			return sent, err
+		}
+	}
+}
+
+// checkEach refuses a batch of which a message cannot be sent.
+func (s *socket) checkEach(bodies [][]byte) error {
+	for _, b := range bodies {
+		if int64(zmtp.FrameSize(len(b))) > s.opts.MaxMessageSize {
+			return ErrTooLarge
+		}
+	}
+	return s.open()
 }

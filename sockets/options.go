@@ -118,6 +118,17 @@ type Options struct {
 	// the message's topic, instead of dropping it.
 	WaitSubscriber bool
 
+	// SendTimeout bounds how long a call waits to send, and RecvTimeout how
+	// long one waits to receive, beside its context; it then returns
+	// ErrTimeout. 0 means for as long as the context lets it; negative means
+	// not to wait at all.
+	SendTimeout, RecvTimeout time.Duration
+
+	// Immediate makes a DEALER, PUSH, REQ or PAIR queue messages only for peers
+	// that are connected, not from Connect on. What was queued for a peer that
+	// disconnects is then lost.
+	Immediate bool
+
 	// Prepare, if set, runs on every batch that arrives, in the goroutine
 	// that read it and before it is queued: batches of different peers are
 	// prepared in parallel. It may change octets within a span, shorten a

@@ -101,6 +101,31 @@ func (o *outbox) offer(to *Peer, frames [][]byte) verdict {
 	return v
 }
 
+// offerEach appends messages of one frame each, by copy, as many as there is
+// room for, and returns their number.
+func (o *outbox) offerEach(to *Peer, bodies [][]byte) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.admit(to) != accepted {
+		return 0
+	}
+	n := min(len(bodies), o.limits.messages-o.queue.messages-o.held.messages)
+	st, before := o.queue.begin()
+	most := before + o.limits.octets - o.queue.octets - o.held.octets
+	octets := st.octets
+	for i, b := range bodies[:n] {
+		if i > 0 && len(octets) >= most {
+			n = i
+			break
+		}
+		octets = zmtp.AppendFrame(octets, b, false)
+	}
+	st.octets = octets
+	o.queue.commit(before, n)
+	o.rouse()
+	return n
+}
+
 // offerWire appends messages in wire form: lent if they are large enough and
 // have an owner, else by copy.
 func (o *outbox) offerWire(to *Peer, wire []byte, messages int, owner Owner) verdict {

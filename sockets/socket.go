@@ -44,6 +44,7 @@ func (s *socket) init(kind zmtp.SocketType, opts Options, p pattern) error {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.closing = make(chan struct{})
 	s.in.init(hwm{o.RecvHWM, o.RecvHWMOctets})
+	s.in.patience = o.RecvTimeout
 	s.listeners = map[string]*listener{}
 	s.dialers = map[string]*dialer{}
 	s.pipes = map[*pipe]struct{}{}

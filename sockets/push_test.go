@@ -1,0 +1,375 @@
+package sockets
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestLibzmq_spec_pushpull_round_robin_out: a connecting PUSH sends each message
+// to the next PULL.
+func TestLibzmq_spec_pushpull_round_robin_out(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	push := open(t, NewPush, Options{})
+	const peers, turns = 5, 20
+	var pulls []*Pull
+	for range peers {
+		pulls = append(pulls, bind(t, NewPull, Options{}))
+		must(t, push.Connect(pulls[len(pulls)-1].LastEndpoint()))
+	}
+	for i := range peers * turns {
+		must(t, push.Send(ctx, fmt.Append(nil, i), []byte("second")))
+	}
+	for i, pull := range pulls {
+		for turn := range turns {
+			m, err := pull.Recv(ctx)
+			must(t, err)
+			if want := fmt.Sprintf("[%d second]", turn*peers+i); fmt.Sprint(texts(m)) != want {
+				t.Fatalf("pull %d got %q, want %s", i, m, want)
+			}
+		}
+		if _, err := pull.TryRecv(); !errors.Is(err, ErrWouldBlock) {
+			t.Errorf("one more: %v", err)
+		}
+	}
+}
+
+// TestLibzmq_spec_pushpull_fair_queue_in: a PULL takes one message of each PUSH
+// in turn.
+func TestLibzmq_spec_pushpull_fair_queue_in(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pull := bind(t, NewPull, Options{})
+	const peers, each = 4, 5
+	for i := range peers {
+		push := open(t, NewPush, Options{})
+		must(t, push.Connect(pull.LastEndpoint()))
+		for range each {
+			must(t, push.Send(ctx, fmt.Append(nil, i)))
+		}
+	}
+	eventually(t, "all has come", func() bool { return pending(pull.Peers()) == peers*each })
+	for range each {
+		turn := map[string]bool{}
+		for range peers {
+			m, err := pull.TryRecv()
+			must(t, err)
+			turn[string(m[0])] = true
+		}
+		if len(turn) != peers {
+			t.Errorf("one turn had only %v", turn)
+		}
+	}
+}
+
+// pending is the number of messages that wait to be received.
+func pending(peers []PeerStats) (n int) {
+	for _, p := range peers {
+		n += p.PendingMessages
+	}
+	return n
+}
+
+// TestLibzmq_spec_pushpull_block_on_send_no_peers: without a peer a PUSH waits,
+// for as long as it is told to.
+func TestLibzmq_spec_pushpull_block_on_send_no_peers(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	push := open(t, NewPush, Options{SendTimeout: time.Millisecond})
+	if err := push.TrySend([]byte("x")); !errors.Is(err, ErrWouldBlock) {
+		t.Errorf("TrySend: %v", err)
+	}
+	err := push.Send(ctx, []byte("x"))
+	var timeout net.Error
+	if !errors.Is(err, ErrTimeout) || !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Errorf("Send: %v", err)
+	}
+	if n, err := push.SendBatch(ctx, [][]byte{{1}, {2}}); n != 0 || !errors.Is(err, ErrTimeout) {
+		t.Errorf("SendBatch: %d, %v", n, err)
+	}
+	if err := push.SendWire(ctx, wire("x"), 1, nil); !errors.Is(err, ErrTimeout) {
+		t.Errorf("SendWire: %v", err)
+	}
+	never := open(t, NewPush, Options{SendTimeout: -1})
+	if err := never.Send(ctx, []byte("x")); !errors.Is(err, ErrTimeout) {
+		t.Errorf("Send with a negative limit: %v", err)
+	}
+	if err := never.TrySend([]byte("x")); !errors.Is(err, ErrWouldBlock) {
+		t.Errorf("TrySend with a negative limit: %v", err)
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	patient := open(t, NewPush, Options{})
+	if err := patient.Send(ended, []byte("x")); !errors.Is(err, context.Canceled) {
+		t.Errorf("Send with a context that has ended: %v", err)
+	}
+}
+
+// TestLibzmq_timeo: what waits to receive gives up in time.
+func TestLibzmq_timeo(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pull := bind(t, NewPull, Options{RecvTimeout: time.Millisecond})
+	var b Batch
+	if _, err := pull.Recv(ctx); !errors.Is(err, ErrTimeout) {
+		t.Errorf("Recv: %v", err)
+	}
+	if err := pull.RecvBatch(ctx, &b); !errors.Is(err, ErrTimeout) {
+		t.Errorf("RecvBatch: %v", err)
+	}
+	never := bind(t, NewPull, Options{RecvTimeout: -1})
+	if _, err := never.Recv(ctx); !errors.Is(err, ErrTimeout) {
+		t.Errorf("Recv with a negative limit: %v", err)
+	}
+	if _, err := never.TryRecv(); !errors.Is(err, ErrWouldBlock) {
+		t.Errorf("TryRecv: %v", err)
+	}
+	// A limit that is long enough does no harm.
+	patient := bind(t, NewPull, Options{RecvTimeout: hang})
+	push := open(t, NewPush, Options{SendTimeout: hang})
+	got := make(chan error)
+	go func() {
+		_, err := patient.Recv(ctx)
+		got <- err
+	}()
+	must(t, push.Connect(patient.LastEndpoint()))
+	must(t, push.Send(ctx, []byte("x")))
+	must(t, <-got)
+}
+
+// TestLibzmq_spec_pushpull_destroy_queue_on_disconnect: what a bound PUSH has
+// queued for a peer goes with that peer.
+func TestLibzmq_spec_pushpull_destroy_queue_on_disconnect(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	push := bind(t, NewPush, Options{Monitor: seen.tell, Linger: -1})
+	r := dialRaw(t, push.LastEndpoint()).greet("PULL", nil)
+	must(t, push.Send(ctx, plug))
+	eventually(t, "the plug is taken", func() bool { return push.Peers()[0].QueuedMessages == 0 })
+	must(t, push.Send(ctx, []byte("lost")))
+	r.conn.Close()
+	seen.await(t, Disconnected)
+	if err := push.TrySend([]byte("nobody")); !errors.Is(err, ErrWouldBlock) {
+		t.Errorf("without a peer: %v", err)
+	}
+	again := dialRaw(t, push.LastEndpoint()).greet("PULL", nil)
+	must(t, push.Send(ctx, []byte("kept")))
+	if m := again.message(); string(m[0]) != "kept" {
+		t.Errorf("%.10q came", m[0])
+	}
+}
+
+// TestPushUnwanted: what a PULL sends all the same is thrown away.
+func TestPushUnwanted(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	push := bind(t, NewPush, Options{})
+	r := dialRaw(t, push.LastEndpoint()).greet("PULL", nil)
+	r.send(wire("what", "is"), wire("this"))
+	eventually(t, "both are thrown away", func() bool { return push.Peers()[0].Discarded == 2 })
+	must(t, push.Send(ctx, []byte("a message")))
+	if m := r.message(); string(m[0]) != "a message" {
+		t.Errorf("%q", m)
+	}
+}
+
+// TestPushSendBatch: a batch is divided among the peers, of any sizes, in order
+// for each of them.
+func TestPushSendBatch(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	push := open(t, NewPush, Options{})
+	var pulls []*Pull
+	for range 3 {
+		pulls = append(pulls, bind(t, NewPull, Options{}))
+		must(t, push.Connect(pulls[len(pulls)-1].LastEndpoint()))
+	}
+	if n, err := push.SendBatch(ctx, nil); n != 0 || err != nil {
+		t.Errorf("an empty batch: %d, %v", n, err)
+	}
+	var bodies [][]byte
+	for i := range 100 {
+		bodies = append(bodies, append([]byte{byte(i)}, make([]byte, i*i)...))
+	}
+	n, err := push.SendBatch(ctx, bodies)
+	must(t, err)
+	if n != len(bodies) {
+		t.Errorf("%d of %d were sent", n, len(bodies))
+	}
+	next := 0
+	for i, each := range []int{34, 34, 32} {
+		for range each {
+			m, err := pulls[i].Recv(ctx)
+			must(t, err)
+			if len(m) != 1 || !bytes.Equal(m[0], bodies[next]) {
+				t.Fatalf("pull %d got %d frames, message %d in place of %d", i, len(m), m[0][0], next)
+			}
+			next++
+		}
+	}
+	// Batches of one go to one peer after the other.
+	for i := range 6 {
+		if _, err := push.SendBatch(ctx, [][]byte{{byte(i)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pull := range pulls {
+		for range 2 {
+			_, err := pull.Recv(ctx)
+			must(t, err)
+		}
+	}
+}
+
+// TestPushSendBatchBounds: a batch larger than all the room there is goes out in
+// parts, and what did not go out is told.
+func TestPushSendBatchBounds(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	push := open(t, NewPush, quick(Options{SendHWM: 7, Linger: -1, MaxMessageSize: 100}))
+	ends := []string{freePort(t), freePort(t)}
+	for _, e := range ends {
+		must(t, push.Connect(e))
+	}
+	bodies := make([][]byte, 20)
+	for i := range bodies {
+		bodies[i] = []byte{byte(i)}
+	}
+	if n, err := push.SendBatch(ctx, [][]byte{{1}, make([]byte, 99)}); n != 0 || !errors.Is(err, ErrTooLarge) {
+		t.Errorf("too large: %d, %v", n, err)
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	n, err := push.SendBatch(ended, bodies)
+	if n != 14 || !errors.Is(err, context.Canceled) {
+		t.Errorf("%d, %v; want 14 and the context's error", n, err)
+	}
+	for _, p := range push.Peers() {
+		if p.QueuedMessages != 7 {
+			t.Errorf("%+v", p)
+		}
+	}
+	// The rest waits for one of them to come up.
+	result := make(chan error)
+	go func() {
+		n, err := push.SendBatch(ctx, bodies[14:])
+		if n != 6 {
+			err = fmt.Errorf("%d sent, %w", n, err)
+		}
+		result <- err
+	}()
+	pull := open(t, NewPull, Options{})
+	must(t, pull.Bind(ctx, ends[1]))
+	must(t, <-result)
+	for range 7 + 6 {
+		_, err := pull.Recv(ctx)
+		must(t, err)
+	}
+
+	octets := open(t, NewPush, quick(Options{SendHWMOctets: 10, Linger: -1}))
+	must(t, octets.Connect(freePort(t)))
+	if n, err := octets.SendBatch(ended, bodies); n != 4 || !errors.Is(err, context.Canceled) {
+		t.Errorf("%d, %v: messages of 3 octets, the fourth of which fills 10", n, err)
+	}
+	closed := open(t, NewPush, Options{})
+	must(t, closed.Close())
+	if _, err := closed.SendBatch(ctx, bodies); !errors.Is(err, ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// TestPushConcurrent: senders of all kinds at once; every message arrives once.
+func TestPushConcurrent(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	push := bind(t, NewPush, Options{SendHWM: 10})
+	const peers, each = 3, 300
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	came := map[string]int{}
+	stop, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for range peers {
+		pull := open(t, NewPull, Options{RecvHWM: 10})
+		must(t, pull.Connect(push.LastEndpoint()))
+		wg.Go(func() {
+			var b Batch
+			defer b.Release()
+			for pull.RecvBatch(stop, &b) == nil {
+				mu.Lock()
+				for i := range b.Len() {
+					body, _ := b.Message(i).Next()
+					came[string(body)]++
+				}
+				if len(came) == 3*each {
+					cancel()
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Go(func() {
+		for i := range each {
+			if err := push.Send(ctx, fmt.Append(nil, "send", i)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	wg.Go(func() {
+		for i := range each {
+			if err := push.SendWire(ctx, wire(fmt.Sprint("wire", i)), 1, nil); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	wg.Go(func() {
+		var bodies [][]byte
+		for i := range each {
+			bodies = append(bodies, fmt.Append(nil, "batch", i))
+		}
+		if n, err := push.SendBatch(ctx, bodies); n != each || err != nil {
+			t.Error(n, err)
+		}
+	})
+	wg.Wait()
+	for m, n := range came {
+		if n != 1 {
+			t.Errorf("%s came %d times", m, n)
+		}
+	}
+	if len(came) != 3*each {
+		t.Errorf("%d messages came", len(came))
+	}
+}
+
+func TestAllocPushPull(t *testing.T) {
+	ctx := testContext(t)
+	pull := bind(t, NewPull, Options{RecvHWM: -1})
+	push := open(t, NewPush, Options{SendHWM: -1, SendTimeout: hang})
+	must(t, push.Connect(pull.LastEndpoint()))
+	var b Batch
+	defer b.Release()
+	recv := func(b *Batch) error { return pull.RecvBatch(ctx, b) }
+	bodies := make([][]byte, 200)
+	for i := range bodies {
+		bodies[i] = make([]byte, i)
+	}
+	many := bytes.Repeat(wire("x", "y"), 1000)
+	l := newLender()
+	noAllocs(t, "Push", func() {
+		must(t, push.Send(ctx, payload...))
+		must(t, push.TrySend(payload...))
+		n, err := push.SendBatch(ctx, bodies)
+		must(t, err)
+		must(t, push.SendWire(ctx, many, 1000, l))
+		takeAll(t, recv, &b, 2+n+1000)
+	})
+}
