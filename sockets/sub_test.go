@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"clustermap/zmtp"
 )
@@ -26,7 +27,12 @@ func TestWaitSubscribed(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				_ = pub.Send(ctx, []byte("noise"), make([]byte, 100))
+				for range 100 {
+					_ = pub.Send(ctx, []byte("noise"), make([]byte, 100))
+				}
+				// With a single core the others would only get the time slices
+				// that are taken from this goroutine.
+				time.Sleep(time.Microsecond)
 			}
 		}
 	})
