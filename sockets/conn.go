@@ -115,12 +115,18 @@ const handshakeBuffer = 512
 // maxHandshakeCommand bounds READY: room for a few kilobytes of metadata.
 const maxHandshakeCommand = 16 << 10
 
-// handshake exchanges greetings and READY, and returns the peer and the octets
-// of traffic that came along.
-func (s *socket) handshake(c *conn) (zmtp.Peer, []byte, error) {
+// session is what a handshake results in.
+type session struct {
+	peer  zmtp.Peer
+	codec zmtp.Codec // translates the traffic; nil for plain frames
+	early []byte     // octets of traffic that came along
+}
+
+// handshake exchanges greetings and what the security mechanism asks for.
+func (s *socket) handshake(c *conn) (session, error) {
 	nc := c.stream.conn
 	if err := c.setDeadline(time.Now().Add(s.opts.HandshakeTimeout)); err != nil {
-		return zmtp.Peer{}, nil, err
+		return session{}, err
 	}
 	h := zmtp.NewHandshake(zmtp.HandshakeConfig{
 		SocketType: s.kind,
@@ -129,7 +135,7 @@ func (s *socket) handshake(c *conn) (zmtp.Peer, []byte, error) {
 		Limits:     zmtp.Limits{MaxCommand: maxHandshakeCommand},
 	})
 	if _, err := nc.Write(h.Start(nil)); err != nil {
-		return zmtp.Peer{}, nil, err
+		return session{}, err
 	}
 	var in, out []byte
 	part := make([]byte, handshakeBuffer)
@@ -137,22 +143,22 @@ func (s *socket) handshake(c *conn) (zmtp.Peer, []byte, error) {
 		n, err := nc.Read(part)
 		in = append(in, part[:n]...)
 		if n == 0 && err != nil {
-			return zmtp.Peer{}, nil, err
+			return session{}, err
 		}
 		for {
 			used, reply, done, stepErr := h.Step(in, out[:0])
 			out = reply
 			if len(out) > 0 {
 				if _, err := nc.Write(out); err != nil && stepErr == nil {
-					return zmtp.Peer{}, nil, err
+					return session{}, err
 				}
 			}
 			if stepErr != nil {
-				return zmtp.Peer{}, nil, stepErr
+				return session{}, stepErr
 			}
 			in = in[used:]
 			if done {
-				return h.Peer(), in, c.setDeadline(time.Time{})
+				return session{h.Peer(), h.Codec(), in}, c.setDeadline(time.Time{})
 			}
 			if used == 0 {
 				break
@@ -166,7 +172,7 @@ func (s *socket) handshake(c *conn) (zmtp.Peer, []byte, error) {
 func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) error {
 	defer c.finish()
 	remote := c.stream.conn.RemoteAddr().String()
-	info, early, err := s.handshake(c)
+	opened, err := s.handshake(c)
 	if err != nil {
 		var timeout net.Error
 		if errors.As(err, &timeout) && timeout.Timeout() {
@@ -179,6 +185,7 @@ func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) er
 	if p == nil {
 		p = newPipe(s, endpoint, false)
 	}
+	info := opened.peer
 	peer := &Peer{pipe: p, conn: c, info: info, remote: remote, identity: info.Identity}
 	if !s.enter(p) {
 		return ErrClosed
@@ -193,14 +200,14 @@ func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) er
 		s.report(Event{Kind: PeerIgnored, Endpoint: endpoint, Remote: remote, Peer: peer, Err: &PeerError{remote, refused}})
 	}
 
-	w := writer{pipe: p, peer: peer, conn: c}
+	w := writer{pipe: p, peer: peer, conn: c, codec: opened.codec}
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
 		w.run()
 	}()
-	r := reader{pipe: p, peer: peer, conn: c, ignore: refused != nil}
-	err = r.run(early)
+	r := reader{pipe: p, peer: peer, conn: c, codec: opened.codec, ignore: refused != nil}
+	err = r.run(opened.early)
 	err = c.cause(err)
 	c.close(err)
 	<-written

@@ -23,8 +23,9 @@ type reader struct {
 	peer *Peer
 	conn *conn
 
-	ignore bool   // throw away what comes
-	traits traits // of the socket type
+	codec  zmtp.Codec // translates what comes, nil for plain frames
+	ignore bool       // throw away what comes
+	traits traits     // of the socket type
 
 	decoder     zmtp.Decoder
 	chunk       *buf.Chunk
@@ -67,17 +68,26 @@ const maxMessage = min(4<<30-1<<20, unbounded)
 func (r *reader) run(early []byte) error {
 	s := r.pipe.socket
 	r.traits = s.pattern.traits()
-	r.decoder.SetLimits(zmtp.Limits{MaxMessage: min(s.opts.MaxMessageSize, r.traits.maxMessage)})
+	most := min(s.opts.MaxMessageSize, r.traits.maxMessage)
+	r.decoder.SetLimits(zmtp.Limits{MaxMessage: most})
 	defer r.end()
-	if len(early) > 0 {
-		r.tail = early
-		r.space()
-		if err := r.received(0); err != nil {
-			return err
-		}
-		r.idle()
+	src := source(r)
+	if r.codec != nil {
+		coded := &codedSource{reader: r, codec: r.codec, max: int(most)}
+		defer coded.end()
+		src = coded
 	}
-	err := r.conn.stream.receive(r)
+	if len(early) > 0 {
+		for len(early) > 0 {
+			n := copy(src.space(), early)
+			early = early[n:]
+			if err := src.received(n); err != nil {
+				return err
+			}
+		}
+		src.idle()
+	}
+	err := r.conn.stream.receive(src)
 	if r.expires && errors.Is(err, os.ErrDeadlineExceeded) {
 		err = ErrHeartbeatTimeout
 	}
@@ -101,11 +111,18 @@ func (r *reader) returnSpans() {
 	r.batch.spans = nil
 }
 
-// space returns the free end of the chunk, exchanging the chunk first if what
+// space returns the free end of the chunk.
+func (r *reader) space() []byte { return r.room(1) }
+
+// pending returns how many octets wait for the rest of their message.
+func (r *reader) pending() int { return r.fill - r.start }
+
+// room returns the free end of the chunk, of at least so many octets, which
+// have arrived already if they are many. It exchanges the chunk first if what
 // is being received does not fit in it.
-func (r *reader) space() []byte {
+func (r *reader) room(least int) []byte {
 	if r.chunk == nil {
-		r.use(buf.Get(max(buf.Large, len(r.tail)+minRead)), r.tail)
+		r.use(buf.Get(max(buf.Large, len(r.tail)+max(least, minRead))), r.tail)
 		if cap(r.tail) > keepTail {
 			r.tail = nil
 		}
@@ -113,15 +130,15 @@ func (r *reader) space() []byte {
 	}
 	data := r.chunk.Data()
 	pending := r.fill - r.start
-	need := max(r.decoder.Need(), pending+1)
+	need := max(r.decoder.Need(), pending+least)
 	if r.start+need > len(data) || len(data)-r.fill < minRead {
 		size := buf.Large
 		if need+minRead > size {
 			// Twice what has arrived, never what was merely announced.
-			size = min(need+readAhead, max(size, 2*pending))
+			size = max(min(need+readAhead, max(size, 2*pending)), pending+least)
 		}
 		switch {
-		case size <= len(data) && r.fill < len(data) && r.start == 0:
+		case size <= len(data) && r.fill+least <= len(data) && r.start == 0:
 			// A large message that still fits here for a while.
 		case size <= len(data) && r.chunk.Unique():
 			r.use(r.chunk, data[r.start:r.fill])

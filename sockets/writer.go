@@ -12,6 +12,9 @@ type writer struct {
 	peer *Peer
 	conn *conn
 
+	codec zmtp.Codec // translates what goes out, nil for plain frames
+	coded [1][]byte
+
 	queue   outqueue // taken, not yet known to be written
 	control []byte
 	bufs    [][]byte
@@ -27,7 +30,13 @@ func (w *writer) run() {
 	}
 	for w.pipe.out.take(&w.queue, &w.control, w.conn.gone, roomy) {
 		w.gather()
-		n, err := w.conn.stream.send(w.bufs)
+		var n int64
+		var err error
+		if w.codec == nil {
+			n, err = w.conn.stream.send(w.bufs)
+		} else {
+			n, err = w.sendCoded()
+		}
 		clear(w.bufs)
 		if err != nil {
 			w.written = n

@@ -1,0 +1,249 @@
+package sockets
+
+import (
+	"clustermap/internal/buf"
+	"clustermap/zmtp"
+)
+
+// A connection with a [zmtp.Codec] carries something else than ZMTP 3 frames:
+// boxes of CURVE, or an older peer's framing. Its reader keeps the wire's octets
+// in a buffer of their own and has the codec put frames into the chunk that
+// every reader decodes from; its writer has what it takes encoded, piece by
+// piece, into a pooled buffer. Everything else, queues and batches and what is
+// kept for the next connection, deals in frames as ever.
+
+const (
+	// codedPiece is how many octets of frames are encoded for one write. One
+	// larger frame is a piece of its own.
+	codedPiece = 64 << 10
+	// codedExtra is more than a codec puts around the body of one frame.
+	codedExtra = 64
+	// codedSmall is the size up to which a unit is read before anybody judges
+	// its size: that of the largest command.
+	codedSmall = zmtp.DefaultMaxCommand
+)
+
+// codedSource feeds a reader with what a codec makes of a connection's octets.
+type codedSource struct {
+	reader *reader
+	codec  zmtp.Codec
+	max    int // largest message, in wire form
+
+	chunk       *buf.Chunk
+	start, fill int    // octets of chunk that the codec has not used yet
+	tail        []byte // those octets, while the connection is idle and has no chunk
+	need        int    // size of the unit that they begin, as far as known
+}
+
+// space returns the free end of the chunk. As in reader.space, what is taken
+// for a large unit follows from what has arrived of it.
+func (c *codedSource) space() []byte {
+	if c.chunk == nil {
+		c.use(buf.Get(max(buf.Large, len(c.tail)+minRead)), c.tail)
+		if cap(c.tail) > keepTail {
+			c.tail = nil
+		}
+		c.tail = c.tail[:0]
+	}
+	if c.start == c.fill {
+		c.start, c.fill = 0, 0
+	}
+	data := c.chunk.Data()
+	pending := c.fill - c.start
+	need := max(c.need, pending+1)
+	if c.start+need > len(data) || len(data)-c.fill < minRead {
+		size := buf.Large
+		if need+minRead > size {
+			size = min(need+readAhead, max(size, 2*pending))
+		}
+		switch {
+		case size > len(data):
+			old := c.chunk
+			c.use(buf.Get(size), data[c.start:c.fill])
+			old.Release()
+		case c.start > 0:
+			c.use(c.chunk, data[c.start:c.fill])
+		}
+		data = c.chunk.Data()
+	}
+	return data[c.fill:min(len(data), max(c.start+need+readAhead, c.fill+buf.Large))]
+}
+
+// use goes on in a chunk, at the start of which it puts what is pending.
+func (c *codedSource) use(chunk *buf.Chunk, pending []byte) {
+	c.chunk = chunk
+	c.start, c.fill = 0, copy(chunk.Data(), pending)
+}
+
+// received has the codec translate what can be translated, portion by portion,
+// and the reader take each.
+func (c *codedSource) received(n int) error {
+	c.fill += n
+	for first := true; ; first = false {
+		pending := c.fill - c.start
+		least := minRead
+		if c.need <= pending {
+			least = max(least, c.need) // a unit that is whole
+		}
+		room := c.reader.room(least)
+		// Frames are hardly ever larger than what they were, so they fit.
+		wire := c.chunk.Data()[c.start : c.start+min(pending, len(room))]
+		frames, used, need, err := c.codec.Decode(room[:0:len(room)], wire, len(room))
+		c.start += used
+		c.need = need
+		// The frames before a fault are good. The first time the reader is
+		// told in any case: octets have arrived.
+		if first || len(frames) > 0 {
+			if refused := c.hand(room, frames); refused != nil {
+				return refused
+			}
+		}
+		if err != nil {
+			return err
+		}
+		left := c.fill - c.start
+		switch cut := len(wire) < pending || len(frames) >= len(room); {
+		case left == 0:
+			return nil
+		case cut && (used > 0 || need > len(wire) && need <= left):
+			// There may be more whole units.
+		case need > codedSmall && need-codedExtra > c.max-c.reader.pending():
+			return &zmtp.ProtocolError{Op: "decode", Reason: "message above MaxMessage", Err: zmtp.ErrTooLarge}
+		default:
+			c.reader.ttl = 0 // whatever follows a PING is a sign of life
+			return nil
+		}
+	}
+}
+
+// hand gives the reader frames, which are in room unless they did not fit.
+func (c *codedSource) hand(room, frames []byte) error {
+	if len(frames) <= len(room) {
+		return c.reader.received(len(frames))
+	}
+	for len(frames) > 0 {
+		n := copy(c.reader.space(), frames)
+		frames = frames[n:]
+		if err := c.reader.received(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// idle lets go of the chunk while there is nothing to read, as reader.idle
+// does.
+func (c *codedSource) idle() {
+	c.reader.idle()
+	if c.chunk == nil {
+		return
+	}
+	pending := c.chunk.Data()[c.start:c.fill]
+	switch {
+	case len(pending) <= keepTail:
+		c.tail = append(c.tail[:0], pending...)
+		c.end()
+		c.start, c.fill = 0, 0
+	case len(c.chunk.Data()) > idlePart*len(pending):
+		old := c.chunk
+		c.use(buf.Get(len(pending)), pending)
+		old.Release()
+	}
+}
+
+// end gives the chunk up.
+func (c *codedSource) end() {
+	if c.chunk != nil {
+		c.chunk.Release()
+		c.chunk = nil
+	}
+}
+
+// sendCoded writes what gather has listed in the codec's form. Like send it
+// returns how much was written, as octets of frames: a frame of which one octet
+// was written counts as a whole.
+func (w *writer) sendCoded() (written int64, err error) {
+	out := stages.Get().(*stage)
+	defer func() {
+		if cap(out.octets) <= keepStage {
+			out.octets = out.octets[:0]
+			stages.Put(out)
+		}
+	}()
+	var encoded int64 // octets of frames that are in out
+	flush := func() error {
+		w.coded[0] = out.octets
+		n, err := w.conn.stream.send(w.coded[:])
+		w.coded[0] = nil
+		if err != nil {
+			written += w.begun(written, n)
+			return err
+		}
+		written += encoded
+		encoded, out.octets = 0, out.octets[:0]
+		return nil
+	}
+	for _, b := range w.bufs {
+		for len(b) > 0 {
+			n := leadingFrames(b, codedPiece)
+			octets, failed := w.codec.Encode(out.octets, b[:n])
+			if failed != nil {
+				if err := flush(); err != nil {
+					return written, err
+				}
+				return written, failed
+			}
+			out.octets = octets
+			encoded += int64(n)
+			b = b[n:]
+			if len(out.octets) < codedPiece {
+				continue
+			}
+			if err := flush(); err != nil {
+				return written, err
+			}
+		}
+	}
+	if len(out.octets) == 0 {
+		return written, nil
+	}
+	return written, flush()
+}
+
+// begun returns the size of the frames, from an offset in what gather listed,
+// that begin within the first n octets of their encoded form. It encodes them
+// once more to see; by now nobody will read what the codec makes.
+func (w *writer) begun(from, n int64) (size int64) {
+	var out []byte
+	for _, b := range w.bufs {
+		skip := min(from, int64(len(b)))
+		from -= skip
+		for b = b[skip:]; len(b) > 0; {
+			if n <= 0 {
+				return size
+			}
+			frame := leadingFrames(b, 1)
+			var err error
+			if out, err = w.codec.Encode(out[:0], b[:frame]); err != nil {
+				return size + int64(frame)
+			}
+			n -= int64(len(out))
+			size += int64(frame)
+			b = b[frame:]
+		}
+	}
+	return size
+}
+
+// leadingFrames returns the size of the first frames of b that together have
+// limit octets, or all of them.
+func leadingFrames(b []byte, limit int) int {
+	if len(b) <= limit {
+		return len(b)
+	}
+	rest := zmtp.Message(b)
+	for len(b)-len(rest) < limit {
+		_, rest = rest.Next()
+	}
+	return len(b) - len(rest)
+}

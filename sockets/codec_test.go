@@ -1,0 +1,429 @@
+package sockets
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"clustermap/internal/buf"
+	"clustermap/zmtp"
+)
+
+// maskCodec puts each frame behind its size and a running number, with its
+// first octets masked by that. A unit of size 0 stands for a message of inflated
+// octets, which is more than it has on the wire.
+type maskCodec struct {
+	out, in byte
+	limit   int // largest unit that Decode takes, 0 for any
+}
+
+const (
+	maskHeader = 5
+	inflated   = 3 * buf.Large
+)
+
+var errMask = errors.New("running number")
+
+func (c *maskCodec) MaxEncoded(size, count int) int { return size + maskHeader*count }
+
+func (c *maskCodec) Encode(dst, frames []byte) ([]byte, error) {
+	for rest := zmtp.Message(frames); len(rest) > 0; {
+		frame := rest
+		_, rest = rest.Next()
+		frame = frame[:len(frame)-len(rest)]
+		dst = binary.BigEndian.AppendUint32(dst, uint32(len(frame)))
+		dst = append(append(dst, c.out), frame...)
+		mask(dst[len(dst)-len(frame):], c.out)
+		c.out++
+	}
+	return dst, nil
+}
+
+func (c *maskCodec) Decode(dst, wire []byte, limit int) (out []byte, used, need int, err error) {
+	for most := len(dst) + limit; ; {
+		if len(wire)-used < maskHeader {
+			return dst, used, maskHeader, nil
+		}
+		size := int(binary.BigEndian.Uint32(wire[used:]))
+		if c.limit > 0 && size > c.limit {
+			return dst, used, maskHeader, zmtp.ErrTooLarge
+		}
+		switch need = maskHeader + size; {
+		case wire[used+4] != c.in:
+			return dst, used, need, errMask
+		case len(wire)-used < need || len(dst) >= most:
+			return dst, used, need, nil
+		case size == 0:
+			dst = append(zmtp.AppendHeader(dst, 0, inflated), make([]byte, inflated)...)
+		}
+		dst = append(dst, wire[used+maskHeader:used+need]...)
+		mask(dst[len(dst)-size:], c.in)
+		c.in++
+		used += need
+	}
+}
+
+func mask(octets []byte, with byte) {
+	for i := range octets[:min(len(octets), 20)] {
+		octets[i] ^= with
+	}
+}
+
+// masked is frames as a maskCodec sends them.
+func masked(t testing.TB, frames []byte) []byte {
+	t.Helper()
+	wire, err := new(maskCodec).Encode(nil, frames)
+	must(t, err)
+	return wire
+}
+
+// coded is a reader's source with a codec.
+func (r *reader) coded() *codedSource {
+	limit := min(r.pipe.socket.opts.MaxMessageSize, r.traits.maxMessage)
+	return &codedSource{reader: r, codec: &maskCodec{}, max: int(limit)}
+}
+
+// feedTo is reader.feed for any source.
+func feedTo(src source, octets []byte, most int, idle func() bool) error {
+	for len(octets) > 0 {
+		n := copy(src.space(), octets[:min(len(octets), most)])
+		octets = octets[n:]
+		if err := src.received(n); err != nil {
+			return err
+		}
+		if idle() {
+			src.idle()
+		}
+	}
+	return nil
+}
+
+func never() bool { return false }
+
+// TestCodecSplit reads a script through a codec, in two parts split at every
+// octet, and octet by octet.
+func TestCodecSplit(t *testing.T) {
+	t.Parallel()
+	frames, want := script()
+	octets := masked(t, frames)
+	for _, waits := range []bool{false, true} {
+		idle := func() bool { return waits }
+		for split := range len(octets) + 1 {
+			r := newRecorder(t, Options{})
+			r.as.ordered = true
+			rd := r.reader()
+			src := rd.coded()
+			most := len(octets)
+			if split == len(octets) {
+				most = 1
+			}
+			must(t, feedTo(src, octets[:split], most, idle))
+			must(t, feedTo(src, octets[split:], most, idle))
+			src.end()
+			rd.end()
+			if !slices.Equal(r.got, want) {
+				t.Fatalf("split at %d: %q\nwant %q", split, r.got, want)
+			}
+		}
+	}
+}
+
+// TestCodecSizes reads messages of all sizes in parts of all sizes, some of
+// them from units that are smaller than the frames they stand for.
+func TestCodecSizes(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(7, 7))
+	r := newRecorder(t, Options{RecvHWM: -1, RecvHWMOctets: -1})
+	rd := r.reader()
+	src := rd.coded()
+	codec := &maskCodec{}
+	var octets []byte
+	var want []string
+	for _, size := range []int{100_000, 200_000, 10, buf.Large - 9, buf.Large, 0, 1 << 20, 5, 70_000} {
+		for range 2 {
+			frames := []string{strings.Repeat("x", rng.IntN(20)), strings.Repeat(string(rune('a'+rng.IntN(26))), max(size-rng.IntN(10), 0))}
+			octets, _ = codec.Encode(octets, wire(frames...))
+			want = append(want, show(frames...))
+		}
+		octets = append(octets, 0, 0, 0, 0, codec.out)
+		codec.out++
+		want = append(want, show(string(make([]byte, inflated))))
+	}
+	for len(octets) > 0 {
+		part := 1 + rng.IntN(1<<(4+rng.IntN(17)))
+		must(t, feedTo(src, octets[:min(part, len(octets))], part, func() bool { return rng.IntN(2) == 0 }))
+		octets = octets[min(part, len(octets)):]
+	}
+	src.end()
+	rd.end()
+	if !slices.Equal(r.got, want) {
+		t.Fatalf("%d messages come, or others, want %d", len(r.got), len(want))
+	}
+}
+
+// TestCodecFault: the messages before a fault are delivered, and what the
+// codec says of it is what ends the connection.
+func TestCodecFault(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		octets []byte
+		want   error
+	}{
+		"of the codec":  {[]byte{0, 0, 0, 3, 77, 0, 0, 0}, errMask},
+		"of the frames": {masked(t, slices.Concat(wire("good"), zmtp.AppendCommand(nil, "PING", nil)))[maskHeader+6:], zmtp.ErrMalformed},
+	} {
+		r := newRecorder(t, Options{})
+		rd := r.reader()
+		src := rd.coded()
+		err := feedTo(src, append(masked(t, wire("good")), c.octets...), 1000, never)
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+		if !slices.Equal(r.got, []string{`["good"]`}) {
+			t.Errorf("%s: %q came", name, r.got)
+		}
+		src.end()
+		rd.end()
+	}
+}
+
+// TestCodecLimit: the largest message passes, one that is announced as much
+// larger is refused by its announcement, and so is a part of one.
+func TestCodecLimit(t *testing.T) {
+	t.Parallel()
+	const limit = 1 << 20
+	for _, first := range []int{0, limit / 2} {
+		r := newRecorder(t, Options{MaxMessageSize: limit})
+		rd := r.reader()
+		src := rd.coded()
+		part := zmtp.AppendFrame(nil, make([]byte, first), true)
+		largest := zmtp.AppendFrame(slices.Clone(part), make([]byte, limit-len(part)-9), false)
+		must(t, feedTo(src, masked(t, largest), 1<<20, never))
+		codec := src.codec.(*maskCodec)
+		codec.in = 0
+		must(t, feedTo(src, masked(t, part), 1<<20, never))
+		larger := binary.BigEndian.AppendUint32(nil, uint32(limit-len(part)+codedExtra+1))
+		err := feedTo(src, append(larger, codec.in), 10, never)
+		var typed *zmtp.ProtocolError
+		if !errors.Is(err, zmtp.ErrTooLarge) || !errors.As(err, &typed) || len(r.got) != 1 {
+			t.Errorf("%v, %d messages", err, len(r.got))
+		}
+		src.end()
+		rd.end()
+	}
+}
+
+// TestCodecAnnouncement: what is allocated follows what arrives, not what is
+// announced; and an idle connection holds in proportion to what has arrived.
+func TestCodecAnnouncement(t *testing.T) {
+	t.Parallel()
+	r := newRecorder(t, Options{MaxMessageSize: -1})
+	for _, arrived := range []int{0, 1, 100, keepTail, 20_000, 200_000, 2 << 20} {
+		rd := r.reader()
+		src := rd.coded()
+		octets := append([]byte{0x30, 0, 0, 0, 0}, make([]byte, arrived)...)
+		must(t, feedTo(src, octets, 1<<20, never))
+		if n := len(src.chunk.Data()); n > 8*(arrived+minRead)+buf.Large {
+			t.Errorf("a chunk of %d octets for %d", n, len(octets))
+		}
+		src.idle()
+		holds := cap(src.tail) + cap(rd.tail)
+		if src.chunk != nil {
+			holds += len(src.chunk.Data())
+		}
+		if rd.chunk != nil {
+			holds += len(rd.chunk.Data())
+		}
+		if holds > 8*len(octets) {
+			t.Errorf("%d octets of a unit hold %d", len(octets), holds)
+		}
+		src.end()
+		rd.end()
+	}
+}
+
+// codedWriter is a writer that has taken messages, and what they are in order.
+func codedWriter(t testing.TB, o *outbox, c *conn) *writer {
+	t.Helper()
+	w := &writer{pipe: &pipe{}, conn: c, codec: &maskCodec{}}
+	w.pipe.out.init(hwm{unbounded, unbounded})
+	if !o.take(&w.queue, &w.control, nil, nil) {
+		t.Fatal("nothing to take")
+	}
+	w.gather()
+	return w
+}
+
+// TestCodecSend: what a writer sends through a codec is what the other side's
+// codec makes into the same frames, whatever their sizes.
+func TestCodecSend(t *testing.T) {
+	t.Parallel()
+	ours, theirs := connected(t)
+	l := newLender()
+	o := newOutbox(hwm{unbounded, unbounded})
+	o.pong([]byte("context"))
+	want := zmtp.AppendPong(nil, []byte("context"))
+	for i, size := range []int{0, 1, 255, 256, lendFrom, codedPiece, 3 << 20, 5, 0} {
+		for range 500 / (1 + size/100) {
+			m := wire(fmt.Sprint(i), strings.Repeat("x", size))
+			o.offerWire(nil, m, 1, l)
+			want = append(want, m...)
+		}
+	}
+	w := codedWriter(t, o, ours)
+	got := make(chan []byte)
+	go func() {
+		wire, err := io.ReadAll(theirs)
+		if err != nil {
+			t.Error(err)
+		}
+		frames, used, _, err := new(maskCodec).Decode(nil, wire, unbounded)
+		if err != nil || used != len(wire) {
+			t.Errorf("%d of %d octets are used: %v", used, len(wire), err)
+		}
+		got <- frames
+	}()
+	written, err := w.sendCoded()
+	if err != nil || written != int64(len(want)) {
+		t.Errorf("%d of %d octets: %v", written, len(want), err)
+	}
+	w.release()
+	ours.finish()
+	if !bytes.Equal(<-got, want) {
+		t.Error("other frames arrive")
+	}
+	if l.refs.Load() != 0 {
+		t.Errorf("%d references are left", l.refs.Load())
+	}
+}
+
+// TestCodecRemaining breaks a connection after every octet of what a codec
+// made: the messages of which no octet was written remain, and no others.
+func TestCodecRemaining(t *testing.T) {
+	t.Parallel()
+	messages := [][]byte{wire("1"), wire("2", "", "two"), wire(strings.Repeat("b", 300)), wire(""), wire("end")}
+	pong := zmtp.AppendPong(nil, nil)
+	// before is how much was sent whole in earlier pieces.
+	for before := 0; before <= 2; before++ {
+		sent := len(pong)
+		for _, m := range messages[:before] {
+			sent += len(m)
+		}
+		if before == 0 {
+			sent = 0
+		}
+		var units []int // the sizes of what else is sent
+		if before == 0 {
+			units = append(units, maskHeader+len(pong))
+		}
+		total := slices.Max(append(units, 0))
+		for _, m := range messages[before:] {
+			n := len(m) + maskHeader*zmtp.Message(m).Len()
+			units = append(units, n)
+			total += n
+		}
+		for n := 0; n <= total; n++ {
+			o := newOutbox(hwm{unbounded, unbounded})
+			o.pong(nil)
+			for _, m := range messages {
+				o.offerWire(nil, m, 1, nil)
+			}
+			w := codedWriter(t, o, nil)
+			w.written = int64(sent) + w.begun(int64(sent), int64(n))
+			at, first := 0, before
+			for i, size := range units {
+				if at >= n {
+					break
+				}
+				at += size
+				if before > 0 || i > 0 {
+					first++
+				}
+			}
+			w.pipe.out.put("queued since")
+			w.putBack()
+			got, w2 := takenFrom(t, &w.pipe.out)
+			want := append(slices.Concat(messages[first:]...), wire("queued since")...)
+			if !bytes.Equal(got, want) || w2.queue.messages != len(messages)-first+1 {
+				t.Fatalf("broken %d octets after message %d: %d come again, want %d", n, before, w2.queue.messages-1, len(messages)-first)
+			}
+		}
+	}
+}
+
+// TestCodecSendBreaks: when the peer goes away, each message has been given to
+// the kernel, at least in part, or comes again.
+func TestCodecSendBreaks(t *testing.T) {
+	t.Parallel()
+	ours, theirs := connected(t)
+	must(t, ours.stream.conn.(*net.TCPConn).SetWriteBuffer(64<<10))
+	must(t, theirs.SetReadBuffer(64<<10))
+	const count, size = 200, 64 << 10
+	o := newOutbox(hwm{unbounded, unbounded})
+	for i := range count {
+		o.offerWire(nil, wire(fmt.Sprint(i), strings.Repeat("x", size)), 1, nil)
+	}
+	w := codedWriter(t, o, ours)
+	go func() {
+		_, _ = io.ReadFull(theirs, make([]byte, 10*size))
+		_ = theirs.SetLinger(0)
+		theirs.Close()
+	}()
+	written, err := w.sendCoded()
+	if err == nil {
+		t.Fatal("everything was sent")
+	}
+	w.written = written
+	w.putBack()
+	_, w2 := takenFrom(t, &w.pipe.out)
+	each := int64(len(wire("999", strings.Repeat("x", size))))
+	if gone := int64(count - w2.queue.messages); gone < 10 || gone != (written+each-1)/each {
+		t.Errorf("%d messages are gone, %d octets were written", gone, written)
+	}
+}
+
+// TestAllocCodec: in steady state a codec's connection allocates nothing.
+func TestAllocCodec(t *testing.T) {
+	if raceEnabled {
+		t.Skip("pools allocate under the race detector")
+	}
+	r := newRecorder(t, Options{RecvHWM: -1, RecvHWMOctets: -1})
+	r.prefix = "none"
+	rd := r.reader()
+	rd.ignore = true
+	src := rd.coded()
+	ours, theirs := connected(t)
+	go func() { _, _ = io.Copy(io.Discard, theirs) }()
+	w := &writer{pipe: &pipe{}, conn: ours, codec: &maskCodec{}}
+	w.pipe.out.init(hwm{unbounded, unbounded})
+	messages := bytes.Repeat(wire("message", strings.Repeat("x", 1000)), 200)
+	codec := &maskCodec{}
+	var octets []byte
+	round := func() {
+		octets, _ = codec.Encode(octets[:0], messages)
+		must(t, feedTo(src, octets, 50_000, never))
+		w.pipe.out.offerWire(nil, messages, 200, nil)
+		w.pipe.out.take(&w.queue, &w.control, nil, nil)
+		w.gather()
+		_, err := w.sendCoded()
+		must(t, err)
+		w.release()
+	}
+	for range 10 {
+		round()
+	}
+	runtime.GC()
+	if n := testing.AllocsPerRun(100, round); n >= 1 {
+		t.Errorf("%v allocations for 200 messages in and out", n)
+	}
+	src.end()
+	rd.end()
+}
