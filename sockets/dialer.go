@@ -3,9 +3,11 @@ package sockets
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"clustermap/zmtp"
@@ -22,10 +24,14 @@ type dialer struct {
 	done     atomic.Bool // the connection there may be is the last one
 }
 
-// Connect connects to an endpoint, tcp://host:port, and keeps it connected:
-// the connection is made in the background, and made again when it is lost. A
-// name is resolved at each attempt. Connecting again to the same endpoint does
-// nothing.
+// Connect connects to an endpoint and keeps it connected: the connection is
+// made in the background, and made again when it is lost. Connecting again to
+// the same endpoint does nothing. The endpoint is one of
+//
+//   - tcp://host:port, where a name is resolved at each attempt, or
+//     tcp://source;host:port to connect from an address or interface and port
+//     (each of them may be *);
+//   - ipc://path, or on Linux ipc://@name: a Unix domain socket.
 //
 // A peer that breaks the protocol, or that is of a type this socket cannot talk
 // to, is given up, since trying again would not help: the monitor is told of
@@ -71,7 +77,10 @@ func (s *socket) Disconnect(address string) error {
 	delete(s.dialers, address)
 	s.pattern.removed(d.pipe)
 	d.pipe.out.seal()
-	if s.opts.Linger <= 0 {
+	if s.opts.ReconnectStop&StopAfterDisconnect != 0 {
+		d.done.Store(true)
+	}
+	if s.opts.Linger <= 0 || d.done.Load() && d.pipe.peer.Load() == nil {
 		d.cancel()
 		return nil
 	}
@@ -104,10 +113,11 @@ func (d *dialer) run() {
 	attempt := 0
 	for d.ctx.Err() == nil && !d.done.Load() {
 		permanent := false
-		nc, err := (&net.Dialer{}).DialContext(d.ctx, "tcp", d.endpoint.address())
+		nc, err := d.dial()
 		switch {
 		case err != nil:
 			s.report(Event{Kind: ConnectFailed, Endpoint: d.endpoint.text, Err: err})
+			permanent = s.opts.ReconnectStop&StopOnRefused != 0 && refused(err)
 		case isSelf(nc):
 			nc.Close()
 		default:
@@ -127,6 +137,20 @@ func (d *dialer) run() {
 			timer.Stop()
 		}
 	}
+}
+
+// dial makes one attempt to connect.
+func (d *dialer) dial() (net.Conn, error) {
+	ctx := d.ctx
+	if limit := d.socket.connectLimit(); !limit.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, limit)
+		defer cancel()
+	}
+	if d.endpoint.transport == transportIPC {
+		return d.socket.dialIPC(ctx, d.endpoint)
+	}
+	return d.socket.dialTCP(ctx, d.endpoint)
 }
 
 // end forgets the dialer, so that the endpoint can be connected again.
@@ -153,14 +177,19 @@ func (d *dialer) serve(nc net.Conn) (permanent bool) {
 	stop := context.AfterFunc(d.ctx, func() { c.close(ErrClosed) })
 	defer stop()
 	s.report(Event{Kind: Connected, Endpoint: d.endpoint.text, Remote: nc.RemoteAddr().String()})
-	err = s.serve(c, d.pipe, d.endpoint.text, func() {})
+	up := false
+	err = s.serve(c, d.pipe, d.endpoint.text, func() { up = true })
+	if !up && s.opts.ReconnectStop&StopOnHandshakeFailed != 0 {
+		return true
+	}
 	var protocol *zmtp.ProtocolError
 	return errors.As(err, &protocol)
 }
 
-// isSelf recognises a connection to its own port, which TCP makes when the
-// port dialled happens to be chosen as the local one.
-func isSelf(nc net.Conn) bool { return nc.LocalAddr().String() == nc.RemoteAddr().String() }
+// refused says that nobody listens where an attempt to connect went.
+func refused(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist)
+}
 
 // backOff returns the wait before the next attempt, as libzmq has it
 // (ZMQ_RECONNECT_IVL, ZMQ_RECONNECT_IVL_MAX).

@@ -69,11 +69,15 @@ var (
 type EndpointError struct {
 	Endpoint string
 	Reason   string
+	Err      error // the system's word for it, such as syscall.ENAMETOOLONG, or nil
 }
 
 func (e *EndpointError) Error() string {
 	return fmt.Sprintf("sockets: endpoint %q: %s", e.Endpoint, e.Reason)
 }
+
+// Unwrap returns Err.
+func (e *EndpointError) Unwrap() error { return e.Err }
 
 // PeerError is a fault of one connection: malformed octets, a refused
 // handshake, a time-out. It goes to the monitor, and ends that connection

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -16,6 +16,7 @@ import (
 type listener struct {
 	socket   *socket
 	net      net.Listener
+	unlink   func() // removes what ipc leaves in the file system; may be nil
 	endpoint string
 
 	mu       sync.Mutex
@@ -24,11 +25,20 @@ type listener struct {
 	halfOpen list.List          // of *conn: those in their handshake, oldest first
 }
 
-// Bind listens on an endpoint: tcp://host:port, where host is an address, a
-// name, a network interface's name, or * for all interfaces, and port a number,
-// or * or 0 for one of the system's choice, which LastEndpoint then tells. The
-// context bounds the resolution of a name. A port in use is reported at once,
-// as the network's error (a *net.OpError, syscall.EADDRINUSE).
+// Bind listens on an endpoint:
+//
+//   - tcp://host:port, where host is an address, a name, a network interface's
+//     name, or * for all interfaces, and port a number, or * or 0 for one of
+//     the system's choice;
+//   - ipc://path, a Unix domain socket. The file at path is made, and removed
+//     when the endpoint is unbound; one that is in use is an error, and one
+//     that a process which is no more has left is replaced. With ipc://@name it
+//     is a name in Linux's abstract namespace instead, and with ipc://* a file
+//     in a new directory for temporary files.
+//
+// LastEndpoint tells what the wildcards stand for. The context bounds the
+// resolution of a name. An address in use is reported at once, as the network's
+// error (a *net.OpError, syscall.EADDRINUSE).
 func (s *socket) Bind(ctx context.Context, address string) error {
 	if err := ctx.Err(); err != nil {
 		return err // looking up a name that needs no network does not notice
@@ -40,63 +50,33 @@ func (s *socket) Bind(ctx context.Context, address string) error {
 	if err := s.open(); err != nil {
 		return err
 	}
-	if host, ok := interfaceAddress(e.host); ok {
-		e.host = host
+	l := &listener{socket: s, conns: map[*conn]struct{}{}}
+	switch e.transport {
+	case transportTCP:
+		l.net, l.endpoint, err = s.listenTCP(ctx, e)
+	case transportIPC:
+		l.net, l.endpoint, l.unlink, err = s.listenIPC(ctx, e)
 	}
-	network := "tcp"
-	if ip, err := netip.ParseAddr(e.host); err == nil && ip.Is4() {
-		network = "tcp4" // else 0.0.0.0 would mean IPv6 as well
-	}
-	var lc net.ListenConfig
-	lc.SetMultipathTCP(false) // plain TCP, whatever the system prefers
-	nl, err := lc.Listen(ctx, network, e.address())
 	if err != nil {
 		return err
 	}
-	host, port, _ := net.SplitHostPort(nl.Addr().String())
-	if e.host == "" {
-		host = "0.0.0.0"
+	if sc, ok := l.net.(syscall.Conn); ok && s.opts.Backlog > 0 {
+		err = setBacklog(sc, s.opts.Backlog)
 	}
-	l := &listener{socket: s, net: nl, conns: map[*conn]struct{}{}}
-	l.endpoint = "tcp://" + net.JoinHostPort(host, port)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		nl.Close()
-		return ErrClosed
+		err = ErrClosed
+	}
+	if err != nil {
+		l.shut()
+		return err
 	}
 	s.listeners[l.endpoint] = l
 	s.last = l.endpoint
 	s.wg.Go(l.run)
 	return nil
-}
-
-// interfaceAddress returns the first address, IPv4 if there is one, of the
-// network interface with the given name.
-func interfaceAddress(name string) (string, bool) {
-	if _, err := netip.ParseAddr(name); err == nil || name == "" {
-		return "", false
-	}
-	ifc, err := net.InterfaceByName(name)
-	if err != nil {
-		return "", false
-	}
-	addrs, _ := ifc.Addrs()
-	other := ""
-	for _, a := range addrs {
-		p, err := netip.ParsePrefix(a.String())
-		switch {
-		case err != nil:
-		case p.Addr().Is4():
-			return p.Addr().String(), true
-		case other == "" && p.Addr().IsLinkLocalUnicast():
-			other = p.Addr().WithZone(name).String()
-		case other == "":
-			other = p.Addr().String()
-		}
-	}
-	return other, other != ""
 }
 
 // Unbind stops listening on an endpoint, as LastEndpoint told it, and closes
@@ -120,12 +100,20 @@ func (s *socket) Unbind(address string) error {
 
 // close stops accepting, and closes what is still in its handshake.
 func (l *listener) close() {
-	l.net.Close()
+	l.shut()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
 	for l.halfOpen.Len() > 0 {
 		l.dismiss(l.halfOpen.Front().Value.(*conn)).close(ErrClosed)
+	}
+}
+
+// shut gives the address back.
+func (l *listener) shut() {
+	l.net.Close()
+	if l.unlink != nil {
+		l.unlink()
 	}
 }
 
@@ -230,20 +218,4 @@ func (l *listener) leave(c *conn) {
 	defer l.mu.Unlock()
 	l.dismiss(c)
 	delete(l.conns, c)
-}
-
-// tune sets what the options ask of a network connection.
-func (s *socket) tune(nc net.Conn) {
-	tc, ok := nc.(*net.TCPConn)
-	if !ok {
-		return
-	}
-	// Both fail only on a connection that is already gone, which the first
-	// read will tell.
-	if s.opts.SendBuffer > 0 {
-		_ = tc.SetWriteBuffer(s.opts.SendBuffer)
-	}
-	if s.opts.RecvBuffer > 0 {
-		_ = tc.SetReadBuffer(s.opts.RecvBuffer)
-	}
 }

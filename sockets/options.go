@@ -84,6 +84,48 @@ type Options struct {
 	// lost connection stays lost.
 	ReconnectInterval, ReconnectIntervalMax time.Duration
 
+	// ReconnectStop says when a connection is given up instead. Default never,
+	// apart from what Connect describes.
+	ReconnectStop ReconnectStop
+
+	// ConnectTimeout bounds each attempt to connect, including the looking up
+	// of names and what is said to a proxy. 0 leaves it to the system.
+	ConnectTimeout time.Duration
+
+	// Backlog is how many connections the system keeps for Bind's endpoint
+	// that were not accepted yet. 0 means the system's maximum. Windows has
+	// its own choice.
+	Backlog int
+
+	// IPv6 makes the wildcard host of tcp://*:port mean IPv6 and IPv4; without
+	// it, it is IPv4 alone. Addresses of IPv6 and names that have them can be
+	// used in any case.
+	IPv6 bool
+
+	// TOS is the type of service of outgoing TCP packets, 0 to 255: the
+	// octet in the header, so six bits of DSCP and two of ECN. 0 leaves it to
+	// the system.
+	TOS int
+
+	// KeepAlive says whether the system probes idle TCP connections: first
+	// after KeepAliveIdle, then every KeepAliveInterval, and after
+	// KeepAliveCount probes without an answer the connection ends. The times
+	// are rounded up to seconds. 0 means 15 s, 15 s and 9; negative leaves one
+	// to the system.
+	KeepAlive                        KeepAlive
+	KeepAliveIdle, KeepAliveInterval time.Duration
+	KeepAliveCount                   int
+
+	// BindToDevice lets TCP connections use the network interface of that
+	// name only (SO_BINDTODEVICE; Linux only). It may need a privilege.
+	BindToDevice string
+
+	// SOCKSProxy is the host:port of a SOCKS 5 proxy (RFC 1928) by way of which
+	// tcp endpoints are connected; their names are resolved there. With a
+	// SOCKSUser, of at most 255 octets as is SOCKSPassword, the proxy may ask
+	// for both (RFC 1929).
+	SOCKSProxy, SOCKSUser, SOCKSPassword string
+
 	// HandshakeTimeout bounds greeting and handshake of a new connection.
 	// 0 means DefaultHandshakeTimeout.
 	HandshakeTimeout time.Duration
@@ -197,6 +239,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.ReconnectIntervalMax < 0 {
 		bad("ReconnectIntervalMax", "must not be negative")
 	}
+
+	o.checkTransport(bad)
 
 	bound(&o.SendHWM, DefaultHWM)
 	bound(&o.RecvHWM, DefaultHWM)

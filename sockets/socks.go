@@ -1,0 +1,159 @@
+package sockets
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+)
+
+// What is said to a SOCKS 5 proxy (RFC 1928), and to one that wants to know the
+// user (RFC 1929).
+const (
+	socksVersion     = 5
+	socksNoAuth      = 0
+	socksPassword    = 2
+	socksConnect     = 1
+	socksIPv4        = 1
+	socksName        = 3
+	socksIPv6        = 4
+	socksRefused     = 5
+	socksAuthVersion = 1
+
+	// maxSOCKSField is the longest name, user or password, in octets.
+	maxSOCKSField = 255
+)
+
+var socksReplies = [...]string{
+	1: "general failure", 2: "connection not allowed", 3: "network unreachable", 4: "host unreachable",
+	socksRefused: "connection refused", 6: "TTL expired", 7: "command not supported", 8: "address type not supported",
+}
+
+// ProxyError says that a proxy did not make a connection, or is none. It goes to
+// the monitor, as why an attempt to connect failed.
+type ProxyError struct {
+	Proxy  string // host:port, as in Options.SOCKSProxy
+	Reason string
+	Err    error // syscall.ECONNREFUSED if that is what the proxy was told, the network's error, or nil
+}
+
+func (e *ProxyError) Error() string {
+	if e.Reason == "" {
+		return fmt.Sprintf("sockets: proxy %s: %v", e.Proxy, e.Err)
+	}
+	return fmt.Sprintf("sockets: proxy %s: %s", e.Proxy, e.Reason)
+}
+
+// Unwrap returns Err.
+func (e *ProxyError) Unwrap() error { return e.Err }
+
+// askProxy has the proxy at the other end of nc connect it with an endpoint. It
+// reads not one octet too many: what follows is the peer's.
+func (s *socket) askProxy(ctx context.Context, nc net.Conn, e endpoint) error {
+	if limit, ok := ctx.Deadline(); ok {
+		_ = nc.SetDeadline(limit) // it fails on a closed connection, which reading tells
+	}
+	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+	reason, err := s.socks(nc, e)
+	if !stop() {
+		// The deadline in the past may yet come; nothing can be done with nc.
+		return ctx.Err()
+	}
+	if err == nil && reason == "" {
+		return nc.SetDeadline(time.Time{})
+	}
+	return &ProxyError{Proxy: s.opts.SOCKSProxy, Reason: reason, Err: err}
+}
+
+// socks is the exchange with the proxy. It returns a reason when the proxy
+// refuses, or talks something else.
+func (s *socket) socks(nc io.ReadWriter, e endpoint) (reason string, err error) {
+	hello := []byte{socksVersion, 1, socksNoAuth}
+	if s.opts.SOCKSUser != "" {
+		hello = []byte{socksVersion, 2, socksNoAuth, socksPassword}
+	}
+	var in [4]byte
+	if err := exchange(nc, hello, in[:2]); err != nil {
+		return "", err
+	}
+	switch {
+	case in[0] != socksVersion:
+		return fmt.Sprintf("speaks version %d of SOCKS, or something else", in[0]), nil
+	case in[1] == socksNoAuth:
+	case in[1] == socksPassword && s.opts.SOCKSUser != "":
+		auth := appendField([]byte{socksAuthVersion}, s.opts.SOCKSUser)
+		if err := exchange(nc, appendField(auth, s.opts.SOCKSPassword), in[:2]); err != nil {
+			return "", err
+		}
+		if in[1] != 0 {
+			return "user or password refused", nil
+		}
+	case in[1] == socksPassword:
+		return "wants a user and password", nil
+	default:
+		return "accepts no way of authentication that we have", nil
+	}
+
+	request := []byte{socksVersion, socksConnect, 0}
+	if ip, err := netip.ParseAddr(e.host); err == nil {
+		kind := byte(socksIPv6)
+		if ip.Is4() {
+			kind = socksIPv4
+		}
+		request = append(append(request, kind), ip.AsSlice()...)
+	} else {
+		if len(e.host) > maxSOCKSField {
+			return "host name is too long for SOCKS", nil
+		}
+		request = appendField(append(request, socksName), e.host)
+	}
+	request = binary.BigEndian.AppendUint16(request, uint16(e.port))
+	if err := exchange(nc, request, in[:4]); err != nil {
+		return "", err
+	}
+	switch code := int(in[1]); {
+	case in[0] != socksVersion:
+		return "answers in another version of SOCKS", nil
+	case code == socksRefused:
+		return socksReplies[code], syscall.ECONNREFUSED
+	case code != 0 && code < len(socksReplies):
+		return socksReplies[code], nil
+	case code != 0:
+		return fmt.Sprintf("reply %d", code), nil
+	}
+	// The address that the proxy connects from is of no use here.
+	size := 0
+	switch in[3] {
+	case socksIPv4:
+		size = 4
+	case socksIPv6:
+		size = 16
+	case socksName:
+		if _, err := io.ReadFull(nc, in[:1]); err != nil {
+			return "", err
+		}
+		size = int(in[0])
+	default:
+		return fmt.Sprintf("answers with an address of type %d", in[3]), nil
+	}
+	_, err = io.ReadFull(nc, make([]byte, size+2))
+	return "", err
+}
+
+// appendField appends a text and its length in one octet before it.
+func appendField(dst []byte, text string) []byte {
+	return append(append(dst, byte(len(text))), text...)
+}
+
+// exchange writes out and fills in.
+func exchange(nc io.ReadWriter, out, in []byte) error {
+	if _, err := nc.Write(out); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(nc, in)
+	return err
+}

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package sockets
+
+import "errors"
+
+const haveBindToDevice = false
+
+func bindToDevice(uintptr, string) error { return errors.ErrUnsupported }
