@@ -9,14 +9,10 @@ import (
 // Pub is a PUB socket (RFC 29): it sends each message to all peers that have
 // subscribed to a prefix of the message's first frame, once to each. What
 // happens when a peer's queue is full is for Options.FullPolicy to say; what
-// nobody has subscribed to is dropped, unless Options.WaitSubscriber is set. A
-// Pub receives nothing; for one that does, see [XPub].
+// nobody has subscribed to is dropped, unless Options.WaitSubscriber is set.
 //
 // All methods are safe for concurrent use.
-type Pub struct{ publisher }
-
-// publisher is what PUB and XPUB share.
-type publisher struct {
+type Pub struct {
 	socket
 	subs subscriptions
 }
@@ -24,36 +20,30 @@ type publisher struct {
 // NewPub makes a PUB socket. It returns all faults of the options as one error.
 func NewPub(o Options) (*Pub, error) {
 	p := &Pub{}
-	if err := p.init(zmtp.PUB, o, (*pubPattern)(&p.publisher)); err != nil {
+	if err := p.init(zmtp.PUB, o, (*pubPattern)(p)); err != nil {
 		return nil, err
 	}
-	p.subs.invert = p.opts.InvertMatching
 	return p, nil
 }
 
 // Send publishes one message under its first frame. It copies the frames. With
 // the policies Drop and Disconnect it does not wait, except for a subscriber
 // if Options.WaitSubscriber is set. With Block it waits until every peer that
-// is to have the message has room; when the context or Options.SendTimeout ends
-// first (ErrTimeout), no peer gets it.
-func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
+// is to have the message has room; when the context ends first, no peer gets
+// it.
+func (p *Pub) Send(ctx context.Context, frames ...[]byte) error {
 	if err := p.check(frames); err != nil {
 		return err
 	}
-	l := limit{patience: p.opts.SendTimeout}
 	p.subs.Lock()
 	for {
 		peers := p.subs.find(frames[0])
-		if p.subs.only != nil {
-			peers = p.subs.restrict(peers)
-		}
 		if len(peers) == 0 {
 			if !p.opts.WaitSubscriber {
-				p.subs.only = nil
 				p.subs.Unlock()
 				return nil
 			}
-			if err := p.waitChange(ctx, &l); err != nil {
+			if err := p.waitChange(ctx); err != nil {
 				return err
 			}
 			continue
@@ -61,7 +51,7 @@ func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 		if p.opts.FullPolicy == Block {
 			if full := p.offerAll(peers, frames); full != nil {
 				p.subs.Unlock()
-				if err := full.out.waitRoomWithin(ctx, nil, p.closing, &l); err != nil {
+				if err := full.out.waitRoom(ctx, nil, p.closing); err != nil {
 					return err
 				}
 				p.subs.Lock()
@@ -74,19 +64,14 @@ func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 				}
 			}
 		}
-		p.subs.only = nil
 		p.subs.Unlock()
 		return nil
 	}
 }
 
-// TrySend is Send without waiting: if it would have to, it returns
-// ErrWouldBlock.
-func (p *publisher) TrySend(frames ...[]byte) error { return p.Send(noWait, frames...) }
-
 // offerAll offers a message to all peers or, if one of them is full, to none,
 // and returns that one.
-func (p *publisher) offerAll(peers []*pipe, frames [][]byte) (full *pipe) {
+func (p *Pub) offerAll(peers []*pipe, frames [][]byte) (full *pipe) {
 	if len(peers) > 1 {
 		// Only publishing fills these queues, and the mutex is held: room
 		// that is there now will be there for the offer.
@@ -108,7 +93,7 @@ func (p *publisher) offerAll(peers []*pipe, frames [][]byte) (full *pipe) {
 // of the subscriptions is held, so the peer, as long as it is subscribed, is
 // connected, or its connection has just ended: it takes the same mutex to
 // leave.
-func (p *publisher) overflow(q *pipe, messages int) {
+func (p *Pub) overflow(q *pipe, messages int) {
 	q.out.countDrops(messages)
 	if p.opts.FullPolicy == Disconnect {
 		if peer := q.peer.Load(); peer != nil {
@@ -125,35 +110,30 @@ func (p *publisher) overflow(q *pipe, messages int) {
 //
 // Queues are checked once a call, not once a message. Options.WaitSubscriber
 // does not apply. With the policy Block it waits as Send does.
-func (p *publisher) SendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
+func (p *Pub) SendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
 	return p.sendWire(ctx, wire, messages, nil, owner)
 }
 
 // SendSpans is SendWire for callers that know the messages' sizes: wire holds
 // the messages of spans, one behind the other. Only the sizes of the spans
 // count, not where they begin. It saves looking for the ends of the messages.
-func (p *publisher) SendSpans(ctx context.Context, wire []byte, spans []Span, owner Owner) error {
+func (p *Pub) SendSpans(ctx context.Context, wire []byte, spans []Span, owner Owner) error {
 	return p.sendWire(ctx, wire, len(spans), spans, owner)
 }
 
-func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spans []Span, owner Owner) error {
+func (p *Pub) sendWire(ctx context.Context, wire []byte, messages int, spans []Span, owner Owner) error {
 	if err := p.open(); err != nil || len(wire) == 0 {
 		return err
 	}
-	l := limit{patience: p.opts.SendTimeout}
 	p.subs.Lock()
 	for {
-		all := p.subs.everything()
+		all := p.subs.trie.root.values
 		p.subs.sort(wire, spans)
-		if p.subs.only != nil {
-			all = p.subs.restrict(all)
-			p.subs.untouch()
-		}
 		if p.opts.FullPolicy == Block {
 			if full := p.subs.full(all); full != nil {
 				p.subs.reset()
 				p.subs.Unlock()
-				if err := full.out.waitRoomWithin(ctx, nil, p.closing, &l); err != nil {
+				if err := full.out.waitRoom(ctx, nil, p.closing); err != nil {
 					return err
 				}
 				p.subs.Lock()
@@ -171,7 +151,6 @@ func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spa
 			}
 		}
 		p.subs.reset()
-		p.subs.only = nil
 		p.subs.Unlock()
 		return nil
 	}
@@ -179,20 +158,14 @@ func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spa
 
 // waitChange waits for a subscription to come. It is called with the mutex
 // held and returns with it held, unless it returns an error.
-func (p *publisher) waitChange(ctx context.Context, l *limit) error {
+func (p *Pub) waitChange(ctx context.Context) error {
 	if p.subs.changed == nil {
 		p.subs.changed = make(chan struct{})
 	}
 	changed := p.subs.changed
 	p.subs.Unlock()
-	expired, err := l.start()
-	if err != nil {
-		return err
-	}
 	select {
 	case <-changed:
-	case <-expired:
-		return ErrTimeout
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-p.closing:
@@ -205,13 +178,13 @@ func (p *publisher) waitChange(ctx context.Context, l *limit) error {
 // WaitSubscribers waits until at least n connected peers have a subscription
 // that matches topic. Messages under that topic will be queued for them from
 // then on.
-func (p *publisher) WaitSubscribers(ctx context.Context, topic []byte, n int) error {
+func (p *Pub) WaitSubscribers(ctx context.Context, topic []byte, n int) error {
 	if err := p.open(); err != nil {
 		return err
 	}
 	p.subs.Lock()
 	for len(p.subs.find(topic)) < n {
-		if err := p.waitChange(ctx, nil); err != nil {
+		if err := p.waitChange(ctx); err != nil {
 			return err
 		}
 	}
@@ -220,31 +193,23 @@ func (p *publisher) WaitSubscribers(ctx context.Context, topic []byte, n int) er
 }
 
 // Subscriptions returns the number of distinct topics subscribed to.
-func (p *publisher) Subscriptions() int {
+func (p *Pub) Subscriptions() int {
 	p.subs.Lock()
 	defer p.subs.Unlock()
 	return p.subs.trie.size
 }
 
 // pubPattern is Pub as the engine sees it.
-type pubPattern publisher
+type pubPattern Pub
 
-func (p *pubPattern) added(*pipe)   {}
-func (p *pubPattern) removed(*pipe) {}
-func (p *pubPattern) roomy(*pipe)   {}
-
-// attach sends the welcome message, before anything else.
-func (p *pubPattern) attach(q *pipe, peer *Peer) error {
-	if p.opts.WelcomeMessage != nil {
-		q.out.offer(nil, [][]byte{p.opts.WelcomeMessage})
-	}
-	p.subs.attach(q, peer)
-	return nil
-}
+func (p *pubPattern) added(*pipe)               {}
+func (p *pubPattern) removed(*pipe)             {}
+func (p *pubPattern) roomy(*pipe)               {}
+func (p *pubPattern) attach(*pipe, *Peer) error { return nil }
 
 // traits: a PING after a subscription asks whether it is in force.
 func (p *pubPattern) traits() traits {
-	return traits{ordered: true, subscribed: true, maxMessage: maxSubscription}
+	return traits{ordered: true, maxMessage: maxSubscription}
 }
 
 // maxSubscription bounds a message to a PUB. All that it has a use for there is
@@ -254,40 +219,32 @@ const maxSubscription = 1 << 20
 
 func (p *pubPattern) detach(q *pipe, _ *Peer) { p.subs.forget(q) }
 
-func (p *pubPattern) command(*pipe, *Peer, string, []byte) error { return nil }
+// command takes SUBSCRIBE and CANCEL (ZMTP 3.1).
+func (p *pubPattern) command(q *pipe, _ *Peer, name string, data []byte) error {
+	switch name {
+	case "SUBSCRIBE":
+		return p.subs.subscribe(q, data, p.opts.MaxSubscriptions)
+	case "CANCEL":
+		p.subs.cancel(q, data)
+	}
+	return nil
+}
 
-// messages takes subscriptions and their ends. A PUB has no use for anything
-// else that a subscriber may send.
+// messages takes subscriptions in the form of ZMTP 3.0, a message that begins
+// with 1 or 0. A PUB has no use for any other message.
 func (p *pubPattern) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 	for i := range b.Len() {
-		up := upstream{firstOnly: p.opts.OnlyFirstSubscribe}
-		useless := true
-		for m := b.Message(i); len(m) > 0; {
-			var body []byte
-			body, m = m.Next()
-			kind := up.kind(body)
-			if kind == userFrame {
-				continue
-			}
-			useless = false
-			if err := p.obey(q, kind, body[1:]); err != nil {
+		body, _ := b.Message(i).Next()
+		switch {
+		case len(body) > 0 && body[0] == 1:
+			if err := p.subs.subscribe(q, body[1:], p.opts.MaxSubscriptions); err != nil {
 				return false, err
 			}
-		}
-		if useless {
+		case len(body) > 0 && body[0] == 0:
+			p.subs.cancel(q, body[1:])
+		default:
 			peer.discarded.Add(1)
 		}
 	}
 	return false, nil
-}
-
-func (p *pubPattern) obey(q *pipe, kind frameKind, topic []byte) error {
-	p.subs.Lock()
-	defer p.subs.Unlock()
-	if kind == cancelFrame {
-		p.subs.cancel(q, topic)
-		return nil
-	}
-	_, err := p.subs.subscribe(q, topic, p.opts.MaxSubscriptions)
-	return err
 }
