@@ -113,6 +113,9 @@ func (d *dialer) run() {
 	attempt := 0
 	for d.ctx.Err() == nil && !d.done.Load() {
 		permanent := false
+		if d.endpoint.transport == transportTCP {
+			s.report(Event{Kind: ConnectDelayed, Endpoint: d.endpoint.text})
+		}
 		nc, err := d.dial()
 		switch {
 		case err != nil:

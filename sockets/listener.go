@@ -16,7 +16,7 @@ import (
 type listener struct {
 	socket   *socket
 	net      net.Listener
-	unlink   func() // removes what ipc leaves in the file system; may be nil
+	unlink   func() error // removes what ipc leaves in the file system; may be nil
 	endpoint string
 
 	mu       sync.Mutex
@@ -58,6 +58,7 @@ func (s *socket) Bind(ctx context.Context, address string) error {
 		l.net, l.endpoint, l.unlink, err = s.listenIPC(ctx, e)
 	}
 	if err != nil {
+		s.report(Event{Kind: BindFailed, Endpoint: address, Err: err})
 		return err
 	}
 	if sc, ok := l.net.(syscall.Conn); ok && s.opts.Backlog > 0 {
@@ -70,7 +71,7 @@ func (s *socket) Bind(ctx context.Context, address string) error {
 		err = ErrClosed
 	}
 	if err != nil {
-		l.shut()
+		_ = l.shut() // the other error came first
 		return err
 	}
 	s.listeners[l.endpoint] = l
@@ -100,7 +101,9 @@ func (s *socket) Unbind(address string) error {
 
 // close stops accepting, and closes what is still in its handshake.
 func (l *listener) close() {
-	l.shut()
+	if err := l.shut(); err != nil {
+		l.socket.report(Event{Kind: CloseFailed, Endpoint: l.endpoint, Err: err})
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
@@ -110,11 +113,12 @@ func (l *listener) close() {
 }
 
 // shut gives the address back.
-func (l *listener) shut() {
-	l.net.Close()
+func (l *listener) shut() error {
+	err := l.net.Close()
 	if l.unlink != nil {
-		l.unlink()
+		err = errors.Join(err, l.unlink())
 	}
+	return err
 }
 
 // disconnect closes all connections; after close there will be no others.

@@ -52,14 +52,14 @@ func TestMonitor(t *testing.T) {
 	client.await(t, ConnectFailed)
 	must(t, dealer.Close())
 
-	if got := fmt.Sprint(client.told()[:4]); got != "[connected handshake succeeded disconnected connect retried]" {
+	if got := fmt.Sprint(client.told()[:5]); got != "[connect delayed connected handshake succeeded disconnected connect retried]" {
 		t.Errorf("client was told of %v", got)
 	}
 	kinds := server.told()
 	if got := fmt.Sprint(kinds[:3]); got != "[listening accepted handshake succeeded]" {
 		t.Errorf("server was told of %v", got)
 	}
-	if server.count(ListenerClosed) != 1 || len(kinds) != 5 {
+	if server.count(ListenerClosed) != 1 || len(kinds) != 6 || kinds[5] != MonitorStopped {
 		t.Errorf("server was told of %v", kinds)
 	}
 }
@@ -81,7 +81,7 @@ func TestMonitorRefusal(t *testing.T) {
 
 func TestEventKindString(t *testing.T) {
 	t.Parallel()
-	for k := Listening; k <= ListenerClosed; k++ {
+	for k := Listening; k <= MonitorStopped; k++ {
 		if s := k.String(); s == "" || s[0] == 'E' {
 			t.Errorf("kind %d is %q", k, s)
 		}

@@ -180,7 +180,9 @@ type Options struct {
 
 	// Monitor, if set, is told of what happens to connections. It is called
 	// from the goroutines that run them, several at a time, and must return at
-	// once; so it must not close the socket.
+	// once; so it must not close the socket. The events of one connection come
+	// in their order, and MonitorStopped comes last of all. For a channel
+	// instead, see MonitorChan.
 	Monitor func(Event)
 }
 

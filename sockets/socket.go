@@ -127,6 +127,7 @@ func (s *socket) Close() error {
 	}
 	s.wg.Wait()
 	s.in.drain()
+	s.report(Event{Kind: MonitorStopped})
 	return nil
 }
 

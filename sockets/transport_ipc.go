@@ -12,7 +12,7 @@ import (
 // listenIPC binds an ipc endpoint and returns it resolved. unlink removes the
 // socket's file from the file system; it is to be called when the listener has
 // been closed.
-func (s *socket) listenIPC(ctx context.Context, e endpoint) (nl net.Listener, resolved string, unlink func(), err error) {
+func (s *socket) listenIPC(ctx context.Context, e endpoint) (nl net.Listener, resolved string, unlink func() error, err error) {
 	dir := ""
 	if e.name == "" {
 		if dir, err = os.MkdirTemp("", "ipc-"); err != nil {
@@ -28,19 +28,20 @@ func (s *socket) listenIPC(ctx context.Context, e endpoint) (nl net.Listener, re
 	} else if nl, err = listenUnix(ctx, e.name); err != nil {
 		return nil, "", nil, err
 	}
-	unlink = func() {}
+	unlink = func() error { return nil }
 	if !e.abstract() {
 		// The file goes with the listener only if it is still the listener's
 		// own: libzmq replaces what it finds at the path that it binds.
 		nl.(*net.UnixListener).SetUnlinkOnClose(false)
 		own, _ := os.Lstat(e.name)
-		unlink = func() {
-			if now, err := os.Lstat(e.name); err == nil && os.SameFile(own, now) {
-				_ = os.Remove(e.name)
+		unlink = func() (err error) {
+			if now, gone := os.Lstat(e.name); gone == nil && os.SameFile(own, now) {
+				err = os.Remove(e.name)
 			}
 			if dir != "" {
-				_ = os.Remove(dir)
+				err = errors.Join(err, os.Remove(dir))
 			}
+			return err
 		}
 	}
 	return nl, transportIPC + "://" + e.name, unlink, nil

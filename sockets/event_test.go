@@ -1,0 +1,228 @@
+package sockets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"clustermap/zmtp"
+)
+
+// TestEventCode: every kind has libzmq's number, and the values that a program
+// can do something with.
+func TestEventCode(t *testing.T) {
+	t.Parallel()
+	refused := &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}
+	failed := func(err error) Event { return Event{Kind: HandshakeFailed, Err: &PeerError{"x", err}} }
+	for _, c := range []struct {
+		event   Event
+		number  uint16
+		value   uint32
+		failure Failure
+	}{
+		{Event{Kind: Connected}, 0x0001, 0, NoFailure},
+		{Event{Kind: ConnectDelayed}, 0x0002, uint32(syscall.EINPROGRESS), NoFailure},
+		{Event{Kind: ConnectRetried, Retry: 1500 * time.Millisecond}, 0x0004, 1500, NoFailure},
+		{Event{Kind: Listening}, 0x0008, 0, NoFailure},
+		{Event{Kind: BindFailed, Err: refused}, 0x0010, uint32(syscall.EADDRINUSE), NoFailure},
+		{Event{Kind: Accepted}, 0x0020, 0, NoFailure},
+		{Event{Kind: AcceptFailed, Err: syscall.EMFILE}, 0x0040, uint32(syscall.EMFILE), NoFailure},
+		{Event{Kind: ListenerClosed}, 0x0080, 0, NoFailure},
+		{Event{Kind: ConnectFailed, Err: refused}, 0x0080, 0, NoFailure},
+		{Event{Kind: CloseFailed, Err: errors.New("other")}, 0x0100, 0, NoFailure},
+		{Event{Kind: Disconnected, Err: io.EOF}, 0x0200, 0, NoFailure},
+		{Event{Kind: MonitorStopped}, 0x0400, 0, NoFailure},
+		{failed(io.EOF), 0x0800, 0, FailedNoDetail},
+		{failed(syscall.ECONNRESET), 0x0800, uint32(syscall.ECONNRESET), FailedNoDetail},
+		{failed(ErrHandshakeTimeout), 0x0800, uint32(syscall.ETIMEDOUT), FailedNoDetail},
+		{failed(context.DeadlineExceeded), 0x0800, uint32(syscall.ETIMEDOUT), FailedNoDetail},
+		{Event{Kind: HandshakeSucceeded}, 0x1000, 0, NoFailure},
+		{failed(&zmtp.ProtocolError{Err: zmtp.ErrMechanism}), 0x2000, zmtp.CodeMechanismMismatch, FailedProtocol},
+		{failed(&zmtp.ProtocolError{Err: zmtp.ErrRefused, Reason: "go away"}), 0x2000, zmtp.CodeUnspecified, FailedProtocol},
+		{failed(&zmtp.ProtocolError{Err: zmtp.ErrRefused, Reason: "400"}), 0x4000, 400, FailedAuth},
+		{failed(&zmtp.ProtocolError{Err: zmtp.ErrDenied, Reason: "500"}), 0x4000, 500, FailedAuth},
+		{Event{Kind: PeerIgnored}, 0, 0, NoFailure},
+		{Event{Kind: 99}, 0, 0, NoFailure},
+	} {
+		number, value := c.event.Code()
+		if number != c.number || value != c.value || c.event.Failure() != c.failure {
+			t.Errorf("%v %v: %#x %d %v, want %#x %d %v", c.event.Kind, c.event.Err, number, value, c.event.Failure(), c.number, c.value, c.failure)
+		}
+	}
+	for f, want := range map[Failure]string{NoFailure: "none", FailedNoDetail: "no detail", FailedProtocol: "protocol", FailedAuth: "auth", 9: "Failure(9)"} {
+		if f.String() != want {
+			t.Errorf("%q", f)
+		}
+	}
+}
+
+// TestMonitorBindFailed: the monitor is told what Bind returns.
+func TestMonitorBindFailed(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	router := bind(t, NewRouter, Options{Monitor: seen.tell})
+	endpoint := router.LastEndpoint()
+	err := router.Bind(ctx, endpoint)
+	e := seen.await(t, BindFailed)
+	if err == nil || !errors.Is(e.Err, err) || e.Endpoint != endpoint {
+		t.Errorf("%+v, Bind returned %v", e, err)
+	}
+	if number, value := e.Code(); number != 0x10 || runtime.GOOS != "windows" && value != uint32(syscall.EADDRINUSE) {
+		t.Errorf("%#x %d", number, value)
+	}
+	// What is wrong with the text is the caller's business alone.
+	if router.Bind(ctx, "tcp://nonsense") == nil || seen.count(BindFailed) != 1 {
+		t.Errorf("%d events", seen.count(BindFailed))
+	}
+}
+
+// TestMonitorCloseFailed: the directory of a wildcard endpoint cannot be removed
+// when somebody has put something in it.
+func TestMonitorCloseFailed(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("ipc is another thing there")
+	}
+	seen := newEvents()
+	router := open(t, NewRouter, Options{Monitor: seen.tell})
+	must(t, router.Bind(testContext(t), "ipc://*"))
+	endpoint := router.LastEndpoint()
+	dir := filepath.Dir(strings.TrimPrefix(endpoint, "ipc://"))
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	must(t, os.WriteFile(filepath.Join(dir, "other"), nil, 0o600))
+	must(t, router.Unbind(endpoint))
+	e := seen.await(t, CloseFailed)
+	if _, value := e.Code(); e.Endpoint != endpoint || e.Err == nil || value == 0 {
+		t.Errorf("%+v", e)
+	}
+	seen.await(t, ListenerClosed)
+}
+
+// TestMonitorRetries: the wait that is told is the wait there is.
+func TestMonitorRetries(t *testing.T) {
+	t.Parallel()
+	seen := newEvents()
+	dealer := open(t, NewDealer, Options{Monitor: seen.tell, Linger: -1, ReconnectInterval: 2 * time.Millisecond, ReconnectIntervalMax: 5 * time.Millisecond})
+	endpoint := freePort(t)
+	must(t, dealer.Connect(endpoint))
+	for _, want := range []time.Duration{2, 4, 5, 5} {
+		d, f, r := seen.await(t, ConnectDelayed), seen.await(t, ConnectFailed), seen.await(t, ConnectRetried)
+		if d.Endpoint != endpoint || d.Err != nil || f.Endpoint != endpoint || f.Err == nil || r.Retry != want*time.Millisecond {
+			t.Errorf("%+v %+v %+v, want a wait of %v ms", d, f, r, want)
+		}
+	}
+}
+
+// TestMonitorFailures: handshakes that fail, by sort.
+func TestMonitorFailures(t *testing.T) {
+	t.Parallel()
+	seen := newEvents()
+	patient := bind(t, NewRouter, Options{Monitor: seen.tell})
+	hasty := bind(t, NewRouter, Options{Monitor: seen.tell, HandshakeTimeout: time.Millisecond})
+	for _, c := range []struct {
+		name string
+		says []byte
+		gone bool
+		want Failure
+		code uint32
+	}{
+		{"gone", greeting(1), true, FailedNoDetail, 0},
+		{"silent", nil, false, FailedNoDetail, uint32(syscall.ETIMEDOUT)},
+		{"other mechanism", zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Mechanism: "PLAIN"}), false, FailedProtocol, zmtp.CodeMechanismMismatch},
+		{"wrong type", append(greeting(1), ready("PULL", nil)...), false, FailedProtocol, zmtp.CodeInvalidMetadata},
+		{"denied by the peer", append(greeting(1), zmtp.AppendError(nil, "400")...), false, FailedAuth, 400},
+	} {
+		router := patient
+		if c.name == "silent" {
+			router = hasty
+		}
+		r := dialRaw(t, router.LastEndpoint())
+		r.send(c.says)
+		if c.gone {
+			must(t, r.conn.(*net.TCPConn).CloseWrite())
+		}
+		e := seen.await(t, HandshakeFailed)
+		if _, value := e.Code(); e.Failure() != c.want || value != c.code {
+			t.Errorf("%s: %+v: %v %#x", c.name, e, e.Failure(), value)
+		}
+	}
+}
+
+// TestMonitorStopped: it is the last event, whatever is under way.
+func TestMonitorStopped(t *testing.T) {
+	t.Parallel()
+	seen := newEvents()
+	router := bind(t, NewRouter, Options{Monitor: seen.tell, Linger: -1})
+	dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+	dialRaw(t, router.LastEndpoint()) // in its handshake
+	must(t, router.Connect(freePort(t)))
+	seen.await(t, HandshakeSucceeded)
+	must(t, router.Close())
+	must(t, router.Close())
+	if kinds := seen.told(); kinds[len(kinds)-1] != MonitorStopped || seen.count(MonitorStopped) != 1 {
+		t.Errorf("%v", kinds)
+	}
+}
+
+// TestMonitorChan: events come in order, are counted when there is no room, and
+// the channel ends with the socket.
+func TestMonitorChan(t *testing.T) {
+	t.Parallel()
+	m := NewMonitorChan(64)
+	router := bind(t, NewRouter, Options{Monitor: m.Tell, Linger: -1})
+	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+	r.sync()
+	must(t, router.Close())
+	var kinds []EventKind
+	for e := range m.Events() {
+		kinds = append(kinds, e.Kind)
+	}
+	got := fmt.Sprint(kinds)
+	if !strings.HasPrefix(got, "[listening accepted handshake succeeded ") || !strings.HasSuffix(got, " monitor stopped]") || len(kinds) != 6 {
+		t.Errorf("%v", got)
+	}
+	if m.Dropped() != 0 {
+		t.Errorf("%d dropped", m.Dropped())
+	}
+	// An event that comes too late has no room either.
+	m.Tell(Event{Kind: BindFailed})
+	m.Tell(Event{Kind: MonitorStopped})
+	if m.Dropped() != 1 {
+		t.Errorf("%d dropped", m.Dropped())
+	}
+}
+
+// TestMonitorChanFull: nobody takes the events, and nobody is held up.
+func TestMonitorChanFull(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	m := NewMonitorChan(0)
+	router := bind(t, NewRouter, Options{Monitor: m.Tell, Linger: -1})
+	works := honest(t, router, "honest")
+	works()
+	for range 10 {
+		dialRaw(t, router.LastEndpoint()).conn.Close()
+	}
+	works()
+	must(t, ctx.Err())
+	must(t, router.Close())
+	if e, open := <-m.Events(); !open || e.Kind != Listening {
+		t.Errorf("%+v", e)
+	}
+	if _, open := <-m.Events(); open {
+		t.Error("there was room for one event")
+	}
+	if n := m.Dropped(); n < 5 {
+		t.Errorf("%d dropped", n)
+	}
+}

@@ -1,0 +1,90 @@
+package zmtp
+
+import "strings"
+
+// Codes of protocol errors, as libzmq's monitor has them for handshakes that
+// failed (ZMQ_PROTOCOL_ERROR_*). Those from 0x20000000 on concern replies of a
+// ZAP handler.
+const (
+	CodeUnspecified        = 0x10000000
+	CodeUnexpectedCommand  = 0x10000001
+	CodeInvalidSequence    = 0x10000002
+	CodeKeyExchange        = 0x10000003
+	CodeMalformedCommand   = 0x10000011
+	CodeMalformedMessage   = 0x10000012
+	CodeMalformedHello     = 0x10000013
+	CodeMalformedInitiate  = 0x10000014
+	CodeMalformedError     = 0x10000015
+	CodeMalformedReady     = 0x10000016
+	CodeMalformedWelcome   = 0x10000017
+	CodeInvalidMetadata    = 0x10000018
+	CodeCryptographic      = 0x11000001
+	CodeMechanismMismatch  = 0x11000002
+	CodeZAPUnspecified     = 0x20000000
+	CodeZAPMalformedReply  = 0x20000001
+	CodeZAPBadRequestID    = 0x20000002
+	CodeZAPBadVersion      = 0x20000003
+	CodeZAPInvalidStatus   = 0x20000004
+	CodeZAPInvalidMetadata = 0x20000005
+)
+
+// Code returns libzmq's code for the fault: the Code constant that fits best.
+func (e *ProtocolError) Code() uint32 {
+	switch e.Err {
+	case ErrMechanism:
+		return CodeMechanismMismatch
+	case ErrCryptographic:
+		return CodeCryptographic
+	case ErrIncompatible:
+		return CodeInvalidMetadata
+	case ErrMalformed:
+		return e.malformedCode()
+	}
+	return CodeUnspecified
+}
+
+// malformedCode goes by the reasons that this package gives.
+func (e *ProtocolError) malformedCode() uint32 {
+	switch {
+	case e.Op == "metadata", strings.HasPrefix(e.Reason, "Identity "):
+		return CodeInvalidMetadata
+	case strings.HasPrefix(e.Reason, "command that is not"), strings.HasPrefix(e.Reason, "message before"), strings.Contains(e.Reason, " instead of "):
+		return CodeUnexpectedCommand
+	}
+	switch e.Reason[strings.LastIndexByte(e.Reason, ' ')+1:] {
+	case "HELLO":
+		return CodeMalformedHello
+	case "WELCOME":
+		return CodeMalformedWelcome
+	case "INITIATE":
+		return CodeMalformedInitiate
+	case CommandReady:
+		return CodeMalformedReady
+	case CommandError:
+		return CodeMalformedError
+	case "MESSAGE":
+		return CodeMalformedMessage
+	}
+	if e.Op == "command" || e.Op == "handshake" {
+		return CodeMalformedCommand
+	}
+	return CodeUnspecified
+}
+
+// Status returns the status code of a judgement about credentials, 300, 400 or
+// 500, if the fault is that we denied the peer (ErrDenied) or that it denied us
+// and said so (ErrRefused with such a reason); otherwise 0.
+func (e *ProtocolError) Status() int {
+	if e.Err != ErrDenied && e.Err != ErrRefused {
+		return 0
+	}
+	switch e.Reason {
+	case StatusTemporary:
+		return 300
+	case StatusDenied:
+		return 400
+	case StatusFailed:
+		return 500
+	}
+	return 0
+}
