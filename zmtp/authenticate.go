@@ -32,6 +32,8 @@ type Authenticator interface {
 	// Accept goes on after a favourable judgement, with the frames to send
 	// appended. out, done and err are as Step returns them.
 	Accept(dst []byte) (out []byte, done bool, err error)
+	// Refuse appends the ERROR with the given reason, of at most 255 octets.
+	Refuse(dst []byte, reason string) []byte
 }
 
 // Credentials returns what the caller has to judge, and whether there is
@@ -77,7 +79,7 @@ func (h *Handshake) Deny(dst []byte, status string) (out []byte, err error) {
 	h.waiting = false
 	h.fail(&ProtocolError{Op: "handshake", Reason: status, Err: ErrDenied})
 	if status == StatusDenied || status == StatusFailed {
-		dst = AppendError(dst, status)
+		dst = h.judged.Refuse(dst, status)
 	}
 	return dst, h.err
 }

@@ -1,12 +1,12 @@
 package zmtp
 
 import (
+	"crypto/subtle"
 	"encoding/binary"
+	"sync"
 
-	"golang.org/x/crypto/curve25519"
 	"golang.org/x/crypto/nacl/box"
 	"golang.org/x/crypto/nacl/secretbox"
-	"golang.org/x/crypto/salsa20/salsa"
 )
 
 // The commands of a CURVE handshake (RFC 26, Formal Grammar), all sizes in
@@ -68,18 +68,21 @@ func appendShortNonce(dst []byte, count uint64) []byte {
 	return binary.BigEndian.AppendUint64(dst, count)
 }
 
+// weakKey is what every secret key makes of a public key of low order.
+var weakKey = sync.OnceValue(func() (key secretKey) {
+	box.Precompute(&key, &[KeySize]byte{}, &[KeySize]byte{1})
+	return key
+})
+
 // agree computes the key of the boxes between the owner of public and us. The
 // error Is ErrCryptographic: some public keys, all zeros among them, give a
 // key that does not depend on ours.
 func agree(key *secretKey, public *PublicKey, secret *SecretKey) error {
-	product, err := curve25519.X25519(secret[:], public[:])
-	if err != nil {
+	box.Precompute(key, (*[KeySize]byte)(public), (*[KeySize]byte)(secret))
+	weak := weakKey()
+	if subtle.ConstantTimeCompare(key[:], weak[:]) == 1 {
 		return cryptographic("handshake", "public key of low order")
 	}
-	var zeros [16]byte
-	copy(key[:], product)
-	salsa.HSalsa20(key, &zeros, key, &salsa.Sigma)
-	clear(product)
 	return nil
 }
 

@@ -190,6 +190,9 @@ func (m *CurveServer) Accept(dst []byte) (out []byte, done bool, err error) {
 	return dst, true, nil
 }
 
+// Refuse appends ERROR, which is not encrypted.
+func (m *CurveServer) Refuse(dst []byte, reason string) []byte { return AppendError(dst, reason) }
+
 // Peer returns the properties of the client's INITIATE.
 func (m *CurveServer) Peer() Metadata { return m.peer }
 

@@ -281,7 +281,7 @@ func (h *Handshake) command(in, dst []byte) (int, []byte, error) {
 		return 0, dst, nil
 	}
 	n := head.size + head.body
-	c, err := ParseCommand(in[head.size:n])
+	c, err := parseHandshakeCommand(h.mechanism.Name(), in[head.size:n])
 	if err != nil {
 		return n, dst, err
 	}
@@ -305,12 +305,12 @@ func (h *Handshake) advance(dst, out []byte, done bool, err error) ([]byte, erro
 		return out, err
 	case done:
 		if err := h.accept(h.mechanism.Peer()); err != nil {
-			// Instead of a READY that the mechanism may have appended. A
+			// Instead of a READY that the mechanism may have appended. The
 			// client of a mechanism with two roles must not send ERROR.
-			if h.mechanism.AsServer() || h.mechanism.Name() == nullName {
-				return AppendError(out[:len(dst)], err.Reason), err
+			if h.judged == nil {
+				return dst, err
 			}
-			return dst, err
+			return h.judged.Refuse(out[:len(dst)], err.Reason), err
 		}
 		h.done = true
 		h.codec = h.mechanism.Codec()

@@ -52,6 +52,9 @@ func (m *Null) Accept(dst []byte) (out []byte, done bool, err error) {
 	return AppendCommand(dst, CommandReady, m.properties), false, nil
 }
 
+// Refuse appends ERROR.
+func (m *Null) Refuse(dst []byte, reason string) []byte { return AppendError(dst, reason) }
+
 // Step takes the peer's READY. Any other command Is ErrMalformed.
 func (m *Null) Step(dst []byte, c Command) (out []byte, done bool, err error) {
 	if string(c.Name) != CommandReady {

@@ -12,6 +12,20 @@ const (
 
 const plainName = "PLAIN"
 
+// plainError is how libzmq begins an ERROR of PLAIN: where RFC 24 has the
+// size, 5, and then the name, its source has "\x05ERROR", which C reads as the
+// octet 5E and then "RROR". Its clients know no other form, and take the right
+// one for a violation of the protocol instead of a refusal.
+const plainError = "\x5ERROR"
+
+// parseHandshakeCommand is ParseCommand, and knows libzmq's ERROR of PLAIN.
+func parseHandshakeCommand(mechanism string, body []byte) (Command, error) {
+	if data, ok := bytes.CutPrefix(body, []byte(plainError)); ok && mechanism == plainName {
+		return Command{Name: []byte(CommandError), Data: data}, nil
+	}
+	return ParseCommand(body)
+}
+
 // unexpected is the error for a command that does not belong here.
 func unexpected(c Command, want string) error {
 	switch name := string(c.Name); name {
@@ -25,6 +39,10 @@ func unexpected(c Command, want string) error {
 // password in clear, no encryption (RFC 24).
 //
 //	HELLO →, ← WELCOME, INITIATE →, ← READY
+//
+// A server that refuses sends ERROR, whose first two octets libzmq has got wrong
+// in PLAIN: 5E instead of 05 45. A client takes both forms; our server sends
+// libzmq's, which is the only one that libzmq's clients understand.
 type PlainClient struct {
 	properties         []byte
 	username, password string
@@ -178,6 +196,14 @@ func (m *PlainServer) Credentials() (values [][]byte, waiting bool) {
 func (m *PlainServer) Accept(dst []byte) (out []byte, done bool, err error) {
 	m.stage, m.credentials = wantInitiate, nil
 	return AppendCommand(dst, commandWelcome, nil), false, nil
+}
+
+// Refuse appends ERROR in libzmq's form ([PlainClient]).
+func (m *PlainServer) Refuse(dst []byte, reason string) []byte {
+	reason = reason[:min(len(reason), maxShort)]
+	dst = AppendHeader(dst, FlagCommand, len(plainError)+1+len(reason))
+	dst = append(append(dst, plainError...), byte(len(reason)))
+	return append(dst, reason...)
 }
 
 // Peer returns the properties of the client's INITIATE.

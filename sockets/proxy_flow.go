@@ -1,0 +1,264 @@
+package sockets
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"clustermap/zmtp"
+)
+
+// Traffic counts what a proxy has forwarded in one direction. Octets are those
+// of the frames' bodies, and with a ROUTER the identity counts as a frame.
+type Traffic struct {
+	Messages, Frames, Octets uint64
+}
+
+// ProxyStats counts what a proxy has forwarded since it was made. What is
+// received and not sent is on its way, or was lost when the proxy ended.
+type ProxyStats struct {
+	FrontendIn, BackendOut Traffic // from the frontend to the backend
+	BackendIn, FrontendOut Traffic // from the backend to the frontend
+}
+
+// Statistics returns what was forwarded so far.
+func (p *SteerableProxy) Statistics() ProxyStats {
+	s := ProxyStats{
+		FrontendIn: p.stats[0].in.load(), BackendOut: p.stats[0].out.load(),
+		BackendIn: p.stats[1].in.load(), FrontendOut: p.stats[1].out.load(),
+	}
+	if len(p.flows) == 1 && p.flows[0].from == p.flows[0].to {
+		// A single socket is both sides.
+		s.BackendIn, s.FrontendOut = s.FrontendIn, s.BackendOut
+	}
+	return s
+}
+
+// traffic is Traffic while it is counted.
+type traffic struct{ messages, frames, octets atomic.Uint64 }
+
+func (t *traffic) add(n Traffic) {
+	t.messages.Add(n.Messages)
+	t.frames.Add(n.Frames)
+	t.octets.Add(n.Octets)
+}
+
+func (t *traffic) load() Traffic {
+	return Traffic{t.messages.Load(), t.frames.Load(), t.octets.Load()}
+}
+
+type flowStats struct{ in, out traffic }
+
+// What a proxy needs of its sockets. Those that lend batches are read in
+// batches, the others message by message.
+type (
+	receiver interface {
+		Recv(ctx context.Context) (Message, error)
+	}
+	batchReceiver interface {
+		RecvBatch(ctx context.Context, b *Batch) error
+	}
+	sender interface {
+		Send(ctx context.Context, frames ...[]byte) error
+	}
+)
+
+func receives(s Socket) bool {
+	_, single := s.(receiver)
+	return single
+}
+
+func sends(s Socket) bool {
+	_, ok := s.(sender)
+	return ok
+}
+
+// flow is one direction of a proxy.
+type flow struct {
+	proxy    *SteerableProxy
+	from, to Socket
+	capture  []*forwarder
+	out      *forwarder
+	stats    *flowStats
+}
+
+func newFlow(p *SteerableProxy, from, to Socket, capture []*forwarder, stats *flowStats) *flow {
+	f := &flow{proxy: p, from: from, to: to, out: newForwarder(to), stats: stats}
+	for _, c := range capture {
+		f.capture = append(f.capture, newForwarder(c.to)) // with scratch of its own
+	}
+	return f
+}
+
+// run forwards until the context ends or a socket fails.
+func (f *flow) run(ctx context.Context) error {
+	var room, news Poller
+	defer room.Close()
+	defer news.Close()
+	if err := room.Add(f.to, PollOut); err != nil {
+		return err
+	}
+	if err := news.Add(f.from, PollIn); err != nil {
+		return err
+	}
+	batches, inBatches := f.from.(batchReceiver)
+	var p parcel
+	defer p.release()
+	var ready []Ready
+	for {
+		step, err := f.proxy.proceed(ctx)
+		if err != nil {
+			return err
+		}
+		if p.len() == 0 {
+			// The Pollers wait for as long as it takes, whatever time-outs the
+			// sockets have.
+			if ready, err = room.WaitInto(step, ready); err == nil {
+				ready, err = news.WaitInto(step, ready)
+			}
+			if err == nil && inBatches {
+				err = p.receiveBatch(step, batches, f.from.engine().in.named)
+			} else if err == nil {
+				err = p.receive(step, f.from.(receiver))
+			}
+			if err == nil {
+				p.begin(f)
+			}
+		}
+		if err == nil {
+			err = p.forward(step, f)
+		}
+		switch {
+		case err == nil, step.Err() != nil: // done with it, or a pause
+		case again(err):
+		default:
+			return err
+		}
+	}
+}
+
+// again says that an error of a receive or a send call is none for a proxy,
+// which waits for longer than the socket's options may allow.
+func again(err error) bool {
+	return errors.Is(err, ErrTimeout)
+}
+
+// parcel is what a flow has in hand: a batch, or else a single message.
+type parcel struct {
+	batch  Batch
+	lead   []byte // the identity before each message of the batch; nil for none
+	single Message
+
+	pending []int // how many messages of it each capture socket, and at last the receiver, has got
+}
+
+func (p *parcel) len() int {
+	if p.single != nil {
+		return 1
+	}
+	return p.batch.Len()
+}
+
+func (p *parcel) release() {
+	p.batch.Release()
+	p.single, p.lead = nil, nil
+}
+
+func (p *parcel) receiveBatch(ctx context.Context, from batchReceiver, named bool) error {
+	if err := from.RecvBatch(ctx, &p.batch); err != nil {
+		return err
+	}
+	p.lead = nil
+	if named {
+		p.lead = p.batch.Peer().Identity()
+	}
+	return nil
+}
+
+func (p *parcel) receive(ctx context.Context, from receiver) (err error) {
+	p.single, err = from.Recv(ctx)
+	return err
+}
+
+// begin counts what was received.
+func (p *parcel) begin(f *flow) {
+	p.pending = append(p.pending[:0], make([]int, len(f.capture)+1)...)
+	f.stats.in.add(p.count(0, p.len()))
+}
+
+// count counts messages from..to of the parcel.
+func (p *parcel) count(from, to int) Traffic {
+	t := Traffic{Messages: uint64(to - from)}
+	if p.single != nil {
+		t.Frames = uint64(len(p.single))
+		for _, frame := range p.single {
+			t.Octets += uint64(len(frame))
+		}
+		return t
+	}
+	for i := from; i < to; i++ {
+		for m := p.batch.Message(i); len(m) > 0; t.Frames++ {
+			var body []byte
+			body, m = m.Next()
+			t.Octets += uint64(len(body))
+		}
+	}
+	if p.lead != nil {
+		t.Frames += t.Messages
+		t.Octets += t.Messages * uint64(len(p.lead))
+	}
+	return t
+}
+
+// forward sends what is left of the parcel, first to the capture sockets, and
+// releases it when that is done. After an error it can be called again.
+func (p *parcel) forward(ctx context.Context, f *flow) error {
+	for i := range p.pending {
+		out := f.out
+		if i < len(f.capture) {
+			out = f.capture[i]
+		}
+		for p.pending[i] < p.len() {
+			at := p.pending[i]
+			n, err := out.forward(ctx, p, at)
+			p.pending[i] += n
+			if out == f.out && n > 0 {
+				f.stats.out.add(p.count(at, at+n))
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	p.release()
+	return nil
+}
+
+// frames lists the frames of message i of the parcel, as views.
+func (p *parcel) frames(dst [][]byte, i int) [][]byte {
+	if p.single != nil {
+		return append(dst, p.single...)
+	}
+	if p.lead != nil {
+		dst = append(dst, p.lead)
+	}
+	for m := p.batch.Message(i); len(m) > 0; {
+		var body []byte
+		body, m = m.Next()
+		dst = append(dst, body)
+	}
+	return dst
+}
+
+// wire returns what the batch's messages are in, and the messages from i on.
+func (p *parcel) wire(i int) (octets []byte, spans []Span) {
+	return p.batch.Wire(), p.batch.Spans()[i:]
+}
+
+// leadFrame is the lead in wire form, appended to dst.
+func (p *parcel) leadFrame(dst []byte) []byte {
+	if p.lead == nil {
+		return dst
+	}
+	return zmtp.AppendFrame(dst, p.lead, true)
+}

@@ -1,0 +1,193 @@
+package sockets
+
+import (
+	"context"
+	"errors"
+)
+
+// forwarder sends what a flow has in hand to one socket: in wire form where the
+// socket's type allows it, and else frame by frame.
+type forwarder struct {
+	to Socket
+
+	// Scratch.
+	lead   []byte
+	spans  []Span
+	frames [][]byte
+}
+
+func newForwarder(to Socket) *forwarder { return &forwarder{to: to} }
+
+// forward sends messages of p from the given one on, at least one or with an
+// error fewer, and returns how many are done with: sent, or dropped as the
+// socket's own Send would have.
+func (f *forwarder) forward(ctx context.Context, p *parcel, from int) (int, error) {
+	if p.single == nil {
+		switch to := f.to.(type) {
+		case *Dealer:
+			return f.balance(ctx, &to.balancer, p, from)
+		case *Push:
+			return f.balance(ctx, &to.balancer, p, from)
+		case *Router:
+			return f.route(ctx, to, p, from)
+		case *Pub:
+			if p.lead == nil {
+				return f.publish(ctx, to, p, from)
+			}
+		}
+	}
+	return f.send(ctx, p, from)
+}
+
+// send sends one message through the socket's Send.
+func (f *forwarder) send(ctx context.Context, p *parcel, from int) (int, error) {
+	f.frames = p.frames(f.frames[:0], from)
+	err := f.to.(sender).Send(ctx, f.frames...)
+	clear(f.frames)
+	if err == nil || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrUnroutable) {
+		return 1, nil // nobody can be told that it cannot be sent
+	}
+	return 0, err
+}
+
+// balance sends messages to the next peers in turn: each to another one, or all
+// together to the only one there is.
+func (f *forwarder) balance(ctx context.Context, lb *balancer, p *parcel, from int) (int, error) {
+	wire, spans := p.wire(from)
+	f.lead = p.leadFrame(f.lead[:0])
+	owner := p.lender()
+	lb.mu.Lock()
+	defer lb.mu.Unlock()
+	for {
+		if err := lb.open(); err != nil {
+			return 0, err
+		}
+		sent := 0
+		for refused := 0; refused < len(lb.pipes) && sent < len(spans); {
+			run := spans[sent:]
+			if len(lb.pipes) > 1 {
+				run = run[:1]
+			}
+			n, v := lb.turn().out.offerSpans(nil, f.lead, wire, run, owner)
+			sent += n
+			if refused++; v == accepted {
+				refused = 0
+			}
+		}
+		if sent > 0 {
+			lb.passOn()
+			return sent, nil
+		}
+		if err := lb.wait(ctx, nil); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// route sends messages to the peer that their first frame names. A run for the
+// same peer is queued at once. From another ROUTER, that frame is the identity
+// of its peer.
+func (f *forwarder) route(ctx context.Context, r *Router, p *parcel, from int) (int, error) {
+	wire, spans := p.wire(from)
+	owner := p.lender()
+	identity := p.lead
+	f.spans = f.spans[:0]
+	if p.lead != nil {
+		f.spans = append(f.spans, spans...)
+	} else {
+		for i, s := range spans {
+			first, rest := p.batch.Message(from + i).Next()
+			if i == 0 {
+				if len(rest) == 0 {
+					return 1, nil // an identity alone is no message
+				}
+				identity = first
+			} else if len(rest) == 0 || string(first) != string(identity) {
+				break
+			}
+			s.Start = s.End - uint32(len(rest))
+			f.spans = append(f.spans, s)
+		}
+	}
+	count := len(f.spans)
+	r.routes.Lock()
+	peer := r.routes.table[string(identity)]
+	r.routes.Unlock()
+	if peer == nil {
+		return count, r.open()
+	}
+	n, v := peer.pipe.out.offerSpans(peer, nil, wire, f.spans, owner)
+	switch {
+	case n > 0:
+		return n, nil
+	case v == isEnded || !r.opts.Mandatory:
+		peer.pipe.out.countDrops(count)
+		return count, r.open()
+	}
+	err := r.await(ctx, peer, v)
+	if errors.Is(err, ErrUnroutable) {
+		return count, nil
+	}
+	return 0, err
+}
+
+// publish sends the messages that lie one behind the other.
+func (f *forwarder) publish(ctx context.Context, to *Pub, p *parcel, from int) (int, error) {
+	wire, spans := p.wire(from)
+	n := contiguous(spans)
+	if err := to.SendSpans(ctx, wire[spans[0].Start:spans[n-1].End], spans[:n], p.lender()); err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// contiguous returns how many of the first spans lie one behind the other.
+func contiguous(spans []Span) int {
+	n := 1
+	for n < len(spans) && spans[n].Start == spans[n-1].End {
+		n++
+	}
+	return n
+}
+
+// lender returns the owner of the parcel's octets if what is lent of them may
+// stay where it is: when it is so small a part of them that a queue would hold
+// many times what it counts, it has to be copied.
+func (p *parcel) lender() Owner {
+	c := p.batch.chunk
+	if p.batch.octets() < len(c.Data())/stayPart {
+		return nil
+	}
+	return c
+}
+
+// offerSpans appends the messages at spans, each behind lead, for whatever
+// connection comes or, if to is not nil, for that one alone: as many as the
+// high-water mark has room for. It returns their number, and accepted if there
+// is any. Large runs are lent where there is an owner and no lead.
+func (o *outbox) offerSpans(to *Peer, lead, wire []byte, spans []Span, owner Owner) (int, verdict) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if v := o.admit(to); v != accepted {
+		return 0, v
+	}
+	spans = spans[:min(len(spans), o.limits.messages-o.queue.messages-o.held.messages)]
+	sent := len(spans)
+	for len(spans) > 0 {
+		n := 1
+		if len(lead) == 0 {
+			n = contiguous(spans)
+		}
+		run := wire[spans[0].Start:spans[n-1].End]
+		if len(lead) == 0 && owner != nil && len(run) >= lendFrom {
+			o.queue.lend(run, n, owner)
+		} else {
+			st, before := o.queue.begin()
+			st.octets = append(append(st.octets, lead...), run...)
+			o.queue.commit(before, n)
+		}
+		spans = spans[n:]
+	}
+	o.rouse()
+	return sent, accepted
+}

@@ -1,0 +1,518 @@
+package sockets
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+)
+
+// running starts a proxy and returns a function that ends it and checks that it
+// ended as it should.
+func running(t *testing.T, p *SteerableProxy) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(testContext(t))
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	end = sync.OnceFunc(func() {
+		t.Helper()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the proxy ended with %v", err)
+		}
+	})
+	t.Cleanup(end)
+	return end
+}
+
+func newProxy(t *testing.T, frontend, backend Socket, o ProxyOptions) *SteerableProxy {
+	t.Helper()
+	p, err := NewSteerableProxy(frontend, backend, o)
+	must(t, err)
+	return p
+}
+
+// connect makes a socket that is connected to another one.
+func connect[S interface {
+	Connect(string) error
+	Close() error
+}](t testing.TB, make func(Options) (S, error), o Options, to Socket) S {
+	t.Helper()
+	s := open(t, make, o)
+	must(t, s.Connect(to.LastEndpoint()))
+	return s
+}
+
+// A queue: requests of several clients are shared out among several workers,
+// and each answer finds its way back.
+func TestProxyQueue(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	front := bind(t, NewRouter, Options{})
+	back := bind(t, NewDealer, Options{})
+	p := newProxy(t, front, back, ProxyOptions{})
+	running(t, p)
+	const clients, workers, each = 3, 3, 300
+	var wg sync.WaitGroup
+	t.Cleanup(wg.Wait)
+	for range workers {
+		r := connect(t, NewRouter, Options{}, back)
+		wg.Go(func() {
+			for {
+				m, err := r.Recv(ctx)
+				if errors.Is(err, ErrClosed) {
+					return
+				}
+				if err != nil || len(m) < 4 {
+					t.Error(m, err)
+					return
+				}
+				m[len(m)-1] = append([]byte("re: "), m[len(m)-1]...)
+				if err := r.Send(ctx, m...); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		t.Cleanup(func() { r.Close() }) // before the wait
+	}
+	eventually(t, "all workers are there", func() bool { return len(back.Peers()) == workers })
+	var asking sync.WaitGroup
+	for c := range clients {
+		d := connect(t, NewDealer, Options{}, front)
+		asking.Go(func() {
+			want := map[string]bool{}
+			for i := range each {
+				text := fmt.Sprintf("%d/%d", c, i)
+				want["re: "+text] = true
+				if err := d.Send(ctx, nil, []byte(text)); err != nil {
+					t.Error(err)
+				}
+			}
+			for range each {
+				m, err := d.Recv(ctx)
+				if err != nil || len(m) != 2 || len(m[0]) != 0 || !want[string(m[1])] {
+					t.Error(m, err)
+					return
+				}
+				delete(want, string(m[1]))
+			}
+		})
+	}
+	asking.Wait()
+	s := p.Statistics()
+	// The last answer may be there before it is counted.
+	eventually(t, "all is counted", func() bool { s = p.Statistics(); return s.FrontendOut.Messages == clients*each })
+	octets := uint64(0)
+	for c := range clients {
+		for i := range each {
+			octets += uint64(len(fmt.Sprintf("%d/%d", c, i)))
+		}
+	}
+	in := Traffic{clients * each, 3 * clients * each, octets + 5*clients*each}
+	out := in
+	out.Octets += 4 * clients * each
+	if want := (ProxyStats{in, in, out, out}); s != want {
+		t.Errorf("statistics\n%+v, want\n%+v", s, want)
+	}
+}
+
+// A message goes to each worker in turn.
+func TestProxyInTurn(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	in := bind(t, NewPull, Options{})
+	out := bind(t, NewPush, Options{})
+	push := connect(t, NewPush, Options{}, in)
+	const workers, each = 4, 50
+	var pulls [workers]*Pull
+	for i := range pulls {
+		pulls[i] = connect(t, NewPull, Options{}, out)
+	}
+	eventually(t, "all workers are there", func() bool { return len(out.Peers()) == workers })
+	for i := range workers * each {
+		must(t, push.Send(ctx, fmt.Append(nil, i)))
+	}
+	running(t, newProxy(t, in, out, ProxyOptions{}))
+	seen := map[string]bool{}
+	for _, pull := range pulls {
+		for range each {
+			m, err := pull.Recv(ctx)
+			must(t, err)
+			seen[string(m[0])] = true
+		}
+	}
+	if len(seen) != workers*each {
+		t.Errorf("%d messages, want %d", len(seen), workers*each)
+	}
+}
+
+// Messages of all shapes stay as they are, in their order, and capture sockets
+// get the same.
+func TestProxyShapes(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	in := bind(t, NewPull, Options{})
+	out := bind(t, NewPush, Options{})
+	capture := bind(t, NewPush, Options{})
+	publish := bind(t, NewPub, Options{FullPolicy: Block})
+	push := connect(t, NewPush, Options{}, in)
+	pull := connect(t, NewPull, Options{}, out)
+	copied := connect(t, NewPull, Options{}, capture)
+	sub := open(t, NewSub, Options{})
+	must(t, sub.Subscribe(""))
+	must(t, sub.Connect(publish.LastEndpoint()))
+	must(t, sub.WaitSubscribed(ctx))
+	running(t, newProxy(t, in, out, ProxyOptions{Capture: []Socket{capture, publish}}))
+
+	var messages []Message
+	for _, sizes := range [][]int{{0}, {1}, {255}, {256}, {0, 0, 0}, {70000, 0, 255}, {300 << 10}, {5, 1 << 20, 6}} {
+		for range 20 {
+			var m Message
+			for _, n := range sizes {
+				m = append(m, bytes.Repeat([]byte{byte(len(messages))}, n))
+			}
+			messages = append(messages, m)
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for _, m := range messages {
+			if err := push.Send(ctx, m...); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for _, r := range []interface {
+		Recv(context.Context) (Message, error)
+	}{pull, copied, sub} {
+		wg.Go(func() {
+			for i, want := range messages {
+				got, err := r.Recv(ctx)
+				if err != nil || len(got) != len(want) {
+					t.Errorf("%T: message %d has %d frames, want %d: %v", r, i, len(got), len(want), err)
+					return
+				}
+				for j := range got {
+					if !bytes.Equal(got[j], want[j]) {
+						t.Errorf("%T: frame %d of message %d is another", r, j, i)
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// While the backend takes nothing, the frontend's peers are held back, and
+// nothing is lost.
+func TestProxyHoldsBack(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	in := bind(t, NewPull, Options{RecvHWM: 10})
+	out := bind(t, NewPush, Options{SendHWM: 10})
+	push := connect(t, NewPush, Options{SendHWM: 10}, in)
+	p := newProxy(t, in, out, ProxyOptions{})
+	end := running(t, p)
+	body := make([]byte, 64<<10)
+	sent := uint32(0)
+	send := func(ctx context.Context) error {
+		binary.BigEndian.PutUint32(body, sent)
+		err := push.Send(ctx, body)
+		if err == nil {
+			sent++
+		}
+		return err
+	}
+	must(t, send(ctx))
+	eventually(t, "the sender is held back", func() bool {
+		for sent < 10000 && send(ended()) == nil {
+		}
+		return !push.balancer.hasRoom()
+	})
+	if n := p.Statistics().FrontendIn.Messages; n != 0 {
+		t.Errorf("%d messages were taken for nobody", n)
+	}
+	pull := connect(t, NewPull, Options{}, out)
+	for i := range sent {
+		m, err := pull.Recv(ctx)
+		must(t, err)
+		if n := binary.BigEndian.Uint32(m[0]); n != i {
+			t.Fatalf("message %d came after %d", n, i)
+		}
+	}
+	end()
+}
+
+func TestProxyPause(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	in := bind(t, NewPull, Options{})
+	out := bind(t, NewPush, Options{})
+	push := connect(t, NewPush, Options{}, in)
+	pull := connect(t, NewPull, Options{}, out)
+	p := newProxy(t, in, out, ProxyOptions{})
+	p.Resume() // without a pause
+	must(t, p.Pause(ctx))
+	running(t, p)
+	eventually(t, "it runs", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.running })
+	if err := p.Run(ctx); !errors.Is(err, ErrRunning) {
+		t.Errorf("a second Run: %v", err)
+	}
+	for i := range 50 {
+		must(t, push.Send(ctx, fmt.Append(nil, i)))
+		eventually(t, "the message waits", in.in.waiting)
+		if got := p.Statistics().FrontendIn.Messages; got != uint64(i) {
+			t.Fatalf("%d messages were forwarded, want %d", got, i)
+		}
+		must(t, p.Pause(ctx)) // a second one changes nothing
+		p.Resume()
+		m, err := pull.Recv(ctx)
+		must(t, err)
+		if string(m[0]) != fmt.Sprint(i) {
+			t.Fatalf("message %s, want %d", m[0], i)
+		}
+		must(t, p.Pause(ctx))
+	}
+}
+
+// A pause or the end comes also while there is no room for what was taken.
+func TestProxyPauseWhileFull(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	in := bind(t, NewPull, Options{})
+	out := bind(t, NewPush, Options{SendHWM: 1, Linger: -1})
+	address := out.LastEndpoint()
+	must(t, out.Connect("tcp://127.0.0.1:1")) // has room for one, and nobody is there
+	push := connect(t, NewPush, Options{}, in)
+	for i := range 10 {
+		must(t, push.Send(ctx, fmt.Append(nil, i)))
+	}
+	p := newProxy(t, in, out, ProxyOptions{})
+	end := running(t, p)
+	eventually(t, "one was sent", func() bool { return p.Statistics().BackendOut.Messages == 1 })
+	must(t, p.Pause(ctx))
+	p.Resume()
+	pull := open(t, NewPull, Options{})
+	must(t, pull.Connect(address))
+	// Connect's pipe holds one of them, the peer gets the others.
+	for i := range 9 {
+		m, err := pull.Recv(ctx)
+		must(t, err)
+		if string(m[0]) != fmt.Sprint(i+1) {
+			t.Fatalf("message %s, want %d", m[0], i+1)
+		}
+	}
+	end()
+}
+
+func TestProxyTerminate(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	in := bind(t, NewPull, Options{})
+	out := bind(t, NewPush, Options{})
+	push := connect(t, NewPush, Options{}, in)
+	pull := connect(t, NewPull, Options{}, out)
+	p := newProxy(t, in, out, ProxyOptions{})
+	p.Terminate() // it does not run
+	for range 3 { // and again
+		done := make(chan error, 1)
+		go func() { done <- p.Run(ctx) }()
+		must(t, push.Send(ctx, []byte("a")))
+		_, err := pull.Recv(ctx)
+		must(t, err)
+		p.Terminate()
+		must(t, <-done)
+	}
+	must(t, p.Pause(ctx))
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	eventually(t, "it runs", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.running && p.busy == 0 })
+	p.Terminate() // during a pause
+	must(t, <-done)
+}
+
+func TestProxyEnds(t *testing.T) {
+	t.Parallel()
+	for _, which := range []string{"frontend", "backend", "capture", "control"} {
+		t.Run(which, func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			in := bind(t, NewRouter, Options{})
+			out := bind(t, NewDealer, Options{})
+			capture := bind(t, NewPub, Options{})
+			control := bind(t, NewPull, Options{})
+			p := newProxy(t, in, out, ProxyOptions{Capture: []Socket{capture}, Control: control})
+			done := make(chan error, 1)
+			go func() { done <- p.Run(ctx) }()
+			must(t, map[string]Socket{"frontend": in, "backend": out, "capture": capture, "control": control}[which].Close())
+			if which == "capture" {
+				// It is noticed when something is to be captured.
+				connect(t, NewPull, Options{}, control)
+				d := connect(t, NewDealer, Options{}, in)
+				connect(t, NewRouter, Options{}, out)
+				must(t, d.Send(ctx, []byte("a")))
+			}
+			if err := <-done; !errors.Is(err, ErrClosed) {
+				t.Errorf("it ended with %v", err)
+			}
+		})
+	}
+}
+
+func TestProxyRefuses(t *testing.T) {
+	t.Parallel()
+	push := open(t, NewPush, Options{})
+	pull := open(t, NewPull, Options{})
+	sub := open(t, NewSub, Options{})
+	for name, make := range map[string]func() (*SteerableProxy, error){
+		"nothing to forward": func() (*SteerableProxy, error) { return NewSteerableProxy(push, push, ProxyOptions{}) },
+		"nobody to send":     func() (*SteerableProxy, error) { return NewSteerableProxy(pull, sub, ProxyOptions{}) },
+		"a PULL captures": func() (*SteerableProxy, error) {
+			return NewSteerableProxy(pull, push, ProxyOptions{Capture: []Socket{sub}})
+		},
+		"a PUSH controls": func() (*SteerableProxy, error) { return NewSteerableProxy(pull, push, ProxyOptions{Control: push}) },
+	} {
+		if _, err := make(); !errors.Is(err, ErrCannotForward) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := Proxy(ended(), pull, push); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+}
+
+// One socket is both sides: everybody gets back what he sends.
+func TestProxySingleSocket(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	r := bind(t, NewRouter, Options{})
+	p := newProxy(t, r, r, ProxyOptions{})
+	running(t, p)
+	for i := range 3 {
+		d := connect(t, NewDealer, Options{}, r)
+		must(t, d.Send(ctx, []byte("a"), fmt.Append(nil, i)))
+		m, err := d.Recv(ctx)
+		if err != nil || len(m) != 2 || string(m[1]) != fmt.Sprint(i) {
+			t.Fatal(m, err)
+		}
+	}
+	eventually(t, "all is counted", func() bool {
+		s := p.Statistics()
+		return s.FrontendOut.Messages == 3 && s.FrontendIn == s.BackendIn && s.FrontendOut == s.BackendOut
+	})
+}
+
+// What a ROUTER gets for somebody unknown is dropped, and the rest goes on.
+func TestProxyUnroutable(t *testing.T) {
+	t.Parallel()
+	for _, mandatory := range []bool{false, true} {
+		ctx := testContext(t)
+		in := bind(t, NewDealer, Options{})
+		out := bind(t, NewRouter, Options{Mandatory: mandatory})
+		source := connect(t, NewRouter, Options{Mandatory: true}, in)
+		sink := connect(t, NewDealer, Options{Identity: []byte("sink")}, out)
+		eventually(t, "the sink is there", func() bool { return len(out.Peers()) == 1 })
+		var peer *Peer
+		eventually(t, "the source is connected", func() bool {
+			source.routes.Lock()
+			defer source.routes.Unlock()
+			for _, p := range source.routes.table {
+				peer = p
+			}
+			return peer != nil
+		})
+		running(t, newProxy(t, in, out, ProxyOptions{}))
+		for i := range 100 {
+			must(t, source.SendTo(ctx, peer, []byte("nobody"), []byte("lost")))
+			must(t, source.SendTo(ctx, peer, []byte("sink")))
+			must(t, source.SendTo(ctx, peer, []byte("sink"), fmt.Append(nil, i)))
+		}
+		for i := range 100 {
+			m, err := sink.Recv(ctx)
+			if err != nil || len(m) != 1 || string(m[0]) != fmt.Sprint(i) {
+				t.Fatal(i, m, err)
+			}
+		}
+	}
+}
+
+// Commands over a socket, in libzmq's form.
+func TestProxyControl(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	in := bind(t, NewPull, Options{})
+	out := bind(t, NewPush, Options{})
+	control := bind(t, NewRouter, Options{})
+	push := connect(t, NewPush, Options{}, in)
+	pull := connect(t, NewPull, Options{}, out)
+	operator := connect(t, NewDealer, Options{}, control)
+	p := newProxy(t, in, out, ProxyOptions{Control: control})
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	must(t, push.Send(ctx, []byte("abc"), []byte("de")))
+	_, err := pull.Recv(ctx)
+	must(t, err)
+	statistics := func() (numbers [8]uint64) {
+		must(t, operator.Send(ctx, []byte("STATISTICS")))
+		m, err := operator.Recv(ctx)
+		must(t, err)
+		if len(m) != 8 {
+			t.Fatalf("%d frames", len(m))
+		}
+		for i := range m {
+			if len(m[i]) != 8 {
+				t.Fatalf("a number of %d octets", len(m[i]))
+			}
+			numbers[i] = binary.NativeEndian.Uint64(m[i])
+		}
+		return numbers
+	}
+	eventually(t, "it is counted", func() bool { return statistics() == [8]uint64{2, 5, 0, 0, 0, 0, 2, 5} })
+	must(t, operator.Send(ctx, []byte("PAUSE")))
+	statistics() // so it was obeyed
+	must(t, push.Send(ctx, []byte("f")))
+	eventually(t, "the message waits", in.in.waiting)
+	if got := statistics(); got[0] != 2 {
+		t.Errorf("%d frames were forwarded during a pause", got[0])
+	}
+	must(t, operator.Send(ctx, []byte("DANCE"))) // no such command
+	must(t, operator.Send(ctx, []byte("RESUME")))
+	_, err = pull.Recv(ctx)
+	must(t, err)
+	must(t, operator.Send(ctx, []byte("TERMINATE")))
+	must(t, <-done)
+}
+
+func TestAllocProxy(t *testing.T) {
+	ctx := testContext(t)
+	in := bind(t, NewPull, Options{})
+	out := bind(t, NewPush, Options{})
+	push := connect(t, NewPush, Options{}, in)
+	pull := connect(t, NewPull, Options{}, out)
+	running(t, newProxy(t, in, out, ProxyOptions{}))
+	body := [][]byte{make([]byte, 100)}
+	var b Batch
+	defer b.Release()
+	some := func() {
+		for range 100 {
+			if err := push.Send(ctx, body...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for got := 0; got < 100; got += b.Len() {
+			if err := pull.RecvBatch(ctx, &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 100 {
+		some()
+	}
+	if n := testing.AllocsPerRun(100, some); n >= 1 && !raceEnabled {
+		t.Errorf("%v allocations for 100 messages", n)
+	}
+}
