@@ -15,7 +15,8 @@ var (
 
 	// ErrUnroutable is returned by Router when no peer has the identity that
 	// the message names (with Options.Mandatory), or when the given peer has
-	// disconnected. Trying again helps once the peer is back.
+	// disconnected. Trying again helps once the peer is back. XPub.Subscribe
+	// returns it when there is no peer to subscribe.
 	ErrUnroutable = errors.New("sockets: no such peer")
 
 	// ErrTimeout is returned by calls that waited for Options.SendTimeout or
@@ -57,6 +58,10 @@ var (
 	// ErrTooManySubscriptions is why a publisher ended a connection: see
 	// Options.MaxSubscriptions.
 	ErrTooManySubscriptions = errors.New("sockets: peer has too many subscriptions")
+
+	// ErrNotManual is returned by XPub.Subscribe and its like without
+	// Options.XPubManual.
+	ErrNotManual = errors.New("sockets: subscriptions are the peers' own without XPubManual")
 
 	// ErrNotBound and ErrNotConnected are returned by Unbind and Disconnect
 	// for an endpoint that is not in use.

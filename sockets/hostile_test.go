@@ -356,7 +356,7 @@ func TestHostileSubscriber(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	pub := bind(t, NewPub, Options{Monitor: seen.tell})
+	pub := bind(t, NewPub, Options{Monitor: seen.tell, OnlyFirstSubscribe: true})
 	sub := subscribed(t, Options{}, pub.LastEndpoint(), "")
 	seen.await(t, HandshakeSucceeded)
 	r := dialRaw(t, pub.LastEndpoint()).greet("XSUB", nil)

@@ -185,9 +185,15 @@ func (in *inbox) taken(q *inqueue, messages, cost int) {
 
 // recv takes one message.
 func (in *inbox) recv(ctx context.Context) (Message, error) {
+	m, _, err := in.recvFrom(ctx)
+	return m, err
+}
+
+// recvFrom takes one message and tells whose it is.
+func (in *inbox) recvFrom(ctx context.Context) (Message, *Peer, error) {
 	q, err := in.next(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	item := q.batches.frontPointer()
 	wire := item.Message(item.next)
@@ -208,7 +214,7 @@ func (in *inbox) recv(ctx context.Context) (Message, error) {
 	}
 	m := own(wire, lead)
 	chunk.Release()
-	return m, nil
+	return m, peer, nil
 }
 
 // recvBatch exchanges the contents of b for the next queued batch.

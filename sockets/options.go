@@ -153,11 +153,12 @@ type Options struct {
 	// (ErrUnroutable) and wait for room, instead of dropping them.
 	Mandatory bool
 
-	// FullPolicy is what a PUB does with a subscriber whose queue is full.
+	// FullPolicy is what a PUB or XPUB does with a subscriber whose queue is
+	// full.
 	FullPolicy Policy
 
-	// WaitSubscriber makes a PUB's Send wait while no peer is subscribed to
-	// the message's topic, instead of dropping it.
+	// WaitSubscriber makes Send of a PUB or XPUB wait while no peer is
+	// subscribed to the message's topic, instead of dropping it.
 	WaitSubscriber bool
 
 	// SendTimeout bounds how long a call waits to send, and RecvTimeout how
@@ -170,6 +171,35 @@ type Options struct {
 	// that are connected, not from Connect on. What was queued for a peer that
 	// disconnects is then lost.
 	Immediate bool
+
+	// XPubVerbose makes an XPUB report every subscription, also to topics that
+	// somebody has subscribed to before; XPubVerboser every subscription and
+	// every end of one.
+	XPubVerbose, XPubVerboser bool
+
+	// XPubManual makes an XPUB report all subscriptions and put none in force:
+	// the application does that, with XPub.Subscribe. XPubManualLastValue does
+	// so too, and has the message that is sent next go to no one but the peer
+	// whose subscription was received last: it can be the topic's last value.
+	XPubManual, XPubManualLastValue bool
+
+	// WelcomeMessage is sent by a PUB or XPUB to each new subscriber, as a
+	// message of one frame, before anything else. A SUB takes it only if it is
+	// subscribed to it. nil means none.
+	WelcomeMessage []byte
+
+	// OnlyFirstSubscribe makes an XSUB, PUB or XPUB take the frames of a
+	// message for subscriptions only if the first of them is one. Otherwise
+	// each frame that begins with octet 0 or 1 is.
+	OnlyFirstSubscribe bool
+
+	// InvertMatching makes a PUB or XPUB send to those who did not subscribe,
+	// and a SUB receive what it did not subscribe to. Both sides must set it.
+	InvertMatching bool
+
+	// XSubVerboseUnsubscribe makes an XSUB send every end of a subscription,
+	// not only that of the last one to a topic.
+	XSubVerboseUnsubscribe bool
 
 	// Prepare, if set, runs on every batch that arrives, in the goroutine
 	// that read it and before it is queued: batches of different peers are
@@ -210,6 +240,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Identity = slices.Clone(o.Identity)
 	o.Metadata = maps.Clone(o.Metadata)
+	o.WelcomeMessage = slices.Clone(o.WelcomeMessage)
+	o.XPubManual = o.XPubManual || o.XPubManualLastValue
+	o.XPubVerbose = o.XPubVerbose || o.XPubVerboser
 	octets := 0
 	for _, p := range o.metadata() {
 		one := zmtp.HandshakeConfig{Metadata: zmtp.Metadata{p}}

@@ -181,6 +181,25 @@ func (o *outbox) command(frames []byte) bool {
 	return true
 }
 
+// precede is command for frames that go out before all that is queued.
+func (o *outbox) precede(frames []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		return
+	}
+	o.prepend(frames)
+	o.rouse()
+}
+
+// prepend puts octets in front of those queued. mu must be held.
+func (o *outbox) prepend(wire []byte) {
+	st, _ := o.queue.begin()
+	st.octets = append(wire[:len(wire):len(wire)], st.octets...)
+	o.queue.items = slices.Insert(o.queue.items, 0, outitem{size: len(wire)})
+	o.queue.octets += len(wire)
+}
+
 // pong queues the answer to a PING. When there is no room, the answers not yet
 // taken are dropped for it: the newest answer is worth as much as all.
 func (o *outbox) pong(context []byte) {
@@ -205,10 +224,15 @@ func (o *outbox) hasRoom() bool {
 
 // waitRoom waits until an offer would be accepted or is moot.
 func (o *outbox) waitRoom(ctx context.Context, to *Peer, done <-chan struct{}) error {
+	return o.waitRoomWithin(ctx, to, done, nil)
+}
+
+// waitRoomWithin is waitRoom, but no longer than a limit allows.
+func (o *outbox) waitRoomWithin(ctx context.Context, to *Peer, done <-chan struct{}, l *limit) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for o.admit(to) == isFull {
-		if err := o.room.wait(ctx, &o.mu, done); err != nil {
+		if err := o.room.waitWithin(ctx, &o.mu, done, l); err != nil {
 			return err
 		}
 	}
@@ -281,11 +305,8 @@ func (o *outbox) putBack(wire []byte, messages int) {
 	o.peer, o.control = nil, nil
 	o.writing, o.held = false, hwm{}
 	if len(wire) > 0 && !o.ended {
-		st, _ := o.queue.begin()
-		st.octets = append(wire[:len(wire):len(wire)], st.octets...)
-		o.queue.items = slices.Insert(o.queue.items, 0, outitem{size: len(wire)})
+		o.prepend(wire)
 		o.queue.messages += messages
-		o.queue.octets += len(wire)
 		o.back = hwm{messages, len(wire)}
 	}
 	o.settled()

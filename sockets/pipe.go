@@ -43,8 +43,7 @@ type pattern interface {
 	// may take spans, is to be queued for the application. An error ends the
 	// connection.
 	messages(p *pipe, peer *Peer, b *Batch) (wanted bool, err error)
-	// command takes a SUBSCRIBE, a CANCEL, or another command that the engine
-	// does not answer itself.
+	// command takes a command that the engine does not answer itself.
 	command(p *pipe, peer *Peer, name string, data []byte) error
 	// roomy says that a pipe which refused a message would take one now.
 	roomy(p *pipe)
@@ -61,6 +60,9 @@ type traits struct {
 	// ordered: what a peer sends is taken in its order, messages and commands;
 	// elsewhere a command may overtake the messages it was read with.
 	ordered bool
+	// subscribed: SUBSCRIBE and CANCEL commands come to messages, in the form
+	// of messages (see subscriptionMessage).
+	subscribed bool
 	// maxMessage bounds what a peer may send, besides Options.MaxMessageSize.
 	maxMessage int64
 }

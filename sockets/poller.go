@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"clustermap/zmtp"
 )
 
 // Socket is what all socket types of this package have in common. No other
@@ -230,5 +232,7 @@ func (r *routerPattern) sendable() bool { return !r.opts.Mandatory || r.anyRoom(
 
 func (p *pubPattern) sendable() bool { return p.opts.FullPolicy != Block || p.allRoom() }
 
-// sendable: there is no send call.
-func (s *subPattern) sendable() bool { return false }
+func (x *xpubPattern) sendable() bool { return (*pubPattern)(&x.publisher).sendable() }
+
+// sendable: a SUB has no send call, and that of an XSUB never waits.
+func (s *subPattern) sendable() bool { return s.kind == zmtp.XSUB }

@@ -52,24 +52,24 @@ type flowStats struct{ in, out traffic }
 // What a proxy needs of its sockets. Those that lend batches are read in
 // batches, the others message by message.
 type (
-	receiver interface {
+	proxySource interface {
 		Recv(ctx context.Context) (Message, error)
 	}
-	batchReceiver interface {
+	proxyBatchSource interface {
 		RecvBatch(ctx context.Context, b *Batch) error
 	}
-	sender interface {
+	proxySink interface {
 		Send(ctx context.Context, frames ...[]byte) error
 	}
 )
 
 func receives(s Socket) bool {
-	_, single := s.(receiver)
+	_, single := s.(proxySource)
 	return single
 }
 
 func sends(s Socket) bool {
-	_, ok := s.(sender)
+	_, ok := s.(proxySink)
 	return ok
 }
 
@@ -101,7 +101,7 @@ func (f *flow) run(ctx context.Context) error {
 	if err := news.Add(f.from, PollIn); err != nil {
 		return err
 	}
-	batches, inBatches := f.from.(batchReceiver)
+	batches, inBatches := f.from.(proxyBatchSource)
 	var p parcel
 	defer p.release()
 	var ready []Ready
@@ -119,7 +119,7 @@ func (f *flow) run(ctx context.Context) error {
 			if err == nil && inBatches {
 				err = p.receiveBatch(step, batches, f.from.engine().in.named)
 			} else if err == nil {
-				err = p.receive(step, f.from.(receiver))
+				err = p.receive(step, f.from.(proxySource))
 			}
 			if err == nil {
 				p.begin(f)
@@ -164,7 +164,7 @@ func (p *parcel) release() {
 	p.single, p.lead = nil, nil
 }
 
-func (p *parcel) receiveBatch(ctx context.Context, from batchReceiver, named bool) error {
+func (p *parcel) receiveBatch(ctx context.Context, from proxyBatchSource, named bool) error {
 	if err := from.RecvBatch(ctx, &p.batch); err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (p *parcel) receiveBatch(ctx context.Context, from batchReceiver, named boo
 	return nil
 }
 
-func (p *parcel) receive(ctx context.Context, from receiver) (err error) {
+func (p *parcel) receive(ctx context.Context, from proxySource) (err error) {
 	p.single, err = from.Recv(ctx)
 	return err
 }

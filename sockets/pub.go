@@ -9,10 +9,14 @@ import (
 // Pub is a PUB socket (RFC 29): it sends each message to all peers that have
 // subscribed to a prefix of the message's first frame, once to each. What
 // happens when a peer's queue is full is for Options.FullPolicy to say; what
-// nobody has subscribed to is dropped, unless Options.WaitSubscriber is set.
+// nobody has subscribed to is dropped, unless Options.WaitSubscriber is set. A
+// Pub receives nothing; for one that does, see [XPub].
 //
 // All methods are safe for concurrent use.
-type Pub struct {
+type Pub struct{ publisher }
+
+// publisher is what PUB and XPUB share.
+type publisher struct {
 	socket
 	subs subscriptions
 }
@@ -20,30 +24,36 @@ type Pub struct {
 // NewPub makes a PUB socket. It returns all faults of the options as one error.
 func NewPub(o Options) (*Pub, error) {
 	p := &Pub{}
-	if err := p.init(zmtp.PUB, o, (*pubPattern)(p)); err != nil {
+	if err := p.init(zmtp.PUB, o, (*pubPattern)(&p.publisher)); err != nil {
 		return nil, err
 	}
+	p.subs.invert = p.opts.InvertMatching
 	return p, nil
 }
 
 // Send publishes one message under its first frame. It copies the frames. With
 // the policies Drop and Disconnect it does not wait, except for a subscriber
 // if Options.WaitSubscriber is set. With Block it waits until every peer that
-// is to have the message has room; when the context ends first, no peer gets
-// it.
-func (p *Pub) Send(ctx context.Context, frames ...[]byte) error {
+// is to have the message has room; when the context or Options.SendTimeout ends
+// first (ErrTimeout), no peer gets it.
+func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 	if err := p.check(frames); err != nil {
 		return err
 	}
+	l := limit{patience: p.opts.SendTimeout}
 	p.subs.Lock()
 	for {
 		peers := p.subs.find(frames[0])
+		if p.subs.only != nil {
+			peers = p.subs.restrict(peers)
+		}
 		if len(peers) == 0 {
 			if !p.opts.WaitSubscriber {
+				p.subs.only = nil
 				p.subs.Unlock()
 				return nil
 			}
-			if err := p.waitChange(ctx); err != nil {
+			if err := p.waitChange(ctx, &l); err != nil {
 				return err
 			}
 			continue
@@ -51,7 +61,7 @@ func (p *Pub) Send(ctx context.Context, frames ...[]byte) error {
 		if p.opts.FullPolicy == Block {
 			if full := p.offerAll(peers, frames); full != nil {
 				p.subs.Unlock()
-				if err := full.out.waitRoom(ctx, nil, p.closing); err != nil {
+				if err := full.out.waitRoomWithin(ctx, nil, p.closing, &l); err != nil {
 					return err
 				}
 				p.subs.Lock()
@@ -64,14 +74,19 @@ func (p *Pub) Send(ctx context.Context, frames ...[]byte) error {
 				}
 			}
 		}
+		p.subs.only = nil
 		p.subs.Unlock()
 		return nil
 	}
 }
 
+// TrySend is Send without waiting: if it would have to, it returns
+// ErrWouldBlock.
+func (p *publisher) TrySend(frames ...[]byte) error { return p.Send(noWait, frames...) }
+
 // offerAll offers a message to all peers or, if one of them is full, to none,
 // and returns that one.
-func (p *Pub) offerAll(peers []*pipe, frames [][]byte) (full *pipe) {
+func (p *publisher) offerAll(peers []*pipe, frames [][]byte) (full *pipe) {
 	if len(peers) > 1 {
 		// Only publishing fills these queues, and the mutex is held: room
 		// that is there now will be there for the offer.
@@ -93,7 +108,7 @@ func (p *Pub) offerAll(peers []*pipe, frames [][]byte) (full *pipe) {
 // of the subscriptions is held, so the peer, as long as it is subscribed, is
 // connected, or its connection has just ended: it takes the same mutex to
 // leave.
-func (p *Pub) overflow(q *pipe, messages int) {
+func (p *publisher) overflow(q *pipe, messages int) {
 	q.out.countDrops(messages)
 	if p.opts.FullPolicy == Disconnect {
 		if peer := q.peer.Load(); peer != nil {
@@ -110,30 +125,35 @@ func (p *Pub) overflow(q *pipe, messages int) {
 //
 // Queues are checked once a call, not once a message. Options.WaitSubscriber
 // does not apply. With the policy Block it waits as Send does.
-func (p *Pub) SendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
+func (p *publisher) SendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
 	return p.sendWire(ctx, wire, messages, nil, owner)
 }
 
 // SendSpans is SendWire for callers that know the messages' sizes: wire holds
 // the messages of spans, one behind the other. Only the sizes of the spans
 // count, not where they begin. It saves looking for the ends of the messages.
-func (p *Pub) SendSpans(ctx context.Context, wire []byte, spans []Span, owner Owner) error {
+func (p *publisher) SendSpans(ctx context.Context, wire []byte, spans []Span, owner Owner) error {
 	return p.sendWire(ctx, wire, len(spans), spans, owner)
 }
 
-func (p *Pub) sendWire(ctx context.Context, wire []byte, messages int, spans []Span, owner Owner) error {
+func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spans []Span, owner Owner) error {
 	if err := p.open(); err != nil || len(wire) == 0 {
 		return err
 	}
+	l := limit{patience: p.opts.SendTimeout}
 	p.subs.Lock()
 	for {
-		all := p.subs.trie.root.values
+		all := p.subs.everything()
 		p.subs.sort(wire, spans)
+		if p.subs.only != nil {
+			all = p.subs.restrict(all)
+			p.subs.untouch()
+		}
 		if p.opts.FullPolicy == Block {
 			if full := p.subs.full(all); full != nil {
 				p.subs.reset()
 				p.subs.Unlock()
-				if err := full.out.waitRoom(ctx, nil, p.closing); err != nil {
+				if err := full.out.waitRoomWithin(ctx, nil, p.closing, &l); err != nil {
 					return err
 				}
 				p.subs.Lock()
@@ -151,6 +171,7 @@ func (p *Pub) sendWire(ctx context.Context, wire []byte, messages int, spans []S
 			}
 		}
 		p.subs.reset()
+		p.subs.only = nil
 		p.subs.Unlock()
 		return nil
 	}
@@ -158,14 +179,20 @@ func (p *Pub) sendWire(ctx context.Context, wire []byte, messages int, spans []S
 
 // waitChange waits for a subscription to come. It is called with the mutex
 // held and returns with it held, unless it returns an error.
-func (p *Pub) waitChange(ctx context.Context) error {
+func (p *publisher) waitChange(ctx context.Context, l *limit) error {
 	if p.subs.changed == nil {
 		p.subs.changed = make(chan struct{})
 	}
 	changed := p.subs.changed
 	p.subs.Unlock()
+	expired, err := l.start()
+	if err != nil {
+		return err
+	}
 	select {
 	case <-changed:
+	case <-expired:
+		return ErrTimeout
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-p.closing:
@@ -178,13 +205,13 @@ func (p *Pub) waitChange(ctx context.Context) error {
 // WaitSubscribers waits until at least n connected peers have a subscription
 // that matches topic. Messages under that topic will be queued for them from
 // then on.
-func (p *Pub) WaitSubscribers(ctx context.Context, topic []byte, n int) error {
+func (p *publisher) WaitSubscribers(ctx context.Context, topic []byte, n int) error {
 	if err := p.open(); err != nil {
 		return err
 	}
 	p.subs.Lock()
 	for len(p.subs.find(topic)) < n {
-		if err := p.waitChange(ctx); err != nil {
+		if err := p.waitChange(ctx, nil); err != nil {
 			return err
 		}
 	}
@@ -193,23 +220,31 @@ func (p *Pub) WaitSubscribers(ctx context.Context, topic []byte, n int) error {
 }
 
 // Subscriptions returns the number of distinct topics subscribed to.
-func (p *Pub) Subscriptions() int {
+func (p *publisher) Subscriptions() int {
 	p.subs.Lock()
 	defer p.subs.Unlock()
 	return p.subs.trie.size
 }
 
 // pubPattern is Pub as the engine sees it.
-type pubPattern Pub
+type pubPattern publisher
 
-func (p *pubPattern) added(*pipe)               {}
-func (p *pubPattern) removed(*pipe)             {}
-func (p *pubPattern) roomy(*pipe)               {}
-func (p *pubPattern) attach(*pipe, *Peer) error { return nil }
+func (p *pubPattern) added(*pipe)   {}
+func (p *pubPattern) removed(*pipe) {}
+func (p *pubPattern) roomy(*pipe)   {}
+
+// attach sends the welcome message, before anything else.
+func (p *pubPattern) attach(q *pipe, peer *Peer) error {
+	if p.opts.WelcomeMessage != nil {
+		q.out.offer(nil, [][]byte{p.opts.WelcomeMessage})
+	}
+	p.subs.attach(q, peer)
+	return nil
+}
 
 // traits: a PING after a subscription asks whether it is in force.
 func (p *pubPattern) traits() traits {
-	return traits{ordered: true, maxMessage: maxSubscription}
+	return traits{ordered: true, subscribed: true, maxMessage: maxSubscription}
 }
 
 // maxSubscription bounds a message to a PUB. All that it has a use for there is
@@ -219,32 +254,40 @@ const maxSubscription = 1 << 20
 
 func (p *pubPattern) detach(q *pipe, _ *Peer) { p.subs.forget(q) }
 
-// command takes SUBSCRIBE and CANCEL (ZMTP 3.1).
-func (p *pubPattern) command(q *pipe, _ *Peer, name string, data []byte) error {
-	switch name {
-	case "SUBSCRIBE":
-		return p.subs.subscribe(q, data, p.opts.MaxSubscriptions)
-	case "CANCEL":
-		p.subs.cancel(q, data)
-	}
-	return nil
-}
+func (p *pubPattern) command(*pipe, *Peer, string, []byte) error { return nil }
 
-// messages takes subscriptions in the form of ZMTP 3.0, a message that begins
-// with 1 or 0. A PUB has no use for any other message.
+// messages takes subscriptions and their ends. A PUB has no use for anything
+// else that a subscriber may send.
 func (p *pubPattern) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 	for i := range b.Len() {
-		body, _ := b.Message(i).Next()
-		switch {
-		case len(body) > 0 && body[0] == 1:
-			if err := p.subs.subscribe(q, body[1:], p.opts.MaxSubscriptions); err != nil {
+		up := upstream{firstOnly: p.opts.OnlyFirstSubscribe}
+		useless := true
+		for m := b.Message(i); len(m) > 0; {
+			var body []byte
+			body, m = m.Next()
+			kind := up.kind(body)
+			if kind == userFrame {
+				continue
+			}
+			useless = false
+			if err := p.obey(q, kind, body[1:]); err != nil {
 				return false, err
 			}
-		case len(body) > 0 && body[0] == 0:
-			p.subs.cancel(q, body[1:])
-		default:
+		}
+		if useless {
 			peer.discarded.Add(1)
 		}
 	}
 	return false, nil
+}
+
+func (p *pubPattern) obey(q *pipe, kind frameKind, topic []byte) error {
+	p.subs.Lock()
+	defer p.subs.Unlock()
+	if kind == cancelFrame {
+		p.subs.cancel(q, topic)
+		return nil
+	}
+	_, err := p.subs.subscribe(q, topic, p.opts.MaxSubscriptions)
+	return err
 }

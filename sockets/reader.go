@@ -196,6 +196,14 @@ func (r *reader) decode() error {
 			start += size
 			continue
 		}
+		if kind == zmtp.KindCommand && r.traits.subscribed {
+			if at := subscriptionMessage(data[start : start+size]); at > 0 {
+				spans = append(spans, Span{Start: uint32(start + at), End: uint32(start + size)})
+				r.octets += size
+				start += size
+				continue
+			}
+		}
 		r.batch.spans = spans
 		r.start = start
 		if err != nil || kind == zmtp.NeedMore {

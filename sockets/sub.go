@@ -16,7 +16,10 @@ import (
 // publisher sends beyond the subscriptions is thrown away before it is queued.
 //
 // All methods are safe for concurrent use.
-type Sub struct {
+type Sub struct{ subscribing }
+
+// subscribing is what SUB and XSUB share.
+type subscribing struct {
 	socket
 	topics topics
 }
@@ -26,10 +29,11 @@ type topics struct {
 	sync.RWMutex
 	count   map[string]int // each Subscribe counts; only the last Unsubscribe is sent
 	trie    trie[struct{}]
-	peers   map[*Peer]uint64 // connected publishers: the version each is known to have in force
-	version uint64           // of count, one more with each change; at least 1
-	asked   uint64           // the last version that publishers were asked for, by a PING
-	changed chan struct{}    // closed and replaced when peers changes
+	peers   map[*Peer]uint64   // connected publishers: the version each is known to have in force
+	version uint64             // of count, one more with each change; at least 1
+	asked   uint64             // the last version that publishers were asked for, by a PING
+	changed chan struct{}      // closed and replaced when peers changes
+	pipes   map[*pipe]struct{} // what an XSUB's own messages go to, connected or not; nil with SUB
 }
 
 // maxTopic bounds a topic, so that SUBSCRIBE fits in the smallest command that
@@ -40,21 +44,25 @@ const maxTopic = 32 << 10
 // returns all faults of the options as one error.
 func NewSub(o Options) (*Sub, error) {
 	s := &Sub{}
-	if err := s.init(zmtp.SUB, o, (*subPattern)(s)); err != nil {
+	s.topics.init()
+	if err := s.init(zmtp.SUB, o, (*subPattern)(&s.subscribing)); err != nil {
 		return nil, err
 	}
-	s.topics.count = map[string]int{}
-	s.topics.peers = map[*Peer]uint64{}
-	s.topics.changed = make(chan struct{})
-	s.topics.version = 1
 	return s, nil
+}
+
+func (t *topics) init() {
+	t.count = map[string]int{}
+	t.peers = map[*Peer]uint64{}
+	t.changed = make(chan struct{})
+	t.version = 1
 }
 
 // Subscribe asks for messages whose first frame begins with topic; the empty
 // topic asks for all. It takes effect at each publisher when the request
 // arrives there: see WaitSubscribed. Topics count: a topic subscribed to twice
 // must be unsubscribed twice. A topic over 32 KiB is ErrTooLarge.
-func (s *Sub) Subscribe(topic string) error {
+func (s *subscribing) Subscribe(topic string) error {
 	if err := s.open(); err != nil {
 		return err
 	}
@@ -64,39 +72,66 @@ func (s *Sub) Subscribe(topic string) error {
 	t := &s.topics
 	t.Lock()
 	defer t.Unlock()
-	t.count[topic]++
-	t.trie.add([]byte(topic), struct{}{})
-	t.version++
+	t.add(topic)
 	for peer := range t.peers {
 		peer.request(appendSubscription(nil, peer, topic, true))
 	}
 	return nil
 }
 
+// add counts a subscription. The mutex must be held, here and in drop.
+func (t *topics) add(topic string) {
+	t.count[topic]++
+	if t.count[topic] == 1 {
+		t.trie.add([]byte(topic), struct{}{})
+	}
+	t.version++
+}
+
+// drop takes back one subscription, and reports whether that was the last one
+// to its topic.
+func (t *topics) drop(topic string) (last bool) {
+	switch t.count[topic] {
+	case 0:
+		return false
+	case 1:
+		delete(t.count, topic)
+		t.trie.remove([]byte(topic), struct{}{})
+		t.version++
+		return true
+	}
+	t.count[topic]--
+	return false
+}
+
 // Unsubscribe takes back one Subscribe of the same topic. A topic that is not
 // subscribed to is ignored.
-func (s *Sub) Unsubscribe(topic string) error {
+func (s *subscribing) Unsubscribe(topic string) error {
 	if err := s.open(); err != nil {
 		return err
 	}
 	t := &s.topics
 	t.Lock()
 	defer t.Unlock()
-	switch t.count[topic] {
-	case 0:
-		return nil
-	case 1:
-		delete(t.count, topic)
-		t.trie.remove([]byte(topic), struct{}{})
-	default:
-		t.count[topic]--
+	if !t.drop(topic) && !s.verbose() {
 		return nil
 	}
-	t.version++
 	for peer := range t.peers {
 		peer.request(appendSubscription(nil, peer, topic, false))
 	}
 	return nil
+}
+
+// verbose says that each end of a subscription is sent.
+func (s *subscribing) verbose() bool {
+	return s.kind == zmtp.XSUB && s.opts.XSubVerboseUnsubscribe
+}
+
+// Subscriptions returns the number of distinct topics subscribed to.
+func (s *subscribing) Subscriptions() int {
+	s.topics.RLock()
+	defer s.topics.RUnlock()
+	return len(s.topics.count)
 }
 
 // request queues command frames for a publisher. One that takes none for so
@@ -130,7 +165,7 @@ func appendSubscription(dst []byte, peer *Peer, topic string, subscribe bool) []
 // sends from now on comes. libzmq answers a PING in another thread than the one
 // that sends, so from there this is no more than likely; and before version
 // 4.2 it does not answer at all.
-func (s *Sub) WaitSubscribed(ctx context.Context) error {
+func (s *subscribing) WaitSubscribed(ctx context.Context) error {
 	if err := s.open(); err != nil {
 		return err
 	}
@@ -173,27 +208,52 @@ func (t *topics) inForce(version uint64) bool {
 // pingContext is the context of the PING that asks for a version.
 func pingContext(version uint64) []byte { return binary.BigEndian.AppendUint64(nil, version) }
 
-// Recv waits for a message and returns it. The caller owns it.
-func (s *Sub) Recv(ctx context.Context) (Message, error) { return s.in.recv(ctx) }
+// TryRecv is Recv without waiting: if there is no message, it returns
+// ErrWouldBlock.
+func (s *subscribing) TryRecv() (Message, error) { return s.in.recv(noWait) }
+
+// Recv waits for a message, until the context ends or for Options.RecvTimeout
+// (ErrTimeout), and returns it. The caller owns it.
+func (s *subscribing) Recv(ctx context.Context) (Message, error) { return s.in.recv(ctx) }
 
 // RecvBatch waits for messages and lends those that one peer sent together:
 // see [Batch].
-func (s *Sub) RecvBatch(ctx context.Context, b *Batch) error { return s.in.recvBatch(ctx, b) }
+func (s *subscribing) RecvBatch(ctx context.Context, b *Batch) error { return s.in.recvBatch(ctx, b) }
 
 // subPattern is Sub as the engine sees it.
-type subPattern Sub
+type subPattern subscribing
 
-func (s *subPattern) added(*pipe)    {}
-func (s *subPattern) removed(*pipe)  {}
+// added and removed are told of the pipes that Connect made, attach of all.
+func (s *subPattern) added(p *pipe) {
+	t := &s.topics
+	if t.pipes != nil {
+		t.Lock()
+		t.pipes[p] = struct{}{}
+		t.Unlock()
+	}
+}
+
+func (s *subPattern) removed(p *pipe) {
+	t := &s.topics
+	if t.pipes != nil {
+		t.Lock()
+		delete(t.pipes, p)
+		t.Unlock()
+	}
+}
+
 func (s *subPattern) roomy(*pipe)    {}
 func (s *subPattern) traits() traits { return traits{maxMessage: maxMessage} }
 
 // attach sends all subscriptions, in the order of their octets, and the PING
 // that somebody may be waiting for.
-func (s *subPattern) attach(_ *pipe, peer *Peer) error {
+func (s *subPattern) attach(p *pipe, peer *Peer) error {
 	t := &s.topics
 	t.Lock()
 	defer t.Unlock()
+	if t.pipes != nil && !p.lasting {
+		t.pipes[p] = struct{}{}
+	}
 	var frames []byte
 	for _, topic := range slices.Sorted(maps.Keys(t.count)) {
 		frames = appendSubscription(frames, peer, topic, true)
@@ -202,7 +262,7 @@ func (s *subPattern) attach(_ *pipe, peer *Peer) error {
 		frames = zmtp.AppendPing(frames, 0, pingContext(t.version))
 	}
 	if len(frames) > 0 {
-		peer.request(frames)
+		p.out.precede(frames) // an XSUB's messages may be queued already
 	}
 	t.peers[peer] = 0
 	t.announce()
@@ -238,18 +298,23 @@ func (s *subPattern) command(_ *pipe, peer *Peer, name string, data []byte) erro
 	return nil
 }
 
-// messages takes out what is not subscribed to.
+// messages takes out what is not subscribed to. An XSUB leaves that to its
+// application, as libzmq does.
 func (s *subPattern) messages(_ *pipe, peer *Peer, b *Batch) (bool, error) {
+	if s.kind == zmtp.XSUB {
+		return true, nil
+	}
 	t := &s.topics
 	t.RLock()
 	defer t.RUnlock()
-	if len(t.trie.root.values) > 0 {
+	invert := s.opts.InvertMatching
+	if len(t.trie.root.values) > 0 && !invert {
 		return true, nil
 	}
 	kept := b.spans[:0]
 	for i, span := range b.spans {
 		topic, _ := b.Message(i).Next()
-		if t.trie.matches(topic) {
+		if t.trie.matches(topic) != invert {
 			kept = append(kept, span)
 		}
 	}

@@ -11,20 +11,29 @@ import (
 // subscriptions is who has subscribed to what.
 type subscriptions struct {
 	sync.Mutex
-	trie    trie[*pipe]
-	touched []*pipe       // scratch of matching
-	mark    uint64        // number of the message being matched
-	changed chan struct{} // closed when a subscription comes; nil while nobody waits
+	trie     trie[*pipe]
+	invert   bool          // Options.InvertMatching: who did not subscribe is meant
+	attached []*pipe       // all connected peers, kept with invert only
+	touched  []*pipe       // scratch of matching
+	mark     uint64        // number of the message being matched
+	changed  chan struct{} // closed when a subscription comes; nil while nobody waits
+	only     *Peer         // the next message is for nobody else; see Options.XPubManualLastValue
 }
 
 // subscriber is a pipe's part in the subscriptions, guarded by their mutex.
 type subscriber struct {
+	peer   *Peer // the connection, while it is attached
+	at     int   // index in subscriptions.attached
 	topics map[string]struct{}
 	octets int    // of the topics
 	mark   uint64 // the message that was matched last, so that none goes twice
 	all    bool   // subscribed to everything
 	runs   []run  // what of the present wire octets is for this peer
 	count  int    // messages in runs
+
+	// With Options.XPubManual: what the peer subscribed to, in force or not.
+	asked       map[string]struct{}
+	askedOctets int
 }
 
 // run is a range of wire octets.
@@ -38,48 +47,71 @@ const (
 	forgetBurst = 256
 )
 
-// subscribe enters a topic of a peer; a topic that is there already is left
-// alone. Beyond limit topics, or too many octets of them, it is an error.
-func (s *subscriptions) subscribe(q *pipe, topic []byte, limit int) error {
+// attach enters a peer that has no subscription yet.
+func (s *subscriptions) attach(q *pipe, peer *Peer) {
 	s.Lock()
 	defer s.Unlock()
-	if _, have := q.sub.topics[string(topic)]; have {
-		return nil
+	q.sub.peer = peer
+	if s.invert {
+		q.sub.at = len(s.attached)
+		s.attached = append(s.attached, q)
+		s.announce()
 	}
-	if len(q.sub.topics) >= limit || q.sub.octets+len(topic) > maxTopicOctets {
-		return ErrTooManySubscriptions
-	}
-	if q.sub.topics == nil {
-		q.sub.topics = map[string]struct{}{}
-	}
-	q.sub.topics[string(topic)] = struct{}{}
-	q.sub.octets += len(topic)
-	q.sub.all = q.sub.all || len(topic) == 0
-	s.trie.add(topic, q)
+}
+
+// announce tells those who wait for a change. The mutex must be held.
+func (s *subscriptions) announce() {
 	if s.changed != nil {
 		close(s.changed)
 		s.changed = nil
 	}
-	return nil
 }
 
-// cancel takes a topic of a peer out, however often it was subscribed to.
-func (s *subscriptions) cancel(q *pipe, topic []byte) {
-	s.Lock()
-	defer s.Unlock()
-	if _, have := q.sub.topics[string(topic)]; !have {
-		return
+// subscribe enters a topic of a peer; a topic that is there already is left
+// alone. It reports whether nobody else had subscribed to it. Beyond limit
+// topics, or too many octets of them, it is an error. The mutex must be held.
+func (s *subscriptions) subscribe(q *pipe, topic []byte, limit int) (first bool, err error) {
+	if _, have := q.sub.topics[string(topic)]; have {
+		return false, nil
 	}
+	if len(q.sub.topics) >= limit || q.sub.octets+len(topic) > maxTopicOctets {
+		return false, ErrTooManySubscriptions
+	}
+	if q.sub.topics == nil {
+		q.sub.topics = map[string]struct{}{}
+	}
+	before := s.trie.size
+	q.sub.topics[string(topic)] = struct{}{}
+	q.sub.octets += len(topic)
+	q.sub.all = q.sub.all || len(topic) == 0
+	s.trie.add(topic, q)
+	s.announce()
+	return s.trie.size > before, nil
+}
+
+// cancel takes a topic of a peer out, however often it was subscribed to. It
+// reports whether it was there, and whether nobody else has it. The mutex must
+// be held.
+func (s *subscriptions) cancel(q *pipe, topic []byte) (had, last bool) {
+	if _, had = q.sub.topics[string(topic)]; !had {
+		return false, false
+	}
+	before := s.trie.size
 	delete(q.sub.topics, string(topic))
 	q.sub.octets -= len(topic)
 	q.sub.all = q.sub.all && len(topic) > 0
 	s.trie.remove(topic, q)
+	if s.invert {
+		s.announce()
+	}
+	return true, s.trie.size < before
 }
 
-// forget takes out all topics of a peer that has gone.
+// forget takes out a peer that has gone, with all its topics.
 func (s *subscriptions) forget(q *pipe) {
 	s.Lock()
 	defer s.Unlock()
+	s.part(q)
 	n := 0
 	for topic := range q.sub.topics {
 		s.trie.remove([]byte(topic), q)
@@ -92,9 +124,31 @@ func (s *subscriptions) forget(q *pipe) {
 	clear(s.touched[:cap(s.touched)]) // it may still name q
 }
 
+// part says that a peer has gone, whose topics are still to be taken out. The
+// mutex must be held.
+func (s *subscriptions) part(q *pipe) {
+	if q.sub.peer == nil {
+		return
+	}
+	if s.only == q.sub.peer {
+		s.only = nil
+	}
+	q.sub.peer = nil
+	if s.invert {
+		last := len(s.attached) - 1
+		s.attached[q.sub.at] = s.attached[last]
+		s.attached[q.sub.at].sub.at = q.sub.at
+		s.attached[last] = nil
+		s.attached = s.attached[:last]
+	}
+}
+
 // find returns the peers subscribed to a topic, each once. The slice is valid
 // while the mutex is held.
 func (s *subscriptions) find(topic []byte) []*pipe {
+	if s.invert {
+		return s.findOthers(topic)
+	}
 	if len(s.trie.root.heads) == 0 {
 		return s.trie.root.values
 	}
@@ -112,11 +166,52 @@ func (s *subscriptions) find(topic []byte) []*pipe {
 	return found
 }
 
+// findOthers is find with invert: the peers not subscribed to the topic.
+func (s *subscriptions) findOthers(topic []byte) []*pipe {
+	s.except(topic)
+	found := s.touched[:0]
+	for _, q := range s.attached {
+		if q.sub.mark != s.mark {
+			found = append(found, q)
+		}
+	}
+	s.touched = found[:0]
+	return found
+}
+
+// except marks the peers subscribed to a topic.
+func (s *subscriptions) except(topic []byte) {
+	s.mark++
+	for n := &s.trie.root; n != nil; n = n.next(&topic) {
+		for _, q := range n.values {
+			q.sub.mark = s.mark
+		}
+	}
+}
+
+// restrict leaves of peers the one that the next message is for.
+func (s *subscriptions) restrict(peers []*pipe) []*pipe {
+	for i, q := range peers {
+		if q.sub.peer == s.only {
+			return peers[i : i+1]
+		}
+	}
+	return nil
+}
+
+// everything returns the peers that get all there is.
+func (s *subscriptions) everything() []*pipe {
+	if s.invert {
+		return nil
+	}
+	return s.trie.root.values
+}
+
 // sort finds, for every peer that did not subscribe to everything, the runs of
 // wire that it subscribed to, and lists those peers in touched. spans, if there
 // are any, have the sizes of the messages.
 func (s *subscriptions) sort(wire []byte, spans []Span) {
-	if len(s.trie.root.heads) == 0 {
+	if len(s.trie.root.heads) == 0 && !s.invert {
 		return
 	}
 	for at, i := 0, 0; at < len(wire); i++ {
@@ -133,6 +228,16 @@ func (s *subscriptions) sort(wire []byte, spans []Span) {
 			return
 		}
 		topic, _ := zmtp.Message(wire[at:end]).Next()
+		if s.invert {
+			s.except(topic)
+			for _, q := range s.attached {
+				if q.sub.mark != s.mark {
+					s.touch(q, at, end)
+				}
+			}
+			at = end
+			continue
+		}
 		node := s.trie.root.next(&topic)
 		if node == nil {
 			at = end
@@ -141,23 +246,28 @@ func (s *subscriptions) sort(wire []byte, spans []Span) {
 		s.mark++
 		for ; node != nil; node = node.next(&topic) {
 			for _, q := range node.values {
-				sub := &q.sub
-				if sub.all || sub.mark == s.mark {
+				if q.sub.all || q.sub.mark == s.mark {
 					continue
 				}
-				sub.mark = s.mark
-				if sub.count == 0 {
-					s.touched = append(s.touched, q)
-				}
-				sub.count++
-				if last := len(sub.runs) - 1; last >= 0 && sub.runs[last].end == at {
-					sub.runs[last].end = end
-				} else {
-					sub.runs = append(sub.runs, run{at, end})
-				}
+				q.sub.mark = s.mark
+				s.touch(q, at, end)
 			}
 		}
 		at = end
+	}
+}
+
+// touch adds a message to a peer's runs.
+func (s *subscriptions) touch(q *pipe, at, end int) {
+	sub := &q.sub
+	if sub.count == 0 {
+		s.touched = append(s.touched, q)
+	}
+	sub.count++
+	if last := len(sub.runs) - 1; last >= 0 && sub.runs[last].end == at {
+		sub.runs[last].end = end
+	} else {
+		sub.runs = append(sub.runs, run{at, end})
 	}
 }
 
@@ -197,6 +307,20 @@ func (s *subscriptions) full(all []*pipe) *pipe {
 		}
 	}
 	return nil
+}
+
+// untouch drops what is not for the one that the next messages are for.
+func (s *subscriptions) untouch() {
+	kept := s.touched[:0]
+	for _, q := range s.touched {
+		if q.sub.peer == s.only {
+			kept = append(kept, q)
+		} else {
+			q.sub.runs, q.sub.count = q.sub.runs[:0], 0
+		}
+	}
+	clear(s.touched[len(kept):])
+	s.touched = kept
 }
 
 // reset clears the scratch of sort.

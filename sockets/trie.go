@@ -99,6 +99,15 @@ func (t *trie[V]) remove(key []byte, v V) bool {
 	return true
 }
 
+// has reports whether there is a value under exactly this key.
+func (t *trie[V]) has(key []byte) bool {
+	n := &t.root
+	for len(key) > 0 && n != nil {
+		n = n.next(&key)
+	}
+	return n != nil && len(n.values) > 0
+}
+
 // matches reports whether any string in t is a prefix of topic.
 func (t *trie[V]) matches(topic []byte) bool {
 	n := &t.root

@@ -1,0 +1,522 @@
+package sockets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The tests in this file say the same as libzmq's tests of the like names.
+
+// either runs a test of SUB and XSUB.
+func either(t *testing.T, f func(t *testing.T, s subscriberSocket)) {
+	for name, create := range map[string]func(*testing.T) subscriberSocket{
+		"SUB":  func(t *testing.T) subscriberSocket { return open(t, NewSub, Options{}) },
+		"XSUB": func(t *testing.T) subscriberSocket { return open(t, NewXSub, Options{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, create(t))
+		})
+	}
+}
+
+type subscriberSocket interface {
+	receiver
+	Connect(string) error
+	Subscribe(string) error
+	Unsubscribe(string) error
+	Disconnect(string) error
+	Close() error
+}
+
+// TestLibzmq_mock_pub_sub: the octets of subscriptions, for a peer of ZMTP 3.1
+// and for one of 3.0, in both directions.
+func TestLibzmq_mock_pub_sub(t *testing.T) {
+	t.Parallel()
+	forms := map[uint8][]string{
+		0: {"\x00\x02\x01A", "\x00\x02\x00A"},
+		1: {"\x04\x0b\x09SUBSCRIBEA", "\x04\x08\x06CANCELA"},
+	}
+	for minor, form := range forms {
+		t.Run(fmt.Sprintf("we subscribe at 3.%d", minor), func(t *testing.T) {
+			t.Parallel()
+			either(t, func(t *testing.T, s subscriberSocket) {
+				endpoint, accept := listenRaw(t)
+				must(t, s.Subscribe("A"))
+				must(t, s.Connect(endpoint))
+				r := accept()
+				r.send(greeting(minor), ready("PUB", nil))
+				r.greeted()
+				r.wants(form[0])
+				r.send([]byte("\x00\x04ALOL"))
+				wants(t, s, "ALOL")
+				must(t, s.Unsubscribe("A"))
+				r.wants(form[1])
+			})
+		})
+		t.Run(fmt.Sprintf("we publish to 3.%d", minor), func(t *testing.T) {
+			t.Parallel()
+			pub := bind(t, NewXPub, Options{})
+			r := dialRaw(t, pub.LastEndpoint())
+			r.send(greeting(minor), ready("SUB", nil))
+			r.greeted()
+			r.send([]byte(form[0]))
+			wants(t, pub, "\x01A")
+			says(t, pub, "ALOL")
+			r.wants("\x00\x04ALOL")
+			r.send([]byte(form[1]))
+			wants(t, pub, "\x00A")
+		})
+	}
+}
+
+// TestLibzmq_xpub_topic: topics about as long as the short form of a frame
+// takes, in both forms.
+func TestLibzmq_xpub_topic(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1, 244, 245, 246, 247, 253, 254, 255, 256, 257} {
+		topic := strings.Repeat("t", size)
+		pub := bind(t, NewXPub, Options{})
+		sub := dialled(t, NewSub, Options{}, pub.LastEndpoint())
+		must(t, sub.Subscribe(topic))
+		wants(t, pub, "\x01"+topic)
+		says(t, pub, topic[1:]+"x", topic+"more")
+		wants(t, sub, topic+"more")
+		must(t, sub.Unsubscribe(topic))
+		wants(t, pub, "\x00"+topic)
+		up := dialled(t, NewXSub, Options{}, pub.LastEndpoint())
+		says(t, up, "\x01"+topic)
+		wants(t, pub, "\x01"+topic)
+		says(t, up, "\x00"+topic)
+		wants(t, pub, "\x00"+topic)
+	}
+}
+
+// TestLibzmq_sub_forward: a subscription goes up through a device of XPUB and
+// XSUB, and the message comes down.
+func TestLibzmq_sub_forward(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	xpub, xsub := bind(t, NewXPub, Options{}), bind(t, NewXSub, Options{})
+	pub := dialled(t, NewPub, Options{}, xsub.LastEndpoint())
+	sub := dialled(t, NewSub, Options{}, xpub.LastEndpoint())
+	must(t, sub.Subscribe(""))
+	m, err := xpub.Recv(ctx)
+	must(t, err)
+	must(t, xsub.Send(ctx, m...))
+	must(t, pub.WaitSubscribers(ctx, nil, 1))
+	says(t, pub, "forwarded")
+	m, err = xsub.Recv(ctx)
+	must(t, err)
+	must(t, xpub.Send(ctx, m...))
+	wants(t, sub, "forwarded")
+}
+
+// TestLibzmq_xpub_verbose counts what is told of one and of two subscribers. A
+// message of the application's own is the fence behind what is not told.
+func TestLibzmq_xpub_verbose(t *testing.T) {
+	t.Parallel()
+	setup := func(t *testing.T, o Options) (pub *XPub, one, two *XSub) {
+		t.Parallel()
+		pub = bind(t, NewXPub, o)
+		one, two = dialled(t, NewXSub, Options{}, pub.LastEndpoint()), dialled(t, NewXSub, Options{}, pub.LastEndpoint())
+		must(t, one.WaitSubscribed(testContext(t)))
+		must(t, two.WaitSubscribed(testContext(t)))
+		return pub, one, two
+	}
+	t.Run("default", func(t *testing.T) {
+		pub, one, two := setup(t, Options{})
+		says(t, one, "\x01A", "\x01B", "\x01A", "fence")
+		wants(t, pub, "\x01A", "\x01B", "fence")
+		says(t, two, "\x01A", "fence")
+		wants(t, pub, "fence")
+		says(t, one, "\x00A", "\x00A", "fence") // the second is the last of the two, and two has it still
+		wants(t, pub, "fence")
+		says(t, two, "\x00A")
+		wants(t, pub, "\x00A")
+	})
+	t.Run("verbose", func(t *testing.T) {
+		pub, one, two := setup(t, Options{XPubVerbose: true})
+		says(t, one, "\x01A", "\x01B", "\x01A", "fence")
+		wants(t, pub, "\x01A", "\x01B", "\x01A", "fence")
+		says(t, two, "\x01A", "fence")
+		wants(t, pub, "\x01A", "fence")
+		says(t, one, "\x00A", "\x00A", "fence")
+		wants(t, pub, "fence")
+		says(t, two, "\x00A")
+		wants(t, pub, "\x00A")
+	})
+	t.Run("verboser", func(t *testing.T) {
+		pub, one, two := setup(t, Options{XPubVerboser: true})
+		says(t, one, "\x01A", "\x01B", "\x01A", "fence")
+		wants(t, pub, "\x01A", "\x01B", "\x01A", "fence")
+		says(t, two, "\x01A", "fence")
+		wants(t, pub, "\x01A", "fence")
+		says(t, one, "\x00A", "\x00A", "fence")
+		wants(t, pub, "\x00A", "fence")
+		says(t, two, "\x00A", "fence")
+		wants(t, pub, "\x00A", "fence")
+		must(t, one.Close())
+		wants(t, pub, "\x00B")
+	})
+}
+
+// TestLibzmq_xsub_verbose: every subscription is sent; of ends only the last
+// one's, or all with the option.
+func TestLibzmq_xsub_verbose(t *testing.T) {
+	t.Parallel()
+	for _, verbose := range []bool{false, true} {
+		t.Run(fmt.Sprint(verbose), func(t *testing.T) {
+			t.Parallel()
+			pub := bind(t, NewXPub, Options{XPubVerboser: true})
+			sub := dialled(t, NewXSub, Options{XSubVerboseUnsubscribe: verbose}, pub.LastEndpoint())
+			must(t, sub.WaitSubscribed(testContext(t)))
+			all := func(messages ...string) []string {
+				if verbose {
+					return messages
+				}
+				return []string{messages[len(messages)-1]}
+			}
+			says(t, sub, "\x00A", "fence")
+			wants(t, pub, all("\x00A", "fence")...)
+			says(t, sub, "\x01A", "\x01A", "\x01A", "fence")
+			wants(t, pub, "\x01A", "\x01A", "\x01A", "fence")
+			says(t, sub, "\x00A", "\x00A", "fence")
+			wants(t, pub, all("\x00A", "\x00A", "fence")...)
+			says(t, sub, "\x00A")
+			wants(t, pub, "\x00A")
+			says(t, sub, "\x00A", "fence")
+			wants(t, pub, all("\x00A", "fence")...)
+			// And with the methods.
+			must(t, sub.Unsubscribe("B"))
+			says(t, sub, "fence")
+			wants(t, pub, all("\x00B", "fence")...)
+		})
+	}
+}
+
+// TestLibzmq_xpub_manual: the application decides what is subscribed to.
+func TestLibzmq_xpub_manual(t *testing.T) {
+	t.Parallel()
+	t.Run("basic", func(t *testing.T) {
+		t.Parallel()
+		pub := bind(t, NewXPub, Options{XPubManual: true})
+		sub := dialled(t, NewXSub, Options{}, pub.LastEndpoint())
+		says(t, sub, "\x01A")
+		wants(t, pub, "\x01A")
+		must(t, pub.Subscribe("B"))
+		says(t, pub, "A", "B")
+		wants(t, sub, "B")
+	})
+	t.Run("unsubscribe", func(t *testing.T) {
+		t.Parallel()
+		pub := bind(t, NewXPub, Options{XPubManual: true})
+		sub := dialled(t, NewXSub, Options{}, pub.LastEndpoint())
+		says(t, sub, "\x01A", "\x01B")
+		wants(t, pub, "\x01A")
+		must(t, pub.Subscribe("XA"))
+		wants(t, pub, "\x01B")
+		must(t, pub.Subscribe("XB"))
+		says(t, sub, "\x00A")
+		wants(t, pub, "\x00A")
+		must(t, pub.Unsubscribe("XA"))
+		says(t, sub, "\x00B") // told, and nothing done about it
+		wants(t, pub, "\x00B")
+		says(t, pub, "A", "B", "XA", "XB")
+		wants(t, sub, "XB")
+		must(t, sub.Close())
+		eventually(t, "no topic is left", func() bool { return pub.Subscriptions() == 0 })
+	})
+	t.Run("device", func(t *testing.T) {
+		t.Parallel()
+		// What a subscriber has is taken back upstream when it goes.
+		xpub, xsub := bind(t, NewXPub, Options{XPubManual: true}), open(t, NewXSub, Options{})
+		pub := bind(t, NewXPub, Options{})
+		must(t, xsub.Connect(pub.LastEndpoint()))
+		sub := dialled(t, NewSub, Options{}, xpub.LastEndpoint())
+		must(t, sub.Subscribe("A"))
+		wants(t, xpub, "\x01A")
+		must(t, xpub.Subscribe("A"))
+		says(t, xsub, "\x01A")
+		wants(t, pub, "\x01A")
+		says(t, pub, "A")
+		wants(t, xsub, "A")
+		says(t, xpub, "A")
+		wants(t, sub, "A")
+		must(t, sub.Close())
+		wants(t, xpub, "\x00A")
+		says(t, xsub, "\x00A")
+		wants(t, pub, "\x00A")
+		eventually(t, "no topic is left", func() bool { return xpub.Subscriptions() == 0 })
+	})
+	t.Run("missing subscriptions", func(t *testing.T) {
+		t.Parallel()
+		// Two subscribe at once; each gets its own although both are told of
+		// before either is answered for good.
+		pub := bind(t, NewXPub, Options{XPubManual: true})
+		subs := map[string]*Sub{}
+		for _, topic := range []string{"topic 1", "topic 2"} {
+			subs[topic] = dialled(t, NewSub, Options{}, pub.LastEndpoint())
+			must(t, subs[topic].Subscribe(topic))
+		}
+		for range 2 {
+			m, err := pub.Recv(testContext(t))
+			must(t, err)
+			must(t, pub.Subscribe(string(m[0][1:])))
+		}
+		for topic, sub := range subs {
+			says(t, pub, topic)
+			wants(t, sub, topic)
+		}
+	})
+	t.Run("cleanup", func(t *testing.T) {
+		t.Parallel()
+		// All that a peer asked for is told of when it goes, in whatever way
+		// it was answered, and though another peer has it.
+		pub := bind(t, NewXPub, Options{XPubManual: true})
+		sub, other := dialled(t, NewSub, Options{}, pub.LastEndpoint()), dialled(t, NewSub, Options{}, pub.LastEndpoint())
+		for _, topic := range []string{"A", "B", "C"} {
+			must(t, sub.Subscribe(topic))
+			wants(t, pub, "\x01"+topic)
+			must(t, pub.Subscribe("X"+topic))
+		}
+		must(t, other.Subscribe("B"))
+		wants(t, pub, "\x01B")
+		must(t, pub.Subscribe("B"))
+		must(t, sub.Close())
+		wants(t, pub, "\x00A", "\x00B", "\x00C")
+		eventually(t, "one topic is left", func() bool { return pub.Subscriptions() == 1 })
+		if err := pub.Subscribe("late"); !errors.Is(err, ErrUnroutable) {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("user message", func(t *testing.T) {
+		t.Parallel()
+		pub := bind(t, NewXPub, Options{XPubManual: true})
+		sub := dialled(t, NewXSub, Options{}, pub.LastEndpoint())
+		says(t, sub, "\x02A")
+		wants(t, pub, "\x02A")
+	})
+	t.Run("only first subscribe", func(t *testing.T) {
+		t.Parallel()
+		pub := bind(t, NewXPub, Options{OnlyFirstSubscribe: true})
+		sub := dialled(t, NewXSub, Options{OnlyFirstSubscribe: true}, pub.LastEndpoint())
+		for first := range byte(4) {
+			m := [][]byte{[]byte("common"), {first, 'B', 'C'}}
+			must(t, sub.Send(testContext(t), m...))
+			wants(t, pub, "common "+string(m[1]))
+		}
+		must(t, sub.Send(testContext(t), []byte("\x01A"), []byte("own")))
+		wants(t, pub, "\x01A", "own")
+	})
+}
+
+// TestLibzmq_xpub_manual_last_value: after a subscription was received, the
+// next message goes to that subscriber alone.
+func TestLibzmq_xpub_manual_last_value(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pub := bind(t, NewXPub, Options{XPubManualLastValue: true})
+	join := func() *Sub {
+		sub := dialled(t, NewSub, Options{}, pub.LastEndpoint())
+		must(t, sub.Subscribe("A"))
+		wants(t, pub, "\x01A")
+		must(t, pub.Subscribe("A"))
+		return sub
+	}
+	one := join()
+	says(t, pub, "A last 1")
+	wants(t, one, "A last 1")
+	two := join()
+	says(t, pub, "A last 2", "A all 1")
+	wants(t, two, "A last 2", "A all 1")
+	wants(t, one, "A all 1")
+	three := join()
+	says(t, pub, "B", "A all 2") // what nobody subscribed to counts as well
+	must(t, pub.SendWire(ctx, wire("A all 3"), 1, nil))
+	wants(t, three, "A all 2", "A all 3")
+	four := join()
+	must(t, pub.SendWire(ctx, append(wire("B"), wire("A last 4")...), 2, nil))
+	must(t, pub.SendWire(ctx, wire("A all 4"), 1, nil))
+	wants(t, four, "A last 4", "A all 4")
+	wants(t, one, "A all 2", "A all 3", "A all 4")
+	wants(t, two, "A all 2", "A all 3", "A all 4")
+	wants(t, three, "A all 4")
+	must(t, four.Close())
+	wants(t, pub, "\x00A")
+	says(t, pub, "A all 5") // who was last is gone
+	wants(t, one, "A all 5")
+}
+
+// TestLibzmq_xpub_nodrop: with XPUB_NODROP a full queue makes Send wait, and
+// nothing is lost.
+func TestLibzmq_xpub_nodrop(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	const hwm = 2000
+	pub := bind(t, NewXPub, Options{FullPolicy: Block, SendHWM: hwm})
+	sub := dialled(t, NewSub, Options{RecvHWM: hwm}, pub.LastEndpoint())
+	must(t, sub.Subscribe(""))
+	wants(t, pub, "\x01")
+	body := make([]byte, 4096)
+	sent := 0
+	for {
+		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		err := pub.Send(short, body)
+		cancel()
+		if err != nil {
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+			break
+		}
+		sent++
+	}
+	if sent < hwm {
+		t.Errorf("only %d messages were taken", sent)
+	}
+	for range sent {
+		if _, err := sub.Recv(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(t, pub.Send(ctx, []byte("end")))
+	wants(t, sub, "end")
+}
+
+// TestLibzmq_xpub_welcome_msg: a new subscriber gets the welcome message, if it
+// is subscribed to it.
+func TestLibzmq_xpub_welcome_msg(t *testing.T) {
+	t.Parallel()
+	pub := bind(t, NewXPub, Options{WelcomeMessage: []byte("W")})
+	sub := open(t, NewSub, Options{})
+	must(t, sub.Subscribe("W"))
+	must(t, sub.Connect(pub.LastEndpoint()))
+	wants(t, pub, "\x01W")
+	wants(t, sub, "W")
+	// From a PUB too, before anything else.
+	r := dialRaw(t, bind(t, NewPub, Options{WelcomeMessage: []byte{}}).LastEndpoint()).greet("SUB", nil)
+	if m := r.message(); len(m) != 1 || len(m[0]) != 0 {
+		t.Errorf("%q", m)
+	}
+}
+
+// TestLibzmq_pub_invert_matching: with the option on both sides, the others get
+// what somebody subscribed to.
+func TestLibzmq_pub_invert_matching(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pub := bind(t, NewPub, Options{InvertMatching: true})
+	one := dialled(t, NewSub, Options{InvertMatching: true}, pub.LastEndpoint())
+	two := dialled(t, NewSub, Options{InvertMatching: true}, pub.LastEndpoint())
+	must(t, one.Subscribe("prefix1"))
+	must(t, two.Subscribe("p"))
+	must(t, one.WaitSubscribed(ctx))
+	must(t, two.WaitSubscribed(ctx))
+	must(t, pub.WaitSubscribers(ctx, []byte("other"), 2))
+	says(t, pub, "prefix1", "prefix2", "other", "p")
+	wants(t, one, "prefix2", "other", "p")
+	wants(t, two, "other")
+}
+
+// TestLibzmq_pubsub_topics_count: both sides know the number of distinct
+// topics.
+func TestLibzmq_pubsub_topics_count(t *testing.T) {
+	t.Parallel()
+	pub := bind(t, NewXPub, Options{XPubVerboser: true})
+	sub := dialled(t, NewSub, Options{}, pub.LastEndpoint())
+	holds := func(want int) {
+		t.Helper()
+		if here, there := sub.Subscriptions(), pub.Subscriptions(); here != want || there != want {
+			t.Errorf("%d and %d topics, want %d", here, there, want)
+		}
+	}
+	holds(0)
+	for i, topic := range []string{"topic1", "topic2", "topic3", "top", ""} {
+		must(t, sub.Subscribe(topic))
+		wants(t, pub, "\x01"+topic)
+		holds(i + 1)
+		must(t, sub.Subscribe(topic))
+		wants(t, pub, "\x01"+topic)
+		holds(i + 1)
+	}
+	must(t, sub.Unsubscribe("top"))
+	holds(5)
+	must(t, sub.Unsubscribe("top"))
+	wants(t, pub, "\x00top")
+	holds(4)
+	must(t, sub.Unsubscribe("never"))
+	holds(4)
+}
+
+// TestLibzmq_hwm_pubsub: below the mark nothing is dropped; beyond it exactly
+// what is too much.
+func TestLibzmq_hwm_pubsub(t *testing.T) {
+	t.Parallel()
+	t.Run("below", func(t *testing.T) {
+		t.Parallel()
+		const hwm = 11024
+		pub := bind(t, NewXPub, Options{SendHWM: hwm})
+		sub := dialled(t, NewSub, Options{RecvHWM: hwm}, pub.LastEndpoint())
+		must(t, sub.Subscribe(""))
+		wants(t, pub, "\x01")
+		for round := range 2 {
+			for i := range 5512 {
+				says(t, pub, fmt.Sprint(round, i))
+			}
+			for i := range 5512 {
+				wants(t, sub, fmt.Sprint(round, i))
+			}
+		}
+	})
+	t.Run("beyond", func(t *testing.T) {
+		t.Parallel()
+		const hwm = 10
+		pub := bind(t, NewPub, Options{SendHWM: hwm, Linger: -1})
+		stuck(t, pub)
+		before := pub.Peers()[0]
+		for range 3 * hwm {
+			says(t, pub, "x")
+		}
+		after := pub.Peers()[0]
+		if after.QueuedMessages > hwm || int(after.Drops-before.Drops)+after.QueuedMessages-before.QueuedMessages != 3*hwm {
+			t.Errorf("%+v, then %+v", before, after)
+		}
+	})
+}
+
+// TestLibzmq_disconnect_inproc: the end of a subscriber's connection is the end
+// of its subscription.
+func TestLibzmq_disconnect_inproc(t *testing.T) {
+	t.Parallel()
+	pub := bind(t, NewXPub, Options{})
+	sub := open(t, NewSub, Options{})
+	must(t, sub.Subscribe("foo"))
+	for range 3 {
+		must(t, sub.Connect(pub.LastEndpoint()))
+		wants(t, pub, "\x01foo")
+		says(t, pub, "foo says this is a message")
+		wants(t, sub, "foo says this is a message")
+		must(t, sub.Disconnect(pub.LastEndpoint()))
+		wants(t, pub, "\x00foo")
+	}
+}
+
+// wants reads octets.
+func (r *raw) wants(octets string) {
+	r.t.Helper()
+	got := make([]byte, len(octets))
+	for n := 0; n < len(got); {
+		m, err := r.in.Read(got[n:])
+		if n += m; err != nil {
+			r.t.Fatalf("%q and then %v, want %q", got[:n], err, octets)
+		}
+	}
+	if string(got) != octets {
+		r.t.Fatalf("%q, want %q", got, octets)
+	}
+}

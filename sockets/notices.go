@@ -1,0 +1,116 @@
+package sockets
+
+import (
+	"clustermap/internal/buf"
+	"clustermap/zmtp"
+)
+
+// notices collects messages that the socket itself has for the application, or
+// that it has taken apart, in a chunk of their own.
+type notices struct {
+	batch  Batch
+	octets []byte // the chunk's, as far as they are filled
+	more   int    // where the last frame of an unfinished message begins, plus 1
+}
+
+// begin prepares for messages that have at most size octets on the wire.
+func (n *notices) begin(size int) {
+	if n.batch.chunk == nil {
+		n.batch.chunk = buf.Get(size)
+		n.octets = n.batch.chunk.Data()[:0:size]
+	}
+}
+
+// frame adds a frame to the message that is being built.
+func (n *notices) frame(body []byte) {
+	if n.more == 0 {
+		n.batch.spans = append(n.batch.spans, Span{Start: uint32(len(n.octets))})
+	}
+	n.more = len(n.octets) + 1
+	n.octets = zmtp.AppendFrame(n.octets, body, true)
+}
+
+// finish ends the message that is being built, if there is one.
+func (n *notices) finish() {
+	if n.more > 0 {
+		n.octets[n.more-1] &^= zmtp.FlagMore
+		n.batch.spans[len(n.batch.spans)-1].End = uint32(len(n.octets))
+		n.more = 0
+	}
+}
+
+// subscription adds a message 01 or 00 and the topic.
+func (n *notices) subscription(first byte, topic []byte) {
+	n.finish()
+	at := len(n.octets)
+	n.octets = zmtp.AppendHeader(n.octets, 0, 1+len(topic))
+	n.octets = append(append(n.octets, first), topic...)
+	n.batch.spans = append(n.batch.spans, Span{Start: uint32(at), End: uint32(len(n.octets))})
+}
+
+// put queues all of them, as the given peer's, in one batch. The high-water mark
+// does not hold it up, since it does not wait; see settle.
+func (n *notices) put(in *inbox, q *inqueue, peer *Peer) {
+	if n.batch.chunk == nil {
+		return
+	}
+	n.finish()
+	if b := &n.batch; len(b.spans) > 0 {
+		b.peer = peer
+		b.cost = len(b.chunk.Data()) + spanCost*len(b.spans)
+		in.put(q, b)
+	}
+	n.batch.Release()
+	n.octets = nil
+}
+
+// put queues a batch whatever the high-water mark, taking over its chunk
+// reference and spans, and leaves it empty.
+func (in *inbox) put(q *inqueue, b *Batch) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if q.batches.len() == 0 {
+		in.ready.push(q)
+	}
+	q.batches.push(inbatch{Batch: *b})
+	q.messages += len(b.spans)
+	q.cost += b.cost
+	*b = Batch{}
+	in.some.wake()
+	in.signal()
+	in.watch.tell()
+}
+
+// settle waits while the queue is at its high-water mark, which put may have
+// gone beyond. Several readers may wait for the same queue. It returns false
+// when the socket or the connection ended first.
+func (in *inbox) settle(q *inqueue, gone <-chan struct{}) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	waited := false
+	for q.messages >= in.limits.messages || q.cost >= in.limits.octets && q.messages > 0 {
+		q.blocked, waited = true, true
+		in.mu.Unlock()
+		ended := false
+		select {
+		case <-q.resume:
+		case <-gone:
+			ended = true
+		case <-in.done:
+			ended = true
+		}
+		in.mu.Lock()
+		if ended {
+			return false
+		}
+	}
+	if waited {
+		// The token was for one reader, the room is for all. One that nobody
+		// fetches wakes the next waiter for nothing, who only looks again.
+		select {
+		case q.resume <- struct{}{}:
+		default:
+		}
+	}
+	return true
+}

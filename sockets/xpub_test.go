@@ -1,0 +1,394 @@
+package sockets
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"clustermap/zmtp"
+)
+
+// receiver is a socket that receives.
+type receiver interface {
+	Recv(context.Context) (Message, error)
+}
+
+// wants receives messages and compares them, their frames joined by spaces.
+func wants(t testing.TB, s receiver, want ...string) {
+	t.Helper()
+	ctx := testContext(t)
+	for i, w := range want {
+		m, err := s.Recv(ctx)
+		if err != nil {
+			t.Fatalf("message %d, %q: %v", i, w, err)
+		}
+		if got := strings.Join(texts(m), " "); got != w {
+			t.Fatalf("message %d is %q, want %q", i, got, w)
+		}
+	}
+}
+
+// says sends messages of one frame.
+func says(t testing.TB, s interface {
+	Send(context.Context, ...[]byte) error
+}, messages ...string) {
+	t.Helper()
+	for _, m := range messages {
+		must(t, s.Send(testContext(t), []byte(m)))
+	}
+}
+
+// dialled makes a socket that is connected to an endpoint.
+func dialled[S interface {
+	Connect(string) error
+	Close() error
+}](t testing.TB, make func(Options) (S, error), o Options, endpoint string) S {
+	t.Helper()
+	s := open(t, make, o)
+	must(t, s.Connect(endpoint))
+	return s
+}
+
+// TestXPubForms: subscriptions come to the application in one form, in which
+// ever they came, and in their order among messages and commands.
+func TestXPubForms(t *testing.T) {
+	t.Parallel()
+	pub := bind(t, NewXPub, Options{})
+	r := dialRaw(t, pub.LastEndpoint()).greet("XSUB", nil)
+	long := strings.Repeat("l", 300)
+	r.send(
+		zmtp.AppendSubscribe(nil, []byte("a")), wire("\x01b"), wire("mine", "own"), zmtp.AppendSubscribe(nil, []byte(long)),
+		zmtp.AppendSubscribe(nil, nil), zmtp.AppendCancel(nil, []byte("b")), wire("\x00a"), wire("last"),
+		zmtp.AppendCommand(nil, "UNKNOWN", []byte("a")), zmtp.AppendCancel(nil, []byte(long)),
+	)
+	wants(t, pub, "\x01a", "\x01b", "mine own", "\x01"+long, "\x01", "\x00b", "\x00a", "last", "\x00"+long)
+	r.conn.Close()
+	wants(t, pub, "\x00")
+}
+
+// TestXPubMixed: a message of the application's own frames and of
+// subscriptions is taken apart.
+func TestXPubMixed(t *testing.T) {
+	t.Parallel()
+	mixed := wire("\x01a", "one", "two", "\x01b", "\x01a", "three", "", "\x00a")
+	t.Run("every frame", func(t *testing.T) {
+		t.Parallel()
+		pub := bind(t, NewXPub, Options{})
+		dialRaw(t, pub.LastEndpoint()).greet("XSUB", nil).send(mixed, wire("x", "\x01c"))
+		wants(t, pub, "\x01a", "one two", "\x01b", "three ", "\x00a", "x", "\x01c")
+	})
+	t.Run("only first", func(t *testing.T) {
+		t.Parallel()
+		pub := bind(t, NewXPub, Options{OnlyFirstSubscribe: true})
+		dialRaw(t, pub.LastEndpoint()).greet("XSUB", nil).send(mixed, wire("x", "\x01c"))
+		wants(t, pub, "\x01a", "one two", "\x01b", "three ", "\x00a", "x \x01c")
+		if n := pub.Subscriptions(); n != 1 {
+			t.Errorf("%d topics", n)
+		}
+	})
+}
+
+// TestXPubForeignCancel: a peer that ends a subscription it never had does not
+// end others'.
+func TestXPubForeignCancel(t *testing.T) {
+	t.Parallel()
+	pub := bind(t, NewXPub, Options{})
+	honest := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
+	honest.send(zmtp.AppendSubscribe(nil, []byte("a")))
+	wants(t, pub, "\x01a")
+	other := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
+	other.send(zmtp.AppendCancel(nil, []byte("a")), zmtp.AppendCancel(nil, []byte("nobody's")))
+	wants(t, pub, "\x00nobody's") // and not of a
+	says(t, pub, "a")
+	if m := honest.message(); string(m[0]) != "a" {
+		t.Errorf("%q", m)
+	}
+}
+
+// TestXPubTotal: many peers come, change their minds, and go. Whoever keeps
+// account of what the socket tells knows at the end what is subscribed to:
+// the order of what is told is that in which it happened.
+func TestXPubTotal(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pub := bind(t, NewXPub, Options{RecvHWM: 10})
+	const peers = 8
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for i := range peers {
+		r := dialRaw(t, pub.LastEndpoint()).greet("XSUB", nil)
+		rng := rand.New(rand.NewPCG(1, uint64(i)))
+		wg.Go(func() {
+			defer r.conn.Close()
+			for i := range 501 {
+				topic := []byte{"abcdefgh"[rng.IntN(8)]}
+				octets := zmtp.AppendSubscribe(nil, topic)
+				switch {
+				case i == 500:
+					octets = wire("bye")
+				case rng.IntN(2) == 0:
+					octets = zmtp.AppendCancel(nil, topic)
+				}
+				if _, err := r.conn.Write(octets); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	told := map[string]bool{}
+	changes := 0
+	for byes := 0; byes < peers || len(told) > 0; {
+		m, err := pub.Recv(ctx)
+		if err != nil {
+			t.Fatalf("%v; left are %v", err, told)
+		}
+		switch topic := string(m[0][1:]); m[0][0] {
+		case 1:
+			if told[topic] {
+				t.Fatalf("change %d: %q is subscribed to, which was so", changes, topic)
+			}
+			told[topic] = true
+			changes++
+		case 0:
+			delete(told, topic)
+		default:
+			byes++
+		}
+	}
+	if changes < 8 {
+		t.Errorf("only %d changes", changes)
+	}
+	eventually(t, "no topic is left", func() bool { return pub.Subscriptions() == 0 })
+}
+
+// TestXPubBounded: an application that does not receive holds up what peers
+// say, and the end of a peer still gets through.
+func TestXPubBounded(t *testing.T) {
+	t.Parallel()
+	const limit, count = 100, 20_000
+	pub := bind(t, NewXPub, Options{RecvHWM: limit})
+	r := dialRaw(t, pub.LastEndpoint()).greet("XSUB", nil)
+	wrote := make(chan error, 1)
+	go func() {
+		message := bytes.Repeat([]byte("m"), 5000)
+		var err error
+		for i := 0; i < count && err == nil; i++ {
+			_, err = r.conn.Write(zmtp.AppendMessage(nil, message))
+		}
+		wrote <- err
+	}()
+	eventually(t, "it is held up", func() bool {
+		pub.in.mu.Lock()
+		defer pub.in.mu.Unlock()
+		return pub.queue.blocked
+	})
+	pub.in.mu.Lock()
+	n := pub.queue.messages
+	pub.in.mu.Unlock()
+	if n < limit || n > limit+obeyBurst {
+		t.Errorf("%d messages are queued", n)
+	}
+	ctx := testContext(t)
+	for i := range count {
+		m, err := pub.Recv(ctx)
+		must(t, err)
+		if len(m) != 1 || len(m[0]) != 5000 {
+			t.Fatalf("message %d is %d frames", i, len(m))
+		}
+	}
+	must(t, <-wrote)
+}
+
+// TestXPubForgets: a peer with many topics goes, and all of them are told.
+func TestXPubForgets(t *testing.T) {
+	t.Parallel()
+	const count = 3*forgetBurst + 7
+	pub := bind(t, NewXPub, Options{RecvHWM: -1})
+	r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
+	var subscribe []byte
+	var want []string
+	for i := range count {
+		topic := fmt.Sprintf("topic %05d", i)
+		subscribe = zmtp.AppendSubscribe(subscribe, []byte(topic))
+		want = append(want, topic)
+	}
+	r.send(subscribe)
+	for _, topic := range want {
+		wants(t, pub, "\x01"+topic)
+	}
+	r.conn.Close()
+	for _, topic := range want {
+		wants(t, pub, "\x00"+topic)
+	}
+	eventually(t, "no topic is left", func() bool { return pub.Subscriptions() == 0 })
+}
+
+// TestXPubManualPeer: subscriptions can be given to any peer that is there, and
+// to no other.
+func TestXPubManualPeer(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pub := bind(t, NewXPub, Options{XPubManual: true})
+	if err := pub.Subscribe("x"); !errors.Is(err, ErrUnroutable) {
+		t.Errorf("before anything was received: %v", err)
+	}
+	var peers []*Peer
+	var raws []*raw
+	var b Batch
+	defer b.Release()
+	for range 2 {
+		r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
+		r.send(zmtp.AppendSubscribe(nil, []byte("asked")))
+		must(t, pub.RecvBatch(ctx, &b))
+		raws, peers = append(raws, r), append(peers, b.Peer())
+	}
+	must(t, pub.SubscribePeer(peers[0], "first"))
+	must(t, pub.Subscribe("second"))
+	must(t, pub.Subscribe("both"))
+	must(t, pub.SubscribePeer(peers[0], "both"))
+	must(t, pub.UnsubscribePeer(peers[0], "never"))
+	says(t, pub, "asked", "first", "second", "both")
+	for i, want := range []string{"first", "second"} {
+		if m := raws[i].message(); string(m[0]) != want {
+			t.Errorf("peer %d got %q", i, m)
+		}
+		if m := raws[i].message(); string(m[0]) != "both" {
+			t.Errorf("peer %d got %q", i, m)
+		}
+	}
+	raws[1].conn.Close()
+	wants(t, pub, "\x00asked")
+	for _, err := range []error{pub.Subscribe("late"), pub.SubscribePeer(peers[1], "late"), pub.Unsubscribe("both")} {
+		if !errors.Is(err, ErrUnroutable) {
+			t.Errorf("to a peer that is gone: %v", err)
+		}
+	}
+	if other := open(t, NewXPub, Options{XPubManual: true}); !errors.Is(other.SubscribePeer(peers[0], "x"), ErrUnroutable) {
+		t.Error("another socket's peer")
+	}
+	if plain := open(t, NewXPub, Options{}); !errors.Is(plain.Subscribe("x"), ErrNotManual) || !errors.Is(plain.Unsubscribe("x"), ErrNotManual) {
+		t.Error("without XPubManual")
+	}
+	eventually(t, "two topics are left", func() bool { return pub.Subscriptions() == 2 })
+}
+
+// TestXSubSend: the application's own messages go to every publisher, also one
+// that is not there yet; without subscriptions nothing is sent again.
+func TestXSubSend(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	endpoint := freePort(t)
+	sub := dialled(t, NewXSub, quick(Options{Linger: -1}), endpoint)
+	must(t, sub.Send(ctx, []byte("early"), []byte("own")))
+	says(t, sub, "\x01a")
+	accepted := bind(t, NewXPub, Options{})
+	must(t, sub.Connect(accepted.LastEndpoint()))
+	wants(t, accepted, "\x01a")
+	late := open(t, NewXPub, Options{})
+	must(t, late.Bind(ctx, endpoint))
+	wants(t, late, "\x01a", "early own")
+	says(t, sub, "to both")
+	wants(t, accepted, "to both")
+	wants(t, late, "to both")
+	must(t, late.Close())
+	again := open(t, NewXPub, Options{})
+	must(t, again.Bind(ctx, endpoint))
+	wants(t, again, "\x01a")
+	if err := sub.Send(ctx, append([]byte{1}, make([]byte, maxTopic+1)...)); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("too long a topic: %v", err)
+	}
+	if n := sub.Subscriptions(); n != 1 {
+		t.Errorf("%d topics", n)
+	}
+}
+
+// TestXSubDrops: a publisher that takes nothing loses messages, not
+// subscriptions.
+func TestXSubDrops(t *testing.T) {
+	t.Parallel()
+	endpoint := freePort(t)
+	sub := dialled(t, NewXSub, quick(Options{SendHWM: 10, Linger: -1}), endpoint)
+	for range 25 {
+		says(t, sub, "own")
+	}
+	if s := sub.Peers(); len(s) != 1 || s[0].Drops != 15 || s[0].QueuedMessages != 10 {
+		t.Errorf("%+v", s)
+	}
+	for i := range 100 {
+		says(t, sub, fmt.Sprintf("\x01%02d", i))
+	}
+	pub := open(t, NewXPub, Options{})
+	must(t, pub.Bind(testContext(t), endpoint))
+	for i := range 100 {
+		wants(t, pub, fmt.Sprintf("\x01%02d", i))
+	}
+	for range 10 {
+		wants(t, pub, "own")
+	}
+}
+
+// TestXSubUnfiltered: an XSUB receives whatever comes.
+func TestXSubUnfiltered(t *testing.T) {
+	t.Parallel()
+	endpoint, accept := listenRaw(t)
+	sub := dialled(t, NewXSub, Options{}, endpoint)
+	r := accept().greet("PUB", nil)
+	r.send(wire("anything", "at all"))
+	wants(t, sub, "anything at all")
+}
+
+// TestInvertWire: SendWire and SendSpans invert too.
+func TestInvertWire(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pub := bind(t, NewPub, Options{InvertMatching: true})
+	sub := dialled(t, NewSub, Options{InvertMatching: true}, pub.LastEndpoint())
+	must(t, sub.Subscribe("a"))
+	must(t, sub.WaitSubscribed(ctx))
+	must(t, pub.WaitSubscribers(ctx, []byte("b"), 1))
+	all := slices.Concat(wire("a", "1"), wire("b", "2"), wire("c", "3"), wire("ab", "4"), wire("b", "5"))
+	must(t, pub.SendWire(ctx, all, 5, nil))
+	wants(t, sub, "b 2", "c 3", "b 5")
+	var spans []Span
+	for at := 0; at < len(all); {
+		end := messageEnd(all, at)
+		spans = append(spans, Span{Start: uint32(at), End: uint32(end)})
+		at = end
+	}
+	must(t, pub.SendSpans(ctx, all, spans, nil))
+	wants(t, sub, "b 2", "c 3", "b 5")
+	must(t, sub.Unsubscribe("a"))
+	must(t, pub.WaitSubscribers(ctx, []byte("a"), 1))
+	must(t, pub.SendWire(ctx, all, 5, nil))
+	wants(t, sub, "a 1", "b 2", "c 3", "ab 4", "b 5")
+}
+
+func TestSubscriptionMessage(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, 1, 243, 244, 245, 246, 248, 249, 253, 254, 255, 256, 30_000} {
+		topic := strings.Repeat("t", size)
+		for first, frame := range map[string][]byte{
+			"\x01": zmtp.AppendSubscribe(nil, []byte(topic)),
+			"\x00": zmtp.AppendCancel(nil, []byte(topic)),
+		} {
+			at := subscriptionMessage(frame)
+			if at == 0 || !bytes.Equal(frame[at:], wire(first+topic)) {
+				t.Errorf("%d octets, %q: %q", size, first, frame[at:min(len(frame), at+20)])
+			}
+		}
+	}
+	for _, frame := range [][]byte{
+		zmtp.AppendPing(nil, 0, nil), zmtp.AppendCommand(nil, "SUBSCRIBED", nil), {4, 0}, {4, 1, 9},
+	} {
+		before := bytes.Clone(frame)
+		if at := subscriptionMessage(frame); at != 0 || !bytes.Equal(frame, before) {
+			t.Errorf("%q: %d", frame, at)
+		}
+	}
+}
