@@ -1,0 +1,329 @@
+package fuzz
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"clustermap/zmtp"
+)
+
+// FuzzZ85 asserts that text which decodes encodes to itself, that octets
+// which encode decode to themselves, and that a key is parsed just if its text
+// decodes to its size.
+func FuzzZ85(f *testing.F) {
+	f.Fuzz(func(t *testing.T, text string) {
+		octets, err := zmtp.DecodeZ85(text)
+		if err == nil {
+			if again, err := zmtp.EncodeZ85(octets); again != text || err != nil {
+				t.Fatalf("%q: %x: %q %v", text, octets, again, err)
+			}
+		} else if !errors.Is(err, zmtp.ErrMalformed) {
+			t.Fatal(err)
+		}
+		key, keyErr := zmtp.ParsePublicKey(text)
+		if (keyErr == nil) != (err == nil && len(octets) == zmtp.KeySize) {
+			t.Fatalf("%q: %v, but %v", text, keyErr, err)
+		}
+		if keyErr == nil && key.String() != text {
+			t.Fatalf("%q: %s", text, key)
+		}
+		coded, err := zmtp.EncodeZ85([]byte(text))
+		if (err == nil) != (len(text)%4 == 0) {
+			t.Fatalf("%d octets: %v", len(text), err)
+		}
+		if err != nil {
+			return
+		}
+		if back, err := zmtp.DecodeZ85(coded); string(back) != text || err != nil {
+			t.Fatalf("%q: %q: %q %v", text, coded, back, err)
+		}
+	})
+}
+
+// party is one side of a handshake in memory.
+type party struct {
+	t    *testing.T
+	h    *zmtp.Handshake
+	in   []byte
+	done bool
+	err  error
+}
+
+// take gives b to the handshake and returns what it sends. Everybody is
+// accepted.
+func (p *party) take(b []byte) (out []byte) {
+	p.in = append(p.in, b...)
+	for p.err == nil && !p.done {
+		if _, waiting := p.h.Credentials(); waiting {
+			out, p.done, p.err = p.h.Accept(out, "", nil)
+			continue
+		}
+		var n int
+		n, out, p.done, p.err = p.h.Step(p.in, out)
+		if n < 0 || n > len(p.in) || p.done && p.err != nil {
+			p.t.Fatalf("n %d, done %v, %v", n, p.done, p.err)
+		}
+		p.in = p.in[n:]
+		if _, waiting := p.h.Credentials(); n == 0 && !waiting {
+			break
+		}
+	}
+	var protocol *zmtp.ProtocolError
+	if p.err != nil && (!errors.As(p.err, &protocol) || protocol.Err == nil) {
+		p.t.Fatalf("error without a condition: %v", p.err)
+	}
+	return out
+}
+
+// FuzzPlain gives any octets after the greeting to both roles of PLAIN. It
+// asserts that there is no panic, that the outcome does not depend on how the
+// octets are cut, and that memory stays in proportion, as FuzzHandshake does.
+func FuzzPlain(f *testing.F) {
+	greeting := zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: "PLAIN"})
+	f.Fuzz(func(t *testing.T, server bool, in []byte, piece byte) {
+		run := func(size int) (sent []byte, p *party) {
+			c := zmtp.HandshakeConfig{SocketType: zmtp.DEALER, Limits: zmtp.Limits{MaxCommand: -1}}
+			if properties := c.AppendProperties(nil); server {
+				c.Mechanism = zmtp.NewPlainServer(properties)
+			} else {
+				c.Mechanism = zmtp.NewPlainClient(properties, "name", "word")
+			}
+			p = &party{t: t, h: zmtp.NewHandshake(c)}
+			p.h.Start(nil)
+			sent = p.take(greeting)
+			for rest := in; len(rest) > 0; {
+				n := min(size, len(rest))
+				sent = append(sent, p.take(rest[:n])...)
+				rest = rest[n:]
+			}
+			return sent, p
+		}
+		var whole *party
+		var sent []byte
+		octets := allocated(func() { sent, whole = run(max(1, len(in))) })
+		if limit := uint64(1<<20 + 64*len(in)); octets > limit {
+			t.Fatalf("%d octets allocated for %d received, limit %d", octets, len(in), limit)
+		}
+		cutSent, cut := run(max(1, int(piece)))
+		if !bytes.Equal(sent, cutSent) || whole.done != cut.done || (whole.err == nil) != (cut.err == nil) ||
+			whole.err != nil && whole.err.Error() != cut.err.Error() {
+			t.Fatalf("whole: %q %v %v, cut: %q %v %v", sent, whole.done, whole.err, cutSent, cut.done, cut.err)
+		}
+	})
+}
+
+// Keys of the CURVE targets. Each side makes more of them for every
+// connection, so a run cannot be repeated octet by octet.
+var clientKeys, serverKeys = zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()
+
+// curveParties returns both sides of CURVE, with any octets for properties:
+// those travel in a box, where nobody else can put anything.
+func curveParties(t *testing.T, clientProperties, serverProperties []byte) (client, server *party) {
+	c := zmtp.HandshakeConfig{SocketType: zmtp.DEALER, Mechanism: zmtp.NewCurveClient(zmtp.CurveClientConfig{
+		Properties: clientProperties, Keys: clientKeys, Server: serverKeys.Public})}
+	s := zmtp.HandshakeConfig{SocketType: zmtp.DEALER, Mechanism: zmtp.NewCurveServer(zmtp.CurveServerConfig{
+		Properties: serverProperties, Keys: serverKeys})}
+	return &party{t: t, h: zmtp.NewHandshake(c)}, &party{t: t, h: zmtp.NewHandshake(s)}
+}
+
+// edits changes the octets of a stream as they pass. A change is five octets:
+// where, two, after the last change; what, one (change, insert, delete,
+// repeat); and with what, two.
+type edits struct {
+	script  []byte
+	at      int // octets that have passed
+	changed bool
+}
+
+// pass returns what arrives of b.
+func (e *edits) pass(b []byte) []byte {
+	var out []byte
+	for len(b) > 0 {
+		distance := len(b)
+		if len(e.script) >= 5 {
+			distance = min(distance, max(0, int(e.script[0])<<8+int(e.script[1])-e.at))
+		}
+		out = append(out, b[:distance]...)
+		b = b[distance:]
+		e.at += distance
+		if len(b) == 0 || len(e.script) < 5 {
+			break
+		}
+		operation, x, y := e.script[2]%4, e.script[3], e.script[4]
+		e.script, e.at = e.script[5:], 0
+		e.changed = true
+		switch operation {
+		case 0:
+			out = append(out, b[0]^x)
+			b = b[1:]
+		case 1:
+			out = append(out, x)
+		case 2:
+			b = b[min(len(b), 1+int(y)):]
+		case 3:
+			out = append(out, b[:min(len(b), 1+int(y))]...)
+		}
+	}
+	return out
+}
+
+// FuzzCurveHandshake runs a handshake between both roles of CURVE, which
+// announce any octets, while the octets are changed on their way. It asserts
+// that there is no panic, that whoever is content has got what the other
+// announced, and that without a change both are content just if what they
+// announce can be understood.
+func FuzzCurveHandshake(f *testing.F) {
+	f.Fuzz(func(t *testing.T, clientProperties, serverProperties, toServer, toClient []byte) {
+		const most = 4096
+		clientProperties = clientProperties[:min(len(clientProperties), most)]
+		serverProperties = serverProperties[:min(len(serverProperties), most)]
+		client, server := curveParties(t, clientProperties, serverProperties)
+		there, back := &edits{script: toServer}, &edits{script: toClient}
+		fromClient, fromServer := client.h.Start(nil), server.h.Start(nil)
+		for len(fromClient)+len(fromServer) > 0 {
+			fromClient, fromServer = client.take(back.pass(fromServer)), server.take(there.pass(fromClient))
+		}
+		for _, side := range []struct {
+			p          *party
+			properties []byte
+		}{{client, serverProperties}, {server, clientProperties}} {
+			announced, err := zmtp.ParseMetadata(side.properties)
+			if side.p.done {
+				got := side.p.h.Peer().Metadata
+				if err != nil || len(got) != len(announced) {
+					t.Fatalf("%v instead of %v, %v", got, announced, err)
+				}
+				for i, p := range announced {
+					if got[i].Name != p.Name || !bytes.Equal(got[i].Value, p.Value) {
+						t.Fatalf("%v instead of %v", got, announced)
+					}
+				}
+			}
+		}
+		if there.changed || back.changed {
+			return
+		}
+		if _, err := zmtp.ParseMetadata(clientProperties); err != nil && !errors.Is(server.err, zmtp.ErrMalformed) {
+			t.Fatalf("properties %x: %v", clientProperties, server.err)
+		}
+		if client.done && !server.done || server.done && !client.done && client.err == nil {
+			t.Fatalf("%v %v, %v %v", client.done, client.err, server.done, server.err)
+		}
+		if client.done {
+			exchange(t, client.h.Codec(), server.h.Codec())
+			exchange(t, server.h.Codec(), client.h.Codec())
+		}
+	})
+}
+
+// exchange sends a message.
+func exchange(t *testing.T, from, to zmtp.Codec) {
+	m := zmtp.AppendMessage(nil, []byte("one"), nil)
+	wire, err := from.Encode(nil, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, used, _, err := to.Decode(nil, wire, 1<<20); !bytes.Equal(out, m) || used != len(wire) || err != nil {
+		t.Fatalf("%x %d %v", out, used, err)
+	}
+}
+
+// FuzzCurveMessages has any frames encoded, changes the octets on their way,
+// and has them decoded in pieces. It asserts that what arrives are some of the
+// frames sent, whole, once and in their order, all of them if nothing was changed
+// (RFC 26 lets nonces have gaps, so leaving out whole ones is not seen); that
+// octets which are not frames are refused by the sender; then that any octets
+// at all are refused or waited with by the receiver.
+func FuzzCurveMessages(f *testing.F) {
+	f.Fuzz(func(t *testing.T, frames, script []byte, piece byte, fromServer bool) {
+		frames = frames[:min(len(frames), 1<<16)]
+		client, server := curveParties(t, nil, nil)
+		fromClient, toClient := client.h.Start(nil), server.h.Start(nil)
+		for len(fromClient)+len(toClient) > 0 {
+			fromClient, toClient = client.take(toClient), server.take(fromClient)
+		}
+		if !client.done || !server.done {
+			t.Fatal(client.err, server.err)
+		}
+		from, to := client.h.Codec(), server.h.Codec()
+		if fromServer {
+			from, to = to, from
+		}
+		wire, err := from.Encode(nil, frames)
+		if err != nil && !errors.Is(err, zmtp.ErrMalformed) {
+			t.Fatal(err)
+		}
+		if limit := from.MaxEncoded(len(frames), len(frames)); len(wire) > limit {
+			t.Fatalf("%d octets, above %d", len(wire), limit)
+		}
+		e := &edits{script: script}
+		arriving := e.pass(wire)
+		var in, out []byte
+		var decodeErr error
+		for decodeErr == nil && len(arriving) > 0 {
+			n := min(max(1, int(piece)), len(arriving))
+			in, arriving = append(in, arriving[:n]...), arriving[n:]
+			for {
+				var used, need int
+				out, used, need, decodeErr = to.Decode(out, in, 1+int(piece))
+				if used < 0 || used > len(in) || need < 1 {
+					t.Fatalf("used %d of %d, need %d", used, len(in), need)
+				}
+				in = in[used:]
+				if used == 0 || decodeErr != nil {
+					break
+				}
+			}
+		}
+		// Reserved bits of the flags do not arrive, and sizes have the
+		// shortest form.
+		want := canonical(frames)
+		if !follows(want, out) || !e.changed && (decodeErr != nil || len(in) > 0 || len(out) != len(want)) {
+			t.Fatalf("%x arrived as %x, %d octets left, %v", frames, out, len(in), decodeErr)
+		}
+		other := client.h.Codec()
+		if fromServer {
+			other = server.h.Codec()
+		}
+		if more, _, _, err := other.Decode(nil, frames, 1<<20); len(more) > 0 {
+			t.Fatalf("%x from %x, %v", more, frames, err)
+		}
+	})
+}
+
+// follows reports whether some, whole frames in their shortest form, are among
+// all in their order.
+func follows(all, some []byte) bool {
+	for len(all) > 0 && len(some) > 0 {
+		_, rest := zmtp.Message(all).Next()
+		if size := len(all) - len(rest); len(some) >= size && bytes.Equal(some[:size], all[:size]) {
+			some = some[size:]
+		}
+		all = rest
+	}
+	return len(some) == 0
+}
+
+// canonical returns the whole frames at the start of b as a codec returns them.
+func canonical(b []byte) (out []byte) {
+	for len(b) >= 2 {
+		flags, size, head := b[0], uint64(b[1]), 2
+		if flags&zmtp.FlagLong != 0 {
+			if head = 9; len(b) < head {
+				break
+			}
+			size = 0
+			for _, x := range b[1:head] {
+				size = size<<8 | uint64(x)
+			}
+		}
+		if size > uint64(len(b)-head) {
+			break
+		}
+		end := head + int(size)
+		out = append(zmtp.AppendHeader(out, flags, int(size)), b[head:end]...)
+		b = b[end:]
+	}
+	return out
+}
