@@ -32,7 +32,11 @@ func (f *forwarder) forward(ctx context.Context, p *parcel, from int) (int, erro
 			return f.route(ctx, to, p, from)
 		case *Pub:
 			if p.lead == nil {
-				return f.publish(ctx, to, p, from)
+				return f.publish(ctx, &to.publisher, p, from)
+			}
+		case *XPub:
+			if p.lead == nil {
+				return f.publish(ctx, &to.publisher, p, from)
 			}
 		}
 	}
@@ -132,7 +136,7 @@ func (f *forwarder) route(ctx context.Context, r *Router, p *parcel, from int) (
 }
 
 // publish sends the messages that lie one behind the other.
-func (f *forwarder) publish(ctx context.Context, to *Pub, p *parcel, from int) (int, error) {
+func (f *forwarder) publish(ctx context.Context, to *publisher, p *parcel, from int) (int, error) {
 	wire, spans := p.wire(from)
 	n := contiguous(spans)
 	if err := to.SendSpans(ctx, wire[spans[0].Start:spans[n-1].End], spans[:n], p.lender()); err != nil {

@@ -119,6 +119,51 @@ func TestProxyQueue(t *testing.T) {
 	}
 }
 
+// A forwarder: subscriptions go one way, and what is published the other.
+func TestProxyForwarder(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	front := bind(t, NewXSub, Options{})
+	back := bind(t, NewXPub, Options{FullPolicy: Block})
+	running(t, newProxy(t, front, back, ProxyOptions{}))
+	pub := connect(t, NewPub, Options{FullPolicy: Block}, front)
+	other := connect(t, NewSub, Options{}, back)
+	must(t, other.Subscribe("b"))
+	sub := connect(t, NewSub, Options{}, back)
+	must(t, sub.Subscribe("a"))
+	must(t, pub.WaitSubscribers(ctx, []byte("a"), 1))
+	must(t, pub.WaitSubscribers(ctx, []byte("b"), 1))
+	const n = 2000
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := range n {
+			for _, topic := range []string{"a", "b", "c"} {
+				if err := pub.Send(ctx, []byte(topic), fmt.Append(nil, i)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	for topic, s := range map[string]*Sub{"a": sub, "b": other} {
+		wg.Go(func() {
+			for i := range n {
+				m, err := s.Recv(ctx)
+				if err != nil || len(m) != 2 || string(m[0]) != topic || string(m[1]) != fmt.Sprint(i) {
+					t.Errorf("%s: %d: %s %v", topic, i, m, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	must(t, sub.Unsubscribe("a"))
+	eventually(t, "the end of the subscription has arrived", func() bool {
+		pub.subs.Lock()
+		defer pub.subs.Unlock()
+		return len(pub.subs.find([]byte("a"))) == 0
+	})
+}
+
 // A message goes to each worker in turn.
 func TestProxyInTurn(t *testing.T) {
 	t.Parallel()
