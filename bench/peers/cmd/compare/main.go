@@ -7,8 +7,8 @@
 // Each round of a case measures both sides, one after the other, and the next
 // round in the other order. Either end is a process of its own, but for inproc.
 // What counts is what has arrived. libzmq is called in loops in C, message by
-// message; our sender calls Send for each message too, and our receiver takes
-// batches. All sockets have default options, except that publishers wait for
+// message; our sender calls Send for each message too (but see --batch), and
+// our receiver takes batches. All sockets have default options, except that publishers wait for
 // their subscribers instead of dropping.
 package main
 
@@ -66,14 +66,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	peer := flags.String("peer", string(libzmq), "what to compare with: libzmq, pebbe or go-zeromq")
 	d := flags.Duration("time", time.Second, "how long to count in each measurement")
 	warm := flags.Duration("warm", 300*time.Millisecond, "how long to let it run before")
+	batch := flags.Int("batch", 0, "how many messages our PUSH hands over in one call, SendBatch; 0: one by one, with Send")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("what is %q?", flags.Arg(0))
 	}
-	if *rounds < 1 || *d <= 0 || *warm < 0 {
-		return errors.New("--rounds and --time must be positive, --warm not negative")
+	if *rounds < 1 || *d <= 0 || *warm < 0 || *batch < 0 {
+		return errors.New("--rounds and --time must be positive, --warm and --batch not negative")
 	}
 	them := library(*peer)
 	if _, ok := programs[them]; !ok || them == ours {
@@ -97,7 +98,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	for i := range all {
 		t := &all[i]
 		fmt.Fprintf(stderr, "%s\n", t.name)
-		r := compare(ctx, t, them, *rounds, *warm, *d)
+		r := compare(ctx, t, them, *rounds, manner{*warm, *d, *batch})
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -120,7 +121,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // compare measures one case.
-func compare(ctx context.Context, t *test, them library, rounds int, warm, d time.Duration) row {
+func compare(ctx context.Context, t *test, them library, rounds int, how manner) row {
 	r := row{Case: t.name, Unit: t.unit(), Goal: t.goalText()}
 	var us, they []float64
 	for i := range rounds {
@@ -131,8 +132,8 @@ func compare(ctx context.Context, t *test, them library, rounds int, warm, d tim
 			if side == 1 {
 				first, second = them, them
 			}
-			limit, cancel := context.WithTimeout(ctx, warm+d+patience)
-			f, err := measure(limit, t, first, second, warm, d)
+			limit, cancel := context.WithTimeout(ctx, how.warm+how.time+patience)
+			f, err := measure(limit, t, first, second, how)
 			cancel()
 			if err != nil {
 				r.Error = err.Error()

@@ -63,11 +63,20 @@ func TestPeers(t *testing.T) {
 			t.Run(string(peer)+"/"+probe.name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				f, err := measure(ctx, &probe, peer, peer, 5*time.Millisecond, 10*time.Millisecond)
+				f, err := measure(ctx, &probe, peer, peer, manner{warm: 5 * time.Millisecond, time: 10 * time.Millisecond})
 				if err != nil || f.Messages == 0 {
 					t.Fatal(f, err)
 				}
 			})
+		}
+	}
+}
+
+// Our sender's other way.
+func TestBatch(t *testing.T) {
+	for _, r := range compareRows(t, "--batch", "50", "--cases", "^push-pull/tcp/64$") {
+		if r.Error != "" || r.Ours <= 0 {
+			t.Errorf("%+v", r)
 		}
 	}
 }
@@ -95,7 +104,7 @@ func TestTable(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	for _, args := range [][]string{{"--rounds", "0"}, {"--time", "-1s"}, {"--cases", "("}, {"--cases", "nothing like it"}, {"--peer", "ours"}, {"more"}} {
+	for _, args := range [][]string{{"--rounds", "0"}, {"--batch", "-1"}, {"--time", "-1s"}, {"--cases", "("}, {"--cases", "nothing like it"}, {"--peer", "ours"}, {"more"}} {
 		if err := run(t.Context(), args, &bytes.Buffer{}, &bytes.Buffer{}); err == nil {
 			t.Errorf("%q was taken", args)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"clustermap/sockets"
@@ -17,6 +18,9 @@ type (
 	}
 	sending interface {
 		Send(ctx context.Context, frames ...[]byte) error
+	}
+	batching interface {
+		SendBatch(ctx context.Context, bodies [][]byte) (int, error)
 	}
 	receiving interface {
 		RecvBatch(ctx context.Context, b *sockets.Batch) error
@@ -34,6 +38,10 @@ func openOurs(s *spec, as role) (socket, error) {
 		return nil, missing("CURVE")
 	}
 	switch {
+	case s.Pattern == pushPull && as == sender:
+		return sockets.NewPush(o)
+	case s.Pattern == pushPull && as == receiver:
+		return sockets.NewPull(o)
 	case s.Pattern == pubSub && as == sender:
 		o.FullPolicy = sockets.Block
 		return sockets.NewPub(o)
@@ -89,6 +97,14 @@ func loopOurs(ctx context.Context, s *spec, as role, sock socket) (*figure, erro
 	switch as {
 	case sender:
 		to, message := sock.(sending), s.message()
+		if all, ok := sock.(batching); ok && s.Batch > 0 {
+			messages := slices.Repeat([][]byte{message}, s.Batch)
+			for {
+				if _, err := all.SendBatch(ctx, messages); err != nil {
+					return nil, err
+				}
+			}
+		}
 		for {
 			if err := to.Send(ctx, message); err != nil {
 				return nil, err

@@ -33,6 +33,7 @@ type spec struct {
 	Endpoint string // to connect to; empty: bind, and say to what
 	Size     int
 	Peers    int
+	Batch    int           // how many messages our sender hands over at once; 0: one by one
 	Warm     time.Duration // how long is not counted yet
 	Time     time.Duration // how long is counted
 
@@ -128,9 +129,15 @@ func (w *worker) stop() {
 	_ = w.cmd.Wait() // it was killed, so there is always an error
 }
 
+// manner is how to measure.
+type manner struct {
+	warm, time time.Duration
+	batch      int // as in spec
+}
+
 // measure runs one pair of workers.
-func measure(ctx context.Context, t *test, first, second library, warm, d time.Duration) (figure, error) {
-	s := spec{Pattern: t.pattern, Size: t.size, Peers: t.peers, Warm: warm, Time: d}
+func measure(ctx context.Context, t *test, first, second library, how manner) (figure, error) {
+	s := spec{Pattern: t.pattern, Size: t.size, Peers: t.peers, Batch: how.batch, Warm: how.warm, Time: how.time}
 	if t.curve {
 		var err error
 		if s.ServerPublic, s.ServerSecret, err = zmq.CurveKeys(); err != nil {
