@@ -60,6 +60,14 @@ func clientState(c *Client) digest {
 func startClient(t testing.TB, s *Server, o ClientOptions) *Client {
 	t.Helper()
 	o.Servers = []string{s.Endpoints().Snapshot}
+	// A busy machine may keep a process waiting for seconds: what is not about
+	// these limits shall not depend on them.
+	if o.SyncTimeout == 0 {
+		o.SyncTimeout = hang
+	}
+	if o.HeartbeatTimeout == 0 {
+		o.HeartbeatTimeout = hang
+	}
 	c, err := NewClient(o)
 	must(t, err)
 	t.Cleanup(func() { must(t, c.Close()) })

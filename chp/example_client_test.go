@@ -30,7 +30,7 @@ func serveExample() (server string, stop func()) {
 func Example_client() {
 	server, stop := serveExample()
 	defer stop()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 
 	c, err := chp.NewClient(chp.ClientOptions{Servers: []string{server}})
@@ -59,7 +59,7 @@ func Example_client() {
 func ExampleClient_Flush() {
 	server, stop := serveExample()
 	defer stop()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	c, err := chp.NewClient(chp.ClientOptions{Servers: []string{server}})
 	if err != nil {
@@ -83,7 +83,7 @@ func ExampleClient_Flush() {
 func ExampleClient_Watch() {
 	server, stop := serveExample()
 	defer stop()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	c, err := chp.NewClient(chp.ClientOptions{Servers: []string{server}, Subtrees: []string{"/hosts/"}})
 	if err != nil {

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // hang is how long a test waits for what must happen before it gives up; no
 // test depends on its length.
-const hang = 60 * time.Second
+const hang = 3 * time.Minute
 
 func testContext(t testing.TB) context.Context {
 	t.Helper()

@@ -13,7 +13,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // hang is how long a test waits for what must happen before it gives up; no
 // test depends on its length.
-const hang = 60 * time.Second
+const hang = 3 * time.Minute
 
 // anyPort is the endpoint to bind when the port does not matter.
 const anyPort = "tcp://127.0.0.1:*"

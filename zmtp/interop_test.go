@@ -19,7 +19,7 @@ import (
 // All they add to the package is a TCP connection.
 
 // hang ends a test that waits in vain.
-const hang = time.Minute
+const hang = 3 * time.Minute
 
 // wire is a connection driven by the package.
 type wire struct {
