@@ -120,20 +120,28 @@ type session struct {
 	peer  zmtp.Peer
 	codec zmtp.Codec // translates the traffic; nil for plain frames
 	early []byte     // octets of traffic that came along
+
+	refused bool // the handshake has failed, and the peer was told
 }
 
 // handshake exchanges greetings and what the security mechanism asks for.
 func (s *socket) handshake(c *conn) (session, error) {
 	nc := c.stream.conn
-	if err := c.setDeadline(time.Now().Add(s.opts.HandshakeTimeout)); err != nil {
+	deadline := time.Now().Add(s.opts.HandshakeTimeout)
+	if err := c.setDeadline(deadline); err != nil {
 		return session{}, err
 	}
-	h := zmtp.NewHandshake(zmtp.HandshakeConfig{
+	config := zmtp.HandshakeConfig{
 		SocketType: s.kind,
 		Identity:   s.opts.Identity,
 		Metadata:   s.opts.metadata(),
-		Limits:     zmtp.Limits{MaxCommand: maxHandshakeCommand},
-	})
+		Limits: zmtp.Limits{
+			MaxCommand: maxHandshakeCommand,
+			MaxMessage: min(s.opts.MaxMessageSize, s.pattern.traits().maxMessage),
+		},
+	}
+	config.Mechanism = s.mechanism(&config)
+	h := zmtp.NewHandshake(config)
 	if _, err := nc.Write(h.Start(nil)); err != nil {
 		return session{}, err
 	}
@@ -147,6 +155,10 @@ func (s *socket) handshake(c *conn) (session, error) {
 		}
 		for {
 			used, reply, done, stepErr := h.Step(in, out[:0])
+			_, judge := h.Credentials()
+			if judge {
+				reply, done, stepErr = s.judge(c, h, reply, deadline)
+			}
 			out = reply
 			if len(out) > 0 {
 				if _, err := nc.Write(out); err != nil && stepErr == nil {
@@ -154,13 +166,13 @@ func (s *socket) handshake(c *conn) (session, error) {
 				}
 			}
 			if stepErr != nil {
-				return session{}, stepErr
+				return session{refused: len(out) > 0}, stepErr
 			}
 			in = in[used:]
 			if done {
-				return session{h.Peer(), h.Codec(), in}, c.setDeadline(time.Time{})
+				return session{peer: h.Peer(), codec: h.Codec(), early: in}, c.setDeadline(time.Time{})
 			}
-			if used == 0 {
+			if used == 0 && !judge {
 				break
 			}
 		}
@@ -180,6 +192,9 @@ func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) er
 		}
 		err = &PeerError{remote, c.cause(err)}
 		s.report(Event{Kind: HandshakeFailed, Endpoint: endpoint, Remote: remote, Err: err})
+		if opened.refused {
+			c.farewell()
+		}
 		return err
 	}
 	if p == nil {

@@ -186,7 +186,7 @@ func (d *dialer) serve(nc net.Conn) (permanent bool) {
 		return true
 	}
 	var protocol *zmtp.ProtocolError
-	return errors.As(err, &protocol)
+	return errors.As(err, &protocol) && !errors.Is(err, ErrTemporary)
 }
 
 // refused says that nobody listens where an attempt to connect went.

@@ -126,6 +126,10 @@ type Options struct {
 	// for both (RFC 1929).
 	SOCKSProxy, SOCKSUser, SOCKSPassword string
 
+	// Security is the security mechanism and who is let in. Default NULL,
+	// everyone.
+	Security Security
+
 	// HandshakeTimeout bounds greeting and handshake of a new connection.
 	// 0 means DefaultHandshakeTimeout.
 	HandshakeTimeout time.Duration
@@ -276,6 +280,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 
 	o.checkTransport(bad)
+	o.checkSecurity(bad)
 
 	bound(&o.SendHWM, DefaultHWM)
 	bound(&o.RecvHWM, DefaultHWM)

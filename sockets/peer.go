@@ -34,12 +34,27 @@ func (p *Peer) RemoteAddr() string { return p.remote }
 // SocketType returns what the peer announced, for example "SUB".
 func (p *Peer) SocketType() string { return p.info.SocketType.String() }
 
-// Property returns a property of the peer's READY command, or "". The case of
-// name does not matter.
+// UserID returns who the peer is, as whoever judged its credentials said; see
+// Security. It is "" if nobody did.
+func (p *Peer) UserID() string { return p.info.UserID }
+
+// Property returns a property of the peer, or "": what whoever judged its
+// credentials said of it, User-Id among it, or else what the peer announced in
+// its READY command. The case of name does not matter.
 func (p *Peer) Property(name string) string {
-	v, _ := p.info.Metadata.Get(name)
+	if strings.EqualFold(name, propertyUserID) {
+		return p.info.UserID // whatever the peer calls itself
+	}
+	v, ok := p.info.Granted.Get(name)
+	if !ok {
+		v, _ = p.info.Metadata.Get(name)
+	}
 	return string(v)
 }
+
+// propertyUserID is the name under which the user id is a property, as in
+// libzmq.
+const propertyUserID = "User-Id"
 
 // Disconnect ends the connection, for the reason given (see Event.Err). It does
 // not wait for that, and may be called from Prepare. A connecting socket dials

@@ -20,9 +20,12 @@ type socket struct {
 	kind    zmtp.SocketType
 	opts    Options
 	pattern pattern
-	ctx     context.Context // ends when the socket is closed for good
-	cancel  context.CancelFunc
-	closing chan struct{} // closed at the beginning of Close
+	// security is taken out of opts: it has secrets, which do not belong into
+	// what package fmt makes of a socket. It does not look into functions.
+	security func() *Security
+	ctx      context.Context // ends when the socket is closed for good
+	cancel   context.CancelFunc
+	closing  chan struct{} // closed at the beginning of Close
 
 	in inbox
 	wg sync.WaitGroup // listeners, dialers and connections
@@ -41,6 +44,8 @@ func (s *socket) init(kind zmtp.SocketType, opts Options, p pattern) error {
 		return err
 	}
 	s.kind, s.opts, s.pattern = kind, o, p
+	security := o.Security
+	s.security, s.opts.Security = func() *Security { return &security }, Security{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.closing = make(chan struct{})
 	s.in.init(hwm{o.RecvHWM, o.RecvHWMOctets})

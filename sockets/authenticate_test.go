@@ -1,0 +1,125 @@
+package sockets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"clustermap/zmtp"
+)
+
+// TestAuthenticateSlowly: a peer whose judgement takes its time keeps nobody
+// else out, and its time is bounded.
+func TestAuthenticateSlowly(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	asked := make(chan context.Context, 1)
+	seen := newEvents()
+	router := bind(t, NewRouter, Options{
+		Monitor: seen.tell,
+		Security: Security{PlainServer: true, ZAPDomain: "domain", Authenticate: func(ctx context.Context, r AuthRequest) (User, error) {
+			if r.Username() == "quick" {
+				return User{ID: r.Username()}, nil
+			}
+			if r.Domain != "domain" || r.Address != "127.0.0.1" || r.Mechanism != "PLAIN" || r.Password() != "p" {
+				return User{}, fmt.Errorf("asked for %v", r)
+			}
+			asked <- ctx
+			<-ctx.Done()
+			return User{}, ctx.Err()
+		}},
+	})
+	slow := open(t, NewDealer, Options{Security: Security{PlainUsername: "slow", PlainPassword: "p"}, Linger: -1})
+	must(t, slow.Connect(router.LastEndpoint()))
+	asking := <-asked
+	if _, bounded := asking.Deadline(); !bounded {
+		t.Error("the judge's time is not bounded")
+	}
+	quick := open(t, NewDealer, Options{Security: Security{PlainUsername: "quick"}})
+	must(t, quick.Connect(router.LastEndpoint()))
+	must(t, quick.Send(ctx, []byte("x")))
+	_, err := router.Recv(ctx)
+	must(t, err)
+	if user := seen.await(t, HandshakeSucceeded).Peer.UserID(); user != "quick" {
+		t.Errorf("%q was let in", user)
+	}
+	within(t, "Close", func() { must(t, router.Close()) })
+	if asking.Err() == nil {
+		t.Error("the judge was not told of the end")
+	}
+}
+
+// TestAuthenticateTimeout: a handshake's time includes the judge's.
+func TestAuthenticateTimeout(t *testing.T) {
+	t.Parallel()
+	seen := newEvents()
+	release := make(chan struct{})
+	router := bind(t, NewRouter, Options{
+		Monitor: seen.tell, HandshakeTimeout: 50 * time.Millisecond,
+		// It does not even mind its context.
+		Security: Security{Authenticate: func(context.Context, AuthRequest) (User, error) { <-release; return User{}, nil }},
+	})
+	r := dialRaw(t, router.LastEndpoint())
+	_, _ = r.conn.Write(greeting(1)) // it may be late already
+	if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+		t.Errorf("%v", e.Err)
+	}
+	r.ended()
+	close(release)
+}
+
+// TestAuthenticateGivesWay: a judgement that waits ends when its connection has
+// to go.
+func TestAuthenticateGivesWay(t *testing.T) {
+	t.Parallel()
+	seen := newEvents()
+	router := bind(t, NewRouter, Options{
+		Monitor: seen.tell, MaxHandshakes: 1,
+		Security: Security{Authenticate: func(ctx context.Context, _ AuthRequest) (User, error) {
+			<-ctx.Done()
+			return User{}, net.ErrClosed // which says nothing of our connection
+		}},
+	})
+	for range 3 {
+		r := dialRaw(t, router.LastEndpoint())
+		r.send(greeting(1))
+		seen.await(t, Accepted)
+	}
+	for range 2 {
+		if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+			t.Errorf("%v", e.Err)
+		}
+	}
+}
+
+// TestAllow: the ready-made judges let in exactly whom they know.
+func TestAllow(t *testing.T) {
+	t.Parallel()
+	known, stranger := zmtp.GenerateKeyPair().Public, zmtp.GenerateKeyPair().Public
+	keys := AllowKeys(known)
+	users := AllowUsers(map[string]string{"user": "password", "open": ""})
+	for name, c := range map[string]struct {
+		judge Authenticator
+		r     AuthRequest
+		want  string
+	}{
+		"known key":      {keys, AuthRequest{Mechanism: "CURVE", key: known}, known.String()},
+		"unknown key":    {keys, AuthRequest{Mechanism: "CURVE", key: stranger}, ""},
+		"no key":         {keys, AuthRequest{Mechanism: "NULL"}, ""},
+		"no keys at all": {AllowKeys(), AuthRequest{Mechanism: "CURVE"}, ""},
+		"user":           {users, AuthRequest{Mechanism: "PLAIN", username: "user", password: "password"}, "user"},
+		"no password":    {users, AuthRequest{Mechanism: "PLAIN", username: "open"}, "open"},
+		"wrong password": {users, AuthRequest{Mechanism: "PLAIN", username: "user", password: "Password"}, ""},
+		"missing":        {users, AuthRequest{Mechanism: "PLAIN", username: "user"}, ""},
+		"unknown user":   {users, AuthRequest{Mechanism: "PLAIN", username: "other"}, ""},
+		"no user":        {users, AuthRequest{Mechanism: "NULL"}, ""},
+	} {
+		user, err := c.judge(t.Context(), c.r)
+		if user.ID != c.want || (c.want == "") != errors.Is(err, ErrDenied) {
+			t.Errorf("%s: %q, %v", name, user.ID, err)
+		}
+	}
+}
