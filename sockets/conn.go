@@ -17,6 +17,7 @@ type conn struct {
 	stream  stream
 	gone    chan struct{} // closed when the connection is to end, by whomever
 	waiting *list.Element // in its listener's halfOpen, and guarded like that
+	life    lifeline
 
 	mu     sync.Mutex
 	closed bool

@@ -51,9 +51,10 @@ var (
 	// had to give way to newer connections (Options.MaxHandshakes).
 	ErrHandshakeTimeout = errors.New("sockets: handshake not finished in time")
 
-	// ErrHeartbeatTimeout is why a connection ended whose peer had sent a PING
-	// with a time to live, and nothing more within that time.
-	ErrHeartbeatTimeout = errors.New("sockets: peer fell silent for longer than its PING allows")
+	// ErrHeartbeatTimeout is why a connection ended whose peer did not answer a
+	// PING (Options.HeartbeatTimeout), or had sent one with a time to live, and
+	// nothing more within that time.
+	ErrHeartbeatTimeout = errors.New("sockets: peer fell silent for longer than heartbeats allow")
 
 	// ErrTooManySubscriptions is why a publisher ended a connection: see
 	// Options.MaxSubscriptions.

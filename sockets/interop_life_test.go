@@ -294,3 +294,28 @@ func TestInteropFrozenBlock(t *testing.T) {
 // halt is how long a Send waits that is to give up. Should it give up too early
 // for want of a processor, the test is still right, only weaker.
 const halt = 200 * time.Millisecond
+
+// TestInteropHeartbeatOurs has libzmq answer our PINGs, and then stop.
+func TestInteropHeartbeatOurs(t *testing.T) {
+	t.Parallel()
+	ctx := timeLimit(t)
+	router := open(t, sockets.NewRouter, sockets.Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, HeartbeatTTL: hang})
+	dealer := link(t, router, weBind, "DEALER", "--identity", base64Of("it"))
+	for i := range 100 {
+		pythonSays(dealer, "request")
+		m, err := router.Recv(ctx)
+		check(t, err)
+		wantFrames(t, m, [][]byte{[]byte("it"), []byte("request")})
+		check(t, router.Send(ctx, []byte("it"), []byte{byte(i)}))
+		wantDescribed(t, pythonReceives(dealer, 1)[0], [][]byte{{byte(i)}})
+	}
+	seen := newMonitor()
+	other := open(t, sockets.NewRouter, sockets.Options{HeartbeatInterval: 50 * time.Millisecond, HeartbeatTimeout: 250 * time.Millisecond, Monitor: seen.tell})
+	dealer.Call(interop.Op{"op": "connect", "endpoint": bindAlso(t, other)}, nil)
+	seen.wait(t, sockets.HandshakeSucceeded)
+	dealer.Stop()
+	defer dealer.Continue()
+	if e := seen.wait(t, sockets.Disconnected); !errors.Is(e.Err, sockets.ErrHeartbeatTimeout) {
+		t.Errorf("%v", e.Err)
+	}
+}

@@ -130,6 +130,19 @@ type Options struct {
 	// everyone.
 	Security Security
 
+	// HeartbeatInterval is how often a PING is sent on every connection,
+	// whatever else is sent. 0 means never.
+	//
+	// A connection ends with ErrHeartbeatTimeout when HeartbeatTimeout passes
+	// after a PING without anything received from the peer. 0 means as long as
+	// HeartbeatInterval. Time for which this socket itself did not read, since
+	// its application took nothing, is not counted.
+	//
+	// HeartbeatTTL is what the PINGs ask of the peer: to end the connection when
+	// it receives nothing for so long after one. It is sent in tenths of a
+	// second, rounded down, and at most 6553.5 s. 0 asks for nothing.
+	HeartbeatInterval, HeartbeatTimeout, HeartbeatTTL time.Duration
+
 	// HandshakeTimeout bounds greeting and handshake of a new connection.
 	// 0 means DefaultHandshakeTimeout.
 	HandshakeTimeout time.Duration
@@ -281,6 +294,7 @@ func (o Options) withDefaults() (Options, error) {
 
 	o.checkTransport(bad)
 	o.checkSecurity(bad)
+	o.checkHeartbeats(bad)
 
 	bound(&o.SendHWM, DefaultHWM)
 	bound(&o.RecvHWM, DefaultHWM)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"clustermap/zmtp"
 )
@@ -20,7 +21,7 @@ type outbox struct {
 	// Guarded by mu.
 	peer    *Peer // the connection that takes what is queued, nil between connections
 	queue   outqueue
-	control []byte // PONGs, which overtake messages and do not count as such
+	control []byte // PONGs and PINGs, which overtake messages and do not count as such
 	back    hwm    // how much of queue was put back by a connection that broke
 	held    hwm    // how much of what the writer has was: it still counts as queued
 	asleep  bool   // the writer waits on filled
@@ -30,6 +31,11 @@ type outbox struct {
 	ended   bool   // nothing will be sent any more
 	drops   uint64
 	linger  chan<- struct{} // told when the outbox is flushed, capacity 1
+
+	// The writer's own: what makes take bring up a PING, and that it did.
+	beat   <-chan time.Time // nil without heartbeats
+	ping   []byte
+	pinged bool
 }
 
 // maxControl bounds queued PONGs: a peer that floods PINGs and does not read
@@ -254,6 +260,13 @@ func (o *outbox) countDrops(n int) {
 func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy func()) bool {
 	o.mu.Lock()
 	o.writing, o.held = false, hwm{}
+	if o.beat != nil {
+		select {
+		case <-o.beat:
+			o.heartbeat()
+		default:
+		}
+	}
 	for o.queue.empty() && len(o.control) == 0 {
 		if o.full {
 			// Full of what was put back and is now written: nothing is
@@ -270,8 +283,11 @@ func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy 
 		o.settled()
 		o.asleep = true
 		o.mu.Unlock()
+		beat := false
 		select {
 		case <-o.filled:
+		case <-o.beat:
+			beat = true
 		case <-gone:
 			o.mu.Lock()
 			o.asleep = false
@@ -280,6 +296,9 @@ func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy 
 		}
 		o.mu.Lock()
 		o.asleep = false
+		if beat {
+			o.heartbeat()
+		}
 	}
 	o.queue, *q = *q, o.queue
 	o.control, *control = (*control)[:0], o.control
@@ -295,6 +314,12 @@ func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy 
 		roomy()
 	}
 	return true
+}
+
+// heartbeat adds a PING to what is taken next, which is at once. mu must be held.
+func (o *outbox) heartbeat() {
+	o.control = append(o.control, o.ping...)
+	o.pinged = true
 }
 
 // putBack returns messages that were taken but not written, in front of those

@@ -1,9 +1,7 @@
 package sockets
 
 import (
-	"errors"
 	"net"
-	"os"
 	"time"
 
 	"clustermap/internal/buf"
@@ -35,7 +33,6 @@ type reader struct {
 	batch       Batch         // messages decoded and not handed on yet
 	octets      int           // their size
 	ttl         time.Duration // from the PING that came last, unless octets came since
-	expires     bool          // the read deadline is set by it
 }
 
 const (
@@ -87,11 +84,7 @@ func (r *reader) run(early []byte) error {
 		}
 		src.idle()
 	}
-	err := r.conn.stream.receive(src)
-	if r.expires && errors.Is(err, os.ErrDeadlineExceeded) {
-		err = ErrHeartbeatTimeout
-	}
-	return err
+	return r.conn.receiveAlive(src)
 }
 
 func (r *reader) end() {
@@ -163,12 +156,10 @@ func (r *reader) use(chunk *buf.Chunk, pending []byte) {
 func (r *reader) received(n int) error {
 	r.fill += n
 	r.ttl = 0
-	if r.expires {
-		r.expires = false
-		if err := r.conn.setReadDeadline(time.Time{}); err != nil {
-			return err
-		}
+	if err := r.conn.heard(); err != nil {
+		return err
 	}
+	defer r.conn.listening()
 	if r.batch.spans == nil {
 		r.batch.spans = r.pipe.socket.in.spans()
 	}
@@ -303,7 +294,11 @@ func (r *reader) command(body []byte) error {
 	if r.ignore {
 		return nil
 	}
-	return r.pipe.socket.pattern.command(r.pipe, r.peer, string(c.Name), c.Data)
+	name := zmtp.CommandPong // it comes at every beat, and costs no string
+	if string(c.Name) != name {
+		name = string(c.Name)
+	}
+	return r.pipe.socket.pattern.command(r.pipe, r.peer, name, c.Data)
 }
 
 // idle lets go of the chunk while there is nothing to read. What is left of it
@@ -314,10 +309,9 @@ func (r *reader) idle() {
 	if cap(r.batch.spans) > keepSpans {
 		r.returnSpans()
 	}
-	if r.ttl > 0 && !r.expires {
-		r.expires = true
-		// It fails on a connection that ends, which the reader will see.
-		_ = r.conn.setReadDeadline(time.Now().Add(r.ttl))
+	if r.ttl > 0 {
+		r.conn.expect(r.ttl)
+		r.ttl = 0
 	}
 	if r.chunk == nil {
 		return

@@ -28,7 +28,9 @@ func (w *writer) run() {
 		s.pattern.roomy(w.pipe)
 		s.in.watch.tell()
 	}
+	defer w.beats()()
 	for w.pipe.out.take(&w.queue, &w.control, w.conn.gone, roomy) {
+		seen := w.conn.life.reads.Load()
 		w.gather()
 		var n int64
 		var err error
@@ -46,6 +48,10 @@ func (w *writer) run() {
 		w.peer.messagesOut.Add(uint64(w.queue.messages))
 		w.peer.octetsOut.Add(uint64(w.queue.octets))
 		w.release()
+		if w.pipe.out.pinged {
+			w.pipe.out.pinged = false
+			w.conn.answer(seen, s.opts.HeartbeatTimeout)
+		}
 	}
 }
 

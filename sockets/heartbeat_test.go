@@ -1,0 +1,301 @@
+package sockets
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"clustermap/zmtp"
+)
+
+// TestLifeline: a PING's deadline goes with whatever is heard, and is not set
+// when something was heard since the PING, or the reader is busy.
+func TestLifeline(t *testing.T) {
+	t.Parallel()
+	c, _ := connected(t)
+	armed := func(want bool, when string) {
+		t.Helper()
+		if c.life.armed.Load() != want {
+			t.Errorf("%s: armed is %v", when, !want)
+		}
+	}
+	hear := func() {
+		must(t, c.heard())
+		c.listening()
+	}
+	seen := c.life.reads.Load()
+	c.answer(seen, time.Hour)
+	armed(true, "after a PING")
+	until := c.life.until
+	c.answer(seen, 2*time.Hour)
+	c.expect(3 * time.Hour)
+	if c.life.until != until {
+		t.Error("a later deadline took the place of an earlier")
+	}
+	c.expect(time.Minute)
+	if !c.life.until.Before(until) {
+		t.Error("an earlier deadline did not take the place of a later")
+	}
+	hear()
+	armed(false, "after something was heard")
+	c.answer(seen, time.Hour)
+	armed(false, "something was heard since the PING")
+	must(t, c.heard())
+	c.answer(c.life.reads.Load(), time.Hour)
+	armed(false, "the reader is busy")
+	c.listening()
+	c.answer(c.life.reads.Load(), time.Hour)
+	armed(true, "after the next PING")
+	c.close(ErrClosed)
+	if err := c.heard(); !errors.Is(err, ErrClosed) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// collector is a source that keeps what comes.
+type collector struct {
+	conn *conn
+	buf  [64]byte
+	got  []byte
+}
+
+func (c *collector) space() []byte { return c.buf[:] }
+
+func (c *collector) received(n int) error {
+	if err := c.conn.heard(); err != nil {
+		return err
+	}
+	defer c.conn.listening()
+	c.got = append(c.got, c.buf[:n]...)
+	return nil
+}
+
+func (c *collector) idle() {}
+
+// TestLastLook: a deadline that has passed is no proof while octets wait to be
+// read: it may be we who were not there.
+func TestLastLook(t *testing.T) {
+	t.Parallel()
+	ours, theirs := connected(t)
+	_, err := theirs.Write([]byte("alive"))
+	must(t, err)
+	ours.expect(-time.Second)
+	src := &collector{conn: ours}
+	done := make(chan error, 1)
+	go func() { done <- ours.receiveAlive(src) }()
+	eventually(t, "it is heard", func() bool { return ours.life.reads.Load() == 2 })
+	if ours.life.armed.Load() {
+		t.Error("the deadline stays")
+	}
+	// Now for real.
+	ours.expect(-time.Second)
+	if err := <-done; err != ErrHeartbeatTimeout || string(src.got) != "alive" {
+		t.Errorf("%v after %q", err, src.got)
+	}
+}
+
+// TestHeartbeatOtherWork: PINGs go out between messages, and the peer's
+// messages answer them as well as PONGs do.
+func TestHeartbeatOtherWork(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	o := Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, Monitor: seen.tell}
+	dealer := bind(t, NewDealer, o)
+	r := dialRaw(t, dealer.LastEndpoint()).greet("DEALER", nil)
+	pings := 0
+	for i := 0; pings < 20; i++ {
+		must(t, dealer.Send(ctx, []byte("from us"), make([]byte, i*100)))
+		for {
+			flags, body := r.frame()
+			if flags&zmtp.FlagCommand == 0 {
+				if string(body) != "from us" || flags != zmtp.FlagMore {
+					t.Fatalf("%x %q", flags, body)
+				}
+				r.frame()
+				break
+			}
+			if string(body) != "\x04PING\x00\x00" {
+				t.Fatalf("%q", body)
+			}
+			pings++
+		}
+		r.send(wire("from it"))
+		wants(t, dealer, "from it")
+	}
+}
+
+// TestHeartbeatBusyApplication: a socket whose application takes nothing does
+// not read, and does not hold that against its peer.
+func TestHeartbeatBusyApplication(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	o := Options{HeartbeatInterval: 5 * time.Millisecond, HeartbeatTimeout: 15 * time.Millisecond, RecvHWM: 1, Monitor: seen.tell}
+	dealer := bind(t, NewDealer, o)
+	r := dialRaw(t, dealer.LastEndpoint())
+	const count = 10
+	// All at once, so that the peer never is silent before its last message.
+	r.send(slices.Concat(greeting(1), ready("DEALER", nil), bytes.Repeat(wire("x"), count)))
+	r.greeted()
+	for range 20 {
+		if name, _ := r.command(); name != "PING" {
+			t.Fatal(name)
+		}
+	}
+	if s := dealer.Peers(); len(s) != 1 || !s[0].Connected {
+		t.Errorf("%+v", s)
+	}
+	for range count {
+		_, err := dealer.Recv(ctx)
+		must(t, err)
+	}
+	if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
+		t.Errorf("%v", e.Err)
+	}
+}
+
+// TestHeartbeatReconnects: who connected dials again after the peer's death.
+func TestHeartbeatReconnects(t *testing.T) {
+	t.Parallel()
+	endpoint, accept := listenRaw(t)
+	seen := newEvents()
+	dialled(t, NewDealer, quick(Options{HeartbeatInterval: time.Millisecond, Monitor: seen.tell}), endpoint)
+	for range 3 {
+		accept().greet("ROUTER", nil)
+		if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
+			t.Errorf("%v", e.Err)
+		}
+	}
+}
+
+// TestHeartbeatOurs: two of our sockets keep up a connection with nothing else
+// to say, and a peer that has PINGs of its own is answered.
+func TestHeartbeatOurs(t *testing.T) {
+	t.Parallel()
+	seen := newEvents()
+	o := Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, HeartbeatTTL: hang, Monitor: seen.tell}
+	router := bind(t, NewRouter, o)
+	dealer := dialled(t, NewDealer, o, router.LastEndpoint())
+	peer := seen.await(t, HandshakeSucceeded).Peer
+	from := peer.conn.life.reads.Load()
+	eventually(t, "100 reads", func() bool { return peer.conn.life.reads.Load() >= from+200 })
+	if n := peer.messagesIn.Load() + peer.messagesOut.Load(); n != 0 {
+		t.Errorf("%d messages", n)
+	}
+	if s := dealer.Peers(); len(s) != 1 || !s[0].Connected {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestAllocHeartbeat: beats cost no memory.
+func TestAllocHeartbeat(t *testing.T) {
+	if raceEnabled {
+		t.Skip("under the race detector pools allocate")
+	}
+	seen := newEvents()
+	o := Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, HeartbeatTTL: hang, Monitor: seen.tell}
+	router := bind(t, NewRouter, o)
+	dialled(t, NewDealer, Options{}, router.LastEndpoint())
+	peer := seen.await(t, HandshakeSucceeded).Peer
+	beats := func(n uint64) {
+		for from := peer.conn.life.reads.Load(); peer.conn.life.reads.Load() < from+2*n; {
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+	beats(20)
+	if n := testing.AllocsPerRun(20, func() { beats(5) }); n != 0 {
+		t.Errorf("5 beats allocate %v times", n)
+	}
+}
+
+// TestLibzmq_heartbeats: what libzmq's test of that name says.
+func TestLibzmq_heartbeats(t *testing.T) {
+	t.Parallel()
+	t.Run("silent peer", func(t *testing.T) {
+		t.Parallel()
+		// It is dropped after a PING, and only then.
+		seen := newEvents()
+		router := bind(t, NewRouter, Options{HeartbeatInterval: 20 * time.Millisecond, Monitor: seen.tell})
+		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+		if name, data := r.command(); name != "PING" || data != "\x00\x00" {
+			t.Errorf("%s %q", name, data)
+		}
+		r.ended()
+		if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
+			t.Errorf("%v", e.Err)
+		}
+	})
+	t.Run("context", func(t *testing.T) {
+		t.Parallel()
+		// It is echoed, but no more than 16 octets.
+		router := bind(t, NewRouter, Options{})
+		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+		for _, size := range []int{0, 3, 15, 16, 17, 100} {
+			context := []byte("LOL" + fmt.Sprintf("%0100d", 1))[:size]
+			r.send(zmtp.AppendCommand(nil, "PING", append([]byte{0, 0}, context...)))
+			if name, data := r.command(); name != "PONG" || data != string(context[:min(size, 16)]) {
+				t.Errorf("%d octets: %s %q", size, name, data)
+			}
+		}
+	})
+	t.Run("ttl", func(t *testing.T) {
+		t.Parallel()
+		// The side that dials sends PINGs with a ttl, too seldom for it: the
+		// other one, which has no heartbeats of its own, ends the connection.
+		seldom := Options{HeartbeatInterval: 200 * time.Millisecond, HeartbeatTimeout: hang, HeartbeatTTL: 100 * time.Millisecond}
+		for name, pair := range map[string][2]func(testing.TB, Options) Socket{
+			"DEALER ROUTER": {maker(NewDealer), maker(NewRouter)},
+			"DEALER DEALER": {maker(NewDealer), maker(NewDealer)},
+			"PULL PUSH":     {maker(NewPull), maker(NewPush)},
+			"SUB PUB":       {maker(NewSub), maker(NewPub)},
+			"XSUB XPUB":     {maker(NewXSub), maker(NewXPub)},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				seen := newEvents()
+				server := pair[1](t, Options{Monitor: seen.tell})
+				must(t, server.Bind(testContext(t), anyPort))
+				must(t, pair[0](t, seldom).Connect(server.LastEndpoint()))
+				if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
+					t.Errorf("%v", e.Err)
+				}
+			})
+		}
+	})
+	t.Run("options", func(t *testing.T) {
+		t.Parallel()
+		for ttl, want := range map[time.Duration]uint16{
+			0: 0, 99 * time.Millisecond: 0, 100 * time.Millisecond: 1, 199 * time.Millisecond: 1, 6553599 * time.Millisecond: 65535,
+		} {
+			router := bind(t, NewRouter, Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, HeartbeatTTL: ttl})
+			r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+			if name, data := r.command(); name != "PING" || data != string([]byte{byte(want >> 8), byte(want)}) {
+				t.Errorf("%v: %s %q", ttl, name, data)
+			}
+		}
+		for field, o := range map[string]Options{
+			"HeartbeatTTL": {HeartbeatTTL: 6553600 * time.Millisecond}, "HeartbeatInterval": {HeartbeatInterval: -1},
+			"HeartbeatTimeout": {HeartbeatTimeout: -1},
+		} {
+			var bad *OptionError
+			if _, err := NewRouter(o); !errors.As(err, &bad) || bad.Field != field {
+				t.Errorf("%s: %v", field, err)
+			}
+		}
+		if _, err := NewRouter(Options{HeartbeatTTL: -1}); err == nil {
+			t.Error("a negative ttl")
+		}
+	})
+}
+
+// maker makes a socket of any type.
+func maker[S Socket](create func(Options) (S, error)) func(testing.TB, Options) Socket {
+	return func(t testing.TB, o Options) Socket {
+		t.Helper()
+		return open(t, create, o)
+	}
+}
