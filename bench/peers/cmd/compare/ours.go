@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clustermap/sockets"
+	"clustermap/zmtp"
 )
 
 // What the loops need of a socket.
@@ -35,7 +36,9 @@ type (
 func openOurs(s *spec, as role) (socket, error) {
 	o := sockets.Options{}
 	if s.curve() {
-		return nil, missing("CURVE")
+		if err := s.secure(&o.Security); err != nil {
+			return nil, err
+		}
 	}
 	switch {
 	case s.Pattern == pushPull && as == sender:
@@ -53,6 +56,19 @@ func openOurs(s *spec, as role) (socket, error) {
 		return sub, err
 	}
 	return nil, missing(string(s.Pattern))
+}
+
+// secure puts the keys in.
+func (s *spec) secure(o *sockets.Security) (err error) {
+	secret := s.ServerSecret
+	if o.CurveServer = s.Endpoint == ""; !o.CurveServer {
+		secret = s.ClientSecret
+		if o.CurveServerKey, err = zmtp.ParsePublicKey(s.ServerPublic); err != nil {
+			return err
+		}
+	}
+	o.CurveSecretKey, err = zmtp.ParseSecretKey(secret)
+	return err
 }
 
 func runOurs(s *spec, bound func(string)) (*figure, error) {

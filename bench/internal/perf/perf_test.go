@@ -1,0 +1,152 @@
+package perf
+
+import (
+	"bytes"
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermap/internal/interop"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const anyPort = "tcp://127.0.0.1:*"
+
+// running is a tool under way.
+type running struct {
+	t        *testing.T
+	bound    chan string
+	finished chan struct{}
+	code     int
+	out      bytes.Buffer
+}
+
+func start(t *testing.T, tool Tool, args ...string) *running {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	r := &running{t: t, bound: make(chan string, 1), finished: make(chan struct{})}
+	ctx = context.WithValue(ctx, boundKey{}, func(endpoint string) { r.bound <- endpoint })
+	go func() {
+		defer close(r.finished)
+		r.code = tool.Run(ctx, args, &r.out)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-r.finished
+	})
+	return r
+}
+
+// endpoint waits until the tool is bound.
+func (r *running) endpoint() string {
+	r.t.Helper()
+	select {
+	case e := <-r.bound:
+		return e
+	case <-r.finished:
+		r.t.Fatalf("the tool ended with %d: %s", r.code, &r.out)
+		return ""
+	}
+}
+
+// want waits for the end of the tool and checks what it has printed.
+func (r *running) want(code int, pattern string) {
+	r.t.Helper()
+	<-r.finished
+	if r.code != code || !regexp.MustCompile("^"+pattern+"$").MatchString(r.out.String()) {
+		r.t.Errorf("exit code %d, want %d, and output %q", r.code, code, &r.out)
+	}
+}
+
+const (
+	throughput = `message size: 30 \[B\]\nmessage count: 500\nmean throughput: [0-9]+ \[msg/s\]\nmean throughput: [0-9]+\.[0-9]{3} \[Mb/s\]\n`
+)
+
+func peer(t *testing.T, kind, how, endpoint string) *interop.Process {
+	return interop.Python(t, "zmq_peer.py", "--type", kind, how, endpoint, "--linger", "60000")
+}
+
+func TestThr(t *testing.T) {
+	t.Parallel()
+	local := start(t, LocalThr, anyPort, "30", "500")
+	remote := start(t, RemoteThr, local.endpoint(), "30", "500")
+	local.want(0, throughput)
+	remote.want(0, "")
+}
+
+func TestThrCurve(t *testing.T) {
+	t.Parallel()
+	local := start(t, LocalThr, anyPort, "30", "500", "1")
+	remote := start(t, RemoteThr, local.endpoint(), "30", "500", "1")
+	local.want(0, throughput)
+	remote.want(0, "")
+}
+
+// The constants fit together.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	server, err := serverOptions(arguments{curve: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := clientOptions(arguments{curve: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if server.Security.CurveSecretKey.Public() != client.Security.CurveServerKey {
+		t.Error("the server's keys are not a pair")
+	}
+	if got := client.Security.CurveSecretKey.Public().String(); got != "<n^oA}I:66W+*ds3tAmi1+KJzv-}k&fC2aA5Bj0K" {
+		t.Errorf("the client's public key is %s", got)
+	}
+}
+
+func TestThrFromLibzmq(t *testing.T) {
+	t.Parallel()
+	local := start(t, LocalThr, anyPort, "30", "500")
+	p := peer(t, "PUSH", "--connect", local.endpoint())
+	p.Call(interop.Op{"op": "send", "sizes": []int{30}, "count": 500}, nil)
+	local.want(0, throughput)
+}
+
+func TestThrToLibzmq(t *testing.T) {
+	t.Parallel()
+	p := peer(t, "PULL", "--bind", anyPort)
+	remote := start(t, RemoteThr, p.Endpoint, "30", "500")
+	var got interop.Received
+	p.Call(interop.Op{"op": "recv", "n": 500}, &got)
+	for _, m := range got.Messages {
+		if len(m) != 1 || m[0].Size != 30 {
+			t.Fatalf("libzmq received %v", m)
+		}
+	}
+	remote.want(0, "")
+}
+
+func TestWrongSize(t *testing.T) {
+	t.Parallel()
+	local := start(t, LocalThr, anyPort, "30", "500")
+	start(t, RemoteThr, local.endpoint(), "31", "1").want(0, "")
+	local.want(255, "error: message of incorrect size received\n")
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for _, tool := range []Tool{LocalThr, RemoteThr} {
+		for _, args := range []string{"", "1", "a b c d e", "x y z", "tcp://127.0.0.1:* -1 1", "1 0", "1 1 1 1 1"} {
+			var out bytes.Buffer
+			code := tool.Run(t.Context(), strings.Fields(args), &out)
+			if code != 1 || !strings.HasPrefix(out.String(), "usage: "+tool.name+" <") {
+				t.Errorf("%s %s: exit code %d and %q", tool.name, args, code, &out)
+			}
+		}
+	}
+	if got := start(t, LocalThr, "nonsense", "1", "1"); got != nil {
+		got.want(255, `error: .*nonsense.*\n`)
+	}
+}
