@@ -1,5 +1,5 @@
-// Package sockets provides ZeroMQ sockets in pure Go: [Push] and [Pull],
-// [Router] and [Dealer], [Pub] and [Sub] over TCP. They talk ZMTP 3.1 and 3.0 (RFC 37, RFC 23) with
+// Package sockets provides ZeroMQ sockets in pure Go: [Req] and [Rep],
+// [Router] and [Dealer], [Push] and [Pull], [Pair], [Pub] and [Sub] over TCP. They talk ZMTP 3.1 and 3.0 (RFC 37, RFC 23) with
 // the NULL mechanism to any libzmq program.
 //
 // # Use

@@ -28,6 +28,12 @@ var (
 	// when they would have to: nothing was sent or received.
 	ErrWouldBlock = errors.New("sockets: would have to wait")
 
+	// ErrState is returned by Req and Rep for a call out of turn: see there.
+	ErrState = errors.New("sockets: request and reply must alternate")
+
+	// ErrPaired is why a Pair ended a connection: it has its peer already.
+	ErrPaired = errors.New("sockets: paired with another peer")
+
 	// ErrNoFrames is returned for a message without a frame, which ZMTP
 	// cannot express.
 	ErrNoFrames = errors.New("sockets: a message needs at least one frame")

@@ -5,7 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/invariants"
+	"clustermap/zmtp"
 )
 
 // inbox is a socket's receiving side: a queue a peer, and a ring of the peers
@@ -45,6 +47,15 @@ type inqueue struct {
 }
 
 func (q *inqueue) init() { q.resume = make(chan struct{}, 1) }
+
+// unblock lets the reader go on.
+func (q *inqueue) unblock() {
+	q.blocked = false
+	select {
+	case q.resume <- struct{}{}:
+	default:
+	}
+}
 
 // inbatch is a queued batch, of which next messages were taken singly. Its
 // cost is that of the others.
@@ -136,8 +147,7 @@ func (in *inbox) push(q *inqueue, b *Batch, gone <-chan struct{}) bool {
 
 // next waits until some peer has a message and returns its queue, still at the
 // front of the ring, with in.mu held.
-func (in *inbox) next(ctx context.Context) (*inqueue, error) {
-	l := limit{patience: in.patience}
+func (in *inbox) next(ctx context.Context, l *limit) (*inqueue, error) {
 	in.mu.Lock()
 	for {
 		select {
@@ -149,7 +159,7 @@ func (in *inbox) next(ctx context.Context) (*inqueue, error) {
 		if in.ready.len() > 0 {
 			return in.ready.front(), nil
 		}
-		if err := in.some.waitWithin(ctx, &in.mu, in.done, &l); err != nil {
+		if err := in.some.waitWithin(ctx, &in.mu, in.done, l); err != nil {
 			in.mu.Unlock()
 			return nil, err
 		}
@@ -169,11 +179,7 @@ func (in *inbox) taken(q *inqueue, messages, cost int) {
 	}
 	if q.blocked {
 		if low := in.limits.low(); q.messages < low.messages && q.cost < low.octets || q.messages == 0 {
-			q.blocked = false
-			select {
-			case q.resume <- struct{}{}:
-			default:
-			}
+			q.unblock()
 		}
 	}
 	if in.ready.len() > 0 {
@@ -183,21 +189,50 @@ func (in *inbox) taken(q *inqueue, messages, cost int) {
 	in.mu.Unlock()
 }
 
-// recv takes one message.
-func (in *inbox) recv(ctx context.Context) (Message, error) {
-	m, _, err := in.recvFrom(ctx)
-	return m, err
+// await waits until there is a message, and takes none.
+func (in *inbox) await(ctx context.Context, l *limit) error {
+	if _, err := in.next(ctx, l); err != nil {
+		return err
+	}
+	in.some.wake() // the token, if it was one, is for whoever takes the message
+	in.mu.Unlock()
+	return nil
 }
 
-// recvFrom takes one message and tells whose it is.
-func (in *inbox) recvFrom(ctx context.Context) (Message, *Peer, error) {
-	q, err := in.next(ctx)
+// single is one message that was taken out of the inbox, with a reference on
+// its octets.
+type single struct {
+	chunk *buf.Chunk
+	span  Span
+	peer  *Peer
+}
+
+func (m *single) wire() zmtp.Message {
+	return zmtp.Message(m.chunk.Data()[m.span.Start:m.span.End:m.span.End])
+}
+
+// lend makes b the batch of the message, without its first skip octets. The
+// reference is then b's.
+func (m *single) lend(b *Batch, skip int) {
+	b.Release()
+	m.span.Start += uint32(skip)
+	b.chunk, b.spans, b.peer = m.chunk, append(b.spans, m.span), m.peer
+}
+
+// discard drops the message as one that was not expected.
+func (m *single) discard() {
+	m.peer.discarded.Add(1)
+	m.chunk.Release()
+}
+
+// take takes one message.
+func (in *inbox) take(ctx context.Context, l *limit) (single, error) {
+	q, err := in.next(ctx, l)
 	if err != nil {
-		return nil, nil, err
+		return single{}, err
 	}
 	item := q.batches.frontPointer()
-	wire := item.Message(item.next)
-	chunk, peer := item.chunk, item.peer
+	m := single{item.chunk, item.spans[item.next], item.peer}
 	cost := item.cost / (len(item.spans) - item.next)
 	item.cost -= cost
 	item.next++
@@ -205,16 +240,32 @@ func (in *inbox) recvFrom(ctx context.Context) (Message, *Peer, error) {
 		in.recycle(item.spans)
 		q.batches.pop() // its reference on chunk is now ours
 	} else {
-		chunk.Retain()
+		m.chunk.Retain()
 	}
 	in.taken(q, 1, cost)
+	return m, nil
+}
+
+// recv takes one message and copies it.
+func (in *inbox) recv(ctx context.Context) (Message, error) {
+	m, _, err := in.recvFrom(ctx)
+	return m, err
+}
+
+// recvFrom is recv and tells whose message it is.
+func (in *inbox) recvFrom(ctx context.Context) (Message, *Peer, error) {
+	l := limit{patience: in.patience}
+	m, err := in.take(ctx, &l)
+	if err != nil {
+		return nil, nil, err
+	}
 	var lead []byte
 	if in.named {
-		lead = peer.identity
+		lead = m.peer.identity
 	}
-	m := own(wire, lead)
-	chunk.Release()
-	return m, peer, nil
+	owned := own(m.wire(), lead)
+	m.chunk.Release()
+	return owned, m.peer, nil
 }
 
 // recvBatch exchanges the contents of b for the next queued batch.
@@ -222,7 +273,8 @@ func (in *inbox) recvBatch(ctx context.Context, b *Batch) error {
 	spans := b.spans
 	b.spans = nil
 	b.Release()
-	q, err := in.next(ctx)
+	l := limit{patience: in.patience}
+	q, err := in.next(ctx, &l)
 	if err != nil {
 		b.spans = spans[:0]
 		return err
@@ -248,15 +300,24 @@ func (in *inbox) close() {
 	in.watch.tell()
 }
 
-// drain releases everything still queued, after the readers have ended.
-func (in *inbox) drain() {
+// discard drops everything that is queued.
+func (in *inbox) discard() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for in.ready.len() > 0 {
 		q := in.ready.pop()
 		for q.batches.len() > 0 {
 			item := q.batches.pop()
-			item.Release()
+			if item.peer != nil { // as in tests of the inbox alone
+				item.peer.discarded.Add(uint64(len(item.spans) - item.next))
+			}
+			item.chunk.Release()
+			in.recycle(item.spans)
+		}
+		q.messages, q.cost = 0, 0
+		if q.blocked {
+			q.unblock()
 		}
 	}
+	in.signal()
 }

@@ -302,7 +302,7 @@ func TestInboxEnds(t *testing.T) {
 	if err := in.recvBatch(context.Background(), &b); !errors.Is(err, ErrClosed) {
 		t.Errorf("RecvBatch after close: %v", err)
 	}
-	in.drain()
+	in.discard()
 }
 
 // TestInboxReferences: each chunk is released exactly once by whoever has it
@@ -349,7 +349,7 @@ func TestInboxReferences(t *testing.T) {
 		}
 	})
 	in.close()
-	in.drain()
+	in.discard()
 	for i, c := range chunks {
 		if !c.Unique() {
 			t.Errorf("chunk %d is still referred to", i)

@@ -131,6 +131,38 @@ func (lb *balancer) send(ctx context.Context, frames [][]byte) error {
 	}
 }
 
+// try sends one message, which begins with frames that are in wire form
+// already, and returns where to, or nil if that would mean to wait.
+func (lb *balancer) try(head []byte, frames [][]byte) *pipe {
+	lb.mu.Lock()
+	defer lb.mu.Unlock()
+	for range lb.pipes {
+		if p := lb.turn(); p.out.offerBehind(nil, head, frames) == accepted {
+			lb.passOn()
+			return p
+		}
+	}
+	return nil
+}
+
+// await waits until try may succeed.
+func (lb *balancer) await(ctx context.Context, l *limit) error {
+	lb.mu.Lock()
+	defer lb.mu.Unlock()
+	for {
+		if err := lb.open(); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(lb.pipes, (*pipe).hasRoom) {
+			lb.passOn()
+			return nil
+		}
+		if err := lb.wait(ctx, l); err != nil {
+			return err
+		}
+	}
+}
+
 // sendWire sends messages in wire form, all to the same peer, which counts as
 // one turn.
 func (lb *balancer) sendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {

@@ -189,6 +189,13 @@ type Options struct {
 	// disconnects is then lost.
 	Immediate bool
 
+	// ReqRelaxed lets a REQ send a request while another one waits for its
+	// reply, which is then forgotten. ReqCorrelate makes it put a number before
+	// each request, by which it knows the reply; all kinds of peers return it
+	// (RFC 28). Use both together: otherwise the late reply to a request that was
+	// forgotten is taken for that to the next.
+	ReqRelaxed, ReqCorrelate bool
+
 	// XPubVerbose makes an XPUB report every subscription, also to topics that
 	// somebody has subscribed to before; XPubVerboser every subscription and
 	// every end of one.

@@ -94,11 +94,16 @@ func (o *outbox) rouse() {
 
 // offer appends one message, by copy, for whatever connection comes or, if to
 // is not nil, for that one alone.
-func (o *outbox) offer(to *Peer, frames [][]byte) verdict {
+func (o *outbox) offer(to *Peer, frames [][]byte) verdict { return o.offerBehind(to, nil, frames) }
+
+// offerBehind is offer of a message that begins with frames which are in wire
+// form already.
+func (o *outbox) offerBehind(to *Peer, head []byte, frames [][]byte) verdict {
 	o.mu.Lock()
 	v := o.admit(to)
 	if v == accepted {
 		st, before := o.queue.begin()
+		st.octets = append(st.octets, head...)
 		st.octets = zmtp.AppendMessage(st.octets, frames...)
 		o.queue.commit(before, 1)
 		o.rouse()

@@ -27,6 +27,14 @@ func newPipe(s *socket, endpoint string, lasting bool) *pipe {
 	return p
 }
 
+// hasRoom says that the pipe would take a message, and has it tell when it
+// does, if not.
+func (p *pipe) hasRoom() bool {
+	p.out.mu.Lock()
+	defer p.out.mu.Unlock()
+	return p.out.admit(nil) == accepted
+}
+
 // pattern is what a socket type adds to the engine. The engine calls it from
 // the connections' goroutines; attach and detach of one pipe alternate.
 type pattern interface {
@@ -41,7 +49,7 @@ type pattern interface {
 	detach(p *pipe, peer *Peer)
 	// messages looks at what a peer sent, and reports whether b, from which it
 	// may take spans, is to be queued for the application. An error ends the
-	// connection.
+	// connection, when that is done.
 	messages(p *pipe, peer *Peer, b *Batch) (wanted bool, err error)
 	// command takes a command that the engine does not answer itself.
 	command(p *pipe, peer *Peer, name string, data []byte) error

@@ -221,7 +221,7 @@ func (s *socket) allRoom() bool {
 func (lb *balancer) hasRoom() bool {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
-	return slices.ContainsFunc(lb.pipes, func(p *pipe) bool { return p.out.hasRoom() })
+	return slices.ContainsFunc(lb.pipes, (*pipe).hasRoom)
 }
 
 func (d *dealerPattern) sendable() bool { return d.balancer.hasRoom() }

@@ -231,7 +231,7 @@ func (r *reader) hand() error {
 	b.chunk.Retain()
 	b.peer = r.peer
 	wanted, err := r.pipe.socket.pattern.messages(r.pipe, r.peer, b)
-	if wanted && err == nil {
+	if wanted {
 		r.deliver(b)
 	}
 	b.Release()

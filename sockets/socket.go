@@ -131,7 +131,7 @@ func (s *socket) Close() error {
 		l.disconnect()
 	}
 	s.wg.Wait()
-	s.in.drain()
+	s.in.discard()
 	s.report(Event{Kind: MonitorStopped})
 	return nil
 }

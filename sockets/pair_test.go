@@ -1,0 +1,168 @@
+package sockets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// TestLibzmq_pair_tcp: messages there and back, whoever binds.
+func TestLibzmq_pair_tcp(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	a := bind(t, NewPair, Options{})
+	b := open(t, NewPair, Options{})
+	must(t, b.Connect(a.LastEndpoint()))
+	for i := range 100 {
+		for _, ends := range [][2]*Pair{{a, b}, {b, a}} {
+			must(t, ends[0].Send(ctx, fmt.Append(nil, i), nil, make([]byte, i*100)))
+			m, err := ends[1].Recv(ctx)
+			must(t, err)
+			if len(m) != 3 || string(m[0]) != fmt.Sprint(i) || len(m[2]) != i*100 {
+				t.Fatalf("%d: %d frames, %q", i, len(m), m[0])
+			}
+		}
+	}
+	must(t, a.SendWire(ctx, wire("in", "wire form"), 1, nil))
+	var batch Batch
+	must(t, b.RecvBatch(ctx, &batch))
+	if batch.Len() != 1 || string(batch.Message(0)) != string(wire("in", "wire form")) {
+		t.Errorf("%q", batch.Wire())
+	}
+	batch.Release()
+}
+
+// TestPairRefuses: a second peer is disconnected, and the first one notices
+// nothing. When that one has gone, another may come.
+func TestPairRefuses(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	pair := bind(t, NewPair, Options{Monitor: seen.tell})
+	if err := pair.TrySend([]byte("nobody")); !errors.Is(err, ErrWouldBlock) {
+		t.Errorf("without a peer: %v", err)
+	}
+	first := dialRaw(t, pair.LastEndpoint()).greet("PAIR", nil)
+	first.sync()
+	second := dialRaw(t, pair.LastEndpoint()).greet("PAIR", nil)
+	second.ended()
+	if e := seen.await(t, PeerIgnored); !errors.Is(e.Err, ErrPaired) {
+		t.Errorf("%v", e.Err)
+	}
+	if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrPaired) {
+		t.Errorf("%v", e.Err)
+	}
+	for range 10 {
+		must(t, pair.Send(ctx, []byte("still")))
+		if m := first.message(); string(m[0]) != "still" {
+			t.Errorf("%q", m)
+		}
+	}
+	first.send(wire("here"))
+	_, err := pair.Recv(ctx)
+	must(t, err)
+	first.conn.Close()
+	seen.await(t, Disconnected)
+	third := dialRaw(t, pair.LastEndpoint()).greet("PAIR", nil)
+	must(t, pair.Send(ctx, []byte("welcome")))
+	if m := third.message(); string(m[0]) != "welcome" {
+		t.Errorf("%q", m)
+	}
+}
+
+// TestPairConnects: what connects is the one peer from then on, even before it
+// is there, and what is queued for it goes to no other; the next endpoint gets
+// its turn when the first is disconnected.
+func TestPairConnects(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pair := bind(t, NewPair, quick(Options{SendHWM: 3, Linger: -1}))
+	bound := pair.LastEndpoint()
+	nobody := freePort(t)
+	must(t, pair.Connect(nobody))
+	dialRaw(t, bound).greet("PAIR", nil).ended()
+	other := bind(t, NewPair, Options{})
+	must(t, pair.Connect(other.LastEndpoint()))
+	for range 3 {
+		must(t, pair.TrySend([]byte("for the first")))
+	}
+	if err := pair.TrySend([]byte("too many")); !errors.Is(err, ErrWouldBlock) {
+		t.Errorf("with a full queue: %v", err)
+	}
+	must(t, pair.Disconnect(nobody))
+	must(t, pair.Send(ctx, []byte("for the second")))
+	m, err := other.Recv(ctx)
+	must(t, err)
+	if string(m[0]) != "for the second" {
+		t.Errorf("%q", m)
+	}
+}
+
+// TestPairReconnect: what is queued stays for the next connection, but not with
+// Immediate.
+func TestPairReconnect(t *testing.T) {
+	t.Parallel()
+	for _, immediate := range []bool{false, true} {
+		t.Run(fmt.Sprint(immediate), func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			endpoint, accept := listenRaw(t)
+			seen := newEvents()
+			pair := open(t, NewPair, quick(Options{Immediate: immediate, Monitor: seen.tell, Linger: -1}))
+			must(t, pair.Connect(endpoint))
+			if err := pair.TrySend([]byte("early")); immediate != errors.Is(err, ErrWouldBlock) {
+				t.Errorf("before the connection: %v", err)
+			}
+			first := accept().greet("PAIR", nil)
+			must(t, pair.Send(ctx, []byte("now")))
+			if !immediate {
+				first.message()
+			}
+			if m := first.message(); string(m[0]) != "now" {
+				t.Errorf("%q", m)
+			}
+			must(t, pair.Send(ctx, plug))
+			eventually(t, "the plug is taken", func() bool { return pair.Peers()[0].QueuedMessages == 0 })
+			must(t, pair.Send(ctx, []byte("queued")))
+			first.conn.Close()
+			seen.await(t, Disconnected)
+			second := accept().greet("PAIR", nil)
+			must(t, pair.Send(ctx, []byte("again")))
+			m := second.message()
+			if !immediate {
+				if string(m[0]) != "queued" {
+					t.Errorf("%.20q", m[0])
+				}
+				m = second.message()
+			}
+			if string(m[0]) != "again" {
+				t.Errorf("%.20q", m[0])
+			}
+		})
+	}
+}
+
+func TestPairErrors(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pair := open(t, NewPair, Options{})
+	if err := pair.Send(ctx); !errors.Is(err, ErrNoFrames) {
+		t.Errorf("no frames: %v", err)
+	}
+	if _, err := pair.TryRecv(); !errors.Is(err, ErrWouldBlock) {
+		t.Errorf("TryRecv: %v", err)
+	}
+	result := make(chan error, 2)
+	go func() { result <- pair.Send(ctx, []byte("x")) }()
+	go func() {
+		_, err := pair.Recv(context.Background())
+		result <- err
+	}()
+	must(t, pair.Close())
+	for range 2 {
+		if err := <-result; !errors.Is(err, ErrClosed) {
+			t.Errorf("closed: %v", err)
+		}
+	}
+}
