@@ -136,10 +136,8 @@ func (s *socket) handshake(c *conn) (session, error) {
 		SocketType: s.kind,
 		Identity:   s.opts.Identity,
 		Metadata:   s.opts.metadata(),
-		Limits: zmtp.Limits{
-			MaxCommand: maxHandshakeCommand,
-			MaxMessage: min(s.opts.MaxMessageSize, s.pattern.traits().maxMessage),
-		},
+		Limits:     zmtp.Limits{MaxCommand: maxHandshakeCommand, MaxMessage: s.maxMessage()},
+		MinVersion: s.opts.minVersion(),
 	}
 	config.Mechanism = s.mechanism(&config)
 	h := zmtp.NewHandshake(config)
@@ -201,6 +199,7 @@ func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) er
 	if p == nil {
 		p = newPipe(s, endpoint, false)
 	}
+	opened.subscribeAll(s.kind)
 	info := opened.peer
 	peer := &Peer{pipe: p, conn: c, info: info, remote: remote, identity: info.Identity}
 	if !s.enter(p) {

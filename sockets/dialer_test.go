@@ -211,7 +211,7 @@ func TestConnectGivesUp(t *testing.T) {
 		want error
 	}{
 		"no ZMTP":             {[][]byte{[]byte("HTTP/1.1 400 Bad Request\r\n\r\n")}, zmtp.ErrVersion},
-		"an old version":      {[][]byte{{0xFF, 0, 0, 0, 0, 0, 0, 0, 1, 0x7F, 1}}, zmtp.ErrVersion},
+		"an old wrong type":   {[][]byte{{0xFF, 0, 0, 0, 0, 0, 0, 0, 1, 0x7F, 1, 1}}, zmtp.ErrIncompatible},
 		"another mechanism":   {[][]byte{zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: "PLAIN"})}, zmtp.ErrMechanism},
 		"another socket type": {[][]byte{greeting(1), ready("PUB", nil)}, zmtp.ErrIncompatible},
 		"ERROR":               {[][]byte{greeting(1), zmtp.AppendError(nil, "go away")}, zmtp.ErrRefused},

@@ -65,7 +65,7 @@ const maxMessage = min(4<<30-1<<20, unbounded)
 func (r *reader) run(early []byte) error {
 	s := r.pipe.socket
 	r.traits = s.pattern.traits()
-	most := min(s.opts.MaxMessageSize, r.traits.maxMessage)
+	most := s.maxMessage()
 	r.decoder.SetLimits(zmtp.Limits{MaxMessage: most})
 	defer r.end()
 	src := source(r)

@@ -182,6 +182,11 @@ func (s *socket) open() error {
 	}
 }
 
+// maxMessage is the largest message that a peer may send, in wire octets.
+func (s *socket) maxMessage() int64 {
+	return min(s.opts.MaxMessageSize, s.pattern.traits().maxMessage)
+}
+
 // check refuses what cannot be sent as a message.
 func (s *socket) check(frames [][]byte) error {
 	if len(frames) == 0 {

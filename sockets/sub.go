@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 
@@ -146,7 +147,7 @@ func (p *Peer) request(frames []byte) {
 // appendSubscription appends a subscription or its end in the form that the
 // peer understands: a command, or before ZMTP 3.1 a message.
 func appendSubscription(dst []byte, peer *Peer, topic string, subscribe bool) []byte {
-	if peer.info.Major > 3 || peer.info.Minor >= 1 {
+	if peer.info.TakesSubscribe() {
 		if subscribe {
 			return zmtp.AppendSubscribe(dst, []byte(topic))
 		}
@@ -164,7 +165,7 @@ func appendSubscription(dst []byte, peer *Peer, topic string, subscribe bool) []
 // far. A publisher made with this package has then put them in force: what it
 // sends from now on comes. libzmq answers a PING in another thread than the one
 // that sends, so from there this is no more than likely; and before version
-// 4.2 it does not answer at all.
+// 4.2 it does not answer at all. Publishers older than ZMTP 3.0 are not asked.
 func (s *subscribing) WaitSubscribed(ctx context.Context) error {
 	if err := s.open(); err != nil {
 		return err
@@ -265,6 +266,9 @@ func (s *subPattern) attach(p *pipe, peer *Peer) error {
 		p.out.precede(frames) // an XSUB's messages may be queued already
 	}
 	t.peers[peer] = 0
+	if !peer.info.TakesCommands() {
+		t.peers[peer] = math.MaxUint64 // it will never tell
+	}
 	t.announce()
 	return nil
 }
