@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
-
-	"golang.org/x/crypto/nacl/secretbox"
 )
 
 // A MESSAGE command (RFC 26), in octets: name 8, short nonce 8, Box[flags 1,
@@ -15,8 +13,8 @@ const (
 	commandMessage = "MESSAGE"
 	messageName    = "\x07" + commandMessage
 	messageNonce   = len(messageName)
-	messageBox     = messageNonce + shortNonce
-	messageFixed   = messageBox + boxTag + 1
+	messageSealed  = messageNonce + shortNonce
+	messageFixed   = messageSealed + boxTag + 1
 
 	// The flags octet in the box. libzmq took a bit that the RFC reserves
 	// for commands.
@@ -34,37 +32,30 @@ type curveCodec struct {
 
 // curveSender is the sending direction.
 type curveSender struct {
-	key   secretKey
-	nonce [24]byte // prefix and the last short nonce
-	count uint64   // the last short nonce
-	plain []byte   // flags and body of one frame
+	box   messageBox
+	count uint64 // the last short nonce
 	err   error
 }
 
 // curveReceiver is the receiving direction.
 type curveReceiver struct {
-	key   secretKey
-	nonce [24]byte
-	seen  uint64 // the last short nonce
-	max   int    // octets of a frame's body, in the box
-	err   error
+	box  messageBox
+	seen uint64 // the last short nonce
+	max  int    // octets of a frame's body, in the box
+	err  error
 }
-
-// keepPlain is the largest space for one frame that is kept for the next.
-const keepPlain = 1 << 20
 
 // newCurveCodec returns the codec of one side. sent and seen are the last
 // short nonces of either direction.
 func newCurveCodec(key *secretKey, server bool, sent, seen uint64, l Limits) Codec {
 	c := &curveCodec{}
-	c.out.key, c.in.key = *key, *key
 	c.out.count, c.in.seen = sent, seen
 	send, receive := prefixToServer, prefixToClient
 	if server {
 		send, receive = receive, send
 	}
-	copy(c.out.nonce[:], send)
-	copy(c.in.nonce[:], receive)
+	c.out.box.init(key, send)
+	c.in.box.init(key, receive)
 	limits := l.bounds()
 	// A frame counts with its header; a longer message than fits is the
 	// Decoder's to refuse.
@@ -100,7 +91,6 @@ func (s *curveSender) append(dst []byte, flags byte, body []byte) []byte {
 		return dst
 	}
 	s.count++
-	binary.BigEndian.PutUint64(s.nonce[len(prefixToServer):], s.count)
 	boxed := flags & FlagMore
 	if flags&FlagCommand != 0 {
 		boxed |= curveCommand
@@ -109,13 +99,8 @@ func (s *curveSender) append(dst []byte, flags byte, body []byte) []byte {
 	dst = slices.Grow(dst, FrameSize(size))
 	dst = AppendHeader(dst, 0, size)
 	dst = append(dst, messageName...)
-	dst = append(dst, s.nonce[len(prefixToServer):]...)
-	s.plain = append(append(s.plain[:0], boxed), body...)
-	dst = secretbox.Seal(dst, s.plain, &s.nonce, &s.key)
-	if cap(s.plain) > keepPlain {
-		s.plain = nil
-	}
-	return dst
+	dst = appendShortNonce(dst, s.count)
+	return s.box.seal(dst, dst[len(dst)-shortNonce:], boxed, body)
 }
 
 // Decode makes a frame of each MESSAGE.
@@ -167,7 +152,6 @@ func (r *curveReceiver) next(dst, wire []byte) (out []byte, n, need int) {
 		r.err = cryptographic("decode", "nonce of MESSAGE is not above the last")
 		return dst, 0, 1
 	}
-	copy(r.nonce[len(prefixToServer):], unit[messageNonce:messageBox])
 
 	// The box has the flags octet before the body; it goes where the last
 	// octet of the header will be.
@@ -175,7 +159,7 @@ func (r *curveReceiver) next(dst, wire []byte) (out []byte, n, need int) {
 	head := FrameSize(size) - size
 	start := len(dst)
 	dst = slices.Grow(dst, head+size)
-	opened, ok := secretbox.Open(dst[:start+head-1], unit[messageBox:], &r.nonce, &r.key)
+	opened, ok := r.box.open(dst[:start+head-1], unit[messageNonce:messageSealed], unit[messageSealed:])
 	if !ok {
 		r.err = cryptographic("decode", "MESSAGE does not open")
 		return dst, 0, 1
