@@ -39,7 +39,7 @@ func (b *messageBox) init(key *secretKey, prefix string) {
 func (b *messageBox) begin(nonce []byte) poly1305 {
 	b.state[6], b.state[7] = binary.LittleEndian.Uint32(nonce), binary.LittleEndian.Uint32(nonce[4:])
 	b.state[8], b.state[9] = 0, 0
-	keystream8(&b.stream, &b.state)
+	makeStream(&b.stream, &b.state)
 	return newPoly1305(b.stream[:streamStart])
 }
 
@@ -53,7 +53,7 @@ func (b *messageBox) xor(dst, src []byte, at int) {
 		if b.state[8] += streamSize / 64; b.state[8] == 0 {
 			b.state[9]++
 		}
-		keystream8(&b.stream, &b.state)
+		makeStream(&b.stream, &b.state)
 		n += subtle.XORBytes(dst[n:], src[n:], b.stream[:])
 	}
 }

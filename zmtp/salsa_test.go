@@ -12,31 +12,40 @@ func TestKeystream(t *testing.T) {
 	if !fastBoxes {
 		t.Skip("no AVX2")
 	}
-	var key secretKey
-	copy(key[:], pattern(32))
-	for seed := range 20 {
-		key[seed] ^= 0x5a
-		nonce := pattern(24)[seed%16:][:8]
+	testKeystream(t, makeStream)
+}
+
+// testKeystream compares with x/crypto's stream.
+func testKeystream(t *testing.T, keystream func(*[streamSize]byte, *[16]uint32)) {
+	t.Helper()
+	for range 20 {
+		var key secretKey
+		fillRandom(key[:])
+		nonce := make([]byte, 8, 16)
+		fillRandom(nonce)
 		want := make([]byte, 5*streamSize)
 		salsa20.XORKeyStream(want, want, nonce, &key)
-		state := salsaState(&key, append(bytes.Clone(nonce), make([]byte, 8)...))
+		state := salsaState(&key, nonce[:16])
 		var got [streamSize]byte
 		for unit := 0; unit*streamSize < len(want); unit++ {
 			state[8] = uint32(8 * unit)
-			keystream8(&got, &state)
+			keystream(&got, &state)
 			if !bytes.Equal(got[:], want[unit*streamSize:][:streamSize]) {
-				t.Fatalf("seed %d, unit %d:\n%x\n%x", seed, unit, got, want[unit*streamSize:][:streamSize])
+				t.Fatalf("key %x, nonce %x, unit %d:\n%x\n%x", key, nonce, unit, got, want[unit*streamSize:][:streamSize])
 			}
 		}
 	}
 }
 
 func BenchmarkKeystream(b *testing.B) {
+	if !fastBoxes {
+		b.Skip("no AVX2")
+	}
 	var key secretKey
 	state := salsaState(&key, make([]byte, 16))
 	var out [streamSize]byte
 	b.SetBytes(streamSize)
 	for b.Loop() {
-		keystream8(&out, &state)
+		makeStream(&out, &state)
 	}
 }
