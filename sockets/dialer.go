@@ -62,7 +62,7 @@ func (s *socket) Connect(address string) error {
 
 // Disconnect takes back Connect: nothing more is queued for the endpoint, and
 // the connection ends. Messages that are queued already are still written, in
-// the background and for at most Options.Linger. The text must be the one given
+// the background and for at most Options.Linger, or until Close. The text must be the one given
 // to Connect.
 func (s *socket) Disconnect(address string) error {
 	s.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -13,9 +14,8 @@ import (
 
 // Defaults of [Options].
 const (
-	DefaultHWM               = 1000             // messages, as libzmq
-	DefaultHWMOctets         = 64 << 20         // octets of queued messages
-	DefaultLinger            = 30 * time.Second // how long Close waits for queued messages
+	DefaultHWM               = 1000     // messages, as libzmq
+	DefaultHWMOctets         = 64 << 20 // octets of queued messages
 	DefaultReconnectInterval = 100 * time.Millisecond
 	DefaultHandshakeTimeout  = 30 * time.Second
 	DefaultMaxHandshakes     = 1024
@@ -73,8 +73,10 @@ type Options struct {
 	// connection in octets. 0 leaves them to the kernel.
 	SendBuffer, RecvBuffer int
 
-	// Linger is how long Close waits until queued messages are written.
-	// 0 means DefaultLinger; negative means not at all.
+	// Linger is how long Close waits until queued messages are written, and for
+	// how long Disconnect still has them written. 0 means as long as it takes,
+	// for ever if a peer never comes; a SUB or XSUB does not wait. (That is
+	// libzmq's default; CloseContext bounds it.) Negative means not at all.
 	Linger time.Duration
 
 	// ReconnectInterval is the wait before a connection is dialled again.
@@ -320,7 +322,7 @@ func (o Options) withDefaults() (Options, error) {
 	bound(&o.MaxHandshakes, DefaultMaxHandshakes)
 	bound(&o.MaxSubscriptions, DefaultMaxSubscriptions)
 	if o.Linger == 0 {
-		o.Linger = DefaultLinger
+		o.Linger = foreverLinger
 	}
 	if o.ReconnectInterval == 0 {
 		o.ReconnectInterval = DefaultReconnectInterval
@@ -333,6 +335,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	return o, errors.Join(errs...)
 }
+
+// foreverLinger stands for no bound of Linger.
+const foreverLinger = time.Duration(math.MaxInt64)
 
 // maxMetadata bounds Options.Metadata, so that peers with bounds like ours take
 // our READY.

@@ -19,6 +19,7 @@ type Socket interface {
 	Peers() []PeerStats
 	Readable() <-chan struct{}
 	Close() error
+	CloseContext(ctx context.Context) error
 
 	engine() *socket
 }
