@@ -53,8 +53,11 @@ func (c *conn) close(reason error) {
 	}
 	c.closed, c.reason = true, reason
 	close(c.gone)
-	// It fails on a connection that is already closed, which needs no waking.
-	_ = c.stream.conn.SetDeadline(time.Unix(1, 0))
+	if c.stream.conn != nil { // not inproc
+		// It fails on a connection that is already closed, which needs no
+		// waking.
+		_ = c.stream.conn.SetDeadline(time.Unix(1, 0))
+	}
 }
 
 // setDeadline bounds reading and writing, or unbinds them.
@@ -206,14 +209,7 @@ func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) er
 		return ErrClosed
 	}
 	established()
-	p.out.begin(peer)
-	refused := s.pattern.attach(p, peer)
-	p.peer.Store(peer) // after attach, which may still give it its identity
-	s.in.watch.tell()
-	s.report(Event{Kind: HandshakeSucceeded, Endpoint: endpoint, Remote: remote, Peer: peer})
-	if refused != nil {
-		s.report(Event{Kind: PeerIgnored, Endpoint: endpoint, Remote: remote, Peer: peer, Err: &PeerError{remote, refused}})
-	}
+	refused := s.attach(p, peer)
 
 	w := writer{pipe: p, peer: peer, conn: c, codec: opened.codec}
 	written := make(chan struct{})
@@ -244,6 +240,20 @@ func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) er
 	err = &PeerError{remote, err}
 	s.report(Event{Kind: Disconnected, Endpoint: endpoint, Remote: remote, Peer: peer, Err: err})
 	return err
+}
+
+// attach makes an established connection known. An error says that what the
+// peer sends is to be ignored.
+func (s *socket) attach(p *pipe, peer *Peer) (refused error) {
+	p.out.begin(peer)
+	refused = s.pattern.attach(p, peer)
+	p.peer.Store(peer) // after attach, which may still give it its identity
+	s.in.watch.tell()
+	s.report(Event{Kind: HandshakeSucceeded, Endpoint: p.endpoint, Remote: peer.remote, Peer: peer})
+	if refused != nil {
+		s.report(Event{Kind: PeerIgnored, Endpoint: p.endpoint, Remote: peer.remote, Peer: peer, Err: &PeerError{peer.remote, refused}})
+	}
+	return refused
 }
 
 // halfClose ends our direction and gives the peer time to end its own. Closing

@@ -131,6 +131,8 @@ type Options struct {
 	// Security is the security mechanism and who is let in. Default NULL,
 	// everyone.
 	Security Security
+	// Inproc is the namespace of inproc endpoints. Default the process's.
+	Inproc *Inproc
 
 	// HeartbeatInterval is how often a PING is sent on every connection,
 	// whatever else is sent. 0 means never.

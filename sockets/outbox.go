@@ -31,6 +31,7 @@ type outbox struct {
 	ended   bool   // nothing will be sent any more
 	drops   uint64
 	linger  chan<- struct{} // told when the outbox is flushed, capacity 1
+	link    *half           // takes what is queued instead of a writer (inproc)
 
 	// The writer's own: what makes take bring up a PING, and that it did.
 	beat   <-chan time.Time // nil without heartbeats
@@ -81,10 +82,14 @@ func (o *outbox) admit(to *Peer) verdict {
 	return accepted
 }
 
-// rouse wakes the writer if it sleeps. mu must be held.
+// rouse wakes whoever takes what is queued, if it sleeps. mu must be held.
 func (o *outbox) rouse() {
 	if o.asleep {
 		o.asleep = false
+		if o.link != nil && !o.link.eager {
+			o.link.notify()
+			return
+		}
 		select {
 		case o.filled <- struct{}{}:
 		default:
@@ -393,7 +398,8 @@ func (o *outbox) flushed(told chan<- struct{}) bool {
 }
 
 func (o *outbox) isFlushed() bool {
-	return o.ended || (o.queue.messages == 0 && !o.writing)
+	// What a link has queued is handed over at its end.
+	return o.ended || o.link != nil || (o.queue.messages == 0 && !o.writing)
 }
 
 // settled tells who lingers that the outbox is flushed, if so. mu must be held.
