@@ -34,6 +34,7 @@ type half struct {
 	peer   *Peer
 	conn   *conn
 	other  *half
+	traits traits
 	eager  bool
 	ignore bool // throw away what comes
 
@@ -55,10 +56,11 @@ func newHalf(p *pipe, other *socket) *half {
 		socket:  p.socket,
 		pipe:    p,
 		conn:    &conn{gone: make(chan struct{})},
-		eager:   p.socket.pattern.traits().ordered,
+		traits:  p.socket.pattern.traits(),
 		sealed:  make(chan struct{}),
 		drained: make(chan struct{}),
 	}
+	h.eager = h.traits.ordered
 	info := other.announced()
 	h.peer = &Peer{pipe: p, conn: h.conn, info: info, remote: p.endpoint, identity: info.Identity}
 	return h
@@ -289,11 +291,18 @@ func (h *half) decode(c *buf.Chunk, at, end int) (kept hwm) {
 	}
 	for at < len(wire) {
 		if wire[at]&zmtp.FlagCommand != 0 {
-			hand()
 			next := frameEnd(wire, at)
 			if next < 0 {
 				break
 			}
+			if h.traits.subscribed {
+				if n := subscriptionMessage(wire[at:next]); n > 0 {
+					h.add(at+n, next)
+					at = next
+					continue
+				}
+			}
+			hand()
 			h.command(zmtp.CommandBody(wire[at:next]))
 			at = next
 			continue
@@ -302,20 +311,25 @@ func (h *half) decode(c *buf.Chunk, at, end int) (kept hwm) {
 		if next < 0 {
 			break
 		}
-		if next > maxBatchOctets {
+		if next > maxBatchOctets && at > 0 {
 			// Spans count in 32 bits: go on in a chunk that begins here.
 			hand()
 			c = buf.Wrap(wire[at:], c)
 			wire, next, at = wire[at:], next-at, 0
 		}
-		h.batch.spans = append(h.batch.spans, Span{Start: uint32(at), End: uint32(next)})
-		h.octets += next - at
+		h.add(at, next)
 		at = next
 	}
 	invariants.Assert(at == len(wire), "something else than whole messages was queued")
 	hand()
 	c.Release()
 	return kept
+}
+
+// add collects a message.
+func (h *half) add(start, end int) {
+	h.batch.spans = append(h.batch.spans, Span{Start: uint32(start), End: uint32(end)})
+	h.octets += end - start
 }
 
 // frameEnd returns where the frame at octet at of wire ends, or -1 if it is not
@@ -372,23 +386,15 @@ func (h *half) hand(c *buf.Chunk) (kept hwm) {
 		if len(b.spans) > 0 {
 			kept = hwm{len(b.spans), octets}
 			b.cost = octets
-			h.socket.in.accept(&h.pipe.in, b)
+			in := &h.socket.in
+			in.mu.Lock()
+			in.add(&h.pipe.in, b)
+			b.spans = in.reuse()
+			in.mu.Unlock()
 		}
 	}
 	b.Release()
 	return kept
-}
-
-// accept queues a batch whatever the high-water mark, taking over its chunk
-// reference and spans, and leaves it empty.
-func (in *inbox) accept(q *inqueue, b *Batch) {
-	in.mu.Lock()
-	q.batches.push(inbatch{Batch: *b})
-	q.messages += len(b.spans)
-	q.cost += b.cost
-	*b = Batch{spans: in.reuse()}
-	in.list(q)
-	in.mu.Unlock()
 }
 
 // command obeys one command. Those of a connection, such as ERROR, do not come.
