@@ -131,6 +131,7 @@ type Options struct {
 	// Security is the security mechanism and who is let in. Default NULL,
 	// everyone.
 	Security Security
+
 	// Inproc is the namespace of inproc endpoints. Default the process's.
 	Inproc *Inproc
 
