@@ -362,8 +362,15 @@ func (in *inbox) close() {
 func (in *inbox) discard() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for in.ready.len() > 0 {
-		q := in.unlist()
+	// Once to drop what was fetched, once to fetch what was not, and once to
+	// drop that. What still comes has come later.
+	for n := 3 * in.ready.len(); n > 0 && in.ready.len() > 0; n-- {
+		q := in.ready.front()
+		if q.batches.len() == 0 {
+			in.fetch()
+			continue
+		}
+		in.unlist()
 		for q.batches.len() > 0 {
 			item := q.batches.pop()
 			if item.peer != nil { // as in tests of the inbox alone
@@ -372,9 +379,15 @@ func (in *inbox) discard() {
 			item.chunk.Release()
 			in.recycle(item.spans)
 		}
+		link, told, empty := q.account(q.messages, q.cost)
 		q.messages, q.cost = 0, 0
 		if q.blocked {
 			q.unblock()
+		}
+		if link != nil {
+			in.mu.Unlock()
+			link.consumed(told, empty)
+			in.mu.Lock()
 		}
 	}
 	in.signal()

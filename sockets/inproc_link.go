@@ -374,24 +374,23 @@ func (h *half) hand(c *buf.Chunk) (kept hwm) {
 	c.Retain()
 	before := len(b.spans)
 	wanted, err := h.socket.pattern.messages(h.pipe, h.peer, b)
-	if err != nil {
-		h.conn.close(err)
-	} else if wanted {
-		if h.socket.opts.Prepare != nil {
-			h.socket.opts.Prepare(b)
-		}
+	if wanted && h.socket.opts.Prepare != nil {
+		h.socket.opts.Prepare(b)
+	}
+	if wanted && len(b.spans) > 0 {
 		if len(b.spans) < before {
 			octets = b.octets()
 		}
-		if len(b.spans) > 0 {
-			kept = hwm{len(b.spans), octets}
-			b.cost = octets
-			in := &h.socket.in
-			in.mu.Lock()
-			in.add(&h.pipe.in, b)
-			b.spans = in.reuse()
-			in.mu.Unlock()
-		}
+		kept = hwm{len(b.spans), octets}
+		b.cost = octets
+		in := &h.socket.in
+		in.mu.Lock()
+		in.add(&h.pipe.in, b)
+		b.spans = in.reuse()
+		in.mu.Unlock()
+	}
+	if err != nil {
+		h.conn.close(err)
 	}
 	b.Release()
 	return kept
