@@ -226,6 +226,7 @@ func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) er
 	p.peer.Store(nil)
 	if refused == nil {
 		s.pattern.detach(p, peer)
+		s.tellEnd(p, peer)
 	}
 	if p.lasting && s.pattern.traits().keeps {
 		w.putBack()

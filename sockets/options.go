@@ -221,8 +221,19 @@ type Options struct {
 
 	// WelcomeMessage is sent by a PUB or XPUB to each new subscriber, as a
 	// message of one frame, before anything else. A SUB takes it only if it is
-	// subscribed to it. nil means none.
+	// subscribed to it. Empty means none.
 	WelcomeMessage []byte
+
+	// HelloMessage is sent by a DEALER or ROUTER on each new connection, as a
+	// message of one frame, before anything else. Empty means none.
+	HelloMessage []byte
+
+	// DisconnectMessage is received by a ROUTER from a peer that had connected
+	// to it, as a message of one frame behind the identity, when that
+	// connection has ended, behind all that the peer sent. HiccupMessage is
+	// received by a DEALER when a connection that it had made was lost. Empty
+	// means none.
+	DisconnectMessage, HiccupMessage []byte
 
 	// OnlyFirstSubscribe makes an XSUB, PUB or XPUB take the frames of a
 	// message for subscriptions only if the first of them is one. Otherwise
@@ -276,7 +287,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Identity = slices.Clone(o.Identity)
 	o.Metadata = maps.Clone(o.Metadata)
-	o.WelcomeMessage = slices.Clone(o.WelcomeMessage)
+	for _, m := range []*[]byte{&o.WelcomeMessage, &o.HelloMessage, &o.DisconnectMessage, &o.HiccupMessage} {
+		*m = slices.Clone(*m)
+	}
 	o.XPubManual = o.XPubManual || o.XPubManualLastValue
 	o.XPubVerbose = o.XPubVerbose || o.XPubVerboser
 	octets := 0
