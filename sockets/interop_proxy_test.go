@@ -85,26 +85,29 @@ func TestInteropProxyControl(t *testing.T) {
 	t.Parallel()
 	front := open(t, sockets.NewPull, sockets.Options{})
 	back := open(t, sockets.NewPush, sockets.Options{})
-	control := open(t, sockets.NewRouter, sockets.Options{})
+	control := open(t, sockets.NewRep, sockets.Options{})
 	check(t, control.Bind(timeLimit(t), anyPort))
 	_, done := proxied(t, front, back, sockets.ProxyOptions{Control: control})
 	push := python(t, "PUSH", "--connect", front.LastEndpoint())
 	pull := python(t, "PULL", "--connect", back.LastEndpoint())
-	operator := python(t, "DEALER", "--connect", control.LastEndpoint())
+	operator := python(t, "REQ", "--connect", control.LastEndpoint())
+	order := func(command string) []interop.Frame {
+		pythonSays(operator, command)
+		return pythonReceives(operator, 1)[0]
+	}
 	pythonSays(push, "abc", "de")
 	pythonReceives(pull, 1)
-	pythonSays(operator, "PAUSE") // what is counted does not change any more
-	pythonSays(operator, "STATISTICS")
+	wantDescribed(t, order("PAUSE"), [][]byte{{}}) // what is counted does not change any more
 	var want []interop.Frame
 	for _, n := range []uint64{2, 5, 0, 0, 0, 0, 2, 5} {
 		want = append(want, interop.Describe(binary.NativeEndian.AppendUint64(nil, n)))
 	}
-	if got := pythonReceives(operator, 1)[0]; !reflect.DeepEqual(got, want) {
+	if got := order("STATISTICS"); !reflect.DeepEqual(got, want) {
 		t.Errorf("statistics are %v", got)
 	}
-	pythonSays(operator, "RESUME")
+	order("RESUME")
 	pythonSays(push, "f")
 	pythonReceives(pull, 1)
-	pythonSays(operator, "TERMINATE")
+	order("TERMINATE")
 	check(t, <-done)
 }

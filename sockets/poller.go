@@ -34,6 +34,8 @@ const (
 	PollIn PollEvents = 1 << iota
 	// PollOut: a send call would not wait.
 	PollOut
+	// pollEnd: the socket is closed.
+	pollEnd
 )
 
 // Ready is a socket that a [Poller] found ready, and for what.

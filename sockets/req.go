@@ -160,6 +160,7 @@ func (r *Req) next() (m single, skip int, err error) {
 		if r.asked == nil || m.peer.pipe == r.asked {
 			if id, skip, ok := replyEnvelope(m.wire()); ok && r.expects(id) {
 				r.waiting, r.asked = false, nil
+				r.in.watch.tell() // the next request can be sent
 				return m, skip, nil
 			}
 		}
