@@ -38,6 +38,9 @@ func opens[S socket](create func(sockets.Options) (S, error)) func(sockets.Optio
 }
 
 var kinds = []kind{
+	{zmtp.REQ, opens(sockets.NewReq), true, true, 1},
+	{zmtp.REP, opens(sockets.NewRep), true, true, 4},
+	{zmtp.PAIR, opens(sockets.NewPair), true, true, 1},
 	{zmtp.DEALER, opens(sockets.NewDealer), true, true, 2},
 	{zmtp.ROUTER, opens(sockets.NewRouter), true, true, 3},
 	{zmtp.PUB, opens(sockets.NewPub), true, false, 1},
@@ -217,6 +220,9 @@ func TestInteropMatrix(t *testing.T) {
 	m := newMatrix(t)
 	started := time.Now()
 	all := pairs(true)
+	if len(all) != 21 {
+		t.Errorf("%d pairs of types, but RFC 37 has 21", len(all))
+	}
 	secured := securities(noFault, fits)
 	m.each(t, m.span(all, secured), m.exchange)
 	t.Logf("in %v", time.Since(started).Round(time.Millisecond))

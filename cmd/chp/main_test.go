@@ -82,10 +82,8 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Env = os.Environ()
 	for i, v := range cmd.Env {
-		for _, ours := range []string{serverVariable, keyVariable, serverKeyVariable, allowVariable} {
-			if strings.HasPrefix(v, ours+"=") {
-				cmd.Env[i] = ours + "="
-			}
+		if strings.HasPrefix(v, serverVariable+"=") {
+			cmd.Env[i] = serverVariable + "="
 		}
 	}
 	return cmd
@@ -229,21 +227,15 @@ var readyLine = regexp.MustCompile(`(?m)^.*ready.* (tcp://\S+:\d+).* (tcp://\S+:
 func serve(t *testing.T, args ...string) *server {
 	t.Helper()
 	p := start(t, append([]string{"serve", "--port", "0"}, args...)...)
-	return &server{process: p, endpoint: p.ready()}
-}
-
-// ready waits until a server is ready and returns its endpoint.
-func (p *process) ready() string {
-	p.t.Helper()
 	for {
 		written := p.stderr.written()
 		if m := readyLine.FindStringSubmatch(p.stderr.String()); m != nil {
-			return m[1]
+			return &server{process: p, endpoint: m[1]}
 		}
 		select {
 		case <-written:
 		case <-p.waited:
-			p.t.Fatalf("%s: exit code %d: %s", p.name(), p.wait(), p.stderr.String())
+			t.Fatalf("%s: exit code %d: %s", p.name(), p.wait(), p.stderr.String())
 		}
 	}
 }
