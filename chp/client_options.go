@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"clustermap/sockets"
 )
 
 // Defaults of [ClientOptions].
@@ -30,6 +32,11 @@ type ClientOptions struct {
 	// tcp://host:P, where P is the snapshot port; the publisher is at P+1 and
 	// the collector at P+2. At least one, none twice.
 	Servers []string
+
+	// Security is the security mechanism of all servers, which the client is
+	// a client of: PLAIN with a user name and a password, or CURVE with the
+	// client's key and the servers' common public key. Default none.
+	Security sockets.Security
 
 	// Subtrees is the part of the map that the client keeps, each "" (all), a
 	// subtree such as "/a/b/", or one key (with no slash at its end), at most
@@ -65,6 +72,13 @@ type ClientOptions struct {
 	// runs the client, which waits for them: return soon, and do not call
 	// Close.
 	OnState func(state State, server string)
+
+	// OnFailure, if set, is told of the end of every attempt to follow a
+	// server, and why. With a server that refuses the client's credentials the
+	// error Is zmtp.ErrRefused; with one of another security mechanism, or of
+	// none, zmtp.ErrMechanism. The client goes on trying, one server after
+	// the other. Calls come as those of OnState do.
+	OnFailure func(server string, err error)
 
 	// Logger, if set, gets the client's log: changes of server at level Info,
 	// reasons for them at Warn.
@@ -119,6 +133,9 @@ func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 			bad("Servers", "%q is there twice", name)
 		}
 		servers = append(servers, server)
+	}
+	if err := o.Security.Validate(); err != nil {
+		faults = append(faults, err)
 	}
 	for _, spec := range o.Subtrees {
 		if err := checkSubtree(spec); err != nil {

@@ -24,6 +24,9 @@ func (c *Client) run() {
 		}
 		next := c.successor(index, active > 0, err)
 		c.log.Warn("session ended", "server", server.name, "error", err, "next", c.servers[next].name)
+		if c.opts.OnFailure != nil {
+			c.opts.OnFailure(server.name, err)
+		}
 		index = next
 		failures++
 		if !c.pause(c.backOff(failures)) {

@@ -83,7 +83,7 @@ func newPlainClient(t testing.TB, s *Server, topics ...string) *plainClient {
 	c.sub, err = sockets.NewSub(sockets.Options{RecvHWM: -1})
 	must(t, err)
 	t.Cleanup(func() { c.sub.Close() })
-	c.pub, err = sockets.NewPub(sockets.Options{FullPolicy: sockets.Block, WaitSubscriber: true})
+	c.pub, err = sockets.NewPub(sockets.Options{FullPolicy: sockets.Block, WaitSubscriber: true, Linger: 30 * time.Second})
 	must(t, err)
 	t.Cleanup(func() { c.pub.Close() })
 	e := s.Endpoints()

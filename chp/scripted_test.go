@@ -36,7 +36,7 @@ const (
 func newScripted(t testing.TB, ours bool) *scripted {
 	t.Helper()
 	for {
-		probe, err := sockets.NewRouter(sockets.Options{})
+		probe, err := sockets.NewRouter(sockets.Options{Linger: -1})
 		must(t, err)
 		must(t, probe.Bind(testContext(t), "tcp://127.0.0.1:0"))
 		port := portOf(probe.LastEndpoint())

@@ -94,7 +94,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	s.router, err = sockets.NewRouter(sockets.Options{
 		SendHWM: -1, SendHWMOctets: snapshotWindow,
 		RecvHWM: maxRequests, MaxMessageSize: maxRequestSize,
-		HandshakeTimeout: o.HandshakeTimeout, Linger: closeLinger, Metadata: announce,
+		Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Linger: closeLinger, Metadata: announce,
 		Monitor: s.watchConnections("snapshot"),
 	})
 	if err != nil {
@@ -103,7 +103,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	s.publisher, err = sockets.NewPub(sockets.Options{
 		SendHWM: -1, SendHWMOctets: o.SubscriberQueue, FullPolicy: sockets.Disconnect,
 		MaxMessageSize: maxRequestSize, MaxSubscriptions: maxSubscriptions,
-		HandshakeTimeout: o.HandshakeTimeout, Linger: closeLinger, Metadata: announce,
+		Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Linger: closeLinger, Metadata: announce,
 		Monitor: s.watchConnections("publisher"),
 	})
 	if err != nil {
@@ -112,7 +112,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	s.collector, err = sockets.NewSub(sockets.Options{
 		RecvHWM: -1, RecvHWMOctets: collectorWindow,
 		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead, Prepare: s.collect,
-		HandshakeTimeout: o.HandshakeTimeout, Metadata: announce,
+		Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Metadata: announce,
 		Monitor: s.watchConnections("collector"),
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package chp
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"clustermap/sockets"
 )
@@ -13,7 +14,7 @@ import (
 func BenchmarkServer(b *testing.B) {
 	ctx := testContext(b)
 	s := startServer(b, ServerOptions{})
-	pub, err := sockets.NewPub(sockets.Options{FullPolicy: sockets.Block, WaitSubscriber: true, SendHWM: -1, SendHWMOctets: 4 << 20})
+	pub, err := sockets.NewPub(sockets.Options{FullPolicy: sockets.Block, WaitSubscriber: true, SendHWM: -1, SendHWMOctets: 4 << 20, Linger: 30 * time.Second})
 	must(b, err)
 	defer pub.Close()
 	must(b, pub.Connect(s.Endpoints().Collector))

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"clustermap/sockets"
 )
 
 // Defaults of [ServerOptions].
@@ -25,8 +27,13 @@ const (
 type ServerOptions struct {
 	// Host is the address, name or * that the three ports are bound on.
 	// Default 127.0.0.1. CHP has no security of its own (RFC 12, Security):
-	// whoever reaches the ports can read and write everything.
+	// whoever reaches the ports, and is let in by Security, can read and
+	// write everything.
 	Host string
+
+	// Security makes the server one of CURVE or PLAIN, on all three ports,
+	// and says who is let in. Default everyone, without encryption.
+	Security sockets.Security
 
 	// Port is P: snapshots on P, the publisher on P+1, the collector on P+2.
 	// 0 takes three consecutive free ports.
@@ -66,6 +73,9 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	var errs []error
 	if o.Port < 0 || o.Port > 65533 {
 		errs = append(errs, &OptionError{"Port", fmt.Sprintf("%d: P, P+1 and P+2 must be between 1 and 65535", o.Port)})
+	}
+	if err := o.Security.Validate(); err != nil {
+		errs = append(errs, err)
 	}
 	for _, f := range []struct {
 		name  string

@@ -117,6 +117,7 @@ func (s *session) open() error {
 		RecvHWM:           -1,
 		Linger:            -1,
 		ReconnectInterval: -1,
+		Security:          c.opts.Security,
 		HandshakeTimeout:  c.opts.SyncTimeout,
 		MaxMessageSize:    int64(c.opts.MaxValueSize) + maxOverhead,
 		Metadata:          map[string]string{propertyCHP: announcement},

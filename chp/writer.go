@@ -106,6 +106,7 @@ func (w *writer) open() error {
 			FullPolicy:           sockets.Block,
 			Linger:               closeLinger,
 			ReconnectIntervalMax: backOffMost,
+			Security:             c.opts.Security,
 			HandshakeTimeout:     c.opts.SyncTimeout,
 			MaxMessageSize:       int64(c.opts.MaxValueSize) + maxOverhead,
 			Metadata:             map[string]string{propertyCHP: announcement},

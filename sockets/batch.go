@@ -85,7 +85,7 @@ func (b *Batch) compact(octets int) {
 // Owner counts references on octets that are lent to SendWire. Both methods
 // must be safe for concurrent use. Retain is called by SendWire, with locks of
 // the socket held, so it must not use the socket; Release by whoever is done
-// with the octets, with no lock held.
+// with the octets, with no lock held unless a REQ on inproc throws a reply away.
 type Owner interface {
 	Retain()
 	Release()

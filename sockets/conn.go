@@ -53,8 +53,11 @@ func (c *conn) close(reason error) {
 	}
 	c.closed, c.reason = true, reason
 	close(c.gone)
-	// It fails on a connection that is already closed, which needs no waking.
-	_ = c.stream.conn.SetDeadline(time.Unix(1, 0))
+	if c.stream.conn != nil { // not inproc
+		// It fails on a connection that is already closed, which needs no
+		// waking.
+		_ = c.stream.conn.SetDeadline(time.Unix(1, 0))
+	}
 }
 
 // setDeadline bounds reading and writing, or unbinds them.
@@ -178,10 +181,34 @@ func (s *socket) handshake(c *conn) (session, error) {
 	}
 }
 
+// dialogue is a connection after its handshake, and what its two goroutines work
+// with.
+type dialogue struct {
+	reader  reader
+	writer  writer
+	written chan struct{} // closed when the writer has ended
+	early   []byte        // octets that came along with the handshake
+}
+
 // serve runs an open connection on pipe p until it ends, and returns why. A
 // nil pipe is made once the handshake has succeeded.
+//
+// It is three steps in functions of their own, since the stack of the goroutine
+// that waits for octets in the second of them is much of what an idle connection
+// costs: what is on it then decides whether it can shrink.
 func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) error {
 	defer c.finish()
+	x, err := s.establish(c, p, endpoint, established)
+	if err != nil {
+		return err
+	}
+	return x.end(x.run())
+}
+
+// establish does the handshake and makes the peer known.
+//
+//go:noinline
+func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()) (*dialogue, error) {
 	remote := c.stream.conn.RemoteAddr().String()
 	opened, err := s.handshake(c)
 	if err != nil {
@@ -194,56 +221,88 @@ func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) er
 		if opened.refused {
 			c.farewell()
 		}
-		return err
+		return nil, err
 	}
 	if p == nil {
 		p = newPipe(s, endpoint, false)
 	}
 	opened.subscribeAll(s.kind)
-	info := opened.peer
-	peer := &Peer{pipe: p, conn: c, info: info, remote: remote, identity: info.Identity}
+	peer := &Peer{pipe: p, conn: c, info: opened.peer, remote: remote, identity: opened.peer.Identity}
 	if !s.enter(p) {
-		return ErrClosed
+		return nil, ErrClosed
 	}
 	established()
-	p.out.begin(peer)
-	refused := s.pattern.attach(p, peer)
-	p.peer.Store(peer) // after attach, which may still give it its identity
-	s.in.watch.tell()
-	s.report(Event{Kind: HandshakeSucceeded, Endpoint: endpoint, Remote: remote, Peer: peer})
-	if refused != nil {
-		s.report(Event{Kind: PeerIgnored, Endpoint: endpoint, Remote: remote, Peer: peer, Err: &PeerError{remote, refused}})
-	}
+	refused := s.attach(p, peer)
+	return &dialogue{
+		reader:  reader{pipe: p, peer: peer, conn: c, codec: opened.codec, ignore: refused != nil},
+		writer:  writer{pipe: p, peer: peer, conn: c, codec: opened.codec},
+		written: make(chan struct{}),
+		early:   opened.early,
+	}, nil
+}
 
-	w := writer{pipe: p, peer: peer, conn: c, codec: opened.codec}
-	written := make(chan struct{})
-	go func() {
-		defer close(written)
-		w.run()
-	}()
-	r := reader{pipe: p, peer: peer, conn: c, codec: opened.codec, ignore: refused != nil}
-	err = r.run(opened.early)
-	err = c.cause(err)
+// run reads and writes until the connection ends, and returns why.
+func (x *dialogue) run() error {
+	p, c := x.reader.pipe, x.reader.conn
+	o := &p.socket.opts
+	p.out.launch(x.write, o.HeartbeatInterval > 0 || len(o.HelloMessage) > 0) // either is the writer's own
+	early := x.early
+	x.early = nil
+	err := c.cause(x.reader.run(early))
 	c.close(err)
-	<-written
+	if p.out.halt() {
+		close(x.written)
+	}
+	<-x.written
+	return err
+}
 
+// write starts the writer.
+func (x *dialogue) write() {
+	go func() {
+		defer close(x.written)
+		x.writer.run()
+	}()
+}
+
+// end makes the end of the connection known, and returns why it ended.
+//
+//go:noinline
+func (x *dialogue) end(err error) error {
+	p, peer := x.reader.pipe, x.reader.peer
+	s := p.socket
 	p.peer.Store(nil)
-	if refused == nil {
+	if !x.reader.ignore {
 		s.pattern.detach(p, peer)
+		s.tellEnd(p, peer)
 	}
 	if p.lasting && s.pattern.traits().keeps {
-		w.putBack()
+		x.writer.putBack()
 	} else {
-		w.release()
+		x.writer.release()
 		p.out.discard()
 	}
 	if !p.lasting {
 		s.leave(p)
 	}
 	s.in.watch.tell()
-	err = &PeerError{remote, err}
-	s.report(Event{Kind: Disconnected, Endpoint: endpoint, Remote: remote, Peer: peer, Err: err})
+	err = &PeerError{peer.remote, err}
+	s.report(Event{Kind: Disconnected, Endpoint: p.endpoint, Remote: peer.remote, Peer: peer, Err: err})
 	return err
+}
+
+// attach makes an established connection known. An error says that what the
+// peer sends is to be ignored.
+func (s *socket) attach(p *pipe, peer *Peer) (refused error) {
+	p.out.begin(peer)
+	refused = s.pattern.attach(p, peer)
+	p.peer.Store(peer) // after attach, which may still give it its identity
+	s.in.watch.tell()
+	s.report(Event{Kind: HandshakeSucceeded, Endpoint: p.endpoint, Remote: peer.remote, Peer: peer})
+	if refused != nil {
+		s.report(Event{Kind: PeerIgnored, Endpoint: p.endpoint, Remote: peer.remote, Peer: peer, Err: &PeerError{peer.remote, refused}})
+	}
+	return refused
 }
 
 // halfClose ends our direction and gives the peer time to end its own. Closing

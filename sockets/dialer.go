@@ -22,6 +22,7 @@ type dialer struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	done     atomic.Bool // the connection there may be is the last one
+	joined   chan *half  // inproc: gets our half once there is a connection, or nil; capacity 1
 }
 
 // Connect connects to an endpoint and keeps it connected: the connection is
@@ -31,7 +32,9 @@ type dialer struct {
 //   - tcp://host:port, where a name is resolved at each attempt, or
 //     tcp://source;host:port to connect from an address or interface and port
 //     (each of them may be *);
-//   - ipc://path, or on Linux ipc://@name: a Unix domain socket.
+//   - ipc://path, or on Linux ipc://@name: a Unix domain socket;
+//   - inproc://name: a socket of the same process, see [Inproc]. If the name
+//     is bound, they are connected when Connect returns.
 //
 // A peer that breaks the protocol, or that is of a type this socket cannot talk
 // to, is given up, since trying again would not help: the monitor is told of
@@ -41,14 +44,23 @@ func (s *socket) Connect(address string) error {
 	if err != nil {
 		return err
 	}
+	d, err := s.dialer(e)
+	if d != nil && e.transport == transportInproc {
+		s.inproc().connect(d)
+	}
+	return err
+}
+
+// dialer starts the dialer of an endpoint, unless there is one.
+func (s *socket) dialer(e endpoint) (*dialer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return ErrClosed
+		return nil, ErrClosed
 	}
 	s.last = e.text
 	if s.dialers[e.text] != nil {
-		return nil
+		return nil, nil
 	}
 	d := &dialer{socket: s, endpoint: e, pipe: newPipe(s, e.text, true)}
 	d.ctx, d.cancel = context.WithCancel(s.ctx)
@@ -56,13 +68,18 @@ func (s *socket) Connect(address string) error {
 	s.pipes[d.pipe] = struct{}{}
 	s.pattern.added(d.pipe)
 	s.in.watch.tell()
-	s.wg.Go(d.run)
-	return nil
+	if e.transport == transportInproc {
+		d.joined = make(chan *half, 1)
+		s.wg.Go(d.runInproc)
+	} else {
+		s.wg.Go(d.run)
+	}
+	return d, nil
 }
 
 // Disconnect takes back Connect: nothing more is queued for the endpoint, and
 // the connection ends. Messages that are queued already are still written, in
-// the background and for at most Options.Linger. The text must be the one given
+// the background and for at most Options.Linger, or until Close. The text must be the one given
 // to Connect.
 func (s *socket) Disconnect(address string) error {
 	s.mu.Lock()

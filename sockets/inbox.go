@@ -44,6 +44,10 @@ type inqueue struct {
 	cost     int           // of the batches, in octets
 	resume   chan struct{} // the reader waits here while the queue is full
 	blocked  bool          // it does
+	listed   bool          // in inbox.ready
+	link     *half         // where to fetch more when batches is empty (inproc)
+	report   int           // how many messages the link wants to be told of at once
+	untold   hwm           // taken, and not yet told to the link
 }
 
 func (q *inqueue) init() { q.resume = make(chan struct{}, 1) }
@@ -131,18 +135,32 @@ func (in *inbox) push(q *inqueue, b *Batch, gone <-chan struct{}) bool {
 			b.spans = b.spans[:copy(b.spans, b.spans[room:])]
 			b.chunk.Retain()
 		}
-		if q.batches.len() == 0 {
-			in.ready.push(q)
-		}
 		q.batches.push(item)
 		q.messages += len(item.spans)
 		q.cost += item.cost
-		in.some.wake()
-		in.signal()
-		in.watch.tell()
+		in.list(q)
 	}
 	in.mu.Unlock()
 	return true
+}
+
+// list enters q in the ring, where it may be already, and tells the receivers.
+// mu must be held.
+func (in *inbox) list(q *inqueue) {
+	if !q.listed {
+		q.listed = true
+		in.ready.push(q)
+	}
+	in.some.wake()
+	in.signal()
+	in.watch.tell()
+}
+
+// unlist takes the queue at the front out of the ring. mu must be held.
+func (in *inbox) unlist() *inqueue {
+	q := in.ready.pop()
+	q.listed = false
+	return q
 }
 
 // next waits until some peer has a message and returns its queue, still at the
@@ -157,7 +175,12 @@ func (in *inbox) next(ctx context.Context, l *limit) (*inqueue, error) {
 		default:
 		}
 		if in.ready.len() > 0 {
-			return in.ready.front(), nil
+			q := in.ready.front()
+			if q.batches.len() > 0 {
+				return q, nil
+			}
+			in.fetch()
+			continue
 		}
 		if err := in.some.waitWithin(ctx, &in.mu, in.done, l); err != nil {
 			in.mu.Unlock()
@@ -171,8 +194,9 @@ func (in *inbox) next(ctx context.Context, l *limit) (*inqueue, error) {
 func (in *inbox) taken(q *inqueue, messages, cost int) {
 	q.messages -= messages
 	q.cost -= cost
-	in.ready.pop()
+	in.unlist()
 	if q.batches.len() > 0 {
+		q.listed = true
 		in.ready.push(q)
 	} else {
 		invariants.Assert(q.messages == 0 && q.cost == 0, "an empty queue has nothing to count")
@@ -186,7 +210,41 @@ func (in *inbox) taken(q *inqueue, messages, cost int) {
 		in.some.wake()
 	}
 	in.signal()
+	link, told, empty := q.account(messages, cost)
 	in.mu.Unlock()
+	if link != nil {
+		link.consumed(told, empty)
+	}
+}
+
+// fetch has the link of the queue at the front fill it, if there is something
+// to fill it with. It is called with mu held and returns so, but lets go of it
+// meanwhile: the queue is not listed then, so nobody else does the same.
+func (in *inbox) fetch() {
+	q := in.unlist()
+	link := q.link
+	in.signal()
+	in.mu.Unlock()
+	if link != nil {
+		link.fetch()
+	}
+	in.mu.Lock()
+}
+
+// account notes what was taken from the queue of a link, and returns the link
+// if it is to be told. mu must be held.
+func (q *inqueue) account(messages, cost int) (link *half, told hwm, empty bool) {
+	if q.link == nil {
+		return nil, hwm{}, false
+	}
+	q.untold.messages += messages
+	q.untold.octets += cost
+	empty = q.batches.len() == 0
+	if !empty && q.untold.messages < q.report {
+		return nil, hwm{}, false
+	}
+	told, q.untold = q.untold, hwm{}
+	return q.link, told, empty
 }
 
 // await waits until there is a message, and takes none.
@@ -304,8 +362,15 @@ func (in *inbox) close() {
 func (in *inbox) discard() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for in.ready.len() > 0 {
-		q := in.ready.pop()
+	// Once to drop what was fetched, once to fetch what was not, and once to
+	// drop that. What still comes has come later.
+	for n := 3 * in.ready.len(); n > 0 && in.ready.len() > 0; n-- {
+		q := in.ready.front()
+		if q.batches.len() == 0 {
+			in.fetch()
+			continue
+		}
+		in.unlist()
 		for q.batches.len() > 0 {
 			item := q.batches.pop()
 			if item.peer != nil { // as in tests of the inbox alone
@@ -314,9 +379,15 @@ func (in *inbox) discard() {
 			item.chunk.Release()
 			in.recycle(item.spans)
 		}
+		link, told, empty := q.account(q.messages, q.cost)
 		q.messages, q.cost = 0, 0
 		if q.blocked {
 			q.unblock()
+		}
+		if link != nil {
+			in.mu.Unlock()
+			link.consumed(told, empty)
+			in.mu.Lock()
 		}
 	}
 	in.signal()

@@ -319,3 +319,19 @@ func TestInteropHeartbeatOurs(t *testing.T) {
 		t.Errorf("%v", e.Err)
 	}
 }
+
+// TestInteropHello greets libzmq's DEALER, and notices that it goes.
+func TestInteropHello(t *testing.T) {
+	t.Parallel()
+	ctx := timeLimit(t)
+	router := open(t, sockets.NewRouter, sockets.Options{HelloMessage: []byte("hello"), DisconnectMessage: []byte("gone")})
+	dealer := link(t, router, weBind, "DEALER", "--identity", base64Of("it"))
+	wantDescribed(t, pythonReceives(dealer, 1)[0], [][]byte{[]byte("hello")})
+	pythonSays(dealer, "last words")
+	dealer.Call(interop.Op{"op": "disconnect", "endpoint": router.LastEndpoint()}, nil)
+	for _, want := range []string{"last words", "gone"} {
+		m, err := router.Recv(ctx)
+		check(t, err)
+		wantFrames(t, m, [][]byte{[]byte("it"), []byte(want)})
+	}
+}

@@ -34,7 +34,9 @@ type listener struct {
 //     when the endpoint is unbound; one that is in use is an error, and one
 //     that a process which is no more has left is replaced. With ipc://@name it
 //     is a name in Linux's abstract namespace instead, and with ipc://* a file
-//     in a new directory for temporary files.
+//     in a new directory for temporary files;
+//   - inproc://name, for sockets of the same process: see [Inproc]. Those that
+//     have connected to the name before are connected when Bind returns.
 //
 // LastEndpoint tells what the wildcards stand for. The context bounds the
 // resolution of a name. An address in use is reported at once, as the network's
@@ -51,11 +53,15 @@ func (s *socket) Bind(ctx context.Context, address string) error {
 		return err
 	}
 	l := &listener{socket: s, conns: map[*conn]struct{}{}}
+	var name *inprocListener
 	switch e.transport {
 	case transportTCP:
 		l.net, l.endpoint, err = s.listenTCP(ctx, e)
 	case transportIPC:
 		l.net, l.endpoint, l.unlink, err = s.listenIPC(ctx, e)
+	case transportInproc:
+		name, err = s.inproc().listen(s, e.name)
+		l.net, l.endpoint = name, e.text
 	}
 	if err != nil {
 		s.report(Event{Kind: BindFailed, Endpoint: address, Err: err})
@@ -64,15 +70,25 @@ func (s *socket) Bind(ctx context.Context, address string) error {
 	if sc, ok := l.net.(syscall.Conn); ok && s.opts.Backlog > 0 {
 		err = setBacklog(sc, s.opts.Backlog)
 	}
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		err = ErrClosed
+	if err == nil {
+		err = s.install(l)
 	}
 	if err != nil {
 		_ = l.shut() // the other error came first
 		return err
+	}
+	if name != nil {
+		name.admit()
+	}
+	return nil
+}
+
+// install lists a listener and starts it.
+func (s *socket) install(l *listener) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
 	}
 	s.listeners[l.endpoint] = l
 	s.last = l.endpoint
@@ -81,7 +97,8 @@ func (s *socket) Bind(ctx context.Context, address string) error {
 }
 
 // Unbind stops listening on an endpoint, as LastEndpoint told it, and closes
-// the connections accepted there, without regard to Options.Linger.
+// the connections accepted there, without regard to Options.Linger; those of
+// inproc stay.
 func (s *socket) Unbind(address string) error {
 	s.mu.Lock()
 	l := s.listeners[address]

@@ -33,8 +33,12 @@ func must(t testing.TB, err error) {
 }
 
 // open makes a socket that is closed at the end of the test.
+// Messages that nobody takes are not for ever waited for.
 func open[S interface{ Close() error }](t testing.TB, make func(Options) (S, error), o Options) S {
 	t.Helper()
+	if o.Linger == 0 {
+		o.Linger = 30 * time.Second
+	}
 	s, err := make(o)
 	must(t, err)
 	t.Cleanup(func() { s.Close() })

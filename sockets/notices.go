@@ -69,16 +69,16 @@ func (n *notices) put(in *inbox, q *inqueue, peer *Peer) {
 func (in *inbox) put(q *inqueue, b *Batch) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if q.batches.len() == 0 {
-		in.ready.push(q)
-	}
+	in.add(q, b)
+}
+
+// add is put for who holds mu.
+func (in *inbox) add(q *inqueue, b *Batch) {
 	q.batches.push(inbatch{Batch: *b})
 	q.messages += len(b.spans)
 	q.cost += b.cost
 	*b = Batch{}
-	in.some.wake()
-	in.signal()
-	in.watch.tell()
+	in.list(q)
 }
 
 // settle waits while the queue is at its high-water mark, which put may have

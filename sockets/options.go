@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -13,9 +14,8 @@ import (
 
 // Defaults of [Options].
 const (
-	DefaultHWM               = 1000             // messages, as libzmq
-	DefaultHWMOctets         = 64 << 20         // octets of queued messages
-	DefaultLinger            = 30 * time.Second // how long Close waits for queued messages
+	DefaultHWM               = 1000     // messages, as libzmq
+	DefaultHWMOctets         = 64 << 20 // octets of queued messages
 	DefaultReconnectInterval = 100 * time.Millisecond
 	DefaultHandshakeTimeout  = 30 * time.Second
 	DefaultMaxHandshakes     = 1024
@@ -73,8 +73,10 @@ type Options struct {
 	// connection in octets. 0 leaves them to the kernel.
 	SendBuffer, RecvBuffer int
 
-	// Linger is how long Close waits until queued messages are written.
-	// 0 means DefaultLinger; negative means not at all.
+	// Linger is how long Close waits until queued messages are written, and for
+	// how long Disconnect still has them written. 0 means as long as it takes,
+	// for ever if a peer never comes; a SUB or XSUB does not wait. (That is
+	// libzmq's default; CloseContext bounds it.) Negative means not at all.
 	Linger time.Duration
 
 	// ReconnectInterval is the wait before a connection is dialled again.
@@ -129,6 +131,9 @@ type Options struct {
 	// Security is the security mechanism and who is let in. Default NULL,
 	// everyone.
 	Security Security
+
+	// Inproc is the namespace of inproc endpoints. Default the process's.
+	Inproc *Inproc
 
 	// HeartbeatInterval is how often a PING is sent on every connection,
 	// whatever else is sent. 0 means never.
@@ -216,8 +221,19 @@ type Options struct {
 
 	// WelcomeMessage is sent by a PUB or XPUB to each new subscriber, as a
 	// message of one frame, before anything else. A SUB takes it only if it is
-	// subscribed to it. nil means none.
+	// subscribed to it. Empty means none.
 	WelcomeMessage []byte
+
+	// HelloMessage is sent by a DEALER or ROUTER on each new connection, as a
+	// message of one frame, before anything else. Empty means none.
+	HelloMessage []byte
+
+	// DisconnectMessage is received by a ROUTER from a peer that had connected
+	// to it, as a message of one frame behind the identity, when that
+	// connection has ended, behind all that the peer sent. HiccupMessage is
+	// received by a DEALER when a connection that it had made was lost. Empty
+	// means none.
+	DisconnectMessage, HiccupMessage []byte
 
 	// OnlyFirstSubscribe makes an XSUB, PUB or XPUB take the frames of a
 	// message for subscriptions only if the first of them is one. Otherwise
@@ -271,7 +287,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Identity = slices.Clone(o.Identity)
 	o.Metadata = maps.Clone(o.Metadata)
-	o.WelcomeMessage = slices.Clone(o.WelcomeMessage)
+	for _, m := range []*[]byte{&o.WelcomeMessage, &o.HelloMessage, &o.DisconnectMessage, &o.HiccupMessage} {
+		*m = slices.Clone(*m)
+	}
 	o.XPubManual = o.XPubManual || o.XPubManualLastValue
 	o.XPubVerbose = o.XPubVerbose || o.XPubVerboser
 	octets := 0
@@ -320,7 +338,7 @@ func (o Options) withDefaults() (Options, error) {
 	bound(&o.MaxHandshakes, DefaultMaxHandshakes)
 	bound(&o.MaxSubscriptions, DefaultMaxSubscriptions)
 	if o.Linger == 0 {
-		o.Linger = DefaultLinger
+		o.Linger = foreverLinger
 	}
 	if o.ReconnectInterval == 0 {
 		o.ReconnectInterval = DefaultReconnectInterval
@@ -333,6 +351,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	return o, errors.Join(errs...)
 }
+
+// foreverLinger stands for no bound of Linger.
+const foreverLinger = time.Duration(math.MaxInt64)
 
 // maxMetadata bounds Options.Metadata, so that peers with bounds like ours take
 // our READY.

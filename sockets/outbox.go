@@ -24,6 +24,7 @@ type outbox struct {
 	control []byte // PONGs and PINGs, which overtake messages and do not count as such
 	back    hwm    // how much of queue was put back by a connection that broke
 	held    hwm    // how much of what the writer has was: it still counts as queued
+	start   func() // starts the writer; nil once it was
 	asleep  bool   // the writer waits on filled
 	writing bool   // the writer holds messages that it took
 	full    bool   // reached the high-water mark, and nothing was taken since
@@ -31,6 +32,7 @@ type outbox struct {
 	ended   bool   // nothing will be sent any more
 	drops   uint64
 	linger  chan<- struct{} // told when the outbox is flushed, capacity 1
+	link    *half           // takes what is queued instead of a writer (inproc)
 
 	// The writer's own: what makes take bring up a PING, and that it did.
 	beat   <-chan time.Time // nil without heartbeats
@@ -81,10 +83,43 @@ func (o *outbox) admit(to *Peer) verdict {
 	return accepted
 }
 
-// rouse wakes the writer if it sleeps. mu must be held.
+// launch has start called, which starts the connection's writer, when there is
+// something to write for the first time, or now: many connections of a server
+// never see that, and a goroutine's stack is most of what a silent one costs.
+func (o *outbox) launch(start func(), now bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now || !o.queue.empty() || len(o.control) > 0 || o.full {
+		start()
+		return
+	}
+	o.start = start
+}
+
+// halt says that no writer is to be started any more, and reports whether none
+// was.
+func (o *outbox) halt() (never bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	never = o.start != nil
+	o.start = nil
+	return never
+}
+
+// rouse wakes whoever takes what is queued, if it sleeps or was not started yet.
+// mu must be held.
 func (o *outbox) rouse() {
+	if o.start != nil {
+		o.start()
+		o.start = nil
+		return
+	}
 	if o.asleep {
 		o.asleep = false
+		if o.link != nil && !o.link.eager {
+			o.link.notify()
+			return
+		}
 		select {
 		case o.filled <- struct{}{}:
 		default:
@@ -393,7 +428,8 @@ func (o *outbox) flushed(told chan<- struct{}) bool {
 }
 
 func (o *outbox) isFlushed() bool {
-	return o.ended || (o.queue.messages == 0 && !o.writing)
+	// What a link has queued is handed over at its end.
+	return o.ended || o.link != nil || (o.queue.messages == 0 && !o.writing)
 }
 
 // settled tells who lingers that the outbox is flushed, if so. mu must be held.

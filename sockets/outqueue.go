@@ -1,6 +1,10 @@
 package sockets
 
-import "sync"
+import (
+	"sync"
+
+	"clustermap/internal/invariants"
+)
 
 // outqueue is a sequence of whole messages: runs copied to the stage, and runs
 // lent by an Owner, in the order of items.
@@ -19,6 +23,15 @@ var stages = sync.Pool{New: func() any { return new(stage) }}
 
 // keepStage is the largest stage that goes back to the pool.
 const keepStage = 4 << 20
+
+// Release gives a stage back whose octets were handed over (buf.Wrap).
+func (s *stage) Release() {
+	invariants.Poison(s.octets)
+	if cap(s.octets) <= keepStage {
+		s.octets = s.octets[:0]
+		stages.Put(s)
+	}
+}
 
 // outitem is the next size octets of the stage, or, with an owner, lent.
 type outitem struct {

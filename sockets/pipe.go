@@ -1,6 +1,9 @@
 package sockets
 
-import "sync/atomic"
+import (
+	"strings"
+	"sync/atomic"
+)
 
 // pipe is the pair of queues between a socket and one peer. A connecting
 // socket's pipe exists from Connect on and outlives connections; an accepting
@@ -49,7 +52,8 @@ type pattern interface {
 	detach(p *pipe, peer *Peer)
 	// messages looks at what a peer sent, and reports whether b, from which it
 	// may take spans, is to be queued for the application. An error ends the
-	// connection, when that is done.
+	// connection, when that is done. With inproc it is called by whoever
+	// receives, so it must not take a mutex that is held then.
 	messages(p *pipe, peer *Peer, b *Batch) (wanted bool, err error)
 	// command takes a command that the engine does not answer itself.
 	command(p *pipe, peer *Peer, name string, data []byte) error
@@ -74,3 +78,6 @@ type traits struct {
 	// maxMessage bounds what a peer may send, besides Options.MaxMessageSize.
 	maxMessage int64
 }
+
+// inproc says that the pipe leads to a socket of the same process.
+func (p *pipe) inproc() bool { return strings.HasPrefix(p.endpoint, transportInproc+"://") }

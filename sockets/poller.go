@@ -19,6 +19,7 @@ type Socket interface {
 	Peers() []PeerStats
 	Readable() <-chan struct{}
 	Close() error
+	CloseContext(ctx context.Context) error
 
 	engine() *socket
 }
@@ -33,6 +34,8 @@ const (
 	PollIn PollEvents = 1 << iota
 	// PollOut: a send call would not wait.
 	PollOut
+	// pollEnd: the socket is closed.
+	pollEnd
 )
 
 // Ready is a socket that a [Poller] found ready, and for what.

@@ -95,11 +95,16 @@ func (f *flow) run(ctx context.Context) error {
 	var room, news Poller
 	defer room.Close()
 	defer news.Close()
-	if err := room.Add(f.to, PollOut); err != nil {
-		return err
-	}
+	// A single socket may be one that has to receive before it sends.
+	single := f.from.engine() == f.to.engine()
 	if err := news.Add(f.from, PollIn); err != nil {
 		return err
+	}
+	if !single {
+		err := errors.Join(room.Add(f.to, PollOut), room.Add(f.from, pollEnd), news.Add(f.to, pollEnd))
+		if err != nil {
+			return err
+		}
 	}
 	batches, inBatches := f.from.(proxyBatchSource)
 	var p parcel
@@ -113,8 +118,14 @@ func (f *flow) run(ctx context.Context) error {
 		if p.len() == 0 {
 			// The Pollers wait for as long as it takes, whatever time-outs the
 			// sockets have.
-			if ready, err = room.WaitInto(step, ready); err == nil {
+			if !single {
+				ready, err = room.WaitInto(step, ready)
+			}
+			if err == nil {
 				ready, err = news.WaitInto(step, ready)
+			}
+			if err == nil {
+				err = f.to.engine().open()
 			}
 			if err == nil && inBatches {
 				err = p.receiveBatch(step, batches, f.from.engine().in.named)

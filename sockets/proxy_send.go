@@ -28,6 +28,8 @@ func (f *forwarder) forward(ctx context.Context, p *parcel, from int) (int, erro
 			return f.balance(ctx, &to.balancer, p, from)
 		case *Push:
 			return f.balance(ctx, &to.balancer, p, from)
+		case *Pair:
+			return f.balance(ctx, &to.balancer, p, from)
 		case *Router:
 			return f.route(ctx, to, p, from)
 		case *Pub:

@@ -451,6 +451,91 @@ func TestProxySingleSocket(t *testing.T) {
 	})
 }
 
+// Types that take turns: a REP and a REQ, and a REP by itself.
+func TestProxyInTurns(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	front := bind(t, NewRep, Options{})
+	back := bind(t, NewReq, Options{})
+	running(t, newProxy(t, front, back, ProxyOptions{}))
+	echo := open(t, NewRep, Options{})
+	must(t, echo.Connect(back.LastEndpoint()))
+	running(t, newProxy(t, echo, echo, ProxyOptions{}))
+	var wg sync.WaitGroup
+	for c := range 3 {
+		req := connect(t, NewReq, Options{}, front)
+		wg.Go(func() {
+			for i := range 50 {
+				if err := req.Send(ctx, fmt.Append(nil, c), fmt.Append(nil, i)); err != nil {
+					t.Error(err)
+					return
+				}
+				m, err := req.Recv(ctx)
+				if err != nil || len(m) != 2 || string(m[0]) != fmt.Sprint(c) || string(m[1]) != fmt.Sprint(i) {
+					t.Errorf("%d: %d: %s %v", c, i, m, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Two PAIRs at either side, and everything in both directions at once.
+func TestProxyPairs(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	front := bind(t, NewPair, Options{})
+	back := bind(t, NewPair, Options{})
+	running(t, newProxy(t, front, back, ProxyOptions{}))
+	ends := [2]*Pair{connect(t, NewPair, Options{}, front), connect(t, NewPair, Options{}, back)}
+	const n = 3000
+	var wg sync.WaitGroup
+	for _, end := range ends {
+		wg.Go(func() {
+			for i := range n {
+				if err := end.Send(ctx, fmt.Append(nil, i)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+		wg.Go(func() {
+			for i := range n {
+				if m, err := end.Recv(ctx); err != nil || string(m[0]) != fmt.Sprint(i) {
+					t.Errorf("%d: %s %v", i, m, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Time-outs of the sockets do not end a proxy.
+func TestProxyTimeouts(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	o := Options{SendTimeout: -1, RecvTimeout: -1}
+	in := bind(t, NewPull, o)
+	out := bind(t, NewPush, o)
+	control := bind(t, NewRep, o)
+	running(t, newProxy(t, in, out, ProxyOptions{Control: control}))
+	push := connect(t, NewPush, Options{}, in)
+	must(t, push.Send(ctx, []byte("a")))
+	pull := connect(t, NewPull, Options{}, out)
+	if m, err := pull.Recv(ctx); err != nil || string(m[0]) != "a" {
+		t.Fatal(m, err)
+	}
+	operator := connect(t, NewReq, Options{}, control)
+	for _, command := range []string{"PAUSE", "RESUME", "DANCE"} {
+		must(t, operator.Send(ctx, []byte(command)))
+		if m, err := operator.Recv(ctx); err != nil || len(m) != 1 || len(m[0]) != 0 {
+			t.Fatalf("%s was answered with %q, %v", command, m, err)
+		}
+	}
+}
+
 // What a ROUTER gets for somebody unknown is dropped, and the rest goes on.
 func TestProxyUnroutable(t *testing.T) {
 	t.Parallel()

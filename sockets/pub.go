@@ -235,7 +235,7 @@ func (p *pubPattern) roomy(*pipe)   {}
 
 // attach sends the welcome message, before anything else.
 func (p *pubPattern) attach(q *pipe, peer *Peer) error {
-	if p.opts.WelcomeMessage != nil {
+	if len(p.opts.WelcomeMessage) > 0 {
 		q.out.offer(nil, [][]byte{p.opts.WelcomeMessage})
 	}
 	p.subs.attach(q, peer)

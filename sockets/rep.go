@@ -97,6 +97,7 @@ func (r *Rep) next() (m single, skip int, err error) {
 	wire := m.wire()
 	skip = requestEnvelope(wire)
 	r.peer, r.envelope = m.peer, append(r.envelope[:0], wire[:skip]...)
+	r.in.watch.tell() // the reply can be sent
 	return m, skip, nil
 }
 

@@ -160,6 +160,7 @@ func (r *Req) next() (m single, skip int, err error) {
 		if r.asked == nil || m.peer.pipe == r.asked {
 			if id, skip, ok := replyEnvelope(m.wire()); ok && r.expects(id) {
 				r.waiting, r.asked = false, nil
+				r.in.watch.tell() // the next request can be sent
 				return m, skip, nil
 			}
 		}
@@ -236,7 +237,10 @@ func (r *reqPattern) gone(p *pipe) {
 }
 
 // messages ends the connection to a peer that sends what is no reply at all.
-func (r *reqPattern) messages(_ *pipe, _ *Peer, b *Batch) (bool, error) {
+func (r *reqPattern) messages(p *pipe, _ *Peer, b *Batch) (bool, error) {
+	if p.inproc() {
+		return true, nil // no connection to end: next passes over it
+	}
 	for i := range b.Len() {
 		if _, _, ok := replyEnvelope(b.Message(i)); !ok {
 			b.SetSpans(b.Spans()[:i])

@@ -1,6 +1,7 @@
 package sockets
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -49,6 +50,17 @@ type Security struct {
 	// Authenticate, if set, judges peers, instead of a ZAP handler: the clients
 	// of a PLAIN or CURVE server, and with NULL everyone.
 	Authenticate Authenticator
+}
+
+// Validate reports all that is wrong with s, each fault an *OptionError. Sockets
+// do so themselves when they are made.
+func (s *Security) Validate() error {
+	var errs []error
+	o := Options{Security: *s}
+	o.checkSecurity(func(field, format string, args ...any) {
+		errs = append(errs, &OptionError{field, fmt.Sprintf(format, args...)})
+	})
+	return errors.Join(errs...)
 }
 
 // role is the part that a socket plays in a mechanism.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"clustermap/zmtp"
 )
@@ -27,6 +28,10 @@ type socket struct {
 	cancel   context.CancelFunc
 	closing  chan struct{} // closed at the beginning of Close
 
+	lingering context.Context    // ends when Close is to wait for queued messages no longer
+	hurry     context.CancelFunc // ends it
+	hurried   atomic.Bool        // messages were left then
+
 	in inbox
 	wg sync.WaitGroup // listeners, dialers and connections
 
@@ -39,6 +44,9 @@ type socket struct {
 }
 
 func (s *socket) init(kind zmtp.SocketType, opts Options, p pattern) error {
+	if opts.Linger == 0 && (kind == zmtp.SUB || kind == zmtp.XSUB) {
+		opts.Linger = -1
+	}
 	o, err := opts.withDefaults()
 	if err != nil {
 		return err
@@ -48,6 +56,7 @@ func (s *socket) init(kind zmtp.SocketType, opts Options, p pattern) error {
 	s.security, s.opts.Security = func() *Security { return &security }, Security{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.closing = make(chan struct{})
+	s.lingering, s.hurry = context.WithCancel(context.Background())
 	s.in.init(hwm{o.RecvHWM, o.RecvHWMOctets})
 	s.in.patience = o.RecvTimeout
 	s.listeners = map[string]*listener{}
@@ -100,10 +109,27 @@ func (s *socket) leave(p *pipe) {
 	s.pattern.removed(p)
 }
 
+// CloseContext is Close, but when the context ends, queued messages that are
+// not written by then are dropped, and the context's error is returned. It does
+// the same to a Close that is under way.
+func (s *socket) CloseContext(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, s.hurry)
+	defer stop()
+	if err := s.Close(); err != nil {
+		return err
+	}
+	if s.hurried.Load() {
+		return ctx.Err()
+	}
+	return nil
+}
+
 // Close closes the socket: it stops listening, waits up to Options.Linger until
 // queued messages are written, ends all connections, and returns when every
-// goroutine of the socket has ended. Calls that wait return ErrClosed. Closing
-// a closed socket waits for the same and returns nil.
+// goroutine of the socket has ended. By default it waits for as long as that
+// takes, so a message to a peer that never comes keeps it for ever: see
+// CloseContext. Calls that wait return ErrClosed. Closing a closed socket waits
+// for the same and returns nil.
 func (s *socket) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -131,6 +157,7 @@ func (s *socket) Close() error {
 		l.disconnect()
 	}
 	s.wg.Wait()
+	s.hurry()
 	s.in.discard()
 	s.report(Event{Kind: MonitorStopped})
 	return nil
@@ -139,13 +166,14 @@ func (s *socket) Close() error {
 // linger waits until all that was queued has been written, and then lets the
 // peers end the connections, so that none of it is lost in a reset.
 func (s *socket) linger() {
-	ctx, cancel := context.WithTimeout(context.Background(), s.opts.Linger)
+	ctx, cancel := context.WithTimeout(s.lingering, s.opts.Linger)
 	defer cancel()
 	told := make(chan struct{}, 1)
 	for _, p := range s.list() {
 		for !p.out.flushed(told) {
 			select {
 			case <-ctx.Done():
+				s.hurried.Store(s.lingering.Err() != nil)
 				return
 			case <-told:
 			}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -35,8 +36,11 @@ type writeState struct {
 	bufs    [][]byte              // what is left to write
 	written int64
 	err     error
-	vectors [maxVectors]unix.Iovec
 }
+
+// vectors is where writes of several pieces list them. They are shared, since a
+// connection that waits has no use for a kilobyte of them.
+var vectors = sync.Pool{New: func() any { return new([maxVectors]unix.Iovec) }}
 
 func (s *stream) init(conn net.Conn) error {
 	s.conn = conn
@@ -136,6 +140,17 @@ func (s *stream) writeStep(fd uintptr) bool {
 }
 
 func (w *writeState) writev(fd uintptr) (int, syscall.Errno) {
+	for len(w.bufs) > 0 && len(w.bufs[0]) == 0 {
+		w.bufs = w.bufs[1:]
+	}
+	switch len(w.bufs) {
+	case 0:
+		return 0, 0
+	case 1:
+		return w.writeOne(fd)
+	}
+	list := vectors.Get().(*[maxVectors]unix.Iovec)
+	defer vectors.Put(list)
 	total, count := 0, 0
 	for _, b := range w.bufs {
 		if count == maxVectors || total >= maxWrite {
@@ -147,24 +162,25 @@ func (w *writeState) writev(fd uintptr) (int, syscall.Errno) {
 		if len(b) > maxWrite-total {
 			b = b[:maxWrite-total]
 		}
-		w.vectors[count].Base = &b[0]
-		w.vectors[count].SetLen(len(b))
+		list[count].Base = &b[0]
+		list[count].SetLen(len(b))
 		total += len(b)
 		count++
 	}
-	if count == 0 {
-		w.bufs = nil
-		return 0, 0
-	}
-	var n uintptr
-	var errno syscall.Errno
-	if count == 1 {
-		n, _, errno = unix.Syscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(w.vectors[0].Base)), uintptr(w.vectors[0].Len))
-	} else {
-		n, _, errno = unix.Syscall(unix.SYS_WRITEV, fd, uintptr(unsafe.Pointer(&w.vectors[0])), uintptr(count))
-	}
+	n, _, errno := unix.Syscall(unix.SYS_WRITEV, fd, uintptr(unsafe.Pointer(list)), uintptr(count))
 	runtime.KeepAlive(w.bufs)
-	clear(w.vectors[:count])
+	clear(list[:count])
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
+}
+
+// writeOne writes the only piece.
+func (w *writeState) writeOne(fd uintptr) (int, syscall.Errno) {
+	b := w.bufs[0]
+	n, _, errno := unix.Syscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(min(len(b), maxWrite)))
+	runtime.KeepAlive(b)
 	if errno != 0 {
 		return 0, errno
 	}

@@ -28,21 +28,13 @@ func (w *writer) run() {
 		s.pattern.roomy(w.pipe)
 		s.in.watch.tell()
 	}
+	if !w.hello() {
+		return
+	}
 	defer w.beats()()
 	for w.pipe.out.take(&w.queue, &w.control, w.conn.gone, roomy) {
 		seen := w.conn.life.reads.Load()
-		w.gather()
-		var n int64
-		var err error
-		if w.codec == nil {
-			n, err = w.conn.stream.send(w.bufs)
-		} else {
-			n, err = w.sendCoded()
-		}
-		clear(w.bufs)
-		if err != nil {
-			w.written = n
-			w.conn.close(err)
+		if !w.send() {
 			return
 		}
 		w.peer.messagesOut.Add(uint64(w.queue.messages))
@@ -53,6 +45,25 @@ func (w *writer) run() {
 			w.conn.answer(seen, s.opts.HeartbeatTimeout)
 		}
 	}
+}
+
+// send writes what was taken. When it fails, it ends the connection and reports
+// false.
+func (w *writer) send() bool {
+	w.gather()
+	var n int64
+	var err error
+	if w.codec == nil {
+		n, err = w.conn.stream.send(w.bufs)
+	} else {
+		n, err = w.sendCoded()
+	}
+	clear(w.bufs)
+	if err != nil {
+		w.written = n
+		w.conn.close(err)
+	}
+	return err == nil
 }
 
 // gather lists the octets to write, in order.

@@ -283,23 +283,20 @@ func TestXPubManualPeer(t *testing.T) {
 func TestXSubSend(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	endpoint := freePort(t)
+	endpoint, accept := listenRaw(t)
 	sub := dialled(t, NewXSub, quick(Options{Linger: -1}), endpoint)
 	must(t, sub.Send(ctx, []byte("early"), []byte("own")))
 	says(t, sub, "\x01a")
 	accepted := bind(t, NewXPub, Options{})
 	must(t, sub.Connect(accepted.LastEndpoint()))
 	wants(t, accepted, "\x01a")
-	late := open(t, NewXPub, Options{})
-	must(t, late.Bind(ctx, endpoint))
-	wants(t, late, "\x01a", "early own")
+	late := accept().greet("XPUB", nil)
+	late.wants("\x04\x0b\x09SUBSCRIBEa" + string(wire("early", "own")))
 	says(t, sub, "to both")
 	wants(t, accepted, "to both")
-	wants(t, late, "to both")
-	must(t, late.Close())
-	again := open(t, NewXPub, Options{})
-	must(t, again.Bind(ctx, endpoint))
-	wants(t, again, "\x01a")
+	late.wants(string(wire("to both")))
+	late.conn.Close()
+	accept().greet("XPUB", nil).wants("\x04\x0b\x09SUBSCRIBEa")
 	if err := sub.Send(ctx, append([]byte{1}, make([]byte, maxTopic+1)...)); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("too long a topic: %v", err)
 	}
@@ -312,7 +309,7 @@ func TestXSubSend(t *testing.T) {
 // subscriptions.
 func TestXSubDrops(t *testing.T) {
 	t.Parallel()
-	endpoint := freePort(t)
+	endpoint, accept := listenRaw(t)
 	sub := dialled(t, NewXSub, quick(Options{SendHWM: 10, Linger: -1}), endpoint)
 	for range 25 {
 		says(t, sub, "own")
@@ -323,13 +320,14 @@ func TestXSubDrops(t *testing.T) {
 	for i := range 100 {
 		says(t, sub, fmt.Sprintf("\x01%02d", i))
 	}
-	pub := open(t, NewXPub, Options{})
-	must(t, pub.Bind(testContext(t), endpoint))
+	r := accept().greet("PUB", nil)
 	for i := range 100 {
-		wants(t, pub, fmt.Sprintf("\x01%02d", i))
+		if name, topic := r.command(); name != "SUBSCRIBE" || topic != fmt.Sprintf("%02d", i) {
+			t.Fatalf("%s %q", name, topic)
+		}
 	}
 	for range 10 {
-		wants(t, pub, "own")
+		r.wants(string(wire("own")))
 	}
 }
 

@@ -164,7 +164,7 @@ func TestCurveSplit(t *testing.T) {
 	client, server, _, _ := curvePair()
 	converse(client, server, 1000, admit)
 	toClient, toServer := server.sent, client.sent
-	for cut := 0; cut <= max(len(toClient), len(toServer)); cut += 1 + cut%23 {
+	for cut := 0; cut <= max(len(toClient), len(toServer)); cut += 1 + cut%47 {
 		client, server, _, _ := curvePair()
 		for _, c := range []struct {
 			s  *side

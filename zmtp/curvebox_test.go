@@ -10,10 +10,10 @@ import (
 // boxSizes are the sizes at which boxes are compared: all up to two units and
 // some of the stream, and some far above.
 func boxSizes() (sizes []int) {
-	for n := range 1100 {
+	for n := range 1500 {
 		sizes = append(sizes, n)
 	}
-	return append(sizes, 1500, 2015, 2016, 2017, 4096, 65535, 65536, 65537, 1<<20+3)
+	return append(sizes, 2015, 2016, 2017, 4096, 65535, 65536, 65537, 1<<20+3)
 }
 
 // TestMessageBox holds that boxes are those of NaCl at every size.

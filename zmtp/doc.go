@@ -8,7 +8,8 @@
 // A connection passes through two stages:
 //
 //   - [Handshake] produces the greeting, takes the peer's, and runs a security
-//     [Mechanism] (NULL unless another is given) until traffic may start.
+//     [Mechanism] (NULL unless another is given) until traffic may start. It may
+//     hand over a [Codec] that stands between the connection and all below.
 //   - [Decoder] cuts the stream that follows into whole messages and commands.
 //
 // What is sent is made by functions that append to a slice: [AppendMessage],
@@ -19,6 +20,14 @@
 // A [Message] is kept as its wire octets, frame headers included. Decoding is
 // therefore only finding where a message ends, and forwarding one is copying a
 // single run of octets. [Message.Next] walks over the frames.
+//
+// # Security
+//
+// NULL, PLAIN (RFC 24) and CURVE (RFC 26) are there: [NewNull], [NewPlainClient],
+// [NewPlainServer], [NewCurveClient], [NewCurveServer]. A server's handshake stops
+// until its caller has judged the peer's credentials ([Handshake.Credentials]).
+// Only CURVE encrypts and authenticates what is sent. Its keys ([GenerateKeyPair])
+// are written in Z85 (RFC 32).
 //
 // # Allocation
 //

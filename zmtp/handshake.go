@@ -349,6 +349,6 @@ func (h *Handshake) accept(m Metadata) *ProtocolError {
 func (h *Handshake) Peer() Peer { return h.peer }
 
 // Codec returns, after done, how the connection's traffic is to be translated,
-// be it CURVE's or that of a peer below ZMTP 3.0; nil if it is plain frames, which a [Decoder] takes as they are. The caller
-// owns it.
+// be it CURVE's or that of a peer below ZMTP 3.0; nil if it is plain frames,
+// which a [Decoder] takes as they are. The caller owns it.
 func (h *Handshake) Codec() Codec { return h.codec }

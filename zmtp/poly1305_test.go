@@ -71,9 +71,9 @@ func TestPoly1305(t *testing.T) {
 			}
 		},
 	}
-	sizes := []int{1024, 1025, 4095, 4096, 10000}
-	for n := range 300 {
-		sizes = append(sizes, n)
+	sizes := []int{1024, 4095, 4096, 9000}
+	for n := range 70 {
+		sizes = append(sizes, n, 1240+2*n)
 	}
 	for _, size := range sizes {
 		message, key := make([]byte, size), make([]byte, 32)

@@ -28,6 +28,3 @@ func keystream8(out *[streamSize]byte, state *[16]uint32)
 //
 //go:noescape
 func keystream8VL(out *[streamSize]byte, state *[16]uint32)
-
-// bulk takes nothing off b.
-func (p *poly1305) bulk(b []byte) []byte { return b }

@@ -10,7 +10,7 @@ import (
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	root := must(t, "--help")
-	for _, name := range []string{"serve", "set", "get", "del", "watch", "dump", "load", "bench"} {
+	for _, name := range []string{"serve", "set", "get", "del", "watch", "dump", "load", "bench", "keygen"} {
 		if !strings.Contains(root, "\n  "+name+" ") {
 			t.Errorf("chp --help does not list %s", name)
 		}
@@ -18,7 +18,7 @@ func TestHelp(t *testing.T) {
 		if !strings.Contains(text, "Usage:\n  chp "+name) || !strings.Contains(text, "Examples:") || !strings.Contains(text, "Flags:") {
 			t.Errorf("chp %s --help: %s", name, text)
 		}
-		if name != "serve" && !strings.Contains(text, "--server") {
+		if name != "serve" && name != "keygen" && !strings.Contains(text, "--server") {
 			t.Errorf("chp %s has no flag --server", name)
 		}
 	}
@@ -84,6 +84,12 @@ func TestUsageErrors(t *testing.T) {
 		{"serve --subscriber-queue 0", "--subscriber-queue"},
 		{"serve --snapshot-timeout 0s", "--snapshot-timeout"},
 		{"serve --handshake-timeout 0s", "--handshake-timeout"},
+		{"serve --curve-key missing", "--curve-allow"},
+		{"serve --curve-allow any", "--curve-key"},
+		{"serve --curve-key missing --curve-allow any", "chp keygen --out missing"},
+		{"get k --curve-key missing", "--curve-server-key"},
+		{"get k --curve-server-key missing", "--curve-key"},
+		{"get k --curve-key missing --curve-server-key missing", "chp keygen --out missing"},
 		{"serve --log-level loud", "loud"},
 		{"serve --log-format xml", "xml"},
 		{"bench --updates 0", "--updates"},

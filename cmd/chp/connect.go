@@ -10,9 +10,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"clustermap/chp"
+	"clustermap/sockets"
+	"clustermap/zmtp"
 
 	"github.com/spf13/cobra"
 )
@@ -31,8 +34,11 @@ const (
 // --timeout, and the environment variable.
 type connection struct {
 	flags   []string
+	curve   clientCurve
 	timeout time.Duration
 	given   func() bool // tells whether --timeout was on the command line
+
+	security sockets.Security // after servers
 }
 
 // register adds the flags to cmd; timeout is the default of --timeout.
@@ -41,10 +47,12 @@ func (n *connection) register(cmd *cobra.Command, timeout time.Duration) {
 	flags.StringArrayVar(&n.flags, "server", nil,
 		"server to use, tcp://HOST:PORT; repeat it to name backups in order (default $"+serverVariable+", comma-separated, or "+defaultServer+")")
 	flags.DurationVar(&n.timeout, "timeout", timeout, "how long to wait for the server")
+	n.curve.register(flags)
 	n.given = func() bool { return flags.Changed("timeout") }
 }
 
-// servers returns the servers in order of preference, each checked.
+// servers returns the servers in order of preference, each checked. It also looks
+// for keys.
 func (n *connection) servers() ([]string, error) {
 	if n.timeout <= 0 {
 		return nil, fail(exitUsage, "--timeout %v: give a time above 0", n.timeout)
@@ -68,7 +76,9 @@ func (n *connection) servers() ([]string, error) {
 			return nil, fail(exitUsage, "the server %s is named twice", s)
 		}
 	}
-	return list, nil
+	var err error
+	n.security, err = n.curve.security()
+	return list, err
 }
 
 // checkServer accepts tcp://HOST:PORT, PORT leaving room for the two above it.
@@ -90,11 +100,20 @@ type client struct {
 	servers    []string
 	connected  chan struct{} // closed once any server is connected
 	lost       chan struct{} // closed once a server is lost that was followed
+	refused    chan struct{} // closed once every server has refused us for good
+
+	mu       sync.Mutex
+	failures map[string]error // why each server was not followed when it was last tried
 }
 
 // start returns a client that connects. The caller closes it.
 func (n *connection) start(o chp.ClientOptions) (*client, error) {
-	c := &client{connection: n, servers: o.Servers, connected: make(chan struct{}), lost: make(chan struct{})}
+	c := &client{
+		connection: n, servers: o.Servers, failures: map[string]error{},
+		connected: make(chan struct{}), lost: make(chan struct{}), refused: make(chan struct{}),
+	}
+	o.Security = n.security
+	o.OnFailure = c.failed
 	var connect, lose sync.Once
 	active := false
 	o.OnState = func(state chp.State, _ string) {
@@ -168,6 +187,8 @@ func (c *client) wait(ctx context.Context) error {
 	select {
 	case <-c.connected:
 	case <-ctx.Done():
+	case <-c.refused:
+		return c.explain()
 	case <-unreached.C:
 		return c.noServer(reach)
 	}
@@ -181,7 +202,54 @@ func (c *client) wait(ctx context.Context) error {
 	return c.noServer(limit)
 }
 
+// failed takes note of why a server is not followed.
+func (c *client) failed(server string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.hopeless()
+	c.failures[server] = err
+	if !before && c.hopeless() {
+		close(c.refused)
+	}
+}
+
+// hopeless says that no server will let us in as we are. mu must be held.
+func (c *client) hopeless() bool {
+	for _, server := range c.servers {
+		if err := c.failures[server]; !errors.Is(err, zmtp.ErrRefused) && !errors.Is(err, zmtp.ErrMechanism) {
+			return false
+		}
+	}
+	return true
+}
+
+// explain says why no server lets us in, and what to do about the first.
+func (c *client) explain() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	server := c.servers[0]
+	key := c.connection.security.CurveSecretKey
+	switch {
+	case errors.Is(c.failures[server], zmtp.ErrMechanism) && key.IsZero():
+		return fail(exitRefused, "the server %s lets only known keys in; give --curve-key and --curve-server-key", server)
+	case errors.Is(c.failures[server], zmtp.ErrMechanism):
+		return fail(exitRefused, "the server %s does not use CURVE; leave out --curve-key and --curve-server-key, or start it with --curve-key", server)
+	case key.IsZero():
+		return fail(exitRefused, "the server %s refused us: %s", server, plain(c.failures[server]))
+	}
+	return fail(exitRefused, "the server %s does not let our key in; start it with '%s' in its --curve-allow", server, key.Public())
+}
+
 func (c *client) noServer(waited time.Duration) error {
+	if !c.connection.security.CurveSecretKey.IsZero() {
+		c.mu.Lock()
+		_, refused := errors.AsType[syscall.Errno](c.failures[c.servers[0]])
+		c.mu.Unlock()
+		if !refused {
+			return fail(exitNoServer, "no CHP server with the key of --curve-server-key answered at %s within %v; if one runs there, compare that key with the one that it prints",
+				strings.Join(c.servers, ", "), waited)
+		}
+	}
 	return fail(exitNoServer, "no CHP server answered at %s within %v; start one with: chp serve",
 		strings.Join(c.servers, ", "), waited)
 }

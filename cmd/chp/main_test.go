@@ -82,8 +82,10 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Env = os.Environ()
 	for i, v := range cmd.Env {
-		if strings.HasPrefix(v, serverVariable+"=") {
-			cmd.Env[i] = serverVariable + "="
+		for _, ours := range []string{serverVariable, keyVariable, serverKeyVariable, allowVariable} {
+			if strings.HasPrefix(v, ours+"=") {
+				cmd.Env[i] = ours + "="
+			}
 		}
 	}
 	return cmd
@@ -227,15 +229,21 @@ var readyLine = regexp.MustCompile(`(?m)^.*ready.* (tcp://\S+:\d+).* (tcp://\S+:
 func serve(t *testing.T, args ...string) *server {
 	t.Helper()
 	p := start(t, append([]string{"serve", "--port", "0"}, args...)...)
+	return &server{process: p, endpoint: p.ready()}
+}
+
+// ready waits until a server is ready and returns its endpoint.
+func (p *process) ready() string {
+	p.t.Helper()
 	for {
 		written := p.stderr.written()
 		if m := readyLine.FindStringSubmatch(p.stderr.String()); m != nil {
-			return &server{process: p, endpoint: m[1]}
+			return m[1]
 		}
 		select {
 		case <-written:
 		case <-p.waited:
-			t.Fatalf("%s: exit code %d: %s", p.name(), p.wait(), p.stderr.String())
+			p.t.Fatalf("%s: exit code %d: %s", p.name(), p.wait(), p.stderr.String())
 		}
 	}
 }

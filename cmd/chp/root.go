@@ -71,6 +71,7 @@ Exit codes: 0 done, 1 not found or refused, 2 usage, 3 no server in time.`,
 		newDump(),
 		newLoad(),
 		newBench(),
+		newKeygen(),
 		newBenchPeer(),
 	)
 	return root

@@ -23,6 +23,7 @@ type serveFlags struct {
 	maxValue, queue  octets
 	snapshot         time.Duration
 	handshake        time.Duration
+	curveKey, allow  string
 	logLevel, format string
 }
 
@@ -35,11 +36,15 @@ func newServe() *cobra.Command {
 (collector). When all three are open it prints one line that contains "ready" and
 the three endpoints on standard error. SIGINT and SIGTERM end it.
 
-CHP has neither authentication nor encryption: the default host is reached from
-this machine only. Open it to a network you trust with --host 0.0.0.0.`,
+Without --curve-key there is neither authentication nor encryption: the default
+host is reached from this machine only. Open it to a network you trust with
+--host 0.0.0.0, or to any with --curve-key and --curve-allow: then only the owners
+of the keys in --curve-allow are let in, and all traffic is encrypted. The server's
+public key, which clients need, is printed before it is ready.`,
 		Example: `  chp serve
   chp serve --host 0.0.0.0 --port 6000
-  chp serve --port 0          # any three free ports in a row`,
+  chp serve --port 0          # any three free ports in a row
+  chp serve --host 0.0.0.0 --curve-key server.key --curve-allow clients.txt`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -52,6 +57,8 @@ this machine only. Open it to a network you trust with --host 0.0.0.0.`,
 	flags.Var(&f.queue, "subscriber-queue", "what may wait for one client before it is disconnected, to take a fresh snapshot")
 	flags.DurationVar(&f.snapshot, "snapshot-timeout", chp.DefaultSnapshotTimeout, "how long a client may stop reading its snapshot")
 	flags.DurationVar(&f.handshake, "handshake-timeout", chp.DefaultServerHandshake, "how long a new connection may take to say what it is")
+	flags.StringVar(&f.curveKey, "curve-key", "", "`file` with the server's key, from chp keygen: demand CURVE (default $"+keyVariable+")")
+	flags.StringVar(&f.allow, "curve-allow", "", "public `keys` of the clients to let in, comma-separated, or a file with one a line; or "+allowAny+" (default $"+allowVariable+")")
 	flags.StringVar(&f.logLevel, "log-level", "warn", "least important records to log: debug, info, warn, error")
 	flags.StringVar(&f.format, "log-format", "text", "form of the log on standard error: text, json")
 	complete(cmd, "log-level", "debug", "info", "warn", "error")
@@ -87,7 +94,15 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		return fail(exitUsage, "--handshake-timeout %v: give a time above 0", f.handshake)
 	}
 
+	security, err := serverSecurity(f.curveKey, f.allow)
+	if err != nil {
+		return err
+	}
+	if security.CurveServer {
+		fmt.Fprintf(cmd.ErrOrStderr(), "chp: clients need --curve-server-key '%s'\n", security.CurveSecretKey.Public())
+	}
 	server, err := chp.NewServer(chp.ServerOptions{
+		Security:          security,
 		Host:              f.host,
 		Port:              f.port,
 		HeartbeatInterval: f.heartbeat,

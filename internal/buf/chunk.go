@@ -36,6 +36,8 @@ type Chunk struct {
 	data  []byte
 	refs  atomic.Int32
 	class int8 // index into pools, -1 when not pooled
+
+	lender Lender // whose octets they are; see Wrap
 }
 
 // Get returns a chunk of at least size octets, with one reference held by the
@@ -74,6 +76,10 @@ func (c *Chunk) Release() {
 		return
 	}
 	invariants.Assert(n == 0, "chunk released more often than retained")
+	if c.lender != nil {
+		c.giveBack()
+		return
+	}
 	invariants.Poison(c.data)
 	if c.class >= 0 {
 		pools[c.class].Put(c)

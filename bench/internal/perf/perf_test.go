@@ -3,6 +3,7 @@ package perf
 import (
 	"bytes"
 	"context"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -65,6 +66,7 @@ func (r *running) want(code int, pattern string) {
 
 const (
 	throughput = `message size: 30 \[B\]\nmessage count: 500\nmean throughput: [0-9]+ \[msg/s\]\nmean throughput: [0-9]+\.[0-9]{3} \[Mb/s\]\n`
+	latency    = `message size: 30 \[B\]\nroundtrip count: 50\naverage latency: [0-9]+\.[0-9]{3} \[us\]\n`
 )
 
 func peer(t *testing.T, kind, how, endpoint string) *interop.Process {
@@ -128,6 +130,37 @@ func TestThrToLibzmq(t *testing.T) {
 	remote.want(0, "")
 }
 
+func TestLat(t *testing.T) {
+	t.Parallel()
+	local := start(t, LocalLat, anyPort, "30", "50")
+	remote := start(t, RemoteLat, local.endpoint(), "30", "50")
+	local.want(0, "")
+	remote.want(0, latency)
+}
+
+func TestLatFromLibzmq(t *testing.T) {
+	t.Parallel()
+	local := start(t, LocalLat, anyPort, "30", "50")
+	p := peer(t, "REQ", "--connect", local.endpoint())
+	for i := range 50 {
+		p.Call(interop.Op{"op": "send", "seed": i, "sizes": []int{30}, "count": 1}, nil)
+		var got interop.Received
+		p.Call(interop.Op{"op": "recv"}, &got)
+		if len(got.Messages) != 1 || !reflect.DeepEqual(got.Messages[0], interop.DescribeAll([][]byte{interop.Pattern(i, 0, 0, 30)})) {
+			t.Fatalf("libzmq received %v", got.Messages)
+		}
+	}
+	local.want(0, "")
+}
+
+func TestLatToLibzmq(t *testing.T) {
+	t.Parallel()
+	p := peer(t, "REP", "--bind", anyPort)
+	echo := p.Start(interop.Op{"op": "echo", "n": 50})
+	start(t, RemoteLat, p.Endpoint, "30", "50").want(0, latency)
+	echo.Done(nil)
+}
+
 func TestWrongSize(t *testing.T) {
 	t.Parallel()
 	local := start(t, LocalThr, anyPort, "30", "500")
@@ -137,7 +170,7 @@ func TestWrongSize(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	for _, tool := range []Tool{LocalThr, RemoteThr} {
+	for _, tool := range []Tool{LocalThr, RemoteThr, LocalLat, RemoteLat} {
 		for _, args := range []string{"", "1", "a b c d e", "x y z", "tcp://127.0.0.1:* -1 1", "1 0", "1 1 1 1 1"} {
 			var out bytes.Buffer
 			code := tool.Run(t.Context(), strings.Fields(args), &out)

@@ -45,6 +45,10 @@ func openOurs(s *spec, as role) (socket, error) {
 		return sockets.NewPush(o)
 	case s.Pattern == pushPull && as == receiver:
 		return sockets.NewPull(o)
+	case s.Pattern == reqRep && as == asker:
+		return sockets.NewReq(o)
+	case s.Pattern == reqRep && as == answerer:
+		return sockets.NewRep(o)
 	case s.Pattern == pubSub && as == sender:
 		o.FullPolicy = sockets.Block
 		return sockets.NewPub(o)

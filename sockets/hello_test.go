@@ -1,0 +1,120 @@
+package sockets
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestLibzmq_hello_msg: a new connection begins with the message, on whichever
+// side it is set.
+func TestLibzmq_hello_msg(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	o := quick(Options{HelloMessage: []byte("H")})
+	t.Run("from the side that binds", func(t *testing.T) {
+		t.Parallel()
+		router := bind(t, NewRouter, o)
+		for range 2 {
+			dealer := dialled(t, NewDealer, Options{}, router.LastEndpoint())
+			wants(t, dealer, "H")
+		}
+	})
+	t.Run("from the side that connects", func(t *testing.T) {
+		t.Parallel()
+		router := bind(t, NewRouter, Options{})
+		oo := o
+		oo.Identity = []byte("me")
+		dialled(t, NewDealer, oo, router.LastEndpoint())
+		wants(t, router, "me H")
+	})
+	t.Run("from both", func(t *testing.T) {
+		t.Parallel()
+		one := bind(t, NewDealer, o)
+		two := dialled(t, NewDealer, o, one.LastEndpoint())
+		wants(t, one, "H")
+		wants(t, two, "H")
+	})
+	t.Run("again", func(t *testing.T) {
+		t.Parallel()
+		// On each connection once, before what was queued.
+		endpoint, accept := listenRaw(t)
+		dealer := dialled(t, NewDealer, quick(Options{HelloMessage: []byte("H"), Linger: -1}), endpoint)
+		must(t, dealer.Send(ctx, []byte("queued")))
+		r := accept().greet("ROUTER", nil)
+		r.wants("\x00\x01H\x00\x06queued")
+		for range 3 {
+			r.conn.Close()
+			r = accept().greet("ROUTER", nil)
+			r.wants("\x00\x01H")
+		}
+	})
+	t.Run("not from others", func(t *testing.T) {
+		t.Parallel()
+		pub := bind(t, NewXPub, o)
+		r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
+		r.send([]byte("\x00\x01\x01"))
+		wants(t, pub, "\x01")
+		says(t, pub, "first")
+		r.wants("\x00\x05first")
+	})
+}
+
+// TestLibzmq_disconnect_msg: a ROUTER receives the message when a peer that
+// connected has gone, behind all that it sent.
+func TestLibzmq_disconnect_msg(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	router := bind(t, NewRouter, Options{DisconnectMessage: []byte("D"), RecvHWM: 2})
+	for range 3 {
+		dealer := dialled(t, NewDealer, Options{Identity: []byte("me")}, router.LastEndpoint())
+		must(t, dealer.Send(ctx, []byte("H")))
+		wants(t, router, "me H")
+		must(t, dealer.Close())
+		wants(t, router, "me D")
+	}
+	// Though the queue is full.
+	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("it"))
+	r.send(wire("1"), wire("2"))
+	r.sync()
+	r.conn.Close()
+	eventually(t, "it is gone", func() bool { return len(router.Peers()) == 0 })
+	wants(t, router, "it 1", "it 2", "it D")
+	// Not for connections that the ROUTER made.
+	endpoint, accept := listenRaw(t)
+	seen := newEvents()
+	other := dialled(t, NewRouter, quick(Options{DisconnectMessage: []byte("D"), Monitor: seen.tell}), endpoint)
+	accept().greet("DEALER", []byte("it")).conn.Close()
+	seen.await(t, Disconnected)
+	r = accept().greet("DEALER", []byte("it"))
+	r.send(wire("x"))
+	wants(t, other, "it x")
+}
+
+// TestLibzmq_hiccup_msg: a DEALER receives the message when it has lost a
+// connection that it made.
+func TestLibzmq_hiccup_msg(t *testing.T) {
+	t.Parallel()
+	endpoint, accept := listenRaw(t)
+	dealer := dialled(t, NewDealer, quick(Options{HiccupMessage: []byte("hiccup")}), endpoint)
+	for range 3 {
+		r := accept().greet("ROUTER", nil)
+		r.send(slices.Concat(wire("W"), wire("x", "y")))
+		wants(t, dealer, "W", "x y")
+		r.conn.Close()
+		wants(t, dealer, "hiccup")
+	}
+	// Not for a connection that was never established, nor for one that came
+	// in.
+	accept().conn.Close()
+	r := accept().greet("ROUTER", nil)
+	r.send(wire("W"))
+	wants(t, dealer, "W")
+	bound := bind(t, NewDealer, Options{HiccupMessage: []byte("hiccup")})
+	seen := dialRaw(t, bound.LastEndpoint()).greet("DEALER", nil)
+	seen.send(wire("1"))
+	wants(t, bound, "1")
+	seen.conn.Close()
+	eventually(t, "it is gone", func() bool { return len(bound.Peers()) == 0 })
+	dialRaw(t, bound.LastEndpoint()).greet("DEALER", nil).send(wire("2"))
+	wants(t, bound, "2")
+}

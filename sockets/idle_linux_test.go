@@ -1,0 +1,79 @@
+package sockets
+
+import (
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxIdle is what a connection may cost that only waits, in octets of heap and
+// stacks: beside it there is what the kernel keeps.
+const maxIdle = 10 << 10
+
+// TestIdleMemory opens many connections that do their handshake and then say
+// nothing. The test's own ends are bare descriptors, which cost no memory that
+// is measured here.
+func TestIdleMemory(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector's own memory is measured too")
+	}
+	connections := int64(2000)
+	var files unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &files))
+	if most := int64(files.Cur/2) - 100; most < connections {
+		connections = max(most, 100)
+	}
+	for _, c := range []struct {
+		name  string
+		hello []byte
+	}{
+		{"ZMTP 3", slices.Concat(greeting(1), ready("DEALER", nil))},
+		{"ZMTP 1.0", []byte("\x01\x00")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			seen := newEvents()
+			router, err := NewRouter(Options{Linger: -1, Monitor: func(e Event) {
+				if e.Kind == HandshakeSucceeded {
+					seen.tell(Event{Kind: e.Kind}) // without the peer, which is to be measured
+				}
+			}})
+			must(t, err)
+			defer router.Close()
+			must(t, router.Bind(testContext(t), anyPort))
+			address := netip.MustParseAddrPort(strings.TrimPrefix(router.LastEndpoint(), "tcp://"))
+			seen.all = make([]Event, 0, connections)
+			before := used()
+			for range connections {
+				fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+				must(t, err)
+				defer unix.Close(fd)
+				must(t, unix.Connect(fd, &unix.SockaddrInet4{Port: int(address.Port()), Addr: address.Addr().As4()}))
+				_, err = unix.Write(fd, c.hello)
+				must(t, err)
+			}
+			for range connections {
+				seen.await(t, HandshakeSucceeded)
+			}
+			// A stack that has grown shrinks by half with each collection, if
+			// its goroutine waits by then.
+			cost := (used() - before) / connections
+			for range 50 {
+				if cost <= maxIdle {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+				cost = (used() - before) / connections
+			}
+			if cost > maxIdle {
+				t.Errorf("%d octets a connection, the bound is %d", cost, maxIdle)
+			}
+			t.Logf("%d octets a connection", cost)
+			runtime.KeepAlive(seen)
+		})
+	}
+}

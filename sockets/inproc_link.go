@@ -1,0 +1,417 @@
+package sockets
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"sync"
+
+	"clustermap/internal/buf"
+	"clustermap/internal/invariants"
+	"clustermap/zmtp"
+)
+
+// half is a socket's side of an inproc connection. There are no streams, no
+// reader and no writer: what the other side queues in its outbox is there for
+// us to take, all at once, by exchanging the queue.
+//
+// Who takes it is whoever receives: the first message in an empty outbox lists
+// our inqueue as ready, and the receiver that finds it ready but empty fetches.
+// So a message passes from one application's goroutine to the other's with no
+// other between. A socket that must obey what comes even while nobody receives
+// (a publisher its subscribers) is eager: there the goroutine of the half
+// fetches.
+//
+// What was fetched counts as queued at the sender (outbox.held) until the
+// application has taken it, so the outbox's high-water mark, which is the sum
+// of both sides', bounds the two queues together.
+//
+// Lock order: half.fetching before a pattern's mutex before outbox.mu before the
+// other socket's inbox.mu.
+type half struct {
+	socket *socket
+	pipe   *pipe
+	peer   *Peer
+	conn   *conn
+	other  *half
+	traits traits
+	eager  bool
+	ignore bool // throw away what comes
+
+	sealed  chan struct{} // closed when nothing more will be queued on this side
+	drained chan struct{} // closed when this side has fetched the last of it
+
+	fetching sync.Mutex
+	taken    outqueue // guarded by fetching, as is batch
+	batch    Batch
+	octets   int // of batch
+}
+
+// maxBatchOctets bounds the octets that one batch's spans point into.
+const maxBatchOctets = 1 << 31
+
+// newHalf makes the half of a pipe, whose other side is of the given socket.
+func newHalf(p *pipe, other *socket) *half {
+	h := &half{
+		socket:  p.socket,
+		pipe:    p,
+		conn:    &conn{gone: make(chan struct{})},
+		traits:  p.socket.pattern.traits(),
+		sealed:  make(chan struct{}),
+		drained: make(chan struct{}),
+	}
+	h.eager = h.traits.ordered
+	info := other.announced()
+	h.peer = &Peer{pipe: p, conn: h.conn, info: info, remote: p.endpoint, identity: info.Identity}
+	return h
+}
+
+// attach makes the other side known to the socket.
+func (h *half) attach() { h.ignore = h.socket.attach(h.pipe, h.peer) != nil }
+
+// open lets flow what this side sends, and what it has queued already.
+func (h *half) open() {
+	to := h.other
+	o := &h.pipe.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.limits = o.limits.plus(to.socket.in.limits)
+	in := &to.socket.in
+	in.mu.Lock()
+	to.pipe.in.link = to
+	to.pipe.in.report = o.limits.low().messages
+	in.mu.Unlock()
+	o.link = to
+	o.full = false
+	o.room.wake()
+	o.asleep = true
+	if !o.queue.empty() {
+		o.rouse()
+	}
+	o.settled()
+}
+
+// plus is the high-water mark of two queues that are one.
+func (h hwm) plus(g hwm) hwm {
+	sum := func(a, b int) int {
+		if a >= unbounded || b >= unbounded {
+			return unbounded
+		}
+		return min(a+b, unbounded)
+	}
+	return hwm{sum(h.messages, g.messages), sum(h.octets, g.octets)}
+}
+
+// notify tells the receivers that there is something to fetch. The other side's
+// outbox.mu is held.
+func (h *half) notify() {
+	in := &h.socket.in
+	in.mu.Lock()
+	in.list(&h.pipe.in)
+	in.mu.Unlock()
+}
+
+// run serves the connection to its end, which comes with the context, when one
+// of the sides closes it, or by a fault.
+func (h *half) run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() { h.conn.close(ErrClosed) })
+	defer stop()
+	out := &h.other.pipe.out
+	h.conn.serve(h.eager, out.filled, h.fetch)
+
+	// Each side seals its queue before the other fetches the last of it, and
+	// gives the queue up only after that.
+	h.pipe.out.seal()
+	close(h.sealed)
+	h.other.conn.close(io.EOF)
+	<-h.other.sealed
+	h.fetch()
+	in := &h.socket.in
+	in.mu.Lock()
+	h.pipe.in.link = nil
+	in.mu.Unlock()
+	close(h.drained)
+
+	h.pipe.peer.Store(nil)
+	if !h.ignore {
+		h.socket.pattern.detach(h.pipe, h.peer)
+	}
+	<-h.other.drained
+	h.pipe.out.discard()
+	in.watch.tell()
+	err := &PeerError{h.peer.remote, h.conn.cause(io.EOF)}
+	h.socket.report(Event{Kind: Disconnected, Endpoint: h.pipe.endpoint, Remote: h.peer.remote, Peer: h.peer, Err: err})
+}
+
+// serve waits until the connection is to end, and calls fetch whenever the
+// other side has filled its queue, if eager.
+func (c *conn) serve(eager bool, filled <-chan struct{}, fetch func()) {
+	if !eager {
+		<-c.gone
+		return
+	}
+	for {
+		select {
+		case <-filled:
+			fetch()
+		case <-c.gone:
+			return
+		}
+	}
+}
+
+// fetch moves what the other side has queued into the inbox, until some of it
+// is there, or for an eager side until there is nothing more. When it finds
+// nothing, the next message will notify us.
+func (h *half) fetch() {
+	h.fetching.Lock()
+	defer h.fetching.Unlock()
+	for h.exchange() {
+		kept := h.deliver()
+		if told := kept.less(hwm{h.taken.messages, h.taken.octets}); told != (hwm{}) {
+			h.consumed(told, false)
+		}
+		h.taken.items = h.taken.items[:0]
+		h.taken.messages, h.taken.octets = 0, 0
+		if kept.messages > 0 && !h.eager {
+			return // and whoever empties the inqueue will look again
+		}
+	}
+}
+
+// less is what of total is not in h.
+func (h hwm) less(total hwm) hwm { return hwm{total.messages - h.messages, total.octets - h.octets} }
+
+// exchange takes what is queued on the other side. If that is nothing, it
+// reports false.
+func (h *half) exchange() bool {
+	from := h.other
+	o := &from.pipe.out
+	o.mu.Lock()
+	if o.queue.empty() {
+		o.queue.rest()
+		o.asleep = true
+		o.mu.Unlock()
+		if cap(h.taken.items) > keepItems {
+			h.taken.items = nil
+		}
+		return false
+	}
+	h.taken, o.queue = o.queue, h.taken
+	o.held.messages += h.taken.messages
+	o.held.octets += h.taken.octets
+	o.mu.Unlock()
+	from.peer.messagesOut.Add(uint64(h.taken.messages))
+	from.peer.octetsOut.Add(uint64(h.taken.octets))
+	return true
+}
+
+// consumed says that of what was fetched this much is out of our queue, and
+// whether that is empty now.
+func (h *half) consumed(n hwm, empty bool) {
+	o := &h.other.pipe.out
+	o.mu.Lock()
+	o.held.messages = max(0, o.held.messages-n.messages)
+	o.held.octets = max(0, o.held.octets-n.octets)
+	roomy := false
+	if o.full {
+		low := o.limits.low()
+		messages, octets := o.queue.messages+o.held.messages, o.queue.octets+o.held.octets
+		roomy = messages == 0 || messages < low.messages && octets < low.octets
+	}
+	if roomy {
+		o.full = false
+		o.room.wake()
+	}
+	if empty && !h.eager {
+		o.asleep = true
+		if !o.queue.empty() {
+			o.rouse()
+		}
+	}
+	o.mu.Unlock()
+	if roomy {
+		from := h.other.socket
+		from.pattern.roomy(h.other.pipe)
+		from.in.watch.tell()
+	}
+}
+
+// deliver puts what was taken into the inbox, and returns how much of it.
+func (h *half) deliver() (kept hwm) {
+	var staged *buf.Chunk
+	at := 0
+	if st := h.taken.stage; st != nil {
+		staged = buf.Wrap(st.octets, st)
+		h.taken.stage = nil
+	}
+	h.batch.spans = h.socket.in.spans()
+	for i := range h.taken.items {
+		item := &h.taken.items[i]
+		var n hwm
+		switch {
+		case item.owner == nil:
+			n = h.decode(staged, at, at+item.size)
+			at += item.size
+		case h.socket.opts.Prepare != nil:
+			// Prepare may change the octets, which are not ours.
+			own := buf.Get(len(item.lent))
+			n = h.decode(own, 0, copy(own.Data(), item.lent))
+			own.Release()
+			item.owner.Release()
+		default:
+			lent := buf.Wrap(item.lent, item.owner)
+			n = h.decode(lent, 0, len(item.lent))
+			lent.Release()
+		}
+		*item = outitem{}
+		kept.messages += n.messages
+		kept.octets += n.octets
+	}
+	in := &h.socket.in
+	in.mu.Lock()
+	in.recycle(h.batch.spans)
+	in.mu.Unlock()
+	h.batch.spans = nil
+	if staged != nil {
+		staged.Release()
+	}
+	return kept
+}
+
+// decode hands on the messages and obeys the commands between two octets of a
+// chunk. All of it is whole, and made by our own side.
+func (h *half) decode(c *buf.Chunk, at, end int) (kept hwm) {
+	c.Retain()
+	wire := c.Data()[:end]
+	hand := func() {
+		n := h.hand(c)
+		kept.messages += n.messages
+		kept.octets += n.octets
+	}
+	for at < len(wire) {
+		if wire[at]&zmtp.FlagCommand != 0 {
+			next := frameEnd(wire, at)
+			if next < 0 {
+				break
+			}
+			if h.traits.subscribed {
+				if n := subscriptionMessage(wire[at:next]); n > 0 {
+					h.add(at+n, next)
+					at = next
+					continue
+				}
+			}
+			hand()
+			h.command(zmtp.CommandBody(wire[at:next]))
+			at = next
+			continue
+		}
+		next := messageEnd(wire, at)
+		if next < 0 {
+			break
+		}
+		if next > maxBatchOctets && at > 0 {
+			// Spans count in 32 bits: go on in a chunk that begins here.
+			hand()
+			c = buf.Wrap(wire[at:], c)
+			wire, next, at = wire[at:], next-at, 0
+		}
+		h.add(at, next)
+		at = next
+	}
+	invariants.Assert(at == len(wire), "something else than whole messages was queued")
+	hand()
+	c.Release()
+	return kept
+}
+
+// add collects a message.
+func (h *half) add(start, end int) {
+	h.batch.spans = append(h.batch.spans, Span{Start: uint32(start), End: uint32(end)})
+	h.octets += end - start
+}
+
+// frameEnd returns where the frame at octet at of wire ends, or -1 if it is not
+// all there.
+func frameEnd(wire []byte, at int) int {
+	if at+2 > len(wire) {
+		return -1
+	}
+	size := uint64(wire[at+1])
+	if wire[at]&zmtp.FlagLong == 0 {
+		at += 2
+	} else {
+		if at+9 > len(wire) {
+			return -1
+		}
+		size = binary.BigEndian.Uint64(wire[at+1:])
+		at += 9
+	}
+	if size > uint64(len(wire)-at) {
+		return -1
+	}
+	return at + int(size)
+}
+
+// hand gives the messages collected to the socket, and returns how many it
+// kept.
+func (h *half) hand(c *buf.Chunk) (kept hwm) {
+	b := &h.batch
+	if len(b.spans) == 0 {
+		return hwm{}
+	}
+	octets := h.octets
+	h.octets = 0
+	h.peer.messagesIn.Add(uint64(len(b.spans)))
+	h.peer.octetsIn.Add(uint64(octets))
+	if h.ignore {
+		h.peer.discarded.Add(uint64(len(b.spans)))
+		b.spans = b.spans[:0]
+		return hwm{}
+	}
+	b.chunk, b.peer = c, h.peer
+	c.Retain()
+	before := len(b.spans)
+	wanted, err := h.socket.pattern.messages(h.pipe, h.peer, b)
+	if wanted && h.socket.opts.Prepare != nil {
+		h.socket.opts.Prepare(b)
+	}
+	if wanted && len(b.spans) > 0 {
+		if len(b.spans) < before {
+			octets = b.octets()
+		}
+		kept = hwm{len(b.spans), octets}
+		b.cost = octets
+		in := &h.socket.in
+		in.mu.Lock()
+		in.add(&h.pipe.in, b)
+		b.spans = in.reuse()
+		in.mu.Unlock()
+	}
+	if err != nil {
+		h.conn.close(err)
+	}
+	b.Release()
+	return kept
+}
+
+// command obeys one command. Those of a connection, such as ERROR, do not come.
+func (h *half) command(body []byte) {
+	c, err := zmtp.ParseCommand(body)
+	if err == nil && !h.ignore {
+		if string(c.Name) == zmtp.CommandPing {
+			// The answer goes to whoever asked, not into its queue, which is
+			// fetched only when it receives.
+			if _, context, e := zmtp.ParsePing(c.Data); e == nil {
+				to := h.other
+				err = to.socket.pattern.command(to.pipe, to.peer, zmtp.CommandPong, context)
+			}
+		} else {
+			err = h.socket.pattern.command(h.pipe, h.peer, string(c.Name), c.Data)
+		}
+	}
+	if err != nil {
+		h.conn.close(err)
+	}
+}

@@ -1,0 +1,137 @@
+package sockets
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// TestInprocReqRep: many exchanges, with several repliers in turn.
+func TestInprocReqRep(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	o := inprocOptions()
+	o.ReqCorrelate = true
+	req := open(t, NewReq, o)
+	var reps []*Rep
+	for i := range 3 {
+		rep := open(t, NewRep, o)
+		must(t, req.Connect(fmt.Sprint("inproc://", i)))
+		must(t, rep.Bind(ctx, fmt.Sprint("inproc://", i)))
+		reps = append(reps, rep)
+	}
+	for i := range 300 {
+		must(t, req.Send(ctx, fmt.Append(nil, i)))
+		rep := reps[i%3]
+		m, err := rep.Recv(ctx)
+		must(t, err)
+		must(t, rep.Send(ctx, m[0], []byte("yes")))
+		m, err = req.Recv(ctx)
+		must(t, err)
+		if got := fmt.Sprint(texts(m)); got != fmt.Sprintf("[%d yes]", i) {
+			t.Fatal(got)
+		}
+	}
+}
+
+// TestInprocReqSkips: a reply that is none is passed over, and what came before
+// the request is thrown away, whether it was fetched or not (libzmq's
+// test_invalid_rep).
+func TestInprocReqSkips(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	o := inprocOptions()
+	req := open(t, NewReq, o)
+	o.SendHWM, o.RecvHWM = 5, 5
+	router := open(t, NewRouter, o)
+	must(t, router.Bind(ctx, "inproc://a"))
+	must(t, req.Connect("inproc://a"))
+	must(t, req.Send(ctx, []byte("first")))
+	m, err := router.Recv(ctx)
+	must(t, err)
+	me := m[0]
+	for round := range 20 {
+		must(t, router.Send(ctx, me, []byte("no delimiter")))
+		must(t, router.Send(ctx, me, nil, fmt.Append(nil, round)))
+		must(t, router.Send(ctx, me, nil, []byte("twice")))
+		m, err = req.Recv(ctx)
+		must(t, err)
+		if string(m[0]) != fmt.Sprint(round) {
+			t.Fatalf("%q in round %d", m, round)
+		}
+		must(t, router.Send(ctx, me, nil, []byte("late")))
+		must(t, req.Send(ctx, []byte("next")))
+		_, err = router.Recv(ctx)
+		must(t, err)
+	}
+	if _, err := req.TryRecv(); !errors.Is(err, ErrWouldBlock) {
+		t.Errorf("a reply to the last request: %v", err)
+	}
+	if p := req.Peers()[0]; p.Discarded != 60 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestLibzmq_pair_inproc: one peer, and no second.
+func TestLibzmq_pair_inproc(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	o := inprocOptions()
+	a, b := open(t, NewPair, o), open(t, NewPair, o)
+	must(t, a.Bind(ctx, "inproc://a"))
+	must(t, b.Connect("inproc://a"))
+	seen := newEvents()
+	o.Monitor = seen.tell
+	second := open(t, NewPair, o)
+	must(t, second.Connect("inproc://a"))
+	seen.await(t, Disconnected)
+	for i := range 100 {
+		must(t, a.Send(ctx, fmt.Append(nil, i), nil))
+		m, err := b.Recv(ctx)
+		must(t, err)
+		must(t, b.Send(ctx, m...))
+		m, err = a.Recv(ctx)
+		must(t, err)
+		if len(m) != 2 || string(m[0]) != fmt.Sprint(i) {
+			t.Fatalf("%q", m)
+		}
+	}
+}
+
+// TestInprocXPubXSub: subscriptions come up as messages, and go when the
+// subscriber does (libzmq's test_disconnect_inproc).
+func TestInprocXPubXSub(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	o := inprocOptions()
+	xpub := open(t, NewXPub, o)
+	must(t, xpub.Bind(ctx, "inproc://a"))
+	xsub := open(t, NewXSub, o)
+	must(t, xsub.Connect("inproc://a"))
+	must(t, xsub.Send(ctx, []byte("\x01topic")))
+	must(t, xsub.Send(ctx, []byte("hello")))
+	want := func(text string) {
+		t.Helper()
+		m, err := xpub.Recv(ctx)
+		must(t, err)
+		if string(m[0]) != text {
+			t.Errorf("%q instead of %q", m, text)
+		}
+	}
+	want("\x01topic")
+	want("hello")
+	must(t, xpub.Send(ctx, []byte("topic 1")))
+	m, err := xsub.Recv(ctx)
+	must(t, err)
+	if string(m[0]) != "topic 1" {
+		t.Errorf("%q", m)
+	}
+	sub := open(t, NewSub, o)
+	must(t, sub.Subscribe("other"))
+	must(t, sub.Connect("inproc://a"))
+	want("\x01other")
+	must(t, sub.Disconnect("inproc://a"))
+	want("\x00other")
+	must(t, xsub.Close())
+	want("\x00topic")
+}

@@ -1,0 +1,674 @@
+package sockets
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// names makes a namespace for the sockets of one test.
+func inprocOptions() Options { return Options{Inproc: new(Inproc)} }
+
+// TestLibzmq_reqrep_inproc: an exchange, whoever comes first.
+func TestLibzmq_reqrep_inproc(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	for _, first := range []string{"bind", "connect"} {
+		o := inprocOptions()
+		router := open(t, NewRouter, o)
+		o.Identity = []byte("me")
+		dealer := open(t, NewDealer, o)
+		if first == "bind" {
+			must(t, router.Bind(ctx, "inproc://a"))
+		}
+		must(t, dealer.Connect("inproc://a"))
+		if first == "connect" {
+			must(t, dealer.Send(ctx, []byte("early")))
+			must(t, router.Bind(ctx, "inproc://a"))
+			m, err := router.Recv(ctx)
+			must(t, err)
+			if got := texts(m); fmt.Sprint(got) != "[me early]" {
+				t.Errorf("%q", got)
+			}
+		}
+		if router.LastEndpoint() != "inproc://a" || dealer.LastEndpoint() != "inproc://a" {
+			t.Errorf("%q and %q", router.LastEndpoint(), dealer.LastEndpoint())
+		}
+		// Both know each other when Bind and Connect have returned.
+		must(t, router.Send(ctx, []byte("me"), []byte("first")))
+		m, err := dealer.Recv(ctx)
+		must(t, err)
+		if string(m[0]) != "first" {
+			t.Errorf("%q", m)
+		}
+		for range 5 {
+			echo(t, ctx, dealer, router)
+		}
+		p := router.Peers()[0]
+		if p.Remote != "inproc://a" || p.Endpoint != "inproc://a" || string(p.Identity) != "me" || p.MessagesIn < 5 || p.MessagesOut < 6 {
+			t.Errorf("%+v", p)
+		}
+	}
+}
+
+// TestInprocNames: each namespace has its own names, the process one for all
+// others.
+func TestInprocNames(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	name := "inproc://" + t.Name()
+	a, b, shared, other := inprocOptions(), inprocOptions(), Options{}, Options{}
+	var routers []*Router
+	for _, o := range []Options{a, b, shared} {
+		router := open(t, NewRouter, o)
+		must(t, router.Bind(ctx, name))
+		routers = append(routers, router)
+	}
+	for i, o := range []Options{a, b, other} {
+		again := open(t, NewRouter, o)
+		err := again.Bind(ctx, name)
+		var typed *net.OpError
+		if !errors.Is(err, syscall.EADDRINUSE) || !errors.As(err, &typed) {
+			t.Errorf("name in use: %v", err)
+		}
+		dealer := open(t, NewDealer, o)
+		must(t, dealer.Connect(name))
+		echo(t, ctx, dealer, routers[i])
+	}
+}
+
+// TestInprocOrder: everything arrives, in order, from many senders to many
+// receivers, with queues that are full most of the time.
+func TestInprocOrder(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	const senders, each = 4, 5000
+	for _, batches := range []bool{false, true} {
+		o := inprocOptions()
+		o.SendHWM, o.RecvHWM = 5, 5
+		pull := open(t, NewPull, o)
+		must(t, pull.Bind(ctx, "inproc://a"))
+		var wg sync.WaitGroup
+		for s := range senders {
+			push := open(t, NewPush, o)
+			must(t, push.Connect("inproc://a"))
+			wg.Go(func() {
+				for i := range each {
+					if err := push.Send(ctx, []byte{byte(s)}, fmt.Append(nil, i)); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		var next [senders]int
+		take := func(sender byte, text string) {
+			if text != fmt.Sprint(next[sender]) {
+				t.Fatalf("sender %d: %s instead of %d", sender, text, next[sender])
+			}
+			next[sender]++
+		}
+		var b Batch
+		for n := 0; n < senders*each; {
+			if batches {
+				must(t, pull.RecvBatch(ctx, &b))
+				for i := range b.Len() {
+					sender, rest := b.Message(i).Next()
+					text, _ := rest.Next()
+					take(sender[0], string(text))
+				}
+				n += b.Len()
+				continue
+			}
+			m, err := pull.Recv(ctx)
+			must(t, err)
+			take(m[0][0], string(m[1]))
+			n++
+		}
+		b.Release()
+		wg.Wait()
+	}
+}
+
+// TestInprocManyReceivers: no message is lost or doubled, and nobody sleeps on
+// a message, when several goroutines receive from one socket.
+func TestInprocManyReceivers(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	const receivers, senders, each = 4, 3, 3000
+	o := inprocOptions()
+	o.SendHWM, o.RecvHWM = 3, 4
+	pull := open(t, NewPull, o)
+	must(t, pull.Bind(ctx, "inproc://a"))
+	var count [senders * each]atomic.Int32
+	var all atomic.Int32
+	done := make(chan struct{})
+	for range receivers {
+		go func() {
+			for {
+				m, err := pull.Recv(ctx)
+				if err != nil {
+					return
+				}
+				var i int
+				fmt.Sscan(string(m[0]), &i)
+				count[i].Add(1)
+				if all.Add(1) == senders*each {
+					close(done)
+				}
+			}
+		}()
+	}
+	for s := range senders {
+		push := open(t, NewPush, o)
+		must(t, push.Connect("inproc://a"))
+		go func() {
+			for i := range each {
+				_ = push.Send(ctx, fmt.Append(nil, s*each+i))
+			}
+		}()
+	}
+	within(t, "all messages", func() { <-done })
+	for i := range count {
+		if n := count[i].Load(); n != 1 {
+			t.Fatalf("message %d came %d times", i, n)
+		}
+	}
+}
+
+// TestInprocPubSub: subscriptions pass over it, from either side, and go with
+// the subscriber.
+func TestInprocPubSub(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	for _, binds := range []string{"pub", "sub"} {
+		o := inprocOptions()
+		pub, sub := open(t, NewPub, o), open(t, NewSub, o)
+		must(t, sub.Subscribe("a"))
+		if binds == "pub" {
+			must(t, pub.Bind(ctx, "inproc://a"))
+			must(t, sub.Connect("inproc://a"))
+		} else {
+			must(t, sub.Bind(ctx, "inproc://a"))
+			must(t, pub.Connect("inproc://a"))
+		}
+		must(t, sub.Subscribe("b"))
+		must(t, sub.WaitSubscribed(ctx))
+		big := make([]byte, 10*lendFrom)
+		l := newLender()
+		must(t, pub.Send(ctx, []byte("c")))
+		must(t, pub.Send(ctx, []byte("b"), []byte("1")))
+		must(t, sub.Subscribe(""))
+		must(t, sub.WaitSubscribed(ctx))
+		must(t, pub.SendWire(ctx, append(wire("lent"), wire(string(big))...), 2, l))
+		for _, want := range []string{"b", "lent", string(big)} {
+			m, err := sub.Recv(ctx)
+			must(t, err)
+			if string(m[0]) != want {
+				t.Errorf("%d octets, %.10q", len(m[0]), m[0])
+			}
+		}
+		if l.retained.Load() == 0 {
+			t.Error("nothing was lent")
+		}
+		eventually(t, "what was lent is given back", func() bool { return l.refs.Load() == 0 })
+		if n := pub.Subscriptions(); n != 3 {
+			t.Errorf("%d subscriptions", n)
+		}
+		must(t, sub.Unsubscribe("a"))
+		eventually(t, "the end of a subscription", func() bool { return pub.Subscriptions() == 2 })
+		must(t, sub.Close())
+		eventually(t, "the end of all subscriptions", func() bool { return pub.Subscriptions() == 0 })
+	}
+}
+
+// TestLibzmq_hwm_inproc: the bound is the sum of both sides', or none.
+func TestLibzmq_hwm_inproc(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	for _, c := range []struct{ send, recv, bound int }{
+		{2, 3, 5}, {1, 1, 2}, {0, 0, 2000}, {-1, 1, 0}, {1, -1, 0}, {-1, -1, 0},
+	} {
+		for _, first := range []string{"bind", "connect"} {
+			names := new(Inproc)
+			push := open(t, NewPush, Options{Inproc: names, SendHWM: c.send})
+			pull := open(t, NewPull, Options{Inproc: names, RecvHWM: c.recv})
+			if first == "bind" {
+				must(t, pull.Bind(ctx, "inproc://a"))
+				must(t, push.Connect("inproc://a"))
+			} else {
+				must(t, push.Connect("inproc://a"))
+				must(t, pull.Bind(ctx, "inproc://a"))
+			}
+			fill := func(most int) int {
+				for n := range most {
+					err := push.TrySend([]byte("x"))
+					if errors.Is(err, ErrWouldBlock) {
+						return n
+					}
+					must(t, err)
+				}
+				return most
+			}
+			const plenty = 3000
+			want := c.bound
+			if want == 0 {
+				want = plenty
+			}
+			for round := range 2 {
+				if got := fill(plenty); got != want {
+					t.Errorf("%+v, %s first, round %d: %d messages", c, first, round, got)
+				}
+				for range want {
+					m, err := pull.Recv(ctx)
+					must(t, err)
+					if string(m[0]) != "x" {
+						t.Fatal(m)
+					}
+				}
+				if _, err := pull.TryRecv(); !errors.Is(err, ErrWouldBlock) {
+					t.Errorf("%+v: one more: %v", c, err)
+				}
+			}
+			// What was taken makes room, before all was taken.
+			if got := fill(want); got != want {
+				t.Errorf("%d messages", got)
+			}
+			if c.bound > 4 {
+				for range c.bound/2 + 1 {
+					_, err := pull.Recv(ctx)
+					must(t, err)
+				}
+				if got := fill(plenty); got < c.bound/2 || got > c.bound/2+1 {
+					t.Errorf("%+v: after half was taken there is room for %d", c, got)
+				}
+			}
+		}
+	}
+}
+
+// TestLibzmq_inproc_connect: connects in any number and order wait for the
+// bind; a name that was unbound can be bound anew, and its connections stay.
+func TestLibzmq_inproc_connect(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	o := inprocOptions()
+	var dealers []*Dealer
+	for i := range 10 {
+		o.Identity = fmt.Append(nil, i)
+		dealer := open(t, NewDealer, o)
+		must(t, dealer.Connect("inproc://a"))
+		must(t, dealer.Connect("inproc://b"))
+		must(t, dealer.Send(ctx, []byte("to a")))
+		must(t, dealer.Send(ctx, []byte("to b")))
+		dealers = append(dealers, dealer)
+	}
+	o.Identity = nil
+	a, b := open(t, NewRouter, o), open(t, NewRouter, o)
+	must(t, b.Bind(ctx, "inproc://b"))
+	must(t, a.Bind(ctx, "inproc://a"))
+	for router, text := range map[*Router]string{a: "to a", b: "to b"} {
+		seen := map[string]bool{}
+		for range dealers {
+			m, err := router.Recv(ctx)
+			must(t, err)
+			seen[string(m[0])] = true
+			if string(m[1]) != text {
+				t.Errorf("%q", m)
+			}
+		}
+		if len(seen) != len(dealers) {
+			t.Errorf("messages of %v", seen)
+		}
+	}
+	must(t, a.Unbind("inproc://a"))
+	if err := a.Unbind("inproc://a"); !errors.Is(err, ErrNotBound) {
+		t.Errorf("Unbind again: %v", err)
+	}
+	next := open(t, NewRouter, o)
+	must(t, next.Bind(ctx, "inproc://a"))
+	must(t, a.Send(ctx, []byte("3"), []byte("still there")))
+	m, err := dealers[3].Recv(ctx)
+	must(t, err)
+	if string(m[0]) != "still there" {
+		t.Errorf("%q", m)
+	}
+	for _, bad := range []string{"inproc://", "inproc://" + strings.Repeat("x", 257)} {
+		var typed *EndpointError
+		if err := a.Bind(ctx, bad); !errors.As(err, &typed) {
+			t.Errorf("%.20s: %v", bad, err)
+		}
+	}
+	must(t, a.Bind(ctx, "inproc://"+strings.Repeat("x", 256)))
+}
+
+// TestInprocClose: what was sent before a Close arrives; both sides learn of the
+// end, nothing reconnects, and Connect can be called anew.
+func TestInprocClose(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	for _, closes := range []string{"sender", "sender disconnects", "receiver"} {
+		o := inprocOptions()
+		o.Linger = -1
+		seen := newEvents()
+		o.Monitor = seen.tell
+		pull := open(t, NewPull, o)
+		told := newEvents()
+		o.Monitor = told.tell
+		push := open(t, NewPush, o)
+		must(t, push.Connect("inproc://a"))
+		must(t, pull.Bind(ctx, "inproc://a"))
+		for i := range 1500 {
+			must(t, push.Send(ctx, fmt.Append(nil, i)))
+		}
+		m, err := pull.Recv(ctx)
+		must(t, err)
+		if string(m[0]) != "0" {
+			t.Errorf("%q", m)
+		}
+		switch closes {
+		case "sender":
+			within(t, "Close", func() { must(t, push.Close()) })
+		case "sender disconnects":
+			must(t, push.Disconnect("inproc://a"))
+		case "receiver":
+			within(t, "Close", func() { must(t, pull.Close()) })
+		}
+		here, there := seen.await(t, Disconnected), told.await(t, Disconnected)
+		if closes == "receiver" {
+			here, there = there, here
+			if _, err := pull.Recv(ctx); !errors.Is(err, ErrClosed) {
+				t.Errorf("Recv after Close: %v", err)
+			}
+			again := open(t, NewPull, Options{Inproc: o.Inproc})
+			must(t, again.Bind(ctx, "inproc://a"))
+			if err := push.TrySend([]byte("x")); !errors.Is(err, ErrWouldBlock) {
+				t.Errorf("to nobody: %v", err)
+			}
+			eventually(t, "Connect anew", func() bool {
+				must(t, push.Connect("inproc://a"))
+				return push.TrySend([]byte("again")) == nil
+			})
+			m, err := again.Recv(ctx)
+			must(t, err)
+			if string(m[0]) != "again" {
+				t.Errorf("%q", m)
+			}
+		} else {
+			for i := 1; i < 1500; i++ {
+				m, err := pull.Recv(ctx)
+				must(t, err)
+				if string(m[0]) != fmt.Sprint(i) {
+					t.Fatalf("%q instead of %d", m, i)
+				}
+			}
+		}
+		if !errors.Is(here.Err, io.EOF) || !errors.Is(there.Err, ErrClosed) {
+			t.Errorf("%v; %v", here.Err, there.Err)
+		}
+		if closes == "sender" && len(pull.Peers()) != 0 {
+			t.Errorf("%+v", pull.Peers())
+		}
+	}
+}
+
+// TestInprocCloseWaiting: a Connect that nobody waits for does not hold up
+// Close for longer than Linger.
+func TestInprocCloseWaiting(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	o := inprocOptions()
+	o.Linger = 1
+	push := open(t, NewPush, o)
+	must(t, push.Connect("inproc://a"))
+	must(t, push.Send(ctx, []byte("for nobody")))
+	within(t, "Close", func() { must(t, push.Close()) })
+
+	// While it lingers, the name may yet come to be bound.
+	o.Linger = hang
+	push = open(t, NewPush, o)
+	must(t, push.Connect("inproc://a"))
+	must(t, push.Send(ctx, []byte("late")))
+	closed := make(chan error, 1)
+	go func() { closed <- push.Close() }()
+	pull := open(t, NewPull, o)
+	must(t, pull.Bind(ctx, "inproc://a"))
+	m, err := pull.Recv(ctx)
+	must(t, err)
+	if string(m[0]) != "late" {
+		t.Errorf("%q", m)
+	}
+	must(t, <-closed)
+	o.Inproc.mu.Lock()
+	defer o.Inproc.mu.Unlock()
+	if len(o.Inproc.waiting) != 0 {
+		t.Errorf("waiting: %v", o.Inproc.waiting)
+	}
+}
+
+// TestInprocIncompatible: types that do not fit are refused, both sides are
+// told, and nothing is left.
+func TestInprocIncompatible(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	o := inprocOptions()
+	seen, told := newEvents(), newEvents()
+	o.Monitor = seen.tell
+	pub := open(t, NewPub, o)
+	must(t, pub.Bind(ctx, "inproc://a"))
+	o.Monitor = told.tell
+	dealer := open(t, NewDealer, o)
+	must(t, dealer.Connect("inproc://a"))
+	for _, e := range []Event{seen.await(t, HandshakeFailed), told.await(t, HandshakeFailed)} {
+		var typed *PeerError
+		if !errors.As(e.Err, &typed) || e.Endpoint != "inproc://a" {
+			t.Errorf("%+v", e)
+		}
+	}
+	eventually(t, "the dealer gives up", func() bool { return len(dealer.Peers()) == 0 })
+}
+
+// TestInprocIdentityInUse: the second of a name is ignored.
+func TestInprocIdentityInUse(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	o := inprocOptions()
+	seen := newEvents()
+	o.Monitor = seen.tell
+	router := open(t, NewRouter, o)
+	must(t, router.Bind(ctx, "inproc://a"))
+	o.Monitor = nil
+	o.Identity = []byte("me")
+	first, second := open(t, NewDealer, o), open(t, NewDealer, o)
+	must(t, first.Connect("inproc://a"))
+	must(t, second.Connect("inproc://a"))
+	if e := seen.await(t, PeerIgnored); !errors.Is(e.Err, ErrIdentityInUse) {
+		t.Errorf("%+v", e)
+	}
+	must(t, second.Send(ctx, []byte("no")))
+	must(t, first.Send(ctx, []byte("yes")))
+	m, err := router.Recv(ctx)
+	must(t, err)
+	if string(m[1]) != "yes" {
+		t.Errorf("%q", m)
+	}
+	must(t, router.Send(ctx, []byte("me"), []byte("you")))
+	m, err = first.Recv(ctx)
+	must(t, err)
+	if string(m[0]) != "you" {
+		t.Errorf("%q", m)
+	}
+}
+
+// TestInprocPeerDisconnect: the bound side ends a connection, for a reason that
+// its monitor is told.
+func TestInprocPeerDisconnect(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	o := inprocOptions()
+	seen := newEvents()
+	o.Monitor = seen.tell
+	router := open(t, NewRouter, o)
+	must(t, router.Bind(ctx, "inproc://a"))
+	dealer := open(t, NewDealer, Options{Inproc: o.Inproc, Metadata: map[string]string{"X-Who": "me"}})
+	must(t, dealer.Connect("inproc://a"))
+	peer := seen.await(t, HandshakeSucceeded).Peer
+	if peer.Property("x-who") != "me" || peer.SocketType() != "DEALER" {
+		t.Errorf("%q, %q", peer.Property("x-who"), peer.SocketType())
+	}
+	reason := errors.New("enough")
+	peer.Disconnect(reason)
+	if e := seen.await(t, Disconnected); !errors.Is(e.Err, reason) || e.Peer != peer {
+		t.Errorf("%+v", e)
+	}
+	eventually(t, "the dealer is alone", func() bool { return len(dealer.Peers()) == 0 })
+	if err := router.SendTo(ctx, peer, []byte("x")); !errors.Is(err, ErrUnroutable) {
+		t.Errorf("to one that is gone: %v", err)
+	}
+}
+
+// TestInprocPrepare: it runs, and may change the octets, lent ones of somebody
+// else's too.
+func TestInprocPrepare(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	o := inprocOptions()
+	pub := open(t, NewPub, o)
+	must(t, pub.Bind(ctx, "inproc://a"))
+	o.Prepare = func(b *Batch) {
+		for _, s := range b.Spans() {
+			b.Wire()[s.Start+2] = 'X'
+		}
+	}
+	sub := open(t, NewSub, o)
+	must(t, sub.Subscribe(""))
+	must(t, sub.Connect("inproc://a"))
+	must(t, sub.WaitSubscribed(ctx))
+	lent := []byte(strings.Repeat(string(wire("abc")), lendFrom))
+	l := newLender()
+	must(t, pub.Send(ctx, []byte("abc")))
+	must(t, pub.SendWire(ctx, lent, lendFrom, l))
+	var b Batch
+	defer b.Release()
+	for n := 0; n < lendFrom+1; n += b.Len() {
+		must(t, sub.RecvBatch(ctx, &b))
+		for i := range b.Len() {
+			if body, _ := b.Message(i).Next(); string(body) != "Xbc" {
+				t.Fatalf("%q", body)
+			}
+		}
+	}
+	if string(lent) != strings.Repeat(string(wire("abc")), lendFrom) {
+		t.Error("what was lent has changed")
+	}
+}
+
+// TestInprocReadable: the channel and the poller know of messages that were not
+// fetched yet.
+func TestInprocReadable(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	o := inprocOptions()
+	pull := open(t, NewPull, o)
+	must(t, pull.Bind(ctx, "inproc://a"))
+	readable := pull.Readable()
+	push := open(t, NewPush, o)
+	must(t, push.Connect("inproc://a"))
+	for range 3 {
+		select {
+		case <-readable:
+			t.Fatal("readable without a message")
+		default:
+		}
+		must(t, push.Send(ctx, []byte("1")))
+		must(t, push.Send(ctx, []byte("2")))
+		for range 2 {
+			within(t, "readable", func() { <-readable })
+			_, err := pull.TryRecv()
+			must(t, err)
+		}
+	}
+}
+
+// TestInprocStress opens and closes both ends at random, against each other.
+func TestInprocStress(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	names := new(Inproc)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 60 {
+				o := Options{Inproc: names, Linger: -1, Identity: fmt.Append(nil, g, ".", i)}
+				endpoint := fmt.Sprint("inproc://", i%3)
+				if g%2 == 0 {
+					router, err := NewRouter(o)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if err := router.Bind(ctx, endpoint); err == nil {
+						if m, err := router.Recv(noWait); err == nil {
+							_ = router.Send(ctx, m...)
+						}
+					} else if !errors.Is(err, syscall.EADDRINUSE) {
+						t.Error(err)
+					}
+					router.Close()
+					continue
+				}
+				dealer, err := NewDealer(o)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = dealer.Connect(endpoint)
+				_ = dealer.TrySend([]byte("x"))
+				_, _ = dealer.Recv(noWait)
+				if i%2 == 0 {
+					_ = dealer.Disconnect(endpoint)
+				}
+				dealer.Close()
+			}
+		})
+	}
+	within(t, "all ends", wg.Wait)
+	names.mu.Lock()
+	defer names.mu.Unlock()
+	if len(names.bound)+len(names.waiting) != 0 {
+		t.Errorf("left: %v, %v", names.bound, names.waiting)
+	}
+}
+
+// TestAllocInproc: neither way of sending and receiving allocates.
+func TestAllocInproc(t *testing.T) {
+	ctx := testContext(t)
+	o := inprocOptions()
+	pull := open(t, NewPull, o)
+	must(t, pull.Bind(ctx, "inproc://a"))
+	push := open(t, NewPush, o)
+	must(t, push.Connect("inproc://a"))
+	var b Batch
+	defer b.Release()
+	recv := func(b *Batch) error { return pull.RecvBatch(ctx, b) }
+	for _, n := range []int{1, 100} {
+		noAllocs(t, "Send", func() {
+			for range n {
+				must(t, push.Send(ctx, payload...))
+			}
+			takeAll(t, recv, &b, n)
+		})
+	}
+	lent := []byte(strings.Repeat(string(wire("abc")), lendFrom))
+	l := newLender()
+	noAllocs(t, "SendWire", func() {
+		must(t, push.SendWire(ctx, lent, lendFrom, l))
+		takeAll(t, recv, &b, lendFrom)
+	})
+}

@@ -1,0 +1,105 @@
+package sockets
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// unsent makes a socket, as it is by default, with a message for a peer that
+// says nothing until it is accepted.
+func unsent(t *testing.T) (dealer *Dealer, endpoint string, accept func() *raw) {
+	t.Helper()
+	endpoint, accept = listenRaw(t)
+	dealer, err := NewDealer(quick(Options{}))
+	must(t, err)
+	must(t, dealer.Connect(endpoint))
+	must(t, dealer.Send(testContext(t), []byte("x")))
+	return dealer, endpoint, accept
+}
+
+// TestLingerForever: by default Close waits for a peer, however late it comes.
+func TestLingerForever(t *testing.T) {
+	t.Parallel()
+	dealer, _, accept := unsent(t)
+	closed := make(chan error, 1)
+	go func() { closed <- dealer.Close() }()
+	<-dealer.closing
+	select {
+	case <-closed:
+		t.Error("it did not wait")
+	case <-time.After(50 * time.Millisecond):
+	}
+	if m := accept().greet("DEALER", nil).message(); string(m[0]) != "x" {
+		t.Errorf("%q", m)
+	}
+	must(t, <-closed)
+}
+
+// TestLingerSub: a SUB or XSUB does not wait by default.
+func TestLingerSub(t *testing.T) {
+	t.Parallel()
+	xsub, err := NewXSub(Options{})
+	must(t, err)
+	endpoint, _ := listenRaw(t)
+	must(t, xsub.Connect(endpoint))
+	says(t, xsub, "for nobody")
+	within(t, "Close", func() { must(t, xsub.Close()) })
+	sub, err := NewSub(Options{})
+	must(t, err)
+	must(t, sub.Connect(endpoint))
+	within(t, "Close", func() { must(t, sub.Close()) })
+}
+
+// TestCloseContext: a context bounds the wait, also that of another call.
+func TestCloseContext(t *testing.T) {
+	t.Parallel()
+	over, cancel := context.WithCancel(context.Background())
+	dealer, _, _ := unsent(t)
+	time.AfterFunc(10*time.Millisecond, cancel)
+	within(t, "CloseContext", func() {
+		if err := dealer.CloseContext(over); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+	})
+	if err := dealer.Send(over, []byte("x")); !errors.Is(err, ErrClosed) {
+		t.Errorf("afterwards: %v", err)
+	}
+	must(t, dealer.Close())
+
+	dealer, _, _ = unsent(t)
+	closed := make(chan error, 1)
+	go func() { closed <- dealer.Close() }()
+	<-dealer.closing
+	within(t, "CloseContext", func() {
+		if err := dealer.CloseContext(over); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+		must(t, <-closed)
+	})
+
+	// With nothing to wait for, it is as good as Close.
+	router := bind(t, NewRouter, Options{})
+	must(t, router.CloseContext(over))
+	pull := bind(t, NewDealer, Options{})
+	other := dialled(t, NewDealer, Options{}, pull.LastEndpoint())
+	says(t, other, "x")
+	must(t, other.CloseContext(testContext(t)))
+	wants(t, pull, "x")
+}
+
+// TestDisconnectThenClose: what Disconnect left to be written, Close waits for
+// too, and CloseContext ends that.
+func TestDisconnectThenClose(t *testing.T) {
+	t.Parallel()
+	dealer, endpoint, _ := unsent(t)
+	must(t, dealer.Disconnect(endpoint))
+	over, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(10*time.Millisecond, cancel)
+	within(t, "CloseContext", func() {
+		if err := dealer.CloseContext(over); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+	})
+}
