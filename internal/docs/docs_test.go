@@ -1,0 +1,128 @@
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// root is the module's folder, seen from this package's.
+const root = "../.."
+
+// page reads a page of the folder docs.
+func page(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(root, "docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// section returns what stands between a heading and the next one of its rank.
+func section(t *testing.T, text, heading string) string {
+	t.Helper()
+	_, body, found := strings.Cut(text, "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("no heading %q", heading)
+	}
+	rank, _, _ := strings.Cut(heading, " ")
+	body, _, _ = strings.Cut(body, "\n"+rank+" ")
+	return body
+}
+
+var codeSpan = regexp.MustCompile("`([^`]+)`")
+
+// spans returns what stands between backquotes.
+func spans(text string) (all []string) {
+	for _, m := range codeSpan.FindAllStringSubmatch(text, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+// rows returns the cells of all tables, less headings and rules.
+func rows(text string) (all [][]string) {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|--") || i+1 < len(lines) && strings.HasPrefix(lines[i+1], "|--") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "|"), " | ")
+		for j := range cells {
+			cells[j] = strings.TrimSpace(cells[j])
+		}
+		all = append(all, cells)
+	}
+	return all
+}
+
+var testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+
+// tests returns the names of all tests and fuzz targets of the module.
+func tests(t *testing.T) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		for _, m := range testFunction.FindAllSubmatch(b, -1) {
+			all[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestFileMap: the file map of DESIGN.md has every file of the libraries, and
+// nothing that is not there.
+func TestFileMap(t *testing.T) {
+	t.Parallel()
+	text := section(t, page(t, "DESIGN.md"), "## File map")
+	for _, folder := range []string{"zmtp", "sockets", "chp"} {
+		_, part, found := strings.Cut(text, "\n`"+folder+"/`\n")
+		if !found {
+			t.Errorf("%s/ is missing", folder)
+			continue
+		}
+		if i := strings.Index(part, "/`"); i >= 0 {
+			part = part[:i]
+		}
+		var patterns []string
+		for _, s := range spans(part) {
+			if strings.HasSuffix(s, ".go") || strings.HasSuffix(s, "*") {
+				patterns = append(patterns, s)
+			}
+		}
+		used := map[string]bool{}
+		files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s/: %d files, %v", folder, len(files), err)
+		}
+		for _, f := range files {
+			name := filepath.Base(f)
+			listed := name == "doc.go" || strings.HasSuffix(name, "_test.go")
+			for _, p := range patterns {
+				if ok, _ := filepath.Match(p, name); ok {
+					listed, used[p] = true, true
+				}
+			}
+			if !listed {
+				t.Errorf("%s/%s is not in the file map", folder, name)
+			}
+		}
+		for _, p := range patterns {
+			if !used[p] {
+				t.Errorf("%s/ has no file %s", folder, p)
+			}
+		}
+	}
+}
