@@ -135,7 +135,11 @@ func (s *socket) judge(c *conn, h *zmtp.Handshake, dst []byte, deadline time.Tim
 // or the cause to deny one. With err there is none.
 func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, deadline time.Time) (user User, cause, err error) {
 	sec := s.security()
-	if sec.Authenticate == nil {
+	ask := sec.Authenticate
+	if ask == nil {
+		ask = s.zapHandler()
+	}
+	if ask == nil {
 		if sec.role() == rolePlainServer || sec.ZAPEnforceDomain && sec.ZAPDomain != "" {
 			return User{}, nil, ErrNoAuthenticator
 		}
@@ -157,11 +161,14 @@ func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, deadline ti
 	}
 	judged := make(chan verdict, 1)
 	s.wg.Go(func() {
-		user, cause := sec.Authenticate(ctx, r)
+		user, cause := ask(ctx, r)
 		judged <- verdict{user, cause}
 	})
 	select {
 	case v := <-judged:
+		if fault := (*ZAPError)(nil); errors.As(v.cause, &fault) {
+			return User{}, nil, v.cause
+		}
 		return v.user, v.cause, nil
 	case <-c.gone:
 		return User{}, nil, net.ErrClosed

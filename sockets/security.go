@@ -14,6 +14,13 @@ import (
 // possession of keys and encrypts everything. Both sides must use the same
 // mechanism, one of them as its server; which side binds does not matter.
 //
+// A ZAP handler (RFC 27) is a REP or ROUTER that the program binds to
+// inproc://zeromq.zap.01, in the namespace of Options.Inproc. Where there is one and
+// Authenticate is not set, it judges the peers of PLAIN and CURVE servers, and
+// those of NULL with a ZAPDomain.
+//
+// None of this concerns inproc, where there is no handshake.
+//
 // Printing a Security shows neither secret key nor password.
 type Security struct {
 	// PlainServer makes the socket a server of PLAIN (ZMQ_PLAIN_SERVER). Its

@@ -1,0 +1,208 @@
+package sockets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"clustermap/zmtp"
+)
+
+// zapHandler answers every request with what answer makes of it.
+func zapHandler(t *testing.T, names *Inproc, answer func(request []string) []string) {
+	t.Helper()
+	handler := open(t, NewRouter, Options{Inproc: names})
+	must(t, handler.Bind(testContext(t), zapEndpoint))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			m, err := handler.Recv(context.Background())
+			if err != nil {
+				return // closed
+			}
+			reply := [][]byte{m[0]}
+			for _, frame := range answer(texts(m[1:])) {
+				reply = append(reply, []byte(frame))
+			}
+			_ = handler.Send(context.Background(), reply...) // as above
+		}
+	}()
+	t.Cleanup(func() {
+		handler.Close()
+		<-done
+	})
+}
+
+// TestZAP: the handler is asked with the frames of RFC 27, and what it says is
+// done.
+func TestZAP(t *testing.T) {
+	t.Parallel()
+	for name, p := range pairs() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			names := new(Inproc)
+			requests := make(chan []string, 1)
+			metadata := string(zmtp.AppendProperty(zmtp.AppendProperty(nil, "Colour", []byte("blue")), "colour", []byte("red")))
+			zapHandler(t, names, func(request []string) []string {
+				requests <- request
+				return []string{"", "1.0", request[2], "200", "OK", "user", metadata}
+			})
+			p.server.Authenticate, p.server.ZAPDomain, p.server.ZAPEnforceDomain = nil, "domain", true
+			seen := newEvents()
+			router := bind(t, NewRouter, Options{Security: p.server, Identity: []byte("router"), Inproc: names, Monitor: seen.tell})
+			dealer := open(t, NewDealer, Options{Security: p.client})
+			must(t, dealer.Connect(router.LastEndpoint()))
+			must(t, dealer.Send(ctx, []byte("x")))
+			_, err := router.Recv(ctx)
+			must(t, err)
+			want := []string{"", "1.0", "1", "domain", "127.0.0.1", "router", name}
+			switch name {
+			case "PLAIN":
+				want = append(want, "user", "secret")
+			case "CURVE":
+				key := p.client.CurveSecretKey.Public()
+				want = append(want, string(key[:]))
+			}
+			if got := <-requests; !slices.Equal(got, want) {
+				t.Errorf("asked %q, want %q", got, want)
+			}
+			peer := seen.await(t, HandshakeSucceeded).Peer
+			if peer.UserID() != "user" || peer.Property("User-Id") != "user" || peer.Property("COLOUR") != "blue" {
+				t.Errorf("user %q, %q of colour %q", peer.UserID(), peer.Property("User-Id"), peer.Property("COLOUR"))
+			}
+		})
+	}
+}
+
+// TestZAPRefuses: each status and each fault of a reply has its effect, and the
+// right event on both sides.
+func TestZAPRefuses(t *testing.T) {
+	t.Parallel()
+	good := []string{"", "1.0", "1", "200", "", "", ""}
+	with := func(i int, text string) []string {
+		reply := slices.Clone(good)
+		reply[i] = text
+		return reply
+	}
+	for name, c := range map[string]struct {
+		reply  []string
+		server error
+		status string // that the client is told
+		number uint16 // of the server's event, as libzmq has it
+		value  uint32
+	}{
+		"300":              {with(3, "300"), ErrTemporary, "", 0x4000, 300},
+		"400":              {with(3, "400"), ErrDenied, "400", 0x4000, 400},
+		"500":              {with(3, "500"), errZAPFailed, "500", 0x4000, 500},
+		"another status":   {with(3, "204"), errZAPStatus, "", 0x2000, 0x20000004},
+		"no status":        {with(3, ""), errZAPStatus, "", 0x2000, 0x20000004},
+		"another version":  {with(1, "1.1"), errZAPVersion, "", 0x2000, 0x20000003},
+		"another id":       {with(2, "2"), errZAPID, "", 0x2000, 0x20000002},
+		"metadata":         {with(6, "\x03abc"), errZAPMetadata, "", 0x2000, 0x20000005},
+		"a frame too few":  {good[:6], errZAPMalformed, "", 0x2000, 0x20000001},
+		"a frame too many": {append(slices.Clone(good), ""), errZAPMalformed, "", 0x2000, 0x20000001},
+		"no delimiter":     {with(0, "x"), errZAPMalformed, "", 0x2000, 0x20000001},
+	} {
+		for mechanism, p := range pairs() {
+			t.Run(fmt.Sprint(name, "/", mechanism), func(t *testing.T) {
+				t.Parallel()
+				names := new(Inproc)
+				zapHandler(t, names, func([]string) []string { return c.reply })
+				p.server.Authenticate, p.server.ZAPDomain = nil, "domain"
+				atServer, atClient := newEvents(), newEvents()
+				router := bind(t, NewRouter, Options{Security: p.server, Inproc: names, Monitor: atServer.tell})
+				dealer := open(t, NewDealer, Options{Security: p.client, Linger: -1, Monitor: atClient.tell})
+				must(t, dealer.Connect(router.LastEndpoint()))
+				e := atServer.await(t, HandshakeFailed)
+				if number, value := e.Code(); !errors.Is(e.Err, c.server) || number != c.number || value != c.value {
+					t.Errorf("the server says %#x %#x, %v", number, value, e.Err)
+				}
+				e = atClient.await(t, HandshakeFailed)
+				var refused *zmtp.ProtocolError
+				if told := errors.As(e.Err, &refused); told != (c.status != "") || told && refused.Reason != c.status {
+					t.Errorf("the client says %v", e.Err)
+				}
+				if want := (c.status != ""); want != (e.Failure() == FailedAuth) {
+					t.Errorf("the client's failure is %v", e.Failure())
+				}
+			})
+		}
+	}
+}
+
+// TestZAPNotAsked: without need the handler is not asked, and Authenticate comes
+// before it.
+func TestZAPNotAsked(t *testing.T) {
+	t.Parallel()
+	p := pairs()
+	quiet := func(s Security, change func(*Security)) Security {
+		s.Authenticate = nil
+		change(&s)
+		return s
+	}
+	for name, c := range map[string]struct{ server, client Security }{
+		"NULL without a domain":           {quiet(p["NULL"].server, func(*Security) {}), Security{}},
+		"CURVE without a domain, by rule": {quiet(p["CURVE"].server, func(s *Security) { s.ZAPEnforceDomain = true }), p["CURVE"].client},
+		"Authenticate":                    p["PLAIN"],
+	} {
+		names := new(Inproc)
+		zapHandler(t, names, func(request []string) []string {
+			t.Errorf("%s: asked", name)
+			return nil
+		})
+		router := bind(t, NewRouter, Options{Security: c.server, Inproc: names})
+		dealer := open(t, NewDealer, Options{Security: c.client})
+		must(t, dealer.Connect(router.LastEndpoint()))
+		must(t, dealer.Send(testContext(t), []byte("x")))
+		_, err := router.Recv(testContext(t))
+		must(t, err)
+	}
+}
+
+// TestZAPSilent: a handler that does not answer keeps no other connection from
+// ending.
+func TestZAPSilent(t *testing.T) {
+	t.Parallel()
+	names := new(Inproc)
+	handler := open(t, NewRouter, Options{Inproc: names})
+	must(t, handler.Bind(testContext(t), zapEndpoint))
+	seen := newEvents()
+	p := pairs()["CURVE"]
+	p.server.Authenticate = nil
+	router := bind(t, NewRouter, Options{Security: p.server, Inproc: names, Monitor: seen.tell})
+	dealer := open(t, NewDealer, Options{Security: p.client, Linger: -1})
+	must(t, dealer.Connect(router.LastEndpoint()))
+	_, err := handler.Recv(testContext(t))
+	must(t, err)
+	within(t, "Close", func() { must(t, router.Close()) })
+	if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, ErrClosed) {
+		t.Errorf("%v", e.Err)
+	}
+}
+
+// FuzzZAPReply: whatever a handler answers, either it lets the peer in with a
+// status of 200, or there is an error.
+func FuzzZAPReply(f *testing.F) {
+	for _, status := range []string{"200", "300", "400", "500", "201", ""} {
+		f.Add("", "1.0", "1", status, "text", "user", zmtp.AppendProperty(nil, "name", []byte("value")), 7)
+	}
+	f.Add("x", "2.0", "2", "200", "", "", []byte{1}, 8)
+	f.Fuzz(func(t *testing.T, delimiter, version, id, status, text, user string, metadata []byte, count int) {
+		frames := [][]byte{[]byte(delimiter), []byte(version), []byte(id), []byte(status), []byte(text), []byte(user), metadata}
+		for len(frames) < min(count, 20) {
+			frames = append(frames, nil)
+		}
+		frames = frames[:min(max(count, 0), len(frames))]
+		u, err := parseZAPReply(frames)
+		switch {
+		case err != nil && (u.ID != "" || u.Metadata != nil):
+			t.Errorf("%v, and %v all the same", err, u)
+		case err == nil && (len(frames) != 7 || delimiter != "" || version != "1.0" || id != "1" || status != "200" || u.ID != user):
+			t.Errorf("%q lets %v in", frames, u)
+		}
+	})
+}
