@@ -1,0 +1,86 @@
+package docs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// libzmqTests are the names of libzmq's tests, without what is common to all.
+const libzmqTests = `
+mock_pub_sub heartbeats stream_timeout xpub_topic metadata app_meta
+bind_fuzzer connect_fuzzer bind_null_fuzzer connect_null_fuzzer bind_curve_fuzzer connect_curve_fuzzer
+
+spec_req spec_rep spec_dealer spec_router reqrep_tcp reqrep_ipc reqrep_inproc reqrep_device req_correlate req_relaxed
+invalid_rep router_mandatory router_mandatory_hwm router_handover router_notify connect_rid probe_router issue_566
+
+sub_forward xpub_verbose xsub_verbose xpub_manual xpub_manual_last_value xpub_nodrop xpub_welcome_msg
+pub_invert_matching pubsub_topics_count hwm_pubsub disconnect_inproc
+
+spec_pushpull pair_inproc pair_tcp pair_ipc conflate
+
+hwm sockopt_hwm immediate timeo many_sockets
+
+reconnect_ivl reconnect_options bind_after_connect_tcp rebind_ipc inproc_connect term_endpoint last_endpoint
+unbind_wildcard ipc_wildcard abstract_ipc connect_resolve bind_src_address ctx_destroy ctx_options shutdown_stress
+filter_ipc tcp_accept_filter monitor hello_msg disconnect_msg hiccup_msg
+
+security_null security_plain security_curve security_zap security_no_zap_handler base85
+
+proxy proxy_single_socket proxy_steerable proxy_terminate proxy_hwm
+
+client_server radio_dish scatter_gather peer peer_disconnect channel thread_safe
+`
+
+// TestConformance: the table has a row for each of libzmq's tests and a reason
+// where none of ours stands for it, those that it names exist, and its totals
+// are right.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	text := page(t, "CONFORMANCE.md")
+	exists := tests(t)
+	missing := strings.Fields(libzmqTests)
+	total := map[string]int{}
+	for _, row := range rows(text) {
+		if len(row) != 4 {
+			t.Errorf("a row of %d cells: %q", len(row), row)
+			continue
+		}
+		name, state, remark := strings.Trim(row[1], "`"), row[2], row[3]
+		total[state]++
+		if i := slices.Index(missing, name); i >= 0 {
+			missing = slices.Delete(missing, i, i+1)
+		}
+		named := 0
+		for _, s := range spans(remark) {
+			if !strings.HasPrefix(s, "Test") && !strings.HasPrefix(s, "Fuzz") {
+				continue
+			}
+			named++
+			if !exists[s] {
+				t.Errorf("%s: there is no %s", name, s)
+			}
+		}
+		switch state {
+		case "passes":
+			if named == 0 {
+				t.Errorf("%s passes without a test", name)
+			}
+		case "does not apply", "not done":
+			if remark == "" {
+				t.Errorf("%s: no reason", name)
+			}
+		default:
+			t.Errorf("%s: state %q", name, state)
+		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("no rows for %v", missing)
+	}
+	passes, not, open := total["passes"], total["does not apply"], total["not done"]
+	totals := fmt.Sprintf("Of %d tests or groups of them %d pass, %d do not apply, %d are not done.", passes+not+open, passes, not, open)
+	if !strings.Contains(text, totals) {
+		t.Errorf("the totals are: %s", totals)
+	}
+}
