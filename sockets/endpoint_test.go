@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -79,5 +80,49 @@ func TestEndpointErrors(t *testing.T) {
 	}
 	if got := s.LastEndpoint(); got != "" {
 		t.Errorf("LastEndpoint after failures: %q", got)
+	}
+}
+
+// TestParseEndpointForms: the other transports, and sources.
+func TestParseEndpointForms(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text          string
+		bind, connect bool // accepted
+		name          string
+	}{
+		{"ipc:///tmp/x", true, true, "/tmp/x"},
+		{"ipc://rel/x", true, true, "rel/x"},
+		{"ipc://*", true, false, ""},
+		{"ipc://", false, false, ""},
+		{"ipc://@", false, false, ""},
+		{"ipc://a\x00b", false, false, ""},
+		{"ipc://" + strings.Repeat("x", maxSocketPath), true, true, strings.Repeat("x", maxSocketPath)},
+		{"ipc://" + strings.Repeat("x", maxSocketPath+1), false, false, ""},
+		{"inproc://a b:c/d*", true, true, "a b:c/d*"},
+		{"inproc://*", true, true, "*"},
+		{"inproc://", false, false, ""},
+		{"inproc://" + strings.Repeat("x", 256), true, true, strings.Repeat("x", 256)},
+		{"inproc://" + strings.Repeat("x", 257), false, false, ""},
+		{"tcp://127.0.0.1:1;127.0.0.1:2", false, true, ""},
+		{"tcp://*:*;127.0.0.1:2", false, true, ""},
+		{"tcp://127.0.0.1;127.0.0.1:2", false, false, ""},
+		{"tcp://127.0.0.1:1;", false, false, ""},
+		{"IPC:///tmp/x", false, false, ""},
+	} {
+		for _, bind := range []bool{true, false} {
+			want := c.connect
+			if bind {
+				want = c.bind
+			}
+			e, err := parseEndpoint(c.text, bind)
+			if (err == nil) != want || err == nil && e.name != c.name {
+				t.Errorf("bind %v %.40q: %+v, %v", bind, c.text, e, err)
+			}
+		}
+	}
+	e, err := parseEndpoint("tcp://[::1]:7;name:2", false)
+	if err != nil || e.address() != "name:2" || e.source.address() != "[::1]:7" {
+		t.Errorf("%+v, %v", e, err)
 	}
 }

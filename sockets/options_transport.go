@@ -99,15 +99,14 @@ func checkProxy(address string) error {
 	return nil
 }
 
-// keepAlive is what the options say, as package net takes it.
-func (s *socket) keepAlive() net.KeepAliveConfig {
+// keepAlive is what the options say, as package net takes it: off is a negative
+// interval.
+func (s *socket) keepAlive() (time.Duration, net.KeepAliveConfig) {
 	o := &s.opts
-	return net.KeepAliveConfig{
-		Enable:   o.KeepAlive == KeepAliveOn,
-		Idle:     o.KeepAliveIdle,
-		Interval: o.KeepAliveInterval,
-		Count:    o.KeepAliveCount,
+	if o.KeepAlive == KeepAliveOff {
+		return -1, net.KeepAliveConfig{}
 	}
+	return 0, net.KeepAliveConfig{Enable: true, Idle: o.KeepAliveIdle, Interval: o.KeepAliveInterval, Count: o.KeepAliveCount}
 }
 
 // controlTCP sets what has to be set before a socket is bound or connected.

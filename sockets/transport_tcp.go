@@ -18,7 +18,8 @@ func (s *socket) listenTCP(ctx context.Context, e endpoint) (net.Listener, strin
 	if ip, err := netip.ParseAddr(e.host); err == nil && ip.Is4() {
 		network = "tcp4" // else 0.0.0.0 would mean IPv6 as well
 	}
-	lc := net.ListenConfig{Control: s.controlTCP, KeepAliveConfig: s.keepAlive()}
+	lc := net.ListenConfig{Control: s.controlTCP}
+	lc.KeepAlive, lc.KeepAliveConfig = s.keepAlive()
 	lc.SetMultipathTCP(false) // plain TCP, whatever the system prefers
 	nl, err := lc.Listen(ctx, network, e.address())
 	if err != nil {
@@ -30,7 +31,8 @@ func (s *socket) listenTCP(ctx context.Context, e endpoint) (net.Listener, strin
 
 // dialTCP connects to a tcp endpoint, by way of the proxy if there is one.
 func (s *socket) dialTCP(ctx context.Context, e endpoint) (net.Conn, error) {
-	d := net.Dialer{Control: s.controlTCP, KeepAliveConfig: s.keepAlive()}
+	d := net.Dialer{Control: s.controlTCP}
+	d.KeepAlive, d.KeepAliveConfig = s.keepAlive()
 	if e.source != nil {
 		local, err := e.source.local(ctx)
 		if err != nil {

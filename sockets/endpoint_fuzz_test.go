@@ -1,0 +1,59 @@
+package sockets
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// FuzzEndpoint: whatever an endpoint is, it is refused with a reason, or taken
+// for what it says.
+func FuzzEndpoint(f *testing.F) {
+	for _, seed := range []string{
+		"tcp://127.0.0.1:5555", "tcp://*:*", "tcp://eth0:0", "tcp://[::1]:80", "tcp://[fe80::1%eth0]:5555",
+		"tcp://lo:*;localhost:1234", "tcp://;a:1", "tcp://[", "tcp://]:1", "tcp://a:65536", "tcp://:",
+		"ipc:///tmp/x", "ipc://*", "ipc://@", "ipc://@name", "ipc://rel/path", "ipc://" + strings.Repeat("x", 108),
+		"ipc://a\x00b", "inproc://name", "inproc://", "inproc://" + strings.Repeat("x", 257), "", "://", "udp://a:1",
+	} {
+		f.Add(seed, true)
+		f.Add(seed, false)
+	}
+	f.Fuzz(func(t *testing.T, text string, bind bool) {
+		e, err := parseEndpoint(text, bind)
+		if err != nil {
+			var typed *EndpointError
+			if !errors.As(err, &typed) || typed.Endpoint != text || typed.Reason == "" {
+				t.Fatalf("%q: %#v", text, err)
+			}
+			return
+		}
+		if e.text != text || !strings.HasPrefix(text, e.transport+"://") {
+			t.Fatalf("%q is %+v", text, e)
+		}
+		rest := strings.TrimPrefix(text, e.transport+"://")
+		switch e.transport {
+		case transportTCP:
+			if !bind && (e.host == "" || e.port == 0) || bind && e.source != nil {
+				t.Fatalf("%q is %+v", text, e)
+			}
+			if e.port < 0 || e.port > 65535 || strings.ContainsAny(e.host, "[]/; *") {
+				t.Fatalf("%q is %+v", text, e)
+			}
+		case transportIPC:
+			wildcard := rest == "*" && bind && e.name == ""
+			if !wildcard && (e.name != rest || e.name == "" || len(e.name) > maxSocketPath || e.name == "@") {
+				t.Fatalf("%q is %+v", text, e)
+			}
+		case transportInproc:
+			if e.name != rest || e.name == "" || len(e.name) > maxInprocName {
+				t.Fatalf("%q is %+v", text, e)
+			}
+		default:
+			t.Fatalf("%q is %+v", text, e)
+		}
+		// What both sides take means the same to both.
+		if other, err := parseEndpoint(text, !bind); err == nil && (other.host != e.host || other.port != e.port || other.name != e.name) {
+			t.Fatalf("%q is %+v to one side and %+v to the other", text, e, other)
+		}
+	})
+}

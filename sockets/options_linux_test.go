@@ -1,0 +1,142 @@
+package sockets
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// option reads a number from a connection's or listener's socket.
+func option(t testing.TB, c any, level, name int) int {
+	t.Helper()
+	raw, err := c.(syscall.Conn).SyscallConn()
+	must(t, err)
+	var n int
+	must(t, controlRaw(raw, func(fd uintptr) (err error) {
+		n, err = unix.GetsockoptInt(int(fd), level, name)
+		return err
+	}))
+	return n
+}
+
+// netConn is the network connection of a socket's only peer.
+func netConn(t testing.TB, s *socket) net.Conn {
+	t.Helper()
+	var peer *Peer
+	eventually(t, "a connection", func() bool {
+		for _, p := range s.list() {
+			peer = p.peer.Load()
+		}
+		return peer != nil
+	})
+	return peer.conn.stream.conn
+}
+
+// TestSocketOptions: what the options say arrives at the kernel, on both sides.
+func TestSocketOptions(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	for _, host := range []string{"127.0.0.1", "[::1]"} {
+		if host == "[::1]" {
+			hasIPv6(t)
+		}
+		o := Options{
+			TOS: 0x28, KeepAliveIdle: 7 * time.Second, KeepAliveInterval: 3 * time.Second, KeepAliveCount: 5,
+			SendBuffer: 70_000, RecvBuffer: 80_000, Backlog: 3,
+		}
+		router := open(t, NewRouter, o)
+		must(t, router.Bind(ctx, "tcp://"+host+":*"))
+		dealer := open(t, NewDealer, o)
+		must(t, dealer.Connect(router.LastEndpoint()))
+		echo(t, ctx, dealer, router)
+		level, name := unix.IPPROTO_IP, unix.IP_TOS
+		if host == "[::1]" {
+			level, name = unix.IPPROTO_IPV6, unix.IPV6_TCLASS
+		}
+		for _, nc := range []net.Conn{netConn(t, &dealer.socket), netConn(t, &router.socket)} {
+			for _, c := range []struct {
+				what              string
+				level, name, want int
+			}{
+				{"TOS", level, name, 0x28},
+				{"keep alive", unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+				{"idle", unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 7},
+				{"interval", unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 3},
+				{"count", unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 5},
+				{"no delay", unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+				{"send buffer", unix.SOL_SOCKET, unix.SO_SNDBUF, 140_000},
+				{"receive buffer", unix.SOL_SOCKET, unix.SO_RCVBUF, 160_000},
+			} {
+				if got := option(t, nc, c.level, c.name); got != c.want {
+					t.Errorf("%s: %s is %d, want %d", host, c.what, got, c.want)
+				}
+			}
+		}
+	}
+	router := bind(t, NewRouter, Options{KeepAlive: KeepAliveOff})
+	dealer := open(t, NewDealer, Options{KeepAlive: KeepAliveOff})
+	must(t, dealer.Connect(router.LastEndpoint()))
+	for _, nc := range []net.Conn{netConn(t, &dealer.socket), netConn(t, &router.socket)} {
+		if option(t, nc, unix.SOL_SOCKET, unix.SO_KEEPALIVE) != 0 {
+			t.Error("keep alive is on")
+		}
+	}
+}
+
+// TestBacklog: no more connections wait for a listener that does not accept
+// than were asked for.
+func TestBacklog(t *testing.T) {
+	t.Parallel()
+	// Unix sockets, for TCP lets a connection of more than the backlog wait.
+	path := socketPath(t)
+	nl, err := listenUnix(testContext(t), path)
+	must(t, err)
+	defer nl.Close()
+	must(t, setBacklog(nl.(syscall.Conn), 2))
+	n := 0
+	for ; n < 10; n++ {
+		nc, err := net.Dial("unix", path)
+		if errors.Is(err, unix.EAGAIN) {
+			break
+		}
+		must(t, err)
+		defer nc.Close()
+	}
+	if n != 3 { // the kernel adds one
+		t.Errorf("%d connections wait", n)
+	}
+}
+
+// TestBindToDevice: connections stay on the interface, and one that does not
+// exist is an error.
+func TestBindToDevice(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	router := open(t, NewRouter, Options{BindToDevice: "lo"})
+	err := router.Bind(ctx, anyPort)
+	if errors.Is(err, unix.EPERM) {
+		t.Skip("needs a privilege")
+	}
+	must(t, err)
+	dealer := open(t, NewDealer, Options{BindToDevice: "lo"})
+	must(t, dealer.Connect(router.LastEndpoint()))
+	echo(t, ctx, dealer, router)
+	none := open(t, NewRouter, Options{BindToDevice: "none0"})
+	if err := none.Bind(ctx, anyPort); !errors.Is(err, unix.ENODEV) {
+		t.Errorf("no such device: %v", err)
+	}
+}
+
+// TestIPCPermission: a path that we may not use is an error, not a stale one.
+func TestIPCPermission(t *testing.T) {
+	t.Parallel()
+	router := open(t, NewRouter, Options{})
+	if err := router.Bind(testContext(t), "ipc:///proc/s"); err == nil || errors.Is(err, fs.ErrExist) {
+		t.Errorf("bound in /proc: %v", err)
+	}
+}
