@@ -1,6 +1,7 @@
 package sockets
 
 import (
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -38,23 +39,39 @@ func (p *Peer) SocketType() string { return p.info.SocketType.String() }
 // Security. It is "" if nobody did.
 func (p *Peer) UserID() string { return p.info.UserID }
 
-// Property returns a property of the peer, or "": what whoever judged its
-// credentials said of it, User-Id among it, or else what the peer announced in
-// its READY command. The case of name does not matter.
+// Property returns a property of the peer, or "", by the names that libzmq has
+// for the properties of a message (zmq_msg_gets):
+//
+//   - Peer-Address, the network address without a port; "" over ipc and inproc;
+//   - User-Id, which whoever judged the credentials gave;
+//   - Socket-Type, and Identity, which is also called Routing-Id, as the peer
+//     announced them;
+//   - what else whoever judged the credentials said of the peer, or the peer
+//     announced: its own names begin with X-.
+//
+// The case of name does not matter. What the peer says of itself never stands
+// in for the first two.
 func (p *Peer) Property(name string) string {
-	if strings.EqualFold(name, propertyUserID) {
-		return p.info.UserID // whatever the peer calls itself
+	switch strings.ToLower(name) {
+	case "peer-address":
+		host, _, _ := net.SplitHostPort(p.remote) // what has no port is no network address
+		return host
+	case "user-id":
+		return p.info.UserID
+	case "routing-id", "identity":
+		return string(p.info.Identity)
 	}
-	v, ok := p.info.Granted.Get(name)
-	if !ok {
-		v, _ = p.info.Metadata.Get(name)
+	if v, ok := p.info.Granted.Get(name); ok {
+		return string(v)
 	}
-	return string(v)
+	if v, ok := p.info.Metadata.Get(name); ok {
+		return string(v)
+	}
+	if strings.EqualFold(name, zmtp.PropertySocketType) && p.info.SocketType != zmtp.UNKNOWN {
+		return p.info.SocketType.String() // ZMTP 2.0 has a number for it
+	}
+	return ""
 }
-
-// propertyUserID is the name under which the user id is a property, as in
-// libzmq.
-const propertyUserID = "User-Id"
 
 // Disconnect ends the connection, for the reason given (see Event.Err). It does
 // not wait for that, and may be called from Prepare. A connecting socket dials
@@ -74,7 +91,9 @@ type PeerStats struct {
 	Discarded              uint64 // received and thrown away: not subscribed to, or not expected
 
 	QueuedMessages, QueuedOctets int // waiting to be written
-	PendingMessages              int // received and not yet taken by the application
+	// Received and not yet taken by the application; the octets are those of the
+	// memory that the messages hold.
+	PendingMessages, PendingOctets int
 }
 
 // Peers returns a reading of every connection, and of every endpoint that is
@@ -87,21 +106,43 @@ func (s *socket) Peers() []PeerStats {
 	}
 	s.in.mu.Lock()
 	for i, p := range pipes {
-		all[i].PendingMessages = p.in.messages
+		all[i].PendingMessages, all[i].PendingOctets = p.in.messages, p.in.cost
 	}
 	s.in.mu.Unlock()
 	slices.SortFunc(all, comparePeers)
 	return all
 }
 
+// Stats returns a reading of the connection's counters, and of its queues as
+// long as it lasts.
+func (p *Peer) Stats() PeerStats {
+	if p.pipe.peer.Load() != p {
+		s := PeerStats{Endpoint: p.pipe.endpoint}
+		p.read(&s)
+		return s
+	}
+	s := p.pipe.stats()
+	in := &p.pipe.socket.in
+	in.mu.Lock()
+	s.PendingMessages, s.PendingOctets = p.pipe.in.messages, p.pipe.in.cost
+	in.mu.Unlock()
+	return s
+}
+
+// read fills in what is known of the connection itself.
+func (p *Peer) read(s *PeerStats) {
+	s.Remote, s.Identity = p.remote, p.identity
+	s.MessagesIn, s.OctetsIn = p.messagesIn.Load(), p.octetsIn.Load()
+	s.MessagesOut, s.OctetsOut = p.messagesOut.Load(), p.octetsOut.Load()
+	s.Discarded = p.discarded.Load()
+}
+
 // stats reads everything but the inbox.
 func (p *pipe) stats() PeerStats {
 	s := PeerStats{Endpoint: p.endpoint}
 	if peer := p.peer.Load(); peer != nil {
-		s.Remote, s.Identity, s.Connected = peer.remote, peer.identity, true
-		s.MessagesIn, s.OctetsIn = peer.messagesIn.Load(), peer.octetsIn.Load()
-		s.MessagesOut, s.OctetsOut = peer.messagesOut.Load(), peer.octetsOut.Load()
-		s.Discarded = peer.discarded.Load()
+		s.Connected = true
+		peer.read(&s)
 	}
 	p.out.mu.Lock()
 	s.Drops, s.QueuedMessages, s.QueuedOctets = p.out.drops, p.out.queue.messages, p.out.queue.octets

@@ -108,8 +108,7 @@ func (r *Req) Recv(ctx context.Context) (Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	owned := own(m.wire()[skip:], nil)
-	m.chunk.Release()
+	owned, _ := m.own(skip)
 	return owned, nil
 }
 

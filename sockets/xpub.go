@@ -43,10 +43,7 @@ func NewXPub(o Options) (*XPub, error) {
 // until the context ends or for Options.RecvTimeout (ErrTimeout), and returns
 // it. The caller owns it.
 func (x *XPub) Recv(ctx context.Context) (Message, error) {
-	m, peer, err := x.in.recvFrom(ctx)
-	if err == nil {
-		x.received(peer)
-	}
+	m, _, err := x.RecvFrom(ctx)
 	return m, err
 }
 

@@ -1,0 +1,46 @@
+package sockets_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"clustermap/sockets"
+)
+
+// Who a message came from, and what is known of that peer.
+func ExampleRouter_RecvFrom() {
+	ctx := context.Background()
+	server, err := sockets.NewRouter(sockets.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	if err := server.Bind(ctx, "tcp://127.0.0.1:*"); err != nil {
+		log.Fatal(err)
+	}
+	client, err := sockets.NewDealer(sockets.Options{
+		Identity: []byte("client"),
+		Metadata: map[string]string{"X-Release": "1.2"},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.Connect(server.LastEndpoint()); err != nil {
+		log.Fatal(err)
+	}
+	if err := client.Send(ctx, []byte("hello")); err != nil {
+		log.Fatal(err)
+	}
+
+	m, peer, err := server.RecvFrom(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", m)
+	fmt.Println(peer.Property("Peer-Address"), peer.Property("Socket-Type"), peer.Property("X-Release"))
+	// Output:
+	// [client hello]
+	// 127.0.0.1 DEALER 1.2
+}
