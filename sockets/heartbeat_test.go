@@ -249,21 +249,30 @@ func TestLibzmq_heartbeats(t *testing.T) {
 		seldom := Options{HeartbeatInterval: 200 * time.Millisecond, HeartbeatTimeout: hang, HeartbeatTTL: 100 * time.Millisecond}
 		for name, pair := range map[string][2]func(testing.TB, Options) Socket{
 			"DEALER ROUTER": {maker(NewDealer), maker(NewRouter)},
-			"DEALER DEALER": {maker(NewDealer), maker(NewDealer)},
+			"REQ REP":       {maker(NewReq), maker(NewRep)},
+			"PAIR PAIR":     {maker(NewPair), maker(NewPair)},
 			"PULL PUSH":     {maker(NewPull), maker(NewPush)},
 			"SUB PUB":       {maker(NewSub), maker(NewPub)},
 			"XSUB XPUB":     {maker(NewXSub), maker(NewXPub)},
 		} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				seen := newEvents()
-				server := pair[1](t, Options{Monitor: seen.tell})
-				must(t, server.Bind(testContext(t), anyPort))
-				must(t, pair[0](t, seldom).Connect(server.LastEndpoint()))
-				if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
-					t.Errorf("%v", e.Err)
-				}
-			})
+			ours, theirs := zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()
+			for mechanism, s := range map[string][2]Security{
+				"NULL":  {},
+				"CURVE": {{CurveSecretKey: theirs.Secret, CurveServerKey: ours.Public}, {CurveServer: true, CurveSecretKey: ours.Secret}},
+			} {
+				t.Run(name+" "+mechanism, func(t *testing.T) {
+					t.Parallel()
+					seen := newEvents()
+					server := pair[1](t, Options{Monitor: seen.tell, Security: s[1]})
+					must(t, server.Bind(testContext(t), anyPort))
+					client := seldom
+					client.Security = s[0]
+					must(t, pair[0](t, client).Connect(server.LastEndpoint()))
+					if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
+						t.Errorf("%v", e.Err)
+					}
+				})
+			}
 		}
 	})
 	t.Run("options", func(t *testing.T) {

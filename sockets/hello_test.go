@@ -48,6 +48,16 @@ func TestLibzmq_hello_msg(t *testing.T) {
 			r.wants("\x00\x01H")
 		}
 	})
+	t.Run("inproc", func(t *testing.T) {
+		t.Parallel()
+		router := open(t, NewRouter, o)
+		must(t, router.Bind(ctx, "inproc://"+t.Name()))
+		dealer := open(t, NewDealer, Options{HelloMessage: []byte("H2"), Identity: []byte("me")})
+		must(t, dealer.Connect("inproc://"+t.Name()))
+		must(t, dealer.Send(ctx, []byte("x")))
+		wants(t, dealer, "H")
+		wants(t, router, "me H2", "me x")
+	})
 	t.Run("not from others", func(t *testing.T) {
 		t.Parallel()
 		pub := bind(t, NewXPub, o)
@@ -65,15 +75,19 @@ func TestLibzmq_disconnect_msg(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	router := bind(t, NewRouter, Options{DisconnectMessage: []byte("D"), RecvHWM: 2})
-	for range 3 {
-		dealer := dialled(t, NewDealer, Options{Identity: []byte("me")}, router.LastEndpoint())
-		must(t, dealer.Send(ctx, []byte("H")))
-		wants(t, router, "me H")
-		must(t, dealer.Close())
-		wants(t, router, "me D")
+	endpoint := router.LastEndpoint()
+	must(t, router.Bind(ctx, "inproc://"+t.Name()))
+	for _, endpoint := range []string{endpoint, router.LastEndpoint()} {
+		for range 3 {
+			dealer := dialled(t, NewDealer, Options{Identity: []byte("me")}, endpoint)
+			must(t, dealer.Send(ctx, []byte("H")))
+			wants(t, router, "me H")
+			must(t, dealer.Close())
+			wants(t, router, "me D")
+		}
 	}
 	// Though the queue is full.
-	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("it"))
+	r := dialRaw(t, endpoint).greet("DEALER", []byte("it"))
 	r.send(wire("1"), wire("2"))
 	r.sync()
 	r.conn.Close()

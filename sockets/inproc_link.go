@@ -67,7 +67,12 @@ func newHalf(p *pipe, other *socket) *half {
 }
 
 // attach makes the other side known to the socket.
-func (h *half) attach() { h.ignore = h.socket.attach(h.pipe, h.peer) != nil }
+func (h *half) attach() {
+	h.ignore = h.socket.attach(h.pipe, h.peer) != nil
+	if hello := h.socket.helloMessage(); hello != nil {
+		h.pipe.out.precede(hello, 1)
+	}
+}
 
 // open lets flow what this side sends, and what it has queued already.
 func (h *half) open() {
@@ -135,6 +140,9 @@ func (h *half) run(ctx context.Context) {
 	h.pipe.peer.Store(nil)
 	if !h.ignore {
 		h.socket.pattern.detach(h.pipe, h.peer)
+		if !h.pipe.lasting { // as in libzmq, here is no hiccup: nobody connects again
+			h.socket.tellEnd(h.pipe, h.peer)
+		}
 	}
 	<-h.other.drained
 	h.pipe.out.discard()

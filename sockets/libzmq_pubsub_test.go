@@ -455,22 +455,31 @@ func TestLibzmq_pubsub_topics_count(t *testing.T) {
 // what is too much.
 func TestLibzmq_hwm_pubsub(t *testing.T) {
 	t.Parallel()
-	t.Run("below", func(t *testing.T) {
+	below := func(t *testing.T, endpoint string) {
 		t.Parallel()
 		const hwm = 11024
-		pub := bind(t, NewXPub, Options{SendHWM: hwm})
+		ctx := testContext(t)
+		pub := open(t, NewXPub, Options{SendHWM: hwm})
+		must(t, pub.Bind(testContext(t), endpoint))
 		sub := dialled(t, NewSub, Options{RecvHWM: hwm}, pub.LastEndpoint())
 		must(t, sub.Subscribe(""))
 		wants(t, pub, "\x01")
 		for round := range 2 {
 			for i := range 5512 {
-				says(t, pub, fmt.Sprint(round, i))
+				must(t, pub.Send(ctx, fmt.Append(nil, round, i)))
 			}
 			for i := range 5512 {
-				wants(t, sub, fmt.Sprint(round, i))
+				m, err := sub.Recv(ctx)
+				must(t, err)
+				if want := fmt.Sprint(round, i); string(m[0]) != want {
+					t.Fatalf("%q, want %q", m[0], want)
+				}
 			}
 		}
-	})
+	}
+	t.Run("tcp", func(t *testing.T) { below(t, anyPort) })
+	t.Run("ipc", func(t *testing.T) { below(t, "ipc://*") })
+	t.Run("inproc", func(t *testing.T) { below(t, "inproc://"+t.Name()) })
 	t.Run("beyond", func(t *testing.T) {
 		t.Parallel()
 		const hwm = 10
@@ -491,16 +500,19 @@ func TestLibzmq_hwm_pubsub(t *testing.T) {
 // of its subscription.
 func TestLibzmq_disconnect_inproc(t *testing.T) {
 	t.Parallel()
-	pub := bind(t, NewXPub, Options{})
-	sub := open(t, NewSub, Options{})
-	must(t, sub.Subscribe("foo"))
-	for range 3 {
-		must(t, sub.Connect(pub.LastEndpoint()))
-		wants(t, pub, "\x01foo")
-		says(t, pub, "foo says this is a message")
-		wants(t, sub, "foo says this is a message")
-		must(t, sub.Disconnect(pub.LastEndpoint()))
-		wants(t, pub, "\x00foo")
+	for _, endpoint := range []string{anyPort, "inproc://" + t.Name()} {
+		pub := open(t, NewXPub, Options{})
+		must(t, pub.Bind(testContext(t), endpoint))
+		sub := open(t, NewSub, Options{})
+		must(t, sub.Subscribe("foo"))
+		for range 3 {
+			must(t, sub.Connect(pub.LastEndpoint()))
+			wants(t, pub, "\x01foo")
+			says(t, pub, "foo says this is a message")
+			wants(t, sub, "foo says this is a message")
+			must(t, sub.Disconnect(pub.LastEndpoint()))
+			wants(t, pub, "\x00foo")
+		}
 	}
 }
 

@@ -227,14 +227,16 @@ func (o *outbox) command(frames []byte) bool {
 	return true
 }
 
-// precede is command for frames that go out before all that is queued.
-func (o *outbox) precede(frames []byte) {
+// precede is command for frames that go out before all that is queued, so many
+// messages among them.
+func (o *outbox) precede(frames []byte, messages int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ended {
 		return
 	}
 	o.prepend(frames)
+	o.queue.messages += messages
 	o.rouse()
 }
 

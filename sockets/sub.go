@@ -263,7 +263,7 @@ func (s *subPattern) attach(p *pipe, peer *Peer) error {
 		frames = zmtp.AppendPing(frames, 0, pingContext(t.version))
 	}
 	if len(frames) > 0 {
-		p.out.precede(frames) // an XSUB's messages may be queued already
+		p.out.precede(frames, 0) // an XSUB's messages may be queued already
 	}
 	t.peers[peer] = 0
 	if !peer.info.TakesCommands() {

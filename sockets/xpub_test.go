@@ -171,7 +171,7 @@ func TestXPubTotal(t *testing.T) {
 // say, and the end of a peer still gets through.
 func TestXPubBounded(t *testing.T) {
 	t.Parallel()
-	const limit, count = 100, 20_000
+	const limit, count = 100, 2000
 	pub := bind(t, NewXPub, Options{RecvHWM: limit})
 	r := dialRaw(t, pub.LastEndpoint()).greet("XSUB", nil)
 	wrote := make(chan error, 1)
@@ -389,4 +389,35 @@ func TestSubscriptionMessage(t *testing.T) {
 			t.Errorf("%q: %d", frame, at)
 		}
 	}
+}
+
+// TestXPubInproc: what goes up, and what comes down, between two sockets of one
+// program.
+func TestXPubInproc(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pub := open(t, NewXPub, Options{RecvHWM: 3, WelcomeMessage: []byte("W")})
+	must(t, pub.Bind(ctx, "inproc://"+t.Name()))
+	sub := open(t, NewXSub, Options{})
+	must(t, sub.Connect("inproc://"+t.Name()))
+	must(t, sub.WaitSubscribed(ctx))
+	var want []string
+	for i := range 100 { // far more than are queued there
+		topic := fmt.Sprint(i)
+		says(t, sub, "\x01"+topic, "own "+topic)
+		must(t, sub.Subscribe("s"+topic))
+		want = append(want, "\x01"+topic, "own "+topic, "\x01s"+topic)
+	}
+	wants(t, pub, want...)
+	says(t, pub, "x", "s50", "50")
+	wants(t, sub, "W", "s50", "50")
+	must(t, sub.Disconnect("inproc://"+t.Name()))
+	for range 200 {
+		m, err := pub.Recv(ctx)
+		must(t, err)
+		if m[0][0] != 0 {
+			t.Fatalf("%q", m)
+		}
+	}
+	eventually(t, "no topic is left", func() bool { return pub.Subscriptions() == 0 })
 }
