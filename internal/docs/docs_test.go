@@ -51,7 +51,7 @@ func rows(text string) (all [][]string) {
 		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|--") || i+1 < len(lines) && strings.HasPrefix(lines[i+1], "|--") {
 			continue
 		}
-		cells := strings.Split(strings.Trim(line, "|"), " | ")
+		cells := strings.Split(strings.Trim(line, "|"), "|")
 		for j := range cells {
 			cells[j] = strings.TrimSpace(cells[j])
 		}
