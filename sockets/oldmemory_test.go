@@ -1,0 +1,82 @@
+package sockets
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"clustermap/zmtp"
+)
+
+// TestOldHostileMemory: as TestHostileMemory, with the framings of old peers,
+// whose octets pass through a codec and its buffer.
+func TestOldHostileMemory(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector's own memory is measured too")
+	}
+	const connections = 100
+	announce := map[oldVersion]string{
+		version10: "\xff\x00\x00\x00\x00\x0b\xeb\xc2\x00\x00",
+		version20: "\x02\x00\x00\x00\x00\x0b\xeb\xc2\x00",
+	}
+	for _, v := range []oldVersion{version10, version20} {
+		for _, c := range []struct {
+			name string
+			says string
+			each int64 // octets a connection may cost
+		}{
+			{"idle after traffic", strings.Repeat(v.message(strings.Repeat("x", 1000)), 500), 40 << 10},
+			{"idle after tiny messages", strings.Repeat(v.message(""), 100_000), 40 << 10},
+			{"5000 of 200 million octets", announce[v] + strings.Repeat("x", 5000), 40<<10 + 8*5000},
+			{"300 thousand of 200 million octets", announce[v] + strings.Repeat("x", 300_000), 40<<10 + 8*300_000},
+		} {
+			t.Run(string(v)+" "+c.name, func(t *testing.T) {
+				router, err := NewRouter(Options{Linger: -1, Prepare: func(b *Batch) { b.SetSpans(nil) }})
+				must(t, err)
+				defer router.Close()
+				must(t, router.Bind(testContext(t), anyPort))
+				hello := []byte(strings.Join(v.hello(zmtp.DEALER, ""), ""))
+				before := used()
+				var peers []*raw
+				for range connections {
+					r := dialRaw(t, router.LastEndpoint())
+					r.send(hello, []byte(c.says))
+					peers = append(peers, r)
+				}
+				eventually(t, "all octets are received", func() bool { return unreceived(t, peers) == 0 })
+				cost := (used() - before) / connections
+				for n := 0; cost > c.each && n < 50; n++ {
+					cost = (used() - before) / connections // the last readers are on their way to sleep
+				}
+				t.Logf("%d octets a connection", cost)
+				if cost > c.each {
+					t.Errorf("%d octets a connection, the bound is %d", cost, c.each)
+				}
+				for _, r := range peers {
+					r.conn.Close()
+				}
+			})
+		}
+	}
+}
+
+// TestOldHostileTrickle: octet by octet, with announcements of large frames in
+// between, for as long as an honest peer takes to do its work.
+func TestOldHostileTrickle(t *testing.T) {
+	t.Parallel()
+	router := bind(t, NewRouter, Options{})
+	works := honest(t, router, "honest")
+	works()
+	for _, v := range []oldVersion{version10, version10Revised, version20} {
+		r := dialRaw(t, router.LastEndpoint())
+		r.slowly(strings.Join(v.hello(zmtp.DEALER, "trickle"), ""))
+		flood := bytes.Repeat([]byte(v.message("", "x")), 500)
+		for i := range flood {
+			r.send(flood[i : i+1])
+			if i%500 == 0 {
+				works()
+			}
+		}
+		works()
+	}
+}
