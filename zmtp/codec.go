@@ -33,7 +33,7 @@ type Codec interface {
 	//
 	// What is appended holds whole frames only, but may end within a
 	// message. wire is not kept; the octets of wire[:used] may be changed
-	// in place. With an error, out holds the frames before the fault, and
-	// they may still be delivered.
+	// in place; they must not overlap the room behind dst. With an error,
+	// out holds the frames before the fault, and they may still be delivered.
 	Decode(dst, wire []byte, limit int) (out []byte, used, need int, err error)
 }
