@@ -305,6 +305,58 @@ func TestPollerTakesAll(t *testing.T) {
 	wantNothing(t, &p)
 }
 
+// Over inproc the receiver fetches: a socket whose peer has sent something is
+// ready, but not by what turns out to be for nobody.
+func TestPollerInproc(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	o := Options{Inproc: new(Inproc), SendHWM: 1, RecvHWM: 1}
+	push, pull := open(t, NewPush, o), open(t, NewPull, o)
+	must(t, pull.Bind(ctx, "inproc://a"))
+	pub, sub := open(t, NewPub, Options{Inproc: o.Inproc}), open(t, NewSub, Options{Inproc: o.Inproc})
+	must(t, pub.Bind(ctx, "inproc://b"))
+	must(t, sub.Subscribe("yes"))
+	must(t, sub.Connect("inproc://b"))
+	must(t, pub.WaitSubscribers(ctx, []byte("yes"), 1))
+
+	var p Poller
+	defer p.Close()
+	must(t, p.Add(push, PollOut))
+	must(t, p.Add(pull, PollIn))
+	must(t, p.Add(sub, PollIn))
+	wantNothing(t, &p)
+	must(t, push.Connect("inproc://a"))
+	ready, err := p.Wait(ctx)
+	wantReady(t, ready, err, Ready{push, PollOut})
+	must(t, push.TrySend([]byte("1")))
+	ready, err = p.Wait(ctx)
+	wantReady(t, ready, err, Ready{push, PollOut}, Ready{pull, PollIn})
+	must(t, push.TrySend([]byte("2")))
+	ready, err = p.Wait(ctx)
+	wantReady(t, ready, err, Ready{pull, PollIn})
+	for _, want := range []string{"1", "2"} {
+		m, err := pull.TryRecv()
+		if err != nil || string(m[0]) != want {
+			t.Fatal(m, err)
+		}
+	}
+	ready, err = p.Wait(ctx)
+	wantReady(t, ready, err, Ready{push, PollOut})
+	p.Remove(push)
+
+	must(t, pub.Send(ctx, []byte("yes")))
+	must(t, sub.Unsubscribe("yes"))
+	wantNothing(t, &p) // it is not subscribed to any more
+	must(t, sub.Subscribe("other"))
+	must(t, pub.WaitSubscribers(ctx, []byte("other"), 1))
+	must(t, pub.Send(ctx, []byte("other")))
+	ready, err = p.Wait(ctx)
+	wantReady(t, ready, err, Ready{sub, PollIn})
+	if m, err := sub.TryRecv(); err != nil || string(m[0]) != "other" {
+		t.Fatal(m, err)
+	}
+}
+
 func TestReadable(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

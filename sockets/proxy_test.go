@@ -481,6 +481,45 @@ func TestProxyInTurns(t *testing.T) {
 	wg.Wait()
 }
 
+// Everything in memory: what is lent passes through two sockets.
+func TestProxyInproc(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	o := Options{Inproc: new(Inproc)}
+	front, back := open(t, NewRouter, o), open(t, NewDealer, o)
+	must(t, front.Bind(ctx, "inproc://front"))
+	must(t, back.Bind(ctx, "inproc://back"))
+	running(t, newProxy(t, front, back, ProxyOptions{}))
+	worker := open(t, NewRouter, o)
+	must(t, worker.Connect("inproc://back"))
+	running(t, newProxy(t, worker, worker, ProxyOptions{}))
+	var wg sync.WaitGroup
+	for range 3 {
+		d := open(t, NewDealer, o)
+		must(t, d.Connect("inproc://front"))
+		wg.Go(func() {
+			for i := range 100 {
+				body := bytes.Repeat([]byte{byte(i)}, 5*i*i)
+				if err := d.Send(ctx, body, body); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+		wg.Go(func() {
+			for i := range 100 {
+				m, err := d.Recv(ctx)
+				body := bytes.Repeat([]byte{byte(i)}, 5*i*i)
+				if err != nil || len(m) != 2 || !bytes.Equal(m[0], body) || !bytes.Equal(m[1], body) {
+					t.Errorf("message %d is another: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // Two PAIRs at either side, and everything in both directions at once.
 func TestProxyPairs(t *testing.T) {
 	t.Parallel()

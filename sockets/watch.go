@@ -106,9 +106,13 @@ func (in *inbox) closed() bool {
 	}
 }
 
-// waiting says that there are messages.
+// waiting says that there are messages. It fetches what a link has, of which
+// nothing may be for the application.
 func (in *inbox) waiting() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	for in.ready.len() > 0 && in.ready.front().batches.len() == 0 {
+		in.fetch()
+	}
 	return in.ready.len() > 0
 }

@@ -161,6 +161,13 @@ func TestLatToLibzmq(t *testing.T) {
 	echo.Done(nil)
 }
 
+func TestInside(t *testing.T) {
+	t.Parallel()
+	start(t, InprocThr, "30", "500").want(0, throughput)
+	start(t, InprocLat, "30", "50").want(0, latency)
+	start(t, ProxyThr, "30", "500").want(0, throughput)
+}
+
 func TestWrongSize(t *testing.T) {
 	t.Parallel()
 	local := start(t, LocalThr, anyPort, "30", "500")
@@ -170,7 +177,7 @@ func TestWrongSize(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	for _, tool := range []Tool{LocalThr, RemoteThr, LocalLat, RemoteLat} {
+	for _, tool := range []Tool{LocalThr, RemoteThr, LocalLat, RemoteLat, InprocThr, InprocLat, ProxyThr} {
 		for _, args := range []string{"", "1", "a b c d e", "x y z", "tcp://127.0.0.1:* -1 1", "1 0", "1 1 1 1 1"} {
 			var out bytes.Buffer
 			code := tool.Run(t.Context(), strings.Fields(args), &out)

@@ -78,7 +78,7 @@ func (s *spec) secure(o *sockets.Security) (err error) {
 func runOurs(s *spec, bound func(string)) (*figure, error) {
 	ctx := context.Background()
 	if s.Role == inside {
-		return nil, missing("inproc")
+		return runOursInside(ctx, s)
 	}
 	sock, err := openOurs(s, s.Role)
 	if err != nil {
@@ -111,6 +111,48 @@ func runOurs(s *spec, bound func(string)) (*figure, error) {
 		}
 	}
 	return loopOurs(ctx, s, s.Role, sock)
+}
+
+// runOursInside has both ends in goroutines of this process.
+func runOursInside(ctx context.Context, s *spec) (*figure, error) {
+	counting, other := receiver, sender
+	if s.Pattern == reqRep {
+		counting, other = asker, answerer
+	}
+	binds, err := openOurs(s, counting)
+	if err != nil {
+		return nil, err
+	}
+	connects, err := openOurs(s, other)
+	if err != nil {
+		return nil, err
+	}
+	if err := binds.Bind(ctx, insideName); err != nil {
+		return nil, err
+	}
+	if err := connects.Connect(insideName); err != nil {
+		return nil, err
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := loopOurs(ctx, s, other, connects)
+		failed <- err
+	}()
+	type result struct {
+		f   *figure
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		f, err := loopOurs(ctx, s, counting, binds)
+		done <- result{f, err}
+	}()
+	select {
+	case err := <-failed:
+		return nil, err
+	case r := <-done:
+		return r.f, r.err
+	}
 }
 
 func loopOurs(ctx context.Context, s *spec, as role, sock socket) (*figure, error) {
