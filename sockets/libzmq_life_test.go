@@ -1,0 +1,206 @@
+package sockets
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// These tests are about endpoints and connections: what libzmq's tests of its
+// sockets' lives say, and those of what peers know of each other.
+
+// TestLibzmq_stream_timeout: a peer that says nothing is given up, by either
+// side; by default after 30 seconds.
+func TestLibzmq_stream_timeout(t *testing.T) {
+	t.Parallel()
+	o, err := Options{}.withDefaults()
+	must(t, err)
+	if o.HandshakeTimeout != 30*time.Second {
+		t.Errorf("the default is %v", o.HandshakeTimeout)
+	}
+	seen := newEvents()
+	o = Options{HandshakeTimeout: 50 * time.Millisecond, Linger: -1, Monitor: seen.tell}
+	dialRaw(t, bind(t, NewDealer, o).LastEndpoint()).ended()
+	seen.await(t, Accepted)
+	if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+		t.Errorf("%+v", e)
+	}
+	seen = newEvents()
+	o.Monitor = seen.tell
+	dealer := open(t, NewDealer, o)
+	endpoint, accept := listenRaw(t)
+	must(t, dealer.Connect(endpoint))
+	accept().ended()
+	seen.await(t, Connected)
+	if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+		t.Errorf("%+v", e)
+	}
+	seen.await(t, ConnectRetried)
+}
+
+// TestLibzmq_metadata: who received a message can read whose it is.
+func TestLibzmq_metadata(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	p := pairs()["PLAIN"]
+	rep := bind(t, NewRep, Options{Security: p.server})
+	req := open(t, NewReq, Options{Security: p.client})
+	must(t, req.Connect(rep.LastEndpoint()))
+	must(t, req.Send(ctx, []byte("who am I")))
+	_, peer, err := rep.RecvFrom(ctx)
+	must(t, err)
+	host, _, err := net.SplitHostPort(peer.RemoteAddr())
+	if err != nil || host != "127.0.0.1" {
+		t.Errorf("address %q", peer.RemoteAddr())
+	}
+	for name, want := range map[string]string{"Socket-Type": "REQ", "User-Id": "user", "Nothing": ""} {
+		if got := peer.Property(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestLibzmq_app_meta: properties of the application reach the peer, and only
+// such as begin with X-.
+func TestLibzmq_app_meta(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	rep := bind(t, NewRep, Options{})
+	req := open(t, NewReq, Options{Metadata: map[string]string{"X-key": "value", "X-empty": ""}})
+	must(t, req.Connect(rep.LastEndpoint()))
+	must(t, req.Send(ctx, []byte("hello")))
+	_, peer, err := rep.RecvFrom(ctx)
+	must(t, err)
+	if v := peer.Property("X-key"); v != "value" {
+		t.Errorf("%q", v)
+	}
+	for _, name := range []string{"key", "X-", "Socket-Type", "X-a b", "X-" + strings.Repeat("x", 254), ""} {
+		var fault *OptionError
+		if _, err := NewReq(Options{Metadata: map[string]string{name: "value"}}); !errors.As(err, &fault) || fault.Field != "Metadata" {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// TestLibzmq_reconnect_ivl: with a negative interval a lost connection stays
+// lost, until it is made anew.
+func TestLibzmq_reconnect_ivl(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	pull := bind(t, NewPull, Options{})
+	endpoint := pull.LastEndpoint()
+	push := open(t, NewPush, Options{ReconnectInterval: -1, Monitor: seen.tell})
+	must(t, push.Connect(endpoint))
+	must(t, push.Send(ctx, []byte("first")))
+	if m, err := pull.Recv(ctx); err != nil || string(m[0]) != "first" {
+		t.Errorf("%q %v", m, err)
+	}
+	must(t, pull.Unbind(endpoint))
+	seen.await(t, Disconnected)
+	eventually(t, "it is forgotten", func() bool { return len(push.Peers()) == 0 })
+	must(t, pull.Bind(ctx, endpoint))
+	if err := push.TrySend([]byte("nobody")); !errors.Is(err, ErrWouldBlock) {
+		t.Errorf("after the end: %v", err)
+	}
+	must(t, push.Connect(endpoint))
+	must(t, push.Send(ctx, []byte("second")))
+	if m, err := pull.Recv(ctx); err != nil || string(m[0]) != "second" {
+		t.Errorf("%q %v", m, err)
+	}
+	if n := seen.count(ConnectRetried); n != 0 {
+		t.Errorf("%d retries", n)
+	}
+}
+
+// TestLibzmq_bind_after_connect_tcp: what was sent before there was anybody is
+// delivered once there is.
+func TestLibzmq_bind_after_connect_tcp(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	endpoint := freePort(t)
+	dealer := open(t, NewDealer, Options{ReconnectInterval: 5 * time.Millisecond})
+	must(t, dealer.Connect(endpoint))
+	const n = 10
+	for i := range n {
+		must(t, dealer.Send(ctx, fmt.Append(nil, i)))
+	}
+	router := open(t, NewRouter, Options{})
+	must(t, router.Bind(ctx, endpoint))
+	for i := range n {
+		m, err := router.Recv(ctx)
+		must(t, err)
+		if string(m[1]) != fmt.Sprint(i) {
+			t.Errorf("%q, want %d", m[1], i)
+		}
+	}
+}
+
+// TestLibzmq_last_endpoint: it is what was bound, with the port that was chosen,
+// or what was connected.
+func TestLibzmq_last_endpoint(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := open(t, NewRouter, Options{})
+	if e := s.LastEndpoint(); e != "" {
+		t.Errorf("%q in the beginning", e)
+	}
+	must(t, s.Bind(ctx, anyPort))
+	first := s.LastEndpoint()
+	must(t, s.Bind(ctx, anyPort))
+	second := s.LastEndpoint()
+	for _, e := range []string{first, second} {
+		if !strings.HasPrefix(e, "tcp://127.0.0.1:") || strings.HasSuffix(e, ":0") || strings.HasSuffix(e, "*") {
+			t.Errorf("bound as %q", e)
+		}
+	}
+	if first == second {
+		t.Errorf("both are %q", first)
+	}
+	must(t, s.Connect(first))
+	if e := s.LastEndpoint(); e != first {
+		t.Errorf("connected as %q, not %q", e, first)
+	}
+}
+
+// TestLibzmq_unbind_wildcard: an endpoint is given back by the name that it was
+// given, not by that which was asked for.
+func TestLibzmq_unbind_wildcard(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	for _, c := range []struct {
+		wildcard string
+		o        Options
+	}{{"tcp://*:*", Options{}}, {anyPort, Options{}}} {
+		s := open(t, NewRouter, c.o)
+		must(t, s.Bind(ctx, c.wildcard))
+		if err := s.Unbind(c.wildcard); !errors.Is(err, ErrNotBound) {
+			t.Errorf("Unbind(%q): %v", c.wildcard, err)
+		}
+		must(t, s.Unbind(s.LastEndpoint()))
+	}
+}
+
+// TestLibzmq_shutdown_stress: many sockets connect to one, and all are closed
+// while they do.
+func TestLibzmq_shutdown_stress(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		pub := bind(t, NewPub, Options{Linger: -1})
+		var wg sync.WaitGroup
+		for range 30 {
+			sub := open(t, NewSub, Options{})
+			wg.Go(func() {
+				if err := errors.Join(sub.Connect(pub.LastEndpoint()), sub.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Go(func() { pub.Close() })
+		wg.Wait()
+	}
+}
