@@ -81,8 +81,8 @@ func (in *inbox) add(q *inqueue, b *Batch) {
 	in.list(q)
 }
 
-// settle waits while the queue is at its high-water mark, which put may have
-// gone beyond. Several readers may wait for the same queue. It returns false
+// settle waits while the queue is at its high-water mark, or beyond, where put
+// may take it. Several readers may wait for the same queue. It returns false
 // when the socket or the connection ended first.
 func (in *inbox) settle(q *inqueue, gone <-chan struct{}) bool {
 	in.mu.Lock()

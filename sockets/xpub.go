@@ -144,10 +144,14 @@ func (x *xpubPattern) command(*pipe, *Peer, string, []byte) error { return nil }
 const obeyBurst = 256
 
 // messages takes subscriptions and their ends, and queues what the application
-// is to know, in the same order, for which the mutex is held. Then it waits for
-// the application, if that is behind.
+// is to know, in the same order, for which the mutex is held. Before, it waits
+// for the application if that is behind: else peers that come, say something and
+// go would fill the queue without end.
 func (x *xpubPattern) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 	for at := 0; at < b.Len(); {
+		if !x.in.settle(&x.queue, peer.conn.gone) {
+			return false, nil // the reader will see
+		}
 		end := min(at+obeyBurst, b.Len())
 		size := 0
 		for _, s := range b.spans[at:end] {
@@ -163,9 +167,6 @@ func (x *xpubPattern) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 		x.subs.Unlock()
 		if err != nil {
 			return false, err
-		}
-		if !x.in.settle(&x.queue, peer.conn.gone) {
-			return false, nil // the reader will see
 		}
 	}
 	return false, nil

@@ -421,3 +421,45 @@ func TestXPubInproc(t *testing.T) {
 	}
 	eventually(t, "no topic is left", func() bool { return pub.Subscriptions() == 0 })
 }
+
+// TestHostileXPubComing: while the application receives nothing, peers that come
+// and subscribe add nothing to a queue that is full, and once it receives, all
+// of them are heard.
+func TestHostileXPubComing(t *testing.T) {
+	t.Parallel()
+	const limit, peers, topics = 10, 8, 20
+	ctx := testContext(t)
+	pub := bind(t, NewXPub, Options{RecvHWM: limit})
+	queued := func() (messages int, blocked bool) {
+		pub.in.mu.Lock()
+		defer pub.in.mu.Unlock()
+		return pub.queue.messages, pub.queue.blocked
+	}
+	for i := range peers {
+		var octets []byte
+		for j := range topics {
+			octets = zmtp.AppendSubscribe(octets, fmt.Append(nil, i, " ", j))
+		}
+		r := dialRaw(t, pub.LastEndpoint())
+		r.send(slices.Concat(greeting(1), ready("SUB", nil), octets))
+		r.greeted()
+		if i == 0 {
+			eventually(t, "the queue is full", func() bool { n, _ := queued(); return n >= limit })
+		} else {
+			eventually(t, "it waits", func() bool { _, blocked := queued(); return blocked })
+		}
+	}
+	if n, _ := queued(); n > topics {
+		t.Errorf("%d messages are queued", n)
+	}
+	for range peers * topics {
+		m, err := pub.Recv(ctx)
+		must(t, err)
+		if m[0][0] != 1 {
+			t.Fatalf("%q", m)
+		}
+	}
+	if n := pub.Subscriptions(); n != peers*topics {
+		t.Errorf("%d topics", n)
+	}
+}
