@@ -276,7 +276,7 @@ func (x *dialogue) end(err error) error {
 		s.pattern.detach(p, peer)
 		s.tellEnd(p, peer)
 	}
-	if p.lasting && s.pattern.traits().keeps {
+	if p.lasting && (s.pattern.traits().keeps || p.name != nil) {
 		x.writer.putBack()
 	} else {
 		x.writer.release()

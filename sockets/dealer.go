@@ -85,6 +85,7 @@ func (d *dealerPattern) traits() traits {
 }
 
 func (d *dealerPattern) attach(p *pipe, _ *Peer) error {
+	p.probe()
 	d.balancer.attached(p)
 	return nil
 }

@@ -40,19 +40,26 @@ type dialer struct {
 // to, is given up, since trying again would not help: the monitor is told of
 // the error, and not of another attempt. Connect can then be called anew.
 func (s *socket) Connect(address string) error {
-	e, err := parseEndpoint(address, false)
-	if err != nil {
-		return err
-	}
-	d, err := s.dialer(e)
-	if d != nil && e.transport == transportInproc {
-		s.inproc().connect(d)
-	}
+	_, err := s.connect(address, nil)
 	return err
 }
 
+// connect is Connect, for a pipe of the given name if it is not nil. It reports
+// whether that is a new one.
+func (s *socket) connect(address string, name []byte) (fresh bool, err error) {
+	e, err := parseEndpoint(address, false)
+	if err != nil {
+		return false, err
+	}
+	d, err := s.dialer(e, name)
+	if d != nil && e.transport == transportInproc {
+		s.inproc().connect(d)
+	}
+	return d != nil, err
+}
+
 // dialer starts the dialer of an endpoint, unless there is one.
-func (s *socket) dialer(e endpoint) (*dialer, error) {
+func (s *socket) dialer(e endpoint, name []byte) (*dialer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -63,6 +70,7 @@ func (s *socket) dialer(e endpoint) (*dialer, error) {
 		return nil, nil
 	}
 	d := &dialer{socket: s, endpoint: e, pipe: newPipe(s, e.text, true)}
+	d.pipe.name = name
 	d.ctx, d.cancel = context.WithCancel(s.ctx)
 	s.dialers[e.text] = d
 	s.pipes[d.pipe] = struct{}{}
@@ -201,6 +209,9 @@ func (d *dialer) serve(nc net.Conn) (permanent bool) {
 	err = s.serve(c, d.pipe, d.endpoint.text, func() { up = true })
 	if !up && s.opts.ReconnectStop&StopOnHandshakeFailed != 0 {
 		return true
+	}
+	if errors.Is(err, ErrHandedOver) {
+		return true // or the two would take it from each other for ever
 	}
 	var protocol *zmtp.ProtocolError
 	return errors.As(err, &protocol) && !errors.Is(err, ErrTemporary)

@@ -52,6 +52,15 @@ var (
 	// libzmq does without ROUTER_HANDOVER.
 	ErrIdentityInUse = errors.New("sockets: identity is in use by another peer")
 
+	// ErrHandedOver is why a ROUTER with Options.Handover ended a connection:
+	// another peer came with its identity. A connection that Connect made is
+	// then not made again.
+	ErrHandedOver = errors.New("sockets: identity was handed over to another peer")
+
+	// ErrConnected is returned by Router.ConnectAs for an endpoint that is being
+	// connected already.
+	ErrConnected = errors.New("sockets: endpoint is connected already")
+
 	// ErrHandshakeTimeout is reported to the monitor when a peer does not
 	// finish its greeting and handshake within Options.HandshakeTimeout, or
 	// had to give way to newer connections (Options.MaxHandshakes).

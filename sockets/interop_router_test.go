@@ -195,3 +195,37 @@ func TestInteropWrongType(t *testing.T) {
 	check(t, err)
 	wantFrames(t, m[1:], [][]byte{[]byte("hello")})
 }
+
+// TestInteropProbe: the empty message of ProbeRouter, in both directions.
+func TestInteropProbe(t *testing.T) {
+	t.Parallel()
+	ctx := timeLimit(t)
+	dealer := open(t, sockets.NewDealer, sockets.Options{ProbeRouter: true, Identity: []byte("me")})
+	theirs := link(t, dealer, theyBind, "ROUTER")
+	wantDescribed(t, pythonReceives(theirs, 1)[0], [][]byte{[]byte("me"), nil})
+	pythonSays(theirs, "me", "hello")
+	m, err := dealer.Recv(ctx)
+	check(t, err)
+	wantFrames(t, m, [][]byte{[]byte("hello")})
+
+	router := open(t, sockets.NewRouter, sockets.Options{})
+	link(t, router, weBind, "DEALER", "--option", "PROBE_ROUTER=1", "--identity", base64Of("them"))
+	m, err = router.Recv(ctx)
+	check(t, err)
+	wantFrames(t, m, [][]byte{[]byte("them"), nil})
+}
+
+// TestInteropConnectAs: a ROUTER names libzmq's ROUTER itself.
+func TestInteropConnectAs(t *testing.T) {
+	t.Parallel()
+	ctx := timeLimit(t)
+	theirs := python(t, "ROUTER", "--bind", anyPort)
+	router := open(t, sockets.NewRouter, sockets.Options{Identity: []byte("me"), Mandatory: true})
+	check(t, router.ConnectAs(theirs.Endpoint, []byte("them")))
+	check(t, router.Send(ctx, []byte("them"), []byte("hello")))
+	wantDescribed(t, pythonReceives(theirs, 1)[0], [][]byte{[]byte("me"), []byte("hello")})
+	pythonSays(theirs, "me", "hello to you")
+	m, err := router.Recv(ctx)
+	check(t, err)
+	wantFrames(t, m, [][]byte{[]byte("them"), []byte("hello to you")})
+}

@@ -201,6 +201,20 @@ type Options struct {
 	// disconnects is then lost.
 	Immediate bool
 
+	// Handover makes a ROUTER give an identity to the peer that came with it
+	// last, and end the connection of the one that had it (ErrHandedOver). By
+	// default the newcomer is ignored.
+	Handover bool
+
+	// Notify makes a ROUTER receive an empty message, behind the identity, when
+	// a peer connects, or disconnects, or both.
+	Notify Notices
+
+	// ProbeRouter makes a ROUTER, DEALER or REQ send an empty message first on
+	// each new connection, so that a ROUTER at the other end learns its
+	// identity. Peers of other types may take offence.
+	ProbeRouter bool
+
 	// ReqRelaxed lets a REQ send a request while another one waits for its
 	// reply, which is then forgotten. ReqCorrelate makes it put a number before
 	// each request, by which it knows the reply; all kinds of peers return it
@@ -279,12 +293,7 @@ func (o Options) withDefaults() (Options, error) {
 	bad := func(field, format string, args ...any) {
 		errs = append(errs, &OptionError{field, fmt.Sprintf(format, args...)})
 	}
-	if len(o.Identity) > 255 {
-		bad("Identity", "has %d octets; at most 255 are possible", len(o.Identity))
-	}
-	if len(o.Identity) > 0 && o.Identity[0] == 0 {
-		bad("Identity", "must not begin with a zero octet, which marks generated ones")
-	}
+	errs = append(errs, o.validateRouting()...)
 	o.Identity = slices.Clone(o.Identity)
 	o.Metadata = maps.Clone(o.Metadata)
 	for _, m := range []*[]byte{&o.WelcomeMessage, &o.HelloMessage, &o.DisconnectMessage, &o.HiccupMessage} {

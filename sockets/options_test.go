@@ -55,6 +55,8 @@ func TestOptionErrors(t *testing.T) {
 		{Options{Metadata: map[string]string{"X-A": strings.Repeat("v", maxMetadata)}}, "Metadata"},
 		{Options{FullPolicy: Disconnect + 1}, "FullPolicy"},
 		{Options{SendBuffer: -1}, "SendBuffer"},
+		{Options{Notify: NotifyConnect | NotifyDisconnect}, ""},
+		{Options{Notify: 4}, "Notify"},
 		{Options{RecvBuffer: -1}, "RecvBuffer"},
 		{Options{MaxHandshakes: -1}, "MaxHandshakes"},
 		{Options{MaxSubscriptions: -1}, "MaxSubscriptions"},

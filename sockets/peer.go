@@ -139,7 +139,7 @@ func (p *Peer) read(s *PeerStats) {
 
 // stats reads everything but the inbox.
 func (p *pipe) stats() PeerStats {
-	s := PeerStats{Endpoint: p.endpoint}
+	s := PeerStats{Endpoint: p.endpoint, Identity: p.name}
 	if peer := p.peer.Load(); peer != nil {
 		s.Connected = true
 		peer.read(&s)

@@ -11,7 +11,8 @@ import (
 type pipe struct {
 	socket   *socket
 	endpoint string
-	lasting  bool // made by Connect
+	lasting  bool   // made by Connect
+	name     []byte // the identity that ConnectAs gave its peer
 
 	out outbox
 	in  inqueue

@@ -116,21 +116,19 @@ func (f *forwarder) route(ctx context.Context, r *Router, p *parcel, from int) (
 		}
 	}
 	count := len(f.spans)
-	r.routes.Lock()
-	peer := r.routes.table[string(identity)]
-	r.routes.Unlock()
-	if peer == nil {
+	to := r.routes.find(identity)
+	if to.pipe == nil {
 		return count, r.open()
 	}
-	n, v := peer.pipe.out.offerSpans(peer, nil, wire, f.spans, owner)
+	n, v := to.pipe.out.offerSpans(to.peer, nil, wire, f.spans, owner)
 	switch {
 	case n > 0:
 		return n, nil
 	case v == isEnded || !r.opts.Mandatory:
-		peer.pipe.out.countDrops(count)
+		to.pipe.out.countDrops(count)
 		return count, r.open()
 	}
-	err := r.await(ctx, peer, v)
+	err := r.await(ctx, to, v, nil)
 	if errors.Is(err, ErrUnroutable) {
 		return count, nil
 	}

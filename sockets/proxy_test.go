@@ -589,8 +589,8 @@ func TestProxyUnroutable(t *testing.T) {
 		eventually(t, "the source is connected", func() bool {
 			source.routes.Lock()
 			defer source.routes.Unlock()
-			for _, p := range source.routes.table {
-				peer = p
+			for _, to := range source.routes.table {
+				peer = to.peer
 			}
 			return peer != nil
 		})

@@ -210,6 +210,7 @@ func (r *reqPattern) traits() traits {
 }
 
 func (r *reqPattern) attach(p *pipe, _ *Peer) error {
+	p.probe()
 	r.balancer.attached(p)
 	return nil
 }

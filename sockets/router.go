@@ -2,11 +2,6 @@ package sockets
 
 import (
 	"context"
-	"encoding/binary"
-	"math/rand/v2"
-	"slices"
-	"sync"
-	"time"
 
 	"clustermap/zmtp"
 )
@@ -14,18 +9,12 @@ import (
 // Router is a ROUTER socket (RFC 28): it puts the sender's identity before
 // each message it receives, and sends a message to the peer that its first
 // frame names. A peer without an identity of its own gets a generated one, of
-// five octets, the first of them zero.
+// five octets, the first of them zero; see also ConnectAs.
 //
 // All methods are safe for concurrent use.
 type Router struct {
 	socket
-
-	routes struct {
-		sync.Mutex
-		table map[string]*Peer
-		next  uint32        // the next generated identity
-		freed chan struct{} // closed when an identity becomes free; nil while nobody waits
-	}
+	routes routes
 }
 
 // NewRouter makes a ROUTER socket. It returns all faults of the options as one
@@ -35,16 +24,41 @@ func NewRouter(o Options) (*Router, error) {
 	if err := r.init(zmtp.ROUTER, o, (*routerPattern)(r)); err != nil {
 		return nil, err
 	}
-	r.routes.table = map[string]*Peer{}
-	r.routes.next = rand.Uint32()
+	r.routes.init(r.opts.Handover)
 	r.in.named = true
 	return r, nil
 }
 
+// ConnectAs is Connect to a peer that is to be known here by the given identity,
+// whatever it says of itself (ZMQ_CONNECT_ROUTING_ID). So messages can be sent
+// to it at once: they wait for the connection, and those that were not written
+// when a connection was lost wait for the next one. An identity has 1 to 255
+// octets, the first of them not zero (else an *OptionError). ErrIdentityInUse
+// means that another peer has it, and ErrConnected that the endpoint is being
+// connected already.
+func (r *Router) ConnectAs(endpoint string, identity []byte) error {
+	if err := checkIdentity("ConnectRoutingID", identity, 1); err != nil {
+		return err
+	}
+	name := string(identity)
+	if !r.routes.reserve(name) {
+		return ErrIdentityInUse
+	}
+	fresh, err := r.connect(endpoint, []byte(name))
+	if err == nil && !fresh {
+		err = ErrConnected
+	}
+	if err != nil {
+		r.routes.remove(name, route{})
+	}
+	return err
+}
+
 // Send sends frames[1:] to the peer whose identity is frames[0]. It copies the
 // frames. If there is no such peer, or its queue is full, the message is
-// dropped, without an error, as ZeroMQ has it; with Options.Mandatory Send
-// returns ErrUnroutable, or waits for room.
+// dropped, without an error, as ZeroMQ has it. With Options.Mandatory it is
+// not: Send returns ErrUnroutable if there is no such peer, and waits for room
+// in its queue, until the context ends or for Options.SendTimeout (ErrTimeout).
 func (r *Router) Send(ctx context.Context, frames ...[]byte) error {
 	if err := r.check(frames); err != nil {
 		return err
@@ -52,37 +66,44 @@ func (r *Router) Send(ctx context.Context, frames ...[]byte) error {
 	if len(frames) == 1 {
 		return nil // an identity alone is no message
 	}
-	r.routes.Lock()
-	peer := r.routes.table[string(frames[0])]
-	r.routes.Unlock()
-	if peer == nil {
+	to := r.routes.find(frames[0])
+	if to.pipe == nil {
 		if r.opts.Mandatory {
 			return ErrUnroutable
 		}
 		return r.open()
 	}
 	if r.opts.Mandatory {
-		return r.SendTo(ctx, peer, frames[1:]...)
+		return r.sendTo(ctx, to, frames[1:])
 	}
-	if peer.pipe.out.offer(peer, frames[1:]) != accepted {
-		peer.pipe.out.countDrops(1)
+	if to.pipe.out.offer(to.peer, frames[1:]) != accepted {
+		to.pipe.out.countDrops(1)
 	}
 	return r.open()
 }
 
+// TrySend is Send without waiting: if it would have to, it returns
+// ErrWouldBlock.
+func (r *Router) TrySend(frames ...[]byte) error { return r.Send(noWait, frames...) }
+
 // SendTo sends frames to a peer, as Batch.Peer told it. It waits while the
-// peer's queue is full, until the context ends, and returns ErrUnroutable once
-// the peer has disconnected.
+// peer's queue is full, until the context ends or for Options.SendTimeout
+// (ErrTimeout), and returns ErrUnroutable once the peer has disconnected.
 func (r *Router) SendTo(ctx context.Context, peer *Peer, frames ...[]byte) error {
 	if err := r.check(frames); err != nil {
 		return err
 	}
+	return r.sendTo(ctx, route{peer.pipe, peer}, frames)
+}
+
+func (r *Router) sendTo(ctx context.Context, to route, frames [][]byte) error {
+	l := limit{patience: r.opts.SendTimeout}
 	for {
-		v := peer.pipe.out.offer(peer, frames)
+		v := to.pipe.out.offer(to.peer, frames)
 		if v == accepted {
 			return nil
 		}
-		if err := r.await(ctx, peer, v); err != nil {
+		if err := r.await(ctx, to, v, &l); err != nil {
 			return err
 		}
 	}
@@ -96,114 +117,89 @@ func (r *Router) SendWire(ctx context.Context, peer *Peer, wire []byte, messages
 	if err := r.open(); err != nil || len(wire) == 0 {
 		return err
 	}
+	l := limit{patience: r.opts.SendTimeout}
 	for {
 		v := peer.pipe.out.offerWire(peer, wire, messages, owner)
 		if v == accepted {
 			return nil
 		}
-		if err := r.await(ctx, peer, v); err != nil {
+		if err := r.await(ctx, route{peer.pipe, peer}, v, &l); err != nil {
 			return err
 		}
 	}
 }
 
 // await waits for room after an offer that was not accepted.
-func (r *Router) await(ctx context.Context, peer *Peer, v verdict) error {
+func (r *Router) await(ctx context.Context, to route, v verdict, l *limit) error {
 	if v == isEnded {
 		if err := r.open(); err != nil {
 			return err
 		}
 		return ErrUnroutable
 	}
-	return peer.pipe.out.waitRoom(ctx, peer, r.closing)
+	return to.pipe.out.waitRoomWithin(ctx, to.peer, r.closing, l)
 }
 
-// Recv waits for a message and returns it, its first frame the sender's
-// identity. The caller owns it.
+// Recv waits for a message, until the context ends or for Options.RecvTimeout
+// (ErrTimeout), and returns it, its first frame the sender's identity. The
+// caller owns it.
 func (r *Router) Recv(ctx context.Context) (Message, error) { return r.in.recv(ctx) }
 
-// RecvBatch waits for messages and lends those that one peer sent together:
-// see [Batch]. The messages do not contain the identity; it is
+// TryRecv is Recv without waiting: if there is no message, it returns
+// ErrWouldBlock.
+func (r *Router) TryRecv() (Message, error) { return r.in.recv(noWait) }
+
+// RecvBatch waits as Recv does, and lends the messages that one peer sent
+// together: see [Batch]. The messages do not contain the identity; it is
 // b.Peer().Identity().
 func (r *Router) RecvBatch(ctx context.Context, b *Batch) error { return r.in.recvBatch(ctx, b) }
 
 // routerPattern is Router as the engine sees it.
 type routerPattern Router
 
-func (r *routerPattern) added(*pipe)    {}
-func (r *routerPattern) removed(*pipe)  {}
 func (r *routerPattern) roomy(*pipe)    {}
 func (r *routerPattern) traits() traits { return traits{maxMessage: maxMessage} }
 
-// attach enters the peer's identity, or a generated one, in the table.
-func (r *routerPattern) attach(_ *pipe, peer *Peer) error {
-	r.routes.Lock()
-	defer r.routes.Unlock()
-	id := peer.info.Identity
-	if len(id) == 0 {
-		id = r.generate()
-	} else if !r.free(id, peer.conn) {
+// added enters the pipe that ConnectAs has made.
+func (r *routerPattern) added(p *pipe) {
+	if p.name != nil {
+		r.routes.enter(string(p.name), route{pipe: p})
+	}
+}
+
+func (r *routerPattern) removed(p *pipe) {
+	if p.name != nil {
+		r.routes.remove(string(p.name), route{pipe: p})
+	}
+}
+
+func (r *routerPattern) attach(p *pipe, peer *Peer) error {
+	if p.name != nil {
+		peer.identity = p.name
+	} else if !r.routes.admit(p, peer) {
 		return ErrIdentityInUse
 	}
-	peer.identity = slices.Clone(id)
-	r.routes.table[string(id)] = peer
+	p.probe()
+	if r.opts.Notify&NotifyConnect != 0 {
+		r.in.settle(&p.in, peer.conn.gone) // an unfetched notice of a former connection
+		r.notify(p, peer)
+	}
 	return nil
 }
 
-// identityGrace is how long a newcomer's identity may still be in use.
-const identityGrace = 500 * time.Millisecond
-
-// free waits until an identity is free, but only for a moment: a peer that
-// lost its connection, or closed it, and came back at once can be here before
-// the end of the old connection was noticed. It is called with the mutex held
-// and returns so.
-func (r *routerPattern) free(id []byte, c *conn) bool {
-	if r.routes.table[string(id)] == nil {
-		return true
-	}
-	timer := time.NewTimer(identityGrace)
-	defer timer.Stop()
-	for r.routes.table[string(id)] != nil {
-		if r.routes.freed == nil {
-			r.routes.freed = make(chan struct{})
-		}
-		freed, over := r.routes.freed, false
-		r.routes.Unlock()
-		select {
-		case <-freed:
-		case <-timer.C:
-			over = true
-		case <-c.gone:
-			over = true
-		}
-		r.routes.Lock()
-		if over {
-			return r.routes.table[string(id)] == nil
-		}
-	}
-	return true
-}
-
-// generate returns a free identity: a zero octet and a counter that starts at
-// random, so that a restarted ROUTER does not reuse its last run's.
-func (r *routerPattern) generate() []byte {
-	for {
-		id := binary.BigEndian.AppendUint32([]byte{0}, r.routes.next)
-		r.routes.next++
-		if r.routes.table[string(id)] == nil {
-			return id
-		}
+func (r *routerPattern) detach(p *pipe, peer *Peer) {
+	gone := p.name != nil || r.routes.remove(string(peer.identity), route{p, peer})
+	if gone && r.opts.Notify&NotifyDisconnect != 0 {
+		r.notify(p, peer)
 	}
 }
 
-func (r *routerPattern) detach(_ *pipe, peer *Peer) {
-	r.routes.Lock()
-	defer r.routes.Unlock()
-	delete(r.routes.table, string(peer.identity))
-	if r.routes.freed != nil {
-		close(r.routes.freed)
-		r.routes.freed = nil
-	}
+// notify has the application receive an empty message of a peer.
+func (r *routerPattern) notify(p *pipe, peer *Peer) {
+	var n notices
+	n.begin(len(emptyMessage))
+	n.frame(nil)
+	n.put(&r.in, &p.in, peer)
 }
 
 func (r *routerPattern) messages(*pipe, *Peer, *Batch) (bool, error) { return true, nil }

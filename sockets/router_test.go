@@ -76,14 +76,13 @@ func TestRouterIdentities(t *testing.T) {
 func TestRouterGenerated(t *testing.T) {
 	t.Parallel()
 	router := open(t, NewRouter, Options{})
-	r := (*routerPattern)(router)
 	router.routes.next = 1<<32 - 2
 	taken := []byte{0, 0xFF, 0xFF, 0xFF, 0xFF}
-	router.routes.table[string(taken)] = &Peer{}
+	router.routes.table[string(taken)] = route{}
 	var got [][]byte
 	for range 2 {
-		id := r.generate()
-		router.routes.table[string(id)] = &Peer{}
+		id := router.routes.generate()
+		router.routes.table[string(id)] = route{}
 		got = append(got, id)
 	}
 	if !bytes.Equal(got[0], []byte{0, 0xFF, 0xFF, 0xFF, 0xFE}) || !bytes.Equal(got[1], []byte{0, 0, 0, 0, 0}) {

@@ -1,0 +1,427 @@
+package sockets
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// Rows of libzmq's tests that concern ROUTER, and the options that go with it.
+
+// attached connects a raw peer and waits until the socket has attached it.
+func attached(t *testing.T, endpoint, socketType string, identity string) *raw {
+	t.Helper()
+	r := dialRaw(t, endpoint).greet(socketType, []byte(identity))
+	r.sync()
+	return r
+}
+
+func wantRecv(t *testing.T, recv func() (Message, error), want ...string) {
+	t.Helper()
+	m, err := recv()
+	must(t, err)
+	if got := fmt.Sprintf("%q", texts(m)); got != fmt.Sprintf("%q", want) {
+		t.Errorf("%s came in place of %q", got, want)
+	}
+}
+
+// TestLibzmq_router_mandatory: what leads nowhere is dropped, or refused.
+func TestLibzmq_router_mandatory(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	for _, mandatory := range []bool{false, true} {
+		router := bind(t, NewRouter, Options{Mandatory: mandatory})
+		for _, send := range []func() error{
+			func() error { return router.Send(ctx, []byte("nobody"), []byte("x")) },
+			func() error { return router.TrySend([]byte("nobody"), []byte("x")) },
+		} {
+			if err := send(); mandatory != errors.Is(err, ErrUnroutable) || !mandatory && err != nil {
+				t.Errorf("mandatory %v: %v", mandatory, err)
+			}
+		}
+		r := attached(t, router.LastEndpoint(), "DEALER", "X")
+		must(t, router.TrySend([]byte("X"), []byte("hello")))
+		if m := r.message(); string(m[0]) != "hello" {
+			t.Errorf("%q", m)
+		}
+		if _, err := router.TryRecv(); !errors.Is(err, ErrWouldBlock) {
+			t.Errorf("TryRecv: %v", err)
+		}
+	}
+}
+
+// TestLibzmq_router_mandatory_hwm: a full queue is another thing than no peer.
+func TestLibzmq_router_mandatory_hwm(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	router := bind(t, NewRouter, Options{
+		Mandatory: true, SendHWM: 1, SendTimeout: time.Millisecond, Linger: -1, Monitor: seen.tell,
+	})
+	r := attached(t, router.LastEndpoint(), "DEALER", "X")
+	var err error
+	for err == nil {
+		err = router.TrySend([]byte("X"), plug)
+	}
+	if !errors.Is(err, ErrWouldBlock) {
+		t.Errorf("TrySend to a full queue: %v", err)
+	}
+	for err = nil; err == nil; { // the writer may have taken one more
+		err = router.Send(ctx, []byte("X"), plug)
+	}
+	if !errors.Is(err, ErrTimeout) {
+		t.Errorf("Send to a full queue: %v", err)
+	}
+	r.conn.Close()
+	seen.await(t, Disconnected)
+	if err := router.Send(ctx, []byte("X"), plug); !errors.Is(err, ErrUnroutable) {
+		t.Errorf("Send to who has gone: %v", err)
+	}
+}
+
+// TestLibzmq_router_handover: the identity goes to the newcomer, or stays.
+func TestLibzmq_router_handover(t *testing.T) {
+	t.Parallel()
+	for _, handover := range []bool{false, true} {
+		t.Run(fmt.Sprint(handover), func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			seen := newEvents()
+			router := bind(t, NewRouter, Options{
+				Handover: handover, Mandatory: true, Notify: NotifyConnect | NotifyDisconnect, Monitor: seen.tell,
+			})
+			recv := func() (Message, error) { return router.Recv(ctx) }
+			first := attached(t, router.LastEndpoint(), "DEALER", "X")
+			wantRecv(t, recv, "X", "")
+			first.send(wire("hello"))
+			wantRecv(t, recv, "X", "hello")
+			second := attached(t, router.LastEndpoint(), "DEALER", "X")
+			if !handover {
+				second.send(wire("ignored"))
+				must(t, router.Send(ctx, []byte("X"), []byte("still")))
+				if m := first.message(); string(m[0]) != "still" {
+					t.Errorf("%q", m)
+				}
+				return
+			}
+			wantRecv(t, recv, "X", "")
+			first.ended()
+			if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrHandedOver) {
+				t.Errorf("%v", e.Err)
+			}
+			must(t, router.Send(ctx, []byte("X"), []byte("to the second")))
+			if m := second.message(); string(m[0]) != "to the second" {
+				t.Errorf("%q", m)
+			}
+			second.send(wire("from the second"))
+			// The end of the first connection is not the end of X.
+			wantRecv(t, recv, "X", "from the second")
+			second.conn.Close()
+			wantRecv(t, recv, "X", "")
+			if err := router.Send(ctx, []byte("X"), []byte("y")); !errors.Is(err, ErrUnroutable) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// TestRouterHandedOver: a connection that was made by Connect is not made again
+// after its identity went to another peer.
+func TestRouterHandedOver(t *testing.T) {
+	t.Parallel()
+	seen := newEvents()
+	router := bind(t, NewRouter, quick(Options{Handover: true, Monitor: seen.tell}))
+	bound := router.LastEndpoint()
+	endpoint, accept := listenRaw(t)
+	must(t, router.Connect(endpoint))
+	first := accept().greet("DEALER", []byte("X"))
+	first.sync()
+	attached(t, bound, "DEALER", "X")
+	first.ended()
+	eventually(t, "the endpoint is given up", func() bool { return router.Disconnect(endpoint) != nil })
+}
+
+// TestLibzmq_router_notify: an empty message when a peer comes, or goes, or
+// both, in order with its messages.
+func TestLibzmq_router_notify(t *testing.T) {
+	t.Parallel()
+	for _, notify := range []Notices{0, NotifyConnect, NotifyDisconnect, NotifyConnect | NotifyDisconnect} {
+		t.Run(fmt.Sprint(notify), func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			router := bind(t, NewRouter, Options{Notify: notify})
+			recv := func() (Message, error) { return router.Recv(ctx) }
+			for _, id := range []string{"X", "Y"} {
+				r := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte(id))
+				if notify&NotifyConnect != 0 {
+					wantRecv(t, recv, id, "")
+				}
+				r.send(wire("one"), wire("two", "frames"))
+				r.sync()
+				r.conn.Close()
+				wantRecv(t, recv, id, "one")
+				wantRecv(t, recv, id, "two", "frames")
+				if notify&NotifyDisconnect != 0 {
+					wantRecv(t, recv, id, "")
+				}
+			}
+			if m, err := router.TryRecv(); !errors.Is(err, ErrWouldBlock) {
+				t.Errorf("%q, %v", m, err)
+			}
+		})
+	}
+}
+
+// TestRouterNotifyBatch: the notice is a batch of one empty message, and more
+// notices than the queue has room for wait for the application.
+func TestRouterNotifyBatch(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	endpoint, accept := listenRaw(t)
+	router := open(t, NewRouter, quick(Options{Notify: NotifyConnect | NotifyDisconnect, RecvHWM: 1}))
+	must(t, router.Connect(endpoint))
+	const rounds = 5
+	result := make(chan error, 1)
+	go func() {
+		var b Batch
+		defer b.Release()
+		for range 2 * rounds {
+			if err := router.RecvBatch(ctx, &b); err != nil {
+				result <- err
+				return
+			}
+			if b.Len() != 1 || string(b.Message(0)) != "\x00\x00" || string(b.Peer().Identity()) != "X" {
+				result <- fmt.Errorf("%d messages, %q", b.Len(), b.Wire())
+				return
+			}
+		}
+		result <- nil
+	}()
+	for range rounds {
+		accept().greet("DEALER", []byte("X")).conn.Close()
+	}
+	must(t, <-result)
+}
+
+// TestLibzmq_probe_router: an empty message comes before all others, on every
+// new connection.
+func TestLibzmq_probe_router(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	router := bind(t, NewRouter, Options{})
+	recv := func() (Message, error) { return router.Recv(ctx) }
+	dealer := open(t, NewDealer, Options{ProbeRouter: true, Identity: []byte("D")})
+	must(t, dealer.Connect(router.LastEndpoint()))
+	must(t, dealer.Send(ctx, []byte("hello")))
+	wantRecv(t, recv, "D", "")
+	wantRecv(t, recv, "D", "hello")
+	must(t, router.Send(ctx, []byte("D"), []byte("hello to you")))
+	wantRecv(t, func() (Message, error) { return dealer.Recv(ctx) }, "hello to you")
+
+	req := open(t, NewReq, Options{ProbeRouter: true, Identity: []byte("R")})
+	must(t, req.Connect(router.LastEndpoint()))
+	wantRecv(t, recv, "R", "")
+
+	other := open(t, NewRouter, Options{ProbeRouter: true, Identity: []byte("O")})
+	must(t, other.Connect(router.LastEndpoint()))
+	wantRecv(t, recv, "O", "")
+
+	// Accepted, and again after a reconnection.
+	endpoint, accept := listenRaw(t)
+	again := open(t, NewDealer, quick(Options{ProbeRouter: true}))
+	must(t, again.Connect(endpoint))
+	must(t, again.Bind(ctx, anyPort))
+	for range 3 {
+		r := accept().greet("ROUTER", nil)
+		if m := r.message(); len(m) != 1 || len(m[0]) != 0 {
+			t.Errorf("%q", m)
+		}
+		r.conn.Close()
+	}
+	if m := dialRaw(t, again.LastEndpoint()).greet("ROUTER", nil).message(); len(m) != 1 || len(m[0]) != 0 {
+		t.Errorf("%q", m)
+	}
+}
+
+// TestRouterInproc: the same without a network.
+func TestRouterInproc(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	var names Inproc
+	const endpoint = "inproc://router"
+	router := open(t, NewRouter, Options{Inproc: &names, Notify: NotifyConnect | NotifyDisconnect, Handover: true})
+	dealer := open(t, NewDealer, Options{Inproc: &names, ProbeRouter: true, Identity: []byte("D")})
+	must(t, dealer.Connect(endpoint))
+	must(t, dealer.Send(ctx, []byte("early")))
+	must(t, router.Bind(ctx, endpoint))
+	recv := func() (Message, error) { return router.Recv(ctx) }
+	wantRecv(t, recv, "D", "") // the notice
+	wantRecv(t, recv, "D", "") // the probe
+	wantRecv(t, recv, "D", "early")
+	second := open(t, NewDealer, Options{Inproc: &names, Identity: []byte("D")})
+	must(t, second.Connect(endpoint))
+	wantRecv(t, recv, "D", "")
+	must(t, router.Send(ctx, []byte("D"), []byte("to the second")))
+	wantRecv(t, func() (Message, error) { return second.Recv(ctx) }, "to the second")
+	must(t, second.Close())
+	wantRecv(t, recv, "D", "")
+
+	client := open(t, NewRouter, Options{Inproc: &names, Mandatory: true, Identity: []byte("C")})
+	must(t, client.ConnectAs("inproc://later", []byte("S")))
+	must(t, client.Send(ctx, []byte("S"), []byte("hello")))
+	server := open(t, NewRouter, Options{Inproc: &names})
+	must(t, server.Bind(ctx, "inproc://later"))
+	wantRecv(t, func() (Message, error) { return server.Recv(ctx) }, "C", "hello")
+	must(t, server.Send(ctx, []byte("C"), []byte("hello to you")))
+	wantRecv(t, func() (Message, error) { return client.Recv(ctx) }, "S", "hello to you")
+}
+
+// TestLibzmq_connect_rid: a ROUTER that names its peer itself can send to it at
+// once, whatever the peer calls itself.
+func TestLibzmq_connect_rid(t *testing.T) {
+	t.Parallel()
+	for _, own := range []string{"", "own name"} {
+		t.Run(own, func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			server := bind(t, NewRouter, Options{Identity: []byte(own)})
+			client := open(t, NewRouter, Options{Mandatory: true, Identity: []byte("client")})
+			must(t, client.ConnectAs(server.LastEndpoint(), []byte("server")))
+			for i := range 3 {
+				must(t, client.Send(ctx, []byte("server"), fmt.Append(nil, i)))
+				wantRecv(t, func() (Message, error) { return server.Recv(ctx) }, "client", fmt.Sprint(i))
+				must(t, server.Send(ctx, []byte("client"), fmt.Append(nil, i)))
+				wantRecv(t, func() (Message, error) { return client.Recv(ctx) }, "server", fmt.Sprint(i))
+			}
+			if err := client.Send(ctx, []byte("own name"), []byte("x")); !errors.Is(err, ErrUnroutable) {
+				t.Errorf("by its own name: %v", err)
+			}
+			if p := client.Peers()[0]; string(p.Identity) != "server" {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+// TestRouterConnectAs: the name is taken from the call to Disconnect, over all
+// connections, and what was not written waits for the next one.
+func TestRouterConnectAs(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	endpoint, accept := listenRaw(t)
+	seen := newEvents()
+	router := bind(t, NewRouter, quick(Options{Mandatory: true, SendHWM: 2, Linger: -1, Monitor: seen.tell}))
+	bound := router.LastEndpoint()
+	for _, bad := range []string{"", "\x00zero", string(make([]byte, 256))} {
+		var fault *OptionError
+		if err := router.ConnectAs(endpoint, []byte(bad)); !errors.As(err, &fault) || fault.Field != "ConnectRoutingID" {
+			t.Errorf("%.10q: %v", bad, err)
+		}
+	}
+	var fault *EndpointError
+	if err := router.ConnectAs("nowhere", []byte("A")); !errors.As(err, &fault) {
+		t.Errorf("%v", err)
+	}
+	must(t, router.ConnectAs(endpoint, []byte("A")))
+	if err := router.ConnectAs(endpoint, []byte("B")); !errors.Is(err, ErrConnected) {
+		t.Errorf("%v", err)
+	}
+	if err := router.ConnectAs(freePort(t), []byte("A")); !errors.Is(err, ErrIdentityInUse) {
+		t.Errorf("%v", err)
+	}
+	// A peer of that name is not let in.
+	dialRaw(t, bound).greet("DEALER", []byte("A"))
+	if e := seen.await(t, PeerIgnored); !errors.Is(e.Err, ErrIdentityInUse) {
+		t.Errorf("%v", e.Err)
+	}
+	for i := range 2 {
+		must(t, router.TrySend([]byte("A"), fmt.Append(nil, i)))
+	}
+	if err := router.TrySend([]byte("A"), []byte("2")); !errors.Is(err, ErrWouldBlock) {
+		t.Errorf("with a full queue: %v", err)
+	}
+	first := accept().greet("ROUTER", []byte("whatever"))
+	for i := range 2 {
+		if m := first.message(); string(m[0]) != fmt.Sprint(i) {
+			t.Errorf("%q", m)
+		}
+	}
+	must(t, router.Send(ctx, []byte("A"), plug))
+	eventually(t, "the plug is taken", func() bool {
+		for _, p := range router.Peers() {
+			if string(p.Identity) == "A" && p.Endpoint == endpoint {
+				return p.QueuedMessages == 0
+			}
+		}
+		return false
+	})
+	must(t, router.Send(ctx, []byte("A"), []byte("kept")))
+	first.conn.Close()
+	second := accept().greet("ROUTER", nil)
+	if m := second.message(); string(m[0]) != "kept" {
+		t.Errorf("%.10q", m[0])
+	}
+	second.send(wire("hello"))
+	wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, "A", "hello")
+	must(t, router.Disconnect(endpoint))
+	if err := router.Send(ctx, []byte("A"), []byte("x")); !errors.Is(err, ErrUnroutable) {
+		t.Errorf("%v", err)
+	}
+	must(t, router.ConnectAs(freePort(t), []byte("A")))
+	must(t, router.Close())
+	if err := router.ConnectAs(freePort(t), []byte("C")); !errors.Is(err, ErrClosed) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestLibzmq_issue_566: a ROUTER reaches a DEALER by its name, time and again.
+func TestLibzmq_issue_566(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	router := bind(t, NewRouter, Options{Mandatory: true})
+	for i := range 100 {
+		dealer := open(t, NewDealer, Options{Identity: fmt.Append(nil, "dealer ", i)})
+		must(t, dealer.Connect(router.LastEndpoint()))
+		must(t, dealer.Send(ctx, []byte("hello")))
+		wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, fmt.Sprint("dealer ", i), "hello")
+		must(t, router.Send(ctx, fmt.Append(nil, "dealer ", i), []byte("world")))
+		wantRecv(t, func() (Message, error) { return dealer.Recv(ctx) }, "world")
+		must(t, dealer.Close())
+	}
+}
+
+// TestLibzmq_immediate: by default half of the messages wait for who never
+// comes; with the option they all go to who is there, and while nobody is, Send
+// waits.
+func TestLibzmq_immediate(t *testing.T) {
+	t.Parallel()
+	for _, immediate := range []bool{false, true} {
+		t.Run(fmt.Sprint(immediate), func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			seen := newEvents()
+			push := open(t, NewPush, quick(Options{Immediate: immediate, Linger: -1, Monitor: seen.tell}))
+			pull := bind(t, NewPull, Options{})
+			must(t, push.Connect(freePort(t)))
+			must(t, push.Connect(pull.LastEndpoint()))
+			seen.await(t, HandshakeSucceeded)
+			for i := range 10 {
+				must(t, push.Send(ctx, fmt.Append(nil, i)))
+			}
+			got := 5
+			if immediate {
+				got = 10
+			}
+			for range got {
+				_, err := pull.Recv(ctx)
+				must(t, err)
+			}
+			must(t, pull.Close())
+			seen.await(t, Disconnected)
+			if err := push.TrySend([]byte("x")); immediate != errors.Is(err, ErrWouldBlock) {
+				t.Errorf("while nobody is there: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,160 @@
+package sockets
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+// routes is a ROUTER's table of whom it can send to.
+type routes struct {
+	sync.Mutex
+	table    map[string]route
+	next     uint32        // the next generated identity
+	freed    chan struct{} // closed when an identity becomes free; nil while nobody waits
+	handover bool          // Options.Handover
+}
+
+// route is where messages for an identity go: to one connection, or, with a nil
+// peer, to whatever connection the pipe has or will have (Router.ConnectAs). A
+// route without a pipe leads nowhere.
+type route struct {
+	pipe *pipe
+	peer *Peer
+}
+
+func (t *routes) init(handover bool) {
+	t.table = map[string]route{}
+	t.next = rand.Uint32() // so that a restarted ROUTER does not reuse its last run's
+	t.handover = handover
+}
+
+func (t *routes) find(identity []byte) route {
+	t.Lock()
+	defer t.Unlock()
+	return t.table[string(identity)]
+}
+
+// reserve enters a route to nowhere, unless the identity is in use.
+func (t *routes) reserve(identity string) bool {
+	t.Lock()
+	defer t.Unlock()
+	if _, used := t.table[identity]; used {
+		return false
+	}
+	t.table[identity] = route{}
+	return true
+}
+
+// enter replaces a reserved route.
+func (t *routes) enter(identity string, to route) {
+	t.Lock()
+	defer t.Unlock()
+	t.table[identity] = to
+}
+
+// remove takes out a route, if it is still the identity's, and reports whether
+// it was.
+func (t *routes) remove(identity string, to route) bool {
+	t.Lock()
+	defer t.Unlock()
+	if was, ok := t.table[identity]; !ok || was != to {
+		return false
+	}
+	delete(t.table, identity)
+	if t.freed != nil {
+		close(t.freed)
+		t.freed = nil
+	}
+	return true
+}
+
+// admit enters a new connection under its peer's identity, or a generated one,
+// and tells the peer. It reports false if the identity is another's.
+func (t *routes) admit(p *pipe, peer *Peer) bool {
+	t.Lock()
+	defer t.Unlock()
+	id := peer.info.Identity
+	switch {
+	case len(id) == 0:
+		id = t.generate()
+	case t.handover && t.table[string(id)].peer != nil:
+		t.table[string(id)].peer.Disconnect(ErrHandedOver)
+	case !t.free(id, peer.conn):
+		return false
+	}
+	peer.identity = slices.Clone(id)
+	t.table[string(id)] = route{p, peer}
+	return true
+}
+
+// probe sends the empty message of Options.ProbeRouter on a connection that has
+// just begun, before all that is queued already. In a network it does not
+// count as queued: if the connection breaks, the next one begins with its own.
+func (p *pipe) probe() {
+	if !p.socket.opts.ProbeRouter {
+		return
+	}
+	o := &p.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.ended:
+	case p.inproc(): // has no other way than the queue, and only one connection
+		o.prepend(emptyMessage)
+		o.queue.messages++
+		o.rouse()
+	default:
+		o.control = append(o.control, emptyMessage...)
+		o.rouse()
+	}
+}
+
+// emptyMessage is a message of one empty frame, in wire form.
+var emptyMessage = []byte{0, 0}
+
+// identityGrace is how long a newcomer's identity may still be in use.
+const identityGrace = 500 * time.Millisecond
+
+// free waits until an identity is free, but only for a moment: a peer that
+// lost its connection, or closed it, and came back at once can be here before
+// the end of the old connection was noticed. It is called with the mutex held
+// and returns so.
+func (t *routes) free(id []byte, c *conn) bool {
+	if _, used := t.table[string(id)]; !used {
+		return true
+	}
+	timer := time.NewTimer(identityGrace)
+	defer timer.Stop()
+	for {
+		if t.freed == nil {
+			t.freed = make(chan struct{})
+		}
+		freed, over := t.freed, false
+		t.Unlock()
+		select {
+		case <-freed:
+		case <-timer.C:
+			over = true
+		case <-c.gone:
+			over = true
+		}
+		t.Lock()
+		if _, used := t.table[string(id)]; !used || over {
+			return !used
+		}
+	}
+}
+
+// generate returns a free identity: a zero octet and a counter.
+func (t *routes) generate() []byte {
+	for {
+		id := binary.BigEndian.AppendUint32([]byte{0}, t.next)
+		t.next++
+		if _, used := t.table[string(id)]; !used {
+			return id
+		}
+	}
+}
