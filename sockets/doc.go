@@ -1,6 +1,8 @@
 // Package sockets provides ZeroMQ sockets in pure Go: [Req] and [Rep],
-// [Router] and [Dealer], [Push] and [Pull], [Pair], [Pub] and [Sub] over TCP. They talk ZMTP 3.1 and 3.0 (RFC 37, RFC 23) with
-// the NULL mechanism to any libzmq program.
+// [Router] and [Dealer], [Push] and [Pull], [Pair], [Pub] and [Sub], [XPub] and
+// [XSub], over TCP, Unix domain sockets and within a program. To other programs
+// they talk ZMTP 3.1 (RFC 37) and all versions before, with the mechanisms NULL,
+// PLAIN and CURVE; any libzmq program will do.
 //
 // # Use
 //
