@@ -114,11 +114,12 @@ func TestCodecSplit(t *testing.T) {
 	t.Parallel()
 	frames, want := script()
 	octets := masked(t, frames)
+	r := newRecorder(t, Options{})
+	r.as.ordered = true
 	for _, waits := range []bool{false, true} {
 		idle := func() bool { return waits }
 		for split := range len(octets) + 1 {
-			r := newRecorder(t, Options{})
-			r.as.ordered = true
+			r.got = nil
 			rd := r.reader()
 			src := rd.coded()
 			most := len(octets)

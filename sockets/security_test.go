@@ -344,7 +344,7 @@ func TestSecurityReconnect(t *testing.T) {
 				return
 			default:
 			}
-			if err := dealer.Send(ctx, fmt.Append(nil, i), make([]byte, 1000)); err != nil {
+			if err := dealer.Send(ctx, fmt.Append(nil, i), make([]byte, 100)); err != nil {
 				stopped <- err
 				return
 			}
@@ -358,7 +358,7 @@ func TestSecurityReconnect(t *testing.T) {
 			return false
 		}
 		var i int
-		if _, err := fmt.Sscan(string(m[1]), &i); err != nil || came[i] || len(m[2]) != 1000 {
+		if _, err := fmt.Sscan(string(m[1]), &i); err != nil || came[i] || len(m[2]) != 100 {
 			t.Fatalf("%.20q came before: %v", m, came[i])
 		}
 		came[i] = true
@@ -367,7 +367,7 @@ func TestSecurityReconnect(t *testing.T) {
 	const rounds = 5
 	for round := range rounds + 1 {
 		peer := seen.await(t, HandshakeSucceeded).Peer
-		for range 50 {
+		for range 20 {
 			next()
 		}
 		if round < rounds {

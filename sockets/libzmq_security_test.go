@@ -1,0 +1,203 @@
+package sockets
+
+import (
+	"bytes"
+	"testing"
+
+	"clustermap/zmtp"
+)
+
+// What libzmq's tests of its security mechanisms say, with our sockets at both
+// ends, or a scripted peer at one.
+
+// libzmqSecured is a link to be, and what both monitors must tell of it.
+type libzmqSecured struct {
+	name           string
+	server, client Security
+	handler        string // status that the ZAP handler answers, none if empty
+	number         uint16 // of the server's event: HANDSHAKE_SUCCEEDED, or the failure's
+	value          uint32 // of it, if it is _PROTOCOL or _AUTH
+	atClient       uint16 // number of the client's event
+}
+
+// Numbers of libzmq's events.
+const (
+	libzmqNoDetail  = 0x0800
+	libzmqSucceeded = 0x1000
+	libzmqProtocol  = 0x2000
+	libzmqAuth      = 0x4000
+)
+
+// check makes the link, and has a message bounce if it comes about.
+func (c *libzmqSecured) check(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	names := new(Inproc)
+	if c.handler != "" {
+		zapHandler(t, names, func(r []string) []string { return []string{"", "1.0", r[2], c.handler, "", "", ""} })
+	}
+	outcome := func(seen *events) Event {
+		var e Event
+		eventually(t, "a handshake succeeds or fails", func() bool {
+			seen.mu.Lock()
+			defer seen.mu.Unlock()
+			for _, e = range seen.all {
+				if e.Kind == HandshakeSucceeded || e.Kind == HandshakeFailed {
+					return true
+				}
+			}
+			return false
+		})
+		return e
+	}
+	atServer, atClient := newEvents(), newEvents()
+	server := bind(t, NewDealer, Options{Security: c.server, Inproc: names, Linger: -1, Monitor: atServer.tell})
+	client := open(t, NewDealer, Options{Security: c.client, Linger: -1, Monitor: atClient.tell})
+	must(t, client.Connect(server.LastEndpoint()))
+	number, value := outcome(atServer).Code()
+	if number != c.number || c.value != 0 && value != c.value {
+		t.Errorf("the server says %#x %#x, want %#x %#x", number, value, c.number, c.value)
+	}
+	if number, _ := outcome(atClient).Code(); number != c.atClient {
+		t.Errorf("the client says %#x, want %#x", number, c.atClient)
+	}
+	if c.number != libzmqSucceeded {
+		return
+	}
+	must(t, client.Send(ctx, []byte("12345678ABCDEFGH"), nil, []byte("12345678abcdefgh")))
+	m, err := server.Recv(ctx)
+	must(t, err)
+	must(t, server.Send(ctx, m...))
+	m, err = client.Recv(ctx)
+	must(t, err)
+	if show(texts(m)...) != `["12345678ABCDEFGH" "" "12345678abcdefgh"]` {
+		t.Errorf("%q bounced", m)
+	}
+}
+
+func checkSecured(t *testing.T, all []libzmqSecured) {
+	t.Parallel()
+	for _, c := range all {
+		t.Run(c.name, c.check)
+	}
+}
+
+// judgedByHandler are the pairs of each mechanism with nobody but a ZAP handler
+// to judge.
+func judgedByHandler() map[string]pair {
+	all := pairs()
+	for name, p := range all {
+		p.server.Authenticate = nil
+		all[name] = p
+	}
+	return all
+}
+
+// in is s in a ZAP domain.
+func in(domain string, enforced bool, s Security) Security {
+	s.ZAPDomain, s.ZAPEnforceDomain = domain, enforced
+	return s
+}
+
+func TestLibzmq_security_null(t *testing.T) {
+	null := Security{}
+	checkSecured(t, []libzmqSecured{
+		{"no domain", null, null, "", libzmqSucceeded, 0, libzmqSucceeded},
+		{"no domain, handler not asked", null, null, "400", libzmqSucceeded, 0, libzmqSucceeded},
+		{"domain, accepted", in("TEST", false, null), null, "200", libzmqSucceeded, 0, libzmqSucceeded},
+		{"domain, denied", in("WRONG", false, null), null, "400", libzmqAuth, 400, libzmqAuth},
+		{"domain without handler", in("TEST", false, null), null, "", libzmqSucceeded, 0, libzmqSucceeded},
+		{"domain enforced without handler", in("TEST", true, null), null, "", libzmqNoDetail, 0, libzmqNoDetail},
+	})
+}
+
+func TestLibzmq_security_plain(t *testing.T) {
+	p := judgedByHandler()["PLAIN"]
+	checkSecured(t, []libzmqSecured{
+		{"accepted", p.server, p.client, "200", libzmqSucceeded, 0, libzmqSucceeded},
+		{"denied", p.server, p.client, "400", libzmqAuth, 400, libzmqAuth},
+		{"client of NULL", p.server, Security{}, "200", libzmqProtocol, zmtp.CodeMechanismMismatch, libzmqProtocol},
+	})
+	refuseMalformed(t, "PLAIN", p.server, []malformedHandshake{
+		{"HELLO without anything", zmtp.AppendCommand(nil, "HELLO", nil), zmtp.CodeMalformedHello},
+		{"HELLO without a password", zmtp.AppendCommand(nil, "HELLO", []byte("\x05admin")), zmtp.CodeMalformedHello},
+		{"HELLO with more behind it", zmtp.AppendCommand(nil, "HELLO", []byte("\x01a\x01b?")), zmtp.CodeMalformedHello},
+		{"INITIATE before HELLO", zmtp.AppendCommand(nil, "INITIATE", nil), zmtp.CodeUnexpectedCommand},
+		{"READY before HELLO", ready("DEALER", nil), zmtp.CodeUnexpectedCommand},
+	})
+}
+
+func TestLibzmq_security_curve(t *testing.T) {
+	p := judgedByHandler()["CURVE"]
+	wrongServer := p.client
+	wrongServer.CurveServerKey = zmtp.GenerateKeyPair().Public
+	checkSecured(t, []libzmqSecured{
+		{"accepted", p.server, p.client, "200", libzmqSucceeded, 0, libzmqSucceeded},
+		{"denied", p.server, p.client, "400", libzmqAuth, 400, libzmqAuth},
+		{"wrong server key", p.server, wrongServer, "200", libzmqProtocol, zmtp.CodeCryptographic, libzmqNoDetail},
+		{"client of NULL", p.server, Security{}, "200", libzmqProtocol, zmtp.CodeMechanismMismatch, libzmqProtocol},
+		{"client of PLAIN", p.server, pairs()["PLAIN"].client, "200", libzmqProtocol, zmtp.CodeMechanismMismatch, libzmqProtocol},
+	})
+	hello := append([]byte("\x01\x00"), make([]byte, 192)...)
+	refuseMalformed(t, "CURVE", p.server, []malformedHandshake{
+		{"HELLO of the wrong size", zmtp.AppendCommand(nil, "HELLO", hello[:193]), zmtp.CodeMalformedHello},
+		{"HELLO of another version", zmtp.AppendCommand(nil, "HELLO", append([]byte("\x02\x00"), hello[2:]...)), zmtp.CodeMalformedHello},
+		{"HELLO whose box does not open", zmtp.AppendCommand(nil, "HELLO", hello), zmtp.CodeCryptographic},
+		{"INITIATE before HELLO", zmtp.AppendCommand(nil, "INITIATE", make([]byte, 248)), zmtp.CodeUnexpectedCommand},
+		{"a message before HELLO", wire("unauthenticated"), 0},
+	})
+}
+
+func TestLibzmq_security_zap(t *testing.T) {
+	var all []libzmqSecured
+	for name, p := range judgedByHandler() {
+		server := in("ZAPTEST", false, p.server)
+		all = append(all,
+			libzmqSecured{name + " 200", server, p.client, "200", libzmqSucceeded, 0, libzmqSucceeded},
+			libzmqSecured{name + " 300", server, p.client, "300", libzmqAuth, 300, libzmqNoDetail},
+			libzmqSecured{name + " 400", server, p.client, "400", libzmqAuth, 400, libzmqAuth},
+			libzmqSecured{name + " 500", server, p.client, "500", libzmqAuth, 500, libzmqAuth},
+			libzmqSecured{name + " invalid status", server, p.client, "900", libzmqProtocol, zmtp.CodeZAPInvalidStatus, libzmqNoDetail},
+		)
+	}
+	checkSecured(t, all) // the other faults of a reply are in TestZAPRefuses
+}
+
+func TestLibzmq_security_no_zap_handler(t *testing.T) {
+	p := judgedByHandler()
+	checkSecured(t, []libzmqSecured{
+		{"PLAIN", p["PLAIN"].server, p["PLAIN"].client, "", libzmqNoDetail, 0, libzmqNoDetail},
+		{"CURVE", p["CURVE"].server, p["CURVE"].client, "", libzmqSucceeded, 0, libzmqSucceeded},
+		{"CURVE, enforced", in("domain", true, p["CURVE"].server), p["CURVE"].client, "", libzmqNoDetail, 0, libzmqNoDetail},
+		{"CURVE, enforced, no domain", in("", true, p["CURVE"].server), p["CURVE"].client, "", libzmqSucceeded, 0, libzmqSucceeded},
+		{"NULL, enforced", in("domain", true, Security{}), Security{}, "", libzmqNoDetail, 0, libzmqNoDetail},
+	})
+}
+
+// malformedHandshake is what a peer sends after its greeting, and libzmq's code
+// for it, 0 if that does not matter.
+type malformedHandshake struct {
+	name   string
+	octets []byte
+	code   uint32
+}
+
+// refuseMalformed plays such peers: the connection ends, with a typed event, and
+// nothing of what they sent comes through.
+func refuseMalformed(t *testing.T, mechanism string, server Security, all []malformedHandshake) {
+	t.Helper()
+	seen := newEvents()
+	router := bind(t, NewRouter, Options{Security: server, Inproc: new(Inproc), Monitor: seen.tell})
+	for _, c := range all {
+		r := dialRaw(t, router.LastEndpoint())
+		r.send(zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: mechanism}), bytes.Clone(c.octets))
+		e := seen.await(t, HandshakeFailed)
+		if number, value := e.Code(); number != libzmqProtocol || c.code != 0 && value != c.code {
+			t.Errorf("%s: %#x %#x, want the code %#x: %v", c.name, number, value, c.code, e.Err)
+		}
+		r.ended()
+	}
+	if n := seen.count(HandshakeSucceeded); n > 0 {
+		t.Errorf("%d were let in", n)
+	}
+}
