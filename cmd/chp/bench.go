@@ -66,6 +66,7 @@ subtree of their own and are deleted in the end.`,
 	f.StringVar(&c.ProfileDir, "profile", "", "write a CPU profile of each process into this `directory`")
 	f.DurationVar(&c.Patience, "timeout", 30*time.Second, "how long there may be no progress")
 	f.StringArrayVar(&n.flags, "server", nil, "an existing server, tcp://HOST:PORT (default: start one)")
+	n.curve.register(f)
 	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 		if err := c.Validate(); err != nil {
 			return fail(exitUsage, "%w", err)
@@ -105,6 +106,9 @@ subtree of their own and are deleted in the end.`,
 // there.
 func (n *connection) benchServer(ctx context.Context, c *bench.Config) error {
 	if len(n.flags) == 0 {
+		if n.curve != (clientCurve{}) {
+			return fail(exitUsage, "--curve-key and --curve-server-key are for an existing server; name it with --server")
+		}
 		return nil
 	}
 	n.timeout, n.given = c.Patience, func() bool { return false }
@@ -115,7 +119,7 @@ func (n *connection) benchServer(ctx context.Context, c *bench.Config) error {
 	if len(servers) > 1 {
 		return fail(exitUsage, "--server: give one")
 	}
-	c.Server = servers[0]
+	c.Server, c.Security = servers[0], n.security
 	// To hold one key that nobody sets is to be told that the server is there.
 	probe, err := n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: []string{"/bench"}})
 	if err != nil {

@@ -98,6 +98,7 @@ func TestUsageErrors(t *testing.T) {
 		{"bench --value-size 8", "--value-size"},
 		{"bench --replicas 0", "--replicas"},
 		{"bench --rate 5 --baseline", "--rate"},
+		{"bench --curve-key missing", "--server"},
 		{"bench --server nonsense", "tcp://HOST:PORT"},
 	} {
 		t.Run(c.args, func(t *testing.T) {

@@ -88,6 +88,11 @@ func TestServeCurve(t *testing.T) {
 		t.Errorf("it was changed to %q", got)
 	}
 
+	must(t, as(other, "bench", "--updates", "1000", "--warmup", "100", "--keys", "10")...)
+	if got := must(t, as(known, "get", "k")...); got != "v\n" {
+		t.Errorf("the benchmark left %q", got)
+	}
+
 	plain := serve(t)
 	try(t, "get", "k", "--server", plain.endpoint, "--curve-key", known, "--curve-server-key", serverKey).
 		expect(t, exitRefused, "does not use CURVE")

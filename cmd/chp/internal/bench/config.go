@@ -11,6 +11,7 @@ import (
 
 	"clustermap/cmd/chp/internal/bench/link"
 	"clustermap/cmd/chp/internal/bench/workload"
+	"clustermap/sockets"
 )
 
 // Config says what to run.
@@ -21,10 +22,11 @@ type Config struct {
 	ValueSize  int // octets
 	Publishers int
 	Replicas   int
-	Rate       float64 // updates a second, of all publishers together; 0 is as fast as it goes
-	Rounds     int     // 0 is 1, or 3 with Baseline
-	Baseline   bool    // also run the bare pipeline, in turn
-	Server     string  // an existing server; "" starts one a round
+	Rate       float64          // updates a second, of all publishers together; 0 is as fast as it goes
+	Rounds     int              // 0 is 1, or 3 with Baseline
+	Baseline   bool             // also run the bare pipeline, in turn
+	Server     string           // an existing server; "" starts one a round
+	Security   sockets.Security // of a client, for Server: none, or CURVE
 	Patience   time.Duration
 	ProfileDir string // where the peers write CPU profiles; "" is none
 

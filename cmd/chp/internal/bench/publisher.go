@@ -13,7 +13,7 @@ import (
 // and nothing else: the replicas are other processes.
 func publisher(p *link.Peer) error {
 	sentinel := p.Spec.Sentinel(p.Publisher)
-	c, err := chp.NewClient(chp.ClientOptions{Servers: p.Servers, Subtrees: []string{sentinel}})
+	c, err := newClient(p, chp.ClientOptions{Subtrees: []string{sentinel}})
 	if err != nil {
 		return err
 	}

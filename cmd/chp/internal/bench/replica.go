@@ -18,8 +18,7 @@ const watchQueue = 1 << 30
 
 // replica is the role that receives every update and checks it.
 func replica(p *link.Peer) error {
-	c, err := chp.NewClient(chp.ClientOptions{
-		Servers:    p.Servers,
+	c, err := newClient(p, chp.ClientOptions{
 		Subtrees:   []string{p.Spec.Subtree},
 		WatchQueue: watchQueue,
 	})

@@ -91,15 +91,21 @@ func (r *run) start(ctx context.Context) error {
 		r.server = server
 		servers = server.Event(link.Ready).Servers
 	}
+	client := link.Task{Servers: servers}
+	if !r.Security.CurveServerKey.IsZero() {
+		client.CurveKey, client.CurveServerKey = r.Security.CurveSecretKey.Z85(), r.Security.CurveServerKey.String()
+	}
 	for i := range r.Replicas {
-		c, err := r.peer(roleReplica, i, link.Task{Servers: servers})
+		c, err := r.peer(roleReplica, i, client)
 		if err != nil {
 			return err
 		}
 		r.replicas = append(r.replicas, c)
 	}
 	for i := range r.Publishers {
-		c, err := r.peer(rolePublisher, i, link.Task{Servers: servers, Publisher: i, Rate: r.Rate / float64(r.Publishers)})
+		task := client
+		task.Publisher, task.Rate = i, r.Rate/float64(r.Publishers)
+		c, err := r.peer(rolePublisher, i, task)
 		if err != nil {
 			return err
 		}

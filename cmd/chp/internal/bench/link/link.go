@@ -16,6 +16,11 @@ type Task struct {
 	Publisher int           `json:"publisher,omitempty"` // number of this one
 	Rate      float64       `json:"rate,omitempty"`      // updates a second of this publisher; 0 is as fast as it goes
 	Profile   string        `json:"profile,omitempty"`   // file for a CPU profile
+
+	// Of a client of CURVE, in Z85: its own secret key and the server's public
+	// one. The line goes through a pipe that nobody else reads.
+	CurveKey       string `json:"curve_key,omitempty"`
+	CurveServerKey string `json:"curve_server_key,omitempty"`
 }
 
 // Command is each further line a peer gets.

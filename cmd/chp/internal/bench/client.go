@@ -1,0 +1,24 @@
+package bench
+
+import (
+	"errors"
+
+	"clustermap/chp"
+	"clustermap/cmd/chp/internal/bench/link"
+	"clustermap/zmtp"
+)
+
+// newClient makes the client of a peer, for the servers and with the keys of its
+// task.
+func newClient(p *link.Peer, o chp.ClientOptions) (*chp.Client, error) {
+	o.Servers = p.Servers
+	if p.CurveServerKey != "" {
+		var e1, e2 error
+		o.Security.CurveSecretKey, e1 = zmtp.ParseSecretKey(p.CurveKey)
+		o.Security.CurveServerKey, e2 = zmtp.ParsePublicKey(p.CurveServerKey)
+		if err := errors.Join(e1, e2); err != nil {
+			return nil, err
+		}
+	}
+	return chp.NewClient(o)
+}
