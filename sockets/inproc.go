@@ -219,7 +219,6 @@ func join(d *dialer, b *socket) bool {
 	go func() {
 		defer b.wg.Done()
 		far.run(b.ctx)
-		b.leave(far.pipe)
 	}()
 	d.joined <- near
 	return true

@@ -146,6 +146,9 @@ func (h *half) run(ctx context.Context) {
 	}
 	<-h.other.drained
 	h.pipe.out.discard()
+	if !h.pipe.lasting {
+		h.socket.leave(h.pipe)
+	}
 	in.watch.tell()
 	err := &PeerError{h.peer.remote, h.conn.cause(io.EOF)}
 	h.socket.report(Event{Kind: Disconnected, Endpoint: h.pipe.endpoint, Remote: h.peer.remote, Peer: h.peer, Err: err})

@@ -135,3 +135,29 @@ func TestInprocXPubXSub(t *testing.T) {
 	must(t, xsub.Close())
 	want("\x00topic")
 }
+
+// TestInprocHello: the messages that come by themselves.
+func TestInprocHello(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	o := inprocOptions()
+	o.HelloMessage, o.DisconnectMessage = []byte("hello"), []byte("gone")
+	router := open(t, NewRouter, o)
+	must(t, router.Bind(ctx, "inproc://a"))
+	dealer := open(t, NewDealer, Options{Inproc: o.Inproc, Identity: []byte("me"), HelloMessage: []byte("hi")})
+	must(t, dealer.Connect("inproc://a"))
+	must(t, dealer.Send(ctx, []byte("x")))
+	m, err := dealer.Recv(ctx)
+	must(t, err)
+	if string(m[0]) != "hello" {
+		t.Errorf("%q", m)
+	}
+	must(t, dealer.Disconnect("inproc://a"))
+	for _, want := range []string{"[me hi]", "[me x]", "[me gone]"} {
+		m, err := router.Recv(ctx)
+		must(t, err)
+		if got := fmt.Sprint(texts(m)); got != want {
+			t.Errorf("%s instead of %s", got, want)
+		}
+	}
+}
