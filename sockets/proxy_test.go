@@ -176,7 +176,11 @@ func TestProxyInTurn(t *testing.T) {
 	for i := range pulls {
 		pulls[i] = connect(t, NewPull, Options{}, out)
 	}
-	eventually(t, "all workers are there", func() bool { return len(out.Peers()) == workers })
+	eventually(t, "all workers are there", func() bool {
+		out.balancer.mu.Lock()
+		defer out.balancer.mu.Unlock()
+		return len(out.balancer.pipes) == workers
+	})
 	for i := range workers * each {
 		must(t, push.Send(ctx, fmt.Append(nil, i)))
 	}
@@ -584,7 +588,12 @@ func TestProxyUnroutable(t *testing.T) {
 		out := bind(t, NewRouter, Options{Mandatory: mandatory})
 		source := connect(t, NewRouter, Options{Mandatory: true}, in)
 		sink := connect(t, NewDealer, Options{Identity: []byte("sink")}, out)
-		eventually(t, "the sink is there", func() bool { return len(out.Peers()) == 1 })
+		eventually(t, "the sink is there", func() bool {
+			out.routes.Lock()
+			defer out.routes.Unlock()
+			_, have := out.routes.table["sink"]
+			return have
+		})
 		var peer *Peer
 		eventually(t, "the source is connected", func() bool {
 			source.routes.Lock()
