@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"clustermap/chp"
@@ -241,17 +240,14 @@ func (c *client) explain() error {
 }
 
 func (c *client) noServer(waited time.Duration) error {
+	// A server that the client takes for another one's ends the connection
+	// without a word.
+	hint := ""
 	if !c.connection.security.CurveSecretKey.IsZero() {
-		c.mu.Lock()
-		_, refused := errors.AsType[syscall.Errno](c.failures[c.servers[0]])
-		c.mu.Unlock()
-		if !refused {
-			return fail(exitNoServer, "no CHP server with the key of --curve-server-key answered at %s within %v; if one runs there, compare that key with the one that it prints",
-				strings.Join(c.servers, ", "), waited)
-		}
+		hint = "; if one runs there, compare --curve-server-key with the key that it prints"
 	}
-	return fail(exitNoServer, "no CHP server answered at %s within %v; start one with: chp serve",
-		strings.Join(c.servers, ", "), waited)
+	return fail(exitNoServer, "no CHP server answered at %s within %v; start one with: chp serve%s",
+		strings.Join(c.servers, ", "), waited, hint)
 }
 
 // confirm turns the outcome of an update into an error that says what is known

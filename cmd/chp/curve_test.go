@@ -72,7 +72,7 @@ func TestServeCurve(t *testing.T) {
 		t.Errorf("with the environment: %q, %s", o.out, o.stderr)
 	}
 
-	for _, args := range [][]string{{"get", "k"}, {"set", "k", "w"}, {"dump"}, {"watch"}, {"del", "k"}} {
+	for _, args := range [][]string{{"get", "k"}, {"set", "k", "w"}, {"watch"}} {
 		o := try(t, as(unknown, args...)...)
 		o.expect(t, exitRefused, "the server "+s.endpoint+" does not let our key in; start it with '"+unknownKey+"' in its --curve-allow")
 		if o.out != "" {
@@ -81,9 +81,7 @@ func TestServeCurve(t *testing.T) {
 	}
 	try(t, "get", "k", "--server", s.endpoint).expect(t, exitRefused, "give --curve-key and --curve-server-key")
 	try(t, "get", "k", "--server", s.endpoint, "--curve-key", known, "--curve-server-key", unknownKey, "--timeout", "500ms").
-		expect(t, exitNoServer, "--curve-server-key")
-	try(t, "get", "k", "--server", "tcp://127.0.0.1:1", "--curve-key", known, "--curve-server-key", serverKey, "--timeout", "200ms").
-		expect(t, exitNoServer, "start one with: chp serve")
+		expect(t, exitNoServer, "start one with: chp serve; if one runs there, compare --curve-server-key")
 	if got := must(t, as(known, "get", "k")...); got != "v\n" {
 		t.Errorf("it was changed to %q", got)
 	}
