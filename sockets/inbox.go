@@ -26,6 +26,7 @@ type inbox struct {
 	limits hwm
 
 	patience time.Duration // Options.RecvTimeout
+	conflate bool          // keep the last message of each peer only
 	named    bool          // Recv puts the peer's identity before its messages (ROUTER)
 	readable chan struct{} // see Readable; nil before its first use
 }
@@ -110,6 +111,9 @@ func (in *inbox) recycle(s []Span) {
 // returns false if the socket or the connection ended first.
 func (in *inbox) push(q *inqueue, b *Batch, gone <-chan struct{}) bool {
 	in.mu.Lock()
+	if in.conflate {
+		in.keepLast(q, b)
+	}
 	for len(b.spans) > 0 {
 		room := in.limits.messages - q.messages
 		if room <= 0 || (q.cost >= in.limits.octets && q.messages > 0) {

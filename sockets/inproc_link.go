@@ -81,6 +81,9 @@ func (h *half) open() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.limits = o.limits.plus(to.socket.in.limits)
+	if to.socket.conflates() { // our queue is theirs
+		o.conflate, o.limits = true, hwm{unbounded, unbounded}
+	}
 	in := &to.socket.in
 	in.mu.Lock()
 	to.pipe.in.link = to

@@ -201,6 +201,12 @@ type Options struct {
 	// disconnects is then lost.
 	Immediate bool
 
+	// Conflate makes a PUSH, PULL, PUB, SUB or DEALER keep only the last message
+	// in the queues to and from each peer: a newer one takes its place, and the
+	// high-water marks do not matter. A message of several frames stays whole,
+	// which libzmq does not support.
+	Conflate bool
+
 	// Handover makes a ROUTER give an identity to the peer that came with it
 	// last, and end the connection of the one that had it (ErrHandedOver). By
 	// default the newcomer is ignored.

@@ -19,20 +19,21 @@ type outbox struct {
 	limits hwm
 
 	// Guarded by mu.
-	peer    *Peer // the connection that takes what is queued, nil between connections
-	queue   outqueue
-	control []byte // PONGs and PINGs, which overtake messages and do not count as such
-	back    hwm    // how much of queue was put back by a connection that broke
-	held    hwm    // how much of what the writer has was: it still counts as queued
-	start   func() // starts the writer; nil once it was
-	asleep  bool   // the writer waits on filled
-	writing bool   // the writer holds messages that it took
-	full    bool   // reached the high-water mark, and nothing was taken since
-	sealed  bool   // no message is added any more; what is queued goes out
-	ended   bool   // nothing will be sent any more
-	drops   uint64
-	linger  chan<- struct{} // told when the outbox is flushed, capacity 1
-	link    *half           // takes what is queued instead of a writer (inproc)
+	conflate bool  // keep the last message only
+	peer     *Peer // the connection that takes what is queued, nil between connections
+	queue    outqueue
+	control  []byte // PONGs and PINGs, which overtake messages and do not count as such
+	back     hwm    // how much of queue was put back by a connection that broke
+	held     hwm    // how much of what the writer has was: it still counts as queued
+	start    func() // starts the writer; nil once it was
+	asleep   bool   // the writer waits on filled
+	writing  bool   // the writer holds messages that it took
+	full     bool   // reached the high-water mark, and nothing was taken since
+	sealed   bool   // no message is added any more; what is queued goes out
+	ended    bool   // nothing will be sent any more
+	drops    uint64
+	linger   chan<- struct{} // told when the outbox is flushed, capacity 1
+	link     *half           // takes what is queued instead of a writer (inproc)
 
 	// The writer's own: what makes take bring up a PING, and that it did.
 	beat   <-chan time.Time // nil without heartbeats
@@ -140,7 +141,7 @@ func (o *outbox) offerBehind(to *Peer, head []byte, frames [][]byte) verdict {
 		st, before := o.queue.begin()
 		st.octets = append(st.octets, head...)
 		st.octets = zmtp.AppendMessage(st.octets, frames...)
-		o.queue.commit(before, 1)
+		o.commit(before, 1)
 		o.rouse()
 	}
 	o.mu.Unlock()
@@ -167,7 +168,7 @@ func (o *outbox) offerEach(to *Peer, bodies [][]byte) int {
 		octets = zmtp.AppendFrame(octets, b, false)
 	}
 	st.octets = octets
-	o.queue.commit(before, n)
+	o.commit(before, n)
 	o.rouse()
 	return n
 }
@@ -178,12 +179,12 @@ func (o *outbox) offerWire(to *Peer, wire []byte, messages int, owner Owner) ver
 	o.mu.Lock()
 	v := o.admit(to)
 	if v == accepted {
-		if owner != nil && len(wire) >= lendFrom {
+		if owner != nil && len(wire) >= lendFrom && !o.conflate {
 			o.queue.lend(wire, messages, owner)
 		} else {
 			st, before := o.queue.begin()
 			st.octets = append(st.octets, wire...)
-			o.queue.commit(before, messages)
+			o.commit(before, messages)
 		}
 		o.rouse()
 	}
@@ -200,7 +201,7 @@ func (o *outbox) offerRuns(wire []byte, runs []run, messages int) verdict {
 		for _, r := range runs {
 			st.octets = append(st.octets, wire[r.start:r.end]...)
 		}
-		o.queue.commit(before, messages)
+		o.commit(before, messages)
 		o.rouse()
 	}
 	o.mu.Unlock()

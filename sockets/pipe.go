@@ -28,6 +28,9 @@ func newPipe(s *socket, endpoint string, lasting bool) *pipe {
 	p := &pipe{socket: s, endpoint: endpoint, lasting: lasting}
 	p.out.init(hwm{s.opts.SendHWM, s.opts.SendHWMOctets})
 	p.in.init()
+	if s.conflates() {
+		p.out.conflate, p.out.limits = true, hwm{unbounded, unbounded}
+	}
 	return p
 }
 

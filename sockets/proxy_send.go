@@ -183,12 +183,12 @@ func (o *outbox) offerSpans(to *Peer, lead, wire []byte, spans []Span, owner Own
 			n = contiguous(spans)
 		}
 		run := wire[spans[0].Start:spans[n-1].End]
-		if len(lead) == 0 && owner != nil && len(run) >= lendFrom {
+		if len(lead) == 0 && owner != nil && len(run) >= lendFrom && !o.conflate {
 			o.queue.lend(run, n, owner)
 		} else {
 			st, before := o.queue.begin()
 			st.octets = append(append(st.octets, lead...), run...)
-			o.queue.commit(before, n)
+			o.commit(before, n)
 		}
 		spans = spans[n:]
 	}

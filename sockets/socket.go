@@ -58,6 +58,7 @@ func (s *socket) init(kind zmtp.SocketType, opts Options, p pattern) error {
 	s.closing = make(chan struct{})
 	s.lingering, s.hurry = context.WithCancel(context.Background())
 	s.in.init(hwm{o.RecvHWM, o.RecvHWMOctets})
+	s.in.conflate = s.conflates()
 	s.in.patience = o.RecvTimeout
 	s.listeners = map[string]*listener{}
 	s.dialers = map[string]*dialer{}

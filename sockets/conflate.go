@@ -1,0 +1,66 @@
+package sockets
+
+import "clustermap/zmtp"
+
+// conflates says whether Options.Conflate applies to the socket.
+func (s *socket) conflates() bool {
+	switch s.kind {
+	case zmtp.PUSH, zmtp.PULL, zmtp.PUB, zmtp.SUB, zmtp.DEALER:
+		return s.opts.Conflate
+	}
+	return false
+}
+
+// commit enters what was appended to the stage. mu must be held.
+func (o *outbox) commit(before, messages int) {
+	o.queue.commit(before, messages)
+	if o.conflate && messages > 0 {
+		o.queue.keepLast(before)
+	}
+}
+
+// keepLast drops all but the last of the messages that were appended to the
+// stage behind the given place. What was lent before the queue was to conflate
+// is not for us to give back with locks held: then all stays.
+func (q *outqueue) keepLast(before int) {
+	for _, item := range q.items {
+		if item.owner != nil {
+			return
+		}
+	}
+	octets := q.stage.octets
+	last := before
+	for at := before; at < len(octets); {
+		more := octets[at]&zmtp.FlagMore != 0
+		_, rest := zmtp.Message(octets[at:]).Next()
+		at = len(octets) - len(rest)
+		if !more && at < len(octets) {
+			last = at
+		}
+	}
+	n := copy(octets, octets[last:])
+	q.stage.octets = octets[:n]
+	q.items = append(q.items[:0], outitem{size: n})
+	q.messages, q.octets = 1, n
+}
+
+// keepLast drops all that is queued in q, and of b all but the last message,
+// which is to be queued. mu must be held.
+func (in *inbox) keepLast(q *inqueue, b *Batch) {
+	dropped := len(b.spans) - 1
+	if dropped < 0 {
+		return
+	}
+	b.spans[0] = b.spans[dropped]
+	b.spans = b.spans[:1]
+	for q.batches.len() > 0 {
+		item := q.batches.pop()
+		dropped += len(item.spans) - item.next
+		item.chunk.Release()
+		in.recycle(item.spans)
+	}
+	q.messages, q.cost = 0, 0
+	if b.peer != nil { // as in tests of the inbox alone
+		b.peer.discarded.Add(uint64(dropped))
+	}
+}

@@ -1,0 +1,121 @@
+package sockets
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestLibzmq_conflate: only the last message is received, whichever side keeps
+// it.
+func TestLibzmq_conflate(t *testing.T) {
+	t.Parallel()
+	t.Run("PULL", func(t *testing.T) {
+		t.Parallel()
+		ctx := testContext(t)
+		pull := bind(t, NewPull, Options{Conflate: true, RecvHWM: 1})
+		r := dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil)
+		for i := range 100 {
+			r.send(wire(fmt.Sprint(i), "two frames"))
+		}
+		eventually(t, "all have come", func() bool { return pull.Peers()[0].Discarded == 99 })
+		wantRecv(t, func() (Message, error) { return pull.Recv(ctx) }, "99", "two frames")
+		if _, err := pull.TryRecv(); err != ErrWouldBlock {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("PUSH", func(t *testing.T) {
+		t.Parallel()
+		ctx := testContext(t)
+		endpoint, accept := listenRaw(t)
+		push := open(t, NewPush, quick(Options{Conflate: true, SendHWM: 1, Linger: -1}))
+		must(t, push.Connect(endpoint))
+		last := func(want ...string) {
+			t.Helper()
+			p := push.Peers()[0]
+			push.balancer.mu.Lock()
+			o := &push.balancer.pipes[0].out
+			push.balancer.mu.Unlock()
+			if got := string(o.queue.stage.octets); p.QueuedMessages != 1 || got != string(wire(want...)) {
+				t.Errorf("%d messages, %q in place of %q", p.QueuedMessages, got, want)
+			}
+		}
+		l := newLender()
+		for range 3 {
+			must(t, push.Send(ctx, []byte("old"), make([]byte, 1000)))
+			must(t, push.Send(ctx, []byte("new"), []byte("whole")))
+			last("new", "whole")
+			n, err := push.SendBatch(ctx, [][]byte{[]byte("a"), []byte("b"), []byte("c")})
+			must(t, err)
+			if n != 3 {
+				t.Errorf("%d of 3 were sent", n)
+			}
+			last("c")
+			many := append(wire("long", string(make([]byte, lendFrom))), wire("last", "", "one")...)
+			must(t, push.SendWire(ctx, many, 2, l))
+			last("last", "", "one")
+		}
+		if l.retained.Load() != 0 {
+			t.Error("something was lent")
+		}
+		r := accept().greet("PULL", nil)
+		if m := r.message(); fmt.Sprint(texts(m)) != "[last  one]" {
+			t.Errorf("%q", m)
+		}
+	})
+	t.Run("PUB", func(t *testing.T) {
+		t.Parallel()
+		ctx := testContext(t)
+		pub := bind(t, NewPub, Options{Conflate: true, SendHWM: 1, FullPolicy: Disconnect, Linger: -1})
+		r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
+		r.send(wire("\x01"))
+		must(t, pub.WaitSubscribers(ctx, nil, 1))
+		must(t, pub.Send(ctx, plug))
+		for i := range 1000 {
+			must(t, pub.Send(ctx, fmt.Append(nil, i)))
+		}
+		next := -1
+		for next < 999 {
+			m := r.message()
+			if len(m[0]) == len(plug) {
+				continue
+			}
+			n := 0
+			_, err := fmt.Sscan(string(m[0]), &n)
+			must(t, err)
+			if n <= next {
+				t.Fatalf("%d came after %d", n, next)
+			}
+			next = n
+		}
+	})
+	for _, where := range []string{"sender", "receiver"} {
+		t.Run("inproc "+where, func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			var names Inproc
+			a := open(t, NewDealer, Options{Inproc: &names, SendHWM: 2, Conflate: where == "sender"})
+			b := open(t, NewDealer, Options{Inproc: &names, RecvHWM: 2, Conflate: where == "receiver"})
+			must(t, b.Bind(ctx, "inproc://x"))
+			must(t, a.Connect("inproc://x"))
+			for range 3 {
+				for i := range 10 {
+					must(t, a.TrySend(fmt.Append(nil, i)))
+				}
+				wantRecv(t, b.TryRecv, "9")
+				if _, err := b.TryRecv(); err != ErrWouldBlock {
+					t.Errorf("%v", err)
+				}
+			}
+		})
+	}
+	t.Run("others", func(t *testing.T) {
+		t.Parallel()
+		ctx := testContext(t)
+		pair := bind(t, NewPair, Options{Conflate: true})
+		r := dialRaw(t, pair.LastEndpoint()).greet("PAIR", nil)
+		r.send(wire("1"), wire("2"))
+		recv := func() (Message, error) { return pair.Recv(ctx) }
+		wantRecv(t, recv, "1")
+		wantRecv(t, recv, "2")
+	})
+}
