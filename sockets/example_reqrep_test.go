@@ -105,3 +105,25 @@ func ExamplePair() {
 	// [two]
 	// [thanks] <nil>
 }
+
+// A ROUTER that names its peer itself can send to it before it is there.
+func ExampleRouter_ConnectAs() {
+	ctx := context.Background()
+	server, err := sockets.NewRouter(sockets.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	_ = server.Bind(ctx, "tcp://127.0.0.1:*")
+
+	client, err := sockets.NewRouter(sockets.Options{Identity: []byte("client"), Mandatory: true})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	_ = client.ConnectAs(server.LastEndpoint(), []byte("server"))
+	_ = client.Send(ctx, []byte("server"), []byte("hello"))
+	m, err := server.Recv(ctx)
+	fmt.Printf("%s %v\n", m, err)
+	// Output: [client hello] <nil>
+}
