@@ -197,10 +197,13 @@ func identityHeader(b []byte, v wireVersion) (h header, ok bool, err error) {
 	if v == zmtp10 && ok {
 		flags = b[h.size-1]
 	}
+	// In ZMTP 2.0 the flags come first: what is wrong with them must not depend
+	// on whether the size behind them has come as well.
+	more := v == zmtp20 && h.flags&(FlagMore|FlagCommand) == FlagMore
 	switch {
 	case v == zmtp10 && (err != nil || flags != 0):
 		return h, false, oldVersion("no ZMTP")
-	case err != nil:
+	case err != nil && !more:
 		return h, false, err
 	case h.flags&FlagMore != 0:
 		return h, false, malformed("greeting", "identity with MORE")
