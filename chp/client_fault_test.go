@@ -76,7 +76,7 @@ func TestClientServerRestarts(t *testing.T) {
 		t.Errorf("without a server a = %q, %v", v, ok)
 	}
 	var err error
-	if s, err = scriptedAt(t, asPlain, s.port); err != nil {
+	if s, err = scriptedAt(t, asPlain, s.host, s.port); err != nil {
 		t.Skip("the port was taken meanwhile:", err)
 	}
 	s.answer(2, pub{"b", 1, "y"})

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"clustermap/internal/loopback"
 )
 
 // The tests of this file run clients against our own server.
@@ -121,8 +123,9 @@ func TestClientManyKeysWithServer(t *testing.T) {
 func TestClientFailsOverBetweenServers(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
+	host := loopback.Own()
 	serve := func(port int, keys ...string) (*Server, func()) {
-		s, err := NewServer(ServerOptions{Port: port, Logger: quiet(), HeartbeatInterval: 20 * time.Millisecond})
+		s, err := NewServer(ServerOptions{Host: host, Port: port, Logger: quiet(), HeartbeatInterval: 20 * time.Millisecond})
 		must(t, err)
 		must(t, s.Listen(ctx))
 		ended := make(chan error, 1)

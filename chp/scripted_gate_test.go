@@ -21,10 +21,10 @@ type subscriptionGate struct {
 // holdSubscriptions puts a gate in front of the publisher.
 func (s *scripted) holdSubscriptions() *subscriptionGate {
 	s.t.Helper()
-	front := fmt.Sprintf("127.0.0.1:%d", s.port+1)
+	front := fmt.Sprintf("%s:%d", s.host, s.port+1)
 	must(s.t, s.pub.Unbind("tcp://"+front))
-	must(s.t, s.pub.Bind(s.ctx, "tcp://127.0.0.1:0"))
-	back := fmt.Sprintf("127.0.0.1:%d", portOf(s.pub.LastEndpoint()))
+	must(s.t, s.pub.Bind(s.ctx, "tcp://"+s.host+":0"))
+	back := fmt.Sprintf("%s:%d", s.host, portOf(s.pub.LastEndpoint()))
 	listener, err := net.Listen("tcp", front)
 	must(s.t, err)
 	g := &subscriptionGate{s: s, held: make(chan struct{}), opens: make(chan struct{})}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/loopback"
 	"clustermap/sockets"
 )
 
@@ -17,6 +18,7 @@ import (
 type scripted struct {
 	t    testing.TB
 	ctx  context.Context
+	host string // of its own: its clients may go on dialling when it is dead
 	port int
 
 	router *sockets.Router
@@ -35,22 +37,22 @@ const (
 // newScripted binds three consecutive free ports.
 func newScripted(t testing.TB, ours bool) *scripted {
 	t.Helper()
-	for {
+	for host := loopback.Own(); ; {
 		probe, err := sockets.NewRouter(sockets.Options{Linger: -1})
 		must(t, err)
-		must(t, probe.Bind(testContext(t), "tcp://127.0.0.1:0"))
+		must(t, probe.Bind(testContext(t), "tcp://"+host+":0"))
 		port := portOf(probe.LastEndpoint())
 		must(t, probe.Close())
-		if s, err := scriptedAt(t, ours, port); err == nil {
+		if s, err := scriptedAt(t, ours, host, port); err == nil {
 			return s
 		}
 	}
 }
 
 // scriptedAt binds P, P+1 and P+2.
-func scriptedAt(t testing.TB, ours bool, port int) (*scripted, error) {
+func scriptedAt(t testing.TB, ours bool, host string, port int) (*scripted, error) {
 	t.Helper()
-	s := &scripted{t: t, ctx: testContext(t), port: port}
+	s := &scripted{t: t, ctx: testContext(t), host: host, port: port}
 	options := func(offset int) sockets.Options {
 		o := sockets.Options{Linger: -1, Monitor: func(e sockets.Event) {
 			if e.Kind == sockets.HandshakeSucceeded {
@@ -76,7 +78,7 @@ func scriptedAt(t testing.TB, ours bool, port int) (*scripted, error) {
 	for i, b := range []interface {
 		Bind(context.Context, string) error
 	}{s.router, s.pub, s.sub} {
-		if err := b.Bind(s.ctx, fmt.Sprintf("tcp://127.0.0.1:%d", port+i)); err != nil {
+		if err := b.Bind(s.ctx, fmt.Sprintf("tcp://%s:%d", host, port+i)); err != nil {
 			s.close()
 			return nil, err
 		}
@@ -91,7 +93,7 @@ func (s *scripted) close() {
 	_ = s.sub.Close()
 }
 
-func (s *scripted) name() string { return fmt.Sprintf("tcp://127.0.0.1:%d", s.port) }
+func (s *scripted) name() string { return fmt.Sprintf("tcp://%s:%d", s.host, s.port) }
 
 // connected returns how many sockets connected as described.
 func (s *scripted) connected(peer string) int {

@@ -111,7 +111,7 @@ func TestBenchOnServer(t *testing.T) {
 // A run that does not come to its end gives no rate.
 func TestBenchWhoseServerIsKilled(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
+	s := serveApart(t)
 	w := start(t, "watch", "--server", s.endpoint)
 	w.line()
 	b := start(t, "bench", "--json", "--updates", "100000000", "--warmup", "0", "--rate", "10000", "--timeout", "3s", "--server", s.endpoint)
@@ -136,7 +136,7 @@ func TestBenchLeavesNoProcess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := serve(t)
+			s := serveApart(t)
 			w := start(t, "watch", "--server", s.endpoint)
 			w.line()
 			cmd := command(t, "bench", "--updates", "100000000", "--warmup", "0", "--rate", "10000", "--server", s.endpoint)

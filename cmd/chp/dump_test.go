@@ -155,7 +155,7 @@ func TestLoadWithoutFile(t *testing.T) {
 // whatever point that was.
 func TestLoadDoesNotClaimWhatWasLost(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
+	s := serveApart(t)
 	l := start(t, "load", "--timeout", "10s", "--server", s.endpoint)
 	line := []byte(`{"key":"k","value":"` + strings.Repeat("v", 1000) + `"}` + "\n")
 	for range 100 {

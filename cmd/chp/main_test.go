@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"clustermap/internal/loopback"
 )
 
 // binary is the command under test, built by TestMain.
@@ -230,6 +232,18 @@ func serve(t *testing.T, args ...string) *server {
 	t.Helper()
 	p := start(t, append([]string{"serve", "--port", "0"}, args...)...)
 	return &server{process: p, endpoint: p.ready()}
+}
+
+// serveApart is serve on an address of its own, for a server that ends under
+// clients which go on dialling it.
+func serveApart(t *testing.T, args ...string) *server {
+	t.Helper()
+	return serve(t, append([]string{"--host", loopback.Own()}, args...)...)
+}
+
+// host returns the address without the port.
+func (s *server) host() string {
+	return strings.TrimPrefix(s.endpoint[:strings.LastIndexByte(s.endpoint, ':')], "tcp://")
 }
 
 // ready waits until a server is ready and returns its endpoint.

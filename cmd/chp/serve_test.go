@@ -47,16 +47,22 @@ func TestServeReadyLine(t *testing.T) {
 
 func TestServeOnGivenPort(t *testing.T) {
 	t.Parallel()
-	first := serve(t)
+	first := serveApart(t)
 	port := first.port()
 	first.signal(syscall.SIGTERM)
 	first.wait()
 	// Connections that just ended must not keep the ports.
-	again := serve(t, "--port", port, "--host", "localhost")
+	again := serve(t, "--port", port, "--host", first.host())
 	if again.port() != port {
 		t.Errorf("port %s, want %s", again.port(), port)
 	}
 	must(t, "set", "k", "v", "--server", again.endpoint)
+}
+
+func TestServeOnNamedHost(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--host", "localhost")
+	must(t, "set", "k", "v", "--server", "tcp://localhost:"+s.port())
 }
 
 func TestServePortInUse(t *testing.T) {
@@ -117,7 +123,7 @@ func TestServeIgnoresGarbage(t *testing.T) {
 // place on the same ports.
 func TestServerKilledUnderClients(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
+	s := serveApart(t)
 	must(t, "set", "old", "1", "--server", s.endpoint)
 	w := start(t, "watch", "--json", "--server", s.endpoint)
 	if e := object(t, w.line()); e["op"] != "set" || e["key"] != "old" {
@@ -140,7 +146,7 @@ func TestServerKilledUnderClients(t *testing.T) {
 	}
 	try(t, "set", "k", "v", "--timeout", "200ms", "--server", s.endpoint).expect(t, exitNoServer, "chp serve")
 
-	again := serve(t, "--port", s.port())
+	again := serve(t, "--port", s.port(), "--host", s.host())
 	must(t, "set", "new", "2", "--server", again.endpoint)
 	seen := map[string]string{}
 	for seen["new"] != "set" || seen["old"] != "del" || seen["loaded"] != "del" {
