@@ -3,11 +3,13 @@ package chp
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,6 +92,42 @@ func waitEqual(t testing.TB, ctx context.Context, s *Server, c *Client) {
 	}
 }
 
+// mirror does with a map what a watch tells, while it tells it. The function that
+// it returns waits for a sequence and returns the map.
+func mirror(t testing.TB, w *Watch) func(ctx context.Context, seq int64) map[string]string {
+	ctx, cancel := context.WithCancel(context.Background())
+	content, last := map[string]string{}, atomic.Int64{}
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			e, err := w.Next(ctx)
+			if err != nil {
+				ended <- err
+				return
+			}
+			switch e.Op {
+			case OpSet:
+				content[string(e.Key)] = string(e.Value)
+			case OpDelete:
+				delete(content, string(e.Key))
+			}
+			last.Store(e.Sequence)
+		}
+	}()
+	t.Cleanup(cancel)
+	return func(until context.Context, seq int64) map[string]string {
+		t.Helper()
+		for last.Load() < seq && until.Err() == nil && len(ended) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) || last.Load() < seq {
+			t.Fatalf("the watch came to %d of %d: %v", last.Load(), seq, err)
+		}
+		return content
+	}
+}
+
 // Clients that join at any moment of continuous sets, deletions and TTL
 // expiries end with the server's state, and a watch that follows from the
 // beginning ends with it too.
@@ -97,11 +135,13 @@ func TestReplicasEqualServer(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := startServer(t, ServerOptions{HeartbeatInterval: 20 * time.Millisecond})
-	watcher := startClient(t, s, ClientOptions{})
+	// Room for whatever is written until the others are in sync.
+	watcher := startClient(t, s, ClientOptions{WatchQueue: 1 << 30})
 	must(t, watcher.WaitActive(ctx))
 	w, err := watcher.Watch()
 	must(t, err)
 	defer w.Close()
+	replayed := mirror(t, w)
 
 	stop := make(chan struct{})
 	var writers sync.WaitGroup
@@ -165,24 +205,10 @@ func TestReplicasEqualServer(t *testing.T) {
 		t.Errorf("updates were refused: %v", s.Stats().Refused)
 	}
 
-	// Replay the watch.
 	want, seq := serverState(s)
-	replay := map[string]string{}
-	for {
-		e, err := w.Next(ctx)
-		must(t, err)
-		switch e.Op {
-		case OpSet:
-			replay[string(e.Key)] = string(e.Value)
-		case OpDelete:
-			delete(replay, string(e.Key))
-		}
-		if e.Sequence >= seq {
-			break
-		}
-	}
+	content := replayed(ctx, seq)
 	var got digest
-	for k, v := range replay {
+	for k, v := range content {
 		got.add([]byte(k), []byte(v))
 	}
 	if got != want {
