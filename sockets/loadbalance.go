@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"clustermap/zmtp"
@@ -23,6 +24,16 @@ type balancer struct {
 	done      <-chan struct{}
 	patience  time.Duration // Options.SendTimeout
 	immediate bool          // Options.Immediate
+
+	// only is where everything goes while there is one pipe, nil otherwise: a
+	// message then costs one lock, that of the pipe's outbox, instead of two.
+	only atomic.Pointer[onlyPipe]
+}
+
+// onlyPipe is a pipe without others beside it.
+type onlyPipe struct {
+	pipe *pipe
+	to   *Peer // with the end of this connection the pipe takes no more; nil: it does
 }
 
 func (lb *balancer) init(s *socket) {
@@ -55,6 +66,7 @@ func (lb *balancer) add(p *pipe) {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	lb.pipes = append(lb.pipes, p)
+	lb.changed()
 	lb.room.wake()
 }
 
@@ -69,6 +81,23 @@ func (lb *balancer) remove(p *pipe) {
 	if i < lb.next {
 		lb.next--
 	}
+	lb.changed()
+}
+
+// changed sets only. A sender may have loaded it just before, and offers to a
+// pipe that is not the only one any more, which is the same as if it had come
+// first; or to one that was taken out, which refuses: its outbox has ended, or,
+// if it outlives its connection, has no longer that peer. mu must be held.
+func (lb *balancer) changed() {
+	if len(lb.pipes) != 1 {
+		lb.only.Store(nil)
+		return
+	}
+	one := &onlyPipe{pipe: lb.pipes[0]}
+	if !one.pipe.lasting || lb.immediate {
+		one.to = one.pipe.out.connected()
+	}
+	lb.only.Store(one)
 }
 
 func (lb *balancer) roomy() {
@@ -112,6 +141,15 @@ func (lb *balancer) passOn() {
 
 // send sends one message.
 func (lb *balancer) send(ctx context.Context, frames [][]byte) error {
+	if one := lb.only.Load(); one != nil && one.pipe.out.offer(one.to, frames) == accepted {
+		return nil
+	}
+	return lb.sendInTurn(ctx, frames)
+}
+
+// sendInTurn sends one message to the next pipe that has room, and waits for
+// one.
+func (lb *balancer) sendInTurn(ctx context.Context, frames [][]byte) error {
 	l := limit{patience: lb.patience}
 	lb.mu.Lock()
 	defer lb.mu.Unlock()

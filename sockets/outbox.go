@@ -67,6 +67,13 @@ func (o *outbox) begin(peer *Peer) {
 	o.mu.Unlock()
 }
 
+// connected returns the connection that takes what is queued, if there is one.
+func (o *outbox) connected() *Peer {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.peer
+}
+
 // admit says whether a message may be added: for the given connection only, if
 // there is one. mu must be held.
 func (o *outbox) admit(to *Peer) verdict {
@@ -110,21 +117,26 @@ func (o *outbox) halt() (never bool) {
 // rouse wakes whoever takes what is queued, if it sleeps or was not started yet.
 // mu must be held.
 func (o *outbox) rouse() {
+	if o.asleep || o.start != nil {
+		o.wake()
+	}
+}
+
+// wake is rouse where it has something to do.
+func (o *outbox) wake() {
 	if o.start != nil {
 		o.start()
 		o.start = nil
 		return
 	}
-	if o.asleep {
-		o.asleep = false
-		if o.link != nil && !o.link.eager {
-			o.link.notify()
-			return
-		}
-		select {
-		case o.filled <- struct{}{}:
-		default:
-		}
+	o.asleep = false
+	if o.link != nil && !o.link.eager {
+		o.link.notify()
+		return
+	}
+	select {
+	case o.filled <- struct{}{}:
+	default:
 	}
 }
 

@@ -27,6 +27,7 @@ type socket struct {
 	ctx      context.Context // ends when the socket is closed for good
 	cancel   context.CancelFunc
 	closing  chan struct{} // closed at the beginning of Close
+	shut     atomic.Bool   // the same, for those who need not wait for it
 
 	lingering context.Context    // ends when Close is to wait for queued messages no longer
 	hurry     context.CancelFunc // ends it
@@ -139,6 +140,7 @@ func (s *socket) Close() error {
 		return nil
 	}
 	s.closed = true
+	s.shut.Store(true)
 	close(s.closing)
 	listeners := s.listeners
 	s.listeners = map[string]*listener{}
@@ -203,12 +205,10 @@ func (s *socket) list() []*pipe {
 
 // open returns ErrClosed once the socket is closed.
 func (s *socket) open() error {
-	select {
-	case <-s.closing:
+	if s.shut.Load() {
 		return ErrClosed
-	default:
-		return nil
 	}
+	return nil
 }
 
 // maxMessage is the largest message that a peer may send, in wire octets.

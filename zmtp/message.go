@@ -62,6 +62,9 @@ func (m Message) AppendFrames(dst [][]byte) [][]byte {
 // all that it adds to dst is one [Message]. Without frames it adds nothing,
 // since a message has at least one (possibly empty) frame.
 func AppendMessage(dst []byte, frames ...[]byte) []byte {
+	if len(frames) == 1 {
+		return AppendFrame(dst, frames[0], false)
+	}
 	size := 0
 	for _, f := range frames {
 		size += FrameSize(len(f))

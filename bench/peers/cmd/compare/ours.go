@@ -167,8 +167,9 @@ func loopOurs(ctx context.Context, s *spec, as role, sock socket) (*figure, erro
 				}
 			}
 		}
+		frames := [][]byte{message} // once: a slice for a call through an interface is allocated
 		for {
-			if err := to.Send(ctx, message); err != nil {
+			if err := to.Send(ctx, frames...); err != nil {
 				return nil, err
 			}
 		}
