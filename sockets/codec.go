@@ -163,13 +163,8 @@ func (c *codedSource) end() {
 // returns how much was written, as octets of frames: a frame of which one octet
 // was written counts as a whole.
 func (w *writer) sendCoded() (written int64, err error) {
-	out := stages.Get().(*stage)
-	defer func() {
-		if cap(out.octets) <= keepStage {
-			out.octets = out.octets[:0]
-			stages.Put(out)
-		}
-	}()
+	out := newStage()
+	defer out.pool()
 	var encoded int64 // octets of frames that are in out
 	flush := func() error {
 		w.coded[0] = out.octets

@@ -294,7 +294,7 @@ func (x *dialogue) end(err error) error {
 // attach makes an established connection known. An error says that what the
 // peer sends is to be ignored.
 func (s *socket) attach(p *pipe, peer *Peer) (refused error) {
-	p.out.begin(peer)
+	p.out.attach(peer)
 	refused = s.pattern.attach(p, peer)
 	p.peer.Store(peer) // after attach, which may still give it its identity
 	s.in.watch.tell()

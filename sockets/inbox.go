@@ -26,6 +26,7 @@ type inbox struct {
 	limits hwm
 
 	patience time.Duration // Options.RecvTimeout
+	grace    time.Duration // aheadGrace, but in tests
 	conflate bool          // keep the last message of each peer only
 	named    bool          // Recv puts the peer's identity before its messages (ROUTER)
 	readable chan struct{} // see Readable; nil before its first use
@@ -45,6 +46,9 @@ type inqueue struct {
 	cost     int           // of the batches, in octets
 	resume   chan struct{} // the reader waits here while the queue is full
 	blocked  bool          // it does
+	until    hwm           // to below what, while blocked
+	grace    *time.Timer   // for the application while the reader is ahead; nil before its first use
+	left     bool          // it was given in vain
 	listed   bool          // in inbox.ready
 	link     *half         // where to fetch more when batches is empty (inproc)
 	report   int           // how many messages the link wants to be told of at once
@@ -77,6 +81,7 @@ func (in *inbox) init(limits hwm) {
 	in.some = newGate()
 	in.done = make(chan struct{})
 	in.limits = limits
+	in.grace = aheadGrace
 }
 
 // spans returns an empty span slice for a reader to fill.
@@ -116,17 +121,11 @@ func (in *inbox) push(q *inqueue, b *Batch, gone <-chan struct{}) bool {
 	}
 	for len(b.spans) > 0 {
 		room := in.limits.messages - q.messages
-		if room <= 0 || (q.cost >= in.limits.octets && q.messages > 0) {
-			q.blocked = true
-			in.mu.Unlock()
-			select {
-			case <-q.resume:
-			case <-gone:
-				return false
-			case <-in.done:
+		full := room <= 0 || (q.cost >= in.limits.octets && q.messages > 0)
+		if full || q.ahead() {
+			if !in.wait(q, full, gone) {
 				return false
 			}
-			in.mu.Lock()
 			continue
 		}
 		item := inbatch{Batch: *b}
@@ -205,10 +204,11 @@ func (in *inbox) taken(q *inqueue, messages, cost int) {
 	} else {
 		invariants.Assert(q.messages == 0 && q.cost == 0, "an empty queue has nothing to count")
 	}
-	if q.blocked {
-		if low := in.limits.low(); q.messages < low.messages && q.cost < low.octets || q.messages == 0 {
-			q.unblock()
-		}
+	if q.left && q.cost < aheadOctets/2 {
+		q.left = false
+	}
+	if q.blocked && (q.messages < q.until.messages && q.cost < q.until.octets || q.messages == 0) {
+		q.unblock()
 	}
 	if in.ready.len() > 0 {
 		in.some.wake()

@@ -28,7 +28,7 @@ func TestOnlyPipeTakenOut(t *testing.T) {
 			if test.lasting {
 				lb.added(p)
 			}
-			p.out.begin(&Peer{pipe: p})
+			p.out.attach(&Peer{pipe: p})
 			lb.attached(p)
 			one := lb.only.Load()
 			if one == nil || one.pipe != p {

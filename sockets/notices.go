@@ -89,7 +89,7 @@ func (in *inbox) settle(q *inqueue, gone <-chan struct{}) bool {
 	defer in.mu.Unlock()
 	waited := false
 	for q.messages >= in.limits.messages || q.cost >= in.limits.octets && q.messages > 0 {
-		q.blocked, waited = true, true
+		q.blocked, q.until, waited = true, in.limits.low(), true
 		in.mu.Unlock()
 		ended := false
 		select {

@@ -60,8 +60,8 @@ func (o *outbox) init(limits hwm) {
 	o.limits = limits
 }
 
-// begin says that a connection takes from here on what is queued.
-func (o *outbox) begin(peer *Peer) {
+// attach says that a connection takes from here on what is queued.
+func (o *outbox) attach(peer *Peer) {
 	o.mu.Lock()
 	o.peer = peer
 	o.mu.Unlock()
@@ -140,6 +140,23 @@ func (o *outbox) wake() {
 	}
 }
 
+// begin returns the stage for so many octets more. mu must be held.
+func (o *outbox) begin(octets int) *stage {
+	if s := o.queue.stage; s != nil && len(s.octets)+octets <= fullStage {
+		return s
+	}
+	return o.nextStage()
+}
+
+// nextStage returns another stage for what comes, if there is anything in the
+// present one.
+func (o *outbox) nextStage() *stage {
+	if !o.conflate { // which needs all that is queued in one
+		o.queue.endStage()
+	}
+	return o.queue.begin()
+}
+
 // offer appends one message, by copy, for whatever connection comes or, if to
 // is not nil, for that one alone.
 func (o *outbox) offer(to *Peer, frames [][]byte) verdict { return o.offerBehind(to, nil, frames) }
@@ -150,7 +167,12 @@ func (o *outbox) offerBehind(to *Peer, head []byte, frames [][]byte) verdict {
 	o.mu.Lock()
 	v := o.admit(to)
 	if v == accepted {
-		st, before := o.queue.begin()
+		// begin, which is not inlined: here it would count.
+		st := o.queue.stage
+		if st == nil || len(st.octets)+len(head)+len(frames[0]) > fullStage {
+			st = o.nextStage()
+		}
+		before := len(st.octets)
 		st.octets = append(st.octets, head...)
 		st.octets = zmtp.AppendMessage(st.octets, frames...)
 		o.commit(before, 1)
@@ -169,20 +191,24 @@ func (o *outbox) offerEach(to *Peer, bodies [][]byte) int {
 		return 0
 	}
 	n := min(len(bodies), o.limits.messages-o.queue.messages-o.held.messages)
-	st, before := o.queue.begin()
-	most := before + o.limits.octets - o.queue.octets - o.held.octets
-	octets := st.octets
-	for i, b := range bodies[:n] {
-		if i > 0 && len(octets) >= most {
-			n = i
-			break
+	most := o.limits.octets - o.queue.octets - o.held.octets
+	for sent := 0; ; {
+		// As many as go into one stage, without a look at the queue between.
+		st := o.begin(len(bodies[sent]))
+		before := len(st.octets)
+		octets, first := st.octets, sent
+		for sent < n && (sent == first || len(octets)+len(bodies[sent]) <= fullStage && len(octets)-before < most) {
+			octets = zmtp.AppendFrame(octets, bodies[sent], false)
+			sent++
 		}
-		octets = zmtp.AppendFrame(octets, b, false)
+		st.octets = octets
+		o.commit(before, sent-first)
+		most -= len(octets) - before
+		if sent == n || most <= 0 {
+			o.rouse()
+			return sent
+		}
 	}
-	st.octets = octets
-	o.commit(before, n)
-	o.rouse()
-	return n
 }
 
 // offerWire appends messages in wire form: lent if they are large enough and
@@ -194,7 +220,8 @@ func (o *outbox) offerWire(to *Peer, wire []byte, messages int, owner Owner) ver
 		if owner != nil && len(wire) >= lendFrom && !o.conflate {
 			o.queue.lend(wire, messages, owner)
 		} else {
-			st, before := o.queue.begin()
+			st := o.begin(len(wire))
+			before := len(st.octets)
 			st.octets = append(st.octets, wire...)
 			o.commit(before, messages)
 		}
@@ -209,7 +236,12 @@ func (o *outbox) offerRuns(wire []byte, runs []run, messages int) verdict {
 	o.mu.Lock()
 	v := o.admit(nil)
 	if v == accepted {
-		st, before := o.queue.begin()
+		size := 0
+		for _, r := range runs {
+			size += r.end - r.start
+		}
+		st := o.begin(size)
+		before := len(st.octets)
 		for _, r := range runs {
 			st.octets = append(st.octets, wire[r.start:r.end]...)
 		}
@@ -233,7 +265,8 @@ func (o *outbox) command(frames []byte) bool {
 	if o.queue.octets >= o.limits.octets {
 		return false
 	}
-	st, before := o.queue.begin()
+	st := o.begin(len(frames))
+	before := len(st.octets)
 	st.octets = append(st.octets, frames...)
 	o.queue.commit(before, 0)
 	o.rouse()
@@ -255,7 +288,7 @@ func (o *outbox) precede(frames []byte, messages int) {
 
 // prepend puts octets in front of those queued. mu must be held.
 func (o *outbox) prepend(wire []byte) {
-	st, _ := o.queue.begin()
+	st := o.queue.begin()
 	st.octets = append(wire[:len(wire):len(wire)], st.octets...)
 	o.queue.items = slices.Insert(o.queue.items, 0, outitem{size: len(wire)})
 	o.queue.octets += len(wire)

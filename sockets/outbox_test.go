@@ -64,6 +64,73 @@ func takenFrom(t *testing.T, o *outbox) (octets []byte, w *writer) {
 	return bytes.Join(w.bufs, nil), w
 }
 
+// TestOutboxStages: what is copied goes to stages of a bounded size, but for
+// messages that are larger, and comes out in its order; each stage is free when
+// all of it is released.
+func TestOutboxStages(t *testing.T) {
+	t.Parallel()
+	o := newOutbox(hwm{unbounded, unbounded})
+	l := newLender()
+	var want []byte
+	put := func(size int) {
+		body := bytes.Repeat([]byte{byte('a' + len(want)%26)}, size)
+		if o.put(string(body)) != accepted {
+			t.Fatal("not accepted")
+		}
+		want = append(want, wire(string(body))...)
+	}
+	lent := wire(string(make([]byte, lendFrom)))
+	for range 3 {
+		put(100)
+		o.offerWire(nil, lent, 1, l)
+		want = append(want, lent...)
+		put(fullStage / 2)
+		put(fullStage / 2)
+		put(3 * fullStage)
+		put(0)
+	}
+	batch := [][]byte{make([]byte, fullStage/2), make([]byte, fullStage/3), make([]byte, fullStage/3), nil, make([]byte, 2*fullStage), nil}
+	if n := o.offerEach(nil, batch); n != len(batch) {
+		t.Fatalf("%d of %d accepted", n, len(batch))
+	}
+	for _, b := range batch {
+		want = append(want, wire(string(b))...)
+	}
+	got, w := takenFrom(t, o)
+	if !bytes.Equal(got, want) {
+		t.Error("something else comes out than went in")
+	}
+	if w.queue.octets != len(want) || w.queue.messages != 3*6+len(batch) {
+		t.Errorf("counts %d messages of %d octets, want %d of %d", w.queue.messages, w.queue.octets, 3*6+len(batch), len(want))
+	}
+	seen := map[*stage]int{}
+	for _, item := range w.queue.items {
+		if s, ok := item.owner.(*stage); ok {
+			seen[s] += item.size
+			if len(s.octets) > fullStage && len(s.octets) != 3*fullStage+9 && len(s.octets) != 2*fullStage+9 {
+				t.Errorf("a stage of %d octets", len(s.octets))
+			}
+		}
+	}
+	for s, octets := range seen {
+		if octets != len(s.octets) {
+			t.Errorf("%d of a stage's %d octets are queued", octets, len(s.octets))
+		}
+	}
+	if len(seen) < 10 {
+		t.Errorf("%d stages are full", len(seen))
+	}
+	w.release()
+	if l.refs.Load() != 0 {
+		t.Error("what was lent is not given back")
+	}
+	for s := range seen {
+		if s.refs.Load() > 1 { // 1 if somebody else uses it by now
+			t.Errorf("a stage has %d holders left", s.refs.Load())
+		}
+	}
+}
+
 // TestOutboxHWM: exactly so many messages are taken in, and after the writer
 // has taken them, as many again.
 func TestOutboxHWM(t *testing.T) {
@@ -280,12 +347,12 @@ func TestOutboxPeer(t *testing.T) {
 	if o.offer(one, [][]byte{nil}) != isEnded {
 		t.Error("accepted before the connection began")
 	}
-	o.begin(one)
+	o.attach(one)
 	if o.offer(two, [][]byte{nil}) != isEnded || o.offer(one, [][]byte{nil}) != accepted {
 		t.Error("wrong peer")
 	}
 	o.discard()
-	o.begin(two)
+	o.attach(two)
 	if o.offer(one, [][]byte{nil}) != isEnded {
 		t.Error("accepted for a connection that has ended")
 	}

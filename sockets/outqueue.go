@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"clustermap/internal/invariants"
 )
@@ -9,24 +10,51 @@ import (
 // outqueue is a sequence of whole messages: runs copied to the stage, and runs
 // lent by an Owner, in the order of items.
 type outqueue struct {
-	stage    *stage // nil while nothing is copied
+	stage    *stage // what is copied to at present, or nil
 	items    []outitem
 	messages int
 	octets   int
 }
 
 // stage is a buffer that senders copy into. Stages are pooled, so that an idle
-// connection holds none and a busy one does not allocate.
-type stage struct{ octets []byte }
+// connection holds none and a busy one does not allocate. A full stage is lent
+// to its queue, with itself as the Owner, and the next one is begun.
+type stage struct {
+	octets []byte
+	refs   atomic.Int32
+}
 
 var stages = sync.Pool{New: func() any { return new(stage) }}
 
-// keepStage is the largest stage that goes back to the pool.
-const keepStage = 4 << 20
+const (
+	// fullStage is how far a stage is filled, unless one message is larger: as
+	// much as one write is good for, and little enough to be in the cache still
+	// when it is written.
+	fullStage = 256 << 10
+	// keepStage is the largest stage that goes back to the pool.
+	keepStage = 4 << 20
+)
 
-// Release gives a stage back whose octets were handed over (buf.Wrap).
+func newStage() *stage {
+	s := stages.Get().(*stage)
+	s.refs.Store(1)
+	return s
+}
+
+// Retain keeps a stage whose octets were handed over.
+func (s *stage) Retain() { s.refs.Add(1) }
+
+// Release gives it back.
 func (s *stage) Release() {
+	if s.refs.Add(-1) > 0 {
+		return
+	}
 	invariants.Poison(s.octets)
+	s.pool()
+}
+
+// pool gives the stage to whoever needs one next.
+func (s *stage) pool() {
 	if cap(s.octets) <= keepStage {
 		s.octets = s.octets[:0]
 		stages.Put(s)
@@ -46,15 +74,34 @@ const lendFrom = 4 << 10
 
 func (q *outqueue) empty() bool { return len(q.items) == 0 }
 
-// begin returns the stage to append to, and its length.
-func (q *outqueue) begin() (*stage, int) {
+// begin returns the stage to append to.
+func (q *outqueue) begin() *stage {
 	if q.stage == nil {
-		q.stage = stages.Get().(*stage)
+		q.stage = newStage()
 	}
-	return q.stage, len(q.stage.octets)
+	return q.stage
 }
 
-// commit enters what was appended to the stage since begin.
+// endStage has the next octets go to another stage, if there are any in the
+// present one.
+func (q *outqueue) endStage() {
+	s, at := q.stage, 0
+	if s == nil || len(s.octets) == 0 {
+		return
+	}
+	for i := range q.items {
+		if item := &q.items[i]; item.owner == nil {
+			item.lent, item.owner = s.octets[at:at+item.size:at+item.size], s
+			at += item.size
+			s.Retain()
+		}
+	}
+	invariants.Assert(at == len(s.octets), "all of a stage is queued")
+	q.stage = nil
+	s.Release()
+}
+
+// commit enters what was appended to the stage since it had so many octets.
 func (q *outqueue) commit(before, messages int) {
 	n := len(q.stage.octets) - before
 	if last := len(q.items) - 1; last >= 0 && q.items[last].owner == nil {
@@ -95,10 +142,10 @@ const keepItems = 64
 // rest gives the buffers of an empty queue up, so that an idle connection
 // holds none.
 func (q *outqueue) rest() {
-	if q.stage != nil && cap(q.stage.octets) <= keepStage {
-		stages.Put(q.stage)
+	if q.stage != nil {
+		q.stage.pool()
+		q.stage = nil
 	}
-	q.stage = nil
 	if cap(q.items) > keepItems {
 		q.items = nil
 	}

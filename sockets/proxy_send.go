@@ -186,7 +186,8 @@ func (o *outbox) offerSpans(to *Peer, lead, wire []byte, spans []Span, owner Own
 		if len(lead) == 0 && owner != nil && len(run) >= lendFrom && !o.conflate {
 			o.queue.lend(run, n, owner)
 		} else {
-			st, before := o.queue.begin()
+			st := o.begin(len(lead) + len(run))
+			before := len(st.octets)
 			st.octets = append(append(st.octets, lead...), run...)
 			o.commit(before, n)
 		}
