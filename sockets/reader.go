@@ -14,8 +14,9 @@ import (
 // It reads into a chunk, cuts out whole messages as spans, and hands them on
 // as one batch a read. The part of a message at the end stays, and the next
 // read goes right behind it; when the chunk has no room left for it, it moves
-// to a fresh chunk. A message larger than a chunk gets a buffer that doubles as
-// its octets arrive, whatever size was announced.
+// to a fresh chunk. Chunks are larger where messages are: so large that several
+// of the size of the last ones fit. A message larger than that gets a buffer
+// that doubles as its octets arrive, whatever size was announced.
 type reader struct {
 	pipe *pipe
 	peer *Peer
@@ -32,10 +33,18 @@ type reader struct {
 	unpaid      int           // size of the chunk until a queued batch has been charged for it
 	batch       Batch         // messages decoded and not handed on yet
 	octets      int           // their size
+	usual       int           // size of a message, as of late
 	ttl         time.Duration // from the PING that came last, unless octets came since
 }
 
 const (
+	// chunkShare is how many messages of the usual size a chunk has room for,
+	// unless that is more than maxChunk: the beginning of the message at its
+	// end is copied to the next chunk.
+	chunkShare = 8
+	maxChunk   = 1 << 20
+	// maxUsual bounds the usual size: the largest that is pooled.
+	maxUsual = 4<<20 - 2*readAhead
 	// minRead is the least space worth a read.
 	minRead = 4 << 10
 	// readAhead is how far beyond a large message a read may go; what it gets
@@ -126,9 +135,13 @@ func (r *reader) room(least int) []byte {
 	need := max(r.decoder.Need(), pending+least)
 	if r.start+need > len(data) || len(data)-r.fill < minRead {
 		size := buf.Large
+		if r.usual > size/chunkShare {
+			size = min(chunkShare*r.usual, maxChunk)
+		}
 		if need+minRead > size {
-			// Twice what has arrived, never what was merely announced.
-			size = max(min(need+readAhead, max(size, 2*pending)), pending+least)
+			// Twice what has arrived or as much as has arrived before, never
+			// what was merely announced.
+			size = max(min(need+readAhead, max(size, 2*pending, r.usual+readAhead)), pending+least)
 		}
 		switch {
 		case size <= len(data) && r.fill+least <= len(data) && r.start == 0:
@@ -221,6 +234,7 @@ func (r *reader) hand() error {
 	}
 	r.peer.messagesIn.Add(uint64(len(b.spans)))
 	r.peer.octetsIn.Add(uint64(r.octets))
+	r.usual = min(r.octets/len(b.spans), maxUsual)
 	r.octets = 0
 	if r.ignore {
 		r.peer.discarded.Add(uint64(len(b.spans)))

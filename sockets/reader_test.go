@@ -393,3 +393,34 @@ func TestReaderStops(t *testing.T) {
 	}
 	rd.end()
 }
+
+// TestReaderUsualSize: once a message has arrived, the buffer for one like it is
+// made at once and not in steps; for a larger one it still grows as that
+// arrives.
+func TestReaderUsualSize(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	r := newRecorder(t, Options{}).reader()
+	feed := func(octets []byte) (largest int) {
+		for len(octets) > 0 {
+			n := copy(r.space(), octets)
+			largest = max(largest, len(r.chunk.Data()))
+			must(t, r.received(n))
+			octets = octets[n:]
+		}
+		return largest
+	}
+	begun := wire(string(make([]byte, size)))[:64<<10]
+	if got := feed(begun); got >= size {
+		t.Errorf("%d octets have arrived, and the chunk has %d", len(begun), got)
+	}
+	feed(make([]byte, size+9-len(begun)))
+	if got := feed(begun); got < size {
+		t.Errorf("a message of %d octets was there before, and the chunk for the next has %d", size, got)
+	}
+	feed(make([]byte, size+9-len(begun)))
+	begun = wire(string(make([]byte, 64<<20)))[:64<<10]
+	if got := feed(begun); got >= 8<<20 {
+		t.Errorf("%d octets have arrived, and the chunk has %d", len(begun), got)
+	}
+}
