@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -13,27 +14,29 @@ import (
 // them; the connection's writer takes everything at once by exchanging the
 // buffers, and is woken only when the outbox was empty.
 type outbox struct {
-	mu     sync.Mutex
-	room   gate          // senders wait here while the outbox is full
-	filled chan struct{} // wakes the writer, capacity 1
-	limits hwm
-
-	// Guarded by mu.
-	conflate bool  // keep the last message only
-	peer     *Peer // the connection that takes what is queued, nil between connections
-	queue    outqueue
-	control  []byte // PONGs and PINGs, which overtake messages and do not count as such
-	back     hwm    // how much of queue was put back by a connection that broke
-	held     hwm    // how much of what the writer has was: it still counts as queued
-	start    func() // starts the writer; nil once it was
+	// What every message of a sender touches comes first: two cache lines.
+	mu       sync.Mutex
 	asleep   bool   // the writer waits on filled
-	writing  bool   // the writer holds messages that it took
 	full     bool   // reached the high-water mark, and nothing was taken since
 	sealed   bool   // no message is added any more; what is queued goes out
 	ended    bool   // nothing will be sent any more
-	drops    uint64
-	linger   chan<- struct{} // told when the outbox is flushed, capacity 1
-	link     *half           // takes what is queued instead of a writer (inproc)
+	conflate bool   // keep the last message only
+	writing  bool   // the writer holds messages that it took
+	peer     *Peer  // the connection that takes what is queued, nil between connections
+	start    func() // starts the writer; nil once it was
+	limits   hwm
+	held     hwm // how much of what the writer has was: it still counts as queued
+	queue    outqueue
+
+	room   gate          // senders wait here while the outbox is full
+	filled chan struct{} // wakes the writer, capacity 1
+
+	// Guarded by mu as well.
+	control []byte // PONGs and PINGs, which overtake messages and do not count as such
+	back    hwm    // how much of queue was put back by a connection that broke
+	drops   uint64
+	linger  chan<- struct{} // told when the outbox is flushed, capacity 1
+	link    *half           // takes what is queued instead of a writer (inproc)
 
 	// The writer's own: what makes take bring up a PING, and that it did.
 	beat   <-chan time.Time // nil without heartbeats
@@ -217,18 +220,27 @@ func (o *outbox) offerWire(to *Peer, wire []byte, messages int, owner Owner) ver
 	o.mu.Lock()
 	v := o.admit(to)
 	if v == accepted {
-		if owner != nil && len(wire) >= lendFrom && !o.conflate {
-			o.queue.lend(wire, messages, owner)
-		} else {
-			st := o.begin(len(wire))
-			before := len(st.octets)
-			st.octets = append(st.octets, wire...)
-			o.commit(before, messages)
+		if len(wire) < lendFrom {
+			owner = nil
 		}
+		o.enter(wire, messages, owner)
 		o.rouse()
 	}
 	o.mu.Unlock()
 	return v
+}
+
+// enter appends messages in wire form, lent if they have an owner. mu must be
+// held.
+func (o *outbox) enter(wire []byte, messages int, owner Owner) {
+	if owner != nil && !o.conflate {
+		o.queue.lend(wire, messages, owner)
+		return
+	}
+	st := o.begin(len(wire))
+	before := len(st.octets)
+	st.octets = append(st.octets, wire...)
+	o.commit(before, messages)
 }
 
 // offerRuns copies runs of wire octets in one go; see Pub.SendWire.
@@ -374,6 +386,10 @@ func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy 
 		beat := false
 		select {
 		case <-o.filled:
+			// Whoever else can run does so first, senders among them: what they
+			// add goes out in the same write. With a thousand subscribers that
+			// is a third more. Where nobody else can, it costs nothing.
+			runtime.Gosched()
 		case <-o.beat:
 			beat = true
 		case <-gone:

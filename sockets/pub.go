@@ -18,7 +18,8 @@ type Pub struct{ publisher }
 // publisher is what PUB and XPUB share.
 type publisher struct {
 	socket
-	subs subscriptions
+	subs   subscriptions
+	shared []byte // scratch of fanOut
 }
 
 // NewPub makes a PUB socket. It returns all faults of the options as one error.
@@ -58,21 +59,13 @@ func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 			}
 			continue
 		}
-		if p.opts.FullPolicy == Block {
-			if full := p.offerAll(peers, frames); full != nil {
-				p.subs.Unlock()
-				if err := full.out.waitRoomWithin(ctx, nil, p.closing, &l); err != nil {
-					return err
-				}
-				p.subs.Lock()
-				continue
+		if full := p.fanOut(peers, frames); full != nil {
+			p.subs.Unlock()
+			if err := full.out.waitRoomWithin(ctx, nil, p.closing, &l); err != nil {
+				return err
 			}
-		} else {
-			for _, q := range peers {
-				if q.out.offer(nil, frames) == isFull {
-					p.overflow(q, 1)
-				}
-			}
+			p.subs.Lock()
+			continue
 		}
 		p.subs.only = nil
 		p.subs.Unlock()
@@ -83,39 +76,6 @@ func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 // TrySend is Send without waiting: if it would have to, it returns
 // ErrWouldBlock.
 func (p *publisher) TrySend(frames ...[]byte) error { return p.Send(noWait, frames...) }
-
-// offerAll offers a message to all peers or, if one of them is full, to none,
-// and returns that one.
-func (p *publisher) offerAll(peers []*pipe, frames [][]byte) (full *pipe) {
-	if len(peers) > 1 {
-		// Only publishing fills these queues, and the mutex is held: room
-		// that is there now will be there for the offer.
-		for _, q := range peers {
-			if !q.out.hasRoom() {
-				return q
-			}
-		}
-	}
-	for _, q := range peers {
-		if q.out.offer(nil, frames) == isFull {
-			return q
-		}
-	}
-	return nil
-}
-
-// overflow does what the policy demands for a peer that has no room. The mutex
-// of the subscriptions is held, so the peer, as long as it is subscribed, is
-// connected, or its connection has just ended: it takes the same mutex to
-// leave.
-func (p *publisher) overflow(q *pipe, messages int) {
-	q.out.countDrops(messages)
-	if p.opts.FullPolicy == Disconnect {
-		if peer := q.peer.Load(); peer != nil {
-			peer.conn.close(ErrSlowPeer)
-		}
-	}
-}
 
 // SendWire publishes messages that are in wire form already: wire holds the
 // given number of whole messages, one behind the other. A peer that subscribed
@@ -161,11 +121,13 @@ func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spa
 			}
 		}
 		for _, q := range all {
+			q.sub.room = hwm{}
 			if q.out.offerWire(nil, wire, messages, owner) == isFull {
 				p.overflow(q, messages)
 			}
 		}
 		for _, q := range p.subs.touched {
+			q.sub.room = hwm{}
 			if q.out.offerRuns(wire, q.sub.runs, q.sub.count) == isFull {
 				p.overflow(q, q.sub.count)
 			}

@@ -30,6 +30,7 @@ type subscriber struct {
 	all    bool   // subscribed to everything
 	runs   []run  // what of the present wire octets is for this peer
 	count  int    // messages in runs
+	room   hwm    // there is so much in the peer's queue; see pipe.hasRoomFor
 
 	// With Options.XPubManual: what the peer subscribed to, in force or not.
 	asked       map[string]struct{}

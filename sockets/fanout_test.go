@@ -1,0 +1,125 @@
+package sockets
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+)
+
+// fanned is a publisher with subscribers to everything that nobody writes to.
+func fanned(t *testing.T, n int, o Options) (*Pub, []*pipe) {
+	t.Helper()
+	pub, err := NewPub(o)
+	must(t, err)
+	t.Cleanup(func() { pub.Close() })
+	var peers []*pipe
+	for range n {
+		q := newPipe(&pub.socket, "tcp://127.0.0.1:1", false)
+		peer := &Peer{pipe: q}
+		q.out.attach(peer)
+		pub.subs.attach(q, peer)
+		pub.subs.Lock()
+		_, err := pub.subs.subscribe(q, nil, unbounded)
+		pub.subs.Unlock()
+		must(t, err)
+		peers = append(peers, q)
+	}
+	return pub, peers
+}
+
+// queued is what waits for a peer, in octets.
+func queued(q *pipe) []byte {
+	w := &writer{pipe: q}
+	w.queue = q.out.queue
+	w.gather()
+	return bytes.Join(w.bufs, nil)
+}
+
+// TestFanOut: all peers get the same octets, small messages and large ones, and
+// those that are shared are given back when the last one is done.
+func TestFanOut(t *testing.T) {
+	t.Parallel()
+	pub, peers := fanned(t, 3, Options{})
+	var want []byte
+	for _, message := range [][]string{{"a"}, {"b", ""}, {"c", string(make([]byte, lendFrom))}, {""}, {string(make([]byte, 300))}} {
+		frames := make([][]byte, len(message))
+		for i, f := range message {
+			frames[i] = []byte(f)
+		}
+		must(t, pub.Send(context.Background(), frames...))
+		want = append(want, wire(message...)...)
+	}
+	for i, q := range peers {
+		if !bytes.Equal(queued(q), want) || q.out.queue.messages != 5 || q.out.queue.octets != len(want) {
+			t.Errorf("peer %d has %d messages of %d octets, want 5 of %d", i, q.out.queue.messages, q.out.queue.octets, len(want))
+		}
+	}
+	for _, q := range peers[1:] {
+		q.out.discard()
+	}
+	if !bytes.Equal(queued(peers[0]), want) {
+		t.Error("a peer's octets changed when others gave up theirs")
+	}
+}
+
+// TestFanOutBlock: no peer gets what one of them has no room for, however room
+// was used up and came about, and none gets more than the high-water mark.
+func TestFanOutBlock(t *testing.T) {
+	t.Parallel()
+	const mark = 10
+	pub, peers := fanned(t, 3, Options{SendHWM: mark, FullPolicy: Block})
+	counts := func() (n [3]int) {
+		for i, q := range peers {
+			n[i] = q.out.queue.messages
+		}
+		return n
+	}
+	fill := func() (sent int) {
+		for {
+			switch err := pub.TrySend([]byte("m")); {
+			case err == nil:
+				sent++
+			case errors.Is(err, ErrWouldBlock):
+				return sent
+			default:
+				t.Fatal(err)
+			}
+		}
+	}
+	if n := fill(); n != mark || counts() != [3]int{mark, mark, mark} {
+		t.Fatalf("%d messages were sent, and %v are queued, want %d", n, counts(), mark)
+	}
+	peers[1].out.discard()
+	peers[1].out.full = false
+	if n := fill(); n != 0 || counts() != [3]int{mark, 0, mark} {
+		t.Fatalf("%d messages were sent where two of three peers are full, and %v are queued", n, counts())
+	}
+	for _, q := range peers {
+		q.out.discard()
+	}
+	// What comes in wire form or to one alone counts as well.
+	must(t, pub.Send(context.Background(), []byte("m")))
+	must(t, pub.SendWire(context.Background(), bytes.Repeat(wire("m"), 4), 4, nil))
+	only := peers[:1]
+	pub.subs.Lock()
+	pub.fanOut(only, [][]byte{[]byte("m")})
+	pub.subs.Unlock()
+	if n := fill(); n != mark-6 || counts() != [3]int{mark, mark - 1, mark - 1} {
+		t.Errorf("%d messages were sent, and %v are queued, want %d more and %d for the first", n, counts(), mark-6, mark)
+	}
+}
+
+// TestFanOutDrop: a full peer does not keep the others from a message.
+func TestFanOutDrop(t *testing.T) {
+	t.Parallel()
+	pub, peers := fanned(t, 2, Options{SendHWM: 2})
+	for range 2 {
+		must(t, pub.Send(context.Background(), []byte("m")))
+	}
+	peers[0].out.discard()
+	must(t, pub.Send(context.Background(), []byte("m")))
+	if got, full := peers[0].out.queue.messages, peers[1].out.queue.messages; got != 1 || full != 2 || peers[1].out.drops != 1 {
+		t.Errorf("%d and %d messages, %d dropped, want 1 and 2, 1", got, full, peers[1].out.drops)
+	}
+}
