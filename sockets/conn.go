@@ -245,7 +245,7 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 func (x *dialogue) run() error {
 	p, c := x.reader.pipe, x.reader.conn
 	o := &p.socket.opts
-	p.out.launch(x.write, o.HeartbeatInterval > 0 || len(o.HelloMessage) > 0) // either is the writer's own
+	p.out.launch(x.write, newDirectWriter(&x.writer), o.HeartbeatInterval > 0 || len(o.HelloMessage) > 0) // either is the writer's own
 	early := x.early
 	x.early = nil
 	err := c.cause(x.reader.run(early))
@@ -272,6 +272,7 @@ func (x *dialogue) end(err error) error {
 	p, peer := x.reader.pipe, x.reader.peer
 	s := p.socket
 	p.peer.Store(nil)
+	s.in.parted()
 	if !x.reader.ignore {
 		s.pattern.detach(p, peer)
 		s.tellEnd(p, peer)
@@ -295,6 +296,7 @@ func (x *dialogue) end(err error) error {
 // peer sends is to be ignored.
 func (s *socket) attach(p *pipe, peer *Peer) (refused error) {
 	p.out.attach(peer)
+	s.in.joined()
 	refused = s.pattern.attach(p, peer)
 	p.peer.Store(peer) // after attach, which may still give it its identity
 	s.in.watch.tell()

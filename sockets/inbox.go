@@ -16,17 +16,20 @@ import (
 // Readers push whole batches. Recv takes one message of the peer at the front
 // and sends that peer to the back; RecvBatch takes that peer's first batch.
 type inbox struct {
-	mu     sync.Mutex
-	ready  ring[*inqueue]
-	some   gate          // receivers wait here while ready is empty
-	done   chan struct{} // closed by Close
-	watch  watch         // who waits for several sockets at once, also to send
-	spare  [][]Span      // emptied span slices, for the readers
-	room   int           // of spare, in spans
-	limits hwm
+	mu      sync.Mutex
+	ready   ring[*inqueue]
+	some    gate          // receivers wait here while ready is empty
+	done    chan struct{} // closed by Close
+	watch   watch         // who waits for several sockets at once, also to send
+	spare   [][]Span      // emptied span slices, for the readers
+	room    int           // of spare, in spans
+	loan    *loan         // of a connection that receive calls may read themselves
+	sources int           // connected peers
+	limits  hwm
 
 	patience time.Duration // Options.RecvTimeout
 	grace    time.Duration // aheadGrace, but in tests
+	term     time.Duration // loanTerm, but in tests
 	conflate bool          // keep the last message of each peer only
 	named    bool          // Recv puts the peer's identity before its messages (ROUTER)
 	readable chan struct{} // see Readable; nil before its first use
@@ -46,6 +49,7 @@ type inqueue struct {
 	cost     int           // of the batches, in octets
 	resume   chan struct{} // the reader waits here while the queue is full
 	blocked  bool          // it does
+	awaited  bool          // somebody was waiting for the batch that came last
 	until    hwm           // to below what, while blocked
 	grace    *time.Timer   // for the application while the reader is ahead; nil before its first use
 	left     bool          // it was given in vain
@@ -81,7 +85,7 @@ func (in *inbox) init(limits hwm) {
 	in.some = newGate()
 	in.done = make(chan struct{})
 	in.limits = limits
-	in.grace = aheadGrace
+	in.grace, in.term = aheadGrace, loanTerm
 }
 
 // spans returns an empty span slice for a reader to fill.
@@ -141,6 +145,7 @@ func (in *inbox) push(q *inqueue, b *Batch, gone <-chan struct{}) bool {
 		q.batches.push(item)
 		q.messages += len(item.spans)
 		q.cost += item.cost
+		q.awaited = in.some.waiters > 0
 		in.list(q)
 	}
 	in.mu.Unlock()
@@ -251,8 +256,12 @@ func (q *inqueue) account(messages, cost int) (link *half, told hwm, empty bool)
 	return q.link, told, empty
 }
 
-// await waits until there is a message, and takes none.
+// await waits until there is a message, and takes none. It may return when there
+// is none.
 func (in *inbox) await(ctx context.Context, l *limit) error {
+	if in.borrow(ctx) {
+		return nil
+	}
 	if _, err := in.next(ctx, l); err != nil {
 		return err
 	}
@@ -356,6 +365,7 @@ func (in *inbox) close() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	close(in.done)
+	in.recall()
 	if in.readable != nil {
 		close(in.readable)
 	}

@@ -141,6 +141,7 @@ func (h *half) run(ctx context.Context) {
 	close(h.drained)
 
 	h.pipe.peer.Store(nil)
+	in.parted()
 	if !h.ignore {
 		h.socket.pattern.detach(h.pipe, h.peer)
 		if !h.pipe.lasting { // as in libzmq, here is no hiccup: nobody connects again

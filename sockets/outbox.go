@@ -27,11 +27,13 @@ type outbox struct {
 	limits   hwm
 	held     hwm // how much of what the writer has was: it still counts as queued
 	queue    outqueue
+	direct   *directWriter // senders write themselves; nil: they do not
 
 	room   gate          // senders wait here while the outbox is full
 	filled chan struct{} // wakes the writer, capacity 1
 
 	// Guarded by mu as well.
+	rest    []byte // of a message whose beginning a sender has written
 	control []byte // PONGs and PINGs, which overtake messages and do not count as such
 	back    hwm    // how much of queue was put back by a connection that broke
 	drops   uint64
@@ -97,9 +99,10 @@ func (o *outbox) admit(to *Peer) verdict {
 // launch has start called, which starts the connection's writer, when there is
 // something to write for the first time, or now: many connections of a server
 // never see that, and a goroutine's stack is most of what a silent one costs.
-func (o *outbox) launch(start func(), now bool) {
+func (o *outbox) launch(start func(), direct *directWriter, now bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.direct = direct
 	if now || !o.queue.empty() || len(o.control) > 0 || o.full {
 		start()
 		return
@@ -113,7 +116,7 @@ func (o *outbox) halt() (never bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	never = o.start != nil
-	o.start = nil
+	o.start, o.direct = nil, nil
 	return never
 }
 
@@ -179,7 +182,9 @@ func (o *outbox) offerBehind(to *Peer, head []byte, frames [][]byte) verdict {
 		st.octets = append(st.octets, head...)
 		st.octets = zmtp.AppendMessage(st.octets, frames...)
 		o.commit(before, 1)
-		o.rouse()
+		if o.direct == nil || !o.writeDirect() {
+			o.rouse()
+		}
 	}
 	o.mu.Unlock()
 	return v
@@ -367,7 +372,7 @@ func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy 
 		default:
 		}
 	}
-	for o.queue.empty() && len(o.control) == 0 {
+	for o.queue.empty() && len(o.control)+len(o.rest) == 0 {
 		if o.full {
 			// Full of what was put back and is now written: nothing is
 			// queued behind it whose taking would tell the senders.
@@ -405,9 +410,13 @@ func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy 
 		}
 	}
 	o.queue, *q = *q, o.queue
-	o.control, *control = (*control)[:0], o.control
+	o.writing = q.messages > 0 || len(o.rest) > 0
+	if len(o.rest) > 0 {
+		o.takeRest(control)
+	} else {
+		o.control, *control = (*control)[:0], o.control
+	}
 	o.back, o.held = hwm{}, o.back
-	o.writing = q.messages > 0
 	wasFull := o.full
 	o.full = false
 	if wasFull {
@@ -431,7 +440,7 @@ func (o *outbox) heartbeat() {
 func (o *outbox) putBack(wire []byte, messages int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.peer, o.control = nil, nil
+	o.peer, o.control, o.rest = nil, nil, nil
 	o.writing, o.held = false, hwm{}
 	if len(wire) > 0 && !o.ended {
 		o.prepend(wire)
@@ -466,7 +475,7 @@ func (o *outbox) end() {
 // drop empties the outbox and returns what was queued. mu must be held.
 func (o *outbox) drop() (dropped outqueue) {
 	dropped, o.queue = o.queue, outqueue{}
-	o.control = nil
+	o.control, o.rest = nil, nil
 	o.back, o.held = hwm{}, hwm{}
 	o.writing, o.full = false, false
 	o.room.wake()
@@ -493,7 +502,7 @@ func (o *outbox) flushed(told chan<- struct{}) bool {
 
 func (o *outbox) isFlushed() bool {
 	// What a link has queued is handed over at its end.
-	return o.ended || o.link != nil || (o.queue.messages == 0 && !o.writing)
+	return o.ended || o.link != nil || (o.queue.messages == 0 && !o.writing && len(o.rest) == 0)
 }
 
 // settled tells who lingers that the outbox is flushed, if so. mu must be held.

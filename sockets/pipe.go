@@ -76,6 +76,9 @@ type traits struct {
 	// ordered: what a peer sends is taken in its order, messages and commands;
 	// elsewhere a command may overtake the messages it was read with.
 	ordered bool
+	// lockstep: who has sent waits for an answer, and who was asked gives it.
+	// There is nothing to gain by collecting messages.
+	lockstep bool
 	// subscribed: SUBSCRIBE and CANCEL commands come to messages, in the form
 	// of messages (see subscriptionMessage).
 	subscribed bool

@@ -93,7 +93,7 @@ func (p *Poller) Add(s Socket, events PollEvents) error {
 		p.items[i].events = events
 	} else {
 		p.items = append(p.items, pollItem{s, events})
-		s.engine().in.watch.add(p.token)
+		s.engine().in.watched(p.token)
 	}
 	p.look()
 	return nil

@@ -28,13 +28,18 @@ type reader struct {
 
 	decoder     zmtp.Decoder
 	chunk       *buf.Chunk
-	start, fill int           // octets of chunk that are not decoded yet
-	tail        []byte        // those octets, while the connection is idle and has no chunk
-	unpaid      int           // size of the chunk until a queued batch has been charged for it
-	batch       Batch         // messages decoded and not handed on yet
-	octets      int           // their size
-	usual       int           // size of a message, as of late
-	ttl         time.Duration // from the PING that came last, unless octets came since
+	start, fill int    // octets of chunk that are not decoded yet
+	tail        []byte // those octets, while the connection is idle and has no chunk
+	unpaid      int    // size of the chunk until a queued batch has been charged for it
+	delivered   bool   // the read that is under way brought a message for the application
+	batch       Batch  // messages decoded and not handed on yet
+	octets      int    // their size
+	usual       int    // size of a message, as of late
+
+	lends    bool // to receive calls; see loan
+	borrowed bool // one of them reads
+	loan     *loan
+	ttl      time.Duration // from the PING that came last, unless octets came since
 }
 
 const (
@@ -93,7 +98,7 @@ func (r *reader) run(early []byte) error {
 		}
 		src.idle()
 	}
-	return r.conn.receiveAlive(src)
+	return r.receive(src)
 }
 
 func (r *reader) end() {
@@ -177,6 +182,7 @@ func (r *reader) received(n int) error {
 		r.batch.spans = r.pipe.socket.in.spans()
 	}
 	r.batch.spans, r.octets = r.batch.spans[:0], 0
+	r.delivered = false
 	err := r.decode()
 	// The messages before a fault are whole and good.
 	if refused := r.hand(); err == nil {
@@ -184,6 +190,9 @@ func (r *reader) received(n int) error {
 	}
 	if err == nil && r.conn.ending() {
 		err = net.ErrClosed
+	}
+	if err == nil && r.due() {
+		err = errLent
 	}
 	return err
 }
@@ -270,6 +279,7 @@ func (r *reader) deliver(b *Batch) {
 		b.cost, r.unpaid = r.unpaid, 0
 	}
 	b.cost += spanCost * len(b.spans)
+	r.delivered = true
 	if !s.in.push(&r.pipe.in, b, r.conn.gone) {
 		// The connection is gone, which the reader will see; or the socket
 		// closes and only lingers to write, and what still comes in is thrown

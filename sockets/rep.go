@@ -148,7 +148,7 @@ type repPattern Rep
 func (r *repPattern) added(*pipe)    {}
 func (r *repPattern) removed(*pipe)  {}
 func (r *repPattern) roomy(*pipe)    {}
-func (r *repPattern) traits() traits { return traits{maxMessage: maxMessage} }
+func (r *repPattern) traits() traits { return traits{lockstep: true, maxMessage: maxMessage} }
 
 func (r *repPattern) receivable() bool { return !r.sendable() && r.in.waiting() }
 

@@ -87,6 +87,7 @@ func (r *Req) request(frames [][]byte) (sent bool, err error) {
 	}
 	// Whatever has come until now is no reply to what is asked now. Afterwards
 	// it would be too late: the reply may be quick.
+	r.in.drain()
 	r.in.discard()
 	r.head = r.head[:0]
 	if r.opts.ReqCorrelate {
@@ -206,7 +207,7 @@ func (r *reqPattern) mayAsk() bool {
 }
 
 func (r *reqPattern) traits() traits {
-	return traits{keeps: !r.opts.Immediate, maxMessage: maxMessage}
+	return traits{keeps: !r.opts.Immediate, lockstep: true, maxMessage: maxMessage}
 }
 
 func (r *reqPattern) attach(p *pipe, _ *Peer) error {

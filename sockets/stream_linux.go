@@ -59,33 +59,97 @@ func (s *stream) init(conn net.Conn) error {
 
 // receive feeds src until the connection ends, and returns why.
 func (s *stream) receive(src source) error {
-	var ended error
-	err := s.raw.Read(func(fd uintptr) bool {
-		for {
-			p := src.space()
-			n, err := unix.Read(int(fd), p)
-			switch {
-			case err == unix.EAGAIN:
-				src.idle()
-				return false
-			case err == unix.EINTR:
-				continue
-			case err != nil:
-				ended = os.NewSyscallError("read", err)
-				return true
-			case n == 0:
-				ended = io.EOF
-				return true
-			}
-			if ended = src.received(n); ended != nil {
-				return true
-			}
-		}
-	})
-	if ended != nil {
-		return ended
+	var r receiving
+	r.init(src)
+	return s.receiveFor(&r)
+}
+
+// canLend: a read may end without an end of the connection, and go on later.
+const canLend = true
+
+// receiving feeds a source. It is kept where that happens often, because what
+// the poller calls is allocated.
+type receiving struct {
+	src   source
+	poll  bool // end where there is nothing to read, with errNothing
+	ended error
+	step  func(fd uintptr) bool
+}
+
+func (r *receiving) init(src source) {
+	r.src = src
+	r.step = r.receive
+}
+
+func (s *stream) receiveFor(r *receiving) error {
+	r.ended = nil
+	err := s.raw.Read(r.step)
+	if r.ended != nil {
+		return r.ended
 	}
 	return err
+}
+
+// receive reads until there is nothing more, and then reports false; or until
+// that is over, for the reason in ended.
+func (r *receiving) receive(fd uintptr) bool {
+	for {
+		p := r.src.space()
+		n, err := unix.Read(int(fd), p)
+		switch {
+		case err == unix.EAGAIN && r.poll:
+			r.ended = errNothing
+			return true
+		case err == unix.EAGAIN:
+			r.src.idle()
+			return false
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			r.ended = os.NewSyscallError("read", err)
+			return true
+		case n == 0:
+			r.ended = io.EOF
+			return true
+		}
+		if r.ended = r.src.received(n); r.ended != nil {
+			return true
+		}
+	}
+}
+
+// attempt writes what the kernel takes at once.
+type attempt struct {
+	raw    syscall.RawConn
+	octets []byte
+	n      int
+	step   func(fd uintptr) bool
+}
+
+// newAttempt returns nil where that cannot be done.
+func newAttempt(s *stream) *attempt {
+	a := &attempt{raw: s.raw}
+	a.step = a.once
+	return a
+}
+
+// write returns how many of the octets were written: none where there is no room
+// and also where the connection has failed, which is for others to find.
+func (a *attempt) write(octets []byte) int {
+	a.octets, a.n = octets, 0
+	if a.raw.Write(a.step) != nil {
+		return 0
+	}
+	a.octets = nil
+	return a.n
+}
+
+func (a *attempt) once(fd uintptr) bool {
+	n, _, errno := unix.Syscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&a.octets[0])), uintptr(len(a.octets)))
+	if errno == 0 {
+		a.n = int(n)
+	}
+	return true
 }
 
 // send writes bufs wholly and returns how many octets were written. It may

@@ -10,6 +10,22 @@ type platformStream struct {
 	vectors net.Buffers // here, so that writing does not allocate
 }
 
+// canLend: reading cannot be left and gone on with.
+const canLend = false
+
+type receiving struct{ poll bool }
+
+func (*receiving) init(source) {}
+
+func (*stream) receiveFor(*receiving) error { return errNothing }
+
+// attempt would write what the kernel takes at once.
+type attempt struct{}
+
+func newAttempt(*stream) *attempt { return nil }
+
+func (*attempt) write([]byte) int { return 0 }
+
 // smallRead is the buffer of a connection that waits.
 const smallRead = 4 << 10
 

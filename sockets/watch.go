@@ -64,12 +64,21 @@ func (w *watch) remove(token chan<- struct{}) {
 // channel operation a batch; no goroutine is behind it.
 func (s *socket) Readable() <-chan struct{} { return s.in.channel() }
 
+// watched adds a token to those that are told.
+func (in *inbox) watched(token chan<- struct{}) {
+	in.watch.add(token)
+	in.mu.Lock()
+	in.recall() // nobody will be waiting in a receive call
+	in.mu.Unlock()
+}
+
 // channel makes the channel of Readable.
 func (in *inbox) channel() <-chan struct{} {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.readable == nil {
 		in.readable = make(chan struct{}, 1)
+		in.recall()
 		if in.closed() {
 			close(in.readable)
 		}

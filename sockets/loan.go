@@ -1,0 +1,318 @@
+package sockets
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"time"
+)
+
+// A loan lets a receive call of a REQ or REP read the connection itself, while
+// it has nothing else to wait for: its socket has one peer, and whoever receives
+// is back for the next message soon after the last. The poller then wakes that
+// goroutine, instead of the reader which has to wake it, and that halves what a
+// round trip costs.
+//
+// The reader offers the loan when it has delivered a message to a goroutine that
+// waited for it, and sleeps. It reads again when nobody has made use of the loan
+// for a term, when it is recalled (another peer comes, the application looks at
+// the socket without waiting, it is closed), and when the connection ends.
+//
+// What the reader has, its chunk and decoder, belongs to the borrower meanwhile:
+// the inbox's mutex, under which a loan is offered, taken and given back, hands
+// it over.
+type loan struct {
+	reader *reader
+	lent   receiving
+	back   chan error  // ends the reader's sleep, with why the connection ends; capacity 1
+	term   *time.Timer // its end is the end of the loan, if nobody made use of it
+
+	// Guarded by inbox.mu.
+	taken    bool // a receive call reads, or is about to
+	recalled bool // and is to stop
+	used     bool // it was taken since the term began
+	lapsed   bool // the term has ended while it was
+
+	// Guarded by conn.mu.
+	inside bool // the borrower waits for the connection, or is about to
+	kicked bool // and is to stop, or would be
+
+	// The borrower's: what kicks it when its context ends.
+	done <-chan struct{}
+	stop func() bool
+}
+
+// loanTerm is for how long a connection may go unread while the application
+// deals with what it has received. It is checked once or twice as late.
+const loanTerm = 2 * time.Millisecond
+
+var (
+	// errLent ends a read: there is a message.
+	errLent = errors.New("sockets: a message for who has borrowed the connection")
+	// errNothing ends one that was not to wait.
+	errNothing = errors.New("sockets: nothing to read")
+)
+
+// receive feeds src until the connection ends, and returns why.
+func (r *reader) receive(src source) error {
+	o := &r.pipe.socket.opts
+	r.lends = canLend && r.traits.lockstep && r.codec == nil && o.RecvTimeout == 0 && o.HeartbeatInterval == 0
+	for {
+		if err := r.conn.receiveAlive(src); err != errLent {
+			return err
+		}
+		if err := r.offerLoan(); err != nil {
+			return err
+		}
+	}
+}
+
+// due says that a read is to end: there is a message for the borrower, or for
+// one who might become it.
+func (r *reader) due() bool { return r.lends && r.delivered && (r.borrowed || r.pipe.in.awaited) }
+
+// offerLoan lends the connection, and returns when it is the reader's again, or
+// why it has ended.
+func (r *reader) offerLoan() error {
+	in, l := &r.pipe.socket.in, r.loan
+	if l == nil {
+		l = &loan{reader: r, back: make(chan error, 1), term: time.NewTimer(in.term)}
+		l.lent.init(r)
+		r.loan = l
+	} else {
+		l.term.Reset(in.term)
+	}
+	defer l.term.Stop()
+	if !in.lend(l) {
+		return nil
+	}
+	defer l.forget()
+	for {
+		select {
+		case err := <-l.back:
+			return err
+		case <-l.term.C:
+			if in.lapse(l) {
+				return nil
+			}
+		case <-r.conn.gone:
+			if in.lapse(l) {
+				return net.ErrClosed
+			}
+			// It is taken, and the connection's end ends that; or it was
+			// given back just now.
+			if err := <-l.back; err != nil {
+				return err
+			}
+			return net.ErrClosed
+		}
+	}
+}
+
+// lend offers a loan, unless there is something else to wait for.
+func (in *inbox) lend(l *loan) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.sources != 1 || in.closed() || in.readable != nil || in.watch.on.Load() {
+		return false
+	}
+	l.used, l.recalled, l.lapsed = true, false, false
+	in.loan = l
+	in.some.wake() // whoever waits already may take it
+	return true
+}
+
+// lapse ends a loan, if it is not taken and was not since the term began. Else
+// it begins another term, or leaves that to the borrower.
+func (in *inbox) lapse(l *loan) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch {
+	case in.loan != l: // given back, as the channel says
+		return false
+	case l.taken:
+		l.lapsed = true
+		return false
+	case l.used && !l.reader.conn.ending():
+		l.used = false
+		l.term.Reset(in.term)
+		return false
+	}
+	in.loan = nil
+	return true
+}
+
+// recall ends the loan there may be. mu must be held.
+func (in *inbox) recall() {
+	switch l := in.loan; {
+	case l == nil:
+	case l.taken:
+		l.recalled = true
+		l.kick()
+	default:
+		in.loan = nil
+		l.back <- nil
+	}
+}
+
+// borrow reads until there is a message, if the connection can be borrowed. It
+// reports false if that is not so and the caller has to wait in another way.
+func (in *inbox) borrow(ctx context.Context) bool {
+	in.mu.Lock()
+	l := in.loan
+	if l == nil || l.taken || in.ready.len() > 0 {
+		in.mu.Unlock()
+		return false
+	}
+	if ctx == noWait {
+		in.recall()
+		in.mu.Unlock()
+		return false
+	}
+	l.taken = true
+	in.mu.Unlock()
+	in.returned(l, l.read(ctx))
+	return true
+}
+
+// drain reads what has come while the connection was lent and nobody read.
+func (in *inbox) drain() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for l := in.loan; l != nil && l == in.loan && !l.taken; {
+		l.taken = true
+		in.mu.Unlock()
+		err := l.read(noWait)
+		in.returned(l, err)
+		in.mu.Lock()
+		if err != errLent {
+			return
+		}
+	}
+}
+
+// returned takes note that the borrower has read, for now.
+func (in *inbox) returned(l *loan, err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	l.taken, l.used = false, true
+	if (err == errLent || err == errNothing) && !l.recalled {
+		if l.lapsed {
+			l.lapsed = false
+			l.term.Reset(in.term)
+		}
+		in.some.wake() // whoever came meanwhile may take it
+		return
+	}
+	if err == errLent || err == errNothing || errors.Is(err, os.ErrDeadlineExceeded) && !l.reader.conn.ending() {
+		err = nil // the reader goes on; a deadline is its to judge
+	}
+	in.loan = nil
+	l.back <- err
+}
+
+// read reads until there is a message, the context ends or the loan is recalled.
+// With noWait it returns errNothing instead of waiting.
+func (l *loan) read(ctx context.Context) error {
+	r := l.reader
+	l.lent.poll = ctx == noWait
+	if !l.lent.poll {
+		l.follow(ctx)
+	}
+	if err := l.enter(); err != nil {
+		return err
+	}
+	if !l.lent.poll && ctx.Err() != nil {
+		l.leave()
+		return os.ErrDeadlineExceeded
+	}
+	r.borrowed = true
+	err := r.conn.stream.receiveFor(&l.lent)
+	r.borrowed = false
+	l.leave()
+	return err
+}
+
+// follow has the end of a context kick the borrower. That costs something only
+// where the context is another one than the last time.
+func (l *loan) follow(ctx context.Context) {
+	done := ctx.Done()
+	if done == l.done {
+		return
+	}
+	l.forget()
+	if done != nil {
+		l.done, l.stop = done, context.AfterFunc(ctx, l.kick)
+	}
+}
+
+// forget ends that.
+func (l *loan) forget() {
+	if l.stop != nil {
+		l.stop()
+	}
+	l.done, l.stop = nil, nil
+}
+
+// kick makes the borrower stop, now or when it begins. It may come too late and
+// hit the next one, who then hands the connection back for nothing.
+func (l *loan) kick() {
+	c := l.reader.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.kicked = true
+	if l.inside && !c.closed {
+		_ = c.stream.conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection, which needs none
+	}
+}
+
+// enter begins a read, unless it is to end at once.
+func (l *loan) enter() error {
+	c := l.reader.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return net.ErrClosed
+	}
+	if l.kicked {
+		l.kicked = false
+		return os.ErrDeadlineExceeded
+	}
+	l.inside = true
+	return nil
+}
+
+// leave ends a read, and takes a kick's deadline back.
+func (l *loan) leave() {
+	c := l.reader.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.inside = false
+	if !l.kicked {
+		return
+	}
+	l.kicked = false
+	if c.closed {
+		return
+	}
+	var until time.Time
+	if c.life.armed.Load() {
+		until = c.life.until
+	}
+	_ = c.stream.conn.SetReadDeadline(until)
+}
+
+// joined and parted count the peers.
+func (in *inbox) joined() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.sources++
+	in.recall()
+}
+
+func (in *inbox) parted() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.sources--
+}

@@ -1,0 +1,393 @@
+package sockets
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"clustermap/zmtp"
+)
+
+// couple is a REQ connected to a REP, after so many round trips that the
+// connection is lent where that can be.
+func couple(t *testing.T, o Options) (*Req, *Rep) {
+	t.Helper()
+	rep := bind(t, NewRep, o)
+	req := connect(t, NewReq, o, rep)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range warmUp {
+			m, err := rep.Recv(testContext(t))
+			if err == nil {
+				err = rep.Send(context.Background(), m...)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for i := range warmUp {
+		ask(t, req, fmt.Sprint(i))
+	}
+	<-done
+	return req, rep
+}
+
+const warmUp = 20
+
+// ask asks, and looks at the reply, which is to be the same.
+func ask(t *testing.T, req *Req, text string) {
+	t.Helper()
+	must(t, req.Send(testContext(t), []byte(text)))
+	m, err := req.Recv(testContext(t))
+	must(t, err)
+	if len(m) != 1 || string(m[0]) != text {
+		t.Fatalf("the reply is %q, want %q", texts(m), text)
+	}
+}
+
+// answer answers one request with itself.
+func answer(t *testing.T, rep *Rep) {
+	t.Helper()
+	m, err := rep.Recv(testContext(t))
+	must(t, err)
+	must(t, rep.Send(context.Background(), m...))
+}
+
+// inLoan has a REP be asked until the goroutine that receives from it reads the
+// connection, which it does when it was back in time.
+func inLoan(t *testing.T, req *Req, rep *Rep) {
+	t.Helper()
+	if !canLend {
+		return
+	}
+	eventually(t, "a receive call reads the connection", func() bool {
+		rep.in.mu.Lock()
+		taken := rep.in.loan != nil && rep.in.loan.taken
+		rep.in.mu.Unlock()
+		if !taken {
+			ask(t, req, "question")
+		}
+		return taken
+	})
+}
+
+// receiving has a REP wait in a loan for a request that does not come.
+func (r *Rep) receiving(t *testing.T, req *Req, ctx context.Context) <-chan error {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			m, err := r.Recv(ctx)
+			if err == nil {
+				err = r.Send(ctx, m...)
+			}
+			if err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	inLoan(t, req, r)
+	return ended
+}
+
+// TestLoan: with one peer, and a goroutine that always comes back, that one
+// reads; the messages are the right ones.
+func TestLoan(t *testing.T) {
+	t.Parallel()
+	req, rep := couple(t, Options{})
+	ctx, cancel := context.WithCancel(testContext(t))
+	ended := rep.receiving(t, req, ctx)
+	for i := range 2000 {
+		ask(t, req, string(bytes.Repeat([]byte{'x'}, i*i%100_000)))
+	}
+	inLoan(t, req, rep)
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the context ends the wait with %v", err)
+	}
+	// And with another context it goes on.
+	go answer(t, rep)
+	ask(t, req, "once more")
+}
+
+// TestLoanContexts: a context of its own for each call.
+func TestLoanContexts(t *testing.T) {
+	t.Parallel()
+	req, rep := couple(t, Options{})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	done := make(chan struct{})
+	defer close(done)
+	wg.Go(func() {
+		for {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+			m, err := rep.Recv(ctx)
+			cancel()
+			switch {
+			case err == nil:
+				must(t, rep.Send(context.Background(), m...))
+			case !errors.Is(err, context.DeadlineExceeded):
+				t.Error(err)
+				return
+			}
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	})
+	for i := range 500 {
+		ask(t, req, fmt.Sprint(i))
+		if i%50 == 0 {
+			time.Sleep(3 * time.Millisecond)
+		}
+	}
+}
+
+// TestLoanClose: Close ends the call that reads.
+func TestLoanClose(t *testing.T) {
+	t.Parallel()
+	req, rep := couple(t, Options{})
+	ended := rep.receiving(t, req, context.Background())
+	must(t, rep.Close())
+	if err := <-ended; !errors.Is(err, ErrClosed) {
+		t.Errorf("Close ends the wait with %v", err)
+	}
+}
+
+// TestLoanLinger: it does so at once, while Close still waits for what is queued
+// to be sent.
+func TestLoanLinger(t *testing.T) {
+	t.Parallel()
+	rep := bind(t, NewRep, Options{})
+	req := connect(t, NewReq, Options{Linger: time.Hour}, rep)
+	go func() {
+		for range warmUp {
+			answer(t, rep)
+		}
+	}()
+	for range warmUp {
+		ask(t, req, "question")
+	}
+	// The next request goes to a peer that never comes.
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	must(t, closed.Close())
+	must(t, req.Connect("tcp://"+closed.Addr().String()))
+	must(t, req.Send(testContext(t), []byte("never")))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := req.Recv(context.Background())
+		ended <- err
+	}()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = req.CloseContext(ctx) })
+	if err := <-ended; !errors.Is(err, ErrClosed) {
+		t.Errorf("the wait ends with %v", err)
+	}
+	cancel()
+	wg.Wait()
+}
+
+// TestLoanSecondPeer: another peer that comes is heard, though somebody waits
+// for the first one alone.
+func TestLoanSecondPeer(t *testing.T) {
+	t.Parallel()
+	req, rep := couple(t, Options{})
+	ctx, cancel := context.WithCancel(testContext(t))
+	ended := rep.receiving(t, req, ctx)
+	other := connect(t, NewReq, Options{}, rep)
+	for i := range 100 {
+		ask(t, other, fmt.Sprint(i))
+		ask(t, req, fmt.Sprint(i))
+	}
+	must(t, other.Close())
+	for range warmUp {
+		ask(t, req, "alone again")
+	}
+	cancel()
+	<-ended
+}
+
+// TestLoanLost: the end of the connection in a loan is noticed, and the next
+// connection is read.
+func TestLoanLost(t *testing.T) {
+	t.Parallel()
+	gone := make(chan struct{}, 10)
+	rep := bind(t, NewRep, Options{Monitor: func(e Event) {
+		if e.Kind == Disconnected {
+			gone <- struct{}{}
+		}
+	}})
+	for range 3 {
+		req := connect(t, NewReq, Options{}, rep)
+		ctx, cancel := context.WithCancel(testContext(t))
+		ended := rep.receiving(t, req, ctx)
+		must(t, req.Close())
+		<-gone
+		cancel()
+		<-ended
+	}
+}
+
+// TestLoanUnused: a connection that is lent and not read is read again by its
+// reader: the end of it is noticed.
+func TestLoanUnused(t *testing.T) {
+	t.Parallel()
+	gone := make(chan struct{}, 1)
+	rep := bind(t, NewRep, Options{Monitor: func(e Event) {
+		if e.Kind == Disconnected {
+			gone <- struct{}{}
+		}
+	}})
+	req := connect(t, NewReq, Options{}, rep)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range warmUp {
+			answer(t, rep)
+		}
+	}()
+	for range warmUp {
+		ask(t, req, "question")
+	}
+	<-done
+	must(t, req.Close())
+	<-gone
+}
+
+// TestLoanTry: who does not wait finds what has come, too.
+func TestLoanTry(t *testing.T) {
+	t.Parallel()
+	req, rep := couple(t, Options{})
+	for i := range 20 {
+		must(t, req.Send(testContext(t), []byte("question")))
+		eventually(t, "the request is there", func() bool {
+			m, err := rep.TryRecv()
+			if err == nil {
+				must(t, rep.Send(context.Background(), m...))
+			}
+			return err == nil
+		})
+		if m, err := req.Recv(testContext(t)); err != nil || len(m) != 1 {
+			t.Fatal(i, m, err)
+		}
+		if i%2 == 0 {
+			go answer(t, rep)
+			ask(t, req, "question")
+		}
+	}
+}
+
+// TestLoanPoller: nor does who waits in a Poller, or on Readable's channel.
+func TestLoanPoller(t *testing.T) {
+	t.Parallel()
+	req, rep := couple(t, Options{})
+	var poller Poller
+	defer poller.Close()
+	for range 20 {
+		must(t, poller.Add(rep, PollIn))
+		must(t, req.Send(testContext(t), []byte("question")))
+		_, err := poller.Wait(testContext(t))
+		must(t, err)
+		answer(t, rep)
+		_, err = req.Recv(testContext(t))
+		must(t, err)
+		poller.Remove(rep)
+		go answer(t, rep)
+		ask(t, req, "question")
+	}
+	must(t, req.Send(testContext(t), []byte("question")))
+	<-rep.Readable()
+	answer(t, rep)
+}
+
+// TestLoanStale: what comes after a reply, and before the next request, is no
+// reply to that, though nobody has read it.
+func TestLoanStale(t *testing.T) {
+	t.Parallel()
+	req := open(t, NewReq, Options{})
+	req.in.term = time.Hour
+	must(t, req.Bind(testContext(t), "tcp://127.0.0.1:*"))
+	peer := dialRaw(t, req.LastEndpoint()).greet("REP", nil)
+	var sent stream
+	must(t, sent.init(peer.conn))
+	lent := 0
+	for i := 0; i < 1000 && lent < 20; i++ {
+		body := fmt.Sprint(i)
+		must(t, req.Send(testContext(t), []byte(body)))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			peer.message()
+			time.Sleep(10 * time.Microsecond) // that somebody waits for it
+			peer.send(wire("", body))
+		}()
+		got, err := req.Recv(testContext(t))
+		must(t, err)
+		<-done
+		if string(got[0]) != body {
+			t.Fatalf("the reply to %d is %q", i, got[0])
+		}
+		req.in.mu.Lock()
+		unread := req.in.loan != nil
+		req.in.mu.Unlock()
+		if unread {
+			lent++
+			peer.send(wire("", "stale"), wire("", "and another"))
+			eventually(t, "it has arrived", func() bool { return sent.unconfirmed() == 0 })
+		}
+	}
+	if lent == 0 && canLend {
+		t.Error("the connection was never lent")
+	}
+}
+
+// TestDirectPartly: what the kernel takes in part goes out whole, in order.
+func TestDirectPartly(t *testing.T) {
+	t.Parallel()
+	rep := bind(t, NewRep, Options{})
+	req := connect(t, NewReq, Options{SendBuffer: 4 << 10}, rep)
+	go func() {
+		for {
+			m, err := rep.Recv(context.Background())
+			if err != nil || rep.Send(context.Background(), m...) != nil {
+				return
+			}
+		}
+	}()
+	for i := range 300 {
+		ask(t, req, string(bytes.Repeat([]byte{byte('a' + i%26)}, maxDirect-100-i)))
+	}
+}
+
+// TestDirectRest: what is left of a message precedes all that is queued since.
+func TestDirectRest(t *testing.T) {
+	t.Parallel()
+	o := newOutbox(hwm{unbounded, unbounded})
+	o.rest = []byte("rest")
+	o.pong([]byte("context"))
+	o.put("next")
+	want := append([]byte("rest"), zmtp.AppendPong(nil, []byte("context"))...)
+	var control []byte
+	w := &writer{pipe: &pipe{}}
+	if o.flushed(nil) {
+		t.Error("the outbox counts as flushed")
+	}
+	if !o.take(&w.queue, &control, nil, func() {}) || !bytes.Equal(control, want) || w.queue.messages != 1 {
+		t.Errorf("%q and %d messages are taken, want %q and 1", control, w.queue.messages, want)
+	}
+	if len(o.rest)+len(o.control) > 0 {
+		t.Error("something is left")
+	}
+}
