@@ -186,8 +186,8 @@ func (s *socket) handshake(c *conn) (session, error) {
 type dialogue struct {
 	reader  reader
 	writer  writer
-	written chan struct{} // closed when the writer has ended
-	early   []byte        // octets that came along with the handshake
+	writers sync.WaitGroup // the writer, and one that retires
+	early   []byte         // octets that came along with the handshake
 }
 
 // serve runs an open connection on pipe p until it ends, and returns why. A
@@ -234,10 +234,9 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 	established()
 	refused := s.attach(p, peer)
 	return &dialogue{
-		reader:  reader{pipe: p, peer: peer, conn: c, codec: opened.codec, ignore: refused != nil},
-		writer:  writer{pipe: p, peer: peer, conn: c, codec: opened.codec},
-		written: make(chan struct{}),
-		early:   opened.early,
+		reader: reader{pipe: p, peer: peer, conn: c, codec: opened.codec, ignore: refused != nil},
+		writer: writer{pipe: p, peer: peer, conn: c, codec: opened.codec},
+		early:  opened.early,
 	}, nil
 }
 
@@ -245,25 +244,19 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 func (x *dialogue) run() error {
 	p, c := x.reader.pipe, x.reader.conn
 	o := &p.socket.opts
-	p.out.launch(x.write, newDirectWriter(&x.writer), o.HeartbeatInterval > 0 || len(o.HelloMessage) > 0) // either is the writer's own
+	beats := o.HeartbeatInterval > 0
+	p.out.launch(x.write, newDirectWriter(&x.writer), beats || len(o.HelloMessage) > 0, beats) // either is the writer's own
 	early := x.early
 	x.early = nil
 	err := c.cause(x.reader.run(early))
 	c.close(err)
-	if p.out.halt() {
-		close(x.written)
-	}
-	<-x.written
+	p.out.halt()
+	x.writers.Wait()
 	return err
 }
 
 // write starts the writer.
-func (x *dialogue) write() {
-	go func() {
-		defer close(x.written)
-		x.writer.run()
-	}()
-}
+func (x *dialogue) write() { x.writers.Go(x.writer.run) }
 
 // end makes the end of the connection known, and returns why it ended.
 //

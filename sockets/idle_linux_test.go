@@ -31,9 +31,11 @@ func TestIdleMemory(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		hello []byte
+		talk  bool // after the handshake, each says something and is answered
 	}{
-		{"ZMTP 3", slices.Concat(greeting(1), ready("DEALER", nil))},
-		{"ZMTP 1.0", []byte("\x01\x00")},
+		{"ZMTP 3", slices.Concat(greeting(1), ready("DEALER", nil)), false},
+		{"ZMTP 3 after traffic", slices.Concat(greeting(1), ready("DEALER", nil), wire("hello")), true},
+		{"ZMTP 1.0", []byte("\x01\x00"), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			seen := newEvents()
@@ -58,6 +60,18 @@ func TestIdleMemory(t *testing.T) {
 			}
 			for range connections {
 				seen.await(t, HandshakeSucceeded)
+			}
+			if c.talk {
+				for range connections {
+					m, err := router.Recv(testContext(t))
+					must(t, err)
+					must(t, router.Send(testContext(t), m...))
+				}
+				eventually(t, "the answers are written", func() bool {
+					return !slices.ContainsFunc(router.Peers(), func(p PeerStats) bool { return p.MessagesOut == 0 })
+				})
+				router.retire()
+				router.retire() // all have slept since the last time
 			}
 			// A stack that has grown shrinks by half with each collection, if
 			// its goroutine waits by then.

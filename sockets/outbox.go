@@ -23,7 +23,7 @@ type outbox struct {
 	conflate bool   // keep the last message only
 	writing  bool   // the writer holds messages that it took
 	peer     *Peer  // the connection that takes what is queued, nil between connections
-	start    func() // starts the writer; nil once it was
+	start    func() // starts the writer; nil while there is one
 	limits   hwm
 	held     hwm // how much of what the writer has was: it still counts as queued
 	queue    outqueue
@@ -33,6 +33,8 @@ type outbox struct {
 	filled chan struct{} // wakes the writer, capacity 1
 
 	// Guarded by mu as well.
+	restart func() // what start becomes when the writer retires; nil if it does not
+	slept   bool   // the writer has slept when retire looked last
 	rest    []byte // of a message whose beginning a sender has written
 	control []byte // PONGs and PINGs, which overtake messages and do not count as such
 	back    hwm    // how much of queue was put back by a connection that broke
@@ -99,10 +101,15 @@ func (o *outbox) admit(to *Peer) verdict {
 // launch has start called, which starts the connection's writer, when there is
 // something to write for the first time, or now: many connections of a server
 // never see that, and a goroutine's stack is most of what a silent one costs.
-func (o *outbox) launch(start func(), direct *directWriter, now bool) {
+// The writer may retire, unless it is there forever. Senders write with direct,
+// if it is not nil.
+func (o *outbox) launch(start func(), direct *directWriter, now, forever bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.direct = direct
+	if !forever {
+		o.restart = start
+	}
 	if now || !o.queue.empty() || len(o.control) > 0 || o.full {
 		start()
 		return
@@ -110,14 +117,11 @@ func (o *outbox) launch(start func(), direct *directWriter, now bool) {
 	o.start = start
 }
 
-// halt says that no writer is to be started any more, and reports whether none
-// was.
-func (o *outbox) halt() (never bool) {
+// halt says that no writer is to be started any more.
+func (o *outbox) halt() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	never = o.start != nil
-	o.start, o.direct = nil, nil
-	return never
+	o.start, o.restart, o.direct = nil, nil, nil
 }
 
 // rouse wakes whoever takes what is queued, if it sleeps or was not started yet.
@@ -386,11 +390,12 @@ func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy 
 		q.rest()
 		o.queue.rest()
 		o.settled()
-		o.asleep = true
+		o.asleep, o.slept = true, false
+		filled := o.filled
 		o.mu.Unlock()
 		beat := false
 		select {
-		case <-o.filled:
+		case <-filled:
 			// Whoever else can run does so first, senders among them: what they
 			// add goes out in the same write. With a thousand subscribers that
 			// is a third more. Where nobody else can, it costs nothing.
@@ -404,6 +409,10 @@ func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy 
 			return false
 		}
 		o.mu.Lock()
+		if o.filled != filled { // retired
+			o.mu.Unlock()
+			return false
+		}
 		o.asleep = false
 		if beat {
 			o.heartbeat()

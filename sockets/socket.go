@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"clustermap/zmtp"
 )
@@ -32,6 +33,9 @@ type socket struct {
 	lingering context.Context    // ends when Close is to wait for queued messages no longer
 	hurry     context.CancelFunc // ends it
 	hurried   atomic.Bool        // messages were left then
+
+	retiring atomic.Bool // the timer runs
+	retirer  *time.Timer // ends writers that sleep for long; guarded by mu
 
 	in inbox
 	wg sync.WaitGroup // listeners, dialers and connections
@@ -141,6 +145,7 @@ func (s *socket) Close() error {
 	}
 	s.closed = true
 	s.shut.Store(true)
+	s.stopRetiring()
 	close(s.closing)
 	listeners := s.listeners
 	s.listeners = map[string]*listener{}

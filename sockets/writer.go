@@ -15,6 +15,7 @@ type writer struct {
 	codec zmtp.Codec // translates what goes out, nil for plain frames
 	coded [1][]byte
 
+	greeted bool     // the hello message was written, if there is one
 	queue   outqueue // taken, not yet known to be written
 	control []byte
 	bufs    [][]byte
@@ -28,8 +29,12 @@ func (w *writer) run() {
 		s.pattern.roomy(w.pipe)
 		s.in.watch.tell()
 	}
-	if !w.hello() {
-		return
+	s.retireLater()
+	if !w.greeted {
+		w.greeted = true
+		if !w.hello() {
+			return
+		}
 	}
 	defer w.beats()()
 	for w.pipe.out.take(&w.queue, &w.control, w.conn.gone, roomy) {

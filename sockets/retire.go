@@ -1,0 +1,69 @@
+package sockets
+
+import "time"
+
+// The stack of a connection's writer is much of what an idle connection costs.
+// A writer that has slept for a while ends, therefore, and is started anew for
+// the next message. One timer a socket sees to it, which runs while there are
+// writers.
+
+// retireInterval is how often the timer looks: a writer ends that has slept from
+// one look to the next.
+const retireInterval = 5 * time.Second
+
+// retireLater starts the timer if it does not run. It is called by each writer
+// that starts, with no lock held.
+func (s *socket) retireLater() {
+	if s.retiring.Load() || s.retiring.Swap(true) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.wg.Add(1)
+	s.retirer = time.AfterFunc(retireInterval, func() {
+		defer s.wg.Done()
+		s.retiring.Store(false) // first: a writer that starts now sets it again
+		if s.retire() {
+			s.retireLater()
+		}
+	})
+}
+
+// stopRetiring stops the timer. mu must be held, and closed set.
+func (s *socket) stopRetiring() {
+	if s.retirer != nil && s.retirer.Stop() {
+		s.wg.Done()
+	}
+}
+
+// retire ends the writers that have slept since the last call, and reports whether
+// there are others.
+func (s *socket) retire() (left bool) {
+	for _, p := range s.list() {
+		left = p.out.retire() || left
+	}
+	return left
+}
+
+// retire is that for one writer.
+func (o *outbox) retire() (left bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.restart == nil || o.start != nil:
+		return false
+	case !o.asleep || !o.slept:
+		o.slept = o.asleep
+		return true
+	}
+	// The channel tells the writer, which must not touch anything: by the time
+	// it looks, another one may be at work.
+	o.asleep, o.slept = false, false
+	o.start = o.restart
+	close(o.filled)
+	o.filled = make(chan struct{}, 1)
+	return false
+}
