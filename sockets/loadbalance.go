@@ -141,8 +141,16 @@ func (lb *balancer) passOn() {
 
 // send sends one message.
 func (lb *balancer) send(ctx context.Context, frames [][]byte) error {
-	if one := lb.only.Load(); one != nil && one.pipe.out.offer(one.to, frames) == accepted {
-		return nil
+	if one := lb.only.Load(); one != nil {
+		var v verdict
+		if len(frames) == 1 {
+			v = one.pipe.out.offerOne(one.to, frames[0])
+		} else {
+			v = one.pipe.out.offer(one.to, frames)
+		}
+		if v == accepted {
+			return nil
+		}
 	}
 	return lb.sendInTurn(ctx, frames)
 }

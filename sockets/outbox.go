@@ -177,11 +177,7 @@ func (o *outbox) offerBehind(to *Peer, head []byte, frames [][]byte) verdict {
 	o.mu.Lock()
 	v := o.admit(to)
 	if v == accepted {
-		// begin, which is not inlined: here it would count.
-		st := o.queue.stage
-		if st == nil || len(st.octets)+len(head)+len(frames[0]) > fullStage {
-			st = o.nextStage()
-		}
+		st := o.begin(len(head) + len(frames[0]))
 		before := len(st.octets)
 		st.octets = append(st.octets, head...)
 		st.octets = zmtp.AppendMessage(st.octets, frames...)
@@ -189,6 +185,29 @@ func (o *outbox) offerBehind(to *Peer, head []byte, frames [][]byte) verdict {
 		if o.direct == nil || !o.writeDirect() {
 			o.rouse()
 		}
+	}
+	o.mu.Unlock()
+	return v
+}
+
+// offerOne is offer of a message of one frame, and does without every call that
+// it can: with small messages the sender is what limits their number.
+func (o *outbox) offerOne(to *Peer, body []byte) verdict {
+	o.mu.Lock()
+	v := o.admit(to)
+	if v == accepted {
+		st := o.queue.stage
+		if st == nil || len(st.octets)+len(body) > fullStage {
+			st = o.nextStage()
+		}
+		before := len(st.octets)
+		st.octets = append(zmtp.AppendHeader(st.octets, 0, len(body)), body...)
+		if o.conflate {
+			o.commit(before, 1)
+		} else {
+			o.queue.commit(before, 1)
+		}
+		o.rouse()
 	}
 	o.mu.Unlock()
 	return v
