@@ -30,7 +30,7 @@ const (
 	// fullStage is how far a stage is filled, unless one message is larger: as
 	// much as one write is good for, and little enough to be in the cache still
 	// when it is written.
-	fullStage = 256 << 10
+	fullStage = 512 << 10
 	// keepStage is the largest stage that goes back to the pool.
 	keepStage = 4 << 20
 )
