@@ -87,3 +87,34 @@ func ExamplePull() {
 	}
 	// Output: result
 }
+
+// A burst of readings, to whoever has subscribed to them: one pass over the
+// subscribers for all of it.
+func ExamplePub_SendBatch() {
+	ctx := context.Background()
+	pub, err := sockets.NewPub(sockets.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer pub.Close()
+	_ = pub.Bind(ctx, "tcp://127.0.0.1:*")
+	sub, err := sockets.NewSub(sockets.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer sub.Close()
+	_ = sub.Subscribe("indoor")
+	_ = sub.Connect(pub.LastEndpoint())
+	_ = pub.WaitSubscribers(ctx, []byte("indoor"), 1)
+
+	n, err := pub.SendBatch(ctx, [][]byte{[]byte("indoor 21"), []byte("outdoor -3"), []byte("indoor 22")})
+	fmt.Println(n, err)
+	for range 2 {
+		m, err := sub.Recv(ctx)
+		fmt.Printf("%s %v\n", m, err)
+	}
+	// Output:
+	// 3 <nil>
+	// [indoor 21] <nil>
+	// [indoor 22] <nil>
+}

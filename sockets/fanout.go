@@ -1,6 +1,8 @@
 package sockets
 
 import (
+	"context"
+
 	"clustermap/internal/buf"
 	"clustermap/zmtp"
 )
@@ -53,6 +55,52 @@ func (p *publisher) fanOut(peers []*pipe, frames [][]byte) (full *pipe) {
 		}
 	}
 	return nil
+}
+
+// SendBatch publishes messages of one frame each, which it copies, each under its
+// own topic, and returns how many of them were published: all, or fewer with the
+// error that ended the wait for room, as with Send. Peers that subscribed to
+// everything share the copy. Queues are checked once for as many messages as go
+// together, up to half a megabyte, not for each: a queue may get that much above
+// its high-water mark.
+func (p *publisher) SendBatch(ctx context.Context, bodies [][]byte) (sent int, err error) {
+	if err := p.checkEach(bodies); err != nil {
+		return 0, err
+	}
+	for sent < len(bodies) {
+		if p.opts.WaitSubscriber {
+			if err := p.Send(ctx, bodies[sent]); err != nil {
+				return sent, err
+			}
+			sent++
+			continue
+		}
+		n, size := 0, 0
+		for _, b := range bodies[sent:] {
+			if n > 0 && size+zmtp.FrameSize(len(b)) > fullStage {
+				break
+			}
+			size += zmtp.FrameSize(len(b))
+			n++
+		}
+		if err := p.sendPart(ctx, bodies[sent:sent+n], size); err != nil {
+			return sent, err
+		}
+		sent += n
+	}
+	return sent, nil
+}
+
+// sendPart publishes messages of one frame each that have size octets in wire
+// form.
+func (p *publisher) sendPart(ctx context.Context, bodies [][]byte, size int) error {
+	chunk := buf.Get(size)
+	defer chunk.Release()
+	wire := chunk.Data()[:0:size]
+	for _, b := range bodies {
+		wire = zmtp.AppendFrame(wire, b, false)
+	}
+	return p.sendWire(ctx, wire, len(bodies), nil, chunk)
 }
 
 // hasRoomFor says that the peer has room for a message of so many octets, and

@@ -123,3 +123,75 @@ func TestFanOutDrop(t *testing.T) {
 		t.Errorf("%d and %d messages, %d dropped, want 1 and 2, 1", got, full, peers[1].out.drops)
 	}
 }
+
+// TestPubSendBatch: what a batch brings each peer is what as many calls of Send
+// would.
+func TestPubSendBatch(t *testing.T) {
+	t.Parallel()
+	pub, peers := fanned(t, 4, Options{SendHWM: -1})
+	for i, topic := range []string{"a", "b"} {
+		pub.subs.Lock()
+		pub.subs.cancel(peers[i], nil)
+		_, err := pub.subs.subscribe(peers[i], []byte(topic), unbounded)
+		pub.subs.Unlock()
+		must(t, err)
+	}
+	bodies := make([][]byte, 3000)
+	want := make([][]byte, len(peers))
+	for i := range bodies {
+		bodies[i] = append([]byte{"abc"[i%3]}, make([]byte, i)...)
+		for q := range peers {
+			if q >= 2 || q == i%3 {
+				want[q] = append(want[q], wire(string(bodies[i]))...)
+			}
+		}
+	}
+	n, err := pub.SendBatch(context.Background(), bodies)
+	if err != nil || n != len(bodies) {
+		t.Fatalf("%d of %d were sent: %v", n, len(bodies), err)
+	}
+	for i, q := range peers {
+		if !bytes.Equal(queued(q), want[i]) {
+			t.Errorf("peer %d has %d messages of %d octets, which are not the %d octets of its messages",
+				i, q.out.queue.messages, q.out.queue.octets, len(want[i]))
+		}
+	}
+	if _, err := pub.SendBatch(context.Background(), [][]byte{make([]byte, 10), make([]byte, DefaultMaxMessageSize)}); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("too large a message: %v", err)
+	}
+	if n, err := pub.SendBatch(context.Background(), nil); n != 0 || err != nil {
+		t.Errorf("nothing: %d, %v", n, err)
+	}
+}
+
+// TestPubSendBatchBlock: a batch that finds no room is not sent, and how much
+// was before is told.
+func TestPubSendBatchBlock(t *testing.T) {
+	t.Parallel()
+	pub, peers := fanned(t, 2, Options{SendHWM: 10, FullPolicy: Block})
+	bodies := make([][]byte, 3)
+	for i := range bodies {
+		bodies[i] = make([]byte, fullStage/2-100) // two go together
+	}
+	for range 5 {
+		if n, err := pub.SendBatch(noWait, bodies[:2]); n != 2 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if n, err := pub.SendBatch(noWait, bodies); n != 0 || !errors.Is(err, ErrWouldBlock) {
+		t.Errorf("a full queue: %d, %v", n, err)
+	}
+	for _, q := range peers {
+		q.out.discard()
+		q.out.full = false
+		for range 9 {
+			q.out.offer(nil, [][]byte{nil})
+		}
+	}
+	if n, err := pub.SendBatch(noWait, bodies); n != 2 || !errors.Is(err, ErrWouldBlock) {
+		t.Errorf("room for one: %d, %v, want 2 and ErrWouldBlock", n, err)
+	}
+	if a, b := peers[0].out.queue.messages, peers[1].out.queue.messages; a != 11 || b != 11 {
+		t.Errorf("%d and %d messages are queued, want 11", a, b)
+	}
+}
