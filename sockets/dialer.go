@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -27,7 +28,8 @@ type dialer struct {
 
 // Connect connects to an endpoint and keeps it connected: the connection is
 // made in the background, and made again when it is lost. Connecting again to
-// the same endpoint does nothing. The endpoint is one of
+// the same endpoint does nothing for REQ, DEALER, PUB and SUB over a network,
+// and makes another connection else, as libzmq has it. The endpoint is one of
 //
 //   - tcp://host:port, where a name is resolved at each attempt, or
 //     tcp://source;host:port to connect from an address or interface and port
@@ -40,25 +42,32 @@ type dialer struct {
 // to, is given up, since trying again would not help: the monitor is told of
 // the error, and not of another attempt. Connect can then be called anew.
 func (s *socket) Connect(address string) error {
-	_, err := s.connect(address, nil)
-	return err
+	return s.connect(address, nil)
 }
 
-// connect is Connect, for a pipe of the given name if it is not nil. It reports
-// whether that is a new one.
-func (s *socket) connect(address string, name []byte) (fresh bool, err error) {
+// connect is Connect, for a pipe of the given name if it is not nil.
+func (s *socket) connect(address string, name []byte) error {
 	e, err := parseEndpoint(address, false)
 	if err != nil {
-		return false, err
+		return err
 	}
 	d, err := s.dialer(e, name)
 	if d != nil && e.transport == transportInproc {
 		s.inproc().connect(d)
 	}
-	return d != nil, err
+	return err
 }
 
-// dialer starts the dialer of an endpoint, unless there is one.
+// connectsOnce says that a second connection to an endpoint would be of no use.
+func (s *socket) connectsOnce(e endpoint) bool {
+	switch s.kind {
+	case zmtp.REQ, zmtp.DEALER, zmtp.PUB, zmtp.SUB:
+		return e.transport != transportInproc
+	}
+	return false
+}
+
+// dialer starts a dialer of an endpoint, unless one is enough and there.
 func (s *socket) dialer(e endpoint, name []byte) (*dialer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,13 +75,13 @@ func (s *socket) dialer(e endpoint, name []byte) (*dialer, error) {
 		return nil, ErrClosed
 	}
 	s.last = e.text
-	if s.dialers[e.text] != nil {
+	if len(s.dialers[e.text]) > 0 && s.connectsOnce(e) {
 		return nil, nil
 	}
 	d := &dialer{socket: s, endpoint: e, pipe: newPipe(s, e.text, true)}
 	d.pipe.name = name
 	d.ctx, d.cancel = context.WithCancel(s.ctx)
-	s.dialers[e.text] = d
+	s.dialers[e.text] = append(s.dialers[e.text], d)
 	s.pipes[d.pipe] = struct{}{}
 	s.pattern.added(d.pipe)
 	s.in.watch.tell()
@@ -85,8 +94,9 @@ func (s *socket) dialer(e endpoint, name []byte) (*dialer, error) {
 	return d, nil
 }
 
-// Disconnect takes back Connect: nothing more is queued for the endpoint, and
-// the connection ends. Messages that are queued already are still written, in
+// Disconnect takes back Connect, and if it was called several times with the
+// same endpoint, all of that: nothing more is queued for the endpoint, and the
+// connection ends. Messages that are queued already are still written, in
 // the background and for at most Options.Linger, or until Close. The text must be the one given
 // to Connect.
 func (s *socket) Disconnect(address string) error {
@@ -95,21 +105,23 @@ func (s *socket) Disconnect(address string) error {
 	if s.closed {
 		return ErrClosed
 	}
-	d := s.dialers[address]
-	if d == nil {
+	same := s.dialers[address]
+	if len(same) == 0 {
 		return ErrNotConnected
 	}
 	delete(s.dialers, address)
-	s.pattern.removed(d.pipe)
-	d.pipe.out.seal()
-	if s.opts.ReconnectStop&StopAfterDisconnect != 0 {
-		d.done.Store(true)
+	for _, d := range same {
+		s.pattern.removed(d.pipe)
+		d.pipe.out.seal()
+		if s.opts.ReconnectStop&StopAfterDisconnect != 0 {
+			d.done.Store(true)
+		}
+		if s.opts.Linger <= 0 || d.done.Load() && d.pipe.peer.Load() == nil {
+			d.cancel()
+			continue
+		}
+		s.wg.Go(d.linger)
 	}
-	if s.opts.Linger <= 0 || d.done.Load() && d.pipe.peer.Load() == nil {
-		d.cancel()
-		return nil
-	}
-	s.wg.Go(d.linger)
 	return nil
 }
 
@@ -185,8 +197,12 @@ func (d *dialer) dial() (net.Conn, error) {
 func (d *dialer) end() {
 	s := d.socket
 	s.mu.Lock()
-	if s.dialers[d.endpoint.text] == d {
-		delete(s.dialers, d.endpoint.text)
+	same := s.dialers[d.endpoint.text]
+	if i := slices.Index(same, d); i >= 0 {
+		same = slices.Delete(same, i, i+1)
+		if s.dialers[d.endpoint.text] = same; len(same) == 0 {
+			delete(s.dialers, d.endpoint.text)
+		}
 	}
 	s.mu.Unlock()
 	d.cancel()

@@ -124,6 +124,48 @@ func TestConnectTwice(t *testing.T) {
 	}
 }
 
+// TestConnectAgain: types other than those make another connection, and
+// Disconnect ends all of them; with inproc every type does.
+func TestConnectAgain(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	for _, endpoint := range []string{anyPort, "inproc://again"} {
+		t.Run(endpoint[:3], func(t *testing.T) {
+			t.Parallel()
+			o := inprocOptions()
+			pull := open(t, NewPull, o)
+			must(t, pull.Bind(ctx, endpoint))
+			push := open(t, NewPush, o)
+			for range 3 {
+				must(t, push.Connect(pull.LastEndpoint()))
+			}
+			eventually(t, "three connections", func() bool { return len(pull.Peers()) == 3 })
+			const each = 10
+			for range 3 * each {
+				must(t, push.Send(ctx, []byte("m")))
+			}
+			for range 3 * each {
+				_, err := pull.Recv(ctx)
+				must(t, err)
+			}
+			for _, p := range pull.Peers() {
+				if p.MessagesIn != each {
+					t.Errorf("%d messages came by a connection, want %d", p.MessagesIn, each)
+				}
+			}
+			must(t, push.Disconnect(pull.LastEndpoint()))
+			eventually(t, "none is left", func() bool { return len(pull.Peers()) == 0 })
+			if err := push.Disconnect(pull.LastEndpoint()); !errors.Is(err, ErrNotConnected) {
+				t.Errorf("Disconnect again: %v", err)
+			}
+			must(t, push.Connect(pull.LastEndpoint()))
+			must(t, push.Send(ctx, []byte("m")))
+			_, err := pull.Recv(ctx)
+			must(t, err)
+		})
+	}
+}
+
 // TestDisconnectLingers: what was sent before Disconnect arrives; what is sent
 // after goes elsewhere.
 func TestDisconnectLingers(t *testing.T) {

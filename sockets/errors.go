@@ -57,10 +57,6 @@ var (
 	// then not made again.
 	ErrHandedOver = errors.New("sockets: identity was handed over to another peer")
 
-	// ErrConnected is returned by Router.ConnectAs for an endpoint that is being
-	// connected already.
-	ErrConnected = errors.New("sockets: endpoint is connected already")
-
 	// ErrHandshakeTimeout is reported to the monitor when a peer does not
 	// finish its greeting and handshake within Options.HandshakeTimeout, or
 	// had to give way to newer connections (Options.MaxHandshakes).

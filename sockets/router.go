@@ -34,8 +34,7 @@ func NewRouter(o Options) (*Router, error) {
 // to it at once: they wait for the connection, and those that were not written
 // when a connection was lost wait for the next one. An identity has 1 to 255
 // octets, the first of them not zero (else an *OptionError). ErrIdentityInUse
-// means that another peer has it, and ErrConnected that the endpoint is being
-// connected already.
+// means that another peer has it.
 func (r *Router) ConnectAs(endpoint string, identity []byte) error {
 	if err := checkIdentity("ConnectRoutingID", identity, 1); err != nil {
 		return err
@@ -44,10 +43,7 @@ func (r *Router) ConnectAs(endpoint string, identity []byte) error {
 	if !r.routes.reserve(name) {
 		return ErrIdentityInUse
 	}
-	fresh, err := r.connect(endpoint, []byte(name))
-	if err == nil && !fresh {
-		err = ErrConnected
-	}
+	err := r.connect(endpoint, []byte(name))
 	if err != nil {
 		r.routes.remove(name, route{})
 	}

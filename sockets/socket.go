@@ -44,7 +44,7 @@ type socket struct {
 	closed    bool
 	last      string
 	listeners map[string]*listener
-	dialers   map[string]*dialer
+	dialers   map[string][]*dialer // usually one an endpoint; see connectsOnce
 	pipes     map[*pipe]struct{}
 }
 
@@ -66,7 +66,7 @@ func (s *socket) init(kind zmtp.SocketType, opts Options, p pattern) error {
 	s.in.conflate = s.conflates()
 	s.in.patience = o.RecvTimeout
 	s.listeners = map[string]*listener{}
-	s.dialers = map[string]*dialer{}
+	s.dialers = map[string][]*dialer{}
 	s.pipes = map[*pipe]struct{}{}
 	return nil
 }
@@ -188,8 +188,10 @@ func (s *socket) linger() {
 		}
 	}
 	s.mu.Lock()
-	for _, d := range s.dialers {
-		d.done.Store(true)
+	for _, same := range s.dialers {
+		for _, d := range same {
+			d.done.Store(true)
+		}
 	}
 	s.mu.Unlock()
 	var wg sync.WaitGroup
