@@ -339,6 +339,49 @@ func (in *inbox) recvFrom(ctx context.Context) (Message, *Peer, error) {
 	return owned, m.peer, nil
 }
 
+// exchanger is a REQ or REP: whether it may receive now, and what, is its own to
+// say.
+type exchanger interface {
+	// next takes the next message for the application out of the inbox, without
+	// waiting (ErrWouldBlock). Its first skip octets are not the application's.
+	next() (m single, skip int, err error)
+}
+
+// takeNext takes the next message of x, and waits for it. It waits outside of
+// x.next, whose mutex others need meanwhile.
+func (in *inbox) takeNext(ctx context.Context, x exchanger) (m single, skip int, err error) {
+	l := limit{patience: in.patience}
+	for {
+		m, skip, err = x.next()
+		if err != ErrWouldBlock {
+			return m, skip, err
+		}
+		if err = in.await(ctx, &l); err != nil {
+			return m, 0, err
+		}
+	}
+}
+
+// recvNext is recvFrom for an exchanger.
+func (in *inbox) recvNext(ctx context.Context, x exchanger) (Message, *Peer, error) {
+	m, skip, err := in.takeNext(ctx, x)
+	if err != nil {
+		return nil, nil, err
+	}
+	owned, peer := m.own(skip)
+	return owned, peer, nil
+}
+
+// lendNext is recvBatch for an exchanger: b gets one message.
+func (in *inbox) lendNext(ctx context.Context, x exchanger, b *Batch) error {
+	m, skip, err := in.takeNext(ctx, x)
+	if err != nil {
+		return err
+	}
+	m.lend(b, skip)
+	return nil
+}
+
 // recvBatch exchanges the contents of b for the next queued batch.
 func (in *inbox) recvBatch(ctx context.Context, b *Batch) error {
 	spans := b.spans

@@ -35,24 +35,10 @@ func (x *XPub) RecvFrom(ctx context.Context) (Message, *Peer, error) {
 }
 
 // RecvFrom is Recv, and returns who asks too.
-func (r *Rep) RecvFrom(ctx context.Context) (Message, *Peer, error) {
-	m, skip, err := r.request(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	owned, peer := m.own(skip)
-	return owned, peer, nil
-}
+func (r *Rep) RecvFrom(ctx context.Context) (Message, *Peer, error) { return r.in.recvNext(ctx, r) }
 
 // RecvFrom is Recv, and returns who replied too.
-func (r *Req) RecvFrom(ctx context.Context) (Message, *Peer, error) {
-	m, skip, err := r.reply(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	owned, peer := m.own(skip)
-	return owned, peer, nil
-}
+func (r *Req) RecvFrom(ctx context.Context) (Message, *Peer, error) { return r.in.recvNext(ctx, r) }
 
 // own copies a message taken singly, without its first octets, and gives its
 // chunk back.

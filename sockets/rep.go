@@ -43,12 +43,8 @@ func NewRep(o Options) (*Rep, error) {
 // not replied to, it returns ErrState; so it does when meanwhile another
 // goroutine has received one.
 func (r *Rep) Recv(ctx context.Context) (Message, error) {
-	m, skip, err := r.request(ctx)
-	if err != nil {
-		return nil, err
-	}
-	owned, _ := m.own(skip)
-	return owned, nil
+	m, _, err := r.in.recvNext(ctx, r)
+	return m, err
 }
 
 // TryRecv is Recv without waiting: if there is no request, it returns
@@ -58,29 +54,10 @@ func (r *Rep) TryRecv() (Message, error) { return r.Recv(noWait) }
 // RecvBatch waits as Recv does, and lends the request as a batch of one
 // message: see [Batch].
 func (r *Rep) RecvBatch(ctx context.Context, b *Batch) error {
-	m, skip, err := r.request(ctx)
-	if err != nil {
-		return err
-	}
-	m.lend(b, skip)
-	return nil
+	return r.in.lendNext(ctx, r, b)
 }
 
-// request takes a request out of the inbox; its first skip octets are not the
-// application's.
-func (r *Rep) request(ctx context.Context) (m single, skip int, err error) {
-	l := limit{patience: r.opts.RecvTimeout}
-	for {
-		m, skip, err = r.next()
-		if err != ErrWouldBlock {
-			return m, skip, err
-		}
-		if err = r.in.await(ctx, &l); err != nil {
-			return m, 0, err
-		}
-	}
-}
-
+// next takes a request out of what is queued.
 func (r *Rep) next() (m single, skip int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

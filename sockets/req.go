@@ -105,12 +105,8 @@ func (r *Req) request(frames [][]byte) (sent bool, err error) {
 // (ErrTimeout), and returns it. The caller owns it. When no request waits for a
 // reply, it returns ErrState.
 func (r *Req) Recv(ctx context.Context) (Message, error) {
-	m, skip, err := r.reply(ctx)
-	if err != nil {
-		return nil, err
-	}
-	owned, _ := m.own(skip)
-	return owned, nil
+	m, _, err := r.in.recvNext(ctx, r)
+	return m, err
 }
 
 // TryRecv is Recv without waiting: if the reply is not there, it returns
@@ -120,27 +116,7 @@ func (r *Req) TryRecv() (Message, error) { return r.Recv(noWait) }
 // RecvBatch waits as Recv does, and lends the reply as a batch of one message:
 // see [Batch].
 func (r *Req) RecvBatch(ctx context.Context, b *Batch) error {
-	m, skip, err := r.reply(ctx)
-	if err != nil {
-		return err
-	}
-	m.lend(b, skip)
-	return nil
-}
-
-// reply takes the reply out of the inbox; its first skip octets are not the
-// application's.
-func (r *Req) reply(ctx context.Context) (m single, skip int, err error) {
-	l := limit{patience: r.opts.RecvTimeout}
-	for {
-		m, skip, err = r.next()
-		if err != ErrWouldBlock {
-			return m, skip, err
-		}
-		if err = r.in.await(ctx, &l); err != nil {
-			return m, 0, err
-		}
-	}
+	return r.in.lendNext(ctx, r, b)
 }
 
 // next looks for the reply among what is queued.
