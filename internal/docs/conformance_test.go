@@ -84,3 +84,25 @@ func TestConformance(t *testing.T) {
 		t.Errorf("the totals are: %s", totals)
 	}
 }
+
+// TestConformanceComplete: every test of ours that is named after one of
+// libzmq's is in a row of the table.
+func TestConformanceComplete(t *testing.T) {
+	t.Parallel()
+	named := map[string]bool{}
+	for _, row := range rows(page(t, "CONFORMANCE.md")) {
+		for _, s := range spans(row[len(row)-1]) {
+			named[s] = true
+		}
+	}
+	var missing []string
+	for name := range tests(t) {
+		if strings.HasPrefix(name, "TestLibzmq_") && !named[name] {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		t.Errorf("no row names %v", missing)
+	}
+}
