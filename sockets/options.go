@@ -125,7 +125,7 @@ type Options struct {
 	// SOCKSProxy is the host:port of a SOCKS 5 proxy (RFC 1928) by way of which
 	// tcp endpoints are connected; their names are resolved there. With a
 	// SOCKSUser, of at most 255 octets as is SOCKSPassword, the proxy may ask
-	// for both (RFC 1929).
+	// for both (RFC 1929). Printing the Options does not show SOCKSPassword.
 	SOCKSProxy, SOCKSUser, SOCKSPassword string
 
 	// Security is the security mechanism and who is let in. Default NULL,
@@ -281,6 +281,15 @@ type Options struct {
 	// in their order, and MonitorStopped comes last of all. For a channel
 	// instead, see MonitorChan.
 	Monitor func(Event)
+}
+
+// Format prints o as package fmt prints any struct, but not SOCKSPassword.
+func (o Options) Format(f fmt.State, verb rune) {
+	type shown Options // without this method
+	if o.SOCKSPassword != "" {
+		o.SOCKSPassword = "(hidden)"
+	}
+	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), shown(o))
 }
 
 // OptionError is one thing that is wrong with an [Options]. Sockets are refused

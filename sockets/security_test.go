@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -96,6 +97,46 @@ func TestSecuritySecrets(t *testing.T) {
 	}
 	if text := fmt.Sprint(options); !strings.Contains(text, "CURVE client "+keys.Public.String()) {
 		t.Errorf("the public key is missing in %s", text)
+	}
+}
+
+// TestOptionsSecrets: the password for a proxy is not in anything that is printed
+// either, and the other options are.
+func TestOptionsSecrets(t *testing.T) {
+	t.Parallel()
+	o := Options{SOCKSProxy: "localhost:1080", SOCKSUser: "user", SOCKSPassword: "secret!"}
+	dealer := open(t, NewDealer, o)
+	long := o
+	long.SOCKSPassword = strings.Repeat("secret!", 40)
+	_, invalid := NewDealer(long)
+	var log bytes.Buffer
+	slog.New(slog.NewTextHandler(&log, nil)).Info("", "a", o, "b", &o)
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("", "a", o, "b", &o)
+	// There are functions among the options, so this is an error, and no text.
+	asJSON, err := json.Marshal(o)
+	texts := []string{invalid.Error(), log.String(), string(asJSON), fmt.Sprint(err)}
+	for _, v := range []any{o, &o, []Options{o}, struct{ O Options }{o}, dealer} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%X", "%q", "%d"} {
+			texts = append(texts, fmt.Sprintf(verb, v))
+		}
+	}
+	for _, text := range texts {
+		lower := strings.ToLower(text)
+		for _, forbidden := range []string{"secret!", hex.EncodeToString([]byte("secret!"))} {
+			if strings.Contains(lower, forbidden) {
+				t.Errorf("%q is in %s", forbidden, text)
+			}
+		}
+	}
+	for _, want := range []string{"SOCKSProxy:localhost:1080", "SOCKSUser:user", "SOCKSPassword:(hidden)", "Security:Security(NULL)"} {
+		for _, v := range []any{o, &o} {
+			if text := fmt.Sprintf("%+v", v); !strings.Contains(text, want) {
+				t.Errorf("%s is missing in %s", want, text)
+			}
+		}
+	}
+	if text := fmt.Sprintf("%+v", Options{}); !strings.Contains(text, "SOCKSPassword: ") {
+		t.Errorf("a password that there is not is in %s", text)
 	}
 }
 

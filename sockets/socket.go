@@ -22,13 +22,15 @@ type socket struct {
 	kind    zmtp.SocketType
 	opts    Options
 	pattern pattern
-	// security is taken out of opts: it has secrets, which do not belong into
-	// what package fmt makes of a socket. It does not look into functions.
-	security func() *Security
-	ctx      context.Context // ends when the socket is closed for good
-	cancel   context.CancelFunc
-	closing  chan struct{} // closed at the beginning of Close
-	shut     atomic.Bool   // the same, for those who need not wait for it
+	// security and proxyPassword are taken out of opts: they have secrets, which
+	// do not belong into what package fmt makes of a socket. It does not look
+	// into functions.
+	security      func() *Security
+	proxyPassword func() string
+	ctx           context.Context // ends when the socket is closed for good
+	cancel        context.CancelFunc
+	closing       chan struct{} // closed at the beginning of Close
+	shut          atomic.Bool   // the same, for those who need not wait for it
 
 	lingering context.Context    // ends when Close is to wait for queued messages no longer
 	hurry     context.CancelFunc // ends it
@@ -57,8 +59,9 @@ func (s *socket) init(kind zmtp.SocketType, opts Options, p pattern) error {
 		return err
 	}
 	s.kind, s.opts, s.pattern = kind, o, p
-	security := o.Security
+	security, password := o.Security, o.SOCKSPassword
 	s.security, s.opts.Security = func() *Security { return &security }, Security{}
+	s.proxyPassword, s.opts.SOCKSPassword = func() string { return password }, ""
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.closing = make(chan struct{})
 	s.lingering, s.hurry = context.WithCancel(context.Background())

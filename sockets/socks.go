@@ -86,7 +86,7 @@ func (s *socket) socks(nc io.ReadWriter, e endpoint) (reason string, err error) 
 	case in[1] == socksNoAuth:
 	case in[1] == socksPassword && s.opts.SOCKSUser != "":
 		auth := appendField([]byte{socksAuthVersion}, s.opts.SOCKSUser)
-		if err := exchange(nc, appendField(auth, s.opts.SOCKSPassword), in[:2]); err != nil {
+		if err := exchange(nc, appendField(auth, s.proxyPassword()), in[:2]); err != nil {
 			return "", err
 		}
 		if in[1] != 0 {
