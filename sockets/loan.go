@@ -197,7 +197,8 @@ func (in *inbox) returned(l *loan, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	l.taken, l.used = false, true
-	if (err == errLent || err == errNothing) && !l.recalled {
+	goesOn := err == errLent || err == errNothing
+	if goesOn && !l.recalled && !l.reader.conn.ending() {
 		if l.lapsed {
 			l.lapsed = false
 			l.term.Reset(in.term)
@@ -205,7 +206,7 @@ func (in *inbox) returned(l *loan, err error) {
 		in.some.wake() // whoever came meanwhile may take it
 		return
 	}
-	if err == errLent || err == errNothing || errors.Is(err, os.ErrDeadlineExceeded) && !l.reader.conn.ending() {
+	if goesOn || errors.Is(err, os.ErrDeadlineExceeded) && !l.reader.conn.ending() {
 		err = nil // the reader goes on; a deadline is its to judge
 	}
 	in.loan = nil

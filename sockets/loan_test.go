@@ -266,6 +266,37 @@ func TestLoanUnused(t *testing.T) {
 	<-gone
 }
 
+// TestLoanEnding: a borrower that has its message when the connection is told to
+// end gives it back, though it has nothing against going on: the reader waits.
+func TestLoanEnding(t *testing.T) {
+	t.Parallel()
+	for _, got := range []error{errLent, errNothing, errors.New("read failed")} {
+		for _, ending := range []bool{false, true} {
+			in := newInbox(hwm{1, 1})
+			r := newRecorder(t, Options{}).reader()
+			l := &loan{reader: r, back: make(chan error, 1), term: time.NewTimer(time.Hour), taken: true}
+			in.loan = l
+			if ending {
+				close(r.conn.gone)
+			}
+			in.returned(l, got)
+			kept := !ending && (got == errLent || got == errNothing)
+			if (in.loan == l) != kept || len(l.back) == 1 == kept {
+				t.Errorf("%v, ending %v: the loan goes on: %v, given back: %d", got, ending, in.loan == l, len(l.back))
+			}
+			if !kept {
+				want := got
+				if got == errLent || got == errNothing {
+					want = nil
+				}
+				if err := <-l.back; err != want {
+					t.Errorf("%v, ending %v: given back with %v", got, ending, err)
+				}
+			}
+		}
+	}
+}
+
 // TestLoanTry: who does not wait finds what has come, too.
 func TestLoanTry(t *testing.T) {
 	t.Parallel()

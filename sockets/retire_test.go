@@ -38,8 +38,10 @@ func TestWriterRetires(t *testing.T) {
 			t.Fatal("the first look ends the writer")
 		}
 		if i%2 == 0 {
-			if o.retire() || o.retire() {
-				t.Fatal("the second look does not end it")
+			for range 2 {
+				if o.retire() {
+					t.Fatal("the second look does not end it")
+				}
 			}
 			continue
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -112,9 +111,7 @@ func TestOptionsSecrets(t *testing.T) {
 	var log bytes.Buffer
 	slog.New(slog.NewTextHandler(&log, nil)).Info("", "a", o, "b", &o)
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("", "a", o, "b", &o)
-	// There are functions among the options, so this is an error, and no text.
-	asJSON, err := json.Marshal(o)
-	texts := []string{invalid.Error(), log.String(), string(asJSON), fmt.Sprint(err)}
+	texts := []string{invalid.Error(), log.String()}
 	for _, v := range []any{o, &o, []Options{o}, struct{ O Options }{o}, dealer} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%X", "%q", "%d"} {
 			texts = append(texts, fmt.Sprintf(verb, v))
