@@ -39,7 +39,7 @@ func TestIdleMemory(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			seen := newEvents()
-			router, err := NewRouter(Options{Linger: -1, Monitor: func(e Event) {
+			router, err := NewRouter(Options{Linger: -1, MaxHandshakes: int(connections), Monitor: func(e Event) {
 				if e.Kind == HandshakeSucceeded {
 					seen.tell(Event{Kind: e.Kind}) // without the peer, which is to be measured
 				}
