@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -35,8 +36,8 @@ type loan struct {
 	lapsed   bool // the term has ended while it was
 
 	// Guarded by conn.mu.
-	inside bool // the borrower waits for the connection, or is about to
-	kicked bool // and is to stop, or would be
+	inside bool        // the borrower waits for the connection, or is about to
+	kicked atomic.Bool // and is to stop, or would be; read without the mutex, too
 
 	// The borrower's: what kicks it when its context ends.
 	done <-chan struct{}
@@ -71,6 +72,10 @@ func (r *reader) receive(src source) error {
 // due says that a read is to end: there is a message for the borrower, or for
 // one who might become it.
 func (r *reader) due() bool { return r.lends && r.delivered && (r.borrowed || r.pipe.in.awaited) }
+
+// stops says that a read is to end though it has brought nothing for the
+// application. A peer that sends without a pause gives no other occasion.
+func (l *loan) stops() bool { return l.lent.poll || l.kicked.Load() }
 
 // offerLoan lends the connection, and returns when it is the reader's again, or
 // why it has ended.
@@ -176,20 +181,20 @@ func (in *inbox) borrow(ctx context.Context) bool {
 	return true
 }
 
-// drain reads what has come while the connection was lent and nobody read.
-func (in *inbox) drain() {
+// poll reads once, without waiting, what has come while the connection was lent
+// and nobody read. It reports whether that was something.
+func (in *inbox) poll() bool {
 	in.mu.Lock()
-	defer in.mu.Unlock()
-	for l := in.loan; l != nil && l == in.loan && !l.taken; {
-		l.taken = true
+	l := in.loan
+	if l == nil || l.taken {
 		in.mu.Unlock()
-		err := l.read(noWait)
-		in.returned(l, err)
-		in.mu.Lock()
-		if err != errLent {
-			return
-		}
+		return false
 	}
+	l.taken = true
+	in.mu.Unlock()
+	err := l.read(noWait)
+	in.returned(l, err)
+	return err == errLent
 }
 
 // returned takes note that the borrower has read, for now.
@@ -262,7 +267,7 @@ func (l *loan) kick() {
 	c := l.reader.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l.kicked = true
+	l.kicked.Store(true)
 	if l.inside && !c.closed {
 		_ = c.stream.conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection, which needs none
 	}
@@ -276,8 +281,7 @@ func (l *loan) enter() error {
 	if c.closed {
 		return net.ErrClosed
 	}
-	if l.kicked {
-		l.kicked = false
+	if l.kicked.Swap(false) {
 		return os.ErrDeadlineExceeded
 	}
 	l.inside = true
@@ -290,11 +294,7 @@ func (l *loan) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.inside = false
-	if !l.kicked {
-		return
-	}
-	l.kicked = false
-	if c.closed {
+	if !l.kicked.Swap(false) || c.closed {
 		return
 	}
 	var until time.Time

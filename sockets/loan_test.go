@@ -422,3 +422,98 @@ func TestDirectRest(t *testing.T) {
 		t.Error("something is left")
 	}
 }
+
+// TestLoanBurst: who reads itself is not held up by its own high-water mark: it
+// queues what one read brings, and takes it.
+func TestLoanBurst(t *testing.T) {
+	t.Parallel()
+	rep := bind(t, NewRep, Options{RecvHWM: 10})
+	peer := dialRaw(t, rep.LastEndpoint()).greet("DEALER", nil)
+	go func() {
+		for {
+			m, err := rep.Recv(context.Background())
+			if err != nil || rep.Send(context.Background(), m...) != nil {
+				return
+			}
+		}
+	}()
+	for range 20 {
+		for range warmUp {
+			peer.send(wire("", "question"))
+			peer.message()
+		}
+		const burst = 500
+		peer.send(bytes.Repeat(wire("", "question"), burst))
+		for range burst {
+			peer.message()
+		}
+	}
+}
+
+// TestLoanFlood: a peer that sends commands without a pause does not keep the
+// context of who reads from having its effect.
+func TestLoanFlood(t *testing.T) {
+	t.Parallel()
+	rep := bind(t, NewRep, Options{})
+	peer := dialRaw(t, rep.LastEndpoint()).greet("DEALER", nil)
+	ctx, cancel := context.WithCancel(testContext(t))
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			m, err := rep.Recv(ctx)
+			if err == nil {
+				err = rep.Send(ctx, m...)
+			}
+			if err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	for range warmUp {
+		peer.send(wire("", "question"))
+		peer.message()
+	}
+	// A command that nobody answers.
+	flood := bytes.Repeat(zmtp.AppendCommand(nil, zmtp.CommandPong, nil), 10_000)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			if _, err := peer.conn.Write(flood); err != nil {
+				return
+			}
+		}
+	}()
+	time.Sleep(5 * time.Millisecond)
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the wait ends with %v", err)
+	}
+	must(t, peer.conn.Close())
+	<-done
+}
+
+// TestLoanStaleBurst: nor is a REQ that throws away what came before it asks.
+func TestLoanStaleBurst(t *testing.T) {
+	t.Parallel()
+	req := open(t, NewReq, Options{RecvHWM: 10})
+	req.in.term = time.Hour
+	must(t, req.Bind(testContext(t), "tcp://127.0.0.1:*"))
+	peer := dialRaw(t, req.LastEndpoint()).greet("REP", nil)
+	for range 20 {
+		for range warmUp {
+			must(t, req.Send(testContext(t), []byte("question")))
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				peer.message()
+				peer.send(wire("", "answer"))
+			}()
+			_, err := req.Recv(testContext(t))
+			must(t, err)
+			<-done
+		}
+		peer.send(bytes.Repeat(wire("", "answer"), 500))
+	}
+}

@@ -191,8 +191,12 @@ func (r *reader) received(n int) error {
 	if err == nil && r.conn.ending() {
 		err = net.ErrClosed
 	}
-	if err == nil && r.due() {
+	switch {
+	case err != nil:
+	case r.due():
 		err = errLent
+	case r.borrowed && r.loan.stops():
+		err = errNothing
 	}
 	return err
 }
@@ -280,6 +284,13 @@ func (r *reader) deliver(b *Batch) {
 	}
 	b.cost += spanCost * len(b.spans)
 	r.delivered = true
+	if r.borrowed {
+		// It is who would have to make room that reads, and there was none
+		// queued before it began: what one read brings is all that there is
+		// beyond the high-water mark.
+		s.in.put(&r.pipe.in, b)
+		return
+	}
 	if !s.in.push(&r.pipe.in, b, r.conn.gone) {
 		// The connection is gone, which the reader will see; or the socket
 		// closes and only lingers to write, and what still comes in is thrown

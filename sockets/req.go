@@ -75,6 +75,10 @@ func (r *Req) Send(ctx context.Context, frames ...[]byte) error {
 // ErrWouldBlock.
 func (r *Req) TrySend(frames ...[]byte) error { return r.Send(noWait, frames...) }
 
+// maxStale bounds how often a request looks for what came unread before it, so
+// that a peer which sends without end does not hold it up.
+const maxStale = 8
+
 // request sends a request if a peer has room.
 func (r *Req) request(frames [][]byte) (sent bool, err error) {
 	r.mu.Lock()
@@ -87,8 +91,13 @@ func (r *Req) request(frames [][]byte) (sent bool, err error) {
 	}
 	// Whatever has come until now is no reply to what is asked now. Afterwards
 	// it would be too late: the reply may be quick.
-	r.in.drain()
 	r.in.discard()
+	for range maxStale {
+		if !r.in.poll() {
+			break
+		}
+		r.in.discard()
+	}
 	r.head = r.head[:0]
 	if r.opts.ReqCorrelate {
 		r.id++
