@@ -30,6 +30,7 @@ type inbox struct {
 	patience time.Duration // Options.RecvTimeout
 	grace    time.Duration // aheadGrace, but in tests
 	term     time.Duration // loanTerm, but in tests
+	slack    int           // behindOctets, but in tests
 	conflate bool          // keep the last message of each peer only
 	named    bool          // Recv puts the peer's identity before its messages (ROUTER)
 	readable chan struct{} // see Readable; nil before its first use
@@ -85,7 +86,7 @@ func (in *inbox) init(limits hwm) {
 	in.some = newGate()
 	in.done = make(chan struct{})
 	in.limits = limits
-	in.grace, in.term = aheadGrace, loanTerm
+	in.grace, in.term, in.slack = aheadGrace, loanTerm, behindOctets
 }
 
 // spans returns an empty span slice for a reader to fill.
@@ -171,23 +172,31 @@ func (in *inbox) unlist() *inqueue {
 	return q
 }
 
+// front returns the queue at the front of the ring, which has a message, or nil
+// if there is none. mu must be held, and may be released meanwhile.
+func (in *inbox) front() *inqueue {
+	for in.ready.len() > 0 {
+		if q := in.ready.front(); q.batches.len() > 0 {
+			return q
+		}
+		in.fetch()
+	}
+	return nil
+}
+
 // next waits until some peer has a message and returns its queue, still at the
 // front of the ring, with in.mu held.
 func (in *inbox) next(ctx context.Context, l *limit) (*inqueue, error) {
 	in.mu.Lock()
 	for {
-		select {
-		case <-in.done:
+		if in.closed() {
 			in.mu.Unlock()
 			return nil, ErrClosed
-		default:
 		}
-		if in.ready.len() > 0 {
-			q := in.ready.front()
-			if q.batches.len() > 0 {
-				return q, nil
-			}
-			in.fetch()
+		if q := in.front(); q != nil {
+			return q, nil
+		}
+		if in.loan != nil && in.borrow(ctx) {
 			continue
 		}
 		if err := in.some.waitWithin(ctx, &in.mu, in.done, l); err != nil {
@@ -259,9 +268,6 @@ func (q *inqueue) account(messages, cost int) (link *half, told hwm, empty bool)
 // await waits until there is a message, and takes none. It may return when there
 // is none.
 func (in *inbox) await(ctx context.Context, l *limit) error {
-	if in.borrow(ctx) {
-		return nil
-	}
 	if _, err := in.next(ctx, l); err != nil {
 		return err
 	}
@@ -296,12 +302,33 @@ func (m *single) discard() {
 	m.chunk.Release()
 }
 
-// take takes one message.
+// take takes one message, and waits for it.
 func (in *inbox) take(ctx context.Context, l *limit) (single, error) {
 	q, err := in.next(ctx, l)
 	if err != nil {
 		return single{}, err
 	}
+	return in.takeOf(q), nil
+}
+
+// takeQueued takes one message that is queued already, or returns ErrWouldBlock.
+func (in *inbox) takeQueued() (single, error) {
+	in.mu.Lock()
+	if in.closed() {
+		in.mu.Unlock()
+		return single{}, ErrClosed
+	}
+	q := in.front()
+	if q == nil {
+		in.mu.Unlock()
+		return single{}, ErrWouldBlock
+	}
+	return in.takeOf(q), nil
+}
+
+// takeOf takes the first message of the queue at the front. mu must be held, and
+// is released.
+func (in *inbox) takeOf(q *inqueue) single {
 	item := q.batches.frontPointer()
 	m := single{item.chunk, item.spans[item.next], item.peer}
 	cost := item.cost / (len(item.spans) - item.next)
@@ -314,7 +341,7 @@ func (in *inbox) take(ctx context.Context, l *limit) (single, error) {
 		m.chunk.Retain()
 	}
 	in.taken(q, 1, cost)
-	return m, nil
+	return m
 }
 
 // recv takes one message and copies it.

@@ -37,6 +37,7 @@ type reader struct {
 	usual       int    // size of a message, as of late
 
 	lends    bool // to receive calls; see loan
+	unwaited int  // octets read since it waited for some
 	borrowed bool // one of them reads
 	loan     *loan
 	ttl      time.Duration // from the PING that came last, unless octets came since
@@ -173,6 +174,7 @@ func (r *reader) use(chunk *buf.Chunk, pending []byte) {
 // received decodes what can be decoded and hands it on.
 func (r *reader) received(n int) error {
 	r.fill += n
+	r.unwaited += n
 	r.ttl = 0
 	if err := r.conn.heard(); err != nil {
 		return err
@@ -341,6 +343,7 @@ func (r *reader) command(body []byte) error {
 // to a chunk of its size: a peer that stops in the middle of a message shall
 // not hold many times what it has sent.
 func (r *reader) idle() {
+	r.unwaited = 0
 	if cap(r.batch.spans) > keepSpans {
 		r.returnSpans()
 	}

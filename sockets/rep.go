@@ -67,7 +67,7 @@ func (r *Rep) next() (m single, skip int, err error) {
 	if r.peer != nil {
 		return m, 0, ErrState
 	}
-	if m, err = r.in.take(noWait, nil); err != nil {
+	if m, err = r.in.takeQueued(); err != nil {
 		return m, 0, err
 	}
 	wire := m.wire()

@@ -139,7 +139,7 @@ func (r *Req) next() (m single, skip int, err error) {
 		if !r.waiting {
 			return m, 0, ErrState
 		}
-		if m, err = r.in.take(noWait, nil); err != nil {
+		if m, err = r.in.takeQueued(); err != nil {
 			return m, 0, err
 		}
 		if r.asked == nil || m.peer.pipe == r.asked {

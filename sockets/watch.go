@@ -120,8 +120,5 @@ func (in *inbox) closed() bool {
 func (in *inbox) waiting() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for in.ready.len() > 0 && in.ready.front().batches.len() == 0 {
-		in.fetch()
-	}
-	return in.ready.len() > 0
+	return in.front() != nil
 }

@@ -1,0 +1,298 @@
+package sockets
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// These tests are of loans on sockets that receive a stream; those on REQ and REP
+// are beside them.
+
+// isTaken says that a receive call reads the connection.
+func (in *inbox) isTaken() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.loan != nil && in.loan.taken
+}
+
+// numbered is a message with a number and some filling.
+func numbered(i int) []byte {
+	return binary.BigEndian.AppendUint32(bytes.Repeat([]byte{'x'}, i*i%1000), uint32(i))
+}
+
+func number(m []byte) int { return int(binary.BigEndian.Uint32(m[len(m)-4:])) }
+
+// TestLoanTypes: every type that hands on what it receives has its connection read
+// by the receive call, once that has waited for a message.
+func TestLoanTypes(t *testing.T) {
+	if !canLend {
+		t.Skip("connections are not lent on this system")
+	}
+	t.Parallel()
+	type sender interface {
+		Send(context.Context, ...[]byte) error
+	}
+	type receiver interface {
+		Recv(context.Context) (Message, error)
+		LastEndpoint() string
+	}
+	for _, c := range []struct {
+		name string
+		make func(t *testing.T) (receiver, *inbox, sender)
+	}{
+		{"PULL", func(t *testing.T) (receiver, *inbox, sender) {
+			r := bind(t, NewPull, Options{})
+			return r, &r.in, connect(t, NewPush, Options{}, r)
+		}},
+		{"PAIR", func(t *testing.T) (receiver, *inbox, sender) {
+			r := bind(t, NewPair, Options{})
+			return r, &r.in, connect(t, NewPair, Options{}, r)
+		}},
+		{"DEALER", func(t *testing.T) (receiver, *inbox, sender) {
+			r := bind(t, NewDealer, Options{})
+			return r, &r.in, connect(t, NewDealer, Options{}, r)
+		}},
+		{"ROUTER", func(t *testing.T) (receiver, *inbox, sender) {
+			r := bind(t, NewRouter, Options{})
+			return r, &r.in, connect(t, NewDealer, Options{}, r)
+		}},
+		{"SUB", func(t *testing.T) (receiver, *inbox, sender) {
+			r := bind(t, NewSub, Options{})
+			must(t, r.Subscribe(""))
+			return r, &r.in, connect(t, NewPub, Options{}, r)
+		}},
+		{"XSUB", func(t *testing.T) (receiver, *inbox, sender) {
+			r := bind(t, NewXSub, Options{})
+			must(t, r.Subscribe(""))
+			return r, &r.in, connect(t, NewPub, Options{}, r)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r, in, s := c.make(t)
+			ctx, cancel := context.WithCancel(testContext(t))
+			got := make(chan []byte, 1)
+			ended := make(chan error, 1)
+			go func() {
+				for {
+					m, err := r.Recv(ctx)
+					if err != nil {
+						ended <- err
+						return
+					}
+					got <- m[len(m)-1]
+				}
+			}()
+			eventually(t, "a receive call reads the connection", func() bool {
+				if in.isTaken() {
+					return true
+				}
+				must(t, s.Send(testContext(t), []byte("message")))
+				select { // a PUB may not know of the subscription yet
+				case <-got:
+				case <-time.After(10 * time.Millisecond):
+				}
+				return in.isTaken()
+			})
+			must(t, s.Send(testContext(t), []byte("last")))
+			for text := ""; text != "last"; {
+				text = string(<-got)
+			}
+			cancel()
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("the context ends the wait with %v", err)
+			}
+		})
+	}
+}
+
+// TestLoanStream: what is received by various calls in turn, with and without
+// waiting, is all that was sent, in its order.
+func TestLoanStream(t *testing.T) {
+	t.Parallel()
+	pull := bind(t, NewPull, Options{RecvHWM: 100})
+	push := connect(t, NewPush, Options{}, pull)
+	const count = 20_000
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		for i := range count {
+			if err := push.Send(testContext(t), numbered(i)); err != nil {
+				t.Error(err)
+				return
+			}
+			if i%500 == 0 {
+				time.Sleep(100 * time.Microsecond) // that the receiver waits at times
+			}
+		}
+	})
+	var b Batch
+	defer b.Release()
+	next := 0
+	expect := func(m []byte) {
+		if i := number(m); i != next {
+			t.Fatalf("message %d comes in place of %d", i, next)
+		}
+		next++
+	}
+	for i := 0; next < count; i++ {
+		switch i % 4 {
+		case 0:
+			must(t, pull.RecvBatch(testContext(t), &b))
+			for j := range b.Len() {
+				body, _ := b.Message(j).Next()
+				expect(body)
+			}
+		case 1, 2:
+			m, err := pull.Recv(testContext(t))
+			must(t, err)
+			expect(m[0])
+		default:
+			for {
+				m, err := pull.TryRecv()
+				if errors.Is(err, ErrWouldBlock) {
+					break
+				}
+				must(t, err)
+				expect(m[0])
+			}
+		}
+	}
+}
+
+// TestLoanShared: of several goroutines that receive from a socket one reads, and
+// all get messages, each of them once.
+func TestLoanShared(t *testing.T) {
+	t.Parallel()
+	pull := bind(t, NewPull, Options{})
+	push := connect(t, NewPush, Options{}, pull)
+	const count = 20_000
+	ctx, cancel := context.WithCancel(testContext(t))
+	var mu sync.Mutex
+	var got []int
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for {
+				m, err := pull.Recv(ctx)
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				if got = append(got, number(m[0])); len(got) == count {
+					cancel()
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range count {
+		must(t, push.Send(testContext(t), numbered(i)))
+		if i%100 == 0 {
+			time.Sleep(20 * time.Microsecond)
+		}
+	}
+	wg.Wait()
+	cancel()
+	slices.Sort(got)
+	for i, n := range got {
+		if i != n {
+			t.Fatalf("message %d comes in place of %d", n, i)
+		}
+	}
+	if len(got) != count {
+		t.Errorf("%d messages, want %d", len(got), count)
+	}
+}
+
+// TestLoanTryAlone: to ask without waiting reads what has come to a connection
+// that is lent; and as long as that is nothing, it does not prolong the loan.
+func TestLoanTryAlone(t *testing.T) {
+	if !canLend {
+		t.Skip("connections are not lent on this system")
+	}
+	t.Parallel()
+	pull := open(t, NewPull, Options{})
+	pull.in.term = 20 * time.Millisecond
+	must(t, pull.Bind(testContext(t), "tcp://127.0.0.1:*"))
+	push := connect(t, NewPush, Options{}, pull)
+	lent := func() bool {
+		pull.in.mu.Lock()
+		defer pull.in.mu.Unlock()
+		return pull.in.loan != nil
+	}
+	for i := range 10 {
+		eventually(t, "the connection is lent", func() bool {
+			go push.Send(context.Background(), []byte("message"))
+			_, err := pull.Recv(testContext(t))
+			must(t, err)
+			return lent()
+		})
+		text := fmt.Sprint(i)
+		must(t, push.Send(testContext(t), []byte(text)))
+		eventually(t, "the message is there", func() bool {
+			m, err := pull.TryRecv()
+			return err == nil && string(m[0]) == text
+		})
+		eventually(t, "the loan ends", func() bool {
+			_, err := pull.TryRecv()
+			if !errors.Is(err, ErrWouldBlock) {
+				t.Fatal(err)
+			}
+			return !lent()
+		})
+	}
+}
+
+// TestLoanBehind: who does not keep up with the peer leaves the reading to the
+// reader.
+func TestLoanBehind(t *testing.T) {
+	if !canLend {
+		t.Skip("connections are not lent on this system")
+	}
+	t.Parallel()
+	pull := open(t, NewPull, Options{})
+	pull.in.slack = 4 << 10
+	must(t, pull.Bind(testContext(t), "tcp://127.0.0.1:*"))
+	push := connect(t, NewPush, Options{}, pull)
+	received := make(chan int)
+	done := make(chan struct{})
+	go func() {
+		defer close(received)
+		for {
+			m, err := pull.Recv(context.Background())
+			if err != nil {
+				return
+			}
+			select {
+			case received <- len(m[0]):
+			case <-done:
+				return
+			}
+		}
+	}()
+	eventually(t, "a receive call reads the connection", func() bool {
+		if !pull.in.isTaken() {
+			must(t, push.Send(testContext(t), []byte("message")))
+			<-received
+		}
+		return pull.in.isTaken()
+	})
+	large := make([]byte, 8<<10) // which comes in one piece
+	must(t, push.Send(testContext(t), large))
+	if n := <-received; n != len(large) {
+		t.Fatalf("%d octets were received, want %d", n, len(large))
+	}
+	close(done)
+	// No other message comes, with which the connection might be lent again.
+	if pull.in.isTaken() {
+		t.Error("the receive call still reads the connection")
+	}
+}
