@@ -59,7 +59,9 @@ type Options struct {
 
 	// SendHWM and RecvHWM bound the messages queued for and from each peer.
 	// 0 means DefaultHWM; negative means no bound on their number. What the
-	// connection's writer has taken to write counts no longer.
+	// connection's writer has taken to write counts no longer. While a socket
+	// has one peer, a receive call may read the connection itself, and queues
+	// all that one read brings.
 	SendHWM, RecvHWM int
 
 	// SendHWMOctets and RecvHWMOctets bound the octets queued for and from
