@@ -97,7 +97,7 @@ func (r *reader) offerLoan() error {
 	in, l := &r.pipe.socket.in, r.loan
 	if l == nil {
 		l = &loan{reader: r, back: make(chan error, 1), term: time.NewTimer(in.term)}
-		l.lent.init(r)
+		l.lent.init(r, newSpin(&r.pipe.socket.opts))
 		r.loan = l
 	} else {
 		l.term.Reset(in.term)

@@ -18,6 +18,7 @@ const (
 	DefaultHWMOctets         = 64 << 20 // octets of queued messages
 	DefaultReconnectInterval = 100 * time.Millisecond
 	DefaultHandshakeTimeout  = 30 * time.Second
+	DefaultBusyPoll          = 50 * time.Microsecond
 	DefaultMaxHandshakes     = 1024
 	DefaultMaxMessageSize    = 256 << 20
 	DefaultMaxSubscriptions  = 100_000
@@ -200,6 +201,13 @@ type Options struct {
 	// not to wait at all.
 	SendTimeout, RecvTimeout time.Duration
 
+	// BusyPoll is for how long a receive call that reads the connection itself
+	// looks for octets before it sleeps, as long as that helps. It does so on
+	// Linux while the socket has one peer, with more than one processor. 0
+	// means DefaultBusyPoll; negative means not at all, which saves
+	// processor time and makes short round trips longer.
+	BusyPoll time.Duration
+
 	// Immediate makes a DEALER, PUSH, REQ or PAIR queue messages only for peers
 	// that are connected, not from Connect on. What was queued for a peer that
 	// disconnects is then lost.
@@ -373,6 +381,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.ReconnectIntervalMax > 0 && o.ReconnectIntervalMax < o.ReconnectInterval {
 		bad("ReconnectIntervalMax", "is smaller than ReconnectInterval, which is %v", o.ReconnectInterval)
+	}
+	if o.BusyPoll == 0 {
+		o.BusyPoll = DefaultBusyPoll
 	}
 	if o.HandshakeTimeout == 0 {
 		o.HandshakeTimeout = DefaultHandshakeTimeout

@@ -60,7 +60,7 @@ func (s *stream) init(conn net.Conn) error {
 // receive feeds src until the connection ends, and returns why.
 func (s *stream) receive(src source) error {
 	var r receiving
-	r.init(src)
+	r.init(src, spin{})
 	return s.receiveFor(&r)
 }
 
@@ -72,12 +72,13 @@ const canLend = true
 type receiving struct {
 	src   source
 	poll  bool // end where there is nothing to read, with errNothing
+	spin  spin
 	ended error
 	step  func(fd uintptr) bool
 }
 
-func (r *receiving) init(src source) {
-	r.src = src
+func (r *receiving) init(src source, spin spin) {
+	r.src, r.spin = src, spin
 	r.step = r.receive
 }
 
@@ -100,6 +101,8 @@ func (r *receiving) receive(fd uintptr) bool {
 		case err == unix.EAGAIN && r.poll:
 			r.ended = errNothing
 			return true
+		case err == unix.EAGAIN && r.spin.again():
+			continue
 		case err == unix.EAGAIN:
 			r.src.idle()
 			return false
@@ -112,6 +115,7 @@ func (r *receiving) receive(fd uintptr) bool {
 			r.ended = io.EOF
 			return true
 		}
+		r.spin.hit()
 		if r.ended = r.src.received(n); r.ended != nil {
 			return true
 		}

@@ -15,7 +15,11 @@ const canLend = false
 
 type receiving struct{ poll bool }
 
-func (*receiving) init(source) {}
+func (*receiving) init(source, spin) {}
+
+type spin struct{}
+
+func newSpin(*Options) (s spin) { return s }
 
 func (*stream) receiveFor(*receiving) error { return errNothing }
 
