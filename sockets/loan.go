@@ -16,11 +16,12 @@ import (
 // what comes in a stream is still in the processor's cache when it is looked at.
 //
 // The reader offers the loan when it has delivered a message to a goroutine that
-// waited for it, and sleeps. It reads again when nobody has made use of the loan
-// for a term, when it is recalled (another peer comes, the application watches
-// the socket by other means, it is closed), when the borrower does not keep up
-// with the peer, so that two who share the work may do better (see behind), and
-// when the connection ends.
+// waited for it, not for long, and sleeps. It reads again when nobody has made use of the loan
+// for a term, when the borrower has waited for the peer for as long (to look after
+// a loan costs more then than it saves), when it is recalled (another peer comes,
+// the application watches the socket by other means, it is closed), when the
+// borrower does not keep up with the peer, so that two who share the work may do
+// better (see behind), and when the connection ends.
 //
 // What the reader has, its chunk and decoder, belongs to the borrower meanwhile:
 // the inbox's mutex, under which a loan is offered, taken and given back, hands
@@ -35,7 +36,7 @@ type loan struct {
 	taken    bool // a receive call reads, or is about to
 	recalled bool // and is to stop
 	used     bool // it was taken since the term began
-	lapsed   bool // the term has ended while it was
+	lapsed   bool // the term has ended while it was: the peer is a slow one
 
 	// Guarded by conn.mu.
 	inside bool        // the borrower waits for the connection, or is about to
@@ -81,7 +82,7 @@ func (r *reader) receive(src source) error {
 // due says that a read is to end: there is a message for the borrower, or for
 // one who might become it.
 func (r *reader) due() bool {
-	return r.lends && r.delivered && (r.borrowed || r.pipe.in.awaited && !r.behind())
+	return r.lends && r.delivered && (r.borrowed || r.pipe.in.awaited && r.quick && !r.behind())
 }
 
 // behind says that who reads has not waited for the peer in a long while.
@@ -209,11 +210,7 @@ func (in *inbox) returned(l *loan, err error) {
 		l.used = true
 	}
 	goesOn := err == errLent || err == errNothing
-	if goesOn && !l.recalled && !l.reader.behind() && !l.reader.conn.ending() {
-		if l.lapsed {
-			l.lapsed = false
-			l.term.Reset(in.term)
-		}
+	if goesOn && !l.recalled && !l.lapsed && !l.reader.behind() && !l.reader.conn.ending() {
 		in.some.wake() // whoever came meanwhile may take it
 		return
 	}

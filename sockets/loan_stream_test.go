@@ -296,3 +296,71 @@ func TestLoanBehind(t *testing.T) {
 		t.Error("the receive call still reads the connection")
 	}
 }
+
+// TestLoanSlow: a connection is lent only while messages come soon one after the
+// other.
+func TestLoanSlow(t *testing.T) {
+	if !canLend {
+		t.Skip("connections are not lent on this system")
+	}
+	t.Parallel()
+	pull := bind(t, NewPull, Options{})
+	push := connect(t, NewPush, Options{}, pull)
+	received := make(chan struct{})
+	go func() {
+		defer close(received)
+		for {
+			if _, err := pull.Recv(context.Background()); err != nil {
+				return
+			}
+			received <- struct{}{}
+		}
+	}()
+	t.Cleanup(func() {
+		pull.Close()
+		for range received {
+		}
+	})
+	message := func() {
+		must(t, push.Send(testContext(t), []byte("message")))
+		<-received
+	}
+	eventually(t, "a receive call reads the connection", func() bool {
+		if !pull.in.isTaken() {
+			message()
+		}
+		return pull.in.isTaken()
+	})
+	eventually(t, "it has done so for long", func() bool {
+		pull.in.mu.Lock()
+		defer pull.in.mu.Unlock()
+		return pull.in.loan != nil && pull.in.loan.lapsed
+	})
+	message()
+	pull.in.mu.Lock()
+	if pull.in.loan != nil {
+		t.Error("the connection is still lent")
+	}
+	pull.in.mu.Unlock()
+
+	// Now no wait is a short one.
+	slow := open(t, NewPull, Options{})
+	slow.in.term = time.Nanosecond
+	must(t, slow.Bind(testContext(t), "tcp://127.0.0.1:*"))
+	push = connect(t, NewPush, Options{}, slow)
+	for range 100 {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			push.Send(context.Background(), []byte("message"))
+		}()
+		_, err := slow.Recv(testContext(t))
+		must(t, err)
+		<-done
+		slow.in.mu.Lock()
+		if slow.in.loan != nil {
+			t.Error("a connection is lent, though the peer makes us wait")
+		}
+		slow.in.mu.Unlock()
+	}
+}

@@ -36,9 +36,11 @@ type reader struct {
 	octets      int    // their size
 	usual       int    // size of a message, as of late
 
-	lends    bool // to receive calls; see loan
-	unwaited int  // octets read since it waited for some
-	borrowed bool // one of them reads
+	lends    bool      // to receive calls; see loan
+	unwaited int       // octets read since it waited for some
+	waiting  time.Time // since when it waits for some; zero: it does not
+	quick    bool      // the last wait was a short one
+	borrowed bool      // one of them reads
 	loan     *loan
 	ttl      time.Duration // from the PING that came last, unless octets came since
 }
@@ -175,6 +177,10 @@ func (r *reader) use(chunk *buf.Chunk, pending []byte) {
 func (r *reader) received(n int) error {
 	r.fill += n
 	r.unwaited += n
+	if !r.waiting.IsZero() {
+		r.quick = time.Since(r.waiting) < r.pipe.socket.in.term
+		r.waiting = time.Time{}
+	}
 	r.ttl = 0
 	if err := r.conn.heard(); err != nil {
 		return err
@@ -344,6 +350,9 @@ func (r *reader) command(body []byte) error {
 // not hold many times what it has sent.
 func (r *reader) idle() {
 	r.unwaited = 0
+	if r.lends {
+		r.waiting = time.Now()
+	}
 	if cap(r.batch.spans) > keepSpans {
 		r.returnSpans()
 	}
