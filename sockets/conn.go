@@ -223,6 +223,9 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 		}
 		return nil, err
 	}
+	if s.opts.SendBuffer == 0 && isLocal(c.stream.conn.LocalAddr(), c.stream.conn.RemoteAddr()) {
+		c.stream.bounded()
+	}
 	if p == nil {
 		p = newPipe(s, endpoint, false)
 	}

@@ -74,8 +74,9 @@ type Options struct {
 
 	// SendBuffer and RecvBuffer are the sizes of the kernel's buffers of a
 	// connection in octets. 0 leaves them to the kernel, but for the one for
-	// sending by TCP to a peer on the same machine: on Linux that is 512 KiB
-	// then, if the system's limit (net.core.wmem_max) allows as much.
+	// sending by TCP to a peer on the same machine: on Linux that does not grow
+	// beyond 512 KiB then, if the system's limit (net.core.wmem_max) allows to
+	// ask for as much.
 	SendBuffer, RecvBuffer int
 
 	// Linger is how long Close waits until queued messages are written, and for

@@ -26,6 +26,8 @@ import (
 type platformStream struct {
 	raw   syscall.RawConn
 	write writeState
+	grows bool  // the kernel's buffer may become larger than localSendBuffer
+	sent  int64 // octets, since the last look at that
 }
 
 // maxVectors is how many pieces go into one vectored write.
@@ -56,6 +58,10 @@ func (s *stream) init(conn net.Conn) error {
 	s.write.step = s.writeStep
 	return nil
 }
+
+// bounded has the kernel's buffer for sending not grow beyond localSendBuffer, if
+// the system lets one ask for as much. It is called before the first send.
+func (s *stream) bounded() { s.grows = maxSendBuffer() >= localSendBuffer }
 
 // receive feeds src until the connection ends, and returns why.
 func (s *stream) receive(src source) error {
@@ -167,7 +173,26 @@ func (s *stream) send(bufs [][]byte) (int64, error) {
 		}
 	}
 	w.bufs = nil
+	if s.grows {
+		if s.sent += w.written; s.sent >= growthLook {
+			s.sent = 0
+			s.boundGrowth()
+		}
+	}
 	return w.written, w.err
+}
+
+// boundGrowth sets the kernel's buffer for sending to localSendBuffer, once it has
+// grown beyond. Not before: connections that need little shall have little.
+func (s *stream) boundGrowth() {
+	_ = s.raw.Control(func(fd uintptr) { // it fails on a closed connection
+		// The kernel counts twice as much, for what it keeps beside the octets.
+		n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
+		if err == nil && n > 2*localSendBuffer {
+			s.grows = false
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, localSendBuffer)
+		}
+	})
 }
 
 // unconfirmed returns how many octets, the end of the stream among them, were
