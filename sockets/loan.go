@@ -42,7 +42,9 @@ type loan struct {
 	inside bool        // the borrower waits for the connection, or is about to
 	kicked atomic.Bool // and is to stop, or would be; read without the mutex, too
 
-	// The borrower's: what kicks it when its context ends.
+	// The borrower's: what kicks it when its context ends. It outlasts the loan,
+	// for the next one is with the same context as a rule, and to follow one
+	// allocates.
 	done <-chan struct{}
 	stop func() bool
 }
@@ -107,7 +109,6 @@ func (r *reader) offerLoan() error {
 	if !in.lend(l) {
 		return nil
 	}
-	defer l.forget()
 	for {
 		select {
 		case err := <-l.back:

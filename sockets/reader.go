@@ -111,6 +111,9 @@ func (r *reader) end() {
 		r.chunk.Release()
 		r.chunk = nil
 	}
+	if r.loan != nil {
+		r.loan.forget()
+	}
 }
 
 func (r *reader) returnSpans() {
