@@ -16,12 +16,12 @@ import (
 // what comes in a stream is still in the processor's cache when it is looked at.
 //
 // The reader offers the loan when it has delivered a message to a goroutine that
-// waited for it, not for long, and sleeps. It reads again when nobody has made use of the loan
-// for a term, when the borrower has waited for the peer for as long (to look after
-// a loan costs more then than it saves), when it is recalled (another peer comes,
-// the application watches the socket by other means, it is closed), when the
-// borrower does not keep up with the peer, so that two who share the work may do
-// better (see behind), and when the connection ends.
+// waited for it, not for long, and sleeps. It reads again when nobody has made use
+// of the loan for a term, when the borrower has waited for the peer for as long (to
+// look after a loan costs more then than it saves), when it is recalled (another
+// peer comes, the application watches the socket by other means, it is closed),
+// when the borrower does not keep up with the peer, so that two who share the work
+// may do better (see behind), and when the connection ends.
 //
 // What the reader has, its chunk and decoder, belongs to the borrower meanwhile:
 // the inbox's mutex, under which a loan is offered, taken and given back, hands

@@ -22,6 +22,14 @@ func (in *inbox) isTaken() bool {
 	return in.loan != nil && in.loan.taken
 }
 
+// needLoans skips a test that shows how connections are lent.
+func needLoans(t *testing.T) {
+	t.Helper()
+	if !canLend {
+		t.Skip("connections are not lent on this system")
+	}
+}
+
 // numbered is a message with a number and some filling.
 func numbered(i int) []byte {
 	return binary.BigEndian.AppendUint32(bytes.Repeat([]byte{'x'}, i*i%1000), uint32(i))
@@ -32,9 +40,7 @@ func number(m []byte) int { return int(binary.BigEndian.Uint32(m[len(m)-4:])) }
 // TestLoanTypes: every type that hands on what it receives has its connection read
 // by the receive call, once that has waited for a message.
 func TestLoanTypes(t *testing.T) {
-	if !canLend {
-		t.Skip("connections are not lent on this system")
-	}
+	needLoans(t)
 	t.Parallel()
 	type sender interface {
 		Send(context.Context, ...[]byte) error
@@ -215,9 +221,7 @@ func TestLoanShared(t *testing.T) {
 // TestLoanTryAlone: to ask without waiting reads what has come to a connection
 // that is lent; and as long as that is nothing, it does not prolong the loan.
 func TestLoanTryAlone(t *testing.T) {
-	if !canLend {
-		t.Skip("connections are not lent on this system")
-	}
+	needLoans(t)
 	t.Parallel()
 	pull := open(t, NewPull, Options{})
 	pull.in.term = 20 * time.Millisecond
@@ -254,9 +258,7 @@ func TestLoanTryAlone(t *testing.T) {
 // TestLoanBehind: who does not keep up with the peer leaves the reading to the
 // reader.
 func TestLoanBehind(t *testing.T) {
-	if !canLend {
-		t.Skip("connections are not lent on this system")
-	}
+	needLoans(t)
 	t.Parallel()
 	pull := open(t, NewPull, Options{})
 	pull.in.slack = 4 << 10
@@ -300,9 +302,7 @@ func TestLoanBehind(t *testing.T) {
 // TestLoanSlow: a connection is lent only while messages come soon one after the
 // other.
 func TestLoanSlow(t *testing.T) {
-	if !canLend {
-		t.Skip("connections are not lent on this system")
-	}
+	needLoans(t)
 	t.Parallel()
 	pull := bind(t, NewPull, Options{})
 	push := connect(t, NewPush, Options{}, pull)
@@ -362,5 +362,36 @@ func TestLoanSlow(t *testing.T) {
 			t.Error("a connection is lent, though the peer makes us wait")
 		}
 		slow.in.mu.Unlock()
+	}
+}
+
+// TestLoanSpun: to look again is to have waited, so who keeps up that way is not
+// behind, however much it reads.
+func TestLoanSpun(t *testing.T) {
+	needLoans(t)
+	t.Parallel()
+	pull := open(t, NewPull, Options{BusyPoll: time.Second})
+	pull.in.slack, pull.in.term = 4<<10, time.Hour
+	must(t, pull.Bind(testContext(t), "tcp://127.0.0.1:*"))
+	push := connect(t, NewPush, Options{}, pull)
+	for lent := 0; lent < 20; {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			time.Sleep(100 * time.Microsecond) // that somebody waits for it
+			push.Send(context.Background(), make([]byte, 1000))
+		}()
+		_, err := pull.Recv(testContext(t))
+		must(t, err)
+		<-done
+		pull.in.mu.Lock()
+		switch {
+		case pull.in.loan != nil:
+			lent++
+		case lent > 0:
+			t.Errorf("after %d messages the connection is not lent any more", lent)
+			lent = 20
+		}
+		pull.in.mu.Unlock()
 	}
 }

@@ -179,6 +179,9 @@ func (r *reader) use(chunk *buf.Chunk, pending []byte) {
 // received decodes what can be decoded and hands it on.
 func (r *reader) received(n int) error {
 	r.fill += n
+	if r.borrowed && r.loan.lent.spun {
+		r.unwaited, r.loan.lent.spun = 0, false // to look again is to have waited
+	}
 	r.unwaited += n
 	if !r.waiting.IsZero() {
 		r.quick = time.Since(r.waiting) < r.pipe.socket.in.term

@@ -79,6 +79,7 @@ type receiving struct {
 	src   source
 	poll  bool // end where there is nothing to read, with errNothing
 	spin  spin
+	spun  bool // there was nothing to read, and it looked again
 	ended error
 	step  func(fd uintptr) bool
 }
@@ -108,6 +109,7 @@ func (r *receiving) receive(fd uintptr) bool {
 			r.ended = errNothing
 			return true
 		case err == unix.EAGAIN && r.spin.again():
+			r.spun = true
 			continue
 		case err == unix.EAGAIN:
 			r.src.idle()

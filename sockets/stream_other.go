@@ -16,7 +16,7 @@ func (s *stream) bounded() {}
 // canLend: reading cannot be left and gone on with.
 const canLend = false
 
-type receiving struct{ poll bool }
+type receiving struct{ poll, spun bool }
 
 func (*receiving) init(source, spin) {}
 
