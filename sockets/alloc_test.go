@@ -39,13 +39,16 @@ func TestAllocPub(t *testing.T) {
 	ctx := testContext(t)
 	pub := bind(t, NewPub, Options{SendHWM: -1})
 	all := subscribed(t, Options{RecvHWM: -1}, pub.LastEndpoint(), "")
+	more := subscribed(t, Options{RecvHWM: -1}, pub.LastEndpoint(), "")
 	some := subscribed(t, Options{RecvHWM: -1}, pub.LastEndpoint(), "/key", "/key/of", "x")
 	none := subscribed(t, Options{RecvHWM: -1}, pub.LastEndpoint(), "other")
 	_ = none
-	var a, s Batch
+	var a, m, s Batch
 	defer a.Release()
+	defer m.Release()
 	defer s.Release()
 	recvAll := func(b *Batch) error { return all.RecvBatch(ctx, b) }
+	recvMore := func(b *Batch) error { return more.RecvBatch(ctx, b) }
 	recvSome := func(b *Batch) error { return some.RecvBatch(ctx, b) }
 	for _, n := range []int{1, 100} {
 		noAllocs(t, "Send", func() {
@@ -53,9 +56,16 @@ func TestAllocPub(t *testing.T) {
 				must(t, pub.Send(ctx, payload...))
 			}
 			takeAll(t, recvAll, &a, n)
+			takeAll(t, recvMore, &m, n)
 			takeAll(t, recvSome, &s, n)
 		})
 	}
+	elsewhere := [][]byte{[]byte("else"), make([]byte, 100)}
+	noAllocs(t, "Send to those who follow the log", func() {
+		must(t, pub.Send(ctx, elsewhere...))
+		takeAll(t, recvAll, &a, 1)
+		takeAll(t, recvMore, &m, 1)
+	})
 	one := wire("/key", "value")
 	other := wire("else", "value")
 	mixed := bytes.Repeat(append(append(one, one...), other...), 200)
@@ -71,6 +81,7 @@ func TestAllocPub(t *testing.T) {
 		must(t, pub.SendWire(ctx, one, 1, l))     // copied
 		must(t, pub.SendSpans(ctx, mixed, spans, l))
 		takeAll(t, recvAll, &a, 1201)
+		takeAll(t, recvMore, &m, 1201)
 		takeAll(t, recvSome, &s, 801)
 	})
 	if l.retained.Load() == 0 {

@@ -7,54 +7,124 @@ import (
 	"clustermap/zmtp"
 )
 
-// fanOut queues a message for all the peers, or, with the policy Block, for none
-// if one of them is full, and returns that one. The mutex of the subscriptions
-// is held.
+// fanOut queues a message for all the peers, those that subscribed to everything
+// and some others, or, with the policy Block, for none if one of them is full, and
+// returns that one. The mutex of the subscriptions is held.
 //
-// The message is put in wire form once. Small ones are copied to each peer; a
-// large one all of them share.
-func (p *publisher) fanOut(peers []*pipe, frames [][]byte) (full *pipe) {
-	block := p.opts.FullPolicy == Block
-	if len(peers) == 1 {
-		q := peers[0]
-		q.sub.room = hwm{}
-		if q.out.offer(nil, frames) == isFull {
-			if block {
-				return q
-			}
-			p.overflow(q, 1)
-		}
-		return nil
+// The message is put in wire form once, in the log for those that follow it. The
+// others get small ones by copy; a large one all of them share.
+func (p *publisher) fanOut(all, some []*pipe, frames [][]byte) (full *pipe) {
+	switch {
+	case len(all)+len(some) > 1:
+	case len(all) == 1:
+		return p.sendAlone(all[0], frames)
+	default:
+		return p.sendAlone(some[0], frames)
 	}
 	size := 0
 	for _, f := range frames {
 		size += zmtp.FrameSize(len(f))
 	}
-	if block {
-		for _, q := range peers {
-			if !q.hasRoomFor(size) {
-				return q
-			}
-		}
+	if full := p.makeRoom(some, size); full != nil {
+		return full
+	}
+	p.gather()
+	if size < lendFrom && len(p.subs.apart)+len(some) == 0 {
+		p.log.add(frames, size)
+		return nil
 	}
 	if size < lendFrom {
 		p.shared = zmtp.AppendMessage(p.shared[:0], frames...)
-		for _, q := range peers {
-			if q.out.offerShared(p.shared, nil, block) == isFull {
-				p.overflow(q, 1)
-			}
-		}
+		p.share(some, p.shared, nil)
 		return nil
 	}
 	chunk := buf.Get(size)
 	defer chunk.Release()
-	wire := zmtp.AppendMessage(chunk.Data()[:0:size], frames...)
-	for _, q := range peers {
-		if q.out.offerShared(wire, chunk, block) == isFull {
-			p.overflow(q, 1)
+	p.share(some, zmtp.AppendMessage(chunk.Data()[:0:size], frames...), chunk)
+	return nil
+}
+
+// sendAlone is fanOut for a single peer.
+func (p *publisher) sendAlone(q *pipe, frames [][]byte) (full *pipe) {
+	p.separate(q)
+	q.sub.room = hwm{}
+	if q.out.offer(nil, frames) == isFull {
+		if p.opts.FullPolicy == Block {
+			return q
+		}
+		p.overflow(q, 1)
+	}
+	return nil
+}
+
+// share queues a message for those that follow the log, for those that do not,
+// and for some others.
+func (p *publisher) share(some []*pipe, wire []byte, owner Owner) {
+	p.log.addWire(wire, 1, owner)
+	roomy := p.opts.FullPolicy == Block
+	for _, peers := range [...][]*pipe{p.subs.apart, some} {
+		for _, q := range peers {
+			if q.out.offerShared(wire, owner, roomy) == isFull {
+				p.overflow(q, 1)
+			}
+		}
+	}
+}
+
+// makeRoom sets apart the followers of the log that have too much to read. With
+// the policy Block, it returns a peer that has no room for a message of so many
+// octets, of those apart and some others.
+func (p *publisher) makeRoom(some []*pipe, octets int) (full *pipe) {
+	p.setFullApart()
+	if p.opts.FullPolicy != Block {
+		return nil
+	}
+	for _, peers := range [...][]*pipe{p.subs.apart, some} {
+		for _, q := range peers {
+			if !q.hasRoomFor(octets) {
+				return q
+			}
 		}
 	}
 	return nil
+}
+
+// setFullApart sets apart the followers of the log that have too much to read.
+func (p *publisher) setFullApart() {
+	limits := hwm{p.opts.SendHWM, p.opts.SendHWMOctets}
+	for {
+		q := p.log.overtaken(limits)
+		if q == nil {
+			return
+		}
+		p.separate(q)
+	}
+}
+
+// separate has a peer that follows the log get each message alone. With the policy
+// Drop, under which a peer may take nothing for long, it gets a copy of what it has
+// not read.
+func (p *publisher) separate(q *pipe) {
+	var scratch *outqueue
+	if p.opts.FullPolicy == Drop {
+		scratch = &p.rest
+	}
+	q.out.mu.Lock()
+	followed := q.out.follows.log != nil
+	q.out.unfollow(scratch)
+	q.out.mu.Unlock()
+	if followed {
+		p.subs.setApart(q)
+	}
+}
+
+// gather has those follow the log that are apart and have nothing queued.
+func (p *publisher) gather() {
+	for i := len(p.subs.apart) - 1; i >= 0; i-- {
+		if q := p.subs.apart[i]; !q.sub.alone && q.follow(&p.log) {
+			p.subs.unsetApart(q)
+		}
+	}
 }
 
 // SendBatch publishes messages of one frame each, which it copies, each under its

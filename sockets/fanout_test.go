@@ -31,9 +31,28 @@ func fanned(t *testing.T, n int, o Options) (*Pub, []*pipe) {
 // queued is what waits for a peer, in octets.
 func queued(q *pipe) []byte {
 	w := &writer{pipe: q}
+	q.out.mu.Lock()
+	defer q.out.mu.Unlock()
+	q.out.unfollow(nil)
 	w.queue = q.out.queue
 	w.gather()
 	return bytes.Join(w.bufs, nil)
+}
+
+// drain takes what waits for peers, as their writers would.
+func drain(peers ...*pipe) {
+	for _, q := range peers {
+		w := &writer{pipe: q}
+		q.out.take(&w.queue, &w.control, nil, func() {})
+		w.release()
+	}
+}
+
+// waiting is how much waits for a peer.
+func waiting(q *pipe) (messages, octets int) {
+	q.out.mu.Lock()
+	defer q.out.mu.Unlock()
+	return q.out.backlog()
 }
 
 // TestFanOut: all peers get the same octets, small messages and large ones, and
@@ -51,13 +70,12 @@ func TestFanOut(t *testing.T) {
 		want = append(want, wire(message...)...)
 	}
 	for i, q := range peers {
-		if !bytes.Equal(queued(q), want) || q.out.queue.messages != 5 || q.out.queue.octets != len(want) {
-			t.Errorf("peer %d has %d messages of %d octets, want 5 of %d", i, q.out.queue.messages, q.out.queue.octets, len(want))
+		messages, octets := waiting(q)
+		if messages != 5 || octets != len(want) || !bytes.Equal(queued(q), want) {
+			t.Errorf("peer %d has %d messages of %d octets, want 5 of %d", i, messages, octets, len(want))
 		}
 	}
-	for _, q := range peers[1:] {
-		q.out.discard()
-	}
+	drain(peers[1:]...)
 	if !bytes.Equal(queued(peers[0]), want) {
 		t.Error("a peer's octets changed when others gave up theirs")
 	}
@@ -71,7 +89,7 @@ func TestFanOutBlock(t *testing.T) {
 	pub, peers := fanned(t, 3, Options{SendHWM: mark, FullPolicy: Block})
 	counts := func() (n [3]int) {
 		for i, q := range peers {
-			n[i] = q.out.queue.messages
+			n[i], _ = waiting(q)
 		}
 		return n
 	}
@@ -90,20 +108,16 @@ func TestFanOutBlock(t *testing.T) {
 	if n := fill(); n != mark || counts() != [3]int{mark, mark, mark} {
 		t.Fatalf("%d messages were sent, and %v are queued, want %d", n, counts(), mark)
 	}
-	peers[1].out.discard()
-	peers[1].out.full = false
+	drain(peers[1])
 	if n := fill(); n != 0 || counts() != [3]int{mark, 0, mark} {
 		t.Fatalf("%d messages were sent where two of three peers are full, and %v are queued", n, counts())
 	}
-	for _, q := range peers {
-		q.out.discard()
-	}
+	drain(peers[0], peers[2])
 	// What comes in wire form or to one alone counts as well.
 	must(t, pub.Send(context.Background(), []byte("m")))
 	must(t, pub.SendWire(context.Background(), bytes.Repeat(wire("m"), 4), 4, nil))
-	only := peers[:1]
 	pub.subs.Lock()
-	pub.fanOut(only, [][]byte{[]byte("m")})
+	pub.fanOut(peers[:1], nil, [][]byte{[]byte("m")})
 	pub.subs.Unlock()
 	if n := fill(); n != mark-6 || counts() != [3]int{mark, mark - 1, mark - 1} {
 		t.Errorf("%d messages were sent, and %v are queued, want %d more and %d for the first", n, counts(), mark-6, mark)
@@ -117,9 +131,11 @@ func TestFanOutDrop(t *testing.T) {
 	for range 2 {
 		must(t, pub.Send(context.Background(), []byte("m")))
 	}
-	peers[0].out.discard()
+	drain(peers[0])
 	must(t, pub.Send(context.Background(), []byte("m")))
-	if got, full := peers[0].out.queue.messages, peers[1].out.queue.messages; got != 1 || full != 2 || peers[1].out.drops != 1 {
+	got, _ := waiting(peers[0])
+	full, _ := waiting(peers[1])
+	if got != 1 || full != 2 || peers[1].out.drops != 1 {
 		t.Errorf("%d and %d messages, %d dropped, want 1 and 2, 1", got, full, peers[1].out.drops)
 	}
 }
@@ -182,8 +198,7 @@ func TestPubSendBatchBlock(t *testing.T) {
 		t.Errorf("a full queue: %d, %v", n, err)
 	}
 	for _, q := range peers {
-		q.out.discard()
-		q.out.full = false
+		drain(q)
 		for range 9 {
 			q.out.offer(nil, [][]byte{nil})
 		}
@@ -191,7 +206,9 @@ func TestPubSendBatchBlock(t *testing.T) {
 	if n, err := pub.SendBatch(noWait, bodies); n != 2 || !errors.Is(err, ErrWouldBlock) {
 		t.Errorf("room for one: %d, %v, want 2 and ErrWouldBlock", n, err)
 	}
-	if a, b := peers[0].out.queue.messages, peers[1].out.queue.messages; a != 11 || b != 11 {
-		t.Errorf("%d and %d messages are queued, want 11", a, b)
+	for i, q := range peers {
+		if n, _ := waiting(q); n != 11 {
+			t.Errorf("%d messages are queued for peer %d, want 11", n, i)
+		}
 	}
 }

@@ -41,6 +41,7 @@ type outbox struct {
 	drops   uint64
 	linger  chan<- struct{} // told when the outbox is flushed, capacity 1
 	link    *half           // takes what is queued instead of a writer (inproc)
+	follows follower        // goes out behind what is queued
 
 	// The writer's own: what makes take bring up a PING, and that it did.
 	beat   <-chan time.Time // nil without heartbeats
@@ -110,7 +111,7 @@ func (o *outbox) launch(start func(), direct *directWriter, now, forever bool) {
 	if !forever {
 		o.restart = start
 	}
-	if now || !o.queue.empty() || len(o.control) > 0 || o.full {
+	if now || !o.queue.empty() || len(o.control) > 0 || o.full || o.behind() {
 		start()
 		return
 	}
@@ -395,7 +396,7 @@ func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy 
 		default:
 		}
 	}
-	for o.queue.empty() && len(o.control)+len(o.rest) == 0 {
+	for o.queue.empty() && len(o.control)+len(o.rest) == 0 && !o.behind() {
 		if o.full {
 			// Full of what was put back and is now written: nothing is
 			// queued behind it whose taking would tell the senders.
@@ -438,6 +439,9 @@ func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy 
 		}
 	}
 	o.queue, *q = *q, o.queue
+	if l := o.follows.log; l != nil {
+		l.hand(o, q, true)
+	}
 	o.writing = q.messages > 0 || len(o.rest) > 0
 	if len(o.rest) > 0 {
 		o.takeRest(control)
@@ -482,6 +486,7 @@ func (o *outbox) putBack(wire []byte, messages int) {
 // same one.
 func (o *outbox) discard() {
 	o.mu.Lock()
+	o.unfollow(nil)
 	o.drops += uint64(o.queue.messages)
 	o.peer = nil
 	dropped := o.drop()
@@ -502,6 +507,7 @@ func (o *outbox) end() {
 
 // drop empties the outbox and returns what was queued. mu must be held.
 func (o *outbox) drop() (dropped outqueue) {
+	o.unfollow(nil)
 	dropped, o.queue = o.queue, outqueue{}
 	o.control, o.rest = nil, nil
 	o.back, o.held = hwm{}, hwm{}
@@ -515,6 +521,7 @@ func (o *outbox) drop() (dropped outqueue) {
 func (o *outbox) seal() {
 	o.mu.Lock()
 	o.sealed = true
+	o.unfollow(nil)
 	o.room.wake()
 	o.mu.Unlock()
 }
@@ -530,7 +537,8 @@ func (o *outbox) flushed(told chan<- struct{}) bool {
 
 func (o *outbox) isFlushed() bool {
 	// What a link has queued is handed over at its end.
-	return o.ended || o.link != nil || (o.queue.messages == 0 && !o.writing && len(o.rest) == 0)
+	messages, _ := o.backlog()
+	return o.ended || o.link != nil || (messages == 0 && !o.writing && len(o.rest) == 0)
 }
 
 // settled tells who lingers that the outbox is flushed, if so. mu must be held.

@@ -145,7 +145,8 @@ func (p *pipe) stats() PeerStats {
 		peer.read(&s)
 	}
 	p.out.mu.Lock()
-	s.Drops, s.QueuedMessages, s.QueuedOctets = p.out.drops, p.out.queue.messages, p.out.queue.octets
+	s.Drops = p.out.drops
+	s.QueuedMessages, s.QueuedOctets = p.out.backlog()
 	p.out.mu.Unlock()
 	return s
 }

@@ -19,7 +19,9 @@ type Pub struct{ publisher }
 type publisher struct {
 	socket
 	subs   subscriptions
-	shared []byte // scratch of fanOut
+	log    wirelog
+	shared []byte   // scratch of fanOut
+	rest   outqueue // scratch of separate
 }
 
 // NewPub makes a PUB socket. It returns all faults of the options as one error.
@@ -44,11 +46,11 @@ func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 	l := limit{patience: p.opts.SendTimeout}
 	p.subs.Lock()
 	for {
-		peers := p.subs.find(frames[0])
+		all, some := p.subs.everything(), p.subs.find(frames[0])
 		if p.subs.only != nil {
-			peers = p.subs.restrict(peers)
+			all, some = p.subs.restrict(all), p.subs.restrict(some)
 		}
-		if len(peers) == 0 {
+		if len(all)+len(some) == 0 {
 			if !p.opts.WaitSubscriber {
 				p.subs.only = nil
 				p.subs.Unlock()
@@ -59,7 +61,7 @@ func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 			}
 			continue
 		}
-		if full := p.fanOut(peers, frames); full != nil {
+		if full := p.fanOut(all, some, frames); full != nil {
 			p.subs.Unlock()
 			if err := full.out.waitRoomWithin(ctx, nil, p.closing, &l); err != nil {
 				return err
@@ -109,6 +111,15 @@ func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spa
 			all = p.subs.restrict(all)
 			p.subs.untouch()
 		}
+		shared := len(all) > 1
+		if shared {
+			p.setFullApart()
+			all = p.subs.apart
+		} else {
+			for _, q := range all {
+				p.separate(q)
+			}
+		}
 		if p.opts.FullPolicy == Block {
 			if full := p.subs.full(all); full != nil {
 				p.subs.reset()
@@ -119,6 +130,11 @@ func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spa
 				p.subs.Lock()
 				continue
 			}
+		}
+		if shared {
+			p.gather()
+			all = p.subs.apart
+			p.log.addWire(wire, messages, owner)
 		}
 		for _, q := range all {
 			q.sub.room = hwm{}
@@ -172,7 +188,7 @@ func (p *publisher) WaitSubscribers(ctx context.Context, topic []byte, n int) er
 		return err
 	}
 	p.subs.Lock()
-	for len(p.subs.find(topic)) < n {
+	for len(p.subs.everything())+len(p.subs.find(topic)) < n {
 		if err := p.waitChange(ctx, nil); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ type subscriptions struct {
 	trie     trie[*pipe]
 	invert   bool          // Options.InvertMatching: who did not subscribe is meant
 	attached []*pipe       // all connected peers, kept with invert only
+	apart    []*pipe       // who subscribed to everything, but does not follow the log
 	touched  []*pipe       // scratch of matching
 	mark     uint64        // number of the message being matched
 	changed  chan struct{} // closed when a subscription comes; nil while nobody waits
@@ -28,6 +29,8 @@ type subscriber struct {
 	octets int    // of the topics
 	mark   uint64 // the message that was matched last, so that none goes twice
 	all    bool   // subscribed to everything
+	alone  bool   // never follows the publisher's log
+	apart  int    // index in subscriptions.apart, and 1; 0: is not there
 	runs   []run  // what of the present wire octets is for this peer
 	count  int    // messages in runs
 	room   hwm    // there is so much in the peer's queue; see pipe.hasRoomFor
@@ -53,6 +56,7 @@ func (s *subscriptions) attach(q *pipe, peer *Peer) {
 	s.Lock()
 	defer s.Unlock()
 	q.sub.peer = peer
+	q.sub.alone = q.inproc() || q.socket.conflates()
 	if s.invert {
 		q.sub.at = len(s.attached)
 		s.attached = append(s.attached, q)
@@ -84,7 +88,10 @@ func (s *subscriptions) subscribe(q *pipe, topic []byte, limit int) (first bool,
 	before := s.trie.size
 	q.sub.topics[string(topic)] = struct{}{}
 	q.sub.octets += len(topic)
-	q.sub.all = q.sub.all || len(topic) == 0
+	if len(topic) == 0 && !s.invert {
+		q.sub.all = true
+		s.setApart(q)
+	}
 	s.trie.add(topic, q)
 	s.announce()
 	return s.trie.size > before, nil
@@ -100,7 +107,10 @@ func (s *subscriptions) cancel(q *pipe, topic []byte) (had, last bool) {
 	before := s.trie.size
 	delete(q.sub.topics, string(topic))
 	q.sub.octets -= len(topic)
-	q.sub.all = q.sub.all && len(topic) > 0
+	if len(topic) == 0 {
+		q.sub.all = false
+		s.exclude(q)
+	}
 	s.trie.remove(topic, q)
 	if s.invert {
 		s.announce()
@@ -135,6 +145,7 @@ func (s *subscriptions) part(q *pipe) {
 		s.only = nil
 	}
 	q.sub.peer = nil
+	s.exclude(q)
 	if s.invert {
 		last := len(s.attached) - 1
 		s.attached[q.sub.at] = s.attached[last]
@@ -144,20 +155,55 @@ func (s *subscriptions) part(q *pipe) {
 	}
 }
 
-// find returns the peers subscribed to a topic, each once. The slice is valid
-// while the mutex is held.
+// setApart has a peer that subscribed to everything get each message alone, until
+// it follows the log. The mutex must be held.
+func (s *subscriptions) setApart(q *pipe) {
+	if q.sub.apart == 0 {
+		q.sub.room = hwm{}
+		s.apart = append(s.apart, q)
+		q.sub.apart = len(s.apart)
+	}
+}
+
+// unsetApart takes a peer out of those that get each message alone. The mutex must
+// be held.
+func (s *subscriptions) unsetApart(q *pipe) {
+	if q.sub.apart == 0 {
+		return
+	}
+	last := len(s.apart) - 1
+	other := s.apart[last]
+	s.apart[q.sub.apart-1] = other
+	other.sub.apart = q.sub.apart
+	s.apart[last] = nil
+	s.apart = s.apart[:last]
+	q.sub.apart = 0
+}
+
+// exclude says that a peer is not to get everything any more. The mutex must be
+// held.
+func (s *subscriptions) exclude(q *pipe) {
+	s.unsetApart(q)
+	q.sub.room = hwm{}
+	q.out.mu.Lock()
+	q.out.unfollow(nil)
+	q.out.mu.Unlock()
+}
+
+// find returns the peers subscribed to a topic, each once, without those that
+// subscribed to everything. The slice is valid while the mutex is held.
 func (s *subscriptions) find(topic []byte) []*pipe {
 	if s.invert {
 		return s.findOthers(topic)
 	}
 	if len(s.trie.root.heads) == 0 {
-		return s.trie.root.values
+		return nil
 	}
 	s.mark++
 	found := s.touched[:0]
-	for n := &s.trie.root; n != nil; n = n.next(&topic) {
+	for n := s.trie.root.next(&topic); n != nil; n = n.next(&topic) {
 		for _, q := range n.values {
-			if q.sub.mark != s.mark {
+			if !q.sub.all && q.sub.mark != s.mark {
 				q.sub.mark = s.mark
 				found = append(found, q)
 			}
@@ -300,7 +346,7 @@ func messageEnd(wire []byte, at int) int {
 
 // full returns a peer without room among all and the touched.
 func (s *subscriptions) full(all []*pipe) *pipe {
-	for _, peers := range [2][]*pipe{all, s.touched} {
+	for _, peers := range [...][]*pipe{all, s.touched} {
 		for _, q := range peers {
 			if !q.out.hasRoom() {
 				return q

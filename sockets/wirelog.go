@@ -1,0 +1,336 @@
+package sockets
+
+import (
+	"slices"
+	"sync"
+
+	"clustermap/internal/invariants"
+	"clustermap/zmtp"
+)
+
+// wirelog is what a publisher sends to the peers that subscribed to everything:
+// in wire form, once for all of them. Each of them follows it at its own pace, as
+// its writer takes what was added since it did so last. So a message costs the
+// publisher the same whether two follow or two thousand.
+//
+// A peer follows as long as it keeps within its high-water mark. One that does
+// not, or that is to get something alone, leaves: what it has not read goes to its
+// own queue, and it is a peer like any other until that is empty.
+//
+// Only the publisher adds, with the mutex of the subscriptions held. mu is the
+// last to be locked, behind that one and an outbox's.
+type wirelog struct {
+	mu      sync.Mutex
+	pieces  []piece // from the one that the slowest follower reads next
+	stage   *stage  // what is copied goes there
+	tail    position
+	slowest *outbox // the followers are in a list, in the order in which they have read
+	fastest *outbox
+	idle    []*outbox // followers to wake for what is added next
+
+	woken []*outbox // scratch of unlock
+}
+
+// position is how much of the log lies before some place of it.
+type position struct{ messages, octets int64 }
+
+// piece is octets of the log that have one owner, which it keeps.
+type piece struct {
+	from  position
+	wire  []byte
+	owner Owner
+}
+
+// follower is an outbox's part in the log that it follows.
+type follower struct {
+	log  *wirelog // nil: none. Guarded by the outbox's mutex, the rest by the log's
+	pipe *pipe    // that the outbox is of
+	at   position // what is before was read
+
+	slower, faster *outbox
+	idle           bool // is in the log's list of that name
+}
+
+// fullLogStage is how far a stage of the log is filled. A peer that takes nothing
+// holds on to all of the stage of which it has not read the end.
+const fullLogStage = 128 << 10
+
+// follow has the peer read the log from its end on, if nothing else is queued.
+func (q *pipe) follow(l *wirelog) bool {
+	o := &q.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.queue.empty() || o.admit(nil) != accepted {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o.follows.log, o.follows.pipe, o.follows.at = l, q, l.tail
+	l.enlist(o)
+	if o.asleep || o.start != nil {
+		l.await(o)
+	}
+	return true
+}
+
+// unfollow queues what the outbox has not read of the log that it follows, if it
+// does, and has it follow no more. With scratch it is copied, so that it does not
+// hold on to more memory than it counts. mu must be held.
+func (o *outbox) unfollow(scratch *outqueue) {
+	l := o.follows.log
+	if l == nil {
+		return
+	}
+	o.follows.log = nil
+	if scratch == nil {
+		l.hand(o, &o.queue, false)
+		return
+	}
+	l.hand(o, scratch, false)
+	for _, item := range scratch.items {
+		if s, copied := item.owner.(*stage); copied {
+			o.enter(item.lent, 0, nil)
+			s.Release()
+		} else {
+			o.queue.items = append(o.queue.items, item)
+			o.queue.octets += item.size
+		}
+	}
+	o.queue.messages += scratch.messages
+	clear(scratch.items)
+	scratch.items, scratch.messages, scratch.octets = scratch.items[:0], 0, 0
+}
+
+// behind says whether there is something to read in the log that the outbox
+// follows. If there is not, it is to be woken when there is. mu must be held.
+func (o *outbox) behind() bool {
+	l := o.follows.log
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if o.follows.at != l.tail {
+		return true
+	}
+	l.await(o)
+	return false
+}
+
+// backlog returns what waits for the writer, in the queue and in the log. mu must
+// be held.
+func (o *outbox) backlog() (messages, octets int) {
+	messages, octets = o.queue.messages, o.queue.octets
+	if l := o.follows.log; l != nil {
+		l.mu.Lock()
+		messages += int(l.tail.messages - o.follows.at.messages)
+		octets += int(l.tail.octets - o.follows.at.octets)
+		l.mu.Unlock()
+	}
+	return messages, octets
+}
+
+// await has the follower woken for what is added next. mu must be held.
+func (l *wirelog) await(o *outbox) {
+	if !o.follows.idle {
+		o.follows.idle = true
+		l.idle = append(l.idle, o)
+	}
+}
+
+// enlist makes o the fastest follower. mu must be held.
+func (l *wirelog) enlist(o *outbox) {
+	f := &o.follows
+	f.slower, f.faster = l.fastest, nil
+	if f.slower != nil {
+		f.slower.follows.faster = o
+	} else {
+		l.slowest = o
+	}
+	l.fastest = o
+}
+
+// delist takes o out of the list. mu must be held.
+func (l *wirelog) delist(o *outbox) {
+	f := &o.follows
+	if f.slower != nil {
+		f.slower.follows.faster = f.faster
+	} else {
+		l.slowest = f.faster
+	}
+	if f.faster != nil {
+		f.faster.follows.slower = f.slower
+	} else {
+		l.fastest = f.slower
+	}
+	f.slower, f.faster = nil, nil
+}
+
+// hand lends to q what o, whose mutex is held, has not read. Either it has then,
+// or, if it does not stay, it follows no more.
+func (l *wirelog) hand(o *outbox, q *outqueue, stays bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := o.follows.at
+	if stays && at == l.tail {
+		return
+	}
+	l.delist(o)
+	if stays {
+		o.follows.at = l.tail
+		l.enlist(o)
+	}
+	if at == l.tail {
+		return
+	}
+	// What nobody will read after o was last read by o: if it is in front of the
+	// others, it reads all of it, since it was the slowest. So the log's references
+	// to these pieces become o's, and none is given up with a lock held.
+	done := l.read()
+	first := l.find(at.octets)
+	invariants.Assert(done == 0 || first == 0, "what is read by all was read by the slowest last")
+	for i := first; i < len(l.pieces); i++ {
+		p := &l.pieces[i]
+		wire := p.wire
+		if i == first {
+			wire = wire[at.octets-p.from.octets:]
+		}
+		if i >= done {
+			p.owner.Retain()
+		}
+		q.items = append(q.items, outitem{size: len(wire), lent: wire[:len(wire):len(wire)], owner: p.owner})
+	}
+	q.messages += int(l.tail.messages - at.messages)
+	q.octets += int(l.tail.octets - at.octets)
+	l.pieces = slices.Delete(l.pieces, 0, done)
+	if len(l.pieces) == 0 && l.stage != nil {
+		l.stage.Release()
+		l.stage = nil
+	}
+}
+
+// read returns the number of pieces that all followers have read. mu must be
+// held.
+func (l *wirelog) read() (n int) {
+	if l.slowest == nil {
+		return len(l.pieces)
+	}
+	at := l.slowest.follows.at.octets
+	for n < len(l.pieces) && l.pieces[n].end() <= at {
+		n++
+	}
+	return n
+}
+
+// find returns the piece with the octet at. mu must be held.
+func (l *wirelog) find(at int64) int {
+	i := len(l.pieces) - 1
+	for i > 0 && l.pieces[i].from.octets > at { // most are near the end
+		i--
+	}
+	return i
+}
+
+func (p *piece) end() int64 { return p.from.octets + int64(len(p.wire)) }
+
+// overtaken returns a follower that has so many messages or octets to read, or
+// nil.
+func (l *wirelog) overtaken(limits hwm) *pipe {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := l.slowest
+	if o == nil {
+		return nil
+	}
+	if at := &o.follows.at; l.tail.messages-at.messages >= int64(limits.messages) ||
+		l.tail.octets-at.octets >= int64(limits.octets) {
+		return o.follows.pipe
+	}
+	return nil
+}
+
+// add appends one message, by copy. What is added where nobody follows is gone.
+func (l *wirelog) add(frames [][]byte, size int) {
+	l.mu.Lock()
+	defer l.unlock()
+	if l.slowest == nil {
+		return
+	}
+	s := l.begin(size)
+	before := len(s.octets)
+	s.octets = zmtp.AppendMessage(s.octets, frames...)
+	l.commit(s.octets[before:], 1)
+}
+
+// addWire appends messages in wire form: lent if they are large enough and have
+// an owner, else by copy.
+func (l *wirelog) addWire(wire []byte, messages int, owner Owner) {
+	l.mu.Lock()
+	defer l.unlock()
+	if l.slowest == nil {
+		return
+	}
+	if owner != nil && len(wire) >= lendFrom {
+		owner.Retain()
+		l.append(piece{l.tail, wire, owner}, messages)
+	} else {
+		s := l.begin(len(wire))
+		before := len(s.octets)
+		s.octets = append(s.octets, wire...)
+		l.commit(s.octets[before:], messages)
+	}
+}
+
+// begin returns the stage for so many octets more. mu must be held.
+func (l *wirelog) begin(octets int) *stage {
+	if l.stage != nil && len(l.stage.octets) > 0 && len(l.stage.octets)+octets > fullLogStage {
+		l.stage.Release()
+		l.stage = nil
+	}
+	if l.stage == nil {
+		l.stage = newStage()
+	}
+	return l.stage
+}
+
+// commit enters what was appended to the stage. mu must be held.
+func (l *wirelog) commit(added []byte, messages int) {
+	if last := len(l.pieces) - 1; last >= 0 && l.pieces[last].owner == Owner(l.stage) {
+		p := &l.pieces[last]
+		all := l.stage.octets // which may have moved
+		p.wire = all[len(all)-len(added)-len(p.wire):]
+		l.tail.messages += int64(messages)
+		l.tail.octets += int64(len(added))
+		return
+	}
+	l.stage.Retain()
+	l.append(piece{l.tail, added, l.stage}, messages)
+}
+
+// append enters a piece. mu must be held.
+func (l *wirelog) append(p piece, messages int) {
+	l.pieces = append(l.pieces, p)
+	l.tail.messages += int64(messages)
+	l.tail.octets += int64(len(p.wire))
+}
+
+// unlock unlocks mu, and wakes the followers that had read everything before.
+func (l *wirelog) unlock() {
+	if len(l.idle) == 0 {
+		l.mu.Unlock()
+		return
+	}
+	l.idle, l.woken = l.woken[:0], l.idle
+	for _, o := range l.woken {
+		o.follows.idle = false
+	}
+	l.mu.Unlock()
+	for i, o := range l.woken {
+		o.mu.Lock()
+		if o.follows.log == l {
+			o.rouse()
+		}
+		o.mu.Unlock()
+		l.woken[i] = nil
+	}
+}

@@ -1,0 +1,349 @@
+package sockets
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+// logModel is a publisher whose subscribers' queues are reckoned by hand.
+type logModel struct {
+	t      *testing.T
+	rand   *rand.Rand
+	pub    *Pub
+	mark   int
+	block  bool
+	lender *lender
+	peers  []*modelPeer
+	sent   int
+}
+
+// modelPeer is a subscriber, and what it is to get.
+type modelPeer struct {
+	pipe  *pipe
+	topic string // "-": none
+	want  []byte
+	count int // messages in want
+	drops uint64
+}
+
+// TestWirelog: whatever subscribers do, each gets what was sent while it was
+// subscribed and had room, in order and once; how much waits for it is known; and
+// who lent octets has them back at the end.
+func TestWirelog(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		m := &logModel{t: t, rand: r, mark: 1 + r.IntN(40), block: seed%2 == 0, lender: newLender()}
+		policy := Drop
+		if m.block {
+			policy = Block
+		}
+		n := 1 + r.IntN(5)
+		pub, pipes := fanned(t, n, Options{SendHWM: m.mark, FullPolicy: policy})
+		m.pub = pub
+		for _, q := range pipes {
+			m.peers = append(m.peers, &modelPeer{pipe: q})
+		}
+		for range 400 {
+			m.step()
+		}
+		for _, p := range m.peers {
+			m.drain(p)
+		}
+		if n := m.lender.refs.Load(); n != 0 {
+			t.Errorf("%d references to what was lent are left", n)
+		}
+		if l := &pub.log; len(l.pieces) != 0 || l.stage != nil {
+			t.Errorf("the log keeps %d pieces that all have read", len(l.pieces))
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+		must(t, pub.Close())
+	}
+}
+
+// step does something at random.
+func (m *logModel) step() {
+	p := m.peers[m.rand.IntN(len(m.peers))]
+	switch k := m.rand.IntN(100); {
+	case k < 50:
+		body := m.body()
+		m.send(1, wire(string(body)), func() error { return m.pub.TrySend(body) })
+	case k < 60:
+		bodies := make([][]byte, 1+m.rand.IntN(5))
+		var octets []byte
+		for i := range bodies {
+			bodies[i] = m.body()
+			octets = append(octets, wire(string(bodies[i]))...)
+		}
+		m.send(len(bodies), octets, func() error {
+			_, err := m.pub.SendBatch(noWait, bodies)
+			return err
+		})
+	case k < 70:
+		body := m.body()
+		m.send(1, wire(string(body)), func() error { return m.pub.SendWire(noWait, wire(string(body)), 1, m.lender) })
+	case k < 94:
+		m.drain(p)
+	case k < 97:
+		m.subscribe(p, []string{"", "a", "-"}[m.rand.IntN(3)])
+	default: // its connection ends, and another one comes
+		m.pub.subs.forget(p.pipe)
+		p.pipe.out.discard()
+		p.drops += uint64(p.count)
+		p.want, p.count = nil, 0
+		peer := &Peer{pipe: p.pipe}
+		p.pipe.out.attach(peer)
+		m.pub.subs.attach(p.pipe, peer)
+		p.topic = "-"
+		m.subscribe(p, "")
+	}
+	for i, p := range m.peers {
+		if messages, octets := waiting(p.pipe); messages != p.count || octets != len(p.want) {
+			m.t.Fatalf("peer %d waits for %d messages of %d octets, want %d of %d", i, messages, octets, p.count, len(p.want))
+		}
+		if n := p.pipe.out.drops; n != p.drops {
+			m.t.Fatalf("%d messages for peer %d were dropped, want %d", n, i, p.drops)
+		}
+	}
+}
+
+// body is a message, the number of which tells it from others.
+func (m *logModel) body() []byte {
+	m.sent++
+	size := m.rand.IntN(200)
+	if m.rand.IntN(10) == 0 {
+		size = lendFrom + m.rand.IntN(40<<10)
+	}
+	b := append([]byte{"ab"[m.rand.IntN(2)]}, make([]byte, size)...)
+	return binary.BigEndian.AppendUint64(b, uint64(m.sent))
+}
+
+// send publishes messages under the topic of the first one, or not at all.
+func (m *logModel) send(messages int, octets []byte, send func() error) {
+	parts := map[*modelPeer][]byte{}
+	counts := map[*modelPeer]int{}
+	for at := 0; at < len(octets); {
+		end := messageEnd(octets, at)
+		head := 2
+		if octets[at]&2 != 0 { // a long frame
+			head = 9
+		}
+		for _, p := range m.peers {
+			if p.topic == "" || p.topic == string(octets[at+head]) {
+				parts[p] = append(parts[p], octets[at:end]...)
+				counts[p]++
+			}
+		}
+		at = end
+	}
+	full := false
+	for p := range parts {
+		full = full || p.count >= m.mark
+	}
+	err := send()
+	if m.block && full {
+		if !errors.Is(err, ErrWouldBlock) {
+			m.t.Fatalf("a peer is full: %v", err)
+		}
+		return
+	}
+	must(m.t, err)
+	for p, part := range parts {
+		if p.count >= m.mark {
+			p.drops += uint64(counts[p])
+			continue
+		}
+		p.want = append(p.want, part...)
+		p.count += counts[p]
+	}
+}
+
+func (m *logModel) drain(p *modelPeer) {
+	if p.count == 0 {
+		return
+	}
+	w := &writer{pipe: p.pipe}
+	p.pipe.out.take(&w.queue, &w.control, nil, func() {})
+	w.gather()
+	if got := bytes.Join(w.bufs, nil); !bytes.Equal(got, p.want) || w.queue.messages != p.count {
+		m.t.Fatalf("%d messages of %d octets, which are not the %d of %d that were sent", w.queue.messages, len(got), p.count, len(p.want))
+	}
+	w.release()
+	p.want, p.count = nil, 0
+}
+
+func (m *logModel) subscribe(p *modelPeer, topic string) {
+	m.pub.subs.Lock()
+	defer m.pub.subs.Unlock()
+	if p.topic != "-" {
+		m.pub.subs.cancel(p.pipe, []byte(p.topic))
+	}
+	if p.topic = topic; topic != "-" {
+		_, err := m.pub.subs.subscribe(p.pipe, []byte(topic), unbounded)
+		must(m.t, err)
+	}
+}
+
+// TestWirelogStuck: a peer that takes nothing keeps no more memory than what
+// waits for it, and the log none.
+func TestWirelogStuck(t *testing.T) {
+	t.Parallel()
+	pub, peers := fanned(t, 3, Options{SendHWM: 1000})
+	for range 5000 {
+		must(t, pub.Send(context.Background(), make([]byte, 100)))
+		drain(peers[:2]...)
+	}
+	q := &peers[2].out
+	if n, _ := waiting(peers[2]); n != 1000 || q.drops != 4000 {
+		t.Errorf("%d messages wait and %d were dropped, want 1000 and 4000", n, q.drops)
+	}
+	for _, item := range q.queue.items {
+		if item.owner != nil {
+			t.Error("it holds on to a part of the log")
+		}
+	}
+	if l := &pub.log; len(l.pieces) > 0 || l.stage != nil {
+		t.Errorf("the log keeps %d pieces", len(l.pieces))
+	}
+}
+
+// TestWirelogConcurrent: with several senders, and peers that come and go,
+// everyone gets all of each sender's messages in order.
+func TestWirelogConcurrent(t *testing.T) {
+	t.Parallel()
+	const senders, messages = 3, 3000
+	ctx := testContext(t)
+	pub := bind(t, NewPub, Options{FullPolicy: Block, SendHWM: 100})
+	var subs []*Sub
+	for range 4 {
+		subs = append(subs, subscribed(t, Options{}, pub.LastEndpoint(), ""))
+	}
+	fickle := subscribed(t, Options{}, pub.LastEndpoint(), "")
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for s := range senders {
+		wg.Go(func() {
+			var batch [][]byte
+			for i := range messages {
+				body := binary.BigEndian.AppendUint32([]byte{byte(s)}, uint32(i))
+				if s == 0 {
+					if batch = append(batch, body); len(batch) < 50 {
+						continue
+					}
+					if _, err := pub.SendBatch(ctx, batch); err != nil {
+						t.Error(err)
+						return
+					}
+					batch = batch[:0]
+				} else if err := pub.Send(ctx, append(body, make([]byte, i*i%(2*lendFrom))...)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	wg.Go(func() {
+		for subscribed := true; ; subscribed = !subscribed {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if subscribed {
+				fickle.Unsubscribe("")
+			} else {
+				fickle.Subscribe("")
+			}
+			for {
+				if _, err := fickle.TryRecv(); err != nil {
+					break
+				}
+			}
+			runtime.Gosched()
+		}
+	})
+	var readers sync.WaitGroup
+	for i, sub := range subs {
+		readers.Go(func() {
+			var next [senders]uint32
+			for n := 0; n < senders*messages; n++ {
+				m, err := sub.Recv(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				s, number := m[0][0], binary.BigEndian.Uint32(m[0][1:])
+				if number != next[s] {
+					t.Errorf("subscriber %d: message %d of sender %d came for %d", i, number, s, next[s])
+					return
+				}
+				next[s]++
+			}
+		})
+	}
+	readers.Wait()
+	close(done)
+}
+
+// TestWirelogWakes: a writer that sleeps, or has retired, is there again for the
+// next message.
+func TestWirelogWakes(t *testing.T) {
+	t.Parallel()
+	pub := bind(t, NewPub, Options{})
+	var subs []*Sub
+	for range 3 {
+		subs = append(subs, subscribed(t, Options{}, pub.LastEndpoint(), ""))
+	}
+	for i := range 300 {
+		if i%3 == 0 {
+			pub.retire()
+			pub.retire()
+		}
+		if i%50 == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		must(t, pub.Send(testContext(t), fmt.Append(nil, i)))
+		for _, sub := range subs {
+			if got := received(t, sub, 1); got[0] != fmt.Sprint(i) {
+				t.Fatalf("%q came for %d", got, i)
+			}
+		}
+	}
+}
+
+// TestWirelogLinger: Close waits for those who have not read all.
+func TestWirelogLinger(t *testing.T) {
+	t.Parallel()
+	const messages = 5000
+	pub := bind(t, NewPub, Options{SendHWM: -1})
+	var subs []*Sub
+	for range 3 {
+		subs = append(subs, subscribed(t, Options{RecvHWM: 10}, pub.LastEndpoint(), ""))
+	}
+	for i := range messages {
+		must(t, pub.Send(testContext(t), binary.BigEndian.AppendUint32(make([]byte, 1000), uint32(i))))
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { must(t, pub.Close()) })
+	for _, sub := range subs {
+		for i := range messages {
+			m, err := sub.Recv(testContext(t))
+			must(t, err)
+			if n := binary.BigEndian.Uint32(m[0][1000:]); n != uint32(i) {
+				t.Fatalf("message %d came for %d", n, i)
+			}
+		}
+	}
+}
