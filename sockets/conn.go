@@ -231,7 +231,7 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 	}
 	opened.subscribeAll(s.kind)
 	peer := &Peer{pipe: p, conn: c, info: opened.peer, remote: remote, identity: opened.peer.Identity}
-	if !s.enter(p) {
+	if s.speaksForPeers() && !s.in.welcome(&p.in, c.gone) || !s.enter(p) {
 		return nil, ErrClosed
 	}
 	established()
@@ -280,6 +280,7 @@ func (x *dialogue) end(err error) error {
 		p.out.discard()
 	}
 	if !p.lasting {
+		s.in.leave(&p.in)
 		s.leave(p)
 	}
 	s.in.watch.tell()

@@ -29,8 +29,16 @@ func (w *writer) hello() bool {
 	return true
 }
 
+// speaksForPeers says that messages are queued for the application which a peer did
+// not send.
+func (s *socket) speaksForPeers() bool {
+	return s.kind == zmtp.ROUTER && (s.opts.Notify != 0 || len(s.opts.DisconnectMessage) > 0)
+}
+
 // tellEnd has the application receive the message that says that an established
-// connection has ended. It does not wait for room.
+// connection has ended. It does not wait for room: what is left of peers that do not
+// come again is bounded elsewhere (see leave), and of one that does, it is dropped
+// where there is none.
 func (s *socket) tellEnd(p *pipe, peer *Peer) {
 	var message []byte
 	switch {
@@ -40,6 +48,10 @@ func (s *socket) tellEnd(p *pipe, peer *Peer) {
 		message = s.opts.HiccupMessage
 	}
 	if len(message) == 0 {
+		return
+	}
+	if p.lasting && s.in.isFull(&p.in) {
+		peer.discarded.Add(1)
 		return
 	}
 	var n notices

@@ -27,6 +27,9 @@ type inbox struct {
 	sources int           // connected peers
 	limits  hwm
 
+	leftovers int           // octets in queues of peers that have gone
+	newcomers chan struct{} // closed when there is room for new peers; nil while none waits
+
 	patience time.Duration // Options.RecvTimeout
 	grace    time.Duration // aheadGrace, but in tests
 	term     time.Duration // loanTerm, but in tests
@@ -54,6 +57,8 @@ type inqueue struct {
 	until    hwm           // to below what, while blocked
 	grace    *time.Timer   // for the application while the reader is ahead; nil before its first use
 	left     bool          // it was given in vain
+	known    bool          // something was queued before
+	gone     bool          // nothing more will be
 	listed   bool          // in inbox.ready
 	link     *half         // where to fetch more when batches is empty (inproc)
 	report   int           // how many messages the link wants to be told of at once
@@ -121,6 +126,9 @@ func (in *inbox) recycle(s []Span) {
 // returns false if the socket or the connection ended first.
 func (in *inbox) push(q *inqueue, b *Batch, gone <-chan struct{}) bool {
 	in.mu.Lock()
+	if !q.known && !in.admit(q, gone) {
+		return false
+	}
 	if in.conflate {
 		in.keepLast(q, b)
 	}
@@ -211,6 +219,7 @@ func (in *inbox) next(ctx context.Context, l *limit) (*inqueue, error) {
 func (in *inbox) taken(q *inqueue, messages, cost int) {
 	q.messages -= messages
 	q.cost -= cost
+	in.fetched(q, cost)
 	in.unlist()
 	if q.batches.len() > 0 {
 		q.listed = true
@@ -464,7 +473,9 @@ func (in *inbox) discard() {
 			in.recycle(item.spans)
 		}
 		link, told, empty := q.account(q.messages, q.cost)
+		cost := q.cost
 		q.messages, q.cost = 0, 0
+		in.fetched(q, cost)
 		if q.blocked {
 			q.unblock()
 		}

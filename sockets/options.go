@@ -68,8 +68,10 @@ type Options struct {
 	// SendHWMOctets and RecvHWMOctets bound the octets queued for and from
 	// each peer. A queue below its bound always takes one whole message or
 	// batch more. What was received counts with the memory that it holds,
-	// which is somewhat more than its octets. 0 means DefaultHWMOctets;
-	// negative means no bound.
+	// which is somewhat more than its octets. What peers leave that have gone
+	// is bounded together, as for one peer: while it is more, what peers send
+	// that come anew waits until the application has caught up. 0 means
+	// DefaultHWMOctets; negative means no bound.
 	SendHWMOctets, RecvHWMOctets int
 
 	// SendBuffer and RecvBuffer are the sizes of the kernel's buffers of a

@@ -1,0 +1,120 @@
+package sockets
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// leftovers is how much peers that have gone left to a socket.
+func leftovers(s *socket) int {
+	s.in.mu.Lock()
+	defer s.in.mu.Unlock()
+	return s.in.leftovers
+}
+
+// TestLeftovers: what peers leave that come, send and go is bounded together, and
+// nothing of it is lost.
+func TestLeftovers(t *testing.T) {
+	t.Parallel()
+	const peers, mark = 200, 64 << 10
+	pull := bind(t, NewPull, Options{RecvHWMOctets: mark})
+	known := dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil)
+	known.send(wire("known"))
+	m, err := pull.Recv(testContext(t))
+	must(t, err)
+	if string(m[0]) != "known" {
+		t.Fatalf("%q", m)
+	}
+	for i := range peers {
+		r := dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil)
+		r.send(wire(fmt.Sprint(i), string(make([]byte, 1000))))
+		r.conn.Close()
+	}
+	eventually(t, "peers that come wait", func() bool { return leftovers(&pull.socket) >= mark })
+	// Who was there before is not held up.
+	known.send(wire("known"))
+	eventually(t, "its message is queued", func() bool {
+		for _, p := range pull.Peers() {
+			if p.Remote == known.conn.LocalAddr().String() {
+				return p.PendingMessages == 1
+			}
+		}
+		return false
+	})
+	if n := leftovers(&pull.socket); n > 2*mark {
+		t.Errorf("%d octets are left by peers that have gone, the mark is %d", n, mark)
+	}
+	seen := map[string]int{}
+	for range peers + 1 {
+		m, err := pull.Recv(testContext(t))
+		must(t, err)
+		seen[string(m[0])]++
+	}
+	for i := range peers {
+		if n := seen[fmt.Sprint(i)]; n != 1 {
+			t.Errorf("message %d came %d times", i, n)
+		}
+	}
+	eventually(t, "nothing is left", func() bool { return leftovers(&pull.socket) == 0 })
+	if _, err := pull.TryRecv(); !errors.Is(err, ErrWouldBlock) {
+		t.Errorf("and there is more: %v", err)
+	}
+}
+
+// TestLeftoversNotices: peers of which the application is told that they come and
+// go are bounded as well.
+func TestLeftoversNotices(t *testing.T) {
+	t.Parallel()
+	const peers, mark = 60, 32 << 10
+	router := bind(t, NewRouter, Options{RecvHWMOctets: mark, Notify: NotifyConnect | NotifyDisconnect})
+	for range peers {
+		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+		r.conn.Close()
+	}
+	eventually(t, "peers that come wait", func() bool { return leftovers(&router.socket) >= mark })
+	if n := leftovers(&router.socket); n > 2*mark {
+		t.Errorf("%d octets are left by peers that have gone, the mark is %d", n, mark)
+	}
+	for range 2 * peers {
+		m, err := router.Recv(testContext(t))
+		must(t, err)
+		if len(m) != 2 || len(m[1]) != 0 {
+			t.Errorf("%q is not a notice", m)
+		}
+	}
+	eventually(t, "nothing is left", func() bool { return leftovers(&router.socket) == 0 })
+}
+
+// TestLeftoversHiccups: a peer that goes and comes again, while nobody receives,
+// leaves no more than the high-water mark.
+func TestLeftoversHiccups(t *testing.T) {
+	t.Parallel()
+	const mark = 3
+	endpoint, accept := listenRaw(t)
+	dealer := dialled(t, NewDealer, quick(Options{HiccupMessage: []byte("hiccup"), RecvHWM: mark}), endpoint)
+	for range 3 * mark {
+		accept().greet("ROUTER", nil).conn.Close()
+	}
+	accept().greet("ROUTER", nil)
+	eventually(t, "the last one is there", func() bool { return dealer.Peers()[0].Connected })
+	for range mark {
+		wants(t, dealer, "hiccup")
+	}
+	if m, err := dealer.TryRecv(); !errors.Is(err, ErrWouldBlock) {
+		t.Errorf("and more: %q, %v", m, err)
+	}
+}
+
+// TestLeftoversClose: Close does not wait for the application.
+func TestLeftoversClose(t *testing.T) {
+	t.Parallel()
+	pull := bind(t, NewPull, Options{RecvHWMOctets: 1000})
+	for range 20 {
+		r := dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil)
+		r.send(wire("m"))
+		r.conn.Close()
+	}
+	eventually(t, "peers that come wait", func() bool { return leftovers(&pull.socket) >= 1000 })
+	within(t, "Close", func() { must(t, pull.Close()) })
+}
