@@ -51,9 +51,14 @@ type follower struct {
 	idle           bool // is in the log's list of that name
 }
 
-// fullLogStage is how far a stage of the log is filled. A peer that takes nothing
-// holds on to all of the stage of which it has not read the end.
-const fullLogStage = 128 << 10
+const (
+	// fullLogStage is how far a stage of the log is filled. A peer that takes
+	// nothing holds on to all of the stage of which it has not read the end.
+	fullLogStage = 128 << 10
+	// copyRest is the most octets that a peer which leaves the log gets by copy.
+	// With more, what it holds on to besides is little beside them.
+	copyRest = 2 * fullLogStage
+)
 
 // follow has the peer read the log from its end on, if nothing else is queued.
 func (q *pipe) follow(l *wirelog) bool {
@@ -74,15 +79,16 @@ func (q *pipe) follow(l *wirelog) bool {
 }
 
 // unfollow queues what the outbox has not read of the log that it follows, if it
-// does, and has it follow no more. With scratch it is copied, so that it does not
-// hold on to more memory than it counts. mu must be held.
+// does, and has it follow no more. With scratch it is copied, unless it is much, so
+// that it does not hold on to many times the memory that it counts. mu must be held.
 func (o *outbox) unfollow(scratch *outqueue) {
 	l := o.follows.log
 	if l == nil {
 		return
 	}
+	_, octets := o.backlog()
 	o.follows.log = nil
-	if scratch == nil {
+	if scratch == nil || octets > copyRest {
 		l.hand(o, &o.queue, false)
 		return
 	}
