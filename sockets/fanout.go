@@ -7,40 +7,44 @@ import (
 	"clustermap/zmtp"
 )
 
-// fanOut queues a message for all the peers, those that subscribed to everything
-// and some others, or, with the policy Block, for none if one of them is full, and
-// returns that one. The mutex of the subscriptions is held.
+// fanOut queues a message for all peers of the groups, which are several, or, with
+// the policy Block, for none if one of them is full, and returns that one. The mutex
+// of the subscriptions is held.
 //
-// The message is put in wire form once, in the log for those that follow it. The
-// others get small ones by copy; a large one all of them share.
-func (p *publisher) fanOut(all, some []*pipe, frames [][]byte) (full *pipe) {
-	switch {
-	case len(all)+len(some) > 1:
-	case len(all) == 1:
-		return p.sendAlone(all[0], frames)
-	default:
-		return p.sendAlone(some[0], frames)
-	}
+// The message is put in wire form once, and once in the log of each group for those
+// that follow it. The others get small ones by copy; a large one all of them share.
+func (p *publisher) fanOut(groups []*group, frames [][]byte) (full *pipe) {
 	size := 0
 	for _, f := range frames {
 		size += zmtp.FrameSize(len(f))
 	}
-	if full := p.makeRoom(some, size); full != nil {
-		return full
+	for _, g := range groups {
+		p.prepare(g)
 	}
-	p.gather()
-	if size < lendFrom && len(p.subs.apart)+len(some) == 0 {
-		p.log.add(frames, size)
+	if p.opts.FullPolicy == Block {
+		for _, g := range groups {
+			for _, q := range g.apart {
+				if !q.hasRoomFor(size) {
+					return q
+				}
+			}
+		}
+	}
+	for _, g := range groups {
+		g.gather()
+	}
+	if size >= lendFrom {
+		chunk := buf.Get(size)
+		defer chunk.Release()
+		p.share(groups, zmtp.AppendMessage(chunk.Data()[:0:size], frames...), chunk)
 		return nil
 	}
-	if size < lendFrom {
-		p.shared = zmtp.AppendMessage(p.shared[:0], frames...)
-		p.share(some, p.shared, nil)
+	if g := groups[0]; len(groups) == 1 && len(g.apart) == 0 && g.log != nil {
+		g.log.add(frames, size)
 		return nil
 	}
-	chunk := buf.Get(size)
-	defer chunk.Release()
-	p.share(some, zmtp.AppendMessage(chunk.Data()[:0:size], frames...), chunk)
+	p.shared = zmtp.AppendMessage(p.shared[:0], frames...)
+	p.share(groups, p.shared, nil)
 	return nil
 }
 
@@ -57,13 +61,15 @@ func (p *publisher) sendAlone(q *pipe, frames [][]byte) (full *pipe) {
 	return nil
 }
 
-// share queues a message for those that follow the log, for those that do not,
-// and for some others.
-func (p *publisher) share(some []*pipe, wire []byte, owner Owner) {
-	p.log.addWire(wire, 1, owner)
+// share queues a message for the groups: in their logs, and for those that do not
+// follow them.
+func (p *publisher) share(groups []*group, wire []byte, owner Owner) {
 	roomy := p.opts.FullPolicy == Block
-	for _, peers := range [...][]*pipe{p.subs.apart, some} {
-		for _, q := range peers {
+	for _, g := range groups {
+		if g.log != nil {
+			g.log.addWire(wire, 1, owner)
+		}
+		for _, q := range g.apart {
 			if q.out.offerShared(wire, owner, roomy) == isFull {
 				p.overflow(q, 1)
 			}
@@ -71,29 +77,18 @@ func (p *publisher) share(some []*pipe, wire []byte, owner Owner) {
 	}
 }
 
-// makeRoom sets apart the followers of the log that have too much to read. With
-// the policy Block, it returns a peer that has no room for a message of so many
-// octets, of those apart and some others.
-func (p *publisher) makeRoom(some []*pipe, octets int) (full *pipe) {
-	p.setFullApart()
-	if p.opts.FullPolicy != Block {
-		return nil
+// prepare sets apart the followers of the group's log that have too much to read,
+// and a single one, for which a log is not worth it.
+func (p *publisher) prepare(g *group) {
+	if g.log == nil {
+		return
 	}
-	for _, peers := range [...][]*pipe{p.subs.apart, some} {
-		for _, q := range peers {
-			if !q.hasRoomFor(octets) {
-				return q
-			}
-		}
-	}
-	return nil
-}
-
-// setFullApart sets apart the followers of the log that have too much to read.
-func (p *publisher) setFullApart() {
 	limits := hwm{p.opts.SendHWM, p.opts.SendHWMOctets}
+	if g.size < 2 {
+		limits = hwm{}
+	}
 	for {
-		q := p.log.overtaken(limits)
+		q := g.log.overtaken(limits)
 		if q == nil {
 			return
 		}
@@ -101,7 +96,7 @@ func (p *publisher) setFullApart() {
 	}
 }
 
-// separate has a peer that follows the log get each message alone. With the policy
+// separate has a peer that follows a log get each message by itself. With the policy
 // Drop, under which a peer may take nothing for long, it gets a copy of what it has
 // not read.
 func (p *publisher) separate(q *pipe) {
@@ -114,16 +109,63 @@ func (p *publisher) separate(q *pipe) {
 	q.out.unfollow(scratch)
 	q.out.mu.Unlock()
 	if followed {
-		p.subs.setApart(q)
+		q.setApart()
 	}
 }
 
-// gather has those follow the log that are apart and have nothing queued.
-func (p *publisher) gather() {
-	for i := len(p.subs.apart) - 1; i >= 0; i-- {
-		if q := p.subs.apart[i]; !q.sub.alone && q.follow(&p.log) {
-			p.subs.unsetApart(q)
+// crowded prepares the groups, or the only peer of them that is meant, for more.
+// With the policy Block, it returns a peer that has no room.
+func (p *publisher) crowded(groups []*group, alone *pipe) (full *pipe) {
+	block := p.opts.FullPolicy == Block
+	if alone != nil {
+		p.separate(alone)
+		if block && !alone.out.hasRoom() {
+			return alone
 		}
+		return nil
+	}
+	for _, g := range groups {
+		p.prepare(g)
+		if !block {
+			continue
+		}
+		for _, q := range g.apart {
+			if !q.out.hasRoom() {
+				return q
+			}
+		}
+	}
+	return nil
+}
+
+// offerWire queues messages in wire form for a group, those that it subscribed to.
+func (p *publisher) offerWire(g *group, wire []byte, messages int, owner Owner) {
+	g.gather()
+	switch {
+	case g.log == nil:
+	case g.whole:
+		g.log.addWire(wire, messages, owner)
+	default:
+		g.log.addRuns(wire, g.runs, g.count)
+	}
+	for _, q := range g.apart {
+		p.offerWireAlone(q, wire, messages, owner)
+	}
+}
+
+// offerWireAlone is offerWire for a single peer.
+func (p *publisher) offerWireAlone(q *pipe, wire []byte, messages int, owner Owner) {
+	q.sub.room = hwm{}
+	g := q.sub.group
+	v := accepted
+	if g.whole {
+		v = q.out.offerWire(nil, wire, messages, owner)
+	} else {
+		messages = g.count
+		v = q.out.offerRuns(wire, g.runs, messages)
+	}
+	if v == isFull {
+		p.overflow(q, messages)
 	}
 }
 

@@ -117,7 +117,7 @@ func TestFanOutBlock(t *testing.T) {
 	must(t, pub.Send(context.Background(), []byte("m")))
 	must(t, pub.SendWire(context.Background(), bytes.Repeat(wire("m"), 4), 4, nil))
 	pub.subs.Lock()
-	pub.fanOut(peers[:1], nil, [][]byte{[]byte("m")})
+	pub.sendAlone(peers[0], [][]byte{[]byte("m")})
 	pub.subs.Unlock()
 	if n := fill(); n != mark-6 || counts() != [3]int{mark, mark - 1, mark - 1} {
 		t.Errorf("%d messages were sent, and %v are queued, want %d more and %d for the first", n, counts(), mark-6, mark)

@@ -19,7 +19,6 @@ type Pub struct{ publisher }
 type publisher struct {
 	socket
 	subs   subscriptions
-	log    wirelog
 	shared []byte   // scratch of fanOut
 	rest   outqueue // scratch of separate
 }
@@ -46,11 +45,8 @@ func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 	l := limit{patience: p.opts.SendTimeout}
 	p.subs.Lock()
 	for {
-		all, some := p.subs.everything(), p.subs.find(frames[0])
-		if p.subs.only != nil {
-			all, some = p.subs.restrict(all), p.subs.restrict(some)
-		}
-		if len(all)+len(some) == 0 {
+		groups, alone, n := p.subs.audience(frames[0])
+		if n == 0 {
 			if !p.opts.WaitSubscriber {
 				p.subs.only = nil
 				p.subs.Unlock()
@@ -61,7 +57,14 @@ func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 			}
 			continue
 		}
-		if full := p.fanOut(all, some, frames); full != nil {
+		var full *pipe
+		switch {
+		case alone != nil:
+			full = p.sendAlone(alone, frames)
+		case n > 1:
+			full = p.fanOut(groups, frames)
+		}
+		if full != nil {
 			p.subs.Unlock()
 			if err := full.out.waitRoomWithin(ctx, nil, p.closing, &l); err != nil {
 				return err
@@ -105,48 +108,28 @@ func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spa
 	l := limit{patience: p.opts.SendTimeout}
 	p.subs.Lock()
 	for {
-		all := p.subs.everything()
-		p.subs.sort(wire, spans)
+		groups := p.subs.sort(wire, spans)
+		var alone *pipe
 		if p.subs.only != nil {
-			all = p.subs.restrict(all)
-			p.subs.untouch()
-		}
-		shared := len(all) > 1
-		if shared {
-			p.setFullApart()
-			all = p.subs.apart
-		} else {
-			for _, q := range all {
-				p.separate(q)
+			if alone = p.subs.chosen(groups); alone == nil {
+				groups = nil
 			}
 		}
-		if p.opts.FullPolicy == Block {
-			if full := p.subs.full(all); full != nil {
-				p.subs.reset()
-				p.subs.Unlock()
-				if err := full.out.waitRoomWithin(ctx, nil, p.closing, &l); err != nil {
-					return err
-				}
-				p.subs.Lock()
-				continue
+		if full := p.crowded(groups, alone); full != nil {
+			p.subs.reset()
+			p.subs.Unlock()
+			if err := full.out.waitRoomWithin(ctx, nil, p.closing, &l); err != nil {
+				return err
 			}
+			p.subs.Lock()
+			continue
 		}
-		if shared {
-			p.gather()
-			all = p.subs.apart
-			p.log.addWire(wire, messages, owner)
+		if alone != nil {
+			p.offerWireAlone(alone, wire, messages, owner)
+			groups = nil
 		}
-		for _, q := range all {
-			q.sub.room = hwm{}
-			if q.out.offerWire(nil, wire, messages, owner) == isFull {
-				p.overflow(q, messages)
-			}
-		}
-		for _, q := range p.subs.touched {
-			q.sub.room = hwm{}
-			if q.out.offerRuns(wire, q.sub.runs, q.sub.count) == isFull {
-				p.overflow(q, q.sub.count)
-			}
+		for _, g := range groups {
+			p.offerWire(g, wire, messages, owner)
 		}
 		p.subs.reset()
 		p.subs.only = nil
@@ -188,7 +171,7 @@ func (p *publisher) WaitSubscribers(ctx context.Context, topic []byte, n int) er
 		return err
 	}
 	p.subs.Lock()
-	for len(p.subs.everything())+len(p.subs.find(topic)) < n {
+	for sizeOf(p.subs.find(topic)) < n {
 		if err := p.waitChange(ctx, nil); err != nil {
 			return err
 		}

@@ -8,10 +8,10 @@ import (
 	"clustermap/zmtp"
 )
 
-// wirelog is what a publisher sends to the peers that subscribed to everything:
-// in wire form, once for all of them. Each of them follows it at its own pace, as
-// its writer takes what was added since it did so last. So a message costs the
-// publisher the same whether two follow or two thousand.
+// wirelog is what a publisher sends to the peers of a group: in wire form, once for
+// all of them. Each of them follows it at its own pace, as its writer takes what was
+// added since it did so last. So a message costs the publisher the same whether two
+// follow or two thousand.
 //
 // A peer follows as long as it keeps within its high-water mark. One that does
 // not, or that is to get something alone, leaves: what it has not read goes to its
@@ -185,6 +185,10 @@ func (l *wirelog) hand(o *outbox, q *outqueue, stays bool) {
 	if stays {
 		o.follows.at = l.tail
 		l.enlist(o)
+	} else if o.follows.idle { // the next log is to know it as well
+		i := slices.Index(l.idle, o)
+		l.idle = slices.Delete(l.idle, i, i+1)
+		o.follows.idle = false
 	}
 	if at == l.tail {
 		return
@@ -239,6 +243,16 @@ func (l *wirelog) find(at int64) int {
 
 func (p *piece) end() int64 { return p.from.octets + int64(len(p.wire)) }
 
+// first returns the follower that has read least, or nil.
+func (l *wirelog) first() *pipe {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.slowest == nil {
+		return nil
+	}
+	return l.slowest.follows.pipe
+}
+
 // overtaken returns a follower that has so many messages or octets to read, or
 // nil.
 func (l *wirelog) overtaken(limits hwm) *pipe {
@@ -287,6 +301,25 @@ func (l *wirelog) addWire(wire []byte, messages int, owner Owner) {
 	}
 }
 
+// addRuns copies runs of wire octets in one go; see Pub.SendWire.
+func (l *wirelog) addRuns(wire []byte, runs []run, messages int) {
+	l.mu.Lock()
+	defer l.unlock()
+	if l.slowest == nil {
+		return
+	}
+	size := 0
+	for _, r := range runs {
+		size += r.end - r.start
+	}
+	s := l.begin(size)
+	before := len(s.octets)
+	for _, r := range runs {
+		s.octets = append(s.octets, wire[r.start:r.end]...)
+	}
+	l.commit(s.octets[before:], messages)
+}
+
 // begin returns the stage for so many octets more. mu must be held.
 func (l *wirelog) begin(octets int) *stage {
 	if l.stage != nil && len(l.stage.octets) > 0 && len(l.stage.octets)+octets > fullLogStage {
@@ -333,9 +366,7 @@ func (l *wirelog) unlock() {
 	l.mu.Unlock()
 	for i, o := range l.woken {
 		o.mu.Lock()
-		if o.follows.log == l {
-			o.rouse()
-		}
+		o.rouse() // even if it has left: what it has not read is in its queue then
 		o.mu.Unlock()
 		l.woken[i] = nil
 	}

@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +22,7 @@ type logModel struct {
 	pub    *Pub
 	mark   int
 	block  bool
+	fickle int // how often a subscription changes, in percent
 	lender *lender
 	peers  []*modelPeer
 	sent   int
@@ -27,11 +30,11 @@ type logModel struct {
 
 // modelPeer is a subscriber, and what it is to get.
 type modelPeer struct {
-	pipe  *pipe
-	topic string // "-": none
-	want  []byte
-	count int // messages in want
-	drops uint64
+	pipe   *pipe
+	topics map[string]bool
+	want   []byte
+	count  int // messages in want
+	drops  uint64
 }
 
 // TestWirelog: whatever subscribers do, each gets what was sent while it was
@@ -39,9 +42,10 @@ type modelPeer struct {
 // who lent octets has them back at the end.
 func TestWirelog(t *testing.T) {
 	t.Parallel()
+	private := 0
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		m := &logModel{t: t, rand: r, mark: 1 + r.IntN(40), block: seed%2 == 0, lender: newLender()}
+		m := &logModel{t: t, rand: r, mark: 1 + r.IntN(40), block: seed%2 == 0, fickle: 4 + 30*int(seed/2%2), lender: newLender()}
 		policy := Drop
 		if m.block {
 			policy = Block
@@ -50,7 +54,7 @@ func TestWirelog(t *testing.T) {
 		pub, pipes := fanned(t, n, Options{SendHWM: m.mark, FullPolicy: policy})
 		m.pub = pub
 		for _, q := range pipes {
-			m.peers = append(m.peers, &modelPeer{pipe: q})
+			m.peers = append(m.peers, &modelPeer{pipe: q, topics: map[string]bool{"": true}})
 		}
 		for range 400 {
 			m.step()
@@ -61,13 +65,24 @@ func TestWirelog(t *testing.T) {
 		if n := m.lender.refs.Load(); n != 0 {
 			t.Errorf("%d references to what was lent are left", n)
 		}
-		if l := &pub.log; len(l.pieces) != 0 || l.stage != nil {
-			t.Errorf("the log keeps %d pieces that all have read", len(l.pieces))
+		for _, g := range pub.subs.all {
+			if l := g.log; l != nil && (len(l.pieces) != 0 || l.stage != nil) {
+				t.Errorf("a log keeps %d pieces that all have read", len(l.pieces))
+			}
 		}
+		for _, g := range pub.subs.all {
+			if !g.shared {
+				private++
+			}
+		}
+		m.groups()
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 		must(t, pub.Close())
+	}
+	if private == 0 {
+		t.Error("no peer had so many topics that it was alone in its group")
 	}
 }
 
@@ -92,10 +107,10 @@ func (m *logModel) step() {
 	case k < 70:
 		body := m.body()
 		m.send(1, wire(string(body)), func() error { return m.pub.SendWire(noWait, wire(string(body)), 1, m.lender) })
-	case k < 94:
+	case k < 98-m.fickle:
 		m.drain(p)
-	case k < 97:
-		m.subscribe(p, []string{"", "a", "-"}[m.rand.IntN(3)])
+	case k < 98:
+		m.subscribe(p, m.topic()[:m.rand.IntN(4)])
 	default: // its connection ends, and another one comes
 		m.pub.subs.forget(p.pipe)
 		p.pipe.out.discard()
@@ -104,12 +119,15 @@ func (m *logModel) step() {
 		peer := &Peer{pipe: p.pipe}
 		p.pipe.out.attach(peer)
 		m.pub.subs.attach(p.pipe, peer)
-		p.topic = "-"
+		p.topics = map[string]bool{}
 		m.subscribe(p, "")
 	}
 	for i, p := range m.peers {
 		if messages, octets := waiting(p.pipe); messages != p.count || octets != len(p.want) {
 			m.t.Fatalf("peer %d waits for %d messages of %d octets, want %d of %d", i, messages, octets, p.count, len(p.want))
+		}
+		if p.count > 0 && p.pipe.out.asleep {
+			m.t.Fatalf("%d messages wait for peer %d, whose writer sleeps", p.count, i)
 		}
 		if n := p.pipe.out.drops; n != p.drops {
 			m.t.Fatalf("%d messages for peer %d were dropped, want %d", n, i, p.drops)
@@ -124,11 +142,17 @@ func (m *logModel) body() []byte {
 	if m.rand.IntN(10) == 0 {
 		size = lendFrom + m.rand.IntN(40<<10)
 	}
-	b := append([]byte{"ab"[m.rand.IntN(2)]}, make([]byte, size)...)
+	b := append([]byte(m.topic()), make([]byte, size)...)
 	return binary.BigEndian.AppendUint64(b, uint64(m.sent))
 }
 
-// send publishes messages under the topic of the first one, or not at all.
+// topic returns three letters.
+func (m *logModel) topic() string {
+	return string([]byte{"ab"[m.rand.IntN(2)], "abc"[m.rand.IntN(3)], "abcdef"[m.rand.IntN(6)]})
+}
+
+// send publishes messages, or none of them if somebody is full and that is the
+// policy.
 func (m *logModel) send(messages int, octets []byte, send func() error) {
 	parts := map[*modelPeer][]byte{}
 	counts := map[*modelPeer]int{}
@@ -139,7 +163,7 @@ func (m *logModel) send(messages int, octets []byte, send func() error) {
 			head = 9
 		}
 		for _, p := range m.peers {
-			if p.topic == "" || p.topic == string(octets[at+head]) {
+			if p.wants(octets[at+head:]) {
 				parts[p] = append(parts[p], octets[at:end]...)
 				counts[p]++
 			}
@@ -180,17 +204,71 @@ func (m *logModel) drain(p *modelPeer) {
 	}
 	w.release()
 	p.want, p.count = nil, 0
+	// Most writers sleep then.
+	if o := &p.pipe.out; m.rand.IntN(4) > 0 {
+		o.mu.Lock()
+		o.asleep = !o.behind()
+		o.mu.Unlock()
+	}
 }
 
+// wants says that a peer has subscribed to a prefix of a message.
+func (p *modelPeer) wants(message []byte) bool {
+	for topic := range p.topics {
+		if bytes.HasPrefix(message, []byte(topic)) {
+			return true
+		}
+	}
+	return false
+}
+
+// subscribe adds a topic of a peer, or takes it out if it was there.
 func (m *logModel) subscribe(p *modelPeer, topic string) {
 	m.pub.subs.Lock()
 	defer m.pub.subs.Unlock()
-	if p.topic != "-" {
-		m.pub.subs.cancel(p.pipe, []byte(p.topic))
+	alone := true
+	for _, other := range m.peers {
+		alone = alone && (other == p || !other.topics[topic])
 	}
-	if p.topic = topic; topic != "-" {
-		_, err := m.pub.subs.subscribe(p.pipe, []byte(topic), unbounded)
-		must(m.t, err)
+	if p.topics[topic] {
+		if had, last := m.pub.subs.cancel(p.pipe, []byte(topic)); !had || last != alone {
+			m.t.Fatalf("%q is cancelled: had %v, last %v, want true, %v", topic, had, last, alone)
+		}
+		delete(p.topics, topic)
+		return
+	}
+	first, err := m.pub.subs.subscribe(p.pipe, []byte(topic), unbounded)
+	must(m.t, err)
+	if first != alone {
+		m.t.Fatalf("%q is subscribed to: first %v, want %v", topic, first, alone)
+	}
+	p.topics[topic] = true
+}
+
+// groups checks that peers with the same few topics are in one group, and that there
+// are no others.
+func (m *logModel) groups() {
+	used := map[*group]string{}
+	for _, p := range m.peers {
+		g := p.pipe.sub.group
+		topics := fmt.Sprintf("%q", slices.Sorted(maps.Keys(p.topics)))
+		if was, have := used[g]; have && was != topics {
+			m.t.Errorf("%s and %s are in one group", was, topics)
+		}
+		used[g] = topics
+		if len(p.topics) != len(g.topics) {
+			m.t.Errorf("a group has %d topics, its peer %d", len(g.topics), len(p.topics))
+		}
+	}
+	if n := len(m.pub.subs.all); n != len(used) {
+		m.t.Errorf("there are %d groups, want %d", n, len(used))
+	}
+	sets := map[string]*group{}
+	for g, topics := range used {
+		if other := sets[topics]; other != nil && other.shared && g.shared {
+			m.t.Errorf("two groups have %s", topics)
+		}
+		sets[topics] = g
 	}
 }
 
@@ -212,8 +290,8 @@ func TestWirelogStuck(t *testing.T) {
 			t.Error("it holds on to a part of the log")
 		}
 	}
-	if l := &pub.log; len(l.pieces) > 0 || l.stage != nil {
-		t.Errorf("the log keeps %d pieces", len(l.pieces))
+	if l := peers[0].sub.group.log; l == nil || len(l.pieces) > 0 || l.stage != nil {
+		t.Errorf("the log is %+v", l)
 	}
 }
 

@@ -254,9 +254,9 @@ func (x *xpubPattern) detach(q *pipe, peer *Peer) {
 	if x.last == peer {
 		x.last = nil
 	}
-	had := q.sub.topics
-	if x.opts.XPubManual {
-		had = q.sub.asked
+	had := q.sub.asked
+	if g := q.sub.group; g != nil && !x.opts.XPubManual {
+		had = g.topics
 	}
 	topics := slices.Sorted(maps.Keys(had))
 	x.subs.Unlock()

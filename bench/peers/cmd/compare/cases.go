@@ -32,8 +32,9 @@ type test struct {
 	name      string
 	pattern   pattern
 	transport string
-	size      int // of a message, in octets
-	peers     int // subscribers
+	size      int  // of a message, in octets
+	peers     int  // subscribers
+	topic     bool // they subscribe to a topic, not to everything
 	curve     bool
 	// first and second are who sends or asks, and who receives or answers, in
 	// the column that is ours. The other column has the other library at both
@@ -104,7 +105,9 @@ func tests(them library) []test {
 	add(test{pattern: pushPull, transport: transProc, size: 64, goal: 4}, "64")
 	add(test{pattern: reqRep, transport: transProc, size: latencySize, goal: 0.3}, sizeName(latencySize))
 	for _, n := range []int{16, 1000} {
-		add(test{pattern: pubSub, transport: transTCP, size: 64, peers: n, goal: 2}, "64", fmt.Sprintf("to-%d", n))
+		to := fmt.Sprintf("to-%d", n)
+		add(test{pattern: pubSub, transport: transTCP, size: 64, peers: n, goal: 2}, "64", to)
+		add(test{pattern: pubSub, transport: transTCP, size: 64, peers: n, topic: true, goal: 2}, "64", to, "topic")
 	}
 	for _, size := range []int{64, 1 << 10, 64 << 10} {
 		add(test{pattern: pushPull, transport: transTCP, size: size, curve: true, goal: 1}, sizeName(size), "curve")

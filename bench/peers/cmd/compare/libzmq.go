@@ -33,7 +33,7 @@ func runLibzmq(s *spec, bound func(string)) (*figure, error) {
 	case s.Pattern == pubSub && s.Role == sender:
 		err = socket.NoDrop()
 	case s.Pattern == pubSub:
-		err = socket.Subscribe()
+		err = socket.Subscribe(s.topic())
 	}
 	if err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ func openOurs(s *spec, as role) (socket, error) {
 	case s.Pattern == pubSub && as == receiver:
 		sub, err := sockets.NewSub(o)
 		if err == nil {
-			err = sub.Subscribe("")
+			err = sub.Subscribe(s.topic())
 		}
 		return sub, err
 	}
@@ -106,7 +106,7 @@ func runOurs(s *spec, bound func(string)) (*figure, error) {
 		return nil, err
 	}
 	if pub, ok := sock.(*sockets.Pub); ok {
-		if err := pub.WaitSubscribers(ctx, nil, s.Peers); err != nil {
+		if err := pub.WaitSubscribers(ctx, s.message(), s.Peers); err != nil {
 			return nil, err
 		}
 	}

@@ -33,6 +33,7 @@ type spec struct {
 	Endpoint string // to connect to; empty: bind, and say to what
 	Size     int
 	Peers    int
+	Topic    bool          // peers subscribe to a topic, not to everything
 	Batch    int           // how many messages our sender hands over at once; 0: one by one
 	Warm     time.Duration // how long is not counted yet
 	Time     time.Duration // how long is counted
@@ -137,7 +138,7 @@ type manner struct {
 
 // measure runs one pair of workers.
 func measure(ctx context.Context, t *test, first, second library, how manner) (figure, error) {
-	s := spec{Pattern: t.pattern, Size: t.size, Peers: t.peers, Batch: how.batch, Warm: how.warm, Time: how.time}
+	s := spec{Pattern: t.pattern, Size: t.size, Peers: t.peers, Topic: t.topic, Batch: how.batch, Warm: how.warm, Time: how.time}
 	if t.curve {
 		var err error
 		if s.ServerPublic, s.ServerSecret, err = zmq.CurveKeys(); err != nil {

@@ -96,3 +96,11 @@ func (s *spec) message() []byte {
 	}
 	return m
 }
+
+// topic is what a subscriber subscribes to, of one of messages.
+func (s *spec) topic() string {
+	if !s.Topic {
+		return ""
+	}
+	return string(s.message()[:8])
+}

@@ -97,8 +97,8 @@ func (s Socket) SetString(option int, value string) error {
 	return failed("zmq_setsockopt", C.zmq_setsockopt(s.p, C.int(option), unsafe.Pointer(v), C.size_t(len(value))))
 }
 
-// Subscribe subscribes to everything.
-func (s Socket) Subscribe() error { return s.SetString(C.ZMQ_SUBSCRIBE, "") }
+// Subscribe subscribes to a topic.
+func (s Socket) Subscribe(topic string) error { return s.SetString(C.ZMQ_SUBSCRIBE, topic) }
 
 // NoDrop makes an XPUB wait for its subscribers instead of dropping, and tell
 // of every subscription.
@@ -160,6 +160,8 @@ func (s Socket) Connect(endpoint string) error {
 
 // Await receives n messages of at most 255 octets and throws them away.
 func (s Socket) Await(n int) error {
+	runtime.LockOSThread() // errno, asked for in a call of its own, is the thread's
+	defer runtime.UnlockOSThread()
 	var octets [255]byte
 	for i := 0; i < n; {
 		rc := C.zmq_recv(s.p, unsafe.Pointer(&octets[0]), C.size_t(len(octets)), 0)

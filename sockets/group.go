@@ -1,0 +1,198 @@
+package sockets
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+)
+
+// group is the peers that have subscribed to the same topics. They get the same
+// messages: what is sent to a group is sorted out once, and put in one log, however
+// many are in it. Many peers with few topics are the rule; a peer with many topics
+// has a group of its own. All of a group is guarded by the subscriptions' mutex.
+type group struct {
+	shared bool   // may have several peers
+	key    string // in subscriptions.groups, if shared
+	at     int    // index in subscriptions.all
+	topics map[string]struct{}
+	octets int  // of the topics
+	whole  bool // subscribed to everything
+
+	members int      // peers that have these topics
+	size    int      // of those, the ones that have not gone
+	log     *wirelog // nil until there were two
+	apart   []*pipe  // those of size that do not follow the log
+
+	mark  uint64 // the message that was matched last, so that none goes twice
+	runs  []run  // what of the present wire octets is for this group, unless it is whole
+	count int    // messages in runs
+}
+
+const (
+	// sharedTopics and sharedOctets bound the topics of a group that may have
+	// several peers: another topic of one of them is another group's key.
+	sharedTopics = 8
+	sharedOctets = 1 << 10
+)
+
+// groupKey tells sets of topics apart.
+func groupKey(topics map[string]struct{}) string {
+	var key []byte
+	for _, topic := range slices.Sorted(maps.Keys(topics)) {
+		key = append(binary.AppendUvarint(key, uint64(len(topic))), topic...)
+	}
+	return string(key)
+}
+
+// groupOf returns the group of peers with these topics, which it takes over: one that
+// is there, or a new one. The mutex must be held.
+func (s *subscriptions) groupOf(topics map[string]struct{}, octets int) *group {
+	g := &group{topics: topics, octets: octets, at: len(s.all)}
+	_, g.whole = topics[""]
+	g.whole = g.whole && !s.invert
+	if g.shared = len(topics) <= sharedTopics && octets <= sharedOctets; g.shared {
+		g.key = groupKey(topics)
+		if there := s.groups[g.key]; there != nil {
+			return there
+		}
+		if s.groups == nil {
+			s.groups = map[string]*group{}
+		}
+		s.groups[g.key] = g
+	}
+	s.all = append(s.all, g)
+	for topic := range topics {
+		s.trie.add([]byte(topic), g)
+	}
+	return g
+}
+
+// dissolve takes out a group that nobody is in any more. The mutex must be held.
+func (s *subscriptions) dissolve(g *group) {
+	for topic := range g.topics {
+		s.trie.remove([]byte(topic), g)
+	}
+	if g.shared {
+		delete(s.groups, g.key)
+	}
+	last := len(s.all) - 1
+	s.all[g.at] = s.all[last]
+	s.all[g.at].at = g.at
+	s.all[last] = nil
+	s.all = s.all[:last]
+}
+
+// regroup moves a peer to another group, or, with nil, out of its own. The mutex
+// must be held.
+func (s *subscriptions) regroup(q *pipe, to *group) {
+	from := q.sub.group
+	if from != nil {
+		if q.sub.peer != nil {
+			q.excluded()
+		}
+		from.members--
+	}
+	q.sub.group = to
+	if to != nil {
+		to.members++
+		if q.sub.peer != nil {
+			to.size++
+			q.setApart()
+		}
+	}
+	if from != nil && from.members == 0 {
+		s.dissolve(from)
+	}
+}
+
+// excluded says that the group's messages are not for the peer any more. The mutex
+// must be held.
+func (q *pipe) excluded() {
+	q.unsetApart()
+	q.sub.room = hwm{}
+	q.out.mu.Lock()
+	q.out.unfollow(nil)
+	q.out.mu.Unlock()
+	q.sub.group.size--
+}
+
+// setApart has a peer get each message of its group by itself, until it follows the
+// log. The mutex must be held.
+func (q *pipe) setApart() {
+	if g := q.sub.group; q.sub.apart == 0 {
+		q.sub.room = hwm{}
+		g.apart = append(g.apart, q)
+		q.sub.apart = len(g.apart)
+	}
+}
+
+// unsetApart is the end of that. The mutex must be held.
+func (q *pipe) unsetApart() {
+	if q.sub.apart == 0 {
+		return
+	}
+	g := q.sub.group
+	last := len(g.apart) - 1
+	other := g.apart[last]
+	g.apart[q.sub.apart-1] = other
+	other.sub.apart = q.sub.apart
+	g.apart[last] = nil
+	g.apart = g.apart[:last]
+	q.sub.apart = 0
+}
+
+// gather has those follow the log who are apart and have nothing queued, if there
+// are several in the group.
+func (g *group) gather() {
+	if g.size < 2 || len(g.apart) == 0 {
+		return
+	}
+	if g.log == nil {
+		g.log = new(wirelog)
+	}
+	for i := len(g.apart) - 1; i >= 0; i-- {
+		if q := g.apart[i]; !q.sub.alone && q.follow(g.log) {
+			q.unsetApart()
+		}
+	}
+}
+
+// sole returns the only peer of a group, or nil where there is none, or it has just
+// gone.
+func (g *group) sole() *pipe {
+	switch {
+	case len(g.apart) > 0:
+		return g.apart[0]
+	case g.log != nil:
+		return g.log.first()
+	}
+	return nil
+}
+
+// soleOf is sole of groups that have one peer together.
+func soleOf(groups []*group) *pipe {
+	for _, g := range groups {
+		if g.size > 0 {
+			return g.sole()
+		}
+	}
+	return nil
+}
+
+// sizeOf returns how many peers are in groups.
+func sizeOf(groups []*group) (n int) {
+	for _, g := range groups {
+		n += g.size
+	}
+	return n
+}
+
+// touch adds a message to the group's runs.
+func (g *group) touch(at, end int) {
+	g.count++
+	if last := len(g.runs) - 1; last >= 0 && g.runs[last].end == at {
+		g.runs[last].end = end
+	} else {
+		g.runs = append(g.runs, run{at, end})
+	}
+}
