@@ -18,7 +18,7 @@ const (
 	DefaultHWMOctets         = 64 << 20 // octets of queued messages
 	DefaultReconnectInterval = 100 * time.Millisecond
 	DefaultHandshakeTimeout  = 30 * time.Second
-	DefaultBusyPoll          = 50 * time.Microsecond
+	DefaultBusyPoll          = 100 * time.Microsecond
 	DefaultMaxHandshakes     = 1024
 	DefaultMaxMessageSize    = 256 << 20
 	DefaultMaxSubscriptions  = 100_000
