@@ -91,7 +91,7 @@ func TestMonitorBindFailed(t *testing.T) {
 func TestMonitorCloseFailed(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
-		t.Skip("ipc is another thing there")
+		t.Skip("ipc has other errors on this system")
 	}
 	seen := newEvents()
 	router := open(t, NewRouter, Options{Monitor: seen.tell})

@@ -100,6 +100,9 @@ func (p *publisher) prepare(g *group) {
 // Drop, under which a peer may take nothing for long, it gets a copy of what it has
 // not read.
 func (p *publisher) separate(q *pipe) {
+	if q.sub.group.log == nil { // and no other one does it follow
+		return
+	}
 	var scratch *outqueue
 	if p.opts.FullPolicy == Drop {
 		scratch = &p.rest

@@ -187,6 +187,22 @@ func sizeOf(groups []*group) (n int) {
 	return n
 }
 
+// octetsOf returns the size of runs.
+func octetsOf(runs []run) (n int) {
+	for _, r := range runs {
+		n += r.end - r.start
+	}
+	return n
+}
+
+// appendRuns appends runs of wire.
+func appendRuns(dst, wire []byte, runs []run) []byte {
+	for _, r := range runs {
+		dst = append(dst, wire[r.start:r.end]...)
+	}
+	return dst
+}
+
 // touch adds a message to the group's runs.
 func (g *group) touch(at, end int) {
 	g.count++

@@ -277,15 +277,9 @@ func (o *outbox) offerRuns(wire []byte, runs []run, messages int) verdict {
 	o.mu.Lock()
 	v := o.admit(nil)
 	if v == accepted {
-		size := 0
-		for _, r := range runs {
-			size += r.end - r.start
-		}
-		st := o.begin(size)
+		st := o.begin(octetsOf(runs))
 		before := len(st.octets)
-		for _, r := range runs {
-			st.octets = append(st.octets, wire[r.start:r.end]...)
-		}
+		st.octets = appendRuns(st.octets, wire, runs)
 		o.commit(before, messages)
 		o.rouse()
 	}

@@ -308,15 +308,9 @@ func (l *wirelog) addRuns(wire []byte, runs []run, messages int) {
 	if l.slowest == nil {
 		return
 	}
-	size := 0
-	for _, r := range runs {
-		size += r.end - r.start
-	}
-	s := l.begin(size)
+	s := l.begin(octetsOf(runs))
 	before := len(s.octets)
-	for _, r := range runs {
-		s.octets = append(s.octets, wire[r.start:r.end]...)
-	}
+	s.octets = appendRuns(s.octets, wire, runs)
 	l.commit(s.octets[before:], messages)
 }
 
