@@ -19,6 +19,11 @@ var (
 	// returns it when there is no peer to subscribe.
 	ErrUnroutable = errors.New("sockets: no such peer")
 
+	// ErrForeignPeer is returned when a call names a peer that belongs to
+	// another socket, or none: Peers come from the socket's own batches,
+	// messages and events. It Is ErrUnroutable, but trying again does not help.
+	ErrForeignPeer = fmt.Errorf("sockets: peer belongs to another socket: %w", ErrUnroutable)
+
 	// ErrTimeout is returned by calls that waited for Options.SendTimeout or
 	// Options.RecvTimeout in vain. It Is os.ErrDeadlineExceeded, and a
 	// net.Error whose Timeout is true.

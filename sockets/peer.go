@@ -43,32 +43,38 @@ func (p *Peer) UserID() string { return p.info.UserID }
 // for the properties of a message (zmq_msg_gets):
 //
 //   - Peer-Address, the network address without a port; "" over ipc and inproc;
-//   - User-Id, which whoever judged the credentials gave;
+//   - User-Id, from the authenticator ([Authenticator] or ZAP handler);
+//   - any other name for which the authenticator gave a value;
 //   - Socket-Type, and Identity, which is also called Routing-Id, as the peer
 //     announced them;
-//   - what else whoever judged the credentials said of the peer, or the peer
-//     announced: its own names begin with X-.
+//   - names that begin with X-, as the peer announced them.
 //
-// The case of name does not matter. What the peer says of itself never stands
-// in for the first two.
+// The first line that has a value decides. So a peer cannot announce what an
+// application relies on an authenticator for: only names with X- are the peer's
+// to choose, and the authenticator's value comes first even for those. The case
+// of name does not matter.
 func (p *Peer) Property(name string) string {
-	switch strings.ToLower(name) {
+	name = strings.ToLower(name)
+	switch name {
 	case "peer-address":
 		host, _, _ := net.SplitHostPort(p.remote) // what has no port is no network address
 		return host
 	case "user-id":
 		return p.info.UserID
-	case "routing-id", "identity":
-		return string(p.info.Identity)
+	case "routing-id":
+		name = "identity"
 	}
 	if v, ok := p.info.Granted.Get(name); ok {
 		return string(v)
 	}
-	if v, ok := p.info.Metadata.Get(name); ok {
+	switch {
+	case name == "identity":
+		return string(p.info.Identity)
+	case name == "socket-type" && p.info.SocketType != zmtp.UNKNOWN:
+		return p.info.SocketType.String()
+	case strings.HasPrefix(name, "x-"):
+		v, _ := p.info.Metadata.Get(name)
 		return string(v)
-	}
-	if strings.EqualFold(name, zmtp.PropertySocketType) && p.info.SocketType != zmtp.UNKNOWN {
-		return p.info.SocketType.String() // ZMTP 2.0 has a number for it
 	}
 	return ""
 }
@@ -77,6 +83,11 @@ func (p *Peer) Property(name string) string {
 // not wait for that, and may be called from Prepare. A connecting socket dials
 // again.
 func (p *Peer) Disconnect(reason error) { p.conn.close(reason) }
+
+// owns says that a peer is one of this socket's, connected or not.
+func (s *socket) owns(peer *Peer) bool {
+	return peer != nil && peer.pipe != nil && peer.pipe.socket == s
+}
 
 // PeerStats is a reading of one peer's counters and queues.
 type PeerStats struct {

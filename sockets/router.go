@@ -84,10 +84,14 @@ func (r *Router) TrySend(frames ...[]byte) error { return r.Send(noWait, frames.
 
 // SendTo sends frames to a peer, as Batch.Peer told it. It waits while the
 // peer's queue is full, until the context ends or for Options.SendTimeout
-// (ErrTimeout), and returns ErrUnroutable once the peer has disconnected.
+// (ErrTimeout), and returns ErrUnroutable once the peer has disconnected. A peer
+// that is nil or belongs to another socket is refused with ErrForeignPeer.
 func (r *Router) SendTo(ctx context.Context, peer *Peer, frames ...[]byte) error {
 	if err := r.check(frames); err != nil {
 		return err
+	}
+	if !r.owns(peer) {
+		return ErrForeignPeer
 	}
 	return r.sendTo(ctx, route{peer.pipe, peer}, frames)
 }
@@ -110,8 +114,14 @@ func (r *Router) sendTo(ctx context.Context, to route, frames [][]byte) error {
 // and until then the octets must not change. With a nil owner the octets are
 // copied.
 func (r *Router) SendWire(ctx context.Context, peer *Peer, wire []byte, messages int, owner Owner) error {
-	if err := r.open(); err != nil || len(wire) == 0 {
+	if err := r.open(); err != nil {
 		return err
+	}
+	if !r.owns(peer) {
+		return ErrForeignPeer
+	}
+	if len(wire) == 0 {
+		return nil
 	}
 	l := limit{patience: r.opts.SendTimeout}
 	for {

@@ -89,7 +89,9 @@ func (x *XPub) Subscribe(topic string) error { return x.SubscribePeer(nil, topic
 // is ignored.
 func (x *XPub) Unsubscribe(topic string) error { return x.UnsubscribePeer(nil, topic) }
 
-// SubscribePeer is Subscribe for a peer as Batch.Peer told it.
+// SubscribePeer is Subscribe for a peer as Batch.Peer told it. A peer of another
+// socket is refused with ErrForeignPeer; nil means the peer whose message was
+// received last.
 func (x *XPub) SubscribePeer(peer *Peer, topic string) error {
 	return x.manual(peer, func(q *pipe) {
 		// The application's own subscriptions have no limit.
@@ -115,7 +117,12 @@ func (x *XPub) manual(peer *Peer, change func(q *pipe)) error {
 	if peer == nil {
 		peer = x.last
 	}
-	if peer == nil || peer.pipe.socket != &x.socket || peer.pipe.sub.peer != peer {
+	switch {
+	case peer == nil:
+		return ErrUnroutable // nothing was received yet
+	case !x.owns(peer):
+		return ErrForeignPeer
+	case peer.pipe.sub.peer != peer:
 		return ErrUnroutable
 	}
 	change(peer.pipe)
