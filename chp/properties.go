@@ -70,10 +70,11 @@ func ttlOf(props []byte) time.Duration {
 	return ttl
 }
 
-// parseTTL reads decimal seconds, "30" or "0.25". Digits below a nanosecond are
-// read and dropped.
+// parseTTL reads decimal seconds, "30" or "0.25". It drops digits below a
+// nanosecond, but a time above 0 does not become 0, which would mean no limit.
 func parseTTL(text []byte) (ttl time.Duration, ok bool) {
 	whole, digits := int64(0), 0
+	rest := false // a digit below a nanosecond is not zero
 	i := 0
 	for ; i < len(text) && text[i] >= '0' && text[i] <= '9'; i++ {
 		whole = whole*10 + int64(text[i]-'0')
@@ -87,9 +88,13 @@ func parseTTL(text []byte) (ttl time.Duration, ok bool) {
 		unit := time.Second / 10
 		for i++; i < len(text) && text[i] >= '0' && text[i] <= '9'; i++ {
 			ttl += time.Duration(text[i]-'0') * unit
+			rest = rest || unit == 0 && text[i] != '0'
 			unit /= 10
 			digits++
 		}
+	}
+	if rest && ttl == 0 {
+		ttl = 1
 	}
 	if i != len(text) || digits == 0 || ttl > maxTTL {
 		return 0, false

@@ -12,6 +12,9 @@ import (
 // hours after the other end of its pipe has gone.
 func untilHangup(ctx context.Context, w io.Writer) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	if o, ok := w.(*output); ok {
+		w = o.w
+	}
 	if file, ok := w.(*os.File); ok {
 		if info, err := file.Stat(); err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 {
 			// The goroutine ends with the process: there is no calling back poll.

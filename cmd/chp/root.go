@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -21,17 +22,19 @@ func execute(ctx context.Context, args []string, s streams) int {
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetIn(s.in)
-	root.SetOut(s.out)
+	out := &output{w: s.out}
+	root.SetOut(out)
 	root.SetErr(s.err)
 
 	command, err := root.ExecuteContextC(ctx)
-	if err == nil {
-		return exitDone
-	}
-
-	// What fails before a command's own function runs is the command line.
 	var failed *commandError
-	if !errors.As(err, &failed) {
+	switch coded := errors.As(err, &failed); {
+	case out.err != nil && !coded && !errors.Is(out.err, syscall.EPIPE):
+		failed = &commandError{exitRefused, fmt.Errorf("cannot write the output: %w", out.err)}
+	case err == nil, errors.Is(err, syscall.EPIPE): // nobody reads the output any more
+		return exitDone
+	case !coded:
+		// What fails before a command's own function runs is the command line.
 		failed = &commandError{code: exitUsage, err: err}
 	}
 	fmt.Fprintf(s.err, "chp: %v\n", failed)

@@ -1,0 +1,19 @@
+package main
+
+import "io"
+
+// output is standard output. It keeps its first error: cobra prints help texts
+// and drops what their writing returns.
+type output struct {
+	w   io.Writer
+	err error
+}
+
+// Write writes to standard output.
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.w.Write(b)
+	if err != nil && o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
