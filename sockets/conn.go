@@ -151,6 +151,7 @@ func (s *socket) handshake(c *conn) (session, error) {
 	part := make([]byte, handshakeBuffer)
 	for {
 		n, err := nc.Read(part)
+		c.stream.moved.Add(int64(n))
 		in = append(in, part[:n]...)
 		if n == 0 && err != nil {
 			return session{}, err

@@ -24,6 +24,8 @@ type dialer struct {
 	cancel   context.CancelFunc
 	done     atomic.Bool // the connection there may be is the last one
 	joined   chan *half  // inproc: gets our half once there is a connection, or nil; capacity 1
+
+	conn atomic.Pointer[conn] // the connection there is, from the dialling on; nil over inproc
 }
 
 // Connect connects to an endpoint and keeps it connected: the connection is
@@ -79,7 +81,7 @@ func (s *socket) dialer(e endpoint, name []byte) (*dialer, error) {
 		return nil, nil
 	}
 	d := &dialer{socket: s, endpoint: e, pipe: newPipe(s, e.text, true)}
-	d.pipe.name = name
+	d.pipe.name, d.pipe.dialer = name, d
 	d.ctx, d.cancel = context.WithCancel(s.ctx)
 	s.dialers[e.text] = append(s.dialers[e.text], d)
 	s.pipes[d.pipe] = struct{}{}
@@ -96,9 +98,9 @@ func (s *socket) dialer(e endpoint, name []byte) (*dialer, error) {
 
 // Disconnect takes back Connect, and if it was called several times with the
 // same endpoint, all of that: nothing more is queued for the endpoint, and the
-// connection ends. Messages that are queued already are still written, in
-// the background and for at most Options.Linger, or until Close. The text must be the one given
-// to Connect.
+// connection ends. Messages that are queued already are still written in the
+// background, within Options.Linger; Close waits for that. The text must be the
+// one given to Connect.
 func (s *socket) Disconnect(address string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +118,7 @@ func (s *socket) Disconnect(address string) error {
 		if s.opts.ReconnectStop&StopAfterDisconnect != 0 {
 			d.done.Store(true)
 		}
-		if s.opts.Linger <= 0 || d.done.Load() && d.pipe.peer.Load() == nil {
+		if s.opts.Linger < 0 || d.done.Load() && d.pipe.peer.Load() == nil {
 			d.cancel()
 			continue
 		}
@@ -128,20 +130,9 @@ func (s *socket) Disconnect(address string) error {
 // linger ends the dialer once what was queued has been written.
 func (d *dialer) linger() {
 	defer d.cancel()
-	ctx, cancel := context.WithTimeout(d.ctx, d.socket.opts.Linger)
+	ctx, cancel := context.WithTimeout(d.ctx, d.socket.opts.longestLinger())
 	defer cancel()
-	told := make(chan struct{}, 1)
-	for !d.pipe.out.flushed(told) {
-		select {
-		case <-told:
-		case <-ctx.Done():
-			return
-		}
-	}
-	d.done.Store(true)
-	if peer := d.pipe.peer.Load(); peer != nil && peer.messagesOut.Load() > 0 {
-		peer.conn.halfClose(ctx)
-	}
+	d.pipe.finish(ctx)
 }
 
 func (d *dialer) run() {
@@ -220,6 +211,8 @@ func (d *dialer) serve(nc net.Conn) (permanent bool) {
 	}
 	stop := context.AfterFunc(d.ctx, func() { c.close(ErrClosed) })
 	defer stop()
+	d.conn.Store(c)
+	defer d.conn.Store(nil)
 	s.report(Event{Kind: Connected, Endpoint: d.endpoint.text, Remote: nc.RemoteAddr().String()})
 	up := false
 	err = s.serve(c, d.pipe, d.endpoint.text, func() { up = true })

@@ -36,6 +36,28 @@ func migrateServer(ctx context.Context) error {
 	// end server
 }
 
+// migrateClose: a PUSH that is closed with a limit of the program's choice.
+func migrateClose(ctx context.Context, endpoint string) error {
+	// begin close
+	push, err := sockets.NewPush(sockets.Options{Linger: sockets.LingerForever})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		// ctx may have ended by now. Messages have five seconds all the same.
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if err := push.CloseContext(closing); err != nil {
+			log.Print("some messages were not sent: ", err)
+		}
+	}()
+	// end close
+	if err := push.Connect(endpoint); err != nil {
+		return err
+	}
+	return push.Send(ctx, []byte("job"))
+}
+
 // migrateSub: a SUB with options.
 func migrateSub(ctx context.Context) error {
 	// begin sub

@@ -3,6 +3,7 @@ package sockets_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"clustermap/sockets"
 )
@@ -28,6 +29,22 @@ func ExamplePush() {
 	m, err := worker.Recv(ctx)
 	fmt.Printf("%s %v\n", m, err)
 	// Output: [job 42] <nil>
+}
+
+// A peer that is not there keeps Close for a second, and CloseContext for as
+// long as the context lasts at most.
+func ExamplePush_CloseContext() {
+	push, err := sockets.NewPush(sockets.Options{})
+	if err != nil {
+		panic(err)
+	}
+	_ = push.Connect("tcp://127.0.0.1:1") // nobody listens there
+	_ = push.Send(context.Background(), []byte("job"))
+
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	fmt.Println(push.CloseContext(ctx))
+	// Output: context deadline exceeded
 }
 
 // Many messages at the price of a few locks, and without an allocation.

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// unsent makes a socket, as it is by default, with a message for a peer that
-// says nothing until it is accepted.
+// unsent makes a socket that waits for ever in Close, with a message for a peer
+// that says nothing until it is accepted.
 func unsent(t *testing.T) (dealer *Dealer, endpoint string, accept func() *raw) {
 	t.Helper()
 	endpoint, accept = listenRaw(t)
-	dealer, err := NewDealer(quick(Options{}))
+	dealer, err := NewDealer(quick(Options{Linger: LingerForever}))
 	must(t, err)
 	must(t, dealer.Connect(endpoint))
 	must(t, dealer.Send(testContext(t), []byte("x")))
 	return dealer, endpoint, accept
 }
 
-// TestLingerForever: by default Close waits for a peer, however late it comes.
+// TestLingerForever: with it Close waits for a peer, however late it comes.
 func TestLingerForever(t *testing.T) {
 	t.Parallel()
 	dealer, _, accept := unsent(t)

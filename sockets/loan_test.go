@@ -412,7 +412,7 @@ func TestDirectRest(t *testing.T) {
 	want := append([]byte("rest"), zmtp.AppendPong(nil, []byte("context"))...)
 	var control []byte
 	w := &writer{pipe: &pipe{}}
-	if o.flushed(nil) {
+	if o.flushed() == nil {
 		t.Error("the outbox counts as flushed")
 	}
 	if !o.take(&w.queue, &control, nil, func() {}) || !bytes.Equal(control, want) || w.queue.messages != 1 {

@@ -20,7 +20,7 @@ func TestMigrationPage(t *testing.T) {
 	source, err := os.ReadFile("example_migration_test.go")
 	check(t, err)
 	snippets := regexp.MustCompile(`(?s)\t// begin (\w+)\n(.*?)\t// end `).FindAllSubmatch(source, -1)
-	if len(snippets) != 6 {
+	if len(snippets) != 7 {
 		t.Fatalf("%d snippets", len(snippets))
 	}
 	for _, s := range snippets {
@@ -39,6 +39,12 @@ func TestMigrationCode(t *testing.T) {
 	t.Parallel()
 	check(t, migrateCurve())
 	check(t, migrateMonitor())
+	pull := open(t, sockets.NewPull, sockets.Options{})
+	check(t, pull.Bind(timeLimit(t), "tcp://127.0.0.1:*"))
+	check(t, migrateClose(timeLimit(t), pull.LastEndpoint()))
+	if m, err := pull.Recv(timeLimit(t)); err != nil || string(m[0]) != "job" {
+		t.Errorf("%q, %v", m, err)
+	}
 	ctx, cancel := context.WithCancel(timeLimit(t))
 	ended := make(chan error, 4)
 	frontend := open(t, sockets.NewRouter, sockets.Options{})

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -14,8 +13,9 @@ import (
 
 // Defaults of [Options].
 const (
-	DefaultHWM               = 1000     // messages, as libzmq
-	DefaultHWMOctets         = 64 << 20 // octets of queued messages
+	DefaultHWM               = 1000             // messages, as libzmq
+	DefaultHWMOctets         = 64 << 20         // octets of queued messages
+	DefaultLinger            = 30 * time.Second // the most that Close waits; see Options.Linger
 	DefaultReconnectInterval = 100 * time.Millisecond
 	DefaultHandshakeTimeout  = 30 * time.Second
 	DefaultBusyPoll          = 100 * time.Microsecond
@@ -81,10 +81,16 @@ type Options struct {
 	// ask for as much.
 	SendBuffer, RecvBuffer int
 
-	// Linger is how long Close waits until queued messages are written, and for
-	// how long Disconnect still has them written. 0 means as long as it takes,
-	// for ever if a peer never comes; a SUB or XSUB does not wait. (That is
-	// libzmq's default; CloseContext bounds it.) Negative means not at all.
+	// Linger is how long Close waits for queued messages to be written, and how
+	// long they are still written after Disconnect. What is left then is dropped.
+	//
+	// 0 means that each peer has as long as it goes on taking messages: Close
+	// gives up a peer that has taken nothing for LingerPatience, also one that is
+	// not connected, and all of them after DefaultLinger. With 0 a SUB or XSUB
+	// does not wait. A positive time holds for all peers, whether they take
+	// anything or not. LingerForever sets no limit: a message to a peer that never
+	// comes then keeps Close waiting, as libzmq's default does. Negative means
+	// not to wait at all. CloseContext ends every wait earlier.
 	Linger time.Duration
 
 	// ReconnectInterval is the wait before a connection is dialled again.
@@ -376,9 +382,6 @@ func (o Options) withDefaults() (Options, error) {
 	o.MaxMessageSize = min(o.MaxMessageSize, maxMessage)
 	bound(&o.MaxHandshakes, DefaultMaxHandshakes)
 	bound(&o.MaxSubscriptions, DefaultMaxSubscriptions)
-	if o.Linger == 0 {
-		o.Linger = foreverLinger
-	}
 	if o.ReconnectInterval == 0 {
 		o.ReconnectInterval = DefaultReconnectInterval
 	}
@@ -393,9 +396,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	return o, errors.Join(errs...)
 }
-
-// foreverLinger stands for no bound of Linger.
-const foreverLinger = time.Duration(math.MaxInt64)
 
 // maxMetadata bounds Options.Metadata, so that peers with bounds like ours take
 // our READY.

@@ -16,7 +16,7 @@ func TestOptionDefaults(t *testing.T) {
 	must(t, err)
 	if o.SendHWM != DefaultHWM || o.RecvHWM != DefaultHWM ||
 		o.SendHWMOctets != DefaultHWMOctets || o.RecvHWMOctets != DefaultHWMOctets ||
-		o.Linger != foreverLinger || o.ReconnectInterval != DefaultReconnectInterval ||
+		o.Linger != 0 || o.ReconnectInterval != DefaultReconnectInterval ||
 		o.HandshakeTimeout != DefaultHandshakeTimeout || o.BusyPoll != DefaultBusyPoll || o.MaxHandshakes != DefaultMaxHandshakes ||
 		o.MaxMessageSize != DefaultMaxMessageSize || o.MaxSubscriptions != DefaultMaxSubscriptions {
 		t.Errorf("%+v", o)

@@ -39,9 +39,9 @@ type outbox struct {
 	control []byte // PONGs and PINGs, which overtake messages and do not count as such
 	back    hwm    // how much of queue was put back by a connection that broke
 	drops   uint64
-	linger  chan<- struct{} // told when the outbox is flushed, capacity 1
-	link    *half           // takes what is queued instead of a writer (inproc)
-	follows follower        // goes out behind what is queued
+	emptied chan struct{} // closed when the outbox is flushed; nil while nobody waits for that
+	link    *half         // takes what is queued instead of a writer (inproc)
+	follows follower      // goes out behind what is queued
 
 	// The writer's own: what makes take bring up a PING, and that it did.
 	beat   <-chan time.Time // nil without heartbeats
@@ -520,13 +520,19 @@ func (o *outbox) seal() {
 	o.mu.Unlock()
 }
 
-// flushed reports that no message is queued or in the writer's hands. If there
-// is one, told gets a token once there is none.
-func (o *outbox) flushed(told chan<- struct{}) bool {
+// flushed returns nil if no message is queued or in the writer's hands, and
+// otherwise a channel that closes when there is none any more. Any number of
+// callers may wait.
+func (o *outbox) flushed() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.linger = told
-	return o.isFlushed()
+	if o.isFlushed() {
+		return nil
+	}
+	if o.emptied == nil {
+		o.emptied = make(chan struct{})
+	}
+	return o.emptied
 }
 
 func (o *outbox) isFlushed() bool {
@@ -535,12 +541,11 @@ func (o *outbox) isFlushed() bool {
 	return o.ended || o.link != nil || (messages == 0 && !o.writing && len(o.rest) == 0)
 }
 
-// settled tells who lingers that the outbox is flushed, if so. mu must be held.
+// settled tells everyone who waits for it that the outbox is flushed, if so. mu
+// must be held.
 func (o *outbox) settled() {
-	if o.linger != nil && o.isFlushed() {
-		select {
-		case o.linger <- struct{}{}:
-		default:
-		}
+	if o.emptied != nil && o.isFlushed() {
+		close(o.emptied)
+		o.emptied = nil
 	}
 }

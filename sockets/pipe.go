@@ -11,8 +11,9 @@ import (
 type pipe struct {
 	socket   *socket
 	endpoint string
-	lasting  bool   // made by Connect
-	name     []byte // the identity that ConnectAs gave its peer
+	lasting  bool    // made by Connect
+	dialer   *dialer // whose it is, if made by Connect
+	name     []byte  // the identity that ConnectAs gave its peer
 
 	out outbox
 	in  inqueue

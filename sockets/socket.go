@@ -120,7 +120,9 @@ func (s *socket) leave(p *pipe) {
 
 // CloseContext is Close, but when the context ends, queued messages that are
 // not written by then are dropped, and the context's error is returned. It does
-// the same to a Close that is under way.
+// the same to a Close that is under way. With [LingerForever] the context alone
+// says how long to wait; otherwise Options.Linger may end the wait earlier,
+// without an error.
 func (s *socket) CloseContext(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.hurry)
 	defer stop()
@@ -133,12 +135,13 @@ func (s *socket) CloseContext(ctx context.Context) error {
 	return nil
 }
 
-// Close closes the socket: it stops listening, waits up to Options.Linger until
-// queued messages are written, ends all connections, and returns when every
-// goroutine of the socket has ended. By default it waits for as long as that
-// takes, so a message to a peer that never comes keeps it for ever: see
-// CloseContext. Calls that wait return ErrClosed. Closing a closed socket waits
-// for the same and returns nil.
+// Close closes the socket: it stops listening, waits until queued messages are
+// written, ends all connections, and returns when every goroutine of the socket
+// has ended. Options.Linger says how long it waits for queued messages. By
+// default that is until each peer has taken its messages or has taken nothing for
+// a second, and 30 seconds at most. CloseContext bounds the wait by a context.
+// Calls that wait return ErrClosed. Closing a closed socket waits for the first
+// Close and returns nil.
 func (s *socket) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -158,7 +161,7 @@ func (s *socket) Close() error {
 	for _, l := range listeners {
 		l.close()
 	}
-	if s.opts.Linger > 0 {
+	if s.opts.Linger >= 0 {
 		s.linger()
 	}
 	// Dialled connections end with the context, accepted ones by their
@@ -172,38 +175,6 @@ func (s *socket) Close() error {
 	s.in.discard()
 	s.report(Event{Kind: MonitorStopped})
 	return nil
-}
-
-// linger waits until all that was queued has been written, and then lets the
-// peers end the connections, so that none of it is lost in a reset.
-func (s *socket) linger() {
-	ctx, cancel := context.WithTimeout(s.lingering, s.opts.Linger)
-	defer cancel()
-	told := make(chan struct{}, 1)
-	for _, p := range s.list() {
-		for !p.out.flushed(told) {
-			select {
-			case <-ctx.Done():
-				s.hurried.Store(s.lingering.Err() != nil)
-				return
-			case <-told:
-			}
-		}
-	}
-	s.mu.Lock()
-	for _, same := range s.dialers {
-		for _, d := range same {
-			d.done.Store(true)
-		}
-	}
-	s.mu.Unlock()
-	var wg sync.WaitGroup
-	for _, p := range s.list() {
-		if peer := p.peer.Load(); peer != nil && peer.messagesOut.Load() > 0 {
-			wg.Go(func() { peer.conn.halfClose(ctx) })
-		}
-	}
-	wg.Wait()
 }
 
 // list returns the pipes there are at the moment.

@@ -1,6 +1,9 @@
 package sockets
 
-import "net"
+import (
+	"net"
+	"sync/atomic"
+)
 
 // source is what a connection's octets are received by; see reader.
 type source interface {
@@ -18,6 +21,9 @@ type source interface {
 // are in stream_*.go.
 type stream struct {
 	conn net.Conn
+	// moved counts the bytes that the system took from us to send, and those of
+	// the peer's part of the handshake. See pipe.drain.
+	moved atomic.Int64
 	platformStream
 }
 

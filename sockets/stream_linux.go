@@ -223,6 +223,7 @@ func (s *stream) writeStep(fd uintptr) bool {
 			return true
 		}
 		w.written += int64(n)
+		s.moved.Add(int64(n))
 		for n > 0 && n >= len(w.bufs[0]) {
 			n -= len(w.bufs[0])
 			w.bufs = w.bufs[1:]

@@ -71,13 +71,35 @@ func (s *stream) receive(src source) error {
 }
 
 // send writes bufs wholly and returns how many octets were written. It may
-// change the slice of slices.
-func (s *stream) send(bufs [][]byte) (int64, error) {
-	s.vectors = bufs
-	n, err := s.vectors.WriteTo(s.conn)
+// change the slice of slices. It writes in parts, so that moved shows how far it
+// has come.
+func (s *stream) send(bufs [][]byte) (written int64, err error) {
+	for len(bufs) > 0 && err == nil {
+		size, n := 0, 0
+		for n < len(bufs) && size+len(bufs[n]) <= sendPart {
+			size += len(bufs[n])
+			n++
+		}
+		var m int64
+		if n > 0 {
+			s.vectors = bufs[:n]
+			m, err = s.vectors.WriteTo(s.conn)
+			bufs = bufs[n:]
+		} else {
+			var k int
+			k, err = s.conn.Write(bufs[0][:sendPart])
+			bufs[0] = bufs[0][k:]
+			m = int64(k)
+		}
+		written += m
+		s.moved.Add(m)
+	}
 	s.vectors = nil
-	return n, err
+	return written, err
 }
+
+// sendPart is the most that is written at once.
+const sendPart = 128 << 10
 
 // unconfirmed returns how many octets were sent but not confirmed by the peer's
 // system, which cannot be told here.

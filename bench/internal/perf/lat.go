@@ -18,7 +18,7 @@ var LocalLat = Tool{"local_lat", "<bind-to> <message-size> <roundtrip-count>", 3
 var RemoteLat = Tool{"remote_lat", "<connect-to> <message-size> <roundtrip-count>", 3, 3, remoteLat}
 
 func localLat(ctx context.Context, a arguments, _ io.Writer) (err error) {
-	s, err := sockets.NewRep(sockets.Options{Linger: forever})
+	s, err := sockets.NewRep(sockets.Options{Linger: sockets.LingerForever})
 	if err != nil {
 		return err
 	}

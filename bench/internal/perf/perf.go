@@ -101,10 +101,6 @@ func tellBound(ctx context.Context, endpoint string) {
 // than this one was told.
 var errSize = errors.New("message of incorrect size received")
 
-// forever is how long a tool that has sent everything waits until it is out, as
-// libzmq's do.
-const forever = 1000 * time.Hour
-
 // checkBatch counts the messages of a batch, up to most of them, and checks that
 // each is one frame of the size.
 func checkBatch(b *sockets.Batch, size, most int) (int, error) {

@@ -42,7 +42,7 @@ func remoteThr(ctx context.Context, a arguments, _ io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	o.Linger = forever
+	o.Linger = sockets.LingerForever // as libzmq's tools do
 	s, err := sockets.NewPush(o)
 	if err != nil {
 		return err

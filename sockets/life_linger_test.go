@@ -1,0 +1,158 @@
+package sockets
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+// closes runs Close and returns a channel with its result.
+func closes(s interface{ Close() error }) <-chan error {
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	return closed
+}
+
+// ends waits for the result of closes.
+func ends(t *testing.T, what string, closed <-chan error) {
+	t.Helper()
+	select {
+	case err := <-closed:
+		must(t, err)
+	case <-time.After(DefaultLinger):
+		t.Fatalf("%s: Close does not return", what)
+	}
+}
+
+// TestS1_DisconnectThenClose: while Disconnect and Close both wait for the same
+// messages, each of them learns that they were written.
+func TestS1_DisconnectThenClose(t *testing.T) {
+	t.Parallel()
+	for _, linger := range []time.Duration{0, LingerForever} {
+		for _, pause := range []time.Duration{0, 0, 0, 20 * time.Millisecond} {
+			endpoint, accept := listenRaw(t)
+			dealer, err := NewDealer(Options{Linger: linger})
+			must(t, err)
+			must(t, dealer.Connect(endpoint))
+			r := accept().greet("ROUTER", nil)
+			for range 200 {
+				must(t, dealer.TrySend(make([]byte, 64<<10)))
+			}
+			must(t, dealer.Disconnect(endpoint))
+			time.Sleep(pause)
+			closed := closes(dealer)
+			<-dealer.closing
+			time.Sleep(20 * time.Millisecond) // for Close to wait, too
+			n, err := io.Copy(io.Discard, r.in)
+			if n < 200*64<<10 || err != nil {
+				t.Errorf("%d bytes came: %v", n, err)
+			}
+			r.conn.Close()
+			ends(t, "Disconnect and Close", closed)
+		}
+	}
+}
+
+// TestS2_CloseEnds: by default Close gives up peers that are absent, that listen
+// and say nothing, or that take nothing.
+func TestS2_CloseEnds(t *testing.T) {
+	t.Parallel()
+	for name, peer := range map[string]func(t *testing.T, d *Dealer){
+		"absent": func(t *testing.T, d *Dealer) { must(t, d.Connect(freePort(t))) },
+		"silent": func(t *testing.T, d *Dealer) {
+			endpoint, accept := listenRaw(t)
+			must(t, d.Connect(endpoint))
+			accept()
+		},
+		"stuck": func(t *testing.T, d *Dealer) {
+			endpoint, accept := listenRaw(t)
+			must(t, d.Connect(endpoint))
+			accept().greet("ROUTER", nil)
+			must(t, d.Send(testContext(t), plug))
+		},
+		"unbound": func(t *testing.T, d *Dealer) { must(t, d.Connect("inproc://"+t.Name())) },
+		"left": func(t *testing.T, d *Dealer) { // also after Disconnect
+			endpoint, _ := listenRaw(t)
+			must(t, d.Connect(endpoint))
+			must(t, d.Send(testContext(t), []byte("x")))
+			must(t, d.Disconnect(endpoint))
+			must(t, d.Connect(freePort(t)))
+		},
+		"accepting": func(t *testing.T, d *Dealer) { // and dropping, as a forwarder without a server
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			must(t, err)
+			t.Cleanup(func() { l.Close() })
+			go func() {
+				for {
+					conn, err := l.Accept()
+					if err != nil {
+						return
+					}
+					conn.Close()
+				}
+			}()
+			must(t, d.Connect("tcp://"+l.Addr().String()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dealer, err := NewDealer(Options{})
+			must(t, err)
+			peer(t, dealer)
+			must(t, dealer.Send(testContext(t), []byte("x")))
+			start := time.Now()
+			ends(t, name, closes(dealer))
+			if took := time.Since(start); took < LingerPatience/2 {
+				t.Errorf("Close gave up after %v", took)
+			}
+		})
+	}
+}
+
+// TestS2_CloseWaitsForTheLiving: by default Close waits for a peer that goes on
+// taking what waits for it, be it slowly, and with another one beside it that
+// takes nothing.
+func TestS2_CloseWaitsForTheLiving(t *testing.T) {
+	t.Parallel()
+	endpoint, accept := listenRaw(t)
+	push, err := NewPush(Options{SendBuffer: 16 << 10})
+	must(t, err)
+	must(t, push.Connect(endpoint))
+	r := accept().greet("PULL", nil)
+	const parts, size = 16, 256 << 10
+	for range parts {
+		must(t, push.Send(testContext(t), make([]byte, size)))
+	}
+	closed := closes(push)
+	for range parts - 1 {
+		time.Sleep(LingerPatience / 8)
+		if n, err := io.CopyN(io.Discard, r.in, size); err != nil {
+			t.Fatalf("%d bytes came: %v", n, err)
+		}
+	}
+	// All the rest comes, and an end that is no reset.
+	if n, err := io.Copy(io.Discard, r.in); n < size || err != nil {
+		t.Errorf("%d bytes came in the end: %v", n, err)
+	}
+	r.conn.Close()
+	ends(t, "a slow peer", closed)
+}
+
+// TestS2_CloseContextEnds: a context ends the wait earlier.
+func TestS2_CloseContextEnds(t *testing.T) {
+	t.Parallel()
+	dealer, err := NewDealer(Options{Linger: LingerForever})
+	must(t, err)
+	must(t, dealer.Connect(freePort(t)))
+	must(t, dealer.Send(testContext(t), []byte("x")))
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	within(t, "CloseContext", func() {
+		if err := dealer.CloseContext(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+	})
+}

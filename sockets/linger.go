@@ -1,0 +1,130 @@
+package sockets
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+)
+
+const (
+	// LingerForever as [Options.Linger] has Close wait until everything is
+	// written, however long that takes. It is libzmq's default.
+	LingerForever = time.Duration(math.MaxInt64)
+
+	// LingerPatience is how long Close waits by default for a peer that takes
+	// nothing. A peer takes something when its system confirms bytes. Where that
+	// cannot be seen, on other systems than Linux, it does so when our own system
+	// takes bytes for it. Being connected and answering the handshake counts too,
+	// once.
+	LingerPatience = time.Second
+)
+
+// lingerLooks is how often drain looks at a peer before it gives up one that
+// takes nothing. Looks are counted rather than time, so that a process that was
+// stopped for a while does not blame its peers.
+const lingerLooks = 10
+
+// longestLinger is the most that Close waits for a peer, if it waits at all.
+func (o *Options) longestLinger() time.Duration {
+	if o.Linger == 0 {
+		return DefaultLinger
+	}
+	return o.Linger
+}
+
+// linger finishes all connections, side by side.
+func (s *socket) linger() {
+	ctx, cancel := context.WithTimeout(s.lingering, s.opts.longestLinger())
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, p := range s.list() {
+		wg.Go(func() {
+			if !p.finish(ctx) && s.lingering.Err() != nil {
+				s.hurried.Store(true)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// finish waits until what is queued on the pipe has been written, and then has
+// the peer end the connection, so that nothing is lost in a reset. It reports
+// whether all was written.
+func (p *pipe) finish(ctx context.Context) bool {
+	if !p.drain(ctx) {
+		return false
+	}
+	if p.dialer != nil {
+		p.dialer.done.Store(true)
+	}
+	if peer := p.peer.Load(); peer != nil && peer.messagesOut.Load() > 0 {
+		peer.conn.halfClose(ctx)
+	}
+	return true
+}
+
+// drain waits until what is queued on the pipe has been written. It reports
+// false if the context ended first or, with the default Linger, the peer took
+// nothing for LingerPatience.
+func (p *pipe) drain(ctx context.Context) bool {
+	if p.out.flushed() == nil {
+		return true
+	}
+	var look <-chan time.Time
+	if p.socket.opts.Linger == 0 {
+		ticker := time.NewTicker(LingerPatience / lingerLooks)
+		defer ticker.Stop()
+		look = ticker.C
+	}
+	var seen progress
+	p.advances(&seen)
+	for idle := 0; ; {
+		flushed := p.out.flushed()
+		if flushed == nil {
+			return true
+		}
+		select {
+		case <-flushed:
+		case <-ctx.Done():
+			return false
+		case <-look:
+			if idle++; p.advances(&seen) {
+				idle = 0
+			}
+			if idle == lingerLooks {
+				return false
+			}
+		}
+	}
+}
+
+// progress is how much a peer had taken at one look.
+type progress struct {
+	conn        *conn
+	moved       int64
+	unconfirmed int
+}
+
+// advances reports whether the peer has taken something since the state in seen,
+// and updates that. Of connections that are not established yet, only the first
+// one counts: otherwise a server that accepts connections and drops them would
+// keep Close waiting.
+func (p *pipe) advances(seen *progress) bool {
+	var c *conn
+	if peer := p.peer.Load(); peer != nil {
+		c = peer.conn
+	} else if p.dialer != nil {
+		c = p.dialer.conn.Load()
+		if seen.conn != nil && c != seen.conn {
+			return false
+		}
+	}
+	if c == nil || c.stream.conn == nil { // not connected, or inproc
+		return false
+	}
+	now := progress{c, c.stream.moved.Load(), c.stream.unconfirmed()}
+	was := *seen
+	*seen = now
+	return now != was
+}
