@@ -41,6 +41,10 @@ type AuthRequest struct {
 	Domain    string // Security.ZAPDomain
 	Address   string // the peer's network address, without a port; empty over ipc
 	Mechanism string // "NULL", "PLAIN" or "CURVE"
+	// Identity is the routing id that the peer announced. It is known before the
+	// judgement with CURVE alone, and empty with NULL and PLAIN: their peers
+	// announce it after they were let in.
+	Identity string
 
 	username, password string
 	key                zmtp.PublicKey
@@ -145,7 +149,7 @@ func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, deadline ti
 		}
 		return User{}, nil, nil
 	}
-	r := AuthRequest{Domain: sec.ZAPDomain, Mechanism: credentials.Mechanism}
+	r := AuthRequest{Domain: sec.ZAPDomain, Mechanism: credentials.Mechanism, Identity: string(credentials.Identity)}
 	r.Address, _, _ = net.SplitHostPort(c.stream.conn.RemoteAddr().String())
 	switch sec.role() {
 	case rolePlainServer:

@@ -144,12 +144,24 @@ func (s *socket) handshake(c *conn) (session, error) {
 	}
 	config.Mechanism = s.mechanism(&config)
 	h := zmtp.NewHandshake(config)
+	defer h.Abandon() // no keys outlive a connection that was lost
 	if _, err := nc.Write(h.Start(nil)); err != nil {
 		return session{}, err
 	}
 	var in, out []byte
 	part := make([]byte, handshakeBuffer)
+	until := deadline
 	for {
+		next := deadline
+		if expires := h.Expires(); !expires.IsZero() && expires.Before(next) {
+			next = expires
+		}
+		if next != until {
+			until = next
+			if err := c.setReadDeadline(until); err != nil {
+				return session{}, err
+			}
+		}
 		n, err := nc.Read(part)
 		c.stream.moved.Add(int64(n))
 		in = append(in, part[:n]...)

@@ -184,7 +184,7 @@ func (s *socket) mechanism(c *zmtp.HandshakeConfig) zmtp.Mechanism {
 		})
 	case roleCurveServer:
 		return zmtp.NewCurveServer(zmtp.CurveServerConfig{
-			Properties: c.AppendProperties(nil), Keys: keys, Limits: limits,
+			Properties: c.AppendProperties(nil), Keys: keys, Limits: limits, CookieLifetime: s.cookieLifetime,
 		})
 	}
 	if sec.Authenticate == nil && sec.ZAPDomain == "" {

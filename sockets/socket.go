@@ -36,6 +36,8 @@ type socket struct {
 	hurry     context.CancelFunc // ends it
 	hurried   atomic.Bool        // messages were left then
 
+	cookieLifetime time.Duration // of CURVE servers; 0, but in tests
+
 	retiring atomic.Bool // the timer runs
 	retirer  *time.Timer // ends writers that sleep for long; guarded by mu
 

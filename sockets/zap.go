@@ -75,7 +75,7 @@ func (s *socket) askZAP(ctx context.Context, r AuthRequest) (User, error) {
 	if err := d.Connect(zapEndpoint); err != nil {
 		return User{}, err
 	}
-	if err := d.Send(ctx, s.zapRequest(&r)...); err != nil {
+	if err := d.Send(ctx, zapRequest(&r)...); err != nil {
 		return User{}, err
 	}
 	reply, err := d.Recv(ctx)
@@ -85,10 +85,11 @@ func (s *socket) askZAP(ctx context.Context, r AuthRequest) (User, error) {
 	return parseZAPReply(reply)
 }
 
-// zapRequest returns the frames of a request.
-func (s *socket) zapRequest(r *AuthRequest) [][]byte {
+// zapRequest returns the frames of a request. The identity is the peer's, as RFC 27
+// has it; libzmq sends its own.
+func zapRequest(r *AuthRequest) [][]byte {
 	frames := [][]byte{
-		{}, []byte(zapVersion), []byte(zapID), []byte(r.Domain), []byte(r.Address), s.opts.Identity, []byte(r.Mechanism),
+		{}, []byte(zapVersion), []byte(zapID), []byte(r.Domain), []byte(r.Address), []byte(r.Identity), []byte(r.Mechanism),
 	}
 	switch r.Mechanism {
 	case "PLAIN":

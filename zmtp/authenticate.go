@@ -20,6 +20,10 @@ type Credentials struct {
 	// key of 32 octets, which the client has proved to own. It is the
 	// caller's to keep.
 	Values [][]byte
+	// Identity is what the peer has announced so far as its identity, at most
+	// 255 bytes. That is known before the judgement with CURVE alone: with
+	// NULL and PLAIN the peer sends its properties later, and Identity is nil.
+	Identity []byte
 }
 
 // Authenticator is a [Mechanism] that stops in its middle for the caller to
@@ -45,7 +49,19 @@ func (h *Handshake) Credentials() (Credentials, bool) {
 		return Credentials{}, false
 	}
 	values, waiting := h.judged.Credentials()
-	return Credentials{Mechanism: h.mechanism.Name(), Values: values}, waiting
+	return Credentials{Mechanism: h.mechanism.Name(), Values: values, Identity: announcedIdentity(h.mechanism.Peer())}, waiting
+}
+
+// announcedIdentity returns the identity among a peer's properties, in memory of
+// its own, or nil if there is none that accept would take.
+func announcedIdentity(m Metadata) []byte {
+	identity, ok := m.Get(PropertyIdentity)
+	name, told := m.Get(PropertySocketType)
+	t, err := ParseSocketType(name)
+	if !ok || len(identity) > maxShort || told && (err != nil || !t.sendsIdentity()) {
+		return nil
+	}
+	return append(make([]byte, 0, len(identity)), identity...)
 }
 
 // Accept lets the peer in whose credentials were waiting to be judged. userID

@@ -3,7 +3,12 @@ package zmtp
 import (
 	"crypto/subtle"
 	"encoding/binary"
+	"time"
 )
+
+// CookieLifetime is how long a CURVE server keeps the key of a cookie: an
+// INITIATE that comes later after its WELCOME is refused (RFC 26).
+const CookieLifetime = 60 * time.Second
 
 // CurveServerConfig is what the server's side of CURVE needs.
 type CurveServerConfig struct {
@@ -14,6 +19,9 @@ type CurveServerConfig struct {
 	Keys KeyPair
 	// Limits bounds the frames of the traffic by MaxMessage and MaxCommand.
 	Limits Limits
+	// CookieLifetime is how long the client may take from WELCOME to INITIATE.
+	// 0, or more than that, means [CookieLifetime].
+	CookieLifetime time.Duration
 }
 
 // CurveServer is the server's side of the CURVE mechanism ([CurveClient]). It
@@ -22,8 +30,8 @@ type CurveServerConfig struct {
 // been accepted.
 //
 // Between WELCOME and INITIATE it keeps neither the client's key nor the secret
-// key of the connection: they travel in the cookie, which only the 32 octets
-// that were kept can open, once.
+// key of the connection: they travel in the cookie, which only the 32 bytes that
+// were kept can open, once and within [CookieLifetime].
 type CurveServer struct {
 	config      CurveServerConfig
 	stage       serverStage
@@ -32,7 +40,9 @@ type CurveServer struct {
 	seen        uint64 // the client's last short nonce
 	credentials [][]byte
 	peer        Metadata
+	welcomed    time.Time // when WELCOME was made
 	random      func([]byte)
+	now         func() time.Time
 }
 
 var _ Authenticator = (*CurveServer)(nil)
@@ -40,7 +50,10 @@ var _ Authenticator = (*CurveServer)(nil)
 // NewCurveServer returns the server's side of CURVE for one connection. Keys
 // that are not set are reported by the handshake, with ErrConfig.
 func NewCurveServer(c CurveServerConfig) *CurveServer {
-	return &CurveServer{config: c, random: fillRandom}
+	if c.CookieLifetime <= 0 || c.CookieLifetime > CookieLifetime {
+		c.CookieLifetime = CookieLifetime
+	}
+	return &CurveServer{config: c, random: fillRandom, now: time.Now}
 }
 
 // Name returns "CURVE".
@@ -121,14 +134,34 @@ func (m *CurveServer) welcome(dst, data []byte) ([]byte, error) {
 	dst = append(dst, welcomeNonce...)
 	dst = seal(dst, inner, nonceOf(prefixWelcome, welcomeNonce), &hello)
 	clear(hello[:])
-	m.stage = wantInitiate
+	m.stage, m.welcomed = wantInitiate, m.now()
 	return dst, nil
+}
+
+// expires returns the end of the cookie's life, while there is a cookie.
+func (m *CurveServer) expires() time.Time {
+	if m.stage != wantInitiate {
+		return time.Time{}
+	}
+	return m.welcomed.Add(m.config.CookieLifetime)
+}
+
+// maxCommand bounds HELLO. A client that has sent one which opens may announce
+// properties.
+func (m *CurveServer) maxCommand() int {
+	if m.stage == wantHello {
+		return maxHello
+	}
+	return 0
 }
 
 // initiate takes the data of INITIATE.
 func (m *CurveServer) initiate(data []byte) error {
 	if len(data) < initiateFixed {
 		return malformed("handshake", "size of INITIATE")
+	}
+	if !m.now().Before(m.expires()) {
+		return cryptographic("handshake", "the cookie has expired")
 	}
 	cookie, nonce, sealed := data[:cookieSize], data[cookieSize:cookieSize+shortNonce], data[cookieSize+shortNonce:]
 	secrets, err := open(make([]byte, 0, 2*KeySize), cookie[longNonce:], nonceOf(prefixCookie, cookie[:longNonce]), &m.cookieKey, "cookie")
@@ -193,7 +226,7 @@ func (m *CurveServer) Accept(dst []byte) (out []byte, done bool, err error) {
 // Refuse appends ERROR, which is not encrypted.
 func (m *CurveServer) Refuse(dst []byte, reason string) []byte { return AppendError(dst, reason) }
 
-// Peer returns the properties of the client's INITIATE.
+// Peer returns the properties of the client's INITIATE, from then on.
 func (m *CurveServer) Peer() Metadata { return m.peer }
 
 // Codec returns the codec of the connection's MESSAGE commands.

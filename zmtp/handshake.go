@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Mechanism is the part of a handshake that a security mechanism defines: the
@@ -25,12 +26,26 @@ type Mechanism interface {
 	// must not be kept. With an error, out may end with an ERROR to send.
 	Step(dst []byte, c Command) (out []byte, done bool, err error)
 	// Peer returns the peer's properties, in memory of their own, after done.
+	// While an [Authenticator] waits for a judgement, it returns what is known
+	// of them by then, perhaps nothing.
 	Peer() Metadata
 	// Codec returns, after done, how traffic is to be translated, or nil if
 	// it is plain frames. It is asked once.
 	Codec() Codec
 	// Abandon says that the handshake has failed: keys are to be wiped.
 	Abandon()
+}
+
+// expirer is a Mechanism that does not wait for the peer's next command for ever.
+type expirer interface {
+	// expires returns until when it waits; zero means without a bound.
+	expires() time.Time
+}
+
+// capped is a Mechanism that knows how large the peer's next command can be.
+type capped interface {
+	// maxCommand returns the largest body to take; 0 means no bound of its own.
+	maxCommand() int
 }
 
 // HandshakeConfig is our side of a handshake.
@@ -275,7 +290,7 @@ func (h *Handshake) command(in, dst []byte) (int, []byte, error) {
 		return 0, dst, malformed("handshake", "command with MORE")
 	case !ok:
 		return 0, dst, nil
-	case huge || head.body > h.maxCommand:
+	case huge || head.body > h.commandBound():
 		return 0, dst, tooLarge("handshake", "command above MaxCommand")
 	case len(in)-head.size < head.body:
 		return 0, dst, nil
@@ -295,6 +310,34 @@ func (h *Handshake) command(in, dst []byte) (int, []byte, error) {
 	out, done, err := h.mechanism.Step(dst, c)
 	out, err = h.advance(dst, out, done, err)
 	return n, out, err
+}
+
+// commandBound returns the largest body of the peer's next command.
+func (h *Handshake) commandBound() int {
+	if m, ok := h.mechanism.(capped); ok && m.maxCommand() > 0 {
+		return min(m.maxCommand(), h.maxCommand)
+	}
+	return h.maxCommand
+}
+
+// Expires returns until when the handshake waits for the peer's next command; the
+// zero time means without a bound of its own. A CURVE server's cookie is good for
+// [CookieLifetime]: a caller whose time for a handshake is longer stops reading
+// then, and calls Abandon.
+func (h *Handshake) Expires() time.Time {
+	if m, ok := h.mechanism.(expirer); ok && h.err == nil && !h.done {
+		return m.expires()
+	}
+	return time.Time{}
+}
+
+// Abandon gives an unfinished handshake up and wipes its keys: for a caller that
+// has lost the connection or its patience. It does nothing after the handshake
+// has succeeded or failed.
+func (h *Handshake) Abandon() {
+	if h.err == nil && !h.done {
+		h.fail(&ProtocolError{Op: "handshake", Err: ErrAbandoned})
+	}
 }
 
 // advance takes what the mechanism returned for dst, and looks where the

@@ -169,6 +169,19 @@ func (m *PlainServer) Step(dst []byte, c Command) (out []byte, done bool, err er
 	return dst, false, unexpected(c, "nothing")
 }
 
+// maxHello is how large a client's first command may be for a server to take it
+// in: those of PLAIN and CURVE have at most 518 and 200 bytes. Nobody has proved
+// anything before it, so a server keeps no more than this for a stranger.
+const maxHello = 1 << 10
+
+// maxCommand bounds HELLO.
+func (m *PlainServer) maxCommand() int {
+	if m.stage == wantHello {
+		return maxHello
+	}
+	return 0
+}
+
 // parsePlainHello splits the data of a HELLO.
 func parsePlainHello(data []byte) (username, password []byte, ok bool) {
 	if username, data, ok = cutShort(data); !ok {

@@ -1,0 +1,86 @@
+package sockets
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"clustermap/zmtp"
+)
+
+// TestS9_ZAPIdentity: authenticators are told the peer's identity, not the
+// server's: the one that came with CURVE's INITIATE, and none with NULL and PLAIN,
+// where the peer has not announced one by then.
+func TestS9_ZAPIdentity(t *testing.T) {
+	t.Parallel()
+	for name, p := range pairs() {
+		for asked, handler := range map[string]bool{"handler": true, "Authenticate": false} {
+			t.Run(name+"/"+asked, func(t *testing.T) {
+				t.Parallel()
+				ctx := testContext(t)
+				names := new(Inproc)
+				told := make(chan string, 1)
+				p.server.ZAPDomain = "domain"
+				p.server.Authenticate = func(_ context.Context, r AuthRequest) (User, error) {
+					told <- r.Identity
+					return User{}, nil
+				}
+				if handler {
+					p.server.Authenticate = nil
+					zapHandler(t, names, func(request []string) []string {
+						told <- request[5]
+						return []string{"", "1.0", request[2], "200", "", "", ""}
+					})
+				}
+				router := bind(t, NewRouter, Options{Security: p.server, Identity: []byte("server"), Inproc: names})
+				dealer := open(t, NewDealer, Options{Security: p.client, Identity: []byte("client")})
+				must(t, dealer.Connect(router.LastEndpoint()))
+				must(t, dealer.Send(ctx, []byte("x")))
+				wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, "client", "x")
+				want := ""
+				if name == "CURVE" {
+					want = "client"
+				}
+				if got := <-told; got != want {
+					t.Errorf("told %q, want %q", got, want)
+				}
+			})
+		}
+	}
+}
+
+// TestS19_CookieEnds: a CURVE client that stops after WELCOME is given up at the
+// end of its cookie's life, however long the handshake may take.
+func TestS19_CookieEnds(t *testing.T) {
+	t.Parallel()
+	seen := newEvents()
+	p := pairs()["CURVE"]
+	router := open(t, NewRouter, Options{Security: p.server, HandshakeTimeout: time.Hour, Monitor: seen.tell})
+	router.cookieLifetime = 50 * time.Millisecond
+	must(t, router.Bind(testContext(t), anyPort))
+	r := dialRaw(t, router.LastEndpoint())
+	config := zmtp.HandshakeConfig{SocketType: zmtp.DEALER}
+	config.Mechanism = zmtp.NewCurveClient(zmtp.CurveClientConfig{
+		Keys:   zmtp.KeyPair{Public: p.client.CurveSecretKey.Public(), Secret: p.client.CurveSecretKey},
+		Server: p.client.CurveServerKey, Properties: config.AppendProperties(nil),
+	})
+	h := zmtp.NewHandshake(config)
+	r.send(h.Start(nil))
+	greeting := make([]byte, zmtp.GreetingSize)
+	for n := 0; n < len(greeting); {
+		m, err := r.in.Read(greeting[n:])
+		must(t, err)
+		n += m
+	}
+	_, hello, _, err := h.Step(greeting, nil)
+	must(t, err)
+	r.send(hello)
+	if name, _ := r.command(); name != "WELCOME" {
+		t.Fatalf("%s instead of WELCOME", name)
+	}
+	r.ended()
+	if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+		t.Errorf("%v", e.Err)
+	}
+}
