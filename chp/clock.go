@@ -8,14 +8,34 @@ import (
 // ttlTick is how exactly a TTL is kept.
 const ttlTick = 10 * time.Millisecond
 
-// runClock publishes heartbeats and expires keys. While nothing has a TTL it
-// wakes for the heartbeats alone.
+// runClock publishes heartbeats, expires keys, and has the store give back memory.
+// While nothing has a TTL it wakes for the heartbeats alone.
+//
+// Expiring and tidying are done in portions, and heartbeats are looked for between
+// them: ten million keys that expire at once take seconds, in which clients must
+// not hold the server dead.
 func (s *Server) runClock(ctx context.Context) {
 	heartbeat := time.NewTicker(s.opts.HeartbeatInterval)
 	defer heartbeat.Stop()
 	tick := time.NewTicker(ttlTick)
 	defer tick.Stop()
-	for {
+	var expiring, tidying bool
+	for ctx.Err() == nil {
+		select {
+		case <-heartbeat.C:
+			s.sequencer.heartbeat()
+			tidying = true
+		default:
+		}
+		if expiring {
+			expiring = s.sequencer.expire(time.Now())
+			continue
+		}
+		if tidying {
+			if tidying = s.sequencer.tidy(); tidying && s.sequencer.timers() == 0 {
+				continue
+			}
+		}
 		ticks := tick.C
 		if s.sequencer.timers() == 0 {
 			ticks = nil
@@ -28,10 +48,10 @@ func (s *Server) runClock(ctx context.Context) {
 			return
 		case <-heartbeat.C:
 			s.sequencer.heartbeat()
+			tidying = true
 		case <-s.sequencer.armed:
-		case now := <-ticks:
-			for s.sequencer.expire(now) && ctx.Err() == nil {
-			}
+		case <-ticks:
+			expiring = true
 		}
 	}
 }

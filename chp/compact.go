@@ -43,6 +43,25 @@ func (s *store) compact(size int) {
 	}
 }
 
+// tidy is compact for when nothing is appended: it looks at about size octets, takes
+// back the segments that are out of use, and reports whether there is more to do.
+func (s *store) tidy(size int) (more bool) {
+	l := &s.log
+	l.round++
+	l.burst -= l.burst >> 6
+	l.collect()
+	l.trim(l.spare())
+	v := &l.victim
+	for v.credit = size; v.credit > 0; {
+		if v.seg == nil && (l.octets <= s.compactLimit() || !s.chooseVictim()) {
+			v.credit = 0
+			return false
+		}
+		s.compactStep()
+	}
+	return true
+}
+
 // compactLimit is the size of the log from which compaction works.
 func (s *store) compactLimit() int {
 	return 2*s.log.live + slackSegments*s.log.segmentSize(0)

@@ -117,7 +117,7 @@ func (x *index) remove(i int, pos uint64, l *log) {
 			t.slots[pos&mask].Store(slotEmpty)
 		}
 	}
-	if len(t.slots) > minTable && int(c.used) < len(t.slots)/16 {
+	if len(t.slots) > minTable && int(c.used) < len(t.slots)/8 {
 		x.rebuild(i, int(c.used), l)
 	}
 }

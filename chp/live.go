@@ -21,6 +21,8 @@ func (s *session) follow() error {
 		spans, err := s.stream.admit(wire, s.batch.Spans())
 		if len(spans) > 0 {
 			c.apply(s, wire, spans)
+		} else {
+			c.tidy(s) // a HUGZ: there is time
 		}
 		s.countStale()
 		if err != nil {
@@ -28,6 +30,23 @@ func (s *session) follow() error {
 		}
 	}
 }
+
+// tidy has the store give back memory that it no longer needs. What is not done
+// after a few portions waits for the next HUGZ, so that updates do not.
+func (c *Client) tidy(s *session) {
+	for range tidyPortions {
+		c.mu.Lock()
+		more := s.store.tidy(tidyPortion)
+		c.mu.Unlock()
+		if !more {
+			return
+		}
+	}
+}
+
+// tidyPortions is how many portions of tidying a client does at a time: some
+// milliseconds.
+const tidyPortions = 32
 
 func (s *session) countStale() {
 	if s.stream.stale > 0 {

@@ -269,18 +269,25 @@ func (l *log) spare() int {
 	return l.octets/2 + slackSegments/2*l.segmentSize(0)
 }
 
-// recycle keeps s for another use, or lets it go if there is enough. The oldest
-// free ones go first, for they have the sizes that nobody asks for any more.
+// recycle keeps s for another use, or gives its memory back if there is enough.
 func (l *log) recycle(s *segment, spare int) {
 	if len(s.buf) > max(maxSegment, spare) || len(s.buf)/4 > l.segmentSize(0) && len(s.buf) <= maxSegment {
+		release(s.buf)
 		return
 	}
 	s.reset()
 	l.free = append(l.free, s)
 	l.freeSize += len(s.buf)
+	l.trim(spare)
+}
+
+// trim gives back free segments beyond spare octets, but for the last one. The
+// oldest go first, for they have the sizes that nobody asks for any more.
+func (l *log) trim(spare int) {
 	drop := 0
 	for l.freeSize > spare && drop < len(l.free)-1 {
 		l.freeSize -= len(l.free[drop].buf)
+		release(l.free[drop].buf)
 		drop++
 	}
 	l.free = slices.Delete(l.free, 0, drop)

@@ -64,17 +64,16 @@ func (s *store) view(key []byte, f func(record)) bool {
 	return true
 }
 
-// findSeq looks for the live record whose key has the given hash and whose
-// sequence is seq, and returns a copy of it in the octets of dst[:0], or in new
-// ones if those are too few. It returns nil if there is none: the record has been
-// superseded. Readers may call it.
-func (s *store) findSeq(hash uint64, seq int64, dst []byte) record {
+// keyOf looks for the live record whose key has the given hash and whose sequence
+// is seq, and appends its key to dst. It reports false if there is none: the record
+// has been superseded. Readers may call it.
+func (s *store) keyOf(hash uint64, seq int64, dst []byte) (key []byte, ok bool) {
 	c := readers.enter()
 	defer leave(c)
 again:
 	t := s.tables[s.shard(hash)].Load()
 	if t == nil {
-		return nil
+		return dst, false
 	}
 	tag, mask := tagOf(hash), uint64(len(t.slots)-1)
 	for p := homeOf(hash); ; p++ {
@@ -86,11 +85,11 @@ again:
 				goto again
 			}
 			if r := seg.record(at.offset()); r.seq() == seq && hashKey(r.key()) == hash {
-				return append(dst[:0], r[:r.size()]...)
+				return append(dst, r.key()...), true
 			}
 		}
 		if v == slotEmpty {
-			return nil
+			return dst, false
 		}
 	}
 }

@@ -211,9 +211,9 @@ func TestStoreAllocatesNothing(t *testing.T) {
 			if n := testing.AllocsPerRun(1000, func() {
 				dst, _, _ = s.get(key, dst[:0])
 				s.view(key, func(r record) { dst = append(dst[:0], r.value()...) })
-				s.findSeq(hashKey(key), 1, dst)
+				dst, _ = s.keyOf(hashKey(key), 1, dst[:0])
 			}); n != 0 {
-				t.Errorf("get, view and findSeq: %v allocations", n)
+				t.Errorf("get, view and keyOf: %v allocations", n)
 			}
 		})
 	}

@@ -24,7 +24,7 @@ type sequencer struct {
 	store  *store
 	wheel  *wheel
 	pieces []piece // scratch
-	found  record  // scratch
+	dead   expiry  // scratch
 	hugz   []byte  // the heartbeat's wire form, its sequence to be filled in
 
 	// Written under mu, read by anyone.
@@ -59,12 +59,19 @@ func (q *sequencer) take(b *sockets.Batch) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	first := q.last.Load() + 1
+	first := q.enter(wire, spans)
+	q.updates.Add(uint64(len(spans)))
+	q.schedule(wire, spans, first)
+}
+
+// enter numbers, stores and publishes updates, and returns the sequence of the
+// first one. mu must be held.
+func (q *sequencer) enter(wire []byte, spans []sockets.Span) (first int64) {
+	first = q.last.Load() + 1
 	q.pieces = q.store.apply(wire, spans, first, q.pieces[:0])
 	q.last.Store(first + int64(len(spans)) - 1)
-	q.updates.Add(uint64(len(spans)))
 	q.publish(spans)
-	q.schedule(wire, spans, first)
+	return first
 }
 
 // publish hands the pieces of the log that were just written to the publisher.
@@ -118,28 +125,59 @@ func (q *sequencer) heartbeat() {
 // hugzSequence is where the sequence stands in the heartbeat's wire form.
 const hugzSequence = 2 + len("HUGZ") + 2
 
-// expire deletes the keys whose TTL has ended and publishes each deletion. It
-// reports whether there is more to do: it works in portions so that updates
-// need not wait long.
+// expiry is the deletions of one portion of expired keys, in wire form.
+type expiry struct {
+	key   []byte
+	wire  []byte
+	spans []sockets.Span
+}
+
+// expire deletes the keys whose TTL has ended and publishes the deletions, as one
+// batch like one that came from a client. It reports whether there is more to do:
+// it works in portions, so that updates and heartbeats go on between them.
 func (q *sequencer) expire(now time.Time) (more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	d := &q.dead
 	more = q.wheel.advance(now, expirePortion, func(hash uint64, seq int64) {
-		q.found = q.store.findSeq(hash, seq, q.found[:0])
-		if len(q.found) == 0 {
+		var ok bool
+		if d.key, ok = q.store.keyOf(hash, seq, d.key[:0]); !ok {
 			return // set anew or deleted since
 		}
-		next := q.last.Load() + 1
-		p := q.store.put(q.found.key(), next, nil, nil, nil)
-		q.last.Store(next)
-		q.expired.Add(1)
-		_ = q.publisher.SendWire(context.Background(), p.wire(), p.n, p.seg) // as in publish
+		start := len(d.wire)
+		d.wire = appendRecord(d.wire, d.key, 0, nil, nil, nil)
+		d.spans = append(d.spans, sockets.Span{Start: uint32(start), End: uint32(len(d.wire)), Tag: hash | tagDelete})
 	})
+	if len(d.spans) > 0 {
+		q.enter(d.wire, d.spans)
+		q.expired.Add(uint64(len(d.spans)))
+		d.wire, d.spans = d.wire[:0], d.spans[:0]
+	}
+	if !more && cap(d.wire) > keepExpiry {
+		q.dead = expiry{}
+	}
 	return more
 }
 
-// expirePortion is how many keys expire under one hold of the mutex.
-const expirePortion = 4096
+const (
+	// expirePortion is how many deadlines are looked at under one hold of the mutex.
+	expirePortion = 2048
+	// keepExpiry is the largest scratch of expire that is kept.
+	keepExpiry = 64 << 10
+)
+
+// tidy gives memory back that the store no longer needs, a portion of the work at
+// a time, and reports whether there is more to do. Updates pay for compaction as
+// they come; this is for when none come.
+func (q *sequencer) tidy() (more bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.store.tidy(tidyPortion)
+}
+
+// tidyPortion is how many bytes of the log compaction looks at under one hold of
+// the mutex.
+const tidyPortion = 256 << 10
 
 // timers returns how many keys wait for their TTL to end.
 func (q *sequencer) timers() int {

@@ -209,11 +209,14 @@ func portOf(endpoint string) int {
 }
 
 // Serve serves until the context ends or Close is called, and then returns nil
-// after everything has ended. It listens first if Listen was not called. A
+// after everything has ended. So it does if the context has ended before. It listens first if Listen was not called. A
 // Server serves once.
 func (s *Server) Serve(ctx context.Context) error {
 	if err := s.Listen(ctx); err != nil {
 		s.close()
+		if ctx.Err() != nil && !errors.Is(err, ErrClosed) {
+			return nil // asked to end before it began
+		}
 		return err
 	}
 	s.state.Lock()

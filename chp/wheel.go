@@ -1,6 +1,9 @@
 package chp
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // wheel keeps the deadlines of keys that have a time to live. It is hierarchical:
 // four levels of 256 buckets; a bucket of the first stands for one tick, of the
@@ -11,18 +14,29 @@ import "time"
 // A key has one deadline at most: to set another one moves it. What has become of
 // the key meanwhile the wheel does not know. It gives back the sequence of the
 // update that set the deadline, and the store says whether that update still
-// stands (findSeq).
+// stands (keyOf).
+//
+// The memory follows the number of deadlines in both directions, in small steps:
+// the slab is a list of chunks without holes, and the map is many small ones.
 //
 // Not safe for concurrent use. No field is a pointer into the slab, so the
 // garbage collector does not walk it.
 type wheel struct {
 	base   time.Time // tick 0
 	now    int64     // the tick being worked on; all before it are done
-	timers []timer   // the slab; the first ones are the ends of the lists
-	unused uint32    // list of free timers, by next
-	byHash map[uint64]uint32
+	chunks [][]timer // the slab; its first timers are the ends of the lists
+	size   uint32    // timers in the slab, those ends included
+	byHash [wheelMaps]timerMap
 	counts [wheelLevels]int // timers in each level
 	level  int              // the level of which cascading holds timers
+}
+
+// timerMap finds the timers of some of the keys. peak is the most it has held
+// since it was made: a Go map never shrinks, so one that has become too big is
+// replaced.
+type timerMap struct {
+	index map[uint64]uint32
+	peak  int
 }
 
 // timer is an element of a doubly linked ring. The ring of a bucket begins and
@@ -47,6 +61,13 @@ const (
 	cascading  = wheelLevels * wheelSlots
 	expiring   = cascading + 1
 	wheelRings = expiring + 1
+
+	chunkBits = 11
+	chunkSize = 1 << chunkBits // timers in a chunk: 80 KiB; the rings fit the first one
+
+	wheelMaps = 256
+	// keepMap is the size up to which a map is kept however empty it is.
+	keepMap = 256
 )
 
 // newWheel returns an empty wheel whose ticks count from now. It is small until
@@ -56,34 +77,34 @@ func newWheel(now time.Time) *wheel {
 }
 
 // len returns the number of deadlines that are set.
-func (w *wheel) len() int { return len(w.byHash) }
+func (w *wheel) len() int { return int(w.size) - min(int(w.size), wheelRings) }
+
+// at returns a timer of the slab.
+func (w *wheel) at(i uint32) *timer { return &w.chunks[i>>chunkBits][i&(chunkSize-1)] }
+
+// mapOf returns the map that has the timer of a key, if it has one. The top bits
+// of the hash are those of the index's tables; any will do.
+func (w *wheel) mapOf(hash uint64) *timerMap { return &w.byHash[hash>>56&(wheelMaps-1)] }
 
 // add sets the deadline of the key with the given hash, in the place of any it had.
 // It fires at the first tick that is not before the deadline. Adding from fire is
 // allowed.
 func (w *wheel) add(hash uint64, seq int64, deadline time.Time) {
-	if w.timers == nil {
-		w.timers = make([]timer, wheelRings, 2*wheelRings)
-		for i := range w.timers {
-			w.timers[i].next, w.timers[i].prev = uint32(i), uint32(i)
+	if w.size == 0 {
+		for w.size < wheelRings {
+			i := w.extend()
+			w.at(i).next, w.at(i).prev = i, i
 		}
-		w.byHash = make(map[uint64]uint32)
 	}
-	i, known := w.byHash[hash]
-	switch {
-	case known:
+	m := w.mapOf(hash)
+	i, known := m.index[hash]
+	if known {
 		w.unlink(i)
-	case w.unused != 0:
-		i = w.unused
-		w.unused = w.timers[i].next
-	default:
-		i = uint32(len(w.timers))
-		w.timers = append(w.timers, timer{})
+	} else {
+		i = w.extend()
+		m.set(hash, i)
 	}
-	if !known {
-		w.byHash[hash] = i
-	}
-	t := &w.timers[i]
+	t := w.at(i)
 	t.hash, t.seq = hash, seq
 	// Rounded up, and never the current tick, which may have fired already.
 	t.due = max(int64((deadline.Sub(w.base)+wheelTick-1)/wheelTick), w.now+1)
@@ -92,7 +113,7 @@ func (w *wheel) add(hash uint64, seq int64, deadline time.Time) {
 
 // remove takes back the deadline of a key, if it has one.
 func (w *wheel) remove(hash uint64) {
-	if i, ok := w.byHash[hash]; ok {
+	if i, ok := w.mapOf(hash).index[hash]; ok {
 		w.unlink(i)
 		w.free(i)
 	}
@@ -112,7 +133,7 @@ func (w *wheel) advance(now time.Time, limit int, fire func(hash uint64, seq int
 		for ; w.level > 0; w.level-- {
 			bucket := w.bucket(w.level, w.now)
 			w.splice(cascading, bucket)
-			for i := w.timers[cascading].next; i != cascading; i = w.timers[cascading].next {
+			for i := w.at(cascading).next; i != cascading; i = w.at(cascading).next {
 				if limit--; limit < 0 {
 					return true
 				}
@@ -121,11 +142,11 @@ func (w *wheel) advance(now time.Time, limit int, fire func(hash uint64, seq int
 			}
 		}
 		w.splice(expiring, w.bucket(0, w.now))
-		for i := w.timers[expiring].next; i != expiring; i = w.timers[expiring].next {
+		for i := w.at(expiring).next; i != expiring; i = w.at(expiring).next {
 			if limit--; limit < 0 {
 				return true
 			}
-			t := w.timers[i]
+			t := *w.at(i)
 			w.unlink(i)
 			w.free(i)
 			fire(t.hash, t.seq)
@@ -162,7 +183,7 @@ func (w *wheel) bucket(level int, tick int64) uint32 {
 // ahead; that one has been emptied for this turn. A deadline beyond the reach of
 // the last level goes as far as that reaches, and is placed anew from there.
 func (w *wheel) place(i uint32) {
-	t := &w.timers[i]
+	t := w.at(i)
 	ahead, level := t.due-w.now, 0
 	for level < wheelLevels-1 && ahead >= 1<<(wheelBits*(level+1)) {
 		level++
@@ -175,33 +196,75 @@ func (w *wheel) place(i uint32) {
 
 // link puts a timer at the end of a ring.
 func (w *wheel) link(i, ring uint32) {
-	last := w.timers[ring].prev
-	w.timers[i].prev, w.timers[i].next = last, ring
-	w.timers[last].next, w.timers[ring].prev = i, i
+	last := w.at(ring).prev
+	w.at(i).prev, w.at(i).next = last, ring
+	w.at(last).next, w.at(ring).prev = i, i
 }
 
 // unlink takes a timer out of its ring.
 func (w *wheel) unlink(i uint32) {
-	t := &w.timers[i]
-	w.timers[t.prev].next, w.timers[t.next].prev = t.next, t.prev
+	t := w.at(i)
+	w.at(t.prev).next, w.at(t.next).prev = t.next, t.prev
 	w.counts[t.level]--
 }
 
 // splice moves all of ring from to the end of ring to, in one step.
 func (w *wheel) splice(to, from uint32) {
-	first, last := w.timers[from].next, w.timers[from].prev
+	first, last := w.at(from).next, w.at(from).prev
 	if first == from {
 		return
 	}
-	w.timers[from].next, w.timers[from].prev = from, from
-	end := w.timers[to].prev
-	w.timers[end].next, w.timers[first].prev = first, end
-	w.timers[last].next, w.timers[to].prev = to, last
+	w.at(from).next, w.at(from).prev = from, from
+	end := w.at(to).prev
+	w.at(end).next, w.at(first).prev = first, end
+	w.at(last).next, w.at(to).prev = to, last
 }
 
-// free gives an unlinked timer back.
+// extend adds a timer to the slab.
+func (w *wheel) extend() uint32 {
+	i := w.size
+	if int(i>>chunkBits) == len(w.chunks) {
+		w.chunks = append(w.chunks, make([]timer, chunkSize))
+	}
+	w.size++
+	return i
+}
+
+// free gives an unlinked timer back. The last one of the slab takes its place, so
+// that there are no holes, and chunks at the end that have become empty go, but
+// for one, so that a few deadlines more or less do not make and drop it each time.
 func (w *wheel) free(i uint32) {
-	delete(w.byHash, w.timers[i].hash)
-	w.timers[i].next = w.unused
-	w.unused = i
+	w.mapOf(w.at(i).hash).remove(w.at(i).hash)
+	w.size--
+	if last := w.size; i != last {
+		t := w.at(i)
+		*t = *w.at(last)
+		w.at(t.prev).next, w.at(t.next).prev = i, i
+		w.mapOf(t.hash).index[t.hash] = i
+	}
+	if spare := int(w.size+chunkSize-1)>>chunkBits + 1; len(w.chunks) > spare {
+		w.chunks[spare] = nil
+		w.chunks = w.chunks[:spare]
+	}
+}
+
+// set enters a key that is not there.
+func (m *timerMap) set(hash uint64, i uint32) {
+	if m.index == nil {
+		m.index = make(map[uint64]uint32)
+	}
+	m.index[hash] = i
+	m.peak = max(m.peak, len(m.index))
+}
+
+// remove takes a key out, and replaces the map if it has become too big: each map
+// is a small part of the whole, so that takes no time worth mentioning.
+func (m *timerMap) remove(hash uint64) {
+	delete(m.index, hash)
+	if m.peak <= keepMap || len(m.index) > m.peak/4 {
+		return
+	}
+	smaller := make(map[uint64]uint32, len(m.index))
+	maps.Copy(smaller, m.index)
+	m.index, m.peak = smaller, len(smaller)
 }
