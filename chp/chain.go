@@ -58,8 +58,8 @@ func newChain(n *snapshotter, w want) *chain {
 
 // append encodes one record.
 func (c *chain) append(ctx context.Context, r record) {
-	c.room(ctx, len(r))
-	c.filling.octets = appendKVSYNC(c.filling.octets, r, c.want.full)
+	c.room(ctx, len(r)+agedGrowth)
+	c.filling.octets = appendKVSYNC(c.filling.octets, r, c.want.full, &c.snapshots.server.sequencer.deadlines)
 	c.filling.messages++
 }
 

@@ -144,6 +144,10 @@ func (d *change) next(e *Event, of *subtrees) bool {
 		}
 		if d.before == nil || d.differs(r) {
 			readEvent(e, r)
+			if d.before != nil {
+				e.Cause = CauseResync
+			}
+			e.TTL = d.after.store.deadlines.left(r)
 			return true
 		}
 	}
@@ -156,7 +160,7 @@ func (d *change) next(e *Event, of *subtrees) bool {
 			continue
 		}
 		if key := p.record.key(); of.all() || of.holds(key) {
-			*e = Event{Op: OpDelete, Key: key, Sequence: d.after.seq}
+			*e = Event{Op: OpDelete, Cause: CauseResync, Key: key, Sequence: d.after.seq}
 			return true
 		}
 	}

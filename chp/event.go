@@ -1,8 +1,10 @@
 package chp
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"time"
 )
 
 // Op says what an [Event] tells.
@@ -31,11 +33,68 @@ func (o Op) String() string {
 	return fmt.Sprintf("Op(%d)", uint8(o))
 }
 
+// Cause says why an [Event] happened.
+type Cause uint8
+
+// Causes of events. [OpSynced] has none.
+const (
+	// CauseSet: an update set the key, or the key was there when the watch began.
+	CauseSet Cause = iota + 1
+	// CauseDeleted: an update deleted the key.
+	CauseDeleted
+	// CauseExpired: the server deleted the key because its time to live was over.
+	// Servers of this package say so. Of others only those of the guide can be
+	// recognised, which put an absolute time into the deletion; elsewhere an
+	// expiry is reported as CauseDeleted.
+	CauseExpired
+	// CauseResync: the client took a new snapshot, and it differs in this key from
+	// what the watch has reported. When and why it changed is not known.
+	CauseResync
+)
+
+// String returns set, deleted, expired or resync.
+func (c Cause) String() string {
+	switch c {
+	case CauseSet:
+		return "set"
+	case CauseDeleted:
+		return "deleted"
+	case CauseExpired:
+		return "expired"
+	case CauseResync:
+		return "resync"
+	}
+	return fmt.Sprintf("Cause(%d)", uint8(c))
+}
+
+// expiredProperties marks the deletion of a key whose time to live is over. The
+// UUID is empty too, as no client sent it. Other peers pass over a property that
+// they do not know.
+var expiredProperties = []byte("cause=expired\n")
+
+// causeOfDeletion returns why a KVPUB deletes its key.
+func causeOfDeletion(uuid, props []byte) Cause {
+	if len(props) == 0 {
+		return CauseDeleted
+	}
+	if cause, _ := property(props, "cause"); len(uuid) == 0 && string(cause) == "expired" {
+		return CauseExpired
+	}
+	// The guide's servers repeat the properties of the update, with the time at
+	// which it ends in the place of its ttl: milliseconds or seconds since 1970.
+	ttl, _ := property(props, "ttl")
+	if _, ok := parseTTL(ttl); !ok && len(ttl) >= len("1000000000") && len(bytes.Trim(ttl, "0123456789.")) == 0 {
+		return CauseExpired
+	}
+	return CauseDeleted
+}
+
 // Event is one change that a [Watch] reports. Its slices are views into the
 // client's log, lent until the next call of the watch; they must not be
 // changed.
 type Event struct {
 	Op    Op
+	Cause Cause // 0 for OpSynced
 	Key   []byte
 	Value []byte // OpSet
 
@@ -45,10 +104,16 @@ type Event struct {
 
 	UUID       []byte // of the update, 16 octets or none
 	Properties []byte // of the update, lines "name=value" or none
+
+	// TTL of an OpSet is how long the key has left to live when the event is
+	// fetched, or 0 if it has no limit, as [Client.GetTTL] says. If a later update
+	// of the key has been applied by then, it is the time that this one was given.
+	// A ttl in Properties is the time at the arrival of the update or snapshot.
+	TTL time.Duration
 }
 
 // readEvent reads the record at the start of b into e, in one pass, and returns
-// its size.
+// its size. The TTL is left at 0.
 func readEvent(e *Event, b []byte) (size int) {
 	r := record(b)
 	start, at := frameBounds(r, 0)
@@ -60,9 +125,9 @@ func readEvent(e *Event, b []byte) (size int) {
 	e.Properties = r[start:at:at]
 	start, at = frameBounds(r, at)
 	e.Value = r[start:at:at]
-	e.Op = OpSet
+	e.Op, e.Cause, e.TTL = OpSet, CauseSet, 0
 	if start == at {
-		e.Op = OpDelete
+		e.Op, e.Cause = OpDelete, causeOfDeletion(e.UUID, e.Properties)
 	}
 	return at
 }

@@ -40,6 +40,7 @@ func (s *session) join() error {
 			break
 		}
 		spans, err := s.stream.admit(s.batch.Wire(), s.batch.Spans())
+		s.deadlines.follow(s.batch.Wire(), spans)
 		during.apply(s.batch.Wire(), spans)
 		if err != nil {
 			s.fail(err)
@@ -62,6 +63,7 @@ func (s *session) join() error {
 	}
 	during.mergeInto(store, s.stream.covered)
 	s.countStale()
+	store.deadlines = s.deadlines
 	s.store = store
 	return nil
 }
@@ -95,6 +97,7 @@ func (s *session) fetch(store *store) (cuts []int64, err error) {
 			for end < len(spans) && !endsSnapshot(wire, spans[end]) {
 				end++
 			}
+			s.deadlines.follow(wire, spans[:end])
 			pieces = store.apply(wire, spans[:end], 0, pieces[:0])
 			if end == len(spans) {
 				break

@@ -98,6 +98,7 @@ func (c *Client) uninstall(s *session) {
 // the client's own updates it brings back. It allocates nothing.
 func (c *Client) apply(s *session, wire []byte, spans []sockets.Span) {
 	c.mu.Lock()
+	s.deadlines.follow(wire, spans)
 	c.pieces = s.store.apply(wire, spans, 0, c.pieces[:0])
 	c.sequence.Store(s.stream.sequence())
 	for _, w := range c.watches {

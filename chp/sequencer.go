@@ -27,6 +27,8 @@ type sequencer struct {
 	dead   expiry  // scratch
 	hugz   []byte  // the heartbeat's wire form, its sequence to be filled in
 
+	deadlines deadlines // for snapshots; has its own lock
+
 	// Written under mu, read by anyone.
 	last    atomic.Int64 // the sequence of the last update
 	updates atomic.Uint64
@@ -90,9 +92,11 @@ func (q *sequencer) publish(spans []sockets.Span) {
 // time comes, and is then seen to have been superseded.
 func (q *sequencer) schedule(wire []byte, spans []sockets.Span, first int64) {
 	var now time.Time
+	var ticks time.Duration
 	for i, s := range spans {
 		if s.Tag&tagDelete != 0 && q.wheel.len() > 0 {
 			q.wheel.remove(s.Tag &^ tagFlags)
+			q.deadlines.remove(s.Tag&^tagFlags, first+int64(i))
 		}
 		if s.Tag&tagFlags != tagProperties {
 			continue
@@ -102,8 +106,9 @@ func (q *sequencer) schedule(wire []byte, spans []sockets.Span, first int64) {
 			continue
 		}
 		if now.IsZero() {
-			now = time.Now()
+			now, ticks = time.Now(), clock()
 		}
+		q.deadlines.set(s.Tag&^tagFlags, first+int64(i), ticks+ttl)
 		if q.wheel.len() == 0 {
 			select {
 			case q.armed <- struct{}{}:
@@ -140,13 +145,14 @@ func (q *sequencer) expire(now time.Time) (more bool) {
 	defer q.mu.Unlock()
 	d := &q.dead
 	more = q.wheel.advance(now, expirePortion, func(hash uint64, seq int64) {
+		q.deadlines.remove(hash, seq)
 		var ok bool
 		if d.key, ok = q.store.keyOf(hash, seq, d.key[:0]); !ok {
 			return // set anew or deleted since
 		}
 		start := len(d.wire)
-		d.wire = appendRecord(d.wire, d.key, 0, nil, nil, nil)
-		d.spans = append(d.spans, sockets.Span{Start: uint32(start), End: uint32(len(d.wire)), Tag: hash | tagDelete})
+		d.wire = appendRecord(d.wire, d.key, 0, nil, expiredProperties, nil)
+		d.spans = append(d.spans, sockets.Span{Start: uint32(start), End: uint32(len(d.wire)), Tag: hash | tagDelete | tagProperties})
 	})
 	if len(d.spans) > 0 {
 		q.enter(d.wire, d.spans)

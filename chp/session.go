@@ -44,6 +44,7 @@ type session struct {
 	connected chan *sockets.Peer // one of each socket
 	ours      bool               // the server announced itself as one of ours
 	requests  subtrees           // what it is asked for
+	deadlines *deadlines         // of the keys that the server sends
 	watchdog  *watchdog
 	joined    atomic.Bool // the snapshot connection is no longer needed
 
@@ -63,7 +64,7 @@ const (
 // runSession runs a session with a server to its end. It returns for how long
 // it was ACTIVE, and why it ended: the context's cause if that ended it.
 func (c *Client) runSession(index int) (active time.Duration, err error) {
-	s := &session{client: c, index: index, server: c.servers[index], connected: make(chan *sockets.Peer, 2), watchdog: newWatchdog()}
+	s := &session{client: c, index: index, server: c.servers[index], connected: make(chan *sockets.Peer, 2), watchdog: newWatchdog(), deadlines: &deadlines{}}
 	s.ctx, s.fail = context.WithCancelCause(c.ctx)
 	defer s.fail(nil)
 	if err := s.open(); err != nil {

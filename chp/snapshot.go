@@ -195,11 +195,12 @@ func (n *snapshotter) encode(ctx context.Context, cut *cut, byPrefix map[string]
 	})
 }
 
-// appendKVSYNC appends a record as KVSYNC: for our own clients as it is, else
-// with UUID and properties empty (RFC 12, State Synchronization).
-func appendKVSYNC(dst []byte, r record, full bool) []byte {
+// appendKVSYNC appends a record as KVSYNC: for our own clients with the time to
+// live that is left, else with UUID and properties empty (RFC 12, State
+// Synchronization).
+func appendKVSYNC(dst []byte, r record, full bool, d *deadlines) []byte {
 	if full {
-		return append(dst, r...)
+		return appendAged(dst, r, d.left(r))
 	}
 	size := r.size()
 	dst = append(dst, r[:r.keyEnd()+sequenceFrame]...)

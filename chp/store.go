@@ -34,6 +34,8 @@ type store struct {
 	count int          // keys
 	keys  atomic.Int64 // the same for readers; the writer stores it once a call
 
+	deadlines *deadlines // of a client's state: when keys end; nil elsewhere
+
 	// What link found out about the records between its second and third step. In
 	// here so that nobody has to clear it.
 	found [linkAhead]candidate

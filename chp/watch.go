@@ -13,7 +13,8 @@ import (
 //
 // When the client has taken a new snapshot, from the same server or another,
 // the watch reports the difference to what it has reported so far: an OpSet for
-// each key that is new or has another value, an OpDelete for each that is gone.
+// each key that is new or has another value, an OpDelete for each that is gone,
+// with [CauseResync]. There is no second OpSynced.
 //
 // The events wait in a queue of bounded size (ClientOptions.WatchQueue). A watch
 // that is not read fast enough ends with ErrLagged rather than miss something.
@@ -202,9 +203,12 @@ func (w *Watch) step(e *Event) bool {
 		return d.next(e, &w.subtrees)
 	}
 	for len(w.octets) > 0 {
-		size := readEvent(e, w.octets)
-		w.octets = w.octets[size:]
+		r := record(w.octets)
+		w.octets = w.octets[readEvent(e, w.octets):]
 		if w.subtrees.all() || w.subtrees.holds(e.Key) {
+			if e.Op == OpSet && len(e.Properties) > 0 {
+				e.TTL = w.client.state.Load().deadlines.left(r)
+			}
 			return true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"clustermap/chp"
@@ -19,11 +20,12 @@ func newDump() *cobra.Command {
 		Use:   "dump [SUBTREE]",
 		Short: "Print the map as JSON lines, sorted by key",
 		Long: `Prints every key and value of SUBTREE, or of the whole map, as it is at one moment:
-a JSON object a line, sorted by key, with key and value; octets that are not UTF-8
-are in key_base64 and value_base64. chp load reads it back.
+one JSON object a line, sorted by key, with key and value; bytes that are not UTF-8
+are in key_base64 and value_base64. A key with a time to live has ttl too: the
+seconds that it has left. chp load reads it back.
 
-A SUBTREE begins and ends with a slash, such as /lamp/. Times to live are not part
-of a dump: what is loaded from it stays.`,
+A SUBTREE begins and ends with a slash, such as /lamp/. Without the slash at the
+end it is one key; the exit code is 1 if there is no such key.`,
 		Example: `  chp dump > map.jsonl
   chp dump /lamp/ | jq .value`,
 		Args:              cobra.MaximumNArgs(1),
@@ -40,37 +42,55 @@ of a dump: what is loaded from it stays.`,
 			return err
 		}
 		var content pairs
-		c.Range(content.add)
+		for e := range c.Entries() {
+			content.add(e)
+		}
 		// Sorting and printing may take long: the server need not feed a client
 		// that has what it wants.
+		from := c.Server()
 		c.Close()
+		if len(args) == 1 && len(content.list) == 0 && !strings.HasSuffix(args[0], "/") && args[0] != "" {
+			return noKey(args[0], from)
+		}
 		return content.print(cmd.OutOrStdout())
 	})
 	return cmd
 }
 
-// pairs is a copy of a map's content. Its octets lie in a few big blocks: a
-// million small slices would cost far more than the octets themselves.
+// noKey says that a key is not there, and how to name the subtree instead if that
+// is what was meant.
+func noKey(key, server string) error {
+	if key[0] != '/' {
+		return fail(exitRefused, "no key %s in the map of %s", key, server)
+	}
+	return fail(exitRefused, "no key %s in the map of %s; for the subtree use %s/", key, server, key)
+}
+
+// pairs is a copy of a map's content. Its bytes lie in a few big blocks: a
+// million small slices would cost far more than the bytes themselves.
 type pairs struct {
 	block []byte // the one being filled
 	list  []pair
 }
 
-type pair struct{ key, value []byte }
+type pair struct {
+	key, value []byte
+	ttl        time.Duration
+}
 
-// add copies a pair; it has the form that Client.Range asks for.
-func (p *pairs) add(key, value []byte) bool {
+// add copies an entry.
+func (p *pairs) add(e chp.Entry) {
+	key, value := e.Key, e.Value
 	if need := len(key) + len(value); cap(p.block)-len(p.block) < need {
 		p.block = make([]byte, 0, max(need, 1<<20))
 	}
 	start := len(p.block)
 	p.block = append(append(p.block, key...), value...)
 	split, end := start+len(key), len(p.block)
-	p.list = append(p.list, pair{p.block[start:split:split], p.block[split:end:end]})
-	return true
+	p.list = append(p.list, pair{p.block[start:split:split], p.block[split:end:end], e.TTL})
 }
 
-// print sorts the pairs by key, octet by octet, and writes them as JSON lines.
+// print sorts the pairs by key, byte by byte, and writes them as JSON lines.
 func (p *pairs) print(w io.Writer) error {
 	slices.SortFunc(p.list, func(a, b pair) int { return bytes.Compare(a.key, b.key) })
 	out := bufio.NewWriterSize(w, 64<<10)
@@ -79,6 +99,7 @@ func (p *pairs) print(w io.Writer) error {
 		line = appendJSONField(line, "key", e.key)
 		line = append(line, ',')
 		line = appendJSONField(line, "value", e.value)
+		line = appendJSONTTL(line, e.ttl)
 		if _, err := out.Write(append(line, '}', '\n')); err != nil {
 			return err
 		}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"clustermap/chp"
 )
 
 // fill loads so many keys into the server.
@@ -210,22 +212,22 @@ func TestPairReaderLines(t *testing.T) {
 	for _, end := range []string{"\n", "\r\n", "\n\n\n"} {
 		p := newPairReader(strings.NewReader(strings.Repeat(line+end, 3)+line), 24)
 		for range 4 {
-			if key, value, err := p.next(); key != "k" || string(value) != "v" || err != nil {
-				t.Errorf("%q: %q, %q, %v", end, key, value, err)
+			if e, err := p.next(); string(e.Key) != "k" || string(e.Value) != "v" || err != nil {
+				t.Errorf("%q: %q, %q, %v", end, e.Key, e.Value, err)
 			}
 		}
 	}
 	// A line beyond the reader's own buffer.
 	long := `{"key":"k","value":"` + strings.Repeat("v", 200_000) + `"}`
 	p := newPairReader(strings.NewReader(long+"\n"+line), len(long))
-	if _, value, err := p.next(); len(value) != 200_000 || err != nil {
-		t.Errorf("%d octets, %v", len(value), err)
+	if e, err := p.next(); len(e.Value) != 200_000 || err != nil {
+		t.Errorf("%d octets, %v", len(e.Value), err)
 	}
-	if key, _, err := p.next(); key != "k" || err != nil {
-		t.Errorf("%q, %v", key, err)
+	if e, err := p.next(); string(e.Key) != "k" || err != nil {
+		t.Errorf("%q, %v", e.Key, err)
 	}
 	p = newPairReader(strings.NewReader(long), len(long)-1)
-	if _, _, err := p.next(); err == nil {
+	if _, err := p.next(); err == nil {
 		t.Error("a line over the limit was taken")
 	}
 }
@@ -234,10 +236,10 @@ func TestPairsSort(t *testing.T) {
 	t.Parallel()
 	var p pairs
 	for _, key := range []string{"b", "", "a", "ab"} {
-		p.add([]byte(key), []byte("v"+key))
+		p.add(chp.Entry{Key: []byte(key), Value: []byte("v" + key)})
 	}
-	p.add([]byte("big"), make([]byte, 3<<20))
-	p.add([]byte("z"), []byte("vz"))
+	p.add(chp.Entry{Key: []byte("big"), Value: make([]byte, 3<<20)})
+	p.add(chp.Entry{Key: []byte("z"), Value: []byte("vz")})
 	var out bytes.Buffer
 	if err := p.print(&out); err != nil {
 		t.Fatal(err)

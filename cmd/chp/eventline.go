@@ -12,7 +12,14 @@ import (
 func appendEventJSON(dst []byte, e chp.Event) []byte {
 	dst = append(dst, `{"op":"`...)
 	dst = append(dst, opName(e.Op)...)
-	dst = append(dst, `",`...)
+	dst = append(dst, '"')
+	if e.Cause != 0 {
+		dst = append(dst, `,"cause":"`...)
+		dst = append(dst, e.Cause.String()...)
+		dst = append(dst, '"')
+	}
+	dst = appendJSONTTL(dst, e.TTL)
+	dst = append(dst, ',')
 	if e.Op != chp.OpSynced {
 		dst = appendJSONField(dst, "key", e.Key)
 		dst = append(dst, ',')

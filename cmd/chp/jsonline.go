@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/base64"
 	"strconv"
+	"time"
 	"unicode/utf8"
 )
 
@@ -29,6 +30,17 @@ func appendJSONNumber(dst []byte, name string, n int64) []byte {
 	dst = append(dst, name...)
 	dst = append(dst, `":`...)
 	return strconv.AppendInt(dst, n, 10)
+}
+
+// appendJSONTTL appends ,"ttl":seconds, in milliseconds rounded up, if there is a
+// limit.
+func appendJSONTTL(dst []byte, ttl time.Duration) []byte {
+	if ttl <= 0 {
+		return dst
+	}
+	ms := (ttl + time.Millisecond - 1) / time.Millisecond
+	dst = append(dst, `,"ttl":`...)
+	return strconv.AppendFloat(dst, float64(ms)/1000, 'f', -1, 64)
 }
 
 // appendJSONString appends valid UTF-8 as a JSON string (RFC 8259 §7). It

@@ -22,9 +22,10 @@ func newLoad() *cobra.Command {
 or -), sets each key, and returns when the server has published the last. Keys that
 are in the map and not in the dump stay as they are.
 
-A line is an object with key or key_base64, and value or value_base64. The first
-line that cannot be used ends the command with its number; the lines before it have
-been loaded. --timeout is how long the server may make no progress.`,
+A line is an object with key or key_base64, and value or value_base64. With ttl, a
+number of seconds, the key lives for so long from now on; 0 or less means that its
+time is over, and the line is skipped. The first line that cannot be used ends the
+command with its number; the lines before it have been loaded. --timeout is how long the server may make no progress.`,
 		Example: `  chp load map.jsonl
   chp dump --server tcp://10.0.0.1:5556 | chp load --server tcp://10.0.0.2:5556`,
 		Args: cobra.MaximumNArgs(1),
@@ -66,7 +67,11 @@ been loaded. --timeout is how long the server may make no progress.`,
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "chp: loaded %d keys into %s\n", count, c.Server())
+		over := ""
+		if l.skipped > 0 {
+			over = fmt.Sprintf("; skipped %d whose time to live is over", l.skipped)
+		}
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "chp: loaded %d keys into %s%s\n", count, c.Server(), over)
 		return err
 	})
 	return cmd

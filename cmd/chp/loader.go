@@ -13,6 +13,8 @@ import (
 type loader struct {
 	*client
 	name string // of the input, for messages
+
+	skipped int // lines whose time to live is over
 }
 
 // run sets every line of in and waits until all have been published. It returns
@@ -36,12 +38,12 @@ func (l *loader) run(ctx context.Context, in io.Reader, maxLine int) (int, error
 
 	count := 0
 	for {
-		key, value, err := lines.next()
+		e, err := lines.next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err == nil {
-			err = l.Set(ctx, key, value)
+			err = l.Set(ctx, string(e.Key), e.Value, chp.WithTTL(e.TTL))
 		}
 		if ctx.Err() != nil {
 			return count, l.broken(ctx, count, err)
@@ -51,6 +53,7 @@ func (l *loader) run(ctx context.Context, in io.Reader, maxLine int) (int, error
 		}
 		count++
 	}
+	l.skipped = lines.skipped
 	stalled.Reset(l.connection.timeout)
 	if err := l.Flush(ctx); err != nil {
 		return count, l.broken(ctx, count, err)

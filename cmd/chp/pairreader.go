@@ -7,15 +7,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"time"
 	"unicode/utf8"
+
+	"clustermap/chp"
 )
 
 // pairReader reads the JSON lines of a dump.
 type pairReader struct {
 	in     *bufio.Reader
-	limit  int // octets of a line
+	limit  int // bytes of a line
 	number int // of the line that next returned, counted from 1
 	long   []byte
+
+	skipped int // lines whose time to live is over
 }
 
 func newPairReader(in io.Reader, limit int) *pairReader {
@@ -29,21 +35,30 @@ type dumpLine struct {
 	KeyBase64   *[]byte `json:"key_base64"`
 	Value       *string `json:"value"`
 	ValueBase64 *[]byte `json:"value_base64"`
+
+	TTL *float64 `json:"ttl"`
 }
 
-// next returns the pair of the next line that is not blank. The value is lent
-// until the next call. At the end of the input the error is io.EOF; any other
-// error is about line p.number.
-func (p *pairReader) next() (key string, value []byte, err error) {
+// next returns the entry of the next line that is not blank, and whose time to
+// live is not over; skipped counts those. The value is lent until the next call.
+// At the end of the input the error is io.EOF; any other error is about line
+// p.number.
+func (p *pairReader) next() (chp.Entry, error) {
 	for {
 		p.number++
 		line, err := p.line()
 		if err != nil {
-			return "", nil, err
+			return chp.Entry{}, err
 		}
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			return parsePair(line)
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
 		}
+		e, err := parsePair(line)
+		if err == nil && e.TTL < 0 {
+			p.skipped++
+			continue
+		}
+		return e, err
 	}
 }
 
@@ -59,7 +74,7 @@ func (p *pairReader) line() ([]byte, error) {
 		}
 		switch {
 		case len(p.long)+len(part) > p.limit:
-			return nil, fmt.Errorf("longer than %d octets; allow more with --max-line", p.limit)
+			return nil, fmt.Errorf("longer than %d bytes; allow more with --max-line", p.limit)
 		case ended && len(p.long) == 0:
 			return part, nil // nothing to put together
 		}
@@ -73,11 +88,11 @@ func (p *pairReader) line() ([]byte, error) {
 	}
 }
 
-// parsePair takes a line apart.
-func parsePair(line []byte) (key string, value []byte, err error) {
-	// encoding/json would replace octets that are not UTF-8 without a word.
+// parsePair takes a line apart. A time to live that is over becomes -1.
+func parsePair(line []byte) (e chp.Entry, err error) {
+	// encoding/json would replace bytes that are not UTF-8 without a word.
 	if !utf8.Valid(line) {
-		return "", nil, errors.New("not UTF-8; other octets belong in key_base64 or value_base64")
+		return e, errors.New("not UTF-8; other bytes belong in key_base64 or value_base64")
 	}
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
@@ -86,28 +101,45 @@ func parsePair(line []byte) (key string, value []byte, err error) {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			err = errors.New("the JSON object is cut off")
 		}
-		return "", nil, fmt.Errorf("not a line of a dump: %w", err)
+		return e, fmt.Errorf("not a line of a dump: %w", err)
 	}
 	if d.InputOffset() != int64(len(line)) {
-		return "", nil, errors.New("not a line of a dump: more follows the JSON object")
+		return e, errors.New("not a line of a dump: more follows the JSON object")
 	}
 	switch {
 	case (l.Key == nil) == (l.KeyBase64 == nil):
-		return "", nil, errors.New("needs either key or key_base64")
+		return e, errors.New("needs either key or key_base64")
 	case (l.Value == nil) == (l.ValueBase64 == nil):
-		return "", nil, errors.New("needs either value or value_base64")
+		return e, errors.New("needs either value or value_base64")
 	case l.Key != nil:
-		key = *l.Key
+		e.Key = []byte(*l.Key)
 	default:
-		key = string(*l.KeyBase64)
+		e.Key = *l.KeyBase64
 	}
 	if l.Value != nil {
-		value = []byte(*l.Value)
+		e.Value = []byte(*l.Value)
 	} else {
-		value = *l.ValueBase64
+		e.Value = *l.ValueBase64
 	}
-	if len(value) == 0 {
-		return "", nil, errors.New("the value is empty, which would delete the key")
+	if len(e.Value) == 0 {
+		return e, errors.New("the value is empty, which would delete the key")
 	}
-	return key, value, nil
+	if l.TTL != nil {
+		if e.TTL, err = timeToLive(*l.TTL); err != nil {
+			return e, err
+		}
+	}
+	return e, nil
+}
+
+// timeToLive returns a number of seconds, and -1 for a time that is over.
+func timeToLive(seconds float64) (time.Duration, error) {
+	const most = 10 * 365 * 24 * 3600 // as CHP servers of this package have it
+	switch {
+	case seconds <= 0:
+		return -1, nil
+	case seconds > most:
+		return 0, fmt.Errorf("a ttl of %g seconds is over ten years", seconds)
+	}
+	return max(time.Duration(math.Round(seconds*1e9)), 1), nil
 }

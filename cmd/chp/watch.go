@@ -19,15 +19,21 @@ func newWatch() *cobra.Command {
 		Short: "Print what is in the map, then every change",
 		Long: `Prints each key that is there, one a line, then a line "synced", then every change
 as it happens, until it is interrupted. Nothing is missed and nothing comes twice
-between the two. After a change of server the new server's content follows in the
-same way, as changes, with another "synced".
+between the two. After a lost connection or a change of server it prints the
+differences to the new content, as changes; "synced" does not come again.
 
 A SUBTREE begins and ends with a slash, such as /lamp/; without the slash at the
 end it is one exact key. Without any SUBTREE the whole map is watched.
 
 A line is: operation (set, del, synced), sequence number, key, value; what would
 not be plain on a line is quoted. With --json each line is an object with op, key,
-value and seq; octets that are not UTF-8 are in key_base64 and value_base64.`,
+value and seq; bytes that are not UTF-8 are in key_base64 and value_base64. It has
+cause as well, one of
+  set       an update set the key, or it was there at the beginning
+  deleted   an update deleted the key
+  expired   its time to live was over
+  resync    a new snapshot differs in this key from what was printed before
+and ttl, the seconds that a key has left, if it has a limit.`,
 		Example: `  chp watch
   chp watch /lamp/ /door/ --json`,
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -31,7 +31,7 @@ func TestWatchJSON(t *testing.T) {
 			t.Errorf("%s: want %v", line, want)
 		}
 	}
-	expect(map[string]any{"op": "set", "key": "/a/1", "value": "before"})
+	expect(map[string]any{"op": "set", "cause": "set", "key": "/a/1", "value": "before"})
 	expect(map[string]any{"op": "synced"})
 
 	must(t, append([]string{"set", "/b/1", "not watched"}, at...)...)
@@ -41,11 +41,11 @@ func TestWatchJSON(t *testing.T) {
 	mustInput(t, "\x00\xff", append([]string{"set", "/a/bin", "-"}, at...)...)
 	must(t, append([]string{"set", "/a/\xff", "v"}, at...)...)
 	must(t, append([]string{"del", "/a/1"}, at...)...)
-	expect(map[string]any{"op": "set", "key": "/a/1", "value": "after \"<&>\" \t é"})
-	expect(map[string]any{"op": "set", "key": "exact", "value": "one key"})
-	expect(map[string]any{"op": "set", "key": "/a/bin", "value_base64": "AP8="})
-	expect(map[string]any{"op": "set", "key_base64": "L2Ev/w==", "value": "v"})
-	expect(map[string]any{"op": "del", "key": "/a/1"})
+	expect(map[string]any{"op": "set", "cause": "set", "key": "/a/1", "value": "after \"<&>\" \t é"})
+	expect(map[string]any{"op": "set", "cause": "set", "key": "exact", "value": "one key"})
+	expect(map[string]any{"op": "set", "cause": "set", "key": "/a/bin", "value_base64": "AP8="})
+	expect(map[string]any{"op": "set", "cause": "set", "key_base64": "L2Ev/w==", "value": "v"})
+	expect(map[string]any{"op": "del", "cause": "deleted", "key": "/a/1"})
 
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		other := start(t, append([]string{"watch"}, at...)...)

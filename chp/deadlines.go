@@ -1,0 +1,160 @@
+package chp
+
+import (
+	"bytes"
+	"sync"
+	"time"
+
+	"clustermap/sockets"
+)
+
+// deadlines knows when the keys of a store end whose latest update had a time to
+// live. A record has only the time it was given, counted from its arrival; the
+// deadline is what remains true later. A server needs it to tell new clients how
+// much is left, a client to tell the application.
+//
+// It has at most one entry for each live key: a deletion removes the entry, an
+// update without a time to live leaves one behind that its sequence makes
+// invisible. Safe for concurrent use; the nil *deadlines knows nothing.
+type deadlines struct {
+	mu     sync.Mutex
+	byHash map[uint64]deadline
+}
+
+// deadline is the end of the key that the update with this sequence set.
+type deadline struct {
+	seq int64
+	end time.Duration // on clock
+}
+
+// clockStart is the origin of clock.
+var clockStart = time.Now()
+
+// clock is the monotonic clock of deadlines.
+func clock() time.Duration { return time.Since(clockStart) }
+
+// set notes that the update with this sequence lets its key live until end.
+func (d *deadlines) set(hash uint64, seq int64, end time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.put(hash, seq, end)
+}
+
+// put is set with mu held.
+func (d *deadlines) put(hash uint64, seq int64, end time.Duration) {
+	if d.byHash == nil {
+		d.byHash = map[uint64]deadline{}
+	}
+	// A snapshot and the updates beside it arrive in any order.
+	if known, ok := d.byHash[hash]; !ok || known.seq <= seq {
+		d.byHash[hash] = deadline{seq, end}
+	}
+}
+
+// remove forgets the deadline of a key, unless an update after seq set it.
+func (d *deadlines) remove(hash uint64, seq int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.drop(hash, seq)
+}
+
+// drop is remove with mu held.
+func (d *deadlines) drop(hash uint64, seq int64) {
+	if known, ok := d.byHash[hash]; ok && known.seq <= seq {
+		delete(d.byHash, hash)
+	}
+}
+
+// follow notes the deadlines in a batch of messages from a server, which have
+// just arrived.
+func (d *deadlines) follow(wire []byte, spans []sockets.Span) {
+	if d == nil {
+		return
+	}
+	locked := false
+	var now time.Duration
+	for _, s := range spans {
+		if s.Tag&tagFlags == 0 {
+			continue
+		}
+		if !locked {
+			locked = true
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			now = clock()
+		}
+		if s.Tag&tagDelete != 0 {
+			if len(d.byHash) > 0 {
+				d.drop(s.Tag&^tagFlags, record(wire[s.Start:s.End]).seq())
+			}
+			continue
+		}
+		r := record(wire[s.Start:s.End])
+		if ttl := ttlOf(r.props()); ttl > 0 {
+			d.put(s.Tag&^tagFlags, r.seq(), now+ttl)
+		}
+	}
+}
+
+// left returns the time that the key of r has left to live, more than 0 also if
+// it is over. It returns 0 if r has no time to live. For a record that was
+// superseded it is the time that r was given.
+func (d *deadlines) left(r record) time.Duration {
+	props := r.props()
+	if len(props) == 0 {
+		return 0
+	}
+	ttl := ttlOf(props)
+	if ttl == 0 || d == nil {
+		return ttl
+	}
+	d.mu.Lock()
+	known, ok := d.byHash[hashKey(r.key())]
+	d.mu.Unlock()
+	if !ok || known.seq != r.seq() {
+		return ttl
+	}
+	return max(known.end-clock(), 1)
+}
+
+// agedGrowth bounds the bytes that appendAged appends beyond the record's size:
+// a fraction of a second, and a longer frame header.
+const agedGrowth = 16
+
+// appendAged appends r with the time to live that is left, in milliseconds
+// rounded up, in the place of the one it was given. ttl is what left returned;
+// if it is 0, r is appended as it is.
+func appendAged(dst []byte, r record, ttl time.Duration) []byte {
+	r = r[:r.size()]
+	props := r.props()
+	start, end := propertyLine(props, "ttl")
+	if ttl == 0 || start == end {
+		return append(dst, r...)
+	}
+	var space [32]byte
+	line := appendTTL(space[:0], (ttl + time.Millisecond - 1).Truncate(time.Millisecond))
+	at := r.propsAt()
+	_, value := frameBounds(r, at)
+	dst = append(dst, r[:at]...)
+	dst = appendHeader(dst, len(props)-(end-start)+len(line), flagMore)
+	dst = append(dst, props[:start]...)
+	dst = append(dst, line...)
+	dst = append(dst, props[end:]...)
+	return append(dst, r[value:]...)
+}
+
+// propertyLine returns the bounds of the first line of the property called name,
+// with its newline, or two equal numbers if there is none.
+func propertyLine(props []byte, name string) (start, end int) {
+	for start < len(props) {
+		end = len(props)
+		if i := bytes.IndexByte(props[start:], '\n'); i >= 0 {
+			end = start + i + 1
+		}
+		if line := props[start:end]; len(line) > len(name) && line[len(name)] == '=' && string(line[:len(name)]) == name {
+			return start, end
+		}
+		start = end
+	}
+	return 0, 0
+}
