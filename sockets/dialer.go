@@ -40,9 +40,14 @@ type dialer struct {
 //   - inproc://name: a socket of the same process, see [Inproc]. If the name
 //     is bound, they are connected when Connect returns.
 //
-// A peer that breaks the protocol, or that is of a type this socket cannot talk
-// to, is given up, since trying again would not help: the monitor is told of
-// the error, and not of another attempt. Connect can then be called anew.
+// A peer that breaks the protocol, refuses this socket, or is of a type it cannot
+// talk to, may be repaired. So it is dialled again, but only after the longest
+// interval, Options.ReconnectIntervalMax: the monitor is told of the error and
+// then of ConnectRetried with the same error. (libzmq gives such a peer up; for
+// that there is StopOnProtocolError.) A connection is given up only where
+// Options.ReconnectStop says so, with a negative Options.ReconnectInterval, or
+// when a ROUTER with Options.Handover has given its identity to another peer.
+// Connect can then be called again.
 func (s *socket) Connect(address string) error {
 	return s.connect(address, nil)
 }
@@ -140,7 +145,8 @@ func (d *dialer) run() {
 	defer d.end()
 	attempt := 0
 	for d.ctx.Err() == nil && !d.done.Load() {
-		permanent := false
+		final := false
+		var refusal error
 		if d.endpoint.transport == transportTCP {
 			s.report(Event{Kind: ConnectDelayed, Endpoint: d.endpoint.text})
 		}
@@ -148,19 +154,22 @@ func (d *dialer) run() {
 		switch {
 		case err != nil:
 			s.report(Event{Kind: ConnectFailed, Endpoint: d.endpoint.text, Err: err})
-			permanent = s.opts.ReconnectStop&StopOnRefused != 0 && refused(err)
+			final = s.opts.ReconnectStop&StopOnRefused != 0 && refused(err)
 		case isSelf(nc):
 			nc.Close()
 		default:
 			attempt = 0
-			permanent = d.serve(nc)
+			final, refusal = d.serve(nc)
 		}
-		if permanent || s.opts.ReconnectInterval < 0 || d.ctx.Err() != nil || d.done.Load() {
+		if final || s.opts.ReconnectInterval < 0 || d.ctx.Err() != nil || d.done.Load() {
 			return
 		}
 		wait := s.backOff(attempt)
 		attempt++
-		s.report(Event{Kind: ConnectRetried, Endpoint: d.endpoint.text, Retry: wait})
+		if refusal != nil {
+			wait = max(wait, s.longestInterval())
+		}
+		s.report(Event{Kind: ConnectRetried, Endpoint: d.endpoint.text, Err: refusal, Retry: wait})
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -200,14 +209,15 @@ func (d *dialer) end() {
 	s.leave(d.pipe)
 }
 
-// serve runs a new connection to its end. It reports whether dialling again is
-// pointless because the peer is not one that this socket can talk to.
-func (d *dialer) serve(nc net.Conn) (permanent bool) {
+// serve runs a new connection to its end. It reports whether that is final, or
+// else returns the error if this socket and the peer could not talk to each other:
+// then another attempt is of no use before somebody has repaired one of them.
+func (d *dialer) serve(nc net.Conn) (final bool, refusal error) {
 	s := d.socket
 	s.tune(nc)
 	c, err := newConn(nc)
 	if err != nil {
-		return false
+		return false, nil
 	}
 	stop := context.AfterFunc(d.ctx, func() { c.close(ErrClosed) })
 	defer stop()
@@ -217,13 +227,26 @@ func (d *dialer) serve(nc net.Conn) (permanent bool) {
 	up := false
 	err = s.serve(c, d.pipe, d.endpoint.text, func() { up = true })
 	if !up && s.opts.ReconnectStop&StopOnHandshakeFailed != 0 {
-		return true
+		return true, nil
 	}
 	if errors.Is(err, ErrHandedOver) {
-		return true // or the two would take it from each other for ever
+		return true, nil // or the two would take it from each other for ever
 	}
 	var protocol *zmtp.ProtocolError
-	return errors.As(err, &protocol) && !errors.Is(err, ErrTemporary)
+	if !errors.As(err, &protocol) || errors.Is(err, ErrTemporary) {
+		return false, nil
+	}
+	return s.opts.ReconnectStop&StopOnProtocolError != 0, err
+}
+
+// longestInterval returns the wait before a peer that could not be talked to is
+// dialled again.
+func (s *socket) longestInterval() time.Duration {
+	if most := s.opts.ReconnectIntervalMax; most > 0 {
+		return most
+	}
+	// Many clients of one server shall not come back at the same moment.
+	return DefaultReconnectIntervalMax - rand.N(DefaultReconnectIntervalMax/2)
 }
 
 // refused says that nobody listens where an attempt to connect went.

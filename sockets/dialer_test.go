@@ -244,8 +244,9 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// TestConnectGivesUp: a peer that will never be one to talk to is not dialled
-// again, which the monitor tells; the endpoint can then be connected anew.
+// TestConnectGivesUp: with StopOnProtocolError a peer that this socket cannot talk
+// to is not dialled again, which the monitor tells; the endpoint can then be
+// connected anew.
 func TestConnectGivesUp(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -264,7 +265,7 @@ func TestConnectGivesUp(t *testing.T) {
 			ctx := testContext(t)
 			endpoint, accept := listenRaw(t)
 			seen := newEvents()
-			dealer := open(t, NewDealer, quick(Options{Monitor: seen.tell}))
+			dealer := open(t, NewDealer, quick(Options{Monitor: seen.tell, ReconnectStop: StopOnProtocolError}))
 			must(t, dealer.Connect(endpoint))
 			must(t, dealer.Send(ctx, []byte("lost")))
 			r := accept()

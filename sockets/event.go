@@ -63,7 +63,7 @@ type Event struct {
 	Remote   string        // network address of the peer, if known
 	Peer     *Peer         // from HandshakeSucceeded to Disconnected
 	Err      error         // why, for failures and Disconnected
-	Retry    time.Duration // ConnectRetried: wait before the next attempt
+	Retry    time.Duration // ConnectRetried: wait before the next attempt; Err is set if it is the longest one, after a refusal
 }
 
 // Failure is of what sort a failed handshake is.

@@ -98,10 +98,13 @@ type Options struct {
 	// of as much again; otherwise it doubles from attempt to attempt up to
 	// the maximum. 0 means DefaultReconnectInterval; negative means that a
 	// lost connection stays lost.
+	//
+	// ReconnectIntervalMax is also the wait after a peer has broken the protocol
+	// or refused this socket, as with wrong credentials: see Connect. With 0 that
+	// wait is random, from half of DefaultReconnectIntervalMax to all of it.
 	ReconnectInterval, ReconnectIntervalMax time.Duration
 
-	// ReconnectStop says when a connection is given up instead. Default never,
-	// apart from what Connect describes.
+	// ReconnectStop says when a connection is given up instead. Default never.
 	ReconnectStop ReconnectStop
 
 	// ConnectTimeout bounds each attempt to connect, including the looking up

@@ -27,9 +27,16 @@ const (
 	// them to, and dropped if there is none
 	// (ZMQ_RECONNECT_STOP_AFTER_DISCONNECT).
 	StopAfterDisconnect
+	// StopOnProtocolError gives up when the peer breaks the protocol, refuses
+	// this socket, or is of a type that it cannot talk to. libzmq always does so.
+	StopOnProtocolError
 
-	allReconnectStops = StopOnRefused | StopOnHandshakeFailed | StopAfterDisconnect
+	allReconnectStops = StopOnRefused | StopOnHandshakeFailed | StopAfterDisconnect | StopOnProtocolError
 )
+
+// DefaultReconnectIntervalMax is the most that Connect waits by default before it
+// dials a peer again that has refused it; see [Options.ReconnectIntervalMax].
+const DefaultReconnectIntervalMax = 10 * time.Second
 
 // KeepAlive says whether TCP looks after idle connections.
 type KeepAlive uint8

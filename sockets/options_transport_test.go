@@ -13,7 +13,7 @@ import (
 func TestTransportOptions(t *testing.T) {
 	t.Parallel()
 	_, err := NewDealer(Options{
-		ConnectTimeout: -1, ReconnectStop: 8, Backlog: -1, TOS: 256, KeepAlive: 2,
+		ConnectTimeout: -1, ReconnectStop: 16, Backlog: -1, TOS: 256, KeepAlive: 2,
 		BindToDevice: strings.Repeat("x", 16), SOCKSProxy: "nowhere", SOCKSUser: strings.Repeat("x", 256),
 	})
 	for _, field := range []string{

@@ -284,7 +284,7 @@ func TestSecurityRefused(t *testing.T) {
 			t.Parallel()
 			atServer, atClient := newEvents(), newEvents()
 			router := bind(t, NewRouter, Options{Security: c.server, Monitor: atServer.tell})
-			dealer := open(t, NewDealer, Options{Security: c.client, Linger: -1, Monitor: atClient.tell})
+			dealer := open(t, NewDealer, Options{Security: c.client, Linger: -1, Monitor: atClient.tell, ReconnectStop: StopOnProtocolError})
 			must(t, dealer.Connect(router.LastEndpoint()))
 			must(t, dealer.Send(testContext(t), []byte("must not arrive")))
 			if e := atServer.await(t, HandshakeFailed); !errors.Is(e.Err, c.want.server) {
