@@ -33,7 +33,8 @@ type Client struct {
 	servers  []address
 	subtrees subtrees
 	uuids    uuidSource
-	log      *slog.Logger
+	log      *slog.Logger // never waits
+	logs     *logQueue
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
 	ended    chan struct{} // closed when run has ended
@@ -83,10 +84,11 @@ func newClient(o ClientOptions) (*Client, error) {
 		opts:     o,
 		servers:  servers,
 		subtrees: newSubtrees(o.Subtrees),
-		log:      o.Logger,
+		logs:     newLogQueue(o.Logger.Handler()),
 		ended:    make(chan struct{}),
 		status:   newStatus(),
 	}
+	c.log = c.logs.logger()
 	if c.uuids, err = newUUIDSource(); err != nil {
 		return nil, err
 	}
@@ -112,6 +114,7 @@ func (c *Client) Close() error {
 	for _, w := range watches {
 		w.stop(ErrClosed)
 	}
+	c.logs.close()
 	return nil
 }
 

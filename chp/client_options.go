@@ -81,7 +81,8 @@ type ClientOptions struct {
 	OnFailure func(server string, err error)
 
 	// Logger, if set, gets the client's log: changes of server at level Info,
-	// reasons for them at Warn.
+	// reasons for them at Warn. The client never waits for it: see
+	// ServerOptions.Logger.
 	Logger *slog.Logger
 }
 

@@ -26,7 +26,8 @@ import (
 // All methods are safe for concurrent use.
 type Server struct {
 	opts ServerOptions
-	log  *slog.Logger
+	log  *slog.Logger // never waits
+	logs *logQueue
 
 	snapshots *snapshotter
 	router    *sockets.Router // P: snapshot requests and replies
@@ -89,7 +90,8 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opts: o, log: o.Logger, ready: make(chan struct{}), ended: make(chan struct{})}
+	logs := newLogQueue(o.Logger.Handler())
+	s := &Server{opts: o, log: logs.logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{})}
 	announce := map[string]string{propertyCHP: announcement}
 	s.router, err = sockets.NewRouter(sockets.Options{
 		SendHWM: -1, SendHWMOctets: snapshotWindow,
@@ -214,6 +216,7 @@ func portOf(endpoint string) int {
 func (s *Server) Serve(ctx context.Context) error {
 	if err := s.Listen(ctx); err != nil {
 		s.close()
+		s.logs.close()
 		if ctx.Err() != nil && !errors.Is(err, ErrClosed) {
 			return nil // asked to end before it began
 		}
@@ -240,6 +243,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.close()
 	wg.Wait()
 	s.log.Info("stopped", "keys", s.Len(), "sequence", s.Sequence())
+	s.logs.close()
 	return nil
 }
 
@@ -255,6 +259,7 @@ func (s *Server) Close() error {
 		return nil
 	}
 	s.close()
+	s.logs.close()
 	return nil
 }
 

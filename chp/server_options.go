@@ -65,7 +65,11 @@ type ServerOptions struct {
 	// DefaultServerHandshake.
 	HandshakeTimeout time.Duration
 
-	// Logger gets what an operator wants to know. nil means slog.Default.
+	// Logger gets what an operator wants to know. The server never waits for it:
+	// records are queued, up to 1,024 of them, and those of one kind are limited
+	// to ten a second, but for Debug. What is left out is counted, and the count
+	// is logged. Serve waits a second at most for the logger to take the last
+	// ones. nil means slog.Default.
 	Logger *slog.Logger
 }
 

@@ -98,9 +98,6 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	if err != nil {
 		return err
 	}
-	if security.CurveServer {
-		fmt.Fprintf(cmd.ErrOrStderr(), "chp: clients need --curve-server-key '%s'\n", security.CurveSecretKey.Public())
-	}
 	server, err := chp.NewServer(chp.ServerOptions{
 		Security:          security,
 		Host:              f.host,
@@ -123,7 +120,11 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		}
 		return f.listenError(err)
 	}
+	// In a goroutine of its own: standard error may be a pipe that nobody reads.
 	go func() {
+		if security.CurveServer {
+			fmt.Fprintf(cmd.ErrOrStderr(), "chp: clients need --curve-server-key '%s'\n", security.CurveSecretKey.Public())
+		}
 		select {
 		case <-server.Ready():
 			e := server.Endpoints()

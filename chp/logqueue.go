@@ -1,0 +1,238 @@
+package chp
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// logQueue keeps a slow logger away from servers and clients. Records are queued
+// and handed to the logger by a goroutine, so nobody waits for it: a pipe that
+// nobody reads must not stop connections or keep a server from ending. The queue
+// is bounded; what finds no room is counted, and the count is logged once there is
+// room again.
+//
+// Records of one kind, which is those with the same message, are limited in rate:
+// peers can cause them at will. What is left out is counted and logged as well.
+// Debug records are not limited, only queued.
+type logQueue struct {
+	handler slog.Handler
+
+	mu      sync.Mutex
+	entries []logEntry // in order; logRoom of them at most
+	kinds   map[string]*logKind
+	dropped uint64        // found no room since that was logged last
+	wake    chan struct{} // capacity 1
+	ended   chan struct{} // closed when the goroutine has ended; nil before it starts
+	closed  bool
+
+	abandoned atomic.Bool // nobody waits any more for what is queued
+}
+
+// logEntry is a record and the handler it is for.
+type logEntry struct {
+	handler slog.Handler
+	record  slog.Record
+}
+
+// logKind counts the records with one message in the current logPeriod.
+type logKind struct {
+	begun   time.Time
+	level   slog.Level
+	n       int
+	left    uint64       // records left out since that was logged last
+	handler slog.Handler // of the last of those
+}
+
+const (
+	logRoom    = 1024 // records queued
+	logPerKind = 10   // records of one kind in a logPeriod
+	logPeriod  = time.Second
+	logKinds   = 256         // kinds told apart; the rest count as one
+	logLinger  = time.Second // how long close waits for the logger
+)
+
+func newLogQueue(h slog.Handler) *logQueue {
+	return &logQueue{handler: h, kinds: map[string]*logKind{}, wake: make(chan struct{}, 1)}
+}
+
+// logger returns a logger that never waits.
+func (q *logQueue) logger() *slog.Logger { return slog.New(queuedHandler{q, q.handler}) }
+
+// queuedHandler is a slog.Handler that queues for another one.
+type queuedHandler struct {
+	queue *logQueue
+	next  slog.Handler
+}
+
+func (h queuedHandler) Enabled(ctx context.Context, l slog.Level) bool { return h.next.Enabled(ctx, l) }
+
+func (h queuedHandler) Handle(_ context.Context, r slog.Record) error {
+	h.queue.put(logEntry{h.next, r.Clone()})
+	return nil
+}
+
+func (h queuedHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return queuedHandler{h.queue, h.next.WithAttrs(attrs)}
+}
+
+func (h queuedHandler) WithGroup(name string) slog.Handler {
+	return queuedHandler{h.queue, h.next.WithGroup(name)}
+}
+
+// put queues a record, or counts it. It does not wait.
+func (q *logQueue) put(e logEntry) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return
+	case e.record.Level > slog.LevelDebug && !q.admit(e):
+		return
+	case len(q.entries) >= logRoom:
+		q.dropped++
+		return
+	}
+	q.entries = append(q.entries, e)
+	if q.ended == nil {
+		q.ended = make(chan struct{})
+		go q.run()
+	}
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// admit says whether a record is within its kind's rate. mu must be held.
+func (q *logQueue) admit(e logEntry) bool {
+	name := e.record.Message
+	k := q.kinds[name]
+	if k == nil {
+		if len(q.kinds) >= logKinds {
+			name = ""
+			k = q.kinds[name]
+		}
+		if k == nil {
+			k = &logKind{}
+			q.kinds[name] = k
+		}
+	}
+	if now := time.Now(); now.Sub(k.begun) >= logPeriod {
+		k.begun, k.n = now, 0
+	}
+	if k.n++; k.n <= logPerKind {
+		return true
+	}
+	k.left++
+	k.level, k.handler = e.record.Level, e.handler
+	return false
+}
+
+// run hands records to the logger until the queue is closed and empty.
+func (q *logQueue) run() {
+	defer close(q.ended)
+	ticker := time.NewTicker(logPeriod)
+	defer ticker.Stop()
+	var batch []logEntry
+	for {
+		q.mu.Lock()
+		batch, q.entries = q.entries, batch[:0]
+		batch = q.report(batch)
+		closed := q.closed
+		q.mu.Unlock()
+		for i, e := range batch {
+			if q.abandoned.Load() {
+				return
+			}
+			_ = e.handler.Handle(context.Background(), e.record) // there is nobody to tell
+			batch[i] = logEntry{}
+		}
+		if len(batch) > 0 {
+			continue
+		}
+		if closed {
+			return
+		}
+		if !q.waiting() {
+			ticker.Stop() // sleeps until there is a record
+		} else {
+			ticker.Reset(logPeriod)
+		}
+		select {
+		case <-q.wake:
+		case <-ticker.C:
+		}
+	}
+}
+
+// waiting says whether there are records left out that are still to be reported.
+func (q *logQueue) waiting() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.pending(false)
+}
+
+// pending says whether some kind has left out records, which, with due, are to be
+// reported now. mu must be held.
+func (q *logQueue) pending(due bool) bool {
+	for _, k := range q.kinds {
+		if k.left > 0 && (!due || q.closed || time.Since(k.begun) >= logPeriod) {
+			return true
+		}
+	}
+	return false
+}
+
+// report adds records about those that are missing: of each kind once its period
+// is over, or when the queue is closed. mu must be held.
+func (q *logQueue) report(batch []logEntry) []logEntry {
+	if q.dropped > 0 {
+		r := slog.NewRecord(time.Now(), slog.LevelWarn, "log records dropped: the log is not read fast enough", 0)
+		r.AddAttrs(slog.Uint64("count", q.dropped))
+		batch = append(batch, logEntry{q.handler, r})
+		q.dropped = 0
+	}
+	if !q.pending(true) {
+		return batch
+	}
+	for message, k := range q.kinds {
+		if k.left == 0 || !q.closed && time.Since(k.begun) < logPeriod {
+			continue
+		}
+		if message == "" {
+			message = "other records"
+		}
+		r := slog.NewRecord(time.Now(), k.level, message, 0)
+		r.AddAttrs(slog.Uint64("more", k.left))
+		batch = append(batch, logEntry{k.handler, r})
+		k.left, k.handler = 0, nil
+	}
+	return batch
+}
+
+// close takes no more records, and waits for the logger to take those that are
+// queued, but no longer than logLinger: one that does not return from a call keeps
+// the goroutine until it does.
+func (q *logQueue) close() {
+	q.mu.Lock()
+	q.closed = true
+	ended := q.ended
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+	q.mu.Unlock()
+	if ended == nil {
+		return
+	}
+	timer := time.NewTimer(logLinger)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+		q.abandoned.Store(true)
+	}
+}

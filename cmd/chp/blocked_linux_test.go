@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A server whose standard error is a full pipe goes on: what fails at its ports
+// leaves nothing behind, it serves, and SIGTERM ends it.
+func TestH22_ServeWithStandardErrorFull(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	cmd := command(t, "serve", "--port", "0", "--handshake-timeout", "5s")
+	cmd.Stderr = w
+	p := startCommand(t, cmd)
+	line := make([]byte, 1024)
+	n, err := r.Read(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := readyLine.FindStringSubmatch(string(line[:n]))
+	if m == nil {
+		t.Fatalf("%q", line[:n])
+	}
+	fillPipe(t, w)
+	w.Close()
+
+	descriptors := func() int {
+		all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	before := descriptors()
+	for i := range 300 {
+		c, err := net.Dial("tcp", m[1+i%3][len("tcp://"):])
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Write(append([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), make([]byte, 64)...))
+		c.Close()
+	}
+	must(t, "set", "key", "value", "--server", m[1])
+	for end := time.Now().Add(guard); descriptors() > before+10; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d descriptors, %d before the failed handshakes", descriptors(), before)
+		}
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != exitDone {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// fillPipe writes to a pipe until it takes no more.
+func fillPipe(t *testing.T, w *os.File) {
+	t.Helper()
+	fd := int(w.Fd())
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{4096, 1} {
+		for {
+			if _, err := syscall.Write(fd, make([]byte, size)); err != nil {
+				break
+			}
+		}
+	}
+	// The flag is the pipe's, not the descriptor's: the server shares it.
+	if err := syscall.SetNonblock(fd, false); err != nil {
+		t.Fatal(err)
+	}
+}
