@@ -66,7 +66,11 @@ func (c *chain) append(ctx context.Context, r record) {
 // end appends KTHXBAI and lets the readers have the rest.
 func (c *chain) end(ctx context.Context, sequence int64) {
 	c.room(ctx, 64+len(c.want.subtree))
-	c.filling.octets = appendKTHXBAI(c.filling.octets, sequence, c.want.subtree)
+	var props []byte
+	if c.want.full && sequence == c.snapshots.server.sequencer.base {
+		props = newMapProperties
+	}
+	c.filling.octets = appendKTHXBAI(c.filling.octets, sequence, props, c.want.subtree)
 	c.filling.messages++
 	c.ship(true)
 	c.snapshots.answered.Add(1)

@@ -61,6 +61,7 @@ type Client struct {
 	updates atomic.Uint64
 	stale   atomic.Uint64
 	lagged  atomic.Uint64
+	kept    atomic.Int64
 }
 
 // NewClient makes a client, which begins at once to connect to its first
@@ -189,6 +190,10 @@ type ClientStats struct {
 	Lagged   uint64            // watches ended with ErrLagged
 	Watches  int               // watches open
 	Refused  map[Reason]uint64 // messages with a fault, by reason; all but their UUID and properties may have been used
+
+	// Kept is how many keys the last snapshot left in place, because the server's
+	// map was new and empty and ClientOptions.KeepOnEmpty is set.
+	Kept int
 }
 
 // Stats returns the counters as they are now.
@@ -200,7 +205,7 @@ func (c *Client) Stats() ClientStats {
 	return ClientStats{
 		State: state, Server: server, Keys: c.Len(), Sequence: c.Sequence(),
 		Syncs: c.syncs.Load(), Gaps: c.gaps.Load(), Updates: c.updates.Load(), Stale: c.stale.Load(),
-		Lagged: c.lagged.Load(), Watches: watches, Refused: c.refused.counts(),
+		Lagged: c.lagged.Load(), Watches: watches, Refused: c.refused.counts(), Kept: int(c.kept.Load()),
 	}
 }
 

@@ -67,6 +67,20 @@ type ClientOptions struct {
 	// beyond it the watch ends with ErrLagged. 0 means DefaultWatchQueue.
 	WatchQueue int
 
+	// KeepOnEmpty keeps the state when a server of this package says that its map
+	// is new and empty: no update has come since it started, and nothing was
+	// preloaded. So a server that restarts without its map does not delete
+	// everything here too. By default the client follows the server, and its watches
+	// report a deletion of every key.
+	//
+	// The kept keys are this client's alone; other clients that join do not see
+	// them. Each stays until an update sets or deletes it, or until the client takes
+	// a snapshot of a map that is no longer new and empty: that replaces everything.
+	// Set them anew to give them back to the server. Keys with a time to live are
+	// not kept, as nobody would end them. The log says at Warn how many keys were
+	// kept, and ClientStats.Kept counts them.
+	KeepOnEmpty bool
+
 	// OnState, if set, is told of every change of state, with the server that
 	// it concerns. Calls come one after the other from the goroutine that
 	// runs the client, which waits for them: return soon, and do not call

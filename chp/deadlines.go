@@ -19,7 +19,11 @@ import (
 type deadlines struct {
 	mu     sync.Mutex
 	byHash map[uint64]deadline
+	most   int // entries since byHash was made: a map does not shrink by itself
 }
+
+// keepDeadlines is for how many entries an empty table may keep its memory.
+const keepDeadlines = 1024
 
 // deadline is the end of the key that the update with this sequence set.
 type deadline struct {
@@ -48,6 +52,7 @@ func (d *deadlines) put(hash uint64, seq int64, end time.Duration) {
 	// A snapshot and the updates beside it arrive in any order.
 	if known, ok := d.byHash[hash]; !ok || known.seq <= seq {
 		d.byHash[hash] = deadline{seq, end}
+		d.most = max(d.most, len(d.byHash))
 	}
 }
 
@@ -62,6 +67,9 @@ func (d *deadlines) remove(hash uint64, seq int64) {
 func (d *deadlines) drop(hash uint64, seq int64) {
 	if known, ok := d.byHash[hash]; ok && known.seq <= seq {
 		delete(d.byHash, hash)
+		if len(d.byHash) == 0 && d.most > keepDeadlines {
+			d.byHash, d.most = nil, 0
+		}
 	}
 }
 

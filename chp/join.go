@@ -61,6 +61,7 @@ func (s *session) join() error {
 	if err := s.stream.join(cuts); err != nil {
 		return err
 	}
+	s.keep(store)
 	during.mergeInto(store, s.stream.covered)
 	s.countStale()
 	store.deadlines = s.deadlines
@@ -105,7 +106,9 @@ func (s *session) fetch(store *store) (cuts []int64, err error) {
 			if len(cuts) == asked {
 				return nil, errNotCHP // an answer to nothing
 			}
-			cuts = append(cuts, record(wire[spans[end].Start:]).seq())
+			last := record(wire[spans[end].Start:])
+			cuts = append(cuts, last.seq())
+			s.fresh = s.ours && (s.fresh || len(cuts) == 1) && saysNew(last)
 			spans = spans[end+1:]
 		}
 	}

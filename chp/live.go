@@ -63,6 +63,7 @@ func (c *Client) install(s *session) {
 	old := c.state.Load()
 	c.state.Store(s.store)
 	c.sequence.Store(s.stream.sequence())
+	c.kept.Store(int64(s.kept))
 	if len(c.watches) > 0 {
 		after := freeze(s.store, s.stream.sequence())
 		var before *frozen

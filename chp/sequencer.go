@@ -27,6 +27,7 @@ type sequencer struct {
 	dead   expiry  // scratch
 	hugz   []byte  // the heartbeat's wire form, its sequence to be filled in
 
+	base      int64     // sequence before the first update: last, while the map is new
 	deadlines deadlines // for snapshots; has its own lock
 
 	// Written under mu, read by anyone.
@@ -48,7 +49,8 @@ func (q *sequencer) init(publisher *sockets.Pub) {
 	q.store = newStore(storeOptions{})
 	q.wheel = newWheel(time.Now())
 	q.armed = make(chan struct{}, 1)
-	q.last.Store(firstSequence(time.Now()))
+	q.base = firstSequence(time.Now())
+	q.last.Store(q.base)
 	q.hugz = zmtp.AppendMessage(nil, []byte("HUGZ"), make([]byte, 8), nil, nil, nil)
 }
 

@@ -84,7 +84,7 @@ const propertyCHP = "X-CHP"
 const announcement = "clustermap/1"
 
 // NewServer makes a server that does not listen yet. It returns all faults of
-// the options as one error.
+// the options as one error. With Preload it returns when the keys are in the map.
 func NewServer(o ServerOptions) (*Server, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -121,6 +121,10 @@ func NewServer(o ServerOptions) (*Server, error) {
 		return nil, err
 	}
 	s.sequencer.init(s.publisher)
+	if err := s.sequencer.preload(o.Preload, o.MaxValueSize); err != nil {
+		s.close()
+		return nil, err
+	}
 	s.snapshots = newSnapshotter(s)
 	return s, nil
 }

@@ -3,6 +3,7 @@ package chp
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"time"
 
@@ -64,6 +65,16 @@ type ServerOptions struct {
 	// HandshakeTimeout bounds a new connection's handshake. 0 means
 	// DefaultServerHandshake.
 	HandshakeTimeout time.Duration
+
+	// Preload, if set, gives the keys that the map begins with, such as those of a
+	// dump: NewServer puts them all into the map, the last one of a key wins. Their
+	// times to live begin then. An error ends NewServer with that error, and so does
+	// an entry that a client could not set: a *MessageError or ErrEmptyValue. The
+	// entries are copied.
+	//
+	// A server begins with an empty map otherwise, and its clients delete what they
+	// have from before (but see ClientOptions.KeepOnEmpty).
+	Preload iter.Seq2[Entry, error]
 
 	// Logger gets what an operator wants to know. The server never waits for it:
 	// records are queued, up to 1,024 of them, and those of one kind are limited

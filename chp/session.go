@@ -52,6 +52,8 @@ type session struct {
 	batch  sockets.Batch
 	stream *stream
 	store  *store
+	fresh  bool      // the server's map is new and empty; set by fetch
+	kept   int       // keys of the state before that were kept for that reason
 	active time.Time // when the session became ACTIVE
 }
 

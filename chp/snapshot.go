@@ -213,10 +213,10 @@ const sequenceFrame = 2 + 8
 
 // appendKTHXBAI appends the end of a snapshot. Its sequence is that of the cut,
 // the highest that the snapshot can contain.
-func appendKTHXBAI(dst []byte, sequence int64, subtree string) []byte {
+func appendKTHXBAI(dst []byte, sequence int64, props []byte, subtree string) []byte {
 	var octets [8]byte
 	binary.BigEndian.PutUint64(octets[:], uint64(sequence))
-	return zmtp.AppendMessage(dst, []byte("KTHXBAI"), octets[:], nil, nil, []byte(subtree))
+	return zmtp.AppendMessage(dst, []byte("KTHXBAI"), octets[:], nil, props, []byte(subtree))
 }
 
 // reserve waits until there is memory for one more parcel. It returns false

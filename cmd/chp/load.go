@@ -12,9 +12,29 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// defaultMaxLine is the longest line of a dump that is read, in bytes.
+const defaultMaxLine = 128 << 20
+
+// openDump opens a dump, - being standard input. It returns the name for messages
+// and the size in bytes, -1 if that is not known.
+func openDump(cmd *cobra.Command, source string) (in io.ReadCloser, name string, size int64, err error) {
+	if source == "-" {
+		return io.NopCloser(cmd.InOrStdin()), "standard input", -1, nil
+	}
+	file, err := os.Open(source)
+	if err != nil {
+		return nil, "", 0, fail(exitRefused, "%w", err)
+	}
+	size = -1
+	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+		size = info.Size()
+	}
+	return file, source, size, nil
+}
+
 func newLoad() *cobra.Command {
 	var n connection
-	maxLine := octets(128 << 20)
+	maxLine := octets(defaultMaxLine)
 	cmd := &cobra.Command{
 		Use:   "load [FILE]",
 		Short: "Set every key of a dump",
@@ -25,7 +45,8 @@ are in the map and not in the dump stay as they are.
 A line is an object with key or key_base64, and value or value_base64. With ttl, a
 number of seconds, the key lives for so long from now on; 0 or less means that its
 time is over, and the line is skipped. The first line that cannot be used ends the
-command with its number; the lines before it have been loaded. --timeout is how long the server may make no progress.`,
+command with its number; the lines before it have been loaded. --timeout is how
+long the server may make no progress.`,
 		Example: `  chp load map.jsonl
   chp dump --server tcp://10.0.0.1:5556 | chp load --server tcp://10.0.0.2:5556`,
 		Args: cobra.MaximumNArgs(1),
@@ -40,18 +61,15 @@ command with its number; the lines before it have been loaded. --timeout is how 
 		if err != nil {
 			return err
 		}
-		in, name, size := cmd.InOrStdin(), "standard input", int64(-1)
-		if len(args) > 0 && args[0] != "-" {
-			file, err := os.Open(args[0])
-			if err != nil {
-				return fail(exitRefused, "%w", err)
-			}
-			defer file.Close()
-			in, name = file, args[0]
-			if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
-				size = info.Size()
-			}
+		source := "-"
+		if len(args) > 0 {
+			source = args[0]
 		}
+		in, name, size, err := openDump(cmd, source)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
 		// A client sees its updates come back, and so knows that none was lost,
 		// only where it holds their keys: here any.
 		c, err := n.open(ctx, chp.ClientOptions{Servers: servers})

@@ -25,6 +25,7 @@ type serveFlags struct {
 	handshake        time.Duration
 	curveKey, allow  string
 	logLevel, format string
+	load             string
 }
 
 func newServe() *cobra.Command {
@@ -40,10 +41,15 @@ Without --curve-key there is neither authentication nor encryption: the default
 host is reached from this machine only. Open it to a network you trust with
 --host 0.0.0.0, or to any with --curve-key and --curve-allow: then only the owners
 of the keys in --curve-allow are let in, and all traffic is encrypted. The server's
-public key, which clients need, is printed before it is ready.`,
+public key, which clients need, is printed before it is ready.
+
+The map is in memory only. A server that starts anew has an empty one, and its
+clients delete what they have; with --load it begins with the keys of a dump
+(chp dump), times to live included, and is ready once they are in the map.`,
 		Example: `  chp serve
   chp serve --host 0.0.0.0 --port 6000
   chp serve --port 0          # any three free ports in a row
+  chp serve --load map.jsonl
   chp serve --host 0.0.0.0 --curve-key server.key --curve-allow clients.txt`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -59,6 +65,7 @@ public key, which clients need, is printed before it is ready.`,
 	flags.DurationVar(&f.handshake, "handshake-timeout", chp.DefaultServerHandshake, "how long a new connection may take to say what it is")
 	flags.StringVar(&f.curveKey, "curve-key", "", "`file` with the server's key, from chp keygen: demand CURVE (default $"+keyVariable+")")
 	flags.StringVar(&f.allow, "curve-allow", "", "public `keys` of the clients to let in, comma-separated, or a file with one a line; or "+allowAny+" (default $"+allowVariable+")")
+	flags.StringVar(&f.load, "load", "", "`file` with a dump to begin with; - reads standard input")
 	flags.StringVar(&f.logLevel, "log-level", "warn", "least important records to log: debug, info, warn, error")
 	flags.StringVar(&f.format, "log-format", "text", "form of the log on standard error: text, json")
 	complete(cmd, "log-level", "debug", "info", "warn", "error")
@@ -98,7 +105,12 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	if err != nil {
 		return err
 	}
+	loading, err := f.open(cmd)
+	if err != nil {
+		return err
+	}
 	server, err := chp.NewServer(chp.ServerOptions{
+		Preload:           loading.entries(ctx),
 		Security:          security,
 		Host:              f.host,
 		Port:              f.port,
@@ -109,6 +121,9 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		HandshakeTimeout:  f.handshake,
 		Logger:            logger,
 	})
+	if finished, err := loading.finish(ctx, cmd, err); finished {
+		return err
+	}
 	if err != nil {
 		return fail(exitUsage, "%s", plain(err))
 	}

@@ -13,7 +13,7 @@ import (
 
 func newWatch() *cobra.Command {
 	var n connection
-	var asJSON bool
+	var asJSON, keep bool
 	cmd := &cobra.Command{
 		Use:   "watch [SUBTREE...]",
 		Short: "Print what is in the map, then every change",
@@ -39,13 +39,14 @@ and ttl, the seconds that a key has left, if it has a limit.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one a line")
+	cmd.Flags().BoolVar(&keep, "keep-on-empty", false, "print no deletions when a server starts anew with an empty map; keep what is there")
 	n.register(cmd, 30*time.Second)
 	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		servers, err := n.servers()
 		if err != nil {
 			return err
 		}
-		c, err := n.start(chp.ClientOptions{Servers: servers, Subtrees: args})
+		c, err := n.start(chp.ClientOptions{Servers: servers, Subtrees: args, KeepOnEmpty: keep})
 		if err != nil {
 			return err
 		}

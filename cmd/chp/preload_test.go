@@ -1,0 +1,104 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+)
+
+// A server that begins with a dump is ready when its keys are in the map, and a
+// watch that goes on sees no deletion of what the dump has.
+func TestH8_ServeLoad(t *testing.T) {
+	t.Parallel()
+	s := serveApart(t)
+	must(t, "set", "/a", "1", "--server", s.endpoint)
+	must(t, "set", "/b", "2", "--ttl", "1h", "--server", s.endpoint)
+	dump := must(t, "dump", "--server", s.endpoint)
+	file := filepath.Join(t.TempDir(), "map.jsonl")
+	if err := os.WriteFile(file, []byte(dump), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	w := start(t, "watch", "--json", "--server", s.endpoint)
+	for object(t, w.line())["op"] != "synced" {
+	}
+	s.signal(os.Interrupt)
+	s.wait()
+	again := start(t, "serve", "--host", s.host(), "--port", s.port(), "--load", file)
+	again.ready()
+	if got := must(t, "get", "/a", "--server", s.endpoint); got != "1\n" {
+		t.Errorf("got %q", got)
+	}
+	must(t, "set", "/end", "1", "--server", s.endpoint)
+	if e := object(t, w.line()); e["op"] != "set" || e["key"] != "/end" {
+		t.Errorf("after the restart the watch prints %v", e)
+	}
+	if e := object(t, must(t, "dump", "/b", "--server", s.endpoint)); e["ttl"] == nil {
+		t.Errorf("/b has become permanent: %v", e)
+	}
+}
+
+// A dump that cannot be used ends the server before it is ready, with the line.
+func TestH8_ServeLoadRefusesBadLines(t *testing.T) {
+	t.Parallel()
+	const good = `{"key":"good","value":"1"}` + "\n\n"
+	for _, c := range []struct{ line, want string }{
+		{"hello", "standard input, line 3: not a line of a dump"},
+		{`{"key":"HUGZ","value":"v"}`, "standard input, line 3: message refused: reserved key"},
+		{`{"key":"k","value":"too large"}`, "standard input, line 3: message refused: value too large"},
+	} {
+		tryInput(t, good+c.line, "serve", "--port", "0", "--max-value-size", "5", "--load", "-").expect(t, exitRefused, c.want)
+	}
+	try(t, "serve", "--port", "0", "--load", filepath.Join(t.TempDir(), "none")).expect(t, exitRefused, "none")
+}
+
+// A signal ends a server that is still loading.
+func TestH8_ServeLoadIsInterrupted(t *testing.T) {
+	t.Parallel()
+	p := start(t, "serve", "--port", "0", "--load", "-")
+	if _, err := p.stdin.Write([]byte(`{"key":"k","value":"v"}` + "\n")); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond) // for the signal's handler
+	p.signal(os.Interrupt)
+	if code := p.wait(); code != exitDone {
+		t.Errorf("exit code %d: %s", code, p.stderr.String())
+	}
+}
+
+// watch --keep-on-empty prints no deletions when a server starts anew without its
+// map; without the flag they come, as a resync.
+func TestH8_WatchKeepOnEmpty(t *testing.T) {
+	t.Parallel()
+	s := serveApart(t)
+	must(t, "set", "/a", "1", "--server", s.endpoint)
+	keeps := start(t, "watch", "--json", "--keep-on-empty", "--server", s.endpoint)
+	follows := start(t, "watch", "--json", "--server", s.endpoint)
+	for _, w := range []*process{keeps, follows} {
+		for object(t, w.line())["op"] != "synced" {
+		}
+	}
+	s.signal(os.Interrupt)
+	s.wait()
+	again := start(t, "serve", "--host", s.host(), "--port", s.port(), "--log-level", "debug")
+	again.ready()
+	if e := object(t, follows.line()); e["op"] != "del" || e["key"] != "/a" || e["cause"] != "resync" {
+		t.Errorf("the watch prints %v, want the deletion of /a by a resync", e)
+	}
+	// A client closes its snapshot connection when it has the snapshot. Both must
+	// be back before the map changes.
+	gone := regexp.MustCompile(`(?m)^.*disconnected.* port=snapshot .*$`)
+	for len(gone.FindAllString(again.stderr.String(), -1)) < 2 {
+		select {
+		case <-again.stderr.written():
+		case <-time.After(10 * time.Millisecond):
+		case <-again.waited:
+			t.Fatal(again.stderr.String())
+		}
+	}
+	must(t, "set", "/end", "1", "--server", s.endpoint)
+	if e := object(t, keeps.line()); e["op"] != "set" || e["key"] != "/end" {
+		t.Errorf("the watch with --keep-on-empty prints %v", e)
+	}
+}
