@@ -30,10 +30,12 @@ var (
 // Authenticator judges a peer, in the middle of its handshake (RFC 27). With a
 // nil error the peer is let in as the user returned; see ErrDenied for others.
 //
-// It is called in a goroutine of its own, many at a time, with no lock held, so
-// it may take its time: up to the end of ctx, which comes with the end of
-// Options.HandshakeTimeout, of the connection, or of the socket. By then it must
-// return, for Close waits for it; the peer is given up without it.
+// It is called in a goroutine of its own, with no lock held, at most
+// Options.MaxHandshakes at a time, so it may take its time: up to the end of ctx,
+// which comes with the end of Options.HandshakeTimeout, of the connection, or of
+// the socket. The peer is given up then. One that does not return at the end of
+// ctx holds up Close, and while MaxHandshakes of such calls hang, nobody is judged
+// and let in.
 type Authenticator func(ctx context.Context, r AuthRequest) (User, error)
 
 // AuthRequest is who asks to be let in.
@@ -110,13 +112,14 @@ func AllowUsers(passwords map[string]string) Authenticator {
 	}
 }
 
-// judge has the credentials judged that a handshake waits for, and returns what
-// to send, and whether the handshake is done.
-func (s *socket) judge(c *conn, h *zmtp.Handshake, dst []byte, deadline time.Time) ([]byte, bool, error) {
+// judge has the credentials judged that a handshake waits for. in is what was
+// received and not used yet; it returns that with what has come meanwhile, what to
+// send, and whether the handshake is done.
+func (s *socket) judge(c *conn, h *zmtp.Handshake, in, dst []byte, deadline time.Time) (rest, out []byte, done bool, err error) {
 	credentials, _ := h.Credentials()
-	user, cause, err := s.authenticate(c, credentials, deadline)
+	rest, user, cause, err := s.authenticate(c, credentials, in, deadline)
 	if err != nil {
-		return dst, false, err
+		return rest, dst, false, err
 	}
 	status := zmtp.StatusFailed
 	switch {
@@ -125,19 +128,20 @@ func (s *socket) judge(c *conn, h *zmtp.Handshake, dst []byte, deadline time.Tim
 		for _, name := range slices.Sorted(maps.Keys(user.Metadata)) {
 			granted = append(granted, zmtp.Property{Name: name, Value: []byte(user.Metadata[name])})
 		}
-		return h.Accept(dst, user.ID, granted)
+		out, done, err = h.Accept(dst, user.ID, granted)
+		return rest, out, done, err
 	case errors.Is(cause, ErrDenied):
 		status = zmtp.StatusDenied
 	case errors.Is(cause, ErrTemporary):
 		status = zmtp.StatusTemporary
 	}
-	out, err := h.Deny(dst, status)
-	return out, false, fmt.Errorf("%w: %w", err, cause)
+	out, err = h.Deny(dst, status)
+	return rest, out, false, fmt.Errorf("%w: %w", err, cause)
 }
 
 // authenticate asks whoever is there to ask, and returns the verdict: a user,
-// or the cause to deny one. With err there is none.
-func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, deadline time.Time) (user User, cause, err error) {
+// or the cause to deny one. With err there is none. rest is as for judge.
+func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, deadline time.Time) (rest []byte, user User, cause, err error) {
 	sec := s.security()
 	ask := sec.Authenticate
 	if ask == nil {
@@ -145,9 +149,9 @@ func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, deadline ti
 	}
 	if ask == nil {
 		if sec.role() == rolePlainServer || sec.ZAPEnforceDomain && sec.ZAPDomain != "" {
-			return User{}, nil, ErrNoAuthenticator
+			return in, User{}, nil, ErrNoAuthenticator
 		}
-		return User{}, nil, nil
+		return in, User{}, nil, nil
 	}
 	r := AuthRequest{Domain: sec.ZAPDomain, Mechanism: credentials.Mechanism, Identity: string(credentials.Identity)}
 	r.Address, _, _ = net.SplitHostPort(c.stream.conn.RemoteAddr().String())
@@ -163,24 +167,71 @@ func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, deadline ti
 		user  User
 		cause error
 	}
+	var v verdict
 	judged := make(chan verdict, 1)
+	done := make(chan struct{})
 	s.wg.Go(func() {
+		select {
+		case s.admission.judges <- struct{}{}:
+		case <-ctx.Done():
+			return // whoever waits for us does so no more, or not for long
+		}
 		user, cause := ask(ctx, r)
+		<-s.admission.judges
 		judged <- verdict{user, cause}
+		c.rouse(done)
 	})
-	select {
-	case v := <-judged:
-		if fault := (*ZAPError)(nil); errors.As(v.cause, &fault) {
-			return User{}, nil, v.cause
+	s.admission.judging(c)
+	// An honest peer sends no more now than its next command.
+	rest, err = c.attend(in, maxHandshakeCommand+handshakeBuffer, done)
+	if err == nil {
+		v = <-judged
+		err = c.setReadDeadline(deadline)
+	}
+	switch fault := (*ZAPError)(nil); {
+	case err != nil:
+		return rest, User{}, nil, err
+	case s.ctx.Err() != nil:
+		return rest, User{}, nil, ErrClosed
+	case ctx.Err() != nil:
+		return rest, User{}, nil, ErrHandshakeTimeout
+	case errors.As(v.cause, &fault), errors.Is(v.cause, ErrNoAuthenticator):
+		return rest, User{}, nil, v.cause
+	}
+	return rest, v.user, v.cause, nil
+}
+
+// attend reads what the peer sends, behind in, until rouse closes done: so the
+// end of the connection is seen at once. That is an error, as is more than most
+// bytes.
+func (c *conn) attend(in []byte, most int, done <-chan struct{}) ([]byte, error) {
+	part := make([]byte, handshakeBuffer)
+	for {
+		n, err := c.stream.conn.Read(part)
+		in = append(in, part[:n]...)
+		select {
+		case <-done:
+			return in, nil
+		default:
 		}
-		return v.user, v.cause, nil
-	case <-c.gone:
-		return User{}, nil, net.ErrClosed
-	case <-ctx.Done():
-		if s.ctx.Err() != nil {
-			return User{}, nil, ErrClosed
+		switch {
+		case len(in) > most:
+			return in, &zmtp.ProtocolError{Op: "handshake", Reason: "more than a command before it was asked for", Err: zmtp.ErrTooLarge}
+		case err != nil:
+			return in, err
 		}
-		return User{}, nil, ErrHandshakeTimeout
+	}
+}
+
+// rouse closes done and wakes the goroutine that attends to the connection. Both
+// happen under the mutex, so a read deadline that is set after done was closed
+// stays.
+func (c *conn) rouse(done chan<- struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(done)
+	if !c.closed {
+		_ = c.stream.conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection, which needs none
 	}
 }
 

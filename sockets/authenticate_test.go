@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"testing"
 	"time"
 
@@ -69,30 +68,6 @@ func TestAuthenticateTimeout(t *testing.T) {
 	}
 	r.ended()
 	close(release)
-}
-
-// TestAuthenticateGivesWay: a judgement that waits ends when its connection has
-// to go.
-func TestAuthenticateGivesWay(t *testing.T) {
-	t.Parallel()
-	seen := newEvents()
-	router := bind(t, NewRouter, Options{
-		Monitor: seen.tell, MaxHandshakes: 1,
-		Security: Security{Authenticate: func(ctx context.Context, _ AuthRequest) (User, error) {
-			<-ctx.Done()
-			return User{}, net.ErrClosed // which says nothing of our connection
-		}},
-	})
-	for range 3 {
-		r := dialRaw(t, router.LastEndpoint())
-		r.send(greeting(1))
-		seen.await(t, Accepted)
-	}
-	for range 2 {
-		if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
-			t.Errorf("%v", e.Err)
-		}
-	}
 }
 
 // TestAllow: the ready-made judges let in exactly whom they know.

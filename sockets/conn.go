@@ -14,10 +14,15 @@ import (
 // conn is one network connection. Two goroutines serve it: the one that dialled
 // or accepted it does the handshake and then reads; another one writes.
 type conn struct {
-	stream  stream
-	gone    chan struct{} // closed when the connection is to end, by whomever
-	waiting *list.Element // in its listener's halfOpen, and guarded like that
-	life    lifeline
+	stream stream
+	gone   chan struct{} // closed when the connection is to end, by whomever
+	life   lifeline
+
+	// Guarded by admission.mu.
+	accepted bool          // counted as a connection
+	shaking  bool          // counted as a handshake
+	stalled  *list.Element // in admission.stalled, nil while the peer waits for us
+	since    time.Time     // when it was listed there
 
 	mu     sync.Mutex
 	closed bool
@@ -168,11 +173,17 @@ func (s *socket) handshake(c *conn) (session, error) {
 		if n == 0 && err != nil {
 			return session{}, err
 		}
-		for {
+		for advanced := false; ; {
 			used, reply, done, stepErr := h.Step(in, out[:0])
+			in = in[used:]
 			_, judge := h.Credentials()
 			if judge {
-				reply, done, stepErr = s.judge(c, h, reply, deadline)
+				in, reply, done, stepErr = s.judge(c, h, in, reply, deadline)
+				until = deadline
+			}
+			advanced = advanced || used > 0
+			if advanced && !done && (judge || used == 0) {
+				s.admission.advanced(c)
 			}
 			out = reply
 			if len(out) > 0 {
@@ -183,7 +194,6 @@ func (s *socket) handshake(c *conn) (session, error) {
 			if stepErr != nil {
 				return session{refused: len(out) > 0}, stepErr
 			}
-			in = in[used:]
 			if done {
 				return session{peer: h.Peer(), codec: h.Codec(), early: in}, c.setDeadline(time.Time{})
 			}

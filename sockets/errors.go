@@ -64,8 +64,12 @@ var (
 
 	// ErrHandshakeTimeout is reported to the monitor when a peer does not
 	// finish its greeting and handshake within Options.HandshakeTimeout, or
-	// had to give way to newer connections (Options.MaxHandshakes).
+	// stalled in it and had to give way to a newcomer (Options.MaxHandshakes).
 	ErrHandshakeTimeout = errors.New("sockets: handshake not finished in time")
+
+	// ErrTooManyConnections is reported to the monitor when an accepted
+	// connection was closed at once because there are Options.MaxConnections.
+	ErrTooManyConnections = errors.New("sockets: too many connections")
 
 	// ErrHeartbeatTimeout is why a connection ended whose peer did not answer a
 	// PING (Options.HeartbeatTimeout), or had sent one with a time to live, and

@@ -3,6 +3,7 @@ package sockets
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"syscall"
 	"time"
@@ -179,6 +180,8 @@ func errno(err error) uint32 {
 	switch {
 	case errors.As(err, &number):
 		return uint32(number)
+	case errors.Is(err, io.EOF):
+		return uint32(syscall.EPIPE) // the peer has gone
 	case errors.Is(err, ErrHandshakeTimeout), errors.As(err, &timeout) && timeout.Timeout():
 		return uint32(syscall.ETIMEDOUT)
 	}

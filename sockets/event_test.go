@@ -41,7 +41,7 @@ func TestEventCode(t *testing.T) {
 		{Event{Kind: CloseFailed, Err: errors.New("other")}, 0x0100, 0, NoFailure},
 		{Event{Kind: Disconnected, Err: io.EOF}, 0x0200, 0, NoFailure},
 		{Event{Kind: MonitorStopped}, 0x0400, 0, NoFailure},
-		{failed(io.EOF), 0x0800, 0, FailedNoDetail},
+		{failed(io.EOF), 0x0800, uint32(syscall.EPIPE), FailedNoDetail},
 		{failed(syscall.ECONNRESET), 0x0800, uint32(syscall.ECONNRESET), FailedNoDetail},
 		{failed(ErrHandshakeTimeout), 0x0800, uint32(syscall.ETIMEDOUT), FailedNoDetail},
 		{failed(context.DeadlineExceeded), 0x0800, uint32(syscall.ETIMEDOUT), FailedNoDetail},

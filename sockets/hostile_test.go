@@ -228,7 +228,9 @@ func TestHostileHalfOpen(t *testing.T) {
 	ctx := testContext(t)
 	seen := newEvents()
 	const limit = 20
-	router := bind(t, NewRouter, Options{MaxHandshakes: limit, Monitor: seen.tell})
+	router := open(t, NewRouter, Options{MaxHandshakes: limit, Monitor: seen.tell})
+	router.admission.grace = 20 * time.Millisecond
+	must(t, router.Bind(ctx, anyPort))
 	stop := make(chan struct{})
 	var attackers sync.WaitGroup
 	defer attackers.Wait()

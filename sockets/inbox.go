@@ -180,6 +180,23 @@ func (in *inbox) unlist() *inqueue {
 	return q
 }
 
+// withdraw takes out of the ring a queue whose link has something that is not to
+// be fetched any more. What was fetched stays.
+func (in *inbox) withdraw(q *inqueue) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !q.listed || q.batches.len() > 0 {
+		return
+	}
+	for range in.ready.len() {
+		if other := in.ready.pop(); other != q {
+			in.ready.push(other)
+		}
+	}
+	q.listed = false
+	in.signal()
+}
+
 // front returns the queue at the front of the ring, which has a message, or nil
 // if there is none. mu must be held, and may be released meanwhile.
 func (in *inbox) front() *inqueue {

@@ -133,8 +133,12 @@ func (h *half) run(ctx context.Context) {
 	close(h.sealed)
 	h.other.conn.close(io.EOF)
 	<-h.other.sealed
-	h.fetch()
 	in := &h.socket.in
+	if h.other.socket.withdraws {
+		in.withdraw(&h.pipe.in)
+	} else {
+		h.fetch()
+	}
 	in.mu.Lock()
 	h.pipe.in.link = nil
 	in.mu.Unlock()

@@ -1,7 +1,6 @@
 package sockets
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"net"
@@ -10,19 +9,17 @@ import (
 	"time"
 )
 
-// listener accepts connections on one endpoint. Accepting never waits for a
-// peer: each connection does its handshake in a goroutine of its own, and when
-// there are too many of those, the oldest has to go.
+// listener accepts connections on one endpoint. Each connection does its handshake
+// in a goroutine of its own; admission says how many of those there may be.
 type listener struct {
 	socket   *socket
 	net      net.Listener
 	unlink   func() error // removes what ipc leaves in the file system; may be nil
 	endpoint string
 
-	mu       sync.Mutex
-	closed   bool
-	conns    map[*conn]struct{} // all accepted connections
-	halfOpen list.List          // of *conn: those in their handshake, oldest first
+	done  chan struct{} // closed with the listener
+	mu    sync.Mutex
+	conns map[*conn]bool // all accepted connections; true once the handshake has succeeded
 }
 
 // Bind listens on an endpoint:
@@ -52,7 +49,7 @@ func (s *socket) Bind(ctx context.Context, address string) error {
 	if err := s.open(); err != nil {
 		return err
 	}
-	l := &listener{socket: s, conns: map[*conn]struct{}{}}
+	l := &listener{socket: s, conns: map[*conn]bool{}, done: make(chan struct{})}
 	var name *inprocListener
 	switch e.transport {
 	case transportTCP:
@@ -123,9 +120,11 @@ func (l *listener) close() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.closed = true
-	for l.halfOpen.Len() > 0 {
-		l.dismiss(l.halfOpen.Front().Value.(*conn)).close(ErrClosed)
+	close(l.done)
+	for c, established := range l.conns {
+		if !established {
+			c.close(ErrClosed)
+		}
 	}
 }
 
@@ -189,8 +188,16 @@ func (l *listener) serve(nc net.Conn) {
 		s.report(Event{Kind: AcceptFailed, Endpoint: l.endpoint, Err: err})
 		return
 	}
+	if err := s.admission.enter(c, l.done); err != nil {
+		if err == ErrTooManyConnections {
+			s.report(Event{Kind: AcceptFailed, Endpoint: l.endpoint, Remote: nc.RemoteAddr().String(), Err: err})
+		}
+		c.finish()
+		return
+	}
 	s.report(Event{Kind: Accepted, Endpoint: l.endpoint, Remote: nc.RemoteAddr().String()})
 	if !l.enter(c) {
+		s.admission.leave(c)
 		c.finish()
 		return
 	}
@@ -200,43 +207,31 @@ func (l *listener) serve(nc net.Conn) {
 	})
 }
 
-// enter lists a new connection, at the cost of the oldest half-open one if
-// there are too many. It fails once the listener is closed.
+// enter lists a new connection. It fails once the listener is closed.
 func (l *listener) enter(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	select {
+	case <-l.done:
 		return false
+	default:
 	}
-	l.conns[c] = struct{}{}
-	c.waiting = l.halfOpen.PushBack(c)
-	if l.halfOpen.Len() > l.socket.opts.MaxHandshakes {
-		l.dismiss(l.halfOpen.Front().Value.(*conn)).close(ErrHandshakeTimeout)
-	}
+	l.conns[c] = false
 	return true
-}
-
-// dismiss takes c off the half-open connections, if it is there. mu must be
-// held.
-func (l *listener) dismiss(c *conn) *conn {
-	if c.waiting != nil {
-		l.halfOpen.Remove(c.waiting)
-		c.waiting = nil
-	}
-	return c
 }
 
 // established says that the handshake of c has succeeded.
 func (l *listener) established(c *conn) {
+	l.socket.admission.established(c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dismiss(c)
+	l.conns[c] = true
 }
 
 // leave forgets a connection that has ended.
 func (l *listener) leave(c *conn) {
+	l.socket.admission.leave(c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dismiss(c)
 	delete(l.conns, c)
 }

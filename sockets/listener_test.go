@@ -168,8 +168,8 @@ func TestUnbind(t *testing.T) {
 	}
 }
 
-// TestMaxHandshakes: silent connections beyond the bound make way, the oldest
-// first, and honest peers get in whatever their number.
+// TestMaxHandshakes: silent connections beyond the bound make way, those that have
+// stalled longest first, and honest peers get in whatever their number.
 func TestMaxHandshakes(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -257,7 +257,7 @@ func TestAcceptFails(t *testing.T) {
 	must(t, err)
 	f := &failing{Listener: nl}
 	f.failures.Store(3)
-	l := &listener{socket: &router.socket, net: f, endpoint: "tcp://" + nl.Addr().String(), conns: map[*conn]struct{}{}}
+	l := &listener{socket: &router.socket, net: f, endpoint: "tcp://" + nl.Addr().String(), conns: map[*conn]bool{}, done: make(chan struct{})}
 	router.mu.Lock()
 	router.listeners[l.endpoint] = l
 	router.wg.Go(l.run)

@@ -176,10 +176,24 @@ type Options struct {
 	// beginning of a connection to a peer like ours.
 	MinVersion int
 
-	// MaxHandshakes bounds the accepted connections that are still in their
-	// handshake. The oldest is closed when one more arrives, so silent peers
-	// cannot keep others out. 0 means DefaultMaxHandshakes.
+	// MaxHandshakes bounds the accepted connections of the socket that are still
+	// in their handshake, and the calls of an authenticator that run at once.
+	// When one more connection arrives, it takes the place of the one that has
+	// waited longest for its peer's next step, if that is more than a quarter
+	// of a second; so silent peers cannot keep others out. A peer that waits
+	// for the authenticator is never closed for another one: while all of them
+	// do, the system keeps new connections waiting (Backlog). 0 means
+	// DefaultMaxHandshakes.
 	MaxHandshakes int
+
+	// MaxConnections bounds the accepted connections of the socket, those in
+	// their handshake included. One more is closed at once, which the monitor
+	// is told as AcceptFailed with ErrTooManyConnections, unless a silent one
+	// can give way as for MaxHandshakes. It bounds what all peers together can
+	// queue: each has RecvHWM and RecvHWMOctets for itself. 0 or negative means
+	// no bound but the system's, the number of open files, since how many peers
+	// are honest only the application knows.
+	MaxConnections int
 
 	// MaxMessageSize bounds a message, in octets on the wire. A peer that
 	// exceeds it is disconnected. 0 means DefaultMaxMessageSize; negative, or
@@ -384,6 +398,7 @@ func (o Options) withDefaults() (Options, error) {
 	bound(&o.MaxMessageSize, DefaultMaxMessageSize)
 	o.MaxMessageSize = min(o.MaxMessageSize, maxMessage)
 	bound(&o.MaxHandshakes, DefaultMaxHandshakes)
+	bound(&o.MaxConnections, unbounded)
 	bound(&o.MaxSubscriptions, DefaultMaxSubscriptions)
 	if o.ReconnectInterval == 0 {
 		o.ReconnectInterval = DefaultReconnectInterval

@@ -36,10 +36,13 @@ type socket struct {
 	hurry     context.CancelFunc // ends it
 	hurried   atomic.Bool        // messages were left then
 
+	withdraws      bool          // over inproc, Close takes back what was not received yet
 	cookieLifetime time.Duration // of CURVE servers; 0, but in tests
 
 	retiring atomic.Bool // the timer runs
 	retirer  *time.Timer // ends writers that sleep for long; guarded by mu
+
+	admission admission
 
 	in inbox
 	wg sync.WaitGroup // listeners, dialers and connections
@@ -67,6 +70,7 @@ func (s *socket) init(kind zmtp.SocketType, opts Options, p pattern) error {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.closing = make(chan struct{})
 	s.lingering, s.hurry = context.WithCancel(context.Background())
+	s.admission.init(&s.opts)
 	s.in.init(hwm{o.RecvHWM, o.RecvHWMOctets})
 	s.in.conflate = s.conflates()
 	s.in.patience = o.RecvTimeout

@@ -65,22 +65,34 @@ func (n *Inproc) isBound(name string) bool {
 }
 
 // askZAP asks the ZAP handler, on a connection of its own, so that requests do
-// not wait for each other and answers cannot be mistaken.
+// not wait for each other and answers cannot be mistaken. Who gives up takes its
+// request back, if the handler has not received it by then, so that no requests
+// of peers that have gone pile up there. A handler that closes its socket, or
+// whose socket is of the wrong type, does not judge: that is ErrNoAuthenticator.
 func (s *socket) askZAP(ctx context.Context, r AuthRequest) (User, error) {
-	d, err := NewDealer(Options{Inproc: s.opts.Inproc, Linger: -1})
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	d, err := NewDealer(Options{Inproc: s.opts.Inproc, Linger: -1, Monitor: func(e Event) {
+		if e.Kind == Disconnected || e.Kind == HandshakeFailed {
+			cancel(ErrNoAuthenticator)
+		}
+	}})
 	if err != nil {
 		return User{}, err
 	}
 	defer d.Close()
+	d.withdraws = true
 	if err := d.Connect(zapEndpoint); err != nil {
 		return User{}, err
 	}
 	if err := d.Send(ctx, zapRequest(&r)...); err != nil {
-		return User{}, err
+		return User{}, context.Cause(ctx)
 	}
 	reply, err := d.Recv(ctx)
 	if err != nil {
-		return User{}, err
+		if reply, err = d.TryRecv(); err != nil { // it may have answered and then gone
+			return User{}, context.Cause(ctx)
+		}
 	}
 	return parseZAPReply(reply)
 }

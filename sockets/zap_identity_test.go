@@ -19,6 +19,7 @@ func TestS9_ZAPIdentity(t *testing.T) {
 			t.Run(name+"/"+asked, func(t *testing.T) {
 				t.Parallel()
 				ctx := testContext(t)
+				p := p // each test changes its own
 				names := new(Inproc)
 				told := make(chan string, 1)
 				p.server.ZAPDomain = "domain"

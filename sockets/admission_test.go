@@ -1,0 +1,318 @@
+package sockets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"clustermap/zmtp"
+)
+
+// TestS3_SlowJudge: with a slow authenticator and many more clients than
+// MaxHandshakes, newcomers wait and each client is judged once and let in: nobody
+// is evicted who waits for the authenticator.
+func TestS3_SlowJudge(t *testing.T) {
+	t.Parallel()
+	const clients, most = 48, 8
+	var judged, running, peak atomic.Int32
+	seen := newEvents()
+	pull := open(t, NewPull, Options{MaxHandshakes: most, Monitor: seen.tell, Security: Security{
+		PlainServer: true,
+		Authenticate: func(ctx context.Context, r AuthRequest) (User, error) {
+			judged.Add(1)
+			n := running.Add(1)
+			defer running.Add(-1)
+			for p := peak.Load(); n > p && !peak.CompareAndSwap(p, n); p = peak.Load() {
+			}
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+			}
+			return User{ID: r.Username()}, nil
+		},
+	}})
+	pull.admission.grace = hang // on a busy machine clients are slow
+	must(t, pull.Bind(testContext(t), anyPort))
+	for i := range clients {
+		push := open(t, NewPush, Options{Linger: -1, Security: Security{PlainUsername: fmt.Sprint(i), PlainPassword: "x"}})
+		must(t, push.Connect(pull.LastEndpoint()))
+	}
+	for range clients {
+		seen.await(t, HandshakeSucceeded)
+	}
+	if n := judged.Load(); n != clients {
+		t.Errorf("%d judgements of %d clients", n, clients)
+	}
+	if n := peak.Load(); n > most {
+		t.Errorf("%d judgements at once, the bound is %d", n, most)
+	}
+	if n := seen.count(HandshakeFailed); n > 0 {
+		t.Errorf("%d handshakes failed", n)
+	}
+}
+
+// TestS3_Stalled: peers that stall, having said nothing or something, give way to
+// newcomers long before the end of their time; one that is being judged does not.
+func TestS3_Stalled(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	asked, verdict := make(chan struct{}), make(chan struct{})
+	router := open(t, NewRouter, Options{MaxHandshakes: 4, HandshakeTimeout: time.Hour, Monitor: seen.tell, Security: Security{
+		PlainServer: true,
+		Authenticate: func(_ context.Context, r AuthRequest) (User, error) {
+			if r.Username() == "patient" {
+				close(asked)
+				<-verdict
+			}
+			return User{ID: r.Username()}, nil
+		},
+	}})
+	router.admission.grace = 20 * time.Millisecond
+	must(t, router.Bind(ctx, anyPort))
+	client := func(name string) *Dealer {
+		d := open(t, NewDealer, quick(Options{Identity: []byte(name), Security: Security{PlainUsername: name}}))
+		must(t, d.Connect(router.LastEndpoint()))
+		return d
+	}
+	patient := client("patient")
+	<-asked
+	plain := zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: "PLAIN"})
+	for i := range 24 {
+		r := dialRaw(t, router.LastEndpoint())
+		_, _ = r.conn.Write([][]byte{nil, plain[:10], plain, append(plain[:64:64], zmtp.FlagCommand, 9)}[i%4]) // it may be evicted already
+	}
+	for i := range 3 {
+		name := fmt.Sprint("client", i)
+		must(t, client(name).Send(ctx, []byte("x")))
+		wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, name, "x")
+	}
+	close(verdict)
+	must(t, patient.Send(ctx, []byte("x")))
+	wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, "patient", "x")
+	for _, e := range seen.all {
+		if e.Kind == HandshakeFailed && !errors.Is(e.Err, ErrHandshakeTimeout) {
+			t.Errorf("%v", e.Err)
+		}
+	}
+}
+
+// TestS3_AllJudged: while all handshakes wait for the authenticator a newcomer
+// waits too, and gets in as soon as one of them has ended.
+func TestS3_AllJudged(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	var mu sync.Mutex
+	silent := map[string]chan struct{}{"first": make(chan struct{}), "second": make(chan struct{})}
+	asked := make(chan string, 3)
+	router := open(t, NewRouter, Options{MaxHandshakes: 2, Monitor: seen.tell, Security: Security{
+		PlainServer: true,
+		Authenticate: func(ctx context.Context, r AuthRequest) (User, error) {
+			mu.Lock()
+			verdict := silent[r.Username()]
+			mu.Unlock()
+			asked <- r.Username()
+			if verdict != nil {
+				select {
+				case <-verdict:
+				case <-ctx.Done():
+				}
+			}
+			return User{}, nil
+		},
+	}})
+	router.admission.grace = time.Millisecond
+	must(t, router.Bind(ctx, anyPort))
+	var all []*raw
+	for _, name := range []string{"first", "second", "third"} {
+		r := dialRaw(t, router.LastEndpoint())
+		r.send(plainHello(name))
+		all = append(all, r)
+	}
+	got := map[string]bool{<-asked: true, <-asked: true}
+	if !got["first"] || !got["second"] {
+		t.Fatalf("asked for %v", got)
+	}
+	select {
+	case name := <-asked:
+		t.Errorf("asked for %s beyond MaxHandshakes", name)
+	case <-time.After(20 * time.Millisecond): // not a proof, but many graces
+	}
+	all[0].conn.Close() // who leaves makes room at once
+	if name := <-asked; name != "third" {
+		t.Errorf("asked for %q", name)
+	}
+	if e := seen.await(t, HandshakeFailed); e.Remote != all[0].conn.LocalAddr().String() {
+		t.Errorf("%+v", e)
+	}
+	within(t, "Close", func() { must(t, router.Close()) })
+}
+
+// plainHello is a PLAIN client's greeting and HELLO.
+func plainHello(name string) []byte {
+	data := append([]byte{byte(len(name))}, name...)
+	return zmtp.AppendCommand(zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: "PLAIN"}), "HELLO", append(data, 0))
+}
+
+// TestS4_PeerLeaves: a peer that goes away while it is judged is noticed at once,
+// with libzmq's number for it, and the authenticator is told.
+func TestS4_PeerLeaves(t *testing.T) {
+	t.Parallel()
+	for _, asks := range []string{"Authenticate", "handler"} {
+		for name, says := range map[string][]byte{"PLAIN": plainHello("user"), "NULL": greeting(1)} {
+			t.Run(name+"/"+asks, func(t *testing.T) {
+				t.Parallel()
+				seen := newEvents()
+				names := new(Inproc)
+				security := Security{PlainServer: name == "PLAIN", ZAPDomain: "domain"}
+				handler := open(t, NewRouter, Options{Inproc: names})
+				must(t, handler.Bind(testContext(t), zapEndpoint))
+				asked, told := make(chan struct{}), make(chan struct{})
+				if asks == "Authenticate" {
+					security.Authenticate = func(ctx context.Context, _ AuthRequest) (User, error) {
+						close(asked)
+						<-ctx.Done()
+						close(told)
+						return User{}, nil
+					}
+				}
+				router := bind(t, NewRouter, Options{Security: security, Inproc: names, HandshakeTimeout: time.Hour, Monitor: seen.tell})
+				r := dialRaw(t, router.LastEndpoint())
+				r.send(says)
+				if security.Authenticate != nil {
+					<-asked
+				} else {
+					_, err := handler.Recv(testContext(t))
+					must(t, err)
+				}
+				// All of it read, so that this is no reset.
+				_, err := io.ReadFull(r.in, make([]byte, zmtp.GreetingSize))
+				must(t, err)
+				r.conn.Close()
+				e := seen.await(t, HandshakeFailed)
+				if number, value := e.Code(); number != 0x0800 || value != uint32(syscall.EPIPE) {
+					t.Errorf("%#x %d, %v", number, value, e.Err)
+				}
+				if security.Authenticate != nil {
+					<-told
+				}
+			})
+		}
+	}
+}
+
+// TestS4_ZAPQueue: requests for peers that have gone do not pile up at a ZAP handler
+// that receives nothing.
+func TestS4_ZAPQueue(t *testing.T) {
+	t.Parallel()
+	names := new(Inproc)
+	handler := open(t, NewRouter, Options{Inproc: names, RecvHWM: 10})
+	must(t, handler.Bind(testContext(t), zapEndpoint))
+	seen := newEvents()
+	pull := bind(t, NewPull, Options{Inproc: names, MaxHandshakes: 4, Monitor: seen.tell, Security: Security{PlainServer: true}})
+	listed := func() int {
+		handler.in.mu.Lock()
+		defer handler.in.mu.Unlock()
+		return handler.in.ready.len()
+	}
+	for i := range 100 {
+		r := dialRaw(t, pull.LastEndpoint())
+		r.send(plainHello("gone"))
+		if i%2 == 0 { // else it leaves before its request is there, or about then
+			eventually(t, "the request", func() bool { return listed() > 0 })
+		}
+		r.conn.Close()
+		seen.await(t, HandshakeFailed)
+	}
+	eventually(t, "nothing is queued", func() bool { return listed() == 0 })
+	if m, err := handler.TryRecv(); !errors.Is(err, ErrWouldBlock) {
+		t.Errorf("%q, %v", m, err)
+	}
+	// A peer that stays is asked for.
+	r := dialRaw(t, pull.LastEndpoint())
+	r.send(plainHello("here"))
+	m, err := handler.Recv(testContext(t))
+	must(t, err)
+	if string(m[8]) != "here" {
+		t.Errorf("%q", m)
+	}
+}
+
+// TestS4_DeafAuthenticator: calls of an authenticator that ignores its context are
+// bounded, whatever number of peers comes and goes.
+func TestS4_DeafAuthenticator(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	const most = 4
+	var calls atomic.Int32
+	release := make(chan struct{})
+	seen := newEvents()
+	router := bind(t, NewRouter, Options{MaxHandshakes: most, Monitor: seen.tell, Security: Security{
+		PlainServer: true,
+		Authenticate: func(context.Context, AuthRequest) (User, error) {
+			calls.Add(1)
+			<-release
+			return User{}, nil
+		},
+	}})
+	for i := range 10 * most {
+		r := dialRaw(t, router.LastEndpoint())
+		r.send(plainHello("gone"))
+		if i < most {
+			eventually(t, "it is judged", func() bool { return calls.Load() == int32(i+1) })
+		}
+		r.conn.Close()
+		seen.await(t, HandshakeFailed)
+	}
+	if n := calls.Load(); n != most {
+		t.Errorf("%d calls, the bound is %d", n, most)
+	}
+	close(release)
+	dealer := open(t, NewDealer, Options{Identity: []byte("me"), Security: Security{PlainUsername: "here"}})
+	must(t, dealer.Connect(router.LastEndpoint()))
+	must(t, dealer.Send(ctx, []byte("x")))
+	wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, "me", "x")
+}
+
+// TestS4_BytesMeanwhile: what a peer sends while it is judged is kept, up to the
+// size of a command; more ends the connection.
+func TestS4_BytesMeanwhile(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	asked, verdict := make(chan struct{}, 2), make(chan struct{})
+	router := bind(t, NewRouter, Options{Monitor: seen.tell, HandshakeTimeout: time.Hour, Security: Security{
+		Authenticate: func(ctx context.Context, _ AuthRequest) (User, error) {
+			asked <- struct{}{}
+			select {
+			case <-verdict:
+			case <-ctx.Done():
+			}
+			return User{ID: "user"}, nil
+		},
+	}})
+	r := dialRaw(t, router.LastEndpoint())
+	r.send(greeting(1))
+	<-asked
+	for _, b := range ready("DEALER", []byte("me")) {
+		r.send([]byte{b})
+	}
+	flood := dialRaw(t, router.LastEndpoint())
+	flood.send(greeting(1))
+	<-asked
+	_, _ = flood.conn.Write(make([]byte, 2*maxHandshakeCommand)) // it may be refused in the middle
+	if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, zmtp.ErrTooLarge) {
+		t.Errorf("%v", e.Err)
+	}
+	close(verdict)
+	r.greeted()
+	r.send(wire("x"))
+	wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, "me", "x")
+}
