@@ -104,9 +104,9 @@ func newClient(o ClientOptions) (*Client, error) {
 // answering from the last state. Close may be called more than once.
 func (c *Client) Close() error {
 	c.echoes.close() // first: what is on its way ends with ErrClosed, not as uncertain
-	c.cancel()
 	c.status.close()
-	c.writer.close()
+	c.writer.close() // before the session, which would drop what is queued
+	c.cancel()
 	<-c.ended
 	c.mu.Lock()
 	c.closed = true

@@ -18,11 +18,15 @@ var (
 	// begin with a new snapshot.
 	ErrLagged = errors.New("chp: watch fell behind its queue")
 
-	// ErrUncertain is returned when the connection to the server broke before
-	// an update came back, or when the server went past the update: it may
-	// have been applied or not. Setting the same value again is harmless if
-	// nobody else writes the key.
+	// ErrUncertain is returned when one of the connections to the server broke
+	// before an update came back, or when the server went past the update: it
+	// may have been applied or not. The client does not send it again. Setting
+	// the same value again is harmless if nobody else writes the key.
 	ErrUncertain = errors.New("chp: the update was sent and did not come back")
+
+	// ErrRefused is returned for an update that the server refused, and so did
+	// not apply. The error also wraps a [*MessageError] with the reason.
+	ErrRefused = errors.New("chp: the server refused the update")
 
 	// ErrOutsideSubtrees is returned for a key or subtree outside of
 	// ClientOptions.Subtrees, where this client cannot see what happens to it.
@@ -32,6 +36,23 @@ var (
 	// in CHP that is how a key is deleted. Use Delete.
 	ErrEmptyValue = errors.New("chp: an empty value deletes the key; use Delete for that")
 )
+
+// CollectorError says that a server's collector does not take this client: its
+// socket is of another type or has another security mechanism, it denies the
+// client's credentials, or it does not speak ZMTP, while the server's snapshots
+// and updates can be had. Updates that waited to be sent get this error and are
+// not sent; the client goes on reading, and the next update tries again.
+type CollectorError struct {
+	Server string // as ClientOptions.Servers names it
+	Err    error
+}
+
+func (e *CollectorError) Error() string {
+	return fmt.Sprintf("chp: the collector of %s does not take this client: %v", e.Server, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *CollectorError) Unwrap() error { return e.Err }
 
 // SubtreeError says what is wrong with a subtree specification, which is "",
 // a subtree such as "/a/b/", or one key. Trying the same text again does not
@@ -53,3 +74,20 @@ type OptionError struct {
 }
 
 func (e *OptionError) Error() string { return "chp: option " + e.Field + ": " + e.Reason }
+
+// refusedErrors are values made once, since any number of updates can be
+// refused.
+var refusedErrors = func() (errs [reasonCount]error) {
+	for r := range errs {
+		errs[r] = fmt.Errorf("%w: %w", ErrRefused, &MessageError{Reason: Reason(r)})
+	}
+	return errs
+}()
+
+// refusedFor returns the error for an update that the server refused.
+func refusedFor(r Reason) error {
+	if int(r) < reasonCount {
+		return refusedErrors[r]
+	}
+	return fmt.Errorf("%w: %w", ErrRefused, &MessageError{Reason: r})
+}

@@ -43,15 +43,20 @@ type ClientOptions struct {
 	// 8192 of them. Overlaps are reduced. Default all.
 	Subtrees []string
 
-	// HeartbeatTimeout is how long an active client bears silence of its
-	// server, which sends a HUGZ about once a second, before it turns to the
-	// next one. 0 means DefaultHeartbeatTimeout; negative means for ever,
-	// which servers that send no HUGZ need.
+	// HeartbeatTimeout is how long an active client's server may be silent
+	// before the client turns to the next one. The server sends a HUGZ about
+	// once a second, and on each of its connections the client sends a ZMTP
+	// PING four times in this time, which the server must answer. 0 means
+	// DefaultHeartbeatTimeout; negative means for ever and no PINGs, which
+	// servers need that send no HUGZ or run on a libzmq before 4.2.
 	HeartbeatTimeout time.Duration
 
-	// SyncTimeout is how long the client bears silence while it connects to a
-	// server and while it waits for the snapshot, before it turns to the next
-	// one. 0 means DefaultSyncTimeout.
+	// SyncTimeout is how long a server may be silent while the client connects
+	// to it and while it sends the snapshot, before the client turns to the next
+	// one. While a server takes longer than a sixteenth of it to answer, the
+	// client tries the next one as well, or the same one again, at most four
+	// connections side by side, and follows the server that answers first. 0
+	// means DefaultSyncTimeout.
 	SyncTimeout time.Duration
 
 	// MaxValueSize bounds the octets of a value that is sent. A server that

@@ -25,7 +25,8 @@
 // server's at some sequence, and never a mixture: a client that may have missed
 // something, because its connection broke or it fell behind and was
 // disconnected, takes a new snapshot and swaps it in at once. [Client.Set] can
-// lose an update with the connection; [Client.SetSync] and [Client.Flush] tell.
+// lose an update with the connection; [Client.SetSync] and [Client.Flush] tell,
+// and what they have reported is never sent again.
 //
 // The protocol has no security: see [ServerOptions.Host].
 //

@@ -1,138 +1,313 @@
 package chp
 
-import "sync"
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"sync"
+)
 
-// echoes follows the client's own updates on their way: out to the server's
-// collector, and back as KVPUBs.
+// echoes follows the client's own updates: out to the server's collector, and
+// back as KVPUBs.
 //
 // Updates to keys of the client's subtrees are numbered 1, 2, 3 … in the order
 // in which they are sent. Over one connection to one server they come back in
-// that order, so "came back up to n" is one number, and a number that is
-// skipped did not make it.
+// that order. Each number is settled once: it came back, the server refused it,
+// it is uncertain, or it was never sent. What went wrong is told once: to the
+// SetSync that waits for the update, or else to the next Flush.
 //
-// An epoch is one ACTIVE state. When it ends, what has not come back never
-// will: it may have been applied, as part of the next snapshot, or have been
-// lost. Such updates are uncertain, and are reported once: to the SetSync that
-// waits for the update, or else to the next Flush.
+// A server that tells of refusals does so over another connection, so its word
+// may come before the echoes of earlier updates, or after those of later ones.
+// Until then the earlier numbers stay open.
 type echoes struct {
 	mu      sync.Mutex
-	active  bool        // in an epoch
+	tells   bool        // the server tells of every update that it refuses
 	sent    uint64      // the last number that was given out
-	back    uint64      // the last number that came back or became uncertain
-	lost    uint64      // the last number that became uncertain with no SetSync to tell
-	told    uint64      // the last number for which some Flush has ended
-	waiting []*echoWait // in the order of their numbers
+	back    uint64      // every number up to this one is settled
+	ahead   []fate      // of the numbers behind back; empty unless they are settled out of order
+	syncs   []*echoWait // each SetSync that waits, in the order of their numbers
+	flushes []*echoWait // each Flush that waits, in that order too
+	untold  losses      // what the next Flush has to report
 	closed  bool
+
+	stuckAt uint64 // back at the last heartbeat that found something ahead
+	stuck   int    // how many heartbeats have found it there
 }
 
-// echoWait is a SetSync or Flush that waits for update n to come back.
+// fate is what became of an update whose turn has not come.
+type fate uint8
+
+const (
+	fateOpen    fate = iota // not known yet
+	fateSettled             // came back, or somebody was told what became of it
+	fateRefused             // plus the Reason
+)
+
+// maxAhead bounds echoes.ahead. A number that is still open when so many later
+// ones are settled is uncertain.
+const maxAhead = 1 << 16
+
+// stuckBeats is after how many heartbeats without progress a number is
+// uncertain if later ones came back.
+const stuckBeats = 2
+
+// losses is a set of reasons for which updates did not make it.
+type losses struct{ uncertain, refused, other error }
+
+func (l *losses) add(err error) {
+	switch {
+	case errors.Is(err, ErrUncertain):
+		l.uncertain = err
+	case errors.Is(err, ErrRefused):
+		l.refused = err
+	default:
+		l.other = err
+	}
+}
+
+func (l *losses) err() error {
+	var some []error
+	for _, err := range []error{l.uncertain, l.refused, l.other} {
+		if err != nil {
+			some = append(some, err)
+		}
+	}
+	if len(some) == 1 {
+		return some[0]
+	}
+	return errors.Join(some...)
+}
+
+// echoWait is a SetSync that waits for update n, or a Flush that waits for all
+// up to n.
 type echoWait struct {
 	n    uint64
-	sync bool          // SetSync: asks for n itself, not for those before
 	done chan struct{} // closed when seq and err are set
 	seq  int64         // sequence of the update's KVPUB
 	err  error
+	lost losses // of a Flush: what was lost while it waited
 }
+
+func newEchoWait() *echoWait { return &echoWait{done: make(chan struct{})} }
 
 func (w *echoWait) finish(seq int64, err error) {
 	w.seq, w.err = seq, err
 	close(w.done)
 }
 
-// begin starts an epoch.
-func (e *echoes) begin() {
+// begin starts an ACTIVE state, with a server that tells of refusals or does
+// not.
+func (e *echoes) begin(tells bool) {
 	e.mu.Lock()
-	e.active = !e.closed
+	e.tells = tells
 	e.mu.Unlock()
 }
 
-// end ends the present epoch: all that is on its way becomes uncertain.
-func (e *echoes) end() {
+// end ends an ACTIVE state in which the updates up to handed were handed to the
+// connection: those that have not come back never will. They may have been
+// applied, or been lost with the connection.
+func (e *echoes) end(handed uint64) {
 	e.mu.Lock()
-	e.active = false
-	e.skip(e.sent, ErrUncertain)
+	e.settleTo(handed, ErrUncertain)
 	e.mu.Unlock()
+}
+
+// fail settles all updates, since those that are open will not be sent for the
+// reason given. It returns the number of the last one.
+func (e *echoes) fail(reason error) uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.settleTo(e.sent, reason)
+	return e.sent
 }
 
 // close ends all waiting, now and later.
 func (e *echoes) close() {
 	e.mu.Lock()
-	e.active, e.closed = false, true
-	e.skip(e.sent, ErrClosed)
+	e.closed = true
+	e.settleTo(e.sent, ErrClosed)
 	e.mu.Unlock()
 }
 
-// skip makes the updates up to n uncertain and tells those who wait for them.
-// mu must be held.
-func (e *echoes) skip(n uint64, reason error) {
-	if n <= e.back {
-		return
-	}
-	untold := n - e.back
-	for len(e.waiting) > 0 && e.waiting[0].n <= n {
-		w := e.waiting[0]
-		e.waiting = e.waiting[1:]
-		if w.sync {
-			untold--
-		} else {
-			e.told = max(e.told, w.n)
-		}
-		w.finish(0, reason)
-	}
-	if untold > 0 {
-		e.lost = n
-	}
-	e.back = n
-}
-
-// number returns the number of the update that is about to be sent; a SetSync
-// passes its wait. Between two epochs it returns 0, and nothing is to be sent.
+// number returns the number of the update that is about to be sent, or 0 after
+// close. A SetSync passes its wait.
 func (e *echoes) number(w *echoWait) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.active {
+	if e.closed {
 		return 0
 	}
 	e.sent++
 	if w != nil {
 		w.n = e.sent
-		e.waiting = append(e.waiting, w)
+		e.syncs = append(e.syncs, w)
 	}
 	return e.sent
 }
 
-// came notes that update n came back as the KVPUB with sequence seq. Called by
-// the session, in the order of the KVPUBs, with mu held: it takes it once a
-// batch.
+// came notes that update n came back as the KVPUB with sequence seq. mu must be
+// held: the session takes it once a batch.
 func (e *echoes) came(n uint64, seq int64) {
 	if n <= e.back || n > e.sent {
-		return // of an ended epoch, or from a peer that invents
+		return
 	}
-	e.skip(n-1, ErrUncertain)
-	e.back = n
-	for len(e.waiting) > 0 && e.waiting[0].n == n {
-		w := e.waiting[0]
-		e.waiting = e.waiting[1:]
-		if w.sync {
-			w.finish(seq, nil)
-		} else {
-			w.finish(seq, e.verdict(n))
+	if !e.tells {
+		e.settleTo(n-1, ErrUncertain) // the server went past them
+	}
+	e.mark(n, fateSettled, seq, nil)
+}
+
+// refuse notes that the server refused update n.
+func (e *echoes) refuse(n uint64, reason Reason) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n > e.back && n <= e.sent {
+		e.mark(n, fateRefused+fate(reason), 0, refusedFor(reason))
+	}
+}
+
+// drop settles update n, which was never sent. Who sent it knows.
+func (e *echoes) drop(n uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n > e.back && n <= e.sent {
+		e.mark(n, fateSettled, 0, nil)
+	}
+}
+
+// beat is called at each heartbeat of the server. It ends the wait for word of
+// an update that a server which tells of refusals has passed over in silence.
+func (e *echoes) beat() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.ahead) == 0 {
+		e.stuck = 0
+		return
+	}
+	if e.stuckAt != e.back {
+		e.stuckAt, e.stuck = e.back, 0
+	}
+	if e.stuck++; e.stuck > stuckBeats {
+		open := 0
+		for open < len(e.ahead) && e.ahead[open] == fateOpen {
+			open++
+		}
+		e.settleTo(e.back+uint64(open), ErrUncertain)
+		e.advance()
+	}
+}
+
+// mark settles number n, which lies behind back. mu must be held, here and
+// below.
+func (e *echoes) mark(n uint64, f fate, seq int64, err error) {
+	if n-e.back > maxAhead {
+		e.settleTo(n-maxAhead, ErrUncertain)
+	}
+	i := int(n - e.back - 1)
+	if i < len(e.ahead) && e.ahead[i] != fateOpen {
+		return
+	}
+	told := e.tell(n, seq, err)
+	if len(e.ahead) == 0 && i == 0 { // in order, as nearly always
+		e.step(f, told)
+		return
+	}
+	for len(e.ahead) <= i {
+		e.ahead = append(e.ahead, fateOpen)
+	}
+	if e.ahead[i] = f; told {
+		e.ahead[i] = fateSettled
+	}
+	e.advance()
+}
+
+// advance passes the numbers that are settled.
+func (e *echoes) advance() {
+	for len(e.ahead) > 0 && e.ahead[0] != fateOpen {
+		f := e.ahead[0]
+		e.ahead = e.ahead[1:]
+		e.step(f, false)
+	}
+	if len(e.ahead) == 0 {
+		e.ahead = nil
+	}
+}
+
+// settleTo settles the numbers up to n that are open, as lost for the reason
+// given.
+func (e *echoes) settleTo(n uint64, reason error) {
+	for e.back < n {
+		f := fateOpen
+		if len(e.ahead) > 0 {
+			f = e.ahead[0]
+			e.ahead = e.ahead[1:]
+		}
+		if f == fateOpen {
+			f = fateSettled
+			if !e.tell(e.back+1, 0, reason) {
+				e.untold.add(reason)
+			}
+		}
+		e.step(f, false)
+	}
+}
+
+// step passes one number, whose fate is f.
+func (e *echoes) step(f fate, told bool) {
+	if f >= fateRefused && !told {
+		e.untold.add(refusedFor(Reason(f - fateRefused)))
+	}
+	e.back++
+	if len(e.flushes) == 0 || e.flushes[0].n > e.back {
+		return
+	}
+	lost := e.untold
+	e.untold = losses{}
+	for len(e.flushes) > 0 && e.flushes[0].n <= e.back {
+		w := e.flushes[0]
+		e.flushes = e.flushes[1:]
+		all := lost
+		for _, err := range []error{w.lost.uncertain, w.lost.refused, w.lost.other} {
+			if err != nil {
+				all.add(err)
+			}
+		}
+		w.finish(0, all.err())
+	}
+}
+
+// tell ends the SetSync that waits for number n, and reports whether there is
+// one. A Flush that waits for n too learns of a loss in any case.
+func (e *echoes) tell(n uint64, seq int64, err error) (told bool) {
+	if err != nil {
+		for _, w := range e.flushes {
+			if w.n >= n {
+				w.lost.add(err)
+			}
 		}
 	}
-}
-
-// verdict is what a Flush up to n ends with. mu must be held.
-func (e *echoes) verdict(n uint64) error {
-	uncertain := e.lost > e.told
-	e.told = max(e.told, n)
-	if uncertain {
-		return ErrUncertain
+	if len(e.syncs) == 0 {
+		return false
 	}
-	return nil
+	i := 0
+	if e.syncs[0].n != n { // otherwise in order, as nearly always
+		i, told = slices.BinarySearchFunc(e.syncs, n, func(w *echoWait, n uint64) int { return cmp.Compare(w.n, n) })
+		if !told {
+			return false
+		}
+	}
+	w := e.syncs[i]
+	if i == 0 {
+		e.syncs = e.syncs[1:]
+	} else {
+		e.syncs = slices.Delete(e.syncs, i, i+1)
+	}
+	w.finish(seq, err)
+	return true
 }
 
-// flush returns a wait for all updates sent so far, or nil and the verdict if
-// there is nothing to wait for.
+// flush returns a wait for all updates so far, or nil and the verdict if all
+// are settled.
 func (e *echoes) flush() (*echoWait, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -140,10 +315,13 @@ func (e *echoes) flush() (*echoWait, error) {
 	case e.closed:
 		return nil, ErrClosed
 	case e.back >= e.sent:
-		return nil, e.verdict(e.sent)
+		err := e.untold.err()
+		e.untold = losses{}
+		return nil, err
 	}
-	w := &echoWait{n: e.sent, done: make(chan struct{})}
-	e.waiting = append(e.waiting, w)
+	w := newEchoWait()
+	w.n = e.sent
+	e.flushes = append(e.flushes, w)
 	return w, nil
 }
 
@@ -151,10 +329,18 @@ func (e *echoes) flush() (*echoWait, error) {
 func (e *echoes) forget(w *echoWait) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i, other := range e.waiting {
-		if other == w {
-			e.waiting = append(e.waiting[:i], e.waiting[i+1:]...)
+	for _, list := range []*[]*echoWait{&e.syncs, &e.flushes} {
+		if i := slices.Index(*list, w); i >= 0 {
+			*list = slices.Delete(*list, i, i+1)
 			return
 		}
 	}
+}
+
+// onTheWay returns the numbers that are not settled: first to last, none if
+// last is less than first.
+func (e *echoes) onTheWay() (first, last uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.back + 1, e.sent
 }

@@ -3,6 +3,7 @@ package chp
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -13,24 +14,130 @@ func (c *Client) run() {
 	defer close(c.ended)
 	index, failures := 0, 0
 	for {
-		server := c.servers[index]
-		c.enter(StateInitial, server.name)
-		active, err := c.runSession(index)
-		if c.ctx.Err() != nil {
-			return
+		s, failed := c.reach(index)
+		failures += failed
+		if s != nil {
+			active, err := s.follow()
+			if c.ctx.Err() != nil {
+				return
+			}
+			if active >= settled {
+				failures = 0
+			}
+			failures++
+			index = c.successor(s.index, active > 0, err)
+			c.failed(s, err, index)
 		}
-		if active >= settled {
-			failures = 0
-		}
-		next := c.successor(index, active > 0, err)
-		c.log.Warn("session ended", "server", server.name, "error", err, "next", c.servers[next].name)
-		if c.opts.OnFailure != nil {
-			c.opts.OnFailure(server.name, err)
-		}
-		index = next
-		failures++
 		if !c.pause(c.backOff(failures)) {
 			return
+		}
+	}
+}
+
+// failed tells of the end of a session and of what comes next.
+func (c *Client) failed(s *session, err error, next int) {
+	c.log.Warn("session ended", "server", s.server.name, "error", err, "next", c.servers[next].name)
+	var unfit *CollectorError
+	if errors.As(err, &unfit) {
+		c.writer.fail(err)
+	}
+	if c.opts.OnFailure != nil && c.ctx.Err() == nil {
+		c.opts.OnFailure(s.server.name, err)
+	}
+}
+
+// shares is into how many parts SyncTimeout is divided among the attempts to
+// connect: when an attempt has had its part, another one is made beside it, to
+// the next server, or to the same one if there is no other. An attempt can also
+// be stuck alone, at a connection that leads nowhere any more.
+const shares = 16
+
+// maxAttempts is how many attempts to connect are made side by side.
+const maxAttempts = 4
+
+// reach returns a session that has connected: to the server with the given
+// index, or to one after it if that fails or does not answer soon. It returns
+// nil when every server was tried and all attempts have failed, or when the
+// client is closed, and in any case how many attempts have failed.
+func (c *Client) reach(first int) (s *session, failed int) {
+	a := attempts{client: c, next: first, results: make(chan *session)}
+	timer := time.NewTicker(max(c.opts.SyncTimeout/shares, time.Millisecond))
+	defer timer.Stop()
+	defer a.end()
+	a.start()
+	for {
+		select {
+		case s := <-a.results:
+			a.remove(s)
+			if s.failure == nil {
+				a.won = s
+				return s, failed
+			}
+			failed++
+			s.end()
+			if c.ctx.Err() != nil {
+				return nil, failed
+			}
+			c.failed(s, s.failure, a.next)
+			switch {
+			case a.started < len(c.servers):
+				a.start()
+			case len(a.running) == 0:
+				return nil, failed
+			}
+		case <-timer.C:
+			if len(a.running) == maxAttempts {
+				// The oldest goes on: it may be a long way to the server.
+				a.running[1].fail(errSilent)
+				continue
+			}
+			a.start()
+		case <-c.ctx.Done():
+			return nil, failed
+		}
+	}
+}
+
+// attempts are sessions that connect side by side.
+type attempts struct {
+	client  *Client
+	next    int // index of the server that is tried next
+	started int
+	running []*session // oldest first
+	results chan *session
+	won     *session
+}
+
+// start begins an attempt at the next server.
+func (a *attempts) start() {
+	c := a.client
+	s := c.newSession(a.next)
+	if a.started < len(c.servers) {
+		c.enter(StateInitial, s.server.name)
+	}
+	a.started++
+	a.next = (a.next + 1) % len(c.servers)
+	a.running = append(a.running, s)
+	go func() {
+		s.failure = s.begin()
+		a.results <- s
+	}()
+}
+
+func (a *attempts) remove(s *session) {
+	a.running = slices.DeleteFunc(a.running, func(other *session) bool { return other == s })
+}
+
+// end gives up the attempts that are still running.
+func (a *attempts) end() {
+	for _, s := range a.running {
+		s.fail(errOvertaken)
+	}
+	for range a.running {
+		s := <-a.results
+		s.end()
+		if a.won != nil && s.index != a.won.index {
+			a.client.failed(s, errOvertaken, a.won.index)
 		}
 	}
 }
@@ -52,7 +159,7 @@ func (c *Client) successor(index int, active bool, err error) int {
 // Waits between sessions.
 const (
 	backOffFirst = 50 * time.Millisecond
-	backOffMost  = time.Second
+	backOffMost  = 500 * time.Millisecond
 )
 
 // backOff returns how long to wait before the next session: not at all for one

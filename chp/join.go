@@ -57,7 +57,10 @@ func (s *session) join() error {
 
 	s.watchdog.expect(0, 0) // what follows is our own time, not the server's
 	s.joined.Store(true)
-	_ = s.dealer.Close() // closing a socket does not fail
+	if !s.ours {
+		s.unneeded.Store(true)
+		_ = s.dealer.Close() // closing a socket does not fail
+	}
 	if err := s.stream.join(cuts); err != nil {
 		return err
 	}
@@ -91,7 +94,7 @@ func (s *session) fetch(store *store) (cuts []int64, err error) {
 		if err := s.dealer.RecvBatch(s.ctx, &b); err != nil {
 			return nil, err
 		}
-		s.watchdog.heard.Or(earSnapshot) // as in follow
+		s.watchdog.heard.Or(earSnapshot) // as in apply
 		wire, spans := b.Wire(), b.Spans()
 		for len(spans) > 0 {
 			end := 0

@@ -4,8 +4,8 @@ import (
 	"clustermap/sockets"
 )
 
-// follow applies the KVPUBs as they come, until the session fails.
-func (s *session) follow() error {
+// apply applies the KVPUBs as they come, until the session fails.
+func (s *session) apply() error {
 	c := s.client
 	c.install(s)
 	defer c.uninstall(s)
@@ -79,16 +79,16 @@ func (c *Client) install(s *session) {
 	c.mu.Unlock()
 
 	c.syncs.Add(1)
-	c.echoes.begin()
-	c.writer.begin(s.index)
+	c.echoes.begin(false)
+	c.writer.begin(s)
 	c.enter(StateActive, s.server.name)
 }
 
-// uninstall is the end of what install began: updates on their way have become
-// uncertain, and new ones wait. The state stays for the readers.
+// uninstall is the end of what install began: updates that were handed to the
+// connection have become uncertain, and others wait. The state stays for the
+// readers.
 func (c *Client) uninstall(s *session) {
 	changed := c.status.set(StateInitial, s.server.name)
-	c.echoes.end()
 	c.writer.end()
 	if changed {
 		c.tell(StateInitial, s.server.name)

@@ -19,16 +19,22 @@ var (
 	errDisconnected = errors.New("chp: the connection to the server broke")
 	errUnreachable  = errors.New("chp: the server cannot be reached")
 	errNotCHP       = errors.New("chp: the server's answer is not CHP")
+	errOvertaken    = errors.New("chp: the server did not answer, and another one did")
 )
 
-// session is one connection to one server, from connecting to its first fault:
-// a SUB and a DEALER socket, which never connect a second time. What a session
-// learns about sequences ends with it.
+// session is one connection to one server, from connecting to its first fault: a
+// SUB and a DEALER socket, and a PUB socket if the client writes. They never
+// connect a second time: whichever breaks, for whatever reason, ends the session
+// and the others with it. What a session learns about sequences, and what was
+// sent through it, ends with it too.
 //
-//	connect    both handshakes, bounded by SyncTimeout
+//	connect    all handshakes, bounded by SyncTimeout
 //	subscribe  each subtree, then HUGZ; wait until that is in force
 //	join       ICANHAZ; KVSYNCs make the new state, KVPUBs are kept beside it
 //	follow     the new state is swapped in, KVPUBs are applied as they come
+//
+// The DEALER socket stays open behind the snapshot if the server is one of ours:
+// it tells there of updates that it refuses.
 //
 // Goroutines: run in the client's; the watchdog; during join, one that fetches
 // the snapshot. All have ended when run returns.
@@ -41,12 +47,18 @@ type session struct {
 
 	sub       *sockets.Sub
 	dealer    *sockets.Dealer
-	connected chan *sockets.Peer // one of each socket
-	ours      bool               // the server announced itself as one of ours
-	requests  subtrees           // what it is asked for
-	deadlines *deadlines         // of the keys that the server sends
+	uplink    *uplink       // nil if the client has not written; made under writer.mu while ACTIVE
+	openings  chan opening  // one of each socket
+	over      chan struct{} // closed when the session has ended and nothing goes out through it
+	ours      bool          // the server announced itself as one of ours
+	requests  subtrees      // what it is asked for
+	deadlines *deadlines    // of the keys that the server sends
 	watchdog  *watchdog
-	joined    atomic.Bool // the snapshot connection is no longer needed
+	joined    atomic.Bool // the snapshot is complete
+	unneeded  atomic.Bool // the snapshot connection is no longer needed
+
+	running sync.WaitGroup
+	failure error // of begin
 
 	// Owned by run.
 	batch  sockets.Batch
@@ -57,42 +69,67 @@ type session struct {
 	active time.Time // when the session became ACTIVE
 }
 
+// opening is how connecting a socket ended.
+type opening struct {
+	collector bool
+	peer      *sockets.Peer
+	err       error // the collector does not take this client
+}
+
 // Bits of watchdog.heard.
 const (
 	earSubscriber uint32 = 1 << iota
 	earSnapshot
 )
 
-// runSession runs a session with a server to its end. It returns for how long
-// it was ACTIVE, and why it ended: the context's cause if that ended it.
-func (c *Client) runSession(index int) (active time.Duration, err error) {
-	s := &session{client: c, index: index, server: c.servers[index], connected: make(chan *sockets.Peer, 2), watchdog: newWatchdog(), deadlines: &deadlines{}}
+// newSession makes a session that has not begun.
+func (c *Client) newSession(index int) *session {
+	s := &session{
+		client: c, index: index, server: c.servers[index],
+		openings: make(chan opening, 3), over: make(chan struct{}), watchdog: newWatchdog(), deadlines: &deadlines{},
+	}
 	s.ctx, s.fail = context.WithCancelCause(c.ctx)
-	defer s.fail(nil)
+	return s
+}
+
+// begin connects. Whatever it returns, end must be called.
+func (s *session) begin() error {
 	if err := s.open(); err != nil {
-		return 0, err
+		return err
 	}
-	defer s.close()
+	s.running.Go(func() { s.watchdog.run(s.ctx, func() { s.fail(errSilent) }) })
+	return s.cause(s.connect())
+}
 
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer s.fail(nil)
-	running.Go(func() { s.watchdog.run(s.ctx, func() { s.fail(errSilent) }) })
-
-	err = s.run()
-	if cause := context.Cause(s.ctx); cause != nil {
-		err = cause // err is only the cancellation that it led to
-	}
+// follow takes the snapshot and applies updates, until the session fails. It
+// returns for how long it was ACTIVE, and why it ended: the context's cause if
+// that ended it.
+func (s *session) follow() (active time.Duration, err error) {
+	defer s.end()
+	err = s.cause(s.run())
 	if !s.active.IsZero() {
 		active = time.Since(s.active)
 	}
 	return active, err
 }
 
-func (s *session) run() error {
-	if err := s.connect(); err != nil {
-		return err
+// end ends the session and awaits its goroutines.
+func (s *session) end() {
+	s.fail(nil)
+	s.running.Wait()
+	s.close()
+	close(s.over)
+}
+
+// cause returns why the session failed, given the error that it led to.
+func (s *session) cause(err error) error {
+	if cause := context.Cause(s.ctx); cause != nil {
+		return cause
 	}
+	return err
+}
+
+func (s *session) run() error {
 	s.client.enter(StateSyncing, s.server.name)
 	if err := s.subscribe(); err != nil {
 		return err
@@ -101,11 +138,28 @@ func (s *session) run() error {
 		return err
 	}
 	s.active = time.Now()
-	return s.follow()
+	return s.apply()
 }
 
-// open makes the sockets. They are told never to dial again: what arrives
-// after a reconnection could not be told from what came before it.
+// socketOptions are the options that all of a client's sockets have.
+func (c *Client) socketOptions() sockets.Options {
+	o := sockets.Options{
+		Security:         c.opts.Security,
+		ConnectTimeout:   c.opts.SyncTimeout,
+		HandshakeTimeout: c.opts.SyncTimeout,
+		Metadata:         map[string]string{propertyCHP: announcement},
+	}
+	if limit := c.opts.HeartbeatTimeout; limit > 0 {
+		// Silence is noticed within the limit: after an interval comes a PING,
+		// which must be answered in the rest of it.
+		o.HeartbeatInterval = max(limit/4, time.Millisecond)
+		o.HeartbeatTimeout = max(limit-limit/4, time.Millisecond)
+	}
+	return o
+}
+
+// open makes the sockets but for the uplink. They are told never to dial again:
+// what arrives after a reconnection could not be told from what came before it.
 func (s *session) open() error {
 	c := s.client
 	subscriber := &intake{ear: earSubscriber, heard: &s.watchdog.heard, refused: &c.refused}
@@ -116,47 +170,58 @@ func (s *session) open() error {
 	if !c.subtrees.all() {
 		snapshot.wanted = &c.subtrees
 	}
-	options := sockets.Options{
-		RecvHWM:           -1,
-		Linger:            -1,
-		ReconnectInterval: -1,
-		Security:          c.opts.Security,
-		HandshakeTimeout:  c.opts.SyncTimeout,
-		MaxMessageSize:    int64(c.opts.MaxValueSize) + maxOverhead,
-		Metadata:          map[string]string{propertyCHP: announcement},
-		Monitor:           s.monitorSubscriber,
-		Prepare:           subscriber.updates,
-	}
-	var err error
-	if s.sub, err = sockets.NewSub(options); err != nil {
+	options := c.socketOptions()
+	options.RecvHWM, options.Linger, options.ReconnectInterval = -1, -1, -1
+	options.MaxMessageSize = int64(c.opts.MaxValueSize) + maxOverhead
+	options.Monitor, options.Prepare = s.monitorSubscriber, subscriber.updates
+	sub, err := sockets.NewSub(options)
+	if err != nil {
 		return err
 	}
-	options.Monitor, options.Prepare = s.monitorSnapshot, snapshot.snapshot
-	if s.dealer, err = sockets.NewDealer(options); err != nil {
-		_ = s.sub.Close() // closing a socket does not fail
+	options.Monitor = s.monitorSnapshot
+	options.Prepare = func(b *sockets.Batch) {
+		if s.joined.Load() {
+			b.SetSpans(nil) // an answer to nothing
+			return
+		}
+		snapshot.snapshot(b)
 	}
-	return err
+	dealer, err := sockets.NewDealer(options)
+	if err != nil {
+		_ = sub.Close() // closing a socket does not fail
+		return err
+	}
+	s.sub, s.dealer = sub, dealer
+	return nil
 }
 
 func (s *session) close() {
-	_ = s.sub.Close() // closing a socket does not fail
-	_ = s.dealer.Close()
+	if s.uplink != nil {
+		s.uplink.close()
+	}
+	if s.sub != nil {
+		_ = s.sub.Close() // closing a socket does not fail
+		_ = s.dealer.Close()
+	}
 	s.batch.Release()
 }
 
-// monitorSnapshot is told of the snapshot connection, which is closed as soon
-// as it has served its purpose.
+func (s *session) monitorSubscriber(e sockets.Event) { s.watch(e, false) }
+
+// monitorSnapshot is told of the snapshot connection, which a plain server
+// loses as soon as it has served its purpose.
 func (s *session) monitorSnapshot(e sockets.Event) {
-	if !s.joined.Load() {
-		s.monitorSubscriber(e)
+	if !s.unneeded.Load() {
+		s.watch(e, false)
 	}
 }
 
-// monitorSubscriber is called from the goroutines of the socket.
-func (s *session) monitorSubscriber(e sockets.Event) {
+// watch is told what happens to the connections. It is called from the
+// goroutines of the sockets.
+func (s *session) watch(e sockets.Event, collector bool) {
 	switch e.Kind {
 	case sockets.HandshakeSucceeded:
-		s.connected <- e.Peer // has room for the only two there can be
+		s.opened(opening{collector: collector, peer: e.Peer})
 	case sockets.ConnectFailed, sockets.HandshakeFailed:
 		s.fail(fmt.Errorf("%w: %w", errUnreachable, e.Err))
 	case sockets.Disconnected:
@@ -164,7 +229,17 @@ func (s *session) monitorSubscriber(e sockets.Event) {
 	}
 }
 
-// connect connects both sockets and waits for their handshakes.
+// opened notes how connecting a socket ended. A socket connects once, so there
+// is room for all.
+func (s *session) opened(o opening) {
+	if s.joined.Load() && o.err != nil {
+		s.fail(&CollectorError{s.server.name, o.err}) // nobody waits in connect any more
+		return
+	}
+	s.openings <- o
+}
+
+// connect connects the sockets and waits for their handshakes.
 func (s *session) connect() error {
 	s.watchdog.expect(0, s.client.opts.SyncTimeout)
 	if err := s.dealer.Connect(s.server.snapshot); err != nil {
@@ -173,13 +248,34 @@ func (s *session) connect() error {
 	if err := s.sub.Connect(s.server.publisher); err != nil {
 		return err
 	}
+	waiting := 2
+	if s.client.writing.Load() {
+		if err := s.openUplink(); err != nil {
+			return err
+		}
+		waiting++
+	}
 	s.ours = true
-	for range 2 {
+	var unfit error
+	for range waiting {
 		select {
-		case peer := <-s.connected:
-			s.ours = s.ours && strings.HasPrefix(peer.Property(propertyCHP), "clustermap/")
+		case o := <-s.openings:
+			switch {
+			case o.err != nil:
+				unfit = o.err
+			case !o.collector:
+				s.ours = s.ours && strings.HasPrefix(o.peer.Property(propertyCHP), "clustermap/")
+			}
 		case <-s.ctx.Done():
 			return s.ctx.Err()
+		}
+	}
+	if unfit != nil {
+		return &CollectorError{s.server.name, unfit}
+	}
+	if s.uplink != nil {
+		if err := s.uplink.ready(); err != nil {
+			return err
 		}
 	}
 	s.requests = s.client.subtrees

@@ -9,7 +9,8 @@ import "context"
 //
 // It does not wait for the server's KVPUB, which is what changes the replica:
 // see SetSync and Flush. An update that was sent can be lost with the
-// connection.
+// connection; one that waits to be sent when the connection breaks goes to the
+// next server that the client follows.
 //
 // The key has 1 to 255 octets without NUL, is not KTHXBAI and does not begin
 // with HUGZ. The value has at least one octet (ErrEmptyValue otherwise) and at
@@ -25,10 +26,13 @@ func (c *Client) Set(ctx context.Context, key string, value []byte, opts ...SetO
 
 // SetSync is Set, and waits until the update has come back as the server's
 // KVPUB and has been applied: Get then finds it, or what came after it. It
-// returns the KVPUB's sequence. If the connection to the server breaks before,
-// or the server passes over the update, it returns ErrUncertain. A key outside
+// returns the KVPUB's sequence. If one of the connections to the server breaks
+// before, or the server passes over the update, it returns ErrUncertain; if the
+// server refuses the update, ErrRefused with the reason; if the server's
+// collector takes no updates from this client, a *CollectorError. A key outside
 // of the client's subtrees cannot come back: ErrOutsideSubtrees, and nothing is
-// sent. When the context ends while it waits, the update has been sent.
+// sent. When the context ends while it waits, the update may have been sent; if
+// it has not, it never will be.
 func (c *Client) SetSync(ctx context.Context, key string, value []byte, opts ...SetOption) (seq int64, err error) {
 	if len(value) == 0 {
 		return 0, ErrEmptyValue
@@ -48,36 +52,37 @@ func (c *Client) DeleteSync(ctx context.Context, key string) (seq int64, err err
 }
 
 // Flush waits until all of the client's updates that were sent before, to keys
-// of its subtrees, have come back and have been applied. It returns
-// ErrUncertain if some did not and never will, because the connection broke or
-// the server passed over them; it reports each of them once.
+// of its subtrees, have come back and have been applied. If some did not and
+// never will, it returns the reasons, which are those of SetSync, joined; it
+// reports each update once.
 func (c *Client) Flush(ctx context.Context) error {
 	w, err := c.echoes.flush()
 	if w == nil {
 		return err
 	}
-	_, err = c.await(ctx, w)
-	return err
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+		c.echoes.forget(w)
+		return ctx.Err()
+	}
 }
 
 func (c *Client) updateSync(ctx context.Context, key string, value []byte, opts []SetOption) (int64, error) {
 	if !c.subtrees.holds(octetsOf(key)) {
 		return 0, ErrOutsideSubtrees
 	}
-	w := &echoWait{sync: true, done: make(chan struct{})}
+	w := newEchoWait()
 	if err := c.update(ctx, key, value, opts, w); err != nil {
 		return 0, err
 	}
-	return c.await(ctx, w)
-}
-
-// await waits for the end of w or of the context.
-func (c *Client) await(ctx context.Context, w *echoWait) (int64, error) {
 	select {
 	case <-w.done:
 		return w.seq, w.err
 	case <-ctx.Done():
 		c.echoes.forget(w)
+		c.writer.drop(w.n)
 		return 0, ctx.Err()
 	}
 }

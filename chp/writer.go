@@ -2,12 +2,12 @@ package chp
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"sync"
+	"time"
 	"unsafe"
 
 	"clustermap/internal/buf"
-	"clustermap/sockets"
 )
 
 // writer sends a client's updates. A Set only appends its KVSET, in wire form,
@@ -15,33 +15,27 @@ import (
 // goroutine takes the stage as it is and lends it to the PUB socket. So what a
 // socket costs is paid once for all updates that have come together meanwhile.
 //
-// Each server has a PUB socket of its own, so that an update waits for the
-// server that the client follows and for no other: a backup that hangs, or has
-// subscribed earlier, changes nothing. The other servers get the update as well
-// if they have room, as Clone servers expect of a client.
-//
-// The sockets are made when the first update is sent: a client that only reads
-// does not connect to the collectors.
+// The sockets belong to the session (see [uplink]). An update that was handed
+// to them ends with the session: it came back, or it is uncertain, and is never
+// sent again. What is still staged when a session ends goes to the server of the
+// next one.
 type writer struct {
 	client *Client
 	ready  chan struct{} // wakes run, capacity 1
 	ended  chan struct{} // closed when run has ended; nil before it runs
 
-	mu     sync.Mutex
-	stage  *stage
-	room   chan struct{} // closed when the stage has been taken; nil while nobody waits
-	asleep bool          // run waits on ready
-	other  uint64        // number of the last update that is not counted
-	closed bool
-	pubs   []*sockets.Pub
-	epoch  epochOf
-}
-
-// epochOf is the server that updates go to, while there is one.
-type epochOf struct {
-	server int             // index of the server
-	ctx    context.Context // ends with the epoch; nil between two
-	cancel context.CancelFunc
+	mu      sync.Mutex
+	session *session      // the one that is ACTIVE; nil between two
+	stage   *stage        // what Set appends to
+	held    *stage        // what run has taken and not yet handed to a session
+	handing bool          // run is handing held over
+	idle    chan struct{} // closed when it has done so; nil while nobody waits
+	room    chan struct{} // closed when the stage has been taken; nil while nobody waits
+	asleep  bool          // run waits on ready
+	handed  uint64        // number of the last counted update that was handed over
+	dropped []uint64      // numbers of staged updates that must not be sent any more
+	other   uint64        // number of the last update that is not counted
+	closed  bool
 }
 
 // stage is KVSETs in wire form, one behind the other, in a pooled chunk.
@@ -49,6 +43,7 @@ type stage struct {
 	chunk    *buf.Chunk
 	octets   []byte
 	messages int
+	last     uint64 // number of the last counted update, 0 if there is none
 }
 
 // stageSize is how many octets are staged before Set waits; a larger update is
@@ -76,63 +71,73 @@ func (w *writer) init(c *Client) {
 	w.ready = make(chan struct{}, 1)
 }
 
-// begin lets updates go to a server, until end.
-func (w *writer) begin(server int) {
+// begin lets updates go to a session's server, until end.
+func (w *writer) begin(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.epoch.server = server
-	w.epoch.ctx, w.epoch.cancel = context.WithCancel(context.Background())
+	w.session = s
 	w.rouse()
 }
 
-// end makes updates wait for the next epoch.
+// end makes updates wait for the next session. What was handed to this one and
+// has not come back becomes uncertain.
 func (w *writer) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.epoch.ctx != nil {
-		w.epoch.cancel()
-		w.epoch.ctx = nil
+	if w.session != nil && w.session.uplink != nil {
+		w.session.uplink.give() // so that run does not go on handing over for long
 	}
+	w.session = nil
+	for w.handing {
+		if w.idle == nil {
+			w.idle = make(chan struct{})
+		}
+		idle := w.idle
+		w.mu.Unlock()
+		<-idle
+		w.mu.Lock()
+	}
+	w.client.echoes.end(w.handed)
 }
 
-// open makes the sockets and starts run. mu must be held.
+// open makes the sockets of the present session, and starts run. It must be
+// called with mu held and a session.
 func (w *writer) open() error {
-	c := w.client
-	var pubs []*sockets.Pub
-	for _, server := range c.servers {
-		p, err := sockets.NewPub(sockets.Options{
-			SendHWM:              -1,
-			SendHWMOctets:        c.opts.SendQueue,
-			FullPolicy:           sockets.Block,
-			Linger:               closeLinger,
-			ReconnectIntervalMax: backOffMost,
-			Security:             c.opts.Security,
-			HandshakeTimeout:     c.opts.SyncTimeout,
-			MaxMessageSize:       int64(c.opts.MaxValueSize) + maxOverhead,
-			Metadata:             map[string]string{propertyCHP: announcement},
-			Monitor:              c.watchCollector,
-		})
-		if err == nil {
-			pubs = append(pubs, p)
-			err = p.Connect(server.collector)
-		}
-		if err != nil {
-			closePubs(pubs)
-			return err
-		}
+	if err := w.session.openUplink(); err != nil {
+		return err
 	}
-	w.pubs = pubs
-	w.ended = make(chan struct{})
-	c.writing.Store(true)
-	go w.run()
+	w.client.writing.Store(true)
+	if w.ended == nil {
+		w.ended = make(chan struct{})
+		go w.run()
+	}
+	w.rouse()
 	return nil
 }
 
-// watchCollector logs what keeps updates from being sent: above all a server
-// whose collector is no SUB socket, as those of the guide's first models.
-func (c *Client) watchCollector(e sockets.Event) {
-	if e.Kind == sockets.HandshakeFailed {
-		c.log.Warn("collector refused", "collector", e.Endpoint, "error", e.Err)
+// fail gives up all that is staged: the server does not take this client's
+// updates. The next Set tries again.
+func (w *writer) fail(reason error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.client.writing.Store(false)
+	for _, s := range []*stage{w.held, w.stage} {
+		if s != nil {
+			s.free()
+		}
+	}
+	w.held, w.stage, w.dropped = nil, nil, nil
+	w.handed = w.client.echoes.fail(reason)
+	w.vacate()
+}
+
+// drop sees to it that an update whose SetSync has given up is not sent later,
+// if it has not been handed over yet.
+func (w *writer) drop(n uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n > w.handed {
+		w.dropped = append(w.dropped, n)
 	}
 }
 
@@ -140,25 +145,22 @@ func (c *Client) watchCollector(e sockets.Event) {
 func (w *writer) close() {
 	w.mu.Lock()
 	w.closed = true
-	if w.epoch.ctx != nil {
-		w.epoch.cancel()
-	}
 	w.vacate()
 	w.rouse()
-	done := w.ended
+	done, s := w.ended, w.session
 	w.mu.Unlock()
-	if done != nil {
-		<-done
+	if done == nil {
+		return
 	}
-	closePubs(w.pubs)
-}
-
-func closePubs(pubs []*sockets.Pub) {
-	var closing sync.WaitGroup
-	for _, p := range pubs {
-		closing.Go(func() { _ = p.Close() }) // closing a socket does not fail
+	if s != nil && s.uplink != nil {
+		s.uplink.leaving.Store(true)
+		timer := time.AfterFunc(closeLinger, s.uplink.give)
+		defer timer.Stop()
 	}
-	closing.Wait()
+	<-done
+	if s != nil && s.uplink != nil {
+		s.uplink.flush()
+	}
 }
 
 // rouse wakes run if it sleeps. mu must be held.
@@ -195,43 +197,36 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 	w := &c.writer
 	w.mu.Lock()
 	for {
-		if w.closed {
+		switch {
+		case w.closed:
 			w.mu.Unlock()
 			return ErrClosed
-		}
-		if w.pubs == nil {
-			if err := w.open(); err != nil {
-				w.mu.Unlock()
-				return err
-			}
-		}
-		var number uint64
-		switch {
-		case w.epoch.ctx == nil:
+		case w.session == nil:
 			w.mu.Unlock()
 			if err := c.status.waitActive(ctx); err != nil {
 				return err
 			}
 			w.mu.Lock()
 			continue
-		case !w.stage.holds(size):
+		case w.session.uplink == nil:
+			if err := w.open(); err != nil {
+				w.mu.Unlock()
+				return err
+			}
+		}
+		if !w.stage.holds(size) {
 			if err := w.waitRoom(ctx); err != nil {
 				return err
 			}
 			continue
-		case counted:
-			if number = c.echoes.number(wait); number == 0 {
-				// The epoch has just ended; the state says so in a moment.
-				w.mu.Unlock()
-				if err := c.status.waitActive(ctx); err != nil {
-					return err
-				}
-				w.mu.Lock()
-				continue
-			}
-		default:
+		}
+		var number uint64
+		if !counted {
 			w.other++
 			number = uncounted | w.other
+		} else if number = c.echoes.number(wait); number == 0 {
+			w.mu.Unlock()
+			return ErrClosed
 		}
 		w.append(size, number, key, props, value)
 		w.mu.Unlock()
@@ -272,6 +267,9 @@ func (w *writer) append(size int, number uint64, key string, props, value []byte
 	var id [uuidSize]byte
 	s.octets = appendRecord(s.octets, octetsOf(key), 0, w.client.uuids.append(id[:0], number), props, value)
 	s.messages++
+	if number < uncounted {
+		s.last = number
+	}
 }
 
 var stages = sync.Pool{New: func() any { return new(stage) }}
@@ -280,7 +278,7 @@ var stages = sync.Pool{New: func() any { return new(stage) }}
 func newStage(size int) *stage {
 	s := stages.Get().(*stage)
 	s.chunk = buf.Get(max(size, stageSize))
-	s.octets, s.messages = s.chunk.Data()[:0], 0
+	s.octets, s.messages, s.last = s.chunk.Data()[:0], 0, 0
 	return s
 }
 
@@ -295,70 +293,106 @@ func (s *stage) free() {
 	stages.Put(s)
 }
 
+// cut takes out of a stage what must not be sent any more. mu must be held.
+func (w *writer) cut(s *stage) {
+	if len(w.dropped) == 0 {
+		return
+	}
+	kept := s.octets[:0]
+	for rest := record(s.octets); len(rest) > 0; {
+		r := rest[:rest.size()]
+		rest = rest[len(r):]
+		if n, counted := w.client.uuids.number(r.uuid()); counted && slices.Contains(w.dropped, n) {
+			w.client.echoes.drop(n)
+			s.messages--
+			continue
+		}
+		kept = append(kept, r...)
+	}
+	s.octets = kept
+	w.dropped = slices.DeleteFunc(w.dropped, func(n uint64) bool { return n <= s.last })
+}
+
 // run sends what is staged, until close.
 func (w *writer) run() {
 	defer close(w.ended)
 	for {
-		w.mu.Lock()
-		for w.stage == nil && !w.closed {
-			w.asleep = true
-			w.mu.Unlock()
-			<-w.ready
-			w.mu.Lock()
-		}
-		s := w.stage
-		w.stage = nil
-		w.vacate()
-		w.mu.Unlock()
+		s := w.next()
 		if s == nil {
-			return // closed
+			return
 		}
-		w.send(s)
-		s.free()
+		err := s.uplink.ready()
+		if err == nil {
+			err = w.hand(s)
+		}
+		if err == nil {
+			continue
+		}
+		w.mu.Lock()
+		closed := w.closed
+		w.mu.Unlock()
+		if closed {
+			return
+		}
+		s.fail(err) // it is failing already, unless the collector does not subscribe
+		<-s.over
 	}
 }
 
-// send hands a stage to the server of the present epoch. If that ends before
-// the server has taken it, it goes to the server of the next one: its updates
-// may be uncertain by then, but whoever sent them was not told that they are
-// lost.
-func (w *writer) send(s *stage) {
+// next waits until there is something to send and a session to send it with. It
+// returns nil when there will not be.
+func (w *writer) next() *session {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for {
-		w.mu.Lock()
-		e, closed := w.epoch, w.closed
-		if e.ctx == nil && !closed {
-			w.asleep = true
-			w.mu.Unlock()
-			<-w.ready
-			continue
+		if s := w.session; s != nil && s.uplink != nil && (w.held != nil || w.stage != nil) {
+			return s
 		}
+		if w.closed {
+			return nil
+		}
+		w.asleep = true
 		w.mu.Unlock()
-		ctx := e.ctx
-		if closed {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(context.Background(), closeLinger)
-			defer cancel()
-		}
-		var owner sockets.Owner = s.chunk
-		if len(s.octets) < lendStage {
-			owner = nil
-		}
-		p := w.pubs[e.server]
-		err := p.WaitSubscribers(ctx, nil, 1)
-		if err == nil {
-			err = p.SendWire(ctx, s.octets, s.messages, owner)
-		}
-		if err != nil {
-			if closed || !errors.Is(err, context.Canceled) {
-				return
-			}
-			continue
-		}
-		for i, p := range w.pubs {
-			if i != e.server {
-				_ = p.SendWire(ended, s.octets, s.messages, owner) // as far as it has room
-			}
-		}
-		return
+		<-w.ready
+		w.mu.Lock()
 	}
+}
+
+// hand hands what is staged to a session's collector, for good: it will not be
+// sent again, whatever becomes of it. With an error nothing was handed over.
+func (w *writer) hand(s *session) error {
+	w.mu.Lock()
+	if w.session != s {
+		w.mu.Unlock()
+		return nil
+	}
+	if w.held == nil {
+		w.held, w.stage = w.stage, nil
+		w.vacate()
+	}
+	held := w.held
+	if held == nil {
+		w.mu.Unlock()
+		return nil // given up meanwhile
+	}
+	w.cut(held)
+	w.handing = true
+	w.mu.Unlock()
+
+	err := s.uplink.send(held)
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.handing = false
+	if w.idle != nil {
+		close(w.idle)
+		w.idle = nil
+	}
+	if err != nil {
+		return err
+	}
+	w.handed = max(w.handed, held.last)
+	held.free()
+	w.held = nil
+	return nil
 }

@@ -1,0 +1,208 @@
+package chp
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"clustermap/internal/loopback"
+)
+
+// proxy stands in front of one of a server's ports.
+type proxy struct {
+	t        testing.TB
+	listener net.Listener
+	wg       sync.WaitGroup
+
+	mu     sync.Mutex
+	target string              // where connections go
+	serve  func(net.Conn) bool // what new connections get instead; nil or false: they are carried
+	links  map[*link]struct{}
+	made   int // connections so far
+	closed bool
+}
+
+// link is one connection through a proxy.
+type link struct {
+	client, server *net.TCPConn
+	mu             sync.Mutex
+	held           chan struct{} // while not nil, nothing is carried; closed to go on
+}
+
+// newProxies puts a proxy in front of each of a server's ports, and returns
+// them with the address that clients are to connect to.
+func newProxies(t testing.TB, e Endpoints) (ps [3]*proxy, address string) {
+	t.Helper()
+	targets := [3]string{e.Snapshot, e.Publisher, e.Collector}
+	for host := loopback.Own(); ; {
+		first, err := net.Listen("tcp", host+":0")
+		must(t, err)
+		port := first.Addr().(*net.TCPAddr).Port
+		second, err2 := net.Listen("tcp", fmt.Sprintf("%s:%d", host, port+1))
+		third, err3 := net.Listen("tcp", fmt.Sprintf("%s:%d", host, port+2))
+		if err2 != nil || err3 != nil {
+			for _, l := range []net.Listener{first, second, third} {
+				if l != nil {
+					l.Close()
+				}
+			}
+			continue
+		}
+		for i, l := range []net.Listener{first, second, third} {
+			p := &proxy{t: t, listener: l, target: strings.TrimPrefix(targets[i], "tcp://"), links: map[*link]struct{}{}}
+			p.wg.Go(p.run)
+			t.Cleanup(p.close)
+			ps[i] = p
+		}
+		return ps, fmt.Sprintf("tcp://%s:%d", host, port)
+	}
+}
+
+func (p *proxy) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.listener.Close()
+	p.each((*link).reset)
+	p.wg.Wait()
+}
+
+func (p *proxy) run() {
+	for {
+		c, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.wg.Go(func() { p.carry(c.(*net.TCPConn)) })
+	}
+}
+
+func (p *proxy) carry(c *net.TCPConn) {
+	p.mu.Lock()
+	p.made++
+	serve, target := p.serve, p.target
+	p.mu.Unlock()
+	if serve != nil && serve(c) {
+		return
+	}
+	server, err := net.Dial("tcp", target)
+	if err != nil {
+		c.SetLinger(0)
+		c.Close()
+		return
+	}
+	l := &link{client: c, server: server.(*net.TCPConn)}
+	p.mu.Lock()
+	p.links[l] = struct{}{}
+	if p.closed {
+		l.reset()
+	}
+	p.mu.Unlock()
+	var both sync.WaitGroup
+	both.Go(func() { l.copy(l.client, l.server) })
+	both.Go(func() { l.copy(l.server, l.client) })
+	both.Wait()
+	c.Close()
+	server.Close()
+	p.mu.Lock()
+	delete(p.links, l)
+	p.mu.Unlock()
+}
+
+// copy carries what comes from one side to the other.
+func (l *link) copy(to, from *net.TCPConn) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		l.mu.Lock()
+		held := l.held
+		l.mu.Unlock()
+		if held != nil {
+			<-held
+		}
+		if _, werr := to.Write(buffer[:n]); err != nil || werr != nil {
+			if err == io.EOF {
+				to.CloseWrite()
+			} else {
+				l.reset()
+			}
+			return
+		}
+	}
+}
+
+// each does something to every present connection.
+func (p *proxy) each(do func(*link)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		do(l)
+	}
+}
+
+// instead lets new connections be served by f, or be carried if f is nil.
+func (p *proxy) instead(f func(net.Conn) bool) {
+	p.mu.Lock()
+	p.serve = f
+	p.mu.Unlock()
+}
+
+// redirect leads new connections to another address.
+func (p *proxy) redirect(target string) (before string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before, p.target = p.target, strings.TrimPrefix(target, "tcp://")
+	return before
+}
+
+func (p *proxy) connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.made
+}
+
+func (l *link) reset() {
+	l.client.SetLinger(0)
+	l.server.SetLinger(0)
+	l.client.Close()
+	l.server.Close()
+	l.release()
+}
+
+// cut ends the client's side alone. What was read from it before still goes to
+// the server.
+func (l *link) cut() {
+	l.client.SetLinger(0)
+	l.client.Close()
+}
+
+// hold keeps what comes from now on, until release.
+func (l *link) hold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held == nil {
+		l.held = make(chan struct{})
+	}
+}
+
+func (l *link) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held != nil {
+		close(l.held)
+		l.held = nil
+	}
+}
+
+// garble writes to both sides what neither can make sense of.
+func (l *link) garble() {
+	rubbish := []byte(strings.Repeat("\xfe\x7frubbish", 100))
+	l.client.Write(rubbish)
+	l.server.Write(rubbish)
+}
+
+// halfClose ends what goes to the client.
+func (l *link) halfClose() { l.client.CloseWrite() }

@@ -1,0 +1,142 @@
+package chp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"clustermap/sockets"
+)
+
+// uplink is how a session's updates leave: a PUB socket to its server's
+// collector. It is part of the session as the other two connections are, and
+// ends with it, along with all that it has queued.
+//
+// The other servers get the updates as well if they have room, as Clone servers
+// expect of a client. Each has a PUB socket of its own, so that an update waits
+// for the server that the client follows and for no other: a backup that hangs
+// changes nothing.
+//
+// A client that only reads has no uplink. The first update makes it, and from
+// then on each session begins with one.
+type uplink struct {
+	session *session
+	ctx     context.Context // bounds the waits of the writer
+	give    context.CancelFunc
+	pub     *sockets.Pub
+	others  []*sockets.Pub
+	leaving atomic.Bool // the client closes: what happens to the connection is no fault
+	known   atomic.Bool // the collector has subscribed
+}
+
+// errNoSubscription is why a collector that does not subscribe is left.
+var errNoSubscription = errors.New("chp: the collector does not subscribe")
+
+// openUplink makes the uplink and begins to connect it.
+func (s *session) openUplink() error {
+	c := s.client
+	u := &uplink{session: s}
+	u.ctx, u.give = context.WithCancel(s.ctx)
+	for i, server := range c.servers {
+		o := c.socketOptions()
+		o.SendHWM, o.SendHWMOctets, o.FullPolicy = -1, c.opts.SendQueue, sockets.Block
+		o.Linger = closeLinger
+		if i == s.index {
+			o.ReconnectInterval = -1
+			o.Monitor = u.monitor
+		} else {
+			o.ReconnectIntervalMax = max(backOffMost, sockets.DefaultReconnectInterval)
+			o.Monitor = func(e sockets.Event) {
+				if e.Kind == sockets.HandshakeFailed {
+					c.log.Debug("collector of another server refused", "collector", e.Endpoint, "error", e.Err)
+				}
+			}
+		}
+		p, err := sockets.NewPub(o)
+		if err != nil {
+			u.close()
+			return err
+		}
+		if i == s.index {
+			u.pub = p
+		} else {
+			u.others = append(u.others, p)
+		}
+		if err := p.Connect(server.collector); err != nil {
+			u.close()
+			return err
+		}
+	}
+	s.uplink = u
+	return nil
+}
+
+// monitor is called from the goroutines of the socket to the session's server.
+func (u *uplink) monitor(e sockets.Event) {
+	if e.Kind == sockets.HandshakeFailed && e.Failure() != sockets.FailedNoDetail {
+		// Whether it is the server or its collector alone that does not fit is
+		// seen when the other two connections are there.
+		u.session.opened(opening{collector: true, err: e.Err})
+		return
+	}
+	if u.leaving.Load() {
+		return
+	}
+	u.session.watch(e, true)
+}
+
+// ready waits until the collector has subscribed: before, what is sent is lost.
+func (u *uplink) ready() error {
+	if u.known.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(u.ctx, u.session.client.opts.SyncTimeout)
+	defer cancel()
+	if err := u.pub.WaitSubscribers(ctx, nil, 1); err != nil {
+		if u.ctx.Err() == nil {
+			err = fmt.Errorf("%w: %w", errUnreachable, errNoSubscription)
+		}
+		return err
+	}
+	u.known.Store(true)
+	return nil
+}
+
+// send queues a stage for the collector, waiting for room, and for the other
+// servers as far as they have room.
+func (u *uplink) send(s *stage) error {
+	var owner sockets.Owner = s.chunk
+	if len(s.octets) < lendStage {
+		owner = nil
+	}
+	if err := u.pub.SendWire(u.ctx, s.octets, s.messages, owner); err != nil {
+		return err
+	}
+	for _, p := range u.others {
+		_ = p.SendWire(ended, s.octets, s.messages, owner) // as far as it has room
+	}
+	return nil
+}
+
+// flush closes the sockets once what they have queued is written, or a second
+// has passed.
+func (u *uplink) flush() { u.each(func(p *sockets.Pub) { _ = p.Close() }) } // closing a socket does not fail
+
+// close closes the sockets. What they have queued is dropped.
+func (u *uplink) close() {
+	u.give()
+	u.each(func(p *sockets.Pub) { _ = p.CloseContext(ended) })
+}
+
+func (u *uplink) each(end func(*sockets.Pub)) {
+	var closing sync.WaitGroup
+	if u.pub != nil {
+		closing.Go(func() { end(u.pub) })
+	}
+	for _, p := range u.others {
+		closing.Go(func() { end(p) })
+	}
+	closing.Wait()
+}
