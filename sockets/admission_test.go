@@ -96,6 +96,8 @@ func TestS3_Stalled(t *testing.T) {
 	close(verdict)
 	must(t, patient.Send(ctx, []byte("x")))
 	wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, "patient", "x")
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
 	for _, e := range seen.all {
 		if e.Kind == HandshakeFailed && !errors.Is(e.Err, ErrHandshakeTimeout) {
 			t.Errorf("%v", e.Err)
