@@ -24,7 +24,9 @@ import (
 // has come back; SetSync and Flush wait for that. So all clients see all
 // updates in the same order.
 //
-// CHP has no authentication, access control or encryption (RFC 12, Security).
+// Traffic is encrypted, and client and server know each other, if
+// [ClientOptions.Security] has keys for CURVE. CHP itself has none of that, and no
+// access control (RFC 12, Security).
 //
 // All methods are safe for concurrent use.
 type Client struct {
@@ -62,6 +64,8 @@ type Client struct {
 	stale   atomic.Uint64
 	lagged  atomic.Uint64
 	kept    atomic.Int64
+
+	resyncs []resyncLimit // by server; of the session
 }
 
 // NewClient makes a client, which begins at once to connect to its first
@@ -88,6 +92,7 @@ func newClient(o ClientOptions) (*Client, error) {
 		logs:     newLogQueue(o.Logger.Handler()),
 		ended:    make(chan struct{}),
 		status:   newStatus(),
+		resyncs:  make([]resyncLimit, len(servers)),
 	}
 	c.log = c.logs.logger()
 	if c.uuids, err = newUUIDSource(); err != nil {

@@ -28,7 +28,20 @@
 // lose an update with the connection; [Client.SetSync] and [Client.Flush] tell,
 // and what they have reported is never sent again.
 //
-// The protocol has no security: see [ServerOptions.Host].
+// At servers that are not this package's less is certain. RFC 12 lets them drop
+// updates, as libzmq does for a subscriber that is too slow, and does not ask for
+// sequences without gaps. A client of the whole map takes a jump in the sequences
+// for a loss: it takes a new snapshot, at once the first time and at most once a
+// minute if jumps go on, for such a server may just count in steps. A loss at the
+// end, with no update after it, shows by the sequence in the heartbeats of the
+// guide's servers. A client of subtrees cannot see what it has lost at such a
+// server: it may keep an old value until the next update of that key or the next
+// snapshot.
+//
+// CHP itself has no security (RFC 12, Security): by default whoever reaches the
+// ports of a server can read and write everything. [ServerOptions.Security] and
+// [ClientOptions.Security] add CURVE, which encrypts all traffic and lets in only
+// those whose keys the server knows, or PLAIN.
 //
 // docs/DESIGN.md has the data path, the ownership of octets, the goroutines and
 // the locks.

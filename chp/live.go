@@ -11,6 +11,11 @@ func (s *session) apply() error {
 	defer c.uninstall(s)
 	s.watchdog.expect(earSubscriber, c.opts.HeartbeatTimeout)
 	for {
+		if s.stream.missing != nil {
+			if err := s.resync(); err != nil {
+				return err
+			}
+		}
 		if err := s.sub.RecvBatch(s.ctx, &s.batch); err != nil {
 			return err
 		}

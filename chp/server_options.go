@@ -27,13 +27,14 @@ const (
 // loopback interface on three consecutive free ports.
 type ServerOptions struct {
 	// Host is the address, name or * that the three ports are bound on.
-	// Default 127.0.0.1. CHP has no security of its own (RFC 12, Security):
-	// whoever reaches the ports, and is let in by Security, can read and
-	// write everything.
+	// Default 127.0.0.1. Whoever reaches the ports, and is let in by Security,
+	// can read and write everything: CHP has no access control (RFC 12,
+	// Security).
 	Host string
 
 	// Security makes the server one of CURVE or PLAIN, on all three ports,
-	// and says who is let in. Default everyone, without encryption.
+	// and says who is let in. CURVE encrypts all traffic. By default there is
+	// neither, and everyone is let in.
 	Security sockets.Security
 
 	// Port is P: snapshots on P, the publisher on P+1, the collector on P+2.

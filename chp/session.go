@@ -61,12 +61,13 @@ type session struct {
 	failure error // of begin
 
 	// Owned by run.
-	batch  sockets.Batch
-	stream *stream
-	store  *store
-	fresh  bool      // the server's map is new and empty; set by fetch
-	kept   int       // keys of the state before that were kept for that reason
-	active time.Time // when the session became ACTIVE
+	batch     sockets.Batch
+	stream    *stream
+	store     *store
+	resyncing *time.Timer // will end the session for a gap
+	fresh     bool        // the server's map is new and empty; set by fetch
+	kept      int         // keys of the state before that were kept for that reason
+	active    time.Time   // when the session became ACTIVE
 }
 
 // opening is how connecting a socket ended.
@@ -196,6 +197,9 @@ func (s *session) open() error {
 }
 
 func (s *session) close() {
+	if s.resyncing != nil {
+		s.resyncing.Stop()
+	}
 	if s.uplink != nil {
 		s.uplink.close()
 	}

@@ -17,16 +17,27 @@ import (
 //
 // A server of ours numbers its updates without gaps, and says in each HUGZ how
 // far it is. If the client is subscribed to everything, it thereby sees that
-// something was lost. From other servers a HUGZ says nothing of the kind: some
-// put ASCII zeros there.
+// something was lost: admit and join return a *GapError.
+//
+// The guide's servers do the same, but libzmq drops what a slow subscriber has no
+// room for. RFC 12 asks for sequences that increase, no more, so at a server that
+// did not announce itself a jump may be its way of counting: it is noted in
+// missing, and the session decides. Its HUGZ counts only once one has had the
+// sequence of the last update, since some servers put other things there.
+//
+// With subtrees nobody but the server knows what is missing.
 type stream struct {
-	requests   *subtrees // one cut each
-	contiguous bool      // a server of ours, and all keys
+	requests *subtrees // one cut each
+	counted  bool      // all keys: a jump shows
+	ours     bool      // the server announced itself: a jump is a gap
+
+	missing  *GapError // the first jump at a server that is not ours
+	hugzTrue bool      // a HUGZ of a server that is not ours had the last sequence
 
 	received bool  // a KVPUB has come
 	first    int64 // sequence of the first KVPUB
 	last     int64 // and of the last one
-	hugz     int64 // highest sequence in a HUGZ, if contiguous
+	hugz     int64 // highest sequence in a HUGZ, of a server of ours
 
 	cuts   []int64 // sequence of each request's KTHXBAI, nil until all are there
 	newest int64   // the highest of them
@@ -57,7 +68,7 @@ func (e *GapError) Error() string {
 }
 
 func newStream(requests *subtrees, ours bool) *stream {
-	return &stream{requests: requests, contiguous: ours && requests.all(), last: math.MinInt64, hugz: math.MinInt64}
+	return &stream{requests: requests, counted: requests.all(), ours: ours, last: math.MinInt64, hugz: math.MinInt64}
 }
 
 // admit returns the spans that are to be applied, in spans' own memory; wire
@@ -82,8 +93,8 @@ func (s *stream) admit(wire []byte, spans []sockets.Span) ([]sockets.Span, error
 		case seq <= s.last:
 			s.stale++
 			continue
-		case s.contiguous && seq != s.last+1:
-			if err := s.gap(seq); err != nil {
+		case s.counted && seq != s.last+1 && s.missing == nil:
+			if err := s.judge(s.gap(seq)); err != nil {
 				return kept, err
 			}
 		}
@@ -110,7 +121,7 @@ func (s *stream) inOrder(wire []byte, spans []sockets.Span) int {
 	last, n := s.last, 0
 	for ; n < len(spans) && spans[n].Tag != hugzTag; n++ {
 		seq := record(wire[spans[n].Start:spans[n].End]).seq()
-		if seq <= last || s.contiguous && seq != last+1 {
+		if seq <= last || s.counted && seq != last+1 && s.missing == nil {
 			break
 		}
 		last = seq
@@ -119,8 +130,22 @@ func (s *stream) inOrder(wire []byte, spans []sockets.Span) int {
 	return n
 }
 
-// gap judges a sequence that does not follow the last one.
-func (s *stream) gap(seq int64) error {
+// judge returns a gap at a server of ours, and notes one at another server.
+func (s *stream) judge(gap *GapError) error {
+	switch {
+	case gap == nil:
+		return nil
+	case s.ours:
+		return gap
+	case s.missing == nil:
+		s.missing = gap
+	}
+	return nil
+}
+
+// gap returns what a sequence that does not follow the last one shows, if
+// anything.
+func (s *stream) gap(seq int64) *GapError {
 	switch {
 	case s.received:
 		return &GapError{s.last, seq}
@@ -136,11 +161,24 @@ func (s *stream) gap(seq int64) error {
 
 // heartbeat looks whether a HUGZ tells of updates that did not come.
 func (s *stream) heartbeat(m []byte) error {
-	if !s.contiguous {
+	seq := record(m).seq()
+	switch {
+	case !s.counted:
+		return nil
+	case s.ours:
+		s.hugz = max(s.hugz, seq)
+		return s.tail()
+	case s.cuts == nil || seq <= 0:
 		return nil
 	}
-	s.hugz = max(s.hugz, record(m).seq())
-	return s.tail()
+	known := s.sequence()
+	switch {
+	case seq == known:
+		s.hugzTrue = true
+	case s.hugzTrue && seq > known:
+		return s.judge(&GapError{known, seq})
+	}
+	return nil
 }
 
 // tail compares the highest HUGZ with what is known to have arrived.
@@ -166,13 +204,16 @@ func (s *stream) join(cuts []int64) error {
 		s.newest = max(s.newest, cut)
 	}
 	s.behind = s.last <= s.newest
-	if !s.contiguous {
+	if !s.counted {
 		return nil
 	}
 	if s.received && s.first > s.newest+1 {
-		return &GapError{s.newest, s.first}
+		return s.judge(&GapError{s.newest, s.first})
 	}
-	return s.tail()
+	if s.ours {
+		return s.tail()
+	}
+	return nil
 }
 
 // covered says whether the snapshots contain the KVPUB of a key.

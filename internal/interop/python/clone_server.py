@@ -66,6 +66,13 @@ def seconds_to_live(properties, style):
     return 0
 
 
+class Deaf:
+    """A publisher that drops everything."""
+
+    def send_multipart(self, frames):
+        pass
+
+
 class Server:
     def __init__(self, args):
         self.style = args.style
@@ -200,6 +207,7 @@ class Server:
     def handlers(self):
         return {
             "set": self.set,
+            "lose": self.lose,
             "fill": self.fill,
             "publish": self.publish,
             "dump": self.dump,
@@ -216,6 +224,15 @@ class Server:
         if parse_properties(octets) is None:
             raise Failure("bad properties")
         self.update(decode(key), decode(uuid), octets, decode(value))
+        return {"sequence": self.sequence}
+
+    def lose(self, key, value=""):
+        """A set that no subscriber hears of, as beyond a high-water mark."""
+        publisher, self.publisher = self.publisher, Deaf()
+        try:
+            self.update(decode(key), b"", b"", decode(value))
+        finally:
+            self.publisher = publisher
         return {"sequence": self.sequence}
 
     def fill(self, prefix, count, size, seed=0):

@@ -1,0 +1,128 @@
+package chp
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"clustermap/internal/interop"
+)
+
+// A guide's server whose publisher has dropped updates for a client that was too
+// slow: the client sees the jump and takes a new snapshot.
+func TestH12_GapAtForeignServer(t *testing.T) {
+	t.Parallel()
+	for _, style := range cloneStyles {
+		t.Run(style, func(t *testing.T) {
+			t.Parallel()
+			p := cloneServer(t, "--style", style)
+			c := cloneClient(t, ClientOptions{}, p)
+			p.Call(cloneSet("/before", "x"), nil)
+			wantClone(t, c, p)
+			for i := range 100 {
+				p.Call(interop.Op{"op": "lose", "key": fmt.Appendf(nil, "/lost/%d", i), "value": []byte("x")}, nil)
+			}
+			p.Call(cloneSet("/after", "x"), nil)
+			eventually(t, "what was lost is there", func() bool { return c.Len() == 102 })
+			wantClone(t, c, p)
+			if stats := c.Stats(); stats.Gaps != 1 || stats.Syncs != 2 {
+				t.Errorf("%d gaps, %d snapshots; want 1 and 2", stats.Gaps, stats.Syncs)
+			}
+		})
+	}
+}
+
+// The last updates before a pause are missing: the guide's heartbeats have the
+// server's sequence, and show it.
+func TestH12_LostTailAtForeignServer(t *testing.T) {
+	t.Parallel()
+	for _, style := range cloneStyles {
+		t.Run(style, func(t *testing.T) {
+			t.Parallel()
+			p := cloneServer(t, "--style", style)
+			c := cloneClient(t, ClientOptions{}, p)
+			p.Call(cloneSet("/before", "x"), nil)
+			wantClone(t, c, p)
+			time.Sleep(200 * time.Millisecond) // some heartbeats with this sequence
+			p.Call(interop.Op{"op": "lose", "key": []byte("/lost"), "value": []byte("x")}, nil)
+			eventually(t, "what was lost is there", func() bool { _, ok := c.Get("/lost"); return ok })
+			wantClone(t, c, p)
+		})
+	}
+}
+
+// At a server that counts in steps every update is a jump. The client takes a
+// snapshot for it at first, and then ever more seldom; updates go on.
+func TestH12_ResyncsAreLimited(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, asPlain)
+	c := follow(t, ClientOptions{}, s)
+	s.answer(10)
+	must(t, c.WaitActive(testContext(t)))
+	s.kvpub(pub{"a", 20, "x"})
+	s.answer(20, pub{"a", 20, "x"})
+	eventually(t, "the second snapshot is in", func() bool { return c.Stats().Syncs == 2 && c.State() == StateActive })
+	// On a slow machine the next snapshot's time may come meanwhile.
+	ctx, cancel := context.WithCancel(s.ctx)
+	var answering sync.WaitGroup
+	defer answering.Wait()
+	defer cancel()
+	answering.Go(func() {
+		for {
+			m, err := s.router.Recv(ctx)
+			if err != nil {
+				return
+			}
+			s.kvsync(m[0], pub{"a", 520, "49"})
+			s.kthxbai(m[0], 520, "")
+		}
+	})
+	defer s.beat(0)()
+	for i := range int64(50) {
+		s.kvpub(pub{"a", 30 + 10*i, fmt.Sprint(i)})
+	}
+	eventually(t, "all updates are applied", func() bool { v, _ := c.Get("a"); return string(v) == "49" })
+	if n := c.Stats().Syncs; n > 10 {
+		t.Errorf("%d snapshots for 50 updates", n)
+	}
+}
+
+// Waits between resynchronisations double up to a minute, and begin anew after a
+// time without any.
+func TestH12_ResyncLimit(t *testing.T) {
+	t.Parallel()
+	var l resyncLimit
+	now := time.Now()
+	for i, want := range []time.Duration{0, 1, 2, 4, 8, 16, 32, 60, 60} {
+		delay := l.take(now)
+		if delay != want*time.Second {
+			t.Errorf("the %dth waits %v, want %v", i+1, delay, want*time.Second)
+		}
+		now = now.Add(delay)
+	}
+	if delay := l.take(now.Add(time.Hour)); delay != 0 {
+		t.Errorf("after an hour it waits %v", delay)
+	}
+}
+
+// A HUGZ of a server that is not ours counts only once one has been right.
+func TestH12_HeartbeatsOfOthers(t *testing.T) {
+	t.Parallel()
+	all := newSubtrees(nil)
+	s := newStream(&all, false)
+	must(t, s.join([]int64{7}))
+	wantAdmitted(t, s, "a@8", hugz(3472328296227680304), hugz(0), hugz(100), pub{"a", 8, "x"})
+	if s.missing != nil {
+		t.Errorf("heartbeats that never were right led to %v", s.missing)
+	}
+	wantAdmitted(t, s, "", hugz(8), hugz(8))
+	if s.missing != nil {
+		t.Errorf("right heartbeats led to %v", s.missing)
+	}
+	wantAdmitted(t, s, "", hugz(9))
+	if s.missing == nil || *s.missing != (GapError{8, 9}) {
+		t.Errorf("a heartbeat ahead led to %v", s.missing)
+	}
+}
