@@ -1,3 +1,5 @@
+//go:build !portable
+
 #include "textflag.h"
 
 // func prefetch(p unsafe.Pointer)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math"
 	"time"
 
 	"clustermap/sockets"
@@ -22,6 +23,10 @@ const (
 	DefaultSnapshotTimeout   = 30 * time.Second
 	DefaultServerHandshake   = 10 * time.Second
 )
+
+// maxMaxValueSize bounds ServerOptions.MaxValueSize. On systems of 32 bits
+// several values of that size must fit in the address space.
+const maxMaxValueSize = min(1<<30, math.MaxInt/8+1)
 
 // ServerOptions configures a [Server]. The zero value works: it serves the
 // loopback interface on three consecutive free ports.
@@ -47,7 +52,8 @@ type ServerOptions struct {
 	HeartbeatInterval time.Duration
 
 	// MaxValueSize bounds a value in octets; a larger update is refused. 0
-	// means DefaultMaxValueSize.
+	// means DefaultMaxValueSize. It may be up to 1 GiB, or 256 MiB on systems
+	// of 32 bits.
 	MaxValueSize int
 
 	// SubscriberQueue bounds what is queued for one subscriber, in octets. A
@@ -105,8 +111,8 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 			errs = append(errs, &OptionError{f.name, "must not be negative"})
 		}
 	}
-	if o.MaxValueSize > 1<<30 {
-		errs = append(errs, &OptionError{"MaxValueSize", fmt.Sprintf("%d is over 1 GiB", o.MaxValueSize)})
+	if o.MaxValueSize > maxMaxValueSize {
+		errs = append(errs, &OptionError{"MaxValueSize", fmt.Sprintf("%d is over %d MiB", o.MaxValueSize, maxMaxValueSize>>20)})
 	}
 	setDefault(&o.Host, "127.0.0.1")
 	setDefault(&o.HeartbeatInterval, DefaultHeartbeatInterval)

@@ -17,10 +17,13 @@ const maxIdle = 10 << 10
 
 // TestIdleMemory opens many connections that do their handshake and then say
 // nothing. The test's own ends are bare descriptors, which cost no memory that
-// is measured here.
+// is measured here. The portable stream keeps a small buffer for each.
 func TestIdleMemory(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector's own memory is measured too")
+	}
+	if portable {
+		t.Skip("the bound is that of the stream of Linux")
 	}
 	connections := int64(2000)
 	var files unix.Rlimit

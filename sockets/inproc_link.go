@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"io"
+	"math"
 	"sync"
 
 	"clustermap/internal/buf"
@@ -48,7 +49,7 @@ type half struct {
 }
 
 // maxBatchOctets bounds the octets that one batch's spans point into.
-const maxBatchOctets = 1 << 31
+const maxBatchOctets = min(1<<31, math.MaxInt)
 
 // newHalf makes the half of a pipe, whose other side is of the given socket.
 func newHalf(p *pipe, other *socket) *half {

@@ -65,6 +65,7 @@ func answer(t *testing.T, rep *Rep) {
 func inLoan(t *testing.T, req *Req, rep *Rep) {
 	t.Helper()
 	if !canLend {
+		ask(t, req, "question") // so that there is a connection, as after a loan
 		return
 	}
 	eventually(t, "a receive call reads the connection", func() bool {

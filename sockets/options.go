@@ -197,8 +197,8 @@ type Options struct {
 
 	// MaxMessageSize bounds a message, in octets on the wire. A peer that
 	// exceeds it is disconnected. 0 means DefaultMaxMessageSize; negative, or
-	// more, means somewhat less than 4 GiB. A PUB, which is sent nothing but
-	// subscriptions, takes 1 MiB at most.
+	// more, means 1 MiB less than 4 GiB, or 512 MiB on systems of 32 bits. A
+	// PUB, which is sent nothing but subscriptions, takes 1 MiB at most.
 	MaxMessageSize int64
 
 	// MaxSubscriptions bounds the distinct topics of one subscriber at a

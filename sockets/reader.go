@@ -75,9 +75,10 @@ const (
 	keepSpans = 64
 )
 
-// maxMessage is the largest message that can be received, so that the octets
-// of a chunk can be counted by a Span.
-const maxMessage = min(4<<30-1<<20, unbounded)
+// maxMessage is the largest message that can be received. On systems of 32 bits
+// it is 512 MiB, since a buffer that doubles has to fit in the address space. On
+// others it is less than 4 GiB, so that a Span can count the bytes of a chunk.
+const maxMessage = min(4<<30-1<<20, unbounded/2)
 
 func (r *reader) run(early []byte) error {
 	s := r.pipe.socket

@@ -1,5 +1,7 @@
 package zmtp
 
+import "errors"
+
 // This file holds the first octets of a connection, as far as they depend on
 // the peer's version. We go down to ZMTP 2.0 and 1.0 as libzmq does: our
 // greeting leaves in three pieces, and each of them is one that every peer
@@ -203,11 +205,11 @@ func identityHeader(b []byte, v wireVersion) (h header, ok bool, err error) {
 	switch {
 	case v == zmtp10 && (err != nil || flags != 0):
 		return h, false, oldVersion("no ZMTP")
-	case err != nil && !more:
+	case errors.Is(err, ErrMalformed) && !more:
 		return h, false, err
 	case h.flags&FlagMore != 0:
 		return h, false, malformed("greeting", "identity with MORE")
-	case ok && h.body > maxShort:
+	case err != nil, ok && h.body > maxShort: // err: the size does not even fit an int
 		return h, false, malformed("greeting", "identity over 255 octets")
 	}
 	return h, ok, nil

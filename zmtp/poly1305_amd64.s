@@ -1,3 +1,5 @@
+//go:build !portable
+
 #include "textflag.h"
 
 DATA ·mask26<>+0(SB)/8, $0x3ffffff

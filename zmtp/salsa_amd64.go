@@ -1,3 +1,5 @@
+//go:build !portable
+
 package zmtp
 
 import "golang.org/x/sys/cpu"

@@ -162,7 +162,7 @@ func TestBackupServer(t *testing.T) {
 
 func TestOctets(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]octets{"0": 0, "17": 17, "1KiB": 1024, "3 MiB": 3 << 20, "2GiB": 2 << 30} {
+	for text, want := range map[string]octets{"0": 0, "17": 17, "1KiB": 1024, "3 MiB": 3 << 20, "1GiB": 1 << 30} {
 		var o octets
 		if err := o.Set(text); err != nil || o != want {
 			t.Errorf("%q: %d, %v", text, int(o), err)

@@ -6,6 +6,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"math"
 	"os/exec"
 	"time"
 
@@ -37,6 +38,10 @@ type Config struct {
 	Progress func(round, rounds int, what string, count uint64)
 }
 
+// maxUpdates bounds the updates of a round, and those of its warm-up: the sum
+// of both fits an int on every system.
+const maxUpdates = min(1<<40, math.MaxInt/2)
+
 // Validate says what is wrong with the configuration.
 func (c *Config) Validate() error {
 	for _, f := range []struct {
@@ -44,8 +49,8 @@ func (c *Config) Validate() error {
 		value       int
 		least, most int
 	}{
-		{"--updates", c.Updates, 1, 1 << 40},
-		{"--warmup", c.Warmup, 0, 1 << 40},
+		{"--updates", c.Updates, 1, maxUpdates},
+		{"--warmup", c.Warmup, 0, maxUpdates},
 		{"--keys", c.Keys, 1, 100_000_000},
 		{"--value-size", c.ValueSize, workload.MinValueSize, workload.MaxValueSize},
 		{"--publishers", c.Publishers, 1, 1000},
