@@ -40,6 +40,7 @@ func (p *publisher) fanOut(groups []*group, frames [][]byte) (full *pipe) {
 		return nil
 	}
 	if g := groups[0]; len(groups) == 1 && len(g.apart) == 0 && g.log != nil {
+		p.room -= size
 		g.log.add(frames, size)
 		return nil
 	}
@@ -52,6 +53,9 @@ func (p *publisher) fanOut(groups []*group, frames [][]byte) (full *pipe) {
 func (p *publisher) sendAlone(q *pipe, frames [][]byte) (full *pipe) {
 	p.separate(q)
 	q.sub.room = hwm{}
+	for _, f := range frames {
+		p.room -= zmtp.FrameSize(len(f))
+	}
 	if q.out.offer(nil, frames) == isFull {
 		if p.opts.FullPolicy == Block {
 			return q
@@ -66,7 +70,9 @@ func (p *publisher) sendAlone(q *pipe, frames [][]byte) (full *pipe) {
 func (p *publisher) share(groups []*group, wire []byte, owner Owner) {
 	roomy := p.opts.FullPolicy == Block
 	for _, g := range groups {
+		p.room -= len(wire) * len(g.apart)
 		if g.log != nil {
+			p.room -= len(wire)
 			g.log.addWire(wire, 1, owner)
 		}
 		for _, q := range g.apart {
@@ -147,8 +153,10 @@ func (p *publisher) offerWire(g *group, wire []byte, messages int, owner Owner) 
 	switch {
 	case g.log == nil:
 	case g.whole:
+		p.room -= len(wire)
 		g.log.addWire(wire, messages, owner)
 	default:
+		p.room -= octetsOf(g.runs)
 		g.log.addRuns(wire, g.runs, g.count)
 	}
 	for _, q := range g.apart {
@@ -162,10 +170,17 @@ func (p *publisher) offerWireAlone(q *pipe, wire []byte, messages int, owner Own
 	g := q.sub.group
 	v := accepted
 	if g.whole {
+		p.room -= len(wire)
 		v = q.out.offerWire(nil, wire, messages, owner)
 	} else {
 		messages = g.count
-		v = q.out.offerRuns(wire, g.runs, messages)
+		size := octetsOf(g.runs)
+		p.room -= size
+		if shared := p.copied.of(wire, g.runs, size); shared != nil {
+			v = q.out.offerWire(nil, shared.Data()[:size:size], messages, shared)
+		} else {
+			v = q.out.offerRuns(wire, g.runs, messages)
+		}
 	}
 	if v == isFull {
 		p.overflow(q, messages)
@@ -276,8 +291,6 @@ func (o *outbox) offerShared(wire []byte, owner Owner, roomy bool) verdict {
 func (p *publisher) overflow(q *pipe, messages int) {
 	q.out.countDrops(messages)
 	if p.opts.FullPolicy == Disconnect {
-		if peer := q.peer.Load(); peer != nil {
-			peer.conn.close(ErrSlowPeer)
-		}
+		p.expel(q)
 	}
 }

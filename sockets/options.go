@@ -15,6 +15,7 @@ import (
 const (
 	DefaultHWM               = 1000             // messages, as libzmq
 	DefaultHWMOctets         = 64 << 20         // octets of queued messages
+	DefaultSendTotal         = 1 << 30          // bytes queued for all subscribers of a publisher
 	DefaultLinger            = 30 * time.Second // the most that Close waits; see Options.Linger
 	DefaultReconnectInterval = 100 * time.Millisecond
 	DefaultHandshakeTimeout  = 30 * time.Second
@@ -73,6 +74,16 @@ type Options struct {
 	// that come anew waits until the application has caught up. 0 means
 	// DefaultHWMOctets; negative means no bound.
 	SendHWMOctets, RecvHWMOctets int
+
+	// SendTotalBytes bounds the bytes that a PUB or XPUB has queued for all its
+	// peers together. When they are more, the peer with most queued is treated as
+	// FullPolicy says, then the next one: with Drop it loses what is queued for
+	// it, with Disconnect its connection ends. Peers with the same topics share
+	// what is queued, which counts once; what peers with different topics share
+	// counts for each. The queues are added up when a sixteenth of the bound may
+	// have come, so they can exceed it by as much. Not with Block, which waits
+	// instead. 0 means DefaultSendTotal; negative means no bound.
+	SendTotalBytes int
 
 	// SendBuffer and RecvBuffer are the sizes of the kernel's buffers of a
 	// connection in octets. 0 leaves them to the kernel, but for the one for
@@ -395,6 +406,7 @@ func (o Options) withDefaults() (Options, error) {
 	bound(&o.RecvHWM, DefaultHWM)
 	bound(&o.SendHWMOctets, DefaultHWMOctets)
 	bound(&o.RecvHWMOctets, DefaultHWMOctets)
+	bound(&o.SendTotalBytes, DefaultSendTotal)
 	bound(&o.MaxMessageSize, DefaultMaxMessageSize)
 	o.MaxMessageSize = min(o.MaxMessageSize, maxMessage)
 	bound(&o.MaxHandshakes, DefaultMaxHandshakes)

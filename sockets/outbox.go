@@ -22,6 +22,7 @@ type outbox struct {
 	ended    bool   // nothing will be sent any more
 	conflate bool   // keep the last message only
 	writing  bool   // the writer holds messages that it took
+	taken    int    // bytes of those
 	peer     *Peer  // the connection that takes what is queued, nil between connections
 	start    func() // starts the writer; nil while there is one
 	limits   hwm
@@ -165,7 +166,13 @@ func (o *outbox) nextStage() *stage {
 	if !o.conflate { // which needs all that is queued in one
 		o.queue.endStage()
 	}
-	return o.queue.begin()
+	s := o.queue.begin()
+	if o.queue.octets >= fullStage && cap(s.octets) < fullStage {
+		// There is a stage's worth before it: this one will be full as well, and
+		// need not grow step by step.
+		s.octets = make([]byte, 0, fullStage)
+	}
+	return s
 }
 
 // offer appends one message, by copy, for whatever connection comes or, if to
@@ -382,7 +389,7 @@ func (o *outbox) countDrops(n int) {
 // a full outbox takes messages again.
 func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy func()) bool {
 	o.mu.Lock()
-	o.writing, o.held = false, hwm{}
+	o.writing, o.taken, o.held = false, 0, hwm{}
 	if o.beat != nil {
 		select {
 		case <-o.beat:
@@ -437,6 +444,7 @@ func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy 
 		l.hand(o, q, true)
 	}
 	o.writing = q.messages > 0 || len(o.rest) > 0
+	o.taken = q.octets
 	if len(o.rest) > 0 {
 		o.takeRest(control)
 	} else {
@@ -467,7 +475,7 @@ func (o *outbox) putBack(wire []byte, messages int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.peer, o.control, o.rest = nil, nil, nil
-	o.writing, o.held = false, hwm{}
+	o.writing, o.taken, o.held = false, 0, hwm{}
 	if len(wire) > 0 && !o.ended {
 		o.prepend(wire)
 		o.queue.messages += messages
@@ -505,7 +513,7 @@ func (o *outbox) drop() (dropped outqueue) {
 	dropped, o.queue = o.queue, outqueue{}
 	o.control, o.rest = nil, nil
 	o.back, o.held = hwm{}, hwm{}
-	o.writing, o.full = false, false
+	o.writing, o.taken, o.full = false, 0, false
 	o.room.wake()
 	o.settled()
 	return dropped

@@ -21,6 +21,8 @@ type publisher struct {
 	subs   subscriptions
 	shared []byte   // scratch of fanOut
 	rest   outqueue // scratch of separate
+	room   int      // bytes that may be queued before all queues are looked at; see unlock
+	copied copies   // scratch of sendWire
 }
 
 // NewPub makes a PUB socket. It returns all faults of the options as one error.
@@ -73,7 +75,7 @@ func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 			continue
 		}
 		p.subs.only = nil
-		p.subs.Unlock()
+		p.unlock()
 		return nil
 	}
 }
@@ -128,12 +130,14 @@ func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spa
 			p.offerWireAlone(alone, wire, messages, owner)
 			groups = nil
 		}
+		p.copied.begin(p.opts.FullPolicy)
 		for _, g := range groups {
 			p.offerWire(g, wire, messages, owner)
 		}
+		p.copied.end()
 		p.subs.reset()
 		p.subs.only = nil
-		p.subs.Unlock()
+		p.unlock()
 		return nil
 	}
 }

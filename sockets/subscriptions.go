@@ -29,7 +29,10 @@ type subscriber struct {
 	group *group // of those with the same topics, as long as it has any
 	alone bool   // never follows a log
 	apart int    // index in group.apart, and 1; 0: is not there
-	room  hwm    // there is so much in the peer's queue; see pipe.hasRoomFor
+	// evicted says that the connection was ended because the peer was too slow. What
+	// it still has counts no more.
+	evicted bool
+	room    hwm // there is so much in the peer's queue; see pipe.hasRoomFor
 
 	// With Options.XPubManual: what the peer subscribed to, in force or not.
 	asked       map[string]struct{}

@@ -26,7 +26,12 @@ const (
 )
 
 // classes are the pooled sizes, ascending.
-var classes = [...]int{512, Small, 32 << 10, Large, 1 << 20, 4 << 20}
+//
+// From Small on each is twice the one before: a chunk that is kept for long wastes
+// half of its memory at most.
+var classes = [...]int{
+	512, Small, 8 << 10, 16 << 10, 32 << 10, 64 << 10, Large, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20,
+}
 
 var pools [len(classes)]sync.Pool
 
