@@ -34,16 +34,16 @@ type Client struct {
 	opts     ClientOptions
 	servers  []address
 	subtrees subtrees
-	uuids    uuidSource
 	log      *slog.Logger // never waits
 	logs     *logQueue
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
 	ended    chan struct{} // closed when run has ended
 
-	status *status
-	echoes echoes
-	writer writer
+	status    *status
+	echoes    echoes
+	writer    writer
+	returning uuidMaker // owned by the session
 
 	// Read by anyone, written by the session under mu.
 	state    atomic.Pointer[store] // nil until the first snapshot is complete
@@ -95,9 +95,8 @@ func newClient(o ClientOptions) (*Client, error) {
 		resyncs:  make([]resyncLimit, len(servers)),
 	}
 	c.log = c.logs.logger()
-	if c.uuids, err = newUUIDSource(); err != nil {
-		return nil, err
-	}
+	secret := newUUIDSecret()
+	c.writer.uuids, c.returning = uuidMaker{uuidSecret: secret}, uuidMaker{uuidSecret: secret}
 	c.writer.init(c)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil

@@ -25,6 +25,7 @@ func TestClientGetAllocatesNothing(t *testing.T) {
 func TestClientApplyAllocatesNothing(t *testing.T) {
 	c := idleClient(t, ClientOptions{})
 	c.writing.Store(true) // so that it looks for its own updates
+	c.echoes.sent = 1 << 20
 	s := begin(t, c, 0)
 	var batch []pub
 	for i := range 200 {

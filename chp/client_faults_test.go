@@ -2,6 +2,7 @@ package chp
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -207,5 +208,44 @@ func TestH17_WritesAgainAfterHTTP(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = c.SetSync(ctx, "k", []byte("2"))
+	}
+}
+
+// H18: a peer that sends what the next UUID of a client could be, made from those
+// that were published, does not have the client's SetSync return.
+func TestH18_UUIDsCannotBeGuessed(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := startServer(t, ServerOptions{})
+	proxies, address := newProxies(t, server.Endpoints())
+	victim, err := NewClient(ClientOptions{Servers: []string{address}, HeartbeatTimeout: hang, SyncTimeout: hang})
+	must(t, err)
+	t.Cleanup(func() { must(t, victim.Close()) })
+	attacker := newPlainClient(t, server)
+	_, err = victim.SetSync(ctx, "k", []byte("first"))
+	must(t, err)
+	seen := attacker.next().uuid
+
+	proxies[2].each((*link).hold)
+	done := setSync(ctx, victim, "k", "second")
+	for n := range uint64(20) {
+		next := append([]byte(nil), seen...)
+		binary.BigEndian.PutUint64(next[8:], binary.BigEndian.Uint64(seen[8:])+1+n)
+		attacker.send([]byte("k"), make([]byte, 8), next, nil, []byte("forged"))
+		attacker.send([]byte("k"), make([]byte, 8), next, nil, []byte("second"))
+	}
+	attacker.send([]byte("k"), make([]byte, 8), seen, nil, []byte("last"))
+	eventually(t, "the victim has seen all that", func() bool { v, _ := victim.Get("k"); return string(v) == "last" })
+	select {
+	case got := <-done:
+		t.Fatalf("SetSync returned %v though its update was held back", got)
+	case <-time.After(50 * time.Millisecond):
+	}
+	proxies[2].each((*link).release)
+	if got := <-done; got.err != nil {
+		t.Error(got.err)
+	}
+	if v, _ := victim.Get("k"); string(v) != "second" {
+		t.Errorf("k = %q", v)
 	}
 }

@@ -245,7 +245,7 @@ func TestClientSetUnderBackPressure(t *testing.T) {
 	// much that it has none for another update before it reads.
 	for {
 		if m := next.kvset(); m.key == "waiting" {
-			next.publish(m.key, 2, m.uuid, "", "v")
+			next.publish(m.key, 2, m.uuid, "", m.value)
 			break
 		}
 	}

@@ -117,17 +117,22 @@ func (c *Client) apply(s *session, wire []byte, spans []sockets.Span) {
 	if !c.writing.Load() {
 		return
 	}
+	first, last := c.echoes.onTheWay()
+	if first > last {
+		return
+	}
 	noting := false
 	for _, span := range spans {
 		r := record(wire[span.Start:span.End])
-		if id := r.uuid(); len(id) == uuidSize {
-			if n, counted := c.uuids.number(id); counted {
-				if !noting {
-					noting = true
-					c.echoes.mu.Lock()
-				}
-				c.echoes.came(n, r.seq())
+		if len(r.uuid()) != uuidSize {
+			continue
+		}
+		if n, own := c.returning.number(r, first, last); own {
+			if !noting {
+				noting = true
+				c.echoes.mu.Lock()
 			}
+			c.echoes.came(n, r.seq())
 		}
 	}
 	if noting {

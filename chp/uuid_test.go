@@ -6,54 +6,75 @@ import (
 	"github.com/google/uuid"
 )
 
-func TestUUIDSourceMakesVersion8(t *testing.T) {
+func newUUIDMaker() *uuidMaker { return &uuidMaker{uuidSecret: newUUIDSecret()} }
+
+// kvpubOf is update n as it comes back.
+func (m *uuidMaker) kvpubOf(n uint64, key, value string) record {
+	return appendRecord(nil, []byte(key), 1, m.append(nil, n, []byte(key), []byte(value)), nil, []byte(value))
+}
+
+func TestUUIDIsVersion8(t *testing.T) {
 	t.Parallel()
-	for range 64 {
-		source, err := newUUIDSource()
-		if err != nil {
-			t.Fatal(err)
+	m := newUUIDMaker()
+	for _, n := range []uint64{1, 255, 1 << 40, uncounted - 1, uncounted, uncounted | 5} {
+		r := m.kvpubOf(n, "k", "v")
+		id, err := uuid.FromBytes(r.uuid())
+		must(t, err)
+		if id.Version() != 8 || id.Variant() != uuid.RFC4122 {
+			t.Fatalf("%v has version %d and variant %v", id, id.Version(), id.Variant())
 		}
-		for _, n := range []uint64{0, 1, 255, 1 << 40, uncounted - 1, uncounted, uncounted | 5} {
-			octets := source.append(nil, n)
-			id, err := uuid.FromBytes(octets)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if id.Version() != 8 || id.Variant() != uuid.RFC4122 {
-				t.Fatalf("%v has version %d and variant %v", id, id.Version(), id.Variant())
-			}
-			got, counted := source.number(octets)
-			if counted != (n < uncounted) || counted && got != n {
-				t.Fatalf("number(%v) = %d, %v; want %d", id, got, counted, n)
-			}
+		got, own := m.number(r, max(n, 10)-9, n+9)
+		if own != (n < uncounted) || own && got != n {
+			t.Fatalf("number(%v) = %d, %v; want %d", id, got, own, n)
 		}
 	}
 }
 
-func TestUUIDSourceKnowsOnlyItsOwn(t *testing.T) {
+// A client knows its own updates only, as it has sent them, and those that are
+// on their way.
+func TestUUIDIsForOneUpdate(t *testing.T) {
 	t.Parallel()
-	mine, _ := newUUIDSource()
-	other, _ := newUUIDSource()
-	if mine.prefix == other.prefix {
-		t.Fatal("two sources have the same prefix")
+	mine, other := newUUIDMaker(), newUUIDMaker()
+	const n = 1<<uuidNumberBits + 7
+	r := mine.kvpubOf(n, "key", "value")
+	for name, test := range map[string]struct {
+		r           record
+		first, last uint64
+		want        bool
+	}{
+		"own":                   {r, n - 3, n + 3, true},
+		"own, among very many":  {r, 1, 1 << 30, true},
+		"settled":               {r, n + 1, n + 3, false},
+		"not yet sent":          {r, n - 3, n - 1, false},
+		"nothing on its way":    {r, n, n - 1, false},
+		"of another client":     {other.kvpubOf(n, "key", "value"), n - 3, n + 3, false},
+		"with another key":      {appendRecord(nil, []byte("kex"), 1, r.uuid(), nil, []byte("value")), n, n, false},
+		"with another value":    {appendRecord(nil, []byte("key"), 1, r.uuid(), nil, []byte("valuf")), n, n, false},
+		"as a deletion":         {appendRecord(nil, []byte("key"), 1, r.uuid(), nil, nil), n, n, false},
+		"with other properties": {appendRecord(nil, []byte("key"), 1, r.uuid(), []byte("ttl=1\n"), []byte("value")), n, n, true},
+	} {
+		if got, own := mine.number(test.r, test.first, test.last); own != test.want || own && got != n {
+			t.Errorf("%s: %d, %v", name, got, own)
+		}
 	}
-	if _, own := mine.number(other.append(nil, 7)); own {
-		t.Error("took another client's UUID for its own")
-	}
-	id := mine.append(nil, 7)
-	id[8] |= 0x40
-	if _, own := mine.number(id); own {
-		t.Error("took a UUID of another variant for its own")
+	for bit := range 8 * uuidSize {
+		r := append(record(nil), r...)
+		r.uuid()[bit/8] ^= 1 << (bit % 8)
+		if _, own := mine.number(r, 1, 2*n); own {
+			t.Errorf("took a UUID that differs in bit %d for its own", bit)
+		}
 	}
 }
 
-func TestUUIDSourceAllocatesNothing(t *testing.T) {
-	source, _ := newUUIDSource()
+func TestUUIDAllocatesNothing(t *testing.T) {
+	m := newUUIDMaker()
+	r := m.kvpubOf(3, "key", "value")
+	key, value := []byte("key"), []byte("value")
 	buffer := make([]byte, 0, uuidSize)
 	var sum uint64
 	if n := testing.AllocsPerRun(100, func() {
-		buffer = source.append(buffer[:0], 3)
-		got, _ := source.number(buffer)
+		buffer = m.append(buffer[:0], 3, key, value)
+		got, _ := m.number(r, 1, 4)
 		sum += got
 	}); n != 0 {
 		t.Errorf("%v allocations, want 0", n)

@@ -114,7 +114,7 @@ func TestWatchUUIDAndProperties(t *testing.T) {
 	c := idleClient(t, ClientOptions{})
 	s := begin(t, c, 0)
 	w := openWatch(t, c)
-	id := c.uuids.append(nil, 7)
+	id := c.writer.uuids.append(nil, 7, []byte("k"), []byte("v"))
 	for _, properties := range []string{"", "ttl=30\n", "a=" + strings.Repeat("x", 300) + "\n"} {
 		s.store.put([]byte("k"), 1, nil, nil, []byte("v"))
 		wire := appendRecord(nil, []byte("k"), s.stream.last+1, id, []byte(properties), []byte(strings.Repeat("v", 300)))

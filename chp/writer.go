@@ -35,6 +35,7 @@ type writer struct {
 	handed  uint64        // number of the last counted update that was handed over
 	dropped []uint64      // numbers of staged updates that must not be sent any more
 	other   uint64        // number of the last update that is not counted
+	uuids   uuidMaker
 	closed  bool
 }
 
@@ -265,7 +266,7 @@ func (w *writer) append(size int, number uint64, key string, props, value []byte
 		prefetchWrite(unsafe.Pointer(&s.octets[:cap(s.octets)][ahead]))
 	}
 	var id [uuidSize]byte
-	s.octets = appendRecord(s.octets, octetsOf(key), 0, w.client.uuids.append(id[:0], number), props, value)
+	s.octets = appendRecord(s.octets, octetsOf(key), 0, w.uuids.append(id[:0], number, octetsOf(key), value), props, value)
 	s.messages++
 	if number < uncounted {
 		s.last = number
@@ -302,7 +303,7 @@ func (w *writer) cut(s *stage) {
 	for rest := record(s.octets); len(rest) > 0; {
 		r := rest[:rest.size()]
 		rest = rest[len(r):]
-		if n, counted := w.client.uuids.number(r.uuid()); counted && slices.Contains(w.dropped, n) {
+		if n := uuidNumber(r.uuid(), w.handed+1); slices.Contains(w.dropped, n) {
 			w.client.echoes.drop(n)
 			s.messages--
 			continue
