@@ -285,8 +285,8 @@ func TestC26KVSETForm(t *testing.T) {
 		send func() error
 		want kv
 	}{
-		{func() error { return c.Set(ctx, "k", []byte("v")) }, kv{key: "k", value: "v"}},
-		{func() error { return c.Set(ctx, "k", []byte(big)) }, kv{key: "k", value: big}},
+		{func() error { return c.Set(ctx, "k", []byte("v")) }, kv{key: "k", properties: "ttl=0\n", value: "v"}},
+		{func() error { return c.Set(ctx, "k", []byte(big)) }, kv{key: "k", properties: "ttl=0\n", value: big}},
 		{func() error { return c.Set(ctx, "k", []byte("v"), WithTTL(90*time.Second), WithProperty("a", "b")) },
 			kv{key: "k", properties: "ttl=90\na=b\n", value: "v"}},
 		{func() error { return c.Set(ctx, "k", []byte("v"), WithTTL(250*time.Millisecond)) },

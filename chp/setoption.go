@@ -21,6 +21,16 @@ func WithTTL(d time.Duration) SetOption { return SetOption{ttl: d, isTTL: true} 
 // no newline. All properties of an update together have at most 65535 octets.
 func WithProperty(name, value string) SetOption { return SetOption{name: name, value: value} }
 
+// appendNoTTL appends the property that says that there is no time to live, if
+// props have none. The guide's C clients always send one, and their server takes
+// what it remembers of another update where it is missing: the key would expire.
+func appendNoTTL(props []byte) []byte {
+	if _, ok := property(props, "ttl"); ok {
+		return props
+	}
+	return append(props, "ttl=0\n"...)
+}
+
 // appendOptions appends the options as properties, each "name=value" and a
 // newline. It returns a *MessageError for those that servers refuse.
 func appendOptions(dst []byte, opts []SetOption) ([]byte, error) {

@@ -194,7 +194,7 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 		return err
 	}
 	counted := c.subtrees.holds(octetsOf(key))
-	size := recordSize(len(key), uuidSize, len(props), len(value))
+	given := len(props)
 	w := &c.writer
 	w.mu.Lock()
 	for {
@@ -215,6 +215,11 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 				return err
 			}
 		}
+		props = props[:given]
+		if !w.session.ours && len(value) > 0 {
+			props = appendNoTTL(props)
+		}
+		size := recordSize(len(key), uuidSize, len(props), len(value))
 		if !w.stage.holds(size) {
 			if err := w.waitRoom(ctx); err != nil {
 				return err
