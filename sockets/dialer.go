@@ -22,8 +22,9 @@ type dialer struct {
 	pipe     *pipe
 	ctx      context.Context
 	cancel   context.CancelFunc
-	done     atomic.Bool // the connection there may be is the last one
-	joined   chan *half  // inproc: gets our half once there is a connection, or nil; capacity 1
+	done     atomic.Bool          // the connection there may be is the last one
+	joined   chan *half           // inproc: gets our half once there is a connection, or nil; capacity 1
+	near     atomic.Pointer[half] // the same half, once the connection is made
 
 	conn atomic.Pointer[conn] // the connection there is, from the dialling on; nil over inproc
 }
@@ -104,22 +105,44 @@ func (s *socket) dialer(e endpoint, name []byte) (*dialer, error) {
 // Disconnect takes back Connect, and if it was called several times with the
 // same endpoint, all of that: nothing more is queued for the endpoint, and the
 // connection ends. Messages that are queued already are still written in the
-// background, within Options.Linger; Close waits for that. The text must be the
-// one given to Connect.
+// background, within Options.Linger; Close waits for that. Messages that were
+// received from there and not yet taken are dropped, as libzmq does, and so is
+// what still comes. The text must be the one given to Connect.
+//
+// An inproc connection has ended, for both sides, when Disconnect returns. So
+// Options.Prepare must not call it.
 func (s *socket) Disconnect(address string) error {
+	local, received, err := s.disconnect(address)
+	for _, h := range local {
+		h.conn.close(ErrClosed)
+		h.finish()
+	}
+	drop(received)
+	return err
+}
+
+// disconnect is Disconnect without what needs the locks to be free: to finish the
+// local connections and to drop what was received.
+func (s *socket) disconnect(address string) (local []*half, received []inbatch, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return ErrClosed
+		return nil, nil, ErrClosed
 	}
 	same := s.dialers[address]
 	if len(same) == 0 {
-		return ErrNotConnected
+		return nil, nil, ErrNotConnected
 	}
 	delete(s.dialers, address)
 	for _, d := range same {
 		s.pattern.removed(d.pipe)
 		d.pipe.out.seal()
+		received = append(received, s.in.cut(&d.pipe.in)...)
+		if h := d.near.Load(); h != nil {
+			local = append(local, h)
+			d.cancel()
+			continue
+		}
 		if s.opts.ReconnectStop&StopAfterDisconnect != 0 {
 			d.done.Store(true)
 		}
@@ -129,7 +152,7 @@ func (s *socket) Disconnect(address string) error {
 		}
 		s.wg.Go(d.linger)
 	}
-	return nil
+	return local, received, nil
 }
 
 // linger ends the dialer once what was queued has been written.

@@ -59,6 +59,7 @@ type inqueue struct {
 	left     bool          // it was given in vain
 	known    bool          // something was queued before
 	gone     bool          // nothing more will be
+	cut      bool          // what comes is dropped: Disconnect was called
 	listed   bool          // in inbox.ready
 	link     *half         // where to fetch more when batches is empty (inproc)
 	report   int           // how many messages the link wants to be told of at once
@@ -123,7 +124,7 @@ func (in *inbox) recycle(s []Span) {
 // push queues b for the receivers, taking over its chunk reference and spans,
 // and leaves b empty. While the queue is at its high-water mark it waits: the
 // connection is not read meanwhile, which is the back-pressure on the peer. It
-// returns false if the socket or the connection ended first.
+// returns false if the socket or the connection ended first, or the queue was cut.
 func (in *inbox) push(q *inqueue, b *Batch, gone <-chan struct{}) bool {
 	in.mu.Lock()
 	if !q.known && !in.admit(q, gone) {
@@ -133,6 +134,10 @@ func (in *inbox) push(q *inqueue, b *Batch, gone <-chan struct{}) bool {
 		in.keepLast(q, b)
 	}
 	for len(b.spans) > 0 {
+		if q.cut {
+			in.mu.Unlock()
+			return false
+		}
 		room := in.limits.messages - q.messages
 		full := room <= 0 || (q.cost >= in.limits.octets && q.messages > 0)
 		if full || q.ahead() {
@@ -185,7 +190,14 @@ func (in *inbox) unlist() *inqueue {
 func (in *inbox) withdraw(q *inqueue) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if !q.listed || q.batches.len() > 0 {
+	if q.batches.len() == 0 {
+		in.delist(q)
+	}
+}
+
+// delist takes a queue out of the ring, wherever it stands there. mu must be held.
+func (in *inbox) delist(q *inqueue) {
+	if !q.listed {
 		return
 	}
 	for range in.ready.len() {

@@ -32,6 +32,8 @@ import (
 //     Socket types that do not fit are refused (libzmq lets them be).
 //   - What a closing socket has sent stays for the receiver, whatever the
 //     sender's Linger. Linger counts only while a Connect waits for its Bind.
+//   - Connect, Subscribe, Unsubscribe and Disconnect have taken effect on both
+//     sides when they return; see Subscribe for the one exception.
 //   - A connection that has ended is not made again. Its end is told as
 //     Disconnected, and Connect can be called anew. The monitor is also told of
 //     Listening, HandshakeSucceeded, PeerIgnored and ListenerClosed, and of no
@@ -201,6 +203,9 @@ func join(d *dialer, b *socket) bool {
 	far := newHalf(newPipe(b, name, false), a)
 	near := newHalf(d.pipe, b)
 	near.other, far.other = far, near
+	near.ending = new(sync.Once)
+	far.ending = near.ending
+	near.peer.far, far.peer.far = far, near
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
@@ -214,8 +219,16 @@ func join(d *dialer, b *socket) bool {
 	// attached finds it ready.
 	far.attach()
 	near.attach()
+	far.begin()
+	near.begin()
 	far.open()
 	near.open()
+	for _, h := range []*half{far, near} {
+		if h.eager {
+			h.pump()
+		}
+	}
+	d.near.Store(near)
 	go func() {
 		defer b.wg.Done()
 		far.run(b.ctx)

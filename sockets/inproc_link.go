@@ -20,8 +20,10 @@ import (
 // our inqueue as ready, and the receiver that finds it ready but empty fetches.
 // So a message passes from one application's goroutine to the other's with no
 // other between. A socket that must obey what comes even while nobody receives
-// (a publisher its subscribers) is eager: there the goroutine of the half
-// fetches.
+// (a publisher its subscribers) is eager: there the sender itself fetches, so
+// that a subscription is in force when Subscribe returns (see pump). Where the
+// application is behind (an XPUB that nobody receives from), the goroutine of the
+// half does it later.
 //
 // What was fetched counts as queued at the sender (outbox.held) until the
 // application has taken it, so the outbox's high-water mark, which is the sum
@@ -39,11 +41,11 @@ type half struct {
 	eager  bool
 	ignore bool // throw away what comes
 
-	sealed  chan struct{} // closed when nothing more will be queued on this side
-	drained chan struct{} // closed when this side has fetched the last of it
+	ending *sync.Once // does part; both sides have the same
 
 	fetching sync.Mutex
-	taken    outqueue // guarded by fetching, as is batch
+	flows    bool // there is something to fetch: from begin to fetchLast; guarded by fetching, as the rest
+	taken    outqueue
 	batch    Batch
 	octets   int // of batch
 }
@@ -54,12 +56,10 @@ const maxBatchOctets = min(1<<31, math.MaxInt)
 // newHalf makes the half of a pipe, whose other side is of the given socket.
 func newHalf(p *pipe, other *socket) *half {
 	h := &half{
-		socket:  p.socket,
-		pipe:    p,
-		conn:    &conn{gone: make(chan struct{})},
-		traits:  p.socket.pattern.traits(),
-		sealed:  make(chan struct{}),
-		drained: make(chan struct{}),
+		socket: p.socket,
+		pipe:   p,
+		conn:   &conn{gone: make(chan struct{})},
+		traits: p.socket.pattern.traits(),
 	}
 	h.eager = h.traits.ordered
 	info := other.announced()
@@ -73,6 +73,13 @@ func (h *half) attach() {
 	if hello := h.socket.helloMessage(); hello != nil {
 		h.pipe.out.precede(hello, 1)
 	}
+}
+
+// begin allows to fetch, when both sides are attached.
+func (h *half) begin() {
+	h.fetching.Lock()
+	h.flows = true
+	h.fetching.Unlock()
 }
 
 // open lets flow what this side sends, and what it has queued already.
@@ -125,78 +132,127 @@ func (h *half) notify() {
 func (h *half) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { h.conn.close(ErrClosed) })
 	defer stop()
-	out := &h.other.pipe.out
-	h.conn.serve(h.eager, out.filled, h.fetch)
-
-	// Each side seals its queue before the other fetches the last of it, and
-	// gives the queue up only after that.
-	h.pipe.out.seal()
-	close(h.sealed)
-	h.other.conn.close(io.EOF)
-	<-h.other.sealed
-	in := &h.socket.in
-	if h.other.socket.withdraws {
-		in.withdraw(&h.pipe.in)
-	} else {
-		h.fetch()
-	}
-	in.mu.Lock()
-	h.pipe.in.link = nil
-	in.mu.Unlock()
-	close(h.drained)
-
-	h.pipe.peer.Store(nil)
-	in.parted()
-	if !h.ignore {
-		h.socket.pattern.detach(h.pipe, h.peer)
-		if !h.pipe.lasting { // as in libzmq, here is no hiccup: nobody connects again
-			h.socket.tellEnd(h.pipe, h.peer)
-		}
-	}
-	<-h.other.drained
-	h.pipe.out.discard()
-	if !h.pipe.lasting {
-		h.socket.leave(h.pipe)
-	}
-	in.watch.tell()
+	h.serve()
+	h.finish()
 	err := &PeerError{h.peer.remote, h.conn.cause(io.EOF)}
 	h.socket.report(Event{Kind: Disconnected, Endpoint: h.pipe.endpoint, Remote: h.peer.remote, Peer: h.peer, Err: err})
 }
 
-// serve waits until the connection is to end, and calls fetch whenever the
-// other side has filled its queue, if eager.
-func (c *conn) serve(eager bool, filled <-chan struct{}, fetch func()) {
-	if !eager {
-		<-c.gone
+// finish ends the connection for both sides. Whoever calls it first does the
+// work, and the others wait for it. No lock may be held.
+func (h *half) finish() { h.ending.Do(h.part) }
+
+// part is the work of finish. Both sides seal their queues before each takes the
+// last of the other's, and give their queues up only after that: so what a
+// closing socket has sent is never lost.
+func (h *half) part() {
+	sides := [...]*half{h, h.other}
+	for _, s := range sides {
+		s.conn.close(io.EOF) // unless there is a reason already
+		s.pipe.out.seal()
+	}
+	for _, s := range sides {
+		s.fetchLast()
+	}
+	for _, s := range sides {
+		s.pipe.peer.Store(nil)
+		s.socket.in.parted()
+		if !s.ignore {
+			s.socket.pattern.detach(s.pipe, s.peer)
+			if !s.pipe.lasting { // as in libzmq, here is no hiccup: nobody connects again
+				s.socket.tellEnd(s.pipe, s.peer)
+			}
+		}
+	}
+	for _, s := range sides {
+		s.pipe.out.discard()
+		if !s.pipe.lasting {
+			s.socket.leave(s.pipe)
+		}
+		s.socket.in.watch.tell()
+	}
+}
+
+// serve waits until the connection is to end. An eager side fetches meanwhile
+// what its peers could not have fetched at once.
+func (h *half) serve() {
+	if !h.eager {
+		<-h.conn.gone
 		return
 	}
 	for {
 		select {
-		case <-filled:
-			fetch()
-		case <-c.gone:
+		case <-h.other.pipe.out.filled:
+			for !h.fetch() {
+				if !h.socket.in.settle(h.traits.notices, h.conn.gone) {
+					break
+				}
+			}
+		case <-h.conn.gone:
 			return
 		}
 	}
 }
 
+// pump has an eager side obey what was queued for it, now if it can be. The other
+// side calls it when it has queued something, with no lock held.
+func (h *half) pump() {
+	if h.fetch() {
+		return
+	}
+	select {
+	case h.other.pipe.out.filled <- struct{}{}: // the goroutine will wait for room
+	default:
+	}
+}
+
 // fetch moves what the other side has queued into the inbox, until some of it
 // is there, or for an eager side until there is nothing more. When it finds
-// nothing, the next message will notify us.
-func (h *half) fetch() {
+// nothing, the next message will notify us. It reports false if it has stopped
+// before because the application is behind.
+func (h *half) fetch() bool {
 	h.fetching.Lock()
 	defer h.fetching.Unlock()
-	for h.exchange() {
-		kept := h.deliver()
-		if told := kept.less(hwm{h.taken.messages, h.taken.octets}); told != (hwm{}) {
-			h.consumed(told, false)
+	for h.flows {
+		if q := h.traits.notices; q != nil && h.socket.in.isCrowded(q) {
+			return false
 		}
-		h.taken.items = h.taken.items[:0]
-		h.taken.messages, h.taken.octets = 0, 0
-		if kept.messages > 0 && !h.eager {
-			return // and whoever empties the inqueue will look again
+		if !h.step() {
+			break
 		}
 	}
+	return true
+}
+
+// fetchLast is the last fetch: nothing more will be queued.
+func (h *half) fetchLast() {
+	h.fetching.Lock()
+	defer h.fetching.Unlock()
+	in := &h.socket.in
+	if h.other.socket.withdraws {
+		in.withdraw(&h.pipe.in)
+	} else {
+		for h.step() {
+		}
+	}
+	h.flows = false
+	in.mu.Lock()
+	h.pipe.in.link = nil
+	in.mu.Unlock()
+}
+
+// step is one round of fetch. It reports whether there may be more to fetch now.
+func (h *half) step() bool {
+	if !h.exchange() {
+		return false
+	}
+	kept := h.deliver()
+	if told := kept.less(hwm{h.taken.messages, h.taken.octets}); told != (hwm{}) {
+		h.consumed(told, false)
+	}
+	h.taken.items = h.taken.items[:0]
+	h.taken.messages, h.taken.octets = 0, 0
+	return kept.messages == 0 || h.eager // else whoever empties the inqueue will look again
 }
 
 // less is what of total is not in h.

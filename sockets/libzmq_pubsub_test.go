@@ -497,7 +497,7 @@ func TestLibzmq_hwm_pubsub(t *testing.T) {
 }
 
 // TestLibzmq_disconnect_inproc: the end of a subscriber's connection is the end
-// of its subscription.
+// of its subscription, and nothing that is published later comes.
 func TestLibzmq_disconnect_inproc(t *testing.T) {
 	t.Parallel()
 	for _, endpoint := range []string{anyPort, "inproc://" + t.Name()} {
@@ -511,7 +511,19 @@ func TestLibzmq_disconnect_inproc(t *testing.T) {
 			says(t, pub, "foo says this is a message")
 			wants(t, sub, "foo says this is a message")
 			must(t, sub.Disconnect(pub.LastEndpoint()))
-			wants(t, pub, "\x00foo")
+			if endpoint != anyPort { // done when the call returns
+				if m, err := pub.TryRecv(); err != nil || string(m[0]) != "\x00foo" {
+					t.Errorf("after Disconnect the XPUB is told %q, %v", m, err)
+				}
+			} else {
+				wants(t, pub, "\x00foo")
+			}
+			for range 10 {
+				says(t, pub, "foo says what nobody hears")
+			}
+			if m, err := sub.TryRecv(); !errors.Is(err, ErrWouldBlock) {
+				t.Errorf("after Disconnect %q came, %v", m, err)
+			}
 		}
 	}
 }

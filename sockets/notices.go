@@ -65,7 +65,7 @@ func (n *notices) put(in *inbox, q *inqueue, peer *Peer) {
 }
 
 // put queues a batch whatever the high-water mark, taking over its chunk
-// reference and spans, and leaves it empty.
+// reference and spans, and leaves it empty, unless the queue was cut.
 func (in *inbox) put(q *inqueue, b *Batch) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -74,11 +74,27 @@ func (in *inbox) put(q *inqueue, b *Batch) {
 
 // add is put for who holds mu.
 func (in *inbox) add(q *inqueue, b *Batch) {
+	if q.cut {
+		b.peer.discarded.Add(uint64(len(b.spans))) // and the caller releases it
+		return
+	}
 	q.batches.push(inbatch{Batch: *b})
 	q.messages += len(b.spans)
 	q.cost += b.cost
 	*b = Batch{}
 	in.list(q)
+}
+
+// crowded says that a queue is at its high-water mark, or beyond. mu must be held.
+func (in *inbox) crowded(q *inqueue) bool {
+	return q.messages >= in.limits.messages || q.cost >= in.limits.octets && q.messages > 0
+}
+
+// isCrowded is crowded for who does not hold mu.
+func (in *inbox) isCrowded(q *inqueue) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.crowded(q)
 }
 
 // settle waits while the queue is at its high-water mark, or beyond, where put
@@ -88,7 +104,7 @@ func (in *inbox) settle(q *inqueue, gone <-chan struct{}) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	waited := false
-	for q.messages >= in.limits.messages || q.cost >= in.limits.octets && q.messages > 0 {
+	for in.crowded(q) {
 		q.blocked, q.until, waited = true, in.limits.low(), true
 		in.mu.Unlock()
 		ended := false

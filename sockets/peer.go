@@ -17,6 +17,7 @@ type Peer struct {
 	info     zmtp.Peer
 	remote   string
 	identity []byte // as a ROUTER knows it: own or generated
+	far      *half  // the other side's end of an inproc connection; else nil
 
 	// Counted once a batch.
 	messagesIn, octetsIn   atomic.Uint64

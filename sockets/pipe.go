@@ -80,6 +80,9 @@ type traits struct {
 	// lockstep: who has sent waits for an answer, and who was asked gives it.
 	// There is nothing to gain by collecting messages.
 	lockstep bool
+	// notices is where the socket queues what it tells the application of its
+	// peers, if that is one queue for all of them; else nil.
+	notices *inqueue
 	// subscribed: SUBSCRIBE and CANCEL commands come to messages, in the form
 	// of messages (see subscriptionMessage).
 	subscribed bool

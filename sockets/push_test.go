@@ -167,6 +167,35 @@ func TestLibzmq_spec_pushpull_destroy_queue_on_disconnect(t *testing.T) {
 	}
 }
 
+// TestLibzmq_spec_pushpull_disconnect: Disconnect destroys the queues of both
+// sides: what the PULL had received, and what the PUSH had not sent yet.
+func TestLibzmq_spec_pushpull_disconnect(t *testing.T) {
+	t.Parallel()
+	for _, endpoint := range []string{"inproc://" + t.Name(), anyPort} {
+		push := open(t, NewPush, Options{SendHWM: 1, Linger: -1})
+		must(t, push.Bind(testContext(t), endpoint))
+		pull := open(t, NewPull, Options{RecvHWM: 1, Linger: -1})
+		for range 3 {
+			must(t, pull.Connect(push.LastEndpoint()))
+			says(t, push, "ABC", "DEF")
+			eventually(t, "one has come", pull.in.waiting)
+			must(t, pull.Disconnect(push.LastEndpoint()))
+			if m, err := pull.TryRecv(); !errors.Is(err, ErrWouldBlock) {
+				t.Errorf("after Disconnect %q came, %v", m, err)
+			}
+			eventually(t, "the PUSH has no peer", func() bool { return len(push.Peers()) == 0 })
+			if err := push.TrySend([]byte("nobody")); !errors.Is(err, ErrWouldBlock) {
+				t.Errorf("without a peer: %v", err)
+			}
+			must(t, pull.Connect(push.LastEndpoint()))
+			says(t, push, "new")
+			wants(t, pull, "new")
+			must(t, pull.Disconnect(push.LastEndpoint()))
+			eventually(t, "the PUSH has no peer", func() bool { return len(push.Peers()) == 0 })
+		}
+	}
+}
+
 // TestPushUnwanted: what a PULL sends all the same is thrown away.
 func TestPushUnwanted(t *testing.T) {
 	t.Parallel()

@@ -307,9 +307,9 @@ func (r *reader) deliver(b *Batch) {
 		return
 	}
 	if !s.in.push(&r.pipe.in, b, r.conn.gone) {
-		// The connection is gone, which the reader will see; or the socket
-		// closes and only lingers to write, and what still comes in is thrown
-		// away.
+		// The connection is gone, which the reader will see; or Close or
+		// Disconnect was called, what is queued is still written, and what comes
+		// in is thrown away.
 		r.peer.discarded.Add(uint64(len(b.spans)))
 	}
 }

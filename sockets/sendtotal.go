@@ -90,6 +90,11 @@ func (p *publisher) evict(q *pipe) outqueue {
 // expel ends the connection of a peer that is too slow.
 func (p *publisher) expel(q *pipe) {
 	q.sub.evicted = true
+	if q.inproc() {
+		// The connection ends in another goroutine, while the subscriber may make
+		// room. What is sent from here on must not come.
+		q.out.seal()
+	}
 	if peer := q.peer.Load(); peer != nil {
 		peer.conn.close(ErrSlowPeer)
 	}

@@ -35,6 +35,7 @@ type topics struct {
 	asked   uint64             // the last version that publishers were asked for, by a PING
 	changed chan struct{}      // closed and replaced when peers changes
 	pipes   map[*pipe]struct{} // what an XSUB's own messages go to, connected or not; nil with SUB
+	local   []*half            // publishers of the same process; replaced when it changes
 }
 
 // maxTopic bounds a topic, so that SUBSCRIBE fits in the smallest command that
@@ -61,7 +62,8 @@ func (t *topics) init() {
 
 // Subscribe asks for messages whose first frame begins with topic; the empty
 // topic asks for all. It takes effect at each publisher when the request
-// arrives there: see WaitSubscribed. Topics count: a topic subscribed to twice
+// arrives there: see WaitSubscribed. At one of the same process that is when
+// Subscribe returns, unless the publisher is an [XPub] from which nobody receives. Topics count: a topic subscribed to twice
 // must be unsubscribed twice. A topic over 32 KiB is ErrTooLarge.
 func (s *subscribing) Subscribe(topic string) error {
 	if err := s.open(); err != nil {
@@ -72,12 +74,22 @@ func (s *subscribing) Subscribe(topic string) error {
 	}
 	t := &s.topics
 	t.Lock()
-	defer t.Unlock()
+	defer t.unlock()
 	t.add(topic)
 	for peer := range t.peers {
 		peer.request(appendSubscription(nil, peer, topic, true))
 	}
 	return nil
+}
+
+// unlock unlocks the mutex and has publishers of the same process obey what was
+// queued for them.
+func (t *topics) unlock() {
+	local := t.local
+	t.Unlock()
+	for _, h := range local {
+		h.pump()
+	}
 }
 
 // add counts a subscription. The mutex must be held, here and in drop.
@@ -113,7 +125,7 @@ func (s *subscribing) Unsubscribe(topic string) error {
 	}
 	t := &s.topics
 	t.Lock()
-	defer t.Unlock()
+	defer t.unlock()
 	if !t.drop(topic) && !s.verbose() {
 		return nil
 	}
@@ -265,6 +277,9 @@ func (s *subPattern) attach(p *pipe, peer *Peer) error {
 	if len(frames) > 0 {
 		p.out.precede(frames, 0) // an XSUB's messages may be queued already
 	}
+	if peer.far != nil && peer.far.eager {
+		t.local = append(slices.Clip(t.local), peer.far)
+	}
 	t.peers[peer] = 0
 	if !peer.info.TakesCommands() {
 		t.peers[peer] = math.MaxUint64 // it will never tell
@@ -278,6 +293,9 @@ func (s *subPattern) detach(_ *pipe, peer *Peer) {
 	t.Lock()
 	defer t.Unlock()
 	delete(t.peers, peer)
+	if i := slices.Index(t.local, peer.far); i >= 0 {
+		t.local = slices.Concat(t.local[:i], t.local[i+1:])
+	}
 	t.announce()
 }
 

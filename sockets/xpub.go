@@ -141,7 +141,7 @@ func (x *xpubPattern) attach(q *pipe, peer *Peer) error {
 }
 
 func (x *xpubPattern) traits() traits {
-	return traits{ordered: true, subscribed: true, maxMessage: maxMessage}
+	return traits{ordered: true, subscribed: true, notices: &x.queue, maxMessage: maxMessage}
 }
 
 func (x *xpubPattern) command(*pipe, *Peer, string, []byte) error { return nil }
@@ -153,10 +153,10 @@ const obeyBurst = 256
 // messages takes subscriptions and their ends, and queues what the application
 // is to know, in the same order, for which the mutex is held. Before, it waits
 // for the application if that is behind: else peers that come, say something and
-// go would fill the queue without end.
+// go would fill the queue without end. Over inproc half.fetch looks at that.
 func (x *xpubPattern) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 	for at := 0; at < b.Len(); {
-		if !x.in.settle(&x.queue, peer.conn.gone) {
+		if !q.inproc() && !x.in.settle(&x.queue, peer.conn.gone) {
 			return false, nil // the reader will see
 		}
 		end := min(at+obeyBurst, b.Len())

@@ -59,7 +59,7 @@ func (s *XSub) Send(ctx context.Context, frames ...[]byte) error {
 	}
 	t := &s.topics
 	t.Lock()
-	defer t.Unlock()
+	defer t.unlock()
 	if subscriptions == 0 {
 		for p := range t.pipes {
 			if p.out.offer(nil, frames) == isFull {

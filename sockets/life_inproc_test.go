@@ -1,0 +1,255 @@
+package sockets
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// drained takes what is queued, without waiting.
+func drained(t *testing.T, s interface{ TryRecv() (Message, error) }) (got []string) {
+	t.Helper()
+	for {
+		m, err := s.TryRecv()
+		if errors.Is(err, ErrWouldBlock) {
+			return got
+		}
+		must(t, err)
+		got = append(got, string(m[0]))
+	}
+}
+
+// TestS12_SubscribeIsInForce: over inproc a subscription and its end are in force
+// when the call returns, whoever binds and whichever comes first.
+func TestS12_SubscribeIsInForce(t *testing.T) {
+	t.Parallel()
+	for _, binds := range []string{"publisher", "subscriber", "publisher late"} {
+		t.Run(binds, func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			for range 20 {
+				o := inprocOptions()
+				xpub, sub, xsub := open(t, NewXPub, o), open(t, NewSub, o), open(t, NewXSub, o)
+				must(t, sub.Subscribe("early"))
+				switch binds {
+				case "publisher":
+					must(t, xpub.Bind(ctx, "inproc://a"))
+					must(t, sub.Connect("inproc://a"))
+					must(t, xsub.Connect("inproc://a"))
+				case "publisher late":
+					must(t, sub.Connect("inproc://a"))
+					must(t, xsub.Connect("inproc://a"))
+					must(t, xpub.Bind(ctx, "inproc://a"))
+				default:
+					must(t, sub.Bind(ctx, "inproc://a"))
+					must(t, xsub.Bind(ctx, "inproc://b"))
+					must(t, xpub.Connect("inproc://a"))
+					must(t, xpub.Connect("inproc://b"))
+				}
+				if got := drained(t, xpub); !slices.Equal(got, []string{"\x01early"}) {
+					t.Fatalf("the XPUB was told %q", got)
+				}
+				for i := range 10 {
+					topic := fmt.Sprint("topic", i)
+					must(t, sub.Subscribe(topic))
+					must(t, xsub.TrySend([]byte("of the application")))
+					must(t, xsub.TrySend([]byte("\x01x"+topic)))
+					if got := drained(t, xpub); !slices.Equal(got, []string{"\x01" + topic, "of the application", "\x01x" + topic}) {
+						t.Fatalf("the XPUB was told %q", got)
+					}
+					must(t, xpub.TrySend([]byte(topic)))
+					must(t, xpub.TrySend([]byte("x"+topic)))
+					if got := append(drained(t, sub), drained(t, xsub)...); !slices.Equal(got, []string{topic, "x" + topic}) {
+						t.Fatalf("%q came", got)
+					}
+					must(t, sub.Unsubscribe(topic))
+					if got := drained(t, xpub); !slices.Equal(got, []string{"\x00" + topic}) {
+						t.Fatalf("the XPUB was told %q", got)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestS12_SubscribeNeverWaits: an XPUB that nobody receives from does not hold up
+// those who subscribe to it, and learns of everything in the end.
+func TestS12_SubscribeNeverWaits(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	o := inprocOptions()
+	o.RecvHWM = 10
+	xpub, sub := open(t, NewXPub, o), open(t, NewSub, o)
+	must(t, xpub.Bind(ctx, "inproc://a"))
+	must(t, sub.Connect("inproc://a"))
+	const n = 1000
+	within(t, "subscribing", func() {
+		for i := range n {
+			must(t, sub.Subscribe(fmt.Sprint(i)))
+		}
+	})
+	for i := range n {
+		m, err := xpub.Recv(ctx)
+		must(t, err)
+		if string(m[0]) != fmt.Sprint("\x01", i) {
+			t.Fatalf("%q instead of %d", m, i)
+		}
+	}
+	// And it holds up nobody who leaves.
+	for i := range n {
+		must(t, sub.Unsubscribe(fmt.Sprint(i)))
+	}
+	within(t, "Disconnect", func() { must(t, sub.Disconnect("inproc://a")) })
+}
+
+// TestS12_DisconnectIsDone: over inproc nothing comes from a peer, and nothing
+// goes to it, once Disconnect has returned.
+func TestS12_DisconnectIsDone(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	for range 100 {
+		o := inprocOptions()
+		xpub, sub := open(t, NewXPub, o), open(t, NewSub, o)
+		must(t, xpub.Bind(ctx, "inproc://a"))
+		must(t, sub.Subscribe("a"))
+		must(t, sub.Connect("inproc://a"))
+		drained(t, xpub)
+		must(t, sub.Disconnect("inproc://a"))
+		if got := drained(t, xpub); !slices.Equal(got, []string{"\x00a"}) {
+			t.Errorf("the XPUB was told %q", got)
+		}
+		must(t, xpub.TrySend([]byte("after")))
+		if got := drained(t, sub); got != nil {
+			t.Errorf("%q came after Disconnect", got)
+		}
+		if n := len(xpub.Peers()); n != 0 {
+			t.Errorf("the XPUB has %d peers", n)
+		}
+
+		push, first, second := open(t, NewPush, o), open(t, NewPull, o), open(t, NewPull, o)
+		must(t, push.Bind(ctx, "inproc://b"))
+		must(t, first.Connect("inproc://b"))
+		must(t, second.Connect("inproc://b"))
+		must(t, first.Disconnect("inproc://b"))
+		for range 10 {
+			must(t, push.TrySend([]byte("after")))
+		}
+		if got := drained(t, first); got != nil {
+			t.Errorf("%q came after Disconnect", got)
+		}
+		if got := drained(t, second); len(got) != 10 {
+			t.Errorf("%d of 10 messages went to the peer that is there", len(got))
+		}
+		must(t, second.Disconnect("inproc://b"))
+		if err := push.TrySend([]byte("x")); !errors.Is(err, ErrWouldBlock) {
+			t.Errorf("without a peer: %v", err)
+		}
+	}
+}
+
+// TestS12_DisconnectKeepsWhatWasSent: what was sent before Disconnect is the
+// receiver's, also if there was none at that time.
+func TestS12_DisconnectKeepsWhatWasSent(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	o := inprocOptions()
+	push, pull := open(t, NewPush, o), open(t, NewPull, o)
+	must(t, pull.Bind(ctx, "inproc://a"))
+	must(t, push.Connect("inproc://a"))
+	says(t, push, "1")
+	says(t, push, "2")
+	must(t, push.Disconnect("inproc://a"))
+	if got := drained(t, pull); !slices.Equal(got, []string{"1", "2"}) {
+		t.Errorf("%q came", got)
+	}
+	must(t, push.Connect("inproc://b"))
+	says(t, push, "3")
+	must(t, push.Disconnect("inproc://b"))
+	must(t, pull.Bind(ctx, "inproc://b"))
+	wants(t, pull, "3")
+}
+
+// TestS13_DisconnectDropsReceived: what was received from a peer and not taken is
+// dropped by Disconnect, and so is what it still sends; that of other peers stays.
+func TestS13_DisconnectDropsReceived(t *testing.T) {
+	t.Parallel()
+	for _, endpoint := range []string{"inproc://a", anyPort} {
+		t.Run(endpoint, func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			o := inprocOptions()
+			o.RecvHWM, o.SendHWM = 2, 2
+			one, other := open(t, NewDealer, o), open(t, NewDealer, o)
+			must(t, one.Bind(ctx, endpoint))
+			if endpoint == "inproc://a" {
+				must(t, other.Bind(ctx, "inproc://b"))
+			} else {
+				must(t, other.Bind(ctx, endpoint))
+			}
+			dealer := open(t, NewDealer, o)
+			must(t, dealer.Connect(one.LastEndpoint()))
+			must(t, dealer.Connect(other.LastEndpoint()))
+			says(t, one, "of one")
+			says(t, one, "of one")
+			says(t, other, "of other")
+			// Both queues hold messages, and one's reader may wait for room.
+			eventually(t, "all has come", func() bool {
+				n := 0
+				for _, p := range dealer.Peers() {
+					n += p.PendingMessages
+				}
+				return n == 3 || endpoint == "inproc://a"
+			})
+			if endpoint == anyPort {
+				says(t, one, "of one")
+				// What is sent to it goes out all the same.
+				says(t, dealer, "to one")
+				says(t, dealer, "to other")
+			}
+			must(t, dealer.Disconnect(one.LastEndpoint()))
+			if endpoint == anyPort {
+				wants(t, one, "to one")
+				wants(t, other, "to other")
+			}
+			if got := drained(t, dealer); !slices.Equal(got, []string{"of other"}) {
+				t.Errorf("%q came", got)
+			}
+			says(t, other, "more of other")
+			wants(t, dealer, "more of other")
+		})
+	}
+}
+
+// TestS20_NothingAfterTheHole: a subscriber that a message was dropped for, with
+// the policy Disconnect, gets nothing of what was sent later on that connection.
+func TestS20_NothingAfterTheHole(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	for range 100 {
+		o := inprocOptions()
+		o.SendHWM, o.RecvHWM, o.FullPolicy = 5, 5, Disconnect
+		pub, sub := open(t, NewPub, o), open(t, NewSub, o)
+		must(t, sub.Subscribe(""))
+		must(t, pub.Bind(ctx, "inproc://a"))
+		must(t, sub.Connect("inproc://a"))
+		must(t, pub.WaitSubscribers(ctx, nil, 1))
+		for i := range 11 {
+			must(t, pub.Send(ctx, []byte{byte(i)})) // the last finds no room
+		}
+		got := drained(t, sub) // and now there is room again
+		for i := 11; i < 20; i++ {
+			must(t, pub.Send(ctx, []byte{byte(i)}))
+		}
+		eventually(t, "the connection ends", func() bool { return len(pub.Peers()) == 0 })
+		got = append(got, drained(t, sub)...)
+		for i, m := range got {
+			if m != string([]byte{byte(i)}) {
+				t.Fatalf("message %d is %q of %q", i, m, got)
+			}
+		}
+		if len(got) != 10 {
+			t.Fatalf("%d messages came", len(got))
+		}
+	}
+}
