@@ -16,12 +16,13 @@ const (
 	ReasonProperties                  // the properties are not name=value lines, or too many octets
 	ReasonTTL                         // the ttl property is not seconds from 0 to ten years
 	ReasonValueTooLarge               // the value exceeds the limit of this side
+	ReasonMapFull                     // the map has as many bytes as it may; see ServerOptions.MaxMapBytes
 
-	reasonCount = int(ReasonValueTooLarge) + 1
+	reasonCount = int(ReasonMapFull) + 1
 )
 
 var reasonNames = [reasonCount]string{
-	"frame count", "key", "reserved key", "sequence", "UUID", "properties", "ttl", "value too large",
+	"frame count", "key", "reserved key", "sequence", "UUID", "properties", "ttl", "value too large", "map full",
 }
 
 // String returns the reason in words, as it appears in errors and statistics.
@@ -33,7 +34,7 @@ func (r Reason) String() string {
 }
 
 // MessageError tells that a key-value message was refused and why. Sending the
-// same message again fails in the same way.
+// same message again fails in the same way, unless the map was full.
 //
 // errors.Is(err, &MessageError{Reason: r}) is true for every refusal with
 // reason r.
@@ -70,4 +71,5 @@ var (
 	errPropertiesLarge = &MessageError{ReasonProperties, "longer than 64 KiB"}
 	errTTL             = &MessageError{ReasonTTL, "want decimal seconds from 0 to ten years"}
 	errValueTooLarge   = &MessageError{ReasonValueTooLarge, "over the limit of this side"}
+	errMapFull         = &MessageError{ReasonMapFull, "delete something first"}
 )

@@ -30,6 +30,9 @@ func (q *sequencer) preload(entries iter.Seq2[Entry, error], maxValue int) error
 		}
 		q.store.put(e.Key, seq, nil, props, e.Value)
 		q.last.Store(seq)
+		if q.mapRoom() < 0 {
+			return errMapFull
+		}
 	}
 	return nil
 }

@@ -19,6 +19,8 @@ import (
 // Nothing done under the mutex waits for a peer.
 type sequencer struct {
 	publisher *sockets.Pub
+	maxBytes  int64 // of the live records; 0: any number
+	refused   *refusals
 
 	mu     sync.Mutex
 	store  *store
@@ -44,8 +46,8 @@ type sequencer struct {
 // the guide's clients use, until the year 2248.
 func firstSequence(t time.Time) int64 { return t.UnixMilli() << 20 }
 
-func (q *sequencer) init(publisher *sockets.Pub) {
-	q.publisher = publisher
+func (q *sequencer) init(publisher *sockets.Pub, maxBytes int64, refused *refusals) {
+	q.publisher, q.maxBytes, q.refused = publisher, maxBytes, refused
 	q.store = newStore(storeOptions{})
 	q.wheel = newWheel(time.Now())
 	q.armed = make(chan struct{}, 1)
@@ -63,6 +65,11 @@ func (q *sequencer) take(b *sockets.Batch) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if size := spans[len(spans)-1].End - spans[0].Start; int64(size) > q.mapRoom() {
+		if spans = q.fitting(wire, spans); len(spans) == 0 {
+			return
+		}
+	}
 	first := q.enter(wire, spans)
 	q.updates.Add(uint64(len(spans)))
 	q.schedule(wire, spans, first)

@@ -96,16 +96,16 @@ func NewServer(o ServerOptions) (*Server, error) {
 	s.router, err = sockets.NewRouter(sockets.Options{
 		SendHWM: -1, SendHWMOctets: snapshotWindow,
 		RecvHWM: maxRequests, MaxMessageSize: maxRequestSize,
-		Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Linger: closeLinger, Metadata: announce,
+		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Linger: closeLinger, Metadata: announce,
 		Monitor: s.watchConnections("snapshot"),
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.publisher, err = sockets.NewPub(sockets.Options{
-		SendHWM: -1, SendHWMOctets: o.SubscriberQueue, FullPolicy: sockets.Disconnect,
+		SendHWM: -1, SendHWMOctets: o.SubscriberQueue, SendTotalBytes: o.SubscriberMemory, FullPolicy: sockets.Disconnect,
 		MaxMessageSize: maxRequestSize, MaxSubscriptions: maxSubscriptions,
-		Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Linger: closeLinger, Metadata: announce,
+		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Linger: closeLinger, Metadata: announce,
 		Monitor: s.watchConnections("publisher"),
 	})
 	if err != nil {
@@ -114,13 +114,13 @@ func NewServer(o ServerOptions) (*Server, error) {
 	s.collector, err = sockets.NewSub(sockets.Options{
 		RecvHWM: -1, RecvHWMOctets: collectorWindow,
 		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead, Prepare: s.collect,
-		Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Metadata: announce,
+		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Metadata: announce,
 		Monitor: s.watchConnections("collector"),
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.sequencer.init(s.publisher)
+	s.sequencer.init(s.publisher, o.MaxMapBytes, &s.refused)
 	if err := s.sequencer.preload(o.Preload, o.MaxValueSize); err != nil {
 		s.close()
 		return nil, err
@@ -307,6 +307,7 @@ func (s *Server) AppendGet(dst []byte, key string) ([]byte, bool) {
 // ServerStats is a reading of a server's counters.
 type ServerStats struct {
 	Keys      int
+	MapBytes  int64 // bytes of the keys, values and properties, as MaxMapBytes counts
 	Sequence  int64
 	Updates   uint64            // KVSETs taken and published
 	Expired   uint64            // keys deleted because their TTL ended
@@ -321,7 +322,7 @@ type ServerStats struct {
 // Stats returns the counters as they are now.
 func (s *Server) Stats() ServerStats {
 	return ServerStats{
-		Keys: s.Len(), Sequence: s.Sequence(),
+		Keys: s.Len(), MapBytes: s.sequencer.mapBytes(), Sequence: s.Sequence(),
 		Updates: s.sequencer.updates.Load(), Expired: s.sequencer.expired.Load(),
 		Snapshots: s.snapshots.answered.Load(), BadAsks: s.snapshots.refused.Load(),
 		Refused:     s.refused.counts(),

@@ -19,7 +19,9 @@ const (
 	DefaultHeartbeatInterval = time.Second
 	DefaultMaxValueSize      = 16 << 20
 	DefaultSubscriberQueue   = 64 << 20
+	DefaultSubscriberMemory  = 512 << 20
 	DefaultSnapshotMemory    = 256 << 20
+	DefaultMaxClients        = 10_000
 	DefaultSnapshotTimeout   = 30 * time.Second
 	DefaultServerHandshake   = 10 * time.Second
 )
@@ -60,6 +62,26 @@ type ServerOptions struct {
 	// subscriber beyond it is disconnected, whereupon it takes a new
 	// snapshot. 0 means DefaultSubscriberQueue.
 	SubscriberQueue int
+
+	// SubscriberMemory bounds the bytes queued for all subscribers together. When
+	// they are more, the subscribers furthest behind are disconnected first.
+	// Subscribers to the same subtrees share what is queued, which counts once. 0
+	// means DefaultSubscriberMemory, or twice SubscriberQueue if that is more.
+	SubscriberMemory int
+
+	// MaxMapBytes bounds the map, in bytes of keys, values, properties and some
+	// 30 bytes more for each key: what would make it larger is refused, for
+	// ReasonMapFull, and deletions and updates that do not grow a key go on. The
+	// memory can be twice as much, and more for a short time, besides 16 to 64 bytes
+	// a key for the index. 0 means no bound: there is no eviction, so only the
+	// application knows how large its map may be.
+	MaxMapBytes int64
+
+	// MaxClients bounds the connections on each of the three ports; a client has
+	// one on each, on the first only while it joins, unless it is kept for
+	// longer. One more is closed at once and logged. 0 means DefaultMaxClients;
+	// negative means no bound.
+	MaxClients int
 
 	// SnapshotMemory bounds the octets of snapshots that are encoded and not
 	// yet sent, over all clients. 0 means DefaultSnapshotMemory.
@@ -104,7 +126,8 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 		value int64
 	}{
 		{"HeartbeatInterval", int64(o.HeartbeatInterval)}, {"MaxValueSize", int64(o.MaxValueSize)},
-		{"SubscriberQueue", int64(o.SubscriberQueue)}, {"SnapshotMemory", int64(o.SnapshotMemory)},
+		{"SubscriberQueue", int64(o.SubscriberQueue)}, {"SubscriberMemory", int64(o.SubscriberMemory)},
+		{"MaxMapBytes", o.MaxMapBytes}, {"SnapshotMemory", int64(o.SnapshotMemory)},
 		{"SnapshotTimeout", int64(o.SnapshotTimeout)}, {"HandshakeTimeout", int64(o.HandshakeTimeout)},
 	} {
 		if f.value < 0 {
@@ -118,6 +141,8 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	setDefault(&o.HeartbeatInterval, DefaultHeartbeatInterval)
 	setDefault(&o.MaxValueSize, DefaultMaxValueSize)
 	setDefault(&o.SubscriberQueue, DefaultSubscriberQueue)
+	setDefault(&o.SubscriberMemory, max(DefaultSubscriberMemory, 2*o.SubscriberQueue))
+	setDefault(&o.MaxClients, DefaultMaxClients)
 	setDefault(&o.SnapshotMemory, DefaultSnapshotMemory)
 	setDefault(&o.SnapshotTimeout, DefaultSnapshotTimeout)
 	setDefault(&o.HandshakeTimeout, DefaultServerHandshake)

@@ -51,6 +51,9 @@ func (p *publisher) fanOut(groups []*group, frames [][]byte) (full *pipe) {
 
 // sendAlone is fanOut for a single peer.
 func (p *publisher) sendAlone(q *pipe, frames [][]byte) (full *pipe) {
+	if q.sub.evicted {
+		return nil
+	}
 	p.separate(q)
 	q.sub.room = hwm{}
 	for _, f := range frames {
@@ -76,6 +79,9 @@ func (p *publisher) share(groups []*group, wire []byte, owner Owner) {
 			g.log.addWire(wire, 1, owner)
 		}
 		for _, q := range g.apart {
+			if q.sub.evicted {
+				continue
+			}
 			if q.out.offerShared(wire, owner, roomy) == isFull {
 				p.overflow(q, 1)
 			}
@@ -166,6 +172,9 @@ func (p *publisher) offerWire(g *group, wire []byte, messages int, owner Owner) 
 
 // offerWireAlone is offerWire for a single peer.
 func (p *publisher) offerWireAlone(q *pipe, wire []byte, messages int, owner Owner) {
+	if q.sub.evicted {
+		return
+	}
 	q.sub.room = hwm{}
 	g := q.sub.group
 	v := accepted

@@ -151,7 +151,7 @@ func (g *group) gather() {
 		g.log = new(wirelog)
 	}
 	for i := len(g.apart) - 1; i >= 0; i-- {
-		if q := g.apart[i]; !q.sub.alone && q.follow(g.log) {
+		if q := g.apart[i]; !q.sub.alone && !q.sub.evicted && q.follow(g.log) {
 			q.unsetApart()
 		}
 	}

@@ -21,6 +21,8 @@ type serveFlags struct {
 	port             int
 	heartbeat        time.Duration
 	maxValue, queue  octets
+	memory, maxMap   octets
+	maxClients       int
 	snapshot         time.Duration
 	handshake        time.Duration
 	curveKey, allow  string
@@ -29,7 +31,7 @@ type serveFlags struct {
 }
 
 func newServe() *cobra.Command {
-	f := serveFlags{maxValue: chp.DefaultMaxValueSize, queue: chp.DefaultSubscriberQueue}
+	f := serveFlags{maxValue: chp.DefaultMaxValueSize, queue: chp.DefaultSubscriberQueue, memory: chp.DefaultSubscriberMemory}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a server",
@@ -61,6 +63,9 @@ clients delete what they have; with --load it begins with the keys of a dump
 	flags.DurationVar(&f.heartbeat, "heartbeat", chp.DefaultHeartbeatInterval, "time between two heartbeats (HUGZ)")
 	flags.Var(&f.maxValue, "max-value-size", "largest value accepted, such as 512KiB or 16MiB")
 	flags.Var(&f.queue, "subscriber-queue", "what may wait for one client before it is disconnected, to take a fresh snapshot")
+	flags.Var(&f.memory, "subscriber-memory", "what may wait for all clients together before those furthest behind are disconnected")
+	flags.Var(&f.maxMap, "max-map", "most bytes that keys and values may have together; 0 is no bound")
+	flags.IntVar(&f.maxClients, "max-clients", chp.DefaultMaxClients, "most connections on each port")
 	flags.DurationVar(&f.snapshot, "snapshot-timeout", chp.DefaultSnapshotTimeout, "how long a client may stop reading its snapshot")
 	flags.DurationVar(&f.handshake, "handshake-timeout", chp.DefaultServerHandshake, "how long a new connection may take to say what it is")
 	flags.StringVar(&f.curveKey, "curve-key", "", "`file` with the server's key, from chp keygen: demand CURVE (default $"+keyVariable+")")
@@ -95,6 +100,10 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		return fail(exitUsage, "--max-value-size %v: give a size above 0", &f.maxValue)
 	case f.queue <= 0:
 		return fail(exitUsage, "--subscriber-queue %v: give a size above 0", &f.queue)
+	case f.memory <= 0:
+		return fail(exitUsage, "--subscriber-memory %v: give a size above 0", &f.memory)
+	case f.maxClients <= 0:
+		return fail(exitUsage, "--max-clients %d: give a number above 0", f.maxClients)
 	case f.snapshot <= 0:
 		return fail(exitUsage, "--snapshot-timeout %v: give a time above 0", f.snapshot)
 	case f.handshake <= 0:
@@ -117,6 +126,9 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		HeartbeatInterval: f.heartbeat,
 		MaxValueSize:      int(f.maxValue),
 		SubscriberQueue:   int(f.queue),
+		SubscriberMemory:  int(f.memory),
+		MaxMapBytes:       int64(f.maxMap),
+		MaxClients:        f.maxClients,
 		SnapshotTimeout:   f.snapshot,
 		HandshakeTimeout:  f.handshake,
 		Logger:            logger,

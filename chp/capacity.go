@@ -1,0 +1,49 @@
+package chp
+
+import (
+	"math"
+
+	"clustermap/sockets"
+)
+
+// mapRoom returns by how many bytes the map may grow. mu must be held.
+func (q *sequencer) mapRoom() int64 {
+	if q.maxBytes == 0 {
+		return math.MaxInt64
+	}
+	return q.maxBytes - int64(q.store.log.live)
+}
+
+// mapBytes returns the bytes of the live records.
+func (q *sequencer) mapBytes() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return int64(q.store.log.live)
+}
+
+// fitting returns those of the updates, in spans' own memory, that the map has room
+// for, and counts the others as refused. Deletions always fit, and so do updates
+// that are no larger than what they replace. What a batch frees is there for the
+// next one. mu must be held.
+func (q *sequencer) fitting(wire []byte, spans []sockets.Span) []sockets.Span {
+	room := q.mapRoom()
+	kept := spans[:0]
+	for _, span := range spans {
+		if span.Tag&tagDelete == 0 {
+			grows := int64(span.End - span.Start)
+			key := record(wire[span.Start:span.End]).key()
+			if _, _, old := q.store.search(span.Tag&^tagFlags, key); old != nil {
+				grows -= int64(old.size())
+			}
+			if grows > 0 {
+				if grows > room {
+					q.refused.add(errMapFull)
+					continue
+				}
+				room -= grows
+			}
+		}
+		kept = append(kept, span)
+	}
+	return kept
+}
