@@ -39,14 +39,17 @@ type loan struct {
 	lapsed   bool // the term has ended while it was: the peer is a slow one
 
 	// Guarded by conn.mu.
-	inside bool        // the borrower waits for the connection, or is about to
-	kicked atomic.Bool // and is to stop, or would be; read without the mutex, too
+	inside bool        // a receive call reads
+	kicked atomic.Bool // and is to stop, or the one that is about to; read without the mutex, too
+	heeds  uint64      // the registration whose end kicks the call inside; 0: none
 
-	// The borrower's: what kicks it when its context ends. It outlasts the loan,
-	// for the next one is with the same context as a rule, and to follow one
-	// allocates.
-	done <-chan struct{}
-	stop func() bool
+	// Those of the receive call that reads.
+	ctx      context.Context
+	follows  bool            // the end of ctx kicks it
+	registry uint64          // number of the last registration
+	done     <-chan struct{} // of the context it was with
+	stop     func() bool     // ends that registration; nil: it has ended
+	lasting  bool            // it stays when the call returns
 }
 
 const (
@@ -92,7 +95,7 @@ func (r *reader) behind() bool { return r.unwaited >= r.pipe.socket.in.slack }
 
 // stops says that a read is to end though it has brought nothing for the
 // application. A peer that sends without a pause gives no other occasion.
-func (l *loan) stops() bool { return l.lent.poll || l.kicked.Load() }
+func (l *loan) stops() bool { return l.lent.poll || l.kicked.Load() || l.ctx.Err() != nil }
 
 // offerLoan lends the connection, and returns when it is the reader's again, or
 // why it has ended.
@@ -139,6 +142,7 @@ func (in *inbox) lend(l *loan) bool {
 		return false
 	}
 	l.used, l.recalled, l.lapsed = true, false, false
+	l.kicked.Store(false) // who was to stop may have done so before it was told
 	in.loan = l
 	in.some.wake() // whoever waits already may take it
 	return true
@@ -183,7 +187,7 @@ func (in *inbox) recall() {
 // released meanwhile.
 func (in *inbox) borrow(ctx context.Context) bool {
 	l := in.loan
-	if l == nil || l.taken {
+	if l == nil || l.taken || ctx != noWait && ctx.Err() != nil {
 		return false
 	}
 	l.taken = true
@@ -226,16 +230,9 @@ func (in *inbox) returned(l *loan, err error) {
 // With noWait it returns errNothing instead of waiting.
 func (l *loan) read(ctx context.Context) error {
 	r := l.reader
-	l.lent.poll = ctx == noWait
-	if !l.lent.poll {
-		l.follow(ctx)
-	}
+	l.ctx, l.lent.poll = ctx, ctx == noWait
 	if err := l.enter(); err != nil {
 		return err
-	}
-	if !l.lent.poll && ctx.Err() != nil {
-		l.leave()
-		return os.ErrDeadlineExceeded
 	}
 	r.borrowed = true
 	err := r.conn.stream.receiveFor(&l.lent)
@@ -244,33 +241,76 @@ func (l *loan) read(ctx context.Context) error {
 	return err
 }
 
-// follow has the end of a context kick the borrower. That costs something only
-// where the context is another one than the last time.
-func (l *loan) follow(ctx context.Context) {
-	done := ctx.Done()
-	if done == l.done {
+// follow has the end of the receive call's context kick it. It is called before
+// that sleeps: a call that finds what it waits for need not register with the
+// context, which costs more than a read.
+//
+// A registration ends with the call. Else the end of a context made for one call
+// would start a goroutine for nothing. But where a context comes a second time,
+// the registration stays, since a context for many calls should cost them nothing.
+func (l *loan) follow() {
+	done := l.ctx.Done()
+	if l.follows || done == nil {
 		return
 	}
-	l.forget()
-	if done != nil {
-		l.done, l.stop = done, context.AfterFunc(ctx, l.kick)
+	l.follows = true
+	registered := l.stop != nil && done == l.done
+	if !registered {
+		l.forget()
+		l.registry++
 	}
+	l.heed(l.registry)
+	if registered {
+		// If it has ended before, nobody heeded it then.
+		if l.ctx.Err() != nil {
+			l.expire(l.registry)
+		}
+		return
+	}
+	number := l.registry
+	l.stop = context.AfterFunc(l.ctx, func() { l.expire(number) })
+	l.done, l.lasting = done, done == l.done
 }
 
-// forget ends that.
+// forget ends the registration.
 func (l *loan) forget() {
 	if l.stop != nil {
 		l.stop()
+		l.stop = nil
 	}
-	l.done, l.stop = nil, nil
 }
 
-// kick makes the borrower stop, now or when it begins. It may come too late and
-// hit the next one, who then hands the connection back for nothing.
+// heed has the end of a registration kick the receive call that reads.
+func (l *loan) heed(registration uint64) {
+	c := l.reader.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.heeds = registration
+}
+
+// expire is the end of a registration's context. It may come when the call whose
+// context it was has returned; then it must not reach the next one.
+func (l *loan) expire(registration uint64) {
+	c := l.reader.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.heeds == registration {
+		l.kickLocked()
+	}
+}
+
+// kick makes the receive call that has taken the loan stop, now or when it begins
+// to read.
 func (l *loan) kick() {
 	c := l.reader.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	l.kickLocked()
+}
+
+// kickLocked is kick with conn.mu held.
+func (l *loan) kickLocked() {
+	c := l.reader.conn
 	l.kicked.Store(true)
 	if l.inside && !c.closed {
 		_ = c.stream.conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection, which needs none
@@ -294,10 +334,20 @@ func (l *loan) enter() error {
 
 // leave ends a read, and takes a kick's deadline back.
 func (l *loan) leave() {
+	l.settle()
+	l.ctx = nil
+	if l.follows && !l.lasting {
+		l.forget()
+	}
+	l.follows = false
+}
+
+// settle is what leave does with conn.mu held.
+func (l *loan) settle() {
 	c := l.reader.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l.inside = false
+	l.inside, l.heeds = false, 0
 	if !l.kicked.Swap(false) || c.closed {
 		return
 	}

@@ -367,6 +367,9 @@ func (r *reader) idle() {
 		r.conn.expect(r.ttl)
 		r.ttl = 0
 	}
+	if r.borrowed {
+		r.loan.follow()
+	}
 	if r.chunk == nil {
 		return
 	}
