@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"clustermap/sockets"
 )
 
 // Client is a CHP client (RFC 12): a replica of a server's hashmap, or of some
@@ -31,7 +33,8 @@ import (
 // All methods are safe for concurrent use.
 type Client struct {
 	// Immutable.
-	opts     ClientOptions
+	opts     ClientOptions           // without Security
+	security func() sockets.Security // a function, for printing one shows nothing of its secrets
 	servers  []address
 	subtrees subtrees
 	log      *slog.Logger // never waits
@@ -94,6 +97,7 @@ func newClient(o ClientOptions) (*Client, error) {
 		status:   newStatus(),
 		resyncs:  make([]resyncLimit, len(servers)),
 	}
+	c.security, c.opts.Security = func() sockets.Security { return o.Security }, sockets.Security{}
 	c.log = c.logs.logger()
 	secret := newUUIDSecret()
 	c.writer.uuids, c.returning = uuidMaker{uuidSecret: secret}, uuidMaker{uuidSecret: secret}

@@ -91,7 +91,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		return nil, err
 	}
 	logs := newLogQueue(o.Logger.Handler())
-	s := &Server{opts: o, log: logs.logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{})}
+	s := &Server{opts: o.withoutSecrets(), log: logs.logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{})}
 	announce := map[string]string{propertyCHP: announcement}
 	s.router, err = sockets.NewRouter(sockets.Options{
 		SendHWM: -1, SendHWMOctets: snapshotWindow,

@@ -152,6 +152,13 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	return o, errors.Join(errs...)
 }
 
+// withoutSecrets returns what a server keeps of its options. The sockets have the
+// keys; printing a Server shows none of them.
+func (o ServerOptions) withoutSecrets() ServerOptions {
+	o.Security = sockets.Security{}
+	return o
+}
+
 // setDefault puts the default for the zero value.
 func setDefault[T comparable](v *T, standard T) {
 	var zero T

@@ -145,7 +145,7 @@ func (s *session) run() error {
 // socketOptions are the options that all of a client's sockets have.
 func (c *Client) socketOptions() sockets.Options {
 	o := sockets.Options{
-		Security:         c.opts.Security,
+		Security:         c.security(),
 		ConnectTimeout:   c.opts.SyncTimeout,
 		HandshakeTimeout: c.opts.SyncTimeout,
 		Metadata:         map[string]string{propertyCHP: announcement},
