@@ -16,6 +16,7 @@ import (
 type conn struct {
 	stream stream
 	gone   chan struct{} // closed when the connection is to end, by whomever
+	place  uint64        // of the pipe, if the connection was accepted
 	life   lifeline
 
 	// Guarded by admission.mu.
@@ -251,6 +252,7 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 	}
 	if p == nil {
 		p = newPipe(s, endpoint, false)
+		p.place = c.place // handshakes may end in another order
 	}
 	opened.subscribeAll(s.kind)
 	peer := &Peer{pipe: p, conn: c, info: opened.peer, remote: remote, identity: opened.peer.Identity}

@@ -188,6 +188,7 @@ func (l *listener) serve(nc net.Conn) {
 		s.report(Event{Kind: AcceptFailed, Endpoint: l.endpoint, Err: err})
 		return
 	}
+	c.place = s.places.Add(1)
 	if err := s.admission.enter(c, l.done); err != nil {
 		if err == ErrTooManyConnections {
 			s.report(Event{Kind: AcceptFailed, Endpoint: l.endpoint, Remote: nc.RemoteAddr().String(), Err: err})

@@ -15,7 +15,9 @@ import (
 //
 // A pipe that Connect made takes part from then on, so that messages are queued
 // before the connection is up, or with Options.Immediate only while it is
-// connected. An accepted pipe lives no longer than its connection.
+// connected. An accepted pipe lives no longer than its connection. Pipes have their
+// turns in the order in which connections were accepted or Connect was called,
+// whichever handshake ends first.
 type balancer struct {
 	mu        sync.Mutex
 	pipes     []*pipe
@@ -62,10 +64,19 @@ func (lb *balancer) detached(p *pipe) {
 	}
 }
 
+// add enters a pipe at its place. One whose turn in this round would have been
+// before now has it in the next.
 func (lb *balancer) add(p *pipe) {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
-	lb.pipes = append(lb.pipes, p)
+	i := len(lb.pipes)
+	for i > 0 && lb.pipes[i-1].place > p.place { // most come last
+		i--
+	}
+	lb.pipes = slices.Insert(lb.pipes, i, p)
+	if i < lb.next {
+		lb.next++
+	}
 	lb.changed()
 	lb.room.wake()
 }

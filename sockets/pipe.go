@@ -13,6 +13,7 @@ type pipe struct {
 	endpoint string
 	lasting  bool    // made by Connect
 	dialer   *dialer // whose it is, if made by Connect
+	place    uint64  // its place among others: in the order of accept, or of Connect
 	name     []byte  // the identity that ConnectAs gave its peer
 
 	out outbox
@@ -26,7 +27,7 @@ type pipe struct {
 }
 
 func newPipe(s *socket, endpoint string, lasting bool) *pipe {
-	p := &pipe{socket: s, endpoint: endpoint, lasting: lasting}
+	p := &pipe{socket: s, endpoint: endpoint, lasting: lasting, place: s.places.Add(1)}
 	p.out.init(hwm{s.opts.SendHWM, s.opts.SendHWMOctets})
 	p.in.init()
 	if s.conflates() {

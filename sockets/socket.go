@@ -44,6 +44,8 @@ type socket struct {
 
 	admission admission
 
+	places atomic.Uint64 // given out so far; see pipe.place
+
 	in inbox
 	wg sync.WaitGroup // listeners, dialers and connections
 

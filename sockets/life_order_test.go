@@ -1,0 +1,76 @@
+package sockets
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// TestS14_OrderOfAccept: peers have their turns in the order in which they were
+// accepted, whichever handshake ends first.
+func TestS14_OrderOfAccept(t *testing.T) {
+	t.Parallel()
+	const n = 5
+	for name, order := range map[string][n]int{
+		"backwards": {4, 3, 2, 1, 0},
+		"mixed":     {2, 0, 4, 1, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seen := newEvents()
+			push := bind(t, NewPush, Options{Linger: -1, Monitor: seen.tell})
+			var peers [n]*raw
+			for i := range peers {
+				peers[i] = dialRaw(t, push.LastEndpoint())
+				seen.await(t, Accepted)
+			}
+			for _, i := range order {
+				peers[i].greet("PULL", nil).sync()
+			}
+			for round := range 2 {
+				for i := range peers {
+					says(t, push, fmt.Sprint(round, i))
+				}
+				for i, r := range peers {
+					if m := r.message(); string(m[0]) != fmt.Sprint(round, i) {
+						t.Errorf("peer %d got %q in round %d", i, m, round)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestS14_LateInARound: a peer whose handshake ends in the middle of a round has
+// its turn if those accepted after it are still to have theirs, and nobody else
+// loses one.
+func TestS14_LateInARound(t *testing.T) {
+	t.Parallel()
+	for sent, want := range [][]int{{0, 1, 2}, {1, 2, 0}, {0, 1, 2}} {
+		seen := newEvents()
+		push := bind(t, NewPush, Options{Linger: -1, Monitor: seen.tell})
+		var peers [3]*raw
+		for i := range peers {
+			peers[i] = dialRaw(t, push.LastEndpoint())
+			seen.await(t, Accepted)
+		}
+		peers[0].greet("PULL", nil).sync()
+		peers[2].greet("PULL", nil).sync()
+		for i := range sent {
+			says(t, push, "before")
+			if m := peers[2*i].message(); string(m[0]) != "before" {
+				t.Errorf("peer %d got %q", 2*i, m)
+			}
+		}
+		peers[1].greet("PULL", nil).sync()
+		says(t, push, "0", "1", "2")
+		got := make([]int, 3)
+		for i, r := range peers {
+			fmt.Sscan(string(r.message()[0]), &i)
+			got[i] = slices.Index(peers[:], r)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("after %d messages the turns are %v, want %v", sent, got, want)
+		}
+	}
+}
