@@ -1,7 +1,8 @@
 // Package deps holds the direction of dependency between this module's
 // packages, and the short list of what they use from outside:
 //
-//	internal/* ◀── zmtp ◀── sockets ◀── chp ◀── cmd, patterns
+//	internal/* ◀── zmtp ◀── sockets ◀── chp ◀── cmd
+//	                        sockets ◀── patterns/binarystar
 package deps
 
 import (
@@ -47,6 +48,12 @@ var rules = []struct {
 	},
 	{
 		path: "chp",
+		own:  []string{"zmtp", "sockets"},
+		std:  []string{"net/http"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
+	},
+	{
+		path: "patterns/binarystar",
 		own:  []string{"zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
@@ -185,7 +192,7 @@ func TestPassive(t *testing.T) {
 // stale when they change.
 func watch(t *testing.T) {
 	t.Helper()
-	for _, dir := range []string{"zmtp", "sockets", "chp", "internal"} {
+	for _, dir := range []string{"zmtp", "sockets", "chp", "patterns", "internal"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || filepath.Ext(path) != ".go" {
 				return err

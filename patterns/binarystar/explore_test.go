@@ -1,0 +1,449 @@
+package binarystar
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// What follows explores all sequences of events, up to a depth, for two nodes
+// that are joined by links which delay and lose messages. Worlds that were seen
+// before are not explored again. From every world it looks what happens when
+// the trouble ends: whether one node becomes active, the other one passive, and
+// it stays so.
+
+// room is how many messages a link holds.
+const room = 2
+
+// node is one of the two. It is of this package, or it does as the guide's
+// programs do.
+type node struct {
+	machine
+	up    bool
+	guide bool
+	fatal bool // a guide program has ended of its own accord
+}
+
+// world is two nodes, and the messages on their way to each. Its time is always
+// 0: the nodes' times are moved instead, so that worlds can be compared.
+type world struct {
+	nodes [2]node
+	links [2][]candidate // to this node
+}
+
+// key tells worlds apart. Only differences between epochs matter.
+type key [40]uint8
+
+func (w *world) key() (k key) {
+	least := uint64(MaxEpoch)
+	for i := range w.nodes {
+		least = min(least, w.nodes[i].epoch, w.nodes[i].peer.epoch)
+		for _, c := range w.links[i] {
+			least = min(least, c.epoch)
+		}
+	}
+	at := 0
+	put := func(v uint8) { k[at] = v; at++ }
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		flags := uint8(0)
+		if n.up {
+			flags = 1
+		}
+		if n.fatal {
+			flags |= 2
+		}
+		put(flags)
+		put(uint8(n.state))
+		put(uint8(n.epoch - least))
+		put(uint8(n.newest - least))
+		put(uint8(n.peer.state))
+		put(uint8(n.peer.epoch - least))
+		put(uint8(max(n.deadline, 0) / interval))
+		put(uint8(min(-n.ran, timeout) / interval))
+		put(uint8(max(n.doubt, 0) / interval))
+		put(uint8(len(w.links[i])))
+		for _, c := range w.links[i] {
+			put(uint8(c.state))
+			put(uint8(c.epoch - least))
+		}
+	}
+	return k
+}
+
+// send tells the other node this one's state. A full link loses the newest.
+func (w *world) send(i int) {
+	n, to := &w.nodes[i], 1-i
+	if len(w.links[to]) == room {
+		return
+	}
+	c := candidate{state: n.told(w.nodes[to].guide), role: n.role, foreign: n.guide || w.nodes[to].guide}
+	if !c.foreign {
+		c.epoch = n.epoch
+	}
+	w.links[to] = append(w.links[to][:len(w.links[to]):len(w.links[to])], c)
+}
+
+// pass lets an interval pass, in which the nodes of the mask run.
+func (w *world) pass(mask int) {
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		n.deadline -= interval
+		n.ran -= interval
+		n.doubt -= interval
+	}
+	for i := range w.nodes {
+		if mask&(1<<i) != 0 && w.nodes[i].up {
+			w.step(i, tick)
+			w.send(i)
+		}
+	}
+}
+
+func (w *world) step(i int, e event) {
+	n := &w.nodes[i]
+	if n.guide {
+		n.guideStep(e)
+		return
+	}
+	before := n.machine
+	n.machine = n.machine.step(0, e)
+	w.changed(i, before)
+}
+
+// changed sends the new state at once, as a node does.
+func (w *world) changed(i int, before machine) {
+	if n := &w.nodes[i]; n.state != before.state || n.epoch != before.epoch {
+		w.send(i)
+	}
+}
+
+// deliver gives a node the first message on its way to it.
+func (w *world) deliver(i int) {
+	n, c := &w.nodes[i], w.links[i][0]
+	w.links[i] = w.links[i][1:]
+	switch {
+	case !n.up:
+	case n.guide:
+		n.deadline = timeout
+		n.guideStep(event(c.state))
+	default:
+		before := n.machine
+		n.machine = n.hear(0, c)
+		w.changed(i, before)
+	}
+}
+
+func (w *world) restart(i int, epoch uint64) {
+	n := &w.nodes[i]
+	fresh := newMachine(n.role, timeout, 0, epoch)
+	fresh.table, fresh.voteless = n.table, n.voteless
+	n.machine, n.up, n.fatal = fresh, true, false
+}
+
+// guideStep is what the guide's programs do.
+func (n *node) guideStep(e event) {
+	silent := n.deadline <= 0
+	switch s := n.state; {
+	case s == StatePrimary && (e == peerBackup || e == vote && silent),
+		s == StatePassive && (e == peerPrimary || e == peerBackup || e == vote && silent):
+		n.state = StateActive
+	case (s == StatePrimary || s == StateBackup) && e == peerActive:
+		n.state = StatePassive
+	case s == StateActive && e == peerActive, s == StatePassive && e == peerPassive:
+		n.up, n.fatal = false, true
+	}
+}
+
+// heal ends all trouble and returns what is wrong then. Nodes that were down
+// come back with the epoch that they had, or without.
+func (w world) heal(forget bool) string {
+	for i := range w.nodes {
+		if n := &w.nodes[i]; !n.up {
+			epoch := n.epoch
+			if forget {
+				epoch = 0
+			}
+			w.restart(i, epoch)
+		}
+	}
+	const rounds, settled = 10, 7
+	var last [2]State
+	for r := range rounds {
+		w.pass(3)
+		for len(w.links[0])+len(w.links[1]) > 0 {
+			for i := range w.links {
+				if len(w.links[i]) > 0 {
+					w.deliver(i)
+				}
+			}
+		}
+		for i := range w.nodes {
+			if n := &w.nodes[i]; n.fatal {
+				w.restart(i, 0) // by its supervisor
+			}
+		}
+		states := [2]State{w.nodes[0].state, w.nodes[1].state}
+		switch {
+		case r < settled:
+		case states != [2]State{StateActive, StatePassive} && states != [2]State{StatePassive, StateActive}:
+			return fmt.Sprintf("%v and %v", states[0], states[1])
+		case r > settled && states != last:
+			return "they take turns"
+		case w.nodes[0].epoch != w.nodes[1].epoch && !w.nodes[0].guide && !w.nodes[1].guide:
+			return "they are of different reigns"
+		}
+		last = states
+	}
+	return ""
+}
+
+// action is one thing that can happen to a world, if it can happen now.
+type action struct {
+	name string
+	do   func(w *world) bool
+}
+
+var actions = func() (all []action) {
+	add := func(name string, do func(w *world) bool) { all = append(all, action{name, do}) }
+	add("interval", func(w *world) bool { w.pass(3); return true })
+	for i := range 2 {
+		who := string(rune('A' + i))
+		add("interval without "+who, func(w *world) bool {
+			if !w.nodes[i].up {
+				return false
+			}
+			w.pass(3 &^ (1 << i))
+			return true
+		})
+		add("deliver to "+who, func(w *world) bool {
+			if len(w.links[i]) == 0 {
+				return false
+			}
+			w.deliver(i)
+			return true
+		})
+		add("lose to "+who, func(w *world) bool {
+			if len(w.links[i]) == 0 {
+				return false
+			}
+			w.links[i] = w.links[i][1:]
+			return true
+		})
+		add("vote at "+who, func(w *world) bool {
+			if !w.nodes[i].up {
+				return false
+			}
+			w.step(i, vote)
+			return true
+		})
+		add("handover of "+who, func(w *world) bool {
+			if !w.nodes[i].up || w.nodes[i].guide {
+				return false
+			}
+			w.step(i, yield)
+			return true
+		})
+		add("kill "+who, func(w *world) bool {
+			if !w.nodes[i].up {
+				return false
+			}
+			w.nodes[i].up = false
+			return true
+		})
+		add("restart "+who, func(w *world) bool {
+			if w.nodes[i].up {
+				return false
+			}
+			w.restart(i, w.nodes[i].epoch)
+			return true
+		})
+		add("restart without epoch "+who, func(w *world) bool {
+			if w.nodes[i].up || w.nodes[i].epoch == 0 {
+				return false
+			}
+			w.restart(i, 0)
+			return true
+		})
+	}
+	return all
+}()
+
+// fault is what an exploration has found, and how to get there.
+type fault struct {
+	what string
+	path []string
+}
+
+func (f *fault) String() string { return f.what + " after: " + strings.Join(f.path, ", ") }
+
+// explore visits every world up to a depth, and returns how many there are, and
+// the first that has a fault.
+func explore(first world, depth int) (worlds int, _ *fault) {
+	type place struct {
+		world
+		from, by int
+	}
+	places := []place{{first, -1, 0}}
+	seen := map[key]bool{first.key(): true}
+	path := func(at int) (names []string) {
+		for ; places[at].from >= 0; at = places[at].from {
+			names = append([]string{actions[places[at].by].name}, names...)
+		}
+		return names
+	}
+	begin := 0
+	for range depth {
+		end := len(places)
+		for at := begin; at < end; at++ {
+			for by, a := range actions {
+				w := places[at].world
+				if !a.do(&w) {
+					continue
+				}
+				k := w.key()
+				if seen[k] {
+					continue
+				}
+				seen[k] = true
+				places = append(places, place{w, at, by})
+				for i := range w.nodes {
+					if n := &w.nodes[i]; n.fatal && w.nodes[1-i].guide == n.guide {
+						return len(places), &fault{"a fatal end", path(len(places) - 1)}
+					}
+				}
+				for _, forget := range []bool{false, true} {
+					if what := w.heal(forget); what != "" {
+						return len(places), &fault{what, path(len(places) - 1)}
+					}
+				}
+			}
+		}
+		begin = end
+	}
+	return len(places), nil
+}
+
+// pair is two nodes that start at the same time.
+func pair(change func(primary, backup *node)) world {
+	var w world
+	for i, role := range []Role{RolePrimary, RoleBackup} {
+		w.nodes[i] = node{machine: newMachine(role, timeout, 0, 0), up: true}
+	}
+	if change != nil {
+		change(&w.nodes[0], &w.nodes[1])
+	}
+	return w
+}
+
+// begin puts both nodes of a pair into a state and a reign.
+func begin(primary, backup State, epochs ...uint64) func(w *world) {
+	return func(w *world) {
+		for i, s := range []State{primary, backup} {
+			n := &w.nodes[i]
+			n.state, n.epoch, n.newest = s, epochs[i], epochs[i]
+		}
+	}
+}
+
+// beginnings are the worlds to explore from: what can come of a start is too far
+// from it to be reached in few steps.
+var beginnings = []struct {
+	name  string
+	begin func(w *world)
+	depth int
+}{
+	{"start", func(*world) {}, 6},
+	{"primary serves", begin(StateActive, StatePassive, 1, 1), 5},
+	{"backup serves", begin(StatePassive, StateActive, 1, 1), 4},
+	{"both serve", begin(StateActive, StateActive, 2, 1), 4},
+	{"both serve in equal reigns", begin(StateActive, StateActive, 1, 1), 4},
+	{"both follow", begin(StatePassive, StatePassive, 1, 2), 4},
+}
+
+// TestExplore: whatever has happened to two nodes, one is active and one passive
+// once they hear each other.
+func TestExplore(t *testing.T) {
+	t.Parallel()
+	for _, voteless := range []bool{false, true} {
+		for _, b := range beginnings {
+			w := pair(func(p, b *node) { p.voteless, b.voteless = voteless, voteless })
+			b.begin(&w)
+			worlds, f := explore(w, b.depth)
+			if f != nil {
+				t.Errorf("%s, voteless %v: %v", b.name, voteless, f)
+			}
+			t.Logf("%s, voteless %v: %d worlds", b.name, voteless, worlds)
+		}
+	}
+}
+
+// TestExploreGuide: the same for a node and a guide program, which is started
+// again whenever it ends.
+func TestExploreGuide(t *testing.T) {
+	t.Parallel()
+	for guide := range 2 {
+		for _, b := range beginnings {
+			w := pair(nil)
+			w.nodes[guide].guide = true
+			b.begin(&w)
+			w.nodes[guide].epoch, w.nodes[guide].newest = 0, 0
+			worlds, f := explore(w, b.depth)
+			if f != nil {
+				t.Errorf("%s, guide is %v: %v", b.name, w.nodes[guide].role, f)
+			}
+			t.Logf("%s, guide is %v: %d worlds", b.name, w.nodes[guide].role, worlds)
+		}
+	}
+}
+
+// TestExploreFindsTheGuidesFlaw: the exploration finds what is known of two
+// guide programs, that they end one another.
+func TestExploreFindsTheGuidesFlaw(t *testing.T) {
+	t.Parallel()
+	_, f := explore(pair(func(p, b *node) { p.guide, b.guide = true, true }), 9)
+	if f == nil || f.what != "a fatal end" {
+		t.Errorf("found %v", f)
+	}
+	t.Log(f)
+}
+
+// TestExploreFindsMutations: the exploration fails if a cell of the table is
+// not as it should be.
+func TestExploreFindsMutations(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		state State
+		event event
+		to    rule
+	}{
+		{StatePrimary, peerBackup, stay},
+		{StatePrimary, peerActive, stay},
+		{StatePrimary, peerActive, contest},
+		{StateBackup, peerActive, stay},
+		{StateActive, peerActive, stay},
+		{StateActive, peerActive, reign},
+		{StateActive, peerPassive, stay},
+		{StateActive, peerPassive, follow},
+		{StatePassive, peerPrimary, stay},
+		{StatePassive, peerBackup, stay},
+		{StatePassive, peerPassive, stay},
+		{StatePassive, peerYielding, stay},
+		{StateYielding, peerActive, stay},
+	} {
+		changed := table
+		changed[c.state][c.event] = c.to
+		found := false
+		for _, b := range beginnings {
+			w := pair(func(p, b *node) { p.table, b.table = &changed, &changed })
+			b.begin(&w)
+			if _, f := explore(w, 4); f != nil {
+				found = true
+				break
+			}
+		}
+		if !found {
+			t.Errorf("no fault with rule %d instead of %d for event %d in state %v", c.to, table[c.state][c.event], c.event, c.state)
+		}
+	}
+}

@@ -1,0 +1,367 @@
+package binarystar
+
+import "time"
+
+// Role is which of the two a node was set up to be. It decides ties, and who
+// becomes active when both start.
+type Role uint8
+
+// The roles. A pair has one of each.
+const (
+	RolePrimary Role = 1
+	RoleBackup  Role = 2
+)
+
+func (r Role) String() string {
+	switch r {
+	case RolePrimary:
+		return "primary"
+	case RoleBackup:
+		return "backup"
+	}
+	return "invalid role"
+}
+
+// waiting is the state in which a node of this role starts.
+func (r Role) waiting() State { return State(r) }
+
+func (r Role) other() Role { return RolePrimary + RoleBackup - r }
+
+// State is what a node does. The values up to StatePassive are those on the
+// wire of the ZeroMQ Guide's programs.
+type State uint8
+
+const (
+	// StatePrimary and StateBackup are waiting: the node has started and has
+	// not heard enough of its peer to know what to do.
+	StatePrimary State = 1
+	StateBackup  State = 2
+	// StateActive serves clients.
+	StateActive State = 3
+	// StatePassive follows the active peer, ready to take over.
+	StatePassive State = 4
+	// StateYielding has stepped down (Handover) and waits for the peer to take
+	// over. The guide's programs are told the waiting state of the node's role
+	// instead, at which they take over too.
+	StateYielding State = 5
+)
+
+func (s State) String() string {
+	switch s {
+	case StatePrimary:
+		return "primary (waiting)"
+	case StateBackup:
+		return "backup (waiting)"
+	case StateActive:
+		return "active"
+	case StatePassive:
+		return "passive"
+	case StateYielding:
+		return "yielding"
+	}
+	return "invalid state"
+}
+
+// event is what can happen to a node. Those up to peerYielding are the peer's
+// state, which it tells again and again.
+type event uint8
+
+const (
+	peerPrimary        = event(StatePrimary)
+	peerBackup         = event(StateBackup)
+	peerActive         = event(StateActive)
+	peerPassive        = event(StatePassive)
+	peerYielding       = event(StateYielding)
+	vote         event = 6 // a client asks for service
+	tick         event = 7 // an interval has passed
+	yield        event = 8 // the application hands over
+)
+
+// rule is what a node does about an event.
+type rule uint8
+
+const (
+	stay     rule = iota // nothing
+	contest              // neither node is active: the better one becomes active
+	follow               // the peer is active, this node is not: become passive
+	reign                // this node is active, the peer is not: keep the newest reign
+	duel                 // both are active: the older reign yields
+	takeOver             // become active if the peer is silent
+	stepDown             // let the peer take over, if it can
+)
+
+// table is the state machine. A vote is accepted if the node is active
+// afterwards.
+//
+// For a peer that tells nothing but its state, a guide program, it is the
+// guide's table, but for duel and for two passives, where a guide program ends.
+var table = [...][9]rule{
+	StatePrimary: {
+		peerPrimary:  stay, // two primaries: a mistake in the set-up
+		peerBackup:   contest,
+		peerActive:   follow,
+		peerPassive:  contest,
+		peerYielding: contest,
+		vote:         takeOver,
+		tick:         takeOver,
+		yield:        stay,
+	},
+	StateBackup: {
+		peerPrimary:  contest,
+		peerBackup:   stay,
+		peerActive:   follow,
+		peerPassive:  contest,
+		peerYielding: contest,
+		vote:         stay, // a backup that never had a peer has nothing to serve
+		tick:         stay,
+		yield:        stay,
+	},
+	StateActive: {
+		peerPrimary:  reign,
+		peerBackup:   reign,
+		peerActive:   duel,
+		peerPassive:  reign,
+		peerYielding: reign,
+		vote:         stay,
+		tick:         stay,
+		yield:        stepDown,
+	},
+	StatePassive: {
+		peerPrimary:  contest, // the peer has restarted
+		peerBackup:   contest,
+		peerActive:   follow,
+		peerPassive:  contest,
+		peerYielding: contest,
+		vote:         takeOver,
+		tick:         takeOver,
+		yield:        stay,
+	},
+	StateYielding: {
+		peerPrimary:  contest,
+		peerBackup:   contest,
+		peerActive:   follow,
+		peerPassive:  contest, // the peer does not know yet, and will win
+		peerYielding: contest,
+		vote:         takeOver,
+		tick:         takeOver,
+		yield:        stay,
+	},
+}
+
+// Reason is why a node is in its state.
+type Reason uint8
+
+const (
+	// Started: the node has just been made.
+	Started Reason = iota
+	// PeerActive: the peer is active, so this node is passive.
+	PeerActive
+	// PeerNewer: both were active, and the peer goes on.
+	PeerNewer
+	// Elected: neither was active, and this node was the better candidate.
+	Elected
+	// PeerSilent: the peer has been silent for the time-out, and a client has
+	// voted if a vote is needed.
+	PeerSilent
+	// HandedOver: the application has called Handover.
+	HandedOver
+)
+
+func (r Reason) String() string {
+	switch r {
+	case Started:
+		return "started"
+	case PeerActive:
+		return "peer is active"
+	case PeerNewer:
+		return "peer's reign is newer"
+	case Elected:
+		return "better candidate"
+	case PeerSilent:
+		return "peer is silent"
+	case HandedOver:
+		return "handed over"
+	}
+	return "invalid reason"
+}
+
+// MaxEpoch is the highest epoch.
+const MaxEpoch = 1<<63 - 1
+
+// candidate is what a node says of itself.
+type candidate struct {
+	state   State
+	role    Role
+	epoch   uint64
+	payload []byte
+	foreign bool // a guide program: it tells its state, and the rest is not known
+}
+
+// machine is a node without sockets, clock or goroutines. It is a value: step
+// returns the next one. Times are since any fixed moment, on a clock that is
+// never set back.
+type machine struct {
+	role     Role
+	timeout  time.Duration
+	voteless bool                             // silence of the peer is enough to take over
+	compare  func(own, peer []byte) int       // of payloads; may be nil
+	table    *[len(table)][len(table[0])]rule // another one in tests
+
+	state   State
+	reason  Reason
+	epoch   uint64 // the reign that this node has last served or followed
+	newest  uint64 // the newest reign that it has heard of
+	payload []byte
+
+	peer     candidate     // as last heard; its state is 0 before
+	heard    time.Duration // the peer's last message
+	deadline time.Duration // the peer is silent if not heard until then
+	ran      time.Duration // the last step
+	doubt    time.Duration // an active accepts no vote until then
+}
+
+func newMachine(role Role, timeout, now time.Duration, epoch uint64) machine {
+	return machine{
+		role: role, timeout: timeout, table: &table,
+		state: role.waiting(), epoch: epoch, newest: epoch,
+		deadline: now + timeout, ran: now,
+	}
+}
+
+// told is the state that the peer is told. A guide program does not know
+// StateYielding; at a peer that waits it takes over as well.
+func (m *machine) told(foreign bool) State {
+	if m.state == StateYielding && foreign {
+		return m.role.waiting()
+	}
+	return m.state
+}
+
+// silent says whether the peer has not been heard for the time-out.
+func (m *machine) silent(now time.Duration) bool { return now >= m.deadline }
+
+// accepts says whether a client's request is to be served.
+func (m *machine) accepts(now time.Duration) bool {
+	return m.state == StateActive && now >= m.doubt
+}
+
+// hear is the step for a message of the peer.
+func (m machine) hear(now time.Duration, peer candidate) machine {
+	m.wake(now)
+	m.peer = peer
+	m.newest = max(m.newest, peer.epoch)
+	m.heard, m.deadline = now, now+m.timeout
+	m.apply(now, event(peer.state))
+	return m
+}
+
+// step is the step for everything else: vote, tick, yield.
+func (m machine) step(now time.Duration, e event) machine {
+	m.wake(now)
+	m.apply(now, e)
+	return m
+}
+
+// wake notices that the node did not run for the time-out, as in a suspended
+// process. It then knows nothing of the peer: neither that it was silent, nor
+// that it did not take over.
+func (m *machine) wake(now time.Duration) {
+	if now-m.ran >= m.timeout {
+		m.deadline = now + m.timeout
+		m.doubt = now + m.timeout
+	}
+	m.ran = now
+}
+
+func (m *machine) apply(now time.Duration, e event) {
+	switch m.table[m.state][e] {
+	case contest:
+		if m.better() {
+			m.become(StateActive, Elected)
+		}
+	case follow:
+		if m.state != StatePassive {
+			m.become(StatePassive, PeerActive)
+		}
+		m.epoch = max(m.epoch, m.peer.epoch)
+	case reign:
+		if m.newest > m.epoch {
+			m.raise()
+		}
+	case duel:
+		m.fight()
+	case takeOver:
+		if m.silent(now) && (e == vote || m.voteless) {
+			m.become(StateActive, PeerSilent)
+		}
+	case stepDown:
+		if m.peer.state == StatePassive && !m.silent(now) {
+			m.become(StateYielding, HandedOver)
+		}
+	}
+}
+
+func (m *machine) become(s State, why Reason) {
+	m.state, m.reason = s, why
+	if s == StateActive {
+		m.raise()
+		m.doubt = 0
+	}
+}
+
+// raise begins a reign that is newer than all others.
+func (m *machine) raise() {
+	m.newest = min(m.newest+1, MaxEpoch)
+	m.epoch = m.newest
+}
+
+// fight decides which of two active nodes goes on. Of equal reigns both sides
+// raise the number, whoever notices, so that it does not stand for two
+// histories. Nodes of the same role, a mistake in the set-up, then both go on.
+func (m *machine) fight() {
+	p := m.peer
+	equal := !p.foreign && p.epoch == m.epoch
+	switch {
+	case !p.foreign && p.epoch > m.epoch,
+		(equal || p.foreign) && m.role == RoleBackup && p.role == RolePrimary:
+		m.become(StatePassive, PeerNewer)
+		m.epoch = max(m.epoch, p.epoch)
+	}
+	if equal && m.role != p.role {
+		m.raise()
+	}
+}
+
+// better says whether this node, and not the peer, is to become active, where
+// neither is. Both come to opposite results: by what they have been doing, by
+// their reigns, by the application's payloads, by their roles.
+func (m *machine) better() bool {
+	p := m.peer
+	if own, other := standing(m.state, p.foreign), standing(p.state, p.foreign); own != other {
+		return own > other
+	}
+	if !p.foreign {
+		if m.epoch != p.epoch {
+			return m.epoch > p.epoch
+		}
+		if m.compare != nil {
+			if c := m.compare(m.payload, p.payload); c != 0 {
+				return c > 0
+			}
+		}
+	}
+	return m.role == RolePrimary && p.role == RoleBackup
+}
+
+// standing ranks nodes that are not active. A passive one has followed its peer;
+// one that is yielding wants to be followed; one that is waiting has just
+// started. A guide program takes yielding for waiting.
+func standing(s State, foreign bool) int {
+	switch {
+	case s == StatePassive:
+		return 2
+	case s == StateYielding && !foreign:
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,247 @@
+package binarystar
+
+import (
+	"cmp"
+	"testing"
+	"time"
+)
+
+const (
+	interval = time.Second
+	timeout  = 2 * interval
+)
+
+// machineIn returns a machine that is in a state, with a reign and a peer that
+// was last heard at time 0.
+func machineIn(role Role, s State, epoch uint64) machine {
+	m := newMachine(role, timeout, 0, epoch)
+	m.state = s
+	return m
+}
+
+func guidePeer(role Role, s State) candidate {
+	return candidate{state: s, role: role.other(), foreign: true}
+}
+
+// TestGuideTable holds every cell of the guide's table, with a peer that tells
+// nothing but its state.
+func TestGuideTable(t *testing.T) {
+	t.Parallel()
+	const (
+		p, b, a, s   = StatePrimary, StateBackup, StateActive, StatePassive
+		young, stale = timeout - 1, timeout // the peer heard shortly ago, or too long ago
+	)
+	for _, c := range []struct {
+		role   Role
+		from   State
+		event  event
+		at     time.Duration
+		to     State
+		accept bool
+	}{
+		{RolePrimary, p, peerPrimary, young, p, false},
+		{RolePrimary, p, peerBackup, young, a, false},
+		{RolePrimary, p, peerActive, young, s, false},
+		{RolePrimary, p, peerPassive, young, p, false},
+		{RolePrimary, p, vote, young, p, false},
+		{RolePrimary, p, vote, stale, a, true},
+
+		{RoleBackup, b, peerPrimary, young, b, false},
+		{RoleBackup, b, peerBackup, young, b, false},
+		{RoleBackup, b, peerActive, young, s, false},
+		{RoleBackup, b, peerPassive, young, b, false},
+		{RoleBackup, b, vote, young, b, false},
+		{RoleBackup, b, vote, stale, b, false},
+
+		{RolePrimary, a, peerPrimary, young, a, false},
+		{RolePrimary, a, peerBackup, young, a, false},
+		{RolePrimary, a, peerPassive, young, a, false},
+		{RolePrimary, a, vote, young, a, true},
+		{RolePrimary, a, vote, stale, a, true},
+		{RoleBackup, a, peerPrimary, young, a, false},
+		{RoleBackup, a, peerBackup, young, a, false},
+		{RoleBackup, a, peerPassive, young, a, false},
+		{RoleBackup, a, vote, young, a, true},
+		{RoleBackup, a, vote, stale, a, true},
+
+		{RolePrimary, s, peerPrimary, young, a, false},
+		{RolePrimary, s, peerBackup, young, a, false},
+		{RolePrimary, s, peerActive, young, s, false},
+		{RolePrimary, s, vote, young, s, false},
+		{RolePrimary, s, vote, stale, a, true},
+		{RoleBackup, s, peerPrimary, young, a, false},
+		{RoleBackup, s, peerBackup, young, a, false},
+		{RoleBackup, s, peerActive, young, s, false},
+		{RoleBackup, s, vote, young, s, false},
+		{RoleBackup, s, vote, stale, a, true},
+
+		// Where a guide program ends: the primary goes on, or takes over.
+		{RolePrimary, a, peerActive, young, a, false},
+		{RoleBackup, a, peerActive, young, s, false},
+		{RolePrimary, s, peerPassive, young, a, false},
+		{RoleBackup, s, peerPassive, young, s, false},
+	} {
+		m := machineIn(c.role, c.from, 0)
+		m.ran = c.at - 1 // it was not suspended
+		if c.event == vote {
+			m = m.step(c.at, vote)
+		} else {
+			m = m.hear(c.at, guidePeer(c.role, State(c.event)))
+			if m.silent(c.at+timeout-1) || !m.silent(c.at+timeout) {
+				t.Errorf("%v %v, event %d: the deadline is %v", c.role, c.from, c.event, m.deadline)
+			}
+		}
+		if m.state != c.to || c.event == vote && m.accepts(c.at) != c.accept {
+			t.Errorf("%v %v, event %d at %v: %v, accepted: %v", c.role, c.from, c.event, c.at, m.state, m.accepts(c.at))
+		}
+	}
+}
+
+// TestReigns holds what the guide's table does not have, between two nodes of
+// this package.
+func TestReigns(t *testing.T) {
+	t.Parallel()
+	const (
+		b, a, s, y = StateBackup, StateActive, StatePassive, StateYielding
+		p          = StatePrimary
+	)
+	for _, c := range []struct {
+		what      string
+		role      Role
+		from      State
+		own       uint64
+		payload   string
+		peer      State
+		peerEpoch uint64
+		peerLoad  string
+		to        State
+		epoch     uint64
+	}{
+		{"of two actives the older yields", RolePrimary, a, 5, "", a, 6, "", s, 6},
+		{"of two actives the newer stays", RoleBackup, a, 6, "", a, 5, "", a, 6},
+		{"of two equal reigns the primary's stays and gets a number of its own", RolePrimary, a, 5, "", a, 5, "", a, 6},
+		{"of two equal reigns the backup's yields, and calls for another number", RoleBackup, a, 5, "", a, 5, "", s, 6},
+		{"an active with a number that the peer has seen surpassed takes a newer one", RolePrimary, a, 5, "", s, 7, "", a, 8},
+		{"of two passives the newer reign takes over", RoleBackup, s, 6, "", s, 5, "", a, 7},
+		{"of two passives the older reign stays", RolePrimary, s, 5, "", s, 6, "", s, 5},
+		{"of two passives of one reign the primary takes over", RolePrimary, s, 5, "", s, 5, "", a, 6},
+		{"of two passives of one reign the backup stays", RoleBackup, s, 5, "", s, 5, "", s, 5},
+		{"the payload decides before the role", RoleBackup, s, 5, "b", s, 5, "a", a, 6},
+		{"and for both", RolePrimary, s, 5, "a", s, 5, "b", s, 5},
+		{"the reign decides before the payload", RolePrimary, s, 6, "a", s, 5, "b", a, 7},
+		{"both start, and the backup's reign is newer", RolePrimary, p, 5, "", b, 6, "", p, 5},
+		{"both start, and the own reign is newer", RoleBackup, b, 6, "", p, 5, "", a, 7},
+		{"a restarted peer has nothing, whatever reign it remembers", RoleBackup, s, 5, "", p, 6, "", a, 7},
+		{"who has restarted waits for the passive peer", RolePrimary, p, 6, "", s, 5, "", p, 6},
+		{"a passive takes over from a peer that is yielding", RoleBackup, s, 5, "", y, 5, "z", a, 6},
+		{"who yields waits for a passive peer", RolePrimary, y, 5, "z", s, 5, "", y, 5},
+		{"who yields goes on if the peer restarts", RolePrimary, y, 5, "", b, 0, "", a, 6},
+		{"a waiting backup does not take over from a peer that is yielding", RoleBackup, b, 0, "", y, 5, "", b, 0},
+		{"of two that yield the primary goes on", RolePrimary, y, 5, "", y, 5, "", a, 6},
+		{"a passive takes over its active's reign", RoleBackup, s, 5, "", a, 9, "", s, 9},
+		{"a reign is never forgotten", RoleBackup, s, 9, "", a, 5, "", s, 9},
+		{"there is an end to numbers", RolePrimary, s, MaxEpoch, "", s, MaxEpoch, "", a, MaxEpoch},
+	} {
+		m := machineIn(c.role, c.from, c.own)
+		m.compare = func(own, peer []byte) int { return cmp.Compare(string(own), string(peer)) }
+		m.payload = []byte(c.payload)
+		m = m.hear(0, candidate{state: c.peer, role: c.role.other(), epoch: c.peerEpoch, payload: []byte(c.peerLoad)})
+		if m.state != c.to || m.epoch != c.epoch {
+			t.Errorf("%s: %v of reign %d", c.what, m.state, m.epoch)
+		}
+	}
+}
+
+// TestSuspended: a node that did not run for the time-out does not take that
+// for silence of its peer, and if it was active, it accepts no vote before it
+// could have heard of a newer reign.
+func TestSuspended(t *testing.T) {
+	t.Parallel()
+	m := machineIn(RoleBackup, StatePassive, 1)
+	m = m.step(timeout, vote)
+	if m.state != StatePassive {
+		t.Errorf("took over after a pause: %v", m.state)
+	}
+	for now := timeout; now <= 2*timeout; now += interval {
+		m = m.step(now, tick)
+	}
+	if m = m.step(2*timeout, vote); m.state != StateActive {
+		t.Errorf("did not take over from a peer that is silent: %v", m.state)
+	}
+
+	m = machineIn(RolePrimary, StateActive, 1)
+	m = m.step(timeout, vote)
+	if m.state != StateActive || m.accepts(timeout) || m.accepts(2*timeout-1) || !m.accepts(2*timeout) {
+		t.Errorf("after a pause an active does not reject votes for as long as it takes to hear of another")
+	}
+}
+
+// TestVoteless: without votes silence is enough, but not for a backup that has
+// never had a peer.
+func TestVoteless(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		role     Role
+		from, to State
+	}{
+		{RolePrimary, StatePrimary, StateActive},
+		{RoleBackup, StateBackup, StateBackup},
+		{RoleBackup, StatePassive, StateActive},
+		{RolePrimary, StateYielding, StateActive},
+	} {
+		for _, voteless := range []bool{false, true} {
+			m := machineIn(c.role, c.from, 1)
+			m.voteless = voteless
+			m = m.step(interval, tick)
+			if m.state != c.from {
+				t.Errorf("%v before the time-out: %v", c.from, m.state)
+			}
+			want := c.from
+			if voteless {
+				want = c.to
+			}
+			if m = m.step(timeout, tick); m.state != want {
+				t.Errorf("%v, voteless %v: %v, not %v", c.from, voteless, m.state, want)
+			}
+		}
+	}
+}
+
+// TestYield: only an active hands over, and only to a passive that is there.
+func TestYield(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		from, peer State
+		at         time.Duration
+		to         State
+	}{
+		{StateActive, StatePassive, interval, StateYielding},
+		{StateActive, StatePassive, timeout, StateActive},
+		{StateActive, StateBackup, interval, StateActive},
+		{StateActive, 0, interval, StateActive},
+		{StatePassive, StateActive, interval, StatePassive},
+		{StatePrimary, StatePassive, interval, StatePrimary},
+	} {
+		m := machineIn(RolePrimary, c.from, 1)
+		if c.peer != 0 {
+			m = m.hear(0, guidePeer(RolePrimary, c.peer))
+		}
+		m = m.step(interval, tick)
+		if m = m.step(c.at, yield); m.state != c.to {
+			t.Errorf("%v, peer %v, at %v: %v", c.from, c.peer, c.at, m.state)
+		}
+	}
+}
+
+// TestSameRole: two nodes that were set up with the same role do not become
+// active on hearing one another start.
+func TestSameRole(t *testing.T) {
+	t.Parallel()
+	for _, role := range []Role{RolePrimary, RoleBackup} {
+		m := newMachine(role, timeout, 0, 0)
+		m = m.hear(interval, candidate{state: role.waiting(), role: role})
+		if m = m.step(timeout, vote); m.state != role.waiting() {
+			t.Errorf("two of role %v: %v", role, m.state)
+		}
+	}
+}

@@ -1,0 +1,428 @@
+package binarystar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"clustermap/sockets"
+)
+
+var (
+	// ErrClosed is returned by the methods of a node that has ended. It Is
+	// net.ErrClosed.
+	ErrClosed = fmt.Errorf("binarystar: node is closed: %w", net.ErrClosed)
+
+	// ErrNotActive is returned by Handover at a node that is not active.
+	ErrNotActive = errors.New("binarystar: node is not active")
+
+	// ErrNoSuccessor is returned by Handover if the peer is silent or not
+	// passive, or became so before it took over; this node is active then.
+	ErrNoSuccessor = errors.New("binarystar: peer cannot take over")
+)
+
+// Node is one of the two of a pair. All methods are safe for concurrent use.
+type Node struct {
+	opts   Options
+	pub    *sockets.XPub // tells the own state
+	sub    *sockets.Sub  // hears the peer's
+	began  time.Time
+	ctx    context.Context // ends with the node
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when all goroutines have ended
+
+	requests chan request   // from methods; taken by run
+	heard    chan candidate // from listen
+	joined   chan struct{}  // somebody has subscribed; holds one
+	refused  atomic.Uint64
+	current  atomic.Pointer[reading] // stored by run
+	buffer   []byte                  // of run
+
+	mu            sync.Mutex
+	subscriptions map[*Subscription]bool // nil when the node has ended
+}
+
+// reading is what run has last arrived at.
+type reading struct {
+	machine machine
+	status  Status
+}
+
+// request is a step that a method asks run for.
+type request struct {
+	event event
+	reply chan machine // holds one
+}
+
+// New makes a node, binds it and starts it. It waits for its peer in the
+// background, which may come at any time. The context bounds the binding; the
+// node runs until Close. Faults of the options are *OptionError; those of the
+// endpoints are package sockets'.
+func New(ctx context.Context, o Options) (*Node, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	common := sockets.Options{
+		Linger:         -1, // an old state is worth nothing
+		Metadata:       map[string]string{property: "1"},
+		MaxMessageSize: 4 * MaxPayload,
+		Monitor:        o.Monitor,
+		// A link that was cut without a word is made again.
+		HeartbeatInterval: max(o.Timeout, time.Second),
+		ConnectTimeout:    max(2*o.Timeout, time.Second),
+		ReconnectInterval: min(o.Interval, sockets.DefaultReconnectInterval),
+		RecvHWM:           64,
+		SendHWM:           64,
+		MaxSubscriptions:  64,
+	}
+	out, in := common, common
+	out.Security, out.XPubManual = o.BindSecurity, true
+	in.Security, in.Conflate = o.PeerSecurity, true // of many states the last counts
+	pub, err := sockets.NewXPub(out)
+	if err != nil {
+		return nil, err
+	}
+	sub, err := sockets.NewSub(in)
+	if err != nil {
+		return nil, errors.Join(err, pub.Close())
+	}
+	if err = sub.Subscribe(""); err == nil {
+		err = pub.Bind(ctx, o.Bind)
+	}
+	if err == nil {
+		err = sub.Connect(o.Peer)
+	}
+	if err != nil {
+		return nil, errors.Join(err, pub.Close(), sub.Close())
+	}
+	n := &Node{
+		opts:          o,
+		pub:           pub,
+		sub:           sub,
+		began:         time.Now(),
+		done:          make(chan struct{}),
+		requests:      make(chan request),
+		heard:         make(chan candidate),
+		joined:        make(chan struct{}, 1),
+		subscriptions: make(map[*Subscription]bool),
+	}
+	n.ctx, n.cancel = context.WithCancelCause(context.Background())
+	m := newMachine(o.Role, o.Timeout, 0, o.Epoch)
+	m.voteless, m.compare = o.Voteless, o.Compare
+	n.current.Store(&reading{m, Status{State: m.state, Epoch: m.epoch}})
+
+	var running sync.WaitGroup
+	running.Go(n.run)
+	running.Go(n.listen)
+	running.Go(n.admit)
+	go func() {
+		defer close(n.done)
+		running.Wait()
+		_ = n.pub.Close()
+		_ = n.sub.Close()
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for s := range n.subscriptions {
+			close(s.c)
+		}
+		n.subscriptions = nil
+	}()
+	return n, nil
+}
+
+// now is the time since the node began, on the monotonic clock.
+func (n *Node) now() time.Duration { return time.Since(n.began) }
+
+// run owns the machine. Nobody else steps it.
+func (n *Node) run() {
+	interval := time.NewTicker(n.opts.Interval)
+	defer interval.Stop()
+	n.tell()
+	for {
+		step := func(m machine) machine { return m }
+		tell := false
+		var reply chan<- machine
+		select {
+		case <-n.ctx.Done():
+			return
+		case c := <-n.heard:
+			step = func(m machine) machine { return m.hear(n.now(), c) }
+		case r := <-n.requests:
+			step = func(m machine) machine { return m.step(n.now(), r.event) }
+			reply = r.reply
+		case <-n.joined:
+			tell = true
+		case <-interval.C:
+			step = func(m machine) machine { return m.step(n.now(), tick) }
+			tell = true
+		}
+		m := n.current.Load().machine
+		m.payload = n.payload()
+		m = step(m)
+		changed, err := n.settle(m)
+		if err != nil {
+			n.cancel(fmt.Errorf("binarystar: epoch %d is not stored: %w", m.epoch, err))
+			return
+		}
+		if changed || tell {
+			n.tell()
+		}
+		if reply != nil {
+			reply <- m
+		}
+		if tell && m.silent(n.now()) && len(n.sub.Peers()) == 0 {
+			// The socket has given the endpoint up: it met a wrong program.
+			_ = n.sub.Connect(n.opts.Peer)
+		}
+	}
+}
+
+// settle makes m the node's machine, and says whether the peer is to be told.
+func (n *Node) settle(m machine) (changed bool, err error) {
+	old := n.current.Load()
+	if m.epoch != old.machine.epoch && n.opts.StoreEpoch != nil {
+		if err := n.opts.StoreEpoch(m.epoch); err != nil {
+			return false, err
+		}
+	}
+	now := n.now()
+	s := Status{State: m.state, Epoch: m.epoch, Reason: m.reason, Changes: old.status.Changes}
+	if m.state != old.machine.state {
+		s.Changes++
+	}
+	if p := m.peer; p.state != 0 {
+		s.Peer = Peer{
+			Alive:    !m.silent(now),
+			State:    p.state,
+			Heard:    n.began.Add(m.heard),
+			Guide:    p.foreign,
+			Epoch:    p.epoch,
+			Payload:  p.payload,
+			SameRole: p.role == m.role,
+		}
+	}
+	n.current.Store(&reading{m, s})
+	if s.notable(&old.status) {
+		s.Refused = n.refused.Load()
+		n.mu.Lock()
+		for sub := range n.subscriptions {
+			sub.put(s)
+		}
+		n.mu.Unlock()
+	}
+	return m.state != old.machine.state || m.epoch != old.machine.epoch, nil
+}
+
+func (n *Node) payload() []byte {
+	if n.opts.Payload == nil {
+		return nil
+	}
+	p := n.opts.Payload()
+	return p[:min(len(p), MaxPayload)]
+}
+
+// tell publishes the state in both forms. Each peer is subscribed to one of
+// them, and nothing here waits for a peer.
+func (n *Node) tell() {
+	m := n.current.Load().machine
+	n.buffer = appendShort(n.buffer[:0], m.told(true))
+	_ = n.pub.Send(n.ctx, n.buffer)
+	n.buffer = appendLong(n.buffer[:0], candidate{state: m.told(false), role: m.role, epoch: m.epoch, payload: m.payload})
+	_ = n.pub.Send(n.ctx, n.buffer)
+}
+
+// listen hands what the peer tells to run.
+func (n *Node) listen() {
+	for {
+		m, err := n.sub.Recv(n.ctx)
+		if err != nil {
+			return
+		}
+		c, err := parse(m, n.opts.Role)
+		if err != nil {
+			n.refused.Add(1)
+			continue
+		}
+		select {
+		case n.heard <- c:
+		case <-n.ctx.Done():
+			return
+		}
+	}
+}
+
+// admit gives each subscriber the form that it understands.
+func (n *Node) admit() {
+	for {
+		m, peer, err := n.pub.RecvFrom(n.ctx)
+		if err != nil {
+			return
+		}
+		if len(m) != 1 || len(m[0]) == 0 || m[0][0] > 1 {
+			continue
+		}
+		change := n.pub.SubscribePeer
+		if m[0][0] == 0 {
+			change = n.pub.UnsubscribePeer
+		}
+		for _, topic := range topics(peer.Property(property) != "", string(m[0][1:])) {
+			_ = change(peer, topic) // the peer may have gone
+		}
+		select {
+		case n.joined <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// do has run take a step, and returns what came of it.
+func (n *Node) do(ctx context.Context, e event) (machine, error) {
+	r := request{e, make(chan machine, 1)}
+	select {
+	case n.requests <- r:
+	case <-n.ctx.Done():
+		return machine{}, n.ended()
+	case <-ctx.Done():
+		return machine{}, ctx.Err()
+	}
+	select {
+	case m := <-r.reply:
+		return m, nil
+	case <-n.done: // StoreEpoch has failed
+		return machine{}, n.ended()
+	case <-ctx.Done():
+		return machine{}, ctx.Err()
+	}
+}
+
+// ended is the error of methods of a node that has ended.
+func (n *Node) ended() error {
+	if err := n.Err(); err != nil {
+		return errors.Join(ErrClosed, err)
+	}
+	return ErrClosed
+}
+
+// Vote says whether a client's request is to be served by this node. Call it
+// for each request, or for those by which clients that have lost their server
+// try another one. It is a vote for this node: if the peer has been silent for
+// the time-out, a passive node, or a primary that waits, becomes active by it.
+// Where it changes nothing, Vote costs a look at the clock and does not wait.
+func (n *Node) Vote(ctx context.Context) (accept bool, err error) {
+	if n.ctx.Err() != nil {
+		return false, n.ended()
+	}
+	old, now := n.current.Load().machine, n.now()
+	m := old.step(now, vote)
+	if m.state != old.state {
+		if m, err = n.do(ctx, vote); err != nil {
+			return false, err
+		}
+		now = n.now()
+	}
+	return m.accepts(now), nil
+}
+
+// Handover has the peer take over from this node, which must be active, and
+// returns when it has: nil, and this node is passive. Nothing waits for silence
+// or for a vote. The application stops serving before, and sees to it that the
+// peer has all that it needs: Peer.Payload may tell.
+//
+// It returns ErrNotActive or ErrNoSuccessor if this node is, or is again, what
+// it was before, and else the context's error: then the node is still yielding,
+// and the peer may still take over. A node that is yielding takes part in votes
+// as a passive one does, so the pair is served again whatever becomes of the
+// peer.
+func (n *Node) Handover(ctx context.Context) error {
+	s, err := n.Subscribe()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	m, err := n.do(ctx, yield)
+	switch {
+	case err != nil:
+		return err
+	case m.state == StateActive:
+		return ErrNoSuccessor
+	case m.state != StateYielding:
+		return ErrNotActive
+	}
+	for {
+		switch n.State() {
+		case StatePassive:
+			return nil
+		case StateActive:
+			return ErrNoSuccessor
+		}
+		select {
+		case <-s.C():
+		case <-n.ctx.Done():
+			return n.ended()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// State returns what the node does now.
+func (n *Node) State() State { return n.current.Load().status.State }
+
+// Epoch returns the number of the reign that the node has last served or
+// followed. What two nodes did in different reigns, updates with the same
+// number for example, is not the same.
+func (n *Node) Epoch() uint64 { return n.current.Load().status.Epoch }
+
+// Peer returns what is known of the other node.
+func (n *Node) Peer() Peer { return n.Status().Peer }
+
+// Status returns a reading of the node.
+func (n *Node) Status() Status {
+	s := n.current.Load().status
+	s.Refused = n.refused.Load()
+	return s
+}
+
+// Endpoint returns where the node tells its state: Options.Bind with the
+// address and port that the system chose.
+func (n *Node) Endpoint() string { return n.pub.LastEndpoint() }
+
+// Subscribe returns a subscription to changes of state, epoch and peer. Its
+// first Status is the present one.
+func (n *Node) Subscribe() (*Subscription, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.subscriptions == nil {
+		return nil, n.ended()
+	}
+	s := &Subscription{n, make(chan Status, 1)}
+	s.put(n.Status())
+	n.subscriptions[s] = true
+	return s, nil
+}
+
+// Done is closed when the node has ended: by Close, or because StoreEpoch
+// failed, which Err tells.
+func (n *Node) Done() <-chan struct{} { return n.done }
+
+// Err returns why the node ended, or nil if it has not or was closed.
+func (n *Node) Err() error {
+	if err := context.Cause(n.ctx); err != nil && !errors.Is(err, ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// Close ends the node and returns when all its goroutines have ended. To its
+// peer it is dead then: an active node that is to be stopped on purpose hands
+// over first. Closing a closed node does nothing.
+func (n *Node) Close() error {
+	n.cancel(ErrClosed)
+	<-n.done
+	return nil
+}

@@ -1,0 +1,532 @@
+package binarystar
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
+
+// TestStart: of two that start, in either order and without any vote, the
+// primary becomes active.
+func TestStart(t *testing.T) {
+	t.Parallel()
+	for first := range 2 {
+		c := newCouple(t, func(o *Options) { o.Timeout = hang })
+		c.start(first)
+		if accept, err := c.nodes[first].Vote(testContext(t)); accept || err != nil {
+			t.Errorf("a vote before the time-out: %v, %v", accept, err)
+		}
+		c.start(1 - first)
+		c.settled(0)
+		if p := c.nodes[1].Peer(); p.Guide || p.Epoch != 1 || p.SameRole || time.Since(p.Heard) > hang {
+			t.Errorf("the peer is %+v", p)
+		}
+		elect(t, c.nodes[0])
+		if accept, err := c.nodes[1].Vote(testContext(t)); accept || err != nil {
+			t.Errorf("a vote for the passive one: %v, %v", accept, err)
+		}
+	}
+}
+
+// TestAlone: a primary without a peer serves after the time-out, a backup never.
+func TestAlone(t *testing.T) {
+	t.Parallel()
+	c := newCouple(t, nil)
+	elect(t, c.start(0))
+	c.kill(0)
+	backup := c.start(1)
+	for range 10 {
+		time.Sleep(c.opts[1].Timeout / 5)
+		if accept, err := backup.Vote(testContext(t)); accept || err != nil {
+			t.Fatalf("a backup that never had a peer: %v, %v", accept, err)
+		}
+	}
+}
+
+// TestFailover: after a kill the passive takes over by a vote; who comes back
+// follows, and takes over in turn.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	c := newCouple(t, nil)
+	c.both()
+	active := 0
+	for reign := uint64(2); reign <= 4; reign++ {
+		c.kill(active)
+		active = 1 - active
+		elect(t, c.nodes[active])
+		if s := c.nodes[active].Status(); s.Epoch != reign || s.Reason != PeerSilent {
+			t.Errorf("took over: %+v", s)
+		}
+		c.start(1 - active)
+		c.settled(active)
+	}
+}
+
+// TestVotelessFailover: silence is enough where the options say so.
+func TestVotelessFailover(t *testing.T) {
+	t.Parallel()
+	c := newCouple(t, func(o *Options) { o.Voteless = true })
+	c.start(0)
+	c.start(1)
+	for range 2 {
+		// A slow machine may have failovers of its own.
+		active := c.anySettled()
+		c.kill(active)
+		eventually(t, "the other one takes over", func() bool { return c.nodes[1-active].State() == StateActive })
+		c.start(active)
+	}
+	c.anySettled()
+}
+
+// TestNoVoteNoFailover: silence alone is not enough.
+func TestNoVoteNoFailover(t *testing.T) {
+	t.Parallel()
+	c := newCouple(t, nil)
+	_, backup := c.both()
+	c.kill(0)
+	eventually(t, "the backup misses its peer", func() bool { return !backup.Peer().Alive })
+	time.Sleep(5 * c.opts[1].Interval)
+	if s := backup.State(); s != StatePassive {
+		t.Errorf("without a vote: %v", s)
+	}
+}
+
+// TestSplitBrain: while the link is down both serve; when it is mended, the
+// newer reign goes on, and nobody stops.
+func TestSplitBrain(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		apart func(l *link, apart bool)
+		links []int
+	}{
+		{"cut", (*link).setCut, []int{0, 1}},
+		{"hole", func(l *link, apart bool) { l.hole.Store(apart) }, []int{0, 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			pair := newCouple(t, nil)
+			primary, backup := pair.both()
+			for _, i := range c.links {
+				c.apart(pair.hears[i], true)
+			}
+			elect(t, backup)
+			if primary.State() != StateActive || primary.Epoch() != 1 || backup.Epoch() != 2 {
+				t.Errorf("apart: %+v, %+v", primary.Status(), backup.Status())
+			}
+			for _, i := range c.links {
+				c.apart(pair.hears[i], false)
+			}
+			pair.settled(1)
+			if s := primary.Status(); s.Reason != PeerNewer || s.Epoch != 2 {
+				t.Errorf("the older reign: %+v", s)
+			}
+		})
+	}
+}
+
+// TestEqualReigns: of two reigns with the same number the primary's goes on,
+// with a newer one.
+func TestEqualReigns(t *testing.T) {
+	t.Parallel()
+	c := newCouple(t, nil)
+	_, backup := c.both()
+	c.hears[0].setCut(true)
+	c.hears[1].setCut(true)
+	elect(t, backup) // reign 2
+	c.kill(0)
+	c.opts[0].Epoch = 1
+	primary := c.start(0)
+	elect(t, primary) // reign 2 as well
+	c.hears[0].setCut(false)
+	c.hears[1].setCut(false)
+	c.settled(0)
+	if primary.Epoch() < 3 || backup.Epoch() < 3 {
+		t.Errorf("epochs %d, %d", primary.Epoch(), backup.Epoch())
+	}
+}
+
+// TestDeaf: if the passive does not hear the active any more, but is heard, the
+// active yields as soon as it is voted down.
+func TestDeaf(t *testing.T) {
+	t.Parallel()
+	c := newCouple(t, nil)
+	primary, backup := c.both()
+	c.hears[1].setCut(true)
+	elect(t, backup)
+	eventually(t, "the primary yields", func() bool { return primary.State() == StatePassive })
+	c.hears[1].setCut(false)
+	c.settled(1)
+}
+
+// TestHandover: the peer takes over without a vote and without silence, back
+// and forth.
+func TestHandover(t *testing.T) {
+	t.Parallel()
+	// With this time-out nothing can come of silence.
+	c := newCouple(t, func(o *Options) { o.Timeout = hang })
+	c.both()
+	for active := range 4 {
+		active %= 2
+		if err := c.nodes[1-active].Handover(testContext(t)); !errors.Is(err, ErrNotActive) {
+			t.Errorf("from the passive: %v", err)
+		}
+		if err := c.nodes[active].Handover(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		if s := c.nodes[active].State(); s != StatePassive {
+			t.Errorf("afterwards: %v", s)
+		}
+		c.settled(1 - active)
+	}
+	if e := c.nodes[0].Epoch(); e != 5 {
+		t.Errorf("epoch %d after four handovers", e)
+	}
+}
+
+// TestHandoverInVain: nobody is there, or nobody hears of it.
+func TestHandoverInVain(t *testing.T) {
+	t.Parallel()
+	c := newCouple(t, func(o *Options) { o.Timeout = time.Second })
+	primary, _ := c.both()
+
+	c.hears[1].setCut(true) // the backup hears nothing
+	ctx, cancel := context.WithTimeout(testContext(t), 5*c.opts[0].Interval)
+	defer cancel()
+	if err := primary.Handover(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a handover that is not heard: %v", err)
+	}
+	if s := primary.State(); s != StateYielding {
+		t.Errorf("after that: %v", s)
+	}
+	c.kill(1)
+	elect(t, primary) // from a peer that is silent by now
+	if err := primary.Handover(testContext(t)); !errors.Is(err, ErrNoSuccessor) {
+		t.Errorf("a handover to nobody: %v", err)
+	}
+	c.hears[1].setCut(false)
+	c.start(1)
+	c.settled(0)
+}
+
+// TestCompare: of two that start, the one with the larger payload becomes
+// active, whatever their roles; and each sees the other's payload.
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	var loads [2]atomic.Pointer[string]
+	c := newCouple(t, func(o *Options) {
+		load := &loads[o.Role-RolePrimary]
+		s := o.Role.String()
+		load.Store(&s)
+		o.Payload = func() []byte { return []byte(*load.Load()) }
+		// "backup" sorts before "primary": the smaller one is the better.
+		o.Compare = func(own, peer []byte) int { return -bytes.Compare(own, peer) }
+	})
+	c.start(0)
+	c.start(1)
+	c.settled(1)
+	later := strings.Repeat("x", 2*MaxPayload)
+	loads[1].Store(&later)
+	eventually(t, "the payload is told, cut off", func() bool { return string(c.nodes[0].Peer().Payload) == later[:MaxPayload] })
+}
+
+// TestStoreEpoch: each epoch is stored before the peer hears of it, and a node
+// that cannot store one ends.
+func TestStoreEpoch(t *testing.T) {
+	t.Parallel()
+	var stored [2]atomic.Uint64
+	var fail atomic.Bool
+	c := newCouple(t, func(o *Options) {
+		i := o.Role - RolePrimary
+		o.StoreEpoch = func(epoch uint64) error {
+			if i == 1 && fail.Load() {
+				return errTest
+			}
+			if epoch <= stored[i].Load() {
+				t.Errorf("%v: epoch %d after %d", o.Role, epoch, stored[i].Load())
+			}
+			stored[i].Store(epoch)
+			return nil
+		}
+	})
+	c.opts[0].Epoch = 6
+	stored[0].Store(6)
+	_, backup := c.both()
+	if a, b := stored[0].Load(), stored[1].Load(); a != 7 || b != 7 {
+		t.Errorf("stored %d and %d", a, b)
+	}
+	fail.Store(true)
+	c.kill(0)
+	eventually(t, "the vote fails", func() bool {
+		accept, err := backup.Vote(testContext(t))
+		if accept {
+			t.Fatal("active without an epoch")
+		}
+		return errors.Is(err, errTest) && errors.Is(err, ErrClosed)
+	})
+	<-backup.Done()
+	if err := backup.Err(); !errors.Is(err, errTest) || backup.State() != StatePassive {
+		t.Errorf("%v, %v", backup.State(), err)
+	}
+}
+
+// TestSubscription: who reads nothing holds up nobody, then has the newest
+// status, and can tell that there were others.
+func TestSubscription(t *testing.T) {
+	t.Parallel()
+	c := newCouple(t, func(o *Options) { o.Timeout = hang })
+	primary := c.start(0)
+	s, err := primary.Subscribe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := <-s.C()
+	if first.State != StatePrimary || first.Changes != 0 || first.Reason != Started {
+		t.Errorf("first: %+v", first)
+	}
+	c.start(1)
+	c.settled(0)
+	for active := range 4 {
+		if err := c.nodes[active%2].Handover(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		c.settled(1 - active%2)
+	}
+	eventually(t, "the newest status comes", func() bool {
+		got := <-s.C()
+		return got.State == StateActive && got.Epoch == 5 && got.Changes > 5
+	})
+	extra, err := primary.Subscribe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	extra.Close()
+	extra.Close()
+	for range extra.C() {
+	}
+	primary.Close()
+	for range s.C() {
+	}
+	s.Close()
+	if _, err := primary.Subscribe(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Subscribe after Close: %v", err)
+	}
+}
+
+// TestClosed: all methods of a closed node return, and those that wait end.
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	c := newCouple(t, func(o *Options) { o.Timeout = hang })
+	primary, _ := c.both()
+	c.hears[1].setCut(true)
+	waiting := make(chan error)
+	go func() { waiting <- primary.Handover(context.Background()) }()
+	eventually(t, "it yields", func() bool { return primary.State() == StateYielding })
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() { primary.Close() })
+	}
+	all.Wait()
+	if err := <-waiting; !errors.Is(err, ErrClosed) {
+		t.Errorf("Handover: %v", err)
+	}
+	if err := primary.Handover(testContext(t)); !errors.Is(err, ErrClosed) {
+		t.Errorf("Handover after Close: %v", err)
+	}
+	if _, err := primary.Vote(testContext(t)); !errors.Is(err, ErrClosed) {
+		t.Errorf("Vote after Close: %v", err)
+	}
+	if err := primary.Err(); err != nil {
+		t.Errorf("Err after Close: %v", err)
+	}
+	<-primary.Done()
+}
+
+// TestShortForm: a subscriber that does not announce itself gets the guide's
+// form and nothing else.
+func TestShortForm(t *testing.T) {
+	t.Parallel()
+	c := newCouple(t, nil)
+	c.both()
+	for _, topic := range []string{"", "3", "B"} {
+		sub, err := sockets.NewSub(sockets.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sub.Close()
+		if err := sub.Subscribe(topic); err != nil {
+			t.Fatal(err)
+		}
+		if err := sub.Connect(c.nodes[0].Endpoint()); err != nil {
+			t.Fatal(err)
+		}
+		if topic == "B" {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*c.opts[0].Interval)
+			defer cancel()
+			if m, err := sub.Recv(ctx); err == nil {
+				t.Errorf("subscribed to the long form: %q", m)
+			}
+			continue
+		}
+		for range 5 {
+			m, err := sub.Recv(testContext(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(m) != 1 || string(m[0]) != "3" {
+				t.Errorf("received %q", m)
+			}
+		}
+	}
+}
+
+// TestWrongProgram: a node whose peer's endpoint was somebody else's for a time
+// finds its peer when it is there. Messages that tell no state are counted.
+func TestWrongProgram(t *testing.T) {
+	t.Parallel()
+	c := newCouple(t, nil)
+	push, err := sockets.NewPush(sockets.Options{Linger: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer push.Close()
+	if err := push.Bind(testContext(t), "tcp://127.0.0.1:*"); err != nil {
+		t.Fatal(err)
+	}
+	c.hears[0].lead(push.LastEndpoint())
+	primary := c.start(0)
+	eventually(t, "the endpoint is given up", func() bool { return len(primary.sub.Peers()) == 0 })
+
+	pub, err := sockets.NewPub(sockets.Options{Linger: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pub.Close()
+	if err := pub.Bind(testContext(t), "tcp://127.0.0.1:*"); err != nil {
+		t.Fatal(err)
+	}
+	c.hears[0].lead(pub.LastEndpoint())
+	eventually(t, "messages that tell no state are counted", func() bool {
+		_ = pub.Send(testContext(t), []byte("good morning"))
+		return primary.Status().Refused > 2
+	})
+	if p := primary.Peer(); p.Alive || p.State != 0 {
+		t.Errorf("who tells no state is a peer: %+v", p)
+	}
+	pub.Close()
+	c.start(1)
+	c.settled(0)
+}
+
+// TestSameRoleIsSeen: two primaries tell the mistake.
+func TestSameRoleIsSeen(t *testing.T) {
+	t.Parallel()
+	c := newCouple(t, nil)
+	c.opts[1].Role = RolePrimary
+	a, b := c.start(0), c.start(1)
+	eventually(t, "both see that their roles are the same", func() bool { return a.Peer().SameRole && b.Peer().SameRole })
+	if a.State() != StatePrimary || b.State() != StatePrimary {
+		t.Errorf("%v, %v", a.State(), b.State())
+	}
+}
+
+// TestCurve: a pair whose nodes know one another's keys, and a stranger.
+func TestCurve(t *testing.T) {
+	t.Parallel()
+	keys := [2]zmtp.KeyPair{zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()}
+	c := newCouple(t, func(o *Options) {
+		own, peer := keys[o.Role-RolePrimary], keys[o.Role.other()-RolePrimary]
+		o.BindSecurity = sockets.Security{
+			CurveServer: true, CurveSecretKey: own.Secret, Authenticate: sockets.AllowKeys(peer.Public),
+		}
+		o.PeerSecurity = sockets.Security{CurveSecretKey: own.Secret, CurveServerKey: peer.Public}
+	})
+	c.both()
+	refused := make(chan error, 1)
+	stranger := zmtp.GenerateKeyPair()
+	o := c.opts[1]
+	o.Peer = c.nodes[0].Endpoint()
+	o.PeerSecurity.CurveSecretKey = stranger.Secret
+	o.Monitor = func(e sockets.Event) {
+		if e.Kind == sockets.HandshakeFailed {
+			select {
+			case refused <- e.Err:
+			default:
+			}
+		}
+	}
+	n, err := New(testContext(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	<-refused
+	if p := n.Peer(); p.State != 0 {
+		t.Errorf("a stranger hears %+v", p)
+	}
+}
+
+// TestOptions: all faults come at once, by the names of their fields.
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	good := Options{Role: RolePrimary, Bind: "tcp://127.0.0.1:*", Peer: "tcp://127.0.0.1:1"}
+	o, err := good.withDefaults()
+	if err != nil || o.Interval != DefaultInterval || o.Timeout != DefaultTimeout {
+		t.Errorf("defaults: %+v, %v", o, err)
+	}
+	for field, change := range map[string]func(o *Options){
+		"Role":         func(o *Options) { o.Role = 3 },
+		"Bind":         func(o *Options) { o.Bind = "" },
+		"Peer":         func(o *Options) { o.Peer = "" },
+		"Interval":     func(o *Options) { o.Interval = -1; o.Timeout = 1 },
+		"Timeout":      func(o *Options) { o.Timeout = DefaultInterval },
+		"Epoch":        func(o *Options) { o.Epoch = MaxEpoch + 1 },
+		"BindSecurity": func(o *Options) { o.BindSecurity.CurveServer = true },
+		"PeerSecurity": func(o *Options) { o.PeerSecurity.PlainUsername = strings.Repeat("x", 256) },
+	} {
+		o := good
+		change(&o)
+		_, err := New(testContext(t), o)
+		if fault, ok := errors.AsType[*OptionError](err); !ok || fault.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	_, err = New(testContext(t), Options{})
+	for _, field := range []string{"Role", "Bind", "Peer"} {
+		if err == nil || !strings.Contains(err.Error(), "Options."+field) {
+			t.Errorf("no word of %s: %v", field, err)
+		}
+	}
+	for _, change := range []func(o *Options){
+		func(o *Options) { o.Bind = "nonsense" },
+		func(o *Options) { o.Peer = "nonsense" },
+	} {
+		o := good
+		change(&o)
+		if n, err := New(testContext(t), o); err == nil {
+			n.Close()
+			t.Errorf("%q, %q are taken", o.Bind, o.Peer)
+		}
+	}
+}
+
+// TestVoteAllocatesNothing: a server can ask for each request.
+func TestVoteAllocatesNothing(t *testing.T) {
+	c := newCouple(t, nil)
+	primary, backup := c.both()
+	for _, n := range []*Node{primary, backup} {
+		ctx := testContext(t)
+		if allocs := testing.AllocsPerRun(1000, func() { _, _ = n.Vote(ctx) }); allocs >= 1 {
+			t.Errorf("%v: %v allocations", n.State(), allocs)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package binarystar
+
+import (
+	"errors"
+	"time"
+
+	"clustermap/sockets"
+)
+
+// Defaults of Options, which are those of the guide.
+const (
+	DefaultInterval = time.Second
+	DefaultTimeout  = 2 * DefaultInterval
+)
+
+// Options configures a Node. Role, Bind and Peer are needed.
+type Options struct {
+	// Role is this node's. The other node has the other one.
+	Role Role
+
+	// Bind is the endpoint at which this node tells its state, and Peer the one
+	// at which the other node does, as sockets.Pub.Bind and sockets.Sub.Connect
+	// take them: "tcp://*:5003", "tcp://backup.example:5004".
+	Bind, Peer string
+
+	// Interval is how often the state is told. 0 means DefaultInterval. Both
+	// nodes should have the same.
+	Interval time.Duration
+
+	// Timeout is after how long a peer that tells nothing is taken for dead. It
+	// is longer than Interval; 0 means twice the Interval. It should be longer
+	// than whatever may stop a node for a moment, or the network between them.
+	Timeout time.Duration
+
+	// Voteless lets a node take over as soon as its peer is silent. By default
+	// a client must ask it for service, too (Node.Vote), which shows that
+	// clients reach this node and not only that it does not reach its peer.
+	Voteless bool
+
+	// Epoch is the epoch that StoreEpoch was last given, by an earlier run of
+	// this node. Default 0; at most MaxEpoch.
+	Epoch uint64
+
+	// StoreEpoch, if set, is told each new epoch before anybody else is, so that
+	// it can be kept for the next run. It is called by the node's goroutine,
+	// which meanwhile tells nothing to the peer: after the Timeout the peer may
+	// take over. An error ends the node (Node.Err). It must not call Vote,
+	// Handover or Close, which wait for that goroutine.
+	StoreEpoch func(epoch uint64) error
+
+	// Payload, if set, returns what the peer is told besides, for its
+	// application: up to MaxPayload bytes, more are cut off. It is called by the
+	// node's goroutine with each message and must return at once. The node is
+	// done with the bytes before the next call. A guide program is not told.
+	Payload func() []byte
+
+	// Compare, if set, compares the payloads of two nodes of which neither is
+	// active and which have followed the same reign. The one with the larger
+	// becomes active: above 0 for own. Both nodes must come to opposite
+	// results. Else their roles decide.
+	Compare func(own, peer []byte) int
+
+	// BindSecurity is for the socket that is bound, PeerSecurity for the one
+	// that connects to the peer. With CURVE the first is usually a server.
+	BindSecurity, PeerSecurity sockets.Security
+
+	// Monitor, if set, is told what happens to the connections of both sockets:
+	// see sockets.Options.
+	Monitor func(sockets.Event)
+}
+
+// OptionError is one thing that is wrong with an Options. New returns all of
+// them at once, joined (errors.Join).
+type OptionError struct {
+	Field  string
+	Reason string
+}
+
+func (e *OptionError) Error() string { return "binarystar: Options." + e.Field + " " + e.Reason }
+
+// withDefaults returns o with its defaults, or all that is wrong with it.
+func (o Options) withDefaults() (Options, error) {
+	var faults []error
+	bad := func(field, reason string) { faults = append(faults, &OptionError{field, reason}) }
+	if o.Role != RolePrimary && o.Role != RoleBackup {
+		bad("Role", "is neither RolePrimary nor RoleBackup")
+	}
+	if o.Bind == "" {
+		bad("Bind", "is empty")
+	}
+	if o.Peer == "" {
+		bad("Peer", "is empty")
+	}
+	if o.Interval < 0 {
+		bad("Interval", "is negative")
+	}
+	if o.Interval == 0 {
+		o.Interval = DefaultInterval
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 2 * o.Interval
+	}
+	if o.Timeout <= o.Interval {
+		bad("Timeout", "is not longer than Interval")
+	}
+	if o.Epoch > MaxEpoch {
+		bad("Epoch", "is above MaxEpoch")
+	}
+	if err := o.BindSecurity.Validate(); err != nil {
+		bad("BindSecurity", err.Error())
+	}
+	if err := o.PeerSecurity.Validate(); err != nil {
+		bad("PeerSecurity", err.Error())
+	}
+	return o, errors.Join(faults...)
+}

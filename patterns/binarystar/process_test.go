@@ -1,0 +1,163 @@
+package binarystar
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// childVariable makes the test binary a node, whose options it has.
+const childVariable = "BINARYSTAR_TEST_CHILD"
+
+// child is a process with one node. It answers each line on its standard input
+// with one on its standard output: votes once, and tells the state.
+func child() {
+	value := os.Getenv(childVariable)
+	if value == "" {
+		return
+	}
+	var o Options
+	if _, err := fmt.Sscan(value, &o.Role, &o.Peer, &o.Interval, &o.Timeout, &o.Epoch); err != nil {
+		panic(err)
+	}
+	o.Bind = "tcp://127.0.0.1:*"
+	n, err := New(context.Background(), o)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(n.Endpoint())
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		var accept bool
+		if lines.Text() == "vote" {
+			if accept, err = n.Vote(context.Background()); err != nil {
+				panic(err)
+			}
+		}
+		s := n.Status()
+		fmt.Println(uint8(s.State), s.Epoch, accept)
+	}
+	os.Exit(0) // the test has ended
+}
+
+// process is a child, seen from the test.
+type process struct {
+	t        testing.TB
+	cmd      *exec.Cmd
+	in       io.WriteCloser
+	out      *bufio.Reader
+	endpoint string
+	kill     func()
+}
+
+func startProcess(t testing.TB, o Options) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, cmd: exec.Command(self, "-test.run=^$")}
+	p.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s %d %d %d", childVariable, o.Role, o.Peer, o.Interval, o.Timeout, o.Epoch))
+	p.cmd.Stderr = os.Stderr
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.out = bufio.NewReader(out)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.kill = sync.OnceFunc(func() {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+	})
+	t.Cleanup(p.kill)
+	p.endpoint = p.line()
+	return p
+}
+
+func (p *process) line() string {
+	p.t.Helper()
+	s, err := p.out.ReadString('\n')
+	if err != nil {
+		p.t.Fatalf("a node's process: %v", err)
+	}
+	return strings.TrimSpace(s)
+}
+
+// ask returns the node's state and epoch, and whether it accepted the vote.
+func (p *process) ask(what string) (s State, epoch uint64, accept bool) {
+	p.t.Helper()
+	if _, err := fmt.Fprintln(p.in, what); err != nil {
+		p.t.Fatal(err)
+	}
+	var number uint8
+	if _, err := fmt.Sscan(p.line(), &number, &epoch, &accept); err != nil {
+		p.t.Fatal(err)
+	}
+	return State(number), epoch, accept
+}
+
+// TestProcesses: two processes. The active is killed, comes back, and is
+// stopped for a time; whatever happens, one of them serves in the end.
+func TestProcesses(t *testing.T) {
+	t.Parallel()
+	var hears [2]*link
+	var o [2]Options
+	var p [2]*process
+	for i, role := range []Role{RolePrimary, RoleBackup} {
+		hears[i] = newLink(t)
+		o[i] = Options{Role: role, Peer: hears[i].endpoint(), Interval: 20 * time.Millisecond, Timeout: 300 * time.Millisecond}
+	}
+	start := func(i int) {
+		p[i] = startProcess(t, o[i])
+		hears[1-i].lead(p[i].endpoint)
+	}
+	settled := func() (active int) {
+		eventually(t, "one is active and the other one passive, of one reign", func() bool {
+			a, ea, _ := p[0].ask("look")
+			b, eb, _ := p[1].ask("look")
+			if b == StateActive {
+				active = 1
+			} else {
+				active = 0
+			}
+			return ea == eb && (a == StateActive && b == StatePassive || a == StatePassive && b == StateActive)
+		})
+		return active
+	}
+	vote := func(i int) {
+		eventually(t, "a vote is accepted", func() bool {
+			_, _, accept := p[i].ask("vote")
+			return accept
+		})
+	}
+	start(0)
+	start(1)
+	active := settled()
+	for range 2 {
+		p[active].kill()
+		vote(1 - active)
+		start(active)
+		active = settled()
+	}
+	for range 2 {
+		_, before, _ := p[active].ask("look")
+		resume := suspend(t, p[active].cmd.Process)
+		vote(1 - active)
+		resume()
+		active = settled()
+		if _, after, _ := p[active].ask("look"); after <= before {
+			t.Errorf("epoch %d after %d", after, before)
+		}
+	}
+}
