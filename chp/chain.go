@@ -2,196 +2,192 @@ package chp
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 
 	"clustermap/internal/buf"
-	"clustermap/sockets"
 )
 
-// chain is one encoded snapshot, as the parcels that it has come to so far. The
-// pass that encodes it appends; each client that wants it reads along.
+// chain is one snapshot: what some clients want of one cut, encoded as they come
+// to it. It is a sequence of parcels, each of which begins where the one before
+// has ended. Clients that are equally far are sent the same parcel; what one of
+// them has not taken yet is kept while there is memory, and encoded once more
+// for who comes later.
 type chain struct {
 	snapshots *snapshotter
 	want      want
+	cut       *heldCut
 
-	filling *parcel // of the pass: not yet seen by the readers
-	only    record  // of the pass: the record, if want is a single key that exists
+	// The records, if scan has noted them. If not, those of the cut that the
+	// want holds.
+	listed bool
+	list   []position
+	size   int // bytes of the records, if listed
 
-	mu      sync.Mutex
-	parcels []*parcel
-	ended   bool
-	changed chan struct{} // closed and replaced when parcels or ended changes
-	readers map[*sockets.Peer]*chainReader
+	// Guarded by snapshotter.mu.
+	members map[*answer]bool  // those that are not done
+	parcels map[place]*parcel // by where they begin
+	encoded bool              // somebody has come to the end
 }
 
-// chainReader is how far one client has come. Guarded by chain.mu.
-type chainReader struct {
-	sent int  // parcels
-	done bool // everything is sent, or the client is gone
+// place is how far one is in a chain: the position of the next record, its index
+// in the list, or one of the following.
+type place uint64
+
+const (
+	atKTHXBAI place = 1<<64 - 2 // only KTHXBAI is missing
+	atEnd     place = 1<<64 - 1
+)
+
+// A record of lendRecord bytes is sent from the log, where it is, instead of being
+// copied to a parcel; while memory is short, one of lendShort bytes. Less would
+// be copied by the socket.
+const (
+	lendRecord = 16 << 10
+	lendShort  = buf.Small
+)
+
+func newChain(n *snapshotter, w want, held *heldCut) *chain {
+	return &chain{snapshots: n, want: w, cut: held, members: map[*answer]bool{}, parcels: map[place]*parcel{}}
 }
 
-// parcel is some whole messages of a snapshot in wire form. It counts
-// references: one for every client that has yet to be sent it, and one for
-// every connection that has it queued. It is lent to the router
-// (sockets.Owner).
-type parcel struct {
-	snapshots *snapshotter
-	chunk     *buf.Chunk
-	octets    []byte
-	messages  int
-	refs      atomic.Int32
-}
+// listBytes returns the memory that the list takes.
+func (c *chain) listBytes() int { return cap(c.list) * 8 }
 
-func (p *parcel) Retain() { p.refs.Add(1) }
-
-func (p *parcel) Release() {
-	if p.refs.Add(-1) == 0 {
-		p.snapshots.free(len(p.chunk.Data()))
-		p.chunk.Release()
-	}
-}
-
-func newChain(n *snapshotter, w want) *chain {
-	return &chain{snapshots: n, want: w, changed: make(chan struct{}), readers: map[*sockets.Peer]*chainReader{}}
-}
-
-// append encodes one record.
-func (c *chain) append(ctx context.Context, r record) {
-	c.room(ctx, len(r)+agedGrowth)
-	c.filling.octets = appendKVSYNC(c.filling.octets, r, c.want.full, &c.snapshots.server.sequencer.deadlines)
-	c.filling.messages++
-}
-
-// end appends KTHXBAI and lets the readers have the rest.
-func (c *chain) end(ctx context.Context, sequence int64) {
-	c.room(ctx, 64+len(c.want.subtree))
-	var props []byte
-	if c.want.full && sequence == c.snapshots.server.sequencer.base {
-		props = newMapProperties
-	}
-	c.filling.octets = appendKTHXBAI(c.filling.octets, sequence, props, c.want.subtree)
-	c.filling.messages++
-	c.ship(true)
-	c.snapshots.answered.Add(1)
-}
-
-// room makes sure that size octets can be appended to the parcel being filled.
-func (c *chain) room(ctx context.Context, size int) {
-	if p := c.filling; p != nil {
-		if len(p.octets)+size <= cap(p.octets) {
-			return
-		}
-		c.ship(false)
-	}
-	chunk := buf.Get(max(size, buf.Large))
-	if !c.snapshots.reserve(ctx, len(chunk.Data())) {
-		// Some client does not take its snapshot while others wait for
-		// memory: those furthest behind have to go.
-		c.dropSlowest()
-		c.snapshots.mu.Lock()
-		c.snapshots.octets += len(chunk.Data())
-		c.snapshots.mu.Unlock()
-	}
-	c.filling = &parcel{snapshots: c.snapshots, chunk: chunk, octets: chunk.Data()[:0]}
-}
-
-// ship shows the parcel being filled to the readers.
-func (c *chain) ship(last bool) {
-	p := c.filling
-	c.filling = nil
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	waiting := 0
-	for _, r := range c.readers {
-		if !r.done {
-			waiting++
-		}
-	}
-	p.refs.Store(int32(waiting))
-	if waiting == 0 {
-		p.Retain()
-		p.Release()
-	}
-	c.parcels = append(c.parcels, p)
-	c.ended = last
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
-
-// dropSlowest disconnects the clients that have been sent the fewest parcels.
-func (c *chain) dropSlowest() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	least := len(c.parcels)
-	for _, r := range c.readers {
-		if !r.done {
-			least = min(least, r.sent)
-		}
-	}
-	for peer, r := range c.readers {
-		if !r.done && r.sent == least {
-			peer.Disconnect(sockets.ErrSlowPeer)
-		}
-	}
-}
-
-// sendTo sends the chain to one client, to its end or to the client's.
-func (c *chain) sendTo(ctx context.Context, peer *sockets.Peer) {
-	reader := c.readers[peer] // the map itself no longer changes
-	for {
-		c.mu.Lock()
-		for reader.sent == len(c.parcels) && !c.ended {
-			changed := c.changed
-			c.mu.Unlock()
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				c.quit(reader)
+// records calls f for the records from a place on, until f returns false or the
+// context ends.
+func (c *chain) records(ctx context.Context, from place, f func(r record, at place, in position) bool) {
+	switch {
+	case from >= atKTHXBAI:
+	case c.listed:
+		for i := from; i < place(len(c.list)); i++ {
+			if !f(c.cut.record(c.list[i]), i, c.list[i]) {
 				return
 			}
-			c.mu.Lock()
 		}
-		if reader.sent == len(c.parcels) {
-			reader.done = true
-			c.mu.Unlock()
-			return
-		}
-		p := c.parcels[reader.sent]
-		c.mu.Unlock()
-
-		stalled, cancel := context.WithTimeout(ctx, c.snapshots.server.opts.SnapshotTimeout)
-		err := c.snapshots.server.router.SendWire(stalled, peer, p.octets, p.messages, p)
-		cancel()
-		if err != nil {
-			if stalled.Err() != nil && ctx.Err() == nil {
-				peer.Disconnect(sockets.ErrSlowPeer)
+	default:
+		tree, look := c.want.subtree, 0
+		c.cut.from(position(from), func(r record, at position) bool {
+			if look++; look%4096 == 0 && ctx.Err() != nil {
+				return false
 			}
-			c.quit(reader)
-			return
+			if key := r.key(); len(key) >= len(tree) && string(key[:len(tree)]) == tree {
+				return f(r, place(at), at)
+			}
+			return true
+		})
+	}
+}
+
+// encode makes p, which says where it begins, of about size bytes. It waits for
+// memory as await does.
+func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) error {
+	var first record
+	var from place
+	var in position
+	p.next = atKTHXBAI
+	c.records(ctx, p.at, func(r record, at place, pos position) bool {
+		first, from, in = r, at, pos
+		return false
+	})
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.snapshots.encoded.Add(1)
+	lendFrom := lendRecord
+	if size <= buf.Small {
+		lendFrom = lendShort
+	}
+	deadlines := &c.snapshots.server.sequencer.deadlines
+	if c.want.full && len(first) >= lendFrom && deadlines.left(first) == 0 {
+		p.wire, p.messages, p.lent = first, 1, c.cut.segment(in)
+		p.lent.Retain()
+		p.next = from + 1
+		return nil
+	}
+	if c.listed && p.at == 0 {
+		size = min(size, c.size+agedGrowth*len(c.list)+kthxbaiSize(c.want.subtree))
+	}
+	if err := c.snapshots.allocate(ctx, j, p, max(size, len(first)+agedGrowth, kthxbaiSize(c.want.subtree))); err != nil {
+		return err
+	}
+	wire := p.chunk.Data()[:0]
+	if first != nil {
+		c.records(ctx, from, func(r record, at place, _ position) bool {
+			if len(wire)+len(r)+agedGrowth > cap(wire) || c.want.full && len(r) >= lendFrom && at != from {
+				p.next = at
+				return false
+			}
+			wire = appendKVSYNC(wire, r, c.want.full, deadlines)
+			p.messages++
+			return true
+		})
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		c.mu.Lock()
-		reader.sent++
-		c.mu.Unlock()
-		p.Release()
+	}
+	if p.next == atKTHXBAI && len(wire)+kthxbaiSize(c.want.subtree) <= cap(wire) {
+		var props []byte
+		if c.want.full && c.cut.seq == c.snapshots.server.sequencer.base {
+			props = newMapProperties
+		}
+		wire = appendKTHXBAI(wire, c.cut.seq, props, c.want.subtree)
+		p.messages++
+		p.next = atEnd
+	}
+	p.wire = wire
+	return nil
+}
+
+// take returns the parcel that begins at a place, encoded by whoever needed it
+// first. The caller holds it until free.
+func (c *chain) take(ctx context.Context, j *joiner, at place) (*parcel, error) {
+	n := c.snapshots
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for {
+		p := c.parcels[at]
+		if p == nil {
+			return c.make(ctx, j, at)
+		}
+		if p.made {
+			n.use(p)
+			c.passed(p)
+			return p, nil
+		}
+		done := p.done
+		n.mu.Unlock()
+		err := j.await(ctx, done)
+		n.mu.Lock()
+		if err != nil {
+			return nil, err
+		}
 	}
 }
 
-// quit gives back the parcels that a client will not be sent.
-func (c *chain) quit(reader *chainReader) {
-	c.mu.Lock()
-	rest := c.parcels[reader.sent:]
-	reader.done = true
-	c.mu.Unlock()
-	for _, p := range rest {
-		p.Release()
+// make is take where nobody has encoded the parcel. snapshotter.mu must be held;
+// it is not, meanwhile.
+func (c *chain) make(ctx context.Context, j *joiner, at place) (*parcel, error) {
+	n := c.snapshots
+	p := &parcel{chain: c, at: at, uses: 1, cached: true, done: make(chan struct{})}
+	c.parcels[at] = p
+	size := parcelSize(j.limit())
+	n.mu.Unlock()
+	err := c.encode(ctx, j, p, size)
+	n.mu.Lock()
+	close(p.done)
+	if err != nil {
+		n.uncache(p)
+		n.free(p)
+		return nil, err
 	}
+	p.made, p.takers = true, len(c.members)
+	c.encoded = c.encoded || p.next == atEnd
+	c.passed(p)
+	return p, nil
 }
 
-// finished says whether a client has been sent all it will be sent.
-func (c *chain) finished(peer *sockets.Peer) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r := c.readers[peer]
-	return r == nil || r.done
+// passed notes that one client more has come to p, and forgets it with the last.
+func (c *chain) passed(p *parcel) {
+	if p.takers--; p.takers <= 0 {
+		c.snapshots.uncache(p)
+	}
 }

@@ -40,7 +40,7 @@ func (d *digest) add(key, value []byte) {
 // serverState returns the digest of a server's map, and its sequence, at one
 // moment.
 func serverState(s *Server) (digest, int64) {
-	c := s.sequencer.cut(func(*store) {})
+	c := s.sequencer.cut()
 	defer c.release()
 	var d digest
 	c.each(func(r record, _ uint64) bool {

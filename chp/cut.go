@@ -41,8 +41,7 @@ type pin struct {
 }
 
 // cut returns the state of the store as it is now. The writer calls it; what it
-// returns may then be read from any goroutines until release. Who wants single
-// keys of the state looks them up with store.view at the same moment.
+// returns may then be read from any goroutines until release.
 func (s *store) cut() *cut {
 	n := 0
 	s.log.each(func(*segment) { n++ })
@@ -74,6 +73,49 @@ func (c *cut) records(f func(record) bool) {
 			}
 		}
 	}
+}
+
+// position is where a record of a cut is: the number of its pin and its offset in
+// the segment. Positions are in the order in which each calls, and one plus 1 is
+// above it and not above the next.
+type position uint64
+
+// from calls f for the records from a position on, until f returns false.
+func (c *cut) from(at position, f func(r record, at position) bool) {
+	first, offset := int(at>>32), uint32(at)
+	for i := first; i < len(c.pins); i++ {
+		p, base := c.pins[i], position(i)<<32
+		visit := func(r record, off uint32) bool { return off < offset || f(r, base|position(off)) }
+		for n := int(offset >> blockBits); n < len(p.blocks); n++ {
+			if !p.seg.records(p.blocks, n, visit) {
+				return
+			}
+		}
+		offset = 0
+	}
+}
+
+// segment returns the segment that a position is in.
+func (c *cut) segment(at position) *segment { return c.pins[at>>32].seg }
+
+// record returns the record at a position.
+func (c *cut) record(at position) record {
+	r := c.segment(at).record(uint32(at))
+	size := r.size()
+	return r[:size:size]
+}
+
+// cutKey is cut for a single key: it holds nothing else. The list has the key's
+// position, or nothing if it is not there. The writer calls it.
+func (s *store) cutKey(key []byte) (c *cut, list []position) {
+	v, _, _ := s.search(hashKey(key), key)
+	if v == 0 {
+		return &cut{}, nil
+	}
+	at := slotLocation(v)
+	seg := s.log.segment(at)
+	seg.Retain()
+	return &cut{keys: 1, pins: []pin{{seg: seg}}}, []position{position(at.offset())}
 }
 
 // pieces calls f for every run of records that lie side by side in the log, until

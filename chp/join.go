@@ -8,9 +8,10 @@ import (
 )
 
 // requestWindow is how many ICANHAZ may be unanswered. A server of ours
-// answers in order and says which one it answers; others are asked one at a
-// time.
-const requestWindow = 2
+// answers in order, says which one it answers, and finds the records of all that
+// wait in one walk through the map; so many are asked at once, below the server's
+// maxRequests. Others are asked one at a time.
+const requestWindow = 128
 
 // join brings the replica to the server's state. The snapshot makes a new
 // store, while the KVPUBs that arrive meanwhile go to a second one, which keeps

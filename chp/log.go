@@ -80,6 +80,10 @@ func (l *log) segment(at location) *segment {
 	return nil
 }
 
+// has reports whether a segment that somebody retains is in use. Readers may call
+// it.
+func (l *log) has(s *segment) bool { return l.segment(locate(s, 0)) == s }
+
 // each calls f for every segment in use that has live records.
 func (l *log) each(f func(*segment)) {
 	table := l.table.Load()

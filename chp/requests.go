@@ -30,11 +30,12 @@ var errRequest = errors.New("chp: not a snapshot request: two frames, ICANHAZ? a
 func (s *Server) runRequests(ctx context.Context) {
 	var b sockets.Batch
 	defer b.Release()
+	defer s.snapshots.joining.Wait()
 	for s.router.RecvBatch(ctx, &b) == nil {
 		for i := range b.Len() {
 			w, err := parseRequest(b.Message(i), b.Peer().Property(propertyCHP) != "")
 			if err == nil {
-				err = s.snapshots.add(request{b.Peer(), w})
+				err = s.snapshots.add(ctx, request{b.Peer(), w})
 			}
 			if err != nil {
 				s.snapshots.refused.Add(1)

@@ -73,6 +73,9 @@ type block struct {
 	anchor uint16 // offset of the first record that begins here, live or not
 }
 
+// blockBytes is the memory that a block takes.
+const blockBytes = 16
+
 func newSegment(size int) *segment {
 	invariants.Assert(size >= minRecord, "segment holds a record")
 	return &segment{

@@ -201,13 +201,27 @@ func (q *sequencer) timers() int {
 	return q.wheel.len()
 }
 
-// cut fixes a consistent state and its sequence. What view is called with is
-// of the same state.
-func (q *sequencer) cut(view func(*store)) *cut {
+// cut fixes a consistent state and its sequence.
+func (q *sequencer) cut() *cut {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c := q.store.cut()
 	c.seq = q.last.Load()
-	view(q.store)
 	return c
+}
+
+// cutKey is cut for a single key; see store.cutKey.
+func (q *sequencer) cutKey(key []byte) (*cut, []position) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c, list := q.store.cutKey(key)
+	c.seq = q.last.Load()
+	return c, list
+}
+
+// logSize returns the bytes of the log.
+func (q *sequencer) logSize() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.store.log.octets
 }

@@ -131,9 +131,9 @@ func NewServer(o ServerOptions) (*Server, error) {
 
 // Bounds that are not options.
 const (
-	snapshotWindow   = 4 << 20   // octets of a snapshot queued for a client
+	snapshotWindow   = 128 << 10 // bytes of snapshots queued for a client, and copied if they are little
 	collectorWindow  = 1 << 20   // octets of updates read ahead of the sequencer, a client
-	maxRequests      = 16        // unanswered snapshot requests, a client
+	maxRequests      = 256       // unanswered snapshot requests, a client
 	maxRequestSize   = 64 << 10  // octets of a snapshot request or a subscription
 	maxSubscriptions = 10_000    // topics a client
 	maxOverhead      = 128 << 10 // octets of an update besides its value
@@ -311,7 +311,7 @@ type ServerStats struct {
 	Sequence  int64
 	Updates   uint64            // KVSETs taken and published
 	Expired   uint64            // keys deleted because their TTL ended
-	Snapshots uint64            // snapshots answered
+	Snapshots uint64            // snapshot requests answered
 	Refused   map[Reason]uint64 // messages refused, by reason
 	BadAsks   uint64            // snapshot requests refused
 

@@ -83,12 +83,19 @@ type ServerOptions struct {
 	// negative means no bound.
 	MaxClients int
 
-	// SnapshotMemory bounds the octets of snapshots that are encoded and not
-	// yet sent, over all clients. 0 means DefaultSnapshotMemory.
+	// SnapshotMemory bounds the bytes of snapshots that are encoded and not
+	// yet sent, over all clients. A value too large for a quarter of it is
+	// encoded alone. While updates overwrite the map, snapshots on their way
+	// also keep older versions: up to SnapshotMemory and twice the size of
+	// the log, beyond which the clients that make no progress are
+	// disconnected. 0 means DefaultSnapshotMemory.
 	SnapshotMemory int
 
 	// SnapshotTimeout is how long a client that asked for a snapshot may take
-	// nothing of it before it is disconnected. 0 means DefaultSnapshotTimeout.
+	// nothing of it before it is disconnected; a slow client that goes on
+	// taking it is served to the end. What counts is that the operating system
+	// has taken over another part for the connection: 4 to 128 KiB, or one
+	// larger value. 0 means DefaultSnapshotTimeout.
 	SnapshotTimeout time.Duration
 
 	// HandshakeTimeout bounds a new connection's handshake. 0 means

@@ -1,10 +1,10 @@
 package chp
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,184 +15,389 @@ import (
 
 // snapshotter answers snapshot requests.
 //
-// All requests that are waiting when it begins are answered in one pass over
-// one cut of the map, so it does not matter how many clients come at once, as
-// all of them do after a failover. Each distinct want is encoded once, as a
-// chain of parcels, and each client has a goroutine that sends it the chain at
-// the client's own pace. Updates go on meanwhile: the pass reads frozen tables
-// and pinned segments.
+// Clients pull. Each client that is being sent snapshots has a goroutine (see
+// joiner), which encodes the next parcel of its snapshot when the connection has
+// room for it. What it reads is a cut of the map, which stays as it is while
+// updates go on. So a client that stops reading holds what its connection has
+// taken over and the cut, and nothing that another client waits for.
 //
-// Memory is bounded: a pass encodes no further than ServerOptions.SnapshotMemory
-// ahead of what was sent, and a client that takes nothing for SnapshotTimeout,
-// or is the slowest when a pass has waited for so long, is disconnected.
+// Clients that want the same of one cut share a chain: the first to come to a
+// parcel encodes it, and the others are sent the same bytes. All requests that
+// wait when a cut is made share it, and so does a later one if no update has
+// come in between.
+//
+// What a request costs depends on what it names:
+//
+//   - a key: one look-up, at once;
+//   - everything: one walk through the cut, shared by the chain;
+//   - a subtree: one walk through the cut finds the records of all subtrees that
+//     wait at that moment, however many (see scan).
+//
+// Memory has three bounds, for all clients together. Parcels: SnapshotMemory (see
+// budget). Segments that only cuts still hold: see trim. A client that takes
+// nothing for SnapshotTimeout is disconnected, whatever it holds.
 type snapshotter struct {
 	server *Server
 
 	answered atomic.Uint64
 	refused  atomic.Uint64
+	encoded  atomic.Uint64 // parcels made, for tests
+	scans    atomic.Uint64 // walks to find the records of subtrees, for tests
 
-	patience time.Duration // how long the present pass may still wait for memory
+	arrived chan struct{}  // wakes run
+	trimmed time.Time      // of run: when it called trim last
+	joining sync.WaitGroup // goroutines of joiners
 
-	mu      sync.Mutex
-	waiting []request
-	busy    map[*sockets.Peer]int // requests of a client that wait or are being answered
-	octets  int                   // encoded and not yet released
-	arrived chan struct{}         // wakes run
-	freed   chan struct{}         // wakes a pass that waits for memory
+	// mu guards everything below, and the fields of chains, parcels, budgets
+	// and joiners that say so. It is a leaf: nothing is locked under it.
+	mu       sync.Mutex
+	joiners  map[*sockets.Peer]*joiner
+	waiting  []*answer         // for a cut
+	latest   map[want]*chain   // the newest chain of each want, while it is being sent
+	held     map[*heldCut]bool // cuts in use
+	gathered time.Time         // when a chain of everything was begun last
+	whole    []*chain          // those that were begun then
+	scanning bool              // a walk for subtrees is under way
+	listed   int               // bytes of chain.list, over all chains
+	small    budget            // parcels of up to buf.Large
+	large    budget            // parcels of one larger value
+}
+
+const (
+	// gatherWithin is how long a request for everything may wait for others to
+	// share a cut with, if the last such cut is still being encoded. Without
+	// it a thousand clients that come within a second would each have a cut
+	// and an encoding of their own.
+	gatherWithin = 100 * time.Millisecond
+
+	// trimEvery is how often the memory that cuts hold is looked at.
+	trimEvery = 250 * time.Millisecond
+)
+
+// answer is one request of one client, from its arrival to its last parcel.
+type answer struct {
+	joiner *joiner
+	want   want
+	chain  *chain        // set before ready is closed
+	ready  chan struct{} // closed when there is a chain
+}
+
+// heldCut is a cut that chains read. snapshotter.mu guards users and moved.
+type heldCut struct {
+	*cut
+	bytes int       // of its segments
+	users int       // chains, and the round that made it
+	moved time.Time // when a parcel was last taken by anybody
+	ended bool      // given up by trim
 }
 
 var errTooManyRequests = errors.New("chp: client has too many unanswered snapshot requests")
 
 func newSnapshotter(s *Server) *snapshotter {
+	memory := s.opts.SnapshotMemory
 	return &snapshotter{
 		server:  s,
-		busy:    map[*sockets.Peer]int{},
+		joiners: map[*sockets.Peer]*joiner{},
+		latest:  map[want]*chain{},
+		held:    map[*heldCut]bool{},
 		arrived: make(chan struct{}, 1),
-		freed:   make(chan struct{}, 1),
+		small:   budget{limit: memory - memory/4},
+		large:   budget{limit: memory / 4},
 	}
 }
 
-// add lines up a request.
-func (n *snapshotter) add(r request) error {
+// add takes a request. The answer to one key is at hand; others may wait for run.
+func (n *snapshotter) add(ctx context.Context, r request) error {
+	a := &answer{want: r.want, ready: make(chan struct{})}
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.busy[r.peer] >= maxRequests {
+	j := n.joiners[r.peer]
+	if j != nil && len(j.answers) >= maxRequests {
+		n.mu.Unlock()
 		return errTooManyRequests
 	}
-	n.busy[r.peer]++
-	n.waiting = append(n.waiting, r)
-	signal(n.arrived)
+	if j == nil {
+		j = newJoiner(n, r.peer)
+		n.joiners[r.peer] = j
+		n.joining.Go(func() { j.run(ctx) })
+	}
+	a.joiner = j
+	j.answers = append(j.answers, a)
+	signal(j.wake)
+	if c := n.latest[r.want]; c != nil && !c.cut.ended && c.cut.seq == n.server.sequencer.last.Load() {
+		// The map is still as it was at the cut.
+		n.begin(c, a)
+		n.mu.Unlock()
+		return nil
+	}
+	if !r.want.exact {
+		n.waiting = append(n.waiting, a)
+		n.mu.Unlock()
+		signal(n.arrived)
+		return nil
+	}
+	n.mu.Unlock()
+	single, list := n.server.sequencer.cutKey(octetsOf(r.want.subtree))
+	held := n.hold(single)
+	c := newChain(n, r.want, held)
+	c.listed, c.list = true, list
+	for _, at := range list {
+		c.size += len(held.record(at))
+	}
+	n.mu.Lock()
+	n.begin(c, a)
+	n.drop(held)
+	n.mu.Unlock()
 	return nil
 }
 
-// done takes a request off its client's count.
-func (n *snapshotter) done(r request) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.busy[r.peer]--; n.busy[r.peer] == 0 {
-		delete(n.busy, r.peer)
-	}
-	signal(n.arrived) // the client's next request may wait for this
-}
-
-// run makes passes until the context ends, and awaits all senders.
+// run makes cuts for the requests that wait, until the context ends.
 func (n *snapshotter) run(ctx context.Context) {
-	var senders sync.WaitGroup
-	defer senders.Wait()
-	serving := map[*sockets.Peer]*chain{} // the chain last begun for a client, to keep its answers in order
+	var scans sync.WaitGroup
+	defer scans.Wait()
 	for {
+		var timer *time.Timer
+		var again <-chan time.Time
+		if wait := n.round(ctx, &scans); wait > 0 {
+			timer = time.NewTimer(wait)
+			again = timer.C
+		}
 		select {
 		case <-ctx.Done():
-			return
 		case <-n.arrived:
+		case <-again:
 		}
-		if batch := n.collect(serving); len(batch) > 0 {
-			n.pass(ctx, batch, &senders, serving)
+		if timer != nil {
+			timer.Stop()
+		}
+		if ctx.Err() != nil {
+			return
 		}
 	}
 }
 
-// collect takes the waiting requests, at most one a client and none of a
-// client that is still being sent an earlier answer.
-func (n *snapshotter) collect(serving map[*sockets.Peer]*chain) []request {
-	for peer, c := range serving {
-		if c.finished(peer) {
-			delete(serving, peer)
-		}
+// round answers the requests that wait from one cut. It returns when there will
+// be something to do even if nobody comes, or 0.
+func (n *snapshotter) round(ctx context.Context, scans *sync.WaitGroup) time.Duration {
+	if now := time.Now(); now.Sub(n.trimmed) >= trimEvery {
+		n.trimmed = now
+		n.trim()
 	}
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	var batch, later []request
-	taken := map[*sockets.Peer]bool{}
-	for _, r := range n.waiting {
-		if taken[r.peer] || serving[r.peer] != nil {
-			later = append(later, r)
-			continue
+	whole, trees, wait := n.collect()
+	n.mu.Unlock()
+	if len(whole)+len(trees) > 0 {
+		held := n.hold(n.server.sequencer.cut())
+		n.beginWhole(held, whole)
+		if len(trees) == 0 {
+			n.release(held)
+		} else {
+			scans.Go(func() {
+				n.scan(ctx, held, trees)
+				n.release(held)
+				signal(n.arrived) // others may have come meanwhile
+			})
 		}
-		taken[r.peer] = true
-		batch = append(batch, r)
+	}
+	return wait
+}
+
+// collect takes the requests whose turn it is. mu must be held.
+func (n *snapshotter) collect() (whole, trees map[want][]*answer, wait time.Duration) {
+	if len(n.held) > 0 {
+		wait = trimEvery
+	}
+	gather := gatherWithin - time.Since(n.gathered)
+	if gather > 0 {
+		encoding := false
+		for _, c := range n.whole {
+			encoding = encoding || len(c.members) > 0 && !c.encoded
+		}
+		if !encoding {
+			gather = 0
+		}
+	}
+	whole, trees = map[want][]*answer{}, map[want][]*answer{}
+	var later []*answer
+	for _, a := range n.waiting {
+		switch {
+		case a.joiner.gone:
+		case a.want.subtree == "" && gather <= 0:
+			whole[a.want] = append(whole[a.want], a)
+		case a.want.subtree != "" && !n.scanning:
+			trees[a.want] = append(trees[a.want], a)
+		default:
+			if a.want.subtree == "" && (wait == 0 || gather < wait) {
+				wait = gather
+			}
+			later = append(later, a)
+		}
 	}
 	n.waiting = later
-	return batch
+	n.scanning = n.scanning || len(trees) > 0
+	return whole, trees, wait
 }
 
-// pass answers a batch of requests from one cut.
-func (n *snapshotter) pass(ctx context.Context, batch []request, senders *sync.WaitGroup, serving map[*sockets.Peer]*chain) {
-	n.patience = n.server.opts.SnapshotTimeout
-	chains := map[want]*chain{}
-	var subtrees, keys []*chain
-	for _, r := range batch {
-		c := chains[r.want]
-		if c == nil {
-			c = newChain(n, r.want)
-			chains[r.want] = c
-			if r.want.exact {
-				keys = append(keys, c)
-			} else {
-				subtrees = append(subtrees, c)
-			}
-		}
-		c.readers[r.peer] = &chainReader{}
-		serving[r.peer] = c
+func (n *snapshotter) beginWhole(held *heldCut, whole map[want][]*answer) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(whole) > 0 {
+		n.gathered, n.whole = time.Now(), nil
 	}
-	cut := n.server.sequencer.cut(func(s *store) {
-		for _, c := range keys {
-			s.view(octetsOf(c.want.subtree), func(r record) { c.only = append(c.only, r...) })
-		}
-	})
-	defer cut.release()
-	for _, r := range batch {
-		c := chains[r.want]
-		senders.Go(func() {
-			c.sendTo(ctx, r.peer)
-			n.done(r)
-		})
-	}
-	for _, c := range keys {
-		if c.only != nil {
-			c.append(ctx, c.only)
-		}
-	}
-	if len(subtrees) > 0 {
-		byPrefix := map[string][]*chain{}
-		for _, c := range subtrees {
-			byPrefix[c.want.subtree] = append(byPrefix[c.want.subtree], c)
-		}
-		n.encode(ctx, cut, byPrefix)
-	}
-	for _, c := range chains {
-		c.end(ctx, cut.seq)
+	for w, answers := range whole {
+		c := newChain(n, w, held)
+		n.whole = append(n.whole, c)
+		n.begin(c, answers...)
 	}
 }
 
-// encode puts every record of the cut into the chains of the subtrees that it
-// lies in. Finding them takes one look-up for each slash of the key, however
-// many subtrees there are.
-func (n *snapshotter) encode(ctx context.Context, cut *cut, byPrefix map[string][]*chain) {
-	everything := byPrefix[""]
-	onlyEverything := len(everything) > 0 && len(byPrefix) == 1
-	cut.each(func(r record, _ uint64) bool {
-		for _, c := range everything {
-			c.append(ctx, r)
+// begin has answers sent a chain. mu must be held.
+func (n *snapshotter) begin(c *chain, answers ...*answer) {
+	for _, a := range answers {
+		if a.joiner.gone {
+			continue
 		}
-		if onlyEverything {
-			return ctx.Err() == nil
+		if len(c.members) == 0 {
+			n.latest[c.want] = c
+			c.cut.users++
+			n.listed += c.listBytes()
 		}
-		key := r.key()
-		if len(key) == 0 || key[0] != '/' {
-			return true
+		c.members[a] = true
+		a.chain = c
+		close(a.ready)
+	}
+}
+
+// leave ends an answer, and with the last one its chain. mu must be held.
+func (n *snapshotter) leave(a *answer) {
+	c := a.chain
+	if c == nil || !c.members[a] {
+		return
+	}
+	delete(c.members, a)
+	if len(c.members) > 0 {
+		return
+	}
+	for _, p := range c.parcels {
+		n.uncache(p)
+	}
+	n.listed -= c.listBytes()
+	if n.latest[c.want] == c {
+		delete(n.latest, c.want)
+	}
+	n.drop(c.cut)
+	n.settle(&n.small)
+	n.settle(&n.large)
+	if len(n.waiting) > 0 {
+		signal(n.arrived) // who waits to share a cut need not wait for this one
+	}
+}
+
+// hold enters a cut that its caller uses.
+func (n *snapshotter) hold(c *cut) *heldCut {
+	h := &heldCut{cut: c, users: 1, moved: time.Now()}
+	for _, p := range c.pins {
+		h.bytes += len(p.seg.buf)
+	}
+	n.mu.Lock()
+	n.held[h] = true
+	if len(n.held) == 1 {
+		signal(n.arrived) // run has something to trim
+	}
+	n.mu.Unlock()
+	return h
+}
+
+// release ends one use of a cut.
+func (n *snapshotter) release(h *heldCut) {
+	n.mu.Lock()
+	n.drop(h)
+	n.mu.Unlock()
+}
+
+// drop is release for who holds mu.
+func (n *snapshotter) drop(h *heldCut) {
+	if h.users--; h.users == 0 {
+		delete(n.held, h)
+		h.cut.release()
+	}
+}
+
+// trim bounds the memory that is there for cuts alone: see mayOutlive. Beyond that
+// the cut goes of which nobody has taken anything for longest, and its clients
+// are disconnected.
+func (n *snapshotter) trim() {
+	n.mu.Lock()
+	var cuts []*heldCut
+	for h := range n.held {
+		if !h.ended {
+			h.users++
+			cuts = append(cuts, h)
 		}
-		for at := 1; ; {
-			i := bytes.IndexByte(key[at:], '/')
-			if i < 0 {
-				return ctx.Err() == nil
+	}
+	n.mu.Unlock()
+	if len(cuts) == 0 {
+		return
+	}
+	store := n.server.sequencer.store
+	limit := n.mayOutlive(cuts)
+	var gone []*sockets.Peer
+	for left := slices.Clone(cuts); outlived(store, left) > limit; {
+		n.mu.Lock()
+		oldest := 0
+		for i, h := range left {
+			if h.moved.Before(left[oldest].moved) {
+				oldest = i
 			}
-			at += i + 1
-			for _, c := range byPrefix[string(key[:at])] {
-				c.append(ctx, r)
+		}
+		h := left[oldest]
+		h.ended = true
+		for _, j := range n.joiners {
+			for _, a := range j.answers {
+				if a.chain != nil && a.chain.cut == h {
+					gone = append(gone, j.peer)
+					break
+				}
 			}
 		}
-	})
+		n.mu.Unlock()
+		left = slices.Delete(left, oldest, oldest+1)
+	}
+	n.mu.Lock()
+	for _, h := range cuts {
+		n.drop(h)
+	}
+	n.mu.Unlock()
+	for _, peer := range gone {
+		peer.Disconnect(sockets.ErrSlowPeer)
+	}
+}
+
+// mayOutlive returns how many bytes may be there for cuts alone: twice the log, as
+// it is or as it was at one of the cuts, and SnapshotMemory. That is room for a
+// large snapshot, and for several that began at about the same time, while all
+// of the map is overwritten.
+func (n *snapshotter) mayOutlive(cuts []*heldCut) int {
+	most := n.server.sequencer.logSize()
+	for _, h := range cuts {
+		most = max(most, h.bytes)
+	}
+	return 2*most + n.server.opts.SnapshotMemory
+}
+
+// outlived returns the bytes that only the cuts still need: segments that the log
+// has given up, and the notes of what was live.
+func outlived(s *store, cuts []*heldCut) (bytes int) {
+	seen := map[*segment]bool{}
+	for _, h := range cuts {
+		for _, p := range h.pins {
+			bytes += len(p.blocks) * blockBytes
+			if !seen[p.seg] && !s.log.has(p.seg) {
+				seen[p.seg] = true
+				bytes += len(p.seg.buf)
+			}
+		}
+	}
+	return bytes
 }
 
 // appendKVSYNC appends a record as KVSYNC: for our own clients with the time to
@@ -219,38 +424,8 @@ func appendKTHXBAI(dst []byte, sequence int64, props []byte, subtree string) []b
 	return zmtp.AppendMessage(dst, []byte("KTHXBAI"), octets[:], nil, props, []byte(subtree))
 }
 
-// reserve waits until there is memory for one more parcel. It returns false
-// when a pass has waited for SnapshotTimeout altogether: somebody is too slow,
-// and the cut of the pass must not be held for ever.
-func (n *snapshotter) reserve(ctx context.Context, octets int) bool {
-	begun := time.Now()
-	defer func() { n.patience -= time.Since(begun) }()
-	timeout := time.NewTimer(n.patience)
-	defer timeout.Stop()
-	for {
-		n.mu.Lock()
-		if n.octets == 0 || n.octets+octets <= n.server.opts.SnapshotMemory {
-			n.octets += octets
-			n.mu.Unlock()
-			return true
-		}
-		n.mu.Unlock()
-		select {
-		case <-n.freed:
-		case <-timeout.C:
-			return false
-		case <-ctx.Done():
-			return false
-		}
-	}
-}
-
-func (n *snapshotter) free(octets int) {
-	n.mu.Lock()
-	n.octets -= octets
-	n.mu.Unlock()
-	signal(n.freed)
-}
+// kthxbaiSize returns an upper bound on what appendKTHXBAI appends.
+func kthxbaiSize(subtree string) int { return 64 + len(newMapProperties) + len(subtree) }
 
 // signal leaves a token in a channel of capacity one.
 func signal(c chan struct{}) {

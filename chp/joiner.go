@@ -1,0 +1,241 @@
+package chp
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"clustermap/internal/buf"
+	"clustermap/sockets"
+)
+
+// joiner is a client that is being sent snapshots: its requests in their order,
+// and how much of the answers its connection holds.
+//
+// It is sent the next parcel when few enough bytes are on their way: a window,
+// which grows while the client takes them fast and shrinks while it is slow. So
+// a slow client's progress is seen in small steps, and a client that stops
+// holds little.
+type joiner struct {
+	snapshots *snapshotter
+	peer      *sockets.Peer
+	wake      chan struct{} // a request came, or a parcel was written
+
+	// Guarded by snapshotter.mu.
+	answers []*answer // those not yet sent, the first being sent
+	gone    bool      // nothing more is sent
+	flying  int       // bytes lent to the connection
+	window  int       // how many that may be
+	moved   time.Time // when a parcel was written last, or the first of several lent
+}
+
+const (
+	minWindow   = 2 * buf.Small
+	firstWindow = 2 * (32 << 10)
+	maxWindow   = 4 * buf.Large
+
+	// A window doubles when a parcel was written within windowFast, and is
+	// halved when it took windowSlow.
+	windowFast = 100 * time.Millisecond
+	windowSlow = time.Second
+)
+
+// errStalled is why a client is disconnected which takes nothing of its snapshot.
+var errStalled = errors.New("chp: the client takes nothing of its snapshot")
+
+func newJoiner(n *snapshotter, peer *sockets.Peer) *joiner {
+	return &joiner{snapshots: n, peer: peer, wake: make(chan struct{}, 1), window: firstWindow}
+}
+
+// run sends the answers, in the order of the requests, until there is none and
+// everything is written.
+func (j *joiner) run(ctx context.Context) {
+	n := j.snapshots
+	for {
+		n.mu.Lock()
+		if len(j.answers) == 0 && j.flying == 0 {
+			j.gone = true
+			delete(n.joiners, j.peer)
+			n.mu.Unlock()
+			return
+		}
+		var a *answer
+		if len(j.answers) > 0 {
+			a = j.answers[0]
+		}
+		n.mu.Unlock()
+		var err error
+		if a == nil {
+			err = j.await(ctx, j.wake)
+		} else if err = j.await(ctx, a.ready); err == nil {
+			if err = j.send(ctx, a.chain); err == nil {
+				n.answered.Add(1)
+				n.mu.Lock()
+				n.leave(a)
+				j.answers = j.answers[1:]
+				n.mu.Unlock()
+			}
+		}
+		if err != nil {
+			j.fail(ctx, err)
+			return
+		}
+	}
+}
+
+// fail ends the client: its connection if it has stalled, and what is for it.
+func (j *joiner) fail(ctx context.Context, err error) {
+	n := j.snapshots
+	n.mu.Lock()
+	j.gone = true
+	if n.joiners[j.peer] == j {
+		delete(n.joiners, j.peer)
+	}
+	for _, a := range j.answers {
+		n.leave(a)
+	}
+	j.answers = nil
+	n.mu.Unlock()
+	if ctx.Err() == nil && errors.Is(err, errStalled) {
+		j.peer.Disconnect(sockets.ErrSlowPeer)
+	}
+}
+
+// send sends a chain from its beginning to its end.
+func (j *joiner) send(ctx context.Context, c *chain) error {
+	n := j.snapshots
+	for at := place(0); at != atEnd; {
+		if err := j.awaitRoom(ctx); err != nil {
+			return err
+		}
+		p, err := c.take(ctx, j, at)
+		if err != nil {
+			return err
+		}
+		at = p.next
+		if err := j.lend(ctx, p); err != nil {
+			return err
+		}
+		n.mu.Lock()
+		c.cut.moved = time.Now()
+		n.mu.Unlock()
+	}
+	return nil
+}
+
+// lend hands a parcel to the connection, and with it the use of it.
+func (j *joiner) lend(ctx context.Context, p *parcel) error {
+	n := j.snapshots
+	l := &loan{joiner: j, parcel: p, size: len(p.wire), begun: time.Now()}
+	l.refs.Store(1)
+	n.mu.Lock()
+	if j.flying == 0 {
+		j.moved = l.begun
+	}
+	j.flying += l.size
+	n.mu.Unlock()
+	defer l.Release()
+	// The socket waits only if it has copied many small parcels.
+	limited, cancel := context.WithTimeout(ctx, n.server.opts.SnapshotTimeout)
+	defer cancel()
+	err := n.server.router.SendWire(limited, j.peer, p.wire, p.messages, l)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return errStalled
+	}
+	return err
+}
+
+// landed is the end of a loan.
+func (j *joiner) landed(l *loan) {
+	n := j.snapshots
+	now := time.Now()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	j.flying -= l.size
+	j.moved = now
+	switch took := now.Sub(l.begun); {
+	case took < windowFast:
+		j.window = min(2*j.window, maxWindow)
+	case took > windowSlow:
+		j.window = max(j.window/2, minWindow)
+	}
+	n.free(l.parcel)
+	signal(j.wake)
+}
+
+// awaitRoom waits until the window has room for a parcel, which it has if nothing
+// is on its way.
+func (j *joiner) awaitRoom(ctx context.Context) error {
+	n := j.snapshots
+	for {
+		n.mu.Lock()
+		limit := j.limit()
+		room := j.flying == 0 || j.flying+parcelSize(limit) <= limit
+		n.mu.Unlock()
+		if room {
+			return nil
+		}
+		if err := j.await(ctx, j.wake); err != nil {
+			return err
+		}
+	}
+}
+
+// limit returns how many bytes may be on their way to the client: its window, or
+// its share of the free memory if that is less. All clients together are given
+// half of what is free, so whoever comes next finds some. A client that has
+// nothing may always be sent a small parcel. snapshotter.mu must be held.
+func (j *joiner) limit() int {
+	b := &j.snapshots.small
+	free := b.limit - (b.used - b.idle)
+	return min(j.window, free/(2*(len(j.snapshots.joiners)+1)))
+}
+
+// parcelSize returns the size of the parcels that a limit is filled with.
+func parcelSize(limit int) int {
+	switch size := limit / 2; {
+	case size >= buf.Large:
+		return buf.Large
+	case size >= 32<<10:
+		return 32 << 10
+	}
+	return buf.Small
+}
+
+// await waits for a channel: for ever while the client has nothing to take, and
+// until it has stalled otherwise. Whatever a client waits for, memory that others
+// hold included, its own progress is watched; so no two can wait for each other.
+func (j *joiner) await(ctx context.Context, c <-chan struct{}) error {
+	select {
+	case <-c:
+		return nil
+	default:
+	}
+	timeout := j.snapshots.server.opts.SnapshotTimeout
+	timer := time.NewTimer(j.patience(timeout))
+	defer timer.Stop()
+	for {
+		select {
+		case <-c:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+			left := j.patience(timeout)
+			if left <= 0 {
+				return errStalled
+			}
+			timer.Reset(left)
+		}
+	}
+}
+
+// patience returns how long the client may still take nothing.
+func (j *joiner) patience(timeout time.Duration) time.Duration {
+	j.snapshots.mu.Lock()
+	defer j.snapshots.mu.Unlock()
+	if j.flying == 0 {
+		return timeout
+	}
+	return timeout - time.Since(j.moved)
+}

@@ -1,0 +1,183 @@
+package chp
+
+import (
+	"container/list"
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"clustermap/internal/buf"
+)
+
+// parcel is some whole messages of a chain in wire form, in a chunk of its own or
+// where they are in the log. snapshotter.mu guards what is not constant.
+type parcel struct {
+	chain    *chain
+	at, next place
+	wire     []byte
+	messages int
+	chunk    *buf.Chunk // or nil:
+	lent     *segment   // which the messages are in
+	budget   *budget    // of the chunk
+	resting  *list.Element
+
+	made   bool          // until then, whoever wants it waits for done
+	done   chan struct{} // closed when it is made or cannot be
+	uses   int           // by joiners and connections
+	takers int           // clients of the chain that may still want it
+	cached bool          // in chain.parcels
+}
+
+// budget bounds the bytes of parcels, over all clients. Who finds too little
+// waits its turn: claims are granted in their order. Parcels that nobody is
+// being sent just now, and which are kept for clients that will come to them,
+// give way. snapshotter.mu guards it.
+type budget struct {
+	limit   int
+	used    int       // bytes of all parcels, and of claims that were granted
+	idle    int       // bytes of those that nobody uses
+	resting list.List // those, the oldest first
+	claims  []*claim
+}
+
+type claim struct {
+	size    int
+	granted chan struct{} // closed when it is
+	done    bool
+}
+
+// grant reserves memory, and reports whether there was any. A parcel larger than
+// all of the memory is alone.
+func (n *snapshotter) grant(b *budget, size int) bool {
+	for b.used+size > b.limit && b.resting.Len() > 0 {
+		n.uncache(b.resting.Front().Value.(*parcel))
+	}
+	if b.used > 0 && b.used+size > b.limit {
+		return false
+	}
+	b.used += size
+	return true
+}
+
+// settle grants the claims that there is memory for.
+func (n *snapshotter) settle(b *budget) {
+	for len(b.claims) > 0 && n.grant(b, b.claims[0].size) {
+		b.claims[0].done = true
+		close(b.claims[0].granted)
+		b.claims = b.claims[1:]
+	}
+}
+
+// chunkSizes are the sizes of buf's chunks: a budget counts what is really taken.
+var chunkSizes = [...]int{512, buf.Small, 32 << 10, buf.Large, 1 << 20, 4 << 20}
+
+// allocate gives a parcel a chunk of at least size bytes, and waits for it as
+// joiner.await does.
+func (n *snapshotter) allocate(ctx context.Context, j *joiner, p *parcel, size int) error {
+	if i, _ := slices.BinarySearch(chunkSizes[:], size); i < len(chunkSizes) {
+		size = chunkSizes[i]
+	}
+	b := &n.small
+	if size > buf.Large {
+		b = &n.large
+	}
+	n.mu.Lock()
+	if len(b.claims) > 0 || !n.grant(b, size) {
+		c := &claim{size: size, granted: make(chan struct{})}
+		b.claims = append(b.claims, c)
+		n.mu.Unlock()
+		err := j.await(ctx, c.granted)
+		n.mu.Lock()
+		if err != nil {
+			if c.done {
+				b.used -= size
+			} else {
+				b.claims = slices.DeleteFunc(b.claims, func(other *claim) bool { return other == c })
+			}
+			n.settle(b)
+			n.mu.Unlock()
+			return err
+		}
+	}
+	n.mu.Unlock()
+	p.chunk, p.budget = buf.Get(size), b
+	return nil
+}
+
+// use adds a user. mu must be held, as for what follows.
+func (n *snapshotter) use(p *parcel) {
+	p.uses++
+	if p.resting != nil {
+		p.budget.resting.Remove(p.resting)
+		p.budget.idle -= len(p.chunk.Data())
+		p.resting = nil
+	}
+}
+
+// free ends one use.
+func (n *snapshotter) free(p *parcel) {
+	if p.uses--; p.uses > 0 {
+		return
+	}
+	if p.cached && p.chunk != nil {
+		p.resting = p.budget.resting.PushBack(p)
+		p.budget.idle += len(p.chunk.Data())
+	}
+	n.reclaim(p)
+	if p.budget != nil {
+		n.settle(p.budget)
+	}
+}
+
+// uncache forgets that others may want the parcel.
+func (n *snapshotter) uncache(p *parcel) {
+	if !p.cached {
+		return
+	}
+	p.cached = false
+	delete(p.chain.parcels, p.at)
+	if p.resting != nil {
+		p.budget.resting.Remove(p.resting)
+		p.budget.idle -= len(p.chunk.Data())
+		p.resting = nil
+	}
+	n.reclaim(p)
+}
+
+// reclaim takes the memory of a parcel that nobody uses or may want.
+func (n *snapshotter) reclaim(p *parcel) {
+	if p.uses > 0 || p.cached {
+		return
+	}
+	switch {
+	case p.chunk != nil:
+		p.budget.used -= len(p.chunk.Data())
+		p.chunk.Release()
+		p.chunk = nil
+	case p.lent != nil:
+		p.lent.Release()
+		p.lent = nil
+	}
+	p.wire = nil
+}
+
+// loan is a parcel in the hands of one client's connection (sockets.Owner).
+type loan struct {
+	joiner *joiner
+	parcel *parcel
+	size   int
+	begun  time.Time
+	refs   atomic.Int32
+}
+
+// Retain adds a holder. Safe for concurrent use.
+func (l *loan) Retain() { l.refs.Add(1) }
+
+// Release ends one Retain; the last one says that the parcel was written, or
+// never will be. Safe for concurrent use.
+func (l *loan) Release() {
+	if l.refs.Add(-1) == 0 {
+		l.joiner.landed(l)
+	}
+}
