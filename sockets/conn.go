@@ -210,7 +210,7 @@ func (s *socket) handshake(c *conn) (session, error) {
 type dialogue struct {
 	reader  reader
 	writer  writer
-	writers sync.WaitGroup // the writer, and one that retires
+	writers sync.WaitGroup // the writer, one that retires, and what waits for a newcomer
 	early   []byte         // octets that came along with the handshake
 }
 
@@ -261,8 +261,9 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 	}
 	established()
 	refused := s.attach(p, peer)
+	n, _ := errors.AsType[*newcomer](refused)
 	return &dialogue{
-		reader: reader{pipe: p, peer: peer, conn: c, codec: opened.codec, ignore: refused != nil},
+		reader: reader{pipe: p, peer: peer, conn: c, codec: opened.codec, newcomer: n, ignore: refused != nil && n == nil},
 		writer: writer{pipe: p, peer: peer, conn: c, codec: opened.codec},
 		early:  opened.early,
 	}, nil
@@ -274,12 +275,17 @@ func (x *dialogue) run() error {
 	o := &p.socket.opts
 	beats := o.HeartbeatInterval > 0
 	p.out.launch(x.write, newDirectWriter(&x.writer), beats || len(o.HelloMessage) > 0, beats) // either is the writer's own
+	rejected := false
+	if n := x.reader.newcomer; n != nil {
+		x.writers.Go(func() { rejected = !n.wait(o.HandshakeTimeout) })
+	}
 	early := x.early
 	x.early = nil
 	err := c.cause(x.reader.run(early))
 	c.close(err)
 	p.out.halt()
 	x.writers.Wait()
+	x.reader.ignore = x.reader.ignore || rejected
 	return err
 }
 

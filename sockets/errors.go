@@ -53,8 +53,11 @@ var (
 	ErrSlowPeer = errors.New("sockets: peer fell behind its queue")
 
 	// ErrIdentityInUse is reported to the monitor when a second peer comes
-	// with the identity of a connected one. The newcomer is ignored, as
-	// libzmq does without ROUTER_HANDOVER.
+	// with the identity of a connected one. What the newcomer sends waits until
+	// the other connection has ended, and the newcomer is let in
+	// (PeerAdmitted). If that takes longer than Options.HandshakeTimeout, the
+	// newcomer is disconnected for this reason, except on inproc, and can try
+	// again. libzmq, without ROUTER_HANDOVER, ignores it for ever.
 	ErrIdentityInUse = errors.New("sockets: identity is in use by another peer")
 
 	// ErrHandedOver is why a ROUTER with Options.Handover ended a connection:

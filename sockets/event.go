@@ -33,13 +33,14 @@ const (
 	ConnectRetried                          // the next attempt comes after Event.Retry (CONNECT_RETRIED)
 	HandshakeSucceeded                      // messages may flow (HANDSHAKE_SUCCEEDED)
 	HandshakeFailed                         // the peer was refused, or refused us; see Event.Failure (HANDSHAKE_FAILED_*)
-	PeerIgnored                             // the peer's identity is taken; see ErrIdentityInUse
+	PeerIgnored                             // the peer's identity is taken, and what it sends waits; see ErrIdentityInUse
 	Disconnected                            // an established connection ended (DISCONNECTED)
 	ListenerClosed                          // unbound (CLOSED)
 	ConnectDelayed                          // dialling goes on in the background (CONNECT_DELAYED)
 	BindFailed                              // Bind returns the error too (BIND_FAILED)
 	CloseFailed                             // an endpoint could not be given back as it should (CLOSE_FAILED)
 	MonitorStopped                          // the socket is closed: the last event there is (MONITOR_STOPPED)
+	PeerAdmitted                            // a peer that was ignored has its identity now, and is heard
 )
 
 var eventNames = [...]string{
@@ -47,7 +48,7 @@ var eventNames = [...]string{
 	ConnectFailed: "connect failed", ConnectRetried: "connect retried", HandshakeSucceeded: "handshake succeeded",
 	HandshakeFailed: "handshake failed", PeerIgnored: "peer ignored", Disconnected: "disconnected",
 	ListenerClosed: "listener closed", ConnectDelayed: "connect delayed", BindFailed: "bind failed",
-	CloseFailed: "close failed", MonitorStopped: "monitor stopped",
+	CloseFailed: "close failed", MonitorStopped: "monitor stopped", PeerAdmitted: "peer admitted",
 }
 
 func (k EventKind) String() string {
@@ -127,7 +128,7 @@ func (e Event) Failure() Failure {
 var eventNumbers = [...]uint16{
 	Connected: 0x0001, ConnectDelayed: 0x0002, ConnectRetried: 0x0004, Listening: 0x0008, BindFailed: 0x0010,
 	Accepted: 0x0020, AcceptFailed: 0x0040, ListenerClosed: 0x0080, ConnectFailed: 0x0080, CloseFailed: 0x0100,
-	Disconnected: 0x0200, MonitorStopped: 0x0400, HandshakeFailed: 0x0800, HandshakeSucceeded: 0x1000, PeerIgnored: 0,
+	Disconnected: 0x0200, MonitorStopped: 0x0400, HandshakeFailed: 0x0800, HandshakeSucceeded: 0x1000, PeerIgnored: 0, PeerAdmitted: 0,
 }
 
 const (

@@ -136,7 +136,7 @@ func TestMonitorFailures(t *testing.T) {
 		want Failure
 		code uint32
 	}{
-		{"gone", greeting(1), true, FailedNoDetail, 0},
+		{"gone", greeting(1), true, FailedNoDetail, uint32(syscall.EPIPE)},
 		{"silent", nil, false, FailedNoDetail, uint32(syscall.ETIMEDOUT)},
 		{"other mechanism", zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Mechanism: "PLAIN"}), false, FailedProtocol, zmtp.CodeMechanismMismatch},
 		{"wrong type", append(greeting(1), ready("PULL", nil)...), false, FailedProtocol, zmtp.CodeInvalidMetadata},

@@ -31,7 +31,8 @@ import (
 //     identities and metadata are exchanged as elsewhere.
 //     Socket types that do not fit are refused (libzmq lets them be).
 //   - What a closing socket has sent stays for the receiver, whatever the
-//     sender's Linger. Linger counts only while a Connect waits for its Bind.
+//     sender's Linger. Linger counts only while a Connect waits for its Bind, or
+//     for an identity that another connection has (see ErrIdentityInUse).
 //   - Connect, Subscribe, Unsubscribe and Disconnect have taken effect on both
 //     sides when they return; see Subscribe for the one exception.
 //   - A connection that has ended is not made again. Its end is told as
@@ -221,8 +222,13 @@ func join(d *dialer, b *socket) bool {
 	near.attach()
 	far.begin()
 	near.begin()
-	far.open()
-	near.open()
+	// What a newcomer says waits until it is let in.
+	if near.newcomer == nil {
+		far.open()
+	}
+	if far.newcomer == nil {
+		near.open()
+	}
 	for _, h := range []*half{far, near} {
 		if h.eager {
 			h.pump()

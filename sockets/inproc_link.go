@@ -3,6 +3,7 @@ package sockets
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math"
 	"sync"
@@ -39,7 +40,9 @@ type half struct {
 	other  *half
 	traits traits
 	eager  bool
-	ignore bool // throw away what comes
+	ignore bool // throw away what comes; changes under fetching
+
+	newcomer *newcomer // the peer waits to be let in; nil if it need not
 
 	ending *sync.Once // does part; both sides have the same
 
@@ -69,7 +72,9 @@ func newHalf(p *pipe, other *socket) *half {
 
 // attach makes the other side known to the socket.
 func (h *half) attach() {
-	h.ignore = h.socket.attach(h.pipe, h.peer) != nil
+	refused := h.socket.attach(h.pipe, h.peer)
+	h.newcomer, _ = errors.AsType[*newcomer](refused)
+	h.ignore = refused != nil // a newcomer until it is let in
 	if hello := h.socket.helloMessage(); hello != nil {
 		h.pipe.out.precede(hello, 1)
 	}
@@ -132,6 +137,12 @@ func (h *half) notify() {
 func (h *half) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { h.conn.close(ErrClosed) })
 	defer stop()
+	if n := h.newcomer; n != nil && n.wait(0) {
+		h.fetching.Lock()
+		h.ignore = false
+		h.fetching.Unlock()
+		h.other.open()
+	}
 	h.serve()
 	h.finish()
 	err := &PeerError{h.peer.remote, h.conn.cause(io.EOF)}
@@ -157,7 +168,7 @@ func (h *half) part() {
 	for _, s := range sides {
 		s.pipe.peer.Store(nil)
 		s.socket.in.parted()
-		if !s.ignore {
+		if !s.rejected() {
 			s.socket.pattern.detach(s.pipe, s.peer)
 			if !s.pipe.lasting { // as in libzmq, here is no hiccup: nobody connects again
 				s.socket.tellEnd(s.pipe, s.peer)
@@ -171,6 +182,14 @@ func (h *half) part() {
 		}
 		s.socket.in.watch.tell()
 	}
+}
+
+// rejected says that the socket has never taken the peer for one of its own.
+func (h *half) rejected() bool {
+	if h.newcomer != nil {
+		return h.newcomer.routes.giveUp(h.newcomer)
+	}
+	return h.ignore
 }
 
 // serve waits until the connection is to end. An eager side fetches meanwhile

@@ -474,7 +474,7 @@ func TestInprocIncompatible(t *testing.T) {
 	eventually(t, "the dealer gives up", func() bool { return len(dealer.Peers()) == 0 })
 }
 
-// TestInprocIdentityInUse: the second of a name is ignored.
+// TestInprocIdentityInUse: the second of a name waits.
 func TestInprocIdentityInUse(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -484,7 +484,7 @@ func TestInprocIdentityInUse(t *testing.T) {
 	router := open(t, NewRouter, o)
 	must(t, router.Bind(ctx, "inproc://a"))
 	o.Monitor = nil
-	o.Identity = []byte("me")
+	o.Identity, o.Linger = []byte("me"), -1 // what the second has sent is never taken
 	first, second := open(t, NewDealer, o), open(t, NewDealer, o)
 	must(t, first.Connect("inproc://a"))
 	must(t, second.Connect("inproc://a"))

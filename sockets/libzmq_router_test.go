@@ -328,10 +328,12 @@ func TestRouterConnectAs(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	// A peer of that name is not let in.
-	dialRaw(t, bound).greet("DEALER", []byte("A"))
+	newcomer := dialRaw(t, bound).greet("DEALER", []byte("A"))
 	if e := seen.await(t, PeerIgnored); !errors.Is(e.Err, ErrIdentityInUse) {
 		t.Errorf("%v", e.Err)
 	}
+	newcomer.conn.Close() // or it would be let in after Disconnect
+	seen.await(t, Disconnected)
 	for i := range 2 {
 		must(t, router.TrySend([]byte("A"), fmt.Append(nil, i)))
 	}

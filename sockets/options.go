@@ -258,7 +258,7 @@ type Options struct {
 
 	// Handover makes a ROUTER give an identity to the peer that came with it
 	// last, and end the connection of the one that had it (ErrHandedOver). By
-	// default the newcomer is ignored.
+	// default the newcomer waits until that one has gone; see ErrIdentityInUse.
 	Handover bool
 
 	// Notify makes a ROUTER receive an empty message, behind the identity, when

@@ -52,7 +52,8 @@ type pattern interface {
 	// removed says that a pipe is gone for good, after detach.
 	removed(p *pipe)
 	// attach says that a peer's handshake has succeeded. An error refuses
-	// what the peer sends, but keeps the connection (see ErrIdentityInUse).
+	// what the peer sends, but keeps the connection; a *newcomer does so for a
+	// time.
 	attach(p *pipe, peer *Peer) error
 	// detach says that the peer's connection has ended.
 	detach(p *pipe, peer *Peer)

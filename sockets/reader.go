@@ -26,6 +26,8 @@ type reader struct {
 	ignore bool       // throw away what comes
 	traits traits     // of the socket type
 
+	newcomer *newcomer // whose messages wait until it is let in; nil if there is nothing to wait for
+
 	decoder     zmtp.Decoder
 	chunk       *buf.Chunk
 	start, fill int    // octets of chunk that are not decoded yet
@@ -264,7 +266,10 @@ func (r *reader) hand() error {
 	r.peer.octetsIn.Add(uint64(r.octets))
 	r.usual = min(r.octets/len(b.spans), maxUsual)
 	r.octets = 0
-	if r.ignore {
+	if r.newcomer != nil && r.newcomer.admitted() {
+		r.newcomer = nil
+	}
+	if r.ignore || r.newcomer != nil { // or the connection has ended
 		r.peer.discarded.Add(uint64(len(b.spans)))
 		b.spans = b.spans[:0]
 		return nil

@@ -182,15 +182,20 @@ func (r *routerPattern) removed(p *pipe) {
 func (r *routerPattern) attach(p *pipe, peer *Peer) error {
 	if p.name != nil {
 		peer.identity = p.name
-	} else if !r.routes.admit(p, peer) {
-		return ErrIdentityInUse
+	} else if n := r.routes.admit(p, peer); n != nil {
+		return n
 	}
+	r.welcome(p, peer)
+	return nil
+}
+
+// welcome does what comes first on a connection of which messages are taken.
+func (r *routerPattern) welcome(p *pipe, peer *Peer) {
 	p.probe()
 	if r.opts.Notify&NotifyConnect != 0 {
 		r.in.settle(&p.in, peer.conn.gone) // an unfetched notice of a former connection
 		r.notify(p, peer)
 	}
-	return nil
 }
 
 func (r *routerPattern) detach(p *pipe, peer *Peer) {

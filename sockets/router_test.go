@@ -90,13 +90,15 @@ func TestRouterGenerated(t *testing.T) {
 	}
 }
 
-// TestRouterDuplicate: a second peer of the same identity stays connected and
-// is ignored; its PINGs are answered; the first one notices nothing.
+// TestRouterDuplicate: a second peer of the same identity stays connected, its
+// PINGs are answered, and what it sends waits; the first one notices nothing. When
+// that one has gone, the second is heard.
 func TestRouterDuplicate(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
 	router := bind(t, NewRouter, Options{Monitor: seen.tell})
+	recv := func() (Message, error) { return router.Recv(ctx) }
 	first := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("same"))
 	first.sync()
 	second := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("same"))
@@ -104,38 +106,38 @@ func TestRouterDuplicate(t *testing.T) {
 	if !errors.Is(e.Err, ErrIdentityInUse) || e.Remote != second.conn.LocalAddr().String() {
 		t.Errorf("%+v", e)
 	}
-	second.send(wire("ignored"))
 	second.sync()
+	second.send(wire("waits"))
 	first.send(wire("heard"))
-	m, err := router.Recv(ctx)
-	must(t, err)
-	if fmt.Sprint(texts(m)) != "[same heard]" {
-		t.Errorf("%q", m)
-	}
+	wantRecv(t, recv, "same", "heard")
 	must(t, router.Send(ctx, []byte("same"), []byte("to the first")))
 	if got := first.message(); string(got[0]) != "to the first" {
 		t.Errorf("%q", got)
 	}
-	second.sync() // it would fail on a message
 	if err := router.SendTo(ctx, e.Peer, []byte("by hand")); err != nil {
 		t.Errorf("SendTo the ignored peer: %v", err)
 	}
 	if got := second.message(); string(got[0]) != "by hand" {
 		t.Errorf("%q", got)
 	}
-	eventually(t, "what it sent is counted", func() bool {
-		for _, p := range router.Peers() {
-			if p.Remote == e.Remote && p.Discarded == 1 {
-				return true
-			}
-		}
-		return false
-	})
+	third := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("same"))
+	seen.await(t, PeerIgnored)
 	// Its end is not the first one's.
-	second.conn.Close()
-	seen.await(t, Disconnected)
+	third.conn.Close()
+	if e := seen.await(t, Disconnected); e.Remote != third.conn.LocalAddr().String() {
+		t.Errorf("%+v", e)
+	}
 	must(t, router.Send(ctx, []byte("same"), []byte("still")))
 	if got := first.message(); string(got[0]) != "still" {
+		t.Errorf("%q", got)
+	}
+	first.conn.Close()
+	if e := seen.await(t, PeerAdmitted); e.Remote != second.conn.LocalAddr().String() {
+		t.Errorf("%+v", e)
+	}
+	wantRecv(t, recv, "same", "waits")
+	must(t, router.Send(ctx, []byte("same"), []byte("to the second")))
+	if got := second.message(); string(got[0]) != "to the second" {
 		t.Errorf("%q", got)
 	}
 }

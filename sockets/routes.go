@@ -12,9 +12,9 @@ import (
 type routes struct {
 	sync.Mutex
 	table    map[string]route
-	next     uint32        // the next generated identity
-	freed    chan struct{} // closed when an identity becomes free; nil while nobody waits
-	handover bool          // Options.Handover
+	waiting  map[string][]*newcomer // for an identity that is in use
+	next     uint32                 // the next generated identity
+	handover bool                   // Options.Handover
 }
 
 // route is where messages for an identity go: to one connection, or, with a nil
@@ -63,31 +63,52 @@ func (t *routes) remove(identity string, to route) bool {
 	if was, ok := t.table[identity]; !ok || was != to {
 		return false
 	}
-	delete(t.table, identity)
-	if t.freed != nil {
-		close(t.freed)
-		t.freed = nil
-	}
+	t.release(identity)
 	return true
 }
 
 // admit enters a new connection under its peer's identity, or a generated one,
-// and tells the peer. It reports false if the identity is another's.
-func (t *routes) admit(p *pipe, peer *Peer) bool {
+// and tells the peer. If the identity is another's, it waits, but only for a
+// moment: a peer that lost its connection, or closed it, and came back at once can
+// be here before the end of the old connection was noticed. Then it returns the
+// peer as a newcomer.
+func (t *routes) admit(p *pipe, peer *Peer) *newcomer {
 	t.Lock()
 	defer t.Unlock()
 	id := peer.info.Identity
-	switch {
-	case len(id) == 0:
+	if len(id) == 0 {
 		id = t.generate()
-	case t.handover && t.table[string(id)].peer != nil:
-		t.table[string(id)].peer.Disconnect(ErrHandedOver)
-	case !t.free(id, peer.conn):
-		return false
 	}
 	peer.identity = slices.Clone(id)
+	was, used := t.table[string(id)]
+	switch {
+	case used && t.handover && was.peer != nil:
+		was.peer.Disconnect(ErrHandedOver)
+	case used:
+		return t.await(t.queue(p, peer))
+	}
 	t.table[string(id)] = route{p, peer}
-	return true
+	return nil
+}
+
+// identityGrace is how long a newcomer's identity may still be in use before the
+// monitor is told.
+const identityGrace = 500 * time.Millisecond
+
+// await waits for identityGrace until the newcomer has its identity, and then
+// returns nil. It is called with the mutex held and returns so.
+func (t *routes) await(n *newcomer) *newcomer {
+	t.Unlock()
+	defer t.Lock()
+	timer := time.NewTimer(identityGrace)
+	defer timer.Stop()
+	select {
+	case <-n.free:
+		return nil
+	case <-timer.C:
+	case <-n.peer.conn.gone:
+	}
+	return n
 }
 
 // probe sends the empty message of Options.ProbeRouter on a connection that has
@@ -114,39 +135,6 @@ func (p *pipe) probe() {
 
 // emptyMessage is a message of one empty frame, in wire form.
 var emptyMessage = []byte{0, 0}
-
-// identityGrace is how long a newcomer's identity may still be in use.
-const identityGrace = 500 * time.Millisecond
-
-// free waits until an identity is free, but only for a moment: a peer that
-// lost its connection, or closed it, and came back at once can be here before
-// the end of the old connection was noticed. It is called with the mutex held
-// and returns so.
-func (t *routes) free(id []byte, c *conn) bool {
-	if _, used := t.table[string(id)]; !used {
-		return true
-	}
-	timer := time.NewTimer(identityGrace)
-	defer timer.Stop()
-	for {
-		if t.freed == nil {
-			t.freed = make(chan struct{})
-		}
-		freed, over := t.freed, false
-		t.Unlock()
-		select {
-		case <-freed:
-		case <-timer.C:
-			over = true
-		case <-c.gone:
-			over = true
-		}
-		t.Lock()
-		if _, used := t.table[string(id)]; !used || over {
-			return !used
-		}
-	}
-}
 
 // generate returns a free identity: a zero octet and a counter.
 func (t *routes) generate() []byte {

@@ -1,0 +1,134 @@
+package sockets
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// TestS6_IdentityFreed: a peer that comes back while its last connection, which is
+// dead, still has its identity is let in when that one has gone, and what it sent
+// in the meantime arrives; so is the next one after it.
+func TestS6_IdentityFreed(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	router := bind(t, NewRouter, Options{Mandatory: true, Notify: NotifyConnect | NotifyDisconnect, Monitor: seen.tell})
+	recv := func() (Message, error) { return router.Recv(ctx) }
+	dead := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("me"))
+	wantRecv(t, recv, "me", "")
+	var back []*Dealer
+	for i := range 2 {
+		d := open(t, NewDealer, Options{Identity: []byte("me")})
+		must(t, d.Connect(router.LastEndpoint()))
+		must(t, d.Send(ctx, fmt.Append(nil, "hello", i)))
+		seen.await(t, PeerIgnored)
+		back = append(back, d)
+	}
+	dead.conn.Close()
+	for i, d := range back {
+		wantRecv(t, recv, "me", "") // the end of the one before it
+		seen.await(t, PeerAdmitted)
+		wantRecv(t, recv, "me", "") // its own beginning
+		wantRecv(t, recv, "me", fmt.Sprint("hello", i))
+		must(t, router.Send(ctx, []byte("me"), []byte("answer")))
+		wantRecv(t, func() (Message, error) { return d.Recv(ctx) }, "answer")
+		must(t, d.Close())
+	}
+	wantRecv(t, recv, "me", "")
+	eventually(t, "the identity is free", func() bool {
+		return errors.Is(router.Send(ctx, []byte("me"), []byte("x")), ErrUnroutable)
+	})
+	router.routes.Lock()
+	defer router.routes.Unlock()
+	if len(router.routes.table)+len(router.routes.waiting) != 0 {
+		t.Errorf("left: %v, %v", router.routes.table, router.routes.waiting)
+	}
+}
+
+// TestS6_IdentityHeld: a newcomer whose identity stays in use is disconnected after
+// the time of a handshake, whether it sends or not, and tries again.
+func TestS6_IdentityHeld(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	router := bind(t, NewRouter, Options{HandshakeTimeout: 300 * time.Millisecond, Monitor: seen.tell})
+	var first *raw
+	for first = dialRaw(t, router.LastEndpoint()); first.tryGreet("DEALER", []byte("me")) != nil; {
+		first = dialRaw(t, router.LastEndpoint()) // on a busy machine we may have been too slow
+	}
+	first.sync()
+	dealer := open(t, NewDealer, quick(Options{Identity: []byte("me"), Linger: -1}))
+	must(t, dealer.Connect(router.LastEndpoint()))
+	must(t, dealer.Send(ctx, []byte("never heard")))
+	for range 2 {
+		if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrIdentityInUse) {
+			t.Errorf("%v", e.Err)
+		}
+	}
+	first.conn.Close()
+	eventually(t, "it is let in", func() bool {
+		_ = router.Send(ctx, []byte("me"), []byte("welcome"))
+		m, err := dealer.TryRecv()
+		return err == nil && string(m[0]) == "welcome"
+	})
+	within(t, "Close", func() { must(t, router.Close()) })
+}
+
+// TestS6_CloseWhileWaiting: neither side's end waits for an identity.
+func TestS6_CloseWhileWaiting(t *testing.T) {
+	t.Parallel()
+	for _, inproc := range []bool{false, true} {
+		seen := newEvents()
+		o := inprocOptions()
+		o.Monitor = seen.tell
+		router := open(t, NewRouter, o)
+		endpoint := "inproc://a"
+		if !inproc {
+			endpoint = anyPort
+		}
+		must(t, router.Bind(testContext(t), endpoint))
+		o.Monitor, o.Identity, o.Linger = nil, []byte("me"), -1
+		var all []*Dealer
+		for range 3 {
+			d := open(t, NewDealer, o)
+			must(t, d.Connect(router.LastEndpoint()))
+			must(t, d.Send(testContext(t), []byte("x")))
+			if len(all) == 0 {
+				seen.await(t, HandshakeSucceeded)
+			} else {
+				seen.await(t, PeerIgnored)
+			}
+			all = append(all, d)
+		}
+		within(t, "Close of a newcomer", func() { must(t, all[1].Close()) })
+		within(t, "Close of the router", func() { must(t, router.Close()) })
+	}
+}
+
+// TestS6_Inproc: a newcomer from the same process is let in as well.
+func TestS6_Inproc(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	o := inprocOptions()
+	o.Monitor = seen.tell
+	router := open(t, NewRouter, o)
+	must(t, router.Bind(ctx, anyPort))
+	must(t, router.Bind(ctx, "inproc://a"))
+	recv := func() (Message, error) { return router.Recv(ctx) }
+	o.Monitor, o.Identity = nil, []byte("me")
+	first, second := open(t, NewDealer, o), open(t, NewDealer, o)
+	must(t, first.Connect("inproc://a"))
+	must(t, second.Connect("inproc://a"))
+	seen.await(t, PeerIgnored)
+	must(t, second.Send(ctx, []byte("second")))
+	must(t, first.Send(ctx, []byte("first")))
+	wantRecv(t, recv, "me", "first")
+	must(t, first.Close())
+	seen.await(t, PeerAdmitted)
+	wantRecv(t, recv, "me", "second")
+	must(t, router.Send(ctx, []byte("me"), []byte("answer")))
+	wantRecv(t, func() (Message, error) { return second.Recv(ctx) }, "answer")
+}
