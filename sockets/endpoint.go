@@ -3,6 +3,7 @@ package sockets
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"runtime"
 	"strconv"
 	"strings"
@@ -89,7 +90,10 @@ func (e *endpoint) parseTCP(text string, bind bool) (wrong string) {
 		}
 		host = host[1 : len(host)-1]
 	} else if strings.Contains(host, ":") {
-		return "needs its IPv6 address in brackets: tcp://[::1]:5555"
+		// As libzmq does: what follows the last colon is the port.
+		if _, err := netip.ParseAddr(host); err != nil {
+			return "has a colon in its host, which is no IPv6 address; write one as tcp://[::1]:5555"
+		}
 	}
 	switch {
 	case host == "":

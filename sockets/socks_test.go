@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +26,7 @@ type proxyServer struct {
 
 	mu    sync.Mutex
 	asked []string // what it was asked to connect to
+	from  []string // where its clients came from
 }
 
 func startProxy(t testing.TB, p *proxyServer) *proxyServer {
@@ -43,6 +45,9 @@ func startProxy(t testing.TB, p *proxyServer) *proxyServer {
 				defer nc.Close()
 				stop := context.AfterFunc(t.Context(), func() { nc.Close() })
 				defer stop()
+				p.mu.Lock()
+				p.from = append(p.from, nc.RemoteAddr().String())
+				p.mu.Unlock()
 				p.serve(nc)
 			})
 		}
@@ -58,6 +63,13 @@ func (p *proxyServer) requests() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.asked
+}
+
+// clients returns where the clients came from.
+func (p *proxyServer) clients() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.from)
 }
 
 func (p *proxyServer) serve(nc net.Conn) {

@@ -31,6 +31,8 @@ security_null security_plain security_curve security_zap security_no_zap_handler
 proxy proxy_single_socket proxy_steerable proxy_terminate proxy_hwm
 
 client_server radio_dish scatter_gather peer peer_disconnect channel thread_safe
+
+socks
 `
 
 // TestConformance: the table has a row for each of libzmq's tests and a reason
