@@ -75,10 +75,12 @@ func New(ctx context.Context, o Options) (*Node, error) {
 		// A link that was cut without a word is made again.
 		HeartbeatInterval: max(o.Timeout, time.Second),
 		ConnectTimeout:    max(2*o.Timeout, time.Second),
-		ReconnectInterval: min(o.Interval, sockets.DefaultReconnectInterval),
-		RecvHWM:           64,
-		SendHWM:           64,
-		MaxSubscriptions:  64,
+		// A peer that comes back is found before it is taken for silent.
+		ReconnectInterval:    min(o.Interval, sockets.DefaultReconnectInterval),
+		ReconnectIntervalMax: o.Interval,
+		RecvHWM:              64,
+		SendHWM:              64,
+		MaxSubscriptions:     64,
 	}
 	out, in := common, common
 	out.Security, out.XPubManual = o.BindSecurity, true
@@ -174,10 +176,6 @@ func (n *Node) run() {
 		}
 		if reply != nil {
 			reply <- m
-		}
-		if tell && m.silent(n.now()) && len(n.sub.Peers()) == 0 {
-			// The socket has given the endpoint up: it met a wrong program.
-			_ = n.sub.Connect(n.opts.Peer)
 		}
 	}
 }

@@ -403,8 +403,17 @@ func TestWrongProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.hears[0].lead(push.LastEndpoint())
+	failed := make(chan struct{}, 1)
+	c.opts[0].Monitor = func(e sockets.Event) {
+		if e.Kind == sockets.HandshakeFailed {
+			select {
+			case failed <- struct{}{}:
+			default:
+			}
+		}
+	}
 	primary := c.start(0)
-	eventually(t, "the endpoint is given up", func() bool { return len(primary.sub.Peers()) == 0 })
+	<-failed
 
 	pub, err := sockets.NewPub(sockets.Options{Linger: -1})
 	if err != nil {
