@@ -2,9 +2,9 @@
 // two servers of which one is active and serves, while the other one is passive
 // and takes over when the first dies.
 //
-// A [Node] is the part of a server that knows which of the two it is. It carries
-// no data: what the active has to give to the passive, the application sends by
-// ways of its own, and the node tells it when to begin and to end.
+// A [Node] is the part of a server that knows whether it is the active one. It
+// carries no data: the application replicates its data itself, and the node tells
+// it when to begin and when to stop.
 //
 // # Design
 //
