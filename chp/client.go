@@ -68,7 +68,8 @@ type Client struct {
 	lagged  atomic.Uint64
 	kept    atomic.Int64
 
-	resyncs []resyncLimit // by server; of the session
+	resyncs    []resyncLimit // by server; of the session
+	complaints []complaints  // by server; of run
 }
 
 // NewClient makes a client, which begins at once to connect to its first
@@ -96,6 +97,8 @@ func newClient(o ClientOptions) (*Client, error) {
 		ended:    make(chan struct{}),
 		status:   newStatus(),
 		resyncs:  make([]resyncLimit, len(servers)),
+
+		complaints: make([]complaints, len(servers)),
 	}
 	c.security, c.opts.Security = func() sockets.Security { return o.Security }, sockets.Security{}
 	c.log = c.logs.logger()

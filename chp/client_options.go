@@ -100,7 +100,8 @@ type ClientOptions struct {
 	OnFailure func(server string, err error)
 
 	// Logger, if set, gets the client's log: changes of server at level Info,
-	// reasons for them at Warn. The client never waits for it: see
+	// reasons for them at Warn. The same reason comes again only after a while,
+	// with the number of times since. The client never waits for it: see
 	// ServerOptions.Logger.
 	Logger *slog.Logger
 }

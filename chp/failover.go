@@ -23,6 +23,7 @@ func (c *Client) run() {
 			}
 			if active >= settled {
 				failures = 0
+				clear(c.complaints[s.index])
 			}
 			failures++
 			index = c.successor(s.index, active > 0, err)
@@ -36,7 +37,7 @@ func (c *Client) run() {
 
 // failed tells of the end of a session and of what comes next.
 func (c *Client) failed(s *session, err error, next int) {
-	c.log.Warn("session ended", "server", s.server.name, "error", err, "next", c.servers[next].name)
+	c.complain(s, err, next)
 	var unfit *CollectorError
 	if errors.As(err, &unfit) {
 		c.writer.fail(err)

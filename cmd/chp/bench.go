@@ -67,6 +67,7 @@ subtree of their own and are deleted in the end.`,
 	f.DurationVar(&c.Patience, "timeout", 30*time.Second, "how long there may be no progress")
 	f.StringArrayVar(&n.flags, "server", nil, "an existing server, tcp://HOST:PORT (default: start one)")
 	n.curve.register(f)
+	n.stderr = errorOutput{cmd}
 	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 		if err := c.Validate(); err != nil {
 			return fail(exitUsage, "%w", err)

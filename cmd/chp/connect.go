@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -10,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"clustermap/chp"
@@ -36,6 +39,7 @@ type connection struct {
 	curve   clientCurve
 	timeout time.Duration
 	given   func() bool // tells whether --timeout was on the command line
+	stderr  io.Writer
 
 	security sockets.Security // after servers
 }
@@ -48,7 +52,14 @@ func (n *connection) register(cmd *cobra.Command, timeout time.Duration) {
 	flags.DurationVar(&n.timeout, "timeout", timeout, "how long to wait for the server")
 	n.curve.register(flags)
 	n.given = func() bool { return flags.Changed("timeout") }
+	n.stderr = errorOutput{cmd}
 }
+
+// errorOutput is standard error of a command, which is known only when it runs.
+type errorOutput struct{ cmd *cobra.Command }
+
+// Write writes to standard error.
+func (o errorOutput) Write(b []byte) (int, error) { return o.cmd.ErrOrStderr().Write(b) }
 
 // servers returns the servers in order of preference, each checked. It also looks
 // for keys.
@@ -99,7 +110,10 @@ type client struct {
 	servers    []string
 	connected  chan struct{} // closed once any server is connected
 	lost       chan struct{} // closed once a server is lost that was followed
-	refused    chan struct{} // closed once every server has refused us for good
+	refused    chan struct{} // closed once no server will ever let us in
+	nobody     chan struct{} // closed once nobody has listened at any server
+
+	refuse, miss sync.Once // close the two
 
 	mu       sync.Mutex
 	failures map[string]error // why each server was not followed when it was last tried
@@ -109,7 +123,7 @@ type client struct {
 func (n *connection) start(o chp.ClientOptions) (*client, error) {
 	c := &client{
 		connection: n, servers: o.Servers, failures: map[string]error{},
-		connected: make(chan struct{}), lost: make(chan struct{}), refused: make(chan struct{}),
+		connected: make(chan struct{}), lost: make(chan struct{}), refused: make(chan struct{}), nobody: make(chan struct{}),
 	}
 	o.Security = n.security
 	o.OnFailure = c.failed
@@ -170,8 +184,7 @@ func subtreeOf(key string) (string, error) {
 	return key, nil
 }
 
-// wait returns when the client is in sync, or says that no server was there in
-// time.
+// wait returns when the client is in sync, or says why it is not in time.
 func (c *client) wait(ctx context.Context) error {
 	limit := c.connection.timeout
 	reach := limit
@@ -183,13 +196,22 @@ func (c *client) wait(ctx context.Context) error {
 
 	unreached := time.NewTimer(reach)
 	defer unreached.Stop()
-	select {
-	case <-c.connected:
-	case <-ctx.Done():
-	case <-c.refused:
-		return c.explain()
-	case <-unreached.C:
-		return c.noServer(reach)
+	for nobody := c.nobody; ; {
+		select {
+		case <-c.connected:
+		case <-ctx.Done():
+		case <-c.refused:
+			return c.explain()
+		case <-nobody:
+			// Said at once: it may be a wrong port, or a server that is starting.
+			fmt.Fprintf(c.connection.stderr, "chp: nobody listens at %s (connection refused); waiting up to %v for a server to start\n",
+				strings.Join(c.servers, ", "), reach)
+			nobody = nil
+			continue
+		case <-unreached.C:
+			return c.noServer(reach)
+		}
+		break
 	}
 	err := c.WaitActive(ctx)
 	switch {
@@ -205,30 +227,53 @@ func (c *client) wait(ctx context.Context) error {
 func (c *client) failed(server string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before := c.hopeless()
 	c.failures[server] = err
-	if !before && c.hopeless() {
-		close(c.refused)
+	if c.all(hopeless) {
+		c.refuse.Do(func() { close(c.refused) })
+	} else if c.all(func(err error) bool { return hopeless(err) || errors.Is(err, syscall.ECONNREFUSED) }) {
+		c.miss.Do(func() { close(c.nobody) })
 	}
 }
 
-// hopeless says that no server will let us in as we are. mu must be held.
-func (c *client) hopeless() bool {
+// all says whether all servers have failed for a reason of a kind. mu must be
+// held.
+func (c *client) all(kind func(error) bool) bool {
 	for _, server := range c.servers {
-		if err := c.failures[server]; !errors.Is(err, zmtp.ErrRefused) && !errors.Is(err, zmtp.ErrMechanism) {
+		if err := c.failures[server]; err == nil || !kind(err) {
 			return false
 		}
 	}
 	return true
 }
 
-// explain says why no server lets us in, and what to do about the first.
+// hopeless says that an attempt failed for a reason that stays: the server does not
+// let us in as we are, or there is no such host.
+func hopeless(err error) bool {
+	return errors.Is(err, zmtp.ErrRefused) || errors.Is(err, zmtp.ErrMechanism) || noHost(err)
+}
+
+// noHost says that a name is of no host, for certain.
+func noHost(err error) bool {
+	var name *net.DNSError
+	return errors.As(err, &name) && name.IsNotFound
+}
+
+// explain says why no server lets us in, and what to do about the first that
+// exists.
 func (c *client) explain() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	server := c.servers[0]
+	for _, s := range c.servers {
+		if !noHost(c.failures[s]) {
+			server = s
+			break
+		}
+	}
 	key := c.connection.security.CurveSecretKey
 	switch {
+	case noHost(c.failures[server]):
+		return fail(exitNoServer, "cannot reach %s: no such host", strings.Join(c.servers, ", "))
 	case errors.Is(c.failures[server], zmtp.ErrMechanism) && key.IsZero():
 		return fail(exitRefused, "the server %s lets only known keys in; give --curve-key and --curve-server-key", server)
 	case errors.Is(c.failures[server], zmtp.ErrMechanism):
@@ -239,15 +284,39 @@ func (c *client) explain() error {
 	return fail(exitRefused, "the server %s does not let our key in; start it with '%s' in its --curve-allow", server, key.Public())
 }
 
+// noServer says that no server was there in time, and why each was not.
 func (c *client) noServer(waited time.Duration) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	// A server that the client takes for another one's ends the connection
 	// without a word.
 	hint := ""
 	if !c.connection.security.CurveSecretKey.IsZero() {
 		hint = "; if one runs there, compare --curve-server-key with the key that it prints"
 	}
-	return fail(exitNoServer, "no CHP server answered at %s within %v; start one with: chp serve%s",
-		strings.Join(c.servers, ", "), waited, hint)
+	if len(c.servers) == 1 {
+		server := c.servers[0]
+		return fail(exitNoServer, "no CHP server answered at %s within %v: %s; start one with: chp serve%s", server, waited, reason(c.failures[server]), hint)
+	}
+	var each []string
+	for _, server := range c.servers {
+		each = append(each, server+" ("+reason(c.failures[server])+")")
+	}
+	return fail(exitNoServer, "no CHP server answered within %v at %s; start one with: chp serve%s", waited, strings.Join(each, ", "), hint)
+}
+
+// reason says in a few words why a server was not reached; nil means that the
+// attempt was still going on.
+func reason(err error) string {
+	var number syscall.Errno
+	var name *net.DNSError
+	switch {
+	case errors.As(err, &number):
+		return number.Error()
+	case errors.As(err, &name):
+		return "cannot look up its host: " + name.Err
+	}
+	return "no answer"
 }
 
 // confirm turns the outcome of an update into an error that says what is known

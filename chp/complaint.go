@@ -1,0 +1,84 @@
+package chp
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"syscall"
+	"time"
+)
+
+// complaints says which failures of one server are worth a record in the log. A
+// client tries a server that is away twice a second: the same cause is logged at
+// once, and then after waits that double, with the number of failures since. Only
+// the client's run goroutine uses it.
+type complaints map[string]*complaint
+
+type complaint struct {
+	next time.Time     // when the cause is logged again
+	wait time.Duration // from then to the time after
+	left int           // failures since it was logged
+}
+
+const (
+	complaintFirst = 5 * time.Second
+	complaintMost  = 5 * time.Minute
+	maxComplaints  = 8 // causes told apart
+)
+
+// due reports whether to log a failure, and how many with the same cause were left
+// out since that was logged last.
+func (m complaints) due(cause string, now time.Time) (log bool, left int) {
+	c := m[cause]
+	if c == nil {
+		if len(m) == maxComplaints {
+			clear(m)
+		}
+		m[cause] = &complaint{next: now.Add(complaintFirst), wait: 2 * complaintFirst}
+		return true, 0
+	}
+	if now.Before(c.next) {
+		c.left++
+		return false, 0
+	}
+	left = c.left
+	*c = complaint{next: now.Add(c.wait), wait: min(2*c.wait, complaintMost)}
+	return true, left
+}
+
+// complain logs why a session or an attempt at one ended, unless that was said.
+func (c *Client) complain(s *session, err error, next int) {
+	m := c.complaints[s.index]
+	if m == nil {
+		m = complaints{}
+		c.complaints[s.index] = m
+	}
+	log, left := m.due(causeOf(err), time.Now())
+	if !log {
+		return
+	}
+	attrs := []any{"server", s.server.name, "error", err, "next", c.servers[next].name}
+	if left > 0 {
+		attrs = append(attrs, slog.Int("repeated", left))
+	}
+	c.log.Warn("session ended", attrs...)
+}
+
+// causeOf returns the text of what is at the bottom of a failure, without the
+// addresses and ports that differ each time.
+func causeOf(err error) string {
+	var number syscall.Errno
+	var name *net.DNSError
+	switch {
+	case errors.As(err, &number):
+		return number.Error()
+	case errors.As(err, &name):
+		return name.Err
+	}
+	for _, cause := range []error{errSilent, errOvertaken, errNotCHP, errNoSubscription} {
+		if errors.Is(err, cause) {
+			return cause.Error()
+		}
+	}
+	return err.Error()
+}

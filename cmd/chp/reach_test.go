@@ -1,0 +1,90 @@
+package main
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A host that does not exist ends a command as soon as that is certain, with this
+// reason, and not after the whole time-out with the text for a server that is not
+// there.
+func TestH15_NoSuchHost(t *testing.T) {
+	t.Parallel()
+	host := strings.Repeat("a", 64) + ".invalid" // no resolver asks for such a name
+	for _, args := range [][]string{
+		{"get", "k", "--server", "tcp://" + host + ":5556", "--timeout", "1m"},
+		{"watch", "--server", "tcp://" + host + ":5556", "--server", "tcp://x" + host + ":5556", "--timeout", "1m"},
+	} {
+		begun := time.Now()
+		o := try(t, args...)
+		o.expect(t, exitNoServer, "no such host")
+		if !strings.Contains(o.stderr, host) || strings.Contains(o.stderr, "chp serve") || time.Since(begun) > 50*time.Second {
+			t.Errorf("after %v: %s", time.Since(begun), o.stderr)
+		}
+	}
+}
+
+// A refused connection may be a server that is starting: the command says so at
+// once and goes on trying, and names the reason at the end.
+func TestH15_ConnectionRefused(t *testing.T) {
+	t.Parallel()
+	o := try(t, "get", "k", "--server", "tcp://127.0.0.1:1", "--timeout", "300ms")
+	o.expect(t, exitNoServer, "within 300ms: connection refused; start one with: chp serve")
+	if n := strings.Count(o.stderr, "waiting up to 300ms for a server to start"); n != 1 {
+		t.Errorf("said %d times that it waits: %s", n, o.stderr)
+	}
+	// It is served when the server comes.
+	s := serveApart(t)
+	s.signal(syscall.SIGTERM)
+	s.wait()
+	set := start(t, "set", "k", "v", "--server", s.endpoint, "--timeout", "2m")
+	for !strings.Contains(set.stderr.String(), "waiting up to") {
+		select {
+		case <-set.stderr.written():
+		case <-time.After(10 * time.Millisecond):
+		case <-set.waited:
+			t.Fatalf("exit code %d: %s", set.wait(), set.stderr.String())
+		}
+	}
+	start(t, "serve", "--host", s.host(), "--port", s.port()).ready()
+	if code := set.wait(); code != exitDone {
+		t.Errorf("exit code %d: %s", code, set.stderr.String())
+	}
+}
+
+// With several servers each has its reason.
+func TestH15_EachServerHasItsReason(t *testing.T) {
+	t.Parallel()
+	host := strings.Repeat("a", 64) + ".invalid"
+	o := try(t, "get", "k", "--server", "tcp://127.0.0.1:1", "--server", "tcp://"+host+":5556", "--timeout", "500ms")
+	o.expect(t, exitNoServer, "tcp://127.0.0.1:1 (connection refused), tcp://"+host+":5556 (cannot look up its host: no such host)")
+}
+
+// What watch --help says about "synced" is what happens: it comes once.
+func TestH15_WatchHelp(t *testing.T) {
+	t.Parallel()
+	if text := must(t, "watch", "--help"); strings.Contains(text, "another \"synced\"") || !strings.Contains(text, "\"synced\" does not come again") {
+		t.Error(text)
+	}
+}
+
+// A server that is stopped does not use up the time of a command that was given
+// another one.
+func TestH13_StoppedServerAndABackup(t *testing.T) {
+	t.Parallel()
+	stopped, backup := serveApart(t), serve(t)
+	stopped.signal(syscall.SIGSTOP)
+	defer stopped.signal(syscall.SIGCONT)
+	both := []string{"--server", stopped.endpoint, "--server", backup.endpoint, "--timeout", "30s"}
+	must(t, append([]string{"set", "/k", "v"}, both...)...)
+	if got := must(t, append([]string{"get", "/k"}, both...)...); got != "v\n" {
+		t.Errorf("got %q", got)
+	}
+	if got := must(t, append([]string{"dump"}, both...)...); got != `{"key":"/k","value":"v"}`+"\n" {
+		t.Errorf("dump %q", got)
+	}
+	mustInput(t, `{"key":"/k","value":"w"}`, append([]string{"load"}, both...)...)
+	must(t, append([]string{"del", "/k"}, both...)...)
+}
