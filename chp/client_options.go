@@ -104,6 +104,10 @@ type ClientOptions struct {
 	// with the number of times since. The client never waits for it: see
 	// ServerOptions.Logger.
 	Logger *slog.Logger
+
+	// deletedBytes bounds the memory of deletions during a join. 0 means
+	// maxDeletedBytes; tests set less.
+	deletedBytes int
 }
 
 // address is one server's endpoints.
@@ -191,6 +195,7 @@ func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 	if o.SyncTimeout == 0 {
 		o.SyncTimeout = DefaultSyncTimeout
 	}
+	setDefault(&o.deletedBytes, maxDeletedBytes)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // run keeps a session going until the client is closed: with the same server
-// after a broken connection or a gap, since that server lives or will soon be
+// after a broken connection, a gap, or too many deletions during a join, since that server lives or will soon be
 // back, with the next one after silence or a failed attempt.
 func (c *Client) run() {
 	defer close(c.ended)
@@ -151,7 +151,7 @@ func (c *Client) successor(index int, active bool, err error) int {
 		c.gaps.Add(1)
 		return index
 	}
-	if active && errors.Is(err, errDisconnected) {
+	if active && errors.Is(err, errDisconnected) || errors.Is(err, errDeletions) {
 		return index
 	}
 	return (index + 1) % len(c.servers)

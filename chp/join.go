@@ -2,6 +2,7 @@ package chp
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"clustermap/sockets"
@@ -15,8 +16,10 @@ const requestWindow = 128
 
 // join brings the replica to the server's state. The snapshot makes a new
 // store, while the KVPUBs that arrive meanwhile go to a second one, which keeps
-// the newest of each key: both are bounded by the number of keys, however long
-// the snapshot takes and however many updates come.
+// the newest of each key: both are bounded by the size of the map, however long
+// the snapshot takes and however many updates come. Keys that were deleted
+// meanwhile are remembered beside them. Those may be any number, so they have a
+// bound of their own; beyond it the client begins anew, with a later snapshot.
 //
 // When the snapshot is complete, up to its cut S, every KVPUB above S goes into
 // it. Then the new store takes the place of the old one at once: readers see
@@ -43,6 +46,9 @@ func (s *session) join() error {
 		spans, err := s.stream.admit(s.batch.Wire(), s.batch.Spans())
 		s.deadlines.follow(s.batch.Wire(), spans)
 		during.apply(s.batch.Wire(), spans)
+		if err == nil && during.deletedBytes > max(s.client.opts.deletedBytes, deletionsPerKey*store.len()) {
+			err = errDeletions
+		}
 		if err != nil {
 			s.fail(err)
 			break
@@ -127,10 +133,25 @@ func endsSnapshot(wire []byte, span sockets.Span) bool {
 // interim is what KVPUBs say while a snapshot is on its way: the newest of each
 // key, deletions included.
 type interim struct {
-	store   *store
-	deleted map[string]int64 // keys whose newest KVPUB deletes them, with its sequence
-	pieces  []piece          // scratch
+	store        *store
+	deleted      map[string]int64 // keys whose newest KVPUB deletes them, with its sequence
+	deletedBytes int              // memory of deleted
+	pieces       []piece          // scratch
 }
+
+const (
+	// deletionBytes is the memory that a deletion takes besides its key.
+	deletionBytes = 64
+
+	// The memory of deletions may be maxDeletedBytes, or deletionsPerKey bytes for
+	// each key of the snapshot so far if that is more: a large map takes long to
+	// join, and more is deleted meanwhile.
+	maxDeletedBytes = 64 << 20
+	deletionsPerKey = 128
+)
+
+// errDeletions is why a join begins anew.
+var errDeletions = errors.New("chp: too many keys were deleted while the snapshot came")
 
 func newInterim() *interim {
 	return &interim{store: newStore(storeOptions{}), deleted: map[string]int64{}}
@@ -143,10 +164,17 @@ func (t *interim) apply(wire []byte, spans []sockets.Span) {
 	}
 	for _, span := range spans {
 		r := record(wire[span.Start:span.End])
+		if span.Tag&tagDelete == 0 && len(t.deleted) == 0 {
+			continue
+		}
+		key := r.key()
+		if _, known := t.deleted[string(key)]; known {
+			delete(t.deleted, string(key))
+			t.deletedBytes -= deletionBytes + len(key)
+		}
 		if span.Tag&tagDelete != 0 {
-			t.deleted[string(r.key())] = r.seq()
-		} else if len(t.deleted) > 0 {
-			delete(t.deleted, string(r.key()))
+			t.deleted[string(key)] = r.seq()
+			t.deletedBytes += deletionBytes + len(key)
 		}
 	}
 	t.pieces = t.store.apply(wire, spans, 0, t.pieces[:0])

@@ -235,8 +235,8 @@ func stopped(t testing.TB, s *Server, clients int, ours bool) (all []*asker) {
 // a subtree, not the whole map, and not each other.
 func TestH20_StoppedReadersHoldUpNobody(t *testing.T) {
 	t.Parallel()
-	const keys, clients = 2000, 15
-	s := startServer(t, ServerOptions{SnapshotMemory: 1 << 20, SnapshotTimeout: 2 * hang})
+	const keys, clients = 1200, 8
+	s := startServer(t, ServerOptions{SnapshotMemory: 512 << 10, SnapshotTimeout: 2 * hang})
 	value := strings.Repeat("x", 5000)
 	for i := range keys {
 		put(t, s, fmt.Sprintf("/k/%d/%d", i%10, i), value)
@@ -312,6 +312,60 @@ func TestH7_ManySubtreesOfOneClient(t *testing.T) {
 	}
 }
 
+// H6: keys that are deleted while a snapshot comes are remembered up to a bound,
+// beyond which the client begins anew.
+func TestH6_DeletionsDuringJoin(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, asOurs)
+	c := follow(t, ClientOptions{deletedBytes: 100 * (deletionBytes + len("/key/100"))}, s)
+	id, _ := s.ask()
+	seq := int64(0)
+	remove := func(keys int) {
+		for i := range keys {
+			seq++
+			s.kvpub(pub{fmt.Sprint("/key/", 100+i), seq, ""})
+		}
+	}
+	for range 5 {
+		remove(90) // the same keys: within the bound
+	}
+	s.kvsync(id, pub{"/key/100", 0, "deleted since"})
+	s.kvsync(id, pub{"/key/200", 0, "stays"})
+	remove(90)
+	remove(105)
+	id, _ = s.ask()
+	remove(10)
+	s.kvsync(id, pub{"/key/100", 0, "deleted since"})
+	s.kvsync(id, pub{"/key/300", 0, "stays"})
+	s.kthxbai(id, seq-10, "")
+	wantContents(t, c, seq, map[string]string{"/key/300": "stays"})
+	if st := c.Stats(); st.Syncs != 1 || st.Gaps != 0 {
+		t.Errorf("%d snapshots and %d gaps", st.Syncs, st.Gaps)
+	}
+}
+
+// H6: the count of what is remembered is right, whatever happens to the keys.
+func TestH6_DeletionsAreCounted(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(6, 6))
+	during := newInterim()
+	for i := range 2000 {
+		p := pub{fmt.Sprint("/k/", random.IntN(40)), int64(i + 1), ""}
+		if random.IntN(2) == 0 {
+			p.value = "v"
+		}
+		wire, spans := wireBatch(t, p)
+		during.apply(wire, spans)
+		want := 0
+		for key := range during.deleted {
+			want += deletionBytes + len(key)
+		}
+		if during.deletedBytes != want {
+			t.Fatalf("%d bytes are counted, %d are there", during.deletedBytes, want)
+		}
+	}
+}
+
 // Clients that ask for the same at once are sent the same bytes.
 func TestSnapshotIsEncodedOnce(t *testing.T) {
 	t.Parallel()
@@ -364,7 +418,7 @@ func TestStoppedSnapshotEnds(t *testing.T) {
 // overwritten; those that go on reading are not what is given up.
 func TestCutsAreBounded(t *testing.T) {
 	t.Parallel()
-	const keys, clients = 800, 12
+	const keys, clients = 800, 8
 	s := startServer(t, ServerOptions{SnapshotMemory: 256 << 10, SnapshotTimeout: 2 * hang})
 	overwrite := func(value string) {
 		for i := range keys {
