@@ -2,6 +2,7 @@ package chp
 
 import (
 	"context"
+	"time"
 
 	"clustermap/sockets"
 )
@@ -29,7 +30,12 @@ func (s *Server) collect(b *sockets.Batch) {
 func (s *Server) runCollector(ctx context.Context) {
 	var b sockets.Batch
 	defer b.Release()
+	pace := newPacer(s.opts.SlowestIntake, s.publisher.Fullest)
 	for s.collector.RecvBatch(ctx, &b) == nil {
+		// Before the sequencer's mutex is taken, under which nothing waits.
+		if wait := pace.next(len(b.Wire()), time.Now()); wait > 0 && !pause(ctx, wait) {
+			return
+		}
 		s.sequencer.take(&b)
 	}
 }

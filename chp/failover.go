@@ -13,7 +13,9 @@ import (
 func (c *Client) run() {
 	defer close(c.ended)
 	index, failures := 0, 0
+	var relapses relapses
 	for {
+		var relapse time.Duration
 		s, failed := c.reach(index)
 		failures += failed
 		if s != nil {
@@ -26,10 +28,11 @@ func (c *Client) run() {
 				clear(c.complaints[s.index])
 			}
 			failures++
+			relapse = relapses.ended(active)
 			index = c.successor(s.index, active > 0, err)
 			c.failed(s, err, index)
 		}
-		if !c.pause(c.backOff(failures)) {
+		if !c.pause(max(c.backOff(failures), relapse)) {
 			return
 		}
 	}

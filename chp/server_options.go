@@ -19,6 +19,7 @@ const (
 	DefaultHeartbeatInterval = time.Second
 	DefaultMaxValueSize      = 16 << 20
 	DefaultSubscriberQueue   = 64 << 20
+	DefaultSlowestIntake     = 16 << 20
 	DefaultSubscriberMemory  = 512 << 20
 	DefaultSnapshotMemory    = 256 << 20
 	DefaultMaxClients        = 10_000
@@ -62,6 +63,15 @@ type ServerOptions struct {
 	// subscriber beyond it is disconnected, whereupon it takes a new
 	// snapshot. 0 means DefaultSubscriberQueue.
 	SubscriberQueue int
+
+	// SlowestIntake is how far the server slows down for subscribers, in bytes of
+	// updates a second. When the queue of one that reads, though not fast enough,
+	// is more than half full, updates are taken more slowly, the more so the fuller
+	// it is, but never more slowly than this. So a burst slows the clients that
+	// write, and does not disconnect those that follow. A subscriber that takes
+	// less than an eighth of what it is sent is not waited for. 0 means
+	// DefaultSlowestIntake; negative means not to slow down.
+	SlowestIntake int
 
 	// SubscriberMemory bounds the bytes queued for all subscribers together. When
 	// they are more, the subscribers furthest behind are disconnected first.
@@ -149,6 +159,7 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	setDefault(&o.MaxValueSize, DefaultMaxValueSize)
 	setDefault(&o.SubscriberQueue, DefaultSubscriberQueue)
 	setDefault(&o.SubscriberMemory, max(DefaultSubscriberMemory, 2*o.SubscriberQueue))
+	setDefault(&o.SlowestIntake, DefaultSlowestIntake)
 	setDefault(&o.MaxClients, DefaultMaxClients)
 	setDefault(&o.SnapshotMemory, DefaultSnapshotMemory)
 	setDefault(&o.SnapshotTimeout, DefaultSnapshotTimeout)

@@ -32,6 +32,7 @@ type subscriber struct {
 	// evicted says that the connection was ended because the peer was too slow:
 	// nothing more is queued for it, and what it still has counts no more.
 	evicted bool
+	reading reading
 	room    hwm // there is so much in the peer's queue; see pipe.hasRoomFor
 
 	// With Options.XPubManual: what the peer subscribed to, in force or not.

@@ -22,6 +22,7 @@ type serveFlags struct {
 	heartbeat        time.Duration
 	maxValue, queue  octets
 	memory, maxMap   octets
+	slowest          octets
 	maxClients       int
 	snapshot         time.Duration
 	handshake        time.Duration
@@ -31,7 +32,7 @@ type serveFlags struct {
 }
 
 func newServe() *cobra.Command {
-	f := serveFlags{maxValue: chp.DefaultMaxValueSize, queue: chp.DefaultSubscriberQueue, memory: chp.DefaultSubscriberMemory}
+	f := serveFlags{maxValue: chp.DefaultMaxValueSize, queue: chp.DefaultSubscriberQueue, memory: chp.DefaultSubscriberMemory, slowest: chp.DefaultSlowestIntake}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a server",
@@ -63,6 +64,7 @@ clients delete what they have; with --load it begins with the keys of a dump
 	flags.DurationVar(&f.heartbeat, "heartbeat", chp.DefaultHeartbeatInterval, "time between two heartbeats (HUGZ)")
 	flags.Var(&f.maxValue, "max-value-size", "largest value accepted, such as 512KiB or 16MiB")
 	flags.Var(&f.queue, "subscriber-queue", "what may wait for one client before it is disconnected, to take a fresh snapshot")
+	flags.Var(&f.slowest, "slowest-intake", "how far updates a second are slowed down for clients that read, but not fast enough; 0 is not at all")
 	flags.Var(&f.memory, "subscriber-memory", "what may wait for all clients together before those furthest behind are disconnected")
 	flags.Var(&f.maxMap, "max-map", "most bytes that keys and values may have together; 0 is no bound")
 	flags.IntVar(&f.maxClients, "max-clients", chp.DefaultMaxClients, "most connections on each port")
@@ -110,6 +112,10 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		return fail(exitUsage, "--handshake-timeout %v: give a time above 0", f.handshake)
 	}
 
+	slowest := int(f.slowest)
+	if slowest == 0 {
+		slowest = -1 // not at all
+	}
 	security, err := serverSecurity(f.curveKey, f.allow)
 	if err != nil {
 		return err
@@ -127,6 +133,7 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		MaxValueSize:      int(f.maxValue),
 		SubscriberQueue:   int(f.queue),
 		SubscriberMemory:  int(f.memory),
+		SlowestIntake:     slowest,
 		MaxMapBytes:       int64(f.maxMap),
 		MaxClients:        f.maxClients,
 		SnapshotTimeout:   f.snapshot,

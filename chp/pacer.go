@@ -1,0 +1,73 @@
+package chp
+
+import (
+	"context"
+	"time"
+)
+
+// pacer says how long the collector waits before it takes a batch of updates, so
+// that subscribers which read keep up. It belongs to one goroutine.
+//
+// Up to half of a queue nobody waits. Beyond, the rate falls with what is left of
+// the queue, to the slowest rate where nothing is left.
+type pacer struct {
+	slowest int            // bytes a second; negative: never wait
+	fullest func() float64 // see sockets.Pub.Fullest
+
+	level  float64 // the fullest queue, when that was looked at last
+	unseen int     // bytes taken since
+	looked time.Time
+	debt   time.Duration // to be waited for
+}
+
+const (
+	// pacerLook is after how many bytes the queues are looked at, and pacerRest
+	// the shortest time between two looks.
+	pacerLook = 256 << 10
+	pacerRest = 2 * time.Millisecond
+	// paceFrom is how full a queue is when the waiting begins.
+	paceFrom = 0.5
+	// pacerLeast is the shortest wait worth a timer, and pacerMost the longest
+	// between two looks.
+	pacerLeast = time.Millisecond
+	pacerMost  = 100 * time.Millisecond
+)
+
+func newPacer(slowest int, fullest func() float64) *pacer {
+	return &pacer{slowest: slowest, fullest: fullest}
+}
+
+// next returns how long to wait before a batch of so many bytes.
+func (p *pacer) next(size int, now time.Time) time.Duration {
+	if p.slowest < 0 {
+		return 0
+	}
+	p.unseen += size
+	if since := now.Sub(p.looked); p.unseen >= pacerLook && since >= pacerRest || p.level > paceFrom && since >= pacerMost {
+		p.level, p.unseen, p.looked = p.fullest(), 0, now
+	}
+	if p.level <= paceFrom {
+		p.debt = 0
+		return 0
+	}
+	share := min((p.level-paceFrom)/(1-paceFrom), 1)
+	p.debt += time.Duration(float64(size) / float64(p.slowest) * share * float64(time.Second))
+	if p.debt < pacerLeast {
+		return 0
+	}
+	wait := min(p.debt, pacerMost)
+	p.debt -= wait
+	return wait
+}
+
+// pause waits, and reports false if the context ended meanwhile.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

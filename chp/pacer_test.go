@@ -1,0 +1,133 @@
+package chp
+
+import (
+	"bytes"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"clustermap/sockets"
+)
+
+// Nobody waits up to half of a queue. Beyond, the wait grows to that of the slowest
+// rate, and it is bounded.
+func TestH5_PacerWaits(t *testing.T) {
+	t.Parallel()
+	level := 0.0
+	now := time.Unix(0, 0)
+	const size = 1 << 20
+	waited := func(slowest int) (sum time.Duration) {
+		p := newPacer(slowest, func() float64 { return level })
+		for range 8 {
+			now = now.Add(time.Second)
+			w := p.next(size, now)
+			if w > pacerMost {
+				t.Errorf("a wait of %v", w)
+			}
+			sum += w
+		}
+		return sum
+	}
+	for _, c := range []struct {
+		level    float64
+		slowest  int
+		min, max time.Duration
+	}{
+		{0.5, 64 << 20, 0, 0},
+		{0.75, 64 << 20, 62 * time.Millisecond, 63 * time.Millisecond},
+		{1, 64 << 20, 125 * time.Millisecond, 125 * time.Millisecond},
+		{1, -1, 0, 0},
+		{1, 1, 8 * pacerMost, 8 * pacerMost},
+	} {
+		level = c.level
+		if w := waited(c.slowest); w < c.min || w > c.max {
+			t.Errorf("level %v, slowest %d: %v, want %v to %v", c.level, c.slowest, w, c.min, c.max)
+		}
+	}
+}
+
+// A burst that is faster than a subscriber reads does not disconnect it: the writer
+// is slowed down. (Without SlowestIntake it does, at any speed of the machine: the
+// queue is much smaller than the burst.)
+func TestH5_BurstDoesNotDisconnectWhoReads(t *testing.T) {
+	t.Parallel()
+	stays := func(slowest int) bool {
+		s := startServer(t, ServerOptions{SubscriberQueue: 4 << 20, SlowestIntake: slowest})
+		var lost atomic.Bool
+		ctx := testContext(t)
+		sub, err := sockets.NewSub(sockets.Options{
+			RecvHWM: -1, RecvHWMOctets: 64 << 10, RecvBuffer: 64 << 10, ReconnectInterval: -1,
+			Monitor: func(e sockets.Event) {
+				if e.Kind == sockets.Disconnected {
+					lost.Store(true)
+				}
+			},
+		})
+		must(t, err)
+		must(t, sub.Subscribe(""))
+		must(t, sub.Connect(s.Endpoints().Publisher))
+		must(t, sub.WaitSubscribed(ctx))
+		const updates = 16_000
+		came := make(chan struct{})
+		go func() {
+			defer close(came)
+			var b sockets.Batch
+			defer b.Release()
+			for n := 0; n < updates && sub.RecvBatch(ctx, &b) == nil; n += b.Len() {
+				time.Sleep(time.Millisecond) // 64 KiB a millisecond at most
+			}
+		}()
+		c := startClient(t, s, ClientOptions{Subtrees: []string{"/none/"}})
+		must(t, c.WaitActive(ctx))
+		value := bytes.Repeat([]byte("v"), 1000)
+		for i := range updates {
+			must(t, c.Set(ctx, fmt.Sprint("/a/", i%1000), value))
+		}
+		eventually(t, "the burst has come, or the connection ended", func() bool {
+			select {
+			case <-came:
+				return true
+			default:
+				return lost.Load()
+			}
+		})
+		ended := lost.Load()
+		must(t, sub.Close())
+		<-came
+		return !ended
+	}
+	for range 3 { // a machine that stops this process for a second looks like a subscriber that stopped
+		if stays(1 << 20) {
+			return
+		}
+	}
+	t.Error("the subscriber was disconnected")
+}
+
+// A replica that is disconnected again and again soon after it has joined waits
+// longer each time; one that follows for a while begins anew.
+func TestH5_RelapsesWaitLonger(t *testing.T) {
+	t.Parallel()
+	var r relapses
+	if d := r.ended(time.Second); d != 0 {
+		t.Errorf("the first time it waits %v", d)
+	}
+	for want := relapseFirst; want < 2*relapseMost; want *= 2 {
+		if r.ended(0) != 0 { // never ACTIVE: for backOff to say
+			t.Error("a session that was never ACTIVE is a relapse")
+		}
+		d, most := r.ended(time.Second), min(want, relapseMost)
+		if d < most/2 || d > most {
+			t.Errorf("it waits %v, want %v to %v", d, most/2, most)
+		}
+	}
+	if r.ended(relapseSoon) != 0 || r.ended(time.Second) != 0 {
+		t.Error("after a long session the next one is not the first")
+	}
+	for range 100 {
+		if d := r.ended(time.Second); d > relapseMost {
+			t.Errorf("it waits %v", d)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package chp
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// relapses counts sessions that ended soon after they had become ACTIVE. Such a
+// client costs its server a snapshot each time: most likely it does not keep up with
+// the updates, was disconnected for that, and will be again. If all slow replicas
+// came back at once, the server would do nothing else. So each joins later than the
+// time before.
+type relapses struct{ n int }
+
+const (
+	relapseSoon  = 30 * time.Second // what ends before is a relapse
+	relapseFirst = 250 * time.Millisecond
+	relapseMost  = 30 * time.Second
+)
+
+// ended notes the end of a session that was ACTIVE for so long, 0 if it never was,
+// and returns how long to wait before the next one joins. The first relapse is free:
+// a server may have been restarted. Part of the wait is random, so that replicas
+// which were disconnected together do not come back together.
+func (r *relapses) ended(active time.Duration) time.Duration {
+	switch {
+	case active >= relapseSoon:
+		r.n = 0
+	case active > 0:
+		r.n++
+	}
+	if r.n < 2 || active == 0 {
+		return 0
+	}
+	wait := relapseMost
+	if shift := r.n - 2; shift < 7 {
+		wait = min(wait, relapseFirst<<shift)
+	}
+	return wait/2 + rand.N(wait/2)
+}

@@ -1,0 +1,48 @@
+package sockets
+
+import (
+	"testing"
+	"time"
+
+	"clustermap/zmtp"
+)
+
+// A subscriber that reads too slowly shows in Fullest, and one that does not read
+// does not: nobody is to wait for it.
+func TestH5_FullestOfThoseWhoRead(t *testing.T) {
+	t.Parallel()
+	const bound = 64 << 20
+	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMOctets: bound, FullPolicy: Disconnect, SendBuffer: 64 << 10})
+	ctx := testContext(t)
+	wire := zmtp.AppendMessage(nil, []byte("a"), make([]byte, 1<<20))
+
+	stops := stuck(t, pub) // its writer has taken the plug
+	for range 40 {
+		must(t, pub.SendWire(ctx, wire, 1, nil))
+	}
+	eventually(t, "who does not read does not count", func() bool { return pub.Fullest() == 0 })
+	stops.conn.Close()
+	eventually(t, "it has gone", func() bool { return len(pub.Peers()) == 0 })
+
+	r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
+	r.send(zmtp.AppendSubscribe(nil, nil))
+	r.sync()
+	must(t, pub.SendWire(ctx, zmtp.AppendMessage(nil, []byte("a"), plug), 1, nil))
+	eventually(t, "the writer is busy", func() bool { return pub.Peers()[0].QueuedMessages == 0 })
+	for range 40 {
+		must(t, pub.SendWire(ctx, wire, 1, nil))
+	}
+	b := make([]byte, 1<<20)
+	most := 0.0
+	eventually(t, "who reads counts", func() bool {
+		must(t, r.conn.SetReadDeadline(time.Now().Add(time.Minute)))
+		_, err := r.conn.Read(b)
+		must(t, err)
+		time.Sleep(readingWindow)
+		most = max(most, pub.Fullest())
+		return most > 0.5
+	})
+	if most > 1 {
+		t.Errorf("%v full", most)
+	}
+}
