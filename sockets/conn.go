@@ -151,7 +151,7 @@ func (s *socket) handshake(c *conn) (session, error) {
 	config.Mechanism = s.mechanism(&config)
 	h := zmtp.NewHandshake(config)
 	defer h.Abandon() // no keys outlive a connection that was lost
-	if _, err := nc.Write(h.Start(nil)); err != nil {
+	if _, err := c.stream.Write(h.Start(nil)); err != nil {
 		return session{}, err
 	}
 	var in, out []byte
@@ -188,7 +188,7 @@ func (s *socket) handshake(c *conn) (session, error) {
 			}
 			out = reply
 			if len(out) > 0 {
-				if _, err := nc.Write(out); err != nil && stepErr == nil {
+				if _, err := c.stream.Write(out); err != nil && stepErr == nil {
 					return session{}, err
 				}
 			}

@@ -57,8 +57,12 @@ func (s *socket) askProxy(ctx context.Context, nc net.Conn, e endpoint) error {
 	if limit, ok := ctx.Deadline(); ok {
 		_ = nc.SetDeadline(limit) // it fails on a closed connection, which reading tells
 	}
+	proxied := duplex{Conn: nc}
+	if err := proxied.init(nc); err != nil {
+		return err
+	}
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
-	reason, err := s.socks(nc, e)
+	reason, err := s.socks(&proxied, e)
 	if !stop() {
 		// The deadline in the past may yet come; nothing can be done with nc.
 		return ctx.Err()

@@ -30,3 +30,19 @@ type stream struct {
 // maxWrite bounds the octets of one write, so that no connection keeps the
 // processor for long.
 const maxWrite = 1 << 20
+
+// Write writes b as send does. It is for what comes before the messages: the
+// handshake, and what is said to a proxy.
+func (s *stream) Write(b []byte) (int, error) {
+	n, err := s.send([][]byte{b})
+	return int(n), err
+}
+
+// duplex is a connection that writes as a stream does.
+type duplex struct {
+	net.Conn
+	stream
+}
+
+// Write writes b.
+func (d *duplex) Write(b []byte) (int, error) { return d.stream.Write(b) }

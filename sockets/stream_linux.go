@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,9 +39,19 @@ type writeState struct {
 	err     error
 }
 
-// vectors is where writes of several pieces list them. They are shared, since a
-// connection that waits has no use for a kilobyte of them.
-var vectors = sync.Pool{New: func() any { return new([maxVectors]unix.Iovec) }}
+// vector is where a write of several pieces lists them.
+type vector struct {
+	header unix.Msghdr
+	pieces [maxVectors]unix.Iovec
+}
+
+// vectors holds those that no write uses. They are shared, since a connection that
+// waits has no use for a kilobyte of them.
+var vectors = sync.Pool{New: func() any {
+	v := new(vector)
+	v.header.Iov = &v.pieces[0]
+	return v
+}}
 
 func (s *stream) init(conn net.Conn) error {
 	s.conn = conn
@@ -157,9 +166,8 @@ func (a *attempt) write(octets []byte) int {
 }
 
 func (a *attempt) once(fd uintptr) bool {
-	n, _, errno := unix.Syscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&a.octets[0])), uintptr(len(a.octets)))
-	if errno == 0 {
-		a.n = int(n)
+	if n, errno := sendBytes(fd, a.octets); errno == 0 {
+		a.n = n
 	}
 	return true
 }
@@ -219,7 +227,7 @@ func (s *stream) writeStep(fd uintptr) bool {
 		case unix.EINTR:
 			continue
 		default:
-			w.err = os.NewSyscallError("writev", errno)
+			w.err = os.NewSyscallError("sendmsg", errno)
 			return true
 		}
 		w.written += int64(n)
@@ -245,8 +253,9 @@ func (w *writeState) writev(fd uintptr) (int, syscall.Errno) {
 	case 1:
 		return w.writeOne(fd)
 	}
-	list := vectors.Get().(*[maxVectors]unix.Iovec)
-	defer vectors.Put(list)
+	v := vectors.Get().(*vector)
+	defer vectors.Put(v)
+	list := &v.pieces
 	total, count := 0, 0
 	for _, b := range w.bufs {
 		if count == maxVectors || total >= maxWrite {
@@ -263,22 +272,17 @@ func (w *writeState) writev(fd uintptr) (int, syscall.Errno) {
 		total += len(b)
 		count++
 	}
-	n, _, errno := unix.Syscall(unix.SYS_WRITEV, fd, uintptr(unsafe.Pointer(list)), uintptr(count))
+	v.header.SetIovlen(count)
+	n, errno := sendVector(fd, v)
 	runtime.KeepAlive(w.bufs)
 	clear(list[:count])
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(n), 0
+	return n, errno
 }
 
 // writeOne writes the only piece.
 func (w *writeState) writeOne(fd uintptr) (int, syscall.Errno) {
 	b := w.bufs[0]
-	n, _, errno := unix.Syscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(min(len(b), maxWrite)))
+	n, errno := sendBytes(fd, b[:min(len(b), maxWrite)])
 	runtime.KeepAlive(b)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(n), 0
+	return n, errno
 }
