@@ -33,9 +33,18 @@ func (s *Server) runCollector(ctx context.Context) {
 	pace := newPacer(s.opts.SlowestIntake, s.publisher.Fullest)
 	for s.collector.RecvBatch(ctx, &b) == nil {
 		// Before the sequencer's mutex is taken, under which nothing waits.
-		if wait := pace.next(len(b.Wire()), time.Now()); wait > 0 && !pause(ctx, wait) {
+		if wait := pace.next(extent(b.Spans()), time.Now()); wait > 0 && !pause(ctx, wait) {
 			return
 		}
 		s.sequencer.take(&b)
 	}
+}
+
+// extent returns how many bytes lie between the beginning of the first message and
+// the end of the last.
+func extent(spans []sockets.Span) int {
+	if len(spans) == 0 {
+		return 0
+	}
+	return int(spans[len(spans)-1].End - spans[0].Start)
 }

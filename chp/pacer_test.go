@@ -47,6 +47,17 @@ func TestH5_PacerWaits(t *testing.T) {
 	}
 }
 
+// What a batch has of a large chunk counts, not the chunk.
+func TestH5_PacerCountsMessages(t *testing.T) {
+	t.Parallel()
+	if n := extent(nil); n != 0 {
+		t.Error(n)
+	}
+	if n := extent([]sockets.Span{{Start: 1000, End: 1100}, {Start: 1100, End: 1200}}); n != 200 {
+		t.Error(n)
+	}
+}
+
 // A burst that is faster than a subscriber reads does not disconnect it: the writer
 // is slowed down. (Without SlowestIntake it does, at any speed of the machine: the
 // queue is much smaller than the burst.)

@@ -65,7 +65,7 @@ func (q *sequencer) take(b *sockets.Batch) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if size := spans[len(spans)-1].End - spans[0].Start; int64(size) > q.mapRoom() {
+	if int64(extent(spans)) > q.mapRoom() {
 		if spans = q.fitting(wire, spans); len(spans) == 0 {
 			return
 		}
