@@ -424,3 +424,42 @@ func TestLibzmq_immediate(t *testing.T) {
 		})
 	}
 }
+
+// TestLibzmq_connect_rid_router: ROUTER and ROUTER, one of which has named the
+// other, over a network: the one that connects names the bound peer and sends
+// first, and the bound one answers by the identity that it was told, or by a
+// generated one.
+func TestLibzmq_connect_rid_router(t *testing.T) {
+	t.Parallel()
+	for _, named := range []bool{false, true} {
+		for _, endpoint := range []string{anyPort, "inproc://rid"} {
+			t.Run(fmt.Sprint(named, " ", endpoint), func(t *testing.T) {
+				t.Parallel()
+				ctx := testContext(t)
+				names := new(Inproc)
+				bound := open(t, NewRouter, Options{Identity: []byte("X"), Mandatory: true, Inproc: names})
+				must(t, bound.Bind(ctx, endpoint))
+				o := Options{Mandatory: true, Inproc: names}
+				if named {
+					o.Identity = []byte("Y")
+				}
+				connecting := open(t, NewRouter, o)
+				must(t, connecting.ConnectAs(bound.LastEndpoint(), []byte("X")))
+				must(t, connecting.Send(ctx, []byte("X"), []byte("hello")))
+				m, err := bound.Recv(ctx)
+				must(t, err)
+				if string(m[1]) != "hello" || named && string(m[0]) != "Y" || !named && (len(m[0]) != 5 || m[0][0] != 0) {
+					t.Errorf("%q", m)
+				}
+				must(t, bound.Send(ctx, m[0], []byte("world")))
+				wantRecv(t, func() (Message, error) { return connecting.Recv(ctx) }, "X", "world")
+				// A second endpoint cannot have the name, and the first keeps it.
+				if err := connecting.ConnectAs(bound.LastEndpoint(), []byte("X")); !errors.Is(err, ErrIdentityInUse) {
+					t.Errorf("%v", err)
+				}
+				must(t, connecting.Send(ctx, []byte("X"), []byte("again")))
+				wantRecv(t, func() (Message, error) { return bound.Recv(ctx) }, string(m[0]), "again")
+			})
+		}
+	}
+}

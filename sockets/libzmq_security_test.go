@@ -2,7 +2,9 @@ package sockets
 
 import (
 	"bytes"
+	"errors"
 	"testing"
+	"time"
 
 	"clustermap/zmtp"
 )
@@ -199,5 +201,56 @@ func refuseMalformed(t *testing.T, mechanism string, server Security, all []malf
 	}
 	if n := seen.count(HandshakeSucceeded); n > 0 {
 		t.Errorf("%d were let in", n)
+	}
+}
+
+// TestLibzmq_security_zap_handler: a handler that is silent, dies, or answers
+// garbage lets nobody in and does no harm beyond that. A client whose handler is
+// silent waits, and is let in by the next handler that answers.
+func TestLibzmq_security_zap_handler(t *testing.T) {
+	t.Parallel()
+	for name, p := range judgedByHandler() {
+		for _, does := range []string{"is silent", "dies", "answers garbage"} {
+			t.Run(name+"/"+does, func(t *testing.T) {
+				t.Parallel()
+				ctx := testContext(t)
+				names := new(Inproc)
+				handler := open(t, NewRouter, Options{Inproc: names})
+				must(t, handler.Bind(ctx, zapEndpoint))
+				seen := newEvents()
+				o := Options{Security: in("ZAPTEST", true, p.server), Inproc: names, Monitor: seen.tell}
+				if does == "is silent" {
+					o.HandshakeTimeout = 200 * time.Millisecond
+				}
+				router := bind(t, NewRouter, o)
+				dealer := open(t, NewDealer, quick(Options{Identity: []byte("me"), Security: p.client}))
+				must(t, dealer.Connect(router.LastEndpoint()))
+				must(t, dealer.Send(ctx, []byte("x")))
+				request, err := handler.Recv(ctx)
+				must(t, err)
+				switch does {
+				case "dies":
+					must(t, handler.Close())
+				case "answers garbage":
+					must(t, handler.Send(ctx, request[0], []byte("garbage"), nil, []byte("200")))
+				}
+				e := seen.await(t, HandshakeFailed)
+				number, _ := e.Code()
+				switch want := map[string]error{"is silent": ErrHandshakeTimeout, "dies": ErrNoAuthenticator, "answers garbage": errZAPMalformed}[does]; {
+				case !errors.Is(e.Err, want):
+					t.Errorf("%v, want %v", e.Err, want)
+				case (number == libzmqProtocol) != (does == "answers garbage"):
+					t.Errorf("the event is %#x", number)
+				}
+				if n := seen.count(HandshakeSucceeded); n > 0 {
+					t.Errorf("%d were let in", n)
+				}
+				must(t, handler.Close())
+				zapHandler(t, names, func(request []string) []string {
+					return []string{"", "1.0", request[2], "200", "", "", ""}
+				})
+				wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, "me", "x")
+			})
+		}
 	}
 }
