@@ -58,6 +58,9 @@ func (c *codedSource) space() []byte {
 		}
 		switch {
 		case size > len(data):
+			if size > buf.Large {
+				c.reader.reserve(partWire, size)
+			}
 			old := c.chunk
 			c.use(buf.Get(size), data[c.start:c.fill])
 			old.Release()
@@ -79,6 +82,15 @@ func (c *codedSource) use(chunk *buf.Chunk, pending []byte) {
 // and the reader take each.
 func (c *codedSource) received(n int) error {
 	c.fill += n
+	defer func() {
+		switch h := c.reader.holding; {
+		case h == nil || h.parts[partWire] == 0:
+		case c.fill-c.start <= buf.Large:
+			c.reader.reserve(partWire, 0)
+		default:
+			c.reader.keptUp(n)
+		}
+	}()
 	for first := true; ; first = false {
 		pending := c.fill - c.start
 		least := minRead

@@ -74,6 +74,11 @@ var (
 	// connection was closed at once because there are Options.MaxConnections.
 	ErrTooManyConnections = errors.New("sockets: too many connections")
 
+	// ErrStalled is why a connection ended whose peer had stopped, or nearly so,
+	// in the middle of a large message while other peers needed the memory
+	// (Options.MaxIncompleteBytes).
+	ErrStalled = errors.New("sockets: peer stalled in a message while others needed its memory")
+
 	// ErrHeartbeatTimeout is why a connection ended whose peer did not answer a
 	// PING (Options.HeartbeatTimeout), or had sent one with a time to live, and
 	// nothing more within that time.

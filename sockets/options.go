@@ -23,6 +23,8 @@ const (
 	DefaultMaxHandshakes     = 1024
 	DefaultMaxMessageSize    = 256 << 20
 	DefaultMaxSubscriptions  = 100_000
+
+	DefaultMaxIncompleteBytes = 256 << 20
 )
 
 // Policy says what a publisher does with a subscriber whose queue is full.
@@ -211,6 +213,15 @@ type Options struct {
 	// more, means 1 MiB less than 4 GiB, or 512 MiB on systems of 32 bits. A
 	// PUB, which is sent nothing but subscriptions, takes 1 MiB at most.
 	MaxMessageSize int64
+
+	// MaxIncompleteBytes bounds the memory, over all connections of the socket, of
+	// messages that have not arrived as a whole. A message counts from 128 KiB
+	// on, or more where larger ones are usual, up to 1 MiB. A peer whose message
+	// needs more than is left waits for those that began before it; the first of
+	// these may go on beyond the bound, up to MaxMessageSize. One that nearly
+	// stops while others wait is disconnected (ErrStalled). 0 means
+	// DefaultMaxIncompleteBytes; negative means no bound.
+	MaxIncompleteBytes int
 
 	// MaxSubscriptions bounds the distinct topics of one subscriber at a
 	// publisher, which together may have 16 MiB. A peer that exceeds either is
@@ -411,6 +422,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.MaxMessageSize = min(o.MaxMessageSize, maxMessage)
 	bound(&o.MaxHandshakes, DefaultMaxHandshakes)
 	bound(&o.MaxConnections, unbounded)
+	bound(&o.MaxIncompleteBytes, DefaultMaxIncompleteBytes)
 	bound(&o.MaxSubscriptions, DefaultMaxSubscriptions)
 	if o.ReconnectInterval == 0 {
 		o.ReconnectInterval = DefaultReconnectInterval

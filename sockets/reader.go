@@ -26,6 +26,8 @@ type reader struct {
 	ignore bool       // throw away what comes
 	traits traits     // of the socket type
 
+	holding *holding // of what is bounded over the whole socket; nil before its first large message
+
 	newcomer *newcomer // whose messages wait until it is let in; nil if there is nothing to wait for
 
 	decoder     zmtp.Decoder
@@ -110,6 +112,7 @@ func (r *reader) run(early []byte) error {
 func (r *reader) end() {
 	r.batch.Release()
 	r.returnSpans()
+	r.release()
 	if r.chunk != nil {
 		r.chunk.Release()
 		r.chunk = nil
@@ -138,7 +141,11 @@ func (r *reader) pending() int { return r.fill - r.start }
 // is being received does not fit in it.
 func (r *reader) room(least int) []byte {
 	if r.chunk == nil {
-		r.use(buf.Get(max(buf.Large, len(r.tail)+max(least, minRead))), r.tail)
+		size := max(buf.Large, len(r.tail)+max(least, minRead))
+		if size > buf.Large {
+			r.reserve(partFrames, size)
+		}
+		r.use(buf.Get(size), r.tail)
 		if cap(r.tail) > keepTail {
 			r.tail = nil
 		}
@@ -152,6 +159,7 @@ func (r *reader) room(least int) []byte {
 		if r.usual > size/chunkShare {
 			size = min(chunkShare*r.usual, maxChunk)
 		}
+		ordinary := size
 		if need+minRead > size {
 			// Twice what has arrived or as much as has arrived before, never
 			// what was merely announced.
@@ -163,6 +171,9 @@ func (r *reader) room(least int) []byte {
 		case size <= len(data) && r.chunk.Unique():
 			r.use(r.chunk, data[r.start:r.fill])
 		default:
+			if size > ordinary {
+				r.reserve(partFrames, size)
+			}
 			old := r.chunk
 			r.use(buf.Get(size), data[r.start:r.fill])
 			old.Release()
@@ -201,6 +212,9 @@ func (r *reader) received(n int) error {
 	r.batch.spans, r.octets = r.batch.spans[:0], 0
 	r.delivered = false
 	err := r.decode()
+	if r.holding != nil {
+		r.settle(n)
+	}
 	// The messages before a fault are whole and good.
 	if refused := r.hand(); err == nil {
 		err = refused
@@ -216,6 +230,16 @@ func (r *reader) received(n int) error {
 		err = errNothing
 	}
 	return err
+}
+
+// settle takes note that bytes of a large message have arrived, or the last of
+// them: then its chunk is the queue's, and counts there.
+func (r *reader) settle(n int) {
+	if r.pending() <= buf.Large {
+		r.reserve(partFrames, 0)
+		return
+	}
+	r.keptUp(n)
 }
 
 // decode collects the spans of whole messages, and obeys commands.
@@ -388,5 +412,8 @@ func (r *reader) idle() {
 		old := r.chunk
 		r.use(buf.Get(len(pending)), pending)
 		old.Release()
+		if size := len(r.chunk.Data()); r.holding != nil && size < r.holding.parts[partFrames] {
+			r.reserve(partFrames, size)
+		}
 	}
 }

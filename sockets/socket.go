@@ -42,7 +42,8 @@ type socket struct {
 	retiring atomic.Bool // the timer runs
 	retirer  *time.Timer // ends writers that sleep for long; guarded by mu
 
-	admission admission
+	admission  admission
+	incomplete incomplete
 
 	places atomic.Uint64 // given out so far; see pipe.place
 
@@ -73,6 +74,7 @@ func (s *socket) init(kind zmtp.SocketType, opts Options, p pattern) error {
 	s.closing = make(chan struct{})
 	s.lingering, s.hurry = context.WithCancel(context.Background())
 	s.admission.init(&s.opts)
+	s.incomplete.init(&s.opts)
 	s.in.init(hwm{o.RecvHWM, o.RecvHWMOctets})
 	s.in.conflate = s.conflates()
 	s.in.patience = o.RecvTimeout

@@ -1,0 +1,146 @@
+package sockets
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermap/zmtp"
+)
+
+// held returns what a socket holds of messages that have not arrived as a whole.
+func (m *incomplete) held() (bytes, holders int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used, m.holders.Len()
+}
+
+// TestS10_Stalled: peers that announce large messages and stop in the middle hold
+// no more than the bound together, and are disconnected when others need it; a peer
+// with a small message does not notice them.
+func TestS10_Stalled(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	const bound = 4 << 20
+	seen := newEvents()
+	router := open(t, NewRouter, Options{MaxIncompleteBytes: bound, Monitor: seen.tell})
+	router.incomplete.patience = 100 * time.Millisecond
+	must(t, router.Bind(ctx, anyPort))
+	const hostile = 6
+	for range hostile {
+		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+		go func() { // it is not read to the end
+			_, _ = r.conn.Write(append(zmtp.AppendHeader(nil, 0, 200<<20), make([]byte, 3<<20)...))
+		}()
+	}
+	eventually(t, "they hold what they can", func() bool {
+		used, holders := router.incomplete.held()
+		if used > bound+8<<20 { // the first may go on
+			t.Errorf("%d bytes are held", used)
+		}
+		return used > bound/2 && holders > 1
+	})
+	small := open(t, NewDealer, Options{Identity: []byte("small")})
+	must(t, small.Connect(router.LastEndpoint()))
+	must(t, small.Send(ctx, []byte("x")))
+	wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, "small", "x")
+
+	large := open(t, NewDealer, Options{Identity: []byte("large")})
+	must(t, large.Connect(router.LastEndpoint()))
+	must(t, large.Send(ctx, make([]byte, bound)))
+	m, err := router.Recv(ctx)
+	must(t, err) // it was not the one that was disconnected
+	if string(m[0]) != "large" || len(m[1]) != bound {
+		t.Errorf("%q, %d bytes", m[0], len(m[1]))
+	}
+	if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrStalled) {
+		t.Errorf("%v", e.Err)
+	}
+	// When all have gone nothing is counted.
+	must(t, router.Close())
+	if used, holders := router.incomplete.held(); used != 0 || holders != 0 {
+		t.Errorf("%d bytes of %d connections are counted at the end", used, holders)
+	}
+}
+
+// TestS10_Honest: peers whose large messages together are more than the bound wait
+// for each other, and all of them arrive.
+func TestS10_Honest(t *testing.T) {
+	t.Parallel()
+	for name, p := range pairs() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			seen := newEvents()
+			const peers, size = 5, 2 << 20
+			pull := open(t, NewPull, Options{MaxIncompleteBytes: 1 << 20, Security: p.server, Monitor: seen.tell})
+			pull.incomplete.patience = hang // on a busy machine peers are slow
+			must(t, pull.Bind(ctx, anyPort))
+			for i := range peers {
+				push := open(t, NewPush, Options{Security: p.client})
+				must(t, push.Connect(pull.LastEndpoint()))
+				for range 3 {
+					must(t, push.Send(ctx, bytes.Repeat([]byte{byte(i)}, size), []byte("end")))
+				}
+			}
+			count := [peers]int{}
+			for range 3 * peers {
+				m, err := pull.Recv(ctx)
+				must(t, err)
+				if len(m) != 2 || len(m[0]) != size || bytes.Count(m[0], m[0][:1]) != size {
+					t.Fatalf("%d frames, the first of %d bytes", len(m), len(m[0]))
+				}
+				count[m[0][0]]++
+			}
+			if count != [peers]int{3, 3, 3, 3, 3} {
+				t.Errorf("%v", count)
+			}
+			eventually(t, "nothing is held", func() bool {
+				used, holders := pull.incomplete.held()
+				return used == 0 && holders == 0
+			})
+			if n := seen.count(Disconnected); n > 0 {
+				t.Errorf("%d disconnected", n)
+			}
+		})
+	}
+}
+
+// TestS10_MaxConnections: one connection more is closed at once, with a typed
+// event, unless a silent one can give way; when one has ended there is room again.
+func TestS10_MaxConnections(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	router := open(t, NewRouter, Options{MaxConnections: 3, Monitor: seen.tell})
+	router.admission.grace = time.Millisecond
+	must(t, router.Bind(ctx, anyPort))
+	must(t, router.Bind(ctx, anyPort)) // it is a bound over all endpoints
+	silent := dialRaw(t, router.LastEndpoint())
+	seen.await(t, Accepted)
+	var all []*raw
+	for i := range 3 {
+		time.Sleep(10 * router.admission.grace) // for the last of them, the silent one has to go
+		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", fmt.Append(nil, i))
+		r.sync()
+		all = append(all, r)
+	}
+	silent.ended()
+	more, err := net.Dial("tcp", strings.TrimPrefix(router.LastEndpoint(), "tcp://"))
+	must(t, err)
+	newRaw(t, more).ended()
+	if e := seen.await(t, AcceptFailed); !errors.Is(e.Err, ErrTooManyConnections) || e.Remote != more.LocalAddr().String() {
+		t.Errorf("%+v", e)
+	}
+	all[1].conn.Close()
+	seen.await(t, Disconnected)
+	eventually(t, "there is room", func() bool {
+		return dialRaw(t, router.LastEndpoint()).tryGreet("DEALER", []byte("new")) == nil
+	})
+	all[0].sync()
+	all[2].sync()
+}
