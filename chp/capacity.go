@@ -22,12 +22,13 @@ func (q *sequencer) mapBytes() int64 {
 }
 
 // fitting returns those of the updates, in spans' own memory, that the map has room
-// for, and counts the others as refused. Deletions always fit, and so do updates
+// for, counts the others as refused, and leaves them in unfit. Deletions always fit, and so do updates
 // that are no larger than what they replace. What a batch frees is there for the
 // next one. mu must be held.
 func (q *sequencer) fitting(wire []byte, spans []sockets.Span) []sockets.Span {
 	room := q.mapRoom()
 	kept := spans[:0]
+	q.unfit = q.unfit[:0]
 	for _, span := range spans {
 		if span.Tag&tagDelete == 0 {
 			grows := int64(span.End - span.Start)
@@ -38,6 +39,7 @@ func (q *sequencer) fitting(wire []byte, spans []sockets.Span) []sockets.Span {
 			if grows > 0 {
 				if grows > room {
 					q.refused.add(errMapFull)
+					q.unfit = append(q.unfit, span)
 					continue
 				}
 				room -= grows

@@ -48,6 +48,10 @@ type Client struct {
 	writer    writer
 	returning uuidMaker // owned by the session
 
+	ids        []string // propertyClient for each server
+	generation uint64   // of the last session; owned by run
+	maxValue   int      // ClientOptions.MaxValueSize as it was given
+
 	// Read by anyone, written by the session under mu.
 	state    atomic.Pointer[store] // nil until the first snapshot is complete
 	sequence atomic.Int64
@@ -85,6 +89,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 
 // newClient makes a client that does not run.
 func newClient(o ClientOptions) (*Client, error) {
+	maxValue := o.MaxValueSize
 	o, servers, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -102,6 +107,10 @@ func newClient(o ClientOptions) (*Client, error) {
 	}
 	c.security, c.opts.Security = func() sockets.Security { return o.Security }, sockets.Security{}
 	c.log = c.logs.logger()
+	for range servers {
+		c.ids = append(c.ids, newClientID())
+	}
+	c.maxValue = maxValue
 	secret := newUUIDSecret()
 	c.writer.uuids, c.returning = uuidMaker{uuidSecret: secret}, uuidMaker{uuidSecret: secret}
 	c.writer.init(c)

@@ -59,9 +59,10 @@ type ClientOptions struct {
 	// means DefaultSyncTimeout.
 	SyncTimeout time.Duration
 
-	// MaxValueSize bounds the octets of a value that is sent. A server that
-	// sends much larger ones is disconnected, so it must not be smaller than
-	// what the server takes. 0 means DefaultMaxValueSize.
+	// MaxValueSize bounds the bytes of a value that is sent. 0 means what the
+	// server takes, which servers of this package announce, or
+	// DefaultMaxValueSize with others. It does not bound what the server sends:
+	// values as large as any server of this package takes are accepted.
 	MaxValueSize int
 
 	// SendQueue bounds the octets of updates that wait to be written to the

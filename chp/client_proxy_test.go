@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -30,6 +31,7 @@ type link struct {
 	client, server *net.TCPConn
 	mu             sync.Mutex
 	held           chan struct{} // while not nil, nothing is carried; closed to go on
+	kept           int           // bytes from the client that were read while held
 }
 
 // newProxies puts a proxy in front of each of a server's ports, and returns
@@ -119,12 +121,15 @@ func (l *link) copy(to, from *net.TCPConn) {
 		n, err := from.Read(buffer)
 		l.mu.Lock()
 		held := l.held
+		if held != nil && from == l.client {
+			l.kept += n
+		}
 		l.mu.Unlock()
 		if held != nil {
 			<-held
 		}
 		if _, werr := to.Write(buffer[:n]); err != nil || werr != nil {
-			if err == io.EOF {
+			if err == io.EOF || errors.Is(err, net.ErrClosed) {
 				to.CloseWrite()
 			} else {
 				l.reset()
@@ -177,6 +182,13 @@ func (l *link) reset() {
 func (l *link) cut() {
 	l.client.SetLinger(0)
 	l.client.Close()
+}
+
+// holding returns how many bytes of the client are kept.
+func (l *link) holding() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kept
 }
 
 // hold keeps what comes from now on, until release.

@@ -2,6 +2,7 @@ package chp
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"clustermap/sockets"
@@ -9,21 +10,58 @@ import (
 
 // collect checks and hashes the updates of one client. It runs in the
 // goroutine that reads that client's connection, so clients are decoded in
-// parallel; what it refuses is counted and goes no further.
+// parallel; what it refuses is counted and goes no further. Clients of this
+// package are told of it.
 func (s *Server) collect(b *sockets.Batch) {
 	wire, spans := b.Wire(), b.Spans()
 	kept := spans[:0]
+	var told refusalNotice
 	for _, span := range spans {
 		size, tag, _, err := inspect(wire[span.Start:span.End], fromClient, s.opts.MaxValueSize)
 		if err != nil {
 			s.refused.add(err)
+			told.add(s, b.Peer(), wire[span.Start:span.End], err)
 			continue
 		}
 		span.End = span.Start + uint32(size)
 		span.Tag = tag
 		kept = append(kept, span)
 	}
+	told.send(s)
 	b.SetSpans(kept)
+}
+
+// refusalNotice collects what a client is to be told of one batch.
+type refusalNotice struct {
+	peer     *sockets.Peer // its snapshot connection
+	wire     []byte
+	messages int
+}
+
+// add notes that an update was refused. Only one in canonical form can be from a
+// client that is told; inspect has left it as it was.
+func (n *refusalNotice) add(s *Server, from *sockets.Peer, update []byte, err error) {
+	var message *MessageError
+	if _, canonical := scan(update); !canonical || !errors.As(err, &message) {
+		return
+	}
+	if n.peer == nil {
+		if n.peer = s.members.snapshotPeer(from); n.peer == nil {
+			return
+		}
+	}
+	if id := record(update).uuid(); len(id) == uuidSize {
+		n.wire = appendRefusal(n.wire, id, message.Reason)
+		n.messages++
+	}
+}
+
+// send tells the client. One that does not take what it is told is disconnected,
+// so that it does not wait for it.
+func (n *refusalNotice) send(s *Server) {
+	if n.messages > 0 && s.router.SendWire(ended, n.peer, n.wire, n.messages, nil) != nil {
+		n.peer.Disconnect(sockets.ErrSlowPeer)
+	}
 }
 
 // runCollector brings what the clients send to the sequencer.
@@ -32,11 +70,21 @@ func (s *Server) runCollector(ctx context.Context) {
 	defer b.Release()
 	pace := newPacer(s.opts.SlowestIntake, s.publisher.Fullest)
 	for s.collector.RecvBatch(ctx, &b) == nil {
+		if s.members.former(b.Peer()) {
+			s.refused[ReasonFormerConnection].Add(uint64(b.Len()))
+			continue
+		}
 		// Before the sequencer's mutex is taken, under which nothing waits.
 		if wait := pace.next(extent(b.Spans()), time.Now()); wait > 0 && !pause(ctx, wait) {
 			return
 		}
-		s.sequencer.take(&b)
+		if unfit := s.sequencer.take(&b); len(unfit) > 0 {
+			var told refusalNotice
+			for _, span := range unfit {
+				told.add(s, b.Peer(), b.Wire()[span.Start:span.End], errMapFull)
+			}
+			told.send(s)
+		}
 	}
 }
 

@@ -33,6 +33,12 @@ func (s *session) apply() error {
 		if err != nil {
 			return err
 		}
+		if s.stream.beats > 0 {
+			s.stream.beats = 0
+			if s.tells {
+				c.echoes.beat()
+			}
+		}
 	}
 }
 
@@ -84,7 +90,7 @@ func (c *Client) install(s *session) {
 	c.mu.Unlock()
 
 	c.syncs.Add(1)
-	c.echoes.begin(false)
+	c.echoes.begin(s.tells && s.ours)
 	c.writer.begin(s)
 	c.enter(StateActive, s.server.name)
 }

@@ -21,6 +21,7 @@ type sequencer struct {
 	publisher *sockets.Pub
 	maxBytes  int64 // of the live records; 0: any number
 	refused   *refusals
+	unfit     []sockets.Span // scratch of fitting
 
 	mu     sync.Mutex
 	store  *store
@@ -57,22 +58,25 @@ func (q *sequencer) init(publisher *sockets.Pub, maxBytes int64, refused *refusa
 }
 
 // take numbers, stores and publishes a batch of updates that collect has
-// checked.
-func (q *sequencer) take(b *sockets.Batch) {
+// checked. It returns those that the map has no room for, until the next call.
+func (q *sequencer) take(b *sockets.Batch) (unfit []sockets.Span) {
 	wire, spans := b.Wire(), b.Spans()
 	if len(spans) == 0 {
-		return
+		return nil
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if int64(extent(spans)) > q.mapRoom() {
-		if spans = q.fitting(wire, spans); len(spans) == 0 {
-			return
+		spans = q.fitting(wire, spans)
+		unfit = q.unfit
+		if len(spans) == 0 {
+			return unfit
 		}
 	}
 	first := q.enter(wire, spans)
 	q.updates.Add(uint64(len(spans)))
 	q.schedule(wire, spans, first)
+	return unfit
 }
 
 // enter numbers, stores and publishes updates, and returns the sequence of the

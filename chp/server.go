@@ -38,6 +38,7 @@ type Server struct {
 
 	sequencer sequencer
 	refused   refusals
+	members   members
 
 	state  sync.Mutex
 	phase  phase
@@ -76,13 +77,6 @@ func (e *ListenError) Error() string {
 // Unwrap returns Err.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// propertyCHP is the property by which our servers and clients know each other
-// in READY. What goes beyond RFC 12 is for such peers only.
-const propertyCHP = "X-CHP"
-
-// announcement is our value of propertyCHP.
-const announcement = "clustermap/1"
-
 // NewServer makes a server that does not listen yet. It returns all faults of
 // the options as one error. With Preload it returns when the keys are in the map.
 func NewServer(o ServerOptions) (*Server, error) {
@@ -92,7 +86,10 @@ func NewServer(o ServerOptions) (*Server, error) {
 	}
 	logs := newLogQueue(o.Logger.Handler())
 	s := &Server{opts: o.withoutSecrets(), log: logs.logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{})}
-	announce := map[string]string{propertyCHP: announcement}
+	s.members.init()
+	announce := map[string]string{
+		propertyCHP: announcement, propertyMaxValue: strconv.Itoa(o.MaxValueSize), propertyRefusals: "1",
+	}
 	s.router, err = sockets.NewRouter(sockets.Options{
 		SendHWM: -1, SendHWMOctets: snapshotWindow,
 		RecvHWM: maxRequests, MaxMessageSize: maxRequestSize,
@@ -351,9 +348,13 @@ func (r *refusals) counts() map[Reason]uint64 {
 	return m
 }
 
-// watchConnections logs what an operator should see of one port's connections.
+// watchConnections logs what an operator should see of one port's connections,
+// and keeps track of whose they are.
 func (s *Server) watchConnections(port string) func(sockets.Event) {
 	return func(e sockets.Event) {
+		if port != "publisher" {
+			s.members.watch(e, port == "collector")
+		}
 		level := slog.LevelDebug
 		switch e.Kind {
 		case sockets.HandshakeFailed, sockets.AcceptFailed:

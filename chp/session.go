@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,17 +46,20 @@ type session struct {
 	ctx    context.Context
 	fail   context.CancelCauseFunc
 
-	sub       *sockets.Sub
-	dealer    *sockets.Dealer
-	uplink    *uplink       // nil if the client has not written; made under writer.mu while ACTIVE
-	openings  chan opening  // one of each socket
-	over      chan struct{} // closed when the session has ended and nothing goes out through it
-	ours      bool          // the server announced itself as one of ours
-	requests  subtrees      // what it is asked for
-	deadlines *deadlines    // of the keys that the server sends
-	watchdog  *watchdog
-	joined    atomic.Bool // the snapshot is complete
-	unneeded  atomic.Bool // the snapshot connection is no longer needed
+	sub        *sockets.Sub
+	dealer     *sockets.Dealer
+	uplink     *uplink       // nil if the client has not written; made under writer.mu while ACTIVE
+	openings   chan opening  // one of each socket
+	over       chan struct{} // closed when the session has ended and nothing goes out through it
+	ours       bool          // the server announced itself as one of ours
+	tells      bool          // the server tells of updates that it refuses
+	maxValue   int           // the most bytes of a value that the server takes, 0 if it does not say
+	generation uint64        // of the session: see propertyGeneration
+	requests   subtrees      // what it is asked for
+	deadlines  *deadlines    // of the keys that the server sends
+	watchdog   *watchdog
+	joined     atomic.Bool // the snapshot is complete
+	unneeded   atomic.Bool // the snapshot connection is no longer needed
 
 	running sync.WaitGroup
 	failure error // of begin
@@ -89,6 +93,8 @@ func (c *Client) newSession(index int) *session {
 		client: c, index: index, server: c.servers[index],
 		openings: make(chan opening, 3), over: make(chan struct{}), watchdog: newWatchdog(), deadlines: &deadlines{},
 	}
+	c.generation++
+	s.generation = c.generation
 	s.ctx, s.fail = context.WithCancelCause(c.ctx)
 	return s
 }
@@ -142,13 +148,17 @@ func (s *session) run() error {
 	return s.apply()
 }
 
-// socketOptions are the options that all of a client's sockets have.
-func (c *Client) socketOptions() sockets.Options {
+// socketOptions are the options that all of a session's sockets have, for a
+// server.
+func (s *session) socketOptions(server int) sockets.Options {
+	c := s.client
 	o := sockets.Options{
 		Security:         c.security(),
 		ConnectTimeout:   c.opts.SyncTimeout,
 		HandshakeTimeout: c.opts.SyncTimeout,
-		Metadata:         map[string]string{propertyCHP: announcement},
+		Metadata: map[string]string{
+			propertyCHP: announcement, propertyClient: c.ids[server], propertyGeneration: strconv.FormatUint(s.generation, 10),
+		},
 	}
 	if limit := c.opts.HeartbeatTimeout; limit > 0 {
 		// Silence is noticed within the limit: after an interval comes a PING,
@@ -171,9 +181,9 @@ func (s *session) open() error {
 	if !c.subtrees.all() {
 		snapshot.wanted = &c.subtrees
 	}
-	options := c.socketOptions()
+	options := s.socketOptions(s.index)
 	options.RecvHWM, options.Linger, options.ReconnectInterval = -1, -1, -1
-	options.MaxMessageSize = int64(c.opts.MaxValueSize) + maxOverhead
+	options.MaxMessageSize = maxMaxValueSize + maxOverhead
 	options.Monitor, options.Prepare = s.monitorSubscriber, subscriber.updates
 	sub, err := sockets.NewSub(options)
 	if err != nil {
@@ -182,7 +192,7 @@ func (s *session) open() error {
 	options.Monitor = s.monitorSnapshot
 	options.Prepare = func(b *sockets.Batch) {
 		if s.joined.Load() {
-			b.SetSpans(nil) // an answer to nothing
+			s.hear(b)
 			return
 		}
 		snapshot.snapshot(b)
@@ -208,6 +218,18 @@ func (s *session) close() {
 		_ = s.dealer.Close()
 	}
 	s.batch.Release()
+}
+
+// hear takes what the server says on the snapshot connection when the snapshot is
+// complete: which updates it has refused. Nothing of it is queued.
+func (s *session) hear(b *sockets.Batch) {
+	for i := range b.Len() {
+		if id, reason, ok := parseRefusal(b.Message(i)); ok {
+			first, _ := s.client.echoes.onTheWay()
+			s.client.echoes.refuse(uuidNumber(id, first), reason)
+		}
+	}
+	b.SetSpans(nil)
 }
 
 func (s *session) monitorSubscriber(e sockets.Event) { s.watch(e, false) }
@@ -269,6 +291,8 @@ func (s *session) connect() error {
 				unfit = o.err
 			case !o.collector:
 				s.ours = s.ours && strings.HasPrefix(o.peer.Property(propertyCHP), "clustermap/")
+				s.tells = s.tells || o.peer.Property(propertyRefusals) != ""
+				s.maxValue = max(s.maxValue, announcedLimit(o.peer))
 			}
 		case <-s.ctx.Done():
 			return s.ctx.Err()

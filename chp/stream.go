@@ -44,6 +44,7 @@ type stream struct {
 	behind bool    // cuts are there, and the KVPUBs have not passed the newest
 
 	stale uint64 // KVPUBs discarded
+	beats int    // HUGZ since somebody looked
 }
 
 // hugzTag and kthxbaiTag mark a span as a command. The tag of a key can be the
@@ -83,6 +84,7 @@ func (s *stream) admit(wire []byte, spans []sockets.Span) ([]sockets.Span, error
 	for _, span := range spans[n:] {
 		m := wire[span.Start:span.End]
 		if span.Tag == hugzTag && isCommand(m, keyHUGZ) {
+			s.beats++
 			if err := s.heartbeat(m); err != nil {
 				return kept, err
 			}

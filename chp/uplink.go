@@ -40,7 +40,7 @@ func (s *session) openUplink() error {
 	u := &uplink{session: s}
 	u.ctx, u.give = context.WithCancel(s.ctx)
 	for i, server := range c.servers {
-		o := c.socketOptions()
+		o := s.socketOptions(i)
 		o.SendHWM, o.SendHWMOctets, o.FullPolicy = -1, c.opts.SendQueue, sockets.Block
 		o.Linger = closeLinger
 		if i == s.index {

@@ -185,7 +185,7 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 	if err := validKey(key); err != nil {
 		return err
 	}
-	if len(value) > c.opts.MaxValueSize {
+	if c.maxValue > 0 && len(value) > c.maxValue {
 		return errValueTooLarge
 	}
 	var space [128]byte // on the stack
@@ -209,7 +209,12 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 			}
 			w.mu.Lock()
 			continue
-		case w.session.uplink == nil:
+		}
+		if err := c.checkSize(len(value), w.session.maxValue); err != nil {
+			w.mu.Unlock()
+			return err
+		}
+		if w.session.uplink == nil {
 			if err := w.open(); err != nil {
 				w.mu.Unlock()
 				return err
@@ -238,6 +243,18 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 		w.mu.Unlock()
 		return nil
 	}
+}
+
+// checkSize says whether a server with the given limit, 0 if it is not known,
+// takes a value of so many bytes.
+func (c *Client) checkSize(size, limit int) error {
+	switch {
+	case limit > 0 && size > limit:
+		return errOverServerLimit(limit)
+	case limit == 0 && size > c.opts.MaxValueSize:
+		return errValueTooLarge
+	}
+	return nil
 }
 
 // waitRoom waits until the stage has been taken. It is called with mu held and

@@ -1,0 +1,275 @@
+package chp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermap/internal/loopback"
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
+
+// forgetLimit makes a client send what its server will refuse.
+func forgetLimit(c *Client) {
+	c.writer.mu.Lock()
+	defer c.writer.mu.Unlock()
+	c.writer.session.maxValue = 1 << 30
+}
+
+// H3: an update that the server refuses ends with ErrRefused and the reason: at
+// once, and whatever is sent before and behind it.
+func TestH3_RefusedUpdate(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := startServer(t, ServerOptions{MaxValueSize: 1000, HeartbeatInterval: hang})
+	c := startClient(t, server, ClientOptions{})
+	must(t, c.WaitActive(ctx))
+	forgetLimit(c)
+	refused := func(err error) bool {
+		return errors.Is(err, ErrRefused) && errors.Is(err, &MessageError{Reason: ReasonValueTooLarge})
+	}
+	big := make([]byte, 1001)
+	if _, err := c.SetSync(ctx, "alone", big); !refused(err) {
+		t.Errorf("SetSync: %v", err)
+	}
+	must(t, c.Flush(ctx)) // it was told already
+	must(t, c.Set(ctx, "alone", big))
+	if err := c.Flush(ctx); !refused(err) {
+		t.Errorf("Flush: %v", err)
+	}
+	results := make(chan error, 200)
+	for i := range cap(results) {
+		go func() {
+			value := big
+			if i%2 == 0 {
+				value = big[:1000]
+			}
+			_, err := c.SetSync(ctx, fmt.Sprint("k", i), value)
+			if (i%2 == 0) == (err == nil) && (err == nil || refused(err)) {
+				err = nil
+			} else {
+				err = fmt.Errorf("update %d of %d bytes: %v", i, len(value), err)
+			}
+			results <- err
+		}()
+	}
+	for range cap(results) {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	if c.State() != StateActive || c.Stats().Syncs != 1 {
+		t.Errorf("the client is %v and has taken %d snapshots", c.State(), c.Stats().Syncs)
+	}
+}
+
+// H3: so does one that a full map has no room for.
+func TestH3_MapFull(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := startServer(t, ServerOptions{MaxMapBytes: 1000, HeartbeatInterval: hang})
+	c := startClient(t, server, ClientOptions{})
+	if _, err := c.SetSync(ctx, "k", make([]byte, 2000)); !errors.Is(err, ErrRefused) || !errors.Is(err, &MessageError{Reason: ReasonMapFull}) {
+		t.Errorf("SetSync: %v", err)
+	}
+	_, err := c.SetSync(ctx, "k", make([]byte, 500))
+	must(t, err)
+}
+
+// H24: the server announces what it takes: more is refused at once, and nothing
+// is sent.
+func TestH24_ServerAnnouncesItsLimit(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := startServer(t, ServerOptions{MaxValueSize: 1000})
+	c := startClient(t, server, ClientOptions{})
+	for _, call := range []func() error{
+		func() error { return c.Set(ctx, "k", make([]byte, 1001)) },
+		func() error { _, err := c.SetSync(ctx, "k", make([]byte, 2<<20)); return err },
+	} {
+		if err := call(); !errors.Is(err, ErrRefused) || !errors.Is(err, &MessageError{Reason: ReasonValueTooLarge}) || !strings.Contains(err.Error(), "1000") {
+			t.Errorf("%v", err)
+		}
+	}
+	_, err := c.SetSync(ctx, "k", make([]byte, 1000))
+	must(t, err)
+	if refused := server.Stats().Refused; len(refused) > 0 || c.Stats().Syncs != 1 {
+		t.Errorf("the server refused %v, and the client took %d snapshots", refused, c.Stats().Syncs)
+	}
+}
+
+// H24: a client with default options follows a server that takes larger values
+// than usual, and can send them.
+func TestH24_DefaultClientTakesLargeValues(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	const size = DefaultMaxValueSize + 1<<20
+	server := startServer(t, ServerOptions{MaxValueSize: 2 * DefaultMaxValueSize})
+	follower := startClient(t, server, ClientOptions{})
+	must(t, follower.WaitActive(ctx))
+	c := startClient(t, server, ClientOptions{})
+	seq, err := c.SetSync(ctx, "k", make([]byte, size))
+	must(t, err)
+	eventually(t, "the follower has the value", func() bool { return follower.Sequence() >= seq })
+	joiner := startClient(t, server, ClientOptions{MaxValueSize: 10})
+	must(t, joiner.WaitActive(ctx))
+	for name, c := range map[string]*Client{"writer": c, "follower": follower, "joiner": joiner} {
+		if v, _ := c.Get("k"); len(v) != size || c.Stats().Syncs != 1 {
+			t.Errorf("the %s has %d bytes after %d snapshots", name, len(v), c.Stats().Syncs)
+		}
+	}
+}
+
+// H19: what a former connection to the collector delivers late does not overwrite
+// what the client has sent since.
+func TestH19_FormerConnectionIsRefused(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := startServer(t, ServerOptions{})
+	proxies, address := newProxies(t, server.Endpoints())
+	c, err := NewClient(ClientOptions{Servers: []string{address}})
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
+	_, err = c.SetSync(ctx, "k", []byte("v0"))
+	must(t, err)
+
+	var old *link
+	proxies[2].each(func(l *link) { l.hold(); old = l })
+	must(t, c.Set(ctx, "k", []byte("v1")))
+	eventually(t, "the proxy holds the update", func() bool { return old.holding() > 0 })
+	old.cut()
+	_, err = c.SetSync(ctx, "k", []byte("v2"))
+	for errors.Is(err, ErrUncertain) {
+		_, err = c.SetSync(ctx, "k", []byte("v2"))
+	}
+	must(t, err)
+	old.release()
+	eventually(t, "the server has refused the late update", func() bool { return server.Stats().Refused[ReasonFormerConnection] > 0 })
+	if v, _ := server.Get("k"); string(v) != "v2" {
+		t.Errorf("k = %s, though v2 was acknowledged after that was sent", v)
+	}
+}
+
+// H19: what the server remembers of clients is bounded.
+func TestH19_MembersAreBounded(t *testing.T) {
+	t.Parallel()
+	var m members
+	m.init()
+	now := time.Now()
+	for range maxGone + 100 {
+		id := newClientID()
+		m.join(id)
+		m.leave(id, nil)
+	}
+	if n := m.size(); n != maxGone || m.gone.Len() != maxGone {
+		t.Errorf("%d are remembered, %d of them gone; want %d", n, m.gone.Len(), maxGone)
+	}
+	for e := m.gone.Front(); e != nil; e = e.Next() {
+		e.Value.(*member).since = now.Add(-2 * goneTime)
+	}
+	there, back := newClientID(), m.gone.Front().Value.(*member).id
+	m.join(there)
+	m.join(back)
+	last := newClientID()
+	m.join(last)
+	m.leave(last, nil)
+	if n := m.size(); n != 3 {
+		t.Errorf("after a long time %d are remembered, want those with a connection and the last", n)
+	}
+}
+
+// Anyone can announce anything: only a client that announces itself in full is
+// a member.
+func TestMembersOfPlainClients(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, ServerOptions{})
+	c := newPlainClient(t, server)
+	for i, metadata := range []map[string]string{
+		{propertyClient: "short", propertyGeneration: "1"},
+		{propertyClient: newClientID()},
+		{propertyClient: newClientID(), propertyGeneration: "-1"},
+	} {
+		p, err := sockets.NewPub(sockets.Options{Metadata: metadata, FullPolicy: sockets.Block, WaitSubscriber: true, Linger: time.Second})
+		must(t, err)
+		must(t, p.Connect(server.Endpoints().Collector))
+		must(t, p.Send(c.ctx, []byte(fmt.Sprint(i)), make([]byte, 8), nil, nil, []byte("v")))
+		must(t, p.Close())
+		if m := c.next(); m.key != fmt.Sprint(i) {
+			t.Errorf("got %v", m)
+		}
+	}
+	if n := server.members.size(); n != 0 {
+		t.Errorf("%d members", n)
+	}
+}
+
+func TestRefusalMessage(t *testing.T) {
+	t.Parallel()
+	id := []byte("0123456789abcdef")
+	m := zmtp.Message(appendRefusal(nil, id, ReasonTTL))
+	if got, reason, ok := parseRefusal(m); !ok || string(got) != string(id) || reason != ReasonTTL {
+		t.Errorf("%q, %v, %v", got, reason, ok)
+	}
+	for _, frames := range [][]string{{"REFUSED"}, {"REFUSED", string(id)}, {"REFUSED", "short", "\x01"}, {"REFUSED", string(id), ""}, {"refused", string(id), "\x01"}} {
+		var octets [][]byte
+		for _, f := range frames {
+			octets = append(octets, []byte(f))
+		}
+		if _, _, ok := parseRefusal(zmtp.AppendMessage(nil, octets...)); ok {
+			t.Errorf("%q was taken for a refusal", frames)
+		}
+	}
+}
+
+// H13: a server that accepts connections and says nothing, as a stopped process
+// does, does not hold up the next one.
+func TestH13_StoppedServerIsPassed(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	stopped := stoppedServer(t)
+	server := startServer(t, ServerOptions{})
+	failures := make(chan error, 100)
+	c, err := NewClient(ClientOptions{
+		Servers: []string{stopped, server.Endpoints().Snapshot},
+		OnFailure: func(server string, err error) {
+			if server == stopped {
+				failures <- err
+			}
+		},
+	})
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
+	begun := time.Now()
+	must(t, c.WaitActive(ctx))
+	t.Logf("ACTIVE after %v", time.Since(begun))
+	if c.Server() != server.Endpoints().Snapshot {
+		t.Errorf("the client follows %s", c.Server())
+	}
+	if err := <-failures; !errors.Is(err, errOvertaken) {
+		t.Errorf("of the first server it said %v", err)
+	}
+}
+
+// stoppedServer returns the address of a server of which only the system answers.
+func stoppedServer(t testing.TB) string {
+	t.Helper()
+	for host := loopback.Own(); ; {
+		first, err := net.Listen("tcp", host+":0")
+		must(t, err)
+		t.Cleanup(func() { first.Close() })
+		port := first.Addr().(*net.TCPAddr).Port
+		if port > 65533 {
+			continue
+		}
+		second, err := net.Listen("tcp", fmt.Sprintf("%s:%d", host, port+1))
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { second.Close() })
+		return fmt.Sprintf("tcp://%s:%d", host, port)
+	}
+}

@@ -1,0 +1,174 @@
+package chp
+
+import (
+	"container/list"
+	"strconv"
+	"sync"
+	"time"
+
+	"clustermap/sockets"
+)
+
+// members are the clients of this package that a server knows, by what they
+// announce of themselves (propertyClient). It brings together the connections of
+// one client, and knows which of those to the collector are former ones: a
+// network can deliver what was sent over a connection long after the client has
+// given it up, and behind what it has sent over the next one.
+//
+// A client whose connections have all gone is remembered for a while. So the size
+// is bounded by the connections and maxGone.
+type members struct {
+	mu    sync.Mutex
+	byID  map[string]*member
+	peers map[*sockets.Peer]membership // connections to the collector
+	gone  list.List                    // of *member without connections, the longest gone first
+}
+
+// member is one client.
+type member struct {
+	id          string
+	highest     uint64        // the highest generation that an update was taken from
+	snapshots   *sockets.Peer // its snapshot connection, nil if there is none
+	connections int
+	since       time.Time     // gone since
+	place       *list.Element // in members.gone
+}
+
+// membership is whose connection to the collector one is; member is nil for a
+// plain client's.
+type membership struct {
+	member     *member
+	generation uint64
+}
+
+// How many clients without a connection are remembered, and for how long.
+const (
+	maxGone  = 4096
+	goneTime = 10 * time.Minute
+)
+
+func (m *members) init() {
+	m.byID = map[string]*member{}
+	m.peers = map[*sockets.Peer]membership{}
+}
+
+// identify returns what a peer announced.
+func identify(p *sockets.Peer) (id string, generation uint64, ok bool) {
+	if id = p.Property(propertyClient); len(id) != clientIDSize {
+		return "", 0, false
+	}
+	generation, err := strconv.ParseUint(p.Property(propertyGeneration), 10, 64)
+	return id, generation, err == nil
+}
+
+// watch keeps track of the connections to the collector, or to the snapshot
+// port.
+func (m *members) watch(e sockets.Event, collector bool) {
+	if e.Kind != sockets.HandshakeSucceeded && e.Kind != sockets.Disconnected {
+		return
+	}
+	id, generation, ok := identify(e.Peer)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case e.Kind == sockets.Disconnected:
+		if collector {
+			delete(m.peers, e.Peer)
+		}
+		if ok {
+			m.leave(id, e.Peer)
+		}
+		return
+	case ok:
+		who := m.join(id)
+		if collector {
+			m.peers[e.Peer] = membership{who, generation}
+		} else {
+			who.snapshots = e.Peer
+		}
+	case collector:
+		m.peers[e.Peer] = membership{}
+	}
+}
+
+// join returns a client that has one connection more. mu must be held, here and
+// in leave.
+func (m *members) join(id string) *member {
+	who := m.byID[id]
+	if who == nil {
+		who = &member{id: id}
+		m.byID[id] = who
+	}
+	if who.place != nil {
+		m.gone.Remove(who.place)
+		who.place = nil
+	}
+	who.connections++
+	return who
+}
+
+func (m *members) leave(id string, peer *sockets.Peer) {
+	who := m.byID[id]
+	if who == nil {
+		return
+	}
+	if who.snapshots == peer {
+		who.snapshots = nil
+	}
+	if who.connections--; who.connections > 0 {
+		return
+	}
+	now := time.Now()
+	who.since = now
+	who.place = m.gone.PushBack(who)
+	for m.gone.Len() > 0 {
+		oldest := m.gone.Front().Value.(*member)
+		if m.gone.Len() <= maxGone && now.Sub(oldest.since) < goneTime {
+			break
+		}
+		m.gone.Remove(oldest.place)
+		delete(m.byID, oldest.id)
+	}
+}
+
+// former says whether updates that came over a connection must not be taken any
+// more, because some that the same client sent over a later one were. Otherwise
+// they are about to be taken. It is called once a batch, by the one goroutine
+// that takes updates.
+func (m *members) former(p *sockets.Peer) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	from, known := m.peers[p]
+	if !known { // the connection has ended, and this was still queued
+		id, generation, ok := identify(p)
+		if ok {
+			from = membership{m.byID[id], generation}
+		}
+	}
+	if from.member == nil {
+		return false
+	}
+	if from.generation < from.member.highest {
+		return true
+	}
+	from.member.highest = from.generation
+	return false
+}
+
+// snapshotPeer returns the snapshot connection of the client that has the given
+// connection to the collector, or nil.
+func (m *members) snapshotPeer(collector *sockets.Peer) *sockets.Peer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if who := m.peers[collector].member; who != nil {
+		return who.snapshots
+	}
+	return nil
+}
+
+// size returns how many clients are known.
+func (m *members) size() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.byID)
+}
