@@ -20,10 +20,12 @@ type joiner struct {
 	snapshots *snapshotter
 	peer      *sockets.Peer
 	wake      chan struct{} // a request came, or a parcel was written
+	evicted   chan struct{} // closed by trim
 
 	// Guarded by snapshotter.mu.
 	answers []*answer // those not yet sent, the first being sent
 	gone    bool      // nothing more is sent
+	trimmed bool      // evicted is closed
 	flying  int       // bytes lent to the connection
 	window  int       // how many that may be
 	moved   time.Time // when a parcel was written last, or the first of several lent
@@ -44,7 +46,7 @@ const (
 var errStalled = errors.New("chp: the client takes nothing of its snapshot")
 
 func newJoiner(n *snapshotter, peer *sockets.Peer) *joiner {
-	return &joiner{snapshots: n, peer: peer, wake: make(chan struct{}, 1), window: firstWindow}
+	return &joiner{snapshots: n, peer: peer, wake: make(chan struct{}, 1), evicted: make(chan struct{}), window: firstWindow}
 }
 
 // run sends the answers, in the order of the requests, until there is none and
@@ -220,6 +222,8 @@ func (j *joiner) await(ctx context.Context, c <-chan struct{}) error {
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-j.evicted:
+			return sockets.ErrSlowPeer
 		case <-timer.C:
 			left := j.patience(timeout)
 			if left <= 0 {

@@ -353,9 +353,10 @@ func (n *snapshotter) trim() {
 		h.ended = true
 		for _, j := range n.joiners {
 			for _, a := range j.answers {
-				if a.chain != nil && a.chain.cut == h {
+				if a.chain != nil && a.chain.cut == h && !j.trimmed {
+					j.trimmed = true
+					close(j.evicted) // it may wait for memory, and hold the cut meanwhile
 					gone = append(gone, j.peer)
-					break
 				}
 			}
 		}
