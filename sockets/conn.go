@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"clustermap/zmtp"
@@ -18,6 +19,8 @@ type conn struct {
 	gone   chan struct{} // closed when the connection is to end, by whomever
 	place  uint64        // of the pipe, if the connection was accepted
 	life   lifeline
+
+	halfClosed atomic.Bool // by us: we expect the peer to end the connection
 
 	// Guarded by admission.mu.
 	accepted bool          // counted as a connection
@@ -241,7 +244,9 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 			err = ErrHandshakeTimeout
 		}
 		err = &PeerError{remote, c.cause(err)}
-		s.report(Event{Kind: HandshakeFailed, Endpoint: endpoint, Remote: remote, Err: err})
+		if !s.closes(c, err) {
+			s.report(Event{Kind: HandshakeFailed, Endpoint: endpoint, Remote: remote, Err: err})
+		}
 		if opened.refused {
 			c.farewell()
 		}
@@ -316,8 +321,16 @@ func (x *dialogue) end(err error) error {
 	}
 	s.in.watch.tell()
 	err = &PeerError{peer.remote, err}
-	s.report(Event{Kind: Disconnected, Endpoint: p.endpoint, Remote: peer.remote, Peer: peer, Err: err})
+	if !s.closes(peer.conn, err) {
+		s.report(Event{Kind: Disconnected, Endpoint: p.endpoint, Remote: peer.remote, Peer: peer, Err: err})
+	}
 	return err
+}
+
+// closes says that a connection ended, with the error given, because the
+// application closed this socket: of that the monitor need not be told.
+func (s *socket) closes(c *conn, err error) bool {
+	return s.shut.Load() && (c.halfClosed.Load() || errors.Is(err, ErrClosed))
 }
 
 // attach makes an established connection known. An error says that what the
@@ -341,6 +354,7 @@ func (s *socket) attach(p *pipe, peer *Peer) (refused error) {
 // that one gets on with receiving, and then for a moment more.
 func (c *conn) halfClose(ctx context.Context) {
 	type closeWriter interface{ CloseWrite() error }
+	c.halfClosed.Store(true)
 	cw, ok := c.stream.conn.(closeWriter)
 	if !ok || cw.CloseWrite() != nil {
 		return

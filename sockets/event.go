@@ -22,6 +22,9 @@ type EventKind uint8
 // Listening or BindFailed, for each peer of Accepted, HandshakeSucceeded and
 // Disconnected, or HandshakeFailed; and of ListenerClosed.
 //
+// Close ends connections without telling: it is followed by ListenerClosed for
+// what was bound, and MonitorStopped.
+//
 // Other than libzmq, which follows up HANDSHAKE_FAILED_* by DISCONNECTED,
 // Disconnected comes after HandshakeSucceeded only.
 const (

@@ -188,7 +188,7 @@ func TestMonitorChan(t *testing.T) {
 		kinds = append(kinds, e.Kind)
 	}
 	got := fmt.Sprint(kinds)
-	if !strings.HasPrefix(got, "[listening accepted handshake succeeded ") || !strings.HasSuffix(got, " monitor stopped]") || len(kinds) != 6 {
+	if !strings.HasPrefix(got, "[listening accepted handshake succeeded ") || !strings.HasSuffix(got, " monitor stopped]") || len(kinds) != 5 {
 		t.Errorf("%v", got)
 	}
 	if m.Dropped() != 0 {

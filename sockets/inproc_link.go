@@ -146,7 +146,9 @@ func (h *half) run(ctx context.Context) {
 	h.serve()
 	h.finish()
 	err := &PeerError{h.peer.remote, h.conn.cause(io.EOF)}
-	h.socket.report(Event{Kind: Disconnected, Endpoint: h.pipe.endpoint, Remote: h.peer.remote, Peer: h.peer, Err: err})
+	if !h.socket.closes(h.conn, err) {
+		h.socket.report(Event{Kind: Disconnected, Endpoint: h.pipe.endpoint, Remote: h.peer.remote, Peer: h.peer, Err: err})
+	}
 }
 
 // finish ends the connection for both sides. Whoever calls it first does the
