@@ -34,7 +34,7 @@ func TestH25_MemoryComesBackWhileIdle(t *testing.T) {
 	s := startServer(t, ServerOptions{HeartbeatInterval: 10 * time.Millisecond})
 	c := startClient(t, s, ClientOptions{})
 	ctx := testContext(t)
-	const keys, kept = 100_000, 20
+	const keys, kept = 60_000, 20
 	value := make([]byte, 500)
 	for i := range keys {
 		must(t, c.Set(ctx, fmt.Sprint("/key/", i), value))
@@ -94,7 +94,7 @@ func TestH25_ReleasedSegmentsGoBackToTheSystem(t *testing.T) {
 // The wheel and the index get smaller when most of what they held has gone.
 func TestH16_WheelAndIndexShrink(t *testing.T) {
 	t.Parallel()
-	const n = 200_000
+	const n = 120_000
 	now := time.Unix(0, 0)
 	w := newWheel(now)
 	st := newStore(storeOptions{})
@@ -141,7 +141,7 @@ func TestH9_HeartbeatsDuringMassExpiry(t *testing.T) {
 	ctx := testContext(t)
 	must(t, s.Listen(ctx))
 
-	const n = 60_000
+	const n = 30_000
 	q := &s.sequencer
 	due := time.Now()
 	for i := range n {
