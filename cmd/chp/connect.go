@@ -328,6 +328,8 @@ func (c *client) confirm(err error) error {
 		return fail(exitNoServer, "lost the server before it confirmed; %s", unknown)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fail(exitNoServer, "the server did not confirm within %v; %s", c.connection.timeout, unknown)
+	case errors.Is(err, &chp.MessageError{Reason: chp.ReasonValueTooLarge}):
+		return fail(exitRefused, "the value is larger than the server %s takes; start it with a larger --max-value-size", c.Server())
 	}
 	return refused(err)
 }
