@@ -22,7 +22,6 @@ type proxy struct {
 	target string              // where connections go
 	serve  func(net.Conn) bool // what new connections get instead; nil or false: they are carried
 	links  map[*link]struct{}
-	made   int // connections so far
 	closed bool
 }
 
@@ -84,7 +83,6 @@ func (p *proxy) run() {
 
 func (p *proxy) carry(c *net.TCPConn) {
 	p.mu.Lock()
-	p.made++
 	serve, target := p.serve, p.target
 	p.mu.Unlock()
 	if serve != nil && serve(c) {
@@ -161,12 +159,6 @@ func (p *proxy) redirect(target string) (before string) {
 	defer p.mu.Unlock()
 	before, p.target = p.target, strings.TrimPrefix(target, "tcp://")
 	return before
-}
-
-func (p *proxy) connections() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.made
 }
 
 func (l *link) reset() {
