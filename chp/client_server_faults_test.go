@@ -163,7 +163,7 @@ func TestH19_MembersAreBounded(t *testing.T) {
 	for range maxGone + 100 {
 		id := newClientID()
 		m.join(id)
-		m.leave(id, nil)
+		m.leave(id, 0, nil)
 	}
 	if n := m.size(); n != maxGone || m.gone.Len() != maxGone {
 		t.Errorf("%d are remembered, %d of them gone; want %d", n, m.gone.Len(), maxGone)
@@ -176,7 +176,7 @@ func TestH19_MembersAreBounded(t *testing.T) {
 	m.join(back)
 	last := newClientID()
 	m.join(last)
-	m.leave(last, nil)
+	m.leave(last, 0, nil)
 	if n := m.size(); n != 3 {
 		t.Errorf("after a long time %d are remembered, want those with a connection and the last", n)
 	}

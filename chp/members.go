@@ -27,8 +27,8 @@ type members struct {
 // member is one client.
 type member struct {
 	id          string
-	highest     uint64        // the highest generation that an update was taken from
-	snapshots   *sockets.Peer // its snapshot connection, nil if there is none
+	highest     uint64                   // the highest generation that an update was taken from
+	snapshots   map[uint64]*sockets.Peer // its snapshot connections, by generation
 	connections int
 	since       time.Time     // gone since
 	place       *list.Element // in members.gone
@@ -76,7 +76,7 @@ func (m *members) watch(e sockets.Event, collector bool) {
 			delete(m.peers, e.Peer)
 		}
 		if ok {
-			m.leave(id, e.Peer)
+			m.leave(id, generation, e.Peer)
 		}
 		return
 	case ok:
@@ -84,7 +84,10 @@ func (m *members) watch(e sockets.Event, collector bool) {
 		if collector {
 			m.peers[e.Peer] = membership{who, generation}
 		} else {
-			who.snapshots = e.Peer
+			if who.snapshots == nil {
+				who.snapshots = map[uint64]*sockets.Peer{}
+			}
+			who.snapshots[generation] = e.Peer
 		}
 	case collector:
 		m.peers[e.Peer] = membership{}
@@ -107,13 +110,13 @@ func (m *members) join(id string) *member {
 	return who
 }
 
-func (m *members) leave(id string, peer *sockets.Peer) {
+func (m *members) leave(id string, generation uint64, peer *sockets.Peer) {
 	who := m.byID[id]
 	if who == nil {
 		return
 	}
-	if who.snapshots == peer {
-		who.snapshots = nil
+	if who.snapshots[generation] == peer {
+		delete(who.snapshots, generation)
 	}
 	if who.connections--; who.connections > 0 {
 		return
@@ -155,15 +158,18 @@ func (m *members) former(p *sockets.Peer) bool {
 	return false
 }
 
-// snapshotPeer returns the snapshot connection of the client that has the given
-// connection to the collector, or nil.
+// snapshotPeer returns the snapshot connection of the session that has the given
+// connection to the collector, or nil. A client that connects several times side
+// by side has snapshot connections of other sessions as well: those it gives up,
+// and on one that is receiving a snapshot a refusal would only be in the way.
 func (m *members) snapshotPeer(collector *sockets.Peer) *sockets.Peer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if who := m.peers[collector].member; who != nil {
-		return who.snapshots
+	from := m.peers[collector]
+	if from.member == nil {
+		return nil
 	}
-	return nil
+	return from.member.snapshots[from.generation]
 }
 
 // size returns how many clients are known.
