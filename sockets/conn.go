@@ -350,8 +350,9 @@ func (s *socket) attach(p *pipe, peer *Peer) (refused error) {
 
 // halfClose ends our direction and gives the peer time to end its own. Closing
 // at once would be a reset if input is unread or still comes in, and a reset
-// destroys what the peer's system has not received yet. It waits for as long as
-// that one gets on with receiving, and then for a moment more.
+// destroys what the peer's system has not received yet. It waits until that one
+// has received everything, or nothing for LingerPatience, and then for a moment
+// more.
 func (c *conn) halfClose(ctx context.Context) {
 	type closeWriter interface{ CloseWrite() error }
 	c.halfClosed.Store(true)
@@ -361,6 +362,7 @@ func (c *conn) halfClose(ctx context.Context) {
 	}
 	timer := time.NewTicker(halfCloseWait)
 	defer timer.Stop()
+	idle := time.Duration(0)
 	for left := c.stream.unconfirmed(); ; {
 		select {
 		case <-c.gone:
@@ -370,11 +372,16 @@ func (c *conn) halfClose(ctx context.Context) {
 		case <-timer.C:
 		}
 		before := left
-		if left = c.stream.unconfirmed(); left == 0 || left >= before {
+		idle += halfCloseWait
+		if left = c.stream.unconfirmed(); left < before {
+			idle = 0
+		}
+		if left == 0 || idle >= LingerPatience {
 			return
 		}
 	}
 }
 
-// halfCloseWait is how long a peer may take to end its side, and to get on.
+// halfCloseWait is how long a peer may take to end its side once it has received
+// everything.
 const halfCloseWait = 250 * time.Millisecond

@@ -53,7 +53,8 @@ func (w *writer) run() {
 }
 
 // send writes what was taken. When it fails, it ends the connection and reports
-// false.
+// false. After halfClose it only reports that: a PONG or a PING that comes too late
+// must not end a connection while the peer still receives what was sent before.
 func (w *writer) send() bool {
 	w.gather()
 	var n int64
@@ -66,7 +67,9 @@ func (w *writer) send() bool {
 	clear(w.bufs)
 	if err != nil {
 		w.written = n
-		w.conn.close(err)
+		if !w.conn.halfClosed.Load() {
+			w.conn.close(err)
+		}
 	}
 	return err == nil
 }
