@@ -56,11 +56,10 @@ func (n *refusalNotice) add(s *Server, from *sockets.Peer, update []byte, err er
 	}
 }
 
-// send tells the client. One that does not take what it is told is disconnected,
-// so that it does not wait for it.
+// send tells the client.
 func (n *refusalNotice) send(s *Server) {
-	if n.messages > 0 && s.router.SendWire(ended, n.peer, n.wire, n.messages, nil) != nil {
-		n.peer.Disconnect(sockets.ErrSlowPeer)
+	if n.messages > 0 {
+		s.teller.tell(n)
 	}
 }
 

@@ -43,3 +43,83 @@ func TestRefusalAfterAnotherAttempt(t *testing.T) {
 		t.Errorf("after the other attempt has gone: %v, want ErrRefused", err)
 	}
 }
+
+// A client that sends a great many updates which are all refused is told so of
+// every one, and not disconnected for the number of its refusals.
+func TestManyRefusals(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := startServer(t, ServerOptions{MaxMapBytes: 200})
+	c, err := NewClient(ClientOptions{Servers: []string{server.Endpoints().Snapshot}})
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
+	const n = 100_000
+	for range n {
+		must(t, c.Set(ctx, "l", make([]byte, 200)))
+	}
+	if err := c.Flush(ctx); !errors.Is(err, ErrRefused) || errors.Is(err, ErrUncertain) {
+		t.Errorf("Flush: %v, want ErrRefused alone", err)
+	}
+	if got := server.Stats().Refused[ReasonMapFull]; got != n {
+		t.Errorf("%d updates refused, want %d", got, n)
+	}
+	if got := c.Stats().Syncs; got != 1 {
+		t.Errorf("%d snapshots, want 1: the client was disconnected", got)
+	}
+}
+
+// What is kept for a client that does not read what it is told is bounded: beyond,
+// the client is disconnected, and the memory is given back.
+func TestTellerIsBounded(t *testing.T) {
+	t.Parallel()
+	gone := make(chan struct{})
+	router, err := sockets.NewRouter(sockets.Options{SendHWM: -1, SendHWMOctets: 1 << 10, SendBuffer: 4 << 10, Monitor: func(e sockets.Event) {
+		if e.Kind == sockets.Disconnected {
+			close(gone)
+		}
+	}})
+	must(t, err)
+	must(t, router.Bind(testContext(t), "tcp://127.0.0.1:*"))
+	dealer, err := sockets.NewDealer(sockets.Options{
+		RecvHWM: 1, RecvHWMOctets: 1, RecvBuffer: 4 << 10, ReconnectInterval: -1, Linger: -1,
+	})
+	must(t, err)
+	must(t, dealer.Connect(router.LastEndpoint()))
+	must(t, dealer.Send(testContext(t), []byte("hello")))
+	var b sockets.Batch
+	must(t, router.RecvBatch(testContext(t), &b))
+	peer := b.Peer()
+	b.Release()
+
+	teller := newTeller(router, hang)
+	n := refusalNotice{peer: peer, messages: 1000}
+	for range n.messages {
+		n.wire = appendRefusal(n.wire, make([]byte, uuidSize), ReasonMapFull)
+	}
+	owed := func() int {
+		teller.mu.Lock()
+		defer teller.mu.Unlock()
+		return teller.bytes
+	}
+	// The kernel takes some megabytes on loopback as well.
+	for i := 0; i < 10_000; i++ {
+		select {
+		case <-gone:
+			i = 10_000
+		default:
+			teller.tell(&n)
+			if got := owed(); got > maxOwed+len(n.wire)+tellPortion*30 {
+				t.Fatalf("%d bytes are kept", got)
+			}
+		}
+	}
+	select {
+	case <-gone:
+	case <-testContext(t).Done():
+		t.Error("the client was not disconnected")
+	}
+	eventually(t, "nothing is kept any more", func() bool { return owed() == 0 })
+	teller.close()
+	must(t, router.Close())
+	must(t, dealer.Close())
+}

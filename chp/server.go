@@ -39,6 +39,7 @@ type Server struct {
 	sequencer sequencer
 	refused   refusals
 	members   members
+	teller    *teller
 
 	state  sync.Mutex
 	phase  phase
@@ -99,6 +100,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.teller = newTeller(s.router, o.SnapshotTimeout)
 	s.publisher, err = sockets.NewPub(sockets.Options{
 		SendHWM: -1, SendHWMOctets: o.SubscriberQueue, SendTotalBytes: o.SubscriberMemory, FullPolicy: sockets.Disconnect,
 		MaxMessageSize: maxRequestSize, MaxSubscriptions: maxSubscriptions,
@@ -272,6 +274,7 @@ func (s *Server) close() {
 	s.state.Unlock()
 	_ = s.collector.Close() // closing a socket does not fail
 	_ = s.publisher.Close()
+	s.teller.close()
 	_ = s.router.Close()
 }
 

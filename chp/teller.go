@@ -1,0 +1,115 @@
+package chp
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"clustermap/sockets"
+)
+
+// teller tells clients of refused updates. Nobody who takes updates may wait for a
+// client, and a client can have many thousands of updates on the way when the map
+// becomes full. So what a connection has no room for is kept here, and a goroutine
+// sends it. A client that lets too much pile up is disconnected.
+type teller struct {
+	router  *sockets.Router
+	timeout time.Duration // for a portion to be taken
+	ctx     context.Context
+	cancel  context.CancelFunc
+	sending sync.WaitGroup
+
+	mu    sync.Mutex
+	owed  map[*sockets.Peer]*refusalNotice // by snapshot connection
+	bytes int                              // of all of them
+}
+
+const (
+	// maxOwed bounds the bytes kept for one client, maxOwedTotal those for all.
+	maxOwed      = 4 << 20
+	maxOwedTotal = 64 << 20
+	// tellPortion is how many refusals are handed to a connection at a time.
+	tellPortion = 1024
+)
+
+func newTeller(router *sockets.Router, timeout time.Duration) *teller {
+	t := &teller{router: router, timeout: timeout, owed: map[*sockets.Peer]*refusalNotice{}}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	return t
+}
+
+// tell tells a client what n has collected, now or soon. It does not wait.
+func (t *teller) tell(n *refusalNotice) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ctx.Err() != nil {
+		return
+	}
+	owed := t.owed[n.peer]
+	if owed == nil {
+		err := t.router.SendWire(ended, n.peer, n.wire, n.messages, nil)
+		if !errors.Is(err, context.Canceled) {
+			return // sent, or the connection has ended
+		}
+	}
+	waiting := len(n.wire)
+	if owed != nil {
+		waiting += len(owed.wire)
+	}
+	if waiting > maxOwed || t.bytes+len(n.wire) > maxOwedTotal {
+		n.peer.Disconnect(sockets.ErrSlowPeer)
+		return
+	}
+	if owed == nil {
+		owed = &refusalNotice{peer: n.peer}
+		t.owed[n.peer] = owed
+		t.sending.Go(func() { t.run(owed) })
+	}
+	owed.wire = append(owed.wire, n.wire...)
+	owed.messages += n.messages
+	t.bytes += len(n.wire)
+}
+
+// run sends what is owed to one client, until nothing is or the connection ends.
+func (t *teller) run(owed *refusalNotice) {
+	for {
+		t.mu.Lock()
+		if owed.messages == 0 {
+			delete(t.owed, owed.peer)
+			t.mu.Unlock()
+			return
+		}
+		messages := min(owed.messages, tellPortion)
+		size := len(owed.wire) / owed.messages * messages // all are equally long
+		wire := owed.wire[:size:size]
+		owed.wire, owed.messages = owed.wire[size:], owed.messages-messages
+		t.mu.Unlock()
+
+		ctx, cancel := context.WithTimeout(t.ctx, t.timeout)
+		err := t.router.SendWire(ctx, owed.peer, wire, messages, nil)
+		cancel()
+
+		t.mu.Lock()
+		t.bytes -= size
+		if err != nil {
+			t.bytes -= len(owed.wire)
+			delete(t.owed, owed.peer)
+		}
+		t.mu.Unlock()
+		if err != nil {
+			if t.ctx.Err() == nil {
+				owed.peer.Disconnect(sockets.ErrSlowPeer)
+			}
+			return
+		}
+	}
+}
+
+// close ends the goroutines and waits for them.
+func (t *teller) close() {
+	t.mu.Lock()
+	t.cancel() // with mu held: tell starts no more of them
+	t.mu.Unlock()
+	t.sending.Wait()
+}
