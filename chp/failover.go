@@ -28,7 +28,7 @@ func (c *Client) run() {
 				clear(c.complaints[s.index])
 			}
 			failures++
-			relapse = relapses.ended(active)
+			relapse = relapses.ended(active, s.arrived)
 			index = c.successor(s.index, active > 0, err)
 			c.failed(s, err, index)
 		}

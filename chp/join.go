@@ -43,6 +43,7 @@ func (s *session) join() error {
 		if err := s.sub.RecvBatch(fetching, &s.batch); err != nil {
 			break
 		}
+		s.arrived += int64(extent(s.batch.Spans()))
 		spans, err := s.stream.admit(s.batch.Wire(), s.batch.Spans())
 		s.deadlines.follow(s.batch.Wire(), spans)
 		during.apply(s.batch.Wire(), spans)

@@ -23,6 +23,7 @@ func (s *session) apply() error {
 		// waiting for us since: the server is not silent, we were slow.
 		s.watchdog.heard.Or(earSubscriber)
 		wire := s.batch.Wire()
+		s.arrived += int64(extent(s.batch.Spans()))
 		spans, err := s.stream.admit(wire, s.batch.Spans())
 		if len(spans) > 0 {
 			c.apply(s, wire, spans)

@@ -2,6 +2,7 @@ package chp
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -121,24 +122,45 @@ func TestH5_BurstDoesNotDisconnectWhoReads(t *testing.T) {
 func TestH5_RelapsesWaitLonger(t *testing.T) {
 	t.Parallel()
 	var r relapses
-	if d := r.ended(time.Second); d != 0 {
+	if d := r.ended(time.Second, relapseBytes); d != 0 {
 		t.Errorf("the first time it waits %v", d)
 	}
 	for want := relapseFirst; want < 2*relapseMost; want *= 2 {
-		if r.ended(0) != 0 { // never ACTIVE: for backOff to say
+		if r.ended(0, relapseBytes) != 0 { // never ACTIVE: for backOff to say
 			t.Error("a session that was never ACTIVE is a relapse")
 		}
-		d, most := r.ended(time.Second), min(want, relapseMost)
+		d, most := r.ended(time.Second, relapseBytes), min(want, relapseMost)
 		if d < most/2 || d > most {
 			t.Errorf("it waits %v, want %v to %v", d, most/2, most)
 		}
 	}
-	if r.ended(relapseSoon) != 0 || r.ended(time.Second) != 0 {
+	if r.ended(relapseSoon, relapseBytes) != 0 || r.ended(time.Second, relapseBytes) != 0 {
 		t.Error("after a long session the next one is not the first")
 	}
 	for range 100 {
-		if d := r.ended(time.Second); d > relapseMost {
+		if d := r.ended(time.Second, relapseBytes); d > relapseMost {
 			t.Errorf("it waits %v", d)
 		}
 	}
+}
+
+// H5: a client whose server is restarted again and again, or whose connections break
+// as often, is no slow replica: it is ACTIVE again at once, the last time as the first.
+func TestH5_BreaksAreNoRelapses(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(testContext(t), time.Minute)
+	t.Cleanup(cancel)
+	server := startServer(t, ServerOptions{})
+	proxies, address := newProxies(t, server.Endpoints())
+	var ended atomic.Int64
+	c, err := NewClient(ClientOptions{Servers: []string{address}, OnFailure: func(string, error) { ended.Add(1) }})
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
+	for range 12 { // waits that double would take more than a minute together
+		must(t, c.WaitActive(ctx))
+		before := ended.Load()
+		proxies[1].each((*link).reset)
+		eventually(t, "the session ends", func() bool { return ended.Load() > before })
+	}
+	must(t, c.WaitActive(ctx))
 }

@@ -5,31 +5,42 @@ import (
 	"time"
 )
 
-// relapses counts sessions that ended soon after they had become ACTIVE. Such a
-// client costs its server a snapshot each time: most likely it does not keep up with
-// the updates, was disconnected for that, and will be again. If all slow replicas
-// came back at once, the server would do nothing else. So each joins later than the
-// time before.
+// relapses counts sessions that ended soon after they had become ACTIVE, although
+// much had arrived. Such a client costs its server a snapshot each time: most likely
+// it does not keep up with the updates, was disconnected for that, and will be again.
+// If all slow replicas came back at once, the server would do nothing else. So each
+// joins later than the time before.
+//
+// A session in which little arrived ended for another reason: the server was
+// restarted, or the network broke. However often that happens, the client comes back
+// as soon as it can.
 type relapses struct{ n int }
 
 const (
 	relapseSoon  = 30 * time.Second // what ends before is a relapse
 	relapseFirst = 250 * time.Millisecond
 	relapseMost  = 30 * time.Second
+
+	// relapseBytes is how much arrives at least at a client that cannot keep up: less
+	// would have been in the buffers of the operating systems.
+	relapseBytes = 4 << 20
 )
 
 // ended notes the end of a session that was ACTIVE for so long, 0 if it never was,
-// and returns how long to wait before the next one joins. The first relapse is free:
-// a server may have been restarted. Part of the wait is random, so that replicas
-// which were disconnected together do not come back together.
-func (r *relapses) ended(active time.Duration) time.Duration {
+// and in which so many bytes of updates arrived. It returns how long to wait before
+// the next one joins. The first relapse is free: a server may have been restarted.
+// Part of the wait is random, so that replicas which were disconnected together do
+// not come back together.
+func (r *relapses) ended(active time.Duration, arrived int64) time.Duration {
 	switch {
 	case active >= relapseSoon:
 		r.n = 0
-	case active > 0:
+	case active > 0 && arrived >= relapseBytes:
 		r.n++
+	default:
+		return 0
 	}
-	if r.n < 2 || active == 0 {
+	if r.n < 2 {
 		return 0
 	}
 	wait := relapseMost

@@ -72,6 +72,7 @@ type session struct {
 	fresh     bool        // the server's map is new and empty; set by fetch
 	kept      int         // keys of the state before that were kept for that reason
 	active    time.Time   // when the session became ACTIVE
+	arrived   int64       // bytes of updates
 }
 
 // opening is how connecting a socket ended.
