@@ -167,6 +167,11 @@ func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 		user  User
 		cause error
 	}
+	// The deadline that is set may be that of the peer's last command, which is
+	// earlier. Once the goroutine runs, the deadline is for rouse to set.
+	if err := c.setReadDeadline(deadline); err != nil {
+		return in, User{}, nil, err
+	}
 	var v verdict
 	judged := make(chan verdict, 1)
 	done := make(chan struct{})

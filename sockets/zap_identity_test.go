@@ -85,3 +85,29 @@ func TestS19_CookieEnds(t *testing.T) {
 		t.Errorf("%v", e.Err)
 	}
 }
+
+// TestCookieEndsWhileJudged: the time of an authenticator is the handshake's, not
+// that of the cookie, which has done its work by then.
+func TestCookieEndsWhileJudged(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	p := pairs()["CURVE"]
+	const life = 200 * time.Millisecond
+	p.server.Authenticate = func(ctx context.Context, _ AuthRequest) (User, error) {
+		select {
+		case <-ctx.Done():
+			return User{}, ctx.Err()
+		case <-time.After(2 * life):
+			return User{ID: "late"}, nil
+		}
+	}
+	router := open(t, NewRouter, Options{Security: p.server, HandshakeTimeout: time.Hour})
+	router.cookieLifetime = life
+	must(t, router.Bind(ctx, anyPort))
+	dealer := open(t, NewDealer, Options{Security: p.client})
+	must(t, dealer.Connect(router.LastEndpoint()))
+	must(t, dealer.Send(ctx, []byte("x")))
+	if _, peer, err := router.RecvFrom(ctx); err != nil || peer.UserID() != "late" {
+		t.Errorf("%v, %v", peer, err)
+	}
+}
