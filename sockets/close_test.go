@@ -8,8 +8,11 @@ import (
 	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"clustermap/zmtp"
 )
 
 // common is what all sockets have.
@@ -389,4 +392,67 @@ func TestHalfClose(t *testing.T) {
 	if ours.stream.unconfirmed() != 0 {
 		t.Error("a closed connection has something unconfirmed")
 	}
+}
+
+// inquisitive is an Owner whose Release asks a socket for its peers.
+type inquisitive struct {
+	socket Socket
+	refs   atomic.Int32
+}
+
+func (o *inquisitive) Retain() { o.refs.Add(1) }
+
+func (o *inquisitive) Release() {
+	o.socket.Peers()
+	o.refs.Add(-1)
+}
+
+// TestCloseReleasesWithoutLocks: Close gives back what was lent to it over inproc,
+// and holds no lock that an Owner could need.
+func TestCloseReleasesWithoutLocks(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	names := new(Inproc)
+	pull := open(t, NewPull, Options{Inproc: names})
+	must(t, pull.Bind(ctx, "inproc://x"))
+	push := open(t, NewPush, Options{Inproc: names})
+	must(t, push.Connect("inproc://x"))
+	owner := &inquisitive{socket: pull}
+	wire := zmtp.AppendMessage(nil, make([]byte, lendFrom))
+	for range 3 {
+		must(t, push.SendWire(ctx, wire, 1, owner))
+	}
+	_, err := pull.Recv(ctx)
+	must(t, err)
+	closed := make(chan error, 1)
+	go func() { closed <- pull.Close() }()
+	select {
+	case err := <-closed:
+		must(t, err)
+	case <-ctx.Done():
+		panic("Close waits for a lock that it holds itself") // nothing else could end the test
+	}
+	eventually(t, "all is given back", func() bool { return owner.refs.Load() == 0 })
+}
+
+// TestCloseTwice: the second Close returns when the first one is done, its last
+// word to the monitor included.
+func TestCloseTwice(t *testing.T) {
+	t.Parallel()
+	stopping, told := make(chan struct{}), atomic.Bool{}
+	pull := open(t, NewPull, Options{Monitor: func(e Event) {
+		if e.Kind == MonitorStopped {
+			close(stopping)
+			time.Sleep(50 * time.Millisecond) // for the other Close to return early
+			told.Store(true)
+		}
+	}})
+	first := make(chan error)
+	go func() { first <- pull.Close() }()
+	<-stopping
+	must(t, pull.Close())
+	if !told.Load() {
+		t.Error("the second Close did not wait for the first")
+	}
+	must(t, <-first)
 }

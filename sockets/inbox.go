@@ -480,8 +480,15 @@ func (in *inbox) close() {
 	in.watch.tell()
 }
 
-// discard drops everything that is queued.
+// discard drops everything that is queued. It releases the chunks without the
+// mutex: an Owner's Release is code that we do not know.
 func (in *inbox) discard() {
+	var chunks []*buf.Chunk
+	defer func() {
+		for _, c := range chunks {
+			c.Release()
+		}
+	}()
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	// Once to drop what was fetched, once to fetch what was not, and once to
@@ -498,7 +505,7 @@ func (in *inbox) discard() {
 			if item.peer != nil { // as in tests of the inbox alone
 				item.peer.discarded.Add(uint64(len(item.spans) - item.next))
 			}
-			item.chunk.Release()
+			chunks = append(chunks, item.chunk)
 			in.recycle(item.spans)
 		}
 		link, told, empty := q.account(q.messages, q.cost)

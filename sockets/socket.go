@@ -52,6 +52,7 @@ type socket struct {
 
 	mu        sync.Mutex
 	closed    bool
+	ended     chan struct{} // closed at the end of Close
 	last      string
 	listeners map[string]*listener
 	dialers   map[string][]*dialer // usually one an endpoint; see connectsOnce
@@ -71,7 +72,7 @@ func (s *socket) init(kind zmtp.SocketType, opts Options, p pattern) error {
 	s.security, s.opts.Security = func() *Security { return &security }, Security{}
 	s.proxyPassword, s.opts.SOCKSPassword = func() string { return password }, ""
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.closing = make(chan struct{})
+	s.closing, s.ended = make(chan struct{}), make(chan struct{})
 	s.lingering, s.hurry = context.WithCancel(context.Background())
 	s.admission.init(&s.opts)
 	s.incomplete.init(&s.opts)
@@ -156,10 +157,11 @@ func (s *socket) Close() error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		s.wg.Wait()
+		<-s.ended
 		return nil
 	}
 	s.closed = true
+	defer close(s.ended)
 	s.shut.Store(true)
 	s.stopRetiring()
 	close(s.closing)
