@@ -233,7 +233,19 @@ func (d *dealerPattern) sendable() bool { return d.balancer.hasRoom() }
 // and then a peer is needed.
 func (r *routerPattern) sendable() bool { return !r.opts.Mandatory || r.anyRoom() }
 
-func (p *pubPattern) sendable() bool { return p.opts.FullPolicy != Block || p.allRoom() }
+// sendable: with Block a send call waits for every peer. Those that have too much
+// to read in a log are set apart first, since only a queue tells when it has room.
+func (p *pubPattern) sendable() bool {
+	if p.opts.FullPolicy != Block {
+		return true
+	}
+	p.subs.Lock()
+	for _, g := range p.subs.all {
+		(*publisher)(p).prepare(g)
+	}
+	p.subs.Unlock()
+	return p.allRoom()
+}
 
 func (x *xpubPattern) sendable() bool { return (*pubPattern)(&x.publisher).sendable() }
 

@@ -463,3 +463,37 @@ func TestAllocPoller(t *testing.T) {
 		t.Errorf("%v allocations a message", n)
 	}
 }
+
+// TestPollerOutOfLog: with the policy Block, a publisher that is ready takes a
+// message, also when the peers share what they are sent.
+func TestPollerOutOfLog(t *testing.T) {
+	t.Parallel()
+	pub, peers := fanned(t, 3, Options{SendHWM: 4, FullPolicy: Block, Linger: -1})
+	// A Poller looks at the pipes of the socket.
+	for _, q := range peers {
+		if !pub.enter(q) {
+			t.Fatal("closed")
+		}
+	}
+	var p Poller
+	defer p.Close()
+	must(t, p.Add(pub, PollOut))
+	sent := 0
+	for {
+		ready, err := p.Wait(ended())
+		if err != nil {
+			break
+		}
+		wantReady(t, ready, nil, Ready{pub, PollOut})
+		must(t, pub.TrySend([]byte("x")))
+		if sent++; sent > 100 {
+			t.Fatal("no queue is ever full")
+		}
+	}
+	if sent != 4 {
+		t.Errorf("%d messages found room for 4", sent)
+	}
+	drain(peers...)
+	ready, err := p.Wait(ended())
+	wantReady(t, ready, err, Ready{pub, PollOut})
+}
