@@ -121,7 +121,8 @@ type Options struct {
 	ReconnectStop ReconnectStop
 
 	// ConnectTimeout bounds each attempt to connect, including the looking up
-	// of names and what is said to a proxy. 0 leaves it to the system.
+	// of names and what is said to a proxy. 0 leaves it to the system, and then
+	// HandshakeTimeout bounds what is said to a proxy.
 	ConnectTimeout time.Duration
 
 	// Backlog is how many connections the system keeps for Bind's endpoint
@@ -178,8 +179,9 @@ type Options struct {
 	// second, rounded down, and at most 6553.5 s. 0 asks for nothing.
 	HeartbeatInterval, HeartbeatTimeout, HeartbeatTTL time.Duration
 
-	// HandshakeTimeout bounds greeting and handshake of a new connection.
-	// 0 means DefaultHandshakeTimeout.
+	// HandshakeTimeout bounds greeting and handshake of a new connection, and
+	// without ConnectTimeout what is said to a proxy before. 0 means
+	// DefaultHandshakeTimeout.
 	HandshakeTimeout time.Duration
 
 	// MinVersion is the lowest major version of ZMTP that a peer may speak: 1,

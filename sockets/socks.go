@@ -51,12 +51,14 @@ func (e *ProxyError) Error() string {
 // Unwrap returns Err.
 func (e *ProxyError) Unwrap() error { return e.Err }
 
-// askProxy has the proxy at the other end of nc connect it with an endpoint. It
-// reads not one octet too many: what follows is the peer's.
+// askProxy has the proxy at the other end of nc connect it with an endpoint,
+// within Options.HandshakeTimeout if the context has no deadline. It reads not one octet too many: what follows is the peer's.
 func (s *socket) askProxy(ctx context.Context, nc net.Conn, e endpoint) error {
-	if limit, ok := ctx.Deadline(); ok {
-		_ = nc.SetDeadline(limit) // it fails on a closed connection, which reading tells
+	limit, ok := ctx.Deadline()
+	if !ok {
+		limit = time.Now().Add(s.opts.HandshakeTimeout)
 	}
+	_ = nc.SetDeadline(limit) // it fails on a closed connection, which reading tells
 	proxied := duplex{Conn: nc}
 	if err := proxied.init(nc); err != nil {
 		return err

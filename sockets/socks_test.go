@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -192,6 +193,7 @@ func TestSOCKSFails(t *testing.T) {
 		{Options{SOCKSProxy: strict, SOCKSUser: "me", SOCKSPassword: "guess"}, "tcp://127.0.0.1:1", "password refused", nil},
 		{Options{SOCKSProxy: strings.TrimPrefix(router.LastEndpoint(), "tcp://")}, "tcp://127.0.0.1:1", "something else", nil},
 		{Options{SOCKSProxy: silent, ConnectTimeout: 20 * time.Millisecond}, "tcp://127.0.0.1:1", "", nil},
+		{Options{SOCKSProxy: silent, HandshakeTimeout: 20 * time.Millisecond}, "tcp://127.0.0.1:1", "", os.ErrDeadlineExceeded},
 	} {
 		seen := newEvents()
 		c.o.Monitor = seen.tell
