@@ -253,10 +253,9 @@ func (s *Server) Serve(ctx context.Context) error {
 // Close ends the server and waits for Serve to return.
 func (s *Server) Close() error {
 	s.state.Lock()
-	serving := s.phase == phaseServing
 	cancel := s.cancel
 	s.state.Unlock()
-	if serving {
+	if cancel != nil { // it serves, or has served
 		cancel()
 		<-s.ended
 		return nil
