@@ -13,12 +13,15 @@ const ttlTick = 10 * time.Millisecond
 //
 // Expiring and tidying are done in portions, and heartbeats are looked for between
 // them: ten million keys that expire at once take seconds, in which clients must
-// not hold the server dead.
+// not hold the server dead. Their deletions are published no faster than updates,
+// so that they do not disconnect the subscribers either.
 func (s *Server) runClock(ctx context.Context) {
 	heartbeat := time.NewTicker(s.opts.HeartbeatInterval)
 	defer heartbeat.Stop()
 	tick := time.NewTicker(ttlTick)
 	defer tick.Stop()
+	pace := newPacer(s.opts.SlowestIntake, s.publisher.Fullest)
+	published := 0 // bytes of deletions that pace has not counted yet
 	var expiring, tidying bool
 	for ctx.Err() == nil {
 		select {
@@ -28,7 +31,15 @@ func (s *Server) runClock(ctx context.Context) {
 		default:
 		}
 		if expiring {
-			expiring = s.sequencer.expire(time.Now())
+			wait := pace.next(published, time.Now())
+			published = 0
+			if wait > 0 {
+				if !pause(ctx, wait) {
+					return
+				}
+				continue
+			}
+			expiring, published = s.sequencer.expire(time.Now())
 			continue
 		}
 		if tidying {

@@ -3,7 +3,6 @@ package chp
 import (
 	"context"
 	"errors"
-	"time"
 
 	"clustermap/sockets"
 )
@@ -74,7 +73,7 @@ func (s *Server) runCollector(ctx context.Context) {
 			continue
 		}
 		// Before the sequencer's mutex is taken, under which nothing waits.
-		if wait := pace.next(extent(b.Spans()), time.Now()); wait > 0 && !pause(ctx, wait) {
+		if !pace.wait(ctx, extent(b.Spans())) {
 			return
 		}
 		if unfit := s.sequencer.take(&b); len(unfit) > 0 {

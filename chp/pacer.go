@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// pacer says how long the collector waits before it takes a batch of updates, so
-// that subscribers which read keep up. It belongs to one goroutine.
+// pacer says how long to wait before a batch of updates or deletions is published,
+// so that subscribers which read keep up. It belongs to one goroutine.
 //
 // Up to half of a queue nobody waits. Beyond, the rate falls with what is left of
 // the queue, to the slowest rate where nothing is left.
@@ -37,7 +37,19 @@ func newPacer(slowest int, fullest func() float64) *pacer {
 	return &pacer{slowest: slowest, fullest: fullest}
 }
 
-// next returns how long to wait before a batch of so many bytes.
+// wait waits before a batch of so many bytes is taken, for as long as a subscriber
+// needs that. It reports false if the context ended meanwhile.
+func (p *pacer) wait(ctx context.Context, size int) bool {
+	for d := p.next(size, time.Now()); d > 0; d = p.next(0, time.Now()) {
+		if !pause(ctx, d) {
+			return false
+		}
+	}
+	return true
+}
+
+// next returns how long to wait before a batch of so many bytes, or before it is
+// called again with 0 for the same batch.
 func (p *pacer) next(size int, now time.Time) time.Duration {
 	if p.slowest < 0 {
 		return 0

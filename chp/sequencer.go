@@ -152,8 +152,9 @@ type expiry struct {
 
 // expire deletes the keys whose TTL has ended and publishes the deletions, as one
 // batch like one that came from a client. It reports whether there is more to do:
-// it works in portions, so that updates and heartbeats go on between them.
-func (q *sequencer) expire(now time.Time) (more bool) {
+// it works in portions, so that updates and heartbeats go on between them. size is
+// how many bytes it published.
+func (q *sequencer) expire(now time.Time) (more bool, size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	d := &q.dead
@@ -170,12 +171,13 @@ func (q *sequencer) expire(now time.Time) (more bool) {
 	if len(d.spans) > 0 {
 		q.enter(d.wire, d.spans)
 		q.expired.Add(uint64(len(d.spans)))
+		size = len(d.wire)
 		d.wire, d.spans = d.wire[:0], d.spans[:0]
 	}
 	if !more && cap(d.wire) > keepExpiry {
 		q.dead = expiry{}
 	}
-	return more
+	return more, size
 }
 
 const (

@@ -68,9 +68,10 @@ type ServerOptions struct {
 	// updates a second. When the queue of one that reads, though not fast enough,
 	// is more than half full, updates are taken more slowly, the more so the fuller
 	// it is, but never more slowly than this. So a burst slows the clients that
-	// write, and does not disconnect those that follow. A subscriber that takes
-	// less than an eighth of what it is sent is not waited for. 0 means
-	// DefaultSlowestIntake; negative means not to slow down.
+	// write, and does not disconnect those that follow. Keys that expire are
+	// deleted more slowly too, at a rate of their own with the same bounds. A
+	// subscriber that takes less than an eighth of what it is sent is not waited
+	// for. 0 means DefaultSlowestIntake; negative means not to slow down.
 	SlowestIntake int
 
 	// SubscriberMemory bounds the bytes queued for all subscribers together. When
