@@ -16,7 +16,7 @@ import (
 // gains nothing by that. When there are too many handshakes, a newcomer takes the
 // place of the one that has stalled longest, if that is longer than the grace:
 // so silent peers lock nobody out, and a peer that goes on is never evicted. Nor
-// is one that waits for the authenticator. While there is none to evict, the
+// is one that waits for the authenticator, or for the application. While there is none to evict, the
 // listener waits, and the system's backlog is the queue.
 type admission struct {
 	maxConnections, maxHandshakes int
@@ -117,7 +117,8 @@ func (a *admission) advanced(c *conn) {
 	a.stall(c)
 }
 
-// judging says that the peer of c waits for an authenticator, until advanced.
+// judging says that the peer of c waits for us: for an authenticator, until
+// advanced, or until established for the application to make room.
 func (a *admission) judging(c *conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

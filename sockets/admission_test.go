@@ -318,3 +318,42 @@ func TestS4_BytesMeanwhile(t *testing.T) {
 	r.send(wire("x"))
 	wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, "me", "x")
 }
+
+// TestAdmissionWelcome: a peer whose handshake has succeeded, and that waits for the
+// application, is not evicted for a newcomer.
+func TestAdmissionWelcome(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	seen := newEvents()
+	router := open(t, NewRouter, Options{MaxHandshakes: 1, Notify: NotifyConnect, Monitor: seen.tell})
+	router.admission.grace = time.Millisecond
+	must(t, router.Bind(ctx, anyPort))
+	in := &router.in
+	in.mu.Lock()
+	in.leftovers = in.limits.octets // as if peers that have gone had left much
+	in.mu.Unlock()
+	connect := func() {
+		d := open(t, NewDealer, Options{})
+		must(t, d.Connect(router.LastEndpoint()))
+	}
+	connect()
+	eventually(t, "it waits for the application", func() bool {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		return in.newcomers != nil
+	})
+	connect()
+	time.Sleep(50 * time.Millisecond) // for the newcomer to do harm
+	in.mu.Lock()
+	in.leftovers = 0
+	close(in.newcomers)
+	in.newcomers = nil
+	in.mu.Unlock()
+	for range 2 {
+		_, err := router.Recv(ctx)
+		must(t, err)
+	}
+	if n := seen.count(Accepted); n != 2 {
+		t.Errorf("two clients connected %d times", n)
+	}
+}

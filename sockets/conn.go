@@ -261,7 +261,13 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 	}
 	opened.subscribeAll(s.kind)
 	peer := &Peer{pipe: p, conn: c, info: opened.peer, remote: remote, identity: opened.peer.Identity}
-	if s.speaksForPeers() && !s.in.welcome(&p.in, c.gone) || !s.enter(p) {
+	if s.speaksForPeers() {
+		s.admission.judging(c) // the peer has done its part
+		if !s.in.welcome(&p.in, c.gone) {
+			return nil, ErrClosed
+		}
+	}
+	if !s.enter(p) {
 		return nil, ErrClosed
 	}
 	established()
