@@ -40,7 +40,7 @@ func (p *publisher) fanOut(groups []*group, frames [][]byte) (full *pipe) {
 		return nil
 	}
 	if g := groups[0]; len(groups) == 1 && len(g.apart) == 0 && g.log != nil {
-		p.room -= size
+		p.room -= int64(size)
 		g.log.add(frames, size)
 		return nil
 	}
@@ -57,7 +57,7 @@ func (p *publisher) sendAlone(q *pipe, frames [][]byte) (full *pipe) {
 	p.separate(q)
 	q.sub.room = hwm{}
 	for _, f := range frames {
-		p.room -= zmtp.FrameSize(len(f))
+		p.room -= int64(zmtp.FrameSize(len(f)))
 	}
 	if q.out.offer(nil, frames) == isFull {
 		if p.opts.FullPolicy == Block {
@@ -73,9 +73,9 @@ func (p *publisher) sendAlone(q *pipe, frames [][]byte) (full *pipe) {
 func (p *publisher) share(groups []*group, wire []byte, owner Owner) {
 	roomy := p.opts.FullPolicy == Block
 	for _, g := range groups {
-		p.room -= len(wire) * len(g.apart)
+		p.room -= int64(len(wire)) * int64(len(g.apart))
 		if g.log != nil {
-			p.room -= len(wire)
+			p.room -= int64(len(wire))
 			g.log.addWire(wire, 1, owner)
 		}
 		for _, q := range g.apart {
@@ -159,10 +159,10 @@ func (p *publisher) offerWire(g *group, wire []byte, messages int, owner Owner) 
 	switch {
 	case g.log == nil:
 	case g.whole:
-		p.room -= len(wire)
+		p.room -= int64(len(wire))
 		g.log.addWire(wire, messages, owner)
 	default:
-		p.room -= octetsOf(g.runs)
+		p.room -= int64(octetsOf(g.runs))
 		g.log.addRuns(wire, g.runs, g.count)
 	}
 	for _, q := range g.apart {
@@ -179,12 +179,12 @@ func (p *publisher) offerWireAlone(q *pipe, wire []byte, messages int, owner Own
 	g := q.sub.group
 	v := accepted
 	if g.whole {
-		p.room -= len(wire)
+		p.room -= int64(len(wire))
 		v = q.out.offerWire(nil, wire, messages, owner)
 	} else {
 		messages = g.count
 		size := octetsOf(g.runs)
-		p.room -= size
+		p.room -= int64(size)
 		if shared := p.copied.of(wire, g.runs, size); shared != nil {
 			v = q.out.offerWire(nil, shared.Data()[:size:size], messages, shared)
 		} else {

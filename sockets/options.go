@@ -84,7 +84,8 @@ type Options struct {
 	// what is queued, which counts once; what peers with different topics share
 	// counts for each. The queues are added up when a sixteenth of the bound may
 	// have come, so they can exceed it by as much. Not with Block, which waits
-	// instead. 0 means DefaultSendTotal; negative means no bound.
+	// instead. 0 means DefaultSendTotal; negative means no bound, or on systems of
+	// 32 bits 1 GiB.
 	SendTotalBytes int
 
 	// SendBuffer and RecvBuffer are the sizes of the kernel's buffers of a

@@ -34,11 +34,11 @@ func (p *publisher) unlock() {
 // relieve takes from those who are furthest behind until the queues are within the
 // bound together, and returns what was taken. The mutex of the subscriptions is held.
 func (p *publisher) relieve() (lost []outqueue) {
-	limit := p.opts.SendTotalBytes
-	if limit == unbounded || p.opts.FullPolicy == Block {
-		p.room = math.MaxInt
+	if p.opts.FullPolicy == Block {
+		p.room = math.MaxInt64
 		return nil
 	}
+	limit := int64(p.opts.SendTotalBytes)
 	for {
 		sum, worst := p.reckon()
 		if sum <= limit || worst == nil {
@@ -50,15 +50,15 @@ func (p *publisher) relieve() (lost []outqueue) {
 }
 
 // reckon returns the bytes in all queues, and the peer with most of them, if one
-// has any. The mutex of the subscriptions is held.
-func (p *publisher) reckon() (sum int, worst *pipe) {
+// has any. What is shared counts for each, so the sum may not fit in an int. The mutex of the subscriptions is held.
+func (p *publisher) reckon() (sum int64, worst *pipe) {
 	most := 0
 	add := func(q *pipe) {
 		if q.sub.evicted {
 			return
 		}
 		n := q.out.pending(p.opts.FullPolicy == Disconnect)
-		sum += n
+		sum += int64(n)
 		if n > most {
 			most, worst = n, q
 		}

@@ -39,7 +39,7 @@ func TestH21_QueuesAreBoundedTogether(t *testing.T) {
 			}
 			healthy := peers[n/2]
 			body := make([]byte, size)
-			var most int
+			var most int64
 			for i := range 1000 {
 				if i%2 == 0 {
 					must(t, pub.Send(ctx, []byte("all/"), body))
@@ -52,7 +52,7 @@ func TestH21_QueuesAreBoundedTogether(t *testing.T) {
 				pub.subs.Unlock()
 				most = max(most, sum)
 			}
-			if slack := total/totalStep + n*(size+100); most > total+slack {
+			if slack := int64(total/totalStep + n*(size+100)); most > total+slack {
 				t.Errorf("%d bytes were queued for all, bound %d", most, total)
 			}
 			if most < total/2 {
@@ -149,5 +149,23 @@ func TestH21_OneCopyForAllGroups(t *testing.T) {
 		if got := queued(q); len(got) != batches*len(want) || string(got[:len(want)]) != string(want) {
 			t.Fatalf("peer %d has %d bytes, want %d batches of %d", i, len(got), batches, len(want))
 		}
+	}
+}
+
+// TestSendTotalCounts: what is counted does not overflow where an int has 32 bits:
+// neither what many peers share, which counts for each, nor the bound itself, whose
+// default is not taken for none there.
+func TestSendTotalCounts(t *testing.T) {
+	t.Parallel()
+	const n = 40
+	pub, peers := fanned(t, n, Options{SendHWM: -1, SendHWMOctets: -1, FullPolicy: Disconnect})
+	apartPeers(t, pub, peers)
+	wire := zmtp.AppendMessage(nil, []byte("all/"), make([]byte, 64<<20))
+	must(t, pub.SendWire(testContext(t), wire, 1, nil))
+	pub.subs.Lock()
+	sum, _ := pub.reckon()
+	pub.subs.Unlock()
+	if limit := int64(pub.opts.SendTotalBytes); sum > limit || sum < limit/2 {
+		t.Errorf("%d bytes are queued, bound %d", sum, limit)
 	}
 }
