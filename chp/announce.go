@@ -29,7 +29,7 @@ const (
 	// 32 hexadecimal digits, of which only that server knows, so that nobody can
 	// speak for the client. propertyGeneration is a number in decimal that rises
 	// from session to session: once an update of one session was taken, those of
-	// earlier ones are refused.
+	// earlier ones are refused, and within a session those of earlier connections.
 	propertyClient     = "X-CHP-Client"
 	propertyGeneration = "X-CHP-Generation"
 )

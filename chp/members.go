@@ -21,6 +21,7 @@ type members struct {
 	mu    sync.Mutex
 	byID  map[string]*member
 	peers map[*sockets.Peer]membership // connections to the collector
+	order uint64                       // of the last connection in peers
 	gone  list.List                    // of *member without connections, the longest gone first
 }
 
@@ -28,6 +29,8 @@ type members struct {
 type member struct {
 	id          string
 	highest     uint64                   // the highest generation that an update was taken from
+	last        *sockets.Peer            // the connection that the last one came over, nil if all have gone
+	lastOrder   uint64                   // membership.order of last
 	snapshots   map[uint64]*sockets.Peer // its snapshot connections, by generation
 	connections int
 	since       time.Time     // gone since
@@ -39,6 +42,7 @@ type member struct {
 type membership struct {
 	member     *member
 	generation uint64
+	order      uint64 // rises from one connection to the next
 }
 
 // How many clients without a connection are remembered, and for how long.
@@ -82,7 +86,8 @@ func (m *members) watch(e sockets.Event, collector bool) {
 	case ok:
 		who := m.join(id)
 		if collector {
-			m.peers[e.Peer] = membership{who, generation}
+			m.order++
+			m.peers[e.Peer] = membership{who, generation, m.order}
 		} else {
 			if who.snapshots == nil {
 				who.snapshots = map[uint64]*sockets.Peer{}
@@ -121,6 +126,7 @@ func (m *members) leave(id string, generation uint64, peer *sockets.Peer) {
 	if who.connections--; who.connections > 0 {
 		return
 	}
+	who.last = nil
 	now := time.Now()
 	who.since = now
 	who.place = m.gone.PushBack(who)
@@ -145,16 +151,25 @@ func (m *members) former(p *sockets.Peer) bool {
 	if !known { // the connection has ended, and this was still queued
 		id, generation, ok := identify(p)
 		if ok {
-			from = membership{m.byID[id], generation}
+			from = membership{member: m.byID[id], generation: generation}
 		}
 	}
 	if from.member == nil {
 		return false
 	}
-	if from.generation < from.member.highest {
+	who := from.member
+	if from.generation < who.highest {
 		return true
 	}
-	from.member.highest = from.generation
+	// A session dials the collectors of other servers again by itself. Then what the
+	// connection before delivers late has the same generation.
+	if from.generation == who.highest && who.last != nil && p != who.last && (!known || from.order < who.lastOrder) {
+		return true
+	}
+	if p != who.last {
+		who.last, who.lastOrder = p, from.order
+	}
+	who.highest = from.generation
 	return false
 }
 
