@@ -319,41 +319,66 @@ func TestS4_BytesMeanwhile(t *testing.T) {
 	wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, "me", "x")
 }
 
+// welcoming is a ROUTER whose new peers wait, after their handshake, for the
+// application to take what former peers have left.
+func welcoming(t *testing.T, o Options) (r *Router, waits func()) {
+	o.Notify = NotifyConnect
+	r = open(t, NewRouter, o)
+	r.admission.grace = time.Millisecond
+	must(t, r.Bind(testContext(t), anyPort))
+	in := &r.in
+	in.mu.Lock()
+	in.leftovers = in.limits.octets
+	in.mu.Unlock()
+	return r, func() {
+		t.Helper()
+		eventually(t, "a peer waits for the application", func() bool {
+			in.mu.Lock()
+			defer in.mu.Unlock()
+			return in.newcomers != nil
+		})
+	}
+}
+
 // TestAdmissionWelcome: a peer whose handshake has succeeded, and that waits for the
 // application, is not evicted for a newcomer.
 func TestAdmissionWelcome(t *testing.T) {
 	t.Parallel()
-	ctx := testContext(t)
 	seen := newEvents()
-	router := open(t, NewRouter, Options{MaxHandshakes: 1, Notify: NotifyConnect, Monitor: seen.tell})
-	router.admission.grace = time.Millisecond
-	must(t, router.Bind(ctx, anyPort))
-	in := &router.in
-	in.mu.Lock()
-	in.leftovers = in.limits.octets // as if peers that have gone had left much
-	in.mu.Unlock()
+	router, waits := welcoming(t, Options{MaxHandshakes: 1, Monitor: seen.tell})
 	connect := func() {
 		d := open(t, NewDealer, Options{})
 		must(t, d.Connect(router.LastEndpoint()))
 	}
 	connect()
-	eventually(t, "it waits for the application", func() bool {
-		in.mu.Lock()
-		defer in.mu.Unlock()
-		return in.newcomers != nil
-	})
+	waits()
 	connect()
 	time.Sleep(50 * time.Millisecond) // for the newcomer to do harm
+	in := &router.in
 	in.mu.Lock()
 	in.leftovers = 0
 	close(in.newcomers)
 	in.newcomers = nil
 	in.mu.Unlock()
 	for range 2 {
-		_, err := router.Recv(ctx)
+		_, err := router.Recv(testContext(t))
 		must(t, err)
 	}
 	if n := seen.count(Accepted); n != 2 {
 		t.Errorf("two clients connected %d times", n)
+	}
+}
+
+// TestAdmissionUnwelcome: the monitor is told how each accepted connection ends, also
+// of one that was waiting for the application.
+func TestAdmissionUnwelcome(t *testing.T) {
+	t.Parallel()
+	seen := newEvents()
+	router, waits := welcoming(t, Options{Monitor: seen.tell})
+	dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+	waits()
+	must(t, router.Unbind(router.LastEndpoint()))
+	if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, ErrClosed) {
+		t.Errorf("%v", e.Err)
 	}
 }

@@ -243,10 +243,7 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 		if errors.As(err, &timeout) && timeout.Timeout() {
 			err = ErrHandshakeTimeout
 		}
-		err = &PeerError{remote, c.cause(err)}
-		if !s.closes(c, err) {
-			s.report(Event{Kind: HandshakeFailed, Endpoint: endpoint, Remote: remote, Err: err})
-		}
+		err = s.notEstablished(c, endpoint, remote, err)
 		if opened.refused {
 			c.farewell()
 		}
@@ -264,11 +261,11 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 	if s.speaksForPeers() {
 		s.admission.judging(c) // the peer has done its part
 		if !s.in.welcome(&p.in, c.gone) {
-			return nil, ErrClosed
+			return nil, s.notEstablished(c, endpoint, remote, ErrClosed)
 		}
 	}
 	if !s.enter(p) {
-		return nil, ErrClosed
+		return nil, s.notEstablished(c, endpoint, remote, ErrClosed)
 	}
 	established()
 	refused := s.attach(p, peer)
@@ -278,6 +275,16 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 		writer: writer{pipe: p, peer: peer, conn: c, codec: opened.codec},
 		early:  opened.early,
 	}, nil
+}
+
+// notEstablished tells the monitor of a connection that ended before it was
+// established, and returns the error with the peer's address.
+func (s *socket) notEstablished(c *conn, endpoint, remote string, err error) error {
+	err = &PeerError{remote, c.cause(err)}
+	if !s.closes(c, err) {
+		s.report(Event{Kind: HandshakeFailed, Endpoint: endpoint, Remote: remote, Err: err})
+	}
+	return err
 }
 
 // run reads and writes until the connection ends, and returns why.
