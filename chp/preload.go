@@ -22,6 +22,7 @@ func (q *sequencer) preload(entries iter.Seq2[Entry, error], maxValue int) error
 		}
 		hash, seq := hashKey(e.Key), q.last.Load()+1
 		q.wheel.remove(hash) // of an earlier entry of the key
+		q.deadlines.remove(hash, seq)
 		props = props[:0]
 		if e.TTL > 0 {
 			props = appendTTL(props, e.TTL)
