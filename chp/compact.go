@@ -43,7 +43,7 @@ func (s *store) compact(size int) {
 	}
 }
 
-// tidy is compact for when nothing is appended: it looks at about size octets, takes
+// tidy is compact for when nothing is appended: it looks at about size bytes, takes
 // back the segments that are out of use, and reports whether there is more to do.
 func (s *store) tidy(size int) (more bool) {
 	l := &s.log

@@ -13,8 +13,9 @@ import (
 // Updates to keys of the client's subtrees are numbered 1, 2, 3 … in the order
 // in which they are sent. Over one connection to one server they come back in
 // that order. Each number is settled once: it came back, the server refused it,
-// it is uncertain, or it was never sent. What went wrong is told once: to the
-// SetSync that waits for the update, or else to the next Flush.
+// it is uncertain, or it was never sent. What went wrong is told to the SetSync
+// that waits for the update and to every Flush that waits for it at that moment; if
+// there is none, to the next Flush.
 //
 // A server that tells of refusals does so over another connection, so its word
 // may come before the echoes of earlier updates, or after those of later ones.

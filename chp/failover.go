@@ -8,8 +8,9 @@ import (
 )
 
 // run keeps a session going until the client is closed: with the same server
-// after a broken connection, a gap, or too many deletions during a join, since that server lives or will soon be
-// back, with the next one after silence or a failed attempt.
+// after a broken connection, a gap, or too many deletions during a join, since that
+// server lives or will soon be back; with the next one after silence or a failed
+// attempt.
 func (c *Client) run() {
 	defer close(c.ended)
 	index, failures := 0, 0

@@ -285,7 +285,7 @@ func (l *log) recycle(s *segment, spare int) {
 	l.trim(spare)
 }
 
-// trim gives back free segments beyond spare octets, but for the last one. The
+// trim gives back free segments beyond spare bytes, but for the last one. The
 // oldest go first, for they have the sizes that nobody asks for any more.
 func (l *log) trim(spare int) {
 	drop := 0

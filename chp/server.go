@@ -214,8 +214,8 @@ func portOf(endpoint string) int {
 }
 
 // Serve serves until the context ends or Close is called, and then returns nil
-// after everything has ended. So it does if the context has ended before. It listens first if Listen was not called. A
-// Server serves once.
+// after everything has ended. If the context has ended before, it returns nil too.
+// It listens first if Listen was not called. A Server serves once.
 func (s *Server) Serve(ctx context.Context) error {
 	if err := s.Listen(ctx); err != nil {
 		s.close()

@@ -53,8 +53,8 @@ func (c *Client) DeleteSync(ctx context.Context, key string) (seq int64, err err
 
 // Flush waits until all of the client's updates that were sent before, to keys
 // of its subtrees, have come back and have been applied. If some did not and
-// never will, it returns the reasons, which are those of SetSync, joined; it
-// reports each update once.
+// never will, it returns the reasons, which are those of SetSync, joined. A later
+// Flush does not report them again, nor what a SetSync has returned before.
 func (c *Client) Flush(ctx context.Context) error {
 	w, err := c.echoes.flush()
 	if w == nil {

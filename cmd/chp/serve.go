@@ -64,7 +64,7 @@ clients delete what they have; with --load it begins with the keys of a dump
 	flags.DurationVar(&f.heartbeat, "heartbeat", chp.DefaultHeartbeatInterval, "time between two heartbeats (HUGZ)")
 	flags.Var(&f.maxValue, "max-value-size", "largest value accepted, such as 512KiB or 16MiB")
 	flags.Var(&f.queue, "subscriber-queue", "what may wait for one client before it is disconnected, to take a fresh snapshot")
-	flags.Var(&f.slowest, "slowest-intake", "how far updates a second are slowed down for clients that read, but not fast enough; 0 is not at all")
+	flags.Var(&f.slowest, "slowest-intake", "fewest bytes of updates a second that are taken while clients read too slowly; 0 never slows updates down")
 	flags.Var(&f.memory, "subscriber-memory", "what may wait for all clients together before those furthest behind are disconnected")
 	flags.Var(&f.maxMap, "max-map", "most bytes that keys and values may have together; 0 is no bound")
 	flags.IntVar(&f.maxClients, "max-clients", chp.DefaultMaxClients, "most connections on each port")
