@@ -82,7 +82,9 @@ type Options struct {
 	// FullPolicy says, then the next one: with Drop it loses what is queued for
 	// it, with Disconnect its connection ends. Peers with the same topics share
 	// what is queued, which counts once; what peers with different topics share
-	// counts for each. The queues are added up when a sixteenth of the bound may
+	// counts for each. With Drop, what is being written to a peer at the moment does
+	// not count: a peer that stops reading can hold up to SendHWMOctets of that
+	// besides. The queues are added up when a sixteenth of the bound may
 	// have come, so they can exceed it by as much. Not with Block, which waits
 	// instead. 0 means DefaultSendTotal; negative means no bound, or on systems of
 	// 32 bits 1 GiB.
