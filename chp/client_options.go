@@ -30,7 +30,9 @@ const maxSubtrees = 8192
 type ClientOptions struct {
 	// Servers are the servers to follow, the first one first, each as
 	// tcp://host:P, where P is the snapshot port; the publisher is at P+1 and
-	// the collector at P+2. At least one, none twice.
+	// the collector at P+2. At least one, none twice. Servers of this package do
+	// not share a map: the client reads from and writes to one at a time, and only
+	// servers of others get its updates all together (see [Client.Set]).
 	Servers []string
 
 	// Security is the security mechanism of all servers, which the client is
@@ -162,6 +164,12 @@ func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 	}
 	if err := o.Security.Validate(); err != nil {
 		faults = append(faults, err)
+	}
+	if o.Security.PlainServer {
+		bad("Security.PlainServer", "is for a server; a client sets PlainUsername and PlainPassword")
+	}
+	if o.Security.CurveServer {
+		bad("Security.CurveServer", "is for a server; a client sets CurveSecretKey and CurveServerKey")
 	}
 	for _, spec := range o.Subtrees {
 		if err := checkSubtree(spec); err != nil {

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"clustermap/sockets"
+	"clustermap/zmtp"
 )
 
 func TestClientOptionsDefaults(t *testing.T) {
@@ -60,5 +63,37 @@ func TestClientOptionsReportAllFaults(t *testing.T) {
 	}
 	if _, err := NewClient(ClientOptions{}); err == nil {
 		t.Error("a client without servers was made")
+	}
+}
+
+// Security of the wrong role would wait for ever for a peer of the same role.
+func TestSecurityOfTheWrongRole(t *testing.T) {
+	t.Parallel()
+	key := zmtp.GenerateKeyPair()
+	isOption := func(err error) bool {
+		var o *OptionError
+		return errors.As(err, &o)
+	}
+	for _, security := range []sockets.Security{
+		{CurveServer: true, CurveSecretKey: key.Secret},
+		{PlainServer: true},
+	} {
+		if c, err := NewClient(ClientOptions{Servers: []string{"tcp://127.0.0.1:1"}, Security: security}); !isOption(err) {
+			t.Errorf("a client with %v: %v", security, err)
+			if err == nil {
+				c.Close()
+			}
+		}
+	}
+	for _, security := range []sockets.Security{
+		{CurveSecretKey: key.Secret, CurveServerKey: key.Public},
+		{PlainUsername: "user", PlainPassword: "password"},
+	} {
+		if s, err := NewServer(ServerOptions{Security: security, Logger: quiet()}); !isOption(err) {
+			t.Errorf("a server with %v: %v", security, err)
+			if err == nil {
+				s.Close()
+			}
+		}
 	}
 }

@@ -188,6 +188,33 @@ func TestClientWritesToAllServers(t *testing.T) {
 	}
 }
 
+// The updates of a client that follows a server of ours go to that server alone:
+// the next one has a map of its own, and gets no connection for updates. That
+// holds whether the first update comes before the session or in it.
+func TestClientWritesToOneServerOfOurs(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	first, second := newScripted(t, asOurs), newScripted(t, asOurs)
+	c := follow(t, ClientOptions{}, first, second)
+	first.answer(1)
+	must(t, c.WaitActive(ctx))
+	must(t, c.Set(ctx, "k", []byte("v")))
+	first.kvset()
+	if c.writer.session.uplink.others != nil || second.connected("PUB at P+2") != 0 {
+		t.Error("the second server has a connection for updates")
+	}
+	first.close()
+	second.answer(1)
+	eventually(t, "the client follows the second server", func() bool { return c.State() == StateActive && c.Server() == second.name() })
+	must(t, c.Set(ctx, "k", []byte("w")))
+	if m := second.kvset(); m.value != "w" {
+		t.Errorf("the first update of the second server is %v", m)
+	}
+	if c.writer.session.uplink.others != nil {
+		t.Error("the new session has connections to other servers")
+	}
+}
+
 // Set waits for a server, and for nothing else: when its context ends, nothing
 // is sent.
 func TestClientSetWaits(t *testing.T) {

@@ -40,8 +40,10 @@
 //
 // CHP itself has no security (RFC 12, Security): by default whoever reaches the
 // ports of a server can read and write everything. [ServerOptions.Security] and
-// [ClientOptions.Security] add CURVE, which encrypts all traffic and lets in only
-// those whose keys the server knows, or PLAIN.
+// [ClientOptions.Security] add PLAIN, or CURVE, which encrypts all traffic. With
+// CURVE the server lets in only the keys that Security.Authenticate accepts (see
+// [clustermap/sockets.AllowKeys]); without Authenticate or a ZAP handler it lets in every
+// client that knows its public key.
 //
 // docs/DESIGN.md has the data path, the ownership of octets, the goroutines and
 // the locks.

@@ -41,8 +41,10 @@ type ServerOptions struct {
 	Host string
 
 	// Security makes the server one of CURVE or PLAIN, on all three ports,
-	// and says who is let in. CURVE encrypts all traffic. By default there is
-	// neither, and everyone is let in.
+	// and says who is let in. CURVE encrypts all traffic. CURVE without
+	// Security.Authenticate (see [sockets.AllowKeys]) or a ZAP handler lets in
+	// every client that knows the server's public key, whatever its own key. By
+	// default there is neither CURVE nor PLAIN, and everyone is let in.
 	Security sockets.Security
 
 	// Port is P: snapshots on P, the publisher on P+1, the collector on P+2.
@@ -138,6 +140,12 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	}
 	if err := o.Security.Validate(); err != nil {
 		errs = append(errs, err)
+	}
+	if o.Security.PlainUsername != "" || o.Security.PlainPassword != "" {
+		errs = append(errs, &OptionError{"Security.PlainUsername", "is for a client; a server sets PlainServer"})
+	}
+	if !o.Security.CurveServer && (!o.Security.CurveSecretKey.IsZero() || !o.Security.CurveServerKey.IsZero()) {
+		errs = append(errs, &OptionError{"Security.CurveServer", "is not set: a server with CURVE sets CurveServer and CurveSecretKey, and no CurveServerKey"})
 	}
 	for _, f := range []struct {
 		name  string

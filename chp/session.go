@@ -303,6 +303,9 @@ func (s *session) connect() error {
 		return &CollectorError{s.server.name, unfit}
 	}
 	if s.uplink != nil {
+		if err := s.uplink.mirror(); err != nil {
+			return err
+		}
 		if err := s.uplink.ready(); err != nil {
 			return err
 		}

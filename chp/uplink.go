@@ -14,10 +14,13 @@ import (
 // collector. It is part of the session as the other two connections are, and
 // ends with it, along with all that it has queued.
 //
-// The other servers get the updates as well if they have room, as Clone servers
-// expect of a client. Each has a PUB socket of its own, so that an update waits
-// for the server that the client follows and for no other: a backup that hangs
-// changes nothing.
+// If the server is not one of ours, the other servers get the updates as well if
+// they have room, as the guide's pairs of Clone servers expect of a client: the
+// passive one keeps what its peer has not published yet. Each has a PUB socket of
+// its own, so that an update waits for the server that the client follows and for
+// no other: a backup that hangs changes nothing. Servers of ours do not work in
+// pairs. Part of the updates would make another map of the backup's, so there the
+// other servers get nothing, and no connection for updates.
 //
 // A client that only reads has no uplink. The first update makes it, and from
 // then on each session begins with one.
@@ -26,51 +29,69 @@ type uplink struct {
 	ctx     context.Context // bounds the waits of the writer
 	give    context.CancelFunc
 	pub     *sockets.Pub
-	others  []*sockets.Pub
-	leaving atomic.Bool // the client closes: what happens to the connection is no fault
-	known   atomic.Bool // the collector has subscribed
+	others  []*sockets.Pub // see mirror
+	leaving atomic.Bool    // the client closes: what happens to the connection is no fault
+	known   atomic.Bool    // the collector has subscribed
 }
 
 // errNoSubscription is why a collector that does not subscribe is left.
 var errNoSubscription = errors.New("chp: the collector does not subscribe")
 
-// openUplink makes the uplink and begins to connect it.
+// openUplink makes the uplink and begins to connect it to the session's server.
 func (s *session) openUplink() error {
-	c := s.client
 	u := &uplink{session: s}
 	u.ctx, u.give = context.WithCancel(s.ctx)
+	o := u.options(s.index)
+	o.ReconnectInterval = -1
+	o.Monitor = u.monitor
+	var err error
+	if u.pub, err = sockets.NewPub(o); err == nil {
+		err = u.pub.Connect(s.server.collector)
+	}
+	if err != nil {
+		u.close()
+		return err
+	}
+	s.uplink = u
+	return nil
+}
+
+// mirror begins to connect the uplink to the other servers, unless the session's
+// server is one of ours: that must be known.
+func (u *uplink) mirror() error {
+	c := u.session.client
+	if u.session.ours {
+		return nil
+	}
 	for i, server := range c.servers {
-		o := s.socketOptions(i)
-		o.SendHWM, o.SendHWMOctets, o.FullPolicy = -1, c.opts.SendQueue, sockets.Block
-		o.Linger = closeLinger
-		if i == s.index {
-			o.ReconnectInterval = -1
-			o.Monitor = u.monitor
-		} else {
-			o.ReconnectIntervalMax = max(backOffMost, sockets.DefaultReconnectInterval)
-			o.Monitor = func(e sockets.Event) {
-				if e.Kind == sockets.HandshakeFailed {
-					c.log.Debug("collector of another server refused", "collector", e.Endpoint, "error", e.Err)
-				}
+		if i == u.session.index {
+			continue
+		}
+		o := u.options(i)
+		o.ReconnectIntervalMax = max(backOffMost, sockets.DefaultReconnectInterval)
+		o.Monitor = func(e sockets.Event) {
+			if e.Kind == sockets.HandshakeFailed {
+				c.log.Debug("collector of another server refused", "collector", e.Endpoint, "error", e.Err)
 			}
 		}
 		p, err := sockets.NewPub(o)
 		if err != nil {
-			u.close()
 			return err
 		}
-		if i == s.index {
-			u.pub = p
-		} else {
-			u.others = append(u.others, p)
-		}
+		u.others = append(u.others, p)
 		if err := p.Connect(server.collector); err != nil {
-			u.close()
 			return err
 		}
 	}
-	s.uplink = u
 	return nil
+}
+
+// options are the options of the socket to a server.
+func (u *uplink) options(server int) sockets.Options {
+	o := u.session.socketOptions(server)
+	o.SendHWM, o.SendHWMOctets, o.FullPolicy = -1, u.session.client.opts.SendQueue, sockets.Block
+	o.Linger = closeLinger
+	return o
 }
 
 // monitor is called from the goroutines of the socket to the session's server.
@@ -104,8 +125,8 @@ func (u *uplink) ready() error {
 	return nil
 }
 
-// send queues a stage for the collector, waiting for room, and for the other
-// servers as far as they have room.
+// send queues a stage for the collector, waiting for room, and for the others
+// as far as they have room.
 func (u *uplink) send(s *stage) error {
 	var owner sockets.Owner = s.chunk
 	if len(s.octets) < lendStage {

@@ -7,6 +7,10 @@ import "context"
 // server; when the context ends first, nothing is sent. The queue is emptied in
 // the background, once the server's collector has subscribed.
 //
+// The update goes to the server that the client follows and, unless that is a
+// server of this package, to the others of ClientOptions.Servers as far as they
+// have room, as the guide's pairs of Clone servers expect.
+//
 // It does not wait for the server's KVPUB, which is what changes the replica:
 // see SetSync and Flush. An update that was sent can be lost with the
 // connection; one that waits to be sent when the connection breaks goes to the

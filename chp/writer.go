@@ -104,7 +104,13 @@ func (w *writer) end() {
 // open makes the sockets of the present session, and starts run. It must be
 // called with mu held and a session.
 func (w *writer) open() error {
-	if err := w.session.openUplink(); err != nil {
+	s := w.session
+	if err := s.openUplink(); err != nil {
+		return err
+	}
+	if err := s.uplink.mirror(); err != nil {
+		s.uplink.close()
+		s.uplink = nil
 		return err
 	}
 	w.client.writing.Store(true)
