@@ -63,7 +63,7 @@ func (q *pipe) reads(now time.Time) bool {
 	}
 	first := r.looked.IsZero()
 	if first || now.Sub(r.looked) >= readingWindow {
-		moved, pending := peer.conn.stream.moved.Load(), q.out.pending(true)
+		moved, pending := peer.taken(), q.out.pending(true)
 		if took := moved - r.moved; first {
 			r.until = now.Add(readingCredit)
 		} else if took > 0 && (readingShare-1)*took >= int64(pending-r.pending) {
@@ -72,6 +72,15 @@ func (q *pipe) reads(now time.Time) bool {
 		r.moved, r.pending, r.looked = moved, pending, now
 	}
 	return now.Before(r.until)
+}
+
+// taken returns how many bytes the connection has taken of what was queued. Over
+// inproc there is no system that takes them, but the other socket.
+func (p *Peer) taken() int64 {
+	if p.far != nil {
+		return int64(p.octetsOut.Load())
+	}
+	return p.conn.stream.moved.Load()
 }
 
 // behindBy calls f for the followers that have so many bytes to read, or more. f

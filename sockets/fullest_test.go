@@ -46,3 +46,29 @@ func TestH5_FullestOfThoseWhoRead(t *testing.T) {
 		t.Errorf("%v full", most)
 	}
 }
+
+// TestFullestInproc: a subscriber of the same process that takes what it is sent
+// counts as one that reads, for longer than one does of which nothing is known.
+func TestFullestInproc(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	names := new(Inproc)
+	pub := open(t, NewPub, Options{SendHWM: -1, SendHWMOctets: 1 << 20, Inproc: names})
+	must(t, pub.Bind(ctx, "inproc://x"))
+	sub := subscribed(t, Options{RecvHWM: -1, RecvHWMOctets: -1, Inproc: names}, "inproc://x", "")
+	body := make([]byte, 64<<10)
+	for begin := time.Now(); ; {
+		for range 8 {
+			must(t, pub.Send(ctx, body))
+		}
+		full := pub.Fullest()
+		if time.Since(begin) > 2*readingCredit {
+			if full == 0 {
+				t.Error("who takes all does not count")
+			}
+			return
+		}
+		received(t, sub, 8) // all that was queued
+		time.Sleep(readingWindow)
+	}
+}
