@@ -2,6 +2,8 @@ package chp
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -64,6 +66,7 @@ type Client struct {
 	pieces  []piece // scratch
 
 	writing atomic.Bool // the client has sent an update
+	silent  atomic.Bool // the server of the present session has sent nothing yet
 	refused refusals
 	syncs   atomic.Uint64
 	gaps    atomic.Uint64
@@ -139,8 +142,32 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// WaitActive waits until the client follows a server.
-func (c *Client) WaitActive(ctx context.Context) error { return c.status.waitActive(ctx) }
+// WaitActive waits until the client follows a server. When the context ends
+// first, the error wraps ctx.Err() and, if there is one, the reason why the
+// client last failed to follow a server (see [ClientOptions.OnFailure]), or
+// ErrSilent if it is connected to a server that has sent nothing.
+func (c *Client) WaitActive(ctx context.Context) error { return c.waitActive(ctx) }
+
+func (c *Client) waitActive(ctx context.Context) error {
+	err := c.status.waitActive(ctx)
+	if err == nil || errors.Is(err, ErrClosed) {
+		return err
+	}
+	return c.explain(err)
+}
+
+// explain adds to the error of a context that ended why the client does not
+// follow a server, if it does not and the reason is known.
+func (c *Client) explain(err error) error {
+	server, failure := c.status.why()
+	if c.State() == StateSyncing && c.silent.Load() {
+		server, failure = c.Server(), ErrSilent
+	}
+	if failure == nil {
+		return err
+	}
+	return fmt.Errorf("chp: no server followed: %w: %s: %w", err, server, failure)
+}
 
 // State returns how far the client is with its server.
 func (c *Client) State() State {

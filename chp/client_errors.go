@@ -24,6 +24,10 @@ var (
 	// the same value again is harmless if nobody else writes the key.
 	ErrUncertain = errors.New("chp: the update was sent and did not come back")
 
+	// ErrSilent is why a client leaves a server that sends nothing for
+	// ClientOptions.SyncTimeout or HeartbeatTimeout.
+	ErrSilent = errors.New("chp: the server is silent")
+
 	// ErrRefused is returned for an update that the server refused, and so did
 	// not apply. The error also wraps a [*MessageError] with the reason.
 	ErrRefused = errors.New("chp: the server refused the update")

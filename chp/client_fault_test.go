@@ -1,10 +1,12 @@
 package chp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -222,12 +224,46 @@ func TestClientBacksOff(t *testing.T) {
 		active bool
 		err    error
 		want   int
-	}{{true, gap, 1}, {false, gap, 1}, {true, broken, 1}, {false, broken, 2}, {true, errSilent, 2}, {false, errUnreachable, 2}} {
+	}{{true, gap, 1}, {false, gap, 1}, {true, broken, 1}, {false, broken, 2}, {true, ErrSilent, 2}, {false, errUnreachable, 2}} {
 		if got := c.successor(1, test.active, test.err); got != test.want {
 			t.Errorf("after %v, active %v: server %d, want %d", test.err, test.active, got, test.want)
 		}
 	}
-	if got := c.successor(2, true, errSilent); got != 0 {
+	if got := c.successor(2, true, ErrSilent); got != 0 {
 		t.Errorf("after the last server comes %d", got)
+	}
+}
+
+// Who waits for a client in vain learns why there is no server to follow: from
+// WaitActive and from an update alike.
+func TestWaitsTellWhyThereIsNoServer(t *testing.T) {
+	t.Parallel()
+	fails := make(chan struct{}, 1)
+	c, err := NewClient(ClientOptions{Servers: []string{"tcp://127.0.0.1:1"}, OnFailure: func(string, error) {
+		select {
+		case fails <- struct{}{}:
+		default:
+		}
+	}})
+	must(t, err)
+	t.Cleanup(func() { c.Close() })
+	<-fails
+	short, cancel := context.WithTimeout(testContext(t), 20*time.Millisecond)
+	defer cancel()
+	_, updated := c.SetSync(short, "k", []byte("v"))
+	for _, err := range []error{c.WaitActive(short), updated} {
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "tcp://127.0.0.1:1") {
+			t.Errorf("error %v", err)
+		}
+	}
+
+	// A server that is connected and sends nothing has not failed yet.
+	s := newScripted(t, asOurs)
+	mute := follow(t, ClientOptions{}, s)
+	s.ask()
+	short, cancel = context.WithTimeout(testContext(t), 20*time.Millisecond)
+	defer cancel()
+	if err := mute.WaitActive(short); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrSilent) {
+		t.Errorf("at a server that sends nothing: %v", err)
 	}
 }

@@ -42,6 +42,9 @@ func (c *Client) run() {
 // failed tells of the end of a session and of what comes next.
 func (c *Client) failed(s *session, err error, next int) {
 	c.complain(s, err, next)
+	if !errors.Is(err, errOvertaken) {
+		c.status.fail(s.server.name, err)
+	}
 	var unfit *CollectorError
 	if errors.As(err, &unfit) {
 		c.writer.fail(err)
@@ -93,7 +96,7 @@ func (c *Client) reach(first int) (s *session, failed int) {
 		case <-timer.C:
 			if len(a.running) == maxAttempts {
 				// The oldest goes on: it may be a long way to the server.
-				a.running[1].fail(errSilent)
+				a.running[1].fail(ErrSilent)
 				continue
 			}
 			a.start()

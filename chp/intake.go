@@ -13,19 +13,28 @@ import (
 type intake struct {
 	ear     uint32 // the bit of heard that this connection sets
 	heard   *atomic.Uint32
-	wanted  *subtrees // drop keys outside, nil if the server sends none
+	silent  *atomic.Bool // the server has sent nothing; see Client.silent
+	wanted  *subtrees    // drop keys outside, nil if the server sends none
 	refused *refusals
+}
+
+// hear notes that the server is alive.
+func (in *intake) hear() {
+	in.heard.Or(in.ear)
+	if in.silent.Load() {
+		in.silent.Store(false)
+	}
 }
 
 // updates prepares a batch of the subscriber connection: KVPUB and HUGZ.
 func (in *intake) updates(b *sockets.Batch) {
-	in.heard.Or(in.ear)
+	in.hear()
 	b.SetSpans(in.sift(b.Wire(), b.Spans(), kindHUGZ, hugzTag))
 }
 
 // snapshot prepares a batch of the snapshot connection: KVSYNC and KTHXBAI.
 func (in *intake) snapshot(b *sockets.Batch) {
-	in.heard.Or(in.ear)
+	in.hear()
 	b.SetSpans(in.sift(b.Wire(), b.Spans(), kindKTHXBAI, kthxbaiTag))
 }
 

@@ -13,10 +13,9 @@ import (
 	"clustermap/sockets"
 )
 
-// Why a session ends. Together with *GapError and the errors of sockets they
+// Why a session ends. Together with ErrSilent, *GapError and the errors of sockets they
 // decide which server comes next.
 var (
-	errSilent       = errors.New("chp: the server is silent")
 	errDisconnected = errors.New("chp: the connection to the server broke")
 	errUnreachable  = errors.New("chp: the server cannot be reached")
 	errNotCHP       = errors.New("chp: the server's answer is not CHP")
@@ -105,7 +104,7 @@ func (s *session) begin() error {
 	if err := s.open(); err != nil {
 		return err
 	}
-	s.running.Go(func() { s.watchdog.run(s.ctx, func() { s.fail(errSilent) }) })
+	s.running.Go(func() { s.watchdog.run(s.ctx, func() { s.fail(ErrSilent) }) })
 	return s.cause(s.connect())
 }
 
@@ -138,6 +137,7 @@ func (s *session) cause(err error) error {
 }
 
 func (s *session) run() error {
+	s.client.silent.Store(true)
 	s.client.enter(StateSyncing, s.server.name)
 	if err := s.subscribe(); err != nil {
 		return err
@@ -174,8 +174,8 @@ func (s *session) socketOptions(server int) sockets.Options {
 // what arrives after a reconnection could not be told from what came before it.
 func (s *session) open() error {
 	c := s.client
-	subscriber := &intake{ear: earSubscriber, heard: &s.watchdog.heard, refused: &c.refused}
-	snapshot := &intake{ear: earSnapshot, heard: &s.watchdog.heard, refused: &c.refused}
+	subscriber := &intake{ear: earSubscriber, heard: &s.watchdog.heard, silent: &c.silent, refused: &c.refused}
+	snapshot := &intake{ear: earSnapshot, heard: &s.watchdog.heard, silent: &c.silent, refused: &c.refused}
 	if c.subtrees.exact() {
 		subscriber.wanted = &c.subtrees // a subscription is a prefix, and brings "/a/bc" for "/a/b"
 	}

@@ -36,6 +36,8 @@ type status struct {
 	state   State
 	server  string
 	closed  bool          // nothing changes any more
+	failed  string        // the server that the last attempt to follow one was about
+	failure error         // why it failed; nil while ACTIVE
 	changed chan struct{} // closed, and replaced, at every change
 }
 
@@ -49,9 +51,27 @@ func (s *status) set(state State, server string) (changed bool) {
 		return false
 	}
 	s.state, s.server = state, server
+	if state == StateActive {
+		s.failed, s.failure = "", nil
+	}
 	close(s.changed)
 	s.changed = make(chan struct{})
 	return true
+}
+
+// fail notes why a server is not followed.
+func (s *status) fail(server string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed, s.failure = server, err
+}
+
+// why returns the last failure to follow a server, nil if there was none since the
+// client was ACTIVE.
+func (s *status) why() (server string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed, s.failure
 }
 
 // close ends all waiting, now and later.

@@ -4,7 +4,8 @@ import "context"
 
 // Set sends a new value of a key to the server, as a KVSET (RFC 12). It waits
 // until the client is ACTIVE, and until there is room in the queue to the
-// server; when the context ends first, nothing is sent. The queue is emptied in
+// server; when the context ends first, nothing is sent, and the error is that of
+// [Client.WaitActive] if there is no server to send it to. The queue is emptied in
 // the background, once the server's collector has subscribed.
 //
 // The update goes to the server that the client follows and, unless that is a
@@ -87,7 +88,7 @@ func (c *Client) updateSync(ctx context.Context, key string, value []byte, opts 
 	case <-ctx.Done():
 		c.echoes.forget(w)
 		c.writer.drop(w.n)
-		return 0, ctx.Err()
+		return 0, c.explain(ctx.Err())
 	}
 }
 

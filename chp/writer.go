@@ -210,7 +210,7 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 			return ErrClosed
 		case w.session == nil:
 			w.mu.Unlock()
-			if err := c.status.waitActive(ctx); err != nil {
+			if err := c.waitActive(ctx); err != nil {
 				return err
 			}
 			w.mu.Lock()

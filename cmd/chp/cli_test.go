@@ -123,7 +123,8 @@ func TestNoServer(t *testing.T) {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
 			o := try(t, append(strings.Fields(args), "--timeout", "200ms", "--server", "tcp://127.0.0.1:1")...)
-			o.expect(t, exitNoServer, "no CHP server answered at tcp://127.0.0.1:1 within 200ms: connection refused; start one with: chp serve")
+			o.expect(t, exitNoServer, "no CHP server answered at tcp://127.0.0.1:1 within 200ms: connection refused")
+			o.expect(t, exitNoServer, "; start one with: chp serve")
 			if o.out != "" {
 				t.Errorf("stdout %q", o.out)
 			}

@@ -117,12 +117,13 @@ type client struct {
 
 	mu       sync.Mutex
 	failures map[string]error // why each server was not followed when it was last tried
+	foreign  map[string]error // how each answered last that is no CHP server
 }
 
 // start returns a client that connects. The caller closes it.
 func (n *connection) start(o chp.ClientOptions) (*client, error) {
 	c := &client{
-		connection: n, servers: o.Servers, failures: map[string]error{},
+		connection: n, servers: o.Servers, failures: map[string]error{}, foreign: map[string]error{},
 		connected: make(chan struct{}), lost: make(chan struct{}), refused: make(chan struct{}), nobody: make(chan struct{}),
 	}
 	o.Security = n.security
@@ -204,8 +205,7 @@ func (c *client) wait(ctx context.Context) error {
 			return c.explain()
 		case <-nobody:
 			// Said at once: it may be a wrong port, or a server that is starting.
-			fmt.Fprintf(c.connection.stderr, "chp: nobody listens at %s (connection refused); waiting up to %v for a server to start\n",
-				strings.Join(c.servers, ", "), reach)
+			fmt.Fprintf(c.connection.stderr, "chp: %s; waiting up to %v for a server to start\n", c.absent(), reach)
 			nobody = nil
 			continue
 		case <-unreached.C:
@@ -217,6 +217,8 @@ func (c *client) wait(ctx context.Context) error {
 	switch {
 	case !errors.Is(err, context.DeadlineExceeded):
 		return err
+	case c.State() == chp.StateSyncing && errors.Is(err, chp.ErrSilent):
+		return fail(exitNoServer, "the server %s took the connections, and sent nothing within %v", c.Server(), limit)
 	case c.State() == chp.StateSyncing:
 		return fail(exitNoServer, "the server %s did not send its whole content within %v; give it longer with --timeout", c.Server(), limit)
 	}
@@ -228,6 +230,9 @@ func (c *client) failed(server string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failures[server] = err
+	if unlike(err) != "" {
+		c.foreign[server] = err
+	}
 	if c.all(hopeless) {
 		c.refuse.Do(func() { close(c.refused) })
 	} else if c.all(func(err error) bool { return hopeless(err) || errors.Is(err, syscall.ECONNREFUSED) }) {
@@ -256,6 +261,26 @@ func hopeless(err error) bool {
 func noHost(err error) bool {
 	var name *net.DNSError
 	return errors.As(err, &name) && name.IsNotFound
+}
+
+// absent says which servers nobody listens at, and what is wrong with the others.
+func (c *client) absent() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var nobody, others []string
+	for _, server := range c.servers {
+		err := c.failures[server]
+		port := otherPort(server, err)
+		switch {
+		case !errors.Is(err, syscall.ECONNREFUSED):
+			others = append(others, fmt.Sprintf("; %s: %s", server, reason(server, err)))
+		case port != "":
+			nobody = append(nobody, "port "+port+" of "+server)
+		default:
+			nobody = append(nobody, server)
+		}
+	}
+	return "nobody listens at " + strings.Join(nobody, ", ") + " (connection refused)" + strings.Join(others, "")
 }
 
 // explain says why no server lets us in, and what to do about the first that
@@ -296,27 +321,78 @@ func (c *client) noServer(waited time.Duration) error {
 	}
 	if len(c.servers) == 1 {
 		server := c.servers[0]
-		return fail(exitNoServer, "no CHP server answered at %s within %v: %s; start one with: chp serve%s", server, waited, reason(c.failures[server]), hint)
+		advice := "start one with: chp serve"
+		if c.foreign[server] != nil {
+			advice = "is that the first port of one?"
+		}
+		return fail(exitNoServer, "no CHP server answered at %s within %v: %s; %s%s", server, waited, c.why(server), advice, hint)
 	}
 	var each []string
 	for _, server := range c.servers {
-		each = append(each, server+" ("+reason(c.failures[server])+")")
+		each = append(each, server+" ("+c.why(server)+")")
 	}
 	return fail(exitNoServer, "no CHP server answered within %v at %s; start one with: chp serve%s", waited, strings.Join(each, ", "), hint)
 }
 
+// why is reason for what is known about a server. mu must be held.
+func (c *client) why(server string) string {
+	if err := c.foreign[server]; err != nil {
+		return reason(server, err) // it tells more than, say, a reset that came later
+	}
+	return reason(server, c.failures[server])
+}
+
 // reason says in a few words why a server was not reached; nil means that the
 // attempt was still going on.
-func reason(err error) string {
+func reason(server string, err error) string {
 	var number syscall.Errno
 	var name *net.DNSError
+	text := "no answer"
 	switch {
+	case unlike(err) != "":
+		text = unlike(err)
 	case errors.As(err, &number):
-		return number.Error()
+		text = number.Error()
 	case errors.As(err, &name):
 		return "cannot look up its host: " + name.Err
+	case errors.Is(err, io.EOF):
+		text = "it ends the connection"
 	}
-	return "no answer"
+	if port := otherPort(server, err); port != "" {
+		text += " at port " + port
+	}
+	return text
+}
+
+// unlike says how an error shows that who answered is no CHP server, or "" if it
+// does not.
+func unlike(err error) string {
+	switch {
+	case errors.Is(err, zmtp.ErrVersion), errors.Is(err, zmtp.ErrMalformed):
+		return "what answers does not speak ZMTP"
+	case errors.Is(err, zmtp.ErrIncompatible):
+		return "what answers is no CHP server: its socket type does not fit"
+	}
+	return ""
+}
+
+// otherPort returns the port of the connection that an error is about, or "" if it
+// is not known or the one in the server's name.
+func otherPort(server string, err error) string {
+	var dial *net.OpError
+	var peer *sockets.PeerError
+	address := ""
+	switch {
+	case errors.As(err, &peer):
+		address = peer.Remote
+	case errors.As(err, &dial) && dial.Addr != nil:
+		address = dial.Addr.String()
+	}
+	_, port, _ := net.SplitHostPort(address)
+	if strings.HasSuffix(server, ":"+port) {
+		return ""
+	}
+	return port
 }
 
 // confirm turns the outcome of an update into an error that says what is known

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"net"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"clustermap/internal/loopback"
 )
 
 // A host that does not exist ends a command as soon as that is certain, with this
@@ -31,7 +35,8 @@ func TestH15_NoSuchHost(t *testing.T) {
 func TestH15_ConnectionRefused(t *testing.T) {
 	t.Parallel()
 	o := try(t, "get", "k", "--server", "tcp://127.0.0.1:1", "--timeout", "300ms")
-	o.expect(t, exitNoServer, "within 300ms: connection refused; start one with: chp serve")
+	o.expect(t, exitNoServer, "within 300ms: connection refused")
+	o.expect(t, exitNoServer, "; start one with: chp serve")
 	if n := strings.Count(o.stderr, "waiting up to 300ms for a server to start"); n != 1 {
 		t.Errorf("said %d times that it waits: %s", n, o.stderr)
 	}
@@ -59,7 +64,64 @@ func TestH15_EachServerHasItsReason(t *testing.T) {
 	t.Parallel()
 	host := strings.Repeat("a", 64) + ".invalid"
 	o := try(t, "get", "k", "--server", "tcp://127.0.0.1:1", "--server", "tcp://"+host+":5556", "--timeout", "500ms")
-	o.expect(t, exitNoServer, "tcp://127.0.0.1:1 (connection refused), tcp://"+host+":5556 (cannot look up its host: no such host)")
+	o.expect(t, exitNoServer, "at tcp://127.0.0.1:1 (connection refused")
+	o.expect(t, exitNoServer, "), tcp://"+host+":5556 (cannot look up its host: no such host)")
+	first, _, _ := strings.Cut(o.stderr, "\n")
+	if !strings.HasPrefix(first, "chp: nobody listens at ") || !strings.Contains(first, "tcp://127.0.0.1:1 (connection refused); ") || !strings.Contains(first, "; tcp://"+host+":5556: cannot look up its host: no such host; waiting") {
+		t.Errorf("the first line is %q", first)
+	}
+}
+
+// Who answers and is no CHP server is told apart from nobody, and the port is
+// named that did not take the connection, or took it for something else.
+func TestReasonsOfOthersThatAnswer(t *testing.T) {
+	t.Parallel()
+	banner, err := net.Listen("tcp", loopback.Own()+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer banner.Close()
+	go func() {
+		for {
+			c, err := banner.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			c.Write([]byte("SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n"))
+		}
+	}()
+	s := serve(t)
+	publisher := s.host() + ":" + next(s.port())
+	silent, err := net.Listen("tcp", loopback.Own()+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	_, port, _ := net.SplitHostPort(silent.Addr().String())
+	for at, want := range map[string]string{
+		banner.Addr().String(): "what answers does not speak ZMTP",
+		publisher:              "what answers is no CHP server: its socket type does not fit",
+		silent.Addr().String(): "connection refused at port " + next(port),
+	} {
+		for range 3 { // the other port's refusal may come first
+			o := try(t, "get", "k", "--timeout", "500ms", "--server", "tcp://"+at)
+			if o.code == exitNoServer && strings.Contains(o.stderr, want) {
+				want = ""
+				break
+			}
+			t.Logf("%s: exit code %d, %s", at, o.code, o.stderr)
+		}
+		if want != "" {
+			t.Errorf("%s never said %q", at, want)
+		}
+	}
+}
+
+// next returns the port after one.
+func next(port string) string {
+	n, _ := strconv.Atoi(port)
+	return strconv.Itoa(n + 1)
 }
 
 // What watch --help says about "synced" is what happens: it comes once.
