@@ -13,6 +13,9 @@ var (
 	// net.ErrClosed.
 	ErrClosed = fmt.Errorf("chp: closed: %w", net.ErrClosed)
 
+	// ErrServing is returned by Server.Serve while another call serves.
+	ErrServing = errors.New("chp: the server serves already")
+
 	// ErrLagged ends a watch whose queue overflowed because its events were
 	// not fetched in time. What it has missed is not known; watch again to
 	// begin with a new snapshot.
@@ -70,7 +73,7 @@ func (e *SubtreeError) Error() string {
 	return fmt.Sprintf("chp: subtree %q %s", e.Subtree, e.Reason)
 }
 
-// OptionError says what is wrong with one field of ClientOptions. All faults
+// OptionError says what is wrong with one field of ClientOptions or ServerOptions. All faults
 // are reported at once, joined.
 type OptionError struct {
 	Field  string

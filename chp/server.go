@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"clustermap/sockets"
@@ -215,7 +217,8 @@ func portOf(endpoint string) int {
 
 // Serve serves until the context ends or Close is called, and then returns nil
 // after everything has ended. If the context has ended before, it returns nil too.
-// It listens first if Listen was not called. A Server serves once.
+// It listens first if Listen was not called. A Server serves once: while it serves,
+// another call returns ErrServing, and afterwards ErrClosed.
 func (s *Server) Serve(ctx context.Context) error {
 	if err := s.Listen(ctx); err != nil {
 		s.close()
@@ -226,7 +229,12 @@ func (s *Server) Serve(ctx context.Context) error {
 		return err
 	}
 	s.state.Lock()
-	if s.phase != phaseListening {
+	switch s.phase {
+	case phaseListening:
+	case phaseServing:
+		s.state.Unlock()
+		return ErrServing
+	default:
 		s.state.Unlock()
 		return ErrClosed
 	}
@@ -350,6 +358,18 @@ func (r *refusals) counts() map[Reason]uint64 {
 	return m
 }
 
+// wentAway says that a peer ended its connection in the handshake without breaking
+// the protocol. Clients that live for a moment do that: they have what they want
+// before all their connections are made.
+func wentAway(err error) bool {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}
+
 // watchConnections logs what an operator should see of one port's connections,
 // and keeps track of whose they are.
 func (s *Server) watchConnections(port string) func(sockets.Event) {
@@ -359,8 +379,12 @@ func (s *Server) watchConnections(port string) func(sockets.Event) {
 		}
 		level := slog.LevelDebug
 		switch e.Kind {
-		case sockets.HandshakeFailed, sockets.AcceptFailed:
+		case sockets.AcceptFailed:
 			level = slog.LevelWarn
+		case sockets.HandshakeFailed:
+			if !wentAway(e.Err) {
+				level = slog.LevelWarn
+			}
 		case sockets.Disconnected:
 			if errors.Is(e.Err, sockets.ErrSlowPeer) {
 				level = slog.LevelWarn

@@ -6,6 +6,8 @@ import (
 	"iter"
 	"log/slog"
 	"math"
+	"net"
+	"strings"
 	"time"
 
 	"clustermap/sockets"
@@ -34,7 +36,8 @@ const maxMaxValueSize = min(1<<30, math.MaxInt/8+1)
 // ServerOptions configures a [Server]. The zero value works: it serves the
 // loopback interface on three consecutive free ports.
 type ServerOptions struct {
-	// Host is the address, name or * that the three ports are bound on.
+	// Host is the address, name or * that the three ports are bound on, without a
+	// port, and an address of IPv6 without brackets.
 	// Default 127.0.0.1. Whoever reaches the ports, and is let in by Security,
 	// can read and write everything: CHP has no access control (RFC 12,
 	// Security).
@@ -138,6 +141,9 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	if o.Port < 0 || o.Port > 65533 {
 		errs = append(errs, &OptionError{"Port", fmt.Sprintf("%d: P, P+1 and P+2 must be between 1 and 65535", o.Port)})
 	}
+	if strings.ContainsAny(o.Host, " \t\r\n/\x00") || strings.Contains(o.Host, ":") && net.ParseIP(zoneless(o.Host)) == nil {
+		errs = append(errs, &OptionError{"Host", fmt.Sprintf("%q is not an address, a name or *; the port is in Port", o.Host)})
+	}
 	if err := o.Security.Validate(); err != nil {
 		errs = append(errs, err)
 	}
@@ -177,6 +183,12 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 		o.Logger = slog.Default()
 	}
 	return o, errors.Join(errs...)
+}
+
+// zoneless returns an address of IPv6 without its zone.
+func zoneless(address string) string {
+	address, _, _ = strings.Cut(address, "%")
+	return address
 }
 
 // withoutSecrets returns what a server keeps of its options. The sockets have the
