@@ -89,7 +89,15 @@ func TestRefusedUpdates(t *testing.T) {
 	try(t, "get", "", "--server", s.endpoint).expect(t, exitRefused, "empty")
 	try(t, "get", "HUGZ", "--server", s.endpoint).expect(t, exitRefused, "HUGZ")
 	try(t, "del", "HUGZ", "--server", s.endpoint).expect(t, exitRefused, "HUGZ")
-	try(t, "set", "k", "v", "--ttl", "1000000h", "--server", s.endpoint).expect(t, exitRefused, "ten years")
+	try(t, "set", "k", "v", "--ttl", "1000000h", "--server", s.endpoint).expect(t, exitUsage, "ten years")
+	// Each names the key, and what is wrong with it.
+	for _, key := range []string{"KTHXBAI", "HUGZ"} {
+		for _, args := range [][]string{{"set", key, "v"}, {"get", key}, {"del", key}} {
+			o := try(t, append(args, "--server", s.endpoint)...)
+			o.expect(t, exitRefused, "the key \""+key+"\" belongs to the protocol")
+		}
+	}
+	try(t, "get", strings.Repeat("k", 256), "--server", s.endpoint).expect(t, exitRefused, "has 256 bytes")
 	if got := must(t, "dump", "--server", s.endpoint); got != "" {
 		t.Errorf("the map holds %s", got)
 	}

@@ -42,6 +42,7 @@ type connection struct {
 	stderr  io.Writer
 
 	security sockets.Security // after servers
+	news     chan string      // if made, gets a line when a server is lost, and when one is followed again
 }
 
 // register adds the flags to cmd; timeout is the default of --timeout.
@@ -96,6 +97,9 @@ func checkServer(s string) error {
 	u, err := url.Parse(s)
 	if err == nil && u.Scheme == "tcp" && u.User == nil && s == "tcp://"+u.Host {
 		host, port, err := net.SplitHostPort(u.Host)
+		if host == "*" {
+			return fail(exitUsage, "%q is not a server: a wildcard is for listening and cannot be connected to; name a host", s)
+		}
 		if n, e := strconv.Atoi(port); err == nil && e == nil && host != "" && 0 < n && n <= maxPort {
 			return nil
 		}
@@ -127,15 +131,26 @@ func (n *connection) start(o chp.ClientOptions) (*client, error) {
 		connected: make(chan struct{}), lost: make(chan struct{}), refused: make(chan struct{}), nobody: make(chan struct{}),
 	}
 	o.Security = n.security
-	o.OnFailure = c.failed
 	var connect, lose sync.Once
-	active := false
-	o.OnState = func(state chp.State, _ string) {
+	active, losing, lost := false, false, false // of the goroutine that both functions below are called from
+	o.OnFailure = func(server string, err error) {
+		c.failed(server, err)
+		if losing {
+			losing, lost = false, true
+			n.say("lost %s: %s; trying again", server, lossOf(err))
+		}
+	}
+	o.OnState = func(state chp.State, server string) {
 		if state != chp.StateInitial {
 			connect.Do(func() { close(c.connected) })
 		}
 		if active && state != chp.StateActive {
 			lose.Do(func() { close(c.lost) })
+			losing = true
+		}
+		if lost && state == chp.StateActive {
+			lost = false
+			n.say("following %s again", server)
 		}
 		active = state == chp.StateActive
 	}
@@ -144,6 +159,29 @@ func (n *connection) start(o chp.ClientOptions) (*client, error) {
 		return nil, fail(exitUsage, "%s", plain(err))
 	}
 	return c, nil
+}
+
+// say passes news on. It never waits: standard error may be a pipe that nobody
+// reads.
+func (n *connection) say(format string, a ...any) {
+	select {
+	case n.news <- fmt.Sprintf("chp: "+format, a...):
+	default:
+	}
+}
+
+// lossOf says in a few words why a server is no longer followed.
+func lossOf(err error) string {
+	var number syscall.Errno
+	switch {
+	case errors.Is(err, chp.ErrSilent), errors.Is(err, sockets.ErrHeartbeatTimeout):
+		return "it is silent"
+	case errors.As(err, &number):
+		return number.Error()
+	case errors.Is(err, io.EOF):
+		return "it ended the connection"
+	}
+	return plain(err)
 }
 
 // open is start, and waits until the client is in sync.
@@ -173,12 +211,21 @@ func (n *connection) openKey(ctx context.Context, servers []string, key string) 
 	return c, err
 }
 
+// maxKey is the most bytes of a key (RFC 12).
+const maxKey = 255
+
 // subtreeOf returns the least that a client can hold to hold key: key itself,
 // unless it ends in a slash and so would be taken for a subtree.
 func subtreeOf(key string) (string, error) {
 	switch {
 	case key == "":
-		return "", fail(exitRefused, "the key is empty; a key has 1 to 255 octets")
+		return "", fail(exitRefused, "the key is empty; a key has 1 to 255 bytes")
+	case len(key) > maxKey:
+		return "", fail(exitRefused, "the key %.40q… has %d bytes; a key has 1 to %d", key, len(key), maxKey)
+	case strings.Contains(key, "\x00"):
+		return "", fail(exitRefused, "the key %q contains NUL", key)
+	case key == "KTHXBAI", strings.HasPrefix(key, "HUGZ"):
+		return "", fail(exitRefused, "the key %q belongs to the protocol: no key is KTHXBAI or begins with HUGZ", key)
 	case strings.HasSuffix(key, "/") && (key[0] != '/' || len(key) < 3):
 		return "", nil // no subtree but the whole map holds it
 	}
@@ -405,7 +452,11 @@ func (c *client) confirm(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fail(exitNoServer, "the server did not confirm within %v; %s", c.connection.timeout, unknown)
 	case errors.Is(err, &chp.MessageError{Reason: chp.ReasonValueTooLarge}):
-		return fail(exitRefused, "the value is larger than the server %s takes; start it with a larger --max-value-size", c.Server())
+		limit := ""
+		if refusal := (*chp.MessageError)(nil); errors.As(err, &refusal) && refusal.Detail != "" {
+			limit = " (" + refusal.Detail + ")"
+		}
+		return fail(exitRefused, "the value is larger than the server %s takes%s; start it with a larger --max-value-size", c.Server(), limit)
 	}
 	return refused(err)
 }

@@ -60,10 +60,11 @@ end it is one key; the exit code is 1 if there is no such key.`,
 // noKey says that a key is not there, and how to name the subtree instead if that
 // is what was meant.
 func noKey(key, server string) error {
+	subtree := key + "/"
 	if key[0] != '/' {
-		return fail(exitRefused, "no key %s in the map of %s", key, server)
+		subtree = "/" + subtree
 	}
-	return fail(exitRefused, "no key %s in the map of %s; for the subtree use %s/", key, server, key)
+	return fail(exitRefused, "no key %s in the map of %s; for the subtree use %s", key, server, subtree)
 }
 
 // pairs is a copy of a map's content. Its bytes lie in a few big blocks: a

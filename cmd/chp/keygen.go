@@ -29,7 +29,7 @@ The characters of a key mean something to a shell: put it in single quotes.`,
   chp keygen --out client.key
   chp serve --curve-key server.key --curve-allow client.key
   chp get /lamp/1 --curve-key client.key --curve-server-key server.key`,
-		Args:              cobra.NoArgs,
+		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().StringVar(&out, "out", defaultKeyFile, "`file` to write; it must not exist")

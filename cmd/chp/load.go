@@ -15,6 +15,14 @@ import (
 // defaultMaxLine is the longest line of a dump that is read, in bytes.
 const defaultMaxLine = 128 << 20
 
+// keys is a number of keys in words.
+func keys(n int) string {
+	if n == 1 {
+		return "1 key"
+	}
+	return fmt.Sprintf("%d keys", n)
+}
+
 // openDump opens a dump, - being standard input. It returns the name for messages
 // and the size in bytes, -1 if that is not known.
 func openDump(cmd *cobra.Command, source string) (in io.ReadCloser, name string, size int64, err error) {
@@ -89,7 +97,7 @@ long the server may make no progress.`,
 		if l.skipped > 0 {
 			over = fmt.Sprintf("; skipped %d whose time to live is over", l.skipped)
 		}
-		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "chp: loaded %d keys into %s%s\n", count, c.Server(), over)
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "chp: loaded %s into %s%s\n", keys(count), c.Server(), over)
 		return err
 	})
 	return cmd

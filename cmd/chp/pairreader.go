@@ -101,6 +101,16 @@ func parsePair(line []byte) (e chp.Entry, err error) {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			err = errors.New("the JSON object is cut off")
 		}
+		if kind := (*json.UnmarshalTypeError)(nil); errors.As(err, &kind) {
+			switch {
+			case kind.Field == "":
+				err = errors.New("not a JSON object")
+			case kind.Field == "ttl":
+				return e, errors.New("ttl must be a number")
+			default:
+				return e, fmt.Errorf("%s must be a string", kind.Field)
+			}
+		}
 		return e, fmt.Errorf("not a line of a dump: %w", err)
 	}
 	if d.InputOffset() != int64(len(line)) {

@@ -18,6 +18,7 @@ type preload struct {
 	name  string // of the file, for messages
 	bar   progress
 	lines *pairReader
+	limit int // bytes of a line
 	count int // entries handed out
 }
 
@@ -30,7 +31,7 @@ func (f *serveFlags) open(cmd *cobra.Command) (*preload, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &preload{in: in, name: name, bar: newProgress(cmd.ErrOrStderr(), size)}, nil
+	return &preload{in: in, name: name, bar: newProgress(cmd.ErrOrStderr(), size), limit: int(f.maxLine)}, nil
 }
 
 // entries returns the dump's entries for chp.ServerOptions.Preload. The iteration
@@ -40,7 +41,7 @@ func (p *preload) entries(ctx context.Context) iter.Seq2[chp.Entry, error] {
 		return nil
 	}
 	return func(yield func(chp.Entry, error) bool) {
-		p.lines = newPairReader(io.TeeReader(interruptible(ctx, p.in), p.bar), defaultMaxLine)
+		p.lines = newPairReader(io.TeeReader(interruptible(ctx, p.in), p.bar), p.limit)
 		for {
 			e, err := p.lines.next()
 			if errors.Is(err, io.EOF) {
@@ -74,6 +75,6 @@ func (p *preload) finish(ctx context.Context, cmd *cobra.Command, err error) (ov
 	if p.lines.skipped > 0 {
 		skipped = fmt.Sprintf("; skipped %d whose time to live is over", p.lines.skipped)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "chp: loaded %d keys from %s%s\n", p.count, p.name, skipped)
+	fmt.Fprintf(cmd.ErrOrStderr(), "chp: loaded %s from %s%s\n", keys(p.count), p.name, skipped)
 	return false, nil
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -98,4 +99,12 @@ func TestH8_WatchKeepOnEmpty(t *testing.T) {
 	if e := object(t, keeps.line()); e["op"] != "set" || e["key"] != "/end" {
 		t.Errorf("the watch with --keep-on-empty prints %v", e)
 	}
+}
+
+// A dump with lines longer than the default, or than a bound that is given, is the
+// business of --max-line, as with load.
+func TestPreloadMaxLine(t *testing.T) {
+	t.Parallel()
+	line := `{"key":"k","value":"` + strings.Repeat("v", 200) + `"}`
+	tryInput(t, line, "serve", "--port", "0", "--max-line", "100", "--load", "-").expect(t, exitRefused, "longer than 100 bytes; allow more with --max-line")
 }

@@ -25,6 +25,7 @@ func execute(ctx context.Context, args []string, s streams) int {
 	out := &output{w: s.out}
 	root.SetOut(out)
 	root.SetErr(s.err)
+	strict(root) // after SetOut: completion takes the output as it is then
 
 	command, err := root.ExecuteContextC(ctx)
 	var failed *commandError

@@ -29,10 +29,11 @@ type serveFlags struct {
 	curveKey, allow  string
 	logLevel, format string
 	load             string
+	maxLine          octets
 }
 
 func newServe() *cobra.Command {
-	f := serveFlags{maxValue: chp.DefaultMaxValueSize, queue: chp.DefaultSubscriberQueue, memory: chp.DefaultSubscriberMemory, slowest: chp.DefaultSlowestIntake}
+	f := serveFlags{port: chp.DefaultPort, maxClients: chp.DefaultMaxClients, maxValue: chp.DefaultMaxValueSize, queue: chp.DefaultSubscriberQueue, memory: chp.DefaultSubscriberMemory, slowest: chp.DefaultSlowestIntake, maxLine: defaultMaxLine}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a server",
@@ -54,25 +55,26 @@ clients delete what they have; with --load it begins with the keys of a dump
   chp serve --port 0          # any three free ports in a row
   chp serve --load map.jsonl
   chp serve --host 0.0.0.0 --curve-key server.key --curve-allow clients.txt`,
-		Args:              cobra.NoArgs,
+		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.host, "host", "127.0.0.1", "address to listen on")
-	flags.IntVar(&f.port, "port", chp.DefaultPort, "first of the three ports; 0 takes three consecutive free ones")
+	flags.Var((*number)(&f.port), "port", "first of the three ports; 0 takes three consecutive free ones")
 	flags.DurationVar(&f.heartbeat, "heartbeat", chp.DefaultHeartbeatInterval, "time between two heartbeats (HUGZ)")
 	flags.Var(&f.maxValue, "max-value-size", "largest value accepted, such as 512KiB or 16MiB")
 	flags.Var(&f.queue, "subscriber-queue", "what may wait for one client before it is disconnected, to take a fresh snapshot")
 	flags.Var(&f.slowest, "slowest-intake", "fewest bytes of updates a second that are taken while clients read too slowly; 0 never slows updates down")
 	flags.Var(&f.memory, "subscriber-memory", "what may wait for all clients together before those furthest behind are disconnected")
 	flags.Var(&f.maxMap, "max-map", "most bytes that keys and values may have together; 0 is no bound")
-	flags.IntVar(&f.maxClients, "max-clients", chp.DefaultMaxClients, "most connections on each port")
+	flags.Var((*number)(&f.maxClients), "max-clients", "most connections on each port")
 	flags.DurationVar(&f.snapshot, "snapshot-timeout", chp.DefaultSnapshotTimeout, "how long a client may stop reading its snapshot")
 	flags.DurationVar(&f.handshake, "handshake-timeout", chp.DefaultServerHandshake, "how long a new connection may take to say what it is")
 	flags.StringVar(&f.curveKey, "curve-key", "", "`file` with the server's key, from chp keygen: demand CURVE (default $"+keyVariable+")")
 	flags.StringVar(&f.allow, "curve-allow", "", "public `keys` of the clients to let in, comma-separated, or a file with one a line; or "+allowAny+" (default $"+allowVariable+")")
 	flags.StringVar(&f.load, "load", "", "`file` with a dump to begin with; - reads standard input")
+	flags.Var(&f.maxLine, "max-line", "longest line of that dump accepted")
 	flags.StringVar(&f.logLevel, "log-level", "warn", "least important records to log: debug, info, warn, error")
 	flags.StringVar(&f.format, "log-format", "text", "form of the log on standard error: text, json")
 	complete(cmd, "log-level", "debug", "info", "warn", "error")
@@ -106,12 +108,17 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		return fail(exitUsage, "--subscriber-memory %v: give a size above 0", &f.memory)
 	case f.maxClients <= 0:
 		return fail(exitUsage, "--max-clients %d: give a number above 0", f.maxClients)
+	case f.maxLine <= 0:
+		return fail(exitUsage, "--max-line %v: give a size above 0", &f.maxLine)
 	case f.snapshot <= 0:
 		return fail(exitUsage, "--snapshot-timeout %v: give a time above 0", f.snapshot)
 	case f.handshake <= 0:
 		return fail(exitUsage, "--handshake-timeout %v: give a time above 0", f.handshake)
 	}
 
+	if n := len(f.host); n > 2 && f.host[0] == '[' && f.host[n-1] == ']' {
+		f.host = f.host[1 : n-1] // an address of IPv6, as it stands before a port
+	}
 	slowest := int(f.slowest)
 	if slowest == 0 {
 		slowest = -1 // not at all
@@ -142,6 +149,9 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	})
 	if finished, err := loading.finish(ctx, cmd, err); finished {
 		return err
+	}
+	if option := (*chp.OptionError)(nil); errors.As(err, &option) && option.Field == "Host" {
+		return fail(exitUsage, "--host %s", option.Reason)
 	}
 	if err != nil {
 		return fail(exitUsage, "%s", plain(err))

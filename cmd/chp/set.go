@@ -11,6 +11,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// maxTTL is the longest time to live that servers of package chp take.
+const maxTTL = 10 * 365 * 24 * time.Hour
+
 func newSet() *cobra.Command {
 	var n connection
 	var ttl time.Duration
@@ -26,11 +29,14 @@ it. An empty value would delete the key (RFC 12): use chp del for that.`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long the key lives; 0 is for ever")
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long the key lives, at most 87600h (ten years); 0 is for ever")
 	n.register(cmd, 5*time.Second)
 	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		if ttl < 0 {
 			return fail(exitUsage, "--ttl %v: give a time above 0, or 0 for ever", ttl)
+		}
+		if ttl > maxTTL {
+			return fail(exitUsage, "--ttl %v: give at most ten years, %v", ttl, maxTTL)
 		}
 		servers, err := n.servers()
 		if err != nil {

@@ -48,13 +48,13 @@ func TestH11_LoadOfTimesThatAreOver(t *testing.T) {
 {"key":"b","value":"1","ttl":-3.5}
 {"key":"c","value":"1","ttl":null}
 `, "load", "--server", s.endpoint)
-	o.expect(t, exitDone, "loaded 1 keys")
+	o.expect(t, exitDone, "loaded 1 key")
 	o.expect(t, exitDone, "skipped 2")
 	if got := must(t, "dump", "--server", s.endpoint); got != `{"key":"c","value":"1"}`+"\n" {
 		t.Errorf("the map holds %s", got)
 	}
 	tryInput(t, `{"key":"a","value":"1","ttl":1e12}`, "load", "--server", s.endpoint).expect(t, exitRefused, "line 1: a ttl of 1e+12 seconds is over ten years")
-	tryInput(t, `{"key":"a","value":"1","ttl":"3"}`, "load", "--server", s.endpoint).expect(t, exitRefused, "line 1: not a line of a dump")
+	tryInput(t, `{"key":"a","value":"1","ttl":"3"}`, "load", "--server", s.endpoint).expect(t, exitRefused, "line 1: ttl must be a number")
 }
 
 // watch --json tells why a key changed and how long it lives.
@@ -87,7 +87,7 @@ func TestH15_DumpWithoutTheSlash(t *testing.T) {
 	s := serve(t)
 	must(t, "set", "/config/a", "1", "--server", s.endpoint)
 	try(t, "dump", "/config", "--server", s.endpoint).expect(t, exitRefused, "no key /config in the map of "+s.endpoint+"; for the subtree use /config/")
-	try(t, "dump", "config", "--server", s.endpoint).expect(t, exitRefused, "no key config in the map")
+	try(t, "dump", "config", "--server", s.endpoint).expect(t, exitRefused, "no key config in the map of "+s.endpoint+"; for the subtree use /config/")
 	if got := must(t, "dump", "/none/", "--server", s.endpoint); got != "" {
 		t.Errorf("an empty subtree is dumped as %q", got)
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"clustermap/chp"
@@ -20,7 +21,9 @@ func newWatch() *cobra.Command {
 		Long: `Prints each key that is there, one a line, then a line "synced", then every change
 as it happens, until it is interrupted. Nothing is missed and nothing comes twice
 between the two. After a lost connection or a change of server it prints the
-differences to the new content, as changes; "synced" does not come again.
+differences to the new content, as changes; "synced" does not come again. Standard
+error tells when the server is lost and when one is followed again. --timeout counts
+at the beginning only; a server that is lost later is waited for without end.
 
 A SUBTREE begins and ends with a slash, such as /lamp/; without the slash at the
 end it is one exact key. Without any SUBTREE the whole map is watched.
@@ -46,6 +49,7 @@ and ttl, the seconds that a key has left, if it has a limit.`,
 		if err != nil {
 			return err
 		}
+		n.news = make(chan string, 16)
 		c, err := n.start(chp.ClientOptions{Servers: servers, Subtrees: args, KeepOnEmpty: keep})
 		if err != nil {
 			return err
@@ -68,6 +72,16 @@ and ttl, the seconds that a key has left, if it has a limit.`,
 		go func() {
 			if err := c.wait(ctx); err != nil {
 				stop(err)
+			}
+		}()
+		go func() {
+			for {
+				select {
+				case line := <-n.news:
+					fmt.Fprintln(cmd.ErrOrStderr(), line)
+				case <-printing.Done():
+					return
+				}
 			}
 		}()
 

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -115,5 +116,40 @@ func TestWatchIntoClosedPipe(t *testing.T) {
 		if code := w.wait(); code != exitDone || w.stderr.String() != "" {
 			t.Errorf("%s: exit code %d: %s", name, code, w.stderr.String())
 		}
+	}
+}
+
+// A watch tells on standard error when its server is lost, and when it follows one
+// again; help says what --timeout is for.
+func TestWatchTellsOfALostServer(t *testing.T) {
+	t.Parallel()
+	s := serveApart(t)
+	w := start(t, "watch", "--server", s.endpoint)
+	w.line() // synced
+	says := func(want string) {
+		t.Helper()
+		for {
+			written := w.stderr.written()
+			if strings.Contains(w.stderr.String(), want) {
+				return
+			}
+			select {
+			case <-written:
+			case <-w.waited:
+				t.Fatalf("exit code %d: %s", w.wait(), w.stderr.String())
+			}
+		}
+	}
+	s.signal(syscall.SIGTERM)
+	s.wait()
+	says("chp: lost " + s.endpoint + ": ")
+	says("; trying again\n")
+	start(t, "serve", "--host", s.host(), "--port", s.port()).ready()
+	says("chp: following " + s.endpoint + " again\n")
+	if n := strings.Count(w.stderr.String(), "lost"); n != 1 {
+		t.Errorf("the loss is told %d times: %s", n, w.stderr.String())
+	}
+	if text := must(t, "watch", "--help"); !strings.Contains(text, "--timeout counts\nat the beginning only") {
+		t.Error(text)
 	}
 }

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// noArgs refuses arguments. cobra.NoArgs takes them for unknown commands.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes no arguments, and got %q", cmd.CommandPath(), args[0])
+	}
+	return nil
+}
+
+// number is a whole number on the command line.
+type number int
+
+func (n *number) String() string { return strconv.Itoa(int(*n)) }
+
+// Set parses a number.
+func (n *number) Set(s string) error {
+	i, err := strconv.Atoi(s)
+	if err != nil {
+		return fmt.Errorf("%q is not a whole number", s)
+	}
+	*n = number(i)
+	return nil
+}
+
+// Type names the kind of value in help texts.
+func (n *number) Type() string { return "int" }
+
+// strict makes cobra's own commands refuse what does not exist: they print a help
+// text for it otherwise, and end well.
+func strict(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			help := cmd.Run
+			cmd.Run = nil
+			cmd.RunE = func(cmd *cobra.Command, args []string) error {
+				if found, rest, err := root.Find(args); err != nil || found == nil || len(rest) > 0 {
+					return fmt.Errorf("there is no command %q", strings.Join(args, " "))
+				}
+				help(cmd, args)
+				return nil
+			}
+		case "completion":
+			var shells []string
+			for _, shell := range cmd.Commands() {
+				shells = append(shells, shell.Name())
+			}
+			cmd.Args = cobra.ArbitraryArgs
+			cmd.RunE = func(_ *cobra.Command, args []string) error {
+				if len(args) == 0 {
+					return fmt.Errorf("name a shell: %s", strings.Join(shells, ", "))
+				}
+				return fmt.Errorf("there is no completion for %q; name one of %s", args[0], strings.Join(shells, ", "))
+			}
+		}
+	}
+}
