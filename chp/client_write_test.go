@@ -200,7 +200,12 @@ func TestClientWritesToOneServerOfOurs(t *testing.T) {
 	must(t, c.WaitActive(ctx))
 	must(t, c.Set(ctx, "k", []byte("v")))
 	first.kvset()
-	if c.writer.session.uplink.others != nil || second.connected("PUB at P+2") != 0 {
+	others := func() int {
+		c.writer.mu.Lock()
+		defer c.writer.mu.Unlock()
+		return len(c.writer.session.uplink.others)
+	}
+	if others() != 0 || second.connected("PUB at P+2") != 0 {
 		t.Error("the second server has a connection for updates")
 	}
 	first.close()
@@ -210,7 +215,7 @@ func TestClientWritesToOneServerOfOurs(t *testing.T) {
 	if m := second.kvset(); m.value != "w" {
 		t.Errorf("the first update of the second server is %v", m)
 	}
-	if c.writer.session.uplink.others != nil {
+	if others() != 0 {
 		t.Error("the new session has connections to other servers")
 	}
 }
