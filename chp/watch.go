@@ -101,7 +101,8 @@ func (w *Watch) push(pieces []piece) {
 // Next waits for the next event. The event is lent: it is valid until the next
 // call of Next, NextBatch or Close. After an error other than the context's no
 // event will come: ErrLagged if the watch was not read fast enough, ErrClosed
-// after Close of the watch or the client.
+// after Close of the watch or the client. With a context that has ended it returns
+// an event that is there, and does not wait.
 func (w *Watch) Next(ctx context.Context) (e Event, _ error) {
 	if err := w.begin(); err != nil {
 		return Event{}, err
