@@ -133,15 +133,18 @@ func TestS3_AllJudged(t *testing.T) {
 	router.admission.grace = time.Millisecond
 	must(t, router.Bind(ctx, anyPort))
 	var all []*raw
-	for _, name := range []string{"first", "second", "third"} {
+	come := func(name string) {
 		r := dialRaw(t, router.LastEndpoint())
 		r.send(plainHello(name))
 		all = append(all, r)
 	}
+	come("first")
+	come("second")
 	got := map[string]bool{<-asked: true, <-asked: true}
 	if !got["first"] || !got["second"] {
 		t.Fatalf("asked for %v", got)
 	}
+	come("third") // not before: a handshake that stalls for a moment would make room for it
 	select {
 	case name := <-asked:
 		t.Errorf("asked for %s beyond MaxHandshakes", name)
