@@ -22,6 +22,7 @@ func (s *Server) runClock(ctx context.Context) {
 	defer tick.Stop()
 	pace := newPacer(s.opts.SlowestIntake, s.publisher.Fullest)
 	published := 0 // bytes of deletions that pace has not counted yet
+	ticking := true
 	var expiring, tidying bool
 	for ctx.Err() == nil {
 		select {
@@ -47,12 +48,14 @@ func (s *Server) runClock(ctx context.Context) {
 				continue
 			}
 		}
-		ticks := tick.C
-		if s.sequencer.timers() == 0 {
-			ticks = nil
-			tick.Stop()
-		} else {
-			tick.Reset(ttlTick)
+		if some := s.sequencer.timers() > 0; some != ticking {
+			// Only then: a tick that each heartbeat put off would never come
+			// where heartbeats are more frequent.
+			if ticking = some; some {
+				tick.Reset(ttlTick)
+			} else {
+				tick.Stop()
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -61,7 +64,7 @@ func (s *Server) runClock(ctx context.Context) {
 			s.sequencer.heartbeat()
 			tidying = true
 		case <-s.sequencer.armed:
-		case <-ticks:
+		case <-tick.C:
 			expiring = true
 		}
 	}
