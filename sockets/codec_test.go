@@ -230,7 +230,7 @@ func TestCodecAnnouncement(t *testing.T) {
 	for _, arrived := range []int{0, 1, 100, keepTail, 20_000, 200_000, 2 << 20} {
 		rd := r.reader()
 		src := rd.coded()
-		octets := append([]byte{0x30, 0, 0, 0, 0}, make([]byte, arrived)...)
+		octets := append([]byte{0x10, 0, 0, 0, 0}, make([]byte, arrived)...)
 		must(t, feedTo(src, octets, 1<<20, never))
 		if n := len(src.chunk.Data()); n > 8*(arrived+minRead)+buf.Large {
 			t.Errorf("a chunk of %d octets for %d", n, len(octets))

@@ -318,7 +318,7 @@ func TestReaderAnnouncement(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	for range 100 {
 		rd := r.reader()
-		must(t, rd.feed(append([]byte{zmtp.FlagLong, 0, 0, 0, 0, 0x30, 0, 0, 0}, make([]byte, 1000)...), 10, func() bool { return false }))
+		must(t, rd.feed(append([]byte{zmtp.FlagLong, 0, 0, 0, 0, 0x10, 0, 0, 0}, make([]byte, 1000)...), 10, func() bool { return false }))
 		if n := len(rd.chunk.Data()); n > buf.Large {
 			t.Fatalf("a chunk of %d octets for 1009", n)
 		}
