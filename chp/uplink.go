@@ -109,8 +109,13 @@ func (u *uplink) monitor(e sockets.Event) {
 }
 
 // ready waits until the collector has subscribed: before, what is sent is lost.
+// So is what is sent when the connection has broken, which a PUB socket knows
+// before the session does. Then ready returns an error.
 func (u *uplink) ready() error {
 	if u.known.Load() {
+		if u.pub.WaitSubscribers(ended, nil, 1) != nil {
+			return errDisconnected
+		}
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(u.ctx, u.session.client.opts.SyncTimeout)
