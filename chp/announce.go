@@ -11,25 +11,25 @@ import (
 	"clustermap/zmtp"
 )
 
-// Properties of READY by which servers and clients of this package tell each
-// other what goes beyond RFC 12. Plain peers never see anything else of it.
+// Properties of the READY command with which servers and clients of this package
+// announce what they support beyond RFC 12. Other peers ignore them.
 const (
-	// propertyCHP is how they know each other.
+	// propertyCHP identifies a peer of this package.
 	propertyCHP = "X-CHP"
 
-	// propertyMaxValue is the most bytes of a value that a server takes, in
-	// decimal.
+	// propertyMaxValue is the largest value that a server takes: bytes, in decimal.
 	propertyMaxValue = "X-CHP-Max-Value"
 
 	// propertyRefusals says that a server tells a client on its snapshot
 	// connection of every update that it refuses (see appendRefusal).
 	propertyRefusals = "X-CHP-Refusals"
 
-	// propertyClient is who a client is on all of its connections to one server:
-	// 32 hexadecimal digits, of which only that server knows, so that nobody can
-	// speak for the client. propertyGeneration is a number in decimal that rises
-	// from session to session: once an update of one session was taken, those of
-	// earlier ones are refused, and within a session those of earlier connections.
+	// propertyClient identifies a client on all of its connections to one server:
+	// 32 hexadecimal digits. Each server is given others, so none can pass itself
+	// off as the client at another server. propertyGeneration is a number in
+	// decimal that rises from session to session: once a server has taken an update
+	// of one session, it refuses those of earlier sessions, and within a session
+	// those of earlier connections.
 	propertyClient     = "X-CHP-Client"
 	propertyGeneration = "X-CHP-Generation"
 )
@@ -80,7 +80,8 @@ func parseRefusal(m zmtp.Message) (uuid []byte, reason Reason, ok bool) {
 	return uuid, Reason(code[0]), true
 }
 
-// errOverServerLimit is why a value is not sent to a server that would refuse it.
+// errOverServerLimit returns the error for a value that is not sent because the
+// server would refuse it.
 func errOverServerLimit(limit int) error {
 	return fmt.Errorf("%w: %w", ErrRefused, &MessageError{ReasonValueTooLarge, fmt.Sprintf("over the server's limit of %d bytes", limit)})
 }

@@ -23,8 +23,8 @@ func (q *sequencer) mapBytes() int64 {
 
 // fitting returns those of the updates, in spans' own memory, that the map has room
 // for, counts the others as refused, and leaves them in unfit. Deletions always
-// fit, and so do updates that are no larger than what they replace. What a batch
-// frees is there for the next one. mu must be held.
+// fit, and so do updates that are no larger than what they replace. Room that a
+// batch frees counts only for the next batch. mu must be held.
 func (q *sequencer) fitting(wire []byte, spans []sockets.Span) []sockets.Span {
 	room := q.mapRoom()
 	kept := spans[:0]

@@ -6,11 +6,11 @@ import (
 	"clustermap/internal/buf"
 )
 
-// chain is one snapshot: what some clients want of one cut, encoded as they come
-// to it. It is a sequence of parcels, each of which begins where the one before
-// has ended. Clients that are equally far are sent the same parcel; what one of
-// them has not taken yet is kept while there is memory, and encoded once more
-// for who comes later.
+// chain is one snapshot, taken from one cut for all clients that asked for the same
+// keys. It is a sequence of parcels, each of which begins where the one before
+// ends. A parcel is encoded when the first client needs it. It is kept for the
+// clients that have not reached it while there is memory, and otherwise encoded
+// again.
 type chain struct {
 	snapshots *snapshotter
 	want      want
@@ -23,13 +23,13 @@ type chain struct {
 	size   int // bytes of the records, if listed
 
 	// Guarded by snapshotter.mu.
-	members map[*answer]bool  // those that are not done
+	members map[*answer]bool  // answers that are not complete
 	parcels map[place]*parcel // by where they begin
-	encoded bool              // somebody has come to the end
+	encoded bool              // the last parcel has been encoded
 }
 
-// place is how far one is in a chain: the position of the next record, its index
-// in the list, or one of the following.
+// place is a point in a chain: the position of the next record, or its index if the
+// chain has a list, or one of the constants below.
 type place uint64
 
 const (
@@ -37,9 +37,9 @@ const (
 	atEnd     place = 1<<64 - 1
 )
 
-// A record of lendRecord bytes is sent from the log, where it is, instead of being
-// copied to a parcel; while memory is short, one of lendShort bytes. Less would
-// be copied by the socket.
+// A record of at least lendRecord bytes is sent straight from the log instead of
+// being copied to a parcel; while memory is short, one of at least lendShort bytes.
+// The socket would copy smaller ones.
 const (
 	lendRecord = 16 << 10
 	lendShort  = buf.Small
@@ -77,8 +77,8 @@ func (c *chain) records(ctx context.Context, from place, f func(r record, at pla
 	}
 }
 
-// encode makes p, which says where it begins, of about size bytes. It waits for
-// memory as await does.
+// encode encodes the messages from p.at on, about size bytes of them, into p. It
+// waits for memory as joiner.await does.
 func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) error {
 	var first record
 	var from place
@@ -137,8 +137,8 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 	return nil
 }
 
-// take returns the parcel that begins at a place, encoded by whoever needed it
-// first. The caller holds it until free.
+// take returns the parcel that begins at a place, and encodes it if no other client
+// has. The caller ends its use with free.
 func (c *chain) take(ctx context.Context, j *joiner, at place) (*parcel, error) {
 	n := c.snapshots
 	n.mu.Lock()
@@ -163,8 +163,8 @@ func (c *chain) take(ctx context.Context, j *joiner, at place) (*parcel, error) 
 	}
 }
 
-// make is take where nobody has encoded the parcel. snapshotter.mu must be held;
-// it is not, meanwhile.
+// make encodes a parcel for take. It is called and returns with snapshotter.mu
+// held, and unlocks it while it encodes.
 func (c *chain) make(ctx context.Context, j *joiner, at place) (*parcel, error) {
 	n := c.snapshots
 	p := &parcel{chain: c, at: at, uses: 1, cached: true, done: make(chan struct{})}
@@ -185,7 +185,7 @@ func (c *chain) make(ctx context.Context, j *joiner, at place) (*parcel, error) 
 	return p, nil
 }
 
-// passed notes that one client more has come to p, and forgets it with the last.
+// passed notes that one more client has taken p, and uncaches p after the last one.
 func (c *chain) passed(p *parcel) {
 	if p.takers--; p.takers <= 0 {
 		c.snapshots.uncache(p)

@@ -36,7 +36,7 @@ import (
 type Client struct {
 	// Immutable.
 	opts     ClientOptions           // without Security
-	security func() sockets.Security // a function, for printing one shows nothing of its secrets
+	security func() sockets.Security // a function, because printing one shows no secrets
 	servers  []address
 	subtrees subtrees
 	log      *slog.Logger // never waits
@@ -128,7 +128,7 @@ func newClient(o ClientOptions) (*Client, error) {
 func (c *Client) Close() error {
 	c.echoes.close() // first: what is on its way ends with ErrClosed, not as uncertain
 	c.status.close()
-	c.writer.close() // before the session, which would drop what is queued
+	c.writer.close() // before the session, which would drop queued updates
 	c.cancel()
 	<-c.ended
 	c.mu.Lock()

@@ -46,9 +46,9 @@ var (
 
 // CollectorError says that a server's collector does not take this client: its
 // socket is of another type or has another security mechanism, it denies the
-// client's credentials, or it does not speak ZMTP, while the server's snapshots
-// and updates can be had. Updates that waited to be sent get this error and are
-// not sent; the client goes on reading, and the next update tries again.
+// client's credentials, or it does not speak ZMTP, although the client gets the
+// server's snapshots and updates. Updates that waited to be sent get this error and
+// are not sent; the client goes on reading, and the next update tries again.
 type CollectorError struct {
 	Server string // as ClientOptions.Servers names it
 	Err    error

@@ -28,11 +28,12 @@ const maxSubtrees = 8192
 // ClientOptions configures a [Client]. Only Servers is needed; the zero value
 // of every other field works. It is copied when the client is made.
 type ClientOptions struct {
-	// Servers are the servers to follow, the first one first, each as
-	// tcp://host:P, where P is the snapshot port; the publisher is at P+1 and
-	// the collector at P+2. At least one, none twice. Servers of this package do
-	// not share a map: the client reads from and writes to one at a time, and only
-	// servers of others get its updates all together (see [Client.Set]).
+	// Servers are the servers to follow, the first one first, each as tcp://host:P,
+	// where P is the snapshot port; the publisher is at P+1 and the collector at
+	// P+2. At least one, none twice. The client reads from one at a time and sends
+	// its updates to that one. Servers of this package do not share a map, so the
+	// others get the updates only while the client follows a server of another kind
+	// (see [Client.Set]).
 	Servers []string
 
 	// Security is the security mechanism of all servers, which the client is
@@ -45,20 +46,20 @@ type ClientOptions struct {
 	// 8192 of them. Overlaps are reduced. Default all.
 	Subtrees []string
 
-	// HeartbeatTimeout is how long an active client's server may be silent
-	// before the client turns to the next one. The server sends a HUGZ about
-	// once a second, and on each of its connections the client sends a ZMTP
-	// PING four times in this time, which the server must answer. 0 means
-	// DefaultHeartbeatTimeout; negative means for ever and no PINGs, which
-	// servers need that send no HUGZ or run on a libzmq before 4.2.
+	// HeartbeatTimeout is how long an active client's server may be silent before
+	// the client turns to the next one. The server sends a HUGZ about once a
+	// second, and on each of its connections the client sends a ZMTP PING four
+	// times in this time, which the server must answer. 0 means
+	// DefaultHeartbeatTimeout; negative means for ever, and no PINGs. Use that with
+	// servers that send no HUGZ or run on a libzmq before 4.2.
 	HeartbeatTimeout time.Duration
 
-	// SyncTimeout is how long a server may be silent while the client connects
-	// to it and while it sends the snapshot, before the client turns to the next
-	// one. While a server takes longer than a sixteenth of it to answer, the
-	// client tries the next one as well, or the same one again, at most four
-	// connections side by side, and follows the server that answers first. 0
-	// means DefaultSyncTimeout.
+	// SyncTimeout is how long a server may be silent while the client connects to
+	// it and while it sends the snapshot, before the client turns to the next one.
+	// If a server takes longer than a sixteenth of it to answer, the client also
+	// tries the next one, or the same one again if there is no other, up to four at
+	// the same time, and follows the one that answers first. 0 means
+	// DefaultSyncTimeout.
 	SyncTimeout time.Duration
 
 	// MaxValueSize bounds the bytes of a value that is sent. 0 means what the
@@ -82,11 +83,11 @@ type ClientOptions struct {
 	// report a deletion of every key.
 	//
 	// The kept keys are this client's alone; other clients that join do not see
-	// them. Each stays until an update sets or deletes it, or until the client takes
-	// a snapshot of a map that is no longer new and empty: that replaces everything.
-	// Set them anew to give them back to the server. Keys with a time to live are
-	// not kept, as nobody would end them. The log says at Warn how many keys were
-	// kept, and ClientStats.Kept counts them.
+	// them. Each stays until an update sets or deletes it, or until the client
+	// takes a snapshot of a map that is no longer new and empty: that replaces
+	// everything. Set them anew to give them back to the server. Keys with a time
+	// to live are not kept, because no server would delete them. The log says at
+	// Warn how many keys were kept, and ClientStats.Kept counts them.
 	KeepOnEmpty bool
 
 	// OnState, if set, is told of every change of state, with the server that

@@ -11,10 +11,10 @@ const ttlTick = 10 * time.Millisecond
 // runClock publishes heartbeats, expires keys, and has the store give back memory.
 // While nothing has a TTL it wakes for the heartbeats alone.
 //
-// Expiring and tidying are done in portions, and heartbeats are looked for between
-// them: ten million keys that expire at once take seconds, in which clients must
-// not hold the server dead. Their deletions are published no faster than updates,
-// so that they do not disconnect the subscribers either.
+// Expiring and tidying are done in portions, with heartbeats sent between them: ten
+// million keys that expire at once take seconds, and clients must not take the
+// server for dead meanwhile. Deletions are paced like updates (see pacer), so that
+// they do not overflow the queues of subscribers either.
 func (s *Server) runClock(ctx context.Context) {
 	heartbeat := time.NewTicker(s.opts.HeartbeatInterval)
 	defer heartbeat.Stop()
@@ -49,8 +49,8 @@ func (s *Server) runClock(ctx context.Context) {
 			}
 		}
 		if some := s.sequencer.timers() > 0; some != ticking {
-			// Only then: a tick that each heartbeat put off would never come
-			// where heartbeats are more frequent.
+			// Only when that changes: a ticker that each heartbeat reset would
+			// never tick where heartbeats are more frequent.
 			if ticking = some; some {
 				tick.Reset(ttlTick)
 			} else {

@@ -37,8 +37,8 @@ type refusalNotice struct {
 	messages int
 }
 
-// add notes that an update was refused. Only one in canonical form can be from a
-// client that is told; inspect has left it as it was.
+// add notes that an update was refused. Clients that are told send the canonical
+// form only, so any other is passed over. inspect has not changed a refused update.
 func (n *refusalNotice) add(s *Server, from *sockets.Peer, update []byte, err error) {
 	var message *MessageError
 	if _, canonical := scan(update); !canonical || !errors.As(err, &message) {
@@ -72,7 +72,8 @@ func (s *Server) runCollector(ctx context.Context) {
 			s.refused[ReasonFormerConnection].Add(uint64(b.Len()))
 			continue
 		}
-		// Before the sequencer's mutex is taken, under which nothing waits.
+		// This comes before take because nothing may wait under the sequencer's
+		// mutex.
 		if !pace.wait(ctx, extent(b.Spans())) {
 			return
 		}

@@ -9,21 +9,21 @@ import (
 )
 
 // complaints says which failures of one server are worth a record in the log. A
-// client tries a server that is away twice a second: the same cause is logged at
-// once, and then after waits that double, with the number of failures since. Only
-// the client's run goroutine uses it.
+// client tries an unreachable server twice a second. A cause is logged when it
+// first occurs, and again after waits that double, with the number of failures
+// since. Only the client's run goroutine uses it.
 type complaints map[string]*complaint
 
 type complaint struct {
 	next time.Time     // when the cause is logged again
-	wait time.Duration // from then to the time after
-	left int           // failures since it was logged
+	wait time.Duration // from next to the time after it
+	left int           // failures left out since it was logged
 }
 
 const (
 	complaintFirst = 5 * time.Second
 	complaintMost  = 5 * time.Minute
-	maxComplaints  = 8 // causes told apart
+	maxComplaints  = 8 // causes remembered; one more clears them
 )
 
 // due reports whether to log a failure, and how many with the same cause were left
@@ -46,7 +46,8 @@ func (m complaints) due(cause string, now time.Time) (log bool, left int) {
 	return true, left
 }
 
-// complain logs why a session or an attempt at one ended, unless that was said.
+// complain logs why a session or an attempt at one ended, unless the same was
+// logged shortly before.
 func (c *Client) complain(s *session, err error, next int) {
 	m := c.complaints[s.index]
 	if m == nil {
@@ -64,8 +65,8 @@ func (c *Client) complain(s *session, err error, next int) {
 	c.log.Warn("session ended", attrs...)
 }
 
-// causeOf returns the text of what is at the bottom of a failure, without the
-// addresses and ports that differ each time.
+// causeOf returns the text of the root cause of a failure, without the addresses
+// and ports that differ each time.
 func causeOf(err error) string {
 	var number syscall.Errno
 	var name *net.DNSError

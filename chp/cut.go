@@ -76,8 +76,8 @@ func (c *cut) records(f func(record) bool) {
 }
 
 // position is where a record of a cut is: the number of its pin and its offset in
-// the segment. Positions are in the order in which each calls, and one plus 1 is
-// above it and not above the next.
+// the segment. Positions rise in the order in which from visits records, and a
+// position plus 1 is at most the next one.
 type position uint64
 
 // from calls f for the records from a position on, until f returns false.
@@ -105,8 +105,9 @@ func (c *cut) record(at position) record {
 	return r[:size:size]
 }
 
-// cutKey is cut for a single key: it holds nothing else. The list has the key's
-// position, or nothing if it is not there. The writer calls it.
+// cutKey is cut for a single key: the cut holds nothing else. The list has the
+// key's position, or is empty if the store does not have the key. The writer calls
+// it.
 func (s *store) cutKey(key []byte) (c *cut, list []position) {
 	v, _, _ := s.search(hashKey(key), key)
 	if v == 0 {

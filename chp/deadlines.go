@@ -8,18 +8,19 @@ import (
 	"clustermap/sockets"
 )
 
-// deadlines knows when the keys of a store end whose latest update had a time to
-// live. A record has only the time it was given, counted from its arrival; the
-// deadline is what remains true later. A server needs it to tell new clients how
-// much is left, a client to tell the application.
+// deadlines holds the deadline of each key whose latest update had a time to live.
+// A record has only that time, which counts from the record's arrival. A server
+// needs the deadline to tell new clients how much time is left, and a client needs
+// it to tell the application.
 //
 // It has at most one entry for each live key: a deletion removes the entry, an
-// update without a time to live leaves one behind that its sequence makes
-// invisible. Safe for concurrent use; the nil *deadlines knows nothing.
+// update without a time to live leaves the entry, which then has an older sequence
+// than the record and is ignored. Safe for concurrent use; the nil *deadlines knows
+// nothing.
 type deadlines struct {
 	mu     sync.Mutex
 	byHash map[uint64]deadline
-	most   int // entries since byHash was made: a map does not shrink by itself
+	most   int // the most entries since byHash was made: a map does not shrink by itself
 }
 
 // keepDeadlines is for how many entries an empty table may keep its memory.
@@ -104,9 +105,9 @@ func (d *deadlines) follow(wire []byte, spans []sockets.Span) {
 	}
 }
 
-// left returns the time that the key of r has left to live, more than 0 also if
-// it is over. It returns 0 if r has no time to live. For a record that was
-// superseded it is the time that r was given.
+// left returns how long the key of r has left to live: 1ns once the time is over,
+// and 0 if r has no time to live. For a superseded record it returns the time that
+// r was given.
 func (d *deadlines) left(r record) time.Duration {
 	props := r.props()
 	if len(props) == 0 {

@@ -28,7 +28,7 @@
 // lose an update with the connection; [Client.SetSync] and [Client.Flush] tell,
 // and what they have reported is never sent again.
 //
-// At servers that are not this package's less is certain. RFC 12 lets them drop
+// Servers that are not of this package guarantee less. RFC 12 lets them drop
 // updates, as libzmq does for a subscriber that is too slow, and does not ask for
 // sequences without gaps. A client of the whole map takes a jump in the sequences
 // for a loss: it takes a new snapshot, at once the first time and at most once a
@@ -38,12 +38,12 @@
 // server: it may keep an old value until the next update of that key or the next
 // snapshot.
 //
-// CHP itself has no security (RFC 12, Security): by default whoever reaches the
+// CHP itself has no security (RFC 12, Security): by default anyone who reaches the
 // ports of a server can read and write everything. [ServerOptions.Security] and
 // [ClientOptions.Security] add PLAIN, or CURVE, which encrypts all traffic. With
 // CURVE the server lets in only the keys that Security.Authenticate accepts (see
-// [clustermap/sockets.AllowKeys]); without Authenticate or a ZAP handler it lets in every
-// client that knows its public key.
+// [clustermap/sockets.AllowKeys]); without Authenticate or a ZAP handler it lets in
+// every client that knows its public key.
 //
 // docs/DESIGN.md has the data path, the ownership of octets, the goroutines and
 // the locks.

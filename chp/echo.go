@@ -17,15 +17,15 @@ import (
 // that waits for the update and to every Flush that waits for it at that moment; if
 // there is none, to the next Flush.
 //
-// A server that tells of refusals does so over another connection, so its word
-// may come before the echoes of earlier updates, or after those of later ones.
-// Until then the earlier numbers stay open.
+// A server that tells of refusals does so over another connection, so a refusal may
+// arrive before the echoes of earlier updates, or after those of later ones. Until
+// then the earlier numbers stay open.
 type echoes struct {
 	mu      sync.Mutex
 	tells   bool        // the server tells of every update that it refuses
 	sent    uint64      // the last number that was given out
 	back    uint64      // every number up to this one is settled
-	ahead   []fate      // of the numbers behind back; empty unless they are settled out of order
+	ahead   []fate      // of the numbers after back; empty unless they are settled out of order
 	syncs   []*echoWait // each SetSync that waits, in the order of their numbers
 	flushes []*echoWait // each Flush that waits, in that order too
 	untold  losses      // what the next Flush has to report
@@ -35,12 +35,12 @@ type echoes struct {
 	stuck   int    // how many heartbeats have found it there
 }
 
-// fate is what became of an update whose turn has not come.
+// fate is the outcome of an update that comes after an open one.
 type fate uint8
 
 const (
 	fateOpen    fate = iota // not known yet
-	fateSettled             // came back, or somebody was told what became of it
+	fateSettled             // came back, or its outcome was reported
 	fateRefused             // plus the Reason
 )
 
@@ -52,7 +52,7 @@ const maxAhead = 1 << 16
 // uncertain if later ones came back.
 const stuckBeats = 2
 
-// losses is a set of reasons for which updates did not make it.
+// losses holds why updates were lost: the last error of each kind.
 type losses struct{ uncertain, refused, other error }
 
 func (l *losses) add(err error) {
@@ -167,7 +167,7 @@ func (e *echoes) refuse(n uint64, reason Reason) {
 	}
 }
 
-// drop settles update n, which was never sent. Who sent it knows.
+// drop settles update n, which was never sent. The caller reports that itself.
 func (e *echoes) drop(n uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -176,8 +176,8 @@ func (e *echoes) drop(n uint64) {
 	}
 }
 
-// beat is called at each heartbeat of the server. It ends the wait for word of
-// an update that a server which tells of refusals has passed over in silence.
+// beat is called at each heartbeat of the server. It makes an update uncertain that
+// the server neither published nor refused, although it tells of refusals.
 func (e *echoes) beat() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -198,8 +198,7 @@ func (e *echoes) beat() {
 	}
 }
 
-// mark settles number n, which lies behind back. mu must be held, here and
-// below.
+// mark settles number n, which is above back. mu must be held, here and below.
 func (e *echoes) mark(n uint64, f fate, seq int64, err error) {
 	if n-e.back > maxAhead {
 		e.settleTo(n-maxAhead, ErrUncertain)

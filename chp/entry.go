@@ -19,11 +19,11 @@ type Entry struct {
 // whether the key is there. A time that is over gives 1ns until the server's
 // deletion arrives.
 //
-// The client counts from the arrival of the update, or of the snapshot, on its
-// own monotonic clock, so the result is too high by the time that the message
-// took. A server that is not one of this package's does not tell in a snapshot
-// how much is left: the keys that were set before the client joined have no
-// limit here, and end when that server deletes them.
+// The client counts from the arrival of the update, or of the snapshot, on its own
+// monotonic clock, so the result is too high by the time that the message took. A
+// server that is not of this package does not say in a snapshot how much time a key
+// has left: keys that were set before the client joined have no limit here, and end
+// when that server deletes them.
 func (c *Client) GetTTL(key string) (ttl time.Duration, ok bool) {
 	state := c.state.Load()
 	if state == nil {

@@ -9,14 +9,14 @@ type Reason uint8
 // The reasons for which a message is refused.
 const (
 	ReasonFrameCount       Reason = iota // not five well-formed frames
-	ReasonKey                            // empty key, longer than 255 octets, or with a NUL in it
+	ReasonKey                            // empty key, longer than 255 bytes, or with a NUL in it
 	ReasonReservedKey                    // KTHXBAI, or a key that begins with HUGZ
-	ReasonSequence                       // the sequence frame is not eight octets
-	ReasonUUID                           // the UUID frame is neither empty nor 16 octets
-	ReasonProperties                     // the properties are not name=value lines, or too many octets
+	ReasonSequence                       // the sequence frame is not eight bytes
+	ReasonUUID                           // the UUID frame is neither empty nor 16 bytes
+	ReasonProperties                     // the properties are not name=value lines, or too many bytes
 	ReasonTTL                            // the ttl property is not seconds from 0 to ten years
 	ReasonValueTooLarge                  // the value exceeds the limit of this side
-	ReasonMapFull                        // the map has as many bytes as it may; see ServerOptions.MaxMapBytes
+	ReasonMapFull                        // the map would exceed ServerOptions.MaxMapBytes
 	ReasonFormerConnection               // came late, over a connection that its client had replaced by another
 
 	reasonCount = int(ReasonFormerConnection) + 1

@@ -39,7 +39,8 @@ func (c *Client) run() {
 	}
 }
 
-// failed tells of the end of a session and of what comes next.
+// failed reports why a session or an attempt at one ended. The server with index
+// next is tried next.
 func (c *Client) failed(s *session, err error, next int) {
 	c.complain(s, err, next)
 	if !errors.Is(err, errOvertaken) {
@@ -54,10 +55,10 @@ func (c *Client) failed(s *session, err error, next int) {
 	}
 }
 
-// shares is into how many parts SyncTimeout is divided among the attempts to
-// connect: when an attempt has had its part, another one is made beside it, to
-// the next server, or to the same one if there is no other. An attempt can also
-// be stuck alone, at a connection that leads nowhere any more.
+// shares sets how soon another attempt to connect begins beside those that run:
+// each time SyncTimeout/shares has passed. It goes to the next server, or to the
+// same one if there is no other: an attempt can be stuck on a dead connection
+// although the server is reachable.
 const shares = 16
 
 // maxAttempts is how many attempts to connect are made side by side.
@@ -95,7 +96,7 @@ func (c *Client) reach(first int) (s *session, failed int) {
 			}
 		case <-timer.C:
 			if len(a.running) == maxAttempts {
-				// The oldest goes on: it may be a long way to the server.
+				// The oldest goes on: the server may be far away.
 				a.running[1].fail(ErrSilent)
 				continue
 			}

@@ -8,10 +8,10 @@ import (
 	"clustermap/sockets"
 )
 
-// requestWindow is how many ICANHAZ may be unanswered. A server of ours
-// answers in order, says which one it answers, and finds the records of all that
-// wait in one walk through the map; so many are asked at once, below the server's
-// maxRequests. Others are asked one at a time.
+// requestWindow is how many ICANHAZ may be unanswered. A server of ours answers in
+// order, says which one it answers, and finds the records for all waiting requests
+// in one walk through the map. The window stays below the server's maxRequests.
+// Other servers are asked one at a time.
 const requestWindow = 128
 
 // join brings the replica to the server's state. The snapshot makes a new

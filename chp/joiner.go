@@ -12,10 +12,10 @@ import (
 // joiner is a client that is being sent snapshots: its requests in their order,
 // and how much of the answers its connection holds.
 //
-// It is sent the next parcel when few enough bytes are on their way: a window,
-// which grows while the client takes them fast and shrinks while it is slow. So
-// a slow client's progress is seen in small steps, and a client that stops
-// holds little.
+// It is sent the next parcel when that fits in its window, which bounds the bytes
+// on their way. The window grows while the client takes them fast and shrinks while
+// it is slow. So a slow client's progress is seen in small steps, and a client that
+// stops holds little.
 type joiner struct {
 	snapshots *snapshotter
 	peer      *sockets.Peer
@@ -27,7 +27,7 @@ type joiner struct {
 	gone    bool      // nothing more is sent
 	trimmed bool      // evicted is closed
 	flying  int       // bytes lent to the connection
-	window  int       // how many that may be
+	window  int       // bound on flying
 	moved   time.Time // when a parcel was written last, or the first of several lent
 }
 
@@ -49,8 +49,8 @@ func newJoiner(n *snapshotter, peer *sockets.Peer) *joiner {
 	return &joiner{snapshots: n, peer: peer, wake: make(chan struct{}, 1), evicted: make(chan struct{}), window: firstWindow}
 }
 
-// run sends the answers, in the order of the requests, until there is none and
-// everything is written.
+// run sends the answers, in the order of the requests, until all are sent and
+// written.
 func (j *joiner) run(ctx context.Context) {
 	n := j.snapshots
 	for {
@@ -85,7 +85,7 @@ func (j *joiner) run(ctx context.Context) {
 	}
 }
 
-// fail ends the client: its connection if it has stalled, and what is for it.
+// fail drops the client's answers, and disconnects the client if it has stalled.
 func (j *joiner) fail(ctx context.Context, err error) {
 	n := j.snapshots
 	n.mu.Lock()
@@ -125,7 +125,7 @@ func (j *joiner) send(ctx context.Context, c *chain) error {
 	return nil
 }
 
-// lend hands a parcel to the connection, and with it the use of it.
+// lend hands a parcel to the connection, together with the caller's use of it.
 func (j *joiner) lend(ctx context.Context, p *parcel) error {
 	n := j.snapshots
 	l := &loan{joiner: j, parcel: p, size: len(p.wire), begun: time.Now()}
@@ -147,7 +147,7 @@ func (j *joiner) lend(ctx context.Context, p *parcel) error {
 	return err
 }
 
-// landed is the end of a loan.
+// landed ends a loan.
 func (j *joiner) landed(l *loan) {
 	n := j.snapshots
 	now := time.Now()
@@ -184,16 +184,16 @@ func (j *joiner) awaitRoom(ctx context.Context) error {
 }
 
 // limit returns how many bytes may be on their way to the client: its window, or
-// its share of the free memory if that is less. All clients together are given
-// half of what is free, so whoever comes next finds some. A client that has
-// nothing may always be sent a small parcel. snapshotter.mu must be held.
+// its share of the free memory if that is less. All clients together are given half
+// of the free memory, so that some is left for the next one. A client with nothing
+// on its way may always be sent a small parcel. snapshotter.mu must be held.
 func (j *joiner) limit() int {
 	b := &j.snapshots.small
 	free := b.limit - (b.used - b.idle)
 	return min(j.window, free/(2*(len(j.snapshots.joiners)+1)))
 }
 
-// parcelSize returns the size of the parcels that a limit is filled with.
+// parcelSize returns the size of the parcels for a client with a limit.
 func parcelSize(limit int) int {
 	switch size := limit / 2; {
 	case size >= buf.Large:
@@ -204,9 +204,10 @@ func parcelSize(limit int) int {
 	return buf.Small
 }
 
-// await waits for a channel: for ever while the client has nothing to take, and
-// until it has stalled otherwise. Whatever a client waits for, memory that others
-// hold included, its own progress is watched; so no two can wait for each other.
+// await waits for a channel. It returns an error if the context ends, trim gives up
+// the client's cut, or the client has stalled: it has bytes to take and has taken
+// none for SnapshotTimeout. That bounds each wait, also one for memory that other
+// clients hold, so no two clients can wait for each other without end.
 func (j *joiner) await(ctx context.Context, c <-chan struct{}) error {
 	select {
 	case <-c:

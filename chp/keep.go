@@ -11,7 +11,7 @@ func saysNew(kthxbai record) bool {
 	return string(value) == "new"
 }
 
-// keep puts what the client has into the state that is to replace it, if the
+// keep copies the client's keys into the state that is to replace its own, if the
 // server's map is new and empty and the application wants that
 // (ClientOptions.KeepOnEmpty). The updates that came meanwhile are merged
 // afterwards, so they win.

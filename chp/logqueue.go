@@ -10,13 +10,13 @@ import (
 
 // logQueue keeps a slow logger away from servers and clients. Records are queued
 // and handed to the logger by a goroutine, so nobody waits for it: a pipe that
-// nobody reads must not stop connections or keep a server from ending. The queue
-// is bounded; what finds no room is counted, and the count is logged once there is
+// nobody reads must not stop connections or keep a server from ending. The queue is
+// bounded: records beyond it are counted, and the count is logged once there is
 // room again.
 //
 // Records of one kind, which is those with the same message, are limited in rate:
-// peers can cause them at will. What is left out is counted and logged as well.
-// Debug records are not limited, only queued.
+// peers can cause them at will. Those left out are counted, and the count is logged
+// as well. Debug records are not limited, only queued.
 type logQueue struct {
 	handler slog.Handler
 
@@ -28,7 +28,7 @@ type logQueue struct {
 	ended   chan struct{} // closed when the goroutine has ended; nil before it starts
 	closed  bool
 
-	abandoned atomic.Bool // nobody waits any more for what is queued
+	abandoned atomic.Bool // close has stopped waiting: queued records are dropped
 }
 
 // logEntry is a record and the handler it is for.
@@ -175,8 +175,8 @@ func (q *logQueue) waiting() bool {
 	return q.pending(false)
 }
 
-// pending says whether some kind has left out records, which, with due, are to be
-// reported now. mu must be held.
+// pending says whether records of some kind were left out and not reported. With
+// due it looks only at kinds that are to be reported now. mu must be held.
 func (q *logQueue) pending(due bool) bool {
 	for _, k := range q.kinds {
 		if k.left > 0 && (!due || q.closed || time.Since(k.begun) >= logPeriod) {

@@ -37,8 +37,8 @@ type member struct {
 	place       *list.Element // in members.gone
 }
 
-// membership is whose connection to the collector one is; member is nil for a
-// plain client's.
+// membership says which client a connection to the collector belongs to; member is
+// nil if that is not a client of this package.
 type membership struct {
 	member     *member
 	generation uint64
@@ -99,8 +99,8 @@ func (m *members) watch(e sockets.Event, collector bool) {
 	}
 }
 
-// join returns a client that has one connection more. mu must be held, here and
-// in leave.
+// join counts one more connection of a client, and returns the client. mu must be
+// held, here and in leave.
 func (m *members) join(id string) *member {
 	who := m.byID[id]
 	if who == nil {
@@ -140,10 +140,10 @@ func (m *members) leave(id string, generation uint64, peer *sockets.Peer) {
 	}
 }
 
-// former says whether updates that came over a connection must not be taken any
-// more, because some that the same client sent over a later one were. Otherwise
-// they are about to be taken. It is called once a batch, by the one goroutine
-// that takes updates.
+// former says whether updates from a connection must be refused, because the server
+// has taken some that the same client sent over a later one. If not, it notes that
+// the server takes them now. It is called once a batch, by the one goroutine that
+// takes updates.
 func (m *members) former(p *sockets.Peer) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

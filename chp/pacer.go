@@ -6,10 +6,10 @@ import (
 )
 
 // pacer says how long to wait before a batch of updates or deletions is published,
-// so that subscribers which read keep up. It belongs to one goroutine.
+// so that subscribers that read can keep up. It belongs to one goroutine.
 //
-// Up to half of a queue nobody waits. Beyond, the rate falls with what is left of
-// the queue, to the slowest rate where nothing is left.
+// While no queue is more than half full, nobody waits. Beyond that the rate falls
+// as the fullest queue fills, down to slowest when it is full.
 type pacer struct {
 	slowest int            // bytes a second; negative: never wait
 	fullest func() float64 // see sockets.Pub.Fullest
@@ -37,8 +37,8 @@ func newPacer(slowest int, fullest func() float64) *pacer {
 	return &pacer{slowest: slowest, fullest: fullest}
 }
 
-// wait waits before a batch of so many bytes is taken, for as long as a subscriber
-// needs that. It reports false if the context ended meanwhile.
+// wait waits before a batch of size bytes is taken, if subscribers need that. It
+// reports false if the context ended meanwhile.
 func (p *pacer) wait(ctx context.Context, size int) bool {
 	for d := p.next(size, time.Now()); d > 0; d = p.next(0, time.Now()) {
 		if !pause(ctx, d) {
@@ -48,8 +48,8 @@ func (p *pacer) wait(ctx context.Context, size int) bool {
 	return true
 }
 
-// next returns how long to wait before a batch of so many bytes, or before it is
-// called again with 0 for the same batch.
+// next returns how long to wait before a batch of size bytes. After the wait the
+// caller calls it again with size 0, until it returns 0.
 func (p *pacer) next(size int, now time.Time) time.Duration {
 	if p.slowest < 0 {
 		return 0

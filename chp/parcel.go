@@ -17,27 +17,27 @@ type parcel struct {
 	at, next place
 	wire     []byte
 	messages int
-	chunk    *buf.Chunk // or nil:
-	lent     *segment   // which the messages are in
+	chunk    *buf.Chunk // holds the messages, unless lent does
+	lent     *segment   // the segment of the log that holds the messages
 	budget   *budget    // of the chunk
 	resting  *list.Element
 
-	made   bool          // until then, whoever wants it waits for done
+	made   bool          // encoded; until then clients wait for done
 	done   chan struct{} // closed when it is made or cannot be
 	uses   int           // by joiners and connections
 	takers int           // clients of the chain that may still want it
 	cached bool          // in chain.parcels
 }
 
-// budget bounds the bytes of parcels, over all clients. Who finds too little
-// waits its turn: claims are granted in their order. Parcels that nobody is
-// being sent just now, and which are kept for clients that will come to them,
-// give way. snapshotter.mu guards it.
+// budget bounds the bytes of parcels, over all clients. A claim waits while there
+// is too little; claims are granted in their order. Parcels that no client is being
+// sent, and that are only kept for clients that have not reached them, are dropped
+// first. snapshotter.mu guards it.
 type budget struct {
 	limit   int
 	used    int       // bytes of all parcels, and of claims that were granted
-	idle    int       // bytes of those that nobody uses
-	resting list.List // those, the oldest first
+	idle    int       // bytes of resting
+	resting list.List // cached parcels that nobody uses, the oldest first
 	claims  []*claim
 }
 
@@ -47,8 +47,8 @@ type claim struct {
 	done    bool
 }
 
-// grant reserves memory, and reports whether there was any. A parcel larger than
-// all of the memory is alone.
+// grant reserves memory, and reports whether there was enough. A parcel larger than
+// the limit is granted when there is no other.
 func (n *snapshotter) grant(b *budget, size int) bool {
 	for b.used+size > b.limit && b.resting.Len() > 0 {
 		n.uncache(b.resting.Front().Value.(*parcel))
@@ -69,7 +69,7 @@ func (n *snapshotter) settle(b *budget) {
 	}
 }
 
-// chunkSizes are the sizes of buf's chunks: a budget counts what is really taken.
+// chunkSizes are the sizes of buf's chunks: a budget counts the size of the chunk.
 var chunkSizes = [...]int{512, buf.Small, 32 << 10, buf.Large, 1 << 20, 4 << 20}
 
 // allocate gives a parcel a chunk of at least size bytes, and waits for it as
@@ -105,7 +105,7 @@ func (n *snapshotter) allocate(ctx context.Context, j *joiner, p *parcel, size i
 	return nil
 }
 
-// use adds a user. mu must be held, as for what follows.
+// use adds a user. snapshotter.mu must be held, as for free, uncache and reclaim.
 func (n *snapshotter) use(p *parcel) {
 	p.uses++
 	if p.resting != nil {
@@ -130,7 +130,7 @@ func (n *snapshotter) free(p *parcel) {
 	}
 }
 
-// uncache forgets that others may want the parcel.
+// uncache no longer keeps the parcel for other clients.
 func (n *snapshotter) uncache(p *parcel) {
 	if !p.cached {
 		return
@@ -145,7 +145,7 @@ func (n *snapshotter) uncache(p *parcel) {
 	n.reclaim(p)
 }
 
-// reclaim takes the memory of a parcel that nobody uses or may want.
+// reclaim releases the memory of a parcel that is neither used nor cached.
 func (n *snapshotter) reclaim(p *parcel) {
 	if p.uses > 0 || p.cached {
 		return
@@ -162,7 +162,7 @@ func (n *snapshotter) reclaim(p *parcel) {
 	p.wire = nil
 }
 
-// loan is a parcel in the hands of one client's connection (sockets.Owner).
+// loan is a parcel lent to one client's connection (sockets.Owner).
 type loan struct {
 	joiner *joiner
 	parcel *parcel

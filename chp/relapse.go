@@ -17,20 +17,20 @@ import (
 type relapses struct{ n int }
 
 const (
-	relapseSoon  = 30 * time.Second // what ends before is a relapse
+	relapseSoon  = 30 * time.Second // a session that ends sooner can be a relapse
 	relapseFirst = 250 * time.Millisecond
 	relapseMost  = 30 * time.Second
 
-	// relapseBytes is how much arrives at least at a client that cannot keep up: less
-	// would have been in the buffers of the operating systems.
+	// relapseBytes is the least that arrives at a client that cannot keep up: less
+	// fits in the buffers of the operating systems.
 	relapseBytes = 4 << 20
 )
 
-// ended notes the end of a session that was ACTIVE for so long, 0 if it never was,
-// and in which so many bytes of updates arrived. It returns how long to wait before
-// the next one joins. The first relapse is free: a server may have been restarted.
-// Part of the wait is random, so that replicas which were disconnected together do
-// not come back together.
+// ended notes the end of a session. active is how long it was ACTIVE, 0 if it never
+// was; arrived counts the bytes of updates that arrived. It returns how long to
+// wait before the next one joins. The first relapse is free: a server may have been
+// restarted. Part of the wait is random, so that replicas which were disconnected
+// together do not come back together.
 func (r *relapses) ended(active time.Duration, arrived int64) time.Duration {
 	switch {
 	case active >= relapseSoon:

@@ -6,13 +6,13 @@ import (
 )
 
 // scan finds the records of all the subtrees that wait, in one walk through the
-// cut: for each slash of a key one look-up tells whether somebody wants what is
-// below it. So the walk costs the same for one subtree as for thousands.
+// cut: for each slash of a key one look-up tells whether the subtree that ends
+// there was asked for. So the walk costs the same for one subtree as for thousands.
 //
-// A chain gets the places of its records, eight bytes each. A subtree that has a
-// large part of the map gets none: to walk through the cut and to leave out what
-// is not wanted then costs little more than the snapshot itself. So does one for
-// which there is no memory left.
+// A chain gets a list of the positions of its records, eight bytes each. A subtree
+// with a large part of the map gets no list: to walk through the cut and skip the
+// other records costs little more than the snapshot itself. Neither does one for
+// which there is no memory.
 func (n *snapshotter) scan(ctx context.Context, held *heldCut, trees map[want][]*answer) {
 	n.scans.Add(1)
 	n.mu.Lock()
@@ -66,7 +66,7 @@ func (n *snapshotter) scan(ctx context.Context, held *heldCut, trees map[want][]
 	defer n.mu.Unlock()
 	n.scanning = false
 	if ctx.Err() != nil {
-		return // the clients see it, too
+		return // the joiners see that too, and end
 	}
 	for _, c := range chains {
 		n.begin(c, trees[c.want]...)
@@ -75,7 +75,7 @@ func (n *snapshotter) scan(ctx context.Context, held *heldCut, trees map[want][]
 
 const (
 	// A subtree that has more than one record in denseShare, and more than
-	// denseFrom, is found anew for each client.
+	// denseFrom, gets no list.
 	denseShare = 16
 	denseFrom  = 1024
 

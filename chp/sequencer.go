@@ -57,8 +57,9 @@ func (q *sequencer) init(publisher *sockets.Pub, maxBytes int64, refused *refusa
 	q.hugz = zmtp.AppendMessage(nil, []byte("HUGZ"), make([]byte, 8), nil, nil, nil)
 }
 
-// take numbers, stores and publishes a batch of updates that collect has
-// checked. It returns those that the map has no room for, until the next call.
+// take numbers, stores and publishes a batch of updates that collect has checked.
+// It returns those that the map has no room for; the slice is valid until the next
+// call.
 func (q *sequencer) take(b *sockets.Batch) (unfit []sockets.Span) {
 	wire, spans := b.Wire(), b.Spans()
 	if len(spans) == 0 {

@@ -132,7 +132,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 
 // Bounds that are not options.
 const (
-	snapshotWindow   = 128 << 10 // bytes of snapshots queued for a client, and copied if they are little
+	snapshotWindow   = 128 << 10 // bytes of snapshots queued for a client
 	collectorWindow  = 1 << 20   // octets of updates read ahead of the sequencer, a client
 	maxRequests      = 256       // unanswered snapshot requests, a client
 	maxRequestSize   = 64 << 10  // octets of a snapshot request or a subscription
@@ -359,8 +359,8 @@ func (r *refusals) counts() map[Reason]uint64 {
 }
 
 // wentAway says that a peer ended its connection in the handshake without breaking
-// the protocol. Clients that live for a moment do that: they have what they want
-// before all their connections are made.
+// the protocol. Short-lived clients do that: they are done before all their
+// connections are made.
 func wentAway(err error) bool {
 	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE} {
 		if errors.Is(err, end) {

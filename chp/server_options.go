@@ -36,11 +36,10 @@ const maxMaxValueSize = min(1<<30, math.MaxInt/8+1)
 // ServerOptions configures a [Server]. The zero value works: it serves the
 // loopback interface on three consecutive free ports.
 type ServerOptions struct {
-	// Host is the address, name or * that the three ports are bound on, without a
-	// port, and an address of IPv6 without brackets.
-	// Default 127.0.0.1. Whoever reaches the ports, and is let in by Security,
-	// can read and write everything: CHP has no access control (RFC 12,
-	// Security).
+	// Host is the address, name or * that the three ports are bound on: no port,
+	// and no brackets around an IPv6 address. Default 127.0.0.1. Anyone who reaches
+	// the ports, and is let in by Security, can read and write everything: CHP has
+	// no access control (RFC 12, Security).
 	Host string
 
 	// Security makes the server one of CURVE or PLAIN, on all three ports,
@@ -69,34 +68,35 @@ type ServerOptions struct {
 	// snapshot. 0 means DefaultSubscriberQueue.
 	SubscriberQueue int
 
-	// SlowestIntake is how far the server slows down for subscribers, in bytes of
-	// updates a second. When the queue of one that reads, though not fast enough,
-	// is more than half full, updates are taken more slowly, the more so the fuller
-	// it is, but never more slowly than this. So a burst slows the clients that
-	// write, and does not disconnect those that follow. Keys that expire are
-	// deleted more slowly too, at a rate of their own with the same bounds. A
-	// subscriber that takes less than an eighth of what it is sent is not waited
-	// for. 0 means DefaultSlowestIntake; negative means not to slow down.
+	// SlowestIntake is the lowest rate to which the server slows down for
+	// subscribers, in bytes of updates a second. When the queue of a subscriber
+	// that reads too slowly is more than half full, the server takes updates more
+	// slowly: the fuller the queue, the slower, but never below this rate. So a
+	// burst slows down the clients that write instead of disconnecting those that
+	// follow. Deletions of expired keys are slowed down in the same way, by
+	// themselves. A subscriber that takes less than an eighth of what it is sent is
+	// not waited for. 0 means DefaultSlowestIntake; negative means not to slow
+	// down.
 	SlowestIntake int
 
 	// SubscriberMemory bounds the bytes queued for all subscribers together. When
 	// they are more, the subscribers furthest behind are disconnected first.
-	// Subscribers to the same subtrees share what is queued, which counts once. 0
+	// Subscribers to the same subtrees share queued updates, which count once. 0
 	// means DefaultSubscriberMemory, or twice SubscriberQueue if that is more.
 	SubscriberMemory int
 
-	// MaxMapBytes bounds the map, in bytes of keys, values, properties and some
-	// 30 bytes more for each key: what would make it larger is refused, for
-	// ReasonMapFull, and deletions and updates that do not grow a key go on. The
-	// memory can be twice as much, and more for a short time, besides 16 to 64 bytes
-	// a key for the index. 0 means no bound: there is no eviction, so only the
-	// application knows how large its map may be.
+	// MaxMapBytes bounds the map, in bytes of keys, values, properties and some 30
+	// bytes more for each key: an update that would make it larger is refused with
+	// ReasonMapFull. Deletions, and updates that do not grow a key, are always
+	// taken. The memory can be twice as much, and more for a short time, besides 16
+	// to 64 bytes a key for the index. 0 means no bound: there is no eviction, so
+	// only the application knows how large its map may be.
 	MaxMapBytes int64
 
-	// MaxClients bounds the connections on each of the three ports; a client has
-	// one on each, on the first only while it joins, unless it is kept for
-	// longer. One more is closed at once and logged. 0 means DefaultMaxClients;
-	// negative means no bound.
+	// MaxClients bounds the connections on each of the three ports; a client of
+	// this package has one on the first two, and one on the third once it writes.
+	// One connection too many is closed at once and logged. 0 means
+	// DefaultMaxClients; negative means no bound.
 	MaxClients int
 
 	// SnapshotMemory bounds the bytes of snapshots that are encoded and not
@@ -129,9 +129,9 @@ type ServerOptions struct {
 	Preload iter.Seq2[Entry, error]
 
 	// Logger gets what an operator wants to know. The server never waits for it:
-	// records are queued, up to 1,024 of them, and those of one kind are limited
-	// to ten a second, but for Debug. What is left out is counted, and the count
-	// is logged. Serve waits a second at most for the logger to take the last
+	// records are queued, up to 1,024 of them, and those of one kind are limited to
+	// ten a second, except at level Debug. Those left out are counted, and the
+	// count is logged. Serve waits a second at most for the logger to take the last
 	// ones. nil means slog.Default.
 	Logger *slog.Logger
 }

@@ -36,8 +36,9 @@ var (
 // The DEALER socket stays open behind the snapshot if the server is one of ours:
 // it tells there of updates that it refuses.
 //
-// Goroutines: run in the client's; the watchdog; during join, one that fetches
-// the snapshot. All have ended when run returns.
+// Goroutines: begin in one of its own (see attempts), follow in the client's; the
+// watchdog; during join, one that fetches the snapshot. The last two have ended
+// when end returns.
 type session struct {
 	client *Client
 	index  int // of the server in ClientOptions.Servers
@@ -221,8 +222,8 @@ func (s *session) close() {
 	s.batch.Release()
 }
 
-// hear takes what the server says on the snapshot connection when the snapshot is
-// complete: which updates it has refused. Nothing of it is queued.
+// hear takes the messages on the snapshot connection after the snapshot, which name
+// refused updates. It queues nothing.
 func (s *session) hear(b *sockets.Batch) {
 	for i := range b.Len() {
 		if id, reason, ok := parseRefusal(b.Message(i)); ok {
@@ -235,8 +236,8 @@ func (s *session) hear(b *sockets.Batch) {
 
 func (s *session) monitorSubscriber(e sockets.Event) { s.watch(e, false) }
 
-// monitorSnapshot is told of the snapshot connection, which a plain server
-// loses as soon as it has served its purpose.
+// monitorSnapshot is told of the snapshot connection, which the session itself
+// closes after the snapshot if the server is not one of ours.
 func (s *session) monitorSnapshot(e sockets.Event) {
 	if !s.unneeded.Load() {
 		s.watch(e, false)

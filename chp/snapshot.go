@@ -18,8 +18,8 @@ import (
 // Clients pull. Each client that is being sent snapshots has a goroutine (see
 // joiner), which encodes the next parcel of its snapshot when the connection has
 // room for it. What it reads is a cut of the map, which stays as it is while
-// updates go on. So a client that stops reading holds what its connection has
-// taken over and the cut, and nothing that another client waits for.
+// updates go on. So a client that stops reading holds the parcels lent to its
+// connection and the cut, and nothing that another client waits for.
 //
 // Clients that want the same of one cut share a chain: the first to come to a
 // parcel encodes it, and the others are sent the same bytes. All requests that
@@ -33,9 +33,10 @@ import (
 //   - a subtree: one walk through the cut finds the records of all subtrees that
 //     wait at that moment, however many (see scan).
 //
-// Memory has three bounds, for all clients together. Parcels: SnapshotMemory (see
-// budget). Segments that only cuts still hold: see trim. A client that takes
-// nothing for SnapshotTimeout is disconnected, whatever it holds.
+// Memory is bounded over all clients: parcels by SnapshotMemory (see budget), the
+// lists of records by an eighth of that (see scan), segments that only cuts still
+// hold by trim. A client that takes nothing for SnapshotTimeout is disconnected,
+// whatever it holds.
 type snapshotter struct {
 	server *Server
 
@@ -106,7 +107,8 @@ func newSnapshotter(s *Server) *snapshotter {
 	}
 }
 
-// add takes a request. The answer to one key is at hand; others may wait for run.
+// add takes a request. A request for one key is answered at once; others may wait
+// for run.
 func (n *snapshotter) add(ctx context.Context, r request) error {
 	a := &answer{want: r.want, ready: make(chan struct{})}
 	n.mu.Lock()
@@ -175,8 +177,8 @@ func (n *snapshotter) run(ctx context.Context) {
 	}
 }
 
-// round answers the requests that wait from one cut. It returns when there will
-// be something to do even if nobody comes, or 0.
+// round answers the requests that wait from one cut. It returns after how long the
+// next round is due if no request comes, or 0 if none is.
 func (n *snapshotter) round(ctx context.Context, scans *sync.WaitGroup) time.Duration {
 	if now := time.Now(); now.Sub(n.trimmed) >= trimEvery {
 		n.trimmed = now
@@ -288,7 +290,7 @@ func (n *snapshotter) leave(a *answer) {
 	n.settle(&n.small)
 	n.settle(&n.large)
 	if len(n.waiting) > 0 {
-		signal(n.arrived) // who waits to share a cut need not wait for this one
+		signal(n.arrived) // requests that wait to share a cut need not wait for this chain
 	}
 }
 
@@ -314,7 +316,7 @@ func (n *snapshotter) release(h *heldCut) {
 	n.mu.Unlock()
 }
 
-// drop is release for who holds mu.
+// drop is release with mu held.
 func (n *snapshotter) drop(h *heldCut) {
 	if h.users--; h.users == 0 {
 		delete(n.held, h)
@@ -322,9 +324,9 @@ func (n *snapshotter) drop(h *heldCut) {
 	}
 }
 
-// trim bounds the memory that is there for cuts alone: see mayOutlive. Beyond that
-// the cut goes of which nobody has taken anything for longest, and its clients
-// are disconnected.
+// trim bounds the memory that only cuts still need (see mayOutlive). Beyond the
+// bound it gives up the cut without progress for longest, and disconnects its
+// clients.
 func (n *snapshotter) trim() {
 	n.mu.Lock()
 	var cuts []*heldCut
@@ -373,10 +375,10 @@ func (n *snapshotter) trim() {
 	}
 }
 
-// mayOutlive returns how many bytes may be there for cuts alone: twice the log, as
-// it is or as it was at one of the cuts, and SnapshotMemory. That is room for a
-// large snapshot, and for several that began at about the same time, while all
-// of the map is overwritten.
+// mayOutlive returns how many bytes only cuts may need: twice the log, at its
+// present size or its size at one of the cuts, whichever is largest, plus
+// SnapshotMemory. That is room for a large snapshot, and for several that began at
+// about the same time, while all of the map is overwritten.
 func (n *snapshotter) mayOutlive(cuts []*heldCut) int {
 	most := n.server.sequencer.logSize()
 	for _, h := range cuts {

@@ -44,7 +44,7 @@ type stream struct {
 	behind bool    // cuts are there, and the KVPUBs have not passed the newest
 
 	stale uint64 // KVPUBs discarded
-	beats int    // HUGZ since somebody looked
+	beats int    // HUGZs since apply last looked
 }
 
 // hugzTag and kthxbaiTag mark a span as a command. The tag of a key can be the

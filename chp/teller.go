@@ -9,10 +9,11 @@ import (
 	"clustermap/sockets"
 )
 
-// teller tells clients of refused updates. Nobody who takes updates may wait for a
-// client, and a client can have many thousands of updates on the way when the map
-// becomes full. So what a connection has no room for is kept here, and a goroutine
-// sends it. A client that lets too much pile up is disconnected.
+// teller tells clients of refused updates. The goroutines that take updates must
+// not wait for a client, and a client can have many thousands of updates on the way
+// when the map becomes full. So refusals that a connection has no room for are kept
+// here, and a goroutine sends them. A client that lets too many pile up is
+// disconnected.
 type teller struct {
 	router  *sockets.Router
 	timeout time.Duration // for a portion to be taken
@@ -71,7 +72,7 @@ func (t *teller) tell(n *refusalNotice) {
 	t.bytes += len(n.wire)
 }
 
-// run sends what is owed to one client, until nothing is or the connection ends.
+// run sends what is owed to one client, until all is sent or the connection ends.
 func (t *teller) run(owed *refusalNotice) {
 	for {
 		t.mu.Lock()

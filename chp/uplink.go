@@ -10,17 +10,17 @@ import (
 	"clustermap/sockets"
 )
 
-// uplink is how a session's updates leave: a PUB socket to its server's
-// collector. It is part of the session as the other two connections are, and
-// ends with it, along with all that it has queued.
+// uplink sends a session's updates: it is a PUB socket to its server's collector.
+// Like the other two connections it is part of the session, and ends with it, along
+// with all that it has queued.
 //
 // If the server is not one of ours, the other servers get the updates as well if
 // they have room, as the guide's pairs of Clone servers expect of a client: the
 // passive one keeps what its peer has not published yet. Each has a PUB socket of
 // its own, so that an update waits for the server that the client follows and for
 // no other: a backup that hangs changes nothing. Servers of ours do not work in
-// pairs. Part of the updates would make another map of the backup's, so there the
-// other servers get nothing, and no connection for updates.
+// pairs. Part of the updates would make the backup's map a different one, so the
+// other servers get none, and no connection for updates.
 //
 // A client that only reads has no uplink. The first update makes it, and from
 // then on each session begins with one.
@@ -108,9 +108,9 @@ func (u *uplink) monitor(e sockets.Event) {
 	u.session.watch(e, true)
 }
 
-// ready waits until the collector has subscribed: before, what is sent is lost.
-// So is what is sent when the connection has broken, which a PUB socket knows
-// before the session does. Then ready returns an error.
+// ready waits until the collector has subscribed: updates sent before that are
+// lost. So are updates sent after the connection has broken, which a PUB socket
+// knows before the session does. Then ready returns an error.
 func (u *uplink) ready() error {
 	if u.known.Load() {
 		if u.pub.WaitSubscribers(ended, nil, 1) != nil {
@@ -146,8 +146,8 @@ func (u *uplink) send(s *stage) error {
 	return nil
 }
 
-// flush closes the sockets once what they have queued is written, or a second
-// has passed.
+// flush closes the sockets once all that they have queued is written, or after
+// closeLinger.
 func (u *uplink) flush() { u.each(func(p *sockets.Pub) { _ = p.Close() }) } // closing a socket does not fail
 
 // close closes the sockets. What they have queued is dropped.

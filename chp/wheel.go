@@ -258,7 +258,7 @@ func (m *timerMap) set(hash uint64, i uint32) {
 }
 
 // remove takes a key out, and replaces the map if it has become too big: each map
-// is a small part of the whole, so that takes no time worth mentioning.
+// is a small part of the whole, so that takes little time.
 func (m *timerMap) remove(hash uint64) {
 	delete(m.index, hash)
 	if m.peak <= keepMap || len(m.index) > m.peak/4 {

@@ -322,7 +322,8 @@ func (s *stage) free() {
 	stages.Put(s)
 }
 
-// cut takes out of a stage what must not be sent any more. mu must be held.
+// cut removes from a stage the updates that must not be sent any more. mu must be
+// held.
 func (w *writer) cut(s *stage) {
 	if len(w.dropped) == 0 {
 		return
@@ -369,7 +370,7 @@ func (w *writer) run() {
 }
 
 // next waits until there is something to send and a session to send it with. It
-// returns nil when there will not be.
+// returns nil once the writer is closed and one of the two is missing.
 func (w *writer) next() *session {
 	w.mu.Lock()
 	defer w.mu.Unlock()
