@@ -234,8 +234,8 @@ func TestClientBacksOff(t *testing.T) {
 	}
 }
 
-// Who waits for a client in vain learns why there is no server to follow: from
-// WaitActive and from an update alike.
+// WaitActive and an update that wait in vain both return why there is no server to
+// follow.
 func TestWaitsTellWhyThereIsNoServer(t *testing.T) {
 	t.Parallel()
 	fails := make(chan struct{}, 1)

@@ -43,7 +43,7 @@ func TestH3_CollectorBreaks(t *testing.T) {
 }
 
 // H3: a collector that is no SUB socket, as those of the guide's first models, is
-// reported: to who calls, and to OnFailure. The client goes on reading.
+// reported to the caller and to OnFailure. The client goes on reading.
 func TestH3_CollectorOfWrongType(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -42,8 +42,8 @@ func (g *guarded) String() string {
 	return g.b.String()
 }
 
-// Nobody waits for a logger that stands still, and when it goes on it is told how
-// much it has missed.
+// Nobody waits for a logger that blocks, and when it goes on it gets the number of
+// records that it has missed.
 func TestH22_LoggerThatStandsStill(t *testing.T) {
 	t.Parallel()
 	var out guarded

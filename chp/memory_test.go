@@ -35,7 +35,7 @@ func heap() int {
 // find in it and makes it ten times slower.
 func alone(t *testing.T) {
 	if raceDetector {
-		t.Skip("one goroutine only: nothing for the race detector to find, and ten times as long")
+		t.Skip("runs in one goroutine: the race detector finds nothing in it and makes it ten times slower")
 	}
 }
 

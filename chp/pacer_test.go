@@ -11,8 +11,8 @@ import (
 	"clustermap/sockets"
 )
 
-// Nobody waits up to half of a queue. Beyond, the wait grows to that of the slowest
-// rate, and it is bounded.
+// Nobody waits while queues are at most half full. Beyond that the wait grows to
+// that of the slowest rate, and it is bounded.
 func TestH5_PacerWaits(t *testing.T) {
 	t.Parallel()
 	level := 0.0

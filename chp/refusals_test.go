@@ -68,8 +68,8 @@ func TestManyRefusals(t *testing.T) {
 	}
 }
 
-// What is kept for a client that does not read what it is told is bounded: beyond,
-// the client is disconnected, and the memory is given back.
+// The refusals kept for a client that does not read them are bounded: beyond the
+// bound the client is disconnected, and the memory is given back.
 func TestTellerIsBounded(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{})

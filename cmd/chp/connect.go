@@ -114,8 +114,8 @@ type client struct {
 	servers    []string
 	connected  chan struct{} // closed once any server is connected
 	lost       chan struct{} // closed once a server is lost that was followed
-	refused    chan struct{} // closed once no server will ever let us in
-	nobody     chan struct{} // closed once nobody has listened at any server
+	refused    chan struct{} // closed once every server has failed for a reason that stays: see hopeless
+	nobody     chan struct{} // closed once no server was reached, and at least one may just not have started
 
 	refuse, miss sync.Once // close the two
 
@@ -161,8 +161,8 @@ func (n *connection) start(o chp.ClientOptions) (*client, error) {
 	return c, nil
 }
 
-// say passes news on. It never waits: standard error may be a pipe that nobody
-// reads.
+// say puts a line into news. It never waits: standard error may be a pipe that
+// nobody reads.
 func (n *connection) say(format string, a ...any) {
 	select {
 	case n.news <- fmt.Sprintf("chp: "+format, a...):
@@ -299,12 +299,12 @@ func (c *client) all(kind func(error) bool) bool {
 }
 
 // hopeless says that an attempt failed for a reason that stays: the server does not
-// let us in as we are, or there is no such host.
+// let this client in, or there is no such host.
 func hopeless(err error) bool {
 	return errors.Is(err, zmtp.ErrRefused) || errors.Is(err, zmtp.ErrMechanism) || noHost(err)
 }
 
-// noHost says that a name is of no host, for certain.
+// noHost says that there is certainly no host of a name.
 func noHost(err error) bool {
 	var name *net.DNSError
 	return errors.As(err, &name) && name.IsNotFound
@@ -381,7 +381,8 @@ func (c *client) noServer(waited time.Duration) error {
 	return fail(exitNoServer, "no CHP server answered within %v at %s; start one with: chp serve%s", waited, strings.Join(each, ", "), hint)
 }
 
-// why is reason for what is known about a server. mu must be held.
+// why returns the most telling reason for which a server was not reached. mu must
+// be held.
 func (c *client) why(server string) string {
 	if err := c.foreign[server]; err != nil {
 		return reason(server, err) // it tells more than, say, a reset that came later
@@ -411,8 +412,8 @@ func reason(server string, err error) string {
 	return text
 }
 
-// unlike says how an error shows that who answered is no CHP server, or "" if it
-// does not.
+// unlike says how an error shows that the peer is no CHP server, or "" if it does
+// not.
 func unlike(err error) string {
 	switch {
 	case errors.Is(err, zmtp.ErrVersion), errors.Is(err, zmtp.ErrMalformed):

@@ -2,8 +2,8 @@ package main
 
 import "io"
 
-// output is standard output. It keeps its first error: cobra prints help texts
-// and drops what their writing returns.
+// output is standard output. It keeps its first error: cobra prints help texts and
+// drops the errors of writing them.
 type output struct {
 	w   io.Writer
 	err error

@@ -88,7 +88,7 @@ func (p *pairReader) line() ([]byte, error) {
 	}
 }
 
-// parsePair takes a line apart. A time to live that is over becomes -1.
+// parsePair parses a line. A time to live that is over becomes -1.
 func parsePair(line []byte) (e chp.Entry, err error) {
 	// encoding/json would replace bytes that are not UTF-8 without a word.
 	if !utf8.Valid(line) {
@@ -144,7 +144,7 @@ func parsePair(line []byte) (e chp.Entry, err error) {
 
 // timeToLive returns a number of seconds, and -1 for a time that is over.
 func timeToLive(seconds float64) (time.Duration, error) {
-	const most = 10 * 365 * 24 * 3600 // as CHP servers of this package have it
+	const most = 10 * 365 * 24 * 3600 // as long as maxTTL
 	switch {
 	case seconds <= 0:
 		return -1, nil

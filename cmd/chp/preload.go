@@ -12,7 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// preload is the dump that a server begins with. The nil *preload is none.
+// preload is the dump that a server begins with. A nil *preload is the absence of
+// one.
 type preload struct {
 	in    io.ReadCloser
 	name  string // of the file, for messages

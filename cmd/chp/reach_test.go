@@ -72,8 +72,8 @@ func TestH15_EachServerHasItsReason(t *testing.T) {
 	}
 }
 
-// Who answers and is no CHP server is told apart from nobody, and the port is
-// named that did not take the connection, or took it for something else.
+// A peer that answers and is no CHP server is told apart from a port where nobody
+// listens, and the message names the port.
 func TestReasonsOfOthersThatAnswer(t *testing.T) {
 	t.Parallel()
 	banner, err := net.Listen("tcp", loopback.Own()+":0")

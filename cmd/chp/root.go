@@ -32,7 +32,7 @@ func execute(ctx context.Context, args []string, s streams) int {
 	switch coded := errors.As(err, &failed); {
 	case out.err != nil && !coded && !errors.Is(out.err, syscall.EPIPE):
 		failed = &commandError{exitRefused, fmt.Errorf("cannot write the output: %w", out.err)}
-	case err == nil, errors.Is(err, syscall.EPIPE): // nobody reads the output any more
+	case err == nil, errors.Is(err, syscall.EPIPE): // the reader of the output has gone
 		return exitDone
 	case !coded:
 		// What fails before a command's own function runs is the command line.

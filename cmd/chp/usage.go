@@ -34,8 +34,8 @@ func (n *number) Set(s string) error {
 // Type names the kind of value in help texts.
 func (n *number) Type() string { return "int" }
 
-// strict makes cobra's own commands refuse what does not exist: they print a help
-// text for it otherwise, and end well.
+// strict makes cobra's own commands refuse names that do not exist. Otherwise they
+// print a help text and exit with code 0.
 func strict(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -10,7 +10,7 @@ func TestServeHostInBrackets(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("no IPv6 loopback address: %v", err)
 	}
 	l.Close()
 	s := start(t, "serve", "--port", "0", "--host", "[::1]")
