@@ -8,11 +8,11 @@
 //
 // # Design
 //
-// Each node publishes its state at an interval and subscribes to the other
-// one's. machine.go is what follows from that: a table of state and event, as
-// pure code. node.go runs it on two sockets, in three goroutines: one owns the
-// machine, one hears the peer, one admits subscribers. wire.go is what is said.
-// Readers of a node's status take no lock.
+// Each node publishes its state at an interval and subscribes to the other one's.
+// machine.go is what follows from that: a table of state and event, as pure code.
+// node.go runs it on two sockets, in three goroutines: one owns the machine, one
+// hears the peer, one admits subscribers. wire.go has the messages. Readers of a
+// node's status take no lock.
 //
 // A server uses it like this:
 //

@@ -315,9 +315,9 @@ func (m *machine) raise() {
 	m.epoch = m.newest
 }
 
-// fight decides which of two active nodes goes on. Of equal reigns both sides
-// raise the number, whoever notices, so that it does not stand for two
-// histories. Nodes of the same role, a mistake in the set-up, then both go on.
+// fight decides which of two active nodes goes on. If the reigns are equal, each
+// side that notices raises the number, so that it does not stand for two histories.
+// Nodes of the same role, a mistake in the set-up, then both go on.
 func (m *machine) fight() {
 	p := m.peer
 	equal := !p.foreign && p.epoch == m.epoch

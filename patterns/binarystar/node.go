@@ -37,7 +37,7 @@ type Node struct {
 
 	requests chan request   // from methods; taken by run
 	heard    chan candidate // from listen
-	joined   chan struct{}  // somebody has subscribed; holds one
+	joined   chan struct{}  // a peer has subscribed; capacity 1
 	refused  atomic.Uint64
 	current  atomic.Pointer[reading] // stored by run
 	buffer   []byte                  // of run
@@ -46,7 +46,7 @@ type Node struct {
 	subscriptions map[*Subscription]bool // nil when the node has ended
 }
 
-// reading is what run has last arrived at.
+// reading is the result of run's last step.
 type reading struct {
 	machine machine
 	status  Status
@@ -72,7 +72,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 		Metadata:       map[string]string{property: "1"},
 		MaxMessageSize: 4 * MaxPayload,
 		Monitor:        o.Monitor,
-		// A link that was cut without a word is made again.
+		// A connection that broke without notice is made again.
 		HeartbeatInterval: max(o.Timeout, time.Second),
 		ConnectTimeout:    max(2*o.Timeout, time.Second),
 		// A peer that comes back is found before it is taken for silent.
@@ -140,7 +140,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 // now is the time since the node began, on the monotonic clock.
 func (n *Node) now() time.Duration { return time.Since(n.began) }
 
-// run owns the machine. Nobody else steps it.
+// run owns the machine. Only run changes it.
 func (n *Node) run() {
 	interval := time.NewTicker(n.opts.Interval)
 	defer interval.Stop()
@@ -278,7 +278,7 @@ func (n *Node) admit() {
 	}
 }
 
-// do has run take a step, and returns what came of it.
+// do has run take a step, and returns the machine after it.
 func (n *Node) do(ctx context.Context, e event) (machine, error) {
 	r := request{e, make(chan machine, 1)}
 	select {

@@ -48,16 +48,18 @@ type Options struct {
 	// Handover or Close, which wait for that goroutine.
 	StoreEpoch func(epoch uint64) error
 
-	// Payload, if set, returns what the peer is told besides, for its
-	// application: up to MaxPayload bytes, more are cut off. It is called by the
-	// node's goroutine with each message and must return at once. The node is
-	// done with the bytes before the next call. A guide program is not told.
+	// Payload, if set, returns bytes for the peer's application, which are sent
+	// with the state: up to MaxPayload, more are cut off. It is called by the
+	// node's goroutine at every step, at least once each Interval, and must return
+	// at once. The node is done with the bytes before the next call. A guide
+	// program is not told.
 	Payload func() []byte
 
 	// Compare, if set, compares the payloads of two nodes of which neither is
-	// active and which have followed the same reign. The one with the larger
-	// becomes active: above 0 for own. Both nodes must come to opposite
-	// results. Else their roles decide.
+	// active and which have followed the same reign. The node with the larger
+	// payload becomes active: a result above 0 means own, below 0 peer. The two
+	// nodes must come to opposite results. If it is 0 or Compare is nil, their
+	// roles decide.
 	Compare func(own, peer []byte) int
 
 	// BindSecurity is for the socket that is bound, PeerSecurity for the one

@@ -9,8 +9,8 @@ import (
 	"clustermap/sockets"
 )
 
-// property is how nodes of this package know one another: both sockets of a
-// node announce it in their handshake.
+// property identifies nodes of this package to one another: both sockets of a node
+// announce it in their handshake.
 const property = "X-BSTAR"
 
 const (
@@ -73,8 +73,8 @@ func parse(m sockets.Message, own Role) (candidate, error) {
 	return c, nil
 }
 
-// topics is what a peer gets that asks for a topic: one of this package gets
-// long messages, any other one the short ones that it asked for.
+// topics returns the topics to subscribe a peer to when it asks for one: a peer of
+// this package gets long messages, any other the short ones that it asked for.
 func topics(ours bool, asked string) []string {
 	switch {
 	case ours:
