@@ -63,8 +63,9 @@ func (t *topics) init() {
 // Subscribe asks for messages whose first frame begins with topic; the empty
 // topic asks for all. It takes effect at each publisher when the request
 // arrives there: see WaitSubscribed. At one of the same process that is when
-// Subscribe returns, unless the publisher is an [XPub] from which nobody receives. Topics count: a topic subscribed to twice
-// must be unsubscribed twice. A topic over 32 KiB is ErrTooLarge.
+// Subscribe returns, unless the publisher is an [XPub] from which nobody
+// receives. Topics count: a topic subscribed to twice must be unsubscribed twice.
+// A topic over 32 KiB is ErrTooLarge.
 func (s *subscribing) Subscribe(topic string) error {
 	if err := s.open(); err != nil {
 		return err
