@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// admission bounds what strangers can hold of a socket: how many connections it
-// has accepted, how many of these are in their handshake, and how many calls of
-// an authenticator run.
+// admission limits the resources that peers can occupy: the accepted connections,
+// those of them that are in their handshake, and the running calls of an
+// authenticator.
 //
-// A handshake that waits for its peer has stalled, for as long as the peer takes
-// for its next step: the greeting, or one command. A peer that sends single bytes
-// gains nothing by that. When there are too many handshakes, a newcomer takes the
-// place of the one that has stalled longest, if that is longer than the grace:
-// so silent peers lock nobody out, and a peer that goes on is never evicted. Nor
-// is one that waits for the authenticator, or for the application. While there is none to evict, the
-// listener waits, and the system's backlog is the queue.
+// A handshake is stalled while it waits for the peer's next step, which is the
+// greeting or one whole command: single bytes do not count as a step. When there
+// are too many handshakes, a new connection replaces the one that has been stalled
+// longest, if that is longer than the grace. So silent peers lock nobody out. A
+// peer that completes its steps in time is never evicted, nor is one that waits
+// for the authenticator or the application. While no handshake can be evicted, the
+// listener waits, and new connections stay in the system's backlog.
 type admission struct {
 	maxConnections, maxHandshakes int
-	grace                         time.Duration // handshakeGrace, but in tests
-	judges                        chan struct{} // a token for each call of an authenticator that runs
+	grace                         time.Duration // handshakeGrace, except in tests
+	judges                        chan struct{} // holds a token for each running call of an authenticator
 
 	mu          sync.Mutex
 	connections int       // accepted, and not ended
 	handshakes  int       // of these, in their handshake
-	stalled     list.List // of *conn: the handshakes that wait for their peer, the longest first
-	room        gate      // listeners wait here
+	stalled     list.List // of *conn: the handshakes that wait for their peer, the longest wait first
+	room        gate      // where listeners wait
 }
 
 // handshakeGrace is how long a peer may take for a step of its handshake before a
-// newcomer may take its place: a round trip around the world, with a margin. Many
-// hostile connections hold up a newcomer for about this time for each
-// MaxHandshakes of them that are before it in the backlog.
+// new connection may replace it: a round trip around the world, with a margin.
+// Silent connections ahead of an honest one in the backlog delay it by about this
+// time per MaxHandshakes of them.
 const handshakeGrace = 250 * time.Millisecond
 
 func (a *admission) init(o *Options) {
@@ -43,9 +43,10 @@ func (a *admission) init(o *Options) {
 	a.room = newGate()
 }
 
-// enter counts a new connection, whose handshake begins. While there are too many
-// handshakes, and none to evict, it waits. It returns ErrClosed when closed is
-// closed first, and ErrTooManyConnections if there are MaxConnections.
+// enter counts a new connection, whose handshake begins. It waits while there are
+// too many handshakes and none of them can be evicted. It returns ErrClosed if the
+// channel closed is closed meanwhile, and ErrTooManyConnections if there are
+// MaxConnections and none of them can be evicted.
 func (a *admission) enter(c *conn, closed <-chan struct{}) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -74,8 +75,9 @@ func (a *admission) enter(c *conn, closed <-chan struct{}) error {
 	return nil
 }
 
-// evict ends the handshake that has stalled longest, if that is longer than the
-// grace, and returns 0. Else it returns when to look again. mu must be held.
+// evict ends the handshake that has been stalled longest, if that is longer than
+// the grace, and returns 0. Otherwise it returns after how long to try again. mu
+// must be held.
 func (a *admission) evict() (wait time.Duration) {
 	first := a.stalled.Front()
 	if first == nil {
@@ -90,15 +92,15 @@ func (a *admission) evict() (wait time.Duration) {
 	return 0
 }
 
-// wake tells listeners that there may be room, if so. mu must be held.
+// wake wakes the listeners if another handshake may begin. mu must be held.
 func (a *admission) wake() {
 	if a.handshakes < a.maxHandshakes {
 		a.room.wake()
 	}
 }
 
-// stall says that from now on the handshake of c waits for the peer's next step.
-// mu must be held.
+// stall records that the handshake of c waits for the peer's next step from now
+// on. mu must be held.
 func (a *admission) stall(c *conn) {
 	if !c.shaking {
 		return // not accepted, or evicted
@@ -110,15 +112,16 @@ func (a *admission) stall(c *conn) {
 	c.stalled = a.stalled.PushBack(c)
 }
 
-// advanced says that the peer has made a step of its handshake.
+// advanced records that the peer has made a step of its handshake.
 func (a *admission) advanced(c *conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.stall(c)
 }
 
-// judging says that the peer of c waits for us: for an authenticator, until
-// advanced, or until established for the application to make room.
+// judging records that the peer of c waits for us: for the authenticator, until
+// advanced is called, or for the application to make room, until established is
+// called.
 func (a *admission) judging(c *conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,7 +131,7 @@ func (a *admission) judging(c *conn) {
 	}
 }
 
-// established says that the handshake of c has succeeded.
+// established records that the handshake of c has succeeded.
 func (a *admission) established(c *conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -137,14 +140,14 @@ func (a *admission) established(c *conn) {
 	}
 }
 
-// leave says that c has ended.
+// leave records that c has ended.
 func (a *admission) leave(c *conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.forget(c)
 }
 
-// forget counts c no more. mu must be held.
+// forget stops counting c. mu must be held.
 func (a *admission) forget(c *conn) {
 	if c.shaking {
 		a.settle(c)
@@ -155,7 +158,7 @@ func (a *admission) forget(c *conn) {
 	}
 }
 
-// settle ends the handshake of c. mu must be held.
+// settle stops counting the handshake of c. mu must be held.
 func (a *admission) settle(c *conn) {
 	if c.stalled != nil {
 		a.stalled.Remove(c.stalled)

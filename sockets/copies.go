@@ -6,31 +6,32 @@ import (
 	"clustermap/internal/buf"
 )
 
-// copies shares what several groups get alike. Peers with topics of their own are
-// groups of their own, but often the same part of a batch is for many of them: it is
-// copied for the first, and the others are lent that copy. So subscribers that do
-// not read cost the publisher one copy, and not one each.
+// copies lets groups share a copy of the messages that they all get. Peers with
+// different topics are in different groups, but often the same messages of a batch
+// are for several of them: these are copied for the first group, and the other
+// groups share that copy. So subscribers that do not read cost the publisher one
+// copy in all, not one each.
 //
-// A copy holds nothing else than what all who share it are to get, so one of them
-// that keeps it for long keeps no more memory than it has queued, rounded to the
-// size of a chunk. Under the mutex of the subscriptions.
+// A copy contains only what every group that shares it gets. So a peer that keeps
+// it for long keeps no more memory than it has queued, rounded up to the size of a
+// chunk. Guarded by the mutex of the subscriptions.
 type copies struct {
-	shared bool // copies may be shared at all
+	shared bool // copies may be shared
 	made   []copied
 }
 
-// copied is runs of the wire, and their copy.
+// copied is a selection of runs of a batch, and their copy.
 type copied struct {
 	runs  []run
 	chunk *buf.Chunk
 }
 
-// maxCopies bounds the different runs that are looked through for each group: what
-// many share is found among the first.
+// maxCopies bounds the copies of a batch, and so the search for a copy that each
+// group makes. A selection that many groups share is likely to be among the first.
 const maxCopies = 8
 
-// begin begins a batch. With the policy Drop a peer may take nothing for ever, so it
-// gets a copy of its own, in memory that is its own.
+// begin begins a batch. With the policy Drop nothing is shared: there a peer may
+// keep its queue forever, so the queue must hold no memory but its own.
 func (c *copies) begin(p Policy) { c.shared = p != Drop }
 
 // end ends the batch.
@@ -44,8 +45,9 @@ func (c *copies) end() {
 	c.made = c.made[:0]
 }
 
-// of returns a copy of the runs of wire, of size bytes, that is to be lent, or nil
-// if it is too little for that.
+// of returns a chunk with a copy of the runs of wire, size bytes in all, for groups
+// to share. It returns nil if the runs are to be copied for this group alone: if
+// sharing is off, they are too small, or the batch has maxCopies already.
 func (c *copies) of(wire []byte, runs []run, size int) *buf.Chunk {
 	if !c.shared || size < lendFrom {
 		return nil

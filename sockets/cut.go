@@ -1,8 +1,8 @@
 package sockets
 
-// cut drops what is queued of a peer, and everything that comes of it later, as
-// Disconnect has it. It returns what was queued, for the caller to drop without
-// locks: an Owner's Release is code that we do not know.
+// cut empties a peer's queue and has everything dropped that the peer sends later,
+// for Disconnect. It returns the batches that were queued, for the caller to drop
+// with no lock held: the Release method of an Owner is the application's code.
 func (in *inbox) cut(q *inqueue) (dropped []inbatch) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -20,7 +20,7 @@ func (in *inbox) cut(q *inqueue) (dropped []inbatch) {
 	return dropped
 }
 
-// drop counts the messages as discarded and gives their memory back.
+// drop counts the messages as discarded and releases their memory.
 func drop(batches []inbatch) {
 	for _, b := range batches {
 		b.peer.discarded.Add(uint64(len(b.spans) - b.next))

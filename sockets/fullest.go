@@ -2,34 +2,34 @@ package sockets
 
 import "time"
 
-// reading is what a publisher has seen of a peer that has a lot queued: whether it
-// reads what it is sent. Guarded by the subscriptions' mutex.
+// reading records whether a peer with a long queue reads. Guarded by the
+// subscriptions' mutex.
 type reading struct {
 	moved   int64     // bytes that its connection had taken at the last look
-	pending int       // bytes that were queued for it
-	looked  time.Time // zero: it had not much queued
-	until   time.Time // it counts as one that reads
+	pending int       // bytes that were queued for it then
+	looked  time.Time // when that was; zero if its queue was short
+	until   time.Time // until when the peer counts as reading
 }
 
 const (
-	// readingWindow is the shortest time in which it is seen whether a peer reads.
+	// readingWindow is the least time between two looks at a peer.
 	readingWindow = 20 * time.Millisecond
-	// readingPatience is for how long a peer that has read is held to go on, and
-	// readingCredit for how long one is held to read of which nothing is known yet.
+	// readingPatience is how long a peer counts as reading after it was seen to
+	// read, and readingCredit how long after its queue was first seen to be long.
 	readingPatience = time.Second
 	readingCredit   = 100 * time.Millisecond
-	// readingShare is the part of what it is sent that a peer must take.
+	// A peer reads if it takes at least 1/readingShare of what it is sent.
 	readingShare = 8
-	// readingFrom is the part of the bound from which a queue is looked at.
+	// A queue is long from 1/readingFrom of its bound.
 	readingFrom = 4
 )
 
-// Fullest returns how full the queue of a subscriber is, from 0 for empty to 1 for
-// Options.SendHWMOctets or more: of the one with the fullest queue among those that
-// read what they are sent, if not fast enough. Queues less than a quarter full count
-// as empty. Subscribers that take less than an eighth of what they are sent do not
-// count: who publishes more slowly for their sake would wait for those who do not
-// come. It takes a look at every queue.
+// Fullest returns how full the fullest queue is among those of the subscribers that
+// read: from 0 for empty to 1 for Options.SendHWMOctets bytes or more. Queues less
+// than a quarter full count as empty. A subscriber that takes less than an eighth
+// of what it is sent does not count, so that a publisher that slows down by this
+// value does not wait for one that has stopped reading. The cost of a call grows
+// with the number of subscribers.
 func (p *publisher) Fullest() float64 {
 	p.subs.Lock()
 	defer p.subs.Unlock()
@@ -53,8 +53,8 @@ func (p *publisher) Fullest() float64 {
 	return min(float64(most)/float64(limit), 1)
 }
 
-// reads says whether a peer reads what it is sent. The mutex of the subscriptions is
-// held.
+// reads reports whether a peer counts as reading. The mutex of the subscriptions
+// must be held.
 func (q *pipe) reads(now time.Time) bool {
 	r := &q.sub.reading
 	peer := q.peer.Load()
@@ -74,8 +74,8 @@ func (q *pipe) reads(now time.Time) bool {
 	return now.Before(r.until)
 }
 
-// taken returns how many bytes the connection has taken of what was queued. Over
-// inproc there is no system that takes them, but the other socket.
+// taken returns how many queued bytes the system has taken from the connection or,
+// over inproc, the other socket.
 func (p *Peer) taken() int64 {
 	if p.far != nil {
 		return int64(p.octetsOut.Load())
@@ -83,8 +83,8 @@ func (p *Peer) taken() int64 {
 	return p.conn.stream.moved.Load()
 }
 
-// behindBy calls f for the followers that have so many bytes to read, or more. f
-// must not wait.
+// behindBy calls f for each follower that has at least the given number of bytes to
+// read. f must not wait.
 func (l *wirelog) behindBy(octets int, f func(*pipe)) {
 	l.mu.Lock()
 	var behind []*pipe

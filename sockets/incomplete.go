@@ -6,23 +6,25 @@ import (
 	"time"
 )
 
-// incomplete bounds the memory of messages that have not arrived as a whole, over
-// all connections of a socket. What fits a reader's ordinary chunk does not count.
+// incomplete bounds the memory, over all connections of a socket, of messages that
+// have arrived in part. A message that fits in a reader's ordinary chunk does not
+// count.
 //
-// A connection that needs more while there is no more is not read until there is.
-// The one whose message began first may always go on, beyond the bound if need
-// be, so that there is always one that finishes. If it does not, because its peer
-// has stalled, it is disconnected: so nobody holds the memory for ever while
-// others need it. A peer has stalled if it takes longer than patience to send a
-// stallPart of what it holds; the one that has stalled longest goes first.
+// A connection that needs memory beyond the bound is not read until others have
+// released some. The connection whose message began first may always go on, if
+// need be beyond the bound, so that one of them always makes progress. While a
+// connection waits, a peer that has stalled is disconnected, so that none holds
+// memory forever that others need. A peer has stalled if it takes longer than
+// patience to send 1/stallPart of the memory that it holds; the one that stalled
+// first is disconnected first.
 type incomplete struct {
 	max      int
-	patience time.Duration // stallPatience, but in tests
+	patience time.Duration // stallPatience, except in tests
 
 	mu      sync.Mutex
 	used    int
 	holders list.List     // of *holding, in the order in which they began
-	changed chan struct{} // closed when somebody holds less; nil while nobody waits
+	changed chan struct{} // closed when memory is released; nil while no connection waits
 }
 
 const (
@@ -30,17 +32,18 @@ const (
 	stallPart     = 32
 )
 
-// holding is what one connection holds. Its reader alone changes parts, bytes and
-// arrived; all else, and what others read of it, is guarded by incomplete.mu.
+// holding is the memory that one connection holds. Only its reader changes parts,
+// bytes and arrived, and it holds incomplete.mu for the first two, since other
+// connections read bytes. The other fields are guarded by incomplete.mu.
 type holding struct {
 	conn    *conn
 	parts   [2]int
 	bytes   int           // the sum of parts
 	arrived int           // since mark
 	element *list.Element // in holders, while it holds something
-	waiting bool          // for more, so it is not its peer that stalls
-	evicted bool          // and counts no more
-	mark    time.Time     // when the peer had last sent a stallPart
+	waiting bool          // it waits for memory, so its peer has not stalled
+	evicted bool          // its peer was disconnected; it no longer counts
+	mark    time.Time     // when the peer had last sent 1/stallPart of bytes
 }
 
 // Parts of a holding.
@@ -53,9 +56,10 @@ func (m *incomplete) init(o *Options) {
 	m.max, m.patience = o.MaxIncompleteBytes, stallPatience
 }
 
-// reserve says that a part of what the reader's connection holds is going to have
-// so many bytes, 0 for an ordinary chunk. It may wait, unless it is less than
-// before. If the connection ends meanwhile, nothing changes.
+// reserve changes a part of the reader's holding to the given number of bytes; 0
+// stands for an ordinary chunk. If the part grows, reserve may wait for others to
+// release memory, but not in a receive call that has borrowed the connection. If
+// the connection ends meanwhile, the part stays as it was.
 func (r *reader) reserve(part, bytes int) {
 	if r.holding == nil {
 		if bytes == 0 {
@@ -68,7 +72,7 @@ func (r *reader) reserve(part, bytes int) {
 	}
 }
 
-// keptUp takes note of bytes that have arrived.
+// keptUp records that n more bytes of an incomplete message have arrived.
 func (r *reader) keptUp(n int) {
 	h := r.holding
 	if h.arrived += n; h.arrived >= h.bytes/stallPart {
@@ -79,7 +83,8 @@ func (r *reader) keptUp(n int) {
 	}
 }
 
-// set changes a part of a holding, and waits for room if it grows and may wait.
+// set changes a part of a holding. If the part grows and wait is set, it first
+// waits for room.
 func (m *incomplete) set(h *holding, part, bytes int, wait bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,15 +117,16 @@ func (m *incomplete) set(h *holding, part, bytes int, wait bool) {
 	}
 }
 
-// wait waits until somebody holds less, or may have stalled. It returns false if
-// the connection ended. mu must be held, and is released meanwhile.
+// wait waits until memory is released, or for a quarter of patience: a peer may have
+// stalled by then. It returns false if the connection of h has ended. mu must be
+// held, and is released meanwhile.
 func (m *incomplete) wait(h *holding) bool {
 	if m.changed == nil {
 		m.changed = make(chan struct{})
 	}
 	changed := m.changed
 	m.mu.Unlock()
-	_ = h.conn.heard() // it is not the peer that is silent; an end shows below
+	_ = h.conn.heard() // the peer is not silent, we do not read; an error shows in gone
 	timer := time.NewTimer(m.patience / 4)
 	defer timer.Stop()
 	ended := false
@@ -135,12 +141,13 @@ func (m *incomplete) wait(h *holding) bool {
 	return !ended && !h.evicted
 }
 
-// evict disconnects the peer that has stalled longest, if one has. mu must be held.
+// evict disconnects the peer that stalled first and reports true, if any has
+// stalled. mu must be held.
 func (m *incomplete) evict() bool {
 	var worst *holding
 	for e := m.holders.Front(); e != nil; e = e.Next() {
 		h := e.Value.(*holding)
-		dealing := h.conn.life.reads.Load()%2 == 1 // with what it has read: it is us who are slow
+		dealing := h.conn.life.reads.Load()%2 == 1 // its reader is not waiting for the peer
 		if h.bytes > 0 && !h.waiting && !dealing && (worst == nil || h.mark.Before(worst.mark)) {
 			worst = h
 		}
@@ -154,8 +161,7 @@ func (m *incomplete) evict() bool {
 	return true
 }
 
-// drop takes a holding off the list, and what it holds off the sum. mu must be
-// held.
+// drop removes a holding from the list and its bytes from the sum. mu must be held.
 func (m *incomplete) drop(h *holding) {
 	if h.element != nil {
 		m.holders.Remove(h.element)
@@ -165,7 +171,7 @@ func (m *incomplete) drop(h *holding) {
 	}
 }
 
-// tell wakes those who wait. mu must be held.
+// tell wakes the connections that wait for memory. mu must be held.
 func (m *incomplete) tell() {
 	if m.changed != nil {
 		close(m.changed)
@@ -173,7 +179,7 @@ func (m *incomplete) tell() {
 	}
 }
 
-// release gives back all that the reader's connection holds.
+// release releases everything that the reader's connection holds.
 func (r *reader) release() {
 	if r.holding != nil {
 		m := &r.pipe.socket.incomplete

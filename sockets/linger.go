@@ -13,19 +13,18 @@ const (
 	LingerForever = time.Duration(math.MaxInt64)
 
 	// LingerPatience is how long Close waits by default for a peer that takes
-	// nothing. A peer takes something when its system confirms bytes. Where that
-	// cannot be seen, on other systems than Linux, it does so when our own system
-	// takes bytes for it. Being connected and answering the handshake counts too,
-	// once.
+	// nothing. On Linux a peer takes something when its system confirms bytes, or
+	// our own system takes bytes for it; on other systems only the latter can be
+	// seen. To connect and to answer the handshake counts too, once.
 	LingerPatience = time.Second
 )
 
 // lingerLooks is how often drain looks at a peer before it gives up one that
-// takes nothing. Looks are counted rather than time, so that a process that was
-// stopped for a while does not blame its peers.
+// takes nothing. It counts looks and not time, so that peers are not given up
+// because this process was stopped for a while.
 const lingerLooks = 10
 
-// longestLinger is the most that Close waits for a peer, if it waits at all.
+// longestLinger is the longest that Close waits for queued messages, if it waits.
 func (o *Options) longestLinger() time.Duration {
 	if o.Linger == 0 {
 		return DefaultLinger
@@ -48,9 +47,9 @@ func (s *socket) linger() {
 	wg.Wait()
 }
 
-// finish waits until what is queued on the pipe has been written, and then has
-// the peer end the connection, so that nothing is lost in a reset. It reports
-// whether all was written.
+// finish waits until the messages queued on the pipe have been written, and then
+// lets the peer end the connection, so that nothing is lost in a reset. It reports
+// whether all messages were written.
 func (p *pipe) finish(ctx context.Context) bool {
 	if !p.drain(ctx) {
 		return false
@@ -64,7 +63,7 @@ func (p *pipe) finish(ctx context.Context) bool {
 	return true
 }
 
-// drain waits until what is queued on the pipe has been written. It reports
+// drain waits until the messages queued on the pipe have been written. It reports
 // false if the context ended first or, with the default Linger, the peer took
 // nothing for LingerPatience.
 func (p *pipe) drain(ctx context.Context) bool {

@@ -5,27 +5,29 @@ import (
 	"time"
 )
 
-// newcomer is a ROUTER's peer whose identity another connection has: usually its
-// own last one, whose end was not noticed yet. It is connected, and what it sends
-// waits, at first in its connection, until the identity is free; then it is let
-// in. If that takes longer than a handshake may, it is disconnected and can try
-// again. Newcomers with the same identity have their turns in their order.
+// newcomer is a peer of a ROUTER whose identity is in use by another connection:
+// usually the peer's own previous one, whose end was not noticed yet. The newcomer
+// stays connected, but its messages wait until the identity is free; then it is
+// admitted. If that takes longer than Options.HandshakeTimeout, it is disconnected
+// and can try again, except over inproc, where it waits without a limit. Several
+// newcomers with the same identity are admitted in the order in which they came.
 //
 // It is the error of routerPattern.attach.
 type newcomer struct {
 	routes *routes
 	pipe   *pipe
 	peer   *Peer
-	has    bool          // the identity; guarded by routes
-	free   chan struct{} // closed when it has
-	in     chan struct{} // closed when all know of that
+	has    bool          // it has the identity; guarded by routes
+	free   chan struct{} // closed when has is set
+	in     chan struct{} // closed when it is admitted: its messages may be read
 }
 
 func (n *newcomer) Error() string { return ErrIdentityInUse.Error() }
 func (n *newcomer) Unwrap() error { return ErrIdentityInUse }
 
-// wait lets the newcomer in when its identity is free, and reports whether it did.
-// It waits until then, for a time if that is not 0, or until the connection ends.
+// wait waits until the newcomer's identity is free, admits the newcomer and reports
+// true. It reports false, and ends the connection, if the connection ends or the
+// time most passes first; 0 stands for no limit.
 func (n *newcomer) wait(most time.Duration) bool {
 	var expired <-chan time.Time
 	if most > 0 {
@@ -49,8 +51,8 @@ func (n *newcomer) wait(most time.Duration) bool {
 	return true
 }
 
-// admitted waits until the newcomer is let in. It returns false if its connection
-// ended first.
+// admitted waits until the newcomer is admitted. It returns false if its connection
+// ends first.
 func (n *newcomer) admitted() bool {
 	select {
 	case <-n.in:
@@ -60,7 +62,7 @@ func (n *newcomer) admitted() bool {
 	}
 }
 
-// queue enters a peer whose identity is in use. The mutex must be held.
+// queue makes a peer wait for its identity. The mutex must be held.
 func (t *routes) queue(p *pipe, peer *Peer) *newcomer {
 	n := &newcomer{routes: t, pipe: p, peer: peer, free: make(chan struct{}), in: make(chan struct{})}
 	if t.waiting == nil {
@@ -71,8 +73,8 @@ func (t *routes) queue(p *pipe, peer *Peer) *newcomer {
 	return n
 }
 
-// release takes out an identity's route, and gives the identity to who waits for
-// it. The mutex must be held.
+// release removes an identity's route, and gives the identity to the newcomer that
+// has waited longest for it. The mutex must be held.
 func (t *routes) release(id string) {
 	delete(t.table, id)
 	if len(t.waiting[id]) == 0 {
@@ -85,8 +87,8 @@ func (t *routes) release(id string) {
 	close(n.free)
 }
 
-// giveUp has a newcomer wait no longer. It reports false if it has the identity
-// already.
+// giveUp makes a newcomer stop waiting. It reports false if the newcomer has the
+// identity already.
 func (t *routes) giveUp(n *newcomer) bool {
 	t.Lock()
 	defer t.Unlock()
@@ -97,7 +99,8 @@ func (t *routes) giveUp(n *newcomer) bool {
 	return !n.has
 }
 
-// unqueue takes one out of those who wait for an identity. The mutex must be held.
+// unqueue removes newcomer i of those that wait for an identity. The mutex must be
+// held.
 func (t *routes) unqueue(id string, i int) {
 	if t.waiting[id] = slices.Delete(t.waiting[id], i, i+1); len(t.waiting[id]) == 0 {
 		delete(t.waiting, id)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bytes leave with MSG_NOSIGNAL: where this package is part of a program in C, a
-// write to a peer that has gone would else end that program with SIGPIPE.
+// MSG_NOSIGNAL matters where this package is part of a C program: without it, a
+// write to a peer that has gone would end the program with SIGPIPE.
 
 // sendBytes sends b, or as much of it as there is room for.
 func sendBytes(fd uintptr, b []byte) (int, syscall.Errno) {

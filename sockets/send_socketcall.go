@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// On these machines all calls of sockets are one, as old kernels have no other.
-// Its numbers are those of linux/net.h.
+// On these machines old kernels have one system call, socketcall, for all calls of
+// sockets. The numbers are from linux/net.h.
 const (
 	callSendTo  = 11
 	callSendMsg = 16
@@ -31,8 +31,8 @@ func sendVector(fd uintptr, v *vector) (int, syscall.Errno) {
 	return n, errno
 }
 
-// socketCall makes a call. What its arguments point to is on the heap, so it stays
-// where it is.
+// socketCall makes the call with the given number. The memory that args points to
+// must be on the heap, where it does not move.
 func socketCall(number uintptr, args *[6]uintptr) (int, syscall.Errno) {
 	n, _, errno := unix.Syscall(unix.SYS_SOCKETCALL, number, uintptr(unsafe.Pointer(args)), 0)
 	if errno != 0 {

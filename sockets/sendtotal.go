@@ -2,22 +2,22 @@ package sockets
 
 import "math"
 
-// A publisher's queues are bounded each by itself, and all of them together by
-// Options.SendTotalBytes. Reckoning the sum takes a look at every queue, so it is
-// done only when as much has been queued as could have exceeded the bound since the
-// last time: the publisher counts that down in publisher.room.
+// Each queue of a publisher has a bound of its own, and Options.SendTotalBytes
+// bounds all of them together. To add them up takes a look at every queue, so that
+// is done only when enough bytes have been queued since the last time to reach the
+// bound: publisher.room counts them down.
 //
-// The peer with most before it goes first: with the policy Disconnect its
-// connection ends, with Drop it loses what is queued for it. In the log of a group
-// the peers share the bytes, which count once, with the one that has read least. With Block
-// there is no such bound: nobody may lose anything.
+// The peer with the longest queue is evicted first: with the policy Disconnect its
+// connection ends, with Drop its queue is emptied. Peers that follow the log of a
+// group share its bytes: these count once, for the peer that has read least. With
+// Block there is no such bound, since no message may be lost.
 
-// totalStep is the part of the bound that may be queued between two reckonings even
-// if little is left of it.
+// 1/totalStep of the bound is the least that may be queued between two additions,
+// even if the bound is nearly reached.
 const totalStep = 16
 
-// unlock releases the mutex of the subscriptions after messages were queued, and
-// sees to the bound on all queues together.
+// unlock releases the mutex of the subscriptions after messages were queued. Before
+// that it enforces the bound on all queues together.
 func (p *publisher) unlock() {
 	if p.room > 0 {
 		p.subs.Unlock()
@@ -25,14 +25,15 @@ func (p *publisher) unlock() {
 	}
 	lost := p.relieve()
 	p.subs.Unlock()
-	for i := range lost { // not before: an owner's Release is code that we do not know
+	for i := range lost { // with no lock held: the Release method of an Owner is the application's code
 		lost[i].clear()
 		lost[i].rest()
 	}
 }
 
-// relieve takes from those who are furthest behind until the queues are within the
-// bound together, and returns what was taken. The mutex of the subscriptions is held.
+// relieve evicts the peers with the longest queues until the queues together are
+// within the bound, and returns their queues. The mutex of the subscriptions must
+// be held.
 func (p *publisher) relieve() (lost []outqueue) {
 	if p.opts.FullPolicy == Block {
 		p.room = math.MaxInt64
@@ -49,8 +50,10 @@ func (p *publisher) relieve() (lost []outqueue) {
 	}
 }
 
-// reckon returns the bytes in all queues, and the peer with most of them, if one
-// has any. What is shared counts for each, so the sum may not fit in an int. The mutex of the subscriptions is held.
+// reckon returns the bytes in all queues, and the peer with the longest queue, or
+// nil if all are empty. Memory that queues share counts for each of them, except in
+// a log, so the sum may not fit in an int. The mutex of the subscriptions must be
+// held.
 func (p *publisher) reckon() (sum int64, worst *pipe) {
 	most := 0
 	add := func(q *pipe) {
@@ -76,8 +79,8 @@ func (p *publisher) reckon() (sum int64, worst *pipe) {
 	return sum, worst
 }
 
-// evict takes from a peer what is queued for it, and with the policy Disconnect ends
-// its connection. The mutex of the subscriptions is held.
+// evict empties a peer's queue, and with the policy Disconnect ends its connection.
+// It returns what the queue held. The mutex of the subscriptions must be held.
 func (p *publisher) evict(q *pipe) outqueue {
 	p.separate(q)
 	lost := q.out.empty()
@@ -91,8 +94,8 @@ func (p *publisher) evict(q *pipe) outqueue {
 func (p *publisher) expel(q *pipe) {
 	q.sub.evicted = true
 	if q.inproc() {
-		// The connection ends in another goroutine, while the subscriber may make
-		// room. What is sent from here on must not come.
+		// The connection ends in another goroutine, and meanwhile the subscriber
+		// may make room. It must not get messages that are sent from now on.
 		q.out.seal()
 	}
 	if peer := q.peer.Load(); peer != nil {
@@ -101,7 +104,7 @@ func (p *publisher) expel(q *pipe) {
 }
 
 // pending returns the bytes that wait for the writer, and with taken also those that
-// it has in hand: they go with the connection.
+// the writer is writing, which are lost when the connection ends.
 func (o *outbox) pending(taken bool) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -112,7 +115,7 @@ func (o *outbox) pending(taken bool) int {
 	return n
 }
 
-// empty takes out what is queued, which counts as dropped.
+// empty removes and returns all queued messages and counts them as dropped.
 func (o *outbox) empty() (lost outqueue) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
