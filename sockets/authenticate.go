@@ -30,12 +30,11 @@ var (
 // Authenticator judges a peer, in the middle of its handshake (RFC 27). With a
 // nil error the peer is let in as the user returned; see ErrDenied for others.
 //
-// It is called in a goroutine of its own, with no lock held, at most
-// Options.MaxHandshakes at a time, so it may take its time: up to the end of ctx,
-// which comes with the end of Options.HandshakeTimeout, of the connection, or of
-// the socket. The peer is given up then. One that does not return at the end of
-// ctx holds up Close, and while MaxHandshakes of such calls hang, nobody is judged
-// and let in.
+// It is called in a goroutine of its own, with no lock held, in at most
+// Options.MaxHandshakes goroutines at a time. It may block until ctx ends, which
+// it does after Options.HandshakeTimeout, with the connection, or with the socket;
+// the peer is given up then. A call that goes on after the end of ctx delays Close,
+// and while MaxHandshakes such calls run, no other peer is judged or let in.
 type Authenticator func(ctx context.Context, r AuthRequest) (User, error)
 
 // AuthRequest is who asks to be let in.
@@ -43,9 +42,8 @@ type AuthRequest struct {
 	Domain    string // Security.ZAPDomain
 	Address   string // the peer's network address, without a port; empty over ipc
 	Mechanism string // "NULL", "PLAIN" or "CURVE"
-	// Identity is the routing id that the peer announced. It is known before the
-	// judgement with CURVE alone, and empty with NULL and PLAIN: their peers
-	// announce it after they were let in.
+	// Identity is the routing id that the peer announced. It is empty with NULL
+	// and PLAIN, where peers announce it only after they were let in.
 	Identity string
 
 	username, password string
@@ -168,7 +166,7 @@ func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 		cause error
 	}
 	// The deadline that is set may be that of the peer's last command, which is
-	// earlier. Once the goroutine runs, the deadline is for rouse to set.
+	// earlier. Once the goroutine runs, only rouse may set the deadline.
 	if err := c.setReadDeadline(deadline); err != nil {
 		return in, User{}, nil, err
 	}
@@ -179,7 +177,7 @@ func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 		select {
 		case s.admission.judges <- struct{}{}:
 		case <-ctx.Done():
-			return // whoever waits for us does so no more, or not for long
+			return // attend ends by the same deadline, or with the connection
 		}
 		user, cause := ask(ctx, r)
 		<-s.admission.judges
@@ -187,7 +185,7 @@ func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 		c.rouse(done)
 	})
 	s.admission.judging(c)
-	// An honest peer sends no more now than its next command.
+	// An honest peer sends at most its next command now.
 	rest, err = c.attend(in, maxHandshakeCommand+handshakeBuffer, done)
 	if err == nil {
 		v = <-judged
@@ -206,9 +204,9 @@ func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 	return rest, v.user, v.cause, nil
 }
 
-// attend reads what the peer sends, behind in, until rouse closes done: so the
-// end of the connection is seen at once. That is an error, as is more than most
-// bytes.
+// attend reads from the peer and appends to in until rouse closes done, so that the
+// end of the connection is noticed at once. It returns an error if the connection
+// ends, or if in becomes longer than most bytes.
 func (c *conn) attend(in []byte, most int, done <-chan struct{}) ([]byte, error) {
 	part := make([]byte, handshakeBuffer)
 	for {
@@ -228,9 +226,8 @@ func (c *conn) attend(in []byte, most int, done <-chan struct{}) ([]byte, error)
 	}
 }
 
-// rouse closes done and wakes the goroutine that attends to the connection. Both
-// happen under the mutex, so a read deadline that is set after done was closed
-// stays.
+// rouse closes done and ends the read of attend. Both happen under the mutex, so
+// that rouse does not overwrite a read deadline that is set after done was closed.
 func (c *conn) rouse(done chan<- struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

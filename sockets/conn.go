@@ -17,15 +17,15 @@ import (
 type conn struct {
 	stream stream
 	gone   chan struct{} // closed when the connection is to end, by whomever
-	place  uint64        // of the pipe, if the connection was accepted
+	place  uint64        // pipe.place, if the connection was accepted
 	life   lifeline
 
 	halfClosed atomic.Bool // by us: we expect the peer to end the connection
 
 	// Guarded by admission.mu.
-	accepted bool          // counted as a connection
-	shaking  bool          // counted as a handshake
-	stalled  *list.Element // in admission.stalled, nil while the peer waits for us
+	accepted bool          // counted in admission.connections
+	shaking  bool          // counted in admission.handshakes
+	stalled  *list.Element // in admission.stalled; nil if it is not there
 	since    time.Time     // when it was listed there
 
 	mu     sync.Mutex
@@ -153,7 +153,7 @@ func (s *socket) handshake(c *conn) (session, error) {
 	}
 	config.Mechanism = s.mechanism(&config)
 	h := zmtp.NewHandshake(config)
-	defer h.Abandon() // no keys outlive a connection that was lost
+	defer h.Abandon() // wipes the keys if the connection is lost
 	if _, err := c.stream.Write(h.Start(nil)); err != nil {
 		return session{}, err
 	}
@@ -213,7 +213,7 @@ func (s *socket) handshake(c *conn) (session, error) {
 type dialogue struct {
 	reader  reader
 	writer  writer
-	writers sync.WaitGroup // the writer, one that retires, and what waits for a newcomer
+	writers sync.WaitGroup // goroutines: the writer, one that retires, and one that waits for newcomer.wait
 	early   []byte         // octets that came along with the handshake
 }
 
@@ -278,7 +278,7 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 }
 
 // notEstablished tells the monitor of a connection that ended before it was
-// established, and returns the error with the peer's address.
+// established, unless Close ended it, and returns the error with the peer's address.
 func (s *socket) notEstablished(c *conn, endpoint, remote string, err error) error {
 	err = &PeerError{remote, c.cause(err)}
 	if !s.closes(c, err) {
@@ -340,8 +340,8 @@ func (x *dialogue) end(err error) error {
 	return err
 }
 
-// closes says that a connection ended, with the error given, because the
-// application closed this socket: of that the monitor need not be told.
+// closes reports whether a connection that ended with err did so because the
+// application closed this socket. The monitor is not told of those.
 func (s *socket) closes(c *conn, err error) bool {
 	return s.shut.Load() && (c.halfClosed.Load() || errors.Is(err, ErrClosed))
 }
@@ -363,9 +363,10 @@ func (s *socket) attach(p *pipe, peer *Peer) (refused error) {
 
 // halfClose ends our direction and gives the peer time to end its own. Closing
 // at once would be a reset if input is unread or still comes in, and a reset
-// destroys what the peer's system has not received yet. It waits until that one
-// has received everything, or nothing for LingerPatience, and then for a moment
-// more.
+// destroys what the peer's system has not received yet. halfClose returns when the
+// peer has ended its side. Otherwise it returns halfCloseWait after the peer's
+// system has received everything, or once that has received nothing for
+// LingerPatience.
 func (c *conn) halfClose(ctx context.Context) {
 	type closeWriter interface{ CloseWrite() error }
 	c.halfClosed.Store(true)

@@ -22,11 +22,11 @@ type dialer struct {
 	pipe     *pipe
 	ctx      context.Context
 	cancel   context.CancelFunc
-	done     atomic.Bool          // the connection there may be is the last one
+	done     atomic.Bool          // no further connection is made
 	joined   chan *half           // inproc: gets our half once there is a connection, or nil; capacity 1
-	near     atomic.Pointer[half] // the same half, once the connection is made
+	near     atomic.Pointer[half] // inproc: our half, once the connection is made
 
-	conn atomic.Pointer[conn] // the connection there is, from the dialling on; nil over inproc
+	conn atomic.Pointer[conn] // the present connection, also during its handshake; nil over inproc
 }
 
 // Connect connects to an endpoint and keeps it connected: the connection is
@@ -42,10 +42,10 @@ type dialer struct {
 //     is bound, they are connected when Connect returns.
 //
 // A peer that breaks the protocol, refuses this socket, or is of a type it cannot
-// talk to, may be repaired. So it is dialled again, but only after the longest
-// interval, Options.ReconnectIntervalMax: the monitor is told of the error and
-// then of ConnectRetried with the same error. (libzmq gives such a peer up; for
-// that there is StopOnProtocolError.) A connection is given up only where
+// talk to, is dialled again, since it may be repaired. The wait is then the longest
+// one, Options.ReconnectIntervalMax, and the monitor is told of the error and of
+// ConnectRetried with the same error. (libzmq gives such a peer up, as
+// StopOnProtocolError does here.) A connection is given up only where
 // Options.ReconnectStop says so, with a negative Options.ReconnectInterval, or
 // when a ROUTER with Options.Handover has given its identity to another peer.
 // Connect can then be called again.
@@ -106,11 +106,12 @@ func (s *socket) dialer(e endpoint, name []byte) (*dialer, error) {
 // same endpoint, all of that: nothing more is queued for the endpoint, and the
 // connection ends. Messages that are queued already are still written in the
 // background, within Options.Linger; Close waits for that. Messages that were
-// received from there and not yet taken are dropped, as libzmq does, and so is
-// what still comes. The text must be the one given to Connect.
+// received from the endpoint and not yet taken by the application are dropped, as
+// in libzmq, and so are those that arrive later. The text must be the one given to
+// Connect.
 //
-// An inproc connection has ended, for both sides, when Disconnect returns. So
-// Options.Prepare must not call it.
+// An inproc connection has ended, for both sides, when Disconnect returns.
+// Therefore Options.Prepare must not call Disconnect.
 func (s *socket) Disconnect(address string) error {
 	local, received, err := s.disconnect(address)
 	for _, h := range local {
@@ -121,8 +122,9 @@ func (s *socket) Disconnect(address string) error {
 	return err
 }
 
-// disconnect is Disconnect without what needs the locks to be free: to finish the
-// local connections and to drop what was received.
+// disconnect does the part of Disconnect that needs s.mu. It returns the rest of the
+// work, for which no lock may be held: the inproc connections to finish and the
+// received batches to drop.
 func (s *socket) disconnect(address string) (local []*half, received []inbatch, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,9 +234,10 @@ func (d *dialer) end() {
 	s.leave(d.pipe)
 }
 
-// serve runs a new connection to its end. It reports whether that is final, or
-// else returns the error if this socket and the peer could not talk to each other:
-// then another attempt is of no use before somebody has repaired one of them.
+// serve runs a new connection to its end. It reports whether to stop dialling. If
+// not, and the peer broke the protocol, refused this socket or is of a type that
+// it cannot talk to, serve returns that error: another attempt will fail until one
+// of the two sides is repaired.
 func (d *dialer) serve(nc net.Conn) (final bool, refusal error) {
 	s := d.socket
 	s.tune(nc)
@@ -268,7 +271,7 @@ func (s *socket) longestInterval() time.Duration {
 	if most := s.opts.ReconnectIntervalMax; most > 0 {
 		return most
 	}
-	// Many clients of one server shall not come back at the same moment.
+	// Random, so that many clients of a server do not come back all at once.
 	return DefaultReconnectIntervalMax - rand.N(DefaultReconnectIntervalMax/2)
 }
 

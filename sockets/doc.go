@@ -9,9 +9,9 @@
 // A socket binds and connects in any order and any number of times; connecting
 // is asynchronous, and a lost connection is dialled again with back-off.
 // Everything is safe for concurrent use, a multipart message is atomic, and
-// whatever waits takes a context. A call to send or receive looks at its context
-// only when it has to wait: with a context that has ended it still does what it
-// can at once. A loop whose calls may never wait asks ctx.Err itself.
+// every call that waits takes a context. A call to send or receive checks its
+// context only when it has to wait: if it can succeed at once, it does, even if the
+// context has ended. A loop whose calls may never wait must check ctx.Err itself.
 //
 // There are two ways to receive. Recv returns a message that the caller owns.
 // RecvBatch lends many messages of one peer at once, as views into the octets

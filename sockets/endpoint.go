@@ -92,7 +92,7 @@ func (e *endpoint) parseTCP(text string, bind bool) (wrong string) {
 	} else if strings.Contains(host, ":") {
 		// As libzmq does: what follows the last colon is the port.
 		if _, err := netip.ParseAddr(host); err != nil {
-			return "has a colon in its host, which is no IPv6 address; write one as tcp://[::1]:5555"
+			return "has a host with a colon that is not an IPv6 address, such as tcp://[::1]:5555"
 		}
 	}
 	switch {

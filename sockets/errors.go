@@ -19,9 +19,9 @@ var (
 	// returns it when there is no peer to subscribe.
 	ErrUnroutable = errors.New("sockets: no such peer")
 
-	// ErrForeignPeer is returned when a call names a peer that belongs to
-	// another socket, or none: Peers come from the socket's own batches,
-	// messages and events. It Is ErrUnroutable, but trying again does not help.
+	// ErrForeignPeer is returned when a call is given a nil Peer or one of
+	// another socket. A socket's peers come from its own batches, messages and
+	// events. It Is ErrUnroutable, but trying again does not help.
 	ErrForeignPeer = fmt.Errorf("sockets: peer belongs to another socket: %w", ErrUnroutable)
 
 	// ErrTimeout is returned by calls that waited for Options.SendTimeout or
@@ -54,10 +54,10 @@ var (
 
 	// ErrIdentityInUse is reported to the monitor when a second peer comes
 	// with the identity of a connected one. What the newcomer sends waits until
-	// the other connection has ended, and the newcomer is let in
-	// (PeerAdmitted). If that takes longer than Options.HandshakeTimeout, the
-	// newcomer is disconnected for this reason, except on inproc, and can try
-	// again. libzmq, without ROUTER_HANDOVER, ignores it for ever.
+	// the other connection has ended and the newcomer is let in (PeerAdmitted).
+	// If that takes longer than Options.HandshakeTimeout, the newcomer is
+	// disconnected with this error, except over inproc, and can try again.
+	// libzmq, without ROUTER_HANDOVER, ignores it forever.
 	ErrIdentityInUse = errors.New("sockets: identity is in use by another peer")
 
 	// ErrHandedOver is why a ROUTER with Options.Handover ended a connection:
@@ -67,17 +67,18 @@ var (
 
 	// ErrHandshakeTimeout is reported to the monitor when a peer does not
 	// finish its greeting and handshake within Options.HandshakeTimeout, or
-	// stalled in it and had to give way to a newcomer (Options.MaxHandshakes).
+	// stalled in it and was replaced by a new connection (Options.MaxHandshakes,
+	// Options.MaxConnections).
 	ErrHandshakeTimeout = errors.New("sockets: handshake not finished in time")
 
 	// ErrTooManyConnections is reported to the monitor when an accepted
 	// connection was closed at once because there are Options.MaxConnections.
 	ErrTooManyConnections = errors.New("sockets: too many connections")
 
-	// ErrStalled is why a connection ended whose peer had stopped, or nearly so,
-	// in the middle of a large message while other peers needed the memory
-	// (Options.MaxIncompleteBytes).
-	ErrStalled = errors.New("sockets: peer stalled in a message while others needed its memory")
+	// ErrStalled is why a connection ended whose peer had stopped, or nearly
+	// stopped, in the middle of a large message while other connections needed
+	// the memory (Options.MaxIncompleteBytes).
+	ErrStalled = errors.New("sockets: peer stalled in a large message while other connections needed the memory")
 
 	// ErrHeartbeatTimeout is why a connection ended whose peer did not answer a
 	// PING (Options.HeartbeatTimeout), or had sent one with a time to live, and

@@ -22,10 +22,10 @@ type EventKind uint8
 // Listening or BindFailed, for each peer of Accepted, HandshakeSucceeded and
 // Disconnected, or HandshakeFailed; and of ListenerClosed.
 //
-// Close ends connections without telling: it is followed by ListenerClosed for
-// what was bound, and MonitorStopped.
+// When Close ends a connection, the monitor is not told. Close reports
+// ListenerClosed for each bound endpoint, and MonitorStopped as the last event.
 //
-// Other than libzmq, which follows up HANDSHAKE_FAILED_* by DISCONNECTED,
+// Unlike libzmq, which follows up HANDSHAKE_FAILED_* by DISCONNECTED,
 // Disconnected comes after HandshakeSucceeded only.
 const (
 	Listening          EventKind = iota + 1 // bound (LISTENING)
@@ -36,14 +36,14 @@ const (
 	ConnectRetried                          // the next attempt comes after Event.Retry (CONNECT_RETRIED)
 	HandshakeSucceeded                      // messages may flow (HANDSHAKE_SUCCEEDED)
 	HandshakeFailed                         // the peer was refused, or refused us; see Event.Failure (HANDSHAKE_FAILED_*)
-	PeerIgnored                             // the peer's identity is taken, and what it sends waits; see ErrIdentityInUse
+	PeerIgnored                             // the peer's identity is in use, and its messages wait; see ErrIdentityInUse
 	Disconnected                            // an established connection ended (DISCONNECTED)
 	ListenerClosed                          // unbound (CLOSED)
 	ConnectDelayed                          // dialling goes on in the background (CONNECT_DELAYED)
 	BindFailed                              // Bind returns the error too (BIND_FAILED)
 	CloseFailed                             // an endpoint could not be given back as it should (CLOSE_FAILED)
 	MonitorStopped                          // the socket is closed: the last event there is (MONITOR_STOPPED)
-	PeerAdmitted                            // a peer that was ignored has its identity now, and is heard
+	PeerAdmitted                            // a peer that was ignored has its identity now, and its messages are received
 )
 
 var eventNames = [...]string{
@@ -68,7 +68,7 @@ type Event struct {
 	Remote   string        // network address of the peer, if known
 	Peer     *Peer         // from HandshakeSucceeded to Disconnected
 	Err      error         // why, for failures and Disconnected
-	Retry    time.Duration // ConnectRetried: wait before the next attempt; Err is set if it is the longest one, after a refusal
+	Retry    time.Duration // ConnectRetried: wait before the next attempt; Err tells why, if it is the longest wait
 }
 
 // Failure is of what sort a failed handshake is.

@@ -59,7 +59,7 @@ type inqueue struct {
 	left     bool          // it was given in vain
 	known    bool          // something was queued before
 	gone     bool          // nothing more will be
-	cut      bool          // what comes is dropped: Disconnect was called
+	cut      bool          // what arrives is dropped: Disconnect was called
 	listed   bool          // in inbox.ready
 	link     *half         // where to fetch more when batches is empty (inproc)
 	report   int           // how many messages the link wants to be told of at once
@@ -185,8 +185,8 @@ func (in *inbox) unlist() *inqueue {
 	return q
 }
 
-// withdraw takes out of the ring a queue whose link has something that is not to
-// be fetched any more. What was fetched stays.
+// withdraw removes a queue from the ring, because its link is not to be fetched from
+// any more. If it still holds batches that were fetched, it stays.
 func (in *inbox) withdraw(q *inqueue) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -195,7 +195,7 @@ func (in *inbox) withdraw(q *inqueue) {
 	}
 }
 
-// delist takes a queue out of the ring, wherever it stands there. mu must be held.
+// delist removes a queue from the ring, if it is there. mu must be held.
 func (in *inbox) delist(q *inqueue) {
 	if !q.listed {
 		return
@@ -480,8 +480,8 @@ func (in *inbox) close() {
 	in.watch.tell()
 }
 
-// discard drops everything that is queued. It releases the chunks without the
-// mutex: an Owner's Release is code that we do not know.
+// discard drops everything that is queued. It releases the chunks with the mutex
+// unlocked: the Release method of an Owner is the application's code.
 func (in *inbox) discard() {
 	var chunks []*buf.Chunk
 	defer func() {

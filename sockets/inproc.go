@@ -222,7 +222,7 @@ func join(d *dialer, b *socket) bool {
 	near.attach()
 	far.begin()
 	near.begin()
-	// What a newcomer says waits until it is let in.
+	// What a newcomer sends waits until it is admitted.
 	if near.newcomer == nil {
 		far.open()
 	}

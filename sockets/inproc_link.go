@@ -22,9 +22,9 @@ import (
 // So a message passes from one application's goroutine to the other's with no
 // other between. A socket that must obey what comes even while nobody receives
 // (a publisher its subscribers) is eager: there the sender itself fetches, so
-// that a subscription is in force when Subscribe returns (see pump). Where the
-// application is behind (an XPUB that nobody receives from), the goroutine of the
-// half does it later.
+// that a subscription is in force when Subscribe returns (see pump). If the
+// application is behind (an XPUB that nobody receives from), the goroutine that
+// runs the half fetches later.
 //
 // What was fetched counts as queued at the sender (outbox.held) until the
 // application has taken it, so the outbox's high-water mark, which is the sum
@@ -42,12 +42,12 @@ type half struct {
 	eager  bool
 	ignore bool // throw away what comes; changes under fetching
 
-	newcomer *newcomer // the peer waits to be let in; nil if it need not
+	newcomer *newcomer // the peer, if it had to wait for its identity; else nil
 
-	ending *sync.Once // does part; both sides have the same
+	ending *sync.Once // runs part; the two halves share it
 
 	fetching sync.Mutex
-	flows    bool // there is something to fetch: from begin to fetchLast; guarded by fetching, as the rest
+	flows    bool // fetch may run: true from begin to fetchLast. fetching guards it and the fields below
 	taken    outqueue
 	batch    Batch
 	octets   int // of batch
@@ -80,7 +80,7 @@ func (h *half) attach() {
 	}
 }
 
-// begin allows to fetch, when both sides are attached.
+// begin allows fetching. Both sides must be attached.
 func (h *half) begin() {
 	h.fetching.Lock()
 	h.flows = true
@@ -151,13 +151,13 @@ func (h *half) run(ctx context.Context) {
 	}
 }
 
-// finish ends the connection for both sides. Whoever calls it first does the
-// work, and the others wait for it. No lock may be held.
+// finish ends the connection for both sides. The first call does the work, and
+// further calls wait for that. No lock may be held.
 func (h *half) finish() { h.ending.Do(h.part) }
 
-// part is the work of finish. Both sides seal their queues before each takes the
-// last of the other's, and give their queues up only after that: so what a
-// closing socket has sent is never lost.
+// part does the work of finish. Both sides seal their queues, then each fetches the
+// rest of the other's queue, and only then are the queues discarded: so no message
+// that a closing socket has sent is lost.
 func (h *half) part() {
 	sides := [...]*half{h, h.other}
 	for _, s := range sides {
@@ -186,7 +186,7 @@ func (h *half) part() {
 	}
 }
 
-// rejected says that the socket has never taken the peer for one of its own.
+// rejected reports whether the peer was never admitted.
 func (h *half) rejected() bool {
 	if h.newcomer != nil {
 		return h.newcomer.routes.giveUp(h.newcomer)
@@ -194,8 +194,8 @@ func (h *half) rejected() bool {
 	return h.ignore
 }
 
-// serve waits until the connection is to end. An eager side fetches meanwhile
-// what its peers could not have fetched at once.
+// serve waits until the connection is to end. Meanwhile an eager side fetches what
+// pump could not because the application was behind.
 func (h *half) serve() {
 	if !h.eager {
 		<-h.conn.gone
@@ -215,8 +215,9 @@ func (h *half) serve() {
 	}
 }
 
-// pump has an eager side obey what was queued for it, now if it can be. The other
-// side calls it when it has queued something, with no lock held.
+// pump makes an eager side fetch what was queued for it: at once, or in its own
+// goroutine if the application is behind. The other side calls it after queueing,
+// with no lock held.
 func (h *half) pump() {
 	if h.fetch() {
 		return
@@ -229,8 +230,8 @@ func (h *half) pump() {
 
 // fetch moves what the other side has queued into the inbox, until some of it
 // is there, or for an eager side until there is nothing more. When it finds
-// nothing, the next message will notify us. It reports false if it has stopped
-// before because the application is behind.
+// nothing, the next message will notify us. It reports false if it stopped early
+// because the application is behind.
 func (h *half) fetch() bool {
 	h.fetching.Lock()
 	defer h.fetching.Unlock()
@@ -245,7 +246,8 @@ func (h *half) fetch() bool {
 	return true
 }
 
-// fetchLast is the last fetch: nothing more will be queued.
+// fetchLast fetches for the last time, after the other side has sealed its queue. If
+// that side withdraws, what it has queued is not fetched but dropped.
 func (h *half) fetchLast() {
 	h.fetching.Lock()
 	defer h.fetching.Unlock()
@@ -273,7 +275,7 @@ func (h *half) step() bool {
 	}
 	h.taken.items = h.taken.items[:0]
 	h.taken.messages, h.taken.octets = 0, 0
-	return kept.messages == 0 || h.eager // else whoever empties the inqueue will look again
+	return kept.messages == 0 || h.eager // else the receiver that empties the inqueue fetches again
 }
 
 // less is what of total is not in h.

@@ -10,14 +10,14 @@ import (
 )
 
 // listener accepts connections on one endpoint. Each connection does its handshake
-// in a goroutine of its own; admission says how many of those there may be.
+// in a goroutine of its own; admission bounds how many there are.
 type listener struct {
 	socket   *socket
 	net      net.Listener
 	unlink   func() error // removes what ipc leaves in the file system; may be nil
 	endpoint string
 
-	done  chan struct{} // closed with the listener
+	done  chan struct{} // closed when the listener is
 	mu    sync.Mutex
 	conns map[*conn]bool // all accepted connections; true once the handshake has succeeded
 }

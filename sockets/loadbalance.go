@@ -64,8 +64,8 @@ func (lb *balancer) detached(p *pipe) {
 	}
 }
 
-// add enters a pipe at its place. One whose turn in this round would have been
-// before now has it in the next.
+// add inserts a pipe at its place. If its turn in the present round has passed, its
+// first turn is in the next round.
 func (lb *balancer) add(p *pipe) {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()

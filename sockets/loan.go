@@ -40,16 +40,16 @@ type loan struct {
 
 	// Guarded by conn.mu.
 	inside bool        // a receive call reads
-	kicked atomic.Bool // and is to stop, or the one that is about to; read without the mutex, too
-	heeds  uint64      // the registration whose end kicks the call inside; 0: none
+	kicked atomic.Bool // that call, or the one that is about to read, is to stop; also read without the mutex
+	heeds  uint64      // the registration that may kick the call inside; 0: none
 
-	// Those of the receive call that reads.
+	// Used only by the receive call that has taken the loan.
 	ctx      context.Context
-	follows  bool            // the end of ctx kicks it
-	registry uint64          // number of the last registration
-	done     <-chan struct{} // of the context it was with
-	stop     func() bool     // ends that registration; nil: it has ended
-	lasting  bool            // it stays when the call returns
+	follows  bool            // the end of ctx kicks the call
+	registry uint64          // number of the last registration with a context
+	done     <-chan struct{} // the Done channel of that context
+	stop     func() bool     // ends that registration; nil if forget has ended it
+	lasting  bool            // the registration stays when the call returns
 }
 
 const (
@@ -142,7 +142,7 @@ func (in *inbox) lend(l *loan) bool {
 		return false
 	}
 	l.used, l.recalled, l.lapsed = true, false, false
-	l.kicked.Store(false) // who was to stop may have done so before it was told
+	l.kicked.Store(false) // a kick for the last call may have come after that had stopped
 	in.loan = l
 	in.some.wake() // whoever waits already may take it
 	return true
@@ -241,13 +241,14 @@ func (l *loan) read(ctx context.Context) error {
 	return err
 }
 
-// follow has the end of the receive call's context kick it. It is called before
-// that sleeps: a call that finds what it waits for need not register with the
-// context, which costs more than a read.
+// follow makes the end of the receive call's context kick the call. It is called
+// only before the call sleeps: to register with a context costs more than a read,
+// and a call that finds a message at once does not need it.
 //
-// A registration ends with the call. Else the end of a context made for one call
-// would start a goroutine for nothing. But where a context comes a second time,
-// the registration stays, since a context for many calls should cost them nothing.
+// The registration ends with the call. Otherwise the end of a context that was
+// made for one call would start a goroutine for nothing. But when two
+// registrations in a row are with the same context, the second one stays, so that
+// a context that serves many calls costs them nothing more.
 func (l *loan) follow() {
 	done := l.ctx.Done()
 	if l.follows || done == nil {
@@ -261,7 +262,7 @@ func (l *loan) follow() {
 	}
 	l.heed(l.registry)
 	if registered {
-		// If it has ended before, nobody heeded it then.
+		// If the context has ended before, its kick was not heeded.
 		if l.ctx.Err() != nil {
 			l.expire(l.registry)
 		}
@@ -280,7 +281,7 @@ func (l *loan) forget() {
 	}
 }
 
-// heed has the end of a registration kick the receive call that reads.
+// heed lets the given registration kick the receive call that reads.
 func (l *loan) heed(registration uint64) {
 	c := l.reader.conn
 	c.mu.Lock()
@@ -288,8 +289,8 @@ func (l *loan) heed(registration uint64) {
 	l.heeds = registration
 }
 
-// expire is the end of a registration's context. It may come when the call whose
-// context it was has returned; then it must not reach the next one.
+// expire is called when the context of a registration ends. The call that registered
+// may have returned by then, and its successor must not be kicked.
 func (l *loan) expire(registration uint64) {
 	c := l.reader.conn
 	c.mu.Lock()
@@ -342,7 +343,7 @@ func (l *loan) leave() {
 	l.follows = false
 }
 
-// settle is what leave does with conn.mu held.
+// settle is the part of leave that needs conn.mu, which it locks.
 func (l *loan) settle() {
 	c := l.reader.conn
 	c.mu.Lock()

@@ -65,7 +65,8 @@ func (n *notices) put(in *inbox, q *inqueue, peer *Peer) {
 }
 
 // put queues a batch whatever the high-water mark, taking over its chunk
-// reference and spans, and leaves it empty, unless the queue was cut.
+// reference and spans, and leaves it empty. If the queue was cut, it leaves the
+// batch as it is and counts its messages as discarded.
 func (in *inbox) put(q *inqueue, b *Batch) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -85,12 +86,13 @@ func (in *inbox) add(q *inqueue, b *Batch) {
 	in.list(q)
 }
 
-// crowded says that a queue is at its high-water mark, or beyond. mu must be held.
+// crowded reports whether a queue is at its high-water mark, or beyond. mu must be
+// held.
 func (in *inbox) crowded(q *inqueue) bool {
 	return q.messages >= in.limits.messages || q.cost >= in.limits.octets && q.messages > 0
 }
 
-// isCrowded is crowded for who does not hold mu.
+// isCrowded is crowded for callers that do not hold mu.
 func (in *inbox) isCrowded(q *inqueue) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()

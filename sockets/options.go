@@ -15,7 +15,7 @@ import (
 const (
 	DefaultHWM               = 1000             // messages, as libzmq
 	DefaultHWMOctets         = 64 << 20         // octets of queued messages
-	DefaultSendTotal         = 1 << 30          // bytes queued for all subscribers of a publisher
+	DefaultSendTotal         = 1 << 30          // bytes queued for all peers of a publisher
 	DefaultLinger            = 30 * time.Second // the most that Close waits; see Options.Linger
 	DefaultReconnectInterval = 100 * time.Millisecond
 	DefaultHandshakeTimeout  = 30 * time.Second
@@ -78,16 +78,15 @@ type Options struct {
 	SendHWMOctets, RecvHWMOctets int
 
 	// SendTotalBytes bounds the bytes that a PUB or XPUB has queued for all its
-	// peers together. When they are more, the peer with most queued is treated as
-	// FullPolicy says, then the next one: with Drop it loses what is queued for
-	// it, with Disconnect its connection ends. Peers with the same topics share
-	// what is queued, which counts once; what peers with different topics share
-	// counts for each. With Drop, what is being written to a peer at the moment does
-	// not count: a peer that stops reading can hold up to SendHWMOctets of that
-	// besides. The queues are added up when a sixteenth of the bound may
-	// have come, so they can exceed it by as much. Not with Block, which waits
-	// instead. 0 means DefaultSendTotal; negative means no bound, or on systems of
-	// 32 bits 1 GiB.
+	// peers together. When the queues exceed it, the peer with the longest queue
+	// is treated as FullPolicy says, then the next one, until they do not: with
+	// Drop the peer loses its queue, with Disconnect its connection ends. With
+	// Block the option has no effect. Peers with the same topics share a queue,
+	// which counts once; messages that peers with different topics share count
+	// for each of them. With Drop, bytes that are being written do not count: a
+	// peer that stops reading can hold up to SendHWMOctets of these in addition.
+	// The queues can exceed the bound by a sixteenth before this is noticed. 0
+	// means DefaultSendTotal; negative means no bound, or 1 GiB on 32-bit systems.
 	SendTotalBytes int
 
 	// SendBuffer and RecvBuffer are the sizes of the kernel's buffers of a
@@ -98,7 +97,7 @@ type Options struct {
 	SendBuffer, RecvBuffer int
 
 	// Linger is how long Close waits for queued messages to be written, and how
-	// long they are still written after Disconnect. What is left then is dropped.
+	// long they are still written after Disconnect. The rest is dropped.
 	//
 	// 0 means that each peer has as long as it goes on taking messages: Close
 	// gives up a peer that has taken nothing for LingerPatience, also one that is
@@ -124,8 +123,8 @@ type Options struct {
 	ReconnectStop ReconnectStop
 
 	// ConnectTimeout bounds each attempt to connect, including the looking up
-	// of names and what is said to a proxy. 0 leaves it to the system, and then
-	// HandshakeTimeout bounds what is said to a proxy.
+	// of names and the exchange with a proxy. 0 leaves it to the system, and then
+	// HandshakeTimeout bounds the exchange with a proxy.
 	ConnectTimeout time.Duration
 
 	// Backlog is how many connections the system keeps for Bind's endpoint
@@ -183,7 +182,7 @@ type Options struct {
 	HeartbeatInterval, HeartbeatTimeout, HeartbeatTTL time.Duration
 
 	// HandshakeTimeout bounds greeting and handshake of a new connection, and
-	// without ConnectTimeout what is said to a proxy before. 0 means
+	// without ConnectTimeout the exchange with a proxy before it. 0 means
 	// DefaultHandshakeTimeout.
 	HandshakeTimeout time.Duration
 
@@ -196,21 +195,22 @@ type Options struct {
 
 	// MaxHandshakes bounds the accepted connections of the socket that are still
 	// in their handshake, and the calls of an authenticator that run at once.
-	// When one more connection arrives, it takes the place of the one that has
-	// waited longest for its peer's next step, if that is more than a quarter
-	// of a second; so silent peers cannot keep others out. A peer that waits
-	// for the authenticator is never closed for another one: while all of them
-	// do, the system keeps new connections waiting (Backlog). 0 means
+	// When one more connection arrives, the handshake that has waited longest
+	// for its peer's next step is ended, if that is more than a quarter of a
+	// second; so silent peers cannot keep others out. Handshakes that wait for
+	// the authenticator are not ended for that. If none can be ended, new
+	// connections wait in the system's queue (Backlog). 0 means
 	// DefaultMaxHandshakes.
 	MaxHandshakes int
 
-	// MaxConnections bounds the accepted connections of the socket, those in
-	// their handshake included. One more is closed at once, which the monitor
-	// is told as AcceptFailed with ErrTooManyConnections, unless a silent one
-	// can give way as for MaxHandshakes. It bounds what all peers together can
-	// queue: each has RecvHWM and RecvHWMOctets for itself. 0 or negative means
-	// no bound but the system's, the number of open files, since how many peers
-	// are honest only the application knows.
+	// MaxConnections bounds the accepted connections of the socket, including
+	// those in their handshake. When one more arrives, a silent handshake is
+	// ended for it as with MaxHandshakes. If there is none, the new connection
+	// is closed at once, and the monitor is told of AcceptFailed with
+	// ErrTooManyConnections. Since RecvHWM and RecvHWMOctets hold for each peer,
+	// MaxConnections also bounds what all peers together can queue. 0 or negative
+	// means no bound except the system's on open files: only the application
+	// knows how many peers to expect.
 	MaxConnections int
 
 	// MaxMessageSize bounds a message, in octets on the wire. A peer that
@@ -220,11 +220,12 @@ type Options struct {
 	MaxMessageSize int64
 
 	// MaxIncompleteBytes bounds the memory, over all connections of the socket, of
-	// messages that have not arrived as a whole. A message counts from 128 KiB
-	// on, or more where larger ones are usual, up to 1 MiB. A peer whose message
-	// needs more than is left waits for those that began before it; the first of
-	// these may go on beyond the bound, up to MaxMessageSize. One that nearly
-	// stops while others wait is disconnected (ErrStalled). 0 means
+	// messages that have arrived in part. A message counts from 128 KiB on, or
+	// from up to 1 MiB on a connection whose messages are usually large. At the
+	// bound, a connection whose message needs more memory is not read until
+	// others have released some; only the one whose message began first goes on,
+	// up to MaxMessageSize. A peer that stops or nearly stops in its message
+	// while others wait is disconnected (ErrStalled). 0 means
 	// DefaultMaxIncompleteBytes; negative means no bound.
 	MaxIncompleteBytes int
 

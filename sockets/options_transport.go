@@ -28,7 +28,8 @@ const (
 	// (ZMQ_RECONNECT_STOP_AFTER_DISCONNECT).
 	StopAfterDisconnect
 	// StopOnProtocolError gives up when the peer breaks the protocol, refuses
-	// this socket, or is of a type that it cannot talk to. libzmq always does so.
+	// this socket, or is of a type that it cannot talk to. libzmq always gives up
+	// then.
 	StopOnProtocolError
 
 	allReconnectStops = StopOnRefused | StopOnHandshakeFailed | StopAfterDisconnect | StopOnProtocolError

@@ -22,7 +22,7 @@ type outbox struct {
 	ended    bool   // nothing will be sent any more
 	conflate bool   // keep the last message only
 	writing  bool   // the writer holds messages that it took
-	taken    int    // bytes of those
+	taken    int    // bytes of these messages
 	peer     *Peer  // the connection that takes what is queued, nil between connections
 	start    func() // starts the writer; nil while there is one
 	limits   hwm
@@ -40,7 +40,7 @@ type outbox struct {
 	control []byte // PONGs and PINGs, which overtake messages and do not count as such
 	back    hwm    // how much of queue was put back by a connection that broke
 	drops   uint64
-	emptied chan struct{} // closed when the outbox is flushed; nil while nobody waits for that
+	emptied chan struct{} // what flushed returned; nil while nobody waits
 	link    *half         // takes what is queued instead of a writer (inproc)
 	follows follower      // goes out behind what is queued
 
@@ -168,7 +168,7 @@ func (o *outbox) nextStage() *stage {
 	}
 	s := o.queue.begin()
 	if o.queue.octets >= fullStage && cap(s.octets) < fullStage {
-		// There is a stage's worth before it: this one will be full as well, and
+		// Enough is queued to fill a stage, so this one is likely to fill, too: it
 		// need not grow step by step.
 		s.octets = make([]byte, 0, fullStage)
 	}
@@ -528,9 +528,8 @@ func (o *outbox) seal() {
 	o.mu.Unlock()
 }
 
-// flushed returns nil if no message is queued or in the writer's hands, and
-// otherwise a channel that closes when there is none any more. Any number of
-// callers may wait.
+// flushed returns nil if no message is queued or being written, and otherwise a
+// channel that is closed when that is so. Any number of callers may wait.
 func (o *outbox) flushed() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -549,8 +548,7 @@ func (o *outbox) isFlushed() bool {
 	return o.ended || o.link != nil || (messages == 0 && !o.writing && len(o.rest) == 0)
 }
 
-// settled tells everyone who waits for it that the outbox is flushed, if so. mu
-// must be held.
+// settled closes the channel of flushed if the outbox is flushed. mu must be held.
 func (o *outbox) settled() {
 	if o.emptied != nil && o.isFlushed() {
 		close(o.emptied)

@@ -85,7 +85,7 @@ func (p *Peer) Property(name string) string {
 // again.
 func (p *Peer) Disconnect(reason error) { p.conn.close(reason) }
 
-// owns says that a peer is one of this socket's, connected or not.
+// owns reports whether a peer belongs to this socket, connected or not.
 func (s *socket) owns(peer *Peer) bool {
 	return peer != nil && peer.pipe != nil && peer.pipe.socket == s
 }

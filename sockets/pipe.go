@@ -12,8 +12,8 @@ type pipe struct {
 	socket   *socket
 	endpoint string
 	lasting  bool    // made by Connect
-	dialer   *dialer // whose it is, if made by Connect
-	place    uint64  // its place among others: in the order of accept, or of Connect
+	dialer   *dialer // that dials for it, if made by Connect
+	place    uint64  // orders the pipes as they were accepted or Connect was called
 	name     []byte  // the identity that ConnectAs gave its peer
 
 	out outbox
@@ -52,8 +52,8 @@ type pattern interface {
 	// removed says that a pipe is gone for good, after detach.
 	removed(p *pipe)
 	// attach says that a peer's handshake has succeeded. An error refuses
-	// what the peer sends, but keeps the connection; a *newcomer does so for a
-	// time.
+	// what the peer sends, but keeps the connection. With a *newcomer that is so
+	// only until the peer is admitted.
 	attach(p *pipe, peer *Peer) error
 	// detach says that the peer's connection has ended.
 	detach(p *pipe, peer *Peer)
@@ -82,8 +82,8 @@ type traits struct {
 	// lockstep: who has sent waits for an answer, and who was asked gives it.
 	// There is nothing to gain by collecting messages.
 	lockstep bool
-	// notices is where the socket queues what it tells the application of its
-	// peers, if that is one queue for all of them; else nil.
+	// notices is the queue of messages to the application about its peers, if the
+	// socket has one for all peers; else nil.
 	notices *inqueue
 	// subscribed: SUBSCRIBE and CANCEL commands come to messages, in the form
 	// of messages (see subscriptionMessage).

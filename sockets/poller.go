@@ -233,8 +233,9 @@ func (d *dealerPattern) sendable() bool { return d.balancer.hasRoom() }
 // and then a peer is needed.
 func (r *routerPattern) sendable() bool { return !r.opts.Mandatory || r.anyRoom() }
 
-// sendable: with Block a send call waits for every peer. Those that have too much
-// to read in a log are set apart first, since only a queue tells when it has room.
+// sendable: with Block a send call waits until every peer has room. Peers that are
+// too far behind in a log are first given queues of their own, since only a queue
+// tells when it has room.
 func (p *pubPattern) sendable() bool {
 	if p.opts.FullPolicy != Block {
 		return true

@@ -21,7 +21,7 @@ type publisher struct {
 	subs   subscriptions
 	shared []byte   // scratch of fanOut
 	rest   outqueue // scratch of separate
-	room   int64    // bytes that may be queued before all queues are looked at; see unlock
+	room   int64    // bytes that may be queued before the queues are added up again; see unlock
 	copied copies   // scratch of sendWire
 }
 

@@ -26,9 +26,9 @@ type reader struct {
 	ignore bool       // throw away what comes
 	traits traits     // of the socket type
 
-	holding *holding // of what is bounded over the whole socket; nil before its first large message
+	holding *holding // in socket.incomplete; nil before the first large message
 
-	newcomer *newcomer // whose messages wait until it is let in; nil if there is nothing to wait for
+	newcomer *newcomer // the peer, while its messages wait until it is admitted; else nil
 
 	decoder     zmtp.Decoder
 	chunk       *buf.Chunk
@@ -79,8 +79,8 @@ const (
 	keepSpans = 64
 )
 
-// maxMessage is the largest message that can be received. On systems of 32 bits
-// it is 512 MiB, since a buffer that doubles has to fit in the address space. On
+// maxMessage is the largest message that can be received. On 32-bit systems it is
+// 512 MiB, since a buffer that doubles has to fit in the address space. On
 // others it is less than 4 GiB, so that a Span can count the bytes of a chunk.
 const maxMessage = min(4<<30-1<<20, unbounded/2)
 
@@ -232,8 +232,8 @@ func (r *reader) received(n int) error {
 	return err
 }
 
-// settle takes note that bytes of a large message have arrived, or the last of
-// them: then its chunk is the queue's, and counts there.
+// settle records that n bytes of a large message have arrived. If the message is
+// complete, it no longer counts here: its chunk then counts in the receive queue.
 func (r *reader) settle(n int) {
 	if r.pending() <= buf.Large {
 		r.reserve(partFrames, 0)
@@ -337,8 +337,8 @@ func (r *reader) deliver(b *Batch) {
 	}
 	if !s.in.push(&r.pipe.in, b, r.conn.gone) {
 		// The connection is gone, which the reader will see; or Close or
-		// Disconnect was called, what is queued is still written, and what comes
-		// in is thrown away.
+		// Disconnect was called: then queued messages are still written, and
+		// messages that arrive are dropped.
 		r.peer.discarded.Add(uint64(len(b.spans)))
 	}
 }

@@ -189,7 +189,7 @@ func (r *routerPattern) attach(p *pipe, peer *Peer) error {
 	return nil
 }
 
-// welcome does what comes first on a connection of which messages are taken.
+// welcome sends what an admitted peer gets first, and tells the application of it.
 func (r *routerPattern) welcome(p *pipe, peer *Peer) {
 	p.probe()
 	if r.opts.Notify&NotifyConnect != 0 {

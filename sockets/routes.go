@@ -12,7 +12,7 @@ import (
 type routes struct {
 	sync.Mutex
 	table    map[string]route
-	waiting  map[string][]*newcomer // for an identity that is in use
+	waiting  map[string][]*newcomer // those that wait for an identity, by that, in order
 	next     uint32                 // the next generated identity
 	handover bool                   // Options.Handover
 }
@@ -68,10 +68,10 @@ func (t *routes) remove(identity string, to route) bool {
 }
 
 // admit enters a new connection under its peer's identity, or a generated one,
-// and tells the peer. If the identity is another's, it waits, but only for a
-// moment: a peer that lost its connection, or closed it, and came back at once can
-// be here before the end of the old connection was noticed. Then it returns the
-// peer as a newcomer.
+// and tells the peer. If the identity is in use, it waits for identityGrace: a peer
+// that lost or closed its connection and came back at once can be here before the
+// end of the old connection was noticed. If the identity is still in use then, it
+// returns the peer as a newcomer.
 func (t *routes) admit(p *pipe, peer *Peer) *newcomer {
 	t.Lock()
 	defer t.Unlock()
@@ -95,8 +95,9 @@ func (t *routes) admit(p *pipe, peer *Peer) *newcomer {
 // monitor is told.
 const identityGrace = 500 * time.Millisecond
 
-// await waits for identityGrace until the newcomer has its identity, and then
-// returns nil. It is called with the mutex held and returns so.
+// await waits up to identityGrace for the newcomer to get its identity. It returns
+// nil if it did, and otherwise the newcomer. The mutex must be held, and is
+// released meanwhile.
 func (t *routes) await(n *newcomer) *newcomer {
 	t.Unlock()
 	defer t.Lock()

@@ -36,8 +36,8 @@ type socket struct {
 	hurry     context.CancelFunc // ends it
 	hurried   atomic.Bool        // messages were left then
 
-	withdraws      bool          // over inproc, Close takes back what was not received yet
-	cookieLifetime time.Duration // of CURVE servers; 0, but in tests
+	withdraws      bool          // over inproc, the end of a connection drops what its peer has not received
+	cookieLifetime time.Duration // of CURVE servers; 0 for the default, except in tests
 
 	retiring atomic.Bool // the timer runs
 	retirer  *time.Timer // ends writers that sleep for long; guarded by mu
@@ -45,7 +45,7 @@ type socket struct {
 	admission  admission
 	incomplete incomplete
 
-	places atomic.Uint64 // given out so far; see pipe.place
+	places atomic.Uint64 // the last pipe.place that was given
 
 	in inbox
 	wg sync.WaitGroup // listeners, dialers and connections
@@ -132,7 +132,7 @@ func (s *socket) leave(p *pipe) {
 // CloseContext is Close, but when the context ends, queued messages that are
 // not written by then are dropped, and the context's error is returned. It does
 // the same to a Close that is under way. With [LingerForever] the context alone
-// says how long to wait; otherwise Options.Linger may end the wait earlier,
+// limits the wait; otherwise Options.Linger may end the wait earlier,
 // without an error.
 func (s *socket) CloseContext(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.hurry)

@@ -51,8 +51,9 @@ func (e *ProxyError) Error() string {
 // Unwrap returns Err.
 func (e *ProxyError) Unwrap() error { return e.Err }
 
-// askProxy has the proxy at the other end of nc connect it with an endpoint,
-// within Options.HandshakeTimeout if the context has no deadline. It reads not one octet too many: what follows is the peer's.
+// askProxy asks the proxy at the other end of nc to connect it with an endpoint,
+// within Options.HandshakeTimeout if the context has no deadline. It reads no byte
+// beyond the proxy's answers: those that follow are the peer's.
 func (s *socket) askProxy(ctx context.Context, nc net.Conn, e endpoint) error {
 	limit, ok := ctx.Deadline()
 	if !ok {

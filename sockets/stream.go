@@ -21,8 +21,8 @@ type source interface {
 // are in stream_*.go.
 type stream struct {
 	conn net.Conn
-	// moved counts the bytes that the system took from us to send, and those of
-	// the peer's part of the handshake. See pipe.drain.
+	// moved counts the bytes that the system took from us to send, and those that
+	// were received in the handshake. See pipe.drain and Peer.taken.
 	moved atomic.Int64
 	platformStream
 }
@@ -31,8 +31,8 @@ type stream struct {
 // processor for long.
 const maxWrite = 1 << 20
 
-// Write writes b as send does. It is for what comes before the messages: the
-// handshake, and what is said to a proxy.
+// Write writes b as send does. It is used for the handshake and for requests to a
+// proxy.
 func (s *stream) Write(b []byte) (int, error) {
 	n, err := s.send([][]byte{b})
 	return int(n), err

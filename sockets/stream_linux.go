@@ -45,8 +45,8 @@ type vector struct {
 	pieces [maxVectors]unix.Iovec
 }
 
-// vectors holds those that no write uses. They are shared, since a connection that
-// waits has no use for a kilobyte of them.
+// vectors holds the vectors that are not in use. All connections share them, so that
+// an idle connection does not keep a kilobyte for one.
 var vectors = sync.Pool{New: func() any {
 	v := new(vector)
 	v.header.Iov = &v.pieces[0]

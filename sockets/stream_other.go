@@ -71,8 +71,7 @@ func (s *stream) receive(src source) error {
 }
 
 // send writes bufs wholly and returns how many octets were written. It may
-// change the slice of slices. It writes in parts, so that moved shows how far it
-// has come.
+// change the slice of slices. It writes in parts, so that moved shows its progress.
 func (s *stream) send(bufs [][]byte) (written int64, err error) {
 	for len(bufs) > 0 && err == nil {
 		size, n := 0, 0

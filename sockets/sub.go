@@ -35,7 +35,7 @@ type topics struct {
 	asked   uint64             // the last version that publishers were asked for, by a PING
 	changed chan struct{}      // closed and replaced when peers changes
 	pipes   map[*pipe]struct{} // what an XSUB's own messages go to, connected or not; nil with SUB
-	local   []*half            // publishers of the same process; replaced when it changes
+	local   []*half            // publishers connected over inproc; copied on write
 }
 
 // maxTopic bounds a topic, so that SUBSCRIBE fits in the smallest command that
@@ -62,10 +62,10 @@ func (t *topics) init() {
 
 // Subscribe asks for messages whose first frame begins with topic; the empty
 // topic asks for all. It takes effect at each publisher when the request
-// arrives there: see WaitSubscribed. At one of the same process that is when
-// Subscribe returns, unless the publisher is an [XPub] from which nobody
-// receives. Topics count: a topic subscribed to twice must be unsubscribed twice.
-// A topic over 32 KiB is ErrTooLarge.
+// arrives there: see WaitSubscribed. Over inproc it has taken effect when
+// Subscribe returns, unless the publisher is an [XPub] whose application is behind
+// in receiving. Topics count: a topic subscribed to twice must be unsubscribed
+// twice. A topic over 32 KiB is ErrTooLarge.
 func (s *subscribing) Subscribe(topic string) error {
 	if err := s.open(); err != nil {
 		return err
@@ -83,8 +83,8 @@ func (s *subscribing) Subscribe(topic string) error {
 	return nil
 }
 
-// unlock unlocks the mutex and has publishers of the same process obey what was
-// queued for them.
+// unlock unlocks the mutex and makes publishers that are connected over inproc
+// fetch what was queued for them.
 func (t *topics) unlock() {
 	local := t.local
 	t.Unlock()

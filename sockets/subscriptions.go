@@ -29,8 +29,8 @@ type subscriber struct {
 	group *group // of those with the same topics, as long as it has any
 	alone bool   // never follows a log
 	apart int    // index in group.apart, and 1; 0: is not there
-	// evicted says that the connection was ended because the peer was too slow:
-	// nothing more is queued for it, and what it still has counts no more.
+	// evicted says that the connection was ended because the peer was too slow.
+	// Nothing more is queued for it, and its queue no longer counts.
 	evicted bool
 	reading reading
 	room    hwm // there is so much in the peer's queue; see pipe.hasRoomFor

@@ -53,8 +53,8 @@ func (w *writer) run() {
 }
 
 // send writes what was taken. When it fails, it ends the connection and reports
-// false. After halfClose it only reports that: a PONG or a PING that comes too late
-// must not end a connection while the peer still receives what was sent before.
+// false. After halfClose it leaves the connection open: a PING or PONG that comes
+// too late must not end it while the peer still receives what was sent before.
 func (w *writer) send() bool {
 	w.gather()
 	var n int64

@@ -152,8 +152,8 @@ const obeyBurst = 256
 
 // messages takes subscriptions and their ends, and queues what the application
 // is to know, in the same order, for which the mutex is held. Before, it waits
-// for the application if that is behind: else peers that come, say something and
-// go would fill the queue without end. Over inproc half.fetch looks at that.
+// for the application if that is behind: otherwise peers that connect,
+// subscribe and leave would fill the queue without end. Over inproc half.fetch looks at that.
 func (x *xpubPattern) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 	for at := 0; at < b.Len(); {
 		if !q.inproc() && !x.in.settle(&x.queue, peer.conn.gone) {

@@ -65,10 +65,10 @@ func (n *Inproc) isBound(name string) bool {
 }
 
 // askZAP asks the ZAP handler, on a connection of its own, so that requests do
-// not wait for each other and answers cannot be mistaken. Who gives up takes its
-// request back, if the handler has not received it by then, so that no requests
-// of peers that have gone pile up there. A handler that closes its socket, or
-// whose socket is of the wrong type, does not judge: that is ErrNoAuthenticator.
+// not wait for each other and answers cannot be mixed up. When the context ends,
+// the request is withdrawn unless the handler has received it, so that requests of
+// peers that have gone do not pile up there. If the handler's socket is closed, or
+// of the wrong type, the error is ErrNoAuthenticator.
 func (s *socket) askZAP(ctx context.Context, r AuthRequest) (User, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -86,15 +86,24 @@ func (s *socket) askZAP(ctx context.Context, r AuthRequest) (User, error) {
 		return User{}, err
 	}
 	if err := d.Send(ctx, zapRequest(&r)...); err != nil {
-		return User{}, context.Cause(ctx)
+		return User{}, zapFault(ctx, err)
 	}
 	reply, err := d.Recv(ctx)
 	if err != nil {
-		if reply, err = d.TryRecv(); err != nil { // it may have answered and then gone
-			return User{}, context.Cause(ctx)
+		if reply, err = d.TryRecv(); err != nil { // the handler may have answered before it closed
+			return User{}, zapFault(ctx, err)
 		}
 	}
 	return parseZAPReply(reply)
+}
+
+// zapFault returns why a request failed: the cause of the context's end or, if it
+// has not ended, err. It never returns nil, which would let the peer in.
+func zapFault(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
 }
 
 // zapRequest returns the frames of a request. The identity is the peer's, as RFC 27

@@ -206,3 +206,18 @@ func FuzzZAPReply(f *testing.F) {
 		}
 	})
 }
+
+// TestZAPFault: a request that fails while its context goes on is an error, and not
+// the nil that would let the peer in.
+func TestZAPFault(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(testContext(t))
+	defer cancel(nil)
+	if err := zapFault(ctx, ErrClosed); err != ErrClosed {
+		t.Errorf("before the end of the context: %v", err)
+	}
+	cancel(ErrNoAuthenticator)
+	if err := zapFault(ctx, ErrClosed); err != ErrNoAuthenticator {
+		t.Errorf("after it: %v", err)
+	}
+}

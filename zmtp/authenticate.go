@@ -20,9 +20,9 @@ type Credentials struct {
 	// key of 32 octets, which the client has proved to own. It is the
 	// caller's to keep.
 	Values [][]byte
-	// Identity is what the peer has announced so far as its identity, at most
-	// 255 bytes. That is known before the judgement with CURVE alone: with
-	// NULL and PLAIN the peer sends its properties later, and Identity is nil.
+	// Identity is the identity that the peer announced, of at most 255 bytes. It
+	// is nil with NULL and PLAIN, where the peer sends its properties after the
+	// judgement.
 	Identity []byte
 }
 
@@ -52,8 +52,8 @@ func (h *Handshake) Credentials() (Credentials, bool) {
 	return Credentials{Mechanism: h.mechanism.Name(), Values: values, Identity: announcedIdentity(h.mechanism.Peer())}, waiting
 }
 
-// announcedIdentity returns the identity among a peer's properties, in memory of
-// its own, or nil if there is none that accept would take.
+// announcedIdentity returns a copy of the identity among a peer's properties, or nil
+// if there is none or accept would ignore or refuse it.
 func announcedIdentity(m Metadata) []byte {
 	identity, ok := m.Get(PropertyIdentity)
 	name, told := m.Get(PropertySocketType)

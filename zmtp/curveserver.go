@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// CookieLifetime is how long a CURVE server keeps the key of a cookie: an
-// INITIATE that comes later after its WELCOME is refused (RFC 26).
+// CookieLifetime is the longest time for which a CURVE server accepts a cookie: an
+// INITIATE that arrives later than this after WELCOME is refused (RFC 26).
 const CookieLifetime = 60 * time.Second
 
 // CurveServerConfig is what the server's side of CURVE needs.
@@ -20,7 +20,7 @@ type CurveServerConfig struct {
 	// Limits bounds the frames of the traffic by MaxMessage and MaxCommand.
 	Limits Limits
 	// CookieLifetime is how long the client may take from WELCOME to INITIATE.
-	// 0, or more than that, means [CookieLifetime].
+	// 0 or less, or more than [CookieLifetime], means [CookieLifetime].
 	CookieLifetime time.Duration
 }
 
@@ -138,7 +138,7 @@ func (m *CurveServer) welcome(dst, data []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// expires returns the end of the cookie's life, while there is a cookie.
+// expires returns when the cookie expires, or zero if there is none.
 func (m *CurveServer) expires() time.Time {
 	if m.stage != wantInitiate {
 		return time.Time{}
@@ -146,8 +146,7 @@ func (m *CurveServer) expires() time.Time {
 	return m.welcomed.Add(m.config.CookieLifetime)
 }
 
-// maxCommand bounds HELLO. A client that has sent one which opens may announce
-// properties.
+// maxCommand bounds HELLO, but not INITIATE, which also carries the properties.
 func (m *CurveServer) maxCommand() int {
 	if m.stage == wantHello {
 		return maxHello
@@ -226,7 +225,7 @@ func (m *CurveServer) Accept(dst []byte) (out []byte, done bool, err error) {
 // Refuse appends ERROR, which is not encrypted.
 func (m *CurveServer) Refuse(dst []byte, reason string) []byte { return AppendError(dst, reason) }
 
-// Peer returns the properties of the client's INITIATE, from then on.
+// Peer returns the properties of the client's INITIATE, or none before that.
 func (m *CurveServer) Peer() Metadata { return m.peer }
 
 // Codec returns the codec of the connection's MESSAGE commands.

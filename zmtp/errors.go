@@ -28,7 +28,7 @@ var (
 	// open under the keys agreed, or was sent before. Either the keys are
 	// not those the peer has, or somebody tampered with the connection.
 	ErrCryptographic = errors.New("zmtp: cryptographic error")
-	// ErrAbandoned: the caller gave the handshake up ([Handshake.Abandon]).
+	// ErrAbandoned: the caller gave up the handshake ([Handshake.Abandon]).
 	ErrAbandoned = errors.New("zmtp: handshake abandoned")
 	// ErrConfig: our own HandshakeConfig is not valid.
 	ErrConfig = errors.New("zmtp: invalid configuration")

@@ -26,8 +26,8 @@ type Mechanism interface {
 	// must not be kept. With an error, out may end with an ERROR to send.
 	Step(dst []byte, c Command) (out []byte, done bool, err error)
 	// Peer returns the peer's properties, in memory of their own, after done.
-	// While an [Authenticator] waits for a judgement, it returns what is known
-	// of them by then, perhaps nothing.
+	// While an [Authenticator] waits for a judgement, it returns the properties
+	// that are known by then, possibly none.
 	Peer() Metadata
 	// Codec returns, after done, how traffic is to be translated, or nil if
 	// it is plain frames. It is asked once.
@@ -36,15 +36,16 @@ type Mechanism interface {
 	Abandon()
 }
 
-// expirer is a Mechanism that does not wait for the peer's next command for ever.
+// expirer is a Mechanism that limits its wait for the peer's next command.
 type expirer interface {
-	// expires returns until when it waits; zero means without a bound.
+	// expires returns when the wait ends; the zero time means no limit.
 	expires() time.Time
 }
 
 // capped is a Mechanism that knows how large the peer's next command can be.
 type capped interface {
-	// maxCommand returns the largest body to take; 0 means no bound of its own.
+	// maxCommand returns the largest body to accept; 0 means that only the bound
+	// of the handshake applies.
 	maxCommand() int
 }
 
@@ -320,10 +321,10 @@ func (h *Handshake) commandBound() int {
 	return h.maxCommand
 }
 
-// Expires returns until when the handshake waits for the peer's next command; the
-// zero time means without a bound of its own. A CURVE server's cookie is good for
-// [CookieLifetime]: a caller whose time for a handshake is longer stops reading
-// then, and calls Abandon.
+// Expires returns when the wait for the peer's next command ends; the zero time
+// means no limit. Only a CURVE server has one, between WELCOME and INITIATE: see
+// [CurveServerConfig]. A caller that is still reading at that time should stop
+// and call Abandon.
 func (h *Handshake) Expires() time.Time {
 	if m, ok := h.mechanism.(expirer); ok && h.err == nil && !h.done {
 		return m.expires()
@@ -331,9 +332,9 @@ func (h *Handshake) Expires() time.Time {
 	return time.Time{}
 }
 
-// Abandon gives an unfinished handshake up and wipes its keys: for a caller that
-// has lost the connection or its patience. It does nothing after the handshake
-// has succeeded or failed.
+// Abandon gives up an unfinished handshake and wipes its keys. A caller uses it when
+// the connection is lost or takes too long. It does nothing after the handshake has
+// succeeded or failed.
 func (h *Handshake) Abandon() {
 	if h.err == nil && !h.done {
 		h.fail(&ProtocolError{Op: "handshake", Err: ErrAbandoned})

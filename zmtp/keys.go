@@ -23,10 +23,10 @@ const redacted = "zmtp.SecretKey(redacted)"
 type PublicKey [KeySize]byte
 
 // SecretKey is a CURVE secret key. No way of printing or marshalling shows
-// it, except [SecretKey.Z85], and except those of package fmt that do not ask the
-// value: the verbs %p and %w, which go vet rejects here, and fields that are not
-// exported. A type that holds one in such a field should have a Format method of
-// its own, as the types of this module have.
+// it, except [SecretKey.Z85], and except where package fmt does not call the
+// value's methods: for the verbs %p and %w, which go vet rejects here, and in
+// unexported fields. A type that holds a key in such a field should have a Format
+// method of its own, as the types of this module have.
 type SecretKey [KeySize]byte
 
 // KeyPair is a secret key and the public key that belongs to it.

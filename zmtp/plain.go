@@ -169,9 +169,9 @@ func (m *PlainServer) Step(dst []byte, c Command) (out []byte, done bool, err er
 	return dst, false, unexpected(c, "nothing")
 }
 
-// maxHello is how large a client's first command may be for a server to take it
-// in: those of PLAIN and CURVE have at most 518 and 200 bytes. Nobody has proved
-// anything before it, so a server keeps no more than this for a stranger.
+// maxHello is the largest first command that a server accepts from a client. HELLO
+// has at most 518 bytes in PLAIN and 200 in CURVE. The client has not proved
+// anything before it, so the server buffers little for it.
 const maxHello = 1 << 10
 
 // maxCommand bounds HELLO.

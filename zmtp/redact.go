@@ -5,9 +5,9 @@ import (
 	"io"
 )
 
-// Package fmt prints unexported fields without asking their types, so a type that
-// holds a secret in one says itself what may be printed. Where a copy can be made
-// the receiver is a value: a copy must not show more than a pointer.
+// Package fmt prints unexported fields without calling their methods, so a type that
+// holds a secret in such a field has a Format method itself. Exported types have
+// it on the value, so that a copy is redacted as well as a pointer.
 
 // Format prints the mechanism and nothing of its keys, whatever the verb.
 func (m CurveClient) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "zmtp.CurveClient") }

@@ -25,10 +25,9 @@ const (
 	Small = 4 << 10
 )
 
-// classes are the pooled sizes, ascending.
-//
-// From Small on each is twice the one before: a chunk that is kept for long wastes
-// half of its memory at most.
+// classes are the pooled sizes, ascending. From Small on each is twice the one
+// before, so that a chunk of more than half of Small uses at least half of its
+// memory.
 var classes = [...]int{
 	512, Small, 8 << 10, 16 << 10, 32 << 10, 64 << 10, Large, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20,
 }
