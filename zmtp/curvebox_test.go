@@ -71,7 +71,7 @@ func TestMessageBoxRandom(t *testing.T) {
 func TestStreamCount(t *testing.T) {
 	t.Parallel()
 	if !fastBoxes {
-		t.Skip("no AVX2")
+		t.Skip("needs AVX2, and a build without the tag portable")
 	}
 	var b messageBox
 	b.init(&secretKey{1}, prefixToServer)

@@ -10,7 +10,7 @@ import (
 func TestKeystream(t *testing.T) {
 	t.Parallel()
 	if !fastBoxes {
-		t.Skip("no AVX2")
+		t.Skip("needs AVX2, and a build without the tag portable")
 	}
 	testKeystream(t, makeStream)
 }
