@@ -12,8 +12,11 @@ import (
 func TestJoinLargeMap(t *testing.T) {
 	t.Parallel()
 	keys := 1_000_000
-	if raceDetector {
+	switch {
+	case raceDetector:
 		keys = 100_000
+	case testing.Short():
+		keys = 200_000
 	}
 	ctx := testContext(t)
 	s := startServer(t, ServerOptions{SubscriberQueue: 512 << 20})

@@ -98,7 +98,7 @@ func (m *matrix) exchange(t *testing.T, l *matrixLink) {
 	ctx := timeLimit(t)
 	ours := m.connect(t, l, sockets.Options{}, false)
 	played := m.start("play", l, interop.Op{
-		"shapes": matrixShapes, "begins": !l.weBegin(), "sends": l.theySend(), "receives": l.weSend(),
+		"shapes": matrixShapes(), "begins": !l.weBegin(), "sends": l.theySend(), "receives": l.weSend(),
 		"lead":     lead(l.theirs.socketType, l.ours.socketType, ourIdentity),
 		"notified": l.theirs.socketType == zmtp.XPUB,
 	})
@@ -156,7 +156,7 @@ func (m *matrix) exchange(t *testing.T, l *matrixLink) {
 		t.Helper()
 		fail("send", sendRouted(ctx, ours.(canSend), l.message("ours", i, head)))
 	}
-	for i := range matrixShapes {
+	for i := range matrixShapes() {
 		if l.weSend() && l.weBegin() {
 			send(i)
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/interop"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -63,8 +64,15 @@ var transports = []struct {
 }
 
 // matrixShapes are the messages of each link: empty, on both sides of the size
-// at which frames change their form, in parts with an empty one, and large.
-var matrixShapes = []shape{{0}, {255}, {256}, {5, 0, 300}, {1 << 20}}
+// at which frames change their form, in parts with an empty one, and large: larger
+// than what is read at once.
+var matrixShapes = sync.OnceValue(func() []shape {
+	large := 1 << 20
+	if testing.Short() {
+		large = 2 * buf.Large
+	}
+	return []shape{{0}, {255}, {256}, {5, 0, 300}, {large}}
+})
 
 // pair is a type of ours with one of libzmq's.
 type pair struct{ ours, theirs kind }
@@ -93,7 +101,7 @@ func (p pair) weBegin() bool { return p.ours.turn <= p.theirs.turn }
 func (p pair) exchanges() (n int) {
 	for _, way := range []bool{p.weSend(), p.theySend()} {
 		if way {
-			n += len(matrixShapes)
+			n += len(matrixShapes())
 		}
 	}
 	return n
@@ -254,7 +262,7 @@ func content(link int, side string, shape, frame, size int) []byte {
 // message is what a side sends as the given one.
 func (l *matrixLink) message(side string, i int, lead [][]byte) [][]byte {
 	frames := append([][]byte(nil), lead...)
-	for j, size := range matrixShapes[i] {
+	for j, size := range matrixShapes()[i] {
 		frames = append(frames, content(l.number, side, i, j, size))
 	}
 	return frames

@@ -43,7 +43,11 @@ type modelPeer struct {
 func TestWirelog(t *testing.T) {
 	t.Parallel()
 	private := 0
-	for seed := range uint64(300) {
+	courses := uint64(300)
+	if testing.Short() {
+		courses /= 5
+	}
+	for seed := range courses {
 		r := rand.New(rand.NewPCG(seed, 7))
 		m := &logModel{t: t, rand: r, mark: 1 + r.IntN(40), block: seed%2 == 0, fickle: 4 + 30*int(seed/2%2), lender: newLender()}
 		policy := Drop

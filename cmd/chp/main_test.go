@@ -41,6 +41,9 @@ func buildAndRun(m *testing.M) int {
 	args := []string{"build", "-o", binary}
 	if raceEnabled() {
 		args = append(args, "-race")
+		// By default a program sleeps for a second when it ends, so that other
+		// threads can finish their reports.
+		os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=50"))
 	}
 	build := exec.Command("go", append(args, ".")...)
 	build.Stderr = os.Stderr
