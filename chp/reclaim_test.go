@@ -72,10 +72,7 @@ func TestH25_MemoryComesBackWhileIdle(t *testing.T) {
 // The wheel and the index get smaller when most of what they held has gone.
 func TestH16_WheelAndIndexShrink(t *testing.T) {
 	t.Parallel()
-	n := 120_000
-	if testing.Short() {
-		n /= 3
-	}
+	const n = 120_000
 	now := time.Unix(0, 0)
 	w := newWheel(now)
 	st := newStore(storeOptions{})
