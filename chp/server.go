@@ -221,8 +221,7 @@ func portOf(endpoint string) int {
 // another call returns ErrServing, and afterwards ErrClosed.
 func (s *Server) Serve(ctx context.Context) error {
 	if err := s.Listen(ctx); err != nil {
-		s.close()
-		s.logs.close()
+		s.closeUnserved()
 		if ctx.Err() != nil && !errors.Is(err, ErrClosed) {
 			return nil // asked to end before it began
 		}
@@ -260,17 +259,28 @@ func (s *Server) Serve(ctx context.Context) error {
 
 // Close ends the server and waits for Serve to return.
 func (s *Server) Close() error {
-	s.state.Lock()
-	cancel := s.cancel
-	s.state.Unlock()
-	if cancel != nil { // it serves, or has served
-		cancel()
+	if !s.closeUnserved() {
+		s.cancel()
 		<-s.ended
-		return nil
 	}
+	return nil
+}
+
+// closeUnserved closes a server that does not serve, and reports whether it did.
+// It returns false, and closes nothing, if Serve has begun, now or before: Serve then
+// closes the server. One lock covers the question and the answer to it, so that no
+// call of Serve begins in between and waits for an end that has been.
+func (s *Server) closeUnserved() bool {
+	s.state.Lock()
+	if s.cancel != nil {
+		s.state.Unlock()
+		return false
+	}
+	s.phase = phaseClosed
+	s.state.Unlock()
 	s.close()
 	s.logs.close()
-	return nil
+	return true
 }
 
 // close closes the sockets: first what brings updates in, then what carries
