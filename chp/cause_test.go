@@ -106,8 +106,8 @@ func TestH10_CausesAtForeignServers(t *testing.T) {
 	}
 }
 
-// A replica knows what is left of a time to live, also when the key was set
-// before the replica joined.
+// A replica knows how much time a key has left, also when the key was set before
+// the replica joined.
 func TestH10_RemainingTTL(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -121,8 +121,8 @@ func TestH4_ReportedIsNeverSent(t *testing.T) {
 	}
 }
 
-// H17: whatever was wrong for a while with the server's ports, the client writes
-// again when it is right.
+// H17: whatever was wrong with the server's ports for a while, the client writes
+// again once they are right.
 func TestH17_WritesAgainAfterAnyFault(t *testing.T) {
 	t.Parallel()
 	serverCurve, clientCurve := curve()

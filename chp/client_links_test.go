@@ -14,9 +14,9 @@ import (
 	"clustermap/zmtp"
 )
 
-// A client's three connections are one thing: whichever breaks, for whatever
-// reason and however often, every call returns what became of its update, and
-// the client is ACTIVE with all three again once the server is well.
+// A client's three connections stand and fall together: whichever breaks, for
+// whatever reason and however often, every call returns what became of its update,
+// and the client is ACTIVE with all three again once the server is well.
 func TestClientConnectionsAreOne(t *testing.T) {
 	t.Parallel()
 	pull, err := sockets.NewPull(sockets.Options{}) // fits none of the client's sockets

@@ -64,8 +64,8 @@ func entries(list ...Entry) iter.Seq2[Entry, error] {
 	}
 }
 
-// A server that starts anew with an empty map does not wipe a replica that is
-// told to keep what it has.
+// A server that restarts with an empty map does not empty a replica with
+// KeepOnEmpty.
 func TestH8_KeepOnEmpty(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

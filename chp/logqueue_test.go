@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// gatedHandler is a logger that stands still until it is let go.
+// gatedHandler is a log handler that blocks until let is closed.
 type gatedHandler struct {
 	slog.Handler
 	let chan struct{}

@@ -11,9 +11,9 @@ import (
 
 // members are the clients of this package that a server knows, by what they
 // announce of themselves (propertyClient). It brings together the connections of
-// one client, and knows which of those to the collector are former ones: a
-// network can deliver what was sent over a connection long after the client has
-// given it up, and behind what it has sent over the next one.
+// one client, and knows which of those to the collector are former ones: a network
+// can deliver what was sent over a connection long after the client has given it
+// up, and after what it has sent over the next one.
 //
 // A client whose connections have all gone is remembered for a while. So the size
 // is bounded by the connections and maxGone.

@@ -54,7 +54,7 @@ func TestH12_LostTailAtForeignServer(t *testing.T) {
 }
 
 // At a server that counts in steps every update is a jump. The client takes a
-// snapshot for it at first, and then ever more seldom; updates go on.
+// snapshot for it at first, and then less and less often; updates go on.
 func TestH12_ResyncsAreLimited(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)

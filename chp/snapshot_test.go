@@ -202,8 +202,8 @@ func TestH2_SteadySlowReader(t *testing.T) {
 	}
 }
 
-// stopped makes clients that ask for everything and never read, each of a map of its
-// own, and waits until the server has come to a halt with them.
+// stopped makes clients that ask for everything and never read, each of a map of
+// its own, and waits until the server makes no progress with them.
 func stopped(t testing.TB, s *Server, clients int, ours bool) (all []*asker) {
 	t.Helper()
 	n := s.snapshots

@@ -90,7 +90,7 @@ func (p *pairReader) line() ([]byte, error) {
 
 // parsePair parses a line. A time to live that is over becomes -1.
 func parsePair(line []byte) (e chp.Entry, err error) {
-	// encoding/json would replace bytes that are not UTF-8 without a word.
+	// encoding/json silently replaces bytes that are not UTF-8.
 	if !utf8.Valid(line) {
 		return e, errors.New("not UTF-8; other bytes belong in key_base64 or value_base64")
 	}

@@ -52,8 +52,8 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// TestFailover: after a kill the passive takes over by a vote; who comes back
-// follows, and takes over in turn.
+// TestFailover: after a kill the passive takes over by a vote. The other node
+// follows when it comes back, and takes over in turn.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	c := newCouple(t, nil)
@@ -193,7 +193,7 @@ func TestHandover(t *testing.T) {
 	}
 }
 
-// TestHandoverInVain: nobody is there, or nobody hears of it.
+// TestHandoverInVain: there is no peer, or it does not hear of the handover.
 func TestHandoverInVain(t *testing.T) {
 	t.Parallel()
 	c := newCouple(t, func(o *Options) { o.Timeout = time.Second })
