@@ -126,7 +126,9 @@ func (q *logQueue) admit(e logEntry) bool {
 	if k.n++; k.n <= logPerKind {
 		return true
 	}
-	k.left++
+	if k.left++; k.left == 1 {
+		signal(q.wake) // run may be asleep without its ticker, and has this to report
+	}
 	k.level, k.handler = e.record.Level, e.handler
 	return false
 }
