@@ -72,10 +72,14 @@ func (w *writer) init(c *Client) {
 	w.ready = make(chan struct{}, 1)
 }
 
-// begin lets updates go to a session's server, until end.
+// begin lets updates go to a session's server, until end. After close it does
+// nothing.
 func (w *writer) begin(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.closed {
+		return // close waits for run, and bounds that only for the session that it found
+	}
 	w.session = s
 	w.rouse()
 }
