@@ -1,0 +1,44 @@
+// Command server is the server of Clone model 1: it numbers random updates and
+// publishes them. A client that subscribes late has missed what came before.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"clustermap/examples/clone/internal/kv"
+	"clustermap/sockets"
+)
+
+func main() {
+	host := flag.String("host", "127.0.0.1", "`address` to serve on")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+
+	publisher := kv.Must(sockets.NewPub(sockets.Options{}))
+	defer publisher.Close()
+	kv.Check(publisher.Bind(ctx, "tcp://"+*host+":5556"))
+	fmt.Println("ready: waiting for a subscriber")
+	// What is published before anyone subscribes is lost.
+	kv.Check(publisher.WaitSubscribers(ctx, nil, 1))
+
+	pairs := map[string]kv.Message{}
+	var sequence int64
+	for tick := time.Tick(10 * time.Millisecond); ; {
+		select {
+		case <-tick:
+			sequence++
+			m := kv.Random(sequence, "")
+			kv.Check(publisher.Send(ctx, m.Three()...))
+			pairs[m.Key] = m
+		case <-ctx.Done():
+			fmt.Println(kv.Summary(sequence, pairs))
+			return
+		}
+	}
+}
