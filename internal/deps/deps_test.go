@@ -3,6 +3,10 @@
 //
 //	internal/* ◀── zmtp ◀── sockets ◀── chp ◀── cmd
 //	                        sockets ◀── patterns/binarystar
+//	               chp/commit ◀── chp/durable ◀── cmd
+//
+// Package chp/commit needs nothing from outside, and only chp/durable and the
+// command may have the libraries of the log on disk.
 package deps
 
 import (
@@ -51,6 +55,10 @@ var rules = []struct {
 		own:  []string{"zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
+	},
+	{
+		path: "chp/commit",
+		std:  []string{"net"},
 	},
 	{
 		path: "patterns/binarystar",
@@ -140,6 +148,39 @@ func TestDirection(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// onDisk lists what only the log on disk and the command may depend on.
+var onDisk = []string{module + "/chp/durable", "go.etcd.io", "go.uber.org/zap", "github.com/prometheus"}
+
+// TestDiskApart holds that nobody who embeds a package gets the libraries of
+// the log on disk with it, but who asks for that package.
+func TestDiskApart(t *testing.T) {
+	t.Parallel()
+	watch(t)
+	allowed := []string{module + "/chp/durable", module + "/cmd"}
+	cmd := exec.Command("go", "list", "./...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, path := range strings.Fields(string(out)) {
+		for _, p := range list(t, "linux", strings.TrimPrefix(path, module+"/")) {
+			if !among(p.ImportPath, onDisk) {
+				continue
+			}
+			found = true
+			if !among(path, allowed) {
+				t.Errorf("%s depends on %s", path, p.ImportPath)
+				break
+			}
+		}
+	}
+	if !found {
+		t.Error("nobody depends on what is to be kept apart: the list is wrong")
 	}
 }
 

@@ -1,0 +1,324 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// DefaultGroupBytes is the default of GroupOptions.Bytes.
+const DefaultGroupBytes = 16 << 20
+
+// GroupOptions are the settings of a Group.
+type GroupOptions struct {
+	Policy Policy
+	// Bytes bounds what is held in memory: records that were appended and not
+	// yet written, and with the policy Always not yet flushed. Append
+	// waits for room; one entry always finds room, however large it is. The
+	// buffers take up to three times as much. Default 16 MiB.
+	Bytes int
+	// OnDurable is called, in the Group's goroutine, after each flush, with the
+	// index up to which everything is on the disk. It must not call Append,
+	// Wait, Flush or Close.
+	OnDurable func(index uint64)
+	// HoldCommits leaves Log.Commit to the caller: for a server whose updates
+	// count as kept only when somebody else has them too. Else the
+	// Group commits what is on the disk.
+	HoldCommits bool
+}
+
+// A Group appends to a [Log] in a goroutine of its own. What is appended while
+// it writes and flushes goes into the next write, and one flush serves it all.
+//
+// Append is for one goroutine, which calls it in the order of the log; all other methods
+// are safe for concurrent use. The first error of the log ends the
+// Group: all calls return it from then on.
+type Group struct {
+	log     Log
+	options GroupOptions
+	kick    chan struct{} // holds one value: look at the staged entries
+	done    chan struct{} // closed when the goroutine has ended
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced when a number below changes; nil while nobody waits
+	staged  batch
+	writing int    // bytes that are being written
+	last    uint64 // last index that was appended
+	written uint64 // last index that the log has
+	durable uint64 // last index on the disk
+	asked   uint64 // flush at least up to this index now
+	closed  bool
+	err     error
+
+	flushes uint64
+}
+
+// batch is entries and the memory of their records.
+type batch struct {
+	entries []Entry
+	arena   []byte
+}
+
+// entryBytes is what an entry counts beside its records, so that a bound in
+// bytes bounds empty entries too.
+const entryBytes = 64
+
+func (b *batch) size() int { return len(b.arena) + entryBytes*len(b.entries) }
+
+// reset empties b, and gives up memory that an unusual load has left.
+func (b *batch) reset(limit int) {
+	if cap(b.arena) > 2*limit {
+		b.arena = nil
+	}
+	clear(b.entries)
+	b.entries, b.arena = b.entries[:0], b.arena[:0]
+}
+
+// NewGroup starts a Group on a log that was replayed. Close ends it, and leaves the log
+// open.
+func NewGroup(log Log, options GroupOptions) *Group {
+	if options.Bytes <= 0 {
+		options.Bytes = DefaultGroupBytes
+	}
+	last := log.Last()
+	g := &Group{
+		log: log, options: options,
+		kick: make(chan struct{}, 1), done: make(chan struct{}),
+		last: last, written: last, durable: log.Synced(),
+	}
+	go g.run()
+	return g
+}
+
+// Append copies an entry, gives it the next index, which it returns, and
+// leaves it to the Group's goroutine. While more than GroupOptions.Bytes wait, it waits
+// too. It allocates nothing once its buffers have grown.
+func (g *Group) Append(ctx context.Context, e Entry) (uint64, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	err := g.wait(ctx, func() bool {
+		held := g.staged.size() + g.writing
+		return held == 0 || held+entryBytes+len(e.Records) <= g.options.Bytes
+	})
+	if err != nil {
+		return 0, err
+	}
+	start := len(g.staged.arena)
+	// If the arena moves, earlier entries keep the old memory with their records.
+	g.staged.arena = append(g.staged.arena, e.Records...)
+	g.last++
+	e.Index, e.Records = g.last, g.staged.arena[start:len(g.staged.arena):len(g.staged.arena)]
+	g.staged.entries = append(g.staged.entries, e)
+	if len(g.staged.entries) == 1 {
+		g.wake()
+	}
+	return e.Index, nil
+}
+
+// Wait returns when everything up to the index is on the disk. With the policy Interval that
+// takes up to the interval; with Never, until somebody flushes.
+func (g *Group) Wait(ctx context.Context, index uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.until(ctx, index)
+}
+
+// Flush returns when everything that was appended before the call is on the
+// disk, whatever the policy is.
+func (g *Group) Flush(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	index := g.last
+	if index > g.durable && index > g.asked {
+		g.asked = index
+		g.wake()
+	}
+	return g.until(ctx, index)
+}
+
+// Durable returns the index up to which everything is on the disk.
+func (g *Group) Durable() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.durable
+}
+
+// Written returns the index up to which everything is in the log, and survives
+// the end of the process.
+func (g *Group) Written() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.written
+}
+
+// Flushes returns how often the log was flushed.
+func (g *Group) Flushes() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.flushes
+}
+
+// Err returns the error that ended the Group, and nil while it works.
+func (g *Group) Err() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if errors.Is(g.err, ErrClosed) {
+		return nil
+	}
+	return g.err
+}
+
+// Close writes and flushes what was appended, and ends the goroutine. It returns the
+// error of a log that has failed. The log stays open.
+func (g *Group) Close() error {
+	g.mu.Lock()
+	g.closed = true
+	g.wake()
+	g.mu.Unlock()
+	<-g.done
+	return g.Err()
+}
+
+// until waits for an index to be on the disk. The caller holds g.mu.
+func (g *Group) until(ctx context.Context, index uint64) error {
+	if index > g.last {
+		return fmt.Errorf("%w: %d was not appended, the last entry is %d", ErrOrder, index, g.last)
+	}
+	if index <= g.durable {
+		return nil
+	}
+	err := g.wait(ctx, func() bool { return index <= g.durable })
+	if index <= g.durable {
+		return nil
+	}
+	return err
+}
+
+// wait returns when ready does, or with an error. The caller holds g.mu, which
+// is free while it sleeps.
+func (g *Group) wait(ctx context.Context, ready func() bool) error {
+	for {
+		switch {
+		case g.err != nil:
+			return g.err
+		case g.closed:
+			return ErrClosed
+		case ready():
+			return nil
+		}
+		if g.changed == nil {
+			g.changed = make(chan struct{})
+		}
+		changed := g.changed
+		g.mu.Unlock()
+		select {
+		case <-changed:
+			g.mu.Lock()
+		case <-ctx.Done():
+			g.mu.Lock()
+			return ctx.Err()
+		}
+	}
+}
+
+// wake makes the goroutine look.
+func (g *Group) wake() {
+	select {
+	case g.kick <- struct{}{}:
+	default:
+	}
+}
+
+// tell wakes all that wait. The caller holds g.mu.
+func (g *Group) tell() {
+	if g.changed != nil {
+		close(g.changed)
+		g.changed = nil
+	}
+}
+
+func (g *Group) run() {
+	defer close(g.done)
+	every := g.options.Policy.Every()
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	defer timer.Stop()
+	var due bool // the interval is over
+	var armed bool
+	var spare batch
+	for {
+		select {
+		case <-g.kick:
+		case <-timer.C:
+			due, armed = true, false
+		}
+		g.mu.Lock()
+		work := g.staged
+		g.staged = spare
+		g.writing = work.size()
+		closed, asked := g.closed, g.asked
+		g.mu.Unlock()
+
+		var err error
+		written := g.written
+		if len(work.entries) > 0 {
+			if err = g.log.Append(work.entries...); err == nil {
+				written = work.entries[len(work.entries)-1].Index
+			}
+		}
+		dirty := written > g.durable
+		flush := err == nil && dirty && (closed || due || asked > g.durable || g.options.Policy.IsAlways())
+		if err == nil && !flush {
+			// The bytes are written: make room before the flush's time comes.
+			g.mu.Lock()
+			g.written, g.writing = written, 0
+			g.tell()
+			g.mu.Unlock()
+		}
+		if flush {
+			err = g.log.Sync()
+			if err == nil {
+				due = false
+				if !g.options.HoldCommits {
+					g.log.Commit(written)
+				}
+			}
+		}
+		flushed := flush && err == nil
+		work.reset(g.options.Bytes)
+		spare = work
+
+		g.mu.Lock()
+		if err == nil {
+			g.written, g.writing = written, 0
+			if flushed {
+				g.durable = written
+				g.flushes++
+			}
+			if closed && len(g.staged.entries) == 0 {
+				err = ErrClosed
+			}
+		}
+		g.err = err
+		if len(g.staged.entries) > 0 || closed {
+			g.wake()
+		}
+		g.tell()
+		g.mu.Unlock()
+		if flushed && g.options.OnDurable != nil {
+			g.options.OnDurable(written)
+		}
+		if err != nil {
+			return
+		}
+		if every > 0 && !flush && dirty && !armed && !due {
+			timer.Reset(every)
+			armed = true
+		}
+		if !dirty || flush {
+			due = false
+		}
+	}
+}

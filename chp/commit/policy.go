@@ -1,0 +1,114 @@
+package commit
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// DefaultInterval is the interval of the default policy.
+const DefaultInterval = 100 * time.Millisecond
+
+// A Policy says when a [Group] flushes the log, and by that what a crash can
+// lose. The zero value is Interval(DefaultInterval).
+//
+//	policy        process killed              machine stops or loses power
+//	always        nothing that was reported   nothing that was reported
+//	interval=D    what is not yet written     the updates of the last D and of one flush
+//	never         what is not yet written     what the system had not written, as a
+//	                                          rule the last 30 seconds
+//
+// Not yet written is what came while the write before it ran: milliseconds on a
+// disk that is not overloaded, and never more than [GroupOptions.Bytes]. With
+// all policies what is left is a prefix of what was appended: nothing is
+// missing in between.
+type Policy struct {
+	kind     policyKind
+	interval time.Duration
+}
+
+type policyKind uint8
+
+const (
+	byInterval policyKind = iota
+	always
+	never
+)
+
+// Always flushes after every write. An entry is reported as durable only when it is on
+// the disk, so nothing that was reported is lost.
+func Always() Policy { return Policy{kind: always} }
+
+// Never leaves flushing to the system, except when a checkpoint is made and when
+// the log is closed.
+func Never() Policy { return Policy{kind: never} }
+
+// Interval flushes once in d while there is something to flush. A d of 0 or less
+// is DefaultInterval.
+func Interval(d time.Duration) Policy {
+	if d == DefaultInterval || d < 0 {
+		d = 0 // so that equal policies compare equal
+	}
+	return Policy{interval: d}
+}
+
+// ParsePolicy reads what String writes: always, never, or interval=D with a
+// duration such as 100ms. The word interval alone is the default.
+func ParsePolicy(s string) (Policy, error) {
+	switch s {
+	case "always":
+		return Always(), nil
+	case "never":
+		return Never(), nil
+	case "interval":
+		return Policy{}, nil
+	}
+	if text, found := strings.CutPrefix(s, "interval="); found {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return Policy{}, fmt.Errorf("interval %q is not a duration such as 100ms", text)
+		}
+		if d <= 0 {
+			return Policy{}, fmt.Errorf("interval %s is not above zero", text)
+		}
+		return Interval(d), nil
+	}
+	return Policy{}, fmt.Errorf("%q is not always, never or interval=DURATION", s)
+}
+
+// Every returns the interval of an interval policy, and 0 for the others.
+func (p Policy) Every() time.Duration {
+	switch {
+	case p.kind != byInterval:
+		return 0
+	case p.interval == 0:
+		return DefaultInterval
+	}
+	return p.interval
+}
+
+// IsAlways tells whether the policy is Always: whether a server has to wait
+// for the disk before it publishes.
+func (p Policy) IsAlways() bool { return p.kind == always }
+
+func (p Policy) String() string {
+	switch p.kind {
+	case always:
+		return "always"
+	case never:
+		return "never"
+	}
+	return "interval=" + p.Every().String()
+}
+
+// MarshalText is String, for [flag.TextVar].
+func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText is ParsePolicy, for [flag.TextVar].
+func (p *Policy) UnmarshalText(text []byte) error {
+	q, err := ParsePolicy(string(text))
+	if err == nil {
+		*p = q
+	}
+	return err
+}

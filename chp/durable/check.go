@@ -1,0 +1,147 @@
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"clustermap/chp/commit"
+)
+
+// A Report is what Check found.
+type Report struct {
+	Meta Meta
+	// Checkpoint is the current checkpoint. Without one, File is empty. Its entries and records
+	// are the readable ones.
+	Checkpoint        CheckpointInfo
+	CheckpointEntries uint64
+	CheckpointRecords uint64
+	Segments          []SegmentInfo // up to the first one with a defect
+	Unread            int           // number of segments behind that
+	First, Last       uint64        // readable entries of the log; First > Last if there are none
+	Entries, Records  uint64        // of the log
+	Committed         uint64        // highest index of which the log says that it was on the disk
+	Torn              *commit.Torn  // what the next start would cut off
+	// Defect is the first thing that keeps the log from being opened, as a rule a
+	// [*commit.CorruptError]. It is nil if the log is sound.
+	Defect error
+}
+
+// A SegmentInfo is what Check found in one segment.
+type SegmentInfo struct {
+	File        string
+	First, Last uint64 // readable entries; First > Last if there are none
+	Entries     uint64
+	Bytes       int64 // readable
+	Size        int64 // of the file, with what is allocated and not used yet
+}
+
+func (r *Report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "identity %x, epoch %d, format %d\n", r.Meta.Identity, r.Meta.Epoch, r.Meta.Format)
+	if c := &r.Checkpoint; c.File != "" {
+		fmt.Fprintf(&b, "checkpoint %s: entry %d, sequence %d, %d pieces, %d records, %d bytes\n",
+			filepath.Base(c.File), c.Index, c.Sequence, r.CheckpointEntries, r.CheckpointRecords, c.Bytes)
+	}
+	for _, s := range r.Segments {
+		fmt.Fprintf(&b, "segment %s: %d entries, %d to %d, %d of %d bytes\n", filepath.Base(s.File), s.Entries, s.First, s.Last, s.Bytes, s.Size)
+	}
+	if r.Unread > 0 {
+		fmt.Fprintf(&b, "%d more segments, not read\n", r.Unread)
+	}
+	fmt.Fprintf(&b, "log: %d entries, %d to %d, %d records, committed to %d\n", r.Entries, r.First, r.Last, r.Records, r.Committed)
+	if r.Torn != nil {
+		fmt.Fprintf(&b, "unfinished writes: %d bytes at offset %d of %s, behind entry %d; the next start removes them\n",
+			r.Torn.Bytes, r.Torn.Offset, filepath.Base(r.Torn.File), r.Torn.After)
+	}
+	if r.Defect != nil {
+		fmt.Fprintf(&b, "defect: %v\n", r.Defect)
+	} else {
+		b.WriteString("sound\n")
+	}
+	return b.String()
+}
+
+// Check reads all of the log in a directory, and tells what is readable. It changes
+// nothing, takes no lock and needs no permission to write. On the log of a
+// running server it may find the write that is under way, as torn.
+//
+// The error is one of reading, such as a directory that does not exist. What is
+// wrong with the log itself is in the report.
+func Check(dir string) (*Report, error) {
+	r := &Report{First: 1}
+	if _, err := os.ReadDir(dir); err != nil {
+		return nil, fmt.Errorf("log %s: %w", dir, err)
+	}
+	err := r.check(dir)
+	var corrupt *commit.CorruptError
+	switch {
+	case errors.As(err, &corrupt), errors.Is(err, commit.ErrFormat):
+		r.Defect = err
+	case err != nil:
+		return nil, fmt.Errorf("log %s: %w", dir, err)
+	}
+	return r, nil
+}
+
+func (r *Report) check(dir string) (err error) {
+	if r.Meta, err = readMeta(dir); err != nil {
+		return err
+	}
+	indexes, err := checkpoints(dir)
+	if err != nil {
+		return err
+	}
+	// A defect of the checkpoint does not keep the log from being read.
+	var first error
+	if len(indexes) > 0 {
+		path := filepath.Join(dir, checkpointName(indexes[len(indexes)-1]))
+		r.Checkpoint, err = readCheckpointHeader(path, r.Meta.Identity)
+		if err == nil {
+			r.CheckpointEntries, r.CheckpointRecords, err = readCheckpoint(path, r.Meta.Identity, func(commit.Entry) error { return nil })
+		}
+		var corrupt *commit.CorruptError
+		if err != nil && !errors.As(err, &corrupt) {
+			return err
+		}
+		first = err
+	}
+	if err := r.checkLog(filepath.Join(dir, logName)); err != nil {
+		var corrupt *commit.CorruptError
+		if first == nil || !errors.As(err, &corrupt) {
+			return err
+		}
+	}
+	return first
+}
+
+func (r *Report) checkLog(logs string) error {
+	all, err := segments(logs)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(all) == 0 {
+		return &commit.CorruptError{File: logs, LastGood: r.Checkpoint.Index, Reason: errors.New("no segments")}
+	}
+	if err != nil {
+		return err
+	}
+	all = from(all, r.Checkpoint.Index)
+	w := walk{segments: all, meta: &r.Meta}
+	if err := w.run(func(commit.Entry, int64) error { return nil }); err != nil {
+		return err
+	}
+	for i, s := range w.sums {
+		r.Segments = append(r.Segments, SegmentInfo{File: all[i].path, First: s.first, Last: s.last, Entries: s.entries, Bytes: s.bytes, Size: s.size})
+	}
+	r.Unread = len(all) - len(w.sums)
+	r.First, r.Last, r.Entries, r.Records, r.Committed = all[0].first(), w.last, w.entries, w.records, w.vouched
+	if r.First > r.Checkpoint.Index+1 {
+		return &commit.CorruptError{File: all[0].path, LastGood: r.Checkpoint.Index, Reason: fmt.Errorf("the log begins with entry %d", r.First)}
+	}
+	torn, err := w.judge(r.Checkpoint.Index)
+	if torn != nil && torn.Bytes > 0 {
+		r.Torn = torn
+	}
+	return err
+}

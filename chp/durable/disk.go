@@ -1,0 +1,65 @@
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+
+	"clustermap/chp/commit"
+)
+
+// disk is how files are flushed. Tests replace it to make a flush fail, and to
+// see what was flushed when.
+type disk struct {
+	data func(*os.File) error // what was written, and the size
+	dir  func(string) error   // names in a directory
+}
+
+var realDisk = disk{data: fileutil.Fdatasync, dir: syncDir}
+
+func syncDir(path string) error {
+	d, err := fileutil.OpenDir(path)
+	if err != nil {
+		return err
+	}
+	err = fileutil.Fsync(d)
+	return errors.Join(err, d.Close())
+}
+
+// classify adds the error of package commit that belongs to a system's error.
+func classify(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%w: %w", commit.ErrFull, err)
+	case errors.Is(err, syscall.EROFS), errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("%w: %w", commit.ErrReadOnly, err)
+	}
+	return err
+}
+
+// replaceFile makes content the content of the file path, at once and for good.
+func (d disk) replaceFile(dir, path string, content []byte) error {
+	temporary := path + ".tmp"
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = d.data(f)
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		os.Remove(temporary)
+		return err
+	}
+	return d.dir(dir)
+}

@@ -1,0 +1,58 @@
+package durable
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"clustermap/chp/commit"
+)
+
+// headerBytes is the length of what stands before the records, in an entry of
+// the log as in one of a checkpoint:
+//
+//	first sequence 8 | time 8 | count 4 | kind 4
+//
+// all in network order. Index and epoch are those of the raft entry.
+const headerBytes = 24
+
+// MaxEntryBytes bounds the records of one entry.
+const MaxEntryBytes = 64 << 20
+
+var errShort = errors.New("entry is shorter than its header")
+
+// appendEntry appends header and records.
+func appendEntry(b []byte, e *commit.Entry) []byte {
+	b = binary.BigEndian.AppendUint64(b, e.First)
+	b = binary.BigEndian.AppendUint64(b, uint64(e.Time))
+	b = binary.BigEndian.AppendUint32(b, e.Count)
+	b = binary.BigEndian.AppendUint32(b, e.Kind)
+	return append(b, e.Records...)
+}
+
+// parseEntry is the reverse. The records are a view of data.
+func parseEntry(index, epoch uint64, data []byte) (commit.Entry, error) {
+	if len(data) < headerBytes {
+		return commit.Entry{}, errShort
+	}
+	return commit.Entry{
+		Index: index, Epoch: epoch,
+		First:   binary.BigEndian.Uint64(data),
+		Time:    int64(binary.BigEndian.Uint64(data[8:])),
+		Count:   binary.BigEndian.Uint32(data[16:]),
+		Kind:    binary.BigEndian.Uint32(data[20:]),
+		Records: data[headerBytes:],
+	}, nil
+}
+
+// parseRaft reads the entry of a record.
+func parseRaft(e *raftpb.Entry, data []byte) (commit.Entry, error) {
+	buffer := e.Data[:0]
+	e.Reset()
+	e.Data = buffer // Unmarshal fills it
+	if err := e.Unmarshal(data); err != nil {
+		return commit.Entry{}, err
+	}
+	return parseEntry(e.Index, e.Term, e.Data)
+}

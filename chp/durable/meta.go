@@ -1,0 +1,105 @@
+package durable
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+
+	"clustermap/chp/commit"
+)
+
+// Names in a log's directory.
+const (
+	metaName = "meta"
+	lockName = "lock"
+	logName  = "log"
+)
+
+// formatVersion is that of all files but etcd's own part of the segments.
+const formatVersion = 1
+
+// Meta is the small record that a log keeps beside its entries.
+type Meta struct {
+	Format   uint32   // version of the files' format
+	Identity [16]byte // of the server that the log belongs to, chosen at random when it is created
+	Epoch    uint64   // highest epoch that was stored
+	// token marks the records that say what was flushed, so that
+	// nobody who can only write values can make such a record.
+	token uint64
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+const (
+	metaMagic = "CHPMETA\n"
+	metaBytes = len(metaMagic) + 4 + 16 + 8 + 8 + 4
+)
+
+var errChecksum = errors.New("wrong checksum")
+
+// encode returns the content of the file:
+//
+//	magic 8 | format 4 | identity 16 | epoch 8 | token 8 | CRC-32C of all before 4
+func (m *Meta) encode() []byte {
+	b := append(make([]byte, 0, metaBytes), metaMagic...)
+	b = binary.BigEndian.AppendUint32(b, m.Format)
+	b = append(b, m.Identity[:]...)
+	b = binary.BigEndian.AppendUint64(b, m.Epoch)
+	b = binary.BigEndian.AppendUint64(b, m.token)
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// readMeta returns an error that is os.ErrNotExist if there is no record.
+func readMeta(dir string) (Meta, error) {
+	path := filepath.Join(dir, metaName)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Meta{}, err
+	}
+	damaged := func(err error) (Meta, error) {
+		return Meta{}, &commit.CorruptError{File: path, Reason: err}
+	}
+	if len(b) < len(metaMagic)+4 || string(b[:len(metaMagic)]) != metaMagic {
+		return damaged(errors.New("not the metadata of a log"))
+	}
+	m := Meta{Format: binary.BigEndian.Uint32(b[len(metaMagic):])}
+	if m.Format != formatVersion {
+		return m, fmt.Errorf("%w: %s has version %d, this program knows %d", commit.ErrFormat, path, m.Format, formatVersion)
+	}
+	if len(b) != metaBytes {
+		return damaged(fmt.Errorf("%d bytes, want %d", len(b), metaBytes))
+	}
+	if binary.BigEndian.Uint32(b[metaBytes-4:]) != crc32.Checksum(b[:metaBytes-4], castagnoli) {
+		return damaged(errChecksum)
+	}
+	copy(m.Identity[:], b[12:])
+	m.Epoch = binary.BigEndian.Uint64(b[28:])
+	m.token = binary.BigEndian.Uint64(b[36:])
+	return m, nil
+}
+
+// segmentMetadata is what stands at the head of each segment: format and
+// identity, so that segments of different logs are not mixed.
+func segmentMetadata(m *Meta) []byte {
+	b := binary.BigEndian.AppendUint32(nil, m.Format)
+	b = append(b, m.Identity[:]...)
+	return binary.BigEndian.AppendUint64(b, m.token)
+}
+
+// parseSegmentMetadata is the reverse.
+func parseSegmentMetadata(b []byte) (identity [16]byte, token uint64, err error) {
+	if len(b) < 4 {
+		return identity, 0, errors.New("segment of another program")
+	}
+	if v := binary.BigEndian.Uint32(b); v != formatVersion {
+		return identity, 0, fmt.Errorf("%w: segment has version %d, this program knows %d", commit.ErrFormat, v, formatVersion)
+	}
+	if len(b) != 28 {
+		return identity, 0, errors.New("segment of another program")
+	}
+	copy(identity[:], b[4:])
+	return identity, binary.BigEndian.Uint64(b[20:]), nil
+}

@@ -1,0 +1,195 @@
+package durable
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"clustermap/chp/commit"
+)
+
+// mount gives a test a small file system of its own.
+func mount(t *testing.T, options string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
+		if os.Getenv("CLUSTERMAP_REQUIRE_INTEROP") == "1" {
+			t.Fatalf("cannot mount a tmpfs: %v, and CLUSTERMAP_REQUIRE_INTEROP=1 forbids to skip", err)
+		}
+		t.Skip("cannot mount a tmpfs: ", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// TestFullDisk: a log that finds the disk full says so, loses nothing that was
+// flushed, and works again when there is room.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	root := mount(t, "size=1536k")
+	dir, filler := filepath.Join(root, "log"), filepath.Join(root, "filler")
+	if err := os.WriteFile(filler, make([]byte, 512<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, _, err := tryOpen(dir, realDisk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { l.Close() }()
+	for err = nil; err == nil; {
+		if l.Last() > 10_000 {
+			t.Fatal("the disk does not get full")
+		}
+		if err = l.Append(entry(l.Last() + 1)); err == nil && l.Last()%5 == 0 {
+			err = l.Sync()
+			l.Commit(l.Synced())
+		}
+	}
+	if !errors.Is(err, commit.ErrFull) || !errors.Is(err, commit.ErrFailed) {
+		t.Fatal(err)
+	}
+	synced, last := l.Synced(), l.Last()
+	if synced < 100 {
+		t.Fatalf("full after %d entries", synced)
+	}
+	if err := l.Append(entry(last + 1)); !errors.Is(err, commit.ErrFull) {
+		t.Error("Append to a full log:", err)
+	}
+	if err := l.Close(); !errors.Is(err, commit.ErrFull) {
+		t.Error("Close of a full log:", err)
+	}
+	// Still full.
+	l2, _, err := tryOpen(dir, realDisk)
+	if err == nil {
+		l2.Close()
+	} else if !errors.Is(err, commit.ErrFull) {
+		t.Error("Open on a full disk:", err)
+	}
+	// What is there can be read whatever happens.
+	report, err := Check(dir)
+	if err != nil || report.Defect != nil || report.Last < synced {
+		t.Fatalf("Check: %v\n%v", err, report)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	l, r, err := tryOpen(dir, realDisk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Last < synced || r.Last > last+1 {
+		t.Fatalf("%d entries were flushed, %d written: %+v", synced, last, r)
+	}
+	fill(t, l, r.Last+100, 1)
+	flush(t, l)
+	closeLog(t, l)
+}
+
+// TestFullDiskForCheckpoint: a checkpoint for which there is no room fails
+// alone.
+func TestFullDiskForCheckpoint(t *testing.T) {
+	t.Parallel()
+	dir := mount(t, "size=512k")
+	l, _, err := tryOpen(dir, realDisk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	fill(t, l, 10, 1)
+	flush(t, l)
+	c, err := l.Checkpoint(10, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		e := entry(1)
+		e.Records = content(1, 100<<10)
+		err = c.Append(e)
+	}
+	if !errors.Is(err, commit.ErrFull) {
+		t.Fatal(err)
+	}
+	if err := c.Commit(); !errors.Is(err, commit.ErrFull) {
+		t.Fatal(err)
+	}
+	fill(t, l, 20, 1)
+	flush(t, l)
+	writeCheckpoint(t, l, 15, 3)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, r, err := tryOpen(dir, realDisk)
+	if err != nil || r.Last != 20 || r.Checkpoint != 15 {
+		t.Fatalf("%+v %v", r, err)
+	}
+}
+
+// TestFullDiskForNew: no log can be made, and a later try works.
+func TestFullDiskForNew(t *testing.T) {
+	t.Parallel()
+	root := mount(t, "size=300k")
+	filler := filepath.Join(root, "filler")
+	err := os.WriteFile(filler, bytes.Repeat([]byte{1}, 300<<10), 0o600)
+	if err != nil && !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, "log")
+	if _, _, err := tryOpen(dir, realDisk); !errors.Is(err, commit.ErrFull) {
+		t.Error(err)
+	}
+	os.Remove(filler)
+	l, _, err := tryOpen(dir, realDisk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, l, 3, 1)
+	closeLog(t, l)
+}
+
+// TestReadOnlyDisk: a log on a file system that is mounted for reading only cannot
+// be opened, and can be checked.
+func TestReadOnlyDisk(t *testing.T) {
+	t.Parallel()
+	root := mount(t, "size=1m")
+	dir := filepath.Join(root, "log")
+	l, _, err := tryOpen(dir, realDisk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, l, 10, 1)
+	closeLog(t, l)
+	if err := syscall.Mount("", root, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := tryOpen(dir, realDisk); !errors.Is(err, commit.ErrReadOnly) {
+		t.Error("Open:", err)
+	}
+	if _, _, err := tryOpen(filepath.Join(root, "new"), realDisk); !errors.Is(err, commit.ErrReadOnly) {
+		t.Error("Open of a new one:", err)
+	}
+	if report, err := Check(dir); err != nil || report.Defect != nil || report.Last != 10 {
+		t.Errorf("Check: %v\n%v", err, report)
+	}
+}
+
+// TestNoPermission: the same for a directory that the user may not write.
+func TestNoPermission(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		t.Skip("root may write everything; TestReadOnlyDisk stands for it")
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, Options{}); !errors.Is(err, commit.ErrReadOnly) {
+		t.Error(err)
+	}
+}
