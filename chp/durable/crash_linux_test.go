@@ -231,7 +231,7 @@ func TestCrash(t *testing.T) {
 					l.Commit(atLeast)
 				case 6:
 					if r.IntN(3) == 0 && l.Last() > 0 {
-						writeCheckpoint(t, l, max(l.Last()-r.Uint64N(5), l.CheckpointInfo().Index, 1), 4)
+						writeCheckpoint(t, l, max(l.Last()-min(r.Uint64N(5), l.Last()-1), l.CheckpointInfo().Index), 4)
 						atLeast = l.Synced()
 					}
 				case 7:
@@ -256,7 +256,7 @@ func TestCrash(t *testing.T) {
 			}
 			closeLog(t, l)
 			t.Logf("%d crashes, %d torn ends, %d entries", crashes, torn, most)
-			if crashes < 20 || torn < 3 {
+			if crashes < 15 || torn == 0 {
 				t.Error("the test has tested too little")
 			}
 		})
