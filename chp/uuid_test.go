@@ -1,6 +1,8 @@
 package chp
 
 import (
+	"bytes"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/google/uuid"
@@ -62,6 +64,34 @@ func TestUUIDIsForOneUpdate(t *testing.T) {
 		r.uuid()[bit/8] ^= 1 << (bit % 8)
 		if _, own := mine.number(r, 1, 2*n); own {
 			t.Errorf("took a UUID that differs in bit %d for its own", bit)
+		}
+	}
+}
+
+// The code of an update does not depend on the order in which codes are asked for,
+// and neither do codes repeat.
+func TestUUIDInAnyOrder(t *testing.T) {
+	t.Parallel()
+	inTurn := newUUIDMaker()
+	key, value := []byte("key"), []byte("value")
+	var ids [][]byte
+	seen := map[string]bool{}
+	number := func(i int) uint64 { return uint64(i%2)*uncounted + uint64(i/2+1) }
+	for i := range 500 {
+		id := inTurn.append(nil, number(i), key, value)
+		ids = append(ids, id)
+		if code := string(id[:8]); seen[code] {
+			t.Fatalf("update %d has the code of another one", number(i))
+		} else {
+			seen[code] = true
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 9))
+	atRandom := &uuidMaker{uuidSecret: inTurn.uuidSecret}
+	for range 5000 {
+		i := rng.IntN(len(ids))
+		if id := atRandom.append(nil, number(i), key, value); !bytes.Equal(id, ids[i]) {
+			t.Fatalf("update %d has UUID %x, and %x out of turn", number(i), ids[i], id)
 		}
 	}
 }
