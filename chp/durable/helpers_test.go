@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -163,16 +162,6 @@ func copyDir(t testing.TB, from string) string {
 		t.Fatal(err)
 	}
 	return to
-}
-
-// lastSegment returns the path of the segment that is written.
-func lastSegment(t testing.TB, dir string) string {
-	t.Helper()
-	all, err := segments(filepath.Join(dir, logName))
-	if err != nil || len(all) == 0 {
-		t.Fatal("no segments", err)
-	}
-	return all[len(all)-1].path
 }
 
 func closeLog(t testing.TB, l *Log) {

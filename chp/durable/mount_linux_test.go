@@ -129,6 +129,7 @@ func TestFullDiskForCheckpoint(t *testing.T) {
 	if err != nil || r.Last != 20 || r.Checkpoint != 15 {
 		t.Fatalf("%+v %v", r, err)
 	}
+	closeLog(t, l)
 }
 
 // TestFullDiskForNew: no log can be made, and a later try works.
