@@ -54,6 +54,18 @@ func (a *asker) ask(subtrees ...string) {
 	}
 }
 
+// answered reports whether something of an answer has come, or the connection has
+// ended.
+func (a *asker) answered() bool {
+	select {
+	case <-a.gone:
+		return true
+	default:
+	}
+	peers := a.dealer.Peers()
+	return len(peers) > 0 && peers[0].MessagesIn > 0
+}
+
 // answer reads one snapshot. An error means that it ended before KTHXBAI.
 func (a *asker) answer() (state map[string]string, bye kv, err error) {
 	state = map[string]string{}
@@ -214,6 +226,11 @@ func stopped(t testing.TB, s *Server, clients int, ours bool) (all []*asker) {
 		all = append(all, a)
 	}
 	eventually(t, "the clients are stuck", func() bool {
+		for _, a := range all {
+			if !a.answered() {
+				return false
+			}
+		}
 		for _, p := range s.router.Peers() {
 			if p.MessagesIn == 0 {
 				return false // it has not asked yet
