@@ -76,21 +76,10 @@ func TestH15_EachServerHasItsReason(t *testing.T) {
 // listens, and the message names the port.
 func TestReasonsOfOthersThatAnswer(t *testing.T) {
 	t.Parallel()
-	banner, err := net.Listen("tcp", loopback.Own()+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer banner.Close()
-	go func() {
-		for {
-			c, err := banner.Accept()
-			if err != nil {
-				return
-			}
-			defer c.Close()
-			c.Write([]byte("SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n"))
-		}
-	}()
+	banner := sshBanner(t, loopback.Own()+":0")
+	// At the next port, too: its refusal would come as early.
+	host, port, _ := net.SplitHostPort(banner)
+	sshBanner(t, net.JoinHostPort(host, next(port)))
 	s := serve(t)
 	publisher := s.host() + ":" + next(s.port())
 	silent, err := net.Listen("tcp", loopback.Own()+":0")
@@ -98,9 +87,9 @@ func TestReasonsOfOthersThatAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	_, port, _ := net.SplitHostPort(silent.Addr().String())
+	_, port, _ = net.SplitHostPort(silent.Addr().String())
 	for at, want := range map[string]string{
-		banner.Addr().String(): "what answers does not speak ZMTP",
+		banner:                 "what answers does not speak ZMTP",
 		publisher:              "what answers is no CHP server: its socket type does not fit",
 		silent.Addr().String(): "connection refused at port " + next(port),
 	} {
@@ -116,6 +105,27 @@ func TestReasonsOfOthersThatAnswer(t *testing.T) {
 			t.Errorf("%s never said %q", at, want)
 		}
 	}
+}
+
+// sshBanner listens and says to everyone what an SSH server says. It returns where.
+func sshBanner(t *testing.T, address string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			c.Write([]byte("SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n"))
+		}
+	}()
+	return l.Addr().String()
 }
 
 // next returns the port after one.
