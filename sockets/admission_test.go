@@ -236,15 +236,28 @@ func TestS4_ZAPQueue(t *testing.T) {
 		r.conn.Close()
 		seen.await(t, HandshakeFailed)
 	}
+	// But for a request that was on its way when the last one left.
 	eventually(t, "nothing is queued", func() bool { return listed() == 0 })
-	if m, err := handler.TryRecv(); !errors.Is(err, ErrWouldBlock) {
-		t.Errorf("%q, %v", m, err)
+	late := 0
+	for {
+		m, err := handler.TryRecv()
+		if errors.Is(err, ErrWouldBlock) {
+			break
+		}
+		must(t, err)
+		if late++; late > 1 {
+			t.Fatalf("%q", m)
+		}
 	}
 	// A peer that stays is asked for.
 	r := dialRaw(t, pull.LastEndpoint())
 	r.send(plainHello("here"))
 	m, err := handler.Recv(testContext(t))
 	must(t, err)
+	if string(m[8]) == "gone" && late == 0 {
+		m, err = handler.Recv(testContext(t))
+		must(t, err)
+	}
 	if string(m[8]) != "here" {
 		t.Errorf("%q", m)
 	}
