@@ -15,9 +15,9 @@ const DefaultGroupBytes = 16 << 20
 type GroupOptions struct {
 	Policy Policy
 	// Bytes bounds what is held in memory: records that were appended and not
-	// yet written, and with the policy Always not yet flushed. Append
-	// waits for room; one entry always finds room, however large it is. The
-	// buffers take up to three times as much. Default 16 MiB.
+	// yet written, and with the policy Always not yet flushed. Append waits
+	// while that much is held, so one entry can go beyond it. The buffers take
+	// up to three times as much. Default 16 MiB.
 	Bytes int
 	// OnDurable is called, in the Group's goroutine, after each flush, with the
 	// index up to which everything is on the disk. It must not call Append,
@@ -93,21 +93,26 @@ func NewGroup(log Log, options GroupOptions) *Group {
 }
 
 // Append copies an entry, gives it the next index, which it returns, and
-// leaves it to the Group's goroutine. While more than GroupOptions.Bytes wait, it waits
-// too. It allocates nothing once its buffers have grown.
+// leaves it to the Group's goroutine. While GroupOptions.Bytes are held, it
+// waits. It allocates nothing once its buffers have grown.
 func (g *Group) Append(ctx context.Context, e Entry) (uint64, error) {
+	return g.AppendParts(ctx, e)
+}
+
+// AppendParts is Append for an entry whose records lie in several slices:
+// e.Records and then the parts, in order. It copies each of them once.
+func (g *Group) AppendParts(ctx context.Context, e Entry, parts ...[]byte) (uint64, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	err := g.wait(ctx, func() bool {
-		held := g.staged.size() + g.writing
-		return held == 0 || held+entryBytes+len(e.Records) <= g.options.Bytes
-	})
-	if err != nil {
+	if err := g.wait(ctx, g.room); err != nil {
 		return 0, err
 	}
 	start := len(g.staged.arena)
 	// If the arena moves, earlier entries keep the old memory with their records.
 	g.staged.arena = append(g.staged.arena, e.Records...)
+	for _, part := range parts {
+		g.staged.arena = append(g.staged.arena, part...)
+	}
 	g.last++
 	e.Index, e.Records = g.last, g.staged.arena[start:len(g.staged.arena):len(g.staged.arena)]
 	g.staged.entries = append(g.staged.entries, e)
@@ -116,6 +121,18 @@ func (g *Group) Append(ctx context.Context, e Entry) (uint64, error) {
 	}
 	return e.Index, nil
 }
+
+// Room returns when the next Append will not wait, however large its entry is.
+// It lets the goroutine that appends wait for a slow disk before it takes a
+// lock. It returns the error that ended the Group, too.
+func (g *Group) Room(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.wait(ctx, g.room)
+}
+
+// room tells whether an entry may be appended. The caller holds g.mu.
+func (g *Group) room() bool { return g.staged.size()+g.writing < g.options.Bytes }
 
 // Wait returns when everything up to the index is on the disk. With the policy Interval that
 // takes up to the interval; with Never, until somebody flushes.
