@@ -4,8 +4,9 @@
 //
 // A [Log] stores entries, and an [Entry] is a batch of updates in wire form.
 // A [Group] stands between the server, which appends batch after batch, and the
-// log: it writes and flushes in a goroutine of its own, so that one flush
-// serves all batches that came while the one before it ran.
+// log: it writes and flushes in goroutines of its own, so that one flush
+// serves all batches that came while the one before it ran, and the disk is
+// written to meanwhile.
 // A [Policy] says when it flushes.
 //
 // The package needs nothing beside the standard library, and so a program that

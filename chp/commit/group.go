@@ -19,8 +19,8 @@ type GroupOptions struct {
 	// while that much is held, so one entry can go beyond it. The buffers take
 	// up to three times as much. Default 16 MiB.
 	Bytes int
-	// OnDurable is called, in the Group's goroutine, after each flush, with the
-	// index up to which everything is on the disk. It must not call Append,
+	// OnDurable is called after each flush, in the goroutine that flushes, with
+	// the index up to which everything is on the disk. It must not call Append,
 	// Wait, Flush or Close.
 	OnDurable func(index uint64)
 	// HoldCommits leaves Log.Commit to the caller: for a server whose updates
@@ -29,8 +29,9 @@ type GroupOptions struct {
 	HoldCommits bool
 }
 
-// A Group appends to a [Log] in a goroutine of its own. What is appended while
-// it writes and flushes goes into the next write, and one flush serves it all.
+// A Group writes to a [Log] in one goroutine and flushes it in another. What is
+// appended during a write goes into the next write; what is written during a
+// flush is on the disk after the next flush, and one flush serves it all.
 //
 // Append is for one goroutine, which calls it in the order of the log; all other methods
 // are safe for concurrent use. The first error of the log ends the
@@ -38,18 +39,21 @@ type GroupOptions struct {
 type Group struct {
 	log     Log
 	options GroupOptions
-	kick    chan struct{} // holds one value: look at the staged entries
-	done    chan struct{} // closed when the goroutine has ended
+	stage   chan struct{} // holds one value: the writer has to look at the staged entries
+	flush   chan struct{} // holds one value: the flusher has to look at the numbers below
+	running sync.WaitGroup
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when a number below changes; nil while nobody waits
 	staged  batch
 	writing int    // bytes that are being written
+	waiting int    // with the policy Always, bytes that are written and not yet flushed
 	last    uint64 // last index that was appended
 	written uint64 // last index that the log has
 	durable uint64 // last index on the disk
 	asked   uint64 // flush at least up to this index now
-	closed  bool
+	closed  bool   // nothing is appended any more
+	drained bool   // the writer has ended
 	err     error
 
 	flushes uint64
@@ -85,15 +89,16 @@ func NewGroup(log Log, options GroupOptions) *Group {
 	last := log.Last()
 	g := &Group{
 		log: log, options: options,
-		kick: make(chan struct{}, 1), done: make(chan struct{}),
+		stage: make(chan struct{}, 1), flush: make(chan struct{}, 1),
 		last: last, written: last, durable: log.Synced(),
 	}
-	go g.run()
+	g.running.Go(g.writeAll)
+	g.running.Go(g.flushAll)
 	return g
 }
 
 // Append copies an entry, gives it the next index, which it returns, and
-// leaves it to the Group's goroutine. While GroupOptions.Bytes are held, it
+// leaves it to the Group's goroutines. While GroupOptions.Bytes are held, it
 // waits. It allocates nothing once its buffers have grown.
 func (g *Group) Append(ctx context.Context, e Entry) (uint64, error) {
 	return g.AppendParts(ctx, e)
@@ -117,7 +122,7 @@ func (g *Group) AppendParts(ctx context.Context, e Entry, parts ...[]byte) (uint
 	e.Index, e.Records = g.last, g.staged.arena[start:len(g.staged.arena):len(g.staged.arena)]
 	g.staged.entries = append(g.staged.entries, e)
 	if len(g.staged.entries) == 1 {
-		g.wake()
+		wake(g.stage)
 	}
 	return e.Index, nil
 }
@@ -132,7 +137,7 @@ func (g *Group) Room(ctx context.Context) error {
 }
 
 // room tells whether an entry may be appended. The caller holds g.mu.
-func (g *Group) room() bool { return g.staged.size()+g.writing < g.options.Bytes }
+func (g *Group) room() bool { return g.staged.size()+g.writing+g.waiting < g.options.Bytes }
 
 // Wait returns when everything up to the index is on the disk. With the policy Interval that
 // takes up to the interval; with Never, until somebody flushes.
@@ -150,7 +155,7 @@ func (g *Group) Flush(ctx context.Context) error {
 	index := g.last
 	if index > g.durable && index > g.asked {
 		g.asked = index
-		g.wake()
+		wake(g.flush)
 	}
 	return g.until(ctx, index)
 }
@@ -187,14 +192,14 @@ func (g *Group) Err() error {
 	return g.err
 }
 
-// Close writes and flushes what was appended, and ends the goroutine. It returns the
-// error of a log that has failed. The log stays open.
+// Close writes and flushes what was appended, and ends the goroutines. It returns
+// the error of a log that has failed. The log stays open.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	g.closed = true
-	g.wake()
+	wake(g.stage)
 	g.mu.Unlock()
-	<-g.done
+	g.running.Wait()
 	return g.Err()
 }
 
@@ -240,10 +245,10 @@ func (g *Group) wait(ctx context.Context, ready func() bool) error {
 	}
 }
 
-// wake makes the goroutine look.
-func (g *Group) wake() {
+// wake makes one of the goroutines look.
+func wake(c chan<- struct{}) {
 	select {
-	case g.kick <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -256,86 +261,119 @@ func (g *Group) tell() {
 	}
 }
 
-func (g *Group) run() {
-	defer close(g.done)
+// end makes an error the Group's last word, unless there is one before it. The
+// caller holds g.mu.
+func (g *Group) end(err error) {
+	if g.err == nil {
+		g.err = err
+	}
+	wake(g.stage)
+	wake(g.flush)
+	g.tell()
+}
+
+// writeAll is the writer: it hands what was appended to the log.
+func (g *Group) writeAll() {
+	var spare batch
+	for range g.stage {
+		g.mu.Lock()
+		if g.err != nil {
+			g.mu.Unlock()
+			return
+		}
+		work, size := g.staged, g.staged.size()
+		g.staged, g.writing = spare, size
+		closed := g.closed
+		g.mu.Unlock()
+
+		var err error
+		var last uint64
+		if n := len(work.entries); n > 0 {
+			last = work.entries[n-1].Index
+			err = g.log.Append(work.entries...)
+		}
+		work.reset(g.options.Bytes)
+		spare = work
+
+		g.mu.Lock()
+		if err != nil {
+			g.end(err)
+			g.mu.Unlock()
+			return
+		}
+		g.written, g.writing = max(g.written, last), 0
+		if g.options.Policy.IsAlways() {
+			g.waiting += size
+		}
+		if len(g.staged.entries) > 0 {
+			wake(g.stage)
+		}
+		g.drained = closed // nothing was appended since
+		g.tell()
+		wake(g.flush)
+		g.mu.Unlock()
+		if closed {
+			return
+		}
+	}
+}
+
+// flushAll is the flusher.
+func (g *Group) flushAll() {
 	every := g.options.Policy.Every()
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	defer timer.Stop()
 	var due bool // the interval is over
 	var armed bool
-	var spare batch
 	for {
 		select {
-		case <-g.kick:
+		case <-g.flush:
 		case <-timer.C:
 			due, armed = true, false
 		}
 		g.mu.Lock()
-		work := g.staged
-		g.staged = spare
-		g.writing = work.size()
-		closed, asked := g.closed, g.asked
-		g.mu.Unlock()
-
-		var err error
-		written := g.written
-		if len(work.entries) > 0 {
-			if err = g.log.Append(work.entries...); err == nil {
-				written = work.entries[len(work.entries)-1].Index
-			}
-		}
-		dirty := written > g.durable
-		flush := err == nil && dirty && (closed || due || asked > g.durable || g.options.Policy.IsAlways())
-		if err == nil && !flush {
-			// The bytes are written: make room before the flush's time comes.
-			g.mu.Lock()
-			g.written, g.writing = written, 0
-			g.tell()
+		if g.err != nil {
 			g.mu.Unlock()
-		}
-		if flush {
-			err = g.log.Sync()
-			if err == nil {
-				due = false
-				if !g.options.HoldCommits {
-					g.log.Commit(written)
-				}
-			}
-		}
-		flushed := flush && err == nil
-		work.reset(g.options.Bytes)
-		spare = work
-
-		g.mu.Lock()
-		if err == nil {
-			g.written, g.writing = written, 0
-			if flushed {
-				g.durable = written
-				g.flushes++
-			}
-			if closed && len(g.staged.entries) == 0 {
-				err = ErrClosed
-			}
-		}
-		g.err = err
-		if len(g.staged.entries) > 0 || closed {
-			g.wake()
-		}
-		g.tell()
-		g.mu.Unlock()
-		if flushed && g.options.OnDurable != nil {
-			g.options.OnDurable(written)
-		}
-		if err != nil {
 			return
 		}
-		if every > 0 && !flush && dirty && !armed && !due {
+		written, waiting, drained := g.written, g.waiting, g.drained
+		dirty := written > g.durable
+		asked := g.asked > g.durable && g.asked <= written
+		g.mu.Unlock()
+
+		flush := dirty && (due || asked || drained || g.options.Policy.IsAlways())
+		if flush {
+			if err := g.log.Sync(); err != nil {
+				g.mu.Lock()
+				g.end(err)
+				g.mu.Unlock()
+				return
+			}
+			if !g.options.HoldCommits {
+				g.log.Commit(written)
+			}
+			g.mu.Lock()
+			g.durable = written
+			g.waiting -= waiting
+			g.flushes++
+			g.tell()
+			g.mu.Unlock()
+			if g.options.OnDurable != nil {
+				g.options.OnDurable(written)
+			}
+		}
+		if drained {
+			g.mu.Lock()
+			g.end(ErrClosed)
+			g.mu.Unlock()
+			return
+		}
+		if flush || !dirty {
+			due = false
+		} else if every > 0 && !armed && !due {
 			timer.Reset(every)
 			armed = true
-		}
-		if !dirty || flush {
-			due = false
 		}
 	}
 }

@@ -201,11 +201,22 @@ func TestCrash(t *testing.T) {
 				os.RemoveAll(image)
 			}
 			real := d.data
+			beside := false // entries may be appended beside the flush
 			d.data = func(f *os.File) error {
+				more := func() {
+					if beside && r.IntN(3) == 0 {
+						n := 1 + r.IntN(30)
+						most += uint64(n)
+						fill(t, l, most, n)
+					}
+				}
+				more()
 				if l != nil && r.IntN(6) == 0 {
 					check("in the middle of a flush")
 				}
-				return real(f)
+				err := real(f)
+				more()
+				return err
 			}
 			open := func() {
 				var err error
@@ -224,10 +235,15 @@ func TestCrash(t *testing.T) {
 				case 0, 1, 2:
 					check("between calls")
 				case 3, 4, 5:
+					last := l.Last()
+					beside = true
 					if err := l.Sync(); err != nil {
 						t.Fatal(err)
 					}
-					atLeast = l.Last()
+					beside = false
+					if atLeast = l.Synced(); atLeast < last {
+						t.Fatalf("flushed to %d, want %d", atLeast, last)
+					}
 					l.Commit(atLeast)
 				case 6:
 					if r.IntN(3) == 0 && l.Last() > 0 {
