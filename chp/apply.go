@@ -3,7 +3,7 @@ package chp
 import (
 	"unsafe"
 
-	"clustermap/sockets"
+	"clustermap/internal/buf"
 )
 
 // applyBatch is how many records apply copies and links at a time: few enough
@@ -28,7 +28,7 @@ type candidate struct {
 // its key; it is in the log and in the pieces like any other.
 //
 // The pieces appended to out hold the messages in order.
-func (s *store) apply(wire []byte, spans []sockets.Span, firstSeq int64, out []piece) []piece {
+func (s *store) apply(wire []byte, spans []buf.Span, firstSeq int64, out []piece) []piece {
 	if len(spans) == 0 {
 		return out
 	}
@@ -92,7 +92,7 @@ func (s *store) apply(wire []byte, spans []sockets.Span, firstSeq int64, out []p
 // and no segment is recycled during a call of the writer. If it has not, because
 // the same key occurs twice here or its table was rebuilt, the search is done
 // again.
-func (s *store) link(seg *segment, shift uint32, spans []sockets.Span) {
+func (s *store) link(seg *segment, shift uint32, spans []buf.Span) {
 	for i := range min(linkAhead, len(spans)) {
 		s.prefetchSlot(spans[i].Tag)
 	}
@@ -122,7 +122,7 @@ func (s *store) prefetchSlot(hash uint64) {
 
 // enter points the index to the record in seg that span has become, or takes its
 // key out. c is where the key was, unless that has changed meanwhile.
-func (s *store) enter(seg *segment, span *sockets.Span, shift uint32, c candidate) {
+func (s *store) enter(seg *segment, span *buf.Span, shift uint32, c candidate) {
 	off, size := span.Start+shift, int(span.End-span.Start)
 	n := s.shard(span.Tag)
 	if c.value != 0 {

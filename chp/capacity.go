@@ -11,14 +11,14 @@ func (q *sequencer) mapRoom() int64 {
 	if q.maxBytes == 0 {
 		return math.MaxInt64
 	}
-	return q.maxBytes - int64(q.store.log.live)
+	return q.maxBytes - int64(q.store.liveBytes())
 }
 
 // mapBytes returns the bytes of the live records.
 func (q *sequencer) mapBytes() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return int64(q.store.log.live)
+	return int64(q.store.liveBytes())
 }
 
 // fitting returns those of the updates, in spans' own memory, that the map has room
@@ -33,9 +33,7 @@ func (q *sequencer) fitting(wire []byte, spans []sockets.Span) []sockets.Span {
 		if span.Tag&tagDelete == 0 {
 			grows := int64(span.End - span.Start)
 			key := record(wire[span.Start:span.End]).key()
-			if _, _, old := q.store.search(span.Tag&^tagFlags, key); old != nil {
-				grows -= int64(old.size())
-			}
+			grows -= int64(q.store.sizeOf(span.Tag&^tagFlags, key))
 			if grows > 0 {
 				if grows > room {
 					q.refused.add(errMapFull)

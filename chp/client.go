@@ -55,7 +55,7 @@ type Client struct {
 	maxValue   int      // ClientOptions.MaxValueSize as it was given
 
 	// Read by anyone, written by the session under mu.
-	state    atomic.Pointer[store] // nil until the first snapshot is complete
+	state    atomic.Pointer[replica] // nil until the first snapshot is complete
 	sequence atomic.Int64
 
 	// mu makes a batch of updates one step for cuts and watches. The store of

@@ -26,7 +26,7 @@ func BenchmarkClientApply(b *testing.B) {
 				c.writing.Store(true)
 				s := begin(b, c, 0)
 				for from := 0; from < keys; from += 1000 {
-					applyTo(b, s.store, benchBatch(b, keys, from)...)
+					applyTo(b, &s.replica.store, benchBatch(b, keys, from)...)
 				}
 				var reading sync.WaitGroup
 				for range watches {
@@ -118,12 +118,12 @@ func BenchmarkClientSet(b *testing.B) {
 // has changed, per key.
 func BenchmarkResynchronise(b *testing.B) {
 	const keys = 1_000_000
-	before, after := newStore(storeOptions{}), newStore(storeOptions{})
+	before, after := newReplica(storeOptions{}, nil), newReplica(storeOptions{}, nil)
 	for from := 0; from < keys; from += 1000 {
 		batch := benchBatch(b, keys, from)
-		applyTo(b, before, batch...)
+		applyTo(b, &before.store, batch...)
 		batch[1].value, batch[2].value, batch[500].value = "new", "new", ""
-		applyTo(b, after, batch...)
+		applyTo(b, &after.store, batch...)
 	}
 	all := newSubtrees(nil)
 	b.ReportAllocs()

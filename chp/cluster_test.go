@@ -43,7 +43,7 @@ func serverState(s *Server) (digest, int64) {
 	c := s.sequencer.cut()
 	defer c.release()
 	var d digest
-	c.each(func(r record, _ uint64) bool {
+	c.records(func(r record) bool {
 		d.add(r.key(), r.value())
 		return true
 	})

@@ -41,7 +41,7 @@ type refusalNotice struct {
 // form only, so any other is passed over. inspect has not changed a refused update.
 func (n *refusalNotice) add(s *Server, from *sockets.Peer, update []byte, err error) {
 	var message *MessageError
-	if _, canonical := scan(update); !canonical || !errors.As(err, &message) {
+	if !isCanonical(update) || !errors.As(err, &message) {
 		return
 	}
 	if n.peer == nil {

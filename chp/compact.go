@@ -62,6 +62,12 @@ func (s *store) tidy(size int) (more bool) {
 	return true
 }
 
+// tidied reports whether tidy has nothing left to do.
+func (s *store) tidied() bool {
+	l := &s.log
+	return l.octets <= s.compactLimit() && l.retiredSize+l.freeSize <= l.spare() && l.burst <= maxSegment
+}
+
 // compactLimit is the size of the log from which compaction works.
 func (s *store) compactLimit() int {
 	return 2*s.log.live + slackSegments*s.log.segmentSize(0)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"clustermap/internal/chptest"
 )
 
 // A few keys that never change, each among many that do, would each keep a whole
@@ -36,7 +38,7 @@ func TestCompactionFreesWhatFewKeysHold(t *testing.T) {
 
 // No call of the writer may do much more work than it brings.
 func TestCompactionGoesInSmallSteps(t *testing.T) {
-	alone(t)
+	chptest.Alone(t)
 	t.Parallel()
 	s := newStore(storeOptions{})
 	value := make([]byte, 100)

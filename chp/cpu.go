@@ -1,10 +1,6 @@
 package chp
 
-import (
-	"runtime"
-
-	"github.com/klauspost/cpuid/v2"
-)
+import "github.com/klauspost/cpuid/v2"
 
 // padLine is the cache line that the paddings of this package are made for: they
 // keep what is written by different cores 128 octets apart, two lines, since
@@ -19,14 +15,4 @@ func wideLines() (shift uint) {
 		shift++
 	}
 	return shift
-}
-
-// cores returns how many cores the process may keep busy. Threads of one core
-// share its caches, and count once.
-func cores() int {
-	n := runtime.GOMAXPROCS(0)
-	if t := cpuid.CPU.ThreadsPerCore; t > 1 {
-		n = (n + t - 1) / t
-	}
-	return n
 }

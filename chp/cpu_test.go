@@ -1,17 +1,9 @@
 package chp
 
 import (
-	"runtime"
 	"testing"
 	"unsafe"
 )
-
-func TestCores(t *testing.T) {
-	t.Parallel()
-	if n := cores(); n < 1 || n > runtime.GOMAXPROCS(0) {
-		t.Errorf("%d cores of %d processors", n, runtime.GOMAXPROCS(0))
-	}
-}
 
 // The counters of two stripes never share a line of this machine's processor.
 func TestStripesLieApart(t *testing.T) {

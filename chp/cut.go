@@ -150,6 +150,28 @@ func (c *cut) pieces(f func(piece) bool) {
 	}
 }
 
+// bytes returns the bytes of the segments that the cut keeps.
+func (c *cut) bytes() (n int) {
+	for _, p := range c.pins {
+		n += len(p.seg.buf)
+	}
+	return n
+}
+
+// outlived returns the bytes that only cuts still need: the segments of this one
+// that its store has given up and that are not in seen, to which it adds them, and
+// the notes of what was live.
+func (c *cut) outlived(s *store, seen map[*segment]bool) (bytes int) {
+	for _, p := range c.pins {
+		bytes += len(p.blocks) * blockBytes
+		if !seen[p.seg] && !s.log.has(p.seg) {
+			seen[p.seg] = true
+			bytes += len(p.seg.buf)
+		}
+	}
+	return bytes
+}
+
 // release ends the cut. It is called once, when nobody reads it any more.
 func (c *cut) release() {
 	for _, p := range c.pins {

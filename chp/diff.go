@@ -5,19 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// frozen is the state of a store at one moment, shared by the watches that
+// frozen is a state of the client at one moment, shared by the watches that
 // have to tell of it. The last to release it ends the cut.
 type frozen struct {
-	store *store
+	state *replica
 	cut   *cut
 	seq   int64
 	refs  atomic.Int32
 }
 
-// freeze cuts a store. The store's lock must be held; the rest of a frozen's
+// freeze cuts a state. The state's lock must be held; the rest of a frozen's
 // life needs none.
-func freeze(s *store, seq int64) *frozen {
-	f := &frozen{store: s, cut: s.cut(), seq: seq}
+func freeze(s *replica, seq int64) *frozen {
+	f := &frozen{state: s, cut: s.cut(), seq: seq}
 	f.refs.Store(1)
 	return f
 }
@@ -33,54 +33,6 @@ func (f *frozen) release() {
 	if f != nil && f.refs.Add(-1) == 0 {
 		f.cut.release()
 	}
-}
-
-// walk goes through the records of a cut, in the order of the log, and can stop
-// anywhere and go on later. It takes the records of one block of the log at a
-// time.
-type walk struct {
-	pins  []pin
-	pin   int
-	block int // of the pin, the next one
-
-	found []placed // records of the block before it
-	next  int      // of found
-	visit func(record, uint32) bool
-}
-
-// placed is a record and where it stands: which pin, and where in its segment.
-type placed struct {
-	record record
-	pin    int
-	offset uint32
-}
-
-func newWalk(pins []pin) *walk {
-	w := &walk{pins: pins, found: make([]placed, 0, blockSize>>granuleBits)}
-	w.visit = func(r record, offset uint32) bool {
-		w.found = append(w.found, placed{r, w.pin, offset})
-		return true
-	}
-	return w
-}
-
-// step returns the next record.
-func (w *walk) step() (placed, bool) {
-	for w.next == len(w.found) {
-		if w.pin == len(w.pins) {
-			return placed{}, false
-		}
-		p := &w.pins[w.pin]
-		if w.block == len(p.blocks) {
-			w.pin, w.block = w.pin+1, 0
-			continue
-		}
-		w.found, w.next = w.found[:0], 0
-		p.seg.records(p.blocks, w.block, w.visit)
-		w.block++
-	}
-	w.next++
-	return w.found[w.next-1], true
 }
 
 // change tells how one state becomes another, record by record: what a watch
@@ -105,27 +57,18 @@ type change struct {
 	after  *frozen
 	synced bool // OpSynced comes at the end
 
-	sets    *walk            // of after
-	deletes *walk            // of before
-	marks   [][]uint64       // by pin of before, a bit a granule
-	pinOf   map[*segment]int // of before
+	sets    *walk  // of after
+	deletes *walk  // of before
+	marks   *marks // of before
 	pass    int
 }
 
 // open begins the walk. The change is not to be copied any more.
 func (d *change) open() {
-	d.sets = newWalk(d.after.cut.pins)
-	if d.before == nil {
-		return
-	}
-	pins := d.before.cut.pins
-	d.deletes = newWalk(pins)
-	d.marks = make([][]uint64, len(pins))
-	d.pinOf = make(map[*segment]int, len(pins))
-	for i, p := range pins {
-		granules := min(len(p.seg.buf), maxSegment)>>granuleBits + 1
-		d.marks[i] = make([]uint64, (granules+63)/64)
-		d.pinOf[p.seg] = i
+	d.sets = newWalk(d.after.cut)
+	if d.before != nil {
+		d.deletes = newWalk(d.before.cut)
+		d.marks = newMarks(&d.before.state.store, d.before.cut)
 	}
 }
 
@@ -147,7 +90,7 @@ func (d *change) next(e *Event, of *subtrees) bool {
 			if d.before != nil {
 				e.Cause = CauseResync
 			}
-			e.TTL = d.after.store.deadlines.left(r)
+			e.TTL = d.after.state.deadlines.left(r)
 			return true
 		}
 	}
@@ -156,7 +99,7 @@ func (d *change) next(e *Event, of *subtrees) bool {
 		if !ok {
 			break
 		}
-		if d.marks[p.pin][p.offset>>granuleBits/64]>>(p.offset>>granuleBits%64)&1 != 0 {
+		if d.marks.has(p) {
 			continue
 		}
 		if key := p.record.key(); of.all() || of.holds(key) {
@@ -174,17 +117,8 @@ func (d *change) next(e *Event, of *subtrees) bool {
 // differs says whether r, of after, changes anything for those who know
 // before, and notes that its key lives on.
 func (d *change) differs(r record) bool {
-	s := d.before.store
-	v, _, old := s.search(hashKey(r.key()), r.key())
-	if v == 0 {
-		return true
-	}
-	at := slotLocation(v)
-	if i, ok := d.pinOf[s.log.segment(at)]; ok {
-		granule := at.offset() >> granuleBits
-		d.marks[i][granule/64] |= 1 << (granule % 64)
-	}
-	return !bytes.Equal(old.value(), r.value())
+	old := d.marks.mark(r.key())
+	return old == nil || !bytes.Equal(old.value(), r.value())
 }
 
 // release gives back what the change holds on to.

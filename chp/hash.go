@@ -8,7 +8,7 @@ import "hash/maphash"
 var hashSeed = maphash.MakeSeed()
 
 // The two low bits of a hash are given up for facts about the message that
-// travel with it in sockets.Span.Tag and save the sequencer a look at its frames.
+// travel with it in buf.Span.Tag and save the sequencer a look at its frames.
 const (
 	tagProperties = 1 << 0 // the properties are not empty: look for a ttl
 	tagDelete     = 1 << 1 // the value is empty: the message deletes its key

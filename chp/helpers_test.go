@@ -10,10 +10,14 @@ import (
 
 	"go.uber.org/goleak"
 
+	"clustermap/internal/chptest"
 	"clustermap/sockets"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// raceDetector says that tests run under the race detector, some ten times slower.
+const raceDetector = chptest.RaceDetector
 
 // hang is how long a test waits for what must happen before it gives up; no
 // test depends on its length.

@@ -74,6 +74,10 @@ func (x *index) shard(hash uint64) int {
 func tagOf(hash uint64) uint64  { return hash>>(64-shardBits-tagBits)&(tagMark-1) | tagMark }
 func homeOf(hash uint64) uint64 { return hash >> 2 }
 
+// spareBits returns the 10 bits of a hash, above others, that are neither those of
+// the shard nor the first that a table uses.
+func spareBits(hash uint64) uint64 { return hash >> (64 - shardBits - tagBits - 10) }
+
 func slotValue(hash uint64, at location) uint64 { return tagOf(hash)<<tagShift | uint64(at) }
 func slotLocation(v uint64) location            { return location(v & (1<<locationBits - 1)) }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"clustermap/internal/chptest"
 )
 
 // load returns the share of the slots of all tables that are in use or dead.
@@ -43,7 +45,7 @@ func (x *index) checkCounts(t *testing.T) {
 }
 
 func TestIndexGrowsAndShrinks(t *testing.T) {
-	alone(t)
+	chptest.Alone(t)
 	t.Parallel()
 	for _, shards := range []int{1, 8, maxShards} {
 		s := newStore(storeOptions{shards: shards})
@@ -79,7 +81,7 @@ func TestIndexGrowsAndShrinks(t *testing.T) {
 
 // Keys that come and go must not fill the tables with dead slots.
 func TestIndexUnderChurn(t *testing.T) {
-	alone(t)
+	chptest.Alone(t)
 	t.Parallel()
 	s := newStore(storeOptions{shards: 1})
 	rng := rand.New(rand.NewPCG(1, 15))

@@ -25,7 +25,7 @@ func wantLibzmq(t *testing.T, s *Server, p *interop.Process) {
 	defer cut.release()
 	p.Call(interop.Op{"op": "wait_sequence", "sequence": cut.seq}, nil)
 	want := interop.Digest(func(yield func([]byte, []byte) bool) {
-		cut.each(func(r record, _ uint64) bool { return yield(r.key(), r.value()) })
+		cut.records(func(r record) bool { return yield(r.key(), r.value()) })
 	})
 	var got interop.Map
 	p.Call(interop.Op{"op": "digest"}, &got)

@@ -27,7 +27,7 @@ const requestWindow = 128
 // deleted while the client was away are gone.
 func (s *session) join() error {
 	s.watchdog.expect(earSnapshot, s.client.opts.SyncTimeout)
-	store := newStore(storeOptions{})
+	next := newReplica(storeOptions{}, s.deadlines)
 	during := newInterim()
 
 	var cuts []int64
@@ -37,7 +37,7 @@ func (s *session) join() error {
 	var fetch sync.WaitGroup
 	fetch.Go(func() {
 		defer fetched()
-		cuts, failed = s.fetch(store)
+		cuts, failed = s.fetch(&next.store)
 	})
 	for fetching.Err() == nil {
 		if err := s.sub.RecvBatch(fetching, &s.batch); err != nil {
@@ -47,7 +47,7 @@ func (s *session) join() error {
 		spans, err := s.stream.admit(s.batch.Wire(), s.batch.Spans())
 		s.deadlines.follow(s.batch.Wire(), spans)
 		during.apply(s.batch.Wire(), spans)
-		if err == nil && during.deletedBytes > max(s.client.opts.deletedBytes, deletionsPerKey*store.len()) {
+		if err == nil && during.deletedBytes > max(s.client.opts.deletedBytes, deletionsPerKey*next.len()) {
 			err = errDeletions
 		}
 		if err != nil {
@@ -72,18 +72,17 @@ func (s *session) join() error {
 	if err := s.stream.join(cuts); err != nil {
 		return err
 	}
-	s.keep(store)
-	during.mergeInto(store, s.stream.covered)
+	s.keep(&next.store)
+	during.mergeInto(&next.store, s.stream.covered)
 	s.countStale()
-	store.deadlines = s.deadlines
-	s.store = store
+	s.replica = next
 	return nil
 }
 
-// fetch asks for the snapshots and puts them into store, and returns their
-// cuts, one for each request. It runs beside join, which does not touch the
-// store meanwhile.
-func (s *session) fetch(store *store) (cuts []int64, err error) {
+// fetch asks for the snapshots and puts them into next, and returns their
+// cuts, one for each request. It runs beside join, which does not touch
+// next meanwhile.
+func (s *session) fetch(next *store) (cuts []int64, err error) {
 	var b sockets.Batch
 	defer b.Release()
 	window := 1
@@ -110,7 +109,7 @@ func (s *session) fetch(store *store) (cuts []int64, err error) {
 				end++
 			}
 			s.deadlines.follow(wire, spans[:end])
-			pieces = store.apply(wire, spans[:end], 0, pieces[:0])
+			pieces = next.apply(wire, spans[:end], 0, pieces[:0])
 			if end == len(spans) {
 				break
 			}

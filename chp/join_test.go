@@ -12,7 +12,7 @@ func contents(s *store) map[string]string {
 	m := map[string]string{}
 	c := s.cut()
 	defer c.release()
-	c.each(func(r record, _ uint64) bool {
+	c.records(func(r record) bool {
 		m[string(r.key())] = string(r.value())
 		return true
 	})

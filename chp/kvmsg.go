@@ -134,6 +134,13 @@ func scan(m []byte) (p parts, ok bool) {
 	return p, p.end == len(m)
 }
 
+// isCanonical reports whether m is one whole message in canonical form, as far as
+// its frames go.
+func isCanonical(m []byte) bool {
+	_, ok := scan(m)
+	return ok
+}
+
 // longBody returns the bounds of the body of the long frame at octet at, and
 // whether it lies in m and is too long for a short frame.
 func longBody(m []byte, at int) (start, end int, ok bool) {

@@ -48,7 +48,7 @@ func (s *session) apply() error {
 func (c *Client) tidy(s *session) {
 	for range tidyPortions {
 		c.mu.Lock()
-		more := s.store.tidy(tidyPortion)
+		more := s.replica.tidy(tidyPortion)
 		c.mu.Unlock()
 		if !more {
 			return
@@ -73,11 +73,11 @@ func (s *session) countStale() {
 func (c *Client) install(s *session) {
 	c.mu.Lock()
 	old := c.state.Load()
-	c.state.Store(s.store)
+	c.state.Store(s.replica)
 	c.sequence.Store(s.stream.sequence())
 	c.kept.Store(int64(s.kept))
 	if len(c.watches) > 0 {
-		after := freeze(s.store, s.stream.sequence())
+		after := freeze(s.replica, s.stream.sequence())
 		var before *frozen
 		if old != nil {
 			before = freeze(old, 0)
@@ -112,7 +112,7 @@ func (c *Client) uninstall(s *session) {
 func (c *Client) apply(s *session, wire []byte, spans []sockets.Span) {
 	c.mu.Lock()
 	s.deadlines.follow(wire, spans)
-	c.pieces = s.store.apply(wire, spans, 0, c.pieces[:0])
+	c.pieces = s.replica.apply(wire, spans, 0, c.pieces[:0])
 	c.sequence.Store(s.stream.sequence())
 	for _, w := range c.watches {
 		w.push(c.pieces)

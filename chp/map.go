@@ -2,6 +2,7 @@ package chp
 
 import (
 	"math"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 )
@@ -72,7 +73,7 @@ func NewMap(o MapOptions) *Map {
 	if n <= 0 {
 		n = stripesPerCore * cores()
 	}
-	n = powerOfTwo(min(n, maxStripes))
+	n = 1 << bits.Len(uint(min(n, maxStripes)-1)) // a power of two
 	m := &Map{stripes: make([]mapStripe, n)}
 	for 1<<m.shift < n {
 		m.shift++
@@ -84,7 +85,7 @@ func NewMap(o MapOptions) *Map {
 // those of the shard nor the first that a table uses, so that the tables of a
 // stripe fill evenly.
 func (m *Map) stripe(hash uint64) *mapStripe {
-	return &m.stripes[hash>>(64-shardBits-tagBits-10)&uint64(len(m.stripes)-1)]
+	return &m.stripes[spareBits(hash)&uint64(len(m.stripes)-1)]
 }
 
 // shards returns the number of tables for the index of a stripe. All stripes

@@ -9,10 +9,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"clustermap/internal/chptest"
 )
 
 func TestMapAgainstModel(t *testing.T) {
-	alone(t)
+	chptest.Alone(t)
 	t.Parallel()
 	for _, stripes := range []int{0, 1, 5} {
 		rng := rand.New(rand.NewPCG(uint64(stripes), 11))
@@ -66,7 +68,8 @@ func TestMapAgainstModel(t *testing.T) {
 func TestMapBigValues(t *testing.T) {
 	t.Parallel()
 	m := NewMap(MapOptions{Stripes: 1})
-	sizes := []int{0, 1, 255, 256, ownSegment - 30, ownSegment, ownSegment + 1, maxSegment - 30, maxSegment, 3 * maxSegment}
+	const own, segment = 512 << 10, 2 << 20 // from own on a value has a segment to itself
+	sizes := []int{0, 1, 255, 256, own - 30, own, own + 1, segment - 30, segment, 3 * segment}
 	for round := range byte(3) {
 		for i, size := range sizes {
 			m.Set(fmt.Sprint(i), bytes.Repeat([]byte{round + 1}, size))
@@ -121,7 +124,7 @@ func TestMapConcurrently(t *testing.T) {
 				if rng.IntN(5) == 0 {
 					m.Delete(key)
 				} else {
-					m.Set(key, testValue(key, seq, rng.IntN(40)))
+					m.Set(key, chptest.Value(key, seq, rng.IntN(40)))
 				}
 			}
 		})
@@ -132,14 +135,14 @@ func TestMapConcurrently(t *testing.T) {
 				key := fmt.Sprintf("%d/%d", rng.IntN(4), rng.IntN(500))
 				var ok bool
 				if dst, ok = m.AppendGet(dst[:0], key); ok {
-					if _, err := checkValue([]byte(key), dst); err != nil {
+					if _, err := chptest.CheckValue([]byte(key), dst); err != nil {
 						t.Error(err)
 						return
 					}
 				}
 				if rng.IntN(1000) == 0 {
 					m.Range(func(key, value []byte) bool {
-						_, err := checkValue(key, value)
+						_, err := chptest.CheckValue(key, value)
 						if err != nil {
 							t.Error(err)
 						}
@@ -155,7 +158,7 @@ func TestMapConcurrently(t *testing.T) {
 }
 
 func TestMapAllocatesNothing(t *testing.T) {
-	alone(t)
+	chptest.Alone(t)
 	m := NewMap(MapOptions{})
 	keys := make([]string, 1000)
 	for i := range keys {
@@ -187,8 +190,8 @@ func TestMapAllocatesNothing(t *testing.T) {
 }
 
 func TestMapsAreSmall(t *testing.T) {
-	alone(t)
-	before := heap()
+	chptest.Alone(t)
+	before := chptest.Heap()
 	all := make([]*Map, 100)
 	for i := range all {
 		all[i] = NewMap(MapOptions{Stripes: 8})
@@ -196,7 +199,7 @@ func TestMapsAreSmall(t *testing.T) {
 			all[i].Set(fmt.Sprint(n%3), []byte("value"))
 		}
 	}
-	each := (heap() - before) / len(all)
+	each := (chptest.Heap() - before) / len(all)
 	t.Logf("%d octets a map of 3 keys after 3000 updates", each)
 	if each > 100<<10 {
 		t.Errorf("a map of 3 keys takes %d octets", each)

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
+
+	"clustermap/internal/chptest"
 )
 
 // skewed returns one of n keys, some of them far more often than others.
@@ -24,23 +26,8 @@ func fill(t testing.TB, batches, per int, key func() int) []batch {
 	return out
 }
 
-func heap() int {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc)
-}
-
-// alone skips a test of one goroutine under the race detector, which has nothing to
-// find in it and makes it ten times slower.
-func alone(t *testing.T) {
-	if raceDetector {
-		t.Skip("runs in one goroutine: the race detector finds nothing in it and makes it ten times slower")
-	}
-}
-
 func TestMemoryIsBounded(t *testing.T) {
-	alone(t)
+	chptest.Alone(t)
 	updates := 10_000_000
 	if testing.Short() {
 		updates /= 20
@@ -59,7 +46,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		{"100k keys, one hot", 100_000, 1000, updates / 5, func() int { return rng.IntN(100_000) * rng.IntN(2) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			before := heap()
+			before := chptest.Heap()
 			s := newStore(storeOptions{})
 			all := 0
 			load := fill(t, test.keys/100, 100, func() int { all++; return all - 1 })
@@ -68,7 +55,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			}
 			load = nil
 			batches := fill(t, 64, test.per, test.key)
-			base := heap() - before // the batches, and the store when it is new
+			base := chptest.Heap() - before // the batches, and the store when it is new
 			var out []piece
 			most := 0
 			for done, i := 0, 0; done < test.updates; done, i = done+test.per, i+1 {
@@ -90,7 +77,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			if most > bound {
 				t.Errorf("the log grew to %d octets, bound %d", most, bound)
 			}
-			if grown := heap() - before - base; grown > bound {
+			if grown := chptest.Heap() - before - base; grown > bound {
 				t.Errorf("the heap grew by %d octets, bound %d", grown, bound)
 			}
 			runtime.KeepAlive(batches)
@@ -100,9 +87,9 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 func TestSmallStoresAreSmall(t *testing.T) {
-	alone(t)
+	chptest.Alone(t)
 	const stores = 300
-	before := heap()
+	before := chptest.Heap()
 	all := make([]*store, stores)
 	for i := range all {
 		all[i] = newStore(storeOptions{})
@@ -110,7 +97,7 @@ func TestSmallStoresAreSmall(t *testing.T) {
 			all[i].put(fmt.Appendf(nil, "/key/%d", n%3), int64(n+1), nil, nil, []byte("value"))
 		}
 	}
-	each := (heap() - before) / stores
+	each := (chptest.Heap() - before) / stores
 	t.Logf("%d octets a store of 3 keys after 3000 updates", each)
 	if each > 100<<10 {
 		t.Errorf("a store of 3 keys takes %d octets", each)
@@ -120,7 +107,7 @@ func TestSmallStoresAreSmall(t *testing.T) {
 
 // After a purge the memory must come back, without a big update to push it.
 func TestMemoryComesBack(t *testing.T) {
-	alone(t)
+	chptest.Alone(t)
 	s := newStore(storeOptions{})
 	for i := range 200_000 {
 		s.put(fmt.Appendf(nil, "/key/%d", i), int64(i+1), nil, nil, make([]byte, 50))
@@ -148,12 +135,12 @@ func TestMemoryComesBack(t *testing.T) {
 // A reader that does not leave stops recycling, and nothing more: memory goes to
 // the garbage collector instead, and other readers find all that they should.
 func TestMemoryIsBoundedBesideAStuckReader(t *testing.T) {
-	alone(t)
+	chptest.Alone(t)
 	const keys = 1000
 	s := newStore(storeOptions{})
 	rng := rand.New(rand.NewPCG(1, 8))
 	batches := fill(t, 64, 1000, func() int { return rng.IntN(keys) })
-	before := heap()
+	before := chptest.Heap()
 	stuck := readers.enter()
 	defer leave(stuck)
 	for i := range 2000 {
@@ -164,7 +151,7 @@ func TestMemoryIsBoundedBesideAStuckReader(t *testing.T) {
 	if st.logOctets+st.idleOctets > 8<<20 {
 		t.Errorf("%d octets in use, %d idle", st.logOctets, st.idleOctets)
 	}
-	if grown := heap() - before; grown > 12<<20 {
+	if grown := chptest.Heap() - before; grown > 12<<20 {
 		t.Errorf("the heap grew by %d octets", grown)
 	}
 	for i := range keys {
@@ -177,7 +164,7 @@ func TestMemoryIsBoundedBesideAStuckReader(t *testing.T) {
 }
 
 func TestStoreAllocatesNothing(t *testing.T) {
-	alone(t)
+	chptest.Alone(t)
 	for _, keys := range []int{100, 10_000} {
 		t.Run(fmt.Sprint(keys), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 9))

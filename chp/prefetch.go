@@ -4,7 +4,7 @@ package chp
 
 import "unsafe"
 
-// The three ask for cache lines and do not wait for them. They touch nothing: an
+// The two ask for cache lines and do not wait for them. They touch nothing: an
 // address that is not mapped is ignored. A call costs about a nanosecond, since
 // assembly is not inlined, so they pay where a load would miss the cache.
 
@@ -18,9 +18,3 @@ func prefetch(p unsafe.Pointer)
 //
 //go:noescape
 func prefetchRecord(p unsafe.Pointer)
-
-// prefetchWrite asks for the line that p is in and for the one behind it, to be
-// written: another core's copies of them are dropped meanwhile.
-//
-//go:noescape
-func prefetchWrite(p unsafe.Pointer)

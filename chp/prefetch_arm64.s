@@ -14,10 +14,3 @@ TEXT ·prefetchRecord(SB), NOSPLIT, $0-8
 	PRFM (R0), PLDL1KEEP
 	PRFM 48(R0), PLDL1KEEP
 	RET
-
-// func prefetchWrite(p unsafe.Pointer)
-TEXT ·prefetchWrite(SB), NOSPLIT, $0-8
-	MOVD p+0(FP), R0
-	PRFM (R0), PSTL1KEEP
-	PRFM 64(R0), PSTL1KEEP
-	RET

@@ -6,4 +6,3 @@ import "unsafe"
 
 func prefetch(unsafe.Pointer)       {}
 func prefetchRecord(unsafe.Pointer) {}
-func prefetchWrite(unsafe.Pointer)  {}

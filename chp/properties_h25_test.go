@@ -13,13 +13,4 @@ func TestH25_TinyTTL(t *testing.T) {
 	if ttl, ok := parseTTL([]byte("1.0000000000")); !ok || ttl != 1e9 {
 		t.Errorf("ttl 1.0000000000 is %v, %v", ttl, ok)
 	}
-	s := startServer(t, ServerOptions{})
-	c := newPlainClient(t, s)
-	c.set("k", "ttl=0.0000000001\n", "v")
-	if m := c.next(); m.value != "v" {
-		t.Errorf("first comes %+v", m)
-	}
-	if m := c.next(); m.key != "k" || m.value != "" {
-		t.Errorf("then comes %+v, want the end of k", m)
-	}
 }

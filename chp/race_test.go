@@ -1,7 +1,6 @@
 package chp
 
 import (
-	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"maps"
@@ -10,34 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"clustermap/internal/chptest"
 )
-
-// A value that tells whose it is: sequence of its update, checksum over that and
-// the key, and a filling that repeats the last octet of the sequence.
-func testValue(key string, seq int64, size int) []byte {
-	value := binary.BigEndian.AppendUint64(nil, uint64(seq))
-	value = binary.BigEndian.AppendUint32(value, crc32.ChecksumIEEE(append(value, key...)))
-	for range size {
-		value = append(value, byte(seq))
-	}
-	return value
-}
-
-func checkValue(key, value []byte) (seq int64, err error) {
-	if len(value) < 12 {
-		return 0, fmt.Errorf("value of %q has %d octets", key, len(value))
-	}
-	seq = int64(binary.BigEndian.Uint64(value))
-	if crc32.Update(crc32.ChecksumIEEE(value[:8]), crc32.IEEETable, key) != binary.BigEndian.Uint32(value[8:]) {
-		return 0, fmt.Errorf("value %x is not of key %q", value, key)
-	}
-	for _, b := range value[12:] {
-		if b != byte(seq) {
-			return 0, fmt.Errorf("value #%d of %q is torn: %x", seq, key, value)
-		}
-	}
-	return seq, nil
-}
 
 // One writer sets, deletes and grows; readers check that what they get belongs to
 // the key they asked for and never goes back; cuts are compared with a model as it
@@ -47,7 +21,7 @@ func TestStoreConcurrently(t *testing.T) {
 	t.Parallel()
 	const keys = 3000
 	rounds := 1500
-	if testing.Short() || raceDetector {
+	if testing.Short() || chptest.RaceDetector {
 		rounds = 300
 	}
 	s := newStore(storeOptions{minSegment: 4096})
@@ -66,7 +40,7 @@ func TestStoreConcurrently(t *testing.T) {
 			for !stop.Load() {
 				key := fmt.Sprintf("/key/%d", rng.IntN(keys))
 				check := func(value []byte, stamped int64) {
-					seq, err := checkValue([]byte(key), value)
+					seq, err := chptest.CheckValue([]byte(key), value)
 					if err == nil && (seq != stamped || seq < newest[key]) {
 						err = fmt.Errorf("%q: value is #%d, record #%d, after #%d", key, seq, stamped, newest[key])
 					}
@@ -111,7 +85,7 @@ func TestStoreConcurrently(t *testing.T) {
 			seen := 0
 			c.cut.each(func(r record, hash uint64) bool {
 				seen++
-				seq, err := checkValue(r.key(), r.value())
+				seq, err := chptest.CheckValue(r.key(), r.value())
 				if err == nil && (c.model[string(r.key())] != seq || seq != r.seq() || hash != hashKey(r.key())) {
 					err = fmt.Errorf("cut has %q #%d, model #%d", r.key(), seq, c.model[string(r.key())])
 				}
@@ -174,7 +148,7 @@ func TestStoreConcurrently(t *testing.T) {
 				b.add(t, key, nil, nil, nil)
 				delete(model, key)
 			} else {
-				b.add(t, key, nil, nil, testValue(key, seq, rng.IntN(60)))
+				b.add(t, key, nil, nil, chptest.Value(key, seq, rng.IntN(60)))
 				model[key] = seq
 			}
 			seq++
@@ -190,7 +164,7 @@ func TestStoreConcurrently(t *testing.T) {
 		}
 		if round%7 == 0 {
 			key := fmt.Sprintf("/key/%d", rng.IntN(live))
-			s.put([]byte(key), seq, nil, nil, testValue(key, seq, 10))
+			s.put([]byte(key), seq, nil, nil, chptest.Value(key, seq, 10))
 			model[key] = seq
 			seq++
 		}
@@ -211,7 +185,7 @@ func TestStoreConcurrently(t *testing.T) {
 	final := map[string]string{}
 	for key, seq := range model {
 		value, _, _ := s.get([]byte(key), nil)
-		if got, err := checkValue([]byte(key), value); err != nil || got != seq {
+		if got, err := chptest.CheckValue([]byte(key), value); err != nil || got != seq {
 			t.Fatalf("%q is #%d, %v, want #%d", key, got, err, seq)
 		}
 		final[key] = string(value)

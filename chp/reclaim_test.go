@@ -45,19 +45,15 @@ func TestH25_MemoryComesBackWhileIdle(t *testing.T) {
 	_, err := c.SetSync(ctx, "/last", value)
 	must(t, err)
 
-	tidied := func(st *store) bool {
-		now := st.stats()
-		return now.logOctets <= st.compactLimit() && now.idleOctets <= st.log.spare() && st.log.burst <= maxSegment
-	}
 	eventually(t, "the server's log shrinks", func() bool {
 		s.sequencer.mu.Lock()
 		defer s.sequencer.mu.Unlock()
-		return tidied(s.sequencer.store)
+		return s.sequencer.store.tidied()
 	})
 	eventually(t, "the replica's log shrinks", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return tidied(c.state.Load())
+		return c.state.Load().tidied()
 	})
 	for i := 0; i < keys; i += kept {
 		if v, ok := s.Get(fmt.Sprint("/key/", i)); !ok || len(v) != len(value) {
@@ -66,54 +62,6 @@ func TestH25_MemoryComesBackWhileIdle(t *testing.T) {
 	}
 	if s.Len() != keys/kept+1 || c.Len() != s.Len() {
 		t.Errorf("%d keys at the server, %d in the replica", s.Len(), c.Len())
-	}
-}
-
-// The wheel and the index get smaller when most of what they held has gone.
-func TestH16_WheelAndIndexShrink(t *testing.T) {
-	t.Parallel()
-	const n = 120_000
-	now := time.Unix(0, 0)
-	w := newWheel(now)
-	st := newStore(storeOptions{})
-	key := func(i int) []byte { return fmt.Appendf(nil, "/key/%d", i) }
-	for i := range n {
-		w.add(hashKey(key(i)), int64(i), now.Add(time.Hour))
-		st.put(key(i), int64(i+1), nil, nil, []byte("v"))
-	}
-	measure := func() (chunks, peaks, slots int) {
-		for i := range w.byHash {
-			peaks += w.byHash[i].peak
-		}
-		for i := range st.tables {
-			if table := st.tables[i].Load(); table != nil {
-				slots += len(table.slots)
-			}
-		}
-		return len(w.chunks), peaks, slots
-	}
-	chunks, peaks, slots := measure()
-	for i := range n {
-		if i%10 != 0 {
-			w.remove(hashKey(key(i)))
-			st.put(key(i), 0, nil, nil, nil)
-		}
-	}
-	// No table is less than an eighth full. By that a quarter of the slots is left on
-	// average; keys fall into the tables by a random hash, so a few stay larger.
-	for i := range st.tables {
-		if n := len(st.tables[i].Load().slots); n > minTable && int(st.counts[i].used) < n/8 {
-			t.Errorf("table %d has %d slots for %d keys", i, n, st.counts[i].used)
-		}
-	}
-	if c, p, s := measure(); c > chunks/5 || p > peaks/2 || s > slots/3 {
-		t.Errorf("with a tenth of the keys: %d chunks of %d, maps for %d of %d, %d slots of %d", c, chunks, p, peaks, s, slots)
-	}
-	fired := 0
-	for w.advance(now.Add(2*time.Hour), 1000, func(uint64, int64) { fired++ }) {
-	}
-	if fired != n/10 || w.len() != 0 || len(w.chunks) > 2 {
-		t.Errorf("%d of %d fired, %d left, in %d chunks", fired, n/10, w.len(), len(w.chunks))
 	}
 }
 

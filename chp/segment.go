@@ -4,8 +4,8 @@ import (
 	"math/bits"
 	"sync/atomic"
 
+	"clustermap/internal/buf"
 	"clustermap/internal/invariants"
-	"clustermap/sockets"
 )
 
 const (
@@ -114,7 +114,7 @@ func (s *segment) anchor(offset uint32) {
 
 // stamp anchors the records that spans have become, and gives them the sequences
 // from seq on unless that is 0. shift turns the offset of a span into one in s.
-func (s *segment) stamp(shift uint32, spans []sockets.Span, seq int64) {
+func (s *segment) stamp(shift uint32, spans []buf.Span, seq int64) {
 	for i := range spans {
 		off := spans[i].Start + shift
 		s.anchor(off)

@@ -230,5 +230,5 @@ func (q *sequencer) cutKey(key []byte) (*cut, []position) {
 func (q *sequencer) logSize() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.store.log.octets
+	return q.store.logBytes()
 }

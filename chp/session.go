@@ -67,7 +67,7 @@ type session struct {
 	// Owned by run.
 	batch     sockets.Batch
 	stream    *stream
-	store     *store
+	replica   *replica
 	resyncing *time.Timer // will end the session for a gap
 	fresh     bool        // the server's map is new and empty; set by fetch
 	kept      int         // keys of the state before that were kept for that reason

@@ -296,10 +296,7 @@ func (n *snapshotter) leave(a *answer) {
 
 // hold enters a cut that its caller uses.
 func (n *snapshotter) hold(c *cut) *heldCut {
-	h := &heldCut{cut: c, users: 1, moved: time.Now()}
-	for _, p := range c.pins {
-		h.bytes += len(p.seg.buf)
-	}
+	h := &heldCut{cut: c, bytes: c.bytes(), users: 1, moved: time.Now()}
 	n.mu.Lock()
 	n.held[h] = true
 	if len(n.held) == 1 {
@@ -392,13 +389,7 @@ func (n *snapshotter) mayOutlive(cuts []*heldCut) int {
 func outlived(s *store, cuts []*heldCut) (bytes int) {
 	seen := map[*segment]bool{}
 	for _, h := range cuts {
-		for _, p := range h.pins {
-			bytes += len(p.blocks) * blockBytes
-			if !seen[p.seg] && !s.log.has(p.seg) {
-				seen[p.seg] = true
-				bytes += len(p.seg.buf)
-			}
-		}
+		bytes += h.outlived(s, seen)
 	}
 	return bytes
 }
@@ -410,14 +401,8 @@ func appendKVSYNC(dst []byte, r record, full bool, d *deadlines) []byte {
 	if full {
 		return appendAged(dst, r, d.left(r))
 	}
-	size := r.size()
-	dst = append(dst, r[:r.keyEnd()+sequenceFrame]...)
-	dst = append(dst, zmtp.FlagMore, 0, zmtp.FlagMore, 0)
-	return append(dst, r[size-frameSize(len(r.value())):size]...)
+	return appendBare(dst, r)
 }
-
-// sequenceFrame is the size of the sequence's frame, header included.
-const sequenceFrame = 2 + 8
 
 // appendKTHXBAI appends the end of a snapshot. Its sequence is that of the cut,
 // the highest that the snapshot can contain.

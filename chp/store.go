@@ -34,8 +34,6 @@ type store struct {
 	count int          // keys
 	keys  atomic.Int64 // the same for readers; the writer stores it once a call
 
-	deadlines *deadlines // of a client's state: when keys end; nil elsewhere
-
 	// What link found out about the records between its second and third step. In
 	// here so that nobody has to clear it.
 	found [linkAhead]candidate
@@ -55,16 +53,23 @@ type storeOptions struct {
 }
 
 func newStore(o storeOptions) *store {
+	s := new(store)
+	s.setUp(o)
+	return s
+}
+
+// setUp makes the zero store an empty one, for those who have it as a part of
+// something.
+func (s *store) setUp(o storeOptions) {
 	if o.shards == 0 {
 		o.shards = maxShards
 	}
-	s := &store{index: newIndex(o.shards)}
+	s.index = newIndex(o.shards)
 	s.log.minSegment = o.minSegment
 	s.log.collected = o.collected
 	if s.log.minSegment == 0 {
 		s.log.minSegment = defaultSegment
 	}
-	return s
 }
 
 // piece is a run of n whole records in the log, the octets off to end of a
@@ -78,6 +83,20 @@ type piece struct {
 
 // wire returns the octets of the piece.
 func (p piece) wire() []byte { return p.seg.buf[p.off:p.end:p.end] }
+
+// size returns the bytes of the piece.
+func (p piece) size() int { return int(p.end - p.off) }
+
+// join adds the piece that follows p in the log to p. It reports false, and does
+// nothing, if next is not that piece.
+func (p *piece) join(next piece) bool {
+	if p.seg != next.seg || p.end != next.off {
+		return false
+	}
+	p.end = next.end
+	p.n += next.n
+	return true
+}
 
 func locate(seg *segment, off uint32) location {
 	return location(seg.id)<<segmentBits | location(off)
@@ -210,6 +229,28 @@ type storeStats struct {
 	logOctets  int    // octets of the segments in use
 	idleOctets int    // octets of the segments that wait to be used again
 	moved      uint64 // octets that compaction has copied
+}
+
+// liveBytes returns the bytes of the newest records.
+func (s *store) liveBytes() int { return s.log.live }
+
+// logBytes returns the bytes of the segments in use.
+func (s *store) logBytes() int { return s.log.octets }
+
+// sizeOf returns the bytes of the newest record of key, or 0 if there is none.
+func (s *store) sizeOf(hash uint64, key []byte) int {
+	_, _, r := s.search(hash, key)
+	if r == nil {
+		return 0
+	}
+	return r.size()
+}
+
+// borrowers returns how many borrowers the segments with live records have
+// together.
+func (s *store) borrowers() (n int) {
+	s.log.each(func(seg *segment) { n += int(seg.refs.Load()) })
+	return n
 }
 
 func (s *store) stats() storeStats {

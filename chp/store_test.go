@@ -6,13 +6,13 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"clustermap/sockets"
+	"clustermap/internal/buf"
 )
 
 // batch collects messages as a reader goroutine would: octets and spans.
 type batch struct {
 	wire  []byte
-	spans []sockets.Span
+	spans []buf.Span
 }
 
 func (b *batch) reset() { b.wire, b.spans = b.wire[:0], b.spans[:0] }
@@ -25,7 +25,7 @@ func (b *batch) add(t testing.TB, key string, uuid, props, value []byte) {
 		t.Fatalf("inspect %q: %v, %v", key, k, err)
 	}
 	b.wire = b.wire[:start+size]
-	b.spans = append(b.spans, sockets.Span{Start: uint32(start), End: uint32(start + size), Tag: tag})
+	b.spans = append(b.spans, buf.Span{Start: uint32(start), End: uint32(start + size), Tag: tag})
 }
 
 // check verifies the invariants that store.go lists, and that s holds model.
@@ -115,7 +115,8 @@ func TestStoreAgainstModel(t *testing.T) {
 					for range p.n {
 						r := record(w)
 						want := record(b.wire[b.spans[i].Start:b.spans[i].End])
-						if r.seq() != start+int64(i) || string(r.key()) != string(want.key()) || string(r[:r.size()][r.keyEnd()+10:]) != string(want[want.keyEnd()+10:]) {
+						rest := 2 + len(want.key()) + 2 + 8 // behind key and sequence
+						if r.seq() != start+int64(i) || string(r.key()) != string(want.key()) || string(r[rest:r.size()]) != string(want[rest:]) {
 							t.Fatalf("piece has %q #%d, want %q #%d", r.key(), r.seq(), want.key(), start+int64(i))
 						}
 						w = w[r.size():]

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// replica is what a watch has told of.
-type replica struct {
+// watcher is what a watch has told of.
+type watcher struct {
 	w      *Watch
 	of     subtrees
 	state  map[string]string
@@ -20,7 +20,7 @@ type replica struct {
 }
 
 // readAll reads what is queued.
-func (r *replica) readAll(t *testing.T) {
+func (r *watcher) readAll(t *testing.T) {
 	t.Helper()
 	for done := false; !done; {
 		q := &r.w.queue
@@ -69,7 +69,7 @@ func TestWatchAgainstModel(t *testing.T) {
 			}
 		}
 		var s *session
-		var watches []*replica
+		var watches []*watcher
 		for range 300 {
 			switch n := random.IntN(20); {
 			case n == 0 || s == nil: // another server
@@ -92,7 +92,7 @@ func TestWatchAgainstModel(t *testing.T) {
 				}
 			case n == 1:
 				of := [][]string{nil, {"/a/"}, {"/b/1", "/b/2"}}[random.IntN(3)]
-				watches = append(watches, &replica{w: openWatch(t, c, of...), of: newSubtrees(of), state: map[string]string{}})
+				watches = append(watches, &watcher{w: openWatch(t, c, of...), of: newSubtrees(of), state: map[string]string{}})
 			case n == 2 && len(watches) > 0:
 				i := random.IntN(len(watches))
 				must(t, watches[i].w.Close())

@@ -21,11 +21,11 @@ func idleClient(t testing.TB, o ClientOptions) *Client {
 // begin makes a session of an idle client ACTIVE, with a snapshot at cut.
 func begin(t testing.TB, c *Client, cut int64, snapshot ...pub) *session {
 	t.Helper()
-	s := &session{client: c, server: c.servers[0], store: newStore(storeOptions{minSegment: 1 << 10})}
+	s := &session{client: c, server: c.servers[0], replica: newReplica(storeOptions{minSegment: 1 << 10}, nil)}
 	s.requests = c.subtrees
 	s.stream = newStream(&s.requests, false)
 	must(t, s.stream.join([]int64{cut}))
-	applyTo(t, s.store, snapshot...)
+	applyTo(t, &s.replica.store, snapshot...)
 	c.install(s)
 	return s
 }
@@ -116,11 +116,11 @@ func TestWatchUUIDAndProperties(t *testing.T) {
 	w := openWatch(t, c)
 	id := c.writer.uuids.append(nil, 7, []byte("k"), []byte("v"))
 	for _, properties := range []string{"", "ttl=30\n", "a=" + strings.Repeat("x", 300) + "\n"} {
-		s.store.put([]byte("k"), 1, nil, nil, []byte("v"))
+		s.replica.put([]byte("k"), 1, nil, nil, []byte("v"))
 		wire := appendRecord(nil, []byte("k"), s.stream.last+1, id, []byte(properties), []byte(strings.Repeat("v", 300)))
 		r := record(wire)
 		c.mu.Lock()
-		w.push([]piece{s.store.put(r.key(), r.seq(), r.uuid(), r.props(), r.value())})
+		w.push([]piece{s.replica.put(r.key(), r.seq(), r.uuid(), r.props(), r.value())})
 		c.mu.Unlock()
 		for {
 			e, err := w.Next(testContext(t))
@@ -203,17 +203,15 @@ func TestWatchLagged(t *testing.T) {
 	if _, err := lagging.Next(testContext(t)); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-	noBorrowers(t, s.store)
+	noBorrowers(t, &s.replica.store)
 }
 
 // noBorrowers checks that nobody holds on to a store's segments.
 func noBorrowers(t *testing.T, s *store) {
 	t.Helper()
-	s.log.each(func(seg *segment) {
-		if n := seg.refs.Load(); n != 0 {
-			t.Errorf("segment %d has %d references left", seg.id, n)
-		}
-	})
+	if n := s.borrowers(); n != 0 {
+		t.Errorf("%d references are left", n)
+	}
 }
 
 func TestWatchOneBigBatchIsNoLag(t *testing.T) {
@@ -229,16 +227,16 @@ func TestWatchOneBigBatchIsNoLag(t *testing.T) {
 func TestWatchLagsBehindResynchronisations(t *testing.T) {
 	t.Parallel()
 	c := idleClient(t, ClientOptions{})
-	var stores []*store
+	var states []*replica
 	w := openWatch(t, c)
 	for i := range maxChanges + 1 {
-		stores = append(stores, begin(t, c, int64(i), pub{"k", 1, fmt.Sprint(i)}).store)
+		states = append(states, begin(t, c, int64(i), pub{"k", 1, fmt.Sprint(i)}).replica)
 	}
 	if _, err := w.Next(testContext(t)); !errors.Is(err, ErrLagged) {
 		t.Fatalf("error %v, want ErrLagged", err)
 	}
-	for _, s := range stores {
-		noBorrowers(t, s)
+	for _, s := range states {
+		noBorrowers(t, &s.store)
 	}
 }
 
@@ -264,7 +262,7 @@ func TestWatchClose(t *testing.T) {
 	must(t, err)
 	s.play(t, pub{"c", 11, "z"})
 	must(t, midway.Close())
-	noBorrowers(t, s.store)
+	noBorrowers(t, &s.replica.store)
 	if n := c.Stats().Watches; n != 0 {
 		t.Errorf("%d watches are open", n)
 	}
@@ -279,7 +277,7 @@ func TestWatchClose(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	noBorrowers(t, s.store)
+	noBorrowers(t, &s.replica.store)
 }
 
 func TestWatchNextBatch(t *testing.T) {

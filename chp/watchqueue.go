@@ -51,16 +51,14 @@ func (q *watchQueue) push(pieces []piece) bool {
 		return true
 	}
 	for _, p := range pieces {
-		size := int(p.end - p.off)
+		size := p.size()
 		if q.octets > 0 && q.octets+size > q.limit {
 			q.end(ErrLagged)
 			return false
 		}
 		q.octets += size
 		if n := len(q.items); n > q.first {
-			if last := &q.items[n-1].piece; last.seg == p.seg && last.end == p.off {
-				last.end = p.end
-				last.n += p.n
+			if q.items[n-1].piece.join(p) {
 				continue
 			}
 		}
@@ -150,7 +148,7 @@ func (q *watchQueue) take() (it watchItem, ok bool, err error) {
 	if it.change != nil {
 		q.changes--
 	} else {
-		q.octets -= int(it.piece.end - it.piece.off)
+		q.octets -= it.piece.size()
 	}
 	return it, true, nil
 }

@@ -8,39 +8,61 @@ import (
 // Pieces that lie side by side in a segment become one, which is retained once.
 func TestWatchQueueJoinsNeighbours(t *testing.T) {
 	t.Parallel()
-	one, two := newSegment(1<<10), newSegment(1<<10)
+	one, two := newStore(storeOptions{}), newStore(storeOptions{})
 	q := &watchQueue{limit: 1000}
-	at := func(seg *segment, off uint32) piece { return piece{seg: seg, off: off, end: off + 10, n: 1} }
-	for _, p := range []piece{at(one, 0), at(one, 10), at(one, 30), at(two, 40), at(two, 50), at(one, 60)} {
-		if !q.push([]piece{p}) {
+	size := 0
+	put := func(s *store, key string) piece {
+		p := s.put([]byte(key), 1, nil, nil, []byte("v"))
+		size = p.size()
+		return p
+	}
+	push := func(s *store, key string) {
+		if !q.push([]piece{put(s, key)}) {
 			t.Fatal("lagged")
 		}
 	}
-	if one.refs.Load() != 3 || two.refs.Load() != 1 || q.octets != 60 {
-		t.Errorf("%d and %d references, %d octets", one.refs.Load(), two.refs.Load(), q.octets)
+	push(one, "a")
+	push(one, "b")
+	put(one, "between")
+	push(one, "c")
+	push(two, "d")
+	push(two, "e")
+	push(one, "f")
+	if one.borrowers() != 3 || two.borrowers() != 1 || q.octets != 6*size {
+		t.Errorf("%d and %d references, %d octets", one.borrowers(), two.borrowers(), q.octets)
 	}
-	for _, want := range []piece{{one, 0, 20, 2}, {one, 30, 40, 1}, {two, 40, 60, 2}, {one, 60, 70, 1}} {
+	for _, want := range []string{"ab", "c", "de", "f"} {
 		it, ok, err := q.take()
-		if !ok || err != nil || it.piece != want {
-			t.Errorf("took %v, %v, %v; want %v", it.piece, ok, err, want)
+		if !ok || err != nil || it.piece.n != len(want) {
+			t.Fatalf("took %v, %v, %v; want %s", it.piece, ok, err, want)
+		}
+		got := ""
+		for wire := it.piece.wire(); len(wire) > 0; wire = wire[record(wire).size():] {
+			got += string(record(wire).key())
+		}
+		if got != want {
+			t.Errorf("took %s, want %s", got, want)
 		}
 		it.release()
 	}
 	if _, ok, err := q.take(); ok || err != nil {
 		t.Errorf("an empty queue gave something: %v, %v", ok, err)
 	}
-	if one.refs.Load() != 0 || two.refs.Load() != 0 || q.octets != 0 {
-		t.Errorf("%d and %d references, %d octets are left", one.refs.Load(), two.refs.Load(), q.octets)
+	if one.borrowers() != 0 || two.borrowers() != 0 || q.octets != 0 {
+		t.Errorf("%d and %d references, %d octets are left", one.borrowers(), two.borrowers(), q.octets)
 	}
 }
 
 // The array of a queue that is never quite empty does not grow for ever.
 func TestWatchQueueReusesItsArray(t *testing.T) {
 	t.Parallel()
-	segments := []*segment{newSegment(1 << 10), newSegment(1 << 10)}
+	pieces := []piece{
+		newStore(storeOptions{}).put([]byte("a"), 1, nil, nil, []byte("v")),
+		newStore(storeOptions{}).put([]byte("b"), 1, nil, nil, []byte("v")),
+	}
 	q := &watchQueue{limit: 1000}
 	for i := range 10_000 {
-		q.push([]piece{{seg: segments[i%2], off: 0, end: 10, n: 1}})
+		q.push(pieces[i%2 : i%2+1])
 		if i < 5 {
 			continue
 		}
@@ -57,10 +79,11 @@ func TestWatchQueueReusesItsArray(t *testing.T) {
 
 func TestWatchQueueOverflows(t *testing.T) {
 	t.Parallel()
-	seg := newSegment(1 << 10)
-	q := &watchQueue{limit: 25}
+	s := newStore(storeOptions{})
+	size := recordSize(1, 0, 0, 1)
+	q := &watchQueue{limit: 2*size + size/2}
 	for i, want := range []bool{true, true, false, true} { // the last is not told twice
-		if got := q.push([]piece{{seg: seg, off: uint32(i * 10), end: uint32(i*10 + 10), n: 1}}); got != want {
+		if got := q.push([]piece{s.put([]byte{byte('a' + i)}, 1, nil, nil, []byte("v"))}); got != want {
 			t.Errorf("push %d: %v, want %v", i, got, want)
 		}
 	}
@@ -71,7 +94,7 @@ func TestWatchQueueOverflows(t *testing.T) {
 	if _, _, err := q.take(); !errors.Is(err, ErrLagged) {
 		t.Errorf("the first reason stays: %v", err)
 	}
-	if n := seg.refs.Load(); n != 0 {
+	if n := s.borrowers(); n != 0 {
 		t.Errorf("%d references are left", n)
 	}
 }
