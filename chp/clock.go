@@ -40,6 +40,12 @@ func (s *Server) runClock(ctx context.Context) {
 				}
 				continue
 			}
+			if s.sequencer.full() != nil {
+				if !pause(ctx, ttlTick) {
+					return
+				}
+				continue
+			}
 			expiring, published = s.sequencer.expire(time.Now())
 			continue
 		}

@@ -72,9 +72,9 @@ func (s *Server) runCollector(ctx context.Context) {
 			s.refused[ReasonFormerConnection].Add(uint64(b.Len()))
 			continue
 		}
-		// This comes before take because nothing may wait under the sequencer's
+		// These come before take because nothing may wait under the sequencer's
 		// mutex.
-		if !pace.wait(ctx, extent(b.Spans())) {
+		if !pace.wait(ctx, extent(b.Spans())) || s.sequencer.room(ctx) != nil {
 			return
 		}
 		if unfit := s.sequencer.take(&b); len(unfit) > 0 {

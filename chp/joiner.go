@@ -70,7 +70,10 @@ func (j *joiner) run(ctx context.Context) {
 		if a == nil {
 			err = j.await(ctx, j.wake)
 		} else if err = j.await(ctx, a.ready); err == nil {
-			if err = j.send(ctx, a.chain); err == nil {
+			if err = j.awaitCommit(ctx, a.chain.cut.seq); err == nil {
+				err = j.send(ctx, a.chain)
+			}
+			if err == nil {
 				n.answered.Add(1)
 				n.mu.Lock()
 				n.leave(a)
@@ -83,6 +86,18 @@ func (j *joiner) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// awaitCommit waits until the updates in a cut are committed. Before that nobody is
+// told of them.
+func (j *joiner) awaitCommit(ctx context.Context, sequence int64) error {
+	q := &j.snapshots.server.sequencer
+	for more := q.unpublished(sequence); more != nil; more = q.unpublished(sequence) {
+		if err := j.await(ctx, more); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fail drops the client's answers, and disconnects the client if it has stalled.

@@ -31,6 +31,7 @@ func (q *sequencer) preload(entries iter.Seq2[Entry, error], maxValue int) error
 		}
 		q.store.put(e.Key, seq, nil, props, e.Value)
 		q.last.Store(seq)
+		q.published.Store(seq)
 		if q.mapRoom() < 0 {
 			return errMapFull
 		}

@@ -11,12 +11,24 @@ import (
 	"clustermap/zmtp"
 )
 
-// sequencer gives every update its number. Whatever changes the map does so
-// under its mutex, which is taken once a batch: numbering, storing, and handing
-// to the publisher are one step, so the publisher's order is the order of the
-// numbers, and a cut taken under the mutex lies between two batches.
+// sequencer gives every update its number. What happens to a batch of updates:
 //
-// Nothing done under the mutex waits for a peer.
+//	order    it gets its numbers
+//	apply    it is copied to the log and entered into the index
+//	commit   everything that is to keep it has it: the log on disk, the other
+//	         server of a pair, or nothing
+//	publish  it is handed to the publisher
+//
+// Whatever changes the map does so under the mutex, which is taken once a batch, so
+// the publisher's order is the order of the numbers, and a cut taken under the mutex
+// lies between two batches. If there is nothing to wait for, the four steps are one.
+//
+// Updates are applied before they are committed because the log has the bytes that
+// disk, peer and subscribers get. Nobody outside is told of them before that:
+// the batches are held back, a heartbeat carries the number of the last update that
+// was published, and a snapshot is sent when its cut is.
+//
+// Nothing done under the mutex waits for a peer or a disk.
 type sequencer struct {
 	publisher *sockets.Pub
 	maxBytes  int64 // of the live records; 0: any number
@@ -30,13 +42,19 @@ type sequencer struct {
 	dead   expiry  // scratch
 	hugz   []byte  // the heartbeat's wire form, its sequence to be filled in
 
+	held     held          // applied and not yet published
+	commits  commits       // what they wait for
+	progress chan struct{} // closed when some were published; nil while nobody waits
+
 	base      int64     // sequence before the first update: last, while the map is new
 	deadlines deadlines // for snapshots; has its own lock
 
 	// Written under mu, read by anyone.
-	last    atomic.Int64 // the sequence of the last update
-	updates atomic.Uint64
-	expired atomic.Uint64
+	last      atomic.Int64 // the sequence of the last update
+	published atomic.Int64 // the sequence of the last update that was published
+	waiting   atomic.Bool  // updates wait to be committed
+	updates   atomic.Uint64
+	expired   atomic.Uint64
 
 	armed chan struct{} // wakes the clock when the first TTL comes
 }
@@ -54,6 +72,7 @@ func (q *sequencer) init(publisher *sockets.Pub, maxBytes int64, refused *refusa
 	q.armed = make(chan struct{}, 1)
 	q.base = firstSequence(time.Now())
 	q.last.Store(q.base)
+	q.published.Store(q.base)
 	q.hugz = zmtp.AppendMessage(nil, []byte("HUGZ"), make([]byte, 8), nil, nil, nil)
 }
 
@@ -80,20 +99,27 @@ func (q *sequencer) take(b *sockets.Batch) (unfit []sockets.Span) {
 	return unfit
 }
 
-// enter numbers, stores and publishes updates, and returns the sequence of the
-// first one. mu must be held.
+// enter numbers and applies updates, publishes them if they need not be waited for,
+// and returns the sequence of the first one. mu must be held.
 func (q *sequencer) enter(wire []byte, spans []sockets.Span) (first int64) {
 	first = q.last.Load() + 1
 	q.pieces = q.store.apply(wire, spans, first, q.pieces[:0])
-	q.last.Store(first + int64(len(spans)) - 1)
-	q.publish(spans)
+	last := first + int64(len(spans)) - 1
+	q.last.Store(last)
+	if q.commits.waits() || !q.held.empty() {
+		q.held.add(last, 0, q.pieces, spans)
+		q.commit()
+		return first
+	}
+	q.publish(q.pieces, spans)
+	q.published.Store(last)
 	return first
 }
 
-// publish hands the pieces of the log that were just written to the publisher.
-// They hold the messages of spans in their order.
-func (q *sequencer) publish(spans []sockets.Span) {
-	for _, p := range q.pieces {
+// publish hands pieces of the log to the publisher. They hold the messages of spans
+// in their order.
+func (q *sequencer) publish(pieces []piece, spans []sockets.Span) {
+	for _, p := range pieces {
 		// The publisher's policy is to disconnect, so this does not wait; it
 		// fails only once the publisher is closed.
 		_ = q.publisher.SendSpans(context.Background(), p.wire(), spans[:p.n], p.seg)
@@ -133,11 +159,11 @@ func (q *sequencer) schedule(wire []byte, spans []sockets.Span, first int64) {
 	}
 }
 
-// heartbeat publishes HUGZ with the sequence of the last update.
+// heartbeat publishes HUGZ with the sequence of the last update that was published.
 func (q *sequencer) heartbeat() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	binary.BigEndian.PutUint64(q.hugz[hugzSequence:], uint64(q.last.Load()))
+	binary.BigEndian.PutUint64(q.hugz[hugzSequence:], uint64(q.published.Load()))
 	_ = q.publisher.SendWire(context.Background(), q.hugz, 1, nil) // as in publish
 }
 

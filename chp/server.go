@@ -305,8 +305,8 @@ func (s *Server) Endpoints() Endpoints {
 	return s.endpoints
 }
 
-// Sequence returns the sequence of the last update.
-func (s *Server) Sequence() int64 { return s.sequencer.last.Load() }
+// Sequence returns the sequence of the last update that was published.
+func (s *Server) Sequence() int64 { return s.sequencer.published.Load() }
 
 // Len returns the number of keys.
 func (s *Server) Len() int { return s.sequencer.store.len() }

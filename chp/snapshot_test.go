@@ -112,6 +112,7 @@ func put(t testing.TB, s *Server, key, value string) {
 	next := q.last.Load() + 1
 	q.store.put([]byte(key), next, nil, nil, []byte(value))
 	q.last.Store(next)
+	q.published.Store(next)
 }
 
 // idle waits until a server holds nothing for snapshots.

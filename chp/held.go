@@ -1,0 +1,181 @@
+package chp
+
+import (
+	"context"
+
+	"clustermap/sockets"
+)
+
+// held are the updates that are applied and not yet published, because they are not
+// yet committed. The oldest is first.
+//
+// It is bounded by whoever adds to it: see sequencer.room. The memory of the slices
+// is used again.
+type held struct {
+	batches []heldBatch
+	first   int // index in batches of the oldest
+	bytes   int // memory
+	spare   []heldBatch
+}
+
+// heldBatch is one batch of updates in the log. The segments of its pieces are
+// retained.
+type heldBatch struct {
+	last   int64  // sequence of its last update
+	index  uint64 // of its entry in the log on disk, 0 without one
+	pieces []piece
+	spans  []sockets.Span
+	bytes  int
+}
+
+const (
+	// maxHeld is how many bytes of updates may be held before the server takes no
+	// more.
+	maxHeld = 16 << 20
+	// maxSpare bounds the batches that are kept for their slices.
+	maxSpare = 64
+	// heldBytes is the memory of a batch besides its updates, and spanBytes that of
+	// a span.
+	heldBytes = 128
+	spanBytes = 16
+)
+
+// empty says whether nothing is held.
+func (h *held) empty() bool { return h.first == len(h.batches) }
+
+// add appends a batch.
+func (h *held) add(last int64, index uint64, pieces []piece, spans []sockets.Span) {
+	var b heldBatch
+	if n := len(h.spare); n > 0 {
+		b = h.spare[n-1]
+		h.spare = h.spare[:n-1]
+	}
+	b.last, b.index = last, index
+	b.pieces, b.spans, b.bytes = append(b.pieces[:0], pieces...), append(b.spans[:0], spans...), heldBytes+spanBytes*len(spans)
+	for _, p := range pieces {
+		p.seg.Retain()
+		b.bytes += int(p.end - p.off)
+	}
+	h.bytes += b.bytes
+	h.batches = append(h.batches, b)
+}
+
+// drop ends the oldest batch.
+func (h *held) drop() {
+	b := &h.batches[h.first]
+	for _, p := range b.pieces {
+		p.seg.Release()
+	}
+	h.bytes -= b.bytes
+	if len(h.spare) < maxSpare {
+		clear(b.pieces)
+		h.spare = append(h.spare, *b)
+	}
+	*b = heldBatch{}
+	if h.first++; h.first == len(h.batches) {
+		h.batches, h.first = h.batches[:0], 0
+	} else if h.first >= maxSpare && h.first > len(h.batches)/2 {
+		n := copy(h.batches, h.batches[h.first:])
+		clear(h.batches[n:])
+		h.batches, h.first = h.batches[:n], 0
+	}
+}
+
+// commits says which updates may be published. An update may once everything that
+// is to keep it has it: by default nothing.
+type commits struct {
+	disk    bool   // wait for the log on disk
+	durable uint64 // the last index on the disk
+	peer    bool   // wait for the other server of the pair
+	acked   int64  // the last sequence that it has
+}
+
+// has says whether a batch is committed.
+func (c *commits) has(b *heldBatch) bool {
+	return (!c.disk || b.index <= c.durable) && (!c.peer || b.last <= c.acked)
+}
+
+// waits says whether anything has to be waited for.
+func (c *commits) waits() bool { return c.disk || c.peer }
+
+// commit publishes what the present marks allow. mu must be held.
+func (q *sequencer) commit() {
+	some := false
+	for !q.held.empty() {
+		b := &q.held.batches[q.held.first]
+		if !q.commits.has(b) {
+			break
+		}
+		q.publish(b.pieces, b.spans)
+		q.published.Store(b.last)
+		q.held.drop()
+		some = true
+	}
+	if some {
+		q.tell()
+	}
+}
+
+// durable notes that the log on disk has everything up to an index.
+func (q *sequencer) durable(index uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.commits.durable = index
+	q.commit()
+}
+
+// tell wakes those that wait for updates to be published. mu must be held.
+func (q *sequencer) tell() {
+	if q.progress != nil {
+		close(q.progress)
+		q.progress = nil
+	}
+}
+
+// unpublished returns a channel that is closed when more is published, or nil if
+// everything up to a sequence is.
+func (q *sequencer) unpublished(sequence int64) <-chan struct{} {
+	if q.published.Load() >= sequence {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.published.Load() >= sequence {
+		return nil
+	}
+	return q.more()
+}
+
+// more returns a channel that is closed when more is published. mu must be held.
+func (q *sequencer) more() <-chan struct{} {
+	if q.progress == nil {
+		q.progress = make(chan struct{})
+	}
+	return q.progress
+}
+
+// full returns a channel that is closed when more is published if no more updates
+// are to be taken until then, and nil otherwise.
+func (q *sequencer) full() <-chan struct{} {
+	if !q.waiting.Load() {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.held.bytes < maxHeld {
+		return nil
+	}
+	return q.more()
+}
+
+// room waits until another batch of updates may be taken.
+func (q *sequencer) room(ctx context.Context) error {
+	for more := q.full(); more != nil; more = q.full() {
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package chp
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// TestNothingLeavesBeforeItIsCommitted holds updates back and looks at everything
+// that a server tells: KVPUBs, heartbeats and snapshots.
+func TestNothingLeavesBeforeItIsCommitted(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerOptions{HeartbeatInterval: 5 * time.Millisecond})
+	c := startClient(t, s, ClientOptions{})
+	ctx := context.Background()
+	before, err := c.SetSync(ctx, "/before", []byte("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	q := &s.sequencer
+	q.mu.Lock()
+	q.commits.peer, q.commits.acked = true, before
+	q.waiting.Store(true)
+	q.mu.Unlock()
+	const updates = 200
+	for i := range updates {
+		if err := c.Set(ctx, fmt.Sprintf("/held/%d", i), []byte("2")); err != nil {
+			t.Fatal(err)
+		}
+		if i+1 == updates/2 { // so that no batch has updates of both halves
+			eventually(t, "the first half is applied", func() bool { return s.Len() == updates/2+1 })
+		}
+	}
+	eventually(t, "the updates are applied", func() bool { return s.Len() == updates+1 })
+	joins := startClient(t, s, ClientOptions{})
+	late := make(chan int, 1)
+	go func() {
+		_ = joins.WaitActive(ctx)
+		late <- joins.Len()
+	}()
+	select {
+	case n := <-late:
+		t.Fatalf("a snapshot was sent with %d keys, some of which are not committed", n)
+	case <-time.After(100 * time.Millisecond):
+	}
+	if s.Sequence() != before || c.Sequence() != before || c.Len() != 1 {
+		t.Fatalf("sequence %d at the server and %d at the client, which has %d keys; want %d and 1 key", s.Sequence(), c.Sequence(), c.Len(), before)
+	}
+
+	half := before + updates/2
+	q.mu.Lock()
+	q.commits.acked = half
+	q.commit()
+	q.mu.Unlock()
+	eventually(t, "what is committed is published", func() bool { return c.Sequence() >= half })
+	q.mu.Lock()
+	q.commits.peer = false
+	q.commit()
+	q.mu.Unlock()
+	eventually(t, "the rest is published", func() bool { return c.Sequence() == before+updates })
+	if n := <-late; n != updates+1 {
+		t.Errorf("the client that joined has %d keys, want %d", n, updates+1)
+	}
+	if q.held.bytes != 0 || !q.held.empty() {
+		t.Errorf("%d bytes are held", q.held.bytes)
+	}
+	if gaps := c.Stats().Gaps; gaps != 0 {
+		t.Errorf("the client saw %d gaps", gaps)
+	}
+}
+
+// TestHeldUpdatesAreBounded shows that the server takes no more than maxHeld bytes
+// of updates that cannot be committed, and goes on when they are.
+func TestHeldUpdatesAreBounded(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerOptions{})
+	c := startClient(t, s, ClientOptions{})
+	q := &s.sequencer
+	q.mu.Lock()
+	q.commits.peer = true
+	q.waiting.Store(true)
+	q.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	const size, updates = 1 << 20, 48
+	sent := make(chan error, 1)
+	go func() {
+		for i := range updates {
+			if err := c.Set(ctx, fmt.Sprintf("/%d", i), make([]byte, size)); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- c.Flush(ctx)
+	}()
+	held := func() int {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.held.bytes
+	}
+	eventually(t, "the bound is reached", func() bool { return held() >= maxHeld })
+	time.Sleep(50 * time.Millisecond)
+	if n := held(); n > maxHeld+4*size {
+		t.Errorf("%d bytes are held, the bound is %d", n, maxHeld)
+	}
+	q.mu.Lock()
+	q.commits.peer = false
+	q.commit()
+	q.mu.Unlock()
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+}
