@@ -43,7 +43,7 @@ func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "identity %x, epoch %d, format %d\n", r.Meta.Identity, r.Meta.Epoch, r.Meta.Format)
 	if c := &r.Checkpoint; c.File != "" {
-		fmt.Fprintf(&b, "checkpoint %s: entry %d, sequence %d, %d pieces, %d records, %d bytes\n",
+		fmt.Fprintf(&b, "checkpoint %s: entry %d, sequence %d, %d pieces, %d updates, %d bytes\n",
 			filepath.Base(c.File), c.Index, c.Sequence, r.CheckpointEntries, r.CheckpointRecords, c.Bytes)
 	}
 	for _, s := range r.Segments {
@@ -52,7 +52,7 @@ func (r *Report) String() string {
 	if r.Unread > 0 {
 		fmt.Fprintf(&b, "%d more segments, not read\n", r.Unread)
 	}
-	fmt.Fprintf(&b, "log: %d entries, %d to %d, %d records, committed to %d\n", r.Entries, r.First, r.Last, r.Records, r.Committed)
+	fmt.Fprintf(&b, "log: %d entries, %d to %d, %d updates, committed to %d\n", r.Entries, r.First, r.Last, r.Records, r.Committed)
 	if r.Torn != nil {
 		fmt.Fprintf(&b, "unfinished writes: %d bytes at offset %d of %s, behind entry %d; the next start removes them\n",
 			r.Torn.Bytes, r.Torn.Offset, filepath.Base(r.Torn.File), r.Torn.After)
@@ -67,16 +67,20 @@ func (r *Report) String() string {
 
 // Check reads all of the log in a directory, and tells what is readable. It changes
 // nothing, takes no lock and needs no permission to write. On the log of a
-// running server it may find the write that is under way, as torn.
+// running server it may find the write that is under way, as torn. To what looks
+// like damage it comes back, for that may be a write, too.
 //
 // The error is one of reading, such as a directory that does not exist. What is
 // wrong with the log itself is in the report.
 func Check(dir string) (*Report, error) {
-	r := &Report{First: 1}
 	if _, err := os.ReadDir(dir); err != nil {
 		return nil, fmt.Errorf("log %s: %w", dir, err)
 	}
-	err := r.check(dir)
+	var r *Report
+	err := steady(func() error {
+		r = &Report{First: 1}
+		return r.check(dir)
+	})
 	var corrupt *commit.CorruptError
 	switch {
 	case errors.As(err, &corrupt), errors.Is(err, commit.ErrFormat):
@@ -88,7 +92,7 @@ func Check(dir string) (*Report, error) {
 }
 
 func (r *Report) check(dir string) (err error) {
-	if r.Meta, err = readMeta(dir); err != nil {
+	if r.Meta, err = readLogMeta(dir); err != nil {
 		return err
 	}
 	indexes, err := checkpoints(dir)
@@ -121,7 +125,7 @@ func (r *Report) check(dir string) (err error) {
 func (r *Report) checkLog(logs string) error {
 	all, err := segments(logs)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(all) == 0 {
-		return &commit.CorruptError{File: logs, LastGood: r.Checkpoint.Index, Reason: errors.New("no segments")}
+		return noSegments(logs, r.Checkpoint.Index)
 	}
 	if err != nil {
 		return err
@@ -137,7 +141,7 @@ func (r *Report) checkLog(logs string) error {
 	r.Unread = len(all) - len(w.sums)
 	r.First, r.Last, r.Entries, r.Records, r.Committed = all[0].first(), w.last, w.entries, w.records, w.vouched
 	if r.First > r.Checkpoint.Index+1 {
-		return &commit.CorruptError{File: all[0].path, LastGood: r.Checkpoint.Index, Reason: fmt.Errorf("the log begins with entry %d", r.First)}
+		return beginsLate(all[0].path, r.Checkpoint.Index, r.First)
 	}
 	torn, err := w.judge(r.Checkpoint.Index)
 	if torn != nil && torn.Bytes > 0 {

@@ -24,11 +24,15 @@ var errShort = errors.New("entry is shorter than its header")
 
 // appendEntry appends header and records.
 func appendEntry(b []byte, e *commit.Entry) []byte {
+	return append(appendHeader(b, e), e.Records...)
+}
+
+// appendHeader appends the header.
+func appendHeader(b []byte, e *commit.Entry) []byte {
 	b = binary.BigEndian.AppendUint64(b, e.First)
 	b = binary.BigEndian.AppendUint64(b, uint64(e.Time))
 	b = binary.BigEndian.AppendUint32(b, e.Count)
-	b = binary.BigEndian.AppendUint32(b, e.Kind)
-	return append(b, e.Records...)
+	return binary.BigEndian.AppendUint32(b, e.Kind)
 }
 
 // parseEntry is the reverse. The records are a view of data.

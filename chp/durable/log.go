@@ -106,14 +106,7 @@ func open(dir string, options Options, disk disk) (_ *Log, err error) {
 			return nil, err
 		}
 	}
-	var lock *fileutil.LockedFile
-	err = patiently(lockPatience, func() (err error) {
-		lock, err = fileutil.TryLockFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
-		return err
-	})
-	if errors.Is(err, fileutil.ErrLocked) {
-		return nil, commit.ErrLocked
-	}
+	lock, err := lockDir(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +126,18 @@ const (
 	lockPatience    = 100 * time.Millisecond
 	segmentPatience = 2 * time.Second
 )
+
+// lockDir takes a directory for this process.
+func lockDir(dir string) (lock *fileutil.LockedFile, err error) {
+	err = patiently(lockPatience, func() (err error) {
+		lock, err = fileutil.TryLockFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+		return err
+	})
+	if errors.Is(err, fileutil.ErrLocked) {
+		err = commit.ErrLocked
+	}
+	return lock, err
+}
 
 // patiently calls f until it finds no lock.
 func patiently(patience time.Duration, f func() error) error {
@@ -167,18 +172,18 @@ func (l *Log) open() error {
 // create makes an empty log. The metadata come last: they say that the rest is
 // there.
 func (l *Log) create() (Meta, error) {
-	missing := func() error {
-		return &commit.CorruptError{File: filepath.Join(l.dir, metaName), Reason: errors.New("it is missing, but there are entries")}
+	if _, err := os.Stat(filepath.Join(l.dir, restoreName)); err == nil {
+		return Meta{}, errUnfinished
 	}
 	if indexes, err := checkpoints(l.dir); err != nil || len(indexes) > 0 {
-		return Meta{}, errors.Join(err, missing())
+		return Meta{}, errors.Join(err, noMeta(l.dir))
 	}
 	found, err := segments(l.logs)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return Meta{}, err
 	}
 	if len(found) > 1 {
-		return Meta{}, missing()
+		return Meta{}, noMeta(l.dir)
 	}
 	if len(found) == 1 {
 		// A creation that did not come to its end has no entries.
@@ -187,7 +192,7 @@ func (l *Log) create() (Meta, error) {
 			return Meta{}, err
 		}
 		if hasEntries(b) {
-			return Meta{}, missing()
+			return Meta{}, noMeta(l.dir)
 		}
 		if err := os.RemoveAll(l.logs); err != nil {
 			return Meta{}, err
@@ -270,14 +275,14 @@ func (l *Log) replay(fn func(commit.Entry) error) (r commit.Replayed, err error)
 		err = fs.ErrNotExist
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return r, &commit.CorruptError{File: l.logs, LastGood: r.Checkpoint, Reason: errors.New("no segments")}
+		return r, noSegments(l.logs, r.Checkpoint)
 	}
 	if err != nil {
 		return r, err
 	}
 	needed := from(all, l.checkpoint.Index)
 	if first := needed[0].first(); first > l.checkpoint.Index+1 {
-		return r, &commit.CorruptError{File: needed[0].path, LastGood: l.checkpoint.Index, Reason: fmt.Errorf("the log begins with entry %d", first)}
+		return r, beginsLate(needed[0].path, l.checkpoint.Index, first)
 	}
 	w := walk{segments: needed, meta: &l.meta}
 	err = w.run(func(e commit.Entry, _ int64) error {

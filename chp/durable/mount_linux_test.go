@@ -29,6 +29,13 @@ func mount(t *testing.T, options string) string {
 	return dir
 }
 
+func remountReadOnly(t *testing.T, root string) {
+	t.Helper()
+	if err := syscall.Mount("", root, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestFullDisk: a log that finds the disk full says so, loses nothing that was
 // flushed, and works again when there is room.
 func TestFullDisk(t *testing.T) {
@@ -166,9 +173,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	}
 	fill(t, l, 10, 1)
 	closeLog(t, l)
-	if err := syscall.Mount("", root, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
+	remountReadOnly(t, root)
 	if _, _, err := tryOpen(dir, realDisk); !errors.Is(err, commit.ErrReadOnly) {
 		t.Error("Open:", err)
 	}

@@ -64,6 +64,7 @@ func from(all []segment, index uint64) []segment {
 type walk struct {
 	segments []segment
 	meta     *Meta
+	open     func(path string) (*os.File, error) // os.Open if it is nil
 
 	// What it has found.
 	last    uint64 // index of the last good entry; before the first one, the one before it
@@ -122,11 +123,17 @@ func (w *walk) run(fn func(e commit.Entry, end int64) error) error {
 }
 
 func (w *walk) segment(s *segment, fn func(commit.Entry, int64) error) error {
-	f, err := os.Open(s.path)
+	open := w.open
+	if open == nil {
+		open = os.Open
+	}
+	f, err := open(s.path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	if w.open == nil {
+		defer f.Close()
+	}
 	st, err := f.Stat()
 	if err != nil {
 		return err
@@ -231,6 +238,20 @@ func (w *walk) record(decoder wal.Decoder, r *walpb.Record, first bool, fn func(
 		return fmt.Errorf("record of unknown type %d", r.Type)
 	}
 	return nil
+}
+
+// Damage that shows before any entry is read.
+
+func noMeta(dir string) error {
+	return &commit.CorruptError{File: filepath.Join(dir, metaName), Reason: errors.New("it is missing, but there are entries")}
+}
+
+func noSegments(logs string, last uint64) error {
+	return &commit.CorruptError{File: logs, LastGood: last, Reason: errors.New("no segments")}
+}
+
+func beginsLate(path string, last, first uint64) error {
+	return &commit.CorruptError{File: path, LastGood: last, Reason: fmt.Errorf("the log begins with entry %d", first)}
 }
 
 // judge tells, after a walk that stopped, what that means. It returns an error

@@ -1,0 +1,236 @@
+package durable
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"time"
+
+	"clustermap/chp/commit"
+)
+
+// Checkpoints and backups are files of one form:
+//
+//	header   magic 8 | format 4 | identity 16 | index 8 | epoch 8 | sequence 8 | time 8 | checksum 4
+//	piece    length 4 | [index 8 | epoch 8] | entry's header and records | checksum 4
+//	trailer  0 4 | pieces 8 | records 8 | checksum 4
+//
+// Index, epoch and sequence of the header are those of the state that the pieces
+// are. The pieces of a backup have an index and an epoch of their own.
+//
+// The checksum is a CRC-32C that runs from the first byte on, checksums left
+// out, so that a piece that is missing, repeated or of another file shows.
+const archiveHeader = 8 + 4 + 16 + 8 + 8 + 8 + 8 + 4
+
+// A form is one of the two kinds of file.
+type form struct {
+	magic string
+	name  string
+	own   int // bytes of a piece's own index and epoch, 0 or 16
+}
+
+var (
+	checkpointForm = &form{magic: "CHPCKPT\n", name: "checkpoint"}
+	backupForm     = &form{magic: "CHPBACK\n", name: "backup", own: 16}
+)
+
+// An archiveWriter writes such a file. Its first error is final.
+type archiveWriter struct {
+	form    *form
+	w       *bufio.Writer
+	crc     uint32
+	head    []byte
+	entries uint64
+	records uint64
+	err     error
+}
+
+// write begins a file. Of the info, File and Bytes do not count.
+func (m *form) write(f io.Writer, identity [16]byte, info CheckpointInfo) *archiveWriter {
+	a := &archiveWriter{form: m, w: bufio.NewWriterSize(f, 256<<10)}
+	b := append(make([]byte, 0, archiveHeader), m.magic...)
+	b = binary.BigEndian.AppendUint32(b, formatVersion)
+	b = append(b, identity[:]...)
+	b = binary.BigEndian.AppendUint64(b, info.Index)
+	b = binary.BigEndian.AppendUint64(b, info.Epoch)
+	b = binary.BigEndian.AppendUint64(b, info.Sequence)
+	b = binary.BigEndian.AppendUint64(b, uint64(info.Time.UnixNano()))
+	a.write(b, nil)
+	return a
+}
+
+// write writes a piece of two parts and the checksum up to there.
+func (a *archiveWriter) write(head, body []byte) {
+	a.crc = crc32.Update(a.crc, castagnoli, head)
+	a.crc = crc32.Update(a.crc, castagnoli, body)
+	var sum [4]byte
+	binary.BigEndian.PutUint32(sum[:], a.crc)
+	for _, b := range [...][]byte{head, body, sum[:]} {
+		if a.err == nil {
+			_, a.err = a.w.Write(b)
+		}
+	}
+}
+
+// append writes an entry.
+func (a *archiveWriter) append(e *commit.Entry) error {
+	if len(e.Records) > MaxEntryBytes {
+		return fmt.Errorf("%w: %d bytes, at most %d", commit.ErrTooLarge, len(e.Records), MaxEntryBytes)
+	}
+	b := binary.BigEndian.AppendUint32(a.head[:0], uint32(a.form.own+headerBytes+len(e.Records)))
+	if a.form.own > 0 {
+		b = binary.BigEndian.AppendUint64(b, e.Index)
+		b = binary.BigEndian.AppendUint64(b, e.Epoch)
+	}
+	a.head = appendHeader(b, e)
+	a.write(a.head, e.Records)
+	a.entries++
+	a.records += uint64(e.Count)
+	return a.err
+}
+
+// finish writes the trailer, and hands everything to the system.
+func (a *archiveWriter) finish() error {
+	b := binary.BigEndian.AppendUint32(a.head[:0], 0)
+	b = binary.BigEndian.AppendUint64(b, a.entries)
+	b = binary.BigEndian.AppendUint64(b, a.records)
+	a.write(b, nil)
+	if a.err == nil {
+		a.err = a.w.Flush()
+	}
+	return a.err
+}
+
+// An archive is such a file, open for reading.
+type archive struct {
+	form     *form
+	file     *os.File
+	info     CheckpointInfo
+	identity [16]byte
+	crc      uint32 // so far
+
+	// What was read.
+	entries uint64
+	records uint64
+}
+
+// open opens a file and reads its header.
+func (m *form) open(path string) (_ *archive, err error) {
+	damaged := func(err error) error { return &commit.CorruptError{File: path, Reason: err} }
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	var b [archiveHeader]byte
+	if n, err := io.ReadFull(f, b[:]); err != nil {
+		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, err
+		}
+		if n >= len(m.magic) && string(b[:len(m.magic)]) == m.magic {
+			return nil, damaged(io.ErrUnexpectedEOF)
+		}
+	}
+	if string(b[:8]) != m.magic {
+		return nil, damaged(fmt.Errorf("not a %s", m.name))
+	}
+	if v := binary.BigEndian.Uint32(b[8:]); v != formatVersion {
+		return nil, fmt.Errorf("%w: %s has version %d, this program knows %d", commit.ErrFormat, path, v, formatVersion)
+	}
+	crc := crc32.Checksum(b[:archiveHeader-4], castagnoli)
+	if binary.BigEndian.Uint32(b[archiveHeader-4:]) != crc {
+		return nil, damaged(errChecksum)
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	a := &archive{form: m, file: f, crc: crc, info: CheckpointInfo{
+		File:     path,
+		Index:    binary.BigEndian.Uint64(b[28:]),
+		Epoch:    binary.BigEndian.Uint64(b[36:]),
+		Sequence: binary.BigEndian.Uint64(b[44:]),
+		Time:     time.Unix(0, int64(binary.BigEndian.Uint64(b[52:]))),
+		Bytes:    st.Size(),
+	}}
+	copy(a.identity[:], b[12:])
+	return a, nil
+}
+
+// read calls fn with all entries and checks them. Errors of fn come back as they
+// are; damage is a *commit.CorruptError.
+func (a *archive) read(fn func(commit.Entry) error) error {
+	offset := int64(archiveHeader)
+	damaged := func(err error) error {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return &commit.CorruptError{File: a.info.File, Offset: offset, Reason: err}
+	}
+	r := bufio.NewReaderSize(a.file, 256<<10)
+	var buffer []byte
+	for {
+		var length [4]byte
+		if _, err := io.ReadFull(r, length[:]); err != nil {
+			return damaged(err)
+		}
+		n := int64(binary.BigEndian.Uint32(length[:]))
+		last := n == 0
+		if last {
+			n = 16
+		}
+		if n > int64(a.form.own)+headerBytes+MaxEntryBytes || offset+4+n+4 > a.info.Bytes {
+			return damaged(fmt.Errorf("entry of %d bytes", n))
+		}
+		if int64(cap(buffer)) < n+4 {
+			buffer = make([]byte, n+4)
+		}
+		buffer = buffer[:n+4]
+		if _, err := io.ReadFull(r, buffer); err != nil {
+			return damaged(err)
+		}
+		a.crc = crc32.Update(crc32.Update(a.crc, castagnoli, length[:]), castagnoli, buffer[:n])
+		if binary.BigEndian.Uint32(buffer[n:]) != a.crc {
+			return damaged(errChecksum)
+		}
+		if last {
+			if binary.BigEndian.Uint64(buffer) != a.entries || binary.BigEndian.Uint64(buffer[8:]) != a.records {
+				return damaged(errors.New("entries are missing"))
+			}
+			offset += 4 + n + 4
+			if offset != a.info.Bytes {
+				return damaged(fmt.Errorf("%d bytes behind the end", a.info.Bytes-offset))
+			}
+			return nil
+		}
+		e, err := a.parse(buffer[:n])
+		if err != nil {
+			return damaged(err)
+		}
+		offset += 4 + n + 4
+		a.entries++
+		a.records += uint64(e.Count)
+		if err := fn(e); err != nil {
+			return err
+		}
+	}
+}
+
+// parse reads a piece.
+func (a *archive) parse(b []byte) (commit.Entry, error) {
+	if a.form.own == 0 {
+		return parseEntry(a.info.Index, a.info.Epoch, b)
+	}
+	if len(b) < a.form.own {
+		return commit.Entry{}, errShort
+	}
+	return parseEntry(binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), b[a.form.own:])
+}

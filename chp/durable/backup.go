@@ -1,0 +1,398 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"clustermap/chp/commit"
+)
+
+// BackupInfo tells what a backup holds.
+type BackupInfo struct {
+	File       string
+	Bytes      int64
+	Time       time.Time // when it was begun
+	Identity   [16]byte  // of the log that it was made from; zero if it was made from something else
+	Epoch      uint64
+	Checkpoint uint64 // index of the checkpoint that it begins with, 0 without one
+	Last       uint64 // index of the last entry
+	Sequence   uint64 // last sequence
+	Entries    uint64
+	Records    uint64 // updates in the entries
+}
+
+func (b *BackupInfo) note(e *commit.Entry) {
+	if b.Last = e.Index; e.Index != b.Checkpoint && e.Count > 0 {
+		b.Sequence = max(b.Sequence, e.First+uint64(e.Count)-1)
+	}
+	b.Entries++
+	b.Records += uint64(e.Count)
+}
+
+// A BackupWriter writes a backup, in one goroutine. It is a [commit.Checkpoint]:
+// Commit gives the file its name, and Abort removes what there is of it.
+type BackupWriter struct {
+	path    string
+	disk    disk
+	f       *os.File
+	content *archiveWriter
+	info    BackupInfo
+}
+
+var _ commit.Checkpoint = (*BackupWriter)(nil)
+
+// NewBackup begins a backup of a state that does not come from a log, but for
+// example from a running server. The last sequence of that state is sequence.
+// What is given to Append is the state; Index and Epoch of entries do not count.
+//
+// The file grows under another name beside path, which ends in .tmp. What has
+// the name path, if anything, stays as it is until Commit replaces it.
+func NewBackup(path string, epoch, sequence uint64) (*BackupWriter, error) {
+	b, err := newBackup(path, realDisk, BackupInfo{Epoch: epoch, Checkpoint: 1, Last: 1, Sequence: sequence})
+	if err != nil {
+		return nil, fmt.Errorf("backup: %w", classify(err))
+	}
+	return b, nil
+}
+
+func newBackup(path string, disk disk, info BackupInfo) (*BackupWriter, error) {
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s exists and is not a regular file", path)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp") // readable by its owner only
+	if err != nil {
+		return nil, err
+	}
+	info.File, info.Time = path, time.Now()
+	return &BackupWriter{
+		path: path, disk: disk, f: f, info: info,
+		content: backupForm.write(f, info.Identity, CheckpointInfo{Index: info.Checkpoint, Epoch: info.Epoch, Sequence: info.Sequence, Time: info.Time}),
+	}, nil
+}
+
+// Append writes one piece of the state.
+func (b *BackupWriter) Append(e commit.Entry) error {
+	e.Index, e.Epoch = b.info.Checkpoint, b.info.Epoch
+	return b.append(e)
+}
+
+func (b *BackupWriter) append(e commit.Entry) error {
+	if b.f == nil {
+		return commit.ErrClosed
+	}
+	if err := b.content.append(&e); err != nil {
+		return fmt.Errorf("backup: %w", classify(err))
+	}
+	b.info.note(&e)
+	return nil
+}
+
+// Commit flushes the file and gives it its name. If it fails, the file is removed.
+func (b *BackupWriter) Commit() error {
+	if b.f == nil {
+		return commit.ErrClosed
+	}
+	defer b.Abort()
+	err := b.content.finish()
+	if err == nil {
+		err = b.disk.data(b.f)
+	}
+	if err == nil {
+		var st os.FileInfo
+		if st, err = b.f.Stat(); err == nil {
+			b.info.Bytes = st.Size()
+		}
+	}
+	if err == nil {
+		// Some systems rename no open file.
+		temporary := b.f.Name()
+		err = b.f.Close()
+		b.f = nil
+		if err == nil {
+			err = os.Rename(temporary, b.path)
+		}
+		if err != nil {
+			os.Remove(temporary)
+		} else {
+			err = b.disk.dir(filepath.Dir(b.path))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("backup: %w", classify(err))
+	}
+	return nil
+}
+
+// Abort removes an unfinished backup. After Commit it does nothing.
+func (b *BackupWriter) Abort() {
+	if b.f == nil {
+		return
+	}
+	b.f.Close()
+	os.Remove(b.f.Name())
+	b.f = nil
+}
+
+// Info tells what was written.
+func (b *BackupWriter) Info() BackupInfo { return b.info }
+
+// Backup copies what the log in a directory holds to a file: the checkpoint and
+// the entries behind it. It changes nothing in the directory and takes no lock, so
+// a process may have the log open and append to it. It copies what was written
+// when it looked, and flushes the log's files before it ends: the backup holds
+// nothing that its log could still lose.
+//
+// The file grows under another name beside path, which ends in .tmp, and replaces
+// what has the name path at the end.
+//
+// Damage is a [*commit.CorruptError]; then there is no backup. An unfinished write
+// at the end of the log is left out.
+func Backup(ctx context.Context, dir, path string) (BackupInfo, error) {
+	var info BackupInfo
+	err := steady(func() (err error) {
+		info, err = backup(ctx, dir, path, realDisk)
+		return err
+	})
+	if err != nil {
+		return BackupInfo{}, fmt.Errorf("log %s: %w", dir, err)
+	}
+	return info, nil
+}
+
+func backup(ctx context.Context, dir, path string, disk disk) (BackupInfo, error) {
+	s, err := openSource(dir)
+	if err != nil {
+		return BackupInfo{}, err
+	}
+	defer s.close()
+	info := BackupInfo{Identity: s.meta.Identity, Epoch: s.meta.Epoch}
+	if s.checkpoint != nil {
+		info.Checkpoint, info.Last, info.Sequence = s.checkpoint.info.Index, s.checkpoint.info.Index, s.checkpoint.info.Sequence
+	}
+	b, err := newBackup(path, disk, info)
+	if err != nil {
+		return BackupInfo{}, classify(err)
+	}
+	defer b.Abort()
+	err = s.read(func(e commit.Entry) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return b.append(e)
+	})
+	if err == nil {
+		err = s.flush(disk)
+	}
+	if err == nil {
+		err = b.Commit()
+	}
+	return b.info, err
+}
+
+// ReadBackup calls fn with all entries of a backup, and checks it. Damage is a
+// [*commit.CorruptError], errors of fn come back as they are.
+func ReadBackup(path string, fn func(commit.Entry) error) (BackupInfo, error) {
+	a, err := backupForm.open(path)
+	if err != nil {
+		return BackupInfo{}, err
+	}
+	defer a.file.Close()
+	info := BackupInfo{
+		File: path, Bytes: a.info.Bytes, Time: a.info.Time, Identity: a.identity,
+		Epoch: a.info.Epoch, Checkpoint: a.info.Index, Last: a.info.Index, Sequence: a.info.Sequence,
+	}
+	err = a.read(func(e commit.Entry) error {
+		if e.Index != info.Last+1 && (e.Index != info.Last || e.Index != info.Checkpoint) {
+			return &commit.CorruptError{File: path, LastGood: info.Last, Reason: fmt.Errorf("entry %d, want %d", e.Index, info.Last+1)}
+		}
+		info.note(&e)
+		return fn(e)
+	})
+	return info, err
+}
+
+// restoreName is where Restore makes a log before it is moved to its place. A
+// directory that has it is not a log: the restore was not finished.
+const restoreName = "restore.tmp"
+
+var errUnfinished = errors.New("a restore was interrupted; run it again")
+
+// Restore makes a log in a directory from a backup. It creates the directory if
+// it does not exist. If there is a log in it, the error is [os.ErrExist], and
+// nothing changes.
+//
+// The new log has an identity of its own and the epoch of the backup. Its entries
+// are those of the backup with new indexes. When Restore is
+// interrupted, there is no log in the directory, and it may be called again.
+func Restore(ctx context.Context, path, dir string) (BackupInfo, error) {
+	info, err := restore(ctx, path, dir, realDisk)
+	if err != nil {
+		return BackupInfo{}, fmt.Errorf("log %s: %w", dir, classify(err))
+	}
+	return info, nil
+}
+
+func restore(ctx context.Context, path, dir string, disk disk) (info BackupInfo, err error) {
+	// A file that is no backup should not leave a directory behind.
+	a, err := backupForm.open(path)
+	if err != nil {
+		return info, err
+	}
+	epoch, index, sequence := a.info.Epoch, a.info.Index, a.info.Sequence
+	if err := a.file.Close(); err != nil {
+		return info, err
+	}
+
+	created := false
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		created = true
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return info, err
+		}
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return info, err
+	}
+	defer lock.Close()
+	work := filepath.Join(dir, restoreName)
+	if err := makeRoom(dir, work); err != nil {
+		return info, err
+	}
+	defer func() {
+		if err != nil {
+			makeRoom(dir, work)
+			if created {
+				os.RemoveAll(dir)
+			}
+		}
+	}()
+
+	l, err := open(work, Options{}, disk)
+	if err != nil {
+		return info, err
+	}
+	defer l.Close()
+	if _, err := l.Replay(func(commit.Entry) error { return nil }); err != nil {
+		return info, err
+	}
+	if err := l.SetEpoch(epoch); err != nil {
+		return info, err
+	}
+	var state commit.Checkpoint // until it is complete
+	if index > 0 {
+		// A checkpoint stands for an entry. This one is not seen by anybody.
+		if err := l.Append(commit.Entry{Index: 1, Epoch: epoch}); err != nil {
+			return info, err
+		}
+		if state, err = l.Checkpoint(1, sequence); err != nil {
+			return info, err
+		}
+		defer func() {
+			if state != nil {
+				state.Abort()
+			}
+		}()
+	}
+	finish := func() (err error) {
+		if state != nil {
+			err = state.Commit()
+			state = nil
+		}
+		return err
+	}
+	info, err = ReadBackup(path, func(e commit.Entry) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if index > 0 && e.Index == index {
+			return state.Append(e)
+		}
+		if err := finish(); err != nil {
+			return err
+		}
+		e.Index = l.Last() + 1
+		return l.Append(e)
+	})
+	if err == nil {
+		err = finish()
+	}
+	if err == nil {
+		err = l.Sync()
+	}
+	if err != nil {
+		return info, err
+	}
+	l.Commit(l.Last())
+	if err := l.Close(); err != nil {
+		return info, err
+	}
+	return info, install(work, dir, disk)
+}
+
+// makeRoom makes sure that there is no log in a directory, and removes what an
+// interrupted restore has left.
+func makeRoom(dir, work string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	unfinished := false
+	var parts []string
+	for _, d := range entries {
+		name := d.Name()
+		_, checkpoint := checkpointIndex(name)
+		switch {
+		case name == metaName:
+			return fmt.Errorf("it holds a log: %w", fs.ErrExist)
+		case name == restoreName:
+			unfinished = true
+		case name == logName, checkpoint:
+			parts = append(parts, filepath.Join(dir, name))
+		}
+	}
+	if len(parts) > 0 && !unfinished {
+		return fmt.Errorf("it holds parts of a log: %w", fs.ErrExist)
+	}
+	for _, path := range append(parts, work) {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// install moves a complete log from one directory to another. The metadata come
+// last: they say that the rest is there.
+func install(from, to string, disk disk) error {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	for _, d := range entries {
+		name := d.Name()
+		if _, checkpoint := checkpointIndex(name); checkpoint || name == logName {
+			if err := os.Rename(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := disk.dir(to); err != nil {
+		return err
+	}
+	if err := os.Rename(filepath.Join(from, metaName), filepath.Join(to, metaName)); err != nil {
+		return err
+	}
+	if err := disk.dir(to); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(from); err != nil {
+		return err
+	}
+	return disk.dir(filepath.Dir(filepath.Clean(to)))
+}

@@ -1,0 +1,159 @@
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"clustermap/chp/commit"
+)
+
+// A source is the files of a log at one moment, open for reading: what is
+// removed or begun later makes no difference.
+type source struct {
+	meta       Meta
+	checkpoint *archive // nil without one
+	segments   []segment
+	files      map[string]*os.File // of the segments
+}
+
+// openSource opens the files that are needed to read the whole log. It takes no
+// lock.
+func openSource(dir string) (_ *source, err error) {
+	s := &source{files: map[string]*os.File{}}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if s.meta, err = readLogMeta(dir); err != nil {
+		return nil, err
+	}
+	indexes, err := checkpoints(dir)
+	if err != nil {
+		return nil, err
+	}
+	start := uint64(0)
+	if len(indexes) > 0 {
+		path := filepath.Join(dir, checkpointName(indexes[len(indexes)-1]))
+		if s.checkpoint, err = openCheckpoint(path, s.meta.Identity); err != nil {
+			return nil, err
+		}
+		start = s.checkpoint.info.Index
+	}
+	logs := filepath.Join(dir, logName)
+	all, err := segments(logs)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(all) == 0 {
+		return nil, noSegments(logs, start)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.segments = from(all, start)
+	if first := s.segments[0].first(); first > start+1 {
+		return nil, beginsLate(s.segments[0].path, start, first)
+	}
+	for _, segment := range s.segments {
+		f, err := openSegment(segment.path)
+		if errors.Is(classify(err), commit.ErrReadOnly) {
+			f, err = os.Open(segment.path)
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.files[segment.path] = f
+	}
+	return s, nil
+}
+
+// readLogMeta reads the metadata of a log that may be damaged.
+func readLogMeta(dir string) (Meta, error) {
+	meta, err := readMeta(dir)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return meta, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, restoreName)); err == nil {
+		return meta, errUnfinished
+	}
+	indexes, err := checkpoints(dir)
+	if err != nil {
+		return meta, err
+	}
+	if found, _ := segments(filepath.Join(dir, logName)); len(found)+len(indexes) > 0 {
+		return meta, noMeta(dir)
+	}
+	return meta, fmt.Errorf("there is no log: %w", fs.ErrNotExist)
+}
+
+// read calls fn with all entries that can be read: those of the checkpoint and
+// those behind it.
+func (s *source) read(fn func(commit.Entry) error) error {
+	start := uint64(0)
+	if s.checkpoint != nil {
+		start = s.checkpoint.info.Index
+		if err := s.checkpoint.read(fn); err != nil {
+			return err
+		}
+	}
+	w := walk{segments: s.segments, meta: &s.meta, open: func(path string) (*os.File, error) { return s.files[path], nil }}
+	err := w.run(func(e commit.Entry, _ int64) error {
+		if e.Index <= start {
+			return nil
+		}
+		return fn(e)
+	})
+	if err == nil {
+		_, err = w.judge(start)
+	}
+	return err
+}
+
+// flush flushes the segments.
+func (s *source) flush(disk disk) error {
+	for _, segment := range s.segments {
+		if err := disk.data(s.files[segment.path]); err != nil {
+			return fmt.Errorf("flush: %w", classify(err))
+		}
+	}
+	return nil
+}
+
+func (s *source) close() {
+	if s.checkpoint != nil {
+		s.checkpoint.file.Close()
+	}
+	for _, f := range s.files {
+		f.Close()
+	}
+}
+
+// steady calls f, which reads a log, and again while it finds a defect in a place
+// where it found none before: another process may write to the log meanwhile. A
+// write that is under way can look like damage, and files that a checkpoint has
+// replaced vanish.
+func steady(f func() error) error {
+	var before error
+	for attempt := 0; ; attempt++ {
+		err := f()
+		if sameDefect(err, before) || attempt == 9 {
+			return err
+		}
+		before = err
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// sameDefect tells whether two errors are of the same place, or whether err is of none.
+func sameDefect(err, before error) bool {
+	var corrupt, other *commit.CorruptError
+	switch {
+	case errors.As(err, &corrupt):
+		return errors.As(before, &other) && corrupt.File == other.File && corrupt.Offset == other.Offset
+	case errors.Is(err, fs.ErrNotExist):
+		return before != nil && before.Error() == err.Error()
+	}
+	return true
+}
