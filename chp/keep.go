@@ -1,5 +1,7 @@
 package chp
 
+import "clustermap/internal/mutate"
+
 // newMapProperties are the properties of a KTHXBAI whose server has an empty map
 // because it is new, not because all keys were deleted. Only clients of this
 // package get them.
@@ -17,7 +19,7 @@ func saysNew(kthxbai record) bool {
 // afterwards, so they win.
 func (s *session) keep(next *store) {
 	c := s.client
-	if !s.fresh || !c.opts.KeepOnEmpty {
+	if (!s.fresh || !c.opts.KeepOnEmpty) && !mutate.KeepOldKeys {
 		return
 	}
 	c.mu.Lock()

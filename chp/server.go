@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"clustermap/internal/mutate"
 	"clustermap/sockets"
 )
 
@@ -103,8 +104,12 @@ func NewServer(o ServerOptions) (*Server, error) {
 		return nil, err
 	}
 	s.teller = newTeller(s.router, o.SnapshotTimeout)
+	slow := sockets.Disconnect
+	if mutate.DropSlow {
+		slow = sockets.Drop
+	}
 	s.publisher, err = sockets.NewPub(sockets.Options{
-		SendHWM: -1, SendHWMOctets: o.SubscriberQueue, SendTotalBytes: o.SubscriberMemory, FullPolicy: sockets.Disconnect,
+		SendHWM: -1, SendHWMOctets: o.SubscriberQueue, SendTotalBytes: o.SubscriberMemory, FullPolicy: slow,
 		MaxMessageSize: maxRequestSize, MaxSubscriptions: maxSubscriptions,
 		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Linger: closeLinger, Metadata: announce,
 		Monitor: s.watchConnections("publisher"),

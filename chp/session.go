@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/mutate"
 	"clustermap/sockets"
 )
 
@@ -187,11 +188,14 @@ func (s *session) open() error {
 	options.RecvHWM, options.Linger, options.ReconnectInterval = -1, -1, -1
 	options.MaxMessageSize = maxMaxValueSize + maxOverhead
 	options.Monitor, options.Prepare = s.monitorSubscriber, subscriber.updates
+	if mutate.Reconnect {
+		options.ReconnectInterval = 0
+	}
 	sub, err := sockets.NewSub(options)
 	if err != nil {
 		return err
 	}
-	options.Monitor = s.monitorSnapshot
+	options.Monitor, options.ReconnectInterval = s.monitorSnapshot, -1
 	options.Prepare = func(b *sockets.Batch) {
 		if s.joined.Load() {
 			s.hear(b)
@@ -234,7 +238,12 @@ func (s *session) hear(b *sockets.Batch) {
 	b.SetSpans(nil)
 }
 
-func (s *session) monitorSubscriber(e sockets.Event) { s.watch(e, false) }
+func (s *session) monitorSubscriber(e sockets.Event) {
+	if mutate.Reconnect && s.joined.Load() {
+		return
+	}
+	s.watch(e, false)
+}
 
 // monitorSnapshot is told of the snapshot connection, which the session itself
 // closes after the snapshot if the server is not one of ours.

@@ -1,0 +1,16 @@
+//go:build !mutate
+
+// Package mutate switches off single safeguards, to show that tests notice when
+// one is missing. With the build tag mutate the environment variable
+// CLUSTERMAP_MUTATE names the one to switch off. Without the tag all of them are
+// constants that are false, and the compiler leaves out what they guard.
+package mutate
+
+const (
+	KeepOldKeys   = false // a client keeps the keys that a new snapshot no longer has
+	NoGapCheck    = false // a client of the whole map does not notice missing sequences
+	MergeStale    = false // a client lets updates that came before a snapshot's cut overwrite what the snapshot has
+	Reconnect     = false // a subscriber connects again without a new snapshot
+	DropSlow      = false // the server leaves out updates for a slow subscriber instead of disconnecting it
+	NoFormerCheck = false // the server takes updates that arrive late over a connection which its client gave up
+)

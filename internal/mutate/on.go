@@ -1,0 +1,26 @@
+//go:build mutate
+
+package mutate
+
+import "os"
+
+// Variable names the safeguard to switch off.
+const Variable = "CLUSTERMAP_MUTATE"
+
+// Names lists all of them.
+var Names []string
+
+// See off.go.
+var (
+	KeepOldKeys   = off("keep-old-keys")
+	NoGapCheck    = off("no-gap-check")
+	MergeStale    = off("merge-stale")
+	Reconnect     = off("reconnect")
+	DropSlow      = off("drop-slow")
+	NoFormerCheck = off("no-former-check")
+)
+
+func off(name string) bool {
+	Names = append(Names, name)
+	return os.Getenv(Variable) == name
+}
