@@ -69,7 +69,7 @@ var rules = []struct {
 }
 
 // forTests lists what only tests may use: none of it belongs into a program.
-var forTests = []string{"testing", module + "/internal/chptest", module + "/internal/interop", module + "/internal/loopback", "go.uber.org/goleak"}
+var forTests = []string{"testing", module + "/internal/chptest", module + "/internal/interop", module + "/internal/loopback", "go.uber.org/goleak", "github.com/anishathalye/porcupine"}
 
 type pkg struct {
 	ImportPath string

@@ -1,0 +1,506 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"clustermap/chp"
+
+	"go.uber.org/goleak"
+)
+
+var (
+	faultCount   = flag.Int("faults", 0, "number of faults; 0: 60, or 30 with -short")
+	seedFlag     = flag.Uint64("seed", 0, "seed of the faults and of what is written; 0: another one each time")
+	replicaCount = flag.Int("replicas", 0, "number of replicas; 0: 20, or 12 with -short")
+	writerCount  = flag.Int("writers", 5, "how many of the replicas write, with two goroutines each")
+	longest      = flag.Duration("longest", 1200*time.Millisecond, "how long a fault lasts at most")
+	pace         = flag.Duration("pace", 60*time.Millisecond, "mean time from one fault to the next")
+	think        = flag.Duration("think", 8*time.Millisecond, "mean time between the operations of a goroutine")
+	historyDir   = flag.String("history", "", "`directory` for histories and logs; by default they are kept in a temporary one when a check fails")
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(c int) {
+		if built.dir != "" {
+			os.RemoveAll(built.dir)
+		}
+		os.Exit(c)
+	}), goleak.IgnoreAnyFunction("clustermap/chp/chaos.launcher"))
+}
+
+// TestChaos injects faults into clusters of each shape and checks that all that is
+// promised holds.
+func TestChaos(t *testing.T) {
+	for _, s := range shapes {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			if missing := s.missing(t); len(missing) > 0 {
+				t.Skipf("chp serve has no %s yet", strings.Join(missing, ", "))
+			}
+			c := run(t, s, func(c *cluster, seed uint64) []fault {
+				return c.plan(orDefault(*faultCount, 60, 30), seed, *longest)
+			})
+			c.report()
+		})
+	}
+}
+
+// TestLostMap: a server that loses its map while it is taken for one that keeps it
+// is noticed, however well the clients follow it.
+func TestLostMap(t *testing.T) {
+	t.Parallel()
+	c := run(t, shape{name: "lost-map", keeps: true}, func(*cluster, uint64) []fault {
+		return []fault{{after: 500 * time.Millisecond, kind: faultKill}, {after: 500 * time.Millisecond, kind: faultKill}}
+	})
+	if !slices.ContainsFunc(c.history.broken, func(v violation) bool { return v.Check == "linearizable" }) {
+		t.Errorf("not noticed: %v", c.history.broken)
+	}
+	for _, v := range c.history.broken {
+		if v.Check != "linearizable" {
+			t.Errorf("%s: %s", v.Check, v.Text)
+		}
+	}
+}
+
+// cluster is servers, replicas and what stands between them.
+type cluster struct {
+	t        testing.TB
+	shape    shape
+	history  *history
+	dir      string
+	servers  []*server
+	replicas []*replica
+	observer *replica // not disturbed
+	writers  []*writer
+	lives    []*life // all that there were; nil before the end
+	faults   []fault
+	seed     uint64
+	keys     []string
+	counting []int    // replicas of the whole map: they notice when an update is missing
+	between  []*proxy // links of the servers
+	trouble  sync.Mutex
+	flooder  *writer // writes through the observer
+	flooding sync.Mutex
+}
+
+const (
+	subtreeCount = 8
+	keysEach     = 6
+)
+
+func subtree(i int) string { return fmt.Sprintf("/%c/", 'a'+i%subtreeCount) }
+
+// subtreeOf returns the subtree of a key.
+func subtreeOf(key string) string { return key[:strings.LastIndexByte(key, '/')+1] }
+
+func orDefault(n, normal, short int) int {
+	switch {
+	case n != 0:
+		return n
+	case testing.Short():
+		return short
+	}
+	return normal
+}
+
+// run runs one cluster through its faults, and checks what happened.
+func run(t *testing.T, s shape, plan func(c *cluster, seed uint64) []fault) *cluster {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()%1_000_000 + 1
+	}
+	dir := *historyDir
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "chp-chaos-history-"); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		dir = filepath.Join(dir, fmt.Sprintf("%s-%d", s.name, seed))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { // after all others: they were registered later
+		if !t.Failed() && *historyDir == "" {
+			os.RemoveAll(dir)
+		}
+	})
+	c := &cluster{t: t, shape: s, history: &history{begin: time.Now()}, dir: dir, seed: seed}
+	c.start(orDefault(*replicaCount, 20, 12), seed)
+
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	c.faults = plan(c, seed)
+	writing, stop := context.WithCancel(ctx)
+	defer stop()
+	var writers sync.WaitGroup
+	for _, w := range c.writers {
+		writers.Go(func() { w.run(writing) })
+	}
+	c.inject(ctx, c.faults)
+	sleep(ctx, 200*time.Millisecond) // some updates after the last fault
+	for c.acknowledged() < enough && sleep(ctx, 10*time.Millisecond) {
+	}
+	stop()
+	writers.Wait()
+	c.deleteUnseen(ctx)
+	c.converge(ctx)
+	// What the watches report from here on is not looked at.
+	for _, r := range append(slices.Clone(c.replicas), c.observer) {
+		r.end()
+		c.lives = append(c.lives, r.lives...)
+	}
+	for _, server := range c.servers {
+		server.mu.Lock()
+		for _, crash := range server.crashed {
+			c.history.violate("crash", "%s", crash)
+		}
+		server.mu.Unlock()
+	}
+	c.history.check(c.lives, c.allKeys(), 2*time.Minute)
+	return c
+}
+
+// enough is how many updates must be acknowledged at least: without them a run
+// shows nothing. On a slow machine the writers go on until there are as many.
+const enough = 100
+
+func (c *cluster) acknowledged() (n int64) {
+	for _, w := range c.writers {
+		n += w.done.Load()
+	}
+	return n
+}
+
+// start starts the servers and the replicas, and waits until all follow.
+func (c *cluster) start(replicas int, seed uint64) {
+	t := c.t
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	c.startServers(ctx)
+	var direct []string
+	for _, s := range c.servers {
+		direct = append(direct, s.address())
+	}
+	for i := range subtreeCount {
+		for k := range keysEach {
+			c.keys = append(c.keys, fmt.Sprintf("%sk%d", subtree(i), k))
+		}
+	}
+	rng := rand.New(rand.NewPCG(seed, 2))
+	for i := range replicas {
+		var subtrees []string
+		switch {
+		case i == 0 || i%5 == 4:
+			c.counting = append(c.counting, i)
+		case i < *writerCount || i%5 == 1:
+			subtrees = []string{subtree(2*i - 2), subtree(2*i - 1), subtree(2 * i)}
+		case i%5 == 2:
+			subtrees = []string{subtree(rng.IntN(subtreeCount))}
+		case i%5 == 3:
+			subtrees = []string{c.keys[rng.IntN(len(c.keys))], subtree(rng.IntN(subtreeCount))}
+		default:
+			subtrees = []string{subtree(i), subtree(i + 3)}
+		}
+		name := fmt.Sprintf("replica%d", i)
+		var routes []*route
+		var servers []string
+		for _, s := range c.servers {
+			r := newRoute(t, name+"-"+s.name, subtrees == nil)
+			r.lead(s.host, s.port)
+			routes = append(routes, r)
+			servers = append(servers, r.address)
+		}
+		r := newReplica(t, c.history, name, subtrees, servers, routes, c.dir)
+		c.replicas = append(c.replicas, r)
+		if i >= *writerCount {
+			continue
+		}
+		var keys []string
+		for _, k := range c.keys {
+			if holds(subtrees, k) {
+				keys = append(keys, k)
+			}
+		}
+		for n := range 2 {
+			proc := 2*i + n
+			own := rand.New(rand.NewPCG(seed, uint64(100+proc)))
+			mine := slices.Clone(keys)
+			own.Shuffle(len(mine), func(i, k int) { mine[i], mine[k] = mine[k], mine[i] })
+			c.writers = append(c.writers, &writer{replica: r, proc: proc, first: n == 0, keys: mine, rng: own, pause: *think})
+		}
+	}
+	c.observer = newReplica(t, c.history, "observer", nil, direct, nil, c.dir)
+	c.flooder = &writer{replica: c.observer, proc: 2 * replicas, keys: c.keys, rng: rand.New(rand.NewPCG(seed, 3))}
+	for _, r := range append(slices.Clone(c.replicas), c.observer) {
+		if err := r.now().client.WaitActive(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// startServers starts the servers of the shape.
+func (c *cluster) startServers(ctx context.Context) {
+	c.servers = []*server{newServer(c.t, "server", c.dir, c.shape.data)}
+	for _, s := range c.servers {
+		if err := s.start(ctx); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// settled waits until a server may get into trouble: until then what the other one
+// lacks could be lost.
+func (c *cluster) settled(ctx context.Context) bool { return true }
+
+// allKeys returns the keys, and those that reads write.
+func (c *cluster) allKeys() []string {
+	seen := map[string]bool{}
+	for _, o := range c.history.ops {
+		if o.Key != "" {
+			seen[o.Key] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// deleteUnseen deletes keys while half of the replicas are away. Those must have
+// forgotten them when they come back.
+func (c *cluster) deleteUnseen(ctx context.Context) {
+	var away []*route
+	for i, r := range c.replicas {
+		if i%2 == 1 {
+			away = append(away, r.routes...)
+		}
+	}
+	for _, r := range away {
+		r.each(func(p *proxy) {
+			p.refuse(1)
+			p.each((*pipe).reset)
+		})
+	}
+	w, l := c.flooder, c.observer.now()
+	patient, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for i, key := range c.keys {
+		switch i % 3 {
+		case 0:
+			w.del(patient, l, key)
+		case 1:
+			w.set(patient, l, key, 0)
+		}
+	}
+	for _, r := range away {
+		r.each(func(p *proxy) { p.refuse(-1) })
+	}
+}
+
+// convergence is how long the replicas may take to become equal to the server once
+// nothing disturbs them.
+const convergence = time.Minute
+
+// converge waits until all replicas have what the server has, and notes which do
+// not.
+func (c *cluster) converge(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, convergence)
+	defer cancel()
+	h := c.history
+	var want map[string]uint64
+	for {
+		var timed int
+		var err error
+		called := h.now()
+		want, timed, err = c.reference(ctx)
+		if err != nil {
+			h.violate("unreachable", "no server answers after all faults: %v", err)
+			return
+		}
+		if timed == 0 {
+			for _, key := range c.allKeys() {
+				o := h.call(&op{Proc: 2*len(c.replicas) + 1, Kind: opRead, Key: key})
+				o.Call, o.Return, o.Outcome, o.Saw = called, h.now(), acked, want[key]
+			}
+			break
+		}
+		if !sleep(ctx, 50*time.Millisecond) {
+			h.violate("expiry", "%d keys do not expire", timed)
+			return
+		}
+	}
+	for _, r := range append(slices.Clone(c.replicas), c.observer) {
+		l := r.now()
+		var differ string
+		for {
+			if differ = l.differs(want); differ == "" || !sleep(ctx, 5*time.Millisecond) {
+				break
+			}
+		}
+		if differ != "" {
+			h.violate("convergence", "%s, %v: %s", l.name, l.client, differ)
+		}
+	}
+}
+
+// reference returns what a client gets that joins now, and how many keys have a
+// time to live.
+func (c *cluster) reference(ctx context.Context) (content map[string]uint64, timed int, err error) {
+	client, err := chp.NewClient(chp.ClientOptions{Servers: c.observer.servers})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer client.Close()
+	if err := client.WaitActive(ctx); err != nil {
+		return nil, 0, err
+	}
+	for e := range client.Entries() {
+		if e.TTL != 0 {
+			timed++
+		}
+	}
+	content, err = state(client)
+	return content, timed, err
+}
+
+// differs tells in what a replica differs from the server, as far as it should
+// not.
+func (l *life) differs(server map[string]uint64) string {
+	want := map[string]uint64{}
+	for k, v := range server {
+		if holds(l.subtrees, k) {
+			want[k] = v
+		}
+	}
+	got, err := state(l.client)
+	if err != nil {
+		return err.Error()
+	}
+	if d := difference(got, want); d != "" {
+		return "replica and server: " + d
+	}
+	if d := difference(l.told(), want); d != "" {
+		return "watch and server: " + d
+	}
+	return ""
+}
+
+func difference(got, want map[string]uint64) string {
+	var all []string
+	for k, v := range got {
+		if want[k] != v {
+			all = append(all, fmt.Sprintf("%q is %d, not %d", k, v, want[k]))
+		}
+	}
+	for k, v := range want {
+		if _, there := got[k]; !there {
+			all = append(all, fmt.Sprintf("%q is missing, it is %d", k, v))
+		}
+	}
+	slices.Sort(all)
+	if len(all) > 5 {
+		all = append(all[:5], fmt.Sprintf("%d more", len(all)-5))
+	}
+	return strings.Join(all, ", ")
+}
+
+// report tells how it went.
+func (c *cluster) report() {
+	t, h := c.t, c.history
+	outcomes := map[outcome]int{}
+	kinds := map[string]int{}
+	for _, o := range h.ops {
+		outcomes[o.Outcome]++
+	}
+	for _, f := range c.faults {
+		kinds[f.kind]++
+	}
+	events, syncs, omitted := 0, 0, 0
+	for _, l := range c.lives {
+		events += len(l.events)
+		syncs += len(l.installs)
+	}
+	for _, r := range c.replicas {
+		for _, route := range r.routes {
+			omitted += route.ports[portPublisher].dropped
+		}
+	}
+	t.Logf("seed %d: %d faults %v in %.1f s; %d operations %v; %d events of %d clients, %d snapshots, %d updates left out",
+		c.seed, len(c.faults), kinds, h.now().Seconds(), len(h.ops), outcomes, events, len(c.lives), syncs, omitted)
+	if n := c.acknowledged(); n < enough {
+		h.violate("idle", "%d operations were acknowledged: that shows nothing", n)
+	}
+	if len(h.broken) > 0 || *historyDir != "" {
+		if err := c.write(); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(h.broken) == 0 {
+		return
+	}
+	for _, v := range h.broken {
+		t.Errorf("VIOLATED %s: %s", v.Check, v.Text)
+	}
+	t.Logf("go test ./chp/chaos -run %s -seed %d -faults %d; histories and logs are in %s; the faults:\n%s",
+		t.Name(), c.seed, len(c.faults), c.dir, strings.Join(h.faults, "\n"))
+}
+
+// write writes the history to files.
+func (c *cluster) write() error {
+	h := c.history
+	file, err := os.Create(filepath.Join(c.dir, "history.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	e := json.NewEncoder(file)
+	for _, o := range h.ops {
+		if err := e.Encode(o); err != nil {
+			return err
+		}
+	}
+	type line struct {
+		Client string        `json:"client"`
+		At     time.Duration `json:"at"`
+		Seq    int64         `json:"seq"`
+		Key    string        `json:"key"`
+		Value  uint64        `json:"value"`
+		Cause  string        `json:"cause"`
+		Live   bool          `json:"live"`
+	}
+	events, err := os.Create(filepath.Join(c.dir, "events.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	e = json.NewEncoder(events)
+	for _, l := range c.lives {
+		for _, x := range l.events {
+			if err := e.Encode(line{l.name, x.at, x.seq, x.key, x.value, x.cause.String(), x.live}); err != nil {
+				return err
+			}
+		}
+	}
+	rest := append([]string{"faults:"}, h.faults...)
+	rest = append(rest, "broken:")
+	for _, v := range h.broken {
+		rest = append(rest, v.Check+": "+v.Text)
+	}
+	for _, l := range c.lives {
+		rest = append(rest, fmt.Sprintf("%s had new snapshots at %v", l.name, l.installs))
+	}
+	return os.WriteFile(filepath.Join(c.dir, "faults.txt"), []byte(strings.Join(rest, "\n")+"\n"), 0o600)
+}

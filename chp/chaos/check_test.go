@@ -1,0 +1,364 @@
+//go:build unix
+
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"clustermap/chp"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// fact is what is known of one sequence.
+type fact struct {
+	key   string
+	value uint64 // 0: the key was deleted
+	uuid  [16]byte
+	from  string // who said so first
+}
+
+// facts is what all watches together have reported.
+type facts struct {
+	bySeq   map[int64]fact
+	byValue map[uint64]int64
+	byUUID  map[[16]byte]int64
+	sorted  []int64
+	byKey   map[string][]int64 // sorted, too
+}
+
+// check checks everything that can be seen from what was recorded.
+func (h *history) check(lives []*life, keys []string, timeout time.Duration) {
+	k := h.collect(lives)
+	calls := h.calls(k)
+	for _, l := range lives {
+		h.checkOrder(l)
+		h.checkComplete(l, k, calls)
+		h.checkFresh(l, k)
+		h.checkExpiry(l)
+	}
+	h.checkAcknowledged(k)
+	h.checkProgramOrder(k)
+	h.checkReadYourWrites(lives, k)
+	h.checkLinearizable(k, keys, timeout)
+}
+
+// collect brings together what the watches have reported, and finds what does not
+// fit together.
+func (h *history) collect(lives []*life) *facts {
+	k := &facts{bySeq: map[int64]fact{}, byValue: map[uint64]int64{}, byUUID: map[[16]byte]int64{}}
+	for _, l := range lives {
+		for _, e := range l.events {
+			if e.value == 0 && !e.live {
+				continue // its sequence is the snapshot's
+			}
+			old, known := k.bySeq[e.seq]
+			if !known {
+				k.bySeq[e.seq] = fact{e.key, e.value, e.uuid, l.name}
+			} else if old.key != e.key || old.value != e.value || old.uuid != e.uuid {
+				h.violate("agreement", "sequence %d is %q=%d (%x) at %s and %q=%d (%x) at %s",
+					e.seq, old.key, old.value, old.uuid, old.from, e.key, e.value, e.uuid, l.name)
+			}
+			if e.value != 0 {
+				if seq, known := k.byValue[e.value]; known && seq != e.seq {
+					h.violate("twice", "value %d of %q has the sequences %d and %d (%s)", e.value, e.key, seq, e.seq, l.name)
+				}
+				k.byValue[e.value] = e.seq
+			}
+			if e.uuid != [16]byte{} {
+				if seq, known := k.byUUID[e.uuid]; known && seq != e.seq {
+					h.violate("twice", "UUID %x of %q has the sequences %d and %d (%s)", e.uuid, e.key, seq, e.seq, l.name)
+				}
+				k.byUUID[e.uuid] = e.seq
+			}
+		}
+	}
+	for seq := range k.bySeq {
+		k.sorted = append(k.sorted, seq)
+	}
+	slices.Sort(k.sorted)
+	k.byKey = map[string][]int64{}
+	for _, seq := range k.sorted {
+		key := k.bySeq[seq].key
+		k.byKey[key] = append(k.byKey[key], seq)
+	}
+	return k
+}
+
+// calls returns for each sequence when the update was made, as far as that is
+// known.
+func (h *history) calls(k *facts) map[int64]time.Duration {
+	calls := map[int64]time.Duration{}
+	for _, o := range h.ops {
+		if seq := k.seq(o); seq != 0 {
+			calls[seq] = o.Call
+		}
+	}
+	return calls
+}
+
+// seq returns the sequence of an update, 0 if it is not known.
+func (k *facts) seq(o *op) int64 {
+	if o.Seq != 0 {
+		return o.Seq
+	}
+	return k.byValue[o.ID]
+}
+
+// checkOrder: the sequences of the updates that come rise.
+func (h *history) checkOrder(l *life) {
+	last := int64(0)
+	for _, e := range l.events {
+		if !e.live {
+			continue
+		}
+		if e.seq <= last {
+			h.violate("order", "%s: sequence %d after %d", l.name, e.seq, last)
+		}
+		last = e.seq
+	}
+}
+
+// checkComplete: between two updates that a watch reports nothing of its subtrees
+// is missing, unless the client took a new snapshot meanwhile.
+func (h *history) checkComplete(l *life, k *facts, calls map[int64]time.Duration) {
+	var before *event
+	since := time.Duration(0) // the one before was applied after this
+	for i := range l.events {
+		e := &l.events[i]
+		if !e.live {
+			continue
+		}
+		if before != nil && !slices.ContainsFunc(l.installs, func(at time.Duration) bool { return at >= since && at <= e.at }) {
+			from, _ := slices.BinarySearch(k.sorted, before.seq+1)
+			for _, seq := range k.sorted[from:] {
+				if seq >= e.seq {
+					break
+				}
+				if f := k.bySeq[seq]; holds(l.subtrees, f.key) {
+					h.violate("complete", "%s: between %d and %d update %d of %q is missing, which %s has", l.name, before.seq, e.seq, seq, f.key, f.from)
+				}
+			}
+			if len(l.subtrees) == 0 && e.seq != before.seq+1 {
+				h.violate("complete", "%s: %d updates are missing after %d", l.name, e.seq-before.seq-1, before.seq)
+			}
+		}
+		before = e
+		since = max(since, calls[e.seq])
+	}
+}
+
+// checkFresh: what a client has from a snapshot is not older than the updates that
+// came before the first one that it saw after the snapshot.
+func (h *history) checkFresh(l *life, k *facts) {
+	has := map[string]int64{}
+	var before *event
+	for i := range l.events {
+		e := &l.events[i]
+		if e.live && before != nil && (!before.live || slices.ContainsFunc(l.installs, func(at time.Duration) bool { return at <= e.at && at >= before.at })) {
+			for key, seq := range has {
+				all := k.byKey[key]
+				if n, _ := slices.BinarySearch(all, e.seq); n > 0 && all[n-1] > seq {
+					h.violate("fresh", "%s: when update %d came %q was of %d, and %d had been applied (%s has it)", l.name, e.seq, key, seq, all[n-1], k.bySeq[all[n-1]].from)
+				}
+			}
+		}
+		if e.value == 0 {
+			delete(has, e.key)
+		} else {
+			has[e.key] = e.seq
+		}
+		before = e
+	}
+}
+
+// checkExpiry: a key that expires had a time to live.
+func (h *history) checkExpiry(l *life) {
+	ops := map[uint64]*op{}
+	for _, o := range h.ops {
+		ops[o.ID] = o
+	}
+	last := map[string]event{}
+	for _, e := range l.events {
+		if e.cause == chp.CauseExpired && e.live {
+			o := ops[last[e.key].value]
+			switch {
+			case o == nil:
+				h.violate("expiry", "%s: %q expired at %d and was not there", l.name, e.key, e.seq)
+			case o.TTL == 0:
+				h.violate("expiry", "%s: %q expired at %d; value %d has no time to live", l.name, e.key, e.seq, o.ID)
+			case e.at+slack < o.Call+o.TTL:
+				h.violate("expiry", "%s: %q expired at %d after %v; value %d was to live for %v", l.name, e.key, e.seq, e.at-o.Call, o.ID, o.TTL)
+			}
+		}
+		last[e.key] = e
+	}
+}
+
+// checkAcknowledged: the sequence that a call returned is its update's, and what
+// was reported as not done was not done.
+func (h *history) checkAcknowledged(k *facts) {
+	for _, o := range h.ops {
+		if o.Kind != opSet && o.Kind != opDelete {
+			continue
+		}
+		want := fact{key: o.Key}
+		if o.Kind == opSet {
+			want.value = o.ID
+		}
+		if f, known := k.bySeq[o.Seq]; o.Seq != 0 && known && (f.key != want.key || f.value != want.value) {
+			h.violate("acknowledged", "%s %d of %q returned %d, which is %q=%d", o.Kind, o.ID, o.Key, o.Seq, f.key, f.value)
+		}
+		if seq, applied := k.byValue[o.ID]; applied && o.Seq != 0 && o.Seq != seq {
+			h.violate("acknowledged", "set %d of %q returned %d and was applied as %d", o.ID, o.Key, o.Seq, seq)
+		} else if applied && o.Outcome == failed {
+			h.violate("acknowledged", "set %d of %q failed (%s) and was applied as %d", o.ID, o.Key, o.Err, seq)
+		}
+	}
+}
+
+// checkProgramOrder: the updates of one goroutine through one client are applied in
+// the order in which it made them.
+func (h *history) checkProgramOrder(k *facts) {
+	type who struct {
+		proc   int
+		client string
+	}
+	last := map[who]*op{}
+	for _, o := range h.ops {
+		seq := k.seq(o)
+		if seq == 0 || o.Kind != opSet && o.Kind != opDelete {
+			continue
+		}
+		w := who{o.Proc, o.Client}
+		if before := last[w]; before != nil && k.seq(before) >= seq {
+			h.violate("program order", "%s: %s %d (%s) is %d, and %s %d (%s) before it %d", o.Client, o.Kind, o.ID, o.Outcome, seq, before.Kind, before.ID, before.Outcome, k.seq(before))
+		}
+		last[w] = o
+	}
+}
+
+// checkReadYourWrites: after an update was acknowledged its client has it, or what
+// came after it.
+func (h *history) checkReadYourWrites(lives []*life, k *facts) {
+	type at struct{ client, key string }
+	deleted := map[at]int64{} // the last deletion
+	for _, l := range lives {
+		for _, e := range l.events {
+			if e.value == 0 {
+				deleted[at{l.name, e.key}] = e.seq
+			}
+		}
+	}
+	for _, o := range h.ops {
+		if !o.Looked || o.Kind == opSet && o.Saw == o.ID || o.Kind == opDelete && o.Saw == 0 {
+			continue
+		}
+		switch seq, known := k.byValue[o.Saw]; {
+		case o.Saw == 0 && deleted[at{o.Client, o.Key}] < o.Seq:
+			h.violate("read your writes", "%s: %q was set by %d at %d and is not there", o.Client, o.Key, o.ID, o.Seq)
+		case known && seq < o.Seq:
+			h.violate("read your writes", "%s: %q is value %d of %d after %s %d at %d", o.Client, o.Key, o.Saw, seq, o.Kind, o.ID, o.Seq)
+		}
+	}
+}
+
+// register is the state of a key.
+type register struct {
+	value uint64        // 0: not there
+	until time.Duration // it does not expire before; 0: never
+	seq   int64         // of the last update that has a known sequence
+}
+
+// slack is how much earlier than a call's TTL a key may go: clocks are rounded.
+const slack = 5 * time.Millisecond
+
+var model = porcupine.Model{
+	Init: func() any { return register{} },
+	Step: func(state, input, _ any) (bool, any) {
+		r, o := state.(register), input.(*stepped)
+		switch o.Kind {
+		case opReset:
+			return true, register{seq: r.seq}
+		case opRead:
+			if o.Saw == 0 && r.until != 0 && o.Return+slack >= r.until {
+				r = register{seq: r.seq}
+			}
+			return o.Saw == r.value, r
+		}
+		if o.seq != 0 {
+			if o.seq <= r.seq {
+				return false, r
+			}
+			r.seq = o.seq
+		}
+		r.value, r.until = 0, 0
+		if o.Kind == opSet {
+			r.value = o.ID
+			if o.TTL > 0 {
+				r.until = o.Call + o.TTL
+			}
+		}
+		return true, r
+	},
+	DescribeOperation: func(input, _ any) string {
+		o := input.(*stepped)
+		if o.Kind == opRead {
+			return fmt.Sprintf("read %d", o.Saw)
+		}
+		return fmt.Sprintf("%s %d: %s %d", o.Kind, o.ID, o.Outcome, o.seq)
+	},
+	DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
+}
+
+// stepped is an operation with its sequence, as far as that is known.
+type stepped struct {
+	*op
+	seq int64
+}
+
+// checkLinearizable: there is an order of all operations on a key that fits what
+// they returned, the times of their calls and the sequences.
+func (h *history) checkLinearizable(k *facts, keys []string, timeout time.Duration) {
+	end := h.now()
+	byKey := map[string][]*op{}
+	read := map[uint64]bool{}
+	var resets []*op
+	for _, o := range h.ops {
+		byKey[o.Key] = append(byKey[o.Key], o)
+		if o.Kind == opRead {
+			read[o.Saw] = true
+		}
+		if o.Kind == opReset {
+			resets = append(resets, o)
+		}
+	}
+	deadline := time.Now().Add(timeout)
+	for _, key := range keys {
+		var ops []porcupine.Operation
+		for _, o := range append(slices.Clone(byKey[key]), resets...) {
+			last := o.Return
+			switch {
+			case o.Outcome == failed:
+				continue
+			case o.Outcome == unknown && o.Kind == opRead:
+				continue
+			case o.Outcome == unknown && o.Kind == opSet && k.byValue[o.ID] == 0 && !read[o.ID]:
+				continue // nobody has seen it, so it can stand at the very end
+			case o.Outcome == unknown:
+				last = end
+			}
+			ops = append(ops, porcupine.Operation{ClientId: max(o.Proc, 0), Input: &stepped{o, k.seq(o)}, Call: int64(o.Call), Return: int64(last)})
+		}
+		slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+		switch porcupine.CheckOperationsTimeout(model, ops, max(time.Until(deadline), time.Second)) {
+		case porcupine.Illegal:
+			h.violate("linearizable", "%q: no order of its %d operations fits what they returned", key, len(ops))
+		case porcupine.Unknown:
+			h.violate("undecided", "%q: whether its %d operations are linearizable could not be decided in time", key, len(ops))
+		}
+	}
+}

@@ -1,0 +1,46 @@
+// Package chaos has tests only. They run servers as processes, some twenty
+// replicas and a number of writers, inject faults of every kind, and check
+// afterwards that no promise of package chp was broken:
+//
+//	go test ./chp/chaos                             # some seconds
+//	go test ./chp/chaos -faults 500 -seed 7 -v      # as long as you like
+//	go test ./chp/chaos -run TestChaos/memory -faults 100 -longest 5s
+//
+// # Faults
+//
+// Each replica reaches each server through TCP proxies of its own, which cut,
+// reset, hold, delay and half-close its connections, deliver late what a client
+// that has gone sent, and leave out updates as a forwarder of libzmq does with a
+// slow subscriber. Servers are killed with SIGKILL, stopped with SIGSTOP and
+// started again, with their data or without them. Replicas are closed and made
+// anew. With -seed the same faults come in the same order; what they meet
+// depends on the machine.
+//
+// # Checks
+//
+// When everything is healed:
+//
+//   - every replica has what the server has, for its subtrees, and its watch has
+//     reported exactly that;
+//   - the history of each key is linearizable in the order of the sequences that
+//     SetSync and DeleteSync returned, with the outcome of some calls unknown: so
+//     no acknowledged update is lost and no deleted key comes back (package
+//     porcupine decides that);
+//   - an update has one sequence, whoever reports it and whenever: nothing was
+//     applied twice, and all replicas saw the same;
+//   - the sequences that a watch reports rise, and between two of them no update
+//     is missing unless the client took a new snapshot meanwhile;
+//   - the updates of one goroutine are applied in the order in which it made them;
+//   - a client reads what it has written, or what came after it;
+//   - no key expires before its time, and none that has no time to live;
+//   - no server ended by itself.
+//
+// When a check fails the test prints the seed and the faults, and writes the
+// history to a file (flag -history).
+//
+// With the build tag mutate a safeguard of package chp can be switched off (see
+// package mutate). TestMutations does so with each of them and demands that the
+// checks notice it:
+//
+//	go test -tags mutate ./chp/chaos -run TestMutations -v
+package chaos

@@ -1,0 +1,141 @@
+//go:build unix
+
+package chaos
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"clustermap/chp"
+)
+
+// kind of an operation.
+type kind string
+
+const (
+	opSet    kind = "set"
+	opDelete kind = "delete"
+	opRead   kind = "read"  // SetSync of another key, then Get: what it returns was in force meanwhile
+	opReset  kind = "reset" // the server lost its map
+)
+
+// outcome of an operation.
+type outcome string
+
+const (
+	acked   outcome = "ok"      // it was done
+	failed  outcome = "failed"  // it was not done and never will be
+	unknown outcome = "unknown" // it was done, or will be, or not
+)
+
+// op is one operation of a goroutine on one key.
+type op struct {
+	ID      uint64        `json:"id"` // in its value
+	Proc    int           `json:"proc"`
+	Client  string        `json:"client"`
+	Kind    kind          `json:"kind"`
+	Key     string        `json:"key,omitempty"`
+	TTL     time.Duration `json:"ttl,omitempty"`
+	Call    time.Duration `json:"call"` // since the beginning
+	Return  time.Duration `json:"return"`
+	Outcome outcome       `json:"outcome"`
+	Seq     int64         `json:"seq,omitempty"` // what was returned
+	Saw     uint64        `json:"saw,omitempty"` // value that a read, or a Get after the update, returned; 0: no key
+	Looked  bool          `json:"looked,omitempty"`
+	Err     string        `json:"err,omitempty"`
+}
+
+// event is what a watch reported.
+type event struct {
+	seq   int64
+	key   string
+	value uint64 // ID of the op, 0 for a deletion
+	uuid  [16]byte
+	cause chp.Cause
+	live  bool // an update that came, and not part of a snapshot
+	ttl   bool // the key has a time to live
+	at    time.Duration
+}
+
+// history collects what happens.
+type history struct {
+	begin time.Time
+
+	mu     sync.Mutex
+	ops    []*op
+	faults []string
+	broken []violation
+}
+
+// violation is a promise that was not kept.
+type violation struct {
+	Check string `json:"check"`
+	Text  string `json:"text"`
+}
+
+func (h *history) now() time.Duration { return time.Since(h.begin) }
+
+// call notes that an operation begins. The op belongs to the caller until it
+// calls done.
+func (h *history) call(o *op) *op {
+	o.Outcome = unknown
+	h.mu.Lock()
+	o.ID = uint64(len(h.ops) + 1)
+	h.ops = append(h.ops, o)
+	h.mu.Unlock()
+	o.Call = h.now()
+	return o
+}
+
+func (h *history) fault(format string, args ...any) {
+	text := fmt.Sprintf("%8.3fs ", h.now().Seconds()) + fmt.Sprintf(format, args...)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.faults = append(h.faults, text)
+}
+
+// maxViolations bounds what one check reports.
+const maxViolations = 10
+
+func (h *history) violate(check, format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for _, v := range h.broken {
+		if v.Check == check {
+			n++
+		}
+	}
+	if n < maxViolations {
+		h.broken = append(h.broken, violation{check, fmt.Sprintf(format, args...)})
+	}
+}
+
+// appendValue makes the value of an operation: its ID, its size, and a filling
+// that depends on both.
+func appendValue(dst []byte, id uint64, size int) []byte {
+	start := len(dst)
+	dst = strconv.AppendUint(dst, id, 10)
+	dst = append(dst, ':')
+	dst = strconv.AppendInt(dst, int64(size), 10)
+	dst = append(dst, ':')
+	for len(dst)-start < size {
+		dst = append(dst, 'a'+byte((id+uint64(len(dst)-start))%26))
+	}
+	return dst
+}
+
+// readValue returns the ID of the operation that made a value.
+func readValue(value []byte) (id uint64, err error) {
+	first, rest, _ := bytes.Cut(value, []byte{':'})
+	second, _, _ := bytes.Cut(rest, []byte{':'})
+	id, err1 := strconv.ParseUint(string(first), 10, 64)
+	size, err2 := strconv.Atoi(string(second))
+	if err1 != nil || err2 != nil || id == 0 || size > 1<<20 || !bytes.Equal(value, appendValue(nil, id, size)) {
+		return 0, fmt.Errorf("a value that nobody wrote: %.80q, %d bytes", value, len(value))
+	}
+	return id, nil
+}

@@ -1,0 +1,88 @@
+//go:build unix && mutate
+
+package chaos
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"clustermap/internal/mutate"
+)
+
+// mutations says for each safeguard that can be switched off which checks notice
+// it, and in which shape.
+var mutations = []struct {
+	name   string
+	shape  string
+	checks []string
+	args   []string
+}{
+	{name: "keep-old-keys", shape: "memory", checks: []string{"convergence"}},
+	{name: "no-gap-check", shape: "memory", checks: []string{"complete", "convergence"}},
+	{name: "merge-stale", shape: "memory", checks: []string{"fresh", "convergence"}},
+	{name: "reconnect", shape: "memory", checks: []string{"complete", "convergence"}},
+	{name: "drop-slow", shape: "memory", checks: []string{"complete", "convergence"}},
+	{name: "no-former-check", shape: "memory", checks: []string{"program order"}},
+}
+
+// attempts is how many seeds a mutation has to be noticed.
+const attempts = 4
+
+// TestMutations: when any of the safeguards is switched off the checks notice it.
+func TestMutations(t *testing.T) {
+	var listed []string
+	for _, m := range mutations {
+		listed = append(listed, m.name)
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range attempts {
+				if noticed := mutated(t, m.name, m.shape, m.args, seed+1); len(noticed) > 0 {
+					t.Logf("noticed by %q", noticed)
+					for _, check := range noticed {
+						if slices.Contains(m.checks, check) {
+							return
+						}
+					}
+				}
+			}
+			t.Errorf("not noticed by any of %q", m.checks)
+		})
+	}
+	t.Run("none", func(t *testing.T) {
+		t.Parallel()
+		if noticed := mutated(t, "", "memory", nil, 1); len(noticed) > 0 {
+			t.Errorf("%q fail without a mutation", noticed)
+		}
+	})
+	for _, name := range mutate.Names {
+		if !slices.Contains(listed, name) {
+			t.Errorf("no test of %s", name)
+		}
+	}
+}
+
+var failure = regexp.MustCompile(`(?m)^\s+chaos_test\.go:\d+: VIOLATED ([a-z ]+): `)
+
+// mutated runs TestChaos in a process with a safeguard switched off, and returns
+// the checks that failed.
+func mutated(t *testing.T, name, shape string, args []string, seed int) (noticed []string) {
+	cmd := exec.Command(os.Args[0], append([]string{
+		"-test.run", "^TestChaos$/^" + shape + "$", "-test.v", "-seed", fmt.Sprint(seed), "-faults", "60", "-history", t.TempDir(),
+	}, args...)...)
+	cmd.Env = append(os.Environ(), mutate.Variable+"="+name, commandVariable+"="+command(t))
+	out, err := cmd.CombinedOutput()
+	for _, m := range failure.FindAllSubmatch(out, -1) {
+		if check := string(m[1]); !slices.Contains(noticed, check) {
+			noticed = append(noticed, check)
+		}
+	}
+	if (err != nil) != (len(noticed) > 0) || strings.Contains(string(out), "--- SKIP") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return noticed
+}

@@ -1,0 +1,204 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"clustermap/chp"
+)
+
+// replica is a client that comes back after it was closed, each time as another
+// life.
+type replica struct {
+	t        testing.TB
+	history  *history
+	name     string
+	subtrees []string
+	servers  []string
+	routes   []*route // nil for one that is not disturbed
+	log      *os.File
+
+	mu    sync.Mutex
+	lives []*life
+}
+
+// life is one client, and all that its watch has reported.
+type life struct {
+	name     string
+	subtrees []string
+	client   *chp.Client
+	watch    *chp.Watch
+	cancel   context.CancelFunc
+	reader   sync.WaitGroup
+
+	mu       sync.Mutex
+	events   []event           // all that the watch has reported
+	content  map[string]uint64 // what follows from them
+	installs []time.Duration   // when the client had a new snapshot
+	failed   error             // why the watch ended
+}
+
+// Times of the clients: so short that a replica notices soon what is done to it.
+const (
+	heartbeatTimeout = 800 * time.Millisecond
+	syncTimeout      = 1500 * time.Millisecond
+)
+
+func newReplica(t testing.TB, h *history, name string, subtrees, servers []string, routes []*route, dir string) *replica {
+	log, err := os.OpenFile(dir+"/"+name+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &replica{t: t, history: h, name: name, subtrees: subtrees, servers: servers, routes: routes, log: log}
+	r.begin()
+	t.Cleanup(func() {
+		r.end()
+		log.Close()
+	})
+	return r
+}
+
+// begin makes a client and watches all that it has.
+func (r *replica) begin() {
+	h := r.history
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := &life{name: fmt.Sprintf("%s.%d", r.name, len(r.lives)), subtrees: r.subtrees, content: map[string]uint64{}}
+	var err error
+	l.client, err = chp.NewClient(chp.ClientOptions{
+		Servers:          r.servers,
+		Subtrees:         r.subtrees,
+		HeartbeatTimeout: heartbeatTimeout,
+		SyncTimeout:      syncTimeout,
+		Logger:           slog.New(slog.NewTextHandler(r.log, nil)),
+		OnState: func(s chp.State, _ string) {
+			if s == chp.StateActive {
+				l.mu.Lock()
+				l.installs = append(l.installs, h.now())
+				l.mu.Unlock()
+			}
+		},
+	})
+	if err == nil {
+		l.watch, err = l.client.Watch()
+	}
+	if err != nil {
+		r.t.Error(err) // the options are at fault
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
+	l.reader.Go(func() {
+		err := l.follow(ctx, h)
+		if ctx.Err() == nil {
+			l.mu.Lock()
+			l.failed = err
+			l.mu.Unlock()
+			h.violate("watch", "%s: the watch ended: %v", l.name, err)
+		}
+	})
+	r.lives = append(r.lives, l)
+}
+
+// end closes the client. It may be called again.
+func (r *replica) end() {
+	l := r.now()
+	l.cancel()
+	l.reader.Wait()
+	l.watch.Close()
+	l.client.Close()
+}
+
+// rejoin closes the client and makes another.
+func (r *replica) rejoin() {
+	r.end()
+	r.begin()
+}
+
+// now returns the present life.
+func (r *replica) now() *life {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lives[len(r.lives)-1]
+}
+
+// follow notes what the watch reports.
+func (l *life) follow(ctx context.Context, h *history) error {
+	synced := false
+	for {
+		var fault error
+		err := l.watch.NextBatch(ctx, func(e chp.Event) bool {
+			now := h.now()
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if e.Op == chp.OpSynced {
+				synced = true
+				return true
+			}
+			x := event{seq: e.Sequence, key: string(e.Key), cause: e.Cause, ttl: e.TTL != 0, at: now}
+			copy(x.uuid[:], e.UUID)
+			if e.Op == chp.OpSet {
+				if x.value, fault = readValue(e.Value); fault != nil {
+					fault = fmt.Errorf("%s: %q at %d: %w", l.name, e.Key, e.Sequence, fault)
+					return false
+				}
+				l.content[x.key] = x.value
+			} else {
+				delete(l.content, x.key)
+			}
+			x.live = synced && e.Cause != chp.CauseResync
+			l.events = append(l.events, x)
+			return true
+		})
+		if fault != nil {
+			h.violate("mangled", "%v", fault)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// holds tells whether a key is in one of the subtrees.
+func holds(subtrees []string, key string) bool {
+	for _, s := range subtrees {
+		if s == "" || s == key || strings.HasSuffix(s, "/") && strings.HasPrefix(key, s) {
+			return true
+		}
+	}
+	return len(subtrees) == 0
+}
+
+// state returns what a client has.
+func state(c *chp.Client) (content map[string]uint64, err error) {
+	content = map[string]uint64{}
+	c.Range(func(key, value []byte) bool {
+		id, bad := readValue(value)
+		if bad != nil {
+			err = errors.Join(err, fmt.Errorf("%q: %w", key, bad))
+		}
+		content[string(key)] = id
+		return true
+	})
+	return content, err
+}
+
+// told returns what the watch has told so far.
+func (l *life) told() map[string]uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	content := make(map[string]uint64, len(l.content))
+	for k, v := range l.content {
+		content[k] = v
+	}
+	return content
+}
