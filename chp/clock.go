@@ -40,7 +40,7 @@ func (s *Server) runClock(ctx context.Context) {
 				}
 				continue
 			}
-			if s.sequencer.full() != nil {
+			if !s.sequencer.hasRoom() {
 				if !pause(ctx, ttlTick) {
 					return
 				}

@@ -168,6 +168,9 @@ func (q *sequencer) full() <-chan struct{} {
 	return q.more()
 }
 
+// hasRoom says whether room would return at once.
+func (q *sequencer) hasRoom() bool { return q.full() == nil && q.disk.room(ended) == nil }
+
 // room waits until another batch of updates may be taken.
 func (q *sequencer) room(ctx context.Context) error {
 	for more := q.full(); more != nil; more = q.full() {
@@ -177,5 +180,5 @@ func (q *sequencer) room(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	return nil
+	return q.disk.room(ctx)
 }

@@ -3,6 +3,8 @@ package chp
 import (
 	"bytes"
 	"encoding/binary"
+
+	"clustermap/internal/buf"
 )
 
 // What comes from the wire is inspected once, in the goroutine that has read it:
@@ -90,6 +92,12 @@ const sequenceHeader = flagMore | sequenceSize<<8
 // scan finds the parts of m if m is canonical already, as everything is that a
 // sender of our kind or libzmq's puts on the wire. It never reads beyond m.
 func scan(m []byte) (p parts, ok bool) {
+	p, ok = scanFirst(m)
+	return p, ok && p.end == len(m)
+}
+
+// scanFirst is scan for the first of several messages. p.end may be beyond m.
+func scanFirst(m []byte) (p parts, ok bool) {
 	if len(m) < minRecord || m[0] != flagMore || m[1] == 0 {
 		return p, false
 	}
@@ -131,7 +139,29 @@ func scan(m []byte) (p parts, ok bool) {
 	default:
 		return p, false
 	}
-	return p, p.end == len(m)
+	return p, true
+}
+
+// spansOf finds the records in wire, which are in canonical form, and hashes their
+// keys. It reports false if something else is in it.
+func spansOf(wire []byte, spans []buf.Span) ([]buf.Span, bool) {
+	for at := 0; at < len(wire); {
+		m := wire[at:]
+		p, ok := scanFirst(m)
+		if !ok || p.end > len(m) {
+			return spans, false
+		}
+		tag := hashKey(m[2:p.keyEnd])
+		if p.propsEnd > p.props {
+			tag |= tagProperties
+		}
+		if p.end == p.value {
+			tag |= tagDelete
+		}
+		spans = append(spans, buf.Span{Start: uint32(at), End: uint32(at + p.end), Tag: tag})
+		at += p.end
+	}
+	return spans, true
 }
 
 // isCanonical reports whether m is one whole message in canonical form, as far as

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"context"
 	"iter"
 	"time"
 )
@@ -50,4 +51,39 @@ func validEntry(e Entry, maxValue int) error {
 		return errTTL
 	}
 	return validKey(string(e.Key))
+}
+
+// fill puts what the map begins with into it: what the log has, or if there is
+// nothing in it, the keys of Preload, which are then the first in the log.
+func (q *sequencer) fill(o *ServerOptions) error {
+	if err := q.replay(o); err != nil {
+		return err
+	}
+	if q.disk.on() && q.disk.index > 0 {
+		return nil
+	}
+	if err := q.preload(o.Preload, o.MaxValueSize); err != nil {
+		_ = q.disk.close()
+		return err
+	}
+	if q.disk.on() && q.store.len() > 0 {
+		return q.appendAll()
+	}
+	return nil
+}
+
+// appendAll appends the map to the log, as it is after preload.
+func (q *sequencer) appendAll() error {
+	c := q.cut()
+	defer c.release()
+	c.pieces(func(p piece) bool {
+		if q.disk.room(context.Background()) != nil {
+			return false // Flush returns the error too
+		}
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.disk.append(record(p.wire()).seq(), p.n, []piece{p})
+		return true
+	})
+	return q.disk.group.Flush(context.Background())
 }

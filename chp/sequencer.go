@@ -42,6 +42,7 @@ type sequencer struct {
 	dead   expiry  // scratch
 	hugz   []byte  // the heartbeat's wire form, its sequence to be filled in
 
+	disk     disk
 	held     held          // applied and not yet published
 	commits  commits       // what they wait for
 	progress chan struct{} // closed when some were published; nil while nobody waits
@@ -106,8 +107,12 @@ func (q *sequencer) enter(wire []byte, spans []sockets.Span) (first int64) {
 	q.pieces = q.store.apply(wire, spans, first, q.pieces[:0])
 	last := first + int64(len(spans)) - 1
 	q.last.Store(last)
+	var index uint64
+	if q.disk.on() {
+		index = q.disk.append(first, len(spans), q.pieces)
+	}
 	if q.commits.waits() || !q.held.empty() {
-		q.held.add(last, 0, q.pieces, spans)
+		q.held.add(last, index, q.pieces, spans)
 		q.commit()
 		return first
 	}

@@ -82,9 +82,17 @@ func (e *ListenError) Error() string {
 func (e *ListenError) Unwrap() error { return e.Err }
 
 // NewServer makes a server that does not listen yet. It returns all faults of
-// the options as one error. With Preload it returns when the keys are in the map.
-func NewServer(o ServerOptions) (*Server, error) {
-	o, err := o.withDefaults()
+// the options as one error. With Log or Preload it returns when the keys are in the
+// map.
+func NewServer(o ServerOptions) (_ *Server, err error) {
+	if o.Log != nil {
+		defer func() {
+			if err != nil {
+				_ = o.Log.Close() // the first error counts
+			}
+		}()
+	}
+	o, err = o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +135,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		return nil, err
 	}
 	s.sequencer.init(s.publisher, o.MaxMapBytes, &s.refused)
-	if err := s.sequencer.preload(o.Preload, o.MaxValueSize); err != nil {
+	if err := s.sequencer.fill(&o); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -252,14 +260,24 @@ func (s *Server) Serve(ctx context.Context) error {
 	wg.Go(func() { s.runClock(ctx) })
 	wg.Go(func() { s.runRequests(ctx) })
 	wg.Go(func() { s.snapshots.run(ctx) })
+	wg.Go(func() { s.runCheckpoints(ctx) })
 	close(s.ready)
 	s.log.Info("serving", "snapshot", s.endpoints.Snapshot, "publisher", s.endpoints.Publisher, "collector", s.endpoints.Collector)
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-s.sequencer.disk.failed():
+		s.cancel()
+	}
 	s.close()
 	wg.Wait()
-	s.log.Info("stopped", "keys", s.Len(), "sequence", s.Sequence())
+	err := s.sequencer.disk.close()
+	if err != nil {
+		s.log.Error("stopped", "error", err)
+	} else {
+		s.log.Info("stopped", "keys", s.Len(), "sequence", s.Sequence())
+	}
 	s.logs.close()
-	return nil
+	return err
 }
 
 // Close ends the server and waits for Serve to return.
@@ -284,6 +302,7 @@ func (s *Server) closeUnserved() bool {
 	s.phase = phaseClosed
 	s.state.Unlock()
 	s.close()
+	_ = s.sequencer.disk.close() // nothing was appended
 	s.logs.close()
 	return true
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"clustermap/chp/commit"
 	"clustermap/sockets"
 )
 
@@ -32,6 +33,9 @@ const (
 // maxMaxValueSize bounds ServerOptions.MaxValueSize. On systems of 32 bits
 // several values of that size must fit in the address space.
 const maxMaxValueSize = min(1<<30, math.MaxInt/8+1)
+
+// maxLoggedValue is the same for a server with a log, which bounds an entry.
+const maxLoggedValue = commit.MaxEntryBytes / 2
 
 // ServerOptions configures a [Server]. The zero value works: it serves the
 // loopback interface on three consecutive free ports.
@@ -128,6 +132,26 @@ type ServerOptions struct {
 	// have from before (but see ClientOptions.KeepOnEmpty).
 	Preload iter.Seq2[Entry, error]
 
+	// Log, if set, keeps the map: package clustermap/chp/durable opens one on a disk.
+	// NewServer replays it, and the map begins as the log ends, with its sequences and
+	// the times to live, which went on meanwhile. Every update is appended to it.
+	// The server takes the log over: it closes the log when it ends, and NewServer does
+	// if it fails. When a write or a flush fails, the server ends with that error,
+	// because it could not keep what it takes. Preload counts only if the log is
+	// empty.
+	Log commit.Log
+
+	// Sync says when the log is flushed, and by that what the failure of the machine
+	// can lose. With commit.Always nobody is told of an update before it is on the
+	// disk. The zero value flushes every 100 ms: updates are published before, so
+	// the failure of the machine, though not of the process, can lose some that
+	// clients have seen.
+	Sync commit.Policy
+
+	// OnReplay, if set, is called now and then while NewServer replays the log, and
+	// once when it has.
+	OnReplay func(ReplayProgress)
+
 	// Logger gets what an operator wants to know. The server never waits for it:
 	// records are queued, up to 1,024 of them, and those of one kind are limited to
 	// ten a second, except at level Debug. Those left out are counted, and the
@@ -165,6 +189,9 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 		if f.value < 0 {
 			errs = append(errs, &OptionError{f.name, "must not be negative"})
 		}
+	}
+	if o.Log != nil && o.MaxValueSize > maxLoggedValue {
+		errs = append(errs, &OptionError{"MaxValueSize", fmt.Sprintf("%d is over %d MiB, the most with a log", o.MaxValueSize, maxLoggedValue>>20)})
 	}
 	if o.MaxValueSize > maxMaxValueSize {
 		errs = append(errs, &OptionError{"MaxValueSize", fmt.Sprintf("%d is over %d MiB", o.MaxValueSize, maxMaxValueSize>>20)})

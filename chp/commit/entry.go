@@ -5,6 +5,9 @@ import "time"
 // KindRecords is the kind of entry that holds updates.
 const KindRecords = 0
 
+// MaxEntryBytes bounds the records of one entry.
+const MaxEntryBytes = 64 << 20
+
 // An Entry is one batch of updates, and the unit that a [Log] appends, reads and
 // checks. Batches of some 100 KiB are best: all costs of a log but the copying
 // and the checksum are per entry.

@@ -41,6 +41,7 @@ type Group struct {
 	options GroupOptions
 	stage   chan struct{} // holds one value: the writer has to look at the staged entries
 	flush   chan struct{} // holds one value: the flusher has to look at the numbers below
+	failed  chan struct{} // closed when the log has failed
 	running sync.WaitGroup
 
 	mu      sync.Mutex
@@ -89,7 +90,7 @@ func NewGroup(log Log, options GroupOptions) *Group {
 	last := log.Last()
 	g := &Group{
 		log: log, options: options,
-		stage: make(chan struct{}, 1), flush: make(chan struct{}, 1),
+		stage: make(chan struct{}, 1), flush: make(chan struct{}, 1), failed: make(chan struct{}),
 		last: last, written: last, durable: log.Synced(),
 	}
 	g.running.Go(g.writeAll)
@@ -101,16 +102,23 @@ func NewGroup(log Log, options GroupOptions) *Group {
 // leaves it to the Group's goroutines. While GroupOptions.Bytes are held, it
 // waits. It allocates nothing once its buffers have grown.
 func (g *Group) Append(ctx context.Context, e Entry) (uint64, error) {
-	return g.AppendParts(ctx, e)
+	if err := g.Room(ctx); err != nil {
+		return 0, err
+	}
+	return g.AppendParts(e)
 }
 
 // AppendParts is Append for an entry whose records lie in several slices:
-// e.Records and then the parts, in order. It copies each of them once.
-func (g *Group) AppendParts(ctx context.Context, e Entry, parts ...[]byte) (uint64, error) {
+// e.Records and then the parts, in order. It copies each of them once. It never
+// waits: who calls it waits with Room before.
+func (g *Group) AppendParts(e Entry, parts ...[]byte) (uint64, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := g.wait(ctx, g.room); err != nil {
-		return 0, err
+	switch {
+	case g.err != nil:
+		return 0, g.err
+	case g.closed:
+		return 0, ErrClosed
 	}
 	start := len(g.staged.arena)
 	// If the arena moves, earlier entries keep the old memory with their records.
@@ -127,9 +135,9 @@ func (g *Group) AppendParts(ctx context.Context, e Entry, parts ...[]byte) (uint
 	return e.Index, nil
 }
 
-// Room returns when the next Append will not wait, however large its entry is.
-// It lets the goroutine that appends wait for a slow disk before it takes a
-// lock. It returns the error that ended the Group, too.
+// Room returns when less than GroupOptions.Bytes are held: when the next Append will
+// not wait, however large its entry is. It lets the goroutine that appends wait for
+// a slow disk before it takes a lock. It returns the error that ended the Group, too.
 func (g *Group) Room(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -191,6 +199,9 @@ func (g *Group) Err() error {
 	}
 	return g.err
 }
+
+// Failed returns a channel that is closed when the log has failed: see Err.
+func (g *Group) Failed() <-chan struct{} { return g.failed }
 
 // Close writes and flushes what was appended, and ends the goroutines. It returns
 // the error of a log that has failed. The log stays open.
@@ -266,6 +277,9 @@ func (g *Group) tell() {
 func (g *Group) end(err error) {
 	if g.err == nil {
 		g.err = err
+		if err != ErrClosed {
+			close(g.failed)
+		}
 	}
 	wake(g.stage)
 	wake(g.flush)

@@ -12,7 +12,6 @@ import (
 // slices belong to the caller again.
 func TestGroupParts(t *testing.T) {
 	t.Parallel()
-	ctx := soon(t)
 	log := &fakeLog{}
 	g := NewGroup(log, GroupOptions{Policy: Always()})
 	header, run := make([]byte, 24), make([]byte, 3000)
@@ -33,7 +32,7 @@ func TestGroupParts(t *testing.T) {
 		for range i {
 			parts = append(parts, run[:50], nil, run[50:60])
 		}
-		index, err := g.AppendParts(ctx, Entry{First: uint64(i), Records: header}, parts...)
+		index, err := g.AppendParts(Entry{First: uint64(i), Records: header}, parts...)
 		if err != nil || index != uint64(i)+1 {
 			t.Fatal(index, err)
 		}
@@ -119,7 +118,7 @@ func TestGroupPartsAllocs(t *testing.T) {
 		if err := g.Room(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := g.AppendParts(ctx, Entry{Records: header}, parts...); err != nil {
+		if _, err := g.AppendParts(Entry{Records: header}, parts...); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 const headerBytes = 24
 
 // MaxEntryBytes bounds the records of one entry.
-const MaxEntryBytes = 64 << 20
+const MaxEntryBytes = commit.MaxEntryBytes
 
 var errShort = errors.New("entry is shorter than its header")
 

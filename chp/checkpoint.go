@@ -1,0 +1,95 @@
+package chp
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"clustermap/chp/commit"
+)
+
+const (
+	// checkpointBytes is by how many bytes the log grows, at least, before a
+	// checkpoint replaces it. A larger map waits until the log has grown by as much
+	// as the map, so what is written twice is bounded, and so is what a
+	// restart has to replay.
+	checkpointBytes = 64 << 20
+
+	// checkpointEntry is the size of a checkpoint's entries.
+	checkpointEntry = 256 << 10
+
+	// checkpointLook is how often the size of the log is looked at.
+	checkpointLook = time.Second
+)
+
+// runCheckpoints makes a checkpoint whenever the log has grown enough, until the
+// context ends. One that fails is tried again when the log has grown as much again.
+func (s *Server) runCheckpoints(ctx context.Context) {
+	q := &s.sequencer
+	if !q.disk.on() {
+		return
+	}
+	look := time.NewTicker(checkpointLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		if q.disk.grown.Load() < max(checkpointBytes, q.mapBytes()) {
+			continue
+		}
+		begun := time.Now()
+		if err := q.checkpoint(ctx); err != nil {
+			if ctx.Err() == nil {
+				s.log.Error("no checkpoint", "error", err)
+			}
+			continue
+		}
+		s.log.Info("checkpoint", "keys", s.Len(), "took", time.Since(begun).Round(time.Millisecond))
+	}
+}
+
+// checkpoint writes the map to the log as it is now, in the place of all updates
+// before.
+func (q *sequencer) checkpoint(ctx context.Context) error {
+	q.mu.Lock()
+	c, index := q.store.cut(), q.disk.index
+	c.seq = q.last.Load()
+	q.disk.grown.Store(0)
+	q.mu.Unlock()
+	defer c.release()
+	if err := q.disk.group.Flush(ctx); err != nil {
+		return err
+	}
+	w, err := q.disk.log.Checkpoint(index, uint64(c.seq))
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	e := commit.Entry{First: uint64(c.seq), Kind: commit.KindRecords, Time: time.Now().UnixNano()}
+	flush := func() {
+		if e.Count > 0 && err == nil {
+			err = w.Append(e)
+		}
+		e.Count, e.Records, e.Time = 0, e.Records[:0], time.Now().UnixNano()
+	}
+	c.records(func(r record) bool {
+		if len(e.Records)+len(r)+agedGrowth > checkpointEntry {
+			flush()
+		}
+		// The time to live counts from the entry's time.
+		e.Records = appendAged(e.Records, r, q.deadlines.left(r))
+		e.Count++
+		return err == nil && ctx.Err() == nil
+	})
+	flush()
+	switch {
+	case err != nil:
+		return fmt.Errorf("chp: writing a checkpoint: %w", err)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return w.Commit()
+}

@@ -1,0 +1,124 @@
+package chp
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"clustermap/chp/commit"
+	"clustermap/sockets"
+)
+
+// ReplayProgress says how far a server has come in replaying its log.
+type ReplayProgress struct {
+	Updates         uint64        // replayed so far, those of the checkpoint included
+	Bytes           uint64        // of the updates
+	Elapsed         time.Duration // since the beginning
+	Done            bool          // all is replayed
+	commit.Replayed               // set when Done
+}
+
+// replayEvery is how often ServerOptions.OnReplay is called.
+const replayEvery = 250 * time.Millisecond
+
+// errRecord is why a log cannot be replayed whose checksums are right.
+var errRecord = errors.New("chp: the log has an entry that is not one of updates")
+
+// replay fills the map from the log, before the server listens: the keys and values,
+// sequences, and deadlines. A key whose time ended meanwhile is expired later like
+// any other, so that the log has its deletion.
+func (q *sequencer) replay(o *ServerOptions) error {
+	if o.Log == nil {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r := replayer{q: q, begun: time.Now(), tell: o.OnReplay}
+	r.told = r.begun
+	done, err := o.Log.Replay(r.entry)
+	if err != nil {
+		return fmt.Errorf("chp: the log cannot be replayed: %w", err)
+	}
+	if r.some {
+		q.base = 0 // the map is not new
+		q.last.Store(max(r.last, q.last.Load()))
+		q.published.Store(q.last.Load())
+	}
+	r.progress.Done, r.progress.Replayed = true, done
+	r.report(time.Now())
+
+	q.disk.log = o.Log
+	q.disk.group = commit.NewGroup(o.Log, commit.GroupOptions{Policy: o.Sync, OnDurable: q.durable})
+	q.disk.index = done.Last
+	q.disk.grown.Store(r.grown)
+	q.commits.disk, q.commits.durable = o.Sync.IsAlways(), done.Last
+	q.waiting.Store(q.commits.waits())
+	return nil
+}
+
+// replayer replays a log. The sequencer's mutex is held.
+type replayer struct {
+	q        *sequencer
+	spans    []sockets.Span
+	last     int64
+	some     bool  // there was an entry
+	grown    int64 // bytes of entries behind the checkpoint
+	begun    time.Time
+	told     time.Time
+	tell     func(ReplayProgress)
+	progress ReplayProgress
+	index    uint64 // of the entry before
+	entries  uint
+}
+
+func (r *replayer) entry(e commit.Entry) error {
+	r.some = true
+	if e.Kind != commit.KindRecords {
+		return fmt.Errorf("%w: entry %d is of kind %d", errRecord, e.Index, e.Kind)
+	}
+	var ok bool
+	if r.spans, ok = spansOf(e.Records, r.spans[:0]); !ok {
+		return fmt.Errorf("%w: entry %d", errRecord, e.Index)
+	}
+	q := r.q
+	q.pieces = q.store.apply(e.Records, r.spans, 0, q.pieces[:0])
+	for _, s := range r.spans {
+		if s.Tag&tagFlags == 0 {
+			continue
+		}
+		hash, m := s.Tag&^tagFlags, record(e.Records[s.Start:s.End])
+		if s.Tag&tagDelete != 0 {
+			q.wheel.remove(hash)
+			q.deadlines.remove(hash, m.seq())
+			continue
+		}
+		if ttl := ttlOf(m.props()); ttl > 0 {
+			end := e.When().Add(ttl)
+			q.wheel.add(hash, m.seq(), end)
+			q.deadlines.set(hash, m.seq(), clock()+time.Until(end))
+		}
+	}
+	if n := len(r.spans); n > 0 {
+		r.last = max(r.last, record(e.Records[r.spans[n-1].Start:]).seq())
+	}
+	if e.Index > r.index && r.index > 0 {
+		r.grown += int64(len(e.Records))
+	}
+	r.index = e.Index
+	r.progress.Updates += uint64(len(r.spans))
+	r.progress.Bytes += uint64(len(e.Records))
+	if r.entries++; r.entries%64 == 0 {
+		if now := time.Now(); now.Sub(r.told) >= replayEvery {
+			r.report(now)
+		}
+	}
+	return nil
+}
+
+func (r *replayer) report(now time.Time) {
+	if r.tell != nil {
+		r.told = now
+		r.progress.Elapsed = now.Sub(r.begun)
+		r.tell(r.progress)
+	}
+}
