@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/chp/commit"
 
 	"github.com/spf13/cobra"
 )
@@ -29,6 +30,8 @@ type serveFlags struct {
 	curveKey, allow  string
 	logLevel, format string
 	load             string
+	data             string
+	sync             commit.Policy
 	maxLine          octets
 }
 
@@ -47,13 +50,16 @@ host is reached from this machine only. Open it to a network you trust with
 of the keys in --curve-allow are let in, and all traffic is encrypted. The server's
 public key, which clients need, is printed before it is ready.
 
-The map is in memory only. A server that starts anew has an empty one, and its
-clients delete what they have; with --load it begins with the keys of a dump
-(chp dump), times to live included, and is ready once they are in the map.`,
+Without --data the map is in memory only. A server that starts anew has an empty
+one, and its clients delete what they have; with --load it begins with the keys of a
+dump (chp dump), times to live included, and is ready once they are in the map.
+
+` + syncHelp,
 		Example: `  chp serve
   chp serve --host 0.0.0.0 --port 6000
   chp serve --port 0          # any three free ports in a row
   chp serve --load map.jsonl
+  chp serve --data /var/lib/chp --sync always
   chp serve --host 0.0.0.0 --curve-key server.key --curve-allow clients.txt`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -74,9 +80,15 @@ clients delete what they have; with --load it begins with the keys of a dump
 	flags.StringVar(&f.curveKey, "curve-key", "", "`file` with the server's key, from chp keygen: demand CURVE (default $"+keyVariable+")")
 	flags.StringVar(&f.allow, "curve-allow", "", "public `keys` of the clients to let in, comma-separated, or a file with one a line; or "+allowAny+" (default $"+allowVariable+")")
 	flags.StringVar(&f.load, "load", "", "`file` with a dump to begin with; - reads standard input")
+	flags.StringVar(&f.data, "data", "", "`directory` that keeps the map; --load counts only while it is empty")
+	flags.TextVar(&f.sync, "sync", commit.Policy{}, "when updates are flushed to it: always, interval=`D`, never")
 	flags.Var(&f.maxLine, "max-line", "longest line of that dump accepted")
 	flags.StringVar(&f.logLevel, "log-level", "warn", "least important records to log: debug, info, warn, error")
 	flags.StringVar(&f.format, "log-format", "text", "form of the log on standard error: text, json")
+	if err := cmd.MarkFlagDirname("data"); err != nil {
+		panic(err) // the flag does not exist
+	}
+	complete(cmd, "sync", "always", "interval=100ms", "never")
 	complete(cmd, "log-level", "debug", "info", "warn", "error")
 	complete(cmd, "log-format", "text", "json")
 	cmd.RunE = runs(f.run)
@@ -131,7 +143,14 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	if err != nil {
 		return err
 	}
+	log, err := f.openData(ctx)
+	if err != nil {
+		return err
+	}
 	server, err := chp.NewServer(chp.ServerOptions{
+		Log:               log,
+		Sync:              f.sync,
+		OnReplay:          f.replaying(cmd),
 		Preload:           loading.entries(ctx),
 		Security:          security,
 		Host:              f.host,
@@ -153,8 +172,14 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	if option := (*chp.OptionError)(nil); errors.As(err, &option) && option.Field == "Host" {
 		return fail(exitUsage, "--host %s", option.Reason)
 	}
-	if err != nil {
+	if option := (*chp.OptionError)(nil); errors.As(err, &option) {
 		return fail(exitUsage, "%s", plain(err))
+	}
+	if err != nil && ctx.Err() != nil {
+		return nil // asked to end while starting
+	}
+	if err != nil {
+		return f.dataError(err)
 	}
 	defer server.Close()
 
@@ -176,7 +201,10 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		case <-ctx.Done():
 		}
 	}()
-	return server.Serve(ctx)
+	if err := server.Serve(ctx); err != nil {
+		return f.dataError(err)
+	}
+	return nil
 }
 
 func (f *serveFlags) logger(cmd *cobra.Command) (*slog.Logger, error) {

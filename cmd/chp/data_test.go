@@ -1,0 +1,50 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestServeData kills a server that keeps its map, and starts the next one on it, with
+// each of the policies.
+func TestServeData(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "map")
+	before := ""
+	for i, policy := range []string{"always", "interval=10ms", "never", "always"} {
+		s := serveApart(t, "--data", dir, "--sync", policy)
+		if i > 0 {
+			if got := strings.TrimSpace(must(t, "get", "/a", "--server", s.endpoint)); got != before {
+				t.Errorf("with %s: %q, want %q", policy, got, before)
+			}
+			if !strings.Contains(s.stderr.String(), "chp: replayed ") {
+				t.Errorf("no word of the replay: %s", s.stderr.String())
+			}
+		}
+		before = strconv.Itoa(i)
+		must(t, "set", "/a", before, "--server", s.endpoint)
+		try(t, "serve", "--port", "0", "--data", dir).expect(t, exitRefused, "another server has it open")
+		if policy == "always" {
+			s.signal(syscall.SIGKILL) // the others may lose what they have not written
+		} else {
+			s.signal(syscall.SIGTERM)
+		}
+		s.wait()
+	}
+}
+
+// TestServeDataErrors: what is wrong with a directory is said, and what to do.
+func TestServeDataErrors(t *testing.T) {
+	t.Parallel()
+	try(t, "serve", "--data", t.TempDir(), "--sync", "sometimes").expect(t, exitUsage, "always")
+	try(t, "serve", "--data", t.TempDir(), "--max-value-size", "512MiB").expect(t, exitUsage, "MaxValueSize")
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	try(t, "serve", "--data", file).expect(t, exitRefused, file)
+}
