@@ -1,0 +1,61 @@
+package chp
+
+import (
+	"context"
+	"time"
+
+	"clustermap/chp/commit"
+)
+
+// backupPiece is about how many bytes of records Backup puts into one entry.
+const backupPiece = 256 << 10
+
+// Backup writes the client's map, as it is at one moment, with the checkpoint
+// that begin makes; sequence is that of the last update in the map. The records
+// have the sequence, UUID and properties of their last update; the time to live
+// is what is left of it. It ends the checkpoint with Commit, or after an
+// error with Abort.
+//
+// It waits until the client follows a server. A client of some subtrees has only
+// those.
+func (c *Client) Backup(ctx context.Context, begin func(sequence int64) (commit.Checkpoint, error)) error {
+	if err := c.waitActive(ctx); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	state, sequence := c.state.Load(), c.sequence.Load()
+	now := state.cut()
+	c.mu.Unlock()
+	defer now.release()
+
+	to, err := begin(sequence)
+	if err != nil {
+		return err
+	}
+	defer to.Abort()
+	e := commit.Entry{Kind: commit.KindRecords, Time: time.Now().UnixNano()}
+	add := func() {
+		if err = ctx.Err(); err == nil && e.Count > 0 {
+			err = to.Append(e)
+		}
+		e.Count, e.Records = 0, e.Records[:0]
+	}
+	now.records(func(r record) bool {
+		if e.Count > 0 && len(e.Records)+len(r) > backupPiece {
+			add()
+		}
+		if e.Count == 0 {
+			e.Time = time.Now().UnixNano() // the time from which the times to live count
+		}
+		e.Records = appendAged(e.Records, r, state.deadlines.left(r))
+		e.Count++
+		return err == nil
+	})
+	if err == nil {
+		add()
+	}
+	if err == nil {
+		err = to.Commit()
+	}
+	return err
+}

@@ -1,0 +1,137 @@
+package chp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermap/chp/commit"
+)
+
+// kept is a checkpoint in memory.
+type kept struct {
+	entries            []commit.Entry
+	committed, aborted bool
+	fail               error
+	full               func() // before each entry
+}
+
+func (k *kept) Append(e commit.Entry) error {
+	if k.full != nil {
+		k.full()
+	}
+	e.Records = bytes.Clone(e.Records)
+	k.entries = append(k.entries, e)
+	return k.fail
+}
+
+func (k *kept) Commit() error { k.committed = true; return nil }
+
+func (k *kept) Abort() { k.aborted = !k.committed }
+
+// TestClientBackup: a backup holds every record of the map as it is at one
+// moment, with the sequence, UUID and properties of its update and the time that
+// is left.
+func TestClientBackup(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	c := startClient(t, s, ClientOptions{})
+	want := map[string]int64{}
+	for i := range 500 {
+		key := fmt.Sprintf("/k/%d", i)
+		if i%50 == 0 {
+			sequence, err := c.SetSync(ctx, key, bytes.Repeat([]byte{byte(i)}, i*10+1), WithProperty("colour", "red"))
+			must(t, err)
+			want[key] = sequence
+			continue
+		}
+		must(t, c.Set(ctx, key, bytes.Repeat([]byte{byte(i)}, i*10+1)))
+	}
+	_, err := c.SetSync(ctx, "/lease", []byte("x"), WithTTL(time.Hour), WithProperty("a", "b"))
+	must(t, err)
+	large, err := c.SetSync(ctx, "/large", make([]byte, 700_000))
+	must(t, err)
+	_, err = c.SetSync(ctx, "/k/1", []byte("y"))
+	must(t, err)
+	last, err := c.DeleteSync(ctx, "/k/2")
+	must(t, err)
+
+	var k kept
+	var sequence int64
+	moved := false
+	k.full = func() {
+		if !moved { // what comes now is not in it
+			moved = true
+			_, err := c.SetSync(ctx, "/k/1", []byte("later"))
+			must(t, err)
+		}
+	}
+	must(t, c.Backup(ctx, func(s int64) (commit.Checkpoint, error) { sequence = s; return &k, nil }))
+	if sequence != last || !k.committed || len(k.entries) < 4 {
+		t.Errorf("sequence %d, want %d; %d entries", sequence, last, len(k.entries))
+	}
+	seen := map[string]record{}
+	for _, e := range k.entries {
+		n := uint32(0)
+		for left := e.Records; len(left) > 0; n++ {
+			r := record(left)
+			r = r[:r.size()]
+			left = left[len(r):]
+			if seen[string(r.key())] != nil {
+				t.Errorf("%s twice", r.key())
+			}
+			seen[string(r.key())] = r
+			if len(r.uuid()) != uuidSize || r.seq() > sequence {
+				t.Errorf("%s: sequence %d, UUID %x", r.key(), r.seq(), r.uuid())
+			}
+		}
+		if n != e.Count || e.Kind != commit.KindRecords || time.Since(e.When()).Abs() > time.Hour {
+			t.Errorf("%d records in %+v", n, e)
+		}
+	}
+	if len(seen) != 501 || seen["/k/2"] != nil || string(seen["/k/1"].value()) != "y" || seen["/large"].seq() != large {
+		t.Errorf("%d records", len(seen))
+	}
+	for key, sequence := range want {
+		if r := seen[key]; r.seq() != sequence || string(r.props()) != "colour=red\n" {
+			t.Errorf("%s: sequence %d, want %d; %q", key, r.seq(), sequence, r.props())
+		}
+	}
+	if ttl := ttlOf(seen["/lease"].props()); ttl <= 0 || ttl > time.Hour || !strings.Contains(string(seen["/lease"].props()), "a=b\n") {
+		t.Errorf("%q", seen["/lease"].props())
+	}
+}
+
+// TestClientBackupFails: what stops a backup aborts it.
+func TestClientBackupFails(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	broken := errors.New("broken")
+	s := startServer(t, ServerOptions{})
+	c := startClient(t, s, ClientOptions{})
+	_, err := c.SetSync(ctx, "/a", []byte("x"))
+	must(t, err)
+	k := kept{fail: broken}
+	err = c.Backup(ctx, func(int64) (commit.Checkpoint, error) { return &k, nil })
+	if !errors.Is(err, broken) || !k.aborted {
+		t.Error(err, k.aborted)
+	}
+	if err := c.Backup(ctx, func(int64) (commit.Checkpoint, error) { return nil, broken }); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	gone, cancel := context.WithCancel(ctx)
+	k = kept{}
+	err = c.Backup(gone, func(int64) (commit.Checkpoint, error) { cancel(); return &k, nil })
+	if !errors.Is(err, context.Canceled) || !k.aborted {
+		t.Error(err, k.aborted)
+	}
+	c.Close()
+	if err := c.Backup(ctx, func(int64) (commit.Checkpoint, error) { return &k, nil }); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}
