@@ -44,6 +44,11 @@ type Log interface {
 	// with that index; sequence is the state's last one. When the file is complete,
 	// it replaces the entries up to the index. There is one checkpoint at
 	// a time.
+	//
+	// The state need not be what the entries add up to. A server that takes the
+	// whole state of another one makes a checkpoint of that at Last(), and then
+	// appends what follows; an empty log needs an entry for that, with any
+	// content. Whatever happens, the log holds the one state or the other.
 	Checkpoint(index, sequence uint64) (Checkpoint, error)
 	// CutBack removes all entries behind the index, for a server whose last
 	// entries are not those of the server it follows.

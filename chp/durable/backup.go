@@ -28,11 +28,14 @@ type BackupInfo struct {
 
 func (b *BackupInfo) note(e *commit.Entry) {
 	if b.Last = e.Index; e.Index != b.Checkpoint && e.Count > 0 {
-		b.Sequence = max(b.Sequence, e.First+uint64(e.Count)-1)
+		b.Sequence = max(b.Sequence, lastSequence(e))
 	}
 	b.Entries++
 	b.Records += uint64(e.Count)
 }
+
+// lastSequence returns the sequence of the last update of an entry that has some.
+func lastSequence(e *commit.Entry) uint64 { return e.First + uint64(e.Count) - 1 }
 
 // A BackupWriter writes a backup, in one goroutine. It is a [commit.Checkpoint]:
 // Commit gives the file its name, and Abort removes what there is of it.

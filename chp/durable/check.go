@@ -23,6 +23,7 @@ type Report struct {
 	Unread            int           // number of segments behind that
 	First, Last       uint64        // readable entries of the log; First > Last if there are none
 	Entries, Records  uint64        // of the log
+	Sequence          uint64        // last readable one
 	Committed         uint64        // highest index of which the log says that it was on the disk
 	Torn              *commit.Torn  // what the next start would cut off
 	// Defect is the first thing that keeps the log from being opened, as a rule a
@@ -53,6 +54,7 @@ func (r *Report) String() string {
 		fmt.Fprintf(&b, "%d more segments, not read\n", r.Unread)
 	}
 	fmt.Fprintf(&b, "log: %d entries, %d to %d, %d updates, committed to %d\n", r.Entries, r.First, r.Last, r.Records, r.Committed)
+	fmt.Fprintf(&b, "last sequence %d\n", r.Sequence)
 	if r.Torn != nil {
 		fmt.Fprintf(&b, "unfinished writes: %d bytes at offset %d of %s, behind entry %d; the next start removes them\n",
 			r.Torn.Bytes, r.Torn.Offset, filepath.Base(r.Torn.File), r.Torn.After)
@@ -111,7 +113,9 @@ func (r *Report) check(dir string) (err error) {
 		if err != nil && !errors.As(err, &corrupt) {
 			return err
 		}
-		first = err
+		if first = err; err == nil {
+			r.Sequence = r.Checkpoint.Sequence
+		}
 	}
 	if err := r.checkLog(filepath.Join(dir, logName)); err != nil {
 		var corrupt *commit.CorruptError
@@ -132,7 +136,13 @@ func (r *Report) checkLog(logs string) error {
 	}
 	all = from(all, r.Checkpoint.Index)
 	w := walk{segments: all, meta: &r.Meta}
-	if err := w.run(func(commit.Entry, int64) error { return nil }); err != nil {
+	err = w.run(func(e commit.Entry, _ int64) error {
+		if e.Index > r.Checkpoint.Index && e.Count > 0 {
+			r.Sequence = max(r.Sequence, lastSequence(&e))
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	for i, s := range w.sums {

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"clustermap/chp/commit"
+	"clustermap/chp/durable"
+
+	"github.com/spf13/cobra"
+)
+
+func newFsck() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "fsck PATH",
+		Short: "Check the data of a server, or a backup",
+		Long: `Reads all data in a directory of chp serve --data, or a file of chp backup, and tells
+what can be read: the checkpoint, the segments of the log behind it, and the last
+entry and sequence. It changes nothing and takes no lock, so it may run beside the
+server.
+
+Writes that were under way when the machine or the server stopped are no damage: the
+next start removes them, and nobody was told that they are kept. Damage is what was
+once safely on the disk and cannot be read; a server does not start on that. Then
+restore a backup in another directory (chp restore), or take the map from another
+server (chp backup --server).
+
+Exit codes: 0 sound, 1 damaged or unreadable, 2 usage.`,
+		Example: `  chp fsck /var/lib/chp
+  chp fsck --json map.backup | jq .sound`,
+		Args: cobra.ExactArgs(1),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.RunE = runs(func(_ context.Context, cmd *cobra.Command, args []string) error {
+		path := args[0]
+		info, err := os.Stat(path)
+		if err != nil {
+			return fail(exitRefused, "%w", err)
+		}
+		check := checkLog
+		if !info.IsDir() {
+			check = checkBackup
+		}
+		result, text, defect, err := check(path)
+		if err != nil {
+			return fail(exitRefused, "%s", logText(err))
+		}
+		out := cmd.OutOrStdout()
+		if asJSON {
+			err = json.NewEncoder(out).Encode(result)
+		} else {
+			_, err = fmt.Fprint(out, text)
+		}
+		if err == nil && defect != nil {
+			err = fail(exitRefused, "%s is damaged", path)
+		}
+		return err
+	})
+	return cmd
+}
+
+// checked is what fsck --json prints. What is not there is left out.
+type checked struct {
+	Path       string             `json:"path"`
+	Kind       string             `json:"kind"` // log or backup
+	Sound      bool               `json:"sound"`
+	Identity   string             `json:"identity,omitempty"`
+	Format     uint32             `json:"format,omitempty"`
+	Epoch      uint64             `json:"epoch"`
+	Checkpoint *checkedCheckpoint `json:"checkpoint,omitempty"`
+	Segments   []checkedSegment   `json:"segments,omitempty"`
+	Unread     int                `json:"unread_segments,omitempty"`
+	First      uint64             `json:"first_entry,omitempty"`
+	Last       uint64             `json:"last_entry"`
+	Entries    uint64             `json:"entries"`
+	Updates    uint64             `json:"updates"`
+	Sequence   uint64             `json:"last_sequence"`
+	Committed  uint64             `json:"committed_entry,omitempty"`
+	Time       *time.Time         `json:"time,omitempty"`
+	Bytes      int64              `json:"bytes,omitempty"`
+	Unfinished *checkedTorn       `json:"unfinished,omitempty"`
+	Defect     *checkedDefect     `json:"defect,omitempty"`
+}
+
+type checkedCheckpoint struct {
+	File     string    `json:"file"`
+	Entry    uint64    `json:"entry"`
+	Epoch    uint64    `json:"epoch"`
+	Sequence uint64    `json:"sequence"`
+	Time     time.Time `json:"time"`
+	Pieces   uint64    `json:"pieces"`
+	Updates  uint64    `json:"updates"`
+	Bytes    int64     `json:"bytes"`
+}
+
+type checkedSegment struct {
+	File    string `json:"file"`
+	First   uint64 `json:"first_entry"`
+	Last    uint64 `json:"last_entry"`
+	Entries uint64 `json:"entries"`
+	Bytes   int64  `json:"bytes"`
+	Size    int64  `json:"size"`
+}
+
+type checkedTorn struct {
+	File   string `json:"file"`
+	Offset int64  `json:"offset"`
+	Bytes  int64  `json:"bytes"`
+	After  uint64 `json:"after_entry"`
+}
+
+type checkedDefect struct {
+	Reason string `json:"reason"`
+	File   string `json:"file,omitempty"`
+	Offset int64  `json:"offset"`
+	Last   uint64 `json:"last_readable_entry"`
+	Lost   uint64 `json:"lost_up_to_entry,omitempty"` // 0 if that is not known
+}
+
+func defectOf(err error) *checkedDefect {
+	if err == nil {
+		return nil
+	}
+	var corrupt *commit.CorruptError
+	if errors.As(err, &corrupt) {
+		return &checkedDefect{Reason: corrupt.Reason.Error(), File: corrupt.File, Offset: corrupt.Offset, Last: corrupt.LastGood, Lost: corrupt.Lost}
+	}
+	return &checkedDefect{Reason: logText(err)}
+}
+
+func checkLog(path string) (result *checked, text string, defect, err error) {
+	r, err := durable.Check(path)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	c := &checked{
+		Path: path, Kind: "log", Sound: r.Defect == nil,
+		Identity: hex.EncodeToString(r.Meta.Identity[:]), Format: r.Meta.Format, Epoch: r.Meta.Epoch,
+		Unread: r.Unread, First: r.First, Last: r.Last, Entries: r.Entries, Updates: r.Records, Sequence: r.Sequence, Committed: r.Committed,
+		Defect: defectOf(r.Defect),
+	}
+	if k := &r.Checkpoint; k.File != "" {
+		c.Checkpoint = &checkedCheckpoint{
+			File: filepath.Base(k.File), Entry: k.Index, Epoch: k.Epoch, Sequence: k.Sequence, Time: k.Time,
+			Pieces: r.CheckpointEntries, Updates: r.CheckpointRecords, Bytes: k.Bytes,
+		}
+	}
+	for _, s := range r.Segments {
+		c.Segments = append(c.Segments, checkedSegment{File: filepath.Base(s.File), First: s.First, Last: s.Last, Entries: s.Entries, Bytes: s.Bytes, Size: s.Size})
+	}
+	if t := r.Torn; t != nil {
+		c.Unfinished = &checkedTorn{File: filepath.Base(t.File), Offset: t.Offset, Bytes: t.Bytes, After: t.After}
+	}
+	return c, r.String(), r.Defect, nil
+}
+
+func checkBackup(path string) (result *checked, text string, defect, err error) {
+	b, err := durable.ReadBackup(path, func(commit.Entry) error { return nil })
+	var corrupt *commit.CorruptError
+	if errors.As(err, &corrupt) || errors.Is(err, commit.ErrFormat) {
+		defect, err = err, nil
+	}
+	if err != nil {
+		return nil, "", nil, err
+	}
+	c := &checked{
+		Path: path, Kind: "backup", Sound: defect == nil,
+		Epoch: b.Epoch, Last: b.Last, Entries: b.Entries, Updates: b.Records, Sequence: b.Sequence, Bytes: b.Bytes,
+		Defect: defectOf(defect),
+	}
+	if b.Identity != [16]byte{} {
+		c.Identity = hex.EncodeToString(b.Identity[:])
+	}
+	if b.File != "" {
+		c.Time = &b.Time
+		text = fmt.Sprintf("backup of %s, epoch %d, %d bytes\n%d entries, %d updates\nlast sequence %d\n",
+			b.Time.Format(time.RFC3339), b.Epoch, b.Bytes, b.Entries, b.Records, b.Sequence)
+	}
+	if defect != nil {
+		text += fmt.Sprintf("defect: %v\n", defect)
+	} else {
+		text += "sound\n"
+	}
+	return c, text, defect, nil
+}
