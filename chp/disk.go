@@ -39,7 +39,7 @@ func (d *disk) append(first int64, count int, pieces []piece) uint64 {
 	size := 0
 	for _, p := range pieces {
 		d.parts = append(d.parts, p.wire())
-		size += int(p.end - p.off)
+		size += p.size()
 	}
 	index, err := d.group.AppendParts(commit.Entry{
 		First: uint64(first), Count: uint32(count), Kind: commit.KindRecords, Time: time.Now().UnixNano(),

@@ -54,7 +54,7 @@ func (h *held) add(last int64, index uint64, pieces []piece, spans []sockets.Spa
 	b.pieces, b.spans, b.bytes = append(b.pieces[:0], pieces...), append(b.spans[:0], spans...), heldBytes+spanBytes*len(spans)
 	for _, p := range pieces {
 		p.seg.Retain()
-		b.bytes += int(p.end - p.off)
+		b.bytes += p.size()
 	}
 	h.bytes += b.bytes
 	h.batches = append(h.batches, b)
