@@ -92,8 +92,7 @@ type cluster struct {
 	keys     []string
 	counting []int    // replicas of the whole map: they notice when an update is missing
 	between  []*proxy // links of the servers
-	trouble  sync.Mutex
-	flooder  *writer // writes through the observer
+	flooder  *writer  // writes through the observer
 	flooding sync.Mutex
 }
 

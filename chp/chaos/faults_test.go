@@ -95,16 +95,37 @@ func (c *cluster) plan(n int, seed uint64, longest time.Duration) (faults []faul
 }
 
 // inject injects faults one after the other, without waiting for the end of one
-// before the next begins. It returns when all are over.
+// before the next begins, but that one server at a time is in trouble. It returns
+// when all are over.
 func (c *cluster) inject(ctx context.Context, faults []fault) {
 	var running sync.WaitGroup
+	trouble := make(chan struct{}, 1) // holds something while a server is
 	for _, f := range faults {
 		if !sleep(ctx, f.after) {
 			break
 		}
-		running.Go(func() { c.do(ctx, f) })
+		switch f.kind {
+		case faultKill, faultForget, faultStop, faultStopKill, faultTerm, faultSplit:
+			trouble <- struct{}{}
+			running.Go(func() {
+				c.doServer(ctx, f)
+				c.recover(ctx)
+				<-trouble
+			})
+		default:
+			running.Go(func() { c.do(ctx, f) })
+		}
 	}
 	running.Wait()
+}
+
+// recover waits until the cluster works again: servers that are never up long
+// enough to be written to show nothing.
+func (c *cluster) recover(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for before := c.acknowledged(); c.acknowledged() < before+enough && sleep(ctx, 5*time.Millisecond); {
+	}
 }
 
 // sleep waits, and returns false if the context has ended.
@@ -120,11 +141,6 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 func (c *cluster) do(ctx context.Context, f fault) {
-	switch f.kind {
-	case faultKill, faultForget, faultStop, faultStopKill, faultTerm, faultSplit:
-		c.doServer(ctx, f)
-		return
-	}
 	c.history.fault("%v", f)
 	r := c.replicas[f.replica]
 	route := r.routes[f.server]
@@ -222,13 +238,8 @@ func (c *cluster) flood(ctx context.Context) {
 	}
 }
 
-// doServer does something to a server. One at a time is in trouble.
+// doServer does something to a server.
 func (c *cluster) doServer(ctx context.Context, f fault) {
-	c.trouble.Lock()
-	defer c.trouble.Unlock()
-	if ctx.Err() != nil {
-		return
-	}
 	if !c.settled(ctx) {
 		return
 	}
