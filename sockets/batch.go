@@ -37,6 +37,19 @@ func (b *Batch) Spans() []Span { return b.spans }
 // which the kept ones were moved.
 func (b *Batch) SetSpans(spans []Span) { b.spans = spans }
 
+// Rewrite moves the messages to memory of the batch's own, for Prepare that makes
+// them longer. It calls fill once with at least size bytes, whose contents are
+// undefined. fill writes the messages there, reading them from Wire, and returns
+// their places. Wire returns the new bytes afterwards.
+func (b *Batch) Rewrite(size int, fill func(dst []byte) []Span) {
+	c := buf.Get(size)
+	b.spans = fill(c.Data())
+	if b.chunk != nil {
+		b.chunk.Release()
+	}
+	b.chunk = c
+}
+
 // Len returns the number of messages.
 func (b *Batch) Len() int { return len(b.spans) }
 

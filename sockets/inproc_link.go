@@ -477,7 +477,7 @@ func (h *half) hand(c *buf.Chunk) (kept hwm) {
 		h.socket.opts.Prepare(b)
 	}
 	if wanted && len(b.spans) > 0 {
-		if len(b.spans) < before {
+		if len(b.spans) < before || b.chunk != c {
 			octets = b.octets()
 		}
 		kept = hwm{len(b.spans), octets}

@@ -337,7 +337,8 @@ type Options struct {
 	// Prepare, if set, runs on every batch that arrives, in the goroutine
 	// that read it and before it is queued: batches of different peers are
 	// prepared in parallel. It may change octets within a span, shorten a
-	// span, set its Tag, and drop spans. The batch is valid during the call
+	// span, set its Tag, drop spans, and rewrite the whole batch
+	// ([Batch.Rewrite]). The batch is valid during the call
 	// only. It must not wait for anything; it may disconnect the peer.
 	Prepare func(*Batch)
 

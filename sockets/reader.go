@@ -320,10 +320,13 @@ func (r *reader) deliver(b *Batch) {
 	if len(b.spans) == 0 {
 		return
 	}
-	if octets := b.octets(); octets <= len(b.chunk.Data())/stayPart {
+	switch octets := b.octets(); {
+	case b.chunk != r.chunk: // Prepare has rewritten it
+		b.cost = len(b.chunk.Data())
+	case octets <= len(b.chunk.Data())/stayPart:
 		b.compact(octets)
 		b.cost = len(b.chunk.Data())
-	} else {
+	default:
 		b.cost, r.unpaid = r.unpaid, 0
 	}
 	b.cost += spanCost * len(b.spans)
