@@ -325,6 +325,8 @@ func (s *session) connect() error {
 		s.requests = s.client.subtrees.plain()
 	}
 	s.stream = newStream(&s.requests, s.ours)
+	// The subscription can be to less than is asked for.
+	s.stream.counted = s.client.subtrees.all()
 	return nil
 }
 
