@@ -24,6 +24,10 @@ const (
 	// connection of every update that it refuses (see appendRefusal).
 	propertyRefusals = "X-CHP-Refusals"
 
+	// propertyModel is the Clone model of a server, in decimal, if that is not 6:
+	// such a server announces nothing else.
+	propertyModel = "X-CHP-Model"
+
 	// propertyClient identifies a client on all of its connections to one server:
 	// 32 hexadecimal digits. Each server is given others, so none can pass itself
 	// off as the client at another server. propertyGeneration is a number in

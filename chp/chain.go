@@ -116,7 +116,7 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 				p.next = at
 				return false
 			}
-			wire = appendKVSYNC(wire, r, c.want.full, deadlines)
+			wire = appendKVSYNC(wire, r, c.want, deadlines)
 			p.messages++
 			return true
 		})
@@ -129,7 +129,7 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 		if c.want.full && c.cut.seq == c.snapshots.server.sequencer.base {
 			props = newMapProperties
 		}
-		wire = appendKTHXBAI(wire, c.cut.seq, props, c.want.subtree)
+		wire = appendKTHXBAI(wire, c.cut.seq, props, c.want)
 		p.messages++
 		p.next = atEnd
 	}

@@ -39,6 +39,7 @@ type Client struct {
 	security func() sockets.Security // a function, because printing one shows no secrets
 	servers  []address
 	subtrees subtrees
+	dialect  dialect
 	log      *slog.Logger // never waits
 	logs     *logQueue
 	ctx      context.Context // ends with Close
@@ -100,6 +101,7 @@ func newClient(o ClientOptions) (*Client, error) {
 	c := &Client{
 		opts:     o,
 		servers:  servers,
+		dialect:  o.Model.dialect(),
 		subtrees: newSubtrees(o.Subtrees),
 		logs:     newLogQueue(o.Logger.Handler()),
 		ended:    make(chan struct{}),

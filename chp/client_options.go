@@ -36,6 +36,13 @@ type ClientOptions struct {
 	// (see [Client.Set]).
 	Servers []string
 
+	// Model is the Clone model of all servers: see [Model] for what each lacks. 0
+	// means 6, the full protocol. In the other models the client waits for its
+	// first update, or a second, before it asks for a snapshot: that long its
+	// subscriptions may need. In model 1 it becomes ACTIVE with an empty state, and
+	// keeps its state when it connects again, as with KeepOnEmpty.
+	Model Model
+
 	// Security is the security mechanism of all servers, which the client is
 	// a client of: PLAIN with a user name and a password, or CURVE with the
 	// client's key and the servers' common public key. Default none.
@@ -117,13 +124,13 @@ type ClientOptions struct {
 // address is one server's endpoints.
 type address struct {
 	name      string // as in ClientOptions.Servers
-	snapshot  string // P
-	publisher string // P+1
+	snapshot  string // P; empty in Clone model 1
+	publisher string // P+1; P in Clone model 1
 	collector string // P+2
 }
 
 // parseServer derives a server's three endpoints from tcp://host:P.
-func parseServer(name string) (address, error) {
+func parseServer(name string, d dialect) (address, error) {
 	rest, ok := strings.CutPrefix(name, "tcp://")
 	if !ok {
 		return address{}, errors.New("must have the form tcp://host:port")
@@ -136,10 +143,14 @@ func parseServer(name string) (address, error) {
 	if err != nil || port == 0 || port > 65533 {
 		return address{}, errors.New("needs a port from 1 to 65533, with two more above it")
 	}
-	at := func(n uint64) string {
-		return "tcp://" + net.JoinHostPort(host, strconv.FormatUint(port+n, 10))
+	at := func(n int) string {
+		if n < 0 {
+			return ""
+		}
+		return "tcp://" + net.JoinHostPort(host, strconv.Itoa(int(port)+n))
 	}
-	return address{name: name, snapshot: at(0), publisher: at(1), collector: at(2)}, nil
+	snapshot, publisher, collector := d.ports()
+	return address{name: name, snapshot: at(snapshot), publisher: at(publisher), collector: at(collector)}, nil
 }
 
 // withDefaults validates o, reports all faults at once, and returns a copy
@@ -154,7 +165,7 @@ func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 		bad("Servers", "names no server")
 	}
 	for i, name := range o.Servers {
-		server, err := parseServer(name)
+		server, err := parseServer(name, o.Model.dialect())
 		switch {
 		case err != nil:
 			bad("Servers", "%q %v", name, err)
@@ -162,6 +173,9 @@ func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 			bad("Servers", "%q is there twice", name)
 		}
 		servers = append(servers, server)
+	}
+	if err := o.Model.check(); err != nil {
+		faults = append(faults, err)
 	}
 	if err := o.Security.Validate(); err != nil {
 		faults = append(faults, err)
@@ -204,6 +218,9 @@ func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 	}
 	if o.SyncTimeout == 0 {
 		o.SyncTimeout = DefaultSyncTimeout
+	}
+	if !o.Model.dialect().snapshots {
+		o.KeepOnEmpty = true
 	}
 	setDefault(&o.deletedBytes, maxDeletedBytes)
 	if o.Logger == nil {

@@ -83,6 +83,10 @@ func (s *session) join() error {
 // cuts, one for each request. It runs beside join, which does not touch
 // next meanwhile.
 func (s *session) fetch(next *store) (cuts []int64, err error) {
+	if s.server.snapshot == "" {
+		s.fresh = true // so keep does its work
+		return []int64{0}, nil
+	}
 	var b sockets.Batch
 	defer b.Release()
 	window := 1
@@ -93,7 +97,7 @@ func (s *session) fetch(next *store) (cuts []int64, err error) {
 	asked := 0
 	for len(cuts) < len(s.requests.list) {
 		for asked < min(len(cuts)+window, len(s.requests.list)) {
-			if err := s.dealer.Send(s.ctx, []byte("ICANHAZ?"), []byte(s.requests.list[asked])); err != nil {
+			if err := s.dealer.Send(s.ctx, s.client.dialect.request(s.requests.list[asked])...); err != nil {
 				return nil, err
 			}
 			asked++

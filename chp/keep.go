@@ -15,7 +15,7 @@ func saysNew(kthxbai record) bool {
 
 // keep copies the client's keys into the state that is to replace its own, if the
 // server's map is new and empty and the application wants that
-// (ClientOptions.KeepOnEmpty). The updates that came meanwhile are merged
+// (ClientOptions.KeepOnEmpty), or if the server sends no snapshots. The updates that came meanwhile are merged
 // afterwards, so they win.
 func (s *session) keep(next *store) {
 	c := s.client
@@ -38,5 +38,5 @@ func (s *session) keep(next *store) {
 		}
 		return true
 	})
-	c.log.Warn("the server's map is new and empty; keys are kept", "server", s.server.name, "kept", s.kept, "dropped", cut.len()-s.kept)
+	c.log.Warn("the server sends no snapshot, or that of a new and empty map; keys are kept", "server", s.server.name, "kept", s.kept, "dropped", cut.len()-s.kept)
 }

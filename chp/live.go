@@ -9,7 +9,7 @@ func (s *session) apply() error {
 	c := s.client
 	c.install(s)
 	defer c.uninstall(s)
-	s.watchdog.expect(earSubscriber, c.opts.HeartbeatTimeout)
+	s.watchdog.expect(earSubscriber, c.silence())
 	for {
 		if s.stream.missing != nil {
 			if err := s.resync(); err != nil {

@@ -21,10 +21,14 @@ type want struct {
 	subtree string
 	exact   bool // the one key named by subtree: only for our own clients
 	full    bool // with UUID and properties: only for our own clients
+	three   bool // messages of three frames: see Model
 }
 
-// errRequest is why a snapshot request is refused.
-var errRequest = errors.New("chp: not a snapshot request: two frames, ICANHAZ? and a subtree, are expected")
+// Why a snapshot request is refused.
+var (
+	errRequest      = errors.New("chp: not a snapshot request: two frames, ICANHAZ? and a subtree, are expected")
+	errWholeRequest = errors.New("chp: not a snapshot request: one frame, ICANHAZ?, is expected")
+)
 
 // runRequests takes snapshot requests and lines them up.
 func (s *Server) runRequests(ctx context.Context) {
@@ -33,7 +37,7 @@ func (s *Server) runRequests(ctx context.Context) {
 	defer s.snapshots.joining.Wait()
 	for s.router.RecvBatch(ctx, &b) == nil {
 		for i := range b.Len() {
-			w, err := parseRequest(b.Message(i), b.Peer().Property(propertyCHP) != "")
+			w, err := s.dialect.parseRequest(b.Message(i), b.Peer().Property(propertyCHP) != "")
 			if err == nil {
 				err = s.snapshots.add(ctx, request{b.Peer(), w})
 			}

@@ -30,7 +30,7 @@ import (
 //
 // Nothing done under the mutex waits for a peer or a disk.
 type sequencer struct {
-	publisher *sockets.Pub
+	publisher publisher
 	maxBytes  int64 // of the live records; 0: any number
 	refused   *refusals
 	unfit     []sockets.Span // scratch of fitting
@@ -40,7 +40,7 @@ type sequencer struct {
 	wheel  *wheel
 	pieces []piece // scratch
 	dead   expiry  // scratch
-	hugz   []byte  // the heartbeat's wire form, its sequence to be filled in
+	hugz   []byte  // the heartbeat's wire form, its sequence to be filled in; nil to send none
 
 	disk     disk
 	held     held          // applied and not yet published
@@ -66,7 +66,7 @@ type sequencer struct {
 // the guide's clients use, until the year 2248.
 func firstSequence(t time.Time) int64 { return t.UnixMilli() << 20 }
 
-func (q *sequencer) init(publisher *sockets.Pub, maxBytes int64, refused *refusals) {
+func (q *sequencer) init(publisher publisher, maxBytes int64, refused *refusals) {
 	q.publisher, q.maxBytes, q.refused = publisher, maxBytes, refused
 	q.store = newStore(storeOptions{})
 	q.wheel = newWheel(time.Now())
@@ -166,6 +166,9 @@ func (q *sequencer) schedule(wire []byte, spans []sockets.Span, first int64) {
 
 // heartbeat publishes HUGZ with the sequence of the last update that was published.
 func (q *sequencer) heartbeat() {
+	if q.hugz == nil {
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	binary.BigEndian.PutUint64(q.hugz[hugzSequence:], uint64(q.published.Load()))

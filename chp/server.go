@@ -35,7 +35,8 @@ type Server struct {
 	snapshots *snapshotter
 	router    *sockets.Router // P: snapshot requests and replies
 	publisher *sockets.Pub    // P+1: KVPUB and HUGZ
-	collector *sockets.Sub    // P+2: KVSET
+	collector collector       // P+2: KVSET
+	dialect   dialect
 	ready     chan struct{}
 	endpoints Endpoints
 
@@ -62,9 +63,9 @@ const (
 
 // Endpoints are where a server listens, with the real ports.
 type Endpoints struct {
-	Snapshot  string // P: ROUTER
-	Publisher string // P+1: PUB
-	Collector string // P+2: SUB
+	Snapshot  string // P: ROUTER; empty in Clone model 1
+	Publisher string // P+1: PUB; P in Clone model 1
+	Collector string // P+2: SUB; PULL in Clone models 1 to 5
 }
 
 // ListenError says that a server could not listen on one of its ports. It
@@ -97,10 +98,13 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		return nil, err
 	}
 	logs := newLogQueue(o.Logger.Handler())
-	s := &Server{opts: o.withoutSecrets(), log: logs.logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{})}
+	s := &Server{opts: o.withoutSecrets(), dialect: o.Model.dialect(), log: logs.logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{})}
 	s.members.init()
 	announce := map[string]string{
 		propertyCHP: announcement, propertyMaxValue: strconv.Itoa(o.MaxValueSize), propertyRefusals: "1",
+	}
+	if !s.dialect.full {
+		announce = map[string]string{propertyModel: strconv.Itoa(int(o.Model))}
 	}
 	s.router, err = sockets.NewRouter(sockets.Options{
 		SendHWM: -1, SendHWMOctets: snapshotWindow,
@@ -125,16 +129,19 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.collector, err = sockets.NewSub(sockets.Options{
+	s.collector, err = s.dialect.newCollector(sockets.Options{
 		RecvHWM: -1, RecvHWMOctets: collectorWindow,
 		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead, Prepare: s.collect,
 		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Metadata: announce,
 		Monitor: s.watchConnections("collector"),
-	})
+	}, &s.refused)
 	if err != nil {
 		return nil, err
 	}
-	s.sequencer.init(s.publisher, o.MaxMapBytes, &s.refused)
+	s.sequencer.init(s.dialect.publisher(s.publisher), o.MaxMapBytes, &s.refused)
+	if !s.dialect.full {
+		s.sequencer.hugz = nil
+	}
 	if err := s.sequencer.fill(&o); err != nil {
 		s.close()
 		return nil, err
@@ -168,9 +175,6 @@ func (s *Server) Listen(ctx context.Context) error {
 	if err := s.bind(ctx); err != nil {
 		return err
 	}
-	if err := s.collector.Subscribe(""); err != nil {
-		return err
-	}
 	s.phase = phaseListening
 	return nil
 }
@@ -193,16 +197,19 @@ func (s *Server) bind(ctx context.Context) error {
 
 // bindThree binds P, P+1 and P+2, or none. With port 0 the system chooses P.
 func (s *Server) bindThree(ctx context.Context, port int) error {
-	type binder interface {
-		Bind(context.Context, string) error
-		Unbind(string) error
-		LastEndpoint() string
-	}
+	snapshot, publisher, collector := s.dialect.ports()
 	var bound []binder
-	for i, b := range [...]binder{s.router, s.publisher, s.collector} {
-		endpoint := "tcp://" + net.JoinHostPort(s.opts.Host, strconv.Itoa(port+min(i, port*i)))
+	for _, at := range [...]struct {
+		binder
+		offset int // from P; below 0 there is none
+	}{{s.router, snapshot}, {s.publisher, publisher}, {s.collector, collector}} {
+		b := at.binder
+		if at.offset < 0 {
+			continue
+		}
+		endpoint := "tcp://" + net.JoinHostPort(s.opts.Host, strconv.Itoa(port+min(at.offset, port*at.offset)))
 		err := b.Bind(ctx, endpoint)
-		if err == nil && i == 0 && port == 0 {
+		if err == nil && at.offset == 0 && port == 0 {
 			port = portOf(b.LastEndpoint())
 		}
 		if err == nil && port > 65533 {

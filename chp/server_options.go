@@ -57,6 +57,11 @@ type ServerOptions struct {
 	// 0 takes three consecutive free ports.
 	Port int
 
+	// Model makes the server one of another Clone model than 6, for programs of
+	// the guide: see [Model] for what each lacks. 0 means 6, the full protocol. Such
+	// a server announces nothing that goes beyond the model, and sends no HUGZ.
+	Model Model
+
 	// HeartbeatInterval is the time between HUGZ messages. Clients hold a
 	// server dead after some seconds without one. 0 means
 	// DefaultHeartbeatInterval.
@@ -169,6 +174,9 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 		errs = append(errs, &OptionError{"Host", fmt.Sprintf("%q is not an address, a name or *; the port is in Port", o.Host)})
 	}
 	if err := o.Security.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := o.Model.check(); err != nil {
 		errs = append(errs, err)
 	}
 	if o.Security.PlainUsername != "" || o.Security.PlainPassword != "" {

@@ -53,6 +53,8 @@ type session struct {
 	openings   chan opening  // one of each socket
 	over       chan struct{} // closed when the session has ended and nothing goes out through it
 	ours       bool          // the server announced itself as one of ours
+	sent       *sentUpdates  // in a Clone model with three frames
+	confirms   bool          // the publisher says when subscriptions are in force
 	tells      bool          // the server tells of updates that it refuses
 	maxValue   int           // the most bytes of a value that the server takes, 0 if it does not say
 	generation uint64        // of the session: see propertyGeneration
@@ -97,6 +99,9 @@ func (c *Client) newSession(index int) *session {
 	}
 	c.generation++
 	s.generation = c.generation
+	if c.dialect.three {
+		s.sent = newSentUpdates()
+	}
 	s.ctx, s.fail = context.WithCancelCause(c.ctx)
 	return s
 }
@@ -187,7 +192,7 @@ func (s *session) open() error {
 	options := s.socketOptions(s.index)
 	options.RecvHWM, options.Linger, options.ReconnectInterval = -1, -1, -1
 	options.MaxMessageSize = maxMaxValueSize + maxOverhead
-	options.Monitor, options.Prepare = s.monitorSubscriber, subscriber.updates
+	options.Monitor, options.Prepare = s.monitorSubscriber, s.prepare(subscriber.updates)
 	if mutate.Reconnect {
 		options.ReconnectInterval = 0
 	}
@@ -196,12 +201,13 @@ func (s *session) open() error {
 		return err
 	}
 	options.Monitor, options.ReconnectInterval = s.monitorSnapshot, -1
+	records := s.prepare(snapshot.snapshot)
 	options.Prepare = func(b *sockets.Batch) {
 		if s.joined.Load() {
 			s.hear(b)
 			return
 		}
-		snapshot.snapshot(b)
+		records(b)
 	}
 	dealer, err := sockets.NewDealer(options)
 	if err != nil {
@@ -279,21 +285,24 @@ func (s *session) opened(o opening) {
 // connect connects the sockets and waits for their handshakes.
 func (s *session) connect() error {
 	s.watchdog.expect(0, s.client.opts.SyncTimeout)
-	if err := s.dealer.Connect(s.server.snapshot); err != nil {
-		return err
-	}
+	waiting := 1
 	if err := s.sub.Connect(s.server.publisher); err != nil {
 		return err
 	}
-	waiting := 2
+	if s.server.snapshot != "" {
+		if err := s.dealer.Connect(s.server.snapshot); err != nil {
+			return err
+		}
+		waiting++
+	}
 	if s.client.writing.Load() {
 		if err := s.openUplink(); err != nil {
 			return err
 		}
 		waiting++
 	}
-	s.ours = true
-	var unfit error
+	s.ours = s.client.dialect.full
+	var unfit, unlike error
 	for range waiting {
 		select {
 		case o := <-s.openings:
@@ -301,6 +310,11 @@ func (s *session) connect() error {
 			case o.err != nil:
 				unfit = o.err
 			case !o.collector:
+				confirms, err := s.client.dialect.meets(o.peer)
+				if err != nil {
+					unlike = err
+				}
+				s.confirms = s.confirms || confirms
 				s.ours = s.ours && strings.HasPrefix(o.peer.Property(propertyCHP), "clustermap/")
 				s.tells = s.tells || o.peer.Property(propertyRefusals) != ""
 				s.maxValue = max(s.maxValue, announcedLimit(o.peer))
@@ -308,6 +322,9 @@ func (s *session) connect() error {
 		case <-s.ctx.Done():
 			return s.ctx.Err()
 		}
+	}
+	if unlike != nil {
+		return unlike
 	}
 	if unfit != nil {
 		return &CollectorError{s.server.name, unfit}
@@ -322,11 +339,12 @@ func (s *session) connect() error {
 	}
 	s.requests = s.client.subtrees
 	if !s.ours {
-		s.requests = s.client.subtrees.plain()
+		s.requests = s.client.dialect.requests(&s.client.subtrees)
 	}
 	s.stream = newStream(&s.requests, s.ours)
-	// The subscription can be to less than is asked for.
-	s.stream.counted = s.client.subtrees.all()
+	// The subscription can be to less than is asked for; without snapshots nothing
+	// would mend a gap.
+	s.stream.counted = s.client.subtrees.all() && s.server.snapshot != ""
 	return nil
 }
 
@@ -345,13 +363,16 @@ func (s *session) subscribe() error {
 			return err
 		}
 	}
-	if !c.subtrees.all() {
+	if !c.subtrees.all() && c.dialect.full {
 		if err := s.sub.Subscribe("HUGZ"); err != nil {
 			return err
 		}
 	}
-	if s.ours {
+	switch {
+	case s.ours || s.confirms:
 		return s.sub.WaitSubscribed(s.ctx)
+	case s.server.snapshot == "":
+		return s.likely()
 	}
 	return s.firstMessage()
 }
@@ -360,10 +381,10 @@ func (s *session) subscribe() error {
 func (s *session) firstMessage() error {
 	c := s.client
 	ctx := s.ctx
-	if c.opts.HeartbeatTimeout < 0 {
+	if c.silence() < 0 {
 		// This server is known to send no HUGZ: time is all there is to go by.
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.opts.SyncTimeout)
+		ctx, cancel = context.WithTimeout(ctx, c.grace())
 		defer cancel()
 		s.watchdog.expect(0, 0)
 	} else {

@@ -396,20 +396,26 @@ func outlived(s *store, cuts []*heldCut) (bytes int) {
 
 // appendKVSYNC appends a record as KVSYNC: for our own clients with the time to
 // live that is left, else with UUID and properties empty (RFC 12, State
-// Synchronization).
-func appendKVSYNC(dst []byte, r record, full bool, d *deadlines) []byte {
-	if full {
+// Synchronization), or in three frames.
+func appendKVSYNC(dst []byte, r record, w want, d *deadlines) []byte {
+	switch {
+	case w.full:
 		return appendAged(dst, r, d.left(r))
+	case w.three:
+		return appendThree(dst, r)
 	}
 	return appendBare(dst, r)
 }
 
 // appendKTHXBAI appends the end of a snapshot. Its sequence is that of the cut,
 // the highest that the snapshot can contain.
-func appendKTHXBAI(dst []byte, sequence int64, props []byte, subtree string) []byte {
+func appendKTHXBAI(dst []byte, sequence int64, props []byte, w want) []byte {
 	var octets [8]byte
 	binary.BigEndian.PutUint64(octets[:], uint64(sequence))
-	return zmtp.AppendMessage(dst, []byte("KTHXBAI"), octets[:], nil, props, []byte(subtree))
+	if w.three {
+		return zmtp.AppendMessage(dst, []byte("KTHXBAI"), octets[:], []byte(w.subtree))
+	}
+	return zmtp.AppendMessage(dst, []byte("KTHXBAI"), octets[:], nil, props, []byte(w.subtree))
 }
 
 // kthxbaiSize returns an upper bound on what appendKTHXBAI appends.

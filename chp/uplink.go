@@ -28,8 +28,8 @@ type uplink struct {
 	session *session
 	ctx     context.Context // bounds the waits of the writer
 	give    context.CancelFunc
-	pub     *sockets.Pub
-	others  []*sockets.Pub // see mirror
+	pub     updateSocket
+	others  []updateSocket // see mirror
 	leaving atomic.Bool    // the client closes: what happens to the connection is no fault
 	known   atomic.Bool    // the collector has subscribed
 }
@@ -45,7 +45,7 @@ func (s *session) openUplink() error {
 	o.ReconnectInterval = -1
 	o.Monitor = u.monitor
 	var err error
-	if u.pub, err = sockets.NewPub(o); err == nil {
+	if u.pub, err = s.newUpdateSocket(o); err == nil {
 		err = u.pub.Connect(s.server.collector)
 	}
 	if err != nil {
@@ -57,10 +57,10 @@ func (s *session) openUplink() error {
 }
 
 // mirror begins to connect the uplink to the other servers, unless the session's
-// server is one of ours: that must be known.
+// server is one of ours, which must be known, or of a Clone model without pairs.
 func (u *uplink) mirror() error {
 	c := u.session.client
-	if u.session.ours {
+	if u.session.ours || !c.dialect.full {
 		return nil
 	}
 	for i, server := range c.servers {
@@ -74,7 +74,7 @@ func (u *uplink) mirror() error {
 				c.log.Debug("collector of another server refused", "collector", e.Endpoint, "error", e.Err)
 			}
 		}
-		p, err := sockets.NewPub(o)
+		p, err := u.session.newUpdateSocket(o)
 		if err != nil {
 			return err
 		}
@@ -96,7 +96,8 @@ func (u *uplink) options(server int) sockets.Options {
 
 // monitor is called from the goroutines of the socket to the session's server.
 func (u *uplink) monitor(e sockets.Event) {
-	if e.Kind == sockets.HandshakeFailed && e.Failure() != sockets.FailedNoDetail {
+	missing := e.Kind == sockets.ConnectFailed && !u.session.client.dialect.collector
+	if missing || e.Kind == sockets.HandshakeFailed && e.Failure() != sockets.FailedNoDetail {
 		// Whether it is the server or its collector alone that does not fit is
 		// seen when the other two connections are there.
 		u.session.opened(opening{collector: true, err: e.Err})
@@ -148,15 +149,15 @@ func (u *uplink) send(s *stage) error {
 
 // flush closes the sockets once all that they have queued is written, or after
 // closeLinger.
-func (u *uplink) flush() { u.each(func(p *sockets.Pub) { _ = p.Close() }) } // closing a socket does not fail
+func (u *uplink) flush() { u.each(func(p updateSocket) { _ = p.Close() }) } // closing a socket does not fail
 
 // close closes the sockets. What they have queued is dropped.
 func (u *uplink) close() {
 	u.give()
-	u.each(func(p *sockets.Pub) { _ = p.CloseContext(ended) })
+	u.each(func(p updateSocket) { _ = p.CloseContext(ended) })
 }
 
-func (u *uplink) each(end func(*sockets.Pub)) {
+func (u *uplink) each(end func(updateSocket)) {
 	var closing sync.WaitGroup
 	if u.pub != nil {
 		closing.Go(func() { end(u.pub) })

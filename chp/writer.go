@@ -203,6 +203,9 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 	if err != nil {
 		return err
 	}
+	if err := c.dialect.carries(value, props); err != nil {
+		return err
+	}
 	counted := c.subtrees.holds(octetsOf(key))
 	given := len(props)
 	w := &c.writer

@@ -174,9 +174,9 @@ class Server(Program):
         self.update(decode(key), decode(value), uuid.uuid4().bytes, properties)
         return {"sequence": self.sequence}
 
-    def wait_joined(self):
-        """Answers once a client has subscribed."""
-        return Later(lambda: {} if self.subscribers > 0 else None, 120)
+    def wait_joined(self, topics=1):
+        """Answers once clients have subscribed to so many topics."""
+        return Later(lambda: {} if self.subscribers >= topics else None, 120)
 
     def freeze(self):
         """Takes no more updates from clients."""

@@ -1,0 +1,115 @@
+package chp
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"clustermap/sockets"
+)
+
+// Model is one of the six Clone models of the ZeroMQ Guide, chapter 5. The zero
+// value is 6, which is the full protocol (RFC 12). The others are there to work with
+// programs of these models, and each lacks what the later ones add:
+//
+//	1  no snapshots: a client sees what is published while it is connected, and it
+//	   notices gaps but cannot mend them. The publisher is on port P.
+//	2  as 3. Guide servers of models 1 and 2 make all updates themselves and have no
+//	   collector; those of this package take updates on P+2, as model 3 does. An
+//	   update to a server without collector fails with a *CollectorError, and the
+//	   client connects anew.
+//	3  no subtrees: every snapshot is of the whole map, of which a client keeps its
+//	   part.
+//	4  three frames, in models 1 to 3 too: key, sequence, value. So there are no
+//	   deletions, no properties, no times to live and no UUIDs. A client
+//	   recognises its own updates by key and value: if another client sends an
+//	   equal update at the same time, SetSync can return with the sequence of that
+//	   one, and report ErrUncertain for updates that were sent before.
+//	5  no HUGZ, in models 1 to 4 too: a server that is silent is not known to be
+//	   dead. A client sees that a connection breaks, or that its PINGs are not
+//	   answered, but not that a server hangs behind connections that work.
+//	   Updates go from PUSH to PULL, to one server only, and the server does not tell
+//	   clients of updates that it refuses.
+//
+// An update without a value deletes its key on both sides in all models. Guide
+// programs of models 1 to 4 keep such a key with an empty value, but never send one.
+type Model int
+
+// fullModel is the model that is RFC 12.
+const fullModel Model = 6
+
+// ErrModel says that the Clone model has no means for what was asked, or that a server
+// is of another model than the client.
+var ErrModel = errors.New("chp: not possible in this Clone model")
+
+var (
+	errModelDeletes    = fmt.Errorf("%w: models 1 to 4 have no deletions", ErrModel)
+	errModelProperties = fmt.Errorf("%w: models 1 to 4 have no properties and no times to live", ErrModel)
+)
+
+// dialect is how a model differs from the others on the wire. Bytes are translated
+// to and from the form of the full protocol where they enter and leave; what lies
+// behind knows no models.
+type dialect struct {
+	full      bool // HUGZ, a SUB as collector, pairs of servers, what clients and servers of this package announce
+	three     bool // messages have three frames
+	subtrees  bool // a request names a subtree
+	collector bool // the guide's server takes updates
+	snapshots bool // there is a ROUTER, on P; if not, the publisher is there
+}
+
+func (m Model) dialect() dialect {
+	m = cmp.Or(m, fullModel)
+	return dialect{full: m == 6, three: m < 5, subtrees: m > 3, collector: m > 2, snapshots: m > 1}
+}
+
+// check returns an *OptionError if there is no such model.
+func (m Model) check() error {
+	if m < 0 || m > fullModel {
+		return &OptionError{"Model", fmt.Sprintf("is %d; Clone has models 1 to 6", int(m))}
+	}
+	return nil
+}
+
+// meets returns an error if a server, which one of its connections shows, is of this
+// package and of a model with other sockets or frames. confirms says that the server
+// is of this package, so that its publisher confirms subscriptions.
+func (d dialect) meets(server *sockets.Peer) (confirms bool, err error) {
+	model := fullModel
+	if text := server.Property(propertyModel); text != "" {
+		n, err := strconv.ParseUint(text, 10, 8)
+		if err != nil {
+			return false, nil
+		}
+		model = Model(n)
+	} else if server.Property(propertyCHP) == "" {
+		return false, nil
+	}
+	other := model.dialect()
+	if other.collector = d.collector; other != d {
+		return true, fmt.Errorf("%w: the server is of model %d", ErrModel, model)
+	}
+	return true, nil
+}
+
+// ports returns the distances of snapshots, publisher and collector from P.
+func (d dialect) ports() (snapshot, publisher, collector int) {
+	if d.snapshots {
+		return 0, 1, 2
+	}
+	return -1, 0, 2
+}
+
+// carries says whether an update with such properties can be sent.
+func (d dialect) carries(value, props []byte) error {
+	switch {
+	case !d.three:
+		return nil
+	case len(value) == 0:
+		return errModelDeletes
+	case len(props) > 0:
+		return errModelProperties
+	}
+	return nil
+}

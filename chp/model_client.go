@@ -1,0 +1,132 @@
+package chp
+
+import (
+	"context"
+	"time"
+
+	"clustermap/internal/buf"
+	"clustermap/sockets"
+)
+
+// joinGrace is how long a client waits for a sign that its subscriptions are in
+// force, in models whose servers need not send any. The connection is there by then,
+// so the subscriptions have but one way to go.
+const joinGrace = time.Second
+
+// silence returns how long the server may be silent, or less than 0 for ever.
+func (c *Client) silence() time.Duration {
+	if !c.dialect.full {
+		return -1
+	}
+	return c.opts.HeartbeatTimeout
+}
+
+// grace returns how long to wait for a first message of a server that may be silent.
+func (c *Client) grace() time.Duration {
+	if !c.dialect.full {
+		return min(c.opts.SyncTimeout, joinGrace)
+	}
+	return c.opts.SyncTimeout
+}
+
+// likely waits until the subscriptions are likely to be in force. It takes no
+// message: where there are no snapshots the first one counts.
+func (s *session) likely() error {
+	ctx, cancel := context.WithTimeout(s.ctx, s.client.grace())
+	defer cancel()
+	if s.client.opts.HeartbeatTimeout < 0 {
+		<-ctx.Done() // no PINGs
+	} else {
+		_ = s.sub.WaitSubscribed(ctx) // it failed if the context has ended
+	}
+	return s.ctx.Err()
+}
+
+// prepare returns what a socket's Prepare is to be, given a function for records.
+func (s *session) prepare(records func(*sockets.Batch)) func(*sockets.Batch) {
+	if !s.client.dialect.three {
+		return records
+	}
+	return func(b *sockets.Batch) {
+		widen(b, &s.client.refused, s.sent)
+		records(b)
+	}
+}
+
+// request returns the frames of a snapshot request.
+func (d dialect) request(subtree string) [][]byte {
+	frames := [][]byte{[]byte("ICANHAZ?")}
+	if d.subtrees {
+		frames = append(frames, []byte(subtree))
+	}
+	return frames
+}
+
+// requests returns what to ask a server of another kind for.
+func (d dialect) requests(s *subtrees) subtrees {
+	if !d.subtrees {
+		return newSubtrees(nil)
+	}
+	return s.plain()
+}
+
+// updateSocket is the socket of an uplink: PUB, or PUSH before model 6.
+type updateSocket interface {
+	Connect(endpoint string) error
+	SendWire(ctx context.Context, wire []byte, messages int, owner sockets.Owner) error
+	WaitSubscribers(ctx context.Context, topic []byte, n int) error
+	Close() error
+	CloseContext(ctx context.Context) error
+}
+
+// newUpdateSocket makes the socket that sends records to a server's collector.
+func (s *session) newUpdateSocket(o sockets.Options) (updateSocket, error) {
+	d := s.client.dialect
+	if d.full {
+		p, err := sockets.NewPub(o)
+		if err != nil {
+			return nil, err
+		}
+		return p, nil
+	}
+	o.Immediate = true // what waits for a connection may still go to the next server
+	p, err := sockets.NewPush(o)
+	switch {
+	case err != nil:
+		return nil, err
+	case d.three:
+		return &threeUplink{pushUplink{p}, s.sent}, nil
+	}
+	return pushUplink{p}, nil
+}
+
+// pushUplink is an uplink to a PULL.
+type pushUplink struct{ *sockets.Push }
+
+// WaitSubscribers returns nil: a PULL takes everything, and nothing is sent before it
+// is connected.
+func (pushUplink) WaitSubscribers(context.Context, []byte, int) error { return nil }
+
+// threeUplink is an uplink that sends messages of three frames.
+type threeUplink struct {
+	pushUplink
+	sent *sentUpdates
+}
+
+// SendWire sends copies of the records.
+func (l *threeUplink) SendWire(ctx context.Context, wire []byte, messages int, _ sockets.Owner) error {
+	c := buf.Get(len(wire))
+	defer c.Release()
+	out := c.Data()[:0]
+	for rest := record(wire); len(rest) > 0; {
+		r := rest[:rest.size()]
+		rest = rest[len(r):]
+		l.sent.note(r)
+		out = appendThree(out, r)
+	}
+	var owner sockets.Owner = c
+	if len(out) < lendStage {
+		owner = nil
+	}
+	return l.Push.SendWire(ctx, out, messages, owner)
+}

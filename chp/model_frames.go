@@ -1,0 +1,165 @@
+package chp
+
+import (
+	"hash/maphash"
+	"sync"
+
+	"clustermap/sockets"
+)
+
+var errThreeFrames = &MessageError{ReasonFrameCount, "want key, sequence, value"}
+
+// widened is how many bytes widen adds to a message at most: the headers of two
+// frames, and a UUID.
+const widened = 2 + uuidSize + 2
+
+// widen brings a batch of messages of three frames into the form of records, with
+// empty properties. The UUID is the one that sent knows for the message, if any; sent
+// may be nil. What does not have three frames is counted and dropped. It runs in
+// Prepare, before the function that inspects records.
+func widen(b *sockets.Batch, refused *refusals, sent *sentUpdates) {
+	wire, spans := b.Wire(), b.Spans()
+	size := 0
+	for _, span := range spans {
+		size += int(span.End-span.Start) + widened
+	}
+	if size == 0 {
+		return
+	}
+	b.Rewrite(size, func(dst []byte) []sockets.Span {
+		out, kept := dst[:0], spans[:0]
+		for _, span := range spans {
+			start := len(out)
+			var err error
+			if out, err = appendWide(out, wire[span.Start:span.End], sent); err != nil {
+				refused.add(err)
+				continue
+			}
+			kept = append(kept, sockets.Span{Start: uint32(start), End: uint32(len(out))})
+		}
+		return kept
+	})
+}
+
+// appendWide appends the record of a message that should have three frames.
+func appendWide(dst, m []byte, sent *sentUpdates) ([]byte, error) {
+	var bodies [3][]byte
+	at := 0
+	for i := range bodies {
+		more := byte(flagMore)
+		if i == len(bodies)-1 {
+			more = 0
+		}
+		start, end, ok := frameAt(m, at)
+		if !ok || m[at]&flagMore != more {
+			return dst, errThreeFrames
+		}
+		bodies[i] = m[start:end]
+		at = end
+	}
+	key, sequence, value := bodies[0], bodies[1], bodies[2]
+	switch {
+	case at != len(m):
+		return dst, errThreeFrames
+	case len(sequence) != sequenceSize:
+		return dst, errSequence
+	}
+	dst = appendFrame(dst, key, flagMore)
+	dst = appendFrame(dst, sequence, flagMore)
+	id, own := sent.take(key, value)
+	if own {
+		dst = appendFrame(dst, id[:], flagMore)
+	} else {
+		dst = appendFrame(dst, nil, flagMore)
+	}
+	dst = appendFrame(dst, nil, flagMore)
+	return appendFrame(dst, value, 0), nil
+}
+
+// appendThree appends a record as a message of three frames, which is shorter.
+func appendThree(dst []byte, r record) []byte {
+	size := r.size()
+	dst = append(dst, r[:r.keyEnd()+2+sequenceSize]...)
+	return append(dst, r[size-frameSize(len(r.value())):size]...)
+}
+
+// maxSentUpdates bounds sentUpdates. Older updates are forgotten, so that they become
+// uncertain.
+const maxSentUpdates = 1 << 16
+
+// sentUpdates are the updates that a session has sent in three frames and that have
+// not come back, in their order. It gives them their UUID again when they do.
+//
+// A nil *sentUpdates has none. It is safe for concurrent use.
+type sentUpdates struct {
+	seed maphash.Seed
+
+	mu    sync.Mutex
+	queue []sentUpdate // from first on
+	first int
+	count map[uint64]int // how many in the queue have a hash
+}
+
+type sentUpdate struct {
+	hash uint64 // of key and value
+	id   [uuidSize]byte
+}
+
+func newSentUpdates() *sentUpdates {
+	return &sentUpdates{seed: maphash.MakeSeed(), count: map[uint64]int{}}
+}
+
+func (u *sentUpdates) hash(key, value []byte) uint64 {
+	return maphash.Bytes(u.seed, key)*31 ^ maphash.Bytes(u.seed, value)
+}
+
+// note remembers an update that is about to be sent, unless it is not expected back.
+func (u *sentUpdates) note(r record) {
+	id := r.uuid()
+	if len(id) != uuidSize || uuidNumber(id, 1) == 0 {
+		return
+	}
+	s := sentUpdate{hash: u.hash(r.key(), r.value()), id: [uuidSize]byte(id)}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.queue)-u.first == maxSentUpdates {
+		u.pop()
+	}
+	if u.first > len(u.queue)/2 {
+		u.queue = u.queue[:copy(u.queue, u.queue[u.first:])]
+		u.first = 0
+	}
+	u.queue = append(u.queue, s)
+	u.count[s.hash]++
+}
+
+// take returns the UUID of the oldest update with this key and value. It forgets that
+// one and all that were sent before it, since updates come back in their order.
+func (u *sentUpdates) take(key, value []byte) (id [uuidSize]byte, ok bool) {
+	if u == nil {
+		return id, false
+	}
+	hash := u.hash(key, value)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.count[hash] == 0 {
+		return id, false
+	}
+	for {
+		if s := u.pop(); s.hash == hash {
+			return s.id, true
+		}
+	}
+}
+
+// pop forgets the oldest update. mu must be held.
+func (u *sentUpdates) pop() sentUpdate {
+	s := u.queue[u.first]
+	u.first++
+	if n := u.count[s.hash]; n > 1 {
+		u.count[s.hash] = n - 1
+	} else {
+		delete(u.count, s.hash)
+	}
+	return s
+}
