@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -78,7 +79,7 @@ func parseRefusal(m zmtp.Message) (uuid []byte, reason Reason, ok bool) {
 	key, m := m.Next()
 	uuid, m = m.Next()
 	code, _ := m.Next()
-	if string(key) != keyRefused || len(uuid) != uuidSize || len(code) != 1 {
+	if string(key) != keyRefused || len(uuid) != kvmsg.UUIDSize || len(code) != 1 {
 		return nil, 0, false
 	}
 	return uuid, Reason(code[0]), true
@@ -87,5 +88,5 @@ func parseRefusal(m zmtp.Message) (uuid []byte, reason Reason, ok bool) {
 // errOverServerLimit returns the error for a value that is not sent because the
 // server would refuse it.
 func errOverServerLimit(limit int) error {
-	return fmt.Errorf("%w: %w", ErrRefused, &MessageError{ReasonValueTooLarge, fmt.Sprintf("over the server's limit of %d bytes", limit)})
+	return fmt.Errorf("%w: %w", ErrRefused, &MessageError{Reason: ReasonValueTooLarge, Detail: fmt.Sprintf("over the server's limit of %d bytes", limit)})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/internal/kvmsg"
 )
 
 // backupPiece is about how many bytes of records Backup puts into one entry.
@@ -24,9 +25,9 @@ func (c *Client) Backup(ctx context.Context, begin func(sequence int64) (commit.
 	}
 	c.mu.Lock()
 	state, sequence := c.state.Load(), c.sequence.Load()
-	now := state.cut()
+	now := state.Cut()
 	c.mu.Unlock()
-	defer now.release()
+	defer now.Release()
 
 	to, err := begin(sequence)
 	if err != nil {
@@ -40,14 +41,14 @@ func (c *Client) Backup(ctx context.Context, begin func(sequence int64) (commit.
 		}
 		e.Count, e.Records = 0, e.Records[:0]
 	}
-	now.records(func(r record) bool {
+	now.Records(func(r kvmsg.Record) bool {
 		if e.Count > 0 && len(e.Records)+len(r) > backupPiece {
 			add()
 		}
 		if e.Count == 0 {
 			e.Time = time.Now().UnixNano() // the time from which the times to live count
 		}
-		e.Records = appendAged(e.Records, r, state.deadlines.left(r))
+		e.Records = kvmsg.AppendAged(e.Records, r, state.deadlines.left(r))
 		e.Count++
 		return err == nil
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/internal/kvmsg"
 )
 
 // kept is a checkpoint in memory.
@@ -75,35 +76,35 @@ func TestClientBackup(t *testing.T) {
 	if sequence != last || !k.committed || len(k.entries) < 4 {
 		t.Errorf("sequence %d, want %d; %d entries", sequence, last, len(k.entries))
 	}
-	seen := map[string]record{}
+	seen := map[string]kvmsg.Record{}
 	for _, e := range k.entries {
 		n := uint32(0)
 		for left := e.Records; len(left) > 0; n++ {
-			r := record(left)
-			r = r[:r.size()]
+			r := kvmsg.Record(left)
+			r = r[:r.Size()]
 			left = left[len(r):]
-			if seen[string(r.key())] != nil {
-				t.Errorf("%s twice", r.key())
+			if seen[string(r.Key())] != nil {
+				t.Errorf("%s twice", r.Key())
 			}
-			seen[string(r.key())] = r
-			if len(r.uuid()) != uuidSize || r.seq() > sequence {
-				t.Errorf("%s: sequence %d, UUID %x", r.key(), r.seq(), r.uuid())
+			seen[string(r.Key())] = r
+			if len(r.UUID()) != kvmsg.UUIDSize || r.Seq() > sequence {
+				t.Errorf("%s: sequence %d, UUID %x", r.Key(), r.Seq(), r.UUID())
 			}
 		}
 		if n != e.Count || e.Kind != commit.KindRecords || time.Since(e.When()).Abs() > time.Hour {
 			t.Errorf("%d records in %+v", n, e)
 		}
 	}
-	if len(seen) != 501 || seen["/k/2"] != nil || string(seen["/k/1"].value()) != "y" || seen["/large"].seq() != large {
+	if len(seen) != 501 || seen["/k/2"] != nil || string(seen["/k/1"].Value()) != "y" || seen["/large"].Seq() != large {
 		t.Errorf("%d records", len(seen))
 	}
 	for key, sequence := range want {
-		if r := seen[key]; r.seq() != sequence || string(r.props()) != "colour=red\n" {
-			t.Errorf("%s: sequence %d, want %d; %q", key, r.seq(), sequence, r.props())
+		if r := seen[key]; r.Seq() != sequence || string(r.Props()) != "colour=red\n" {
+			t.Errorf("%s: sequence %d, want %d; %q", key, r.Seq(), sequence, r.Props())
 		}
 	}
-	if ttl := ttlOf(seen["/lease"].props()); ttl <= 0 || ttl > time.Hour || !strings.Contains(string(seen["/lease"].props()), "a=b\n") {
-		t.Errorf("%q", seen["/lease"].props())
+	if ttl := kvmsg.TTLOf(seen["/lease"].Props()); ttl <= 0 || ttl > time.Hour || !strings.Contains(string(seen["/lease"].Props()), "a=b\n") {
+		t.Errorf("%q", seen["/lease"].Props())
 	}
 }
 

@@ -3,6 +3,7 @@ package chp
 import (
 	"math"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
 
@@ -11,14 +12,14 @@ func (q *sequencer) mapRoom() int64 {
 	if q.maxBytes == 0 {
 		return math.MaxInt64
 	}
-	return q.maxBytes - int64(q.store.liveBytes())
+	return q.maxBytes - int64(q.store.LiveBytes())
 }
 
 // mapBytes returns the bytes of the live records.
 func (q *sequencer) mapBytes() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return int64(q.store.liveBytes())
+	return int64(q.store.LiveBytes())
 }
 
 // fitting returns those of the updates, in spans' own memory, that the map has room
@@ -30,13 +31,13 @@ func (q *sequencer) fitting(wire []byte, spans []sockets.Span) []sockets.Span {
 	kept := spans[:0]
 	q.unfit = q.unfit[:0]
 	for _, span := range spans {
-		if span.Tag&tagDelete == 0 {
+		if span.Tag&kvmsg.TagDelete == 0 {
 			grows := int64(span.End - span.Start)
-			key := record(wire[span.Start:span.End]).key()
-			grows -= int64(q.store.sizeOf(span.Tag&^tagFlags, key))
+			key := kvmsg.Record(wire[span.Start:span.End]).Key()
+			grows -= int64(q.store.SizeOf(span.Tag&^kvmsg.TagFlags, key))
 			if grows > 0 {
 				if grows > room {
-					q.refused.add(errMapFull)
+					q.refused.add(kvmsg.ErrMapFull)
 					q.unfit = append(q.unfit, span)
 					continue
 				}

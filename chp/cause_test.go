@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clustermap/internal/interop"
+	"clustermap/internal/kvmsg"
 )
 
 // nextEvent returns a copy of a watch's next event, its bytes too.
@@ -156,7 +157,7 @@ func TestH10_RemainingTTL(t *testing.T) {
 	}
 	// The other properties come as they were.
 	w := openWatch(t, one)
-	if got, _ := property(nextEvent(t, w).Properties, "q"); string(got) != "1" {
+	if got, _ := kvmsg.Property(nextEvent(t, w).Properties, "q"); string(got) != "1" {
 		t.Errorf("property q is %q", got)
 	}
 }

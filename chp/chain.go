@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
 )
 
 // chain is one snapshot, taken from one cut for all clients that asked for the same
@@ -19,7 +21,7 @@ type chain struct {
 	// The records, if scan has noted them. If not, those of the cut that the
 	// want holds.
 	listed bool
-	list   []position
+	list   []store.Position
 	size   int // bytes of the records, if listed
 
 	// Guarded by snapshotter.mu.
@@ -54,22 +56,22 @@ func (c *chain) listBytes() int { return cap(c.list) * 8 }
 
 // records calls f for the records from a place on, until f returns false or the
 // context ends.
-func (c *chain) records(ctx context.Context, from place, f func(r record, at place, in position) bool) {
+func (c *chain) records(ctx context.Context, from place, f func(r kvmsg.Record, at place, in store.Position) bool) {
 	switch {
 	case from >= atKTHXBAI:
 	case c.listed:
 		for i := from; i < place(len(c.list)); i++ {
-			if !f(c.cut.record(c.list[i]), i, c.list[i]) {
+			if !f(c.cut.Record(c.list[i]), i, c.list[i]) {
 				return
 			}
 		}
 	default:
 		tree, look := c.want.subtree, 0
-		c.cut.from(position(from), func(r record, at position) bool {
+		c.cut.From(store.Position(from), func(r kvmsg.Record, at store.Position) bool {
 			if look++; look%4096 == 0 && ctx.Err() != nil {
 				return false
 			}
-			if key := r.key(); len(key) >= len(tree) && string(key[:len(tree)]) == tree {
+			if key := r.Key(); len(key) >= len(tree) && string(key[:len(tree)]) == tree {
 				return f(r, place(at), at)
 			}
 			return true
@@ -80,11 +82,11 @@ func (c *chain) records(ctx context.Context, from place, f func(r record, at pla
 // encode encodes the messages from p.at on, about size bytes of them, into p. It
 // waits for memory as joiner.await does.
 func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) error {
-	var first record
+	var first kvmsg.Record
 	var from place
-	var in position
+	var in store.Position
 	p.next = atKTHXBAI
-	c.records(ctx, p.at, func(r record, at place, pos position) bool {
+	c.records(ctx, p.at, func(r kvmsg.Record, at place, pos store.Position) bool {
 		first, from, in = r, at, pos
 		return false
 	})
@@ -98,21 +100,21 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 	}
 	deadlines := &c.snapshots.server.sequencer.deadlines
 	if c.want.full && len(first) >= lendFrom && deadlines.left(first) == 0 {
-		p.wire, p.messages, p.lent = first, 1, c.cut.segment(in)
+		p.wire, p.messages, p.lent = first, 1, c.cut.Segment(in)
 		p.lent.Retain()
 		p.next = from + 1
 		return nil
 	}
 	if c.listed && p.at == 0 {
-		size = min(size, c.size+agedGrowth*len(c.list)+kthxbaiSize(c.want.subtree))
+		size = min(size, c.size+kvmsg.AgedGrowth*len(c.list)+kthxbaiSize(c.want.subtree))
 	}
-	if err := c.snapshots.allocate(ctx, j, p, max(size, len(first)+agedGrowth, kthxbaiSize(c.want.subtree))); err != nil {
+	if err := c.snapshots.allocate(ctx, j, p, max(size, len(first)+kvmsg.AgedGrowth, kthxbaiSize(c.want.subtree))); err != nil {
 		return err
 	}
 	wire := p.chunk.Data()[:0]
 	if first != nil {
-		c.records(ctx, from, func(r record, at place, _ position) bool {
-			if len(wire)+len(r)+agedGrowth > cap(wire) || c.want.full && len(r) >= lendFrom && at != from {
+		c.records(ctx, from, func(r kvmsg.Record, at place, _ store.Position) bool {
+			if len(wire)+len(r)+kvmsg.AgedGrowth > cap(wire) || c.want.full && len(r) >= lendFrom && at != from {
 				p.next = at
 				return false
 			}
@@ -126,10 +128,10 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 	}
 	if p.next == atKTHXBAI && len(wire)+kthxbaiSize(c.want.subtree) <= cap(wire) {
 		var props []byte
-		if c.want.full && c.cut.seq == c.snapshots.server.sequencer.base {
+		if c.want.full && c.cut.Sequence == c.snapshots.server.sequencer.base {
 			props = newMapProperties
 		}
-		wire = appendKTHXBAI(wire, c.cut.seq, props, c.want)
+		wire = appendKTHXBAI(wire, c.cut.Sequence, props, c.want)
 		p.messages++
 		p.next = atEnd
 	}

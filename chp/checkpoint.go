@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/internal/kvmsg"
 )
 
 const (
@@ -55,32 +56,32 @@ func (s *Server) runCheckpoints(ctx context.Context) {
 // before.
 func (q *sequencer) checkpoint(ctx context.Context) error {
 	q.mu.Lock()
-	c, index := q.store.cut(), q.disk.index
-	c.seq = q.last.Load()
+	c, index := q.store.Cut(), q.disk.index
+	c.Sequence = q.last.Load()
 	q.disk.grown.Store(0)
 	q.mu.Unlock()
-	defer c.release()
+	defer c.Release()
 	if err := q.disk.group.Flush(ctx); err != nil {
 		return err
 	}
-	w, err := q.disk.log.Checkpoint(index, uint64(c.seq))
+	w, err := q.disk.log.Checkpoint(index, uint64(c.Sequence))
 	if err != nil {
 		return err
 	}
 	defer w.Abort()
-	e := commit.Entry{First: uint64(c.seq), Kind: commit.KindRecords, Time: time.Now().UnixNano()}
+	e := commit.Entry{First: uint64(c.Sequence), Kind: commit.KindRecords, Time: time.Now().UnixNano()}
 	flush := func() {
 		if e.Count > 0 && err == nil {
 			err = w.Append(e)
 		}
 		e.Count, e.Records, e.Time = 0, e.Records[:0], time.Now().UnixNano()
 	}
-	c.records(func(r record) bool {
-		if len(e.Records)+len(r)+agedGrowth > checkpointEntry {
+	c.Records(func(r kvmsg.Record) bool {
+		if len(e.Records)+len(r)+kvmsg.AgedGrowth > checkpointEntry {
 			flush()
 		}
 		// The time to live counts from the entry's time.
-		e.Records = appendAged(e.Records, r, q.deadlines.left(r))
+		e.Records = kvmsg.AppendAged(e.Records, r, q.deadlines.left(r))
 		e.Count++
 		return err == nil && ctx.Err() == nil
 	})

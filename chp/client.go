@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
 	"clustermap/sockets"
 )
 
@@ -64,7 +66,7 @@ type Client struct {
 	mu      sync.Mutex
 	watches []*Watch
 	closed  bool
-	pieces  []piece // scratch
+	pieces  []store.Piece // scratch
 
 	writing atomic.Bool // the client has sent an update
 	silent  atomic.Bool // the server of the present session has sent nothing yet
@@ -194,14 +196,14 @@ func (c *Client) AppendGet(dst []byte, key string) ([]byte, bool) {
 	if state == nil {
 		return dst, false
 	}
-	value, _, ok := state.get(octetsOf(key), dst)
+	value, _, ok := state.Get(octetsOf(key), dst)
 	return value, ok
 }
 
 // Len returns the number of keys.
 func (c *Client) Len() int {
 	if state := c.state.Load(); state != nil {
-		return state.len()
+		return state.Len()
 	}
 	return 0
 }
@@ -220,10 +222,10 @@ func (c *Client) Range(f func(key, value []byte) bool) {
 		c.mu.Unlock()
 		return
 	}
-	now := state.cut()
+	now := state.Cut()
 	c.mu.Unlock()
-	defer now.release()
-	now.records(func(r record) bool { return f(r.key(), r.value()) })
+	defer now.Release()
+	now.Records(func(r kvmsg.Record) bool { return f(r.Key(), r.Value()) })
 }
 
 // ClientStats is a reading of a client's counters.

@@ -3,6 +3,8 @@ package chp
 import (
 	"fmt"
 	"testing"
+
+	"clustermap/internal/kvmsg"
 )
 
 func TestClientGetAllocatesNothing(t *testing.T) {
@@ -59,7 +61,7 @@ func TestClientIntakeAllocatesNothing(t *testing.T) {
 	in := &intake{refused: new(refusals), wanted: &some}
 	scratch := append(spans[:0:0], spans...)
 	if n := testing.AllocsPerRun(1000, func() {
-		if kept := in.sift(wire, append(scratch[:0], spans...), kindHUGZ, hugzTag); len(kept) != 3 {
+		if kept := in.sift(wire, append(scratch[:0], spans...), kvmsg.KindHUGZ, hugzTag); len(kept) != 3 {
 			t.Fatal(len(kept))
 		}
 	}); n != 0 {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+
+	"clustermap/internal/store"
 )
 
 // benchBatch is 1000 updates of keys out of the given number, as one batch of
@@ -26,7 +28,7 @@ func BenchmarkClientApply(b *testing.B) {
 				c.writing.Store(true)
 				s := begin(b, c, 0)
 				for from := 0; from < keys; from += 1000 {
-					applyTo(b, &s.replica.store, benchBatch(b, keys, from)...)
+					applyTo(b, &s.replica.Map, benchBatch(b, keys, from)...)
 				}
 				var reading sync.WaitGroup
 				for range watches {
@@ -118,12 +120,12 @@ func BenchmarkClientSet(b *testing.B) {
 // has changed, per key.
 func BenchmarkResynchronise(b *testing.B) {
 	const keys = 1_000_000
-	before, after := newReplica(storeOptions{}, nil), newReplica(storeOptions{}, nil)
+	before, after := newReplica(store.Options{}, nil), newReplica(store.Options{}, nil)
 	for from := 0; from < keys; from += 1000 {
 		batch := benchBatch(b, keys, from)
-		applyTo(b, &before.store, batch...)
+		applyTo(b, &before.Map, batch...)
 		batch[1].value, batch[2].value, batch[500].value = "new", "new", ""
-		applyTo(b, &after.store, batch...)
+		applyTo(b, &after.Map, batch...)
 	}
 	all := newSubtrees(nil)
 	b.ReportAllocs()

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+
+	"clustermap/internal/kvmsg"
 )
 
 // Conditions. Compare with errors.Is.
@@ -84,7 +86,7 @@ func (e *OptionError) Error() string { return "chp: option " + e.Field + ": " + 
 
 // refusedErrors are values made once, since any number of updates can be
 // refused.
-var refusedErrors = func() (errs [reasonCount]error) {
+var refusedErrors = func() (errs [kvmsg.ReasonCount]error) {
 	for r := range errs {
 		errs[r] = fmt.Errorf("%w: %w", ErrRefused, &MessageError{Reason: Reason(r)})
 	}
@@ -93,7 +95,7 @@ var refusedErrors = func() (errs [reasonCount]error) {
 
 // refusedFor returns the error for an update that the server refused.
 func refusedFor(r Reason) error {
-	if int(r) < reasonCount {
+	if int(r) < kvmsg.ReasonCount {
 		return refusedErrors[r]
 	}
 	return fmt.Errorf("%w: %w", ErrRefused, &MessageError{Reason: r})

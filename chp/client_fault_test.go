@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
 
@@ -119,7 +120,7 @@ func TestClientMalformedMessages(t *testing.T) {
 	must(t, c.WaitActive(testContext(t)))
 	s.publish("h", 11, []byte("seven"), "=", "x")
 	must(t, s.pub.Send(s.ctx, []byte("i"), seqOctets(12)))
-	s.publish(keyKTHXBAI, 12, nil, "", "x")
+	s.publish(kvmsg.KeyKTHXBAI, 12, nil, "", "x")
 	s.publish("j", 12, nil, "", "x")
 	wantContents(t, c, 12, map[string]string{"a": "x", "b": "x", "f": strings.Repeat("x", 1001), "h": "x", "j": "x"})
 	refused := c.Stats().Refused

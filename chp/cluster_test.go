@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
 
@@ -41,13 +42,13 @@ func (d *digest) add(key, value []byte) {
 // moment.
 func serverState(s *Server) (digest, int64) {
 	c := s.sequencer.cut()
-	defer c.release()
+	defer c.Release()
 	var d digest
-	c.records(func(r record) bool {
-		d.add(r.key(), r.value())
+	c.Records(func(r kvmsg.Record) bool {
+		d.add(r.Key(), r.Value())
 		return true
 	})
-	return d, c.seq
+	return d, c.Sequence
 }
 
 func clientState(c *Client) digest {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
 
@@ -16,7 +17,7 @@ func (s *Server) collect(b *sockets.Batch) {
 	kept := spans[:0]
 	var told refusalNotice
 	for _, span := range spans {
-		size, tag, _, err := inspect(wire[span.Start:span.End], fromClient, s.opts.MaxValueSize)
+		size, tag, _, err := kvmsg.Inspect(wire[span.Start:span.End], kvmsg.FromClient, s.opts.MaxValueSize)
 		if err != nil {
 			s.refused.add(err)
 			told.add(s, b.Peer(), wire[span.Start:span.End], err)
@@ -41,7 +42,7 @@ type refusalNotice struct {
 // form only, so any other is passed over. inspect has not changed a refused update.
 func (n *refusalNotice) add(s *Server, from *sockets.Peer, update []byte, err error) {
 	var message *MessageError
-	if !isCanonical(update) || !errors.As(err, &message) {
+	if !kvmsg.IsCanonical(update) || !errors.As(err, &message) {
 		return
 	}
 	if n.peer == nil {
@@ -49,7 +50,7 @@ func (n *refusalNotice) add(s *Server, from *sockets.Peer, update []byte, err er
 			return
 		}
 	}
-	if id := record(update).uuid(); len(id) == uuidSize {
+	if id := kvmsg.Record(update).UUID(); len(id) == kvmsg.UUIDSize {
 		n.wire = appendRefusal(n.wire, id, message.Reason)
 		n.messages++
 	}
@@ -80,7 +81,7 @@ func (s *Server) runCollector(ctx context.Context) {
 		if unfit := s.sequencer.take(&b); len(unfit) > 0 {
 			var told refusalNotice
 			for _, span := range unfit {
-				told.add(s, b.Peer(), b.Wire()[span.Start:span.End], errMapFull)
+				told.add(s, b.Peer(), b.Wire()[span.Start:span.End], kvmsg.ErrMapFull)
 			}
 			told.send(s)
 		}

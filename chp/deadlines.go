@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
 
@@ -82,7 +83,7 @@ func (d *deadlines) follow(wire []byte, spans []sockets.Span) {
 	locked := false
 	var now time.Duration
 	for _, s := range spans {
-		if s.Tag&tagFlags == 0 {
+		if s.Tag&kvmsg.TagFlags == 0 {
 			continue
 		}
 		if !locked {
@@ -91,15 +92,15 @@ func (d *deadlines) follow(wire []byte, spans []sockets.Span) {
 			defer d.mu.Unlock()
 			now = clock()
 		}
-		if s.Tag&tagDelete != 0 {
+		if s.Tag&kvmsg.TagDelete != 0 {
 			if len(d.byHash) > 0 {
-				d.drop(s.Tag&^tagFlags, record(wire[s.Start:s.End]).seq())
+				d.drop(s.Tag&^kvmsg.TagFlags, kvmsg.Record(wire[s.Start:s.End]).Seq())
 			}
 			continue
 		}
-		r := record(wire[s.Start:s.End])
-		if ttl := ttlOf(r.props()); ttl > 0 {
-			d.put(s.Tag&^tagFlags, r.seq(), now+ttl)
+		r := kvmsg.Record(wire[s.Start:s.End])
+		if ttl := kvmsg.TTLOf(r.Props()); ttl > 0 {
+			d.put(s.Tag&^kvmsg.TagFlags, r.Seq(), now+ttl)
 		}
 	}
 }
@@ -107,19 +108,19 @@ func (d *deadlines) follow(wire []byte, spans []sockets.Span) {
 // left returns how long the key of r has left to live: 1ns once the time is over,
 // and 0 if r has no time to live. For a superseded record it returns the time that
 // r was given.
-func (d *deadlines) left(r record) time.Duration {
-	props := r.props()
+func (d *deadlines) left(r kvmsg.Record) time.Duration {
+	props := r.Props()
 	if len(props) == 0 {
 		return 0
 	}
-	ttl := ttlOf(props)
+	ttl := kvmsg.TTLOf(props)
 	if ttl == 0 || d == nil {
 		return ttl
 	}
 	d.mu.Lock()
-	known, ok := d.byHash[hashKey(r.key())]
+	known, ok := d.byHash[kvmsg.HashKey(r.Key())]
 	d.mu.Unlock()
-	if !ok || known.seq != r.seq() {
+	if !ok || known.seq != r.Seq() {
 		return ttl
 	}
 	return max(known.end-clock(), 1)

@@ -3,13 +3,16 @@ package chp
 import (
 	"bytes"
 	"sync/atomic"
+
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
 )
 
 // frozen is a state of the client at one moment, shared by the watches that
 // have to tell of it. The last to release it ends the cut.
 type frozen struct {
 	state *replica
-	cut   *cut
+	cut   *store.Cut
 	seq   int64
 	refs  atomic.Int32
 }
@@ -17,7 +20,7 @@ type frozen struct {
 // freeze cuts a state. The state's lock must be held; the rest of a frozen's
 // life needs none.
 func freeze(s *replica, seq int64) *frozen {
-	f := &frozen{state: s, cut: s.cut(), seq: seq}
+	f := &frozen{state: s, cut: s.Cut(), seq: seq}
 	f.refs.Store(1)
 	return f
 }
@@ -31,7 +34,7 @@ func (f *frozen) retain() *frozen {
 
 func (f *frozen) release() {
 	if f != nil && f.refs.Add(-1) == 0 {
-		f.cut.release()
+		f.cut.Release()
 	}
 }
 
@@ -57,18 +60,18 @@ type change struct {
 	after  *frozen
 	synced bool // OpSynced comes at the end
 
-	sets    *walk  // of after
-	deletes *walk  // of before
-	marks   *marks // of before
+	sets    *store.Walk  // of after
+	deletes *store.Walk  // of before
+	marks   *store.Marks // of before
 	pass    int
 }
 
 // open begins the walk. The change is not to be copied any more.
 func (d *change) open() {
-	d.sets = newWalk(d.after.cut)
+	d.sets = store.NewWalk(d.after.cut)
 	if d.before != nil {
-		d.deletes = newWalk(d.before.cut)
-		d.marks = newMarks(&d.before.state.store, d.before.cut)
+		d.deletes = store.NewWalk(d.before.cut)
+		d.marks = store.NewMarks(&d.before.state.Map, d.before.cut)
 	}
 }
 
@@ -76,13 +79,13 @@ func (d *change) open() {
 // false at the end.
 func (d *change) next(e *Event, of *subtrees) bool {
 	for d.pass == 0 {
-		p, ok := d.sets.step()
+		p, ok := d.sets.Step()
 		if !ok {
 			d.pass++
 			break
 		}
-		r := p.record
-		if !of.all() && !of.holds(r.key()) {
+		r := p.Record
+		if !of.all() && !of.holds(r.Key()) {
 			continue
 		}
 		if d.before == nil || d.differs(r) {
@@ -95,14 +98,14 @@ func (d *change) next(e *Event, of *subtrees) bool {
 		}
 	}
 	for d.pass == 1 && d.before != nil {
-		p, ok := d.deletes.step()
+		p, ok := d.deletes.Step()
 		if !ok {
 			break
 		}
-		if d.marks.has(p) {
+		if d.marks.Has(p) {
 			continue
 		}
-		if key := p.record.key(); of.all() || of.holds(key) {
+		if key := p.Record.Key(); of.all() || of.holds(key) {
 			*e = Event{Op: OpDelete, Cause: CauseResync, Key: key, Sequence: d.after.seq}
 			return true
 		}
@@ -116,9 +119,9 @@ func (d *change) next(e *Event, of *subtrees) bool {
 
 // differs says whether r, of after, changes anything for those who know
 // before, and notes that its key lives on.
-func (d *change) differs(r record) bool {
-	old := d.marks.mark(r.key())
-	return old == nil || !bytes.Equal(old.value(), r.value())
+func (d *change) differs(r kvmsg.Record) bool {
+	old := d.marks.Mark(r.Key())
+	return old == nil || !bytes.Equal(old.Value(), r.Value())
 }
 
 // release gives back what the change holds on to.

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"testing"
+
+	"clustermap/internal/store"
 )
 
 // replay applies the events of a change to what a watch has seen, and checks
@@ -46,16 +48,16 @@ func replay(t *testing.T, seen map[string]string, d *change, of subtrees) (synce
 // randomStore has some of 200 keys, written in several turns, so that its log
 // has records that are dead.
 func randomStore(t *testing.T, random *rand.Rand, values int) *replica {
-	s := newReplica(storeOptions{minSegment: 1 << 10}, nil)
+	s := newReplica(store.Options{MinSegment: 1 << 10}, nil)
 	for turn := range 1 + random.IntN(3) {
 		for i := range 200 {
 			key := fmt.Sprintf("/%c/%d", "ab"[i%2], i)
 			switch random.IntN(4) {
 			case 0:
-				applyTo(t, &s.store, pub{key, int64(turn), ""})
+				applyTo(t, &s.Map, pub{key, int64(turn), ""})
 			case 1:
 			default:
-				applyTo(t, &s.store, pub{key, int64(turn), fmt.Sprint("value ", random.IntN(values))})
+				applyTo(t, &s.Map, pub{key, int64(turn), fmt.Sprint("value ", random.IntN(values))})
 			}
 		}
 	}
@@ -68,7 +70,7 @@ func TestChangeAgainstModel(t *testing.T) {
 		random := rand.New(rand.NewPCG(3, uint64(round)))
 		of := newSubtrees([][]string{nil, {"/a/"}, {"/b/3", "/b/5"}}[round%3])
 		within := func(s *replica) map[string]string {
-			m := contents(&s.store)
+			m := contents(&s.Map)
 			maps.DeleteFunc(m, func(key, _ string) bool { return !of.holds([]byte(key)) })
 			return m
 		}
@@ -77,7 +79,7 @@ func TestChangeAgainstModel(t *testing.T) {
 		want, middle := within(after), within(before)
 		// The new state moves on before the watch looks.
 		for i := range 200 {
-			applyTo(t, &after.store, pub{fmt.Sprintf("/a/%d", i), 30, []string{"", "late"}[i%2]})
+			applyTo(t, &after.Map, pub{fmt.Sprintf("/a/%d", i), 30, []string{"", "late"}[i%2]})
 		}
 
 		seen := map[string]string{}
@@ -92,9 +94,9 @@ func TestChangeAgainstModel(t *testing.T) {
 
 func TestChangeReleasesItsCuts(t *testing.T) {
 	t.Parallel()
-	before, after := newReplica(storeOptions{}, nil), newReplica(storeOptions{}, nil)
-	applyTo(t, &before.store, pub{"a", 1, "x"}, pub{"b", 2, "y"})
-	applyTo(t, &after.store, pub{"a", 1, "z"})
+	before, after := newReplica(store.Options{}, nil), newReplica(store.Options{}, nil)
+	applyTo(t, &before.Map, pub{"a", 1, "x"}, pub{"b", 2, "y"})
+	applyTo(t, &after.Map, pub{"a", 1, "z"})
 	b, a := freeze(before, 2), freeze(after, 1)
 	d := &change{before: b.retain(), after: a.retain()}
 	b.release()
@@ -102,19 +104,19 @@ func TestChangeReleasesItsCuts(t *testing.T) {
 	d.open()
 	d.release()
 	for _, s := range []*replica{before, after} {
-		if refs := s.borrowers(); refs != 0 {
+		if refs := s.Borrowers(); refs != 0 {
 			t.Errorf("%d references are left", refs)
 		}
 	}
 }
 
 func TestChangeAllocatesNothingPerEvent(t *testing.T) {
-	s := newReplica(storeOptions{}, nil)
+	s := newReplica(store.Options{}, nil)
 	for i := range 1000 {
-		applyTo(t, &s.store, pub{fmt.Sprint("key", i), int64(i), "value"})
+		applyTo(t, &s.Map, pub{fmt.Sprint("key", i), int64(i), "value"})
 	}
 	all := newSubtrees(nil)
-	empty := newReplica(storeOptions{}, nil)
+	empty := newReplica(store.Options{}, nil)
 	d := &change{before: freeze(empty, 0), after: freeze(s, 1000)}
 	d.open()
 	var e Event

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/internal/store"
 )
 
 // disk keeps the updates of a server in a log, as a rule one on a disk
@@ -34,12 +35,12 @@ func (d *disk) on() bool { return d.group != nil }
 //
 // Once the log has failed it does nothing: the server is about to end, for the same
 // reason.
-func (d *disk) append(first int64, count int, pieces []piece) uint64 {
+func (d *disk) append(first int64, count int, pieces []store.Piece) uint64 {
 	d.parts = d.parts[:0]
 	size := 0
 	for _, p := range pieces {
-		d.parts = append(d.parts, p.wire())
-		size += p.size()
+		d.parts = append(d.parts, p.Wire())
+		size += p.Size()
 	}
 	index, err := d.group.AppendParts(commit.Entry{
 		First: uint64(first), Count: uint32(count), Kind: commit.KindRecords, Time: time.Now().UnixNano(),

@@ -3,6 +3,8 @@ package chp
 import (
 	"iter"
 	"time"
+
+	"clustermap/internal/kvmsg"
 )
 
 // Entry is a key of a map with its value.
@@ -29,7 +31,7 @@ func (c *Client) GetTTL(key string) (ttl time.Duration, ok bool) {
 	if state == nil {
 		return 0, false
 	}
-	ok = state.view(octetsOf(key), func(r record) { ttl = state.deadlines.left(r) })
+	ok = state.View(octetsOf(key), func(r kvmsg.Record) { ttl = state.deadlines.left(r) })
 	return ttl, ok
 }
 
@@ -45,11 +47,11 @@ func (c *Client) Entries() iter.Seq[Entry] {
 			c.mu.Unlock()
 			return
 		}
-		now := state.cut()
+		now := state.Cut()
 		c.mu.Unlock()
-		defer now.release()
-		now.records(func(r record) bool {
-			return yield(Entry{Key: r.key(), Value: r.value(), TTL: state.deadlines.left(r)})
+		defer now.Release()
+		now.Records(func(r kvmsg.Record) bool {
+			return yield(Entry{Key: r.Key(), Value: r.Value(), TTL: state.deadlines.left(r)})
 		})
 	}
 }

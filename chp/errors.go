@@ -1,77 +1,30 @@
 package chp
 
-import "strconv"
+import "clustermap/internal/kvmsg"
 
 // Reason says which rule of the protocol a refused message broke. Callers keep
-// one counter a reason; the set is closed.
-type Reason uint8
+// one counter a reason; the set is closed. String returns the reason in words, as
+// it appears in errors and statistics.
+type Reason = kvmsg.Reason
 
 // The reasons for which a message is refused.
 const (
-	ReasonFrameCount       Reason = iota // not five well-formed frames
-	ReasonKey                            // empty key, longer than 255 bytes, or with a NUL in it
-	ReasonReservedKey                    // KTHXBAI, or a key that begins with HUGZ
-	ReasonSequence                       // the sequence frame is not eight bytes
-	ReasonUUID                           // the UUID frame is neither empty nor 16 bytes
-	ReasonProperties                     // the properties are not name=value lines, or too many bytes
-	ReasonTTL                            // the ttl property is not seconds from 0 to ten years
-	ReasonValueTooLarge                  // the value exceeds the limit of this side
-	ReasonMapFull                        // the map would exceed ServerOptions.MaxMapBytes
-	ReasonFormerConnection               // came late, over a connection that its client had replaced by another
-
-	reasonCount = int(ReasonFormerConnection) + 1
+	ReasonFrameCount       Reason = kvmsg.ReasonFrameCount       // not five well-formed frames
+	ReasonKey              Reason = kvmsg.ReasonKey              // empty key, longer than 255 bytes, or with a NUL in it
+	ReasonReservedKey      Reason = kvmsg.ReasonReservedKey      // KTHXBAI, or a key that begins with HUGZ
+	ReasonSequence         Reason = kvmsg.ReasonSequence         // the sequence frame is not eight bytes
+	ReasonUUID             Reason = kvmsg.ReasonUUID             // the UUID frame is neither empty nor 16 bytes
+	ReasonProperties       Reason = kvmsg.ReasonProperties       // the properties are not name=value lines, or too many bytes
+	ReasonTTL              Reason = kvmsg.ReasonTTL              // the ttl property is not seconds from 0 to ten years
+	ReasonValueTooLarge    Reason = kvmsg.ReasonValueTooLarge    // the value exceeds the limit of this side
+	ReasonMapFull          Reason = kvmsg.ReasonMapFull          // the map would exceed ServerOptions.MaxMapBytes
+	ReasonFormerConnection Reason = kvmsg.ReasonFormerConnection // came late, over a connection that its client had replaced by another
 )
-
-var reasonNames = [reasonCount]string{
-	"frame count", "key", "reserved key", "sequence", "UUID", "properties", "ttl", "value too large", "map full",
-	"former connection",
-}
-
-// String returns the reason in words, as it appears in errors and statistics.
-func (r Reason) String() string {
-	if int(r) < len(reasonNames) {
-		return reasonNames[r]
-	}
-	return "reason " + strconv.Itoa(int(r))
-}
 
 // MessageError tells that a key-value message was refused and why. Sending the
 // same message again fails in the same way, unless the map was full.
 //
-// errors.Is(err, &MessageError{Reason: r}) is true for every refusal with
-// reason r.
-type MessageError struct {
-	Reason Reason // the rule that was broken
-	Detail string // the same in a few words; for people
-}
-
-// Error implements error.
-func (e *MessageError) Error() string {
-	if e.Detail == "" {
-		return "chp: message refused: " + e.Reason.String()
-	}
-	return "chp: message refused: " + e.Reason.String() + ": " + e.Detail
-}
-
-// Is makes a MessageError without Detail match every one of the same reason.
-func (e *MessageError) Is(target error) bool {
-	t, ok := target.(*MessageError)
-	return ok && t.Reason == e.Reason && (t.Detail == "" || t.Detail == e.Detail)
-}
-
-// The refusals are values made once: a peer that sends nothing but rubbish must
-// not make this side allocate.
-var (
-	errFrameCount      = &MessageError{ReasonFrameCount, "want key, sequence, UUID, properties, value"}
-	errKeyEmpty        = &MessageError{ReasonKey, "empty"}
-	errKeyLong         = &MessageError{ReasonKey, "longer than 255 octets"}
-	errKeyNUL          = &MessageError{ReasonKey, "contains NUL"}
-	errKeyReserved     = &MessageError{ReasonReservedKey, "KTHXBAI and HUGZ belong to the protocol"}
-	errSequence        = &MessageError{ReasonSequence, "want 8 octets"}
-	errUUID            = &MessageError{ReasonUUID, "want 0 or 16 octets"}
-	errPropertyLine    = &MessageError{ReasonProperties, "want lines of the form name=value"}
-	errPropertiesLarge = &MessageError{ReasonProperties, "longer than 64 KiB"}
-	errTTL             = &MessageError{ReasonTTL, "want decimal seconds from 0 to ten years"}
-	errValueTooLarge   = &MessageError{ReasonValueTooLarge, "over the limit of this side"}
-	errMapFull         = &MessageError{ReasonMapFull, "delete something first"}
-)
+// Its field Reason is the rule that was broken; Detail, a string, says the same in a
+// few words, for people. The error is a *MessageError, and
+// errors.Is(err, &MessageError{Reason: r}) is true for every refusal with reason r.
+type MessageError = kvmsg.MessageError

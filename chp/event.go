@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"time"
+
+	"clustermap/internal/kvmsg"
 )
 
 // Op says what an [Event] tells.
@@ -77,13 +79,13 @@ func causeOfDeletion(uuid, props []byte) Cause {
 	if len(props) == 0 {
 		return CauseDeleted
 	}
-	if cause, _ := property(props, "cause"); len(uuid) == 0 && string(cause) == "expired" {
+	if cause, _ := kvmsg.Property(props, "cause"); len(uuid) == 0 && string(cause) == "expired" {
 		return CauseExpired
 	}
 	// The guide's servers repeat the properties of the update, with the time at
 	// which it ends in the place of its ttl: milliseconds or seconds since 1970.
-	ttl, _ := property(props, "ttl")
-	if _, ok := parseTTL(ttl); !ok && len(ttl) >= len("1000000000") && len(bytes.Trim(ttl, "0123456789.")) == 0 {
+	ttl, _ := kvmsg.Property(props, "ttl")
+	if _, ok := kvmsg.ParseTTL(ttl); !ok && len(ttl) >= len("1000000000") && len(bytes.Trim(ttl, "0123456789.")) == 0 {
 		return CauseExpired
 	}
 	return CauseDeleted
@@ -115,15 +117,15 @@ type Event struct {
 // readEvent reads the record at the start of b into e, in one pass, and returns
 // its size. The TTL is left at 0.
 func readEvent(e *Event, b []byte) (size int) {
-	r := record(b)
-	start, at := frameBounds(r, 0)
+	r := kvmsg.Record(b)
+	start, at := kvmsg.FrameBounds(r, 0)
 	e.Key = r[start:at:at]
 	e.Sequence = int64(binary.BigEndian.Uint64(r[at+2:]))
-	start, at = frameBounds(r, at+2+sequenceSize)
+	start, at = kvmsg.FrameBounds(r, at+2+kvmsg.SequenceSize)
 	e.UUID = r[start:at:at]
-	start, at = frameBounds(r, at)
+	start, at = kvmsg.FrameBounds(r, at)
 	e.Properties = r[start:at:at]
-	start, at = frameBounds(r, at)
+	start, at = kvmsg.FrameBounds(r, at)
 	e.Value = r[start:at:at]
 	e.Op, e.Cause, e.TTL = OpSet, CauseSet, 0
 	if start == at {

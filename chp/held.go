@@ -3,6 +3,7 @@ package chp
 import (
 	"context"
 
+	"clustermap/internal/store"
 	"clustermap/sockets"
 )
 
@@ -23,7 +24,7 @@ type held struct {
 type heldBatch struct {
 	last   int64  // sequence of its last update
 	index  uint64 // of its entry in the log on disk, 0 without one
-	pieces []piece
+	pieces []store.Piece
 	spans  []sockets.Span
 	bytes  int
 }
@@ -44,7 +45,7 @@ const (
 func (h *held) empty() bool { return h.first == len(h.batches) }
 
 // add appends a batch.
-func (h *held) add(last int64, index uint64, pieces []piece, spans []sockets.Span) {
+func (h *held) add(last int64, index uint64, pieces []store.Piece, spans []sockets.Span) {
 	var b heldBatch
 	if n := len(h.spare); n > 0 {
 		b = h.spare[n-1]
@@ -53,8 +54,8 @@ func (h *held) add(last int64, index uint64, pieces []piece, spans []sockets.Spa
 	b.last, b.index = last, index
 	b.pieces, b.spans, b.bytes = append(b.pieces[:0], pieces...), append(b.spans[:0], spans...), heldBytes+spanBytes*len(spans)
 	for _, p := range pieces {
-		p.seg.Retain()
-		b.bytes += p.size()
+		p.Segment.Retain()
+		b.bytes += p.Size()
 	}
 	h.bytes += b.bytes
 	h.batches = append(h.batches, b)
@@ -64,7 +65,7 @@ func (h *held) add(last int64, index uint64, pieces []piece, spans []sockets.Spa
 func (h *held) drop() {
 	b := &h.batches[h.first]
 	for _, p := range b.pieces {
-		p.seg.Release()
+		p.Segment.Release()
 	}
 	h.bytes -= b.bytes
 	if len(h.spare) < maxSpare {

@@ -3,6 +3,7 @@ package chp
 import (
 	"sync/atomic"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
 
@@ -29,34 +30,34 @@ func (in *intake) hear() {
 // updates prepares a batch of the subscriber connection: KVPUB and HUGZ.
 func (in *intake) updates(b *sockets.Batch) {
 	in.hear()
-	b.SetSpans(in.sift(b.Wire(), b.Spans(), kindHUGZ, hugzTag))
+	b.SetSpans(in.sift(b.Wire(), b.Spans(), kvmsg.KindHUGZ, hugzTag))
 }
 
 // snapshot prepares a batch of the snapshot connection: KVSYNC and KTHXBAI.
 func (in *intake) snapshot(b *sockets.Batch) {
 	in.hear()
-	b.SetSpans(in.sift(b.Wire(), b.Spans(), kindKTHXBAI, kthxbaiTag))
+	b.SetSpans(in.sift(b.Wire(), b.Spans(), kvmsg.KindKTHXBAI, kthxbaiTag))
 }
 
 // sift keeps the command of the given kind, with the given tag, and the
 // key-value messages that are sound and wanted.
-func (in *intake) sift(wire []byte, spans []sockets.Span, command kind, tag uint64) []sockets.Span {
+func (in *intake) sift(wire []byte, spans []sockets.Span, command kvmsg.Kind, tag uint64) []sockets.Span {
 	kept := spans[:0]
 	for _, span := range spans {
 		m := wire[span.Start:span.End]
 		// The size of messages is bounded by the socket. To drop a value that
 		// our server took would leave an older one in its place.
-		size, hash, k, err := inspect(m, fromServer, 0)
+		size, hash, k, err := kvmsg.Inspect(m, kvmsg.FromServer, 0)
 		switch {
 		case err != nil:
 			in.refused.add(err)
 			continue
 		case k == command:
 			hash = tag
-		case k != kindUpdate:
-			in.refused.add(errKeyReserved)
+		case k != kvmsg.KindUpdate:
+			in.refused.add(kvmsg.ErrKeyReserved)
 			continue
-		case in.wanted != nil && !in.wanted.holds(record(m).key()):
+		case in.wanted != nil && !in.wanted.holds(kvmsg.Record(m).Key()):
 			continue
 		}
 		span.End = span.Start + uint32(size)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermap/internal/interop"
+	"clustermap/internal/kvmsg"
 )
 
 // The tests of this file run our client against clone_server.py, which is a CHP
@@ -115,7 +116,7 @@ func TestInteropClientWrites(t *testing.T) {
 			}
 			var d interop.Dump
 			p.Call(interop.Op{"op": "dump"}, &d)
-			if len(d.Pairs) != 1 || string(d.Pairs[0].Properties) != "ttl=3600\ncolour=red\n" || len(d.Pairs[0].UUID) != uuidSize {
+			if len(d.Pairs) != 1 || string(d.Pairs[0].Properties) != "ttl=3600\ncolour=red\n" || len(d.Pairs[0].UUID) != kvmsg.UUIDSize {
 				t.Errorf("the server has %+v", d.Pairs)
 			}
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clustermap/internal/interop"
+	"clustermap/internal/kvmsg"
 )
 
 // libzmqClient starts clone_client.py, a CHP client on libzmq, against a server
@@ -22,10 +23,10 @@ func libzmqClient(t *testing.T, s *Server, args ...string) *interop.Process {
 func wantLibzmq(t *testing.T, s *Server, p *interop.Process) {
 	t.Helper()
 	cut := s.sequencer.cut()
-	defer cut.release()
-	p.Call(interop.Op{"op": "wait_sequence", "sequence": cut.seq}, nil)
+	defer cut.Release()
+	p.Call(interop.Op{"op": "wait_sequence", "sequence": cut.Sequence}, nil)
 	want := interop.Digest(func(yield func([]byte, []byte) bool) {
-		cut.records(func(r record) bool { return yield(r.key(), r.value()) })
+		cut.Records(func(r kvmsg.Record) bool { return yield(r.Key(), r.Value()) })
 	})
 	var got interop.Map
 	p.Call(interop.Op{"op": "digest"}, &got)

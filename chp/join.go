@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
 	"clustermap/sockets"
 )
 
@@ -27,7 +29,7 @@ const requestWindow = 128
 // deleted while the client was away are gone.
 func (s *session) join() error {
 	s.watchdog.expect(earSnapshot, s.client.opts.SyncTimeout)
-	next := newReplica(storeOptions{}, s.deadlines)
+	next := newReplica(store.Options{}, s.deadlines)
 	during := newInterim()
 
 	var cuts []int64
@@ -37,7 +39,7 @@ func (s *session) join() error {
 	var fetch sync.WaitGroup
 	fetch.Go(func() {
 		defer fetched()
-		cuts, failed = s.fetch(&next.store)
+		cuts, failed = s.fetch(&next.Map)
 	})
 	for fetching.Err() == nil {
 		if err := s.sub.RecvBatch(fetching, &s.batch); err != nil {
@@ -47,7 +49,7 @@ func (s *session) join() error {
 		spans, err := s.stream.admit(s.batch.Wire(), s.batch.Spans())
 		s.deadlines.follow(s.batch.Wire(), spans)
 		during.apply(s.batch.Wire(), spans)
-		if err == nil && during.deletedBytes > max(s.client.opts.deletedBytes, deletionsPerKey*next.len()) {
+		if err == nil && during.deletedBytes > max(s.client.opts.deletedBytes, deletionsPerKey*next.Len()) {
 			err = errDeletions
 		}
 		if err != nil {
@@ -72,8 +74,8 @@ func (s *session) join() error {
 	if err := s.stream.join(cuts); err != nil {
 		return err
 	}
-	s.keep(&next.store)
-	during.mergeInto(&next.store, s.stream.covered)
+	s.keep(&next.Map)
+	during.mergeInto(&next.Map, s.stream.covered)
 	s.countStale()
 	s.replica = next
 	return nil
@@ -82,7 +84,7 @@ func (s *session) join() error {
 // fetch asks for the snapshots and puts them into next, and returns their
 // cuts, one for each request. It runs beside join, which does not touch
 // next meanwhile.
-func (s *session) fetch(next *store) (cuts []int64, err error) {
+func (s *session) fetch(next *store.Map) (cuts []int64, err error) {
 	if s.server.snapshot == "" {
 		s.fresh = true // so keep does its work
 		return []int64{0}, nil
@@ -93,7 +95,7 @@ func (s *session) fetch(next *store) (cuts []int64, err error) {
 	if s.ours {
 		window = requestWindow
 	}
-	var pieces []piece
+	var pieces []store.Piece
 	asked := 0
 	for len(cuts) < len(s.requests.list) {
 		for asked < min(len(cuts)+window, len(s.requests.list)) {
@@ -113,15 +115,15 @@ func (s *session) fetch(next *store) (cuts []int64, err error) {
 				end++
 			}
 			s.deadlines.follow(wire, spans[:end])
-			pieces = next.apply(wire, spans[:end], 0, pieces[:0])
+			pieces = next.Apply(wire, spans[:end], 0, pieces[:0])
 			if end == len(spans) {
 				break
 			}
 			if len(cuts) == asked {
 				return nil, errNotCHP // an answer to nothing
 			}
-			last := record(wire[spans[end].Start:])
-			cuts = append(cuts, last.seq())
+			last := kvmsg.Record(wire[spans[end].Start:])
+			cuts = append(cuts, last.Seq())
 			s.fresh = s.ours && (s.fresh || len(cuts) == 1) && saysNew(last)
 			spans = spans[end+1:]
 		}
@@ -131,16 +133,16 @@ func (s *session) fetch(next *store) (cuts []int64, err error) {
 
 // endsSnapshot says whether a span is a KTHXBAI.
 func endsSnapshot(wire []byte, span sockets.Span) bool {
-	return span.Tag == kthxbaiTag && isCommand(wire[span.Start:span.End], keyKTHXBAI)
+	return span.Tag == kthxbaiTag && isCommand(wire[span.Start:span.End], kvmsg.KeyKTHXBAI)
 }
 
 // interim is what KVPUBs say while a snapshot is on its way: the newest of each
 // key, deletions included.
 type interim struct {
-	store        *store
+	store        *store.Map
 	deleted      map[string]int64 // keys whose newest KVPUB deletes them, with its sequence
 	deletedBytes int              // memory of deleted
-	pieces       []piece          // scratch
+	pieces       []store.Piece    // scratch
 }
 
 const (
@@ -158,7 +160,7 @@ const (
 var errDeletions = errors.New("chp: too many keys were deleted while the snapshot came")
 
 func newInterim() *interim {
-	return &interim{store: newStore(storeOptions{}), deleted: map[string]int64{}}
+	return &interim{store: store.New(store.Options{}), deleted: map[string]int64{}}
 }
 
 // apply notes the KVPUBs of a batch, in canonical form.
@@ -167,36 +169,36 @@ func (t *interim) apply(wire []byte, spans []sockets.Span) {
 		return
 	}
 	for _, span := range spans {
-		r := record(wire[span.Start:span.End])
-		if span.Tag&tagDelete == 0 && len(t.deleted) == 0 {
+		r := kvmsg.Record(wire[span.Start:span.End])
+		if span.Tag&kvmsg.TagDelete == 0 && len(t.deleted) == 0 {
 			continue
 		}
-		key := r.key()
+		key := r.Key()
 		if _, known := t.deleted[string(key)]; known {
 			delete(t.deleted, string(key))
 			t.deletedBytes -= deletionBytes + len(key)
 		}
-		if span.Tag&tagDelete != 0 {
-			t.deleted[string(key)] = r.seq()
+		if span.Tag&kvmsg.TagDelete != 0 {
+			t.deleted[string(key)] = r.Seq()
 			t.deletedBytes += deletionBytes + len(key)
 		}
 	}
-	t.pieces = t.store.apply(wire, spans, 0, t.pieces[:0])
+	t.pieces = t.store.Apply(wire, spans, 0, t.pieces[:0])
 }
 
 // mergeInto brings what was noted into the snapshot, but for what the snapshot
 // covers already.
-func (t *interim) mergeInto(snapshot *store, covered func(key []byte, seq int64) bool) {
+func (t *interim) mergeInto(snapshot *store.Map, covered func(key []byte, seq int64) bool) {
 	for key, seq := range t.deleted {
 		if k := []byte(key); !covered(k, seq) {
-			snapshot.put(k, seq, nil, nil, nil)
+			snapshot.Put(k, seq, nil, nil, nil)
 		}
 	}
-	noted := t.store.cut()
-	defer noted.release()
-	noted.records(func(r record) bool {
-		if key, seq := r.key(), r.seq(); !covered(key, seq) {
-			snapshot.put(key, seq, r.uuid(), r.props(), r.value())
+	noted := t.store.Cut()
+	defer noted.Release()
+	noted.Records(func(r kvmsg.Record) bool {
+		if key, seq := r.Key(), r.Seq(); !covered(key, seq) {
+			snapshot.Put(key, seq, r.UUID(), r.Props(), r.Value())
 		}
 		return true
 	})

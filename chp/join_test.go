@@ -5,30 +5,33 @@ import (
 	"maps"
 	"math/rand/v2"
 	"testing"
+
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
 )
 
 // contents returns what is in a store.
-func contents(s *store) map[string]string {
+func contents(s *store.Map) map[string]string {
 	m := map[string]string{}
-	c := s.cut()
-	defer c.release()
-	c.records(func(r record) bool {
-		m[string(r.key())] = string(r.value())
+	c := s.Cut()
+	defer c.Release()
+	c.Records(func(r kvmsg.Record) bool {
+		m[string(r.Key())] = string(r.Value())
 		return true
 	})
 	return m
 }
 
 // applyTo applies messages to a store as they are.
-func applyTo(t testing.TB, s *store, messages ...pub) []piece {
+func applyTo(t testing.TB, s *store.Map, messages ...pub) []store.Piece {
 	t.Helper()
 	wire, spans := wireBatch(t, messages...)
-	return s.apply(wire, spans, 0, nil)
+	return s.Apply(wire, spans, 0, nil)
 }
 
 func TestJoinDeletedDuringSnapshot(t *testing.T) {
 	t.Parallel()
-	snapshot, during := newStore(storeOptions{}), newInterim()
+	snapshot, during := store.New(store.Options{}), newInterim()
 	all := newSubtrees(nil)
 	s := newStream(&all, false)
 	early := []pub{
@@ -65,7 +68,7 @@ func TestJoinAgainstModel(t *testing.T) {
 			requests = wanted.plain()
 		}
 		s := newStream(&requests, ours)
-		snapshot, during := newStore(storeOptions{}), newInterim()
+		snapshot, during := store.New(store.Options{}), newInterim()
 
 		model := map[string]string{}
 		var stream []pub // what the subscription brings, in order
@@ -129,7 +132,7 @@ func TestJoinAgainstModel(t *testing.T) {
 			wire, spans := wireBatch(t, part...)
 			spans, err := s.admit(wire, spans)
 			must(t, err)
-			snapshot.apply(wire, spans, 0, nil)
+			snapshot.Apply(wire, spans, 0, nil)
 		})
 
 		want := map[string]string{}

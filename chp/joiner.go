@@ -70,7 +70,7 @@ func (j *joiner) run(ctx context.Context) {
 		if a == nil {
 			err = j.await(ctx, j.wake)
 		} else if err = j.await(ctx, a.ready); err == nil {
-			if err = j.awaitCommit(ctx, a.chain.cut.seq); err == nil {
+			if err = j.awaitCommit(ctx, a.chain.cut.Sequence); err == nil {
 				err = j.send(ctx, a.chain)
 			}
 			if err == nil {

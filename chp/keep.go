@@ -1,6 +1,10 @@
 package chp
 
-import "clustermap/internal/mutate"
+import (
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/mutate"
+	"clustermap/internal/store"
+)
 
 // newMapProperties are the properties of a KTHXBAI whose server has an empty map
 // because it is new, not because all keys were deleted. Only clients of this
@@ -8,8 +12,8 @@ import "clustermap/internal/mutate"
 var newMapProperties = []byte("map=new\n")
 
 // saysNew says whether a KTHXBAI tells of a map that is new and empty.
-func saysNew(kthxbai record) bool {
-	value, _ := property(kthxbai.props(), "map")
+func saysNew(kthxbai kvmsg.Record) bool {
+	value, _ := kvmsg.Property(kthxbai.Props(), "map")
 	return string(value) == "new"
 }
 
@@ -17,26 +21,26 @@ func saysNew(kthxbai record) bool {
 // server's map is new and empty and the application wants that
 // (ClientOptions.KeepOnEmpty), or if the server sends no snapshots. The updates that came meanwhile are merged
 // afterwards, so they win.
-func (s *session) keep(next *store) {
+func (s *session) keep(next *store.Map) {
 	c := s.client
 	if (!s.fresh || !c.opts.KeepOnEmpty) && !mutate.KeepOldKeys {
 		return
 	}
 	c.mu.Lock()
 	before := c.state.Load()
-	if before == nil || before.len() == 0 {
+	if before == nil || before.Len() == 0 {
 		c.mu.Unlock()
 		return
 	}
-	cut := before.cut()
+	cut := before.Cut()
 	c.mu.Unlock()
-	defer cut.release()
-	cut.records(func(r record) bool {
-		if ttlOf(r.props()) == 0 {
-			next.put(r.key(), r.seq(), r.uuid(), r.props(), r.value())
+	defer cut.Release()
+	cut.Records(func(r kvmsg.Record) bool {
+		if kvmsg.TTLOf(r.Props()) == 0 {
+			next.Put(r.Key(), r.Seq(), r.UUID(), r.Props(), r.Value())
 			s.kept++
 		}
 		return true
 	})
-	c.log.Warn("the server sends no snapshot, or that of a new and empty map; keys are kept", "server", s.server.name, "kept", s.kept, "dropped", cut.len()-s.kept)
+	c.log.Warn("the server sends no snapshot, or that of a new and empty map; keys are kept", "server", s.server.name, "kept", s.kept, "dropped", cut.Len()-s.kept)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/internal/loopback"
 )
 
@@ -134,7 +135,7 @@ func TestH8_EmptyIsNotNew(t *testing.T) {
 		must(t, c.Send(ctx, []byte("ICANHAZ?"), []byte(subtree)))
 		m, err := c.Recv(ctx)
 		must(t, err)
-		if kv := toKV(t, m); kv.key == keyKTHXBAI {
+		if kv := toKV(t, m); kv.key == kvmsg.KeyKTHXBAI {
 			return kv.properties == string(newMapProperties)
 		}
 		return false
@@ -186,12 +187,12 @@ func TestH8_PreloadErrors(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	for want, seq := range map[error]iter.Seq2[Entry, error]{
-		broken:           func(yield func(Entry, error) bool) { yield(Entry{}, broken) },
-		ErrEmptyValue:    entries(Entry{Key: []byte("k")}),
-		errKeyEmpty:      entries(Entry{Value: []byte("v")}),
-		errKeyReserved:   entries(Entry{Key: []byte("HUGZ"), Value: []byte("v")}),
-		errTTL:           entries(Entry{Key: []byte("k"), Value: []byte("v"), TTL: -1}),
-		errValueTooLarge: entries(Entry{Key: []byte("k"), Value: make([]byte, 2000)}),
+		broken:                 func(yield func(Entry, error) bool) { yield(Entry{}, broken) },
+		ErrEmptyValue:          entries(Entry{Key: []byte("k")}),
+		kvmsg.ErrKeyEmpty:      entries(Entry{Value: []byte("v")}),
+		kvmsg.ErrKeyReserved:   entries(Entry{Key: []byte("HUGZ"), Value: []byte("v")}),
+		kvmsg.ErrTTL:           entries(Entry{Key: []byte("k"), Value: []byte("v"), TTL: -1}),
+		kvmsg.ErrValueTooLarge: entries(Entry{Key: []byte("k"), Value: make([]byte, 2000)}),
 	} {
 		if s, err := NewServer(ServerOptions{Preload: seq, MaxValueSize: 1000}); !errors.Is(err, want) || s != nil {
 			t.Errorf("error %v, want %v", err, want)

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
 
@@ -48,7 +49,7 @@ func (s *session) apply() error {
 func (c *Client) tidy(s *session) {
 	for range tidyPortions {
 		c.mu.Lock()
-		more := s.replica.tidy(tidyPortion)
+		more := s.replica.Tidy(tidyPortion)
 		c.mu.Unlock()
 		if !more {
 			return
@@ -112,7 +113,7 @@ func (c *Client) uninstall(s *session) {
 func (c *Client) apply(s *session, wire []byte, spans []sockets.Span) {
 	c.mu.Lock()
 	s.deadlines.follow(wire, spans)
-	c.pieces = s.replica.apply(wire, spans, 0, c.pieces[:0])
+	c.pieces = s.replica.Apply(wire, spans, 0, c.pieces[:0])
 	c.sequence.Store(s.stream.sequence())
 	for _, w := range c.watches {
 		w.push(c.pieces)
@@ -130,8 +131,8 @@ func (c *Client) apply(s *session, wire []byte, spans []sockets.Span) {
 	}
 	noting := false
 	for _, span := range spans {
-		r := record(wire[span.Start:span.End])
-		if len(r.uuid()) != uuidSize {
+		r := kvmsg.Record(wire[span.Start:span.End])
+		if len(r.UUID()) != kvmsg.UUIDSize {
 			continue
 		}
 		if n, own := c.returning.number(r, first, last); own {
@@ -139,7 +140,7 @@ func (c *Client) apply(s *session, wire []byte, spans []sockets.Span) {
 				noting = true
 				c.echoes.mu.Lock()
 			}
-			c.echoes.came(n, r.seq())
+			c.echoes.came(n, r.Seq())
 		}
 	}
 	if noting {

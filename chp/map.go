@@ -5,6 +5,9 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
+
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
 )
 
 // Map is a concurrent hashmap of strings to octets, for many readers and many
@@ -41,7 +44,7 @@ type MapOptions struct {
 
 // mapStripe is a part of a Map. Readers only load the store.
 type mapStripe struct {
-	store atomic.Pointer[store] // nil until the first Set
+	store atomic.Pointer[store.Map] // nil until the first Set
 	_     [56]byte
 	mu    sync.Mutex // held by the store's writer
 	_     [56]byte
@@ -85,12 +88,12 @@ func NewMap(o MapOptions) *Map {
 // those of the shard nor the first that a table uses, so that the tables of a
 // stripe fill evenly.
 func (m *Map) stripe(hash uint64) *mapStripe {
-	return &m.stripes[spareBits(hash)&uint64(len(m.stripes)-1)]
+	return &m.stripes[store.SpareBits(hash)&uint64(len(m.stripes)-1)]
 }
 
 // shards returns the number of tables for the index of a stripe. All stripes
 // together have 256 or more, as one store has; each has a few.
-func (m *Map) shards() int { return max(maxShards>>m.shift, 8) }
+func (m *Map) shards() int { return max(store.MaxShards>>m.shift, 8) }
 
 // Get returns a copy of the value of key, and whether there is one.
 func (m *Map) Get(key string) ([]byte, bool) { return m.AppendGet(nil, key) }
@@ -98,12 +101,12 @@ func (m *Map) Get(key string) ([]byte, bool) { return m.AppendGet(nil, key) }
 // AppendGet appends the value of key to dst, and reports whether there is one. It
 // takes no lock, and allocates only if dst has too little room.
 func (m *Map) AppendGet(dst []byte, key string) ([]byte, bool) {
-	hash := hashKey(octetsOf(key))
+	hash := kvmsg.HashKey(octetsOf(key))
 	s := m.stripe(hash).store.Load()
 	if s == nil {
 		return dst, false
 	}
-	return s.getCollected(hash, octetsOf(key), dst)
+	return s.GetCollected(hash, octetsOf(key), dst)
 }
 
 // Set stores a copy of value under key. It panics if the two together have 2 GiB or more.
@@ -111,26 +114,26 @@ func (m *Map) Set(key string, value []byte) {
 	if len(key) > maxMapEntry || len(value) > maxMapEntry-len(key) {
 		panic("chp: Map.Set: key and value have 2 GiB or more")
 	}
-	hash := hashKey(octetsOf(key))
+	hash := kvmsg.HashKey(octetsOf(key))
 	p := m.stripe(hash)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.store.Load()
 	if s == nil {
-		s = newStore(storeOptions{minSegment: mapSegment, shards: m.shards(), collected: true})
+		s = store.New(store.Options{MinSegment: mapSegment, Shards: m.shards(), Collected: true})
 		p.store.Store(s)
 	}
-	s.putHash(hash, octetsOf(key), value)
+	s.PutHash(hash, octetsOf(key), value)
 }
 
 // Delete removes key, and reports whether it was there.
 func (m *Map) Delete(key string) bool {
-	hash := hashKey(octetsOf(key))
+	hash := kvmsg.HashKey(octetsOf(key))
 	p := m.stripe(hash)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.store.Load()
-	return s != nil && s.delete(hash, octetsOf(key))
+	return s != nil && s.Delete(hash, octetsOf(key))
 }
 
 // Len returns the number of keys.
@@ -138,7 +141,7 @@ func (m *Map) Len() int {
 	n := 0
 	for i := range m.stripes {
 		if s := m.stripes[i].store.Load(); s != nil {
-			n += s.len()
+			n += s.Len()
 		}
 	}
 	return n
@@ -165,12 +168,12 @@ func (p *mapStripe) each(f func(key, value []byte) bool) (more bool) {
 		return true
 	}
 	p.mu.Lock()
-	c := s.cut()
+	c := s.Cut()
 	p.mu.Unlock()
-	defer c.release() // also if f panics
+	defer c.Release() // also if f panics
 	more = true
-	c.records(func(r record) bool {
-		more = f(r.key(), r.value())
+	c.Records(func(r kvmsg.Record) bool {
+		more = f(r.Key(), r.Value())
 		return more
 	})
 	return more
@@ -186,13 +189,13 @@ func (m *Map) Stats() MapStats {
 			continue
 		}
 		p.mu.Lock()
-		st := s.stats()
+		st := s.Stats()
 		p.mu.Unlock()
-		sum.Len += st.keys
-		sum.LiveOctets += st.liveOctets
-		sum.LogOctets += st.logOctets
-		sum.IdleOctets += st.idleOctets
-		sum.Compacted += st.moved
+		sum.Len += st.Keys
+		sum.LiveOctets += st.LiveBytes
+		sum.LogOctets += st.LogBytes
+		sum.IdleOctets += st.IdleBytes
+		sum.Compacted += st.Moved
 	}
 	return sum
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
 
@@ -118,8 +119,8 @@ func (l *threeUplink) SendWire(ctx context.Context, wire []byte, messages int, _
 	c := buf.Get(len(wire))
 	defer c.Release()
 	out := c.Data()[:0]
-	for rest := record(wire); len(rest) > 0; {
-		r := rest[:rest.size()]
+	for rest := kvmsg.Record(wire); len(rest) > 0; {
+		r := rest[:rest.Size()]
 		rest = rest[len(r):]
 		l.sent.note(r)
 		out = appendThree(out, r)

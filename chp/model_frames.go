@@ -4,14 +4,15 @@ import (
 	"hash/maphash"
 	"sync"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
 
-var errThreeFrames = &MessageError{ReasonFrameCount, "want key, sequence, value"}
+var errThreeFrames = &MessageError{Reason: ReasonFrameCount, Detail: "want key, sequence, value"}
 
 // widened is how many bytes widen adds to a message at most: the headers of two
 // frames, and a UUID.
-const widened = 2 + uuidSize + 2
+const widened = 2 + kvmsg.UUIDSize + 2
 
 // widen brings a batch of messages of three frames into the form of records, with
 // empty properties. The UUID is the one that sent knows for the message, if any; sent
@@ -46,12 +47,12 @@ func appendWide(dst, m []byte, sent *sentUpdates) ([]byte, error) {
 	var bodies [3][]byte
 	at := 0
 	for i := range bodies {
-		more := byte(flagMore)
+		more := byte(kvmsg.FlagMore)
 		if i == len(bodies)-1 {
 			more = 0
 		}
-		start, end, ok := frameAt(m, at)
-		if !ok || m[at]&flagMore != more {
+		start, end, ok := kvmsg.FrameAt(m, at)
+		if !ok || m[at]&kvmsg.FlagMore != more {
 			return dst, errThreeFrames
 		}
 		bodies[i] = m[start:end]
@@ -61,26 +62,26 @@ func appendWide(dst, m []byte, sent *sentUpdates) ([]byte, error) {
 	switch {
 	case at != len(m):
 		return dst, errThreeFrames
-	case len(sequence) != sequenceSize:
-		return dst, errSequence
+	case len(sequence) != kvmsg.SequenceSize:
+		return dst, kvmsg.ErrSequence
 	}
-	dst = appendFrame(dst, key, flagMore)
-	dst = appendFrame(dst, sequence, flagMore)
+	dst = kvmsg.AppendFrame(dst, key, kvmsg.FlagMore)
+	dst = kvmsg.AppendFrame(dst, sequence, kvmsg.FlagMore)
 	id, own := sent.take(key, value)
 	if own {
-		dst = appendFrame(dst, id[:], flagMore)
+		dst = kvmsg.AppendFrame(dst, id[:], kvmsg.FlagMore)
 	} else {
-		dst = appendFrame(dst, nil, flagMore)
+		dst = kvmsg.AppendFrame(dst, nil, kvmsg.FlagMore)
 	}
-	dst = appendFrame(dst, nil, flagMore)
-	return appendFrame(dst, value, 0), nil
+	dst = kvmsg.AppendFrame(dst, nil, kvmsg.FlagMore)
+	return kvmsg.AppendFrame(dst, value, 0), nil
 }
 
 // appendThree appends a record as a message of three frames, which is shorter.
-func appendThree(dst []byte, r record) []byte {
-	size := r.size()
-	dst = append(dst, r[:r.keyEnd()+2+sequenceSize]...)
-	return append(dst, r[size-frameSize(len(r.value())):size]...)
+func appendThree(dst []byte, r kvmsg.Record) []byte {
+	size := r.Size()
+	dst = append(dst, r[:r.KeyEnd()+2+kvmsg.SequenceSize]...)
+	return append(dst, r[size-kvmsg.FrameSize(len(r.Value())):size]...)
 }
 
 // maxSentUpdates bounds sentUpdates. Older updates are forgotten, so that they become
@@ -102,7 +103,7 @@ type sentUpdates struct {
 
 type sentUpdate struct {
 	hash uint64 // of key and value
-	id   [uuidSize]byte
+	id   [kvmsg.UUIDSize]byte
 }
 
 func newSentUpdates() *sentUpdates {
@@ -114,12 +115,12 @@ func (u *sentUpdates) hash(key, value []byte) uint64 {
 }
 
 // note remembers an update that is about to be sent, unless it is not expected back.
-func (u *sentUpdates) note(r record) {
-	id := r.uuid()
-	if len(id) != uuidSize || uuidNumber(id, 1) == 0 {
+func (u *sentUpdates) note(r kvmsg.Record) {
+	id := r.UUID()
+	if len(id) != kvmsg.UUIDSize || uuidNumber(id, 1) == 0 {
 		return
 	}
-	s := sentUpdate{hash: u.hash(r.key(), r.value()), id: [uuidSize]byte(id)}
+	s := sentUpdate{hash: u.hash(r.Key(), r.Value()), id: [kvmsg.UUIDSize]byte(id)}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.queue)-u.first == maxSentUpdates {
@@ -135,7 +136,7 @@ func (u *sentUpdates) note(r record) {
 
 // take returns the UUID of the oldest update with this key and value. It forgets that
 // one and all that were sent before it, since updates come back in their order.
-func (u *sentUpdates) take(key, value []byte) (id [uuidSize]byte, ok bool) {
+func (u *sentUpdates) take(key, value []byte) (id [kvmsg.UUIDSize]byte, ok bool) {
 	if u == nil {
 		return id, false
 	}

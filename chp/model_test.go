@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/internal/loopback"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -21,13 +22,13 @@ func TestModelFrames(t *testing.T) {
 	large := make([]byte, 300)
 	sent := newSentUpdates()
 	maker := uuidMaker{uuidSecret: newUUIDSecret()}
-	id := [uuidSize]byte(maker.append(nil, 1, []byte("k"), []byte("v")))
+	id := [kvmsg.UUIDSize]byte(maker.append(nil, 1, []byte("k"), []byte("v")))
 	for _, value := range [][]byte{nil, []byte("v"), large} {
 		three := zmtp.AppendMessage(nil, []byte("k"), []byte("\x00\x00\x00\x00\x00\x00\x00\x07"), value)
 		wide, err := appendWide(nil, three, nil)
 		must(t, err)
-		r := record(wide)
-		if string(r.key()) != "k" || r.seq() != 7 || len(r.uuid())+len(r.props()) != 0 || !slices.Equal(r.value(), value) || r.size() != len(wide) {
+		r := kvmsg.Record(wide)
+		if string(r.Key()) != "k" || r.Seq() != 7 || len(r.UUID())+len(r.Props()) != 0 || !slices.Equal(r.Value(), value) || r.Size() != len(wide) {
 			t.Errorf("%q becomes %q", three, wide)
 		}
 		if len(wide) > len(three)+widened {
@@ -36,11 +37,11 @@ func TestModelFrames(t *testing.T) {
 		if back := appendThree(nil, r); !slices.Equal(back, three) {
 			t.Errorf("%q comes back as %q", three, back)
 		}
-		sent.note(appendRecord(nil, []byte("k"), 0, id[:], []byte("a=b\n"), value))
-		if wide, err = appendWide(nil, three, sent); err != nil || string(record(wide).uuid()) != string(id[:]) {
+		sent.note(kvmsg.AppendRecord(nil, []byte("k"), 0, id[:], []byte("a=b\n"), value))
+		if wide, err = appendWide(nil, three, sent); err != nil || string(kvmsg.Record(wide).UUID()) != string(id[:]) {
 			t.Errorf("%q has no UUID", wide)
 		}
-		if wide, err = appendWide(nil, three, sent); err != nil || len(record(wide).uuid()) > 0 {
+		if wide, err = appendWide(nil, three, sent); err != nil || len(kvmsg.Record(wide).UUID()) > 0 {
 			t.Errorf("%q has a UUID once more", wide)
 		}
 	}
@@ -58,7 +59,7 @@ func TestModelFrames(t *testing.T) {
 		}
 		m = m[:rand.IntN(len(m)+1)]
 		if wide, err := appendWide(nil, m, nil); err == nil {
-			if _, _, _, err := inspect(wide, fromServer, 0); len(wide) > len(m)+widened {
+			if _, _, _, err := kvmsg.Inspect(wide, kvmsg.FromServer, 0); len(wide) > len(m)+widened {
 				t.Fatalf("%q becomes %q, %v", m, wide, err)
 			}
 		}
@@ -73,7 +74,7 @@ func TestModelSentUpdates(t *testing.T) {
 	maker := uuidMaker{uuidSecret: newUUIDSecret()}
 	key := func(i int) []byte { return fmt.Append(nil, "k", i) }
 	note := func(i int, n uint64) {
-		u.note(appendRecord(nil, key(i), 0, maker.append(nil, n, key(i), []byte("v")), nil, []byte("v")))
+		u.note(kvmsg.AppendRecord(nil, key(i), 0, maker.append(nil, n, key(i), []byte("v")), nil, []byte("v")))
 	}
 	note(0, uncounted|5)
 	if len(u.queue) > 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/store"
 )
 
 // parcel is some whole messages of a chain in wire form, in a chunk of its own or
@@ -17,9 +18,9 @@ type parcel struct {
 	at, next place
 	wire     []byte
 	messages int
-	chunk    *buf.Chunk // holds the messages, unless lent does
-	lent     *segment   // the segment of the log that holds the messages
-	budget   *budget    // of the chunk
+	chunk    *buf.Chunk     // holds the messages, unless lent does
+	lent     *store.Segment // the segment of the log that holds the messages
+	budget   *budget        // of the chunk
 	resting  *list.Element
 
 	made   bool          // encoded; until then clients wait for done

@@ -4,6 +4,9 @@ import (
 	"context"
 	"iter"
 	"time"
+
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
 )
 
 // preload enters the keys that the map begins with, before the server listens.
@@ -21,20 +24,20 @@ func (q *sequencer) preload(entries iter.Seq2[Entry, error], maxValue int) error
 		if err != nil {
 			return err
 		}
-		hash, seq := hashKey(e.Key), q.last.Load()+1
-		q.wheel.remove(hash) // of an earlier entry of the key
+		hash, seq := kvmsg.HashKey(e.Key), q.last.Load()+1
+		q.wheel.Remove(hash) // of an earlier entry of the key
 		q.deadlines.remove(hash, seq)
 		props = props[:0]
 		if e.TTL > 0 {
-			props = appendTTL(props, e.TTL)
-			q.wheel.add(hash, seq, time.Now().Add(e.TTL))
+			props = kvmsg.AppendTTL(props, e.TTL)
+			q.wheel.Add(hash, seq, time.Now().Add(e.TTL))
 			q.deadlines.set(hash, seq, clock()+e.TTL)
 		}
-		q.store.put(e.Key, seq, nil, props, e.Value)
+		q.store.Put(e.Key, seq, nil, props, e.Value)
 		q.last.Store(seq)
 		q.published.Store(seq)
 		if q.mapRoom() < 0 {
-			return errMapFull
+			return kvmsg.ErrMapFull
 		}
 	}
 	return nil
@@ -46,9 +49,9 @@ func validEntry(e Entry, maxValue int) error {
 	case len(e.Value) == 0:
 		return ErrEmptyValue
 	case len(e.Value) > maxValue:
-		return errValueTooLarge
-	case e.TTL < 0 || e.TTL > maxTTL:
-		return errTTL
+		return kvmsg.ErrValueTooLarge
+	case e.TTL < 0 || e.TTL > kvmsg.MaxTTL:
+		return kvmsg.ErrTTL
 	}
 	return validKey(string(e.Key))
 }
@@ -66,7 +69,7 @@ func (q *sequencer) fill(o *ServerOptions) error {
 		_ = q.disk.close()
 		return err
 	}
-	if q.disk.on() && q.store.len() > 0 {
+	if q.disk.on() && q.store.Len() > 0 {
 		return q.appendAll()
 	}
 	return nil
@@ -75,14 +78,14 @@ func (q *sequencer) fill(o *ServerOptions) error {
 // appendAll appends the map to the log, as it is after preload.
 func (q *sequencer) appendAll() error {
 	c := q.cut()
-	defer c.release()
-	c.pieces(func(p piece) bool {
+	defer c.Release()
+	c.Pieces(func(p store.Piece) bool {
 		if q.disk.room(context.Background()) != nil {
 			return false // Flush returns the error too
 		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.disk.append(record(p.wire()).seq(), p.n, []piece{p})
+		q.disk.append(kvmsg.Record(p.Wire()).Seq(), p.Records, []store.Piece{p})
 		return true
 	})
 	return q.disk.group.Flush(context.Background())

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
 
@@ -48,12 +49,12 @@ func TestH25_MemoryComesBackWhileIdle(t *testing.T) {
 	eventually(t, "the server's log shrinks", func() bool {
 		s.sequencer.mu.Lock()
 		defer s.sequencer.mu.Unlock()
-		return s.sequencer.store.tidied()
+		return s.sequencer.store.Tidied()
 	})
 	eventually(t, "the replica's log shrinks", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.state.Load().tidied()
+		return c.state.Load().Tidied()
 	})
 	for i := 0; i < keys; i += kept {
 		if v, ok := s.Get(fmt.Sprint("/key/", i)); !ok || len(v) != len(value) {
@@ -80,8 +81,8 @@ func TestH9_HeartbeatsDuringMassExpiry(t *testing.T) {
 	for i := range n {
 		seq := q.last.Add(1)
 		key := fmt.Appendf(nil, "/session/%07d", i)
-		q.store.put(key, seq, nil, []byte("ttl=1\n"), []byte("v"))
-		q.wheel.add(hashKey(key), seq, due)
+		q.store.Put(key, seq, nil, []byte("ttl=1\n"), []byte("v"))
+		q.wheel.Add(kvmsg.HashKey(key), seq, due)
 	}
 	sub, err := sockets.NewSub(sockets.Options{RecvHWM: -1, RecvHWMOctets: -1})
 	must(t, err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
 
@@ -94,7 +95,7 @@ func TestTellerIsBounded(t *testing.T) {
 	teller := newTeller(router, hang)
 	n := refusalNotice{peer: peer, messages: 1000}
 	for range n.messages {
-		n.wire = appendRefusal(n.wire, make([]byte, uuidSize), ReasonMapFull)
+		n.wire = appendRefusal(n.wire, make([]byte, kvmsg.UUIDSize), ReasonMapFull)
 	}
 	owed := func() int {
 		teller.mu.Lock()

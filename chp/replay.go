@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
 
@@ -77,29 +78,29 @@ func (r *replayer) entry(e commit.Entry) error {
 		return fmt.Errorf("%w: entry %d is of kind %d", errRecord, e.Index, e.Kind)
 	}
 	var ok bool
-	if r.spans, ok = spansOf(e.Records, r.spans[:0]); !ok {
+	if r.spans, ok = kvmsg.SpansOf(e.Records, r.spans[:0]); !ok {
 		return fmt.Errorf("%w: entry %d", errRecord, e.Index)
 	}
 	q := r.q
-	q.pieces = q.store.apply(e.Records, r.spans, 0, q.pieces[:0])
+	q.pieces = q.store.Apply(e.Records, r.spans, 0, q.pieces[:0])
 	for _, s := range r.spans {
-		if s.Tag&tagFlags == 0 {
+		if s.Tag&kvmsg.TagFlags == 0 {
 			continue
 		}
-		hash, m := s.Tag&^tagFlags, record(e.Records[s.Start:s.End])
-		if s.Tag&tagDelete != 0 {
-			q.wheel.remove(hash)
-			q.deadlines.remove(hash, m.seq())
+		hash, m := s.Tag&^kvmsg.TagFlags, kvmsg.Record(e.Records[s.Start:s.End])
+		if s.Tag&kvmsg.TagDelete != 0 {
+			q.wheel.Remove(hash)
+			q.deadlines.remove(hash, m.Seq())
 			continue
 		}
-		if ttl := ttlOf(m.props()); ttl > 0 {
+		if ttl := kvmsg.TTLOf(m.Props()); ttl > 0 {
 			end := e.When().Add(ttl)
-			q.wheel.add(hash, m.seq(), end)
-			q.deadlines.set(hash, m.seq(), clock()+time.Until(end))
+			q.wheel.Add(hash, m.Seq(), end)
+			q.deadlines.set(hash, m.Seq(), clock()+time.Until(end))
 		}
 	}
 	if n := len(r.spans); n > 0 {
-		r.last = max(r.last, record(e.Records[r.spans[n-1].Start:]).seq())
+		r.last = max(r.last, kvmsg.Record(e.Records[r.spans[n-1].Start:]).Seq())
 	}
 	if e.Index > r.index && r.index > 0 {
 		r.grown += int64(len(e.Records))

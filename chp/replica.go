@@ -1,13 +1,15 @@
 package chp
 
+import "clustermap/internal/store"
+
 // replica is the state of a client: its map, and when the keys of it end.
 type replica struct {
-	store
+	store.Map
 	deadlines *deadlines // nil if no key has a deadline
 }
 
-func newReplica(o storeOptions, d *deadlines) *replica {
+func newReplica(o store.Options, d *deadlines) *replica {
 	r := &replica{deadlines: d}
-	r.setUp(o)
+	r.SetUp(o)
 	return r
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -64,7 +65,7 @@ func parseRequest(m zmtp.Message, ours bool) (want, error) {
 	switch {
 	case w.subtree == "" || isSubtree(w.subtree):
 		return w, nil
-	case ours && len(w.subtree) <= maxKey:
+	case ours && len(w.subtree) <= kvmsg.MaxKey:
 		w.exact = true
 		return w, nil
 	}
@@ -74,5 +75,5 @@ func parseRequest(m zmtp.Message, ours bool) (want, error) {
 // isSubtree says whether s is a slash, path segments, and a slash (RFC 12,
 // State Synchronization).
 func isSubtree(s string) bool {
-	return len(s) >= 2 && len(s) <= maxKey && strings.HasPrefix(s, "/") && strings.HasSuffix(s, "/")
+	return len(s) >= 2 && len(s) <= kvmsg.MaxKey && strings.HasPrefix(s, "/") && strings.HasSuffix(s, "/")
 }

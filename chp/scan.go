@@ -3,6 +3,9 @@ package chp
 import (
 	"bytes"
 	"context"
+
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
 )
 
 // scan finds the records of all the subtrees that wait, in one walk through the
@@ -18,7 +21,7 @@ func (n *snapshotter) scan(ctx context.Context, held *heldCut, trees map[want][]
 	n.mu.Lock()
 	budget := n.server.opts.SnapshotMemory/8 - n.listed
 	n.mu.Unlock()
-	most := max(held.len()/denseShare, denseFrom)
+	most := max(held.Len()/denseShare, denseFrom)
 	var chains []*chain
 	listed := 0
 	byPrefix := map[string][]*chain{} // at most one for our clients and one for others
@@ -28,7 +31,7 @@ func (n *snapshotter) scan(ctx context.Context, held *heldCut, trees map[want][]
 		chains = append(chains, c)
 		byPrefix[w.subtree] = append(byPrefix[w.subtree], c)
 	}
-	note := func(prefix []byte, r record, at position) {
+	note := func(prefix []byte, r kvmsg.Record, at store.Position) {
 		for _, c := range byPrefix[string(prefix)] {
 			if !c.listed {
 				continue
@@ -45,11 +48,11 @@ func (n *snapshotter) scan(ctx context.Context, held *heldCut, trees map[want][]
 		}
 	}
 	look := 0
-	held.from(0, func(r record, at position) bool {
+	held.From(0, func(r kvmsg.Record, at store.Position) bool {
 		if look++; look%4096 == 0 && ctx.Err() != nil {
 			return false
 		}
-		key := r.key()
+		key := r.Key()
 		if len(key) == 0 || key[0] != '/' {
 			return true
 		}

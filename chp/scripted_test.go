@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/internal/loopback"
 	"clustermap/sockets"
 )
@@ -136,7 +137,7 @@ func (s *scripted) kvsync(id []byte, p pub) {
 
 func (s *scripted) kthxbai(id []byte, seq int64, subtree string) {
 	s.t.Helper()
-	must(s.t, s.router.Send(s.ctx, id, []byte(keyKTHXBAI), seqOctets(seq), nil, nil, []byte(subtree)))
+	must(s.t, s.router.Send(s.ctx, id, []byte(kvmsg.KeyKTHXBAI), seqOctets(seq), nil, nil, []byte(subtree)))
 }
 
 // answer waits for a snapshot request and answers it. Like any server it sends
@@ -157,7 +158,7 @@ func (s *scripted) beat(seq int64) (stop func()) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for ctx.Err() == nil && s.pub.Send(ctx, []byte(keyHUGZ), seqOctets(seq), nil, nil, nil) == nil {
+		for ctx.Err() == nil && s.pub.Send(ctx, []byte(kvmsg.KeyHUGZ), seqOctets(seq), nil, nil, nil) == nil {
 			time.Sleep(5 * time.Millisecond)
 		}
 	})

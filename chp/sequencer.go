@@ -7,6 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
+	"clustermap/internal/timer"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -36,11 +39,11 @@ type sequencer struct {
 	unfit     []sockets.Span // scratch of fitting
 
 	mu     sync.Mutex
-	store  *store
-	wheel  *wheel
-	pieces []piece // scratch
-	dead   expiry  // scratch
-	hugz   []byte  // the heartbeat's wire form, its sequence to be filled in; nil to send none
+	store  *store.Map
+	wheel  *timer.Wheel
+	pieces []store.Piece // scratch
+	dead   expiry        // scratch
+	hugz   []byte        // the heartbeat's wire form, its sequence to be filled in; nil to send none
 
 	disk     disk
 	held     held          // applied and not yet published
@@ -68,8 +71,8 @@ func firstSequence(t time.Time) int64 { return t.UnixMilli() << 20 }
 
 func (q *sequencer) init(publisher publisher, maxBytes int64, refused *refusals) {
 	q.publisher, q.maxBytes, q.refused = publisher, maxBytes, refused
-	q.store = newStore(storeOptions{})
-	q.wheel = newWheel(time.Now())
+	q.store = store.New(store.Options{})
+	q.wheel = timer.NewWheel(time.Now())
 	q.armed = make(chan struct{}, 1)
 	q.base = firstSequence(time.Now())
 	q.last.Store(q.base)
@@ -104,7 +107,7 @@ func (q *sequencer) take(b *sockets.Batch) (unfit []sockets.Span) {
 // and returns the sequence of the first one. mu must be held.
 func (q *sequencer) enter(wire []byte, spans []sockets.Span) (first int64) {
 	first = q.last.Load() + 1
-	q.pieces = q.store.apply(wire, spans, first, q.pieces[:0])
+	q.pieces = q.store.Apply(wire, spans, first, q.pieces[:0])
 	last := first + int64(len(spans)) - 1
 	q.last.Store(last)
 	var index uint64
@@ -123,12 +126,12 @@ func (q *sequencer) enter(wire []byte, spans []sockets.Span) (first int64) {
 
 // publish hands pieces of the log to the publisher. They hold the messages of spans
 // in their order.
-func (q *sequencer) publish(pieces []piece, spans []sockets.Span) {
+func (q *sequencer) publish(pieces []store.Piece, spans []sockets.Span) {
 	for _, p := range pieces {
 		// The publisher's policy is to disconnect, so this does not wait; it
 		// fails only once the publisher is closed.
-		_ = q.publisher.SendSpans(context.Background(), p.wire(), spans[:p.n], p.seg)
-		spans = spans[p.n:]
+		_ = q.publisher.SendSpans(context.Background(), p.Wire(), spans[:p.Records], p.Segment)
+		spans = spans[p.Records:]
 	}
 }
 
@@ -139,28 +142,28 @@ func (q *sequencer) schedule(wire []byte, spans []sockets.Span, first int64) {
 	var now time.Time
 	var ticks time.Duration
 	for i, s := range spans {
-		if s.Tag&tagDelete != 0 && q.wheel.len() > 0 {
-			q.wheel.remove(s.Tag &^ tagFlags)
-			q.deadlines.remove(s.Tag&^tagFlags, first+int64(i))
+		if s.Tag&kvmsg.TagDelete != 0 && q.wheel.Len() > 0 {
+			q.wheel.Remove(s.Tag &^ kvmsg.TagFlags)
+			q.deadlines.remove(s.Tag&^kvmsg.TagFlags, first+int64(i))
 		}
-		if s.Tag&tagFlags != tagProperties {
+		if s.Tag&kvmsg.TagFlags != kvmsg.TagProperties {
 			continue
 		}
-		ttl := ttlOf(record(wire[s.Start:s.End]).props())
+		ttl := kvmsg.TTLOf(kvmsg.Record(wire[s.Start:s.End]).Props())
 		if ttl == 0 {
 			continue
 		}
 		if now.IsZero() {
 			now, ticks = time.Now(), clock()
 		}
-		q.deadlines.set(s.Tag&^tagFlags, first+int64(i), ticks+ttl)
-		if q.wheel.len() == 0 {
+		q.deadlines.set(s.Tag&^kvmsg.TagFlags, first+int64(i), ticks+ttl)
+		if q.wheel.Len() == 0 {
 			select {
 			case q.armed <- struct{}{}:
 			default:
 			}
 		}
-		q.wheel.add(s.Tag&^tagFlags, first+int64(i), now.Add(ttl))
+		q.wheel.Add(s.Tag&^kvmsg.TagFlags, first+int64(i), now.Add(ttl))
 	}
 }
 
@@ -193,15 +196,15 @@ func (q *sequencer) expire(now time.Time) (more bool, size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	d := &q.dead
-	more = q.wheel.advance(now, expirePortion, func(hash uint64, seq int64) {
+	more = q.wheel.Advance(now, expirePortion, func(hash uint64, seq int64) {
 		q.deadlines.remove(hash, seq)
 		var ok bool
-		if d.key, ok = q.store.keyOf(hash, seq, d.key[:0]); !ok {
+		if d.key, ok = q.store.KeyOf(hash, seq, d.key[:0]); !ok {
 			return // set anew or deleted since
 		}
 		start := len(d.wire)
-		d.wire = appendRecord(d.wire, d.key, 0, nil, expiredProperties, nil)
-		d.spans = append(d.spans, sockets.Span{Start: uint32(start), End: uint32(len(d.wire)), Tag: hash | tagDelete | tagProperties})
+		d.wire = kvmsg.AppendRecord(d.wire, d.key, 0, nil, expiredProperties, nil)
+		d.spans = append(d.spans, sockets.Span{Start: uint32(start), End: uint32(len(d.wire)), Tag: hash | kvmsg.TagDelete | kvmsg.TagProperties})
 	})
 	if len(d.spans) > 0 {
 		q.enter(d.wire, d.spans)
@@ -228,7 +231,7 @@ const (
 func (q *sequencer) tidy() (more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.store.tidy(tidyPortion)
+	return q.store.Tidy(tidyPortion)
 }
 
 // tidyPortion is how many bytes of the log compaction looks at under one hold of
@@ -239,24 +242,24 @@ const tidyPortion = 256 << 10
 func (q *sequencer) timers() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.wheel.len()
+	return q.wheel.Len()
 }
 
 // cut fixes a consistent state and its sequence.
-func (q *sequencer) cut() *cut {
+func (q *sequencer) cut() *store.Cut {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c := q.store.cut()
-	c.seq = q.last.Load()
+	c := q.store.Cut()
+	c.Sequence = q.last.Load()
 	return c
 }
 
-// cutKey is cut for a single key; see store.cutKey.
-func (q *sequencer) cutKey(key []byte) (*cut, []position) {
+// cutKey is cut for a single key; see store.Map.CutKey.
+func (q *sequencer) cutKey(key []byte) (*store.Cut, []store.Position) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c, list := q.store.cutKey(key)
-	c.seq = q.last.Load()
+	c, list := q.store.CutKey(key)
+	c.Sequence = q.last.Load()
 	return c, list
 }
 
@@ -264,5 +267,5 @@ func (q *sequencer) cutKey(key []byte) (*cut, []position) {
 func (q *sequencer) logSize() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.store.logBytes()
+	return q.store.LogBytes()
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
 	"clustermap/sockets"
 )
@@ -340,7 +341,7 @@ func (s *Server) Endpoints() Endpoints {
 func (s *Server) Sequence() int64 { return s.sequencer.published.Load() }
 
 // Len returns the number of keys.
-func (s *Server) Len() int { return s.sequencer.store.len() }
+func (s *Server) Len() int { return s.sequencer.store.Len() }
 
 // Get returns a copy of a key's value. It takes no lock.
 func (s *Server) Get(key string) ([]byte, bool) { return s.AppendGet(nil, key) }
@@ -348,7 +349,7 @@ func (s *Server) Get(key string) ([]byte, bool) { return s.AppendGet(nil, key) }
 // AppendGet appends a key's value to dst. It takes no lock, and allocates only
 // to grow dst.
 func (s *Server) AppendGet(dst []byte, key string) ([]byte, bool) {
-	value, _, ok := s.sequencer.store.get(octetsOf(key), dst)
+	value, _, ok := s.sequencer.store.Get(octetsOf(key), dst)
 	return value, ok
 }
 
@@ -379,7 +380,7 @@ func (s *Server) Stats() ServerStats {
 }
 
 // refusals counts refused messages by reason.
-type refusals [reasonCount]atomic.Uint64
+type refusals [kvmsg.ReasonCount]atomic.Uint64
 
 func (r *refusals) add(err error) {
 	var message *MessageError

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
 
@@ -45,11 +46,11 @@ func BenchmarkServer(b *testing.B) {
 	for n := 0; n < b.N; {
 		must(b, sub.RecvBatch(ctx, &batch))
 		for i := range batch.Len() {
-			r := record(batch.Message(i))
-			if string(r.key()) == "HUGZ" {
+			r := kvmsg.Record(batch.Message(i))
+			if string(r.Key()) == "HUGZ" {
 				continue
 			}
-			if seq := r.seq(); last != 0 && seq != last+1 {
+			if seq := r.Seq(); last != 0 && seq != last+1 {
 				b.Fatalf("sequence %d after %d", seq, last)
 			} else {
 				last = seq

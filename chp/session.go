@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
 	"clustermap/sockets"
 )
@@ -405,7 +406,7 @@ func (s *session) firstMessage() error {
 // hasHUGZ says whether a batch contains a HUGZ.
 func hasHUGZ(b *sockets.Batch) bool {
 	for i, span := range b.Spans() {
-		if span.Tag == hugzTag && isCommand(b.Message(i), keyHUGZ) {
+		if span.Tag == hugzTag && isCommand(b.Message(i), kvmsg.KeyHUGZ) {
 			return true
 		}
 	}

@@ -1,6 +1,10 @@
 package chp
 
-import "time"
+import (
+	"time"
+
+	"clustermap/internal/kvmsg"
+)
 
 // SetOption is a property of one update: see [WithTTL] and [WithProperty]. It
 // is a small value, to be passed to Set as it is.
@@ -25,7 +29,7 @@ func WithProperty(name, value string) SetOption { return SetOption{name: name, v
 // props have none. The guide's C clients always send one, and their server takes
 // what it remembers of another update where it is missing: the key would expire.
 func appendNoTTL(props []byte) []byte {
-	if _, ok := property(props, "ttl"); ok {
+	if _, ok := kvmsg.Property(props, "ttl"); ok {
 		return props
 	}
 	return append(props, "ttl=0\n"...)
@@ -42,14 +46,14 @@ func appendOptions(dst []byte, opts []SetOption) ([]byte, error) {
 		switch {
 		case !o.isTTL:
 			var err error
-			if dst, err = appendProperty(dst, o.name, o.value); err != nil {
+			if dst, err = kvmsg.AppendProperty(dst, o.name, o.value); err != nil {
 				return dst, err
 			}
-		case o.ttl < 0 || o.ttl > maxTTL:
-			return dst, errTTL
+		case o.ttl < 0 || o.ttl > kvmsg.MaxTTL:
+			return dst, kvmsg.ErrTTL
 		case o.ttl > 0:
-			dst = appendTTL(dst, o.ttl)
+			dst = kvmsg.AppendTTL(dst, o.ttl)
 		}
 	}
-	return dst, checkProperties(dst[before:])
+	return dst, kvmsg.CheckProperties(dst[before:])
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"clustermap/internal/kvmsg"
 )
 
 func TestSetOptions(t *testing.T) {
@@ -18,7 +20,7 @@ func TestSetOptions(t *testing.T) {
 		{[]SetOption{WithTTL(0)}, ""},
 		{[]SetOption{WithTTL(1500 * time.Millisecond)}, "ttl=1.5\n"},
 		{[]SetOption{WithTTL(50 * time.Microsecond)}, "ttl=0.00005\n"},
-		{[]SetOption{WithTTL(maxTTL)}, "ttl=315360000\n"},
+		{[]SetOption{WithTTL(kvmsg.MaxTTL)}, "ttl=315360000\n"},
 		{[]SetOption{WithProperty("a", "b=c"), WithTTL(time.Minute), WithProperty("x", "")}, "a=b=c\nttl=60\nx=\n"},
 		{[]SetOption{WithProperty("ttl", "5")}, "ttl=5\n"},
 	} {
@@ -32,9 +34,9 @@ func TestSetOptions(t *testing.T) {
 func TestSetOptionsRefused(t *testing.T) {
 	t.Parallel()
 	for _, o := range []SetOption{
-		WithTTL(-1), WithTTL(-time.Second), WithTTL(maxTTL + 1), {},
+		WithTTL(-1), WithTTL(-time.Second), WithTTL(kvmsg.MaxTTL + 1), {},
 		WithProperty("", "x"), WithProperty("ttl", "soon"), WithProperty("a=b", ""), WithProperty("a\n", ""),
-		WithProperty("a", "b\n"), WithProperty("a", strings.Repeat("x", maxProperties)),
+		WithProperty("a", "b\n"), WithProperty("a", strings.Repeat("x", kvmsg.MaxProperties)),
 	} {
 		var refused *MessageError
 		if _, err := appendOptions(nil, []SetOption{o}); !errors.As(err, &refused) {

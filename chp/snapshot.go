@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -85,7 +87,7 @@ type answer struct {
 
 // heldCut is a cut that chains read. snapshotter.mu guards users and moved.
 type heldCut struct {
-	*cut
+	*store.Cut
 	bytes int       // of its segments
 	users int       // chains, and the round that made it
 	moved time.Time // when a parcel was last taken by anybody
@@ -125,7 +127,7 @@ func (n *snapshotter) add(ctx context.Context, r request) error {
 	a.joiner = j
 	j.answers = append(j.answers, a)
 	signal(j.wake)
-	if c := n.latest[r.want]; c != nil && !c.cut.ended && c.cut.seq == n.server.sequencer.last.Load() {
+	if c := n.latest[r.want]; c != nil && !c.cut.ended && c.cut.Sequence == n.server.sequencer.last.Load() {
 		// The map is still as it was at the cut.
 		n.begin(c, a)
 		n.mu.Unlock()
@@ -143,7 +145,7 @@ func (n *snapshotter) add(ctx context.Context, r request) error {
 	c := newChain(n, r.want, held)
 	c.listed, c.list = true, list
 	for _, at := range list {
-		c.size += len(held.record(at))
+		c.size += len(held.Record(at))
 	}
 	n.mu.Lock()
 	n.begin(c, a)
@@ -295,8 +297,8 @@ func (n *snapshotter) leave(a *answer) {
 }
 
 // hold enters a cut that its caller uses.
-func (n *snapshotter) hold(c *cut) *heldCut {
-	h := &heldCut{cut: c, bytes: c.bytes(), users: 1, moved: time.Now()}
+func (n *snapshotter) hold(c *store.Cut) *heldCut {
+	h := &heldCut{Cut: c, bytes: c.Bytes(), users: 1, moved: time.Now()}
 	n.mu.Lock()
 	n.held[h] = true
 	if len(n.held) == 1 {
@@ -317,7 +319,7 @@ func (n *snapshotter) release(h *heldCut) {
 func (n *snapshotter) drop(h *heldCut) {
 	if h.users--; h.users == 0 {
 		delete(n.held, h)
-		h.cut.release()
+		h.Cut.Release()
 	}
 }
 
@@ -386,10 +388,10 @@ func (n *snapshotter) mayOutlive(cuts []*heldCut) int {
 
 // outlived returns the bytes that only the cuts still need: segments that the log
 // has given up, and the notes of what was live.
-func outlived(s *store, cuts []*heldCut) (bytes int) {
-	seen := map[*segment]bool{}
+func outlived(s *store.Map, cuts []*heldCut) (bytes int) {
+	seen := map[*store.Segment]bool{}
 	for _, h := range cuts {
-		bytes += h.outlived(s, seen)
+		bytes += h.Outlived(s, seen)
 	}
 	return bytes
 }
@@ -397,14 +399,14 @@ func outlived(s *store, cuts []*heldCut) (bytes int) {
 // appendKVSYNC appends a record as KVSYNC: for our own clients with the time to
 // live that is left, else with UUID and properties empty (RFC 12, State
 // Synchronization), or in three frames.
-func appendKVSYNC(dst []byte, r record, w want, d *deadlines) []byte {
+func appendKVSYNC(dst []byte, r kvmsg.Record, w want, d *deadlines) []byte {
 	switch {
 	case w.full:
-		return appendAged(dst, r, d.left(r))
+		return kvmsg.AppendAged(dst, r, d.left(r))
 	case w.three:
 		return appendThree(dst, r)
 	}
-	return appendBare(dst, r)
+	return kvmsg.AppendBare(dst, r)
 }
 
 // appendKTHXBAI appends the end of a snapshot. Its sequence is that of the cut,

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
 
@@ -84,7 +85,7 @@ func (a *asker) answer() (state map[string]string, bye kv, err error) {
 			return state, bye, err
 		}
 		one := toKV(a.t, m)
-		if one.key == keyKTHXBAI {
+		if one.key == kvmsg.KeyKTHXBAI {
 			return state, one, nil
 		}
 		if _, twice := state[one.key]; twice {
@@ -110,7 +111,7 @@ func put(t testing.TB, s *Server, key, value string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	next := q.last.Load() + 1
-	q.store.put([]byte(key), next, nil, nil, []byte(value))
+	q.store.Put([]byte(key), next, nil, nil, []byte(value))
 	q.last.Store(next)
 	q.published.Store(next)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
 	"clustermap/sockets"
 )
@@ -56,7 +57,7 @@ const (
 )
 
 // isCommand says whether m, in canonical form, is the command with this key.
-func isCommand(m []byte, key string) bool { return string(record(m).key()) == key }
+func isCommand(m []byte, key string) bool { return string(kvmsg.Record(m).Key()) == key }
 
 // GapError is why a client takes a new snapshot: updates between two sequences
 // did not arrive.
@@ -84,14 +85,14 @@ func (s *stream) admit(wire []byte, spans []sockets.Span) ([]sockets.Span, error
 	kept := spans[:n]
 	for _, span := range spans[n:] {
 		m := wire[span.Start:span.End]
-		if span.Tag == hugzTag && isCommand(m, keyHUGZ) {
+		if span.Tag == hugzTag && isCommand(m, kvmsg.KeyHUGZ) {
 			s.beats++
 			if err := s.heartbeat(m); err != nil {
 				return kept, err
 			}
 			continue
 		}
-		seq := record(m).seq()
+		seq := kvmsg.Record(m).Seq()
 		switch {
 		case seq <= s.last:
 			s.stale++
@@ -108,7 +109,7 @@ func (s *stream) admit(wire []byte, spans []sockets.Span) ([]sockets.Span, error
 		if s.behind {
 			if seq > s.newest {
 				s.behind = false
-			} else if i := s.requests.find(record(m).key()); i >= 0 && seq <= s.cuts[i] {
+			} else if i := s.requests.find(kvmsg.Record(m).Key()); i >= 0 && seq <= s.cuts[i] {
 				s.stale++
 				continue
 			}
@@ -123,7 +124,7 @@ func (s *stream) admit(wire []byte, spans []sockets.Span) ([]sockets.Span, error
 func (s *stream) inOrder(wire []byte, spans []sockets.Span) int {
 	last, n := s.last, 0
 	for ; n < len(spans) && spans[n].Tag != hugzTag; n++ {
-		seq := record(wire[spans[n].Start:spans[n].End]).seq()
+		seq := kvmsg.Record(wire[spans[n].Start:spans[n].End]).Seq()
 		if seq <= last || s.counted && seq != last+1 && s.missing == nil {
 			break
 		}
@@ -164,7 +165,7 @@ func (s *stream) gap(seq int64) *GapError {
 
 // heartbeat looks whether a HUGZ tells of updates that did not come.
 func (s *stream) heartbeat(m []byte) error {
-	seq := record(m).seq()
+	seq := kvmsg.Record(m).Seq()
 	switch {
 	case !s.counted:
 		return nil

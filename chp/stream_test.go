@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
 
@@ -16,7 +17,7 @@ type pub struct {
 }
 
 // hugz is a HUGZ with a sequence.
-func hugz(seq int64) pub { return pub{keyHUGZ, seq, ""} }
+func hugz(seq int64) pub { return pub{kvmsg.KeyHUGZ, seq, ""} }
 
 // wireBatch puts messages into wire form with spans as a session's intake
 // leaves them.
@@ -26,11 +27,11 @@ func wireBatch(t testing.TB, messages ...pub) ([]byte, []sockets.Span) {
 	var spans []sockets.Span
 	for _, p := range messages {
 		start := len(wire)
-		wire = appendRecord(wire, []byte(p.key), p.seq, nil, nil, []byte(p.value))
+		wire = kvmsg.AppendRecord(wire, []byte(p.key), p.seq, nil, nil, []byte(p.value))
 		spans = append(spans, sockets.Span{Start: uint32(start), End: uint32(len(wire))})
 	}
 	in := &intake{refused: new(refusals)}
-	spans = in.sift(wire, spans, kindHUGZ, hugzTag)
+	spans = in.sift(wire, spans, kvmsg.KindHUGZ, hugzTag)
 	if len(spans) != len(messages) {
 		t.Fatalf("%d messages of %d are sound: %v", len(spans), len(messages), in.refused.counts())
 	}
@@ -45,8 +46,8 @@ func admitted(t *testing.T, s *stream, messages ...pub) ([]string, error) {
 	spans, err := s.admit(wire, spans)
 	var out []string
 	for _, span := range spans {
-		r := record(wire[span.Start:span.End])
-		out = append(out, fmt.Sprintf("%s@%d", r.key(), r.seq()))
+		r := kvmsg.Record(wire[span.Start:span.End])
+		out = append(out, fmt.Sprintf("%s@%d", r.Key(), r.Seq()))
 	}
 	return out, err
 }

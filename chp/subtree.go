@@ -3,6 +3,8 @@ package chp
 import (
 	"slices"
 	"strings"
+
+	"clustermap/internal/kvmsg"
 )
 
 // A subtree specification is one of three:
@@ -28,7 +30,7 @@ func checkSubtree(spec string) error {
 		if err := validKey(spec); err != nil {
 			return &SubtreeError{spec, "is no valid key: " + err.Error()}
 		}
-	case len(spec) > maxKey:
+	case len(spec) > kvmsg.MaxKey:
 		return &SubtreeError{spec, "is longer than any key"}
 	case spec[0] != '/':
 		return &SubtreeError{spec, "does not begin with a slash"}

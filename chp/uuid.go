@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"math/bits"
+
+	"clustermap/internal/kvmsg"
 )
 
 // uncounted marks, in the number of an update, that it is to a key outside of
@@ -122,10 +124,10 @@ func (m *uuidMaker) append(dst []byte, n uint64, key, value []byte) []byte {
 // number returns the number of the update that r, which has a UUID, brings back,
 // if it is one of the client's own with a number from first to last. Key and
 // value are those that were sent then.
-func (m *uuidMaker) number(r record, first, last uint64) (n uint64, own bool) {
-	id := r.uuid()
+func (m *uuidMaker) number(r kvmsg.Record, first, last uint64) (n uint64, own bool) {
+	id := r.UUID()
 	for n = uuidNumber(id, first); n <= last && n != 0; n += 1 << uuidNumberBits {
-		high, low := m.code(n, r.key(), r.value())
+		high, low := m.code(n, r.Key(), r.Value())
 		if binary.BigEndian.Uint64(id) == high && binary.BigEndian.Uint64(id[8:]) == low {
 			return n, true
 		}

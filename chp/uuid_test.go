@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+
+	"clustermap/internal/kvmsg"
 )
 
 func newUUIDMaker() *uuidMaker { return &uuidMaker{uuidSecret: newUUIDSecret()} }
 
 // kvpubOf is update n as it comes back.
-func (m *uuidMaker) kvpubOf(n uint64, key, value string) record {
-	return appendRecord(nil, []byte(key), 1, m.append(nil, n, []byte(key), []byte(value)), nil, []byte(value))
+func (m *uuidMaker) kvpubOf(n uint64, key, value string) kvmsg.Record {
+	return kvmsg.AppendRecord(nil, []byte(key), 1, m.append(nil, n, []byte(key), []byte(value)), nil, []byte(value))
 }
 
 func TestUUIDIsVersion8(t *testing.T) {
@@ -20,7 +22,7 @@ func TestUUIDIsVersion8(t *testing.T) {
 	m := newUUIDMaker()
 	for _, n := range []uint64{1, 255, 1 << 40, uncounted - 1, uncounted, uncounted | 5} {
 		r := m.kvpubOf(n, "k", "v")
-		id, err := uuid.FromBytes(r.uuid())
+		id, err := uuid.FromBytes(r.UUID())
 		must(t, err)
 		if id.Version() != 8 || id.Variant() != uuid.RFC4122 {
 			t.Fatalf("%v has version %d and variant %v", id, id.Version(), id.Variant())
@@ -40,7 +42,7 @@ func TestUUIDIsForOneUpdate(t *testing.T) {
 	const n = 1<<uuidNumberBits + 7
 	r := mine.kvpubOf(n, "key", "value")
 	for name, test := range map[string]struct {
-		r           record
+		r           kvmsg.Record
 		first, last uint64
 		want        bool
 	}{
@@ -50,18 +52,18 @@ func TestUUIDIsForOneUpdate(t *testing.T) {
 		"not yet sent":          {r, n - 3, n - 1, false},
 		"nothing on its way":    {r, n, n - 1, false},
 		"of another client":     {other.kvpubOf(n, "key", "value"), n - 3, n + 3, false},
-		"with another key":      {appendRecord(nil, []byte("kex"), 1, r.uuid(), nil, []byte("value")), n, n, false},
-		"with another value":    {appendRecord(nil, []byte("key"), 1, r.uuid(), nil, []byte("valuf")), n, n, false},
-		"as a deletion":         {appendRecord(nil, []byte("key"), 1, r.uuid(), nil, nil), n, n, false},
-		"with other properties": {appendRecord(nil, []byte("key"), 1, r.uuid(), []byte("ttl=1\n"), []byte("value")), n, n, true},
+		"with another key":      {kvmsg.AppendRecord(nil, []byte("kex"), 1, r.UUID(), nil, []byte("value")), n, n, false},
+		"with another value":    {kvmsg.AppendRecord(nil, []byte("key"), 1, r.UUID(), nil, []byte("valuf")), n, n, false},
+		"as a deletion":         {kvmsg.AppendRecord(nil, []byte("key"), 1, r.UUID(), nil, nil), n, n, false},
+		"with other properties": {kvmsg.AppendRecord(nil, []byte("key"), 1, r.UUID(), []byte("ttl=1\n"), []byte("value")), n, n, true},
 	} {
 		if got, own := mine.number(test.r, test.first, test.last); own != test.want || own && got != n {
 			t.Errorf("%s: %d, %v", name, got, own)
 		}
 	}
-	for bit := range 8 * uuidSize {
-		r := append(record(nil), r...)
-		r.uuid()[bit/8] ^= 1 << (bit % 8)
+	for bit := range 8 * kvmsg.UUIDSize {
+		r := append(kvmsg.Record(nil), r...)
+		r.UUID()[bit/8] ^= 1 << (bit % 8)
 		if _, own := mine.number(r, 1, 2*n); own {
 			t.Errorf("took a UUID that differs in bit %d for its own", bit)
 		}
@@ -100,7 +102,7 @@ func TestUUIDAllocatesNothing(t *testing.T) {
 	m := newUUIDMaker()
 	r := m.kvpubOf(3, "key", "value")
 	key, value := []byte("key"), []byte("value")
-	buffer := make([]byte, 0, uuidSize)
+	buffer := make([]byte, 0, kvmsg.UUIDSize)
 	var sum uint64
 	if n := testing.AllocsPerRun(100, func() {
 		buffer = m.append(buffer[:0], 3, key, value)

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
+
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
 )
 
 // Watch reports what is in a client's replica, or in some subtrees of it, and
@@ -92,7 +95,7 @@ func (w *Watch) restart(before, after *frozen) {
 }
 
 // push hands the watch a batch of updates. Client.mu must be held.
-func (w *Watch) push(pieces []piece) {
+func (w *Watch) push(pieces []store.Piece) {
 	if !w.queue.push(pieces) {
 		w.client.lagged.Add(1)
 	}
@@ -204,7 +207,7 @@ func (w *Watch) step(e *Event) bool {
 		return d.next(e, &w.subtrees)
 	}
 	for len(w.octets) > 0 {
-		r := record(w.octets)
+		r := kvmsg.Record(w.octets)
 		w.octets = w.octets[readEvent(e, w.octets):]
 		if w.subtrees.all() || w.subtrees.holds(e.Key) {
 			if e.Op == OpSet && len(e.Properties) > 0 {
@@ -246,7 +249,7 @@ func (w *Watch) advance() (more bool, err error) {
 	if it.change != nil {
 		it.change.open()
 	} else {
-		w.octets = it.piece.wire()
+		w.octets = it.piece.Wire()
 	}
 	return true, nil
 }

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
 )
 
 // idleClient is a client that does not run: the test plays its sessions.
@@ -21,11 +24,11 @@ func idleClient(t testing.TB, o ClientOptions) *Client {
 // begin makes a session of an idle client ACTIVE, with a snapshot at cut.
 func begin(t testing.TB, c *Client, cut int64, snapshot ...pub) *session {
 	t.Helper()
-	s := &session{client: c, server: c.servers[0], replica: newReplica(storeOptions{minSegment: 1 << 10}, nil)}
+	s := &session{client: c, server: c.servers[0], replica: newReplica(store.Options{MinSegment: 1 << 10}, nil)}
 	s.requests = c.subtrees
 	s.stream = newStream(&s.requests, false)
 	must(t, s.stream.join([]int64{cut}))
-	applyTo(t, &s.replica.store, snapshot...)
+	applyTo(t, &s.replica.Map, snapshot...)
 	c.install(s)
 	return s
 }
@@ -116,11 +119,11 @@ func TestWatchUUIDAndProperties(t *testing.T) {
 	w := openWatch(t, c)
 	id := c.writer.uuids.append(nil, 7, []byte("k"), []byte("v"))
 	for _, properties := range []string{"", "ttl=30\n", "a=" + strings.Repeat("x", 300) + "\n"} {
-		s.replica.put([]byte("k"), 1, nil, nil, []byte("v"))
-		wire := appendRecord(nil, []byte("k"), s.stream.last+1, id, []byte(properties), []byte(strings.Repeat("v", 300)))
-		r := record(wire)
+		s.replica.Put([]byte("k"), 1, nil, nil, []byte("v"))
+		wire := kvmsg.AppendRecord(nil, []byte("k"), s.stream.last+1, id, []byte(properties), []byte(strings.Repeat("v", 300)))
+		r := kvmsg.Record(wire)
 		c.mu.Lock()
-		w.push([]piece{s.replica.put(r.key(), r.seq(), r.uuid(), r.props(), r.value())})
+		w.push([]store.Piece{s.replica.Put(r.Key(), r.Seq(), r.UUID(), r.Props(), r.Value())})
 		c.mu.Unlock()
 		for {
 			e, err := w.Next(testContext(t))
@@ -203,13 +206,13 @@ func TestWatchLagged(t *testing.T) {
 	if _, err := lagging.Next(testContext(t)); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-	noBorrowers(t, &s.replica.store)
+	noBorrowers(t, &s.replica.Map)
 }
 
 // noBorrowers checks that nobody holds on to a store's segments.
-func noBorrowers(t *testing.T, s *store) {
+func noBorrowers(t *testing.T, s *store.Map) {
 	t.Helper()
-	if n := s.borrowers(); n != 0 {
+	if n := s.Borrowers(); n != 0 {
 		t.Errorf("%d references are left", n)
 	}
 }
@@ -236,7 +239,7 @@ func TestWatchLagsBehindResynchronisations(t *testing.T) {
 		t.Fatalf("error %v, want ErrLagged", err)
 	}
 	for _, s := range states {
-		noBorrowers(t, &s.store)
+		noBorrowers(t, &s.Map)
 	}
 }
 
@@ -262,7 +265,7 @@ func TestWatchClose(t *testing.T) {
 	must(t, err)
 	s.play(t, pub{"c", 11, "z"})
 	must(t, midway.Close())
-	noBorrowers(t, &s.replica.store)
+	noBorrowers(t, &s.replica.Map)
 	if n := c.Stats().Watches; n != 0 {
 		t.Errorf("%d watches are open", n)
 	}
@@ -277,7 +280,7 @@ func TestWatchClose(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	noBorrowers(t, &s.replica.store)
+	noBorrowers(t, &s.replica.Map)
 }
 
 func TestWatchNextBatch(t *testing.T) {

@@ -1,6 +1,10 @@
 package chp
 
-import "sync"
+import (
+	"sync"
+
+	"clustermap/internal/store"
+)
 
 // watchQueue is what a watch has yet to tell: pieces of the log, and changes of
 // state. The client's session puts in, the watch takes out.
@@ -23,7 +27,7 @@ type watchQueue struct {
 
 // watchItem is a piece of the log or, if change is set, a change of state.
 type watchItem struct {
-	piece  piece
+	piece  store.Piece
 	change *change
 }
 
@@ -36,33 +40,33 @@ func (it *watchItem) release() {
 	switch {
 	case it.change != nil:
 		it.change.release()
-	case it.piece.seg != nil:
-		it.piece.seg.Release()
+	case it.piece.Segment != nil:
+		it.piece.Segment.Release()
 	}
 	*it = watchItem{}
 }
 
 // push adds pieces. It reports false if that is too much: the queue is then
 // over, with ErrLagged.
-func (q *watchQueue) push(pieces []piece) bool {
+func (q *watchQueue) push(pieces []store.Piece) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.over != nil {
 		return true
 	}
 	for _, p := range pieces {
-		size := p.size()
+		size := p.Size()
 		if q.octets > 0 && q.octets+size > q.limit {
 			q.end(ErrLagged)
 			return false
 		}
 		q.octets += size
 		if n := len(q.items); n > q.first {
-			if q.items[n-1].piece.join(p) {
+			if q.items[n-1].piece.Join(p) {
 				continue
 			}
 		}
-		p.seg.Retain()
+		p.Segment.Retain()
 		q.add(watchItem{piece: p})
 	}
 	q.rouse()
@@ -148,7 +152,7 @@ func (q *watchQueue) take() (it watchItem, ok bool, err error) {
 	if it.change != nil {
 		q.changes--
 	} else {
-		q.octets -= it.piece.size()
+		q.octets -= it.piece.Size()
 	}
 	return it, true, nil
 }

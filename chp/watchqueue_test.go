@@ -3,21 +3,24 @@ package chp
 import (
 	"errors"
 	"testing"
+
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
 )
 
 // Pieces that lie side by side in a segment become one, which is retained once.
 func TestWatchQueueJoinsNeighbours(t *testing.T) {
 	t.Parallel()
-	one, two := newStore(storeOptions{}), newStore(storeOptions{})
+	one, two := store.New(store.Options{}), store.New(store.Options{})
 	q := &watchQueue{limit: 1000}
 	size := 0
-	put := func(s *store, key string) piece {
-		p := s.put([]byte(key), 1, nil, nil, []byte("v"))
-		size = p.size()
+	put := func(s *store.Map, key string) store.Piece {
+		p := s.Put([]byte(key), 1, nil, nil, []byte("v"))
+		size = p.Size()
 		return p
 	}
-	push := func(s *store, key string) {
-		if !q.push([]piece{put(s, key)}) {
+	push := func(s *store.Map, key string) {
+		if !q.push([]store.Piece{put(s, key)}) {
 			t.Fatal("lagged")
 		}
 	}
@@ -28,17 +31,17 @@ func TestWatchQueueJoinsNeighbours(t *testing.T) {
 	push(two, "d")
 	push(two, "e")
 	push(one, "f")
-	if one.borrowers() != 3 || two.borrowers() != 1 || q.octets != 6*size {
-		t.Errorf("%d and %d references, %d octets", one.borrowers(), two.borrowers(), q.octets)
+	if one.Borrowers() != 3 || two.Borrowers() != 1 || q.octets != 6*size {
+		t.Errorf("%d and %d references, %d octets", one.Borrowers(), two.Borrowers(), q.octets)
 	}
 	for _, want := range []string{"ab", "c", "de", "f"} {
 		it, ok, err := q.take()
-		if !ok || err != nil || it.piece.n != len(want) {
+		if !ok || err != nil || it.piece.Records != len(want) {
 			t.Fatalf("took %v, %v, %v; want %s", it.piece, ok, err, want)
 		}
 		got := ""
-		for wire := it.piece.wire(); len(wire) > 0; wire = wire[record(wire).size():] {
-			got += string(record(wire).key())
+		for wire := it.piece.Wire(); len(wire) > 0; wire = wire[kvmsg.Record(wire).Size():] {
+			got += string(kvmsg.Record(wire).Key())
 		}
 		if got != want {
 			t.Errorf("took %s, want %s", got, want)
@@ -48,17 +51,17 @@ func TestWatchQueueJoinsNeighbours(t *testing.T) {
 	if _, ok, err := q.take(); ok || err != nil {
 		t.Errorf("an empty queue gave something: %v, %v", ok, err)
 	}
-	if one.borrowers() != 0 || two.borrowers() != 0 || q.octets != 0 {
-		t.Errorf("%d and %d references, %d octets are left", one.borrowers(), two.borrowers(), q.octets)
+	if one.Borrowers() != 0 || two.Borrowers() != 0 || q.octets != 0 {
+		t.Errorf("%d and %d references, %d octets are left", one.Borrowers(), two.Borrowers(), q.octets)
 	}
 }
 
 // The array of a queue that is never quite empty does not grow for ever.
 func TestWatchQueueReusesItsArray(t *testing.T) {
 	t.Parallel()
-	pieces := []piece{
-		newStore(storeOptions{}).put([]byte("a"), 1, nil, nil, []byte("v")),
-		newStore(storeOptions{}).put([]byte("b"), 1, nil, nil, []byte("v")),
+	pieces := []store.Piece{
+		store.New(store.Options{}).Put([]byte("a"), 1, nil, nil, []byte("v")),
+		store.New(store.Options{}).Put([]byte("b"), 1, nil, nil, []byte("v")),
 	}
 	q := &watchQueue{limit: 1000}
 	for i := range 10_000 {
@@ -79,11 +82,11 @@ func TestWatchQueueReusesItsArray(t *testing.T) {
 
 func TestWatchQueueOverflows(t *testing.T) {
 	t.Parallel()
-	s := newStore(storeOptions{})
-	size := recordSize(1, 0, 0, 1)
+	s := store.New(store.Options{})
+	size := kvmsg.RecordSize(1, 0, 0, 1)
 	q := &watchQueue{limit: 2*size + size/2}
 	for i, want := range []bool{true, true, false, true} { // the last is not told twice
-		if got := q.push([]piece{s.put([]byte{byte('a' + i)}, 1, nil, nil, []byte("v"))}); got != want {
+		if got := q.push([]store.Piece{s.Put([]byte{byte('a' + i)}, 1, nil, nil, []byte("v"))}); got != want {
 			t.Errorf("push %d: %v, want %v", i, got, want)
 		}
 	}
@@ -94,7 +97,7 @@ func TestWatchQueueOverflows(t *testing.T) {
 	if _, _, err := q.take(); !errors.Is(err, ErrLagged) {
 		t.Errorf("the first reason stays: %v", err)
 	}
-	if n := s.borrowers(); n != 0 {
+	if n := s.Borrowers(); n != 0 {
 		t.Errorf("%d references are left", n)
 	}
 }

@@ -1,6 +1,10 @@
 package chp
 
-import "context"
+import (
+	"context"
+
+	"clustermap/internal/kvmsg"
+)
 
 // Set sends a new value of a key to the server, as a KVSET (RFC 12). It waits
 // until the client is ACTIVE, and until there is room in the queue to the
@@ -96,10 +100,10 @@ func (c *Client) updateSync(ctx context.Context, key string, value []byte, opts 
 func validKey(key string) error {
 	switch {
 	case len(key) == 0:
-		return errKeyEmpty
-	case len(key) > maxKey:
-		return errKeyLong
+		return kvmsg.ErrKeyEmpty
+	case len(key) > kvmsg.MaxKey:
+		return kvmsg.ErrKeyLong
 	}
-	_, err := checkKey(octetsOf(key), fromClient)
+	_, err := kvmsg.CheckKey(octetsOf(key), kvmsg.FromClient)
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/kvmsg"
 )
 
 // writer sends a client's updates. A Set only appends its KVSET, in wire form,
@@ -196,7 +197,7 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 		return err
 	}
 	if c.maxValue > 0 && len(value) > c.maxValue {
-		return errValueTooLarge
+		return kvmsg.ErrValueTooLarge
 	}
 	var space [128]byte // on the stack
 	props, err := appendOptions(space[:0], opts)
@@ -237,7 +238,7 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 		if !w.session.ours && len(value) > 0 {
 			props = appendNoTTL(props)
 		}
-		size := recordSize(len(key), uuidSize, len(props), len(value))
+		size := kvmsg.RecordSize(len(key), kvmsg.UUIDSize, len(props), len(value))
 		if !w.stage.holds(size) {
 			if err := w.waitRoom(ctx); err != nil {
 				return err
@@ -265,7 +266,7 @@ func (c *Client) checkSize(size, limit int) error {
 	case limit > 0 && size > limit:
 		return errOverServerLimit(limit)
 	case limit == 0 && size > c.opts.MaxValueSize:
-		return errValueTooLarge
+		return kvmsg.ErrValueTooLarge
 	}
 	return nil
 }
@@ -300,8 +301,8 @@ func (w *writer) append(size int, number uint64, key string, props, value []byte
 	if ahead := len(s.octets) + writeAhead; ahead < cap(s.octets) {
 		prefetchWrite(unsafe.Pointer(&s.octets[:cap(s.octets)][ahead]))
 	}
-	var id [uuidSize]byte
-	s.octets = appendRecord(s.octets, octetsOf(key), 0, w.uuids.append(id[:0], number, octetsOf(key), value), props, value)
+	var id [kvmsg.UUIDSize]byte
+	s.octets = kvmsg.AppendRecord(s.octets, octetsOf(key), 0, w.uuids.append(id[:0], number, octetsOf(key), value), props, value)
 	s.messages++
 	if number < uncounted {
 		s.last = number
@@ -336,10 +337,10 @@ func (w *writer) cut(s *stage) {
 		return
 	}
 	kept := s.octets[:0]
-	for rest := record(s.octets); len(rest) > 0; {
-		r := rest[:rest.size()]
+	for rest := kvmsg.Record(s.octets); len(rest) > 0; {
+		r := rest[:rest.Size()]
 		rest = rest[len(r):]
-		if n := uuidNumber(r.uuid(), w.handed+1); slices.Contains(w.dropped, n) {
+		if n := uuidNumber(r.UUID(), w.handed+1); slices.Contains(w.dropped, n) {
 			w.client.echoes.drop(n)
 			s.messages--
 			continue

@@ -1,9 +1,0 @@
-//go:build !linux || portable
-
-package chp
-
-// allocate returns size octets for a segment.
-func allocate(size int) []byte { return make([]byte, size) }
-
-// release leaves the memory of a segment to the garbage collector.
-func release([]byte) {}

@@ -1,0 +1,56 @@
+package kvmsg
+
+import (
+	"bytes"
+	"time"
+)
+
+// AgedGrowth bounds the bytes that AppendAged appends beyond the record's size:
+// a fraction of a second, and a longer frame header.
+const AgedGrowth = 16
+
+// AppendAged appends r with the time to live that is left, in milliseconds
+// rounded up, in the place of the one it was given. If ttl is 0, r is appended as it
+// is.
+func AppendAged(dst []byte, r Record, ttl time.Duration) []byte {
+	r = r[:r.Size()]
+	props := r.Props()
+	start, end := propertyLine(props, "ttl")
+	if ttl == 0 || start == end {
+		return append(dst, r...)
+	}
+	var space [32]byte
+	line := AppendTTL(space[:0], (ttl + time.Millisecond - 1).Truncate(time.Millisecond))
+	at := r.propsAt()
+	_, value := FrameBounds(r, at)
+	dst = append(dst, r[:at]...)
+	dst = appendHeader(dst, len(props)-(end-start)+len(line), FlagMore)
+	dst = append(dst, props[:start]...)
+	dst = append(dst, line...)
+	dst = append(dst, props[end:]...)
+	return append(dst, r[value:]...)
+}
+
+// propertyLine returns the bounds of the first line of the property called name,
+// with its newline, or two equal numbers if there is none.
+func propertyLine(props []byte, name string) (start, end int) {
+	for start < len(props) {
+		end = len(props)
+		if i := bytes.IndexByte(props[start:], '\n'); i >= 0 {
+			end = start + i + 1
+		}
+		if line := props[start:end]; len(line) > len(name) && line[len(name)] == '=' && string(line[:len(name)]) == name {
+			return start, end
+		}
+		start = end
+	}
+	return 0, 0
+}
+
+// AppendBare appends r without its UUID and its properties.
+func AppendBare(dst []byte, r Record) []byte {
+	size := r.Size()
+	dst = append(dst, r[:r.KeyEnd()+2+SequenceSize]...)
+	dst = append(dst, FlagMore, 0, FlagMore, 0)
+	return append(dst, r[size-FrameSize(len(r.Value())):size]...)
+}

@@ -1,0 +1,147 @@
+package kvmsg
+
+import (
+	"bytes"
+	"strings"
+	"time"
+)
+
+// Properties travel in the fourth frame of a message as lines, name=value LF,
+// split at the first equals sign, so a value may contain one (RFC 12, PROTOCOL
+// "properties"). Where a name stands twice the first one counts.
+
+// MaxTTL bounds the time to live. It also keeps out the absolute times which the
+// guide's servers write into the ttl of a KVSYNC.
+const MaxTTL = 10 * 365 * 24 * time.Hour
+
+// MaxProperties bounds the octets of a properties frame.
+const MaxProperties = 64 << 10
+
+// Property returns the value of the first property called name.
+func Property(props []byte, name string) (value []byte, ok bool) {
+	for len(props) > 0 {
+		line := props
+		if i := bytes.IndexByte(props, '\n'); i >= 0 {
+			line, props = props[:i], props[i+1:]
+		} else {
+			props = nil
+		}
+		if len(line) > len(name) && line[len(name)] == '=' && string(line[:len(name)]) == name {
+			return line[len(name)+1:], true
+		}
+	}
+	return nil, false
+}
+
+// CheckProperties reports whether props has the form the protocol asks for, and
+// whether a ttl in it is one we can keep.
+func CheckProperties(props []byte) error {
+	if len(props) > MaxProperties {
+		return errPropertiesLarge
+	}
+	for len(props) > 0 {
+		end := bytes.IndexByte(props, '\n')
+		if end < 0 {
+			return errPropertyLine
+		}
+		line := props[:end]
+		equals := bytes.IndexByte(line, '=')
+		if equals < 1 {
+			return errPropertyLine
+		}
+		if string(line[:equals]) == "ttl" {
+			if _, ok := ParseTTL(line[equals+1:]); !ok {
+				return ErrTTL
+			}
+		}
+		props = props[end+1:]
+	}
+	return nil
+}
+
+// TTLOf returns the time to live that props ask for. 0 is none, which is also
+// what one that cannot be read gives.
+func TTLOf(props []byte) time.Duration {
+	text, ok := Property(props, "ttl")
+	if !ok {
+		return 0
+	}
+	ttl, _ := ParseTTL(text)
+	return ttl
+}
+
+// ParseTTL reads decimal seconds, "30" or "0.25". It drops digits below a
+// nanosecond, but a time above 0 does not become 0, which would mean no limit.
+func ParseTTL(text []byte) (ttl time.Duration, ok bool) {
+	whole, digits := int64(0), 0
+	rest := false // a digit below a nanosecond is not zero
+	i := 0
+	for ; i < len(text) && text[i] >= '0' && text[i] <= '9'; i++ {
+		whole = whole*10 + int64(text[i]-'0')
+		if whole > int64(MaxTTL/time.Second) {
+			return 0, false
+		}
+		digits++
+	}
+	ttl = time.Duration(whole) * time.Second
+	if i < len(text) && text[i] == '.' {
+		unit := time.Second / 10
+		for i++; i < len(text) && text[i] >= '0' && text[i] <= '9'; i++ {
+			ttl += time.Duration(text[i]-'0') * unit
+			rest = rest || unit == 0 && text[i] != '0'
+			unit /= 10
+			digits++
+		}
+	}
+	if rest && ttl == 0 {
+		ttl = 1
+	}
+	if i != len(text) || digits == 0 || ttl > MaxTTL {
+		return 0, false
+	}
+	return ttl, true
+}
+
+// AppendTTL appends the property line that asks for ttl.
+func AppendTTL(dst []byte, ttl time.Duration) []byte {
+	dst = append(dst, "ttl="...)
+	dst = appendDecimal(dst, int64(ttl/time.Second))
+	if frac := int64(ttl % time.Second); frac != 0 {
+		var digits [9]byte
+		for i := len(digits) - 1; i >= 0; i-- {
+			digits[i] = byte('0' + frac%10)
+			frac /= 10
+		}
+		end := len(digits)
+		for digits[end-1] == '0' {
+			end--
+		}
+		dst = append(dst, '.')
+		dst = append(dst, digits[:end]...)
+	}
+	return append(dst, '\n')
+}
+
+func appendDecimal(dst []byte, n int64) []byte {
+	var digits [20]byte
+	i := len(digits)
+	for {
+		i--
+		digits[i] = byte('0' + n%10)
+		if n /= 10; n == 0 {
+			return append(dst, digits[i:]...)
+		}
+	}
+}
+
+// AppendProperty appends one property line. It refuses what could not be read
+// back: an empty name, a name with an equals sign, and line ends anywhere.
+func AppendProperty(dst []byte, name, value string) ([]byte, error) {
+	if name == "" || strings.ContainsAny(name, "=\n") || strings.IndexByte(value, '\n') >= 0 {
+		return dst, errPropertyLine
+	}
+	dst = append(dst, name...)
+	dst = append(dst, '=')
+	dst = append(dst, value...)
+	return append(dst, '\n'), nil
+}

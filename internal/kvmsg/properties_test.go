@@ -1,0 +1,87 @@
+package kvmsg
+
+import (
+	"testing"
+	"time"
+)
+
+func TestParseTTL(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{
+		"0":                      0,
+		"0.0":                    0,
+		"1":                      time.Second,
+		"30":                     30 * time.Second,
+		"007":                    7 * time.Second,
+		"1.5":                    1500 * time.Millisecond,
+		".25":                    250 * time.Millisecond,
+		"2.":                     2 * time.Second,
+		"0.000000001":            1,
+		"3.14159265358979323846": 3141592653,
+		"315360000":              MaxTTL,
+		"315360000.000":          MaxTTL,
+	} {
+		if got, ok := ParseTTL([]byte(text)); !ok || got != want {
+			t.Errorf("ttl %q is %v, %v, want %v", text, got, ok, want)
+		}
+	}
+	for _, text := range []string{"", ".", "-1", "+1", "1e3", " 1", "1 ", "1,5", "1.5.0", "NaN", "Inf", "0x10",
+		"315360001", "315360000.000000001", "99999999999999999999999999"} {
+		if got, ok := ParseTTL([]byte(text)); ok {
+			t.Errorf("ttl %q is read as %v", text, got)
+		}
+	}
+}
+
+func TestTTLOf(t *testing.T) {
+	t.Parallel()
+	for props, want := range map[string]time.Duration{
+		"":                    0,
+		"a=b\n":               0,
+		"ttl=3\n":             3 * time.Second,
+		"a=b\nttl=3\n":        3 * time.Second,
+		"ttl=3\nttl=4\n":      3 * time.Second,
+		"xttl=3\nttlx=4\n":    0,
+		"ttl=0\n":             0,
+		"ttl=never\n":         0,
+		"ttl\nttl=5\n":        5 * time.Second,
+		"ttl=6":               6 * time.Second,
+		"ttl=1700000000000\n": 0,
+	} {
+		if got := TTLOf([]byte(props)); got != want {
+			t.Errorf("ttl of %q is %v, want %v", props, got, want)
+		}
+	}
+}
+
+func TestAppendTTL(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0:                       "ttl=0\n",
+		1:                       "ttl=0.000000001\n",
+		1500 * time.Millisecond: "ttl=1.5\n",
+		time.Hour:               "ttl=3600\n",
+		MaxTTL:                  "ttl=315360000\n",
+	} {
+		got := AppendTTL(nil, d)
+		if string(got) != want || TTLOf(got) != d || CheckProperties(got) != nil {
+			t.Errorf("%v is written as %q, want %q; read as %v", d, got, want, TTLOf(got))
+		}
+	}
+}
+
+func TestAppendProperty(t *testing.T) {
+	t.Parallel()
+	props, err := AppendProperty([]byte("a=b\n"), "name", "value=with=equals")
+	if err != nil || string(props) != "a=b\nname=value=with=equals\n" || CheckProperties(props) != nil {
+		t.Errorf("%q, %v", props, err)
+	}
+	if v, ok := Property(props, "name"); !ok || string(v) != "value=with=equals" {
+		t.Errorf("read back as %q, %v", v, ok)
+	}
+	for _, bad := range [][2]string{{"", "v"}, {"a=b", "v"}, {"a\nb", "v"}, {"a", "v\n"}} {
+		if got, err := AppendProperty(nil, bad[0], bad[1]); err == nil || len(got) != 0 {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}

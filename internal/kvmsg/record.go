@@ -1,0 +1,184 @@
+package kvmsg
+
+import "encoding/binary"
+
+// A key-value message has five frames: key, sequence, UUID, properties, value
+// (RFC 12). KVSET, KVPUB and KVSYNC differ in nothing else than what their
+// sequence means, which is why a server can store and publish the octets that it
+// received once it has put the sequence in.
+//
+// A record is such a message in its canonical wire form: every frame that can
+// be short is short. One message has one canonical form, all its offsets follow
+// from three length octets, and the sequence is always eight octets at a place
+// known from the first length:
+//
+//	01 klen key | 01 08 seq | 01 ulen uuid | 01 plen props | 00 vlen value
+//	                                         03 plen8        02 vlen8
+//
+// A [Map] has no limit of 255 octets for keys, so the accessors also read a key
+// frame in long form; nothing that came from the wire has one.
+type Record []byte
+
+// Frame flags of ZMTP (RFC 37, framing).
+const (
+	FlagMore = 0x01
+	flagLong = 0x02
+)
+
+const (
+	MaxKey       = 255
+	UUIDSize     = 16
+	SequenceSize = 8
+
+	// MinRecord is the size of the smallest record: one octet of key, no UUID,
+	// no properties, no value.
+	MinRecord = 3 + 2 + SequenceSize + 2 + 2 + 2
+)
+
+// FrameBounds returns where the body of the frame that begins at octet at
+// begins and ends.
+func FrameBounds(b []byte, at int) (start, end int) {
+	if b[at]&flagLong == 0 {
+		return at + 2, at + 2 + int(b[at+1])
+	}
+	return at + 9, at + 9 + int(binary.BigEndian.Uint64(b[at+1:]))
+}
+
+// KeyEnd returns the offset of the sequence frame.
+func (r Record) KeyEnd() int {
+	_, end := FrameBounds(r, 0)
+	return end
+}
+
+func (r Record) Key() []byte {
+	start, end := FrameBounds(r, 0)
+	return r[start:end:end]
+}
+
+func (r Record) Seq() int64 {
+	return int64(binary.BigEndian.Uint64(r[r.KeyEnd()+2:]))
+}
+
+func (r Record) SetSeq(seq int64) {
+	binary.BigEndian.PutUint64(r[r.KeyEnd()+2:], uint64(seq))
+}
+
+func (r Record) UUID() []byte {
+	start, end := FrameBounds(r, r.KeyEnd()+2+SequenceSize)
+	return r[start:end:end]
+}
+
+// propsAt returns the offset of the properties frame.
+func (r Record) propsAt() int {
+	at := r.KeyEnd() + 2 + SequenceSize
+	return at + 2 + int(r[at+1])
+}
+
+func (r Record) Props() []byte {
+	start, end := FrameBounds(r, r.propsAt())
+	return r[start:end:end]
+}
+
+func (r Record) Value() []byte {
+	_, at := FrameBounds(r, r.propsAt())
+	start, end := FrameBounds(r, at)
+	return r[start:end:end]
+}
+
+// HasKey reports whether the key of r is key.
+func (r Record) HasKey(key []byte) bool {
+	if r[0] != FlagMore {
+		return string(r.Key()) == string(key)
+	}
+	return int(r[1]) == len(key) && string(r[2:2+len(key)]) == string(key)
+}
+
+// ValueBehind is value for a record whose key is known to have n octets. It
+// compares where value follows: with the usual headers the place of the value is
+// known without a chain of loads, each of which needs the one before.
+func (r Record) ValueBehind(n int) []byte {
+	const none, id = FlagMore, FlagMore | UUIDSize<<8 // header of an empty frame, of a UUID
+	if n > MaxKey {
+		return r.Value()
+	}
+	at := 2 + n + 2 + SequenceSize
+	if binary.LittleEndian.Uint16(r[at:]) == id {
+		at += UUIDSize
+	} else if binary.LittleEndian.Uint16(r[at:]) != none {
+		return r.Value()
+	}
+	at += 2
+	if binary.LittleEndian.Uint32(r[at:])&0xffffff != none {
+		return r.Value() // properties, or a long value
+	}
+	start, end := at+4, at+4+int(r[at+3])
+	return r[start:end:end]
+}
+
+// Size returns the octets of the record that begins r; r may be longer.
+func (r Record) Size() int {
+	_, at := FrameBounds(r, r.propsAt())
+	_, end := FrameBounds(r, at)
+	return end
+}
+
+// SameKey reports whether r, a record that came from the wire, and old have the
+// same key, and returns the size of old if so.
+//
+// The usual case is that old has the same frames in front of its value as r. To
+// compare their headers rather than to follow those of old makes the addresses of
+// what is read from old known before any of it has come from memory.
+func (r Record) SameKey(old Record) (size int, ok bool) {
+	n := 2 + int(r[1])
+	if len(old) < n || string(r[:n]) != string(old[:n]) {
+		return 0, false
+	}
+	at := n + 2 + SequenceSize
+	if binary.LittleEndian.Uint16(old[at:]) == binary.LittleEndian.Uint16(r[at:]) {
+		at += 2 + int(r[at+1])
+		if binary.LittleEndian.Uint16(old[at:]) == FlagMore { // no properties
+			if at += 2; old[at] == 0 {
+				return at + 2 + int(old[at+1]), true
+			}
+		}
+	}
+	return old.Size(), true
+}
+
+// FrameSize returns the octets on the wire of a frame with a body of n octets.
+func FrameSize(n int) int {
+	if n > 255 {
+		return n + 9
+	}
+	return n + 2
+}
+
+// RecordSize returns the octets of the record that AppendRecord makes.
+func RecordSize(key, uuid, props, value int) int {
+	return FrameSize(key) + 2 + SequenceSize + 2 + uuid + FrameSize(props) + FrameSize(value)
+}
+
+// AppendRecord appends the canonical record of the given parts. The caller has
+// checked them; uuid is empty or 16 octets.
+func AppendRecord(dst, key []byte, seq int64, uuid, props, value []byte) Record {
+	dst = AppendFrame(dst, key, FlagMore)
+	dst = append(dst, FlagMore, SequenceSize)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(seq))
+	dst = append(dst, FlagMore, byte(len(uuid)))
+	dst = append(dst, uuid...)
+	dst = AppendFrame(dst, props, FlagMore)
+	return AppendFrame(dst, value, 0)
+}
+
+func AppendFrame(dst, body []byte, flags byte) []byte {
+	dst = appendHeader(dst, len(body), flags)
+	return append(dst, body...)
+}
+
+func appendHeader(dst []byte, size int, flags byte) []byte {
+	if size <= 255 {
+		return append(dst, flags, byte(size))
+	}
+	dst = append(dst, flags|flagLong)
+	return binary.BigEndian.AppendUint64(dst, uint64(size))
+}

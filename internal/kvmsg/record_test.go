@@ -1,0 +1,63 @@
+package kvmsg
+
+import (
+	"strings"
+	"testing"
+)
+
+// testRecords returns records with parts of all sizes that matter; long says whether
+// keys may be longer than CHP allows.
+func testRecords(long bool) (all []Record) {
+	keys := []string{"a", "b", "/a/b", strings.Repeat("k", 255)}
+	if long {
+		keys = append(keys, "", strings.Repeat("k", 256), strings.Repeat("k", 1000))
+	}
+	for _, key := range keys {
+		for _, uuid := range []string{"", testUUID} {
+			for _, props := range []string{"", "a=b\n", "a=" + strings.Repeat("b", 400) + "\n"} {
+				for _, value := range []string{"", "v", strings.Repeat("v", 255), strings.Repeat("v", 256)} {
+					r := Record(AppendRecord(nil, []byte(key), 7, []byte(uuid), []byte(props), []byte(value)))
+					all = append(all, r)
+				}
+			}
+		}
+	}
+	return all
+}
+
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	for _, r := range testRecords(true) {
+		if len(r) != RecordSize(len(r.Key()), len(r.UUID()), len(r.Props()), len(r.Value())) || r.Size() != len(r) {
+			t.Fatalf("%q has %d octets, size says %d", r, len(r), r.Size())
+		}
+		if r.Seq() != 7 {
+			t.Fatalf("%q is #%d", r, r.Seq())
+		}
+		// As it lies in a segment: with others behind it.
+		more := append(r[:len(r):len(r)], "another record"...)
+		if got := more.ValueBehind(len(r.Key())); string(got) != string(r.Value()) {
+			t.Fatalf("value of %q is %q", r, got)
+		}
+		if !more.HasKey(r.Key()) || more.HasKey(append([]byte("x"), r.Key()...)) || len(r.Key()) > 0 && more.HasKey(r.Key()[1:]) {
+			t.Fatalf("%q has another key", r)
+		}
+		more.SetSeq(-1)
+		if more.Seq() != -1 || string(more.Value()) != string(r.Value()) || string(more.UUID()) != string(r.UUID()) {
+			t.Fatalf("the sequence of %q overwrites what is beside it", r)
+		}
+	}
+}
+
+func TestSameKey(t *testing.T) {
+	t.Parallel()
+	all := testRecords(false)
+	for _, a := range all {
+		for _, b := range all {
+			size, same := a.SameKey(b)
+			if same != (string(a.Key()) == string(b.Key())) || same && size != len(b) {
+				t.Fatalf("%q beside %q: %v, size %d", a, b, same, size)
+			}
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package store
+
+import "clustermap/internal/kvmsg"
+
+// What readers call. None of it takes a lock; see epoch.go for what keeps the octets
+// in place while they look.
+
+// find returns the record of key, or nil. It goes on to the end of its segment.
+// Readers may call it: inside an epoch, unless the store is a collected one.
+func (s *Map) find(hash uint64, key []byte) kvmsg.Record {
+again:
+	t := s.tables[s.shard(hash)].Load()
+	if t == nil {
+		return nil
+	}
+	slots, tag := t.slots, tagOf(hash)
+	for p := homeOf(hash); ; p++ {
+		v := slots[p&uint64(len(slots)-1)].Load()
+		if v>>tagShift == tag {
+			at := slotLocation(v)
+			seg := s.log.segment(at)
+			if seg == nil {
+				goto again
+			}
+			if r := seg.record(at.offset()); r.HasKey(key) {
+				return r
+			}
+		}
+		if v == slotEmpty {
+			return nil
+		}
+	}
+}
+
+// Get appends the value of key to dst. Readers may call it.
+func (s *Map) Get(key []byte, dst []byte) (value []byte, seq int64, ok bool) {
+	hash := kvmsg.HashKey(key)
+	c := readers.enter()
+	if r := s.find(hash, key); r != nil {
+		dst, seq, ok = append(dst, r.ValueBehind(len(key))...), r.Seq(), true
+	}
+	leave(c)
+	return dst, seq, ok
+}
+
+// GetCollected is get for a store whose segments are left to the garbage
+// collector: there is nothing that an epoch would have to keep away.
+func (s *Map) GetCollected(hash uint64, key []byte, dst []byte) (value []byte, ok bool) {
+	r := s.find(hash, key)
+	if r == nil {
+		return dst, false
+	}
+	return append(dst, r.ValueBehind(len(key))...), true
+}
+
+// View calls f with the record of key, and reports whether there is one. f must
+// be quick, must not block, and must not keep the record. Readers may call it.
+func (s *Map) View(key []byte, f func(kvmsg.Record)) bool {
+	c := readers.enter()
+	defer leave(c)
+	r := s.find(kvmsg.HashKey(key), key)
+	if r == nil {
+		return false
+	}
+	f(r[:r.Size():r.Size()])
+	return true
+}
+
+// KeyOf looks for the live record whose key has the given hash and whose sequence
+// is seq, and appends its key to dst. It reports false if there is none: the record
+// has been superseded. Readers may call it.
+func (s *Map) KeyOf(hash uint64, seq int64, dst []byte) (key []byte, ok bool) {
+	c := readers.enter()
+	defer leave(c)
+again:
+	t := s.tables[s.shard(hash)].Load()
+	if t == nil {
+		return dst, false
+	}
+	tag, mask := tagOf(hash), uint64(len(t.slots)-1)
+	for p := homeOf(hash); ; p++ {
+		v := t.slots[p&mask].Load()
+		if v>>tagShift == tag {
+			at := slotLocation(v)
+			seg := s.log.segment(at)
+			if seg == nil {
+				goto again
+			}
+			if r := seg.record(at.offset()); r.Seq() == seq && kvmsg.HashKey(r.Key()) == hash {
+				return append(dst, r.Key()...), true
+			}
+		}
+		if v == slotEmpty {
+			return dst, false
+		}
+	}
+}
+
+// Len returns the number of keys. Readers may call it.
+func (s *Map) Len() int { return int(s.keys.Load()) }

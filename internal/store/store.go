@@ -1,0 +1,268 @@
+package store
+
+import (
+	"sync/atomic"
+
+	"clustermap/internal/kvmsg"
+)
+
+// Map is a log and an index into it: the hashmap of a server, of a client, or
+// of one stripe of a Map.
+//
+// It has one writer at a time, which the owner of the store sees to (a mutex
+// taken once a batch), and any number of readers that take no lock. The methods
+// that readers may call say so; all others are the writer's.
+//
+// What holds whenever no method of the writer is running:
+//
+//  1. The index has one slot for a key, and it points to the newest record of
+//     the key. A key whose newest record has an empty value has no slot.
+//  2. A live bit of a segment is set if and only if an index slot points to the
+//     record that begins there: live bits and index are inverses. Compaction and
+//     cuts read the log through the live bits, in the order of the octets, and
+//     never go through the index.
+//  3. Segment.live and Segment.octets count those bits and their records; log.live
+//     is the sum of the octets, Map.keys that of the bits.
+//  4. A sealed segment without live records is retired, and a retired segment is
+//     not appended to, pinned by a cut, or handed out as a piece.
+//  5. The octets of a record never change once its slot or its piece is known to
+//     anybody else. The sequence is stamped before that.
+//
+// And at every moment, for readers: a slot holds a location whose segment can be
+// found; a reader whose copy of the slot is stale finds no segment and looks
+// again, or finds the old one, which is not recycled while it is inside its epoch.
+type Map struct {
+	index
+	log log
+
+	count int          // keys
+	keys  atomic.Int64 // the same for readers; the writer stores it once a call
+
+	// What link found out about the records between its second and third step. In
+	// here so that nobody has to clear it.
+	found [linkAhead]candidate
+}
+
+// Options has the knobs of a store. The zero value works.
+type Options struct {
+	MinSegment int // octets of the first segment, a power of two; 0 is 16 KiB
+	Shards     int // tables of the index, a power of two; 0 is 256, which is the most
+
+	// Collected leaves retired segments to the garbage collector. Readers then
+	// need no epoch, which is half of what a get costs, and the writer allocates
+	// now and then. Right for a Map, which is read far more often than written;
+	// wrong for a server, which overwrites a few megabytes hundreds of times a
+	// second and would run the collector as often.
+	Collected bool
+}
+
+func New(o Options) *Map {
+	s := new(Map)
+	s.SetUp(o)
+	return s
+}
+
+// SetUp makes the zero store an empty one, for those who have it as a part of
+// something.
+func (s *Map) SetUp(o Options) {
+	if o.Shards == 0 {
+		o.Shards = MaxShards
+	}
+	s.index = newIndex(o.Shards)
+	s.log.minSegment = o.MinSegment
+	s.log.collected = o.Collected
+	if s.log.minSegment == 0 {
+		s.log.minSegment = defaultSegment
+	}
+}
+
+// Piece is a run of n whole records in the log, the octets off to end of a
+// segment. It borrows them: until the next call of a method of the store's writer
+// they stay as they are, and longer for those who retain the segment first.
+type Piece struct {
+	Segment  *Segment
+	off, end uint32
+	Records  int
+}
+
+// Wire returns the octets of the piece.
+func (p Piece) Wire() []byte { return p.Segment.buf[p.off:p.end:p.end] }
+
+// Size returns the bytes of the piece.
+func (p Piece) Size() int { return int(p.end - p.off) }
+
+// Join adds the piece that follows p in the log to p. It reports false, and does
+// nothing, if next is not that piece.
+func (p *Piece) Join(next Piece) bool {
+	if p.Segment != next.Segment || p.end != next.off {
+		return false
+	}
+	p.end = next.end
+	p.Records += next.Records
+	return true
+}
+
+func locate(seg *Segment, off uint32) location {
+	return location(seg.id)<<segmentBits | location(off)
+}
+
+// search is find for the writer: it also returns the slot, the value of which is
+// 0 if the key is not there.
+func (s *Map) search(hash uint64, key []byte) (value, pos uint64, r kvmsg.Record) {
+	t := s.tables[s.shard(hash)].Load()
+	if t == nil {
+		return 0, 0, nil
+	}
+	tag, mask := tagOf(hash), uint64(len(t.slots)-1)
+	for p := homeOf(hash); ; p++ {
+		v := t.slots[p&mask].Load()
+		if v>>tagShift == tag {
+			at := slotLocation(v)
+			if r := s.log.segment(at).record(at.offset()); r.HasKey(key) {
+				return v, p & mask, r
+			}
+		}
+		if v == slotEmpty {
+			return 0, 0, nil
+		}
+	}
+}
+
+// set points the index to the record of size octets at off in seg.
+func (s *Map) set(hash uint64, seg *Segment, off uint32, size int) {
+	seg.mark(off, size)
+	s.log.live += size
+	v, pos, old := s.search(hash, seg.record(off).Key())
+	if v == 0 {
+		s.insert(hash, locate(seg, off), &s.log)
+		s.count++
+		return
+	}
+	s.tables[s.shard(hash)].Load().slots[pos].Store(slotValue(hash, locate(seg, off)))
+	at := slotLocation(v)
+	s.log.bury(s.log.segment(at), at.offset(), old.Size())
+}
+
+// unset takes key out of the index, and reports whether it was there.
+func (s *Map) unset(hash uint64, key []byte) bool {
+	v, pos, old := s.search(hash, key)
+	if v == 0 {
+		return false
+	}
+	size := old.Size()
+	s.remove(s.shard(hash), pos, &s.log)
+	s.count--
+	at := slotLocation(v)
+	s.log.bury(s.log.segment(at), at.offset(), size)
+	return true
+}
+
+// begin opens a call of the writer that appends size octets.
+func (s *Map) begin(size int) {
+	s.log.begin(size)
+	if s.log.victim.seg != nil || s.log.round%compactEvery == 0 || size >= defaultSegment {
+		s.compact(size)
+	}
+}
+
+// publish makes the number of keys known to readers.
+func (s *Map) publish() {
+	if s.keys.Load() != int64(s.count) {
+		s.keys.Store(int64(s.count))
+	}
+}
+
+// Put appends one record, made of its parts, which the caller has checked. An
+// empty value deletes the key, as in the protocol.
+func (s *Map) Put(key []byte, seq int64, uuid, props, value []byte) Piece {
+	size := kvmsg.RecordSize(len(key), len(uuid), len(props), len(value))
+	p := s.reserve(size)
+	kvmsg.AppendRecord(p.Segment.buf[:p.off], key, seq, uuid, props, value)
+	hash := kvmsg.HashKey(key)
+	if len(value) == 0 {
+		s.unset(hash, key)
+		if p.Segment.sealed && p.Segment.live == 0 {
+			s.log.retire(p.Segment)
+		}
+	} else {
+		s.set(hash, p.Segment, p.off, size)
+	}
+	s.publish()
+	return p
+}
+
+// PutHash stores value under key, whose hash is given. An empty value is a value
+// like any other: the store of a Map has no deletions in its log.
+func (s *Map) PutHash(hash uint64, key, value []byte) {
+	size := kvmsg.RecordSize(len(key), 0, 0, len(value))
+	p := s.reserve(size)
+	kvmsg.AppendRecord(p.Segment.buf[:p.off], key, 0, nil, nil, value)
+	s.set(hash, p.Segment, p.off, size)
+	s.publish()
+}
+
+// Delete removes key, whose hash is given, without a record of it in the log.
+func (s *Map) Delete(hash uint64, key []byte) bool {
+	s.begin(0)
+	found := s.unset(hash, key)
+	s.publish()
+	return found
+}
+
+// reserve makes room for one record of size octets.
+func (s *Map) reserve(size int) Piece {
+	s.begin(size)
+	seg := s.log.head
+	if seg == nil || seg.room() < size {
+		if size <= ownSegment {
+			seg = s.log.grow(size)
+		} else {
+			seg = s.log.own(size)
+		}
+	}
+	off := seg.used
+	seg.used += uint32(size)
+	seg.anchor(off)
+	return Piece{Segment: seg, off: off, end: seg.used, Records: 1}
+}
+
+// Stats are figures of one moment.
+type Stats struct {
+	Keys      int
+	LiveBytes int    // octets of the newest records
+	LogBytes  int    // octets of the segments in use
+	IdleBytes int    // octets of the segments that wait to be used again
+	Moved     uint64 // octets that compaction has copied
+}
+
+// LiveBytes returns the bytes of the newest records.
+func (s *Map) LiveBytes() int { return s.log.live }
+
+// LogBytes returns the bytes of the segments in use.
+func (s *Map) LogBytes() int { return s.log.octets }
+
+// SizeOf returns the bytes of the newest record of key, or 0 if there is none.
+func (s *Map) SizeOf(hash uint64, key []byte) int {
+	_, _, r := s.search(hash, key)
+	if r == nil {
+		return 0
+	}
+	return r.Size()
+}
+
+// Borrowers returns how many borrowers the segments with live records have
+// together.
+func (s *Map) Borrowers() (n int) {
+	s.log.each(func(seg *Segment) { n += int(seg.refs.Load()) })
+	return n
+}
+
+func (s *Map) Stats() Stats {
+	return Stats{
+		Keys:      s.count,
+		LiveBytes: s.log.live,
+		LogBytes:  s.log.octets,
+		IdleBytes: s.log.retiredSize + s.log.freeSize,
+		Moved:     s.log.victim.moved,
+	}
+}

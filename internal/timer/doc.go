@@ -1,0 +1,2 @@
+// Package timer keeps deadlines, millions of them, and tells which have come.
+package timer
