@@ -39,7 +39,7 @@ type refusalNotice struct {
 }
 
 // add notes that an update was refused. Clients that are told send the canonical
-// form only, so any other is passed over. inspect has not changed a refused update.
+// form only, so any other is passed over. kvmsg.Inspect has not changed a refused update.
 func (n *refusalNotice) add(s *Server, from *sockets.Peer, update []byte, err error) {
 	var message *MessageError
 	if !kvmsg.IsCanonical(update) || !errors.As(err, &message) {

@@ -19,6 +19,7 @@ const (
 	ReasonMapFull                        // the map would exceed ServerOptions.MaxMapBytes
 	ReasonFormerConnection               // came late, over a connection that its client had replaced by another
 
+	// ReasonCount is how many there are.
 	ReasonCount = int(ReasonFormerConnection) + 1
 )
 

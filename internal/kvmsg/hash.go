@@ -10,9 +10,9 @@ var hashSeed = maphash.MakeSeed()
 // The two low bits of a hash are given up for facts about the message that
 // travel with it in buf.Span.Tag and save the sequencer a look at its frames.
 const (
-	TagProperties = 1 << 0 // the properties are not empty: look for a ttl
-	TagDelete     = 1 << 1 // the value is empty: the message deletes its key
-	TagFlags      = TagProperties | TagDelete
+	TagProperties = 1 << 0                    // the properties are not empty: look for a ttl
+	TagDelete     = 1 << 1                    // the value is empty: the message deletes its key
+	TagFlags      = TagProperties | TagDelete // both; the rest of a tag is the hash
 )
 
 // HashKey returns the hash of key, with the flag bits zero.

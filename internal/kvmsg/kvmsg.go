@@ -35,6 +35,7 @@ const (
 	KindKTHXBAI             // end of a snapshot
 )
 
+// The keys of the messages that set no key.
 const (
 	KeyHUGZ    = "HUGZ"
 	KeyKTHXBAI = "KTHXBAI"
@@ -81,7 +82,7 @@ func Inspect(msg []byte, from Origin, maxValue int) (size int, tag uint64, k Kin
 	return p.end, tag, k, nil
 }
 
-// parts are the offsets of a record which inspect looks at.
+// parts are the offsets of a record which Inspect looks at.
 type parts struct {
 	keyEnd, props, propsEnd, value, end int
 }

@@ -7,7 +7,7 @@ import "encoding/binary"
 // sequence means, which is why a server can store and publish the octets that it
 // received once it has put the sequence in.
 //
-// A record is such a message in its canonical wire form: every frame that can
+// A Record is such a message in its canonical wire form: every frame that can
 // be short is short. One message has one canonical form, all its offsets follow
 // from three length octets, and the sequence is always eight octets at a place
 // known from the first length:
@@ -15,7 +15,7 @@ import "encoding/binary"
 //	01 klen key | 01 08 seq | 01 ulen uuid | 01 plen props | 00 vlen value
 //	                                         03 plen8        02 vlen8
 //
-// A [Map] has no limit of 255 octets for keys, so the accessors also read a key
+// The Map of package chp has no limit of 255 octets for keys, so the accessors also read a key
 // frame in long form; nothing that came from the wire has one.
 type Record []byte
 
@@ -26,6 +26,7 @@ const (
 )
 
 const (
+	// The most bytes of a key on the wire, and those of a UUID and of a sequence.
 	MaxKey       = 255
 	UUIDSize     = 16
 	SequenceSize = 8
@@ -50,19 +51,23 @@ func (r Record) KeyEnd() int {
 	return end
 }
 
+// Key returns the key, in r itself; so do the others the other parts.
 func (r Record) Key() []byte {
 	start, end := FrameBounds(r, 0)
 	return r[start:end:end]
 }
 
+// Seq returns the sequence.
 func (r Record) Seq() int64 {
 	return int64(binary.BigEndian.Uint64(r[r.KeyEnd()+2:]))
 }
 
+// SetSeq overwrites the sequence.
 func (r Record) SetSeq(seq int64) {
 	binary.BigEndian.PutUint64(r[r.KeyEnd()+2:], uint64(seq))
 }
 
+// UUID returns the UUID, which is empty if the message has none.
 func (r Record) UUID() []byte {
 	start, end := FrameBounds(r, r.KeyEnd()+2+SequenceSize)
 	return r[start:end:end]
@@ -74,11 +79,13 @@ func (r Record) propsAt() int {
 	return at + 2 + int(r[at+1])
 }
 
+// Props returns the properties; see Property.
 func (r Record) Props() []byte {
 	start, end := FrameBounds(r, r.propsAt())
 	return r[start:end:end]
 }
 
+// Value returns the value. It is empty if the message deletes its key.
 func (r Record) Value() []byte {
 	_, at := FrameBounds(r, r.propsAt())
 	start, end := FrameBounds(r, at)
@@ -93,7 +100,7 @@ func (r Record) HasKey(key []byte) bool {
 	return int(r[1]) == len(key) && string(r[2:2+len(key)]) == string(key)
 }
 
-// ValueBehind is value for a record whose key is known to have n octets. It
+// ValueBehind is Value for a record whose key is known to have n octets. It
 // compares where value follows: with the usual headers the place of the value is
 // known without a chain of loads, each of which needs the one before.
 func (r Record) ValueBehind(n int) []byte {

@@ -23,7 +23,7 @@ type candidate struct {
 }
 
 // Apply takes over the messages in spans, which are octets of wire and have been
-// inspected: span Tags are those of inspect. They are copied to the log, runs of
+// inspected: span Tags are those of kvmsg.Inspect. They are copied to the log, runs of
 // adjacent spans at once, and given the sequences firstSeq, firstSeq+1 and so on,
 // or left with their own if firstSeq is 0. A message with an empty value deletes
 // its key; it is in the log and in the pieces like any other.

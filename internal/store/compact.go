@@ -65,7 +65,7 @@ func (s *Map) Tidy(size int) (more bool) {
 	return true
 }
 
-// Tidied reports whether tidy has nothing left to do.
+// Tidied reports whether Tidy has nothing left to do.
 func (s *Map) Tidied() bool {
 	l := &s.log
 	return l.octets <= s.compactLimit() && l.retiredSize+l.freeSize <= l.spare() && l.burst <= maxSegment

@@ -12,13 +12,13 @@ import "clustermap/internal/kvmsg"
 //     afterwards. The reference keeps the segment from being recycled, whatever
 //     becomes of its records meanwhile.
 //   - The writer copies the blocks of a segment before the first change after a
-//     cut (Segment.frozen), so those in the pin stay what they were. It pays with
+//     cut (frozen, of a segment), so those in the pin stay what they were. It pays with
 //     one copy of at most 32 KiB for each segment that it changes, not with a
 //     pause at the cut, which is one step a segment.
 //
 // Why the live bits of the cut are the newest version ≤ S of every key: the
 // writer makes cuts between its calls, so every record it holds has a sequence
-// ≤ S, S being the last it gave out, and by invariant 2 of store the set bits are
+// ≤ S, S being the last it gave out, and by invariant 2 of Map the set bits are
 // the records which the index pointed to: one a key, the newest. Later calls set
 // bits in their own copies only. A record which compaction moves later is still
 // read in its old place, where its bit is set in the frozen blocks; one that it had
@@ -43,7 +43,7 @@ type pin struct {
 }
 
 // Cut returns the state of the store as it is now. The writer calls it; what it
-// returns may then be read from any goroutines until release.
+// returns may then be read from any goroutines until Release.
 func (s *Map) Cut() *Cut {
 	n := 0
 	s.log.each(func(*Segment) { n++ })
@@ -60,7 +60,7 @@ func (s *Map) Cut() *Cut {
 func (c *Cut) Len() int { return c.keys }
 
 // each calls f for every record and the hash of its key, in no order that means
-// anything, until f returns false. The records are lent until release.
+// anything, until f returns false. The records are lent until Release.
 func (c *Cut) each(f func(r kvmsg.Record, hash uint64) bool) {
 	c.Records(func(r kvmsg.Record) bool { return f(r, kvmsg.HashKey(r.Key())) })
 }
@@ -78,7 +78,7 @@ func (c *Cut) Records(f func(kvmsg.Record) bool) {
 }
 
 // Position is where a record of a cut is: the number of its pin and its offset in
-// the segment. Positions rise in the order in which from visits records, and a
+// the segment. Positions rise in the order in which From visits records, and a
 // position plus 1 is at most the next one.
 type Position uint64
 
@@ -107,7 +107,7 @@ func (c *Cut) Record(at Position) kvmsg.Record {
 	return r[:size:size]
 }
 
-// CutKey is cut for a single key: the cut holds nothing else. The list has the
+// CutKey is Cut for a single key: the cut holds nothing else. The list has the
 // key's position, or is empty if the store does not have the key. The writer calls
 // it.
 func (s *Map) CutKey(key []byte) (c *Cut, list []Position) {
@@ -122,7 +122,7 @@ func (s *Map) CutKey(key []byte) (c *Cut, list []Position) {
 }
 
 // Pieces calls f for every run of records that lie side by side in the log, until
-// f returns false. A piece may be kept beyond release by retaining its segment.
+// f returns false. A piece may be kept beyond Release by retaining its segment.
 func (c *Cut) Pieces(f func(Piece) bool) {
 	var run Piece
 	visit := func(r kvmsg.Record, at uint32) bool {

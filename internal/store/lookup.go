@@ -43,7 +43,7 @@ func (s *Map) Get(key []byte, dst []byte) (value []byte, seq int64, ok bool) {
 	return dst, seq, ok
 }
 
-// GetCollected is get for a store whose segments are left to the garbage
+// GetCollected is Get for a store whose segments are left to the garbage
 // collector: there is nothing that an epoch would have to keep away.
 func (s *Map) GetCollected(hash uint64, key []byte, dst []byte) (value []byte, ok bool) {
 	r := s.find(hash, key)

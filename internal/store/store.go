@@ -7,7 +7,7 @@ import (
 )
 
 // Map is a log and an index into it: the hashmap of a server, of a client, or
-// of one stripe of a Map.
+// of one stripe of a chp.Map. "The store" is one of these.
 //
 // It has one writer at a time, which the owner of the store sees to (a mutex
 // taken once a batch), and any number of readers that take no lock. The methods
@@ -21,8 +21,8 @@ import (
 //     record that begins there: live bits and index are inverses. Compaction and
 //     cuts read the log through the live bits, in the order of the octets, and
 //     never go through the index.
-//  3. Segment.live and Segment.octets count those bits and their records; log.live
-//     is the sum of the octets, Map.keys that of the bits.
+//  3. live and octets of a segment count those bits and their records; log.live
+//     is the sum of the octets, keys that of the bits.
 //  4. A sealed segment without live records is retired, and a retired segment is
 //     not appended to, pinned by a cut, or handed out as a piece.
 //  5. The octets of a record never change once its slot or its piece is known to
@@ -50,12 +50,13 @@ type Options struct {
 
 	// Collected leaves retired segments to the garbage collector. Readers then
 	// need no epoch, which is half of what a get costs, and the writer allocates
-	// now and then. Right for a Map, which is read far more often than written;
+	// now and then. Right for a chp.Map, which is read far more often than written;
 	// wrong for a server, which overwrites a few megabytes hundreds of times a
 	// second and would run the collector as often.
 	Collected bool
 }
 
+// New returns an empty store.
 func New(o Options) *Map {
 	s := new(Map)
 	s.SetUp(o)
@@ -76,8 +77,7 @@ func (s *Map) SetUp(o Options) {
 	}
 }
 
-// Piece is a run of n whole records in the log, the octets off to end of a
-// segment. It borrows them: until the next call of a method of the store's writer
+// Piece is a run of whole records in the log, the octets off to end of a segment. It borrows them: until the next call of a method of the store's writer
 // they stay as they are, and longer for those who retain the segment first.
 type Piece struct {
 	Segment  *Segment
@@ -192,7 +192,7 @@ func (s *Map) Put(key []byte, seq int64, uuid, props, value []byte) Piece {
 }
 
 // PutHash stores value under key, whose hash is given. An empty value is a value
-// like any other: the store of a Map has no deletions in its log.
+// like any other: the store of a chp.Map has no deletions in its log.
 func (s *Map) PutHash(hash uint64, key, value []byte) {
 	size := kvmsg.RecordSize(len(key), 0, 0, len(value))
 	p := s.reserve(size)
@@ -257,6 +257,7 @@ func (s *Map) Borrowers() (n int) {
 	return n
 }
 
+// Stats returns figures about the store.
 func (s *Map) Stats() Stats {
 	return Stats{
 		Keys:      s.count,
