@@ -36,8 +36,12 @@ func (s *Server) runRequests(ctx context.Context) {
 	var b sockets.Batch
 	defer b.Release()
 	defer s.snapshots.joining.Wait()
+	defer s.handovers.running.Wait()
 	for s.router.RecvBatch(ctx, &b) == nil {
 		for i := range b.Len() {
+			if s.answerQuestion(ctx, b.Peer(), b.Message(i)) {
+				continue
+			}
 			w, err := s.dialect.parseRequest(b.Message(i), b.Peer().Property(propertyCHP) != "")
 			if err == nil {
 				err = s.snapshots.add(ctx, request{b.Peer(), w})

@@ -45,9 +45,12 @@ type Server struct {
 	refused   refusals
 	members   members
 	teller    *teller
+	handovers handovers
+	clients   atomic.Int64 // connections of the publisher
 
 	state  sync.Mutex
 	phase  phase
+	began  time.Time // to serve
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
@@ -258,7 +261,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		s.state.Unlock()
 		return ErrClosed
 	}
-	s.phase = phaseServing
+	s.phase, s.began = phaseServing, time.Now()
 	ctx, s.cancel = context.WithCancel(ctx)
 	s.state.Unlock()
 	defer close(s.ended)
@@ -416,8 +419,13 @@ func wentAway(err error) bool {
 // and keeps track of whose they are.
 func (s *Server) watchConnections(port string) func(sockets.Event) {
 	return func(e sockets.Event) {
-		if port != "publisher" {
+		switch {
+		case port != "publisher":
 			s.members.watch(e, port == "collector")
+		case e.Kind == sockets.HandshakeSucceeded:
+			s.clients.Add(1)
+		case e.Kind == sockets.Disconnected:
+			s.clients.Add(-1)
 		}
 		level := slog.LevelDebug
 		switch e.Kind {

@@ -10,7 +10,7 @@ import (
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	root := must(t, "--help")
-	for _, name := range []string{"serve", "set", "get", "del", "watch", "dump", "load", "bench", "keygen"} {
+	for _, name := range []string{"serve", "set", "get", "del", "watch", "dump", "load", "bench", "status", "failover", "keygen"} {
 		if !strings.Contains(root, "\n  "+name+" ") {
 			t.Errorf("chp --help does not list %s", name)
 		}
@@ -77,6 +77,10 @@ func TestUsageErrors(t *testing.T) {
 		{"load --max-line 0", "--max-line"},
 		{"serve x", "serve takes no arguments"},
 		{"keygen x", "keygen takes no arguments"},
+		{"status x", "status takes no arguments"},
+		{"status --server nonsense", "tcp://HOST:PORT"},
+		{"failover x", "failover takes no arguments"},
+		{"failover --timeout 0s", "--timeout"},
 		{"completion", "name a shell"},
 		{"completion zshh", "zshh"},
 		{"help foo", "foo"},

@@ -78,6 +78,8 @@ Exit codes: 0 done, 1 not found or refused, 2 usage, 3 no server in time.`,
 		newRestore(),
 		newFsck(),
 		newBench(),
+		newStatus(),
+		newFailover(),
 		newKeygen(),
 		newBenchPeer(),
 	)

@@ -1,0 +1,195 @@
+package chp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"clustermap/internal/kvmsg"
+	"clustermap/sockets"
+)
+
+// A server tells how it is, to its own program and over the network, also with
+// CURVE.
+func TestServerStatus(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	serverCurve, clientCurve := curve()
+	s := startServer(t, ServerOptions{Security: serverCurve})
+	endpoint := s.Endpoints().Snapshot
+	c, err := NewClient(ClientOptions{Servers: []string{endpoint}, Security: clientCurve})
+	must(t, err)
+	t.Cleanup(func() { c.Close() })
+	must(t, c.WaitActive(ctx))
+	sequence, err := c.SetSync(ctx, "/k", []byte("value"))
+	must(t, err)
+	st, err := ServerStatus(ctx, endpoint, clientCurve)
+	must(t, err)
+	if st.MemoryBytes < 1<<20 || st.MapBytes < 7 || st.UptimeSeconds < 0 {
+		t.Errorf("%+v", st)
+	}
+	want := Status{Endpoint: endpoint, Role: RoleAlone, State: ServerActive, Sequence: sequence, Keys: 1, Clients: 1,
+		MemoryBytes: st.MemoryBytes, MapBytes: st.MapBytes, UptimeSeconds: st.UptimeSeconds}
+	if st != want {
+		t.Errorf("asked: %+v\nwant %+v", st, want)
+	}
+	here := s.Status()
+	here.MemoryBytes, here.UptimeSeconds = want.MemoryBytes, want.UptimeSeconds
+	if here != want {
+		t.Errorf("in the program: %+v\nwant %+v", here, want)
+	}
+	must(t, c.Close())
+	eventually(t, "the client is no longer counted", func() bool { return s.Status().Clients == 0 })
+	if _, err := ServerStatus(ctx, endpoint, sockets.Security{}); err == nil {
+		t.Error("a server with CURVE answered without it")
+	}
+}
+
+// Servers of Clone models with snapshots answer too.
+func TestServerStatusModel(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerOptions{Model: 2})
+	st, err := ServerStatus(testContext(t), s.Endpoints().Snapshot, sockets.Security{})
+	must(t, err)
+	if st.State != ServerActive || st.Role != RoleAlone {
+		t.Errorf("%+v", st)
+	}
+}
+
+// The fields' names in JSON are what programs read.
+func TestStatusNames(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal(Status{})
+	must(t, err)
+	var fields map[string]any
+	must(t, json.Unmarshal(text, &fields))
+	for _, name := range []string{"endpoint", "role", "state", "epoch", "sequence", "keys", "clients", "peer", "lag", "memory_bytes", "map_bytes", "uptime_seconds"} {
+		if _, ok := fields[name]; !ok {
+			t.Errorf("%s is missing in %s", name, text)
+		}
+	}
+	if st := newUnserved(t).Status(); st.State != ServerWaiting || st.UptimeSeconds != 0 || st.Endpoint != "" {
+		t.Errorf("a server that does not serve: %+v", st)
+	}
+}
+
+func newUnserved(t *testing.T) *Server {
+	t.Helper()
+	s, err := NewServer(ServerOptions{Logger: quiet()})
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Close()) })
+	return s
+}
+
+// Who does not announce itself is not answered, and neither is a question that is
+// none; snapshots go on meanwhile. A server of another make is not asked, because
+// the guide's end when they are asked what they do not know.
+func TestServerStatusOfOthers(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	c := newPlainClient(t, s)
+	must(t, c.dealer.Send(ctx, []byte(askStatus)))
+	must(t, c.dealer.Send(ctx, []byte(askHandover)))
+	if pairs, end := c.snapshot(""); len(pairs) != 0 || end.key != kvmsg.KeyKTHXBAI {
+		t.Errorf("%v, %v", pairs, end)
+	}
+	if n := s.Stats().BadAsks; n != 2 {
+		t.Errorf("%d requests refused, want 2", n)
+	}
+
+	other := newScripted(t, asPlain)
+	if _, err := ServerStatus(ctx, other.name(), sockets.Security{}); !errors.Is(err, ErrNoStatus) {
+		t.Errorf("ServerStatus: %v, want ErrNoStatus", err)
+	}
+	if err := Failover(ctx, other.name(), sockets.Security{}); !errors.Is(err, ErrNoStatus) {
+		t.Errorf("Failover: %v, want ErrNoStatus", err)
+	}
+	other.nobodyAsks()
+
+	dead := newScripted(t, asOurs)
+	dead.close()
+	if _, err := ServerStatus(ctx, dead.name(), sockets.Security{}); !errors.Is(err, errUnreachable) {
+		t.Errorf("nobody listens: %v", err)
+	}
+	if _, err := ServerStatus(ctx, "localhost", sockets.Security{}); err == nil {
+		t.Error("an address without a port was taken")
+	}
+}
+
+// The context ends the wait for a server that does not answer, or answers with
+// something else.
+func TestServerStatusSilent(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, asOurs)
+	ctx, cancel := context.WithCancel(testContext(t))
+	result := make(chan error, 1)
+	go func() {
+		_, err := ServerStatus(ctx, s.name(), sockets.Security{})
+		result <- err
+	}()
+	m, err := s.router.Recv(s.ctx)
+	must(t, err)
+	if len(m) != 2 || string(m[1]) != askStatus {
+		t.Fatalf("the question is %q", m)
+	}
+	must(t, s.router.Send(s.ctx, m[0], []byte("STANDBY")))
+	must(t, s.router.Send(s.ctx, m[0], []byte("OTHER"), []byte("{}")))
+	time.Sleep(10 * time.Millisecond)
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+
+	go func() {
+		_, err := ServerStatus(s.ctx, s.name(), sockets.Security{})
+		result <- err
+	}()
+	m, err = s.router.Recv(s.ctx)
+	must(t, err)
+	must(t, s.router.Send(s.ctx, m[0], []byte(answerStatus), []byte("{")))
+	if err := <-result; !errors.Is(err, errNotCHP) {
+		t.Errorf("an answer that is not JSON: %v", err)
+	}
+}
+
+// A server that is not one of a pair says so when it is to hand over.
+func TestFailoverAlone(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	for range 2 {
+		err := Failover(ctx, s.Endpoints().Snapshot, sockets.Security{})
+		if refusal := (*HandoverError)(nil); !errors.As(err, &refusal) || refusal.Reason != errNotOfPair.Error() {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// Only one handover is under way at a time, and the end of the server ends it.
+func TestOneHandover(t *testing.T) {
+	t.Parallel()
+	var h handovers
+	ctx, cancel := context.WithCancel(testContext(t))
+	outcome := make(chan error, 1)
+	wait := func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if !h.begin(ctx, wait, func(err error) { outcome <- err }) {
+		t.Fatal("the first one did not begin")
+	}
+	if h.begin(ctx, wait, nil) {
+		t.Error("two are under way")
+	}
+	cancel()
+	if err := <-outcome; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+	if !h.begin(ctx, wait, func(err error) { outcome <- err }) {
+		t.Error("none begins after the first one")
+	}
+	h.running.Wait()
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"clustermap/chp"
+
+	"github.com/spf13/cobra"
+)
+
+func newFailover() *cobra.Command {
+	var n connection
+	cmd := &cobra.Command{
+		Use:   "failover",
+		Short: "Have the active server of a pair hand over to the other one",
+		Long: `Finds the active server of a pair among every --server, and has it hand over to the
+other one, which must be running and up to date: before a restart of the active
+server, say. No update is lost; clients follow the other server.
+
+Prints the server that is active afterwards and how long the handover took. Exits
+with 1 if the active server does not hand over, or none is active, and with 3 if no
+server answers.`,
+		Example: `  chp failover
+  chp failover --server tcp://127.0.0.1:5556 --server tcp://127.0.0.1:5566`,
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	n.register(cmd, 30*time.Second)
+	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		servers, err := n.servers()
+		if err != nil {
+			return err
+		}
+		active, took, err := n.failover(ctx, servers)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is active after %v\n", active, took.Round(time.Millisecond))
+		return err
+	})
+	return cmd
+}
+
+// failover has the active server hand over. It returns the one that is active then.
+// One --timeout covers all of it.
+func (n *connection) failover(ctx context.Context, servers []string) (active string, took time.Duration, err error) {
+	given := n.timeout
+	ctx, cancel := context.WithTimeout(ctx, given)
+	defer cancel()
+	first := *n
+	first.timeout = min(given, reachTimeout) // a server that is away must not cost all of it
+	all := first.ask(ctx, servers)
+	if err := all.outcome(); err != nil {
+		return "", 0, err
+	}
+	from := all.active()
+	if peer := from.status.Peer; peer != "" && checkServer(peer) == nil && !slices.Contains(servers, peer) {
+		servers = append(slices.Clip(servers), peer)
+	}
+	begun := time.Now()
+	err = chp.Failover(ctx, from.server, n.security)
+	took = time.Since(begun)
+	var refusal *chp.HandoverError
+	switch {
+	case errors.As(err, &refusal):
+		return "", 0, fail(exitRefused, "%s is active, and does not hand over: %s", from.server, refusal.Reason)
+	case err != nil:
+		return "", 0, fail(exitNoServer, "asked %s to hand over, and got no answer within %v (%s); chp status tells which server is active",
+			from.server, given, whyUnanswered(from.server, err))
+	}
+	for _, r := range first.ask(ctx, servers) {
+		if r.why == "" && r.status.State == chp.ServerActive && r.server != from.server {
+			return r.server, took, nil
+		}
+	}
+	if from.status.Peer != "" {
+		return from.status.Peer, took, nil // it may have another name here, or not be reachable from here
+	}
+	return "the other server", took, nil
+}
