@@ -67,8 +67,8 @@ type Log interface {
 // A Checkpoint is a checkpoint that is being written, by one goroutine. Either
 // Commit or Abort ends it.
 type Checkpoint interface {
-	// Append writes one piece of the state. Of the entry, Epoch and Index do not
-	// count.
+	// Append writes one piece of the state. The entry's Index does not count: it
+	// becomes that of the checkpoint.
 	Append(Entry) error
 	// Commit flushes the checkpoint, makes it the current one and removes
 	// what it replaces: the checkpoint before, and the log's segments that hold

@@ -16,31 +16,30 @@ import (
 // Checkpoints and backups are files of one form:
 //
 //	header   magic 8 | format 4 | identity 16 | index 8 | epoch 8 | sequence 8 | time 8 | checksum 4
-//	piece    length 4 | [index 8 | epoch 8] | entry's header and records | checksum 4
+//	piece    length 4 | index 8 | epoch 8 | header and records | checksum 4
 //	trailer  0 4 | pieces 8 | records 8 | checksum 4
 //
-// Index, epoch and sequence of the header are those of the state that the pieces
-// are. The pieces of a backup have an index and an epoch of their own.
+// Index, epoch and sequence of the header are those of the state with which the
+// file begins; all pieces of a checkpoint have that index. Header and records are as
+// in the log.
 //
 // The checksum is a CRC-32C that runs from the first byte on, checksums left
 // out, so that a piece that is missing, repeated or of another file shows.
 const archiveHeader = 8 + 4 + 16 + 8 + 8 + 8 + 8 + 4
 
 // A form is one of the two kinds of file.
-type form struct {
-	magic string
-	name  string
-	own   int // bytes of a piece's own index and epoch, 0 or 16
-}
+type form struct{ magic, name string }
 
 var (
 	checkpointForm = &form{magic: "CHPCKPT\n", name: "checkpoint"}
-	backupForm     = &form{magic: "CHPBACK\n", name: "backup", own: 16}
+	backupForm     = &form{magic: "CHPBACK\n", name: "backup"}
 )
+
+// pieceBytes is the length of what stands before the records in a piece.
+const pieceBytes = 16 + headerBytes
 
 // An archiveWriter writes such a file. Its first error is final.
 type archiveWriter struct {
-	form    *form
 	w       *bufio.Writer
 	crc     uint32
 	head    []byte
@@ -51,7 +50,7 @@ type archiveWriter struct {
 
 // write begins a file. Of the info, File and Bytes do not count.
 func (m *form) write(f io.Writer, identity [16]byte, info CheckpointInfo) *archiveWriter {
-	a := &archiveWriter{form: m, w: bufio.NewWriterSize(f, 256<<10)}
+	a := &archiveWriter{w: bufio.NewWriterSize(f, 256<<10)}
 	b := append(make([]byte, 0, archiveHeader), m.magic...)
 	b = binary.BigEndian.AppendUint32(b, formatVersion)
 	b = append(b, identity[:]...)
@@ -81,11 +80,9 @@ func (a *archiveWriter) append(e *commit.Entry) error {
 	if len(e.Records) > MaxEntryBytes {
 		return fmt.Errorf("%w: %d bytes, at most %d", commit.ErrTooLarge, len(e.Records), MaxEntryBytes)
 	}
-	b := binary.BigEndian.AppendUint32(a.head[:0], uint32(a.form.own+headerBytes+len(e.Records)))
-	if a.form.own > 0 {
-		b = binary.BigEndian.AppendUint64(b, e.Index)
-		b = binary.BigEndian.AppendUint64(b, e.Epoch)
-	}
+	b := binary.BigEndian.AppendUint32(a.head[:0], uint32(pieceBytes+len(e.Records)))
+	b = binary.BigEndian.AppendUint64(b, e.Index)
+	b = binary.BigEndian.AppendUint64(b, e.Epoch)
 	a.head = appendHeader(b, e)
 	a.write(a.head, e.Records)
 	a.entries++
@@ -107,7 +104,6 @@ func (a *archiveWriter) finish() error {
 
 // An archive is such a file, open for reading.
 type archive struct {
-	form     *form
 	file     *os.File
 	info     CheckpointInfo
 	identity [16]byte
@@ -153,7 +149,7 @@ func (m *form) open(path string) (_ *archive, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &archive{form: m, file: f, crc: crc, info: CheckpointInfo{
+	a := &archive{file: f, crc: crc, info: CheckpointInfo{
 		File:     path,
 		Index:    binary.BigEndian.Uint64(b[28:]),
 		Epoch:    binary.BigEndian.Uint64(b[36:]),
@@ -187,7 +183,7 @@ func (a *archive) read(fn func(commit.Entry) error) error {
 		if last {
 			n = 16
 		}
-		if n > int64(a.form.own)+headerBytes+MaxEntryBytes || offset+4+n+4 > a.info.Bytes {
+		if n > pieceBytes+MaxEntryBytes || offset+4+n+4 > a.info.Bytes {
 			return damaged(fmt.Errorf("entry of %d bytes", n))
 		}
 		if int64(cap(buffer)) < n+4 {
@@ -211,7 +207,7 @@ func (a *archive) read(fn func(commit.Entry) error) error {
 			}
 			return nil
 		}
-		e, err := a.parse(buffer[:n])
+		e, err := parsePiece(buffer[:n])
 		if err != nil {
 			return damaged(err)
 		}
@@ -224,13 +220,19 @@ func (a *archive) read(fn func(commit.Entry) error) error {
 	}
 }
 
-// parse reads a piece.
-func (a *archive) parse(b []byte) (commit.Entry, error) {
-	if a.form.own == 0 {
-		return parseEntry(a.info.Index, a.info.Epoch, b)
-	}
-	if len(b) < a.form.own {
+// state is read for a checkpoint.
+func (a *archive) state(fn func(commit.Entry) error) error {
+	return a.read(func(e commit.Entry) error {
+		if e.Index != a.info.Index {
+			return &commit.CorruptError{File: a.info.File, Reason: fmt.Errorf("entry %d in the state of entry %d", e.Index, a.info.Index)}
+		}
+		return fn(e)
+	})
+}
+
+func parsePiece(b []byte) (commit.Entry, error) {
+	if len(b) < pieceBytes {
 		return commit.Entry{}, errShort
 	}
-	return parseEntry(binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), b[a.form.own:])
+	return parseEntry(binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), b[16:])
 }

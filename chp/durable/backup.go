@@ -51,7 +51,7 @@ var _ commit.Checkpoint = (*BackupWriter)(nil)
 
 // NewBackup begins a backup of a state that does not come from a log, but for
 // example from a running server. The last sequence of that state is sequence.
-// What is given to Append is the state; Index and Epoch of entries do not count.
+// What is given to Append is the state; the Index of entries does not count.
 //
 // The file grows under another name beside path, which ends in .tmp. What has
 // the name path, if anything, stays as it is until Commit replaces it.
@@ -80,7 +80,7 @@ func newBackup(path string, disk disk, info BackupInfo) (*BackupWriter, error) {
 
 // Append writes one piece of the state.
 func (b *BackupWriter) Append(e commit.Entry) error {
-	e.Index, e.Epoch = b.info.Checkpoint, b.info.Epoch
+	e.Index = b.info.Checkpoint
 	return b.append(e)
 }
 

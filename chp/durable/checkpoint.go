@@ -89,6 +89,7 @@ func (c *checkpointWriter) Append(e commit.Entry) error {
 	if c.finished {
 		return commit.ErrClosed
 	}
+	e.Index = c.index
 	if err := c.content.append(&e); err != nil {
 		return fmt.Errorf("log: checkpoint: %w", classify(err))
 	}
@@ -173,7 +174,7 @@ func readCheckpoint(path string, identity [16]byte, fn func(commit.Entry) error)
 		return 0, 0, err
 	}
 	defer a.file.Close()
-	err = a.read(fn)
+	err = a.state(fn)
 	return a.entries, a.records, err
 }
 

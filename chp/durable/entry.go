@@ -9,8 +9,7 @@ import (
 	"clustermap/chp/commit"
 )
 
-// headerBytes is the length of what stands before the records, in an entry of
-// the log as in one of a checkpoint:
+// headerBytes is the length of what stands before the records in an entry:
 //
 //	first sequence 8 | time 8 | count 4 | kind 4
 //

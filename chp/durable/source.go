@@ -94,7 +94,7 @@ func (s *source) read(fn func(commit.Entry) error) error {
 	start := uint64(0)
 	if s.checkpoint != nil {
 		start = s.checkpoint.info.Index
-		if err := s.checkpoint.read(fn); err != nil {
+		if err := s.checkpoint.state(fn); err != nil {
 			return err
 		}
 	}
