@@ -37,10 +37,11 @@ type ClientOptions struct {
 	Servers []string
 
 	// Model is the Clone model of all servers: see [Model] for what each lacks. 0
-	// means 6, the full protocol. In the other models the client waits for its
-	// first update, or a second, before it asks for a snapshot: that long its
-	// subscriptions may need. In model 1 it becomes ACTIVE with an empty state, and
-	// keeps its state when it connects again, as with KeepOnEmpty.
+	// means 6, the full protocol. In the other models the server need not send a sign
+	// that the client's subscriptions are in force: before it asks for a snapshot,
+	// the client waits until a PING behind them was answered, for a second at most. In
+	// model 1 it becomes ACTIVE with an empty state, and keeps its state when it
+	// connects again, as with KeepOnEmpty.
 	Model Model
 
 	// Security is the security mechanism of all servers, which the client is

@@ -13,8 +13,8 @@ import (
 // value is 6, which is the full protocol (RFC 12). The others are there to work with
 // programs of these models, and each lacks what the later ones add:
 //
-//	1  no snapshots: a client sees what is published while it is connected, and it
-//	   notices gaps but cannot mend them. The publisher is on port P.
+//	1  no snapshots: a client has what is published while it is connected. It does
+//	   not look for gaps, since nothing could mend them. The publisher is on port P.
 //	2  as 3. Guide servers of models 1 and 2 make all updates themselves and have no
 //	   collector; those of this package take updates on P+2, as model 3 does. An
 //	   update to a server without collector fails with a *CollectorError, and the
@@ -25,7 +25,8 @@ import (
 //	   deletions, no properties, no times to live and no UUIDs. A client
 //	   recognises its own updates by key and value: if another client sends an
 //	   equal update at the same time, SetSync can return with the sequence of that
-//	   one, and report ErrUncertain for updates that were sent before.
+//	   one, and report ErrUncertain for updates that were sent before. So it does
+//	   for the oldest of more than 262,144 updates that have not come back.
 //	5  no HUGZ, in models 1 to 4 too: a server that is silent is not known to be
 //	   dead. A client sees that a connection breaks, or that its PINGs are not
 //	   answered, but not that a server hangs behind connections that work.

@@ -9,10 +9,17 @@ import (
 	"clustermap/sockets"
 )
 
-// joinGrace is how long a client waits for a sign that its subscriptions are in
-// force, in models whose servers need not send any. The connection is there by then,
-// so the subscriptions have but one way to go.
-const joinGrace = time.Second
+const (
+	// mostGrace is how long a client waits for its subscriptions to be in force if
+	// the server answers no PINGs. The connection is there by then, so they have but
+	// one way to go.
+	mostGrace = time.Second
+
+	// leastGrace is how long it waits after the answer. libzmq answers in a thread of
+	// its own; the one that publishes looks for subscriptions every millisecond or
+	// so, before it sends.
+	leastGrace = 50 * time.Millisecond
+)
 
 // silence returns how long the server may be silent, or less than 0 for ever.
 func (c *Client) silence() time.Duration {
@@ -22,23 +29,16 @@ func (c *Client) silence() time.Duration {
 	return c.opts.HeartbeatTimeout
 }
 
-// grace returns how long to wait for a first message of a server that may be silent.
-func (c *Client) grace() time.Duration {
-	if !c.dialect.full {
-		return min(c.opts.SyncTimeout, joinGrace)
-	}
-	return c.opts.SyncTimeout
-}
-
-// likely waits until the subscriptions are likely to be in force. It takes no
-// message: where there are no snapshots the first one counts.
+// likely waits until the subscriptions are likely to be in force, at a server that
+// need not send anything. It takes no message: what comes this early may not be in the
+// snapshot, and without snapshots the first one counts.
 func (s *session) likely() error {
-	ctx, cancel := context.WithTimeout(s.ctx, s.client.grace())
+	most, cancel := context.WithTimeout(s.ctx, min(mostGrace, s.client.opts.SyncTimeout))
 	defer cancel()
 	if s.client.opts.HeartbeatTimeout < 0 {
-		<-ctx.Done() // no PINGs
-	} else {
-		_ = s.sub.WaitSubscribed(ctx) // it failed if the context has ended
+		<-most.Done() // no PINGs
+	} else if s.sub.WaitSubscribed(most) == nil {
+		pause(s.ctx, leastGrace)
 	}
 	return s.ctx.Err()
 }

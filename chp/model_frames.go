@@ -84,9 +84,9 @@ func appendThree(dst []byte, r kvmsg.Record) []byte {
 	return append(dst, r[size-kvmsg.FrameSize(len(r.Value())):size]...)
 }
 
-// maxSentUpdates bounds sentUpdates. Older updates are forgotten, so that they become
-// uncertain.
-const maxSentUpdates = 1 << 16
+// maxSentUpdates bounds sentUpdates: to some 20 MB. Older updates are forgotten, so
+// that they become uncertain.
+const maxSentUpdates = 1 << 18
 
 // sentUpdates are the updates that a session has sent in three frames and that have
 // not come back, in their order. It gives them their UUID again when they do.

@@ -372,7 +372,7 @@ func (s *session) subscribe() error {
 	switch {
 	case s.ours || s.confirms:
 		return s.sub.WaitSubscribed(s.ctx)
-	case s.server.snapshot == "":
+	case !c.dialect.full:
 		return s.likely()
 	}
 	return s.firstMessage()
@@ -382,10 +382,10 @@ func (s *session) subscribe() error {
 func (s *session) firstMessage() error {
 	c := s.client
 	ctx := s.ctx
-	if c.silence() < 0 {
+	if c.opts.HeartbeatTimeout < 0 {
 		// This server is known to send no HUGZ: time is all there is to go by.
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.grace())
+		ctx, cancel = context.WithTimeout(ctx, c.opts.SyncTimeout)
 		defer cancel()
 		s.watchdog.expect(0, 0)
 	} else {

@@ -40,6 +40,7 @@ A checksum runs through it; chp fsck FILE checks it.`,
 		Args: cobra.RangeArgs(1, 2),
 	}
 	n.register(cmd, 30*time.Second)
+	n.registerModel(cmd)
 	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		file := args[len(args)-1]
 		if len(args) == 2 {
@@ -54,6 +55,9 @@ A checksum runs through it; chp fsck FILE checks it.`,
 		}
 		servers, err := n.servers()
 		if err != nil {
+			return err
+		}
+		if err := n.needSnapshots(); err != nil {
 			return err
 		}
 		c, err := n.open(ctx, chp.ClientOptions{Servers: servers})

@@ -37,6 +37,7 @@ const (
 type connection struct {
 	flags   []string
 	curve   clientCurve
+	model   int // 0 without registerModel
 	timeout time.Duration
 	given   func() bool // tells whether --timeout was on the command line
 	stderr  io.Writer
@@ -56,6 +57,12 @@ func (n *connection) register(cmd *cobra.Command, timeout time.Duration) {
 	n.stderr = errorOutput{cmd}
 }
 
+// registerModel adds the flag of commands that follow a server.
+func (n *connection) registerModel(cmd *cobra.Command) {
+	n.model = maxModel
+	cmd.Flags().Var((*number)(&n.model), "server-model", "Clone model of the server, 1 to 6; 6 is the full protocol")
+}
+
 // errorOutput is standard error of a command, which is known only when it runs.
 type errorOutput struct{ cmd *cobra.Command }
 
@@ -67,6 +74,9 @@ func (o errorOutput) Write(b []byte) (int, error) { return o.cmd.ErrOrStderr().W
 func (n *connection) servers() ([]string, error) {
 	if n.timeout <= 0 {
 		return nil, fail(exitUsage, "--timeout %v: give a time above 0", n.timeout)
+	}
+	if n.model < 0 || n.model > maxModel {
+		return nil, fail(exitUsage, "--server-model %d: give 1 to %d", n.model, maxModel)
 	}
 	list := n.flags
 	if len(list) == 0 {
@@ -130,7 +140,7 @@ func (n *connection) start(o chp.ClientOptions) (*client, error) {
 		connection: n, servers: o.Servers, failures: map[string]error{}, foreign: map[string]error{},
 		connected: make(chan struct{}), lost: make(chan struct{}), refused: make(chan struct{}), nobody: make(chan struct{}),
 	}
-	o.Security = n.security
+	o.Security, o.Model = n.security, chp.Model(n.model)
 	var connect, lose sync.Once
 	active, losing, lost := false, false, false // of the goroutine that both functions below are called from
 	o.OnFailure = func(server string, err error) {
@@ -195,6 +205,15 @@ func (n *connection) open(ctx context.Context, o chp.ClientOptions) (*client, er
 		return nil, err
 	}
 	return c, nil
+}
+
+// needSnapshots refuses a model whose servers send none, for a command that prints
+// what is in the map.
+func (n *connection) needSnapshots() error {
+	if n.model == 1 {
+		return fail(exitUsage, "--server-model 1: such a server sends updates only, and does not tell what is in its map; follow them with chp watch")
+	}
+	return nil
 }
 
 // openKey is open for one key. What it refuses is the key, not the way in which
@@ -301,7 +320,7 @@ func (c *client) all(kind func(error) bool) bool {
 // hopeless says that an attempt failed for a reason that stays: the server does not
 // let this client in, or there is no such host.
 func hopeless(err error) bool {
-	return errors.Is(err, zmtp.ErrRefused) || errors.Is(err, zmtp.ErrMechanism) || noHost(err)
+	return errors.Is(err, chp.ErrModel) || errors.Is(err, zmtp.ErrRefused) || errors.Is(err, zmtp.ErrMechanism) || noHost(err)
 }
 
 // noHost says that there is certainly no host of a name.
@@ -344,6 +363,8 @@ func (c *client) explain() error {
 	}
 	key := c.connection.security.CurveSecretKey
 	switch {
+	case errors.Is(c.failures[server], chp.ErrModel):
+		return fail(exitRefused, "the server %s speaks otherwise (%s); say so with --server-model", server, plain(c.failures[server]))
 	case noHost(c.failures[server]):
 		return fail(exitNoServer, "cannot reach %s: no such host", strings.Join(c.servers, ", "))
 	case errors.Is(c.failures[server], zmtp.ErrMechanism) && key.IsZero():

@@ -20,6 +20,7 @@ sequence number. Exits with 1, and changes nothing, if there is no such key.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	n.register(cmd, 5*time.Second)
+	n.registerModel(cmd)
 	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		servers, err := n.servers()
 		if err != nil {

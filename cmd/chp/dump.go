@@ -32,9 +32,13 @@ end it is one key; the exit code is 1 if there is no such key.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	n.register(cmd, 30*time.Second)
+	n.registerModel(cmd)
 	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		servers, err := n.servers()
 		if err != nil {
+			return err
+		}
+		if err := n.needSnapshots(); err != nil {
 			return err
 		}
 		c, err := n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: args})

@@ -22,9 +22,13 @@ else. Exits with 1 if there is no such key.`,
 	}
 	cmd.Flags().BoolVar(&raw, "raw", false, "print no newline after the value")
 	n.register(cmd, 5*time.Second)
+	n.registerModel(cmd)
 	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		servers, err := n.servers()
 		if err != nil {
+			return err
+		}
+		if err := n.needSnapshots(); err != nil {
 			return err
 		}
 		key := args[0]

@@ -61,6 +61,7 @@ long the server may make no progress.`,
 	}
 	cmd.Flags().Var(&maxLine, "max-line", "longest line accepted")
 	n.register(cmd, 30*time.Second)
+	n.registerModel(cmd)
 	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		if maxLine <= 0 {
 			return fail(exitUsage, "--max-line %v: give a size above 0", &maxLine)

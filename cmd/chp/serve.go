@@ -17,9 +17,12 @@ import (
 // maxPort is the highest port a server can be given: it takes two more above.
 const maxPort = 65533
 
+// maxModel is the last Clone model, the full protocol.
+const maxModel = 6
+
 type serveFlags struct {
 	host             string
-	port             int
+	port, model      int
 	heartbeat        time.Duration
 	maxValue, queue  octets
 	memory, maxMap   octets
@@ -36,7 +39,7 @@ type serveFlags struct {
 }
 
 func newServe() *cobra.Command {
-	f := serveFlags{port: chp.DefaultPort, maxClients: chp.DefaultMaxClients, maxValue: chp.DefaultMaxValueSize, queue: chp.DefaultSubscriberQueue, memory: chp.DefaultSubscriberMemory, slowest: chp.DefaultSlowestIntake, maxLine: defaultMaxLine}
+	f := serveFlags{port: chp.DefaultPort, model: maxModel, maxClients: chp.DefaultMaxClients, maxValue: chp.DefaultMaxValueSize, queue: chp.DefaultSubscriberQueue, memory: chp.DefaultSubscriberMemory, slowest: chp.DefaultSlowestIntake, maxLine: defaultMaxLine}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a server",
@@ -54,11 +57,18 @@ Without --data the map is in memory only. A server that starts anew has an empty
 one, and its clients delete what they have; with --load it begins with the keys of a
 dump (chp dump), times to live included, and is ready once they are in the map.
 
-` + syncHelp,
+` + syncHelp + `
+
+With --model N from 1 to 5 it is a server of that Clone model of the ZeroMQ Guide,
+for programs of that model: it sends no heartbeats, takes updates on a PULL socket,
+and before model 5 sends messages of three frames, without times to live. Before
+model 4 it knows no subtrees. In model 1 it publishes on PORT, sends no snapshots,
+and PORT+1 stays free. Clients of this command need --server-model N then.`,
 		Example: `  chp serve
   chp serve --host 0.0.0.0 --port 6000
   chp serve --port 0          # any three free ports in a row
   chp serve --load map.jsonl
+  chp serve --model 4         # for programs of Clone model 4
   chp serve --data /var/lib/chp --sync always
   chp serve --host 0.0.0.0 --curve-key server.key --curve-allow clients.txt`,
 		Args:              noArgs,
@@ -68,6 +78,7 @@ dump (chp dump), times to live included, and is ready once they are in the map.
 	flags.SortFlags = false
 	flags.StringVar(&f.host, "host", "127.0.0.1", "address to listen on")
 	flags.Var((*number)(&f.port), "port", "first of the three ports; 0 takes three consecutive free ones")
+	flags.Var((*number)(&f.model), "model", "Clone model to serve, 1 to 6; 6 is the full protocol")
 	flags.DurationVar(&f.heartbeat, "heartbeat", chp.DefaultHeartbeatInterval, "time between two heartbeats (HUGZ)")
 	flags.Var(&f.maxValue, "max-value-size", "largest value accepted, such as 512KiB or 16MiB")
 	flags.Var(&f.queue, "subscriber-queue", "what may wait for one client before it is disconnected, to take a fresh snapshot")
@@ -110,6 +121,8 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	switch {
 	case f.port < 0 || f.port > maxPort:
 		return fail(exitUsage, "--port %d: give 1 to %d (it takes two more above), or 0 for any that are free", f.port, maxPort)
+	case f.model < 1 || f.model > maxModel:
+		return fail(exitUsage, "--model %d: give 1 to %d", f.model, maxModel)
 	case f.heartbeat <= 0:
 		return fail(exitUsage, "--heartbeat %v: give a time above 0", f.heartbeat)
 	case f.maxValue <= 0:
@@ -155,6 +168,7 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		Security:          security,
 		Host:              f.host,
 		Port:              f.port,
+		Model:             chp.Model(f.model),
 		HeartbeatInterval: f.heartbeat,
 		MaxValueSize:      int(f.maxValue),
 		SubscriberQueue:   int(f.queue),
@@ -197,7 +211,11 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		select {
 		case <-server.Ready():
 			e := server.Endpoints()
-			fmt.Fprintf(cmd.ErrOrStderr(), "chp: ready: snapshots %s, publisher %s, collector %s\n", e.Snapshot, e.Publisher, e.Collector)
+			snapshots := "snapshots " + e.Snapshot + ", "
+			if e.Snapshot == "" {
+				snapshots = ""
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "chp: ready: %spublisher %s, collector %s\n", snapshots, e.Publisher, e.Collector)
 		case <-ctx.Done():
 		}
 	}()

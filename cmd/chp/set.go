@@ -31,6 +31,7 @@ it. An empty value would delete the key (RFC 12): use chp del for that.`,
 	}
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long the key lives, at most 87600h (ten years); 0 is for ever")
 	n.register(cmd, 5*time.Second)
+	n.registerModel(cmd)
 	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		if ttl < 0 {
 			return fail(exitUsage, "--ttl %v: give a time above 0, or 0 for ever", ttl)

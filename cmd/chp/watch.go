@@ -44,6 +44,7 @@ and ttl, the seconds that a key has left, if it has a limit.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one a line")
 	cmd.Flags().BoolVar(&keep, "keep-on-empty", false, "print no deletions when a server starts anew with an empty map; keep what is there")
 	n.register(cmd, 30*time.Second)
+	n.registerModel(cmd)
 	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		servers, err := n.servers()
 		if err != nil {
