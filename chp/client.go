@@ -80,6 +80,7 @@ type Client struct {
 
 	resyncs    []resyncLimit // by server; of the session
 	complaints []complaints  // by server; of run
+	links      links         // of run
 }
 
 // NewClient makes a client, which begins at once to connect to its first

@@ -33,6 +33,11 @@ var (
 	// ClientOptions.SyncTimeout or HeartbeatTimeout.
 	ErrSilent = errors.New("chp: the server is silent")
 
+	// ErrStandby is why a client leaves a server of a pair that is not the active
+	// one: it tries the next server at once, and this one again after a fraction of
+	// a second. ClientOptions.OnFailure is told of it.
+	ErrStandby = errors.New("chp: the server is the passive one of a pair, or does not know yet")
+
 	// ErrRefused is returned for an update that the server refused, and so did
 	// not apply. The error also wraps a [*MessageError] with the reason.
 	ErrRefused = errors.New("chp: the server refused the update")

@@ -111,6 +111,11 @@ type ClientOptions struct {
 	// the other. Calls come as those of OnState do.
 	OnFailure func(server string, err error)
 
+	// OnLink, if set, is told when the client begins to follow a server, loses it,
+	// follows it again after a new snapshot, or has failed over to another one.
+	// Calls come as those of OnState do.
+	OnLink func(LinkEvent)
+
 	// Logger, if set, gets the client's log: changes of server at level Info,
 	// reasons for them at Warn. The same reason comes again only after a while,
 	// with the number of times since. The client never waits for it: see

@@ -76,7 +76,7 @@ func causeOf(err error) string {
 	case errors.As(err, &name):
 		return name.Err
 	}
-	for _, cause := range []error{ErrSilent, errOvertaken, errNotCHP, errNoSubscription} {
+	for _, cause := range []error{ErrSilent, ErrStandby, errOvertaken, errNotCHP, errNoSubscription} {
 		if errors.Is(err, cause) {
 			return cause.Error()
 		}

@@ -15,25 +15,39 @@ func (c *Client) run() {
 	defer close(c.ended)
 	index, failures := 0, 0
 	var relapses relapses
+	var standby standby
 	for {
 		var relapse time.Duration
 		s, failed := c.reach(index)
 		failures += failed
+		standby.ask(failed, false)
 		if s != nil {
 			active, err := s.follow()
 			if c.ctx.Err() != nil {
 				return
 			}
+			c.unlinked(err)
 			if active >= settled {
 				failures = 0
 				clear(c.complaints[s.index])
 			}
-			failures++
+			if active > 0 {
+				standby.reset()
+			}
+			passive := errors.Is(err, ErrStandby)
+			standby.ask(1, passive)
+			if !passive {
+				failures++
+			}
 			relapse = relapses.ended(active, s.arrived)
 			index = c.successor(s.index, active > 0, err)
 			c.failed(s, err, index)
 		}
-		if !c.pause(max(c.backOff(failures), relapse)) {
+		wait := c.backOff(failures)
+		if w, ok := standby.pause(len(c.servers)); ok {
+			wait = w
+		}
+		if !c.pause(max(wait, relapse)) {
 			return
 		}
 	}

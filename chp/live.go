@@ -95,6 +95,7 @@ func (c *Client) install(s *session) {
 	c.echoes.begin(s.tells && s.ours)
 	c.writer.begin(s)
 	c.enter(StateActive, s.server.name)
+	c.linked(s.server.name)
 }
 
 // uninstall is the end of what install began: updates that were handed to the

@@ -204,6 +204,9 @@ func (s *session) open() error {
 	options.Monitor, options.ReconnectInterval = s.monitorSnapshot, -1
 	records := s.prepare(snapshot.snapshot)
 	options.Prepare = func(b *sockets.Batch) {
+		if s.standsBy(b) {
+			return
+		}
 		if s.joined.Load() {
 			s.hear(b)
 			return

@@ -283,6 +283,8 @@ func (c *client) wait(ctx context.Context) error {
 	switch {
 	case !errors.Is(err, context.DeadlineExceeded):
 		return err
+	case c.standby():
+		return c.noServer(limit)
 	case c.State() == chp.StateSyncing && errors.Is(err, chp.ErrSilent):
 		return fail(exitNoServer, "the server %s took the connections, and sent nothing within %v", c.Server(), limit)
 	case c.State() == chp.StateSyncing:
@@ -349,6 +351,13 @@ func (c *client) absent() string {
 	return "nobody listens at " + strings.Join(nobody, ", ") + " (connection refused)" + strings.Join(others, "")
 }
 
+// standby says whether the last answer of a server was that it is not active.
+func (c *client) standby() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.servers, func(server string) bool { return errors.Is(c.failures[server], chp.ErrStandby) })
+}
+
 // explain says why no server lets us in, and what to do about the first that
 // exists.
 func (c *client) explain() error {
@@ -390,6 +399,9 @@ func (c *client) noServer(waited time.Duration) error {
 	if len(c.servers) == 1 {
 		server := c.servers[0]
 		advice := "start one with: chp serve"
+		if errors.Is(c.failures[server], chp.ErrStandby) {
+			return fail(exitNoServer, "the server %s was not active within %v: %s; name the other server of the pair with --server too", server, waited, c.why(server))
+		}
 		if c.foreign[server] != nil {
 			advice = "is that the first port of one?"
 		}
@@ -418,6 +430,8 @@ func reason(server string, err error) string {
 	var name *net.DNSError
 	text := "no answer"
 	switch {
+	case errors.Is(err, chp.ErrStandby):
+		return "it is the passive server of a pair, or does not know yet"
 	case unlike(err) != "":
 		text = unlike(err)
 	case errors.As(err, &number):
