@@ -88,6 +88,7 @@ type cluster struct {
 	writers  []*writer
 	lives    []*life // all that there were; nil before the end
 	faults   []fault
+	phases   []string // and how long they took
 	seed     uint64
 	keys     []string
 	counting []int    // replicas of the whole map: they notice when an update is missing
@@ -140,7 +141,13 @@ func run(t *testing.T, s shape, plan func(c *cluster, seed uint64) []fault) *clu
 		}
 	})
 	c := &cluster{t: t, shape: s, history: &history{begin: time.Now()}, dir: dir, seed: seed}
+	began := time.Now()
+	phase := func(name string) {
+		c.phases = append(c.phases, fmt.Sprintf("%s %.1f s", name, time.Since(began).Seconds()))
+		began = time.Now()
+	}
 	c.start(orDefault(*replicaCount, 20, 12), seed)
+	phase("start")
 
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
@@ -157,8 +164,11 @@ func run(t *testing.T, s shape, plan func(c *cluster, seed uint64) []fault) *clu
 	}
 	stop()
 	writers.Wait()
+	phase("faults")
 	c.deleteUnseen(ctx)
+	phase("deletions")
 	c.converge(ctx)
+	phase("convergence")
 	// What the watches report from here on is not looked at.
 	for _, r := range append(slices.Clone(c.replicas), c.observer) {
 		r.end()
@@ -171,7 +181,9 @@ func run(t *testing.T, s shape, plan func(c *cluster, seed uint64) []fault) *clu
 		}
 		server.mu.Unlock()
 	}
+	phase("end")
 	c.history.check(c.lives, c.allKeys(), 2*time.Minute)
+	phase("checks")
 	return c
 }
 
@@ -437,8 +449,8 @@ func (c *cluster) report() {
 			omitted += route.ports[portPublisher].dropped
 		}
 	}
-	t.Logf("seed %d: %d faults %v in %.1f s; %d operations %v; %d events of %d clients, %d snapshots, %d updates left out",
-		c.seed, len(c.faults), kinds, h.now().Seconds(), len(h.ops), outcomes, events, len(c.lives), syncs, omitted)
+	t.Logf("seed %d: %d faults %v; %s; %d operations %v; %d events of %d clients, %d snapshots, %d updates left out",
+		c.seed, len(c.faults), kinds, strings.Join(c.phases, ", "), len(h.ops), outcomes, events, len(c.lives), syncs, omitted)
 	if n := c.acknowledged(); n < enough {
 		h.violate("idle", "%d operations were acknowledged: that shows nothing", n)
 	}

@@ -5,6 +5,7 @@ package chaos
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,6 +27,7 @@ type facts struct {
 	bySeq   map[int64]fact
 	byValue map[uint64]int64
 	byUUID  map[[16]byte]int64
+	seen    map[uint64]time.Duration // when a value was reported first
 	sorted  []int64
 	byKey   map[string][]int64 // sorted, too
 }
@@ -49,7 +51,7 @@ func (h *history) check(lives []*life, keys []string, timeout time.Duration) {
 // collect brings together what the watches have reported, and finds what does not
 // fit together.
 func (h *history) collect(lives []*life) *facts {
-	k := &facts{bySeq: map[int64]fact{}, byValue: map[uint64]int64{}, byUUID: map[[16]byte]int64{}}
+	k := &facts{bySeq: map[int64]fact{}, byValue: map[uint64]int64{}, byUUID: map[[16]byte]int64{}, seen: map[uint64]time.Duration{}}
 	for _, l := range lives {
 		for _, e := range l.events {
 			if e.value == 0 && !e.live {
@@ -67,6 +69,9 @@ func (h *history) collect(lives []*life) *facts {
 					h.violate("twice", "value %d of %q has the sequences %d and %d (%s)", e.value, e.key, seq, e.seq, l.name)
 				}
 				k.byValue[e.value] = e.seq
+				if at, known := k.seen[e.value]; !known || e.at < at {
+					k.seen[e.value] = e.at
+				}
 			}
 			if e.uuid != [16]byte{} {
 				if seq, known := k.byUUID[e.uuid]; known && seq != e.seq {
@@ -271,6 +276,7 @@ type register struct {
 	value uint64        // 0: not there
 	until time.Duration // it does not expire before; 0: never
 	seq   int64         // of the last update that has a known sequence
+	gone  int           // how many of the vanishings have come
 }
 
 // slack is how much earlier than a call's TTL a key may go: clocks are rounded.
@@ -282,12 +288,15 @@ var model = porcupine.Model{
 		r, o := state.(register), input.(*stepped)
 		switch o.Kind {
 		case opReset:
-			return true, register{seq: r.seq}
+			return true, register{seq: r.seq, gone: r.gone}
 		case opRead:
 			if o.Saw == 0 && r.until != 0 && o.Return+slack >= r.until {
-				r = register{seq: r.seq}
+				r = register{seq: r.seq, gone: r.gone}
 			}
 			return o.Saw == r.value, r
+		}
+		if o.vanishing != 0 {
+			return o.vanishing == r.gone+1, register{seq: r.seq, gone: o.vanishing}
 		}
 		if o.seq != 0 {
 			if o.seq <= r.seq {
@@ -314,10 +323,18 @@ var model = porcupine.Model{
 	DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
 }
 
-// stepped is an operation with its sequence, as far as that is known.
+// stepped is an operation as the model takes it.
 type stepped struct {
 	*op
-	seq int64
+	seq int64 // 0: not known
+
+	// A vanishing is an operation of which nobody knows whether it was done, and
+	// which leaves no key: a deletion, or a set whose value nobody has seen and whose
+	// time to live may have ended. All of a key's are alike but for when they began,
+	// and there is no end to when they may come. So they can as well come in the order
+	// in which they began; else there were too many orders to try. They are numbered
+	// from 1.
+	vanishing int
 }
 
 // checkLinearizable: there is an order of all operations on a key that fits what
@@ -325,12 +342,12 @@ type stepped struct {
 func (h *history) checkLinearizable(k *facts, keys []string, timeout time.Duration) {
 	end := h.now()
 	byKey := map[string][]*op{}
-	read := map[uint64]bool{}
+	seen := maps.Clone(k.seen) // when a value was seen first
 	var resets []*op
 	for _, o := range h.ops {
 		byKey[o.Key] = append(byKey[o.Key], o)
-		if o.Kind == opRead {
-			read[o.Saw] = true
+		if at, known := seen[o.Saw]; o.Saw != 0 && (!known || o.Return < at) {
+			seen[o.Saw] = o.Return
 		}
 		if o.Kind == opReset {
 			resets = append(resets, o)
@@ -338,22 +355,40 @@ func (h *history) checkLinearizable(k *facts, keys []string, timeout time.Durati
 	}
 	deadline := time.Now().Add(timeout)
 	for _, key := range keys {
-		var ops []porcupine.Operation
-		for _, o := range append(slices.Clone(byKey[key]), resets...) {
-			last := o.Return
+		var ops, vanishings []porcupine.Operation
+		for _, o := range slices.Concat(byKey[key], resets) {
+			x := porcupine.Operation{ClientId: max(o.Proc, 0), Input: &stepped{op: o, seq: k.seq(o)}, Call: int64(o.Call), Return: int64(o.Return)}
+			at, applied := seen[o.ID]
 			switch {
 			case o.Outcome == failed:
 				continue
-			case o.Outcome == unknown && o.Kind == opRead:
+			case o.Outcome == acked:
+			case o.Kind == opRead:
 				continue
-			case o.Outcome == unknown && o.Kind == opSet && k.byValue[o.ID] == 0 && !read[o.ID]:
-				continue // nobody has seen it, so it can stand at the very end
-			case o.Outcome == unknown:
-				last = end
+			case o.Kind == opReset:
+				x.Return = int64(end)
+			case applied: // before it was seen
+				x.Return = int64(at)
+			case o.Kind == opDelete:
+				x.Return = int64(end)
+				vanishings = append(vanishings, x)
+				continue
+			case o.TTL > 0: // the key was not seen to be gone before
+				x.Call, x.Return = int64(o.Call+o.TTL-slack), int64(end)
+				vanishings = append(vanishings, x)
+				continue
+			default:
+				continue // nobody has seen it, so it can stand behind all others
 			}
-			ops = append(ops, porcupine.Operation{ClientId: max(o.Proc, 0), Input: &stepped{o, k.seq(o)}, Call: int64(o.Call), Return: int64(last)})
+			ops = append(ops, x)
 		}
-		slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+		byCall := func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) }
+		slices.SortFunc(vanishings, byCall)
+		for i, x := range vanishings {
+			x.Input.(*stepped).vanishing = i + 1
+		}
+		ops = append(ops, vanishings...)
+		slices.SortFunc(ops, byCall)
 		switch porcupine.CheckOperationsTimeout(model, ops, max(time.Until(deadline), time.Second)) {
 		case porcupine.Illegal:
 			h.violate("linearizable", "%q: no order of its %d operations fits what they returned", key, len(ops))

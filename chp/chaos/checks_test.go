@@ -68,6 +68,10 @@ func TestChecks(t *testing.T) {
 		{"an unknown update that nobody saw", func(h *history, _, _ *life) {
 			h.ops = append(h.ops, &op{ID: 8, Kind: opSet, Key: "/a/k", Call: 81 * ms, Return: 82 * ms, Outcome: unknown})
 		}, ""},
+		{"an unknown update that nobody saw before it expired", func(h *history, _, _ *life) {
+			h.ops[6].Saw = 0
+			h.ops = append(h.ops, &op{ID: 8, Kind: opSet, Key: "/b/k", TTL: 20 * ms, Call: 95 * ms, Return: 97 * ms, Outcome: unknown})
+		}, ""},
 		{"an unknown deletion that was done", func(h *history, _, _ *life) {
 			h.ops[6].Saw = 0
 			h.ops = append(h.ops, &op{ID: 8, Kind: opDelete, Key: "/b/k", Call: 81 * ms, Return: 82 * ms, Outcome: unknown})
