@@ -56,7 +56,7 @@ func (s *Server) runCheckpoints(ctx context.Context) {
 // before.
 func (q *sequencer) checkpoint(ctx context.Context) error {
 	q.mu.Lock()
-	c, index := q.store.Cut(), q.disk.index
+	c, index, newest := q.store.Cut(), q.disk.index, q.newest
 	c.Sequence = q.last.Load()
 	q.disk.grown.Store(0)
 	q.mu.Unlock()
@@ -69,7 +69,7 @@ func (q *sequencer) checkpoint(ctx context.Context) error {
 		return err
 	}
 	defer w.Abort()
-	e := commit.Entry{First: uint64(c.Sequence), Kind: commit.KindRecords, Time: time.Now().UnixNano()}
+	e := commit.Entry{Epoch: newest.epoch, First: uint64(newest.last), Kind: commit.KindRecords, Time: time.Now().UnixNano()}
 	flush := func() {
 		if e.Count > 0 && err == nil {
 			err = w.Append(e)

@@ -125,3 +125,10 @@ func (d *deadlines) left(r kvmsg.Record) time.Duration {
 	}
 	return max(known.end-clock(), 1)
 }
+
+// replace takes over the deadlines of another one, which is not used any more.
+func (d *deadlines) replace(other *deadlines) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.byHash, d.most = other.byHash, other.most
+}

@@ -35,7 +35,7 @@ func (d *disk) on() bool { return d.group != nil }
 //
 // Once the log has failed it does nothing: the server is about to end, for the same
 // reason.
-func (d *disk) append(first int64, count int, pieces []store.Piece) uint64 {
+func (d *disk) append(h batchHead, pieces []store.Piece) uint64 {
 	d.parts = d.parts[:0]
 	size := 0
 	for _, p := range pieces {
@@ -43,7 +43,7 @@ func (d *disk) append(first int64, count int, pieces []store.Piece) uint64 {
 		size += p.Size()
 	}
 	index, err := d.group.AppendParts(commit.Entry{
-		First: uint64(first), Count: uint32(count), Kind: commit.KindRecords, Time: time.Now().UnixNano(),
+		Epoch: h.epoch, First: uint64(h.first), Count: h.count, Kind: commit.KindRecords, Time: time.Now().UnixNano(),
 	}, d.parts...)
 	if err == nil {
 		d.index = index

@@ -2,6 +2,8 @@ package chp
 
 import (
 	"container/list"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -22,8 +24,10 @@ type members struct {
 	mu    sync.Mutex
 	byID  map[string]*member
 	peers map[*sockets.Peer]membership // connections to the collector
-	order uint64                       // of the last connection in peers
-	gone  list.List                    // of *member without connections, the longest gone first
+
+	connected map[*sockets.Peer]bool // all connections
+	order     uint64                 // of the last connection in peers
+	gone      list.List              // of *member without connections, the longest gone first
 }
 
 // member is one client.
@@ -55,6 +59,7 @@ const (
 func (m *members) init() {
 	m.byID = map[string]*member{}
 	m.peers = map[*sockets.Peer]membership{}
+	m.connected = map[*sockets.Peer]bool{}
 }
 
 // identify returns what a peer announced.
@@ -66,15 +71,23 @@ func identify(p *sockets.Peer) (id string, generation uint64, ok bool) {
 	return id, generation, err == nil
 }
 
-// watch keeps track of the connections to the collector, or to the snapshot
-// port.
-func (m *members) watch(e sockets.Event, collector bool) {
+// watch keeps track of the connections to a port.
+func (m *members) watch(e sockets.Event, port string) {
 	if e.Kind != sockets.HandshakeSucceeded && e.Kind != sockets.Disconnected {
 		return
 	}
 	id, generation, ok := identify(e.Peer)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if e.Kind == sockets.Disconnected {
+		delete(m.connected, e.Peer)
+	} else {
+		m.connected[e.Peer] = true
+	}
+	if port == "publisher" {
+		return
+	}
+	collector := port == "collector"
 	switch {
 	case e.Kind == sockets.Disconnected:
 		if collector {
@@ -193,4 +206,14 @@ func (m *members) size() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.byID)
+}
+
+// disconnectAll ends all connections, for the reason given.
+func (m *members) disconnectAll(reason error) {
+	m.mu.Lock()
+	all := slices.Collect(maps.Keys(m.connected))
+	m.mu.Unlock()
+	for _, p := range all {
+		p.Disconnect(reason)
+	}
 }

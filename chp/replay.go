@@ -100,7 +100,13 @@ func (r *replayer) entry(e commit.Entry) error {
 		}
 	}
 	if n := len(r.spans); n > 0 {
-		r.last = max(r.last, kvmsg.Record(e.Records[r.spans[n-1].Start:]).Seq())
+		last := kvmsg.Record(e.Records[r.spans[n-1].Start:]).Seq()
+		if e.Index == r.index {
+			last = max(last, r.last) // a checkpoint is in no order
+		}
+		r.last = last
+		q.enterReign(e.Epoch)
+		q.newest = reign{e.Epoch, last}
 	}
 	if e.Index > r.index && r.index > 0 {
 		r.grown += int64(len(e.Records))

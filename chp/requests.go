@@ -38,12 +38,21 @@ func (s *Server) runRequests(ctx context.Context) {
 	defer s.snapshots.joining.Wait()
 	defer s.handovers.running.Wait()
 	for s.router.RecvBatch(ctx, &b) == nil {
+		other := s.pair != nil && b.Peer().Property(propertyPeer) != ""
 		for i := range b.Len() {
+			if other {
+				s.hears(ctx, b.Peer(), b.Message(i))
+				continue
+			}
 			if s.answerQuestion(ctx, b.Peer(), b.Message(i)) {
 				continue
 			}
 			w, err := s.dialect.parseRequest(b.Message(i), b.Peer().Property(propertyCHP) != "")
-			if err == nil {
+			switch {
+			case err != nil:
+			case s.pair != nil && !s.pair.active.Load():
+				s.pair.park(ctx, request{b.Peer(), w})
+			default:
 				err = s.snapshots.add(ctx, request{b.Peer(), w})
 			}
 			if err != nil {

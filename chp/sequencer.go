@@ -38,6 +38,8 @@ type sequencer struct {
 	refused   *refusals
 	unfit     []sockets.Span // scratch of fitting
 
+	current atomic.Pointer[store.Map] // store, for readers
+
 	mu     sync.Mutex
 	store  *store.Map
 	wheel  *timer.Wheel
@@ -45,7 +47,18 @@ type sequencer struct {
 	dead   expiry        // scratch
 	hugz   []byte        // the heartbeat's wire form, its sequence to be filled in; nil to send none
 
-	disk     disk
+	disk disk
+
+	// Of a pair.
+	passive  bool       // the server does not serve: it takes and publishes nothing
+	acks     int        // servers that must have an update
+	mapID    [16]byte   // the identity of the map
+	epoch    uint64     // the present reign
+	newest   reign      // of the last update
+	reigns   []reign    // earlier ones
+	tail     tail       // for the other server
+	follower *following // the other server, nil if it does not follow
+
 	held     held          // applied and not yet published
 	commits  commits       // what they wait for
 	progress chan struct{} // closed when some were published; nil while nobody waits
@@ -72,6 +85,7 @@ func firstSequence(t time.Time) int64 { return t.UnixMilli() << 20 }
 func (q *sequencer) init(publisher publisher, maxBytes int64, refused *refusals) {
 	q.publisher, q.maxBytes, q.refused = publisher, maxBytes, refused
 	q.store = store.New(store.Options{})
+	q.current.Store(q.store)
 	q.wheel = timer.NewWheel(time.Now())
 	q.armed = make(chan struct{}, 1)
 	q.base = firstSequence(time.Now())
@@ -90,6 +104,9 @@ func (q *sequencer) take(b *sockets.Batch) (unfit []sockets.Span) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.passive {
+		return nil
+	}
 	if int64(extent(spans)) > q.mapRoom() {
 		spans = q.fitting(wire, spans)
 		unfit = q.unfit
@@ -108,12 +125,15 @@ func (q *sequencer) take(b *sockets.Batch) (unfit []sockets.Span) {
 func (q *sequencer) enter(wire []byte, spans []sockets.Span) (first int64) {
 	first = q.last.Load() + 1
 	q.pieces = q.store.Apply(wire, spans, first, q.pieces[:0])
-	last := first + int64(len(spans)) - 1
+	h := batchHead{epoch: q.epoch, first: first, count: uint32(len(spans))}
+	last := h.last()
 	q.last.Store(last)
+	q.newest = reign{q.epoch, last}
 	var index uint64
 	if q.disk.on() {
-		index = q.disk.append(first, len(spans), q.pieces)
+		index = q.disk.append(h, q.pieces)
 	}
+	q.tail.add(h, q.pieces)
 	if q.commits.waits() || !q.held.empty() {
 		q.held.add(last, index, q.pieces, spans)
 		q.commit()
@@ -195,6 +215,9 @@ type expiry struct {
 func (q *sequencer) expire(now time.Time) (more bool, size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.passive {
+		return false, 0 // the active server does
+	}
 	d := &q.dead
 	more = q.wheel.Advance(now, expirePortion, func(hash uint64, seq int64) {
 		q.deadlines.remove(hash, seq)

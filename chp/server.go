@@ -47,6 +47,7 @@ type Server struct {
 	teller    *teller
 	handovers handovers
 	clients   atomic.Int64 // connections of the publisher
+	pair      *pair // nil if the server is alone
 
 	state  sync.Mutex
 	phase  phase
@@ -151,6 +152,9 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		return nil, err
 	}
 	s.snapshots = newSnapshotter(s)
+	if o.Pair != nil {
+		s.pair = newPair(s, o)
+	}
 	return s, nil
 }
 
@@ -178,6 +182,11 @@ func (s *Server) Listen(ctx context.Context) error {
 	}
 	if err := s.bind(ctx); err != nil {
 		return err
+	}
+	if s.pair != nil {
+		if err := s.pair.start(ctx); err != nil {
+			return err
+		}
 	}
 	s.phase = phaseListening
 	return nil
@@ -272,6 +281,14 @@ func (s *Server) Serve(ctx context.Context) error {
 	wg.Go(func() { s.runRequests(ctx) })
 	wg.Go(func() { s.snapshots.run(ctx) })
 	wg.Go(func() { s.runCheckpoints(ctx) })
+	var unpaired error // why the pair's part has ended
+	if s.pair != nil {
+		wg.Go(func() {
+			if unpaired = s.pair.run(ctx); ctx.Err() == nil {
+				s.cancel()
+			}
+		})
+	}
 	close(s.ready)
 	s.log.Info("serving", "snapshot", s.endpoints.Snapshot, "publisher", s.endpoints.Publisher, "collector", s.endpoints.Collector)
 	select {
@@ -279,9 +296,13 @@ func (s *Server) Serve(ctx context.Context) error {
 	case <-s.sequencer.disk.failed():
 		s.cancel()
 	}
+	if s.pair != nil {
+		s.pair.ending.Store(true)
+	}
 	s.close()
 	wg.Wait()
-	err := s.sequencer.disk.close()
+	s.pair.close()
+	err := errors.Join(unpaired, s.sequencer.disk.close())
 	if err != nil {
 		s.log.Error("stopped", "error", err)
 	} else {
@@ -313,6 +334,7 @@ func (s *Server) closeUnserved() bool {
 	s.phase = phaseClosed
 	s.state.Unlock()
 	s.close()
+	s.pair.close()
 	_ = s.sequencer.disk.close() // nothing was appended
 	s.logs.close()
 	return true
@@ -344,7 +366,7 @@ func (s *Server) Endpoints() Endpoints {
 func (s *Server) Sequence() int64 { return s.sequencer.published.Load() }
 
 // Len returns the number of keys.
-func (s *Server) Len() int { return s.sequencer.store.Len() }
+func (s *Server) Len() int { return s.sequencer.current.Load().Len() }
 
 // Get returns a copy of a key's value. It takes no lock.
 func (s *Server) Get(key string) ([]byte, bool) { return s.AppendGet(nil, key) }
@@ -352,7 +374,7 @@ func (s *Server) Get(key string) ([]byte, bool) { return s.AppendGet(nil, key) }
 // AppendGet appends a key's value to dst. It takes no lock, and allocates only
 // to grow dst.
 func (s *Server) AppendGet(dst []byte, key string) ([]byte, bool) {
-	value, _, ok := s.sequencer.store.Get(octetsOf(key), dst)
+	value, _, ok := s.sequencer.current.Load().Get(octetsOf(key), dst)
 	return value, ok
 }
 
@@ -419,13 +441,14 @@ func wentAway(err error) bool {
 // and keeps track of whose they are.
 func (s *Server) watchConnections(port string) func(sockets.Event) {
 	return func(e sockets.Event) {
+		s.members.watch(e, port)
 		switch {
-		case port != "publisher":
-			s.members.watch(e, port == "collector")
-		case e.Kind == sockets.HandshakeSucceeded:
+		case port == "publisher" && e.Kind == sockets.HandshakeSucceeded:
 			s.clients.Add(1)
-		case e.Kind == sockets.Disconnected:
+		case port == "publisher" && e.Kind == sockets.Disconnected:
 			s.clients.Add(-1)
+		case e.Kind == sockets.Disconnected && s.pair != nil:
+			s.pair.left(e.Peer)
 		}
 		level := slog.LevelDebug
 		switch e.Kind {

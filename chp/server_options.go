@@ -153,6 +153,9 @@ type ServerOptions struct {
 	// clients have seen.
 	Sync commit.Policy
 
+	// Pair, if set, makes the server one of two.
+	Pair *PairOptions
+
 	// OnReplay, if set, is called now and then while NewServer replays the log, and
 	// once when it has.
 	OnReplay func(ReplayProgress)
@@ -204,6 +207,10 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	if o.MaxValueSize > maxMaxValueSize {
 		errs = append(errs, &OptionError{"MaxValueSize", fmt.Sprintf("%d is over %d MiB", o.MaxValueSize, maxMaxValueSize>>20)})
 	}
+	if o.Pair != nil {
+		p, bad := o.Pair.withDefaults()
+		o.Pair, errs = &p, append(errs, bad...)
+	}
 	setDefault(&o.Host, "127.0.0.1")
 	setDefault(&o.HeartbeatInterval, DefaultHeartbeatInterval)
 	setDefault(&o.MaxValueSize, DefaultMaxValueSize)
@@ -230,6 +237,11 @@ func zoneless(address string) string {
 // keys; printing a Server shows none of them.
 func (o ServerOptions) withoutSecrets() ServerOptions {
 	o.Security = sockets.Security{}
+	if o.Pair != nil {
+		p := *o.Pair
+		p.PeerSecurity = sockets.Security{}
+		o.Pair = &p
+	}
 	return o
 }
 

@@ -1,0 +1,376 @@
+package chp
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"clustermap/internal/buf"
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
+	"clustermap/internal/timer"
+	"clustermap/sockets"
+)
+
+// follower is the passive server of a pair as long as it is connected to the active
+// one. It takes the updates of the active server as they are: with their sequences,
+// into its own map, log and tail.
+type follower struct {
+	server *Server
+	ctx    context.Context
+	fail   context.CancelCauseFunc
+	dealer *sockets.Dealer
+
+	asked followRequest
+	base  *base     // the map that is being sent, nil otherwise
+	head  batchHead // of the batch that is being sent; count 0 otherwise
+	wire  []byte    // the first updates of that batch, if it came in several parts
+	spans []buf.Span
+	news  bool // something was taken that the active server has not been told of
+}
+
+// base is a map that is being sent.
+type base struct {
+	baseHead
+	store     *store.Map
+	wheel     *timer.Wheel
+	deadlines *deadlines
+	pieces    []store.Piece
+}
+
+// controlTag marks a span as a message of two frames. The tag of a key can be the same
+// by chance, so the number of frames decides.
+const controlTag = math.MaxUint64 - 2
+
+// errFollow is why a passive server leaves an active one that does not keep to the
+// protocol.
+var errFollow = errors.New("chp: unexpected message of the active server")
+
+// follow follows the active server until the context ends: it connects again whenever
+// the connection breaks.
+func (s *Server) follow(ctx context.Context) {
+	var last error
+	for ctx.Err() == nil {
+		err := s.followOnce(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if last == nil || err.Error() != last.Error() {
+			s.log.Info("does not follow the active server", "server", s.opts.Pair.Peer, "error", err)
+		}
+		last = err
+		if !pause(ctx, followAgain) {
+			return
+		}
+	}
+}
+
+// followAgain is how long a passive server waits before it connects again.
+const followAgain = 50 * time.Millisecond
+
+// followOnce is one connection to the active server.
+func (s *Server) followOnce(ctx context.Context) error {
+	f := &follower{server: s}
+	f.ctx, f.fail = context.WithCancelCause(ctx)
+	defer f.fail(nil)
+	o := s.opts.Pair
+	timeout := s.pair.timeout
+	var err error
+	f.dealer, err = sockets.NewDealer(sockets.Options{
+		Security: s.pair.security(), Metadata: map[string]string{propertyCHP: announcement, propertyPeer: peerVersion},
+		ReconnectInterval: -1, ConnectTimeout: max(timeout, time.Second), HandshakeTimeout: max(timeout, time.Second),
+		HeartbeatInterval: max(timeout/2, 10*time.Millisecond), HeartbeatTimeout: max(timeout, 50*time.Millisecond),
+		RecvHWM: -1, RecvHWMOctets: followWindow, Linger: -1,
+		Prepare: f.prepare, Monitor: f.watch,
+	})
+	if err != nil {
+		return err
+	}
+	defer f.dealer.Close()
+	if err := f.dealer.Connect(o.Peer); err != nil {
+		return err
+	}
+	q := &s.sequencer
+	q.mu.Lock()
+	f.asked = followRequest{mapID: q.mapID, epoch: q.newest.epoch, last: q.newest.last}
+	q.mu.Unlock()
+	err = f.dealer.Send(f.ctx, []byte(nameFollow), f.asked.append(nil))
+	var b sockets.Batch
+	defer b.Release()
+	for err == nil {
+		if err = f.dealer.RecvBatch(f.ctx, &b); err == nil {
+			err = f.take(b.Wire(), b.Spans())
+		}
+	}
+	if cause := context.Cause(f.ctx); cause != nil && ctx.Err() == nil {
+		err = cause
+	}
+	if ctx.Err() != nil && s.pair.ending.Load() {
+		// The active server need not wait for this one.
+		soon, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		_ = f.dealer.Send(soon, []byte(nameBye), nil) // it notices without, later
+		_ = f.dealer.CloseContext(soon)
+	}
+	return err
+}
+
+// followWindow is how many bytes the passive server reads ahead of what it takes.
+const followWindow = 4 << 20
+
+// watch is the monitor of the connection.
+func (f *follower) watch(e sockets.Event) {
+	switch e.Kind {
+	case sockets.HandshakeFailed, sockets.Disconnected, sockets.ConnectFailed:
+		err := e.Err
+		if err == nil {
+			err = errDisconnected
+		}
+		f.fail(fmt.Errorf("chp: the connection to the active server broke: %w", err))
+	}
+}
+
+// prepare checks and hashes messages, in the goroutine that reads the connection.
+func (f *follower) prepare(b *sockets.Batch) {
+	wire, spans := b.Wire(), b.Spans()
+	for i := range spans {
+		m := wire[spans[i].Start:spans[i].End]
+		if _, _, control := parseControl(m); control {
+			spans[i].Tag = controlTag
+			continue
+		}
+		size, tag, kind, err := kvmsg.Inspect(m, kvmsg.FromServer, 0)
+		if err != nil || kind != kvmsg.KindUpdate {
+			f.fail(errFollow)
+			b.SetSpans(spans[:i])
+			return
+		}
+		spans[i].End = spans[i].Start + uint32(size)
+		spans[i].Tag = tag
+	}
+}
+
+// take takes what has arrived, and tells the active server of it.
+func (f *follower) take(wire []byte, spans []sockets.Span) error {
+	for len(spans) > 0 {
+		m := wire[spans[0].Start:spans[0].End]
+		if spans[0].Tag == controlTag {
+			if name, body, ok := parseControl(m); ok {
+				if err := f.control(name, body); err != nil {
+					return err
+				}
+				spans = spans[1:]
+				continue
+			}
+		}
+		n := 1
+		for n < len(spans) && spans[n].Tag != controlTag {
+			n++
+		}
+		if f.base == nil {
+			n = min(n, int(f.head.count)-len(f.spans))
+			if n <= 0 {
+				return errFollow
+			}
+		}
+		if err := f.records(wire, spans[:n]); err != nil {
+			return err
+		}
+		spans = spans[n:]
+	}
+	if !f.news {
+		return nil
+	}
+	f.news = false
+	q := &f.server.sequencer
+	if q.disk.on() && f.server.opts.Sync.IsAlways() {
+		if err := q.disk.group.Flush(f.ctx); err != nil {
+			return err
+		}
+	}
+	q.mu.Lock()
+	last := q.newest.last
+	q.mu.Unlock()
+	return f.dealer.Send(f.ctx, []byte(nameHave), binary.BigEndian.AppendUint64(nil, uint64(last)))
+}
+
+// control takes a message of two frames.
+func (f *follower) control(name string, body []byte) error {
+	if len(f.spans) > 0 || f.head.count > 0 {
+		return errFollow // in the middle of a batch
+	}
+	switch name {
+	case nameTail:
+		f.server.pair.copied.Store(true)
+		f.news = true
+		return nil
+	case nameBase:
+		h, ok := parseBaseHead(body)
+		if !ok || f.base != nil {
+			return errFollow
+		}
+		d := &deadlines{}
+		f.base = &base{baseHead: h, store: store.New(store.Options{}), wheel: timer.NewWheel(time.Now()), deadlines: d}
+		f.server.log.Info("copies the active server's map")
+		return nil
+	case nameDone:
+		if f.base == nil {
+			return errFollow
+		}
+		b := f.base
+		f.base, f.news = nil, true
+		return f.server.install(f.ctx, b, f.asked)
+	case nameBatch:
+		h, ok := parseBatchHead(body)
+		if !ok || f.base != nil {
+			return errFollow
+		}
+		f.head = h
+		return nil
+	}
+	return nil // of a later version
+}
+
+// records takes updates: of the map that is being sent, or of a batch. A batch is taken
+// as a whole.
+func (f *follower) records(wire []byte, spans []sockets.Span) error {
+	if f.base != nil {
+		f.base.add(wire, spans)
+		return nil
+	}
+	if whole := len(f.spans) == 0 && len(spans) == int(f.head.count); !whole {
+		for _, s := range spans {
+			start := len(f.wire)
+			f.wire = append(f.wire, wire[s.Start:s.End]...)
+			f.spans = append(f.spans, buf.Span{Start: uint32(start), End: uint32(len(f.wire)), Tag: s.Tag})
+		}
+		if len(f.wire) > maxPartial {
+			return errFollow
+		}
+		if len(f.spans) < int(f.head.count) {
+			return nil
+		}
+		wire, spans = f.wire, f.spans
+	}
+	h := f.head
+	f.head = batchHead{}
+	q := &f.server.sequencer
+	if err := q.room(f.ctx); err != nil {
+		return err
+	}
+	err := q.followed(h, wire, spans)
+	f.news = true
+	f.wire, f.spans = f.wire[:0], f.spans[:0]
+	if cap(f.wire) > keepPartial {
+		f.wire, f.spans = nil, nil
+	}
+	return err
+}
+
+const (
+	// maxPartial bounds a batch that comes in parts: one update of the largest value,
+	// or many small ones.
+	maxPartial = maxMaxValueSize + 16<<20
+	// keepPartial is the largest memory for such batches that is kept.
+	keepPartial = 1 << 20
+)
+
+// add takes updates of the map that is being sent.
+func (b *base) add(wire []byte, spans []sockets.Span) {
+	b.pieces = b.store.Apply(wire, spans, 0, b.pieces[:0])
+	for _, s := range spans {
+		if s.Tag&kvmsg.TagFlags != kvmsg.TagProperties {
+			continue
+		}
+		r := kvmsg.Record(wire[s.Start:s.End])
+		if ttl := kvmsg.TTLOf(r.Props()); ttl > 0 {
+			b.wheel.Add(s.Tag&^kvmsg.TagFlags, r.Seq(), time.Now().Add(ttl))
+			b.deadlines.set(s.Tag&^kvmsg.TagFlags, r.Seq(), clock()+ttl)
+		}
+	}
+}
+
+// followed takes a batch of the active server.
+func (q *sequencer) followed(h batchHead, wire []byte, spans []sockets.Span) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	// Within a reign there are no gaps.
+	if last := q.newest.last; h.first <= last || h.epoch < q.newest.epoch || h.epoch == q.newest.epoch && h.first != last+1 ||
+		kvmsg.Record(wire[spans[0].Start:]).Seq() != h.first {
+		return errFollow
+	}
+	q.enterReign(h.epoch)
+	q.newest = reign{h.epoch, h.last()}
+	q.pieces = q.store.Apply(wire, spans, 0, q.pieces[:0])
+	q.last.Store(h.last())
+	q.published.Store(h.last())
+	if q.disk.on() {
+		q.disk.append(h, q.pieces)
+	}
+	q.tail.add(h, q.pieces)
+	q.schedule(wire, spans, h.first)
+	return nil
+}
+
+// enterReign notes that what follows belongs to a reign. mu must be held.
+func (q *sequencer) enterReign(epoch uint64) {
+	if epoch == q.epoch {
+		return
+	}
+	if len(q.reigns) == maxReigns {
+		q.reigns = q.reigns[1:]
+	}
+	q.reigns = append(q.reigns, q.newest)
+	q.epoch = epoch
+}
+
+// install puts a map that was sent in the place of the server's own.
+func (s *Server) install(ctx context.Context, b *base, asked followRequest) error {
+	q := &s.sequencer
+	if b.branch > 0 && asked.last > b.branch && asked.mapID == b.mapID {
+		s.diverged(b.baseHead, asked)
+	}
+	q.mu.Lock()
+	q.store, q.wheel = b.store, b.wheel
+	q.current.Store(b.store)
+	q.deadlines.replace(b.deadlines)
+	q.mapID, q.reigns = b.mapID, nil
+	q.epoch, q.newest = b.epoch, reign{b.epoch, b.last}
+	q.base = 0
+	q.last.Store(b.last)
+	q.published.Store(b.last)
+	q.tail.clear()
+	q.mu.Unlock()
+	if q.disk.on() {
+		// All that the log has belongs to the map before.
+		if err := q.checkpoint(ctx); err != nil {
+			return err
+		}
+	}
+	s.pair.copied.Store(true)
+	s.log.Info("has copied the active server's map", "keys", b.store.Len(), "sequence", b.last)
+	return nil
+}
+
+// diverged reports the updates that this server took in a reign that has lost, and
+// that the active server does not have.
+func (s *Server) diverged(h baseHead, asked followRequest) {
+	q := &s.sequencer
+	c := q.cut()
+	defer c.Release()
+	lost := Divergence{Epoch: asked.epoch, After: h.branch, Last: asked.last, Entries: func(yield func(Entry, int64) bool) {
+		c.Records(func(r kvmsg.Record) bool {
+			if r.Seq() <= h.branch {
+				return true
+			}
+			return yield(Entry{Key: r.Key(), Value: r.Value(), TTL: q.deadlines.left(r)}, r.Seq())
+		})
+	}}
+	s.log.Warn("updates that only this server has are given up", "epoch", lost.Epoch, "after", lost.After, "last", lost.Last)
+	if s.opts.Pair.OnDiverged != nil {
+		s.opts.Pair.OnDiverged(lost)
+	}
+}

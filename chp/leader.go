@@ -1,0 +1,265 @@
+package chp
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"clustermap/internal/kvmsg"
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
+
+// following is the other server of a pair, which follows this one: a position in the
+// tail. A goroutine sends it what comes, as fast as it takes it.
+type following struct {
+	server *Server
+	peer   *sockets.Peer
+	cancel context.CancelFunc
+
+	// Guarded by the sequencer's mutex.
+	position uint64    // of the next batch that it is sent
+	have     int64     // it has everything up to this sequence
+	moved    time.Time // when have rose last, or nothing was owed
+	left     bool      // its connection has ended
+	bye      bool      // it said that it ends
+
+	based atomic.Bool // it has been sent the map or the tail
+}
+
+// followedBy begins to send a peer what it asks for. It takes the place of an earlier
+// follower.
+func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followRequest) {
+	q := &s.sequencer
+	f := &following{server: s, peer: peer, moved: time.Now()}
+	ctx, f.cancel = context.WithCancel(ctx)
+	q.mu.Lock()
+	if q.passive {
+		q.mu.Unlock()
+		f.cancel()
+		peer.Disconnect(errNotActive)
+		return
+	}
+	old := q.follower
+	q.follower = f
+	q.mu.Unlock()
+	if old != nil {
+		old.cancel()
+		if old.peer != peer {
+			old.peer.Disconnect(errReplaced)
+		}
+	}
+	s.log.Info("the other server follows", "remote", peer.RemoteAddr())
+	s.pair.sending.Go(func() {
+		err := f.run(ctx, r)
+		f.cancel()
+		if err != nil && ctx.Err() == nil {
+			s.log.Info("the other server no longer follows", "remote", peer.RemoteAddr(), "error", err)
+			peer.Disconnect(err)
+		}
+	})
+}
+
+var (
+	errNotActive = errors.New("chp: this server is not the active one")
+	errReplaced  = errors.New("chp: the other server has connected again")
+)
+
+// run sends the tail from where the follower is, or the map first, until the context
+// or the connection ends.
+func (f *following) run(ctx context.Context, r followRequest) error {
+	q := &f.server.sequencer
+	q.mu.Lock()
+	position, ok := q.resume(r)
+	f.position = position
+	q.mu.Unlock()
+	if ok {
+		if err := f.send(ctx, appendControl(nil, nameTail, nil)); err != nil {
+			return err
+		}
+	}
+	var batches []tailBatch
+	var head []byte
+	for {
+		if !ok {
+			if err := f.sendBase(ctx, r); err != nil {
+				return err
+			}
+		}
+		q.mu.Lock()
+		batches, ok = q.tail.read(f.position, followPortion, batches[:0])
+		var more <-chan struct{}
+		if len(batches) == 0 {
+			more = q.tail.more()
+		}
+		f.position += uint64(len(batches))
+		q.mu.Unlock()
+		if !ok {
+			f.server.log.Warn("the other server fell behind, and is sent the whole map")
+			continue
+		}
+		if more != nil {
+			select {
+			case <-more:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			continue
+		}
+		var err error
+		for _, b := range batches {
+			head = appendControl(head[:0], nameBatch, b.batchHead.append(nil))
+			if err == nil {
+				err = f.send(ctx, head)
+			}
+			for _, p := range b.pieces {
+				if err == nil {
+					err = f.server.router.SendWire(ctx, f.peer, p.Wire(), p.Records, p.Segment)
+				}
+				p.Segment.Release()
+			}
+		}
+		clear(batches)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// followPortion is how many bytes of the tail a follower is handed at a time.
+const followPortion = 1 << 20
+
+func (f *following) send(ctx context.Context, message []byte) error {
+	return f.server.router.SendWire(ctx, f.peer, message, 1, nil)
+}
+
+// sendBase sends the whole map, as it is at a cut; the tail continues it.
+func (f *following) sendBase(ctx context.Context, r followRequest) error {
+	q := &f.server.sequencer
+	q.mu.Lock()
+	c := q.store.Cut()
+	h := baseHead{mapID: q.mapID, epoch: q.newest.epoch, last: q.newest.last, branch: q.branch(r)}
+	f.position = q.tail.end()
+	q.mu.Unlock()
+	defer c.Release()
+	if err := f.send(ctx, appendControl(nil, nameBase, h.append(nil))); err != nil {
+		return err
+	}
+	wire := make([]byte, 0, basePortion+basePortion/4)
+	n := 0
+	var err error
+	flush := func() {
+		if n > 0 && err == nil {
+			err = f.server.router.SendWire(ctx, f.peer, wire, n, nil)
+		}
+		wire, n = wire[:0], 0
+	}
+	c.Records(func(r kvmsg.Record) bool {
+		if len(wire)+len(r) > basePortion {
+			flush()
+		}
+		wire = kvmsg.AppendAged(wire, r, q.deadlines.left(r))
+		n++
+		return err == nil
+	})
+	flush()
+	if err != nil {
+		return err
+	}
+	return f.send(ctx, appendControl(nil, nameDone, nil))
+}
+
+// basePortion is how many bytes of the map a follower is handed at a time.
+const basePortion = 64 << 10
+
+// resume returns the position in the tail that continues what a follower has, and
+// false if there is none. mu must be held.
+func (q *sequencer) resume(r followRequest) (position uint64, ok bool) {
+	if r.mapID != q.mapID {
+		return 0, false
+	}
+	if position, ok = q.tail.behind(r.epoch, r.last); ok {
+		return position, true
+	}
+	return q.tail.end(), q.newest == reign{r.epoch, r.last}
+}
+
+// branch returns up to which sequence a follower's updates are also this server's,
+// and 0 if that is not known. mu must be held.
+func (q *sequencer) branch(r followRequest) int64 {
+	if r.mapID != q.mapID {
+		return 0
+	}
+	branch := int64(0)
+	for _, ended := range append(q.reigns, q.newest) {
+		if ended.epoch == r.epoch {
+			branch = ended.last
+		}
+	}
+	return branch
+}
+
+// reign is a reign and the last update of it that this server has.
+type reign struct {
+	epoch uint64
+	last  int64
+}
+
+// maxReigns bounds the reigns that are remembered.
+const maxReigns = 64
+
+// hears takes a message of a peer: HAVE or BYE, and FOLLOW.
+func (s *Server) hears(ctx context.Context, peer *sockets.Peer, m zmtp.Message) {
+	if m.Len() != 2 || s.pair == nil {
+		return
+	}
+	name, rest := m.Next()
+	body, _ := rest.Next()
+	q := &s.sequencer
+	switch string(name) {
+	case nameFollow:
+		if r, ok := parseFollowRequest(body); ok {
+			s.followedBy(ctx, peer, r)
+		}
+	case nameHave:
+		if len(body) == 8 {
+			q.acknowledged(peer, int64(binary.BigEndian.Uint64(body)))
+		}
+	case nameBye:
+		q.mu.Lock()
+		if f := q.follower; f != nil && f.peer == peer {
+			f.bye = true
+		}
+		q.mu.Unlock()
+		s.pair.look()
+	}
+}
+
+// caughtUp is how many updates a follower may be behind to be waited for from then on.
+const caughtUp = 1 << 14
+
+// acknowledged notes what a follower has.
+func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f := q.follower
+	if f == nil || f.peer != peer || sequence < f.have {
+		return
+	}
+	f.have, f.moved = min(sequence, q.newest.last), time.Now()
+	q.commits.acked = f.have
+	if !q.commits.peer && q.acks > 1 && !f.left && !f.bye && q.newest.last-f.have < caughtUp {
+		q.commits.peer = true
+		q.waiting.Store(true)
+	}
+	q.commit()
+}
+
+// alone has updates committed without the other server. mu must be held.
+func (q *sequencer) alone() {
+	q.commits.peer = false
+	q.waiting.Store(q.commits.waits())
+	q.commit()
+}

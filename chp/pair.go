@@ -1,0 +1,328 @@
+package chp
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"clustermap/patterns/binarystar"
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
+
+// pair is what a server of a pair has besides: the node that knows which of the two is
+// active, and the connection to the other one.
+//
+// A goroutine (see run) makes the server do what the node says. Until it has, the
+// server is passive: sequencer.passive is what counts for each update.
+type pair struct {
+	server   *Server
+	timeout  time.Duration
+	security func() sockets.Security // of connections to the other server; a function, because printing one shows no secrets
+	bound    func() sockets.Security // of the endpoint of the state
+	node     *binarystar.Node
+	sending  sync.WaitGroup // goroutines of followings
+	changed  chan struct{}  // wakes run
+	copied   atomic.Bool    // this server has a copy of the map, or its own
+	ending   atomic.Bool    // the server ends
+	active   atomic.Bool    // the server serves
+	asked    atomic.Int64   // when a client last asked while the server did not serve, on clock
+
+	voting sync.Mutex
+	parked []request // of clients that wait for this server to become active
+}
+
+const (
+	// maxParked bounds the requests that wait. The oldest go first.
+	maxParked = 4096
+	// looksPerTimeout is how often within the time-out run looks at the other server.
+	looksPerTimeout = 20
+)
+
+// standby tells a client of this package that the server does not serve at present, so
+// that it tries the other one.
+var standby = zmtp.AppendMessage(nil, []byte("STANDBY"))
+
+// newPair makes the pair's part of a server. The node is made by start.
+func newPair(s *Server, o ServerOptions) *pair {
+	q := &s.sequencer
+	q.passive, q.acks, q.tail.on = true, o.Pair.Acks, true
+	return &pair{
+		server: s, timeout: o.Pair.Timeout, changed: make(chan struct{}, 1),
+		security: func() sockets.Security { return o.Pair.PeerSecurity },
+		bound:    func() sockets.Security { return o.Security },
+	}
+}
+
+// start makes the node: the other server hears of this one from now on.
+func (p *pair) start(ctx context.Context) error {
+	s, o := p.server, p.server.opts.Pair
+	q := &s.sequencer
+	role := binarystar.RolePrimary
+	if o.Backup {
+		role = binarystar.RoleBackup
+	}
+	options := binarystar.Options{
+		Role: role, Bind: o.State, Peer: o.PeerState, Interval: o.Interval, Timeout: o.Timeout,
+		BindSecurity: p.bound(), PeerSecurity: p.security(),
+		Payload: func() []byte {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, q.newest.epoch), uint64(q.newest.last))
+		},
+		Compare: bytes.Compare,
+	}
+	if q.disk.on() {
+		options.Epoch = q.disk.log.Epoch()
+		options.StoreEpoch = q.disk.log.SetEpoch
+	}
+	var err error
+	if p.node, err = binarystar.New(ctx, options); err != nil {
+		return &ListenError{o.State, err}
+	}
+	return nil
+}
+
+// look wakes run.
+func (p *pair) look() { signal(p.changed) }
+
+// run does what the node says, until the context ends.
+func (p *pair) run(ctx context.Context) error {
+	s := p.server
+	states, err := p.node.Subscribe()
+	if err != nil {
+		return err
+	}
+	defer states.Close()
+	ticker := time.NewTicker(max(p.timeout/looksPerTimeout, time.Millisecond))
+	defer ticker.Stop()
+	var following sync.WaitGroup
+	stop := func() {}
+	defer func() {
+		stop()
+		following.Wait()
+	}()
+	var now binarystar.State
+	var epoch uint64
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.node.Done():
+			return p.node.Err()
+		case <-ticker.C:
+			p.vote(ctx)
+			p.judge()
+			continue
+		case <-p.changed:
+			p.judge()
+			continue
+		case status, ok := <-states.C():
+			if !ok {
+				return p.node.Err()
+			}
+			if status.State == now && (now != binarystar.StateActive || status.Epoch == epoch) {
+				continue
+			}
+			s.log.Warn("state changed", "state", status.State.String(), "reason", status.Reason.String(), "epoch", status.Epoch)
+			now, epoch = status.State, status.Epoch
+		}
+		switch now {
+		case binarystar.StateActive:
+			stop()
+			following.Wait()
+			stop = func() {}
+			p.lead(ctx, epoch)
+		case binarystar.StatePassive:
+			p.yield()
+			stop()
+			following.Wait()
+			var follow context.Context
+			follow, stop = context.WithCancel(ctx)
+			following.Go(func() { s.follow(follow) })
+		default:
+			p.yield()
+		}
+	}
+}
+
+// lead makes the server the active one, in a new reign.
+func (p *pair) lead(ctx context.Context, epoch uint64) {
+	q := &p.server.sequencer
+	q.mu.Lock()
+	q.enterReign(epoch)
+	q.last.Store(max(q.last.Load(), firstSequence(time.Now())))
+	q.published.Store(q.last.Load())
+	q.passive = false
+	q.mu.Unlock()
+	p.copied.Store(true)
+	p.active.Store(true)
+
+	p.voting.Lock()
+	parked := p.parked
+	p.parked = nil
+	p.voting.Unlock()
+	// Only now, so that none is parked after this.
+	for _, r := range parked {
+		_ = p.server.snapshots.add(ctx, r) // the client is gone, or asks for too much
+	}
+}
+
+// yield makes the server a passive one: it takes and publishes nothing more, and its
+// clients have to go to the other one.
+func (p *pair) yield() {
+	q := &p.server.sequencer
+	was := p.active.Swap(false)
+	q.mu.Lock()
+	q.passive = true
+	for !q.held.empty() {
+		q.held.drop() // never published
+	}
+	q.published.Store(q.last.Load())
+	q.commits.peer = false
+	q.waiting.Store(q.commits.waits())
+	q.tell()
+	f := q.follower
+	q.follower = nil
+	q.mu.Unlock()
+	if f != nil {
+		f.cancel()
+		f.peer.Disconnect(errNotActive)
+	}
+	if was {
+		p.server.members.disconnectAll(errNotActive)
+	}
+}
+
+// left notes that a connection has ended.
+func (p *pair) left(peer *sockets.Peer) {
+	q := &p.server.sequencer
+	q.mu.Lock()
+	f := q.follower
+	if f != nil && f.peer == peer {
+		f.left = true
+		f.cancel()
+	}
+	q.mu.Unlock()
+	p.voting.Lock()
+	p.parked = slices.DeleteFunc(p.parked, func(r request) bool { return r.peer == peer })
+	p.voting.Unlock()
+}
+
+// judge gives up waiting for a follower that has ended, or has taken nothing for the
+// time-out.
+func (p *pair) judge() {
+	s := p.server
+	q := &s.sequencer
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f := q.follower
+	if f == nil {
+		return
+	}
+	if q.held.empty() {
+		if !f.left {
+			f.moved = time.Now()
+		}
+	}
+	if !q.commits.peer || !f.bye && time.Since(f.moved) < p.timeout {
+		return
+	}
+	q.alone()
+	s.log.Warn("updates are acknowledged without the other server", "since", f.moved)
+}
+
+// vote votes for this server if a client has asked for it lately.
+func (p *pair) vote(ctx context.Context) {
+	if p.active.Load() || !p.mayServe() {
+		return
+	}
+	asked := time.Duration(p.asked.Load())
+	if asked == 0 || clock()-asked > p.timeout {
+		return
+	}
+	_, _ = p.node.Vote(ctx) // run hears of the result
+}
+
+// mayServe says whether the server has data to serve with: a passive one that has not
+// yet copied the map has none.
+func (p *pair) mayServe() bool {
+	return p.copied.Load() || p.node.State() != binarystar.StatePassive
+}
+
+// park keeps the request of a client while the server does not serve, and counts it
+// as a vote.
+func (p *pair) park(ctx context.Context, r request) {
+	p.asked.Store(int64(clock()))
+	if r.want.full {
+		_ = p.server.router.SendWire(ended, r.peer, standby, 1, nil) // as far as there is room
+	}
+	p.voting.Lock()
+	if len(p.parked) == maxParked {
+		p.parked = p.parked[1:]
+	}
+	p.parked = append(p.parked, r)
+	p.voting.Unlock()
+	p.vote(ctx)
+}
+
+// handover hands over to the other server: this one takes no more, the other one is
+// given everything, and then becomes active.
+func (p *pair) handover(ctx context.Context) error {
+	q := &p.server.sequencer
+	q.mu.Lock()
+	f := q.follower
+	switch {
+	case q.passive:
+		q.mu.Unlock()
+		return binarystar.ErrNotActive
+	case f == nil || f.left:
+		q.mu.Unlock()
+		return binarystar.ErrNoSuccessor
+	}
+	q.passive = true
+	last := q.newest.last
+	q.mu.Unlock()
+	err := p.await(ctx, func() bool { return f.have >= last })
+	if err == nil {
+		err = p.node.Handover(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, binarystar.ErrNoSuccessor) || p.node.State() == binarystar.StateActive {
+		q.mu.Lock()
+		q.passive = false
+		q.mu.Unlock()
+	}
+	return fmt.Errorf("chp: no handover: %w", err)
+}
+
+// await waits until ready, which is called with the sequencer's mutex held.
+func (p *pair) await(ctx context.Context, ready func() bool) error {
+	q := &p.server.sequencer
+	for {
+		q.mu.Lock()
+		is := ready()
+		q.mu.Unlock()
+		if is {
+			return nil
+		}
+		if !pause(ctx, time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+}
+
+// close ends the node, after run has ended.
+func (p *pair) close() {
+	if p != nil && p.node != nil {
+		_ = p.node.Close()
+	}
+}
