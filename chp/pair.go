@@ -143,8 +143,8 @@ func (p *pair) run(ctx context.Context) error {
 			p.yield()
 			stop()
 			following.Wait()
-			var follow context.Context
-			follow, stop = context.WithCancel(ctx)
+			follow, cancel := context.WithCancel(ctx)
+			stop = cancel
 			following.Go(func() { s.follow(follow) })
 		default:
 			p.yield()
@@ -238,13 +238,15 @@ func (p *pair) judge() {
 	s.log.Warn("updates are acknowledged without the other server", "since", f.moved)
 }
 
-// vote votes for this server if a client has asked for it lately.
+// vote votes for this server if a client waits for it, or has asked for it lately.
 func (p *pair) vote(ctx context.Context) {
 	if p.active.Load() || !p.mayServe() {
 		return
 	}
-	asked := time.Duration(p.asked.Load())
-	if asked == 0 || clock()-asked > p.timeout {
+	p.voting.Lock()
+	waits := len(p.parked) > 0
+	p.voting.Unlock()
+	if asked := time.Duration(p.asked.Load()); !waits && (asked == 0 || clock()-asked > 2*p.timeout) {
 		return
 	}
 	_, _ = p.node.Vote(ctx) // run hears of the result

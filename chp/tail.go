@@ -72,7 +72,7 @@ func (t *tail) add(h batchHead, pieces []store.Piece) {
 	b := tailBatch{batchHead: h, pieces: append([]store.Piece(nil), pieces...), bytes: heldBytes}
 	for _, p := range pieces {
 		p.Segment.Retain()
-		b.bytes += int(p.End - p.Off)
+		b.bytes += p.Size()
 	}
 	t.bytes += b.bytes
 	t.batches = append(t.batches, b)

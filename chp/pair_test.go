@@ -1,0 +1,209 @@
+package chp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"clustermap/chp/commit"
+	"clustermap/internal/loopback"
+)
+
+// pairOptions returns the options of both servers of a pair on one address, quick to
+// notice that the other one is gone.
+func pairOptions(t testing.TB) (primary, backup ServerOptions) {
+	t.Helper()
+	host := loopback.Own()
+	at := func(port int) string { return "tcp://" + net.JoinHostPort(host, strconv.Itoa(port)) }
+	primary = ServerOptions{
+		Host: host, Port: 5556, Logger: quiet(), HeartbeatInterval: 50 * time.Millisecond,
+		Pair: &PairOptions{Peer: at(5566), State: at(5003), PeerState: at(5004), Interval: 50 * time.Millisecond, Timeout: 500 * time.Millisecond},
+	}
+	backup = ServerOptions{
+		Host: host, Port: 5566, Logger: quiet(), HeartbeatInterval: 50 * time.Millisecond,
+		Pair: &PairOptions{Backup: true, Peer: at(5556), State: at(5004), PeerState: at(5003), Interval: 50 * time.Millisecond, Timeout: 500 * time.Millisecond},
+	}
+	return primary, backup
+}
+
+// pairServer is a server of a pair.
+type pairServer struct {
+	*Server
+	stop func() // ends it without a handover
+}
+
+func startPairServer(t testing.TB, o ServerOptions) pairServer {
+	t.Helper()
+	s, err := NewServer(o)
+	must(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(context.Background()) }()
+	select {
+	case <-s.Ready():
+	case err := <-served:
+		t.Fatal(err)
+	}
+	stopped := false
+	p := pairServer{s, func() {
+		if !stopped {
+			stopped = true
+			must(t, s.Close())
+			must(t, <-served)
+		}
+	}}
+	t.Cleanup(p.stop)
+	return p
+}
+
+// inSync says whether updates wait for the other server.
+func (p pairServer) inSync() bool {
+	q := &p.sequencer
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.commits.peer && q.held.empty() && q.follower.have == q.newest.last
+}
+
+func (p pairServer) active() bool { return p.pair.active.Load() }
+
+// pairClient is a client of both servers.
+func pairClient(t testing.TB, primary, backup ServerOptions) *Client {
+	t.Helper()
+	c, err := NewClient(ClientOptions{Servers: []string{backup.Pair.Peer, primary.Pair.Peer}, HeartbeatTimeout: hang, SyncTimeout: hang, Logger: quiet()})
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
+	return c
+}
+
+// TestPairFailover: what was acknowledged is there when the backup takes over, and when
+// the primary does after that.
+func TestPairFailover(t *testing.T) {
+	t.Parallel()
+	for _, disk := range []bool{false, true} {
+		t.Run(fmt.Sprintf("disk=%v", disk), func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			po, bo := pairOptions(t)
+			dirs := [2]string{t.TempDir(), t.TempDir()}
+			start := func(i int) pairServer {
+				o := []ServerOptions{po, bo}[i]
+				if disk {
+					o.Log, o.Sync = openLog(t, dirs[i]), commit.Interval(time.Millisecond)
+				}
+				return startPairServer(t, o)
+			}
+			servers := [2]pairServer{start(0), start(1)}
+			c := pairClient(t, po, bo)
+			want := map[string]string{}
+			set := func(round int) {
+				t.Helper()
+				for i := range 100 {
+					key, value := fmt.Sprintf("/%d/%d", i%30, round), fmt.Sprintf("%d", i)
+					if _, err := c.SetSync(ctx, key, []byte(value)); err != nil {
+						t.Fatalf("round %d, %d: %v", round, i, err)
+					}
+					want[key] = value
+				}
+			}
+			active := 0
+			for round := range 4 {
+				eventually(t, "a server is active", func() bool { return servers[active].active() })
+				set(round)
+				eventually(t, "the other server follows", servers[active].inSync)
+				set(round)
+				servers[active].stop()
+				other := 1 - active
+				set(round + 100)
+				if !servers[other].active() {
+					t.Fatal("the other server is not active")
+				}
+				for key, value := range want {
+					if got, _ := servers[other].Get(key); string(got) != value {
+						t.Fatalf("round %d: %s is %q, want %q", round, key, got, value)
+					}
+				}
+				servers[active] = start(active)
+				active = other
+			}
+		})
+	}
+}
+
+// TestPairKeepsDeadlines: times to live go on at the server that takes over.
+func TestPairKeepsDeadlines(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	primary, backup := startPairServer(t, po), startPairServer(t, bo)
+	c := pairClient(t, po, bo)
+	const ttl = time.Second
+	_, err := c.SetSync(ctx, "/before", []byte("1"), WithTTL(ttl)) // comes with the map, or as an update
+	must(t, err)
+	eventually(t, "the backup follows", primary.inSync)
+	_, err = c.SetSync(ctx, "/short", []byte("1"), WithTTL(ttl))
+	must(t, err)
+	_, err = c.SetSync(ctx, "/long", []byte("1"), WithTTL(time.Hour))
+	must(t, err)
+	set := time.Now()
+	primary.stop()
+	eventually(t, "the backup is active", backup.active)
+	must(t, c.WaitActive(ctx))
+	eventually(t, "keys expire at the backup", func() bool { return backup.Len() == 1 && c.Len() == 1 })
+	if d := time.Since(set); d < ttl/2 {
+		t.Errorf("the key was gone after %v", d)
+	}
+	if left, ok := c.GetTTL("/long"); !ok || left > time.Hour || left < time.Hour-time.Minute {
+		t.Errorf("%v are left of an hour", left)
+	}
+}
+
+// TestPairHandover: a planned handover loses nothing, and back again.
+func TestPairHandover(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	servers := [2]pairServer{startPairServer(t, po), startPairServer(t, bo)}
+	c := pairClient(t, po, bo)
+	stop := make(chan struct{})
+	wrote := make(chan int, 1)
+	go func() {
+		n := 0
+		for ; ; n++ {
+			select {
+			case <-stop:
+				wrote <- n
+				return
+			default:
+			}
+			if _, err := c.SetSync(ctx, "/n", []byte(strconv.Itoa(n))); err != nil {
+				t.Errorf("update %d: %v", n, err)
+				wrote <- n
+				return
+			}
+		}
+	}()
+	for i := range 4 {
+		eventually(t, "one is active, the other follows", func() bool { return servers[i%2].active() && servers[i%2].inSync2() })
+		must(t, servers[i%2].pair.handover(ctx))
+		eventually(t, "the other one is active", servers[1-i%2].active)
+	}
+	close(stop)
+	n := <-wrote
+	if got, _ := servers[0].Get("/n"); string(got) != strconv.Itoa(n-1) {
+		t.Errorf("%q is the last of %d", got, n)
+	}
+	if err := servers[1].pair.handover(ctx); !errors.Is(err, errNotActive) && err == nil {
+		t.Errorf("the passive one hands over: %v", err)
+	}
+}
+
+// inSync2 says whether updates wait for the other server, also while some do.
+func (p pairServer) inSync2() bool {
+	q := &p.sequencer
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.commits.peer
+}
