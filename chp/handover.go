@@ -87,4 +87,9 @@ func (s *Server) takeHandover(ctx context.Context, peer *sockets.Peer) {
 
 // handover has the other server of the pair take over, and returns when it has. The
 // error's text is what the peer that asked is told.
-func (s *Server) handover(context.Context) error { return errNotOfPair }
+func (s *Server) handover(ctx context.Context) error {
+	if s.pair == nil {
+		return errNotOfPair
+	}
+	return s.pair.handover(ctx)
+}

@@ -208,12 +208,15 @@ func (m *members) size() int {
 	return len(m.byID)
 }
 
-// disconnectAll ends all connections, for the reason given.
+// disconnectAll ends the connections of all clients, for the reason given. One that
+// only asks how the server is, or for a handover, stays.
 func (m *members) disconnectAll(reason error) {
 	m.mu.Lock()
 	all := slices.Collect(maps.Keys(m.connected))
 	m.mu.Unlock()
 	for _, p := range all {
-		p.Disconnect(reason)
+		if p.Property(propertyCHP) == "" || p.Property(propertyClient) != "" {
+			p.Disconnect(reason)
+		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"clustermap/patterns/binarystar"
 	"clustermap/sockets"
-	"clustermap/zmtp"
 )
 
 // pair is what a server of a pair has besides: the node that knows which of the two is
@@ -32,6 +31,7 @@ type pair struct {
 	copied   atomic.Bool    // this server has a copy of the map, or its own
 	ending   atomic.Bool    // the server ends
 	active   atomic.Bool    // the server serves
+	follows  atomic.Bool    // the server is passive, and follows
 	asked    atomic.Int64   // when a client last asked while the server did not serve, on clock
 
 	voting sync.Mutex
@@ -44,10 +44,6 @@ const (
 	// looksPerTimeout is how often within the time-out run looks at the other server.
 	looksPerTimeout = 20
 )
-
-// standby tells a client of this package that the server does not serve at present, so
-// that it tries the other one.
-var standby = zmtp.AppendMessage(nil, []byte("STANDBY"))
 
 // newPair makes the pair's part of a server. The node is made by start.
 func newPair(s *Server, o ServerOptions) *pair {
@@ -138,6 +134,7 @@ func (p *pair) run(ctx context.Context) error {
 			stop()
 			following.Wait()
 			stop = func() {}
+			p.follows.Store(false)
 			p.lead(ctx, epoch)
 		case binarystar.StatePassive:
 			p.yield()
@@ -145,8 +142,10 @@ func (p *pair) run(ctx context.Context) error {
 			following.Wait()
 			follow, cancel := context.WithCancel(ctx)
 			stop = cancel
+			p.follows.Store(true)
 			following.Go(func() { s.follow(follow) })
 		default:
+			p.follows.Store(false)
 			p.yield()
 		}
 	}
@@ -263,7 +262,7 @@ func (p *pair) mayServe() bool {
 func (p *pair) park(ctx context.Context, r request) {
 	p.asked.Store(int64(clock()))
 	if r.want.full {
-		_ = p.server.router.SendWire(ended, r.peer, standby, 1, nil) // as far as there is room
+		_ = p.server.router.SendWire(ended, r.peer, standbyWire, 1, nil) // as far as there is room
 	}
 	p.voting.Lock()
 	if len(p.parked) == maxParked {
@@ -284,7 +283,7 @@ func (p *pair) handover(ctx context.Context) error {
 	case q.passive:
 		q.mu.Unlock()
 		return binarystar.ErrNotActive
-	case f == nil || f.left:
+	case f == nil || f.left || f.bye:
 		q.mu.Unlock()
 		return binarystar.ErrNoSuccessor
 	}

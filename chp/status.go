@@ -34,10 +34,14 @@ type Status struct {
 	Clients  int   `json:"clients"` // connections to the publisher port: each client has one
 
 	// Peer is the snapshot port of the other server of the pair, "" for a server that
-	// is alone. Lag is how many updates the peer does not have yet; 0 on a server
-	// that is not active.
+	// is alone. Lag is how many updates the peer does not have yet, and -1 while it
+	// does not follow; 0 on a server that is not active.
 	Peer string `json:"peer"`
 	Lag  int64  `json:"lag"`
+
+	// InSync says that the active server of a pair publishes an update only when the
+	// other one has it: see [PairOptions.Acks].
+	InSync bool `json:"in_sync"`
 
 	// MemoryBytes is the resident memory of the server's process: what the
 	// operating system counts, whatever in the process it is for. Where the system
@@ -90,7 +94,34 @@ func (s *Server) Status() Status {
 
 // pairStatus fills in what depends on the server's place in a pair: Role, State,
 // Epoch, Peer and Lag. They are those of a server that is alone.
-func (s *Server) pairStatus(*Status) {}
+func (s *Server) pairStatus(st *Status) {
+	p := s.pair
+	if p == nil {
+		return
+	}
+	st.Role, st.Peer = RolePrimary, s.opts.Pair.Peer
+	if s.opts.Pair.Backup {
+		st.Role = RoleBackup
+	}
+	q := &s.sequencer
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	st.Epoch = p.node.Epoch()
+	switch {
+	case p.active.Load():
+		st.State = ServerActive
+		if f := q.follower; f != nil {
+			st.Lag = max(q.newest.last-f.have, 0)
+			st.InSync = q.commits.peer
+		} else {
+			st.Lag = -1
+		}
+	case p.follows.Load():
+		st.State = ServerPassive
+	default:
+		st.State = ServerWaiting
+	}
+}
 
 // residentBytes returns the memory of this process.
 func residentBytes() int64 {

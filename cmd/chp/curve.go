@@ -87,7 +87,7 @@ func serverSecurity(key, allow string) (s sockets.Security, err error) {
 	if err != nil {
 		return s, fail(exitUsage, "--curve-allow: %w", err)
 	}
-	s.Authenticate = sockets.AllowKeys(keys...)
+	s.Authenticate = sockets.AllowKeys(append(keys, pair.Public)...) // the other server of a pair has the same key
 	return s, nil
 }
 

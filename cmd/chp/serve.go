@@ -33,6 +33,7 @@ type serveFlags struct {
 	curveKey, allow  string
 	logLevel, format string
 	load             string
+	pair             pairFlags
 	data             string
 	sync             commit.Policy
 	maxLine          octets
@@ -57,7 +58,7 @@ Without --data the map is in memory only. A server that starts anew has an empty
 one, and its clients delete what they have; with --load it begins with the keys of a
 dump (chp dump), times to live included, and is ready once they are in the map.
 
-` + syncHelp + `
+` + syncHelp + pairHelp + `
 
 With --model N from 1 to 5 it is a server of that Clone model of the ZeroMQ Guide,
 for programs of that model: it sends no heartbeats, takes updates on a PULL socket,
@@ -70,6 +71,8 @@ and PORT+1 stays free. Clients of this command need --server-model N then.`,
   chp serve --load map.jsonl
   chp serve --model 4         # for programs of Clone model 4
   chp serve --data /var/lib/chp --sync always
+  chp serve --primary         # and on the same machine, for a pair
+  chp serve --backup
   chp serve --host 0.0.0.0 --curve-key server.key --curve-allow clients.txt`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -94,6 +97,7 @@ and PORT+1 stays free. Clients of this command need --server-model N then.`,
 	flags.StringVar(&f.data, "data", "", "`directory` that keeps the map; --load counts only while it is empty")
 	flags.TextVar(&f.sync, "sync", commit.Policy{}, "when updates are flushed to it: always, interval=`D`, never")
 	flags.Var(&f.maxLine, "max-line", "longest line of that dump accepted")
+	f.pair.register(flags)
 	flags.StringVar(&f.logLevel, "log-level", "warn", "least important records to log: debug, info, warn, error")
 	flags.StringVar(&f.format, "log-format", "text", "form of the log on standard error: text, json")
 	if err := cmd.MarkFlagDirname("data"); err != nil {
@@ -156,11 +160,16 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	if err != nil {
 		return err
 	}
+	pair, err := f.pair.options(cmd, f, security)
+	if err != nil {
+		return err
+	}
 	log, err := f.openData(ctx)
 	if err != nil {
 		return err
 	}
 	server, err := chp.NewServer(chp.ServerOptions{
+		Pair:              pair,
 		Log:               log,
 		Sync:              f.sync,
 		OnReplay:          f.replaying(cmd),
@@ -215,7 +224,7 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 			if e.Snapshot == "" {
 				snapshots = ""
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "chp: ready: %spublisher %s, collector %s\n", snapshots, e.Publisher, e.Collector)
+			fmt.Fprintf(cmd.ErrOrStderr(), "chp: %sready: %spublisher %s, collector %s\n", f.pair.role(), snapshots, e.Publisher, e.Collector)
 		case <-ctx.Done():
 		}
 	}()

@@ -34,12 +34,12 @@ the order in which they were named:
   KEYS      keys in the map
   CLIENTS   clients connected
   PEER      the other server of the pair
-  LAG       updates that the peer does not have yet
+  LAG       updates that the peer does not have yet; -1 while it does not follow
   MEMORY    resident memory of the server's process
   UPTIME    how long it has been serving
 
 With --json each line is an object: endpoint, role, state, epoch, sequence, keys,
-clients, peer, lag, memory_bytes, map_bytes and uptime_seconds, or endpoint and
+clients, peer, lag, in_sync, memory_bytes, map_bytes and uptime_seconds, or endpoint and
 error for a server that did not answer.
 
 Servers of other makes do not answer.

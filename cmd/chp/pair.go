@@ -1,0 +1,154 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"clustermap/chp"
+	"clustermap/sockets"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const pairHelp = `
+
+With --primary or --backup the server is one of two. One is active and serves; the
+other one follows it, and takes over when it has been silent for twice
+--bstar-interval and a client asks for service. Without further flags both run on
+this machine: the primary on ports 5556 to 5558, the backup on 5566 to 5568. Clients
+name both with --server. With --acks 2 an update is published, and "chp set" returns,
+when both have it; while the other server is away the active one goes on alone.
+With --curve-key both servers have the same key.
+A server that was active at the same time as the other one, and loses, gives up the
+updates that only it has: it logs that, and writes them to --diverged.`
+
+// Ports of a pair on one machine, as in the guide.
+const (
+	backupPort       = 5566
+	primaryStatePort = 5003
+	backupStatePort  = 5004
+)
+
+type pairFlags struct {
+	primary, backup        bool
+	peer, state, peerState string
+	interval               time.Duration
+	acks                   int
+	diverged               string
+}
+
+func (p *pairFlags) register(flags *pflag.FlagSet) {
+	flags.BoolVar(&p.primary, "primary", false, "be the primary server of a pair")
+	flags.BoolVar(&p.backup, "backup", false, "be the backup server of a pair")
+	flags.StringVar(&p.peer, "peer", "", "the other server's `endpoint` (default tcp://HOST:5566 for the primary, tcp://HOST:5556 for the backup)")
+	flags.StringVar(&p.state, "state", "", "`endpoint` where this server tells the other one its state (default tcp://HOST:5003, tcp://HOST:5004)")
+	flags.StringVar(&p.peerState, "peer-state", "", "`endpoint` where the other server does (default tcp://HOST:5004, tcp://HOST:5003)")
+	flags.DurationVar(&p.interval, "bstar-interval", time.Second, "how often the servers of a pair tell each other their state")
+	flags.IntVar(&p.acks, "acks", 2, "how many servers of a pair must have an update before it is published: 1, 2")
+	flags.StringVar(&p.diverged, "diverged", "", "`file` to append updates to that this server gives up (default chp-diverged.jsonl in --data, or in the working directory)")
+}
+
+// role returns the word for the ready line, with a space.
+func (p *pairFlags) role() string {
+	switch {
+	case p.primary:
+		return "primary "
+	case p.backup:
+		return "backup "
+	}
+	return ""
+}
+
+// options returns the pair's options, or nil if the server is alone.
+func (p *pairFlags) options(cmd *cobra.Command, f *serveFlags, security sockets.Security) (*chp.PairOptions, error) {
+	if !p.primary && !p.backup {
+		for _, name := range []string{"peer", "state", "peer-state", "bstar-interval", "acks", "diverged"} {
+			if cmd.Flags().Changed(name) {
+				return nil, fail(exitUsage, "--%s is for a pair: give --primary or --backup too", name)
+			}
+		}
+		return nil, nil
+	}
+	switch {
+	case p.primary && p.backup:
+		return nil, fail(exitUsage, "--primary and --backup: a server is one of the two")
+	case p.interval <= 0:
+		return nil, fail(exitUsage, "--bstar-interval %v: give a time above 0", p.interval)
+	case p.acks != 1 && p.acks != 2:
+		return nil, fail(exitUsage, "--acks %d: give 1 or 2", p.acks)
+	case f.load != "":
+		return nil, fail(exitUsage, "--load is not for a pair: load the dump with chp load")
+	}
+	host := f.host
+	if host == "*" || host == "0.0.0.0" || host == "::" {
+		host = "127.0.0.1"
+	}
+	at := func(host string, port int) string { return "tcp://" + net.JoinHostPort(host, strconv.Itoa(port)) }
+	o := &chp.PairOptions{Backup: p.backup, Peer: p.peer, State: p.state, PeerState: p.peerState, Interval: p.interval, Acks: p.acks}
+	peer, state, peerState := backupPort, primaryStatePort, backupStatePort
+	if p.backup {
+		peer, state, peerState = chp.DefaultPort, backupStatePort, primaryStatePort
+		if !cmd.Flags().Changed("port") {
+			f.port = backupPort
+		}
+	}
+	or := func(value *string, standard string) {
+		if *value == "" {
+			*value = standard
+		}
+	}
+	or(&o.Peer, at(host, peer))
+	or(&o.State, at(f.host, state))
+	or(&o.PeerState, at(host, peerState))
+	o.OnDiverged = p.write(cmd, f.data)
+	if security.CurveServer {
+		public := security.CurveSecretKey.Public()
+		o.PeerSecurity = sockets.Security{CurveServerKey: public, CurvePublicKey: public, CurveSecretKey: security.CurveSecretKey}
+	}
+	return o, nil
+}
+
+// write returns what appends updates that are given up to a file, as lines of a dump.
+func (p *pairFlags) write(cmd *cobra.Command, data string) func(chp.Divergence) {
+	name := p.diverged
+	if name == "" {
+		name = "chp-diverged.jsonl"
+		if data != "" {
+			name = strings.TrimRight(data, "/") + "/" + name
+		}
+	}
+	return func(d chp.Divergence) {
+		n, err := appendEntries(name, d)
+		stderr := cmd.ErrOrStderr()
+		if err != nil {
+			fmt.Fprintf(stderr, "chp: updates after sequence %d of reign %d are given up, and could not be written: %v\n", d.After, d.Epoch, err)
+			return
+		}
+		fmt.Fprintf(stderr, "chp: updates after sequence %d of reign %d are given up; %s written to %s\n", d.After, d.Epoch, count(uint64(n), "key"), name)
+	}
+}
+
+// appendEntries appends the keys of d to a file, flushed to the disk, and returns how
+// many there are.
+func appendEntries(name string, d chp.Divergence) (n int, err error) {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, f.Sync(), f.Close()) }()
+	for e := range d.Entries {
+		line := append(appendJSONField([]byte{'{'}, "key", e.Key), ',')
+		line = appendJSONTTL(appendJSONField(line, "value", e.Value), e.TTL)
+		if _, err := f.Write(append(line, "}\n"...)); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
