@@ -57,7 +57,7 @@ var rules = []struct {
 	},
 	{
 		path: "chp",
-		own:  []string{"zmtp", "sockets", "chp/commit"},
+		own:  []string{"zmtp", "sockets", "chp/commit", "patterns/binarystar"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
 	},
