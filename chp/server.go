@@ -47,7 +47,7 @@ type Server struct {
 	teller    *teller
 	handovers handovers
 	clients   atomic.Int64 // connections of the publisher
-	pair      *pair // nil if the server is alone
+	pair      *pair        // nil if the server is alone
 
 	state  sync.Mutex
 	phase  phase
