@@ -50,6 +50,7 @@ const (
 const (
 	faultKill     = "kill"      // SIGKILL, then a new start
 	faultForget   = "forget"    // the same, and the data are removed
+	faultFull     = "full"      // the same while much is written
 	faultStop     = "stop"      // SIGSTOP, then SIGCONT
 	faultStopKill = "stop-kill" // SIGSTOP, SIGKILL, then a new start
 	faultTerm     = "term"      // SIGTERM, then a new start
@@ -63,7 +64,7 @@ func (c *cluster) plan(n int, seed uint64, longest time.Duration) (faults []faul
 		faultReset, faultReset, faultClose, faultHold, faultHold, faultDelay, faultDelay, faultRefuse,
 		faultLate, faultLate, faultHalfOpen, faultLag, faultLag, faultFlood, faultDrop, faultDrop, faultDrop, faultOutage, faultRejoin,
 	}
-	process := []string{faultKill, faultKill, faultKill, faultStop, faultStop, faultStopKill, faultTerm}
+	process := []string{faultKill, faultKill, faultFull, faultFull, faultStop, faultStop, faultStopKill, faultTerm}
 	if c.shape.data {
 		process = append(process, faultForget)
 	}
@@ -105,7 +106,7 @@ func (c *cluster) inject(ctx context.Context, faults []fault) {
 			break
 		}
 		switch f.kind {
-		case faultKill, faultForget, faultStop, faultStopKill, faultTerm, faultSplit:
+		case faultKill, faultFull, faultForget, faultStop, faultStopKill, faultTerm, faultSplit:
 			trouble <- struct{}{}
 			running.Go(func() {
 				c.doServer(ctx, f)
@@ -263,6 +264,12 @@ func (c *cluster) doServer(ctx context.Context, f fault) {
 			between.hold(toClient, -1)
 		}
 		return
+	}
+	if f.kind == faultFull {
+		var flood sync.WaitGroup
+		flood.Go(func() { c.flood(ctx) })
+		defer flood.Wait()
+		sleep(ctx, f.lasts/10)
 	}
 	if f.kind == faultStopKill {
 		s.signal(syscall.SIGSTOP)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"clustermap/internal/mutate"
 )
 
 // DefaultGroupBytes is the default of GroupOptions.Bytes.
@@ -304,6 +306,7 @@ func (g *Group) writeAll() {
 		var last uint64
 		if n := len(work.entries); n > 0 {
 			last = work.entries[n-1].Index
+			mutate.SlowDisk()
 			err = g.log.Append(work.entries...)
 		}
 		work.reset(g.options.Bytes)

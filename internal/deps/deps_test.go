@@ -68,7 +68,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/store",
-		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg"},
+		own:  []string{"internal/buf", "internal/invariants", "internal/kvmsg", "internal/mutate"},
 		// On Windows golang.org/x/sys imports package net.
 		imports: []string{"net", "syscall"},
 		out:     []string{"golang.org/x/sys", "github.com/klauspost/cpuid/v2"},

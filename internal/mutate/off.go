@@ -13,4 +13,12 @@ const (
 	Reconnect     = false // a subscriber connects again without a new snapshot
 	DropSlow      = false // the server leaves out updates for a slow subscriber instead of disconnecting it
 	NoFormerCheck = false // the server takes updates that arrive late over a connection which its client gave up
+
+	ExpireSuperseded = false // the server deletes a key at the end of a time to live that an update has replaced
+	PublishEarly     = false // the server publishes updates that are not on the disk yet
+	PublishAlone     = false // the active server publishes updates that the passive one does not have
 )
+
+// SlowDisk waits as long as a slow disk takes to write, if the server publishes what
+// is not written yet: with a fast one that is seldom seen.
+func SlowDisk() {}

@@ -2,7 +2,10 @@
 
 package mutate
 
-import "os"
+import (
+	"os"
+	"time"
+)
 
 // Variable names the safeguard to switch off.
 const Variable = "CLUSTERMAP_MUTATE"
@@ -18,7 +21,18 @@ var (
 	Reconnect     = off("reconnect")
 	DropSlow      = off("drop-slow")
 	NoFormerCheck = off("no-former-check")
+
+	ExpireSuperseded = off("expire-superseded")
+	PublishEarly     = off("publish-early")
+	PublishAlone     = off("publish-alone")
 )
+
+// SlowDisk: see off.go.
+func SlowDisk() {
+	if PublishEarly {
+		time.Sleep(20 * time.Millisecond)
+	}
+}
 
 func off(name string) bool {
 	Names = append(Names, name)

@@ -1,6 +1,9 @@
 package store
 
-import "clustermap/internal/kvmsg"
+import (
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/mutate"
+)
 
 // What readers call. None of it takes a lock; see epoch.go for what keeps the octets
 // in place while they look.
@@ -86,7 +89,7 @@ again:
 			if seg == nil {
 				goto again
 			}
-			if r := seg.record(at.offset()); r.Seq() == seq && kvmsg.HashKey(r.Key()) == hash {
+			if r := seg.record(at.offset()); (r.Seq() == seq || mutate.ExpireSuperseded) && kvmsg.HashKey(r.Key()) == hash {
 				return append(dst, r.Key()...), true
 			}
 		}
