@@ -94,6 +94,7 @@ const maxSentUpdates = 1 << 18
 // A nil *sentUpdates has none. It is safe for concurrent use.
 type sentUpdates struct {
 	seed maphash.Seed
+	most int // maxSentUpdates
 
 	mu    sync.Mutex
 	queue []sentUpdate // from first on
@@ -106,8 +107,8 @@ type sentUpdate struct {
 	id   [kvmsg.UUIDSize]byte
 }
 
-func newSentUpdates() *sentUpdates {
-	return &sentUpdates{seed: maphash.MakeSeed(), count: map[uint64]int{}}
+func newSentUpdates(most int) *sentUpdates {
+	return &sentUpdates{seed: maphash.MakeSeed(), most: most, count: map[uint64]int{}}
 }
 
 func (u *sentUpdates) hash(key, value []byte) uint64 {
@@ -123,7 +124,7 @@ func (u *sentUpdates) note(r kvmsg.Record) {
 	s := sentUpdate{hash: u.hash(r.Key(), r.Value()), id: [kvmsg.UUIDSize]byte(id)}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.queue)-u.first == maxSentUpdates {
+	if len(u.queue)-u.first == u.most {
 		u.pop()
 	}
 	if u.first > len(u.queue)/2 {

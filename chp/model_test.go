@@ -20,7 +20,7 @@ import (
 func TestModelFrames(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 300)
-	sent := newSentUpdates()
+	sent := newSentUpdates(10)
 	maker := uuidMaker{uuidSecret: newUUIDSecret()}
 	id := [kvmsg.UUIDSize]byte(maker.append(nil, 1, []byte("k"), []byte("v")))
 	for _, value := range [][]byte{nil, []byte("v"), large} {
@@ -70,7 +70,8 @@ func TestModelFrames(t *testing.T) {
 // comes back ends the wait for all before it.
 func TestModelSentUpdates(t *testing.T) {
 	t.Parallel()
-	u := newSentUpdates()
+	const most = 500
+	u := newSentUpdates(most)
 	maker := uuidMaker{uuidSecret: newUUIDSecret()}
 	key := func(i int) []byte { return fmt.Append(nil, "k", i) }
 	note := func(i int, n uint64) {
@@ -80,16 +81,16 @@ func TestModelSentUpdates(t *testing.T) {
 	if len(u.queue) > 0 {
 		t.Error("an update is remembered that will not come back")
 	}
-	for i := range 3 * maxSentUpdates {
+	for i := range 3 * most {
 		note(i, uint64(i+1))
 	}
-	if n := len(u.queue) - u.first; n != maxSentUpdates || len(u.count) != n || len(u.queue) > 2*maxSentUpdates+1 {
+	if n := len(u.queue) - u.first; n != most || len(u.count) != n || len(u.queue) > 2*most+1 {
 		t.Errorf("%d updates are remembered, in %d places", n, len(u.queue))
 	}
 	if _, ok := u.take(key(0), []byte("v")); ok {
 		t.Error("the oldest is remembered")
 	}
-	last := 3*maxSentUpdates - 1
+	last := 3*most - 1
 	for _, i := range []int{last - 10, last - 1} {
 		if id, ok := u.take(key(i), []byte("v")); !ok || uuidNumber(id[:], 1)&uuidNumberMask != uint64(i+1)&uuidNumberMask {
 			t.Errorf("update %d is not remembered", i)

@@ -101,7 +101,7 @@ func (c *Client) newSession(index int) *session {
 	c.generation++
 	s.generation = c.generation
 	if c.dialect.three {
-		s.sent = newSentUpdates()
+		s.sent = newSentUpdates(maxSentUpdates)
 	}
 	s.ctx, s.fail = context.WithCancelCause(c.ctx)
 	return s
