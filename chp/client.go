@@ -78,6 +78,8 @@ type Client struct {
 	lagged  atomic.Uint64
 	kept    atomic.Int64
 
+	attempts atomic.Uint64 // to connect; for tests
+
 	resyncs    []resyncLimit // by server; of the session
 	complaints []complaints  // by server; of run
 	links      links         // of run

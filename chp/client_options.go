@@ -64,10 +64,13 @@ type ClientOptions struct {
 
 	// SyncTimeout is how long a server may be silent while the client connects to
 	// it and while it sends the snapshot, before the client turns to the next one.
-	// If a server takes longer than a sixteenth of it to answer, the client also
-	// tries the next one, or the same one again if there is no other, up to four at
-	// the same time, and follows the one that answers first. 0 means
-	// DefaultSyncTimeout.
+	// A server of this package that sends heartbeats may take six times as long to
+	// go on with the snapshot: it has much to do.
+	//
+	// If a server takes longer than a sixteenth of SyncTimeout to answer, the client
+	// also tries the next one, and when it has tried all of them, the first
+	// ones again, after a quarter of SyncTimeout, a half, and all of it; up to four at
+	// the same time. It follows the one that answers first. 0 means DefaultSyncTimeout.
 	SyncTimeout time.Duration
 
 	// MaxValueSize bounds the bytes of a value that is sent. 0 means what the

@@ -69,11 +69,18 @@ func (c *Client) failed(s *session, err error, next int) {
 	}
 }
 
-// shares sets how soon another attempt to connect begins beside those that run:
-// each time SyncTimeout/shares has passed. It goes to the next server, or to the
-// same one if there is no other: an attempt can be stuck on a dead connection
-// although the server is reachable.
-const shares = 16
+// shares sets how soon an attempt at the next server begins beside those that run:
+// each time SyncTimeout/shares has passed.
+//
+// When all servers have been tried, another attempt at one of them begins after a
+// quarter of SyncTimeout, then a half, then all of it: an attempt can be stuck on a dead connection although the
+// server is reachable, but most likely the server has much to do, because all of its
+// clients come at once, and each attempt that is given up makes it more.
+const (
+	shares     = 16
+	shareAgain = 4 // SyncTimeout/shareAgain before the first such attempt
+	doublings  = 2
+)
 
 // maxAttempts is how many attempts to connect are made side by side.
 const maxAttempts = 4
@@ -84,10 +91,10 @@ const maxAttempts = 4
 // client is closed, and in any case how many attempts have failed.
 func (c *Client) reach(first int) (s *session, failed int) {
 	a := attempts{client: c, next: first, results: make(chan *session)}
-	timer := time.NewTicker(max(c.opts.SyncTimeout/shares, time.Millisecond))
-	defer timer.Stop()
 	defer a.end()
 	a.start()
+	timer := time.NewTimer(a.gap())
+	defer timer.Stop()
 	for {
 		select {
 		case s := <-a.results:
@@ -109,12 +116,12 @@ func (c *Client) reach(first int) (s *session, failed int) {
 				return nil, failed
 			}
 		case <-timer.C:
-			if len(a.running) == maxAttempts {
-				// The oldest goes on: the server may be far away.
-				a.running[1].fail(ErrSilent)
-				continue
+			if len(a.running) < maxAttempts {
+				a.start()
+			} else {
+				a.giveUp()
 			}
-			a.start()
+			timer.Reset(a.gap())
 		case <-c.ctx.Done():
 			return nil, failed
 		}
@@ -139,12 +146,33 @@ func (a *attempts) start() {
 		c.enter(StateInitial, s.server.name)
 	}
 	a.started++
+	c.attempts.Add(1)
 	a.next = (a.next + 1) % len(c.servers)
 	a.running = append(a.running, s)
 	go func() {
 		s.failure = s.begin()
 		a.results <- s
 	}()
+}
+
+// gap returns how long after one attempt the next one begins.
+func (a *attempts) gap() time.Duration {
+	wait := a.client.opts.SyncTimeout / shares
+	if again := a.started - len(a.client.servers); again >= 0 {
+		wait = a.client.opts.SyncTimeout / shareAgain << min(again, doublings)
+	}
+	return max(wait, time.Millisecond)
+}
+
+// giveUp ends an attempt to make room for another one: one that has heard nothing of
+// its server, and not the oldest, whose server may be far away.
+func (a *attempts) giveUp() {
+	for _, s := range a.running[1:] {
+		if !s.answered.Load() {
+			s.fail(ErrSilent)
+			return
+		}
+	}
 }
 
 func (a *attempts) remove(s *session) {

@@ -28,7 +28,7 @@ const requestWindow = 128
 // the state before or the state after, never a mixture, and keys that were
 // deleted while the client was away are gone.
 func (s *session) join() error {
-	s.watchdog.expect(earSnapshot, s.client.opts.SyncTimeout)
+	s.expectSnapshot()
 	next := newReplica(store.Options{}, s.deadlines)
 	during := newInterim()
 
@@ -79,6 +79,18 @@ func (s *session) join() error {
 	s.countStale()
 	s.replica = next
 	return nil
+}
+
+// expectSnapshot has the session end when the server is silent. A server of ours
+// that has many to serve is not, while its heartbeats come: it sends as much to
+// each as there is memory for, and whoever gives up has to be sent everything again.
+// A server of another make that sends heartbeats and no snapshot is a passive one.
+func (s *session) expectSnapshot() {
+	e := expectation{ears: earSnapshot, limit: s.client.opts.SyncTimeout}
+	if s.ours {
+		e.others = earSubscriber
+	}
+	s.watchdog.order(e)
 }
 
 // fetch asks for the snapshots and puts them into next, and returns their

@@ -62,6 +62,7 @@ type session struct {
 	requests   subtrees      // what it is asked for
 	deadlines  *deadlines    // of the keys that the server sends
 	watchdog   *watchdog
+	answered   atomic.Bool // a handshake has succeeded
 	joined     atomic.Bool // the snapshot is complete
 	unneeded   atomic.Bool // the snapshot connection is no longer needed
 
@@ -268,6 +269,7 @@ func (s *session) monitorSnapshot(e sockets.Event) {
 func (s *session) watch(e sockets.Event, collector bool) {
 	switch e.Kind {
 	case sockets.HandshakeSucceeded:
+		s.answered.Store(true)
 		s.opened(opening{collector: collector, peer: e.Peer})
 	case sockets.ConnectFailed, sockets.HandshakeFailed:
 		s.fail(fmt.Errorf("%w: %w", errUnreachable, e.Err))
@@ -374,6 +376,7 @@ func (s *session) subscribe() error {
 	}
 	switch {
 	case s.ours || s.confirms:
+		s.watchdog.expect(0, c.opts.SyncTimeout) // connecting may have taken most of it
 		return s.sub.WaitSubscribed(s.ctx)
 	case !c.dialect.full:
 		return s.likely()

@@ -19,7 +19,14 @@ type watchdog struct {
 type expectation struct {
 	ears  uint32        // those that count; with none it is a plain time limit
 	limit time.Duration // how long they may be silent; <= 0: for ever
+
+	// Ears that show that the server lives, though it may have much to do: while they
+	// hear something, those that count may be silent for patience limits.
+	others uint32
 }
+
+// patience is how many limits a server that lives may let pass.
+const patience = 6
 
 // watchTicks is into how many ticks a limit is divided: silence is noticed
 // after the limit and at most one such part more.
@@ -29,18 +36,23 @@ func newWatchdog() *watchdog { return &watchdog{orders: make(chan expectation, 1
 
 // expect starts afresh with another expectation. Not for concurrent use.
 func (w *watchdog) expect(ears uint32, limit time.Duration) {
+	w.order(expectation{ears: ears, limit: limit})
+}
+
+// order is expect with everything that an expectation has.
+func (w *watchdog) order(e expectation) {
 	select {
 	case <-w.orders:
 	default:
 	}
-	w.orders <- expectation{ears, limit}
+	w.orders <- e
 }
 
 // run calls silent once when the expectation of the moment is not met, and
 // returns then or when the context ends.
 func (w *watchdog) run(ctx context.Context, silent func()) {
 	var now expectation
-	quiet := 0
+	quiet, waited := 0, 0 // ticks without a sound, and without one that counts
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -53,12 +65,17 @@ func (w *watchdog) run(ctx context.Context, silent func()) {
 		case <-ctx.Done():
 			return
 		case now = <-w.orders:
-			quiet = 0
+			quiet, waited = 0, 0
 			w.heard.Store(0)
 		case <-tick:
-			if w.heard.Swap(0)&now.ears != 0 {
+			quiet, waited = quiet+1, waited+1
+			switch heard := w.heard.Swap(0); {
+			case heard&now.ears != 0:
+				quiet, waited = 0, 0
+			case heard&now.others != 0:
 				quiet = 0
-			} else if quiet++; quiet > watchTicks {
+			}
+			if quiet > watchTicks || waited > patience*watchTicks {
 				silent()
 				return
 			}

@@ -50,3 +50,49 @@ func TestWatchdog(t *testing.T) {
 		<-ended
 	})
 }
+
+// Other ears than those that count show that a server lives: it may be silent for
+// patience times as long, but not for ever.
+func TestWatchdogPatience(t *testing.T) {
+	t.Parallel()
+	const limit = 8 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		w := newWatchdog()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			w.run(ctx, func() {})
+		}()
+		over := func() bool {
+			synctest.Wait()
+			select {
+			case <-ended:
+				return true
+			default:
+				return false
+			}
+		}
+		w.order(expectation{ears: earSnapshot, limit: limit, others: earSubscriber})
+		for heard := range 3 {
+			if heard > 0 {
+				w.heard.Or(earSnapshot)
+			}
+			for range patience*8 - 1 {
+				time.Sleep(time.Second)
+				w.heard.Or(earSubscriber)
+			}
+			if over() {
+				t.Fatalf("silence noticed too early, after %d sounds that count", heard)
+			}
+		}
+		for range 3 {
+			time.Sleep(time.Second)
+			w.heard.Or(earSubscriber)
+		}
+		if !over() {
+			t.Error("silence not noticed")
+		}
+	})
+}
