@@ -29,14 +29,20 @@ const (
 	// such a server announces nothing else.
 	propertyModel = "X-CHP-Model"
 
-	// propertyClient identifies a client on all of its connections to one server:
-	// 32 hexadecimal digits. Each server is given others, so none can pass itself
-	// off as the client at another server. propertyGeneration is a number in
+	// propertyClient identifies a client on all of its connections: 32 hexadecimal
+	// digits. It is the same for all servers, so that one which takes over the map
+	// of another knows the client's updates. propertyGeneration is a number in
 	// decimal that rises from session to session: once a server has taken an update
 	// of one session, it refuses those of earlier sessions, and within a session
 	// those of earlier connections.
 	propertyClient     = "X-CHP-Client"
 	propertyGeneration = "X-CHP-Generation"
+
+	// propertyOrder says that a client numbers its updates in their sequence field,
+	// from 1, 0 being no number (see origins). Its value is in decimal: after so many
+	// bytes of updates the server tells how far they have come (see keyApplied), and
+	// with 0 only at the beginning of a session.
+	propertyOrder = "X-CHP-Order"
 )
 
 // announcement is our value of propertyCHP.

@@ -53,9 +53,9 @@ type Client struct {
 	writer    writer
 	returning uuidMaker // owned by the session
 
-	ids        []string // propertyClient for each server
-	generation uint64   // of the last session; owned by run
-	maxValue   int      // ClientOptions.MaxValueSize as it was given
+	id         string // propertyClient
+	generation uint64 // of the last session; owned by run
+	maxValue   int    // ClientOptions.MaxValueSize as it was given
 
 	// Read by anyone, written by the session under mu.
 	state    atomic.Pointer[replica] // nil until the first snapshot is complete
@@ -117,9 +117,7 @@ func newClient(o ClientOptions) (*Client, error) {
 	}
 	c.security, c.opts.Security = func() sockets.Security { return o.Security }, sockets.Security{}
 	c.log = c.logs.logger()
-	for range servers {
-		c.ids = append(c.ids, newClientID())
-	}
+	c.id = newClientID()
 	c.maxValue = maxValue
 	secret := newUUIDSecret()
 	c.writer.uuids, c.returning = uuidMaker{uuidSecret: secret}, uuidMaker{uuidSecret: secret}
@@ -275,6 +273,15 @@ func (c *Client) tell(state State, server string) {
 	if c.opts.OnState != nil && c.ctx.Err() == nil {
 		c.opts.OnState(state, server)
 	}
+}
+
+// tellEvery is after how many bytes of updates a server tells how far they have come.
+// A client that sees all of its own updates come back need not be told.
+func (c *Client) tellEvery() int {
+	if c.subtrees.all() {
+		return 0
+	}
+	return max(c.opts.SendQueue/4, 1)
 }
 
 // settled is how long a session must have been ACTIVE for the next failure to

@@ -23,10 +23,15 @@ var (
 	// begin with a new snapshot.
 	ErrLagged = errors.New("chp: watch fell behind its queue")
 
-	// ErrUncertain is returned when one of the connections to the server broke
-	// before an update came back, or when the server went past the update: it
-	// may have been applied or not. The client does not send it again. Setting
-	// the same value again is harmless if nobody else writes the key.
+	// ErrUncertain is returned for an update that may have been applied or not.
+	// With servers of this package that happens only when the map that it was sent
+	// to is gone: the client follows another server, or one that was started anew
+	// without its map. In rare cases a server does not know any more: when it was
+	// restarted and had refused updates just before, or when 65,536 other clients
+	// have written since. With servers of other kinds it happens when a connection
+	// breaks before the update came back, and when the server went past it.
+	// The client does not send the update again. Setting the same value again is
+	// harmless if nobody else writes the key.
 	ErrUncertain = errors.New("chp: the update was sent and did not come back")
 
 	// ErrSilent is why a client leaves a server that sends nothing for
@@ -39,7 +44,8 @@ var (
 	ErrStandby = errors.New("chp: the server is the passive one of a pair, or does not know yet")
 
 	// ErrRefused is returned for an update that the server refused, and so did
-	// not apply. The error also wraps a [*MessageError] with the reason.
+	// not apply. The error also wraps a [*MessageError] with the reason, unless the
+	// connection broke before the server could tell it.
 	ErrRefused = errors.New("chp: the server refused the update")
 
 	// ErrOutsideSubtrees is returned for a key or subtree outside of
@@ -100,8 +106,11 @@ var refusedErrors = func() (errs [kvmsg.ReasonCount]error) {
 
 // refusedFor returns the error for an update that the server refused.
 func refusedFor(r Reason) error {
-	if int(r) < kvmsg.ReasonCount {
+	switch {
+	case int(r) < kvmsg.ReasonCount:
 		return refusedErrors[r]
+	case r == skipUnknown:
+		return ErrRefused
 	}
 	return fmt.Errorf("%w: %w", ErrRefused, &MessageError{Reason: r})
 }

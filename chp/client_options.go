@@ -17,7 +17,7 @@ import (
 const (
 	DefaultHeartbeatTimeout = 5 * time.Second
 	DefaultSyncTimeout      = 5 * time.Second
-	DefaultSendQueue        = 512 << 10
+	DefaultSendQueue        = 4 << 20
 	DefaultWatchQueue       = 64 << 20
 )
 
@@ -79,8 +79,10 @@ type ClientOptions struct {
 	// values as large as any server of this package takes are accepted.
 	MaxValueSize int
 
-	// SendQueue bounds the octets of updates that wait to be written to the
-	// server; beyond it Set waits. 0 means DefaultSendQueue.
+	// SendQueue bounds the bytes of updates that wait to be written to the server;
+	// beyond it Set waits. With a server of this package, those that were written and
+	// have not come back count too, since they are kept to be sent again if the
+	// connection breaks. 0 means DefaultSendQueue.
 	SendQueue int
 
 	// WatchQueue bounds the octets of updates that wait in each [Watch];
@@ -128,6 +130,9 @@ type ClientOptions struct {
 	// deletedBytes bounds the memory of deletions during a join. 0 means
 	// maxDeletedBytes; tests set less.
 	deletedBytes int
+
+	// restless leaves out the waits between sessions. It is for tests.
+	restless bool
 }
 
 // address is one server's endpoints.

@@ -17,7 +17,7 @@ func TestClientOptionsDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o.HeartbeatTimeout != 5*time.Second || o.SyncTimeout != 5*time.Second || o.WatchQueue != 64<<20 ||
-		o.SendQueue != 512<<10 || o.MaxValueSize != 16<<20 || o.Logger == nil {
+		o.SendQueue != 4<<20 || o.MaxValueSize != 16<<20 || o.Logger == nil {
 		t.Errorf("defaults are %+v", o)
 	}
 	want := []address{

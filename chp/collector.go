@@ -16,8 +16,12 @@ func (s *Server) collect(b *sockets.Batch) {
 	wire, spans := b.Wire(), b.Spans()
 	kept := spans[:0]
 	var told refusalNotice
+	var order numberOrder
 	for _, span := range spans {
 		size, tag, _, err := kvmsg.Inspect(wire[span.Start:span.End], kvmsg.FromClient, s.opts.MaxValueSize)
+		if err == nil && !order.next(uint64(kvmsg.Record(wire[span.Start:span.End]).Seq())) && order.matters(b.Peer()) {
+			err = kvmsg.ErrOrder
+		}
 		if err != nil {
 			s.refused.add(err)
 			told.add(s, b.Peer(), wire[span.Start:span.End], err)
@@ -36,6 +40,9 @@ type refusalNotice struct {
 	peer     *sockets.Peer // its snapshot connection
 	wire     []byte
 	messages int
+
+	progress bool // of the teller: how far the client's updates have come is to be told, too
+	id       clientID
 }
 
 // add notes that an update was refused. Clients that are told send the canonical
@@ -69,7 +76,8 @@ func (s *Server) runCollector(ctx context.Context) {
 	defer b.Release()
 	pace := newPacer(s.opts.SlowestIntake, s.publisher.Fullest)
 	for s.collector.RecvBatch(ctx, &b) == nil {
-		if s.members.former(b.Peer()) {
+		from, former := s.members.from(b.Peer())
+		if former {
 			s.refused[ReasonFormerConnection].Add(uint64(b.Len()))
 			continue
 		}
@@ -78,13 +86,34 @@ func (s *Server) runCollector(ctx context.Context) {
 		if !pace.wait(ctx, extent(b.Spans())) || s.sequencer.room(ctx) != nil {
 			return
 		}
-		if unfit := s.sequencer.take(&b); len(unfit) > 0 {
+		unfit, repeated := s.sequencer.take(&b, from)
+		if len(unfit) > 0 {
 			var told refusalNotice
 			for _, span := range unfit {
 				told.add(s, b.Peer(), b.Wire()[span.Start:span.End], kvmsg.ErrMapFull)
 			}
 			told.send(s)
 		}
+		if repeated > 0 || from.every > 0 {
+			s.tellProgress(b.Peer(), from, repeated, extent(b.Spans()))
+		}
+	}
+}
+
+// tellProgress tells a client how far its updates have come: if it has sent some
+// again, since what became of those may not have reached it, and after as many bytes
+// as it wants. size is the size of the batch that was taken.
+func (s *Server) tellProgress(from *sockets.Peer, who sender, repeated, size int) {
+	if who.member == nil {
+		return // it has gone
+	}
+	who.member.untold += size
+	if repeated == 0 && who.member.untold < who.every {
+		return
+	}
+	who.member.untold = 0
+	if peer := s.members.snapshotPeer(from); peer != nil {
+		s.teller.tellProgress(peer, who.id)
 	}
 }
 

@@ -187,11 +187,15 @@ func TestFailedLogEndsServer(t *testing.T) {
 	_, err = c.SetSync(ctx, "/a", []byte("1"))
 	must(t, err)
 	close(log.fail)
-	if _, err = c.SetSync(ctx, "/b", []byte("2")); !errors.Is(err, ErrUncertain) {
-		t.Errorf("SetSync returned %v", err)
-	}
+	calling, cancel := context.WithCancel(ctx)
+	defer cancel()
+	result := setSync(calling, c, "/b", "2")
 	if err := <-served; !errors.Is(err, errDisk) {
 		t.Errorf("Serve returned %v", err)
+	}
+	cancel() // it would wait for the server to come back
+	if got := <-result; !errors.Is(got.err, context.Canceled) {
+		t.Errorf("SetSync returned %v", got)
 	}
 	if _, ok := c.Get("/b"); ok {
 		t.Error("an update was published that is not on the disk")

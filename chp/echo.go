@@ -163,8 +163,36 @@ func (e *echoes) refuse(n uint64, reason Reason) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if n > e.back && n <= e.sent {
+		reason = min(reason, skipUnknown) // so that it has a place in a fate
 		e.mark(n, fateRefused+fate(reason), 0, refusedFor(reason))
 	}
+}
+
+// applied notes that update n was applied, with the sequence that a function returns.
+func (e *echoes) applied(n uint64, sequence func() int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n <= e.back || n > e.sent {
+		return
+	}
+	seq := int64(0)
+	if len(e.syncs) > 0 && e.syncs[0].n <= n { // somebody may want to know
+		seq = sequence()
+	}
+	e.mark(n, fateSettled, seq, nil)
+}
+
+// lose notes that update n is lost for the reason given.
+func (e *echoes) lose(n uint64, reason error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if i := n - e.back - 1; n <= e.back || n > e.sent || i < uint64(len(e.ahead)) && e.ahead[i] != fateOpen {
+		return
+	}
+	if !e.tell(n, 0, reason) {
+		e.untold.add(reason)
+	}
+	e.mark(n, fateSettled, 0, nil)
 }
 
 // drop settles update n, which was never sent. The caller reports that itself.

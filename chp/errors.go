@@ -12,7 +12,7 @@ const (
 	ReasonFrameCount       Reason = kvmsg.ReasonFrameCount       // not five well-formed frames
 	ReasonKey              Reason = kvmsg.ReasonKey              // empty key, longer than 255 bytes, or with a NUL in it
 	ReasonReservedKey      Reason = kvmsg.ReasonReservedKey      // KTHXBAI, or a key that begins with HUGZ
-	ReasonSequence         Reason = kvmsg.ReasonSequence         // the sequence frame is not eight bytes
+	ReasonSequence         Reason = kvmsg.ReasonSequence         // the sequence frame is not eight bytes, or the order number in it does not rise
 	ReasonUUID             Reason = kvmsg.ReasonUUID             // the UUID frame is neither empty nor 16 bytes
 	ReasonProperties       Reason = kvmsg.ReasonProperties       // the properties are not name=value lines, or too many bytes
 	ReasonTTL              Reason = kvmsg.ReasonTTL              // the ttl property is not seconds from 0 to ten years

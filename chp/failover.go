@@ -218,7 +218,7 @@ const (
 // that lost a server together from coming back together.
 func (c *Client) backOff(failures int) time.Duration {
 	rounds := failures / len(c.servers)
-	if failures <= 1 || rounds == 0 {
+	if failures <= 1 || rounds == 0 || c.opts.restless {
 		return 0
 	}
 	wait := backOffMost

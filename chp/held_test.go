@@ -76,7 +76,7 @@ func TestNothingLeavesBeforeItIsCommitted(t *testing.T) {
 func TestHeldUpdatesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
-	c := startClient(t, s, ClientOptions{})
+	c := startClient(t, s, ClientOptions{SendQueue: 2 * maxHeld})
 	q := &s.sequencer
 	q.mu.Lock()
 	q.commits.peer = true

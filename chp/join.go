@@ -46,6 +46,7 @@ func (s *session) join() error {
 			break
 		}
 		s.arrived += int64(extent(s.batch.Spans()))
+		s.spot(s.batch.Wire(), s.batch.Spans(), nil)
 		spans, err := s.stream.admit(s.batch.Wire(), s.batch.Spans())
 		s.deadlines.follow(s.batch.Wire(), spans)
 		during.apply(s.batch.Wire(), spans)

@@ -71,6 +71,9 @@ func (j *joiner) run(ctx context.Context) {
 			err = j.await(ctx, j.wake)
 		} else if err = j.await(ctx, a.ready); err == nil {
 			if err = j.awaitCommit(ctx, a.chain.cut.Sequence); err == nil {
+				err = j.sendApplied(ctx, a)
+			}
+			if err == nil {
 				err = j.send(ctx, a.chain)
 			}
 			if err == nil {
@@ -116,6 +119,16 @@ func (j *joiner) fail(ctx context.Context, err error) {
 	if ctx.Err() == nil && errors.Is(err, errStalled) {
 		j.peer.Disconnect(sockets.ErrSlowPeer)
 	}
+}
+
+// sendApplied sends what comes before the snapshot of an answer, if anything does.
+func (j *joiner) sendApplied(ctx context.Context, a *answer) error {
+	if a.applied == nil {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, j.snapshots.server.opts.SnapshotTimeout)
+	defer cancel()
+	return j.snapshots.server.router.SendWire(limited, j.peer, a.applied, 1, nil)
 }
 
 // send sends a chain from its beginning to its end.

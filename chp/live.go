@@ -25,6 +25,9 @@ func (s *session) apply() error {
 		s.watchdog.heard.Or(earSubscriber)
 		wire := s.batch.Wire()
 		s.arrived += int64(extent(s.batch.Spans()))
+		if s.stream.behind {
+			s.spot(wire, s.batch.Spans(), s.stream.covered)
+		}
 		spans, err := s.stream.admit(wire, s.batch.Spans())
 		if len(spans) > 0 {
 			c.apply(s, wire, spans)
@@ -32,6 +35,7 @@ func (s *session) apply() error {
 			c.tidy(s) // a HUGZ: there is time
 		}
 		s.countStale()
+		s.settleSpotted()
 		if err != nil {
 			return err
 		}
@@ -39,6 +43,7 @@ func (s *session) apply() error {
 			s.stream.beats = 0
 			if s.tells {
 				c.echoes.beat()
+				c.writer.settled()
 			}
 		}
 	}
@@ -94,13 +99,14 @@ func (c *Client) install(s *session) {
 	c.syncs.Add(1)
 	c.echoes.begin(s.tells && s.ours)
 	c.writer.begin(s)
+	s.settleSpotted()
 	c.enter(StateActive, s.server.name)
 	c.linked(s.server.name)
 }
 
-// uninstall is the end of what install began: updates that were handed to the
-// connection have become uncertain, and others wait. The state stays for the
-// readers.
+// uninstall is the end of what install began: updates wait for the next session, and
+// those that were handed to this one are kept for it or have become uncertain. The
+// state stays for the readers.
 func (c *Client) uninstall(s *session) {
 	changed := c.status.set(StateInitial, s.server.name)
 	c.writer.end()
@@ -146,5 +152,6 @@ func (c *Client) apply(s *session, wire []byte, spans []sockets.Span) {
 	}
 	if noting {
 		c.echoes.mu.Unlock()
+		c.writer.settled()
 	}
 }

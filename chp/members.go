@@ -2,6 +2,7 @@ package chp
 
 import (
 	"container/list"
+	"encoding/hex"
 	"maps"
 	"slices"
 	"strconv"
@@ -38,6 +39,7 @@ type member struct {
 	lastOrder   uint64                   // membership.order of last
 	snapshots   map[uint64]*sockets.Peer // its snapshot connections, by generation
 	connections int
+	untold      int           // bytes of updates since it was told its progress; of the collector's goroutine
 	since       time.Time     // gone since
 	place       *list.Element // in members.gone
 }
@@ -45,7 +47,7 @@ type member struct {
 // membership says which client a connection to the collector belongs to; member is
 // nil if that is not a client of this package.
 type membership struct {
-	member     *member
+	sender
 	generation uint64
 	order      uint64 // rises from one connection to the next
 }
@@ -101,7 +103,7 @@ func (m *members) watch(e sockets.Event, port string) {
 		who := m.join(id)
 		if collector {
 			m.order++
-			m.peers[e.Peer] = membership{who, generation, m.order}
+			m.peers[e.Peer] = membership{senderOf(e.Peer, who), generation, m.order}
 		} else {
 			if who.snapshots == nil {
 				who.snapshots = map[uint64]*sockets.Peer{}
@@ -154,23 +156,39 @@ func (m *members) leave(id string, generation uint64, peer *sockets.Peer) {
 	}
 }
 
-// former says whether updates from a connection must be refused, because the server
-// has taken some that the same client sent over a later one. If not, it notes that
-// the server takes them now. It is called once a batch, by the one goroutine that
-// takes updates.
-func (m *members) former(p *sockets.Peer) bool {
+// senderOf returns what the peer announced of its updates, given the client that it
+// belongs to.
+func senderOf(p *sockets.Peer, who *member) sender {
+	s := sender{member: who}
+	if every, err := strconv.ParseUint(p.Property(propertyOrder), 10, 31); err == nil {
+		if _, err := hex.Decode(s.id[:], []byte(p.Property(propertyClient))); err == nil {
+			s.numbered, s.every = true, int(every)
+		}
+	}
+	return s
+}
+
+// from returns who sent a batch, and whether it must be refused because the server
+// has taken updates that the same client sent over a later connection. If not, it
+// notes that the server takes it now. It is called once a batch, by the one goroutine
+// that takes updates.
+func (m *members) from(p *sockets.Peer) (who sender, former bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	from, known := m.peers[p]
 	if !known { // the connection has ended, and this was still queued
 		id, generation, ok := identify(p)
 		if ok {
-			from = membership{member: m.byID[id], generation: generation}
+			from = membership{sender: senderOf(p, m.byID[id]), generation: generation}
 		}
 	}
-	if from.member == nil || mutate.NoFormerCheck {
-		return false
-	}
+	return from.sender, from.member != nil && !mutate.NoRepeatCheck && m.replaced(p, from, known)
+}
+
+// replaced says whether a client's connection has been replaced by a later one that
+// the server has taken updates from. If not, it notes that it takes some from this
+// one. mu must be held.
+func (m *members) replaced(p *sockets.Peer, from membership, known bool) bool {
 	who := from.member
 	if from.generation < who.highest {
 		return true

@@ -25,11 +25,11 @@ func TestRefusalAfterAnotherAttempt(t *testing.T) {
 	members := func() int {
 		server.members.mu.Lock()
 		defer server.members.mu.Unlock()
-		return server.members.byID[c.ids[0]].connections
+		return server.members.byID[c.id].connections
 	}
 	before := members()
 	other, err := sockets.NewDealer(sockets.Options{Metadata: map[string]string{
-		propertyCHP: announcement, propertyClient: c.ids[0], propertyGeneration: "1000",
+		propertyCHP: announcement, propertyClient: c.id, propertyGeneration: "1000",
 	}})
 	must(t, err)
 	must(t, other.Connect(server.Endpoints().Snapshot))
@@ -92,7 +92,7 @@ func TestTellerIsBounded(t *testing.T) {
 	peer := b.Peer()
 	b.Release()
 
-	teller := newTeller(router, hang)
+	teller := newTeller(router, nil, hang)
 	n := refusalNotice{peer: peer, messages: 1000}
 	for range n.messages {
 		n.wire = appendRefusal(n.wire, make([]byte, kvmsg.UUIDSize), ReasonMapFull)

@@ -50,14 +50,14 @@ type sequencer struct {
 	disk disk
 
 	// Of a pair.
-	passive  bool       // the server does not serve: it takes and publishes nothing
-	acks     int        // servers that must have an update
-	mapID    [16]byte   // the identity of the map
-	epoch    uint64     // the present reign
-	newest   reign      // of the last update
-	reigns   []reign    // earlier ones
-	tail     tail       // for the other server
-	follower *following // the other server, nil if it does not follow
+	passive  bool            // the server does not serve: it takes and publishes nothing
+	acks     int             // servers that must have an update
+	mapID    [mapIDSize]byte // the identity of the map
+	epoch    uint64          // the present reign
+	newest   reign           // of the last update
+	reigns   []reign         // earlier ones
+	tail     tail            // for the other server
+	follower *following      // the other server, nil if it does not follow
 
 	held     held          // applied and not yet published
 	commits  commits       // what they wait for
@@ -74,6 +74,9 @@ type sequencer struct {
 	expired   atomic.Uint64
 
 	armed chan struct{} // wakes the clock when the first TTL comes
+
+	origins  origins       // what each client has had applied; guarded by mu
+	repeated atomic.Uint64 // updates left out because they had been taken before
 }
 
 // firstSequence is where a run that starts at t begins to count: ahead of any
@@ -95,29 +98,39 @@ func (q *sequencer) init(publisher publisher, maxBytes int64, refused *refusals)
 }
 
 // take numbers, stores and publishes a batch of updates that collect has checked.
-// It returns those that the map has no room for; the slice is valid until the next
-// call.
-func (q *sequencer) take(b *sockets.Batch) (unfit []sockets.Span) {
+// It returns those that the map has no room for, in a slice that is valid until the
+// next call, and how many it left out because it had taken them before.
+func (q *sequencer) take(b *sockets.Batch, from sender) (unfit []sockets.Span, repeated int) {
 	wire, spans := b.Wire(), b.Spans()
-	if len(spans) == 0 {
-		return nil
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.passive {
-		return nil
+		return nil, 0
+	}
+	if from.numbered {
+		all := len(spans)
+		spans = q.once(from.id, wire, spans)
+		if repeated = all - len(spans); repeated > 0 {
+			q.repeated.Add(uint64(repeated))
+		}
+	}
+	if len(spans) == 0 {
+		return nil, repeated
 	}
 	if int64(extent(spans)) > q.mapRoom() {
 		spans = q.fitting(wire, spans)
 		unfit = q.unfit
+		if from.numbered {
+			q.skip(from.id, wire, unfit)
+		}
 		if len(spans) == 0 {
-			return unfit
+			return unfit, repeated
 		}
 	}
 	first := q.enter(wire, spans)
 	q.updates.Add(uint64(len(spans)))
 	q.schedule(wire, spans, first)
-	return unfit
+	return unfit, repeated
 }
 
 // enter numbers and applies updates, publishes them if they need not be waited for,

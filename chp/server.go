@@ -2,6 +2,7 @@ package chp
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -120,7 +121,8 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.teller = newTeller(s.router, o.SnapshotTimeout)
+	rand.Read(s.sequencer.mapID[:]) // never fails
+	s.teller = newTeller(s.router, s.appliedSoon, o.SnapshotTimeout)
 	slow := sockets.Disconnect
 	if mutate.DropSlow {
 		slow = sockets.Drop
@@ -384,6 +386,7 @@ type ServerStats struct {
 	MapBytes  int64 // bytes of the keys, values and properties, as MaxMapBytes counts
 	Sequence  int64
 	Updates   uint64            // KVSETs taken and published
+	Repeated  uint64            // KVSETs that clients have sent again after a fault, and that had been taken before
 	Expired   uint64            // keys deleted because their TTL ended
 	Snapshots uint64            // snapshot requests answered
 	Refused   map[Reason]uint64 // messages refused, by reason
@@ -397,7 +400,7 @@ type ServerStats struct {
 func (s *Server) Stats() ServerStats {
 	return ServerStats{
 		Keys: s.Len(), MapBytes: s.sequencer.mapBytes(), Sequence: s.Sequence(),
-		Updates: s.sequencer.updates.Load(), Expired: s.sequencer.expired.Load(),
+		Updates: s.sequencer.updates.Load(), Repeated: s.sequencer.repeated.Load(), Expired: s.sequencer.expired.Load(),
 		Snapshots: s.snapshots.answered.Load(), BadAsks: s.snapshots.refused.Load(),
 		Refused:     s.refused.counts(),
 		Subscribers: s.publisher.Peers(), Collectors: s.collector.Peers(),

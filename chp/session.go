@@ -69,11 +69,14 @@ type session struct {
 	running sync.WaitGroup
 	failure error // of begin
 
+	applied atomic.Pointer[applied] // what the server said of the client's updates; nil: nothing
+
 	// Owned by run.
 	batch     sockets.Batch
 	stream    *stream
 	replica   *replica
 	resyncing *time.Timer // will end the session for a gap
+	spotted   []echo      // see spot
 	fresh     bool        // the server's map is new and empty; set by fetch
 	kept      int         // keys of the state before that were kept for that reason
 	active    time.Time   // when the session became ACTIVE
@@ -158,16 +161,16 @@ func (s *session) run() error {
 	return s.apply()
 }
 
-// socketOptions are the options that all of a session's sockets have, for a
-// server.
-func (s *session) socketOptions(server int) sockets.Options {
+// socketOptions are the options that all of a session's sockets have.
+func (s *session) socketOptions() sockets.Options {
 	c := s.client
 	o := sockets.Options{
 		Security:         c.security(),
 		ConnectTimeout:   c.opts.SyncTimeout,
 		HandshakeTimeout: c.opts.SyncTimeout,
 		Metadata: map[string]string{
-			propertyCHP: announcement, propertyClient: c.ids[server], propertyGeneration: strconv.FormatUint(s.generation, 10),
+			propertyCHP: announcement, propertyClient: c.id, propertyGeneration: strconv.FormatUint(s.generation, 10),
+			propertyOrder: strconv.Itoa(c.tellEvery()),
 		},
 	}
 	if limit := c.opts.HeartbeatTimeout; limit > 0 {
@@ -191,7 +194,7 @@ func (s *session) open() error {
 	if !c.subtrees.all() {
 		snapshot.wanted = &c.subtrees
 	}
-	options := s.socketOptions(s.index)
+	options := s.socketOptions()
 	options.RecvHWM, options.Linger, options.ReconnectInterval = -1, -1, -1
 	options.MaxMessageSize = maxMaxValueSize + maxOverhead
 	options.Monitor, options.Prepare = s.monitorSubscriber, s.prepare(subscriber.updates)
@@ -212,6 +215,7 @@ func (s *session) open() error {
 			s.hear(b)
 			return
 		}
+		s.learn(b)
 		records(b)
 	}
 	dealer, err := sockets.NewDealer(options)
@@ -238,13 +242,24 @@ func (s *session) close() {
 }
 
 // hear takes the messages on the snapshot connection after the snapshot, which name
-// refused updates. It queues nothing.
+// refused updates and tell how far the client's updates have come. It queues nothing.
 func (s *session) hear(b *sockets.Batch) {
+	settled := false
 	for i := range b.Len() {
+		if isApplied(b.Message(i)) {
+			if a, ok := parseApplied(b.Message(i)); ok {
+				s.client.writer.progress(s, a)
+			}
+			continue
+		}
 		if id, reason, ok := parseRefusal(b.Message(i)); ok {
 			first, _ := s.client.echoes.onTheWay()
 			s.client.echoes.refuse(uuidNumber(id, first), reason)
+			settled = true
 		}
+	}
+	if settled {
+		s.client.writer.settled()
 	}
 	b.SetSpans(nil)
 }

@@ -79,10 +79,11 @@ const (
 
 // answer is one request of one client, from its arrival to its last parcel.
 type answer struct {
-	joiner *joiner
-	want   want
-	chain  *chain        // set before ready is closed
-	ready  chan struct{} // closed when there is a chain
+	joiner  *joiner
+	want    want
+	applied []byte        // sent before the snapshot; nil for most
+	chain   *chain        // set before ready is closed
+	ready   chan struct{} // closed when there is a chain
 }
 
 // heldCut is a cut that chains read. snapshotter.mu guards users and moved.
@@ -113,6 +114,14 @@ func newSnapshotter(s *Server) *snapshotter {
 // for run.
 func (n *snapshotter) add(ctx context.Context, r request) error {
 	a := &answer{want: r.want, ready: make(chan struct{})}
+	n.mu.Lock()
+	idle := n.joiners[r.peer] == nil
+	n.mu.Unlock()
+	if who := senderOf(r.peer, nil); idle && who.numbered { // so it is for a session's first request
+		// This comes before the cut, so the cut has all that it tells of, and it may
+		// be sent when the snapshot may.
+		a.applied, _ = n.server.applied(who.id)
+	}
 	n.mu.Lock()
 	j := n.joiners[r.peer]
 	if j != nil && len(j.answers) >= maxRequests {

@@ -9,14 +9,15 @@ import (
 	"clustermap/sockets"
 )
 
-// teller tells clients of refused updates. The goroutines that take updates must
+// teller tells clients of refused updates, and how far their updates have come. The goroutines that take updates must
 // not wait for a client, and a client can have many thousands of updates on the way
 // when the map becomes full. So refusals that a connection has no room for are kept
 // here, and a goroutine sends them. A client that lets too many pile up is
 // disconnected.
 type teller struct {
 	router  *sockets.Router
-	timeout time.Duration // for a portion to be taken
+	applied func(context.Context, clientID) ([]byte, error) // Server.appliedBy
+	timeout time.Duration                                   // for a portion to be taken
 	ctx     context.Context
 	cancel  context.CancelFunc
 	sending sync.WaitGroup
@@ -34,8 +35,8 @@ const (
 	tellPortion = 1024
 )
 
-func newTeller(router *sockets.Router, timeout time.Duration) *teller {
-	t := &teller{router: router, timeout: timeout, owed: map[*sockets.Peer]*refusalNotice{}}
+func newTeller(router *sockets.Router, applied func(context.Context, clientID) ([]byte, error), timeout time.Duration) *teller {
+	t := &teller{router: router, applied: applied, timeout: timeout, owed: map[*sockets.Peer]*refusalNotice{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
 }
@@ -63,29 +64,62 @@ func (t *teller) tell(n *refusalNotice) {
 		return
 	}
 	if owed == nil {
-		owed = &refusalNotice{peer: n.peer}
-		t.owed[n.peer] = owed
-		t.sending.Go(func() { t.run(owed) })
+		owed = t.owe(n.peer)
 	}
 	owed.wire = append(owed.wire, n.wire...)
 	owed.messages += n.messages
 	t.bytes += len(n.wire)
 }
 
+// tellProgress tells a client how far its updates have come by then, soon. It does
+// not wait.
+func (t *teller) tellProgress(peer *sockets.Peer, id clientID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ctx.Err() != nil {
+		return
+	}
+	owed := t.owed[peer]
+	if owed == nil {
+		owed = t.owe(peer)
+	}
+	owed.progress, owed.id = true, id
+}
+
+// owe begins to send what a client is owed. mu must be held.
+func (t *teller) owe(peer *sockets.Peer) *refusalNotice {
+	owed := &refusalNotice{peer: peer}
+	t.owed[peer] = owed
+	t.sending.Go(func() { t.run(owed) })
+	return owed
+}
+
 // run sends what is owed to one client, until all is sent or the connection ends.
 func (t *teller) run(owed *refusalNotice) {
 	for {
 		t.mu.Lock()
-		if owed.messages == 0 {
+		var wire []byte
+		var messages, size int
+		switch {
+		case owed.messages > 0:
+			messages = min(owed.messages, tellPortion)
+			size = len(owed.wire) / owed.messages * messages // all are equally long
+			wire = owed.wire[:size:size]
+			owed.wire, owed.messages = owed.wire[size:], owed.messages-messages
+			t.mu.Unlock()
+		case owed.progress:
+			owed.progress = false
+			t.mu.Unlock()
+			var err error
+			if wire, err = t.applied(t.ctx, owed.id); err != nil {
+				return // the server ends
+			}
+			messages = 1
+		default:
 			delete(t.owed, owed.peer)
 			t.mu.Unlock()
 			return
 		}
-		messages := min(owed.messages, tellPortion)
-		size := len(owed.wire) / owed.messages * messages // all are equally long
-		wire := owed.wire[:size:size]
-		owed.wire, owed.messages = owed.wire[size:], owed.messages-messages
-		t.mu.Unlock()
 
 		ctx, cancel := context.WithTimeout(t.ctx, t.timeout)
 		err := t.router.SendWire(ctx, owed.peer, wire, messages, nil)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"clustermap/internal/buf"
 	"clustermap/sockets"
 )
 
@@ -41,7 +42,7 @@ var errNoSubscription = errors.New("chp: the collector does not subscribe")
 func (s *session) openUplink() error {
 	u := &uplink{session: s}
 	u.ctx, u.give = context.WithCancel(s.ctx)
-	o := u.options(s.index)
+	o := u.options()
 	o.ReconnectInterval = -1
 	o.Monitor = u.monitor
 	var err error
@@ -67,7 +68,7 @@ func (u *uplink) mirror() error {
 		if i == u.session.index {
 			continue
 		}
-		o := u.options(i)
+		o := u.options()
 		o.ReconnectIntervalMax = max(backOffMost, sockets.DefaultReconnectInterval)
 		o.Monitor = func(e sockets.Event) {
 			if e.Kind == sockets.HandshakeFailed {
@@ -87,8 +88,8 @@ func (u *uplink) mirror() error {
 }
 
 // options are the options of the socket to a server.
-func (u *uplink) options(server int) sockets.Options {
-	o := u.session.socketOptions(server)
+func (u *uplink) options() sockets.Options {
+	o := u.session.socketOptions()
 	o.SendHWM, o.SendHWMOctets, o.FullPolicy = -1, u.session.client.opts.SendQueue, sockets.Block
 	o.Linger = closeLinger
 	return o
@@ -131,18 +132,18 @@ func (u *uplink) ready() error {
 	return nil
 }
 
-// send queues a stage for the collector, waiting for room, and for the others
-// as far as they have room.
-func (u *uplink) send(s *stage) error {
-	var owner sockets.Owner = s.chunk
-	if len(s.octets) < lendStage {
+// send queues updates, which lie in chunk, for the collector, waiting for room, and
+// for the others as far as they have room.
+func (u *uplink) send(octets []byte, messages int, chunk *buf.Chunk) error {
+	var owner sockets.Owner = chunk
+	if len(octets) < lendStage {
 		owner = nil
 	}
-	if err := u.pub.SendWire(u.ctx, s.octets, s.messages, owner); err != nil {
+	if err := u.pub.SendWire(u.ctx, octets, messages, owner); err != nil {
 		return err
 	}
 	for _, p := range u.others {
-		_ = p.SendWire(ended, s.octets, s.messages, owner) // as far as it has room
+		_ = p.SendWire(ended, octets, messages, owner) // as far as it has room
 	}
 	return nil
 }

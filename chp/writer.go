@@ -12,47 +12,81 @@ import (
 )
 
 // writer sends a client's updates. A Set only appends its KVSET, in wire form,
-// to the stage, under a mutex that is never held while anybody waits; a
-// goroutine takes the stage as it is and lends it to the PUB socket. So what a
-// socket costs is paid once for all updates that have come together meanwhile.
+// to a stage, under a mutex that is never held while anybody waits; a goroutine takes
+// what has been appended meanwhile and lends it to the PUB socket. So what a
+// socket costs is paid once for all updates that have come together.
 //
-// The sockets belong to the session (see [uplink]). An update that was handed
-// to them ends with the session: it came back, or it is uncertain, and is never
-// sent again. What is still staged when a session ends goes to the server of the
-// next one.
+// The sockets belong to the session (see [uplink]). What was handed to them and did
+// not come back when the session ends is kept if the server tells how far a client's
+// updates have come (see [keyApplied]). When the next session begins, and the server
+// has the same map, the updates that were applied are settled, and handing over goes
+// on behind them: the rest is sent again, the same bytes in the same order, before
+// anything new. With another map, or a server that does not tell, they are uncertain
+// and never sent again.
+//
+// What was not handed over when a session ends goes to the server of the next one in
+// any case.
+//
+// The stages are a list: settled ones at the beginning are freed, then come those
+// that were handed over, then those that were not; the last one is appended to. One
+// stage can be all of that at once. A repetition begins by moving the place back from
+// which updates are handed over.
 type writer struct {
 	client *Client
 	ready  chan struct{} // wakes run, capacity 1
 	ended  chan struct{} // closed when run has ended; nil before it runs
+	size   int           // of a stage: bytes
 
 	mu      sync.Mutex
 	session *session      // the one that is ACTIVE; nil between two
-	stage   *stage        // what Set appends to
-	held    *stage        // what run has taken and not yet handed to a session
-	handing bool          // run is handing held over
+	first   *stage        // the oldest one that is kept; nil if there is none
+	turn    *stage        // the one that is handed over next, or was last; nil with first
+	stage   *stage        // the newest, which Set appends to; nil with first
+	bytes   int           // of all stages
+	handing bool          // run is handing over
 	idle    chan struct{} // closed when it has done so; nil while nobody waits
-	room    chan struct{} // closed when the stage has been taken; nil while nobody waits
+	room    chan struct{} // closed when there may be room; nil while nobody waits
 	asleep  bool          // run waits on ready
 	handed  uint64        // number of the last counted update that was handed over
 	dropped []uint64      // numbers of staged updates that must not be sent any more
 	other   uint64        // number of the last update that is not counted
 	uuids   uuidMaker
 	closed  bool
+
+	// Of servers that tell how far a client's updates have come.
+	keeping bool            // what is handed over is kept until it is settled
+	mapID   [mapIDSize]byte // of the present session's server, or the last one's
+	order   uint64          // order number of the update that was handed over last
+	done    uint64          // the server has taken all order numbers up to this one
+	since   int64           // a sequence of the map that all kept updates come after
 }
 
-// stage is KVSETs in wire form, one behind the other, in a pooled chunk.
+// stage is KVSETs in wire form, one behind the other, in a pooled chunk. Each has an
+// order number, given by its place in the stage, in its sequence field.
 type stage struct {
+	next     *stage
 	chunk    *buf.Chunk
 	octets   []byte
 	messages int
+	order    uint64 // order number of the first one
+	numbered bool   // those that were not handed over have the numbers; otherwise 0
+	stale    bool   // those that were not handed over have numbers that do not follow
+	opening  uint64 // number of the first counted update, 0 if there is none
 	last     uint64 // number of the last counted update, 0 if there is none
+	loose    bool   // there are updates that are not counted
+	trailing bool   // there are some behind the last counted one
+	sent     mark   // where handing over goes on
+	given    mark   // what lies before was handed over at some time
 }
 
-// stageSize is how many octets are staged before Set waits; a larger update is
-// staged alone.
+// mark is a place between two updates of a stage.
+type mark struct{ octets, messages int }
+
+// stageSize is how many octets a stage has, unless one update has more. A client
+// with a short SendQueue has smaller ones.
 const stageSize = buf.Large
 
-// lendStage is the size from which a stage is lent to the sockets instead of
+// lendStage is the size from which a part of a stage is lent to the sockets instead of
 // copied: a queue must not pin many times the octets that it counts.
 const lendStage = stageSize / 4
 
@@ -71,6 +105,7 @@ var ended = func() context.Context {
 func (w *writer) init(c *Client) {
 	w.client = c
 	w.ready = make(chan struct{}, 1)
+	w.size = min(stageSize, max(c.opts.SendQueue/4, buf.Small))
 }
 
 // begin lets updates go to a session's server, until end. After close it does
@@ -81,12 +116,15 @@ func (w *writer) begin(s *session) {
 	if w.closed {
 		return // close waits for run, and bounds that only for the session that it found
 	}
+	w.meet(s)
 	w.session = s
+	w.reclaim()
+	w.vacate()
 	w.rouse()
 }
 
-// end makes updates wait for the next session. What was handed to this one and
-// has not come back becomes uncertain.
+// end makes updates wait for the next session. What was handed to this one and has
+// not come back is kept, or becomes uncertain.
 func (w *writer) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +141,9 @@ func (w *writer) end() {
 		<-idle
 		w.mu.Lock()
 	}
-	w.client.echoes.end(w.handed)
+	if !w.keeping {
+		w.client.echoes.end(w.handed)
+	}
 }
 
 // open makes the sockets of the present session, and starts run. It must be
@@ -128,19 +168,41 @@ func (w *writer) open() error {
 }
 
 // fail gives up all that is staged: the server does not take this client's
-// updates. The next Set tries again.
+// updates. What was handed to an earlier session is uncertain. The next Set tries
+// again.
 func (w *writer) fail(reason error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.client.writing.Store(false)
-	for _, s := range []*stage{w.held, w.stage} {
-		if s != nil {
-			s.free()
-		}
-	}
-	w.held, w.stage, w.dropped = nil, nil, nil
+	w.client.echoes.end(w.handed)
 	w.handed = w.client.echoes.fail(reason)
+	w.clear()
 	w.vacate()
+}
+
+// clear frees all stages. mu must be held.
+func (w *writer) clear() {
+	for w.first != nil {
+		w.passBy(w.first)
+		w.free()
+	}
+	w.dropped = nil
+}
+
+// free frees the first stage. mu must be held.
+func (w *writer) free() {
+	s := w.first
+	w.first = s.next
+	if w.turn == s {
+		w.turn = s.next
+	}
+	if w.stage == s {
+		w.stage = nil
+	}
+	w.bytes -= len(s.octets)
+	s.chunk.Release()
+	*s = stage{}
+	stages.Put(s)
 }
 
 // drop sees to it that an update whose SetSync has given up is not sent later,
@@ -164,6 +226,11 @@ func (w *writer) close() {
 	if done == nil {
 		return
 	}
+	defer func() {
+		w.mu.Lock()
+		w.clear()
+		w.mu.Unlock()
+	}()
 	if s != nil && s.uplink != nil {
 		s.uplink.leaving.Store(true)
 		timer := time.AfterFunc(closeLinger, s.uplink.give)
@@ -239,7 +306,7 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 			props = appendNoTTL(props)
 		}
 		size := kvmsg.RecordSize(len(key), kvmsg.UUIDSize, len(props), len(value))
-		if !w.stage.holds(size) {
+		if !w.holds(size) {
 			if err := w.waitRoom(ctx); err != nil {
 				return err
 			}
@@ -288,13 +355,33 @@ func (w *writer) waitRoom(ctx context.Context) error {
 	return nil
 }
 
+// holds says whether there is room for so many bytes more. mu must be held.
+func (w *writer) holds(size int) bool {
+	s := w.stage
+	switch {
+	case s == nil:
+		return true
+	case w.keeping && w.bytes+size > w.client.opts.SendQueue:
+		return false
+	case len(s.octets)+size <= cap(s.octets):
+		return true
+	}
+	w.advance()
+	return w.turn == s // otherwise one waits already
+}
+
+// advance moves turn past the stages that were handed over. mu must be held.
+func (w *writer) advance() {
+	for w.turn != nil && w.turn.next != nil && w.turn.sent.octets == len(w.turn.octets) {
+		w.turn = w.turn.next
+	}
+}
+
 // append stages one KVSET, for which there is room. mu must be held.
 func (w *writer) append(size int, number uint64, key string, props, value []byte) {
 	s := w.stage
-	if s == nil {
-		s = newStage(size)
-		w.stage = s
-		w.rouse()
+	if s == nil || len(s.octets)+size > cap(s.octets) {
+		s = w.add(size)
 	}
 	// The stage was last read by the core that sent it. Whoever unlocks mu waits
 	// for the lines written under it, so they are asked for ahead.
@@ -302,53 +389,130 @@ func (w *writer) append(size int, number uint64, key string, props, value []byte
 		prefetchWrite(unsafe.Pointer(&s.octets[:cap(s.octets)][ahead]))
 	}
 	var id [kvmsg.UUIDSize]byte
-	s.octets = kvmsg.AppendRecord(s.octets, octetsOf(key), 0, w.uuids.append(id[:0], number, octetsOf(key), value), props, value)
+	order := int64(0)
+	if s.numbered {
+		order = int64(s.order + uint64(s.messages))
+	}
+	s.octets = kvmsg.AppendRecord(s.octets, octetsOf(key), order, w.uuids.append(id[:0], number, octetsOf(key), value), props, value)
 	s.messages++
-	if number < uncounted {
-		s.last = number
+	w.bytes += size
+	w.rouse()
+	if number >= uncounted {
+		s.loose, s.trailing = true, true
+		return
+	}
+	s.last, s.trailing = number, false
+	if s.opening == 0 {
+		s.opening = number
 	}
 }
 
 var stages = sync.Pool{New: func() any { return new(stage) }}
 
-// newStage returns an empty stage for at least size octets.
-func newStage(size int) *stage {
+// add begins another stage, for at least size octets. mu must be held.
+func (w *writer) add(size int) *stage {
 	s := stages.Get().(*stage)
-	s.chunk = buf.Get(max(size, stageSize))
-	s.octets, s.messages, s.last = s.chunk.Data()[:0], 0, 0
+	s.chunk = buf.Get(max(size, w.size))
+	s.octets = s.chunk.Data()[:0]
+	s.numbered = w.session != nil && w.session.ours
+	if last := w.stage; last != nil {
+		s.order = last.order + uint64(last.messages)
+		last.next = s
+	} else {
+		s.order = w.order + 1
+		w.first, w.turn = s, s
+	}
+	w.stage = s
 	return s
 }
 
-// holds says whether so many octets more can be staged.
-func (s *stage) holds(size int) bool {
-	return s == nil || len(s.octets)+size <= cap(s.octets)
-}
-
-func (s *stage) free() {
-	s.chunk.Release()
-	s.chunk, s.octets = nil, nil
-	stages.Put(s)
-}
-
-// cut removes from a stage the updates that must not be sent any more. mu must be
-// held.
+// cut removes from a stage the updates that must not be sent any more. Those that
+// were handed over once stay. mu must be held.
 func (w *writer) cut(s *stage) {
 	if len(w.dropped) == 0 {
 		return
 	}
-	kept := s.octets[:0]
-	for rest := kvmsg.Record(s.octets); len(rest) > 0; {
+	at := max(s.sent.octets, s.given.octets)
+	kept := s.octets[:at]
+	for rest := kvmsg.Record(s.octets[at:]); len(rest) > 0; {
 		r := rest[:rest.Size()]
 		rest = rest[len(r):]
 		if n := uuidNumber(r.UUID(), w.handed+1); slices.Contains(w.dropped, n) {
 			w.client.echoes.drop(n)
 			s.messages--
+			w.bytes -= len(r)
+			s.stale, s.trailing = true, s.loose
+			if s.opening == n {
+				s.opening = 0
+			}
 			continue
 		}
 		kept = append(kept, r...)
 	}
 	s.octets = kept
 	w.dropped = slices.DeleteFunc(w.dropped, func(n uint64) bool { return n <= s.last })
+}
+
+// number sees to it that the updates of a stage that were not handed over have the
+// order numbers that follow, or none for a server that is not ours. mu must be held.
+func (w *writer) number(s *stage, ours bool) {
+	first := w.order + 1 - uint64(s.sent.messages)
+	if s.numbered == ours && !(ours && (s.stale || s.order != first)) {
+		return
+	}
+	s.numbered, s.stale = ours, false
+	if ours {
+		s.order = first
+	}
+	at := s.sent
+	for at.octets < len(s.octets) {
+		r := kvmsg.Record(s.octets[at.octets:])
+		if ours {
+			r.SetSeq(int64(s.order + uint64(at.messages)))
+		} else {
+			r.SetSeq(0)
+		}
+		at.octets += r.Size()
+		at.messages++
+	}
+}
+
+// reclaim frees the stages at the beginning that are not needed any more. mu must be
+// held.
+func (w *writer) reclaim() {
+	if w.first == nil {
+		return
+	}
+	first, _ := w.client.echoes.onTheWay()
+	for s := w.first; s != nil && s.sent.octets == len(s.octets); s = w.first {
+		if w.keeping && (s.last >= first || s.trailing && !w.passed(s, first)) {
+			return
+		}
+		w.free()
+		w.vacate()
+	}
+}
+
+// settled is called when updates have been settled.
+func (w *writer) settled() {
+	w.mu.Lock()
+	w.reclaim()
+	w.mu.Unlock()
+}
+
+// passed says whether the server is known to have taken the last update of a stage,
+// which is not counted: it has told so, or a later one came back. All counted ones
+// below first are settled. mu must be held.
+func (w *writer) passed(s *stage, first uint64) bool {
+	if s.order+uint64(s.messages) <= w.done+1 {
+		return true
+	}
+	for s = s.next; s != nil; s = s.next {
+		if s.opening > 0 {
+			return s.opening < first
+		}
+	}
+	return false
 }
 
 // run sends what is staged, until close.
@@ -383,7 +547,9 @@ func (w *writer) next() *session {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for {
-		if s := w.session; s != nil && s.uplink != nil && (w.held != nil || w.stage != nil) {
+		w.advance()
+		unsent := w.turn != nil && w.turn.sent.octets < len(w.turn.octets)
+		if s := w.session; s != nil && s.uplink != nil && unsent {
 			return s
 		}
 		if w.closed {
@@ -396,28 +562,29 @@ func (w *writer) next() *session {
 	}
 }
 
-// hand hands what is staged to a session's collector, for good: it will not be
-// sent again, whatever becomes of it. With an error nothing was handed over.
+// hand hands what comes next of a stage to a session's collector. With an error
+// nothing was handed over.
 func (w *writer) hand(s *session) error {
 	w.mu.Lock()
-	if w.session != s {
+	w.advance()
+	part := w.turn
+	if w.session != s || part == nil {
+		w.mu.Unlock()
+		return nil // the session ends, or all was given up meanwhile
+	}
+	w.cut(part)
+	w.number(part, s.ours)
+	octets, messages, last := part.octets[part.sent.octets:], part.messages-part.sent.messages, part.last
+	if messages == 0 {
+		w.reclaim()
+		w.vacate()
 		w.mu.Unlock()
 		return nil
 	}
-	if w.held == nil {
-		w.held, w.stage = w.stage, nil
-		w.vacate()
-	}
-	held := w.held
-	if held == nil {
-		w.mu.Unlock()
-		return nil // given up meanwhile
-	}
-	w.cut(held)
 	w.handing = true
 	w.mu.Unlock()
 
-	err := s.uplink.send(held)
+	err := s.uplink.send(octets, messages, part.chunk)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -429,8 +596,16 @@ func (w *writer) hand(s *session) error {
 	if err != nil {
 		return err
 	}
-	w.handed = max(w.handed, held.last)
-	held.free()
-	w.held = nil
+	part.sent.octets += len(octets)
+	part.sent.messages += messages
+	if part.sent.octets > part.given.octets {
+		part.given = part.sent
+	}
+	w.handed = max(w.handed, last)
+	if s.ours {
+		w.order += uint64(messages)
+	}
+	w.reclaim()
+	w.vacate()
 	return nil
 }

@@ -10,10 +10,10 @@ func TestWriterTakesNoSessionAfterClose(t *testing.T) {
 	must(t, err)
 	defer c.cancel()
 	w := &c.writer
-	w.stage = newStage(1)
+	w.add(1)
 	w.close()
 	w.begin(&session{uplink: &uplink{}})
-	defer w.stage.free()
+	defer w.clear()
 	if s := w.next(); s != nil {
 		t.Error("a closed writer would send to a new session")
 	}

@@ -35,6 +35,7 @@ type facts struct {
 // check checks everything that can be seen from what was recorded.
 func (h *history) check(lives []*life, keys []string, timeout time.Duration) {
 	k := h.collect(lives)
+	h.known(lives, k)
 	calls := h.calls(k)
 	for _, l := range lives {
 		h.checkOrder(l)
@@ -91,6 +92,34 @@ func (h *history) collect(lives []*life) *facts {
 		k.byKey[key] = append(k.byKey[key], seq)
 	}
 	return k
+}
+
+// known takes back the sequences of calls that did not return their update's. A call
+// whose update was applied while its client was not connected returns that of the new
+// snapshot if the key has changed since, which is at least as high.
+func (h *history) known(lives []*life, k *facts) {
+	installs := map[string][]time.Duration{}
+	for _, l := range lives {
+		installs[l.name] = append(installs[l.name], l.installs...)
+	}
+	for _, o := range h.ops {
+		if o.Seq == 0 || o.Kind != opSet && o.Kind != opDelete {
+			continue
+		}
+		value := uint64(0)
+		if o.Kind == opSet {
+			value = o.ID
+		}
+		if f, seen := k.bySeq[o.Seq]; seen && f.key == o.Key && f.value == value {
+			continue
+		}
+		if !slices.ContainsFunc(installs[o.Client], func(at time.Duration) bool { return at >= o.Call && at <= o.Return+time.Second }) {
+			continue
+		}
+		if seq := k.byValue[o.ID]; seq < o.Seq {
+			o.Seq = seq // 0 if nobody saw it
+		}
+	}
 }
 
 // calls returns for each sequence when the update was made, as far as that is

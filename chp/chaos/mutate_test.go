@@ -27,7 +27,7 @@ var mutations = []struct {
 	{name: "merge-stale", shape: "memory", checks: []string{"fresh", "convergence"}},
 	{name: "reconnect", shape: "memory", checks: []string{"complete", "convergence"}},
 	{name: "drop-slow", shape: "memory", checks: []string{"complete", "convergence"}},
-	{name: "no-former-check", shape: "memory", checks: []string{"program order"}},
+	{name: "no-repeat-check", shape: "memory", checks: []string{"twice", "program order"}},
 	{name: "expire-superseded", shape: "memory", checks: []string{"expiry"}},
 	{name: "publish-early", shape: "data", checks: []string{"linearizable"}},
 	{name: "publish-alone", shape: "pair", checks: []string{"linearizable"}},

@@ -11,7 +11,7 @@ const (
 	ReasonFrameCount       Reason = iota // not five well-formed frames
 	ReasonKey                            // empty key, longer than 255 bytes, or with a NUL in it
 	ReasonReservedKey                    // KTHXBAI, or a key that begins with HUGZ
-	ReasonSequence                       // the sequence frame is not eight bytes
+	ReasonSequence                       // the sequence frame is not eight bytes, or the order number in it does not rise
 	ReasonUUID                           // the UUID frame is neither empty nor 16 bytes
 	ReasonProperties                     // the properties are not name=value lines, or too many bytes
 	ReasonTTL                            // the ttl property is not seconds from 0 to ten years
@@ -69,6 +69,7 @@ var (
 	errKeyNUL          = &MessageError{ReasonKey, "contains NUL"}
 	ErrKeyReserved     = &MessageError{ReasonReservedKey, "KTHXBAI and HUGZ belong to the protocol"}
 	ErrSequence        = &MessageError{ReasonSequence, "want 8 octets"}
+	ErrOrder           = &MessageError{ReasonSequence, "the client numbers its updates, and this is out of order"}
 	errUUID            = &MessageError{ReasonUUID, "want 0 or 16 octets"}
 	errPropertyLine    = &MessageError{ReasonProperties, "want lines of the form name=value"}
 	errPropertiesLarge = &MessageError{ReasonProperties, "longer than 64 KiB"}

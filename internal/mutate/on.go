@@ -20,7 +20,7 @@ var (
 	MergeStale    = off("merge-stale")
 	Reconnect     = off("reconnect")
 	DropSlow      = off("drop-slow")
-	NoFormerCheck = off("no-former-check")
+	NoRepeatCheck = off("no-repeat-check")
 
 	ExpireSuperseded = off("expire-superseded")
 	PublishEarly     = off("publish-early")
