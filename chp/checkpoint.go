@@ -58,6 +58,7 @@ func (q *sequencer) checkpoint(ctx context.Context) error {
 	q.mu.Lock()
 	c, index, newest := q.store.Cut(), q.disk.index, q.newest
 	c.Sequence = q.last.Load()
+	mapID, origins := q.mapID, q.origins.portions()
 	q.disk.grown.Store(0)
 	q.mu.Unlock()
 	defer c.Release()
@@ -70,6 +71,16 @@ func (q *sequencer) checkpoint(ctx context.Context) error {
 	}
 	defer w.Abort()
 	e := commit.Entry{Epoch: newest.epoch, First: uint64(newest.last), Kind: commit.KindRecords, Time: time.Now().UnixNano()}
+	state := append([][]byte{mapID[:]}, origins...)
+	for i, records := range state {
+		kind := uint32(kindOrigins)
+		if i == 0 {
+			kind = kindMapID
+		}
+		if err := w.Append(commit.Entry{Epoch: newest.epoch, Kind: kind, Time: e.Time, Records: records}); err != nil {
+			return err
+		}
+	}
 	flush := func() {
 		if e.Count > 0 && err == nil {
 			err = w.Append(e)

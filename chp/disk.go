@@ -2,6 +2,7 @@ package chp
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -23,9 +24,27 @@ type disk struct {
 	// Guarded by the sequencer's mutex.
 	index uint64   // of the last entry
 	parts [][]byte // scratch
+	head  []byte   // scratch
 
 	grown atomic.Int64 // bytes appended since the last checkpoint began
 }
+
+// Kinds of entries.
+const (
+	kindRecords = commit.KindRecords // updates
+
+	// kindSent is updates of one client that numbers them: its identity, 16 bytes, the
+	// order number of the last one, 8 bytes big-endian, and the updates.
+	kindSent = 1
+
+	// kindOrigins is a portion of the origins (see origins.portions), and kindMapID
+	// the identity of the map, 16 bytes. Checkpoints have both, and a new log begins
+	// with the second.
+	kindOrigins = 2
+	kindMapID   = 3
+)
+
+const sentHeadSize = len(clientID{}) + 8
 
 // on says whether there is a log.
 func (d *disk) on() bool { return d.group != nil }
@@ -42,14 +61,26 @@ func (d *disk) append(h batchHead, pieces []store.Piece) uint64 {
 		d.parts = append(d.parts, p.Wire())
 		size += p.Size()
 	}
-	index, err := d.group.AppendParts(commit.Entry{
-		Epoch: h.epoch, First: uint64(h.first), Count: h.count, Kind: commit.KindRecords, Time: time.Now().UnixNano(),
-	}, d.parts...)
-	if err == nil {
+	e := commit.Entry{Epoch: h.epoch, First: uint64(h.first), Count: h.count, Kind: kindRecords, Time: time.Now().UnixNano()}
+	if h.counter > 0 {
+		e.Kind = kindSent
+		d.head = binary.BigEndian.AppendUint64(append(d.head[:0], h.id[:]...), h.counter)
+		e.Records = d.head
+	}
+	if index, err := d.group.AppendParts(e, d.parts...); err == nil {
 		d.index = index
 		d.grown.Add(int64(size))
 	}
 	return d.index
+}
+
+// appendMapID begins a log with the identity of the map.
+func (d *disk) appendMapID(id [mapIDSize]byte) error {
+	index, err := d.group.AppendParts(commit.Entry{Kind: kindMapID, Time: time.Now().UnixNano(), Records: id[:]})
+	if err == nil {
+		d.index = index
+	}
+	return err
 }
 
 // room waits until the log takes another batch without delay.

@@ -431,7 +431,7 @@ func TestSameMapOnAnotherServer(t *testing.T) {
 			}
 		}
 	}})
-	second.setMapID(first.mapID)
+	second.setMapID(first.sequencer.mapID)
 	first.sequencer.mu.Lock()
 	origins := first.sequencer.origins.appendTo(nil)
 	first.sequencer.mu.Unlock()

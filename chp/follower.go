@@ -38,6 +38,7 @@ type base struct {
 	store     *store.Map
 	wheel     *timer.Wheel
 	deadlines *deadlines
+	origins   *origins
 	pieces    []store.Piece
 }
 
@@ -213,8 +214,13 @@ func (f *follower) control(name string, body []byte) error {
 			return errFollow
 		}
 		d := &deadlines{}
-		f.base = &base{baseHead: h, store: store.New(store.Options{}), wheel: timer.NewWheel(time.Now()), deadlines: d}
+		f.base = &base{baseHead: h, store: store.New(store.Options{}), wheel: timer.NewWheel(time.Now()), deadlines: d, origins: new(origins)}
 		f.server.log.Info("copies the active server's map")
+		return nil
+	case nameOrigins:
+		if f.base == nil || !f.base.origins.add(body) {
+			return errFollow
+		}
 		return nil
 	case nameDone:
 		if f.base == nil {
@@ -304,6 +310,9 @@ func (q *sequencer) followed(h batchHead, wire []byte, spans []sockets.Span) err
 	}
 	q.enterReign(h.epoch)
 	q.newest = reign{h.epoch, h.last()}
+	if h.counter > 0 {
+		q.origins.note(h.id, h.counter, len(spans), h.first-1)
+	}
 	q.pieces = q.store.Apply(wire, spans, 0, q.pieces[:0])
 	q.last.Store(h.last())
 	q.published.Store(h.last())
@@ -337,6 +346,7 @@ func (s *Server) install(ctx context.Context, b *base, asked followRequest) erro
 	q.store, q.wheel = b.store, b.wheel
 	q.current.Store(b.store)
 	q.deadlines.replace(b.deadlines)
+	q.origins = b.origins
 	q.mapID, q.reigns = b.mapID, nil
 	q.epoch, q.newest = b.epoch, reign{b.epoch, b.last}
 	q.base = 0

@@ -140,6 +140,7 @@ func (f *following) sendBase(ctx context.Context, r followRequest) error {
 	q := &f.server.sequencer
 	q.mu.Lock()
 	c := q.store.Cut()
+	origins := q.origins.portions()
 	h := baseHead{mapID: q.mapID, epoch: q.newest.epoch, last: q.newest.last, branch: q.branch(r)}
 	f.position = q.tail.end()
 	q.mu.Unlock()
@@ -167,6 +168,11 @@ func (f *following) sendBase(ctx context.Context, r followRequest) error {
 	flush()
 	if err != nil {
 		return err
+	}
+	for _, portion := range origins {
+		if err := f.send(ctx, appendControl(nil, nameOrigins, portion)); err != nil {
+			return err
+		}
 	}
 	return f.send(ctx, appendControl(nil, nameDone, nil))
 }

@@ -40,7 +40,7 @@ func rangeOf(first, last uint64) (numbers []uint64) {
 
 func TestOriginsTakeEachNumberOnce(t *testing.T) {
 	t.Parallel()
-	var q sequencer
+	q := sequencer{origins: new(origins)}
 	a, b := clientID{1}, clientID{2}
 	for i, test := range []struct {
 		id         clientID
@@ -124,7 +124,7 @@ func TestNumbersAreEnough(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		var q sequencer
+		q := sequencer{origins: new(origins)}
 		var id clientID
 		type connection struct{ queue []uint64 }
 		var old []*connection
@@ -387,7 +387,7 @@ func TestOnlyNumberingClientsAreNumbered(t *testing.T) {
 // To look for duplicates costs no allocation, nor does a Set at a server that counts,
 // while everything comes back.
 func TestOnceAllocatesNothing(t *testing.T) {
-	var q sequencer
+	q := sequencer{origins: new(origins)}
 	wire, spans := numberedBatch(rangeOf(1, 100)...)
 	next := uint64(1)
 	id := clientID{1}

@@ -62,8 +62,8 @@ func (q *sequencer) fill(o *ServerOptions) error {
 	if err := q.replay(o); err != nil {
 		return err
 	}
-	if q.disk.on() && q.disk.index > 0 {
-		return nil
+	if q.disk.on() && q.base == 0 {
+		return nil // the log has a map
 	}
 	if err := q.preload(o.Preload, o.MaxValueSize); err != nil {
 		_ = q.disk.close()

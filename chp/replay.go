@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -54,6 +55,9 @@ func (q *sequencer) replay(o *ServerOptions) error {
 	q.disk.grown.Store(r.grown)
 	q.commits.disk, q.commits.durable = o.Sync.IsAlways(), done.Last
 	q.waiting.Store(q.commits.waits())
+	if !r.named {
+		return q.disk.appendMapID(q.mapID)
+	}
 	return nil
 }
 
@@ -62,7 +66,8 @@ type replayer struct {
 	q        *sequencer
 	spans    []sockets.Span
 	last     int64
-	some     bool  // there was an entry
+	some     bool  // there was an entry with updates
+	named    bool  // there was the identity of the map
 	grown    int64 // bytes of entries behind the checkpoint
 	begun    time.Time
 	told     time.Time
@@ -73,21 +78,42 @@ type replayer struct {
 }
 
 func (r *replayer) entry(e commit.Entry) error {
-	r.some = true
-	if e.Kind != commit.KindRecords {
+	q := r.q
+	wire := e.Records
+	var sent batchHead
+	switch e.Kind {
+	case kindRecords:
+	case kindSent:
+		if len(wire) < sentHeadSize {
+			return fmt.Errorf("%w: entry %d", errRecord, e.Index)
+		}
+		sent.id, sent.counter = clientID(wire), binary.BigEndian.Uint64(wire[len(sent.id):])
+		wire = wire[sentHeadSize:]
+	case kindOrigins:
+		if !q.origins.add(wire) {
+			return fmt.Errorf("%w: entry %d", errRecord, e.Index)
+		}
+		return nil
+	case kindMapID:
+		if len(wire) != mapIDSize {
+			return fmt.Errorf("%w: entry %d", errRecord, e.Index)
+		}
+		q.mapID, r.named = [mapIDSize]byte(wire), true
+		return nil
+	default:
 		return fmt.Errorf("%w: entry %d is of kind %d", errRecord, e.Index, e.Kind)
 	}
+	r.some = true
 	var ok bool
-	if r.spans, ok = kvmsg.SpansOf(e.Records, r.spans[:0]); !ok {
+	if r.spans, ok = kvmsg.SpansOf(wire, r.spans[:0]); !ok {
 		return fmt.Errorf("%w: entry %d", errRecord, e.Index)
 	}
-	q := r.q
-	q.pieces = q.store.Apply(e.Records, r.spans, 0, q.pieces[:0])
+	q.pieces = q.store.Apply(wire, r.spans, 0, q.pieces[:0])
 	for _, s := range r.spans {
 		if s.Tag&kvmsg.TagFlags == 0 {
 			continue
 		}
-		hash, m := s.Tag&^kvmsg.TagFlags, kvmsg.Record(e.Records[s.Start:s.End])
+		hash, m := s.Tag&^kvmsg.TagFlags, kvmsg.Record(wire[s.Start:s.End])
 		if s.Tag&kvmsg.TagDelete != 0 {
 			q.wheel.Remove(hash)
 			q.deadlines.remove(hash, m.Seq())
@@ -100,7 +126,10 @@ func (r *replayer) entry(e commit.Entry) error {
 		}
 	}
 	if n := len(r.spans); n > 0 {
-		last := kvmsg.Record(e.Records[r.spans[n-1].Start:]).Seq()
+		if sent.counter > 0 {
+			q.origins.note(sent.id, sent.counter, n, r.last)
+		}
+		last := kvmsg.Record(wire[r.spans[n-1].Start:]).Seq()
 		if e.Index == r.index {
 			last = max(last, r.last) // a checkpoint is in no order
 		}

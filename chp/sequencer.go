@@ -75,7 +75,7 @@ type sequencer struct {
 
 	armed chan struct{} // wakes the clock when the first TTL comes
 
-	origins  origins       // what each client has had applied; guarded by mu
+	origins  *origins      // what each client has had applied; guarded by mu
 	repeated atomic.Uint64 // updates left out because they had been taken before
 }
 
@@ -89,6 +89,7 @@ func (q *sequencer) init(publisher publisher, maxBytes int64, refused *refusals)
 	q.publisher, q.maxBytes, q.refused = publisher, maxBytes, refused
 	q.store = store.New(store.Options{})
 	q.current.Store(q.store)
+	q.origins = new(origins)
 	q.wheel = timer.NewWheel(time.Now())
 	q.armed = make(chan struct{}, 1)
 	q.base = firstSequence(time.Now())
@@ -127,18 +128,22 @@ func (q *sequencer) take(b *sockets.Batch, from sender) (unfit []sockets.Span, r
 			return unfit, repeated
 		}
 	}
-	first := q.enter(wire, spans)
+	h := batchHead{id: from.id}
+	if from.numbered {
+		h.counter = uint64(kvmsg.Record(wire[spans[len(spans)-1].Start:]).Seq())
+	}
+	first := q.enter(h, wire, spans)
 	q.updates.Add(uint64(len(spans)))
 	q.schedule(wire, spans, first)
 	return unfit, repeated
 }
 
 // enter numbers and applies updates, publishes them if they need not be waited for,
-// and returns the sequence of the first one. mu must be held.
-func (q *sequencer) enter(wire []byte, spans []sockets.Span) (first int64) {
+// and returns the sequence of the first one. h says whose they are. mu must be held.
+func (q *sequencer) enter(h batchHead, wire []byte, spans []sockets.Span) (first int64) {
 	first = q.last.Load() + 1
 	q.pieces = q.store.Apply(wire, spans, first, q.pieces[:0])
-	h := batchHead{epoch: q.epoch, first: first, count: uint32(len(spans))}
+	h.epoch, h.first, h.count = q.epoch, first, uint32(len(spans))
 	last := h.last()
 	q.last.Store(last)
 	q.newest = reign{q.epoch, last}
@@ -243,7 +248,7 @@ func (q *sequencer) expire(now time.Time) (more bool, size int) {
 		d.spans = append(d.spans, sockets.Span{Start: uint32(start), End: uint32(len(d.wire)), Tag: hash | kvmsg.TagDelete | kvmsg.TagProperties})
 	})
 	if len(d.spans) > 0 {
-		q.enter(d.wire, d.spans)
+		q.enter(batchHead{}, d.wire, d.spans)
 		q.expired.Add(uint64(len(d.spans)))
 		size = len(d.wire)
 		d.wire, d.spans = d.wire[:0], d.spans[:0]

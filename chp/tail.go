@@ -12,16 +12,23 @@ type batchHead struct {
 	epoch uint64 // the reign in which it was made
 	first int64  // sequence of its first update
 	count uint32 // its updates
+
+	// The client that sent it, and the order number of its last update; the counter
+	// is 0 if it does not number its updates, or none sent them.
+	id      clientID
+	counter uint64
 }
 
-const batchHeadSize = 8 + 8 + 4
+const batchHeadSize = 8 + 8 + 4 + len(clientID{}) + 8
 
 func (h *batchHead) last() int64 { return h.first + int64(h.count) - 1 }
 
 func (h *batchHead) append(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, h.epoch)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(h.first))
-	return binary.BigEndian.AppendUint32(dst, h.count)
+	dst = binary.BigEndian.AppendUint32(dst, h.count)
+	dst = append(dst, h.id[:]...)
+	return binary.BigEndian.AppendUint64(dst, h.counter)
 }
 
 func parseBatchHead(b []byte) (h batchHead, ok bool) {
@@ -31,6 +38,8 @@ func parseBatchHead(b []byte) (h batchHead, ok bool) {
 	h.epoch = binary.BigEndian.Uint64(b)
 	h.first = int64(binary.BigEndian.Uint64(b[8:]))
 	h.count = binary.BigEndian.Uint32(b[16:])
+	h.id = clientID(b[20:])
+	h.counter = binary.BigEndian.Uint64(b[36:])
 	return h, h.first > 0 && h.count > 0
 }
 

@@ -1,0 +1,123 @@
+package chp
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+
+	"clustermap/chp/commit"
+)
+
+// TestOriginsInWireForm: what is known of clients survives being written and read, in
+// the order of use.
+func TestOriginsInWireForm(t *testing.T) {
+	t.Parallel()
+	var o origins
+	const clients = 5000
+	id := func(i int) (id clientID) {
+		copy(id[:], fmt.Sprintf("%016d", i))
+		return id
+	}
+	for i := range clients {
+		o.note(id(i), uint64(i+10), i%20, int64(i))
+	}
+	o.forgotten = 77
+	var read origins
+	for _, portion := range o.portions() {
+		if !read.add(portion) {
+			t.Fatal("a portion is not understood")
+		}
+		for n := range min(len(portion), 200) {
+			if n != 8 && n != 0 {
+				var part origins
+				part.add(portion[:n]) // nothing to check but that it does not panic
+			}
+		}
+	}
+	if len(read.byID) != clients || read.forgotten != 77 {
+		t.Fatalf("%d clients, forgotten %d", len(read.byID), read.forgotten)
+	}
+	a, b := o.used.prev, read.used.prev
+	for range clients {
+		if a.id != b.id || a.counter != b.counter || a.at != b.at || fmt.Sprint(a.skips) != fmt.Sprint(b.skips) {
+			t.Fatalf("%v, want %v", b, a)
+		}
+		a, b = a.prev, b.prev
+	}
+	var none, empty origins
+	if p := none.portions(); len(p) != 1 || !empty.add(p[0]) || len(empty.byID) != 0 {
+		t.Error("no clients do not survive")
+	}
+}
+
+// TestExactAcrossRestart: a server that is restarted on its log, with and without a
+// checkpoint in between, applies each update once, and no SetSync is uncertain.
+func TestExactAcrossRestart(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, _ := pairOptions(t)
+	po.Pair = nil
+	dir := t.TempDir()
+	start := func() pairServer {
+		o := po
+		o.Log, o.Sync = openLog(t, dir), commit.Always()
+		return startPairServer(t, o)
+	}
+	s := start()
+	servers := []string{s.Endpoints().Snapshot}
+	c, err := NewClient(ClientOptions{Servers: servers, HeartbeatTimeout: hang, SyncTimeout: hang, Logger: quiet()})
+	must(t, err)
+	defer c.Close()
+	stop, wrote := make(chan struct{}), make(chan int, 1)
+	go func() {
+		n := 0
+		defer func() { wrote <- n }()
+		for ; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := c.SetSync(ctx, "/n", []byte(strconv.Itoa(n))); err != nil {
+				t.Errorf("update %d: %v", n, err)
+				return
+			}
+		}
+	}()
+	for i := range 6 {
+		before := s.Sequence()
+		eventually(t, "updates go on", func() bool { return s.Sequence() > before+20 })
+		if i%2 == 1 {
+			must(t, s.sequencer.checkpoint(ctx))
+		}
+		s.stop()
+		s = start()
+	}
+	close(stop)
+	n := <-wrote
+	if got, _ := s.Get("/n"); string(got) != strconv.Itoa(n-1) {
+		t.Errorf("%q is the last of %d", got, n)
+	}
+	if r := s.Stats().Repeated; r == 0 {
+		t.Log("no update was sent twice to the last server")
+	}
+}
+
+// TestNewMapIsAnotherMap: a server with an empty directory is not taken for the one
+// before.
+func TestNewMapIsAnotherMap(t *testing.T) {
+	t.Parallel()
+	a, stop := serveUntil(t, ServerOptions{Log: openLog(t, t.TempDir())})
+	first := a.sequencer.mapID
+	stop()
+	dir := t.TempDir()
+	b, stop := serveUntil(t, ServerOptions{Log: openLog(t, dir)})
+	second := b.sequencer.mapID
+	stop()
+	c, stop := serveUntil(t, ServerOptions{Log: openLog(t, dir)})
+	third := c.sequencer.mapID
+	stop()
+	if first == second || second != third {
+		t.Errorf("%x, %x, then again %x", first, second, third)
+	}
+}
