@@ -28,7 +28,7 @@ func TestAttemptGaps(t *testing.T) {
 // is not the oldest.
 func TestAttemptGivenUp(t *testing.T) {
 	t.Parallel()
-	c := &Client{ctx: t.Context(), servers: make([]address, 1), ids: []string{""}}
+	c := &Client{ctx: t.Context(), servers: make([]address, 1)}
 	a := attempts{client: c}
 	for i := range maxAttempts {
 		s := c.newSession(0)
