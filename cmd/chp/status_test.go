@@ -1,10 +1,16 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
+	"clustermap/chp"
 	"clustermap/internal/loopback"
+	"clustermap/sockets"
 )
 
 // A line for each server, and an exit code that says whether one is active.
@@ -58,4 +64,103 @@ func TestFailoverAlone(t *testing.T) {
 		t.Errorf("stdout %q", o.out)
 	}
 	try(t, "failover", "--server", "tcp://127.0.0.1:1").expect(t, exitNoServer, "no server answered")
+}
+
+// half is a server of a pair as far as status and failover see it.
+type half struct {
+	endpoint string
+	active   *atomic.Pointer[half] // the active one of the pair, nil if none is
+	other    *half
+	refuses  atomic.Bool // to hand over
+}
+
+// newPair returns two halves, of which the first is active.
+func newPair(t *testing.T) [2]*half {
+	t.Helper()
+	active := &atomic.Pointer[half]{}
+	pair := [2]*half{{active: active}, {active: active}}
+	pair[0].other, pair[1].other = pair[1], pair[0]
+	active.Store(pair[0])
+	var routers [2]*sockets.Router
+	for i, h := range pair {
+		router, err := sockets.NewRouter(sockets.Options{Linger: -1, Metadata: map[string]string{"X-CHP": "clustermap/1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := router.Bind(t.Context(), "tcp://127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		h.endpoint, routers[i] = router.LastEndpoint(), router
+	}
+	for i, h := range pair {
+		router := routers[i]
+		var wg sync.WaitGroup
+		t.Cleanup(func() {
+			router.Close()
+			wg.Wait()
+		})
+		wg.Go(func() {
+			for {
+				m, err := router.Recv(context.Background())
+				if err != nil {
+					return
+				}
+				answer := h.answer(string(m[1]))
+				if err := router.Send(context.Background(), m[0], []byte(answer[0]), []byte(answer[1])); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	return pair
+}
+
+func (h *half) answer(question string) [2]string {
+	if question == "FAILOVER?" {
+		if h.refuses.Load() {
+			return [2]string{"FAILOVER", "the other server has not caught up"}
+		}
+		h.active.Store(h.other)
+		return [2]string{"FAILOVER", ""}
+	}
+	st := chp.Status{Role: chp.RolePrimary, State: chp.ServerPassive, Peer: h.other.endpoint, Epoch: 3, Lag: 5, MemoryBytes: 3 << 29}
+	if h.active.Load() == h {
+		st.State = chp.ServerActive
+	}
+	text, err := json.Marshal(st)
+	if err != nil {
+		panic(err)
+	}
+	return [2]string{"STATUS", string(text)}
+}
+
+// Failover finds the active server among those that are named, has it hand over,
+// and prints which one is active afterwards.
+func TestFailoverOfPair(t *testing.T) {
+	t.Parallel()
+	pair := newPair(t)
+	first, second := pair[0].endpoint, pair[1].endpoint
+	out := must(t, "failover", "--server", second, "--server", first)
+	if !strings.HasPrefix(out, second+" is active after ") {
+		t.Errorf("%q", out)
+	}
+	out = must(t, "failover", "--server", second) // its peer is asked afterwards
+	if !strings.HasPrefix(out, first+" is active after ") {
+		t.Errorf("%q", out)
+	}
+	try(t, "failover", "--server", second).expect(t, exitRefused, "no server is active")
+	pair[0].refuses.Store(true)
+	try(t, "failover", "--server", first).expect(t, exitRefused, "does not hand over: the other server has not caught up")
+
+	lines := strings.Split(must(t, "status", "--server", first, "--server", second), "\n")
+	if !strings.Contains(lines[1], " active ") || !strings.Contains(lines[2], " passive ") || !strings.Contains(lines[1], " 3 ") ||
+		!strings.Contains(lines[1], second) || !strings.Contains(lines[1], "1.5GiB") {
+		t.Errorf("%q", lines)
+	}
+	pair[0].active.Store(nil)
+	o := try(t, "status", "--server", first, "--server", second)
+	o.expect(t, exitRefused, "no server is active")
+	if strings.Count(o.out, " passive ") != 2 {
+		t.Errorf("%s", o.out)
+	}
 }
