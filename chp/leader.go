@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
@@ -22,7 +21,7 @@ type following struct {
 	// Guarded by the sequencer's mutex.
 	position uint64    // of the next batch that it is sent
 	have     int64     // it has everything up to this sequence
-	moved    time.Time // when have rose last, or nothing was owed
+	idle     int       // looks since have rose last, or nothing was owed
 	left     bool      // its connection has ended
 	bye      bool      // it said that it ends
 
@@ -33,7 +32,7 @@ type following struct {
 // follower.
 func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followRequest) {
 	q := &s.sequencer
-	f := &following{server: s, peer: peer, moved: time.Now()}
+	f := &following{server: s, peer: peer}
 	ctx, f.cancel = context.WithCancel(ctx)
 	q.mu.Lock()
 	if q.passive {
@@ -254,7 +253,7 @@ func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) {
 	if f == nil || f.peer != peer || sequence < f.have {
 		return
 	}
-	f.have, f.moved = min(sequence, q.newest.last), time.Now()
+	f.have, f.idle = min(sequence, q.newest.last), 0
 	q.commits.acked = f.have
 	if !q.commits.peer && q.acks > 1 && !f.left && !f.bye && q.newest.last-f.have < caughtUp {
 		q.commits.peer = true

@@ -114,10 +114,10 @@ func (p *pair) run(ctx context.Context) error {
 			return p.node.Err()
 		case <-ticker.C:
 			p.vote(ctx)
-			p.judge()
+			p.judge(true)
 			continue
 		case <-p.changed:
-			p.judge()
+			p.judge(false)
 			continue
 		case status, ok := <-states.C():
 			if !ok {
@@ -214,9 +214,13 @@ func (p *pair) left(peer *sockets.Peer) {
 	p.voting.Unlock()
 }
 
-// judge gives up waiting for a follower that has ended, or has taken nothing for the
-// time-out.
-func (p *pair) judge() {
+// judge gives up waiting for a follower that says that it ends, or has taken nothing
+// for the time-out.
+//
+// The time is counted in looks: while this process did not run, the other server may
+// have become active, and then this one must not publish what only it has. It has
+// the time-out to hear of that.
+func (p *pair) judge(look bool) {
 	s := p.server
 	q := &s.sequencer
 	q.mu.Lock()
@@ -225,16 +229,17 @@ func (p *pair) judge() {
 	if f == nil {
 		return
 	}
-	if q.held.empty() {
-		if !f.left {
-			f.moved = time.Now()
-		}
+	switch {
+	case q.held.empty() && !f.left:
+		f.idle = 0
+	case look:
+		f.idle++
 	}
-	if !q.commits.peer || !f.bye && time.Since(f.moved) < p.timeout {
+	if !q.commits.peer || !f.bye && f.idle <= looksPerTimeout {
 		return
 	}
 	q.alone()
-	s.log.Warn("updates are acknowledged without the other server", "since", f.moved)
+	s.log.Warn("updates are published without the other server")
 }
 
 // vote votes for this server if a client waits for it, or has asked for it lately.
