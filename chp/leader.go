@@ -19,11 +19,11 @@ type following struct {
 	cancel context.CancelFunc
 
 	// Guarded by the sequencer's mutex.
-	position uint64    // of the next batch that it is sent
-	have     int64     // it has everything up to this sequence
-	idle     int       // looks since have rose last, or nothing was owed
-	left     bool      // its connection has ended
-	bye      bool      // it said that it ends
+	position uint64 // of the next batch that it is sent
+	have     int64  // it has everything up to this sequence
+	idle     int    // looks since have rose last, or nothing was owed
+	left     bool   // its connection has ended
+	bye      bool   // it said that it ends
 
 	based atomic.Bool // it has been sent the map or the tail
 }
