@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/sockets"
 
 	"go.uber.org/goleak"
 )
@@ -27,6 +28,7 @@ var (
 	seedFlag     = flag.Uint64("seed", 0, "seed of the faults and of what is written; 0: another one each time")
 	replicaCount = flag.Int("replicas", 0, "number of replicas; 0: 20, or 12 with -short")
 	writerCount  = flag.Int("writers", 5, "how many of the replicas write, with two goroutines each")
+	only         = flag.String("only", "", "comma-separated `kinds` of the faults, such as stop,reset; by default all")
 	longest      = flag.Duration("longest", 1200*time.Millisecond, "how long a fault lasts at most")
 	pace         = flag.Duration("pace", 60*time.Millisecond, "mean time from one fault to the next")
 	think        = flag.Duration("think", 8*time.Millisecond, "mean time between the operations of a goroutine")
@@ -182,7 +184,7 @@ func run(t *testing.T, s shape, plan func(c *cluster, seed uint64) []fault) *clu
 		server.mu.Unlock()
 	}
 	phase("end")
-	c.history.check(c.lives, c.allKeys(), 2*time.Minute)
+	c.history.check(c.lives, c.allKeys(), 2*time.Minute, s.splits)
 	phase("checks")
 	return c
 }
@@ -267,7 +269,14 @@ func (c *cluster) start(replicas int, seed uint64) {
 
 // startServers starts the servers of the shape.
 func (c *cluster) startServers(ctx context.Context) {
-	c.servers = []*server{newServer(c.t, "server", c.dir, c.shape.data)}
+	if !c.shape.pair {
+		c.servers = []*server{newServer(c.t, "server", c.dir, c.shape.data)}
+	} else {
+		primary, backup := newServer(c.t, "primary", c.dir, c.shape.data), newServer(c.t, "backup", c.dir, c.shape.data)
+		c.servers = []*server{primary, backup}
+		c.join(primary, backup, "--primary")
+		c.join(backup, primary, "--backup")
+	}
 	for _, s := range c.servers {
 		if err := s.start(ctx); err != nil {
 			c.t.Fatal(err)
@@ -275,9 +284,41 @@ func (c *cluster) startServers(ctx context.Context) {
 	}
 }
 
+// join makes a server one of a pair. It reaches the other one through proxies.
+func (c *cluster) join(s, peer *server, role string) {
+	requests, states := newRoute(c.t, s.name+"-requests", false), newRoute(c.t, s.name+"-states", false)
+	requests.lead(peer.host, peer.port)
+	states.lead(peer.host, peer.state)
+	c.between = append(c.between, requests.ports[0], states.ports[0])
+	s.args = append(s.args, role, "--peer", requests.address,
+		"--state", fmt.Sprintf("tcp://%s:%d", s.host, s.state), "--peer-state", states.address,
+		"--bstar-interval", "100ms", "--diverged", filepath.Join(c.dir, s.name+".diverged"))
+}
+
 // settled waits until a server may get into trouble: until then what the other one
-// lacks could be lost.
-func (c *cluster) settled(ctx context.Context) bool { return true }
+// lacks could be lost. It returns false if that does not come.
+func (c *cluster) settled(ctx context.Context) bool {
+	if !c.shape.pair {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, convergence)
+	defer cancel()
+	var last []string
+	for {
+		last = last[:0]
+		for _, s := range c.servers {
+			status, err := chp.ServerStatus(ctx, s.address(), sockets.Security{})
+			if err == nil && status.State == chp.ServerActive && status.InSync {
+				return true
+			}
+			last = append(last, fmt.Sprintf("%s %+v %v", s.name, status, err))
+		}
+		if !sleep(ctx, 10*time.Millisecond) {
+			c.history.violate("pair", "the servers do not come together: %s", strings.Join(last, "; "))
+			return false
+		}
+	}
+}
 
 // allKeys returns the keys, and those that reads write.
 func (c *cluster) allKeys() []string {

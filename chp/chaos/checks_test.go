@@ -116,7 +116,7 @@ func TestChecks(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			h, all, a := scene()
 			c.spoil(h, all, a)
-			h.check([]*life{all, a}, []string{"/a/k", "/b/k"}, 10*time.Second)
+			h.check([]*life{all, a}, []string{"/a/k", "/b/k"}, 10*time.Second, false)
 			failed := map[string]bool{}
 			for _, v := range h.broken {
 				failed[v.Check] = true

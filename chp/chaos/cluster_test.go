@@ -28,6 +28,12 @@ type shape struct {
 	// keeps says that what was acknowledged survives the kill of a server. If it
 	// does not, the map is empty after each kill.
 	keeps bool
+
+	// splits says that the servers of a pair lose sight of each other. Then both can
+	// be active, and what one of them has acknowledged can be given up: that is how
+	// Binary Star works. What is checked is that all are equal in the end.
+	splits bool
+
 	needs []string // flags of chp serve
 }
 
@@ -35,6 +41,7 @@ var shapes = []shape{
 	{name: "memory"},
 	{name: "data", data: true, keeps: true, needs: []string{"--data", "--sync"}},
 	{name: "pair", pair: true, keeps: true, needs: []string{"--primary", "--backup", "--peer", "--state", "--peer-state"}},
+	{name: "pair-split", pair: true, keeps: true, splits: true, needs: []string{"--primary", "--backup", "--peer", "--state", "--peer-state"}},
 	{name: "pair-data", pair: true, data: true, keeps: true, needs: []string{"--data", "--sync", "--primary", "--backup", "--peer", "--state", "--peer-state"}},
 }
 
@@ -104,6 +111,7 @@ type server struct {
 	name   string
 	host   string
 	port   int
+	state  int // port at which a server of a pair tells its state
 	args   []string
 	dir    string // of its data, or ""
 	output string // file with what it prints
@@ -154,8 +162,8 @@ func (w *watched) text() string {
 func newServer(t testing.TB, name, dir string, data bool) *server {
 	s := &server{t: t, name: name, host: loopback.Own(), output: filepath.Join(dir, name+".log")}
 	for s.port == 0 {
-		if ls := consecutive(t, s.host); ls != nil {
-			s.port = portOf(ls[0])
+		if ls := consecutive(t, s.host, ports+1); ls != nil {
+			s.port, s.state = portOf(ls[0]), portOf(ls[ports])
 			for _, l := range ls {
 				l.Close()
 			}

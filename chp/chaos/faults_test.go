@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -68,8 +70,18 @@ func (c *cluster) plan(n int, seed uint64, longest time.Duration) (faults []faul
 	if c.shape.data {
 		process = append(process, faultForget)
 	}
-	if c.shape.pair {
-		process = append(process, faultSplit)
+	if c.shape.splits {
+		process = append(process, faultSplit, faultSplit, faultSplit)
+	}
+	keep := func(kinds []string) []string {
+		if *only == "" {
+			return kinds
+		}
+		return slices.DeleteFunc(kinds, func(k string) bool { return !slices.Contains(strings.Split(*only, ","), k) })
+	}
+	connection, process = keep(connection), keep(process)
+	if len(connection)+len(process) == 0 {
+		return nil
 	}
 	for i := range n {
 		f := fault{
@@ -82,7 +94,7 @@ func (c *cluster) plan(n int, seed uint64, longest time.Duration) (faults []faul
 			lasts:     time.Duration(float64(longest) * rng.Float64() * rng.Float64()),
 			then:      time.Duration(float64(longest) * rng.Float64() * rng.Float64()),
 		}
-		if i%10 == 9 {
+		if i%10 == 9 && len(process) > 0 || len(connection) == 0 {
 			f.kind = process[rng.IntN(len(process))]
 		} else {
 			f.kind = connection[rng.IntN(len(connection))]
@@ -284,7 +296,11 @@ func (c *cluster) doServer(ctx context.Context, f fault) {
 	} else {
 		s.kill()
 	}
-	sleep(ctx, f.then/4)
+	away := f.then / 4
+	if c.shape.pair {
+		away = f.then // the other one has time to take over, as a rule
+	}
+	sleep(ctx, away)
 	var err error
 	if f.kind == faultForget {
 		err = s.forget()

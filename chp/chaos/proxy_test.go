@@ -66,7 +66,7 @@ type route struct {
 func newRoute(t testing.TB, name string, parse bool) *route {
 	t.Helper()
 	for host := loopback.Own(); ; {
-		ls := consecutive(t, host)
+		ls := consecutive(t, host, ports)
 		if ls == nil {
 			continue
 		}
@@ -78,9 +78,8 @@ func newRoute(t testing.TB, name string, parse bool) *route {
 	}
 }
 
-// consecutive listens on three ports in a row, or returns nil if the second or
-// third is taken.
-func consecutive(t testing.TB, host string) (ls []net.Listener) {
+// consecutive listens on n ports in a row, or returns nil if one of them is taken.
+func consecutive(t testing.TB, host string, n int) (ls []net.Listener) {
 	t.Helper()
 	first, err := net.Listen("tcp", host+":0")
 	if err != nil {
@@ -88,7 +87,7 @@ func consecutive(t testing.TB, host string) (ls []net.Listener) {
 	}
 	ls = append(ls, first)
 	port := first.Addr().(*net.TCPAddr).Port
-	for i := 1; i < ports; i++ {
+	for i := 1; i < n; i++ {
 		l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", host, port+i))
 		if err != nil {
 			for _, l := range ls {
