@@ -50,9 +50,6 @@ func TestChaos(t *testing.T) {
 	for _, s := range shapes {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			if missing := s.missing(t); len(missing) > 0 {
-				t.Skipf("chp serve has no %s yet", strings.Join(missing, ", "))
-			}
 			c := run(t, s, func(c *cluster, seed uint64) []fault {
 				return c.plan(orDefault(*faultCount, 60, 30), seed, *longest)
 			})

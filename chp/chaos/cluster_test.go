@@ -33,30 +33,14 @@ type shape struct {
 	// be active, and what one of them has acknowledged can be given up: that is how
 	// Binary Star works. What is checked is that all are equal in the end.
 	splits bool
-
-	needs []string // flags of chp serve
 }
 
 var shapes = []shape{
 	{name: "memory"},
-	{name: "data", data: true, keeps: true, needs: []string{"--data", "--sync"}},
-	{name: "pair", pair: true, keeps: true, needs: []string{"--primary", "--backup", "--peer", "--state", "--peer-state"}},
-	{name: "pair-split", pair: true, keeps: true, splits: true, needs: []string{"--primary", "--backup", "--peer", "--state", "--peer-state"}},
-	{name: "pair-data", pair: true, data: true, keeps: true, needs: []string{"--data", "--sync", "--primary", "--backup", "--peer", "--state", "--peer-state"}},
-}
-
-// missing returns the flags that chp serve does not have yet.
-func (s shape) missing(t testing.TB) (flags []string) {
-	help, err := exec.Command(command(t), "serve", "--help").CombinedOutput()
-	if err != nil {
-		t.Fatalf("chp serve --help: %v\n%s", err, help)
-	}
-	for _, f := range s.needs {
-		if !bytes.Contains(help, []byte(f+" ")) {
-			flags = append(flags, f)
-		}
-	}
-	return flags
+	{name: "data", data: true, keeps: true},
+	{name: "pair", pair: true, keeps: true},
+	{name: "pair-split", pair: true, keeps: true, splits: true},
+	{name: "pair-data", pair: true, data: true, keeps: true},
 }
 
 // commandVariable names a chp that was built already.

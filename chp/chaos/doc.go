@@ -4,7 +4,14 @@
 //
 //	go test ./chp/chaos                             # some seconds
 //	go test ./chp/chaos -faults 500 -seed 7 -v      # as long as you like
-//	go test ./chp/chaos -run TestChaos/memory -faults 100 -longest 5s
+//	go test ./chp/chaos -run 'TestChaos/^memory$' -faults 100 -longest 5s
+//	go test ./chp/chaos -run 'TestChaos/^pair$' -faults 20 -only kill,stop
+//
+// There is a test for each shape of a cluster: memory (one server, whose map is gone
+// when it ends), data (one that keeps it on disk: --sync always), pair (two in memory),
+// pair-data (two with disks), and pair-split (two that lose sight of each other at times,
+// so that both can be active: then only the equality of all replicas in the end is
+// checked).
 //
 // # Faults
 //
@@ -12,8 +19,8 @@
 // reset, hold, delay and half-close its connections, deliver late what a client
 // that has gone sent, and leave out updates as a forwarder of libzmq does with a
 // slow subscriber. Servers are killed with SIGKILL, stopped with SIGSTOP and
-// started again, with their data or without them. Replicas are closed and made
-// anew. With -seed the same faults come in the same order; what they meet
+// started again, with their data or without them; of a pair one at a time, and only
+// while the other one has everything. Replicas are closed and made anew. With -seed the same faults come in the same order; what they meet
 // depends on the machine.
 //
 // # Checks
