@@ -55,6 +55,7 @@ type progress struct {
 	counter    uint64 // every number up to this one has been taken, or skipped
 	at         int64  // sequence of the map when the last one was taken
 	skips      []skip // numbers that were not applied, in their order
+	missed     uint64 // if above counter: the first number that was left out, see miss
 	prev, next *progress
 }
 
@@ -164,7 +165,7 @@ func (q *sequencer) once(id clientID, wire []byte, spans []sockets.Span) []socke
 		p.counter = max(p.counter, last)
 		return spans
 	}
-	if last <= p.counter {
+	if last <= p.counter || p.missed > p.counter && number(0) > p.missed {
 		return nil
 	}
 	if number(0) <= p.counter {
@@ -193,6 +194,24 @@ func (q *sequencer) skip(id clientID, wire []byte, unfit []sockets.Span) {
 			p.skip(n, n, ReasonMapFull)
 		}
 	}
+}
+
+// miss notes that updates are left out because the server is not active. If it is soon
+// active again, what comes behind them over the same connection must not be taken
+// before the client has sent them again: they would count as skipped. It reports
+// whether the updates have numbers. mu of the sequencer must be held.
+func (q *sequencer) miss(id clientID, wire []byte, spans []sockets.Span) bool {
+	if len(spans) == 0 {
+		return false
+	}
+	n := uint64(kvmsg.Record(wire[spans[0].Start:]).Seq())
+	if n == 0 {
+		return false
+	}
+	if p := q.origins.use(id); p.missed <= p.counter || n < p.missed {
+		p.missed = n
+	}
+	return true
 }
 
 // numberOrder checks the order numbers of a batch one by one: they rise, or all are 0.
@@ -237,6 +256,9 @@ func (s *Server) applied(id clientID) (wire []byte, sequence int64) {
 	a := applied{mapID: q.mapID, forgotten: q.origins.forgotten}
 	if p := q.origins.find(id); p != nil {
 		a.known, a.counter, a.skips = true, p.counter, p.skips
+	}
+	if mutate.NoRepeatCheck {
+		a.known, a.counter = true, 0
 	}
 	return appendApplied(nil, &a), q.last.Load()
 }

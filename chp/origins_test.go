@@ -69,6 +69,35 @@ func TestOriginsTakeEachNumberOnce(t *testing.T) {
 	}
 }
 
+// What comes behind updates that a server left out, because it was not active for a
+// moment, is taken when those have come again.
+func TestMissedUpdatesComeAgain(t *testing.T) {
+	t.Parallel()
+	q := sequencer{origins: new(origins)}
+	id := clientID{1}
+	take := func(missed bool, numbers []uint64, want int) {
+		t.Helper()
+		wire, spans := numberedBatch(numbers...)
+		if missed {
+			q.miss(id, wire, spans)
+		} else if got := len(q.once(id, wire, spans)); got != want {
+			t.Errorf("of %d it took %d, want %d", numbers, got, want)
+		}
+	}
+	take(false, rangeOf(1, 4), 4)
+	take(true, rangeOf(5, 7), 0)
+	take(true, rangeOf(8, 9), 0)
+	take(false, rangeOf(10, 12), 0)
+	take(false, rangeOf(5, 14), 10) // the client has connected again
+	take(false, rangeOf(15, 16), 2)
+	take(true, rangeOf(17, 20), 0)
+	q.origins.note(id, 30, 14, 100) // another server took them
+	take(false, rangeOf(31, 40), 10)
+	if p := q.origins.find(id); len(p.skips) > 0 {
+		t.Errorf("skipped: %v", p.skips)
+	}
+}
+
 // The ranges that were skipped are in order and do not overlap, and what is found in
 // them is true, however many there are.
 func TestSkips(t *testing.T) {

@@ -106,6 +106,9 @@ func (q *sequencer) take(b *sockets.Batch, from sender) (unfit []sockets.Span, r
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.passive {
+		if from.numbered && q.miss(from.id, wire, spans) {
+			b.Peer().Disconnect(errNotActive) // so that the client sends them again
+		}
 		return nil, 0
 	}
 	if from.numbered {

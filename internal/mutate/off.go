@@ -12,7 +12,7 @@ const (
 	MergeStale    = false // a client lets updates that came before a snapshot's cut overwrite what the snapshot has
 	Reconnect     = false // a subscriber connects again without a new snapshot
 	DropSlow      = false // the server leaves out updates for a slow subscriber instead of disconnecting it
-	NoRepeatCheck = false // the server takes updates that a client has sent again, or that arrive late over a connection which it gave up
+	NoRepeatCheck = false // the server takes updates that a client sends again or that come late, and does not tell which it has
 
 	ExpireSuperseded = false // the server deletes a key at the end of a time to live that an update has replaced
 	PublishEarly     = false // the server publishes updates that are not on the disk yet
