@@ -99,8 +99,11 @@ func (c *cluster) plan(n int, seed uint64, longest time.Duration) (faults []faul
 		} else {
 			f.kind = connection[rng.IntN(len(connection))]
 		}
-		if f.kind == faultDrop {
+		switch f.kind { // those that only some replicas notice
+		case faultDrop:
 			f.replica = c.counting[rng.IntN(len(c.counting))]
+		case faultLate:
+			f.replica = rng.IntN(min(*writerCount, len(c.replicas)))
 		}
 		faults = append(faults, f)
 	}
