@@ -326,6 +326,23 @@ func (p *pair) await(ctx context.Context, ready func() bool) error {
 	}
 }
 
+// leave prepares the end of the server: an active one hands over, if the other one can
+// take over at once, so that clients need not wait until it is found to be silent.
+func (p *pair) leave() {
+	p.ending.Store(true)
+	if !p.active.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	if err := p.handover(ctx); err != nil {
+		p.server.log.Info("ends without a handover", "error", err)
+	}
+}
+
+// leaveTime bounds the handover of a server that ends.
+const leaveTime = 2 * time.Second
+
 // close ends the node, after run has ended.
 func (p *pair) close() {
 	if p != nil && p.node != nil {

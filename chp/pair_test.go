@@ -33,7 +33,10 @@ func pairOptions(t testing.TB) (primary, backup ServerOptions) {
 // pairServer is a server of a pair.
 type pairServer struct {
 	*Server
-	stop func() // ends it without a handover
+	stop func() // ends it
+
+	// crash ends it without a handover, as far as the other server and clients see.
+	crash func()
 }
 
 func startPairServer(t testing.TB, o ServerOptions) pairServer {
@@ -48,13 +51,17 @@ func startPairServer(t testing.TB, o ServerOptions) pairServer {
 		t.Fatal(err)
 	}
 	stopped := false
-	p := pairServer{s, func() {
+	p := pairServer{Server: s, stop: func() {
 		if !stopped {
 			stopped = true
 			must(t, s.Close())
 			must(t, <-served)
 		}
 	}}
+	p.crash = func() {
+		must(t, s.pair.node.Close())
+		p.stop()
+	}
 	t.Cleanup(p.stop)
 	return p
 }
@@ -114,7 +121,7 @@ func TestPairFailover(t *testing.T) {
 				set(round)
 				eventually(t, "the other server follows", servers[active].inSync)
 				set(round)
-				servers[active].stop()
+				servers[active].crash()
 				other := 1 - active
 				set(round + 100)
 				if !servers[other].active() {
@@ -148,7 +155,7 @@ func TestPairKeepsDeadlines(t *testing.T) {
 	_, err = c.SetSync(ctx, "/long", []byte("1"), WithTTL(time.Hour))
 	must(t, err)
 	set := time.Now()
-	primary.stop()
+	primary.crash()
 	eventually(t, "the backup is active", backup.active)
 	must(t, c.WaitActive(ctx))
 	eventually(t, "keys expire at the backup", func() bool { return backup.Len() == 1 && c.Len() == 1 })
@@ -206,4 +213,22 @@ func (p pairServer) inSync2() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.commits.peer
+}
+
+// TestPairEndHandsOver: a server that is ended on purpose hands over; nobody waits for
+// the time-out.
+func TestPairEndHandsOver(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	po.Pair.Timeout, bo.Pair.Timeout = time.Hour, time.Hour
+	primary, backup := startPairServer(t, po), startPairServer(t, bo)
+	c := pairClient(t, po, bo)
+	_, err := c.SetSync(ctx, "/a", []byte("1"))
+	must(t, err)
+	eventually(t, "the backup follows", primary.inSync)
+	primary.stop()
+	eventually(t, "the backup is active", backup.active)
+	_, err = c.SetSync(ctx, "/a", []byte("2"))
+	must(t, err)
 }

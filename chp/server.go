@@ -274,19 +274,22 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	s.phase, s.began = phaseServing, time.Now()
 	ctx, s.cancel = context.WithCancel(ctx)
+	// What serves goes on while a pair hands over.
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	s.state.Unlock()
 	defer close(s.ended)
 
 	var wg sync.WaitGroup
-	wg.Go(func() { s.runCollector(ctx) })
-	wg.Go(func() { s.runClock(ctx) })
-	wg.Go(func() { s.runRequests(ctx) })
-	wg.Go(func() { s.snapshots.run(ctx) })
-	wg.Go(func() { s.runCheckpoints(ctx) })
+	wg.Go(func() { s.runCollector(running) })
+	wg.Go(func() { s.runClock(running) })
+	wg.Go(func() { s.runRequests(running) })
+	wg.Go(func() { s.snapshots.run(running) })
+	wg.Go(func() { s.runCheckpoints(running) })
 	var unpaired error // why the pair's part has ended
 	if s.pair != nil {
 		wg.Go(func() {
-			if unpaired = s.pair.run(ctx); ctx.Err() == nil {
+			if unpaired = s.pair.run(running); running.Err() == nil {
 				s.cancel()
 			}
 		})
@@ -299,8 +302,9 @@ func (s *Server) Serve(ctx context.Context) error {
 		s.cancel()
 	}
 	if s.pair != nil {
-		s.pair.ending.Store(true)
+		s.pair.leave()
 	}
+	stop()
 	s.close()
 	wg.Wait()
 	s.pair.close()

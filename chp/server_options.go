@@ -62,6 +62,11 @@ type ServerOptions struct {
 	// a server announces nothing that goes beyond the model, and sends no HUGZ.
 	Model Model
 
+	// Advertise is the endpoint of P as clients reach it, "tcp://HOST:PORT", for a
+	// server behind a forwarded port or that listens on all addresses. Status tells
+	// it. Default: where the server listens.
+	Advertise string
+
 	// HeartbeatInterval is the time between HUGZ messages. Clients hold a
 	// server dead after some seconds without one. 0 means
 	// DefaultHeartbeatInterval.

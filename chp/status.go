@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,7 +20,7 @@ import (
 // Later versions may add fields.
 type Status struct {
 	// Endpoint is the snapshot port P: as it was given to [ServerStatus], or, from
-	// [Server.Status], as the server listens.
+	// [Server.Status], ServerOptions.Advertise or where the server listens.
 	Endpoint string `json:"endpoint"`
 
 	Role  ServerRole  `json:"role"`
@@ -80,7 +81,7 @@ var ErrNoStatus = errors.New("chp: the server is not of this package, and cannot
 // Status returns how the server is now.
 func (s *Server) Status() Status {
 	s.state.Lock()
-	st := Status{Endpoint: s.endpoints.Snapshot, Role: RoleAlone, State: ServerWaiting}
+	st := Status{Endpoint: cmp.Or(s.opts.Advertise, s.endpoints.Snapshot), Role: RoleAlone, State: ServerWaiting}
 	if !s.began.IsZero() {
 		st.UptimeSeconds = int64(time.Since(s.began) / time.Second)
 		st.State = ServerActive

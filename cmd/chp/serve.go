@@ -34,6 +34,7 @@ type serveFlags struct {
 	logLevel, format string
 	load             string
 	pair             pairFlags
+	advertise        string
 	data             string
 	sync             commit.Policy
 	maxLine          octets
@@ -82,6 +83,7 @@ and PORT+1 stays free. Clients of this command need --server-model N then.`,
 	flags.StringVar(&f.host, "host", "127.0.0.1", "address to listen on")
 	flags.Var((*number)(&f.port), "port", "first of the three ports; 0 takes three consecutive free ones")
 	flags.Var((*number)(&f.model), "model", "Clone model to serve, 1 to 6; 6 is the full protocol")
+	flags.StringVar(&f.advertise, "advertise", "", "`endpoint` of the first port as clients reach it, which chp status tells (default where it listens)")
 	flags.DurationVar(&f.heartbeat, "heartbeat", chp.DefaultHeartbeatInterval, "time between two heartbeats (HUGZ)")
 	flags.Var(&f.maxValue, "max-value-size", "largest value accepted, such as 512KiB or 16MiB")
 	flags.Var(&f.queue, "subscriber-queue", "what may wait for one client before it is disconnected, to take a fresh snapshot")
@@ -176,6 +178,7 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		Preload:           loading.entries(ctx),
 		Security:          security,
 		Host:              f.host,
+		Advertise:         f.advertise,
 		Port:              f.port,
 		Model:             chp.Model(f.model),
 		HeartbeatInterval: f.heartbeat,
