@@ -20,7 +20,7 @@ func (s *Server) runClock(ctx context.Context) {
 	defer heartbeat.Stop()
 	tick := time.NewTicker(ttlTick)
 	defer tick.Stop()
-	pace := newPacer(s.opts.SlowestIntake, s.publisher.Fullest)
+	pace := newPacer(s.opts.SlowestIntake, s.fullest)
 	published := 0 // bytes of deletions that pace has not counted yet
 	ticking := true
 	var expiring, tidying bool

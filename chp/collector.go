@@ -74,7 +74,7 @@ func (n *refusalNotice) send(s *Server) {
 func (s *Server) runCollector(ctx context.Context) {
 	var b sockets.Batch
 	defer b.Release()
-	pace := newPacer(s.opts.SlowestIntake, s.publisher.Fullest)
+	pace := newPacer(s.opts.SlowestIntake, s.fullest)
 	for s.collector.RecvBatch(ctx, &b) == nil {
 		from, former := s.members.from(b.Peer())
 		if former {

@@ -268,3 +268,20 @@ func (q *sequencer) alone() {
 	q.waiting.Store(q.commits.waits())
 	q.commit()
 }
+
+// fullest returns how full the fullest queue is, from 0 to 1: those of the subscribers,
+// and the part of the tail that the other server has not been sent. One that is further
+// behind than the tail goes would have to be sent the whole map again.
+func (s *Server) fullest() float64 {
+	full := s.publisher.Fullest()
+	if s.pair == nil {
+		return full
+	}
+	q := &s.sequencer
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if f := q.follower; f != nil && !f.left {
+		full = max(full, float64(q.tail.lag(f.position))/tailBytes)
+	}
+	return full
+}

@@ -345,7 +345,11 @@ const leaveTime = 2 * time.Second
 
 // close ends the node, after run has ended.
 func (p *pair) close() {
-	if p != nil && p.node != nil {
+	if p == nil {
+		return
+	}
+	p.sending.Wait()
+	if p.node != nil {
 		_ = p.node.Close()
 	}
 }

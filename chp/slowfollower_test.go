@@ -1,0 +1,55 @@
+package chp
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"clustermap/sockets"
+)
+
+// TestSlowFollowerSlowsIntake: with one acknowledgement a follower that takes nothing
+// makes the server take updates more slowly, before the tail no longer reaches back to
+// where the follower is.
+func TestSlowFollowerSlowsIntake(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	po.Pair.Acks, bo.Pair.Acks = 1, 1
+	po.Pair.Timeout, bo.Pair.Timeout = time.Hour, time.Hour
+	primary, backup := startPairServer(t, po), startPairServer(t, bo)
+	eventually(t, "the primary is active", primary.active)
+	eventually(t, "the backup follows", func() bool { return backup.pair.copied.Load() })
+	backup.crash()
+
+	// In its place comes one that asks for everything and reads nothing.
+	d, err := sockets.NewDealer(sockets.Options{
+		Metadata: map[string]string{propertyCHP: announcement, propertyPeer: peerVersion},
+		RecvHWM:  1, RecvHWMOctets: 1, Linger: -1,
+	})
+	must(t, err)
+	defer d.Close()
+	must(t, d.Connect(primary.Endpoints().Snapshot))
+	q := &primary.sequencer
+	q.mu.Lock()
+	r := followRequest{mapID: q.mapID, epoch: q.newest.epoch, last: q.newest.last}
+	q.mu.Unlock()
+	must(t, d.Send(ctx, []byte(nameFollow), r.append(nil)))
+	eventually(t, "it follows", func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.follower != nil && !q.follower.left
+	})
+	c, err := NewClient(ClientOptions{Servers: []string{primary.Endpoints().Snapshot}, HeartbeatTimeout: hang, SyncTimeout: hang, Logger: quiet()})
+	must(t, err)
+	defer c.Close()
+	limited, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	value := make([]byte, 256<<10)
+	for i := 0; primary.fullest() <= paceFrom; i++ {
+		if err := c.Set(limited, fmt.Sprintf("/%d", i%10), value); err != nil {
+			t.Fatalf("update %d: %v; the tail is %.2f full", i, err, primary.fullest())
+		}
+	}
+}
