@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/chp/commit"
 	"clustermap/cmd/chp/internal/bench"
 
 	"github.com/schollz/progressbar/v3"
@@ -42,10 +43,16 @@ With --baseline each round also runs the same octets through a bare TCP pipeline
 which parses, numbers, stores and forwards them and does nothing else; the ratio is
 the median of the rounds' ratios.
 
+With --data each round also runs the same with a server that keeps a log, in a new
+directory that is removed afterwards, and with --pair the same with two servers where
+each update is published when both have it (--acks 2); both must end with the same
+keys and sequence. Their ratios are to the rate of the plain server in the same round.
+
 With --server an existing server is used instead of a new one; the keys lie in a
 subtree of their own and are deleted in the end.`,
 		Example: `  chp bench
   chp bench --baseline --json
+  chp bench --data /var/tmp --sync always --pair
   chp bench --publishers 2 --replicas 4 --value-size 256
   chp bench --rate 100000`,
 		Args:              cobra.NoArgs,
@@ -59,7 +66,10 @@ subtree of their own and are deleted in the end.`,
 	f.IntVar(&c.Publishers, "publishers", 1, "publisher processes")
 	f.IntVar(&c.Replicas, "replicas", 1, "replica processes")
 	f.BoolVar(&c.Baseline, "baseline", false, "also run a bare TCP pipeline, in turn, and give the ratio")
-	f.IntVar(&c.Rounds, "rounds", 0, "rounds (default 1, or 3 with --baseline)")
+	f.StringVar(&c.Data, "data", "", "also run a server with a log under this `directory`, in turn, and give its ratio")
+	f.TextVar(&c.Sync, "sync", commit.Policy{}, "when that log is flushed: always, interval=`D`, never")
+	f.BoolVar(&c.Pair, "pair", false, "also run a pair of servers, in turn, and give its ratio")
+	f.IntVar(&c.Rounds, "rounds", 0, "rounds (default 1, or 3 with --baseline, --data or --pair)")
 	f.IntVar(&c.Warmup, "warmup", 500_000, "updates before the measured ones")
 	f.Float64Var(&c.Rate, "rate", 0, "updates a second, of all publishers together (default as many as go)")
 	f.BoolVar(&asJSON, "json", false, "print the result as JSON")
@@ -68,7 +78,14 @@ subtree of their own and are deleted in the end.`,
 	f.StringArrayVar(&n.flags, "server", nil, "an existing server, tcp://HOST:PORT (default: start one)")
 	n.curve.register(f)
 	n.stderr = errorOutput{cmd}
+	if err := cmd.MarkFlagDirname("data"); err != nil {
+		panic(err) // the flag does not exist
+	}
+	complete(cmd, "sync", "always", "interval=100ms", "never")
 	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("sync") && c.Data == "" {
+			return fail(exitUsage, "--sync is for a log: give --data too")
+		}
 		if err := c.Validate(); err != nil {
 			return fail(exitUsage, "%w", err)
 		}
@@ -111,6 +128,9 @@ func (n *connection) benchServer(ctx context.Context, c *bench.Config) error {
 			return fail(exitUsage, "--curve-key and --curve-server-key are for an existing server; name it with --server")
 		}
 		return nil
+	}
+	if c.Data != "" || c.Pair {
+		return fail(exitUsage, "--data and --pair exclude --server: they are compared with a plain server, started in the same way")
 	}
 	n.timeout, n.given = c.Patience, func() bool { return false }
 	servers, err := n.servers()

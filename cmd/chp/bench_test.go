@@ -26,6 +26,11 @@ type benchResult struct {
 	LatencyUS        map[string]float64 `json:"latency_us"`
 	Baseline         *float64           `json:"baseline_updates_per_second"`
 	Ratio            *float64           `json:"ratio"`
+	Sync             string             `json:"sync"`
+	Data             *float64           `json:"data_updates_per_second"`
+	DataRatio        *float64           `json:"data_ratio"`
+	Pair             *float64           `json:"pair_updates_per_second"`
+	PairRatio        *float64           `json:"pair_ratio"`
 	Rounds           []map[string]any   `json:"rounds"`
 }
 
@@ -49,7 +54,7 @@ func TestBench(t *testing.T) {
 	t.Parallel()
 	r := benchJSON(t, "--updates", "5000", "--warmup", "500", "--keys", "300", "--value-size", "40")
 	if r.Updates != 5000 || r.Keys != 300 || r.ValueSize != 40 || r.Publishers != 1 || r.Replicas != 1 ||
-		r.Baseline != nil || r.Ratio != nil || len(r.Rounds) != 1 {
+		r.Baseline != nil || r.Ratio != nil || r.DataRatio != nil || r.PairRatio != nil || r.Sync != "" || len(r.Rounds) != 1 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -63,6 +68,42 @@ func TestBenchBaseline(t *testing.T) {
 	for _, round := range r.Rounds {
 		if round["chp"] == nil || round["baseline"] == nil || round["ratio"] == nil {
 			t.Errorf("%v", round)
+		}
+	}
+}
+
+// A server with a log and a pair run beside the plain server. The log's directory is
+// removed.
+func TestBenchDataAndPair(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := benchJSON(t, "--updates", "3000", "--warmup", "100", "--keys", "300", "--publishers", "2", "--replicas", "2", "--data", dir, "--sync", "always", "--pair", "--rounds", "2")
+	if r.Baseline != nil || r.Sync != "always" || len(r.Rounds) != 2 {
+		t.Errorf("%+v", r)
+	}
+	for name, f := range map[string]*float64{"data": r.Data, "data ratio": r.DataRatio, "pair": r.Pair, "pair ratio": r.PairRatio} {
+		if f == nil || *f <= 0 {
+			t.Errorf("no %s: %+v", name, r)
+		}
+	}
+	for _, round := range r.Rounds {
+		for _, field := range []string{"data", "data_ratio", "pair", "pair_ratio"} {
+			if round[field] == nil {
+				t.Errorf("no %s in %v", field, round)
+			}
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
+
+func TestBenchDataText(t *testing.T) {
+	t.Parallel()
+	out := must(t, "bench", "--updates", "500", "--warmup", "0", "--keys", "10", "--data", t.TempDir(), "--pair", "--rounds", "1")
+	for _, want := range []string{"--sync interval=100ms", "two servers", "data/s", "pair/s"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in:\n%s", want, out)
 		}
 	}
 }

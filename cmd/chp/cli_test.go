@@ -117,6 +117,10 @@ func TestUsageErrors(t *testing.T) {
 		{"bench --value-size 8", "--value-size"},
 		{"bench --replicas 0", "--replicas"},
 		{"bench --rate 5 --baseline", "--rate"},
+		{"bench --rate 5 --pair", "--rate and --pair exclude each other"},
+		{"bench --data . --server tcp://127.0.0.1:1", "--data and --pair exclude --server"},
+		{"bench --sync always", "--data"},
+		{"bench --data . --sync sometimes", "sometimes"},
 		{"bench --curve-key missing", "--server"},
 		{"bench --server nonsense", "tcp://HOST:PORT"},
 	} {

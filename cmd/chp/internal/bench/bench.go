@@ -25,7 +25,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	result := newResult(&c)
 	for i := range rounds {
 		round := &Round{}
-		// In turn, so that whatever else the machine does hits both alike.
+		// In turn, so that whatever else the machine does hits all alike.
 		for _, p := range []struct {
 			roles, name string
 			skip        bool
@@ -33,6 +33,8 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		}{
 			{"", "chp", false, &round.CHP},
 			{barePrefix, "baseline", !c.Baseline, &round.Baseline},
+			{dataPrefix, "data", c.Data == "", &round.Data},
+			{pairPrefix, "pair", !c.Pair, &round.Pair},
 		} {
 			if p.skip {
 				continue

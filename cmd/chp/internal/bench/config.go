@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"time"
 
+	"clustermap/chp/commit"
 	"clustermap/cmd/chp/internal/bench/link"
 	"clustermap/cmd/chp/internal/bench/workload"
 	"clustermap/sockets"
@@ -24,8 +25,11 @@ type Config struct {
 	Publishers int
 	Replicas   int
 	Rate       float64          // updates a second, of all publishers together; 0 is as fast as it goes
-	Rounds     int              // 0 is 1, or 3 with Baseline
+	Rounds     int              // 0 is 1, or 3 with Baseline, Data or Pair
 	Baseline   bool             // also run the bare pipeline, in turn
+	Data       string           // also run a server with a log in a new directory under this one; "" is none
+	Sync       commit.Policy    // of that log
+	Pair       bool             // also run a pair of servers
 	Server     string           // an existing server; "" starts one a round
 	Security   sockets.Security // of a client, for Server: none, or CURVE
 	Patience   time.Duration
@@ -66,19 +70,33 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--keys %d: each of %d publishers needs one of its own", c.Keys, c.Publishers)
 	case c.Rate < 0:
 		return fmt.Errorf("--rate %g: give updates a second, or 0 for as many as go", c.Rate)
-	case c.Rate > 0 && c.Baseline:
-		return fmt.Errorf("--rate and --baseline exclude each other: a ratio of rates that were set says nothing")
+	case c.Rate > 0 && c.compares() != "":
+		return fmt.Errorf("--rate and %s exclude each other: a ratio of rates that were set says nothing", c.compares())
 	case c.Patience <= 0:
 		return fmt.Errorf("--timeout %v: give a time above 0", c.Patience)
 	}
 	return nil
 }
 
+// compares returns the flag of something that is run in turn with the plain server,
+// "" if there is nothing.
+func (c *Config) compares() string {
+	switch {
+	case c.Baseline:
+		return "--baseline"
+	case c.Data != "":
+		return "--data"
+	case c.Pair:
+		return "--pair"
+	}
+	return ""
+}
+
 func (c *Config) rounds() int {
 	switch {
 	case c.Rounds > 0:
 		return c.Rounds
-	case c.Baseline:
+	case c.compares() != "":
 		return 3
 	}
 	return 1

@@ -14,8 +14,12 @@ import (
 // Result is the outcome of a benchmark, in the form that --json prints.
 //
 // Seconds, UpdatesPerSecond, Delivered and LatencyUS are those of the round with
-// the median rate; Ratio is the median of the rounds' ratios; Lost, Doubled and
-// OutOfOrder add up all rounds, and ContentEqual holds only if it does in all.
+// the median rate; the ratios and the rates of what ran beside are medians of the
+// rounds; Lost, Doubled and OutOfOrder add up all rounds, and ContentEqual holds only
+// if it does in all.
+//
+// Ratio is the server's rate divided by that of the bare pipeline. DataRatio and
+// PairRatio are those of a server with a log, and of a pair, divided by the server's.
 type Result struct {
 	Updates    int `json:"updates"` // a round
 	Warmup     int `json:"warmup"`
@@ -29,6 +33,13 @@ type Result struct {
 	BaselineUpdatesPerSecond *float64 `json:"baseline_updates_per_second,omitempty"`
 	Ratio                    *float64 `json:"ratio,omitempty"`
 
+	Sync                 string   `json:"sync,omitempty"` // when the log of Data was flushed
+	DataUpdatesPerSecond *float64 `json:"data_updates_per_second,omitempty"`
+	DataRatio            *float64 `json:"data_ratio,omitempty"`
+
+	PairUpdatesPerSecond *float64 `json:"pair_updates_per_second,omitempty"`
+	PairRatio            *float64 `json:"pair_ratio,omitempty"`
+
 	Rounds []*Round `json:"rounds"`
 
 	Go   string `json:"go"`
@@ -40,6 +51,12 @@ type Round struct {
 	CHP      *Measurement `json:"chp"`
 	Baseline *Measurement `json:"baseline,omitempty"`
 	Ratio    *float64     `json:"ratio,omitempty"`
+
+	Data      *Measurement `json:"data,omitempty"`
+	DataRatio *float64     `json:"data_ratio,omitempty"`
+
+	Pair      *Measurement `json:"pair,omitempty"`
+	PairRatio *float64     `json:"pair_ratio,omitempty"`
 }
 
 // Measurement is one run of one pipeline. The rates are missing if the run is
@@ -55,7 +72,8 @@ type Measurement struct {
 	LatencyUS        *Latency `json:"latency_us,omitempty"`
 
 	foreign uint64
-	short   bool // a replica did not report, or counts do not add up
+	short   bool  // a replica did not report, or counts do not add up
+	servers error // what is wrong with the servers
 }
 
 // Latency is from sending an update to its arrival at a replica, in
@@ -70,7 +88,7 @@ type Latency struct {
 }
 
 func newResult(c *Config) *Result {
-	return &Result{
+	r := &Result{
 		Updates:    c.Updates,
 		Warmup:     c.Warmup,
 		Keys:       c.Keys,
@@ -80,12 +98,16 @@ func newResult(c *Config) *Result {
 		Go:         runtime.Version(),
 		CPUs:       runtime.NumCPU(),
 	}
+	if c.Data != "" {
+		r.Sync = c.Sync.String()
+	}
+	return r
 }
 
 // newMeasurement checks what the replicas reported, and only then takes the time
 // into account.
 func newMeasurement(c *Config, o outcome, expected workload.Content) *Measurement {
-	m := &Measurement{ContentEqual: len(o.reports) > 0, short: len(o.reports) != c.Replicas}
+	m := &Measurement{ContentEqual: len(o.reports) > 0, short: len(o.reports) != c.Replicas, servers: o.fault}
 	var latency workload.Histogram
 	for _, r := range o.reports {
 		m.Delivered += r.Delivered
@@ -127,6 +149,9 @@ func (m *Measurement) faults() error {
 			list = append(list, errors.New(f.text))
 		}
 	}
+	if m.servers != nil {
+		list = append(list, m.servers)
+	}
 	if len(list) == 0 && m.short {
 		list = append(list, errors.New("the counts do not add up"))
 	}
@@ -134,16 +159,31 @@ func (m *Measurement) faults() error {
 }
 
 func (r *Result) add(round *Round) {
-	if b := round.Baseline; b != nil && b.UpdatesPerSecond != nil && round.CHP.UpdatesPerSecond != nil {
-		ratio := math.Round(1e4**round.CHP.UpdatesPerSecond / *b.UpdatesPerSecond) / 1e4
-		round.Ratio = &ratio
-	}
+	round.Ratio = ratio(round.CHP, round.Baseline)
+	round.DataRatio = ratio(round.Data, round.CHP)
+	round.PairRatio = ratio(round.Pair, round.CHP)
 	r.Rounds = append(r.Rounds, round)
+}
+
+// ratio returns the ratio of two rates, nil if one of them is missing.
+func ratio(a, b *Measurement) *float64 {
+	if a.rate() == nil || b.rate() == nil {
+		return nil
+	}
+	ratio := math.Round(1e4**a.rate() / *b.rate()) / 1e4
+	return &ratio
+}
+
+// rate returns the rate, nil if there was no such run or it is not sound.
+func (m *Measurement) rate() *float64 {
+	if m == nil {
+		return nil
+	}
+	return m.UpdatesPerSecond
 }
 
 // conclude fills in what follows from all rounds together.
 func (r *Result) conclude() {
-	var baselines, ratios []float64
 	total := Measurement{ContentEqual: true}
 	for _, round := range r.Rounds {
 		m := round.CHP
@@ -152,12 +192,6 @@ func (r *Result) conclude() {
 		total.Doubled += m.Doubled
 		total.OutOfOrder += m.OutOfOrder
 		total.ContentEqual = total.ContentEqual && m.ContentEqual
-		if b := round.Baseline; b != nil && b.UpdatesPerSecond != nil {
-			baselines = append(baselines, *b.UpdatesPerSecond)
-		}
-		if round.Ratio != nil {
-			ratios = append(ratios, *round.Ratio)
-		}
 	}
 	r.Measurement = &total
 	if r.faults() != nil {
@@ -170,10 +204,27 @@ func (r *Result) conclude() {
 	})
 	middle := *rounds[(len(rounds)-1)/2].CHP
 	r.Measurement = &middle
-	if len(ratios) > 0 {
-		baseline, ratio := median(baselines), median(ratios)
-		r.BaselineUpdatesPerSecond, r.Ratio = &baseline, &ratio
+	r.BaselineUpdatesPerSecond = r.median(func(round *Round) *float64 { return round.Baseline.rate() })
+	r.DataUpdatesPerSecond = r.median(func(round *Round) *float64 { return round.Data.rate() })
+	r.PairUpdatesPerSecond = r.median(func(round *Round) *float64 { return round.Pair.rate() })
+	r.Ratio = r.median(func(round *Round) *float64 { return round.Ratio })
+	r.DataRatio = r.median(func(round *Round) *float64 { return round.DataRatio })
+	r.PairRatio = r.median(func(round *Round) *float64 { return round.PairRatio })
+}
+
+// median returns the median of a figure of the rounds, nil if they have none.
+func (r *Result) median(of func(*Round) *float64) *float64 {
+	var list []float64
+	for _, round := range r.Rounds {
+		if f := of(round); f != nil {
+			list = append(list, *f)
+		}
 	}
+	if len(list) == 0 {
+		return nil
+	}
+	m := median(list)
+	return &m
 }
 
 // faults says why the result is not sound, or is nil.
@@ -183,7 +234,7 @@ func (r *Result) faults() error {
 		for _, m := range []struct {
 			name string
 			*Measurement
-		}{{"chp", round.CHP}, {"baseline", round.Baseline}} {
+		}{{"chp", round.CHP}, {"baseline", round.Baseline}, {"data", round.Data}, {"pair", round.Pair}} {
 			if m.Measurement == nil {
 				continue
 			}

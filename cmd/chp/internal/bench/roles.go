@@ -6,13 +6,15 @@ import (
 )
 
 // The roles of a benchmark's processes. Each pipeline has the same three, so
-// that one procedure runs both.
+// that one procedure runs them all.
 const (
 	roleServer    = "server"
 	rolePublisher = "publisher"
 	roleReplica   = "replica"
 
 	barePrefix = "bare "
+	dataPrefix = "data " // the server keeps a log
+	pairPrefix = "pair " // there are two servers
 )
 
 var roles = map[string]link.Role{
@@ -22,4 +24,12 @@ var roles = map[string]link.Role{
 	barePrefix + roleServer:    bare.Server,
 	barePrefix + rolePublisher: bare.Publisher,
 	barePrefix + roleReplica:   bare.Replica,
+
+	dataPrefix + roleServer:    server,
+	dataPrefix + rolePublisher: publisher,
+	dataPrefix + roleReplica:   replica,
+
+	pairPrefix + roleServer:    server,
+	pairPrefix + rolePublisher: publisher,
+	pairPrefix + roleReplica:   replica,
 }

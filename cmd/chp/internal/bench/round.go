@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -24,7 +25,8 @@ type run struct {
 	spec     workload.Spec
 	group    *link.Group
 
-	server     *link.Child // nil if it is an existing one
+	servers    []*link.Child // none if it is an existing one
+	data       string        // directory of the server's log
 	publishers []*link.Child
 	replicas   []*link.Child
 }
@@ -33,11 +35,20 @@ type run struct {
 type outcome struct {
 	seconds float64 // from the first send to the last arrival
 	reports []workload.Report
+	fault   error // of the servers
 }
 
 // do runs the pipeline. onProgress is told how many updates the slowest replica
 // has.
 func (r *run) do(ctx context.Context, onProgress func(uint64)) (outcome, error) {
+	if r.prefix == dataPrefix {
+		dir, err := os.MkdirTemp(r.Data, "chp-bench-")
+		if err != nil {
+			return outcome{}, err
+		}
+		defer os.RemoveAll(dir) // it is ours alone, and the processes have ended by then
+		r.data = dir
+	}
 	r.group = &link.Group{Command: r.Command, Patience: r.Patience, OnProgress: r.progress(onProgress)}
 	defer r.group.Stop()
 
@@ -53,6 +64,11 @@ func (r *run) do(ctx context.Context, onProgress func(uint64)) (outcome, error) 
 		return outcome{}, err
 	}
 	o := r.outcome()
+	if r.prefix == pairPrefix {
+		if o.fault = r.comparePair(ctx); ctx.Err() != nil {
+			return outcome{}, ctx.Err()
+		}
+	}
 	return o, r.clean(ctx)
 }
 
@@ -79,19 +95,14 @@ func (r *run) measure(ctx context.Context) error {
 
 // start starts the processes, each before those that connect to it.
 func (r *run) start(ctx context.Context) error {
-	servers := []string{r.Server}
+	client := link.Task{Servers: []string{r.Server}}
 	if r.Server == "" || r.prefix != "" {
-		server, err := r.peer(roleServer, 0, link.Task{})
+		servers, err := r.startServers(ctx)
 		if err != nil {
 			return err
 		}
-		if err := r.group.Await(ctx, link.Ready, server); err != nil {
-			return err
-		}
-		r.server = server
-		servers = server.Event(link.Ready).Servers
+		client.Servers = servers
 	}
-	client := link.Task{Servers: servers}
 	if !r.Security.CurveServerKey.IsZero() {
 		client.CurveKey, client.CurveServerKey = r.Security.CurveSecretKey.Z85(), r.Security.CurveServerKey.String()
 	}
@@ -112,6 +123,37 @@ func (r *run) start(ctx context.Context) error {
 		r.publishers = append(r.publishers, c)
 	}
 	return r.group.Await(ctx, link.Ready, append(append([]*link.Child{}, r.replicas...), r.publishers...)...)
+}
+
+// startServers starts the server, or both of a pair, and returns where clients connect
+// to.
+func (r *run) startServers(ctx context.Context) ([]string, error) {
+	tasks := []link.Task{{}}
+	var err error
+	switch r.prefix {
+	case dataPrefix:
+		tasks[0].Data, tasks[0].Sync = r.data, r.Sync.String()
+	case pairPrefix:
+		tasks, err = pairTasks(r.Patience)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, task := range tasks {
+		server, err := r.peer(roleServer, i, task)
+		if err != nil {
+			return nil, err
+		}
+		r.servers = append(r.servers, server)
+	}
+	if err := r.group.Await(ctx, link.Ready, r.servers...); err != nil {
+		return nil, err
+	}
+	var endpoints []string
+	for _, server := range r.servers {
+		endpoints = append(endpoints, server.Event(link.Ready).Servers...)
+	}
+	return endpoints, nil
 }
 
 // peer starts the process number i of a role.
@@ -169,7 +211,7 @@ func (r *run) outcome() outcome {
 
 // clean takes the keys out of an existing server.
 func (r *run) clean(ctx context.Context) error {
-	if r.server != nil {
+	if len(r.servers) > 0 {
 		return nil
 	}
 	if err := r.group.Tell(link.Clean, r.publishers...); err != nil {

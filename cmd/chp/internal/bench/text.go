@@ -11,28 +11,43 @@ import (
 func (r *Result) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%d updates of %d keys with %d-octet values, %s → server → %s\n",
 		r.Updates, r.Keys, r.ValueSize, count(r.Publishers, "publisher"), count(r.Replicas, "replica"))
-	fmt.Fprintf(w, "checked: every update arrived once and in order at every replica; content equal\n\n")
+	fmt.Fprintf(w, "checked: every update arrived once and in order at every replica; content equal\n")
+	if r.DataRatio != nil {
+		fmt.Fprintf(w, "data: the same with a server that keeps a log on disk, --sync %s; its ratio is to updates/s\n", r.Sync)
+	}
+	if r.PairRatio != nil {
+		fmt.Fprintf(w, "pair: the same with two servers, where each update is published when both have it; its ratio is to updates/s\n")
+	}
+	fmt.Fprintln(w)
 
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	columns := []string{"round", "updates/s", "p50 µs", "p99 µs"}
-	if r.Ratio != nil {
-		columns = append(columns, "baseline/s", "ratio")
+	for _, b := range []struct {
+		name  string
+		ratio *float64
+	}{{"baseline", r.Ratio}, {"data", r.DataRatio}, {"pair", r.PairRatio}} {
+		if b.ratio != nil {
+			columns = append(columns, b.name+"/s", "ratio")
+		}
+	}
+	// beside appends the rates and ratios of what ran beside the server.
+	beside := func(cells []string, figures ...*float64) []string {
+		for i := 0; i < len(figures); i += 2 {
+			if rate, ratio := figures[i], figures[i+1]; ratio != nil {
+				cells = append(cells, fmt.Sprintf("%.0f", *rate), fmt.Sprintf("%.2f", *ratio))
+			}
+		}
+		return cells
 	}
 	row := func(cells ...string) { fmt.Fprintln(table, strings.Join(cells, "\t")+"\t") }
 	row(columns...)
 	for i, round := range r.Rounds {
-		cells := round.CHP.cells(fmt.Sprint(i + 1))
-		if r.Ratio != nil {
-			cells = append(cells, fmt.Sprintf("%.0f", *round.Baseline.UpdatesPerSecond), fmt.Sprintf("%.2f", *round.Ratio))
-		}
-		row(cells...)
+		row(beside(round.CHP.cells(fmt.Sprint(i+1)), round.Baseline.rate(), round.Ratio,
+			round.Data.rate(), round.DataRatio, round.Pair.rate(), round.PairRatio)...)
 	}
 	if len(r.Rounds) > 1 {
-		cells := r.cells("median")
-		if r.Ratio != nil {
-			cells = append(cells, fmt.Sprintf("%.0f", *r.BaselineUpdatesPerSecond), fmt.Sprintf("%.2f", *r.Ratio))
-		}
-		row(cells...)
+		row(beside(r.cells("median"), r.BaselineUpdatesPerSecond, r.Ratio,
+			r.DataUpdatesPerSecond, r.DataRatio, r.PairUpdatesPerSecond, r.PairRatio)...)
 	}
 	return table.Flush()
 }

@@ -6,7 +6,11 @@
 // happens however the parent ends.
 package link
 
-import "clustermap/cmd/chp/internal/bench/workload"
+import (
+	"time"
+
+	"clustermap/cmd/chp/internal/bench/workload"
+)
 
 // Task is the first line a peer gets: all that it has to know.
 type Task struct {
@@ -17,10 +21,25 @@ type Task struct {
 	Rate      float64       `json:"rate,omitempty"`      // updates a second of this publisher; 0 is as fast as it goes
 	Profile   string        `json:"profile,omitempty"`   // file for a CPU profile
 
+	Data string `json:"data,omitempty"` // of a server: directory of its log
+	Sync string `json:"sync,omitempty"` // when the log is flushed
+	Pair *Pair  `json:"pair,omitempty"` // of one of two servers
+
 	// Of a client of CURVE, in Z85: its own secret key and the server's public
 	// one. The line goes through a pipe that nobody else reads.
 	CurveKey       string `json:"curve_key,omitempty"`
 	CurveServerKey string `json:"curve_server_key,omitempty"`
+}
+
+// Pair is what a server of a pair has to know.
+type Pair struct {
+	Backup    bool          `json:"backup"`
+	Host      string        `json:"host"`
+	Port      int           `json:"port"`
+	Peer      string        `json:"peer"` // the other server
+	State     string        `json:"state"`
+	PeerState string        `json:"peer_state"`
+	Timeout   time.Duration `json:"timeout"` // after which the other one is taken for dead
 }
 
 // Command is each further line a peer gets.

@@ -1,0 +1,144 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strconv"
+	"time"
+
+	"clustermap/chp"
+	"clustermap/cmd/chp/internal/bench/link"
+	"clustermap/sockets"
+)
+
+// pairInterval is how often the servers of a pair tell each other their state. It is
+// shorter than the default only so that each run begins soon.
+const pairInterval = 100 * time.Millisecond
+
+// The ports of a server of a pair: P to P+2, and the one of its state behind them.
+const (
+	portsOfServer = 4
+	statePort     = 3
+)
+
+// pairTasks returns the tasks of the two servers of a pair. Neither takes the other
+// one for dead before timeout: how fast they notice is not what is measured.
+func pairTasks(timeout time.Duration) ([]link.Task, error) {
+	host := ownAddress()
+	first, err := freePorts(host, 2*portsOfServer)
+	if err != nil {
+		return nil, err
+	}
+	at := func(port int) string { return "tcp://" + net.JoinHostPort(host, strconv.Itoa(port)) }
+	tasks := make([]link.Task, 2)
+	for i := range tasks {
+		port, peer := first+i*portsOfServer, first+(1-i)*portsOfServer
+		tasks[i].Pair = &link.Pair{
+			Backup: i == 1, Host: host, Port: port, Peer: at(peer),
+			State: at(port + statePort), PeerState: at(peer + statePort),
+			Timeout: max(timeout, 2*pairInterval),
+		}
+	}
+	return tasks, nil
+}
+
+func pairOptions(p *link.Pair) *chp.PairOptions {
+	return &chp.PairOptions{
+		Backup: p.Backup, Peer: p.Peer, State: p.State, PeerState: p.PeerState,
+		Interval: pairInterval, Timeout: p.Timeout, Acks: 2,
+	}
+}
+
+// ownAddress returns an address of this machine alone where hardly anybody else
+// listens. The two servers have to know each other's ports before they start; so the
+// ports are found first, and must still be free then. Linux answers on all of
+// 127.0.0.0/8.
+func ownAddress() string {
+	if runtime.GOOS != "linux" {
+		return "127.0.0.1"
+	}
+	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), 1+rand.IntN(254), 1+rand.IntN(254))
+}
+
+// freePorts returns the first of n consecutive ports that are free.
+func freePorts(host string, n int) (first int, err error) {
+	for range 100 {
+		if first, err = tryPorts(host, n); err == nil {
+			return first, nil
+		}
+	}
+	return 0, fmt.Errorf("no %d free ports in a row: %w", n, err)
+}
+
+func tryPorts(host string, n int) (first int, err error) {
+	for i := range n {
+		port := 0
+		if i > 0 {
+			port = first + i
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if err != nil {
+			return 0, err
+		}
+		defer l.Close() // all are held until the last one is found
+		if i == 0 {
+			first = l.Addr().(*net.TCPAddr).Port
+		}
+	}
+	return first, nil
+}
+
+// comparePair returns when both servers of a pair have the same, or says what differs.
+// The passive one may be a moment behind.
+func (r *run) comparePair(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.Patience)
+	defer cancel()
+	for {
+		err := r.differPair(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// differPair says how the servers of a pair differ from a pair in sync.
+func (r *run) differPair(ctx context.Context) error {
+	var active, passive *chp.Status
+	for _, s := range r.servers {
+		st, err := chp.ServerStatus(ctx, s.Event(link.Ready).Servers[0], sockets.Security{})
+		if err != nil {
+			return fmt.Errorf("the %s does not say how it is: %w", s.Name, err)
+		}
+		switch st.State {
+		case chp.ServerActive:
+			active = &st
+		case chp.ServerPassive:
+			passive = &st
+		}
+	}
+	return pairFault(active, passive)
+}
+
+// pairFault says what is wrong with a pair, or nil. A server that is nil does not
+// exist.
+func pairFault(active, passive *chp.Status) error {
+	switch {
+	case active == nil || passive == nil:
+		return errors.New("the servers of the pair are not one active and one passive")
+	case !active.InSync:
+		return errors.New("the passive server of the pair is not in sync")
+	case active.Keys != passive.Keys || active.Sequence != passive.Sequence:
+		return fmt.Errorf("the servers of the pair differ: the active one has %d keys at sequence %d, the passive one %d keys at sequence %d",
+			active.Keys, active.Sequence, passive.Keys, passive.Sequence)
+	}
+	return nil
+}
