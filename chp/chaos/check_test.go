@@ -101,7 +101,8 @@ func (h *history) collect(lives []*life) *facts {
 
 // known takes back the sequences of calls that did not return their update's. A call
 // whose update was applied while its client was not connected returns that of the new
-// snapshot if the key has changed since, which is at least as high.
+// snapshot if the key has changed since, which is at least as high. Deletions of a key
+// look alike, so that of such a call is not known even if it is a deletion's.
 func (h *history) known(lives []*life, k *facts) {
 	installs := map[string][]time.Duration{}
 	for _, l := range lives {
@@ -111,11 +112,7 @@ func (h *history) known(lives []*life, k *facts) {
 		if o.Seq == 0 || o.Kind != opSet && o.Kind != opDelete {
 			continue
 		}
-		value := uint64(0)
-		if o.Kind == opSet {
-			value = o.ID
-		}
-		if f, seen := k.bySeq[o.Seq]; seen && f.key == o.Key && f.value == value {
+		if f, seen := k.bySeq[o.Seq]; seen && o.Kind == opSet && f.value == o.ID {
 			continue
 		}
 		if !slices.ContainsFunc(installs[o.Client], func(at time.Duration) bool { return at >= o.Call && at <= o.Return+time.Second }) {

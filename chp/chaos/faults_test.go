@@ -261,6 +261,12 @@ func (c *cluster) doServer(ctx context.Context, f fault) {
 	}
 	c.history.fault("%v", f)
 	s := c.servers[f.server]
+	began := c.history.now()
+	defer func() { // one at a time is here
+		if f.kind != faultSplit {
+			c.troubles = append(c.troubles, trouble{f.server, began, c.history.now()})
+		}
+	}()
 	var reset *op
 	switch f.kind {
 	case faultStop:
