@@ -40,7 +40,8 @@ func (h *history) check(lives []*life, keys []string, timeout time.Duration, spl
 		h.broken = slices.DeleteFunc(h.broken, func(v violation) bool { return v.Check == "twice" })
 		return
 	}
-	h.known(lives, k)
+	resynced := h.resynced(lives)
+	h.known(k, resynced)
 	calls := h.calls(k)
 	for _, l := range lives {
 		h.checkOrder(l)
@@ -50,7 +51,7 @@ func (h *history) check(lives []*life, keys []string, timeout time.Duration, spl
 	}
 	h.checkAcknowledged(k)
 	h.checkProgramOrder(k)
-	h.checkReadYourWrites(lives, k)
+	h.checkReadYourWrites(lives, k, resynced)
 	h.checkLinearizable(k, keys, timeout)
 }
 
@@ -99,15 +100,25 @@ func (h *history) collect(lives []*life) *facts {
 	return k
 }
 
+// resynced returns the operations during which their client took a new snapshot, or
+// that it may have ended.
+func (h *history) resynced(lives []*life) map[*op]bool {
+	installs := map[string][]time.Duration{}
+	for _, l := range lives {
+		installs[l.name] = l.installs
+	}
+	during := map[*op]bool{}
+	for _, o := range h.ops {
+		during[o] = slices.ContainsFunc(installs[o.Client], func(at time.Duration) bool { return at >= o.Call && at <= o.Return+time.Second })
+	}
+	return during
+}
+
 // known takes back the sequences of calls that did not return their update's. A call
 // whose update was applied while its client was not connected returns that of the new
 // snapshot if the key has changed since, which is at least as high. Deletions of a key
 // look alike, so that of such a call is not known even if it is a deletion's.
-func (h *history) known(lives []*life, k *facts) {
-	installs := map[string][]time.Duration{}
-	for _, l := range lives {
-		installs[l.name] = append(installs[l.name], l.installs...)
-	}
+func (h *history) known(k *facts, resynced map[*op]bool) {
 	for _, o := range h.ops {
 		if o.Seq == 0 || o.Kind != opSet && o.Kind != opDelete {
 			continue
@@ -115,7 +126,7 @@ func (h *history) known(lives []*life, k *facts) {
 		if f, seen := k.bySeq[o.Seq]; seen && o.Kind == opSet && f.value == o.ID {
 			continue
 		}
-		if !slices.ContainsFunc(installs[o.Client], func(at time.Duration) bool { return at >= o.Call && at <= o.Return+time.Second }) {
+		if !resynced[o] {
 			continue
 		}
 		if seq := k.byValue[o.ID]; seq < o.Seq {
@@ -279,7 +290,10 @@ func (h *history) checkProgramOrder(k *facts) {
 
 // checkReadYourWrites: after an update was acknowledged its client has it, or what
 // came after it.
-func (h *history) checkReadYourWrites(lives []*life, k *facts) {
+//
+// What was set and deleted again while the client was not connected its watch does not
+// report.
+func (h *history) checkReadYourWrites(lives []*life, k *facts, resynced map[*op]bool) {
 	type at struct{ client, key string }
 	deleted := map[at]int64{} // the last deletion
 	for _, l := range lives {
@@ -294,7 +308,7 @@ func (h *history) checkReadYourWrites(lives []*life, k *facts) {
 			continue
 		}
 		switch seq, known := k.byValue[o.Saw]; {
-		case o.Saw == 0 && deleted[at{o.Client, o.Key}] < o.Seq:
+		case o.Saw == 0 && !resynced[o] && deleted[at{o.Client, o.Key}] < o.Seq:
 			h.violate("read your writes", "%s: %q was set by %d at %d and is not there", o.Client, o.Key, o.ID, o.Seq)
 		case known && seq < o.Seq:
 			h.violate("read your writes", "%s: %q is value %d of %d after %s %d at %d", o.Client, o.Key, o.Saw, seq, o.Kind, o.ID, o.Seq)
