@@ -93,6 +93,7 @@ func TestUsageErrors(t *testing.T) {
 		{"serve --port 65534", "65533"},
 		{"serve --port -1", "--port"},
 		{"serve --heartbeat 0s", "--heartbeat"},
+		{"serve --hugz 0s", "--heartbeat 0s"},
 		{"serve --model 7", "--model 7: give 1 to 6"},
 		{"serve --model 0", "--model"},
 		{"watch --server-model 7", "--server-model 7: give 1 to 6"},

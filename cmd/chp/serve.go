@@ -85,6 +85,7 @@ and PORT+1 stays free. Clients of this command need --server-model N then.`,
 	flags.Var((*number)(&f.model), "model", "Clone model to serve, 1 to 6; 6 is the full protocol")
 	flags.StringVar(&f.advertise, "advertise", "", "`endpoint` of the first port as clients reach it, which chp status tells (default where it listens)")
 	flags.DurationVar(&f.heartbeat, "heartbeat", chp.DefaultHeartbeatInterval, "time between two heartbeats (HUGZ)")
+	flags.DurationVar(&f.heartbeat, "hugz", chp.DefaultHeartbeatInterval, "the same as --heartbeat")
 	flags.Var(&f.maxValue, "max-value-size", "largest value accepted, such as 512KiB or 16MiB")
 	flags.Var(&f.queue, "subscriber-queue", "what may wait for one client before it is disconnected, to take a fresh snapshot")
 	flags.Var(&f.slowest, "slowest-intake", "fewest bytes of updates a second that are taken while clients read too slowly; 0 never slows updates down")

@@ -1,0 +1,185 @@
+//go:build unix
+
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"clustermap/chp"
+	"clustermap/internal/loopback"
+	"clustermap/sockets"
+)
+
+// limit is the longest wait for anything that should come.
+const limit = 2 * time.Minute
+
+// buildCommand builds chp and returns its path.
+func buildCommand(tb testing.TB) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "chp")
+	if out, err := exec.Command("go", "build", "-o", path, "clustermap/cmd/chp").CombinedOutput(); err != nil {
+		tb.Fatalf("cannot build chp: %v\n%s", err, out)
+	}
+	return path
+}
+
+// process is a server of a pair, which is killed and started again.
+type process struct {
+	tb       testing.TB
+	args     []string // the command, and what follows
+	endpoint string
+	cmd      *exec.Cmd
+	stderr   *output
+	ended    chan struct{}
+}
+
+// output keeps what a process prints.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+func (p *process) start() {
+	p.tb.Helper()
+	p.cmd = exec.Command(p.args[0], p.args[1:]...)
+	p.stderr, p.ended = &output{}, make(chan struct{})
+	p.cmd.Stderr = p.stderr
+	if err := p.cmd.Start(); err != nil {
+		p.tb.Fatal(err)
+	}
+	go func(cmd *exec.Cmd, ended chan struct{}) {
+		_ = cmd.Wait() // it ends because it is killed; if it does not, ready or inSync says so
+		close(ended)
+	}(p.cmd, p.ended)
+}
+
+// kill ends the process without warning, and returns when it has ended.
+func (p *process) kill() {
+	if p.cmd != nil {
+		_ = p.cmd.Process.Kill() // it may have ended
+		<-p.ended
+	}
+}
+
+// cluster is a pair of servers, each a process of its own.
+type cluster struct {
+	tb      testing.TB
+	servers [2]*process // the primary, and the backup
+}
+
+// startPair starts a pair on an address of its own, with flags for both servers beside
+// those of the pair, and returns when it is in sync. The pair ends with tb.
+func startPair(tb testing.TB, command string, flags ...string) *cluster {
+	tb.Helper()
+	host := loopback.Own()
+	c := &cluster{tb: tb}
+	for i, role := range []string{"--primary", "--backup"} {
+		p := &process{
+			tb: tb, args: slices.Concat([]string{command, "serve", role, "--host", host}, flags),
+			endpoint: fmt.Sprintf("tcp://%s:%d", host, []int{5556, 5566}[i]),
+		}
+		c.servers[i] = p
+		tb.Cleanup(p.kill)
+		p.start()
+	}
+	c.inSync()
+	return c
+}
+
+// endpoints returns where clients connect to.
+func (c *cluster) endpoints() []string {
+	return []string{c.servers[0].endpoint, c.servers[1].endpoint}
+}
+
+// status asks both servers how they are. One that does not answer has no state.
+func (c *cluster) status() (all [2]chp.Status) {
+	var asking sync.WaitGroup
+	for i, p := range c.servers {
+		asking.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			all[i], _ = chp.ServerStatus(ctx, p.endpoint, sockets.Security{}) // while it starts there is nobody
+		})
+	}
+	asking.Wait()
+	return all
+}
+
+// inSync returns when one server is active and waits for the other one with each
+// update, and the other one has the same. It returns which one is active.
+func (c *cluster) inSync() int {
+	c.tb.Helper()
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		all := c.status()
+		for i := range all {
+			if all[i].State == chp.ServerActive && all[i].InSync && all[1-i].State == chp.ServerPassive && all[i].Keys == all[1-i].Keys {
+				return i
+			}
+		}
+		for _, p := range c.servers {
+			select {
+			case <-p.ended:
+				c.tb.Fatalf("%s ended: %s", strings.Join(p.args[1:], " "), p.stderr)
+			default:
+			}
+		}
+	}
+	c.tb.Fatalf("the pair does not come in sync: %+v", c.status())
+	return 0
+}
+
+// client returns a client of both servers, ACTIVE. It ends with tb.
+func (c *cluster) client(o chp.ClientOptions) *chp.Client {
+	c.tb.Helper()
+	o.Servers = c.endpoints()
+	client, err := chp.NewClient(o)
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	c.tb.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			c.tb.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if err := client.WaitActive(ctx); err != nil {
+		c.tb.Fatal(err)
+	}
+	return client
+}
+
+// times are measured times.
+type times []time.Duration
+
+// report tells the distribution in milliseconds.
+func (t times) report(b *testing.B, name string) {
+	slices.Sort(t)
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	at := func(p int) time.Duration { return t[(len(t)*p+99)/100-1] }
+	b.ReportMetric(ms(at(50)), name+"p50-ms")
+	b.ReportMetric(ms(at(90)), name+"p90-ms")
+	b.ReportMetric(ms(t[len(t)-1]), name+"max-ms")
+	b.Logf("%stimes, sorted: %v", name, []time.Duration(t))
+}
