@@ -371,7 +371,7 @@ func (s *Server) diverged(h baseHead, asked followRequest) {
 	q := &s.sequencer
 	c := q.cut()
 	defer c.Release()
-	lost := Divergence{Epoch: asked.epoch, After: h.branch, Last: asked.last, Entries: func(yield func(Entry, int64) bool) {
+	lost := Divergence{Epoch: epochOf(asked.epoch), After: h.branch, Last: asked.last, Entries: func(yield func(Entry, int64) bool) {
 		c.Records(func(r kvmsg.Record) bool {
 			if r.Seq() <= h.branch {
 				return true

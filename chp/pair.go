@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,7 +33,8 @@ type pair struct {
 	ending   atomic.Bool    // the server ends
 	active   atomic.Bool    // the server serves
 	follows  atomic.Bool    // the server is passive, and follows
-	asked    atomic.Int64   // when a client last asked while the server did not serve, on clock
+	began    time.Time
+	asked    atomic.Int64 // when a client last asked while the server did not serve, on clock
 
 	voting sync.Mutex
 	parked []request // of clients that wait for this server to become active
@@ -50,7 +52,7 @@ func newPair(s *Server, o ServerOptions) *pair {
 	q := &s.sequencer
 	q.passive, q.acks, q.tail.on = true, o.Pair.Acks, true
 	return &pair{
-		server: s, timeout: o.Pair.Timeout, changed: make(chan struct{}, 1),
+		server: s, began: time.Now(), timeout: o.Pair.Timeout, changed: make(chan struct{}, 1),
 		security: func() sockets.Security { return o.Pair.PeerSecurity },
 		bound:    func() sockets.Security { return o.Security },
 	}
@@ -140,6 +142,7 @@ func (p *pair) run(ctx context.Context) error {
 			p.yield()
 			stop()
 			following.Wait()
+			p.copied.Store(false)
 			follow, cancel := context.WithCancel(ctx)
 			stop = cancel
 			p.follows.Store(true)
@@ -155,7 +158,7 @@ func (p *pair) run(ctx context.Context) error {
 func (p *pair) lead(ctx context.Context, epoch uint64) {
 	q := &p.server.sequencer
 	q.mu.Lock()
-	q.enterReign(epoch)
+	q.enterReign(newReign(epoch))
 	q.last.Store(max(q.last.Load(), firstSequence(time.Now())))
 	q.published.Store(q.last.Load())
 	q.passive = false
@@ -257,10 +260,34 @@ func (p *pair) vote(ctx context.Context) {
 }
 
 // mayServe says whether the server has data to serve with: a passive one that has not
-// yet copied the map has none.
+// yet copied the active one's map has none. A server that has just started, perhaps
+// with an empty map, gives the other one some time to tell that it is there.
 func (p *pair) mayServe() bool {
-	return p.copied.Load() || p.node.State() != binarystar.StatePassive
+	if p.node.State() == binarystar.StatePassive {
+		return p.copied.Load()
+	}
+	return time.Since(p.began) > max(startTimeouts*p.timeout, startLeast)
 }
+
+// A server takes over from one of which it has heard nothing since it started after
+// startTimeouts times the time-out, and not before startLeast.
+const (
+	startTimeouts = 3
+	startLeast    = time.Second
+)
+
+// newReign returns the number of a reign of the map: the epoch of the node, and a
+// random part. Two servers that do not hear each other can begin a reign of the same
+// epoch, and what one of them does must not be taken for what the other one does.
+func newReign(epoch uint64) uint64 {
+	return epoch<<reignBits | rand.Uint64()&(1<<reignBits-1)
+}
+
+// reignBits is the size of the random part.
+const reignBits = 24
+
+// epochOf returns the epoch of a reign.
+func epochOf(reign uint64) uint64 { return reign >> reignBits }
 
 // park keeps the request of a client while the server does not serve, and counts it
 // as a vote.

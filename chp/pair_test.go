@@ -232,3 +232,31 @@ func TestPairEndHandsOver(t *testing.T) {
 	_, err = c.SetSync(ctx, "/a", []byte("2"))
 	must(t, err)
 }
+
+// TestReignNumbers: two reigns of one epoch have different numbers, and a later epoch
+// a higher one.
+func TestReignNumbers(t *testing.T) {
+	t.Parallel()
+	a, b, c := newReign(4), newReign(4), newReign(5)
+	if a == b || c < max(a, b) || epochOf(a) != 4 || epochOf(c) != 5 {
+		t.Errorf("%x, %x, %x", a, b, c)
+	}
+}
+
+// TestPairWithoutCopyDoesNotServe: a passive server that has no copy of the active
+// one's map yet does not take over, whoever asks.
+func TestPairWithoutCopyDoesNotServe(t *testing.T) {
+	t.Parallel()
+	po, bo := pairOptions(t)
+	primary, backup := startPairServer(t, po), startPairServer(t, bo)
+	eventually(t, "the backup has a copy", func() bool { return primary.active() && backup.pair.copied.Load() })
+	backup.pair.copied.Store(false)
+	primary.crash()
+	c := pairClient(t, po, bo)
+	time.Sleep(2 * bo.Pair.Timeout)
+	if backup.active() || c.State() == StateActive {
+		t.Fatal("the backup serves a map that is not the one before")
+	}
+	backup.pair.copied.Store(true)
+	eventually(t, "the backup is active", backup.active)
+}
