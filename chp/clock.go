@@ -27,7 +27,7 @@ func (s *Server) runClock(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
 		case <-heartbeat.C:
-			s.sequencer.heartbeat()
+			s.heartbeat()
 			tidying = true
 		default:
 		}
@@ -67,11 +67,20 @@ func (s *Server) runClock(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-heartbeat.C:
-			s.sequencer.heartbeat()
+			s.heartbeat()
 			tidying = true
 		case <-s.sequencer.armed:
 		case <-tick.C:
 			expiring = true
 		}
+	}
+}
+
+// heartbeat publishes HUGZ, unless the server is the one of a pair that does not serve:
+// a client of another make that still follows it is to notice, and to turn to the
+// other one.
+func (s *Server) heartbeat() {
+	if s.pair == nil || s.pair.active.Load() {
+		s.sequencer.heartbeat()
 	}
 }

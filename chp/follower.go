@@ -40,6 +40,8 @@ type base struct {
 	deadlines *deadlines
 	origins   *origins
 	pieces    []store.Piece
+	early     uint64 // early.count when the transfer began
+	seen      seenUpdates
 }
 
 // controlTag marks a span as a message of two frames. The tag of a key can be the same
@@ -215,6 +217,10 @@ func (f *follower) control(name string, body []byte) error {
 		}
 		d := &deadlines{}
 		f.base = &base{baseHead: h, store: store.New(store.Options{}), wheel: timer.NewWheel(time.Now()), deadlines: d, origins: new(origins)}
+		q := &f.server.sequencer
+		q.mu.Lock()
+		f.base.early = q.early.count
+		q.mu.Unlock()
 		f.server.log.Info("copies the active server's map")
 		return nil
 	case nameOrigins:
@@ -287,6 +293,7 @@ const (
 // add takes updates of the map that is being sent.
 func (b *base) add(wire []byte, spans []sockets.Span) {
 	b.pieces = b.store.Apply(wire, spans, 0, b.pieces[:0])
+	b.seen.published(wire, spans)
 	for _, s := range spans {
 		if s.Tag&kvmsg.TagFlags != kvmsg.TagProperties {
 			continue
@@ -321,6 +328,9 @@ func (q *sequencer) followed(h batchHead, wire []byte, spans []sockets.Span) err
 	}
 	q.tail.add(h, q.pieces)
 	q.schedule(wire, spans, h.first)
+	if h.counter == 0 { // not of a client of this package
+		q.early.published(wire, spans, clock())
+	}
 	return nil
 }
 
@@ -353,6 +363,7 @@ func (s *Server) install(ctx context.Context, b *base, asked followRequest) erro
 	q.last.Store(b.last)
 	q.published.Store(b.last)
 	q.tail.clear()
+	q.early.copied(b.early, &b.seen, clock())
 	q.mu.Unlock()
 	if q.disk.on() {
 		// All that the log has belongs to the map before.

@@ -51,6 +51,7 @@ const (
 func newPair(s *Server, o ServerOptions) *pair {
 	q := &s.sequencer
 	q.passive, q.acks, q.tail.on = true, o.Pair.Acks, true
+	q.early.timeout = o.Pair.Timeout
 	return &pair{
 		server: s, began: time.Now(), timeout: o.Pair.Timeout, changed: make(chan struct{}, 1),
 		security: func() sockets.Security { return o.Pair.PeerSecurity },
@@ -117,6 +118,7 @@ func (p *pair) run(ctx context.Context) error {
 		case <-ticker.C:
 			p.vote(ctx)
 			p.judge(true)
+			p.forget()
 			continue
 		case <-p.changed:
 			p.judge(false)
@@ -156,13 +158,18 @@ func (p *pair) run(ctx context.Context) error {
 
 // lead makes the server the active one, in a new reign.
 func (p *pair) lead(ctx context.Context, epoch uint64) {
-	q := &p.server.sequencer
+	s := p.server
+	q := &s.sequencer
 	q.mu.Lock()
 	q.enterReign(newReign(epoch))
 	q.last.Store(max(q.last.Load(), firstSequence(time.Now())))
 	q.published.Store(q.last.Load())
 	q.passive = false
+	early := q.acceptEarly()
 	q.mu.Unlock()
+	if early > 0 {
+		s.log.Info("applied updates that the server before has not published", "updates", early)
+	}
 	p.copied.Store(true)
 	p.active.Store(true)
 
@@ -172,7 +179,7 @@ func (p *pair) lead(ctx context.Context, epoch uint64) {
 	p.voting.Unlock()
 	// Only now, so that none is parked after this.
 	for _, r := range parked {
-		_ = p.server.snapshots.add(ctx, r) // the client is gone, or asks for too much
+		_ = s.snapshots.add(ctx, r) // the client is gone, or asks for too much
 	}
 }
 
@@ -330,11 +337,33 @@ func (p *pair) handover(ctx context.Context) error {
 		return nil
 	}
 	if errors.Is(err, binarystar.ErrNoSuccessor) || p.node.State() == binarystar.StateActive {
-		q.mu.Lock()
-		q.passive = false
-		q.mu.Unlock()
+		p.resume()
 	}
 	return fmt.Errorf("chp: no handover: %w", err)
+}
+
+// resume has the server take updates again after it did not hand over, unless it has
+// become passive meanwhile.
+func (p *pair) resume() {
+	q := &p.server.sequencer
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if p.active.Load() { // yield changes it before it sets passive
+		q.passive = false
+		q.acceptEarly()
+	}
+}
+
+// forget ends early updates that are too old.
+func (p *pair) forget() {
+	q := &p.server.sequencer
+	heard := time.Duration(0)
+	if peer := p.node.Peer(); peer.State == binarystar.StateActive {
+		heard = clock() - time.Since(peer.Heard)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.early.expire(clock(), heard)
 }
 
 // await waits until ready, which is called with the sequencer's mutex held.

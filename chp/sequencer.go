@@ -58,6 +58,7 @@ type sequencer struct {
 	reigns   []reign         // earlier ones
 	tail     tail            // for the other server
 	follower *following      // the other server, nil if it does not follow
+	early    early           // updates that came before the active server published them
 
 	held     held          // applied and not yet published
 	commits  commits       // what they wait for
@@ -105,12 +106,19 @@ func (q *sequencer) take(b *sockets.Batch, from sender) (unfit []sockets.Span, r
 	wire, spans := b.Wire(), b.Spans()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.passive {
-		if from.numbered && q.miss(from.id, wire, spans) {
-			b.Peer().Disconnect(errNotActive) // so that the client sends them again
-		}
-		return nil, 0
+	if q.passive && from.numbered && q.miss(from.id, wire, spans) {
+		b.Peer().Disconnect(errNotActive) // so that the client sends them again
 	}
+	if q.passive || !q.early.empty() {
+		if spans = q.early.admit(b, q.passive); len(spans) == 0 {
+			return nil, 0
+		}
+	}
+	return q.accept(wire, spans, from)
+}
+
+// accept is take for updates that are not to be kept for later. mu must be held.
+func (q *sequencer) accept(wire []byte, spans []sockets.Span, from sender) (unfit []sockets.Span, repeated int) {
 	if from.numbered {
 		all := len(spans)
 		spans = q.once(from.id, wire, spans)
