@@ -109,9 +109,10 @@ func (t *teller) run(owed *refusalNotice) {
 			t.mu.Unlock()
 		case owed.progress:
 			owed.progress = false
+			id := owed.id
 			t.mu.Unlock()
 			var err error
-			if wire, err = t.applied(t.ctx, owed.id); err != nil {
+			if wire, err = t.applied(t.ctx, id); err != nil {
 				return // the server ends
 			}
 			messages = 1
