@@ -333,21 +333,29 @@ func (m *machine) fight() {
 }
 
 // better says whether this node, and not the peer, is to become active, where
-// neither is. Both come to opposite results: by what they have been doing, by
-// their reigns, by the application's payloads, by their roles.
+// neither is. Both come to opposite results: by what they have been doing, by their
+// reigns, by the application's payloads, by their roles. Of a passive node and one that
+// waits the payloads decide first: an active node that has restarted can have more than
+// the passive one has copied. A node that yields has seen to it that the passive one
+// has everything.
 func (m *machine) better() bool {
 	p := m.peer
+	payloads := 0
+	if m.compare != nil && !p.foreign {
+		payloads = m.compare(m.payload, p.payload)
+	}
 	if own, other := standing(m.state, p.foreign), standing(p.state, p.foreign); own != other {
+		if payloads != 0 && m.state != StateYielding && p.state != StateYielding {
+			return payloads > 0
+		}
 		return own > other
 	}
 	if !p.foreign {
 		if m.epoch != p.epoch {
 			return m.epoch > p.epoch
 		}
-		if m.compare != nil {
-			if c := m.compare(m.payload, p.payload); c != 0 {
-				return c > 0
-			}
+		if payloads != 0 {
+			return payloads > 0
 		}
 	}
 	return m.role == RolePrimary && p.role == RoleBackup

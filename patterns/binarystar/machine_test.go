@@ -140,6 +140,9 @@ func TestReigns(t *testing.T) {
 		{"of two that yield the primary goes on", RolePrimary, y, 5, "", y, 5, "", a, 6},
 		{"a passive takes over its active's reign", RoleBackup, s, 5, "", a, 9, "", s, 9},
 		{"a reign is never forgotten", RoleBackup, s, 9, "", a, 5, "", s, 9},
+		{"a restarted peer may have more than the passive node", RoleBackup, s, 5, "a", p, 5, "b", s, 5},
+		{"and goes on then", RolePrimary, p, 5, "b", s, 5, "a", a, 6},
+		{"a restarted peer that has less waits", RolePrimary, p, 5, "a", s, 5, "b", p, 5},
 		{"there is an end to numbers", RolePrimary, s, MaxEpoch, "", s, MaxEpoch, "", a, MaxEpoch},
 	} {
 		m := machineIn(c.role, c.from, c.own)

@@ -56,10 +56,11 @@ type Options struct {
 	Payload func() []byte
 
 	// Compare, if set, compares the payloads of two nodes of which neither is
-	// active and which have followed the same reign. The node with the larger
-	// payload becomes active: a result above 0 means own, below 0 peer. The two
-	// nodes must come to opposite results. If it is 0 or Compare is nil, their
-	// roles decide.
+	// active, and which have followed the same reign or of which one has just
+	// started. The node with the larger payload becomes active: a result above 0
+	// means own, below 0 peer. The two nodes must come to opposite results. If it is
+	// 0 or Compare is nil, a passive node comes before one that has just started,
+	// and then their roles decide. A handover does not ask.
 	Compare func(own, peer []byte) int
 
 	// BindSecurity is for the socket that is bound, PeerSecurity for the one
