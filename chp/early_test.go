@@ -315,9 +315,8 @@ func TestPairAppliesEarlyUpdates(t *testing.T) {
 	c.send(4, "/early", "ttl=3600\nunit=lux\n", "4", 1)
 	c.send(5, "/gone", "ttl=1\n", "5", 1)
 	eventually(t, "the passive server holds them", func() bool { return backup.early() == 2 })
-	primary.stop()
 	reader := newPlainClient(t, backup.Server)
-	must(t, reader.dealer.Send(reader.ctx, []byte("ICANHAZ?"), nil)) // votes
+	primary.stop()
 	eventually(t, "the backup is active", backup.active)
 	got := reader.next()
 	if got.key != "/early" || !strings.HasPrefix(got.properties, "ttl=35") || !strings.HasSuffix(got.properties, "\nunit=lux\n") || got.value != "4" || string(got.uuid) != string(earlyID(4)) {
