@@ -136,6 +136,7 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 		p.next = atEnd
 	}
 	p.wire = wire
+	c.snapshots.copied.Add(int64(len(wire)))
 	return nil
 }
 

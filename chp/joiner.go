@@ -169,6 +169,9 @@ func (j *joiner) lend(ctx context.Context, p *parcel) error {
 	limited, cancel := context.WithTimeout(ctx, n.server.opts.SnapshotTimeout)
 	defer cancel()
 	err := n.server.router.SendWire(limited, j.peer, p.wire, p.messages, l)
+	if err == nil {
+		n.sent.Add(int64(l.size))
+	}
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		return errStalled
 	}

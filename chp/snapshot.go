@@ -45,6 +45,8 @@ type snapshotter struct {
 	answered atomic.Uint64
 	refused  atomic.Uint64
 	encoded  atomic.Uint64 // parcels made, for tests
+	sent     atomic.Int64  // bytes handed to connections
+	copied   atomic.Int64  // bytes encoded for that
 	scans    atomic.Uint64 // walks to find the records of subtrees, for tests
 
 	arrived chan struct{}  // wakes run

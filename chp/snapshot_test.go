@@ -411,6 +411,11 @@ func TestSnapshotIsEncodedOnce(t *testing.T) {
 			t.Errorf("%q: %d parcels were encoded", subtree, made)
 		}
 	}
+	const total = 2 * clients * keys * 1000
+	eventually(t, "all of it counts as sent", func() bool { return s.Status().SnapshotBytes > total })
+	if st := s.Status(); st.EncodedBytes < 2*keys*1000 || st.EncodedBytes > total/2 {
+		t.Errorf("%d bytes of snapshots were encoded, and %d sent", st.EncodedBytes, st.SnapshotBytes)
+	}
 	idle(t, s)
 }
 

@@ -52,6 +52,12 @@ type Status struct {
 	MemoryBytes int64 `json:"memory_bytes"`
 	MapBytes    int64 `json:"map_bytes"`
 
+	// SnapshotBytes is how many bytes of snapshots the server has handed to connections
+	// since it began, and EncodedBytes how many it made for that: clients that join
+	// together are sent the same bytes.
+	SnapshotBytes int64 `json:"snapshot_bytes"`
+	EncodedBytes  int64 `json:"encoded_bytes"`
+
 	UptimeSeconds int64 `json:"uptime_seconds"` // since it began to serve; 0 before
 }
 
@@ -89,6 +95,7 @@ func (s *Server) Status() Status {
 	s.state.Unlock()
 	st.Sequence, st.Keys, st.Clients = s.Sequence(), s.Len(), int(s.clients.Load())
 	st.MapBytes, st.MemoryBytes = s.sequencer.mapBytes(), residentBytes()
+	st.SnapshotBytes, st.EncodedBytes = s.snapshots.sent.Load(), s.snapshots.copied.Load()
 	s.pairStatus(&st)
 	return st
 }

@@ -39,7 +39,8 @@ the order in which they were named:
   UPTIME    how long it has been serving
 
 With --json each line is an object: endpoint, role, state, epoch, sequence, keys,
-clients, peer, lag, in_sync, memory_bytes, map_bytes and uptime_seconds, or endpoint and
+clients, peer, lag, in_sync, memory_bytes, map_bytes, snapshot_bytes (sent),
+encoded_bytes (made for that; clients share them) and uptime_seconds, or endpoint and
 error for a server that did not answer.
 
 Servers of other makes do not answer.
