@@ -45,7 +45,8 @@ type setter struct {
 
 const setterKey = "/failover/n"
 
-func startSetter(tb testing.TB, c *cluster) *setter {
+// startSetter starts a setter that waits for a time between two updates.
+func startSetter(tb testing.TB, c *cluster, wait time.Duration) *setter {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &setter{tb: tb, client: c.client(chp.ClientOptions{}), acks: make(chan acked), stop: cancel}
 	s.done.Go(func() {
@@ -68,6 +69,7 @@ func startSetter(tb testing.TB, c *cluster) *setter {
 				return
 			}
 			last = now
+			time.Sleep(wait)
 		}
 	})
 	return s
@@ -131,7 +133,7 @@ func BenchmarkFailover(b *testing.B) {
 	for _, c := range failoverSettings {
 		b.Run(c.name, func(b *testing.B) {
 			pair := startPair(b, command, c.flags...)
-			s := startSetter(b, pair)
+			s := startSetter(b, pair, 0)
 			var all times
 			for b.Loop() {
 				active := drain(s, pair.inSync)
@@ -160,7 +162,7 @@ func BenchmarkHandover(b *testing.B) {
 	for _, c := range failoverSettings {
 		b.Run(c.name, func(b *testing.B) {
 			pair := startPair(b, command, c.flags...)
-			s := startSetter(b, pair)
+			s := startSetter(b, pair, 0)
 			load := startLoad(b, pair, *failoverLoad)
 			var pauses, took times
 			for b.Loop() {
