@@ -288,10 +288,13 @@ func (c *cluster) startServers(ctx context.Context) {
 			c.t.Fatal(err)
 		}
 	}
+	for i := range c.servers { // they do not start at the same moment
+		c.troubles = append(c.troubles, trouble{i, 0, c.history.now()})
+	}
 }
 
 // interval is the --bstar-interval of a pair.
-const interval = 200 * time.Millisecond
+const interval = 300 * time.Millisecond
 
 // trouble is a time in which a server did not run.
 type trouble struct {
