@@ -71,7 +71,7 @@ func (e *GapError) Error() string {
 }
 
 func newStream(requests *subtrees, ours bool) *stream {
-	return &stream{requests: requests, counted: requests.all() && !mutate.NoGapCheck, ours: ours, last: math.MinInt64, hugz: math.MinInt64}
+	return &stream{requests: requests, counted: requests.all(), ours: ours, last: math.MinInt64, hugz: math.MinInt64}
 }
 
 // admit returns the spans that are to be applied, in spans' own memory; wire

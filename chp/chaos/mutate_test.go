@@ -23,14 +23,14 @@ var mutations = []struct {
 	args   []string
 }{
 	{name: "keep-old-keys", shape: "memory", checks: []string{"convergence"}},
-	{name: "no-gap-check", shape: "memory", checks: []string{"complete", "convergence"}},
-	{name: "merge-stale", shape: "memory", checks: []string{"fresh", "convergence"}},
-	{name: "reconnect", shape: "memory", checks: []string{"complete", "convergence"}},
-	{name: "drop-slow", shape: "memory", checks: []string{"complete", "convergence"}},
-	{name: "no-repeat-check", shape: "memory", checks: []string{"twice", "program order"}},
+	{name: "no-gap-check", shape: "memory", checks: []string{"complete", "convergence"}, args: []string{"-only", "drop"}},
+	{name: "merge-stale", shape: "memory", checks: []string{"fresh", "convergence"}, args: []string{"-only", "lag"}},
+	{name: "reconnect", shape: "memory", checks: []string{"complete", "convergence"}, args: []string{"-only", "reset,close"}},
+	{name: "drop-slow", shape: "memory", checks: []string{"complete", "convergence"}, args: []string{"-only", "flood", "-faults", "15"}},
+	{name: "no-repeat-check", shape: "memory", checks: []string{"twice", "program order"}, args: []string{"-only", "late"}},
 	{name: "expire-superseded", shape: "memory", checks: []string{"expiry"}},
-	{name: "publish-early", shape: "data", checks: []string{"linearizable"}},
-	{name: "publish-alone", shape: "pair", checks: []string{"linearizable"}},
+	{name: "publish-early", shape: "data", checks: []string{"linearizable"}, args: []string{"-only", "full", "-faults", "10"}},
+	{name: "publish-alone", shape: "pair", checks: []string{"linearizable", "fresh", "twice", "acknowledged"}, args: []string{"-only", "full,kill", "-faults", "12"}},
 }
 
 // attempts is how many seeds a mutation has to be noticed.
