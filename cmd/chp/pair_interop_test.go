@@ -93,6 +93,8 @@ func TestPairWithGuideClient(t *testing.T) {
 	}
 
 	write(true)
+	for status(0)["keys"].(float64) < keys+1 && t.Context().Err() == nil {
+	}
 	servers[0].signal(os.Kill)
 	servers[0].wait()
 	p.Call(interop.Op{"op": "wait_active", "server": at[1]}, nil)
