@@ -4,7 +4,7 @@
 //	internal/* ◀── zmtp ◀── sockets ◀── chp ◀── cmd
 //	internal/kvmsg ◀── internal/store ◀── chp
 //	                   internal/timer ◀── chp
-//	                        sockets ◀── patterns/binarystar
+//	                        sockets ◀── patterns/binarystar ◀── chp
 //	               chp/commit ◀── chp/durable ◀── cmd
 //
 // The message, the store and the timing wheel know of no network: a map is the same
