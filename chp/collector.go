@@ -86,7 +86,13 @@ func (s *Server) runCollector(ctx context.Context) {
 		if !pace.wait(ctx, extent(b.Spans())) || s.sequencer.room(ctx) != nil {
 			return
 		}
-		unfit, repeated := s.sequencer.take(&b, from)
+		unfit, repeated, ok := s.sequencer.take(&b, from)
+		for !ok {
+			if s.sequencer.room(ctx) != nil {
+				return
+			}
+			unfit, repeated, ok = s.sequencer.take(&b, from)
+		}
 		if len(unfit) > 0 {
 			var told refusalNotice
 			for _, span := range unfit {

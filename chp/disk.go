@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -52,8 +53,8 @@ func (d *disk) on() bool { return d.group != nil }
 // append leaves the pieces of a batch to the log, and returns the index of their
 // entry. The sequencer's mutex must be held; nothing waits, see room.
 //
-// Once the log has failed it does nothing: the server is about to end, for the same
-// reason.
+// Once the log has failed it returns an index that is never on the disk: the server is
+// about to end, for the same reason.
 func (d *disk) append(h batchHead, pieces []store.Piece) uint64 {
 	d.parts = d.parts[:0]
 	size := 0
@@ -67,11 +68,13 @@ func (d *disk) append(h batchHead, pieces []store.Piece) uint64 {
 		d.head = binary.BigEndian.AppendUint64(append(d.head[:0], h.id[:]...), h.counter)
 		e.Records = d.head
 	}
-	if index, err := d.group.AppendParts(e, d.parts...); err == nil {
-		d.index = index
-		d.grown.Add(int64(size))
+	index, err := d.group.AppendParts(e, d.parts...)
+	if err != nil {
+		return math.MaxUint64
 	}
-	return d.index
+	d.index = index
+	d.grown.Add(int64(size))
+	return index
 }
 
 // appendMapID begins a log with the identity of the map.

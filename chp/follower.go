@@ -53,11 +53,11 @@ const controlTag = math.MaxUint64 - 2
 var errFollow = errors.New("chp: unexpected message of the active server")
 
 // follow follows the active server until the context ends: it connects again whenever
-// the connection breaks.
-func (s *Server) follow(ctx context.Context) {
+// the connection breaks. serving ends with the server.
+func (s *Server) follow(ctx, serving context.Context) {
 	var last error
 	for ctx.Err() == nil {
-		err := s.followOnce(ctx)
+		err := s.followOnce(ctx, serving)
 		if ctx.Err() != nil {
 			return
 		}
@@ -75,7 +75,7 @@ func (s *Server) follow(ctx context.Context) {
 const followAgain = 50 * time.Millisecond
 
 // followOnce is one connection to the active server.
-func (s *Server) followOnce(ctx context.Context) error {
+func (s *Server) followOnce(ctx, serving context.Context) error {
 	f := &follower{server: s}
 	f.ctx, f.fail = context.WithCancelCause(ctx)
 	defer f.fail(nil)
@@ -111,7 +111,7 @@ func (s *Server) followOnce(ctx context.Context) error {
 	if cause := context.Cause(f.ctx); cause != nil && ctx.Err() == nil {
 		err = cause
 	}
-	if ctx.Err() != nil && s.pair.ending.Load() {
+	if serving.Err() != nil {
 		// The active server need not wait for this one.
 		soon, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
@@ -207,6 +207,9 @@ func (f *follower) control(name string, body []byte) error {
 	}
 	switch name {
 	case nameTail:
+		if f.base != nil {
+			return errFollow
+		}
 		f.server.pair.copied.Store(true)
 		f.news = true
 		return nil

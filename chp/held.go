@@ -128,7 +128,7 @@ func (q *sequencer) durable(index uint64) {
 	q.commit()
 }
 
-// tell wakes those that wait for updates to be published. mu must be held.
+// tell wakes those that wait for updates to be published or taken. mu must be held.
 func (q *sequencer) tell() {
 	if q.progress != nil {
 		close(q.progress)
@@ -158,15 +158,27 @@ func (q *sequencer) more() <-chan struct{} {
 	return q.progress
 }
 
-// full returns a channel that is closed when more is published if no more updates
-// are to be taken until then, and nil otherwise.
+// halt has updates wait, or ends that. mu must be held.
+func (q *sequencer) halt(on bool) {
+	q.halted = on
+	q.noteWaits()
+	if !on {
+		q.tell()
+	}
+}
+
+// noteWaits is called when what updates wait for has changed. mu must be held.
+func (q *sequencer) noteWaits() { q.waiting.Store(q.commits.waits() || q.halted) }
+
+// full returns a channel that is closed when it is worth looking again if no more
+// updates are to be taken until then, and nil otherwise.
 func (q *sequencer) full() <-chan struct{} {
 	if !q.waiting.Load() {
 		return nil
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.held.bytes < maxHeld {
+	if q.held.bytes < maxHeld && !q.halted {
 		return nil
 	}
 	return q.more()

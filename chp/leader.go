@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"sync/atomic"
 
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
@@ -20,40 +19,53 @@ type following struct {
 
 	// Guarded by the sequencer's mutex.
 	position uint64 // of the next batch that it is sent
+	sent     int64  // it has been sent everything up to this sequence
 	have     int64  // it has everything up to this sequence
 	idle     int    // looks since have rose last, or nothing was owed
-	left     bool   // its connection has ended
+	left     bool   // its connection has ended, or is about to
 	bye      bool   // it said that it ends
-
-	based atomic.Bool // it has been sent the map or the tail
 }
 
 // followedBy begins to send a peer what it asks for. It takes the place of an earlier
-// follower.
+// follower: that is the same server, before its connection broke. One that works is
+// not replaced from another address.
 func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followRequest) {
 	q := &s.sequencer
 	f := &following{server: s, peer: peer}
 	ctx, f.cancel = context.WithCancel(ctx)
 	q.mu.Lock()
-	if q.passive {
+	old := q.follower
+	var err error
+	switch {
+	case q.passive:
+		err = errNotActive
+	case old != nil && old.peer == peer:
+		err = errFollower // two answers would be mixed up
+	case old != nil && !old.left && !old.bye && q.commits.peer && old.address() != f.address():
+		err = errFollowed
+	}
+	if err != nil {
 		q.mu.Unlock()
 		f.cancel()
-		peer.Disconnect(errNotActive)
+		peer.Disconnect(err)
 		return
 	}
-	old := q.follower
+	if old != nil {
+		f.idle = old.idle
+	}
 	q.follower = f
 	q.mu.Unlock()
 	if old != nil {
 		old.cancel()
-		if old.peer != peer {
-			old.peer.Disconnect(errReplaced)
-		}
+		old.peer.Disconnect(errReplaced)
 	}
 	s.log.Info("the other server follows", "remote", peer.RemoteAddr())
 	s.pair.sending.Go(func() {
 		err := f.run(ctx, r)
 		f.cancel()
+		q.mu.Lock()
+		f.left = true
+		q.mu.Unlock()
 		if err != nil && ctx.Err() == nil {
 			s.log.Info("the other server no longer follows", "remote", peer.RemoteAddr(), "error", err)
 			peer.Disconnect(err)
@@ -64,7 +76,12 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 var (
 	errNotActive = errors.New("chp: this server is not the active one")
 	errReplaced  = errors.New("chp: the other server has connected again")
+	errFollowed  = errors.New("chp: another server follows this one")
+	errFollower  = errors.New("chp: unexpected message of the passive server")
 )
+
+// address returns the follower's network address without a port.
+func (f *following) address() string { return f.peer.Property("Peer-Address") }
 
 // run sends the tail from where the follower is, or the map first, until the context
 // or the connection ends.
@@ -73,6 +90,9 @@ func (f *following) run(ctx context.Context, r followRequest) error {
 	q.mu.Lock()
 	position, ok := q.resume(r)
 	f.position = position
+	if ok {
+		f.sent = r.last
+	}
 	q.mu.Unlock()
 	if ok {
 		if err := f.send(ctx, appendControl(nil, nameTail, nil)); err != nil {
@@ -94,6 +114,9 @@ func (f *following) run(ctx context.Context, r followRequest) error {
 			more = q.tail.more()
 		}
 		f.position += uint64(len(batches))
+		if n := len(batches); n > 0 {
+			f.sent = batches[n-1].last()
+		}
 		q.mu.Unlock()
 		if !ok {
 			f.server.log.Warn("the other server fell behind, and is sent the whole map")
@@ -141,7 +164,7 @@ func (f *following) sendBase(ctx context.Context, r followRequest) error {
 	c := q.store.Cut()
 	origins := q.origins.portions()
 	h := baseHead{mapID: q.mapID, epoch: q.newest.epoch, last: q.newest.last, branch: q.branch(r)}
-	f.position = q.tail.end()
+	f.position, f.sent = q.tail.end(), h.last
 	q.mu.Unlock()
 	defer c.Release()
 	if err := f.send(ctx, appendControl(nil, nameBase, h.append(nil))); err != nil {
@@ -250,14 +273,22 @@ func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	f := q.follower
-	if f == nil || f.peer != peer || sequence < f.have {
+	switch {
+	case f == nil || f.peer != peer || sequence < f.have:
+		return
+	case sequence > f.sent:
+		peer.Disconnect(errFollower)
 		return
 	}
-	f.have, f.idle = min(sequence, q.newest.last), 0
-	q.commits.acked = f.have
+	f.have = sequence
+	if f.have > q.commits.acked {
+		// Only this counts as progress: a follower that connects again and again and
+		// takes nothing is not waited for without end.
+		q.commits.acked, f.idle = f.have, 0
+	}
 	if !q.commits.peer && q.acks > 1 && !f.left && !f.bye && q.newest.last-f.have < caughtUp {
 		q.commits.peer = true
-		q.waiting.Store(true)
+		q.noteWaits()
 	}
 	q.commit()
 }
@@ -265,7 +296,7 @@ func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) {
 // alone has updates committed without the other server. mu must be held.
 func (q *sequencer) alone() {
 	q.commits.peer = false
-	q.waiting.Store(q.commits.waits())
+	q.noteWaits()
 	q.commit()
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -30,7 +29,6 @@ type pair struct {
 	sending  sync.WaitGroup // goroutines of followings
 	changed  chan struct{}  // wakes run
 	copied   atomic.Bool    // this server has a copy of the map, or its own
-	ending   atomic.Bool    // the server ends
 	active   atomic.Bool    // the server serves
 	follows  atomic.Bool    // the server is passive, and follows
 	began    time.Time
@@ -148,7 +146,7 @@ func (p *pair) run(ctx context.Context) error {
 			follow, cancel := context.WithCancel(ctx)
 			stop = cancel
 			p.follows.Store(true)
-			following.Go(func() { s.follow(follow) })
+			following.Go(func() { s.follow(follow, ctx) })
 		default:
 			p.follows.Store(false)
 			p.yield()
@@ -156,16 +154,21 @@ func (p *pair) run(ctx context.Context) error {
 	}
 }
 
-// lead makes the server the active one, in a new reign.
+// lead makes the server the active one, in a new reign. If it is active already, only
+// the reign is new.
 func (p *pair) lead(ctx context.Context, epoch uint64) {
 	s := p.server
 	q := &s.sequencer
 	q.mu.Lock()
 	q.enterReign(newReign(epoch))
-	q.last.Store(max(q.last.Load(), firstSequence(time.Now())))
-	q.published.Store(q.last.Load())
-	q.passive = false
-	early := q.acceptEarly()
+	early := 0
+	if q.passive {
+		q.last.Store(max(q.last.Load(), firstSequence(time.Now())))
+		q.published.Store(q.last.Load())
+		q.passive = false
+		early = q.acceptEarly()
+	}
+	q.halt(false)
 	q.mu.Unlock()
 	if early > 0 {
 		s.log.Info("applied updates that the server before has not published", "updates", early)
@@ -177,7 +180,6 @@ func (p *pair) lead(ctx context.Context, epoch uint64) {
 	parked := p.parked
 	p.parked = nil
 	p.voting.Unlock()
-	// Only now, so that none is parked after this.
 	for _, r := range parked {
 		_ = s.snapshots.add(ctx, r) // the client is gone, or asks for too much
 	}
@@ -193,10 +195,8 @@ func (p *pair) yield() {
 	for !q.held.empty() {
 		q.held.drop() // never published
 	}
-	q.published.Store(q.last.Load())
 	q.commits.peer = false
-	q.waiting.Store(q.commits.waits())
-	q.tell()
+	q.halt(false)
 	f := q.follower
 	q.follower = nil
 	q.mu.Unlock()
@@ -207,6 +207,12 @@ func (p *pair) yield() {
 	if was {
 		p.server.members.disconnectAll(errNotActive)
 	}
+	// Only now: snapshots and progress that wait for the updates above, which are
+	// given up, find that their clients have gone.
+	q.mu.Lock()
+	q.published.Store(q.last.Load())
+	q.tell()
+	q.mu.Unlock()
 }
 
 // left notes that a connection has ended.
@@ -298,22 +304,28 @@ func epochOf(reign uint64) uint64 { return reign >> reignBits }
 
 // park keeps the request of a client while the server does not serve, and counts it
 // as a vote.
-func (p *pair) park(ctx context.Context, r request) {
+func (p *pair) park(ctx context.Context, r request) error {
 	p.asked.Store(int64(clock()))
-	if r.want.full {
-		_ = p.server.router.SendWire(ended, r.peer, standbyWire, 1, nil) // as far as there is room
-	}
 	p.voting.Lock()
+	if p.active.Load() { // since the caller has looked: lead may have taken parked already
+		p.voting.Unlock()
+		return p.server.snapshots.add(ctx, r)
+	}
 	if len(p.parked) == maxParked {
 		p.parked = p.parked[1:]
 	}
 	p.parked = append(p.parked, r)
 	p.voting.Unlock()
+	if r.want.full {
+		_ = p.server.router.SendWire(ended, r.peer, standbyWire, 1, nil) // as far as there is room
+	}
 	p.vote(ctx)
+	return nil
 }
 
 // handover hands over to the other server: this one takes no more, the other one is
-// given everything, and then becomes active.
+// given everything, and then becomes active. Updates that come meanwhile wait; if the
+// other one does not become active, they are taken.
 func (p *pair) handover(ctx context.Context) error {
 	q := &p.server.sequencer
 	q.mu.Lock()
@@ -322,36 +334,29 @@ func (p *pair) handover(ctx context.Context) error {
 	case q.passive:
 		q.mu.Unlock()
 		return binarystar.ErrNotActive
+	case q.halted:
+		q.mu.Unlock()
+		return errHandover
 	case f == nil || f.left || f.bye:
 		q.mu.Unlock()
 		return binarystar.ErrNoSuccessor
 	}
-	q.passive = true
+	q.halt(true)
 	last := q.newest.last
 	q.mu.Unlock()
-	err := p.await(ctx, func() bool { return f.have >= last })
+	err := p.drain(ctx, f, last)
 	if err == nil {
 		err = p.node.Handover(ctx)
 	}
 	if err == nil {
-		return nil
+		return nil // updates wait until run has called yield
 	}
-	if errors.Is(err, binarystar.ErrNoSuccessor) || p.node.State() == binarystar.StateActive {
-		p.resume()
+	if p.node.State() == binarystar.StateActive { // otherwise run calls yield or lead
+		q.mu.Lock()
+		q.halt(false)
+		q.mu.Unlock()
 	}
 	return fmt.Errorf("chp: no handover: %w", err)
-}
-
-// resume has the server take updates again after it did not hand over, unless it has
-// become passive meanwhile.
-func (p *pair) resume() {
-	q := &p.server.sequencer
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if p.active.Load() { // yield changes it before it sets passive
-		q.passive = false
-		q.acceptEarly()
-	}
 }
 
 // forget ends early updates that are too old.
@@ -366,15 +371,18 @@ func (p *pair) forget() {
 	q.early.expire(clock(), heard)
 }
 
-// await waits until ready, which is called with the sequencer's mutex held.
-func (p *pair) await(ctx context.Context, ready func() bool) error {
+// drain waits until a follower has everything up to a sequence.
+func (p *pair) drain(ctx context.Context, f *following, last int64) error {
 	q := &p.server.sequencer
 	for {
 		q.mu.Lock()
-		is := ready()
+		has, gone := f.have >= last, f.left || f.bye || q.follower != f
 		q.mu.Unlock()
-		if is {
+		if has {
 			return nil
+		}
+		if gone {
+			return binarystar.ErrNoSuccessor
 		}
 		if !pause(ctx, time.Millisecond) {
 			return ctx.Err()
@@ -385,7 +393,6 @@ func (p *pair) await(ctx context.Context, ready func() bool) error {
 // leave prepares the end of the server: an active one hands over, if the other one can
 // take over at once, so that clients need not wait until it is found to be silent.
 func (p *pair) leave() {
-	p.ending.Store(true)
 	if !p.active.Load() {
 		return
 	}

@@ -54,7 +54,7 @@ func (q *sequencer) replay(o *ServerOptions) error {
 	q.disk.index = done.Last
 	q.disk.grown.Store(r.grown)
 	q.commits.disk, q.commits.durable = o.Sync.IsAlways(), done.Last
-	q.waiting.Store(q.commits.waits())
+	q.noteWaits()
 	if !r.named {
 		return q.disk.appendMapID(q.mapID)
 	}

@@ -35,7 +35,6 @@ var (
 func (s *Server) runRequests(ctx context.Context) {
 	var b sockets.Batch
 	defer b.Release()
-	defer s.snapshots.joining.Wait()
 	defer s.handovers.running.Wait()
 	for s.router.RecvBatch(ctx, &b) == nil {
 		other := s.pair != nil && b.Peer().Property(propertyPeer) != ""
@@ -51,7 +50,7 @@ func (s *Server) runRequests(ctx context.Context) {
 			switch {
 			case err != nil:
 			case s.pair != nil && !s.pair.active.Load():
-				s.pair.park(ctx, request{b.Peer(), w})
+				err = s.pair.park(ctx, request{b.Peer(), w})
 			default:
 				err = s.snapshots.add(ctx, request{b.Peer(), w})
 			}

@@ -51,6 +51,7 @@ type sequencer struct {
 
 	// Of a pair.
 	passive  bool            // the server does not serve: it takes and publishes nothing
+	halted   bool            // updates wait for the end of a handover
 	acks     int             // servers that must have an update
 	mapID    [mapIDSize]byte // the identity of the map
 	epoch    uint64          // the present reign
@@ -101,20 +102,25 @@ func (q *sequencer) init(publisher publisher, maxBytes int64, refused *refusals)
 
 // take numbers, stores and publishes a batch of updates that collect has checked.
 // It returns those that the map has no room for, in a slice that is valid until the
-// next call, and how many it left out because it had taken them before.
-func (q *sequencer) take(b *sockets.Batch, from sender) (unfit []sockets.Span, repeated int) {
+// next call, and how many it left out because it had taken them before. If ok is false
+// it took nothing, and the caller has to call room and take again.
+func (q *sequencer) take(b *sockets.Batch, from sender) (unfit []sockets.Span, repeated int, ok bool) {
 	wire, spans := b.Wire(), b.Spans()
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.halted {
+		return nil, 0, false
+	}
 	if q.passive && from.numbered && q.miss(from.id, wire, spans) {
 		b.Peer().Disconnect(errNotActive) // so that the client sends them again
 	}
 	if q.passive || !q.early.empty() {
 		if spans = q.early.admit(b, q.passive); len(spans) == 0 {
-			return nil, 0
+			return nil, 0, true
 		}
 	}
-	return q.accept(wire, spans, from)
+	unfit, repeated = q.accept(wire, spans, from)
+	return unfit, repeated, true
 }
 
 // accept is take for updates that are not to be kept for later. mu must be held.
@@ -244,7 +250,7 @@ type expiry struct {
 func (q *sequencer) expire(now time.Time) (more bool, size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.passive {
+	if q.passive || q.halted {
 		return false, 0 // the active server does
 	}
 	d := &q.dead

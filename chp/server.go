@@ -307,6 +307,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	stop()
 	s.close()
 	wg.Wait()
+	s.snapshots.joining.Wait()
 	s.pair.close()
 	err := errors.Join(unpaired, s.sequencer.disk.close())
 	if err != nil {

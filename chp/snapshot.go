@@ -350,7 +350,7 @@ func (n *snapshotter) trim() {
 	if len(cuts) == 0 {
 		return
 	}
-	store := n.server.sequencer.store
+	store := n.server.sequencer.current.Load()
 	limit := n.mayOutlive(cuts)
 	var gone []*sockets.Peer
 	for left := slices.Clone(cuts); outlived(store, left) > limit; {

@@ -107,18 +107,24 @@ func (s *Server) pairStatus(st *Status) {
 	if p == nil {
 		return
 	}
-	st.Role, st.Peer = RolePrimary, s.opts.Pair.Peer
+	st.Role, st.Peer, st.State = RolePrimary, s.opts.Pair.Peer, ServerWaiting
 	if s.opts.Pair.Backup {
 		st.Role = RoleBackup
+	}
+	s.state.Lock()
+	node := p.node
+	s.state.Unlock()
+	if node == nil {
+		return // the server does not listen yet
 	}
 	q := &s.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	st.Epoch = p.node.Epoch()
+	st.Epoch = node.Epoch()
 	switch {
 	case p.active.Load():
 		st.State = ServerActive
-		if f := q.follower; f != nil {
+		if f := q.follower; f != nil && !f.left {
 			st.Lag = max(q.newest.last-f.have, 0)
 			st.InSync = q.commits.peer
 		} else {
@@ -126,8 +132,6 @@ func (s *Server) pairStatus(st *Status) {
 		}
 	case p.follows.Load():
 		st.State = ServerPassive
-	default:
-		st.State = ServerWaiting
 	}
 }
 

@@ -1,0 +1,287 @@
+package chp
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"testing"
+	"time"
+
+	"clustermap/patterns/binarystar"
+	"clustermap/sockets"
+)
+
+// wireFollower follows the active server of a pair as far as a test has it do so.
+type wireFollower struct {
+	*sockets.Dealer
+	t    testing.TB
+	gone chan struct{} // closed when the connection has ended
+}
+
+// dialFollower connects to the active server, and sends nothing yet.
+func dialFollower(t testing.TB, s pairServer) *wireFollower {
+	t.Helper()
+	f := &wireFollower{t: t, gone: make(chan struct{})}
+	var err error
+	f.Dealer, err = sockets.NewDealer(sockets.Options{
+		Metadata:          map[string]string{propertyCHP: announcement, propertyPeer: peerVersion},
+		ReconnectInterval: -1, Linger: -1,
+		Monitor: func(e sockets.Event) {
+			if e.Kind == sockets.Disconnected {
+				close(f.gone)
+			}
+		},
+	})
+	must(t, err)
+	t.Cleanup(func() { must(t, f.Close()) })
+	must(t, f.Connect(s.Endpoints().Snapshot))
+	return f
+}
+
+// follow asks for what comes behind the last update that the server has.
+func (f *wireFollower) follow(s pairServer) {
+	f.t.Helper()
+	q := &s.sequencer
+	q.mu.Lock()
+	r := followRequest{q.mapID, q.newest.epoch, q.newest.last}
+	q.mu.Unlock()
+	f.say(nameFollow, r.append(nil))
+}
+
+func (f *wireFollower) have(sequence int64) {
+	f.t.Helper()
+	f.say(nameHave, binary.BigEndian.AppendUint64(nil, uint64(sequence)))
+}
+
+func (f *wireFollower) say(name string, body []byte) {
+	f.t.Helper()
+	must(f.t, f.Send(testContext(f.t), []byte(name), body))
+}
+
+// activePrimary returns the primary of a pair whose backup does not run. It is active.
+func activePrimary(t testing.TB) (pairServer, *Client) {
+	t.Helper()
+	po, bo := pairOptions(t)
+	s := startPairServer(t, po)
+	c := pairClient(t, po, bo)
+	must(t, c.WaitActive(testContext(t)))
+	return s, c
+}
+
+// newest returns the sequence of a server's last update.
+func (p pairServer) newest() int64 {
+	p.sequencer.mu.Lock()
+	defer p.sequencer.mu.Unlock()
+	return p.sequencer.newest.last
+}
+
+// holds says whether updates wait for the follower, and sees to it that they wait for
+// so many looks more.
+func (p pairServer) holds(looks int) bool {
+	q := &p.sequencer
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.held.empty() {
+		return false
+	}
+	q.follower.idle = looksPerTimeout - looks
+	return true
+}
+
+const forEver = 1 << 30
+
+// inSyncWith makes a follower one that updates wait for.
+func (p pairServer) inSyncWith(f *wireFollower) {
+	f.t.Helper()
+	f.follow(p)
+	if m, err := f.Recv(testContext(f.t)); err != nil || string(m[0]) != nameTail {
+		f.t.Fatalf("%q, %v", m, err)
+	}
+	f.have(p.newest())
+	eventually(f.t, "updates wait for the follower", p.inSync2)
+}
+
+// TestPairParksNoneWhileActive: a request that was to wait for the server to become
+// active is answered if it has become so a moment ago.
+func TestPairParksNoneWhileActive(t *testing.T) {
+	t.Parallel()
+	s, _ := activePrimary(t)
+	s.members.mu.Lock()
+	var peer *sockets.Peer
+	for p := range s.members.connected {
+		if p.SocketType() == "DEALER" {
+			peer = p
+		}
+	}
+	s.members.mu.Unlock()
+	must(t, s.pair.park(t.Context(), request{peer: peer}))
+	s.pair.voting.Lock()
+	defer s.pair.voting.Unlock()
+	if n := len(s.pair.parked); n > 0 {
+		t.Errorf("%d requests wait for an active server to become active", n)
+	}
+}
+
+// TestPairLeadAgain: a new reign of the server that is active already changes nothing
+// for clients, and publishes nothing.
+func TestPairLeadAgain(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s, c := activePrimary(t)
+	f := dialFollower(t, s)
+	s.inSyncWith(f)
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.SetSync(ctx, "/held", []byte("1"))
+		done <- err
+	}()
+	eventually(t, "the update is held", func() bool { return s.holds(forEver) })
+	published, last := s.Sequence(), s.sequencer.last.Load()
+	s.pair.lead(ctx, s.pair.node.Epoch()+1)
+	if p, l := s.Sequence(), s.sequencer.last.Load(); p != published || l != last {
+		t.Errorf("published %d, last %d; before the new reign %d, %d", p, l, published, last)
+	}
+	f.have(s.newest())
+	must(t, <-done)
+}
+
+// TestPairGivesUpRestlessFollower: a follower that connects again and again and takes
+// nothing holds up no updates without end.
+func TestPairGivesUpRestlessFollower(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s, c := activePrimary(t)
+	_, err := c.SetSync(ctx, "/before", []byte("1"))
+	must(t, err)
+	f := dialFollower(t, s)
+	s.inSyncWith(f)
+	has := s.newest()
+	q := &s.sequencer
+	q.mu.Lock()
+	asks := followRequest{q.mapID, q.newest.epoch, has}
+	q.mu.Unlock()
+	set := make(chan error, 1)
+	go func() {
+		_, err := c.SetSync(ctx, "/held", []byte("1"))
+		set <- err
+	}()
+	eventually(t, "the update is held", func() bool { return s.holds(looksPerTimeout) })
+	for {
+		must(t, f.Close())
+		f = dialFollower(t, s)
+		f.say(nameFollow, asks.append(nil))
+		_, err := f.Recv(ctx)
+		must(t, err)
+		f.have(has)
+		select {
+		case err := <-set:
+			must(t, err)
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// TestPairFollowerFaults: who does not keep to the protocol is disconnected.
+func TestPairFollowerFaults(t *testing.T) {
+	t.Parallel()
+	s, c := activePrimary(t)
+	_, err := c.SetSync(testContext(t), "/a", []byte("1"))
+	must(t, err)
+	for name, fault := range map[string]func(*wireFollower){
+		"has what it was not sent": func(f *wireFollower) { f.have(s.newest() + 1) },
+		"asks twice":               func(f *wireFollower) { f.follow(s) },
+	} {
+		f := dialFollower(t, s)
+		s.inSyncWith(f)
+		fault(f)
+		select {
+		case <-f.gone:
+		case <-time.After(hang):
+			t.Errorf("a follower that %s is not disconnected", name)
+		}
+		must(t, f.Close())
+		eventually(t, "it is not waited for", func() bool { return !s.inSync2() })
+	}
+}
+
+// TestPairHandoverFails: if the follower leaves in the middle of a handover, it ends, and
+// the updates that came meanwhile are taken.
+func TestPairHandoverFails(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s, c := activePrimary(t)
+	f := dialFollower(t, s)
+	s.inSyncWith(f)
+	one, two := make(chan error, 1), make(chan error, 1)
+	set := func(key string, done chan error) {
+		_, err := c.SetSync(ctx, key, []byte("1"))
+		done <- err
+	}
+	go set("/one", one)
+	eventually(t, "the update is held", func() bool { return s.holds(forEver) })
+	ended := make(chan error, 1)
+	go func() { ended <- s.pair.handover(ctx) }()
+	eventually(t, "the handover has begun", func() bool {
+		s.sequencer.mu.Lock()
+		defer s.sequencer.mu.Unlock()
+		return s.sequencer.halted
+	})
+	go set("/two", two)
+	select {
+	case err := <-ended:
+		t.Fatalf("the handover does not wait for the follower: %v", err)
+	case err := <-two:
+		t.Fatalf("an update was taken meanwhile: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	must(t, f.Close())
+	if err := <-ended; !errors.Is(err, binarystar.ErrNoSuccessor) {
+		t.Errorf("handover: %v", err)
+	}
+	s.holds(0)
+	must(t, <-one)
+	must(t, <-two)
+	if n := c.Len(); n != 2 {
+		t.Errorf("%d keys", n)
+	}
+}
+
+// TestPairYieldTellsNobody: what a server gives up when it becomes passive is in no
+// snapshot that waits for it.
+func TestPairYieldTellsNobody(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s, c := activePrimary(t)
+	f := dialFollower(t, s)
+	s.inSyncWith(f)
+	short, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { _, _ = c.SetSync(short, "/lost", []byte("1")) }()
+	eventually(t, "the update is held", func() bool { return s.holds(forEver) })
+	p := newPlainClient(t, s.Server)
+	must(t, p.dealer.Send(ctx, []byte("ICANHAZ?"), nil))
+	eventually(t, "the snapshot waits", func() bool {
+		s.snapshots.mu.Lock()
+		defer s.snapshots.mu.Unlock()
+		return len(s.snapshots.joiners) > 0
+	})
+	s.pair.yield()
+	soon, stop := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer stop()
+	if m, err := p.dealer.Recv(soon); err == nil {
+		t.Errorf("a client of a passive server is sent %q", m)
+	}
+}
+
+// TestPairStatusBeforeListen: a server of a pair has a status from the beginning.
+func TestPairStatusBeforeListen(t *testing.T) {
+	t.Parallel()
+	o, _ := pairOptions(t)
+	s, err := NewServer(o)
+	must(t, err)
+	if st := s.Status(); st.Role != RolePrimary || st.State != ServerWaiting {
+		t.Errorf("%+v", st)
+	}
+	must(t, s.Close())
+}
