@@ -406,12 +406,12 @@ func (p *pair) leave() {
 // leaveTime bounds the handover of a server that ends.
 const leaveTime = 2 * time.Second
 
-// close ends the node, after run has ended.
+// close ends the node, after run and what reads requests have ended.
 func (p *pair) close() {
 	if p == nil {
 		return
 	}
-	p.sending.Wait()
+	p.sending.Wait() // Serve's context has ended
 	if p.node != nil {
 		_ = p.node.Close()
 	}

@@ -285,3 +285,30 @@ func TestPairStatusBeforeListen(t *testing.T) {
 	}
 	must(t, s.Close())
 }
+
+// TestPairOptions: what a pair cannot do is refused.
+func TestPairOptions(t *testing.T) {
+	t.Parallel()
+	for field, change := range map[string]func(*ServerOptions){
+		"Model":        func(o *ServerOptions) { o.Model = 5 },
+		"Preload":      func(o *ServerOptions) { o.Preload = func(func(Entry, error) bool) {} },
+		"Pair.Acks":    func(o *ServerOptions) { o.Pair.Acks = 3 },
+		"Pair.Timeout": func(o *ServerOptions) { o.Pair.Timeout = o.Pair.Interval },
+	} {
+		o, _ := pairOptions(t)
+		change(&o)
+		s, err := NewServer(o)
+		if err == nil {
+			must(t, s.Close())
+		}
+		var bad *OptionError
+		if !errors.As(err, &bad) || bad.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	o, _ := pairOptions(t)
+	o.Model = 6
+	s, err := NewServer(o)
+	must(t, err)
+	must(t, s.Close())
+}

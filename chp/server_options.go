@@ -158,7 +158,8 @@ type ServerOptions struct {
 	// clients have seen.
 	Sync commit.Policy
 
-	// Pair, if set, makes the server one of two.
+	// Pair, if set, makes the server one of two. It goes with neither Preload nor a
+	// Model other than 6: a client sets the keys that a pair is to begin with.
 	Pair *PairOptions
 
 	// OnReplay, if set, is called now and then while NewServer replays the log, and
@@ -215,6 +216,12 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	if o.Pair != nil {
 		p, bad := o.Pair.withDefaults()
 		o.Pair, errs = &p, append(errs, bad...)
+		if !o.Model.dialect().full {
+			errs = append(errs, &OptionError{"Model", "is not for a server of a pair: it needs the full protocol"})
+		}
+		if o.Preload != nil {
+			errs = append(errs, &OptionError{"Preload", "is not for a server of a pair: the servers would begin with different maps"})
+		}
 	}
 	setDefault(&o.Host, "127.0.0.1")
 	setDefault(&o.HeartbeatInterval, DefaultHeartbeatInterval)
