@@ -7,6 +7,7 @@ import (
 
 	"clustermap/chp/commit"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
 )
 
 const (
@@ -55,23 +56,40 @@ func (s *Server) runCheckpoints(ctx context.Context) {
 // checkpoint writes the map to the log as it is now, in the place of all updates
 // before.
 func (q *sequencer) checkpoint(ctx context.Context) error {
+	q.saving.Lock()
+	defer q.saving.Unlock()
 	q.mu.Lock()
-	c, index, newest := q.store.Cut(), q.disk.index, q.newest
-	c.Sequence = q.last.Load()
-	mapID, origins := q.mapID, q.origins.portions()
+	w := wholeMap{q.store.Cut(), q.disk.index, q.last.Load(), q.newest, q.mapID, q.origins.portions(), &q.deadlines}
 	q.disk.grown.Store(0)
 	q.mu.Unlock()
+	return q.save(ctx, &w)
+}
+
+// wholeMap is what a checkpoint holds.
+type wholeMap struct {
+	cut       *store.Cut
+	index     uint64 // of the last entry that it replaces
+	sequence  int64
+	newest    reign
+	mapID     [mapIDSize]byte
+	origins   [][]byte
+	deadlines *deadlines
+}
+
+// save writes a checkpoint, and releases its cut. saving must be held.
+func (q *sequencer) save(ctx context.Context, m *wholeMap) error {
+	c, index, newest := m.cut, m.index, m.newest
 	defer c.Release()
 	if err := q.disk.group.Flush(ctx); err != nil {
 		return err
 	}
-	w, err := q.disk.log.Checkpoint(index, uint64(c.Sequence))
+	w, err := q.disk.log.Checkpoint(index, uint64(m.sequence))
 	if err != nil {
 		return err
 	}
 	defer w.Abort()
 	e := commit.Entry{Epoch: newest.epoch, First: uint64(newest.last), Kind: commit.KindRecords, Time: time.Now().UnixNano()}
-	state := append([][]byte{mapID[:]}, origins...)
+	state := append([][]byte{m.mapID[:]}, m.origins...)
 	for i, records := range state {
 		kind := uint32(kindOrigins)
 		if i == 0 {
@@ -92,7 +110,7 @@ func (q *sequencer) checkpoint(ctx context.Context) error {
 			flush()
 		}
 		// The time to live counts from the entry's time.
-		e.Records = kvmsg.AppendAged(e.Records, r, q.deadlines.left(r))
+		e.Records = kvmsg.AppendAged(e.Records, r, m.deadlines.left(r))
 		e.Count++
 		return err == nil && ctx.Err() == nil
 	})

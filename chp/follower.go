@@ -355,6 +355,20 @@ func (s *Server) install(ctx context.Context, b *base, asked followRequest) erro
 	if b.branch > 0 && asked.last > b.branch && asked.mapID == b.mapID {
 		s.diverged(b.baseHead, asked)
 	}
+	if q.disk.on() {
+		// The log has the new map before the server has it: what is appended after
+		// this must not follow on the map before.
+		q.saving.Lock()
+		defer q.saving.Unlock()
+		q.mu.Lock()
+		index := q.disk.index // nothing is appended meanwhile
+		q.mu.Unlock()
+		m := wholeMap{b.store.Cut(), index, b.last, reign{b.epoch, b.last}, b.mapID, b.origins.portions(), b.deadlines}
+		if err := q.save(ctx, &m); err != nil {
+			return err
+		}
+		q.disk.grown.Store(0)
+	}
 	q.mu.Lock()
 	q.store, q.wheel = b.store, b.wheel
 	q.current.Store(b.store)
@@ -368,12 +382,6 @@ func (s *Server) install(ctx context.Context, b *base, asked followRequest) erro
 	q.tail.clear()
 	q.early.copied(b.early, &b.seen, clock())
 	q.mu.Unlock()
-	if q.disk.on() {
-		// All that the log has belongs to the map before.
-		if err := q.checkpoint(ctx); err != nil {
-			return err
-		}
-	}
 	s.pair.copied.Store(true)
 	s.log.Info("has copied the active server's map", "keys", b.store.Len(), "sequence", b.last)
 	return nil

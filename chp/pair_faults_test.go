@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/store"
+	"clustermap/internal/timer"
 	"clustermap/patterns/binarystar"
 	"clustermap/sockets"
 )
@@ -311,4 +313,32 @@ func TestPairOptions(t *testing.T) {
 	s, err := NewServer(o)
 	must(t, err)
 	must(t, s.Close())
+}
+
+// TestPairCopyThatIsNotKept: a map that the log does not take is not the server's, so
+// that the log never has updates of one map on top of another one.
+func TestPairCopyThatIsNotKept(t *testing.T) {
+	t.Parallel()
+	_, bo := pairOptions(t)
+	bo.Log = openLog(t, t.TempDir())
+	s, err := NewServer(bo)
+	must(t, err)
+	defer func() { must(t, s.Close()) }()
+	before := s.sequencer.mapID
+	b := &base{
+		baseHead: baseHead{mapID: [mapIDSize]byte{1}, epoch: 1, last: 5},
+		store:    store.New(store.Options{}), wheel: timer.NewWheel(time.Now()), deadlines: &deadlines{}, origins: new(origins),
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.install(over, b, followRequest{}); err == nil {
+		t.Error("the copy was kept without the log")
+	}
+	if s.sequencer.mapID != before || s.pair.copied.Load() {
+		t.Error("the server has a map that its log does not have")
+	}
+	must(t, s.install(t.Context(), b, followRequest{}))
+	if s.sequencer.mapID != b.mapID || s.Sequence() != b.last {
+		t.Error("the copy is not installed")
+	}
 }

@@ -47,7 +47,8 @@ type sequencer struct {
 	dead   expiry        // scratch
 	hugz   []byte        // the heartbeat's wire form, its sequence to be filled in; nil to send none
 
-	disk disk
+	disk   disk
+	saving sync.Mutex // held while a checkpoint is written; before mu
 
 	// Of a pair.
 	passive  bool            // the server does not serve: it takes and publishes nothing
