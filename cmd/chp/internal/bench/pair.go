@@ -25,9 +25,10 @@ const (
 	statePort     = 3
 )
 
-// pairTasks returns the tasks of the two servers of a pair. Neither takes the other
-// one for dead before timeout: how fast they notice is not what is measured.
-func pairTasks(timeout time.Duration) ([]link.Task, error) {
+// pairTasks returns the tasks of the two servers of a pair. How fast they notice that
+// the other one is gone is not what is measured: they take half of the time after which
+// the run is given up, so that it ends with their reason.
+func pairTasks(patience time.Duration) ([]link.Task, error) {
 	host := ownAddress()
 	first, err := freePorts(host, 2*portsOfServer)
 	if err != nil {
@@ -40,7 +41,7 @@ func pairTasks(timeout time.Duration) ([]link.Task, error) {
 		tasks[i].Pair = &link.Pair{
 			Backup: i == 1, Host: host, Port: port, Peer: at(peer),
 			State: at(port + statePort), PeerState: at(peer + statePort),
-			Timeout: max(timeout, 2*pairInterval),
+			Timeout: max(patience/2, 2*pairInterval),
 		}
 	}
 	return tasks, nil
