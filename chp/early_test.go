@@ -398,3 +398,25 @@ func TestPairPassiveIsSilent(t *testing.T) {
 		t.Error("still connected")
 	}
 }
+
+// A request that comes at the very moment at which the server becomes active is answered.
+func TestPairAnswersRequestsOfTheMoment(t *testing.T) {
+	t.Parallel()
+	po, bo := pairOptions(t)
+	primary, _ := startPairServer(t, po), startPairServer(t, bo)
+	eventually(t, "the primary is active", primary.active)
+	c := newPlainClient(t, primary.Server)
+	p := primary.pair
+	p.voting.Lock()
+	p.active.Store(false)
+	asked := p.asked.Load()
+	must(t, c.dealer.Send(c.ctx, []byte("ICANHAZ?"), nil))
+	eventually(t, "the request has come", func() bool { return p.asked.Load() != asked })
+	p.active.Store(true)
+	p.voting.Unlock()
+	m, err := c.dealer.Recv(c.ctx)
+	must(t, err)
+	if len(m) != 5 || string(m[0]) != "KTHXBAI" {
+		t.Errorf("the answer is %q", m)
+	}
+}
