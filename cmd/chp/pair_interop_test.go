@@ -104,7 +104,12 @@ func TestPairWithGuideClient(t *testing.T) {
 	inSync(1)
 	p.Call(interop.Op{"op": "wait_subscribed"}, nil)
 	write(true)
-	must(t, append([]string{"failover"}, both...)...)
+	// The other server follows before the active one has heard that it is passive.
+	for o := try(t, append([]string{"failover"}, both...)...); o.code != exitDone; o = try(t, append([]string{"failover"}, both...)...) {
+		if !strings.Contains(o.stderr, "cannot take over") || t.Context().Err() != nil {
+			t.Fatal(o.stderr)
+		}
+	}
 	p.Call(interop.Op{"op": "wait_active", "server": at[0]}, nil)
 	check(0)
 
