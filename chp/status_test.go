@@ -32,6 +32,10 @@ func TestServerStatus(t *testing.T) {
 	}
 	want := Status{Endpoint: endpoint, Role: RoleAlone, State: ServerActive, Sequence: sequence, Keys: 1, Clients: 1,
 		MemoryBytes: st.MemoryBytes, MapBytes: st.MapBytes, UptimeSeconds: st.UptimeSeconds}
+	want.SnapshotBytes, want.EncodedBytes = st.SnapshotBytes, st.EncodedBytes
+	if st.SnapshotBytes == 0 || st.EncodedBytes == 0 {
+		t.Error("the client's snapshot is not counted")
+	}
 	if st != want {
 		t.Errorf("asked: %+v\nwant %+v", st, want)
 	}
