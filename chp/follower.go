@@ -237,7 +237,11 @@ func (f *follower) control(name string, body []byte) error {
 		}
 		b := f.base
 		f.base, f.news = nil, true
-		return f.server.install(f.ctx, b, f.asked)
+		if err := f.server.install(f.ctx, b, f.asked); err != nil {
+			return err
+		}
+		f.asked = followRequest{mapID: b.mapID, epoch: b.epoch, last: b.last}
+		return nil
 	case nameBatch:
 		h, ok := parseBatchHead(body)
 		if !ok || f.base != nil {
@@ -352,7 +356,14 @@ func (q *sequencer) enterReign(epoch uint64) {
 // install puts a map that was sent in the place of the server's own.
 func (s *Server) install(ctx context.Context, b *base, asked followRequest) error {
 	q := &s.sequencer
-	if b.branch > 0 && asked.last > b.branch && asked.mapID == b.mapID {
+	switch {
+	case b.branch > 0 && asked.mapID == b.mapID:
+		if asked.last > b.branch {
+			s.diverged(b.baseHead, asked)
+		}
+	case asked.mapID != b.mapID && s.Len() > 0:
+		// Nothing is known of what the two have in common: all of it is reported.
+		b.baseHead.branch = 0
 		s.diverged(b.baseHead, asked)
 	}
 	if q.disk.on() {
@@ -395,7 +406,7 @@ func (s *Server) diverged(h baseHead, asked followRequest) {
 	defer c.Release()
 	lost := Divergence{Epoch: epochOf(asked.epoch), After: h.branch, Last: asked.last, Entries: func(yield func(Entry, int64) bool) {
 		c.Records(func(r kvmsg.Record) bool {
-			if r.Seq() <= h.branch {
+			if h.branch > 0 && r.Seq() <= h.branch {
 				return true
 			}
 			return yield(Entry{Key: r.Key(), Value: r.Value(), TTL: q.deadlines.left(r)}, r.Seq())

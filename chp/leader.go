@@ -106,6 +106,7 @@ func (f *following) run(ctx context.Context, r followRequest) error {
 			if err := f.sendBase(ctx, r); err != nil {
 				return err
 			}
+			r = followRequest{} // what it had is replaced
 		}
 		q.mu.Lock()
 		batches, ok = q.tail.read(f.position, followPortion, batches[:0])

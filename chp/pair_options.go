@@ -49,7 +49,7 @@ type PairOptions struct {
 // Divergence tells of updates that only one server of a pair has, and gives up.
 type Divergence struct {
 	Epoch uint64 // of the reign in which they were made
-	After int64  // the last sequence that both servers have
+	After int64  // the last sequence that both servers have, 0 if they have nothing in common
 	Last  int64  // the last sequence that is given up
 
 	// Entries yields the keys that these updates set and that are still in the map,

@@ -260,3 +260,47 @@ func TestPairWithoutCopyDoesNotServe(t *testing.T) {
 	backup.pair.copied.Store(true)
 	eventually(t, "the backup is active", backup.active)
 }
+
+// TestPairReportsAnotherMap: a server with a map of its own that finds another map at the
+// active server reports all of its own before it gives it up.
+func TestPairReportsAnotherMap(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	dir := t.TempDir()
+	alone, stop := serveUntil(t, ServerOptions{Log: openLog(t, dir)})
+	c := startClient(t, alone, ClientOptions{})
+	for i := range 10 {
+		_, err := c.SetSync(ctx, fmt.Sprintf("/%d", i), []byte("v"))
+		must(t, err)
+	}
+	must(t, c.Close())
+	stop()
+
+	primary := startPairServer(t, po)
+	eventually(t, "the primary is alone", func() bool { return primary.pair.mayServe() })
+	other := pairClient(t, po, bo)
+	_, err := other.SetSync(ctx, "/other", []byte("v"))
+	must(t, err)
+	reported := make(chan int, 10)
+	bo.Log = openLog(t, dir)
+	bo.Pair.OnDiverged = func(d Divergence) {
+		n := 0
+		for e := range d.Entries {
+			if string(e.Value) == "v" {
+				n++
+			}
+		}
+		reported <- n
+	}
+	backup := startPairServer(t, bo)
+	eventually(t, "the backup has the primary's map", func() bool { return backup.Len() == 1 })
+	select {
+	case n := <-reported:
+		if n != 10 {
+			t.Errorf("%d keys were reported, want 10", n)
+		}
+	default:
+		t.Error("nothing was reported")
+	}
+}
