@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -274,15 +275,27 @@ func TestClientSetUnderBackPressure(t *testing.T) {
 	stuck.close()
 	next.answer(1)
 	// It has got what the first one has, as far as there was room: perhaps so
-	// much that it has none for another update before it reads.
-	for {
-		if m := next.kvset(); m.key == "waiting" {
-			next.publish(m.key, 2, m.uuid, "", m.value)
-			break
+	// much that it has none for another update before it reads. The first one may
+	// have made room as it was closed: then the update went there and is uncertain,
+	// which Flush says.
+	reading, read := context.WithCancel(ctx)
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		for {
+			m, err := next.sub.Recv(reading)
+			if err != nil {
+				return
+			}
+			if m := toKV(t, m); m.key == "waiting" {
+				next.publish(m.key, 2, m.uuid, "", m.value)
+				return
+			}
 		}
-	}
+	})
 	must(t, <-waiting)
 	if err := c.Flush(ctx); !errors.Is(err, ErrUncertain) {
 		t.Errorf("Flush after the failover: %v", err)
 	}
+	read()
+	readers.Wait()
 }

@@ -328,6 +328,7 @@ func (p *pair) park(ctx context.Context, r request) error {
 // other one does not become active, they are taken.
 func (p *pair) handover(ctx context.Context) error {
 	q := &p.server.sequencer
+	p.awaitNews(ctx)
 	q.mu.Lock()
 	f := q.follower
 	switch {
@@ -357,6 +358,22 @@ func (p *pair) handover(ctx context.Context) error {
 		q.mu.Unlock()
 	}
 	return fmt.Errorf("chp: no handover: %w", err)
+}
+
+// awaitNews waits until the node has heard that the other server is passive, if it
+// follows: that may come later than its acknowledgements, though not by more than the
+// time-out.
+func (p *pair) awaitNews(ctx context.Context) {
+	q := &p.server.sequencer
+	for end := time.Now().Add(p.timeout); time.Now().Before(end); {
+		q.mu.Lock()
+		f := q.follower
+		follows := !q.passive && f != nil && !f.left && !f.bye
+		q.mu.Unlock()
+		if !follows || p.node.Peer().State == binarystar.StatePassive || !pause(ctx, time.Millisecond) {
+			return
+		}
+	}
 }
 
 // forget ends early updates that are too old.
