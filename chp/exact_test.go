@@ -79,6 +79,7 @@ type history struct {
 func recordHistory(t *testing.T, s *Server) *history {
 	t.Helper()
 	c := startClient(t, s, ClientOptions{})
+	must(t, c.WaitActive(testContext(t))) // or it would see the first updates as a snapshot
 	w, err := c.Watch()
 	must(t, err)
 	h := &history{seen: map[string][]Event{}}
