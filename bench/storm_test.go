@@ -28,7 +28,7 @@ var (
 // server when they are there, so that all of them come to the other one. It takes the
 // time until each has what the server had published when it began. A client goes on
 // setting a key meanwhile. In the end all replicas must have the same as both servers.
-// The servers are processes; the replicas are in this one. With 100,000 keys each of
+// The servers and the client that sets are processes; the replicas are in this one. With 100,000 keys each of
 // them takes some 10 MB, and up to twice as much while it takes a snapshot.
 //
 //	go test -run '^$' -bench Storm -benchtime 1x ./bench -storm.clients 1000 -storm.keys 100000
@@ -63,7 +63,7 @@ func storm(b *testing.B, command string) {
 		b.Fatal(err)
 	}
 	active := pair.inSync()
-	s := startSetter(b, pair, *stormEvery)
+	s := startSetterProcess(b, pair, *stormEvery)
 	before := [2]int64{pair.servers[0].peakMemory(), pair.servers[1].peakMemory()}
 
 	replicas := make([]*chp.Client, *stormClients)
@@ -142,7 +142,7 @@ func (s *setter) count(f func()) acks {
 			select {
 			case a := <-s.acks:
 				all.n++
-				all.pause = max(all.pause, time.Since(last))
+				all.pause = max(all.pause, a.at.Sub(last))
 				last = a.at
 			case <-end:
 				all.pause = max(all.pause, time.Since(last))
