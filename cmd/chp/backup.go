@@ -12,6 +12,7 @@ import (
 	"clustermap/chp"
 	"clustermap/chp/commit"
 	"clustermap/chp/durable"
+	"clustermap/internal/command"
 
 	"github.com/spf13/cobra"
 )
@@ -41,7 +42,7 @@ A checksum runs through it; chp fsck FILE checks it.`,
 	}
 	n.register(cmd, 30*time.Second)
 	n.registerModel(cmd)
-	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		file := args[len(args)-1]
 		if len(args) == 2 {
 			if len(n.flags) > 0 {
@@ -91,7 +92,7 @@ When the command is interrupted, DIR holds no data, and the command can be repea
 		Example: `  chp restore map.backup /var/lib/chp
   chp serve --data /var/lib/chp`,
 		Args: cobra.ExactArgs(2),
-		RunE: runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			file, dir := args[0], args[1]
 			if _, err := os.Stat(file); err != nil {
 				return fail(exitRefused, "%w", err)
@@ -125,7 +126,7 @@ func updates(n uint64) string {
 // logError gives an error of the log the exit code of a refusal, unless the command
 // was interrupted.
 func logError(ctx context.Context, err error) error {
-	if coded := (*commandError)(nil); errors.As(err, &coded) || ctx.Err() != nil {
+	if coded := (*command.Error)(nil); errors.As(err, &coded) || ctx.Err() != nil {
 		return err
 	}
 	return fail(exitRefused, "%s", logText(err))

@@ -14,6 +14,7 @@ import (
 	"clustermap/chp"
 	"clustermap/chp/commit"
 	"clustermap/cmd/chp/internal/bench"
+	"clustermap/internal/command"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -76,13 +77,14 @@ subtree of their own and are deleted in the end.`,
 	f.StringVar(&c.ProfileDir, "profile", "", "write a CPU profile of each process into this `directory`")
 	f.DurationVar(&c.Patience, "timeout", 30*time.Second, "how long there may be no progress")
 	f.StringArrayVar(&n.flags, "server", nil, "an existing server, tcp://HOST:PORT (default: start one)")
-	n.curve.register(f)
+	n.curve = command.ClientKeys{Keys: curve}
+	n.curve.Register(f)
 	n.stderr = errorOutput{cmd}
 	if err := cmd.MarkFlagDirname("data"); err != nil {
 		panic(err) // the flag does not exist
 	}
-	complete(cmd, "sync", "always", "interval=100ms", "never")
-	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+	command.Complete(cmd, "sync", "always", "interval=100ms", "never")
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("sync") && c.Data == "" {
 			return fail(exitUsage, "--sync is for a log: give --data too")
 		}
@@ -124,7 +126,7 @@ subtree of their own and are deleted in the end.`,
 // there.
 func (n *connection) benchServer(ctx context.Context, c *bench.Config) error {
 	if len(n.flags) == 0 {
-		if n.curve != (clientCurve{}) {
+		if n.curve.Given() {
 			return fail(exitUsage, "--curve-key and --curve-server-key are for an existing server; name it with --server")
 		}
 		return nil
@@ -173,7 +175,7 @@ func newBenchPeer() *cobra.Command {
 		Use:    benchPeerUse,
 		Hidden: true,
 		Args:   cobra.NoArgs,
-		RunE: runs(func(_ context.Context, cmd *cobra.Command, _ []string) error {
+		RunE: command.Runs(func(_ context.Context, cmd *cobra.Command, _ []string) error {
 			// An interrupt from the terminal reaches all processes; the parent
 			// decides, and ends its peers by closing their input.
 			signal.Ignore(os.Interrupt)

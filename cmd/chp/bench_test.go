@@ -180,7 +180,7 @@ func TestBenchLeavesNoProcess(t *testing.T) {
 			s := serveApart(t)
 			w := start(t, "watch", "--server", s.endpoint)
 			w.line()
-			cmd := command(t, "bench", "--updates", "100000000", "--warmup", "0", "--rate", "10000", "--server", s.endpoint)
+			cmd := program(t, "bench", "--updates", "100000000", "--warmup", "0", "--rate", "10000", "--server", s.endpoint)
 			r, stderr, err := os.Pipe()
 			if err != nil {
 				t.Fatal(err)

@@ -18,7 +18,7 @@ func TestH22_ServeWithStandardErrorFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	cmd := command(t, "serve", "--port", "0", "--handshake-timeout", "5s")
+	cmd := program(t, "serve", "--port", "0", "--handshake-timeout", "5s")
 	cmd.Stderr = w
 	p := startCommand(t, cmd)
 	line := make([]byte, 1024)

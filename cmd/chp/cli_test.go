@@ -159,18 +159,18 @@ func TestNoServer(t *testing.T) {
 func TestServersByEnvironment(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	cmd := command(t, "set", "k", "v")
+	cmd := program(t, "set", "k", "v")
 	cmd.Env = append(cmd.Env, serverVariable+"= "+s.endpoint+", ")
 	if o := runCommand(t, cmd); o.code != exitDone {
 		t.Errorf("exit code %d: %s", o.code, o.stderr)
 	}
 	// The flag is stronger.
-	cmd = command(t, "get", "k", "--server", s.endpoint)
+	cmd = program(t, "get", "k", "--server", s.endpoint)
 	cmd.Env = append(cmd.Env, serverVariable+"=tcp://127.0.0.1:1")
 	if o := runCommand(t, cmd); o.out != "v\n" {
 		t.Errorf("stdout %q, stderr %q", o.out, o.stderr)
 	}
-	cmd = command(t, "get", "k")
+	cmd = program(t, "get", "k")
 	cmd.Env = append(cmd.Env, serverVariable+"=nonsense")
 	runCommand(t, cmd).expect(t, exitUsage, "nonsense")
 }
@@ -182,25 +182,5 @@ func TestBackupServer(t *testing.T) {
 	must(t, append([]string{"set", "k", "v"}, args...)...)
 	if got := must(t, append([]string{"get", "k"}, args...)...); got != "v\n" {
 		t.Errorf("got %q", got)
-	}
-}
-
-func TestOctets(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]octets{"0": 0, "17": 17, "1KiB": 1024, "3 MiB": 3 << 20, "1GiB": 1 << 30} {
-		var o octets
-		if err := o.Set(text); err != nil || o != want {
-			t.Errorf("%q: %d, %v", text, int(o), err)
-		}
-		var back octets
-		if err := back.Set(o.String()); err != nil || back != o {
-			t.Errorf("%q printed as %q", text, o.String())
-		}
-	}
-	for _, text := range []string{"", "x", "-1", "1.5KiB", "KiB", "99999999999GiB", "1TB"} {
-		var o octets
-		if err := o.Set(text); err == nil {
-			t.Errorf("%q was taken for %d", text, int(o))
-		}
 	}
 }

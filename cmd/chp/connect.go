@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/internal/command"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 
@@ -36,7 +37,7 @@ const (
 // --timeout, and the environment variable.
 type connection struct {
 	flags   []string
-	curve   clientCurve
+	curve   command.ClientKeys
 	model   int // 0 without registerModel
 	timeout time.Duration
 	given   func() bool // tells whether --timeout was on the command line
@@ -52,7 +53,8 @@ func (n *connection) register(cmd *cobra.Command, timeout time.Duration) {
 	flags.StringArrayVar(&n.flags, "server", nil,
 		"server to use, tcp://HOST:PORT; repeat it to name backups in order (default $"+serverVariable+", comma-separated, or "+defaultServer+")")
 	flags.DurationVar(&n.timeout, "timeout", timeout, "how long to wait for the server")
-	n.curve.register(flags)
+	n.curve = command.ClientKeys{Keys: curve}
+	n.curve.Register(flags)
 	n.given = func() bool { return flags.Changed("timeout") }
 	n.stderr = errorOutput{cmd}
 }
@@ -60,7 +62,7 @@ func (n *connection) register(cmd *cobra.Command, timeout time.Duration) {
 // registerModel adds the flag of commands that follow a server.
 func (n *connection) registerModel(cmd *cobra.Command) {
 	n.model = maxModel
-	cmd.Flags().Var((*number)(&n.model), "server-model", "Clone model of the server, 1 to 6; 6 is the full protocol")
+	cmd.Flags().Var((*command.Number)(&n.model), "server-model", "Clone model of the server, 1 to 6; 6 is the full protocol")
 }
 
 // errorOutput is standard error of a command, which is known only when it runs.
@@ -98,7 +100,7 @@ func (n *connection) servers() ([]string, error) {
 		}
 	}
 	var err error
-	n.security, err = n.curve.security()
+	n.security, err = n.curve.Security()
 	return list, err
 }
 
@@ -224,8 +226,8 @@ func (n *connection) openKey(ctx context.Context, servers []string, key string) 
 		return nil, err
 	}
 	c, err := n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: []string{subtree}})
-	if coded := (*commandError)(nil); errors.As(err, &coded) && coded.code == exitUsage {
-		coded.code = exitRefused
+	if coded := (*command.Error)(nil); errors.As(err, &coded) && coded.Code == exitUsage {
+		coded.Code = exitRefused
 	}
 	return c, err
 }
@@ -500,7 +502,7 @@ func (c *client) confirm(err error) error {
 // refused gives an error of package chp the exit code of a refusal. Errors that
 // have a code, and those of contexts, stay as they are.
 func refused(err error) error {
-	var coded *commandError
+	var coded *command.Error
 	if err == nil || errors.As(err, &coded) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"clustermap/internal/command"
+
 	"github.com/spf13/cobra"
 )
 
@@ -21,7 +23,7 @@ sequence number. Exits with 1, and changes nothing, if there is no such key.`,
 	}
 	n.register(cmd, 5*time.Second)
 	n.registerModel(cmd)
-	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		servers, err := n.servers()
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/internal/command"
 
 	"github.com/spf13/cobra"
 )
@@ -33,7 +34,7 @@ end it is one key; the exit code is 1 if there is no such key.`,
 	}
 	n.register(cmd, 30*time.Second)
 	n.registerModel(cmd)
-	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		servers, err := n.servers()
 		if err != nil {
 			return err
@@ -101,9 +102,9 @@ func (p *pairs) print(w io.Writer) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	for _, e := range p.list {
 		line := append(out.AvailableBuffer(), '{')
-		line = appendJSONField(line, "key", e.key)
+		line = command.AppendJSONField(line, "key", e.key)
 		line = append(line, ',')
-		line = appendJSONField(line, "value", e.value)
+		line = command.AppendJSONField(line, "value", e.value)
 		line = appendJSONTTL(line, e.ttl)
 		if _, err := out.Write(append(line, '}', '\n')); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"clustermap/chp"
+	"clustermap/internal/command"
 )
 
 // fill loads so many keys into the server.
@@ -36,9 +37,9 @@ func TestDumpLoadDumpIsTheIdentity(t *testing.T) {
 	var lines []byte
 	add := func(key, value []byte) {
 		lines = append(lines, '{')
-		lines = appendJSONField(lines, "key", key)
+		lines = command.AppendJSONField(lines, "key", key)
 		lines = append(lines, ',')
-		lines = appendJSONField(lines, "value", value)
+		lines = command.AppendJSONField(lines, "value", value)
 		lines = append(lines, '}', '\n')
 	}
 	random := rand.New(rand.NewPCG(1, 2))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/internal/command"
 
 	"github.com/spf13/cobra"
 )
@@ -26,11 +27,11 @@ with 1 if the active server does not hand over, or none is active, and with 3 if
 server answers.`,
 		Example: `  chp failover
   chp failover --server tcp://127.0.0.1:5556 --server tcp://127.0.0.1:5566`,
-		Args:              noArgs,
+		Args:              command.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	n.register(cmd, 30*time.Second)
-	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 		servers, err := n.servers()
 		if err != nil {
 			return err

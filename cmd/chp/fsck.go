@@ -12,6 +12,7 @@ import (
 
 	"clustermap/chp/commit"
 	"clustermap/chp/durable"
+	"clustermap/internal/command"
 
 	"github.com/spf13/cobra"
 )
@@ -38,7 +39,7 @@ Exit codes: 0 sound, 1 damaged or unreadable, 2 usage.`,
 		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.RunE = runs(func(_ context.Context, cmd *cobra.Command, args []string) error {
+	cmd.RunE = command.Runs(func(_ context.Context, cmd *cobra.Command, args []string) error {
 		path := args[0]
 		info, err := os.Stat(path)
 		if err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"clustermap/internal/command"
+
 	"github.com/spf13/cobra"
 )
 
@@ -23,7 +25,7 @@ else. Exits with 1 if there is no such key.`,
 	cmd.Flags().BoolVar(&raw, "raw", false, "print no newline after the value")
 	n.register(cmd, 5*time.Second)
 	n.registerModel(cmd)
-	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		servers, err := n.servers()
 		if err != nil {
 			return err

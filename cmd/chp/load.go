@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/internal/command"
 
 	"github.com/spf13/cobra"
 )
@@ -42,7 +43,7 @@ func openDump(cmd *cobra.Command, source string) (in io.ReadCloser, name string,
 
 func newLoad() *cobra.Command {
 	var n connection
-	maxLine := octets(defaultMaxLine)
+	maxLine := command.Bytes(defaultMaxLine)
 	cmd := &cobra.Command{
 		Use:   "load [FILE]",
 		Short: "Set every key of a dump",
@@ -62,7 +63,7 @@ long the server may make no progress.`,
 	cmd.Flags().Var(&maxLine, "max-line", "longest line accepted")
 	n.register(cmd, 30*time.Second)
 	n.registerModel(cmd)
-	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		if maxLine <= 0 {
 			return fail(exitUsage, "--max-line %v: give a size above 0", &maxLine)
 		}

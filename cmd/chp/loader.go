@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/internal/command"
 )
 
 // loader sets what it reads, in order.
@@ -34,7 +35,7 @@ func (l *loader) run(ctx context.Context, in io.Reader, maxLine int) (int, error
 	}()
 	stalled := time.AfterFunc(l.connection.timeout, func() { cancel(context.DeadlineExceeded) })
 	defer stalled.Stop()
-	lines := newPairReader(&pausing{interruptible(ctx, in), stalled, l.connection.timeout}, maxLine)
+	lines := newPairReader(&pausing{command.Interruptible(ctx, in), stalled, l.connection.timeout}, maxLine)
 
 	count := 0
 	for {

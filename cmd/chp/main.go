@@ -10,27 +10,12 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"clustermap/internal/command"
 )
 
-func main() {
-	os.Exit(run())
-}
+func main() { os.Exit(command.Main(newRoot())) }
 
-// run is main with an exit code, so that deferred calls have their turn.
-func run() int {
-	// With a handler a write to a closed pipe returns EPIPE, for us to end on in
-	// good order, where the default would kill the process in the middle of a
-	// write. (Ignoring the signal would pass on to the children of bench.)
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// The first signal asks; once asked, a second one has its default effect.
-	context.AfterFunc(ctx, stop)
-
-	return execute(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
-}
+// curve is chp's name in texts about keys.
+var curve = command.Keys{Program: "chp", Server: "chp serve"}

@@ -20,6 +20,13 @@ import (
 	"clustermap/internal/loopback"
 )
 
+// The environment variables that stand for flags about keys.
+const (
+	keyVariable       = "CHP_CURVE_KEY"
+	serverKeyVariable = "CHP_CURVE_SERVER_KEY"
+	allowVariable     = "CHP_CURVE_ALLOW"
+)
+
 // binary is the command under test, built by TestMain.
 var binary string
 
@@ -80,8 +87,8 @@ type process struct {
 	waited chan struct{} // closed when it has ended
 }
 
-// command returns chp with the arguments, not yet started.
-func command(t *testing.T, args ...string) *exec.Cmd {
+// program returns chp with the arguments, not yet started.
+func program(t *testing.T, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), guard)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, binary, args...)
@@ -99,7 +106,7 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 // start starts chp in the background. It is killed with the test.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
-	return startCommand(t, command(t, args...))
+	return startCommand(t, program(t, args...))
 }
 
 // startCommand starts a command; its standard error is collected, unless it goes
@@ -178,7 +185,7 @@ func try(t *testing.T, args ...string) outcome { return tryInput(t, "", args...)
 // tryInput is try with something on standard input.
 func tryInput(t *testing.T, input string, args ...string) outcome {
 	t.Helper()
-	cmd := command(t, args...)
+	cmd := program(t, args...)
 	cmd.Stdin = strings.NewReader(input)
 	return runCommand(t, cmd)
 }

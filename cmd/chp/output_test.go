@@ -27,7 +27,7 @@ func TestH25_OutputThatCannotBeWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer full.Close()
-		cmd := command(t, args...)
+		cmd := program(t, args...)
 		var stderr strings.Builder
 		cmd.Stdout, cmd.Stderr = full, &stderr
 		_ = cmd.Run() // the exit code tells

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/internal/command"
 	"clustermap/sockets"
 
 	"github.com/spf13/cobra"
@@ -143,8 +144,8 @@ func appendEntries(name string, d chp.Divergence) (n int, err error) {
 	}
 	defer func() { err = errors.Join(err, f.Sync(), f.Close()) }()
 	for e := range d.Entries {
-		line := append(appendJSONField([]byte{'{'}, "key", e.Key), ',')
-		line = appendJSONTTL(appendJSONField(line, "value", e.Value), e.TTL)
+		line := append(command.AppendJSONField([]byte{'{'}, "key", e.Key), ',')
+		line = appendJSONTTL(command.AppendJSONField(line, "value", e.Value), e.TTL)
 		if _, err := f.Write(append(line, "}\n"...)); err != nil {
 			return n, err
 		}

@@ -8,6 +8,7 @@ import (
 	"iter"
 
 	"clustermap/chp"
+	"clustermap/internal/command"
 
 	"github.com/spf13/cobra"
 )
@@ -42,7 +43,7 @@ func (p *preload) entries(ctx context.Context) iter.Seq2[chp.Entry, error] {
 		return nil
 	}
 	return func(yield func(chp.Entry, error) bool) {
-		p.lines = newPairReader(io.TeeReader(interruptible(ctx, p.in), p.bar), p.limit)
+		p.lines = newPairReader(io.TeeReader(command.Interruptible(ctx, p.in), p.bar), p.limit)
 		for {
 			e, err := p.lines.next()
 			if errors.Is(err, io.EOF) {

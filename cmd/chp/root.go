@@ -1,49 +1,10 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
-	"runtime/debug"
-	"syscall"
+	"clustermap/internal/command"
 
 	"github.com/spf13/cobra"
 )
-
-// streams are the three standard ones.
-type streams struct {
-	in       io.Reader
-	out, err io.Writer
-}
-
-// execute runs the command line and returns its exit code.
-func execute(ctx context.Context, args []string, s streams) int {
-	root := newRoot()
-	root.SetArgs(args)
-	root.SetIn(s.in)
-	out := &output{w: s.out}
-	root.SetOut(out)
-	root.SetErr(s.err)
-	strict(root) // after SetOut: completion takes the output as it is then
-
-	command, err := root.ExecuteContextC(ctx)
-	var failed *commandError
-	switch coded := errors.As(err, &failed); {
-	case out.err != nil && !coded && !errors.Is(out.err, syscall.EPIPE):
-		failed = &commandError{exitRefused, fmt.Errorf("cannot write the output: %w", out.err)}
-	case err == nil, errors.Is(err, syscall.EPIPE): // the reader of the output has gone
-		return exitDone
-	case !coded:
-		// What fails before a command's own function runs is the command line.
-		failed = &commandError{code: exitUsage, err: err}
-	}
-	fmt.Fprintf(s.err, "chp: %v\n", failed)
-	if failed.code == exitUsage {
-		fmt.Fprintf(s.err, "see: %s --help\n", command.CommandPath())
-	}
-	return failed.code
-}
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
@@ -58,13 +19,6 @@ change a sequence number and publishes it; every client holds a replica.
   chp watch /lamp/          prints what is there, then every change
 
 Exit codes: 0 done, 1 not found or refused, 2 usage, 3 no server in time.`,
-		Version: version(),
-		RunE: func(*cobra.Command, []string) error {
-			return errors.New("no command given")
-		},
-		// execute prints them, with an exit code to match.
-		SilenceErrors: true,
-		SilenceUsage:  true,
 	}
 	root.AddCommand(
 		newServe(),
@@ -80,17 +34,9 @@ Exit codes: 0 done, 1 not found or refused, 2 usage, 3 no server in time.`,
 		newBench(),
 		newStatus(),
 		newFailover(),
-		newKeygen(),
+		command.NewKeygen("chp", "  chp serve --curve-key server.key --curve-allow client.key\n"+
+			"  chp get /lamp/1 --curve-key client.key --curve-server-key server.key"),
 		newBenchPeer(),
 	)
 	return root
-}
-
-// version is the module's version, or the commit for a build from a checkout.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "unknown"
-	}
-	return info.Main.Version
 }

@@ -10,6 +10,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/chp/commit"
+	"clustermap/internal/command"
 
 	"github.com/spf13/cobra"
 )
@@ -24,24 +25,24 @@ type serveFlags struct {
 	host             string
 	port, model      int
 	heartbeat        time.Duration
-	maxValue, queue  octets
-	memory, maxMap   octets
-	slowest          octets
+	maxValue, queue  command.Bytes
+	memory, maxMap   command.Bytes
+	slowest          command.Bytes
 	maxClients       int
 	snapshot         time.Duration
 	handshake        time.Duration
-	curveKey, allow  string
+	curve            command.ServerKeys
 	logLevel, format string
 	load             string
 	pair             pairFlags
 	advertise        string
 	data             string
 	sync             commit.Policy
-	maxLine          octets
+	maxLine          command.Bytes
 }
 
 func newServe() *cobra.Command {
-	f := serveFlags{port: chp.DefaultPort, model: maxModel, maxClients: chp.DefaultMaxClients, maxValue: chp.DefaultMaxValueSize, queue: chp.DefaultSubscriberQueue, memory: chp.DefaultSubscriberMemory, slowest: chp.DefaultSlowestIntake, maxLine: defaultMaxLine}
+	f := serveFlags{curve: command.ServerKeys{Keys: curve}, port: chp.DefaultPort, model: maxModel, maxClients: chp.DefaultMaxClients, maxValue: chp.DefaultMaxValueSize, queue: chp.DefaultSubscriberQueue, memory: chp.DefaultSubscriberMemory, slowest: chp.DefaultSlowestIntake, maxLine: defaultMaxLine}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a server",
@@ -75,14 +76,14 @@ and PORT+1 stays free. Clients of this command need --server-model N then.`,
   chp serve --primary         # and on the same machine, for a pair
   chp serve --backup
   chp serve --host 0.0.0.0 --curve-key server.key --curve-allow clients.txt`,
-		Args:              noArgs,
+		Args:              command.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.host, "host", "127.0.0.1", "address to listen on")
-	flags.Var((*number)(&f.port), "port", "first of the three ports; 0 takes three consecutive free ones")
-	flags.Var((*number)(&f.model), "model", "Clone model to serve, 1 to 6; 6 is the full protocol")
+	flags.Var((*command.Number)(&f.port), "port", "first of the three ports; 0 takes three consecutive free ones")
+	flags.Var((*command.Number)(&f.model), "model", "Clone model to serve, 1 to 6; 6 is the full protocol")
 	flags.StringVar(&f.advertise, "advertise", "", "`endpoint` of the first port as clients reach it, which chp status tells (default where it listens)")
 	flags.DurationVar(&f.heartbeat, "heartbeat", chp.DefaultHeartbeatInterval, "time between two heartbeats (HUGZ)")
 	flags.DurationVar(&f.heartbeat, "hugz", chp.DefaultHeartbeatInterval, "the same as --heartbeat")
@@ -91,11 +92,10 @@ and PORT+1 stays free. Clients of this command need --server-model N then.`,
 	flags.Var(&f.slowest, "slowest-intake", "fewest bytes of updates a second that are taken while clients read too slowly; 0 never slows updates down")
 	flags.Var(&f.memory, "subscriber-memory", "what may wait for all clients together before those furthest behind are disconnected")
 	flags.Var(&f.maxMap, "max-map", "most bytes that keys and values may have together; 0 is no bound")
-	flags.Var((*number)(&f.maxClients), "max-clients", "most connections on each port")
+	flags.Var((*command.Number)(&f.maxClients), "max-clients", "most connections on each port")
 	flags.DurationVar(&f.snapshot, "snapshot-timeout", chp.DefaultSnapshotTimeout, "how long a client may stop reading its snapshot")
 	flags.DurationVar(&f.handshake, "handshake-timeout", chp.DefaultServerHandshake, "how long a new connection may take to say what it is")
-	flags.StringVar(&f.curveKey, "curve-key", "", "`file` with the server's key, from chp keygen: demand CURVE (default $"+keyVariable+")")
-	flags.StringVar(&f.allow, "curve-allow", "", "public `keys` of the clients to let in, comma-separated, or a file with one a line; or "+allowAny+" (default $"+allowVariable+")")
+	f.curve.Register(flags)
 	flags.StringVar(&f.load, "load", "", "`file` with a dump to begin with; - reads standard input")
 	flags.StringVar(&f.data, "data", "", "`directory` that keeps the map; --load counts only while it is empty")
 	flags.TextVar(&f.sync, "sync", commit.Policy{}, "when updates are flushed to it: always, interval=`D`, never")
@@ -106,18 +106,11 @@ and PORT+1 stays free. Clients of this command need --server-model N then.`,
 	if err := cmd.MarkFlagDirname("data"); err != nil {
 		panic(err) // the flag does not exist
 	}
-	complete(cmd, "sync", "always", "interval=100ms", "never")
-	complete(cmd, "log-level", "debug", "info", "warn", "error")
-	complete(cmd, "log-format", "text", "json")
-	cmd.RunE = runs(f.run)
+	command.Complete(cmd, "sync", "always", "interval=100ms", "never")
+	command.Complete(cmd, "log-level", "debug", "info", "warn", "error")
+	command.Complete(cmd, "log-format", "text", "json")
+	cmd.RunE = command.Runs(f.run)
 	return cmd
-}
-
-// complete offers words to the shell as the values of a flag.
-func complete(cmd *cobra.Command, flag string, words ...cobra.Completion) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag does not exist
-	}
 }
 
 func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) error {
@@ -155,7 +148,7 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	if slowest == 0 {
 		slowest = -1 // not at all
 	}
-	security, err := serverSecurity(f.curveKey, f.allow)
+	security, err := f.curve.Security()
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/internal/command"
 
 	"github.com/spf13/cobra"
 )
@@ -32,7 +33,7 @@ it. An empty value would delete the key (RFC 12): use chp del for that.`,
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long the key lives, at most 87600h (ten years); 0 is for ever")
 	n.register(cmd, 5*time.Second)
 	n.registerModel(cmd)
-	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		if ttl < 0 {
 			return fail(exitUsage, "--ttl %v: give a time above 0, or 0 for ever", ttl)
 		}
@@ -45,7 +46,7 @@ it. An empty value would delete the key (RFC 12): use chp del for that.`,
 		}
 		key, value := args[0], []byte(args[1])
 		if args[1] == "-" {
-			if value, err = io.ReadAll(interruptible(ctx, cmd.InOrStdin())); err != nil {
+			if value, err = io.ReadAll(command.Interruptible(ctx, cmd.InOrStdin())); err != nil {
 				return fail(exitRefused, "cannot read the value from standard input: %w", err)
 			}
 		}

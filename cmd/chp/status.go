@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/internal/command"
 	"clustermap/zmtp"
 
 	"github.com/spf13/cobra"
@@ -50,12 +51,12 @@ none answers.`,
 		Example: `  chp status
   chp status --server tcp://127.0.0.1:5556 --server tcp://127.0.0.1:5566
   chp status --json | jq .lag`,
-		Args:              noArgs,
+		Args:              command.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one a line")
 	n.register(cmd, 5*time.Second)
-	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 		servers, err := n.servers()
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/internal/command"
 
 	"github.com/spf13/cobra"
 )
@@ -45,7 +46,7 @@ and ttl, the seconds that a key has left, if it has a limit.`,
 	cmd.Flags().BoolVar(&keep, "keep-on-empty", false, "print no deletions when a server starts anew with an empty map; keep what is there")
 	n.register(cmd, 30*time.Second)
 	n.registerModel(cmd)
-	cmd.RunE = runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		servers, err := n.servers()
 		if err != nil {
 			return err
@@ -66,7 +67,7 @@ and ttl, the seconds that a key has left, if it has a limit.`,
 
 		// The server has --timeout to be there; from then on the watch outlives
 		// any time without one.
-		reading, done := untilHangup(ctx, cmd.OutOrStdout())
+		reading, done := command.UntilHangup(ctx, cmd.OutOrStdout())
 		defer done()
 		printing, stop := context.WithCancelCause(reading)
 		defer stop(nil)

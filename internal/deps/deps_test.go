@@ -6,6 +6,7 @@
 //	                   internal/timer ◀── chp
 //	                        sockets ◀── patterns/binarystar ◀── chp
 //	               chp/commit ◀── chp/durable ◀── cmd
+//	                        sockets ◀── internal/command ◀── cmd
 //
 // The message, the store and the timing wheel know of no network: a map is the same
 // in a server, in a client and alone. Package chp/commit needs nothing from outside, and only chp/durable and the
@@ -74,6 +75,15 @@ var rules = []struct {
 		out:     []string{"golang.org/x/sys", "github.com/klauspost/cpuid/v2"},
 	},
 	{
+		path: "internal/command",
+		own:  []string{"internal/buf", "internal/invariants", "zmtp", "sockets"},
+		std:  []string{"net/http"},
+		out: []string{
+			"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid",
+			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/inconshreveable/mousetrap",
+		},
+	},
+	{
 		path: "internal/timer",
 		std:  []string{"net", "os"},
 	},
@@ -90,7 +100,7 @@ var rules = []struct {
 }
 
 // forTests lists what only tests may use: none of it belongs into a program.
-var forTests = []string{"testing", module + "/internal/chptest", module + "/internal/interop", module + "/internal/loopback", "go.uber.org/goleak", "github.com/anishathalye/porcupine"}
+var forTests = []string{"testing", module + "/internal/chptest", module + "/internal/commandtest", module + "/internal/interop", module + "/internal/loopback", "go.uber.org/goleak", "github.com/anishathalye/porcupine"}
 
 type pkg struct {
 	ImportPath string
@@ -101,16 +111,20 @@ type pkg struct {
 }
 
 // list is go list -deps for one operating system.
-func list(t *testing.T, system, path string) []pkg {
+func list(t *testing.T, system string, paths ...string) []pkg {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports,Standard,Module,CgoFiles", "./"+path)
+	args := []string{"list", "-deps", "-json=ImportPath,Imports,Standard,Module,CgoFiles"}
+	for _, path := range paths {
+		args = append(args, "./"+path)
+	}
+	cmd := exec.Command("go", args...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "GOOS="+system)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list ./%s for %s: %v\n%s", path, system, err, stderr.Bytes())
+		t.Fatalf("go list %s for %s: %v\n%s", strings.Join(paths, " "), system, err, stderr.Bytes())
 	}
 	var all []pkg
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
@@ -225,11 +239,24 @@ func TestDiskApart(t *testing.T) {
 	}
 }
 
-// TestInternal holds that the internal packages stand below all others.
+// TestInternal holds that the internal packages stand below all others, but for
+// internal/command, which stands below the commands.
 func TestInternal(t *testing.T) {
 	t.Parallel()
 	watch(t)
-	for _, p := range list(t, "linux", "internal/...") {
+	cmd := exec.Command("go", "list", "./internal/...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for path := range strings.FieldsSeq(string(out)) {
+		if path != module+"/internal/command" {
+			paths = append(paths, strings.TrimPrefix(path, module+"/"))
+		}
+	}
+	for _, p := range list(t, "linux", paths...) {
 		if among(p.ImportPath, []string{module}) && !among(p.ImportPath, []string{module + "/internal"}) {
 			t.Errorf("an internal package depends on %s", p.ImportPath)
 		}

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// untilHangup returns a context that ends, with EPIPE, when nobody reads w any
+// UntilHangup returns a context that ends, with EPIPE, when nobody reads w any
 // more. A write would say so as well, but a watch may have nothing to write for
 // hours after the other end of its pipe has gone.
-func untilHangup(ctx context.Context, w io.Writer) (context.Context, context.CancelFunc) {
+func UntilHangup(ctx context.Context, w io.Writer) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if o, ok := w.(*output); ok {
 		w = o.w

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -11,10 +11,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// defaultKeyFile is where keygen puts a key.
-const defaultKeyFile = "chp.key"
-
-func newKeygen() *cobra.Command {
+// NewKeygen returns the command keygen of a program. uses continues the example,
+// which has made server.key and client.key, with commands that use them.
+func NewKeygen(program, uses string) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "keygen",
@@ -25,21 +24,18 @@ and prints the public key. A server needs one, and each client. The file is for
 (--curve-server-key), a client's to its server (--curve-allow).
 
 The characters of a key mean something to a shell: put it in single quotes.`,
-		Example: `  chp keygen --out server.key
-  chp keygen --out client.key
-  chp serve --curve-key server.key --curve-allow client.key
-  chp get /lamp/1 --curve-key client.key --curve-server-key server.key`,
-		Args:              noArgs,
+		Example:           fmt.Sprintf("  %[1]s keygen --out server.key\n  %[1]s keygen --out client.key\n%[2]s", program, uses),
+		Args:              NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().StringVar(&out, "out", defaultKeyFile, "`file` to write; it must not exist")
-	cmd.RunE = runs(func(_ context.Context, cmd *cobra.Command, _ []string) error {
+	cmd.Flags().StringVar(&out, "out", program+".key", "`file` to write; it must not exist")
+	cmd.RunE = Runs(func(_ context.Context, cmd *cobra.Command, _ []string) error {
 		pair := zmtp.GenerateKeyPair()
 		if err := writeKeyFile(out, pair); err != nil {
 			if errors.Is(err, fs.ErrExist) {
-				return fail(exitRefused, "%s exists already, and may be a key in use; choose another file with --out", out)
+				return Fail(ExitRefused, "%s exists already, and may be a key in use; choose another file with --out", out)
 			}
-			return fail(exitRefused, "cannot write the key file: %w", err)
+			return Fail(ExitRefused, "cannot write the key file: %w", err)
 		}
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), pair.Public)
 		return err

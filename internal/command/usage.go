@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"fmt"
@@ -8,31 +8,31 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// noArgs refuses arguments. cobra.NoArgs takes them for unknown commands.
-func noArgs(cmd *cobra.Command, args []string) error {
+// NoArgs refuses arguments. cobra.NoArgs takes them for unknown commands.
+func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%s takes no arguments, and got %q", cmd.CommandPath(), args[0])
 	}
 	return nil
 }
 
-// number is a whole number on the command line.
-type number int
+// Number is a whole number on the command line.
+type Number int
 
-func (n *number) String() string { return strconv.Itoa(int(*n)) }
+func (n *Number) String() string { return strconv.Itoa(int(*n)) }
 
 // Set parses a number.
-func (n *number) Set(s string) error {
+func (n *Number) Set(s string) error {
 	i, err := strconv.Atoi(s)
 	if err != nil {
 		return fmt.Errorf("%q is not a whole number", s)
 	}
-	*n = number(i)
+	*n = Number(i)
 	return nil
 }
 
 // Type names the kind of value in help texts.
-func (n *number) Type() string { return "int" }
+func (n *Number) Type() string { return "int" }
 
 // strict makes cobra's own commands refuse names that do not exist. Otherwise they
 // print a help text and exit with code 0.
@@ -64,5 +64,12 @@ func strict(root *cobra.Command) {
 				return fmt.Errorf("there is no completion for %q; name one of %s", args[0], strings.Join(shells, ", "))
 			}
 		}
+	}
+}
+
+// Complete offers words to the shell as the values of a flag.
+func Complete(cmd *cobra.Command, flag string, words ...cobra.Completion) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag does not exist
 	}
 }

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package main
+package command
 
 // waitHangup cannot tell: the next write will.
 func waitHangup(int) bool { return false }

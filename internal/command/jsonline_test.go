@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ func FuzzJSONField(f *testing.F) {
 	for _, s := range []string{"", "plain", "quote\" back\\slash", "line\nfeed\r\t", "\x00\x01\x1f\x7f", "é€😀", "\xff\xfe", "<&>", "\u2028"} {
 		f.Add([]byte(s))
 	}
-	f.Fuzz(func(t *testing.T, octets []byte) {
-		line := append(appendJSONField([]byte{'{'}, "value", octets), '}')
+	f.Fuzz(func(t *testing.T, text []byte) {
+		line := append(AppendJSONField([]byte{'{'}, "value", text), '}')
 		if bytes.ContainsAny(line, "\n\r") {
 			t.Fatalf("more than one line: %q", line)
 		}
@@ -26,8 +26,8 @@ func FuzzJSONField(f *testing.F) {
 		if got.Value != nil {
 			back = []byte(*got.Value)
 		}
-		if !bytes.Equal(back, octets) {
-			t.Fatalf("%q came back as %q by way of %s", octets, back, line)
+		if !bytes.Equal(back, text) {
+			t.Fatalf("%q came back as %q by way of %s", text, back, line)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"fmt"
@@ -7,28 +7,28 @@ import (
 	"strings"
 )
 
-// octets is a size on the command line: a number, alone or with KiB, MiB or GiB.
-type octets int
+// Bytes is a size on the command line: a number, alone or with KiB, MiB or GiB.
+type Bytes int
 
-var octetUnits = []struct {
+var byteUnits = []struct {
 	suffix string
 	shift  uint
 }{{"GiB", 30}, {"MiB", 20}, {"KiB", 10}}
 
 // String gives the largest unit that divides the size.
-func (o *octets) String() string {
-	for _, u := range octetUnits {
-		if n := int(*o); n != 0 && n%(1<<u.shift) == 0 {
+func (b *Bytes) String() string {
+	for _, u := range byteUnits {
+		if n := int(*b); n != 0 && n%(1<<u.shift) == 0 {
 			return strconv.Itoa(n>>u.shift) + u.suffix
 		}
 	}
-	return strconv.Itoa(int(*o))
+	return strconv.Itoa(int(*b))
 }
 
 // Set parses a size.
-func (o *octets) Set(s string) error {
+func (b *Bytes) Set(s string) error {
 	digits, shift := s, uint(0)
-	for _, u := range octetUnits {
+	for _, u := range byteUnits {
 		if d, ok := strings.CutSuffix(s, u.suffix); ok {
 			digits, shift = strings.TrimSpace(d), u.shift
 			break
@@ -36,11 +36,11 @@ func (o *octets) Set(s string) error {
 	}
 	n, err := strconv.Atoi(digits)
 	if err != nil || n < 0 || n > math.MaxInt>>shift {
-		return fmt.Errorf("%q is not a size; write octets, or a number with KiB, MiB or GiB", s)
+		return fmt.Errorf("%q is not a size; write bytes, or a number with KiB, MiB or GiB", s)
 	}
-	*o = octets(n << shift)
+	*b = Bytes(n << shift)
 	return nil
 }
 
 // Type names the kind of value in help texts.
-func (o *octets) Type() string { return "size" }
+func (b *Bytes) Type() string { return "size" }
