@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"clustermap/internal/command"
+	"clustermap/sockets"
+
+	"github.com/spf13/cobra"
+)
+
+// between are the flags and sockets of a device between two sides.
+type between struct {
+	kind              string
+	frontend, backend side
+	curve             command.DeviceKeys
+
+	bound sockets.Security // after open
+}
+
+// register adds the flags.
+func (b *between) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&b.kind, "kind", b.kind, "what is forwarded: "+string(pubsub)+", "+string(reqrep)+", "+string(pipeline))
+	command.Complete(cmd, "kind", kinds...)
+	b.frontend.register(flags, "frontend", "`endpoint` on the side of publishers, clients, or PUSH sockets")
+	b.backend.register(flags, "backend", "`endpoint` on the side of subscribers, services, or PULL sockets")
+	b.curve = command.DeviceKeys{Keys: curve}
+	b.curve.Register(flags)
+}
+
+// open makes the sockets, and binds and connects them. The caller closes them.
+func (b *between) open(ctx context.Context) (front, back sockets.Socket, err error) {
+	var connected sockets.Security
+	if b.bound, connected, err = b.curve.Security(); err != nil {
+		return nil, nil, err
+	}
+	var f, r sockets.Options
+	if f.Security, err = b.frontend.security(b.bound, connected); err != nil {
+		return nil, nil, err
+	}
+	if r.Security, err = b.backend.security(b.bound, connected); err != nil {
+		return nil, nil, err
+	}
+	if front, back, err = kind(b.kind).sockets(f, r); err != nil {
+		return nil, nil, err
+	}
+	if err = b.frontend.attach(ctx, front); err == nil {
+		err = b.backend.attach(ctx, back)
+	}
+	if err != nil {
+		front.Close()
+		back.Close()
+		return nil, nil, err
+	}
+	return front, back, nil
+}
+
+// ready says that the device is ready.
+func (b *between) ready(cmd *cobra.Command) {
+	command.Ready(cmd, b.bound, b.kind+" "+b.frontend.String()+", "+b.backend.String())
+}
+
+func newProxy() *cobra.Command {
+	b := between{frontend: side{bind: true}, backend: side{bind: true}}
+	cmd := &cobra.Command{
+		Use:   "proxy",
+		Short: "Forward messages between two endpoints",
+		Long: `Forwards messages between a frontend and a backend until it is ended:
+
+  pubsub    XSUB and XPUB: from publishers to subscribers, subscriptions the other way
+  reqrep    ROUTER and DEALER: requests are shared out among services, replies go back
+  pipeline  PULL and PUSH: work is shared out among workers
+
+` + attachHelp + `
+Without one of the two words it is bound.
+
+A slow peer holds up what is sent to it, and through the queues its senders; in pubsub a
+subscriber that is 1,000 messages behind misses what comes next.
+
+What the proxy has taken and not yet sent is lost when it ends.`,
+		Example: `  zdev proxy --kind pubsub --frontend tcp://*:5559 --backend tcp://*:5560
+  zdev proxy --kind pubsub --frontend connect:tcp://10.0.0.7:5556 --backend tcp://*:8100
+  zdev proxy --kind reqrep --frontend tcp://*:5559 --backend ipc:///run/workers`,
+		Args:              command.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	b.register(cmd)
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		front, back, err := b.open(ctx)
+		if err != nil {
+			return err
+		}
+		b.ready(cmd)
+		err = sockets.Proxy(ctx, front, back)
+		if ctx.Err() != nil {
+			err = nil // asked to end
+		}
+		return errors.Join(err, closeBoth(front, back))
+	})
+	return cmd
+}
+
+// closeBoth closes both sockets at the same time: each may have messages to write,
+// and waits for its peers.
+func closeBoth(front, back sockets.Socket) error {
+	closed := make(chan error, 1)
+	go func() { closed <- front.Close() }()
+	err := back.Close()
+	return errors.Join(err, <-closed)
+}
