@@ -45,6 +45,11 @@ type ProxyOptions struct {
 	// Capture lists sockets that get a copy of each forwarded message.
 	Capture []Socket
 
+	// Observe, if not nil, is shown everything that the proxy receives, before it
+	// is forwarded. The proxy waits for it, so it must return at once. It is called
+	// by one goroutine for each direction, at the same time.
+	Observe func(Observed)
+
 	// Control, if not nil, is a socket that commands come from, as libzmq's
 	// zmq_proxy_steerable has it: messages of one frame, PAUSE, RESUME,
 	// TERMINATE or STATISTICS; others are ignored. STATISTICS is answered, if
@@ -61,6 +66,7 @@ type ProxyOptions struct {
 type SteerableProxy struct {
 	flows   []*flow
 	control Socket
+	observe func(Observed)
 
 	mu      sync.Mutex
 	running bool
@@ -77,7 +83,7 @@ type SteerableProxy struct {
 
 // NewSteerableProxy makes a proxy. It does nothing before Run.
 func NewSteerableProxy(frontend, backend Socket, o ProxyOptions) (*SteerableProxy, error) {
-	p := &SteerableProxy{control: o.Control, stats: new([2]flowStats)}
+	p := &SteerableProxy{control: o.Control, observe: o.Observe, stats: new([2]flowStats)}
 	var capture []*forwarder
 	for _, c := range o.Capture {
 		if !sends(c) {

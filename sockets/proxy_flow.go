@@ -191,10 +191,13 @@ func (p *parcel) receive(ctx context.Context, from proxySource) (err error) {
 	return err
 }
 
-// begin counts what was received.
+// begin counts and shows what was received.
 func (p *parcel) begin(f *flow) {
 	p.pending = append(p.pending[:0], make([]int, len(f.capture)+1)...)
 	f.stats.in.add(p.count(0, p.len()))
+	if observe := f.proxy.observe; observe != nil {
+		observe(Observed{parcel: p, backward: f.stats == &f.proxy.stats[1]})
+	}
 }
 
 // count counts messages from..to of the parcel.
