@@ -24,6 +24,7 @@ import (
 // edge is used up by then; the wait would never end.
 type platformStream struct {
 	raw   syscall.RawConn
+	read  receiving // the reader's
 	write writeState
 	grows bool  // the kernel's buffer may become larger than localSendBuffer
 	sent  int64 // octets, since the last look at that
@@ -72,11 +73,13 @@ func (s *stream) init(conn net.Conn) error {
 // the system lets one ask for as much. It is called before the first send.
 func (s *stream) bounded() { s.grows = maxSendBuffer() >= localSendBuffer }
 
-// receive feeds src until the connection ends, and returns why.
+// receive feeds src until the connection ends, and returns why. It is called again
+// after each loan, always with the same source.
 func (s *stream) receive(src source) error {
-	var r receiving
-	r.init(src, spin{})
-	return s.receiveFor(&r)
+	if s.read.step == nil {
+		s.read.init(src, spin{})
+	}
+	return s.receiveFor(&s.read)
 }
 
 // canLend: a read may end without an end of the connection, and go on later.
