@@ -5,6 +5,7 @@
 //	internal/kvmsg ◀── internal/store ◀── chp
 //	                   internal/timer ◀── chp
 //	                        sockets ◀── patterns/binarystar ◀── chp
+//	                        sockets ◀── patterns/blackbox
 //	               chp/commit ◀── chp/durable ◀── cmd
 //	                        sockets ◀── internal/command ◀── cmd
 //
@@ -93,6 +94,12 @@ var rules = []struct {
 	},
 	{
 		path: "patterns/binarystar",
+		own:  []string{"zmtp", "sockets"},
+		std:  []string{"net/http"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
+	},
+	{
+		path: "patterns/blackbox",
 		own:  []string{"zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},

@@ -1,0 +1,291 @@
+package blackbox
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// The environment variables that make a process the publisher, which is told the
+// count, or a subscriber, which is told what to do.
+const (
+	publisherVariable  = "BLACKBOX_PUBLISHER"
+	subscriberVariable = "BLACKBOX_SUBSCRIBER"
+)
+
+// task is the work of a subscriber process.
+type task struct {
+	Side    string
+	Spec    Spec
+	Profile string // where to write a profile of the processor time
+	Limit   time.Duration
+}
+
+// Main is the main function of a command that measures our side and those given.
+func Main(others map[string]Side) {
+	sides := map[string]Side{"ours": ours}
+	for name, side := range others {
+		sides[name] = side
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, sides)
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "blackbox:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, sides map[string]Side) error {
+	if text, ok := os.LookupEnv(publisherVariable); ok {
+		endWithParent()
+		var count int64
+		if _, err := fmt.Sscan(text, &count); err != nil {
+			return err
+		}
+		if err := publish(ctx, count, os.Stdout); err != nil {
+			return err
+		}
+		return nil
+	}
+	if text, ok := os.LookupEnv(subscriberVariable); ok {
+		endWithParent()
+		return subscribe(ctx, text, sides)
+	}
+	return compare(ctx, sides)
+}
+
+// endWithParent ends this process when its parent, which holds the other end of
+// its input, is gone.
+func endWithParent() {
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+}
+
+// subscribe is a subscriber process. It leaves its sockets to the system.
+func subscribe(ctx context.Context, text string, sides map[string]Side) error {
+	var t task
+	if err := json.Unmarshal([]byte(text), &t); err != nil {
+		return err
+	}
+	if t.Profile != "" {
+		f, err := os.Create(t.Profile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.Limit)
+	defer cancel()
+	f, err := sides[t.Side](ctx, t.Spec)
+	if err != nil {
+		return fmt.Errorf("%s: %w", t.Side, err)
+	}
+	return json.NewEncoder(os.Stdout).Encode(f)
+}
+
+// settings are the flags.
+type settings struct {
+	rounds           int
+	count            int64
+	shards, workers  []int
+	pubCores, cores  string
+	pin, filtered    bool
+	profile          string
+	limit            time.Duration
+	names            []string // of sides
+	shardsT, workerT string
+}
+
+func parse(sides map[string]Side) (s settings, err error) {
+	flags := flag.NewFlagSet("blackbox", flag.ContinueOnError)
+	flags.IntVar(&s.rounds, "rounds", 5, "measurements of each side")
+	flags.Int64Var(&s.count, "count", 30_000_000, "messages of each measurement; rounded up to whole cycles")
+	flags.StringVar(&s.shardsT, "shards", "1", "numbers of shards, with commas")
+	flags.StringVar(&s.workerT, "workers", "0", "numbers of workers of each shard, with commas; 0: the shards do the work")
+	flags.BoolVar(&s.filtered, "filtered", false, "subscribe to topics with one shard too, not to everything")
+	flags.BoolVar(&s.pin, "pin", false, "bind shards and workers of our side to cores")
+	flags.StringVar(&s.cores, "cores", "", "cores of the subscriber's process, as taskset -c takes them")
+	flags.StringVar(&s.pubCores, "pub-cores", "", "cores of the publisher's process")
+	flags.StringVar(&s.profile, "profile", "", "write a profile of our subscriber to this file")
+	flags.DurationVar(&s.limit, "limit", time.Minute, "the longest that a measurement may take")
+	side := flags.String("side", "", "measure this side only")
+	if err := flags.Parse(os.Args[1:]); err != nil {
+		return s, err
+	}
+	if s.shards, err = numbers(s.shardsT, 1); err != nil {
+		return s, err
+	}
+	if s.workers, err = numbers(s.workerT, 0); err != nil {
+		return s, err
+	}
+	if flags.NArg() > 0 || s.rounds < 1 || s.count < 1 {
+		return s, errors.New("wrong arguments; see -h")
+	}
+	s.count = (s.count + Cycle - 1) / Cycle * Cycle
+	for name := range sides {
+		if *side == "" || name == *side {
+			s.names = append(s.names, name)
+		}
+	}
+	if len(s.names) == 0 {
+		return s, fmt.Errorf("there is no side %q", *side)
+	}
+	slices.Sort(s.names)
+	return s, nil
+}
+
+// numbers reads numbers with commas between them.
+func numbers(text string, least int) (all []int, err error) {
+	for field := range strings.SplitSeq(text, ",") {
+		var n int
+		if _, err := fmt.Sscan(field, &n); err != nil || n < least || n > Letters {
+			return nil, fmt.Errorf("%q is not a number from %d to %d", field, least, Letters)
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+func compare(ctx context.Context, sides map[string]Side) error {
+	s, err := parse(sides)
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "shards\tworkers\tside\tmsg/s\t(min..max)\tcores used\tns of processor a message\tratio of ours\t\n")
+	for _, shards := range s.shards {
+		for _, workers := range s.workers {
+			spec := Spec{Count: s.count, Shards: shards, Workers: workers, Filtered: s.filtered, Pin: s.pin}
+			if err := s.row(ctx, spec, w); err != nil {
+				return err
+			}
+		}
+	}
+	return w.Flush()
+}
+
+// row measures the sides in turn, each round in another order.
+func (s *settings) row(ctx context.Context, spec Spec, w io.Writer) error {
+	figures := map[string][]Figure{}
+	for round := range s.rounds {
+		for turn := range s.names {
+			name := s.names[(round+turn)%len(s.names)]
+			f, err := s.measure(ctx, name, spec)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(os.Stderr, "%d shards, %d workers, %s: %.2f M/s with %.2f cores\n",
+				spec.Shards, spec.Workers, name, f.Rate()/1e6, f.Cores())
+			figures[name] = append(figures[name], f)
+		}
+	}
+	for _, name := range s.names {
+		var rates, cores, each, ratios []float64
+		for i, f := range figures[name] {
+			rates, cores, each = append(rates, f.Rate()), append(cores, f.Cores()), append(each, f.PerMessage())
+			if mine := figures["ours"]; mine != nil {
+				ratios = append(ratios, mine[i].Rate()/f.Rate())
+			}
+		}
+		ratio := "-"
+		if len(ratios) > 0 && name != "ours" {
+			ratio = fmt.Sprintf("%.2f (%.2f..%.2f)", median(ratios), slices.Min(ratios), slices.Max(ratios))
+		}
+		fmt.Fprintf(w, "%d\t%d\t%s\t%.2f M\t(%.2f..%.2f)\t%.2f\t%.0f\t%s\t\n", spec.Shards, spec.Workers, name,
+			median(rates)/1e6, slices.Min(rates)/1e6, slices.Max(rates)/1e6, median(cores), median(each), ratio)
+	}
+	return nil
+}
+
+func median(x []float64) float64 {
+	x = slices.Sorted(slices.Values(x))
+	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
+}
+
+// measure runs a publisher and one subscriber.
+func (s *settings) measure(ctx context.Context, side string, spec Spec) (f Figure, err error) {
+	pub, out, err := start(ctx, s.pubCores, fmt.Sprintf("%s=%d", publisherVariable, spec.Count))
+	if err != nil {
+		return f, err
+	}
+	defer stop(pub)
+	endpoint, err := out.ReadString('\n')
+	if err != nil {
+		return f, fmt.Errorf("publisher: %w", err)
+	}
+	spec.Endpoint = strings.TrimSpace(endpoint)
+	t := task{Side: side, Spec: spec, Limit: s.limit}
+	if side == "ours" {
+		t.Profile = s.profile
+	}
+	text, err := json.Marshal(t)
+	if err != nil {
+		return f, err
+	}
+	sub, result, err := start(ctx, s.cores, subscriberVariable+"="+string(text))
+	if err != nil {
+		return f, err
+	}
+	defer stop(sub)
+	line, err := result.ReadBytes('\n')
+	if err != nil {
+		return f, fmt.Errorf("subscriber: %w", err)
+	}
+	if err := json.Unmarshal(line, &f); err != nil {
+		return f, err
+	}
+	if err := sub.Wait(); err != nil {
+		return f, fmt.Errorf("subscriber: %w", err)
+	}
+	return f, f.Check(spec.Count)
+}
+
+// start starts this program in another role, perhaps on some cores only.
+func start(ctx context.Context, cores, role string) (*exec.Cmd, *bufio.Reader, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	args := []string{self}
+	if cores != "" {
+		args = []string{"taskset", "-c", cores, self}
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), role)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := cmd.StdinPipe(); err != nil {
+		return nil, nil, err
+	}
+	return cmd, bufio.NewReader(out), cmd.Start()
+}
+
+// stop ends a process if it has not ended.
+func stop(cmd *exec.Cmd) {
+	if cmd.ProcessState == nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed, so there is always an error
+	}
+}

@@ -1,0 +1,147 @@
+package blackbox
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"testing"
+
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
+
+// TestKeep: a kept batch stays as it is beyond Handle, counts in its worker's queue, and
+// can be released by anybody, also after Close.
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	for _, workers := range []int{0, 1, 2} {
+		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
+			t.Parallel()
+			pub := publisher(t, anyPort)
+			kept := make(chan *Batch, 100)
+			b := open(t, Options{
+				Connect: []string{pub.LastEndpoint()}, Shards: SpreadAll(1), Workers: workers, QueueBatches: 2,
+				Handle: func(b *Batch) { b.Keep(); kept <- b },
+			})
+			next := 0
+			sendOne := func() {
+				send(t, pub, item("topic", next))
+				next++
+			}
+			check := func(b *Batch, n int) {
+				if topic, got := parse(b.Message(0)); b.Len() != 1 || topic != "topic" || got != n {
+					t.Errorf("a batch of %d messages with %q %d, want %d", b.Len(), topic, got, n)
+				}
+			}
+			sendOne()
+			first := <-kept
+			sendOne()
+			second := <-kept
+			sendOne()
+			// The third waits until one of the others is released.
+			eventually(t, "the shard waits", func() bool {
+				for _, w := range b.Stats().Shards[0].Workers {
+					if w.Waits == 1 && w.Held == 2 {
+						return true
+					}
+				}
+				return false
+			})
+			if len(kept) > 0 {
+				t.Fatal("a third batch came")
+			}
+			check(first, 0)
+			check(second, 1)
+			var releasing sync.WaitGroup
+			releasing.Go(second.Release)
+			releasing.Wait()
+			third := <-kept
+			check(first, 0)
+			check(third, 2)
+			must(t, b.Close())
+			check(first, 0)
+			check(third, 2)
+			first.Release()
+			third.Release()
+			defer func() {
+				if recover() == nil {
+					t.Error("a batch can be released twice")
+				}
+			}()
+			third.Release()
+		})
+	}
+}
+
+// TestQueueBytes: the bound in bytes holds, and a batch over the bound comes alone.
+func TestQueueBytes(t *testing.T) {
+	t.Parallel()
+	const size = 300 << 10 // more than one read brings
+	pub := publisher(t, anyPort)
+	hold := make(chan struct{})
+	var mu sync.Mutex
+	got := 0
+	b := open(t, Options{
+		Connect: []string{pub.LastEndpoint()}, Shards: SpreadAll(1), Workers: 1, QueueBytes: size,
+		Handle: func(b *Batch) {
+			<-hold
+			mu.Lock()
+			defer mu.Unlock()
+			for i := range b.Len() {
+				body, _ := b.Message(i).Next()
+				if want := bytes.Repeat([]byte{byte(got)}, size); !bytes.Equal(body, want) {
+					t.Errorf("message %d has changed", got)
+				}
+				got++
+			}
+		},
+	})
+	for i := range 10 {
+		send(t, pub, zmtp.AppendMessage(nil, bytes.Repeat([]byte{byte(i)}, size)))
+	}
+	eventually(t, "the shard waits", func() bool { return b.Stats().Shards[0].Workers[0].Waits > 0 })
+	if w := b.Stats().Shards[0].Workers[0]; w.Held != 1 || w.HeldBytes < size {
+		t.Errorf("%d batches of %d bytes are held", w.Held, w.HeldBytes)
+	}
+	close(hold)
+	eventually(t, "all have come", func() bool { mu.Lock(); defer mu.Unlock(); return got == 10 })
+}
+
+// TestAllocHandle: no message costs an allocation, with any number of workers.
+func TestAllocHandle(t *testing.T) {
+	if raceEnabled {
+		t.Skip("under the race detector pools allocate")
+	}
+	var wire []byte
+	const count = 1000
+	for i := range count {
+		wire = append(wire, item(fmt.Sprintf("%c/%d", 'A'+i%26, i%100), i)...)
+	}
+	for _, size := range [][2]int{{1, 0}, {1, 1}, {1, 5}, {3, 2}} {
+		pub, err := sockets.NewPub(sockets.Options{FullPolicy: sockets.Block, SendHWM: -1, Linger: -1})
+		must(t, err)
+		ctx := testContext(t)
+		must(t, pub.Bind(ctx, anyPort))
+		handled := make(chan int, count)
+		b, err := New(Options{
+			Connect: []string{pub.LastEndpoint()}, Shards: SpreadAll(size[0]), Workers: size[1],
+			Handle: func(b *Batch) { handled <- b.Len() },
+		})
+		must(t, err)
+		must(t, b.WaitSubscribed(ctx))
+		round := func() {
+			must(t, pub.SendWire(ctx, wire, count, nil))
+			for n := 0; n < count; {
+				n += <-handled
+			}
+		}
+		for range 100 {
+			round()
+		}
+		if n := testing.AllocsPerRun(200, round); n != 0 {
+			t.Errorf("%d shards with %d workers: %v allocations for %d messages", size[0], size[1], n, count)
+		}
+		must(t, b.Close())
+		must(t, pub.Close())
+	}
+}

@@ -1,0 +1,168 @@
+package blackbox
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// hang is how long a test waits for what must happen before it gives up; no
+// test depends on its length.
+const hang = 2 * time.Minute
+
+const anyPort = "tcp://127.0.0.1:*"
+
+func testContext(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(hang); !is(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// publisher is a PUB that waits for its subscribers instead of dropping.
+func publisher(t testing.TB, endpoint string) *sockets.Pub {
+	t.Helper()
+	pub, err := sockets.NewPub(sockets.Options{FullPolicy: sockets.Block, Linger: sockets.LingerForever})
+	must(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		pub.CloseContext(ctx)
+	})
+	must(t, pub.Bind(testContext(t), endpoint))
+	return pub
+}
+
+// open makes a Box and waits until it is subscribed.
+func open(t testing.TB, o Options) *Box {
+	t.Helper()
+	b, err := New(o)
+	must(t, err)
+	t.Cleanup(func() { must(t, b.Close()) })
+	must(t, b.WaitSubscribed(testContext(t)))
+	return b
+}
+
+// item is a message of two frames: a topic, and its number among those of the topic.
+func item(topic string, n int) []byte {
+	return zmtp.AppendMessage(nil, []byte(topic), binary.BigEndian.AppendUint64(nil, uint64(n)))
+}
+
+func parse(m zmtp.Message) (topic string, n int) {
+	key, rest := m.Next()
+	body, _ := rest.Next()
+	return string(key), int(binary.BigEndian.Uint64(body))
+}
+
+// send publishes messages in one piece.
+func send(t testing.TB, pub *sockets.Pub, items ...[]byte) {
+	t.Helper()
+	must(t, pub.SendWire(testContext(t), slices.Concat(items...), len(items), nil))
+}
+
+// ledger is what was handled.
+type ledger struct {
+	mu      sync.Mutex
+	total   int
+	numbers map[string][]int // by topic, in order
+	workers map[string]int   // who had each topic first
+	shards  map[string]int
+	faults  []string
+}
+
+func newLedger() *ledger {
+	return &ledger{numbers: map[string][]int{}, workers: map[string]int{}, shards: map[string]int{}}
+}
+
+// handle enters a batch, and holds that a topic stays with its worker.
+func (l *ledger) handle(b *Batch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range b.Len() {
+		topic, n := parse(b.Message(i))
+		if w, known := l.workers[topic]; !known {
+			l.workers[topic], l.shards[topic] = b.Worker(), b.Shard()
+		} else if w != b.Worker() {
+			l.faults = append(l.faults, fmt.Sprintf("topic %q is at worker %d after %d", topic, b.Worker(), w))
+		}
+		l.numbers[topic] = append(l.numbers[topic], n)
+		l.total++
+	}
+}
+
+func (l *ledger) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.total
+}
+
+// wait waits for so many messages.
+func (l *ledger) wait(t testing.TB, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d messages", n), func() bool { return l.count() >= n })
+}
+
+// whole holds that each topic has the numbers from 0 to n-1, each once and in order.
+func (l *ledger) whole(t testing.TB, topics []string, n int) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.faults {
+		t.Error(f)
+	}
+	if len(l.numbers) != len(topics) {
+		t.Errorf("%d topics, want %d", len(l.numbers), len(topics))
+	}
+	for _, topic := range topics {
+		got := l.numbers[topic]
+		if len(got) != n {
+			t.Errorf("%d messages of topic %q, want %d", len(got), topic, n)
+			continue
+		}
+		for i, m := range got {
+			if m != i {
+				t.Errorf("message %d of topic %q is number %d", i, topic, m)
+				break
+			}
+		}
+	}
+}
+
+// sum adds the counters of all workers up.
+func sum(s Stats) (received, given, dropped uint64) {
+	for _, shard := range s.Shards {
+		received += shard.Messages
+		for _, w := range shard.Workers {
+			given += w.Messages
+			dropped += w.Dropped
+		}
+	}
+	return received, given, dropped
+}

@@ -1,0 +1,11 @@
+//go:build !linux || portable
+
+package blackbox
+
+// AllowedCores returns the cores that this process may use, in ascending order, or
+// nil where that is not known: on systems other than Linux, and on machines with
+// more than 1024 cores.
+func AllowedCores() []int { return nil }
+
+// bindThread does nothing here.
+func bindThread(int) bool { return false }
