@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/internal/tmpfs"
 )
 
 // TestBackupFullDisk: without room there is no backup, and the one before it stays;
 // and without room nothing is restored.
 func TestBackupFullDisk(t *testing.T) {
 	t.Parallel()
-	root := mount(t, "size=512k")
+	root := tmpfs.Mount(t, "size=512k")
 	dir := t.TempDir()
 	l, _ := mustOpen(t, dir)
 	fill(t, l, 50, 3)
@@ -53,7 +54,7 @@ func TestBackupFullDisk(t *testing.T) {
 // backed up, and nothing can be restored to it.
 func TestBackupReadOnlyDisk(t *testing.T) {
 	t.Parallel()
-	root := mount(t, "size=1m")
+	root := tmpfs.Mount(t, "size=1m")
 	dir := filepath.Join(root, "log")
 	l, _, err := tryOpen(dir, realDisk)
 	if err != nil {

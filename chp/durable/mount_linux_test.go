@@ -9,25 +9,8 @@ import (
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/internal/tmpfs"
 )
-
-// mount gives a test a small file system of its own.
-func mount(t *testing.T, options string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
-		if os.Getenv("CLUSTERMAP_REQUIRE_INTEROP") == "1" {
-			t.Fatalf("cannot mount a tmpfs: %v, and CLUSTERMAP_REQUIRE_INTEROP=1 forbids to skip", err)
-		}
-		t.Skip("cannot mount a tmpfs: ", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
 
 func remountReadOnly(t *testing.T, root string) {
 	t.Helper()
@@ -40,7 +23,7 @@ func remountReadOnly(t *testing.T, root string) {
 // flushed, and works again when there is room.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	root := mount(t, "size=1536k")
+	root := tmpfs.Mount(t, "size=1536k")
 	dir, filler := filepath.Join(root, "log"), filepath.Join(root, "filler")
 	if err := os.WriteFile(filler, make([]byte, 512<<10), 0o600); err != nil {
 		t.Fatal(err)
@@ -103,7 +86,7 @@ func TestFullDisk(t *testing.T) {
 // alone.
 func TestFullDiskForCheckpoint(t *testing.T) {
 	t.Parallel()
-	dir := mount(t, "size=512k")
+	dir := tmpfs.Mount(t, "size=512k")
 	l, _, err := tryOpen(dir, realDisk)
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +125,7 @@ func TestFullDiskForCheckpoint(t *testing.T) {
 // TestFullDiskForNew: no log can be made, and a later try works.
 func TestFullDiskForNew(t *testing.T) {
 	t.Parallel()
-	root := mount(t, "size=300k")
+	root := tmpfs.Mount(t, "size=300k")
 	filler := filepath.Join(root, "filler")
 	err := os.WriteFile(filler, bytes.Repeat([]byte{1}, 300<<10), 0o600)
 	if err != nil && !errors.Is(err, syscall.ENOSPC) {
@@ -165,7 +148,7 @@ func TestFullDiskForNew(t *testing.T) {
 // be opened, and can be checked.
 func TestReadOnlyDisk(t *testing.T) {
 	t.Parallel()
-	root := mount(t, "size=1m")
+	root := tmpfs.Mount(t, "size=1m")
 	dir := filepath.Join(root, "log")
 	l, _, err := tryOpen(dir, realDisk)
 	if err != nil {
