@@ -93,6 +93,12 @@ var rules = []struct {
 		std:  []string{"net"},
 	},
 	{
+		path: "patterns/lastvalue",
+		own:  []string{"zmtp", "sockets"},
+		std:  []string{"net/http"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid", "github.com/google/btree"},
+	},
+	{
 		path: "patterns/binarystar",
 		own:  []string{"zmtp", "sockets"},
 		std:  []string{"net/http"},
