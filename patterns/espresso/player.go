@@ -1,0 +1,55 @@
+package espresso
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// longest bounds how long Play waits for one event: 146 years, which a time.Duration
+// can hold.
+const longest = 1 << 62
+
+// Play reads a recording and calls do for each event at its time: the first one at
+// once, the others as long after it as they happened, divided by speed. A speed of 1 is
+// that of the recording, 10 is ten times as fast, and 0 is as fast as do takes them.
+// What is late is made up for. The event is valid until do returns.
+//
+// Play returns nil at the end, the first error of do, the context's error, or the
+// reader's: a [TornError] means that everything before the torn end was played.
+func Play(ctx context.Context, r *Reader, speed float64, do func(*Event) error) error {
+	var (
+		e       Event
+		first   time.Time // of the recording
+		begun   time.Time
+		waiting = time.NewTimer(time.Hour)
+	)
+	defer waiting.Stop()
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := r.Next(&e); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if begun.IsZero() {
+			first, begun = e.Time, time.Now()
+		}
+		if speed > 0 {
+			due := min(float64(e.Time.Sub(first))/speed, float64(longest))
+			if wait := time.Duration(due) - time.Since(begun); wait > 0 {
+				waiting.Reset(wait)
+				select {
+				case <-waiting.C:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+		}
+		if err := do(&e); err != nil {
+			return err
+		}
+	}
+}

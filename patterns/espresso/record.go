@@ -1,0 +1,252 @@
+package espresso
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"time"
+
+	"clustermap/zmtp"
+)
+
+// A file begins with 16 bytes: the magic, the version, and the socket types of the
+// frontend and the backend. Records follow. All numbers are big-endian.
+const (
+	fileMagic   = "ESPRESSO"
+	fileVersion = 1
+	fileHead    = 16
+
+	// A record has a head, the size of its body and the body's CRC-32C, and the
+	// body: what it is, a time, and the message in wire form (RFC 37) or two
+	// numbers.
+	recordHead = 8
+	bodyHead   = 9
+	lostBody   = bodyHead + 16
+
+	whatFrontend = byte(FromFrontend)
+	whatBackend  = byte(FromBackend)
+	whatLost     = 3
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// appendHead appends what stands before the content of a record, less the checksum.
+func appendHead(dst []byte, what byte, time int64, content int) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, uint32(bodyHead+content))
+	dst = append(dst, 0, 0, 0, 0, what)
+	return binary.BigEndian.AppendUint64(dst, uint64(time))
+}
+
+// appendLost appends a record of what was lost.
+func appendLost(dst []byte, time int64, messages, bytes uint64) []byte {
+	dst = appendHead(dst, whatLost, time, 16)
+	dst = binary.BigEndian.AppendUint64(dst, messages)
+	return binary.BigEndian.AppendUint64(dst, bytes)
+}
+
+// nextRecord returns the body of the first of the records, which are whole, and the
+// others.
+func nextRecord(records []byte) (body, rest []byte) {
+	end := recordHead + int(binary.BigEndian.Uint32(records))
+	return records[recordHead:end], records[end:]
+}
+
+// seal writes the checksums of records.
+func seal(records []byte) {
+	for len(records) > 0 {
+		body, rest := nextRecord(records)
+		binary.BigEndian.PutUint32(records[4:], crc32.Checksum(body, castagnoli))
+		records = rest
+	}
+}
+
+// decode reads the body of a record into e, whose Frames it uses again.
+func (s Ends) decode(body []byte, e *Event) {
+	*e = Event{Time: time.Unix(0, int64(binary.BigEndian.Uint64(body[1:]))), Frames: e.Frames[:0]}
+	content := body[bodyHead:]
+	if body[0] == whatLost {
+		e.Op, e.Lost, e.LostBytes = OpLost, binary.BigEndian.Uint64(content), binary.BigEndian.Uint64(content[8:])
+		return
+	}
+	e.From = Direction(body[0])
+	e.Frames = zmtp.Message(content).AppendFrames(e.Frames)
+	s.interpret(e)
+}
+
+// checkBody says what is wrong with the body of a record from a file, or "".
+func checkBody(body []byte) string {
+	switch {
+	case len(body) < bodyHead:
+		return fmt.Sprintf("a record of %d bytes", len(body))
+	case body[0] == whatLost:
+		if len(body) != lostBody {
+			return fmt.Sprintf("%d bytes about what was lost", len(body))
+		}
+	case body[0] != whatFrontend && body[0] != whatBackend:
+		return fmt.Sprintf("a record of kind %d", body[0])
+	case !whole(body[bodyHead:]):
+		return "a message that is not whole"
+	}
+	return ""
+}
+
+// whole says whether b is exactly one message in wire form.
+func whole(b []byte) bool {
+	for {
+		if len(b) < 2 {
+			return false
+		}
+		flags, head, size := b[0], 2, uint64(b[1])
+		if flags&zmtp.FlagLong != 0 {
+			if len(b) < 9 {
+				return false
+			}
+			head, size = 9, binary.BigEndian.Uint64(b[1:])
+		}
+		if flags&zmtp.FlagCommand != 0 || size > uint64(len(b)-head) {
+			return false
+		}
+		b = b[head+int(size):]
+		if flags&zmtp.FlagMore == 0 {
+			return len(b) == 0
+		}
+	}
+}
+
+// Writer writes a recording: see [Observer.Record].
+type Writer struct {
+	to   io.Writer
+	ends Ends
+}
+
+// NewWriter begins a recording of a tap between two types of sockets: it writes the
+// head of the file.
+func NewWriter(to io.Writer, ends Ends) (*Writer, error) {
+	head := append([]byte(fileMagic), 0, fileVersion, byte(ends.Frontend), byte(ends.Backend), 0, 0, 0, 0)
+	if _, err := to.Write(head); err != nil {
+		return nil, err
+	}
+	return &Writer{to, ends}, nil
+}
+
+// write writes records, whose checksums it sets.
+func (w *Writer) write(records []byte) error {
+	seal(records)
+	_, err := w.to.Write(records)
+	return err
+}
+
+// ErrFormat is the error of what is no recording, or one of a newer version.
+var ErrFormat = errors.New("espresso: not a recording")
+
+// TornError says that a recording ends in the middle of a record, as it does when
+// whoever wrote it was killed. All records before it were read.
+type TornError struct {
+	Offset int64 // where the record begins, in bytes
+}
+
+func (e *TornError) Error() string {
+	return fmt.Sprintf("espresso: the recording ends in the middle of a record, which begins at byte %d", e.Offset)
+}
+
+// CorruptError says that a recording is damaged. All records before the damage were
+// read.
+type CorruptError struct {
+	Offset int64 // where the record begins, in bytes
+	Reason string
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("espresso: the recording is damaged at byte %d: %s", e.Offset, e.Reason)
+}
+
+// Reader reads a recording. It is for one goroutine at a time.
+type Reader struct {
+	from io.Reader
+	ends Ends
+	at   int64
+	buf  []byte
+	err  error
+}
+
+// NewReader reads the head of a recording. It returns ErrFormat for what is none. A
+// buffered reader is worth it.
+func NewReader(from io.Reader) (*Reader, error) {
+	var head [fileHead]byte
+	switch _, err := io.ReadFull(from, head[:]); {
+	case err == io.EOF, err == io.ErrUnexpectedEOF, err == nil && string(head[:len(fileMagic)]) != fileMagic:
+		return nil, ErrFormat
+	case err != nil:
+		return nil, err
+	}
+	if version := binary.BigEndian.Uint16(head[8:]); version != fileVersion {
+		return nil, fmt.Errorf("%w of version %d: it has version %d", ErrFormat, fileVersion, version)
+	}
+	return &Reader{from: from, ends: Ends{zmtp.SocketType(head[10]), zmtp.SocketType(head[11])}, at: fileHead}, nil
+}
+
+// Ends returns the types of the sockets between which it was recorded.
+func (r *Reader) Ends() Ends { return r.ends }
+
+// Next reads the next event into e. At the end it returns io.EOF; a *TornError if the
+// last record is not whole, or a *CorruptError; or an error of the underlying reader.
+func (r *Reader) Next(e *Event) error {
+	if r.err == nil {
+		r.err = r.next(e)
+	}
+	return r.err
+}
+
+func (r *Reader) next(e *Event) error {
+	var head [recordHead]byte
+	switch _, err := io.ReadFull(r.from, head[:]); err {
+	case nil:
+	case io.ErrUnexpectedEOF:
+		return &TornError{r.at}
+	default:
+		return err
+	}
+	size := binary.BigEndian.Uint32(head[:])
+	if size > math.MaxInt32 {
+		return &CorruptError{r.at, fmt.Sprintf("a record of %d bytes", size)}
+	}
+	body, err := r.take(int(size))
+	if err != nil {
+		return err
+	}
+	if crc32.Checksum(body, castagnoli) != binary.BigEndian.Uint32(head[4:]) {
+		return &CorruptError{r.at, "its checksum is wrong"}
+	}
+	if wrong := checkBody(body); wrong != "" {
+		return &CorruptError{r.at, wrong}
+	}
+	r.at += recordHead + int64(size)
+	r.ends.decode(body, e)
+	return nil
+}
+
+// take reads a body. Its memory grows with what is there, not with what is announced.
+func (r *Reader) take(size int) ([]byte, error) {
+	const first = 64 << 10
+	r.buf = r.buf[:0]
+	for len(r.buf) < size {
+		have := len(r.buf)
+		want := min(size, max(2*have, first, cap(r.buf)))
+		if cap(r.buf) < want {
+			r.buf = append(make([]byte, 0, want), r.buf...)
+		}
+		n, err := io.ReadFull(r.from, r.buf[have:want])
+		r.buf = r.buf[:have+n]
+		switch err {
+		case nil:
+		case io.EOF, io.ErrUnexpectedEOF:
+			return nil, &TornError{r.at}
+		default:
+			return nil, err
+		}
+	}
+	return r.buf, nil
+}
