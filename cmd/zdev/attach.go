@@ -11,9 +11,9 @@ import (
 )
 
 // attachHelp explains the endpoints of a side. The text of the flags has no room for it.
-const attachHelp = `An endpoint is tcp://HOST:PORT, ipc://PATH or inproc://NAME. Put "bind:" or
-"connect:" before it to say which; an endpoint with a wildcard (tcp://*:5559, or
-port 0 or *) is bound in any case. Repeat a flag for several endpoints.`
+const attachHelp = `An endpoint is tcp://HOST:PORT or ipc://PATH. Put "bind:" or "connect:" before it to
+say which; an endpoint with a wildcard (tcp://*:5559, or port 0 or *) is bound in any
+case. Repeat a flag for several endpoints.`
 
 // side is one side of a device: the endpoints of its socket.
 type side struct {

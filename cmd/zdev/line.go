@@ -1,0 +1,116 @@
+package main
+
+import (
+	"encoding/base64"
+	"strconv"
+	"unicode/utf8"
+
+	"clustermap/internal/command"
+	"clustermap/patterns/espresso"
+)
+
+// shownFrame is how many bytes of a frame are printed for people.
+const shownFrame = 64
+
+const eventTime = "15:04:05.000000"
+
+// appendEventText appends an event of a tap as a line to be read by people: time,
+// which side it comes from, what it is, its size, and the topic or the frames.
+func appendEventText(dst []byte, e *espresso.Event) []byte {
+	dst = e.Time.AppendFormat(dst, eventTime)
+	if e.Op == espresso.OpLost {
+		dst = append(dst, " -        lost        "...)
+		dst = strconv.AppendUint(dst, e.Lost, 10)
+		dst = append(dst, " messages of "...)
+		dst = strconv.AppendUint(dst, e.LostBytes, 10)
+		return append(dst, " bytes: they came faster than they were read\n"...)
+	}
+	dst = append(dst, ' ')
+	dst = append(dst, e.From.String()...) // 7 or 8 characters
+	if e.From == espresso.FromBackend {
+		dst = append(dst, ' ')
+	}
+	dst = append(dst, ' ')
+	if e.Op != espresso.OpMessage {
+		at := len(dst)
+		dst = append(dst, e.Op.String()...)
+		for len(dst) < at+12 {
+			dst = append(dst, ' ')
+		}
+		return append(command.AppendPlain(dst, e.Topic(), true), '\n')
+	}
+	at := len(dst)
+	dst = strconv.AppendInt(dst, int64(e.Size()), 10)
+	dst = append(dst, " B"...)
+	for len(dst) < at+11 {
+		dst = append(dst, ' ')
+	}
+	for i, f := range e.Frames {
+		dst = append(dst, ' ')
+		if i < e.Envelope {
+			dst = append(dst, '[')
+		}
+		if len(f) > shownFrame {
+			dst = append(strconv.AppendQuote(dst, string(f[:shownFrame])), "…"...)
+		} else {
+			dst = command.AppendPlain(dst, f, false)
+		}
+		if i < e.Envelope {
+			dst = append(dst, ']')
+		}
+	}
+	return append(dst, '\n')
+}
+
+// appendEventJSON appends an event of a tap as a JSON line.
+func appendEventJSON(dst []byte, e *espresso.Event) []byte {
+	dst = append(dst, `{"time":"`...)
+	dst = e.Time.UTC().AppendFormat(dst, "2006-01-02T15:04:05.000000000Z07:00")
+	dst = append(dst, `","op":"`...)
+	dst = append(dst, e.Op.String()...)
+	dst = append(dst, '"', ',')
+	if e.Op == espresso.OpLost {
+		dst = append(command.AppendJSONNumber(dst, "messages", int64(e.Lost)), ',')
+		return append(command.AppendJSONNumber(dst, "bytes", int64(e.LostBytes)), '}', '\n')
+	}
+	dst = append(dst, `"from":"`...)
+	dst = append(dst, e.From.String()...)
+	dst = append(dst, '"', ',')
+	dst = command.AppendJSONField(dst, "topic", e.Topic())
+	if e.Op == espresso.OpMessage {
+		dst = append(dst, ',')
+		dst = command.AppendJSONNumber(dst, "size", int64(e.Size()))
+		if e.Envelope > 0 {
+			dst = append(dst, ',')
+			dst = command.AppendJSONNumber(dst, "envelope", int64(e.Envelope))
+		}
+		dst = appendJSONFrames(append(dst, ','), e.Frames)
+	}
+	return append(dst, '}', '\n')
+}
+
+// appendJSONFrames appends "frames":["…",…], or "frames_base64" if not all frames are
+// UTF-8.
+func appendJSONFrames(dst []byte, frames [][]byte) []byte {
+	text := true
+	for _, f := range frames {
+		text = text && utf8.Valid(f)
+	}
+	if text {
+		dst = append(dst, `"frames":[`...)
+	} else {
+		dst = append(dst, `"frames_base64":[`...)
+	}
+	for i, f := range frames {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if text {
+			dst = command.AppendJSONString(dst, f)
+		} else {
+			dst = append(dst, '"')
+			dst = append(base64.StdEncoding.AppendEncode(dst, f), '"')
+		}
+	}
+	return append(dst, ']')
+}

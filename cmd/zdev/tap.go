@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"clustermap/internal/command"
+	"clustermap/patterns/espresso"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// printing are the flags of commands that print events.
+type printing struct {
+	asJSON, quiet bool
+	topics        []string
+	from          string
+}
+
+func (p *printing) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVar(&p.asJSON, "json", false, "print JSON objects, one a line")
+	flags.BoolVar(&p.quiet, "quiet", false, "print nothing")
+	flags.StringArrayVar(&p.topics, "topic", nil, "only events whose topic begins with this `prefix`; repeat it for several")
+	flags.StringVar(&p.from, "from", "", "only events from one side: frontend, backend")
+	command.Complete(cmd, "from", "frontend", "backend")
+}
+
+// filter returns what --topic and --from say.
+func (p *printing) filter() (f espresso.Filter, err error) {
+	f.Topics = p.topics
+	switch p.from {
+	case "":
+	case "frontend":
+		f.From = espresso.FromFrontend
+	case "backend":
+		f.From = espresso.FromBackend
+	default:
+		return f, command.Fail(command.ExitUsage, "--from %q: give frontend or backend", p.from)
+	}
+	return f, nil
+}
+
+func (p *printing) format() func([]byte, *espresso.Event) []byte {
+	if p.asJSON {
+		return appendEventJSON
+	}
+	return appendEventText
+}
+
+const eventHelp = `A line has the time, the side that the message comes from, its size in bytes and its
+frames; or subscribe or unsubscribe and the topic. Between clients and services the
+frames in brackets lead the way: identities, and an empty frame. What would not be
+plain on a line is quoted, and only the first 64 bytes of a frame are shown. With
+--json each line is an object with time, op (message, subscribe, unsubscribe, lost),
+from, topic, size, envelope (how many frames lead the way), and all frames whole:
+in frames, or if they are not all UTF-8 in frames_base64.
+
+The topic is the first frame that does not lead the way.`
+
+func newTap() *cobra.Command {
+	// The frontend of a publisher that is there is connected, as in the guide.
+	b := between{kind: string(pubsub)}
+	var p printing
+	var record string
+	queue := command.Bytes(espresso.DefaultQueue)
+	cmd := &cobra.Command{
+		Use:   "tap",
+		Short: "Show or record what flows between two endpoints (Espresso)",
+		Long: `Forwards messages as zdev proxy does, and prints each, and each subscription, or
+records them for zdev replay.
+
+` + attachHelp + `
+Without one of the two words, the side where the service is connects, and the other
+one is bound: the frontend of pubsub, the backend of reqrep and pipeline.
+
+` + eventHelp + `
+
+The flow never waits for the output or the file. What comes faster than it can be
+printed or recorded waits in a queue (--queue); what finds no room there is forwarded
+all the same, and a line, or a record, says how much is missing. If the output or the
+file cannot be written, the tap goes on without it, and the exit code is 1 in the end.
+It ends when the reader of its output has gone.
+
+With --record nothing is printed, unless --json or --print is given too.`,
+		Example: `  zdev tap --frontend tcp://127.0.0.1:6000 --backend tcp://*:6001
+  zdev tap --frontend tcp://127.0.0.1:6000 --backend tcp://*:6001 --record flow.espresso
+  zdev tap --kind reqrep --frontend tcp://*:5559 --backend tcp://127.0.0.1:5560 --json`,
+		Args:              command.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	b.register(cmd)
+	p.register(cmd)
+	var also bool
+	registerRecord(cmd.Flags(), &record, &also, &queue)
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		b.frontend.bind, b.backend.bind = b.kind != string(pubsub), b.kind == string(pubsub)
+		filter, err := p.filter()
+		if err != nil {
+			return err
+		}
+		front, back, err := b.open(ctx)
+		if err != nil {
+			return err
+		}
+		t, err := espresso.NewTap(front, back, espresso.Options{Queue: int(queue)})
+		if err != nil {
+			return errors.Join(command.Fail(command.ExitUsage, "--queue %v: give from 1KiB to 2047MiB", &queue), closeBoth(front, back))
+		}
+		run := tapping{tap: t, filter: filter, stderr: cmd.ErrOrStderr()}
+		if record != "" {
+			err = run.record(record)
+		}
+		if err == nil && !p.quiet && (record == "" || p.asJSON || also) {
+			run.print(cmd.OutOrStdout(), p.format())
+		}
+		if err == nil {
+			b.ready(cmd)
+			err = run.run(ctx, cmd.OutOrStdout())
+		}
+		return errors.Join(err, closeBoth(front, back))
+	})
+	return cmd
+}
+
+func registerRecord(flags *pflag.FlagSet, record *string, also *bool, queue *command.Bytes) {
+	flags.StringVar(record, "record", "", "`file` to record to; it must not exist")
+	flags.BoolVar(also, "print", false, "print as well while recording")
+	flags.Var(queue, "queue", "what may wait to be printed or recorded, such as 64MiB")
+}
+
+// tapping is a tap with what observes it.
+type tapping struct {
+	tap    *espresso.Tap
+	filter espresso.Filter
+	stderr io.Writer
+
+	sinks []func(ctx context.Context) error
+}
+
+// record adds a recording to a new file.
+func (t *tapping) record(name string) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if errors.Is(err, fs.ErrExist) {
+		return command.Fail(command.ExitRefused, "%s exists already; choose another file with --record", name)
+	}
+	if err != nil {
+		return command.Fail(command.ExitRefused, "cannot record: %w", err)
+	}
+	w, err := espresso.NewWriter(file, t.tap.Ends())
+	if err != nil {
+		return command.Fail(command.ExitRefused, "cannot record: %w", err)
+	}
+	o := t.tap.Observe(t.filter)
+	t.sinks = append(t.sinks, func(ctx context.Context) error {
+		err := errors.Join(o.Record(ctx, w), file.Close())
+		o.Close()
+		s := o.Stats()
+		if err != nil {
+			err = command.Fail(command.ExitRefused, "cannot record any more: %w", err)
+		}
+		t.say("recorded %d messages, lost %d", s.Messages, s.Lost)
+		return err
+	})
+	return nil
+}
+
+// print adds lines on standard output.
+func (t *tapping) print(out io.Writer, format func([]byte, *espresso.Event) []byte) {
+	o := t.tap.Observe(t.filter)
+	t.sinks = append(t.sinks, func(ctx context.Context) error {
+		defer o.Close()
+		err := printEvents(ctx, o, bufio.NewWriterSize(out, 64<<10), format)
+		if err != nil && !errors.Is(err, syscall.EPIPE) {
+			err = command.Fail(command.ExitRefused, "cannot write the output: %w", err)
+		}
+		return err
+	})
+}
+
+func (t *tapping) say(format string, a ...any) { fmt.Fprintf(t.stderr, "zdev: "+format+"\n", a...) }
+
+// drainTime is how long the end of a tap waits for its output and its recording.
+const drainTime = 2 * time.Second
+
+// run forwards until the context ends or the reader of the output has gone. What
+// cannot be written ends the output and not the flow; it is the error in the end.
+func (t *tapping) run(ctx context.Context, out io.Writer) error {
+	reading, stop := command.UntilHangup(ctx, out)
+	defer stop()
+	flow, end := context.WithCancel(reading)
+	defer end()
+	ended := make(chan error, len(t.sinks))
+	for _, sink := range t.sinks {
+		go func() {
+			// The observers come to an end with the tap.
+			err := sink(context.WithoutCancel(ctx))
+			if errors.Is(err, syscall.EPIPE) {
+				end()
+				err = nil
+			} else if err != nil {
+				t.say("%v; the flow goes on", err)
+			}
+			ended <- err
+		}()
+	}
+	err := t.tap.Run(flow)
+	if flow.Err() != nil {
+		err = nil // asked to end
+	}
+	// A pipe that nobody reads must not keep the process.
+	limit := time.After(drainTime)
+	for range t.sinks {
+		select {
+		case failed := <-ended:
+			err = errors.Join(err, failed)
+		case <-limit:
+			t.say("the output is not read; the rest of it is lost")
+			return err
+		}
+	}
+	return err
+}
+
+// printEvents prints events until there are no more. It flushes when none is left to
+// print: a lone event is seen at once, and of a flood the writer makes writes of its
+// own size.
+func printEvents(ctx context.Context, o *espresso.Observer, out *bufio.Writer, format func([]byte, *espresso.Event) []byte) error {
+	var e espresso.Event
+	for {
+		err := o.Next(ctx, &e)
+		if err == io.EOF {
+			return out.Flush()
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := out.Write(format(out.AvailableBuffer(), &e)); err != nil {
+			return err
+		}
+		if !o.Buffered() {
+			if err := out.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+}
