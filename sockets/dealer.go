@@ -73,6 +73,10 @@ func (d *Dealer) TryRecv() (Message, error) { return d.in.recv(noWait) }
 // together: see [Batch].
 func (d *Dealer) RecvBatch(ctx context.Context, b *Batch) error { return d.in.recvBatch(ctx, b) }
 
+// TryRecvBatch is RecvBatch without waiting: if there is no message, it returns
+// ErrWouldBlock, and b is empty.
+func (d *Dealer) TryRecvBatch(b *Batch) error { return d.in.recvBatch(noWait, b) }
+
 // dealerPattern is Dealer as the engine sees it.
 type dealerPattern Dealer
 

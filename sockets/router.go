@@ -160,6 +160,10 @@ func (r *Router) TryRecv() (Message, error) { return r.in.recv(noWait) }
 // b.Peer().Identity().
 func (r *Router) RecvBatch(ctx context.Context, b *Batch) error { return r.in.recvBatch(ctx, b) }
 
+// TryRecvBatch is RecvBatch without waiting: if there is no message, it returns
+// ErrWouldBlock, and b is empty.
+func (r *Router) TryRecvBatch(b *Batch) error { return r.in.recvBatch(noWait, b) }
+
 // routerPattern is Router as the engine sees it.
 type routerPattern Router
 

@@ -1,0 +1,538 @@
+package majordomo
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
+
+// Broker gives the requests of clients to the workers of services (RFC 7, RFC 18),
+// and answers questions about itself (RFC 8). Clients and workers of both versions
+// use the same endpoints. All methods are safe for concurrent use.
+type Broker struct {
+	opts    BrokerOptions
+	router  *sockets.Router
+	began   time.Time
+	ctx     context.Context // ends with the broker
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	binding sync.Mutex
+
+	mu       sync.Mutex
+	closed   bool
+	now      int64 // the time of this drain, in nanoseconds since began
+	conns    map[*sockets.Peer]*conn
+	services map[string]*service
+	orphans  list[service] // those without a worker, oldest first
+	workers  list[worker]  // registered, in the order in which they did
+	lanes    map[laneKey]*lane
+
+	deadlines list[job] // all requests, in the order in which they came
+	bytes     int       // of all requests
+	stats     BrokerStats
+
+	touched     []*conn // those with something staged
+	spareJobs   []*job
+	spareLanes  []*lane
+	spareStages [][]byte
+	scratch     []byte
+}
+
+// BrokerStats counts what a broker has done since it began, but for the last three
+// fields, which are what it has now.
+type BrokerStats struct {
+	Requests  uint64 // taken from clients, those to the broker itself included
+	Replies   uint64 // last or only replies passed on to clients
+	Partials  uint64 // partial replies passed on, or kept
+	Malformed uint64 // invalid messages; each ended its peer's connection
+	Refused   uint64 // requests and workers for which there was no room
+	Expired   uint64 // requests that waited too long
+	Repeated  uint64 // requests given to another worker
+	// Undelivered is how many requests were dropped because too many workers were
+	// lost over them, or one that had sent a part of the reply.
+	Undelivered uint64
+	Abandoned   uint64 // requests and replies dropped because the client had gone
+	Dismissed   uint64 // workers sent DISCONNECT for a command out of turn
+	Lost        uint64 // workers that fell silent or whose connection ended
+
+	Services, Workers int
+	Bytes             int // of all requests
+}
+
+// conn is one connection.
+type conn struct {
+	peer      *sockets.Peer
+	ours      bool // it announced propertyMDP
+	gone      bool // the connection has ended
+	dismissed bool // nothing is taken from it any more, nor sent to it
+
+	worker *worker    // what it is registered as, or nil
+	lanes  list[lane] // requests of it that wait
+	last   *lane      // that of its last request that waited, while it lasts
+
+	stage    []byte // messages to be sent at the end of this drain, in wire form
+	messages int
+
+	service *service // that of its last request; it may have been retired
+}
+
+// NewBroker makes a broker and starts it. It runs until Close. All that is wrong
+// with the options is returned as one error.
+func NewBroker(o BrokerOptions) (*Broker, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	router, err := sockets.NewRouter(o.Socket)
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{
+		opts:     o,
+		router:   router,
+		began:    time.Now(),
+		conns:    map[*sockets.Peer]*conn{},
+		services: map[string]*service{},
+		lanes:    map[laneKey]*lane{},
+	}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.running.Go(b.run)
+	b.running.Go(b.tick)
+	return b, nil
+}
+
+// Bind listens on an endpoint, as sockets.Router.Bind does, and returns it with the
+// address and port that the system chose. A broker may have several endpoints.
+func (b *Broker) Bind(ctx context.Context, endpoint string) (string, error) {
+	b.binding.Lock() // until LastEndpoint has told
+	defer b.binding.Unlock()
+	if err := b.router.Bind(ctx, endpoint); err != nil {
+		if errors.Is(err, sockets.ErrClosed) {
+			err = ErrClosed
+		}
+		return "", err
+	}
+	return b.router.LastEndpoint(), nil
+}
+
+// Services returns a reading of all services, in the order of their names.
+func (b *Broker) Services() []ServiceStatus {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.status()
+}
+
+// Stats returns a reading of the broker's counters.
+func (b *Broker) Stats() BrokerStats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.stats
+	s.Services, s.Workers, s.Bytes = len(b.services), b.workers.n, b.bytes
+	return s
+}
+
+// Close tells the workers that the broker ends, closes its socket and returns when
+// all its goroutines have ended. Requests that it has are lost; clients of this
+// package send them again to the next broker. Closing a closed broker does nothing.
+func (b *Broker) Close() error {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		b.running.Wait()
+		return nil
+	}
+	b.closed = true
+	for w := b.workers.front(); w != nil; w = b.workers.front() {
+		w.inBroker.leave()
+		b.dismiss(w.conn, w.version)
+	}
+	b.flush()
+	b.cancel()
+	b.mu.Unlock()
+	b.running.Wait()
+	return b.router.Close()
+}
+
+// maxDrain is how many batches are taken before what follows from them is sent:
+// what comes together is answered together, but nobody waits for long.
+const maxDrain = 256
+
+// run takes what comes from peers. What follows from everything that was there to
+// be taken is sent in one go to each peer.
+func (b *Broker) run() {
+	var batch sockets.Batch
+	defer batch.Release()
+	for b.router.RecvBatch(b.ctx, &batch) == nil {
+		b.mu.Lock()
+		b.now = int64(time.Since(b.began))
+		for n := 1; ; n++ {
+			b.take(&batch)
+			if n == maxDrain || b.router.TryRecvBatch(&batch) != nil {
+				break
+			}
+		}
+		b.flush()
+		b.mu.Unlock()
+	}
+}
+
+// tick is the broker's clock.
+func (b *Broker) tick() {
+	period := max(b.opts.Heartbeat/4, time.Millisecond)
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	last := time.Since(b.began)
+	for {
+		select {
+		case <-ticker.C:
+		case <-b.ctx.Done():
+			return
+		}
+		now := time.Since(b.began)
+		b.mu.Lock()
+		b.now = int64(now)
+		if late := now - last - period; late > period {
+			// This process did not run, and workers are not to blame for that.
+			for e := b.workers.head; e != nil; e = e.next {
+				e.of.heard += int64(late)
+			}
+		}
+		last = now
+		b.purge()
+		b.expire()
+		b.flush()
+		b.mu.Unlock()
+	}
+}
+
+// purge gives workers up that are silent, and sends the others heartbeats.
+func (b *Broker) purge() {
+	silent := b.now - int64(b.opts.Heartbeat)*int64(b.opts.Liveness)
+	idle := b.now - int64(b.opts.Heartbeat)*7/8
+	for e := b.workers.head; e != nil; {
+		w := e.of
+		e = e.next
+		if w.heard <= silent {
+			b.stats.Lost++
+			// It may be there again one day.
+			b.dismiss(w.conn, w.version)
+			b.remove(w, true)
+			continue
+		}
+		if w.told <= idle {
+			w.conn.stage = appendWorkerHeader(b.open(w.conn), w.version, heartbeat, false)
+		}
+	}
+}
+
+// expire drops the requests that have waited for too long.
+func (b *Broker) expire() {
+	for j := b.deadlines.front(); j != nil && j.expiry <= b.now; j = b.deadlines.front() {
+		j.inTime.leave()
+		if j.lane == nil {
+			continue // a worker has it
+		}
+		s := j.service
+		b.unwait(j)
+		b.stats.Expired++
+		b.refuse(j, ErrExpired)
+		b.retire(s)
+	}
+}
+
+// take takes a batch of one peer.
+func (b *Broker) take(batch *sockets.Batch) {
+	c := b.conns[batch.Peer()]
+	if c == nil {
+		c = &conn{peer: batch.Peer()}
+		c.ours = isOurs(c.peer)
+		b.conns[c.peer] = c
+	}
+	if c.worker != nil {
+		c.worker.heard = b.now
+	}
+	var p packet
+	for i := range batch.Len() {
+		switch {
+		case !p.parse(batch.Message(i), true):
+			b.invalid(c)
+		case p.command == notice:
+			b.end(c)
+			return
+		case c.dismissed:
+		case p.worker:
+			b.takeWorker(c, &p)
+		default:
+			b.takeRequest(c, &p)
+		}
+	}
+}
+
+// end forgets a connection that has ended.
+func (b *Broker) end(c *conn) {
+	delete(b.conns, c.peer)
+	c.gone = true
+	if w := c.worker; w != nil {
+		b.stats.Lost++
+		b.remove(w, true)
+	}
+	for l := c.lanes.front(); l != nil; l = c.lanes.front() {
+		j := l.jobs.front()
+		s := j.service
+		b.unwait(j) // the lane ends with its last job
+		b.stats.Abandoned++
+		b.drop(j)
+		b.retire(s)
+	}
+}
+
+// invalid drops an invalid message, and its peer with it (RFC 7: the broker treats
+// the peer as invalid). It comes back as a new one.
+func (b *Broker) invalid(c *conn) {
+	if c.dismissed {
+		return
+	}
+	b.stats.Malformed++
+	c.dismissed = true
+	c.peer.Disconnect(ErrMalformed)
+	if w := c.worker; w != nil {
+		b.stats.Lost++
+		b.remove(w, true)
+	}
+}
+
+// dismiss sends a worker DISCONNECT, and nothing more after that.
+func (b *Broker) dismiss(c *conn, v Version) {
+	c.stage = appendWorkerHeader(b.open(c), v, disconnect, false)
+	c.dismissed = true
+}
+
+// takeWorker takes a command of a worker.
+func (b *Broker) takeWorker(c *conn, p *packet) {
+	w := c.worker
+	if w != nil && w.version != p.version {
+		b.invalid(c)
+		return
+	}
+	switch p.command {
+	case ready:
+		switch {
+		case w == nil && !isReserved(p.service):
+			w = b.register(c, p)
+			if w == nil {
+				b.stats.Refused++
+				b.dismiss(c, p.version)
+				return
+			}
+			b.dispatch(w.service)
+		default:
+			b.outOfTurn(c, p.version)
+		}
+	case disconnect:
+		c.dismissed = true
+		if w != nil {
+			b.remove(w, false)
+		}
+	case heartbeat:
+		if w == nil {
+			b.outOfTurn(c, p.version)
+		}
+	case reply, partial:
+		if w == nil || w.jobs.n == 0 {
+			b.outOfTurn(c, p.version)
+			return
+		}
+		j := w.jobs.front()
+		if string(p.address) != string(j.client.peer.Identity()) {
+			b.invalid(c)
+			return
+		}
+		b.takeReply(w, j, p)
+	case giveBack:
+		if w == nil || !b.returns(w, p.count) {
+			b.invalid(c)
+		}
+	default: // a REQUEST
+		b.invalid(c)
+	}
+}
+
+// outOfTurn answers a command that is valid but not expected (RFC 7: the broker
+// responds with DISCONNECT and nothing else).
+func (b *Broker) outOfTurn(c *conn, v Version) {
+	b.stats.Dismissed++
+	b.dismiss(c, v)
+	if w := c.worker; w != nil {
+		b.remove(w, true)
+	}
+}
+
+// takeRequest takes a request of a client.
+func (b *Broker) takeRequest(c *conn, p *packet) {
+	b.stats.Requests++
+	if isReserved(p.service) {
+		b.answer(c, p)
+		return
+	}
+	size := len(p.envelope) + len(p.body)
+	s := c.service
+	if s == nil || s.retired || s.name != string(p.service) {
+		s = b.lookup(c, p.service)
+		c.service = s
+	}
+	switch {
+	case s == nil:
+		b.decline(c, p, ErrNoService)
+		return
+	case !b.hasRoom(c, s, size):
+		b.decline(c, p, ErrQueueFull)
+		b.retire(s)
+		return
+	}
+	b.admit(b.newJob(c, s, p))
+}
+
+// takeReply passes a reply on, or a part of one.
+func (b *Broker) takeReply(w *worker, j *job, p *packet) {
+	c := j.client
+	switch {
+	case p.command == partial && c.gone:
+		b.stats.Abandoned++
+		return
+	case p.command == partial && j.version == Version02:
+		b.stats.Partials++
+		j.begun = true
+		b.stageReply(j, partial, p.body)
+		return
+	case p.command == partial:
+		// A client of 0.1 gets one reply: all parts, one behind the other.
+		if b.bytes+len(p.body) > b.opts.MaxBytes {
+			b.invalid(w.conn)
+			return
+		}
+		b.stats.Partials++
+		b.bytes += len(p.body)
+		j.kept = appendContinued(j.kept, p.body)
+		return
+	}
+	b.takeBack(j)
+	w.adapt(b.now, j.sent)
+	w.place()
+	if c.gone {
+		b.stats.Abandoned++
+	} else {
+		b.stats.Replies++
+		b.stageReply(j, reply, p.body)
+	}
+	s := j.service
+	b.drop(j)
+	if s.waiting > 0 {
+		b.dispatch(s)
+	}
+}
+
+// appendContinued appends a message whose last frame is followed by others.
+func appendContinued(dst []byte, m zmtp.Message) []byte {
+	for len(m) > 0 {
+		at := len(dst)
+		_, rest := m.Next()
+		dst = append(dst, m[:len(m)-len(rest)]...)
+		dst[at] |= zmtp.FlagMore
+		m = rest
+	}
+	return dst
+}
+
+// stageReply stages a reply to the client of a request.
+func (b *Broker) stageReply(j *job, cmd command, body []byte) {
+	c := j.client
+	dst := append(b.open(c), j.envelope()...)
+	dst = appendClientHeader(dst, j.version, cmd, j.service.name)
+	if cmd == reply {
+		dst = append(dst, j.kept...)
+	}
+	c.stage = append(dst, body...)
+}
+
+// refuse ends a job that is not done. A client of this package is told.
+func (b *Broker) refuse(j *job, why *Error) {
+	if j.client.ours && !j.client.gone {
+		if n := len(j.kept); n > 0 {
+			b.bytes -= n
+			j.kept = nil
+		}
+		b.stageReply(j, reply, why.wire())
+	}
+	b.drop(j)
+}
+
+// decline is refuse for a request that was not taken.
+func (b *Broker) decline(c *conn, p *packet, why *Error) {
+	b.stats.Refused++
+	if c.ours {
+		b.respond(c, p, why.wire())
+	}
+}
+
+// respond stages a reply to a request that needs no worker.
+func (b *Broker) respond(c *conn, p *packet, body []byte) {
+	dst := append(b.open(c), p.envelope...)
+	dst = appendClientHeader(dst, p.version, reply, p.service)
+	c.stage = append(dst, body...)
+}
+
+// open returns the stage of a peer, to which one more message is to be appended.
+func (b *Broker) open(c *conn) []byte {
+	c.messages++
+	if c.messages > 1 {
+		return c.stage
+	}
+	b.touched = append(b.touched, c)
+	n := len(b.spareStages)
+	if n == 0 {
+		return nil
+	}
+	stage := b.spareStages[n-1]
+	b.spareStages = b.spareStages[:n-1]
+	return stage
+}
+
+// Bounds on the stages that are kept for reuse: bytes of one, and how many.
+const (
+	maxStage       = 256 << 10
+	maxSpareStages = 256
+)
+
+// ended is a context that has ended: with it, nothing waits.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// flush sends what is staged.
+func (b *Broker) flush() {
+	for i, c := range b.touched {
+		b.touched[i] = nil
+		b.send(c)
+	}
+	b.touched = b.touched[:0]
+}
+
+func (b *Broker) send(c *conn) {
+	if w := c.worker; w != nil {
+		w.told = b.now
+	}
+	// Full queues are those of peers that do not read.
+	if err := b.router.SendWire(ended, c.peer, c.stage, c.messages, nil); errors.Is(err, context.Canceled) {
+		c.peer.Disconnect(sockets.ErrSlowPeer)
+	}
+	if cap(c.stage) <= maxStage && len(b.spareStages) < maxSpareStages {
+		b.spareStages = append(b.spareStages, c.stage[:0])
+	}
+	c.stage, c.messages = nil, 0
+}

@@ -1,0 +1,261 @@
+package majordomo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+)
+
+// Client asks services for things. All methods are safe for concurrent use: any
+// number of requests may be in flight at once, and each call returns with the reply
+// to its own. One at a time makes a synchronous client, many goroutines a pipelined
+// one.
+//
+// With a broker of this package all requests share one connection. With others each
+// has a connection for itself while it is in flight: see ClientOptions.Connections.
+type Client struct {
+	opts    ClientOptions
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	links   []*link
+	dialing int           // links that are being made
+	changed chan struct{} // closed and replaced when a link may be free
+
+	requests, repeated, malformed atomic.Uint64
+}
+
+// ClientStats counts what a client has done since it began.
+type ClientStats struct {
+	Requests    uint64 // calls
+	Repeated    uint64 // requests sent again, on a new connection
+	Malformed   uint64 // messages that are no reply to a client; each ended its connection
+	Connections int    // made or being made now
+}
+
+// NewClient makes a client, which begins to connect. Faults of the options and of
+// the endpoint are returned; that there is no broker yet is no fault.
+func NewClient(o ClientOptions) (*Client, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &o.Socket
+	if s.HeartbeatInterval == 0 {
+		s.HeartbeatInterval, s.HeartbeatTimeout = DefaultHeartbeat, DefaultHeartbeat*DefaultLiveness
+	}
+	setConnecting(s, o.Reconnect, o.ReconnectMax)
+	announce(s, nil)
+	c := &Client{opts: o, changed: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.dialing = 1
+	if err := c.connect(); err != nil {
+		c.cancel()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close ends the client, and all requests that are in flight with ErrClosed. It
+// returns when all its goroutines have ended. Closing a closed client does
+// nothing.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.cancel() // under the mutex: no link is entered any more
+	c.mu.Unlock()
+	c.running.Wait()
+	return nil
+}
+
+// Stats returns a reading of the client's counters.
+func (c *Client) Stats() ClientStats {
+	c.mu.Lock()
+	n := len(c.links)
+	c.mu.Unlock()
+	return ClientStats{c.requests.Load(), c.repeated.Load(), c.malformed.Load(), n}
+}
+
+// Request sends a request to a service and waits for the reply, until the context
+// ends. A body without frames is sent as one empty frame; the frames are copied. A
+// service that has no worker yet is waited for.
+//
+// If the connection is lost, the request is sent again on a new one, up to
+// ClientOptions.Attempts times, so that it may be done more than once; then Request
+// returns ErrNoReply. What the worker or the broker refuses is an *Error:
+// ErrQueueFull, ErrExpired, ErrWorkerLost or ErrNoService from the broker.
+//
+// In version 0.2, a reply in parts is returned as one: all frames, in their order.
+func (c *Client) Request(ctx context.Context, service string, body ...[]byte) (reply [][]byte, err error) {
+	var all [][]byte
+	last, err := c.request(ctx, service, body, func(part [][]byte) error {
+		all = append(all, part...)
+		return nil
+	}, func() { all = nil })
+	if err != nil || all == nil {
+		return last, err
+	}
+	return append(all, last...), nil
+}
+
+// RequestParts is Request for replies in parts (version 0.2): part is called, in the
+// goroutine of the caller, with the frames of each part as it comes, and the last
+// part is returned. An error of part ends the call, which returns it. Once part was
+// called, the request is not repeated any more: if the connection is lost,
+// RequestParts returns ErrPartial.
+func (c *Client) RequestParts(ctx context.Context, service string, part func(frames [][]byte) error, body ...[]byte) (last [][]byte, err error) {
+	return c.request(ctx, service, body, part, nil)
+}
+
+// request sends a request until there is a reply. restart is called before it is sent
+// again after parts of a reply have come; if it is nil, it is not.
+func (c *Client) request(ctx context.Context, service string, body [][]byte, part func([][]byte) error, restart func()) ([][]byte, error) {
+	if !validName([]byte(service)) {
+		return nil, ErrService
+	}
+	if len(body) == 0 {
+		body = [][]byte{{}}
+	}
+	c.requests.Add(1)
+	for attempt := 1; ; attempt++ {
+		l, err := c.acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if attempt > 1 {
+			c.repeated.Add(1)
+		}
+		last, parts, err := l.do(ctx, service, body, part, restart == nil)
+		switch {
+		case err == nil:
+			if e := asError(last); e != nil {
+				return nil, e
+			}
+			return last, nil
+		case !errors.Is(err, errLost):
+			return nil, err
+		case restart == nil && parts > 0:
+			return nil, ErrPartial
+		case attempt >= c.opts.Attempts:
+			return nil, ErrNoReply
+		case parts > 0:
+			restart()
+		}
+	}
+}
+
+// Available reports whether a service has a worker now (RFC 8: mmi.service).
+func (c *Client) Available(ctx context.Context, service string) (bool, error) {
+	if !validName([]byte(service)) {
+		return false, ErrService
+	}
+	reply, err := c.Request(ctx, serviceLookup, []byte(service))
+	switch {
+	case err != nil:
+		return false, err
+	case len(reply) == 1 && string(reply[0]) == mmiFound:
+		return true, nil
+	case len(reply) == 1 && string(reply[0]) == mmiNotFound:
+		return false, nil
+	}
+	return false, fmt.Errorf("%w: %q to %s", ErrProtocol, reply, serviceLookup)
+}
+
+// Services returns the services of the broker, in the order of their names. Only a
+// broker of this package has them; others reply 501 by RFC 8, which is returned as
+// an error that Is errors.ErrUnsupported.
+func (c *Client) Services(ctx context.Context) ([]ServiceStatus, error) {
+	reply, err := c.Request(ctx, serviceList)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(reply) == 1 && string(reply[0]) == mmiUnknown:
+		return nil, fmt.Errorf("majordomo: the broker does not list its services: %w", errors.ErrUnsupported)
+	case len(reply)%mmiListedFrames != 1 || string(reply[0]) != mmiFound:
+		return nil, fmt.Errorf("%w: %d frames to %s", ErrProtocol, len(reply), serviceList)
+	}
+	all := []ServiceStatus{}
+	for f := reply[1:]; len(f) > 0; f = f[mmiListedFrames:] {
+		s := ServiceStatus{Name: string(f[0])}
+		for i, n := range []*int{&s.Workers, &s.Waiting, &s.Given} {
+			if *n, err = strconv.Atoi(string(f[1+i])); err != nil {
+				return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
+			}
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// acquire returns a link that carries one more request. A link that carries one at
+// a time is the caller's until release.
+func (c *Client) acquire(ctx context.Context) (*link, error) {
+	for {
+		c.mu.Lock()
+		if c.ctx.Err() != nil {
+			c.mu.Unlock()
+			return nil, ErrClosed
+		}
+		pending := c.dialing > 0
+		for _, l := range c.links {
+			switch {
+			case l.ctx.Err() != nil: // about to go
+			case l.peer.Load() == nil:
+				pending = true
+			case l.ours:
+				c.mu.Unlock()
+				return l, nil
+			case !l.busy:
+				l.busy = true
+				c.mu.Unlock()
+				return l, nil
+			}
+		}
+		if !pending && len(c.links) < c.opts.Connections {
+			c.dialing++
+			c.mu.Unlock()
+			if err := c.connect(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		changed := c.changed
+		c.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-c.ctx.Done():
+			return nil, ErrClosed
+		}
+	}
+}
+
+// connect makes a link, which the caller has counted in c.dialing.
+func (c *Client) connect() error {
+	l, err := c.dial()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dialing--
+	c.tell()
+	if err != nil {
+		return err
+	}
+	if c.ctx.Err() != nil {
+		_ = l.dealer.Close()
+		return ErrClosed
+	}
+	c.links = append(c.links, l)
+	c.running.Go(l.run)
+	return nil
+}
+
+// tell wakes those who wait for a link. mu must be held.
+func (c *Client) tell() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}

@@ -1,0 +1,260 @@
+package majordomo
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"clustermap/sockets"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// hang is how long a test waits for what must happen before it gives up; no test
+// depends on its length.
+const hang = 2 * time.Minute
+
+func testContext(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(hang); !is(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const anyPort = "tcp://127.0.0.1:*"
+
+// startBroker starts a broker, and returns its endpoint.
+func startBroker(t testing.TB, o BrokerOptions) (*Broker, string) {
+	t.Helper()
+	b, err := NewBroker(o)
+	must(t, err)
+	t.Cleanup(func() { b.Close() })
+	endpoint, err := b.Bind(testContext(t), anyPort)
+	must(t, err)
+	return b, endpoint
+}
+
+func startWorker(t testing.TB, service, endpoint string, h Handler, o WorkerOptions) *Worker {
+	t.Helper()
+	o.Broker = endpoint
+	w, err := NewWorker(service, h, o)
+	must(t, err)
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+func startClient(t testing.TB, endpoint string, o ClientOptions) *Client {
+	t.Helper()
+	o.Broker = endpoint
+	c, err := NewClient(o)
+	must(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// echo is a handler that returns the request.
+func echo(_ context.Context, request [][]byte) ([][]byte, error) { return request, nil }
+
+// texts is frames as strings.
+func texts(frames [][]byte) []string {
+	all := make([]string, len(frames))
+	for i, f := range frames {
+		all[i] = string(f)
+	}
+	return all
+}
+
+// raw is a peer of a broker that a test drives frame by frame.
+type raw struct {
+	t testing.TB
+	*sockets.Dealer
+	ctx context.Context
+}
+
+func newRaw(t testing.TB, endpoint string, o sockets.Options) *raw {
+	t.Helper()
+	d, err := sockets.NewDealer(o)
+	must(t, err)
+	t.Cleanup(func() { d.Close() })
+	must(t, d.Connect(endpoint))
+	return &raw{t, d, testContext(t)}
+}
+
+func (r *raw) send(frames ...string) {
+	r.t.Helper()
+	m := make([][]byte, len(frames))
+	for i, f := range frames {
+		m[i] = []byte(f)
+	}
+	must(r.t, r.Send(r.ctx, m...))
+}
+
+// recv returns the next message that is no heartbeat.
+func (r *raw) recv() []string {
+	r.t.Helper()
+	for {
+		m, err := r.Recv(r.ctx)
+		must(r.t, err)
+		f := texts(m)
+		if len(f) == 3 && f[1] == worker01 && f[2] == "\x04" || len(f) == 2 && f[0] == worker02 && f[1] == "\x05" {
+			continue
+		}
+		return f
+	}
+}
+
+// The commands of version 0.1, as a worker sends or receives them.
+const (
+	cReady      = "\x01"
+	cRequest    = "\x02"
+	cReply      = "\x03"
+	cHeartbeat  = "\x04"
+	cDisconnect = "\x05"
+)
+
+// ready registers a peer as a worker of version 0.1, and waits until the broker has
+// noticed.
+func (r *raw) ready(b *Broker, service string) {
+	r.t.Helper()
+	n := workersOf(b, service)
+	r.send("", worker01, cReady, service)
+	eventually(r.t, "a worker is registered", func() bool { return workersOf(b, service) > n })
+}
+
+func workersOf(b *Broker, service string) int {
+	for _, s := range b.Services() {
+		if s.Name == service {
+			return s.Workers
+		}
+	}
+	return 0
+}
+
+// await reads the next message, which must be this one.
+func (r *raw) await(want ...string) {
+	r.t.Helper()
+	if got := r.recv(); !slices.Equal(got, want) {
+		r.t.Fatalf("got %q, want %q", got, want)
+	}
+}
+
+// awaitRequest reads a REQUEST of version 0.1 and returns the client's address.
+func (r *raw) awaitRequest(body ...string) (address string) {
+	r.t.Helper()
+	got := r.recv()
+	if len(got) < 6 || !slices.Equal(got[:3], []string{"", worker01, cRequest}) || got[4] != "" || !slices.Equal(got[5:], body) {
+		r.t.Fatalf("got %q, want a REQUEST of %q", got, body)
+	}
+	return got[3]
+}
+
+func (r *raw) reply(address string, body ...string) {
+	r.t.Helper()
+	r.send(append([]string{"", worker01, cReply, address, ""}, body...)...)
+}
+
+// silent waits for several heartbeats of the broker and checks that nothing comes
+// to the peer meanwhile. watch is a registered worker of the same broker.
+func (r *raw) silent(watch *raw) {
+	r.t.Helper()
+	for range 3 {
+		if _, err := watch.Recv(watch.ctx); err != nil {
+			r.t.Fatal(err)
+		}
+		watch.send("", worker01, cHeartbeat)
+	}
+	if m, err := r.TryRecv(); err == nil {
+		r.t.Fatalf("got %q, want nothing", m)
+	}
+}
+
+// request01 sends a request of version 0.1.
+func (r *raw) request(service string, body ...string) {
+	r.t.Helper()
+	r.send(append([]string{"", client01, service}, body...)...)
+}
+
+// quick has the heartbeats of tests in which peers fall silent, and lasting those of
+// tests in which none may be taken for silent, however loaded the machine is.
+var (
+	quick   = BrokerOptions{Heartbeat: 20 * time.Millisecond, Liveness: 5}
+	lasting = BrokerOptions{Heartbeat: 20 * time.Millisecond, Liveness: 5000}
+)
+
+// fakeBroker is a broker of another make, which a test drives frame by frame.
+type fakeBroker struct {
+	t testing.TB
+	*sockets.Router
+	ctx      context.Context
+	endpoint string
+}
+
+func newFakeBroker(t testing.TB) *fakeBroker {
+	t.Helper()
+	r, err := sockets.NewRouter(sockets.Options{})
+	must(t, err)
+	t.Cleanup(func() { r.Close() })
+	f := &fakeBroker{t, r, testContext(t), ""}
+	must(t, r.Bind(f.ctx, anyPort))
+	f.endpoint = r.LastEndpoint()
+	return f
+}
+
+// recv returns the next message that is no heartbeat, and who sent it.
+func (f *fakeBroker) recv() (peer string, frames []string) {
+	f.t.Helper()
+	for {
+		m, err := f.Recv(f.ctx)
+		must(f.t, err)
+		got := texts(m)
+		if len(got) == 4 && got[3] == cHeartbeat {
+			continue
+		}
+		return got[0], got[1:]
+	}
+}
+
+func (f *fakeBroker) send(peer string, frames ...string) {
+	f.t.Helper()
+	m := [][]byte{[]byte(peer)}
+	for _, s := range frames {
+		m = append(m, []byte(s))
+	}
+	must(f.t, f.Send(f.ctx, m...))
+}
+
+// awaitReady reads a READY, and returns who sent it.
+func (f *fakeBroker) awaitReady(service string) (peer string) {
+	f.t.Helper()
+	for {
+		peer, got := f.recv()
+		if slices.Equal(got, []string{"", worker01, cReady, service}) {
+			return peer
+		}
+		if len(got) == 3 && got[2] == cDisconnect {
+			continue // of a former connection
+		}
+		f.t.Fatalf("got %q, want READY", got)
+	}
+}

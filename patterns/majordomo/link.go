@@ -1,0 +1,295 @@
+package majordomo
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
+
+// link is one connection of a client, on a socket of its own.
+type link struct {
+	c      *Client
+	dealer *sockets.Dealer
+	ctx    context.Context // ends with the link
+	cancel context.CancelCauseFunc
+	peer   atomic.Pointer[sockets.Peer] // the broker, once the handshake has succeeded
+	ours   bool                         // it returns numbers; set before peer
+	busy   bool                         // it carries a request, and no more than one; guarded by c.mu
+
+	mu    sync.Mutex
+	over  bool
+	last  uint64
+	calls map[uint64]*call // in flight; by 0 the only one
+}
+
+// call is a request in flight.
+type call struct {
+	service string
+	wake    chan struct{} // capacity 1
+
+	// Guarded by link.mu.
+	parts [][][]byte // not yet handed on
+	bytes int        // of all parts so far
+	final [][]byte
+	done  bool
+	err   error
+}
+
+// dial makes a link that connects to the broker.
+func (c *Client) dial() (*link, error) {
+	l := &link{c: c, calls: map[uint64]*call{}}
+	l.ctx, l.cancel = context.WithCancelCause(c.ctx)
+	o := c.opts.Socket
+	monitor := o.Monitor
+	o.Monitor = func(e sockets.Event) {
+		switch e.Kind {
+		case sockets.HandshakeSucceeded:
+			if l.peer.Load() != nil {
+				l.cancel(errLost) // a second connection of this socket
+				break
+			}
+			l.ours = isOurs(e.Peer)
+			l.peer.Store(e.Peer)
+			c.mu.Lock()
+			c.tell()
+			c.mu.Unlock()
+		case sockets.Disconnected:
+			l.cancel(errLost)
+		}
+		if monitor != nil {
+			monitor(e)
+		}
+	}
+	var err error
+	if l.dealer, err = sockets.NewDealer(o); err == nil {
+		err = l.dealer.Connect(c.opts.Broker)
+	}
+	if err != nil {
+		l.cancel(err)
+		if l.dealer != nil {
+			_ = l.dealer.Close()
+		}
+		return nil, err
+	}
+	return l, nil
+}
+
+// run takes replies until the link ends.
+func (l *link) run() {
+	err := l.receive()
+	l.cancel(err)
+	l.mu.Lock()
+	l.over = true
+	calls := l.calls
+	l.calls = nil
+	for _, call := range calls {
+		if !call.done {
+			call.done, call.err = true, errLost
+			if l.c.ctx.Err() != nil {
+				call.err = ErrClosed
+			}
+			call.tell()
+		}
+	}
+	l.mu.Unlock()
+	_ = l.dealer.Close()
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.links = slices.DeleteFunc(c.links, func(other *link) bool { return other == l })
+	c.tell()
+}
+
+func (l *link) receive() error {
+	var batch sockets.Batch
+	defer batch.Release()
+	for l.dealer.RecvBatch(l.ctx, &batch) == nil {
+		if err := l.take(&batch); err != nil {
+			return err
+		}
+	}
+	for l.dealer.TryRecvBatch(&batch) == nil { // what came before the end
+		if err := l.take(&batch); err != nil {
+			return err
+		}
+	}
+	return context.Cause(l.ctx)
+}
+
+// take hands replies to those who wait for them.
+func (l *link) take(batch *sockets.Batch) error {
+	var p packet
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range batch.Len() {
+		if !p.parse(batch.Message(i), false) || p.worker || p.command == notice || p.version != l.c.opts.Version ||
+			l.ours && len(p.number) != 8 || !l.ours && p.number != nil {
+			l.c.malformed.Add(1)
+			return errLost
+		}
+		var number uint64
+		if l.ours {
+			number = binary.BigEndian.Uint64(p.number)
+		}
+		call := l.calls[number]
+		if call == nil {
+			continue // nobody waits for it any more
+		}
+		if string(p.service) != call.service {
+			l.c.malformed.Add(1)
+			return errLost
+		}
+		frames := ownFrames(p.body)
+		if p.command == partial {
+			call.bytes += len(p.body)
+			if call.bytes > l.c.opts.MaxReply {
+				call.err = ErrTooLarge
+				call.done = true
+				delete(l.calls, number)
+			} else {
+				call.parts = append(call.parts, frames)
+			}
+		} else {
+			call.final, call.done = frames, true
+			delete(l.calls, number)
+		}
+		call.tell()
+	}
+	return nil
+}
+
+// ownFrames copies a body.
+func ownFrames(body zmtp.Message) [][]byte {
+	return zmtp.Message(slices.Clone(body)).AppendFrames(make([][]byte, 0, body.Len()))
+}
+
+func (c *call) tell() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// do sends a request and waits for its reply. It returns errLost if the request may
+// be repeated. parts is how many parts of the reply were handed on.
+func (l *link) do(ctx context.Context, service string, body [][]byte, part func([][]byte) error, streams bool) (last [][]byte, parts int, err error) {
+	if !l.ours {
+		defer func() { l.release(err) }()
+	}
+	call := &call{service: service, wake: make(chan struct{}, 1)}
+	var number uint64
+	l.mu.Lock()
+	if l.over {
+		l.mu.Unlock()
+		return nil, 0, l.ended()
+	}
+	if l.ours {
+		l.last++
+		number = l.last
+	}
+	l.calls[number] = call
+	l.mu.Unlock()
+	defer l.forget(number, call)
+
+	if err := l.send(ctx, number, service, body); err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return nil, 0, context.Cause(ctx)
+		case l.ctx.Err() != nil || errors.Is(err, sockets.ErrClosed):
+			return nil, 0, l.ended()
+		}
+		return nil, 0, fmt.Errorf("majordomo: %w", err)
+	}
+	var expired <-chan time.Time
+	if !l.ours && l.c.opts.Timeout > 0 {
+		timer := time.NewTimer(l.c.opts.Timeout)
+		defer timer.Stop()
+		expired = timer.C
+	}
+	for {
+		select {
+		case <-call.wake:
+		case <-expired:
+			return nil, parts, errLost
+		case <-ctx.Done():
+			return nil, parts, context.Cause(ctx)
+		}
+		l.mu.Lock()
+		some, done := call.parts, call.done
+		call.parts = nil
+		if streams {
+			call.bytes = 0 // the caller has them now
+		}
+		l.mu.Unlock()
+		for _, frames := range some {
+			parts++
+			if err := part(frames); err != nil {
+				return nil, parts, err
+			}
+		}
+		if done {
+			return call.final, parts, call.err
+		}
+	}
+}
+
+// send sends a request on the link's connection.
+func (l *link) send(ctx context.Context, number uint64, service string, body [][]byte) error {
+	frames := make([][]byte, 0, 5+len(body))
+	if l.ours {
+		frames = append(frames, binary.BigEndian.AppendUint64(nil, number))
+	}
+	if l.ours || l.c.opts.Version == Version01 {
+		frames = append(frames, emptyFrame)
+	}
+	if l.c.opts.Version == Version01 {
+		frames = append(frames, headerClient01)
+	} else {
+		frames = append(frames, headerClient02, codeOfRequest02)
+	}
+	frames = append(append(frames, []byte(service)), body...)
+	return l.dealer.Send(ctx, frames...)
+}
+
+var (
+	headerClient01  = []byte(client01)
+	headerClient02  = []byte(client02)
+	codeOfRequest02 = []byte{codeRequest02}
+)
+
+func (l *link) forget(number uint64, c *call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.calls[number] == c {
+		delete(l.calls, number)
+	}
+}
+
+func (l *link) ended() error {
+	if l.c.ctx.Err() != nil {
+		return ErrClosed
+	}
+	return errLost
+}
+
+// release gives a link back that carries one request at a time. A reply that may
+// still come would be taken for the next one's, so the link ends unless it has come.
+func (l *link) release(err error) {
+	if err != nil {
+		l.cancel(errLost)
+		return
+	}
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.busy = false
+	c.tell()
+}

@@ -1,0 +1,73 @@
+package majordomo
+
+// element is a place in a list. What it belongs to contains it, so that entering
+// and leaving a list allocates nothing.
+type element[T any] struct {
+	prev, next *element[T]
+	in         *list[T] // nil while it is in none
+	of         *T
+}
+
+// list is a doubly linked list. The zero list is empty.
+type list[T any] struct {
+	head, tail *element[T]
+	n          int
+}
+
+// front returns the first, or nil.
+func (l *list[T]) front() *T {
+	if l.head == nil {
+		return nil
+	}
+	return l.head.of
+}
+
+// back returns the last, or nil.
+func (l *list[T]) back() *T {
+	if l.tail == nil {
+		return nil
+	}
+	return l.tail.of
+}
+
+func (l *list[T]) pushBack(e *element[T]) {
+	e.in, e.prev, e.next = l, l.tail, nil
+	if l.tail != nil {
+		l.tail.next = e
+	} else {
+		l.head = e
+	}
+	l.tail = e
+	l.n++
+}
+
+func (l *list[T]) pushFront(e *element[T]) {
+	e.in, e.prev, e.next = l, nil, l.head
+	if l.head != nil {
+		l.head.prev = e
+	} else {
+		l.tail = e
+	}
+	l.head = e
+	l.n++
+}
+
+// leave takes an element out of the list that it is in, if it is in one.
+func (e *element[T]) leave() {
+	l := e.in
+	if l == nil {
+		return
+	}
+	if e.prev != nil {
+		e.prev.next = e.next
+	} else {
+		l.head = e.next
+	}
+	if e.next != nil {
+		e.next.prev = e.prev
+	} else {
+		l.tail = e.prev
+	}
+	l.n--
+	e.in, e.prev, e.next = nil, nil, nil
+}

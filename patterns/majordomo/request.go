@@ -1,0 +1,172 @@
+package majordomo
+
+import (
+	"clustermap/zmtp"
+)
+
+// job is a request that the broker has: it waits in a lane, or a worker has it.
+type job struct {
+	client  *conn
+	version Version // the client's
+	service *service
+	worker  *worker      // who has it, nil while it waits
+	lane    *lane        // where it waits
+	place   element[job] // in the lane, or among those that the worker has
+	inTime  element[job] // in Broker.deadlines
+	data    []byte       // the envelope of the reply, and the body
+	split   int          // where the body begins in data
+	expiry  int64        // when it is dropped if it waits
+	sent    int64        // when the worker was sent it
+	kept    []byte       // frames of partial replies for a client of 0.1, in wire form
+
+	deliveries int  // to workers that were lost over it
+	returned   bool // a worker was lost that had it: it is not sent ahead any more
+	begun      bool // a part of the reply was sent to the client
+}
+
+func (j *job) envelope() []byte   { return j.data[:j.split] }
+func (j *job) body() zmtp.Message { return zmtp.Message(j.data[j.split:]) }
+func (j *job) size() int          { return len(j.data) }
+
+// lane is the requests of one client that wait for one service. The lanes of a
+// service take turns, so that a client with many requests does not keep others
+// waiting for all of them.
+type lane struct {
+	client    *conn
+	service   *service
+	jobs      list[job]
+	bytes     int
+	inService element[lane] // in service.lanes
+	inClient  element[lane] // in conn.lanes
+}
+
+type laneKey struct {
+	client  *conn
+	service *service
+}
+
+// Bounds on what is kept for reuse.
+const (
+	maxSpareJobs  = 65536
+	maxSpareData  = 4 << 10 // bytes of a job's buffer
+	maxSpareLanes = 4096
+)
+
+// newJob returns a job for a request of a client.
+func (b *Broker) newJob(c *conn, s *service, p *packet) *job {
+	var j *job
+	if n := len(b.spareJobs); n > 0 {
+		j = b.spareJobs[n-1]
+		b.spareJobs = b.spareJobs[:n-1]
+	} else {
+		j = &job{}
+		j.place.of, j.inTime.of = j, j
+	}
+	j.client, j.version, j.service = c, p.version, s
+	j.data = append(append(j.data[:0], p.envelope...), p.body...)
+	j.split = len(p.envelope)
+	b.bytes += j.size()
+	if b.opts.Expiry > 0 {
+		j.expiry = b.now + int64(b.opts.Expiry)
+		b.deadlines.pushBack(&j.inTime)
+	}
+	return j
+}
+
+// drop ends a job that is in no lane and that no worker has.
+func (b *Broker) drop(j *job) {
+	b.bytes -= j.size() + len(j.kept)
+	j.inTime.leave()
+	data := j.data
+	if cap(data) > maxSpareData {
+		data = nil
+	}
+	*j = job{data: data}
+	j.place.of, j.inTime.of = j, j
+	if len(b.spareJobs) < maxSpareJobs {
+		b.spareJobs = append(b.spareJobs, j)
+	}
+}
+
+// wait puts a job into its client's lane, behind the others or before them.
+func (b *Broker) wait(j *job, first bool) {
+	l := b.laneOf(j.client, j.service)
+	if l == nil {
+		l = b.newLane(j.client, j.service)
+	}
+	j.lane = l
+	if first {
+		l.jobs.pushFront(&j.place)
+	} else {
+		l.jobs.pushBack(&j.place)
+	}
+	l.bytes += j.size()
+	l.service.waiting++
+	l.service.waitingBytes += j.size()
+}
+
+// unwait takes a job out of its lane.
+func (b *Broker) unwait(j *job) {
+	l := j.lane
+	j.place.leave()
+	j.lane = nil
+	l.bytes -= j.size()
+	l.service.waiting--
+	l.service.waitingBytes -= j.size()
+	if l.jobs.n == 0 {
+		b.endLane(l)
+	}
+}
+
+func (b *Broker) laneOf(c *conn, s *service) *lane {
+	if l := c.last; l != nil && l.service == s {
+		return l
+	}
+	return b.lanes[laneKey{c, s}]
+}
+
+func (b *Broker) newLane(c *conn, s *service) *lane {
+	var l *lane
+	if n := len(b.spareLanes); n > 0 {
+		l = b.spareLanes[n-1]
+		b.spareLanes = b.spareLanes[:n-1]
+	} else {
+		l = &lane{}
+		l.inService.of, l.inClient.of = l, l
+	}
+	l.client, l.service = c, s
+	s.lanes.pushBack(&l.inService)
+	c.lanes.pushBack(&l.inClient)
+	b.lanes[laneKey{c, s}] = l
+	c.last = l
+	return l
+}
+
+func (b *Broker) endLane(l *lane) {
+	l.inService.leave()
+	l.inClient.leave()
+	delete(b.lanes, laneKey{l.client, l.service})
+	if l.client.last == l {
+		l.client.last = nil
+	}
+	*l = lane{}
+	l.inService.of, l.inClient.of = l, l
+	if len(b.spareLanes) < maxSpareLanes {
+		b.spareLanes = append(b.spareLanes, l)
+	}
+}
+
+// hasRoom says whether one more request of a client may wait for a service. The
+// bound on one client is what is left for all of them (a dynamic threshold), so
+// that no client can fill a queue.
+func (b *Broker) hasRoom(c *conn, s *service, size int) bool {
+	if b.bytes+size > b.opts.MaxBytes {
+		return false
+	}
+	jobs, bytes := 0, 0
+	if l := b.laneOf(c, s); l != nil {
+		jobs, bytes = l.jobs.n, l.bytes
+	}
+	freeBytes := b.opts.MaxWaitingBytes - s.waitingBytes
+	return jobs < b.opts.MaxWaiting-s.waiting && (bytes+size <= freeBytes-size || bytes == 0 && size <= freeBytes)
+}

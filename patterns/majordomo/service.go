@@ -1,0 +1,176 @@
+package majordomo
+
+import (
+	"slices"
+	"strings"
+)
+
+// service is a name that workers have registered, or that requests wait for. It
+// is gone when there are neither.
+type service struct {
+	name    string
+	workers int // registered
+	given   int // requests that workers have
+
+	waiting      int // requests in lanes
+	waitingBytes int
+	lanes        list[lane] // those with requests, in the order of their turns
+
+	orphan  element[service] // in Broker.orphans
+	retired bool             // it is not in Broker.services any more
+
+	idle  list[worker] // workers without a request, longest idle first
+	ahead list[worker] // workers that may be sent one more ahead
+}
+
+// ServiceStatus is a reading of one service of a broker.
+type ServiceStatus struct {
+	Name    string
+	Workers int // registered
+	Waiting int // requests that no worker has yet
+	Given   int // requests that workers have
+}
+
+// lookup returns the service that a client asks for. It makes it if there is room,
+// and else returns nil. As with hasRoom, a client may have requests waiting for as
+// many services as there is room for more.
+func (b *Broker) lookup(c *conn, name []byte) *service {
+	s := b.services[string(name)]
+	if s == nil && c.lanes.n < b.opts.MaxServices-len(b.services) {
+		s = b.newService(name)
+	}
+	return s
+}
+
+// enlist returns the service that a worker registers for. If there is no room for
+// one more, the oldest without workers is given up. It returns nil if all have
+// workers.
+func (b *Broker) enlist(name []byte) *service {
+	s := b.services[string(name)]
+	if s != nil {
+		return s
+	}
+	if len(b.services) >= b.opts.MaxServices {
+		old := b.orphans.front()
+		if old == nil {
+			return nil
+		}
+		b.abandon(old)
+	}
+	return b.newService(name)
+}
+
+func (b *Broker) newService(name []byte) *service {
+	s := &service{name: string(name)}
+	s.orphan.of = s
+	b.orphans.pushBack(&s.orphan)
+	b.services[s.name] = s
+	return s
+}
+
+// abandon drops all requests that wait for a service without workers, and the
+// service with them.
+func (b *Broker) abandon(s *service) {
+	for l := s.lanes.front(); l != nil; l = s.lanes.front() {
+		j := l.jobs.front()
+		b.unwait(j)
+		b.stats.Refused++
+		b.refuse(j, ErrNoService)
+	}
+	b.retire(s)
+}
+
+// enroll and leave count the workers of a service.
+func (b *Broker) enroll(s *service) {
+	s.workers++
+	s.orphan.leave()
+}
+
+func (b *Broker) leave(s *service) {
+	s.workers--
+	if s.workers == 0 {
+		b.orphans.pushBack(&s.orphan)
+	}
+}
+
+// retire forgets a service that nobody needs.
+func (b *Broker) retire(s *service) {
+	if s.workers == 0 && s.waiting == 0 && !s.retired {
+		s.retired = true
+		s.orphan.leave()
+		delete(b.services, s.name)
+	}
+}
+
+// pick returns the worker that is to have the next request, or nil: the one that
+// has been idle longest, or else one that takes requests ahead.
+func (s *service) pick(j *job) *worker {
+	if w := s.idle.front(); w != nil {
+		return w
+	}
+	if j.returned {
+		return nil // it may end this worker too, and nothing shall wait behind it
+	}
+	return s.ahead.front()
+}
+
+// admit has a worker do a request, now or later.
+func (b *Broker) admit(j *job) {
+	s := j.service
+	if s.waiting == 0 {
+		if w := s.pick(j); w != nil {
+			b.give(j, w)
+			return
+		}
+	}
+	b.wait(j, false)
+}
+
+// dispatch gives the requests that wait for a service to workers, as many as they
+// take: the clients' in turn.
+func (b *Broker) dispatch(s *service) {
+	for s.waiting > 0 {
+		l := s.lanes.front()
+		j := l.jobs.front()
+		w := s.pick(j)
+		if w == nil {
+			return
+		}
+		if l.jobs.n > 1 {
+			l.inService.leave()
+			s.lanes.pushBack(&l.inService)
+		}
+		b.unwait(j)
+		b.give(j, w)
+	}
+}
+
+// give sends a request to a worker.
+func (b *Broker) give(j *job, w *worker) {
+	j.worker, j.sent = w, b.now
+	w.jobs.pushBack(&j.place)
+	w.bytes += j.size()
+	j.service.given++
+	dst := append(b.open(w.conn), w.head...)
+	dst = appendAddress(dst, j.client.peer.Identity())
+	w.conn.stage = append(dst, j.body()...)
+	w.place()
+}
+
+// takeBack ends what give began: the worker has the request no longer.
+func (b *Broker) takeBack(j *job) {
+	j.place.leave()
+	j.worker.bytes -= j.size()
+	j.worker = nil
+	j.service.given--
+}
+
+// status returns the services in the order of their names.
+func (b *Broker) status() []ServiceStatus {
+	all := make([]ServiceStatus, 0, len(b.services))
+	for _, s := range b.services {
+		all = append(all, ServiceStatus{s.name, s.workers, s.waiting, s.given})
+	}
+	slices.SortFunc(all, func(a, b ServiceStatus) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}

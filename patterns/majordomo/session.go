@@ -1,0 +1,386 @@
+package majordomo
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
+
+// session is one connection of a worker, from a new socket to its end (RFC 7: who
+// is disconnected comes back on a new socket).
+type session struct {
+	w       *Worker
+	dealer  *sockets.Dealer
+	ctx     context.Context // ends with the session
+	cancel  context.CancelCauseFunc
+	settled bool // it has registered
+
+	peer  atomic.Pointer[sockets.Peer] // the broker, once the handshake has succeeded
+	heard atomic.Int64                 // when the broker was last heard, in nanoseconds since began
+	told  atomic.Int64                 // when it was last told something
+	began time.Time
+
+	mu    sync.Mutex
+	queue []task        // requests that are not begun
+	next  int           // the first of them in queue
+	busy  bool          // a handler runs
+	since int64         // when it was called
+	wake  chan struct{} // capacity 1: queue is no longer empty
+	armed bool          // slow is running
+
+	slow *time.Timer // when to look whether requests wait behind a slow one
+}
+
+// task is a request on its way to the handler.
+type task struct {
+	address []byte
+	frames  [][]byte
+}
+
+var (
+	errSilent      = errors.New("majordomo: the broker is silent")
+	errDismissed   = errors.New("majordomo: the broker has sent DISCONNECT")
+	errLost        = errors.New("majordomo: the connection was lost")
+	errOutOfOrder  = errors.New("majordomo: the broker sends more requests than this worker takes")
+	errUnexpected  = errors.New("majordomo: the broker has sent what is no command for a worker")
+	errSessionOver = errors.New("majordomo: the session has ended")
+)
+
+// open makes a socket that connects to the broker.
+func (w *Worker) open() (*session, error) {
+	s := &session{w: w, began: time.Now(), wake: make(chan struct{}, 1), slow: time.NewTimer(time.Hour)}
+	s.slow.Stop()
+	s.ctx, s.cancel = context.WithCancelCause(w.ctx)
+	o := w.opts.Socket
+	monitor := o.Monitor
+	o.Monitor = func(e sockets.Event) {
+		switch e.Kind {
+		case sockets.HandshakeSucceeded:
+			if !s.peer.CompareAndSwap(nil, e.Peer) {
+				s.cancel(errLost) // a second connection of this socket
+			}
+		case sockets.Disconnected:
+			s.cancel(errLost)
+		}
+		if monitor != nil {
+			monitor(e)
+		}
+	}
+	var err error
+	if s.dealer, err = sockets.NewDealer(o); err != nil {
+		s.cancel(err)
+		return nil, err
+	}
+	if err = s.dealer.Connect(w.opts.Broker); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *session) close() {
+	s.cancel(errSessionOver)
+	_ = s.dealer.Close()
+}
+
+// now is the time since the session began.
+func (s *session) now() int64 { return int64(time.Since(s.began)) }
+
+// run has the session, and returns when it has ended and its handler has returned.
+func (s *session) run() {
+	defer s.close()
+	w := s.w
+	v := w.opts.Version
+	hello := append(appendWorkerHeader(nil, v, ready, true), 0, byte(len(w.service)))
+	// It waits for the connection, since Immediate is set.
+	if s.dealer.SendWire(s.ctx, append(hello, w.service...), 1, nil) != nil {
+		return
+	}
+	s.settled = true
+	s.heard.Store(s.now())
+	s.told.Store(s.now())
+	w.sessions.Add(1)
+	w.connected.Add(1)
+	defer w.connected.Add(-1)
+
+	var parts sync.WaitGroup
+	parts.Go(s.handle)
+	parts.Go(s.beat)
+	s.cancel(s.receive())
+	parts.Wait()
+	if context.Cause(s.ctx) != errDismissed {
+		// The broker need not wait for this worker's silence.
+		_ = s.dealer.SendWire(ended, appendWorkerHeader(nil, v, disconnect, false), 1, nil)
+	}
+}
+
+// receive takes what the broker sends, and returns why the session ends.
+func (s *session) receive() error {
+	var batch sockets.Batch
+	defer batch.Release()
+	var p packet
+	for {
+		if err := s.dealer.RecvBatch(s.ctx, &batch); err != nil {
+			return err
+		}
+		s.heard.Store(s.now())
+		for i := range batch.Len() {
+			if !p.parse(batch.Message(i), false) || !p.worker || p.version != s.w.opts.Version {
+				s.w.malformed.Add(1)
+				return errUnexpected
+			}
+			switch p.command {
+			case heartbeat:
+			case disconnect:
+				return errDismissed
+			case request:
+				if !s.push(&p) {
+					s.w.malformed.Add(1)
+					return errOutOfOrder
+				}
+			default:
+				s.w.malformed.Add(1)
+				return errUnexpected
+			}
+		}
+	}
+}
+
+// push queues a request for the handler. It reports false if there are more than
+// the broker may send.
+func (s *session) push(p *packet) bool {
+	// One piece of memory for all of it, which is the handler's.
+	data := append(append(make([]byte, 0, len(p.address)+len(p.body)), p.address...), p.body...)
+	n := len(p.address)
+	body := zmtp.Message(data[n:])
+	t := task{data[:n:n], body.AppendFrames(make([][]byte, 0, body.Len()))}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waiting := len(s.queue) - s.next
+	if waiting >= s.w.opts.Ahead {
+		return false
+	}
+	if s.next > 0 && len(s.queue) == cap(s.queue) {
+		s.queue = s.queue[:copy(s.queue, s.queue[s.next:])]
+		s.next = 0
+	}
+	s.queue = append(s.queue, t)
+	switch {
+	case waiting > 0:
+	case !s.busy:
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	case !s.armed:
+		s.armed = true
+		s.slow.Reset(giveBackTime)
+	}
+	return true
+}
+
+// pop waits for the next request.
+func (s *session) pop() (task, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.next == len(s.queue) {
+		s.queue, s.next = s.queue[:0], 0
+		s.mu.Unlock()
+		select {
+		case <-s.wake:
+		case <-s.ctx.Done():
+		}
+		s.mu.Lock()
+		if s.ctx.Err() != nil {
+			return task{}, false
+		}
+	}
+	if s.ctx.Err() != nil {
+		return task{}, false
+	}
+	t := s.queue[s.next]
+	s.queue[s.next] = task{}
+	s.next++
+	s.busy = true
+	s.since = s.now()
+	return t, true
+}
+
+// handle calls the handler for one request after the other.
+func (s *session) handle() {
+	for {
+		t, ok := s.pop()
+		if !ok {
+			return
+		}
+		s.handleOne(t)
+	}
+}
+
+func (s *session) handleOne(t task) {
+	w := s.w
+	ctx := s.ctx
+	if w.opts.Version == Version02 {
+		part := &parts{s: s, address: t.address}
+		defer part.end()
+		ctx = context.WithValue(ctx, partsKey{}, part)
+	}
+	body, err := w.handler(ctx, t.frames)
+	w.requests.Add(1)
+	if err != nil {
+		w.failed.Add(1)
+		body = errorOf(err).frames()
+	}
+	if s.ctx.Err() != nil {
+		return // nobody waits for the reply
+	}
+	s.mu.Lock()
+	s.busy = false // before the reply is sent: see giveBack
+	s.mu.Unlock()
+	if err = s.send(reply, t.address, body); errors.Is(err, sockets.ErrTooLarge) {
+		err = s.send(reply, t.address, (&Error{CodeFailed, "reply is too large"}).frames())
+	}
+	if err != nil {
+		s.cancel(err)
+	}
+}
+
+var (
+	emptyFrame = []byte{}
+	header01   = []byte(worker01)
+	header02   = []byte(worker02)
+	codes      = [2]map[command][]byte{
+		Version01: {reply: {workerCode(Version01, reply)}},
+		Version02: {reply: {workerCode(Version02, reply)}, partial: {workerCode(Version02, partial)}},
+	}
+)
+
+// send sends a reply, or a part of one.
+func (s *session) send(c command, address []byte, body [][]byte) error {
+	v := s.w.opts.Version
+	frames := make([][]byte, 0, 5+max(len(body), 1))
+	if v == Version01 {
+		frames = append(frames, emptyFrame, header01)
+	} else {
+		frames = append(frames, header02)
+	}
+	frames = append(frames, codes[v][c], address, emptyFrame)
+	if len(body) == 0 {
+		frames = append(frames, emptyFrame)
+	}
+	err := s.dealer.Send(s.ctx, append(frames, body...)...)
+	s.told.Store(s.now())
+	return err
+}
+
+// beat sends heartbeats, and gives the broker up when it is silent. It goes on
+// while the handler runs.
+func (s *session) beat() {
+	interval := s.w.opts.Heartbeat
+	period := max(interval/4, time.Millisecond)
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	defer s.slow.Stop()
+	beat := appendWorkerHeader(nil, s.w.opts.Version, heartbeat, false)
+	last := s.now()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.slow.C:
+			s.giveBack()
+			continue
+		case <-ticker.C:
+		}
+		now := s.now()
+		late := now - last - int64(period)
+		last = now
+		if late > int64(period) { // this process did not run; the broker is not to blame
+			s.heard.Add(late)
+		}
+		s.mu.Lock()
+		counts := !s.busy || isOurs(s.peer.Load())
+		s.mu.Unlock()
+		if !counts {
+			s.heard.Store(now)
+		}
+		if now-s.heard.Load() >= int64(interval)*int64(s.w.opts.Liveness) {
+			s.w.silent.Add(1)
+			s.cancel(errSilent)
+			return
+		}
+		if now-s.told.Load() >= int64(interval)*7/8 {
+			_ = s.dealer.SendWire(ended, beat, 1, nil)
+			s.told.Store(now)
+		}
+	}
+}
+
+// giveBackTime is how long a handler may run before the requests that were sent
+// ahead are given back to the broker, for other workers.
+const giveBackTime = 20 * time.Millisecond
+
+// giveBack gives requests back that wait behind a slow one.
+func (s *session) giveBack() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armed = false
+	n := len(s.queue) - s.next
+	if n == 0 || !isOurs(s.peer.Load()) {
+		return
+	}
+	if left := giveBackTime - time.Duration(s.now()-s.since); !s.busy || left > 0 {
+		s.armed = true
+		s.slow.Reset(max(left, time.Millisecond))
+		return
+	}
+	count := strconv.AppendInt(nil, int64(n), 10)
+	wire := appendWorkerHeader(nil, s.w.opts.Version, giveBack, true)
+	wire = append(append(wire, 0, byte(len(count))), count...)
+	// The broker counts from the request that is being handled. Its reply comes
+	// after this, since busy is changed under the same mutex before it is sent.
+	if s.dealer.SendWire(ended, wire, 1, nil) != nil {
+		return
+	}
+	clear(s.queue)
+	s.queue, s.next = s.queue[:0], 0
+	s.w.returned.Add(uint64(n))
+}
+
+// parts is what Partial finds in a handler's context.
+type parts struct {
+	s       *session
+	mu      sync.Mutex
+	over    bool
+	address []byte
+}
+
+type partsKey struct{}
+
+func (p *parts) end() {
+	p.mu.Lock()
+	p.over = true
+	p.mu.Unlock()
+}
+
+// Partial sends a part of the reply to the request that is handled with ctx: in
+// version 0.2 a reply may come in any number of parts, of which what the handler
+// returns is the last. It returns ErrNotPartial where that is not possible.
+func Partial(ctx context.Context, frames ...[]byte) error {
+	p, ok := ctx.Value(partsKey{}).(*parts)
+	if !ok {
+		return ErrNotPartial
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		return ErrNotPartial
+	}
+	return p.s.send(partial, p.address, frames)
+}
