@@ -6,6 +6,7 @@
 //	                   internal/timer ◀── chp
 //	                        sockets ◀── patterns/binarystar ◀── chp
 //	                        sockets ◀── patterns/blackbox
+//	                        sockets ◀── patterns/majordomo
 //	               chp/commit ◀── chp/durable ◀── cmd
 //	                        sockets ◀── internal/command ◀── cmd
 //
@@ -112,6 +113,12 @@ var rules = []struct {
 	},
 	{
 		path: "patterns/blackbox",
+		own:  []string{"zmtp", "sockets"},
+		std:  []string{"net/http"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
+	},
+	{
+		path: "patterns/majordomo",
 		own:  []string{"zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},

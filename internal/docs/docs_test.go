@@ -87,7 +87,7 @@ func tests(t *testing.T) map[string]bool {
 func TestFileMap(t *testing.T) {
 	t.Parallel()
 	text := section(t, page(t, "DESIGN.md"), "## File map")
-	for _, folder := range []string{"zmtp", "sockets", "chp", "internal/kvmsg", "internal/store", "internal/timer", "patterns/binarystar", "patterns/blackbox", "patterns/espresso", "patterns/lastvalue"} {
+	for _, folder := range []string{"zmtp", "sockets", "chp", "internal/kvmsg", "internal/store", "internal/timer", "patterns/binarystar", "patterns/blackbox", "patterns/espresso", "patterns/lastvalue", "patterns/majordomo"} {
 		_, part, found := strings.Cut(text, "\n`"+folder+"/`\n")
 		if !found {
 			t.Errorf("%s/ is missing", folder)
