@@ -28,8 +28,13 @@ type following struct {
 
 // followedBy begins to send a peer what it asks for. It takes the place of an earlier
 // follower: that is the same server, before its connection broke. One that works is
-// not replaced from another address.
+// not replaced from another address. With CURVE only the owner of the other server's
+// key may follow.
 func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followRequest) {
+	if key := s.pair.peerKey; !key.IsZero() && peer.PublicKey() != key {
+		peer.Disconnect(errStranger)
+		return
+	}
 	q := &s.sequencer
 	f := &following{server: s, peer: peer}
 	ctx, f.cancel = context.WithCancel(ctx)
@@ -77,6 +82,7 @@ var (
 	errNotActive = errors.New("chp: this server is not the active one")
 	errReplaced  = errors.New("chp: the other server has connected again")
 	errFollowed  = errors.New("chp: another server follows this one")
+	errStranger  = errors.New("chp: only the other server of the pair may follow, and this is not its key")
 	errFollower  = errors.New("chp: unexpected message of the passive server")
 )
 

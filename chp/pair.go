@@ -13,6 +13,7 @@ import (
 
 	"clustermap/patterns/binarystar"
 	"clustermap/sockets"
+	"clustermap/zmtp"
 )
 
 // pair is what a server of a pair has besides: the node that knows which of the two is
@@ -25,6 +26,7 @@ type pair struct {
 	timeout  time.Duration
 	security func() sockets.Security // of connections to the other server; a function, because printing one shows no secrets
 	bound    func() sockets.Security // of the endpoint of the state
+	peerKey  zmtp.PublicKey          // with CURVE the other server's key, else zero
 	node     *binarystar.Node
 	sending  sync.WaitGroup // goroutines of followings
 	changed  chan struct{}  // wakes run
@@ -54,6 +56,7 @@ func newPair(s *Server, o ServerOptions) *pair {
 		server: s, began: time.Now(), timeout: o.Pair.Timeout, changed: make(chan struct{}, 1),
 		security: func() sockets.Security { return o.Pair.PeerSecurity },
 		bound:    func() sockets.Security { return o.Security },
+		peerKey:  o.Pair.PeerSecurity.CurveServerKey,
 	}
 }
 

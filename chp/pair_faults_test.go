@@ -21,11 +21,10 @@ type wireFollower struct {
 }
 
 // dialFollower connects to the active server, and sends nothing yet.
-func dialFollower(t testing.TB, s pairServer) *wireFollower {
+func dialFollower(t testing.TB, s pairServer, security ...sockets.Security) *wireFollower {
 	t.Helper()
 	f := &wireFollower{t: t, gone: make(chan struct{})}
-	var err error
-	f.Dealer, err = sockets.NewDealer(sockets.Options{
+	o := sockets.Options{
 		Metadata:          map[string]string{propertyCHP: announcement, propertyPeer: peerVersion},
 		ReconnectInterval: -1, Linger: -1,
 		Monitor: func(e sockets.Event) {
@@ -33,7 +32,12 @@ func dialFollower(t testing.TB, s pairServer) *wireFollower {
 				close(f.gone)
 			}
 		},
-	})
+	}
+	if len(security) > 0 {
+		o.Security = security[0]
+	}
+	var err error
+	f.Dealer, err = sockets.NewDealer(o)
 	must(t, err)
 	t.Cleanup(func() { must(t, f.Close()) })
 	must(t, f.Connect(s.Endpoints().Snapshot))

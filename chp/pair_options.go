@@ -35,8 +35,11 @@ type PairOptions struct {
 	// which is logged, and Status tells.
 	Acks int
 
-	// PeerSecurity is for the connections to the other server: with CURVE its public
-	// key, and this server's own keys. By default they have none.
+	// PeerSecurity is for the connections to the other server. With CURVE, which both
+	// servers use or neither, it has CurveServerKey, the other server's public key, and
+	// CurveSecretKey, the same as Security.CurveSecretKey: who follows this server must
+	// own the other server's key. By default there is no CURVE, and then who
+	// reaches P can pretend to be the other server: see docs/PAIR.md.
 	PeerSecurity sockets.Security
 
 	// OnDiverged, if set, is told of the updates of this server that are given up,

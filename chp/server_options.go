@@ -219,6 +219,9 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 		if !o.Model.dialect().full {
 			errs = append(errs, &OptionError{"Model", "is not for a server of a pair: it needs the full protocol"})
 		}
+		if s, peer := &o.Security, &p.PeerSecurity; s.CurveServer != !peer.CurveServerKey.IsZero() || s.CurveServer && s.CurveSecretKey != peer.CurveSecretKey {
+			errs = append(errs, &OptionError{"Pair.PeerSecurity", "does not go with Security: with CURVE both have this server's CurveSecretKey, and PeerSecurity has the other server's CurveServerKey"})
+		}
 		if o.Preload != nil {
 			errs = append(errs, &OptionError{"Preload", "is not for a server of a pair: the servers would begin with different maps"})
 		}

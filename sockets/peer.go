@@ -40,6 +40,11 @@ func (p *Peer) SocketType() string { return p.info.SocketType.String() }
 // Security. It is "" if nobody did.
 func (p *Peer) UserID() string { return p.info.UserID }
 
+// PublicKey returns the long-term key that the peer has proved to own, with CURVE:
+// that of the client, or of the server. It is zero with another mechanism, and with
+// inproc.
+func (p *Peer) PublicKey() zmtp.PublicKey { return p.info.PublicKey }
+
 // Property returns a property of the peer, or "", by the names that libzmq has
 // for the properties of a message (zmq_msg_gets):
 //

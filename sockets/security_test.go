@@ -160,7 +160,7 @@ func pairs() map[string]pair {
 }
 
 // TestSecurityTraffic: messages of all shapes pass both ways, whichever side is
-// the server, and the server knows who its peer is.
+// the server, and both know who their peer is.
 func TestSecurityTraffic(t *testing.T) {
 	t.Parallel()
 	shapes := [][][]byte{
@@ -172,8 +172,8 @@ func TestSecurityTraffic(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/server binds=%v", name, serverBinds), func(t *testing.T) {
 				t.Parallel()
 				ctx := testContext(t)
-				seen := newEvents()
-				ours, theirs := Options{Security: p.server, Monitor: seen.tell}, Options{Security: p.client}
+				seen, met := newEvents(), newEvents()
+				ours, theirs := Options{Security: p.server, Monitor: seen.tell}, Options{Security: p.client, Monitor: met.tell}
 				routerOptions, dealerOptions := ours, theirs
 				if !serverBinds {
 					routerOptions, dealerOptions = theirs, ours
@@ -201,6 +201,12 @@ func TestSecurityTraffic(t *testing.T) {
 				peer := seen.await(t, HandshakeSucceeded).Peer
 				if peer.UserID() != "user" || peer.Property("user-id") != "user" || peer.Property("Colour") != name {
 					t.Errorf("user %q, %q of colour %q", peer.UserID(), peer.Property("user-id"), peer.Property("Colour"))
+				}
+				if got, want := peer.PublicKey(), p.client.publicKey(); got != want {
+					t.Errorf("the client's key is %v, want %v", got, want)
+				}
+				if got, want := met.await(t, HandshakeSucceeded).Peer.PublicKey(), p.client.CurveServerKey; got != want {
+					t.Errorf("the server's key is %v, want %v", got, want)
 				}
 			})
 		}

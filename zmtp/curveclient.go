@@ -56,6 +56,9 @@ func (m *CurveClient) Name() string { return curveName }
 // AsServer returns false.
 func (m *CurveClient) AsServer() bool { return false }
 
+// peerKey returns the server's long-term public key.
+func (m *CurveClient) peerKey() PublicKey { return m.config.Server }
+
 // Start appends HELLO. The error Is ErrConfig if a key is missing or the
 // server's is no key.
 func (m *CurveClient) Start(dst []byte) ([]byte, error) {

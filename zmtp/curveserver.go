@@ -213,6 +213,9 @@ func (m *CurveServer) Credentials() (values [][]byte, waiting bool) {
 	return m.credentials, m.stage == wantVerdict
 }
 
+// peerKey returns the client's long-term public key, after INITIATE.
+func (m *CurveServer) peerKey() PublicKey { return PublicKey(m.credentials[0]) }
+
 // Accept appends READY.
 func (m *CurveServer) Accept(dst []byte) (out []byte, done bool, err error) {
 	dst = appendCommandStart(dst, CommandReady, readyFixed+len(m.config.Properties))

@@ -135,6 +135,9 @@ type Peer struct {
 	// of the credentials says of the peer, not the peer itself.
 	UserID  string
 	Granted Metadata
+	// PublicKey is the CURVE key that the peer has proved to own: a client's
+	// long-term key, or the server's. It is zero with another mechanism.
+	PublicKey PublicKey
 }
 
 // SendsSubscriptions reports whether the peer, if it is a subscriber, tells
@@ -367,6 +370,9 @@ func (h *Handshake) advance(dst, out []byte, done bool, err error) ([]byte, erro
 // accept judges the peer's properties and completes h.peer.
 func (h *Handshake) accept(m Metadata) *ProtocolError {
 	h.peer.Metadata = m
+	if prover, ok := h.mechanism.(interface{ peerKey() PublicKey }); ok {
+		h.peer.PublicKey = prover.peerKey()
+	}
 	h.peer.SocketType = UNKNOWN
 	// libzmq too takes a peer that does not tell its type.
 	if name, ok := m.Get(PropertySocketType); ok {
