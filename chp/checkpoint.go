@@ -59,7 +59,7 @@ func (q *sequencer) checkpoint(ctx context.Context) error {
 	q.saving.Lock()
 	defer q.saving.Unlock()
 	q.mu.Lock()
-	w := wholeMap{q.store.Cut(), q.disk.index, q.last.Load(), q.newest, q.mapID, q.origins.portions(), &q.deadlines}
+	w := wholeMap{q.store.Cut(), q.disk.index, q.last.Load(), q.history(), q.mapID, q.origins.portions(), &q.deadlines}
 	q.disk.grown.Store(0)
 	q.mu.Unlock()
 	return q.save(ctx, &w)
@@ -70,7 +70,7 @@ type wholeMap struct {
 	cut       *store.Cut
 	index     uint64 // of the last entry that it replaces
 	sequence  int64
-	newest    reign
+	reigns    []reign // the oldest first
 	mapID     [mapIDSize]byte
 	origins   [][]byte
 	deadlines *deadlines
@@ -78,7 +78,7 @@ type wholeMap struct {
 
 // save writes a checkpoint, and releases its cut. saving must be held.
 func (q *sequencer) save(ctx context.Context, m *wholeMap) error {
-	c, index, newest := m.cut, m.index, m.newest
+	c, index, newest := m.cut, m.index, m.reigns[len(m.reigns)-1]
 	defer c.Release()
 	if err := q.disk.group.Flush(ctx); err != nil {
 		return err
@@ -89,15 +89,18 @@ func (q *sequencer) save(ctx context.Context, m *wholeMap) error {
 	}
 	defer w.Abort()
 	e := commit.Entry{Epoch: newest.epoch, First: uint64(newest.last), Kind: commit.KindRecords, Time: time.Now().UnixNano()}
-	state := append([][]byte{m.mapID[:]}, m.origins...)
-	for i, records := range state {
-		kind := uint32(kindOrigins)
-		if i == 0 {
-			kind = kindMapID
+	state := func(kind uint32, records []byte) {
+		if err == nil {
+			err = w.Append(commit.Entry{Epoch: newest.epoch, Kind: kind, Time: e.Time, Records: records})
 		}
-		if err := w.Append(commit.Entry{Epoch: newest.epoch, Kind: kind, Time: e.Time, Records: records}); err != nil {
-			return err
-		}
+	}
+	state(kindMapID, m.mapID[:])
+	state(kindReigns, appendReigns(nil, m.reigns))
+	for _, portion := range m.origins {
+		state(kindOrigins, portion)
+	}
+	if err != nil {
+		return fmt.Errorf("chp: writing a checkpoint: %w", err)
 	}
 	flush := func() {
 		if e.Count > 0 && err == nil {

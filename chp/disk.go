@@ -38,11 +38,13 @@ const (
 	// order number of the last one, 8 bytes big-endian, and the updates.
 	kindSent = 1
 
-	// kindOrigins is a portion of the origins (see origins.portions), and kindMapID
-	// the identity of the map, 16 bytes. Checkpoints have both, and a new log begins
-	// with the second.
+	// kindOrigins is a portion of the origins (see origins.portions), kindMapID
+	// the identity of the map, 16 bytes, and kindReigns the reigns of the map and the last
+	// update of each (see appendReigns). Checkpoints have all of them, before the
+	// updates, and a new log begins with the identity.
 	kindOrigins = 2
 	kindMapID   = 3
+	kindReigns  = 4
 )
 
 const sentHeadSize = len(clientID{}) + 8

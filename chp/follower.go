@@ -24,7 +24,6 @@ type follower struct {
 	fail   context.CancelCauseFunc
 	dealer *sockets.Dealer
 
-	asked followRequest
 	base  *base     // the map that is being sent, nil otherwise
 	head  batchHead // of the batch that is being sent; count 0 otherwise
 	wire  []byte    // the first updates of that batch, if it came in several parts
@@ -98,9 +97,9 @@ func (s *Server) followOnce(ctx, serving context.Context) error {
 	}
 	q := &s.sequencer
 	q.mu.Lock()
-	f.asked = followRequest{mapID: q.mapID, epoch: q.newest.epoch, last: q.newest.last}
+	asks := followRequest{mapID: q.mapID, epoch: q.newest.epoch, last: q.newest.last}
 	q.mu.Unlock()
-	err = f.dealer.Send(f.ctx, []byte(nameFollow), f.asked.append(nil))
+	err = f.dealer.Send(f.ctx, []byte(nameFollow), asks.append(nil))
 	var b sockets.Batch
 	defer b.Release()
 	for err == nil {
@@ -237,11 +236,7 @@ func (f *follower) control(name string, body []byte) error {
 		}
 		b := f.base
 		f.base, f.news = nil, true
-		if err := f.server.install(f.ctx, b, f.asked); err != nil {
-			return err
-		}
-		f.asked = followRequest{mapID: b.mapID, epoch: b.epoch, last: b.last}
-		return nil
+		return f.server.install(f.ctx, b)
 	case nameBatch:
 		h, ok := parseBatchHead(body)
 		if !ok || f.base != nil {
@@ -322,8 +317,8 @@ func (q *sequencer) followed(h batchHead, wire []byte, spans []sockets.Span) err
 		kvmsg.Record(wire[spans[0].Start:]).Seq() != h.first {
 		return errFollow
 	}
-	q.enterReign(h.epoch)
-	q.newest = reign{h.epoch, h.last()}
+	q.epoch = h.epoch
+	q.advance(h.epoch, h.last())
 	if h.counter > 0 {
 		q.origins.note(h.id, h.counter, len(spans), h.first-1)
 	}
@@ -341,31 +336,11 @@ func (q *sequencer) followed(h batchHead, wire []byte, spans []sockets.Span) err
 	return nil
 }
 
-// enterReign notes that what follows belongs to a reign. mu must be held.
-func (q *sequencer) enterReign(epoch uint64) {
-	if epoch == q.epoch {
-		return
-	}
-	if len(q.reigns) == maxReigns {
-		q.reigns = q.reigns[1:]
-	}
-	q.reigns = append(q.reigns, q.newest)
-	q.epoch = epoch
-}
-
 // install puts a map that was sent in the place of the server's own.
-func (s *Server) install(ctx context.Context, b *base, asked followRequest) error {
+func (s *Server) install(ctx context.Context, b *base) error {
 	q := &s.sequencer
-	switch {
-	case b.branch > 0 && asked.mapID == b.mapID:
-		if asked.last > b.branch {
-			s.diverged(b.baseHead, asked)
-		}
-	case asked.mapID != b.mapID && s.Len() > 0:
-		// Nothing is known of what the two have in common: all of it is reported.
-		b.baseHead.branch = 0
-		s.diverged(b.baseHead, asked)
-	}
+	newest := b.newest()
+	s.reportDivergence(&b.baseHead)
 	if q.disk.on() {
 		// The log has the new map before the server has it: what is appended after
 		// this must not follow on the map before.
@@ -374,7 +349,7 @@ func (s *Server) install(ctx context.Context, b *base, asked followRequest) erro
 		q.mu.Lock()
 		index := q.disk.index // nothing is appended meanwhile
 		q.mu.Unlock()
-		m := wholeMap{b.store.Cut(), index, b.last, reign{b.epoch, b.last}, b.mapID, b.origins.portions(), b.deadlines}
+		m := wholeMap{b.store.Cut(), index, newest.last, b.reigns, b.mapID, b.origins.portions(), b.deadlines}
 		if err := q.save(ctx, &m); err != nil {
 			return err
 		}
@@ -385,28 +360,55 @@ func (s *Server) install(ctx context.Context, b *base, asked followRequest) erro
 	q.current.Store(b.store)
 	q.deadlines.replace(b.deadlines)
 	q.origins = b.origins
-	q.mapID, q.reigns = b.mapID, nil
-	q.epoch, q.newest = b.epoch, reign{b.epoch, b.last}
+	q.mapID = b.mapID
+	q.setHistory(b.reigns)
 	q.base = 0
-	q.last.Store(b.last)
-	q.published.Store(b.last)
+	q.last.Store(newest.last)
+	q.published.Store(newest.last)
 	q.tail.clear()
 	q.early.copied(b.early, &b.seen, clock())
 	q.mu.Unlock()
 	s.pair.copied.Store(true)
-	s.log.Info("has copied the active server's map", "keys", b.store.Len(), "sequence", b.last)
+	s.log.Info("has copied the active server's map", "keys", b.store.Len(), "sequence", newest.last)
 	return nil
 }
 
-// diverged reports the updates that this server took in a reign that has lost, and
-// that the active server does not have.
-func (s *Server) diverged(h baseHead, asked followRequest) {
+// reportDivergence reports the updates that are in this server's map and not in the one
+// that replaces it. Nothing is known of what different maps have in common, and nothing
+// of reigns that the active server has forgotten or never heard of: then all keys are
+// reported. A report is not repeated when a copy fails and begins anew.
+func (s *Server) reportDivergence(h *baseHead) {
+	q := &s.sequencer
+	q.mu.Lock()
+	after, newest := int64(0), q.newest
+	if h.mapID == q.mapID {
+		after = common(q.history(), h.reigns)
+	}
+	q.mu.Unlock()
+	if newest.last <= after || after == 0 && s.Len() == 0 {
+		return
+	}
+	if told := &s.pair.diverged; told.newest == newest && told.after <= after {
+		return
+	}
+	s.pair.diverged = divergence{newest, after}
+	s.diverged(newest, after)
+}
+
+// divergence is what was last reported: the updates of a history behind a sequence.
+type divergence struct {
+	newest reign
+	after  int64
+}
+
+// diverged reports the updates behind a sequence.
+func (s *Server) diverged(newest reign, after int64) {
 	q := &s.sequencer
 	c := q.cut()
 	defer c.Release()
-	lost := Divergence{Epoch: epochOf(asked.epoch), After: h.branch, Last: asked.last, Entries: func(yield func(Entry, int64) bool) {
+	lost := Divergence{Epoch: epochOf(newest.epoch), After: after, Last: newest.last, Entries: func(yield func(Entry, int64) bool) {
 		c.Records(func(r kvmsg.Record) bool {
-			if h.branch > 0 && r.Seq() <= h.branch {
+			if r.Seq() <= after {
 				return true
 			}
 			return yield(Entry{Key: r.Key(), Value: r.Value(), TTL: q.deadlines.left(r)}, r.Seq())

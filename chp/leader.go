@@ -109,10 +109,9 @@ func (f *following) run(ctx context.Context, r followRequest) error {
 	var head []byte
 	for {
 		if !ok {
-			if err := f.sendBase(ctx, r); err != nil {
+			if err := f.sendBase(ctx); err != nil {
 				return err
 			}
-			r = followRequest{} // what it had is replaced
 		}
 		q.mu.Lock()
 		batches, ok = q.tail.read(f.position, followPortion, batches[:0])
@@ -165,13 +164,13 @@ func (f *following) send(ctx context.Context, message []byte) error {
 }
 
 // sendBase sends the whole map, as it is at a cut; the tail continues it.
-func (f *following) sendBase(ctx context.Context, r followRequest) error {
+func (f *following) sendBase(ctx context.Context) error {
 	q := &f.server.sequencer
 	q.mu.Lock()
 	c := q.store.Cut()
 	origins := q.origins.portions()
-	h := baseHead{mapID: q.mapID, epoch: q.newest.epoch, last: q.newest.last, branch: q.branch(r)}
-	f.position, f.sent = q.tail.end(), h.last
+	h := baseHead{q.mapID, q.history()}
+	f.position, f.sent = q.tail.end(), q.newest.last
 	q.mu.Unlock()
 	defer c.Release()
 	if err := f.send(ctx, appendControl(nil, nameBase, h.append(nil))); err != nil {
@@ -220,30 +219,6 @@ func (q *sequencer) resume(r followRequest) (position uint64, ok bool) {
 	}
 	return q.tail.end(), q.newest == reign{r.epoch, r.last}
 }
-
-// branch returns up to which sequence a follower's updates are also this server's,
-// and 0 if that is not known. mu must be held.
-func (q *sequencer) branch(r followRequest) int64 {
-	if r.mapID != q.mapID {
-		return 0
-	}
-	branch := int64(0)
-	for _, ended := range append(q.reigns, q.newest) {
-		if ended.epoch == r.epoch {
-			branch = ended.last
-		}
-	}
-	return branch
-}
-
-// reign is a reign and the last update of it that this server has.
-type reign struct {
-	epoch uint64
-	last  int64
-}
-
-// maxReigns bounds the reigns that are remembered.
-const maxReigns = 64
 
 // hears takes a message of a peer: HAVE or BYE, and FOLLOW.
 func (s *Server) hears(ctx context.Context, peer *sockets.Peer, m zmtp.Message) {

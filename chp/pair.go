@@ -34,6 +34,7 @@ type pair struct {
 	active   atomic.Bool    // the server serves
 	follows  atomic.Bool    // the server is passive, and follows
 	began    time.Time
+	diverged divergence   // for what follows the active server
 	asked    atomic.Int64 // when a client last asked while the server did not serve, on clock
 
 	voting sync.Mutex
@@ -163,7 +164,7 @@ func (p *pair) lead(ctx context.Context, epoch uint64) {
 	s := p.server
 	q := &s.sequencer
 	q.mu.Lock()
-	q.enterReign(newReign(epoch))
+	q.epoch = newReign(epoch)
 	early := 0
 	if q.passive {
 		q.last.Store(max(q.last.Load(), firstSequence(time.Now())))

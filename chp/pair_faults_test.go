@@ -330,19 +330,19 @@ func TestPairCopyThatIsNotKept(t *testing.T) {
 	defer func() { must(t, s.Close()) }()
 	before := s.sequencer.mapID
 	b := &base{
-		baseHead: baseHead{mapID: [mapIDSize]byte{1}, epoch: 1, last: 5},
+		baseHead: baseHead{mapID: [mapIDSize]byte{1}, reigns: []reign{{1, 5}}},
 		store:    store.New(store.Options{}), wheel: timer.NewWheel(time.Now()), deadlines: &deadlines{}, origins: new(origins),
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.install(over, b, followRequest{}); err == nil {
+	if err := s.install(over, b); err == nil {
 		t.Error("the copy was kept without the log")
 	}
 	if s.sequencer.mapID != before || s.pair.copied.Load() {
 		t.Error("the server has a map that its log does not have")
 	}
-	must(t, s.install(t.Context(), b, followRequest{}))
-	if s.sequencer.mapID != b.mapID || s.Sequence() != b.last {
+	must(t, s.install(t.Context(), b))
+	if s.sequencer.mapID != b.mapID || s.Sequence() != 5 {
 		t.Error("the copy is not installed")
 	}
 }

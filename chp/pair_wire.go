@@ -68,36 +68,28 @@ func parseFollowRequest(b []byte) (r followRequest, ok bool) {
 	return r, true
 }
 
-// baseHead says what a map is that is sent as a whole.
+// baseHead says what a map is that is sent as a whole. The follower finds out with the
+// reigns which of its own updates are not in that map.
 type baseHead struct {
-	mapID [16]byte
-	epoch uint64
-	last  int64 // the sequence of the cut
-
-	// branch is up to where the follower's updates are also those of this server, if
-	// known: what the follower has beyond it was lost to it. 0 is unknown.
-	branch int64
+	mapID  [mapIDSize]byte
+	reigns []reign // the oldest first; the last update of the last one is that of the cut
 }
 
-const baseHeadSize = 16 + 8 + 8 + 8
-
 func (h *baseHead) append(dst []byte) []byte {
-	dst = append(dst, h.mapID[:]...)
-	dst = binary.BigEndian.AppendUint64(dst, h.epoch)
-	dst = binary.BigEndian.AppendUint64(dst, uint64(h.last))
-	return binary.BigEndian.AppendUint64(dst, uint64(h.branch))
+	return appendReigns(append(dst, h.mapID[:]...), h.reigns)
 }
 
 func parseBaseHead(b []byte) (h baseHead, ok bool) {
-	if len(b) != baseHeadSize {
+	if len(b) < mapIDSize {
 		return h, false
 	}
-	copy(h.mapID[:], b)
-	h.epoch = binary.BigEndian.Uint64(b[16:])
-	h.last = int64(binary.BigEndian.Uint64(b[24:]))
-	h.branch = int64(binary.BigEndian.Uint64(b[32:]))
-	return h, h.last >= 0
+	h.mapID = [mapIDSize]byte(b)
+	h.reigns, ok = parseReigns(b[mapIDSize:])
+	return h, ok
 }
+
+// newest returns the last update of the map.
+func (h *baseHead) newest() reign { return h.reigns[len(h.reigns)-1] }
 
 // appendControl appends a message of two frames.
 func appendControl(dst []byte, name string, body []byte) []byte {

@@ -68,6 +68,7 @@ type replayer struct {
 	last     int64
 	some     bool  // there was an entry with updates
 	named    bool  // there was the identity of the map
+	reigned  bool  // there were the reigns of the checkpoint whose entries follow
 	grown    int64 // bytes of entries behind the checkpoint
 	begun    time.Time
 	told     time.Time
@@ -100,6 +101,15 @@ func (r *replayer) entry(e commit.Entry) error {
 		}
 		q.mapID, r.named = [mapIDSize]byte(wire), true
 		return nil
+	case kindReigns:
+		h, ok := parseReigns(wire)
+		if !ok {
+			return fmt.Errorf("%w: entry %d", errRecord, e.Index)
+		}
+		q.setHistory(h)
+		r.last, r.index, r.reigned = q.newest.last, e.Index, true
+		r.some = r.some || r.last > 0
+		return nil
 	default:
 		return fmt.Errorf("%w: entry %d is of kind %d", errRecord, e.Index, e.Kind)
 	}
@@ -125,7 +135,10 @@ func (r *replayer) entry(e commit.Entry) error {
 			q.deadlines.set(hash, m.Seq(), clock()+time.Until(end))
 		}
 	}
-	if n := len(r.spans); n > 0 {
+	if e.Index != r.index {
+		r.reigned = false
+	}
+	if n := len(r.spans); n > 0 && !r.reigned {
 		if sent.counter > 0 {
 			q.origins.note(sent.id, sent.counter, n, r.last)
 		}
@@ -134,8 +147,8 @@ func (r *replayer) entry(e commit.Entry) error {
 			last = max(last, r.last) // a checkpoint is in no order
 		}
 		r.last = last
-		q.enterReign(e.Epoch)
-		q.newest = reign{e.Epoch, last}
+		q.epoch = e.Epoch
+		q.advance(e.Epoch, last)
 	}
 	if e.Index > r.index && r.index > 0 {
 		r.grown += int64(len(e.Records))

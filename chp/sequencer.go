@@ -57,7 +57,7 @@ type sequencer struct {
 	mapID    [mapIDSize]byte // the identity of the map
 	epoch    uint64          // the present reign
 	newest   reign           // of the last update
-	reigns   []reign         // earlier ones
+	reigns   []reign         // earlier ones with updates, the oldest first
 	tail     tail            // for the other server
 	follower *following      // the other server, nil if it does not follow
 	early    early           // updates that came before the active server published them
@@ -164,7 +164,7 @@ func (q *sequencer) enter(h batchHead, wire []byte, spans []sockets.Span) (first
 	h.epoch, h.first, h.count = q.epoch, first, uint32(len(spans))
 	last := h.last()
 	q.last.Store(last)
-	q.newest = reign{q.epoch, last}
+	q.advance(q.epoch, last)
 	var index uint64
 	if q.disk.on() {
 		index = q.disk.append(h, q.pieces)

@@ -1,0 +1,80 @@
+package chp
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// reign is a time in which one server of a pair was active, and the last update of it
+// that a server has. Its number tells it from all other reigns of the map (see newReign).
+type reign struct {
+	epoch uint64
+	last  int64
+}
+
+// maxReigns bounds the reigns that are remembered, the newest included. Those in which
+// nothing was updated do not count.
+const maxReigns = 256
+
+const reignSize = 8 + 8
+
+// advance notes the last update, and the reign in which it was made. mu must be held.
+func (q *sequencer) advance(epoch uint64, last int64) {
+	if epoch != q.newest.epoch && q.newest.last > 0 {
+		if len(q.reigns) >= maxReigns-1 {
+			q.reigns = slices.Delete(q.reigns, 0, len(q.reigns)-(maxReigns-2))
+		}
+		q.reigns = append(q.reigns, q.newest)
+	}
+	q.newest = reign{epoch, last}
+}
+
+// history returns the reigns of the map, the oldest first. mu must be held.
+func (q *sequencer) history() []reign {
+	return append(slices.Clone(q.reigns), q.newest)
+}
+
+// setHistory is the opposite of history. mu must be held.
+func (q *sequencer) setHistory(h []reign) {
+	n := len(h) - 1
+	q.reigns, q.newest = slices.Clone(h[:n]), h[n]
+	q.epoch = q.newest.epoch
+}
+
+// common returns the last update that is in both of two histories of one map, and 0 if
+// none is known to be.
+func common(a, b []reign) int64 {
+	for _, mine := range slices.Backward(a) {
+		for _, other := range slices.Backward(b) {
+			if mine.epoch == other.epoch {
+				return min(mine.last, other.last)
+			}
+		}
+	}
+	return 0
+}
+
+// appendReigns appends a history for a log or a peer.
+func appendReigns(dst []byte, h []reign) []byte {
+	for _, r := range h {
+		dst = binary.BigEndian.AppendUint64(dst, r.epoch)
+		dst = binary.BigEndian.AppendUint64(dst, uint64(r.last))
+	}
+	return dst
+}
+
+// parseReigns takes a history that has at least one reign.
+func parseReigns(b []byte) (h []reign, ok bool) {
+	n := len(b) / reignSize
+	if len(b)%reignSize != 0 || n == 0 || n > maxReigns {
+		return nil, false
+	}
+	h = make([]reign, n)
+	for i := range h {
+		h[i] = reign{binary.BigEndian.Uint64(b[i*reignSize:]), int64(binary.BigEndian.Uint64(b[i*reignSize+8:]))}
+		if h[i].last < 0 {
+			return nil, false
+		}
+	}
+	return h, true
+}

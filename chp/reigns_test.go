@@ -1,0 +1,190 @@
+package chp
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"clustermap/chp/commit"
+	"clustermap/internal/kvmsg"
+)
+
+// TestReigns: two servers find out what they have in common by the newest reign that
+// both know, however many there were.
+func TestReigns(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		a, b []reign
+		want int64
+	}{
+		{[]reign{{1, 10}}, []reign{{1, 10}}, 10},
+		{[]reign{{1, 10}}, []reign{{1, 7}, {2, 20}}, 7},
+		{[]reign{{1, 7}, {2, 20}}, []reign{{1, 10}}, 7},
+		{[]reign{{1, 7}, {2, 20}, {4, 30}}, []reign{{1, 7}, {2, 15}, {3, 40}}, 15},
+		{[]reign{{2, 20}}, []reign{{1, 7}, {3, 40}}, 0},
+		{[]reign{{0, 0}}, []reign{{0, 0}}, 0},
+	} {
+		if got := common(c.a, c.b); got != c.want {
+			t.Errorf("%v and %v: %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+	var q sequencer
+	for i := range uint64(3 * maxReigns) {
+		q.advance(i+1, int64(10*i+5))
+		q.advance(i+1, int64(10*i+10))
+	}
+	h := q.history()
+	if n := len(h); n != maxReigns || h[n-1] != (reign{3 * maxReigns, 30 * maxReigns}) || h[n-2] != (reign{3*maxReigns - 1, 30*maxReigns - 10}) {
+		t.Errorf("%d reigns, the last ones %v", n, h[n-2:])
+	}
+	b := baseHead{mapID: [mapIDSize]byte{1, 2}, reigns: h}
+	if got, ok := parseBaseHead(b.append(nil)); !ok || got.mapID != b.mapID || !slices.Equal(got.reigns, h) {
+		t.Errorf("%v, %v", got, ok)
+	}
+	for _, bad := range []string{"", "0123456789abcdef", "0123456789abcdef0123456", string(appendReigns(make([]byte, mapIDSize), []reign{{1, -1}})), string(make([]byte, mapIDSize+(maxReigns+1)*reignSize))} {
+		if _, ok := parseBaseHead([]byte(bad)); ok {
+			t.Errorf("%d bytes are taken for a BASE", len(bad))
+		}
+	}
+}
+
+// TestCheckpointKeepsHistory: after a restart on a checkpoint a server knows its last
+// update, though that was a deletion, and all reigns.
+func TestCheckpointKeepsHistory(t *testing.T) {
+	t.Parallel()
+	for _, keys := range []int{3, 0} {
+		for _, more := range []bool{false, true} {
+			t.Run(fmt.Sprintf("keys=%d/more=%v", keys, more), func(t *testing.T) {
+				t.Parallel()
+				ctx := testContext(t)
+				dir := t.TempDir()
+				o := ServerOptions{Log: openLog(t, dir), Sync: commit.Never()}
+				s, stop := serveUntil(t, o)
+				c := startClient(t, s, ClientOptions{})
+				q := &s.sequencer
+				set := func(reign uint64) {
+					q.mu.Lock()
+					q.epoch = reign
+					q.mu.Unlock()
+					for i := range keys {
+						must(t, c.Set(ctx, fmt.Sprintf("/%d", i), []byte("v")))
+					}
+					must(t, c.Set(ctx, "/deleted", []byte("v")))
+					_, err := c.DeleteSync(ctx, "/deleted")
+					must(t, err)
+				}
+				for reign := range uint64(3) {
+					set(reign)
+				}
+				must(t, q.checkpoint(ctx))
+				if more {
+					set(2)
+					set(7)
+				}
+				want := q.history()
+				if len(want) < 3 {
+					t.Fatalf("reigns %v", want)
+				}
+				must(t, c.Close())
+				stop()
+				o.Log = openLog(t, dir)
+				s, _ = serveUntil(t, o)
+				if got := s.sequencer.history(); !slices.Equal(got, want) {
+					t.Errorf("reigns %v, want %v", got, want)
+				}
+				if s.Len() != keys || s.Sequence() < want[len(want)-1].last {
+					t.Errorf("%d keys, sequence %d", s.Len(), s.Sequence())
+				}
+			})
+		}
+	}
+}
+
+// TestPairReportsUnknownReign: the updates of a reign of which the active server has
+// never heard are reported before they are given up.
+func TestPairReportsUnknownReign(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	dirs := [2]string{t.TempDir(), t.TempDir()}
+	reported := make(chan string, 100)
+	bo.Pair.OnDiverged = func(d Divergence) {
+		for e := range d.Entries {
+			reported <- string(e.Key)
+		}
+	}
+	start := func(i int) pairServer {
+		o := []ServerOptions{po, bo}[i]
+		o.Log = openLog(t, dirs[i])
+		return startPairServer(t, o)
+	}
+	c := pairClient(t, po, bo)
+	set := func(key string) {
+		t.Helper()
+		_, err := c.SetSync(ctx, key, []byte("v"))
+		must(t, err)
+	}
+	primary, backup := start(0), start(1)
+	set("/both")
+	eventually(t, "the backup follows", primary.inSync)
+	set("/both/2")
+	// Each serves alone, and then they meet.
+	primary.crash()
+	set("/backup/1")
+	set("/backup/2")
+	backup.crash()
+	primary = start(0)
+	set("/primary")
+	backup = start(1)
+	eventually(t, "the backup has the primary's map", func() bool {
+		_, ok := backup.Get("/primary")
+		return ok
+	})
+	close(reported)
+	var got []string
+	for key := range reported {
+		got = append(got, key)
+	}
+	slices.Sort(got)
+	if want := []string{"/backup/1", "/backup/2"}; !slices.Equal(got, want) {
+		t.Errorf("reported %v, want %v", got, want)
+	}
+}
+
+// TestPairReportsOnce: a divergence is reported once, however often the copy fails.
+func TestPairReportsOnce(t *testing.T) {
+	t.Parallel()
+	_, bo := pairOptions(t)
+	reports := 0
+	bo.Pair.OnDiverged = func(Divergence) { reports++ }
+	s, err := NewServer(bo)
+	must(t, err)
+	defer func() { must(t, s.Close()) }()
+	q := &s.sequencer
+	enterKey(t, q, "/lost")
+	h := baseHead{q.mapID, []reign{{5, 1}}}
+	for range 3 {
+		s.reportDivergence(&h)
+	}
+	if reports != 1 {
+		t.Errorf("%d reports, want 1", reports)
+	}
+	enterKey(t, q, "/lost/2")
+	s.reportDivergence(&h)
+	if reports != 2 {
+		t.Errorf("%d reports, want 2", reports)
+	}
+}
+
+// enterKey sets a key.
+func enterKey(t testing.TB, q *sequencer, key string) {
+	t.Helper()
+	wire := kvmsg.AppendRecord(nil, []byte(key), 0, nil, nil, []byte("v"))
+	spans, ok := kvmsg.SpansOf(wire, nil)
+	if !ok {
+		t.Fatal("not a record")
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.enter(batchHead{}, wire, spans)
+}
