@@ -75,6 +75,9 @@ func (p *pair) start(ctx context.Context) error {
 		Payload: func() []byte {
 			q.mu.Lock()
 			defer q.mu.Unlock()
+			if q.newest.last == 0 {
+				return nil // this server has had no updates: it gives way to one that has
+			}
 			return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, q.newest.epoch), uint64(q.newest.last))
 		},
 		Compare: bytes.Compare,

@@ -62,13 +62,23 @@ func (w *world) key() (k key) {
 		put(uint8(max(n.deadline, 0) / interval))
 		put(uint8(min(-n.ran, timeout) / interval))
 		put(uint8(max(n.doubt, 0) / interval))
+		put(load(n.payload))
 		put(uint8(len(w.links[i])))
 		for _, c := range w.links[i] {
 			put(uint8(c.state))
 			put(uint8(c.epoch - least))
+			put(load(c.payload))
 		}
 	}
 	return k
+}
+
+// load is a payload as a number.
+func load(payload []byte) uint8 {
+	if len(payload) == 0 {
+		return 0
+	}
+	return payload[0]
 }
 
 // send tells the other node this one's state. A full link loses the newest.
@@ -79,7 +89,7 @@ func (w *world) send(i int) {
 	}
 	c := candidate{state: n.told(w.nodes[to].guide), role: n.role, foreign: n.guide || w.nodes[to].guide}
 	if !c.foreign {
-		c.epoch = n.epoch
+		c.epoch, c.payload = n.epoch, n.payload
 	}
 	w.links[to] = append(w.links[to][:len(w.links[to]):len(w.links[to])], c)
 }
@@ -137,7 +147,10 @@ func (w *world) deliver(i int) {
 func (w *world) restart(i int, epoch uint64) {
 	n := &w.nodes[i]
 	fresh := newMachine(n.role, timeout, 0, epoch)
-	fresh.table, fresh.voteless = n.table, n.voteless
+	fresh.table, fresh.voteless, fresh.compare = n.table, n.voteless, n.compare
+	if epoch > 0 {
+		fresh.payload = n.payload
+	}
 	n.machine, n.up, n.fatal = fresh, true, false
 }
 
@@ -192,10 +205,23 @@ func (w world) heal(forget bool) string {
 			return "they take turns"
 		case w.nodes[0].epoch != w.nodes[1].epoch && !w.nodes[0].guide && !w.nodes[1].guide:
 			return "they are of different reigns"
+		case w.lost():
+			return "the one that has nothing serves, and the other one has something"
 		}
 		last = states
 	}
 	return ""
+}
+
+// lost says whether an active node has nothing, and its passive peer something.
+func (w *world) lost() bool {
+	for i := range w.nodes {
+		n, p := &w.nodes[i], &w.nodes[1-i]
+		if n.compare != nil && n.state == StateActive && len(n.payload) == 0 && len(p.payload) > 0 && !n.guide && !p.guide {
+			return true
+		}
+	}
+	return false
 }
 
 // action is one thing that can happen to a world, if it can happen now.
@@ -374,6 +400,28 @@ func TestExplore(t *testing.T) {
 				t.Errorf("%s, voteless %v: %v", b.name, voteless, f)
 			}
 			t.Logf("%s, voteless %v: %d worlds", b.name, voteless, worlds)
+		}
+	}
+}
+
+// TestExplorePayloads: the same if the nodes have payloads, which a node that restarts
+// without its epoch loses; and then a node with nothing does not serve beside one that
+// has something.
+func TestExplorePayloads(t *testing.T) {
+	t.Parallel()
+	compare := func(own, peer []byte) int { return int(load(own)) - int(load(peer)) }
+	for _, payloads := range [][2]string{{"\x01", ""}, {"", "\x01"}, {"\x01", "\x02"}, {"\x02", "\x01"}} {
+		for _, b := range beginnings {
+			w := pair(func(p, b *node) {
+				p.compare, b.compare = compare, compare
+				p.payload, b.payload = []byte(payloads[0]), []byte(payloads[1])
+			})
+			b.begin(&w)
+			worlds, f := explore(w, min(b.depth, 4))
+			if f != nil {
+				t.Errorf("%s, payloads %q: %v", b.name, payloads, f)
+			}
+			t.Logf("%s, payloads %q: %d worlds", b.name, payloads, worlds)
 		}
 	}
 }

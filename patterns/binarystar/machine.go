@@ -280,12 +280,17 @@ func (m *machine) apply(now time.Duration, e event) {
 			m.become(StateActive, Elected)
 		}
 	case follow:
-		if m.state != StatePassive {
+		switch {
+		case m.outranks(m.own(), m.peer):
+			m.become(StateActive, Elected)
+			return
+		case m.state != StatePassive:
 			m.become(StatePassive, PeerActive)
 		}
 		m.epoch = max(m.epoch, m.peer.epoch)
 	case reign:
-		if m.newest > m.epoch {
+		// A peer that outranks this node is about to become active.
+		if m.newest > m.epoch && !m.outranks(m.peer, m.own()) {
 			m.raise()
 		}
 	case duel:
@@ -315,14 +320,21 @@ func (m *machine) raise() {
 	m.epoch = m.newest
 }
 
-// fight decides which of two active nodes goes on. If the reigns are equal, each
+// fight decides which of two active nodes goes on. One that outranks the other does, else
+// the newer reign. If the reigns are equal, each
 // side that notices raises the number, so that it does not stand for two histories.
 // Nodes of the same role, a mistake in the set-up, then both go on.
 func (m *machine) fight() {
 	p := m.peer
 	equal := !p.foreign && p.epoch == m.epoch
 	switch {
-	case !p.foreign && p.epoch > m.epoch,
+	case m.outranks(m.own(), p):
+		if m.newest > m.epoch || equal {
+			m.raise()
+		}
+		return
+	case m.outranks(p, m.own()),
+		!p.foreign && p.epoch > m.epoch,
 		(equal || p.foreign) && m.role == RoleBackup && p.role == RolePrimary:
 		m.become(StatePassive, PeerNewer)
 		m.epoch = max(m.epoch, p.epoch)
@@ -330,6 +342,21 @@ func (m *machine) fight() {
 	if equal && m.role != p.role {
 		m.raise()
 	}
+}
+
+// outranks says whether node a is to serve although b is active: b's application has
+// nothing, or what it has is less and of an older reign. So it is with a node that has
+// lost its data, and with them its epoch, and became active without hearing of a.
+func (m *machine) outranks(a, b candidate) bool {
+	if m.compare == nil || a.foreign || b.foreign || len(a.payload) == 0 {
+		return false
+	}
+	return len(b.payload) == 0 || a.epoch > b.epoch && m.compare(a.payload, b.payload) > 0
+}
+
+// own returns what this node says of itself.
+func (m *machine) own() candidate {
+	return candidate{state: m.state, role: m.role, epoch: m.epoch, payload: m.payload}
 }
 
 // better says whether this node, and not the peer, is to become active, where

@@ -143,6 +143,15 @@ func TestReigns(t *testing.T) {
 		{"a restarted peer may have more than the passive node", RoleBackup, s, 5, "a", p, 5, "b", s, 5},
 		{"and goes on then", RolePrimary, p, 5, "b", s, 5, "a", a, 6},
 		{"a restarted peer that has less waits", RolePrimary, p, 5, "a", s, 5, "b", p, 5},
+		{"an active that has nothing yields to one that has something", RolePrimary, a, 9, "", a, 5, "b", s, 9},
+		{"which takes a newer number", RoleBackup, a, 5, "b", a, 9, "", a, 10},
+		{"and to a passive that has something", RoleBackup, s, 5, "b", a, 9, "", a, 10},
+		{"and to a peer that has just started with something", RoleBackup, b, 0, "b", a, 9, "", a, 10},
+		{"an active that has less, of an older reign, yields to who has served a newer one", RoleBackup, b, 9, "b", a, 5, "a", a, 10},
+		{"and leaves the number to it", RolePrimary, a, 5, "a", b, 9, "b", a, 5},
+		{"an active of the same reign goes on, though it says that it has less", RoleBackup, s, 5, "b", a, 5, "a", s, 5},
+		{"an active of a newer reign goes on, though it has less", RoleBackup, b, 5, "b", a, 6, "a", s, 6},
+		{"an active that has more goes on, though its reign is older", RoleBackup, b, 9, "a", a, 5, "b", s, 9},
 		{"there is an end to numbers", RolePrimary, s, MaxEpoch, "", s, MaxEpoch, "", a, MaxEpoch},
 	} {
 		m := machineIn(c.role, c.from, c.own)

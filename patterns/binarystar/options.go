@@ -61,6 +61,11 @@ type Options struct {
 	// means own, below 0 peer. The two nodes must come to opposite results. If it is
 	// 0 or Compare is nil, a passive node comes before one that has just started,
 	// and then their roles decide. A handover does not ask.
+	//
+	// With Compare an empty payload says that the application has nothing. An active
+	// node with nothing gives way to a peer that has something, whatever their reigns;
+	// and one with the smaller payload gives way to a peer whose reign is newer,
+	// active or not. Such a node has lost what it had.
 	Compare func(own, peer []byte) int
 
 	// BindSecurity is for the socket that is bound, PeerSecurity for the one

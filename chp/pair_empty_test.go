@@ -1,0 +1,88 @@
+package chp
+
+import (
+	"fmt"
+	"testing"
+)
+
+// fillLog makes a log of a server that is alone, with some keys.
+func fillLog(t testing.TB, dir string, keys int) {
+	t.Helper()
+	ctx := testContext(t)
+	alone, stop := serveUntil(t, ServerOptions{Log: openLog(t, dir)})
+	c := startClient(t, alone, ClientOptions{})
+	for i := range keys {
+		_, err := c.SetSync(ctx, fmt.Sprintf("/%d", i), []byte("v"))
+		must(t, err)
+	}
+	must(t, c.Close())
+	stop()
+}
+
+// TestPairEmptyActiveYields: a server that became active with an empty map, because it
+// started without hearing of the other one, gives way to that one if it has data.
+func TestPairEmptyActiveYields(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	dir := t.TempDir()
+	fillLog(t, dir, 10)
+	bo.Log = openLog(t, dir)
+	bo.Pair.OnDiverged = func(d Divergence) { t.Errorf("updates up to %d are given up", d.Last) }
+
+	primary := startPairServer(t, po)
+	c := pairClient(t, po, bo)
+	must(t, c.WaitActive(ctx))
+	if !primary.active() {
+		t.Fatal("the primary does not serve alone")
+	}
+	backup := startPairServer(t, bo)
+	eventually(t, "the one that has the map is active", func() bool { return backup.active() && !primary.active() })
+	eventually(t, "the other one copies it", func() bool { return primary.Len() == 10 })
+	eventually(t, "clients get it", func() bool { return c.Len() == 10 })
+	if backup.Len() != 10 {
+		t.Errorf("%d keys are left", backup.Len())
+	}
+}
+
+// TestPairOldReignYields: a server that has lost its data and its epoch, became active and
+// took updates, gives way to the other one, which has served a newer reign.
+func TestPairOldReignYields(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	dir := t.TempDir()
+	reported := make(chan string, 100)
+	po.Pair.OnDiverged = func(d Divergence) {
+		for e := range d.Entries {
+			reported <- string(e.Key)
+		}
+	}
+	c := pairClient(t, po, bo)
+	set := func(key string) {
+		t.Helper()
+		_, err := c.SetSync(ctx, key, []byte("v"))
+		must(t, err)
+	}
+	first := startPairServer(t, po)
+	bo.Log = openLog(t, dir)
+	backup := startPairServer(t, bo)
+	set("/both")
+	eventually(t, "the backup follows", first.inSync)
+	first.crash()
+	set("/backup")
+	backup.crash()
+	primary := startPairServer(t, po) // with nothing
+	set("/new")
+	bo.Log = openLog(t, dir)
+	backup = startPairServer(t, bo)
+	eventually(t, "the backup is active", func() bool { return backup.active() && !primary.active() })
+	eventually(t, "the primary has its map", func() bool { return primary.Len() == 2 })
+	if key := <-reported; key != "/new" || len(reported) > 0 {
+		t.Errorf("%s and %d more keys are given up", key, len(reported))
+	}
+	set("/more")
+	if backup.Len() != 3 {
+		t.Errorf("%d keys", backup.Len())
+	}
+}
