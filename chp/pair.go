@@ -114,6 +114,7 @@ func (p *pair) run(ctx context.Context) error {
 	}()
 	var now binarystar.State
 	var epoch uint64
+	sameRole := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -131,6 +132,10 @@ func (p *pair) run(ctx context.Context) error {
 		case status, ok := <-states.C():
 			if !ok {
 				return p.node.Err()
+			}
+			if status.Peer.SameRole != sameRole {
+				sameRole = status.Peer.SameRole
+				p.warnRole(sameRole)
 			}
 			if status.State == now && (now != binarystar.StateActive || status.Epoch == epoch) {
 				continue
@@ -159,6 +164,22 @@ func (p *pair) run(ctx context.Context) error {
 			p.yield()
 		}
 	}
+}
+
+// warnRole logs that the other server has this server's role, which is a mistake in the
+// set-up, or that it no longer has.
+func (p *pair) warnRole(same bool) {
+	o := p.server.opts.Pair
+	role := binarystar.RolePrimary
+	if o.Backup {
+		role = binarystar.RoleBackup
+	}
+	if same {
+		p.server.log.Error("the server at the other one's state endpoint has this server's role, or is this server itself: of a pair one is the primary and one the backup",
+			"role", role.String(), "state", p.node.Endpoint(), "peer", o.PeerState)
+		return
+	}
+	p.server.log.Info("the other server has the other role")
 }
 
 // lead makes the server the active one, in a new reign. If it is active already, only

@@ -16,7 +16,9 @@ type PairOptions struct {
 	// both start with the same data.
 	Backup bool
 
-	// Peer is the other server's snapshot port P, "tcp://HOST:PORT".
+	// Peer is the other server's snapshot port P, "tcp://HOST:PORT". An endpoint of this
+	// server is refused, here and in PeerState, where that can be told without
+	// resolving names; a server that hears itself, or one of its own role, logs that.
 	Peer string
 
 	// State is the endpoint at which this server tells its state, such as

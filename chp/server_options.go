@@ -227,6 +227,9 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 		}
 	}
 	setDefault(&o.Host, "127.0.0.1")
+	if o.Pair != nil {
+		errs = append(errs, o.checkSelf()...)
+	}
 	setDefault(&o.HeartbeatInterval, DefaultHeartbeatInterval)
 	setDefault(&o.MaxValueSize, DefaultMaxValueSize)
 	setDefault(&o.SubscriberQueue, DefaultSubscriberQueue)

@@ -1,0 +1,83 @@
+package chp
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// checkSelf returns what is wrong with the endpoints of a pair: those of the other server
+// must not be this server's own. Names are not resolved; what that leaves is noticed
+// when the server hears itself (see pair.warnRole).
+func (o *ServerOptions) checkSelf() (errs []error) {
+	p := o.Pair
+	own := []string{p.State}
+	if o.Port > 0 {
+		for port := o.Port; port <= o.Port+2; port++ {
+			own = append(own, "tcp://"+net.JoinHostPort(o.Host, strconv.Itoa(port)))
+		}
+	}
+	for _, f := range []struct{ name, value string }{{"Peer", p.Peer}, {"PeerState", p.PeerState}} {
+		for _, bound := range own {
+			if leadsTo(f.value, bound) {
+				errs = append(errs, &OptionError{"Pair." + f.name, fmt.Sprintf("%q is this server's own endpoint %s, not the other server's", f.value, bound)})
+				break
+			}
+		}
+	}
+	return errs
+}
+
+// leadsTo says whether who connects to an endpoint on this machine reaches what is bound
+// at another one, as far as that can be told.
+func leadsTo(connect, bound string) bool {
+	if connect == bound {
+		return true
+	}
+	host, port, ok := splitTCP(connect)
+	at, boundPort, bok := splitTCP(bound)
+	if !ok || !bok || port != boundPort || port == "0" {
+		return false
+	}
+	ip := addressOf(host)
+	switch at {
+	case host:
+		return true
+	case "*", "0.0.0.0", "::":
+		return ip != nil && (ip.IsLoopback() || isLocal(ip))
+	}
+	return ip != nil && ip.Equal(addressOf(at))
+}
+
+// splitTCP takes an endpoint of TCP apart.
+func splitTCP(endpoint string) (host, port string, ok bool) {
+	rest, ok := strings.CutPrefix(endpoint, "tcp://")
+	if !ok {
+		return "", "", false
+	}
+	host, port, err := net.SplitHostPort(rest)
+	return host, port, err == nil
+}
+
+// addressOf returns the address that a host stands for without a resolver, or nil.
+func addressOf(host string) net.IP {
+	if host == "localhost" {
+		return net.IPv4(127, 0, 0, 1)
+	}
+	return net.ParseIP(zoneless(host))
+}
+
+// isLocal says whether an address is one of this machine's.
+func isLocal(ip net.IP) bool {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return false
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok && n.IP.Equal(ip) {
+			return true
+		}
+	}
+	return false
+}
