@@ -416,24 +416,35 @@ func (p *pair) forget() {
 	q.early.expire(clock(), heard)
 }
 
-// drain waits until a follower has everything up to a sequence.
+// drain waits until a follower has everything up to a sequence. One that has gone, or
+// takes nothing for the time-out, or for drainLeast if that is longer, is given up:
+// updates wait meanwhile. The time is counted in looks, as in judge.
 func (p *pair) drain(ctx context.Context, f *following, last int64) error {
 	q := &p.server.sequencer
+	have, idle := int64(-1), time.Duration(0)
 	for {
 		q.mu.Lock()
-		has, gone := f.have >= last, f.left || f.bye || q.follower != f
+		if f.have != have {
+			have, idle = f.have, 0
+		}
+		gone := f.left || f.bye || q.follower != f
 		q.mu.Unlock()
-		if has {
+		switch {
+		case have >= last:
 			return nil
-		}
-		if gone {
+		case gone || idle > max(p.timeout, drainLeast):
 			return binarystar.ErrNoSuccessor
-		}
-		if !pause(ctx, time.Millisecond) {
+		case !pause(ctx, drainLook):
 			return ctx.Err()
 		}
+		idle += drainLook
 	}
 }
+
+const (
+	drainLeast = time.Second
+	drainLook  = time.Millisecond
+)
 
 // leave prepares the end of the server: an active one hands over, if the other one can
 // take over at once, so that clients need not wait until it is found to be silent.
