@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"sync/atomic"
+	"time"
 
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
@@ -24,6 +26,10 @@ type following struct {
 	idle     int    // looks since have rose last, or nothing was owed
 	left     bool   // its connection has ended, or is about to
 	bye      bool   // it said that it ends
+	seen     uint64 // sends when judge looked last
+	stuck    int    // looks since, if one send was under way all the time
+
+	sends atomic.Uint64 // rises when a send begins and when it ends: odd in between
 }
 
 // followedBy begins to send a peer what it asks for. It takes the place of an earlier
@@ -59,6 +65,7 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 		f.idle = old.idle
 	}
 	q.follower = f
+	q.tail.most = 0
 	q.mu.Unlock()
 	if old != nil {
 		old.cancel()
@@ -70,6 +77,9 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 		f.cancel()
 		q.mu.Lock()
 		f.left = true
+		if q.follower == f {
+			q.tail.most = 0
+		}
 		q.mu.Unlock()
 		if err != nil && ctx.Err() == nil {
 			s.log.Info("the other server no longer follows", "remote", peer.RemoteAddr(), "error", err)
@@ -82,6 +92,7 @@ var (
 	errNotActive = errors.New("chp: this server is not the active one")
 	errReplaced  = errors.New("chp: the other server has connected again")
 	errFollowed  = errors.New("chp: another server follows this one")
+	errStuck     = errors.New("chp: the other server takes nothing")
 	errStranger  = errors.New("chp: only the other server of the pair may follow, and this is not its key")
 	errFollower  = errors.New("chp: unexpected message of the passive server")
 )
@@ -101,12 +112,12 @@ func (f *following) run(ctx context.Context, r followRequest) error {
 	}
 	q.mu.Unlock()
 	if ok {
-		if err := f.send(ctx, appendControl(nil, nameTail, nil)); err != nil {
+		if err := f.control(ctx, nameTail, nil); err != nil {
 			return err
 		}
 	}
-	var batches []tailBatch
-	var head []byte
+	var part tailPart
+	var head, body []byte
 	for {
 		if !ok {
 			if err := f.sendBase(ctx); err != nil {
@@ -114,14 +125,17 @@ func (f *following) run(ctx context.Context, r followRequest) error {
 			}
 		}
 		q.mu.Lock()
-		batches, ok = q.tail.read(f.position, followPortion, batches[:0])
+		ok = q.tail.read(f.position, followPortion, &part)
 		var more <-chan struct{}
-		if len(batches) == 0 {
+		n := len(part.batches)
+		if n == 0 {
 			more = q.tail.more()
+		} else {
+			f.sent = part.batches[n-1].last()
 		}
-		f.position += uint64(len(batches))
-		if n := len(batches); n > 0 {
-			f.sent = batches[n-1].last()
+		f.position += uint64(n)
+		if q.tail.most > 0 && q.follower == f {
+			q.tail.caughtUp(f.position)
 		}
 		q.mu.Unlock()
 		if !ok {
@@ -137,19 +151,23 @@ func (f *following) run(ctx context.Context, r followRequest) error {
 			continue
 		}
 		var err error
-		for _, b := range batches {
-			head = appendControl(head[:0], nameBatch, b.batchHead.append(nil))
+		pieces := part.pieces
+		for i := range part.batches {
+			b := &part.batches[i]
+			body = b.batchHead.append(body[:0])
+			head = appendControl(head[:0], nameBatch, body)
 			if err == nil {
-				err = f.send(ctx, head)
+				err = f.send(ctx, head, 1, nil)
 			}
-			for _, p := range b.pieces {
+			for _, p := range pieces[:b.pieces] {
 				if err == nil {
-					err = f.server.router.SendWire(ctx, f.peer, p.Wire(), p.Records, p.Segment)
+					err = f.send(ctx, p.Wire(), p.Records, p.Segment)
 				}
 				p.Segment.Release()
 			}
+			pieces = pieces[b.pieces:]
 		}
-		clear(batches)
+		clear(part.pieces)
 		if err != nil {
 			return err
 		}
@@ -159,11 +177,36 @@ func (f *following) run(ctx context.Context, r followRequest) error {
 // followPortion is how many bytes of the tail a follower is handed at a time.
 const followPortion = 1 << 20
 
-func (f *following) send(ctx context.Context, message []byte) error {
-	return f.server.router.SendWire(ctx, f.peer, message, 1, nil)
+// send sends messages in wire form. It waits as long as the follower goes on reading:
+// see pair.judge.
+func (f *following) send(ctx context.Context, wire []byte, n int, owner sockets.Owner) error {
+	f.sends.Add(1)
+	err := f.server.router.SendWire(ctx, f.peer, wire, n, owner)
+	f.sends.Add(1)
+	return err
 }
 
-// sendBase sends the whole map, as it is at a cut; the tail continues it.
+// control sends a message of two frames.
+func (f *following) control(ctx context.Context, name string, body []byte) error {
+	return f.send(ctx, appendControl(nil, name, body), 1, nil)
+}
+
+// standsStill notes another look at the follower, and says whether one send has been under
+// way for a time, given the time between two looks. mu must be held.
+func (f *following) standsStill(most, look time.Duration) bool {
+	now := f.sends.Load()
+	if now%2 == 0 || now != f.seen {
+		f.seen, f.stuck = now, 0
+		return false
+	}
+	f.stuck++
+	return time.Duration(f.stuck)*look >= most
+}
+
+// sendBase sends the whole map, as it is at a cut; the tail continues it. What comes
+// meanwhile must stay in the tail until the follower gets there, or it would have to be
+// sent the map again, for ever if clients write as much as fast: it may take up as much
+// as the map.
 func (f *following) sendBase(ctx context.Context) error {
 	q := &f.server.sequencer
 	q.mu.Lock()
@@ -171,9 +214,12 @@ func (f *following) sendBase(ctx context.Context) error {
 	origins := q.origins.portions()
 	h := baseHead{q.mapID, q.history()}
 	f.position, f.sent = q.tail.end(), q.newest.last
+	if q.follower == f {
+		q.tail.hold(f.position, q.store.LiveBytes())
+	}
 	q.mu.Unlock()
 	defer c.Release()
-	if err := f.send(ctx, appendControl(nil, nameBase, h.append(nil))); err != nil {
+	if err := f.control(ctx, nameBase, h.append(nil)); err != nil {
 		return err
 	}
 	wire := make([]byte, 0, basePortion+basePortion/4)
@@ -181,7 +227,7 @@ func (f *following) sendBase(ctx context.Context) error {
 	var err error
 	flush := func() {
 		if n > 0 && err == nil {
-			err = f.server.router.SendWire(ctx, f.peer, wire, n, nil)
+			err = f.send(ctx, wire, n, nil)
 		}
 		wire, n = wire[:0], 0
 	}
@@ -198,11 +244,11 @@ func (f *following) sendBase(ctx context.Context) error {
 		return err
 	}
 	for _, portion := range origins {
-		if err := f.send(ctx, appendControl(nil, nameOrigins, portion)); err != nil {
+		if err := f.control(ctx, nameOrigins, portion); err != nil {
 			return err
 		}
 	}
-	return f.send(ctx, appendControl(nil, nameDone, nil))
+	return f.control(ctx, nameDone, nil)
 }
 
 // basePortion is how many bytes of the map a follower is handed at a time.
@@ -283,8 +329,7 @@ func (q *sequencer) alone() {
 }
 
 // fullest returns how full the fullest queue is, from 0 to 1: those of the subscribers,
-// and the part of the tail that the other server has not been sent. One that is further
-// behind than the tail goes would have to be sent the whole map again.
+// and the part of the tail that the other server has not been sent.
 func (s *Server) fullest() float64 {
 	full := s.publisher.Fullest()
 	if s.pair == nil {
@@ -294,7 +339,7 @@ func (s *Server) fullest() float64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if f := q.follower; f != nil && !f.left {
-		full = max(full, float64(q.tail.lag(f.position))/tailBytes)
+		full = max(full, q.tail.fill(f.position))
 	}
 	return full
 }

@@ -51,7 +51,8 @@ const (
 // newPair makes the pair's part of a server. The node is made by start.
 func newPair(s *Server, o ServerOptions) *pair {
 	q := &s.sequencer
-	q.passive, q.acks, q.tail.on = true, o.Pair.Acks, true
+	q.passive, q.acks = true, o.Pair.Acks
+	q.tail.on, q.tail.size = true, tailBytes
 	q.early.timeout = o.Pair.Timeout
 	return &pair{
 		server: s, began: time.Now(), timeout: o.Pair.Timeout, changed: make(chan struct{}, 1),
@@ -93,6 +94,9 @@ func (p *pair) start(ctx context.Context) error {
 	return nil
 }
 
+// lookEvery is how often run looks at the other server.
+func (p *pair) lookEvery() time.Duration { return max(p.timeout/looksPerTimeout, time.Millisecond) }
+
 // look wakes run.
 func (p *pair) look() { signal(p.changed) }
 
@@ -104,7 +108,7 @@ func (p *pair) run(ctx context.Context) error {
 		return err
 	}
 	defer states.Close()
-	ticker := time.NewTicker(max(p.timeout/looksPerTimeout, time.Millisecond))
+	ticker := time.NewTicker(p.lookEvery())
 	defer ticker.Stop()
 	var following sync.WaitGroup
 	stop := func() {}
@@ -227,6 +231,7 @@ func (p *pair) yield() {
 	q.halt(false)
 	f := q.follower
 	q.follower = nil
+	q.tail.most = 0
 	q.mu.Unlock()
 	if f != nil {
 		f.cancel()
@@ -259,7 +264,8 @@ func (p *pair) left(peer *sockets.Peer) {
 }
 
 // judge gives up waiting for a follower that says that it ends, or has taken nothing
-// for the time-out.
+// for the time-out. One to which nothing at all could be sent for SnapshotTimeout is
+// disconnected: it may hold a cut of the map.
 //
 // The time is counted in looks: while this process did not run, the other server may
 // have become active, and then this one must not publish what only it has. It has
@@ -272,6 +278,12 @@ func (p *pair) judge(look bool) {
 	f := q.follower
 	if f == nil {
 		return
+	}
+	if look && !f.left && f.standsStill(s.opts.SnapshotTimeout, p.lookEvery()) {
+		f.left = true
+		f.cancel()
+		f.peer.Disconnect(errStuck)
+		s.log.Warn("the other server takes nothing, and is disconnected", "remote", f.peer.RemoteAddr())
 	}
 	switch {
 	case q.held.empty() && !f.left:

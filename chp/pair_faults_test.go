@@ -21,7 +21,7 @@ type wireFollower struct {
 }
 
 // dialFollower connects to the active server, and sends nothing yet.
-func dialFollower(t testing.TB, s pairServer, security ...sockets.Security) *wireFollower {
+func dialFollower(t testing.TB, s pairServer, change ...func(*sockets.Options)) *wireFollower {
 	t.Helper()
 	f := &wireFollower{t: t, gone: make(chan struct{})}
 	o := sockets.Options{
@@ -33,8 +33,8 @@ func dialFollower(t testing.TB, s pairServer, security ...sockets.Security) *wir
 			}
 		},
 	}
-	if len(security) > 0 {
-		o.Security = security[0]
+	for _, c := range change {
+		c(&o)
 	}
 	var err error
 	f.Dealer, err = sockets.NewDealer(o)

@@ -34,7 +34,7 @@ func TestPairFollowerKey(t *testing.T) {
 	defer c.Close()
 	must(t, c.WaitActive(ctx))
 
-	f := dialFollower(t, primary, security)
+	f := dialFollower(t, primary, func(o *sockets.Options) { o.Security = security })
 	f.follow(primary)
 	select {
 	case <-f.gone:

@@ -125,7 +125,8 @@ type ServerOptions struct {
 	// nothing of it before it is disconnected; a slow client that goes on
 	// taking it is served to the end. What counts is that the operating system
 	// has taken over another part for the connection: 4 to 128 KiB, or one
-	// larger value. 0 means DefaultSnapshotTimeout.
+	// larger value. It holds for the other server of a pair, too. 0 means
+	// DefaultSnapshotTimeout.
 	SnapshotTimeout time.Duration
 
 	// HandshakeTimeout bounds a new connection's handshake. 0 means

@@ -50,23 +50,37 @@ func parseBatchHead(b []byte) (h batchHead, ok bool) {
 // sequencer's mutex.
 type tail struct {
 	on      bool
+	size    int // bound of bytes
 	batches []tailBatch
-	first   int    // index in batches of the oldest
-	begin   uint64 // its position
+	first   int           // index in batches of the oldest
+	begin   uint64        // its position
+	pieces  []store.Piece // of all batches, in order
+	piece   int           // index in pieces of the oldest
+	ended   uint64        // pieces that were dropped
 	bytes   int
+	total   uint64        // bytes of all batches that there ever were
 	grown   chan struct{} // closed when a batch is added; nil while nobody waits
+
+	// While the other server is sent the whole map, and until it has caught up, what it
+	// has not been sent is kept beyond size: the batches from a position on, up to so
+	// many bytes. most is 0 otherwise.
+	keep uint64
+	most int
 }
 
+// tailBatch is a batch in the tail.
 type tailBatch struct {
 	batchHead
-	pieces []store.Piece
-	bytes  int
+	pieces int    // how many
+	piece  uint64 // number of the first one, counted from the beginning of the tail
+	bytes  int    // memory
+	before uint64 // tail.total before it
 }
 
 const (
 	// tailBytes bounds the updates in the tail.
 	tailBytes = 64 << 20
-	// tailSpare is from how many dropped batches on the slice is moved.
+	// tailSpare is from how many dropped batches, or pieces, on a slice is moved.
 	tailSpare = 1024
 )
 
@@ -78,14 +92,19 @@ func (t *tail) add(h batchHead, pieces []store.Piece) {
 	if !t.on {
 		return
 	}
-	b := tailBatch{batchHead: h, pieces: append([]store.Piece(nil), pieces...), bytes: heldBytes}
+	b := tailBatch{
+		batchHead: h, pieces: len(pieces), piece: t.ended + uint64(len(t.pieces)-t.piece),
+		bytes: heldBytes, before: t.total,
+	}
 	for _, p := range pieces {
 		p.Segment.Retain()
 		b.bytes += p.Size()
 	}
 	t.bytes += b.bytes
+	t.total += uint64(b.bytes)
 	t.batches = append(t.batches, b)
-	for t.bytes > tailBytes && len(t.batches)-t.first > 1 {
+	t.pieces = append(t.pieces, pieces...)
+	for t.bytes > t.size && (t.begin < t.keep || t.bytes > t.most) && len(t.batches)-t.first > 1 {
 		t.drop()
 	}
 	if t.grown != nil {
@@ -97,17 +116,23 @@ func (t *tail) add(h batchHead, pieces []store.Piece) {
 // drop ends the oldest batch.
 func (t *tail) drop() {
 	b := &t.batches[t.first]
-	for _, p := range b.pieces {
+	old := t.pieces[t.piece : t.piece+b.pieces]
+	for _, p := range old {
 		p.Segment.Release()
 	}
+	clear(old)
 	t.bytes -= b.bytes
-	*b = tailBatch{}
+	t.piece += b.pieces
+	t.ended += uint64(b.pieces)
 	t.first++
 	t.begin++
 	if t.first >= tailSpare && t.first > len(t.batches)/2 {
-		n := copy(t.batches, t.batches[t.first:])
-		clear(t.batches[n:])
-		t.batches, t.first = t.batches[:n], 0
+		t.batches, t.first = t.batches[:copy(t.batches, t.batches[t.first:])], 0
+	}
+	if t.piece >= tailSpare && t.piece > len(t.pieces)/2 {
+		n := copy(t.pieces, t.pieces[t.piece:])
+		clear(t.pieces[n:])
+		t.pieces, t.piece = t.pieces[:n], 0
 	}
 }
 
@@ -117,6 +142,18 @@ func (t *tail) clear() {
 		t.drop()
 	}
 	t.begin++ // no position before is good any more
+	t.most = 0
+}
+
+// hold keeps what follows a position beyond the size of the tail, up to most bytes.
+func (t *tail) hold(position uint64, most int) { t.keep, t.most = position, max(most, t.size) }
+
+// caughtUp notes up to where the other server has been sent what hold keeps, and ends
+// that if the other server is no longer far behind.
+func (t *tail) caughtUp(position uint64) {
+	if t.keep = position; t.lag(position) <= t.size/2 {
+		t.most = 0
+	}
 }
 
 // behind returns the position of the first batch that a server does not have which
@@ -131,34 +168,49 @@ func (t *tail) behind(epoch uint64, last int64) (position uint64, ok bool) {
 	return 0, false
 }
 
-// read appends batches from a position on, up to a number of bytes, and retains
-// them. It reports false if the position is no longer in the tail.
-func (t *tail) read(position uint64, size int, dst []tailBatch) (_ []tailBatch, ok bool) {
+// tailPart is some batches of a tail with their pieces, which are retained.
+type tailPart struct {
+	batches []tailBatch
+	pieces  []store.Piece
+}
+
+// read puts batches from a position on into a part, up to a number of bytes, and
+// retains them. It reports false if the position is no longer in the tail.
+func (t *tail) read(position uint64, size int, part *tailPart) (ok bool) {
+	part.batches, part.pieces = part.batches[:0], part.pieces[:0]
 	if position < t.begin || position > t.end() {
-		return dst, false
+		return false
 	}
 	for _, b := range t.batches[t.first+int(position-t.begin):] {
 		if size < 0 {
 			break
 		}
 		size -= b.bytes
-		for _, p := range b.pieces {
+		at := t.piece + int(b.piece-t.ended)
+		for _, p := range t.pieces[at : at+b.pieces] {
 			p.Segment.Retain()
+			part.pieces = append(part.pieces, p)
 		}
-		dst = append(dst, b)
+		part.batches = append(part.batches, b)
 	}
-	return dst, true
+	return true
+}
+
+// fill returns how full the tail is, from 0 to 1, for a follower at a position. One that
+// is further behind has to be sent the whole map again.
+func (t *tail) fill(position uint64) float64 {
+	return float64(t.lag(position)) / float64(max(t.size, t.most))
 }
 
 // lag returns the bytes from a position on.
 func (t *tail) lag(position uint64) (bytes int) {
-	if position < t.begin {
+	switch {
+	case position < t.begin:
 		return t.bytes
+	case position >= t.end():
+		return 0
 	}
-	for _, b := range t.batches[min(t.first+int(position-t.begin), len(t.batches)):] {
-		bytes += b.bytes
-	}
-	return bytes
+	return int(t.total - t.batches[t.first+int(position-t.begin)].before)
 }
 
 // more returns a channel that is closed when a batch is added.

@@ -1,0 +1,122 @@
+package chp
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"clustermap/sockets"
+)
+
+// bigPrimary returns an active primary with a map of 16 MiB, and a client.
+func bigPrimary(t testing.TB, change func(*ServerOptions)) (pairServer, *Client) {
+	t.Helper()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	if change != nil {
+		change(&po)
+	}
+	s := startPairServer(t, po)
+	c := pairClient(t, po, bo)
+	value := make([]byte, 256<<10)
+	for i := range 64 {
+		must(t, c.Set(ctx, fmt.Sprintf("/big/%d", i), value))
+	}
+	_, err := c.SetSync(ctx, "/small", []byte("1"))
+	must(t, err)
+	return s, c
+}
+
+// lazyFollower asks for the whole map, and reads next to nothing until Recv is called.
+func lazyFollower(t testing.TB, s pairServer) *wireFollower {
+	t.Helper()
+	f := dialFollower(t, s, func(o *sockets.Options) { o.RecvHWM, o.RecvHWMOctets = 1, 1 })
+	asks := followRequest{}
+	f.say(nameFollow, asks.append(nil))
+	eventually(t, "it is sent the map", func() bool {
+		q := &s.sequencer
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.follower != nil && q.follower.sent > 0 && q.follower.sends.Load()%2 == 1
+	})
+	return f
+}
+
+// TestPairBaseUnderWrites: a follower that is sent the whole map gets what is written
+// meanwhile behind it, though that is more than the tail keeps otherwise, and is not
+// sent the map again.
+func TestPairBaseUnderWrites(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s, c := bigPrimary(t, nil)
+	q := &s.sequencer
+	q.mu.Lock()
+	q.tail.size = 256 << 10
+	q.mu.Unlock()
+	f := lazyFollower(t, s)
+	for i := range 64 {
+		_, err := c.SetSync(ctx, fmt.Sprintf("/more/%d", i), make([]byte, 64<<10))
+		must(t, err)
+	}
+	if full := s.fullest(); full < 0.2 || full > 1 {
+		t.Errorf("what the follower lacks counts as %.2f of the tail", full)
+	}
+	bases, last := 0, int64(0)
+	for last < s.newest() {
+		m, err := f.Recv(ctx)
+		must(t, err)
+		if len(m) != 2 {
+			continue
+		}
+		switch string(m[0]) {
+		case nameBase:
+			h, ok := parseBaseHead(m[1])
+			if bases++; !ok || bases > 1 {
+				t.Fatalf("the map is sent %d times", bases)
+			}
+			last = h.newest().last
+		case nameBatch:
+			h, ok := parseBatchHead(m[1])
+			if !ok || h.first != last+1 {
+				t.Fatalf("batch from %d on after %d", h.first, last)
+			}
+			last = h.last()
+		}
+	}
+	f.have(last)
+	eventually(t, "updates wait for it", s.inSync2)
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.SetSync(ctx, "/last", make([]byte, 64<<10))
+		done <- err
+	}()
+	for m, err := f.Recv(ctx); ; m, err = f.Recv(ctx) {
+		must(t, err)
+		if h, ok := parseBatchHead(m[1]); len(m) == 2 && ok {
+			f.have(h.last())
+			break
+		}
+	}
+	must(t, <-done)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.tail.most > 0 || q.tail.bytes > q.tail.size {
+		t.Errorf("the tail keeps %d bytes, up to %d, for a follower that has everything", q.tail.bytes, q.tail.most)
+	}
+}
+
+// TestPairFollowerStandsStill: a follower that reads nothing of the map is given up, and
+// with it the cut of the map.
+func TestPairFollowerStandsStill(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s, c := bigPrimary(t, func(o *ServerOptions) { o.SnapshotTimeout = 200 * time.Millisecond })
+	lazyFollower(t, s)
+	eventually(t, "it is disconnected", func() bool {
+		s.sequencer.mu.Lock()
+		defer s.sequencer.mu.Unlock()
+		return s.sequencer.follower.left && s.sequencer.follower.sends.Load()%2 == 0
+	})
+	_, err := c.SetSync(ctx, "/after", []byte("1"))
+	must(t, err)
+}

@@ -1,0 +1,119 @@
+package chp
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
+)
+
+// tailPieces applies a batch of so many updates, and returns its pieces.
+func tailPieces(t testing.TB, m *store.Map, first int64, updates, value int) (batchHead, []store.Piece) {
+	t.Helper()
+	var wire []byte
+	for i := range updates {
+		wire = kvmsg.AppendRecord(wire, fmt.Appendf(nil, "/%d", i), 0, nil, nil, make([]byte, value))
+	}
+	spans, ok := kvmsg.SpansOf(wire, nil)
+	if !ok {
+		t.Fatal("not records")
+	}
+	return batchHead{epoch: 1, first: first, count: uint32(updates)}, m.Apply(wire, spans, first, nil)
+}
+
+// TestTail: what is read from a position is what was added from there on; what a
+// follower needs is kept while it is sent the map, and no longer.
+func TestTail(t *testing.T) {
+	t.Parallel()
+	m := store.New(store.Options{})
+	q := tail{on: true, size: 20_000}
+	random := rand.New(rand.NewPCG(1, 2))
+	next := int64(1)
+	var position uint64 // of the follower
+	var part tailPart
+	want := int64(1) // the sequence at position
+	held := false
+	for round := range 5_000 {
+		h, pieces := tailPieces(t, m, next, 1+random.IntN(20), random.IntN(200))
+		next = h.last() + 1
+		q.add(h, pieces)
+		if q.bytes > max(q.size, q.most) && q.end()-q.begin > 1 {
+			t.Fatalf("%d bytes of %d, %d", q.bytes, q.size, q.most)
+		}
+		switch n := random.IntN(100); {
+		case n == 0:
+			held, position, want = true, q.end(), next
+			q.hold(position, 500_000)
+		case n < 10:
+			lag := q.lag(position)
+			ok := q.read(position, random.IntN(30_000), &part)
+			if !ok {
+				if held && lag < 400_000 {
+					t.Fatalf("round %d: %d bytes are not kept", round, lag)
+				}
+				held, position, want = false, q.end(), next
+				continue
+			}
+			bytes := 0
+			pieces := part.pieces
+			for _, b := range part.batches {
+				if b.first != want {
+					t.Fatalf("round %d: batch %d, want %d", round, b.first, want)
+				}
+				for _, p := range pieces[:b.pieces] {
+					if seq := kvmsg.Record(p.Wire()).Seq(); seq != want {
+						t.Fatalf("round %d: update %d, want %d", round, seq, want)
+					}
+					want += int64(p.Records)
+					p.Segment.Release()
+				}
+				pieces = pieces[b.pieces:]
+				if want != b.last()+1 {
+					t.Fatalf("round %d: updates up to %d, want %d", round, want-1, b.last())
+				}
+				bytes += b.bytes
+			}
+			position += uint64(len(part.batches))
+			if got := q.lag(position); got != lag-bytes {
+				t.Fatalf("round %d: lag %d, want %d", round, got, lag-bytes)
+			}
+			if held {
+				q.caughtUp(position)
+				held = q.most > 0
+			}
+		}
+	}
+	q.clear()
+	if q.bytes != 0 || q.read(position, 1, &part) {
+		t.Error("there is something in an empty tail")
+	}
+}
+
+// TestTailAllocs: a batch costs the tail no allocation.
+func TestTailAllocs(t *testing.T) {
+	m := store.New(store.Options{})
+	q := tail{on: true, size: 1 << 20}
+	h, pieces := tailPieces(t, m, 1, 10, 10)
+	add := func() { q.add(h, pieces) }
+	for range 10_000 {
+		add()
+	}
+	if n := testing.AllocsPerRun(10_000, add); n > 0 {
+		t.Errorf("%.2f allocations a batch", n)
+	}
+	var part tailPart
+	read := func() {
+		if !q.read(q.end()-100, followPortion, &part) || len(part.batches) != 100 {
+			t.Fatal("the tail has no hundred batches")
+		}
+		for _, p := range part.pieces {
+			p.Segment.Release()
+		}
+	}
+	read()
+	if n := testing.AllocsPerRun(100, read); n > 0 {
+		t.Errorf("%.2f allocations a read", n)
+	}
+}
