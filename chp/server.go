@@ -171,7 +171,8 @@ const (
 	closeLinger      = time.Second
 )
 
-// Listen binds the three ports. It returns a *ListenError if one is in use.
+// Listen binds the three ports, and the state endpoint of a pair, or none of them. It
+// returns a *ListenError if one is in use.
 func (s *Server) Listen(ctx context.Context) error {
 	s.state.Lock()
 	defer s.state.Unlock()
@@ -187,6 +188,9 @@ func (s *Server) Listen(ctx context.Context) error {
 	}
 	if s.pair != nil {
 		if err := s.pair.start(ctx); err != nil {
+			for _, b := range []binder{s.router, s.publisher, s.collector} {
+				_ = b.Unbind(b.LastEndpoint()) // it was bound just now
+			}
 			return err
 		}
 	}
