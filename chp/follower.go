@@ -24,11 +24,12 @@ type follower struct {
 	fail   context.CancelCauseFunc
 	dealer *sockets.Dealer
 
-	base  *base     // the map that is being sent, nil otherwise
-	head  batchHead // of the batch that is being sent; count 0 otherwise
-	wire  []byte    // the first updates of that batch, if it came in several parts
-	spans []buf.Span
-	news  bool // something was taken that the active server has not been told of
+	base    *base     // the map that is being sent, nil otherwise
+	copying bool      // a copy of the map has begun, and is not installed
+	head    batchHead // of the batch that is being sent; count 0 otherwise
+	wire    []byte    // the first updates of that batch, if it came in several parts
+	spans   []buf.Span
+	news    bool // something was taken that the active server has not been told of
 }
 
 // base is a map that is being sent.
@@ -55,8 +56,9 @@ var errFollow = errors.New("chp: unexpected message of the active server")
 // the connection breaks. serving ends with the server.
 func (s *Server) follow(ctx, serving context.Context) {
 	var last error
+	wait := followAgain
 	for ctx.Err() == nil {
-		err := s.followOnce(ctx, serving)
+		unfinished, err := s.followOnce(ctx, serving)
 		if ctx.Err() != nil {
 			return
 		}
@@ -64,23 +66,33 @@ func (s *Server) follow(ctx, serving context.Context) {
 			s.log.Info("does not follow the active server", "server", s.opts.Pair.Peer, "error", err)
 		}
 		last = err
-		if !pause(ctx, followAgain) {
+		if !pause(ctx, wait) {
 			return
+		}
+		wait = min(2*wait, followAgainMost)
+		if !unfinished {
+			wait = followAgain
 		}
 	}
 }
 
-// followAgain is how long a passive server waits before it connects again.
-const followAgain = 50 * time.Millisecond
+// followAgain is how long a passive server waits before it connects again. If a copy of
+// the map that has begun is not completed, it waits twice as long each time, up to
+// followAgainMost: it may be the log that does not take it, and the active server has
+// work with each.
+const (
+	followAgain     = 50 * time.Millisecond
+	followAgainMost = 5 * time.Second
+)
 
-// followOnce is one connection to the active server.
-func (s *Server) followOnce(ctx, serving context.Context) error {
+// followOnce is one connection to the active server. unfinished says that a copy of the
+// map has begun, and was not completed.
+func (s *Server) followOnce(ctx, serving context.Context) (unfinished bool, err error) {
 	f := &follower{server: s}
 	f.ctx, f.fail = context.WithCancelCause(ctx)
 	defer f.fail(nil)
 	o := s.opts.Pair
 	timeout := s.pair.timeout
-	var err error
 	f.dealer, err = sockets.NewDealer(sockets.Options{
 		Security: s.pair.security(), Metadata: map[string]string{propertyCHP: announcement, propertyPeer: peerVersion},
 		ReconnectInterval: -1, ConnectTimeout: max(timeout, time.Second), HandshakeTimeout: max(timeout, time.Second),
@@ -89,11 +101,11 @@ func (s *Server) followOnce(ctx, serving context.Context) error {
 		Prepare: f.prepare, Monitor: f.watch,
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer f.dealer.Close()
 	if err := f.dealer.Connect(o.Peer); err != nil {
-		return err
+		return false, err
 	}
 	q := &s.sequencer
 	q.mu.Lock()
@@ -117,7 +129,7 @@ func (s *Server) followOnce(ctx, serving context.Context) error {
 		_ = f.dealer.Send(soon, []byte(nameBye), nil) // it notices without, later
 		_ = f.dealer.CloseContext(soon)
 	}
-	return err
+	return f.copying, err
 }
 
 // followWindow is how many bytes the passive server reads ahead of what it takes.
@@ -218,6 +230,7 @@ func (f *follower) control(name string, body []byte) error {
 			return errFollow
 		}
 		d := &deadlines{}
+		f.copying = true
 		f.base = &base{baseHead: h, store: store.New(store.Options{}), wheel: timer.NewWheel(time.Now()), deadlines: d, origins: new(origins)}
 		q := &f.server.sequencer
 		q.mu.Lock()
@@ -236,7 +249,9 @@ func (f *follower) control(name string, body []byte) error {
 		}
 		b := f.base
 		f.base, f.news = nil, true
-		return f.server.install(f.ctx, b)
+		err := f.server.install(f.ctx, b)
+		f.copying = err != nil
+		return err
 	case nameBatch:
 		h, ok := parseBatchHead(body)
 		if !ok || f.base != nil {

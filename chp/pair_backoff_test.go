@@ -1,0 +1,49 @@
+package chp
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"clustermap/chp/commit"
+)
+
+// TestPairCopyBacksOff: a passive server whose log does not take the map asks for it less
+// and less often.
+func TestPairCopyBacksOff(t *testing.T) {
+	t.Parallel()
+	po, bo := pairOptions(t)
+	primary := startPairServer(t, po)
+	c := pairClient(t, po, bo)
+	_, err := c.SetSync(testContext(t), "/a", []byte("1"))
+	must(t, err)
+	log := &failingCheckpoints{Log: openLog(t, t.TempDir()), failed: make(chan time.Time, 1000)}
+	log.fails.Store(true)
+	bo.Log = log
+	startPairServer(t, bo)
+	first := <-log.failed
+	for range 3 {
+		<-log.failed
+	}
+	if d, least := (<-log.failed).Sub(first), 15*followAgain; d < least {
+		t.Errorf("five attempts within %v, less than %v", d, least)
+	}
+	log.fails.Store(false)
+	eventually(t, "the backup follows", primary.inSync)
+}
+
+// failingCheckpoints is a log that writes no checkpoint while it fails, as one on a
+// disk that is full.
+type failingCheckpoints struct {
+	commit.Log
+	fails  atomic.Bool
+	failed chan time.Time
+}
+
+func (l *failingCheckpoints) Checkpoint(index, sequence uint64) (commit.Checkpoint, error) {
+	if l.fails.Load() {
+		l.failed <- time.Now()
+		return nil, commit.ErrFull
+	}
+	return l.Log.Checkpoint(index, sequence)
+}
