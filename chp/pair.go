@@ -42,8 +42,10 @@ type pair struct {
 }
 
 const (
-	// maxParked bounds the requests that wait. The oldest go first.
-	maxParked = 4096
+	// maxParked bounds the requests that wait, and maxParkedEach those of one client.
+	// The oldest go first.
+	maxParked     = 4096
+	maxParkedEach = 64
 	// looksPerTimeout is how often within the time-out run looks at the other server.
 	looksPerTimeout = 20
 )
@@ -351,16 +353,35 @@ func (p *pair) park(ctx context.Context, r request) error {
 		p.voting.Unlock()
 		return p.server.snapshots.add(ctx, r)
 	}
-	if len(p.parked) == maxParked {
-		p.parked = p.parked[1:]
+	if !p.keep(r) {
+		p.voting.Unlock()
+		return errTooManyRequests
 	}
-	p.parked = append(p.parked, r)
 	p.voting.Unlock()
 	if r.want.full {
 		_ = p.server.router.SendWire(ended, r.peer, standbyWire, 1, nil) // as far as there is room
 	}
 	p.vote(ctx)
 	return nil
+}
+
+// keep adds a request to those that wait, or returns false if its client has too many
+// there. voting must be held.
+func (p *pair) keep(r request) bool {
+	own := 0
+	for _, other := range p.parked {
+		if other.peer == r.peer {
+			own++
+		}
+	}
+	if own >= maxParkedEach {
+		return false
+	}
+	if len(p.parked) == maxParked {
+		p.parked = slices.Delete(p.parked, 0, 1)
+	}
+	p.parked = append(p.parked, r)
+	return true
 }
 
 // handover hands over to the other server: this one takes no more, the other one is
