@@ -125,7 +125,7 @@ type client struct {
 	connection *connection
 	servers    []string
 	connected  chan struct{} // closed once any server is connected
-	lost       chan struct{} // closed once a server is lost that was followed
+	gone       chan struct{} // closed once a server is lost that was followed, and none is followed for the timeout
 	refused    chan struct{} // closed once every server has failed for a reason that stays: see hopeless
 	nobody     chan struct{} // closed once no server was reached, and at least one may just not have started
 
@@ -140,10 +140,12 @@ type client struct {
 func (n *connection) start(o chp.ClientOptions) (*client, error) {
 	c := &client{
 		connection: n, servers: o.Servers, failures: map[string]error{}, foreign: map[string]error{},
-		connected: make(chan struct{}), lost: make(chan struct{}), refused: make(chan struct{}), nobody: make(chan struct{}),
+		connected: make(chan struct{}), gone: make(chan struct{}), refused: make(chan struct{}), nobody: make(chan struct{}),
 	}
 	o.Security, o.Model = n.security, chp.Model(n.model)
 	var connect, lose sync.Once
+	away := time.AfterFunc(n.timeout, func() { lose.Do(func() { close(c.gone) }) })
+	away.Stop()                                 // until a server is lost
 	active, losing, lost := false, false, false // of the goroutine that both functions below are called from
 	o.OnFailure = func(server string, err error) {
 		c.failed(server, err)
@@ -157,8 +159,11 @@ func (n *connection) start(o chp.ClientOptions) (*client, error) {
 			connect.Do(func() { close(c.connected) })
 		}
 		if active && state != chp.StateActive {
-			lose.Do(func() { close(c.lost) })
 			losing = true
+			away.Reset(n.timeout)
+		}
+		if state == chp.StateActive {
+			away.Stop()
 		}
 		if lost && state == chp.StateActive {
 			lost = false

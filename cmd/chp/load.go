@@ -55,7 +55,9 @@ A line is an object with key or key_base64, and value or value_base64. With ttl,
 number of seconds, the key lives for so long from now on; 0 or less means that its
 time is over, and the line is skipped. The first line that cannot be used ends the
 command with its number; the lines before it have been loaded. --timeout is how
-long the server may make no progress.`,
+long the server may make no progress. If it is lost, the load goes on with it when it
+comes back, or with the next --server, such as the other one of a pair, within that
+time.`,
 		Example: `  chp load map.jsonl
   chp dump --server tcp://10.0.0.1:5556 | chp load --server tcp://10.0.0.2:5556`,
 		Args: cobra.MaximumNArgs(1),

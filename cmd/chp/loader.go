@@ -19,7 +19,8 @@ type loader struct {
 }
 
 // run sets every line of in and waits until all have been published. It returns
-// how many were.
+// how many were. When a server is lost it goes on with the next one that can be followed:
+// the client sends again what that one does not have.
 func (l *loader) run(ctx context.Context, in io.Reader, maxLine int) (int, error) {
 	// One timer ends the wait for a server that makes no progress: it starts
 	// anew with each block of input, where a context a line would cost more than
@@ -28,8 +29,8 @@ func (l *loader) run(ctx context.Context, in io.Reader, maxLine int) (int, error
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-l.lost:
-			cancel(chp.ErrUncertain) // no need to wait for another server
+		case <-l.gone:
+			cancel(chp.ErrUncertain)
 		case <-ctx.Done():
 		}
 	}()

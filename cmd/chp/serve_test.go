@@ -132,7 +132,7 @@ func TestServerKilledUnderClients(t *testing.T) {
 	if e := object(t, w.line()); e["op"] != "synced" {
 		t.Fatalf("%v", e)
 	}
-	load := start(t, "load", "--server", s.endpoint)
+	load := start(t, "load", "--timeout", "1s", "--server", s.endpoint)
 	if _, err := load.stdin.Write([]byte(`{"key":"loaded","value":"1"}` + "\n")); err != nil {
 		t.Fatal(err)
 	}
