@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"clustermap/chp/commit"
@@ -53,8 +54,8 @@ var _ commit.Checkpoint = (*BackupWriter)(nil)
 // example from a running server. The last sequence of that state is sequence.
 // What is given to Append is the state; the Index of entries does not count.
 //
-// The file grows under another name beside path, which ends in .tmp. What has
-// the name path, if anything, stays as it is until Commit replaces it.
+// The file grows under another name beside path, which ends in .tmp; what killed
+// processes have left of such files is removed first. What has the name path, if anything, stays as it is until Commit replaces it.
 func NewBackup(path string, epoch, sequence uint64) (*BackupWriter, error) {
 	b, err := newBackup(path, realDisk, BackupInfo{Epoch: epoch, Checkpoint: 1, Last: 1, Sequence: sequence})
 	if err != nil {
@@ -67,7 +68,7 @@ func newBackup(path string, disk disk, info BackupInfo) (*BackupWriter, error) {
 	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s exists and is not a regular file", path)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp") // readable by its owner only
+	f, err := createUnfinished(path)
 	if err != nil {
 		return nil, err
 	}
@@ -112,16 +113,22 @@ func (b *BackupWriter) Commit() error {
 		}
 	}
 	if err == nil {
-		// Some systems rename no open file.
 		temporary := b.f.Name()
-		err = b.f.Close()
-		b.f = nil
+		if runtime.GOOS == "windows" {
+			// It renames no open file. Elsewhere the file stays locked until it has its name.
+			err = b.f.Close()
+		}
 		if err == nil {
 			err = os.Rename(temporary, b.path)
 		}
 		if err != nil {
 			os.Remove(temporary)
-		} else {
+		}
+		if runtime.GOOS != "windows" {
+			err = errors.Join(err, b.f.Close())
+		}
+		b.f = nil
+		if err == nil {
 			err = b.disk.dir(filepath.Dir(b.path))
 		}
 	}

@@ -291,12 +291,13 @@ func TestBackupKilled(t *testing.T) {
 	dir := makeData(t, 20_000, 0)
 	out := t.TempDir()
 	file := filepath.Join(out, "map.backup")
-	unfinished := 0
+	killed := 0
+	var left []string
 	for i := range 6 {
 		p := start(t, "backup", dir, file)
 		// When there is something of it, or at some time after.
 		for {
-			if found, _ := filepath.Glob(file + ".*.tmp"); len(found) > unfinished {
+			if found, _ := filepath.Glob(file + ".*.tmp"); len(found) > 0 && !slices.Equal(found, left) {
 				break
 			}
 			select {
@@ -310,7 +311,11 @@ func TestBackupKilled(t *testing.T) {
 		p.cmd.Process.Kill()
 		p.wait()
 		found, _ := filepath.Glob(file + ".*.tmp")
-		unfinished = len(found)
+		if len(found) > 1 {
+			t.Errorf("files of earlier backups are left: %q", found)
+		}
+		killed += len(found)
+		left = found
 		if _, err := os.Stat(file); err == nil {
 			must(t, "fsck", file)
 			if i%2 == 0 {
@@ -318,9 +323,12 @@ func TestBackupKilled(t *testing.T) {
 			}
 		}
 	}
-	t.Log("killed in the middle:", unfinished)
+	t.Log("killed in the middle:", killed)
 	must(t, "backup", dir, file)
 	must(t, "fsck", file)
+	if found, _ := filepath.Glob(file + ".*.tmp"); len(found) > 0 {
+		t.Errorf("%q are left", found)
+	}
 }
 
 func TestDataHelp(t *testing.T) {
