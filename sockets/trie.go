@@ -16,13 +16,19 @@ type trie[V comparable] struct {
 type node[V comparable] struct {
 	edge     []byte // octets that lead here from the parent
 	children []*node[V]
-	heads    []byte    // first octet of each child's edge, for the search
-	values   []V       // in the order in which they came, but for removals
-	places   map[V]int // index in values, once there are many
+	heads    []byte      // first octet of each child's edge, for the search
+	index    *[256]uint8 // place of the child for each first byte; nil while there are few
+	values   []V         // in the order in which they came, but for removals
+	places   map[V]int   // index in values, once there are many
 }
 
-// manyValues is the size from which a node finds its values by a map.
-const manyValues = 8
+const (
+	// manyValues is the size from which a node finds its values by a map.
+	manyValues = 8
+	// fewChildren is the largest number of children that a node searches one by
+	// one. An index of 256 bytes is less than four children take.
+	fewChildren = 3
+)
 
 // add puts v under key and reports whether it was not there yet.
 func (t *trie[V]) add(key []byte, v V) bool {
@@ -31,8 +37,7 @@ func (t *trie[V]) add(key []byte, v V) bool {
 		i := n.child(key[0])
 		if i < 0 {
 			leaf := &node[V]{edge: bytes.Clone(key)}
-			n.heads = append(n.heads, key[0])
-			n.children = append(n.children, leaf)
+			n.adopt(leaf)
 			n, key = leaf, nil
 			break
 		}
@@ -84,6 +89,9 @@ func (t *trie[V]) remove(key []byte, v V) bool {
 		case 0:
 			last := len(parent.children) - 1
 			parent.heads[at], parent.children[at] = parent.heads[last], parent.children[last]
+			if parent.index != nil {
+				parent.index[parent.heads[at]] = uint8(at)
+			}
 			parent.children[last] = nil
 			parent.heads, parent.children = parent.heads[:last], parent.children[:last]
 		case 1:
@@ -131,25 +139,43 @@ func (n *node[V]) next(topic *[]byte) *node[V] {
 		return nil
 	}
 	child := n.children[i]
-	if !bytes.HasPrefix(rest, child.edge) {
+	if len(child.edge) > 1 && !bytes.HasPrefix(rest, child.edge) {
 		return nil
 	}
 	*topic = rest[len(child.edge):]
 	return child
 }
 
-// child returns the index of the child whose edge begins with head, or -1. Few
-// children are the rule, and for them a loop costs less than the call.
+// child returns the place of the child whose edge begins with head, or -1.
 func (n *node[V]) child(head byte) int {
-	if len(n.heads) <= 8 {
-		for i, h := range n.heads {
-			if h == head {
-				return i
-			}
+	if n.index != nil {
+		// For a byte that begins no edge the index may have anything.
+		if i := int(n.index[head]); i < len(n.heads) && n.heads[i] == head {
+			return i
 		}
 		return -1
 	}
-	return bytes.IndexByte(n.heads, head)
+	for i, h := range n.heads {
+		if h == head {
+			return i
+		}
+	}
+	return -1
+}
+
+// adopt adds a child.
+func (n *node[V]) adopt(child *node[V]) {
+	n.heads = append(n.heads, child.edge[0])
+	n.children = append(n.children, child)
+	switch last := len(n.heads) - 1; {
+	case n.index != nil:
+		n.index[child.edge[0]] = uint8(last)
+	case last == fewChildren:
+		n.index = new([256]uint8)
+		for i, h := range n.heads {
+			n.index[h] = uint8(i)
+		}
+	}
 }
 
 func (n *node[V]) find(v V) int {
