@@ -27,7 +27,7 @@ const (
 	Rounds  = 16 // messages of each key in a cycle
 	Cycle   = Keys * Rounds
 
-	atKey, atRound, atValue = 4, 8, 16
+	AtKey, AtRound, AtValue = 4, 8, 16
 	batchMessages           = 1024
 )
 
@@ -64,10 +64,10 @@ func feed() (all []batch, sum uint64) {
 			key := (i*389 + round*97) % Keys // in an order that jumps, each key once
 			m := make([]byte, Size)
 			copy(m, fmt.Sprintf("%s%03d", Letter(int(key%Letters)), key/Letters))
-			binary.LittleEndian.PutUint32(m[atKey:], uint32(key))
-			binary.LittleEndian.PutUint64(m[atRound:], round)
-			binary.LittleEndian.PutUint64(m[atValue:], value(key, round))
-			for j := atValue + 8; j < Size; j++ {
+			binary.LittleEndian.PutUint32(m[AtKey:], uint32(key))
+			binary.LittleEndian.PutUint64(m[AtRound:], round)
+			binary.LittleEndian.PutUint64(m[AtValue:], value(key, round))
+			for j := AtValue + 8; j < Size; j++ {
 				m[j] = byte(j)
 			}
 			sum += value(key, round)
@@ -129,17 +129,17 @@ func (c *check) message(m zmtp.Message) {
 		c.wrong++
 		return
 	}
-	key := binary.LittleEndian.Uint32(body[atKey:])
+	key := binary.LittleEndian.Uint32(body[AtKey:])
 	if key >= Keys {
 		c.wrong++
 		return
 	}
-	round := binary.LittleEndian.Uint64(body[atRound:])
+	round := binary.LittleEndian.Uint64(body[AtRound:])
 	if round != c.next[key] {
 		c.wrong++
 	}
 	c.next[key] = (round + 1) % Rounds
-	c.sum += binary.LittleEndian.Uint64(body[atValue:])
+	c.sum += binary.LittleEndian.Uint64(body[AtValue:])
 }
 
 // add counts what a worker has worked on.

@@ -63,7 +63,7 @@ func ours(ctx context.Context, s Spec) (Figure, error) {
 		Workers: s.Workers,
 		Key: func(m zmtp.Message) []byte {
 			body, _ := m.Next()
-			return body[:atKey]
+			return body[:AtKey]
 		},
 		Handle: func(b *blackbox.Batch) {
 			c.start()

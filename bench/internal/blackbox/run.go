@@ -18,16 +18,16 @@ import (
 	"time"
 )
 
-// The environment variables that make a process the publisher, which is told the
-// count, or a subscriber, which is told what to do.
+// The environment variables that make a process the publisher or a subscriber. Their
+// values are a task.
 const (
 	publisherVariable  = "BLACKBOX_PUBLISHER"
 	subscriberVariable = "BLACKBOX_SUBSCRIBER"
 )
 
-// task is the work of a subscriber process.
+// task is the work of a process.
 type task struct {
-	Side    string
+	Side    string // of a subscriber
 	Spec    Spec
 	Profile string // where to write a profile of the processor time
 	Limit   time.Duration
@@ -50,19 +50,18 @@ func Main(others map[string]Side) {
 
 func run(ctx context.Context, sides map[string]Side) error {
 	if text, ok := os.LookupEnv(publisherVariable); ok {
-		endWithParent()
-		var count int64
-		if _, err := fmt.Sscan(text, &count); err != nil {
-			return err
-		}
-		if err := publish(ctx, count, os.Stdout); err != nil {
-			return err
-		}
-		return nil
+		return perform(ctx, text, func(ctx context.Context, t task) error {
+			return publish(ctx, t.Spec.Count, os.Stdout)
+		})
 	}
 	if text, ok := os.LookupEnv(subscriberVariable); ok {
-		endWithParent()
-		return subscribe(ctx, text, sides)
+		return perform(ctx, text, func(ctx context.Context, t task) error {
+			f, err := sides[t.Side](ctx, t.Spec)
+			if err != nil {
+				return fmt.Errorf("%s: %w", t.Side, err)
+			}
+			return json.NewEncoder(os.Stdout).Encode(f)
+		})
 	}
 	return compare(ctx, sides)
 }
@@ -76,65 +75,64 @@ func endWithParent() {
 	}()
 }
 
-// subscribe is a subscriber process. It leaves its sockets to the system.
-func subscribe(ctx context.Context, text string, sides map[string]Side) error {
+// perform is the whole of a process with a task. Sockets are left to the system.
+func perform(ctx context.Context, text string, f func(context.Context, task) error) error {
+	endWithParent()
 	var t task
 	if err := json.Unmarshal([]byte(text), &t); err != nil {
 		return err
 	}
-	if t.Profile != "" {
-		f, err := os.Create(t.Profile)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
-	}
 	ctx, cancel := context.WithTimeout(ctx, t.Limit)
 	defer cancel()
-	f, err := sides[t.Side](ctx, t.Spec)
-	if err != nil {
-		return fmt.Errorf("%s: %w", t.Side, err)
+	if t.Profile == "" {
+		return f(ctx, t)
 	}
-	return json.NewEncoder(os.Stdout).Encode(f)
+	file, err := os.Create(t.Profile)
+	if err != nil {
+		return err
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return err
+	}
+	err = f(ctx, t)
+	pprof.StopCPUProfile()
+	return errors.Join(err, file.Close())
 }
 
 // settings are the flags.
 type settings struct {
-	rounds           int
-	count            int64
-	shards, workers  []int
-	pubCores, cores  string
-	pin, filtered    bool
-	profile          string
-	limit            time.Duration
-	names            []string // of sides
-	shardsT, workerT string
+	rounds              int
+	count               int64
+	shards, workers     []int
+	pubCores, cores     string
+	pin, filtered       bool
+	pubProfile, profile string
+	limit               time.Duration
+	sides               []string
 }
 
 func parse(sides map[string]Side) (s settings, err error) {
 	flags := flag.NewFlagSet("blackbox", flag.ContinueOnError)
+	var shards, workers string
 	flags.IntVar(&s.rounds, "rounds", 5, "measurements of each side")
 	flags.Int64Var(&s.count, "count", 30_000_000, "messages of each measurement; rounded up to whole cycles")
-	flags.StringVar(&s.shardsT, "shards", "1", "numbers of shards, with commas")
-	flags.StringVar(&s.workerT, "workers", "0", "numbers of workers of each shard, with commas; 0: the shards do the work")
+	flags.StringVar(&shards, "shards", "1", "numbers of shards, with commas")
+	flags.StringVar(&workers, "workers", "0", "numbers of workers of each shard, with commas; 0: the shards do the work")
 	flags.BoolVar(&s.filtered, "filtered", false, "subscribe to topics with one shard too, not to everything")
 	flags.BoolVar(&s.pin, "pin", false, "bind shards and workers of our side to cores")
 	flags.StringVar(&s.cores, "cores", "", "cores of the subscriber's process, as taskset -c takes them")
 	flags.StringVar(&s.pubCores, "pub-cores", "", "cores of the publisher's process")
 	flags.StringVar(&s.profile, "profile", "", "write a profile of our subscriber to this file")
+	flags.StringVar(&s.pubProfile, "pub-profile", "", "write a profile of the publisher to this file")
 	flags.DurationVar(&s.limit, "limit", time.Minute, "the longest that a measurement may take")
 	side := flags.String("side", "", "measure this side only")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return s, err
 	}
-	if s.shards, err = numbers(s.shardsT, 1); err != nil {
+	if s.shards, err = numbers(shards, 1); err != nil {
 		return s, err
 	}
-	if s.workers, err = numbers(s.workerT, 0); err != nil {
+	if s.workers, err = numbers(workers, 0); err != nil {
 		return s, err
 	}
 	if flags.NArg() > 0 || s.rounds < 1 || s.count < 1 {
@@ -143,13 +141,13 @@ func parse(sides map[string]Side) (s settings, err error) {
 	s.count = (s.count + Cycle - 1) / Cycle * Cycle
 	for name := range sides {
 		if *side == "" || name == *side {
-			s.names = append(s.names, name)
+			s.sides = append(s.sides, name)
 		}
 	}
-	if len(s.names) == 0 {
+	if len(s.sides) == 0 {
 		return s, fmt.Errorf("there is no side %q", *side)
 	}
-	slices.Sort(s.names)
+	slices.Sort(s.sides)
 	return s, nil
 }
 
@@ -187,8 +185,8 @@ func compare(ctx context.Context, sides map[string]Side) error {
 func (s *settings) row(ctx context.Context, spec Spec, w io.Writer) error {
 	figures := map[string][]Figure{}
 	for round := range s.rounds {
-		for turn := range s.names {
-			name := s.names[(round+turn)%len(s.names)]
+		for turn := range s.sides {
+			name := s.sides[(round+turn)%len(s.sides)]
 			f, err := s.measure(ctx, name, spec)
 			if err != nil {
 				return err
@@ -198,7 +196,7 @@ func (s *settings) row(ctx context.Context, spec Spec, w io.Writer) error {
 			figures[name] = append(figures[name], f)
 		}
 	}
-	for _, name := range s.names {
+	for _, name := range s.sides {
 		var rates, cores, each, ratios []float64
 		for i, f := range figures[name] {
 			rates, cores, each = append(rates, f.Rate()), append(cores, f.Cores()), append(each, f.PerMessage())
@@ -223,7 +221,8 @@ func median(x []float64) float64 {
 
 // measure runs a publisher and one subscriber.
 func (s *settings) measure(ctx context.Context, side string, spec Spec) (f Figure, err error) {
-	pub, out, err := start(ctx, s.pubCores, fmt.Sprintf("%s=%d", publisherVariable, spec.Count))
+	t := task{Side: side, Spec: spec, Limit: s.limit, Profile: s.pubProfile}
+	pub, out, err := start(ctx, s.pubCores, publisherVariable, t)
 	if err != nil {
 		return f, err
 	}
@@ -232,16 +231,11 @@ func (s *settings) measure(ctx context.Context, side string, spec Spec) (f Figur
 	if err != nil {
 		return f, fmt.Errorf("publisher: %w", err)
 	}
-	spec.Endpoint = strings.TrimSpace(endpoint)
-	t := task{Side: side, Spec: spec, Limit: s.limit}
+	t.Spec.Endpoint, t.Profile = strings.TrimSpace(endpoint), ""
 	if side == "ours" {
 		t.Profile = s.profile
 	}
-	text, err := json.Marshal(t)
-	if err != nil {
-		return f, err
-	}
-	sub, result, err := start(ctx, s.cores, subscriberVariable+"="+string(text))
+	sub, result, err := start(ctx, s.cores, subscriberVariable, t)
 	if err != nil {
 		return f, err
 	}
@@ -256,12 +250,19 @@ func (s *settings) measure(ctx context.Context, side string, spec Spec) (f Figur
 	if err := sub.Wait(); err != nil {
 		return f, fmt.Errorf("subscriber: %w", err)
 	}
+	if err := pub.Wait(); err != nil {
+		return f, fmt.Errorf("publisher: %w", err)
+	}
 	return f, f.Check(spec.Count)
 }
 
 // start starts this program in another role, perhaps on some cores only.
-func start(ctx context.Context, cores, role string) (*exec.Cmd, *bufio.Reader, error) {
+func start(ctx context.Context, cores, role string, t task) (*exec.Cmd, *bufio.Reader, error) {
 	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	text, err := json.Marshal(t)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -270,7 +271,7 @@ func start(ctx context.Context, cores, role string) (*exec.Cmd, *bufio.Reader, e
 		args = []string{"taskset", "-c", cores, self}
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), role)
+	cmd.Env = append(os.Environ(), role+"="+string(text))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
