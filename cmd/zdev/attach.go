@@ -76,8 +76,15 @@ func (s *side) security(bound, connected sockets.Security) (sockets.Security, er
 	return connected, nil
 }
 
+// attachable is a socket, or what has one.
+type attachable interface {
+	Bind(ctx context.Context, endpoint string) error
+	Connect(endpoint string) error
+	LastEndpoint() string
+}
+
 // attach binds and connects the socket of this side.
-func (s *side) attach(ctx context.Context, socket sockets.Socket) error {
+func (s *side) attach(ctx context.Context, socket attachable) error {
 	all, err := s.parse()
 	if err != nil {
 		return err

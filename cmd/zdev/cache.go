@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"clustermap/internal/command"
+	"clustermap/patterns/lastvalue"
+
+	"github.com/spf13/cobra"
+)
+
+// cacheSide is one side of a last-value cache, for endpoints to be attached to.
+type cacheSide struct {
+	bind    func(context.Context, string) (string, error)
+	connect func(string) error
+	last    string
+}
+
+func (s *cacheSide) Bind(ctx context.Context, endpoint string) (err error) {
+	s.last, err = s.bind(ctx, endpoint)
+	return err
+}
+
+func (s *cacheSide) Connect(endpoint string) error { return s.connect(endpoint) }
+func (s *cacheSide) LastEndpoint() string          { return s.last }
+
+func newCache() *cobra.Command {
+	publishers, subscribers := side{}, side{bind: true}
+	curve := command.DeviceKeys{Keys: curve}
+	topics, bytes := command.Number(lastvalue.DefaultMaxTopics), command.Bytes(lastvalue.DefaultMaxBytes)
+	var expiry, every time.Duration
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "cache",
+		Short: "Give new subscribers the last value of each topic",
+		Long: `Forwards everything that publishers send, and keeps the last message of each topic,
+which is its first frame. A new subscriber gets the last message of every topic that
+begins with its prefix, and nobody else gets these again; it misses nothing between them
+and the live messages. A subscriber that reads too slowly is disconnected, and gets the
+last messages when it connects again.
+
+` + attachHelp + `
+Without one of the two words --publisher is connected and --bind is bound.
+
+With --stats a line of figures goes to standard output each time: topics and bytes that
+are kept, messages from publishers, topics that were forgotten for others (evicted) or for
+their age (expired), messages that were too large to be kept, connections of subscribers,
+subscriptions, and last values that were sent (replayed). Counts are since the start.`,
+		Example: `  zdev cache --publisher tcp://10.0.0.7:5557 --bind tcp://*:5558
+  zdev cache --publisher bind:tcp://*:5557 --bind tcp://*:5558 --expiry 1h --stats 10s`,
+		Args:              command.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	flags := cmd.Flags()
+	publishers.register(flags, "publisher", "`endpoint` of publishers")
+	subscribers.register(flags, "bind", "`endpoint` for subscribers")
+	flags.Var(&topics, "max-topics", "topics that are kept; beyond it the one without an update for longest is forgotten")
+	flags.Var(&bytes, "max-bytes", "bytes that are kept, with some 120 for each topic")
+	flags.DurationVar(&expiry, "expiry", 0, "age at which a message is forgotten; 0 means never")
+	flags.DurationVar(&every, "stats", 0, "print figures so often; 0 means never")
+	flags.BoolVar(&asJSON, "json", false, "print figures as JSON objects, one a line")
+	curve.Register(flags)
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) (err error) {
+		switch {
+		case topics < 1 || bytes < 1:
+			return command.Fail(command.ExitUsage, "--max-topics and --max-bytes must be positive")
+		case expiry < 0 || every < 0:
+			return command.Fail(command.ExitUsage, "--expiry and --stats must not be negative")
+		case asJSON && every == 0:
+			return command.Fail(command.ExitUsage, "--json needs --stats: nothing else is printed")
+		}
+		bound, connected, err := curve.Security()
+		if err != nil {
+			return err
+		}
+		o := lastvalue.Options{MaxTopics: int(topics), MaxBytes: int(bytes), Expiry: expiry}
+		if o.Publisher.Security, err = publishers.security(bound, connected); err != nil {
+			return err
+		}
+		if o.Subscribers.Security, err = subscribers.security(bound, connected); err != nil {
+			return err
+		}
+		cache, err := lastvalue.New(o)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, cache.Close()) }()
+		if err := subscribers.attach(ctx, &cacheSide{bind: cache.Bind, connect: cache.Connect}); err != nil {
+			return err
+		}
+		if err := publishers.attach(ctx, &cacheSide{bind: cache.BindPublisher, connect: cache.ConnectPublisher}); err != nil {
+			return err
+		}
+		command.Ready(cmd, bound, publishers.String()+", "+subscribers.String())
+		if every == 0 {
+			<-ctx.Done()
+			return nil
+		}
+		return printCacheStats(ctx, cmd.OutOrStdout(), cache, every, asJSON)
+	})
+	return cmd
+}
+
+// cacheStats is what a line of --stats says.
+type cacheStats struct {
+	Topics        int    `json:"topics"`
+	Bytes         int    `json:"bytes"`
+	Messages      uint64 `json:"messages"`
+	Evicted       uint64 `json:"evicted"`
+	Expired       uint64 `json:"expired"`
+	TooLarge      uint64 `json:"too_large"`
+	Subscribers   int    `json:"subscribers"`
+	Subscriptions uint64 `json:"subscriptions"`
+	Replayed      uint64 `json:"replayed"`
+}
+
+// printCacheStats prints figures until the context ends.
+func printCacheStats(ctx context.Context, w io.Writer, cache *lastvalue.Cache, every time.Duration, asJSON bool) error {
+	ctx, done := command.UntilHangup(ctx, w)
+	defer done()
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	out := bufio.NewWriter(w)
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+		s := cache.Stats()
+		line := cacheStats{
+			Topics: s.Topics, Bytes: s.Bytes, Messages: s.Messages, Evicted: s.Evicted, Expired: s.Expired, TooLarge: s.TooLarge,
+			Subscribers: len(cache.Subscribers()), Subscriptions: s.Subscriptions, Replayed: s.Replayed,
+		}
+		if asJSON {
+			if err := json.NewEncoder(out).Encode(line); err != nil {
+				return err
+			}
+		} else {
+			fmt.Fprintf(out, "%d topics, %d bytes, %d messages, %d evicted, %d expired, %d too large, %d subscribers, %d subscriptions, %d replayed\n",
+				line.Topics, line.Bytes, line.Messages, line.Evicted, line.Expired, line.TooLarge, line.Subscribers, line.Subscriptions, line.Replayed)
+		}
+		if err := out.Flush(); err != nil {
+			return err
+		}
+	}
+}
