@@ -7,6 +7,7 @@
 //	                        sockets ◀── patterns/binarystar ◀── chp
 //	                        sockets ◀── patterns/blackbox
 //	                        sockets ◀── patterns/majordomo
+//	                        sockets ◀── patterns/freelance ◀── cmd
 //	               chp/commit ◀── chp/durable ◀── cmd
 //	                        sockets ◀── internal/command ◀── cmd
 //
@@ -103,6 +104,12 @@ var rules = []struct {
 		path: "patterns/espresso",
 		own:  []string{"zmtp", "sockets"},
 		std:  []string{"net/http"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
+	},
+	{
+		path: "patterns/freelance",
+		own:  []string{"zmtp", "sockets"},
+		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
 	},
 	{

@@ -1,0 +1,71 @@
+package freelance
+
+import (
+	"context"
+	"runtime/debug"
+	"testing"
+
+	"clustermap/sockets"
+)
+
+// raceEnabled says whether the tests run under the race detector.
+var raceEnabled = func() bool {
+	info, _ := debug.ReadBuildInfo()
+	for _, s := range info.Settings {
+		if s.Key == "-race" {
+			return s.Value == "true"
+		}
+	}
+	return false
+}()
+
+// TestAllocPing: a server answers pings without an allocation. The test is not
+// parallel: what is counted is the whole process's.
+func TestAllocPing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("under the race detector pools allocate")
+	}
+	s := startServer(t, ServerOptions{})
+	c := startRawClient(t, s.Endpoint(), sockets.Options{RecvHWM: -1})
+	ctx, body := testContext(t), []byte("PING")
+	var b sockets.Batch
+	defer b.Release()
+	exchange := func() {
+		for range 10 {
+			must(t, c.SendTo(ctx, c.peer, body))
+		}
+		for n := 0; n < 10; n += b.Len() {
+			must(t, c.RecvBatch(ctx, &b))
+		}
+	}
+	for range 200 {
+		exchange()
+	}
+	if n := testing.AllocsPerRun(1000, exchange); n != 0 {
+		t.Errorf("ten pings allocate %v times", n)
+	}
+}
+
+// TestAllocRequest: a request and its reply, client and server together, allocate only
+// what the application gets: the bytes of the two messages, and the slices of their
+// frames.
+func TestAllocRequest(t *testing.T) {
+	if raceEnabled {
+		t.Skip("under the race detector pools allocate")
+	}
+	reply := [][]byte{[]byte("reply")}
+	s := startServer(t, ServerOptions{Concurrency: 1, Handler: func(context.Context, [][]byte) ([][]byte, error) { return reply, nil }})
+	c := startClient(t, ClientOptions{Servers: []string{s.Endpoint()}}).alive(t)
+	ctx, body := testContext(t), []byte("body")
+	request := func() {
+		if _, err := c.Do(ctx, body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 200 {
+		request()
+	}
+	if n := testing.AllocsPerRun(1000, request); n > 4 {
+		t.Errorf("a request allocates %v times", n)
+	}
+}

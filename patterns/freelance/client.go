@@ -1,0 +1,211 @@
+package freelance
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"clustermap/sockets"
+)
+
+// Client sends requests to servers. All methods are safe for concurrent use.
+type Client struct {
+	opts ClientOptions
+	done chan struct{} // closed by Close
+
+	running sync.WaitGroup // the clock, and what receives of each server
+
+	// mu is a leaf: nothing is sent or called while it is held.
+	mu       sync.Mutex
+	closed   bool
+	links    []*link // in order of preference; replaced, never changed
+	pending  map[uint64]*call
+	number   uint64 // of the last request
+	rotation int    // where the next request begins (RoundRobin)
+	stats    ClientStats
+}
+
+// NewClient makes a client and connects it to the servers of the options in the
+// background; they may come later. It returns all faults of the options as one
+// error. The client runs until Close.
+func NewClient(o ClientOptions) (*Client, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{opts: o, done: make(chan struct{}), pending: map[uint64]*call{}}
+	for _, s := range o.Servers {
+		if err := c.Connect(s); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	c.running.Go(c.clock)
+	return c, nil
+}
+
+// Connect adds a server behind the others. The connection is made in the
+// background, and made again when it is lost. Connecting again to the same endpoint
+// does nothing.
+func (c *Client) Connect(endpoint string) error {
+	return c.ConnectSecure(endpoint, c.opts.Security)
+}
+
+// ConnectSecure is Connect with a security of its own, for a server with another
+// CURVE key than the others.
+func (c *Client) ConnectSecure(endpoint string, s sockets.Security) error {
+	l, err := c.newLink(endpoint, s)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	added := !c.closed && c.find(endpoint) == nil
+	closed := c.closed
+	if added {
+		c.links = append(slices.Clip(c.links), l)
+		c.running.Go(l.run)
+	}
+	c.mu.Unlock()
+	switch {
+	case closed:
+		return errors.Join(ErrClosed, l.router.Close())
+	case !added:
+		return l.router.Close()
+	}
+	if err := l.router.Connect(endpoint); err != nil {
+		return errors.Join(err, c.Disconnect(endpoint))
+	}
+	return nil
+}
+
+// Disconnect removes a server. Requests that wait for its reply go to another one.
+func (c *Client) Disconnect(endpoint string) error {
+	c.mu.Lock()
+	l := c.find(endpoint)
+	if l == nil {
+		c.mu.Unlock()
+		return ErrUnknownServer
+	}
+	c.links = slices.DeleteFunc(slices.Clone(c.links), func(other *link) bool { return other == l })
+	c.lost(l)
+	c.mu.Unlock()
+	return l.router.Close()
+}
+
+// find returns the link of an endpoint, or nil. mu must be held.
+func (c *Client) find(endpoint string) *link {
+	for _, l := range c.links {
+		if l.endpoint == endpoint {
+			return l
+		}
+	}
+	return nil
+}
+
+// lost notes that a link has no connection any more. mu must be held.
+func (c *Client) lost(l *link) {
+	peer := l.peer
+	l.peer, l.silent = nil, false
+	c.roused(peer)
+}
+
+// roused has the calls plan anew that wait for an answer over a connection. mu must
+// be held.
+func (c *Client) roused(peer *sockets.Peer) {
+	for _, k := range c.pending {
+		if peer != nil && k.over() == peer {
+			k.rouse()
+		}
+	}
+}
+
+// gained notes that a link can be used, or used again. mu must be held.
+func (c *Client) gained(l *link) {
+	l.silent = false
+	for _, k := range c.pending {
+		if k.current == none {
+			k.rouse()
+		}
+	}
+}
+
+// clock pings servers that are not heard, and finds out which ones are silent.
+func (c *Client) clock() {
+	interval := max(c.opts.PingInterval/4, time.Millisecond)
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-ticker.C:
+			now := time.Now()
+			// After a time for which this program did not run, what the servers sent
+			// meanwhile may wait to be read.
+			c.tick(now, now.Sub(last) < 2*interval)
+			last = now
+		case <-c.done:
+			return
+		}
+	}
+}
+
+// tick pings servers, and marks them as silent if judge is true.
+func (c *Client) tick(now time.Time, judge bool) {
+	c.mu.Lock()
+	links := c.links
+	for _, l := range links {
+		l.due = nil
+		if l.peer == nil {
+			continue
+		}
+		if !now.Before(later(l.heard, l.pinged).Add(c.opts.PingInterval)) {
+			c.ask(l, now)
+			l.due = l.peer
+		}
+		if !judge || now.Before(l.heard.Add(c.opts.ServerTTL)) {
+			continue
+		}
+		if !l.silent {
+			c.silence(l)
+			c.roused(l.peer)
+		}
+		if !c.awaits(l.peer) {
+			l.peer.Disconnect(ErrSilent)
+		}
+	}
+	c.mu.Unlock()
+	for _, l := range links {
+		if l.due != nil {
+			l.ping(l.due)
+		}
+	}
+}
+
+// awaits reports whether a request that went over a connection is in progress. mu
+// must be held.
+func (c *Client) awaits(peer *sockets.Peer) bool {
+	for _, k := range c.pending {
+		if k.tried(peer) != none {
+			return true
+		}
+	}
+	return false
+}
+
+// Close ends the client. Requests in progress return ErrClosed. It returns when all
+// goroutines have ended. Closing a closed client does nothing.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	links := c.links
+	c.links = nil
+	if !c.closed {
+		c.closed = true
+		close(c.done)
+	}
+	c.mu.Unlock()
+	var errs []error
+	for _, l := range links {
+		errs = append(errs, l.router.Close())
+	}
+	c.running.Wait()
+	return errors.Join(errs...)
+}

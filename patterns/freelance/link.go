@@ -1,0 +1,216 @@
+package freelance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
+
+// minHandshake is the least time that a server gets for its handshake.
+const minHandshake = 5 * time.Second
+
+// link is a server as the client sees it. It has a socket of its own: so the
+// servers can have different keys, and a server that is known by two names is not
+// one identity that comes twice.
+type link struct {
+	client   *Client
+	endpoint string
+	router   *sockets.Router
+
+	// Guarded by client.mu.
+	peer   *sockets.Peer // the connection; nil while there is none
+	heard  time.Time     // when something came, or the connection was made
+	pinged time.Time     // when the last PING was sent
+	asked  time.Time     // when the first PING was sent since then; zero: none was
+	silent bool          // gets no requests until it is heard
+	err    error         // why there is no connection
+
+	due *sockets.Peer // of tick: to be pinged
+
+	matched []match // of the connection's reader
+}
+
+// match is a message that was found to be the reply to a call.
+type match struct {
+	call *call
+	body zmtp.Message
+	err  error
+}
+
+// newLink makes a link that is not connected yet.
+func (c *Client) newLink(endpoint string, s sockets.Security) (*link, error) {
+	l := &link{client: c, endpoint: endpoint}
+	o := sockets.Options{
+		Security:         s,
+		MaxMessageSize:   c.opts.MaxMessageSize,
+		SendHWM:          -1, // MaxRequests bounds them
+		SendHWMOctets:    c.opts.MaxQueuedBytes,
+		Linger:           -1, // who closes the client waits for no reply
+		Metadata:         map[string]string{property: propertyVersion},
+		ConnectTimeout:   max(c.opts.ServerTTL, time.Second),
+		HandshakeTimeout: max(c.opts.ServerTTL, minHandshake),
+		Prepare:          l.receive,
+		Monitor:          l.observe,
+	}
+	var err error
+	l.router, err = sockets.NewRouter(o)
+	return l, err
+}
+
+// run has the socket receive: all that comes is dealt with by receive, which over
+// inproc runs in a receive call.
+func (l *link) run() {
+	var b sockets.Batch
+	defer b.Release()
+	for l.router.RecvBatch(context.Background(), &b) == nil {
+	}
+}
+
+// observe follows the connection. It is called in order with receive.
+func (l *link) observe(e sockets.Event) {
+	c := l.client
+	c.mu.Lock()
+	switch e.Kind {
+	case sockets.HandshakeSucceeded:
+		l.peer, l.heard, l.asked, l.err = e.Peer, time.Now(), time.Time{}, nil
+		c.gained(l)
+	case sockets.Disconnected:
+		if l.peer != nil && l.peer == e.Peer {
+			c.lost(l)
+		}
+		l.err = e.Err
+	case sockets.ConnectFailed, sockets.HandshakeFailed:
+		l.err = e.Err
+	}
+	c.mu.Unlock()
+	if c.opts.Monitor != nil {
+		c.opts.Monitor(e)
+	}
+}
+
+// ping sends a PING, unless the queue is full.
+func (l *link) ping(peer *sockets.Peer) { _ = l.router.SendTo(over, peer, ping) }
+
+// over is a context that has ended: what is sent with it is queued at once or not
+// at all.
+var over = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// receive deals with what the server sent.
+func (l *link) receive(b *sockets.Batch) {
+	c, peer, now := l.client, b.Peer(), time.Now()
+	c.mu.Lock()
+	if l.peer == peer {
+		l.heard, l.asked = now, time.Time{}
+		if l.silent {
+			c.gained(l)
+		}
+	}
+	for i := range b.Len() {
+		l.match(peer, b.Message(i))
+	}
+	c.mu.Unlock()
+	for i := range l.matched {
+		m := &l.matched[i]
+		k := m.call
+		if k.err = m.err; m.err == nil {
+			k.reply = Reply{Body: frames(m.body), Server: l.endpoint}
+		}
+		k.replied <- struct{}{}
+		*m = match{}
+	}
+	l.matched = l.matched[:0]
+	b.SetSpans(b.Spans()[:0])
+}
+
+// match finds the call that a message is for, and takes it off the pending ones
+// if the message ends it. client.mu must be held.
+func (l *link) match(peer *sockets.Peer, m zmtp.Message) {
+	s := &l.client.stats
+	first, rest := m.Next()
+	switch {
+	case len(rest) == 0 && bytes.Equal(first, pong):
+		s.Pongs++
+	case len(rest) == 0:
+		s.Malformed++
+	case bytes.Equal(first, refused):
+		l.refusal(peer, rest)
+	default:
+		if k := l.take(peer, first); k != nil {
+			s.Replies++
+			l.matched = append(l.matched, match{call: k, body: rest})
+		}
+	}
+}
+
+// refusal deals with control frame, reason and text.
+func (l *link) refusal(peer *sockets.Peer, m zmtp.Message) {
+	c := l.client
+	if m.Len() != 3 {
+		c.stats.Malformed++
+		return
+	}
+	number, m := m.Next()
+	reason, m := m.Next()
+	text, _ := m.Next()
+	if !bytes.Equal(reason, reasonBusy) {
+		if k := l.take(peer, number); k != nil {
+			c.stats.Refused++
+			text = text[:min(len(text), maxErrorText)]
+			l.matched = append(l.matched, match{call: k, err: &HandlerError{Server: l.endpoint, Text: string(text)}})
+		}
+		return
+	}
+	k, i := l.find(peer, number)
+	if k == nil {
+		return
+	}
+	c.stats.Refused++
+	k.tries[i].refused = true
+	if k.current == i {
+		k.rouse()
+	}
+}
+
+// take is find, and takes the call off the pending ones.
+func (l *link) take(peer *sockets.Peer, controlFrame []byte) *call {
+	k, _ := l.find(peer, controlFrame)
+	if k != nil {
+		delete(l.client.pending, k.number)
+	}
+	return k
+}
+
+// find returns the pending call with a control frame, and the index of the try over
+// the given connection. It counts what is none.
+func (l *link) find(peer *sockets.Peer, controlFrame []byte) (*call, int) {
+	c := l.client
+	number := parseControl(controlFrame)
+	k := c.pending[number]
+	if k == nil && number > 0 && number <= c.number {
+		c.stats.Late++
+		return nil, none
+	}
+	if k != nil {
+		if i := k.tried(peer); i != none {
+			return k, i
+		}
+	}
+	c.stats.Foreign++
+	return nil, none
+}
+
+// failure returns the reason why there is no connection in few words.
+func (l *link) failure() error {
+	if peer, ok := errors.AsType[*sockets.PeerError](l.err); ok {
+		return peer.Err
+	}
+	return l.err
+}

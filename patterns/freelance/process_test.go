@@ -1,0 +1,75 @@
+package freelance
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// childVariable makes the test binary a server on the endpoint that it has. Each
+// request begins with how long it takes.
+const childVariable = "FREELANCE_TEST_CHILD"
+
+func child() {
+	bind := os.Getenv(childVariable)
+	if bind == "" {
+		return
+	}
+	o := ServerOptions{Bind: bind, Concurrency: 1000, Handler: func(_ context.Context, r [][]byte) ([][]byte, error) {
+		d, err := time.ParseDuration(string(r[0]))
+		time.Sleep(d)
+		return r, err
+	}}
+	s, err := NewServer(context.Background(), o)
+	for errors.Is(err, syscall.EADDRINUSE) { // for a moment: see startServer
+		time.Sleep(time.Millisecond)
+		s, err = NewServer(context.Background(), o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println(s.Endpoint())
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	os.Exit(0) // the test has ended
+}
+
+// process is a child, seen from the test.
+type process struct {
+	cmd      *exec.Cmd
+	endpoint string
+	kill     func()
+}
+
+func startProcess(t testing.TB, bind string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, err)
+	p := &process{cmd: exec.Command(self, "-test.run=^$")}
+	p.cmd.Env = append(os.Environ(), childVariable+"="+bind)
+	p.cmd.Stderr = os.Stderr
+	in, err := p.cmd.StdinPipe()
+	must(t, err)
+	out, err := p.cmd.StdoutPipe()
+	must(t, err)
+	must(t, p.cmd.Start())
+	p.kill = sync.OnceFunc(func() {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+		in.Close()
+	})
+	t.Cleanup(p.kill)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	must(t, err)
+	p.endpoint = strings.TrimSpace(line)
+	return p
+}

@@ -1,0 +1,367 @@
+package freelance
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
+
+// blocking is a handler that tells of each request and waits until it may reply.
+type blocking struct{ begun, release chan bool }
+
+func newBlocking() *blocking { return &blocking{make(chan bool, 1000), make(chan bool)} }
+
+func (b *blocking) handle(ctx context.Context, r [][]byte) ([][]byte, error) {
+	b.begun <- true
+	select {
+	case <-b.release:
+		return r, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// TestBusy: a server that has no room refuses a request, which goes to the next one.
+// When all refuse, the request ends with ErrBusy at once.
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	b := newBlocking()
+	busy := startServer(t, ServerOptions{Concurrency: 1, MaxWaiting: 1, Handler: b.handle})
+	c := startClient(t, ClientOptions{Servers: []string{busy.Endpoint()}}).alive(t)
+	one, two := c.begin(testContext(t), "1"), c.begin(testContext(t), "2")
+	<-b.begun
+	eventually(t, "the other one waits", func() bool { return busy.Stats().Waiting == 1 })
+	if _, err := c.Request(testContext(t), []byte("3")); !errors.Is(err, ErrBusy) {
+		t.Errorf("a third request: %v", err)
+	}
+	second := startServer(t, ServerOptions{Handler: named("second")})
+	must(t, c.Connect(second.Endpoint()))
+	c.alive(t)
+	r, err := c.Do(testContext(t), []byte("4"))
+	must(t, err)
+	wantBody(t, r.Body, "second", "4")
+	// A client that did not say that it understands refusals gets none.
+	plain := startRawClient(t, busy.Endpoint(), sockets.Options{})
+	plain.send("5", "x")
+	plain.send("PING")
+	plain.want("PONG")
+	close(b.release)
+	for _, d := range []<-chan result{one, two} {
+		if r := <-d; r.err != nil {
+			t.Error(r.err)
+		}
+	}
+	if st := busy.Stats(); st.Busy != 3 || st.Replies != 2 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestBusyThenDeadline: while a server is not there that might not refuse, the
+// request waits for it.
+func TestBusyThenDeadline(t *testing.T) {
+	t.Parallel()
+	b := newBlocking()
+	busy := startServer(t, ServerOptions{Concurrency: 1, MaxWaiting: 1, Handler: b.handle})
+	plug := startRawClient(t, busy.Endpoint(), sockets.Options{})
+	plug.send("1", "x")
+	<-b.begun
+	plug.send("2", "x")
+	eventually(t, "one request waits", func() bool { return busy.Stats().Waiting == 1 })
+	late := freeEndpoint(t)
+	c := startClient(t, ClientOptions{Servers: []string{busy.Endpoint(), late}})
+	_, err := c.Request(within(t, time.Second), []byte("x"))
+	if none := (*NoReplyError)(nil); !errors.As(err, &none) || !errors.Is(none.Servers[0].Err, ErrBusy) {
+		t.Errorf("%v", err)
+	}
+	done := c.begin(testContext(t), "y")
+	eventually(t, "it was refused", func() bool { return c.Stats().Refused == 2 })
+	startServer(t, ServerOptions{Bind: late})
+	if r := <-done; r.err != nil || r.Server != late {
+		t.Errorf("%v from %s", r.err, r.Server)
+	}
+}
+
+func within(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// TestWaitingBytes: what waits is bounded in bytes, too; one request is taken
+// whatever its size.
+func TestWaitingBytes(t *testing.T) {
+	t.Parallel()
+	b := newBlocking()
+	defer close(b.release)
+	s := startServer(t, ServerOptions{Concurrency: 1, MaxWaitingBytes: 1000, Handler: b.handle})
+	c := startRawClient(t, s.Endpoint(), sockets.Options{Metadata: map[string]string{property: "1"}})
+	c.send("1", "x")
+	<-b.begun
+	c.send("2", strings.Repeat("x", 2000))
+	c.send("3", "x")
+	c.want("REFUSED", "3", "busy", "")
+	if st := s.Stats(); st.Waiting != 1 || st.Busy != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestMaxWait: a request that has waited too long for a handler is not executed. It
+// is refused when a handler is free, or when another request needs its place.
+func TestMaxWait(t *testing.T) {
+	t.Parallel()
+	const wait = 100 * time.Millisecond
+	begun, release := make(chan bool), make(chan bool)
+	s := startServer(t, ServerOptions{Concurrency: 1, MaxWaiting: 1, MaxWait: wait, Handler: func(_ context.Context, r [][]byte) ([][]byte, error) {
+		if string(r[0]) == "block" {
+			begun <- true
+			<-release
+		}
+		return r, nil
+	}})
+	c := startRawClient(t, s.Endpoint(), sockets.Options{Metadata: map[string]string{property: "1"}})
+	c.send("1", "block")
+	<-begun
+	c.send("2", "makes room for the next")
+	eventually(t, "it waits", func() bool { return s.Stats().Waiting == 1 })
+	time.Sleep(wait)
+	c.send("3", "is there when the handler is free")
+	c.want("REFUSED", "2", "busy", "")
+	time.Sleep(wait)
+	release <- true
+	c.want("1", "block")
+	c.want("REFUSED", "3", "busy", "")
+	if st := s.Stats(); st.Expired != 2 || st.Requests != 3 || st.Replies != 1 || st.Waiting != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestHandlerError: the error of a handler reaches a client of this package, which
+// does not try another server.
+func TestHandlerError(t *testing.T) {
+	t.Parallel()
+	fails := startServer(t, ServerOptions{Handler: func(context.Context, [][]byte) ([][]byte, error) {
+		return nil, errors.New("no such lamp " + strings.Repeat("x", 2000))
+	}})
+	second := startServer(t, ServerOptions{})
+	c := startClient(t, ClientOptions{Servers: []string{fails.Endpoint(), second.Endpoint()}}).alive(t)
+	_, err := c.Request(testContext(t), []byte("x"))
+	var failed *HandlerError
+	if !errors.As(err, &failed) || failed.Server != fails.Endpoint() || !strings.HasPrefix(failed.Text, "no such lamp ") || len(failed.Text) != maxErrorText {
+		t.Errorf("%v", err)
+	}
+	if n := second.Stats().Requests; n != 0 {
+		t.Errorf("another server got the request")
+	}
+	if st := fails.Stats(); st.Failed != 1 || st.Replies != 0 {
+		t.Errorf("%+v", st)
+	}
+	plain := startRawClient(t, fails.Endpoint(), sockets.Options{})
+	plain.send("1", "x")
+	eventually(t, "the handler has failed", func() bool { return fails.Stats().Failed == 2 })
+	plain.send("PING")
+	plain.want("PONG") // and nothing before
+}
+
+// TestLargeReply: a reply that may not be sent is an error, too.
+func TestLargeReply(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerOptions{MaxMessageSize: 1000, Handler: func(context.Context, [][]byte) ([][]byte, error) {
+		return [][]byte{make([]byte, 1000)}, nil
+	}})
+	c := startClient(t, ClientOptions{Servers: []string{s.Endpoint()}})
+	_, err := c.Request(testContext(t), []byte("x"))
+	if failed := (*HandlerError)(nil); !errors.As(err, &failed) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestSkipDelimiter: with SkipDelimiter an empty frame before the others is taken
+// off, as the guide's Python client puts it there; without, it is the application's.
+func TestSkipDelimiter(t *testing.T) {
+	t.Parallel()
+	for _, skip := range []bool{false, true} {
+		s := startServer(t, ServerOptions{SkipDelimiter: skip})
+		c := startRawClient(t, s.Endpoint(), sockets.Options{})
+		c.send("1", "", "body")
+		if skip {
+			c.want("1", "body")
+		} else {
+			c.want("1", "", "body")
+		}
+		c.send("2", "")
+		c.want("2", "")
+		c.send("3", "body", "", "body")
+		c.want("3", "body", "", "body")
+	}
+}
+
+// TestConcurrency: as many handlers run at once as may, and no more.
+func TestConcurrency(t *testing.T) {
+	t.Parallel()
+	b := newBlocking()
+	s := startServer(t, ServerOptions{Concurrency: 3, Handler: b.handle})
+	c := startClient(t, ClientOptions{Servers: []string{s.Endpoint()}})
+	var all []<-chan result
+	for range 10 {
+		all = append(all, c.begin(testContext(t), "x"))
+	}
+	eventually(t, "three run and seven wait", func() bool { st := s.Stats(); return st.Active == 3 && st.Waiting == 7 })
+	if len(b.begun) != 3 {
+		t.Errorf("%d have begun", len(b.begun))
+	}
+	close(b.release)
+	for _, d := range all {
+		if r := <-d; r.err != nil {
+			t.Error(r.err)
+		}
+	}
+}
+
+// TestShutdown: a server that shuts down executes what it has, refuses what comes,
+// and answers pings until it ends.
+func TestShutdown(t *testing.T) {
+	t.Parallel()
+	b := newBlocking()
+	s := startServer(t, ServerOptions{Concurrency: 1, Handler: b.handle})
+	second := startServer(t, ServerOptions{Handler: named("second")})
+	c := startClient(t, ClientOptions{Servers: []string{s.Endpoint(), second.Endpoint()}}).alive(t)
+	one, two := c.begin(testContext(t), "1"), c.begin(testContext(t), "2")
+	eventually(t, "one runs and one waits", func() bool { st := s.Stats(); return st.Active == 1 && st.Waiting == 1 })
+	plain := startRawClient(t, s.Endpoint(), sockets.Options{})
+	ended := make(chan error, 1)
+	go func() { ended <- s.Shutdown(testContext(t)) }()
+	eventually(t, "the shutdown begins", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.draining
+	})
+	if r, err := c.Do(testContext(t), []byte("3")); err != nil || r.Server != second.Endpoint() {
+		t.Errorf("the next request: %v from %s", err, r.Server)
+	}
+	plain.send("PING")
+	plain.want("PONG")
+	close(b.release)
+	for _, d := range []<-chan result{one, two} {
+		if r := <-d; r.err != nil || r.Server != s.Endpoint() {
+			t.Errorf("%v from %s", r.err, r.Server)
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	idle := startServer(t, ServerOptions{})
+	if err := idle.Shutdown(testContext(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestServerClose: Close ends the context of handlers and waits for them.
+func TestServerClose(t *testing.T) {
+	t.Parallel()
+	b := newBlocking()
+	s := startServer(t, ServerOptions{Concurrency: 1, Handler: b.handle})
+	c := startRawClient(t, s.Endpoint(), sockets.Options{})
+	c.send("1", "x")
+	c.send("2", "x")
+	<-b.begun
+	eventually(t, "one waits", func() bool { return s.Stats().Waiting == 1 })
+	if err := s.Shutdown(within(t, short)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("shutdown with a handler that takes longer: %v", err)
+	}
+	must(t, s.Close())
+	if st := s.Stats(); st.Active != 0 || st.Waiting != 0 || st.Failed != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestCurve: with CURVE a client whose key the server knows is served, and others
+// are not. Servers can have different keys.
+func TestCurve(t *testing.T) {
+	t.Parallel()
+	client, stranger, one, two := zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()
+	server := func(k zmtp.KeyPair) *Server {
+		return startServer(t, ServerOptions{Security: sockets.Security{
+			CurveServer: true, CurveSecretKey: k.Secret, Authenticate: sockets.AllowKeys(client.Public),
+		}})
+	}
+	first, second := server(one), server(two)
+	as := func(k, s zmtp.KeyPair) sockets.Security {
+		return sockets.Security{CurveSecretKey: k.Secret, CurveServerKey: s.Public}
+	}
+	c := startClient(t, ClientOptions{Servers: []string{first.Endpoint()}, Security: as(client, one), RoundRobin: true})
+	must(t, c.ConnectSecure(second.Endpoint(), as(client, two)))
+	c.alive(t)
+	for range 2 {
+		_, err := c.Request(testContext(t), []byte("x"))
+		must(t, err)
+	}
+	if first.Stats().Replies != 1 || second.Stats().Replies != 1 {
+		t.Error("one of the two got both requests")
+	}
+	denied := startClient(t, ClientOptions{Servers: []string{first.Endpoint()}, Security: as(stranger, one)})
+	eventually(t, "the stranger is refused", func() bool { return denied.Servers()[0].Err != nil })
+	if _, err := denied.Request(within(t, short), []byte("x")); !errors.Is(err, ErrNoReply) {
+		t.Errorf("a stranger's request: %v", err)
+	}
+}
+
+// TestServerOptions: faults of the options are reported all at once.
+func TestServerOptions(t *testing.T) {
+	t.Parallel()
+	_, err := NewServer(testContext(t), ServerOptions{Concurrency: -1, MaxWaiting: -1, MaxWaitingBytes: -1, MaxWait: -1, MaxQueuedBytes: -1, MaxClients: -1})
+	for _, field := range []string{"Handler", "Bind", "Concurrency", "MaxWaiting", "MaxWaitingBytes", "MaxWait", "MaxQueuedBytes", "MaxClients"} {
+		if err == nil || !strings.Contains(err.Error(), "option "+field+" ") {
+			t.Errorf("%s is not complained of: %v", field, err)
+		}
+	}
+	s := startServer(t, ServerOptions{})
+	if _, err := NewServer(testContext(t), ServerOptions{Bind: s.Endpoint(), Handler: echo}); err == nil {
+		t.Error("two servers have the same endpoint")
+	}
+}
+
+// TestQueue: the queue keeps its order while it grows and goes around.
+func TestQueue(t *testing.T) {
+	t.Parallel()
+	var q queue
+	next, last := 0, 0
+	push := func() { last++; q.push(request{bytes: last}) }
+	pop := func() {
+		next++
+		if q.first().bytes != next || q.pop().bytes != next {
+			t.Fatalf("request %d is out of order", next)
+		}
+	}
+	for range 3000 {
+		push()
+		push()
+		pop()
+	}
+	for q.len() > 0 {
+		pop()
+	}
+	if next != last || q.bytes != 0 {
+		t.Errorf("%d of %d requests, %d bytes left", next, last, q.bytes)
+	}
+}
+
+// FuzzControl: a control frame is taken for a number exactly if it is that number's
+// frame.
+func FuzzControl(f *testing.F) {
+	for _, s := range []string{"", "0", "1", "7", "01", "18446744073709551615", "18446744073709551616", "28446744073709551615", "-1", "1 "} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		n := parseControl(frame)
+		var c control
+		c.set(n)
+		if n > 0 && string(c.frame()) != string(frame) {
+			t.Errorf("%q is taken for %d", frame, n)
+		}
+	})
+}

@@ -1,0 +1,73 @@
+package freelance
+
+import (
+	"strconv"
+
+	"clustermap/zmtp"
+)
+
+// property identifies clients and servers of this package to each other: both
+// announce it in their handshake.
+const property = "X-FLP"
+
+// propertyVersion is its value.
+const propertyVersion = "1"
+
+// The commands of RFC 10, and ours for refusals: the latter is followed by the
+// control frame of the request, a reason, and a text for people. A client chooses
+// its control frames, so no reply can begin with it unless the client wants it.
+var (
+	ping    = []byte("PING")
+	pong    = []byte("PONG")
+	refused = []byte("REFUSED")
+)
+
+// The reasons of a refusal.
+var (
+	reasonBusy  = []byte("busy")  // it was not begun; another server may have room
+	reasonError = []byte("error") // the handler returned an error
+)
+
+// maxErrorText bounds the text of a refusal, in bytes.
+const maxErrorText = 1024
+
+// control is the control frame of a request: its number in decimal digits.
+type control struct {
+	digits [20]byte
+	size   int
+}
+
+func (c *control) set(number uint64) { c.size = len(strconv.AppendUint(c.digits[:0], number, 10)) }
+
+func (c *control) frame() []byte { return c.digits[:c.size] }
+
+// parseControl returns the number of a control frame, or 0 if it is none of ours.
+// Numbers begin at 1 and have no leading zeros.
+func parseControl(frame []byte) (number uint64) {
+	if len(frame) == 0 || len(frame) > 20 || frame[0] == '0' {
+		return 0
+	}
+	for _, b := range frame {
+		d := uint64(b - '0')
+		if d > 9 || number > (1<<64-1-d)/10 {
+			return 0
+		}
+		number = number*10 + d
+	}
+	return number
+}
+
+// frames copies the frames of a message into memory of their own: two allocations,
+// however many frames there are.
+func frames(m zmtp.Message) [][]byte {
+	all := make([][]byte, 0, m.Len())
+	bytes := make([]byte, 0, len(m))
+	for len(m) > 0 {
+		var body []byte
+		body, m = m.Next()
+		at := len(bytes)
+		bytes = append(bytes, body...)
+		all = append(all, bytes[at:len(bytes):len(bytes)])
+	}
+	return all
+}
