@@ -48,7 +48,7 @@ func TestProgram(t *testing.T) {
 		t.Errorf("unread input: %q, %v", got, err)
 	}
 	// A process that goes on with the output is not waited for without end.
-	got, err = shell(t, "sleep 60 & echo done", 0).run(t.Context())
+	got, err = shell(t, "sleep 5 & echo done", 0).run(t.Context())
 	if string(got) != "done\n" || err != nil {
 		t.Errorf("a process was left behind: %q, %v", got, err)
 	}
@@ -95,7 +95,7 @@ func TestProgramKilledWithItsGroup(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
 	ctx, cancel := context.WithCancel(t.Context())
-	p := shell(t, "sleep 60 & echo $! > "+file+".new; mv "+file+".new "+file+"; wait", 0)
+	p := shell(t, "sleep 600 & echo $! > "+file+".new; mv "+file+".new "+file+"; wait", 0)
 	ended := make(chan error)
 	go func() {
 		_, err := p.run(ctx)
@@ -111,12 +111,18 @@ func TestProgramKilledWithItsGroup(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	// Nobody may have taken note of its end: then it is a zombie.
-	for alive(child) {
-		time.Sleep(time.Millisecond)
+	for end := time.Now().Add(time.Minute); alive(child); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			if p, err := os.FindProcess(child); err == nil {
+				_ = p.Kill()
+			}
+			t.Fatal("the process that the command has started goes on")
+		}
 	}
 }
 
+// alive says whether a process runs. One that has ended may be a zombie, since
+// nobody has taken note of it.
 func alive(pid int) bool {
 	process, err := os.FindProcess(pid)
 	if err != nil || process.Signal(syscall.Signal(0)) != nil {

@@ -323,6 +323,15 @@ func TestTimesNeverDecrease(t *testing.T) {
 	for range 4 {
 		must(t, <-sent)
 	}
+	// As if the other direction had been shown something later meanwhile.
+	later := last.Add(time.Hour)
+	o.mu.Lock()
+	o.last = later.UnixNano()
+	o.mu.Unlock()
+	must(t, a.Send(ctx, nil))
+	if e := next(t, o); !e.Time.Equal(later) {
+		t.Errorf("an event at %v after one at %v", e.Time, later)
+	}
 }
 
 func TestOptions(t *testing.T) {
