@@ -2,21 +2,14 @@ package main
 
 import (
 	"bufio"
-	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
-	"runtime/debug"
 	"strings"
 	"testing"
-	"time"
 
+	"clustermap/internal/commandtest"
 	"clustermap/internal/loopback"
 )
 
@@ -27,81 +20,30 @@ const (
 	allowVariable     = "CHP_CURVE_ALLOW"
 )
 
-// binary is the command under test, built by TestMain.
-var binary string
+// guard is after how long a process that hangs is killed. No test waits for it.
+const guard = commandtest.Guard
 
-// guard ends a process that hangs. No test waits for it.
-const guard = 2 * time.Minute
+// tested is chp, built by TestMain.
+var tested *commandtest.Program
 
 func TestMain(m *testing.M) {
-	os.Exit(buildAndRun(m))
-}
-
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "chp-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "chp")
-	args := []string{"build", "-o", binary}
-	if raceEnabled() {
-		args = append(args, "-race")
-		// By default a program sleeps for a second when it ends, so that other
-		// threads can finish their reports.
-		os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=50"))
-	}
-	build := exec.Command("go", append(args, ".")...)
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "cannot build chp:", err)
-		return 1
-	}
-	return m.Run()
-}
-
-// raceEnabled tells whether the tests run under the race detector; then the
-// command does, too.
-func raceEnabled() bool {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return false
-	}
-	for _, s := range info.Settings {
-		if s.Key == "-race" && s.Value == "true" {
-			return true
-		}
-	}
-	return false
+	os.Exit(commandtest.Main(m, func(p *commandtest.Program) { tested = p }))
 }
 
 // process is a running chp.
 type process struct {
+	*commandtest.Process
 	t      *testing.T
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stdout *bufio.Reader
 	pipe   io.Closer // under stdout
-	stderr lockedBuffer
-	waited chan struct{} // closed when it has ended
+	stderr *commandtest.Buffer
+	waited <-chan struct{} // closed when it has ended
 }
 
 // program returns chp with the arguments, not yet started.
-func program(t *testing.T, args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), guard)
-	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Env = os.Environ()
-	for i, v := range cmd.Env {
-		for _, ours := range []string{serverVariable, keyVariable, serverKeyVariable, allowVariable} {
-			if strings.HasPrefix(v, ours+"=") {
-				cmd.Env[i] = ours + "="
-			}
-		}
-	}
-	return cmd
-}
+func program(t *testing.T, args ...string) *exec.Cmd { return tested.Command(t, args...) }
 
 // start starts chp in the background. It is killed with the test.
 func start(t *testing.T, args ...string) *process {
@@ -113,64 +55,20 @@ func start(t *testing.T, args ...string) *process {
 // to a file already.
 func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
-	p := &process{t: t, cmd: cmd, waited: make(chan struct{})}
-	if cmd.Stderr == nil {
-		cmd.Stderr = &p.stderr
-	}
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.stdin = stdin
-	// Not StdoutPipe, which Wait would close under the reader.
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.stdout, p.pipe = bufio.NewReader(r), r
-	cmd.Stdout = w
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	w.Close()
-	go func() {
-		cmd.Wait()
-		close(p.waited)
-	}()
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		<-p.waited
-		r.Close()
-	})
-	return p
+	p := tested.StartCommand(t, cmd)
+	return &process{p, t, cmd, p.Stdin, p.Stdout, p.Pipe, &p.Stderr, p.Exited()}
 }
 
 // line returns the next line of standard output, without its end.
-func (p *process) line() string {
-	p.t.Helper()
-	line, err := p.stdout.ReadString('\n')
-	if err != nil {
-		<-p.waited
-		p.t.Fatalf("%s: no more output (%v); exit code %d; stderr: %s", p.name(), err, p.cmd.ProcessState.ExitCode(), p.stderr.String())
-	}
-	return strings.TrimSuffix(line, "\n")
-}
+func (p *process) line() string { p.t.Helper(); return p.Line() }
 
-func (p *process) name() string { return "chp " + strings.Join(p.cmd.Args[1:], " ") }
+func (p *process) name() string { return p.Name }
 
 // signal sends a signal.
-func (p *process) signal(s os.Signal) {
-	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		p.t.Fatalf("%s: %v", p.name(), err)
-	}
-}
+func (p *process) signal(s os.Signal) { p.t.Helper(); p.Signal(s) }
 
 // wait returns the exit code; -1 if a signal ended it.
-func (p *process) wait() int {
-	<-p.waited
-	return p.cmd.ProcessState.ExitCode()
-}
+func (p *process) wait() int { return p.Wait() }
 
 // outcome is how a run of chp ended.
 type outcome struct {
@@ -192,40 +90,22 @@ func tryInput(t *testing.T, input string, args ...string) outcome {
 
 func runCommand(t *testing.T, cmd *exec.Cmd) outcome {
 	t.Helper()
-	var out, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &stderr
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return outcome{
-		name: "chp " + strings.Join(cmd.Args[1:], " "),
-		out:  out.String(), stderr: stderr.String(), code: cmd.ProcessState.ExitCode(),
-	}
+	o := tested.TryCommand(t, cmd)
+	return outcome{o.Name, o.Out, o.Stderr, o.Code}
 }
 
 // must runs chp, which has to succeed, and returns its output.
-func must(t *testing.T, args ...string) string { t.Helper(); return mustInput(t, "", args...) }
+func must(t *testing.T, args ...string) string { t.Helper(); return tested.Must(t, args...) }
 
 func mustInput(t *testing.T, input string, args ...string) string {
 	t.Helper()
-	o := tryInput(t, input, args...)
-	if o.code != exitDone {
-		t.Fatalf("%s: exit code %d: %s", o.name, o.code, o.stderr)
-	}
-	return o.out
+	return tested.MustInput(t, input, args...)
 }
 
 // expect checks an exit code, and that standard error has the text in it.
 func (o outcome) expect(t *testing.T, code int, stderr string) {
 	t.Helper()
-	if o.code != code || !strings.Contains(o.stderr, stderr) {
-		t.Errorf("%s: exit code %d, stderr %q; want %d and %q", o.name, o.code, o.stderr, code, stderr)
-	}
-	if code != exitDone && !strings.HasPrefix(o.stderr, "chp: ") {
-		t.Errorf("%s: stderr %q does not begin with the command's name", o.name, o.stderr)
-	}
+	commandtest.Outcome{Name: o.name, Out: o.out, Stderr: o.stderr, Code: o.code}.Expect(t, code, stderr)
 }
 
 // server is a running chp serve.
@@ -260,7 +140,7 @@ func (s *server) host() string {
 func (p *process) ready() string {
 	p.t.Helper()
 	for {
-		written := p.stderr.written()
+		written := p.stderr.Written()
 		if m := readyLine.FindStringSubmatch(p.stderr.String()); m != nil {
 			return m[1]
 		}
@@ -278,9 +158,5 @@ func (s *server) port() string { return s.endpoint[strings.LastIndexByte(s.endpo
 // object parses a JSON line.
 func object(t *testing.T, line string) map[string]any {
 	t.Helper()
-	var o map[string]any
-	if err := json.Unmarshal([]byte(line), &o); err != nil {
-		t.Fatalf("%q: %v", line, err)
-	}
-	return o
+	return commandtest.Object(t, line)
 }

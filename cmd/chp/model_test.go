@@ -167,7 +167,7 @@ func TestServeModel(t *testing.T) {
 func (p *process) awaitReady() {
 	p.t.Helper()
 	for {
-		written := p.stderr.written()
+		written := p.stderr.Written()
 		if strings.Contains(p.stderr.String(), "ready: ") {
 			return
 		}

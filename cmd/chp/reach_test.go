@@ -49,7 +49,7 @@ func TestH15_ConnectionRefused(t *testing.T) {
 	set := start(t, "set", "k", "v", "--server", s.endpoint, "--timeout", "2m")
 	for !strings.Contains(set.stderr.String(), "waiting up to") {
 		select {
-		case <-set.stderr.written():
+		case <-set.stderr.Written():
 		case <-time.After(10 * time.Millisecond):
 		case <-set.waited:
 			t.Fatalf("exit code %d: %s", set.wait(), set.stderr.String())

@@ -129,7 +129,7 @@ func TestWatchTellsOfALostServer(t *testing.T) {
 	says := func(want string) {
 		t.Helper()
 		for {
-			written := w.stderr.written()
+			written := w.stderr.Written()
 			if strings.Contains(w.stderr.String(), want) {
 				return
 			}

@@ -204,7 +204,7 @@ func TestTapHangup(t *testing.T) {
 	t.Parallel()
 	p := tapPublisher(t)
 	p.Line()
-	p.HangUp()
+	p.Pipe.Close()
 	if code := p.Wait(); code != command.ExitDone {
 		t.Errorf("exit code %d: %s", code, p.Stderr.String())
 	}

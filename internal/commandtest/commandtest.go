@@ -21,8 +21,8 @@ import (
 	"time"
 )
 
-// guard ends a process that hangs. No test waits for it.
-const guard = 2 * time.Minute
+// Guard is after how long a process that hangs is killed. No test waits for it.
+const Guard = 2 * time.Minute
 
 // Program is a built command.
 type Program struct {
@@ -81,7 +81,7 @@ func raceEnabled() bool {
 // Command returns the program with the arguments, not yet started. Variables of the
 // environment that begin with its name and an underscore are not passed on.
 func (p *Program) Command(t testing.TB, args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), guard)
+	ctx, cancel := context.WithTimeout(context.Background(), Guard)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, p.path, args...)
 	for _, v := range os.Environ() {
@@ -116,7 +116,7 @@ func (p *Program) StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Stdout, r.pipe = bufio.NewReader(from), from
+	r.Stdout, r.Pipe = bufio.NewReader(from), from
 	cmd.Stdout = to
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -143,9 +143,9 @@ type Process struct {
 	Stdin  io.WriteCloser
 	Stdout *bufio.Reader
 	Stderr Buffer
+	Pipe   io.Closer // the reading end of the program's standard output, under Stdout
 
 	t      testing.TB
-	pipe   io.Closer // under Stdout
 	exited chan struct{}
 }
 
@@ -158,9 +158,6 @@ func (p *Process) Line() string {
 	}
 	return strings.TrimSuffix(line, "\n")
 }
-
-// HangUp closes the reading end of the program's standard output.
-func (p *Process) HangUp() { p.pipe.Close() }
 
 // Signal sends a signal.
 func (p *Process) Signal(s os.Signal) {
@@ -185,7 +182,7 @@ func (p *Process) Await(pattern string) []string {
 	p.t.Helper()
 	expression := regexp.MustCompile(pattern)
 	for {
-		written := p.Stderr.written()
+		written := p.Stderr.Written()
 		if m := expression.FindStringSubmatch(p.Stderr.String()); m != nil {
 			return m
 		}
@@ -308,9 +305,9 @@ func (b *Buffer) String() string {
 	return b.buf.String()
 }
 
-// written returns a channel that is closed at the next write. To miss nothing,
+// Written returns a channel that is closed at the next write. To miss nothing,
 // ask for it before looking.
-func (b *Buffer) written() <-chan struct{} {
+func (b *Buffer) Written() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.signal == nil {
