@@ -81,7 +81,7 @@ func TestCheckpointKeepsHistory(t *testing.T) {
 					set(2)
 					set(7)
 				}
-				want := q.history()
+				want := historyOf(s)
 				if len(want) < 3 {
 					t.Fatalf("reigns %v", want)
 				}
@@ -89,7 +89,7 @@ func TestCheckpointKeepsHistory(t *testing.T) {
 				stop()
 				o.Log = openLog(t, dir)
 				s, _ = serveUntil(t, o)
-				if got := s.sequencer.history(); !slices.Equal(got, want) {
+				if got := historyOf(s); !slices.Equal(got, want) {
 					t.Errorf("reigns %v, want %v", got, want)
 				}
 				if s.Len() != keys || s.Sequence() < want[len(want)-1].last {
@@ -174,6 +174,12 @@ func TestPairReportsOnce(t *testing.T) {
 	if reports != 2 {
 		t.Errorf("%d reports, want 2", reports)
 	}
+}
+
+func historyOf(s *Server) []reign {
+	s.sequencer.mu.Lock()
+	defer s.sequencer.mu.Unlock()
+	return s.sequencer.history()
 }
 
 // enterKey sets a key.
