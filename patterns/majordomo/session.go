@@ -103,6 +103,7 @@ func (s *session) run() {
 		return
 	}
 	s.settled = true
+	w.once.Do(func() { close(w.first) })
 	s.heard.Store(s.now())
 	s.told.Store(s.now())
 	w.sessions.Add(1)

@@ -33,6 +33,8 @@ type Worker struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+	once    sync.Once
+	first   chan struct{} // closed when a connection has registered for the first time
 
 	connected                                               atomic.Int64
 	requests, failed, returned, malformed, silent, sessions atomic.Uint64
@@ -63,7 +65,7 @@ func NewWorker(service string, h Handler, o WorkerOptions) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Worker{service: service, handler: h, opts: o}
+	w := &Worker{service: service, handler: h, opts: o, first: make(chan struct{})}
 	s := &w.opts.Socket
 	if s.HeartbeatInterval == 0 {
 		s.HeartbeatInterval, s.HeartbeatTimeout = o.Heartbeat, o.Heartbeat*time.Duration(o.Liveness)
@@ -107,6 +109,19 @@ func (w *Worker) Close() error {
 	w.cancel()
 	w.running.Wait()
 	return nil
+}
+
+// WaitRegistered returns when the worker has sent its first READY to a broker. READY
+// has no answer (RFC 7), so it may still be refused.
+func (w *Worker) WaitRegistered(ctx context.Context) error {
+	select {
+	case <-w.first:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-w.ctx.Done():
+		return ErrClosed
+	}
 }
 
 // Stats returns a reading of the worker's counters.

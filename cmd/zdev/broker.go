@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"clustermap/internal/command"
+	"clustermap/patterns/majordomo"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// defaultBroker is where the guide's brokers are.
+const defaultBroker = "tcp://127.0.0.1:5555"
+
+// beats are the flags of heartbeats, which a broker and its workers should have alike.
+type beats struct {
+	heartbeat time.Duration
+	liveness  command.Number
+}
+
+func (b *beats) register(flags *pflag.FlagSet) {
+	b.liveness = majordomo.DefaultLiveness
+	flags.DurationVar(&b.heartbeat, "heartbeat", majordomo.DefaultHeartbeat, "how often a silent side says that it is alive")
+	flags.Var(&b.liveness, "liveness", "after how many heartbeats without a message the other side is given up")
+}
+
+func (b *beats) check() error {
+	if b.heartbeat <= 0 || b.liveness <= 0 {
+		return command.Fail(command.ExitUsage, "--heartbeat and --liveness must be above 0")
+	}
+	return nil
+}
+
+func newBroker() *cobra.Command {
+	var (
+		bind       []string
+		beat       beats
+		o          majordomo.BrokerOptions
+		waiting    = command.Number(majordomo.DefaultMaxWaiting)
+		bytes      = command.Bytes(majordomo.DefaultMaxBytes)
+		deliveries = command.Number(majordomo.DefaultMaxDeliveries)
+		keys       = command.ServerKeys{Keys: curve}
+	)
+	cmd := &cobra.Command{
+		Use:   "broker",
+		Short: "Give requests to the workers of services (Majordomo)",
+		Long: `Runs a broker for the Majordomo Protocol, MDP/0.1 and MDP/0.2 at the same endpoints.
+Workers register for a service by its name; clients send requests to services, and
+each request goes to a worker that is free. A service without workers is waited for.
+
+If a worker ends, or sends nothing for --liveness times --heartbeat, busy or not, its
+request goes to another worker, up to --deliveries times in all. Clients are served in
+turn.
+
+The service mmi.service tells whether a service has workers; zdev services lists them.`,
+		Example: `  zdev broker
+  zdev broker --bind tcp://*:5555 --bind ipc:///run/broker
+  zdev broker --bind tcp://*:5555 --expiry 10s --heartbeat 1s`,
+		Args:              command.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&bind, "bind", []string{defaultBroker}, "`endpoint` for clients and workers; repeat it for several")
+	beat.register(flags)
+	flags.DurationVar(&o.Expiry, "expiry", majordomo.DefaultExpiry, "how long a request waits for a worker before it is dropped; negative: for ever")
+	flags.Var(&deliveries, "deliveries", "to how many workers a request is given if one after the other ends over it")
+	flags.Var(&waiting, "max-waiting", "requests that may wait for one service; one client may fill half of that")
+	flags.Var(&bytes, "max-bytes", "bytes of all requests in the broker")
+	keys.Register(flags)
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		var err error
+		if o.Socket.Security, err = keys.Security(); err != nil {
+			return err
+		}
+		if err = beat.check(); err != nil {
+			return err
+		}
+		if waiting <= 0 || bytes <= 0 || deliveries <= 0 {
+			return command.Fail(command.ExitUsage, "--max-waiting, --max-bytes and --deliveries must be above 0")
+		}
+		o.Heartbeat, o.Liveness = beat.heartbeat, int(beat.liveness)
+		o.MaxWaiting, o.MaxBytes, o.MaxDeliveries = int(waiting), int(bytes), int(deliveries)
+		broker, err := majordomo.NewBroker(o)
+		if err != nil {
+			return err
+		}
+		defer broker.Close()
+		var actual []string
+		for _, endpoint := range bind {
+			at, err := broker.Bind(ctx, endpoint)
+			if err != nil {
+				return command.EndpointError("--bind", endpoint, err)
+			}
+			actual = append(actual, at)
+		}
+		command.Ready(cmd, o.Socket.Security, "broker "+strings.Join(actual, " "))
+		<-ctx.Done()
+		return broker.Close()
+	})
+	return cmd
+}

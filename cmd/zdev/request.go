@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"clustermap/internal/command"
+	"clustermap/patterns/majordomo"
+
+	"github.com/spf13/cobra"
+)
+
+// maxInput bounds a body that is read from standard input, in bytes.
+const maxInput = 256 << 20
+
+// readBody returns the body that an argument says: itself, or with "-" what is on
+// standard input.
+func readBody(ctx context.Context, cmd *cobra.Command, arg string) ([]byte, error) {
+	if arg != "-" {
+		return []byte(arg), nil
+	}
+	body, err := io.ReadAll(io.LimitReader(command.Interruptible(ctx, cmd.InOrStdin()), maxInput+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the body: %w", err)
+	case len(body) > maxInput:
+		return nil, command.Fail(command.ExitRefused, "the body has more than %d bytes", maxInput)
+	}
+	return body, nil
+}
+
+// newClient makes a client.
+func (a *atBroker) newClient() (*majordomo.Client, error) {
+	version, err := a.version()
+	if err != nil {
+		return nil, err
+	}
+	o := majordomo.ClientOptions{Broker: a.broker, Version: version}
+	if o.Socket.Security, err = a.keys.Security(); err != nil {
+		return nil, err
+	}
+	client, err := majordomo.NewClient(o)
+	if err != nil {
+		return nil, a.brokerError(err)
+	}
+	return client, nil
+}
+
+// requestError gives an error of a request an exit code.
+func (a *atBroker) requestError(err error, timeout time.Duration) error {
+	var refused *majordomo.Error
+	switch {
+	case errors.Is(err, majordomo.ErrExpired):
+		return command.Fail(command.ExitNoAnswer, "no worker took the request in the broker's time")
+	case errors.As(err, &refused):
+		return command.Fail(command.ExitRefused, "%d: %s", refused.Code, refused.Text)
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return command.Fail(command.ExitNoAnswer, "no reply by way of %s within %v", a.broker, timeout)
+	case errors.Is(err, majordomo.ErrService):
+		return a.brokerError(err)
+	}
+	return err
+}
+
+func newRequest() *cobra.Command {
+	var (
+		at              atBroker
+		timeout         time.Duration
+		asJSON, raw     bool
+		count, pipeline = command.Number(1), command.Number(1)
+	)
+	cmd := &cobra.Command{
+		Use:   "request SERVICE [BODY|-]",
+		Short: "Send a request to a service and print the reply (Majordomo)",
+		Long: `Sends BODY, or with - what is on standard input, to SERVICE by way of a broker, and
+prints the reply: each frame and a newline. A service that has no worker yet is waited
+for.
+
+With --count it sends the request so many times, and with --pipeline so many at once. It
+prints no reply then, but how many a second there were and how long they took.
+
+Exit codes: 0 there was a reply, 1 the worker or the broker refused, 3 no reply within
+--timeout.`,
+		Example: `  zdev request echo hello
+  zdev request mmi.service echo
+  zdev request thumbnail - --raw < photo.jpg > small.jpg
+  zdev request echo hello --count 100000 --pipeline 100`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	flags := cmd.Flags()
+	at.register(cmd, flags)
+	flags.DurationVar(&timeout, "timeout", 5*time.Second, "how long to wait for each reply")
+	flags.BoolVar(&asJSON, "json", false, "print an object: the frames, or the measurements")
+	flags.BoolVar(&raw, "raw", false, "print the bytes of the reply and nothing else")
+	flags.Var(&count, "count", "how many requests to send")
+	flags.Var(&pipeline, "pipeline", "how many requests may be on their way at once")
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		switch {
+		case timeout <= 0 || count <= 0 || pipeline <= 0:
+			return command.Fail(command.ExitUsage, "--timeout, --count and --pipeline must be above 0")
+		case asJSON && raw:
+			return command.Fail(command.ExitUsage, "give either --json or --raw")
+		}
+		body, err := readBody(ctx, cmd, append(args, "")[1])
+		if err != nil {
+			return err
+		}
+		client, err := at.newClient()
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		ask := func() ([][]byte, error) {
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			return client.Request(ctx, args[0], body)
+		}
+		if cmd.Flags().Changed("count") || cmd.Flags().Changed("pipeline") {
+			return measure(cmd.OutOrStdout(), int(count), int(pipeline), asJSON, ask, func(err error) error { return at.requestError(err, timeout) })
+		}
+		reply, err := ask()
+		if err != nil {
+			return at.requestError(err, timeout)
+		}
+		_, err = cmd.OutOrStdout().Write(appendReply(nil, reply, asJSON, raw))
+		return err
+	})
+	return cmd
+}
+
+// appendReply appends a reply as it is printed.
+func appendReply(dst []byte, reply [][]byte, asJSON, raw bool) []byte {
+	if asJSON {
+		return append(appendJSONFrames(append(dst, '{'), reply), '}', '\n')
+	}
+	for _, frame := range reply {
+		dst = append(dst, frame...)
+		if !raw {
+			dst = append(dst, '\n')
+		}
+	}
+	return dst
+}
+
+// measure sends count requests, so many at once, and prints what came of it.
+func measure(out io.Writer, count, pipeline int, asJSON bool, ask func() ([][]byte, error), explain func(error) error) error {
+	var (
+		next   atomic.Int64
+		failed atomic.Pointer[error]
+		all    sync.WaitGroup
+	)
+	times := make([]time.Duration, count)
+	began := time.Now()
+	for range min(pipeline, count) {
+		all.Go(func() {
+			for failed.Load() == nil {
+				i := next.Add(1) - 1
+				if i >= int64(count) {
+					return
+				}
+				sent := time.Now()
+				if _, err := ask(); err != nil {
+					failed.CompareAndSwap(nil, &err)
+					return
+				}
+				times[i] = time.Since(sent)
+			}
+		})
+	}
+	all.Wait()
+	took := time.Since(began)
+	if err := failed.Load(); err != nil {
+		return explain(*err)
+	}
+	slices.Sort(times)
+	at := func(share float64) time.Duration { return times[int(share*float64(count-1))] }
+	format := "%d requests in %.3f s: %.0f a second; half within %.3f ms, 99 %% within %.3f ms, all within %.3f ms\n"
+	if asJSON {
+		format = `{"requests":%d,"seconds":%.6f,"per_second":%.1f,"p50_ms":%.3f,"p99_ms":%.3f,"max_ms":%.3f}` + "\n"
+	}
+	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	_, err := fmt.Fprintf(out, format, count, took.Seconds(), float64(count)/took.Seconds(), ms(at(0.5)), ms(at(0.99)), ms(at(1)))
+	return err
+}

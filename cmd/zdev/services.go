@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"clustermap/internal/command"
+
+	"github.com/spf13/cobra"
+)
+
+func newServices() *cobra.Command {
+	var (
+		at      atBroker
+		timeout time.Duration
+		asJSON  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "services",
+		Short: "List the services of a broker (Majordomo)",
+		Long: `Prints the services that a zdev broker knows: those that have workers, and those that
+requests wait for. For each it prints the name, the number of workers, the requests that
+wait for one, and those that workers have.
+
+Brokers of other makes do not list their services; ask them for one by its name with
+zdev request mmi.service NAME.`,
+		Example: `  zdev services
+  zdev services --broker tcp://10.0.0.7:5555 --json`,
+		Args:              command.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	flags := cmd.Flags()
+	at.register(cmd, flags)
+	flags.DurationVar(&timeout, "timeout", 5*time.Second, "how long to wait for the broker")
+	flags.BoolVar(&asJSON, "json", false, "print JSON objects, one a line")
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		if timeout <= 0 {
+			return command.Fail(command.ExitUsage, "--timeout must be above 0")
+		}
+		client, err := at.newClient()
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		services, err := client.Services(ctx)
+		switch {
+		case errors.Is(err, errors.ErrUnsupported):
+			return command.Fail(command.ExitRefused, "the broker at %s does not list its services", at.broker)
+		case err != nil:
+			return at.requestError(err, timeout)
+		}
+		out := cmd.OutOrStdout()
+		if asJSON {
+			for _, s := range services {
+				line := append(command.AppendJSONField([]byte{'{'}, "name", []byte(s.Name)), ',')
+				line = append(command.AppendJSONNumber(line, "workers", int64(s.Workers)), ',')
+				line = append(command.AppendJSONNumber(line, "waiting", int64(s.Waiting)), ',')
+				line = append(command.AppendJSONNumber(line, "given", int64(s.Given)), '}', '\n')
+				if _, err := out.Write(line); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "NAME\tWORKERS\tWAITING\tGIVEN")
+		for _, s := range services {
+			fmt.Fprintf(table, "%s\t%d\t%d\t%d\n", command.AppendPlain(nil, []byte(s.Name), false), s.Workers, s.Waiting, s.Given)
+		}
+		return table.Flush()
+	})
+	return cmd
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"clustermap/internal/command"
+	"clustermap/patterns/majordomo"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// atBroker are the flags of whoever connects to a broker.
+type atBroker struct {
+	broker, mdp string
+	keys        command.ClientKeys
+}
+
+func (a *atBroker) register(cmd *cobra.Command, flags *pflag.FlagSet) {
+	flags.StringVar(&a.broker, "broker", defaultBroker, "`endpoint` of the broker")
+	flags.StringVar(&a.mdp, "mdp", "0.1", "`version` of the Majordomo Protocol: 0.1, 0.2")
+	command.Complete(cmd, "mdp", "0.1", "0.2")
+	a.keys = command.ClientKeys{Keys: curve}
+	a.keys.Register(flags)
+}
+
+func (a *atBroker) version() (majordomo.Version, error) {
+	switch a.mdp {
+	case "0.1":
+		return majordomo.Version01, nil
+	case "0.2":
+		return majordomo.Version02, nil
+	}
+	return 0, command.Fail(command.ExitUsage, "--mdp %q: give 0.1 or 0.2", a.mdp)
+}
+
+// brokerError gives an error of NewWorker or NewClient an exit code.
+func (a *atBroker) brokerError(err error) error {
+	if errors.Is(err, majordomo.ErrService) {
+		return command.Fail(command.ExitUsage, "the name of a service has 1 to %d bytes", majordomo.MaxServiceName)
+	}
+	return command.EndpointError("--broker", a.broker, err)
+}
+
+func newWorker() *cobra.Command {
+	var (
+		at          atBroker
+		beat        beats
+		echo        bool
+		concurrency = command.Number(majordomo.DefaultConcurrency)
+		maxReply    = command.Bytes(defaultMaxReply)
+	)
+	cmd := &cobra.Command{
+		Use:   "worker SERVICE (--echo | -- COMMAND [ARG...])",
+		Short: "Do the requests of a service with a command (Majordomo)",
+		Long: `Registers with a broker for SERVICE and does its requests: COMMAND runs once for each,
+with the frames of the request, one behind the other, on standard input, and what it
+writes to standard output is the reply. If its exit status is not 0, the client gets
+an error with the last line of its standard error. --echo returns requests as they are.
+
+The worker goes on telling the broker that it is alive while COMMAND runs, however
+long that is. When the connection is lost COMMAND is killed: the broker gives the
+request to another worker, so a request may be done more than once.
+
+--concurrency N runs up to N commands at once. When the broker ends, the worker waits
+for it to come back.`,
+		Example: `  zdev worker echo --echo
+  zdev worker upper -- tr a-z A-Z
+  zdev worker thumbnail --concurrency 4 --broker tcp://10.0.0.7:5555 -- convert - -resize 100 -`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			dash := cmd.ArgsLenAtDash()
+			switch {
+			case dash < 0 && len(args) != 1, dash >= 0 && dash != 1:
+				return errors.New("give the name of one service, and the command after --")
+			case echo == (dash >= 0):
+				return errors.New("give either --echo or a command after --")
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	flags := cmd.Flags()
+	at.register(cmd, flags)
+	beat.register(flags)
+	flags.BoolVar(&echo, "echo", false, "reply with the request")
+	flags.Var(&concurrency, "concurrency", "requests that are done at once")
+	flags.Var(&maxReply, "max-reply", "bytes that the command may write")
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		version, err := at.version()
+		if err != nil {
+			return err
+		}
+		if err := beat.check(); err != nil {
+			return err
+		}
+		if concurrency <= 0 || maxReply <= 0 {
+			return command.Fail(command.ExitUsage, "--concurrency and --max-reply must be above 0")
+		}
+		o := majordomo.WorkerOptions{
+			Broker: at.broker, Version: version, Concurrency: int(concurrency),
+			Heartbeat: beat.heartbeat, Liveness: int(beat.liveness),
+		}
+		if o.Socket.Security, err = at.keys.Security(); err != nil {
+			return err
+		}
+		handler := func(_ context.Context, request [][]byte) ([][]byte, error) { return request, nil }
+		if !echo {
+			o.Ahead = 1 // a command takes longer than a request is on its way
+			program, err := newProgram(args[1:], int(maxReply))
+			if err != nil {
+				return err
+			}
+			handler = func(ctx context.Context, request [][]byte) ([][]byte, error) {
+				reply, err := program.run(ctx, request...)
+				return [][]byte{reply}, err
+			}
+		}
+		worker, err := majordomo.NewWorker(args[0], handler, o)
+		if err != nil {
+			return at.brokerError(err)
+		}
+		defer worker.Close()
+		if worker.WaitRegistered(ctx) == nil {
+			command.Ready(cmd, o.Socket.Security, "worker of "+args[0]+" at "+at.broker)
+		}
+		<-ctx.Done()
+		return worker.Close()
+	})
+	return cmd
+}
