@@ -38,6 +38,9 @@ var clockStart = time.Now()
 // clock is the monotonic clock of deadlines.
 func clock() time.Duration { return time.Since(clockStart) }
 
+// timeOf returns the time at which clock was, or will be, at.
+func timeOf(at time.Duration) time.Time { return time.Now().Add(at - clock()) }
+
 // set notes that the update with this sequence lets its key live until end.
 func (d *deadlines) set(hash uint64, seq int64, end time.Duration) {
 	d.mu.Lock()

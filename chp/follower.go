@@ -344,7 +344,7 @@ func (q *sequencer) followed(h batchHead, wire []byte, spans []sockets.Span) err
 		q.disk.append(h, q.pieces)
 	}
 	q.tail.add(h, q.pieces)
-	q.schedule(wire, spans, h.first)
+	q.schedule(wire, spans, h.first, h.at)
 	if h.counter == 0 { // not of a client of this package
 		q.early.published(wire, spans, clock())
 	}

@@ -85,7 +85,7 @@ func (q *sequencer) appendAll() error {
 		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.disk.append(batchHead{first: kvmsg.Record(p.Wire()).Seq(), count: uint32(p.Records)}, []store.Piece{p})
+		q.disk.append(batchHead{first: kvmsg.Record(p.Wire()).Seq(), count: uint32(p.Records), at: clock()}, []store.Piece{p})
 		return true
 	})
 	return q.disk.group.Flush(context.Background())

@@ -146,13 +146,13 @@ func (q *sequencer) accept(wire []byte, spans []sockets.Span, from sender) (unfi
 			return unfit, repeated
 		}
 	}
-	h := batchHead{id: from.id}
+	h := batchHead{id: from.id, at: clock()}
 	if from.numbered {
 		h.counter = uint64(kvmsg.Record(wire[spans[len(spans)-1].Start:]).Seq())
 	}
 	first := q.enter(h, wire, spans)
 	q.updates.Add(uint64(len(spans)))
-	q.schedule(wire, spans, first)
+	q.schedule(wire, spans, first, h.at)
 	return unfit, repeated
 }
 
@@ -193,10 +193,10 @@ func (q *sequencer) publish(pieces []store.Piece, spans []sockets.Span) {
 
 // schedule enters the updates that have a TTL into the wheel, and takes out the
 // keys that are deleted. A key that is set again without one stays until its
-// time comes, and is then seen to have been superseded.
-func (q *sequencer) schedule(wire []byte, spans []sockets.Span, first int64) {
-	var now time.Time
-	var ticks time.Duration
+// time comes, and is then seen to have been superseded. Times to live count from at,
+// on clock.
+func (q *sequencer) schedule(wire []byte, spans []sockets.Span, first int64, at time.Duration) {
+	var made time.Time // at
 	for i, s := range spans {
 		if s.Tag&kvmsg.TagDelete != 0 && q.wheel.Len() > 0 {
 			q.wheel.Remove(s.Tag &^ kvmsg.TagFlags)
@@ -209,17 +209,17 @@ func (q *sequencer) schedule(wire []byte, spans []sockets.Span, first int64) {
 		if ttl == 0 {
 			continue
 		}
-		if now.IsZero() {
-			now, ticks = time.Now(), clock()
+		if made.IsZero() {
+			made = timeOf(at)
 		}
-		q.deadlines.set(s.Tag&^kvmsg.TagFlags, first+int64(i), ticks+ttl)
+		q.deadlines.set(s.Tag&^kvmsg.TagFlags, first+int64(i), at+ttl)
 		if q.wheel.Len() == 0 {
 			select {
 			case q.armed <- struct{}{}:
 			default:
 			}
 		}
-		q.wheel.Add(s.Tag&^kvmsg.TagFlags, first+int64(i), now.Add(ttl))
+		q.wheel.Add(s.Tag&^kvmsg.TagFlags, first+int64(i), made.Add(ttl))
 	}
 }
 
@@ -266,7 +266,7 @@ func (q *sequencer) expire(now time.Time) (more bool, size int) {
 		d.spans = append(d.spans, sockets.Span{Start: uint32(start), End: uint32(len(d.wire)), Tag: hash | kvmsg.TagDelete | kvmsg.TagProperties})
 	})
 	if len(d.spans) > 0 {
-		q.enter(batchHead{}, d.wire, d.spans)
+		q.enter(batchHead{at: clock()}, d.wire, d.spans)
 		q.expired.Add(uint64(len(d.spans)))
 		size = len(d.wire)
 		d.wire, d.spans = d.wire[:0], d.spans[:0]

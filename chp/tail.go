@@ -2,6 +2,7 @@ package chp
 
 import (
 	"encoding/binary"
+	"time"
 
 	"clustermap/internal/store"
 )
@@ -17,9 +18,13 @@ type batchHead struct {
 	// is 0 if it does not number its updates, or none sent them.
 	id      clientID
 	counter uint64
+
+	// When it was made, on clock: times to live count from then. The other server is
+	// told how long ago that was.
+	at time.Duration
 }
 
-const batchHeadSize = 8 + 8 + 4 + len(clientID{}) + 8
+const batchHeadSize = 8 + 8 + 4 + len(clientID{}) + 8 + 8
 
 func (h *batchHead) last() int64 { return h.first + int64(h.count) - 1 }
 
@@ -28,7 +33,8 @@ func (h *batchHead) append(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(h.first))
 	dst = binary.BigEndian.AppendUint32(dst, h.count)
 	dst = append(dst, h.id[:]...)
-	return binary.BigEndian.AppendUint64(dst, h.counter)
+	dst = binary.BigEndian.AppendUint64(dst, h.counter)
+	return binary.BigEndian.AppendUint64(dst, uint64(max(clock()-h.at, 0)))
 }
 
 func parseBatchHead(b []byte) (h batchHead, ok bool) {
@@ -40,7 +46,9 @@ func parseBatchHead(b []byte) (h batchHead, ok bool) {
 	h.count = binary.BigEndian.Uint32(b[16:])
 	h.id = clientID(b[20:])
 	h.counter = binary.BigEndian.Uint64(b[36:])
-	return h, h.first > 0 && h.count > 0
+	age := time.Duration(binary.BigEndian.Uint64(b[44:]))
+	h.at = clock() - age
+	return h, h.first > 0 && h.count > 0 && age >= 0
 }
 
 // tail is the last updates of a server of a pair, for the other one, which follows.

@@ -1,0 +1,51 @@
+package chp
+
+import (
+	"testing"
+	"time"
+)
+
+// TestPairTimesToLive: at the other server times to live count from when the update was
+// made, however late it comes there, also after a restart.
+func TestPairTimesToLive(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	dir := t.TempDir()
+	bo.Log = openLog(t, dir)
+	primary, backup := startPairServer(t, po), startPairServer(t, bo)
+	c := pairClient(t, po, bo)
+	_, err := c.SetSync(ctx, "/before", []byte("1"))
+	must(t, err)
+	eventually(t, "the backup follows", primary.inSync)
+	backup.crash()
+	_, err = c.SetSync(ctx, "/k", []byte("1"), WithTTL(2*time.Hour))
+	must(t, err)
+	q := &primary.sequencer
+	q.mu.Lock()
+	q.tail.batches[len(q.tail.batches)-1].at -= time.Hour // it was made an hour ago
+	q.mu.Unlock()
+
+	left := func(s pairServer) (longest time.Duration) {
+		s.sequencer.deadlines.mu.Lock()
+		defer s.sequencer.deadlines.mu.Unlock()
+		for _, d := range s.sequencer.deadlines.byHash {
+			longest = max(longest, d.end-clock())
+		}
+		return longest
+	}
+	check := func(s pairServer, when string) {
+		t.Helper()
+		if d := left(s); d < 50*time.Minute || d > 61*time.Minute {
+			t.Errorf("%s: %v are left of an hour", when, d)
+		}
+	}
+	bo.Log = openLog(t, dir)
+	backup = startPairServer(t, bo)
+	eventually(t, "the backup follows again", primary.inSync)
+	check(backup, "the backup")
+	backup.crash()
+	bo.Log = openLog(t, dir)
+	backup = startPairServer(t, bo)
+	check(backup, "the backup after a restart")
+}
