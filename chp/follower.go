@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"time"
 
@@ -26,6 +27,7 @@ type follower struct {
 
 	base    *base     // the map that is being sent, nil otherwise
 	copying bool      // a copy of the map has begun, and is not installed
+	follows bool      // the server has the active one's map
 	head    batchHead // of the batch that is being sent; count 0 otherwise
 	wire    []byte    // the first updates of that batch, if it came in several parts
 	spans   []buf.Span
@@ -55,22 +57,29 @@ var errFollow = errors.New("chp: unexpected message of the active server")
 // follow follows the active server until the context ends: it connects again whenever
 // the connection breaks. serving ends with the server.
 func (s *Server) follow(ctx, serving context.Context) {
-	var last error
-	wait := followAgain
+	var told string
+	wait, since := followAgain, time.Now()
 	for ctx.Err() == nil {
-		unfinished, err := s.followOnce(ctx, serving)
+		f := &follower{server: s}
+		err := f.follow(ctx, serving)
 		if ctx.Err() != nil {
 			return
 		}
-		if last == nil || err.Error() != last.Error() {
-			s.log.Info("does not follow the active server", "server", s.opts.Pair.Peer, "error", err)
+		level := slog.LevelInfo // the active server has ended, as a rule
+		if f.follows {
+			since = time.Now()
+		} else if time.Since(since) > s.pair.timeout {
+			level = slog.LevelWarn
 		}
-		last = err
+		if now := level.String() + err.Error(); now != told {
+			told = now
+			s.log.Log(ctx, level, "does not follow the active server", "server", s.opts.Pair.Peer, "error", err)
+		}
 		if !pause(ctx, wait) {
 			return
 		}
 		wait = min(2*wait, followAgainMost)
-		if !unfinished {
+		if !f.copying {
 			wait = followAgain
 		}
 	}
@@ -85,14 +94,14 @@ const (
 	followAgainMost = 5 * time.Second
 )
 
-// followOnce is one connection to the active server. unfinished says that a copy of the
-// map has begun, and was not completed.
-func (s *Server) followOnce(ctx, serving context.Context) (unfinished bool, err error) {
-	f := &follower{server: s}
+// follow is one connection to the active server.
+func (f *follower) follow(ctx, serving context.Context) error {
 	f.ctx, f.fail = context.WithCancelCause(ctx)
 	defer f.fail(nil)
+	s := f.server
 	o := s.opts.Pair
 	timeout := s.pair.timeout
+	var err error
 	f.dealer, err = sockets.NewDealer(sockets.Options{
 		Security: s.pair.security(), Metadata: map[string]string{propertyCHP: announcement, propertyPeer: peerVersion},
 		ReconnectInterval: -1, ConnectTimeout: max(timeout, time.Second), HandshakeTimeout: max(timeout, time.Second),
@@ -101,11 +110,11 @@ func (s *Server) followOnce(ctx, serving context.Context) (unfinished bool, err 
 		Prepare: f.prepare, Monitor: f.watch,
 	})
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer f.dealer.Close()
 	if err := f.dealer.Connect(o.Peer); err != nil {
-		return false, err
+		return err
 	}
 	q := &s.sequencer
 	q.mu.Lock()
@@ -129,7 +138,7 @@ func (s *Server) followOnce(ctx, serving context.Context) (unfinished bool, err 
 		_ = f.dealer.Send(soon, []byte(nameBye), nil) // it notices without, later
 		_ = f.dealer.CloseContext(soon)
 	}
-	return f.copying, err
+	return err
 }
 
 // followWindow is how many bytes the passive server reads ahead of what it takes.
@@ -222,7 +231,7 @@ func (f *follower) control(name string, body []byte) error {
 			return errFollow
 		}
 		f.server.pair.copied.Store(true)
-		f.news = true
+		f.news, f.follows = true, true
 		return nil
 	case nameBase:
 		h, ok := parseBaseHead(body)
@@ -251,6 +260,7 @@ func (f *follower) control(name string, body []byte) error {
 		f.base, f.news = nil, true
 		err := f.server.install(f.ctx, b)
 		f.copying = err != nil
+		f.follows = err == nil
 		return err
 	case nameBatch:
 		h, ok := parseBatchHead(body)

@@ -24,6 +24,9 @@ type following struct {
 	sent     int64  // it has been sent everything up to this sequence
 	have     int64  // it has everything up to this sequence
 	idle     int    // looks since have rose last, or nothing was owed
+	base     int64  // sequence of the map that it was sent last, 0 if none
+	told     bool   // it has told that it has the map
+	behind   int    // looks since then, if updates do not wait for it
 	left     bool   // its connection has ended, or is about to
 	bye      bool   // it said that it ends
 	seen     uint64 // sends when judge looked last
@@ -213,7 +216,7 @@ func (f *following) sendBase(ctx context.Context) error {
 	c := q.store.Cut()
 	origins := q.origins.portions()
 	h := baseHead{q.mapID, q.history()}
-	f.position, f.sent = q.tail.end(), q.newest.last
+	f.position, f.sent, f.base, f.told = q.tail.end(), q.newest.last, q.newest.last, false
 	if q.follower == f {
 		q.tail.hold(f.position, q.store.LiveBytes())
 	}
@@ -294,6 +297,9 @@ func (s *Server) hears(ctx context.Context, peer *sockets.Peer, m zmtp.Message) 
 }
 
 // caughtUp is how many updates a follower may be behind to be waited for from then on.
+// If it is further behind for the time-out, though it has the map and goes on, it is
+// waited for all the same: it would never catch up with updates that come as fast as it
+// can take them.
 const caughtUp = 1 << 14
 
 // acknowledged notes what a follower has.
@@ -308,14 +314,15 @@ func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) {
 		peer.Disconnect(errFollower)
 		return
 	}
-	f.have = sequence
+	f.have, f.told = sequence, sequence >= f.base
 	if f.have > q.commits.acked {
 		// Only this counts as progress: a follower that connects again and again and
 		// takes nothing is not waited for without end.
 		q.commits.acked, f.idle = f.have, 0
 	}
-	if !q.commits.peer && q.acks > 1 && !f.left && !f.bye && q.newest.last-f.have < caughtUp {
-		q.commits.peer = true
+	if !q.commits.peer && q.acks > 1 && f.told && !f.left && !f.bye &&
+		(q.newest.last-f.have < caughtUp || f.behind > looksPerTimeout) {
+		q.commits.peer, f.behind = true, 0
 		q.noteWaits()
 	}
 	q.commit()

@@ -288,10 +288,13 @@ func (p *pair) judge(look bool) {
 		s.log.Warn("the other server takes nothing, and is disconnected", "remote", f.peer.RemoteAddr())
 	}
 	switch {
-	case q.held.empty() && !f.left:
+	case f.have >= q.newest.last && !f.left: // what waits, waits for the disk
 		f.idle = 0
 	case look:
 		f.idle++
+	}
+	if look && f.told && !q.commits.peer {
+		f.behind++
 	}
 	if !q.commits.peer || !f.bye && f.idle <= looksPerTimeout {
 		return

@@ -40,8 +40,9 @@ type Status struct {
 	Peer string `json:"peer"`
 	Lag  int64  `json:"lag"`
 
-	// InSync says that the active server of a pair publishes an update only when the
-	// other one has it: see [PairOptions.Acks].
+	// InSync says that the other server of a pair has all that the active one has
+	// published, and that an update is published only when both have it: see
+	// [PairOptions.Acks].
 	InSync bool `json:"in_sync"`
 
 	// MemoryBytes is the resident memory of the server's process: what the
@@ -126,7 +127,7 @@ func (s *Server) pairStatus(st *Status) {
 		st.State = ServerActive
 		if f := q.follower; f != nil && !f.left {
 			st.Lag = max(q.newest.last-f.have, 0)
-			st.InSync = q.commits.peer
+			st.InSync = q.commits.peer && f.have >= min(q.published.Load(), q.newest.last)
 		} else {
 			st.Lag = -1
 		}

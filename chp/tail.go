@@ -205,8 +205,11 @@ func (t *tail) read(position uint64, size int, part *tailPart) (ok bool) {
 }
 
 // fill returns how full the tail is, from 0 to 1, for a follower at a position. One that
-// is further behind has to be sent the whole map again.
+// is further behind has to be sent the whole map again, and does not count.
 func (t *tail) fill(position uint64) float64 {
+	if position < t.begin {
+		return 0
+	}
 	return float64(t.lag(position)) / float64(max(t.size, t.most))
 }
 

@@ -1,0 +1,154 @@
+package chp
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"clustermap/chp/commit"
+)
+
+// TestPairInSync: the servers are not in sync before the other one has all that was
+// published.
+func TestPairInSync(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s, c := activePrimary(t)
+	_, err := c.SetSync(ctx, "/a", []byte("1"))
+	must(t, err)
+	q := &s.sequencer
+	q.mu.Lock()
+	r := followRequest{q.mapID, q.newest.epoch, q.newest.last}
+	q.mu.Unlock()
+	_, err = c.SetSync(ctx, "/b", []byte("1"))
+	must(t, err)
+	f := dialFollower(t, s)
+	f.say(nameFollow, r.append(nil))
+	_, err = f.Recv(ctx)
+	must(t, err)
+	f.have(r.last)
+	eventually(t, "updates wait for the follower", s.inSync2)
+	if st := s.Status(); st.InSync || st.Lag != 1 {
+		t.Errorf("in sync: %v, lag %d", st.InSync, st.Lag)
+	}
+	_, err = f.Recv(ctx) // BATCH: it has been sent the rest
+	must(t, err)
+	f.have(s.newest())
+	eventually(t, "they are in sync", func() bool { return s.Status().InSync })
+}
+
+// TestPairCatchesUp: a follower that is always behind, because updates come as fast as it
+// takes them, is waited for after a time.
+func TestPairCatchesUp(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s, c := activePrimary(t)
+	_, err := c.SetSync(ctx, "/a", []byte("1"))
+	must(t, err)
+	has := s.newest()
+	q := &s.sequencer
+	q.mu.Lock()
+	r := followRequest{q.mapID, q.newest.epoch, has}
+	q.mu.Unlock()
+	for range caughtUp {
+		must(t, c.Set(ctx, "/b", []byte("1")))
+	}
+	must(t, c.Flush(ctx))
+	f := dialFollower(t, s)
+	f.say(nameFollow, r.append(nil))
+	_, err = f.Recv(ctx)
+	must(t, err)
+	eventually(t, "updates wait for the follower", func() bool {
+		f.have(has)
+		time.Sleep(time.Millisecond)
+		return s.inSync2()
+	})
+	if st := s.Status(); st.InSync || st.Lag != caughtUp {
+		t.Errorf("in sync: %v, lag %d", st.InSync, st.Lag)
+	}
+}
+
+// unsyncedLog is a log whose flushes wait.
+type unsyncedLog struct {
+	commit.Log
+	wait chan struct{}
+}
+
+func (l *unsyncedLog) Sync() error {
+	<-l.wait
+	return l.Log.Sync()
+}
+
+// TestPairWaitsForOwnDisk: while updates wait for this server's disk alone, the other
+// server is not taken for one that stands still.
+func TestPairWaitsForOwnDisk(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	log := &unsyncedLog{openLog(t, t.TempDir()), make(chan struct{})}
+	var once sync.Once
+	release := func() { once.Do(func() { close(log.wait) }) }
+	defer release()
+	po.Log, po.Sync = log, commit.Always()
+	s := startPairServer(t, po)
+	c := pairClient(t, po, bo)
+	must(t, c.WaitActive(ctx))
+	f := dialFollower(t, s)
+	s.inSyncWith(f)
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.SetSync(ctx, "/a", []byte("1"))
+		done <- err
+	}()
+	for m, err := f.Recv(ctx); string(m[0]) != nameBatch; m, err = f.Recv(ctx) {
+		must(t, err)
+	}
+	f.have(s.newest())
+	q := &s.sequencer
+	eventually(t, "the follower has it", func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.follower.have == q.newest.last
+	})
+	for range 2 * looksPerTimeout {
+		s.pair.judge(true)
+	}
+	if !s.inSync2() {
+		t.Error("updates do not wait for a follower that has everything")
+	}
+	release()
+	must(t, <-done)
+}
+
+// logLines keeps the lines of a log.
+type logLines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logLines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logLines) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), text)
+}
+
+// TestPairFollowsInVain: a passive server that does not get to follow the active one
+// warns of it.
+func TestPairFollowsInVain(t *testing.T) {
+	t.Parallel()
+	po, bo := pairOptions(t)
+	var lines logLines
+	bo.Pair.Peer = bo.Pair.PeerState // a mistake: nobody sends a map there
+	bo.Logger = slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	startPairServer(t, po)
+	startPairServer(t, bo)
+	eventually(t, "the backup warns", func() bool { return lines.has("does not follow the active server") })
+}
