@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -31,6 +32,7 @@ type pair struct {
 	sending  sync.WaitGroup // goroutines of followings
 	changed  chan struct{}  // wakes run
 	copied   atomic.Bool    // this server has a copy of the map, or its own
+	drained  atomic.Bool    // it hands over to one that has all it has, so its map is a copy
 	active   atomic.Bool    // the server serves
 	follows  atomic.Bool    // the server is passive, and follows
 	began    time.Time
@@ -160,7 +162,9 @@ func (p *pair) run(ctx context.Context) error {
 			p.yield()
 			stop()
 			following.Wait()
-			p.copied.Store(false)
+			if !p.drained.Swap(false) {
+				p.copied.Store(false)
+			}
 			follow, cancel := context.WithCancel(ctx)
 			stop = cancel
 			p.follows.Store(true)
@@ -207,6 +211,7 @@ func (p *pair) lead(ctx context.Context, epoch uint64) {
 	if early > 0 {
 		s.log.Info("applied updates that the server before has not published", "updates", early)
 	}
+	p.drained.Store(false)
 	p.copied.Store(true)
 	p.active.Store(true)
 
@@ -387,36 +392,40 @@ func (p *pair) keep(r request) bool {
 	return true
 }
 
-// handover hands over to the other server: this one takes no more, the other one is
-// given everything, and then becomes active. Updates that come meanwhile wait; if the
-// other one does not become active, they are taken.
+// handover hands over to the other server: that one is given everything, and then
+// becomes active. When little is left to give, this one takes no more: updates that come
+// then wait, and if the other one does not become active, they are taken.
 func (p *pair) handover(ctx context.Context) error {
 	q := &p.server.sequencer
 	p.awaitNews(ctx)
 	q.mu.Lock()
-	f := q.follower
-	switch {
-	case q.passive:
-		q.mu.Unlock()
-		return binarystar.ErrNotActive
-	case q.halted:
-		q.mu.Unlock()
-		return errHandover
-	case f == nil || f.left || f.bye:
-		q.mu.Unlock()
-		return binarystar.ErrNoSuccessor
-	}
-	q.halt(true)
-	last := q.newest.last
+	f, err := q.successor()
 	q.mu.Unlock()
-	err := p.drain(ctx, f, last)
-	if err == nil {
-		err = p.node.Handover(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.drain(ctx, f, func() bool { return q.tail.lag(f.position) <= maxHeld }); err != nil {
+		return fmt.Errorf("chp: no handover: %w", err)
+	}
+	q.mu.Lock()
+	if f, err = q.successor(); err == nil {
+		q.halt(true)
+	}
+	q.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err = p.drain(ctx, f, func() bool { return f.have == q.newest.last }); err == nil {
+		p.drained.Store(true)
+		soon, cancel := context.WithTimeout(ctx, max(2*p.timeout, drainLeast))
+		err = p.node.Handover(soon) // it may have ended just now
+		cancel()
 	}
 	if err == nil {
 		return nil // updates wait until run has called yield
 	}
 	if p.node.State() == binarystar.StateActive { // otherwise run calls yield or lead
+		p.drained.Store(false)
 		q.mu.Lock()
 		q.halt(false)
 		q.mu.Unlock()
@@ -452,21 +461,37 @@ func (p *pair) forget() {
 	q.early.expire(clock(), heard)
 }
 
-// drain waits until a follower has everything up to a sequence. One that has gone, or
-// takes nothing for the time-out, or for drainLeast if that is longer, is given up:
-// updates wait meanwhile. The time is counted in looks, as in judge.
-func (p *pair) drain(ctx context.Context, f *following, last int64) error {
+// successor returns the follower, or why this server cannot hand over to it. mu must be
+// held.
+func (q *sequencer) successor() (*following, error) {
+	f := q.follower
+	switch {
+	case q.passive:
+		return nil, binarystar.ErrNotActive
+	case q.halted:
+		return nil, errHandover
+	case f == nil || f.left || f.bye:
+		return nil, binarystar.ErrNoSuccessor
+	}
+	return f, nil
+}
+
+// drain waits until a follower has the map, and has, which is called with mu held, says
+// that it has enough of what follows. One that has gone, or takes nothing for the
+// time-out, or for drainLeast if that is longer, is given up. The time is counted in
+// looks, as in judge.
+func (p *pair) drain(ctx context.Context, f *following, has func() bool) error {
 	q := &p.server.sequencer
-	have, idle := int64(-1), time.Duration(0)
+	have, sends, idle := int64(-1), uint64(0), time.Duration(0)
 	for {
 		q.mu.Lock()
-		if f.have != have {
-			have, idle = f.have, 0
+		if n := f.sends.Load(); f.have != have || n != sends {
+			have, sends, idle = f.have, n, 0
 		}
-		gone := f.left || f.bye || q.follower != f
+		done, gone := f.told && has(), f.left || f.bye || q.follower != f
 		q.mu.Unlock()
 		switch {
-		case have >= last:
+		case done:
 			return nil
 		case gone || idle > max(p.timeout, drainLeast):
 			return binarystar.ErrNoSuccessor
@@ -482,21 +507,26 @@ const (
 	drainLook  = time.Millisecond
 )
 
-// leave prepares the end of the server: an active one hands over, if the other one can
-// take over at once, so that clients need not wait until it is found to be silent.
+// leave prepares the end of the server: an active one hands over, if the other one has
+// the map or is being sent it, so that clients need not wait until it is found to be
+// silent.
 func (p *pair) leave() {
-	if !p.active.Load() {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()
-	if err := p.handover(ctx); err != nil {
-		p.server.log.Info("ends without a handover", "error", err)
+	for p.active.Load() {
+		err := p.handover(ctx)
+		if errors.Is(err, errHandover) && pause(ctx, drainLook) {
+			continue // one is under way, which may fail
+		}
+		if err != nil {
+			p.server.log.Info("ends without a handover", "error", err)
+		}
+		return
 	}
 }
 
 // leaveTime bounds the handover of a server that ends.
-const leaveTime = 2 * time.Second
+const leaveTime = 8 * time.Second
 
 // close ends the node, after run and what reads requests have ended.
 func (p *pair) close() {

@@ -1,0 +1,91 @@
+package chp
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"clustermap/patterns/binarystar"
+)
+
+// TestPairHandoverDuringCopy: while the follower is still being sent the map, a handover
+// does not keep the server from taking updates.
+func TestPairHandoverDuringCopy(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s, c := activePrimary(t)
+	_, err := c.SetSync(ctx, "/a", []byte("1"))
+	must(t, err)
+	f := dialFollower(t, s)
+	r := followRequest{}
+	f.say(nameFollow, r.append(nil))
+	_, err = f.Recv(ctx)
+	must(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- s.pair.handover(ctx) }()
+	q := &s.sequencer
+	for err == nil {
+		q.mu.Lock()
+		if q.halted {
+			t.Error("updates wait until the follower has the map")
+		}
+		q.mu.Unlock()
+		select {
+		case err = <-ended:
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	if !errors.Is(err, binarystar.ErrNoSuccessor) {
+		t.Errorf("handover: %v", err)
+	}
+}
+
+// TestPairHandoverGoesOn: a server that is ended while it hands over, in vain, hands over
+// after that.
+func TestPairHandoverGoesOn(t *testing.T) {
+	t.Parallel()
+	po, bo := pairOptions(t)
+	po.Pair.Timeout, bo.Pair.Timeout = time.Hour, time.Hour // nobody is taken for dead
+	primary, backup := startPairServer(t, po), startPairServer(t, bo)
+	eventually(t, "the primary is active", primary.active)
+	eventually(t, "the backup follows", primary.inSync)
+	q := &primary.sequencer
+	halt := func(on bool) {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.halt(on)
+	}
+	halt(true) // as a handover does
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		primary.stop()
+	}()
+	time.Sleep(50 * time.Millisecond)
+	halt(false)
+	eventually(t, "the backup is active", backup.active)
+	<-stopped
+}
+
+// TestPairTakesBack: the server that has handed over can take over again at once: it has
+// a copy of the map, also before it follows.
+func TestPairTakesBack(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	peer := po.Pair.Peer
+	po.Pair.Peer = po.Pair.PeerState // where nobody sends anything
+	primary, backup := startPairServer(t, po), startPairServer(t, bo)
+	po.Pair.Peer = peer
+	c := pairClient(t, po, bo)
+	_, err := c.SetSync(ctx, "/a", []byte("1"))
+	must(t, err)
+	eventually(t, "the backup follows", primary.inSync)
+	must(t, primary.pair.handover(ctx))
+	eventually(t, "the backup is active", backup.active)
+	backup.crash()
+	eventually(t, "the primary is active again", primary.active)
+	if v, _ := primary.Get("/a"); string(v) != "1" {
+		t.Errorf("%q", v)
+	}
+}
