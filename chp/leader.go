@@ -67,9 +67,14 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 	if old != nil {
 		f.idle = old.idle
 	}
+	works := old != nil && !old.left && !old.bye
 	q.follower = f
 	q.tail.most = 0
 	q.mu.Unlock()
+	if works {
+		s.log.Warn("another follower takes the place of one whose connection works; are there more than two servers?",
+			"remote", peer.RemoteAddr(), "before", old.peer.RemoteAddr())
+	}
 	if old != nil {
 		old.cancel()
 		old.peer.Disconnect(errReplaced)

@@ -152,3 +152,20 @@ func TestPairFollowsInVain(t *testing.T) {
 	startPairServer(t, bo)
 	eventually(t, "the backup warns", func() bool { return lines.has("does not follow the active server") })
 }
+
+// TestPairTwoFollowers: a second server that follows is reported.
+func TestPairTwoFollowers(t *testing.T) {
+	t.Parallel()
+	po, bo := pairOptions(t)
+	var lines logLines
+	po.Logger = slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	s := startPairServer(t, po)
+	c := pairClient(t, po, bo)
+	must(t, c.WaitActive(testContext(t)))
+	s.inSyncWith(dialFollower(t, s))
+	if lines.has("more than two") {
+		t.Error("one follower is too many")
+	}
+	s.inSyncWith(dialFollower(t, s))
+	eventually(t, "it is reported", func() bool { return lines.has("more than two") })
+}
