@@ -2,6 +2,7 @@ package chp
 
 import (
 	"context"
+	"crypto/rand"
 	"time"
 
 	"clustermap/chp/commit"
@@ -16,6 +17,10 @@ const backupPiece = 256 << 10
 // have the sequence, UUID and properties of their last update; the time to live
 // is what is left of it. It ends the checkpoint with Commit, or after an
 // error with Abort.
+//
+// The map gets a new identity: what is not in it, above all which updates of clients
+// were applied, is not known of it. All servers that begin with the backup have the
+// same map, so two of them can be a pair.
 //
 // It waits until the client follows a server. A client of some subtrees has only
 // those.
@@ -34,6 +39,11 @@ func (c *Client) Backup(ctx context.Context, begin func(sequence int64) (commit.
 		return err
 	}
 	defer to.Abort()
+	var id [mapIDSize]byte
+	rand.Read(id[:]) // never fails
+	if err := to.Append(commit.Entry{Kind: kindMapID, Time: time.Now().UnixNano(), Records: id[:]}); err != nil {
+		return err
+	}
 	e := commit.Entry{Kind: commit.KindRecords, Time: time.Now().UnixNano()}
 	add := func() {
 		if err = ctx.Err(); err == nil && e.Count > 0 {

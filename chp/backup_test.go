@@ -77,7 +77,10 @@ func TestClientBackup(t *testing.T) {
 		t.Errorf("sequence %d, want %d; %d entries", sequence, last, len(k.entries))
 	}
 	seen := map[string]kvmsg.Record{}
-	for _, e := range k.entries {
+	if e := k.entries[0]; e.Kind != kindMapID || len(e.Records) != mapIDSize || e.Count != 0 {
+		t.Errorf("the first entry is %+v", e)
+	}
+	for _, e := range k.entries[1:] {
 		n := uint32(0)
 		for left := e.Records; len(left) > 0; n++ {
 			r := kvmsg.Record(left)
@@ -135,4 +138,59 @@ func TestClientBackupFails(t *testing.T) {
 	if err := c.Backup(ctx, func(int64) (commit.Checkpoint, error) { return &k, nil }); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
+}
+
+// TestPairFromBackup: two servers that begin with one backup of a server are a pair whose
+// servers have the same map: neither gives anything up.
+func TestPairFromBackup(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	c := startClient(t, s, ClientOptions{})
+	for i := range 10 {
+		_, err := c.SetSync(ctx, fmt.Sprintf("/%d", i), []byte("1"))
+		must(t, err)
+	}
+	var k kept
+	must(t, c.Backup(ctx, func(int64) (commit.Checkpoint, error) { return &k, nil }))
+	restored := func() commit.Log {
+		log := openLog(t, t.TempDir())
+		_, err := log.Replay(func(commit.Entry) error { return nil })
+		must(t, err)
+		for i, e := range k.entries {
+			e.Index = uint64(i) + 1
+			must(t, log.Append(e))
+		}
+		must(t, log.Sync())
+		return replayedLog{log, k.entries}
+	}
+	po, bo := pairOptions(t)
+	po.Log, bo.Log = restored(), restored()
+	for _, o := range []*PairOptions{po.Pair, bo.Pair} {
+		o.OnDiverged = func(d Divergence) { t.Errorf("updates up to %d are given up", d.Last) }
+	}
+	primary, backup := startPairServer(t, po), startPairServer(t, bo)
+	eventually(t, "the backup follows", primary.inSync)
+	pc := pairClient(t, po, bo)
+	_, err := pc.SetSync(ctx, "/new", []byte("1"))
+	must(t, err)
+	if primary.Len() != 11 || backup.Len() != 11 {
+		t.Errorf("%d and %d keys", primary.Len(), backup.Len())
+	}
+}
+
+// replayedLog is a log that was replayed, and replays what it has a second time.
+type replayedLog struct {
+	commit.Log
+	entries []commit.Entry
+}
+
+func (l replayedLog) Replay(f func(commit.Entry) error) (commit.Replayed, error) {
+	for i, e := range l.entries {
+		e.Index = uint64(i) + 1
+		if err := f(e); err != nil {
+			return commit.Replayed{}, err
+		}
+	}
+	return commit.Replayed{Last: uint64(len(l.entries))}, nil
 }
