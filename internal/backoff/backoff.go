@@ -6,27 +6,31 @@ import (
 	"time"
 )
 
-// A Backoff is a sequence of waiting times. The first is about Min, each one is
-// twice the one before, and none is above Max. Each is chosen at random from the
-// upper half of that, so that many who began to wait at once do not come back
-// at once. It is for one goroutine.
-type Backoff struct {
-	// Min and Max must be above 0. Max is at least Min.
-	Min, Max time.Duration
-
-	tries uint
-}
-
-// Next returns how long to wait now: from half to all of min(Min<<n, Max) at
-// the n-th call after Reset, where the first is n = 0.
-func (b *Backoff) Next() time.Duration {
-	d := b.Max
-	// A shift that loses bits is above Max, too.
-	if b.tries < 62 && b.Min<<b.tries>>b.tries == b.Min {
-		d = min(b.Min<<b.tries, b.Max)
-		b.tries++
+// Wait returns how long to wait after the n-th try in a row that failed, where the first
+// is n = 0: about lowest, and about twice as long after each more, up to
+// highest. It is chosen at random from the upper half of that, so that many who
+// failed at once do not come back at once. Both must be above 0.
+func Wait(lowest, highest time.Duration, n int) time.Duration {
+	d := highest
+	// A shift that loses bits is above any bound.
+	if n < 62 && lowest<<n>>n == lowest {
+		d = min(lowest<<n, highest)
 	}
 	return d - rand.N(d/2+1)
+}
+
+// A Backoff counts tries for Wait. It is for one goroutine.
+type Backoff struct {
+	Min, Max time.Duration // what Wait calls lowest and highest
+
+	tries int
+}
+
+// Next returns how long to wait after one more try that failed.
+func (b *Backoff) Next() time.Duration {
+	d := Wait(b.Min, b.Max, b.tries)
+	b.tries = min(b.tries+1, 62)
+	return d
 }
 
 // Reset begins again with Min: what was tried has worked.
