@@ -6,14 +6,14 @@
 //	                   internal/timer ◀── chp
 //	                        sockets ◀── patterns/binarystar ◀── chp
 //	                        sockets ◀── patterns/blackbox
-//	                        sockets ◀── patterns/majordomo
 //	                        sockets ◀── patterns/freelance ◀── cmd
+//	                        sockets ◀── patterns/majordomo ◀── patterns/titanic
 //	               chp/commit ◀── chp/durable ◀── cmd
 //	                        sockets ◀── internal/command ◀── cmd
 //
 // The message, the store and the timing wheel know of no network: a map is the same
-// in a server, in a client and alone. Package chp/commit needs nothing from outside, and only chp/durable and the
-// command may have the libraries of the log on disk.
+// in a server, in a client and alone. Package chp/commit needs nothing from outside, and only chp/durable,
+// patterns/titanic and the commands may have the libraries of what they keep on disk.
 package deps
 
 import (
@@ -130,6 +130,12 @@ var rules = []struct {
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
 	},
+	{
+		path: "patterns/titanic",
+		own:  []string{"zmtp", "sockets", "patterns/majordomo"},
+		std:  []string{"net/http"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid", "go.etcd.io/bbolt"},
+	},
 }
 
 // forTests lists what only tests may use: none of it belongs into a program.
@@ -228,7 +234,7 @@ func TestDirection(t *testing.T) {
 	}
 }
 
-// onDisk lists what only the log on disk and the command may depend on.
+// onDisk lists what only the packages that keep something on disk and the commands may depend on.
 var onDisk = []string{module + "/chp/durable", "go.etcd.io", "go.uber.org/zap", "github.com/prometheus"}
 
 // TestDiskApart holds that nobody who embeds a package gets the libraries of
@@ -236,7 +242,7 @@ var onDisk = []string{module + "/chp/durable", "go.etcd.io", "go.uber.org/zap", 
 func TestDiskApart(t *testing.T) {
 	t.Parallel()
 	watch(t)
-	allowed := []string{module + "/chp/durable", module + "/cmd"}
+	allowed := []string{module + "/chp/durable", module + "/patterns/titanic", module + "/cmd"}
 	cmd := exec.Command("go", "list", "-json=ImportPath,Deps", "./...")
 	cmd.Dir = root
 	out, err := cmd.Output()

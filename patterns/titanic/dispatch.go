@@ -1,0 +1,341 @@
+package titanic
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"clustermap/internal/backoff"
+)
+
+// A broker executes requests. It is the dispatcher's view of Majordomo.
+type broker interface {
+	// available tells whether a service has a worker.
+	available(ctx context.Context, service string) (bool, error)
+	// execute has a worker do a request. An error is one of the context's,
+	// errUnavailable, *RefusedError, or any other for a request that failed by
+	// itself.
+	execute(ctx context.Context, service string, body [][]byte) (reply [][]byte, err error)
+}
+
+// errUnavailable says that nobody serves the service now, or that the broker does
+// not answer: not the request's fault.
+var errUnavailable = errors.New("titanic: service is unavailable")
+
+// A dispatcher has the stored requests executed. Each service that has requests has a
+// goroutine, a queue and a limit of its own, so none waits for another.
+type dispatcher struct {
+	options dispatcherOptions
+	store   *store
+	broker  broker
+	began   time.Time
+	ctx     context.Context // ends with the dispatcher
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu       sync.Mutex
+	services map[string]*service
+	closed   bool
+	counts   dispatchCounts
+}
+
+type dispatcherOptions struct {
+	perService         int           // requests of one service at once
+	attempt            time.Duration // how long one may take
+	retryMin, retryMax time.Duration
+	maxServices        int
+	maxReply           int   // bytes of a reply
+	maxReplies         int64 // bytes of stored replies, beyond which nothing is executed
+}
+
+type dispatchCounts struct {
+	running                    int
+	attempts, retries, refused uint64
+}
+
+// A service is a target of requests. It is there while it has some.
+type service struct {
+	name string
+	wake chan struct{} // holds one value: serve has to look at what is below
+
+	// Guarded by dispatcher.mu.
+	ready   list      // oldest first
+	delayed delayHeap // those that failed by themselves, until they are tried again
+	running int
+	lost    bool // an attempt found the service unavailable
+	served  bool // an attempt had an answer
+}
+
+// delayHeap has the entry that is due first on top (container/heap).
+type delayHeap []*entry
+
+func (h delayHeap) Len() int           { return len(h) }
+func (h delayHeap) Less(i, j int) bool { return h[i].due < h[j].due }
+func (h delayHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+func (h *delayHeap) Push(x any) {
+	e := x.(*entry)
+	e.place = len(*h)
+	*h = append(*h, e)
+}
+
+func (h *delayHeap) Pop() any {
+	last := len(*h) - 1
+	e := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return e
+}
+
+func newDispatcher(o dispatcherOptions, b broker) *dispatcher {
+	d := &dispatcher{options: o, broker: b, began: time.Now(), services: make(map[string]*service)}
+	d.ctx, d.stop = context.WithCancel(context.Background())
+	return d
+}
+
+// admits tells whether requests for a service are taken.
+func (d *dispatcher) admits(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.services[name] != nil || len(d.services) < d.options.maxServices
+}
+
+// add takes a request that is stored.
+func (d *dispatcher) add(e *entry) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return
+	}
+	s := d.services[e.service]
+	if s == nil {
+		s = &service{name: e.service, wake: make(chan struct{}, 1), ready: list{link: byQueue}}
+		d.services[s.name] = s
+		d.running.Go(func() { d.serve(s) })
+	}
+	e.state = stateReady
+	s.ready.pushBack(e)
+	s.look()
+}
+
+// drop forgets an entry that has its reply or was deleted. An attempt that is under way
+// is given up.
+func (d *dispatcher) drop(e *entry) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.services[e.service]
+	switch e.state {
+	case stateReady:
+		s.ready.remove(e)
+	case stateDelayed:
+		heap.Remove(&s.delayed, e.place)
+	case stateRunning:
+		e.cancel()
+	case stateNone:
+		return
+	}
+	e.state = stateNone
+	s.look()
+}
+
+// look makes serve look at s.
+func (s *service) look() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (d *dispatcher) now() time.Duration { return time.Since(d.began) }
+
+// serve has the requests of one service executed, until there are none. It asks the broker
+// for a worker before it gives out the first request, and again after a request found
+// none.
+func (d *dispatcher) serve(s *service) {
+	retry := backoff.Backoff{Min: d.options.retryMin, Max: d.options.retryMax}
+	available, probed := false, false
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for d.ctx.Err() == nil {
+		// Replies that nobody fetches and deletes have filled the store: no more of them.
+		crowded := d.store.repliesBytes() >= d.options.maxReplies
+
+		d.mu.Lock()
+		if s.served {
+			retry.Reset()
+			s.served = false
+		}
+		if s.lost {
+			available, s.lost = false, false
+		}
+		now := d.now()
+		for len(s.delayed) > 0 && s.delayed[0].due <= now {
+			e := heap.Pop(&s.delayed).(*entry)
+			e.state = stateReady
+			s.ready.pushBack(e)
+		}
+		for available && !crowded && s.running < d.options.perService && s.ready.first != nil {
+			d.start(s, s.ready.first)
+		}
+		idle := s.ready.first == nil
+		if idle && len(s.delayed) == 0 && s.running == 0 {
+			delete(d.services, s.name)
+			d.mu.Unlock()
+			return
+		}
+		wait := time.Hour
+		if len(s.delayed) > 0 {
+			wait = s.delayed[0].due - now
+		}
+		d.mu.Unlock()
+
+		if !idle && (!available || crowded) {
+			if probed && !d.sleep(retry.Next()) {
+				return
+			}
+			probed = true
+			available = d.probe(s)
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-s.wake:
+		case <-timer.C:
+		case <-d.ctx.Done():
+		}
+	}
+}
+
+// probe asks the broker whether a service has a worker.
+func (d *dispatcher) probe(s *service) bool {
+	ctx, cancel := context.WithTimeout(d.ctx, max(d.options.retryMax, time.Second))
+	defer cancel()
+	ok, err := d.broker.available(ctx, s.name)
+	return ok && err == nil
+}
+
+// sleep waits, and tells whether the dispatcher goes on.
+func (d *dispatcher) sleep(wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-d.ctx.Done():
+		return false
+	}
+}
+
+// start begins an attempt with a request of s.ready. The caller holds d.mu.
+func (d *dispatcher) start(s *service, e *entry) {
+	s.ready.remove(e)
+	ctx, cancel := context.WithCancel(d.ctx)
+	e.state, e.cancel = stateRunning, cancel
+	s.running++
+	d.counts.running++
+	d.counts.attempts++
+	if e.attempts > 0 {
+		d.counts.retries++
+	}
+	e.attempts++
+	d.running.Go(func() {
+		err := d.attempt(ctx, s, e)
+		cancel()
+		d.ended(s, e, err)
+	})
+}
+
+// ended takes the end of an attempt.
+func (d *dispatcher) ended(s *service, e *entry, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s.running--
+	d.counts.running--
+	s.look()
+	if e.state != stateRunning {
+		return // it has its reply, or was deleted
+	}
+	if errors.Is(err, errUnavailable) {
+		s.lost = true
+		e.state = stateReady
+		s.ready.pushFront(e)
+		return
+	}
+	e.state = stateDelayed
+	e.due = d.now() + backoff.Wait(d.options.retryMin, d.options.retryMax, e.attempts-1)
+	heap.Push(&s.delayed, e)
+}
+
+// attempt has a request executed and stores the reply.
+func (d *dispatcher) attempt(ctx context.Context, s *service, e *entry) error {
+	k := kindReply
+	reply, err := d.execute(ctx, s, e)
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
+		k, reply, err = kindRefused, refused.frames(), nil
+	}
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	s.served = true
+	if k == kindRefused {
+		d.counts.refused++
+	}
+	d.mu.Unlock()
+	// The request was executed, and will be once more if the reply is lost. So it is
+	// kept here until there is room on the disk; it also occupies one of the service's
+	// places.
+	retry := backoff.Backoff{Min: d.options.retryMin, Max: d.options.retryMax}
+	for {
+		err := d.store.finish(e, k, reply)
+		if !errors.Is(err, errFull) {
+			return err
+		}
+		select {
+		case <-time.After(retry.Next()):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// execute has a worker do a request. A *RefusedError is final.
+func (d *dispatcher) execute(ctx context.Context, s *service, e *entry) ([][]byte, error) {
+	_, body, err := d.store.read(e)
+	if errors.Is(err, ErrCorrupt) {
+		return nil, &RefusedError{CodeDamaged, "the stored request is damaged"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.options.attempt)
+	defer cancel()
+	reply, err := d.broker.execute(ctx, s.name, body)
+	if err == nil && !fits(reply, d.options.maxReply) {
+		return nil, &RefusedError{CodeTooLarge, "the reply is too large to be stored"}
+	}
+	return reply, err
+}
+
+// fits tells whether frames are not too many, and together not larger than that.
+func fits(frames [][]byte, most int) bool {
+	size := 0
+	for _, f := range frames {
+		size += len(f)
+	}
+	return len(frames) <= MaxFrames && size <= most
+}
+
+// close ends all attempts.
+func (d *dispatcher) close() {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	d.stop()
+	d.running.Wait()
+}

@@ -1,0 +1,87 @@
+package titanic
+
+import "time"
+
+// An entry is what is kept in memory of a stored request, and afterwards of its
+// reply.
+type entry struct {
+	// Set when it is made.
+	id      UUID
+	service string
+	key     uint64
+
+	// Guarded by store.mu.
+	kind kind
+	size int           // bytes that the stored message counts
+	at   time.Duration // when the request or the reply came, on the store's clock
+	age  link          // in store.waiting or store.done
+
+	// Guarded by dispatcher.mu.
+	state    state
+	queue    link          // in service.ready
+	attempts int           // how often it was given to a worker
+	due      time.Duration // when it is tried again, while it is in service.delayed
+	place    int           // where it is in service.delayed
+	cancel   func()        // ends the attempt that is under way
+}
+
+// state is what the dispatcher does with a request.
+type state uint8
+
+const (
+	stateNone    state = iota // it has no business with it: not yet, or not any more
+	stateReady                // in service.ready
+	stateDelayed              // in service.delayed
+	stateRunning              // an attempt is under way
+)
+
+// link is an entry's place in a list.
+type link struct{ prev, next *entry }
+
+// A list is a doubly linked list through one of the links of its entries.
+type list struct {
+	link        func(*entry) *link
+	first, last *entry
+	n           int
+}
+
+func (l *list) pushBack(e *entry) {
+	*l.link(e) = link{prev: l.last}
+	if l.last == nil {
+		l.first = e
+	} else {
+		l.link(l.last).next = e
+	}
+	l.last = e
+	l.n++
+}
+
+func (l *list) pushFront(e *entry) {
+	*l.link(e) = link{next: l.first}
+	if l.first == nil {
+		l.last = e
+	} else {
+		l.link(l.first).prev = e
+	}
+	l.first = e
+	l.n++
+}
+
+func (l *list) remove(e *entry) {
+	k := l.link(e)
+	if k.prev == nil {
+		l.first = k.next
+	} else {
+		l.link(k.prev).next = k.next
+	}
+	if k.next == nil {
+		l.last = k.prev
+	} else {
+		l.link(k.next).prev = k.prev
+	}
+	*k = link{}
+	l.n--
+}
+
+func byAge(e *entry) *link   { return &e.age }
+func byQueue(e *entry) *link { return &e.queue }

@@ -1,0 +1,224 @@
+package titanic
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+// fileName is the store's file in its directory.
+const fileName = "titanic.db"
+
+// lockTimeout is how long bbolt tries to lock the file. It is so short that it tries once.
+const lockTimeout = time.Millisecond
+
+// openStore opens the store in a directory, and creates both if they do not
+// exist. The requests that wait are in store.waiting.
+func openStore(dir string, o storeOptions) (_ *store, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("titanic: store %s: %w", dir, err)
+		}
+	}()
+	path := filepath.Join(dir, fileName)
+	switch st, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := create(dir, path); err != nil {
+			return nil, err
+		}
+	case err != nil:
+		return nil, err
+	case st.Size() == 0: // bbolt would make a database of it
+		return nil, fmt.Errorf("%w: %s is empty", ErrCorrupt, fileName)
+	}
+	s := &store{
+		options: o,
+		began:   time.Now(),
+		wake:    make(chan struct{}, 1),
+		failed:  make(chan struct{}),
+		index:   make(map[UUID]*entry),
+		waiting: list{link: byAge},
+		done:    list{link: byAge},
+	}
+	// bbolt goes through the whole file when it opens it for writing, in a goroutine in
+	// which a damaged page ends the process. So it is read first, where that is
+	// an error.
+	transaction, err := s.load(path)
+	if err != nil {
+		return nil, classify(err)
+	}
+	// Without the list of free pages in the file a commit writes less, and a
+	// start finds them again.
+	s.db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
+	if err != nil {
+		return nil, classify(err)
+	}
+	if err := s.unchanged(transaction); err != nil {
+		return nil, errors.Join(err, s.db.Close())
+	}
+	// What a process that was killed while it created the store has left.
+	left, _ := filepath.Glob(filepath.Join(dir, fileName+".new*"))
+	for _, name := range left {
+		os.Remove(name)
+	}
+	s.update = s.db.Update
+	s.running.Go(s.commit)
+	return s, nil
+}
+
+// create makes the directory and an empty store in it. The file appears as a
+// whole or not at all.
+func create(dir, path string) error {
+	_, err := os.Stat(dir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := syncDir(filepath.Dir(filepath.Clean(dir))); err != nil {
+			return err
+		}
+	}
+	f, err := os.CreateTemp(dir, fileName+".new*")
+	if err != nil {
+		return err
+	}
+	temporary := f.Name()
+	defer os.Remove(temporary)
+	if err := f.Close(); err != nil {
+		return err
+	}
+	db, err := bolt.Open(temporary, 0o600, &bolt.Options{Timeout: lockTimeout, NoFreelistSync: true})
+	if err != nil {
+		return classify(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		format, err := tx.CreateBucket(formatBucket)
+		if err == nil {
+			err = format.Put(formatKey, formatValue)
+		}
+		if err == nil {
+			_, err = tx.CreateBucket(messageBucket)
+		}
+		return err
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		return err
+	}
+	// A link, unlike a rename, does not replace what another process has made
+	// meanwhile. There are file systems without links.
+	if err := os.Link(temporary, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Rename(temporary, path); err != nil {
+			return err
+		}
+	}
+	return syncDir(dir)
+}
+
+// syncDir flushes the names in a directory.
+func syncDir(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil // directories cannot be flushed there
+	}
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// load reads the index, and returns the number of the last transaction.
+func (s *store) load(path string) (transaction int, err error) {
+	// A file that was cut off faults when it is read, and bbolt panics on pages that make
+	// no sense.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", ErrCorrupt, p)
+		}
+	}()
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, ReadOnly: true})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	wall := s.began.UnixNano()
+	services := make(map[string]string) // one copy of each name
+	var done []*entry
+	err = db.View(func(tx *bolt.Tx) error {
+		transaction = tx.ID()
+		format, messages := tx.Bucket(formatBucket), tx.Bucket(messageBucket)
+		if format == nil || messages == nil {
+			return fmt.Errorf("%w: not a store of requests", ErrCorrupt)
+		}
+		if v := format.Get(formatKey); string(v) != string(formatValue) {
+			return fmt.Errorf("%w: format %q is not known", ErrCorrupt, v)
+		}
+		s.reserved = tx.Bucket(reserveBucket) != nil
+		return messages.ForEach(func(k, v []byte) error {
+			h, _, err := decodeHeader(v)
+			if err != nil || len(k) != 8 {
+				return fmt.Errorf("%w: message %x: %w", ErrCorrupt, k, errDamaged)
+			}
+			name, known := services[h.service]
+			if !known {
+				name = h.service
+				services[name] = name
+			}
+			e := &entry{
+				id: h.id, service: name, key: binary.BigEndian.Uint64(k),
+				kind: h.kind, size: len(v) + entryBytes,
+				at: -time.Duration(max(0, wall-h.at)),
+			}
+			if s.index[e.id] != nil {
+				return fmt.Errorf("%w: two messages %v", ErrCorrupt, e.id)
+			}
+			s.index[e.id] = e
+			s.entries++
+			s.account(e, 1)
+			s.next = max(s.next, e.key)
+			if e.kind == kindRequest {
+				s.waiting.pushBack(e)
+			} else {
+				done = append(done, e)
+			}
+			return nil
+		})
+	})
+	slices.SortStableFunc(done, func(a, b *entry) int { return cmp.Compare(a.at, b.at) })
+	for _, e := range done {
+		s.done.pushBack(e)
+	}
+	return transaction, err
+}
+
+// unchanged makes sure that no other process has written between load and now.
+func (s *store) unchanged(transaction int) error {
+	return s.db.View(func(tx *bolt.Tx) error {
+		if tx.ID() != transaction {
+			return ErrLocked
+		}
+		return nil
+	})
+}
+
+// classify adds an error of this package to one of bbolt's.
+func classify(err error) error {
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return ErrLocked
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch), errors.Is(err, bolterrors.ErrChecksum):
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return err
+}

@@ -1,0 +1,540 @@
+package titanic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"clustermap/patterns/majordomo"
+)
+
+// These tests are named after the rows of RFC 9, T1 to T14. They talk to the server
+// through a broker, in frames.
+
+// A system is a broker, a server and a client.
+type system struct {
+	t        testing.TB
+	endpoint string
+	server   *Server
+	frames   *majordomo.Client // for requests as they are on the wire
+	client   *Client
+}
+
+func newSystem(t testing.TB, change func(*Options)) *system {
+	t.Helper()
+	y := &system{t: t, endpoint: startBroker(t, "tcp://127.0.0.1:0")}
+	y.server = y.serve(change)
+	var err error
+	if y.frames, err = majordomo.NewClient(majordomo.ClientOptions{Broker: y.endpoint}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { y.frames.Close() })
+	y.client = newClient(t, y.endpoint)
+	return y
+}
+
+func startBroker(t testing.TB, endpoint string) string {
+	t.Helper()
+	b, err := majordomo.NewBroker(majordomo.BrokerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	if endpoint, err = b.Bind(context.Background(), endpoint); err != nil {
+		t.Fatal(err)
+	}
+	return endpoint
+}
+
+func newClient(t testing.TB, endpoint string) *Client {
+	t.Helper()
+	c, err := NewClient(ClientOptions{Broker: endpoint, PollMin: time.Millisecond, PollMax: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// testOptions are a server's, with times for tests.
+func testOptions(endpoint, dir string) Options {
+	return Options{Broker: endpoint, Dir: dir, Concurrency: 2, RetryMin: 5 * time.Millisecond, RetryMax: 50 * time.Millisecond}
+}
+
+// serve starts a server.
+func (y *system) serve(change func(*Options)) *Server {
+	y.t.Helper()
+	o := testOptions(y.endpoint, y.t.TempDir())
+	if change != nil {
+		change(&o)
+	}
+	s, err := New(o)
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	y.t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// work starts a worker.
+func (y *system) work(service string, h majordomo.Handler) *majordomo.Worker {
+	y.t.Helper()
+	w, err := majordomo.NewWorker(service, h, majordomo.WorkerOptions{Broker: y.endpoint, Concurrency: 2})
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	y.t.Cleanup(func() { w.Close() })
+	return w
+}
+
+// ask sends a request of such frames and returns the frames of the answer.
+func (y *system) ask(service string, body ...string) [][]byte {
+	y.t.Helper()
+	answer, err := y.frames.Request(testContext(y.t), service, frames(body...)...)
+	if err != nil {
+		y.t.Fatalf("%s: %v", service, err)
+	}
+	return answer
+}
+
+// want ends the test if the answer is another one.
+func (y *system) want(answer [][]byte, want ...string) {
+	y.t.Helper()
+	if !same(answer, frames(want...)) {
+		y.t.Fatalf("answer %q, want %q", answer, want)
+	}
+}
+
+// submit stores a request and returns its UUID as it came.
+func (y *system) submit(service string, body ...string) string {
+	y.t.Helper()
+	answer := y.ask("titanic.request", append([]string{service}, body...)...)
+	if len(answer) != 2 || string(answer[0]) != "200" {
+		y.t.Fatalf("answer %q", answer)
+	}
+	return string(answer[1])
+}
+
+// reply waits for an answer that is not PENDING.
+func (y *system) reply(id string) (answer [][]byte) {
+	y.t.Helper()
+	eventually(y.t, "an answer other than 300", func() bool {
+		answer = y.ask("titanic.reply", id)
+		return string(answer[0]) != "300"
+	})
+	return answer
+}
+
+// TestT1_Services: the server has the three services.
+func TestT1_Services(t *testing.T) {
+	t.Parallel()
+	y := newSystem(t, nil)
+	for _, service := range []string{"titanic.request", "titanic.reply", "titanic.close"} {
+		eventually(t, service+" is there", func() bool {
+			ok, err := y.frames.Available(testContext(t), service)
+			return err == nil && ok
+		})
+	}
+}
+
+// TestT2_RequestBody: a request is a printable name of a service and at least one frame
+// more, which the worker gets as they are: any bytes, empty frames too.
+// What is not so is answered 400 and stored nowhere.
+func TestT2_RequestBody(t *testing.T) {
+	t.Parallel()
+	y := newSystem(t, func(o *Options) { o.MaxRequestBytes = 100_000 })
+	y.work("été 1", func(_ context.Context, body [][]byte) ([][]byte, error) { return body, nil })
+	body := []string{"", "\x00\xff binary", "", strings.Repeat("x", 70_000)}
+	y.want(y.reply(y.submit("été 1", body...)), append([]string{"200"}, body...)...)
+	for _, bad := range [][]string{
+		{"echo"},
+		{"", "x"},
+		{"new\nline", "x"},
+		{"nul\x00", "x"},
+		{"\xff\xfe", "x"},
+		{strings.Repeat("x", 256), "x"},
+		{"echo", strings.Repeat("x", 100_001)},
+		append([]string{"echo"}, make([]string, MaxFrames+1)...),
+	} {
+		y.want(y.ask("titanic.request", bad...), "400")
+	}
+	if st := y.server.Status(); st.Stored != 1 || st.Invalid != 8 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestT3_Stored: the answer to a request is 200 and a UUID, and the request is stored
+// then: a server that is started on a copy of the file has it.
+func TestT3_Stored(t *testing.T) {
+	t.Parallel()
+	y := newSystem(t, nil)
+	for i := range 5 {
+		id, err := ParseUUID(y.submit("nobody's", number(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		copyStore(t, y.server.options.Dir, dir)
+		s := testStore(t, dir, nil)
+		h, body, err := s.read(entryOf(t, s, id))
+		if err != nil || h.service != "nobody's" || !same(body, frames(number(i))) {
+			t.Errorf("%+v %q %v", h, body, err)
+		}
+	}
+}
+
+// TestT4_Status, and T14: whatever is asked, each of the three services answers one of the
+// four codes, as three digits and nothing else.
+func TestT4_Status(t *testing.T) {
+	t.Parallel()
+	y := newSystem(t, func(o *Options) { o.MaxRequests = 1 })
+	id := y.submit("nobody's", "x") // and now the store is full
+	codes := map[string]bool{}
+	for _, service := range []string{"titanic.request", "titanic.reply", "titanic.close"} {
+		for _, body := range [][]string{nil, {""}, {"x"}, {"echo", "x"}, {id}, {id, id}, {newUUID().String()}, {"../" + id}} {
+			answer := y.ask(service, body...)
+			code := string(answer[0])
+			if code != "200" && code != "300" && code != "400" && code != "500" {
+				t.Errorf("%s %q: %q", service, body, answer)
+			}
+			codes[code] = true
+		}
+	}
+	if len(codes) != 4 {
+		t.Errorf("only %v came up", codes)
+	}
+}
+
+// TestT5_UUID: a UUID is 32 hexadecimal characters, of which upper and lower case are the same,
+// and no two are equal. Nothing else is taken for one: no path, no shorter or longer
+// one, no letters beyond F.
+func TestT5_UUID(t *testing.T) {
+	t.Parallel()
+	y := newSystem(t, nil)
+	form := regexp.MustCompile(`^[0-9a-f]{32}$`)
+	seen := map[string]bool{}
+	var id string
+	for range 20 {
+		id = y.submit("nobody's", "x")
+		if !form.MatchString(id) || seen[id] {
+			t.Errorf("UUID %q", id)
+		}
+		seen[id] = true
+	}
+	y.want(y.ask("titanic.reply", strings.ToUpper(id)), "300")
+	for _, bad := range []string{"", id[1:], id + "0", id + "\n", " " + id[1:], "g" + id[1:], "Z" + id[1:], "../" + id[3:], id[:30] + "/x", "{" + id[2:] + "}", strings.Repeat("\x00", 32), strings.Repeat("٣", 16)} {
+		y.want(y.ask("titanic.reply", bad), "400")
+		y.want(y.ask("titanic.close", bad), "400")
+		if _, err := ParseUUID(bad); !errors.Is(err, ErrUUID) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	y.want(y.ask("titanic.close", strings.ToUpper(id)), "200")
+	y.want(y.ask("titanic.reply", id), "400")
+}
+
+// TestT6_ReplyBody: titanic.reply takes one frame, a UUID; anything else is answered
+// 400.
+func TestT6_ReplyBody(t *testing.T) {
+	t.Parallel()
+	y := newSystem(t, nil)
+	id := y.submit("nobody's", "x")
+	y.want(y.ask("titanic.reply", id), "300")
+	y.want(y.ask("titanic.reply", id, ""), "400")
+	y.want(y.ask("titanic.reply", id, id), "400")
+	y.want(y.ask("titanic.reply"), "400")
+}
+
+// TestT7_Reply: titanic.reply answers 200 and the frames of the worker's reply, as they
+// were.
+func TestT7_Reply(t *testing.T) {
+	t.Parallel()
+	y := newSystem(t, nil)
+	y.work("make", func(context.Context, [][]byte) ([][]byte, error) { return frames("", "\x00\x01", "", "end"), nil })
+	y.want(y.reply(y.submit("make", "x")), "200", "", "\x00\x01", "", "end")
+}
+
+// TestT8_Idempotent: a reply is the same whenever it is asked for, and not deleted by
+// that; the request is executed once.
+func TestT8_Idempotent(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	y := newSystem(t, func(o *Options) { o.Dir = dir })
+	var n atomic.Int64
+	y.work("count", func(context.Context, [][]byte) ([][]byte, error) { return frames(fmt.Sprint(n.Add(1))), nil })
+	id := y.submit("count", "x")
+	y.want(y.reply(id), "200", "1")
+	for range 5 {
+		y.want(y.ask("titanic.reply", id), "200", "1")
+	}
+	if err := y.server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	y.serve(func(o *Options) { o.Dir = dir })
+	y.want(y.ask("titanic.reply", id), "200", "1")
+}
+
+// TestT9_Close: titanic.close deletes the request and the reply, for good.
+func TestT9_Close(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	y := newSystem(t, func(o *Options) { o.Dir = dir })
+	var executed atomic.Int64
+	pending, done := y.submit("late", "x"), y.submit("echo", "x")
+	y.work("echo", func(_ context.Context, body [][]byte) ([][]byte, error) { return body, nil })
+	y.want(y.reply(done), "200", "x")
+	y.want(y.ask("titanic.close", pending), "200")
+	y.want(y.ask("titanic.close", done), "200")
+	y.work("late", func(_ context.Context, body [][]byte) ([][]byte, error) {
+		executed.Add(1)
+		return body, nil
+	})
+	for range 2 {
+		y.want(y.ask("titanic.reply", pending), "400")
+		y.want(y.ask("titanic.reply", done), "400")
+		y.want(y.reply(y.submit("late", "other")), "200", "other")
+		if err := y.server.Close(); err != nil {
+			t.Fatal(err)
+		}
+		y.server = y.serve(func(o *Options) { o.Dir = dir })
+	}
+	if n := executed.Load(); n != 2 {
+		t.Errorf("%d requests were executed, want the two that were not closed", n)
+	}
+}
+
+// TestT10_CloseAnswer: titanic.close answers one frame.
+func TestT10_CloseAnswer(t *testing.T) {
+	t.Parallel()
+	y := newSystem(t, nil)
+	for _, body := range [][]string{{y.submit("nobody's", "x")}, {newUUID().String()}, {"x"}, {"x", "y"}, nil} {
+		if answer := y.ask("titanic.close", body...); len(answer) != 1 {
+			t.Errorf("%q: answer %q", body, answer)
+		}
+	}
+}
+
+// TestT11_CloseUnknown: to close what is not there, or not there any more, is answered
+// 200.
+func TestT11_CloseUnknown(t *testing.T) {
+	t.Parallel()
+	y := newSystem(t, nil)
+	y.want(y.ask("titanic.close", newUUID().String()), "200")
+	id := y.submit("nobody's", "x")
+	for range 3 {
+		y.want(y.ask("titanic.close", id), "200")
+	}
+}
+
+// TestT12_Asynchronous: requests wait for their service, are executed through the broker when it has
+// a worker, and go to another worker if one dies over them.
+func TestT12_Asynchronous(t *testing.T) {
+	t.Parallel()
+	y := newSystem(t, nil)
+	id := y.submit("late", "x")
+	y.want(y.ask("titanic.reply", id), "300")
+	begun := make(chan struct{}, 1)
+	first := y.work("late", func(ctx context.Context, _ [][]byte) ([][]byte, error) {
+		begun <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	<-begun
+	y.want(y.ask("titanic.reply", id), "300")
+	go first.Close()
+	y.work("late", func(_ context.Context, body [][]byte) ([][]byte, error) { return body, nil })
+	y.want(y.reply(id), "200", "x")
+}
+
+// TestT13_Text: a client gives no meaning to text behind the code, nor to a code
+// that RFC 9 does not have.
+func TestT13_Text(t *testing.T) {
+	t.Parallel()
+	endpoint := startBroker(t, "tcp://127.0.0.1:0")
+	y := &system{t: t, endpoint: endpoint}
+	id := newUUID()
+	var mu atomic.Pointer[[][]byte]
+	for _, service := range []string{"titanic.request", "titanic.reply", "titanic.close"} {
+		y.work(service, func(context.Context, [][]byte) ([][]byte, error) { return *mu.Load(), nil })
+	}
+	c := newClient(t, endpoint)
+	ctx := testContext(t)
+	for _, test := range []struct {
+		status string
+		want   error
+	}{
+		{"200", nil}, {"200 OK", nil}, {"200 500 PENDING", nil}, {"200 ", nil},
+		{"300", ErrPending}, {"300 PENDING", ErrPending},
+		{"400", ErrUnknown}, {"400 200 OK", ErrUnknown},
+		{"500", ErrServer}, {"500 no\xff", ErrServer},
+		{"201", ErrProtocol}, {"2000", ErrProtocol}, {"200OK", ErrProtocol}, {"20", ErrProtocol}, {"", ErrProtocol},
+	} {
+		answer := frames(test.status, id.String())
+		mu.Store(&answer)
+		got, err := c.Fetch(ctx, id)
+		if !errors.Is(err, test.want) || err == nil && !same(got, answer[1:]) {
+			t.Errorf("fetch with %q: %q %v", test.status, got, err)
+		}
+		want := test.want
+		if want == ErrUnknown {
+			want = ErrInvalid
+		}
+		if got, err := c.Submit(ctx, "echo", nil); !errors.Is(err, want) || err == nil && got != id {
+			t.Errorf("submit with %q: %v %v", test.status, got, err)
+		}
+		if err := c.Discard(ctx, id); !errors.Is(err, test.want) {
+			t.Errorf("discard with %q: %v", test.status, err)
+		}
+	}
+	for _, answer := range [][][]byte{frames("200"), frames("200", "x"), frames("200", id.String()[1:])} {
+		mu.Store(&answer)
+		if _, err := c.Submit(ctx, "echo", nil); !errors.Is(err, ErrProtocol) {
+			t.Errorf("submit with %q: %v", answer, err)
+		}
+	}
+}
+
+// TestT14_Codes: 200 means that the service has done the request, too; 300 that there is no
+// reply yet; 400 that the UUID is not known, in any form; 500 that the server cannot do it, or that
+// the service has refused it.
+func TestT14_Codes(t *testing.T) {
+	t.Parallel()
+	y := newSystem(t, func(o *Options) { o.MaxRequests = 3 })
+	y.work("refuse", func(context.Context, [][]byte) ([][]byte, error) {
+		return nil, &majordomo.Error{Code: 418, Text: "no coffee here"}
+	})
+	y.work("echo", func(_ context.Context, body [][]byte) ([][]byte, error) { return body, nil })
+	refused, pending, done := y.submit("refuse", "x"), y.submit("nobody's", "x"), y.submit("echo", "x")
+	y.want(y.reply(done), "200", "x")
+	y.want(y.ask("titanic.reply", pending), "300")
+	y.want(y.reply(refused), "500", "418", "no coffee here")
+	y.want(y.ask("titanic.reply", newUUID().String()), "400")
+	y.want(y.ask("titanic.reply", "x"), "400")
+	y.want(y.ask("titanic.request", "echo", "x"), "500") // the store is full
+
+	id, err := ParseUUID(refused)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = y.client.Fetch(testContext(t), id)
+	if e, ok := errors.AsType[*RefusedError](err); !ok || e.Code != 418 || e.Text != "no coffee here" {
+		t.Error(err)
+	}
+	y.want(y.ask("titanic.close", refused), "200")
+	if st := y.server.Status(); st.Refused != 1 || st.Attempts != 2 {
+		t.Errorf("a refused request is not tried again: %+v", st)
+	}
+}
+
+// TestClient: submit, wait, fetch, discard.
+func TestClient(t *testing.T) {
+	t.Parallel()
+	y := newSystem(t, nil)
+	ctx := testContext(t)
+	c := y.client
+	id, err := c.Submit(ctx, "echo", []byte("hello"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Fetch(ctx, id); !errors.Is(err, ErrPending) {
+		t.Error(err)
+	}
+	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	if _, err := c.Wait(short, id); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	y.work("echo", func(_ context.Context, body [][]byte) ([][]byte, error) { return body, nil })
+	if reply, err := c.Wait(ctx, id); err != nil || !same(reply, frames("hello", "")) {
+		t.Error(reply, err)
+	}
+	for range 2 {
+		if err := c.Discard(ctx, id); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := c.Wait(ctx, id); !errors.Is(err, ErrUnknown) {
+		t.Error(err)
+	}
+	for _, service := range []string{"", "two\nlines", strings.Repeat("x", 256)} {
+		if _, err := c.Submit(ctx, service, nil); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: %v", service, err)
+		}
+	}
+	if _, err := c.Submit(ctx, "echo"); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Fetch(ctx, id); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// TestBrokerRestart: a broker is killed and comes back; the server and the client go on, and
+// every request gets its reply.
+func TestBrokerRestart(t *testing.T) {
+	t.Parallel()
+	b, err := majordomo.NewBroker(majordomo.BrokerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	y := &system{t: t}
+	if y.endpoint, err = b.Bind(context.Background(), "tcp://127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	y.server = y.serve(nil)
+	c := newClient(t, y.endpoint)
+	begun := make(chan struct{}, 100)
+	var wait atomic.Bool
+	wait.Store(true)
+	y.work("echo", func(ctx context.Context, body [][]byte) ([][]byte, error) {
+		if wait.Load() {
+			begun <- struct{}{}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return body, nil
+	})
+	ctx := testContext(t)
+	var ids []UUID
+	for i := range 10 {
+		id, err := c.Submit(ctx, "echo", []byte(number(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	<-begun // requests are in flight
+	wait.Store(false)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	startBroker(t, y.endpoint)
+	for i, id := range ids {
+		reply, err := c.Wait(ctx, id)
+		if err != nil || !same(reply, frames(number(i))) {
+			t.Errorf("%q %v", reply, err)
+		}
+	}
+}
+
+// copyStore copies the file of a store that is in use. A transaction that is under way may
+// be in it or not.
+func copyStore(t testing.TB, from, to string) {
+	t.Helper()
+	content, err := os.ReadFile(databaseOf(from))
+	if err == nil {
+		err = os.WriteFile(databaseOf(to), content, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,494 @@
+package titanic
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// A store keeps requests and replies in one bbolt file, and an index of them in
+// memory.
+//
+// One bucket holds a message for each entry, under a number that rises
+// with each request: the request, and later in its place the reply. So to store a
+// reply and to delete its request is one step, and requests that came together lie
+// on the same pages.
+//
+// All changes go through one goroutine, commit, which makes one transaction of
+// all that wait: they share its flush. The index and the caller learn of a change when it
+// is on the disk and not before. So whatever a client was told holds after a crash, and
+// what the dispatcher gives to a worker is stored.
+type store struct {
+	options storeOptions
+	db      *bolt.DB
+	update  func(func(*bolt.Tx) error) error // db.Update; tests have it fail
+	began   time.Time                        // the store's clock is the time since then
+	wake    chan struct{}                    // holds one value: commit has to look at the queue
+	running sync.WaitGroup
+	failed  chan struct{} // closed when the store has failed
+
+	reserved bool // the file has reserveBucket; of commit's goroutine
+
+	mu      sync.Mutex
+	index   map[UUID]*entry
+	waiting list // requests, oldest first
+	done    list // replies, oldest first
+	entries int  // in the index, or on the way to it
+	bytes   int64
+	replies int64 // of bytes, those of replies
+	next    uint64
+	queue   []*change
+	closed  bool
+	err     error     // why the store has failed
+	full    time.Time // until when nothing is stored because the disk was full
+
+	commits, changes, stored, executed uint64
+}
+
+type storeOptions struct {
+	maxEntries int
+	maxBytes   int64
+	maxBatch   int           // changes in one transaction; 0 is no bound
+	pause      time.Duration // without new requests after the disk was full
+	added      func(*entry)  // told of each request that was stored
+	removed    func(*entry)  // told of each entry that has its reply or was deleted
+}
+
+const (
+	entryBytes = 64      // what an entry counts beside its message
+	batchBytes = 8 << 20 // a transaction that has as much takes no more
+)
+
+var (
+	formatBucket  = []byte("titanic")
+	formatKey     = []byte("format")
+	formatValue   = []byte("1")
+	messageBucket = []byte("messages")
+	reserveBucket = []byte("reserve")
+)
+
+// The bucket reserveBucket holds room in the file, about half a MiB. bbolt changes no page in its
+// place, so to delete needs room, too. On a full disk the bucket is deleted before anything
+// else is. The values are so small that two fit a page: single pages are found
+// wherever something was deleted.
+const (
+	reserveValues     = 256
+	reserveValueBytes = 1900
+)
+
+// change is one change of the store.
+type change struct {
+	do     action
+	e      *entry
+	header header
+	at     time.Duration // the header's time on the store's clock
+	value  []byte
+	key    [8]byte
+	result error
+	done   chan struct{}
+}
+
+type action uint8
+
+const (
+	add    action = iota // store a request
+	finish               // store a reply in its place
+	remove               // delete either
+)
+
+// put stores a request. It is on the disk when put returns without an error; after an
+// error other than errFull it may be.
+func (s *store) put(service string, body [][]byte) (UUID, error) {
+	now := time.Now()
+	h := header{kind: kindRequest, id: newUUID(), at: now.UnixNano(), service: service}
+	c := &change{do: add, header: h, value: encode(h, body)}
+	size := int64(len(c.value) + entryBytes)
+	s.mu.Lock()
+	if s.err == nil && !s.closed {
+		if s.entries >= s.options.maxEntries || s.bytes+size > s.options.maxBytes || now.Before(s.full) {
+			s.mu.Unlock()
+			return UUID{}, errFull
+		}
+		s.entries++
+		s.bytes += size
+		s.next++
+		c.e = &entry{id: h.id, service: service, key: s.next, size: int(size), at: now.Sub(s.began), kind: kindRequest}
+	}
+	s.enqueue(c)
+	s.mu.Unlock()
+	if err := s.await(c); err != nil {
+		return UUID{}, err
+	}
+	return h.id, nil
+}
+
+// finish stores the reply in the place of the request. It returns errGone if that
+// was deleted meanwhile, and then nothing is stored.
+func (s *store) finish(e *entry, k kind, frames [][]byte) error {
+	now := time.Now()
+	h := header{kind: k, id: e.id, at: now.UnixNano()}
+	c := &change{do: finish, e: e, header: h, value: encode(h, frames), at: now.Sub(s.began)}
+	s.mu.Lock()
+	s.enqueue(c)
+	s.mu.Unlock()
+	return s.await(c)
+}
+
+// remove deletes what is stored under some UUIDs. It is no error if that is nothing.
+func (s *store) remove(ids ...UUID) error {
+	var all []*change
+	s.mu.Lock()
+	err := s.err
+	for _, id := range ids {
+		if e := s.index[id]; e != nil {
+			c := &change{do: remove, e: e}
+			s.enqueue(c)
+			all = append(all, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range all {
+		err = cmp.Or(err, s.await(c))
+	}
+	return err
+}
+
+// enqueue leaves a change to commit. The caller holds s.mu.
+func (s *store) enqueue(c *change) {
+	c.done = make(chan struct{})
+	if s.closed || s.err != nil {
+		c.result = ErrClosed
+		if s.err != nil {
+			c.result = s.err
+		}
+		close(c.done)
+		return
+	}
+	binary.BigEndian.PutUint64(c.key[:], c.e.key)
+	s.queue = append(s.queue, c)
+	if len(s.queue) == 1 {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (s *store) await(c *change) error {
+	<-c.done
+	return c.result
+}
+
+// commit takes what has been queued and makes it last, again and again.
+func (s *store) commit() {
+	for range s.wake {
+		for {
+			batch, closed := s.take()
+			if len(batch) == 0 {
+				if closed {
+					return
+				}
+				break
+			}
+			if s.err != nil { // only this goroutine sets it
+				s.refuse(batch, s.err)
+				continue
+			}
+			s.settle(batch, s.write(batch))
+		}
+	}
+}
+
+// take takes the next batch from the queue.
+func (s *store) take() (batch []*change, closed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, size := 0, 0
+	for n < len(s.queue) && size < batchBytes && (s.options.maxBatch == 0 || n < s.options.maxBatch) {
+		size += len(s.queue[n].value)
+		n++
+	}
+	if n == len(s.queue) {
+		batch, s.queue = s.queue, nil
+	} else {
+		batch, s.queue = s.queue[:n:n], s.queue[n:]
+	}
+	return batch, s.closed
+}
+
+// write makes one transaction of a batch, and with it one flush.
+func (s *store) write(batch []*change) error {
+	return s.update(func(tx *bolt.Tx) error {
+		b := tx.Bucket(messageBucket)
+		b.FillPercent = 0.9 // keys rise
+		if !s.reserved && slices.ContainsFunc(batch, func(c *change) bool { return c.do == add }) {
+			if err := reserve(tx); err != nil {
+				return err
+			}
+		}
+		for _, c := range batch {
+			c.result = nil
+			present := c.do == add || b.Get(c.key[:]) != nil
+			var err error
+			switch {
+			case !present && c.do == finish:
+				c.result = errGone
+			case !present:
+			case c.do == remove:
+				err = b.Delete(c.key[:])
+			default:
+				err = b.Put(c.key[:], c.value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// reserve makes reserveBucket.
+func reserve(tx *bolt.Tx) error {
+	b, err := tx.CreateBucket(reserveBucket)
+	for i := uint16(0); err == nil && i < reserveValues; i++ {
+		err = b.Put(binary.BigEndian.AppendUint16(nil, i), make([]byte, reserveValueBytes))
+	}
+	return err
+}
+
+// release gives up the room that is reserved, so that something can be deleted. Nothing is
+// added before it is reserved again.
+func (s *store) release() {
+	err := s.update(func(tx *bolt.Tx) error { return tx.DeleteBucket(reserveBucket) })
+	if err == nil {
+		s.reserved = false
+	}
+	// Else the deletions fail in the same way.
+}
+
+// settle enters in the index what was written, and tells those that wait for it. If
+// the disk is full, it tries with less at a time: what deletes needs little room, and makes
+// some.
+func (s *store) settle(batch []*change, err error) {
+	if err == nil {
+		s.apply(batch)
+		return
+	}
+	if !isFull(err) {
+		s.fail(fmt.Errorf("%w: %w", ErrFailed, err))
+		s.refuse(batch, s.err)
+		return
+	}
+	s.mu.Lock()
+	s.full = time.Now().Add(s.options.pause)
+	s.mu.Unlock()
+	if s.reserved && slices.ContainsFunc(batch, func(c *change) bool { return c.do == remove }) {
+		s.release()
+		s.settle(batch, s.write(batch))
+		return
+	}
+	for _, a := range []action{remove, finish, add} {
+		var part []*change
+		for _, c := range batch {
+			if c.do == a {
+				part = append(part, c)
+			}
+		}
+		switch {
+		case len(part) == 0:
+		case a == add || len(batch) == 1:
+			s.refuse(part, fmt.Errorf("%w: %w", errFull, err))
+		case len(part) < len(batch):
+			s.settle(part, s.write(part))
+		default:
+			half := len(part) / 2
+			s.settle(part[:half], s.write(part[:half]))
+			s.settle(part[half:], s.write(part[half:]))
+		}
+	}
+}
+
+// apply enters a batch that is on the disk in the index.
+func (s *store) apply(batch []*change) {
+	var added, removed []*entry
+	s.mu.Lock()
+	s.commits++
+	s.changes += uint64(len(batch))
+	for _, c := range batch {
+		e := c.e
+		switch {
+		case c.do == add:
+			s.index[e.id] = e
+			s.waiting.pushBack(e)
+			s.stored++
+			s.reserved = true
+			added = append(added, e)
+		case s.index[e.id] != e: // deleted before
+		case c.do == finish && c.result == nil:
+			s.account(e, -1)
+			s.waiting.remove(e)
+			e.kind, e.at, e.size = c.header.kind, c.at, len(c.value)+entryBytes
+			s.account(e, 1)
+			s.done.pushBack(e)
+			s.executed++
+			removed = append(removed, e)
+		case c.do == remove:
+			s.account(e, -1)
+			s.entries--
+			delete(s.index, e.id)
+			if e.kind == kindRequest {
+				s.waiting.remove(e)
+				removed = append(removed, e)
+			} else {
+				s.done.remove(e)
+			}
+		}
+	}
+	s.mu.Unlock()
+	// A request that was added and deleted in one batch cannot be: nobody knew
+	// its UUID.
+	for _, e := range added {
+		s.options.added(e)
+	}
+	for _, e := range removed {
+		s.options.removed(e)
+	}
+	for _, c := range batch {
+		close(c.done)
+	}
+}
+
+// account adds the bytes of an entry n times. The caller holds s.mu.
+func (s *store) account(e *entry, n int) {
+	size := int64(n * e.size)
+	s.bytes += size
+	if e.kind != kindRequest {
+		s.replies += size
+	}
+}
+
+// refuse ends changes that are not on the disk.
+func (s *store) refuse(batch []*change, err error) {
+	s.mu.Lock()
+	for _, c := range batch {
+		if c.do == add {
+			s.entries--
+			s.bytes -= int64(c.e.size)
+		}
+		c.result = err
+	}
+	s.mu.Unlock()
+	for _, c := range batch {
+		close(c.done)
+	}
+}
+
+// isFull tells whether a transaction failed for want of room before anything was
+// flushed: then the file is as it was before.
+func isFull(err error) bool {
+	// bbolt does not wrap the error when it cannot make the file larger.
+	if strings.HasPrefix(err.Error(), "file resize error") {
+		return true
+	}
+	// A flush that finds the disk full is another matter: nobody knows what of it
+	// is on the disk.
+	var path *fs.PathError
+	return errors.As(err, &path) && path.Op == "write" &&
+		(errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG))
+}
+
+// fail ends the store.
+func (s *store) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+		close(s.failed)
+	}
+}
+
+// repliesBytes returns how many bytes the stored replies have.
+func (s *store) repliesBytes() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.replies
+}
+
+// look returns what is known of a UUID: nil for a reply that is there, ErrPending, or
+// errGone.
+func (s *store) look(id UUID) (*entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.index[id]
+	switch {
+	case s.err != nil:
+		return nil, s.err
+	case e == nil:
+		return nil, errGone
+	case e.kind == kindRequest:
+		return e, ErrPending
+	}
+	return e, nil
+}
+
+// read returns the message that is stored for an entry.
+func (s *store) read(e *entry) (h header, frames [][]byte, err error) {
+	var key [8]byte
+	binary.BigEndian.PutUint64(key[:], e.key)
+	var value []byte
+	err = s.db.View(func(tx *bolt.Tx) error {
+		value = append(value, tx.Bucket(messageBucket).Get(key[:])...)
+		return nil
+	})
+	if err != nil {
+		return header{}, nil, err
+	}
+	if len(value) == 0 {
+		return header{}, nil, errGone
+	}
+	if h, frames, err = decode(value); err != nil || h.id != e.id {
+		return header{}, nil, fmt.Errorf("%w: message %d: %w", ErrCorrupt, e.key, errDamaged)
+	}
+	return h, frames, nil
+}
+
+// expired returns up to n entries whose request or reply is older than that.
+func (s *store) expired(request, reply time.Duration, n int) (old []UUID) {
+	now := time.Since(s.began)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for e := s.waiting.first; e != nil && now-e.at > request && len(old) < n; e = e.age.next {
+		old = append(old, e.id)
+	}
+	for e := s.done.first; e != nil && now-e.at > reply && len(old) < n; e = e.age.next {
+		old = append(old, e.id)
+	}
+	return old
+}
+
+// close ends the store after all changes that were queued, and returns the error of one
+// that has failed.
+func (s *store) close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	s.running.Wait()
+	return errors.Join(s.err, s.db.Close())
+}

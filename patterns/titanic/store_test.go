@@ -1,0 +1,399 @@
+package titanic
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// TestStore: requests and replies are there after a restart, in their order, and what
+// was removed is not.
+func TestStore(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	s := testStore(t, dir, nil)
+	first := mustPut(t, s, "echo", "one", "", "two")
+	second := mustPut(t, s, "echo", "second")
+	third := mustPut(t, s, "other", strings.Repeat("x", 100_000))
+	gone := mustPut(t, s, "other", "x")
+	if err := s.finish(entryOf(t, s, second), kindReply, frames("a", "b")); err != nil {
+		t.Fatal(err)
+	}
+	late := entryOf(t, s, gone)
+	if err := s.remove(gone); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.finish(late, kindReply, frames("late")); !errors.Is(err, errGone) {
+		t.Error("a reply for a request that was removed:", err)
+	}
+	if err := s.remove(gone, newUUID()); err != nil {
+		t.Error("removed twice:", err)
+	}
+	for range 2 {
+		agree(t, s)
+		var waiting []UUID
+		for e := s.waiting.first; e != nil; e = e.age.next {
+			waiting = append(waiting, e.id)
+		}
+		if len(waiting) != 2 || waiting[0] != first || waiting[1] != third {
+			t.Errorf("%v wait, want %v and %v", waiting, first, third)
+		}
+		h, body, err := s.read(entryOf(t, s, first))
+		if err != nil || h.service != "echo" || !same(body, frames("one", "", "two")) {
+			t.Errorf("%+v %q %v", h, body, err)
+		}
+		if e, err := s.look(second); err != nil {
+			t.Error(err)
+		} else if _, body, err := s.read(e); err != nil || !same(body, frames("a", "b")) {
+			t.Errorf("%q %v", body, err)
+		}
+		if _, err := s.look(third); !errors.Is(err, ErrPending) {
+			t.Error(err)
+		}
+		if _, err := s.look(gone); !errors.Is(err, errGone) {
+			t.Error(err)
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+		s = testStore(t, dir, nil)
+	}
+	// The order goes on.
+	fourth := mustPut(t, s, "echo", "x")
+	if s.waiting.last.id != fourth || s.waiting.last.key <= s.done.last.key {
+		t.Error("a new request is not the last one")
+	}
+}
+
+// TestStoreClosed: a store that was closed takes nothing, and says so.
+func TestStoreClosed(t *testing.T) {
+	t.Parallel()
+	s := testStore(t, t.TempDir(), nil)
+	id := mustPut(t, s, "echo", "x")
+	e := entryOf(t, s, id)
+	for range 2 {
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.put("echo", frames("x")); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if err := s.finish(e, kindReply, frames("x")); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if err := s.remove(id); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// TestStoreLocked: one process at a time has the store.
+func TestStoreLocked(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := testStore(t, dir, nil)
+	if _, err := openStore(dir, storeOptions{}); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), dir) {
+		t.Error(err)
+	}
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	testStore(t, dir, nil)
+}
+
+// TestGroupCommit: requests that wait at the same time share a flush, and each returns when
+// its own is on the disk; with a batch of one, each has a flush of its own.
+func TestGroupCommit(t *testing.T) {
+	t.Parallel()
+	for _, batch := range []int{0, 1} {
+		t.Run(fmt.Sprint("batch=", batch), func(t *testing.T) {
+			t.Parallel()
+			s := testStore(t, t.TempDir(), func(o *storeOptions) { o.maxBatch = batch })
+			const callers, each = 32, 4
+			// While the test has a transaction open, all of them wait.
+			blocker, err := s.db.Begin(true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all sync.WaitGroup
+			for range callers {
+				all.Go(func() {
+					for i := range each {
+						id, err := s.put("echo", frames(number(i)))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if _, err := s.look(id); !errors.Is(err, ErrPending) {
+							t.Error("not in the index when put has returned:", err)
+						}
+					}
+				})
+			}
+			eventually(t, "all wait", func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return s.entries == callers
+			})
+			if err := blocker.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			all.Wait()
+			agree(t, s)
+			if s.changes != callers*each {
+				t.Errorf("%d changes", s.changes)
+			}
+			if batch == 1 && s.commits != s.changes {
+				t.Errorf("%d flushes for %d changes", s.commits, s.changes)
+			}
+			// One flush for the first change, one for all others of the first round;
+			// later rounds may come apart.
+			if most := uint64(2 + callers*(each-1)); batch == 0 && s.commits > most {
+				t.Errorf("%d flushes for %d changes", s.commits, s.changes)
+			}
+		})
+	}
+}
+
+// TestStoreBounds: beyond the bounds nothing is stored, and room that was freed is used.
+func TestStoreBounds(t *testing.T) {
+	t.Parallel()
+	s := testStore(t, t.TempDir(), func(o *storeOptions) { o.maxEntries, o.maxBytes = 3, 10_000 })
+	var ids []UUID
+	for range 3 {
+		ids = append(ids, mustPut(t, s, "echo", "x"))
+	}
+	if _, err := s.put("echo", frames("x")); !errors.Is(err, errFull) {
+		t.Error("beyond the number:", err)
+	}
+	if err := s.remove(ids[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.put("echo", frames(strings.Repeat("x", 10_000))); !errors.Is(err, errFull) {
+		t.Error("beyond the bytes:", err)
+	}
+	large := mustPut(t, s, "echo", strings.Repeat("x", 9_000))
+	if err := s.remove(large); err != nil {
+		t.Fatal(err)
+	}
+	// A reply counts, and is stored in any case.
+	if err := s.finish(entryOf(t, s, ids[1]), kindReply, frames(strings.Repeat("x", 20_000))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.put("echo", frames("x")); !errors.Is(err, errFull) {
+		t.Error("beyond the bytes with a reply:", err)
+	}
+	if err := s.remove(ids[1]); err != nil {
+		t.Fatal(err)
+	}
+	mustPut(t, s, "echo", "x")
+	agree(t, s)
+}
+
+// TestStoreAtRandom: many at once store, answer and remove; the store has what a
+// map has, now and after a restart.
+func TestStoreAtRandom(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := testStore(t, dir, nil)
+	var mu sync.Mutex
+	want := map[UUID]string{} // "?" and the body of a request, "!" and that of a reply
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			r := rand.New(rand.NewPCG(1, uint64(g)))
+			var mine []UUID
+			for i := range 60 {
+				body := fmt.Sprint(g, ".", i, strings.Repeat("x", r.IntN(3000)))
+				if r.IntN(2) == 0 || len(mine) == 0 {
+					id, err := s.put("echo", frames(body))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					want[id] = "?" + body
+					mu.Unlock()
+					mine = append(mine, id)
+					continue
+				}
+				n := r.IntN(len(mine))
+				id := mine[n]
+				e, err := s.look(id)
+				if errors.Is(err, ErrPending) && r.IntN(3) > 0 {
+					if err := s.finish(e, kindReply, frames(body)); err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					want[id] = "!" + body
+					mu.Unlock()
+					continue
+				}
+				if err := s.remove(id); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				delete(want, id)
+				mu.Unlock()
+				mine = append(mine[:n], mine[n+1:]...)
+			}
+		})
+	}
+	all.Wait()
+	for range 2 {
+		agree(t, s)
+		if len(s.index) != len(want) {
+			t.Errorf("%d entries, want %d", len(s.index), len(want))
+		}
+		for id, text := range want {
+			h, body, err := s.read(entryOf(t, s, id))
+			mark := map[kind]string{kindRequest: "?", kindReply: "!"}[h.kind]
+			if err != nil || len(body) != 1 || mark+string(body[0]) != text {
+				t.Errorf("%v: %v %q %v", id, h.kind, body, err)
+			}
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+		s = testStore(t, dir, nil)
+	}
+	err := s.db.View(func(tx *bolt.Tx) error {
+		for err := range tx.Check() {
+			t.Error(err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStoreFailed: after a failed flush the store takes nothing more and tells why.
+func TestStoreFailed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := testStore(t, dir, nil)
+	id := mustPut(t, s, "echo", "x")
+	s.update = func(f func(*bolt.Tx) error) error { return errors.Join(s.db.Update(f), errTest) }
+	if _, err := s.put("echo", frames("x")); !errors.Is(err, ErrFailed) || !errors.Is(err, errTest) {
+		t.Fatal(err)
+	}
+	<-s.failed
+	if _, err := s.put("echo", frames("x")); !errors.Is(err, ErrFailed) {
+		t.Error(err)
+	}
+	if err := s.remove(id); !errors.Is(err, ErrFailed) {
+		t.Error(err)
+	}
+	if _, err := s.look(id); !errors.Is(err, ErrFailed) {
+		t.Error(err)
+	}
+	if err := s.close(); !errors.Is(err, ErrFailed) {
+		t.Error(err)
+	}
+	s = testStore(t, dir, nil)
+	if _, err := s.look(id); !errors.Is(err, ErrPending) {
+		t.Error("what was acknowledged before is lost:", err)
+	}
+}
+
+// TestCorruptStore: a file that is damaged or that another program has made is an error, not
+// the end of the process.
+func TestCorruptStore(t *testing.T) {
+	t.Parallel()
+	whole := t.TempDir()
+	s := testStore(t, whole, nil)
+	for i := range 100 {
+		mustPut(t, s, "echo", strings.Repeat(number(i), 200))
+	}
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(databaseOf(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, damage := range map[string]func([]byte) []byte{
+		"cut off":    func(b []byte) []byte { return b[:len(b)/8] },
+		"zeros":      func(b []byte) []byte { return make([]byte, len(b)) },
+		"other file": func([]byte) []byte { return []byte(strings.Repeat("something else\n", 1000)) },
+		"pages": func(b []byte) []byte {
+			for i := 2 * 4096; i < len(b); i += 4096 {
+				clear(b[i : i+32])
+			}
+			return b
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.WriteFile(databaseOf(dir), damage(append([]byte(nil), content...)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := openStore(dir, storeOptions{}); !errors.Is(err, ErrCorrupt) {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("empty", func(t *testing.T) { // a process that was killed before it wrote
+		t.Parallel()
+		dir := t.TempDir()
+		if err := os.WriteFile(databaseOf(dir), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := openStore(dir, storeOptions{}); !errors.Is(err, ErrCorrupt) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCreateStore: a store that a killed process had begun to make is no
+// obstacle, and leaves nothing.
+func TestCreateStore(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(databaseOf(dir)+".new123", []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testStore(t, dir, nil)
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 1 || files[0].Name() != fileName {
+		t.Errorf("%v %v", files, err)
+	}
+}
+
+// TestAge: the time to live goes on over a restart.
+func TestAge(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := testStore(t, dir, nil)
+	request, reply := mustPut(t, s, "echo", "x"), mustPut(t, s, "echo", "y")
+	if err := s.finish(entryOf(t, s, reply), kindReply, frames("z")); err != nil {
+		t.Fatal(err)
+	}
+	if old := s.expired(time.Hour, time.Hour, 10); len(old) != 0 {
+		t.Errorf("%v of the two are old", old)
+	}
+	time.Sleep(5 * time.Millisecond)
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	s = testStore(t, dir, nil)
+	if old := s.expired(5*time.Millisecond, time.Hour, 10); len(old) != 1 || old[0] != request {
+		t.Errorf("%v are old, want the request %v", old, request)
+	}
+	if old := s.expired(time.Hour, 5*time.Millisecond, 10); len(old) != 1 || old[0] != reply {
+		t.Errorf("%v are old, want the reply %v", old, reply)
+	}
+	if old := s.expired(0, 0, 1); len(old) != 1 {
+		t.Errorf("%d where one was asked for", len(old))
+	}
+}
