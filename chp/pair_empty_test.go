@@ -3,6 +3,8 @@ package chp
 import (
 	"fmt"
 	"testing"
+
+	"clustermap/patterns/binarystar"
 )
 
 // fillLog makes a log of a server that is alone, with some keys.
@@ -84,5 +86,29 @@ func TestPairOldReignYields(t *testing.T) {
 	set("/more")
 	if backup.Len() != 3 {
 		t.Errorf("%d keys", backup.Len())
+	}
+}
+
+// TestPairActiveRestarts: an active server that restarts before the passive one has a copy
+// of its map goes on, and keeps the map.
+func TestPairActiveRestarts(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	dir := t.TempDir()
+	po.Log = openLog(t, dir)
+	primary := startPairServer(t, po)
+	c := pairClient(t, po, bo)
+	_, err := c.SetSync(ctx, "/a", []byte("1"))
+	must(t, err)
+	bo.Pair.Peer = bo.Pair.PeerState // where nobody sends a map
+	backup := startPairServer(t, bo)
+	eventually(t, "the backup is passive", func() bool { return backup.pair.node.State() == binarystar.StatePassive })
+	primary.crash()
+	po.Log = openLog(t, dir)
+	primary = startPairServer(t, po)
+	eventually(t, "one is active", func() bool { return primary.active() || backup.active() })
+	if _, ok := primary.Get("/a"); !ok || backup.active() {
+		t.Errorf("the key is there: %v; the backup, which has nothing, is active: %v", ok, backup.active())
 	}
 }
