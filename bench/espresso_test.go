@@ -9,32 +9,20 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/bench/internal/flow"
 	"clustermap/patterns/espresso"
 	"clustermap/sockets"
 )
 
-// flow is a publisher, something that forwards, and a subscriber to everything.
-type flow struct {
-	tb      testing.TB
-	ctx     context.Context
-	pub     *sockets.Pub
-	sub     *sockets.Sub
-	message []byte
-	batch   sockets.Batch
-}
-
-// newFlow runs forward between an XSUB and an XPUB on loopback TCP until the benchmark
-// ends.
-func newFlow(tb testing.TB, size int, forward func(ctx context.Context, front, back sockets.Socket) error) *flow {
+// forwarded is a flow through an XSUB and an XPUB on loopback TCP, between which
+// forward runs until the benchmark ends. It passes n messages of 100 bytes.
+func forwarded(tb testing.TB, forward func(ctx context.Context, front, back sockets.Socket) error) (pass func(n int)) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	o := sockets.Options{FullPolicy: sockets.Block, Linger: -1}
 	front, e1 := sockets.NewXSub(o)
 	back, e2 := sockets.NewXPub(o)
-	pub, e3 := sockets.NewPub(o)
-	sub, e4 := sockets.NewSub(o)
-	for _, err := range []error{e1, e2, e3, e4, front.Bind(ctx, "tcp://127.0.0.1:*"), back.Bind(ctx, "tcp://127.0.0.1:*"),
-		pub.Connect(front.LastEndpoint()), sub.Connect(back.LastEndpoint()), sub.Subscribe("")} {
+	for _, err := range []error{e1, e2, front.Bind(ctx, "tcp://127.0.0.1:*"), back.Bind(ctx, "tcp://127.0.0.1:*")} {
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -44,39 +32,21 @@ func newFlow(tb testing.TB, size int, forward func(ctx context.Context, front, b
 		_ = forward(ctx, front, back)
 		close(ended)
 	}()
+	f, err := flow.New(ctx, 100, front.LastEndpoint(), back.LastEndpoint())
+	if err != nil {
+		tb.Fatal(err)
+	}
 	tb.Cleanup(func() {
 		cancel()
 		<-ended
-		for _, s := range []sockets.Socket{front, back, pub, sub} {
-			s.Close()
-		}
+		f.Close()
+		front.Close()
+		back.Close()
 	})
-	if err := pub.WaitSubscribers(ctx, nil, 1); err != nil {
-		tb.Fatal(err)
-	}
-	return &flow{tb: tb, ctx: ctx, pub: pub, sub: sub, message: make([]byte, size)}
-}
-
-// pass sends n messages and waits until all have arrived.
-func (f *flow) pass(n int) {
-	sent := make(chan error, 1)
-	go func() {
-		for range n {
-			if err := f.pub.Send(f.ctx, f.message); err != nil {
-				sent <- err
-				return
-			}
+	return func(n int) {
+		if err := f.Pass(ctx, n); err != nil {
+			tb.Fatal(err)
 		}
-		sent <- nil
-	}()
-	for got := 0; got < n; got += f.batch.Len() {
-		if err := f.sub.RecvBatch(f.ctx, &f.batch); err != nil {
-			f.tb.Fatal(err)
-		}
-	}
-	f.batch.Release()
-	if err := <-sent; err != nil {
-		f.tb.Fatal(err)
 	}
 }
 
@@ -118,11 +88,11 @@ func BenchmarkTap(b *testing.B) {
 		{name: "stalled", observe: func(ctx context.Context, o *espresso.Observer) { <-ctx.Done() }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			plain := newFlow(b, 100, func(ctx context.Context, front, back sockets.Socket) error {
+			plain := forwarded(b, func(ctx context.Context, front, back sockets.Socket) error {
 				return sockets.Proxy(ctx, front, back)
 			})
 			var lost func() uint64
-			tapped := newFlow(b, 100, func(ctx context.Context, front, back sockets.Socket) error {
+			tapped := forwarded(b, func(ctx context.Context, front, back sockets.Socket) error {
 				tap, err := espresso.NewTap(front, back, espresso.Options{})
 				if err != nil {
 					return err
@@ -141,15 +111,15 @@ func BenchmarkTap(b *testing.B) {
 			})
 			const rounds = 9
 			n := max(b.N/rounds/2, 1)
-			plain.pass(n)
-			tapped.pass(n)
+			plain(n)
+			tapped(n)
 			var proxies, taps, ratios []float64
 			b.ResetTimer()
 			for range rounds {
 				t0 := time.Now()
-				plain.pass(n)
+				plain(n)
 				t1 := time.Now()
-				tapped.pass(n)
+				tapped(n)
 				t2 := time.Now()
 				proxies = append(proxies, float64(n)/t1.Sub(t0).Seconds())
 				taps = append(taps, float64(n)/t2.Sub(t1).Seconds())
@@ -175,7 +145,7 @@ func BenchmarkReadRecording(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer file.Close()
-	f := newFlow(b, 100, func(ctx context.Context, front, back sockets.Socket) error {
+	pass := forwarded(b, func(ctx context.Context, front, back sockets.Socket) error {
 		tap, err := espresso.NewTap(front, back, espresso.Options{Queue: 1 << 30})
 		if err != nil {
 			return err
@@ -191,7 +161,7 @@ func BenchmarkReadRecording(b *testing.B) {
 		return <-recorded
 	})
 	const messages = 100_000
-	f.pass(messages)
+	pass(messages)
 	size := int64(0)
 	for whole := int64(messages) * (100 + 2 + 17); size < whole; time.Sleep(time.Millisecond) {
 		info, err := os.Stat(name)
