@@ -26,6 +26,8 @@ Exit codes: 0 done, 1 not found or refused, 2 usage, 3 no answer in time.`,
 		newWorker(),
 		newRequest(),
 		newServices(),
+		newFreelanceServe(),
+		newFreelanceCall(),
 		command.NewKeygen("zdev", "  zdev proxy --kind reqrep --frontend tcp://*:5559 --backend tcp://*:5560 --curve-key server.key --curve-allow client.key"),
 	)
 	return root

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"clustermap/internal/command"
+	"clustermap/patterns/freelance"
+	"clustermap/sockets"
+
+	"github.com/spf13/cobra"
+)
+
+func newFreelanceServe() *cobra.Command {
+	var (
+		o           freelance.ServerOptions
+		echo        bool
+		drain       time.Duration
+		concurrency = command.Number(freelance.DefaultConcurrency)
+		waiting     = command.Number(freelance.DefaultMaxWaiting)
+		maxReply    = command.Bytes(defaultMaxReply)
+		curve       = command.ServerKeys{Keys: curve}
+	)
+	cmd := &cobra.Command{
+		Use:   "freelance-serve --bind EP (--echo | -- COMMAND [ARG...])",
+		Short: "Answer requests with a command (Freelance, RFC 10)",
+		Long: `Answers requests of Freelance clients: COMMAND runs once for each, with the frames of the
+request, one behind the other, on standard input, and what it writes to standard output
+is the reply. --echo returns requests as they are. Pings are answered whatever COMMAND
+does.
+
+If its exit status is not 0, zdev freelance-call gets an error with the last line of its
+standard error; other clients get no reply.
+
+The server's identity is the endpoint that clients connect to, as they write it. That is
+--bind, unless --advertise says another, as it must for tcp://*:PORT.
+
+When it is asked to end, the server refuses new requests, and COMMAND has --drain to
+finish what was begun.`,
+		Example: `  zdev freelance-serve --bind tcp://127.0.0.1:5555 --echo
+  zdev freelance-serve --bind tcp://127.0.0.1:5555 -- tr a-z A-Z
+  zdev freelance-serve --bind tcp://*:5555 --advertise tcp://server1:5555 --concurrency 4 -- ./answer`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			dash := cmd.ArgsLenAtDash()
+			switch {
+			case dash < 0 && len(args) > 0, dash > 0:
+				return errors.New("the command belongs after --")
+			case echo == (dash == 0):
+				return errors.New("give either --echo or a command after --")
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Bind, "bind", "", "`endpoint` to listen on")
+	flags.StringVar(&o.Advertise, "advertise", "", "`endpoint` that clients connect to (default --bind)")
+	flags.BoolVar(&echo, "echo", false, "reply with the request")
+	flags.Var(&concurrency, "concurrency", "requests that are executed at once")
+	flags.Var(&waiting, "max-waiting", "requests that may wait; more are refused")
+	flags.DurationVar(&o.MaxWait, "max-wait", freelance.DefaultMaxWait, "how long a request may wait")
+	flags.BoolVar(&o.SkipDelimiter, "skip-delimiter", false, "take off the empty frame that the guide's Python client puts before the body")
+	flags.Var(&maxReply, "max-reply", "bytes that the command may write")
+	flags.DurationVar(&drain, "drain", 5*time.Second, "how long to finish requests when asked to end")
+	curve.Register(flags)
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) (err error) {
+		switch {
+		case o.Bind == "":
+			return command.Fail(command.ExitUsage, "give --bind")
+		case concurrency <= 0 || waiting <= 0 || maxReply <= 0 || o.MaxWait <= 0:
+			return command.Fail(command.ExitUsage, "--concurrency, --max-waiting, --max-wait and --max-reply must be above 0")
+		case drain < 0:
+			return command.Fail(command.ExitUsage, "--drain must not be negative")
+		}
+		o.Concurrency, o.MaxWaiting = int(concurrency), int(waiting)
+		if o.Security, err = curve.Security(); err != nil {
+			return err
+		}
+		o.Handler = func(_ context.Context, request [][]byte) ([][]byte, error) { return request, nil }
+		if !echo {
+			program, err := newProgram(args, int(maxReply))
+			if err != nil {
+				return err
+			}
+			o.Handler = func(ctx context.Context, request [][]byte) ([][]byte, error) {
+				reply, err := program.run(ctx, request...)
+				return [][]byte{reply}, err
+			}
+		}
+		server, err := freelance.NewServer(ctx, o)
+		if err != nil {
+			return serveError(o.Bind, err)
+		}
+		endpoints := server.Endpoint()
+		if o.Advertise != "" {
+			endpoints = server.Bound() + ", advertised as " + endpoints
+		}
+		command.Ready(cmd, o.Security, endpoints)
+		<-ctx.Done()
+		end, cancel := context.WithTimeout(context.Background(), drain)
+		defer cancel()
+		if err := server.Shutdown(end); !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		return nil // asked to end
+	})
+	return cmd
+}
+
+// serveError gives an error of freelance.NewServer an exit code.
+func serveError(bind string, err error) error {
+	var option *freelance.OptionError
+	if errors.As(err, &option) {
+		flag := "--bind"
+		if option.Field == "Advertise" {
+			flag = "--advertise"
+		}
+		return command.Fail(command.ExitUsage, "%s %s", flag, option.Reason)
+	}
+	return command.EndpointError("--bind", bind, err)
+}
+
+func newFreelanceCall() *cobra.Command {
+	var (
+		o               freelance.ClientOptions
+		asJSON, raw     bool
+		count, pipeline = command.Number(1), command.Number(1)
+		curve           = command.ClientKeys{Keys: curve}
+	)
+	cmd := &cobra.Command{
+		Use:   "freelance-call --server EP [--server EP...] BODY|-",
+		Short: "Send a request to one of several servers and print the reply (Freelance, RFC 10)",
+		Long: `Sends BODY, or with - what is on standard input, to the first server that is there, and
+prints the reply: each frame and a newline. When that server is silent, it goes to the
+next one before the time is over; a server that answers pings keeps the request, unless
+--hedge is given.
+
+With --count it sends the request so many times, and with --pipeline so many at once. It
+prints no reply then, but how many a second there were and how long they took.
+
+Exit codes: 0 there was a reply, 1 the server's command failed or all servers are busy,
+3 no reply within --timeout.`,
+		Example: `  zdev freelance-call --server tcp://127.0.0.1:5555 hello
+  zdev freelance-call --server tcp://server1:5555 --server tcp://server2:5555 --raw - < in > out
+  zdev freelance-call --server tcp://127.0.0.1:5555 hello --count 100000 --pipeline 100`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&o.Servers, "server", nil, "`endpoint` of a server; repeat it for several, the preferred one first")
+	flags.DurationVar(&o.Timeout, "timeout", 5*time.Second, "how long to wait for the reply")
+	flags.DurationVar(&o.Hedge, "hedge", 0, "ask the next server too after so long; 0 means never")
+	flags.BoolVar(&o.RoundRobin, "round-robin", false, "begin each of several requests at the next server")
+	flags.BoolVar(&asJSON, "json", false, "print an object: the server that replied and the frames, or the measurements")
+	flags.BoolVar(&raw, "raw", false, "print the bytes of the reply and nothing else")
+	flags.Var(&count, "count", "how many requests to send")
+	flags.Var(&pipeline, "pipeline", "how many requests may be on their way at once")
+	curve.Register(flags)
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) (err error) {
+		switch {
+		case len(o.Servers) == 0:
+			return command.Fail(command.ExitUsage, "give --server")
+		case o.Timeout <= 0 || o.Hedge < 0:
+			return command.Fail(command.ExitUsage, "--timeout must be above 0, and --hedge not below")
+		case count <= 0 || pipeline <= 0:
+			return command.Fail(command.ExitUsage, "--count and --pipeline must be above 0")
+		case asJSON && raw:
+			return command.Fail(command.ExitUsage, "give either --json or --raw")
+		}
+		if o.Security, err = curve.Security(); err != nil {
+			return err
+		}
+		body, err := readBody(ctx, cmd, args[0])
+		if err != nil {
+			return err
+		}
+		o.MaxRequests = int(pipeline)
+		client, err := freelance.NewClient(o)
+		if err != nil {
+			return callError(err, o.Timeout)
+		}
+		defer client.Close()
+		if cmd.Flags().Changed("count") || cmd.Flags().Changed("pipeline") {
+			ask := func() ([][]byte, error) { return client.Request(ctx, body) }
+			return measure(cmd.OutOrStdout(), int(count), int(pipeline), asJSON, ask, func(err error) error { return callError(err, o.Timeout) })
+		}
+		reply, err := client.Do(ctx, body)
+		if err != nil {
+			return callError(err, o.Timeout)
+		}
+		var out []byte
+		switch {
+		case asJSON:
+			out = append(command.AppendJSONField([]byte{'{'}, "server", []byte(reply.Server)), ',')
+			out = append(appendJSONFrames(out, reply.Body), '}', '\n')
+		default:
+			out = appendReply(nil, reply.Body, false, raw)
+		}
+		_, err = cmd.OutOrStdout().Write(out)
+		return err
+	})
+	return cmd
+}
+
+// callError gives an error of a freelance.Client an exit code.
+func callError(err error, timeout time.Duration) error {
+	var none *freelance.NoReplyError
+	var failed *freelance.HandlerError
+	var endpoint *sockets.EndpointError
+	switch {
+	case errors.As(err, &endpoint):
+		return command.EndpointError("--server", endpoint.Endpoint, endpoint)
+	case errors.As(err, &none):
+		text := ""
+		for _, a := range none.Servers {
+			text += "\n  " + a.String()
+		}
+		return command.Fail(command.ExitNoAnswer, "no reply within %v%s", timeout, text)
+	case errors.As(err, &failed):
+		return command.Fail(command.ExitRefused, "%s: %s", failed.Server, failed.Text)
+	case errors.Is(err, freelance.ErrBusy):
+		return command.Fail(command.ExitRefused, "all servers are busy")
+	}
+	return err
+}

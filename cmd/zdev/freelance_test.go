@@ -1,0 +1,189 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"clustermap/internal/command"
+	"clustermap/internal/commandtest"
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
+
+func startFreelance(t testing.TB, args ...string) (p *commandtest.Process, endpoint string) {
+	t.Helper()
+	p = zdev.Start(t, append([]string{"freelance-serve", "--bind", "tcp://127.0.0.1:*"}, args...)...)
+	return p, p.Ready()[0]
+}
+
+// A server that echoes, and a call: the reply as text, as bytes, as JSON.
+func TestFreelanceEcho(t *testing.T) {
+	t.Parallel()
+	p, endpoint := startFreelance(t, "--echo")
+	if out := zdev.Must(t, "freelance-call", "--server", endpoint, "hello"); out != "hello\n" {
+		t.Errorf("%q", out)
+	}
+	if out := zdev.MustInput(t, "a\x00\n", "freelance-call", "--server", endpoint, "--raw", "-"); out != "a\x00\n" {
+		t.Errorf("%q", out)
+	}
+	o := commandtest.Object(t, zdev.Must(t, "freelance-call", "--server", endpoint, "--json", "hello"))
+	if frames, _ := o["frames"].([]any); o["server"] != endpoint || len(frames) != 1 || frames[0] != "hello" {
+		t.Errorf("%v", o)
+	}
+	o = commandtest.Object(t, zdev.Must(t, "freelance-call", "--server", endpoint, "--json", "--count", "500", "--pipeline", "50", "hello"))
+	if o["requests"] != 500.0 {
+		t.Errorf("%v", o)
+	}
+	endsWell(t, p)
+}
+
+// A command behind --, its failures, and the exit codes that they have.
+func TestFreelanceCommand(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("needs sh")
+	}
+	p, endpoint := startFreelance(t, "--", "sh", "-c", `read line; case $line in fail) echo the lamp is broken >&2; exit 7;; esac; echo "you said $line"`)
+	if out := zdev.Must(t, "freelance-call", "--server", endpoint, "--raw", "hello"); out != "you said hello\n" {
+		t.Errorf("%q", out)
+	}
+	zdev.Try(t, "freelance-call", "--server", endpoint, "fail").Expect(t, command.ExitRefused, endpoint+": exit status 7: the lamp is broken")
+	endsWell(t, p)
+}
+
+// A call goes to the next server when the first one is stopped, or not there. Without
+// one that replies it ends with 3, and says how each server was.
+func TestFreelanceFailover(t *testing.T) {
+	t.Parallel()
+	first, one := startFreelance(t, "--echo")
+	second, two := startFreelance(t, "--echo")
+	first.Signal(syscall.SIGSTOP)
+	o := commandtest.Object(t, zdev.Must(t, "freelance-call", "--server", one, "--server", two, "--json", "x"))
+	if o["server"] != two {
+		t.Errorf("%v", o)
+	}
+	first.Signal(syscall.SIGKILL)
+	first.Wait()
+	endsWell(t, second)
+	o2 := zdev.Try(t, "freelance-call", "--server", one, "--server", two, "--timeout", "300ms", "x")
+	o2.Expect(t, command.ExitNoAnswer, "no reply within 300ms")
+	for _, endpoint := range []string{one, two} {
+		if !strings.Contains(o2.Stderr, endpoint+": no connection (") {
+			t.Errorf("%q", o2.Stderr)
+		}
+	}
+}
+
+// startHeld starts a server whose command says that it has begun, by a file of the name
+// in the request, and ends when the file with .wait behind is gone. It sends a request.
+func startHeld(t *testing.T, drain string) (server, call *commandtest.Process, endpoint, file string) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("needs sh")
+	}
+	server, endpoint = startFreelance(t, "--drain", drain, "--", "sh", "-c",
+		"read file; echo begun > $file; while [ -e $file.wait ]; do sleep 0.02; done; echo done")
+	file = filepath.Join(t.TempDir(), "begun")
+	if err := os.WriteFile(file+".wait", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	call = zdev.Start(t, "freelance-call", "--server", endpoint, "--timeout", "1m", file)
+	for {
+		if _, err := os.Stat(file); err == nil {
+			return server, call, endpoint, file
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A server that is asked to end finishes what it has begun, and refuses what comes.
+func TestFreelanceDrain(t *testing.T) {
+	t.Parallel()
+	server, call, endpoint, file := startHeld(t, "1m")
+	server.Signal(syscall.SIGTERM)
+	for zdev.Try(t, "freelance-call", "--server", endpoint, file+".other").Code != command.ExitRefused {
+		time.Sleep(time.Millisecond)
+	}
+	if err := os.Remove(file + ".wait"); err != nil {
+		t.Fatal(err)
+	}
+	if line := call.Line(); line != "done" {
+		t.Errorf("reply %q", line)
+	}
+	if server.Wait() != command.ExitDone {
+		t.Errorf("exit code %d: %s", server.Wait(), server.Stderr.String())
+	}
+}
+
+// A command that takes longer than --drain is killed.
+func TestFreelanceDrainEnds(t *testing.T) {
+	t.Parallel()
+	server, _, _, _ := startHeld(t, "10ms")
+	endsWell(t, server)
+}
+
+// With CURVE the key is printed before the server is ready, and calls need it.
+func TestFreelanceCurve(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server := strings.TrimSpace(zdev.Must(t, "keygen", "--out", dir+"/server.key"))
+	zdev.Must(t, "keygen", "--out", dir+"/client.key")
+	p, endpoint := startFreelance(t, "--echo", "--curve-key", dir+"/server.key", "--curve-allow", dir+"/client.key")
+	if out := zdev.Must(t, "freelance-call", "--server", endpoint, "--curve-key", dir+"/client.key", "--curve-server-key", server, "hello"); out != "hello\n" {
+		t.Errorf("%q", out)
+	}
+	endsWell(t, p)
+}
+
+// A server that listens on all addresses has the identity that it is told.
+func TestFreelanceAdvertise(t *testing.T) {
+	t.Parallel()
+	p := zdev.Start(t, "freelance-serve", "--bind", "tcp://*:*", "--advertise", "tcp://server1.example:5555", "--echo")
+	at := p.Ready()
+	port := at[0][strings.LastIndex(at[0], ":"):]
+	identity := make(chan string, 1)
+	connected(t, sockets.NewRouter, sockets.Options{Monitor: func(e sockets.Event) {
+		if e.Kind == sockets.HandshakeSucceeded {
+			identity <- e.Peer.Property(zmtp.PropertyIdentity)
+		}
+	}}, "tcp://127.0.0.1"+port)
+	if got := <-identity; got != "tcp://server1.example:5555" {
+		t.Errorf("identity %q", got)
+	}
+	endsWell(t, p)
+}
+
+func TestFreelanceUsage(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ args, want string }{
+		{"freelance-serve --echo", "give --bind"},
+		{"freelance-serve --bind tcp://127.0.0.1:*", "give either --echo or a command after --"},
+		{"freelance-serve --bind tcp://127.0.0.1:* --echo -- cat", "give either --echo or a command after --"},
+		{"freelance-serve --bind tcp://127.0.0.1:* cat", "the command belongs after --"},
+		{"freelance-serve --bind tcp://127.0.0.1:* --", "give a command after --"},
+		{"freelance-serve --bind tcp://127.0.0.1:* -- no-such-command-here", "cannot run no-such-command-here"},
+		{"freelance-serve --bind tcp://*:* --echo", "--advertise is needed"},
+		{"freelance-serve --bind nonsense --echo", "--bind"},
+		{"freelance-serve --bind tcp://127.0.0.1:* --concurrency 0 --echo", "must be above 0"},
+		{"freelance-serve --bind tcp://127.0.0.1:* --drain -1s --echo", "--drain"},
+		{"freelance-call x", "give --server"},
+		{"freelance-call --server tcp://127.0.0.1:1", "accepts 1 arg"},
+		{"freelance-call --server nonsense x", `--server "nonsense"`},
+		{"freelance-call --server tcp://127.0.0.1:1 --timeout 0s x", "--timeout must be above 0"},
+		{"freelance-call --server tcp://127.0.0.1:1 --count 0 x", "--count and --pipeline must be above 0"},
+		{"freelance-call --server tcp://127.0.0.1:1 --json --raw x", "give either --json or --raw"},
+		{"freelance-call --server tcp://127.0.0.1:1 --curve-key x x", "--curve-server-key"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			t.Parallel()
+			zdev.Try(t, strings.Fields(c.args)...).Expect(t, command.ExitUsage, c.want)
+		})
+	}
+	_, endpoint := startFreelance(t, "--echo")
+	zdev.Try(t, "freelance-serve", "--bind", endpoint, "--echo").Expect(t, command.ExitRefused, "--bind "+endpoint+": the address is in use")
+}
