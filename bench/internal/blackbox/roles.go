@@ -2,54 +2,91 @@ package blackbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"sync"
 
 	"clustermap/patterns/blackbox"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
 
-// Spec tells a subscriber what to do.
+// Spec tells a publisher and a subscriber what to do.
 type Spec struct {
-	Endpoint string
-	Count    int64 // messages, whole cycles
-	Shards   int
-	Workers  int  // of each shard; 0: the shards do the work
-	Filtered bool // also a single shard subscribes to topics
-	Pin      bool // each goroutine or thread to a core
+	Endpoints []string // one, or one for each shard
+	Count     int64    // messages, whole cycles
+	Shards    int
+	Workers   int  // of each shard; 0: the shards do the work
+	Channels  bool // the publisher has a socket for each shard, with that shard's topics
+	Filtered  bool // subscribe to topics where everything would do
+	Pin       bool // each goroutine or thread to a core
 }
 
 // Topics returns the prefixes of a shard.
-func (s *Spec) Topics(shard int) []string { return topics(shard, s.Shards, s.Filtered) }
+func (s *Spec) Topics(shard int) (all []string) {
+	if (s.Shards == 1 || s.Channels) && !s.Filtered {
+		return []string{""}
+	}
+	for i := shard; i < Letters; i += s.Shards {
+		all = append(all, Letter(i))
+	}
+	return all
+}
+
+// Endpoint returns where a shard connects to.
+func (s *Spec) Endpoint(shard int) string { return s.Endpoints[shard%len(s.Endpoints)] }
 
 // Side is a subscriber to measure.
 type Side func(context.Context, Spec) (Figure, error)
 
 // publish binds, says where, waits for subscriptions to everything, and sends.
-func publish(ctx context.Context, count int64, out io.Writer) error {
-	pub, err := sockets.NewPub(sockets.Options{
-		FullPolicy: sockets.Block, SendHWM: -1, SendHWMOctets: 4 << 20, Linger: sockets.LingerForever,
-	})
-	if err != nil {
-		return err
+func publish(ctx context.Context, s Spec, out io.Writer) error {
+	n := 1
+	if s.Channels {
+		n = s.Shards
 	}
-	if err := pub.Bind(ctx, "tcp://127.0.0.1:*"); err != nil {
-		return err
+	pubs := make([]*sockets.Pub, n)
+	for i := range pubs {
+		pub, err := sockets.NewPub(sockets.Options{
+			FullPolicy: sockets.Block, SendHWM: -1, SendHWMOctets: 4 << 20, Linger: sockets.LingerForever,
+		})
+		if err != nil {
+			return err
+		}
+		if err := pub.Bind(ctx, "tcp://127.0.0.1:*"); err != nil {
+			return err
+		}
+		pubs[i] = pub
+		s.Endpoints = append(s.Endpoints, pub.LastEndpoint())
 	}
-	fmt.Fprintln(out, pub.LastEndpoint())
+	fmt.Fprintln(out, strings.Join(s.Endpoints, " "))
 	for i := range Letters {
-		if err := pub.WaitSubscribers(ctx, []byte(Letter(i)), 1); err != nil {
+		if err := pubs[i%n].WaitSubscribers(ctx, []byte(Letter(i)), 1); err != nil {
 			return err
 		}
 	}
-	batches, _ := feed()
-	for sent := int64(0); sent < count; {
-		for _, b := range batches {
-			if err := pub.SendWire(ctx, b, batchMessages, b); err != nil {
+	faults := make([]error, n)
+	var sending sync.WaitGroup
+	for i, pub := range pubs {
+		sending.Go(func() { faults[i] = send(ctx, pub, feed(i, n), s.Count/Cycle) })
+	}
+	sending.Wait()
+	return errors.Join(faults...)
+}
+
+// send sends the cycles of a channel, and waits until they are written.
+func send(ctx context.Context, pub *sockets.Pub, batches []batch, cycles int64) error {
+	sizes := make([]int, len(batches))
+	for i, b := range batches {
+		sizes[i] = len(b) / zmtp.FrameSize(Size)
+	}
+	for range cycles {
+		for i, b := range batches {
+			if err := pub.SendWire(ctx, b, sizes[i], b); err != nil {
 				return err
 			}
-			sent += batchMessages
 		}
 	}
 	return pub.CloseContext(ctx)
@@ -59,7 +96,6 @@ func publish(ctx context.Context, count int64, out io.Writer) error {
 func ours(ctx context.Context, s Spec) (Figure, error) {
 	c := newCounter(s.Count, s.Shards*max(s.Workers, 1))
 	o := blackbox.Options{
-		Connect: []string{s.Endpoint},
 		Workers: s.Workers,
 		Key: func(m zmtp.Message) []byte {
 			body, _ := m.Next()
@@ -75,7 +111,7 @@ func ours(ctx context.Context, s Spec) (Figure, error) {
 		},
 	}
 	for i := range s.Shards {
-		o.Shards = append(o.Shards, blackbox.Shard{Topics: s.Topics(i)})
+		o.Shards = append(o.Shards, blackbox.Shard{Topics: s.Topics(i), Connect: []string{s.Endpoint(i)}})
 	}
 	if s.Pin {
 		o.Cores = blackbox.AllowedCores()

@@ -51,7 +51,7 @@ func Main(others map[string]Side) {
 func run(ctx context.Context, sides map[string]Side) error {
 	if text, ok := os.LookupEnv(publisherVariable); ok {
 		return perform(ctx, text, func(ctx context.Context, t task) error {
-			return publish(ctx, t.Spec.Count, os.Stdout)
+			return publish(ctx, t.Spec, os.Stdout)
 		})
 	}
 	if text, ok := os.LookupEnv(subscriberVariable); ok {
@@ -106,6 +106,7 @@ type settings struct {
 	shards, workers     []int
 	pubCores, cores     string
 	pin, filtered       bool
+	channels            bool
 	pubProfile, profile string
 	limit               time.Duration
 	sides               []string
@@ -118,7 +119,8 @@ func parse(sides map[string]Side) (s settings, err error) {
 	flags.Int64Var(&s.count, "count", 30_000_000, "messages of each measurement; rounded up to whole cycles")
 	flags.StringVar(&shards, "shards", "1", "numbers of shards, with commas")
 	flags.StringVar(&workers, "workers", "0", "numbers of workers of each shard, with commas; 0: the shards do the work")
-	flags.BoolVar(&s.filtered, "filtered", false, "subscribe to topics with one shard too, not to everything")
+	flags.BoolVar(&s.channels, "channels", false, "the publisher has a socket for each shard, with that shard's topics")
+	flags.BoolVar(&s.filtered, "filtered", false, "subscribe to topics also with one shard or with channels, not to everything")
 	flags.BoolVar(&s.pin, "pin", false, "bind shards and workers of our side to cores")
 	flags.StringVar(&s.cores, "cores", "", "cores of the subscriber's process, as taskset -c takes them")
 	flags.StringVar(&s.pubCores, "pub-cores", "", "cores of the publisher's process")
@@ -172,7 +174,7 @@ func compare(ctx context.Context, sides map[string]Side) error {
 	fmt.Fprintf(w, "shards\tworkers\tside\tmsg/s\t(min..max)\tcores used\tns of processor a message\tratio of ours\t\n")
 	for _, shards := range s.shards {
 		for _, workers := range s.workers {
-			spec := Spec{Count: s.count, Shards: shards, Workers: workers, Filtered: s.filtered, Pin: s.pin}
+			spec := Spec{Count: s.count, Shards: shards, Workers: workers, Channels: s.channels, Filtered: s.filtered, Pin: s.pin}
 			if err := s.row(ctx, spec, w); err != nil {
 				return err
 			}
@@ -227,11 +229,11 @@ func (s *settings) measure(ctx context.Context, side string, spec Spec) (f Figur
 		return f, err
 	}
 	defer stop(pub)
-	endpoint, err := out.ReadString('\n')
+	endpoints, err := out.ReadString('\n')
 	if err != nil {
 		return f, fmt.Errorf("publisher: %w", err)
 	}
-	t.Spec.Endpoint, t.Profile = strings.TrimSpace(endpoint), ""
+	t.Spec.Endpoints, t.Profile = strings.Fields(endpoints), ""
 	if side == "ours" {
 		t.Profile = s.profile
 	}

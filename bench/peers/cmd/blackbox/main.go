@@ -20,11 +20,12 @@ func main() {
 
 func theirs(_ context.Context, s blackbox.Spec) (blackbox.Figure, error) {
 	b := libzmq.BlackBox{
-		Endpoint: s.Endpoint, Workers: s.Workers, Count: s.Count,
+		Workers: s.Workers, Count: s.Count,
 		Size: blackbox.Size, Keys: blackbox.Keys, Rounds: blackbox.Rounds,
 		AtKey: blackbox.AtKey, AtRound: blackbox.AtRound, AtValue: blackbox.AtValue,
 	}
 	for i := range s.Shards {
+		b.Endpoints = append(b.Endpoints, s.Endpoint(i))
 		b.Topics = append(b.Topics, s.Topics(i))
 	}
 	if err := b.Run(); err != nil {

@@ -190,7 +190,7 @@ static void *shard(void *arg)
 			pthread_cond_wait(&r->done, &r->mu);
 		pthread_mutex_unlock(&r->mu);
 	}
-	if (zmq_connect(sub, b->endpoint) < 0) {
+	if (zmq_connect(sub, b->endpoints[t->number]) < 0) {
 		fail(r);
 		return NULL;
 	}

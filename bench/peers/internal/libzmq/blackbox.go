@@ -13,7 +13,7 @@ import (
 
 // BlackBox says what to receive, and the form of its messages.
 type BlackBox struct {
-	Endpoint                string
+	Endpoints               []string   // of each shard
 	Topics                  [][]string // of each shard
 	Workers                 int        // of each shard; 0: the shards do the work
 	Count                   int64
@@ -28,16 +28,17 @@ type BlackBox struct {
 // that of the shards, the workers and, for I/O, the shards again.
 func (b *BlackBox) Run() error {
 	// What the threads look at is never freed, like the threads.
-	var topics []*C.char
+	var endpoints, topics []*C.char
 	first := []C.int{0}
-	for _, all := range b.Topics {
+	for i, all := range b.Topics {
+		endpoints = append(endpoints, C.CString(b.Endpoints[i]))
 		for _, topic := range all {
 			topics = append(topics, C.CString(topic))
 		}
 		first = append(first, C.int(len(topics)))
 	}
 	c := (*C.struct_blackbox)(C.calloc(1, C.sizeof_struct_blackbox))
-	c.endpoint = C.CString(b.Endpoint)
+	c.endpoints = (**C.char)(forever(endpoints))
 	c.topics = (**C.char)(forever(topics))
 	c.first = (*C.int)(forever(first))
 	c.shards, c.workers, c.count = C.int(len(b.Topics)), C.int(b.Workers), C.int64_t(b.Count)

@@ -6,7 +6,7 @@
 /* A message is of size bytes and has little-endian numbers: four bytes at
    at_key, eight each at at_round and at_value. */
 struct blackbox {
-	const char *endpoint;
+	const char *const *endpoints; /* of each shard */
 	const char *const *topics; /* of shard i: topics[first[i]] to topics[first[i + 1] - 1] */
 	const int *first;
 	int shards;
