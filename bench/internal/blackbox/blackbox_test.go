@@ -1,0 +1,110 @@
+package blackbox
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermap/zmtp"
+)
+
+// TestOurs: a measurement in this process comes to its end, and holds.
+func TestOurs(t *testing.T) {
+	t.Parallel()
+	for _, s := range []Spec{
+		{Shards: 1},
+		{Shards: 1, Workers: 3, Filtered: true, Pin: true},
+		{Shards: 2, Workers: 2},
+		{Shards: 3, Channels: true},
+		{Shards: 3, Workers: 1, Channels: true, Filtered: true},
+	} {
+		t.Run(fmt.Sprintf("%+v", s), func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+			defer cancel()
+			s.Count = 3 * Cycle
+			read, write := io.Pipe()
+			failed := make(chan error, 1)
+			go func() { failed <- publish(ctx, s, write) }()
+			line, err := bufio.NewReader(read).ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Endpoints = strings.Fields(line)
+			f, err := ours(ctx, s)
+			if err == nil {
+				err = <-failed
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Check(s.Count); err != nil || f.Elapsed <= 0 {
+				t.Errorf("%+v: %v", f, err)
+			}
+		})
+	}
+}
+
+// TestCheck: what was lost, doubled, out of order or changed is found.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	var cycle []zmtp.Message
+	for _, b := range feed(0, 1) {
+		for size := zmtp.FrameSize(Size); len(b) > 0; b = b[size:] {
+			cycle = append(cycle, zmtp.Message(b[:size]))
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(all []zmtp.Message) []zmtp.Message
+		good   bool
+	}{
+		{"nothing", func(all []zmtp.Message) []zmtp.Message { return all }, true},
+		{"lost", func(all []zmtp.Message) []zmtp.Message { return append(all[:5:5], all[6:]...) }, false},
+		{"doubled", func(all []zmtp.Message) []zmtp.Message { return append(all[:5:5], all[4:]...) }, false},
+		{"another in its place", func(all []zmtp.Message) []zmtp.Message { all[5] = all[6]; return all }, false},
+		{"out of order", func(all []zmtp.Message) []zmtp.Message {
+			all[0], all[Keys+indexOf(all[Keys:], all[0])] = all[Keys+indexOf(all[Keys:], all[0])], all[0]
+			return all
+		}, false},
+		{"changed", func(all []zmtp.Message) []zmtp.Message {
+			m := append(zmtp.Message{}, all[7]...)
+			m[2+AtValue]++
+			all[7] = m
+			return all
+		}, false},
+		{"short", func(all []zmtp.Message) []zmtp.Message {
+			all[7] = zmtp.AppendFrame(nil, make([]byte, Size-1), false)
+			return all
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			n := newCounter(Cycle, 1)
+			n.start()
+			for _, m := range c.change(append([]zmtp.Message{}, cycle...)) {
+				n.checks[0].message(m)
+				n.add(1)
+			}
+			if _, err := n.figure(); (err == nil) != c.good {
+				t.Errorf("the check says %v", err)
+			}
+		})
+	}
+}
+
+// indexOf returns where the first message with the key of m is.
+func indexOf(all []zmtp.Message, m zmtp.Message) int {
+	key := func(m zmtp.Message) uint32 { return binary.LittleEndian.Uint32(m[2+AtKey:]) }
+	for i := range all {
+		if key(all[i]) == key(m) {
+			return i
+		}
+	}
+	return -1
+}
