@@ -38,15 +38,19 @@ func TestKeep(t *testing.T) {
 			sendOne()
 			second := <-kept
 			sendOne()
-			// The third waits until one of the others is released.
-			eventually(t, "the shard waits", func() bool {
-				for _, w := range b.Stats().Shards[0].Workers {
-					if w.Waits == 1 && w.Held == 2 {
-						return true
+			waits := func(n uint64) {
+				t.Helper()
+				eventually(t, "the shard waits", func() bool {
+					for _, w := range b.Stats().Shards[0].Workers {
+						if w.Waits == n && w.Held == 2 {
+							return true
+						}
 					}
-				}
-				return false
-			})
+					return false
+				})
+			}
+			// The third waits until one of the others is released.
+			waits(1)
 			if len(kept) > 0 {
 				t.Fatal("a third batch came")
 			}
@@ -58,7 +62,13 @@ func TestKeep(t *testing.T) {
 			third := <-kept
 			check(first, 0)
 			check(third, 2)
+			// Close ends the wait for room.
+			sendOne()
+			waits(2)
 			must(t, b.Close())
+			if received, given, dropped := sum(b.Stats()); received != 4 || given != 3 || dropped != 1 {
+				t.Errorf("%d received, %d given, %d dropped", received, given, dropped)
+			}
 			check(first, 0)
 			check(third, 2)
 			first.Release()
