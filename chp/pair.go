@@ -404,7 +404,8 @@ func (p *pair) handover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.drain(ctx, f, func() bool { return q.tail.lag(f.position) <= maxHeld }); err != nil {
+	near := func() bool { return q.commits.peer || q.acks == 1 && q.tail.lag(f.position) <= maxHeld }
+	if err := p.drain(ctx, f, near); err != nil {
 		return fmt.Errorf("chp: no handover: %w", err)
 	}
 	q.mu.Lock()

@@ -21,13 +21,32 @@ func TestPairHandoverDuringCopy(t *testing.T) {
 	f.say(nameFollow, r.append(nil))
 	_, err = f.Recv(ctx)
 	must(t, err)
-	ended := make(chan error, 1)
+	handoverInVain(t, s)
+}
+
+// TestPairHandoverToIdle: a handover to a follower that takes nothing, and for which
+// updates no longer wait, does not keep the server from taking them either.
+func TestPairHandoverToIdle(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s, c := activePrimary(t)
+	s.inSyncWith(dialFollower(t, s))
+	_, err := c.SetSync(ctx, "/a", []byte("1")) // it waits for the time-out
+	must(t, err)
+	handoverInVain(t, s)
+}
+
+// handoverInVain hands over to a follower that does not take all it is sent.
+func handoverInVain(t testing.TB, s pairServer) {
+	t.Helper()
+	ctx, ended := testContext(t), make(chan error, 1)
 	go func() { ended <- s.pair.handover(ctx) }()
+	var err error
 	q := &s.sequencer
 	for err == nil {
 		q.mu.Lock()
 		if q.halted {
-			t.Error("updates wait until the follower has the map")
+			t.Error("updates wait for a follower that is behind")
 		}
 		q.mu.Unlock()
 		select {
