@@ -15,13 +15,15 @@ func newRoot() *cobra.Command {
 A device runs until SIGINT or SIGTERM. When it works it prints one line that
 contains "ready" and its endpoints on standard error.
 
-Exit codes: 0 done, 1 not found or refused, 2 usage, 3 no answer in time.`,
+Exit codes: 0 done, 1 not found or refused, 2 usage, 3 no answer in time,
+4 fallen behind (lag).`,
 	}
 	root.AddCommand(
 		newProxy(),
 		newTap(),
 		newReplay(),
 		newCache(),
+		newLag(),
 		newBroker(),
 		newWorker(),
 		newRequest(),

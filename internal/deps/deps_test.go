@@ -113,6 +113,12 @@ var rules = []struct {
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
 	},
 	{
+		path: "patterns/snail",
+		own:  []string{"zmtp", "sockets"},
+		std:  []string{"net/http"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
+	},
+	{
 		path: "patterns/binarystar",
 		own:  []string{"zmtp", "sockets"},
 		std:  []string{"net/http"},

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"clustermap/internal/command"
+	"clustermap/internal/commandtest"
+	"clustermap/patterns/snail"
+	"clustermap/sockets"
+)
+
+// stamping is a publisher that sends stamps every millisecond until the test ends, by a
+// clock that is late by as much as the test says.
+type stamping struct {
+	endpoint string
+	late     atomic.Int64
+}
+
+func newStamping(t *testing.T) *stamping {
+	t.Helper()
+	ctx := testContext(t)
+	pub, err := sockets.NewPub(sockets.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pub.Bind(ctx, "tcp://127.0.0.1:*"); err != nil {
+		t.Fatal(err)
+	}
+	s := &stamping{endpoint: pub.LastEndpoint()}
+	out := snail.NewPublisher(pub, snail.PublisherOptions{
+		Sequence: true, Now: func() time.Time { return time.Now().Add(-time.Duration(s.late.Load())) },
+	})
+	ended, sending := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(sending)
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(time.Millisecond):
+				_ = out.Send(ctx, []byte("topic"))
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(ended)
+		<-sending
+		pub.Close()
+	})
+	return s
+}
+
+// TestLag: figures are printed while messages are in time; one that is too old ends the
+// command with exit code 4.
+func TestLag(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{nil, {"--unsynchronised", "--topic", "topic"}} {
+		s := newStamping(t)
+		p := zdev.Start(t, append([]string{"lag", "--connect", s.endpoint, "--max", "30m", "--sequence", "--stats", "20ms", "--json"}, args...)...)
+		if at := p.Ready(); len(at) != 1 || at[0] != s.endpoint {
+			t.Fatalf("ready at %q", at)
+		}
+		for {
+			line := commandtest.Object(t, p.Line())
+			if line["messages"].(float64) > 0 {
+				if line["missed"] != 0.0 || line["malformed"] != 0.0 || line["largest"].(float64) < line["smallest"].(float64) {
+					t.Errorf("%v", line)
+				}
+				break
+			}
+		}
+		s.late.Store(int64(time.Hour))
+		go func() {
+			for { // its figures are to be read
+				if _, err := p.Stdout.ReadByte(); err != nil {
+					return
+				}
+			}
+		}()
+		if code := p.Wait(); code != exitLagged {
+			t.Errorf("exit code %d: %s", code, p.Stderr.String())
+		}
+		p.Await(`zdev: the subscriber is 1h.* behind; at most 30m0s is allowed`)
+	}
+}
+
+// TestLagEnds: a signal ends the command well, and silence as --timeout says.
+func TestLagEnds(t *testing.T) {
+	t.Parallel()
+	s := newStamping(t)
+	p := zdev.Start(t, "lag", "--connect", s.endpoint, "--max", "1h")
+	p.Ready()
+	endsWell(t, p)
+	zdev.Try(t, "lag", "--connect", "tcp://127.0.0.1:1", "--timeout", "50ms").Expect(t, command.ExitNoAnswer, "no message in 50ms")
+}
+
+func TestLagUsage(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"lag"},
+		{"lag", "--connect", "nonsense"},
+		{"lag", "--connect", "tcp://127.0.0.1:1", "--max", "0s"},
+		{"lag", "--connect", "tcp://127.0.0.1:1", "--stats", "-1s"},
+		{"lag", "--connect", "tcp://127.0.0.1:1", "--json"},
+		{"lag", "--connect", "tcp://127.0.0.1:1", "--max-missed", "7"},
+		{"lag", "--connect", "tcp://127.0.0.1:1", "--connect", "tcp://127.0.0.1:2", "--sequence"},
+	} {
+		zdev.Try(t, args...).Expect(t, command.ExitUsage, "zdev: ")
+	}
+}

@@ -1,0 +1,131 @@
+package snail
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"clustermap/sockets"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// hang is how long a test waits for what must happen before it gives up; no test
+// depends on its length.
+const hang = 2 * time.Minute
+
+const anyPort = "tcp://127.0.0.1:*"
+
+func testContext(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(hang); !is(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// clock is a clock that a test sets.
+type clock struct{ ns atomic.Int64 }
+
+func newClock() *clock {
+	c := &clock{}
+	c.ns.Store(1_700_000_000e9)
+	return c
+}
+
+func (c *clock) now() time.Time      { return time.Unix(0, c.ns.Load()) }
+func (c *clock) add(d time.Duration) { c.ns.Add(int64(d)) }
+
+// rig is a publisher with a clock, and a subscriber with another one.
+type rig struct {
+	t     testing.TB
+	ctx   context.Context
+	pub   *sockets.Pub
+	out   *Publisher
+	sub   *Subscriber
+	there *clock // the publisher's
+	here  *clock // the subscriber's
+}
+
+func newRig(t testing.TB, o Options) *rig {
+	t.Helper()
+	r := &rig{t: t, ctx: testContext(t), there: newClock(), here: newClock()}
+	var err error
+	r.pub, err = sockets.NewPub(sockets.Options{SendHWM: -1})
+	must(t, err)
+	t.Cleanup(func() { r.pub.Close() })
+	must(t, r.pub.Bind(r.ctx, anyPort))
+	r.out = NewPublisher(r.pub, PublisherOptions{Sequence: o.Sequence, Now: r.there.now})
+	o.Endpoints = []string{r.pub.LastEndpoint()}
+	o.Now = r.here.now
+	o.Socket.RecvHWM = -1
+	if o.Pause == 0 {
+		o.Pause = time.Millisecond
+	}
+	o.Socket.ReconnectInterval = time.Millisecond
+	r.sub, err = NewSubscriber(o)
+	must(t, err)
+	t.Cleanup(func() { must(t, r.sub.Close()) })
+	r.connected()
+	return r
+}
+
+// connected waits until the publisher has the subscriber.
+func (r *rig) connected() {
+	r.t.Helper()
+	must(r.t, r.pub.WaitSubscribers(r.ctx, []byte("x"), 1))
+}
+
+// pass lets time pass for both.
+func (r *rig) pass(d time.Duration) {
+	r.there.add(d)
+	r.here.add(d)
+}
+
+// send sends messages of one frame, with their stamps.
+func (r *rig) send(messages ...string) {
+	r.t.Helper()
+	for _, m := range messages {
+		must(r.t, r.out.Send(r.ctx, []byte(m)))
+	}
+}
+
+// wants receives a message, and compares its first frame and its delay.
+func (r *rig) wants(want string, delay time.Duration) Lag {
+	r.t.Helper()
+	m, lag, err := r.sub.Next(r.ctx)
+	if err != nil {
+		r.t.Fatalf("%s: %v", want, err)
+	}
+	if body, _ := m.Next(); string(body) != want || lag.Delay != delay {
+		r.t.Fatalf("got %q with a delay of %v, want %s with %v", body, lag.Delay, want, delay)
+	}
+	return lag
+}
+
+func text(m sockets.Message) string {
+	parts := make([]string, len(m))
+	for i, f := range m {
+		parts[i] = string(f)
+	}
+	return strings.Join(parts, "|")
+}

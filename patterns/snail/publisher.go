@@ -1,0 +1,75 @@
+package snail
+
+import (
+	"context"
+	"strconv"
+	"time"
+)
+
+// Sender is a socket that a Publisher sends with, usually a *sockets.Pub. Send must
+// not keep the frames.
+type Sender interface {
+	Send(ctx context.Context, frames ...[]byte) error
+}
+
+// PublisherOptions configures a Publisher. The zero value works.
+type PublisherOptions struct {
+	// Sequence puts a sequence number, in decimal text, in front of the stamp: 1, 2
+	// and so on.
+	Sequence bool
+
+	// Now is the clock. Default time.Now.
+	Now func() time.Time
+}
+
+// Publisher stamps the messages of a socket. It is safe for concurrent use. It has
+// no goroutine, and nothing to close.
+type Publisher struct {
+	socket Sender
+	opts   PublisherOptions
+
+	turn   chan struct{} // has a token while nobody sends
+	sent   uint64
+	frames [][]byte // scratch
+	text   []byte   // scratch
+}
+
+// NewPublisher returns a Publisher that sends with socket. If others send with it,
+// too, their messages have no stamps and no sequence numbers.
+func NewPublisher(socket Sender, o PublisherOptions) *Publisher {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	p := &Publisher{socket: socket, opts: o, turn: make(chan struct{}, 1)}
+	p.turn <- struct{}{}
+	return p
+}
+
+// Send sends the frames with a stamp behind them. Without frames the message is the
+// stamp alone, as the guide's programs send it. One Send at a time has its turn, so
+// sequence numbers are in order; a message that is not sent uses none up. It returns
+// the error of the socket's Send, or the context's.
+func (p *Publisher) Send(ctx context.Context, frames ...[]byte) error {
+	select {
+	case <-p.turn:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { p.turn <- struct{}{} }()
+	p.frames, p.text = append(p.frames[:0], frames...), p.text[:0]
+	if p.opts.Sequence {
+		p.text = strconv.AppendUint(p.text, p.sent+1, 10)
+	}
+	at := len(p.text)
+	p.text = AppendStamp(p.text, p.opts.Now())
+	if p.opts.Sequence {
+		p.frames = append(p.frames, p.text[:at])
+	}
+	p.frames = append(p.frames, p.text[at:])
+	err := p.socket.Send(ctx, p.frames...)
+	clear(p.frames)
+	if err == nil {
+		p.sent++
+	}
+	return err
+}
