@@ -12,6 +12,7 @@ import (
 	"clustermap/internal/commandtest"
 	"clustermap/internal/interop"
 	"clustermap/sockets"
+	"clustermap/zmtp"
 )
 
 // published is a publisher that is bound, and a tap that connects to it, with one
@@ -399,6 +400,47 @@ func TestTapInterop(t *testing.T) {
 	}
 	if fmt.Sprint(ops[:2]) != "[subscribe A subscribe B]" || !strings.Contains(fmt.Sprint(ops), "unsubscribe A") || !strings.Contains(fmt.Sprint(ops), "unsubscribe B") {
 		t.Errorf("%q", ops)
+	}
+	endsWell(t, p)
+}
+
+// A tap proves its key to a publisher with CURVE, and its own subscribers need none.
+func TestTapCurve(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	file := filepath.Join(t.TempDir(), "key")
+	public, err := zmtp.ParsePublicKey(strings.TrimSpace(zdev.Must(t, "keygen", "--out", file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := zmtp.GenerateKeyPair()
+	pub, err := sockets.NewPub(sockets.Options{Security: sockets.Security{
+		CurveServer: true, CurveSecretKey: server.Secret, Authenticate: sockets.AllowKeys(public),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pub.Close() })
+	if err := pub.Bind(ctx, "tcp://127.0.0.1:*"); err != nil {
+		t.Fatal(err)
+	}
+	p := zdev.Start(t, "tap", "--frontend", pub.LastEndpoint(), "--backend", "tcp://127.0.0.1:*", "--from", "frontend",
+		"--curve-key", file, "--curve-server-key", server.Public.String())
+	sub := connected(t, sockets.NewSub, sockets.Options{}, p.Ready()[1])
+	if err := sub.Subscribe("a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := pub.WaitSubscribers(ctx, []byte("a"), 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := pub.Send(ctx, []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := sub.Recv(ctx); err != nil || string(m[0]) != "a" {
+		t.Fatalf("%q, %v", m, err)
+	}
+	if line := p.Line(); !strings.HasSuffix(line, " a") {
+		t.Errorf("%q", line)
 	}
 	endsWell(t, p)
 }
