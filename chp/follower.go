@@ -227,9 +227,13 @@ func (f *follower) control(name string, body []byte) error {
 	}
 	switch name {
 	case nameTail:
-		if f.base != nil {
+		if f.base != nil || len(body) != 8 {
 			return errFollow
 		}
+		q := &f.server.sequencer
+		q.mu.Lock()
+		q.source = binary.BigEndian.Uint64(body)
+		q.mu.Unlock()
 		f.server.pair.copied.Store(true)
 		f.news, f.follows = true, true
 		return nil
@@ -385,7 +389,7 @@ func (s *Server) install(ctx context.Context, b *base) error {
 	q.current.Store(b.store)
 	q.deadlines.replace(b.deadlines)
 	q.origins = b.origins
-	q.mapID = b.mapID
+	q.mapID, q.source = b.mapID, b.run
 	q.setHistory(b.reigns)
 	q.base = 0
 	q.last.Store(newest.last)

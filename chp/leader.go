@@ -120,7 +120,7 @@ func (f *following) run(ctx context.Context, r followRequest) error {
 	}
 	q.mu.Unlock()
 	if ok {
-		if err := f.control(ctx, nameTail, nil); err != nil {
+		if err := f.control(ctx, nameTail, binary.BigEndian.AppendUint64(nil, f.server.pair.thisRun)); err != nil {
 			return err
 		}
 	}
@@ -220,7 +220,7 @@ func (f *following) sendBase(ctx context.Context) error {
 	q.mu.Lock()
 	c := q.store.Cut()
 	origins := q.origins.portions()
-	h := baseHead{q.mapID, q.history()}
+	h := baseHead{f.server.pair.thisRun, q.mapID, q.history()}
 	f.position, f.sent, f.base, f.told = q.tail.end(), q.newest.last, q.newest.last, false
 	if q.follower == f {
 		q.tail.hold(f.position, q.store.LiveBytes())

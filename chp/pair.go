@@ -1,9 +1,7 @@
 package chp
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -27,6 +25,7 @@ type pair struct {
 	timeout  time.Duration
 	security func() sockets.Security // of connections to the other server; a function, because printing one shows no secrets
 	bound    func() sockets.Security // of the endpoint of the state
+	thisRun  uint64                  // tells this run of the server from others
 	peerKey  zmtp.PublicKey          // with CURVE the other server's key, else zero
 	node     *binarystar.Node
 	sending  sync.WaitGroup // goroutines of followings
@@ -63,6 +62,7 @@ func newPair(s *Server, o ServerOptions) *pair {
 		security: func() sockets.Security { return o.Pair.PeerSecurity },
 		bound:    func() sockets.Security { return o.Security },
 		peerKey:  o.Pair.PeerSecurity.CurveServerKey,
+		thisRun:  rand.Uint64() | 1, // 0 is none
 	}
 }
 
@@ -80,12 +80,10 @@ func (p *pair) start(ctx context.Context) error {
 		Payload: func() []byte {
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			if q.newest.last == 0 {
-				return nil // this server has had no updates: it gives way to one that has
-			}
-			return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, q.newest.epoch), uint64(q.newest.last))
+			return appendStanding(nil, standing{q.newest, p.thisRun, q.source})
 		},
-		Compare: bytes.Compare,
+		Compare: compareStandings,
+		Lost:    hasLost,
 	}
 	if q.disk.on() {
 		options.Epoch = q.disk.log.Epoch()

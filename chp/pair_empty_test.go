@@ -3,6 +3,7 @@ package chp
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"clustermap/patterns/binarystar"
 )
@@ -44,6 +45,31 @@ func TestPairEmptyActiveYields(t *testing.T) {
 	eventually(t, "clients get it", func() bool { return c.Len() == 10 })
 	if backup.Len() != 10 {
 		t.Errorf("%d keys are left", backup.Len())
+	}
+}
+
+// TestPairRestartsWithNothing: a primary in memory that restarts, and does not hear the
+// backup, does not take the map away from it, though it is in the same epoch.
+func TestPairRestartsWithNothing(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	bo.Pair.Timeout = time.Hour // it does not take over by itself
+	bo.Pair.OnDiverged = func(d Divergence) { t.Errorf("updates up to %d are given up", d.Last) }
+	primary, backup := startPairServer(t, po), startPairServer(t, bo)
+	only := ClientOptions{Servers: []string{bo.Pair.Peer}, HeartbeatTimeout: hang, SyncTimeout: hang, Logger: quiet()}
+	c, err := NewClient(only)
+	must(t, err)
+	defer c.Close()
+	_, err = c.SetSync(ctx, "/a", []byte("1"))
+	must(t, err)
+	eventually(t, "the backup follows", primary.inSync)
+	primary.crash()
+	po.Pair.PeerState = "tcp://127.0.0.1:1" // where nobody tells a state
+	startPairServer(t, po)
+	eventually(t, "the backup is active", backup.active)
+	if _, ok := backup.Get("/a"); !ok {
+		t.Error("the key is lost")
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // them are KVPUBs, which have five, as they are in the log.
 //
 //	passive  FOLLOW   followRequest: what it has
-//	active   TAIL     nothing: what follows continues what the passive has
+//	active   TAIL     8 bytes, its run: what follows continues what the passive has
 //	         BASE     baseHead: the map follows, in the place of what the passive has
 //	         …        KVPUBs, with the time to live that is left
 //	         ORIGINS  the clients whose updates are in it: see origins
@@ -71,20 +71,23 @@ func parseFollowRequest(b []byte) (r followRequest, ok bool) {
 // baseHead says what a map is that is sent as a whole. The follower finds out with the
 // reigns which of its own updates are not in that map.
 type baseHead struct {
+	run    uint64 // of the active server
 	mapID  [mapIDSize]byte
 	reigns []reign // the oldest first; the last update of the last one is that of the cut
 }
 
 func (h *baseHead) append(dst []byte) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, h.run)
 	return appendReigns(append(dst, h.mapID[:]...), h.reigns)
 }
 
 func parseBaseHead(b []byte) (h baseHead, ok bool) {
-	if len(b) < mapIDSize {
+	if len(b) < 8+mapIDSize {
 		return h, false
 	}
-	h.mapID = [mapIDSize]byte(b)
-	h.reigns, ok = parseReigns(b[mapIDSize:])
+	h.run = binary.BigEndian.Uint64(b)
+	h.mapID = [mapIDSize]byte(b[8:])
+	h.reigns, ok = parseReigns(b[8+mapIDSize:])
 	return h, ok
 }
 

@@ -37,11 +37,11 @@ func TestReigns(t *testing.T) {
 	if n := len(h); n != maxReigns || h[n-1] != (reign{3 * maxReigns, 30 * maxReigns}) || h[n-2] != (reign{3*maxReigns - 1, 30*maxReigns - 10}) {
 		t.Errorf("%d reigns, the last ones %v", n, h[n-2:])
 	}
-	b := baseHead{mapID: [mapIDSize]byte{1, 2}, reigns: h}
-	if got, ok := parseBaseHead(b.append(nil)); !ok || got.mapID != b.mapID || !slices.Equal(got.reigns, h) {
+	b := baseHead{run: 3, mapID: [mapIDSize]byte{1, 2}, reigns: h}
+	if got, ok := parseBaseHead(b.append(nil)); !ok || got.run != b.run || got.mapID != b.mapID || !slices.Equal(got.reigns, h) {
 		t.Errorf("%v, %v", got, ok)
 	}
-	for _, bad := range []string{"", "0123456789abcdef", "0123456789abcdef0123456", string(appendReigns(make([]byte, mapIDSize), []reign{{1, -1}})), string(make([]byte, mapIDSize+(maxReigns+1)*reignSize))} {
+	for _, bad := range []string{"", "0123456789abcdef", "0123456789abcdef01234567", "0123456789abcdef0123456789", string(appendReigns(make([]byte, 8+mapIDSize), []reign{{1, -1}})), string(make([]byte, 8+mapIDSize+(maxReigns+1)*reignSize))} {
 		if _, ok := parseBaseHead([]byte(bad)); ok {
 			t.Errorf("%d bytes are taken for a BASE", len(bad))
 		}
@@ -162,7 +162,7 @@ func TestPairReportsOnce(t *testing.T) {
 	defer func() { must(t, s.Close()) }()
 	q := &s.sequencer
 	enterKey(t, q, "/lost")
-	h := baseHead{q.mapID, []reign{{5, 1}}}
+	h := baseHead{mapID: q.mapID, reigns: []reign{{5, 1}}}
 	for range 3 {
 		s.reportDivergence(&h)
 	}

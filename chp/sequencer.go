@@ -57,6 +57,7 @@ type sequencer struct {
 	mapID    [mapIDSize]byte // the identity of the map
 	epoch    uint64          // the present reign
 	newest   reign           // of the last update
+	source   uint64          // the run of the active server that this one follows or has followed last, 0 before
 	reigns   []reign         // earlier ones with updates, the oldest first
 	tail     tail            // for the other server
 	follower *following      // the other server, nil if it does not follow

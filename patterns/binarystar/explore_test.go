@@ -147,7 +147,7 @@ func (w *world) deliver(i int) {
 func (w *world) restart(i int, epoch uint64) {
 	n := &w.nodes[i]
 	fresh := newMachine(n.role, timeout, 0, epoch)
-	fresh.table, fresh.voteless, fresh.compare = n.table, n.voteless, n.compare
+	fresh.table, fresh.voteless, fresh.compare, fresh.lost = n.table, n.voteless, n.compare, n.lost
 	if epoch > 0 {
 		fresh.payload = n.payload
 	}
@@ -414,6 +414,7 @@ func TestExplorePayloads(t *testing.T) {
 		for _, b := range beginnings {
 			w := pair(func(p, b *node) {
 				p.compare, b.compare = compare, compare
+				p.lost, b.lost = hasLost, hasLost
 				p.payload, b.payload = []byte(payloads[0]), []byte(payloads[1])
 			})
 			b.begin(&w)

@@ -205,6 +205,7 @@ type machine struct {
 	timeout  time.Duration
 	voteless bool                             // silence of the peer is enough to take over
 	compare  func(own, peer []byte) int       // of payloads; may be nil
+	lost     func(active, other []byte) bool  // of payloads; may be nil
 	table    *[len(table)][len(table[0])]rule // another one in tests
 
 	state   State
@@ -345,13 +346,16 @@ func (m *machine) fight() {
 }
 
 // outranks says whether node a is to serve although b is active: b's application has
-// nothing, or what it has is less and of an older reign. So it is with a node that has
-// lost its data, and with them its epoch, and became active without hearing of a.
+// lost its data, or what it has is less and of an older reign. So it is with a node that
+// started without its data, and with them its epoch, and became active without hearing of a.
 func (m *machine) outranks(a, b candidate) bool {
-	if m.compare == nil || a.foreign || b.foreign || len(a.payload) == 0 {
+	switch {
+	case a.foreign || b.foreign:
 		return false
+	case m.lost != nil && m.lost(b.payload, a.payload):
+		return true
 	}
-	return len(b.payload) == 0 || a.epoch > b.epoch && m.compare(a.payload, b.payload) > 0
+	return m.compare != nil && a.epoch > b.epoch && m.compare(a.payload, b.payload) > 0
 }
 
 // own returns what this node says of itself.

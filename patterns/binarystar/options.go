@@ -62,11 +62,15 @@ type Options struct {
 	// 0 or Compare is nil, a passive node comes before one that has just started,
 	// and then their roles decide. A handover does not ask.
 	//
-	// With Compare an empty payload says that the application has nothing. An active
-	// node with nothing gives way to a peer that has something, whatever their reigns;
-	// and one with the smaller payload gives way to a peer whose reign is newer,
-	// active or not. Such a node has lost what it had.
+	// An active node with the smaller payload gives way to a peer whose reign is newer,
+	// though that one is not active: it has lost what it had.
 	Compare func(own, peer []byte) int
+
+	// Lost, if set, says whether an active node has lost the data of its application:
+	// it has nothing, and the other node has something. It then gives way to the other
+	// one, whatever their states and reigns. A payload can be older than what the other
+	// node has: what that one got from the active node must not count.
+	Lost func(active, other []byte) bool
 
 	// BindSecurity is for the socket that is bound, PeerSecurity for the one
 	// that connects to the peer. With CURVE the first is usually a server.

@@ -1,0 +1,43 @@
+package chp
+
+import (
+	"cmp"
+	"encoding/binary"
+)
+
+// standing is what a server of a pair tells of its map beside its state.
+type standing struct {
+	newest reign  // of the last update; the zero reign if there was none
+	run    uint64 // of this server
+	source uint64 // the run of the active server that it follows or has followed last
+}
+
+const standingSize = reignSize + 8 + 8
+
+func appendStanding(dst []byte, s standing) []byte {
+	dst = appendReigns(dst, []reign{s.newest})
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, s.run), s.source)
+}
+
+// parseStanding returns the zero standing for what is none: a server that has nothing.
+func parseStanding(b []byte) (s standing) {
+	if len(b) != standingSize {
+		return s
+	}
+	s.newest = reign{binary.BigEndian.Uint64(b), int64(binary.BigEndian.Uint64(b[8:]))}
+	s.run, s.source = binary.BigEndian.Uint64(b[reignSize:]), binary.BigEndian.Uint64(b[reignSize+8:])
+	return s
+}
+
+// compareStandings says which of two servers has more: see binarystar.Options.
+func compareStandings(own, peer []byte) int {
+	a, b := parseStanding(own).newest, parseStanding(peer).newest
+	return cmp.Or(cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.last, b.last))
+}
+
+// hasLost says whether an active server has had no update, and the other one has some
+// that it did not get from this server: see binarystar.Options.
+func hasLost(active, other []byte) bool {
+	a, o := parseStanding(active), parseStanding(other)
+	return a.run != 0 && a.newest.last == 0 && o.newest.last > 0 && o.source != a.run
+}
