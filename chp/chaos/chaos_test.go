@@ -209,6 +209,7 @@ func (c *cluster) acknowledged() (n int64) {
 // start starts the servers and the replicas, and waits until all follow.
 func (c *cluster) start(replicas int, seed uint64) {
 	t := c.t
+	command(c.t) // is built first, for that may take a minute
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	c.startServers(ctx)

@@ -51,13 +51,13 @@ var rules = []struct {
 		path: "zmtp",
 		// Sans-IO: octets in, octets out.
 		std: []string{"net", "crypto/tls", "os/exec"},
-		out: []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2"},
+		out: []string{"golang.org/x/sys", "golang.org/x/crypto"},
 	},
 	{
 		path: "sockets",
 		own:  []string{"zmtp"},
 		std:  []string{"net/http"},
-		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/google/uuid"},
 	},
 	{
 		path: "chp",
