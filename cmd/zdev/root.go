@@ -30,6 +30,10 @@ Exit codes: 0 done, 1 not found or refused, 2 usage, 3 no answer in time,
 		newServices(),
 		newFreelanceServe(),
 		newFreelanceCall(),
+		newTitanic(),
+		newSubmit(),
+		newFetch(),
+		newDiscard(),
 		command.NewKeygen("zdev", "  zdev proxy --kind reqrep --frontend tcp://*:5559 --backend tcp://*:5560 --curve-key server.key --curve-allow client.key"),
 	)
 	return root

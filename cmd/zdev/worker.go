@@ -18,9 +18,14 @@ type atBroker struct {
 }
 
 func (a *atBroker) register(cmd *cobra.Command, flags *pflag.FlagSet) {
-	flags.StringVar(&a.broker, "broker", defaultBroker, "`endpoint` of the broker")
+	a.registerConnection(flags)
 	flags.StringVar(&a.mdp, "mdp", "0.1", "`version` of the Majordomo Protocol: 0.1, 0.2")
 	command.Complete(cmd, "mdp", "0.1", "0.2")
+}
+
+// registerConnection is register without the version, for what is defined over 0.1 alone.
+func (a *atBroker) registerConnection(flags *pflag.FlagSet) {
+	flags.StringVar(&a.broker, "broker", defaultBroker, "`endpoint` of the broker")
 	a.keys = command.ClientKeys{Keys: curve}
 	a.keys.Register(flags)
 }

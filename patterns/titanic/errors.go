@@ -7,22 +7,33 @@ import (
 	"strconv"
 )
 
-// Errors of a store, by New and by Server.Err. They come wrapped, with the file and the
-// system's error; ask with [errors.Is].
+// Errors of a store, by New (in a *StoreError) and by Server.Err. They come wrapped; ask
+// with [errors.Is].
 var (
 	// ErrClosed is returned by a server or a client that was closed. It Is
 	// net.ErrClosed.
 	ErrClosed = fmt.Errorf("titanic: closed: %w", net.ErrClosed)
 	// ErrLocked says that another process has the store open.
-	ErrLocked = errors.New("titanic: another process has the store open")
+	ErrLocked = errors.New("another process has the store open")
 	// ErrCorrupt says that the store cannot be read: it is damaged, or of a
 	// format that this version does not know.
-	ErrCorrupt = errors.New("titanic: store is corrupt")
+	ErrCorrupt = errors.New("store is corrupt")
 	// ErrFailed says that a write or a flush failed in a way after which nobody
 	// knows what is on the disk. The store takes nothing more until it is
 	// opened again. A full disk is not such a failure.
 	ErrFailed = errors.New("titanic: store failed")
 )
+
+// StoreError is an error of New that concerns the store.
+type StoreError struct {
+	Dir string
+	Err error
+}
+
+func (e *StoreError) Error() string { return fmt.Sprintf("titanic: store %s: %v", e.Dir, e.Err) }
+
+// Unwrap returns Err.
+func (e *StoreError) Unwrap() error { return e.Err }
 
 // Errors of a client, for what a server answers.
 var (

@@ -3,13 +3,15 @@ package titanic
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"clustermap/patterns/majordomo"
 )
 
 // New opens the store and starts a server, which runs until Close. That there is no
 // broker yet is no error: the server connects when there is one. Faults of the options
-// are *OptionError; those of the store are ErrLocked, ErrCorrupt, or the system's.
+// are *OptionError, those of the store *StoreError, and those of the endpoint package
+// sockets'.
 func New(o Options) (*Server, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -29,7 +31,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	var workers []interface{ Close() error }
+	s.peers = []interface{ Close() error }{client}
 	for name, handler := range map[string]majordomo.Handler{
 		serviceRequest: s.request,
 		serviceReply:   s.reply,
@@ -39,13 +41,23 @@ func New(o Options) (*Server, error) {
 			Broker: o.Broker, Concurrency: o.Concurrency, Heartbeat: o.Heartbeat, Liveness: o.Liveness, Socket: o.Socket,
 		})
 		if err != nil {
-			s.peers = append(workers, client)
 			return nil, errors.Join(err, s.Close())
 		}
-		workers = append(workers, w)
+		s.workers = append(s.workers, w)
+		s.peers = append(s.peers, w)
 	}
-	s.peers = append(workers, client)
+	slices.Reverse(s.peers) // no request comes in any more when the client goes
 	return s, nil
+}
+
+// WaitRegistered returns when the broker has been told of the three services.
+func (s *Server) WaitRegistered(ctx context.Context) error {
+	for _, w := range s.workers {
+		if err := w.WaitRegistered(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // maxConnections bounds the connections to a broker of another make.

@@ -28,7 +28,7 @@ const lockTimeout = time.Millisecond
 func openStore(dir string, o storeOptions) (_ *store, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("titanic: store %s: %w", dir, err)
+			err = &StoreError{dir, err}
 		}
 	}()
 	path := filepath.Join(dir, fileName)

@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"clustermap/patterns/majordomo"
 )
 
 // The services of RFC 9.
@@ -42,6 +44,7 @@ type Server struct {
 	ctx      context.Context // ends with the server
 	stop     context.CancelFunc
 	running  sync.WaitGroup
+	workers  []*majordomo.Worker
 	peers    []interface{ Close() error } // the sockets' side, in the order in which it is closed
 	closing  sync.Once
 	err      error // Close's

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermap/internal/command"
+	"clustermap/internal/commandtest"
+)
+
+func startTitanic(t testing.TB, broker, dir string, args ...string) *commandtest.Process {
+	t.Helper()
+	p := zdev.Start(t, append([]string{"titanic", "--broker", broker, "--data", dir, "--concurrency", "2", "--retry-max", "100ms"}, args...)...)
+	p.Ready()
+	return p
+}
+
+// TestTitanic: submit, fetch and discard, with workers that are commands.
+func TestTitanic(t *testing.T) {
+	t.Parallel()
+	_, at := startBroker(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	server := startTitanic(t, at, dir)
+	run := func(args ...string) []string { return append(args, "--broker", at) }
+	submit := func(input string, args ...string) string {
+		t.Helper()
+		out := zdev.MustInput(t, input, run(append([]string{"submit"}, args...)...)...)
+		if !regexp.MustCompile(`^[0-9a-f]{32}\n$`).MatchString(out) {
+			t.Fatalf("%q", out)
+		}
+		return strings.TrimSpace(out)
+	}
+	id := submit("from\nstdin", "upper", "-")
+	zdev.Try(t, run("fetch", id)...).Expect(t, command.ExitRefused, "pending")
+	zdev.Try(t, run("fetch", id, "--wait", "--timeout", "100ms")...).Expect(t, command.ExitNoAnswer, "no reply")
+	startWorker(t, at, "upper", "--", "tr", "a-z", "A-Z")
+	startWorker(t, at, "broken", "--", "sh", "-c", "echo it is broken >&2; exit 3")
+	for range 2 {
+		for want, args := range map[string][]string{
+			"FROM\nSTDIN\n":                     {},
+			"FROM\nSTDIN":                       {"--raw"},
+			`{"frames":["FROM\nSTDIN"]}` + "\n": {"--json"},
+		} {
+			if out := zdev.Must(t, run(append([]string{"fetch", strings.ToUpper(id), "--wait", "--timeout", "100s"}, args...)...)...); out != want {
+				t.Errorf("%q, want %q", out, want)
+			}
+		}
+		// The same from a server that was ended and started again.
+		endsWell(t, server)
+		server = startTitanic(t, at, dir)
+	}
+	zdev.Try(t, run("fetch", submit("", "broken"), "--wait", "--timeout", "100s")...).Expect(t, command.ExitRefused, "refused: 500: exit status 3: it is broken")
+	for range 2 {
+		zdev.Must(t, run("discard", id)...)
+		zdev.Try(t, run("fetch", id)...).Expect(t, command.ExitRefused, "unknown")
+	}
+	zdev.Try(t, "titanic", "--broker", at, "--data", dir).Expect(t, command.ExitRefused, "another process has the store open")
+	endsWell(t, server)
+}
+
+// TestTitanicKilled: requests that were submitted to a server that is killed are done by the
+// next one, which says how many wait.
+func TestTitanicKilled(t *testing.T) {
+	t.Parallel()
+	_, at := startBroker(t)
+	dir := t.TempDir()
+	server := startTitanic(t, at, dir)
+	var ids []string
+	for range 3 {
+		ids = append(ids, strings.TrimSpace(zdev.Must(t, "submit", "echo", "hello", "--broker", at)))
+	}
+	server.Cmd.Process.Kill()
+	<-server.Exited()
+	startWorker(t, at, "echo", "--echo")
+	server = startTitanic(t, at, dir)
+	server.Await("3 requests wait in " + regexp.QuoteMeta(dir))
+	for _, id := range ids {
+		if out := zdev.Must(t, "fetch", id, "--wait", "--timeout", "100s", "--broker", at); out != "hello\n" {
+			t.Errorf("%q", out)
+		}
+	}
+	endsWell(t, server)
+}
+
+func TestTitanicUsage(t *testing.T) {
+	t.Parallel()
+	id := strings.Repeat("0", 32)
+	for _, c := range []struct{ args, want string }{
+		{"titanic", "--data"},
+		{"titanic --data x --concurrency 0", "--concurrency"},
+		{"titanic --data x --attempt-timeout 0s", "--attempt-timeout"},
+		{"titanic --data x --heartbeat 0s", "--heartbeat"},
+		{"titanic --data x --max-request 1GiB", "MaxRequestBytes"},
+		{"titanic --data x more", "more"},
+		{"submit", "arg"},
+		{"submit echo --timeout 0s", "--timeout"},
+		{"submit echo --broker nonsense", `--broker "nonsense"`},
+		{"fetch", "arg"},
+		{"fetch ../etc/passwd", "32 hexadecimal characters"},
+		{"fetch " + id + " --json --raw", "--raw"},
+		{"discard " + id + "0", "32 hexadecimal characters"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			t.Parallel()
+			cmd := zdev.Command(t, strings.Fields(c.args)...)
+			cmd.Dir = t.TempDir()
+			zdev.TryCommand(t, cmd).Expect(t, command.ExitUsage, c.want)
+			if files, _ := os.ReadDir(cmd.Dir); len(files) > 0 {
+				t.Errorf("it has made %v", files)
+			}
+		})
+	}
+	for _, args := range [][]string{{"submit", "echo"}, {"fetch", id}, {"discard", id}} {
+		zdev.Try(t, append(args, "--broker", "tcp://127.0.0.1:1", "--timeout", "100ms")...).Expect(t, command.ExitNoAnswer, "no reply")
+	}
+	// A broker that is not there yet is waited for; a signal ends that.
+	dir := t.TempDir()
+	p := zdev.Start(t, "titanic", "--data", dir, "--broker", "tcp://127.0.0.1:1")
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "titanic.db")); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	endsWell(t, p)
+	// A store that is damaged.
+	if err := os.WriteFile(filepath.Join(dir, "titanic.db"), []byte("something else"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	zdev.Try(t, "titanic", "--data", dir).Expect(t, command.ExitRefused, "store is corrupt")
+}
