@@ -82,9 +82,6 @@ func (b *Box) assign(cores []int) {
 	}
 	for i, s := range b.shards {
 		s.thread.wish(cores[i%len(cores)])
-		if s.inside {
-			s.workers[0].thread.wish(cores[i%len(cores)])
-		}
 	}
 	if others := cores[min(len(b.shards), len(cores)):]; len(others) > 0 {
 		cores = others

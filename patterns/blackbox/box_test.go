@@ -185,6 +185,20 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
+// TestInproc: a publisher in the same process needs no connection.
+func TestInproc(t *testing.T) {
+	t.Parallel()
+	const endpoint = "inproc://blackbox-test"
+	pub := publisher(t, endpoint)
+	l := newLedger()
+	b := open(t, Options{Connect: []string{endpoint}, Shards: SpreadAll(2), Workers: 3, Handle: l.handle})
+	topics := someTopics(50)
+	flood(t, pub, topics, 0, 100)
+	l.wait(t, 5000)
+	must(t, b.Close())
+	l.whole(t, topics, 100)
+}
+
 // TestPublishers: with several publishers, each one's messages are in order.
 func TestPublishers(t *testing.T) {
 	t.Parallel()
