@@ -134,3 +134,31 @@ func TestFileMap(t *testing.T) {
 		}
 	}
 }
+
+var pageLink = regexp.MustCompile(`\]\(([A-Z]+\.md)\)`)
+
+// TestPatterns: PATTERNS.md has every package of patterns/ and names none that is not
+// there; the pages that it leads to exist.
+func TestPatterns(t *testing.T) {
+	t.Parallel()
+	text := page(t, "PATTERNS.md")
+	folders, err := os.ReadDir(filepath.Join(root, "patterns"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	for _, f := range folders {
+		there["patterns/"+f.Name()] = f.IsDir()
+		if !strings.Contains(text, "`patterns/"+f.Name()+"`") {
+			t.Errorf("patterns/%s is missing", f.Name())
+		}
+	}
+	for _, s := range spans(text) {
+		if strings.HasPrefix(s, "patterns/") && !there[s] {
+			t.Errorf("there is no %s", s)
+		}
+	}
+	for _, m := range pageLink.FindAllStringSubmatch(text, -1) {
+		page(t, m[1])
+	}
+}
