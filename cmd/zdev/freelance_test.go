@@ -56,29 +56,6 @@ func TestFreelanceCommand(t *testing.T) {
 	endsWell(t, p)
 }
 
-// A call goes to the next server when the first one is stopped, or not there. Without
-// one that replies it ends with 3, and says how each server was.
-func TestFreelanceFailover(t *testing.T) {
-	t.Parallel()
-	first, one := startFreelance(t, "--echo")
-	second, two := startFreelance(t, "--echo")
-	first.Signal(syscall.SIGSTOP)
-	o := commandtest.Object(t, zdev.Must(t, "freelance-call", "--server", one, "--server", two, "--json", "x"))
-	if o["server"] != two {
-		t.Errorf("%v", o)
-	}
-	first.Signal(syscall.SIGKILL)
-	first.Wait()
-	endsWell(t, second)
-	o2 := zdev.Try(t, "freelance-call", "--server", one, "--server", two, "--timeout", "300ms", "x")
-	o2.Expect(t, command.ExitNoAnswer, "no reply within 300ms")
-	for _, endpoint := range []string{one, two} {
-		if !strings.Contains(o2.Stderr, endpoint+": no connection (") {
-			t.Errorf("%q", o2.Stderr)
-		}
-	}
-}
-
 // startHeld starts a server whose command says that it has begun, by a file of the name
 // in the request, and ends when the file with .wait behind is gone. It sends a request.
 func startHeld(t *testing.T, drain string) (server, call *commandtest.Process, endpoint, file string) {
