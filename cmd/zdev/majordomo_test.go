@@ -86,6 +86,7 @@ func TestBrokerUsage(t *testing.T) {
 		{"worker echo more -- cat", "give the name of one service"},
 		{"worker echo -- no-such-command-here", "cannot run no-such-command-here"},
 		{"worker echo --echo --mdp 3", "--mdp"},
+		{"worker mmi.echo --echo", "mmi."},
 		{"worker echo --echo --broker nonsense", `--broker "nonsense"`},
 		{"worker echo --echo --concurrency 0", "--concurrency"},
 		{"request", "arg"},
@@ -182,4 +183,26 @@ func TestBrokerKilled(t *testing.T) {
 		t.Errorf("client %+v, worker %+v", s, worker.Stats())
 	}
 	endsWell(t, p)
+}
+
+// TestBrokerCurve: with CURVE a broker lets in who is on its list, and nobody else.
+func TestBrokerCurve(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	key := func(name string) (file, public string) {
+		file = filepath.Join(dir, name)
+		return file, strings.TrimSpace(zdev.Must(t, "keygen", "--out", file))
+	}
+	server, public := key("server")
+	known, allowed := key("known")
+	stranger, _ := key("stranger")
+	_, at := startBroker(t, "--curve-key", server, "--curve-allow", allowed)
+	startWorker(t, at, "echo", "--echo", "--curve-key", known, "--curve-server-key", public)
+	if out := zdev.Must(t, "request", "--broker", at, "echo", "secret", "--curve-key", known, "--curve-server-key", public); out != "secret\n" {
+		t.Errorf("%q", out)
+	}
+	for _, keys := range [][]string{nil, {"--curve-key", stranger, "--curve-server-key", public}} {
+		args := append([]string{"request", "--broker", at, "echo", "body", "--timeout", "300ms"}, keys...)
+		zdev.Try(t, args...).Expect(t, command.ExitNoAnswer, "no reply")
+	}
 }

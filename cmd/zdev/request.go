@@ -42,7 +42,8 @@ func (a *atBroker) newClient() (*majordomo.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := majordomo.ClientOptions{Broker: a.broker, Version: version}
+	// --timeout alone limits the wait, at brokers of other makes too.
+	o := majordomo.ClientOptions{Broker: a.broker, Version: version, Timeout: -1}
 	if o.Socket.Security, err = a.keys.Security(); err != nil {
 		return nil, err
 	}

@@ -42,8 +42,11 @@ func (a *atBroker) version() (majordomo.Version, error) {
 
 // brokerError gives an error of NewWorker or NewClient an exit code.
 func (a *atBroker) brokerError(err error) error {
-	if errors.Is(err, majordomo.ErrService) {
+	switch {
+	case errors.Is(err, majordomo.ErrService):
 		return command.Fail(command.ExitUsage, "the name of a service has 1 to %d bytes", majordomo.MaxServiceName)
+	case errors.Is(err, majordomo.ErrReserved):
+		return command.Fail(command.ExitUsage, "services that begin with mmi. are the broker's own")
 	}
 	return command.EndpointError("--broker", a.broker, err)
 }

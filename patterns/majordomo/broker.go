@@ -24,7 +24,8 @@ type Broker struct {
 
 	mu       sync.Mutex
 	closed   bool
-	now      int64 // the time of this drain, in nanoseconds since began
+	now      int64  // the time of this drain, in nanoseconds since began
+	drain    uint64 // counts drains
 	conns    map[*sockets.Peer]*conn
 	services map[string]*service
 	orphans  list[service] // those without a worker, oldest first
@@ -157,9 +158,12 @@ func (b *Broker) Close() error {
 	return b.router.Close()
 }
 
-// maxDrain is how many batches are taken before what follows from them is sent:
-// what comes together is answered together, but nobody waits for long.
-const maxDrain = 256
+// A drain ends after so many batches, or bytes, so that nobody waits for long and what
+// is staged stays small: what comes together is answered together.
+const (
+	maxDrain      = 256
+	maxDrainBytes = 4 << 20
+)
 
 // run takes what comes from peers. What follows from everything that was there to
 // be taken is sent in one go to each peer.
@@ -169,9 +173,11 @@ func (b *Broker) run() {
 	for b.router.RecvBatch(b.ctx, &batch) == nil {
 		b.mu.Lock()
 		b.now = int64(time.Since(b.began))
-		for n := 1; ; n++ {
+		b.drain++
+		for n, bytes := 1, 0; ; n++ {
+			bytes += len(batch.Wire())
 			b.take(&batch)
-			if n == maxDrain || b.router.TryRecvBatch(&batch) != nil {
+			if n == maxDrain || bytes > maxDrainBytes || b.router.TryRecvBatch(&batch) != nil {
 				break
 			}
 		}
@@ -183,6 +189,9 @@ func (b *Broker) run() {
 // tick is the broker's clock.
 func (b *Broker) tick() {
 	period := max(b.opts.Heartbeat/4, time.Millisecond)
+	if b.opts.Expiry > 0 {
+		period = min(period, max(b.opts.Expiry/4, 10*time.Millisecond))
+	}
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	last := time.Since(b.began)
@@ -220,7 +229,7 @@ func (b *Broker) purge() {
 			b.stats.Lost++
 			// It may be there again one day.
 			b.dismiss(w.conn, w.version)
-			b.remove(w, true)
+			b.remove(w)
 			continue
 		}
 		if w.told <= idle {
@@ -278,7 +287,7 @@ func (b *Broker) end(c *conn) {
 	c.gone = true
 	if w := c.worker; w != nil {
 		b.stats.Lost++
-		b.remove(w, true)
+		b.remove(w)
 	}
 	for l := c.lanes.front(); l != nil; l = c.lanes.front() {
 		j := l.jobs.front()
@@ -301,7 +310,7 @@ func (b *Broker) invalid(c *conn) {
 	c.peer.Disconnect(ErrMalformed)
 	if w := c.worker; w != nil {
 		b.stats.Lost++
-		b.remove(w, true)
+		b.remove(w)
 	}
 }
 
@@ -335,7 +344,7 @@ func (b *Broker) takeWorker(c *conn, p *packet) {
 	case disconnect:
 		c.dismissed = true
 		if w != nil {
-			b.remove(w, false)
+			b.remove(w)
 		}
 	case heartbeat:
 		if w == nil {
@@ -367,7 +376,7 @@ func (b *Broker) outOfTurn(c *conn, v Version) {
 	b.stats.Dismissed++
 	b.dismiss(c, v)
 	if w := c.worker; w != nil {
-		b.remove(w, true)
+		b.remove(w)
 	}
 }
 

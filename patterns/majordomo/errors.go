@@ -19,6 +19,10 @@ var (
 	// one of more than MaxServiceName bytes.
 	ErrService = errors.New("majordomo: a service's name has 1 to 255 bytes")
 
+	// ErrReserved is returned by NewWorker for a name that begins with "mmi.": a broker
+	// does those services itself (RFC 8).
+	ErrReserved = errors.New("majordomo: services that begin with \"mmi.\" are the broker's own")
+
 	// ErrNoReply is returned by a client's requests when all attempts were without
 	// a reply: the broker did not reply in time, or the connection was lost each
 	// time. It Is os.ErrDeadlineExceeded. The request may have been done.

@@ -26,9 +26,11 @@ type worker struct {
 
 const (
 	// aheadTime is how long a request that is sent ahead may take: a worker that
-	// answers later is sent fewer ahead, so that they do not wait behind a slow
-	// request while other workers are idle.
-	aheadTime = 5 * time.Millisecond
+	// answers later is sent fewer ahead, so that they do not wait behind others
+	// while another worker is idle. It includes the way there and back, so with a
+	// shorter time a machine with much to do would send ever fewer at a time, and
+	// have ever more to do for each.
+	aheadTime = 20 * time.Millisecond
 
 	// aheadBytes bounds what is sent ahead to one worker.
 	aheadBytes = 1 << 20
@@ -78,19 +80,20 @@ func (w *worker) adapt(now, sent int64) {
 	}
 }
 
-// remove takes a worker out. Its requests are given to others; the first of them,
-// which it may have begun, is charged if the worker is lost.
-func (b *Broker) remove(w *worker, lost bool) {
+// remove takes a worker out. Its requests are given to others, as often as
+// BrokerOptions.MaxDeliveries allows for the first of them, which it may have begun.
+func (b *Broker) remove(w *worker) {
 	w.conn.worker = nil
 	w.free.leave()
 	w.inBroker.leave()
-	s := w.service
-	if lost {
-		if j := w.jobs.front(); j != nil {
-			j.deliveries++
-		}
+	if w.service.run == w {
+		w.service.run = nil
 	}
-	b.giveBack(w, 0, w.jobs.n, lost)
+	s := w.service
+	if j := w.jobs.front(); j != nil {
+		j.deliveries++
+	}
+	b.giveBack(w, 0, w.jobs.n, true)
 	b.leave(s)
 	b.dispatch(s)
 	b.retire(s)

@@ -173,8 +173,7 @@ func (s *session) push(p *packet) bool {
 	}
 	s.queue = append(s.queue, t)
 	switch {
-	case waiting > 0:
-	case !s.busy:
+	case waiting == 0 && !s.busy:
 		select {
 		case s.wake <- struct{}{}:
 		default:
@@ -325,7 +324,7 @@ func (s *session) beat() {
 
 // giveBackTime is how long a handler may run before the requests that were sent
 // ahead are given back to the broker, for other workers.
-const giveBackTime = 20 * time.Millisecond
+const giveBackTime = aheadTime
 
 // giveBack gives requests back that wait behind a slow one.
 func (s *session) giveBack() {

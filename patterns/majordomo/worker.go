@@ -59,6 +59,9 @@ func NewWorker(service string, h Handler, o WorkerOptions) (*Worker, error) {
 	if !validName([]byte(service)) {
 		err = errors.Join(err, ErrService)
 	}
+	if isReserved([]byte(service)) {
+		err = errors.Join(err, ErrReserved)
+	}
 	if h == nil {
 		err = errors.Join(err, &OptionError{"Handler", "is nil"})
 	}

@@ -1,0 +1,56 @@
+package majordomo
+
+import (
+	"testing"
+
+	"clustermap/internal/chptest"
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
+
+// TestAllocRouting: in steady state, routing a request to a worker and its reply back
+// allocates nothing, whether a worker is free or the request has to wait for one.
+func TestAllocRouting(t *testing.T) {
+	if chptest.RaceDetector {
+		t.Skip("under the race detector pools allocate")
+	}
+	b, endpoint := startBroker(t, lasting)
+	w := newRaw(t, endpoint, sockets.Options{})
+	w.ready(b, "s")
+	c := newRaw(t, endpoint, sockets.Options{})
+	const requests = 50 // at once
+	request := zmtp.AppendMessage(nil, []byte{}, []byte(client01), []byte("s"), []byte("body"), make([]byte, 100))
+	c.send("", client01, "s", "first")
+	address := w.awaitRequest("first")
+	w.reply(address, "done")
+	c.await("", client01, "s", "done")
+	reply := zmtp.AppendMessage(nil, []byte{}, []byte(worker01), []byte(cReply), []byte(address), []byte{}, make([]byte, 100))
+	var wire []byte
+	for range requests {
+		wire = append(wire, request...)
+	}
+	var batch sockets.Batch
+	defer batch.Release()
+	round := func() {
+		must(t, c.SendWire(c.ctx, wire, requests, nil))
+		for n := 0; n < requests; {
+			must(t, w.RecvBatch(w.ctx, &batch))
+			for i := range batch.Len() {
+				if batch.Message(i).Len() > 3 {
+					must(t, w.SendWire(w.ctx, reply, 1, nil))
+					n++
+				}
+			}
+		}
+		for n := 0; n < requests; n += batch.Len() {
+			must(t, c.RecvBatch(c.ctx, &batch))
+		}
+	}
+	for range 100 {
+		round()
+	}
+	// Fewer than one for 50 requests: timers and growing buffers are not the routing.
+	if n := testing.AllocsPerRun(100, round); n >= 1 {
+		t.Errorf("%v allocations for %d requests", n, requests)
+	}
+}
