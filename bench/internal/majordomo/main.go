@@ -1,0 +1,155 @@
+package majordomo
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"clustermap/patterns/majordomo"
+)
+
+// Side runs a broker until the process is killed. It calls ready with the endpoint.
+type Side func(ready func(endpoint string)) error
+
+// ours is the broker of patterns/majordomo.
+func ours(ready func(string)) error {
+	b, err := majordomo.NewBroker(majordomo.BrokerOptions{})
+	if err != nil {
+		return err
+	}
+	endpoint, err := b.Bind(context.Background(), "tcp://127.0.0.1:*")
+	if err != nil {
+		return err
+	}
+	ready(endpoint)
+	select {}
+}
+
+// Main is the main function of a command that measures our broker and, in turn with it,
+// others. It runs itself again for the broker's process and for that of the load.
+func Main(others map[string]Side) {
+	sides := map[string]Side{"clustermap": ours}
+	names := []string{"clustermap"}
+	for name, side := range others {
+		sides[name] = side
+		names = append(names, name)
+	}
+	var (
+		role    = flag.String("role", "", "for the command itself: broker or load")
+		side    = flag.String("side", "", "for the command itself: whose broker")
+		spec    = flag.String("spec", "", "for the command itself: what to measure")
+		rounds  = flag.Int("rounds", 3, "how often to measure each; the median counts")
+		workers = flag.String("workers", "1,10,100", "numbers of workers")
+		clients = flag.Int("clients", 4, "connections of clients")
+		window  = flag.Int("window", 250, "requests of each client that are on their way; a broker on libzmq loses replies from 1,000 on")
+		size    = flag.Int("size", 64, "bytes of a body")
+		warm    = flag.Duration("warm", time.Second, "time before each measurement")
+		length  = flag.Duration("time", 3*time.Second, "time of each measurement")
+	)
+	flag.Parse()
+	var err error
+	switch *role {
+	case "":
+		s := Spec{Clients: *clients, Window: *window, Size: *size, Warm: *warm, Time: *length}
+		err = compare(names, *workers, *rounds, s)
+	case "broker":
+		err = sides[*side](func(endpoint string) { fmt.Println(endpoint) })
+	case "load":
+		var s Spec
+		var f Figure
+		if err = json.Unmarshal([]byte(*spec), &s); err == nil {
+			ctx, cancel := context.WithTimeout(context.Background(), s.Warm+s.Time+time.Minute)
+			f, err = Load(ctx, s)
+			cancel()
+			_ = json.NewEncoder(os.Stdout).Encode(f)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "majordomo:", err)
+		os.Exit(1)
+	}
+}
+
+// compare measures all sides in turn and prints a table.
+func compare(names []string, workers string, rounds int, s Spec) error {
+	fmt.Printf("%d clients with %d requests each on their way, bodies of %d bytes; median of %d\n", s.Clients, s.Window, s.Size, rounds)
+	fmt.Printf("%-8s %-12s %12s %16s %8s\n", "workers", "broker", "requests/s", "processor us", "ratio")
+	for text := range strings.SplitSeq(workers, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n <= 0 {
+			return fmt.Errorf("%q is no number of workers", text)
+		}
+		s.Workers = n
+		figures := map[string][]Figure{}
+		for range rounds {
+			for _, name := range names {
+				f, err := one(name, s)
+				if err != nil {
+					return fmt.Errorf("%s, %d workers: %w", name, n, err)
+				}
+				figures[name] = append(figures[name], f)
+			}
+		}
+		first := 0.0
+		for i, name := range names {
+			all := figures[name]
+			slices.SortFunc(all, func(a, b Figure) int { return int(a.Requests - b.Requests) })
+			f := all[len(all)/2]
+			rate := float64(f.Requests) / f.Elapsed.Seconds()
+			if i == 0 {
+				first = rate
+			}
+			// The broker's process also ran while it was warm.
+			share := f.Elapsed.Seconds() / (f.Elapsed + s.Warm).Seconds()
+			fmt.Printf("%-8d %-12s %12.0f %16.2f %8.1f\n", n, name, rate,
+				float64(f.Processor.Microseconds())*share/float64(f.Requests), first/rate)
+		}
+	}
+	return nil
+}
+
+// one measures one side once.
+func one(name string, s Spec) (f Figure, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return f, err
+	}
+	broker := exec.Command(self, "-role", "broker", "-side", name)
+	broker.Stderr = os.Stderr
+	out, err := broker.StdoutPipe()
+	if err != nil {
+		return f, err
+	}
+	if err := broker.Start(); err != nil {
+		return f, err
+	}
+	defer func() {
+		_ = broker.Process.Kill()
+		_ = broker.Wait()
+		f.Processor = broker.ProcessState.UserTime() + broker.ProcessState.SystemTime()
+	}()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return f, err
+	}
+	s.Endpoint = strings.TrimSpace(line)
+	spec, err := json.Marshal(s)
+	if err != nil {
+		return f, err
+	}
+	load := exec.Command(self, "-role", "load", "-spec", string(spec))
+	load.Stderr = os.Stderr
+	text, err := load.Output()
+	if err != nil {
+		return f, err
+	}
+	return f, json.Unmarshal(text, &f)
+}
