@@ -306,7 +306,8 @@ func (p *pair) judge(look bool) {
 	s.log.Warn("updates are published without the other server")
 }
 
-// vote votes for this server if a client waits for it, or has asked for it lately.
+// vote votes for this server if a client waits for it, or has asked for it lately. One that
+// asked before the other server was heard last is no witness of that one's silence.
 func (p *pair) vote(ctx context.Context) {
 	if p.active.Load() || !p.mayServe() {
 		return
@@ -314,7 +315,11 @@ func (p *pair) vote(ctx context.Context) {
 	p.voting.Lock()
 	waits := len(p.parked) > 0
 	p.voting.Unlock()
-	if asked := time.Duration(p.asked.Load()); !waits && (asked == 0 || clock()-asked > 2*p.timeout) {
+	heard := time.Duration(0)
+	if peer := p.node.Peer(); peer.State != 0 {
+		heard = clock() - time.Since(peer.Heard)
+	}
+	if asked := time.Duration(p.asked.Load()); !waits && (asked == 0 || asked < heard || clock()-asked > 2*p.timeout) {
 		return
 	}
 	_, _ = p.node.Vote(ctx) // run hears of the result

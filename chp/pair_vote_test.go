@@ -1,0 +1,26 @@
+package chp
+
+import "testing"
+
+// TestPairStaleVote: a client that asked the passive server while the active one was heard
+// does not have it take over when that one is silent later.
+func TestPairStaleVote(t *testing.T) {
+	t.Parallel()
+	po, bo := pairOptions(t)
+	primary, backup := startPairServer(t, po), startPairServer(t, bo)
+	eventually(t, "the backup has a copy", func() bool { return primary.active() && backup.pair.copied.Load() })
+	asked := clock()
+	backup.pair.asked.Store(int64(asked))
+	before := backup.pair.node.Peer().Heard
+	eventually(t, "the primary is heard again", func() bool { return backup.pair.node.Peer().Heard.After(before) })
+	primary.crash()
+	eventually(t, "the primary is silent", func() bool { p := backup.pair.node.Peer(); return !p.Alive })
+	for clock()-asked < 3*bo.Pair.Timeout {
+		backup.pair.vote(testContext(t))
+		if backup.active() {
+			t.Fatal("the backup takes over for a client that asked before")
+		}
+	}
+	backup.pair.asked.Store(int64(clock()))
+	eventually(t, "a client that asks now has it take over", backup.active)
+}
