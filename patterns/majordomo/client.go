@@ -239,18 +239,21 @@ func (c *Client) acquire(ctx context.Context) (*link, error) {
 func (c *Client) connect() error {
 	l, err := c.dial()
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.dialing--
 	c.tell()
-	if err != nil {
-		return err
+	closed := c.ctx.Err() != nil
+	if err == nil && !closed {
+		c.links = append(c.links, l)
+		c.running.Go(l.run)
 	}
-	if c.ctx.Err() != nil {
-		_ = l.dealer.Close()
+	c.mu.Unlock()
+	switch {
+	case err != nil:
+		return err
+	case closed:
+		_ = l.dealer.Close() // not under the mutex: its monitor takes that
 		return ErrClosed
 	}
-	c.links = append(c.links, l)
-	c.running.Go(l.run)
 	return nil
 }
 
