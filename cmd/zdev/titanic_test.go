@@ -86,6 +86,23 @@ func TestTitanicKilled(t *testing.T) {
 	endsWell(t, server)
 }
 
+// TestTitanicCurve: with CURVE, server and clients have a key that the broker knows; one without
+// gets no answer.
+func TestTitanicCurve(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	public := strings.TrimSpace(zdev.Must(t, "keygen", "--out", dir+"/broker.key"))
+	zdev.Must(t, "keygen", "--out", dir+"/known.key")
+	_, at := startBroker(t, "--curve-key", dir+"/broker.key", "--curve-allow", dir+"/known.key")
+	keys := []string{"--curve-key", dir + "/known.key", "--curve-server-key", public}
+	startTitanic(t, at, dir+"/data", keys...)
+	run := func(args ...string) []string { return append(append(args, "--broker", at), keys...) }
+	id := strings.TrimSpace(zdev.Must(t, run("submit", "nobody", "x")...))
+	zdev.Try(t, run("fetch", id)...).Expect(t, command.ExitRefused, "pending")
+	zdev.Must(t, run("discard", id)...)
+	zdev.Try(t, "fetch", id, "--broker", at, "--timeout", "300ms").Expect(t, command.ExitNoAnswer, "no reply")
+}
+
 func TestTitanicUsage(t *testing.T) {
 	t.Parallel()
 	id := strings.Repeat("0", 32)

@@ -3,8 +3,10 @@ package titanic
 import (
 	"context"
 	"testing"
+	"time"
 
 	"clustermap/internal/interop"
+	"clustermap/patterns/majordomo"
 )
 
 // guideClient is a client as the guide's.
@@ -64,4 +66,58 @@ func TestInterop(t *testing.T) {
 	if o := client.call(interop.Op{"op": "submit", "service": "echo", "body": [][]byte{}}); o.Status != "400" {
 		t.Errorf("a request without a body: %+v", o)
 	}
+}
+
+// TestInteropBroker: our server and client at a broker as the guide's, with a worker and a client as
+// the guide's.
+func TestInteropBroker(t *testing.T) {
+	t.Parallel()
+	interop.Require(t)
+	beat := []string{"--heartbeat", "0.05", "--liveness", "200"}
+	broker := interop.Python(t, "majordomo.py", append([]string{"broker", "tcp://127.0.0.1:*"}, beat...)...)
+	y := &system{t: t, endpoint: broker.Endpoint}
+	y.serve(func(o *Options) { o.Heartbeat, o.Liveness = 50*time.Millisecond, 200 })
+	client, guide := newClient(t, y.endpoint), newGuideClient(t, y.endpoint)
+	ctx := testContext(t)
+	id, err := client.Submit(ctx, "theirs", []byte("early"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	interop.Python(t, "majordomo.py", append([]string{"worker", y.endpoint, "--service", "theirs"}, beat...)...)
+	w, err := majordomo.NewWorker("ours", func(_ context.Context, body [][]byte) ([][]byte, error) { return body, nil },
+		majordomo.WorkerOptions{Broker: y.endpoint, Heartbeat: 50 * time.Millisecond, Liveness: 200})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if reply, err := client.Wait(ctx, id); err != nil || !same(reply, frames("early")) {
+		t.Errorf("%q %v", reply, err)
+	}
+	for _, service := range []string{"theirs", "ours"} {
+		body := frames(service, "", "x")
+		o := guide.call(interop.Op{"op": "whole", "service": service, "body": body})
+		if o.Status != "200" || !same(o.Reply, body) || o.Closed != "200" || o.After != "400" {
+			t.Errorf("%+v", o)
+		}
+		id, err := client.Submit(ctx, service, body...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reply, err := client.Wait(ctx, id); err != nil || !same(reply, body) {
+			t.Errorf("%q %v", reply, err)
+		}
+		if err := client.Discard(ctx, id); err != nil {
+			t.Error(err)
+		}
+	}
+	if e, err := broker.Next(over(), "disturbed"); err == nil {
+		t.Errorf("the guide's broker was disturbed: %s", e.Body)
+	}
+}
+
+// over is a context that has ended.
+func over() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
 }
