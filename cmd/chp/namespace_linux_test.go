@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -106,7 +107,7 @@ func TestPairPartitioned(t *testing.T) {
 	serve := func(i, other int, role string) {
 		t.Helper()
 		startCommand(t, n.chp(i, "serve", role, "--host", address(i), "--state", states[i], "--peer", endpoints[other], "--peer-state", states[other],
-			"--bstar-interval", "100ms", "--heartbeat", "100ms")).ready()
+			"--bstar-interval", "100ms", "--heartbeat", "100ms", "--diverged", filepath.Join(t.TempDir(), "diverged.jsonl"))).ready()
 	}
 	run := func(args ...string) outcome {
 		t.Helper()

@@ -22,14 +22,6 @@ func (l *list[T]) front() *T {
 	return l.head.of
 }
 
-// back returns the last, or nil.
-func (l *list[T]) back() *T {
-	if l.tail == nil {
-		return nil
-	}
-	return l.tail.of
-}
-
 func (l *list[T]) pushBack(e *element[T]) {
 	e.in, e.prev, e.next = l, l.tail, nil
 	if l.tail != nil {
