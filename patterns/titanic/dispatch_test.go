@@ -289,7 +289,12 @@ func TestExpiry(t *testing.T) {
 			t.Parallel()
 			s := testServer(t, b, change)
 			request := submit(t, s, "nobody's", "x")
-			reply := submit(t, s, "echo", "x")
+			var reply string
+			eventually(t, "one is executed in time", func() bool {
+				reply = submit(t, s, "echo", "x")
+				status, _ := answered(t, s, reply)
+				return status == "200"
+			})
 			old, kept, want := request, reply, "200"
 			if name == "replies" {
 				old, kept, want = reply, request, "300"
@@ -302,7 +307,7 @@ func TestExpiry(t *testing.T) {
 				status, _ := call(t, s.reply, kept)
 				return status == want
 			})
-			eventually(t, "it is counted", func() bool { return s.Status().Expired == 1 })
+			eventually(t, "it is counted", func() bool { return s.Status().Expired > 0 })
 		})
 	}
 }
