@@ -61,8 +61,8 @@ type BrokerOptions struct {
 	// MaxWaiting and MaxWaitingBytes bound the requests that wait for workers of one
 	// service, by number and by the bytes of their bodies. A client may have as
 	// many waiting as there is room left for others: one client alone fills half of
-	// the queue. More are dropped. 0 means DefaultMaxWaiting and
-	// DefaultMaxWaitingBytes.
+	// the queue. More are dropped. A request that a worker can do at once does not
+	// count. 0 means DefaultMaxWaiting and DefaultMaxWaitingBytes.
 	MaxWaiting, MaxWaitingBytes int
 
 	// MaxBytes bounds the bytes of all requests in the broker, those included that

@@ -156,12 +156,15 @@ func (b *Broker) endLane(l *lane) {
 	}
 }
 
-// hasRoom says whether one more request of a client may wait for a service. The
-// bound on one client is what is left for all of them (a dynamic threshold), so
-// that no client can fill a queue.
+// hasRoom says whether one more request of a client may be done by a worker at once,
+// or wait for one. The bound on one client is what is left for all of them (a dynamic
+// threshold), so that no client can fill a queue.
 func (b *Broker) hasRoom(c *conn, s *service, size int) bool {
 	if b.bytes+size > b.opts.MaxBytes {
 		return false
+	}
+	if s.waiting == 0 && s.idle.n+s.ahead.n > 0 {
+		return true // it does not wait
 	}
 	jobs, bytes := 0, 0
 	if l := b.laneOf(c, s); l != nil {
