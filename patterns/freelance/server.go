@@ -314,7 +314,11 @@ var errFailed = errors.New("freelance: handler failed")
 func (s *Server) execute(r *request, message *[][]byte) error {
 	reply, err := s.opts.Handler(s.ctx, r.body)
 	if err != nil {
-		s.refuse(r, reasonError, err.Error())
+		// A handler that was interrupted by Close has not failed: the connection
+		// ends, and the client goes to the next server.
+		if s.ctx.Err() == nil || !errors.Is(err, context.Canceled) {
+			s.refuse(r, reasonError, err.Error())
+		}
 		return errFailed
 	}
 	all := append(append((*message)[:0], r.control), reply...)
