@@ -13,6 +13,7 @@ import (
 
 	"clustermap/internal/command"
 	"clustermap/patterns/majordomo"
+	"clustermap/sockets"
 
 	"github.com/spf13/cobra"
 )
@@ -47,11 +48,36 @@ func (a *atBroker) newClient() (*majordomo.Client, error) {
 	if o.Socket.Security, err = a.keys.Security(); err != nil {
 		return nil, err
 	}
+	o.Socket.Monitor = a.watch
 	client, err := majordomo.NewClient(o)
 	if err != nil {
 		return nil, a.brokerError(err)
 	}
 	return client, nil
+}
+
+// watch notes why there is no connection. It is a monitor of sockets.
+func (a *atBroker) watch(e sockets.Event) {
+	switch e.Kind {
+	case sockets.HandshakeSucceeded:
+		a.away.Store(nil)
+	case sockets.ConnectFailed, sockets.HandshakeFailed:
+		if e.Err != nil {
+			a.away.Store(&e.Err)
+		}
+	}
+}
+
+// reason is why there is no connection, to be put behind other text, or nothing.
+func (a *atBroker) reason() string {
+	why := a.away.Load()
+	if why == nil {
+		return ""
+	}
+	if peer, ok := errors.AsType[*sockets.PeerError](*why); ok {
+		return ": " + peer.Err.Error()
+	}
+	return ": " + (*why).Error()
 }
 
 // requestError gives an error of a request an exit code.
@@ -62,8 +88,10 @@ func (a *atBroker) requestError(err error, timeout time.Duration) error {
 		return command.Fail(command.ExitNoAnswer, "no worker took the request in the broker's time")
 	case errors.As(err, &refused):
 		return command.Fail(command.ExitRefused, "%d: %s", refused.Code, refused.Text)
+	case errors.Is(err, majordomo.ErrNoReply):
+		return command.Fail(command.ExitNoAnswer, "no reply by way of %s: the connection was lost each time%s", a.broker, a.reason())
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
-		return command.Fail(command.ExitNoAnswer, "no reply by way of %s within %v", a.broker, timeout)
+		return command.Fail(command.ExitNoAnswer, "no reply by way of %s within %v%s", a.broker, timeout, a.reason())
 	case errors.Is(err, majordomo.ErrService):
 		return a.brokerError(err)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"clustermap/internal/command"
 	"clustermap/patterns/majordomo"
@@ -15,6 +16,7 @@ import (
 type atBroker struct {
 	broker, mdp string
 	keys        command.ClientKeys
+	away        atomic.Pointer[error] // why there is no connection: see watch
 }
 
 func (a *atBroker) register(cmd *cobra.Command, flags *pflag.FlagSet) {
