@@ -38,6 +38,7 @@ type Broker struct {
 
 	touched     []*conn // those with something staged
 	spareJobs   []*job
+	spareBytes  int // of their buffers
 	spareLanes  []*lane
 	spareStages [][]byte
 	scratch     []byte

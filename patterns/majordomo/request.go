@@ -48,7 +48,8 @@ type laneKey struct {
 // Bounds on what is kept for reuse.
 const (
 	maxSpareJobs  = 65536
-	maxSpareData  = 4 << 10 // bytes of a job's buffer
+	maxSpareData  = 4 << 10  // bytes of a job's buffer
+	maxSpareBytes = 16 << 20 // of all of them
 	maxSpareLanes = 4096
 )
 
@@ -58,6 +59,7 @@ func (b *Broker) newJob(c *conn, s *service, p *packet) *job {
 	if n := len(b.spareJobs); n > 0 {
 		j = b.spareJobs[n-1]
 		b.spareJobs = b.spareJobs[:n-1]
+		b.spareBytes -= cap(j.data)
 	} else {
 		j = &job{}
 		j.place.of, j.inTime.of = j, j
@@ -78,12 +80,13 @@ func (b *Broker) drop(j *job) {
 	b.bytes -= j.size() + len(j.kept)
 	j.inTime.leave()
 	data := j.data
-	if cap(data) > maxSpareData {
+	if cap(data) > maxSpareData || b.spareBytes+cap(data) > maxSpareBytes {
 		data = nil
 	}
 	*j = job{data: data}
 	j.place.of, j.inTime.of = j, j
 	if len(b.spareJobs) < maxSpareJobs {
+		b.spareBytes += cap(data)
 		b.spareJobs = append(b.spareJobs, j)
 	}
 }
