@@ -213,8 +213,8 @@ func (f *following) standsStill(most, look time.Duration) bool {
 
 // sendBase sends the whole map, as it is at a cut; the tail continues it. What comes
 // meanwhile must stay in the tail until the follower gets there, or it would have to be
-// sent the map again, for ever if clients write as much as fast: it may take up as much
-// as the map.
+// sent the map again, and without end if clients go on writing as fast. It may take up as
+// much memory as the map.
 func (f *following) sendBase(ctx context.Context) error {
 	q := &f.server.sequencer
 	q.mu.Lock()

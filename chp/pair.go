@@ -84,6 +84,7 @@ func (p *pair) start(ctx context.Context) error {
 		},
 		Compare: compareStandings,
 		Lost:    hasLost,
+		Copied:  hasCopied,
 	}
 	if q.disk.on() {
 		options.Epoch = q.disk.log.Epoch()

@@ -19,7 +19,8 @@ func appendStanding(dst []byte, s standing) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, s.run), s.source)
 }
 
-// parseStanding returns the zero standing for what is none: a server that has nothing.
+// parseStanding takes a standing. A payload of another length is the zero standing, that
+// of a server that has nothing.
 func parseStanding(b []byte) (s standing) {
 	if len(b) != standingSize {
 		return s
@@ -35,9 +36,16 @@ func compareStandings(own, peer []byte) int {
 	return cmp.Or(cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.last, b.last))
 }
 
-// hasLost says whether an active server has had no update, and the other one has some
-// that it did not get from this server: see binarystar.Options.
+// hasLost says whether an active server has had no update, and the other one has some:
+// see binarystar.Options.
 func hasLost(active, other []byte) bool {
 	a, o := parseStanding(active), parseStanding(other)
-	return a.run != 0 && a.newest.last == 0 && o.newest.last > 0 && o.source != a.run
+	return a.run != 0 && a.newest.last == 0 && o.newest.last > 0
+}
+
+// hasCopied says whether the other server has its map from this run of the active one:
+// see binarystar.Options.
+func hasCopied(active, other []byte) bool {
+	a, o := parseStanding(active), parseStanding(other)
+	return a.run != 0 && o.source == a.run
 }

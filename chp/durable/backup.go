@@ -55,7 +55,8 @@ var _ commit.Checkpoint = (*BackupWriter)(nil)
 // What is given to Append is the state; the Index of entries does not count.
 //
 // The file grows under another name beside path, which ends in .tmp; what killed
-// processes have left of such files is removed first. What has the name path, if anything, stays as it is until Commit replaces it.
+// processes have left of such files is removed first. A file at path stays as it is until
+// Commit replaces it.
 func NewBackup(path string, epoch, sequence uint64) (*BackupWriter, error) {
 	b, err := newBackup(path, realDisk, BackupInfo{Epoch: epoch, Checkpoint: 1, Last: 1, Sequence: sequence})
 	if err != nil {

@@ -147,7 +147,7 @@ func (w *world) deliver(i int) {
 func (w *world) restart(i int, epoch uint64) {
 	n := &w.nodes[i]
 	fresh := newMachine(n.role, timeout, 0, epoch)
-	fresh.table, fresh.voteless, fresh.compare, fresh.lost = n.table, n.voteless, n.compare, n.lost
+	fresh.table, fresh.voteless, fresh.compare, fresh.lost, fresh.copied = n.table, n.voteless, n.compare, n.lost, n.copied
 	if epoch > 0 {
 		fresh.payload = n.payload
 	}

@@ -206,6 +206,7 @@ type machine struct {
 	voteless bool                             // silence of the peer is enough to take over
 	compare  func(own, peer []byte) int       // of payloads; may be nil
 	lost     func(active, other []byte) bool  // of payloads; may be nil
+	copied   func(active, other []byte) bool  // of payloads; may be nil
 	table    *[len(table)][len(table[0])]rule // another one in tests
 
 	state   State
@@ -322,8 +323,8 @@ func (m *machine) raise() {
 }
 
 // fight decides which of two active nodes goes on. One that outranks the other does, else
-// the newer reign. If the reigns are equal, each
-// side that notices raises the number, so that it does not stand for two histories.
+// the newer reign. If the reigns are equal, each side that notices raises the number, so
+// that it does not stand for two histories.
 // Nodes of the same role, a mistake in the set-up, then both go on.
 func (m *machine) fight() {
 	p := m.peer
@@ -348,9 +349,11 @@ func (m *machine) fight() {
 // outranks says whether node a is to serve although b is active: b's application has
 // lost its data, or what it has is less and of an older reign. So it is with a node that
 // started without its data, and with them its epoch, and became active without hearing of a.
+// A node that copies what b has does not outrank it: b's payload is from before the message
+// was sent, and a may have received newer data since.
 func (m *machine) outranks(a, b candidate) bool {
 	switch {
-	case a.foreign || b.foreign:
+	case a.foreign || b.foreign, m.copied != nil && m.copied(b.payload, a.payload):
 		return false
 	case m.lost != nil && m.lost(b.payload, a.payload):
 		return true

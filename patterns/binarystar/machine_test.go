@@ -168,6 +168,25 @@ func TestReigns(t *testing.T) {
 	}
 }
 
+// TestCopied: a node that copies an active one's data does not become active because it
+// has more than that one told when it last did, or because that one then had nothing.
+func TestCopied(t *testing.T) {
+	t.Parallel()
+	for _, load := range []string{"", "a"} {
+		for _, copied := range []bool{false, true} {
+			passive := machineIn(RoleBackup, StatePassive, 9)
+			passive.compare = func(own, peer []byte) int { return cmp.Compare(string(own), string(peer)) }
+			passive.lost = hasLost
+			passive.copied = func(active, other []byte) bool { return copied && string(active) == load && string(other) == "b" }
+			passive.payload = []byte("b")
+			passive = passive.hear(0, candidate{state: StateActive, role: RolePrimary, epoch: 5, payload: []byte(load)})
+			if want := map[bool]State{false: StateActive, true: StatePassive}[copied]; passive.state != want {
+				t.Errorf("payload %q, copied %v: %v", load, copied, passive.state)
+			}
+		}
+	}
+}
+
 // TestSuspended: a node that did not run for the time-out does not take that
 // for silence of its peer, and if it was active, it accepts no vote before it
 // could have heard of a newer reign.

@@ -115,7 +115,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	}
 	n.ctx, n.cancel = context.WithCancelCause(context.Background())
 	m := newMachine(o.Role, o.Timeout, 0, o.Epoch)
-	m.voteless, m.compare, m.lost, m.payload = o.Voteless, o.Compare, o.Lost, n.payload()
+	m.voteless, m.compare, m.lost, m.copied, m.payload = o.Voteless, o.Compare, o.Lost, o.Copied, n.payload()
 	n.current.Store(&reading{m, Status{State: m.state, Epoch: m.epoch}})
 
 	var running sync.WaitGroup

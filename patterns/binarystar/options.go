@@ -68,9 +68,15 @@ type Options struct {
 
 	// Lost, if set, says whether an active node has lost the data of its application:
 	// it has nothing, and the other node has something. It then gives way to the other
-	// one, whatever their states and reigns. A payload can be older than what the other
-	// node has: what that one got from the active node must not count.
+	// one, whatever their states and reigns.
 	Lost func(active, other []byte) bool
+
+	// Copied, if set, says whether the other node has its data from the active one. Then
+	// the active node does not give way because of their payloads: the other node may
+	// have received newer data than the active one had when it told its payload. An
+	// application that copies data from the active node while it runs has to set it, if
+	// it sets Compare or Lost.
+	Copied func(active, other []byte) bool
 
 	// BindSecurity is for the socket that is bound, PeerSecurity for the one
 	// that connects to the peer. With CURVE the first is usually a server.
