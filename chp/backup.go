@@ -18,9 +18,9 @@ const backupPiece = 256 << 10
 // is what is left of it. It ends the checkpoint with Commit, or after an
 // error with Abort.
 //
-// The map gets a new identity: what is not in it, above all which updates of clients
-// were applied, is not known of it. All servers that begin with the backup have the
-// same map, so two of them can be a pair.
+// The backup gives the map a new identity, since it does not record everything that the
+// server knows, such as which updates of clients were applied. All servers that start
+// from the backup have the same map, so two of them can be a pair.
 //
 // It waits until the client follows a server. A client of some subtrees has only
 // those.

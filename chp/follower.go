@@ -424,7 +424,8 @@ func (s *Server) reportDivergence(h *baseHead) {
 	s.diverged(newest, after)
 }
 
-// divergence is what was last reported: the updates of a history behind a sequence.
+// divergence identifies the updates that were reported last: those of one history after
+// one sequence number.
 type divergence struct {
 	newest reign
 	after  int64

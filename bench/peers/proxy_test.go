@@ -10,8 +10,8 @@ import (
 	"clustermap/sockets"
 )
 
-// passing is a flow of messages of 100 bytes over loopback TCP through what is bound at
-// two endpoints.
+// passing returns a function that sends n messages of 100 bytes over loopback TCP through
+// the proxy bound at the two endpoints.
 func passing(b *testing.B, frontend, backend string) func(n int) {
 	b.Helper()
 	f, err := flow.New(context.Background(), 100, frontend, backend)

@@ -50,7 +50,7 @@ func TestOurs(t *testing.T) {
 	}
 }
 
-// TestCheck: what was lost, doubled, out of order or changed is found.
+// TestCheck verifies that Check detects lost, duplicated, reordered and changed messages.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	var cycle []zmtp.Message

@@ -178,7 +178,7 @@ type Figure struct {
 	Processor time.Duration // of the subscriber's process, meanwhile
 }
 
-// Check says what is wrong with a figure of so many messages.
+// Check returns an error if the figure does not match a run of count messages.
 func (f Figure) Check(count int64) error {
 	sum := cycleSum() * uint64(count/Cycle)
 	switch {
