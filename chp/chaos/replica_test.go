@@ -27,6 +27,8 @@ type replica struct {
 	routes   []*route // nil for one that is not disturbed
 	log      *os.File
 
+	rejoining sync.Mutex
+
 	mu    sync.Mutex
 	lives []*life
 }
@@ -118,8 +120,11 @@ func (r *replica) end() {
 	l.client.Close()
 }
 
-// rejoin closes the client and makes another.
+// rejoin closes the client and makes another. Two faults may do so at a time, and each
+// must close the client that the other has made.
 func (r *replica) rejoin() {
+	r.rejoining.Lock()
+	defer r.rejoining.Unlock()
 	r.end()
 	r.begin()
 }
