@@ -87,6 +87,9 @@ subscriptions, and last values that were sent (replayed). Counts are since the s
 			return err
 		}
 		cache, err := lastvalue.New(o)
+		if wrong, ok := errors.AsType[*lastvalue.OptionError](err); ok && wrong.Field == "MaxTopics" {
+			return command.Fail(command.ExitUsage, "--max-topics %d %s", topics, wrong.Reason)
+		}
 		if err != nil {
 			return err
 		}

@@ -95,6 +95,7 @@ func TestCacheUsage(t *testing.T) {
 		{"cache", "--publisher", "tcp://127.0.0.1:1"},
 		{"cache", "--bind", "tcp://127.0.0.1:*"},
 		{"cache", "--publisher", "tcp://127.0.0.1:1", "--bind", "tcp://127.0.0.1:*", "--max-topics", "0"},
+		{"cache", "--publisher", "tcp://127.0.0.1:1", "--bind", "tcp://127.0.0.1:*", "--max-topics", "3000000000"},
 		{"cache", "--publisher", "tcp://127.0.0.1:1", "--bind", "tcp://127.0.0.1:*", "--expiry", "-1s"},
 		{"cache", "--publisher", "tcp://127.0.0.1:1", "--bind", "tcp://127.0.0.1:*", "--json"},
 		{"cache", "--publisher", "nonsense", "--bind", "tcp://127.0.0.1:*"},

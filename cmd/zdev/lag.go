@@ -38,7 +38,8 @@ The delay is this machine's clock minus the stamp: the clocks must be synchronis
 behind from the first message on is not noticed.
 
 With --stats a line of figures about the messages since the last line goes to standard
-output each time: how many there were, and the smallest, mean and largest delay.`,
+output each time: how many there were, and the smallest, mean and largest delay. There
+are no delays in a line without messages.`,
 		Example: `  zdev lag --connect tcp://10.0.0.7:5556 --max 1s
   zdev lag --connect tcp://10.0.0.7:5556 --topic price/ --unsynchronised --stats 10s --json`,
 		Args:              command.NoArgs,
@@ -87,20 +88,23 @@ output each time: how many there were, and the smallest, mean and largest delay.
 			ctx, done = command.UntilHangup(ctx, cmd.OutOrStdout())
 			defer done()
 		}
+		w := &lagWatch{sub: sub, out: bufio.NewWriter(cmd.OutOrStdout()), json: asJSON}
 		if timeout > 0 {
 			first, cancel := context.WithTimeout(ctx, timeout)
-			_, _, err = sub.Next(first)
+			var lag snail.Lag
+			if _, lag, err = sub.Next(first); err == nil {
+				w.add(lag.Delay)
+			}
 			cancel()
 		}
-		w := &lagWatch{sub: sub, out: bufio.NewWriter(cmd.OutOrStdout()), json: asJSON}
 		for err == nil {
 			err = w.run(ctx, every)
 		}
 		switch {
+		case errors.Is(err, snail.ErrLagged): // even if it was asked to end just then
+			return command.Fail(exitLagged, "%s", strings.TrimPrefix(err.Error(), "snail: "))
 		case ctx.Err() != nil:
 			return nil // asked to end, or nobody reads the figures
-		case errors.Is(err, snail.ErrLagged):
-			return command.Fail(exitLagged, "%s", strings.TrimPrefix(err.Error(), "snail: "))
 		case errors.Is(err, context.DeadlineExceeded):
 			return command.Fail(command.ExitNoAnswer, "no message in %v (%d without a stamp)", timeout, sub.Stats().Malformed)
 		}
@@ -115,9 +119,10 @@ type lagWatch struct {
 	out  *bufio.Writer
 	json bool
 
-	messages               int
-	sum, smallest, largest time.Duration
-	before                 snail.Stats // at the last line
+	messages          int
+	sum               float64 // seconds
+	smallest, largest time.Duration
+	before            snail.Stats // at the last line
 }
 
 // run reads messages for as long as an interval, if that is not 0, and prints a line.
@@ -148,26 +153,32 @@ func (w *lagWatch) add(delay time.Duration) {
 		w.smallest, w.largest = delay, delay
 	}
 	w.messages++
-	w.sum += delay
+	w.sum += delay.Seconds()
 	w.smallest, w.largest = min(w.smallest, delay), max(w.largest, delay)
 }
 
-// lagStats is what a line says; delays are in seconds.
+// lagStats is what a line says.
 type lagStats struct {
-	Messages  int     `json:"messages"`
-	Malformed uint64  `json:"malformed"`
-	Missed    uint64  `json:"missed"`
-	Smallest  float64 `json:"smallest"`
-	Mean      float64 `json:"mean"`
-	Largest   float64 `json:"largest"`
+	Messages  int    `json:"messages"`
+	Malformed uint64 `json:"malformed"`
+	Missed    uint64 `json:"missed"`
+
+	*lagDelays // nil without messages
+}
+
+// lagDelays are delays in seconds.
+type lagDelays struct {
+	Smallest float64 `json:"smallest"`
+	Mean     float64 `json:"mean"`
+	Largest  float64 `json:"largest"`
 }
 
 // print prints a line and begins anew.
 func (w *lagWatch) print() error {
 	s := w.sub.Stats()
-	line := lagStats{
-		Messages: w.messages, Malformed: s.Malformed - w.before.Malformed, Missed: s.Missed - w.before.Missed,
-		Smallest: w.smallest.Seconds(), Mean: (w.sum / time.Duration(max(w.messages, 1))).Seconds(), Largest: w.largest.Seconds(),
+	line := lagStats{Messages: w.messages, Malformed: s.Malformed - w.before.Malformed, Missed: s.Missed - w.before.Missed}
+	if w.messages > 0 {
+		line.lagDelays = &lagDelays{Smallest: w.smallest.Seconds(), Mean: w.sum / float64(w.messages), Largest: w.largest.Seconds()}
 	}
 	w.messages, w.sum, w.smallest, w.largest, w.before = 0, 0, 0, 0, s
 	if w.json {
@@ -175,8 +186,11 @@ func (w *lagWatch) print() error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(w.out, "%d messages, %d malformed, %d missed, delay %.6f s smallest, %.6f s mean, %.6f s largest\n",
-			line.Messages, line.Malformed, line.Missed, line.Smallest, line.Mean, line.Largest)
+		fmt.Fprintf(w.out, "%d messages, %d malformed, %d missed", line.Messages, line.Malformed, line.Missed)
+		if d := line.lagDelays; d != nil {
+			fmt.Fprintf(w.out, ", delay %.6f s smallest, %.6f s mean, %.6f s largest", d.Smallest, d.Mean, d.Largest)
+		}
+		fmt.Fprintln(w.out)
 	}
 	return w.out.Flush()
 }

@@ -96,6 +96,45 @@ func TestLagEnds(t *testing.T) {
 	zdev.Try(t, "lag", "--connect", "tcp://127.0.0.1:1", "--timeout", "50ms").Expect(t, command.ExitNoAnswer, "no message in 50ms")
 }
 
+// TestLagFigures: the message that --timeout waits for counts, and a line without
+// messages has no delays.
+func TestLagFigures(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pub, err := sockets.NewPub(sockets.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pub.Close() })
+	if err := pub.Bind(ctx, "tcp://127.0.0.1:*"); err != nil {
+		t.Fatal(err)
+	}
+	p := zdev.Start(t, "lag", "--connect", pub.LastEndpoint(), "--max", "1h", "--stats", "20ms", "--json", "--timeout", "1h")
+	p.Ready()
+	if err := pub.WaitSubscribers(ctx, nil, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := snail.NewPublisher(pub, snail.PublisherOptions{}).Send(ctx, []byte("topic")); err != nil {
+		t.Fatal(err)
+	}
+	line := commandtest.Object(t, p.Line())
+	if line["messages"] != 1.0 || line["smallest"] != line["largest"] || line["mean"] != line["largest"] || line["mean"] == nil {
+		t.Errorf("%v", line)
+	}
+	line = commandtest.Object(t, p.Line())
+	if len(line) != 3 || line["messages"] != 0.0 || line["malformed"] != 0.0 || line["missed"] != 0.0 {
+		t.Errorf("%v", line)
+	}
+	endsWell(t, p)
+
+	p = zdev.Start(t, "lag", "--connect", pub.LastEndpoint(), "--stats", "20ms")
+	p.Ready()
+	if line := p.Line(); line != "0 messages, 0 malformed, 0 missed" {
+		t.Errorf("%q", line)
+	}
+	endsWell(t, p)
+}
+
 func TestLagUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{

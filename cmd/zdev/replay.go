@@ -91,6 +91,8 @@ func (r *replay) run(ctx context.Context, cmd *cobra.Command, name string) (err 
 		return command.Fail(command.ExitUsage, "--speed %v: give a number above 0, or 0", r.speed)
 	case r.wait < 0:
 		return command.Fail(command.ExitUsage, "--wait %d: give a number above 0, or 0", r.wait)
+	case r.timeout < 0:
+		return command.Fail(command.ExitUsage, "--timeout must not be negative")
 	}
 	file, err := os.Open(name)
 	if err != nil {

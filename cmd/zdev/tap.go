@@ -90,7 +90,8 @@ all the same, and a line, or a record, says how much is missing. If the output o
 file cannot be written, the tap goes on without it, and the exit code is 1 in the end.
 It ends when the reader of its output has gone.
 
-With --record nothing is printed, unless --json or --print is given too.`,
+With --record nothing is printed, unless --json or --print is given too. At the end
+standard error says how much was recorded, and how much was lost.`,
 		Example: `  zdev tap --frontend tcp://127.0.0.1:6000 --backend tcp://*:6001
   zdev tap --frontend tcp://127.0.0.1:6000 --backend tcp://*:6001 --record flow.espresso
   zdev tap --kind reqrep --frontend tcp://*:5559 --backend tcp://127.0.0.1:5560 --json`,
@@ -163,11 +164,15 @@ func (t *tapping) record(name string) error {
 	t.sinks = append(t.sinks, func(ctx context.Context) error {
 		err := errors.Join(o.Record(ctx, w), file.Close())
 		o.Close()
-		s := o.Stats()
 		if err != nil {
 			err = command.Fail(command.ExitRefused, "cannot record any more: %w", err)
 		}
-		t.say("recorded %d messages, lost %d", s.Messages, s.Lost)
+		messages, subscriptions := w.Written()
+		also := ""
+		if subscriptions > 0 {
+			also = fmt.Sprintf(" and %d subscribe or unsubscribe", subscriptions)
+		}
+		t.say("recorded %d messages%s, lost %d", messages, also, o.Stats().Lost)
 		return err
 	})
 	return nil

@@ -247,7 +247,7 @@ func TestRecordAndReplay(t *testing.T) {
 	}
 	p.pass(t, want...)
 	endsWell(t, p.Process)
-	if !strings.Contains(p.Stderr.String(), "recorded 101 messages, lost 0") {
+	if !strings.Contains(p.Stderr.String(), "recorded 100 messages and 1 subscribe or unsubscribe, lost 0") {
 		t.Errorf("stderr %q", p.Stderr.String())
 	}
 	if rest, _ := p.Stdout.ReadString(0); rest != "" {
@@ -316,6 +316,7 @@ func TestRecordAndReplay(t *testing.T) {
 	zdev.Try(t, "replay", torn+"x").Expect(t, command.ExitRefused, "no such file")
 	zdev.Try(t, "replay", file, "--speed", "-1").Expect(t, command.ExitUsage, "--speed")
 	zdev.Try(t, "replay", file, "--wait", "-1").Expect(t, command.ExitUsage, "--wait")
+	zdev.Try(t, "replay", file, "--timeout", "-1s").Expect(t, command.ExitUsage, "--timeout")
 	zdev.Try(t, "replay", file, "--from", "above").Expect(t, command.ExitUsage, "--from")
 	zdev.Try(t, "replay", file, "--bind", "nonsense").Expect(t, command.ExitUsage, "--bind")
 }

@@ -103,16 +103,12 @@ type Ends struct{ Frontend, Backend zmtp.SocketType }
 // interpret fills in Op and Envelope from From and Frames, of which there is one at
 // least.
 func (s Ends) interpret(e *Event) {
-	e.Op, e.Envelope = OpMessage, 0
+	e.Op, e.Envelope = s.op(e.From, e.Frames[0]), 0
 	from, to := s.Frontend, s.Backend
 	if e.From == FromBackend {
 		from, to = to, from
 	}
 	switch from {
-	case zmtp.XPUB:
-		if first := e.Frames[0]; len(first) > 0 && first[0] <= 1 {
-			e.Op = OpUnsubscribe - Op(first[0])
-		}
 	case zmtp.ROUTER, zmtp.DEALER:
 		for i, f := range e.Frames {
 			if len(f) == 0 {
@@ -124,6 +120,18 @@ func (s Ends) interpret(e *Event) {
 			e.Envelope = 1
 		}
 	}
+}
+
+// op returns what a message is, from the side that it comes from and its first frame.
+func (s Ends) op(from Direction, first []byte) Op {
+	socket := s.Frontend
+	if from == FromBackend {
+		socket = s.Backend
+	}
+	if socket == zmtp.XPUB && len(first) > 0 && first[0] <= 1 {
+		return OpUnsubscribe - Op(first[0])
+	}
+	return OpMessage
 }
 
 // Filter says which events an observer gets. The zero Filter lets all pass.

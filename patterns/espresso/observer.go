@@ -33,8 +33,8 @@ type Observer struct {
 	probe Event // scratch of the filter
 }
 
-// ObserverStats counts what passed an observer's filter. Bytes are those of messages in
-// wire form.
+// ObserverStats counts what passed an observer's filter: messages, subscriptions and
+// unsubscriptions. Bytes are those in wire form.
 type ObserverStats struct {
 	Messages, Bytes uint64 // queued for the observer
 	Lost, LostBytes uint64 // for which there was no room
@@ -190,6 +190,10 @@ func (o *Observer) Buffered() bool { return len(o.rest) > 0 }
 // error of the file. It writes what is there in one call, and waits for more.
 func (o *Observer) Record(ctx context.Context, w *Writer) error {
 	for {
+		// take looks at the context only when it has to wait.
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		records := o.rest
 		o.rest = nil
 		if len(records) == 0 {

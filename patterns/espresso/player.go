@@ -38,7 +38,7 @@ func Play(ctx context.Context, r *Reader, speed float64, do func(*Event) error) 
 			first, begun = e.Time, time.Now()
 		}
 		if speed > 0 {
-			due := min(float64(e.Time.Sub(first))/speed, float64(longest))
+			due := max(0, min(float64(e.Time.Sub(first))/speed, float64(longest)))
 			if wait := time.Duration(due) - time.Since(begun); wait > 0 {
 				waiting.Reset(wait)
 				select {

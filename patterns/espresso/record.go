@@ -120,6 +120,8 @@ func whole(b []byte) bool {
 type Writer struct {
 	to   io.Writer
 	ends Ends
+
+	messages, subscriptions uint64
 }
 
 // NewWriter begins a recording of a tap between two types of sockets: it writes the
@@ -129,15 +131,40 @@ func NewWriter(to io.Writer, ends Ends) (*Writer, error) {
 	if _, err := to.Write(head); err != nil {
 		return nil, err
 	}
-	return &Writer{to, ends}, nil
+	return &Writer{to: to, ends: ends}, nil
 }
 
 // write writes records, whose checksums it sets.
 func (w *Writer) write(records []byte) error {
 	seal(records)
-	_, err := w.to.Write(records)
+	n, err := w.to.Write(records)
+	w.count(records, n)
 	return err
 }
+
+// count counts the records that lie within the first size bytes.
+func (w *Writer) count(records []byte, size int) {
+	for len(records) > 0 {
+		body, rest := nextRecord(records)
+		if size -= len(records) - len(rest); size < 0 {
+			return
+		}
+		records = rest
+		if body[0] == whatLost {
+			continue
+		}
+		first, _ := zmtp.Message(body[bodyHead:]).Next()
+		if w.ends.op(Direction(body[0]), first) == OpMessage {
+			w.messages++
+		} else {
+			w.subscriptions++
+		}
+	}
+}
+
+// Written returns how many messages have been written, and how many subscriptions and
+// unsubscriptions. Call it when [Observer.Record] has returned.
+func (w *Writer) Written() (messages, subscriptions uint64) { return w.messages, w.subscriptions }
 
 // ErrFormat is the error of what is no recording, or one of a newer version.
 var ErrFormat = errors.New("espresso: not a recording")

@@ -108,7 +108,9 @@ func (c *Cache) now() time.Duration { return time.Since(c.started) }
 func (c *Cache) forward() {
 	var b sockets.Batch
 	defer b.Release()
-	for c.in.RecvBatch(c.ctx, &b) == nil {
+	// RecvBatch looks at the context only when it has to wait: without this check
+	// publishers that never pause would keep Close waiting.
+	for c.ctx.Err() == nil && c.in.RecvBatch(c.ctx, &b) == nil {
 		c.publish(&b)
 	}
 }

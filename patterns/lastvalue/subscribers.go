@@ -34,8 +34,8 @@ type want struct {
 const (
 	// parcelBytes is how large a parcel gets, but for its last message.
 	parcelBytes = 64 << 10
-	// parcelTopics bounds the topics that are looked at for a parcel, so that
-	// publishing is not held up for long.
+	// parcelTopics bounds the prefixes and topics that are looked at for a parcel,
+	// so that publishing is not held up for long.
 	parcelTopics = 4096
 	// keepScratch is the largest scratch buffer that is kept.
 	keepScratch = 1 << 20
@@ -88,7 +88,7 @@ func (l *landed) take(empty []*joiner) []*joiner {
 func (c *Cache) listen() {
 	var b sockets.Batch
 	defer b.Release()
-	for c.out.RecvBatch(c.ctx, &b) == nil {
+	for c.ctx.Err() == nil && c.out.RecvBatch(c.ctx, &b) == nil { // see forward
 		c.obey(&b)
 	}
 }
@@ -156,8 +156,9 @@ func (c *Cache) advance(j *joiner) {
 		if c.out.SendWireTo(j.peer, p.wire, messages, p) != nil {
 			j.gone = true
 			delete(c.joiners, j.peer)
+		} else {
+			c.stats.Replayed += uint64(messages)
 		}
-		c.stats.Replayed += uint64(messages)
 		p.Release()
 	case j.wants.Len() > 0: // everything that was looked at has been sent since
 		j.flying = true
@@ -176,8 +177,9 @@ func (c *Cache) fill(j *joiner) (messages int) {
 	c.scratch = c.scratch[:0]
 	c.values.expire(c.now())
 	seen := 0
-	for e := j.wants.Front(); e != nil; e = j.wants.Front() {
+	for e := j.wants.Front(); e != nil && seen < parcelTopics; e = j.wants.Front() {
 		w := e.Value.(*want)
+		seen++ // a prefix costs a search, even if no topic begins with it
 		full := false
 		c.values.ascend(w.prefix, w.next, func(t *entry) bool {
 			if full = seen == parcelTopics || len(c.scratch) >= parcelBytes; full {

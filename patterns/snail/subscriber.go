@@ -155,6 +155,11 @@ func (s *Subscriber) next(ctx context.Context) (zmtp.Message, Lag, error) {
 		lag, ok := s.measure(m)
 		switch {
 		case !ok:
+			// RecvBatch looks at the context only when it has to wait: without this
+			// check a flood of such messages would keep the caller for ever.
+			if err := ctx.Err(); err != nil {
+				return nil, Lag{}, err
+			}
 			continue
 		case !s.gauge.behind(lag):
 			return m, lag, nil
