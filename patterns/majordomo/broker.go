@@ -171,7 +171,9 @@ const (
 func (b *Broker) run() {
 	var batch sockets.Batch
 	defer batch.Release()
-	for b.router.RecvBatch(b.ctx, &batch) == nil {
+	// RecvBatch looks at the context only when it has to wait: without this check
+	// clients that never pause would keep Close waiting.
+	for b.ctx.Err() == nil && b.router.RecvBatch(b.ctx, &batch) == nil {
 		b.mu.Lock()
 		b.now = int64(time.Since(b.began))
 		b.drain++
