@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"clustermap/internal/command"
@@ -193,6 +194,9 @@ Without an answer (exit code 3) the request may be stored all the same.`,
 	}
 	f.register(cmd)
 	cmd.RunE = command.Runs(f.runs(func(ctx context.Context, cmd *cobra.Command, c *titanic.Client, args []string) error {
+		if strings.HasPrefix(args[0], "mmi.") {
+			return errReserved
+		}
 		body, err := readBody(ctx, cmd, append(args, "")[1])
 		if err != nil {
 			return err

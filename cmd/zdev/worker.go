@@ -48,10 +48,13 @@ func (a *atBroker) brokerError(err error) error {
 	case errors.Is(err, majordomo.ErrService):
 		return command.Fail(command.ExitUsage, "the name of a service has 1 to %d bytes", majordomo.MaxServiceName)
 	case errors.Is(err, majordomo.ErrReserved):
-		return command.Fail(command.ExitUsage, "services that begin with mmi. are the broker's own")
+		return errReserved
 	}
 	return command.EndpointError("--broker", a.broker, err)
 }
+
+// errReserved is the error for a service that no worker can serve.
+var errReserved = command.Fail(command.ExitUsage, "services that begin with mmi. are the broker's own")
 
 func newWorker() *cobra.Command {
 	var (

@@ -34,8 +34,8 @@ func NewClient(o ClientOptions) (*Client, error) {
 }
 
 // Submit has the server store a request for a service, and returns its UUID when
-// it is on the disk. The service's name is printable and has 1 to 255 bytes; the body has at
-// least one frame.
+// it is on the disk. The service's name is printable, has 1 to 255 bytes and does not begin
+// with "mmi.", as the broker's own services do; the body has at least one frame.
 //
 // After an error other than ErrInvalid the request may have been stored all the same, and is
 // executed then. Who submits it again should have a service to which it is the same

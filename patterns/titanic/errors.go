@@ -42,8 +42,9 @@ var (
 	// ErrUnknown says that nothing is stored under the UUID: it never was, or it was
 	// discarded, or its time was over (400).
 	ErrUnknown = errors.New("titanic: unknown UUID")
-	// ErrInvalid says that the server will never take such a request: it has no
-	// service's name that can be printed, no body, or is too large (400).
+	// ErrInvalid says that the server will never take such a request: the service's
+	// name is not printable or begins with "mmi.", or the request has no body or is
+	// too large (400).
 	ErrInvalid = errors.New("titanic: request is invalid or too large")
 	// ErrServer says that the server cannot do it now, for example because its
 	// store or its disk is full (500). Try again later. After Submit, the request can

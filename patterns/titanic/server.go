@@ -3,6 +3,7 @@ package titanic
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -150,9 +151,13 @@ func (s *Server) uuid(frames [][]byte) (UUID, bool) {
 	return UUID{}, false
 }
 
-// isServiceName tells whether a service can have such a name: a printable string.
+// reserved begins the names of the broker's own services, which no worker can serve (RFC 8).
+const reserved = "mmi."
+
+// isServiceName reports whether workers can serve such a name: it is printable and not
+// reserved.
 func isServiceName(name []byte) bool {
-	if len(name) == 0 || len(name) > maxServiceName || !utf8.Valid(name) {
+	if len(name) == 0 || len(name) > maxServiceName || !utf8.Valid(name) || strings.HasPrefix(string(name), reserved) {
 		return false
 	}
 	for _, r := range string(name) {

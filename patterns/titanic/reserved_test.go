@@ -1,0 +1,23 @@
+package titanic
+
+import (
+	"errors"
+	"testing"
+)
+
+// TestReservedService: a request for one of the broker's own services, which no worker can
+// serve, is answered 400 and not stored.
+func TestReservedService(t *testing.T) {
+	t.Parallel()
+	y := newSystem(t, nil)
+	for _, service := range []string{"mmi.service", "mmi."} {
+		y.want(y.ask("titanic.request", service, "x"), "400")
+		if _, err := y.client.Submit(testContext(t), service, []byte("x")); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", service, err)
+		}
+	}
+	if st := y.server.Status(); st.Stored != 0 || st.Invalid != 2 {
+		t.Errorf("%+v", st)
+	}
+	y.submit("mmi", "x") // a usual name
+}
