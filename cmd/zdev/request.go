@@ -70,14 +70,21 @@ func (a *atBroker) watch(e sockets.Event) {
 
 // reason is why there is no connection, to be put behind other text, or nothing.
 func (a *atBroker) reason() string {
-	why := a.away.Load()
-	if why == nil {
+	if why := a.away.Load(); why != nil {
+		return reason(*why)
+	}
+	return ""
+}
+
+// reason is an error of a connection, to be put behind other text, or nothing.
+func reason(err error) string {
+	if peer, ok := errors.AsType[*sockets.PeerError](err); ok {
+		err = peer.Err
+	}
+	if err == nil {
 		return ""
 	}
-	if peer, ok := errors.AsType[*sockets.PeerError](*why); ok {
-		return ": " + peer.Err.Error()
-	}
-	return ": " + (*why).Error()
+	return ": " + err.Error()
 }
 
 // requestError gives an error of a request an exit code.

@@ -39,7 +39,8 @@ if the worker takes longer than --attempt-timeout.
 
 A disk that is full is an answer to clients (500). Any other failure of the disk ends the
 command with exit code 1; started again, it goes on with what is there. One command at
-a time uses a directory.`,
+a time uses a directory. While there is no broker it tries to connect, and says so on
+standard error.`,
 		Example: `  zdev titanic --data /var/lib/titanic
   zdev titanic --data . --broker tcp://10.0.0.7:5555 --per-service 4 --attempt-timeout 1h`,
 		Args:              command.NoArgs,
@@ -83,6 +84,9 @@ a time uses a directory.`,
 		if o.Socket.Security, err = at.keys.Security(); err != nil {
 			return err
 		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		o.Socket.Monitor = at.news(ctx, cmd)
 		server, err := titanic.New(o)
 		if err != nil {
 			return titanicError(&at, err)
@@ -91,8 +95,6 @@ a time uses a directory.`,
 		if n := server.Status().Waiting; n > 0 {
 			fmt.Fprintf(cmd.ErrOrStderr(), "zdev: %d requests wait in %s\n", n, o.Dir)
 		}
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
 		go func() {
 			select {
 			case <-server.Failed():

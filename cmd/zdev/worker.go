@@ -76,8 +76,8 @@ The worker goes on telling the broker that it is alive while COMMAND runs, howev
 long that is. When the connection is lost COMMAND is killed: the broker gives the
 request to another worker, so a request may be done more than once.
 
---concurrency N runs up to N commands at once. When the broker ends, the worker waits
-for it to come back.`,
+--concurrency N runs up to N commands at once. While there is no broker the worker tries
+to connect, and says so on standard error.`,
 		Example: `  zdev worker echo --echo
   zdev worker upper -- tr a-z A-Z
   zdev worker thumbnail --concurrency 4 --broker tcp://10.0.0.7:5555 -- convert - -resize 100 -`,
@@ -129,6 +129,7 @@ for it to come back.`,
 				return [][]byte{reply}, err
 			}
 		}
+		o.Socket.Monitor = at.news(ctx, cmd)
 		worker, err := majordomo.NewWorker(args[0], handler, o)
 		if err != nil {
 			return at.brokerError(err)

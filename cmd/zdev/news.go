@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"clustermap/sockets"
+
+	"github.com/spf13/cobra"
+)
+
+// newsPause is how often, at most, a device says that there is no connection.
+const newsPause = time.Second
+
+// news says on standard error when a device cannot connect to its broker, and when it
+// can again.
+type news struct {
+	ctx    context.Context // says nothing after its end: the device closes its connections
+	out    io.Writer
+	broker string
+
+	mu      sync.Mutex
+	away    bool  // the last attempt failed
+	err     error // why
+	said    bool  // what was said last
+	at      time.Time
+	writing bool
+}
+
+// news returns a monitor of the sockets that connect to the broker.
+func (a *atBroker) news(ctx context.Context, cmd *cobra.Command) func(sockets.Event) {
+	n := &news{ctx: ctx, out: cmd.ErrOrStderr(), broker: a.broker}
+	return n.watch
+}
+
+// watch takes an event. It does not wait for a line to be written: standard error may be a
+// pipe that nobody reads.
+func (n *news) watch(e sockets.Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch e.Kind {
+	case sockets.HandshakeSucceeded:
+		n.away, n.err = false, nil
+	case sockets.ConnectFailed, sockets.HandshakeFailed: // follows Disconnected if there is no broker any more
+		n.away, n.err = true, e.Err
+	default:
+		return
+	}
+	n.tell()
+}
+
+// tell writes a line if there is something new. mu must be held.
+func (n *news) tell() {
+	now := time.Now()
+	if n.writing || n.away == n.said || n.away && now.Sub(n.at) < newsPause || n.ctx.Err() != nil {
+		return
+	}
+	n.said, n.at, n.writing = n.away, now, true
+	text := fmt.Sprintf("zdev: connected to the broker at %s\n", n.broker)
+	if n.away {
+		text = fmt.Sprintf("zdev: no connection to the broker at %s%s; trying again\n", n.broker, reason(n.err))
+	}
+	go func() {
+		_, _ = io.WriteString(n.out, text)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.writing = false
+		n.tell()
+	}()
+}
