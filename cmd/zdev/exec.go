@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"runtime"
 	"strings"
 	"time"
 
@@ -93,7 +94,10 @@ func (p *program) run(ctx context.Context, body ...[]byte) (reply []byte, err er
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	cmd.WaitDelay = outputGrace
 	ownGroup(cmd)
+	// Linux kills the program when the thread that started it ends (endWithParent).
+	runtime.LockOSThread()
 	err = cmd.Run()
+	runtime.UnlockOSThread()
 	switch {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)

@@ -11,6 +11,7 @@ import (
 // whole when its context ends.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	endWithParent(cmd.SysProcAttr)
 	cmd.Cancel = func() error {
 		// The group is the child's: it is not awaited yet, so no other process has
 		// its number.

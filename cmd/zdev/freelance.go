@@ -37,7 +37,8 @@ The server's identity is the endpoint that clients connect to, as they write it.
 --bind, unless --advertise says another, as it must for tcp://*:PORT.
 
 When it is asked to end, the server refuses new requests, and COMMAND has --drain to
-finish what was begun.`,
+finish what was begun. When the server is killed with SIGKILL, Linux kills COMMAND too,
+but not the processes that COMMAND has started. On other systems COMMAND goes on.`,
 		Example: `  zdev freelance-serve --bind tcp://127.0.0.1:5555 --echo
   zdev freelance-serve --bind tcp://127.0.0.1:5555 -- tr a-z A-Z
   zdev freelance-serve --bind tcp://*:5555 --advertise tcp://server1:5555 --concurrency 4 -- ./answer`,

@@ -76,6 +76,9 @@ The worker goes on telling the broker that it is alive while COMMAND runs, howev
 long that is. When the connection is lost COMMAND is killed: the broker gives the
 request to another worker, so a request may be done more than once.
 
+When the worker is killed with SIGKILL, Linux kills COMMAND too, but not the processes
+that COMMAND has started. On other systems COMMAND goes on.
+
 --concurrency N runs up to N commands at once. While there is no broker the worker tries
 to connect, and says so on standard error.`,
 		Example: `  zdev worker echo --echo

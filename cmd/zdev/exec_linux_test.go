@@ -1,0 +1,59 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermap/patterns/majordomo"
+)
+
+// TestCommandEndsWithKilledWorker: a worker that is killed with SIGKILL leaves no COMMAND
+// behind.
+func TestCommandEndsWithKilledWorker(t *testing.T) {
+	t.Parallel()
+	_, at := startBroker(t)
+	file := filepath.Join(t.TempDir(), "pid")
+	worker := startWorker(t, at, "sleep", "--", "sh", "-c", "echo $$ > "+file+".new; mv "+file+".new "+file+"; exec sleep 600")
+	client, err := majordomo.NewClient(majordomo.ClientOptions{Broker: at})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = client.Request(t.Context(), "sleep", []byte("x"))
+	}()
+	defer func() {
+		client.Close()
+		<-ended
+	}()
+	end := time.Now().Add(time.Minute)
+	wait := func(what string, is func() bool) {
+		for ; !is(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("never: %s", what)
+			}
+		}
+	}
+	var pid int
+	wait("the command runs", func() bool {
+		text, _ := os.ReadFile(file)
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+		return pid > 0
+	})
+	defer func() {
+		if t.Failed() {
+			if p, err := os.FindProcess(pid); err == nil {
+				_ = p.Kill()
+			}
+		}
+	}()
+	if err := worker.Cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	wait("the command ends", func() bool { return !alive(pid) })
+}
