@@ -80,14 +80,8 @@ func openStore(dir string, o storeOptions) (_ *store, err error) {
 // create makes the directory and an empty store in it. The file appears as a
 // whole or not at all.
 func create(dir, path string) error {
-	_, err := os.Stat(dir)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := makeDir(dir); err != nil {
 		return err
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := syncDir(filepath.Dir(filepath.Clean(dir))); err != nil {
-			return err
-		}
 	}
 	f, err := os.CreateTemp(dir, fileName+".new*")
 	if err != nil {
@@ -123,6 +117,22 @@ func create(dir, path string) error {
 		}
 	}
 	return syncDir(dir)
+}
+
+// makeDir makes a directory and those above it, and flushes the name of each.
+func makeDir(dir string) error {
+	dir = filepath.Clean(dir)
+	_, err := os.Stat(dir)
+	if parent := filepath.Dir(dir); errors.Is(err, fs.ErrNotExist) && parent != dir {
+		if err := makeDir(parent); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil { // another process may be faster
+			return err
+		}
+		return syncDir(parent)
+	}
+	return err
 }
 
 // syncDir flushes the names in a directory.

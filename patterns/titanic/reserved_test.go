@@ -2,6 +2,7 @@ package titanic
 
 import (
 	"errors"
+	"path/filepath"
 	"testing"
 )
 
@@ -20,4 +21,14 @@ func TestReservedService(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	y.submit("mmi", "x") // a usual name
+}
+
+// TestStoreInNewDirectories: the directories above the store's are made as well.
+func TestStoreInNewDirectories(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a", "b", "c") + string(filepath.Separator)
+	id := mustPut(t, testStore(t, dir, nil), "echo", "x")
+	if id == (UUID{}) {
+		t.Error("no UUID")
+	}
 }
