@@ -139,8 +139,12 @@ func (c *Client) Do(ctx context.Context, body ...[]byte) (Reply, error) {
 		case s.ping:
 			s.link.ping(s.peer)
 		case s.link != nil:
-			if err := c.send(ctx, k, s); err != nil {
+			waited, err := c.send(ctx, k, s)
+			if err != nil {
 				return c.giveUp(k, err)
+			}
+			if waited {
+				now = time.Now() // the next server's share begins
 			}
 			continue // for how long to wait
 		}
@@ -372,22 +376,26 @@ func (c *Client) allRefused(k *call) bool {
 	return len(c.links) > 0
 }
 
-// send sends the request as plan has decided. It returns an error only if the
-// request can be sent to no server.
-func (c *Client) send(ctx context.Context, k *call, s step) error {
-	err := s.link.router.SendTo(over, s.peer, k.message...)
+// send sends the request as plan has decided, and reports whether it waited for room in
+// the queue. It returns an error only if the request can be sent to no server.
+func (c *Client) send(ctx context.Context, k *call, s step) (waited bool, err error) {
+	err = s.link.router.SendTo(over, s.peer, k.message...)
 	if errors.Is(err, context.Canceled) {
+		waited = true
 		// The queue is full, in bytes. The server has its share of the time to take
 		// some of it.
 		wait, cancel := context.WithDeadline(ctx, s.until)
 		defer cancel()
 		err = s.link.router.SendTo(wait, s.peer, k.message...)
 	}
-	if err == nil || errors.Is(err, sockets.ErrTooLarge) {
-		return err
+	switch {
+	case err == nil, errors.Is(err, sockets.ErrTooLarge):
+		return waited, err
+	case ctx.Err() == context.Canceled: // while it waited: no other server gets it
+		return waited, ctx.Err()
 	}
 	c.mu.Lock()
 	k.tries[k.current].unsent = true
 	c.mu.Unlock()
-	return nil
+	return waited, nil
 }
