@@ -189,7 +189,7 @@ func (l *link) take(peer *sockets.Peer, controlFrame []byte) *call {
 }
 
 // find returns the pending call with a control frame, and the index of the try over
-// the given connection. It counts what is none.
+// the given connection. It counts a control frame that belongs to no such call.
 func (l *link) find(peer *sockets.Peer, controlFrame []byte) (*call, int) {
 	c := l.client
 	number := parseControl(controlFrame)

@@ -63,7 +63,7 @@ type ClientOptions struct {
 	MaxRequests int
 
 	// MaxQueuedBytes bounds the bytes of requests that wait to be written to one
-	// server; one request more is always taken below it. Requests beyond wait for
+	// server. A request is queued while fewer bytes wait; otherwise it waits for
 	// room, for as long as the server may be silent. 0 means
 	// sockets.DefaultHWMOctets.
 	MaxQueuedBytes int
@@ -149,8 +149,9 @@ type ServerOptions struct {
 	Concurrency int
 
 	// MaxWaiting and MaxWaitingBytes bound the requests that wait for a handler,
-	// of all clients together; MaxWaitingBytes is in bytes of body, and one
-	// request more is always taken below it. Requests beyond are refused. 0 means
+	// of all clients together; MaxWaitingBytes counts all their frames, the
+	// control frame too. A request is taken while fewer requests and fewer bytes
+	// wait, or a handler is free; otherwise it is refused. 0 means
 	// DefaultMaxWaiting and DefaultMaxWaitingBytes.
 	MaxWaiting, MaxWaitingBytes int
 
@@ -159,7 +160,7 @@ type ServerOptions struct {
 	MaxWait time.Duration
 
 	// MaxQueuedBytes bounds the bytes of replies that wait to be written to one
-	// client; one reply more is always taken below it. Replies beyond are dropped,
+	// client. A reply is queued while fewer bytes wait; otherwise it is dropped,
 	// so that a client that does not read holds up no handler. 0 means
 	// sockets.DefaultHWMOctets.
 	MaxQueuedBytes int

@@ -41,7 +41,7 @@ func (c *control) set(number uint64) { c.size = len(strconv.AppendUint(c.digits[
 
 func (c *control) frame() []byte { return c.digits[:c.size] }
 
-// parseControl returns the number of a control frame, or 0 if it is none of ours.
+// parseControl returns the number of a control frame, or 0 if a Client did not write it.
 // Numbers begin at 1 and have no leading zeros.
 func parseControl(frame []byte) (number uint64) {
 	if len(frame) == 0 || len(frame) > 20 || frame[0] == '0' {

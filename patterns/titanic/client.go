@@ -59,10 +59,10 @@ func (c *Client) Submit(ctx context.Context, service string, body ...[]byte) (UU
 	return UUID{}, fmt.Errorf("%w: no UUID in %q", ErrProtocol, content)
 }
 
-// Fetch returns the reply to a request. It is ErrPending while there is none,
+// Fetch returns the reply to a request. The error is ErrPending while there is no reply,
 // ErrUnknown if nothing is stored under the UUID, and a *RefusedError if the service
-// refused the request. The server keeps what it answers until it is discarded or
-// ReplyTTL is over.
+// refused the request. The server keeps the reply until Discard or until ReplyTTL is
+// over.
 func (c *Client) Fetch(ctx context.Context, id UUID) (reply [][]byte, err error) {
 	return c.request(ctx, serviceReply, []byte(id.String()))
 }

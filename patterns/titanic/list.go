@@ -29,7 +29,7 @@ type entry struct {
 type state uint8
 
 const (
-	stateNone    state = iota // it has no business with it: not yet, or not any more
+	stateNone    state = iota // nothing: not added yet, or dropped
 	stateReady                // in service.ready
 	stateDelayed              // in service.delayed
 	stateRunning              // an attempt is under way
