@@ -118,6 +118,7 @@ func (d *dispatcher) add(e *entry) {
 		d.services[s.name] = s
 		d.running.Go(func() { d.serve(s) })
 	}
+	e.service = s.name // one copy of a name for all its requests
 	e.state = stateReady
 	s.ready.pushBack(e)
 	s.look()
@@ -139,7 +140,7 @@ func (d *dispatcher) drop(e *entry) {
 	case stateNone:
 		return
 	}
-	e.state = stateNone
+	e.state, e.service, e.cancel = stateNone, "", nil // a reply is kept for long
 	s.look()
 }
 

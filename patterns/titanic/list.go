@@ -6,9 +6,8 @@ import "time"
 // reply.
 type entry struct {
 	// Set when it is made.
-	id      UUID
-	service string
-	key     uint64
+	id  UUID
+	key uint64
 
 	// Guarded by store.mu.
 	kind kind
@@ -17,6 +16,7 @@ type entry struct {
 	age  link          // in store.waiting or store.done
 
 	// Guarded by dispatcher.mu.
+	service  string // while it has no reply
 	state    state
 	queue    link          // in service.ready
 	attempts int           // how often it was given to a worker
