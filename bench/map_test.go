@@ -25,7 +25,7 @@ func mapKeys(n int) []string {
 	return keys
 }
 
-// filled returns a Map in which every key has a value of 32 octets.
+// filled returns a Map in which every key has a value of 32 bytes.
 func filled(b *testing.B, keys []string) *chp.Map {
 	m := chp.NewMap(chp.MapOptions{})
 	for _, key := range keys {
@@ -39,7 +39,7 @@ func filled(b *testing.B, keys []string) *chp.Map {
 
 var mapSizes = []int{10_000, 1_000_000}
 
-// BenchmarkMap measures chp.Map with keys of 11 octets and values of 32: Get with
+// BenchmarkMap measures chp.Map with keys of 11 bytes and values of 32: Get with
 // the value copied into a buffer, Set of a key that is there, and nine Gets to one
 // Set; in one goroutine, and in as many as there are cores.
 func BenchmarkMap(b *testing.B) {

@@ -93,7 +93,7 @@ func TestH21_StuckSubscribersWithTopicsOfTheirOwn(t *testing.T) {
 	ctx := testContext(t)
 	must(t, writer.WaitActive(ctx))
 	for i := range n {
-		sub, err := sockets.NewSub(sockets.Options{RecvHWM: 1, RecvHWMOctets: 1, RecvBuffer: 4096})
+		sub, err := sockets.NewSub(sockets.Options{RecvHWM: 1, RecvHWMBytes: 1, RecvBuffer: 4096})
 		must(t, err)
 		t.Cleanup(func() { sub.Close() })
 		must(t, sub.Subscribe("/a/"))
@@ -108,7 +108,7 @@ func TestH21_StuckSubscribersWithTopicsOfTheirOwn(t *testing.T) {
 		if i%500 == 0 {
 			sum := 0
 			for _, p := range s.Stats().Subscribers {
-				sum += p.QueuedOctets
+				sum += p.QueuedBytes
 			}
 			most = max(most, sum)
 		}

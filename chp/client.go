@@ -197,7 +197,7 @@ func (c *Client) AppendGet(dst []byte, key string) ([]byte, bool) {
 	if state == nil {
 		return dst, false
 	}
-	value, _, ok := state.Get(octetsOf(key), dst)
+	value, _, ok := state.Get(bytesOf(key), dst)
 	return value, ok
 }
 

@@ -13,7 +13,7 @@ import (
 func benchBatch(b *testing.B, keys, from int) []pub {
 	batch := make([]pub, 1000)
 	for i := range batch {
-		batch[i] = pub{fmt.Sprintf("/bench/%07d", (from+i*7919)%keys), int64(i + 1), "a value of 32 octets ............"}
+		batch[i] = pub{fmt.Sprintf("/bench/%07d", (from+i*7919)%keys), int64(i + 1), "a value of 32 bytes ............"}
 	}
 	return batch
 }
@@ -102,7 +102,7 @@ func BenchmarkClientSet(b *testing.B) {
 	for i := range keys {
 		keys[i] = fmt.Sprintf("/bench/%07d", i)
 	}
-	value := []byte("a value of 32 octets ............")
+	value := []byte("a value of 32 bytes ............")
 	must(b, c.WaitActive(ctx))
 	b.ReportAllocs()
 	b.ResetTimer()

@@ -52,7 +52,7 @@ var (
 	// ClientOptions.Subtrees, where this client cannot see what happens to it.
 	ErrOutsideSubtrees = errors.New("chp: outside of the client's subtrees")
 
-	// ErrEmptyValue is returned by Set and SetSync for a value without octets:
+	// ErrEmptyValue is returned by Set and SetSync for a value without bytes:
 	// in CHP that is how a key is deleted. Use Delete.
 	ErrEmptyValue = errors.New("chp: an empty value deletes the key; use Delete for that")
 )

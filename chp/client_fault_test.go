@@ -99,11 +99,11 @@ func TestClientMalformedMessages(t *testing.T) {
 	id, _ := s.ask()
 	stop()
 	sync := func(frames ...string) {
-		octets := [][]byte{id}
+		bytes := [][]byte{id}
 		for _, f := range frames {
-			octets = append(octets, []byte(f))
+			bytes = append(bytes, []byte(f))
 		}
-		must(t, s.router.Send(s.ctx, octets...))
+		must(t, s.router.Send(s.ctx, bytes...))
 	}
 	seq := "\x00\x00\x00\x00\x00\x00\x00\x01"
 	sync("a", seq, "0123456789abcdef", "ttl=1699999999999\n", "x") // absolute time to live
@@ -119,7 +119,7 @@ func TestClientMalformedMessages(t *testing.T) {
 	s.kthxbai(id, 10, "")
 	must(t, c.WaitActive(testContext(t)))
 	s.publish("h", 11, []byte("seven"), "=", "x")
-	must(t, s.pub.Send(s.ctx, []byte("i"), seqOctets(12)))
+	must(t, s.pub.Send(s.ctx, []byte("i"), seqBytes(12)))
 	s.publish(kvmsg.KeyKTHXBAI, 12, nil, "", "x")
 	s.publish("j", 12, nil, "", "x")
 	wantContents(t, c, 12, map[string]string{"a": "x", "b": "x", "f": strings.Repeat("x", 1001), "h": "x", "j": "x"})

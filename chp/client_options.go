@@ -85,7 +85,7 @@ type ClientOptions struct {
 	// connection breaks. 0 means DefaultSendQueue.
 	SendQueue int
 
-	// WatchQueue bounds the octets of updates that wait in each [Watch];
+	// WatchQueue bounds the bytes of updates that wait in each [Watch];
 	// beyond it the watch ends with ErrLagged. 0 means DefaultWatchQueue.
 	WatchQueue int
 

@@ -215,11 +215,11 @@ func TestRefusalMessage(t *testing.T) {
 		t.Errorf("%q, %v, %v", got, reason, ok)
 	}
 	for _, frames := range [][]string{{"REFUSED"}, {"REFUSED", string(id)}, {"REFUSED", "short", "\x01"}, {"REFUSED", string(id), ""}, {"refused", string(id), "\x01"}} {
-		var octets [][]byte
+		var bytes [][]byte
 		for _, f := range frames {
-			octets = append(octets, []byte(f))
+			bytes = append(bytes, []byte(f))
 		}
-		if _, _, ok := parseRefusal(zmtp.AppendMessage(nil, octets...)); ok {
+		if _, _, ok := parseRefusal(zmtp.AppendMessage(nil, bytes...)); ok {
 			t.Errorf("%q was taken for a refusal", frames)
 		}
 	}

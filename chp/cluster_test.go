@@ -248,14 +248,14 @@ func TestStalledSubscriber(t *testing.T) {
 		must(t, err)
 		stats := s.Stats().Subscribers
 		for _, p := range stats {
-			most = max(most, p.QueuedOctets)
+			most = max(most, p.QueuedBytes)
 		}
 		if len(stats) == 1 {
 			break
 		}
 	}
 	if most < queue/2 || most > queue+1<<20 {
-		t.Errorf("at most %d octets were queued; the bound is %d", most, queue)
+		t.Errorf("at most %d bytes were queued; the bound is %d", most, queue)
 	}
 	waitEqual(t, ctx, s, c)
 }

@@ -52,7 +52,7 @@ func (f *frozen) release() {
 //  2. The records of before that have no mark are the keys that are gone: an
 //     OpDelete each.
 //
-// The marks take one bit for 16 octets of log. Equal sequences are no sign of
+// The marks take one bit for 16 bytes of log. Equal sequences are no sign of
 // equal values: two servers, or two runs of one, may give the same number to
 // different updates.
 type change struct {

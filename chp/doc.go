@@ -13,8 +13,8 @@
 //
 // # Keys and values
 //
-// A key has 1 to 255 octets without NUL; it is not KTHXBAI and does not begin
-// with HUGZ, which belong to the protocol. A value has at least one octet: an
+// A key has 1 to 255 bytes without NUL; it is not KTHXBAI and does not begin
+// with HUGZ, which belong to the protocol. A value has at least one byte: an
 // update with an empty value deletes its key. An update can carry properties,
 // of which "ttl", in seconds, ends the key's life. A subtree is "" (everything)
 // or a slash, segments, and a slash: "/a/b/".
@@ -45,6 +45,6 @@
 // [clustermap/sockets.AllowKeys]); without Authenticate or a ZAP handler it lets in
 // every client that knows its public key.
 //
-// docs/DESIGN.md has the data path, the ownership of octets, the goroutines and
+// docs/DESIGN.md has the data path, the ownership of bytes, the goroutines and
 // the locks.
 package chp

@@ -31,7 +31,7 @@ func (c *Client) GetTTL(key string) (ttl time.Duration, ok bool) {
 	if state == nil {
 		return 0, false
 	}
-	ok = state.View(octetsOf(key), func(r kvmsg.Record) { ttl = state.deadlines.left(r) })
+	ok = state.View(bytesOf(key), func(r kvmsg.Record) { ttl = state.deadlines.left(r) })
 	return ttl, ok
 }
 

@@ -104,7 +104,7 @@ type Event struct {
 	// OpDelete that a new snapshot brought, it is that of the snapshot.
 	Sequence int64
 
-	UUID       []byte // of the update, 16 octets or none
+	UUID       []byte // of the update, 16 bytes or none
 	Properties []byte // of the update, lines "name=value" or none
 
 	// TTL of an OpSet is how long the key has left to live when the event is

@@ -106,7 +106,7 @@ func (f *follower) follow(ctx, serving context.Context) error {
 		Security: s.pair.security(), Metadata: map[string]string{propertyCHP: announcement, propertyPeer: peerVersion},
 		ReconnectInterval: -1, ConnectTimeout: max(timeout, time.Second), HandshakeTimeout: max(timeout, time.Second),
 		HeartbeatInterval: max(timeout/2, 10*time.Millisecond), HeartbeatTimeout: max(timeout, 50*time.Millisecond),
-		RecvHWM: -1, RecvHWMOctets: followWindow, Linger: -1,
+		RecvHWM: -1, RecvHWMBytes: followWindow, Linger: -1,
 		Prepare: f.prepare, Monitor: f.watch,
 	})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"clustermap/internal/store"
 )
 
-// Map is a concurrent hashmap of strings to octets, for many readers and many
+// Map is a concurrent hashmap of strings to bytes, for many readers and many
 // writers. It is the store under a CHP server, without the protocol: keys and
 // values lie in a log that the garbage collector does not look into, values are
 // copied in and out, and reading takes no lock.
@@ -52,11 +52,11 @@ type mapStripe struct {
 
 // MapStats are figures about a [Map], each stripe's as of one moment.
 type MapStats struct {
-	Len        int    // keys
-	LiveOctets int    // octets of the keys and values that can be read, with their framing
-	LogOctets  int    // octets of the memory that holds them, dead ones included
-	IdleOctets int    // octets of the memory that waits to be used again
-	Compacted  uint64 // octets copied to give memory back, since the start
+	Len       int    // keys
+	LiveBytes int    // bytes of the keys and values that can be read, with their framing
+	LogBytes  int    // bytes of the memory that holds them, dead ones included
+	IdleBytes int    // bytes of the memory that waits to be used again
+	Compacted uint64 // bytes copied to give memory back, since the start
 }
 
 const (
@@ -101,12 +101,12 @@ func (m *Map) Get(key string) ([]byte, bool) { return m.AppendGet(nil, key) }
 // AppendGet appends the value of key to dst, and reports whether there is one. It
 // takes no lock, and allocates only if dst has too little room.
 func (m *Map) AppendGet(dst []byte, key string) ([]byte, bool) {
-	hash := kvmsg.HashKey(octetsOf(key))
+	hash := kvmsg.HashKey(bytesOf(key))
 	s := m.stripe(hash).store.Load()
 	if s == nil {
 		return dst, false
 	}
-	return s.GetCollected(hash, octetsOf(key), dst)
+	return s.GetCollected(hash, bytesOf(key), dst)
 }
 
 // Set stores a copy of value under key. It panics if the two together have 2 GiB or more.
@@ -114,7 +114,7 @@ func (m *Map) Set(key string, value []byte) {
 	if len(key) > maxMapEntry || len(value) > maxMapEntry-len(key) {
 		panic("chp: Map.Set: key and value have 2 GiB or more")
 	}
-	hash := kvmsg.HashKey(octetsOf(key))
+	hash := kvmsg.HashKey(bytesOf(key))
 	p := m.stripe(hash)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,17 +123,17 @@ func (m *Map) Set(key string, value []byte) {
 		s = store.New(store.Options{MinSegment: mapSegment, Shards: m.shards(), Collected: true})
 		p.store.Store(s)
 	}
-	s.PutHash(hash, octetsOf(key), value)
+	s.PutHash(hash, bytesOf(key), value)
 }
 
 // Delete removes key, and reports whether it was there.
 func (m *Map) Delete(key string) bool {
-	hash := kvmsg.HashKey(octetsOf(key))
+	hash := kvmsg.HashKey(bytesOf(key))
 	p := m.stripe(hash)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.store.Load()
-	return s != nil && s.Delete(hash, octetsOf(key))
+	return s != nil && s.Delete(hash, bytesOf(key))
 }
 
 // Len returns the number of keys.
@@ -192,9 +192,9 @@ func (m *Map) Stats() MapStats {
 		st := s.Stats()
 		p.mu.Unlock()
 		sum.Len += st.Keys
-		sum.LiveOctets += st.LiveBytes
-		sum.LogOctets += st.LogBytes
-		sum.IdleOctets += st.IdleBytes
+		sum.LiveBytes += st.LiveBytes
+		sum.LogBytes += st.LogBytes
+		sum.IdleBytes += st.IdleBytes
 		sum.Compacted += st.Moved
 	}
 	return sum

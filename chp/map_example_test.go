@@ -44,11 +44,11 @@ func ExampleMap_Range() {
 	for i := range 100 {
 		m.Set(fmt.Sprint("/key/", i), make([]byte, 10))
 	}
-	octets := 0
+	bytes := 0
 	m.Range(func(key, value []byte) bool {
-		octets += len(value)
+		bytes += len(value)
 		return true
 	})
-	fmt.Println(octets)
+	fmt.Println(bytes)
 	// Output: 1000
 }

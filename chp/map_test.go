@@ -76,7 +76,7 @@ func TestMapBigValues(t *testing.T) {
 		}
 		for i, size := range sizes {
 			if value, ok := m.Get(fmt.Sprint(i)); !ok || len(value) != size || bytes.Count(value, []byte{round + 1}) != size {
-				t.Fatalf("value of %d octets comes back with %d", size, len(value))
+				t.Fatalf("value of %d bytes comes back with %d", size, len(value))
 			}
 		}
 	}
@@ -200,9 +200,9 @@ func TestMapsAreSmall(t *testing.T) {
 		}
 	}
 	each := (chptest.Heap() - before) / len(all)
-	t.Logf("%d octets a map of 3 keys after 3000 updates", each)
+	t.Logf("%d bytes a map of 3 keys after 3000 updates", each)
 	if each > 100<<10 {
-		t.Errorf("a map of 3 keys takes %d octets", each)
+		t.Errorf("a map of 3 keys takes %d bytes", each)
 	}
 	runtime.KeepAlive(all)
 }

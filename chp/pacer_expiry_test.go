@@ -59,7 +59,7 @@ func TestExpiryDoesNotDisconnectWhoReads(t *testing.T) {
 		})
 		var lost atomic.Bool
 		sub, err := sockets.NewSub(sockets.Options{
-			RecvHWM: -1, RecvHWMOctets: 64 << 10, RecvBuffer: 64 << 10, ReconnectInterval: -1,
+			RecvHWM: -1, RecvHWMBytes: 64 << 10, RecvBuffer: 64 << 10, ReconnectInterval: -1,
 			Monitor: func(e sockets.Event) {
 				if e.Kind == sockets.Disconnected {
 					lost.Store(true)

@@ -30,7 +30,7 @@ func bigPrimary(t testing.TB, change func(*ServerOptions)) (pairServer, *Client)
 // lazyFollower asks for the whole map, and reads next to nothing until Recv is called.
 func lazyFollower(t testing.TB, s pairServer) *wireFollower {
 	t.Helper()
-	f := dialFollower(t, s, func(o *sockets.Options) { o.RecvHWM, o.RecvHWMOctets = 1, 1 })
+	f := dialFollower(t, s, func(o *sockets.Options) { o.RecvHWM, o.RecvHWMBytes = 1, 1 })
 	asks := followRequest{}
 	f.say(nameFollow, asks.append(nil))
 	eventually(t, "it is sent the map", func() bool {

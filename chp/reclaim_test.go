@@ -84,7 +84,7 @@ func TestH9_HeartbeatsDuringMassExpiry(t *testing.T) {
 		q.store.Put(key, seq, nil, []byte("ttl=1\n"), []byte("v"))
 		q.wheel.Add(kvmsg.HashKey(key), seq, due)
 	}
-	sub, err := sockets.NewSub(sockets.Options{RecvHWM: -1, RecvHWMOctets: -1})
+	sub, err := sockets.NewSub(sockets.Options{RecvHWM: -1, RecvHWMBytes: -1})
 	must(t, err)
 	defer sub.Close()
 	must(t, sub.Connect(s.Endpoints().Publisher))

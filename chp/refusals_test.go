@@ -74,7 +74,7 @@ func TestManyRefusals(t *testing.T) {
 func TestTellerIsBounded(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{})
-	router, err := sockets.NewRouter(sockets.Options{SendHWM: -1, SendHWMOctets: 1 << 10, SendBuffer: 4 << 10, Monitor: func(e sockets.Event) {
+	router, err := sockets.NewRouter(sockets.Options{SendHWM: -1, SendHWMBytes: 1 << 10, SendBuffer: 4 << 10, Monitor: func(e sockets.Event) {
 		if e.Kind == sockets.Disconnected {
 			close(gone)
 		}
@@ -82,7 +82,7 @@ func TestTellerIsBounded(t *testing.T) {
 	must(t, err)
 	must(t, router.Bind(testContext(t), "tcp://127.0.0.1:*"))
 	dealer, err := sockets.NewDealer(sockets.Options{
-		RecvHWM: 1, RecvHWMOctets: 1, RecvBuffer: 4 << 10, ReconnectInterval: -1, Linger: -1,
+		RecvHWM: 1, RecvHWMBytes: 1, RecvBuffer: 4 << 10, ReconnectInterval: -1, Linger: -1,
 	})
 	must(t, err)
 	must(t, dealer.Connect(router.LastEndpoint()))

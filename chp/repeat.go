@@ -56,8 +56,8 @@ func (w *writer) resume(s *session, a *applied) {
 	found := false // the first update that is not settled
 	for part := w.first; part != nil; part = part.next {
 		var at mark
-		for !found && at.octets < part.given.octets {
-			r := kvmsg.Record(part.octets[at.octets:])
+		for !found && at.bytes < part.given.bytes {
+			r := kvmsg.Record(part.bytes[at.bytes:])
 			r = r[:r.Size()]
 			order := part.order + uint64(at.messages)
 			if found = order > a.counter; found {
@@ -67,7 +67,7 @@ func (w *writer) resume(s *session, a *applied) {
 			if n := uuidNumber(r.UUID(), first); n > 0 && n <= last {
 				w.settle(s, a, n, order, r)
 			}
-			at.octets += len(r)
+			at.bytes += len(r)
 			at.messages++
 		}
 		part.sent = at
@@ -127,7 +127,7 @@ func (w *writer) skip(a *applied) {
 	first, last := w.client.echoes.onTheWay()
 	for part := w.first; part != nil; part = part.next {
 		order := part.order
-		for rest := kvmsg.Record(part.octets[:part.given.octets]); len(rest) > 0 && order <= a.counter; order++ {
+		for rest := kvmsg.Record(part.bytes[:part.given.bytes]); len(rest) > 0 && order <= a.counter; order++ {
 			r := rest[:rest.Size()]
 			rest = rest[len(r):]
 			// In a range of which it is not known what was skipped there is nothing

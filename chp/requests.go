@@ -17,7 +17,7 @@ type request struct {
 }
 
 // want is what a snapshot is to contain, and how. Clients that want the same
-// are sent the same octets.
+// are sent the same bytes.
 type want struct {
 	subtree string
 	exact   bool // the one key named by subtree: only for our own clients

@@ -53,7 +53,7 @@ func (g *subscriptionGate) serve(listener net.Listener, back string) {
 		io.Copy(client, server)
 		client.Close()
 	})
-	// The greeting has 64 octets; READY is a command with a short header.
+	// The greeting has 64 bytes; READY is a command with a short header.
 	io.CopyN(server, client, 64)
 	header := make([]byte, 2)
 	if _, err := io.ReadFull(client, header); err != nil {

@@ -128,16 +128,16 @@ func (s *scripted) nobodyAsks() {
 	}
 }
 
-func seqOctets(seq int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(seq)) }
+func seqBytes(seq int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(seq)) }
 
 func (s *scripted) kvsync(id []byte, p pub) {
 	s.t.Helper()
-	must(s.t, s.router.Send(s.ctx, id, []byte(p.key), seqOctets(p.seq), nil, nil, []byte(p.value)))
+	must(s.t, s.router.Send(s.ctx, id, []byte(p.key), seqBytes(p.seq), nil, nil, []byte(p.value)))
 }
 
 func (s *scripted) kthxbai(id []byte, seq int64, subtree string) {
 	s.t.Helper()
-	must(s.t, s.router.Send(s.ctx, id, []byte(kvmsg.KeyKTHXBAI), seqOctets(seq), nil, nil, []byte(subtree)))
+	must(s.t, s.router.Send(s.ctx, id, []byte(kvmsg.KeyKTHXBAI), seqBytes(seq), nil, nil, []byte(subtree)))
 }
 
 // answer waits for a snapshot request and answers it. Like any server it sends
@@ -158,7 +158,7 @@ func (s *scripted) beat(seq int64) (stop func()) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for ctx.Err() == nil && s.pub.Send(ctx, []byte(kvmsg.KeyHUGZ), seqOctets(seq), nil, nil, nil) == nil {
+		for ctx.Err() == nil && s.pub.Send(ctx, []byte(kvmsg.KeyHUGZ), seqBytes(seq), nil, nil, nil) == nil {
 			time.Sleep(5 * time.Millisecond)
 		}
 	})
@@ -183,7 +183,7 @@ func (s *scripted) kvpub(messages ...pub) {
 
 func (s *scripted) publish(key string, seq int64, id []byte, properties, value string) {
 	s.t.Helper()
-	must(s.t, s.pub.Send(s.ctx, []byte(key), seqOctets(seq), id, []byte(properties), []byte(value)))
+	must(s.t, s.pub.Send(s.ctx, []byte(key), seqBytes(seq), id, []byte(properties), []byte(value)))
 }
 
 // kvset returns the next KVSET.

@@ -55,7 +55,7 @@ func TestSecurityReplicates(t *testing.T) {
 					t.Errorf("%d keys, want %d", client.Len(), count)
 				}
 				if v, ok := client.Get(fmt.Sprint("/k/", count-1)); !ok || len(v) != (count-1)*100 {
-					t.Errorf("%d octets", len(v))
+					t.Errorf("%d bytes", len(v))
 				}
 			}
 		})

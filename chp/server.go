@@ -113,7 +113,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		announce = map[string]string{propertyModel: strconv.Itoa(int(o.Model))}
 	}
 	s.router, err = sockets.NewRouter(sockets.Options{
-		SendHWM: -1, SendHWMOctets: snapshotWindow,
+		SendHWM: -1, SendHWMBytes: snapshotWindow,
 		RecvHWM: maxRequests, MaxMessageSize: maxRequestSize,
 		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Linger: closeLinger, Metadata: announce,
 		Monitor: s.watchConnections("snapshot"),
@@ -128,7 +128,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		slow = sockets.Drop
 	}
 	s.publisher, err = sockets.NewPub(sockets.Options{
-		SendHWM: -1, SendHWMOctets: o.SubscriberQueue, SendTotalBytes: o.SubscriberMemory, FullPolicy: slow,
+		SendHWM: -1, SendHWMBytes: o.SubscriberQueue, SendTotalBytes: o.SubscriberMemory, FullPolicy: slow,
 		MaxMessageSize: maxRequestSize, MaxSubscriptions: maxSubscriptions,
 		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Linger: closeLinger, Metadata: announce,
 		Monitor: s.watchConnections("publisher"),
@@ -137,7 +137,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		return nil, err
 	}
 	s.collector, err = s.dialect.newCollector(sockets.Options{
-		RecvHWM: -1, RecvHWMOctets: collectorWindow,
+		RecvHWM: -1, RecvHWMBytes: collectorWindow,
 		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead, Prepare: s.collect,
 		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Metadata: announce,
 		Monitor: s.watchConnections("collector"),
@@ -163,11 +163,11 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 // Bounds that are not options.
 const (
 	snapshotWindow   = 128 << 10 // bytes of snapshots queued for a client
-	collectorWindow  = 1 << 20   // octets of updates read ahead of the sequencer, a client
+	collectorWindow  = 1 << 20   // bytes of updates read ahead of the sequencer, a client
 	maxRequests      = 256       // unanswered snapshot requests, a client
-	maxRequestSize   = 64 << 10  // octets of a snapshot request or a subscription
+	maxRequestSize   = 64 << 10  // bytes of a snapshot request or a subscription
 	maxSubscriptions = 10_000    // topics a client
-	maxOverhead      = 128 << 10 // octets of an update besides its value
+	maxOverhead      = 128 << 10 // bytes of an update besides its value
 	closeLinger      = time.Second
 )
 
@@ -385,7 +385,7 @@ func (s *Server) Get(key string) ([]byte, bool) { return s.AppendGet(nil, key) }
 // AppendGet appends a key's value to dst. It takes no lock, and allocates only
 // to grow dst.
 func (s *Server) AppendGet(dst []byte, key string) ([]byte, bool) {
-	value, _, ok := s.sequencer.current.Load().Get(octetsOf(key), dst)
+	value, _, ok := s.sequencer.current.Load().Get(bytesOf(key), dst)
 	return value, ok
 }
 

@@ -9,13 +9,13 @@ import (
 	"clustermap/sockets"
 )
 
-// BenchmarkServer sends b.N updates of 32 octets over 10,000 keys through a
+// BenchmarkServer sends b.N updates of 32 bytes over 10,000 keys through a
 // server on the loopback interface to one plain subscriber, all in one
 // process, and verifies number and order of what arrives.
 func BenchmarkServer(b *testing.B) {
 	ctx := testContext(b)
 	s := startServer(b, ServerOptions{})
-	pub, err := sockets.NewPub(sockets.Options{FullPolicy: sockets.Block, WaitSubscriber: true, SendHWM: -1, SendHWMOctets: 4 << 20, Linger: 30 * time.Second})
+	pub, err := sockets.NewPub(sockets.Options{FullPolicy: sockets.Block, WaitSubscriber: true, SendHWM: -1, SendHWMBytes: 4 << 20, Linger: 30 * time.Second})
 	must(b, err)
 	defer pub.Close()
 	must(b, pub.Connect(s.Endpoints().Collector))

@@ -72,12 +72,12 @@ type ServerOptions struct {
 	// DefaultHeartbeatInterval.
 	HeartbeatInterval time.Duration
 
-	// MaxValueSize bounds a value in octets; a larger update is refused. 0
+	// MaxValueSize bounds a value in bytes; a larger update is refused. 0
 	// means DefaultMaxValueSize. It may be up to 1 GiB, or 256 MiB on systems
 	// of 32 bits.
 	MaxValueSize int
 
-	// SubscriberQueue bounds what is queued for one subscriber, in octets. A
+	// SubscriberQueue bounds what is queued for one subscriber, in bytes. A
 	// subscriber beyond it is disconnected, whereupon it takes a new
 	// snapshot. 0 means DefaultSubscriberQueue.
 	SubscriberQueue int

@@ -22,7 +22,7 @@ func WithTTL(d time.Duration) SetOption { return SetOption{ttl: d, isTTL: true} 
 
 // WithProperty gives the update a property, which goes to all clients with it
 // ([Event.Properties]). name is not empty and has no "=" or newline; value has
-// no newline. All properties of an update together have at most 65535 octets.
+// no newline. All properties of an update together have at most 65535 bytes.
 func WithProperty(name, value string) SetOption { return SetOption{name: name, value: value} }
 
 // appendNoTTL appends the property that says that there is no time to live, if

@@ -151,7 +151,7 @@ func (n *snapshotter) add(ctx context.Context, r request) error {
 		return nil
 	}
 	n.mu.Unlock()
-	single, list := n.server.sequencer.cutKey(octetsOf(r.want.subtree))
+	single, list := n.server.sequencer.cutKey(bytesOf(r.want.subtree))
 	held := n.hold(single)
 	c := newChain(n, r.want, held)
 	c.listed, c.list = true, list
@@ -423,12 +423,12 @@ func appendKVSYNC(dst []byte, r kvmsg.Record, w want, d *deadlines) []byte {
 // appendKTHXBAI appends the end of a snapshot. Its sequence is that of the cut,
 // the highest that the snapshot can contain.
 func appendKTHXBAI(dst []byte, sequence int64, props []byte, w want) []byte {
-	var octets [8]byte
-	binary.BigEndian.PutUint64(octets[:], uint64(sequence))
+	var bytes [8]byte
+	binary.BigEndian.PutUint64(bytes[:], uint64(sequence))
 	if w.three {
-		return zmtp.AppendMessage(dst, []byte("KTHXBAI"), octets[:], []byte(w.subtree))
+		return zmtp.AppendMessage(dst, []byte("KTHXBAI"), bytes[:], []byte(w.subtree))
 	}
-	return zmtp.AppendMessage(dst, []byte("KTHXBAI"), octets[:], nil, props, []byte(w.subtree))
+	return zmtp.AppendMessage(dst, []byte("KTHXBAI"), bytes[:], nil, props, []byte(w.subtree))
 }
 
 // kthxbaiSize returns an upper bound on what appendKTHXBAI appends.

@@ -38,7 +38,7 @@ func newAsker(t testing.TB, endpoint string, ours, stoppable bool) *asker {
 		o.Metadata = map[string]string{propertyCHP: announcement}
 	}
 	if stoppable {
-		o.RecvHWM, o.RecvHWMOctets, o.RecvBuffer = 1, 1, 16<<10
+		o.RecvHWM, o.RecvHWMBytes, o.RecvBuffer = 1, 1, 16<<10
 	}
 	var err error
 	a.dealer, err = sockets.NewDealer(o)

@@ -10,7 +10,7 @@ import (
 // A subtree specification is one of three:
 //
 //	""       every key
-//	"/a/b/"  every key that begins with these octets (RFC 12 §State Synchronization)
+//	"/a/b/"  every key that begins with these bytes (RFC 12 §State Synchronization)
 //	"/a/b"   this one key; the end without a slash makes the difference
 //
 // The third is ours. It is asked only of servers that announced themselves as
@@ -37,7 +37,7 @@ func checkSubtree(spec string) error {
 	case len(spec) < 3:
 		return &SubtreeError{spec, "has no segment between its slashes"}
 	case strings.IndexByte(spec, 0) >= 0:
-		return &SubtreeError{spec, "contains a NUL octet"}
+		return &SubtreeError{spec, "contains a NUL byte"}
 	}
 	return nil
 }
@@ -45,7 +45,7 @@ func checkSubtree(spec string) error {
 // subtrees is a set of subtree specifications, reduced: none covers another.
 // It is immutable and safe for concurrent use.
 //
-// list is sorted by octets. That makes the search for the subtree of a key a
+// list is sorted by bytes. That makes the search for the subtree of a key a
 // binary one: if subtree p holds key k, then any q with p < q <= k would begin
 // with p too, hence be covered by p, hence not be in the list. So only the
 // greatest element that is not above k can hold k.

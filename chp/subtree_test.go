@@ -57,11 +57,11 @@ func TestSubtreeFind(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	word := func() string {
-		octets := make([]byte, random.IntN(6))
-		for i := range octets {
-			octets[i] = "/ab!"[random.IntN(4)]
+		bytes := make([]byte, random.IntN(6))
+		for i := range bytes {
+			bytes[i] = "/ab!"[random.IntN(4)]
 		}
-		return "/" + string(octets)
+		return "/" + string(bytes)
 	}
 	for range 5000 {
 		var specs []string

@@ -90,7 +90,7 @@ func (u *uplink) mirror() error {
 // options are the options of the socket to a server.
 func (u *uplink) options() sockets.Options {
 	o := u.session.socketOptions()
-	o.SendHWM, o.SendHWMOctets, o.FullPolicy = -1, u.session.client.opts.SendQueue, sockets.Block
+	o.SendHWM, o.SendHWMBytes, o.FullPolicy = -1, u.session.client.opts.SendQueue, sockets.Block
 	o.Linger = closeLinger
 	return o
 }
@@ -134,16 +134,16 @@ func (u *uplink) ready() error {
 
 // send queues updates, which lie in chunk, for the collector, waiting for room, and
 // for the others as far as they have room.
-func (u *uplink) send(octets []byte, messages int, chunk *buf.Chunk) error {
+func (u *uplink) send(bytes []byte, messages int, chunk *buf.Chunk) error {
 	var owner sockets.Owner = chunk
-	if len(octets) < lendStage {
+	if len(bytes) < lendStage {
 		owner = nil
 	}
-	if err := u.pub.SendWire(u.ctx, octets, messages, owner); err != nil {
+	if err := u.pub.SendWire(u.ctx, bytes, messages, owner); err != nil {
 		return err
 	}
 	for _, p := range u.others {
-		_ = p.SendWire(ended, octets, messages, owner) // as far as it has room
+		_ = p.SendWire(ended, bytes, messages, owner) // as far as it has room
 	}
 	return nil
 }

@@ -30,11 +30,11 @@ type Watch struct {
 	queue    watchQueue
 	fresh    bool // nothing reported yet, and no state to report; guarded by Client.mu
 
-	use atomic.Uint32 // a watchUse: who may touch item and octets
+	use atomic.Uint32 // a watchUse: who may touch item and bytes
 
 	// Owned by the fetching goroutine while use says so.
-	item   watchItem
-	octets []byte // of a piece, not yet reported
+	item  watchItem
+	bytes []byte // of a piece, not yet reported
 }
 
 // States of Watch.use.
@@ -198,7 +198,7 @@ func (w *Watch) finish() {
 // drop gives back the item at hand.
 func (w *Watch) drop() {
 	w.item.release()
-	w.octets = nil
+	w.bytes = nil
 }
 
 // step puts the next event of the item at hand into e, if there is one.
@@ -206,9 +206,9 @@ func (w *Watch) step(e *Event) bool {
 	if d := w.item.change; d != nil {
 		return d.next(e, &w.subtrees)
 	}
-	for len(w.octets) > 0 {
-		r := kvmsg.Record(w.octets)
-		w.octets = w.octets[readEvent(e, w.octets):]
+	for len(w.bytes) > 0 {
+		r := kvmsg.Record(w.bytes)
+		w.bytes = w.bytes[readEvent(e, w.bytes):]
 		if w.subtrees.all() || w.subtrees.holds(e.Key) {
 			if e.Op == OpSet && len(e.Properties) > 0 {
 				e.TTL = w.client.state.Load().deadlines.left(r)
@@ -249,7 +249,7 @@ func (w *Watch) advance() (more bool, err error) {
 	if it.change != nil {
 		it.change.open()
 	} else {
-		w.octets = it.piece.Wire()
+		w.bytes = it.piece.Wire()
 	}
 	return true, nil
 }

@@ -50,7 +50,7 @@ func openWatch(t testing.TB, c *Client, subtrees ...string) *Watch {
 	return w
 }
 
-// say is an event in a few octets.
+// say is an event in a few bytes.
 func say(e Event) string {
 	switch e.Op {
 	case OpSet:
@@ -132,7 +132,7 @@ func TestWatchUUIDAndProperties(t *testing.T) {
 				continue
 			}
 			if string(e.UUID) != string(id) || string(e.Properties) != properties || len(e.Value) != 300 {
-				t.Errorf("UUID %x, properties %q, %d octets of value", e.UUID, e.Properties, len(e.Value))
+				t.Errorf("UUID %x, properties %q, %d bytes of value", e.UUID, e.Properties, len(e.Value))
 			}
 			break
 		}

@@ -13,13 +13,13 @@ import (
 // it, so the queue is short even if every update comes alone, and a batch costs
 // a few instructions.
 type watchQueue struct {
-	limit int           // octets of pieces
+	limit int           // bytes of pieces
 	wake  chan struct{} // capacity 1: for the watch, if it waits
 
 	mu      sync.Mutex
 	items   []watchItem // from first on, in order
 	first   int
-	octets  int
+	bytes   int
 	changes int   // items that are changes
 	waits   bool  // the watch waits on wake
 	over    error // why nothing comes any more; the queue is empty then
@@ -56,11 +56,11 @@ func (q *watchQueue) push(pieces []store.Piece) bool {
 	}
 	for _, p := range pieces {
 		size := p.Size()
-		if q.octets > 0 && q.octets+size > q.limit {
+		if q.bytes > 0 && q.bytes+size > q.limit {
 			q.end(ErrLagged)
 			return false
 		}
-		q.octets += size
+		q.bytes += size
 		if n := len(q.items); n > q.first {
 			if q.items[n-1].piece.Join(p) {
 				continue
@@ -120,7 +120,7 @@ func (q *watchQueue) end(reason error) {
 	for i := q.first; i < len(q.items); i++ {
 		q.items[i].release()
 	}
-	q.items, q.first, q.octets, q.changes = nil, 0, 0, 0
+	q.items, q.first, q.bytes, q.changes = nil, 0, 0, 0
 	q.rouse()
 }
 
@@ -152,7 +152,7 @@ func (q *watchQueue) take() (it watchItem, ok bool, err error) {
 	if it.change != nil {
 		q.changes--
 	} else {
-		q.octets -= it.piece.Size()
+		q.bytes -= it.piece.Size()
 	}
 	return it, true, nil
 }

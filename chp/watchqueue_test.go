@@ -31,8 +31,8 @@ func TestWatchQueueJoinsNeighbours(t *testing.T) {
 	push(two, "d")
 	push(two, "e")
 	push(one, "f")
-	if one.Borrowers() != 3 || two.Borrowers() != 1 || q.octets != 6*size {
-		t.Errorf("%d and %d references, %d octets", one.Borrowers(), two.Borrowers(), q.octets)
+	if one.Borrowers() != 3 || two.Borrowers() != 1 || q.bytes != 6*size {
+		t.Errorf("%d and %d references, %d bytes", one.Borrowers(), two.Borrowers(), q.bytes)
 	}
 	for _, want := range []string{"ab", "c", "de", "f"} {
 		it, ok, err := q.take()
@@ -51,8 +51,8 @@ func TestWatchQueueJoinsNeighbours(t *testing.T) {
 	if _, ok, err := q.take(); ok || err != nil {
 		t.Errorf("an empty queue gave something: %v, %v", ok, err)
 	}
-	if one.Borrowers() != 0 || two.Borrowers() != 0 || q.octets != 0 {
-		t.Errorf("%d and %d references, %d octets are left", one.Borrowers(), two.Borrowers(), q.octets)
+	if one.Borrowers() != 0 || two.Borrowers() != 0 || q.bytes != 0 {
+		t.Errorf("%d and %d references, %d bytes are left", one.Borrowers(), two.Borrowers(), q.bytes)
 	}
 }
 

@@ -28,8 +28,8 @@ import (
 // What is kept for that is bounded by ClientOptions.SendQueue, like what waits to be
 // sent; beyond it Set waits.
 //
-// The key has 1 to 255 octets without NUL, is not KTHXBAI and does not begin
-// with HUGZ. The value has at least one octet (ErrEmptyValue otherwise) and at
+// The key has 1 to 255 bytes without NUL, is not KTHXBAI and does not begin
+// with HUGZ. The value has at least one byte (ErrEmptyValue otherwise) and at
 // most MaxValueSize. What breaks these rules, or those of the options, is
 // refused with a *MessageError. Set keeps neither key nor value, and allocates
 // nothing unless it has to wait.
@@ -97,7 +97,7 @@ func (c *Client) Flush(ctx context.Context) error {
 }
 
 func (c *Client) updateSync(ctx context.Context, key string, value []byte, opts []SetOption) (int64, error) {
-	if !c.subtrees.holds(octetsOf(key)) {
+	if !c.subtrees.holds(bytesOf(key)) {
 		return 0, ErrOutsideSubtrees
 	}
 	w := newEchoWait()
@@ -122,6 +122,6 @@ func validKey(key string) error {
 	case len(key) > kvmsg.MaxKey:
 		return kvmsg.ErrKeyLong
 	}
-	_, err := kvmsg.CheckKey(octetsOf(key), kvmsg.FromClient)
+	_, err := kvmsg.CheckKey(bytesOf(key), kvmsg.FromClient)
 	return err
 }

@@ -66,7 +66,7 @@ type writer struct {
 type stage struct {
 	next     *stage
 	chunk    *buf.Chunk
-	octets   []byte
+	bytes    []byte
 	messages int
 	order    uint64 // order number of the first one
 	numbered bool   // those that were not handed over have the numbers; otherwise 0
@@ -80,17 +80,17 @@ type stage struct {
 }
 
 // mark is a place between two updates of a stage.
-type mark struct{ octets, messages int }
+type mark struct{ bytes, messages int }
 
-// stageSize is how many octets a stage has, unless one update has more. A client
+// stageSize is how many bytes a stage has, unless one update has more. A client
 // with a short SendQueue has smaller ones.
 const stageSize = buf.Large
 
 // lendStage is the size from which a part of a stage is lent to the sockets instead of
-// copied: a queue must not pin many times the octets that it counts.
+// copied: a queue must not pin many times the bytes that it counts.
 const lendStage = stageSize / 4
 
-// writeAhead is how many octets ahead of what is appended the stage's memory is
+// writeAhead is how many bytes ahead of what is appended the stage's memory is
 // asked for: some records.
 const writeAhead = 512
 
@@ -199,7 +199,7 @@ func (w *writer) free() {
 	if w.stage == s {
 		w.stage = nil
 	}
-	w.bytes -= len(s.octets)
+	w.bytes -= len(s.bytes)
 	s.chunk.Release()
 	*s = stage{}
 	stages.Put(s)
@@ -274,7 +274,7 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 	if err := c.dialect.carries(value, props); err != nil {
 		return err
 	}
-	counted := c.subtrees.holds(octetsOf(key))
+	counted := c.subtrees.holds(bytesOf(key))
 	given := len(props)
 	w := &c.writer
 	w.mu.Lock()
@@ -363,7 +363,7 @@ func (w *writer) holds(size int) bool {
 		return true
 	case w.keeping && w.bytes+size > w.client.opts.SendQueue:
 		return false
-	case len(s.octets)+size <= cap(s.octets):
+	case len(s.bytes)+size <= cap(s.bytes):
 		return true
 	}
 	w.advance()
@@ -372,7 +372,7 @@ func (w *writer) holds(size int) bool {
 
 // advance moves turn past the stages that were handed over. mu must be held.
 func (w *writer) advance() {
-	for w.turn != nil && w.turn.next != nil && w.turn.sent.octets == len(w.turn.octets) {
+	for w.turn != nil && w.turn.next != nil && w.turn.sent.bytes == len(w.turn.bytes) {
 		w.turn = w.turn.next
 	}
 }
@@ -380,20 +380,20 @@ func (w *writer) advance() {
 // append stages one KVSET, for which there is room. mu must be held.
 func (w *writer) append(size int, number uint64, key string, props, value []byte) {
 	s := w.stage
-	if s == nil || len(s.octets)+size > cap(s.octets) {
+	if s == nil || len(s.bytes)+size > cap(s.bytes) {
 		s = w.add(size)
 	}
 	// The stage was last read by the core that sent it. Whoever unlocks mu waits
 	// for the lines written under it, so they are asked for ahead.
-	if ahead := len(s.octets) + writeAhead; ahead < cap(s.octets) {
-		prefetchWrite(unsafe.Pointer(&s.octets[:cap(s.octets)][ahead]))
+	if ahead := len(s.bytes) + writeAhead; ahead < cap(s.bytes) {
+		prefetchWrite(unsafe.Pointer(&s.bytes[:cap(s.bytes)][ahead]))
 	}
 	var id [kvmsg.UUIDSize]byte
 	order := int64(0)
 	if s.numbered {
 		order = int64(s.order + uint64(s.messages))
 	}
-	s.octets = kvmsg.AppendRecord(s.octets, octetsOf(key), order, w.uuids.append(id[:0], number, octetsOf(key), value), props, value)
+	s.bytes = kvmsg.AppendRecord(s.bytes, bytesOf(key), order, w.uuids.append(id[:0], number, bytesOf(key), value), props, value)
 	s.messages++
 	w.bytes += size
 	w.rouse()
@@ -409,11 +409,11 @@ func (w *writer) append(size int, number uint64, key string, props, value []byte
 
 var stages = sync.Pool{New: func() any { return new(stage) }}
 
-// add begins another stage, for at least size octets. mu must be held.
+// add begins another stage, for at least size bytes. mu must be held.
 func (w *writer) add(size int) *stage {
 	s := stages.Get().(*stage)
 	s.chunk = buf.Get(max(size, w.size))
-	s.octets = s.chunk.Data()[:0]
+	s.bytes = s.chunk.Data()[:0]
 	s.numbered = w.session != nil && w.session.ours
 	if last := w.stage; last != nil {
 		s.order = last.order + uint64(last.messages)
@@ -432,9 +432,9 @@ func (w *writer) cut(s *stage) {
 	if len(w.dropped) == 0 {
 		return
 	}
-	at := max(s.sent.octets, s.given.octets)
-	kept := s.octets[:at]
-	for rest := kvmsg.Record(s.octets[at:]); len(rest) > 0; {
+	at := max(s.sent.bytes, s.given.bytes)
+	kept := s.bytes[:at]
+	for rest := kvmsg.Record(s.bytes[at:]); len(rest) > 0; {
 		r := rest[:rest.Size()]
 		rest = rest[len(r):]
 		if n := uuidNumber(r.UUID(), w.handed+1); slices.Contains(w.dropped, n) {
@@ -449,7 +449,7 @@ func (w *writer) cut(s *stage) {
 		}
 		kept = append(kept, r...)
 	}
-	s.octets = kept
+	s.bytes = kept
 	w.dropped = slices.DeleteFunc(w.dropped, func(n uint64) bool { return n <= s.last })
 }
 
@@ -465,14 +465,14 @@ func (w *writer) number(s *stage, ours bool) {
 		s.order = first
 	}
 	at := s.sent
-	for at.octets < len(s.octets) {
-		r := kvmsg.Record(s.octets[at.octets:])
+	for at.bytes < len(s.bytes) {
+		r := kvmsg.Record(s.bytes[at.bytes:])
 		if ours {
 			r.SetSeq(int64(s.order + uint64(at.messages)))
 		} else {
 			r.SetSeq(0)
 		}
-		at.octets += r.Size()
+		at.bytes += r.Size()
 		at.messages++
 	}
 }
@@ -484,7 +484,7 @@ func (w *writer) reclaim() {
 		return
 	}
 	first, _ := w.client.echoes.onTheWay()
-	for s := w.first; s != nil && s.sent.octets == len(s.octets); s = w.first {
+	for s := w.first; s != nil && s.sent.bytes == len(s.bytes); s = w.first {
 		if w.keeping && (s.last >= first || s.trailing && !w.passed(s, first)) {
 			return
 		}
@@ -548,7 +548,7 @@ func (w *writer) next() *session {
 	defer w.mu.Unlock()
 	for {
 		w.advance()
-		unsent := w.turn != nil && w.turn.sent.octets < len(w.turn.octets)
+		unsent := w.turn != nil && w.turn.sent.bytes < len(w.turn.bytes)
 		if s := w.session; s != nil && s.uplink != nil && unsent {
 			return s
 		}
@@ -574,7 +574,7 @@ func (w *writer) hand(s *session) error {
 	}
 	w.cut(part)
 	w.number(part, s.ours)
-	octets, messages, last := part.octets[part.sent.octets:], part.messages-part.sent.messages, part.last
+	bytes, messages, last := part.bytes[part.sent.bytes:], part.messages-part.sent.messages, part.last
 	if messages == 0 {
 		w.reclaim()
 		w.vacate()
@@ -584,7 +584,7 @@ func (w *writer) hand(s *session) error {
 	w.handing = true
 	w.mu.Unlock()
 
-	err := s.uplink.send(octets, messages, part.chunk)
+	err := s.uplink.send(bytes, messages, part.chunk)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -596,9 +596,9 @@ func (w *writer) hand(s *session) error {
 	if err != nil {
 		return err
 	}
-	part.sent.octets += len(octets)
+	part.sent.bytes += len(bytes)
 	part.sent.messages += messages
-	if part.sent.octets > part.given.octets {
+	if part.sent.bytes > part.given.bytes {
 		part.given = part.sent
 	}
 	w.handed = max(w.handed, last)

@@ -45,8 +45,8 @@ func FuzzCommand(f *testing.F) {
 }
 
 // FuzzMetadata asserts that ParseMetadata does not panic, that what it accepts
-// is encoded to the same octets again, and that the number of properties, and
-// with it the memory, stays in proportion to the octets.
+// is encoded to the same bytes again, and that the number of properties, and
+// with it the memory, stays in proportion to the bytes.
 func FuzzMetadata(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := zmtp.ParseMetadata(b)
@@ -57,7 +57,7 @@ func FuzzMetadata(f *testing.F) {
 			return
 		}
 		if 6*len(m) > len(b) || cap(m) != len(m) {
-			t.Fatalf("%d properties, capacity %d, in %d octets", len(m), cap(m), len(b))
+			t.Fatalf("%d properties, capacity %d, in %d bytes", len(m), cap(m), len(b))
 		}
 		var again []byte
 		for _, p := range m {

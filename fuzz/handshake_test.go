@@ -10,7 +10,7 @@ import (
 )
 
 // FuzzGreeting asserts that ParseGreeting does not panic, that it judges the
-// same at every length (an error never goes away with more octets, nor does it
+// same at every length (an error never goes away with more bytes, nor does it
 // appear after acceptance), and that what it accepts survives encoding.
 func FuzzGreeting(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -21,13 +21,13 @@ func FuzzGreeting(f *testing.F) {
 			g, n, err := zmtp.ParseGreeting(b[:i])
 			switch {
 			case err != nil && (!errors.Is(err, zmtp.ErrVersion) || n != 0 || accepted):
-				t.Fatalf("%d octets: %d %v", i, n, err)
+				t.Fatalf("%d bytes: %d %v", i, n, err)
 			case err == nil && failed != nil:
-				t.Fatalf("%d octets: the error %v went away", i, failed)
+				t.Fatalf("%d bytes: the error %v went away", i, failed)
 			case err == nil && n != 0 && (n != zmtp.GreetingSize || i < n):
-				t.Fatalf("%d octets: %d consumed", i, n)
+				t.Fatalf("%d bytes: %d consumed", i, n)
 			case err == nil && i >= zmtp.GreetingSize && n == 0:
-				t.Fatalf("%d octets are not enough", i)
+				t.Fatalf("%d bytes are not enough", i)
 			}
 			failed, accepted = err, n != 0
 			if accepted {
@@ -69,7 +69,7 @@ func shake(t *testing.T, c zmtp.HandshakeConfig, in []byte, piece int) outcome {
 	}
 }
 
-// allocated returns the octets that f allocates on the heap. Other goroutines
+// allocated returns the bytes that f allocates on the heap. Other goroutines
 // of the process are measured too.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
@@ -79,11 +79,11 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// FuzzHandshake gives any octets to a handshake of a DEALER and to one of a
+// FuzzHandshake gives any bytes to a handshake of a DEALER and to one of a
 // ROUTER with a limit. It asserts that there is no panic, that the outcome
-// does not depend on how the octets are cut, that a peer that was accepted
+// does not depend on how the bytes are cut, that a peer that was accepted
 // has what is promised, and that the memory allocated is in proportion to the
-// octets received. The last is measured, with an allowance of one mebibyte for
+// bytes received. The last is measured, with an allowance of one mebibyte for
 // what else the process does meanwhile; so it finds an allocation by an
 // announced size (the DEALER takes commands of any size), not a waste of a few
 // kilobytes.
@@ -94,9 +94,9 @@ func FuzzHandshake(f *testing.F) {
 			{SocketType: zmtp.ROUTER, Limits: zmtp.Limits{MaxCommand: 200}},
 		} {
 			var whole outcome
-			octets := allocated(func() { whole = shake(t, c, in, len(in)) })
-			if limit := uint64(1<<20 + 64*len(in)); octets > limit {
-				t.Fatalf("%d octets allocated for %d received, limit %d", octets, len(in), limit)
+			size := allocated(func() { whole = shake(t, c, in, len(in)) })
+			if limit := uint64(1<<20 + 64*len(in)); size > limit {
+				t.Fatalf("%d bytes allocated for %d received, limit %d", size, len(in), limit)
 			}
 			cut := shake(t, c, in, max(1, int(piece)))
 			if cut.sent != whole.sent || cut.done != whole.done || (cut.err == nil) != (whole.err == nil) {

@@ -24,18 +24,18 @@ func codecOf(t *testing.T, version string, limits zmtp.Limits) zmtp.Codec {
 	return h.Codec()
 }
 
-// FuzzDowngrade gives any octets to handshakes that take old peers. It asserts
-// that there is no panic, that the outcome does not depend on how the octets
+// FuzzDowngrade gives any bytes to handshakes that take old peers. It asserts
+// that there is no panic, that the outcome does not depend on how the bytes
 // are cut, that what was sent is always a whole number of the pieces that a
-// greeting leaves in, that a peer below 3.0 is what its first octets say, and
-// that memory is in proportion to the octets received (see FuzzHandshake).
+// greeting leaves in, that a peer below 3.0 is what its first bytes say, and
+// that memory is in proportion to the bytes received (see FuzzHandshake).
 func FuzzDowngrade(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, piece, minVersion byte) {
 		c := zmtp.HandshakeConfig{SocketType: zmtp.ROUTER, Identity: []byte("me"), Limits: zmtp.Limits{MaxCommand: -1}, MinVersion: 1 + minVersion%2}
 		var whole outcome
-		octets := allocated(func() { whole = shake(t, c, in, max(1, len(in))) })
-		if limit := uint64(1<<20 + 64*len(in)); octets > limit {
-			t.Fatalf("%d octets allocated for %d received, limit %d", octets, len(in), limit)
+		size := allocated(func() { whole = shake(t, c, in, max(1, len(in))) })
+		if limit := uint64(1<<20 + 64*len(in)); size > limit {
+			t.Fatalf("%d bytes allocated for %d received, limit %d", size, len(in), limit)
 		}
 		for _, size := range []int{1, max(1, int(piece))} {
 			cut := shake(t, c, in, size)
@@ -44,7 +44,7 @@ func FuzzDowngrade(f *testing.F) {
 				t.Fatalf("cut: %+v, whole: %+v", cut, whole)
 			}
 			// A fault that is known at once can stop what was to be sent
-			// before it, when the octets came together.
+			// before it, when the bytes came together.
 			if cut.sent != whole.sent && whole.err == nil {
 				t.Fatalf("cut: %q, whole: %q", cut.sent, whole.sent)
 			}
@@ -77,8 +77,8 @@ func FuzzDowngrade(f *testing.F) {
 	})
 }
 
-// FuzzOldFraming gives any octets to the codecs of old peers. It asserts that
-// there is no panic, that the frames do not depend on how the octets are cut,
+// FuzzOldFraming gives any bytes to the codecs of old peers. It asserts that
+// there is no panic, that the frames do not depend on how the bytes are cut,
 // that each is whole and within the limit, that memory is in proportion to
 // what was received, and that what was decoded is the same again after encoding
 // and decoding.
@@ -115,9 +115,9 @@ func FuzzOldFraming(f *testing.F) {
 			}
 			var out, rest []byte
 			var err error
-			octets := allocated(func() { out, rest, err = decodeOld(max(1, len(stream)), 1<<30) })
-			if bound := uint64(1<<20 + 64*len(stream)); octets > bound {
-				t.Fatalf("%d octets allocated for %d received", octets, len(stream))
+			size := allocated(func() { out, rest, err = decodeOld(max(1, len(stream)), 1<<30) })
+			if bound := uint64(1<<20 + 64*len(stream)); size > bound {
+				t.Fatalf("%d bytes allocated for %d received", size, len(stream))
 			}
 			if len(stream) <= 2048 {
 				for _, size := range []int{1, max(1, int(piece))} {

@@ -8,21 +8,21 @@ import (
 	"clustermap/zmtp"
 )
 
-// FuzzZ85 asserts that text which decodes encodes to itself, that octets
+// FuzzZ85 asserts that text which decodes encodes to itself, that bytes
 // which encode decode to themselves, and that a key is parsed just if its text
 // decodes to its size.
 func FuzzZ85(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
-		octets, err := zmtp.DecodeZ85(text)
+		data, err := zmtp.DecodeZ85(text)
 		if err == nil {
-			if again, err := zmtp.EncodeZ85(octets); again != text || err != nil {
-				t.Fatalf("%q: %x: %q %v", text, octets, again, err)
+			if again, err := zmtp.EncodeZ85(data); again != text || err != nil {
+				t.Fatalf("%q: %x: %q %v", text, data, again, err)
 			}
 		} else if !errors.Is(err, zmtp.ErrMalformed) {
 			t.Fatal(err)
 		}
 		key, keyErr := zmtp.ParsePublicKey(text)
-		if (keyErr == nil) != (err == nil && len(octets) == zmtp.KeySize) {
+		if (keyErr == nil) != (err == nil && len(data) == zmtp.KeySize) {
 			t.Fatalf("%q: %v, but %v", text, keyErr, err)
 		}
 		if keyErr == nil && key.String() != text {
@@ -30,7 +30,7 @@ func FuzzZ85(f *testing.F) {
 		}
 		coded, err := zmtp.EncodeZ85([]byte(text))
 		if (err == nil) != (len(text)%4 == 0) {
-			t.Fatalf("%d octets: %v", len(text), err)
+			t.Fatalf("%d bytes: %v", len(text), err)
 		}
 		if err != nil {
 			return
@@ -76,9 +76,9 @@ func (p *party) take(b []byte) (out []byte) {
 	return out
 }
 
-// FuzzPlain gives any octets after the greeting to both roles of PLAIN. It
+// FuzzPlain gives any bytes after the greeting to both roles of PLAIN. It
 // asserts that there is no panic, that the outcome does not depend on how the
-// octets are cut, and that memory stays in proportion, as FuzzHandshake does.
+// bytes are cut, and that memory stays in proportion, as FuzzHandshake does.
 func FuzzPlain(f *testing.F) {
 	greeting := zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: "PLAIN"})
 	f.Fuzz(func(t *testing.T, server bool, in []byte, piece byte) {
@@ -101,9 +101,9 @@ func FuzzPlain(f *testing.F) {
 		}
 		var whole *party
 		var sent []byte
-		octets := allocated(func() { sent, whole = run(max(1, len(in))) })
-		if limit := uint64(1<<20 + 64*len(in)); octets > limit {
-			t.Fatalf("%d octets allocated for %d received, limit %d", octets, len(in), limit)
+		size := allocated(func() { sent, whole = run(max(1, len(in))) })
+		if limit := uint64(1<<20 + 64*len(in)); size > limit {
+			t.Fatalf("%d bytes allocated for %d received, limit %d", size, len(in), limit)
 		}
 		cutSent, cut := run(max(1, int(piece)))
 		if !bytes.Equal(sent, cutSent) || whole.done != cut.done || (whole.err == nil) != (cut.err == nil) ||
@@ -114,10 +114,10 @@ func FuzzPlain(f *testing.F) {
 }
 
 // Keys of the CURVE targets. Each side makes more of them for every
-// connection, so a run cannot be repeated octet by octet.
+// connection, so a run cannot be repeated byte by byte.
 var clientKeys, serverKeys = zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()
 
-// curveParties returns both sides of CURVE, with any octets for properties:
+// curveParties returns both sides of CURVE, with any bytes for properties:
 // those travel in a box, where nobody else can put anything.
 func curveParties(t *testing.T, clientProperties, serverProperties []byte) (client, server *party) {
 	c := zmtp.HandshakeConfig{SocketType: zmtp.DEALER, Mechanism: zmtp.NewCurveClient(zmtp.CurveClientConfig{
@@ -127,12 +127,12 @@ func curveParties(t *testing.T, clientProperties, serverProperties []byte) (clie
 	return &party{t: t, h: zmtp.NewHandshake(c)}, &party{t: t, h: zmtp.NewHandshake(s)}
 }
 
-// edits changes the octets of a stream as they pass. A change is five octets:
+// edits changes the bytes of a stream as they pass. A change is five bytes:
 // where, two, after the last change; what, one (change, insert, delete,
 // repeat); and with what, two.
 type edits struct {
 	script  []byte
-	at      int // octets that have passed
+	at      int // bytes that have passed
 	changed bool
 }
 
@@ -169,7 +169,7 @@ func (e *edits) pass(b []byte) []byte {
 }
 
 // FuzzCurveHandshake runs a handshake between both roles of CURVE, which
-// announce any octets, while the octets are changed on their way. It asserts
+// announce any bytes, while the bytes are changed on their way. It asserts
 // that there is no panic, that whoever is content has got what the other
 // announced, and that without a change both are content just if what they
 // announce can be understood.
@@ -229,11 +229,11 @@ func exchange(t *testing.T, from, to zmtp.Codec) {
 	}
 }
 
-// FuzzCurveMessages has any frames encoded, changes the octets on their way,
+// FuzzCurveMessages has any frames encoded, changes the bytes on their way,
 // and has them decoded in pieces. It asserts that what arrives are some of the
 // frames sent, whole, once and in their order, all of them if nothing was changed
 // (RFC 26 lets nonces have gaps, so leaving out whole ones is not seen); that
-// octets which are not frames are refused by the sender; then that any octets
+// bytes which are not frames are refused by the sender; then that any bytes
 // at all are refused or waited with by the receiver.
 func FuzzCurveMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, frames, script []byte, piece byte, fromServer bool) {
@@ -255,7 +255,7 @@ func FuzzCurveMessages(f *testing.F) {
 			t.Fatal(err)
 		}
 		if limit := from.MaxEncoded(len(frames), len(frames)); len(wire) > limit {
-			t.Fatalf("%d octets, above %d", len(wire), limit)
+			t.Fatalf("%d bytes, above %d", len(wire), limit)
 		}
 		e := &edits{script: script}
 		arriving := e.pass(wire)
@@ -280,7 +280,7 @@ func FuzzCurveMessages(f *testing.F) {
 		// shortest form.
 		want := canonical(frames)
 		if !follows(want, out) || !e.changed && (decodeErr != nil || len(in) > 0 || len(out) != len(want)) {
-			t.Fatalf("%x arrived as %x, %d octets left, %v", frames, out, len(in), decodeErr)
+			t.Fatalf("%x arrived as %x, %d bytes left, %v", frames, out, len(in), decodeErr)
 		}
 		other := client.h.Codec()
 		if fromServer {

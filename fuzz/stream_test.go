@@ -12,8 +12,8 @@ import (
 
 // item is one thing a decoder found.
 type item struct {
-	kind   zmtp.Kind
-	octets string
+	kind  zmtp.Kind
+	bytes string
 }
 
 // decode feeds stream to a decoder in pieces and returns what it found. next
@@ -31,7 +31,7 @@ func decode(t *testing.T, l zmtp.Limits, stream []byte, next func(at int) int) (
 			kind, n, err := d.Next(b)
 			if err != nil {
 				if kind != zmtp.NeedMore || n != 0 {
-					t.Fatalf("error with kind %d and %d octets", kind, n)
+					t.Fatalf("error with kind %d and %d bytes", kind, n)
 				}
 				return items, err
 			}
@@ -42,7 +42,7 @@ func decode(t *testing.T, l zmtp.Limits, stream []byte, next func(at int) int) (
 				break
 			}
 			if n < 2 || n > len(b) {
-				t.Fatalf("%d octets of %d", n, len(b))
+				t.Fatalf("%d bytes of %d", n, len(b))
 			}
 			items = append(items, item{kind, string(b[:n])})
 			b = b[n:]
@@ -110,13 +110,13 @@ func same(t *testing.T, how string, got, want []item, gotErr, wantErr error) {
 	}
 	for i := range got {
 		if got[i] != want[i] {
-			t.Fatalf("%s: item %d is %d %x, unsplit %d %x", how, i, got[i].kind, got[i].octets, want[i].kind, want[i].octets)
+			t.Fatalf("%s: item %d is %d %x, unsplit %d %x", how, i, got[i].kind, got[i].bytes, want[i].kind, want[i].bytes)
 		}
 	}
 }
 
 // FuzzDecoderSplit decodes a stream whole, compares with the plain reference,
-// and asserts that octet by octet, split at any one place (for short streams),
+// and asserts that byte by byte, split at any one place (for short streams),
 // and cut into pieces of the sizes in pieces, the decoder finds the same items
 // and ends with the same error. The limits are small so that they are met.
 func FuzzDecoderSplit(f *testing.F) {
@@ -133,8 +133,8 @@ func FuzzDecoderSplit(f *testing.F) {
 		}
 		if plainErr == nil {
 			// The bound on commands inside a message is out of reach: 256
-			// KiB moved in parts of 600 octets takes more commands than
-			// the stream has octets for.
+			// KiB moved in parts of 600 bytes takes more commands than
+			// the stream has bytes for.
 			same(t, "reference", plain, want, nil, wantErr)
 		}
 		for _, i := range want {
@@ -142,7 +142,7 @@ func FuzzDecoderSplit(f *testing.F) {
 		}
 
 		got, err := decode(t, limits, stream, func(int) int { return 1 })
-		same(t, "octet by octet", got, want, err, wantErr)
+		same(t, "byte by byte", got, want, err, wantErr)
 		if len(stream) <= 100 {
 			for split := 1; split < len(stream); split++ {
 				got, err := decode(t, limits, stream, func(at int) int {
@@ -169,40 +169,40 @@ func FuzzDecoderSplit(f *testing.F) {
 func check(t *testing.T, i item) {
 	t.Helper()
 	if i.kind == zmtp.KindCommand {
-		if body := zmtp.CommandBody([]byte(i.octets)); body == nil {
-			t.Fatalf("command without a body: %x", i.octets)
+		if body := zmtp.CommandBody([]byte(i.bytes)); body == nil {
+			t.Fatalf("command without a body: %x", i.bytes)
 		}
 		return
 	}
-	m := zmtp.Message(i.octets)
+	m := zmtp.Message(i.bytes)
 	frames := m.AppendFrames(nil)
 	if len(frames) == 0 || len(frames) != m.Len() {
 		t.Fatalf("%d frames, Len %d", len(frames), m.Len())
 	}
 	// Encoded again, it is never longer: short form where it fits.
 	if again := zmtp.AppendMessage(nil, frames...); len(again) > len(m) {
-		t.Fatalf("%d octets from %d", len(again), len(m))
+		t.Fatalf("%d bytes from %d", len(again), len(m))
 	}
 }
 
-// FuzzEncodeDecode asserts that frames cut from any octets come back from the
+// FuzzEncodeDecode asserts that frames cut from any bytes come back from the
 // encoder through the decoder, with a command in between two of them.
 func FuzzEncodeDecode(f *testing.F) {
-	f.Fuzz(func(t *testing.T, octets, sizes []byte, context []byte) {
+	f.Fuzz(func(t *testing.T, data, sizes []byte, context []byte) {
 		var frames [][]byte
 		for _, size := range sizes {
-			// Up to 765 octets, so that both forms occur.
-			n := min(3*int(size), len(octets))
-			frames = append(frames, octets[:n])
-			octets = octets[n:]
+			// Up to 765 bytes, so that both forms occur.
+			n := min(3*int(size), len(data))
+			frames = append(frames, data[:n])
+			data = data[n:]
 		}
 		if len(frames) == 0 {
-			frames = [][]byte{octets}
+			frames = [][]byte{data}
 		}
 		wire := zmtp.AppendMessage(nil, frames...)
 		size := 0
 		var withPing []byte
-		ping := zmtp.AppendPing(nil, uint16(len(octets)), context)
+		ping := zmtp.AppendPing(nil, uint16(len(data)), context)
 		for i, frame := range frames {
 			size += zmtp.FrameSize(len(frame))
 			withPing = zmtp.AppendFrame(withPing, frame, i < len(frames)-1)
@@ -211,13 +211,13 @@ func FuzzEncodeDecode(f *testing.F) {
 			}
 		}
 		if len(wire) != size {
-			t.Fatalf("%d octets, FrameSize says %d", len(wire), size)
+			t.Fatalf("%d bytes, FrameSize says %d", len(wire), size)
 		}
 
 		d := zmtp.NewDecoder(zmtp.Limits{})
 		kind, n, err := d.Next(wire)
 		if kind != zmtp.KindMessage || n != len(wire) || err != nil {
-			t.Fatalf("kind %d, %d of %d octets, %v", kind, n, len(wire), err)
+			t.Fatalf("kind %d, %d of %d bytes, %v", kind, n, len(wire), err)
 		}
 		for i, got := range zmtp.Message(wire).AppendFrames(nil) {
 			if !bytes.Equal(got, frames[i]) {

@@ -344,7 +344,7 @@ func welcoming(t *testing.T, o Options) (r *Router, waits func()) {
 	must(t, r.Bind(testContext(t), anyPort))
 	in := &r.in
 	in.mu.Lock()
-	in.leftovers = in.limits.octets
+	in.leftovers = in.limits.bytes
 	in.mu.Unlock()
 	return r, func() {
 		t.Helper()

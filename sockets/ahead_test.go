@@ -15,7 +15,7 @@ func TestInboxAhead(t *testing.T) {
 	push := func(n int) {
 		for range n {
 			b := batchOf(nil, "message")
-			b.cost = aheadOctets / 4
+			b.cost = aheadBytes / 4
 			if !in.push(q, &b, nil) {
 				t.Error("push failed")
 			}

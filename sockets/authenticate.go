@@ -246,7 +246,7 @@ func (c *conn) farewell() {
 		return
 	}
 	part := make([]byte, handshakeBuffer)
-	for read := 0; read < farewellOctets; {
+	for read := 0; read < farewellBytes; {
 		n, err := c.stream.conn.Read(part)
 		if read += n; err != nil {
 			return
@@ -254,5 +254,5 @@ func (c *conn) farewell() {
 	}
 }
 
-// farewellOctets is how much of what a refused peer still sends is read.
-const farewellOctets = 64 << 10
+// farewellBytes is how much of what a refused peer still sends is read.
+const farewellBytes = 64 << 10

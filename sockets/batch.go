@@ -6,10 +6,10 @@ import (
 )
 
 // Batch is a run of messages of one peer, lent by RecvBatch as views into the
-// octets that were read. It holds one reference on those octets, however many
+// bytes that were read. It holds one reference on those bytes, however many
 // messages there are.
 //
-// Its octets are valid until the batch is used in the next RecvBatch or
+// Its bytes are valid until the batch is used in the next RecvBatch or
 // released. Forgetting to release costs a pool miss, never a corruption. The
 // zero Batch is empty and ready for use; a Batch is not safe for concurrent
 // use.
@@ -17,10 +17,10 @@ type Batch struct {
 	chunk *buf.Chunk
 	spans []Span
 	peer  *Peer
-	cost  int // the memory that a queue counts for it, in octets
+	cost  int // the memory that a queue counts for it, in bytes
 }
 
-// Wire returns the octets that the batch's spans point into. Those outside of
+// Wire returns the bytes that the batch's spans point into. Those outside of
 // any span are not the caller's.
 func (b *Batch) Wire() []byte {
 	if b.chunk == nil {
@@ -30,7 +30,7 @@ func (b *Batch) Wire() []byte {
 }
 
 // Spans returns the messages' places in Wire. The slice is lent like the
-// octets; its elements may be changed.
+// bytes; its elements may be changed.
 func (b *Batch) Spans() []Span { return b.spans }
 
 // SetSpans replaces the spans, for Prepare: usually by a prefix of Spans into
@@ -62,7 +62,7 @@ func (b *Batch) Message(i int) zmtp.Message {
 // Peer returns who sent the messages.
 func (b *Batch) Peer() *Peer { return b.peer }
 
-// Release gives the octets back. The batch is empty afterwards and can be used
+// Release gives the bytes back. The batch is empty afterwards and can be used
 // again.
 func (b *Batch) Release() {
 	if b.chunk != nil {
@@ -73,8 +73,8 @@ func (b *Batch) Release() {
 	b.peer, b.cost = nil, 0
 }
 
-// octets returns the size of the messages.
-func (b *Batch) octets() int {
+// bytes returns the size of the messages.
+func (b *Batch) bytes() int {
 	n := 0
 	for _, s := range b.spans {
 		n += int(s.End - s.Start)
@@ -83,8 +83,8 @@ func (b *Batch) octets() int {
 }
 
 // compact moves the messages, of the given size, to a chunk of their own.
-func (b *Batch) compact(octets int) {
-	small := buf.Get(octets)
+func (b *Batch) compact(bytes int) {
+	small := buf.Get(bytes)
 	at := 0
 	for i, s := range b.spans {
 		n := copy(small.Data()[at:], b.chunk.Data()[s.Start:s.End])
@@ -95,10 +95,10 @@ func (b *Batch) compact(octets int) {
 	b.chunk = small
 }
 
-// Owner counts references on octets that are lent to SendWire. Both methods
+// Owner counts references on bytes that are lent to SendWire. Both methods
 // must be safe for concurrent use. Retain is called by SendWire, with locks of
 // the socket held, so it must not use the socket; Release by whoever is done
-// with the octets, with no lock held unless a REQ on inproc throws a reply away.
+// with the bytes, with no lock held unless a REQ on inproc throws a reply away.
 type Owner interface {
 	Retain()
 	Release()
@@ -111,18 +111,18 @@ type Message [][]byte
 // many frames there are. lead, if not nil, becomes an extra first frame.
 func own(wire zmtp.Message, lead []byte) Message {
 	n := wire.Len()
-	octets := make([]byte, 0, len(wire)+len(lead))
+	bytes := make([]byte, 0, len(wire)+len(lead))
 	frames := make(Message, 0, n+1)
 	if lead != nil {
-		octets = append(octets, lead...)
-		frames = append(frames, octets[:len(lead):len(lead)])
+		bytes = append(bytes, lead...)
+		frames = append(frames, bytes[:len(lead):len(lead)])
 	}
 	for len(wire) > 0 {
 		var body []byte
 		body, wire = wire.Next()
-		at := len(octets)
-		octets = append(octets, body...)
-		frames = append(frames, octets[at:len(octets):len(octets)])
+		at := len(bytes)
+		bytes = append(bytes, body...)
+		frames = append(frames, bytes[at:len(bytes):len(bytes)])
 	}
 	return frames
 }

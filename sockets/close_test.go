@@ -279,7 +279,7 @@ func TestNoLinger(t *testing.T) {
 		}
 		n, _ := io.Copy(io.Discard, r.in)
 		if n >= int64(len(plug)) {
-			t.Errorf("%d octets came", n)
+			t.Errorf("%d bytes came", n)
 		}
 
 		dealer := open(t, NewDealer, Options{Linger: linger})
@@ -385,7 +385,7 @@ func TestHalfClose(t *testing.T) {
 	eventually(t, "all is confirmed", func() bool { return ours.stream.unconfirmed() == 0 })
 	within(t, "halfClose of a peer that does not end", func() { ours.halfClose(ctx) })
 	if n, err := theirs.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
-		t.Errorf("%d octets, %v", n, err)
+		t.Errorf("%d bytes, %v", n, err)
 	}
 	ours.finish()
 	within(t, "halfClose of a closed connection", func() { ours.halfClose(ctx) })

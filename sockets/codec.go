@@ -6,14 +6,14 @@ import (
 )
 
 // A connection with a [zmtp.Codec] carries something else than ZMTP 3 frames:
-// boxes of CURVE, or an older peer's framing. Its reader keeps the wire's octets
+// boxes of CURVE, or an older peer's framing. Its reader keeps the wire's bytes
 // in a buffer of their own and has the codec put frames into the chunk that
 // every reader decodes from; its writer has what it takes encoded, piece by
 // piece, into a pooled buffer. Everything else, queues and batches and what is
 // kept for the next connection, deals in frames as ever.
 
 const (
-	// codedPiece is how many octets of frames are encoded for one write. One
+	// codedPiece is how many bytes of frames are encoded for one write. One
 	// larger frame is a piece of its own.
 	codedPiece = 64 << 10
 	// codedExtra is more than a codec puts around the body of one frame.
@@ -23,15 +23,15 @@ const (
 	codedSmall = zmtp.DefaultMaxCommand
 )
 
-// codedSource feeds a reader with what a codec makes of a connection's octets.
+// codedSource feeds a reader with what a codec makes of a connection's bytes.
 type codedSource struct {
 	reader *reader
 	codec  zmtp.Codec
 	max    int // largest message, in wire form
 
 	chunk       *buf.Chunk
-	start, fill int    // octets of chunk that the codec has not used yet
-	tail        []byte // those octets, while the connection is idle and has no chunk
+	start, fill int    // bytes of chunk that the codec has not used yet
+	tail        []byte // those bytes, while the connection is idle and has no chunk
 	need        int    // size of the unit that they begin, as far as known
 }
 
@@ -104,7 +104,7 @@ func (c *codedSource) received(n int) error {
 		c.start += used
 		c.need = need
 		// The frames before a fault are good. The first time the reader is
-		// told in any case: octets have arrived.
+		// told in any case: bytes have arrived.
 		if first || len(frames) > 0 {
 			if refused := c.hand(room, frames); refused != nil {
 				return refused
@@ -172,14 +172,14 @@ func (c *codedSource) end() {
 }
 
 // sendCoded writes what gather has listed in the codec's form. Like send it
-// returns how much was written, as octets of frames: a frame of which one octet
+// returns how much was written, as bytes of frames: a frame of which one byte
 // was written counts as a whole.
 func (w *writer) sendCoded() (written int64, err error) {
 	out := newStage()
 	defer out.pool()
-	var encoded int64 // octets of frames that are in out
+	var encoded int64 // bytes of frames that are in out
 	flush := func() error {
-		w.coded[0] = out.octets
+		w.coded[0] = out.bytes
 		n, err := w.conn.stream.send(w.coded[:])
 		w.coded[0] = nil
 		if err != nil {
@@ -187,23 +187,23 @@ func (w *writer) sendCoded() (written int64, err error) {
 			return err
 		}
 		written += encoded
-		encoded, out.octets = 0, out.octets[:0]
+		encoded, out.bytes = 0, out.bytes[:0]
 		return nil
 	}
 	for _, b := range w.bufs {
 		for len(b) > 0 {
 			n := leadingFrames(b, codedPiece)
-			octets, failed := w.codec.Encode(out.octets, b[:n])
+			bytes, failed := w.codec.Encode(out.bytes, b[:n])
 			if failed != nil {
 				if err := flush(); err != nil {
 					return written, err
 				}
 				return written, failed
 			}
-			out.octets = octets
+			out.bytes = bytes
 			encoded += int64(n)
 			b = b[n:]
-			if len(out.octets) < codedPiece {
+			if len(out.bytes) < codedPiece {
 				continue
 			}
 			if err := flush(); err != nil {
@@ -211,14 +211,14 @@ func (w *writer) sendCoded() (written int64, err error) {
 			}
 		}
 	}
-	if len(out.octets) == 0 {
+	if len(out.bytes) == 0 {
 		return written, nil
 	}
 	return written, flush()
 }
 
 // begun returns the size of the frames, from an offset in what gather listed,
-// that begin within the first n octets of their encoded form. It encodes them
+// that begin within the first n bytes of their encoded form. It encodes them
 // once more to see; by now nobody will read what the codec makes.
 func (w *writer) begun(from, n int64) (size int64) {
 	var out []byte
@@ -243,7 +243,7 @@ func (w *writer) begun(from, n int64) (size int64) {
 }
 
 // leadingFrames returns the size of the first frames of b that together have
-// limit octets, or all of them.
+// limit bytes, or all of them.
 func leadingFrames(b []byte, limit int) int {
 	if len(b) <= limit {
 		return len(b)

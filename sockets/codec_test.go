@@ -18,8 +18,8 @@ import (
 )
 
 // maskCodec puts each frame behind its size and a running number, with its
-// first octets masked by that. A unit of size 0 stands for a message of inflated
-// octets, which is more than it has on the wire.
+// first bytes masked by that. A unit of size 0 stands for a message of inflated
+// bytes, which is more than it has on the wire.
 type maskCodec struct {
 	out, in byte
 	limit   int // largest unit that Decode takes, 0 for any
@@ -71,9 +71,9 @@ func (c *maskCodec) Decode(dst, wire []byte, limit int) (out []byte, used, need 
 	}
 }
 
-func mask(octets []byte, with byte) {
-	for i := range octets[:min(len(octets), 20)] {
-		octets[i] ^= with
+func mask(data []byte, with byte) {
+	for i := range data[:min(len(data), 20)] {
+		data[i] ^= with
 	}
 }
 
@@ -92,10 +92,10 @@ func (r *reader) coded() *codedSource {
 }
 
 // feedTo is reader.feed for any source.
-func feedTo(src source, octets []byte, most int, idle func() bool) error {
-	for len(octets) > 0 {
-		n := copy(src.space(), octets[:min(len(octets), most)])
-		octets = octets[n:]
+func feedTo(src source, data []byte, most int, idle func() bool) error {
+	for len(data) > 0 {
+		n := copy(src.space(), data[:min(len(data), most)])
+		data = data[n:]
 		if err := src.received(n); err != nil {
 			return err
 		}
@@ -109,25 +109,25 @@ func feedTo(src source, octets []byte, most int, idle func() bool) error {
 func never() bool { return false }
 
 // TestCodecSplit reads a script through a codec, in two parts split at every
-// octet, and octet by octet.
+// byte, and byte by byte.
 func TestCodecSplit(t *testing.T) {
 	t.Parallel()
 	frames, want := script()
-	octets := masked(t, frames)
+	data := masked(t, frames)
 	r := newRecorder(t, Options{})
 	r.as.ordered = true
 	for _, waits := range []bool{false, true} {
 		idle := func() bool { return waits }
-		for split := range len(octets) + 1 {
+		for split := range len(data) + 1 {
 			r.got = nil
 			rd := r.reader()
 			src := rd.coded()
-			most := len(octets)
-			if split == len(octets) {
+			most := len(data)
+			if split == len(data) {
 				most = 1
 			}
-			must(t, feedTo(src, octets[:split], most, idle))
-			must(t, feedTo(src, octets[split:], most, idle))
+			must(t, feedTo(src, data[:split], most, idle))
+			must(t, feedTo(src, data[split:], most, idle))
 			src.end()
 			rd.end()
 			if !slices.Equal(r.got, want) {
@@ -142,26 +142,26 @@ func TestCodecSplit(t *testing.T) {
 func TestCodecSizes(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 7))
-	r := newRecorder(t, Options{RecvHWM: -1, RecvHWMOctets: -1})
+	r := newRecorder(t, Options{RecvHWM: -1, RecvHWMBytes: -1})
 	rd := r.reader()
 	src := rd.coded()
 	codec := &maskCodec{}
-	var octets []byte
+	var data []byte
 	var want []string
 	for _, size := range []int{100_000, 200_000, 10, buf.Large - 9, buf.Large, 0, 1 << 20, 5, 70_000} {
 		for range 2 {
 			frames := []string{strings.Repeat("x", rng.IntN(20)), strings.Repeat(string(rune('a'+rng.IntN(26))), max(size-rng.IntN(10), 0))}
-			octets, _ = codec.Encode(octets, wire(frames...))
+			data, _ = codec.Encode(data, wire(frames...))
 			want = append(want, show(frames...))
 		}
-		octets = append(octets, 0, 0, 0, 0, codec.out)
+		data = append(data, 0, 0, 0, 0, codec.out)
 		codec.out++
 		want = append(want, show(string(make([]byte, inflated))))
 	}
-	for len(octets) > 0 {
+	for len(data) > 0 {
 		part := 1 + rng.IntN(1<<(4+rng.IntN(17)))
-		must(t, feedTo(src, octets[:min(part, len(octets))], part, func() bool { return rng.IntN(2) == 0 }))
-		octets = octets[min(part, len(octets)):]
+		must(t, feedTo(src, data[:min(part, len(data))], part, func() bool { return rng.IntN(2) == 0 }))
+		data = data[min(part, len(data)):]
 	}
 	src.end()
 	rd.end()
@@ -175,8 +175,8 @@ func TestCodecSizes(t *testing.T) {
 func TestCodecFault(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		octets []byte
-		want   error
+		data []byte
+		want error
 	}{
 		"of the codec":  {[]byte{0, 0, 0, 3, 77, 0, 0, 0}, errMask},
 		"of the frames": {masked(t, slices.Concat(wire("good"), zmtp.AppendCommand(nil, "PING", nil)))[maskHeader+6:], zmtp.ErrMalformed},
@@ -184,7 +184,7 @@ func TestCodecFault(t *testing.T) {
 		r := newRecorder(t, Options{})
 		rd := r.reader()
 		src := rd.coded()
-		err := feedTo(src, append(masked(t, wire("good")), c.octets...), 1000, never)
+		err := feedTo(src, append(masked(t, wire("good")), c.data...), 1000, never)
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
@@ -230,10 +230,10 @@ func TestCodecAnnouncement(t *testing.T) {
 	for _, arrived := range []int{0, 1, 100, keepTail, 20_000, 200_000, 2 << 20} {
 		rd := r.reader()
 		src := rd.coded()
-		octets := append([]byte{0x10, 0, 0, 0, 0}, make([]byte, arrived)...)
-		must(t, feedTo(src, octets, 1<<20, never))
+		data := append([]byte{0x10, 0, 0, 0, 0}, make([]byte, arrived)...)
+		must(t, feedTo(src, data, 1<<20, never))
 		if n := len(src.chunk.Data()); n > 8*(arrived+minRead)+buf.Large {
-			t.Errorf("a chunk of %d octets for %d", n, len(octets))
+			t.Errorf("a chunk of %d bytes for %d", n, len(data))
 		}
 		src.idle()
 		holds := cap(src.tail) + cap(rd.tail)
@@ -243,8 +243,8 @@ func TestCodecAnnouncement(t *testing.T) {
 		if rd.chunk != nil {
 			holds += len(rd.chunk.Data())
 		}
-		if holds > 8*len(octets) {
-			t.Errorf("%d octets of a unit hold %d", len(octets), holds)
+		if holds > 8*len(data) {
+			t.Errorf("%d bytes of a unit hold %d", len(data), holds)
 		}
 		src.end()
 		rd.end()
@@ -288,13 +288,13 @@ func TestCodecSend(t *testing.T) {
 		}
 		frames, used, _, err := new(maskCodec).Decode(nil, wire, unbounded)
 		if err != nil || used != len(wire) {
-			t.Errorf("%d of %d octets are used: %v", used, len(wire), err)
+			t.Errorf("%d of %d bytes are used: %v", used, len(wire), err)
 		}
 		got <- frames
 	}()
 	written, err := w.sendCoded()
 	if err != nil || written != int64(len(want)) {
-		t.Errorf("%d of %d octets: %v", written, len(want), err)
+		t.Errorf("%d of %d bytes: %v", written, len(want), err)
 	}
 	w.release()
 	ours.finish()
@@ -306,8 +306,8 @@ func TestCodecSend(t *testing.T) {
 	}
 }
 
-// TestCodecRemaining breaks a connection after every octet of what a codec
-// made: the messages of which no octet was written remain, and no others.
+// TestCodecRemaining breaks a connection after every byte of what a codec
+// made: the messages of which no byte was written remain, and no others.
 func TestCodecRemaining(t *testing.T) {
 	t.Parallel()
 	messages := [][]byte{wire("1"), wire("2", "", "two"), wire(strings.Repeat("b", 300)), wire(""), wire("end")}
@@ -354,7 +354,7 @@ func TestCodecRemaining(t *testing.T) {
 			got, w2 := takenFrom(t, &w.pipe.out)
 			want := append(slices.Concat(messages[first:]...), wire("queued since")...)
 			if !bytes.Equal(got, want) || w2.queue.messages != len(messages)-first+1 {
-				t.Fatalf("broken %d octets after message %d: %d come again, want %d", n, before, w2.queue.messages-1, len(messages)-first)
+				t.Fatalf("broken %d bytes after message %d: %d come again, want %d", n, before, w2.queue.messages-1, len(messages)-first)
 			}
 		}
 	}
@@ -387,7 +387,7 @@ func TestCodecSendBreaks(t *testing.T) {
 	_, w2 := takenFrom(t, &w.pipe.out)
 	each := int64(len(wire("999", strings.Repeat("x", size))))
 	if gone := int64(count - w2.queue.messages); gone < 10 || gone != (written+each-1)/each {
-		t.Errorf("%d messages are gone, %d octets were written", gone, written)
+		t.Errorf("%d messages are gone, %d bytes were written", gone, written)
 	}
 }
 
@@ -396,7 +396,7 @@ func TestAllocCodec(t *testing.T) {
 	if raceEnabled {
 		t.Skip("pools allocate under the race detector")
 	}
-	r := newRecorder(t, Options{RecvHWM: -1, RecvHWMOctets: -1})
+	r := newRecorder(t, Options{RecvHWM: -1, RecvHWMBytes: -1})
 	r.prefix = "none"
 	rd := r.reader()
 	rd.ignore = true
@@ -407,10 +407,10 @@ func TestAllocCodec(t *testing.T) {
 	w.pipe.out.init(hwm{unbounded, unbounded})
 	messages := bytes.Repeat(wire("message", strings.Repeat("x", 1000)), 200)
 	codec := &maskCodec{}
-	var octets []byte
+	var data []byte
 	round := func() {
-		octets, _ = codec.Encode(octets[:0], messages)
-		must(t, feedTo(src, octets, 50_000, never))
+		data, _ = codec.Encode(data[:0], messages)
+		must(t, feedTo(src, data, 50_000, never))
 		w.pipe.out.offerWire(nil, messages, 200, nil)
 		w.pipe.out.take(&w.queue, &w.control, nil, nil)
 		w.gather()

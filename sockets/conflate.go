@@ -28,20 +28,20 @@ func (q *outqueue) keepLast(before int) {
 			return
 		}
 	}
-	octets := q.stage.octets
+	bytes := q.stage.bytes
 	last := before
-	for at := before; at < len(octets); {
-		more := octets[at]&zmtp.FlagMore != 0
-		_, rest := zmtp.Message(octets[at:]).Next()
-		at = len(octets) - len(rest)
-		if !more && at < len(octets) {
+	for at := before; at < len(bytes); {
+		more := bytes[at]&zmtp.FlagMore != 0
+		_, rest := zmtp.Message(bytes[at:]).Next()
+		at = len(bytes) - len(rest)
+		if !more && at < len(bytes) {
 			last = at
 		}
 	}
-	n := copy(octets, octets[last:])
-	q.stage.octets = octets[:n]
+	n := copy(bytes, bytes[last:])
+	q.stage.bytes = bytes[:n]
 	q.items = append(q.items[:0], outitem{size: n})
-	q.messages, q.octets = 1, n
+	q.messages, q.bytes = 1, n
 }
 
 // keepLast drops all that is queued in q, and of b all but the last message,

@@ -38,7 +38,7 @@ func TestLibzmq_conflate(t *testing.T) {
 			push.balancer.mu.Lock()
 			o := &push.balancer.pipes[0].out
 			push.balancer.mu.Unlock()
-			if got := string(o.queue.stage.octets); p.QueuedMessages != 1 || got != string(wire(want...)) {
+			if got := string(o.queue.stage.bytes); p.QueuedMessages != 1 || got != string(wire(want...)) {
 				t.Errorf("%d messages, %q in place of %q", p.QueuedMessages, got, want)
 			}
 		}

@@ -132,7 +132,7 @@ const maxHandshakeCommand = 16 << 10
 type session struct {
 	peer  zmtp.Peer
 	codec zmtp.Codec // translates the traffic; nil for plain frames
-	early []byte     // octets of traffic that came along
+	early []byte     // bytes of traffic that came along
 
 	refused bool // the handshake has failed, and the peer was told
 }
@@ -214,14 +214,14 @@ type dialogue struct {
 	reader  reader
 	writer  writer
 	writers sync.WaitGroup // goroutines: the writer, one that retires, and one that waits for newcomer.wait
-	early   []byte         // octets that came along with the handshake
+	early   []byte         // bytes that came along with the handshake
 }
 
 // serve runs an open connection on pipe p until it ends, and returns why. A
 // nil pipe is made once the handshake has succeeded.
 //
 // It is three steps in functions of their own, since the stack of the goroutine
-// that waits for octets in the second of them is much of what an idle connection
+// that waits for bytes in the second of them is much of what an idle connection
 // costs: what is on it then decides whether it can shrink.
 func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) error {
 	defer c.finish()

@@ -12,7 +12,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// TestConnEnd: octets and the end of the connection that come together are both
+// TestConnEnd: bytes and the end of the connection that come together are both
 // seen, though the poller may tell of them only once.
 func TestConnEnd(t *testing.T) {
 	t.Parallel()

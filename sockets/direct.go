@@ -5,7 +5,7 @@ package sockets
 // instead of waking the connection's writer for it, which costs more than the
 // write. What the kernel does not take at once is left to the writer.
 
-// maxDirect is the most octets that a sender writes itself.
+// maxDirect is the most bytes that a sender writes itself.
 const maxDirect = 16 << 10
 
 // directWriter is the connection as senders write to it. While the outbox's
@@ -32,20 +32,20 @@ func newDirectWriter(w *writer) *directWriter {
 func (o *outbox) writeDirect() bool {
 	q := &o.queue
 	idle := o.asleep || o.start != nil
-	if !idle || len(q.items) != 1 || q.items[0].owner != nil || q.octets > maxDirect || len(o.control)+len(o.rest) > 0 {
+	if !idle || len(q.items) != 1 || q.items[0].owner != nil || q.bytes > maxDirect || len(o.control)+len(o.rest) > 0 {
 		return false
 	}
-	octets := q.stage.octets
-	n := o.direct.attempt.write(octets)
+	bytes := q.stage.bytes
+	n := o.direct.attempt.write(bytes)
 	if n == 0 {
 		return false
 	}
 	o.direct.peer.messagesOut.Add(uint64(q.messages))
-	o.direct.peer.octetsOut.Add(uint64(q.octets))
-	if n < len(octets) {
+	o.direct.peer.bytesOut.Add(uint64(q.bytes))
+	if n < len(bytes) {
 		// Begun is as good as taken: if the connection breaks, the message is
 		// lost (RFC 37, 1.3).
-		o.rest = append(o.rest[:0], octets[n:]...)
+		o.rest = append(o.rest[:0], bytes[n:]...)
 		o.rouse()
 	}
 	q.clear()

@@ -14,12 +14,12 @@
 // context has ended. A loop whose calls may never wait must check ctx.Err itself.
 //
 // There are two ways to receive. Recv returns a message that the caller owns.
-// RecvBatch lends many messages of one peer at once, as views into the octets
+// RecvBatch lends many messages of one peer at once, as views into the bytes
 // that were read from the network, and allocates nothing.
 //
 // # Bounds
 //
-// Every queue is bounded in messages and in octets ([Options]). A receiver
+// Every queue is bounded in messages and in bytes ([Options]). A receiver
 // that falls behind stops reading its peer, which slows the peer; a sender
 // whose peer falls behind blocks, drops or disconnects, as the socket type and
 // [Options.FullPolicy] say. Nothing is allocated by a size that a peer merely

@@ -145,9 +145,9 @@ func (e *endpoint) parseIPC(path string, bind bool) (wrong string, cause error) 
 	case path[0] == '@' && runtime.GOOS != "linux" && runtime.GOOS != "android":
 		return "has an abstract name, which only Linux knows", syscall.EINVAL
 	case strings.ContainsRune(path, 0):
-		return "has a zero octet in its path", syscall.EINVAL
+		return "has a zero byte in its path", syscall.EINVAL
 	case len(path) > maxSocketPath:
-		return fmt.Sprintf("has a path of %d octets; at most %d are possible", len(path), maxSocketPath), syscall.ENAMETOOLONG
+		return fmt.Sprintf("has a path of %d bytes; at most %d are possible", len(path), maxSocketPath), syscall.ENAMETOOLONG
 	}
 	e.name = path
 	return "", nil
@@ -159,7 +159,7 @@ func (e *endpoint) parseInproc(name string) (wrong string) {
 	case name == "":
 		return "has no name; write it as inproc://name"
 	case len(name) > maxInprocName:
-		return fmt.Sprintf("has a name of %d octets; at most %d are possible", len(name), maxInprocName)
+		return fmt.Sprintf("has a name of %d bytes; at most %d are possible", len(name), maxInprocName)
 	}
 	e.name = name
 	return ""

@@ -114,7 +114,7 @@ func (e *EndpointError) Error() string {
 // Unwrap returns Err.
 func (e *EndpointError) Unwrap() error { return e.Err }
 
-// PeerError is a fault of one connection: malformed octets, a refused
+// PeerError is a fault of one connection: malformed bytes, a refused
 // handshake, a time-out. It goes to the monitor, and ends that connection
 // alone.
 type PeerError struct {

@@ -71,7 +71,7 @@ func ExampleXPub() {
 	_ = sub.Connect(pub.LastEndpoint())
 	_ = sub.Subscribe("price/B")
 
-	m, err := pub.Recv(ctx) // octet 1 and the topic
+	m, err := pub.Recv(ctx) // byte 1 and the topic
 	if err != nil {
 		panic(err)
 	}

@@ -95,7 +95,7 @@ func (p *publisher) prepare(g *group) {
 	if g.log == nil {
 		return
 	}
-	limits := hwm{p.opts.SendHWM, p.opts.SendHWMOctets}
+	limits := hwm{p.opts.SendHWM, p.opts.SendHWMBytes}
 	if g.size < 2 {
 		limits = hwm{}
 	}
@@ -162,7 +162,7 @@ func (p *publisher) offerWire(g *group, wire []byte, messages int, owner Owner) 
 		p.room -= int64(len(wire))
 		g.log.addWire(wire, messages, owner)
 	default:
-		p.room -= int64(octetsOf(g.runs))
+		p.room -= int64(bytesOf(g.runs))
 		g.log.addRuns(wire, g.runs, g.count)
 	}
 	for _, q := range g.apart {
@@ -183,7 +183,7 @@ func (p *publisher) offerWireAlone(q *pipe, wire []byte, messages int, owner Own
 		v = q.out.offerWire(nil, wire, messages, owner)
 	} else {
 		messages = g.count
-		size := octetsOf(g.runs)
+		size := bytesOf(g.runs)
 		p.room -= int64(size)
 		if shared := p.copied.of(wire, g.runs, size); shared != nil {
 			v = q.out.offerWire(nil, shared.Data()[:size:size], messages, shared)
@@ -230,7 +230,7 @@ func (p *publisher) SendBatch(ctx context.Context, bodies [][]byte) (sent int, e
 	return sent, nil
 }
 
-// sendPart publishes messages of one frame each that have size octets in wire
+// sendPart publishes messages of one frame each that have size bytes in wire
 // form.
 func (p *publisher) sendPart(ctx context.Context, bodies [][]byte, size int) error {
 	chunk := buf.Get(size)
@@ -242,19 +242,19 @@ func (p *publisher) sendPart(ctx context.Context, bodies [][]byte, size int) err
 	return p.sendWire(ctx, wire, len(bodies), nil, chunk)
 }
 
-// hasRoomFor says that the peer has room for a message of so many octets, and
+// hasRoomFor says that the peer has room for a message of so many bytes, and
 // reckons with it. Only publishing fills the queues of a publisher, and the
 // mutex of the subscriptions is held: room that was there once needs no second
 // look until it is used up.
-func (q *pipe) hasRoomFor(octets int) bool {
+func (q *pipe) hasRoomFor(bytes int) bool {
 	room := &q.sub.room
-	if room.messages <= 0 || room.octets <= 0 {
-		if *room = q.out.roomLeft(); room.messages <= 0 || room.octets <= 0 {
+	if room.messages <= 0 || room.bytes <= 0 {
+		if *room = q.out.roomLeft(); room.messages <= 0 || room.bytes <= 0 {
 			return false
 		}
 	}
 	room.messages--
-	room.octets -= octets
+	room.bytes -= bytes
 	return true
 }
 
@@ -271,9 +271,9 @@ func (o *outbox) roomLeft() hwm {
 	}
 	left := hwm{
 		o.limits.messages - o.queue.messages - o.held.messages,
-		o.limits.octets - o.queue.octets - o.held.octets,
+		o.limits.bytes - o.queue.bytes - o.held.bytes,
 	}
-	if left.octets <= 0 { // an empty queue takes one message of any size
+	if left.bytes <= 0 { // an empty queue takes one message of any size
 		left = hwm{1, 1}
 	}
 	return left

@@ -28,7 +28,7 @@ func fanned(t *testing.T, n int, o Options) (*Pub, []*pipe) {
 	return pub, peers
 }
 
-// queued is what waits for a peer, in octets.
+// queued is what waits for a peer, in bytes.
 func queued(q *pipe) []byte {
 	w := &writer{pipe: q}
 	q.out.mu.Lock()
@@ -49,13 +49,13 @@ func drain(peers ...*pipe) {
 }
 
 // waiting is how much waits for a peer.
-func waiting(q *pipe) (messages, octets int) {
+func waiting(q *pipe) (messages, size int) {
 	q.out.mu.Lock()
 	defer q.out.mu.Unlock()
 	return q.out.backlog()
 }
 
-// TestFanOut: all peers get the same octets, small messages and large ones, and
+// TestFanOut: all peers get the same bytes, small messages and large ones, and
 // those that are shared are given back when the last one is done.
 func TestFanOut(t *testing.T) {
 	t.Parallel()
@@ -70,14 +70,14 @@ func TestFanOut(t *testing.T) {
 		want = append(want, wire(message...)...)
 	}
 	for i, q := range peers {
-		messages, octets := waiting(q)
-		if messages != 5 || octets != len(want) || !bytes.Equal(queued(q), want) {
-			t.Errorf("peer %d has %d messages of %d octets, want 5 of %d", i, messages, octets, len(want))
+		messages, size := waiting(q)
+		if messages != 5 || size != len(want) || !bytes.Equal(queued(q), want) {
+			t.Errorf("peer %d has %d messages of %d bytes, want 5 of %d", i, messages, size, len(want))
 		}
 	}
 	drain(peers[1:]...)
 	if !bytes.Equal(queued(peers[0]), want) {
-		t.Error("a peer's octets changed when others gave up theirs")
+		t.Error("a peer's bytes changed when others gave up theirs")
 	}
 }
 
@@ -168,8 +168,8 @@ func TestPubSendBatch(t *testing.T) {
 	}
 	for i, q := range peers {
 		if !bytes.Equal(queued(q), want[i]) {
-			t.Errorf("peer %d has %d messages of %d octets, which are not the %d octets of its messages",
-				i, q.out.queue.messages, q.out.queue.octets, len(want[i]))
+			t.Errorf("peer %d has %d messages of %d bytes, which are not the %d bytes of its messages",
+				i, q.out.queue.messages, q.out.queue.bytes, len(want[i]))
 		}
 	}
 	if _, err := pub.SendBatch(context.Background(), [][]byte{make([]byte, 10), make([]byte, DefaultMaxMessageSize)}); !errors.Is(err, ErrTooLarge) {

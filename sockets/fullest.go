@@ -25,7 +25,7 @@ const (
 )
 
 // Fullest returns how full the fullest queue is among those of the subscribers that
-// read: from 0 for empty to 1 for Options.SendHWMOctets bytes or more. Queues less
+// read: from 0 for empty to 1 for Options.SendHWMBytes bytes or more. Queues less
 // than a quarter full count as empty. A subscriber that takes less than an eighth
 // of what it is sent does not count, so that a publisher that slows down by this
 // value does not wait for one that has stopped reading. The cost of a call grows
@@ -33,7 +33,7 @@ const (
 func (p *publisher) Fullest() float64 {
 	p.subs.Lock()
 	defer p.subs.Unlock()
-	limit, most := p.opts.SendHWMOctets, 0
+	limit, most := p.opts.SendHWMBytes, 0
 	now := time.Now()
 	look := func(q *pipe) {
 		if n := q.out.pending(false); n < limit/readingFrom {
@@ -78,17 +78,17 @@ func (q *pipe) reads(now time.Time) bool {
 // over inproc, the other socket.
 func (p *Peer) taken() int64 {
 	if p.far != nil {
-		return int64(p.octetsOut.Load())
+		return int64(p.bytesOut.Load())
 	}
 	return p.conn.stream.moved.Load()
 }
 
 // behindBy calls f for each follower that has at least the given number of bytes to
 // read. f must not wait.
-func (l *wirelog) behindBy(octets int, f func(*pipe)) {
+func (l *wirelog) behindBy(bytes int, f func(*pipe)) {
 	l.mu.Lock()
 	var behind []*pipe
-	for o := l.slowest; o != nil && l.tail.octets-o.follows.at.octets >= int64(octets); o = o.follows.faster {
+	for o := l.slowest; o != nil && l.tail.bytes-o.follows.at.bytes >= int64(bytes); o = o.follows.faster {
 		behind = append(behind, o.follows.pipe)
 	}
 	l.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 func TestH5_FullestOfThoseWhoRead(t *testing.T) {
 	t.Parallel()
 	const bound = 64 << 20
-	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMOctets: bound, FullPolicy: Disconnect, SendBuffer: 64 << 10})
+	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMBytes: bound, FullPolicy: Disconnect, SendBuffer: 64 << 10})
 	ctx := testContext(t)
 	wire := zmtp.AppendMessage(nil, []byte("a"), make([]byte, 1<<20))
 
@@ -53,9 +53,9 @@ func TestFullestInproc(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	names := new(Inproc)
-	pub := open(t, NewPub, Options{SendHWM: -1, SendHWMOctets: 1 << 20, Inproc: names})
+	pub := open(t, NewPub, Options{SendHWM: -1, SendHWMBytes: 1 << 20, Inproc: names})
 	must(t, pub.Bind(ctx, "inproc://x"))
-	sub := subscribed(t, Options{RecvHWM: -1, RecvHWMOctets: -1, Inproc: names}, "inproc://x", "")
+	sub := subscribed(t, Options{RecvHWM: -1, RecvHWMBytes: -1, Inproc: names}, "inproc://x", "")
 	body := make([]byte, 64<<10)
 	for begin := time.Now(); ; {
 		for range 8 {

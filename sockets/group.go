@@ -15,7 +15,7 @@ type group struct {
 	key    string // in subscriptions.groups, if shared
 	at     int    // index in subscriptions.all
 	topics map[string]struct{}
-	octets int  // of the topics
+	bytes  int  // of the topics
 	whole  bool // subscribed to everything
 
 	members int      // peers that have these topics
@@ -24,15 +24,15 @@ type group struct {
 	apart   []*pipe  // those of size that do not follow the log
 
 	mark  uint64 // the message that was matched last, so that none goes twice
-	runs  []run  // what of the present wire octets is for this group, unless it is whole
+	runs  []run  // what of the present wire bytes is for this group, unless it is whole
 	count int    // messages in runs
 }
 
 const (
-	// sharedTopics and sharedOctets bound the topics of a group that may have
+	// sharedTopics and sharedBytes bound the topics of a group that may have
 	// several peers: another topic of one of them is another group's key.
 	sharedTopics = 8
-	sharedOctets = 1 << 10
+	sharedBytes  = 1 << 10
 )
 
 // groupKey tells sets of topics apart.
@@ -46,11 +46,11 @@ func groupKey(topics map[string]struct{}) string {
 
 // groupOf returns the group of peers with these topics, which it takes over: one that
 // is there, or a new one. The mutex must be held.
-func (s *subscriptions) groupOf(topics map[string]struct{}, octets int) *group {
-	g := &group{topics: topics, octets: octets, at: len(s.all)}
+func (s *subscriptions) groupOf(topics map[string]struct{}, bytes int) *group {
+	g := &group{topics: topics, bytes: bytes, at: len(s.all)}
 	_, g.whole = topics[""]
 	g.whole = g.whole && !s.invert
-	if g.shared = len(topics) <= sharedTopics && octets <= sharedOctets; g.shared {
+	if g.shared = len(topics) <= sharedTopics && bytes <= sharedBytes; g.shared {
 		g.key = groupKey(topics)
 		if there := s.groups[g.key]; there != nil {
 			return there
@@ -187,8 +187,8 @@ func sizeOf(groups []*group) (n int) {
 	return n
 }
 
-// octetsOf returns the size of runs.
-func octetsOf(runs []run) (n int) {
+// bytesOf returns the size of runs.
+func bytesOf(runs []run) (n int) {
 	for _, r := range runs {
 		n += r.end - r.start
 	}

@@ -25,7 +25,7 @@ type lifeline struct {
 	until time.Time   // to then; guarded by conn.mu
 }
 
-// heard begins and listening ends the dealing with octets of the peer.
+// heard begins and listening ends the dealing with bytes of the peer.
 func (c *conn) heard() error {
 	c.life.reads.Add(1)
 	if !c.life.armed.Load() {

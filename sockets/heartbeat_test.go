@@ -75,7 +75,7 @@ func (c *collector) received(n int) error {
 
 func (c *collector) idle() {}
 
-// TestLastLook: a deadline that has passed is no proof while octets wait to be
+// TestLastLook: a deadline that has passed is no proof while bytes wait to be
 // read: it may be we who were not there.
 func TestLastLook(t *testing.T) {
 	t.Parallel()
@@ -231,14 +231,14 @@ func TestLibzmq_heartbeats(t *testing.T) {
 	})
 	t.Run("context", func(t *testing.T) {
 		t.Parallel()
-		// It is echoed, but no more than 16 octets.
+		// It is echoed, but no more than 16 bytes.
 		router := bind(t, NewRouter, Options{})
 		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
 		for _, size := range []int{0, 3, 15, 16, 17, 100} {
 			context := []byte("LOL" + fmt.Sprintf("%0100d", 1))[:size]
 			r.send(zmtp.AppendCommand(nil, "PING", append([]byte{0, 0}, context...)))
 			if name, data := r.command(); name != "PONG" || data != string(context[:min(size, 16)]) {
-				t.Errorf("%d octets: %s %q", size, name, data)
+				t.Errorf("%d bytes: %s %q", size, name, data)
 			}
 		}
 	})

@@ -73,9 +73,9 @@ func TestHostileHandshake(t *testing.T) {
 		{"no signature", patch(9, 0x7E), zmtp.ErrVersion},
 		{"ZMTP 1 and no such type", patch(10, 0)[:12], zmtp.ErrIncompatible},
 		{"ZMTP 2 and a wrong type", patch(10, 1)[:12], zmtp.ErrIncompatible},
-		{"ZMTP 1, identity of 2^63 octets", []byte{0xFF, 0x80, 0, 0, 0, 0, 0, 0, 0, 0}, zmtp.ErrVersion},
-		{"ZMTP 1, identity of 256 octets", []byte{0xFF, 0, 0, 0, 0, 0, 0, 1, 1, 0}, zmtp.ErrMalformed},
-		{"ZMTP 2, identity of 2^62 octets", append(patch(10, 1)[:11], 5, zmtp.FlagLong, 0x40, 0, 0, 0, 0, 0, 0, 0), zmtp.ErrMalformed},
+		{"ZMTP 1, identity of 2^63 bytes", []byte{0xFF, 0x80, 0, 0, 0, 0, 0, 0, 0, 0}, zmtp.ErrVersion},
+		{"ZMTP 1, identity of 256 bytes", []byte{0xFF, 0, 0, 0, 0, 0, 0, 1, 1, 0}, zmtp.ErrMalformed},
+		{"ZMTP 2, identity of 2^62 bytes", append(patch(10, 1)[:11], 5, zmtp.FlagLong, 0x40, 0, 0, 0, 0, 0, 0, 0), zmtp.ErrMalformed},
 		{"ZMTP 2, command for an identity", append(patch(10, 1)[:11], 5, zmtp.FlagCommand), zmtp.ErrMalformed},
 		{"PLAIN", zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: "PLAIN"}), zmtp.ErrMechanism},
 		{"CURVE", zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: "CURVE"}), zmtp.ErrMechanism},
@@ -84,7 +84,7 @@ func TestHostileHandshake(t *testing.T) {
 		{"wrong socket type", slices.Concat(g, readyOf(property("Socket-Type", "PUB"))), zmtp.ErrIncompatible},
 		{"unknown socket type", slices.Concat(g, readyOf(property("Socket-Type", "dealer "))), zmtp.ErrIncompatible},
 		{"empty socket type", slices.Concat(g, readyOf(property("Socket-Type", ""))), zmtp.ErrIncompatible},
-		{"identity of 256 octets", slices.Concat(g, readyOf(dealer, property("Identity", strings.Repeat("i", 256)))), zmtp.ErrMalformed},
+		{"identity of 256 bytes", slices.Concat(g, readyOf(dealer, property("Identity", strings.Repeat("i", 256)))), zmtp.ErrMalformed},
 		{"property cut short", slices.Concat(g, readyOf(dealer, []byte("\x08Iden"))), zmtp.ErrMalformed},
 		{"value cut short", slices.Concat(g, readyOf(dealer, []byte("\x01X\x00\x00\x00\x05abcd"))), zmtp.ErrMalformed},
 		{"value of 2^31", slices.Concat(g, readyOf(dealer, []byte("\x01X\x80\x00\x00\x00abcd"))), zmtp.ErrMalformed},
@@ -96,7 +96,7 @@ func TestHostileHandshake(t *testing.T) {
 		{"empty command", slices.Concat(g, []byte{zmtp.FlagCommand, 0}), zmtp.ErrMalformed},
 		{"name cut short", slices.Concat(g, []byte{zmtp.FlagCommand, 3, 9, 'R', 'E'}), zmtp.ErrMalformed},
 		{"ERROR", slices.Concat(g, zmtp.AppendError(nil, "no")), zmtp.ErrRefused},
-		{"READY of 2^62 octets", slices.Concat(g, huge), zmtp.ErrTooLarge},
+		{"READY of 2^62 bytes", slices.Concat(g, huge), zmtp.ErrTooLarge},
 		{"READY above the limit", slices.Concat(g, readyOf(dealer, property("X-Large", strings.Repeat("x", maxHandshakeCommand)))), zmtp.ErrTooLarge},
 	} {
 		for _, bytewise := range []bool{false, true} {
@@ -200,7 +200,7 @@ func TestHostileHarmless(t *testing.T) {
 		zmtp.AppendCommand(nil, "READY", nil), zmtp.AppendCommand(nil, strings.Repeat("N", 255), nil),
 		zmtp.AppendPing(nil, 0, nil))
 	r.sync()
-	r.send(zmtp.AppendCommand(nil, "PING", append([]byte{0, 0}, "a context of more than sixteen octets"...)))
+	r.send(zmtp.AppendCommand(nil, "PING", append([]byte{0, 0}, "a context of more than sixteen bytes"...)))
 	if name, data := r.command(); name != "PONG" || data != "a context of mor" {
 		t.Errorf("%s %q", name, data)
 	}
@@ -257,7 +257,7 @@ func TestHostileHalfOpen(t *testing.T) {
 					mine[0].Close()
 					mine = mine[1:]
 				}
-				if i%2 == 0 { // octet by octet over all of its connections
+				if i%2 == 0 { // byte by byte over all of its connections
 					for k, c := range mine {
 						_, _ = c.Write(greeting(1)[(n+k)%64:][:1])
 					}
@@ -294,7 +294,7 @@ func TestHostilePings(t *testing.T) {
 	seen.await(t, HandshakeSucceeded)
 	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("pings"))
 	peer := seen.await(t, HandshakeSucceeded).Peer
-	flood := bytes.Repeat(zmtp.AppendPing(nil, 0, []byte("sixteen octets!!")), 10_000)
+	flood := bytes.Repeat(zmtp.AppendPing(nil, 0, []byte("sixteen bytes!!")), 10_000)
 	queued := func() int {
 		peer.pipe.out.mu.Lock()
 		defer peer.pipe.out.mu.Unlock()
@@ -305,7 +305,7 @@ func TestHostilePings(t *testing.T) {
 		r.send(flood)
 		n := queued()
 		if n > maxControl+100 {
-			t.Fatalf("%d octets of PONGs are queued", n)
+			t.Fatalf("%d bytes of PONGs are queued", n)
 		}
 		if n > 0 {
 			full++
@@ -423,14 +423,14 @@ func TestHostileMemory(t *testing.T) {
 		name  string
 		says  []byte
 		greet bool
-		each  int64 // octets a connection may cost
+		each  int64 // bytes a connection may cost
 	}{
 		{"silent in the handshake", nil, false, 40 << 10},
 		{"most of a READY", slices.Concat(greeting(1), []byte{zmtp.FlagCommand | zmtp.FlagLong, 0, 0, 0, 0, 0, 0, 0x40, 0}, make([]byte, 16<<10-1)), false, 40<<10 + 3*16<<10},
 		{"idle after traffic", bytes.Repeat(wire("", strings.Repeat("x", 1000)), 500), true, 40 << 10},
 		{"idle after tiny messages", bytes.Repeat(wire(""), 100_000), true, 40 << 10},
-		{"5000 of 200 million octets", append([]byte{zmtp.FlagLong, 0, 0, 0, 0, 0x0B, 0xEB, 0xC2, 0}, make([]byte, 5000)...), true, 40<<10 + 8*5000},
-		{"300 thousand of 200 million octets", append([]byte{zmtp.FlagLong, 0, 0, 0, 0, 0x0B, 0xEB, 0xC2, 0}, make([]byte, 300_000)...), true, 40<<10 + 8*300_000},
+		{"5000 of 200 million bytes", append([]byte{zmtp.FlagLong, 0, 0, 0, 0, 0x0B, 0xEB, 0xC2, 0}, make([]byte, 5000)...), true, 40<<10 + 8*5000},
+		{"300 thousand of 200 million bytes", append([]byte{zmtp.FlagLong, 0, 0, 0, 0, 0x0B, 0xEB, 0xC2, 0}, make([]byte, 300_000)...), true, 40<<10 + 8*300_000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			seen := newEvents()
@@ -456,14 +456,14 @@ func TestHostileMemory(t *testing.T) {
 				seen.await(t, Accepted)
 			}
 			if !c.greet || c.each != 40<<10 {
-				eventually(t, "all octets are received", func() bool {
+				eventually(t, "all bytes are received", func() bool {
 					return unreceived(t, peers) == 0
 				})
 			}
 			cost := (used() - before) / int64(connections)
-			t.Logf("%d octets a connection", cost)
+			t.Logf("%d bytes a connection", cost)
 			if cost > c.each {
-				t.Errorf("%d octets a connection, the bound is %d", cost, c.each)
+				t.Errorf("%d bytes a connection, the bound is %d", cost, c.each)
 			}
 			for _, r := range peers {
 				r.conn.Close()
@@ -472,7 +472,7 @@ func TestHostileMemory(t *testing.T) {
 	}
 }
 
-// unreceived is how many octets the peers' other sides have not read yet, as
+// unreceived is how many bytes the peers' other sides have not read yet, as
 // far as the system tells.
 func unreceived(t *testing.T, peers []*raw) (n int) {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxIdle is what a connection may cost that only waits, in octets of heap and
+// maxIdle is what a connection may cost that only waits, in bytes of heap and
 // stacks: beside it there is what the kernel keeps.
 const maxIdle = 10 << 10
 
@@ -85,9 +85,9 @@ func TestIdleMemory(t *testing.T) {
 				cost = (used() - before) / connections
 			}
 			if cost > maxIdle {
-				t.Errorf("%d octets a connection, the bound is %d", cost, maxIdle)
+				t.Errorf("%d bytes a connection, the bound is %d", cost, maxIdle)
 			}
-			t.Logf("%d octets a connection", cost)
+			t.Logf("%d bytes a connection", cost)
 			runtime.KeepAlive(seen)
 		})
 	}

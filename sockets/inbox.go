@@ -27,30 +27,30 @@ type inbox struct {
 	sources int           // connected peers
 	limits  hwm
 
-	leftovers int           // octets in queues of peers that have gone
+	leftovers int           // bytes in queues of peers that have gone
 	newcomers chan struct{} // closed when there is room for new peers; nil while none waits
 
 	patience time.Duration // Options.RecvTimeout
 	grace    time.Duration // aheadGrace, but in tests
 	term     time.Duration // loanTerm, but in tests
-	slack    int           // behindOctets, but in tests
+	slack    int           // behindBytes, but in tests
 	conflate bool          // keep the last message of each peer only
 	named    bool          // Recv puts the peer's identity before its messages (ROUTER)
 	readable chan struct{} // see Readable; nil before its first use
 }
 
-// hwm is a high-water mark in messages and octets.
-type hwm struct{ messages, octets int }
+// hwm is a high-water mark in messages and bytes.
+type hwm struct{ messages, bytes int }
 
 // low is the mark below which a queue that was full takes again.
-func (h hwm) low() hwm { return hwm{(h.messages + 1) / 2, (h.octets + 1) / 2} }
+func (h hwm) low() hwm { return hwm{(h.messages + 1) / 2, (h.bytes + 1) / 2} }
 
 // inqueue is what was received on one pipe and nobody took. All of it is
 // guarded by inbox.mu.
 type inqueue struct {
 	batches  ring[inbatch]
 	messages int
-	cost     int           // of the batches, in octets
+	cost     int           // of the batches, in bytes
 	resume   chan struct{} // the reader waits here while the queue is full
 	blocked  bool          // it does
 	awaited  bool          // somebody was waiting for the batch that came last
@@ -92,7 +92,7 @@ func (in *inbox) init(limits hwm) {
 	in.some = newGate()
 	in.done = make(chan struct{})
 	in.limits = limits
-	in.grace, in.term, in.slack = aheadGrace, loanTerm, behindOctets
+	in.grace, in.term, in.slack = aheadGrace, loanTerm, behindBytes
 }
 
 // spans returns an empty span slice for a reader to fill.
@@ -139,7 +139,7 @@ func (in *inbox) push(q *inqueue, b *Batch, gone <-chan struct{}) bool {
 			return false
 		}
 		room := in.limits.messages - q.messages
-		full := room <= 0 || (q.cost >= in.limits.octets && q.messages > 0)
+		full := room <= 0 || (q.cost >= in.limits.bytes && q.messages > 0)
 		if full || q.ahead() {
 			if !in.wait(q, full, gone) {
 				return false
@@ -256,10 +256,10 @@ func (in *inbox) taken(q *inqueue, messages, cost int) {
 	} else {
 		invariants.Assert(q.messages == 0 && q.cost == 0, "an empty queue has nothing to count")
 	}
-	if q.left && q.cost < aheadOctets/2 {
+	if q.left && q.cost < aheadBytes/2 {
 		q.left = false
 	}
-	if q.blocked && (q.messages < q.until.messages && q.cost < q.until.octets || q.messages == 0) {
+	if q.blocked && (q.messages < q.until.messages && q.cost < q.until.bytes || q.messages == 0) {
 		q.unblock()
 	}
 	if in.ready.len() > 0 {
@@ -294,7 +294,7 @@ func (q *inqueue) account(messages, cost int) (link *half, told hwm, empty bool)
 		return nil, hwm{}, false
 	}
 	q.untold.messages += messages
-	q.untold.octets += cost
+	q.untold.bytes += cost
 	empty = q.batches.len() == 0
 	if !empty && q.untold.messages < q.report {
 		return nil, hwm{}, false
@@ -315,7 +315,7 @@ func (in *inbox) await(ctx context.Context, l *limit) error {
 }
 
 // single is one message that was taken out of the inbox, with a reference on
-// its octets.
+// its bytes.
 type single struct {
 	chunk *buf.Chunk
 	span  Span
@@ -326,7 +326,7 @@ func (m *single) wire() zmtp.Message {
 	return zmtp.Message(m.chunk.Data()[m.span.Start:m.span.End:m.span.End])
 }
 
-// lend makes b the batch of the message, without its first skip octets. The
+// lend makes b the batch of the message, without its first skip bytes. The
 // reference is then b's.
 func (m *single) lend(b *Batch, skip int) {
 	b.Release()
@@ -408,7 +408,7 @@ func (in *inbox) recvFrom(ctx context.Context) (Message, *Peer, error) {
 // say.
 type exchanger interface {
 	// next takes the next message for the application out of the inbox, without
-	// waiting (ErrWouldBlock). Its first skip octets are not the application's.
+	// waiting (ErrWouldBlock). Its first skip bytes are not the application's.
 	next() (m single, skip int, err error)
 }
 

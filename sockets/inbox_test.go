@@ -13,16 +13,16 @@ import (
 
 // batchOf makes a batch of one-frame messages, as a reader does.
 func batchOf(peer *Peer, bodies ...string) Batch {
-	var octets []byte
+	var bytes []byte
 	var spans []Span
 	for _, body := range bodies {
-		start := len(octets)
-		octets = append(octets, wire(body)...)
-		spans = append(spans, Span{Start: uint32(start), End: uint32(len(octets))})
+		start := len(bytes)
+		bytes = append(bytes, wire(body)...)
+		spans = append(spans, Span{Start: uint32(start), End: uint32(len(bytes))})
 	}
-	chunk := buf.Get(len(octets))
-	copy(chunk.Data(), octets)
-	return Batch{chunk: chunk, spans: spans, peer: peer, cost: len(octets)}
+	chunk := buf.Get(len(bytes))
+	copy(chunk.Data(), bytes)
+	return Batch{chunk: chunk, spans: spans, peer: peer, cost: len(bytes)}
 }
 
 // numbers are the texts of from to, below to.
@@ -141,9 +141,9 @@ func TestInboxHWM(t *testing.T) {
 	}
 }
 
-// TestInboxHWMOctets: a queue below its bound takes one batch more, whatever
+// TestInboxHWMBytes: a queue below its bound takes one batch more, whatever
 // its size.
-func TestInboxHWMOctets(t *testing.T) {
+func TestInboxHWMBytes(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	in := newInbox(hwm{unbounded, 100})

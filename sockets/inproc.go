@@ -23,7 +23,7 @@ import (
 //   - Messages are handed over in memory, from the queue of the sender to that of
 //     the receiver, without a goroutine in between. The queue of each direction is
 //     bounded by the sum of the sender's SendHWM and the receiver's RecvHWM
-//     (and of the bounds in octets), or not at all if one of them is not. As
+//     (and of the bounds in bytes), or not at all if one of them is not. As
 //     long as a Connect waits for its Bind, the connecting side's own bound
 //     counts.
 //   - There is no handshake, and so none of its options apply, nor those of

@@ -50,11 +50,11 @@ type half struct {
 	flows    bool // fetch may run: true from begin to fetchLast. fetching guards it and the fields below
 	taken    outqueue
 	batch    Batch
-	octets   int // of batch
+	bytes    int // of batch
 }
 
-// maxBatchOctets bounds the octets that one batch's spans point into.
-const maxBatchOctets = min(1<<31, math.MaxInt)
+// maxBatchBytes bounds the bytes that one batch's spans point into.
+const maxBatchBytes = min(1<<31, math.MaxInt)
 
 // newHalf makes the half of a pipe, whose other side is of the given socket.
 func newHalf(p *pipe, other *socket) *half {
@@ -120,7 +120,7 @@ func (h hwm) plus(g hwm) hwm {
 		}
 		return min(a+b, unbounded)
 	}
-	return hwm{sum(h.messages, g.messages), sum(h.octets, g.octets)}
+	return hwm{sum(h.messages, g.messages), sum(h.bytes, g.bytes)}
 }
 
 // notify tells the receivers that there is something to fetch. The other side's
@@ -270,16 +270,16 @@ func (h *half) step() bool {
 		return false
 	}
 	kept := h.deliver()
-	if told := kept.less(hwm{h.taken.messages, h.taken.octets}); told != (hwm{}) {
+	if told := kept.less(hwm{h.taken.messages, h.taken.bytes}); told != (hwm{}) {
 		h.consumed(told, false)
 	}
 	h.taken.items = h.taken.items[:0]
-	h.taken.messages, h.taken.octets = 0, 0
+	h.taken.messages, h.taken.bytes = 0, 0
 	return kept.messages == 0 || h.eager // else the receiver that empties the inqueue fetches again
 }
 
 // less is what of total is not in h.
-func (h hwm) less(total hwm) hwm { return hwm{total.messages - h.messages, total.octets - h.octets} }
+func (h hwm) less(total hwm) hwm { return hwm{total.messages - h.messages, total.bytes - h.bytes} }
 
 // exchange takes what is queued on the other side. If that is nothing, it
 // reports false.
@@ -298,10 +298,10 @@ func (h *half) exchange() bool {
 	}
 	h.taken, o.queue = o.queue, h.taken
 	o.held.messages += h.taken.messages
-	o.held.octets += h.taken.octets
+	o.held.bytes += h.taken.bytes
 	o.mu.Unlock()
 	from.peer.messagesOut.Add(uint64(h.taken.messages))
-	from.peer.octetsOut.Add(uint64(h.taken.octets))
+	from.peer.bytesOut.Add(uint64(h.taken.bytes))
 	return true
 }
 
@@ -311,12 +311,12 @@ func (h *half) consumed(n hwm, empty bool) {
 	o := &h.other.pipe.out
 	o.mu.Lock()
 	o.held.messages = max(0, o.held.messages-n.messages)
-	o.held.octets = max(0, o.held.octets-n.octets)
+	o.held.bytes = max(0, o.held.bytes-n.bytes)
 	roomy := false
 	if o.full {
 		low := o.limits.low()
-		messages, octets := o.queue.messages+o.held.messages, o.queue.octets+o.held.octets
-		roomy = messages == 0 || messages < low.messages && octets < low.octets
+		messages, bytes := o.queue.messages+o.held.messages, o.queue.bytes+o.held.bytes
+		roomy = messages == 0 || messages < low.messages && bytes < low.bytes
 	}
 	if roomy {
 		o.full = false
@@ -341,7 +341,7 @@ func (h *half) deliver() (kept hwm) {
 	var staged *buf.Chunk
 	at := 0
 	if st := h.taken.stage; st != nil {
-		staged = buf.Wrap(st.octets, st)
+		staged = buf.Wrap(st.bytes, st)
 		h.taken.stage = nil
 	}
 	h.batch.spans = h.socket.in.spans()
@@ -353,7 +353,7 @@ func (h *half) deliver() (kept hwm) {
 			n = h.decode(staged, at, at+item.size)
 			at += item.size
 		case h.socket.opts.Prepare != nil:
-			// Prepare may change the octets, which are not ours.
+			// Prepare may change the bytes, which are not ours.
 			own := buf.Get(len(item.lent))
 			n = h.decode(own, 0, copy(own.Data(), item.lent))
 			own.Release()
@@ -365,7 +365,7 @@ func (h *half) deliver() (kept hwm) {
 		}
 		*item = outitem{}
 		kept.messages += n.messages
-		kept.octets += n.octets
+		kept.bytes += n.bytes
 	}
 	in := &h.socket.in
 	in.mu.Lock()
@@ -378,7 +378,7 @@ func (h *half) deliver() (kept hwm) {
 	return kept
 }
 
-// decode hands on the messages and obeys the commands between two octets of a
+// decode hands on the messages and obeys the commands between two bytes of a
 // chunk. All of it is whole, and made by our own side.
 func (h *half) decode(c *buf.Chunk, at, end int) (kept hwm) {
 	c.Retain()
@@ -386,7 +386,7 @@ func (h *half) decode(c *buf.Chunk, at, end int) (kept hwm) {
 	hand := func() {
 		n := h.hand(c)
 		kept.messages += n.messages
-		kept.octets += n.octets
+		kept.bytes += n.bytes
 	}
 	for at < len(wire) {
 		if wire[at]&zmtp.FlagCommand != 0 {
@@ -410,7 +410,7 @@ func (h *half) decode(c *buf.Chunk, at, end int) (kept hwm) {
 		if next < 0 {
 			break
 		}
-		if next > maxBatchOctets && at > 0 {
+		if next > maxBatchBytes && at > 0 {
 			// Spans count in 32 bits: go on in a chunk that begins here.
 			hand()
 			c = buf.Wrap(wire[at:], c)
@@ -428,10 +428,10 @@ func (h *half) decode(c *buf.Chunk, at, end int) (kept hwm) {
 // add collects a message.
 func (h *half) add(start, end int) {
 	h.batch.spans = append(h.batch.spans, Span{Start: uint32(start), End: uint32(end)})
-	h.octets += end - start
+	h.bytes += end - start
 }
 
-// frameEnd returns where the frame at octet at of wire ends, or -1 if it is not
+// frameEnd returns where the frame at byte at of wire ends, or -1 if it is not
 // all there.
 func frameEnd(wire []byte, at int) int {
 	if at+2 > len(wire) {
@@ -460,10 +460,10 @@ func (h *half) hand(c *buf.Chunk) (kept hwm) {
 	if len(b.spans) == 0 {
 		return hwm{}
 	}
-	octets := h.octets
-	h.octets = 0
+	bytes := h.bytes
+	h.bytes = 0
 	h.peer.messagesIn.Add(uint64(len(b.spans)))
-	h.peer.octetsIn.Add(uint64(octets))
+	h.peer.bytesIn.Add(uint64(bytes))
 	if h.ignore {
 		h.peer.discarded.Add(uint64(len(b.spans)))
 		b.spans = b.spans[:0]
@@ -478,10 +478,10 @@ func (h *half) hand(c *buf.Chunk) (kept hwm) {
 	}
 	if wanted && len(b.spans) > 0 {
 		if len(b.spans) < before || b.chunk != c {
-			octets = b.octets()
+			bytes = b.bytes()
 		}
-		kept = hwm{len(b.spans), octets}
-		b.cost = octets
+		kept = hwm{len(b.spans), bytes}
+		b.cost = bytes
 		in := &h.socket.in
 		in.mu.Lock()
 		in.add(&h.pipe.in, b)

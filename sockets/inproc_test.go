@@ -211,7 +211,7 @@ func TestInprocPubSub(t *testing.T) {
 			m, err := sub.Recv(ctx)
 			must(t, err)
 			if string(m[0]) != want {
-				t.Errorf("%d octets, %.10q", len(m[0]), m[0])
+				t.Errorf("%d bytes, %.10q", len(m[0]), m[0])
 			}
 		}
 		if l.retained.Load() == 0 {
@@ -540,7 +540,7 @@ func TestInprocPeerDisconnect(t *testing.T) {
 	}
 }
 
-// TestInprocPrepare: it runs, and may change the octets, lent ones of somebody
+// TestInprocPrepare: it runs, and may change the bytes, lent ones of somebody
 // else's too.
 func TestInprocPrepare(t *testing.T) {
 	t.Parallel()

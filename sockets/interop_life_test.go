@@ -49,7 +49,7 @@ func TestInteropRestartedPub(t *testing.T) {
 		// Every topic is there again, in whatever order.
 		told := map[string]bool{}
 		for _, m := range pythonReceives(pub, 2) {
-			told[string(m[0].Octets)] = true
+			told[string(m[0].Bytes)] = true
 		}
 		if !told["\x01a"] || !told["\x01b"] {
 			t.Fatalf("libzmq was told %v", told)

@@ -35,7 +35,7 @@ func wantTold(t *testing.T, pub *interop.Process, want ...string) {
 	t.Helper()
 	var got []string
 	for _, m := range pythonReceives(pub, len(want)) {
-		got = append(got, string(m[0].Octets))
+		got = append(got, string(m[0].Bytes))
 	}
 	if !slices.Equal(got, want) {
 		t.Fatalf("libzmq was told %q, want %q", got, want)
@@ -88,7 +88,7 @@ func TestInteropPubTopics(t *testing.T) {
 					check(t, pub.Send(ctx, []byte(topic), []byte("body")))
 				}
 				for i, m := range pythonReceives(sub, len(want)+1) {
-					if got := string(m[0].Octets); i < len(want) && got != want[i] {
+					if got := string(m[0].Bytes); i < len(want) && got != want[i] {
 						t.Fatalf("%s: message %d is %q, want those of %q", fence, i, got, want)
 					} else if i == len(want) && got != fence {
 						t.Fatalf("%s: %q came beside those of %q", fence, got, want)

@@ -20,14 +20,14 @@ func name(identity string) string {
 }
 
 // wantIdentity checks what a ROUTER says of its peer: its own identity, or five
-// octets beginning with zero.
+// bytes beginning with zero.
 func wantIdentity(t *testing.T, got []byte, own string) {
 	t.Helper()
 	if own != "" && string(got) != own {
 		t.Fatalf("identity is %q, want %q", got, own)
 	}
 	if own == "" && (len(got) != 5 || got[0] != 0) {
-		t.Fatalf("identity is %q, want five octets beginning with zero", got)
+		t.Fatalf("identity is %q, want five bytes beginning with zero", got)
 	}
 }
 
@@ -85,11 +85,11 @@ func TestInteropDealer(t *testing.T) {
 			message := interop.Frames(seed, 0, s)
 			check(t, dealer.Send(ctx, message...))
 			got := pythonReceives(router, 1)[0]
-			wantIdentity(t, got[0].Octets, identity)
+			wantIdentity(t, got[0].Bytes, identity)
 			wantDescribed(t, got[1:], message)
 
 			count := s.count()
-			sent := pythonSends(router, [][]byte{got[0].Octets}, seed, s, count)
+			sent := pythonSends(router, [][]byte{got[0].Bytes}, seed, s, count)
 			for i := range count {
 				m, err := dealer.Recv(ctx)
 				check(t, err)

@@ -164,7 +164,7 @@ func brief(frames []interop.Frame) string {
 			b.WriteString(" ...")
 			break
 		}
-		fmt.Fprintf(&b, " %d octets %.8s", f.Size, f.SHA256)
+		fmt.Fprintf(&b, " %d bytes %.8s", f.Size, f.SHA256)
 	}
 	return b.String()
 }
@@ -177,7 +177,7 @@ func wantFrames(t *testing.T, got sockets.Message, want [][]byte) {
 	}
 	for i := range got {
 		if !bytes.Equal(got[i], want[i]) {
-			t.Fatalf("frame %d has %d octets that are not the %d sent", i, len(got[i]), len(want[i]))
+			t.Fatalf("frame %d has %d bytes that are not the %d sent", i, len(got[i]), len(want[i]))
 		}
 	}
 }

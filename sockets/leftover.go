@@ -20,7 +20,7 @@ func (in *inbox) leave(q *inqueue) {
 	}
 }
 
-// fetched settles what is left after so many octets were taken from a queue. mu
+// fetched settles what is left after so many bytes were taken from a queue. mu
 // must be held.
 func (in *inbox) fetched(q *inqueue, cost int) {
 	if !q.gone {
@@ -31,7 +31,7 @@ func (in *inbox) fetched(q *inqueue, cost int) {
 		in.leftovers -= leftPeer
 		q.gone = false
 	}
-	if in.newcomers != nil && in.leftovers < in.limits.low().octets {
+	if in.newcomers != nil && in.leftovers < in.limits.low().bytes {
 		close(in.newcomers)
 		in.newcomers = nil
 	}
@@ -41,7 +41,7 @@ func (in *inbox) fetched(q *inqueue, cost int) {
 // if the socket or the connection ended first. mu must be held, and is when it
 // returns true.
 func (in *inbox) admit(q *inqueue, gone <-chan struct{}) bool {
-	for in.leftovers >= in.limits.octets {
+	for in.leftovers >= in.limits.bytes {
 		if in.newcomers == nil {
 			in.newcomers = make(chan struct{})
 		}

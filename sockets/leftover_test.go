@@ -18,7 +18,7 @@ func leftovers(s *socket) int {
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	const peers, mark = 200, 64 << 10
-	pull := bind(t, NewPull, Options{RecvHWMOctets: mark})
+	pull := bind(t, NewPull, Options{RecvHWMBytes: mark})
 	known := dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil)
 	known.send(wire("known"))
 	m, err := pull.Recv(testContext(t))
@@ -43,7 +43,7 @@ func TestLeftovers(t *testing.T) {
 		return false
 	})
 	if n := leftovers(&pull.socket); n > 2*mark {
-		t.Errorf("%d octets are left by peers that have gone, the mark is %d", n, mark)
+		t.Errorf("%d bytes are left by peers that have gone, the mark is %d", n, mark)
 	}
 	seen := map[string]int{}
 	for range peers + 1 {
@@ -67,14 +67,14 @@ func TestLeftovers(t *testing.T) {
 func TestLeftoversNotices(t *testing.T) {
 	t.Parallel()
 	const peers, mark = 60, 32 << 10
-	router := bind(t, NewRouter, Options{RecvHWMOctets: mark, Notify: NotifyConnect | NotifyDisconnect})
+	router := bind(t, NewRouter, Options{RecvHWMBytes: mark, Notify: NotifyConnect | NotifyDisconnect})
 	for range peers {
 		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
 		r.conn.Close()
 	}
 	eventually(t, "peers that come wait", func() bool { return leftovers(&router.socket) >= mark })
 	if n := leftovers(&router.socket); n > 2*mark {
-		t.Errorf("%d octets are left by peers that have gone, the mark is %d", n, mark)
+		t.Errorf("%d bytes are left by peers that have gone, the mark is %d", n, mark)
 	}
 	for range 2 * peers {
 		m, err := router.Recv(testContext(t))
@@ -109,7 +109,7 @@ func TestLeftoversHiccups(t *testing.T) {
 // TestLeftoversClose: Close does not wait for the application.
 func TestLeftoversClose(t *testing.T) {
 	t.Parallel()
-	pull := bind(t, NewPull, Options{RecvHWMOctets: 1000})
+	pull := bind(t, NewPull, Options{RecvHWMBytes: 1000})
 	for range 20 {
 		r := dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil)
 		r.send(wire("m"))

@@ -33,7 +33,7 @@ type subscriberSocket interface {
 	Close() error
 }
 
-// TestLibzmq_mock_pub_sub: the octets of subscriptions, for a peer of ZMTP 3.1
+// TestLibzmq_mock_pub_sub: the bytes of subscriptions, for a peer of ZMTP 3.1
 // and for one of 3.0, in both directions.
 func TestLibzmq_mock_pub_sub(t *testing.T) {
 	t.Parallel()
@@ -528,17 +528,17 @@ func TestLibzmq_disconnect_inproc(t *testing.T) {
 	}
 }
 
-// wants reads octets.
-func (r *raw) wants(octets string) {
+// wants reads bytes.
+func (r *raw) wants(bytes string) {
 	r.t.Helper()
-	got := make([]byte, len(octets))
+	got := make([]byte, len(bytes))
 	for n := 0; n < len(got); {
 		m, err := r.in.Read(got[n:])
 		if n += m; err != nil {
-			r.t.Fatalf("%q and then %v, want %q", got[:n], err, octets)
+			r.t.Fatalf("%q and then %v, want %q", got[:n], err, bytes)
 		}
 	}
-	if string(got) != octets {
-		r.t.Fatalf("%q, want %q", got, octets)
+	if string(got) != bytes {
+		r.t.Fatalf("%q, want %q", got, bytes)
 	}
 }

@@ -179,9 +179,9 @@ func TestLibzmq_security_no_zap_handler(t *testing.T) {
 // malformedHandshake is what a peer sends after its greeting, and libzmq's code
 // for it, 0 if that does not matter.
 type malformedHandshake struct {
-	name   string
-	octets []byte
-	code   uint32
+	name  string
+	bytes []byte
+	code  uint32
 }
 
 // refuseMalformed plays such peers: the connection ends, with a typed event, and
@@ -192,7 +192,7 @@ func refuseMalformed(t *testing.T, mechanism string, server Security, all []malf
 	router := bind(t, NewRouter, Options{Security: server, Inproc: new(Inproc), Monitor: seen.tell})
 	for _, c := range all {
 		r := dialRaw(t, router.LastEndpoint())
-		r.send(zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: mechanism}), bytes.Clone(c.octets))
+		r.send(zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: mechanism}), bytes.Clone(c.bytes))
 		e := seen.await(t, HandshakeFailed)
 		if number, value := e.Code(); number != libzmqProtocol || c.code != 0 && value != c.code {
 			t.Errorf("%s: %#x %#x, want the code %#x: %v", c.name, number, value, c.code, e.Err)

@@ -202,7 +202,7 @@ func TestMaxHandshakes(t *testing.T) {
 }
 
 // TestHandshakeTimeout: who does not finish in time is closed, even one that
-// keeps sending octets.
+// keeps sending bytes.
 func TestHandshakeTimeout(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()

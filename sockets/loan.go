@@ -56,10 +56,10 @@ const (
 	// loanTerm is for how long a connection may go unread while the application
 	// deals with what it has received. It is checked once or twice as late.
 	loanTerm = 2 * time.Millisecond
-	// behindOctets is how much may be read without a wait until the peer is
+	// behindBytes is how much may be read without a wait until the peer is
 	// taken to be faster than who reads: more than what the kernel has kept
 	// while nobody read.
-	behindOctets = 16 << 20
+	behindBytes = 16 << 20
 )
 
 var (

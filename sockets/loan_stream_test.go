@@ -293,7 +293,7 @@ func TestLoanBehind(t *testing.T) {
 	large := make([]byte, 8<<10) // which comes in one piece
 	must(t, push.Send(testContext(t), large))
 	if n := <-received; n != len(large) {
-		t.Fatalf("%d octets were received, want %d", n, len(large))
+		t.Fatalf("%d bytes were received, want %d", n, len(large))
 	}
 	close(done)
 	// No other message comes, with which the connection might be lent again.

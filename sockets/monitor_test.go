@@ -114,7 +114,7 @@ func TestPeers(t *testing.T) {
 		}
 		return len(peers) == 3 && mine.PendingMessages == 2
 	})
-	if mine.MessagesIn != 2 || mine.OctetsIn != 3+4+3 || mine.Remote != r.conn.LocalAddr().String() {
+	if mine.MessagesIn != 2 || mine.BytesIn != 3+4+3 || mine.Remote != r.conn.LocalAddr().String() {
 		t.Errorf("%+v", mine)
 	}
 	must(t, router.Send(ctx, []byte("a"), []byte("answer")))
@@ -122,7 +122,7 @@ func TestPeers(t *testing.T) {
 	eventually(t, "it is counted", func() bool {
 		for _, p := range router.Peers() {
 			if string(p.Identity) == "a" {
-				return p.MessagesOut == 1 && p.OctetsOut == 8
+				return p.MessagesOut == 1 && p.BytesOut == 8
 			}
 		}
 		return false

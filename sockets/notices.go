@@ -8,33 +8,33 @@ import (
 // notices collects messages that the socket itself has for the application, or
 // that it has taken apart, in a chunk of their own.
 type notices struct {
-	batch  Batch
-	octets []byte // the chunk's, as far as they are filled
-	more   int    // where the last frame of an unfinished message begins, plus 1
+	batch Batch
+	bytes []byte // the chunk's, as far as they are filled
+	more  int    // where the last frame of an unfinished message begins, plus 1
 }
 
-// begin prepares for messages that have at most size octets on the wire.
+// begin prepares for messages that have at most size bytes on the wire.
 func (n *notices) begin(size int) {
 	if n.batch.chunk == nil {
 		n.batch.chunk = buf.Get(size)
-		n.octets = n.batch.chunk.Data()[:0:size]
+		n.bytes = n.batch.chunk.Data()[:0:size]
 	}
 }
 
 // frame adds a frame to the message that is being built.
 func (n *notices) frame(body []byte) {
 	if n.more == 0 {
-		n.batch.spans = append(n.batch.spans, Span{Start: uint32(len(n.octets))})
+		n.batch.spans = append(n.batch.spans, Span{Start: uint32(len(n.bytes))})
 	}
-	n.more = len(n.octets) + 1
-	n.octets = zmtp.AppendFrame(n.octets, body, true)
+	n.more = len(n.bytes) + 1
+	n.bytes = zmtp.AppendFrame(n.bytes, body, true)
 }
 
 // finish ends the message that is being built, if there is one.
 func (n *notices) finish() {
 	if n.more > 0 {
-		n.octets[n.more-1] &^= zmtp.FlagMore
-		n.batch.spans[len(n.batch.spans)-1].End = uint32(len(n.octets))
+		n.bytes[n.more-1] &^= zmtp.FlagMore
+		n.batch.spans[len(n.batch.spans)-1].End = uint32(len(n.bytes))
 		n.more = 0
 	}
 }
@@ -42,10 +42,10 @@ func (n *notices) finish() {
 // subscription adds a message 01 or 00 and the topic.
 func (n *notices) subscription(first byte, topic []byte) {
 	n.finish()
-	at := len(n.octets)
-	n.octets = zmtp.AppendHeader(n.octets, 0, 1+len(topic))
-	n.octets = append(append(n.octets, first), topic...)
-	n.batch.spans = append(n.batch.spans, Span{Start: uint32(at), End: uint32(len(n.octets))})
+	at := len(n.bytes)
+	n.bytes = zmtp.AppendHeader(n.bytes, 0, 1+len(topic))
+	n.bytes = append(append(n.bytes, first), topic...)
+	n.batch.spans = append(n.batch.spans, Span{Start: uint32(at), End: uint32(len(n.bytes))})
 }
 
 // put queues all of them, as the given peer's, in one batch. The high-water mark
@@ -61,7 +61,7 @@ func (n *notices) put(in *inbox, q *inqueue, peer *Peer) {
 		in.put(q, b)
 	}
 	n.batch.Release()
-	n.octets = nil
+	n.bytes = nil
 }
 
 // put queues a batch whatever the high-water mark, taking over its chunk
@@ -89,7 +89,7 @@ func (in *inbox) add(q *inqueue, b *Batch) {
 // crowded reports whether a queue is at its high-water mark, or beyond. mu must be
 // held.
 func (in *inbox) crowded(q *inqueue) bool {
-	return q.messages >= in.limits.messages || q.cost >= in.limits.octets && q.messages > 0
+	return q.messages >= in.limits.messages || q.cost >= in.limits.bytes && q.messages > 0
 }
 
 // isCrowded is crowded for callers that do not hold mu.

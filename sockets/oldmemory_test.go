@@ -9,7 +9,7 @@ import (
 )
 
 // TestOldHostileMemory: as TestHostileMemory, with the framings of old peers,
-// whose octets pass through a codec and its buffer.
+// whose bytes pass through a codec and its buffer.
 func TestOldHostileMemory(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector's own memory is measured too")
@@ -23,12 +23,12 @@ func TestOldHostileMemory(t *testing.T) {
 		for _, c := range []struct {
 			name string
 			says string
-			each int64 // octets a connection may cost
+			each int64 // bytes a connection may cost
 		}{
 			{"idle after traffic", strings.Repeat(v.message(strings.Repeat("x", 1000)), 500), 40 << 10},
 			{"idle after tiny messages", strings.Repeat(v.message(""), 100_000), 40 << 10},
-			{"5000 of 200 million octets", announce[v] + strings.Repeat("x", 5000), 40<<10 + 8*5000},
-			{"300 thousand of 200 million octets", announce[v] + strings.Repeat("x", 300_000), 40<<10 + 8*300_000},
+			{"5000 of 200 million bytes", announce[v] + strings.Repeat("x", 5000), 40<<10 + 8*5000},
+			{"300 thousand of 200 million bytes", announce[v] + strings.Repeat("x", 300_000), 40<<10 + 8*300_000},
 		} {
 			t.Run(string(v)+" "+c.name, func(t *testing.T) {
 				router, err := NewRouter(Options{Linger: -1, Prepare: func(b *Batch) { b.SetSpans(nil) }})
@@ -43,14 +43,14 @@ func TestOldHostileMemory(t *testing.T) {
 					r.send(hello, []byte(c.says))
 					peers = append(peers, r)
 				}
-				eventually(t, "all octets are received", func() bool { return unreceived(t, peers) == 0 })
+				eventually(t, "all bytes are received", func() bool { return unreceived(t, peers) == 0 })
 				cost := (used() - before) / connections
 				for n := 0; cost > c.each && n < 50; n++ {
 					cost = (used() - before) / connections // the last readers are on their way to sleep
 				}
-				t.Logf("%d octets a connection", cost)
+				t.Logf("%d bytes a connection", cost)
 				if cost > c.each {
-					t.Errorf("%d octets a connection, the bound is %d", cost, c.each)
+					t.Errorf("%d bytes a connection, the bound is %d", cost, c.each)
 				}
 				for _, r := range peers {
 					r.conn.Close()
@@ -60,7 +60,7 @@ func TestOldHostileMemory(t *testing.T) {
 	}
 }
 
-// TestOldHostileTrickle: octet by octet, with announcements of large frames in
+// TestOldHostileTrickle: byte by byte, with announcements of large frames in
 // between, for as long as an honest peer takes to do its work.
 func TestOldHostileTrickle(t *testing.T) {
 	t.Parallel()

@@ -86,7 +86,7 @@ func (v oldVersion) expected(kind zmtp.SocketType, identity string) string {
 	return signature + g[10:] + string(zmtp.AppendCommand(nil, "READY", properties))
 }
 
-// expect reads and compares octets.
+// expect reads and compares bytes.
 func (r *raw) expect(what, want string) {
 	r.t.Helper()
 	got := make([]byte, len(want))
@@ -95,11 +95,11 @@ func (r *raw) expect(what, want string) {
 	}
 }
 
-// slowly sends octet by octet.
-func (r *raw) slowly(octets string) {
+// slowly sends byte by byte.
+func (r *raw) slowly(data string) {
 	r.t.Helper()
-	for i := range len(octets) {
-		r.send([]byte{octets[i]})
+	for i := range len(data) {
+		r.send([]byte{data[i]})
 	}
 }
 
@@ -123,8 +123,8 @@ func (c oldCase) String() string {
 	return string(c.version) + ", we connect"
 }
 
-// link joins our socket with a scripted peer and does the handshake, octet by
-// octet and with every octet compared.
+// link joins our socket with a scripted peer and does the handshake, byte by
+// byte and with every byte compared.
 func (c oldCase) link(t *testing.T, s interface {
 	Bind(context.Context, string) error
 	Connect(string) error
@@ -142,7 +142,7 @@ func (c oldCase) link(t *testing.T, s interface {
 	}
 	want := c.version.expected(kind, identity)
 	// A peer waits for as much as libzmq's of its version does before it goes
-	// on: nothing, the signature, the octet behind it.
+	// on: nothing, the signature, the byte behind it.
 	waits := []int{0, 10, 1, len(want) - 11}
 	read := 0
 	for i, piece := range c.version.hello(theirs, theirIdentity) {
@@ -248,7 +248,7 @@ func TestOldSubscriber(t *testing.T) {
 			must(t, sub.Subscribe("A"))
 			r := c.link(t, sub, zmtp.SUB, "", zmtp.PUB, "")
 			r.expect("subscriptions", c.version.message("\x01A")+c.version.message("\x01B"))
-			topic := strings.Repeat("t", 254) // 255 with the octet before it
+			topic := strings.Repeat("t", 254) // 255 with the byte before it
 			must(t, sub.Subscribe(topic))
 			must(t, sub.Unsubscribe("B"))
 			r.expect("a subscription and an end", c.version.message("\x01"+topic)+c.version.message("\x00B"))

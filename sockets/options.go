@@ -14,7 +14,7 @@ import (
 // Defaults of [Options].
 const (
 	DefaultHWM               = 1000             // messages, as libzmq
-	DefaultHWMOctets         = 64 << 20         // octets of queued messages
+	DefaultHWMBytes          = 64 << 20         // bytes of queued messages
 	DefaultSendTotal         = 1 << 30          // bytes queued for all peers of a publisher
 	DefaultLinger            = 30 * time.Second // the most that Close waits; see Options.Linger
 	DefaultReconnectInterval = 100 * time.Millisecond
@@ -57,7 +57,7 @@ func (p Policy) String() string {
 // concern a socket's type is ignored. Options is copied when the socket is
 // made.
 type Options struct {
-	// Identity is the routing id that a ROUTER peer sees: 0 to 255 octets,
+	// Identity is the routing id that a ROUTER peer sees: 0 to 255 bytes,
 	// the first of them not zero. Default none.
 	Identity []byte
 
@@ -68,14 +68,14 @@ type Options struct {
 	// all that one read brings.
 	SendHWM, RecvHWM int
 
-	// SendHWMOctets and RecvHWMOctets bound the octets queued for and from
+	// SendHWMBytes and RecvHWMBytes bound the bytes queued for and from
 	// each peer. A queue below its bound always takes one whole message or
 	// batch more. What was received counts with the memory that it holds,
-	// which is somewhat more than its octets. What peers leave that have gone
+	// which is somewhat more than its bytes. What peers leave that have gone
 	// is bounded together, as for one peer: while it is more, what peers send
 	// that come anew waits until the application has caught up. 0 means
-	// DefaultHWMOctets; negative means no bound.
-	SendHWMOctets, RecvHWMOctets int
+	// DefaultHWMBytes; negative means no bound.
+	SendHWMBytes, RecvHWMBytes int
 
 	// SendTotalBytes bounds the bytes that a PUB or XPUB has queued for all its
 	// peers together. When the queues exceed it, the peer with the longest queue
@@ -84,13 +84,13 @@ type Options struct {
 	// Block the option has no effect. Peers with the same topics share a queue,
 	// which counts once; messages that peers with different topics share count
 	// for each of them. With Drop, bytes that are being written do not count: a
-	// peer that stops reading can hold up to SendHWMOctets of these in addition.
+	// peer that stops reading can hold up to SendHWMBytes of these in addition.
 	// The queues can exceed the bound by a sixteenth before this is noticed. 0
 	// means DefaultSendTotal; negative means no bound, or 1 GiB on 32-bit systems.
 	SendTotalBytes int
 
 	// SendBuffer and RecvBuffer are the sizes of the kernel's buffers of a
-	// connection in octets. 0 leaves them to the kernel, but for the one for
+	// connection in bytes. 0 leaves them to the kernel, but for the one for
 	// sending by TCP to a peer on the same machine: on Linux that does not grow
 	// beyond 512 KiB then, if the system's limit (net.core.wmem_max) allows to
 	// ask for as much.
@@ -138,7 +138,7 @@ type Options struct {
 	IPv6 bool
 
 	// TOS is the type of service of outgoing TCP packets, 0 to 255: the
-	// octet in the header, so six bits of DSCP and two of ECN. 0 leaves it to
+	// byte in the header, so six bits of DSCP and two of ECN. 0 leaves it to
 	// the system.
 	TOS int
 
@@ -157,7 +157,7 @@ type Options struct {
 
 	// SOCKSProxy is the host:port of a SOCKS 5 proxy (RFC 1928) by way of which
 	// tcp endpoints are connected; their names are resolved there. With a
-	// SOCKSUser, of at most 255 octets as is SOCKSPassword, the proxy may ask
+	// SOCKSUser, of at most 255 bytes as is SOCKSPassword, the proxy may ask
 	// for both (RFC 1929). Printing the Options does not show SOCKSPassword.
 	SOCKSProxy, SOCKSUser, SOCKSPassword string
 
@@ -207,13 +207,13 @@ type Options struct {
 	// those in their handshake. When one more arrives, a silent handshake is
 	// ended for it as with MaxHandshakes. If there is none, the new connection
 	// is closed at once, and the monitor is told of AcceptFailed with
-	// ErrTooManyConnections. Since RecvHWM and RecvHWMOctets hold for each peer,
+	// ErrTooManyConnections. Since RecvHWM and RecvHWMBytes hold for each peer,
 	// MaxConnections also bounds what all peers together can queue. 0 or negative
 	// means no bound except the system's on open files: only the application
 	// knows how many peers to expect.
 	MaxConnections int
 
-	// MaxMessageSize bounds a message, in octets on the wire. A peer that
+	// MaxMessageSize bounds a message, in bytes on the wire. A peer that
 	// exceeds it is disconnected. 0 means DefaultMaxMessageSize; negative, or
 	// more, means 1 MiB less than 4 GiB, or 512 MiB on systems of 32 bits. A
 	// PUB, which is sent nothing but subscriptions, takes 1 MiB at most.
@@ -256,7 +256,7 @@ type Options struct {
 	SendTimeout, RecvTimeout time.Duration
 
 	// BusyPoll is for how long a receive call that reads the connection itself
-	// looks for octets before it sleeps, as long as that helps. It does so on
+	// looks for bytes before it sleeps, as long as that helps. It does so on
 	// Linux while the socket has one peer, with more than one processor. 0
 	// means DefaultBusyPoll; negative means not at all, which saves
 	// processor time and makes short round trips longer.
@@ -323,7 +323,7 @@ type Options struct {
 
 	// OnlyFirstSubscribe makes an XSUB, PUB or XPUB take the frames of a
 	// message for subscriptions only if the first of them is one. Otherwise
-	// each frame that begins with octet 0 or 1 is.
+	// each frame that begins with byte 0 or 1 is.
 	OnlyFirstSubscribe bool
 
 	// InvertMatching makes a PUB or XPUB send to those who did not subscribe,
@@ -336,7 +336,7 @@ type Options struct {
 
 	// Prepare, if set, runs on every batch that arrives, in the goroutine
 	// that read it and before it is queued: batches of different peers are
-	// prepared in parallel. It may change octets within a span, shorten a
+	// prepared in parallel. It may change bytes within a span, shorten a
 	// span, set its Tag, drop spans, and rewrite the whole batch
 	// ([Batch.Rewrite]). The batch is valid during the call
 	// only. It must not wait for anything; it may disconnect the peer.
@@ -383,16 +383,16 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.XPubManual = o.XPubManual || o.XPubManualLastValue
 	o.XPubVerbose = o.XPubVerbose || o.XPubVerboser
-	octets := 0
+	bytes := 0
 	for _, p := range o.metadata() {
 		one := zmtp.HandshakeConfig{Metadata: zmtp.Metadata{p}}
 		if !strings.HasPrefix(p.Name, "X-") || one.Validate() != nil {
 			bad("Metadata", "name %q must be X- and 1 to 253 letters, digits or any of -_.+", p.Name)
 		}
-		octets += len(p.Name) + len(p.Value)
+		bytes += len(p.Name) + len(p.Value)
 	}
-	if octets > maxMetadata {
-		bad("Metadata", "has %d octets; at most %d are possible", octets, maxMetadata)
+	if bytes > maxMetadata {
+		bad("Metadata", "has %d bytes; at most %d are possible", bytes, maxMetadata)
 	}
 	if o.FullPolicy > Disconnect {
 		bad("FullPolicy", "%v is none of Drop, Block, Disconnect", o.FullPolicy)
@@ -422,8 +422,8 @@ func (o Options) withDefaults() (Options, error) {
 
 	bound(&o.SendHWM, DefaultHWM)
 	bound(&o.RecvHWM, DefaultHWM)
-	bound(&o.SendHWMOctets, DefaultHWMOctets)
-	bound(&o.RecvHWMOctets, DefaultHWMOctets)
+	bound(&o.SendHWMBytes, DefaultHWMBytes)
+	bound(&o.RecvHWMBytes, DefaultHWMBytes)
 	bound(&o.SendTotalBytes, DefaultSendTotal)
 	bound(&o.MaxMessageSize, DefaultMaxMessageSize)
 	o.MaxMessageSize = min(o.MaxMessageSize, maxMessage)

@@ -148,7 +148,7 @@ func TestIPCPermission(t *testing.T) {
 func TestLocalSendBuffer(t *testing.T) {
 	t.Parallel()
 	if maxSendBuffer() < localSendBuffer {
-		t.Skipf("the system's limit is %d octets, less than %d", maxSendBuffer(), localSendBuffer)
+		t.Skipf("the system's limit is %d bytes, less than %d", maxSendBuffer(), localSendBuffer)
 	}
 	for _, c := range []struct{ asked, least, most int }{
 		{0, 0, 2 * localSendBuffer}, // the kernel counts twice as much

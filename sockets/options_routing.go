@@ -14,13 +14,13 @@ const (
 )
 
 // checkIdentity returns what is wrong with an identity of at least so many
-// octets, as an *OptionError.
+// bytes, as an *OptionError.
 func checkIdentity(field string, identity []byte, least int) error {
 	switch {
 	case len(identity) < least || len(identity) > 255:
-		return &OptionError{field, fmt.Sprintf("has %d octets; %d to 255 are possible", len(identity), least)}
+		return &OptionError{field, fmt.Sprintf("has %d bytes; %d to 255 are possible", len(identity), least)}
 	case len(identity) > 0 && identity[0] == 0:
-		return &OptionError{field, "must not begin with a zero octet, which marks generated ones"}
+		return &OptionError{field, "must not begin with a zero byte, which marks generated ones"}
 	}
 	return nil
 }

@@ -15,21 +15,21 @@ func TestOptionDefaults(t *testing.T) {
 	o, err := Options{}.withDefaults()
 	must(t, err)
 	if o.SendHWM != DefaultHWM || o.RecvHWM != DefaultHWM ||
-		o.SendHWMOctets != DefaultHWMOctets || o.RecvHWMOctets != DefaultHWMOctets ||
+		o.SendHWMBytes != DefaultHWMBytes || o.RecvHWMBytes != DefaultHWMBytes ||
 		o.Linger != 0 || o.ReconnectInterval != DefaultReconnectInterval ||
 		o.HandshakeTimeout != DefaultHandshakeTimeout || o.BusyPoll != DefaultBusyPoll || o.MaxHandshakes != DefaultMaxHandshakes ||
 		o.MaxMessageSize != DefaultMaxMessageSize || o.MaxSubscriptions != DefaultMaxSubscriptions {
 		t.Errorf("%+v", o)
 	}
-	o, err = Options{SendHWM: -1, RecvHWM: -2, SendHWMOctets: -1, RecvHWMOctets: -1, MaxMessageSize: -1, Linger: -1, ReconnectInterval: -1}.withDefaults()
+	o, err = Options{SendHWM: -1, RecvHWM: -2, SendHWMBytes: -1, RecvHWMBytes: -1, MaxMessageSize: -1, Linger: -1, ReconnectInterval: -1}.withDefaults()
 	must(t, err)
-	if o.SendHWM != unbounded || o.RecvHWM != unbounded || o.SendHWMOctets != unbounded ||
-		o.RecvHWMOctets != unbounded || o.MaxMessageSize != maxMessage || o.Linger != -1 || o.ReconnectInterval != -1 {
+	if o.SendHWM != unbounded || o.RecvHWM != unbounded || o.SendHWMBytes != unbounded ||
+		o.RecvHWMBytes != unbounded || o.MaxMessageSize != maxMessage || o.Linger != -1 || o.ReconnectInterval != -1 {
 		t.Errorf("%+v", o)
 	}
-	o, err = Options{SendHWM: 1, RecvHWM: 2, SendHWMOctets: 3, RecvHWMOctets: 4, MaxMessageSize: 5, MaxHandshakes: 6, MaxSubscriptions: 7}.withDefaults()
+	o, err = Options{SendHWM: 1, RecvHWM: 2, SendHWMBytes: 3, RecvHWMBytes: 4, MaxMessageSize: 5, MaxHandshakes: 6, MaxSubscriptions: 7}.withDefaults()
 	must(t, err)
-	if o.SendHWM != 1 || o.RecvHWM != 2 || o.SendHWMOctets != 3 || o.RecvHWMOctets != 4 || o.MaxMessageSize != 5 || o.MaxHandshakes != 6 || o.MaxSubscriptions != 7 {
+	if o.SendHWM != 1 || o.RecvHWM != 2 || o.SendHWMBytes != 3 || o.RecvHWMBytes != 4 || o.MaxMessageSize != 5 || o.MaxHandshakes != 6 || o.MaxSubscriptions != 7 {
 		t.Errorf("%+v", o)
 	}
 }

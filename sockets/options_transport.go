@@ -77,14 +77,14 @@ func (o *Options) checkTransport(bad func(field, format string, args ...any)) {
 	case o.BindToDevice != "" && !haveBindToDevice:
 		bad("BindToDevice", "cannot be set on %s", runtime.GOOS)
 	case len(o.BindToDevice) > maxInterfaceName:
-		bad("BindToDevice", "has %d octets; at most %d are possible", len(o.BindToDevice), maxInterfaceName)
+		bad("BindToDevice", "has %d bytes; at most %d are possible", len(o.BindToDevice), maxInterfaceName)
 	}
 	if err := checkProxy(o.SOCKSProxy); err != nil {
 		bad("SOCKSProxy", "%v", err)
 	}
 	for _, f := range []struct{ name, value string }{{"SOCKSUser", o.SOCKSUser}, {"SOCKSPassword", o.SOCKSPassword}} {
 		if len(f.value) > maxSOCKSField {
-			bad(f.name, "has %d octets; at most %d are possible", len(f.value), maxSOCKSField)
+			bad(f.name, "has %d bytes; at most %d are possible", len(f.value), maxSOCKSField)
 		}
 	}
 	if o.SOCKSPassword != "" && o.SOCKSUser == "" {
@@ -184,7 +184,7 @@ func (s *socket) tune(nc net.Conn) {
 // 64 KiB are faster by a fifth, those of 1 MiB by a third.
 const localSendBuffer = 512 << 10
 
-// growthLook is how many octets go out between two looks at how large it is.
+// growthLook is how many bytes go out between two looks at how large it is.
 const growthLook = 4 << 20
 
 // isLocal says that a connection's other end is on the same machine, and that it

@@ -10,7 +10,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// outbox is what is queued for one peer. Senders append wire octets, or lend
+// outbox is what is queued for one peer. Senders append wire bytes, or lend
 // them; the connection's writer takes everything at once by exchanging the
 // buffers, and is woken only when the outbox was empty.
 type outbox struct {
@@ -92,8 +92,8 @@ func (o *outbox) admit(to *Peer) verdict {
 	if o.full {
 		return isFull
 	}
-	messages, octets := o.queue.messages+o.held.messages, o.queue.octets+o.held.octets
-	if messages >= o.limits.messages || (octets >= o.limits.octets && messages > 0) {
+	messages, bytes := o.queue.messages+o.held.messages, o.queue.bytes+o.held.bytes
+	if messages >= o.limits.messages || (bytes >= o.limits.bytes && messages > 0) {
 		o.full = true
 		return isFull
 	}
@@ -152,9 +152,9 @@ func (o *outbox) wake() {
 	}
 }
 
-// begin returns the stage for so many octets more. mu must be held.
-func (o *outbox) begin(octets int) *stage {
-	if s := o.queue.stage; s != nil && len(s.octets)+octets <= fullStage {
+// begin returns the stage for so many bytes more. mu must be held.
+func (o *outbox) begin(bytes int) *stage {
+	if s := o.queue.stage; s != nil && len(s.bytes)+bytes <= fullStage {
 		return s
 	}
 	return o.nextStage()
@@ -167,10 +167,10 @@ func (o *outbox) nextStage() *stage {
 		o.queue.endStage()
 	}
 	s := o.queue.begin()
-	if o.queue.octets >= fullStage && cap(s.octets) < fullStage {
+	if o.queue.bytes >= fullStage && cap(s.bytes) < fullStage {
 		// Enough is queued to fill a stage, so this one is likely to fill, too: it
 		// need not grow step by step.
-		s.octets = make([]byte, 0, fullStage)
+		s.bytes = make([]byte, 0, fullStage)
 	}
 	return s
 }
@@ -186,9 +186,9 @@ func (o *outbox) offerBehind(to *Peer, head []byte, frames [][]byte) verdict {
 	v := o.admit(to)
 	if v == accepted {
 		st := o.begin(len(head) + len(frames[0]))
-		before := len(st.octets)
-		st.octets = append(st.octets, head...)
-		st.octets = zmtp.AppendMessage(st.octets, frames...)
+		before := len(st.bytes)
+		st.bytes = append(st.bytes, head...)
+		st.bytes = zmtp.AppendMessage(st.bytes, frames...)
 		o.commit(before, 1)
 		if o.direct == nil || !o.writeDirect() {
 			o.rouse()
@@ -205,11 +205,11 @@ func (o *outbox) offerOne(to *Peer, body []byte) verdict {
 	v := o.admit(to)
 	if v == accepted {
 		st := o.queue.stage
-		if st == nil || len(st.octets)+len(body) > fullStage {
+		if st == nil || len(st.bytes)+len(body) > fullStage {
 			st = o.nextStage()
 		}
-		before := len(st.octets)
-		st.octets = append(zmtp.AppendHeader(st.octets, 0, len(body)), body...)
+		before := len(st.bytes)
+		st.bytes = append(zmtp.AppendHeader(st.bytes, 0, len(body)), body...)
 		if o.conflate {
 			o.commit(before, 1)
 		} else {
@@ -230,19 +230,19 @@ func (o *outbox) offerEach(to *Peer, bodies [][]byte) int {
 		return 0
 	}
 	n := min(len(bodies), o.limits.messages-o.queue.messages-o.held.messages)
-	most := o.limits.octets - o.queue.octets - o.held.octets
+	most := o.limits.bytes - o.queue.bytes - o.held.bytes
 	for sent := 0; ; {
 		// As many as go into one stage, without a look at the queue between.
 		st := o.begin(len(bodies[sent]))
-		before := len(st.octets)
-		octets, first := st.octets, sent
-		for sent < n && (sent == first || len(octets)+len(bodies[sent]) <= fullStage && len(octets)-before < most) {
-			octets = zmtp.AppendFrame(octets, bodies[sent], false)
+		before := len(st.bytes)
+		bytes, first := st.bytes, sent
+		for sent < n && (sent == first || len(bytes)+len(bodies[sent]) <= fullStage && len(bytes)-before < most) {
+			bytes = zmtp.AppendFrame(bytes, bodies[sent], false)
 			sent++
 		}
-		st.octets = octets
+		st.bytes = bytes
 		o.commit(before, sent-first)
-		most -= len(octets) - before
+		most -= len(bytes) - before
 		if sent == n || most <= 0 {
 			o.rouse()
 			return sent
@@ -274,19 +274,19 @@ func (o *outbox) enter(wire []byte, messages int, owner Owner) {
 		return
 	}
 	st := o.begin(len(wire))
-	before := len(st.octets)
-	st.octets = append(st.octets, wire...)
+	before := len(st.bytes)
+	st.bytes = append(st.bytes, wire...)
 	o.commit(before, messages)
 }
 
-// offerRuns copies runs of wire octets in one go; see Pub.SendWire.
+// offerRuns copies runs of wire bytes in one go; see Pub.SendWire.
 func (o *outbox) offerRuns(wire []byte, runs []run, messages int) verdict {
 	o.mu.Lock()
 	v := o.admit(nil)
 	if v == accepted {
-		st := o.begin(octetsOf(runs))
-		before := len(st.octets)
-		st.octets = appendRuns(st.octets, wire, runs)
+		st := o.begin(bytesOf(runs))
+		before := len(st.bytes)
+		st.bytes = appendRuns(st.bytes, wire, runs)
 		o.commit(before, messages)
 		o.rouse()
 	}
@@ -296,7 +296,7 @@ func (o *outbox) offerRuns(wire []byte, runs []run, messages int) verdict {
 
 // command appends command frames in order with the messages. The high-water
 // mark in messages is not for them: subscriptions must not be lost. It reports
-// false, and appends nothing, when the one in octets is reached: a peer that
+// false, and appends nothing, when the one in bytes is reached: a peer that
 // takes nothing must not make the application's requests pile up for ever.
 func (o *outbox) command(frames []byte) bool {
 	o.mu.Lock()
@@ -304,12 +304,12 @@ func (o *outbox) command(frames []byte) bool {
 	if o.ended {
 		return true
 	}
-	if o.queue.octets >= o.limits.octets {
+	if o.queue.bytes >= o.limits.bytes {
 		return false
 	}
 	st := o.begin(len(frames))
-	before := len(st.octets)
-	st.octets = append(st.octets, frames...)
+	before := len(st.bytes)
+	st.bytes = append(st.bytes, frames...)
 	o.queue.commit(before, 0)
 	o.rouse()
 	return true
@@ -328,12 +328,12 @@ func (o *outbox) precede(frames []byte, messages int) {
 	o.rouse()
 }
 
-// prepend puts octets in front of those queued. mu must be held.
+// prepend puts bytes in front of those queued. mu must be held.
 func (o *outbox) prepend(wire []byte) {
 	st := o.queue.begin()
-	st.octets = append(wire[:len(wire):len(wire)], st.octets...)
+	st.bytes = append(wire[:len(wire):len(wire)], st.bytes...)
 	o.queue.items = slices.Insert(o.queue.items, 0, outitem{size: len(wire)})
-	o.queue.octets += len(wire)
+	o.queue.bytes += len(wire)
 }
 
 // pong queues the answer to a PING. When there is no room, the answers not yet
@@ -383,7 +383,7 @@ func (o *outbox) countDrops(n int) {
 	o.mu.Unlock()
 }
 
-// take exchanges the queued octets for the emptied buffers in q and control,
+// take exchanges the queued bytes for the emptied buffers in q and control,
 // waiting until there is something. What was taken before has been written. It
 // reports false when gone closes first. roomy is called, without the lock, when
 // a full outbox takes messages again.
@@ -444,7 +444,7 @@ func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy 
 		l.hand(o, q, true)
 	}
 	o.writing = q.messages > 0 || len(o.rest) > 0
-	o.taken = q.octets
+	o.taken = q.bytes
 	if len(o.rest) > 0 {
 		o.takeRest(control)
 	} else {

@@ -13,7 +13,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// lender counts the references on lent octets.
+// lender counts the references on lent bytes.
 type lender struct {
 	refs     atomic.Int64
 	retained atomic.Int64
@@ -53,8 +53,8 @@ func (o *outbox) put(frames ...string) verdict {
 	return o.offer(nil, parts)
 }
 
-// takenFrom takes what is queued, without waiting, and returns its octets.
-func takenFrom(t *testing.T, o *outbox) (octets []byte, w *writer) {
+// takenFrom takes what is queued, without waiting, and returns its bytes.
+func takenFrom(t *testing.T, o *outbox) (data []byte, w *writer) {
 	t.Helper()
 	w = &writer{pipe: &pipe{}}
 	if !o.take(&w.queue, &w.control, nil, func() {}) {
@@ -100,21 +100,21 @@ func TestOutboxStages(t *testing.T) {
 	if !bytes.Equal(got, want) {
 		t.Error("something else comes out than went in")
 	}
-	if w.queue.octets != len(want) || w.queue.messages != 3*6+len(batch) {
-		t.Errorf("counts %d messages of %d octets, want %d of %d", w.queue.messages, w.queue.octets, 3*6+len(batch), len(want))
+	if w.queue.bytes != len(want) || w.queue.messages != 3*6+len(batch) {
+		t.Errorf("counts %d messages of %d bytes, want %d of %d", w.queue.messages, w.queue.bytes, 3*6+len(batch), len(want))
 	}
 	seen := map[*stage]int{}
 	for _, item := range w.queue.items {
 		if s, ok := item.owner.(*stage); ok {
 			seen[s] += item.size
-			if len(s.octets) > fullStage && len(s.octets) != 3*fullStage+9 && len(s.octets) != 2*fullStage+9 {
-				t.Errorf("a stage of %d octets", len(s.octets))
+			if len(s.bytes) > fullStage && len(s.bytes) != 3*fullStage+9 && len(s.bytes) != 2*fullStage+9 {
+				t.Errorf("a stage of %d bytes", len(s.bytes))
 			}
 		}
 	}
-	for s, octets := range seen {
-		if octets != len(s.octets) {
-			t.Errorf("%d of a stage's %d octets are queued", octets, len(s.octets))
+	for s, size := range seen {
+		if size != len(s.bytes) {
+			t.Errorf("%d of a stage's %d bytes are queued", size, len(s.bytes))
 		}
 	}
 	if len(seen) < 10 {
@@ -155,8 +155,8 @@ func TestOutboxHWM(t *testing.T) {
 	}
 }
 
-// TestOutboxHWMOctets: below the bound one more is taken, whatever its size.
-func TestOutboxHWMOctets(t *testing.T) {
+// TestOutboxHWMBytes: below the bound one more is taken, whatever its size.
+func TestOutboxHWMBytes(t *testing.T) {
 	t.Parallel()
 	o := newOutbox(hwm{unbounded, 100})
 	for _, c := range []struct {
@@ -164,11 +164,11 @@ func TestOutboxHWMOctets(t *testing.T) {
 		want verdict
 	}{{97, accepted}, {5000, accepted}, {0, isFull}} {
 		if v := o.put(string(make([]byte, c.size))); v != c.want {
-			t.Errorf("%d octets: %v, want %v", c.size, v, c.want)
+			t.Errorf("%d bytes: %v, want %v", c.size, v, c.want)
 		}
 	}
-	if o.queue.octets != 99+5000+9 {
-		t.Errorf("%d octets are counted", o.queue.octets)
+	if o.queue.bytes != 99+5000+9 {
+		t.Errorf("%d bytes are counted", o.queue.bytes)
 	}
 	o = newOutbox(hwm{unbounded, 1})
 	if o.put(string(make([]byte, 1000))) != accepted || o.put("") != isFull {
@@ -176,7 +176,7 @@ func TestOutboxHWMOctets(t *testing.T) {
 	}
 }
 
-// TestOutboxOrder: copied and lent octets come out in the order they went in.
+// TestOutboxOrder: copied and lent bytes come out in the order they went in.
 func TestOutboxOrder(t *testing.T) {
 	t.Parallel()
 	o := newOutbox(hwm{unbounded, unbounded})
@@ -191,15 +191,15 @@ func TestOutboxOrder(t *testing.T) {
 	o.offerWire(nil, big, 1, l)
 	o.put("end")
 	want := bytes.Join([][]byte{wire("1", "2"), big, wire("small"), big, wire("run"), big, wire("end")}, nil)
-	if o.queue.messages != 7 || o.queue.octets != len(want) {
-		t.Errorf("counts %d messages, %d octets", o.queue.messages, o.queue.octets)
+	if o.queue.messages != 7 || o.queue.bytes != len(want) {
+		t.Errorf("counts %d messages, %d bytes", o.queue.messages, o.queue.bytes)
 	}
 	if l.refs.Load() != 2 {
 		t.Errorf("lent %d times, want 2", l.refs.Load())
 	}
 	got, w := takenFrom(t, o)
 	if !bytes.Equal(got, want) {
-		t.Errorf("%d octets come out, want %d", len(got), len(want))
+		t.Errorf("%d bytes come out, want %d", len(got), len(want))
 	}
 	if l.refs.Load() != 2 {
 		t.Error("released before written")
@@ -235,8 +235,8 @@ func TestOutboxBreaks(t *testing.T) {
 		o.putBack(back, messages)
 	}
 	for o.queue.messages > 0 {
-		octets, w := takenFrom(t, o)
-		for rest := octets; len(rest) > 0; {
+		data, w := takenFrom(t, o)
+		for rest := data; len(rest) > 0; {
 			var body []byte
 			body, after := zmtp.Message(rest).Next()
 			got, rest = append(got, string(body)), after
@@ -269,9 +269,9 @@ func TestOutboxFullOfBack(t *testing.T) {
 	ctx := testContext(t)
 	o := newOutbox(hwm{1, unbounded})
 	o.put("1")
-	octets, w := takenFrom(t, o)
+	data, w := takenFrom(t, o)
 	w.release()
-	o.putBack(octets, 1)
+	o.putBack(data, 1)
 	if v := o.put("2"); v != isFull {
 		t.Fatalf("with the bound reached: %v", v)
 	}
@@ -313,8 +313,8 @@ func TestOutboxEnds(t *testing.T) {
 	go func() { waits <- o.waitRoom(context.Background(), nil, nil) }()
 	o.end()
 	must(t, <-waits)
-	if v := o.put("never"); v != isEnded || !o.command([]byte("never")) || o.queue.octets != 0 {
-		t.Errorf("after end: %v, %d octets", v, o.queue.octets)
+	if v := o.put("never"); v != isEnded || !o.command([]byte("never")) || o.queue.bytes != 0 {
+		t.Errorf("after end: %v, %d bytes", v, o.queue.bytes)
 	}
 	o.putBack(wire("never"), 1)
 	if o.queue.messages != 0 {
@@ -360,7 +360,7 @@ func TestOutboxPeer(t *testing.T) {
 }
 
 // TestOutboxControl: PONGs are bounded, and the newest survives; commands are
-// refused when the octets pile up.
+// refused when the bytes pile up.
 func TestOutboxControl(t *testing.T) {
 	t.Parallel()
 	o := newOutbox(hwm{1, 1000})
@@ -369,7 +369,7 @@ func TestOutboxControl(t *testing.T) {
 	}
 	newest := zmtp.AppendPong(nil, binary.BigEndian.AppendUint64(nil, 99_999))
 	if len(o.control) > maxControl+100 || !bytes.HasSuffix(o.control, newest) {
-		t.Errorf("%d octets of PONGs", len(o.control))
+		t.Errorf("%d bytes of PONGs", len(o.control))
 	}
 	n := 0
 	for o.command(make([]byte, 100)) {

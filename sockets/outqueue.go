@@ -13,15 +13,15 @@ type outqueue struct {
 	stage    *stage // what is copied to at present, or nil
 	items    []outitem
 	messages int
-	octets   int
+	bytes    int
 }
 
 // stage is a buffer that senders copy into. Stages are pooled, so that an idle
 // connection holds none and a busy one does not allocate. A full stage is lent
 // to its queue, with itself as the Owner, and the next one is begun.
 type stage struct {
-	octets []byte
-	refs   atomic.Int32
+	bytes []byte
+	refs  atomic.Int32
 }
 
 var stages = sync.Pool{New: func() any { return new(stage) }}
@@ -41,7 +41,7 @@ func newStage() *stage {
 	return s
 }
 
-// Retain keeps a stage whose octets were handed over.
+// Retain keeps a stage whose bytes were handed over.
 func (s *stage) Retain() { s.refs.Add(1) }
 
 // Release gives it back.
@@ -49,19 +49,19 @@ func (s *stage) Release() {
 	if s.refs.Add(-1) > 0 {
 		return
 	}
-	invariants.Poison(s.octets)
+	invariants.Poison(s.bytes)
 	s.pool()
 }
 
 // pool gives the stage to whoever needs one next.
 func (s *stage) pool() {
-	if cap(s.octets) <= keepStage {
-		s.octets = s.octets[:0]
+	if cap(s.bytes) <= keepStage {
+		s.bytes = s.bytes[:0]
 		stages.Put(s)
 	}
 }
 
-// outitem is the next size octets of the stage, or, with an owner, lent.
+// outitem is the next size bytes of the stage, or, with an owner, lent.
 type outitem struct {
 	size  int
 	lent  []byte
@@ -82,42 +82,42 @@ func (q *outqueue) begin() *stage {
 	return q.stage
 }
 
-// endStage has the next octets go to another stage, if there are any in the
+// endStage has the next bytes go to another stage, if there are any in the
 // present one.
 func (q *outqueue) endStage() {
 	s, at := q.stage, 0
-	if s == nil || len(s.octets) == 0 {
+	if s == nil || len(s.bytes) == 0 {
 		return
 	}
 	for i := range q.items {
 		if item := &q.items[i]; item.owner == nil {
-			item.lent, item.owner = s.octets[at:at+item.size:at+item.size], s
+			item.lent, item.owner = s.bytes[at:at+item.size:at+item.size], s
 			at += item.size
 			s.Retain()
 		}
 	}
-	invariants.Assert(at == len(s.octets), "all of a stage is queued")
+	invariants.Assert(at == len(s.bytes), "all of a stage is queued")
 	q.stage = nil
 	s.Release()
 }
 
-// commit enters what was appended to the stage since it had so many octets.
+// commit enters what was appended to the stage since it had so many bytes.
 func (q *outqueue) commit(before, messages int) {
-	n := len(q.stage.octets) - before
+	n := len(q.stage.bytes) - before
 	if last := len(q.items) - 1; last >= 0 && q.items[last].owner == nil {
 		q.items[last].size += n
 	} else {
 		q.items = append(q.items, outitem{size: n})
 	}
 	q.messages += messages
-	q.octets += n
+	q.bytes += n
 }
 
 func (q *outqueue) lend(wire []byte, messages int, owner Owner) {
 	owner.Retain()
 	q.items = append(q.items, outitem{size: len(wire), lent: wire, owner: owner})
 	q.messages += messages
-	q.octets += len(wire)
+	q.bytes += len(wire)
 }
 
 // clear empties q, returns what was lent, and keeps the buffers for reuse. No
@@ -131,9 +131,9 @@ func (q *outqueue) clear() {
 	}
 	q.items = q.items[:0]
 	if q.stage != nil {
-		q.stage.octets = q.stage.octets[:0]
+		q.stage.bytes = q.stage.bytes[:0]
 	}
-	q.messages, q.octets = 0, 0
+	q.messages, q.bytes = 0, 0
 }
 
 // keepItems is the largest list of items that an idle connection keeps.

@@ -49,7 +49,7 @@ func (p *Pair) TrySend(frames ...[]byte) error { return p.Send(noWait, frames...
 
 // SendWire sends messages that are in wire form already, one behind the other.
 // Large runs are lent: the owner is retained until they are written, and until
-// then the octets must not change. With a nil owner the octets are copied. It
+// then the bytes must not change. With a nil owner the bytes are copied. It
 // waits as Send does.
 func (p *Pair) SendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
 	return p.balancer.sendWire(ctx, wire, messages, owner)

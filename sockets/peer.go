@@ -20,13 +20,13 @@ type Peer struct {
 	far      *half  // the other side's end of an inproc connection; else nil
 
 	// Counted once a batch.
-	messagesIn, octetsIn   atomic.Uint64
-	messagesOut, octetsOut atomic.Uint64
-	discarded              atomic.Uint64
+	messagesIn, bytesIn   atomic.Uint64
+	messagesOut, bytesOut atomic.Uint64
+	discarded             atomic.Uint64
 }
 
 // Identity returns the identity that a Router addresses the peer by: the
-// peer's own, or a generated one of five octets. For other sockets it is what
+// peer's own, or a generated one of five bytes. For other sockets it is what
 // the peer announced, perhaps nothing. The caller must not change it.
 func (p *Peer) Identity() []byte { return p.identity }
 
@@ -102,15 +102,15 @@ type PeerStats struct {
 	Identity  []byte
 	Connected bool
 
-	MessagesIn, OctetsIn   uint64 // received on this connection
-	MessagesOut, OctetsOut uint64 // written on this connection
-	Drops                  uint64 // messages dropped because the queue was full or the peer gone
-	Discarded              uint64 // received and thrown away: not subscribed to, or not expected
+	MessagesIn, BytesIn   uint64 // received on this connection
+	MessagesOut, BytesOut uint64 // written on this connection
+	Drops                 uint64 // messages dropped because the queue was full or the peer gone
+	Discarded             uint64 // received and thrown away: not subscribed to, or not expected
 
-	QueuedMessages, QueuedOctets int // waiting to be written
-	// Received and not yet taken by the application; the octets are those of the
+	QueuedMessages, QueuedBytes int // waiting to be written
+	// Received and not yet taken by the application; the bytes are those of the
 	// memory that the messages hold.
-	PendingMessages, PendingOctets int
+	PendingMessages, PendingBytes int
 }
 
 // Peers returns a reading of every connection, and of every endpoint that is
@@ -123,7 +123,7 @@ func (s *socket) Peers() []PeerStats {
 	}
 	s.in.mu.Lock()
 	for i, p := range pipes {
-		all[i].PendingMessages, all[i].PendingOctets = p.in.messages, p.in.cost
+		all[i].PendingMessages, all[i].PendingBytes = p.in.messages, p.in.cost
 	}
 	s.in.mu.Unlock()
 	slices.SortFunc(all, comparePeers)
@@ -141,7 +141,7 @@ func (p *Peer) Stats() PeerStats {
 	s := p.pipe.stats()
 	in := &p.pipe.socket.in
 	in.mu.Lock()
-	s.PendingMessages, s.PendingOctets = p.pipe.in.messages, p.pipe.in.cost
+	s.PendingMessages, s.PendingBytes = p.pipe.in.messages, p.pipe.in.cost
 	in.mu.Unlock()
 	return s
 }
@@ -149,8 +149,8 @@ func (p *Peer) Stats() PeerStats {
 // read fills in what is known of the connection itself.
 func (p *Peer) read(s *PeerStats) {
 	s.Remote, s.Identity = p.remote, p.identity
-	s.MessagesIn, s.OctetsIn = p.messagesIn.Load(), p.octetsIn.Load()
-	s.MessagesOut, s.OctetsOut = p.messagesOut.Load(), p.octetsOut.Load()
+	s.MessagesIn, s.BytesIn = p.messagesIn.Load(), p.bytesIn.Load()
+	s.MessagesOut, s.BytesOut = p.messagesOut.Load(), p.bytesOut.Load()
 	s.Discarded = p.discarded.Load()
 }
 
@@ -163,7 +163,7 @@ func (p *pipe) stats() PeerStats {
 	}
 	p.out.mu.Lock()
 	s.Drops = p.out.drops
-	s.QueuedMessages, s.QueuedOctets = p.out.backlog()
+	s.QueuedMessages, s.QueuedBytes = p.out.backlog()
 	p.out.mu.Unlock()
 	return s
 }

@@ -28,7 +28,7 @@ type pipe struct {
 
 func newPipe(s *socket, endpoint string, lasting bool) *pipe {
 	p := &pipe{socket: s, endpoint: endpoint, lasting: lasting, place: s.places.Add(1)}
-	p.out.init(hwm{s.opts.SendHWM, s.opts.SendHWMOctets})
+	p.out.init(hwm{s.opts.SendHWM, s.opts.SendHWMBytes})
 	p.in.init()
 	if s.conflates() {
 		p.out.conflate, p.out.limits = true, hwm{unbounded, unbounded}

@@ -53,8 +53,8 @@ type ProxyOptions struct {
 	// Control, if not nil, is a socket that commands come from, as libzmq's
 	// zmq_proxy_steerable has it: messages of one frame, PAUSE, RESUME,
 	// TERMINATE or STATISTICS; others are ignored. STATISTICS is answered, if
-	// the socket can send, with eight frames of eight octets, numbers in the
-	// machine's order: frames and octets received from the frontend, sent to
+	// the socket can send, with eight frames of eight bytes, numbers in the
+	// machine's order: frames and bytes received from the frontend, sent to
 	// it, received from the backend, and sent to it. A REP answers everything
 	// else with an empty frame, when it is done. Frames before the command, as
 	// a ROUTER has them, are put before the answer.

@@ -67,7 +67,7 @@ func (p *SteerableProxy) command(ctx context.Context, m Message) error {
 func (s ProxyStats) frames() [][]byte {
 	var frames [][]byte
 	for _, t := range []Traffic{s.FrontendIn, s.FrontendOut, s.BackendIn, s.BackendOut} {
-		frames = append(frames, binary.NativeEndian.AppendUint64(nil, t.Frames), binary.NativeEndian.AppendUint64(nil, t.Octets))
+		frames = append(frames, binary.NativeEndian.AppendUint64(nil, t.Frames), binary.NativeEndian.AppendUint64(nil, t.Bytes))
 	}
 	return frames
 }

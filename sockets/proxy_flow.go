@@ -8,10 +8,10 @@ import (
 	"clustermap/zmtp"
 )
 
-// Traffic counts what a proxy has forwarded in one direction. Octets are those
+// Traffic counts what a proxy has forwarded in one direction. Bytes are those
 // of the frames' bodies, and with a ROUTER the identity counts as a frame.
 type Traffic struct {
-	Messages, Frames, Octets uint64
+	Messages, Frames, Bytes uint64
 }
 
 // ProxyStats counts what a proxy has forwarded since it was made. What is
@@ -35,16 +35,16 @@ func (p *SteerableProxy) Statistics() ProxyStats {
 }
 
 // traffic is Traffic while it is counted.
-type traffic struct{ messages, frames, octets atomic.Uint64 }
+type traffic struct{ messages, frames, bytes atomic.Uint64 }
 
 func (t *traffic) add(n Traffic) {
 	t.messages.Add(n.Messages)
 	t.frames.Add(n.Frames)
-	t.octets.Add(n.Octets)
+	t.bytes.Add(n.Bytes)
 }
 
 func (t *traffic) load() Traffic {
-	return Traffic{t.messages.Load(), t.frames.Load(), t.octets.Load()}
+	return Traffic{t.messages.Load(), t.frames.Load(), t.bytes.Load()}
 }
 
 type flowStats struct{ in, out traffic }
@@ -206,7 +206,7 @@ func (p *parcel) count(from, to int) Traffic {
 	if p.single != nil {
 		t.Frames = uint64(len(p.single))
 		for _, frame := range p.single {
-			t.Octets += uint64(len(frame))
+			t.Bytes += uint64(len(frame))
 		}
 		return t
 	}
@@ -214,12 +214,12 @@ func (p *parcel) count(from, to int) Traffic {
 		for m := p.batch.Message(i); len(m) > 0; t.Frames++ {
 			var body []byte
 			body, m = m.Next()
-			t.Octets += uint64(len(body))
+			t.Bytes += uint64(len(body))
 		}
 	}
 	if p.lead != nil {
 		t.Frames += t.Messages
-		t.Octets += t.Messages * uint64(len(p.lead))
+		t.Bytes += t.Messages * uint64(len(p.lead))
 	}
 	return t
 }
@@ -265,7 +265,7 @@ func (p *parcel) frames(dst [][]byte, i int) [][]byte {
 }
 
 // wire returns what the batch's messages are in, and the messages from i on.
-func (p *parcel) wire(i int) (octets []byte, spans []Span) {
+func (p *parcel) wire(i int) (bytes []byte, spans []Span) {
 	return p.batch.Wire(), p.batch.Spans()[i:]
 }
 

@@ -154,12 +154,12 @@ func contiguous(spans []Span) int {
 	return n
 }
 
-// lender returns the owner of the parcel's octets if what is lent of them may
+// lender returns the owner of the parcel's bytes if what is lent of them may
 // stay where it is: when it is so small a part of them that a queue would hold
 // many times what it counts, it has to be copied.
 func (p *parcel) lender() Owner {
 	c := p.batch.chunk
-	if p.batch.octets() < len(c.Data())/stayPart {
+	if p.batch.bytes() < len(c.Data())/stayPart {
 		return nil
 	}
 	return c
@@ -187,8 +187,8 @@ func (o *outbox) offerSpans(to *Peer, lead, wire []byte, spans []Span, owner Own
 			o.queue.lend(run, n, owner)
 		} else {
 			st := o.begin(len(lead) + len(run))
-			before := len(st.octets)
-			st.octets = append(append(st.octets, lead...), run...)
+			before := len(st.bytes)
+			st.bytes = append(append(st.bytes, lead...), run...)
 			o.commit(before, n)
 		}
 		spans = spans[n:]

@@ -105,15 +105,15 @@ func TestProxyQueue(t *testing.T) {
 	s := p.Statistics()
 	// The last answer may be there before it is counted.
 	eventually(t, "all is counted", func() bool { s = p.Statistics(); return s.FrontendOut.Messages == clients*each })
-	octets := uint64(0)
+	size := uint64(0)
 	for c := range clients {
 		for i := range each {
-			octets += uint64(len(fmt.Sprintf("%d/%d", c, i)))
+			size += uint64(len(fmt.Sprintf("%d/%d", c, i)))
 		}
 	}
-	in := Traffic{clients * each, 3 * clients * each, octets + 5*clients*each}
+	in := Traffic{clients * each, 3 * clients * each, size + 5*clients*each}
 	out := in
-	out.Octets += 4 * clients * each
+	out.Bytes += 4 * clients * each
 	if want := (ProxyStats{in, in, out, out}); s != want {
 		t.Errorf("statistics\n%+v, want\n%+v", s, want)
 	}
@@ -643,7 +643,7 @@ func TestProxyControl(t *testing.T) {
 		}
 		for i := range m {
 			if len(m[i]) != 8 {
-				t.Fatalf("a number of %d octets", len(m[i]))
+				t.Fatalf("a number of %d bytes", len(m[i]))
 			}
 			numbers[i] = binary.NativeEndian.Uint64(m[i])
 		}

@@ -86,7 +86,7 @@ func (p *publisher) TrySend(frames ...[]byte) error { return p.Send(noWait, fram
 
 // SendWire publishes messages that are in wire form already: wire holds the
 // given number of whole messages, one behind the other. A peer that subscribed
-// to everything is lent the octets as they are, if they are many: the owner is
+// to everything is lent the bytes as they are, if they are many: the owner is
 // retained until they are written, and until then they must not change. Other
 // peers get copies of what they subscribed to. With a nil owner all is copied.
 //

@@ -105,20 +105,20 @@ func TestPubPrefixes(t *testing.T) {
 			sent = append(sent, topic)
 			continue
 		}
-		var octets []byte
+		var data []byte
 		var spans []Span
 		for range 1 + rng.IntN(100) {
 			topic := word(6)
-			start := len(octets)
-			octets = append(octets, wire(topic, fmt.Sprint(len(sent)))...)
+			start := len(data)
+			data = append(data, wire(topic, fmt.Sprint(len(sent)))...)
 			// Where a span begins does not matter.
-			spans = append(spans, Span{Start: 7, End: 7 + uint32(len(octets)-start)})
+			spans = append(spans, Span{Start: 7, End: 7 + uint32(len(data)-start)})
 			sent = append(sent, topic)
 		}
 		if rng.IntN(2) == 0 {
-			must(t, pub.SendWire(ctx, octets, len(spans), newLender()))
+			must(t, pub.SendWire(ctx, data, len(spans), newLender()))
 		} else {
-			must(t, pub.SendSpans(ctx, octets, spans, newLender()))
+			must(t, pub.SendSpans(ctx, data, spans, newLender()))
 		}
 	}
 	must(t, pub.Send(ctx, []byte(end)))
@@ -158,7 +158,7 @@ func TestPubSet(t *testing.T) {
 		{[][]byte{wire("\x01a")}, 1},
 		{[][]byte{wire("\x00a"), subscribe}, 1},
 		{[][]byte{wire("\x00a")}, 0},
-		// Octets that are read together keep their order.
+		// Bytes that are read together keep their order.
 		{[][]byte{slices.Concat(wire("\x01a"), cancel, wire("\x01a"))}, 1},
 		{[][]byte{slices.Concat(wire("\x01a"), cancel)}, 0},
 		{[][]byte{slices.Concat(subscribe, wire("\x00a"))}, 0},
@@ -243,7 +243,7 @@ func TestPubHWM(t *testing.T) {
 		must(t, pub.Send(ctx, fmt.Append(nil, i)))
 	}
 	s := pub.Peers()[0]
-	if s.QueuedMessages != 10 || s.QueuedOctets != 10*3 || s.Drops != n-10 || !s.Connected || s.Remote != r.conn.LocalAddr().String() {
+	if s.QueuedMessages != 10 || s.QueuedBytes != 10*3 || s.Drops != n-10 || !s.Connected || s.Remote != r.conn.LocalAddr().String() {
 		t.Errorf("%+v", s)
 	}
 	r.message() // the plug
@@ -274,19 +274,19 @@ func TestPubHWM(t *testing.T) {
 	}
 }
 
-// TestPubHWMOctets: a queue below its bound in octets takes one message more.
-func TestPubHWMOctets(t *testing.T) {
+// TestPubHWMBytes: a queue below its bound in bytes takes one message more.
+func TestPubHWMBytes(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMOctets: 1000})
+	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMBytes: 1000})
 	stuck(t, pub)
 	for range 20 {
 		must(t, pub.Send(ctx, make([]byte, 98)))
 	}
-	if s := pub.Peers()[0]; s.QueuedMessages != 10 || s.QueuedOctets != 1000 || s.Drops != 10 {
+	if s := pub.Peers()[0]; s.QueuedMessages != 10 || s.QueuedBytes != 1000 || s.Drops != 10 {
 		t.Errorf("%+v", s)
 	}
-	pub = bind(t, NewPub, Options{SendHWM: -1, SendHWMOctets: 1})
+	pub = bind(t, NewPub, Options{SendHWM: -1, SendHWMBytes: 1})
 	stuck(t, pub)
 	for range 20 {
 		must(t, pub.Send(ctx, make([]byte, 5000)))
@@ -404,7 +404,7 @@ func TestPubDisconnect(t *testing.T) {
 	ctx := testContext(t)
 	seen := newEvents()
 	const limit = 1 << 20
-	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMOctets: limit, FullPolicy: Disconnect, SendBuffer: 64 << 10, Monitor: seen.tell})
+	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMBytes: limit, FullPolicy: Disconnect, SendBuffer: 64 << 10, Monitor: seen.tell})
 	healthy := subscribed(t, Options{RecvHWM: -1}, pub.LastEndpoint(), "")
 	lazy := open(t, NewSub, quick(Options{RecvHWM: 1, RecvBuffer: 64 << 10}))
 	must(t, lazy.Subscribe("back"))
@@ -433,7 +433,7 @@ func TestPubDisconnect(t *testing.T) {
 		_, err := healthy.Recv(ctx)
 		must(t, err)
 		for _, p := range pub.Peers() {
-			most = max(most, p.QueuedOctets)
+			most = max(most, p.QueuedBytes)
 		}
 		select {
 		case e = <-gone:
@@ -444,7 +444,7 @@ func TestPubDisconnect(t *testing.T) {
 		t.Errorf("disconnected for %v", e.Err)
 	}
 	if most > limit+20_000 {
-		t.Errorf("%d octets were queued", most)
+		t.Errorf("%d bytes were queued", most)
 	}
 	// Once it reads again it learns of its disconnection and comes back by
 	// itself, with its subscriptions.
@@ -477,7 +477,7 @@ func TestPubDisconnect(t *testing.T) {
 func TestPubDropMemory(t *testing.T) {
 	ctx := testContext(t)
 	const limit = 1 << 20
-	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMOctets: limit, Linger: -1})
+	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMBytes: limit, Linger: -1})
 	stuck(t, pub)
 	body := make([]byte, 1000)
 	var before, after runtime.MemStats
@@ -489,9 +489,9 @@ func TestPubDropMemory(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	if n := int64(after.HeapAlloc) - int64(before.HeapAlloc); n > 8*limit {
-		t.Errorf("%d octets are held, the bound is %d", n, limit)
+		t.Errorf("%d bytes are held, the bound is %d", n, limit)
 	}
-	if s := pub.Peers()[0]; s.Drops == 0 || s.QueuedOctets > limit+2000 {
+	if s := pub.Peers()[0]; s.Drops == 0 || s.QueuedBytes > limit+2000 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -612,7 +612,7 @@ func TestSendWire(t *testing.T) {
 func TestSendWireReturns(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	octets := wire("a", string(make([]byte, 1<<20)))
+	data := wire("a", string(make([]byte, 1<<20)))
 	for name, end := range map[string]func(pub *Pub, r *raw){
 		"the peer closes": func(_ *Pub, r *raw) { r.conn.Close() },
 		"Close":           func(pub *Pub, _ *raw) { must(t, pub.Close()) },
@@ -624,7 +624,7 @@ func TestSendWireReturns(t *testing.T) {
 			r := stuck(t, pub)
 			l := newLender()
 			for range 30 {
-				must(t, pub.SendWire(ctx, octets, 1, l))
+				must(t, pub.SendWire(ctx, data, 1, l))
 			}
 			if l.refs.Load() != 20 {
 				t.Errorf("%d references", l.refs.Load())
@@ -698,9 +698,9 @@ func TestMessageEnd(t *testing.T) {
 		wire(""), wire("a", "", "b"), wire(strings.Repeat("l", 300), "s"),
 		{zmtp.FlagLong | zmtp.FlagMore, 0, 0, 0, 0, 0, 0, 0, 1, 'x', 0, 0},
 	} {
-		octets := slices.Concat(wire("before"), m, wire("after"))
+		data := slices.Concat(wire("before"), m, wire("after"))
 		at := len(wire("before"))
-		if end := messageEnd(octets, at); end != at+len(m) {
+		if end := messageEnd(data, at); end != at+len(m) {
 			t.Errorf("%q ends at %d, want %d", m, end, at+len(m))
 		}
 		for cut := range m {
@@ -734,8 +734,8 @@ func TestPubErrors(t *testing.T) {
 
 func BenchmarkPubSub(b *testing.B) {
 	ctx := testContext(b)
-	pub := bind(b, NewPub, Options{FullPolicy: Block, SendHWM: -1, SendHWMOctets: 4 << 20})
-	sub := subscribed(b, Options{RecvHWM: -1, RecvHWMOctets: 4 << 20}, pub.LastEndpoint(), "")
+	pub := bind(b, NewPub, Options{FullPolicy: Block, SendHWM: -1, SendHWMBytes: 4 << 20})
+	sub := subscribed(b, Options{RecvHWM: -1, RecvHWMBytes: 4 << 20}, pub.LastEndpoint(), "")
 	f := [][]byte{make([]byte, 14), make([]byte, 8), make([]byte, 16), nil, make([]byte, 32)}
 	b.ReportAllocs()
 	b.ResetTimer()

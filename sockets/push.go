@@ -54,8 +54,8 @@ func (p *Push) SendBatch(ctx context.Context, bodies [][]byte) (int, error) {
 
 // SendWire sends messages that are in wire form already, one behind the other,
 // all to the next peer that has room. Large runs are lent: the owner is
-// retained until they are written, and until then the octets must not change.
-// With a nil owner the octets are copied. It waits as Send does.
+// retained until they are written, and until then the bytes must not change.
+// With a nil owner the bytes are copied. It waits as Send does.
 func (p *Push) SendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
 	return p.balancer.sendWire(ctx, wire, messages, owner)
 }

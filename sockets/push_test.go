@@ -306,10 +306,10 @@ func TestPushSendBatchBounds(t *testing.T) {
 		must(t, err)
 	}
 
-	octets := open(t, NewPush, quick(Options{SendHWMOctets: 10, Linger: -1}))
-	must(t, octets.Connect(freePort(t)))
-	if n, err := octets.SendBatch(ended, bodies); n != 4 || !errors.Is(err, context.Canceled) {
-		t.Errorf("%d, %v: messages of 3 octets, the fourth of which fills 10", n, err)
+	bounded := open(t, NewPush, quick(Options{SendHWMBytes: 10, Linger: -1}))
+	must(t, bounded.Connect(freePort(t)))
+	if n, err := bounded.SendBatch(ended, bodies); n != 4 || !errors.Is(err, context.Canceled) {
+		t.Errorf("%d, %v: messages of 3 bytes, the fourth of which fills 10", n, err)
 	}
 	closed := open(t, NewPush, Options{})
 	must(t, closed.Close())

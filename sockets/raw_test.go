@@ -16,7 +16,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// raw is a peer that a test plays octet by octet.
+// raw is a peer that a test plays byte by byte.
 type raw struct {
 	t    testing.TB
 	conn net.Conn
@@ -51,7 +51,7 @@ func listenRaw(t testing.TB) (endpoint string, accept func() *raw) {
 	}
 }
 
-// send writes octets.
+// send writes bytes.
 func (r *raw) send(parts ...[]byte) {
 	r.t.Helper()
 	for _, p := range parts {
@@ -190,7 +190,7 @@ func (r *raw) ended() {
 	}
 }
 
-// wire is the octets of one message.
+// wire is the bytes of one message.
 func wire(frames ...string) []byte {
 	parts := make([][]byte, len(frames))
 	for i, f := range frames {

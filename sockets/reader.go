@@ -8,7 +8,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// reader turns the octets of one connection into batches. It belongs to the
+// reader turns the bytes of one connection into batches. It belongs to the
 // connection's reading goroutine.
 //
 // It reads into a chunk, cuts out whole messages as spans, and hands them on
@@ -16,7 +16,7 @@ import (
 // read goes right behind it; when the chunk has no room left for it, it moves
 // to a fresh chunk. Chunks are larger where messages are: so large that several
 // of the size of the last ones fit. A message larger than that gets a buffer
-// that doubles as its octets arrive, whatever size was announced.
+// that doubles as its bytes arrive, whatever size was announced.
 type reader struct {
 	pipe *pipe
 	peer *Peer
@@ -32,21 +32,21 @@ type reader struct {
 
 	decoder     zmtp.Decoder
 	chunk       *buf.Chunk
-	start, fill int    // octets of chunk that are not decoded yet
-	tail        []byte // those octets, while the connection is idle and has no chunk
+	start, fill int    // bytes of chunk that are not decoded yet
+	tail        []byte // those bytes, while the connection is idle and has no chunk
 	unpaid      int    // size of the chunk until a queued batch has been charged for it
 	delivered   bool   // the read that is under way brought a message for the application
 	batch       Batch  // messages decoded and not handed on yet
-	octets      int    // their size
+	bytes       int    // their size
 	usual       int    // size of a message, as of late
 
 	lends    bool      // to receive calls; see loan
-	unwaited int       // octets read since it waited for some
+	unwaited int       // bytes read since it waited for some
 	waiting  time.Time // since when it waits for some; zero: it does not
 	quick    bool      // the last wait was a short one
 	borrowed bool      // one of them reads
 	loan     *loan
-	ttl      time.Duration // from the PING that came last, unless octets came since
+	ttl      time.Duration // from the PING that came last, unless bytes came since
 }
 
 const (
@@ -133,10 +133,10 @@ func (r *reader) returnSpans() {
 // space returns the free end of the chunk.
 func (r *reader) space() []byte { return r.room(1) }
 
-// pending returns how many octets wait for the rest of their message.
+// pending returns how many bytes wait for the rest of their message.
 func (r *reader) pending() int { return r.fill - r.start }
 
-// room returns the free end of the chunk, of at least so many octets, which
+// room returns the free end of the chunk, of at least so many bytes, which
 // have arrived already if they are many. It exchanges the chunk first if what
 // is being received does not fit in it.
 func (r *reader) room(least int) []byte {
@@ -209,7 +209,7 @@ func (r *reader) received(n int) error {
 	if r.batch.spans == nil {
 		r.batch.spans = r.pipe.socket.in.spans()
 	}
-	r.batch.spans, r.octets = r.batch.spans[:0], 0
+	r.batch.spans, r.bytes = r.batch.spans[:0], 0
 	r.delivered = false
 	err := r.decode()
 	if r.holding != nil {
@@ -250,14 +250,14 @@ func (r *reader) decode() error {
 		kind, size, err := r.decoder.Next(data[start:fill])
 		if kind == zmtp.KindMessage {
 			spans = append(spans, Span{Start: uint32(start), End: uint32(start + size)})
-			r.octets += size
+			r.bytes += size
 			start += size
 			continue
 		}
 		if kind == zmtp.KindCommand && r.traits.subscribed {
 			if at := subscriptionMessage(data[start : start+size]); at > 0 {
 				spans = append(spans, Span{Start: uint32(start + at), End: uint32(start + size)})
-				r.octets += size
+				r.bytes += size
 				start += size
 				continue
 			}
@@ -287,9 +287,9 @@ func (r *reader) hand() error {
 		return nil
 	}
 	r.peer.messagesIn.Add(uint64(len(b.spans)))
-	r.peer.octetsIn.Add(uint64(r.octets))
-	r.usual = min(r.octets/len(b.spans), maxUsual)
-	r.octets = 0
+	r.peer.bytesIn.Add(uint64(r.bytes))
+	r.usual = min(r.bytes/len(b.spans), maxUsual)
+	r.bytes = 0
 	if r.newcomer != nil && r.newcomer.admitted() {
 		r.newcomer = nil
 	}
@@ -320,11 +320,11 @@ func (r *reader) deliver(b *Batch) {
 	if len(b.spans) == 0 {
 		return
 	}
-	switch octets := b.octets(); {
+	switch bytes := b.bytes(); {
 	case b.chunk != r.chunk: // Prepare has rewritten it
 		b.cost = len(b.chunk.Data())
-	case octets <= len(b.chunk.Data())/stayPart:
-		b.compact(octets)
+	case bytes <= len(b.chunk.Data())/stayPart:
+		b.compact(bytes)
 		b.cost = len(b.chunk.Data())
 	default:
 		b.cost, r.unpaid = r.unpaid, 0

@@ -65,13 +65,13 @@ func (r *recorder) messages(_ *pipe, _ *Peer, b *Batch) (bool, error) {
 func show(frames ...string) string {
 	for i, f := range frames {
 		if len(f) > 100 {
-			frames[i] = fmt.Sprintf("%d octets, %08x", len(f), crc32.ChecksumIEEE([]byte(f)))
+			frames[i] = fmt.Sprintf("%d bytes, %08x", len(f), crc32.ChecksumIEEE([]byte(f)))
 		}
 	}
 	return fmt.Sprintf("%q", frames)
 }
 
-// reader makes a reader without a network: tests put the octets where it
+// reader makes a reader without a network: tests put the bytes where it
 // would have them read to.
 func (r *recorder) reader() *reader {
 	p := newPipe(&r.socket, "", false)
@@ -81,12 +81,12 @@ func (r *recorder) reader() *reader {
 	return rd
 }
 
-// feed has the reader receive octets, at most most at a time, waiting for more
+// feed has the reader receive bytes, at most most at a time, waiting for more
 // after each part with the given chance.
-func (r *reader) feed(octets []byte, most int, idle func() bool) error {
-	for len(octets) > 0 {
-		n := copy(r.space(), octets[:min(len(octets), most)])
-		octets = octets[n:]
+func (r *reader) feed(data []byte, most int, idle func() bool) error {
+	for len(data) > 0 {
+		n := copy(r.space(), data[:min(len(data), most)])
+		data = data[n:]
 		if err := r.received(n); err != nil {
 			return err
 		}
@@ -99,44 +99,44 @@ func (r *reader) feed(octets []byte, most int, idle func() bool) error {
 
 // script is messages and commands of all kinds, and what a recorder must write
 // down of them.
-func script() (octets []byte, want []string) {
+func script() (data []byte, want []string) {
 	add := func(frames ...string) {
-		octets = append(octets, wire(frames...)...)
+		data = append(data, wire(frames...)...)
 		want = append(want, show(frames...))
 	}
 	add("")
 	add("1", "", strings.Repeat("a", 255))
-	octets = zmtp.AppendSubscribe(octets, []byte("topic"))
+	data = zmtp.AppendSubscribe(data, []byte("topic"))
 	want = append(want, "SUBSCRIBE topic")
 	add(strings.Repeat("b", 256), "two")
-	octets = zmtp.AppendPing(octets, 0, []byte("answered"))
+	data = zmtp.AppendPing(data, 0, []byte("answered"))
 	// Commands between the frames of a message come before it.
-	octets = zmtp.AppendFrame(octets, []byte("one"), true)
-	octets = zmtp.AppendPing(octets, 0, nil)
-	octets = zmtp.AppendCancel(octets, []byte("inside"))
-	octets = zmtp.AppendFrame(octets, []byte("more"), true)
-	octets = zmtp.AppendFrame(octets, []byte("last"), false)
+	data = zmtp.AppendFrame(data, []byte("one"), true)
+	data = zmtp.AppendPing(data, 0, nil)
+	data = zmtp.AppendCancel(data, []byte("inside"))
+	data = zmtp.AppendFrame(data, []byte("more"), true)
+	data = zmtp.AppendFrame(data, []byte("last"), false)
 	want = append(want, "CANCEL inside", `["one" "more" "last"]`)
 	add(slices.Repeat([]string{"x"}, 100)...)
-	octets = zmtp.AppendCommand(octets, "UNKNOWN", []byte("data"))
+	data = zmtp.AppendCommand(data, "UNKNOWN", []byte("data"))
 	want = append(want, "UNKNOWN data")
 	add("end")
-	return octets, want
+	return data, want
 }
 
-// TestReaderSplit reads a script in two parts, split at every octet, and octet
-// by octet.
+// TestReaderSplit reads a script in two parts, split at every byte, and byte
+// by byte.
 func TestReaderSplit(t *testing.T) {
 	t.Parallel()
-	octets, want := script()
+	data, want := script()
 	for _, waits := range []bool{false, true} {
 		idle := func() bool { return waits }
-		for split := range octets {
+		for split := range data {
 			r := newRecorder(t, Options{})
 			r.as.ordered = true
 			rd := r.reader()
-			must(t, rd.feed(octets[:split], len(octets), idle))
-			must(t, rd.feed(octets[split:], len(octets), idle))
+			must(t, rd.feed(data[:split], len(data), idle))
+			must(t, rd.feed(data[split:], len(data), idle))
 			rd.end()
 			if !slices.Equal(r.got, want) {
 				t.Fatalf("split at %d: %q\nwant %q", split, r.got, want)
@@ -145,9 +145,9 @@ func TestReaderSplit(t *testing.T) {
 		r := newRecorder(t, Options{})
 		r.as.ordered = true
 		rd := r.reader()
-		must(t, rd.feed(octets, 1, idle))
+		must(t, rd.feed(data, 1, idle))
 		if !slices.Equal(r.got, want) {
-			t.Fatalf("octet by octet: %q\nwant %q", r.got, want)
+			t.Fatalf("byte by byte: %q\nwant %q", r.got, want)
 		}
 		pong := zmtp.AppendPong(zmtp.AppendPong(nil, []byte("answered")), nil)
 		if !bytes.Equal(rd.pipe.out.control, pong) {
@@ -165,22 +165,22 @@ func TestReaderSplit(t *testing.T) {
 func TestReaderSizes(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 5))
-	r := newRecorder(t, Options{RecvHWM: -1, RecvHWMOctets: -1})
+	r := newRecorder(t, Options{RecvHWM: -1, RecvHWMBytes: -1})
 	r.prefix = " " // nothing is delivered
 	rd := r.reader()
-	var octets []byte
+	var data []byte
 	var want []string
 	for _, size := range []int{100_000, 200_000, 10, buf.Large - 9, buf.Large, 0, 3 << 20, 5, 5 << 20, 1 << 20, 70_000} {
 		for range 3 {
 			frames := []string{strings.Repeat("x", rng.IntN(20)), strings.Repeat(string(rune('a'+rng.IntN(26))), max(size-rng.IntN(10), 0))}
-			octets = append(octets, wire(frames...)...)
+			data = append(data, wire(frames...)...)
 			want = append(want, show(frames...))
 		}
 	}
-	for len(octets) > 0 {
+	for len(data) > 0 {
 		part := 1 + rng.IntN(1<<(4+rng.IntN(17)))
-		must(t, rd.feed(octets[:min(part, len(octets))], part, func() bool { return rng.IntN(2) == 0 }))
-		octets = octets[min(part, len(octets)):]
+		must(t, rd.feed(data[:min(part, len(data))], part, func() bool { return rng.IntN(2) == 0 }))
+		data = data[min(part, len(data)):]
 	}
 	rd.end()
 	if !slices.Equal(r.got, want) {
@@ -195,7 +195,7 @@ func TestReaderDelivers(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	rng := rand.New(rand.NewPCG(6, 6))
-	r := newRecorder(t, Options{RecvHWM: -1, RecvHWMOctets: -1})
+	r := newRecorder(t, Options{RecvHWM: -1, RecvHWMBytes: -1})
 	r.prefix = "n"
 	rd := r.reader()
 	var held []*Batch
@@ -214,9 +214,9 @@ func TestReaderDelivers(t *testing.T) {
 	}
 	for i := range 5000 {
 		size := rng.IntN(1 << rng.IntN(15))
-		octets := wire(fmt.Sprint("n", i), string(bytes.Repeat([]byte{byte(i)}, size)))
-		octets = append(octets, wire("other", strings.Repeat("o", rng.IntN(1<<rng.IntN(13))))...)
-		must(t, rd.feed(octets, 1+rng.IntN(20_000), func() bool { return rng.IntN(3) == 0 }))
+		data := wire(fmt.Sprint("n", i), string(bytes.Repeat([]byte{byte(i)}, size)))
+		data = append(data, wire("other", strings.Repeat("o", rng.IntN(1<<rng.IntN(13))))...)
+		must(t, rd.feed(data, 1+rng.IntN(20_000), func() bool { return rng.IntN(3) == 0 }))
 		for r.in.ready.len() > 0 {
 			b := new(Batch)
 			must(t, r.in.recvBatch(ctx, b))
@@ -238,8 +238,8 @@ func TestReaderDelivers(t *testing.T) {
 func TestReaderFault(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		octets []byte
-		want   error
+		data []byte
+		want error
 	}{
 		"a command with MORE":    {[]byte{zmtp.FlagCommand | zmtp.FlagMore, 0}, zmtp.ErrMalformed},
 		"a command without name": {[]byte{zmtp.FlagCommand, 0}, zmtp.ErrMalformed},
@@ -252,7 +252,7 @@ func TestReaderFault(t *testing.T) {
 		for _, limit := range []int64{0, 1000, -1} {
 			r := newRecorder(t, Options{MaxMessageSize: limit})
 			rd := r.reader()
-			err := rd.feed(slices.Concat(wire("good"), c.octets, wire("after")), 1000, func() bool { return false })
+			err := rd.feed(slices.Concat(wire("good"), c.data, wire("after")), 1000, func() bool { return false })
 			var typed *zmtp.ProtocolError
 			if !errors.As(err, &typed) || !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)
@@ -265,7 +265,7 @@ func TestReaderFault(t *testing.T) {
 	}
 }
 
-// TestReaderLimit: a message of exactly the largest size passes, one octet
+// TestReaderLimit: a message of exactly the largest size passes, one byte
 // more does not, and it is refused by its announcement.
 func TestReaderLimit(t *testing.T) {
 	t.Parallel()
@@ -286,23 +286,23 @@ func TestReaderLimit(t *testing.T) {
 func TestReaderIdle(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t, Options{})
-	octets := wire(strings.Repeat("x", 10<<20))
+	data := wire(strings.Repeat("x", 10<<20))
 	for _, pending := range []int{0, 1, 100, keepTail, keepTail + 1, 20_000, 33_000, 200_000, 300_000, 2 << 20, 9 << 20} {
 		rd := r.reader()
 		r.got = nil
-		must(t, rd.feed(slices.Concat(slices.Repeat(wire("y"), 1000), octets[:pending]), 1<<20, func() bool { return false }))
+		must(t, rd.feed(slices.Concat(slices.Repeat(wire("y"), 1000), data[:pending]), 1<<20, func() bool { return false }))
 		rd.idle()
 		holds := cap(rd.tail)
 		if rd.chunk != nil {
 			holds += len(rd.chunk.Data())
 		}
 		if holds > 8*pending {
-			t.Errorf("%d octets of a message hold %d", pending, holds)
+			t.Errorf("%d bytes of a message hold %d", pending, holds)
 		}
 		if cap(rd.batch.spans) > keepSpans {
 			t.Errorf("room for %d spans is held", cap(rd.batch.spans))
 		}
-		must(t, rd.feed(octets[pending:], 1<<20, func() bool { return false }))
+		must(t, rd.feed(data[pending:], 1<<20, func() bool { return false }))
 		if len(r.got) != 1001 {
 			t.Errorf("%d messages came", len(r.got))
 		}
@@ -320,14 +320,14 @@ func TestReaderAnnouncement(t *testing.T) {
 		rd := r.reader()
 		must(t, rd.feed(append([]byte{zmtp.FlagLong, 0, 0, 0, 0, 0x10, 0, 0, 0}, make([]byte, 1000)...), 10, func() bool { return false }))
 		if n := len(rd.chunk.Data()); n > buf.Large {
-			t.Fatalf("a chunk of %d octets for 1009", n)
+			t.Fatalf("a chunk of %d bytes for 1009", n)
 		}
 		rd.idle()
 		rd.end()
 	}
 	runtime.ReadMemStats(&after)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 100<<20 {
-		t.Errorf("%d octets were allocated", n)
+		t.Errorf("%d bytes were allocated", n)
 	}
 }
 
@@ -351,7 +351,7 @@ func TestReaderCost(t *testing.T) {
 		for _, idle := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, "/idle=", idle), func(t *testing.T) {
 				t.Parallel()
-				r := newRecorder(t, Options{RecvHWM: -1, RecvHWMOctets: -1})
+				r := newRecorder(t, Options{RecvHWM: -1, RecvHWMBytes: -1})
 				r.prefix = "n"
 				rd := r.reader()
 				const n = 100
@@ -370,10 +370,10 @@ func TestReaderCost(t *testing.T) {
 					}
 				}
 				if cost := rd.pipe.in.cost; cost != holds {
-					t.Errorf("%d octets are held, %d are counted", holds, cost)
+					t.Errorf("%d bytes are held, %d are counted", holds, cost)
 				}
 				if most := n*(stayPart*len(c.kept)+512+spanCost) + buf.Large; holds > most {
-					t.Errorf("%d octets are held by %d of messages", holds, n*len(c.kept))
+					t.Errorf("%d bytes are held by %d of messages", holds, n*len(c.kept))
 				}
 				rd.end()
 			})
@@ -401,26 +401,26 @@ func TestReaderUsualSize(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
 	r := newRecorder(t, Options{}).reader()
-	feed := func(octets []byte) (largest int) {
-		for len(octets) > 0 {
-			n := copy(r.space(), octets)
+	feed := func(data []byte) (largest int) {
+		for len(data) > 0 {
+			n := copy(r.space(), data)
 			largest = max(largest, len(r.chunk.Data()))
 			must(t, r.received(n))
-			octets = octets[n:]
+			data = data[n:]
 		}
 		return largest
 	}
 	begun := wire(string(make([]byte, size)))[:64<<10]
 	if got := feed(begun); got >= size {
-		t.Errorf("%d octets have arrived, and the chunk has %d", len(begun), got)
+		t.Errorf("%d bytes have arrived, and the chunk has %d", len(begun), got)
 	}
 	feed(make([]byte, size+9-len(begun)))
 	if got := feed(begun); got < size {
-		t.Errorf("a message of %d octets was there before, and the chunk for the next has %d", size, got)
+		t.Errorf("a message of %d bytes was there before, and the chunk for the next has %d", size, got)
 	}
 	feed(make([]byte, size+9-len(begun)))
 	begun = wire(string(make([]byte, 64<<20)))[:64<<10]
 	if got := feed(begun); got >= 8<<20 {
-		t.Errorf("%d octets have arrived, and the chunk has %d", len(begun), got)
+		t.Errorf("%d bytes have arrived, and the chunk has %d", len(begun), got)
 	}
 }

@@ -40,7 +40,7 @@ func (r *Rep) RecvFrom(ctx context.Context) (Message, *Peer, error) { return r.i
 // RecvFrom is Recv, and returns who replied too.
 func (r *Req) RecvFrom(ctx context.Context) (Message, *Peer, error) { return r.in.recvNext(ctx, r) }
 
-// own copies a message taken singly, without its first octets, and gives its
+// own copies a message taken singly, without its first bytes, and gives its
 // chunk back.
 func (m single) own(skip int) (Message, *Peer) {
 	owned := own(m.wire()[skip:], nil)

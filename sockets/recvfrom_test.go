@@ -65,7 +65,7 @@ func TestRecvFrom(t *testing.T) {
 				t.Errorf("%s: %s is %q, want %q", c.peer, name, got, want)
 			}
 		}
-		if s := peer.Stats(); !s.Connected || s.PendingMessages != 0 || s.PendingOctets != 0 || s.Remote != r.conn.LocalAddr().String() {
+		if s := peer.Stats(); !s.Connected || s.PendingMessages != 0 || s.PendingBytes != 0 || s.Remote != r.conn.LocalAddr().String() {
 			t.Errorf("%s: %+v", c.peer, s)
 		}
 		r.conn.Close()

@@ -68,7 +68,7 @@ func TestLibzmq_spec_rep_envelope(t *testing.T) {
 		}
 	}
 	if cap(rep.envelope) > keepEnvelope {
-		t.Errorf("a buffer of %d octets is kept", cap(rep.envelope))
+		t.Errorf("a buffer of %d bytes is kept", cap(rep.envelope))
 	}
 }
 

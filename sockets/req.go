@@ -161,7 +161,7 @@ func (r *Req) expects(id []byte) bool {
 	return id != nil && binary.NativeEndian.Uint32(id) == r.id
 }
 
-// replyEnvelope takes a reply apart: it begins with a request id of four octets
+// replyEnvelope takes a reply apart: it begins with a request id of four bytes
 // or not, then comes the empty frame, and at least one more.
 func replyEnvelope(m zmtp.Message) (id []byte, skip int, ok bool) {
 	first, rest := m.Next()

@@ -11,7 +11,7 @@ func TestRewrite(t *testing.T) {
 	t.Parallel()
 	double := func(b *Batch) {
 		old := b.Wire()
-		b.Rewrite(3*b.octets(), func(dst []byte) []Span {
+		b.Rewrite(3*b.bytes(), func(dst []byte) []Span {
 			out := dst[:0]
 			for i, s := range b.Spans() {
 				body := old[s.Start+2 : s.End]
@@ -46,8 +46,8 @@ func TestRewrite(t *testing.T) {
 						}
 						n++
 					}
-					if b.cost < b.octets() || at == anyPort && b.cost < len(b.Wire()) {
-						t.Fatalf("%d bytes are counted for %d in %d", b.cost, b.octets(), len(b.Wire()))
+					if b.cost < b.bytes() || at == anyPort && b.cost < len(b.Wire()) {
+						t.Fatalf("%d bytes are counted for %d in %d", b.cost, b.bytes(), len(b.Wire()))
 					}
 				}
 			}

@@ -9,7 +9,7 @@ import (
 // Router is a ROUTER socket (RFC 28): it puts the sender's identity before
 // each message it receives, and sends a message to the peer that its first
 // frame names. A peer without an identity of its own gets a generated one, of
-// five octets, the first of them zero; see also ConnectAs.
+// five bytes, the first of them zero; see also ConnectAs.
 //
 // All methods are safe for concurrent use.
 type Router struct {
@@ -33,7 +33,7 @@ func NewRouter(o Options) (*Router, error) {
 // whatever it says of itself (ZMQ_CONNECT_ROUTING_ID). So messages can be sent
 // to it at once: they wait for the connection, and those that were not written
 // when a connection was lost wait for the next one. An identity has 1 to 255
-// octets, the first of them not zero (else an *OptionError). ErrIdentityInUse
+// bytes, the first of them not zero (else an *OptionError). ErrIdentityInUse
 // means that another peer has it.
 func (r *Router) ConnectAs(endpoint string, identity []byte) error {
 	if err := checkIdentity("ConnectRoutingID", identity, 1); err != nil {
@@ -111,7 +111,7 @@ func (r *Router) sendTo(ctx context.Context, to route, frames [][]byte) error {
 
 // SendWire sends messages that are in wire form already, and otherwise does as
 // SendTo. Large runs are lent: the owner is retained until they are written,
-// and until then the octets must not change. With a nil owner the octets are
+// and until then the bytes must not change. With a nil owner the bytes are
 // copied.
 func (r *Router) SendWire(ctx context.Context, peer *Peer, wire []byte, messages int, owner Owner) error {
 	if err := r.open(); err != nil {

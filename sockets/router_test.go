@@ -32,7 +32,7 @@ func TestRouterDealer(t *testing.T) {
 	}
 }
 
-// TestRouterIdentities: own ones are used as they are, of any octets; the
+// TestRouterIdentities: own ones are used as they are, of any bytes; the
 // others get generated ones, all different.
 func TestRouterIdentities(t *testing.T) {
 	t.Parallel()

@@ -137,7 +137,7 @@ func (p *pipe) probe() {
 // emptyMessage is a message of one empty frame, in wire form.
 var emptyMessage = []byte{0, 0}
 
-// generate returns a free identity: a zero octet and a counter.
+// generate returns a free identity: a zero byte and a counter.
 func (t *routes) generate() []byte {
 	for {
 		id := binary.BigEndian.AppendUint32([]byte{0}, t.next)

@@ -27,7 +27,7 @@ type Security struct {
 	// clients are judged by Authenticate, or by a ZAP handler; without either
 	// all are refused.
 	PlainServer bool
-	// PlainUsername and PlainPassword, each of at most 255 octets, make the
+	// PlainUsername and PlainPassword, each of at most 255 bytes, make the
 	// socket a client of PLAIN.
 	PlainUsername, PlainPassword string
 
@@ -46,7 +46,7 @@ type Security struct {
 	// of the only server that the socket talks to.
 	CurveServerKey zmtp.PublicKey
 
-	// ZAPDomain, of at most 255 octets, is what Authenticate and ZAP handlers
+	// ZAPDomain, of at most 255 bytes, is what Authenticate and ZAP handlers
 	// are told to judge the peer for. With NULL, a ZAP handler is asked only if
 	// it is set.
 	ZAPDomain string
@@ -135,7 +135,7 @@ func (o *Options) checkSecurity(bad func(field, format string, args ...any)) {
 		{"PlainUsername", s.PlainUsername}, {"PlainPassword", s.PlainPassword}, {"ZAPDomain", s.ZAPDomain},
 	} {
 		if len(f.value) > 255 {
-			bad("Security."+f.name, "has %d octets; at most 255 are possible", len(f.value))
+			bad("Security."+f.name, "has %d bytes; at most 255 are possible", len(f.value))
 		}
 	}
 	if s.usesPlain() && s.usesCurve() {

@@ -334,14 +334,14 @@ func TestSecurityNothingBefore(t *testing.T) {
 		}
 		seen := newEvents()
 		router := bind(t, NewRouter, Options{Security: p.server, Monitor: seen.tell})
-		for _, octets := range [][]byte{
+		for _, data := range [][]byte{
 			wire("message"), ready("DEALER", nil), append(ready("DEALER", nil), wire("message")...),
 			zmtp.AppendCommand(nil, "INITIATE", nil), zmtp.AppendCommand(nil, "MESSAGE", make([]byte, 100)),
 			zmtp.AppendError(nil, "400"), zmtp.AppendCommand(nil, "HELLO", nil),
 			zmtp.AppendCommand(nil, "HELLO", make([]byte, 194)), make([]byte, 1000),
 		} {
 			r := dialRaw(t, router.LastEndpoint())
-			r.send(zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: name}), octets)
+			r.send(zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: name}), data)
 			r.ended()
 			var typed *zmtp.ProtocolError
 			if e := seen.await(t, HandshakeFailed); !errors.As(e.Err, &typed) {

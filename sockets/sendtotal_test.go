@@ -104,7 +104,7 @@ func TestH21_StuckSubscribersAreDisconnected(t *testing.T) {
 		must(t, err)
 		sum := 0
 		for _, p := range pub.Peers() {
-			sum += p.QueuedOctets
+			sum += p.QueuedBytes
 		}
 		most = max(most, sum)
 	}
@@ -158,7 +158,7 @@ func TestH21_OneCopyForAllGroups(t *testing.T) {
 func TestSendTotalCounts(t *testing.T) {
 	t.Parallel()
 	const n = 40
-	pub, peers := fanned(t, n, Options{SendHWM: -1, SendHWMOctets: -1, FullPolicy: Disconnect})
+	pub, peers := fanned(t, n, Options{SendHWM: -1, SendHWMBytes: -1, FullPolicy: Disconnect})
 	apartPeers(t, pub, peers)
 	wire := zmtp.AppendMessage(nil, []byte("all/"), make([]byte, 64<<20))
 	must(t, pub.SendWire(testContext(t), wire, 1, nil))

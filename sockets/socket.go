@@ -76,7 +76,7 @@ func (s *socket) init(kind zmtp.SocketType, opts Options, p pattern) error {
 	s.lingering, s.hurry = context.WithCancel(context.Background())
 	s.admission.init(&s.opts)
 	s.incomplete.init(&s.opts)
-	s.in.init(hwm{o.RecvHWM, o.RecvHWMOctets})
+	s.in.init(hwm{o.RecvHWM, o.RecvHWMBytes})
 	s.in.conflate = s.conflates()
 	s.in.patience = o.RecvTimeout
 	s.listeners = map[string]*listener{}
@@ -204,7 +204,7 @@ func (s *socket) open() error {
 	return nil
 }
 
-// maxMessage is the largest message that a peer may send, in wire octets.
+// maxMessage is the largest message that a peer may send, in wire bytes.
 func (s *socket) maxMessage() int64 {
 	return min(s.opts.MaxMessageSize, s.pattern.traits().maxMessage)
 }

@@ -24,7 +24,7 @@ const (
 	socksRefused     = 5
 	socksAuthVersion = 1
 
-	// maxSOCKSField is the longest name, user or password, in octets.
+	// maxSOCKSField is the longest name, user or password, in bytes.
 	maxSOCKSField = 255
 )
 
@@ -151,7 +151,7 @@ func (s *socket) socks(nc io.ReadWriter, e endpoint) (reason string, err error) 
 	return "", err
 }
 
-// appendField appends a text and its length in one octet before it.
+// appendField appends a text and its length in one byte before it.
 func appendField(dst []byte, text string) []byte {
 	return append(append(dst, byte(len(text))), text...)
 }

@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// source is what a connection's octets are received by; see reader.
+// source is what a connection's bytes are received by; see reader.
 type source interface {
-	// space returns where to put octets, at least one.
+	// space returns where to put bytes, at least one.
 	space() []byte
-	// received takes over the first n octets of that space. An error ends
+	// received takes over the first n bytes of that space. An error ends
 	// the connection.
 	received(n int) error
 	// idle says that the peer has nothing more for now, so that no big buffer
@@ -27,7 +27,7 @@ type stream struct {
 	platformStream
 }
 
-// maxWrite bounds the octets of one write, so that no connection keeps the
+// maxWrite bounds the bytes of one write, so that no connection keeps the
 // processor for long.
 const maxWrite = 1 << 20
 

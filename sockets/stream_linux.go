@@ -20,14 +20,14 @@ import (
 // That needs a read that fails with EAGAIN before each wait. To wait right
 // after a read that did not fill its buffer, and save that one, would be
 // wrong: the poller is edge triggered, and tells of an end of file that came
-// between the octets and the read only once, together with the octets. Its
+// between the bytes and the read only once, together with the bytes. Its
 // edge is used up by then; the wait would never end.
 type platformStream struct {
 	raw   syscall.RawConn
 	read  receiving // the reader's
 	write writeState
 	grows bool  // the kernel's buffer may become larger than localSendBuffer
-	sent  int64 // octets, since the last look at that
+	sent  int64 // bytes, since the last look at that
 }
 
 // maxVectors is how many pieces go into one vectored write.
@@ -144,10 +144,10 @@ func (r *receiving) receive(fd uintptr) bool {
 
 // attempt writes what the kernel takes at once.
 type attempt struct {
-	raw    syscall.RawConn
-	octets []byte
-	n      int
-	step   func(fd uintptr) bool
+	raw   syscall.RawConn
+	bytes []byte
+	n     int
+	step  func(fd uintptr) bool
 }
 
 // newAttempt returns nil where that cannot be done.
@@ -157,25 +157,25 @@ func newAttempt(s *stream) *attempt {
 	return a
 }
 
-// write returns how many of the octets were written: none where there is no room
+// write returns how many of the bytes were written: none where there is no room
 // and also where the connection has failed, which is for others to find.
-func (a *attempt) write(octets []byte) int {
-	a.octets, a.n = octets, 0
+func (a *attempt) write(bytes []byte) int {
+	a.bytes, a.n = bytes, 0
 	if a.raw.Write(a.step) != nil {
 		return 0
 	}
-	a.octets = nil
+	a.bytes = nil
 	return a.n
 }
 
 func (a *attempt) once(fd uintptr) bool {
-	if n, errno := sendBytes(fd, a.octets); errno == 0 {
+	if n, errno := sendBytes(fd, a.bytes); errno == 0 {
 		a.n = n
 	}
 	return true
 }
 
-// send writes bufs wholly and returns how many octets were written. It may
+// send writes bufs wholly and returns how many bytes were written. It may
 // change the slice of slices.
 func (s *stream) send(bufs [][]byte) (int64, error) {
 	w := &s.write
@@ -199,7 +199,7 @@ func (s *stream) send(bufs [][]byte) (int64, error) {
 // grown beyond. Not before: connections that need little shall have little.
 func (s *stream) boundGrowth() {
 	_ = s.raw.Control(func(fd uintptr) { // it fails on a closed connection
-		// The kernel counts twice as much, for what it keeps beside the octets.
+		// The kernel counts twice as much, for what it keeps beside the bytes.
 		n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
 		if err == nil && n > 2*localSendBuffer {
 			s.grows = false
@@ -208,7 +208,7 @@ func (s *stream) boundGrowth() {
 	})
 }
 
-// unconfirmed returns how many octets, the end of the stream among them, were
+// unconfirmed returns how many bytes, the end of the stream among them, were
 // sent but not confirmed by the peer's system.
 func (s *stream) unconfirmed() (n int) {
 	_ = s.raw.Control(func(fd uintptr) { // it fails on a closed connection

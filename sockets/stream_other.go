@@ -70,7 +70,7 @@ func (s *stream) receive(src source) error {
 	}
 }
 
-// send writes bufs wholly and returns how many octets were written. It may
+// send writes bufs wholly and returns how many bytes were written. It may
 // change the slice of slices. It writes in parts, so that moved shows its progress.
 func (s *stream) send(bufs [][]byte) (written int64, err error) {
 	for len(bufs) > 0 && err == nil {
@@ -100,6 +100,6 @@ func (s *stream) send(bufs [][]byte) (written int64, err error) {
 // sendPart is the most that is written at once.
 const sendPart = 128 << 10
 
-// unconfirmed returns how many octets were sent but not confirmed by the peer's
+// unconfirmed returns how many bytes were sent but not confirmed by the peer's
 // system, which cannot be told here.
 func (s *stream) unconfirmed() int { return 0 }

@@ -259,7 +259,7 @@ func (s *subPattern) removed(p *pipe) {
 func (s *subPattern) roomy(*pipe)    {}
 func (s *subPattern) traits() traits { return traits{maxMessage: maxMessage} }
 
-// attach sends all subscriptions, in the order of their octets, and the PING
+// attach sends all subscriptions, in the order of their bytes, and the PING
 // that somebody may be waiting for.
 func (s *subPattern) attach(p *pipe, peer *Peer) error {
 	t := &s.topics

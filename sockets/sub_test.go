@@ -150,7 +150,7 @@ func TestWaitSubscribedEnds(t *testing.T) {
 }
 
 // TestSubWire: what a publisher is told, to 3.1 as commands and to 3.0 as
-// messages: each distinct topic once, in the order of octets, when it connects;
+// messages: each distinct topic once, in the order of bytes, when it connects;
 // each Subscribe, but only the last Unsubscribe, afterwards.
 func TestSubWire(t *testing.T) {
 	t.Parallel()
@@ -325,7 +325,7 @@ func TestSubMany(t *testing.T) {
 	must(t, sub.Bind(ctx, anyPort))
 	var wg sync.WaitGroup
 	for i := range pubs {
-		pub := open(t, NewPub, Options{SendHWM: -1, SendHWMOctets: -1})
+		pub := open(t, NewPub, Options{SendHWM: -1, SendHWMBytes: -1})
 		must(t, pub.Connect(sub.LastEndpoint()))
 		must(t, pub.WaitSubscribers(ctx, nil, 1))
 		wg.Go(func() {
@@ -371,7 +371,7 @@ func TestSubSlowPublisher(t *testing.T) {
 	t.Parallel()
 	endpoint, accept := listenRaw(t)
 	seen := newEvents()
-	sub := open(t, NewSub, quick(Options{SendHWMOctets: 1 << 20, SendBuffer: 4096, Monitor: seen.tell}))
+	sub := open(t, NewSub, quick(Options{SendHWMBytes: 1 << 20, SendBuffer: 4096, Monitor: seen.tell}))
 	must(t, sub.Connect(endpoint))
 	accept().greet("PUB", nil)
 	seen.await(t, HandshakeSucceeded)
@@ -389,7 +389,7 @@ func TestSubSlowPublisher(t *testing.T) {
 	}
 	r := accept().greet("PUB", nil) // and it starts afresh
 	if name, data := r.command(); name != "SUBSCRIBE" || data != topic {
-		t.Errorf("%s of %d octets", name, len(data))
+		t.Errorf("%s of %d bytes", name, len(data))
 	}
 	if err := sub.Subscribe(topic + "t"); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a topic that is too large: %v", err)

@@ -36,16 +36,16 @@ type subscriber struct {
 	room    hwm // there is so much in the peer's queue; see pipe.hasRoomFor
 
 	// With Options.XPubManual: what the peer subscribed to, in force or not.
-	asked       map[string]struct{}
-	askedOctets int
+	asked      map[string]struct{}
+	askedBytes int
 }
 
-// run is a range of wire octets.
+// run is a range of wire bytes.
 type run struct{ start, end int }
 
 const (
-	// maxTopicOctets bounds the topics of one subscriber together.
-	maxTopicOctets = 16 << 20
+	// maxTopicBytes bounds the topics of one subscriber together.
+	maxTopicBytes = 16 << 20
 	// forgetBurst is how many topics of a peer that has gone are removed
 	// before publishing goes on.
 	forgetBurst = 256
@@ -73,13 +73,13 @@ func (s *subscriptions) announce() {
 
 // subscribe enters a topic of a peer; a topic that is there already is left
 // alone. It reports whether nobody else had subscribed to it. Beyond limit
-// topics, or too many octets of them, it is an error. The mutex must be held.
+// topics, or too many bytes of them, it is an error. The mutex must be held.
 func (s *subscriptions) subscribe(q *pipe, topic []byte, limit int) (first bool, err error) {
 	g := q.sub.group
 	if _, have := g.topics[string(topic)]; have {
 		return false, nil
 	}
-	if len(g.topics) >= limit || g.octets+len(topic) > maxTopicOctets {
+	if len(g.topics) >= limit || g.bytes+len(topic) > maxTopicBytes {
 		return false, ErrTooManySubscriptions
 	}
 	first = !s.trie.has(topic)
@@ -89,10 +89,10 @@ func (s *subscriptions) subscribe(q *pipe, topic []byte, limit int) (first bool,
 			topics = map[string]struct{}{}
 		}
 		topics[string(topic)] = struct{}{}
-		s.regroup(q, s.groupOf(topics, g.octets+len(topic)))
+		s.regroup(q, s.groupOf(topics, g.bytes+len(topic)))
 	} else {
 		g.topics[string(topic)] = struct{}{}
-		g.octets += len(topic)
+		g.bytes += len(topic)
 		g.whole = g.whole || len(topic) == 0 && !s.invert
 		s.trie.add(topic, g)
 	}
@@ -111,10 +111,10 @@ func (s *subscriptions) cancel(q *pipe, topic []byte) (had, last bool) {
 	if g.shared {
 		topics := maps.Clone(g.topics)
 		delete(topics, string(topic))
-		s.regroup(q, s.groupOf(topics, g.octets-len(topic)))
+		s.regroup(q, s.groupOf(topics, g.bytes-len(topic)))
 	} else {
 		delete(g.topics, string(topic))
-		g.octets -= len(topic)
+		g.bytes -= len(topic)
 		g.whole = g.whole && len(topic) > 0
 		s.trie.remove(topic, g)
 	}
@@ -291,7 +291,7 @@ func (s *subscriptions) touch(g *group, at, end int) {
 	g.touch(at, end)
 }
 
-// messageEnd returns where the message at octet at of wire ends, or -1 if it is
+// messageEnd returns where the message at byte at of wire ends, or -1 if it is
 // not all there. Unlike a decoder it trusts its input, which is the caller's own
 // or went through one.
 func messageEnd(wire []byte, at int) int {

@@ -15,7 +15,7 @@ func addressInUse(err error) bool {
 	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.Errno(10048))
 }
 
-// maxSocketPath is the longest path of a Unix domain socket, in octets.
+// maxSocketPath is the longest path of a Unix domain socket, in bytes.
 const maxSocketPath = 107
 
 // isStale says that nobody listens at path. Who does sees a connection that

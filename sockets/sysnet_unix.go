@@ -16,8 +16,8 @@ import (
 // addressInUse says that a bind failed because the address is taken.
 func addressInUse(err error) bool { return errors.Is(err, unix.EADDRINUSE) }
 
-// maxSocketPath is the longest path of a Unix domain socket, in octets: what
-// the system's address has room for, less the zero octet behind it.
+// maxSocketPath is the longest path of a Unix domain socket, in bytes: what
+// the system's address has room for, less the zero byte behind it.
 const maxSocketPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
 // isStale says that no socket is bound to the file at path. It asks with a

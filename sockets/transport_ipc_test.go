@@ -318,7 +318,7 @@ func TestLibzmq_abstract_ipc(t *testing.T) {
 		must(t, dealer.Connect("ipc://"+n))
 		echo(t, ctx, dealer, router)
 	}
-	// The name has exactly its octets, with none behind.
+	// The name has exactly its bytes, with none behind.
 	nc, err := net.Dial("unix", name)
 	must(t, err)
 	newRaw(t, nc).greet("DEALER", nil)

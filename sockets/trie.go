@@ -2,9 +2,9 @@ package sockets
 
 import "bytes"
 
-// trie holds sets of values under octet strings and finds the values whose
+// trie holds sets of values under byte strings and finds the values whose
 // string is a prefix of a given topic. It is a radix tree: an edge carries all
-// octets up to the next branch, so the cost of a match grows with the length
+// bytes up to the next branch, so the cost of a match grows with the length
 // of the topic and not with the number of strings or values.
 //
 // It is not safe for concurrent use.
@@ -14,9 +14,9 @@ type trie[V comparable] struct {
 }
 
 type node[V comparable] struct {
-	edge     []byte // octets that lead here from the parent
+	edge     []byte // bytes that lead here from the parent
 	children []*node[V]
-	heads    []byte      // first octet of each child's edge, for the search
+	heads    []byte      // first byte of each child's edge, for the search
 	index    *[256]uint8 // place of the child for each first byte; nil while there are few
 	values   []V         // in the order in which they came, but for removals
 	places   map[V]int   // index in values, once there are many

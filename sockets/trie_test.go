@@ -125,7 +125,7 @@ func TestTrie(t *testing.T) {
 	}
 }
 
-// TestTrieOwnsKeys: the caller's octets may change afterwards.
+// TestTrieOwnsKeys: the caller's bytes may change afterwards.
 func TestTrieOwnsKeys(t *testing.T) {
 	t.Parallel()
 	var tree trie[int]
@@ -133,7 +133,7 @@ func TestTrieOwnsKeys(t *testing.T) {
 	tree.add(key, 1)
 	copy(key, "XXXXX")
 	if !tree.matches([]byte("topic/1")) || tree.matches([]byte("XXXXX")) {
-		t.Error("the tree changed with the caller's octets")
+		t.Error("the tree changed with the caller's bytes")
 	}
 }
 

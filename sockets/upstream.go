@@ -45,7 +45,7 @@ func (u *upstream) kind(body []byte) frameKind {
 }
 
 // subscriptionMessage turns a SUBSCRIBE or CANCEL command, in place, into the
-// message that says the same, which is shorter: it returns at which octet of
+// message that says the same, which is shorter: it returns at which byte of
 // the frame that begins. For other commands, and what is no command, it returns
 // 0 and changes nothing.
 func subscriptionMessage(frame []byte) int {

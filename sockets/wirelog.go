@@ -32,9 +32,9 @@ type wirelog struct {
 }
 
 // position is how much of the log lies before some place of it.
-type position struct{ messages, octets int64 }
+type position struct{ messages, bytes int64 }
 
-// piece is octets of the log that have one owner, which it keeps.
+// piece is bytes of the log that have one owner, which it keeps.
 type piece struct {
 	from  position
 	wire  []byte
@@ -55,7 +55,7 @@ const (
 	// fullLogStage is how far a stage of the log is filled. A peer that takes
 	// nothing holds on to all of the stage of which it has not read the end.
 	fullLogStage = 128 << 10
-	// copyRest is the most octets that a peer which leaves the log gets by copy.
+	// copyRest is the most bytes that a peer which leaves the log gets by copy.
 	// With more, what it holds on to besides is little beside them.
 	copyRest = 2 * fullLogStage
 )
@@ -86,9 +86,9 @@ func (o *outbox) unfollow(scratch *outqueue) {
 	if l == nil {
 		return
 	}
-	_, octets := o.backlog()
+	_, bytes := o.backlog()
 	o.follows.log = nil
-	if scratch == nil || octets > copyRest {
+	if scratch == nil || bytes > copyRest {
 		l.hand(o, &o.queue, false)
 		return
 	}
@@ -99,12 +99,12 @@ func (o *outbox) unfollow(scratch *outqueue) {
 			s.Release()
 		} else {
 			o.queue.items = append(o.queue.items, item)
-			o.queue.octets += item.size
+			o.queue.bytes += item.size
 		}
 	}
 	o.queue.messages += scratch.messages
 	clear(scratch.items)
-	scratch.items, scratch.messages, scratch.octets = scratch.items[:0], 0, 0
+	scratch.items, scratch.messages, scratch.bytes = scratch.items[:0], 0, 0
 }
 
 // behind says whether there is something to read in the log that the outbox
@@ -125,15 +125,15 @@ func (o *outbox) behind() bool {
 
 // backlog returns what waits for the writer, in the queue and in the log. mu must
 // be held.
-func (o *outbox) backlog() (messages, octets int) {
-	messages, octets = o.queue.messages, o.queue.octets
+func (o *outbox) backlog() (messages, bytes int) {
+	messages, bytes = o.queue.messages, o.queue.bytes
 	if l := o.follows.log; l != nil {
 		l.mu.Lock()
 		messages += int(l.tail.messages - o.follows.at.messages)
-		octets += int(l.tail.octets - o.follows.at.octets)
+		bytes += int(l.tail.bytes - o.follows.at.bytes)
 		l.mu.Unlock()
 	}
-	return messages, octets
+	return messages, bytes
 }
 
 // await has the follower woken for what is added next. mu must be held.
@@ -197,13 +197,13 @@ func (l *wirelog) hand(o *outbox, q *outqueue, stays bool) {
 	// others, it reads all of it, since it was the slowest. So the log's references
 	// to these pieces become o's, and none is given up with a lock held.
 	done := l.read()
-	first := l.find(at.octets)
+	first := l.find(at.bytes)
 	invariants.Assert(done == 0 || first == 0, "what is read by all was read by the slowest last")
 	for i := first; i < len(l.pieces); i++ {
 		p := &l.pieces[i]
 		wire := p.wire
 		if i == first {
-			wire = wire[at.octets-p.from.octets:]
+			wire = wire[at.bytes-p.from.bytes:]
 		}
 		if i >= done {
 			p.owner.Retain()
@@ -211,7 +211,7 @@ func (l *wirelog) hand(o *outbox, q *outqueue, stays bool) {
 		q.items = append(q.items, outitem{size: len(wire), lent: wire[:len(wire):len(wire)], owner: p.owner})
 	}
 	q.messages += int(l.tail.messages - at.messages)
-	q.octets += int(l.tail.octets - at.octets)
+	q.bytes += int(l.tail.bytes - at.bytes)
 	l.pieces = slices.Delete(l.pieces, 0, done)
 	if len(l.pieces) == 0 && l.stage != nil {
 		l.stage.Release()
@@ -225,23 +225,23 @@ func (l *wirelog) read() (n int) {
 	if l.slowest == nil {
 		return len(l.pieces)
 	}
-	at := l.slowest.follows.at.octets
+	at := l.slowest.follows.at.bytes
 	for n < len(l.pieces) && l.pieces[n].end() <= at {
 		n++
 	}
 	return n
 }
 
-// find returns the piece with the octet at. mu must be held.
+// find returns the piece with the byte at. mu must be held.
 func (l *wirelog) find(at int64) int {
 	i := len(l.pieces) - 1
-	for i > 0 && l.pieces[i].from.octets > at { // most are near the end
+	for i > 0 && l.pieces[i].from.bytes > at { // most are near the end
 		i--
 	}
 	return i
 }
 
-func (p *piece) end() int64 { return p.from.octets + int64(len(p.wire)) }
+func (p *piece) end() int64 { return p.from.bytes + int64(len(p.wire)) }
 
 // first returns the follower that has read least, or nil.
 func (l *wirelog) first() *pipe {
@@ -253,7 +253,7 @@ func (l *wirelog) first() *pipe {
 	return l.slowest.follows.pipe
 }
 
-// overtaken returns a follower that has so many messages or octets to read, or
+// overtaken returns a follower that has so many messages or bytes to read, or
 // nil.
 func (l *wirelog) overtaken(limits hwm) *pipe {
 	l.mu.Lock()
@@ -263,7 +263,7 @@ func (l *wirelog) overtaken(limits hwm) *pipe {
 		return nil
 	}
 	if at := &o.follows.at; l.tail.messages-at.messages >= int64(limits.messages) ||
-		l.tail.octets-at.octets >= int64(limits.octets) {
+		l.tail.bytes-at.bytes >= int64(limits.bytes) {
 		return o.follows.pipe
 	}
 	return nil
@@ -277,9 +277,9 @@ func (l *wirelog) add(frames [][]byte, size int) {
 		return
 	}
 	s := l.begin(size)
-	before := len(s.octets)
-	s.octets = zmtp.AppendMessage(s.octets, frames...)
-	l.commit(s.octets[before:], 1)
+	before := len(s.bytes)
+	s.bytes = zmtp.AppendMessage(s.bytes, frames...)
+	l.commit(s.bytes[before:], 1)
 }
 
 // addWire appends messages in wire form: lent if they are large enough and have
@@ -295,28 +295,28 @@ func (l *wirelog) addWire(wire []byte, messages int, owner Owner) {
 		l.append(piece{l.tail, wire, owner}, messages)
 	} else {
 		s := l.begin(len(wire))
-		before := len(s.octets)
-		s.octets = append(s.octets, wire...)
-		l.commit(s.octets[before:], messages)
+		before := len(s.bytes)
+		s.bytes = append(s.bytes, wire...)
+		l.commit(s.bytes[before:], messages)
 	}
 }
 
-// addRuns copies runs of wire octets in one go; see Pub.SendWire.
+// addRuns copies runs of wire bytes in one go; see Pub.SendWire.
 func (l *wirelog) addRuns(wire []byte, runs []run, messages int) {
 	l.mu.Lock()
 	defer l.unlock()
 	if l.slowest == nil {
 		return
 	}
-	s := l.begin(octetsOf(runs))
-	before := len(s.octets)
-	s.octets = appendRuns(s.octets, wire, runs)
-	l.commit(s.octets[before:], messages)
+	s := l.begin(bytesOf(runs))
+	before := len(s.bytes)
+	s.bytes = appendRuns(s.bytes, wire, runs)
+	l.commit(s.bytes[before:], messages)
 }
 
-// begin returns the stage for so many octets more. mu must be held.
-func (l *wirelog) begin(octets int) *stage {
-	if l.stage != nil && len(l.stage.octets) > 0 && len(l.stage.octets)+octets > fullLogStage {
+// begin returns the stage for so many bytes more. mu must be held.
+func (l *wirelog) begin(bytes int) *stage {
+	if l.stage != nil && len(l.stage.bytes) > 0 && len(l.stage.bytes)+bytes > fullLogStage {
 		l.stage.Release()
 		l.stage = nil
 	}
@@ -330,10 +330,10 @@ func (l *wirelog) begin(octets int) *stage {
 func (l *wirelog) commit(added []byte, messages int) {
 	if last := len(l.pieces) - 1; last >= 0 && l.pieces[last].owner == Owner(l.stage) {
 		p := &l.pieces[last]
-		all := l.stage.octets // which may have moved
+		all := l.stage.bytes // which may have moved
 		p.wire = all[len(all)-len(added)-len(p.wire):]
 		l.tail.messages += int64(messages)
-		l.tail.octets += int64(len(added))
+		l.tail.bytes += int64(len(added))
 		return
 	}
 	l.stage.Retain()
@@ -344,7 +344,7 @@ func (l *wirelog) commit(added []byte, messages int) {
 func (l *wirelog) append(p piece, messages int) {
 	l.pieces = append(l.pieces, p)
 	l.tail.messages += int64(messages)
-	l.tail.octets += int64(len(p.wire))
+	l.tail.bytes += int64(len(p.wire))
 }
 
 // unlock unlocks mu, and wakes the followers that had read everything before.

@@ -39,7 +39,7 @@ type modelPeer struct {
 
 // TestWirelog: whatever subscribers do, each gets what was sent while it was
 // subscribed and had room, in order and once; how much waits for it is known; and
-// who lent octets has them back at the end.
+// who lent bytes has them back at the end.
 func TestWirelog(t *testing.T) {
 	t.Parallel()
 	private := 0
@@ -99,12 +99,12 @@ func (m *logModel) step() {
 		m.send(1, wire(string(body)), func() error { return m.pub.TrySend(body) })
 	case k < 60:
 		bodies := make([][]byte, 1+m.rand.IntN(5))
-		var octets []byte
+		var data []byte
 		for i := range bodies {
 			bodies[i] = m.body()
-			octets = append(octets, wire(string(bodies[i]))...)
+			data = append(data, wire(string(bodies[i]))...)
 		}
-		m.send(len(bodies), octets, func() error {
+		m.send(len(bodies), data, func() error {
 			_, err := m.pub.SendBatch(noWait, bodies)
 			return err
 		})
@@ -127,8 +127,8 @@ func (m *logModel) step() {
 		m.subscribe(p, "")
 	}
 	for i, p := range m.peers {
-		if messages, octets := waiting(p.pipe); messages != p.count || octets != len(p.want) {
-			m.t.Fatalf("peer %d waits for %d messages of %d octets, want %d of %d", i, messages, octets, p.count, len(p.want))
+		if messages, data := waiting(p.pipe); messages != p.count || data != len(p.want) {
+			m.t.Fatalf("peer %d waits for %d messages of %d bytes, want %d of %d", i, messages, data, p.count, len(p.want))
 		}
 		if p.count > 0 && p.pipe.out.asleep {
 			m.t.Fatalf("%d messages wait for peer %d, whose writer sleeps", p.count, i)
@@ -157,18 +157,18 @@ func (m *logModel) topic() string {
 
 // send publishes messages, or none of them if somebody is full and that is the
 // policy.
-func (m *logModel) send(messages int, octets []byte, send func() error) {
+func (m *logModel) send(messages int, data []byte, send func() error) {
 	parts := map[*modelPeer][]byte{}
 	counts := map[*modelPeer]int{}
-	for at := 0; at < len(octets); {
-		end := messageEnd(octets, at)
+	for at := 0; at < len(data); {
+		end := messageEnd(data, at)
 		head := 2
-		if octets[at]&2 != 0 { // a long frame
+		if data[at]&2 != 0 { // a long frame
 			head = 9
 		}
 		for _, p := range m.peers {
-			if p.wants(octets[at+head:]) {
-				parts[p] = append(parts[p], octets[at:end]...)
+			if p.wants(data[at+head:]) {
+				parts[p] = append(parts[p], data[at:end]...)
 				counts[p]++
 			}
 		}
@@ -204,7 +204,7 @@ func (m *logModel) drain(p *modelPeer) {
 	p.pipe.out.take(&w.queue, &w.control, nil, func() {})
 	w.gather()
 	if got := bytes.Join(w.bufs, nil); !bytes.Equal(got, p.want) || w.queue.messages != p.count {
-		m.t.Fatalf("%d messages of %d octets, which are not the %d of %d that were sent", w.queue.messages, len(got), p.count, len(p.want))
+		m.t.Fatalf("%d messages of %d bytes, which are not the %d of %d that were sent", w.queue.messages, len(got), p.count, len(p.want))
 	}
 	w.release()
 	p.want, p.count = nil, 0

@@ -19,7 +19,7 @@ type writer struct {
 	queue   outqueue // taken, not yet known to be written
 	control []byte
 	bufs    [][]byte
-	written int64 // octets of control and queue that were written
+	written int64 // bytes of control and queue that were written
 }
 
 // run writes until the connection is gone.
@@ -43,7 +43,7 @@ func (w *writer) run() {
 			return
 		}
 		w.peer.messagesOut.Add(uint64(w.queue.messages))
-		w.peer.octetsOut.Add(uint64(w.queue.octets))
+		w.peer.bytesOut.Add(uint64(w.queue.bytes))
 		w.release()
 		if w.pipe.out.pinged {
 			w.pipe.out.pinged = false
@@ -74,7 +74,7 @@ func (w *writer) send() bool {
 	return err == nil
 }
 
-// gather lists the octets to write, in order.
+// gather lists the bytes to write, in order.
 func (w *writer) gather() {
 	w.bufs = w.bufs[:0]
 	if len(w.control) > 0 {
@@ -82,7 +82,7 @@ func (w *writer) gather() {
 	}
 	var staged []byte
 	if w.queue.stage != nil {
-		staged = w.queue.stage.octets
+		staged = w.queue.stage.bytes
 	}
 	for i := range w.queue.items {
 		if item := &w.queue.items[i]; item.owner != nil {

@@ -13,8 +13,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// TestWriterRemaining breaks a connection after every octet: of the messages
-// taken, those of which no octet was written remain, whole and in order; none
+// TestWriterRemaining breaks a connection after every byte: of the messages
+// taken, those of which no byte was written remain, whole and in order; none
 // that was written remains, and at most one is lost.
 func TestWriterRemaining(t *testing.T) {
 	t.Parallel()
@@ -26,7 +26,7 @@ func TestWriterRemaining(t *testing.T) {
 		total += len(m)
 	}
 	l := newLender()
-	// Every octet near the borders of messages, and some inside of the large.
+	// Every byte near the borders of messages, and some inside of the large.
 	for written := 0; written <= total; written++ {
 		if near := borders(len(pong), messages, written); near > 20 && written%97 != 0 {
 			continue
@@ -52,7 +52,7 @@ func TestWriterRemaining(t *testing.T) {
 		w.putBack()
 		got, w2 := takenFrom(t, &w.pipe.out)
 		if !bytes.Equal(got, append(want, wire("queued since")...)) || w2.queue.messages != count+1 {
-			t.Fatalf("broken after %d octets: %d messages come again, want %d", written, w2.queue.messages-1, count)
+			t.Fatalf("broken after %d bytes: %d messages come again, want %d", written, w2.queue.messages-1, count)
 		}
 	}
 	if l.refs.Load() != 0 {
@@ -89,7 +89,7 @@ func connected(t testing.TB) (ours *conn, theirs *net.TCPConn) {
 	return c, other.(*net.TCPConn)
 }
 
-// TestStreamSend: all octets arrive in order, however many pieces they are in
+// TestStreamSend: all bytes arrive in order, however many pieces they are in
 // and however little the kernel takes at once.
 func TestStreamSend(t *testing.T) {
 	t.Parallel()
@@ -118,10 +118,10 @@ func TestStreamSend(t *testing.T) {
 	}()
 	n, err := ours.stream.send(pieces)
 	if err != nil || n != int64(len(want)) {
-		t.Fatalf("%d of %d octets, %v", n, len(want), err)
+		t.Fatalf("%d of %d bytes, %v", n, len(want), err)
 	}
 	if !bytes.Equal(<-got, want) {
-		t.Error("other octets arrive")
+		t.Error("other bytes arrive")
 	}
 	if n, err := ours.stream.send([][]byte{nil, {}}); n != 0 || err != nil {
 		t.Errorf("nothing to send: %d, %v", n, err)
@@ -152,7 +152,7 @@ func TestStreamSendEnds(t *testing.T) {
 	ours.close(errors.New("test"))
 	r := <-sent
 	if r.err == nil || r.n == 0 || r.n >= size {
-		t.Fatalf("%d octets, %v", r.n, r.err)
+		t.Fatalf("%d bytes, %v", r.n, r.err)
 	}
 	ours.finish()
 	rest, err := io.Copy(io.Discard, theirs)
@@ -160,7 +160,7 @@ func TestStreamSendEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rest+1 != r.n {
-		t.Errorf("%d octets arrive, %d were counted", rest+1, r.n)
+		t.Errorf("%d bytes arrive, %d were counted", rest+1, r.n)
 	}
 	if n, err := ours.stream.send([][]byte{{1}}); n != 0 || err == nil {
 		t.Errorf("after the end: %d, %v", n, err)

@@ -9,8 +9,8 @@ import (
 )
 
 // XPub is an XPUB socket (RFC 29): a PUB that tells the application what peers
-// subscribe to. It receives a message of one frame, octet 1 and the topic, when
-// somebody is the first to subscribe to a topic, and octet 0 and the topic when
+// subscribe to. It receives a message of one frame, byte 1 and the topic, when
+// somebody is the first to subscribe to a topic, and byte 0 and the topic when
 // nobody has it any more, also because the last one who had it is gone; with
 // Options.XPubVerbose and XPubVerboser more than that. In this form XSub.Send
 // takes them, so that the two together are a forwarder. Messages that an XSUB's
@@ -235,26 +235,26 @@ func (s *subscriber) ask(topic []byte, limit int) error {
 	if _, have := s.asked[string(topic)]; have {
 		return nil
 	}
-	if len(s.asked) >= limit || s.askedOctets+len(topic) > maxTopicOctets {
+	if len(s.asked) >= limit || s.askedBytes+len(topic) > maxTopicBytes {
 		return ErrTooManySubscriptions
 	}
 	if s.asked == nil {
 		s.asked = map[string]struct{}{}
 	}
 	s.asked[string(topic)] = struct{}{}
-	s.askedOctets += len(topic)
+	s.askedBytes += len(topic)
 	return nil
 }
 
 func (s *subscriber) unask(topic []byte) {
 	if _, have := s.asked[string(topic)]; have {
 		delete(s.asked, string(topic))
-		s.askedOctets -= len(topic)
+		s.askedBytes -= len(topic)
 	}
 }
 
 // detach tells of the topics that nobody has any more, in the order of their
-// octets; with XPubVerboser or XPubManual of all that the peer had.
+// bytes; with XPubVerboser or XPubManual of all that the peer had.
 func (x *xpubPattern) detach(q *pipe, peer *Peer) {
 	x.subs.Lock()
 	x.subs.part(q)

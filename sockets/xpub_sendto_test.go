@@ -70,7 +70,7 @@ func TestXPubSendWireTo(t *testing.T) {
 func TestXPubSendWireToFull(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	pub := bind(t, NewXPub, Options{XPubManual: true, SendHWM: 10, SendHWMOctets: 1 << 20, FullPolicy: Disconnect, SendBuffer: 8 << 10})
+	pub := bind(t, NewXPub, Options{XPubManual: true, SendHWM: 10, SendHWMBytes: 1 << 20, FullPolicy: Disconnect, SendBuffer: 8 << 10})
 	r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
 	r.send(wire("\x01"))
 	var b Batch
@@ -84,7 +84,7 @@ func TestXPubSendWireToFull(t *testing.T) {
 	for range 64 { // far more than the system's buffers hold
 		must(t, pub.SendWireTo(peer, big, 1, l))
 	}
-	if n := peer.Stats().QueuedOctets; n < 32<<20 {
+	if n := peer.Stats().QueuedBytes; n < 32<<20 {
 		t.Fatalf("%d bytes are queued", n)
 	}
 	says(t, pub, "more than the peer may have")

@@ -128,14 +128,14 @@ func TestXPubTotal(t *testing.T) {
 			defer r.conn.Close()
 			for i := range 501 {
 				topic := []byte{"abcdefgh"[rng.IntN(8)]}
-				octets := zmtp.AppendSubscribe(nil, topic)
+				data := zmtp.AppendSubscribe(nil, topic)
 				switch {
 				case i == 500:
-					octets = wire("bye")
+					data = wire("bye")
 				case rng.IntN(2) == 0:
-					octets = zmtp.AppendCancel(nil, topic)
+					data = zmtp.AppendCancel(nil, topic)
 				}
-				if _, err := r.conn.Write(octets); err != nil {
+				if _, err := r.conn.Write(data); err != nil {
 					t.Error(err)
 				}
 			}
@@ -377,7 +377,7 @@ func TestSubscriptionMessage(t *testing.T) {
 		} {
 			at := subscriptionMessage(frame)
 			if at == 0 || !bytes.Equal(frame[at:], wire(first+topic)) {
-				t.Errorf("%d octets, %q: %q", size, first, frame[at:min(len(frame), at+20)])
+				t.Errorf("%d bytes, %q: %q", size, first, frame[at:min(len(frame), at+20)])
 			}
 		}
 	}
@@ -436,12 +436,12 @@ func TestHostileXPubComing(t *testing.T) {
 		return pub.queue.messages, pub.queue.blocked
 	}
 	for i := range peers {
-		var octets []byte
+		var data []byte
 		for j := range topics {
-			octets = zmtp.AppendSubscribe(octets, fmt.Append(nil, i, " ", j))
+			data = zmtp.AppendSubscribe(data, fmt.Append(nil, i, " ", j))
 		}
 		r := dialRaw(t, pub.LastEndpoint())
-		r.send(slices.Concat(greeting(1), ready("SUB", nil), octets))
+		r.send(slices.Concat(greeting(1), ready("SUB", nil), data))
 		r.greeted()
 		if i == 0 {
 			eventually(t, "the queue is full", func() bool { n, _ := queued(); return n >= limit })

@@ -8,7 +8,7 @@ import (
 
 // XSub is an XSUB socket (RFC 29): a SUB whose application can also send, to
 // every publisher it is connected to. What is sent is received at an XPUB; a PUB
-// has no use for it. A frame of octet 1 and a topic subscribes, and one of octet
+// has no use for it. A frame of byte 1 and a topic subscribes, and one of byte
 // 0 and a topic unsubscribes, like Subscribe and Unsubscribe: it is what
 // XPub.Recv returns, so that the two together are a forwarder.
 //
@@ -34,7 +34,7 @@ func (s *XSub) TrySend(frames ...[]byte) error { return s.Send(noWait, frames...
 
 // Send sends a message to all publishers. It copies the frames, and never waits.
 //
-// Frames that begin with octet 1 or 0 subscribe and unsubscribe: see
+// Frames that begin with byte 1 or 0 subscribe and unsubscribe: see
 // Options.OnlyFirstSubscribe. Every subscription is sent, also to a topic that
 // is subscribed to already; an end of one only if it is the last to its topic
 // (see Options.XSubVerboseUnsubscribe). They are sent again after a

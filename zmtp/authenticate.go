@@ -16,8 +16,8 @@ type Credentials struct {
 	// Mechanism is the security mechanism: "NULL", "PLAIN" or "CURVE".
 	Mechanism string
 	// Values is, for NULL, empty; for PLAIN the user name and the password,
-	// each of at most 255 octets; for CURVE the client's long-term public
-	// key of 32 octets, which the client has proved to own. It is the
+	// each of at most 255 bytes; for CURVE the client's long-term public
+	// key of 32 bytes, which the client has proved to own. It is the
 	// caller's to keep.
 	Values [][]byte
 	// Identity is the identity that the peer announced, of at most 255 bytes. It
@@ -36,7 +36,7 @@ type Authenticator interface {
 	// Accept goes on after a favourable judgement, with the frames to send
 	// appended. out, done and err are as Step returns them.
 	Accept(dst []byte) (out []byte, done bool, err error)
-	// Refuse appends the ERROR with the given reason, of at most 255 octets.
+	// Refuse appends the ERROR with the given reason, of at most 255 bytes.
 	Refuse(dst []byte, reason string) []byte
 }
 
@@ -67,7 +67,7 @@ func announcedIdentity(m Metadata) []byte {
 // Accept lets the peer in whose credentials were waiting to be judged. userID
 // and granted, which a ZAP handler may give, are kept in [Peer]. The results
 // are those of [Handshake.Step]; without done or an error the caller goes on
-// with Step, first of all with the octets that it has already. Accept without
+// with Step, first of all with the bytes that it has already. Accept without
 // credentials to judge changes nothing.
 func (h *Handshake) Accept(dst []byte, userID string, granted Metadata) (out []byte, done bool, err error) {
 	if h.err != nil || h.done || !h.waiting {

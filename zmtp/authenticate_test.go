@@ -14,7 +14,7 @@ func judged(t *testing.T, more string) *Handshake {
 	if _, waiting := h.Credentials(); waiting {
 		t.Fatal("waiting before the greeting")
 	}
-	out, rest, done, err := step(h, greetingOctets+more, 7)
+	out, rest, done, err := step(h, greetingBytes+more, 7)
 	if len(out) != 0 || rest != more || done || err != nil {
 		t.Fatalf("sent %q, rest %q, %v %v", out, rest, done, err)
 	}

@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// fiveFrames is a message of five frames and 80 wire octets, as a hashmap
+// fiveFrames is a message of five frames and 80 wire bytes, as a hashmap
 // update has: key, sequence, identifier, properties, value.
 func fiveFrames() []byte {
 	return AppendMessage(nil, make([]byte, 14), make([]byte, 8), make([]byte, 16), nil, make([]byte, 32))
 }
 
-// fill returns as many copies of m as fit into size octets, and their number.
+// fill returns as many copies of m as fit into size bytes, and their number.
 func fill(m []byte, size int) (b []byte, count int) {
 	for len(b)+len(m) <= size {
 		b = append(b, m...)
@@ -65,18 +65,18 @@ func BenchmarkDecode(b *testing.B) {
 // BenchmarkWalk walks over the frames of one message with Next.
 func BenchmarkWalk(b *testing.B) {
 	m := Message(fiveFrames())
-	octets := 0
+	bytes := 0
 	b.ReportAllocs()
 	for b.Loop() {
 		for rest := m; len(rest) > 0; {
 			var body []byte
 			body, rest = rest.Next()
-			octets += len(body)
+			bytes += len(body)
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/5, "ns/frame")
-	if octets != b.N*70 {
-		b.Fatal("octets seen:", octets)
+	if bytes != b.N*70 {
+		b.Fatal("bytes seen:", bytes)
 	}
 }
 

@@ -12,20 +12,20 @@ const (
 	CommandPong      = "PONG"
 )
 
-// MaxPingContext is the largest context of a PING in octets (RFC 37,
+// MaxPingContext is the largest context of a PING in bytes (RFC 37,
 // Connection Heartbeating).
 const MaxPingContext = 16
 
 // Command is a parsed command. Both fields are views of the body that was
 // parsed.
 type Command struct {
-	Name []byte // 1 to 255 octets
+	Name []byte // 1 to 255 bytes
 	Data []byte // what follows the name; its form depends on the command
 }
 
 // CommandBody returns the body of a command frame, as [Decoder.Next] returned
 // it with KindCommand: header and body, nothing else. It returns nil for
-// octets that are not one whole frame.
+// bytes that are not one whole frame.
 func CommandBody(frame []byte) []byte {
 	h, ok, huge := parseHeader(frame)
 	if !ok || huge || len(frame)-h.size != h.body {
@@ -49,14 +49,14 @@ func ParseCommand(body []byte) (Command, error) {
 }
 
 // AppendCommand appends a command frame with the given name, of 1 to 255
-// octets, and data.
+// bytes, and data.
 func AppendCommand(dst []byte, name string, data []byte) []byte {
 	dst = appendCommandStart(dst, name, len(data))
 	return append(dst, data...)
 }
 
 // appendCommandStart appends all of a command frame that comes before size
-// octets of data.
+// bytes of data.
 func appendCommandStart(dst []byte, name string, size int) []byte {
 	dst = AppendHeader(dst, FlagCommand, 1+len(name)+size)
 	dst = append(dst, byte(len(name)))
@@ -76,8 +76,8 @@ func AppendCancel(dst, topic []byte) []byte {
 }
 
 // AppendPing appends a PING frame. ttl is in tenths of a second, 0 for none:
-// how long the peer shall wait for further octets before it gives us up.
-// context comes back in the PONG; of it at most 16 octets are sent.
+// how long the peer shall wait for further bytes before it gives us up.
+// context comes back in the PONG; of it at most 16 bytes are sent.
 func AppendPing(dst []byte, ttl uint16, context []byte) []byte {
 	context = context[:min(len(context), MaxPingContext)]
 	dst = appendCommandStart(dst, CommandPing, 2+len(context))
@@ -87,12 +87,12 @@ func AppendPing(dst []byte, ttl uint16, context []byte) []byte {
 
 // AppendPong appends the PONG frame that answers a PING with the given
 // context. Of a longer context, which RFC 37 forbids, it echoes the first 16
-// octets, as libzmq does.
+// bytes, as libzmq does.
 func AppendPong(dst, context []byte) []byte {
 	return AppendCommand(dst, CommandPong, context[:min(len(context), MaxPingContext)])
 }
 
-// AppendError appends an ERROR frame. A reason over 255 octets is cut.
+// AppendError appends an ERROR frame. A reason over 255 bytes is cut.
 func AppendError(dst []byte, reason string) []byte {
 	reason = reason[:min(len(reason), maxShort)]
 	dst = appendCommandStart(dst, CommandError, 1+len(reason))
@@ -111,7 +111,7 @@ func ParsePing(data []byte) (ttl uint16, context []byte, err error) {
 	return binary.BigEndian.Uint16(data), data[2:], nil
 }
 
-// ParseError returns the reason, possibly empty and of any octets, in the data
+// ParseError returns the reason, possibly empty and of any bytes, in the data
 // of an ERROR. The error Is ErrMalformed.
 func ParseError(data []byte) (reason string, err error) {
 	if len(data) == 0 || int(data[0]) != len(data)-1 {

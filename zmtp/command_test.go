@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestCommandOctets holds the exact octets of RFC 37's commands.
-func TestCommandOctets(t *testing.T) {
+// TestCommandBytes holds the exact bytes of RFC 37's commands.
+func TestCommandBytes(t *testing.T) {
 	t.Parallel()
 	seventeen := []byte("0123456789abcdefX")
 	for _, c := range []struct {
@@ -34,7 +34,7 @@ func TestCommandOctets(t *testing.T) {
 		}
 	}
 	if n := len(AppendSubscribe(nil, []byte("A"))); n != 13 {
-		t.Errorf("SUBSCRIBE A has %d octets, want 13", n)
+		t.Errorf("SUBSCRIBE A has %d bytes, want 13", n)
 	}
 }
 
@@ -46,10 +46,10 @@ func TestSubscribeBorder(t *testing.T) {
 		frame := AppendSubscribe(nil, topic)
 		c, err := ParseCommand(CommandBody(frame))
 		if err != nil || string(c.Name) != CommandSubscribe || !bytes.Equal(c.Data, topic) {
-			t.Errorf("topic of %d octets: %v", size, err)
+			t.Errorf("topic of %d bytes: %v", size, err)
 		}
 		if long := frame[0]&FlagLong != 0; long != (size+10 > 255) {
-			t.Errorf("topic of %d octets: long form %v", size, long)
+			t.Errorf("topic of %d bytes: long form %v", size, long)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func TestParsePing(t *testing.T) {
 			t.Errorf("%x: %d %q %v", c.data, ttl, context, err)
 		}
 	}
-	// The whole body is then below seven octets.
+	// The whole body is then below seven bytes.
 	for _, data := range []string{"", "\x00"} {
 		_, _, err := ParsePing([]byte(data))
 		wantError(t, err, ErrMalformed)

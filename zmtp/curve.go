@@ -10,7 +10,7 @@ import (
 )
 
 // The commands of a CURVE handshake (RFC 26, Formal Grammar), all sizes in
-// octets and without a command's name:
+// bytes and without a command's name:
 //
 //	HELLO     version 2, zeros 72, C' 32, short nonce 8, Box[zeros 64](C'→S)
 //	WELCOME   long nonce 16, Box[S' 32, cookie 96](S→C')
@@ -41,7 +41,7 @@ const (
 // curveVersion is the version of CURVE in a HELLO: 1.0.
 const curveVersion = "\x01\x00"
 
-// Prefixes of the nonces, 16 octets before a short and 8 before a long one.
+// Prefixes of the nonces, 16 bytes before a short and 8 before a long one.
 const (
 	prefixHello    = "CurveZMQHELLO---"
 	prefixWelcome  = "WELCOME-"

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Keys of the vectors in testdata/curve.txt: octets 1 to 32 and 101 to 132.
+// Keys of the vectors in testdata/curve.txt: bytes 1 to 32 and 101 to 132.
 func vectorKeys() (client, server KeyPair) {
 	for i := range client.Secret {
 		client.Secret[i], server.Secret[i] = byte(1+i), byte(101+i)
@@ -17,7 +17,7 @@ func vectorKeys() (client, server KeyPair) {
 	return client, server
 }
 
-// counted returns the randomness of the vectors: octet i of all that is asked
+// counted returns the randomness of the vectors: byte i of all that is asked
 // for is 7i + start.
 func counted(start byte) func([]byte) {
 	next := start
@@ -64,7 +64,7 @@ func vectors(t *testing.T) map[string][]byte {
 	return all
 }
 
-// TestCurveVectors compares every octet of a connection with what libsodium
+// TestCurveVectors compares every byte of a connection with what libsodium
 // makes of the same keys and the same randomness.
 func TestCurveVectors(t *testing.T) {
 	t.Parallel()
@@ -137,8 +137,8 @@ func vectorTraffic() []byte {
 	return AppendMessage(plain, long)
 }
 
-// TestCurvePieces cuts the handshake everywhere; each run is the same, octet
-// by octet.
+// TestCurvePieces cuts the handshake everywhere; each run is the same, byte
+// by byte.
 func TestCurvePieces(t *testing.T) {
 	t.Parallel()
 	var sent [2][]byte
@@ -152,12 +152,12 @@ func TestCurvePieces(t *testing.T) {
 			sent[0], sent[1] = client.sent, server.sent
 		}
 		if !bytes.Equal(client.sent, sent[0]) || !bytes.Equal(server.sent, sent[1]) {
-			t.Errorf("pieces of %d: other octets", piece)
+			t.Errorf("pieces of %d: other bytes", piece)
 		}
 	}
 }
 
-// TestCurveSplit replays the vectors' octets to each side, cut in two at every
+// TestCurveSplit replays the vectors' bytes to each side, cut in two at every
 // place.
 func TestCurveSplit(t *testing.T) {
 	t.Parallel()

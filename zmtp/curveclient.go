@@ -4,7 +4,7 @@ import "encoding/binary"
 
 // CurveClientConfig is what the client's side of CURVE needs.
 type CurveClientConfig struct {
-	// Properties is announced to the server, encrypted: the octets of
+	// Properties is announced to the server, encrypted: the bytes of
 	// [HandshakeConfig.AppendProperties]. The slice is kept.
 	Properties []byte
 	// Keys is our long-term key pair. A client always has one, also for a
@@ -73,7 +73,7 @@ func (m *CurveClient) Start(dst []byte) ([]byte, error) {
 	}
 	dst = appendCommandStart(dst, commandHello, helloSize)
 	dst = append(dst, curveVersion...)
-	// Longer than WELCOME on purpose: nobody gets more octets out of a
+	// Longer than WELCOME on purpose: nobody gets more bytes out of a
 	// server than were put in.
 	var zeros [helloPadding]byte
 	dst = append(dst, zeros[:]...)

@@ -226,7 +226,7 @@ func TestCurveServerErrors(t *testing.T) {
 	}
 }
 
-// TestCurveClientErrors gives a client the octets of the vectors with one
+// TestCurveClientErrors gives a client the bytes of the vectors with one
 // thing wrong each time.
 func TestCurveClientErrors(t *testing.T) {
 	t.Parallel()

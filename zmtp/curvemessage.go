@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A MESSAGE command (RFC 26), in octets: name 8, short nonce 8, Box[flags 1,
+// A MESSAGE command (RFC 26), in bytes: name 8, short nonce 8, Box[flags 1,
 // body]. It travels in a frame without MORE and, as libzmq demands, without
 // the COMMAND flag; the flags in the box tell what the body is.
 const (
@@ -16,7 +16,7 @@ const (
 	messageSealed  = messageNonce + shortNonce
 	messageFixed   = messageSealed + boxTag + 1
 
-	// The flags octet in the box. libzmq took a bit that the RFC reserves
+	// The flags byte in the box. libzmq took a bit that the RFC reserves
 	// for commands.
 	curveMore    = 0x01
 	curveCommand = 0x02
@@ -41,7 +41,7 @@ type curveSender struct {
 type curveReceiver struct {
 	box  messageBox
 	seen uint64 // the last short nonce
-	max  int    // octets of a frame's body, in the box
+	max  int    // bytes of a frame's body, in the box
 	err  error
 }
 
@@ -63,7 +63,7 @@ func newCurveCodec(key *secretKey, server bool, sent, seen uint64, l Limits) Cod
 	return c
 }
 
-// MaxEncoded counts a long header and MESSAGE's own octets for each frame.
+// MaxEncoded counts a long header and MESSAGE's own bytes for each frame.
 func (c *curveCodec) MaxEncoded(size, count int) int {
 	return size + count*(longHeader+messageFixed)
 }
@@ -153,8 +153,8 @@ func (r *curveReceiver) next(dst, wire []byte) (out []byte, n, need int) {
 		return dst, 0, 1
 	}
 
-	// The box has the flags octet before the body; it goes where the last
-	// octet of the header will be.
+	// The box has the flags byte before the body; it goes where the last
+	// byte of the header will be.
 	size := h.body - messageFixed
 	head := FrameSize(size) - size
 	start := len(dst)

@@ -15,7 +15,7 @@ func codecPair(l Limits) (client, server *curveCodec) {
 	return newCurveCodec(&key, false, 2, 1, l).(*curveCodec), newCurveCodec(&key, true, 1, 2, l).(*curveCodec)
 }
 
-// pattern returns size octets.
+// pattern returns size bytes.
 func pattern(size int) []byte {
 	b := make([]byte, size)
 	for i := range b {
@@ -37,11 +37,11 @@ func TestCurveMessages(t *testing.T) {
 			}
 			wire = wire[6:]
 			if limit := pair[0].MaxEncoded(len(frames), 4); len(wire) > limit {
-				t.Errorf("%d octets of %d, above %d", len(wire), size, limit)
+				t.Errorf("%d bytes of %d, above %d", len(wire), size, limit)
 			}
 			out, used, need, err := pair[1].Decode([]byte("before"), wire, math.MaxInt)
 			if err != nil || used != len(wire) || need != shortHeader || string(out[:6]) != "before" || !bytes.Equal(out[6:], frames) {
-				t.Fatalf("round %d, %d octets: %d of %d used, need %d, %v", round, size, used, len(wire), need, err)
+				t.Fatalf("round %d, %d bytes: %d of %d used, need %d, %v", round, size, used, len(wire), need, err)
 			}
 		}
 	}
@@ -73,7 +73,7 @@ func TestCurveWire(t *testing.T) {
 	}
 }
 
-// TestCurveDecodeSplit gives the receiver one octet more each time.
+// TestCurveDecodeSplit gives the receiver one byte more each time.
 func TestCurveDecodeSplit(t *testing.T) {
 	t.Parallel()
 	client, server := codecPair(Limits{})
@@ -110,7 +110,7 @@ func TestCurveDecodeSplit(t *testing.T) {
 	}
 }
 
-// TestCurveDecodeLimit holds that Decode stops soon after limit octets.
+// TestCurveDecodeLimit holds that Decode stops soon after limit bytes.
 func TestCurveDecodeLimit(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{-1, 0, 1, 11, 12, 13, 24, 25, 1000} {
@@ -124,7 +124,7 @@ func TestCurveDecodeLimit(t *testing.T) {
 		for len(wire) > 0 {
 			out, used, _, err := server.Decode(nil, wire, limit)
 			if err != nil || used == 0 || len(out) >= max(limit, 1)+12 || len(out) < min(limit, 12) {
-				t.Fatalf("limit %d: %d octets, %d used, %v", limit, len(out), used, err)
+				t.Fatalf("limit %d: %d bytes, %d used, %v", limit, len(out), used, err)
 			}
 			all = append(all, out...)
 			wire = wire[used:]
@@ -188,7 +188,7 @@ func TestCurveDecodeErrors(t *testing.T) {
 }
 
 // TestCurveTamper changes each bit of a message: it is refused, or still
-// missing octets, or, for what does not matter, the same.
+// missing bytes, or, for what does not matter, the same.
 func TestCurveTamper(t *testing.T) {
 	t.Parallel()
 	client, _ := codecPair(Limits{})
@@ -316,7 +316,7 @@ func TestCurveCodecAllocs(t *testing.T) {
 				t.Fatal(used, err)
 			}
 		}); n != 0 {
-			t.Errorf("%d octets: %v allocations", size, n)
+			t.Errorf("%d bytes: %v allocations", size, n)
 		}
 	}
 }

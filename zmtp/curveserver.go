@@ -12,7 +12,7 @@ const CookieLifetime = 60 * time.Second
 
 // CurveServerConfig is what the server's side of CURVE needs.
 type CurveServerConfig struct {
-	// Properties is announced to the client, encrypted: the octets of
+	// Properties is announced to the client, encrypted: the bytes of
 	// [HandshakeConfig.AppendProperties]. The slice is kept.
 	Properties []byte
 	// Keys is our long-term key pair. Clients have to know its public half.

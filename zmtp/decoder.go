@@ -9,7 +9,7 @@ import (
 type Kind uint8
 
 const (
-	// NeedMore: the octets hold no whole message or command.
+	// NeedMore: the bytes hold no whole message or command.
 	NeedMore Kind = iota
 	// KindMessage: a whole message, to be taken as Message(b[:n]).
 	KindMessage
@@ -18,17 +18,17 @@ const (
 	KindCommand
 )
 
-// Decoder cuts the octets of one connection, after its handshake, into
-// messages and commands. It holds no octets: they stay in the caller's buffer.
+// Decoder cuts the bytes of one connection, after its handshake, into
+// messages and commands. It holds no bytes: they stay in the caller's buffer.
 //
 // The zero value is ready, with the default limits. A Decoder belongs to one
 // goroutine at a time.
 type Decoder struct {
-	off    int   // octets of whole frames of a partial message: where the next header is
+	off    int   // bytes of whole frames of a partial message: where the next header is
 	frames int   // how many frames these are
 	need   int   // what Need returns, 0 if nothing is known
-	moved  int64 // octets moved for commands inside this message
-	inside int64 // octets of those commands
+	moved  int64 // bytes moved for commands inside this message
+	inside int64 // bytes of those commands
 	max    bounds
 }
 
@@ -45,12 +45,12 @@ func (d *Decoder) SetLimits(l Limits) { d.max = l.bounds() }
 func (d *Decoder) Reset() { *d = Decoder{max: d.max} }
 
 // Next looks for one message or command at the start of b, which holds the
-// octets of the stream that have not been consumed yet. With KindMessage or
+// bytes of the stream that have not been consumed yet. With KindMessage or
 // KindCommand the caller consumes b[:n]: its next b begins after them. With
-// NeedMore, n is 0 and the next b holds the same octets again and, to make
+// NeedMore, n is 0 and the next b holds the same bytes again and, to make
 // progress, more; it may lie at another address. The decoder remembers how far
-// it has looked, so feeding it octet by octet costs no more than a constant an
-// octet.
+// it has looked, so feeding it byte by byte costs no more than a constant an
+// byte.
 //
 // A peer may send a command between two frames of a message; libzmq does so
 // with heartbeats.
@@ -63,7 +63,7 @@ func (d *Decoder) Reset() { *d = Decoder{max: d.max} }
 func (d *Decoder) Next(b []byte) (kind Kind, n int, err error) {
 	// The time a short frame takes is the latency of one chain: load its size,
 	// add it, load the next size there. All else runs beside that chain, so
-	// there is nothing to gain by fewer checks. One load of both octets was
+	// there is nothing to gain by fewer checks. One load of both bytes was
 	// slower; guessing each size to be that of the message before gained a
 	// quarter on messages of one shape and lost as much on others.
 	off, frames := d.off, d.frames
@@ -94,7 +94,7 @@ func (d *Decoder) endMessage() {
 }
 
 // slow goes on at off for every case but a short frame that is whole: long
-// frames, commands, missing octets, limits, and the zero value.
+// frames, commands, missing bytes, limits, and the zero value.
 func (d *Decoder) slow(b []byte, off, frames int) (Kind, int, error) {
 	if d.max == (bounds{}) {
 		d.max = Limits{}.bounds()
@@ -149,7 +149,7 @@ func (d *Decoder) slow(b []byte, off, frames int) (Kind, int, error) {
 }
 
 // command returns the command that ends b and that a partial message of d.off
-// octets precedes.
+// bytes precedes.
 func (d *Decoder) command(b []byte) (Kind, int, error) {
 	size := len(b) - d.off
 	if d.off == 0 {
@@ -183,11 +183,11 @@ func rotate(b []byte, k int) {
 	}
 }
 
-// Need returns how many octets b must hold at least before Next can return a
-// message or command, as far as that is known from the octets seen. It is
+// Need returns how many bytes b must hold at least before Next can return a
+// message or command, as far as that is known from the bytes seen. It is
 // never much above what the limits allow (MaxMessage and one command), so it may
 // guide the choice of a buffer. But it is what the peer announced: nothing that
-// large should be allocated before the octets arrive.
+// large should be allocated before the bytes arrive.
 func (d *Decoder) Need() int {
 	if d.need == 0 {
 		return d.off + shortHeader

@@ -10,12 +10,12 @@ import (
 
 // item is one thing a decoder found.
 type item struct {
-	kind   Kind
-	octets string
+	kind  Kind
+	bytes string
 }
 
 // decode feeds stream to a decoder in pieces that end at the given places, and
-// the rest, copying the octets not consumed to a new address each time, and
+// the rest, copying the bytes not consumed to a new address each time, and
 // returns what was found.
 func decode(l Limits, stream []byte, ends ...int) (items []item, err error) {
 	d := NewDecoder(l)
@@ -82,8 +82,8 @@ var scripts = []struct {
 	{"cut short", "\x00\x01a\x01\x05abc", []item{{KindMessage, "\x00\x01a"}}},
 }
 
-// TestDecoderScripts decodes every script whole, split at every octet, and
-// octet by octet.
+// TestDecoderScripts decodes every script whole, split at every byte, and
+// byte by byte.
 func TestDecoderScripts(t *testing.T) {
 	t.Parallel()
 	for _, c := range scripts {
@@ -99,11 +99,11 @@ func TestDecoderScripts(t *testing.T) {
 			check("split at", i, i)
 			all = append(all, i)
 		}
-		check("octet by octet", 1, all...)
+		check("byte by byte", 1, all...)
 	}
 }
 
-// TestDecoderErrors gives streams that are refused, and the number of octets
+// TestDecoderErrors gives streams that are refused, and the number of bytes
 // after which they are.
 func TestDecoderErrors(t *testing.T) {
 	t.Parallel()
@@ -146,10 +146,10 @@ func TestDecoderErrors(t *testing.T) {
 			}
 			kind, n, err := d.Next([]byte(c.in[:i]))
 			if kind != NeedMore || n != 0 {
-				t.Fatalf("%s: %d octets: kind %d n %d", c.name, i, kind, n)
+				t.Fatalf("%s: %d bytes: kind %d n %d", c.name, i, kind, n)
 			}
 			if i < c.at && err != nil {
-				t.Errorf("%s: %d octets: %v", c.name, i, err)
+				t.Errorf("%s: %d bytes: %v", c.name, i, err)
 			}
 			if i >= c.at {
 				wantError(t, err, c.want)
@@ -245,14 +245,14 @@ func TestRotate(t *testing.T) {
 			b := append(bytes.Clone(front), back...)
 			rotate(b, a)
 			if string(b) != string(back)+string(front) {
-				t.Errorf("%d and %d octets", a, c)
+				t.Errorf("%d and %d bytes", a, c)
 			}
 		}
 	}
 }
 
 // flood decodes a message that has a part of the given size first and then
-// commands of ten octets, and returns after how many commands it was refused.
+// commands of ten bytes, and returns after how many commands it was refused.
 func flood(t *testing.T, part, commands int) (refused int, moved int64) {
 	t.Helper()
 	d := NewDecoder(Limits{})
@@ -277,27 +277,27 @@ func flood(t *testing.T, part, commands int) (refused int, moved int64) {
 	return commands, d.moved
 }
 
-// TestDecoderCommandFlood holds that octets moved for commands inside a
-// message stay in proportion to octets received.
+// TestDecoderCommandFlood holds that bytes moved for commands inside a
+// message stay in proportion to bytes received.
 func TestDecoderCommandFlood(t *testing.T) {
 	t.Parallel()
 	const many = 20000
 	for _, part := range []int{10_000, 100_000, 1 << 20} {
 		refused, moved := flood(t, part, many)
 		if refused == many {
-			t.Errorf("part of %d octets: never refused", part)
+			t.Errorf("part of %d bytes: never refused", part)
 		}
 		if refused < rotationFactor {
-			t.Errorf("part of %d octets: refused after %d commands", part, refused)
+			t.Errorf("part of %d bytes: refused after %d commands", part, refused)
 		}
 		if received := int64(part + refused*10); moved > rotationFree+(received+20)*rotationFactor {
-			t.Errorf("part of %d octets: moved %d for %d received", part, moved, received)
+			t.Errorf("part of %d bytes: moved %d for %d received", part, moved, received)
 		}
 	}
 	// A part shorter than what each command adds to the bound may go on.
 	for _, part := range []int{10, 1000} {
 		if refused, _ := flood(t, part, many); refused != many {
-			t.Errorf("part of %d octets: refused after %d commands", part, refused)
+			t.Errorf("part of %d bytes: refused after %d commands", part, refused)
 		}
 	}
 }
@@ -324,7 +324,7 @@ func TestDecoderAllocs(t *testing.T) {
 	}
 	noAllocs(t, "Next", func() { drain(buf) })
 	noAllocs(t, "Next with a command inside", func() { copy(scratch, inside); drain(scratch) })
-	noAllocs(t, "Next octet by octet", func() {
+	noAllocs(t, "Next byte by byte", func() {
 		for i := range fiveFrames80 {
 			if kind, _, err := d.Next(fiveFrames80[:i]); kind != NeedMore || err != nil {
 				t.Fatal(kind, err)

@@ -2,7 +2,7 @@
 // Protocol (RFC 37; a 3.0 peer, RFC 23, speaks the same frames).
 //
 // The package does no input or output: it imports no net package, starts no
-// goroutine and reads no clock. Octets go in, octets and facts come out, so
+// goroutine and reads no clock. Bytes go in, bytes and facts come out, so
 // the same code serves TCP, Unix sockets, tests and fuzzers.
 //
 // A connection passes through two stages:
@@ -17,9 +17,9 @@
 //
 // # Messages
 //
-// A [Message] is kept as its wire octets, frame headers included. Decoding is
+// A [Message] is kept as its wire bytes, frame headers included. Decoding is
 // therefore only finding where a message ends, and forwarding one is copying a
-// single run of octets. [Message.Next] walks over the frames.
+// single run of bytes. [Message.Next] walks over the frames.
 //
 // # Security
 //
@@ -35,7 +35,7 @@
 // nothing. No size announced by a peer is ever allocated: the decoder works in
 // the caller's buffer, and only [Decoder.Need] tells how much of it would be
 // useful. Errors and the metadata of a handshake are allocated, in proportion
-// to the octets that have arrived.
+// to the bytes that have arrived.
 //
 // # Limits
 //

@@ -2,32 +2,32 @@ package zmtp
 
 import "errors"
 
-// This file holds the first octets of a connection, as far as they depend on
+// This file holds the first bytes of a connection, as far as they depend on
 // the peer's version. We go down to ZMTP 2.0 and 1.0 as libzmq does: our
 // greeting leaves in three pieces, and each of them is one that every peer
 // that has let us come so far understands.
 //
-//   - The first 10 octets, at once. To a ZMTP 1.0 peer they are the beginning
+//   - The first 10 bytes, at once. To a ZMTP 1.0 peer they are the beginning
 //     of a long frame, our identity.
-//   - Octet 10, our major version, when the peer's first 10 octets show a
+//   - Byte 10, our major version, when the peer's first 10 bytes show a
 //     signature. A peer of ZMTP 2.0 or 3 may wait for it.
-//   - The rest, when the peer's octet 10 tells which rest it understands: the
-//     other 53 octets of ZMTP 3, or a socket type and an identity.
+//   - The rest, when the peer's byte 10 tells which rest it understands: the
+//     other 53 bytes of ZMTP 3, or a socket type and an identity.
 //
-// A connection that is not to go below 3.0 sends all 64 octets at once.
+// A connection that is not to go below 3.0 sends all 64 bytes at once.
 
-// wireVersion is a peer's version as its first octets tell it.
+// wireVersion is a peer's version as its first bytes tell it.
 type wireVersion uint8
 
 const (
-	undecided      wireVersion = iota // more octets are needed
-	zmtp10                            // no signature: the octets begin an identity
+	undecided      wireVersion = iota // more bytes are needed
+	zmtp10                            // no signature: the bytes begin an identity
 	zmtp10Revised                     // a signature and revision 0: ZMTP 1.0 framing
 	zmtp20                            // revision 1
 	zmtp3                             // anything else; libzmq takes revision 2 for 3.1
 	revision10     = 0
 	revision20     = 1
-	oldGreeting    = greetingMajor + 2 // octets of one of zmtp10Revised and zmtp20
+	oldGreeting    = greetingMajor + 2 // bytes of one of zmtp10Revised and zmtp20
 	oldestAccepted = 1
 )
 
@@ -63,11 +63,11 @@ func (v wireVersion) major() uint8 {
 	return Major
 }
 
-// hello returns the octets of our greeting.
+// hello returns the bytes of our greeting.
 func (h *Handshake) hello() (b [GreetingSize]byte) {
 	AppendGreeting(b[:0], Greeting{Major: Major, Minor: Minor, Mechanism: h.mechanism.Name(), AsServer: h.mechanism.AsServer()})
 	if h.minVersion <= oldestAccepted {
-		// The length of a ZMTP 1.0 frame that holds our identity. The octets
+		// The length of a ZMTP 1.0 frame that holds our identity. The bytes
 		// above are zero: an identity has at most 255.
 		length := len(h.identity) + 1
 		b[greetingSignature-2], b[greetingSignature-1] = byte(length>>8), byte(length)
@@ -75,7 +75,7 @@ func (h *Handshake) hello() (b [GreetingSize]byte) {
 	return b
 }
 
-// say appends our greeting up to the given octet, from where it was left.
+// say appends our greeting up to the given byte, from where it was left.
 func (h *Handshake) say(dst []byte, end int) []byte {
 	if end > h.said {
 		hello := h.hello()
@@ -94,7 +94,7 @@ func (h *Handshake) toJudge() bool {
 	return waiting
 }
 
-// startSize is how many octets of our greeting are said before anything came.
+// startSize is how many bytes of our greeting are said before anything came.
 func (h *Handshake) startSize() int {
 	switch h.minVersion {
 	case 1:
@@ -105,8 +105,8 @@ func (h *Handshake) startSize() int {
 	return GreetingSize
 }
 
-// negotiate judges the peer's version by the first octets, in, and says as much
-// of our greeting as these octets allow. With old the rest is for downgrade.
+// negotiate judges the peer's version by the first bytes, in, and says as much
+// of our greeting as these bytes allow. With old the rest is for downgrade.
 func (h *Handshake) negotiate(in, dst []byte) (out []byte, v wireVersion, err error) {
 	v = detectVersion(in)
 	if v == undecided {
@@ -173,7 +173,7 @@ func (h *Handshake) downgrade(in, dst []byte, v wireVersion) (int, []byte, error
 // greeting.
 func (h *Handshake) sayOld(dst []byte, v wireVersion) []byte {
 	if v == zmtp10 {
-		return append(dst, h.identity...) // its header were our first 10 octets
+		return append(dst, h.identity...) // its header were our first 10 bytes
 	}
 	dst = append(h.say(dst, greetingMajor+1), byte(h.socketType))
 	if v == zmtp20 {
@@ -210,7 +210,7 @@ func identityHeader(b []byte, v wireVersion) (h header, ok bool, err error) {
 	case h.flags&FlagMore != 0:
 		return h, false, malformed("greeting", "identity with MORE")
 	case err != nil, ok && h.body > maxShort: // err: the size does not even fit an int
-		return h, false, malformed("greeting", "identity over 255 octets")
+		return h, false, malformed("greeting", "identity over 255 bytes")
 	}
 	return h, ok, nil
 }

@@ -75,13 +75,13 @@ func TestDowngrade(t *testing.T) {
 	}
 }
 
-// TestDowngradeOrder holds, octet by octet, when which part of our greeting
+// TestDowngradeOrder holds, byte by byte, when which part of our greeting
 // leaves: a peer may wait for each before it goes on (RFC 37, Version
 // Negotiation), and none is sent that a peer of the version seen so far would
 // not understand.
 func TestDowngradeOrder(t *testing.T) {
 	t.Parallel()
-	g3 := greetingOctets
+	g3 := greetingBytes
 	old := strings.Replace(g3, "\x01\x7f", "\x03\x7f", 1) // with the length of "me"
 	ready := string(AppendCommand(nil, CommandReady, AppendProperty(nil, PropertySocketType, []byte("ROUTER"))))
 	our := func(h HandshakeConfig) string {
@@ -91,7 +91,7 @@ func TestDowngradeOrder(t *testing.T) {
 		name string
 		min  uint8
 		in   string
-		sent map[int]string // how much was sent after so many octets of in, from there on
+		sent map[int]string // how much was sent after so many bytes of in, from there on
 	}{
 		{"3.1", 1, g3 + ready, map[int]string{0: old[:10], 10: old[:11], 11: old, 64: old + our(HandshakeConfig{SocketType: DEALER, Identity: []byte("me")})}},
 		{"3.1, not below 2", 2, g3 + ready, map[int]string{0: g3[:11], 11: g3, 64: g3 + our(HandshakeConfig{SocketType: DEALER, Identity: []byte("me")})}},
@@ -121,7 +121,7 @@ func TestDowngradeOrder(t *testing.T) {
 				want = s
 			}
 			if string(out) != want {
-				t.Fatalf("%s: after %d octets %q was sent, want %q", c.name, i, out, want)
+				t.Fatalf("%s: after %d bytes %q was sent, want %q", c.name, i, out, want)
 			}
 		}
 		if !ended {
@@ -147,17 +147,17 @@ func TestDowngradeErrors(t *testing.T) {
 		{"identity with MORE", HandshakeConfig{MinVersion: 1}, "\x02\x01", ErrVersion},
 		{"long identity of length 0", HandshakeConfig{MinVersion: 1}, "\xff\x00\x00\x00\x00\x00\x00\x00\x00\x00", ErrVersion},
 		{"long identity of 2^63", HandshakeConfig{MinVersion: 1}, "\xff\x80\x00\x00\x00\x00\x00\x00\x00\x00", ErrVersion},
-		{"identity of 256 octets", HandshakeConfig{MinVersion: 1}, "\xff\x00\x00\x00\x00\x00\x00\x01\x01\x00", ErrMalformed},
+		{"identity of 256 bytes", HandshakeConfig{MinVersion: 1}, "\xff\x00\x00\x00\x00\x00\x00\x01\x01\x00", ErrMalformed},
 		{"revision 0, wrong type", HandshakeConfig{MinVersion: 1}, signature + "\x00\x01", ErrIncompatible},
 		{"revision 0, length 0", HandshakeConfig{MinVersion: 1}, signature + "\x00\x05\x00", ErrMalformed},
 		{"revision 0, identity with MORE", HandshakeConfig{MinVersion: 1}, signature + "\x00\x05\x02\x01", ErrMalformed},
-		{"revision 0, identity of 256 octets", HandshakeConfig{MinVersion: 1}, signature + "\x00\x05\xff\x00\x00\x00\x00\x00\x00\x01\x01\x00", ErrMalformed},
+		{"revision 0, identity of 256 bytes", HandshakeConfig{MinVersion: 1}, signature + "\x00\x05\xff\x00\x00\x00\x00\x00\x00\x01\x01\x00", ErrMalformed},
 		{"revision 0, identity of 2^64-1", HandshakeConfig{MinVersion: 1}, signature + "\x00\x05\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00", ErrMalformed},
 		{"2.0, wrong type", HandshakeConfig{MinVersion: 1}, signature + "\x01\x08", ErrIncompatible},
 		{"2.0, no such type", HandshakeConfig{MinVersion: 1}, signature + "\x01\x0b", ErrIncompatible},
 		{"2.0, identity with MORE", HandshakeConfig{MinVersion: 1}, signature + "\x01\x05\x01", ErrMalformed},
 		{"2.0, command", HandshakeConfig{MinVersion: 1}, signature + "\x01\x05\x04", ErrMalformed},
-		{"2.0, identity of 256 octets", HandshakeConfig{MinVersion: 1}, signature + "\x01\x05\x02\x00\x00\x00\x00\x00\x00\x01\x00", ErrMalformed},
+		{"2.0, identity of 256 bytes", HandshakeConfig{MinVersion: 1}, signature + "\x01\x05\x02\x00\x00\x00\x00\x00\x00\x01\x00", ErrMalformed},
 		{"2.0, identity of 2^63", HandshakeConfig{MinVersion: 1}, signature + "\x01\x05\x02\x80\x00\x00\x00\x00\x00\x00\x00", ErrMalformed},
 		{"1.0, not below 2", HandshakeConfig{MinVersion: 2}, "\x01", ErrVersion},
 		{"revision 0, not below 2", HandshakeConfig{MinVersion: 2}, signature + "\x00", ErrVersion},
@@ -186,7 +186,7 @@ func TestDowngradeErrors(t *testing.T) {
 			if _, _, _, again := h.Step([]byte("x"), nil); again != err {
 				t.Errorf("%s: then %v", c.name, again)
 			}
-			// All but the last octet are no fault yet.
+			// All but the last byte are no fault yet.
 			if c.in != "" {
 				if _, _, _, err := step(NewHandshake(c.config), c.in[:len(c.in)-1], piece); err != nil {
 					t.Errorf("%s: refused too soon: %v", c.name, err)

@@ -10,7 +10,7 @@ import (
 // changed text shows.
 func TestProtocolErrorCode(t *testing.T) {
 	t.Parallel()
-	g := []byte(greetingOctets)
+	g := []byte(greetingBytes)
 	plain := AppendGreeting(nil, Greeting{Major: 3, Minor: 1, Mechanism: "PLAIN"})
 	curve := AppendGreeting(nil, Greeting{Major: 3, Minor: 1, Mechanism: "CURVE"})
 	command := func(name string, data ...byte) []byte { return AppendCommand(nil, name, data) }

@@ -7,7 +7,7 @@ import (
 
 // Conditions to test for with errors.Is. All of them end the connection.
 var (
-	// ErrMalformed: octets that no correct peer sends.
+	// ErrMalformed: bytes that no correct peer sends.
 	ErrMalformed = errors.New("zmtp: malformed")
 	// ErrTooLarge: a limit of [Limits] was exceeded.
 	ErrTooLarge = errors.New("zmtp: too large")
@@ -42,7 +42,7 @@ type ProtocolError struct {
 	// "decode".
 	Op string
 	// Reason is a short text. With ErrRefused it is the reason that the
-	// peer gave, any octets; Error quotes it.
+	// peer gave, any bytes; Error quotes it.
 	Reason string
 	// Err is the condition.
 	Err error

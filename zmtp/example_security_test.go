@@ -9,8 +9,8 @@ import (
 func ExampleEncodeZ85() {
 	text, err := zmtp.EncodeZ85([]byte{0x86, 0x4F, 0xD2, 0x6F, 0xB5, 0x59, 0xF7, 0x5B})
 	fmt.Println(text, err)
-	octets, err := zmtp.DecodeZ85(text)
-	fmt.Printf("%x %v\n", octets, err)
+	bytes, err := zmtp.DecodeZ85(text)
+	fmt.Printf("%x %v\n", bytes, err)
 	// Output:
 	// HelloWorld <nil>
 	// 864fd26fb559f75b <nil>
@@ -27,7 +27,7 @@ func ExampleGenerateKeyPair() {
 	// true <nil>
 }
 
-// talk carries octets between two handshakes until both are done or one has
+// talk carries bytes between two handshakes until both are done or one has
 // failed. judge is asked about credentials.
 func talk(client, server *zmtp.Handshake, judge func(*zmtp.Handshake, zmtp.Credentials) ([]byte, bool, error)) error {
 	toServer, toClient := client.Start(nil), server.Start(nil)

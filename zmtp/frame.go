@@ -5,26 +5,26 @@ import (
 	"math"
 )
 
-// Bits of a frame's flags octet (RFC 37, Framing). The other five are reserved:
+// Bits of a frame's flags byte (RFC 37, Framing). The other five are reserved:
 // sent as zero, ignored on receipt.
 const (
 	FlagMore    = 0x01 // another frame of the same message follows
-	FlagLong    = 0x02 // the size takes eight octets instead of one
+	FlagLong    = 0x02 // the size takes eight bytes instead of one
 	FlagCommand = 0x04 // the body is a command, not part of a message
 )
 
 const (
-	// shortHeader is the flags octet and a size of one octet.
+	// shortHeader is the flags byte and a size of one byte.
 	shortHeader = 2
-	// longHeader is the flags octet and a size of eight octets.
+	// longHeader is the flags byte and a size of eight bytes.
 	longHeader = 9
 	// maxShort is the largest body with a short header.
 	maxShort = 255
 )
 
-// AppendHeader appends the header of a frame whose body has size octets.
+// AppendHeader appends the header of a frame whose body has size bytes.
 // Of flags only FlagMore and FlagCommand are taken; the form, short up to 255
-// octets and long above, follows from size, which must not be negative.
+// bytes and long above, follows from size, which must not be negative.
 func AppendHeader(dst []byte, flags byte, size int) []byte {
 	flags &= FlagMore | FlagCommand
 	if size <= maxShort {
@@ -44,7 +44,7 @@ func AppendFrame(dst, body []byte, more bool) []byte {
 	return append(AppendHeader(dst, flags, len(body)), body...)
 }
 
-// FrameSize returns how many octets a frame with a body of the given size
+// FrameSize returns how many bytes a frame with a body of the given size
 // takes on the wire as this package encodes it: two or nine more.
 func FrameSize(body int) int {
 	if body <= maxShort {
@@ -56,13 +56,13 @@ func FrameSize(body int) int {
 // header is a decoded frame header.
 type header struct {
 	flags byte
-	size  int // octets of the header itself
-	body  int // octets of the body that follows
+	size  int // bytes of the header itself
+	body  int // bytes of the body that follows
 }
 
 // parseHeader reads the frame header at the start of b. ok is false while
-// octets are missing; h.size then tells how many octets the header has (one
-// octet is enough to know) or is zero if b is empty. tooLarge reports a size
+// bytes are missing; h.size then tells how many bytes the header has (one
+// byte is enough to know) or is zero if b is empty. tooLarge reports a size
 // of 2^63 or more, which RFC 37 forbids, or one beyond this machine's int.
 func parseHeader(b []byte) (h header, ok, tooLarge bool) {
 	if len(b) == 0 {

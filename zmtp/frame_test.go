@@ -36,7 +36,7 @@ func TestAppendFrame(t *testing.T) {
 		for _, more := range []bool{false, true} {
 			frame := AppendFrame(nil, body, more)
 			if len(frame) != FrameSize(size) {
-				t.Errorf("size %d: %d octets, FrameSize says %d", size, len(frame), FrameSize(size))
+				t.Errorf("size %d: %d bytes, FrameSize says %d", size, len(frame), FrameSize(size))
 			}
 			h, ok, huge := parseHeader(frame)
 			if !ok || huge || h.body != size || !bytes.Equal(frame[h.size:], body) {

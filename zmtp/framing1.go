@@ -15,13 +15,13 @@ import (
 const (
 	shortHeader1 = 2
 	longHeader1  = 10
-	// longMark1 stands where a length is that takes eight octets more.
+	// longMark1 stands where a length is that takes eight bytes more.
 	longMark1 = 0xFF
 )
 
 // parseHeader1 reads the header of a ZMTP 1.0 frame at the start of b. With ok
-// false octets are missing; h.size then tells how many the header has, one
-// octet being enough to know.
+// false bytes are missing; h.size then tells how many the header has, one
+// byte being enough to know.
 func parseHeader1(b []byte) (h header, ok bool, err error) {
 	if len(b) == 0 {
 		return header{size: shortHeader1}, false, nil

@@ -5,8 +5,8 @@ package zmtp
 // version, and what it means as a command must not pass for a message.
 
 // parseHeader2 reads the header of a ZMTP 2.0 frame at the start of b. With ok
-// false octets are missing; h.size then tells how many the header has, one
-// octet being enough to know.
+// false bytes are missing; h.size then tells how many the header has, one
+// byte being enough to know.
 func parseHeader2(b []byte) (h header, ok bool, err error) {
 	h, ok, huge := parseHeader(b)
 	switch {

@@ -2,7 +2,7 @@ package zmtp
 
 import "bytes"
 
-// GreetingSize is the number of octets of a greeting (RFC 37, Formal
+// GreetingSize is the number of bytes of a greeting (RFC 37, Formal
 // Grammar).
 const GreetingSize = 64
 
@@ -14,7 +14,7 @@ const (
 
 // Where the fields of a greeting are.
 const (
-	greetingSignature = 9 // last octet of the signature
+	greetingSignature = 9 // last byte of the signature
 	greetingMajor     = 10
 	greetingMinor     = 11
 	greetingMechanism = 12
@@ -24,16 +24,16 @@ const (
 // Greeting is what each side sends first.
 type Greeting struct {
 	Major, Minor uint8
-	Mechanism    string // of the name at most 20 octets are sent
+	Mechanism    string // of the name at most 20 bytes are sent
 	AsServer     bool   // informative; libzmq neither sets nor reads it
 }
 
-// AppendGreeting appends the 64 octets of g.
+// AppendGreeting appends the 64 bytes of g.
 func AppendGreeting(dst []byte, g Greeting) []byte {
 	var b [GreetingSize]byte
 	b[0], b[greetingSignature] = 0xFF, 0x7F
 	// libzmq puts the size of an identity, plus one, here, for ZMTP 1.0
-	// peers; the octets must not be validated by anybody.
+	// peers; the bytes must not be validated by anybody.
 	b[greetingSignature-1] = 1
 	b[greetingMajor], b[greetingMinor] = g.Major, g.Minor
 	copy(b[greetingMechanism:greetingAsServer], g.Mechanism)
@@ -44,8 +44,8 @@ func AppendGreeting(dst []byte, g Greeting) []byte {
 }
 
 // ParseGreeting parses the greeting at the start of b and returns its size,
-// 64. With n == 0 and no error more octets are needed. The error for a peer
-// that is older than 3.0, or speaks no ZMTP, comes as soon as the first octets
+// 64. With n == 0 and no error more bytes are needed. The error for a peer
+// that is older than 3.0, or speaks no ZMTP, comes as soon as the first bytes
 // tell, and Is ErrVersion; [Handshake] knows how to talk to older ones. Higher
 // versions are accepted: they adapt to ours. So is a Major of 2, which libzmq
 // takes for 3.1: ZMTP 2.0 announces 1 there, and 1.0, if anything, 0.

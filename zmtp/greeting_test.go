@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// greetingOctets is the greeting of a ZMTP 3.1 peer with NULL, as libzmq sends it.
-var greetingOctets = "\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x01NULL" +
+// greetingBytes is the greeting of a ZMTP 3.1 peer with NULL, as libzmq sends it.
+var greetingBytes = "\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x01NULL" +
 	strings.Repeat("\x00", 16) + "\x00" + strings.Repeat("\x00", 31)
 
 func TestGreeting(t *testing.T) {
 	t.Parallel()
 	g := Greeting{Major: 3, Minor: 1, Mechanism: "NULL"}
-	if got := AppendGreeting([]byte("x"), g); string(got) != "x"+greetingOctets {
+	if got := AppendGreeting([]byte("x"), g); string(got) != "x"+greetingBytes {
 		t.Errorf("%x", got)
 	}
 	for _, g := range []Greeting{
@@ -26,7 +26,7 @@ func TestGreeting(t *testing.T) {
 		b := AppendGreeting(nil, g)
 		for i := range b {
 			if _, n, err := ParseGreeting(b[:i]); n != 0 || err != nil {
-				t.Fatalf("%d octets: %d %v", i, n, err)
+				t.Fatalf("%d bytes: %d %v", i, n, err)
 			}
 		}
 		got, n, err := ParseGreeting(append(b, "more"...))
@@ -38,7 +38,7 @@ func TestGreeting(t *testing.T) {
 
 func TestParseGreetingTolerance(t *testing.T) {
 	t.Parallel()
-	b := []byte(greetingOctets)
+	b := []byte(greetingBytes)
 	copy(b[1:9], "anything")
 	b[9] = 0x01
 	copy(b[33:], bytes.Repeat([]byte{0xEE}, 31))
@@ -47,20 +47,20 @@ func TestParseGreetingTolerance(t *testing.T) {
 	if n != GreetingSize || err != nil || g != (Greeting{3, 1, "NULL", true}) {
 		t.Errorf("%+v %d %v", g, n, err)
 	}
-	// All 20 octets count: what follows a zero makes another mechanism.
+	// All 20 bytes count: what follows a zero makes another mechanism.
 	b[20] = 'X'
 	if g, _, _ := ParseGreeting(b); g.Mechanism == "NULL" {
-		t.Error("octets after the name ignored")
+		t.Error("bytes after the name ignored")
 	}
 }
 
-// TestParseGreetingVersion holds that an old peer is known by its first octets.
+// TestParseGreetingVersion holds that an old peer is known by its first bytes.
 func TestParseGreetingVersion(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
 		in   string
-		at   int // how many octets tell
+		at   int // how many bytes tell
 	}{
 		{"1.0 short identity", "\x01\x00", 1},
 		{"text", "GET / HTTP/1.1\r\n", 1},
@@ -76,7 +76,7 @@ func TestParseGreetingVersion(t *testing.T) {
 			if i >= c.at {
 				wantError(t, err, ErrVersion)
 			} else if err != nil {
-				t.Errorf("%s: %d octets: %v", c.name, i, err)
+				t.Errorf("%s: %d bytes: %v", c.name, i, err)
 			}
 		}
 	}

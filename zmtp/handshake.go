@@ -12,7 +12,7 @@ import (
 // commands between the greetings and the traffic. A Mechanism serves one
 // handshake and is driven by it, from one goroutine.
 type Mechanism interface {
-	// Name is the mechanism's name in the greeting, at most 20 octets.
+	// Name is the mechanism's name in the greeting, at most 20 bytes.
 	Name() string
 	// AsServer is the as-server bit of the greeting: whether this is the
 	// side of a mechanism with two roles that asks for credentials. Such a
@@ -22,7 +22,7 @@ type Mechanism interface {
 	// agree.
 	Start(dst []byte) ([]byte, error)
 	// Step takes one received command, never an ERROR, and appends the
-	// frames that answer it. With done, traffic may start. The octets of c
+	// frames that answer it. With done, traffic may start. The bytes of c
 	// must not be kept. With an error, out may end with an ERROR to send.
 	Step(dst []byte, c Command) (out []byte, done bool, err error)
 	// Peer returns the peer's properties, in memory of their own, after done.
@@ -53,13 +53,13 @@ type capped interface {
 type HandshakeConfig struct {
 	// SocketType is our socket's type; it must be one of PAIR to XSUB.
 	SocketType SocketType
-	// Identity, of 0 to 255 octets of which the first is not zero, is
+	// Identity, of 0 to 255 bytes of which the first is not zero, is
 	// announced by REQ, DEALER and ROUTER, and by no other type.
 	Identity []byte
 	// Metadata is further properties to announce. Their names begin with "X-".
 	Metadata Metadata
 	// Mechanism is the security mechanism; nil is NULL. Another one is made
-	// with the octets of AppendProperties. It may be an [Authenticator].
+	// with the bytes of AppendProperties. It may be an [Authenticator].
 	Mechanism Mechanism
 	// Limits bounds the peer's commands by MaxCommand, and by MaxMessage the
 	// frames that a Codec takes.
@@ -80,9 +80,9 @@ func (c *HandshakeConfig) Validate() error {
 	case int(c.SocketType) >= len(socketTypeNames):
 		reason = "socket type"
 	case len(c.Identity) > maxShort:
-		reason = "identity over 255 octets"
+		reason = "identity over 255 bytes"
 	case len(c.Identity) > 0 && c.Identity[0] == 0:
-		reason = "identity that begins with a zero octet"
+		reason = "identity that begins with a zero byte"
 	case c.Mechanism != nil && (c.Mechanism.Name() == "" || len(c.Mechanism.Name()) > greetingAsServer-greetingMechanism):
 		reason = "name of the mechanism"
 	case c.MinVersion > Major:
@@ -115,7 +115,7 @@ func (c *HandshakeConfig) AppendProperties(dst []byte) []byte {
 	return dst
 }
 
-// Peer is what a handshake tells about the other side. It owns its octets.
+// Peer is what a handshake tells about the other side. It owns its bytes.
 type Peer struct {
 	// Major and Minor are the peer's version: below 3.1 it wants
 	// subscriptions as messages, from there on as commands. Below 3.0 there
@@ -125,8 +125,8 @@ type Peer struct {
 	// that is older than all signatures (ZMTP 1.0). Such a one does not
 	// announce its subscriptions either; see SendsSubscriptions.
 	SocketType SocketType
-	// Identity is the peer's, at most 255 octets; nil if it announced none,
-	// or is of a type whose identity RFC 37 has ignored. The first octet may
+	// Identity is the peer's, at most 255 bytes; nil if it announced none,
+	// or is of a type whose identity RFC 37 has ignored. The first byte may
 	// be zero, though the RFC reserves that for a socket's own use.
 	Identity []byte
 	// Metadata is all properties, the two above included.
@@ -153,8 +153,8 @@ func (p *Peer) TakesCommands() bool { return p.Major >= Major }
 // begin with 1 or 0.
 func (p *Peer) TakesSubscribe() bool { return p.Major > Major || p.Major == Major && p.Minor >= 1 }
 
-// Handshake is the first stage of a connection as a step function: octets in,
-// octets out (RFC 37, Overall Behavior). Both sides use it alike.
+// Handshake is the first stage of a connection as a step function: bytes in,
+// bytes out (RFC 37, Overall Behavior). Both sides use it alike.
 //
 //	out := h.Start(nil)              // send at once, before anything is read
 //	for {
@@ -168,7 +168,7 @@ func (p *Peer) TakesSubscribe() bool { return p.Major > Major || p.Major == Majo
 // If h.Codec() is not nil then, the traffic is not ZMTP 3 in plain form, and
 // goes through that codec in both directions.
 //
-// It keeps no octets of what Step is given. A Handshake belongs to one
+// It keeps no bytes of what Step is given. A Handshake belongs to one
 // goroutine at a time. A bound on its time is the caller's to set.
 type Handshake struct {
 	mechanism  Mechanism
@@ -178,7 +178,7 @@ type Handshake struct {
 	maxMessage int
 	minVersion uint8
 	identity   []byte // what a peer below 3.0 is told
-	said       int    // octets of our greeting that were sent
+	said       int    // bytes of our greeting that were sent
 	greeted    bool
 	waiting    bool // for Accept or Deny
 	done       bool
@@ -216,16 +216,16 @@ func NewHandshake(c HandshakeConfig) *Handshake {
 
 // Start appends our greeting, to be sent before anything is received: a
 // peer may wait for it before it sends the rest of its own. With a MinVersion
-// below 3 it is the beginning of the greeting, 10 or 11 octets; Step appends
+// below 3 it is the beginning of the greeting, 10 or 11 bytes; Step appends
 // the rest once the peer's version is known.
 func (h *Handshake) Start(dst []byte) []byte {
 	hello := h.hello()
 	return append(dst, hello[:h.startSize()]...)
 }
 
-// Step takes one greeting or command from in, the octets received and not
+// Step takes one greeting or command from in, the bytes received and not
 // consumed yet, and appends to dst what must be sent in answer. n is how many
-// octets of in the caller must drop; with n == 0 more are needed, or
+// bytes of in the caller must drop; with n == 0 more are needed, or
 // [Handshake.Credentials] must be judged first, or the handshake is done. After
 // done, what follows in[:n] is traffic.
 //
@@ -384,7 +384,7 @@ func (h *Handshake) accept(m Metadata) *ProtocolError {
 	}
 	identity, ok := m.Get(PropertyIdentity)
 	if len(identity) > maxShort {
-		return &ProtocolError{Op: "handshake", Reason: "Identity over 255 octets", Err: ErrMalformed}
+		return &ProtocolError{Op: "handshake", Reason: "Identity over 255 bytes", Err: ErrMalformed}
 	}
 	if t := h.peer.SocketType; ok && (t == UNKNOWN || t.sendsIdentity()) {
 		// A slice of its own: what keeps the identity shall not keep all
@@ -395,7 +395,7 @@ func (h *Handshake) accept(m Metadata) *ProtocolError {
 }
 
 // Peer returns what was learnt of the peer. It is complete after done; before,
-// only the version may be set. Its octets are shared with later calls.
+// only the version may be set. Its bytes are shared with later calls.
 func (h *Handshake) Peer() Peer { return h.peer }
 
 // Codec returns, after done, how the connection's traffic is to be translated,

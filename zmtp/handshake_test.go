@@ -47,7 +47,7 @@ func TestHandshake(t *testing.T) {
 		return string(AppendCommand(nil, CommandReady, b))
 	}
 	version := func(major, minor byte) string {
-		b := []byte(greetingOctets)
+		b := []byte(greetingBytes)
 		b[10], b[11] = major, minor
 		return string(b)
 	}
@@ -57,28 +57,28 @@ func TestHandshake(t *testing.T) {
 		want     Peer
 		identity bool // announced, if empty
 	}{
-		{"libzmq 4.3.3", greetingOctets + routerReady, Peer{Major: 3, Minor: 1, SocketType: ROUTER}, true},
+		{"libzmq 4.3.3", greetingBytes + routerReady, Peer{Major: 3, Minor: 1, SocketType: ROUTER}, true},
 		{"libzmq 4.1", version(3, 0) + routerReady, Peer{Major: 3, SocketType: ROUTER}, true},
 		{"future", version(4, 2) + routerReady, Peer{Major: 4, Minor: 2, SocketType: ROUTER}, true},
-		{"no Identity", greetingOctets + ready("Socket-Type", "REP"), Peer{Major: 3, Minor: 1, SocketType: REP}, false},
-		{"no Socket-Type", greetingOctets + ready(), Peer{Major: 3, Minor: 1, SocketType: UNKNOWN}, false},
-		{"no Socket-Type but Identity", greetingOctets + ready("Identity", "id"),
+		{"no Identity", greetingBytes + ready("Socket-Type", "REP"), Peer{Major: 3, Minor: 1, SocketType: REP}, false},
+		{"no Socket-Type", greetingBytes + ready(), Peer{Major: 3, Minor: 1, SocketType: UNKNOWN}, false},
+		{"no Socket-Type but Identity", greetingBytes + ready("Identity", "id"),
 			Peer{Major: 3, Minor: 1, SocketType: UNKNOWN, Identity: []byte("id")}, false},
-		{"Identity, other case", greetingOctets + ready("socket-type", "DEALER", "IDENTITY", "\x01id"),
+		{"Identity, other case", greetingBytes + ready("socket-type", "DEALER", "IDENTITY", "\x01id"),
 			Peer{Major: 3, Minor: 1, SocketType: DEALER, Identity: []byte("\x01id")}, false},
-		{"Identity of a type without one", greetingOctets + ready("Socket-Type", "REP", "Identity", "id"),
+		{"Identity of a type without one", greetingBytes + ready("Socket-Type", "REP", "Identity", "id"),
 			Peer{Major: 3, Minor: 1, SocketType: REP}, false},
-		{"longest Identity", greetingOctets + ready("Socket-Type", "DEALER", "Identity", strings.Repeat("i", 255)),
+		{"longest Identity", greetingBytes + ready("Socket-Type", "DEALER", "Identity", strings.Repeat("i", 255)),
 			Peer{Major: 3, Minor: 1, SocketType: DEALER, Identity: bytes.Repeat([]byte("i"), 255)}, false},
-		{"duplicates", greetingOctets + ready("Socket-Type", "DEALER", "Socket-Type", "PUB", "Identity", "1", "Identity", "2"),
+		{"duplicates", greetingBytes + ready("Socket-Type", "DEALER", "Socket-Type", "PUB", "Identity", "1", "Identity", "2"),
 			Peer{Major: 3, Minor: 1, SocketType: DEALER, Identity: []byte("1")}, false},
-		{"reserved flags", greetingOctets + "\xfc" + routerReady[1:], Peer{Major: 3, Minor: 1, SocketType: ROUTER}, true},
-		{"long form", greetingOctets + "\x06\x00\x00\x00\x00\x00\x00\x00" + routerReady[1:],
+		{"reserved flags", greetingBytes + "\xfc" + routerReady[1:], Peer{Major: 3, Minor: 1, SocketType: ROUTER}, true},
+		{"long form", greetingBytes + "\x06\x00\x00\x00\x00\x00\x00\x00" + routerReady[1:],
 			Peer{Major: 3, Minor: 1, SocketType: ROUTER}, true},
 	} {
 		for piece := 1; piece <= len(c.in); piece++ {
 			h := NewHandshake(HandshakeConfig{SocketType: DEALER})
-			if got := h.Start(nil); string(got) != greetingOctets {
+			if got := h.Start(nil); string(got) != greetingBytes {
 				t.Fatalf("greeting %x", got)
 			}
 			out, rest, done, err := step(h, c.in+"\x00\x01m", piece)
@@ -102,7 +102,7 @@ func TestHandshake(t *testing.T) {
 
 func TestHandshakeErrors(t *testing.T) {
 	t.Parallel()
-	g := greetingOctets
+	g := greetingBytes
 	ready := func(name, value string) string {
 		return string(AppendCommand(nil, CommandReady, AppendProperty(nil, name, []byte(value))))
 	}
@@ -132,7 +132,7 @@ func TestHandshakeErrors(t *testing.T) {
 		{"no such type", g + ready("Socket-Type", "dealer"), ErrIncompatible,
 			string(AppendError(nil, "Socket-Type does not fit DEALER"))},
 		{"long Identity", g + ready("Identity", strings.Repeat("i", 256)), ErrMalformed,
-			string(AppendError(nil, "Identity over 255 octets"))},
+			string(AppendError(nil, "Identity over 255 bytes"))},
 	} {
 		for _, piece := range []int{1, 63, 64, 65, 1000} {
 			h := NewHandshake(HandshakeConfig{SocketType: DEALER})
@@ -159,7 +159,7 @@ func TestHandshakeErrors(t *testing.T) {
 func TestHandshakeRefusedReason(t *testing.T) {
 	t.Parallel()
 	h := NewHandshake(HandshakeConfig{SocketType: SUB})
-	_, _, _, err := step(h, greetingOctets+string(AppendError(nil, "not you")), 1000)
+	_, _, _, err := step(h, greetingBytes+string(AppendError(nil, "not you")), 1000)
 	var p *ProtocolError
 	if !errors.As(err, &p) || p.Reason != "not you" {
 		t.Error(err)
@@ -272,16 +272,16 @@ func TestHandshakeMechanism(t *testing.T) {
 	}
 }
 
-// TestHandshakeOwnsItsOctets holds that the configuration may be changed after
+// TestHandshakeOwnsItsBytes holds that the configuration may be changed after
 // NewHandshake; step overwrites all that is received.
-func TestHandshakeOwnsItsOctets(t *testing.T) {
+func TestHandshakeOwnsItsBytes(t *testing.T) {
 	t.Parallel()
 	c := HandshakeConfig{SocketType: DEALER, Identity: []byte("me"), Metadata: Metadata{{"X-a", []byte("1")}}}
 	h := NewHandshake(c)
 	clear(c.Identity)
 	clear(c.Metadata[0].Value)
 	c.Metadata[0].Name = "X-b"
-	out, _, _, err := step(h, greetingOctets, 64)
+	out, _, _, err := step(h, greetingBytes, 64)
 	if err != nil || !bytes.Contains(out, []byte("\x08Identity\x00\x00\x00\x02me\x03X-a\x00\x00\x00\x011")) {
 		t.Errorf("%q %v", out, err)
 	}

@@ -146,7 +146,7 @@ func (w *wire) exchange() {
 			continue
 		}
 		if !bytes.HasPrefix(all, b) {
-			w.t.Fatalf("another message, of %d octets", len(b))
+			w.t.Fatalf("another message, of %d bytes", len(b))
 		}
 		all = all[len(b):]
 	}
@@ -336,7 +336,7 @@ func TestInteropCurve(t *testing.T) {
 		for range 5 {
 			kind, b := w.next()
 			if kind != zmtp.KindCommand {
-				t.Fatalf("a message of %d octets", len(b))
+				t.Fatalf("a message of %d bytes", len(b))
 			}
 			w.command(b)
 		}
@@ -388,7 +388,7 @@ func denied(t *testing.T, err error, peer *interop.Process, status string) {
 	}
 }
 
-// isReset reports a connection that the peer closed with octets unread.
+// isReset reports a connection that the peer closed with bytes unread.
 func isReset(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && !op.Timeout()

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// KeySize is the octets of a CURVE key.
+	// KeySize is the bytes of a CURVE key.
 	KeySize = 32
 	// KeyText is the characters of a key in Z85.
 	KeyText = KeySize / 4 * 5

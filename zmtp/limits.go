@@ -4,7 +4,7 @@ import "math"
 
 // Default limits, in force where a field of [Limits] is zero.
 const (
-	// DefaultMaxMessage is the largest message in wire octets: 256 MiB.
+	// DefaultMaxMessage is the largest message in wire bytes: 256 MiB.
 	DefaultMaxMessage = 256 << 20
 	// DefaultMaxFrames is the largest number of frames of one message.
 	DefaultMaxFrames = 65536
@@ -17,13 +17,13 @@ const (
 // frame that goes beyond a limit is refused as soon as its header is known,
 // with an error that Is [ErrTooLarge]; the stream cannot be resumed after it.
 type Limits struct {
-	// MaxMessage bounds the wire octets, headers included, of a whole
+	// MaxMessage bounds the wire bytes, headers included, of a whole
 	// message. 0 is DefaultMaxMessage, below 0 none.
 	MaxMessage int64
 	// MaxFrames bounds the number of frames of a message. 0 is
 	// DefaultMaxFrames, below 0 none.
 	MaxFrames int
-	// MaxCommand bounds the body octets, name included, of a command. 0 is
+	// MaxCommand bounds the body bytes, name included, of a command. 0 is
 	// DefaultMaxCommand, below 0 none.
 	MaxCommand int
 }
@@ -31,16 +31,16 @@ type Limits struct {
 // Bounds on the work of moving commands in front of the message in whose
 // middle they came (see Decoder.Next). A peer that sends a long partial
 // message and then a stream of tiny commands would otherwise have the whole
-// part moved once for every few octets it sends. With these bounds the octets
-// moved stay proportional to the octets received: the worst ratio, from either
+// part moved once for every few bytes it sends. With these bounds the bytes
+// moved stay proportional to the bytes received: the worst ratio, from either
 // bound, is about rotationFactor. An honest peer sends a heartbeat a second or
 // so, and between two frames only: it would have to take four minutes over one
 // message to come near.
 const (
-	// rotationFactor bounds the octets moved by those received since the
+	// rotationFactor bounds the bytes moved by those received since the
 	// message began.
 	rotationFactor = 128
-	// rotationFree octets may be moved in every message besides.
+	// rotationFree bytes may be moved in every message besides.
 	rotationFree = 256 << 10
 )
 

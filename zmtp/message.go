@@ -8,9 +8,9 @@ import (
 // Message is the wire form of exactly one whole message: its frames, headers
 // included, one after the other; FlagMore is set on all but the last.
 //
-// Only octets that a [Decoder] reported as KindMessage, or that
+// Only bytes that a [Decoder] reported as KindMessage, or that
 // [AppendMessage] produced, may be converted to a Message. The methods take
-// that on trust: other octets give other frames, or a panic, but never reach
+// that on trust: other bytes give other frames, or a panic, but never reach
 // beyond the slice. A Message is as long-lived as the buffer it is a view of.
 type Message []byte
 

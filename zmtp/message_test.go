@@ -28,7 +28,7 @@ func TestMessageFrames(t *testing.T) {
 		}
 		for i, body := range m.AppendFrames(nil) {
 			if !bytes.Equal(body, frames[i]) {
-				t.Errorf("frame %d of %d: %d octets, want %d", i, len(frames), len(body), len(frames[i]))
+				t.Errorf("frame %d of %d: %d bytes, want %d", i, len(frames), len(body), len(frames[i]))
 			}
 			if cap(body) != len(body) {
 				t.Errorf("frame %d: capacity reaches into the next frame", i)

@@ -17,7 +17,7 @@ const (
 // Property is one property of a connection's metadata.
 type Property struct {
 	Name  string // 1 to 255 letters, digits, "-", "_", "." and "+"
-	Value []byte // 0 to 2^31-1 octets
+	Value []byte // 0 to 2^31-1 bytes
 }
 
 // Metadata is the properties a peer announced in its handshake, in its order.
@@ -35,7 +35,7 @@ func (m Metadata) Get(name string) ([]byte, bool) {
 }
 
 // AppendProperty appends the wire form of one property. The name must be valid
-// and the value within 2^31-1 octets, as described at [Property].
+// and the value within 2^31-1 bytes, as described at [Property].
 func AppendProperty(dst []byte, name string, value []byte) []byte {
 	dst = append(dst, byte(len(name)))
 	dst = append(dst, name...)
@@ -50,7 +50,7 @@ func AppendProperty(dst []byte, name string, value []byte) []byte {
 // The memory allocated is in proportion to len(b).
 func ParseMetadata(b []byte) (Metadata, error) {
 	// Counted first, so that the one allocation fits: a property may have
-	// six octets here and takes forty in memory.
+	// six bytes here and takes forty in memory.
 	count := 0
 	for rest := b; len(rest) > 0; count++ {
 		name, _, after, err := nextProperty(rest)

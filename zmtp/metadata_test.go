@@ -44,11 +44,11 @@ func TestParseMetadataMalformed(t *testing.T) {
 		wantError(t, err, ErrMalformed)
 	}
 	for _, in := range []string{
-		string(whole) + "\x00",                   // trailing octet
+		string(whole) + "\x00",                   // trailing byte
 		"\x00\x00\x00\x00\x00",                   // empty name
 		"\x03a b\x00\x00\x00\x00",                // character
 		"\x02\xc3\xa4\x00\x00\x00\x00",           // letters are ASCII
-		"\x01a\x80\x00\x00\x00",                  // value of 2^31 octets
+		"\x01a\x80\x00\x00\x00",                  // value of 2^31 bytes
 		"\x01a\xff\xff\xff\xff",                  //
 		"\x01a\x7f\xff\xff\xff",                  // allowed, but not there
 		"\xffa\x00\x00\x00\x00",                  // name not there
@@ -68,12 +68,12 @@ func TestMetadataNameLength(t *testing.T) {
 		t.Error(err)
 	}
 	if validName(name + "n") {
-		t.Error("a name of 256 octets is valid")
+		t.Error("a name of 256 bytes is valid")
 	}
 }
 
 // TestParseMetadataMemory holds that the memory allocated stays in proportion
-// to the octets, for the smallest possible properties.
+// to the bytes, for the smallest possible properties.
 func TestParseMetadataMemory(t *testing.T) {
 	b := bytes.Repeat(AppendProperty(nil, "n", nil), 10000)
 	n := testing.AllocsPerRun(10, func() {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestReadyOctets holds the exact octets of READY.
-func TestReadyOctets(t *testing.T) {
+// TestReadyBytes holds the exact bytes of READY.
+func TestReadyBytes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		config HandshakeConfig
@@ -24,7 +24,7 @@ func TestReadyOctets(t *testing.T) {
 	} {
 		got, err := NewNull(c.config.AppendProperties(nil)).Start(nil)
 		if err != nil || string(got) != c.want || len(got) != c.size {
-			t.Errorf("%v: %d octets %x, want %x", c.config.SocketType, len(got), got, c.want)
+			t.Errorf("%v: %d bytes %x, want %x", c.config.SocketType, len(got), got, c.want)
 		}
 	}
 }

@@ -12,7 +12,7 @@ type oldCodec struct {
 	parse func(b []byte) (h header, ok bool, err error)
 	begin func(dst []byte, more bool, body int) []byte
 
-	max int   // octets of a frame's body
+	max int   // bytes of a frame's body
 	err error // of decoding: there is no way on
 }
 
@@ -26,13 +26,13 @@ func newCodec2(maxFrame int) *oldCodec {
 	return &oldCodec{parse: parseHeader2, begin: appendHeader2, max: maxFrame}
 }
 
-// MaxEncoded bounds what Encode appends: a ZMTP 1.0 header may have 8 octets
+// MaxEncoded bounds what Encode appends: a ZMTP 1.0 header may have 8 bytes
 // more than that of ZMTP 3, for a body of 254 or 255.
 func (c *oldCodec) MaxEncoded(size, count int) int {
 	return size + (longHeader1-shortHeader)*count
 }
 
-// Encode appends the old form of frames. It fails on octets that are not whole
+// Encode appends the old form of frames. It fails on bytes that are not whole
 // frames, which is the caller's fault.
 func (c *oldCodec) Encode(dst, frames []byte) ([]byte, error) {
 	for len(frames) > 0 {

@@ -17,17 +17,17 @@ var oldForms = []struct {
 	oneLonger bool // its ZMTP 1.0 form is also right in the long form
 }{
 	{"empty", AppendMessage(nil, nil), "\x01\x00", "\x00\x00", true},
-	{"one octet", AppendMessage(nil, []byte("m")), "\x02\x00m", "\x00\x01m", true},
+	{"one byte", AppendMessage(nil, []byte("m")), "\x02\x00m", "\x00\x01m", true},
 	{"two frames", AppendMessage(nil, nil, []byte("ab")), "\x01\x01\x03\x00ab", "\x01\x00\x00\x02ab", false},
-	{"253", AppendMessage(nil, octets(253)), "\xfe\x00" + string(octets(253)), "\x00\xfd" + string(octets(253)), true},
-	{"254", AppendMessage(nil, octets(254)), "\xff\x00\x00\x00\x00\x00\x00\x00\xff\x00" + string(octets(254)), "\x00\xfe" + string(octets(254)), false},
-	{"255", AppendMessage(nil, octets(255)), "\xff\x00\x00\x00\x00\x00\x00\x01\x00\x00" + string(octets(255)), "\x00\xff" + string(octets(255)), false},
-	{"256", AppendMessage(nil, octets(256)), "\xff\x00\x00\x00\x00\x00\x00\x01\x01\x00" + string(octets(256)), "\x02\x00\x00\x00\x00\x00\x00\x01\x00" + string(octets(256)), false},
-	{"256 and one", AppendMessage(nil, octets(256), []byte("x")), "\xff\x00\x00\x00\x00\x00\x00\x01\x01\x01" + string(octets(256)) + "\x02\x00x",
-		"\x03\x00\x00\x00\x00\x00\x00\x01\x00" + string(octets(256)) + "\x00\x01x", false},
+	{"253", AppendMessage(nil, filler(253)), "\xfe\x00" + string(filler(253)), "\x00\xfd" + string(filler(253)), true},
+	{"254", AppendMessage(nil, filler(254)), "\xff\x00\x00\x00\x00\x00\x00\x00\xff\x00" + string(filler(254)), "\x00\xfe" + string(filler(254)), false},
+	{"255", AppendMessage(nil, filler(255)), "\xff\x00\x00\x00\x00\x00\x00\x01\x00\x00" + string(filler(255)), "\x00\xff" + string(filler(255)), false},
+	{"256", AppendMessage(nil, filler(256)), "\xff\x00\x00\x00\x00\x00\x00\x01\x01\x00" + string(filler(256)), "\x02\x00\x00\x00\x00\x00\x00\x01\x00" + string(filler(256)), false},
+	{"256 and one", AppendMessage(nil, filler(256), []byte("x")), "\xff\x00\x00\x00\x00\x00\x00\x01\x01\x01" + string(filler(256)) + "\x02\x00x",
+		"\x03\x00\x00\x00\x00\x00\x00\x01\x00" + string(filler(256)) + "\x00\x01x", false},
 }
 
-func octets(n int) []byte { return []byte(strings.Repeat("o", n)) }
+func filler(n int) []byte { return []byte(strings.Repeat("o", n)) }
 
 func codecs() map[string]*oldCodec {
 	return map[string]*oldCodec{"1.0": newCodec1(1 << 20), "2.0": newCodec2(1 << 20)}
@@ -58,10 +58,10 @@ func TestOldCodecCommands(t *testing.T) {
 	t.Parallel()
 	in := slices.Concat(AppendSubscribe(nil, []byte("A")), AppendFrame(nil, []byte("1"), true), AppendPing(nil, 0, []byte("c")),
 		AppendFrame(nil, []byte("2"), false), AppendPong(nil, nil), AppendCancel(nil, nil), AppendError(nil, "no"),
-		AppendSubscribe(nil, octets(254)))
+		AppendSubscribe(nil, filler(254)))
 	for name, want := range map[string]string{
-		"1.0": "\x03\x00\x01A" + "\x02\x011" + "\x02\x002" + "\x02\x00\x00" + "\xff\x00\x00\x00\x00\x00\x00\x01\x00\x00\x01" + string(octets(254)),
-		"2.0": "\x00\x02\x01A" + "\x01\x011" + "\x00\x012" + "\x00\x01\x00" + "\x00\xff\x01" + string(octets(254)),
+		"1.0": "\x03\x00\x01A" + "\x02\x011" + "\x02\x002" + "\x02\x00\x00" + "\xff\x00\x00\x00\x00\x00\x00\x01\x00\x00\x01" + string(filler(254)),
+		"2.0": "\x00\x02\x01A" + "\x01\x011" + "\x00\x012" + "\x00\x01\x00" + "\x00\xff\x01" + string(filler(254)),
 	} {
 		got, err := codecs()[name].Encode(nil, in)
 		if string(got) != want || err != nil {
@@ -116,7 +116,7 @@ func TestOldCodecDecode(t *testing.T) {
 							t.Fatalf("%s, pieces of %d: used %d, need %d, %v", name, piece, used, need, err)
 						}
 						if used > 0 && len(got)-before > limit+600 {
-							t.Fatalf("%s: %d octets, the limit is %d", name, len(got)-before, limit)
+							t.Fatalf("%s: %d bytes, the limit is %d", name, len(got)-before, limit)
 						}
 						if wire = wire[used:]; used == 0 {
 							if need <= len(wire) {
@@ -173,7 +173,7 @@ func TestOldCodecErrors(t *testing.T) {
 // TestOldCodecAlloc: translating allocates nothing where there is room.
 func TestOldCodecAlloc(t *testing.T) {
 	for name, codec := range codecs() {
-		frames := AppendMessage(nil, []byte("topic"), octets(300))
+		frames := AppendMessage(nil, []byte("topic"), filler(300))
 		wire, err := codec.Encode(nil, frames)
 		if err != nil {
 			t.Fatal(err)

@@ -14,7 +14,7 @@ const plainName = "PLAIN"
 
 // plainError is how libzmq begins an ERROR of PLAIN: where RFC 24 has the
 // size, 5, and then the name, its source has "\x05ERROR", which C reads as the
-// octet 5E and then "RROR". Its clients know no other form, and take the right
+// byte 5E and then "RROR". Its clients know no other form, and take the right
 // one for a violation of the protocol instead of a refusal.
 const plainError = "\x5ERROR"
 
@@ -40,7 +40,7 @@ func unexpected(c Command, want string) error {
 //
 //	HELLO →, ← WELCOME, INITIATE →, ← READY
 //
-// A server that refuses sends ERROR, whose first two octets libzmq has got wrong
+// A server that refuses sends ERROR, whose first two bytes libzmq has got wrong
 // in PLAIN: 5E instead of 05 45. A client takes both forms; our server sends
 // libzmq's, which is the only one that libzmq's clients understand.
 type PlainClient struct {
@@ -54,7 +54,7 @@ var _ Mechanism = (*PlainClient)(nil)
 
 // NewPlainClient returns the client's side of PLAIN, which announces the given
 // properties, in wire form ([HandshakeConfig.AppendProperties]). It keeps the
-// slice. The user name and the password have at most 255 octets each.
+// slice. The user name and the password have at most 255 bytes each.
 func NewPlainClient(properties []byte, username, password string) *PlainClient {
 	return &PlainClient{properties: properties, username: username, password: password}
 }
@@ -65,11 +65,11 @@ func (m *PlainClient) Name() string { return plainName }
 // AsServer returns false.
 func (m *PlainClient) AsServer() bool { return false }
 
-// Start appends HELLO. A user name or password of more than 255 octets Is
+// Start appends HELLO. A user name or password of more than 255 bytes Is
 // ErrConfig.
 func (m *PlainClient) Start(dst []byte) ([]byte, error) {
 	if len(m.username) > maxShort || len(m.password) > maxShort {
-		return dst, &ProtocolError{Op: "handshake", Reason: "user name or password over 255 octets", Err: ErrConfig}
+		return dst, &ProtocolError{Op: "handshake", Reason: "user name or password over 255 bytes", Err: ErrConfig}
 	}
 	dst = appendCommandStart(dst, commandHello, 2+len(m.username)+len(m.password))
 	dst = append(append(dst, byte(len(m.username))), m.username...)
@@ -191,7 +191,7 @@ func parsePlainHello(data []byte) (username, password []byte, ok bool) {
 	return username, password, ok && len(data) == 0
 }
 
-// cutShort cuts octets with their size in one octet before them off b.
+// cutShort cuts bytes with their size in one byte before them off b.
 func cutShort(b []byte) (value, rest []byte, ok bool) {
 	if len(b) == 0 || int(b[0]) >= len(b) {
 		return nil, nil, false

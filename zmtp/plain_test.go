@@ -14,8 +14,8 @@ func plainPair(username, password string) (client, server *side) {
 	return &side{h: NewHandshake(c)}, &side{h: NewHandshake(s)}
 }
 
-// TestPlainOctets holds the exact octets of each command.
-func TestPlainOctets(t *testing.T) {
+// TestPlainBytes holds the exact bytes of each command.
+func TestPlainBytes(t *testing.T) {
 	t.Parallel()
 	client, server := plainPair("admin", "secret")
 	converse(client, server, 1000, func(h *Handshake, c Credentials) ([]byte, bool, error) {

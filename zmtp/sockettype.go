@@ -54,7 +54,7 @@ func (t SocketType) String() string {
 }
 
 // ParseSocketType returns the type with the given name, in capitals as on the
-// wire. For any other octets it returns UNKNOWN and an error that Is
+// wire. For any other bytes it returns UNKNOWN and an error that Is
 // ErrIncompatible.
 func ParseSocketType(name []byte) (SocketType, error) {
 	for i, s := range socketTypeNames {

@@ -23,7 +23,7 @@ var z85Values = func() (v [256]byte) {
 }()
 
 // EncodeZ85 returns src in Z85, the text form of CURVE keys: five printable
-// characters for every four octets, most significant first (RFC 32). The error
+// characters for every four bytes, most significant first (RFC 32). The error
 // Is ErrMalformed, for a length that four does not divide.
 func EncodeZ85(src []byte) (string, error) {
 	if len(src)%4 != 0 {

@@ -8,7 +8,7 @@ import (
 
 func TestZ85(t *testing.T) {
 	t.Parallel()
-	for text, octets := range map[string]string{
+	for text, data := range map[string]string{
 		"":                     "",
 		"HelloWorld":           "\x86\x4F\xD2\x6F\xB5\x59\xF7\x5B", // RFC 32
 		"00000":                "\x00\x00\x00\x00",
@@ -16,11 +16,11 @@ func TestZ85(t *testing.T) {
 		"0000000001":           "\x00\x00\x00\x00\x00\x00\x00\x01",
 		"JTKVSB%%)wK0E.X)V>+}": "\x8E\x0B\xDD\x69\x76\x28\xB9\x1D\x8F\x24\x55\x87\xEE\x95\xC5\xB0"[:16],
 	} {
-		if got, err := EncodeZ85([]byte(octets)); got != text || err != nil {
-			t.Errorf("%x: %q %v, want %q", octets, got, err, text)
+		if got, err := EncodeZ85([]byte(data)); got != text || err != nil {
+			t.Errorf("%x: %q %v, want %q", data, got, err, text)
 		}
-		if got, err := DecodeZ85(text); string(got) != octets || err != nil {
-			t.Errorf("%q: %x %v, want %x", text, got, err, octets)
+		if got, err := DecodeZ85(text); string(got) != data || err != nil {
+			t.Errorf("%q: %x %v, want %x", text, got, err, data)
 		}
 	}
 	all := make([]byte, 1024)
@@ -40,7 +40,7 @@ func TestZ85Errors(t *testing.T) {
 	t.Parallel()
 	for n := range 16 {
 		if _, err := EncodeZ85(make([]byte, n)); (err == nil) != (n%4 == 0) {
-			t.Errorf("%d octets: %v", n, err)
+			t.Errorf("%d bytes: %v", n, err)
 		} else if err != nil {
 			wantError(t, err, ErrMalformed)
 		}

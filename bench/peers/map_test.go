@@ -66,13 +66,13 @@ func (l *lockedMap) set(key string, value []byte) {
 
 const (
 	valueSize = 32
-	absent    = 0xFF // not the first octet of any value
+	absent    = 0xFF // not the first byte of any value
 )
 
-// BenchmarkMap runs chp.Map and another map in turns on the same keys of 11 octets,
+// BenchmarkMap runs chp.Map and another map in turns on the same keys of 11 bytes,
 // with values of 32. Keys are used in another order than they were set in first, so
 // that nobody finds things lying in the order in which they are wanted. On Get, ours copies the value out and the
-// others return the slice they hold; its first octet is looked at, since who asks
+// others return the slice they hold; its first byte is looked at, since who asks
 // for a value wants to see it. On Set all take a copy.
 //
 // ns/op is that of both together. ours-ns and peer-ns are the medians of the turns,

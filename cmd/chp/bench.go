@@ -40,7 +40,7 @@ replica, after a warm-up that is checked and not measured. Latency is from Set t
 the arrival at a replica; at full speed that is mostly waiting in queues, so look
 at it with --rate.
 
-With --baseline each round also runs the same octets through a bare TCP pipeline,
+With --baseline each round also runs the same bytes through a bare TCP pipeline,
 which parses, numbers, stores and forwards them and does nothing else; the ratio is
 the median of the rounds' ratios.
 
@@ -63,7 +63,7 @@ subtree of their own and are deleted in the end.`,
 	f.SortFlags = false
 	f.IntVar(&c.Updates, "updates", 5_000_000, "updates to measure in a round, of all publishers together")
 	f.IntVar(&c.Keys, "keys", 10_000, "different keys")
-	f.IntVar(&c.ValueSize, "value-size", 32, "octets of a value, 16 or more")
+	f.IntVar(&c.ValueSize, "value-size", 32, "bytes of a value, 16 or more")
 	f.IntVar(&c.Publishers, "publishers", 1, "publisher processes")
 	f.IntVar(&c.Replicas, "replicas", 1, "replica processes")
 	f.BoolVar(&c.Baseline, "baseline", false, "also run a bare TCP pipeline, in turn, and give the ratio")

@@ -61,7 +61,7 @@ func TestValueFromStandardInput(t *testing.T) {
 	} {
 		mustInput(t, value, "set", name, "-", "--server", s.endpoint)
 		if got := must(t, "get", "--raw", name, "--server", s.endpoint); got != value {
-			t.Errorf("%s: %d octets came back as %d", name, len(value), len(got))
+			t.Errorf("%s: %d bytes came back as %d", name, len(value), len(got))
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestDumpLoadDumpIsTheIdentity(t *testing.T) {
 	t.Parallel()
 	a, b, c := serve(t), serve(t), serve(t)
 
-	// Every octet in keys and values, all sizes of length field, and what JSON
+	// Every byte in keys and values, all sizes of length field, and what JSON
 	// has to escape.
 	var lines []byte
 	add := func(key, value []byte) {
@@ -43,7 +43,7 @@ func TestDumpLoadDumpIsTheIdentity(t *testing.T) {
 		lines = append(lines, '}', '\n')
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	octets := func(n int) []byte {
+	filler := func(n int) []byte {
 		b := make([]byte, n)
 		for i := range b {
 			b[i] = byte(random.Uint32())
@@ -54,11 +54,11 @@ func TestDumpLoadDumpIsTheIdentity(t *testing.T) {
 		add([]byte{'k', byte(o)}, []byte{byte(o)})
 	}
 	for _, size := range []int{1, 254, 255, 256, 257, 65535, 65536, 1 << 20} {
-		add(fmt.Appendf(nil, "/size/%d", size), octets(size))
+		add(fmt.Appendf(nil, "/size/%d", size), filler(size))
 		add(fmt.Appendf(nil, "/text/%d", size), bytes.Repeat([]byte{'x'}, size))
 	}
 	for i := range 500 {
-		key := bytes.ReplaceAll(octets(1+random.IntN(255)), []byte{0}, []byte{1})
+		key := bytes.ReplaceAll(filler(1+random.IntN(255)), []byte{0}, []byte{1})
 		add(key, fmt.Appendf(nil, "\"\\\n\r\t\x00\x7f é <&> \u2028 %d", i))
 	}
 	mustInput(t, string(lines), "load", "--server", a.endpoint)
@@ -76,7 +76,7 @@ func TestDumpLoadDumpIsTheIdentity(t *testing.T) {
 	mustInput(t, dump, "load", "-", "--server", c.endpoint)
 	for _, s := range []*server{a, b, c} {
 		if again := must(t, "dump", "--server", s.endpoint); again != dump {
-			t.Errorf("%d octets dumped, %d after loading them", len(dump), len(again))
+			t.Errorf("%d bytes dumped, %d after loading them", len(dump), len(again))
 		}
 	}
 }
@@ -209,7 +209,7 @@ func TestDumpIntoClosedPipe(t *testing.T) {
 
 func TestPairReaderLines(t *testing.T) {
 	t.Parallel()
-	const line = `{"key":"k","value":"v"}` // 23 octets
+	const line = `{"key":"k","value":"v"}` // 23 bytes
 	for _, end := range []string{"\n", "\r\n", "\n\n\n"} {
 		p := newPairReader(strings.NewReader(strings.Repeat(line+end, 3)+line), 24)
 		for range 4 {
@@ -222,7 +222,7 @@ func TestPairReaderLines(t *testing.T) {
 	long := `{"key":"k","value":"` + strings.Repeat("v", 200_000) + `"}`
 	p := newPairReader(strings.NewReader(long+"\n"+line), len(long))
 	if e, err := p.next(); len(e.Value) != 200_000 || err != nil {
-		t.Errorf("%d octets, %v", len(e.Value), err)
+		t.Errorf("%d bytes, %v", len(e.Value), err)
 	}
 	if e, err := p.next(); string(e.Key) != "k" || err != nil {
 		t.Errorf("%q, %v", e.Key, err)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 )
 
-// progress is a progress bar in octets on a terminal, and nothing elsewhere. It
+// progress is a progress bar in bytes on a terminal, and nothing elsewhere. It
 // is a Writer so that an io.TeeReader can feed it.
 type progress struct{ bar *progressbar.ProgressBar }
 
@@ -27,7 +27,7 @@ func newProgress(w io.Writer, size int64) progress {
 	)}
 }
 
-// Write counts octets.
+// Write counts bytes.
 func (p progress) Write(b []byte) (int, error) {
 	if p.bar != nil {
 		p.bar.Add(len(b))

@@ -22,7 +22,7 @@ func newSet() *cobra.Command {
 		Use:   "set KEY VALUE",
 		Short: "Set a key, and print the sequence number of the update",
 		Long: `Sets KEY to VALUE and returns when the server has published the update; prints its
-sequence number. A VALUE of - reads the value from standard input, every octet of
+sequence number. A VALUE of - reads the value from standard input, every byte of
 it. An empty value would delete the key (RFC 12): use chp del for that.`,
 		Example: `  chp set /lamp/1 on
   chp set /session/42 open --ttl 30s

@@ -153,12 +153,12 @@ func TestProxyInterop(t *testing.T) {
 		client.Call(interop.Op{"op": "send", "messages": [][][]byte{{[]byte("question")}}}, nil)
 		var got interop.Received
 		service.Call(interop.Op{"op": "recv", "n": 1}, &got)
-		if len(got.Messages) != 1 || string(got.Messages[0][0].Octets) != "question" {
+		if len(got.Messages) != 1 || string(got.Messages[0][0].Bytes) != "question" {
 			t.Fatalf("request %d: %v", i, got)
 		}
 		service.Call(interop.Op{"op": "send", "messages": [][][]byte{{[]byte("answer")}}}, nil)
 		client.Call(interop.Op{"op": "recv", "n": 1}, &got)
-		if len(got.Messages) != 1 || string(got.Messages[0][0].Octets) != "answer" {
+		if len(got.Messages) != 1 || string(got.Messages[0][0].Bytes) != "answer" {
 			t.Fatalf("reply %d: %v", i, got)
 		}
 	}

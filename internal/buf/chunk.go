@@ -2,7 +2,7 @@
 //
 // A [Chunk] is reference counted: the reader that fills it holds one
 // reference, and every batch of messages that was cut out of it holds one
-// more, never one a message. When the last reference goes the octets return to
+// more, never one a message. When the last reference goes the bytes return to
 // the pool; under the build tag "invariants" they are poisoned first.
 package buf
 
@@ -13,7 +13,7 @@ import (
 	"clustermap/internal/invariants"
 )
 
-// Sizes of pooled chunks, in octets.
+// Sizes of pooled chunks, in bytes.
 const (
 	// Large is the size a connection reads into: big enough that the system
 	// call and the hand-over cost nothing a message, small enough to stay in
@@ -21,7 +21,7 @@ const (
 	Large = 128 << 10
 
 	// Small is the size that messages of a quiet connection are copied into,
-	// so that a queue of a few octets never pins a Large chunk.
+	// so that a queue of a few bytes never pins a Large chunk.
 	Small = 4 << 10
 )
 
@@ -35,17 +35,17 @@ var classes = [...]int{
 var pools [len(classes)]sync.Pool
 
 // Chunk is a reference-counted buffer. Retain and Release are safe for
-// concurrent use; who may write to the octets is the holders' agreement.
+// concurrent use; who may write to the bytes is the holders' agreement.
 type Chunk struct {
 	data  []byte
 	refs  atomic.Int32
 	class int8 // index into pools, -1 when not pooled
 
-	lender Lender // whose octets they are; see Wrap
+	lender Lender // whose bytes they are; see Wrap
 }
 
-// Get returns a chunk of at least size octets, with one reference held by the
-// caller. Its octets are not zeroed. Sizes beyond 4 MiB are not pooled.
+// Get returns a chunk of at least size bytes, with one reference held by the
+// caller. Its bytes are not zeroed. Sizes beyond 4 MiB are not pooled.
 func Get(size int) *Chunk {
 	for i, n := range classes {
 		if size > n {
@@ -63,17 +63,17 @@ func Get(size int) *Chunk {
 	return c
 }
 
-// Data returns the chunk's octets, all of them.
+// Data returns the chunk's bytes, all of them.
 func (c *Chunk) Data() []byte { return c.data }
 
 // Retain adds a reference.
 func (c *Chunk) Retain() { c.refs.Add(1) }
 
-// Unique reports whether the caller holds the only reference, so that octets
+// Unique reports whether the caller holds the only reference, so that bytes
 // handed out earlier are out of use.
 func (c *Chunk) Unique() bool { return c.refs.Load() == 1 }
 
-// Release gives one reference back; the octets must not be used afterwards.
+// Release gives one reference back; the bytes must not be used afterwards.
 func (c *Chunk) Release() {
 	n := c.refs.Add(-1)
 	if n > 0 {

@@ -7,7 +7,7 @@ func TestGetSizes(t *testing.T) {
 	for _, size := range []int{0, 1, 512, 513, Small, Large, Large + 1, 4 << 20, 4<<20 + 1} {
 		c := Get(size)
 		if len(c.Data()) < size {
-			t.Errorf("Get(%d) has %d octets", size, len(c.Data()))
+			t.Errorf("Get(%d) has %d bytes", size, len(c.Data()))
 		}
 		if !c.Unique() {
 			t.Errorf("Get(%d) is shared from the start", size)

@@ -12,6 +12,6 @@ func TestReleasePoisons(t *testing.T) {
 	d[0] = 1
 	c.Release()
 	if d[0] == 1 {
-		t.Error("octets survived their release")
+		t.Error("bytes survived their release")
 	}
 }

@@ -2,12 +2,12 @@ package buf
 
 import "sync"
 
-// Lender is told when octets that it lent are out of use.
+// Lender is told when bytes that it lent are out of use.
 type Lender interface{ Release() }
 
 var wrappers = sync.Pool{New: func() any { return &Chunk{class: -1} }}
 
-// Wrap returns a chunk, with one reference held by the caller, of octets that
+// Wrap returns a chunk, with one reference held by the caller, of bytes that
 // are somebody else's and stay so: when the last reference goes, the lender is
 // told, once.
 func Wrap(data []byte, lender Lender) *Chunk {
@@ -17,7 +17,7 @@ func Wrap(data []byte, lender Lender) *Chunk {
 	return c
 }
 
-// giveBack returns the octets of a wrapping chunk.
+// giveBack returns the bytes of a wrapping chunk.
 func (c *Chunk) giveBack() {
 	lender := c.lender
 	c.data, c.lender = nil, nil

@@ -12,7 +12,7 @@ func TestWrap(t *testing.T) {
 	var released counter
 	c := Wrap(data, &released)
 	if &c.Data()[0] != &data[0] || len(c.Data()) != len(data) {
-		t.Error("the octets are not the lender's")
+		t.Error("the bytes are not the lender's")
 	}
 	c.Retain()
 	c.Release()
@@ -21,7 +21,7 @@ func TestWrap(t *testing.T) {
 	}
 	c.Release()
 	if released != 1 || string(data) != "lent" {
-		t.Errorf("released %d times, octets %q", released, data)
+		t.Errorf("released %d times, bytes %q", released, data)
 	}
 }
 

@@ -49,7 +49,7 @@ var rules = []struct {
 }{
 	{
 		path: "zmtp",
-		// Sans-IO: octets in, octets out.
+		// Sans-IO: bytes in, bytes out.
 		std: []string{"net", "crypto/tls", "os/exec"},
 		out: []string{"golang.org/x/sys", "golang.org/x/crypto"},
 	},

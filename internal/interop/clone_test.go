@@ -109,7 +109,7 @@ func TestCloneExpires(t *testing.T) {
 	late := interop.Python(t, "clone_client.py", "--server", at(s), "--events")
 	late.Event("kvsync", &told)
 	if want := fmt.Sprintf("a=b=c\nttl=%d\n", d.Pairs[0].TTL); string(told.Properties) != want || len(told.UUID) != 16 {
-		t.Errorf("KVSYNC is %q %q with a UUID of %d octets", told.Key, told.Properties, len(told.UUID))
+		t.Errorf("KVSYNC is %q %q with a UUID of %d bytes", told.Key, told.Properties, len(told.UUID))
 	}
 	put("short", 1)
 	c.Event("update", &told)

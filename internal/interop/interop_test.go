@@ -65,11 +65,11 @@ func TestCommands(t *testing.T) {
 	p := interop.Python(t, script(t, echoProgram))
 
 	var said struct {
-		Octets []byte
+		Bytes  []byte
 		Number int
 	}
-	p.Call(interop.Op{"op": "say", "octets": []byte("\x00\xff\n"), "number": 7}, &said)
-	if !bytes.Equal(said.Octets, []byte("\x00\xff\n")) || said.Number != 7 {
+	p.Call(interop.Op{"op": "say", "bytes": []byte("\x00\xff\n"), "number": 7}, &said)
+	if !bytes.Equal(said.Bytes, []byte("\x00\xff\n")) || said.Number != 7 {
 		t.Errorf("say came back as %+v", said)
 	}
 
@@ -177,8 +177,8 @@ func TestPeersPublish(t *testing.T) {
 	sub := peer(t, "SUB", "--connect", pub.Endpoint, "--subscribe", "YQ==", "--hwm", "0")
 	var got interop.Received
 	pub.Call(interop.Op{"op": "recv"}, &got)
-	if octets := got.Messages[0][0].Octets; string(octets) != "\x01a" {
-		t.Fatalf("the publisher was told %q, want the subscription to a", octets)
+	if data := got.Messages[0][0].Bytes; string(data) != "\x01a" {
+		t.Fatalf("the publisher was told %q, want the subscription to a", data)
 	}
 	pub.Call(interop.Op{"op": "wait_event", "name": "HANDSHAKE_SUCCEEDED"}, nil)
 	pub.Call(interop.Op{"op": "flood", "n": 10, "size": 100, "head": [][]byte{[]byte("b")}}, nil)
@@ -194,8 +194,8 @@ func TestPeersPublish(t *testing.T) {
 	}
 	sub.Call(interop.Op{"op": "unsubscribe", "topic": []byte("a")}, nil)
 	pub.Call(interop.Op{"op": "recv"}, &got)
-	if octets := got.Messages[0][0].Octets; string(octets) != "\x00a" {
-		t.Errorf("the publisher was told %q, want the end of the subscription to a", octets)
+	if data := got.Messages[0][0].Bytes; string(data) != "\x00a" {
+		t.Errorf("the publisher was told %q, want the end of the subscription to a", data)
 	}
 }
 

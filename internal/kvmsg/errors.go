@@ -65,12 +65,12 @@ func (e *MessageError) Is(target error) bool {
 var (
 	errFrameCount      = &MessageError{ReasonFrameCount, "want key, sequence, UUID, properties, value"}
 	ErrKeyEmpty        = &MessageError{ReasonKey, "empty"}
-	ErrKeyLong         = &MessageError{ReasonKey, "longer than 255 octets"}
+	ErrKeyLong         = &MessageError{ReasonKey, "longer than 255 bytes"}
 	errKeyNUL          = &MessageError{ReasonKey, "contains NUL"}
 	ErrKeyReserved     = &MessageError{ReasonReservedKey, "KTHXBAI and HUGZ belong to the protocol"}
-	ErrSequence        = &MessageError{ReasonSequence, "want 8 octets"}
+	ErrSequence        = &MessageError{ReasonSequence, "want 8 bytes"}
 	ErrOrder           = &MessageError{ReasonSequence, "the client numbers its updates, and this is out of order"}
-	errUUID            = &MessageError{ReasonUUID, "want 0 or 16 octets"}
+	errUUID            = &MessageError{ReasonUUID, "want 0 or 16 bytes"}
 	errPropertyLine    = &MessageError{ReasonProperties, "want lines of the form name=value"}
 	errPropertiesLarge = &MessageError{ReasonProperties, "longer than 64 KiB"}
 	ErrTTL             = &MessageError{ReasonTTL, "want decimal seconds from 0 to ten years"}

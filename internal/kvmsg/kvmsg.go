@@ -41,11 +41,11 @@ const (
 	KeyKTHXBAI = "KTHXBAI"
 )
 
-// Inspect validates msg, the wire octets of one whole message, and makes it
+// Inspect validates msg, the wire bytes of one whole message, and makes it
 // canonical in place, which can only make it shorter. It returns the size of the
 // record that msg now begins with, and its tag: the hash of the key with the tag
 // flags. The kind is KindUpdate, or from a server KindHUGZ or KindKTHXBAI.
-// maxValue bounds the octets of the value; 0 or less is no bound. The error is a
+// maxValue bounds the bytes of the value; 0 or less is no bound. The error is a
 // *MessageError, and msg is then in an undefined state.
 //
 // It runs in the goroutine that read the message, so that the sequencer has
@@ -172,7 +172,7 @@ func IsCanonical(m []byte) bool {
 	return ok
 }
 
-// longBody returns the bounds of the body of the long frame at octet at, and
+// longBody returns the bounds of the body of the long frame at byte at, and
 // whether it lies in m and is too long for a short frame.
 func longBody(m []byte, at int) (start, end int, ok bool) {
 	start = at + 9
@@ -243,7 +243,7 @@ func rewrite(m []byte, from Origin) (p parts, err error) {
 	return p, nil
 }
 
-// FrameAt is FrameBounds for octets nobody has checked.
+// FrameAt is FrameBounds for bytes nobody has checked.
 func FrameAt(m []byte, at int) (start, end int, ok bool) {
 	if at+2 > len(m) {
 		return 0, 0, false
@@ -292,8 +292,8 @@ func CheckKey(key []byte, from Origin) (Kind, error) {
 	return KindUpdate, nil
 }
 
-// hasNUL says whether a zero octet is in key. It looks at eight octets at a time:
-// v-lows borrows into the highest bit of an octet if that, or one below it, is
+// hasNUL says whether a zero byte is in key. It looks at eight bytes at a time:
+// v-lows borrows into the highest bit of a byte if that, or one below it, is
 // zero, and &^v leaves out those whose highest bit was set anyway. Keys are short,
 // so this costs less than the call of a vectorised search.
 func hasNUL(key []byte) bool {

@@ -94,7 +94,7 @@ func TestInspectRefuses(t *testing.T) {
 		{"four frames", wire("", "/key", testSeq, testUUID, ""), ReasonFrameCount, true},
 		{"six frames", wire("", "/key", testSeq, testUUID, "", "value", "more"), ReasonFrameCount, true},
 		{"five of six", wire("", "/key", testSeq, testUUID, "", "value", "more")[:len(ok(4, "value"))], ReasonFrameCount, true},
-		{"octets behind", append(ok(4, "value"), 0), ReasonFrameCount, true},
+		{"bytes behind", append(ok(4, "value"), 0), ReasonFrameCount, true},
 		{"impossible length", append(ok(4, "")[:len(ok(4, ""))-2], flagLong, 255, 255, 255, 255, 255, 255, 255, 255), ReasonFrameCount, true},
 		{"empty key", ok(0, ""), ReasonKey, true},
 		{"long key", ok(0, strings.Repeat("k", 256)), ReasonKey, true},
@@ -213,12 +213,12 @@ func TestHasNUL(t *testing.T) {
 		for n := range 40 {
 			key := bytes.Repeat([]byte{fill}, n)
 			if hasNUL(key) {
-				t.Errorf("a NUL is told among %d octets %#x", n, fill)
+				t.Errorf("a NUL is told among %d bytes %#x", n, fill)
 			}
 			for i := range n {
 				key[i] = 0
 				if !hasNUL(key) {
-					t.Errorf("the NUL at %d of %d octets %#x goes unnoticed", i, n, fill)
+					t.Errorf("the NUL at %d of %d bytes %#x goes unnoticed", i, n, fill)
 				}
 				key[i] = fill
 			}

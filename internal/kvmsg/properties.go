@@ -14,7 +14,7 @@ import (
 // guide's servers write into the ttl of a KVSYNC.
 const MaxTTL = 10 * 365 * 24 * time.Hour
 
-// MaxProperties bounds the octets of a properties frame.
+// MaxProperties bounds the bytes of a properties frame.
 const MaxProperties = 64 << 10
 
 // Property returns the value of the first property called name.

@@ -4,18 +4,18 @@ import "encoding/binary"
 
 // A key-value message has five frames: key, sequence, UUID, properties, value
 // (RFC 12). KVSET, KVPUB and KVSYNC differ in nothing else than what their
-// sequence means, which is why a server can store and publish the octets that it
+// sequence means, which is why a server can store and publish the bytes that it
 // received once it has put the sequence in.
 //
 // A Record is such a message in its canonical wire form: every frame that can
 // be short is short. One message has one canonical form, all its offsets follow
-// from three length octets, and the sequence is always eight octets at a place
+// from three length bytes, and the sequence is always eight bytes at a place
 // known from the first length:
 //
 //	01 klen key | 01 08 seq | 01 ulen uuid | 01 plen props | 00 vlen value
 //	                                         03 plen8        02 vlen8
 //
-// The Map of package chp has no limit of 255 octets for keys, so the accessors also read a key
+// The Map of package chp has no limit of 255 bytes for keys, so the accessors also read a key
 // frame in long form; nothing that came from the wire has one.
 type Record []byte
 
@@ -31,12 +31,12 @@ const (
 	UUIDSize     = 16
 	SequenceSize = 8
 
-	// MinRecord is the size of the smallest record: one octet of key, no UUID,
+	// MinRecord is the size of the smallest record: one byte of key, no UUID,
 	// no properties, no value.
 	MinRecord = 3 + 2 + SequenceSize + 2 + 2 + 2
 )
 
-// FrameBounds returns where the body of the frame that begins at octet at
+// FrameBounds returns where the body of the frame that begins at byte at
 // begins and ends.
 func FrameBounds(b []byte, at int) (start, end int) {
 	if b[at]&flagLong == 0 {
@@ -100,7 +100,7 @@ func (r Record) HasKey(key []byte) bool {
 	return int(r[1]) == len(key) && string(r[2:2+len(key)]) == string(key)
 }
 
-// ValueBehind is Value for a record whose key is known to have n octets. It
+// ValueBehind is Value for a record whose key is known to have n bytes. It
 // compares where value follows: with the usual headers the place of the value is
 // known without a chain of loads, each of which needs the one before.
 func (r Record) ValueBehind(n int) []byte {
@@ -122,7 +122,7 @@ func (r Record) ValueBehind(n int) []byte {
 	return r[start:end:end]
 }
 
-// Size returns the octets of the record that begins r; r may be longer.
+// Size returns the bytes of the record that begins r; r may be longer.
 func (r Record) Size() int {
 	_, at := FrameBounds(r, r.propsAt())
 	_, end := FrameBounds(r, at)
@@ -152,7 +152,7 @@ func (r Record) SameKey(old Record) (size int, ok bool) {
 	return old.Size(), true
 }
 
-// FrameSize returns the octets on the wire of a frame with a body of n octets.
+// FrameSize returns the bytes on the wire of a frame with a body of n bytes.
 func FrameSize(n int) int {
 	if n > 255 {
 		return n + 9
@@ -160,13 +160,13 @@ func FrameSize(n int) int {
 	return n + 2
 }
 
-// RecordSize returns the octets of the record that AppendRecord makes.
+// RecordSize returns the bytes of the record that AppendRecord makes.
 func RecordSize(key, uuid, props, value int) int {
 	return FrameSize(key) + 2 + SequenceSize + 2 + uuid + FrameSize(props) + FrameSize(value)
 }
 
 // AppendRecord appends the canonical record of the given parts. The caller has
-// checked them; uuid is empty or 16 octets.
+// checked them; uuid is empty or 16 bytes.
 func AppendRecord(dst, key []byte, seq int64, uuid, props, value []byte) Record {
 	dst = AppendFrame(dst, key, FlagMore)
 	dst = append(dst, FlagMore, SequenceSize)

@@ -29,7 +29,7 @@ func TestRecord(t *testing.T) {
 	t.Parallel()
 	for _, r := range testRecords(true) {
 		if len(r) != RecordSize(len(r.Key()), len(r.UUID()), len(r.Props()), len(r.Value())) || r.Size() != len(r) {
-			t.Fatalf("%q has %d octets, size says %d", r, len(r), r.Size())
+			t.Fatalf("%q has %d bytes, size says %d", r, len(r), r.Size())
 		}
 		if r.Seq() != 7 {
 			t.Fatalf("%q is #%d", r, r.Seq())

@@ -22,7 +22,7 @@ type candidate struct {
 	pos   uint32 // its place in the table
 }
 
-// Apply takes over the messages in spans, which are octets of wire and have been
+// Apply takes over the messages in spans, which are bytes of wire and have been
 // inspected: span Tags are those of kvmsg.Inspect. They are copied to the log, runs of
 // adjacent spans at once, and given the sequences firstSeq, firstSeq+1 and so on,
 // or left with their own if firstSeq is 0. A message with an empty value deletes

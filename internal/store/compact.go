@@ -11,20 +11,20 @@ import (
 // the writer pays for about as much as it appends.
 //
 // The records are moved as they are, so a moved record is one more copy of
-// octets that are in the log already; sequences do not change and nothing is
+// bytes that are in the log already; sequences do not change and nothing is
 // published. Readers find the old copy or the new one. Which records are live the
-// live bits tell; dead ones cost a look at their length octets if there is a live
+// live bits tell; dead ones cost a look at their length bytes if there is a live
 // one near by, and nothing if not.
 type compaction struct {
 	seg    *Segment // being compacted, or nil
 	next   int      // the first block not yet looked at
-	credit int      // octets that may be looked at; negative after big records
-	moved  uint64   // octets copied so far
+	credit int      // bytes that may be looked at; negative after big records
+	moved  uint64   // bytes copied so far
 }
 
-// compactPace is how many octets are looked at for one appended. Beyond the
+// compactPace is how many bytes are looked at for one appended. Beyond the
 // limit, which makes half of the log dead, the emptiest segment is at least half
-// dead too: looking at two octets gives back one or more, so the log stops
+// dead too: looking at two bytes gives back one or more, so the log stops
 // growing.
 const compactPace = 2
 
@@ -32,11 +32,11 @@ const compactPace = 2
 // there is anything to compact.
 const compactEvery = 16
 
-// compact does a share of the work, for size octets that are going to be appended.
+// compact does a share of the work, for size bytes that are going to be appended.
 func (s *Map) compact(size int) {
 	v := &s.log.victim
 	if v.seg == nil {
-		if v.credit = 0; s.log.octets <= s.compactLimit() || !s.chooseVictim() {
+		if v.credit = 0; s.log.bytes <= s.compactLimit() || !s.chooseVictim() {
 			return
 		}
 	}
@@ -56,7 +56,7 @@ func (s *Map) Tidy(size int) (more bool) {
 	l.trim(l.spare())
 	v := &l.victim
 	for v.credit = size; v.credit > 0; {
-		if v.seg == nil && (l.octets <= s.compactLimit() || !s.chooseVictim()) {
+		if v.seg == nil && (l.bytes <= s.compactLimit() || !s.chooseVictim()) {
 			v.credit = 0
 			return false
 		}
@@ -68,7 +68,7 @@ func (s *Map) Tidy(size int) (more bool) {
 // Tidied reports whether Tidy has nothing left to do.
 func (s *Map) Tidied() bool {
 	l := &s.log
-	return l.octets <= s.compactLimit() && l.retiredSize+l.freeSize <= l.spare() && l.burst <= maxSegment
+	return l.bytes <= s.compactLimit() && l.retiredSize+l.freeSize <= l.spare() && l.burst <= maxSegment
 }
 
 // compactLimit is the size of the log from which compaction works.
@@ -76,13 +76,13 @@ func (s *Map) compactLimit() int {
 	return 2*s.log.live + slackSegments*s.log.segmentSize(0)
 }
 
-// chooseVictim picks the sealed segment with the smallest share of live octets.
+// chooseVictim picks the sealed segment with the smallest share of live bytes.
 func (s *Map) chooseVictim() bool {
 	v := &s.log.victim
 	// Nothing that is three quarters full is worth the copying.
 	best := 0.75
 	s.log.each(func(seg *Segment) {
-		if share := float64(seg.octets) / float64(len(seg.buf)); seg.sealed && share < best {
+		if share := float64(seg.bytes) / float64(len(seg.buf)); seg.sealed && share < best {
 			best, v.seg = share, seg
 		}
 	})

@@ -59,7 +59,7 @@ func TestCompactionGoesInSmallSteps(t *testing.T) {
 		p := s.Put(key(n), int64(i+1), nil, nil, value)
 		size := p.end - p.off
 		if moved := s.log.victim.moved - before; moved > uint64(compactPace*size+blockSize+size) {
-			t.Fatalf("moved %d octets for %d", moved, size)
+			t.Fatalf("moved %d bytes for %d", moved, size)
 		}
 	}
 	if s.log.victim.moved == 0 {

@@ -3,7 +3,7 @@ package store
 import "github.com/klauspost/cpuid/v2"
 
 // padLine is the cache line that the paddings of this package are made for: they
-// keep what is written by different cores 128 octets apart, two lines, since
+// keep what is written by different cores 128 bytes apart, two lines, since
 // cores fetch lines in pairs.
 const padLine = 64
 

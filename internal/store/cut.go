@@ -6,9 +6,9 @@ import "clustermap/internal/kvmsg"
 // it than the writer can wait.
 //
 // It is made of pins: for each segment in use a reference, and its live bits as
-// they were (blocks). Both the octets and the bits are shared with the store:
+// they were (blocks). Both the bytes and the bits are shared with the store:
 //
-//   - Octets that a set bit stands for were complete at the cut and never change
+//   - Bytes that a set bit stands for were complete at the cut and never change
 //     afterwards. The reference keeps the segment from being recycled, whatever
 //     becomes of its records meanwhile.
 //   - The writer copies the blocks of a segment before the first change after a
@@ -29,7 +29,7 @@ import "clustermap/internal/kvmsg"
 // The design that was rejected froze the index tables instead. It makes the
 // writer copy the whole index after a cut, table by table, and the reader of the
 // cut look up one record after the other all over the log, a cache miss each. In
-// this one the reader walks the log in the order of its octets, and records that
+// this one the reader walks the log in the order of its bytes, and records that
 // lie side by side go out as one piece.
 type Cut struct {
 	Sequence int64 // S, for the owner of the store to set

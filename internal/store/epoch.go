@@ -9,7 +9,7 @@ import (
 )
 
 // Readers take no lock, so a segment that nothing points to any more may still
-// be under the eyes of a reader that found it a moment ago. Before its octets
+// be under the eyes of a reader that found it a moment ago. Before its bytes
 // are used again, every reader that was inside at that moment must have left.
 // This file knows when that is. It is sleepable RCU, with polling in the place of
 // waiting, for a writer must never stop for a reader.
@@ -69,7 +69,7 @@ type epoch struct {
 }
 
 // stripe is one counter of each bank. The two share a line, for at any time
-// almost all readers are in one bank. 128 octets since cores fetch lines in pairs.
+// almost all readers are in one bank. 128 bytes since cores fetch lines in pairs.
 type stripe struct {
 	inside [2]atomic.Int64
 	_      [112]byte

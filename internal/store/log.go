@@ -25,7 +25,7 @@ type log struct {
 
 	// What every call of the writer looks at, in one cache line.
 	head   *Segment // where updates are appended
-	live   int      // octets of the live records
+	live   int      // bytes of the live records
 	burst  int      // what one call of the writer appends: a maximum that fades
 	round  uint64   // counts the calls of the writer
 	victim compaction
@@ -35,12 +35,12 @@ type log struct {
 	free    []*Segment // oldest first
 
 	collected   bool   // the garbage collector gets what retires: nothing is recycled
-	minSegment  int    // octets of the smallest segment
+	minSegment  int    // bytes of the smallest segment
 	lastID      uint32 // of the segment added last
 	segments    int    // segments in use: head, moved, sealed
-	octets      int    // octets of those
-	retiredSize int    // octets of the segments in retired
-	freeSize    int    // octets of the segments in free
+	bytes       int    // bytes of those
+	retiredSize int    // bytes of the segments in retired
+	freeSize    int    // bytes of the segments in free
 	recycled    uint64 // counts the segments used again
 }
 
@@ -97,7 +97,7 @@ func (l *log) each(f func(*Segment)) {
 	}
 }
 
-// begin opens one call of the writer that will append about size octets.
+// begin opens one call of the writer that will append about size bytes.
 // Segments that retire during the call are not recycled before the next, so
 // pieces handed out by a call stay good until then even if nobody retains them.
 func (l *log) begin(size int) {
@@ -108,7 +108,7 @@ func (l *log) begin(size int) {
 	}
 }
 
-// segmentSize returns the size of the next segment, for a record of need octets:
+// segmentSize returns the size of the next segment, for a record of need bytes:
 // an eighth of what is live, so that slackSegments mean about as much again;
 // enough for one burst of the writer, so that it goes through few segments; but
 // all in the bounds of a segment.
@@ -117,7 +117,7 @@ func (l *log) segmentSize(need int) int {
 	return min(powerOfTwo(size), maxSegment)
 }
 
-// grow replaces the head by one that has room for a record of need octets.
+// grow replaces the head by one that has room for a record of need bytes.
 func (l *log) grow(need int) *Segment {
 	if l.head != nil {
 		l.seal(l.head)
@@ -135,7 +135,7 @@ func (l *log) growMoved(need int) *Segment {
 	return l.moved
 }
 
-// own returns a segment for one record of need octets, too big to share. The
+// own returns a segment for one record of need bytes, too big to share. The
 // size is rounded so that the next big value may fit when this one is recycled.
 func (l *log) own(need int) *Segment {
 	const unit = 64 << 10
@@ -144,7 +144,7 @@ func (l *log) own(need int) *Segment {
 	return s
 }
 
-// add brings a segment of at least size octets into use.
+// add brings a segment of at least size bytes into use.
 func (l *log) add(size int) *Segment {
 	l.collect()
 	s := l.reuse(size)
@@ -153,7 +153,7 @@ func (l *log) add(size int) *Segment {
 	}
 	l.enter(s)
 	l.segments++
-	l.octets += len(s.buf)
+	l.bytes += len(s.buf)
 	return s
 }
 
@@ -216,7 +216,7 @@ func (l *log) seal(s *Segment) {
 	}
 }
 
-// bury notes that the record of size octets at a location is dead.
+// bury notes that the record of size bytes at a location is dead.
 func (l *log) bury(s *Segment, offset uint32, size int) {
 	s.unmark(offset, size)
 	l.live -= size
@@ -233,7 +233,7 @@ func (l *log) retire(s *Segment) {
 	table := *l.table.Load()
 	table[int(s.id)&(len(table)-1)].Store(nil)
 	l.segments--
-	l.octets -= len(s.buf)
+	l.bytes -= len(s.buf)
 	if l.collected {
 		return
 	}
@@ -268,9 +268,9 @@ func (l *log) collect() {
 	l.retired = kept
 }
 
-// spare bounds the octets of the retired segments, and those of the free ones.
+// spare bounds the bytes of the retired segments, and those of the free ones.
 func (l *log) spare() int {
-	return l.octets/2 + slackSegments/2*l.segmentSize(0)
+	return l.bytes/2 + slackSegments/2*l.segmentSize(0)
 }
 
 // recycle keeps s for another use, or gives its memory back if there is enough.

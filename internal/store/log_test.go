@@ -109,7 +109,7 @@ func TestLogRecyclesWhatNobodyUses(t *testing.T) {
 		t.Error("nothing is recycled")
 	}
 	if l.retiredSize > l.spare() || l.freeSize > l.spare() {
-		t.Errorf("%d octets retired, %d free, %d spare", l.retiredSize, l.freeSize, l.spare())
+		t.Errorf("%d bytes retired, %d free, %d spare", l.retiredSize, l.freeSize, l.spare())
 	}
 	second.Release()
 }
@@ -144,7 +144,7 @@ func TestLogOfDeletions(t *testing.T) {
 	if st := s.Stats(); st.Keys != 0 || st.LiveBytes != 0 || st.LogBytes > defaultSegment {
 		t.Errorf("%+v", st)
 	}
-	if p := s.Put([]byte("k"), 1, nil, make([]byte, 2*maxSegment), nil); !p.Segment.sealed || s.log.octets > defaultSegment {
+	if p := s.Put([]byte("k"), 1, nil, make([]byte, 2*maxSegment), nil); !p.Segment.sealed || s.log.bytes > defaultSegment {
 		t.Error("a big deletion stays in use")
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"clustermap/internal/mutate"
 )
 
-// What readers call. None of it takes a lock; see epoch.go for what keeps the octets
+// What readers call. None of it takes a lock; see epoch.go for what keeps the bytes
 // in place while they look.
 
 // find returns the record of key, or nil. It goes on to the end of its segment.

@@ -16,7 +16,7 @@ func skewed(rng *rand.Rand, n int) int {
 	return int(x * x * x * x * float64(n))
 }
 
-// fill makes batches of records of 80 octets, as the collector brings them.
+// fill makes batches of records of 80 bytes, as the collector brings them.
 func fill(t testing.TB, batches, per int, key func() int) []batch {
 	out := make([]batch, batches)
 	for i := range out {
@@ -67,7 +67,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			}
 			st := s.Stats()
 			if st.Keys != test.keys || st.LiveBytes != 80*test.keys {
-				t.Fatalf("%d keys, %d octets live", st.Keys, st.LiveBytes)
+				t.Fatalf("%d keys, %d bytes live", st.Keys, st.LiveBytes)
 			}
 			// Twice the live, eight segments, and the idle ones: half of all that,
 			// once waiting and once free.
@@ -76,10 +76,10 @@ func TestMemoryIsBounded(t *testing.T) {
 			t.Logf("live %d KiB, at most %d KiB in segments of %d KiB, bound %d KiB; %d segments recycled, %.1f %% moved",
 				st.LiveBytes>>10, most>>10, segment>>10, bound>>10, s.log.recycled, float64(st.Moved)/float64(test.updates)/0.8)
 			if most > bound {
-				t.Errorf("the log grew to %d octets, bound %d", most, bound)
+				t.Errorf("the log grew to %d bytes, bound %d", most, bound)
 			}
 			if grown := chptest.Heap() - before - base; grown > bound {
-				t.Errorf("the heap grew by %d octets, bound %d", grown, bound)
+				t.Errorf("the heap grew by %d bytes, bound %d", grown, bound)
 			}
 			runtime.KeepAlive(batches)
 			runtime.KeepAlive(s)
@@ -99,9 +99,9 @@ func TestSmallStoresAreSmall(t *testing.T) {
 		}
 	}
 	each := (chptest.Heap() - before) / stores
-	t.Logf("%d octets a store of 3 keys after 3000 updates", each)
+	t.Logf("%d bytes a store of 3 keys after 3000 updates", each)
 	if each > 100<<10 {
-		t.Errorf("a store of 3 keys takes %d octets", each)
+		t.Errorf("a store of 3 keys takes %d bytes", each)
 	}
 	runtime.KeepAlive(all)
 }
@@ -129,7 +129,7 @@ func TestMemoryComesBack(t *testing.T) {
 	}
 	t.Logf("full: %d KiB; purged: %d KiB in use, %d KiB idle, %d slots", full.LogBytes>>10, st.LogBytes>>10, st.IdleBytes>>10, slots)
 	if st.Keys != 11 || st.LogBytes+st.IdleBytes > full.LogBytes/10 || slots > MaxShards*minTable*8 {
-		t.Errorf("purged store keeps %d keys, %d octets in use, %d idle, %d slots", st.Keys, st.LogBytes, st.IdleBytes, slots)
+		t.Errorf("purged store keeps %d keys, %d bytes in use, %d idle, %d slots", st.Keys, st.LogBytes, st.IdleBytes, slots)
 	}
 }
 
@@ -150,10 +150,10 @@ func TestMemoryIsBoundedBesideAStuckReader(t *testing.T) {
 	}
 	st := s.Stats()
 	if st.LogBytes+st.IdleBytes > 8<<20 {
-		t.Errorf("%d octets in use, %d idle", st.LogBytes, st.IdleBytes)
+		t.Errorf("%d bytes in use, %d idle", st.LogBytes, st.IdleBytes)
 	}
 	if grown := chptest.Heap() - before; grown > 12<<20 {
-		t.Errorf("the heap grew by %d octets", grown)
+		t.Errorf("the heap grew by %d bytes", grown)
 	}
 	for i := range keys {
 		key := fmt.Appendf(nil, "/k/%07d", i)

@@ -121,7 +121,7 @@ func TestStoreConcurrently(t *testing.T) {
 	wg.Go(func() {
 		for l := range borrowed {
 			if crc32.ChecksumIEEE(l.Wire()) != l.sum {
-				fail(fmt.Errorf("octets changed while they were borrowed"))
+				fail(fmt.Errorf("bytes changed while they were borrowed"))
 			}
 			l.Segment.Release()
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// segmentBits bounds the octets of an ordinary segment, and thereby the
+	// segmentBits bounds the bytes of an ordinary segment, and thereby the
 	// share of a location that is an offset.
 	segmentBits = 21
 	maxSegment  = 1 << segmentBits
@@ -20,7 +20,7 @@ const (
 	ownSegment = maxSegment / 4
 
 	// granule is the unit in which beginnings of records are noted: no two
-	// records begin in the same 16 octets, since the smallest has more. A block
+	// records begin in the same 16 bytes, since the smallest has more. A block
 	// is the 64 granules whose bits make a word.
 	granuleBits = 4
 	blockBits   = granuleBits + 6
@@ -40,9 +40,9 @@ func (l location) id() uint32     { return uint32(l >> segmentBits) }
 func (l location) offset() uint32 { return uint32(l) & (maxSegment - 1) }
 
 // Segment is a stretch of the log: whole records one behind the other. It has no
-// pointers in its octets, so the garbage collector does not look inside.
+// pointers in its bytes, so the garbage collector does not look inside.
 //
-// Octets are written once, by the store's writer, in the part that no reader
+// Bytes are written once, by the store's writer, in the part that no reader
 // knows of yet; an index slot or a piece makes them known, and from then on they
 // are constant until the segment is recycled.
 type Segment struct {
@@ -55,9 +55,9 @@ type Segment struct {
 	_ [100]byte
 
 	// Owned by the writer.
-	used     uint32  // octets appended
+	used     uint32  // bytes appended
 	live     int32   // records that the index points to
-	octets   int     // octets of those
+	bytes    int     // bytes of those
 	blocks   []block // which records are live
 	anchored uint32  // blocks that have an anchor, or lie in front of one that has
 	frozen   bool    // a cut shares blocks: copy them before the next change
@@ -85,7 +85,7 @@ func newSegment(size int) *Segment {
 	}
 }
 
-// Retain adds a borrower: the octets of the segment stay as they are until it
+// Retain adds a borrower: the bytes of the segment stay as they are until it
 // calls Release. Only who borrows already, or is about to get a piece of the
 // segment from the store's writer, may call it. Safe for concurrent use.
 func (s *Segment) Retain() { s.refs.Add(1) }
@@ -97,7 +97,7 @@ func (s *Segment) Release() {
 	invariants.Assert(n >= 0, "segment released once for every retain")
 }
 
-// room returns the octets that can still be appended.
+// room returns the bytes that can still be appended.
 func (s *Segment) room() int { return len(s.buf) - int(s.used) }
 
 // record returns the record at offset, with all that follows it in the segment.
@@ -126,17 +126,17 @@ func (s *Segment) stamp(shift uint32, spans []buf.Span, seq int64) {
 	}
 }
 
-// mark notes that the record of size octets at offset is live.
+// mark notes that the record of size bytes at offset is live.
 func (s *Segment) mark(offset uint32, size int) {
 	if s.frozen {
 		s.thaw()
 	}
 	s.blocks[offset>>blockBits].live |= 1 << (offset >> granuleBits & 63)
 	s.live++
-	s.octets += size
+	s.bytes += size
 }
 
-// unmark notes that the record of size octets at offset is live no more.
+// unmark notes that the record of size bytes at offset is live no more.
 func (s *Segment) unmark(offset uint32, size int) {
 	if s.frozen {
 		s.thaw()
@@ -144,7 +144,7 @@ func (s *Segment) unmark(offset uint32, size int) {
 	invariants.Assert(s.marked(offset), "only a live record dies")
 	s.blocks[offset>>blockBits].live &^= 1 << (offset >> granuleBits & 63)
 	s.live--
-	s.octets -= size
+	s.bytes -= size
 }
 
 // marked reports whether the record at offset is live.
@@ -185,7 +185,7 @@ func (s *Segment) thaw() {
 
 // reset makes the segment as good as new, for another life in the log.
 func (s *Segment) reset() {
-	invariants.Assert(s.live == 0 && s.octets == 0 && !s.frozen, "only a dead segment is recycled")
+	invariants.Assert(s.live == 0 && s.bytes == 0 && !s.frozen, "only a dead segment is recycled")
 	if invariants.Enabled {
 		for _, b := range s.blocks {
 			invariants.Assert(b.live == 0, "a dead segment has no live record")

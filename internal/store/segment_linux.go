@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocate returns size octets for a segment. For the biggest ones it asks for huge
+// allocate returns size bytes for a segment. For the biggest ones it asks for huge
 // pages, since in a big map every look-up goes to another page, and finding that
 // page takes as long as the look-up.
 //

@@ -2,7 +2,7 @@
 
 package store
 
-// allocate returns size octets for a segment.
+// allocate returns size bytes for a segment.
 func allocate(size int) []byte { return make([]byte, size) }
 
 // release leaves the memory of a segment to the garbage collector.

@@ -46,18 +46,18 @@ func TestSegmentFindsLiveRecords(t *testing.T) {
 			}
 			all = append(all, rec{key, int(offset), size, live})
 		}
-		live, octets := 0, 0
+		live, size := 0, 0
 		for _, r := range all {
 			if s.marked(uint32(r.offset)) != r.live {
 				t.Fatalf("%q is marked: %v", r.key, !r.live)
 			}
 			if r.live {
 				live++
-				octets += r.size
+				size += r.size
 			}
 		}
-		if int(s.live) != live || s.octets != octets {
-			t.Fatalf("%d live of %d octets, want %d of %d", s.live, s.octets, live, octets)
+		if int(s.live) != live || s.bytes != size {
+			t.Fatalf("%d live of %d bytes, want %d of %d", s.live, s.bytes, live, size)
 		}
 		next := 0
 		for n := range s.blocks {
@@ -103,7 +103,7 @@ func TestAllocate(t *testing.T) {
 	for _, size := range []int{kvmsg.MinRecord, 4096, maxSegment, 3 * maxSegment} {
 		b := allocate(size)
 		if len(b) != size {
-			t.Fatalf("%d octets, want %d", len(b), size)
+			t.Fatalf("%d bytes, want %d", len(b), size)
 		}
 		for i := range b {
 			b[i]++

@@ -19,13 +19,13 @@ import (
 //     the key. A key whose newest record has an empty value has no slot.
 //  2. A live bit of a segment is set if and only if an index slot points to the
 //     record that begins there: live bits and index are inverses. Compaction and
-//     cuts read the log through the live bits, in the order of the octets, and
+//     cuts read the log through the live bits, in the order of the bytes, and
 //     never go through the index.
-//  3. live and octets of a segment count those bits and their records; log.live
-//     is the sum of the octets, keys that of the bits.
+//  3. live and bytes of a segment count those bits and their records; log.live
+//     is the sum of the bytes, keys that of the bits.
 //  4. A sealed segment without live records is retired, and a retired segment is
 //     not appended to, pinned by a cut, or handed out as a piece.
-//  5. The octets of a record never change once its slot or its piece is known to
+//  5. The bytes of a record never change once its slot or its piece is known to
 //     anybody else. The sequence is stamped before that.
 //
 // And at every moment, for readers: a slot holds a location whose segment can be
@@ -45,7 +45,7 @@ type Map struct {
 
 // Options has the knobs of a store. The zero value works.
 type Options struct {
-	MinSegment int // octets of the first segment, a power of two; 0 is 16 KiB
+	MinSegment int // bytes of the first segment, a power of two; 0 is 16 KiB
 	Shards     int // tables of the index, a power of two; 0 is 256, which is the most
 
 	// Collected leaves retired segments to the garbage collector. Readers then
@@ -77,7 +77,7 @@ func (s *Map) SetUp(o Options) {
 	}
 }
 
-// Piece is a run of whole records in the log, the octets off to end of a segment. It borrows them: until the next call of a method of the store's writer
+// Piece is a run of whole records in the log, the bytes off to end of a segment. It borrows them: until the next call of a method of the store's writer
 // they stay as they are, and longer for those who retain the segment first.
 type Piece struct {
 	Segment  *Segment
@@ -85,7 +85,7 @@ type Piece struct {
 	Records  int
 }
 
-// Wire returns the octets of the piece.
+// Wire returns the bytes of the piece.
 func (p Piece) Wire() []byte { return p.Segment.buf[p.off:p.end:p.end] }
 
 // Size returns the bytes of the piece.
@@ -128,7 +128,7 @@ func (s *Map) search(hash uint64, key []byte) (value, pos uint64, r kvmsg.Record
 	}
 }
 
-// set points the index to the record of size octets at off in seg.
+// set points the index to the record of size bytes at off in seg.
 func (s *Map) set(hash uint64, seg *Segment, off uint32, size int) {
 	seg.mark(off, size)
 	s.log.live += size
@@ -157,7 +157,7 @@ func (s *Map) unset(hash uint64, key []byte) bool {
 	return true
 }
 
-// begin opens a call of the writer that appends size octets.
+// begin opens a call of the writer that appends size bytes.
 func (s *Map) begin(size int) {
 	s.log.begin(size)
 	if s.log.victim.seg != nil || s.log.round%compactEvery == 0 || size >= defaultSegment {
@@ -209,7 +209,7 @@ func (s *Map) Delete(hash uint64, key []byte) bool {
 	return found
 }
 
-// reserve makes room for one record of size octets.
+// reserve makes room for one record of size bytes.
 func (s *Map) reserve(size int) Piece {
 	s.begin(size)
 	seg := s.log.head
@@ -229,17 +229,17 @@ func (s *Map) reserve(size int) Piece {
 // Stats are figures of one moment.
 type Stats struct {
 	Keys      int
-	LiveBytes int    // octets of the newest records
-	LogBytes  int    // octets of the segments in use
-	IdleBytes int    // octets of the segments that wait to be used again
-	Moved     uint64 // octets that compaction has copied
+	LiveBytes int    // bytes of the newest records
+	LogBytes  int    // bytes of the segments in use
+	IdleBytes int    // bytes of the segments that wait to be used again
+	Moved     uint64 // bytes that compaction has copied
 }
 
 // LiveBytes returns the bytes of the newest records.
 func (s *Map) LiveBytes() int { return s.log.live }
 
 // LogBytes returns the bytes of the segments in use.
-func (s *Map) LogBytes() int { return s.log.octets }
+func (s *Map) LogBytes() int { return s.log.bytes }
 
 // SizeOf returns the bytes of the newest record of key, or 0 if there is none.
 func (s *Map) SizeOf(hash uint64, key []byte) int {
@@ -262,7 +262,7 @@ func (s *Map) Stats() Stats {
 	return Stats{
 		Keys:      s.count,
 		LiveBytes: s.log.live,
-		LogBytes:  s.log.octets,
+		LogBytes:  s.log.bytes,
 		IdleBytes: s.log.retiredSize + s.log.freeSize,
 		Moved:     s.log.victim.moved,
 	}

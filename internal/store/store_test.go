@@ -10,7 +10,7 @@ import (
 	"clustermap/internal/kvmsg"
 )
 
-// batch collects messages as a reader goroutine would: octets and spans.
+// batch collects messages as a reader goroutine would: bytes and spans.
 type batch struct {
 	wire  []byte
 	spans []buf.Span
@@ -41,7 +41,7 @@ func (s *Map) check(t testing.TB, model map[string]string) {
 			t.Fatalf("get %q = %q, %v, want %q", key, got, ok, want)
 		}
 	}
-	keys, octets := 0, 0
+	keys, bytes := 0, 0
 	s.log.each(func(seg *Segment) {
 		n, size := 0, 0
 		for at := uint32(0); at < seg.used; {
@@ -57,14 +57,14 @@ func (s *Map) check(t testing.TB, model map[string]string) {
 			}
 			at += uint32(r.Size())
 		}
-		if n != int(seg.live) || size != seg.octets {
-			t.Fatalf("segment has %d live of %d octets, counts %d of %d", n, size, seg.live, seg.octets)
+		if n != int(seg.live) || size != seg.bytes {
+			t.Fatalf("segment has %d live of %d bytes, counts %d of %d", n, size, seg.live, seg.bytes)
 		}
 		keys += n
-		octets += size
+		bytes += size
 	})
-	if keys != s.count || octets != s.log.live {
-		t.Fatalf("%d live records of %d octets, store counts %d of %d", keys, octets, s.count, s.log.live)
+	if keys != s.count || bytes != s.log.live {
+		t.Fatalf("%d live records of %d bytes, store counts %d of %d", keys, bytes, s.count, s.log.live)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestStoreAgainstModel(t *testing.T) {
 						value[i] = byte(seq)
 					}
 					if rng.IntN(50) == 0 {
-						// A gap in the octets, as a message leaves that was refused.
+						// A gap in the bytes, as a message leaves that was refused.
 						b.wire = append(b.wire, make([]byte, 1+rng.IntN(30))...)
 					}
 					b.add(t, key, nil, nil, value)

@@ -105,7 +105,7 @@ type Options struct {
 	Cores []int
 
 	// Socket are the options of the shards' SUB sockets, such as Security. A RecvHWM of 0
-	// means no bound on the number of messages here, so that RecvHWMOctets alone
+	// means no bound on the number of messages here, so that RecvHWMBytes alone
 	// counts. Prepare, RecvTimeout and InvertMatching must not be set.
 	Socket sockets.Options
 }

@@ -84,7 +84,7 @@ func TestInteropCapture(t *testing.T) {
 	p.pass(t, "A-12345")
 	var got interop.Received
 	listener.Call(interop.Op{"op": "recv"}, &got)
-	if len(got.Messages) != 1 || string(got.Messages[0][0].Octets) != "A-12345" {
+	if len(got.Messages) != 1 || string(got.Messages[0][0].Bytes) != "A-12345" {
 		t.Errorf("%v", got)
 	}
 }

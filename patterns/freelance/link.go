@@ -48,7 +48,7 @@ func (c *Client) newLink(endpoint string, s sockets.Security) (*link, error) {
 		Security:         s,
 		MaxMessageSize:   c.opts.MaxMessageSize,
 		SendHWM:          -1, // MaxRequests bounds them
-		SendHWMOctets:    c.opts.MaxQueuedBytes,
+		SendHWMBytes:     c.opts.MaxQueuedBytes,
 		Linger:           -1, // who closes the client waits for no reply
 		Metadata:         map[string]string{property: propertyVersion},
 		ConnectTimeout:   max(c.opts.ServerTTL, time.Second),

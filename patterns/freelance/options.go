@@ -65,7 +65,7 @@ type ClientOptions struct {
 	// MaxQueuedBytes bounds the bytes of requests that wait to be written to one
 	// server. A request is queued while fewer bytes wait; otherwise it waits for
 	// room, for as long as the server may be silent. 0 means
-	// sockets.DefaultHWMOctets.
+	// sockets.DefaultHWMBytes.
 	MaxQueuedBytes int
 
 	// MaxMessageSize bounds a message in bytes, in both directions. 0 means
@@ -162,7 +162,7 @@ type ServerOptions struct {
 	// MaxQueuedBytes bounds the bytes of replies that wait to be written to one
 	// client. A reply is queued while fewer bytes wait; otherwise it is dropped,
 	// so that a client that does not read holds up no handler. 0 means
-	// sockets.DefaultHWMOctets.
+	// sockets.DefaultHWMBytes.
 	MaxQueuedBytes int
 
 	// SkipDelimiter removes an empty first frame from the body of a request if

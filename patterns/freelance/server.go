@@ -115,7 +115,7 @@ func (s *Server) listen(ctx context.Context, bind, identity string) error {
 		MaxMessageSize: s.opts.MaxMessageSize,
 		MaxConnections: s.opts.MaxClients,
 		SendHWM:        -1, // a client may have many requests; the bound in bytes holds
-		SendHWMOctets:  s.opts.MaxQueuedBytes,
+		SendHWMBytes:   s.opts.MaxQueuedBytes,
 		Metadata:       map[string]string{property: propertyVersion},
 		Linger:         replyLinger,
 		Prepare:        s.take,

@@ -249,13 +249,13 @@ func TestManySubscriptions(t *testing.T) {
 func TestSlowSubscriber(t *testing.T) {
 	t.Parallel()
 	const topics = 200
-	r := newRig(t, Options{Subscribers: sockets.Options{SendHWMOctets: 2 << 20, SendBuffer: 32 << 10}})
+	r := newRig(t, Options{Subscribers: sockets.Options{SendHWMBytes: 2 << 20, SendBuffer: 32 << 10}})
 	value := strings.Repeat("v", 48<<10)
 	for n := range topics {
 		r.publish(fmt.Sprintf("%03d", n), "old", value)
 	}
 	r.settle()
-	o := sockets.Options{RecvHWMOctets: 1, RecvHWM: 1, RecvBuffer: 32 << 10, ReconnectInterval: time.Millisecond}
+	o := sockets.Options{RecvHWMBytes: 1, RecvHWM: 1, RecvBuffer: 32 << 10, ReconnectInterval: time.Millisecond}
 	slow := r.subscriberWith(o, "")
 	other := r.subscriber("1")
 	// 10 MB are to be sent. The subscriber and the system hold some, and the cache
@@ -267,8 +267,8 @@ func TestSlowSubscriber(t *testing.T) {
 	}
 	eventually(t, "only one joins", func() bool { return r.cache.Stats().Joining == 1 })
 	for _, p := range r.cache.Subscribers() {
-		if p.QueuedOctets > 2*parcelBytes+len(value) {
-			t.Errorf("%d bytes are queued for a subscriber", p.QueuedOctets)
+		if p.QueuedBytes > 2*parcelBytes+len(value) {
+			t.Errorf("%d bytes are queued for a subscriber", p.QueuedBytes)
 		}
 	}
 	if n := r.cache.Stats().Replayed; n > topics*3/2 {
@@ -300,7 +300,7 @@ func TestUnsubscribeMeanwhile(t *testing.T) {
 		r.publish(fmt.Sprintf("a%03d", n), value)
 	}
 	r.settle()
-	sub := r.subscriberWith(sockets.Options{RecvHWMOctets: 1, RecvHWM: 1, RecvBuffer: 32 << 10}, "a")
+	sub := r.subscriberWith(sockets.Options{RecvHWMBytes: 1, RecvHWM: 1, RecvBuffer: 32 << 10}, "a")
 	eventually(t, "the last values are on their way", func() bool { return r.cache.Stats().Replayed > 0 })
 	must(t, sub.Unsubscribe("a"))
 	must(t, sub.Subscribe("b"))
@@ -315,7 +315,7 @@ func TestUnsubscribeMeanwhile(t *testing.T) {
 	r.wants(sub, "b|more", "b|last")
 
 	// A subscriber that disconnects in the middle leaves nothing behind.
-	gone := r.subscriberWith(sockets.Options{RecvHWMOctets: 1, RecvHWM: 1, RecvBuffer: 32 << 10}, "a")
+	gone := r.subscriberWith(sockets.Options{RecvHWMBytes: 1, RecvHWM: 1, RecvBuffer: 32 << 10}, "a")
 	eventually(t, "it joins", func() bool { return r.cache.Stats().Joining == 1 })
 	must(t, gone.Close())
 	eventually(t, "it has gone", func() bool { return r.cache.Stats().Joining == 0 && len(r.cache.Subscribers()) == 1 })

@@ -38,7 +38,7 @@ type Options struct {
 
 	// Subscribers is for the XPUB socket that subscribers connect to.
 	//
-	// A subscriber with more queued than SendHWM messages or SendHWMOctets bytes
+	// A subscriber with more queued than SendHWM messages or SendHWMBytes bytes
 	// allow is disconnected. Here a SendHWM of 0 means no bound on the number of
 	// messages: last values may be many and small. FullPolicy, and the options that
 	// begin with XPub, are the cache's own; Block, InvertMatching and

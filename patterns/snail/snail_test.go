@@ -177,7 +177,7 @@ func TestSequenceOverflow(t *testing.T) {
 	out := NewPublisher(pub, PublisherOptions{Sequence: true})
 	sub, err := NewSubscriber(Options{
 		Endpoints: []string{pub.LastEndpoint()}, Sequence: true, MaxDelay: -1,
-		Socket: sockets.Options{RecvHWM: 1, RecvHWMOctets: 1, RecvBuffer: 16 << 10},
+		Socket: sockets.Options{RecvHWM: 1, RecvHWMBytes: 1, RecvBuffer: 16 << 10},
 	})
 	must(t, err)
 	t.Cleanup(func() { must(t, sub.Close()) })

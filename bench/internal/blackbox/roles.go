@@ -50,7 +50,7 @@ func publish(ctx context.Context, s Spec, out io.Writer) error {
 	pubs := make([]*sockets.Pub, n)
 	for i := range pubs {
 		pub, err := sockets.NewPub(sockets.Options{
-			FullPolicy: sockets.Block, SendHWM: -1, SendHWMOctets: 4 << 20, Linger: sockets.LingerForever,
+			FullPolicy: sockets.Block, SendHWM: -1, SendHWMBytes: 4 << 20, Linger: sockets.LingerForever,
 		})
 		if err != nil {
 			return err

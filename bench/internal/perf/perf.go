@@ -29,7 +29,7 @@ type Tool struct {
 // arguments are those of all the tools.
 type arguments struct {
 	endpoint string
-	size     int // of a message, in octets
+	size     int // of a message, in bytes
 	count    int // of messages, or of round trips
 	curve    bool
 }

@@ -112,11 +112,11 @@ class Client:
         if len(frames) != 5 or len(frames[1]) != SEQUENCE.size:
             self.stats["malformed"] += 1
             return
-        key, octets, identifier, properties, value = frames
+        key, bytes, identifier, properties, value = frames
         if key == b"HUGZ":
             self.stats["hugz"] += 1
             return
-        (sequence,) = SEQUENCE.unpack(octets)
+        (sequence,) = SEQUENCE.unpack(bytes)
         if sequence <= self.sequence:
             self.stats["discarded"] += 1
             return
@@ -206,14 +206,14 @@ class Client:
 
     def set(self, key, value="", ttl=0, properties=""):
         """Sends a KVSET; without a value it deletes. ttl is in seconds."""
-        octets = decode(properties)
+        bytes = decode(properties)
         if self.args.style == "c":
             if ttl != int(ttl):
                 raise Failure("whole seconds only in this style")
-            octets += b"ttl=%d\n" % ttl
+            bytes += b"ttl=%d\n" % ttl
         elif ttl:
-            octets += b"ttl=%s\n" % str(ttl).encode("ascii")
-        return self._sent([self._kvset(decode(key), decode(value), octets)])
+            bytes += b"ttl=%s\n" % str(ttl).encode("ascii")
+        return self._sent([self._kvset(decode(key), decode(value), bytes)])
 
     def fill(self, prefix, count, size, seed=0):
         """Sends KVSETs for prefix+0 to prefix+(count-1) with generated values."""
@@ -226,8 +226,8 @@ class Client:
 
     def publish(self, frames):
         """Sends frames to the servers' collectors as they are, good or bad."""
-        octets = [decode(f) for f in frames]
-        return self._sent([octets])
+        bytes = [decode(f) for f in frames]
+        return self._sent([bytes])
 
     def dump(self):
         pairs = [{"key": encode(k), "value": encode(v)} for k, v in self.pairs.items()]

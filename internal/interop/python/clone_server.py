@@ -35,14 +35,14 @@ class Pair:
         self.ttl = ttl
 
 
-def parse_properties(octets):
+def parse_properties(bytes):
     """The list of (name, value) of a properties frame, or None if it is none."""
-    if not octets:
+    if not bytes:
         return []
-    if not octets.endswith(b"\n"):
+    if not bytes.endswith(b"\n"):
         return None
     properties = []
-    for line in octets[:-1].split(b"\n"):
+    for line in bytes[:-1].split(b"\n"):
         name, equals, value = line.partition(b"=")
         if not name or not equals:
             return None
@@ -167,22 +167,22 @@ class Server:
             self.stats["malformed"] += 1
             return
         self.stats["kvset"] += 1
-        key, _, uuid, octets, value = frames
-        self.update(key, uuid, octets, value)
+        key, _, uuid, bytes, value = frames
+        self.update(key, uuid, bytes, value)
 
-    def update(self, key, uuid, octets, value):
+    def update(self, key, uuid, bytes, value):
         self.sequence += 1
         sequence = SEQUENCE.pack(self.sequence)
-        self.publisher.send_multipart([key, sequence, uuid, octets, value])
+        self.publisher.send_multipart([key, sequence, uuid, bytes, value])
         self.expiring.discard(key)
         if not value:
             self.pairs.pop(key, None)
             return
-        ttl = seconds_to_live(parse_properties(octets), self.style)
+        ttl = seconds_to_live(parse_properties(bytes), self.style)
         if ttl:
             ttl += time.time()
             self.expiring.add(key)
-        self.pairs[key] = Pair(self.sequence, uuid, octets, value, ttl)
+        self.pairs[key] = Pair(self.sequence, uuid, bytes, value, ttl)
 
     def expire(self):
         if time.monotonic() < self.next_look:
@@ -220,10 +220,10 @@ class Server:
         }
 
     def set(self, key, value="", properties="", uuid=""):
-        octets = decode(properties)
-        if parse_properties(octets) is None:
+        bytes = decode(properties)
+        if parse_properties(bytes) is None:
             raise Failure("bad properties")
-        self.update(decode(key), decode(uuid), octets, decode(value))
+        self.update(decode(key), decode(uuid), bytes, decode(value))
         return {"sequence": self.sequence}
 
     def lose(self, key, value=""):

@@ -19,17 +19,17 @@ import time
 import traceback
 
 
-def encode(octets):
-    return base64.b64encode(octets).decode("ascii")
+def encode(bytes):
+    return base64.b64encode(bytes).decode("ascii")
 
 
 def decode(text):
-    """The octets of base64 text; null, which is how Go writes nil, is none."""
+    """The bytes of base64 text; null, which is how Go writes nil, is none."""
     return b"" if text is None else base64.b64decode(text, validate=True)
 
 
 def pattern(seed, message, frame, size):
-    """Octets that the test can make as well, from the same four numbers."""
+    """Bytes that the test can make as well, from the same four numbers."""
     label = "%d/%d/%d" % (seed, message, frame)
     return hashlib.shake_128(label.encode("ascii")).digest(size)
 

@@ -110,7 +110,7 @@ class Link:
 
 
 def describe(frames):
-    return "%d frames: %s" % (len(frames), ["%d octets %r" % (len(f), f[:40]) for f in frames[:5]])
+    return "%d frames: %s" % (len(frames), ["%d bytes %r" % (len(f), f[:40]) for f in frames[:5]])
 
 
 class Links:

@@ -13,7 +13,7 @@ import zmq.utils.monitor
 
 from lines import Commands, Failure, decode, encode, event, pattern
 
-# A frame up to this size is reported with its octets as well as with its hash.
+# A frame up to this size is reported with its bytes as well as with its hash.
 SHOWN = 256
 
 # How long a command may wait for the other side. It only ends a hung test.
@@ -132,7 +132,7 @@ class Peer:
         return {"sent": len(messages) + count}
 
     def recv(self, n=1):
-        """Receives n messages and reports size, hash, and octets of each frame."""
+        """Receives n messages and reports size, hash, and bytes of each frame."""
         messages = []
         for i in range(n):
             messages.append([report(f) for f in self._expect(i, n)])
@@ -145,7 +145,7 @@ class Peer:
         return {"echoed": n}
 
     def flood(self, n, size, head=(), first=0):
-        """Sends n messages: head, then a frame with an 8-octet number and filling."""
+        """Sends n messages: head, then a frame with an 8-byte number and filling."""
         self.refresh()
         head = [decode(f) for f in head]
         filling = b"\xa5" * max(0, size - 8)
@@ -186,7 +186,7 @@ class Peer:
 def report(frame):
     r = {"size": len(frame), "sha256": hashlib.sha256(frame).hexdigest()}
     if len(frame) <= SHOWN:
-        r["octets"] = encode(frame)
+        r["bytes"] = encode(frame)
     return r
 
 

@@ -32,7 +32,7 @@ type test struct {
 	name      string
 	pattern   pattern
 	transport string
-	size      int  // of a message, in octets
+	size      int  // of a message, in bytes
 	peers     int  // subscribers
 	topic     bool // they subscribe to a topic, not to everything
 	curve     bool

@@ -28,7 +28,7 @@ func count(s *spec, receive func() (int, error)) (*figure, error) {
 				return nil, err
 			}
 			if size != s.Size {
-				return nil, fmt.Errorf("a message of %d octets, want %d", size, s.Size)
+				return nil, fmt.Errorf("a message of %d bytes, want %d", size, s.Size)
 			}
 		}
 		end := time.Now()

@@ -206,7 +206,7 @@ func receiveOurs(ctx context.Context, s *spec, from receiving) (*figure, error) 
 		for i := range b.Len() {
 			body, rest := b.Message(i).Next()
 			if len(body) != s.Size || len(rest) > 0 {
-				return nil, fmt.Errorf("a message of %d octets, want %d", len(body), s.Size)
+				return nil, fmt.Errorf("a message of %d bytes, want %d", len(body), s.Size)
 			}
 		}
 		end = time.Now()
@@ -238,7 +238,7 @@ func askOurs(ctx context.Context, s *spec, peer talking) (*figure, error) {
 			return nil, err
 		}
 		if len(m) != 1 || len(m[0]) != s.Size {
-			return nil, fmt.Errorf("a reply of %d frames, want one of %d octets", len(m), s.Size)
+			return nil, fmt.Errorf("a reply of %d frames, want one of %d bytes", len(m), s.Size)
 		}
 		end := time.Now()
 		if warming {

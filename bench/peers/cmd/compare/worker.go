@@ -81,18 +81,18 @@ func loopback(endpoint string, n int) string {
 }
 
 const (
-	anyPort     = "tcp://127.0.0.1:*"
-	anyAddress  = "tcp://0.0.0.0:*"
-	insideName  = "inproc://compare"
-	noSuchRole  = "the role"
-	filledOctet = 'x'
+	anyPort    = "tcp://127.0.0.1:*"
+	anyAddress = "tcp://0.0.0.0:*"
+	insideName = "inproc://compare"
+	noSuchRole = "the role"
+	filledByte = 'x'
 )
 
 // message returns a message of the case's size.
 func (s *spec) message() []byte {
 	m := make([]byte, s.Size)
 	for i := range m {
-		m[i] = filledOctet
+		m[i] = filledByte
 	}
 	return m
 }

@@ -90,7 +90,7 @@ func (s Socket) SetInt(option, value int) error {
 	return failed("zmq_setsockopt", C.zmq_setsockopt(s.p, C.int(option), unsafe.Pointer(&v), C.size_t(unsafe.Sizeof(v))))
 }
 
-// SetString sets an option that is a string or a number of octets.
+// SetString sets an option that is a string or a number of bytes.
 func (s Socket) SetString(option int, value string) error {
 	v := C.CString(value)
 	defer C.free(unsafe.Pointer(v))
@@ -158,13 +158,13 @@ func (s Socket) Connect(endpoint string) error {
 	return failed("zmq_connect", C.zmq_connect(s.p, e))
 }
 
-// Await receives n messages of at most 255 octets and throws them away.
+// Await receives n messages of at most 255 bytes and throws them away.
 func (s Socket) Await(n int) error {
 	runtime.LockOSThread() // errno, asked for in a call of its own, is the thread's
 	defer runtime.UnlockOSThread()
-	var octets [255]byte
+	var bytes [255]byte
 	for i := 0; i < n; {
-		rc := C.zmq_recv(s.p, unsafe.Pointer(&octets[0]), C.size_t(len(octets)), 0)
+		rc := C.zmq_recv(s.p, unsafe.Pointer(&bytes[0]), C.size_t(len(bytes)), 0)
 		if err := failed("zmq_recv", rc); err == nil {
 			i++
 		} else if e := err.(*Error); e.Errno != C.EINTR {
@@ -174,13 +174,13 @@ func (s Socket) Await(n int) error {
 	return nil
 }
 
-func pin(octets []byte) (unsafe.Pointer, *runtime.Pinner) {
+func pin(bytes []byte) (unsafe.Pointer, *runtime.Pinner) {
 	p := new(runtime.Pinner)
-	if len(octets) == 0 {
+	if len(bytes) == 0 {
 		return nil, p
 	}
-	p.Pin(&octets[0])
-	return unsafe.Pointer(&octets[0]), p
+	p.Pin(&bytes[0])
+	return unsafe.Pointer(&bytes[0]), p
 }
 
 // SendLoop sends the same message until that fails.
@@ -211,7 +211,7 @@ func (s Socket) RequestLoop(message []byte, warm, d time.Duration) (count int64,
 	return int64(n), time.Duration(t), result("request", rc)
 }
 
-// ReplyLoop sends every request, of size octets, back until that fails.
+// ReplyLoop sends every request, of size bytes, back until that fails.
 func (s Socket) ReplyLoop(size int) error {
 	runtime.LockOSThread()
 	return result("reply", C.loop_reply(s.p, C.size_t(size)))

@@ -21,7 +21,7 @@ type Config struct {
 	Updates    int // measured ones a round, of all publishers together
 	Warmup     int // before them
 	Keys       int
-	ValueSize  int // octets
+	ValueSize  int // bytes
 	Publishers int
 	Replicas   int
 	Rate       float64          // updates a second, of all publishers together; 0 is as fast as it goes

@@ -9,7 +9,7 @@ import (
 
 // Print writes a sound result for people to read.
 func (r *Result) Print(w io.Writer) error {
-	fmt.Fprintf(w, "%d updates of %d keys with %d-octet values, %s → server → %s\n",
+	fmt.Fprintf(w, "%d updates of %d keys with %d-byte values, %s → server → %s\n",
 		r.Updates, r.Keys, r.ValueSize, count(r.Publishers, "publisher"), count(r.Replicas, "replica"))
 	fmt.Fprintf(w, "checked: every update arrived once and in order at every replica; content equal\n")
 	if r.DataRatio != nil {

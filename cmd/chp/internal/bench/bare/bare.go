@@ -1,11 +1,11 @@
 // Package bare is the pipeline to measure a server against: publisher, server
-// and replica over bare TCP connections, with the same octets, and nothing done
+// and replica over bare TCP connections, with the same bytes, and nothing done
 // that is not needed to keep a map in step. It uses none of the module's
 // packages for the work.
 //
 // The publisher appends messages to a buffer and writes it when full; the server
 // reads a buffer, writes the sequences into it in place, keeps its table, and
-// writes the same octets on to each replica; the replica reads a buffer, checks
+// writes the same bytes on to each replica; the replica reads a buffer, checks
 // the sequences and keeps its table.
 package bare
 
@@ -17,7 +17,7 @@ import (
 	"clustermap/cmd/chp/internal/bench/workload"
 )
 
-// bufferSize is the octets of one read and of one write.
+// bufferSize is the bytes of one read and of one write.
 const bufferSize = 256 << 10
 
 // newBuffer returns a buffer that holds a read and the longest message.
@@ -29,12 +29,12 @@ func newBuffer(s workload.Spec) []byte {
 type reader struct {
 	in   io.Reader
 	buf  []byte
-	held int // octets in buf that are not yet a whole message
+	held int // bytes in buf that are not yet a whole message
 }
 
 // read reads once and returns all that has arrived: whole messages, and at the
 // end maybe a part of one. It is lent until the next call; used says how many of
-// its octets were whole messages.
+// its bytes were whole messages.
 func (r *reader) read() ([]byte, error) {
 	if r.held == len(r.buf) {
 		return nil, errFrame // no message of the workload is that long

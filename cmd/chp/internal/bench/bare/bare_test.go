@@ -15,7 +15,7 @@ func TestFramesComeBackAtEverySplit(t *testing.T) {
 		var m message
 		for cut := 0; cut < len(wire); cut += 1 + cut/512 {
 			if n, err := m.parse(wire[:cut], 0); n != 0 || err != nil {
-				t.Fatalf("%d of %d octets: %d, %v", cut, len(wire), n, err)
+				t.Fatalf("%d of %d bytes: %d, %v", cut, len(wire), n, err)
 			}
 		}
 		n, err := m.parse(append(wire, "next"...), 0)

@@ -77,7 +77,7 @@ func (m *message) parse(b []byte, from int) (end int, err error) {
 func (m *message) key(b []byte) []byte   { return b[m.start[keyFrame]:m.end[keyFrame]] }
 func (m *message) value(b []byte) []byte { return b[m.start[valueFrame]:m.end[valueFrame]] }
 
-// sequence returns the eight octets of the sequence.
+// sequence returns the eight bytes of the sequence.
 func (m *message) sequence(b []byte) []byte {
 	return b[m.start[sequenceFrame]:m.end[sequenceFrame]]
 }

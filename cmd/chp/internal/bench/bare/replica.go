@@ -14,7 +14,7 @@ func Replica(p *link.Peer) error {
 	if err != nil {
 		return err
 	}
-	// The server's first octet says that it forwards from now on.
+	// The server's first byte says that it forwards from now on.
 	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ type replica struct {
 	arrived    int64             // of the latest read
 }
 
-// apply stores the whole messages in b and returns how many octets they take.
+// apply stores the whole messages in b and returns how many bytes they take.
 func (r *replica) apply(b []byte) (int, error) {
 	var messages [batch]message
 	done, n := 0, 0

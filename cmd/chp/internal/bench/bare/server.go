@@ -98,7 +98,7 @@ func (s *server) serve(r *reader) error {
 }
 
 // publish numbers the whole messages in b, stores and forwards them, and returns
-// how many octets they take.
+// how many bytes they take.
 func (s *server) publish(b []byte) (int, error) {
 	var messages [batch]message
 	s.mu.Lock()

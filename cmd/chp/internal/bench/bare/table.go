@@ -26,7 +26,7 @@ type slot struct {
 
 const (
 	recordHeader = 8  // two lengths
-	line         = 64 // octets of a cache line
+	line         = 64 // bytes of a cache line
 )
 
 // newTable returns a table with room for so many keys.

@@ -23,13 +23,13 @@ func (c *Content) Add(key, value []byte) {
 	c.Mix += mix(h ^ 0x5851F42D4C957F2D)
 }
 
-// fold hashes octets into h, eight at a time, and their number.
-func fold(h uint64, octets []byte) uint64 {
-	h = mix(h ^ uint64(len(octets)))
-	for ; len(octets) >= 8; octets = octets[8:] {
-		h = mix(h ^ binary.LittleEndian.Uint64(octets))
+// fold hashes bytes into h, eight at a time, and their number.
+func fold(h uint64, bytes []byte) uint64 {
+	h = mix(h ^ uint64(len(bytes)))
+	for ; len(bytes) >= 8; bytes = bytes[8:] {
+		h = mix(h ^ binary.LittleEndian.Uint64(bytes))
 	}
-	for _, o := range octets {
+	for _, o := range bytes {
 		h = mix(h ^ uint64(o))
 	}
 	return h

@@ -4,10 +4,10 @@ import "encoding/binary"
 
 // A value begins with
 //
-//	octets 0..7    publisher (16 bits) and counter (48 bits), the label
-//	octets 8..15   time of sending, nanoseconds of [Now]
+//	bytes 0..7    publisher (16 bits) and counter (48 bits), the label
+//	bytes 8..15   time of sending, nanoseconds of [Now]
 //
-// and one of at least 24 octets ends with the label once more, so that a value
+// and one of at least 24 bytes ends with the label once more, so that a value
 // put together from two updates is seen as such.
 const (
 	payloadSize = 16

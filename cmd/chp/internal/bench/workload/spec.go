@@ -16,7 +16,7 @@ type Spec struct {
 	Updates    int    `json:"updates"`    // measured ones, of all publishers together
 	Warmup     int    `json:"warmup"`     // before them, not measured
 	Keys       int    `json:"keys"`       // of all publishers together
-	ValueSize  int    `json:"value_size"` // octets
+	ValueSize  int    `json:"value_size"` // bytes
 	Publishers int    `json:"publishers"`
 }
 
@@ -27,7 +27,7 @@ const (
 	MaxValueSize = 16 << 20
 )
 
-// MaxPublishers bounds Spec.Publishers: a payload has two octets for the number.
+// MaxPublishers bounds Spec.Publishers: a payload has two bytes for the number.
 const MaxPublishers = 1 << 16
 
 // Warmed returns how many updates publisher p sends to warm up.

@@ -16,24 +16,24 @@ type Received struct {
 	Messages [][]Frame `json:"messages"`
 }
 
-// Frame describes a frame by its size and hash. Octets is there as well if it
-// has 256 octets or fewer. Two descriptions of the same octets are deeply equal.
+// Frame describes a frame by its size and hash. Bytes is there as well if it
+// has 256 bytes or fewer. Two descriptions of the same bytes are deeply equal.
 type Frame struct {
 	Size   int    `json:"size"`
 	SHA256 string `json:"sha256"`
-	Octets []byte `json:"octets"`
+	Bytes  []byte `json:"bytes"`
 }
 
-// shown is the size up to which the programs report the octets themselves.
+// shown is the size up to which the programs report the bytes themselves.
 const shown = 256
 
-// Describe is what "recv" reports of a frame with these octets. It keeps them
+// Describe is what "recv" reports of a frame with these bytes. It keeps them
 // only while they are few.
-func Describe(octets []byte) Frame {
-	sum := sha256.Sum256(octets)
-	f := Frame{Size: len(octets), SHA256: hex.EncodeToString(sum[:])}
-	if len(octets) <= shown {
-		f.Octets = append([]byte{}, octets...)
+func Describe(bytes []byte) Frame {
+	sum := sha256.Sum256(bytes)
+	f := Frame{Size: len(bytes), SHA256: hex.EncodeToString(sum[:])}
+	if len(bytes) <= shown {
+		f.Bytes = append([]byte{}, bytes...)
 	}
 	return f
 }
@@ -47,14 +47,14 @@ func DescribeAll(frames [][]byte) []Frame {
 	return all
 }
 
-// Pattern makes size octets that depend on the three numbers only. The
+// Pattern makes size bytes that depend on the three numbers only. The
 // programs make the same ones, so that large frames need not pass through JSON.
 func Pattern(seed, message, frame, size int) []byte {
 	h := sha3.NewSHAKE128()
 	fmt.Fprintf(h, "%d/%d/%d", seed, message, frame)
-	octets := make([]byte, size)
-	h.Read(octets)
-	return octets
+	bytes := make([]byte, size)
+	h.Read(bytes)
+	return bytes
 }
 
 // Frames is the i-th message that "send" makes with this seed and these sizes,
