@@ -106,13 +106,13 @@ func (f *follower) follow(ctx, serving context.Context) error {
 		Security: s.pair.security(), Metadata: map[string]string{propertyCHP: announcement, propertyPeer: peerVersion},
 		ReconnectInterval: -1, ConnectTimeout: max(timeout, time.Second), HandshakeTimeout: max(timeout, time.Second),
 		HeartbeatInterval: max(timeout/2, 10*time.Millisecond), HeartbeatTimeout: max(timeout, 50*time.Millisecond),
-		RecvHWM: -1, RecvHWMBytes: followWindow, Linger: -1,
+		RecvHWM: -1, RecvHWMBytes: followWindow, Linger: byeTime,
 		Prepare: f.prepare, Monitor: f.watch,
 	})
 	if err != nil {
 		return err
 	}
-	defer f.dealer.Close()
+	defer f.dealer.CloseContext(ended)
 	if err := f.dealer.Connect(o.Peer); err != nil {
 		return err
 	}
@@ -133,13 +133,16 @@ func (f *follower) follow(ctx, serving context.Context) error {
 	}
 	if serving.Err() != nil {
 		// The active server need not wait for this one.
-		soon, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		soon, cancel := context.WithTimeout(context.Background(), byeTime)
 		defer cancel()
 		_ = f.dealer.Send(soon, []byte(nameBye), nil) // it notices without, later
 		_ = f.dealer.CloseContext(soon)
 	}
 	return err
 }
+
+// byeTime bounds the time in which a server that ends sends its BYE.
+const byeTime = 100 * time.Millisecond
 
 // followWindow is how many bytes the passive server reads ahead of what it takes.
 const followWindow = 4 << 20
