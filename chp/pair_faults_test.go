@@ -211,43 +211,54 @@ func TestPairFollowerFaults(t *testing.T) {
 	}
 }
 
-// TestPairHandoverFails: if the follower leaves in the middle of a handover, it ends, and
-// the updates that came meanwhile are taken.
-func TestPairHandoverFails(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	s, c := activePrimary(t)
-	f := dialFollower(t, s)
+// handoverInTest is a handover in progress, with the results of an update that was set
+// before it and of one that was set while it ran.
+type handoverInTest struct{ before, after, ended chan error }
+
+// beginHandover makes f the follower of s, and begins a handover that cannot end: an
+// update waits for f. A second update waits for the end of the handover.
+func beginHandover(ctx context.Context, t testing.TB, s pairServer, c *Client, f *wireFollower) handoverInTest {
+	t.Helper()
 	s.inSyncWith(f)
-	one, two := make(chan error, 1), make(chan error, 1)
+	h := handoverInTest{make(chan error, 1), make(chan error, 1), make(chan error, 1)}
+	testCtx := testContext(t)
 	set := func(key string, done chan error) {
-		_, err := c.SetSync(ctx, key, []byte("1"))
+		_, err := c.SetSync(testCtx, key, []byte("1"))
 		done <- err
 	}
-	go set("/one", one)
+	go set("/before", h.before)
 	eventually(t, "the update is held", func() bool { return s.holds(forEver) })
-	ended := make(chan error, 1)
-	go func() { ended <- s.pair.handover(ctx) }()
+	go func() { h.ended <- s.pair.handover(ctx) }()
 	eventually(t, "the handover has begun", func() bool {
 		s.sequencer.mu.Lock()
 		defer s.sequencer.mu.Unlock()
 		return s.sequencer.halted
 	})
-	go set("/two", two)
+	go set("/after", h.after)
+	return h
+}
+
+// TestPairHandoverFails: if the follower leaves in the middle of a handover, it ends, and
+// the updates that came meanwhile are taken.
+func TestPairHandoverFails(t *testing.T) {
+	t.Parallel()
+	s, c := activePrimary(t)
+	f := dialFollower(t, s)
+	h := beginHandover(testContext(t), t, s, c, f)
 	select {
-	case err := <-ended:
+	case err := <-h.ended:
 		t.Fatalf("the handover does not wait for the follower: %v", err)
-	case err := <-two:
+	case err := <-h.after:
 		t.Fatalf("an update was taken meanwhile: %v", err)
 	case <-time.After(100 * time.Millisecond):
 	}
 	must(t, f.Close())
-	if err := <-ended; !errors.Is(err, binarystar.ErrNoSuccessor) {
+	if err := <-h.ended; !errors.Is(err, binarystar.ErrNoSuccessor) {
 		t.Errorf("handover: %v", err)
 	}
 	s.holds(0)
-	must(t, <-one)
-	must(t, <-two)
+	must(t, <-h.before)
+	must(t, <-h.after)
 	if n := c.Len(); n != 2 {
 		t.Errorf("%d keys", n)
 	}
