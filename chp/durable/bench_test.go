@@ -178,34 +178,3 @@ func BenchmarkCheckpoint(b *testing.B) {
 		}
 	}
 }
-
-// TestAppendAllocs: what an entry costs is a few allocations, one of them of its size,
-// and nothing per update.
-func TestAppendAllocs(t *testing.T) {
-	l, _, err := tryOpen(t.TempDir(), disk{data: func(*os.File) error { return nil }, dir: realDisk.dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	records := content(1, 200)
-	one := make([]commit.Entry, 1)
-	add := func() {
-		one[0] = commit.Entry{Index: l.Last() + 1, Count: 200, Records: records}
-		if err := l.Append(one...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range 10 {
-		add()
-	}
-	// All of this is in one segment: a change of segments costs more. Looking whether
-	// there was one is most of what remains.
-	n := testing.AllocsPerRun(100, add)
-	if len(l.unsynced) != 1 {
-		t.Errorf("%d segments", len(l.unsynced))
-	}
-	if n > 10 {
-		t.Errorf("%.0f allocations an entry", n)
-	}
-	t.Logf("%.0f allocations an entry", n)
-}

@@ -1,0 +1,183 @@
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.uber.org/zap"
+
+	"clustermap/chp/commit"
+)
+
+// Replay reads all entries and makes the log ready for writing. It can be called
+// once; see [commit.Log].
+func (l *Log) Replay(fn func(commit.Entry) error) (commit.Replayed, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r, err := l.replay(fn)
+	if err != nil {
+		err = fmt.Errorf("log %s: %w", l.dir, classify(err))
+	}
+	return r, err
+}
+
+func (l *Log) replay(fn func(commit.Entry) error) (r commit.Replayed, err error) {
+	switch {
+	case l.closed:
+		return r, commit.ErrClosed
+	case l.err != nil:
+		return r, l.err
+	case l.w != nil:
+		return r, errors.New("replayed before")
+	}
+	if l.checkpoint.File != "" {
+		r.Checkpoint, r.Sequence = l.checkpoint.Index, l.checkpoint.Sequence
+		r.Entries, r.Records, err = readCheckpoint(l.checkpoint.File, l.meta.Identity, fn)
+		if err != nil {
+			return r, err
+		}
+	}
+	all, err := segments(l.logs)
+	if err == nil && len(all) == 0 {
+		err = fs.ErrNotExist
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, noSegments(l.logs, r.Checkpoint)
+	}
+	if err != nil {
+		return r, err
+	}
+	needed := from(all, l.checkpoint.Index)
+	if first := needed[0].first(); first > l.checkpoint.Index+1 {
+		return r, beginsLate(needed[0].path, l.checkpoint.Index, first)
+	}
+	w := walk{segments: needed, meta: &l.meta}
+	err = w.run(func(e commit.Entry, _ int64) error {
+		if e.Index <= l.checkpoint.Index {
+			return nil
+		}
+		r.Entries++
+		r.Records += uint64(e.Count)
+		return fn(e)
+	})
+	if err != nil {
+		return r, err
+	}
+	r.Torn, err = w.judge(l.checkpoint.Index)
+	if err != nil {
+		return r, err
+	}
+	r.Last, r.Committed = w.last, max(w.vouched, l.checkpoint.Index)
+
+	// Nothing on disk has changed up to here.
+	if r.Torn != nil {
+		if err := l.truncate(w.segments, w.at, w.offset, w.headed); err != nil {
+			return r, err
+		}
+		if r.Torn.Bytes == 0 {
+			r.Torn = nil // an empty segment
+		}
+	}
+	if err := l.tidy(all[:len(all)-len(needed)]); err != nil {
+		return r, err
+	}
+	l.first, l.last, l.committed = needed[0].first(), w.last, r.Committed
+	if err := l.openTail(); err != nil {
+		return r, l.fail(err)
+	}
+	return r, nil
+}
+
+// tidy removes what a crash left behind: unfinished files, a replaced checkpoint, and
+// segments that a checkpoint replaces. etcd would write its next segment over the
+// content of an unfinished one.
+func (l *Log) tidy(needless []segment) error {
+	var paths []string
+	for _, s := range needless {
+		paths = append(paths, s.path)
+	}
+	indexes, err := checkpoints(l.dir)
+	if err != nil {
+		return err
+	}
+	for _, index := range indexes {
+		if index < l.checkpoint.Index {
+			paths = append(paths, filepath.Join(l.dir, checkpointName(index)))
+		}
+	}
+	for _, dir := range []string{l.dir, l.logs} {
+		found, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		for _, d := range found {
+			if strings.HasSuffix(d.Name(), ".tmp") {
+				paths = append(paths, filepath.Join(dir, d.Name()))
+			}
+		}
+	}
+	for _, path := range paths {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openTail opens etcd's log for writing after l.last, and flushes all segments: a
+// process that was killed may have left unflushed writes.
+func (l *Log) openTail() error {
+	all, err := segments(l.logs)
+	if err != nil {
+		return err
+	}
+	// etcd reads from the segment with this index. It looks for a snapshot record
+	// there, which this log does not have, and works without it.
+	start := max(l.last, all[0].index)
+	var w *wal.WAL
+	err = patiently(segmentPatience, func() (err error) {
+		w, err = wal.Open(zap.NewNop(), l.logs, walpb.Snapshot{Index: start})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, _, _, err = w.ReadAll()
+	if err != nil && !errors.Is(err, wal.ErrSnapshotNotFound) {
+		w.Close()
+		return err
+	}
+	w.SetUnsafeNoFsync() // Sync does it
+	for _, s := range all {
+		f, err := openSegment(s.path)
+		if err == nil {
+			err = l.disk.data(f)
+			if s != all[len(all)-1] || err != nil {
+				err = errors.Join(err, f.Close())
+			} else {
+				l.unsynced, l.tail = append(l.unsynced, f), s
+			}
+		}
+		if err != nil {
+			w.Close()
+			return err
+		}
+	}
+	if err := l.disk.dir(l.logs); err != nil {
+		l.closeFiles()
+		w.Close()
+		return err
+	}
+	l.w, l.synced, l.vouched = w, l.last, 0
+	return nil
+}
+
+// openSegment opens a segment for flushing. It opens for writing too, because some
+// systems do not flush a file that is open for reading only.
+func openSegment(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDWR, 0) }
