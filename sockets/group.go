@@ -62,7 +62,7 @@ func (s *subscriptions) groupOf(topics map[string]struct{}, bytes int) *group {
 	}
 	s.all = append(s.all, g)
 	for topic := range topics {
-		s.trie.add([]byte(topic), g)
+		s.trie.Add([]byte(topic), g)
 	}
 	return g
 }
@@ -70,7 +70,7 @@ func (s *subscriptions) groupOf(topics map[string]struct{}, bytes int) *group {
 // dissolve takes out a group that nobody is in any more. The mutex must be held.
 func (s *subscriptions) dissolve(g *group) {
 	for topic := range g.topics {
-		s.trie.remove([]byte(topic), g)
+		s.trie.Remove([]byte(topic), g)
 	}
 	if g.shared {
 		delete(s.groups, g.key)

@@ -188,7 +188,7 @@ func (p *publisher) WaitSubscribers(ctx context.Context, topic []byte, n int) er
 func (p *publisher) Subscriptions() int {
 	p.subs.Lock()
 	defer p.subs.Unlock()
-	return p.subs.trie.size
+	return p.subs.trie.Len()
 }
 
 // pubPattern is Pub as the engine sees it.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"clustermap/internal/topic"
 	"clustermap/zmtp"
 )
 
@@ -29,7 +30,7 @@ type subscribing struct {
 type topics struct {
 	sync.RWMutex
 	count   map[string]int // each Subscribe counts; only the last Unsubscribe is sent
-	trie    trie[struct{}]
+	trie    topic.Trie[struct{}]
 	peers   map[*Peer]uint64   // connected publishers: the version each is known to have in force
 	version uint64             // of count, one more with each change; at least 1
 	asked   uint64             // the last version that publishers were asked for, by a PING
@@ -97,7 +98,7 @@ func (t *topics) unlock() {
 func (t *topics) add(topic string) {
 	t.count[topic]++
 	if t.count[topic] == 1 {
-		t.trie.add([]byte(topic), struct{}{})
+		t.trie.Add([]byte(topic), struct{}{})
 	}
 	t.version++
 }
@@ -110,7 +111,7 @@ func (t *topics) drop(topic string) (last bool) {
 		return false
 	case 1:
 		delete(t.count, topic)
-		t.trie.remove([]byte(topic), struct{}{})
+		t.trie.Remove([]byte(topic), struct{}{})
 		t.version++
 		return true
 	}
@@ -331,13 +332,13 @@ func (s *subPattern) messages(_ *pipe, peer *Peer, b *Batch) (bool, error) {
 	t.RLock()
 	defer t.RUnlock()
 	invert := s.opts.InvertMatching
-	if len(t.trie.root.values) > 0 && !invert {
+	if len(t.trie.Root().Values()) > 0 && !invert {
 		return true, nil
 	}
 	kept := b.spans[:0]
 	for i, span := range b.spans {
 		topic, _ := b.Message(i).Next()
-		if t.trie.matches(topic) != invert {
+		if t.trie.Matches(topic) != invert {
 			kept = append(kept, span)
 		}
 	}

@@ -7,13 +7,14 @@ import (
 	"sync"
 
 	"clustermap/internal/invariants"
+	"clustermap/internal/topic"
 	"clustermap/zmtp"
 )
 
 // subscriptions is who has subscribed to what.
 type subscriptions struct {
 	sync.Mutex
-	trie    trie[*group]
+	trie    topic.Trie[*group]
 	groups  map[string]*group // those that are shared, by key
 	all     []*group
 	invert  bool          // Options.InvertMatching: who did not subscribe is meant
@@ -82,7 +83,7 @@ func (s *subscriptions) subscribe(q *pipe, topic []byte, limit int) (first bool,
 	if len(g.topics) >= limit || g.bytes+len(topic) > maxTopicBytes {
 		return false, ErrTooManySubscriptions
 	}
-	first = !s.trie.has(topic)
+	first = !s.trie.Has(topic)
 	if g.shared {
 		topics := maps.Clone(g.topics)
 		if topics == nil {
@@ -94,7 +95,7 @@ func (s *subscriptions) subscribe(q *pipe, topic []byte, limit int) (first bool,
 		g.topics[string(topic)] = struct{}{}
 		g.bytes += len(topic)
 		g.whole = g.whole || len(topic) == 0 && !s.invert
-		s.trie.add(topic, g)
+		s.trie.Add(topic, g)
 	}
 	s.announce()
 	return first, nil
@@ -116,12 +117,12 @@ func (s *subscriptions) cancel(q *pipe, topic []byte) (had, last bool) {
 		delete(g.topics, string(topic))
 		g.bytes -= len(topic)
 		g.whole = g.whole && len(topic) > 0
-		s.trie.remove(topic, g)
+		s.trie.Remove(topic, g)
 	}
 	if s.invert {
 		s.announce()
 	}
-	return true, !s.trie.has(topic)
+	return true, !s.trie.Has(topic)
 }
 
 // forget takes out a peer that has gone, with all its topics.
@@ -132,7 +133,7 @@ func (s *subscriptions) forget(q *pipe) {
 	if g := q.sub.group; g != nil && !g.shared {
 		n := 0
 		for topic := range g.topics {
-			s.trie.remove([]byte(topic), g)
+			s.trie.Remove([]byte(topic), g)
 			if n++; n%forgetBurst == 0 {
 				s.Unlock()
 				s.Lock()
@@ -164,13 +165,13 @@ func (s *subscriptions) find(topic []byte) []*group {
 	if s.invert {
 		return s.findOthers(topic)
 	}
-	if len(s.trie.root.heads) == 0 {
-		return s.trie.root.values
+	if s.trie.Root().Leaf() {
+		return s.trie.Root().Values()
 	}
 	s.mark++
 	found := s.touched[:0]
-	for n := &s.trie.root; n != nil; n = n.next(&topic) {
-		for _, g := range n.values {
+	for n := s.trie.Root(); n != nil; n = n.Next(&topic) {
+		for _, g := range n.Values() {
 			if g.mark != s.mark {
 				g.mark = s.mark
 				found = append(found, g)
@@ -197,8 +198,8 @@ func (s *subscriptions) findOthers(topic []byte) []*group {
 // except marks the groups subscribed to a topic.
 func (s *subscriptions) except(topic []byte) {
 	s.mark++
-	for n := &s.trie.root; n != nil; n = n.next(&topic) {
-		for _, g := range n.values {
+	for n := s.trie.Root(); n != nil; n = n.Next(&topic) {
+		for _, g := range n.Values() {
 			g.mark = s.mark
 		}
 	}
@@ -234,8 +235,8 @@ func (s *subscriptions) chosen(groups []*group) *pipe {
 // the messages. The slice is valid until reset, which must follow.
 func (s *subscriptions) sort(wire []byte, spans []Span) []*group {
 	if !s.invert {
-		s.touched = append(s.touched, s.trie.root.values...)
-		if len(s.trie.root.heads) == 0 {
+		s.touched = append(s.touched, s.trie.Root().Values()...)
+		if s.trie.Root().Leaf() {
 			return s.touched
 		}
 	}
@@ -263,14 +264,14 @@ func (s *subscriptions) sort(wire []byte, spans []Span) []*group {
 			at = end
 			continue
 		}
-		node := s.trie.root.next(&topic)
+		node := s.trie.Root().Next(&topic)
 		if node == nil {
 			at = end
 			continue
 		}
 		s.mark++
-		for ; node != nil; node = node.next(&topic) {
-			for _, g := range node.values {
+		for ; node != nil; node = node.Next(&topic) {
+			for _, g := range node.Values() {
 				if g.whole || g.mark == s.mark {
 					continue
 				}

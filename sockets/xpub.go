@@ -224,7 +224,7 @@ func (x *xpubPattern) obey(q *pipe, kind frameKind, topic []byte) (told bool, er
 	if !had {
 		// libzmq tells of it in any case. But where others have the topic, a
 		// forwarder would end their subscription upstream.
-		last = !x.subs.trie.has(topic)
+		last = !x.subs.trie.Has(topic)
 	}
 	return last || x.opts.XPubVerboser, nil
 }

@@ -2,6 +2,7 @@
 // packages, and the short list of what they use from outside:
 //
 //	internal/* ◀── zmtp ◀── sockets ◀── chp ◀── cmd
+//	         internal/topic ◀── sockets
 //	internal/kvmsg ◀── internal/store ◀── chp
 //	                   internal/timer ◀── chp
 //	                        sockets ◀── patterns/binarystar ◀── chp
@@ -28,6 +29,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -58,6 +60,10 @@ var rules = []struct {
 		own:  []string{"zmtp"},
 		std:  []string{"net/http"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/google/uuid"},
+	},
+	{
+		path: "internal/topic",
+		std:  []string{"net", "os"},
 	},
 	{
 		path: "chp",
@@ -206,6 +212,9 @@ func TestDirection(t *testing.T) {
 				if !strings.HasPrefix(r.path, "internal/") {
 					own = append(own, module+"/internal")
 				}
+				if slices.Contains(r.own, "sockets") {
+					own = append(own, rooms...)
+				}
 				for _, p := range r.own {
 					own = append(own, module+"/"+p)
 				}
@@ -236,6 +245,50 @@ func TestDirection(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// rooms lists the packages that package sockets is made of. Nobody else imports them,
+// nor does one of them import another.
+var rooms = []string{module + "/internal/topic"}
+
+// TestRooms holds that the rooms of package sockets have one door.
+func TestRooms(t *testing.T) {
+	t.Parallel()
+	watch(t)
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct {
+			ImportPath                         string
+			Imports, TestImports, XTestImports []string
+		}
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			switch {
+			case !slices.Contains(rooms, i):
+			case p.ImportPath == module+"/sockets":
+				used[i] = true
+			default:
+				t.Errorf("%s imports %s", p.ImportPath, i)
+			}
+		}
+	}
+	for _, room := range rooms {
+		if !used[room] {
+			t.Errorf("package sockets does not import %s", room)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package sockets
+package topic
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 func TestTrieWide(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
-	var wide trie[int]
+	var wide Trie[int]
 	have := map[string]bool{}
 	for step := range 20_000 {
 		key := string([]byte{byte(r.IntN(256))})
@@ -19,12 +19,12 @@ func TestTrieWide(t *testing.T) {
 		}
 		// First it grows, then it shrinks, and so on.
 		if r.IntN(10) < 2+step/2000%2*6 {
-			if wide.remove([]byte(key), 1) != have[key] {
+			if wide.Remove([]byte(key), 1) != have[key] {
 				t.Fatalf("remove %q: it was there: %v", key, have[key])
 			}
 			delete(have, key)
 		} else {
-			if wide.add([]byte(key), 1) == have[key] {
+			if wide.Add([]byte(key), 1) == have[key] {
 				t.Fatalf("add %q: it was there: %v", key, have[key])
 			}
 			have[key] = true
@@ -34,10 +34,10 @@ func TestTrieWide(t *testing.T) {
 		for n := range len(topic) + 1 {
 			want = want || have[topic[:n]]
 		}
-		if wide.matches([]byte(topic)) != want {
+		if wide.Matches([]byte(topic)) != want {
 			t.Fatalf("%q matches: %v", topic, !want)
 		}
-		if wide.has([]byte(key)) != have[key] || wide.size != len(have) {
+		if wide.Has([]byte(key)) != have[key] || wide.size != len(have) {
 			t.Fatalf("%d strings, want %d; has %q: %v", wide.size, len(have), key, !have[key])
 		}
 	}
@@ -45,9 +45,9 @@ func TestTrieWide(t *testing.T) {
 
 func BenchmarkTrieMatches(b *testing.B) {
 	for _, n := range []int{1, 8, 16, 128, 256} {
-		var t trie[struct{}]
+		var t Trie[struct{}]
 		for i := range n {
-			t.add([]byte{byte(i)}, struct{}{})
+			t.Add([]byte{byte(i)}, struct{}{})
 		}
 		topics := make([][]byte, 1024)
 		for i := range topics {
@@ -55,7 +55,7 @@ func BenchmarkTrieMatches(b *testing.B) {
 		}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
-				if !t.matches(topics[i%1024]) {
+				if !t.Matches(topics[i%1024]) {
 					b.Fatal("does not match")
 				}
 			}

@@ -1,21 +1,25 @@
-package sockets
+// Package topic finds who subscribed to a topic. It knows topics, but no sockets, peers
+// or queues.
+package topic
 
 import "bytes"
 
-// trie holds sets of values under byte strings and finds the values whose
+// Trie holds sets of values under byte strings and finds the values whose
 // string is a prefix of a given topic. It is a radix tree: an edge carries all
 // bytes up to the next branch, so the cost of a match grows with the length
 // of the topic and not with the number of strings or values.
 //
 // It is not safe for concurrent use.
-type trie[V comparable] struct {
-	root node[V]
+type Trie[V comparable] struct {
+	root Node[V]
 	size int // number of distinct strings
 }
 
-type node[V comparable] struct {
+// Node is where a string of a trie may end. Walking from Root by Next visits the
+// nodes of all strings that are prefixes of a topic.
+type Node[V comparable] struct {
 	edge     []byte // bytes that lead here from the parent
-	children []*node[V]
+	children []*Node[V]
 	heads    []byte      // first byte of each child's edge, for the search
 	index    *[256]uint8 // place of the child for each first byte; nil while there are few
 	values   []V         // in the order in which they came, but for removals
@@ -30,13 +34,19 @@ const (
 	fewChildren = 3
 )
 
-// add puts v under key and reports whether it was not there yet.
-func (t *trie[V]) add(key []byte, v V) bool {
+// Root returns the node of the empty string.
+func (t *Trie[V]) Root() *Node[V] { return &t.root }
+
+// Len returns the number of distinct strings.
+func (t *Trie[V]) Len() int { return t.size }
+
+// Add puts v under key and reports whether it was not there yet.
+func (t *Trie[V]) Add(key []byte, v V) bool {
 	n := &t.root
 	for len(key) > 0 {
 		i := n.child(key[0])
 		if i < 0 {
-			leaf := &node[V]{edge: bytes.Clone(key)}
+			leaf := &Node[V]{edge: bytes.Clone(key)}
 			n.adopt(leaf)
 			n, key = leaf, nil
 			break
@@ -44,7 +54,7 @@ func (t *trie[V]) add(key []byte, v V) bool {
 		child := n.children[i]
 		common := commonPrefix(child.edge, key)
 		if common < len(child.edge) {
-			middle := &node[V]{edge: child.edge[:common:common], heads: []byte{child.edge[common]}, children: []*node[V]{child}}
+			middle := &Node[V]{edge: child.edge[:common:common], heads: []byte{child.edge[common]}, children: []*Node[V]{child}}
 			child.edge = child.edge[common:]
 			n.children[i] = middle
 			child = middle
@@ -60,9 +70,9 @@ func (t *trie[V]) add(key []byte, v V) bool {
 	return true
 }
 
-// remove takes v from under key and reports whether it was there.
-func (t *trie[V]) remove(key []byte, v V) bool {
-	path := make([]*node[V], 0, 16)
+// Remove takes v from under key and reports whether it was there.
+func (t *Trie[V]) Remove(key []byte, v V) bool {
+	path := make([]*Node[V], 0, 16)
 	n := &t.root
 	for len(key) > 0 {
 		i := n.child(key[0])
@@ -107,29 +117,36 @@ func (t *trie[V]) remove(key []byte, v V) bool {
 	return true
 }
 
-// has reports whether there is a value under exactly this key.
-func (t *trie[V]) has(key []byte) bool {
+// Has reports whether there is a value under exactly this key.
+func (t *Trie[V]) Has(key []byte) bool {
 	n := &t.root
 	for len(key) > 0 && n != nil {
-		n = n.next(&key)
+		n = n.Next(&key)
 	}
 	return n != nil && len(n.values) > 0
 }
 
-// matches reports whether any string in t is a prefix of topic.
-func (t *trie[V]) matches(topic []byte) bool {
+// Matches reports whether any string in t is a prefix of topic.
+func (t *Trie[V]) Matches(topic []byte) bool {
 	n := &t.root
 	for n != nil {
 		if len(n.values) > 0 {
 			return true
 		}
-		n = n.next(&topic)
+		n = n.Next(&topic)
 	}
 	return false
 }
 
-// next returns the child that topic leads to, and removes its edge from topic.
-func (n *node[V]) next(topic *[]byte) *node[V] {
+// Values returns the values under the node's string. The slice is valid until the
+// trie changes.
+func (n *Node[V]) Values() []V { return n.values }
+
+// Leaf reports whether no string of the trie goes on beyond the node.
+func (n *Node[V]) Leaf() bool { return len(n.heads) == 0 }
+
+// Next returns the child that topic leads to, or nil, and removes its edge from topic.
+func (n *Node[V]) Next(topic *[]byte) *Node[V] {
 	rest := *topic
 	if len(rest) == 0 {
 		return nil
@@ -147,7 +164,7 @@ func (n *node[V]) next(topic *[]byte) *node[V] {
 }
 
 // child returns the place of the child whose edge begins with head, or -1.
-func (n *node[V]) child(head byte) int {
+func (n *Node[V]) child(head byte) int {
 	if n.index != nil {
 		// For a byte that begins no edge the index may have anything.
 		if i := int(n.index[head]); i < len(n.heads) && n.heads[i] == head {
@@ -164,7 +181,7 @@ func (n *node[V]) child(head byte) int {
 }
 
 // adopt adds a child.
-func (n *node[V]) adopt(child *node[V]) {
+func (n *Node[V]) adopt(child *Node[V]) {
 	n.heads = append(n.heads, child.edge[0])
 	n.children = append(n.children, child)
 	switch last := len(n.heads) - 1; {
@@ -178,7 +195,7 @@ func (n *node[V]) adopt(child *node[V]) {
 	}
 }
 
-func (n *node[V]) find(v V) int {
+func (n *Node[V]) find(v V) int {
 	if n.places != nil {
 		if i, ok := n.places[v]; ok {
 			return i
@@ -193,7 +210,7 @@ func (n *node[V]) find(v V) int {
 	return -1
 }
 
-func (n *node[V]) insert(v V) bool {
+func (n *Node[V]) insert(v V) bool {
 	if n.find(v) >= 0 {
 		return false
 	}
@@ -209,7 +226,7 @@ func (n *node[V]) insert(v V) bool {
 	return true
 }
 
-func (n *node[V]) delete(v V) bool {
+func (n *Node[V]) delete(v V) bool {
 	i := n.find(v)
 	if i < 0 {
 		return false

@@ -1,4 +1,4 @@
-package sockets
+package topic
 
 import (
 	"bytes"
@@ -11,10 +11,10 @@ import (
 )
 
 // found returns the values under all prefixes of topic, sorted, each once.
-func (t *trie[V]) found(topic string, compare func(a, b V) int) []V {
+func (t *Trie[V]) found(topic string, compare func(a, b V) int) []V {
 	var all []V
 	rest := []byte(topic)
-	for n := &t.root; n != nil; n = n.next(&rest) {
+	for n := &t.root; n != nil; n = n.Next(&rest) {
 		all = append(all, n.values...)
 	}
 	slices.SortFunc(all, compare)
@@ -23,7 +23,7 @@ func (t *trie[V]) found(topic string, compare func(a, b V) int) []V {
 
 // check holds the shape of the tree: no dead branches, no edges that could be
 // one, and what is kept twice agrees.
-func (n *node[V]) check(t *testing.T, root bool) (nodes, keys int) {
+func (n *Node[V]) check(t *testing.T, root bool) (nodes, keys int) {
 	t.Helper()
 	if !root && (len(n.edge) == 0 || len(n.values) == 0 && len(n.children) < 2) {
 		t.Fatalf("node with edge %q, %d values and %d children", n.edge, len(n.values), len(n.children))
@@ -68,7 +68,7 @@ func TestTrie(t *testing.T) {
 			}
 			return b.String()
 		}
-		var tree trie[int]
+		var tree Trie[int]
 		model := map[string]map[int]bool{}
 		for step := range 3000 {
 			key, v := word(), rng.IntN(3*manyValues)
@@ -78,7 +78,7 @@ func TestTrie(t *testing.T) {
 					model[key] = map[int]bool{}
 				}
 				model[key][v] = true
-				if tree.add([]byte(key), v) != fresh {
+				if tree.Add([]byte(key), v) != fresh {
 					t.Fatalf("seed %d step %d: add(%q, %d) is not %v", seed, step, key, v, fresh)
 				}
 			} else {
@@ -87,7 +87,7 @@ func TestTrie(t *testing.T) {
 				if len(model[key]) == 0 {
 					delete(model, key)
 				}
-				if tree.remove([]byte(key), v) != have {
+				if tree.Remove([]byte(key), v) != have {
 					t.Fatalf("seed %d step %d: remove(%q, %d) is not %v", seed, step, key, v, have)
 				}
 			}
@@ -102,7 +102,7 @@ func TestTrie(t *testing.T) {
 			if !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
 				t.Fatalf("seed %d step %d: %q matches %v, want %v", seed, step, topic, got, want)
 			}
-			if tree.matches([]byte(topic)) != (len(want) > 0) {
+			if tree.Matches([]byte(topic)) != (len(want) > 0) {
 				t.Fatalf("seed %d step %d: matches(%q) is wrong", seed, step, topic)
 			}
 			if tree.size != len(model) {
@@ -116,7 +116,7 @@ func TestTrie(t *testing.T) {
 		}
 		for key, values := range model {
 			for v := range values {
-				tree.remove([]byte(key), v)
+				tree.Remove([]byte(key), v)
 			}
 		}
 		if nodes, _ := tree.root.check(t, true); nodes != 1 || tree.size != 0 {
@@ -128,11 +128,11 @@ func TestTrie(t *testing.T) {
 // TestTrieOwnsKeys: the caller's bytes may change afterwards.
 func TestTrieOwnsKeys(t *testing.T) {
 	t.Parallel()
-	var tree trie[int]
+	var tree Trie[int]
 	key := []byte("topic")
-	tree.add(key, 1)
+	tree.Add(key, 1)
 	copy(key, "XXXXX")
-	if !tree.matches([]byte("topic/1")) || tree.matches([]byte("XXXXX")) {
+	if !tree.Matches([]byte("topic/1")) || tree.Matches([]byte("XXXXX")) {
 		t.Error("the tree changed with the caller's bytes")
 	}
 }
@@ -141,16 +141,16 @@ func TestTrieOwnsKeys(t *testing.T) {
 func TestTrieDeep(t *testing.T) {
 	t.Parallel()
 	const depth = 3000
-	var tree trie[int]
+	var tree Trie[int]
 	topic := bytes.Repeat([]byte("x"), depth)
 	for i := range depth {
-		tree.add(topic[:i], 1)
+		tree.Add(topic[:i], 1)
 	}
 	if n := len(tree.found(string(topic), func(a, b int) int { return a - b })); n != 1 {
 		t.Errorf("%d values", n)
 	}
 	for i := range depth {
-		tree.remove(topic[:i], 1)
+		tree.Remove(topic[:i], 1)
 	}
 	if nodes, _ := tree.root.check(t, true); nodes != 1 {
 		t.Errorf("%d nodes are left", nodes)
@@ -161,14 +161,14 @@ func TestTrieDeep(t *testing.T) {
 func BenchmarkTrieMatch(b *testing.B) {
 	for _, n := range []int{10, 1000, 100_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			var tree trie[int]
+			var tree Trie[int]
 			for i := range n {
-				tree.add([]byte("/topic/"+strconv.Itoa(i)+"/"), i)
+				tree.Add([]byte("/topic/"+strconv.Itoa(i)+"/"), i)
 			}
 			topic := []byte("/topic/7/value")
 			b.ReportAllocs()
 			for b.Loop() {
-				if !tree.matches(topic) {
+				if !tree.Matches(topic) {
 					b.Fatal("no match")
 				}
 			}
