@@ -10,32 +10,22 @@ import (
 
 	"go.uber.org/goleak"
 
-	"clustermap/internal/chptest"
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
 
+const (
+	hang         = testenv.Hang
+	raceDetector = testenv.RaceDetector // says that tests run under the race detector, some ten times slower
+)
+
+var (
+	testContext = testenv.Context
+	must        = testenv.Must
+	eventually  = testenv.Eventually
+)
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// raceDetector says that tests run under the race detector, some ten times slower.
-const raceDetector = chptest.RaceDetector
-
-// hang is how long a test waits for what must happen before it gives up; no
-// test depends on its length.
-const hang = 3 * time.Minute
-
-func testContext(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 

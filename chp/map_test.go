@@ -11,10 +11,11 @@ import (
 	"testing"
 
 	"clustermap/internal/chptest"
+	"clustermap/internal/testenv"
 )
 
 func TestMapAgainstModel(t *testing.T) {
-	chptest.Alone(t)
+	testenv.Alone(t)
 	t.Parallel()
 	for _, stripes := range []int{0, 1, 5} {
 		rng := rand.New(rand.NewPCG(uint64(stripes), 11))
@@ -158,7 +159,7 @@ func TestMapConcurrently(t *testing.T) {
 }
 
 func TestMapAllocatesNothing(t *testing.T) {
-	chptest.Alone(t)
+	testenv.Alone(t)
 	m := NewMap(MapOptions{})
 	keys := make([]string, 1000)
 	for i := range keys {
@@ -190,7 +191,7 @@ func TestMapAllocatesNothing(t *testing.T) {
 }
 
 func TestMapsAreSmall(t *testing.T) {
-	chptest.Alone(t)
+	testenv.Alone(t)
 	before := chptest.Heap()
 	all := make([]*Map, 100)
 	for i := range all {

@@ -213,16 +213,6 @@ func follow(t testing.TB, o ClientOptions, servers ...*scripted) *Client {
 	return c
 }
 
-// eventually waits for what must come.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for ctx := testContext(t); !is(); time.Sleep(time.Millisecond) {
-		if ctx.Err() != nil {
-			t.Fatalf("it never came that %s", what)
-		}
-	}
-}
-
 // have returns the client's contents.
 func have(c *Client) map[string]string {
 	m := map[string]string{}

@@ -8,9 +8,9 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"clustermap/internal/interop"
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
 
@@ -18,24 +18,15 @@ import (
 // this file; the tests are in interop_router_test.go, interop_pubsub_test.go
 // and interop_life_test.go.
 
-const anyPort = "tcp://127.0.0.1:*"
+const (
+	anyPort = testenv.AnyPort
+	hang    = testenv.Hang
+)
 
-// hang ends a test that waits in vain; none depends on its length.
-const hang = 3 * time.Minute
-
-func timeLimit(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var (
+	timeLimit = testenv.Context
+	check     = testenv.Must
+)
 
 // socket is what all socket types have.
 type socket interface {

@@ -2,35 +2,31 @@ package sockets
 
 import (
 	"context"
-	"runtime"
 	"testing"
 	"time"
+
+	"clustermap/internal/testenv"
 
 	"go.uber.org/goleak"
 )
 
+const (
+	hang    = testenv.Hang
+	anyPort = testenv.AnyPort
+
+	// raceEnabled says that tests run under the race detector, under which pools lose
+	// things on purpose.
+	raceEnabled = testenv.RaceDetector
+)
+
+var (
+	testContext = testenv.Context
+	must        = testenv.Must
+	eventually  = testenv.Eventually
+	within      = testenv.Within
+)
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// hang is how long a test waits for what must happen before it gives up; no
-// test depends on its length.
-const hang = 3 * time.Minute
-
-// anyPort is the endpoint to bind when the port does not matter.
-const anyPort = "tcp://127.0.0.1:*"
-
-func testContext(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // open makes a socket that is closed at the end of the test.
 // Messages that nobody takes are not for ever waited for.
@@ -54,31 +50,4 @@ func bind[S interface {
 	s := open(t, make, o)
 	must(t, s.Bind(testContext(t), anyPort))
 	return s
-}
-
-// eventually waits for a condition that nothing signals.
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	for start := time.Now(); !condition(); time.Sleep(time.Millisecond) {
-		if time.Since(start) > hang {
-			buf := make([]byte, 1<<20)
-			t.Fatalf("never: %s\n%s", what, buf[:runtime.Stack(buf, true)])
-		}
-	}
-}
-
-// within runs f, which must return by itself.
-func within(t testing.TB, what string, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	select {
-	case <-done:
-	case <-time.After(hang):
-		buf := make([]byte, 1<<20)
-		t.Fatalf("hangs: %s\n%s", what, buf[:runtime.Stack(buf, true)])
-	}
 }

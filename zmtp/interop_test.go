@@ -12,14 +12,12 @@ import (
 	"time"
 
 	"clustermap/internal/interop"
+	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
 
 // These tests put libzmq at the other end of PLAIN and CURVE, in both roles.
 // All they add to the package is a TCP connection.
-
-// hang ends a test that waits in vain.
-const hang = 3 * time.Minute
 
 // wire is a connection driven by the package.
 type wire struct {
@@ -42,7 +40,7 @@ func secure(mechanism func(properties []byte) zmtp.Mechanism) zmtp.HandshakeConf
 func newWire(t *testing.T, conn net.Conn, c zmtp.HandshakeConfig) *wire {
 	t.Helper()
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(hang)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testenv.Hang)); err != nil {
 		t.Fatal(err)
 	}
 	w := &wire{t: t, conn: conn, h: zmtp.NewHandshake(c), decoder: zmtp.NewDecoder(zmtp.Limits{})}
@@ -186,7 +184,7 @@ func accept(t *testing.T, c zmtp.HandshakeConfig, args ...string) (*wire, *inter
 	}
 	defer l.Close()
 	peer := libzmq(t, append(args, "--connect", "tcp://"+l.Addr().String())...)
-	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(hang)); err != nil {
+	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(testenv.Hang)); err != nil {
 		t.Fatal(err)
 	}
 	conn, err := l.Accept()

@@ -41,7 +41,7 @@ func TestGroupWritesDuringFlush(t *testing.T) {
 	for _, policy := range []Policy{Always(), Interval(time.Millisecond)} {
 		t.Run(policy.String(), func(t *testing.T) {
 			t.Parallel()
-			ctx := soon(t)
+			ctx := testContext(t)
 			log := newFlushLog()
 			var mu sync.Mutex
 			var told []uint64
@@ -57,7 +57,7 @@ func TestGroupWritesDuringFlush(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				until(t, "the write beside the flush", func() bool { return g.Written() == index })
+				eventually(t, "the write beside the flush", func() bool { return g.Written() == index })
 			}
 			if g.Durable() != 0 {
 				t.Error("durable before the flush has ended:", g.Durable())
@@ -92,7 +92,7 @@ func TestGroupWritesDuringFlush(t *testing.T) {
 // other policies it does not.
 func TestGroupFlushPressure(t *testing.T) {
 	t.Parallel()
-	ctx := soon(t)
+	ctx := testContext(t)
 	log := newFlushLog()
 	g := NewGroup(log, GroupOptions{Policy: Always(), Bytes: 10_000})
 	gone, cancel := context.WithCancel(ctx)
@@ -107,7 +107,7 @@ func TestGroupFlushPressure(t *testing.T) {
 			t.Fatal(n, err)
 		}
 	}
-	until(t, "the writes", func() bool { return g.Written() == n })
+	eventually(t, "the writes", func() bool { return g.Written() == n })
 	if err := g.Room(gone); !errors.Is(err, context.Canceled) {
 		t.Error("room although nothing is flushed:", err)
 	}
@@ -145,14 +145,14 @@ func TestGroupFlushPressure(t *testing.T) {
 // durable, and the writer ends.
 func TestGroupFlushFails(t *testing.T) {
 	t.Parallel()
-	ctx := soon(t)
+	ctx := testContext(t)
 	broken := errors.New("broken")
 	log := newFlushLog()
 	g := NewGroup(log, GroupOptions{Policy: Always()})
 	g.Append(ctx, Entry{})
 	<-log.begun
 	g.Append(ctx, Entry{})
-	until(t, "the write beside the flush", func() bool { return g.Written() == 2 })
+	eventually(t, "the write beside the flush", func() bool { return g.Written() == 2 })
 	log.turn <- broken
 	for index := range uint64(2) {
 		if err := g.Wait(ctx, index+1); !errors.Is(err, broken) {

@@ -54,7 +54,7 @@ func TestGroupParts(t *testing.T) {
 // is taken at once.
 func TestGroupRoom(t *testing.T) {
 	t.Parallel()
-	ctx := soon(t)
+	ctx := testContext(t)
 	log := &fakeLog{}
 	g := NewGroup(log, GroupOptions{Policy: Always(), Bytes: 10_000})
 	gone, cancel := context.WithCancel(ctx)
@@ -94,7 +94,7 @@ func TestGroupRoom(t *testing.T) {
 	log.err = broken
 	log.mu.Unlock()
 	g.Append(ctx, Entry{})
-	until(t, "the failure", func() bool { return g.Err() != nil })
+	eventually(t, "the failure", func() bool { return g.Err() != nil })
 	if err := g.Room(ctx); !errors.Is(err, broken) {
 		t.Error("Room of a log that has failed:", err)
 	}

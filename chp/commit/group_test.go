@@ -7,9 +7,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"clustermap/internal/testenv"
 )
 
-const patience = 20 * time.Second
+var (
+	testContext = testenv.Context
+	eventually  = testenv.Eventually
+)
 
 // fakeLog keeps entries in memory. Its gate holds writes and flushes up.
 type fakeLog struct {
@@ -80,21 +85,6 @@ func (l *fakeLog) seen() (writes, syncs int, committed uint64) {
 	return l.writes, l.syncs, l.committed
 }
 
-func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func until(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !f(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("in vain: ", what)
-		}
-	}
-}
-
 // TestGroupCommit: what is appended while the log writes goes into one write
 // and one flush, and what was appended is what the log gets.
 func TestGroupCommit(t *testing.T) {
@@ -107,7 +97,7 @@ func TestGroupCommit(t *testing.T) {
 		defer mu.Unlock()
 		told = append(told, index)
 	}})
-	ctx := soon(t)
+	ctx := testContext(t)
 	log.gate.Lock()
 	buffer := make([]byte, 1000)
 	for i := range uint64(100) {
@@ -167,11 +157,11 @@ func TestGroupPressure(t *testing.T) {
 	log := &fakeLog{}
 	g := NewGroup(log, GroupOptions{Policy: Never(), Bytes: 10_000})
 	defer g.Close()
-	ctx := soon(t)
+	ctx := testContext(t)
 	if _, err := g.Append(ctx, Entry{Records: make([]byte, 50_000)}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the write", func() bool { return g.Written() == 1 })
+	eventually(t, "the write", func() bool { return g.Written() == 1 })
 	log.gate.Lock()
 	n := 0
 	for ; ; n++ {
@@ -202,7 +192,7 @@ func TestGroupPressure(t *testing.T) {
 // TestGroupPolicies: who flushes when.
 func TestGroupPolicies(t *testing.T) {
 	t.Parallel()
-	ctx := soon(t)
+	ctx := testContext(t)
 	t.Run("interval", func(t *testing.T) {
 		t.Parallel()
 		log := &fakeLog{}
@@ -210,7 +200,7 @@ func TestGroupPolicies(t *testing.T) {
 		for range 5 {
 			g.Append(ctx, Entry{})
 		}
-		until(t, "the write", func() bool { return g.Written() == 5 })
+		eventually(t, "the write", func() bool { return g.Written() == 5 })
 		if g.Durable() != 0 {
 			t.Error("flushed before the time")
 		}
@@ -243,7 +233,7 @@ func TestGroupPolicies(t *testing.T) {
 		g := NewGroup(log, GroupOptions{Policy: Never()})
 		defer g.Close()
 		g.Append(ctx, Entry{})
-		until(t, "the write", func() bool { return g.Written() == 1 })
+		eventually(t, "the write", func() bool { return g.Written() == 1 })
 		if err := g.Flush(ctx); err != nil || g.Durable() != 1 {
 			t.Error(g.Durable(), err)
 		}
@@ -257,7 +247,7 @@ func TestGroupPolicies(t *testing.T) {
 // after them.
 func TestGroupFailure(t *testing.T) {
 	t.Parallel()
-	ctx := soon(t)
+	ctx := testContext(t)
 	broken := errors.New("broken")
 	log := &fakeLog{}
 	g := NewGroup(log, GroupOptions{Policy: Always(), Bytes: 1000})

@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/internal/testenv"
 )
 
 // TestFailingFlush: a flush that fails is final, also when the next one would
@@ -82,7 +82,7 @@ func TestFailingFlushOfGroup(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx := testenv.Context(t)
 		g := commit.NewGroup(l, commit.GroupOptions{Policy: policy})
 		i, err := g.Append(ctx, entry(1))
 		if err == nil {
@@ -106,7 +106,6 @@ func TestFailingFlushOfGroup(t *testing.T) {
 			t.Errorf("%v: Close: %v", policy, err)
 		}
 		l.Close()
-		cancel()
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"testing"
-	"time"
 
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/goleak"
@@ -178,5 +177,3 @@ func isCorrupt(err error) *commit.CorruptError {
 	}
 	return nil
 }
-
-const patience = 20 * time.Second

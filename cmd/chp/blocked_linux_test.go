@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"clustermap/internal/testenv"
 )
 
 // A server whose standard error is a full pipe goes on: what fails at its ports
@@ -50,7 +52,7 @@ func TestH22_ServeWithStandardErrorFull(t *testing.T) {
 		c.Close()
 	}
 	must(t, "set", "key", "value", "--server", m[1])
-	for end := time.Now().Add(guard); descriptors() > before+10; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(testenv.Hang); descriptors() > before+10; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d descriptors, %d before the failed handshakes", descriptors(), before)
 		}

@@ -20,9 +20,6 @@ const (
 	allowVariable     = "CHP_CURVE_ALLOW"
 )
 
-// guard is after how long a process that hangs is killed. No test waits for it.
-const guard = commandtest.Guard
-
 // tested is chp, built by TestMain.
 var tested *commandtest.Program
 

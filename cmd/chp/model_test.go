@@ -10,6 +10,7 @@ import (
 
 	"clustermap/internal/interop"
 	"clustermap/internal/loopback"
+	"clustermap/internal/testenv"
 )
 
 // modelHost returns an address where the guide's ports are free: the programs of
@@ -128,7 +129,7 @@ func TestServeModel(t *testing.T) {
 			p.Call(interop.Op{"op": "stats"}, &stats)
 			return stats.Applied+stats.Snapshots > 0
 		}
-		for deadline := time.Now().Add(guard); !joined(); {
+		for deadline := time.Now().Add(testenv.Hang); !joined(); {
 			if time.Now().After(deadline) {
 				t.Fatal("the client has not joined")
 			}

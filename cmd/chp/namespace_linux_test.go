@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"clustermap/internal/testenv"
 )
 
 // network is three machines, as network namespaces on one bridge: both servers of a
@@ -113,7 +115,6 @@ func TestPairPartitioned(t *testing.T) {
 		t.Helper()
 		return runCommand(t, n.chp(machineClients, args...))
 	}
-	deadline := time.Now().Add(guard)
 	want := map[string]string{}
 	set := func(phase string) {
 		t.Helper()
@@ -127,7 +128,7 @@ func TestPairPartitioned(t *testing.T) {
 	inSync := func(i int) {
 		t.Helper()
 		var last outcome
-		for time.Now().Before(deadline) {
+		for deadline := time.Now().Add(testenv.Hang); time.Now().Before(deadline); {
 			last = run("status", "--json", "--server", endpoints[i], "--timeout", "1s")
 			if strings.TrimSpace(last.out) == "" {
 				continue
@@ -174,6 +175,7 @@ func TestPairPartitioned(t *testing.T) {
 	inSync(machineBackup)
 	check(machineBackup)
 	// The servers are in sync before each knows that of the other one.
+	deadline := time.Now().Add(testenv.Hang)
 	for o := run(append([]string{"failover"}, both...)...); o.code != exitDone; o = run(append([]string{"failover"}, both...)...) {
 		if time.Now().After(deadline) || !strings.Contains(o.stderr, "no handover") {
 			t.Fatalf("failover: %+v", o)

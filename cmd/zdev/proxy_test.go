@@ -1,31 +1,24 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"clustermap/internal/command"
 	"clustermap/internal/commandtest"
 	"clustermap/internal/interop"
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
 
-// hang is how long a test waits for what must happen before it gives up.
-const hang = 2 * time.Minute
+const hang = testenv.Hang
 
-func testContext(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	t.Cleanup(cancel)
-	return ctx
-}
+var testContext = testenv.Context
 
 // connected makes a socket that is connected to an endpoint, and closed with the test.
 func connected[S sockets.Socket](t testing.TB, create func(sockets.Options) (S, error), o sockets.Options, endpoint string) S {

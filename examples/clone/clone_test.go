@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/internal/interop"
+	"clustermap/internal/testenv"
 )
 
 // guide starts a program on libzmq that has the frames of the guide's.
@@ -59,7 +60,7 @@ func noMalformed(t *testing.T, p *interop.Process) {
 // receives waits until a Python server has received n updates from clients.
 func receives(t *testing.T, p *interop.Process, n int) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testenv.Hang)
 	for {
 		var stats struct{ Received, KVSet int }
 		p.Call(interop.Op{"op": "stats"}, &stats)

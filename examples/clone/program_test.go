@@ -15,11 +15,8 @@ import (
 
 	"clustermap/internal/interop"
 	"clustermap/internal/loopback"
+	"clustermap/internal/testenv"
 )
-
-// patience bounds every wait for a program. It ends a test that hangs; no test
-// depends on it.
-const patience = time.Minute
 
 // folder is where the programs are built.
 var folder string
@@ -139,7 +136,7 @@ func start(t *testing.T, name string, args ...string) *program {
 // to come.
 func (p *program) line(what string, match func(string) bool) string {
 	p.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(testenv.Hang)
 	for next := 0; ; {
 		p.mu.Lock()
 		lines, more := p.lines, p.more
@@ -205,7 +202,7 @@ func (p *program) stop() (e end) {
 	}
 	line := p.prefix("end:")
 	fmt.Sscanf(line, "end: sequence=%d keys=%d digest=%s", &e.sequence, &e.keys, &e.digest)
-	deadline := time.After(patience)
+	deadline := time.After(testenv.Hang)
 	for {
 		p.mu.Lock()
 		more := p.more

@@ -1,4 +1,5 @@
-// Package chptest has what the tests of chp and of the packages below it share.
+// Package chptest has what the tests of chp and of the packages below it share: values that
+// tell whose they are, and the size of the heap.
 package chptest
 
 import (
@@ -6,17 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"runtime"
-	"testing"
 )
-
-// Alone skips a test of one goroutine under the race detector, which has nothing to
-// find in it and makes it ten times slower.
-func Alone(t *testing.T) {
-	t.Helper()
-	if RaceDetector {
-		t.Skip("runs in one goroutine: the race detector finds nothing in it and makes it ten times slower")
-	}
-}
 
 // Heap returns the bytes of the heap that are in use.
 func Heap() int {

@@ -5,7 +5,6 @@ package commandtest
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,15 +13,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
-	"time"
-)
 
-// Guard is after how long a process that hangs is killed. No test waits for it.
-const Guard = 2 * time.Minute
+	"clustermap/internal/testenv"
+)
 
 // Program is a built command.
 type Program struct {
@@ -47,7 +43,7 @@ func Main(m *testing.M, use func(*Program)) int {
 	defer os.RemoveAll(dir)
 	p.path = filepath.Join(dir, p.Name)
 	args := []string{"build", "-o", p.path}
-	if raceEnabled() {
+	if testenv.RaceDetector { // the command runs under it, too
 		args = append(args, "-race")
 		// By default a program sleeps for a second when it ends, so that other
 		// threads can finish their reports.
@@ -63,27 +59,11 @@ func Main(m *testing.M, use func(*Program)) int {
 	return m.Run()
 }
 
-// raceEnabled tells whether the tests run under the race detector; then the
-// command does, too.
-func raceEnabled() bool {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return false
-	}
-	for _, s := range info.Settings {
-		if s.Key == "-race" && s.Value == "true" {
-			return true
-		}
-	}
-	return false
-}
-
 // Command returns the program with the arguments, not yet started. Variables of the
-// environment that begin with its name and an underscore are not passed on.
+// environment that begin with its name and an underscore are not passed on. A process
+// that hangs is killed before the test binary's deadline.
 func (p *Program) Command(t testing.TB, args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), Guard)
-	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, p.path, args...)
+	cmd := exec.CommandContext(testenv.Context(t), p.path, args...)
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, strings.ToUpper(p.Name)+"_") {
 			cmd.Env = append(cmd.Env, v)

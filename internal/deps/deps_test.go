@@ -151,7 +151,7 @@ var rules = []struct {
 }
 
 // forTests lists what only tests may use: none of it belongs into a program.
-var forTests = []string{"testing", module + "/internal/chptest", module + "/internal/commandtest", module + "/internal/interop", module + "/internal/loopback", module + "/internal/tmpfs", "go.uber.org/goleak", "github.com/anishathalye/porcupine"}
+var forTests = []string{"testing", module + "/internal/chptest", module + "/internal/commandtest", module + "/internal/interop", module + "/internal/loopback", module + "/internal/testenv", module + "/internal/tmpfs", "go.uber.org/goleak", "github.com/anishathalye/porcupine"}
 
 type pkg struct {
 	ImportPath string

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"clustermap/internal/interop"
+	"clustermap/internal/testenv"
 
 	"go.uber.org/goleak"
 )
@@ -140,11 +141,9 @@ func peer(t *testing.T, kind string, args ...string) *interop.Process {
 	return interop.Python(t, "zmq_peer.py", append([]string{"--type", kind}, args...)...)
 }
 
-const anyPort = "tcp://127.0.0.1:*"
-
 func TestPeersExchange(t *testing.T) {
 	t.Parallel()
-	router := peer(t, "ROUTER", "--bind", anyPort)
+	router := peer(t, "ROUTER", "--bind", testenv.AnyPort)
 	dealer := peer(t, "DEALER", "--identity", "bWU=", "--connect", router.Endpoint)
 
 	sizes := []int{0, 1, 255, 256, 65536}
@@ -173,7 +172,7 @@ func TestPeersExchange(t *testing.T) {
 
 func TestPeersPublish(t *testing.T) {
 	t.Parallel()
-	pub := peer(t, "XPUB", "--bind", anyPort, "--hwm", "0")
+	pub := peer(t, "XPUB", "--bind", testenv.AnyPort, "--hwm", "0")
 	sub := peer(t, "SUB", "--connect", pub.Endpoint, "--subscribe", "YQ==", "--hwm", "0")
 	var got interop.Received
 	pub.Call(interop.Op{"op": "recv"}, &got)

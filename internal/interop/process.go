@@ -14,15 +14,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	"clustermap/internal/testenv"
 )
 
 //go:embed python/*.py
 var programs embed.FS
-
-// patience bounds every wait for a program. It is there to end a hung test
-// with a message, and no test may depend on it.
-const patience = 2 * time.Minute
 
 // ErrExited is what a wait returns when the program has ended.
 var ErrExited = errors.New("the program has ended")
@@ -258,7 +255,7 @@ func (c *Pending) Wait(ctx context.Context, result any) error {
 // ends the test on any error.
 func (c *Pending) Done(result any) {
 	c.p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Hang)
 	defer cancel()
 	if err := c.Wait(ctx, result); err != nil {
 		c.p.t.Fatalf("interop: %s: %v: %v", c.p.name, c.op, err)
@@ -300,7 +297,7 @@ func (p *Process) Next(ctx context.Context, name string) (Event, error) {
 // any error.
 func (p *Process) Event(name string, result any) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Hang)
 	defer cancel()
 	e, err := p.Next(ctx, name)
 	if err == nil && result != nil {

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"clustermap/internal/chptest"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/testenv"
 )
 
 // A few keys that never change, each among many that do, would each keep a whole
@@ -39,7 +39,7 @@ func TestCompactionFreesWhatFewKeysHold(t *testing.T) {
 
 // No call of the writer may do much more work than it brings.
 func TestCompactionGoesInSmallSteps(t *testing.T) {
-	chptest.Alone(t)
+	testenv.Alone(t)
 	t.Parallel()
 	s := New(Options{})
 	value := make([]byte, 100)

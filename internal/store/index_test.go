@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"clustermap/internal/chptest"
+	"clustermap/internal/testenv"
 )
 
 // load returns the share of the slots of all tables that are in use or dead.
@@ -45,7 +45,7 @@ func (x *index) checkCounts(t *testing.T) {
 }
 
 func TestIndexGrowsAndShrinks(t *testing.T) {
-	chptest.Alone(t)
+	testenv.Alone(t)
 	t.Parallel()
 	for _, shards := range []int{1, 8, MaxShards} {
 		s := New(Options{Shards: shards})
@@ -81,7 +81,7 @@ func TestIndexGrowsAndShrinks(t *testing.T) {
 
 // Keys that come and go must not fill the tables with dead slots.
 func TestIndexUnderChurn(t *testing.T) {
-	chptest.Alone(t)
+	testenv.Alone(t)
 	t.Parallel()
 	s := New(Options{Shards: 1})
 	rng := rand.New(rand.NewPCG(1, 15))

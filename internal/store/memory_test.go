@@ -8,6 +8,7 @@ import (
 
 	"clustermap/internal/chptest"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/testenv"
 )
 
 // skewed returns one of n keys, some of them far more often than others.
@@ -28,7 +29,7 @@ func fill(t testing.TB, batches, per int, key func() int) []batch {
 }
 
 func TestMemoryIsBounded(t *testing.T) {
-	chptest.Alone(t)
+	testenv.Alone(t)
 	updates := 10_000_000
 	if testing.Short() {
 		updates /= 20
@@ -88,7 +89,7 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 func TestSmallStoresAreSmall(t *testing.T) {
-	chptest.Alone(t)
+	testenv.Alone(t)
 	const stores = 300
 	before := chptest.Heap()
 	all := make([]*Map, stores)
@@ -108,7 +109,7 @@ func TestSmallStoresAreSmall(t *testing.T) {
 
 // After a purge the memory must come back, without a big update to push it.
 func TestMemoryComesBack(t *testing.T) {
-	chptest.Alone(t)
+	testenv.Alone(t)
 	s := New(Options{})
 	for i := range 200_000 {
 		s.Put(fmt.Appendf(nil, "/key/%d", i), int64(i+1), nil, nil, make([]byte, 50))
@@ -136,7 +137,7 @@ func TestMemoryComesBack(t *testing.T) {
 // A reader that does not leave stops recycling, and nothing more: memory goes to
 // the garbage collector instead, and other readers find all that they should.
 func TestMemoryIsBoundedBesideAStuckReader(t *testing.T) {
-	chptest.Alone(t)
+	testenv.Alone(t)
 	const keys = 1000
 	s := New(Options{})
 	rng := rand.New(rand.NewPCG(1, 8))
@@ -165,7 +166,7 @@ func TestMemoryIsBoundedBesideAStuckReader(t *testing.T) {
 }
 
 func TestStoreAllocatesNothing(t *testing.T) {
-	chptest.Alone(t)
+	testenv.Alone(t)
 	for _, keys := range []int{100, 10_000} {
 		t.Run(fmt.Sprint(keys), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 9))

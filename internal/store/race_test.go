@@ -12,6 +12,7 @@ import (
 
 	"clustermap/internal/chptest"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/testenv"
 )
 
 // One writer sets, deletes and grows; readers check that what they get belongs to
@@ -22,7 +23,7 @@ func TestStoreConcurrently(t *testing.T) {
 	t.Parallel()
 	const keys = 3000
 	rounds := 1500
-	if testing.Short() || chptest.RaceDetector {
+	if testing.Short() || testenv.RaceDetector {
 		rounds = 300
 	}
 	s := New(Options{MinSegment: 4096})

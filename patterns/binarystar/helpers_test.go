@@ -1,7 +1,6 @@
 package binarystar
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -10,28 +9,17 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/testenv"
+
 	"go.uber.org/goleak"
 )
 
-// hang is how long a test waits for what must happen before it gives up; no
-// test depends on its length.
-const hang = 2 * time.Minute
+const hang = testenv.Hang
 
-func testContext(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(hang); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
+var (
+	testContext = testenv.Context
+	eventually  = testenv.Eventually
+)
 
 // link is how one node hears the other: an address that leads to wherever the
 // other one is now, and that can be cut.

@@ -7,44 +7,27 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
 
+const (
+	raceEnabled = testenv.RaceDetector
+	anyPort     = testenv.AnyPort
+	hang        = testenv.Hang
+)
+
+var (
+	testContext = testenv.Context
+	must        = testenv.Must
+	eventually  = testenv.Eventually
+)
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// hang is how long a test waits for what must happen before it gives up; no
-// test depends on its length.
-const hang = 2 * time.Minute
-
-const anyPort = "tcp://127.0.0.1:*"
-
-func testContext(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(hang); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
 
 // publisher is a PUB that waits for its subscribers instead of dropping.
 func publisher(t testing.TB, endpoint string) *sockets.Pub {

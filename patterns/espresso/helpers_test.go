@@ -5,32 +5,19 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 
 	"go.uber.org/goleak"
 )
 
+var (
+	testContext = testenv.Context
+	must        = testenv.Must
+)
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// hang is how long a test waits for what must happen before it gives up; no test
-// depends on its length.
-const hang = 2 * time.Minute
-
-func testContext(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // open makes a socket, which is closed with the test.
 func open[S sockets.Socket](t testing.TB, create func(sockets.Options) (S, error), o sockets.Options) S {

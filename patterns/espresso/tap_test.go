@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"clustermap/internal/chptest"
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -351,7 +351,7 @@ func TestOptions(t *testing.T) {
 // The copy for an observer costs no allocation once its buffers have grown, on the way
 // of the messages and in the observer.
 func TestAllocTap(t *testing.T) {
-	if chptest.RaceDetector {
+	if testenv.RaceDetector {
 		t.Skip("under the race detector pools allocate")
 	}
 	ctx := testContext(t)

@@ -2,27 +2,16 @@ package freelance
 
 import (
 	"context"
-	"runtime/debug"
 	"testing"
 
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
-
-// raceEnabled says whether the tests run under the race detector.
-var raceEnabled = func() bool {
-	info, _ := debug.ReadBuildInfo()
-	for _, s := range info.Settings {
-		if s.Key == "-race" {
-			return s.Value == "true"
-		}
-	}
-	return false
-}()
 
 // TestAllocPing: a server answers pings without an allocation. The test is not
 // parallel: what is counted is the whole process's.
 func TestAllocPing(t *testing.T) {
-	if raceEnabled {
+	if testenv.RaceDetector {
 		t.Skip("under the race detector pools allocate")
 	}
 	s := startServer(t, ServerOptions{})
@@ -50,7 +39,7 @@ func TestAllocPing(t *testing.T) {
 // what the application gets: the bytes of the two messages, and the slices of their
 // frames.
 func TestAllocRequest(t *testing.T) {
-	if raceEnabled {
+	if testenv.RaceDetector {
 		t.Skip("under the race detector pools allocate")
 	}
 	reply := [][]byte{[]byte("reply")}

@@ -10,14 +10,19 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 
 	"go.uber.org/goleak"
 )
 
-// hang is how long a test waits for what must happen before it gives up; no
-// test depends on its length.
-const hang = 2 * time.Minute
+const hang = testenv.Hang
+
+var (
+	testContext = testenv.Context
+	eventually  = testenv.Eventually
+	must        = testenv.Must
+)
 
 // short is an interval of pings for tests.
 const short = 20 * time.Millisecond
@@ -25,29 +30,6 @@ const short = 20 * time.Millisecond
 func TestMain(m *testing.M) {
 	child()
 	goleak.VerifyTestMain(m)
-}
-
-func testContext(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(hang); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func echo(_ context.Context, request [][]byte) ([][]byte, error) { return request, nil }

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"testing"
 
-	"clustermap/internal/chptest"
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
 
 // TestAllocForward: keeping and forwarding messages of known topics allocates
 // nothing. It is not parallel: the count is the whole process's.
 func TestAllocForward(t *testing.T) {
-	if chptest.RaceDetector {
+	if testenv.RaceDetector {
 		t.Skip("under the race detector pools allocate")
 	}
 	r := newRig(t, Options{})

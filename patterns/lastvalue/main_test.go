@@ -5,43 +5,25 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 
 	"go.uber.org/goleak"
 )
 
+const (
+	hang    = testenv.Hang
+	anyPort = testenv.AnyPort
+)
+
+var (
+	testContext = testenv.Context
+	must        = testenv.Must
+	eventually  = testenv.Eventually
+)
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// hang is how long a test waits for what must happen before it gives up; no test
-// depends on its length.
-const hang = 2 * time.Minute
-
-const anyPort = "tcp://127.0.0.1:*"
-
-func testContext(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(hang); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
 
 // rig is a cache with a publisher.
 type rig struct {

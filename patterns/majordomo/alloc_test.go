@@ -3,7 +3,7 @@ package majordomo
 import (
 	"testing"
 
-	"clustermap/internal/chptest"
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -11,7 +11,7 @@ import (
 // TestAllocRouting: in steady state, routing a request to a worker and its reply back
 // allocates nothing, whether a worker is free or the request has to wait for one.
 func TestAllocRouting(t *testing.T) {
-	if chptest.RaceDetector {
+	if testenv.RaceDetector {
 		t.Skip("under the race detector pools allocate")
 	}
 	b, endpoint := startBroker(t, lasting)

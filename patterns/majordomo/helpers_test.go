@@ -6,43 +6,26 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 
 	"go.uber.org/goleak"
 )
 
+const (
+	hang    = testenv.Hang
+	anyPort = testenv.AnyPort
+)
+
+var (
+	testContext = testenv.Context
+	eventually  = testenv.Eventually
+	must        = testenv.Must
+)
+
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
-
-// hang is how long a test waits for what must happen before it gives up; no test
-// depends on its length.
-const hang = 2 * time.Minute
-
-func testContext(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(hang); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-const anyPort = "tcp://127.0.0.1:*"
 
 // startBroker starts a broker, and returns its endpoint.
 func startBroker(t testing.TB, o BrokerOptions) (*Broker, string) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"clustermap/internal/chptest"
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
 
@@ -422,7 +422,7 @@ func TestOptions(t *testing.T) {
 
 // TestAllocNext: stamping, and looking at stamps, allocates nothing.
 func TestAllocNext(t *testing.T) {
-	if chptest.RaceDetector {
+	if testenv.RaceDetector {
 		t.Skip("under the race detector pools allocate")
 	}
 	r := newRig(t, Options{Sequence: true, Clocks: Unsynchronised})

@@ -10,34 +10,23 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/testenv"
+
 	"go.uber.org/goleak"
 )
 
-// hang is how long a test waits for what must happen before it gives up; no
-// test depends on its length.
-const hang = 2 * time.Minute
+const hang = testenv.Hang
+
+var (
+	testContext = testenv.Context
+	eventually  = testenv.Eventually
+)
 
 func TestMain(m *testing.M) {
 	if child() {
 		return
 	}
 	goleak.VerifyTestMain(m)
-}
-
-func testContext(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(hang); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 func frames(text ...string) (all [][]byte) {

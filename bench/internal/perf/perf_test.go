@@ -7,16 +7,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"clustermap/internal/interop"
+	"clustermap/internal/testenv"
 
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const anyPort = "tcp://127.0.0.1:*"
 
 // running is a tool under way.
 type running struct {
@@ -29,7 +27,7 @@ type running struct {
 
 func start(t *testing.T, tool Tool, args ...string) *running {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithCancel(testenv.Context(t))
 	r := &running{t: t, bound: make(chan string, 1), finished: make(chan struct{})}
 	ctx = context.WithValue(ctx, boundKey{}, func(endpoint string) { r.bound <- endpoint })
 	go func() {
@@ -75,7 +73,7 @@ func peer(t *testing.T, kind, how, endpoint string) *interop.Process {
 
 func TestThr(t *testing.T) {
 	t.Parallel()
-	local := start(t, LocalThr, anyPort, "30", "500")
+	local := start(t, LocalThr, testenv.AnyPort, "30", "500")
 	remote := start(t, RemoteThr, local.endpoint(), "30", "500")
 	local.want(0, throughput)
 	remote.want(0, "")
@@ -83,7 +81,7 @@ func TestThr(t *testing.T) {
 
 func TestThrCurve(t *testing.T) {
 	t.Parallel()
-	local := start(t, LocalThr, anyPort, "30", "500", "1")
+	local := start(t, LocalThr, testenv.AnyPort, "30", "500", "1")
 	remote := start(t, RemoteThr, local.endpoint(), "30", "500", "1")
 	local.want(0, throughput)
 	remote.want(0, "")
@@ -110,7 +108,7 @@ func TestKeys(t *testing.T) {
 
 func TestThrFromLibzmq(t *testing.T) {
 	t.Parallel()
-	local := start(t, LocalThr, anyPort, "30", "500")
+	local := start(t, LocalThr, testenv.AnyPort, "30", "500")
 	p := peer(t, "PUSH", "--connect", local.endpoint())
 	p.Call(interop.Op{"op": "send", "sizes": []int{30}, "count": 500}, nil)
 	local.want(0, throughput)
@@ -118,7 +116,7 @@ func TestThrFromLibzmq(t *testing.T) {
 
 func TestThrToLibzmq(t *testing.T) {
 	t.Parallel()
-	p := peer(t, "PULL", "--bind", anyPort)
+	p := peer(t, "PULL", "--bind", testenv.AnyPort)
 	remote := start(t, RemoteThr, p.Endpoint, "30", "500")
 	var got interop.Received
 	p.Call(interop.Op{"op": "recv", "n": 500}, &got)
@@ -132,7 +130,7 @@ func TestThrToLibzmq(t *testing.T) {
 
 func TestLat(t *testing.T) {
 	t.Parallel()
-	local := start(t, LocalLat, anyPort, "30", "50")
+	local := start(t, LocalLat, testenv.AnyPort, "30", "50")
 	remote := start(t, RemoteLat, local.endpoint(), "30", "50")
 	local.want(0, "")
 	remote.want(0, latency)
@@ -140,7 +138,7 @@ func TestLat(t *testing.T) {
 
 func TestLatFromLibzmq(t *testing.T) {
 	t.Parallel()
-	local := start(t, LocalLat, anyPort, "30", "50")
+	local := start(t, LocalLat, testenv.AnyPort, "30", "50")
 	p := peer(t, "REQ", "--connect", local.endpoint())
 	for i := range 50 {
 		p.Call(interop.Op{"op": "send", "seed": i, "sizes": []int{30}, "count": 1}, nil)
@@ -155,7 +153,7 @@ func TestLatFromLibzmq(t *testing.T) {
 
 func TestLatToLibzmq(t *testing.T) {
 	t.Parallel()
-	p := peer(t, "REP", "--bind", anyPort)
+	p := peer(t, "REP", "--bind", testenv.AnyPort)
 	echo := p.Start(interop.Op{"op": "echo", "n": 50})
 	start(t, RemoteLat, p.Endpoint, "30", "50").want(0, latency)
 	echo.Done(nil)
@@ -170,7 +168,7 @@ func TestInside(t *testing.T) {
 
 func TestWrongSize(t *testing.T) {
 	t.Parallel()
-	local := start(t, LocalThr, anyPort, "30", "500")
+	local := start(t, LocalThr, testenv.AnyPort, "30", "500")
 	start(t, RemoteThr, local.endpoint(), "31", "1").want(0, "")
 	local.want(255, "error: message of incorrect size received\n")
 }

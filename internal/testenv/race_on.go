@@ -1,7 +1,7 @@
-//go:build !race
+//go:build race
 
-package chptest
+package testenv
 
 // RaceDetector says that tests run under the race detector, some ten times
 // slower.
-const RaceDetector = false
+const RaceDetector = true
