@@ -5,6 +5,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"clustermap/internal/queue"
 )
 
 // admission limits the resources that peers can occupy: the accepted connections,
@@ -24,10 +26,10 @@ type admission struct {
 	judges                        chan struct{} // holds a token for each running call of an authenticator
 
 	mu          sync.Mutex
-	connections int       // accepted, and not ended
-	handshakes  int       // of these, in their handshake
-	stalled     list.List // of *conn: the handshakes that wait for their peer, the longest wait first
-	room        gate      // where listeners wait
+	connections int        // accepted, and not ended
+	handshakes  int        // of these, in their handshake
+	stalled     list.List  // of *conn: the handshakes that wait for their peer, the longest wait first
+	room        queue.Gate // where listeners wait
 }
 
 // handshakeGrace is how long a peer may take for a step of its handshake before a
@@ -40,7 +42,7 @@ func (a *admission) init(o *Options) {
 	a.maxConnections, a.maxHandshakes = o.MaxConnections, o.MaxHandshakes
 	a.grace = handshakeGrace
 	a.judges = make(chan struct{}, o.MaxHandshakes)
-	a.room = newGate()
+	a.room = queue.NewGate()
 }
 
 // enter counts a new connection, whose handshake begins. It waits while there are
@@ -62,8 +64,8 @@ func (a *admission) enter(c *conn, closed <-chan struct{}) error {
 		if full {
 			return ErrTooManyConnections
 		}
-		l := limit{patience: wait}
-		if err := a.room.waitWithin(context.Background(), &a.mu, closed, &l); err == ErrClosed {
+		l := queue.Limit{Patience: wait}
+		if err := a.room.Wait(context.Background(), &a.mu, closed, &l); err == ErrClosed {
 			return err
 		}
 	}
@@ -95,7 +97,7 @@ func (a *admission) evict() (wait time.Duration) {
 // wake wakes the listeners if another handshake may begin. mu must be held.
 func (a *admission) wake() {
 	if a.handshakes < a.maxHandshakes {
-		a.room.wake()
+		a.room.Wake()
 	}
 }
 

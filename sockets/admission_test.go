@@ -225,7 +225,7 @@ func TestS4_ZAPQueue(t *testing.T) {
 	listed := func() int {
 		handler.in.mu.Lock()
 		defer handler.in.mu.Unlock()
-		return handler.in.ready.len()
+		return handler.in.ready.Len()
 	}
 	for i := range 100 {
 		r := dialRaw(t, pull.LastEndpoint())

@@ -1,6 +1,8 @@
 package sockets
 
-import "clustermap/zmtp"
+import (
+	"clustermap/zmtp"
+)
 
 // conflates says whether Options.Conflate applies to the socket.
 func (s *socket) conflates() bool {
@@ -53,8 +55,8 @@ func (in *inbox) keepLast(q *inqueue, b *Batch) {
 	}
 	b.spans[0] = b.spans[dropped]
 	b.spans = b.spans[:1]
-	for q.batches.len() > 0 {
-		item := q.batches.pop()
+	for q.batches.Len() > 0 {
+		item := q.batches.Pop()
 		dropped += len(item.spans) - item.next
 		item.chunk.Release()
 		in.recycle(item.spans)

@@ -7,8 +7,8 @@ func (in *inbox) cut(q *inqueue) (dropped []inbatch) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	q.cut = true
-	for q.batches.len() > 0 {
-		dropped = append(dropped, q.batches.pop())
+	for q.batches.Len() > 0 {
+		dropped = append(dropped, q.batches.Pop())
 	}
 	cost := q.cost
 	q.messages, q.cost, q.untold = 0, 0, hwm{}

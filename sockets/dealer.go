@@ -3,6 +3,7 @@ package sockets
 import (
 	"context"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -40,7 +41,7 @@ func (d *Dealer) Send(ctx context.Context, frames ...[]byte) error {
 
 // TrySend is Send without waiting: if it would have to, it returns
 // ErrWouldBlock.
-func (d *Dealer) TrySend(frames ...[]byte) error { return d.Send(noWait, frames...) }
+func (d *Dealer) TrySend(frames ...[]byte) error { return d.Send(queue.NoWait, frames...) }
 
 // SendBatch sends messages of one frame each, which it copies, and returns how
 // many of them were sent: all, or fewer with the error that ended the wait for
@@ -67,7 +68,7 @@ func (d *Dealer) Recv(ctx context.Context) (Message, error) { return d.in.recv(c
 
 // TryRecv is Recv without waiting: if there is no message, it returns
 // ErrWouldBlock.
-func (d *Dealer) TryRecv() (Message, error) { return d.in.recv(noWait) }
+func (d *Dealer) TryRecv() (Message, error) { return d.in.recv(queue.NoWait) }
 
 // RecvBatch waits as Recv does, and lends the messages that one peer sent
 // together: see [Batch].
@@ -75,7 +76,7 @@ func (d *Dealer) RecvBatch(ctx context.Context, b *Batch) error { return d.in.re
 
 // TryRecvBatch is RecvBatch without waiting: if there is no message, it returns
 // ErrWouldBlock, and b is empty.
-func (d *Dealer) TryRecvBatch(b *Batch) error { return d.in.recvBatch(noWait, b) }
+func (d *Dealer) TryRecvBatch(b *Batch) error { return d.in.recvBatch(queue.NoWait, b) }
 
 // dealerPattern is Dealer as the engine sees it.
 type dealerPattern Dealer

@@ -290,7 +290,7 @@ func TestDealerBackPressure(t *testing.T) {
 func (in *inbox) stopped() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.ready.len() > 0 && in.ready.front().blocked && in.ready.front().messages == in.limits.messages
+	return in.ready.Len() > 0 && in.ready.Front().blocked && in.ready.Front().messages == in.limits.messages
 }
 
 // TestDealerConcurrent: many senders and receivers on both sides of several

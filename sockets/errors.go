@@ -3,15 +3,15 @@ package sockets
 import (
 	"errors"
 	"fmt"
-	"net"
-	"os"
+
+	"clustermap/internal/queue"
 )
 
 // Conditions. Compare with errors.Is.
 var (
 	// ErrClosed is returned by every method of a socket that was closed, also
 	// by calls that were waiting at that moment. It Is net.ErrClosed.
-	ErrClosed = fmt.Errorf("sockets: socket is closed: %w", net.ErrClosed)
+	ErrClosed = queue.ErrClosed
 
 	// ErrUnroutable is returned by Router when no peer has the identity that
 	// the message names (with Options.Mandatory), or when the given peer has
@@ -27,11 +27,11 @@ var (
 	// ErrTimeout is returned by calls that waited for Options.SendTimeout or
 	// Options.RecvTimeout in vain. It Is os.ErrDeadlineExceeded, and a
 	// net.Error whose Timeout is true.
-	ErrTimeout = fmt.Errorf("sockets: waited too long: %w", os.ErrDeadlineExceeded)
+	ErrTimeout = queue.ErrTimeout
 
 	// ErrWouldBlock is returned by calls that do not wait (TrySend, TryRecv)
 	// when they would have to: nothing was sent or received.
-	ErrWouldBlock = errors.New("sockets: would have to wait")
+	ErrWouldBlock = queue.ErrWouldBlock
 
 	// ErrState is returned by Req and Rep for a call out of turn: see there.
 	ErrState = errors.New("sockets: request and reply must alternate")

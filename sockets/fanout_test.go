@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"clustermap/internal/queue"
 )
 
 // fanned is a publisher with subscribers to everything that nobody writes to.
@@ -190,11 +192,11 @@ func TestPubSendBatchBlock(t *testing.T) {
 		bodies[i] = make([]byte, fullStage/2-100) // two go together
 	}
 	for range 5 {
-		if n, err := pub.SendBatch(noWait, bodies[:2]); n != 2 || err != nil {
+		if n, err := pub.SendBatch(queue.NoWait, bodies[:2]); n != 2 || err != nil {
 			t.Fatal(n, err)
 		}
 	}
-	if n, err := pub.SendBatch(noWait, bodies); n != 0 || !errors.Is(err, ErrWouldBlock) {
+	if n, err := pub.SendBatch(queue.NoWait, bodies); n != 0 || !errors.Is(err, ErrWouldBlock) {
 		t.Errorf("a full queue: %d, %v", n, err)
 	}
 	for _, q := range peers {
@@ -203,7 +205,7 @@ func TestPubSendBatchBlock(t *testing.T) {
 			q.out.offer(nil, [][]byte{nil})
 		}
 	}
-	if n, err := pub.SendBatch(noWait, bodies); n != 2 || !errors.Is(err, ErrWouldBlock) {
+	if n, err := pub.SendBatch(queue.NoWait, bodies); n != 2 || !errors.Is(err, ErrWouldBlock) {
 		t.Errorf("room for one: %d, %v, want 2 and ErrWouldBlock", n, err)
 	}
 	for i, q := range peers {

@@ -7,6 +7,7 @@ import (
 
 	"clustermap/internal/buf"
 	"clustermap/internal/invariants"
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -17,8 +18,8 @@ import (
 // and sends that peer to the back; RecvBatch takes that peer's first batch.
 type inbox struct {
 	mu      sync.Mutex
-	ready   ring[*inqueue]
-	some    gate          // receivers wait here while ready is empty
+	ready   queue.Ring[*inqueue]
+	some    queue.Gate    // receivers wait here while ready is empty
 	done    chan struct{} // closed by Close
 	watch   watch         // who waits for several sockets at once, also to send
 	spare   [][]Span      // emptied span slices, for the readers
@@ -48,7 +49,7 @@ func (h hwm) low() hwm { return hwm{(h.messages + 1) / 2, (h.bytes + 1) / 2} }
 // inqueue is what was received on one pipe and nobody took. All of it is
 // guarded by inbox.mu.
 type inqueue struct {
-	batches  ring[inbatch]
+	batches  queue.Ring[inbatch]
 	messages int
 	cost     int           // of the batches, in bytes
 	resume   chan struct{} // the reader waits here while the queue is full
@@ -89,7 +90,7 @@ type inbatch struct {
 const spareSpans = 128 << 10
 
 func (in *inbox) init(limits hwm) {
-	in.some = newGate()
+	in.some = queue.NewGate()
 	in.done = make(chan struct{})
 	in.limits = limits
 	in.grace, in.term, in.slack = aheadGrace, loanTerm, behindBytes
@@ -156,10 +157,10 @@ func (in *inbox) push(q *inqueue, b *Batch, gone <-chan struct{}) bool {
 			b.spans = b.spans[:copy(b.spans, b.spans[room:])]
 			b.chunk.Retain()
 		}
-		q.batches.push(item)
+		q.batches.Push(item)
 		q.messages += len(item.spans)
 		q.cost += item.cost
-		q.awaited = in.some.waiters > 0
+		q.awaited = in.some.Waiters() > 0
 		in.list(q)
 	}
 	in.mu.Unlock()
@@ -171,16 +172,16 @@ func (in *inbox) push(q *inqueue, b *Batch, gone <-chan struct{}) bool {
 func (in *inbox) list(q *inqueue) {
 	if !q.listed {
 		q.listed = true
-		in.ready.push(q)
+		in.ready.Push(q)
 	}
-	in.some.wake()
+	in.some.Wake()
 	in.signal()
 	in.watch.tell()
 }
 
 // unlist takes the queue at the front out of the ring. mu must be held.
 func (in *inbox) unlist() *inqueue {
-	q := in.ready.pop()
+	q := in.ready.Pop()
 	q.listed = false
 	return q
 }
@@ -190,7 +191,7 @@ func (in *inbox) unlist() *inqueue {
 func (in *inbox) withdraw(q *inqueue) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if q.batches.len() == 0 {
+	if q.batches.Len() == 0 {
 		in.delist(q)
 	}
 }
@@ -200,9 +201,9 @@ func (in *inbox) delist(q *inqueue) {
 	if !q.listed {
 		return
 	}
-	for range in.ready.len() {
-		if other := in.ready.pop(); other != q {
-			in.ready.push(other)
+	for range in.ready.Len() {
+		if other := in.ready.Pop(); other != q {
+			in.ready.Push(other)
 		}
 	}
 	q.listed = false
@@ -212,8 +213,8 @@ func (in *inbox) delist(q *inqueue) {
 // front returns the queue at the front of the ring, which has a message, or nil
 // if there is none. mu must be held, and may be released meanwhile.
 func (in *inbox) front() *inqueue {
-	for in.ready.len() > 0 {
-		if q := in.ready.front(); q.batches.len() > 0 {
+	for in.ready.Len() > 0 {
+		if q := in.ready.Front(); q.batches.Len() > 0 {
 			return q
 		}
 		in.fetch()
@@ -223,7 +224,7 @@ func (in *inbox) front() *inqueue {
 
 // next waits until some peer has a message and returns its queue, still at the
 // front of the ring, with in.mu held.
-func (in *inbox) next(ctx context.Context, l *limit) (*inqueue, error) {
+func (in *inbox) next(ctx context.Context, l *queue.Limit) (*inqueue, error) {
 	in.mu.Lock()
 	for {
 		if in.closed() {
@@ -236,7 +237,7 @@ func (in *inbox) next(ctx context.Context, l *limit) (*inqueue, error) {
 		if in.loan != nil && in.borrow(ctx) {
 			continue
 		}
-		if err := in.some.waitWithin(ctx, &in.mu, in.done, l); err != nil {
+		if err := in.some.Wait(ctx, &in.mu, in.done, l); err != nil {
 			in.mu.Unlock()
 			return nil, err
 		}
@@ -250,9 +251,9 @@ func (in *inbox) taken(q *inqueue, messages, cost int) {
 	q.cost -= cost
 	in.fetched(q, cost)
 	in.unlist()
-	if q.batches.len() > 0 {
+	if q.batches.Len() > 0 {
 		q.listed = true
-		in.ready.push(q)
+		in.ready.Push(q)
 	} else {
 		invariants.Assert(q.messages == 0 && q.cost == 0, "an empty queue has nothing to count")
 	}
@@ -262,8 +263,8 @@ func (in *inbox) taken(q *inqueue, messages, cost int) {
 	if q.blocked && (q.messages < q.until.messages && q.cost < q.until.bytes || q.messages == 0) {
 		q.unblock()
 	}
-	if in.ready.len() > 0 {
-		in.some.wake()
+	if in.ready.Len() > 0 {
+		in.some.Wake()
 	}
 	in.signal()
 	link, told, empty := q.account(messages, cost)
@@ -295,7 +296,7 @@ func (q *inqueue) account(messages, cost int) (link *half, told hwm, empty bool)
 	}
 	q.untold.messages += messages
 	q.untold.bytes += cost
-	empty = q.batches.len() == 0
+	empty = q.batches.Len() == 0
 	if !empty && q.untold.messages < q.report {
 		return nil, hwm{}, false
 	}
@@ -305,11 +306,11 @@ func (q *inqueue) account(messages, cost int) (link *half, told hwm, empty bool)
 
 // await waits until there is a message, and takes none. It may return when there
 // is none.
-func (in *inbox) await(ctx context.Context, l *limit) error {
+func (in *inbox) await(ctx context.Context, l *queue.Limit) error {
 	if _, err := in.next(ctx, l); err != nil {
 		return err
 	}
-	in.some.wake() // the token, if it was one, is for whoever takes the message
+	in.some.Wake() // the token, if it was one, is for whoever takes the message
 	in.mu.Unlock()
 	return nil
 }
@@ -341,7 +342,7 @@ func (m *single) discard() {
 }
 
 // take takes one message, and waits for it.
-func (in *inbox) take(ctx context.Context, l *limit) (single, error) {
+func (in *inbox) take(ctx context.Context, l *queue.Limit) (single, error) {
 	q, err := in.next(ctx, l)
 	if err != nil {
 		return single{}, err
@@ -367,14 +368,14 @@ func (in *inbox) takeQueued() (single, error) {
 // takeOf takes the first message of the queue at the front. mu must be held, and
 // is released.
 func (in *inbox) takeOf(q *inqueue) single {
-	item := q.batches.frontPointer()
+	item := q.batches.At(0)
 	m := single{item.chunk, item.spans[item.next], item.peer}
 	cost := item.cost / (len(item.spans) - item.next)
 	item.cost -= cost
 	item.next++
 	if item.next == len(item.spans) {
 		in.recycle(item.spans)
-		q.batches.pop() // its reference on chunk is now ours
+		q.batches.Pop() // its reference on chunk is now ours
 	} else {
 		m.chunk.Retain()
 	}
@@ -390,7 +391,7 @@ func (in *inbox) recv(ctx context.Context) (Message, error) {
 
 // recvFrom is recv and tells whose message it is.
 func (in *inbox) recvFrom(ctx context.Context) (Message, *Peer, error) {
-	l := limit{patience: in.patience}
+	l := queue.Limit{Patience: in.patience}
 	m, err := in.take(ctx, &l)
 	if err != nil {
 		return nil, nil, err
@@ -415,7 +416,7 @@ type exchanger interface {
 // takeNext takes the next message of x, and waits for it. It waits outside of
 // x.next, whose mutex others need meanwhile.
 func (in *inbox) takeNext(ctx context.Context, x exchanger) (m single, skip int, err error) {
-	l := limit{patience: in.patience}
+	l := queue.Limit{Patience: in.patience}
 	for {
 		m, skip, err = x.next()
 		if err != ErrWouldBlock {
@@ -452,14 +453,14 @@ func (in *inbox) recvBatch(ctx context.Context, b *Batch) error {
 	spans := b.spans
 	b.spans = nil
 	b.Release()
-	l := limit{patience: in.patience}
+	l := queue.Limit{Patience: in.patience}
 	q, err := in.next(ctx, &l)
 	if err != nil {
 		b.spans = spans[:0]
 		return err
 	}
 	in.recycle(spans)
-	item := q.batches.pop()
+	item := q.batches.Pop()
 	*b = item.Batch
 	if item.next > 0 {
 		b.spans = b.spans[:copy(b.spans, b.spans[item.next:])]
@@ -493,15 +494,15 @@ func (in *inbox) discard() {
 	defer in.mu.Unlock()
 	// Once to drop what was fetched, once to fetch what was not, and once to
 	// drop that. What still comes has come later.
-	for n := 3 * in.ready.len(); n > 0 && in.ready.len() > 0; n-- {
-		q := in.ready.front()
-		if q.batches.len() == 0 {
+	for n := 3 * in.ready.Len(); n > 0 && in.ready.Len() > 0; n-- {
+		q := in.ready.Front()
+		if q.batches.Len() == 0 {
 			in.fetch()
 			continue
 		}
 		in.unlist()
-		for q.batches.len() > 0 {
-			item := q.batches.pop()
+		for q.batches.Len() > 0 {
+			item := q.batches.Pop()
 			if item.peer != nil { // as in tests of the inbox alone
 				item.peer.discarded.Add(uint64(len(item.spans) - item.next))
 			}

@@ -104,7 +104,7 @@ func (h *half) open() {
 	in.mu.Unlock()
 	o.link = to
 	o.full = false
-	o.room.wake()
+	o.room.Wake()
 	o.asleep = true
 	if !o.queue.empty() {
 		o.rouse()
@@ -320,7 +320,7 @@ func (h *half) consumed(n hwm, empty bool) {
 	}
 	if roomy {
 		o.full = false
-		o.room.wake()
+		o.room.Wake()
 	}
 	if empty && !h.eager {
 		o.asleep = true

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"clustermap/internal/queue"
 )
 
 // names makes a namespace for the sockets of one test.
@@ -621,7 +623,7 @@ func TestInprocStress(t *testing.T) {
 						return
 					}
 					if err := router.Bind(ctx, endpoint); err == nil {
-						if m, err := router.Recv(noWait); err == nil {
+						if m, err := router.Recv(queue.NoWait); err == nil {
 							_ = router.Send(ctx, m...)
 						}
 					} else if !errors.Is(err, syscall.EADDRINUSE) {
@@ -637,7 +639,7 @@ func TestInprocStress(t *testing.T) {
 				}
 				_ = dealer.Connect(endpoint)
 				_ = dealer.TrySend([]byte("x"))
-				_, _ = dealer.Recv(noWait)
+				_, _ = dealer.Recv(queue.NoWait)
 				if i%2 == 0 {
 					_ = dealer.Disconnect(endpoint)
 				}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"clustermap/internal/queue"
 )
 
 // These tests hold DEALER, ROUTER and PULL to what libzmq's tests of the socket
@@ -48,7 +50,7 @@ func TestLibzmq_spec_router_fair_queue_in(t *testing.T) {
 	t.Parallel()
 	receiver := bind(t, NewRouter, Options{})
 	fairQueueIn(t, receiver.LastEndpoint(), receiver.Peers, func() (string, error) {
-		m, err := receiver.Recv(noWait)
+		m, err := receiver.Recv(queue.NoWait)
 		if err != nil {
 			return "", err
 		}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -22,7 +23,7 @@ type balancer struct {
 	mu        sync.Mutex
 	pipes     []*pipe
 	next      int
-	room      gate // senders wait here while no pipe takes a message
+	room      queue.Gate // senders wait here while no pipe takes a message
 	done      <-chan struct{}
 	patience  time.Duration // Options.SendTimeout
 	immediate bool          // Options.Immediate
@@ -39,7 +40,7 @@ type onlyPipe struct {
 }
 
 func (lb *balancer) init(s *socket) {
-	lb.room = newGate()
+	lb.room = queue.NewGate()
 	lb.done = s.closing
 	lb.patience, lb.immediate = s.opts.SendTimeout, s.opts.Immediate
 }
@@ -78,7 +79,7 @@ func (lb *balancer) add(p *pipe) {
 		lb.next++
 	}
 	lb.changed()
-	lb.room.wake()
+	lb.room.Wake()
 }
 
 func (lb *balancer) remove(p *pipe) {
@@ -113,7 +114,7 @@ func (lb *balancer) changed() {
 
 func (lb *balancer) roomy() {
 	lb.mu.Lock()
-	lb.room.wake()
+	lb.room.Wake()
 	lb.mu.Unlock()
 }
 
@@ -138,16 +139,14 @@ func (lb *balancer) open() error {
 }
 
 // wait waits until a pipe may have room. mu must be held.
-func (lb *balancer) wait(ctx context.Context, l *limit) error {
-	return lb.room.waitWithin(ctx, &lb.mu, lb.done, l)
+func (lb *balancer) wait(ctx context.Context, l *queue.Limit) error {
+	return lb.room.Wait(ctx, &lb.mu, lb.done, l)
 }
 
 // passOn wakes the next sender: after a message was accepted there may be room
 // for others too. mu must be held.
 func (lb *balancer) passOn() {
-	if lb.room.waiters > 0 {
-		lb.room.wake()
-	}
+	lb.room.Wake()
 }
 
 // send sends one message.
@@ -169,7 +168,7 @@ func (lb *balancer) send(ctx context.Context, frames [][]byte) error {
 // sendInTurn sends one message to the next pipe that has room, and waits for
 // one.
 func (lb *balancer) sendInTurn(ctx context.Context, frames [][]byte) error {
-	l := limit{patience: lb.patience}
+	l := queue.Limit{Patience: lb.patience}
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for {
@@ -203,7 +202,7 @@ func (lb *balancer) try(head []byte, frames [][]byte) *pipe {
 }
 
 // await waits until try may succeed.
-func (lb *balancer) await(ctx context.Context, l *limit) error {
+func (lb *balancer) await(ctx context.Context, l *queue.Limit) error {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for {
@@ -223,7 +222,7 @@ func (lb *balancer) await(ctx context.Context, l *limit) error {
 // sendWire sends messages in wire form, all to the same peer, which counts as
 // one turn.
 func (lb *balancer) sendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
-	l := limit{patience: lb.patience}
+	l := queue.Limit{Patience: lb.patience}
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for {
@@ -246,7 +245,7 @@ func (lb *balancer) sendWire(ctx context.Context, wire []byte, messages int, own
 // peer gets a run of them, as many as the next one, so that the locks are taken
 // once a run.
 func (lb *balancer) sendBatch(ctx context.Context, bodies [][]byte) (sent int, err error) {
-	l := limit{patience: lb.patience}
+	l := queue.Limit{Patience: lb.patience}
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"clustermap/internal/queue"
 )
 
 // A loan lets a receive call read the connection itself, while it has nothing
@@ -144,7 +146,7 @@ func (in *inbox) lend(l *loan) bool {
 	l.used, l.recalled, l.lapsed = true, false, false
 	l.kicked.Store(false) // a kick for the last call may have come after that had stopped
 	in.loan = l
-	in.some.wake() // whoever waits already may take it
+	in.some.Wake() // whoever waits already may take it
 	return true
 }
 
@@ -181,13 +183,13 @@ func (in *inbox) recall() {
 	}
 }
 
-// borrow reads until there is a message or, with noWait, what is there; if the
+// borrow reads until there is a message or, with queue.NoWait, what is there; if the
 // connection can be borrowed. It reports whether it is worth looking whether
 // there is a message now, before waiting in another way. mu must be held, and is
 // released meanwhile.
 func (in *inbox) borrow(ctx context.Context) bool {
 	l := in.loan
-	if l == nil || l.taken || ctx != noWait && ctx.Err() != nil {
+	if l == nil || l.taken || ctx != queue.NoWait && ctx.Err() != nil {
 		return false
 	}
 	l.taken = true
@@ -195,7 +197,7 @@ func (in *inbox) borrow(ctx context.Context) bool {
 	err := l.read(ctx)
 	in.mu.Lock()
 	in.returned(l, err)
-	return ctx != noWait || err == errLent
+	return ctx != queue.NoWait || err == errLent
 }
 
 // poll reads once, without waiting, what has come while the connection was lent
@@ -203,7 +205,7 @@ func (in *inbox) borrow(ctx context.Context) bool {
 func (in *inbox) poll() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.borrow(noWait)
+	return in.borrow(queue.NoWait)
 }
 
 // returned takes note that the borrower has read, for now. mu must be held.
@@ -216,7 +218,7 @@ func (in *inbox) returned(l *loan, err error) {
 	}
 	goesOn := err == errLent || err == errNothing
 	if goesOn && !l.recalled && !l.lapsed && !l.reader.behind() && !l.reader.conn.ending() {
-		in.some.wake() // whoever came meanwhile may take it
+		in.some.Wake() // whoever came meanwhile may take it
 		return
 	}
 	if goesOn || errors.Is(err, os.ErrDeadlineExceeded) && !l.reader.conn.ending() {
@@ -227,10 +229,10 @@ func (in *inbox) returned(l *loan, err error) {
 }
 
 // read reads until there is a message, the context ends or the loan is recalled.
-// With noWait it returns errNothing instead of waiting.
+// With queue.NoWait it returns errNothing instead of waiting.
 func (l *loan) read(ctx context.Context) error {
 	r := l.reader
-	l.ctx, l.lent.poll = ctx, ctx == noWait
+	l.ctx, l.lent.poll = ctx, ctx == queue.NoWait
 	if err := l.enter(); err != nil {
 		return err
 	}

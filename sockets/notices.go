@@ -79,7 +79,7 @@ func (in *inbox) add(q *inqueue, b *Batch) {
 		b.peer.discarded.Add(uint64(len(b.spans))) // and the caller releases it
 		return
 	}
-	q.batches.push(inbatch{Batch: *b})
+	q.batches.Push(inbatch{Batch: *b})
 	q.messages += len(b.spans)
 	q.cost += b.cost
 	*b = Batch{}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -30,7 +31,7 @@ type outbox struct {
 	queue    outqueue
 	direct   *directWriter // senders write themselves; nil: they do not
 
-	room   gate          // senders wait here while the outbox is full
+	room   queue.Gate    // senders wait here while the outbox is full
 	filled chan struct{} // wakes the writer, capacity 1
 
 	// Guarded by mu as well.
@@ -64,7 +65,7 @@ const (
 )
 
 func (o *outbox) init(limits hwm) {
-	o.room = newGate()
+	o.room = queue.NewGate()
 	o.filled = make(chan struct{}, 1)
 	o.limits = limits
 }
@@ -364,15 +365,15 @@ func (o *outbox) waitRoom(ctx context.Context, to *Peer, done <-chan struct{}) e
 }
 
 // waitRoomWithin is waitRoom, but no longer than a limit allows.
-func (o *outbox) waitRoomWithin(ctx context.Context, to *Peer, done <-chan struct{}, l *limit) error {
+func (o *outbox) waitRoomWithin(ctx context.Context, to *Peer, done <-chan struct{}, l *queue.Limit) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for o.admit(to) == isFull {
-		if err := o.room.waitWithin(ctx, &o.mu, done, l); err != nil {
+		if err := o.room.Wait(ctx, &o.mu, done, l); err != nil {
 			return err
 		}
 	}
-	o.room.wake() // pass it on: there is room for others too
+	o.room.Wake() // pass it on: there is room for others too
 	return nil
 }
 
@@ -402,7 +403,7 @@ func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy 
 			// Full of what was put back and is now written: nothing is
 			// queued behind it whose taking would tell the senders.
 			o.full = false
-			o.room.wake()
+			o.room.Wake()
 			o.mu.Unlock()
 			roomy()
 			o.mu.Lock()
@@ -454,7 +455,7 @@ func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy 
 	wasFull := o.full
 	o.full = false
 	if wasFull {
-		o.room.wake()
+		o.room.Wake()
 	}
 	o.mu.Unlock()
 	if wasFull {
@@ -514,7 +515,7 @@ func (o *outbox) drop() (dropped outqueue) {
 	o.control, o.rest = nil, nil
 	o.back, o.held = hwm{}, hwm{}
 	o.writing, o.taken, o.full = false, 0, false
-	o.room.wake()
+	o.room.Wake()
 	o.settled()
 	return dropped
 }
@@ -524,7 +525,7 @@ func (o *outbox) seal() {
 	o.mu.Lock()
 	o.sealed = true
 	o.unfollow(nil)
-	o.room.wake()
+	o.room.Wake()
 	o.mu.Unlock()
 }
 

@@ -285,7 +285,7 @@ func TestOutboxFullOfBack(t *testing.T) {
 				t.Error("what was put back does not count while it is written")
 			}
 			go func() { woken <- o.waitRoom(ctx, nil, nil) }()
-			eventually(t, "it waits", func() bool { o.mu.Lock(); defer o.mu.Unlock(); return o.room.waiters == 1 })
+			eventually(t, "it waits", func() bool { o.mu.Lock(); defer o.mu.Unlock(); return o.room.Waiters() == 1 })
 			w.release()
 		}
 	}()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -45,7 +46,7 @@ func (p *Pair) Send(ctx context.Context, frames ...[]byte) error {
 
 // TrySend is Send without waiting: if it would have to, it returns
 // ErrWouldBlock.
-func (p *Pair) TrySend(frames ...[]byte) error { return p.Send(noWait, frames...) }
+func (p *Pair) TrySend(frames ...[]byte) error { return p.Send(queue.NoWait, frames...) }
 
 // SendWire sends messages that are in wire form already, one behind the other.
 // Large runs are lent: the owner is retained until they are written, and until
@@ -61,7 +62,7 @@ func (p *Pair) Recv(ctx context.Context) (Message, error) { return p.in.recv(ctx
 
 // TryRecv is Recv without waiting: if there is no message, it returns
 // ErrWouldBlock.
-func (p *Pair) TryRecv() (Message, error) { return p.in.recv(noWait) }
+func (p *Pair) TryRecv() (Message, error) { return p.in.recv(queue.NoWait) }
 
 // RecvBatch waits as Recv does, and lends the messages that were sent together:
 // see [Batch].

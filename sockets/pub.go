@@ -3,6 +3,7 @@ package sockets
 import (
 	"context"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -44,7 +45,7 @@ func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 	if err := p.check(frames); err != nil {
 		return err
 	}
-	l := limit{patience: p.opts.SendTimeout}
+	l := queue.Limit{Patience: p.opts.SendTimeout}
 	p.subs.Lock()
 	for {
 		groups, alone, n := p.subs.audience(frames[0])
@@ -82,7 +83,7 @@ func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 
 // TrySend is Send without waiting: if it would have to, it returns
 // ErrWouldBlock.
-func (p *publisher) TrySend(frames ...[]byte) error { return p.Send(noWait, frames...) }
+func (p *publisher) TrySend(frames ...[]byte) error { return p.Send(queue.NoWait, frames...) }
 
 // SendWire publishes messages that are in wire form already: wire holds the
 // given number of whole messages, one behind the other. A peer that subscribed
@@ -107,7 +108,7 @@ func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spa
 	if err := p.open(); err != nil || len(wire) == 0 {
 		return err
 	}
-	l := limit{patience: p.opts.SendTimeout}
+	l := queue.Limit{Patience: p.opts.SendTimeout}
 	p.subs.Lock()
 	for {
 		groups := p.subs.sort(wire, spans)
@@ -144,13 +145,13 @@ func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spa
 
 // waitChange waits for a subscription to come. It is called with the mutex
 // held and returns with it held, unless it returns an error.
-func (p *publisher) waitChange(ctx context.Context, l *limit) error {
+func (p *publisher) waitChange(ctx context.Context, l *queue.Limit) error {
 	if p.subs.changed == nil {
 		p.subs.changed = make(chan struct{})
 	}
 	changed := p.subs.changed
 	p.subs.Unlock()
-	expired, err := l.start()
+	expired, err := l.Start()
 	if err != nil {
 		return err
 	}

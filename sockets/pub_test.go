@@ -367,7 +367,7 @@ func TestPubBlockEnds(t *testing.T) {
 		eventually(t, "they wait", func() bool {
 			for _, p := range pub.list() {
 				p.out.mu.Lock()
-				waiters := p.out.room.waiters
+				waiters := p.out.room.Waiters()
 				p.out.mu.Unlock()
 				if waiters == 2 {
 					return true

@@ -3,6 +3,7 @@ package sockets
 import (
 	"context"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -28,7 +29,7 @@ func (p *Pull) Recv(ctx context.Context) (Message, error) { return p.in.recv(ctx
 
 // TryRecv is Recv without waiting: if there is no message, it returns
 // ErrWouldBlock.
-func (p *Pull) TryRecv() (Message, error) { return p.in.recv(noWait) }
+func (p *Pull) TryRecv() (Message, error) { return p.in.recv(queue.NoWait) }
 
 // RecvBatch waits as Recv does, and lends the messages that one peer sent
 // together: see [Batch].

@@ -3,6 +3,7 @@ package sockets
 import (
 	"context"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -39,7 +40,7 @@ func (p *Push) Send(ctx context.Context, frames ...[]byte) error {
 
 // TrySend is Send without waiting: if it would have to, it returns
 // ErrWouldBlock.
-func (p *Push) TrySend(frames ...[]byte) error { return p.Send(noWait, frames...) }
+func (p *Push) TrySend(frames ...[]byte) error { return p.Send(queue.NoWait, frames...) }
 
 // SendBatch sends messages of one frame each, which it copies, and returns how
 // many of them were sent: all, or fewer with the error that ended the wait for

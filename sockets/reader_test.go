@@ -217,7 +217,7 @@ func TestReaderDelivers(t *testing.T) {
 		data := wire(fmt.Sprint("n", i), string(bytes.Repeat([]byte{byte(i)}, size)))
 		data = append(data, wire("other", strings.Repeat("o", rng.IntN(1<<rng.IntN(13))))...)
 		must(t, rd.feed(data, 1+rng.IntN(20_000), func() bool { return rng.IntN(3) == 0 }))
-		for r.in.ready.len() > 0 {
+		for r.in.ready.Len() > 0 {
 			b := new(Batch)
 			must(t, r.in.recvBatch(ctx, b))
 			held = append(held, b)
@@ -361,8 +361,8 @@ func TestReaderCost(t *testing.T) {
 				}
 				chunks := map[*buf.Chunk]bool{}
 				holds := 0
-				for i := range rd.pipe.in.batches.len() {
-					item := rd.pipe.in.batches.at(i)
+				for i := range rd.pipe.in.batches.Len() {
+					item := rd.pipe.in.batches.At(i)
 					holds += spanCost * len(item.spans)
 					if !chunks[item.chunk] {
 						chunks[item.chunk] = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -49,7 +50,7 @@ func (r *Rep) Recv(ctx context.Context) (Message, error) {
 
 // TryRecv is Recv without waiting: if there is no request, it returns
 // ErrWouldBlock.
-func (r *Rep) TryRecv() (Message, error) { return r.Recv(noWait) }
+func (r *Rep) TryRecv() (Message, error) { return r.Recv(queue.NoWait) }
 
 // RecvBatch waits as Recv does, and lends the request as a batch of one
 // message: see [Batch].
@@ -104,7 +105,7 @@ func (r *Rep) Send(_ context.Context, frames ...[]byte) error {
 }
 
 // TrySend is Send.
-func (r *Rep) TrySend(frames ...[]byte) error { return r.Send(noWait, frames...) }
+func (r *Rep) TrySend(frames ...[]byte) error { return r.Send(queue.NoWait, frames...) }
 
 // requestEnvelope returns the size of a request's envelope: the frames up to the
 // first empty one, behind which there must be one more. It is 0 for what is no

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -59,7 +60,7 @@ func (r *Req) Send(ctx context.Context, frames ...[]byte) error {
 	if err := r.check(frames); err != nil {
 		return err
 	}
-	l := limit{patience: r.opts.SendTimeout}
+	l := queue.Limit{Patience: r.opts.SendTimeout}
 	for {
 		sent, err := r.request(frames)
 		if sent || err != nil {
@@ -73,7 +74,7 @@ func (r *Req) Send(ctx context.Context, frames ...[]byte) error {
 
 // TrySend is Send without waiting: if it would have to, it returns
 // ErrWouldBlock.
-func (r *Req) TrySend(frames ...[]byte) error { return r.Send(noWait, frames...) }
+func (r *Req) TrySend(frames ...[]byte) error { return r.Send(queue.NoWait, frames...) }
 
 // maxStale bounds how often a request looks for what came unread before it, so
 // that a peer which sends without end does not hold it up.
@@ -120,7 +121,7 @@ func (r *Req) Recv(ctx context.Context) (Message, error) {
 
 // TryRecv is Recv without waiting: if the reply is not there, it returns
 // ErrWouldBlock.
-func (r *Req) TryRecv() (Message, error) { return r.Recv(noWait) }
+func (r *Req) TryRecv() (Message, error) { return r.Recv(queue.NoWait) }
 
 // RecvBatch waits as Recv does, and lends the reply as a batch of one message:
 // see [Batch].

@@ -3,6 +3,7 @@ package sockets
 import (
 	"context"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -80,7 +81,7 @@ func (r *Router) Send(ctx context.Context, frames ...[]byte) error {
 
 // TrySend is Send without waiting: if it would have to, it returns
 // ErrWouldBlock.
-func (r *Router) TrySend(frames ...[]byte) error { return r.Send(noWait, frames...) }
+func (r *Router) TrySend(frames ...[]byte) error { return r.Send(queue.NoWait, frames...) }
 
 // SendTo sends frames to a peer, as Batch.Peer told it. It waits while the
 // peer's queue is full, until the context ends or for Options.SendTimeout
@@ -97,7 +98,7 @@ func (r *Router) SendTo(ctx context.Context, peer *Peer, frames ...[]byte) error
 }
 
 func (r *Router) sendTo(ctx context.Context, to route, frames [][]byte) error {
-	l := limit{patience: r.opts.SendTimeout}
+	l := queue.Limit{Patience: r.opts.SendTimeout}
 	for {
 		v := to.pipe.out.offer(to.peer, frames)
 		if v == accepted {
@@ -123,7 +124,7 @@ func (r *Router) SendWire(ctx context.Context, peer *Peer, wire []byte, messages
 	if len(wire) == 0 {
 		return nil
 	}
-	l := limit{patience: r.opts.SendTimeout}
+	l := queue.Limit{Patience: r.opts.SendTimeout}
 	for {
 		v := peer.pipe.out.offerWire(peer, wire, messages, owner)
 		if v == accepted {
@@ -136,7 +137,7 @@ func (r *Router) SendWire(ctx context.Context, peer *Peer, wire []byte, messages
 }
 
 // await waits for room after an offer that was not accepted.
-func (r *Router) await(ctx context.Context, to route, v verdict, l *limit) error {
+func (r *Router) await(ctx context.Context, to route, v verdict, l *queue.Limit) error {
 	if v == isEnded {
 		if err := r.open(); err != nil {
 			return err
@@ -153,7 +154,7 @@ func (r *Router) Recv(ctx context.Context) (Message, error) { return r.in.recv(c
 
 // TryRecv is Recv without waiting: if there is no message, it returns
 // ErrWouldBlock.
-func (r *Router) TryRecv() (Message, error) { return r.in.recv(noWait) }
+func (r *Router) TryRecv() (Message, error) { return r.in.recv(queue.NoWait) }
 
 // RecvBatch waits as Recv does, and lends the messages that one peer sent
 // together: see [Batch]. The messages do not contain the identity; it is
@@ -162,7 +163,7 @@ func (r *Router) RecvBatch(ctx context.Context, b *Batch) error { return r.in.re
 
 // TryRecvBatch is RecvBatch without waiting: if there is no message, it returns
 // ErrWouldBlock, and b is empty.
-func (r *Router) TryRecvBatch(b *Batch) error { return r.in.recvBatch(noWait, b) }
+func (r *Router) TryRecvBatch(b *Batch) error { return r.in.recvBatch(queue.NoWait, b) }
 
 // routerPattern is Router as the engine sees it.
 type routerPattern Router

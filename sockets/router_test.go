@@ -261,7 +261,7 @@ func TestRouterFull(t *testing.T) {
 			eventually(t, "they wait", func() bool {
 				peer.pipe.out.mu.Lock()
 				defer peer.pipe.out.mu.Unlock()
-				return peer.pipe.out.room.waiters == n
+				return peer.pipe.out.room.Waiters() == n
 			})
 		}
 		go func() { results <- router.SendTo(ctx, peer, []byte("5")) }()

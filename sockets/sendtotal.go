@@ -124,7 +124,7 @@ func (o *outbox) empty() (lost outqueue) {
 	o.back = hwm{}
 	if o.full {
 		o.full = false
-		o.room.wake()
+		o.room.Wake()
 	}
 	o.settled()
 	return lost

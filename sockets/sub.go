@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"clustermap/internal/queue"
 	"clustermap/internal/topic"
 	"clustermap/zmtp"
 )
@@ -225,7 +226,7 @@ func pingContext(version uint64) []byte { return binary.BigEndian.AppendUint64(n
 
 // TryRecv is Recv without waiting: if there is no message, it returns
 // ErrWouldBlock.
-func (s *subscribing) TryRecv() (Message, error) { return s.in.recv(noWait) }
+func (s *subscribing) TryRecv() (Message, error) { return s.in.recv(queue.NoWait) }
 
 // Recv waits for a message, until the context ends or for Options.RecvTimeout
 // (ErrTimeout), and returns it. The caller owns it.

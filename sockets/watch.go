@@ -93,7 +93,7 @@ func (in *inbox) channel() <-chan struct{} {
 func (in *inbox) signal() {
 	switch {
 	case in.readable == nil || in.closed():
-	case in.ready.len() > 0:
+	case in.ready.Len() > 0:
 		select {
 		case in.readable <- struct{}{}:
 		default:

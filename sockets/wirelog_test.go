@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"clustermap/internal/queue"
 )
 
 // logModel is a publisher whose subscribers' queues are reckoned by hand.
@@ -105,12 +107,12 @@ func (m *logModel) step() {
 			data = append(data, wire(string(bodies[i]))...)
 		}
 		m.send(len(bodies), data, func() error {
-			_, err := m.pub.SendBatch(noWait, bodies)
+			_, err := m.pub.SendBatch(queue.NoWait, bodies)
 			return err
 		})
 	case k < 70:
 		body := m.body()
-		m.send(1, wire(string(body)), func() error { return m.pub.SendWire(noWait, wire(string(body)), 1, m.lender) })
+		m.send(1, wire(string(body)), func() error { return m.pub.SendWire(queue.NoWait, wire(string(body)), 1, m.lender) })
 	case k < 98-m.fickle:
 		m.drain(p)
 	case k < 98:

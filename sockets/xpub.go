@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -49,7 +50,7 @@ func (x *XPub) Recv(ctx context.Context) (Message, error) {
 
 // TryRecv is Recv without waiting: if there is nothing, it returns
 // ErrWouldBlock.
-func (x *XPub) TryRecv() (Message, error) { return x.Recv(noWait) }
+func (x *XPub) TryRecv() (Message, error) { return x.Recv(queue.NoWait) }
 
 // RecvBatch waits for such messages and lends those that one peer sent
 // together: see [Batch].

@@ -3,6 +3,7 @@ package sockets
 import (
 	"context"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -30,7 +31,7 @@ func NewXSub(o Options) (*XSub, error) {
 }
 
 // TrySend is Send, which never waits.
-func (s *XSub) TrySend(frames ...[]byte) error { return s.Send(noWait, frames...) }
+func (s *XSub) TrySend(frames ...[]byte) error { return s.Send(queue.NoWait, frames...) }
 
 // Send sends a message to all publishers. It copies the frames, and never waits.
 //

@@ -2,7 +2,7 @@
 // packages, and the short list of what they use from outside:
 //
 //	internal/* ◀── zmtp ◀── sockets ◀── chp ◀── cmd
-//	         internal/topic ◀── sockets
+//	internal/queue, internal/topic ◀── sockets
 //	internal/kvmsg ◀── internal/store ◀── chp
 //	                   internal/timer ◀── chp
 //	                        sockets ◀── patterns/binarystar ◀── chp
@@ -91,6 +91,11 @@ var rules = []struct {
 			"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid",
 			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/inconshreveable/mousetrap",
 		},
+	},
+	{
+		path: "internal/queue",
+		own:  []string{"internal/buf", "internal/invariants", "zmtp"},
+		std:  []string{"net/http", "os/exec"},
 	},
 	{
 		path: "internal/timer",
@@ -251,7 +256,7 @@ func TestDirection(t *testing.T) {
 
 // rooms lists the packages that package sockets is made of. Nobody else imports them,
 // nor does one of them import another.
-var rooms = []string{module + "/internal/topic"}
+var rooms = []string{module + "/internal/queue", module + "/internal/topic"}
 
 // TestRooms holds that the rooms of package sockets have one door.
 func TestRooms(t *testing.T) {

@@ -1,4 +1,4 @@
-package sockets
+package queue
 
 import (
 	"math/rand/v2"
@@ -9,7 +9,7 @@ import (
 // TestRing compares random operations with a slice.
 func TestRing(t *testing.T) {
 	t.Parallel()
-	var r ring[int]
+	var r Ring[int]
 	var model []int
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range 100_000 {
@@ -17,24 +17,24 @@ func TestRing(t *testing.T) {
 		// shrink.
 		grow := i/5000%2 == 0
 		if len(model) > 0 && rng.IntN(4) > 0 != grow {
-			if v := r.pop(); v != model[0] {
+			if v := r.Pop(); v != model[0] {
 				t.Fatalf("step %d: pop gives %d, want %d", i, v, model[0])
 			}
 			model = model[1:]
 		} else {
-			r.push(i)
+			r.Push(i)
 			model = append(model, i)
 		}
-		if r.len() != len(model) {
-			t.Fatalf("step %d: len %d, want %d", i, r.len(), len(model))
+		if r.Len() != len(model) {
+			t.Fatalf("step %d: len %d, want %d", i, r.Len(), len(model))
 		}
-		if len(model) > 0 && (r.front() != model[0] || *r.frontPointer() != model[0]) {
-			t.Fatalf("step %d: front %d, want %d", i, r.front(), model[0])
+		if len(model) > 0 && r.Front() != model[0] {
+			t.Fatalf("step %d: front %d, want %d", i, r.Front(), model[0])
 		}
 		if i%1000 == 0 {
-			got := make([]int, r.len())
+			got := make([]int, r.Len())
 			for j := range got {
-				got[j] = *r.at(j)
+				got[j] = *r.At(j)
 			}
 			if !slices.Equal(got, model) {
 				t.Fatalf("step %d: %v, want %v", i, got, model)
@@ -47,25 +47,25 @@ func TestRing(t *testing.T) {
 // large buffer.
 func TestRingLetsGo(t *testing.T) {
 	t.Parallel()
-	var r ring[*int]
+	var r Ring[*int]
 	for range 4 {
-		r.push(new(int))
+		r.Push(new(int))
 	}
-	r.pop()
+	r.Pop()
 	if r.items[0] != nil {
 		t.Error("a popped item is still there")
 	}
 	for range keepRing {
-		r.push(new(int))
+		r.Push(new(int))
 	}
-	for r.len() > 0 {
-		r.pop()
+	for r.Len() > 0 {
+		r.Pop()
 	}
 	if len(r.items) > keepRing {
 		t.Errorf("an empty ring keeps room for %d items", len(r.items))
 	}
-	r.push(new(int)) // and works on
-	if r.pop() == nil {
+	r.Push(new(int)) // and works on
+	if r.Pop() == nil {
 		t.Error("lost an item after giving up the buffer")
 	}
 }

@@ -1,4 +1,4 @@
-package sockets
+package queue
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 // semaphore is the plainest user of a gate.
 type semaphore struct {
 	mu   sync.Mutex
-	gate gate
+	gate Gate
 	n    int
 }
 
@@ -18,13 +18,13 @@ func (s *semaphore) acquire(ctx context.Context, done <-chan struct{}) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.n == 0 {
-		if err := s.gate.wait(ctx, &s.mu, done); err != nil {
+		if err := s.gate.Wait(ctx, &s.mu, done, nil); err != nil {
 			return err
 		}
 	}
 	s.n--
 	if s.n > 0 {
-		s.gate.wake()
+		s.gate.Wake()
 	}
 	return nil
 }
@@ -32,7 +32,7 @@ func (s *semaphore) acquire(ctx context.Context, done <-chan struct{}) error {
 func (s *semaphore) release(n int) {
 	s.mu.Lock()
 	s.n += n
-	s.gate.wake()
+	s.gate.Wake()
 	s.mu.Unlock()
 }
 
@@ -41,7 +41,7 @@ func (s *semaphore) release(n int) {
 func TestGate(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	s := semaphore{gate: newGate()}
+	s := semaphore{gate: NewGate()}
 	const workers, rounds = 16, 2000
 	var wg sync.WaitGroup
 	for range workers {
@@ -76,7 +76,7 @@ func TestGate(t *testing.T) {
 
 func TestGateEnds(t *testing.T) {
 	t.Parallel()
-	s := semaphore{gate: newGate()}
+	s := semaphore{gate: NewGate()}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := s.acquire(ctx, nil); !errors.Is(err, context.Canceled) {

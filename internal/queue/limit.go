@@ -1,0 +1,56 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+)
+
+// Why a wait ended without what it was for. These are the errors of package
+// sockets with the same names, which says what they mean to its users.
+var (
+	ErrClosed     = fmt.Errorf("sockets: socket is closed: %w", net.ErrClosed)
+	ErrTimeout    = fmt.Errorf("sockets: waited too long: %w", os.ErrDeadlineExceeded)
+	ErrWouldBlock = errors.New("sockets: would have to wait")
+)
+
+// Limit is how long one call waits at most, besides its context. The clock is not
+// read before the first wait, so calls that need not wait pay nothing for it.
+type Limit struct {
+	Patience time.Duration // 0: no limit; negative: no waiting at all
+	expired  <-chan time.Time
+}
+
+// Start returns the channel that ends the wait, or nil if there is no limit. It
+// returns ErrTimeout if the call must not wait at all.
+func (l *Limit) Start() (<-chan time.Time, error) {
+	if l == nil || l.Patience == 0 {
+		return nil, nil
+	}
+	if l.Patience < 0 {
+		return nil, ErrTimeout
+	}
+	if l.expired == nil {
+		l.expired = time.After(l.Patience)
+	}
+	return l.expired, nil
+}
+
+// NoWait is the context of the calls that do not wait: it has ended, and its
+// error is ErrWouldBlock.
+var NoWait context.Context = &noWait{context.Background()}
+
+type noWait struct{ context.Context }
+
+func (*noWait) Done() <-chan struct{} { return over }
+func (*noWait) Err() error            { return ErrWouldBlock }
+
+// over is a closed channel.
+var over = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()

@@ -1,0 +1,50 @@
+package queue
+
+// Ring is a first-in, first-out queue in a circular buffer, which grows as
+// needed and is reused without allocation, unless it has grown large. The zero
+// Ring is empty and ready for use.
+type Ring[T any] struct {
+	items []T // its length is zero or a power of two
+	head  int
+	count int
+}
+
+// keepRing is the largest buffer that an empty ring keeps, in items.
+const keepRing = 256
+
+// Len returns the number of items.
+func (r *Ring[T]) Len() int { return r.count }
+
+// At returns item i in place, counted from the oldest. The pointer is valid until
+// the next Push or Pop.
+func (r *Ring[T]) At(i int) *T { return &r.items[(r.head+i)&(len(r.items)-1)] }
+
+// Front returns the oldest item; there must be one.
+func (r *Ring[T]) Front() T { return *r.At(0) }
+
+// Push adds an item behind the others.
+func (r *Ring[T]) Push(v T) {
+	if r.count == len(r.items) {
+		grown := make([]T, max(4, 2*len(r.items)))
+		for i := range r.count {
+			grown[i] = *r.At(i)
+		}
+		r.items, r.head = grown, 0
+	}
+	r.count++
+	*r.At(r.count - 1) = v
+}
+
+// Pop removes and returns the oldest item; there must be one.
+func (r *Ring[T]) Pop() T {
+	p := r.At(0)
+	v := *p
+	var zero T
+	*p = zero
+	r.head = (r.head + 1) & (len(r.items) - 1)
+	r.count--
+	if r.count == 0 && len(r.items) > keepRing {
+		r.items, r.head = nil, 0
+	}
+	return v
+}
