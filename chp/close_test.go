@@ -93,7 +93,7 @@ func TestServerLogsHandshakes(t *testing.T) {
 	c := dial()
 	defer c.Close()
 	c.Write([]byte("SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n"))
-	eventually(t, "a warning", func() bool { return strings.Contains(log.String(), "no ZMTP") })
+	eventually(t, "a warning", func() bool { return strings.Contains(log.String(), "not ZMTP") })
 	if n := strings.Count(log.String(), "handshake failed"); n != 1 {
 		t.Errorf("%d failures are logged: %s", n, log.String())
 	}

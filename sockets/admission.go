@@ -9,21 +9,22 @@ import (
 	"clustermap/internal/queue"
 )
 
-// admission limits the resources that peers can occupy: the accepted connections,
-// those of them that are in their handshake, and the running calls of an
-// authenticator.
+// admission limits the resources that peers can occupy: the accepted
+// connections, those of them that are in their handshake, and the concurrent
+// calls of an authenticator.
 //
 // A handshake is stalled while it waits for the peer's next step, which is the
-// greeting or one whole command: single bytes do not count as a step. When there
-// are too many handshakes, a new connection replaces the one that has been stalled
-// longest, if that is longer than the grace. So silent peers lock nobody out. A
-// peer that completes its steps in time is never evicted, nor is one that waits
-// for the authenticator or the application. While no handshake can be evicted, the
-// listener waits, and new connections stay in the system's backlog.
+// greeting or one complete command: single bytes do not count as a step. When
+// there are too many handshakes, a new connection replaces the one that has
+// been stalled longest, if that is longer than the grace. So silent peers
+// cannot keep others out. A peer that completes its steps in time is never
+// evicted, nor is one that waits for the authenticator or the application.
+// While no handshake can be evicted, the listener waits, and new connections
+// stay in the system's backlog.
 type admission struct {
 	maxConnections, maxHandshakes int
 	grace                         time.Duration // handshakeGrace, except in tests
-	judges                        chan struct{} // holds a token for each running call of an authenticator
+	judges                        chan struct{} // holds a token for each call of an authenticator in progress
 
 	mu          sync.Mutex
 	connections int        // accepted, and not ended
@@ -32,10 +33,10 @@ type admission struct {
 	room        queue.Gate // where listeners wait
 }
 
-// handshakeGrace is how long a peer may take for a step of its handshake before a
-// new connection may replace it: a round trip around the world, with a margin.
-// Silent connections ahead of an honest one in the backlog delay it by about this
-// time per MaxHandshakes of them.
+// handshakeGrace is how long a peer may take for a step of its handshake before
+// a new connection may replace it: a round trip around the world, with a
+// margin. Silent connections that precede a correct one in the backlog delay it
+// by about this time per MaxHandshakes of them.
 const handshakeGrace = 250 * time.Millisecond
 
 func (a *admission) init(o *Options) {
@@ -77,9 +78,9 @@ func (a *admission) enter(c *conn, closed <-chan struct{}) error {
 	return nil
 }
 
-// evict ends the handshake that has been stalled longest, if that is longer than
-// the grace, and returns 0. Otherwise it returns after how long to try again. mu
-// must be held.
+// evict ends the handshake that has been stalled longest, if that is longer
+// than the grace, and returns 0. Otherwise it returns the time after which to
+// try again. mu must be held.
 func (a *admission) evict() (wait time.Duration) {
 	first := a.stalled.Front()
 	if first == nil {

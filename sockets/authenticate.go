@@ -13,53 +13,57 @@ import (
 	"clustermap/zmtp"
 )
 
-// Errors for an [Authenticator] to return, also wrapped. Any other error says
-// that the peer could not be judged (status 500): it is refused.
+// Errors with which an [Authenticator] refuses a peer. It may wrap them. Any
+// other error means that the peer could not be authenticated (status 500); the
+// peer is refused.
 var (
-	// ErrDenied refuses the peer's credentials (status 400). It is told, and
-	// will not try again with them.
+	// ErrDenied rejects the peer's credentials (status 400). The peer receives
+	// the status. A libzmq peer does not connect again; a peer that uses this
+	// package does, after its Options.ReconnectIntervalMax.
 	ErrDenied = errors.New("sockets: credentials denied")
-	// ErrTemporary refuses the peer for the moment (status 300). Its
-	// connection ends without a word, and it will try again.
-	ErrTemporary = errors.New("sockets: credentials cannot be judged now")
-	// ErrNoAuthenticator is reported to the monitor when a peer has to be
-	// judged and nobody is there to do so. Its connection ends without a word.
-	ErrNoAuthenticator = errors.New("sockets: nobody judges credentials: neither Authenticate nor a ZAP handler")
+	// ErrTemporary refuses the peer for now (status 300). The connection is
+	// closed without sending an ERROR, and the peer connects again.
+	ErrTemporary = errors.New("sockets: authentication temporarily unavailable")
+	// ErrNoAuthenticator is reported to the monitor if a peer must be
+	// authenticated but there is neither an Authenticator nor a ZAP handler.
+	// The peer's connection is closed without sending an ERROR.
+	ErrNoAuthenticator = errors.New("sockets: neither Authenticate nor a ZAP handler to check credentials")
 )
 
-// Authenticator judges a peer, in the middle of its handshake (RFC 27). With a
-// nil error the peer is let in as the user returned; see ErrDenied for others.
+// Authenticator decides whether a peer is accepted. It is called during the
+// peer's handshake (RFC 27). If the error is nil, the peer is accepted as the
+// returned User; otherwise it is refused. See ErrDenied and ErrTemporary.
 //
-// It is called in a goroutine of its own, with no lock held, in at most
-// Options.MaxHandshakes goroutines at a time. It may block until ctx ends, which
-// it does after Options.HandshakeTimeout, with the connection, or with the socket;
-// the peer is given up then. A call that goes on after the end of ctx delays Close,
-// and while MaxHandshakes such calls run, no other peer is judged or let in.
+// Each call runs in its own goroutine, with no locks held; at most
+// Options.MaxHandshakes calls run at the same time. A call may block until ctx
+// is done, which happens after Options.HandshakeTimeout, or when the connection
+// or the socket is closed; the peer is then refused. A call that continues
+// after that delays Close, and counts towards Options.MaxHandshakes.
 type Authenticator func(ctx context.Context, r AuthRequest) (User, error)
 
-// AuthRequest is who asks to be let in.
+// AuthRequest describes a peer to be authenticated.
 type AuthRequest struct {
 	Domain    string // Security.ZAPDomain
 	Address   string // the peer's network address, without a port; empty over ipc
 	Mechanism string // "NULL", "PLAIN" or "CURVE"
-	// Identity is the routing id that the peer announced. It is empty with NULL
-	// and PLAIN, where peers announce it only after they were let in.
+	// Identity is the identity that the peer announced. It is empty with NULL
+	// and PLAIN, where peers announce it only after they have been accepted.
 	Identity string
 
 	username, password string
 	key                zmtp.PublicKey
 }
 
-// Username returns the user name that came with PLAIN.
+// Username returns the user name that the peer has sent with PLAIN.
 func (r *AuthRequest) Username() string { return r.username }
 
-// Password returns the password that came with PLAIN.
+// Password returns the password that the peer has sent with PLAIN.
 func (r *AuthRequest) Password() string { return r.password }
 
-// PublicKey returns the key that the peer has proved to own, with CURVE.
+// PublicKey returns the public key that the peer has proved to own with CURVE.
 func (r *AuthRequest) PublicKey() zmtp.PublicKey { return r.key }
 
-// String describes the request without the password.
+// String returns a description of the request without the password.
 func (r AuthRequest) String() string {
 	switch r.Mechanism {
 	case "PLAIN":
@@ -70,18 +74,19 @@ func (r AuthRequest) String() string {
 	return fmt.Sprintf("%s at %s", r.Mechanism, r.Address)
 }
 
-// Format prints what String returns, whatever the verb.
+// Format implements [fmt.Formatter]. It writes the result of String for every
+// verb.
 func (r AuthRequest) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(r.String())) }
 
-// User is who was let in, for the application to see: [Peer.UserID] and
-// [Peer.Property].
+// User describes an accepted peer. The application can read it with
+// [Peer.UserID] and [Peer.Property].
 type User struct {
-	ID       string
-	Metadata map[string]string // further properties of the peer
+	ID       string            // user ID
+	Metadata map[string]string // additional properties of the peer; see Peer.Property
 }
 
-// AllowKeys returns an Authenticator that lets in the owners of the given CURVE
-// keys, with the key in Z85 as user id, and nobody else.
+// AllowKeys returns an Authenticator that accepts only CURVE clients with the
+// given public keys. The user ID is the key in Z85 form.
 func AllowKeys(keys ...zmtp.PublicKey) Authenticator {
 	allowed := make(map[zmtp.PublicKey]bool, len(keys))
 	for _, k := range keys {
@@ -95,9 +100,9 @@ func AllowKeys(keys ...zmtp.PublicKey) Authenticator {
 	}
 }
 
-// AllowUsers returns an Authenticator that lets in who knows a user's password
-// with PLAIN, with the name as user id, and nobody else. The keys of passwords
-// are the names.
+// AllowUsers returns an Authenticator that accepts only PLAIN clients with the
+// given user names and passwords. The keys of the map are the user names. The
+// user ID is the user name. AllowUsers copies the map.
 func AllowUsers(passwords map[string]string) Authenticator {
 	passwords = maps.Clone(passwords)
 	return func(_ context.Context, r AuthRequest) (User, error) {
@@ -110,9 +115,9 @@ func AllowUsers(passwords map[string]string) Authenticator {
 	}
 }
 
-// judge has the credentials judged that a handshake waits for. in is what was
-// received and not used yet; it returns that with what has come meanwhile, what to
-// send, and whether the handshake is done.
+// judge authenticates the peer of a handshake that waits for it. in is what was
+// received but not used yet. judge returns in with what has arrived meanwhile,
+// what to send, and whether the handshake is done.
 func (s *socket) judge(c *conn, h *zmtp.Handshake, in, dst []byte, deadline time.Time) (rest, out []byte, done bool, err error) {
 	credentials, _ := h.Credentials()
 	rest, user, cause, err := s.authenticate(c, credentials, in, deadline)
@@ -137,8 +142,9 @@ func (s *socket) judge(c *conn, h *zmtp.Handshake, in, dst []byte, deadline time
 	return rest, out, false, fmt.Errorf("%w: %w", err, cause)
 }
 
-// authenticate asks whoever is there to ask, and returns the verdict: a user,
-// or the cause to deny one. With err there is none. rest is as for judge.
+// authenticate asks the Authenticator or ZAP handler and returns its verdict: a
+// user, or the cause to refuse the peer. If err is not nil, there is no
+// verdict. in and rest are as in judge.
 func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, deadline time.Time) (rest []byte, user User, cause, err error) {
 	sec := s.security()
 	ask := sec.Authenticate
@@ -165,7 +171,7 @@ func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 		user  User
 		cause error
 	}
-	// The deadline that is set may be that of the peer's last command, which is
+	// The current deadline may be that of the peer's last command, which is
 	// earlier. Once the goroutine runs, only rouse may set the deadline.
 	if err := c.setReadDeadline(deadline); err != nil {
 		return in, User{}, nil, err
@@ -185,7 +191,7 @@ func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 		c.rouse(done)
 	})
 	s.admission.judging(c)
-	// An honest peer sends at most its next command now.
+	// A correct peer sends at most its next command now.
 	rest, err = c.attend(in, maxHandshakeCommand+handshakeBuffer, done)
 	if err == nil {
 		v = <-judged
@@ -204,9 +210,9 @@ func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 	return rest, v.user, v.cause, nil
 }
 
-// attend reads from the peer and appends to in until rouse closes done, so that the
-// end of the connection is noticed at once. It returns an error if the connection
-// ends, or if in becomes longer than most bytes.
+// attend reads from the peer and appends to in until rouse closes done, so that
+// the end of the connection is noticed at once. It returns an error if the
+// connection ends, or if in becomes longer than most bytes.
 func (c *conn) attend(in []byte, most int, done <-chan struct{}) ([]byte, error) {
 	part := make([]byte, handshakeBuffer)
 	for {
@@ -219,27 +225,29 @@ func (c *conn) attend(in []byte, most int, done <-chan struct{}) ([]byte, error)
 		}
 		switch {
 		case len(in) > most:
-			return in, &zmtp.ProtocolError{Op: "handshake", Reason: "more than a command before it was asked for", Err: zmtp.ErrTooLarge}
+			return in, &zmtp.ProtocolError{Op: "handshake", Reason: "peer sent more than one command too early", Err: zmtp.ErrTooLarge}
 		case err != nil:
 			return in, err
 		}
 	}
 }
 
-// rouse closes done and ends the read of attend. Both happen under the mutex, so
-// that rouse does not overwrite a read deadline that is set after done was closed.
+// rouse closes done and ends the read of attend. It does both under the mutex,
+// so that it does not overwrite a read deadline that is set after done was
+// closed.
 func (c *conn) rouse(done chan<- struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(done)
 	if !c.closed {
-		_ = c.stream.conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection, which needs none
+		_ = c.stream.conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection, which does not need it
 	}
 }
 
-// farewell lets the peer read the ERROR that it was sent. To close at once
-// would be a reset if the peer has sent more, and a reset destroys what it has
-// not read. A peer that goes at once, as it should, is not waited for.
+// farewell gives the peer time to read the ERROR that it was sent. If the peer
+// has sent more, closing at once would cause a reset, which destroys what it
+// has not read. farewell returns at once if the peer closes the connection, as
+// it should.
 func (c *conn) farewell() {
 	cw, ok := c.stream.conn.(interface{ CloseWrite() error })
 	if !ok || c.setReadDeadline(time.Now().Add(halfCloseWait)) != nil || cw.CloseWrite() != nil {
@@ -254,5 +262,6 @@ func (c *conn) farewell() {
 	}
 }
 
-// farewellBytes is how much of what a refused peer still sends is read.
+// farewellBytes is how many of the bytes that a refused peer still sends are
+// read.
 const farewellBytes = 64 << 10

@@ -5,14 +5,13 @@ import (
 	"clustermap/zmtp"
 )
 
-// Batch is a run of messages of one peer, lent by RecvBatch as views into the
-// bytes that were read. It holds one reference on those bytes, however many
-// messages there are.
+// Batch is a run of messages from one peer, filled by RecvBatch. It refers to
+// the bytes that were read from the network and does not copy them.
 //
-// Its bytes are valid until the batch is used in the next RecvBatch or
-// released. Forgetting to release costs a pool miss, never a corruption. The
-// zero Batch is empty and ready for use; a Batch is not safe for concurrent
-// use.
+// The messages are valid until the Batch is passed to RecvBatch again or
+// released. A Batch that is not released is left to the garbage collector,
+// which is safe but slower. The zero Batch is empty and ready to use. A Batch
+// must not be used concurrently.
 type Batch struct {
 	chunk *buf.Chunk
 	spans []Span
@@ -20,8 +19,8 @@ type Batch struct {
 	cost  int // the memory that a queue counts for it, in bytes
 }
 
-// Wire returns the bytes that the batch's spans point into. Those outside of
-// any span are not the caller's.
+// Wire returns the bytes to which the spans of the batch refer. The caller must
+// not use bytes outside the spans.
 func (b *Batch) Wire() []byte {
 	if b.chunk == nil {
 		return nil
@@ -29,18 +28,19 @@ func (b *Batch) Wire() []byte {
 	return b.chunk.Data()
 }
 
-// Spans returns the messages' places in Wire. The slice is lent like the
-// bytes; its elements may be changed.
+// Spans returns the places of the messages in Wire. The slice is valid as long
+// as the messages; its elements may be changed.
 func (b *Batch) Spans() []Span { return b.spans }
 
-// SetSpans replaces the spans, for Prepare: usually by a prefix of Spans into
-// which the kept ones were moved.
+// SetSpans replaces the spans. [Options.Prepare] can use it to drop messages:
+// usually it moves the spans to keep to the beginning of Spans and sets that
+// prefix.
 func (b *Batch) SetSpans(spans []Span) { b.spans = spans }
 
-// Rewrite moves the messages to memory of the batch's own, for Prepare that makes
-// them longer. It calls fill once with at least size bytes, whose contents are
-// undefined. fill writes the messages there, reading them from Wire, and returns
-// their places. Wire returns the new bytes afterwards.
+// Rewrite moves the messages to new memory. [Options.Prepare] can use it to
+// make messages longer. Rewrite calls fill once with at least size bytes of
+// undefined contents. fill must write the messages there, reading them from
+// Wire, and return their places. After that Wire returns the new bytes.
 func (b *Batch) Rewrite(size int, fill func(dst []byte) []Span) {
 	c := buf.Get(size)
 	b.spans = fill(c.Data())
@@ -53,17 +53,17 @@ func (b *Batch) Rewrite(size int, fill func(dst []byte) []Span) {
 // Len returns the number of messages.
 func (b *Batch) Len() int { return len(b.spans) }
 
-// Message returns message i as a view.
+// Message returns message i. It refers to the bytes of the batch.
 func (b *Batch) Message(i int) zmtp.Message {
 	s := b.spans[i]
 	return zmtp.Message(b.chunk.Data()[s.Start:s.End:s.End])
 }
 
-// Peer returns who sent the messages.
+// Peer returns the peer that sent the messages.
 func (b *Batch) Peer() *Peer { return b.peer }
 
-// Release gives the bytes back. The batch is empty afterwards and can be used
-// again.
+// Release releases the messages, so that their memory can be reused. The Batch
+// is then empty and can be used again.
 func (b *Batch) Release() {
 	if b.chunk != nil {
 		b.chunk.Release()
@@ -95,16 +95,19 @@ func (b *Batch) compact(bytes int) {
 	b.chunk = small
 }
 
-// Owner counts references on bytes that are lent to SendWire. Both methods
-// must be safe for concurrent use. Retain is called by SendWire, with locks of
-// the socket held, so it must not use the socket; Release by whoever is done
-// with the bytes, with no lock held unless a REQ on inproc throws a reply away.
+// Owner counts the references to bytes that were passed to a SendWire method
+// without copying. Both methods must be safe for concurrent use.
+//
+// SendWire calls Retain with locks of the socket held, so Retain must not use
+// the socket. Release is called when the socket needs the bytes no longer, with
+// no lock held, except when a REQ discards a reply that it has received over
+// inproc.
 type Owner interface {
 	Retain()
 	Release()
 }
 
-// Message is a message that the receiver owns: its frames, first to last.
+// Message is a received message, which the receiver owns: its frames, in order.
 type Message [][]byte
 
 // own copies a wire message into memory of its own: two allocations however

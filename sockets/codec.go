@@ -5,25 +5,26 @@ import (
 	"clustermap/zmtp"
 )
 
-// A connection with a [zmtp.Codec] carries something else than ZMTP 3 frames:
-// boxes of CURVE, or an older peer's framing. Its reader keeps the wire's bytes
-// in a buffer of their own and has the codec put frames into the chunk that
-// every reader decodes from; its writer has what it takes encoded, piece by
-// piece, into a pooled buffer. Everything else, queues and batches and what is
-// kept for the next connection, deals in frames as ever.
+// A connection with a [zmtp.Codec] does not carry plain ZMTP 3 frames but boxes of
+// CURVE, or the framing of an older peer. Its reader keeps the received bytes in a
+// separate buffer, and the codec puts frames into the chunk from which every
+// reader decodes. Its writer encodes frames, piece by piece, into a pooled buffer.
+// Everything else uses plain frames: queues, batches, and messages that are kept
+// for the next connection.
 
 const (
-	// codedPiece is how many bytes of frames are encoded for one write. One
-	// larger frame is a piece of its own.
+	// codedPiece is how many bytes of frames are encoded for one write. A
+	// larger frame is a piece by itself.
 	codedPiece = 64 << 10
-	// codedExtra is more than a codec puts around the body of one frame.
+	// codedExtra is more than a codec adds to the body of one frame.
 	codedExtra = 64
-	// codedSmall is the size up to which a unit is read before anybody judges
-	// its size: that of the largest command.
+	// codedSmall is the size up to which a unit is read before its size is
+	// checked: that of the largest command.
 	codedSmall = zmtp.DefaultMaxCommand
 )
 
-// codedSource feeds a reader with what a codec makes of a connection's bytes.
+// codedSource feeds a reader with the frames that a codec decodes from a
+// connection's bytes.
 type codedSource struct {
 	reader *reader
 	codec  zmtp.Codec
@@ -32,11 +33,11 @@ type codedSource struct {
 	chunk       *buf.Chunk
 	start, fill int    // bytes of chunk that the codec has not used yet
 	tail        []byte // those bytes, while the connection is idle and has no chunk
-	need        int    // size of the unit that they begin, as far as known
+	need        int    // size of the unit at their start, as far as known
 }
 
-// space returns the free end of the chunk. As in reader.space, what is taken
-// for a large unit follows from what has arrived of it.
+// space returns the free end of the chunk. As in reader.space, the memory for a
+// large unit depends on how much of it has arrived.
 func (c *codedSource) space() []byte {
 	if c.chunk == nil {
 		c.use(buf.Get(max(buf.Large, len(c.tail)+minRead)), c.tail)
@@ -72,14 +73,14 @@ func (c *codedSource) space() []byte {
 	return data[c.fill:min(len(data), max(c.start+need+readAhead, c.fill+buf.Large))]
 }
 
-// use goes on in a chunk, at the start of which it puts what is pending.
+// use continues in a chunk, to the start of which it copies the pending bytes.
 func (c *codedSource) use(chunk *buf.Chunk, pending []byte) {
 	c.chunk = chunk
 	c.start, c.fill = 0, copy(chunk.Data(), pending)
 }
 
-// received has the codec translate what can be translated, portion by portion,
-// and the reader take each.
+// received decodes what can be decoded, portion by portion, and passes each
+// portion to the reader.
 func (c *codedSource) received(n int) error {
 	c.fill += n
 	defer func() {
@@ -95,16 +96,16 @@ func (c *codedSource) received(n int) error {
 		pending := c.fill - c.start
 		least := minRead
 		if c.need <= pending {
-			least = max(least, c.need) // a unit that is whole
+			least = max(least, c.need) // a complete unit
 		}
 		room := c.reader.room(least)
-		// Frames are hardly ever larger than what they were, so they fit.
+		// Frames are rarely larger than their encoded form, so they fit.
 		wire := c.chunk.Data()[c.start : c.start+min(pending, len(room))]
 		frames, used, need, err := c.codec.Decode(room[:0:len(room)], wire, len(room))
 		c.start += used
 		c.need = need
-		// The frames before a fault are good. The first time the reader is
-		// told in any case: bytes have arrived.
+		// The frames before a fault are valid. The first call notifies the
+		// reader in any case that bytes have arrived.
 		if first || len(frames) > 0 {
 			if refused := c.hand(room, frames); refused != nil {
 				return refused
@@ -118,17 +119,17 @@ func (c *codedSource) received(n int) error {
 		case left == 0:
 			return nil
 		case cut && (used > 0 || need > len(wire) && need <= left):
-			// There may be more whole units.
+			// There may be more complete units.
 		case need > codedSmall && need-codedExtra > c.max-c.reader.pending():
 			return &zmtp.ProtocolError{Op: "decode", Reason: "message above MaxMessage", Err: zmtp.ErrTooLarge}
 		default:
-			c.reader.ttl = 0 // whatever follows a PING is a sign of life
+			c.reader.ttl = 0 // any bytes after a PING show that the peer is alive
 			return nil
 		}
 	}
 }
 
-// hand gives the reader frames, which are in room unless they did not fit.
+// hand passes frames to the reader. They are in room unless they did not fit.
 func (c *codedSource) hand(room, frames []byte) error {
 	if len(frames) <= len(room) {
 		return c.reader.received(len(frames))
@@ -143,8 +144,7 @@ func (c *codedSource) hand(room, frames []byte) error {
 	return nil
 }
 
-// idle lets go of the chunk while there is nothing to read, as reader.idle
-// does.
+// idle releases the chunk while there is nothing to read, like reader.idle.
 func (c *codedSource) idle() {
 	c.reader.idle()
 	if c.chunk == nil {
@@ -163,7 +163,7 @@ func (c *codedSource) idle() {
 	}
 }
 
-// end gives the chunk up.
+// end releases the chunk.
 func (c *codedSource) end() {
 	if c.chunk != nil {
 		c.chunk.Release()
@@ -171,9 +171,9 @@ func (c *codedSource) end() {
 	}
 }
 
-// sendCoded writes what gather has listed in the codec's form. Like send it
-// returns how much was written, as bytes of frames: a frame of which one byte
-// was written counts as a whole.
+// sendCoded writes the frames that gather has listed, in the codec's form. Like
+// send it returns how much was written, in bytes of frames: a frame of which
+// one byte was written counts as a whole.
 func (w *writer) sendCoded() (written int64, err error) {
 	out := newStage()
 	defer out.pool()
@@ -217,9 +217,10 @@ func (w *writer) sendCoded() (written int64, err error) {
 	return written, flush()
 }
 
-// begun returns the size of the frames, from an offset in what gather listed,
-// that begin within the first n bytes of their encoded form. It encodes them
-// once more to see; by now nobody will read what the codec makes.
+// begun returns the size of the frames, from an offset in what gather has
+// listed, that begin within the first n bytes of their encoded form. It encodes
+// them again to find out. The result of the codec no longer matters, because
+// nobody will read it.
 func (w *writer) begun(from, n int64) (size int64) {
 	var out []byte
 	for _, b := range w.bufs {
@@ -242,8 +243,8 @@ func (w *writer) begun(from, n int64) (size int64) {
 	return size
 }
 
-// leadingFrames returns the size of the first frames of b that together have
-// limit bytes, or all of them.
+// leadingFrames returns the size of the first frames of b that together have at
+// least limit bytes, or the size of all of them.
 func leadingFrames(b []byte, limit int) int {
 	if len(b) <= limit {
 		return len(b)

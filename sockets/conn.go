@@ -12,25 +12,26 @@ import (
 	"clustermap/zmtp"
 )
 
-// conn is one network connection. Two goroutines serve it: the one that dialled
-// or accepted it does the handshake and then reads; another one writes.
+// conn is one network connection. Two goroutines serve it: the one that has
+// dialled or accepted it performs the handshake and then reads, and another one
+// writes.
 type conn struct {
 	stream stream
-	gone   chan struct{} // closed when the connection is to end, by whomever
+	gone   chan struct{} // closed when the connection must end
 	place  uint64        // pipe.place, if the connection was accepted
 	life   lifeline
 
-	halfClosed atomic.Bool // by us: we expect the peer to end the connection
+	halfClosed atomic.Bool // we have closed our side and expect the peer to close its own
 
 	// Guarded by admission.mu.
 	accepted bool          // counted in admission.connections
 	shaking  bool          // counted in admission.handshakes
-	stalled  *list.Element // in admission.stalled; nil if it is not there
-	since    time.Time     // when it was listed there
+	stalled  *list.Element // in admission.stalled; nil if not listed
+	since    time.Time     // when it was listed
 
 	mu     sync.Mutex
 	closed bool
-	reason error // why, if we closed it
+	reason error // the reason, if we have closed it
 }
 
 func newConn(nc net.Conn) (*conn, error) {
@@ -42,15 +43,16 @@ func newConn(nc net.Conn) (*conn, error) {
 	return c, nil
 }
 
-// close tells the connection to end: its reader and writer return, and then
-// whoever serves it calls finish. The first reason stays. It never waits, so
-// it may be called from anywhere, with any lock held.
+// close makes the connection end: its reader and writer return, and then the
+// goroutine that serves it calls finish. Only the first reason is kept. close
+// never waits, so it may be called from anywhere, with any lock held.
 //
-// It leaves the descriptor open, because closing that waits until no read or
-// write is under way. The reader can be inside a read for as long as the
-// application leaves its inbox full, or be waiting for the publisher's mutex
-// that our caller holds, or be our caller itself (Prepare may disconnect the
-// peer). A deadline in the past wakes both and waits for nobody.
+// It leaves the descriptor open, because closing the descriptor waits until no
+// read or write is in progress. The reader may be inside a read for as long as
+// the application leaves its inbox full, or be waiting for the publisher's
+// mutex, which the caller may hold, or be the caller itself (Prepare may
+// disconnect the peer). A deadline in the past wakes both goroutines without
+// waiting for them.
 func (c *conn) close(reason error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,23 +65,23 @@ func (c *conn) close(reason error) {
 	c.closed, c.reason = true, reason
 	close(c.gone)
 	if c.stream.conn != nil { // not inproc
-		// It fails on a connection that is already closed, which needs no
-		// waking.
+		// This fails on a connection that is already closed, where nothing
+		// waits.
 		_ = c.stream.conn.SetDeadline(time.Unix(1, 0))
 	}
 }
 
-// setDeadline bounds reading and writing, or unbinds them.
+// setDeadline sets the deadline for reading and writing, or removes it.
 func (c *conn) setDeadline(t time.Time) error {
 	return c.limit(func() error { return c.stream.conn.SetDeadline(t) })
 }
 
-// setReadDeadline does so for reading alone.
+// setReadDeadline sets the deadline for reading, or removes it.
 func (c *conn) setReadDeadline(t time.Time) error {
 	return c.limit(func() error { return c.stream.conn.SetReadDeadline(t) })
 }
 
-// limit sets a deadline unless close has set the last one.
+// limit sets a deadline unless close has already set the last one.
 func (c *conn) limit(set func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,19 +91,20 @@ func (c *conn) limit(set func() error) error {
 	return set()
 }
 
-// finish closes the descriptor, once nobody reads or writes any more.
+// finish closes the descriptor. Nothing reads or writes any more.
 func (c *conn) finish() {
 	c.close(net.ErrClosed)
 	if tc, ok := c.stream.conn.(*net.TCPConn); ok && errors.Is(c.cause(nil), ErrSlowPeer) {
-		// The kernel holds megabytes for a peer that does not read. They go
-		// now, and the peer learns of it now, rather than when it has read
-		// them or the kernel has given it up.
+		// The kernel may hold megabytes for a peer that does not read. Drop
+		// them now, so that the peer notices now, not when it has read them or
+		// the kernel has given it up.
 		_ = tc.SetLinger(0)
 	}
 	c.stream.conn.Close()
 }
 
-// cause returns why the connection ended: our reason if it was us.
+// cause returns why the connection has ended: our reason if we have closed it,
+// and otherwise seen.
 func (c *conn) cause(seen error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +114,7 @@ func (c *conn) cause(seen error) error {
 	return seen
 }
 
-// ending says that the connection was told to end.
+// ending reports whether the connection must end.
 func (c *conn) ending() bool {
 	select {
 	case <-c.gone:
@@ -121,23 +124,24 @@ func (c *conn) ending() bool {
 	}
 }
 
-// handshakeBuffer is the space for one read of a handshake: a greeting and a
-// READY fit with plenty to spare, and longer ones come in pieces.
+// handshakeBuffer is the size of the buffer for one read of a handshake. A
+// greeting and a READY usually fit; longer ones are read in pieces.
 const handshakeBuffer = 512
 
-// maxHandshakeCommand bounds READY: room for a few kilobytes of metadata.
+// maxHandshakeCommand limits the size of READY. It leaves room for a few
+// kilobytes of metadata.
 const maxHandshakeCommand = 16 << 10
 
-// session is what a handshake results in.
+// session is the result of a handshake.
 type session struct {
 	peer  zmtp.Peer
 	codec zmtp.Codec // translates the traffic; nil for plain frames
-	early []byte     // bytes of traffic that came along
+	early []byte     // bytes of traffic that have arrived with the handshake
 
-	refused bool // the handshake has failed, and the peer was told
+	refused bool // the handshake has failed and an ERROR was sent
 }
 
-// handshake exchanges greetings and what the security mechanism asks for.
+// handshake exchanges greetings and the commands of the security mechanism.
 func (s *socket) handshake(c *conn) (session, error) {
 	nc := c.stream.conn
 	deadline := time.Now().Add(s.opts.HandshakeTimeout)
@@ -153,7 +157,7 @@ func (s *socket) handshake(c *conn) (session, error) {
 	}
 	config.Mechanism = s.mechanism(&config)
 	h := zmtp.NewHandshake(config)
-	defer h.Abandon() // wipes the keys if the connection is lost
+	defer h.Abandon() // erases the keys if the connection is lost
 	if _, err := c.stream.Write(h.Start(nil)); err != nil {
 		return session{}, err
 	}
@@ -208,21 +212,21 @@ func (s *socket) handshake(c *conn) (session, error) {
 	}
 }
 
-// dialogue is a connection after its handshake, and what its two goroutines work
-// with.
+// dialogue is a connection after its handshake, with the state of its two
+// goroutines.
 type dialogue struct {
 	reader  reader
 	writer  writer
 	writers sync.WaitGroup // goroutines: the writer, one that retires, and one that waits for newcomer.wait
-	early   []byte         // bytes that came along with the handshake
+	early   []byte         // bytes that have arrived with the handshake
 }
 
-// serve runs an open connection on pipe p until it ends, and returns why. A
-// nil pipe is made once the handshake has succeeded.
+// serve runs an open connection on pipe p until it ends, and returns the
+// reason. If p is nil, serve makes a pipe when the handshake has succeeded.
 //
-// It is three steps in functions of their own, since the stack of the goroutine
-// that waits for bytes in the second of them is much of what an idle connection
-// costs: what is on it then decides whether it can shrink.
+// It consists of three functions, because the stack of the goroutine that waits
+// for bytes in the second one is much of the cost of an idle connection: the
+// size of its frames decides whether the stack can shrink.
 func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) error {
 	defer c.finish()
 	x, err := s.establish(c, p, endpoint, established)
@@ -232,7 +236,7 @@ func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) er
 	return x.end(x.run())
 }
 
-// establish does the handshake and makes the peer known.
+// establish performs the handshake and makes the peer known to the socket.
 //
 //go:noinline
 func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()) (*dialogue, error) {
@@ -259,7 +263,7 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 	opened.subscribeAll(s.kind)
 	peer := &Peer{pipe: p, conn: c, info: opened.peer, remote: remote, identity: opened.peer.Identity}
 	if s.speaksForPeers() {
-		s.admission.judging(c) // the peer has done its part
+		s.admission.judging(c) // the peer has completed its steps
 		if !s.in.welcome(&p.in, c.gone) {
 			return nil, s.notEstablished(c, endpoint, remote, ErrClosed)
 		}
@@ -277,8 +281,8 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 	}, nil
 }
 
-// notEstablished tells the monitor of a connection that ended before it was
-// established, unless Close ended it, and returns the error with the peer's address.
+// notEstablished reports a connection that has ended before it was established,
+// unless Close has ended it, and returns the error with the peer's address.
 func (s *socket) notEstablished(c *conn, endpoint, remote string, err error) error {
 	err = &PeerError{remote, c.cause(err)}
 	if !s.closes(c, err) {
@@ -287,7 +291,7 @@ func (s *socket) notEstablished(c *conn, endpoint, remote string, err error) err
 	return err
 }
 
-// run reads and writes until the connection ends, and returns why.
+// run reads and writes until the connection ends, and returns the reason.
 func (x *dialogue) run() error {
 	p, c := x.reader.pipe, x.reader.conn
 	o := &p.socket.opts
@@ -310,7 +314,7 @@ func (x *dialogue) run() error {
 // write starts the writer.
 func (x *dialogue) write() { x.writers.Go(x.writer.run) }
 
-// end makes the end of the connection known, and returns why it ended.
+// end makes the end of the connection known, and returns the reason.
 //
 //go:noinline
 func (x *dialogue) end(err error) error {
@@ -340,19 +344,20 @@ func (x *dialogue) end(err error) error {
 	return err
 }
 
-// closes reports whether a connection that ended with err did so because the
-// application closed this socket. The monitor is not told of those.
+// closes reports whether a connection that has ended with err did so because
+// the application has closed this socket. Such connections are not reported to
+// the monitor.
 func (s *socket) closes(c *conn, err error) bool {
 	return s.shut.Load() && (c.halfClosed.Load() || errors.Is(err, ErrClosed))
 }
 
-// attach makes an established connection known. An error says that what the
-// peer sends is to be ignored.
+// attach makes an established connection known. With an error, what the peer
+// sends is ignored.
 func (s *socket) attach(p *pipe, peer *Peer) (refused error) {
 	p.out.attach(peer)
 	s.in.joined()
 	refused = s.pattern.attach(p, peer)
-	p.peer.Store(peer) // after attach, which may still give it its identity
+	p.peer.Store(peer) // after attach, which may set its identity
 	s.in.watch.tell()
 	s.report(Event{Kind: HandshakeSucceeded, Endpoint: p.endpoint, Remote: peer.remote, Peer: peer})
 	if refused != nil {
@@ -361,12 +366,14 @@ func (s *socket) attach(p *pipe, peer *Peer) (refused error) {
 	return refused
 }
 
-// halfClose ends our direction and gives the peer time to end its own. Closing
-// at once would be a reset if input is unread or still comes in, and a reset
-// destroys what the peer's system has not received yet. halfClose returns when the
-// peer has ended its side. Otherwise it returns halfCloseWait after the peer's
-// system has received everything, or once that has received nothing for
-// LingerPatience.
+// halfClose closes our direction and gives the peer time to close its own.
+// Closing both at once would cause a reset if there is unread input or more
+// input arrives, and a reset destroys bytes that the peer's system has not
+// received yet.
+//
+// halfClose returns when the peer has closed its side. Otherwise it returns
+// halfCloseWait after the peer's system has received everything, or when that
+// system has received nothing for LingerPatience.
 func (c *conn) halfClose(ctx context.Context) {
 	type closeWriter interface{ CloseWrite() error }
 	c.halfClosed.Store(true)
@@ -396,6 +403,6 @@ func (c *conn) halfClose(ctx context.Context) {
 	}
 }
 
-// halfCloseWait is how long a peer may take to end its side once it has received
-// everything.
+// halfCloseWait is how long a peer may take to close its side when it has
+// received everything.
 const halfCloseWait = 250 * time.Millisecond

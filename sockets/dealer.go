@@ -7,9 +7,9 @@ import (
 	"clustermap/zmtp"
 )
 
-// Dealer is a DEALER socket (RFC 28): it sends each message to the next of its
-// peers in turn, waiting while none has room, and receives from all of them
-// fairly. Frames go out and come in as they are.
+// Dealer is a DEALER socket (RFC 28). It distributes the messages that it sends
+// among its peers in turn, and receives messages from all of them, fair-queued.
+// It adds and removes no frames.
 //
 // All methods are safe for concurrent use.
 type Dealer struct {
@@ -17,8 +17,8 @@ type Dealer struct {
 	balancer balancer
 }
 
-// NewDealer makes a DEALER socket. It returns all faults of the options as one
-// error.
+// NewDealer returns a new DEALER socket. If options are invalid, the error
+// joins an [*OptionError] for each of them.
 func NewDealer(o Options) (*Dealer, error) {
 	d := &Dealer{}
 	if err := d.init(zmtp.DEALER, o, (*dealerPattern)(d)); err != nil {
@@ -28,10 +28,10 @@ func NewDealer(o Options) (*Dealer, error) {
 	return d, nil
 }
 
-// Send sends one message, of at least one frame. It copies the frames. It
-// waits while there is no peer or every peer's queue is full, until the
-// context ends or for Options.SendTimeout (ErrTimeout); the message is then not
-// sent.
+// Send sends a message of one or more frames to the next peer in turn whose
+// queue has room. It copies the frames. If no peer has room, or there is no
+// peer, Send waits until the context is done or until Options.SendTimeout has
+// passed (ErrTimeout). If it returns an error, the message was not sent.
 func (d *Dealer) Send(ctx context.Context, frames ...[]byte) error {
 	if err := d.check(frames); err != nil {
 		return err
@@ -39,14 +39,15 @@ func (d *Dealer) Send(ctx context.Context, frames ...[]byte) error {
 	return d.balancer.send(ctx, frames)
 }
 
-// TrySend is Send without waiting: if it would have to, it returns
-// ErrWouldBlock.
+// TrySend is like Send but returns ErrWouldBlock instead of waiting.
 func (d *Dealer) TrySend(frames ...[]byte) error { return d.Send(queue.NoWait, frames...) }
 
-// SendBatch sends messages of one frame each, which it copies, and returns how
-// many of them were sent: all, or fewer with the error that ended the wait for
-// room, as with Send. The locks are taken once for many messages: with n peers
-// each one gets an nth of the batch, in one run.
+// SendBatch sends each element of bodies as a message of one frame. It copies
+// the bodies. It waits like Send and returns the number of messages sent, which
+// is len(bodies) unless the error is not nil.
+//
+// SendBatch is more efficient than calling Send for each message. With n peers
+// it sends about one n-th of the batch to each, as one run.
 func (d *Dealer) SendBatch(ctx context.Context, bodies [][]byte) (int, error) {
 	if err := d.checkEach(bodies); err != nil {
 		return 0, err
@@ -54,31 +55,36 @@ func (d *Dealer) SendBatch(ctx context.Context, bodies [][]byte) (int, error) {
 	return d.balancer.sendBatch(ctx, bodies)
 }
 
-// SendWire sends messages that are in wire form already, one behind the other,
-// all to the next peer that has room. Large runs are lent: the owner is
-// retained until they are written, and until then the bytes must not change.
-// With a nil owner the bytes are copied. It waits as Send does.
+// SendWire sends messages that are already encoded: wire holds the given number
+// of complete messages in ZMTP 3 framing, one after another (see
+// [zmtp.AppendMessage]). They all go to the next peer in turn whose queue has
+// room. SendWire waits like Send.
+//
+// If owner is nil, SendWire copies wire. Otherwise it may keep a reference to
+// it: it calls owner.Retain, the bytes must not change, and the socket calls
+// owner.Release when it has written or dropped them. A short run is copied in
+// any case.
 func (d *Dealer) SendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
 	return d.balancer.sendWire(ctx, wire, messages, owner)
 }
 
-// Recv waits for a message, until the context ends or for Options.RecvTimeout
-// (ErrTimeout), and returns it. The caller owns it.
+// Recv waits for a message and returns it. The caller owns the message. Recv
+// waits until the context is done or until Options.RecvTimeout has passed
+// (ErrTimeout).
 func (d *Dealer) Recv(ctx context.Context) (Message, error) { return d.in.recv(ctx) }
 
-// TryRecv is Recv without waiting: if there is no message, it returns
-// ErrWouldBlock.
+// TryRecv is like Recv but returns ErrWouldBlock instead of waiting.
 func (d *Dealer) TryRecv() (Message, error) { return d.in.recv(queue.NoWait) }
 
-// RecvBatch waits as Recv does, and lends the messages that one peer sent
-// together: see [Batch].
+// RecvBatch waits like Recv and fills b with messages of one peer, without
+// copying them; see [Batch].
 func (d *Dealer) RecvBatch(ctx context.Context, b *Batch) error { return d.in.recvBatch(ctx, b) }
 
-// TryRecvBatch is RecvBatch without waiting: if there is no message, it returns
-// ErrWouldBlock, and b is empty.
+// TryRecvBatch is like RecvBatch but returns ErrWouldBlock, and leaves b empty,
+// instead of waiting.
 func (d *Dealer) TryRecvBatch(b *Batch) error { return d.in.recvBatch(queue.NoWait, b) }
 
-// dealerPattern is Dealer as the engine sees it.
+// dealerPattern implements pattern for Dealer.
 type dealerPattern Dealer
 
 func (d *dealerPattern) added(p *pipe)   { d.balancer.added(p) }

@@ -15,45 +15,53 @@ import (
 )
 
 // dialer keeps one endpoint connected: it dials, serves the connection, and
-// after its end dials again.
+// dials again when the connection has ended.
 type dialer struct {
 	socket   *socket
 	endpoint endpoint
 	pipe     *pipe
 	ctx      context.Context
 	cancel   context.CancelFunc
-	done     atomic.Bool          // no further connection is made
-	joined   chan *half           // inproc: gets our half once there is a connection, or nil; capacity 1
-	near     atomic.Pointer[half] // inproc: our half, once the connection is made
+	done     atomic.Bool          // make no further connection
+	joined   chan *half           // inproc: receives our half of the connection, or nil; capacity 1
+	near     atomic.Pointer[half] // inproc: our half, once connected
 
-	conn atomic.Pointer[conn] // the present connection, also during its handshake; nil over inproc
+	conn atomic.Pointer[conn] // the current connection, also during its handshake; nil over inproc
 }
 
-// Connect connects to an endpoint and keeps it connected: the connection is
-// made in the background, and made again when it is lost. Connecting again to
-// the same endpoint does nothing for REQ, DEALER, PUB and SUB over a network,
-// and makes another connection else, as libzmq has it. The endpoint is one of
+// Connect connects to an endpoint and keeps it connected. It returns
+// immediately; the socket makes the connection in the background and makes it
+// again if it is lost. The endpoint is one of:
 //
-//   - tcp://host:port, where a name is resolved at each attempt, or
-//     tcp://source;host:port to connect from an address or interface and port
-//     (each of them may be *);
-//   - ipc://path, or on Linux ipc://@name: a Unix domain socket;
-//   - inproc://name: a socket of the same process, see [Inproc]. If the name
-//     is bound, they are connected when Connect returns.
+//   - tcp://host:port. The socket resolves a name again for each attempt. With
+//     tcp://source;host:port it connects from the given local address, where
+//     source is an IP address or network interface and a port, and each of the
+//     two may be *.
+//   - ipc://path, a Unix domain socket, or on Linux ipc://@name, a name in the
+//     abstract namespace.
+//   - inproc://name, a socket in the same process; see [Inproc]. If the name is
+//     bound, the sockets are connected when Connect returns.
 //
-// A peer that breaks the protocol, refuses this socket, or is of a type it cannot
-// talk to, is dialled again, since it may be repaired. The wait is then the longest
-// one, Options.ReconnectIntervalMax, and the monitor is told of the error and of
-// ConnectRetried with the same error. (libzmq gives such a peer up, as
-// StopOnProtocolError does here.) A connection is given up only where
-// Options.ReconnectStop says so, with a negative Options.ReconnectInterval, or
-// when a ROUTER with Options.Handover has given its identity to another peer.
-// Connect can then be called again.
+// As in libzmq, connecting a second time to the same tcp or ipc endpoint has no
+// effect for a REQ, DEALER, PUB or SUB. In all other cases it makes another
+// connection.
+//
+// If the peer violates the protocol, refuses this socket or has an incompatible
+// socket type, the socket waits for [Options.ReconnectIntervalMax], reports
+// ConnectRetried with the error to the monitor, and connects again; libzmq
+// gives up, which StopOnProtocolError selects here. The socket gives up an
+// endpoint only under the conditions of [Options.ReconnectStop], after the
+// first failure if Options.ReconnectInterval is negative, or if a ROUTER with
+// [Options.Handover] has transferred its identity to another peer. Connect can
+// then be called again.
+//
+// The error is an [*EndpointError] if the address is malformed.
 func (s *socket) Connect(address string) error {
 	return s.connect(address, nil)
 }
 
-// connect is Connect, for a pipe of the given name if it is not nil.
+// connect implements Connect. If name is not nil, it becomes the name of the
+// pipe.
 func (s *socket) connect(address string, name []byte) error {
 	e, err := parseEndpoint(address, false)
 	if err != nil {
@@ -66,7 +74,8 @@ func (s *socket) connect(address string, name []byte) error {
 	return err
 }
 
-// connectsOnce says that a second connection to an endpoint would be of no use.
+// connectsOnce reports whether the socket makes only one connection to an
+// endpoint.
 func (s *socket) connectsOnce(e endpoint) bool {
 	switch s.kind {
 	case zmtp.REQ, zmtp.DEALER, zmtp.PUB, zmtp.SUB:
@@ -75,7 +84,7 @@ func (s *socket) connectsOnce(e endpoint) bool {
 	return false
 }
 
-// dialer starts a dialer of an endpoint, unless one is enough and there.
+// dialer starts a dialer for an endpoint, unless one exists and is enough.
 func (s *socket) dialer(e endpoint, name []byte) (*dialer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,16 +111,18 @@ func (s *socket) dialer(e endpoint, name []byte) (*dialer, error) {
 	return d, nil
 }
 
-// Disconnect takes back Connect, and if it was called several times with the
-// same endpoint, all of that: nothing more is queued for the endpoint, and the
-// connection ends. Messages that are queued already are still written in the
-// background, within Options.Linger; Close waits for that. Messages that were
-// received from the endpoint and not yet taken by the application are dropped, as
-// in libzmq, and so are those that arrive later. The text must be the one given to
-// Connect.
+// Disconnect closes the connection to an endpoint and stops connecting to it.
+// The address must be the text given to Connect. If Connect was called several
+// times with it, Disconnect closes all these connections. It returns
+// ErrNotConnected if there is none.
 //
-// An inproc connection has ended, for both sides, when Disconnect returns.
-// Therefore Options.Prepare must not call Disconnect.
+// Messages that are already queued for the endpoint are still written in the
+// background, within [Options.Linger], and Close waits for that. As in libzmq,
+// messages that were received from the endpoint but not yet by the application
+// are dropped, and so are those that arrive later.
+//
+// A connection over inproc has ended on both sides when Disconnect returns.
+// Therefore [Options.Prepare] must not call Disconnect.
 func (s *socket) Disconnect(address string) error {
 	local, received, err := s.disconnect(address)
 	for _, h := range local {
@@ -122,9 +133,9 @@ func (s *socket) Disconnect(address string) error {
 	return err
 }
 
-// disconnect does the part of Disconnect that needs s.mu. It returns the rest of the
-// work, for which no lock may be held: the inproc connections to finish and the
-// received batches to drop.
+// disconnect does the part of Disconnect that needs s.mu. It returns what must
+// be done without a lock: the inproc connections to finish and the received
+// batches to drop.
 func (s *socket) disconnect(address string) (local []*half, received []inbatch, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +168,7 @@ func (s *socket) disconnect(address string) (local []*half, received []inbatch, 
 	return local, received, nil
 }
 
-// linger ends the dialer once what was queued has been written.
+// linger ends the dialer when the queued messages have been written.
 func (d *dialer) linger() {
 	defer d.cancel()
 	ctx, cancel := context.WithTimeout(d.ctx, d.socket.opts.longestLinger())
@@ -218,7 +229,7 @@ func (d *dialer) dial() (net.Conn, error) {
 	return d.socket.dialTCP(ctx, d.endpoint)
 }
 
-// end forgets the dialer, so that the endpoint can be connected again.
+// end removes the dialer, so that the endpoint can be connected again.
 func (d *dialer) end() {
 	s := d.socket
 	s.mu.Lock()
@@ -234,10 +245,10 @@ func (d *dialer) end() {
 	s.leave(d.pipe)
 }
 
-// serve runs a new connection to its end. It reports whether to stop dialling. If
-// not, and the peer broke the protocol, refused this socket or is of a type that
-// it cannot talk to, serve returns that error: another attempt will fail until one
-// of the two sides is repaired.
+// serve runs a new connection until it ends. It reports whether to stop
+// dialling. If not, and the peer has violated the protocol, refused this socket
+// or has an incompatible type, serve returns that error: another attempt will
+// fail until one of the two sides is corrected.
 func (d *dialer) serve(nc net.Conn) (final bool, refusal error) {
 	s := d.socket
 	s.tune(nc)
@@ -256,7 +267,7 @@ func (d *dialer) serve(nc net.Conn) (final bool, refusal error) {
 		return true, nil
 	}
 	if errors.Is(err, ErrHandedOver) {
-		return true, nil // or the two would take it from each other for ever
+		return true, nil // otherwise two peers would take the identity from each other forever
 	}
 	var protocol *zmtp.ProtocolError
 	if !errors.As(err, &protocol) || errors.Is(err, ErrTemporary) {
@@ -265,22 +276,23 @@ func (d *dialer) serve(nc net.Conn) (final bool, refusal error) {
 	return s.opts.ReconnectStop&StopOnProtocolError != 0, err
 }
 
-// longestInterval returns the wait before a peer that could not be talked to is
-// dialled again.
+// longestInterval returns the wait before the socket connects again to a peer
+// that has refused it.
 func (s *socket) longestInterval() time.Duration {
 	if most := s.opts.ReconnectIntervalMax; most > 0 {
 		return most
 	}
-	// Random, so that many clients of a server do not come back all at once.
+	// Random, so that many clients of a server do not return at the same time.
 	return DefaultReconnectIntervalMax - rand.N(DefaultReconnectIntervalMax/2)
 }
 
-// refused says that nobody listens where an attempt to connect went.
+// refused reports whether an attempt to connect failed because nobody listens
+// at the address.
 func refused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist)
 }
 
-// backOff returns the wait before the next attempt, as libzmq has it
+// backOff returns the wait before the next attempt, computed as in libzmq
 // (ZMQ_RECONNECT_IVL, ZMQ_RECONNECT_IVL_MAX).
 func (s *socket) backOff(attempt int) time.Duration {
 	ivl, most := s.opts.ReconnectInterval, s.opts.ReconnectIntervalMax

@@ -7,104 +7,110 @@ import (
 	"clustermap/internal/queue"
 )
 
-// Conditions. Compare with errors.Is.
+// Errors returned by sockets or reported to the monitor, often wrapped. Compare
+// them with [errors.Is].
 var (
-	// ErrClosed is returned by every method of a socket that was closed, also
-	// by calls that were waiting at that moment. It Is net.ErrClosed.
+	// ErrClosed is returned by the methods of a closed socket, and by calls in
+	// progress when it is closed. It wraps net.ErrClosed.
 	ErrClosed = queue.ErrClosed
 
-	// ErrUnroutable is returned by Router when no peer has the identity that
-	// the message names (with Options.Mandatory), or when the given peer has
-	// disconnected. Trying again helps once the peer is back. XPub.Subscribe
-	// returns it when there is no peer to subscribe.
+	// ErrUnroutable is returned by Router.Send, with Options.Mandatory, if no
+	// peer has the given identity, and by methods for a given Peer if that has
+	// disconnected. A later call may succeed when the peer has reconnected.
+	// XPub.Subscribe and XPub.Unsubscribe return it if there is no peer whose
+	// subscriptions they could change.
 	ErrUnroutable = errors.New("sockets: no such peer")
 
-	// ErrForeignPeer is returned when a call is given a nil Peer or one of
-	// another socket. A socket's peers come from its own batches, messages and
-	// events. It Is ErrUnroutable, but trying again does not help.
+	// ErrForeignPeer is returned by a method for a given Peer if the Peer is
+	// nil or belongs to another socket. It wraps ErrUnroutable, but a later
+	// call will not succeed.
 	ErrForeignPeer = fmt.Errorf("sockets: peer belongs to another socket: %w", ErrUnroutable)
 
-	// ErrTimeout is returned by calls that waited for Options.SendTimeout or
-	// Options.RecvTimeout in vain. It Is os.ErrDeadlineExceeded, and a
-	// net.Error whose Timeout is true.
+	// ErrTimeout is returned by a call that has waited for Options.SendTimeout
+	// or Options.RecvTimeout. It wraps os.ErrDeadlineExceeded, whose Timeout
+	// method returns true.
 	ErrTimeout = queue.ErrTimeout
 
-	// ErrWouldBlock is returned by calls that do not wait (TrySend, TryRecv)
-	// when they would have to: nothing was sent or received.
+	// ErrWouldBlock is returned by methods that do not wait, such as TrySend
+	// and TryRecv, if they would have to wait. Nothing was sent or received.
 	ErrWouldBlock = queue.ErrWouldBlock
 
-	// ErrState is returned by Req and Rep for a call out of turn: see there.
-	ErrState = errors.New("sockets: request and reply must alternate")
+	// ErrState is returned by Req and Rep if Send and Recv do not alternate.
+	ErrState = errors.New("sockets: send and receive must alternate")
 
-	// ErrPaired is why a Pair ended a connection: it has its peer already.
-	ErrPaired = errors.New("sockets: paired with another peer")
+	// ErrPaired is the reason for which a Pair disconnects a peer: it already
+	// has one.
+	ErrPaired = errors.New("sockets: already paired with another peer")
 
-	// ErrNoFrames is returned for a message without a frame, which ZMTP
-	// cannot express.
+	// ErrNoFrames is returned if a message to send has no frames.
 	ErrNoFrames = errors.New("sockets: a message needs at least one frame")
 
-	// ErrTooLarge is returned for a message beyond Options.MaxMessageSize, and
-	// for a topic beyond 32 KiB.
-	ErrTooLarge = errors.New("sockets: message is larger than MaxMessageSize")
+	// ErrTooLarge is returned if a message to send is larger than
+	// Options.MaxMessageSize, or a topic larger than 32 KiB.
+	ErrTooLarge = errors.New("sockets: message or topic too large")
 
-	// ErrSlowPeer is why a publisher with FullPolicy Disconnect ended a
-	// connection: the peer did not take what was queued for it. A Sub does the
-	// same when a publisher takes no subscriptions.
-	ErrSlowPeer = errors.New("sockets: peer fell behind its queue")
+	// ErrSlowPeer is the reason for which a publisher with the policy
+	// Disconnect disconnects a subscriber that does not take its messages, or a
+	// SUB or XSUB a publisher that does not take its subscriptions.
+	ErrSlowPeer = errors.New("sockets: peer too slow")
 
-	// ErrIdentityInUse is reported to the monitor when a second peer comes
-	// with the identity of a connected one. What the newcomer sends waits until
-	// the other connection has ended and the newcomer is let in (PeerAdmitted).
-	// If that takes longer than Options.HandshakeTimeout, the newcomer is
-	// disconnected with this error, except over inproc, and can try again.
-	// libzmq, without ROUTER_HANDOVER, ignores it forever.
+	// ErrIdentityInUse is reported with PeerIgnored if a peer of a ROUTER
+	// announces the identity of a connected peer. Messages from the new peer
+	// wait until the other connection has ended and the new one is admitted
+	// (PeerAdmitted). If that takes longer than Options.HandshakeTimeout, the
+	// new peer is disconnected with this error and may try again, except over
+	// inproc, where it keeps waiting. libzmq ignores such a peer forever,
+	// unless ROUTER_HANDOVER is set.
+	//
+	// Router.ConnectAs returns it if the identity is in use.
 	ErrIdentityInUse = errors.New("sockets: identity is in use by another peer")
 
-	// ErrHandedOver is why a ROUTER with Options.Handover ended a connection:
-	// another peer came with its identity. A connection that Connect made is
-	// then not made again.
+	// ErrHandedOver is the reason for which a ROUTER with Options.Handover
+	// disconnects a peer: another peer has announced the same identity. If the
+	// ROUTER made the connection with Connect, it does not connect again.
 	ErrHandedOver = errors.New("sockets: identity was handed over to another peer")
 
-	// ErrHandshakeTimeout is reported to the monitor when a peer does not
-	// finish its greeting and handshake within Options.HandshakeTimeout, or
-	// stalled in it and was replaced by a new connection (Options.MaxHandshakes,
-	// Options.MaxConnections).
-	ErrHandshakeTimeout = errors.New("sockets: handshake not finished in time")
+	// ErrHandshakeTimeout is reported with HandshakeFailed if a peer does not
+	// complete its handshake within Options.HandshakeTimeout, or if a new
+	// connection replaces it because it is silent; see Options.MaxHandshakes
+	// and Options.MaxConnections.
+	ErrHandshakeTimeout = errors.New("sockets: handshake timeout")
 
-	// ErrTooManyConnections is reported to the monitor when an accepted
-	// connection was closed at once because there are Options.MaxConnections.
+	// ErrTooManyConnections is reported with AcceptFailed if a connection is
+	// closed because there are already Options.MaxConnections.
 	ErrTooManyConnections = errors.New("sockets: too many connections")
 
-	// ErrStalled is why a connection ended whose peer had stopped, or nearly
-	// stopped, in the middle of a large message while other connections needed
-	// the memory (Options.MaxIncompleteBytes).
-	ErrStalled = errors.New("sockets: peer stalled in a large message while other connections needed the memory")
+	// ErrStalled is the reason for which a peer is disconnected that has
+	// stopped, or nearly stopped, sending in the middle of a large message
+	// while other connections needed the memory; see
+	// Options.MaxIncompleteBytes.
+	ErrStalled = errors.New("sockets: peer stalled in a large message while other connections needed memory")
 
-	// ErrHeartbeatTimeout is why a connection ended whose peer did not answer a
-	// PING (Options.HeartbeatTimeout), or had sent one with a time to live, and
-	// nothing more within that time.
-	ErrHeartbeatTimeout = errors.New("sockets: peer fell silent for longer than heartbeats allow")
+	// ErrHeartbeatTimeout is the reason for which a peer is disconnected that
+	// has not answered a PING in time (Options.HeartbeatTimeout), or that has
+	// sent a PING with a TTL and nothing more within that time.
+	ErrHeartbeatTimeout = errors.New("sockets: heartbeat timeout")
 
-	// ErrTooManySubscriptions is why a publisher ended a connection: see
-	// Options.MaxSubscriptions.
+	// ErrTooManySubscriptions is the reason for which a publisher disconnects a
+	// peer that exceeds Options.MaxSubscriptions.
 	ErrTooManySubscriptions = errors.New("sockets: peer has too many subscriptions")
 
-	// ErrNotManual is returned by XPub.Subscribe and its like without
-	// Options.XPubManual.
-	ErrNotManual = errors.New("sockets: subscriptions are the peers' own without XPubManual")
+	// ErrNotManual is returned by XPub.Subscribe, XPub.Unsubscribe,
+	// SubscribePeer and UnsubscribePeer without Options.XPubManual.
+	ErrNotManual = errors.New("sockets: option XPubManual is not set")
 
-	// ErrNotBound and ErrNotConnected are returned by Unbind and Disconnect
-	// for an endpoint that is not in use.
+	// ErrNotBound is returned by Unbind, and ErrNotConnected by Disconnect, if
+	// the endpoint is not in use.
 	ErrNotBound     = errors.New("sockets: endpoint is not bound")
 	ErrNotConnected = errors.New("sockets: endpoint is not connected")
 )
 
-// EndpointError says what is wrong with an endpoint such as
-// "tcp://127.0.0.1:5555". Trying the same text again does not help.
+// EndpointError describes an invalid endpoint. A later call with the same
+// endpoint fails as well.
 type EndpointError struct {
-	Endpoint string
-	Reason   string
-	Err      error // the system's word for it, such as syscall.ENAMETOOLONG, or nil
+	Endpoint string // the text given to Bind or Connect
+	Reason   string // what is wrong with it
+	Err      error  // the corresponding system error, such as syscall.ENAMETOOLONG, or nil
 }
 
 func (e *EndpointError) Error() string {
@@ -114,12 +120,12 @@ func (e *EndpointError) Error() string {
 // Unwrap returns Err.
 func (e *EndpointError) Unwrap() error { return e.Err }
 
-// PeerError is a fault of one connection: malformed bytes, a refused
-// handshake, a time-out. It goes to the monitor, and ends that connection
-// alone.
+// PeerError is the reason for which one connection has ended, such as malformed
+// data, a failed handshake or a timeout. It is reported to the monitor in
+// Event.Err. Other connections are not affected.
 type PeerError struct {
 	Remote string // network address of the peer
-	Err    error  // a *zmtp.ProtocolError, one of this package's errors, or the network's
+	Err    error  // a *zmtp.ProtocolError, an error of this package, or a network error
 }
 
 func (e *PeerError) Error() string { return fmt.Sprintf("sockets: peer %s: %v", e.Remote, e.Err) }

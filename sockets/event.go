@@ -11,39 +11,42 @@ import (
 	"clustermap/zmtp"
 )
 
-// EventKind says what happened to a connection.
+// EventKind is the kind of an [Event].
 type EventKind uint8
 
-// Kinds of events, with the name of libzmq's event where there is one.
+// Event kinds. The name of the corresponding libzmq event is given in
+// parentheses.
 //
-// A connecting socket tells of ConnectDelayed, Connected, HandshakeSucceeded and
-// Disconnected, or of ConnectFailed or HandshakeFailed in their place; then of
-// ConnectRetried, and so on from the beginning. A binding socket tells of
-// Listening or BindFailed, for each peer of Accepted, HandshakeSucceeded and
-// Disconnected, or HandshakeFailed; and of ListenerClosed.
+// For each endpoint given to Connect, a socket reports Connected,
+// HandshakeSucceeded and Disconnected, or instead ConnectFailed or
+// HandshakeFailed; then ConnectRetried, and so on from the start. Over TCP it
+// reports ConnectDelayed before each attempt. For each endpoint given to Bind
+// it reports Listening or BindFailed; for each peer Accepted, and either
+// HandshakeSucceeded and Disconnected or HandshakeFailed; and finally
+// ListenerClosed.
 //
-// When Close ends a connection, the monitor is not told. Close reports
-// ListenerClosed for each bound endpoint, and MonitorStopped as the last event.
+// Connections that are closed by Close are not reported. Close reports
+// ListenerClosed for each bound endpoint and finally MonitorStopped.
 //
-// Unlike libzmq, which follows up HANDSHAKE_FAILED_* by DISCONNECTED,
-// Disconnected comes after HandshakeSucceeded only.
+// Unlike libzmq, which reports DISCONNECTED after HANDSHAKE_FAILED_*, a socket
+// reports Disconnected only after HandshakeSucceeded.
 const (
-	Listening          EventKind = iota + 1 // bound (LISTENING)
-	AcceptFailed                            // accept failed, for example without free descriptors (ACCEPT_FAILED)
-	Accepted                                // a peer connected (ACCEPTED)
-	Connected                               // connected to a peer (CONNECTED)
-	ConnectFailed                           // dialling failed (CLOSED)
-	ConnectRetried                          // the next attempt comes after Event.Retry (CONNECT_RETRIED)
-	HandshakeSucceeded                      // messages may flow (HANDSHAKE_SUCCEEDED)
-	HandshakeFailed                         // the peer was refused, or refused us; see Event.Failure (HANDSHAKE_FAILED_*)
-	PeerIgnored                             // the peer's identity is in use, and its messages wait; see ErrIdentityInUse
-	Disconnected                            // an established connection ended (DISCONNECTED)
-	ListenerClosed                          // unbound (CLOSED)
-	ConnectDelayed                          // dialling goes on in the background (CONNECT_DELAYED)
-	BindFailed                              // Bind returns the error too (BIND_FAILED)
-	CloseFailed                             // an endpoint could not be given back as it should (CLOSE_FAILED)
-	MonitorStopped                          // the socket is closed: the last event there is (MONITOR_STOPPED)
-	PeerAdmitted                            // a peer that was ignored has its identity now, and its messages are received
+	Listening          EventKind = iota + 1 // the endpoint is bound (LISTENING)
+	AcceptFailed                            // a connection was not accepted, for example for lack of file descriptors (ACCEPT_FAILED)
+	Accepted                                // a connection was accepted (ACCEPTED)
+	Connected                               // a connection was made (CONNECTED)
+	ConnectFailed                           // an attempt to connect failed (CLOSED)
+	ConnectRetried                          // the next attempt will be made after Event.Retry (CONNECT_RETRIED)
+	HandshakeSucceeded                      // the connection is established (HANDSHAKE_SUCCEEDED)
+	HandshakeFailed                         // the handshake failed; see Event.Failure (HANDSHAKE_FAILED_*)
+	PeerIgnored                             // the peer's messages wait or are discarded; see ErrIdentityInUse and ErrPaired
+	Disconnected                            // an established connection has ended (DISCONNECTED)
+	ListenerClosed                          // the endpoint is no longer bound (CLOSED)
+	ConnectDelayed                          // an attempt to connect over TCP begins (CONNECT_DELAYED)
+	BindFailed                              // Bind failed and returns the same error (BIND_FAILED)
+	CloseFailed                             // an endpoint could not be released completely (CLOSE_FAILED)
+	MonitorStopped                          // the socket is closed; this is the last event (MONITOR_STOPPED)
+	PeerAdmitted                            // an ignored peer now has its identity, and its messages are received
 )
 
 var eventNames = [...]string{
@@ -54,6 +57,7 @@ var eventNames = [...]string{
 	CloseFailed: "close failed", MonitorStopped: "monitor stopped", PeerAdmitted: "peer admitted",
 }
 
+// String returns the kind in words, such as "handshake failed".
 func (k EventKind) String() string {
 	if int(k) < len(eventNames) && eventNames[k] != "" {
 		return eventNames[k]
@@ -61,35 +65,39 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("EventKind(%d)", uint8(k))
 }
 
-// Event is one thing that happened to a connection, for [Options.Monitor].
+// Event is an event of a socket or of one of its connections; see
+// [Options.Monitor].
 type Event struct {
 	Kind     EventKind
-	Endpoint string        // the endpoint bound or connected, resolved
+	Endpoint string        // the endpoint: as bound, or as given to Connect
 	Remote   string        // network address of the peer, if known
-	Peer     *Peer         // from HandshakeSucceeded to Disconnected
-	Err      error         // why, for failures and Disconnected
-	Retry    time.Duration // ConnectRetried: wait before the next attempt; Err tells why, if it is the longest wait
+	Peer     *Peer         // the peer, from HandshakeSucceeded to Disconnected
+	Err      error         // the cause of a failure or of Disconnected; for ConnectRetried, the refusal that caused the long wait
+	Retry    time.Duration // for ConnectRetried, the time until the next attempt
 }
 
-// Failure is of what sort a failed handshake is.
+// Failure classifies why a handshake failed.
 type Failure uint8
 
+// The reasons for which a handshake fails.
 const (
-	// NoFailure: the event tells of none.
+	// NoFailure means that the event is not a HandshakeFailed.
 	NoFailure Failure = iota
-	// FailedNoDetail: the connection ended, or its time was over
-	// (HANDSHAKE_FAILED_NO_DETAIL).
+	// FailedNoDetail means any other failure, such as the end of the connection
+	// or a timeout (HANDSHAKE_FAILED_NO_DETAIL).
 	FailedNoDetail
-	// FailedProtocol: one side broke the protocol, or the two do not fit each
-	// other (HANDSHAKE_FAILED_PROTOCOL). The error is, or wraps, a
-	// *zmtp.ProtocolError, whose Code is libzmq's number for it.
+	// FailedProtocol means that one side violated the protocol, or that the two
+	// sides are not compatible (HANDSHAKE_FAILED_PROTOCOL). The error wraps a
+	// *zmtp.ProtocolError or a *ZAPError; its Code method returns libzmq's
+	// number for it.
 	FailedProtocol
-	// FailedAuth: one side denied the other's credentials
-	// (HANDSHAKE_FAILED_AUTH). The error wraps a *zmtp.ProtocolError, whose
-	// Status is the code of the denial.
+	// FailedAuth means that one side rejected the other's credentials
+	// (HANDSHAKE_FAILED_AUTH). The error wraps a *zmtp.ProtocolError; its
+	// Status method returns the ZAP status code.
 	FailedAuth
 )
 
+// String returns "none", "no detail", "protocol" or "auth".
 func (f Failure) String() string {
 	switch f {
 	case NoFailure:
@@ -104,15 +112,15 @@ func (f Failure) String() string {
 	return fmt.Sprintf("Failure(%d)", uint8(f))
 }
 
-// coder is an error that has one of libzmq's codes for protocol errors
+// coder is an error with one of libzmq's codes for protocol errors
 // (zmtp.Code*).
 type coder interface {
 	error
 	Code() uint32
 }
 
-// Failure returns of what sort a HandshakeFailed is; for other events it is
-// NoFailure.
+// Failure returns why a handshake failed. It is NoFailure unless the event is
+// HandshakeFailed.
 func (e Event) Failure() Failure {
 	if e.Kind != HandshakeFailed {
 		return NoFailure
@@ -127,7 +135,7 @@ func (e Event) Failure() Failure {
 	return FailedNoDetail
 }
 
-// libzmq's numbers for the kinds (ZMQ_EVENT_*).
+// libzmq's numbers of the event kinds (ZMQ_EVENT_*).
 var eventNumbers = [...]uint16{
 	Connected: 0x0001, ConnectDelayed: 0x0002, ConnectRetried: 0x0004, Listening: 0x0008, BindFailed: 0x0010,
 	Accepted: 0x0020, AcceptFailed: 0x0040, ListenerClosed: 0x0080, ConnectFailed: 0x0080, CloseFailed: 0x0100,
@@ -139,12 +147,14 @@ const (
 	numberFailedAuth     = 0x4000
 )
 
-// Code returns the event's number and value as libzmq's monitor has them
-// (ZMQ_EVENT_*), for programs that keep statistics by these. The value is the
-// wait in milliseconds for CONNECT_RETRIED; the code of the fault for
-// HANDSHAKE_FAILED_PROTOCOL and the status of the denial for _AUTH; the system's
-// number of the error for other failures, as far as there is one. Where libzmq
-// has a descriptor it is 0. The number is 0 for kinds that libzmq does not have.
+// Code returns the event's number and value as libzmq's monitor would report
+// them (ZMQ_EVENT_*). The number is 0 if libzmq has no such event.
+//
+// The value is the wait in milliseconds for CONNECT_RETRIED, the protocol error
+// code for HANDSHAKE_FAILED_PROTOCOL, the ZAP status code for
+// HANDSHAKE_FAILED_AUTH, and the system's error number, or 0 if there is none,
+// for other failures. It is 0 for events whose value in libzmq is a file
+// descriptor.
 func (e Event) Code() (number uint16, value uint32) {
 	if int(e.Kind) >= len(eventNumbers) {
 		return 0, 0
@@ -177,7 +187,7 @@ func (e Event) failureCode() (number uint16, value uint32) {
 	return eventNumbers[HandshakeFailed], errno(e.Err)
 }
 
-// errno returns the system's number of an error, 0 if it has none.
+// errno returns the system's error number of err, or 0 if there is none.
 func errno(err error) uint32 {
 	var number syscall.Errno
 	var timeout net.Error

@@ -10,8 +10,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// The code on the right side of docs/MIGRATION.md. What stands between the
-// marks is on that page word for word, which a test compares.
+// The code of this package in docs/MIGRATION.md. The lines between the marks are
+// on that page word for word, which a test checks.
 
 // migrateServer: a REP server.
 func migrateServer(ctx context.Context) error {
@@ -36,7 +36,7 @@ func migrateServer(ctx context.Context) error {
 	// end server
 }
 
-// migrateClose: a PUSH that is closed with a limit of the program's choice.
+// migrateClose: a PUSH that is closed with a given time limit.
 func migrateClose(ctx context.Context, endpoint string) error {
 	// begin close
 	push, err := sockets.NewPush(sockets.Options{Linger: sockets.LingerForever})
@@ -44,7 +44,7 @@ func migrateClose(ctx context.Context, endpoint string) error {
 		return err
 	}
 	defer func() {
-		// ctx may have ended by now. Messages have five seconds all the same.
+		// ctx may be done by now, but queued messages still get five seconds.
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		if err := push.CloseContext(closing); err != nil {

@@ -8,7 +8,7 @@ import (
 	"clustermap/sockets"
 )
 
-// What happens to a socket's connections, as a channel.
+// This example receives the events of a socket from a channel.
 func ExampleMonitorChan() {
 	m := sockets.NewMonitorChan(64)
 	server, err := sockets.NewRouter(sockets.Options{Monitor: m.Tell})

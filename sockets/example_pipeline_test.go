@@ -8,7 +8,7 @@ import (
 	"clustermap/sockets"
 )
 
-// A ventilator shares out work among those that connect to it.
+// A ventilator distributes work among the workers that connect to it.
 func ExamplePush() {
 	ctx := context.Background()
 	push, err := sockets.NewPush(sockets.Options{})
@@ -31,14 +31,14 @@ func ExamplePush() {
 	// Output: [job 42] <nil>
 }
 
-// A peer that is not there keeps Close for a second, and CloseContext for as
-// long as the context lasts at most.
+// If a peer does not exist, Close waits for one second, and CloseContext at most
+// until its context is done.
 func ExamplePush_CloseContext() {
 	push, err := sockets.NewPush(sockets.Options{})
 	if err != nil {
 		panic(err)
 	}
-	_ = push.Connect("tcp://127.0.0.1:1") // nobody listens there
+	_ = push.Connect("tcp://127.0.0.1:1") // nothing listens there
 	_ = push.Send(context.Background(), []byte("job"))
 
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -47,7 +47,7 @@ func ExamplePush_CloseContext() {
 	// Output: context deadline exceeded
 }
 
-// Many messages at the price of a few locks, and without an allocation.
+// SendBatch sends many messages with few locks and without allocation.
 func ExamplePush_SendBatch() {
 	ctx := context.Background()
 	pull, err := sockets.NewPull(sockets.Options{})
@@ -76,7 +76,7 @@ func ExamplePush_SendBatch() {
 	// [c] <nil>
 }
 
-// A sink takes what comes together at once, as views.
+// A sink receives messages in batches, without copying them.
 func ExamplePull() {
 	ctx := context.Background()
 	sink, err := sockets.NewPull(sockets.Options{})
@@ -105,8 +105,7 @@ func ExamplePull() {
 	// Output: result
 }
 
-// A burst of readings, to whoever has subscribed to them: one pass over the
-// subscribers for all of it.
+// SendBatch publishes a burst of readings with one pass over the subscribers.
 func ExamplePub_SendBatch() {
 	ctx := context.Background()
 	pub, err := sockets.NewPub(sockets.Options{})

@@ -7,8 +7,8 @@ import (
 	"clustermap/sockets"
 )
 
-// pairOfRouters makes two ROUTER sockets and a DEALER that sends one message to
-// each.
+// pairOfRouters returns two ROUTER sockets, to each of which a DEALER sends one
+// message.
 func pairOfRouters(ctx context.Context) (first, second *sockets.Router, end func()) {
 	first, _ = sockets.NewRouter(sockets.Options{})
 	second, _ = sockets.NewRouter(sockets.Options{})
@@ -54,7 +54,7 @@ func ExamplePoller() {
 	// Output: map[one:true two:true]
 }
 
-// Sockets in a select, beside whatever else a program waits for.
+// A program can wait for sockets and other events with select.
 func ExampleRouter_Readable() {
 	ctx := context.Background()
 	first, second, end := pairOfRouters(ctx)

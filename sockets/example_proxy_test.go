@@ -7,8 +7,8 @@ import (
 	"clustermap/sockets"
 )
 
-// A streamer: whoever has work connects to one address, and whoever does it to
-// another.
+// A streamer: programs that have work connect to one endpoint, and programs that
+// do the work connect to another.
 func ExampleProxy() {
 	ctx, cancel := context.WithCancel(context.Background())
 	frontend, _ := sockets.NewPull(sockets.Options{})
@@ -54,11 +54,11 @@ func ExampleSteerableProxy() {
 	ended := make(chan error)
 	go func() { ended <- proxy.Run(ctx) }()
 
-	_ = proxy.Pause(ctx) // what comes waits in the queues
+	_ = proxy.Pause(ctx) // messages now wait in the queues
 	proxy.Resume()
 	fmt.Println(proxy.Statistics().FrontendIn.Messages)
 	for {
-		proxy.Terminate() // does nothing before Run has begun
+		proxy.Terminate() // has no effect before Run has begun
 		select {
 		case err := <-ended:
 			fmt.Println(err)

@@ -8,7 +8,7 @@ import (
 	"clustermap/sockets"
 )
 
-// Who a message came from, and what is known of that peer.
+// RecvFrom also returns the peer that sent the message.
 func ExampleRouter_RecvFrom() {
 	ctx := context.Background()
 	server, err := sockets.NewRouter(sockets.Options{})

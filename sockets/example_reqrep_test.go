@@ -38,8 +38,8 @@ func ExampleRep() {
 	// Output: [hello, world] <nil>
 }
 
-// A request that is repeated until there is an answer. ReqCorrelate keeps a late
-// reply to the first attempt from being taken for the reply to the next request.
+// A client repeats a request until it receives a reply. With ReqCorrelate, a late
+// reply to the first attempt is not taken for the reply to the next request.
 func ExampleReq() {
 	rep, err := sockets.NewRep(sockets.Options{})
 	if err != nil {
@@ -67,7 +67,7 @@ func ExampleReq() {
 		_ = req.Send(context.Background(), []byte("ping"))
 		reply, err := req.Recv(context.Background())
 		if err != nil {
-			continue // sockets.ErrTimeout: ask again
+			continue // sockets.ErrTimeout: try again
 		}
 		fmt.Printf("%s\n", reply)
 		break
@@ -75,7 +75,7 @@ func ExampleReq() {
 	// Output: [pong]
 }
 
-// Two sockets that talk to each other alone, in any order.
+// Two PAIR sockets exchange messages in any order.
 func ExamplePair() {
 	ctx := context.Background()
 	a, err := sockets.NewPair(sockets.Options{})
@@ -106,7 +106,8 @@ func ExamplePair() {
 	// [thanks] <nil>
 }
 
-// A ROUTER that names its peer itself can send to it before it is there.
+// A ROUTER that assigns an identity to its peer can send to it before the peer has
+// connected.
 func ExampleRouter_ConnectAs() {
 	ctx := context.Background()
 	server, err := sockets.NewRouter(sockets.Options{})

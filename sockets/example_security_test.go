@@ -9,8 +9,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// A server and a client that prove to each other who they are, with all traffic
-// encrypted. The keys are usually made once and kept in files.
+// A server and a client authenticate each other, and all traffic is encrypted. The
+// keys are usually generated once and kept in files.
 func ExampleSecurity() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -57,7 +57,8 @@ func ExampleSecurity() {
 	// Output: for your eyes only
 }
 
-// A judge of user names and passwords, which says what else it knows of a user.
+// An Authenticator checks user names and passwords, and adds a property to the
+// user.
 func ExampleAuthenticator() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -101,11 +102,11 @@ func ExampleAuthenticator() {
 	// Output: admin of staff
 }
 
-// A ZAP handler judges the peers of all servers of the program.
+// A ZAP handler authenticates the peers of all servers of the program.
 func ExampleSecurity_zap() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	names := new(sockets.Inproc) // a namespace of its own, so that examples do not meet
+	names := new(sockets.Inproc) // a separate namespace, so that examples do not affect each other
 
 	handler, err := sockets.NewRep(sockets.Options{Inproc: names})
 	if err != nil {

@@ -25,7 +25,7 @@ func ExamplePub() {
 	defer sub.Close()
 	_ = sub.Subscribe("weather/")
 	_ = sub.Connect(pub.LastEndpoint())
-	// What is published from here on is not missed.
+	// The subscriber receives all messages published from here on.
 	if err := sub.WaitSubscribed(ctx); err != nil {
 		panic(err)
 	}
@@ -69,7 +69,7 @@ func ExampleRouter() {
 	// Output: [hello, world] <nil>
 }
 
-// Many messages at once, without a copy and without an allocation.
+// RecvBatch receives many messages at once, without copying or allocation.
 func ExampleSub_RecvBatch() {
 	ctx := context.Background()
 	pub, err := sockets.NewPub(sockets.Options{WaitSubscriber: true})
@@ -96,7 +96,7 @@ func ExampleSub_RecvBatch() {
 			panic(err)
 		}
 		for i := range b.Len() {
-			topic, rest := b.Message(i).Next() // views: valid until b is used again
+			topic, rest := b.Message(i).Next() // valid until b is used again
 			value, _ := rest.Next()
 			fmt.Printf("%s %s\n", topic, value)
 		}

@@ -7,8 +7,8 @@ import (
 	"clustermap/sockets"
 )
 
-// Sockets of one machine need no port: a Unix domain socket does, here one with
-// a name of the system's choice.
+// Sockets on one machine need no port. They can use a Unix domain socket, here one
+// whose name is chosen automatically.
 func Example_ipc() {
 	ctx := context.Background()
 	router, err := sockets.NewRouter(sockets.Options{})
@@ -31,8 +31,8 @@ func Example_ipc() {
 	// Output: [client-1 hello] <nil>
 }
 
-// Sockets of one process hand messages over in memory. Here they do so in a
-// namespace of their own, so that no other part of the program can meet them.
+// Sockets in one process exchange messages in memory. Here they use a separate
+// namespace, so that no other part of the program can connect to them.
 func ExampleInproc() {
 	ctx := context.Background()
 	o := sockets.Options{Inproc: new(sockets.Inproc)}

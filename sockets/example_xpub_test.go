@@ -7,7 +7,7 @@ import (
 	"clustermap/sockets"
 )
 
-// A forwarder: subscriptions go up through it, messages come down.
+// A forwarder passes subscriptions upstream and messages downstream.
 func ExampleXSub() {
 	ctx, cancel := context.WithCancel(context.Background())
 	pub, _ := sockets.NewPub(sockets.Options{WaitSubscriber: true})
@@ -30,7 +30,7 @@ func ExampleXSub() {
 		for {
 			m, err := recv(ctx)
 			if err != nil {
-				break // closed, or the context has ended
+				break // closed, or the context is done
 			}
 			_ = send(ctx, m...)
 		}
@@ -54,8 +54,8 @@ func ExampleXSub() {
 	// Output: [weather/Brussels rain] <nil>
 }
 
-// A cache of last values: whoever subscribes to a topic is first told its last
-// value, which nobody else gets once more.
+// A cache of last values: a peer that subscribes to a topic first receives its last
+// value, which is not sent to other peers again.
 func ExampleXPub() {
 	ctx := context.Background()
 	pub, err := sockets.NewXPub(sockets.Options{XPubManualLastValue: true})

@@ -7,12 +7,13 @@ import (
 	"clustermap/zmtp"
 )
 
-// fanOut queues a message for all peers of the groups, which are several, or, with
-// the policy Block, for none if one of them is full, and returns that one. The mutex
-// of the subscriptions is held.
+// fanOut queues a message for all peers of the groups, of which there are
+// several. With the policy Block it queues the message for no peer if one of
+// them is full, and returns that peer. The mutex of the subscriptions is held.
 //
-// The message is put in wire form once, and once in the log of each group for those
-// that follow it. The others get small ones by copy; a large one all of them share.
+// The message is encoded once. It is put once in the log of each group, for the
+// peers that follow it. The other peers get a copy of a small message, and
+// share a large one.
 func (p *publisher) fanOut(groups []*group, frames [][]byte) (full *pipe) {
 	size := 0
 	for _, f := range frames {
@@ -49,7 +50,7 @@ func (p *publisher) fanOut(groups []*group, frames [][]byte) (full *pipe) {
 	return nil
 }
 
-// sendAlone is fanOut for a single peer.
+// sendAlone is like fanOut for a single peer.
 func (p *publisher) sendAlone(q *pipe, frames [][]byte) (full *pipe) {
 	if q.sub.evicted {
 		return nil
@@ -68,8 +69,8 @@ func (p *publisher) sendAlone(q *pipe, frames [][]byte) (full *pipe) {
 	return nil
 }
 
-// share queues a message for the groups: in their logs, and for those that do not
-// follow them.
+// share queues a message for the groups: in their logs, and for the peers that
+// do not follow them.
 func (p *publisher) share(groups []*group, wire []byte, owner Owner) {
 	roomy := p.opts.FullPolicy == Block
 	for _, g := range groups {
@@ -89,8 +90,9 @@ func (p *publisher) share(groups []*group, wire []byte, owner Owner) {
 	}
 }
 
-// prepare sets apart the followers of the group's log that have too much to read,
-// and a single one, for which a log is not worth it.
+// prepare sets apart the followers of the group's log that have too much to
+// read. If the group has a single peer, it sets that apart too, because a log
+// is not worth it.
 func (p *publisher) prepare(g *group) {
 	if g.log == nil {
 		return
@@ -108,11 +110,11 @@ func (p *publisher) prepare(g *group) {
 	}
 }
 
-// separate has a peer that follows a log get each message by itself. With the policy
-// Drop, under which a peer may take nothing for long, it gets a copy of what it has
-// not read.
+// separate makes a peer that follows a log get each message by itself. With the
+// policy Drop, under which a peer may take nothing for a long time, the peer
+// gets a copy of what it has not read.
 func (p *publisher) separate(q *pipe) {
-	if q.sub.group.log == nil { // and no other one does it follow
+	if q.sub.group.log == nil { // a peer follows only the log of its own group
 		return
 	}
 	var scratch *outqueue
@@ -128,8 +130,8 @@ func (p *publisher) separate(q *pipe) {
 	}
 }
 
-// crowded prepares the groups, or the only peer of them that is meant, for more.
-// With the policy Block, it returns a peer that has no room.
+// crowded prepares the groups, or only the peer alone if it is not nil, for
+// more messages. With the policy Block, it returns a peer that has no room.
 func (p *publisher) crowded(groups []*group, alone *pipe) (full *pipe) {
 	block := p.opts.FullPolicy == Block
 	if alone != nil {
@@ -153,7 +155,8 @@ func (p *publisher) crowded(groups []*group, alone *pipe) (full *pipe) {
 	return nil
 }
 
-// offerWire queues messages in wire form for a group, those that it subscribed to.
+// offerWire queues, for a group, those of the encoded messages that it has
+// subscribed to.
 func (p *publisher) offerWire(g *group, wire []byte, messages int, owner Owner) {
 	g.gather()
 	switch {
@@ -170,7 +173,7 @@ func (p *publisher) offerWire(g *group, wire []byte, messages int, owner Owner) 
 	}
 }
 
-// offerWireAlone is offerWire for a single peer.
+// offerWireAlone is like offerWire for a single peer.
 func (p *publisher) offerWireAlone(q *pipe, wire []byte, messages int, owner Owner) {
 	if q.sub.evicted {
 		return
@@ -196,12 +199,14 @@ func (p *publisher) offerWireAlone(q *pipe, wire []byte, messages int, owner Own
 	}
 }
 
-// SendBatch publishes messages of one frame each, which it copies, each under its
-// own topic, and returns how many of them were published: all, or fewer with the
-// error that ended the wait for room, as with Send. Peers that subscribed to
-// everything share the copy. Queues are checked once for as many messages as go
-// together, up to half a megabyte, not for each: a queue may get that much above
-// its high-water mark.
+// SendBatch publishes each element of bodies as a message of one frame, which
+// is its own topic. It copies the bodies. It waits like Send and returns the
+// number of messages published, which is len(bodies) unless the error is not
+// nil.
+//
+// SendBatch is more efficient than calling Send for each message. It checks the
+// queues once for each run of messages, of up to 512 KiB, so a queue may exceed
+// its high-water mark by that much.
 func (p *publisher) SendBatch(ctx context.Context, bodies [][]byte) (sent int, err error) {
 	if err := p.checkEach(bodies); err != nil {
 		return 0, err
@@ -230,8 +235,7 @@ func (p *publisher) SendBatch(ctx context.Context, bodies [][]byte) (sent int, e
 	return sent, nil
 }
 
-// sendPart publishes messages of one frame each that have size bytes in wire
-// form.
+// sendPart publishes messages of one frame each, of size bytes in wire form.
 func (p *publisher) sendPart(ctx context.Context, bodies [][]byte, size int) error {
 	chunk := buf.Get(size)
 	defer chunk.Release()
@@ -242,10 +246,10 @@ func (p *publisher) sendPart(ctx context.Context, bodies [][]byte, size int) err
 	return p.sendWire(ctx, wire, len(bodies), nil, chunk)
 }
 
-// hasRoomFor says that the peer has room for a message of so many bytes, and
-// reckons with it. Only publishing fills the queues of a publisher, and the
-// mutex of the subscriptions is held: room that was there once needs no second
-// look until it is used up.
+// hasRoomFor reports whether the peer has room for a message of the given size,
+// and reserves it. Only publishing fills the queues of a publisher, and the
+// mutex of the subscriptions is held: so room that was found once need not be
+// checked again until it is used up.
 func (q *pipe) hasRoomFor(bytes int) bool {
 	room := &q.sub.room
 	if room.messages <= 0 || room.bytes <= 0 {
@@ -258,8 +262,9 @@ func (q *pipe) hasRoomFor(bytes int) bool {
 	return true
 }
 
-// roomLeft returns how much the outbox has room for, without bounds once it has
-// ended. While there is none, whoever takes what is queued will tell.
+// roomLeft returns how much room the outbox has, which is unbounded if it has
+// ended. If there is none, whoever takes messages from the outbox will signal
+// it.
 func (o *outbox) roomLeft() hwm {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -280,7 +285,7 @@ func (o *outbox) roomLeft() hwm {
 }
 
 // offerShared appends a message that several peers get: by copy, or lent if it
-// has an owner. Where room was found before, it is not looked for again.
+// has an owner. With roomy, room was found before and is not checked again.
 func (o *outbox) offerShared(wire []byte, owner Owner, roomy bool) verdict {
 	o.mu.Lock()
 	v := o.admit(nil)
@@ -293,10 +298,9 @@ func (o *outbox) offerShared(wire []byte, owner Owner, roomy bool) verdict {
 	return v
 }
 
-// overflow does what the policy demands for a peer that has no room. The mutex
-// of the subscriptions is held, so the peer, as long as it is subscribed, is
-// connected, or its connection has just ended: it takes the same mutex to
-// leave.
+// overflow applies the policy to a peer that has no room. The mutex of the
+// subscriptions is held. A subscribed peer is connected, or its connection has
+// just ended: it takes the same mutex to leave.
 func (p *publisher) overflow(q *pipe, messages int) {
 	q.out.countDrops(messages)
 	if p.opts.FullPolicy == Disconnect {

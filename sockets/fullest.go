@@ -2,34 +2,37 @@ package sockets
 
 import "time"
 
-// reading records whether a peer with a long queue reads. Guarded by the
-// subscriptions' mutex.
+// reading records whether a peer with a long queue is reading. It is guarded by
+// the subscriptions' mutex.
 type reading struct {
-	moved   int64     // bytes that its connection had taken at the last look
-	pending int       // bytes that were queued for it then
-	looked  time.Time // when that was; zero if its queue was short
-	until   time.Time // until when the peer counts as reading
+	moved   int64     // bytes that its connection had taken at the last check
+	pending int       // bytes that were queued for it at the last check
+	looked  time.Time // time of the last check; zero if its queue was short
+	until   time.Time // the peer counts as reading until then
 }
 
 const (
-	// readingWindow is the least time between two looks at a peer.
+	// readingWindow is the minimum time between two checks of a peer.
 	readingWindow = 20 * time.Millisecond
-	// readingPatience is how long a peer counts as reading after it was seen to
-	// read, and readingCredit how long after its queue was first seen to be long.
+	// readingPatience is how long a peer counts as reading after a check has
+	// found that it reads, and readingCredit how long after its queue was first
+	// found to be long.
 	readingPatience = time.Second
 	readingCredit   = 100 * time.Millisecond
-	// A peer reads if it takes at least 1/readingShare of what it is sent.
+	// A peer reads if it takes at least 1/readingShare of what is sent to it.
 	readingShare = 8
-	// A queue is long from 1/readingFrom of its bound.
+	// A queue is long if it has reached 1/readingFrom of its limit.
 	readingFrom = 4
 )
 
-// Fullest returns how full the fullest queue is among those of the subscribers that
-// read: from 0 for empty to 1 for Options.SendHWMBytes bytes or more. Queues less
-// than a quarter full count as empty. A subscriber that takes less than an eighth
-// of what it is sent does not count, so that a publisher that slows down by this
-// value does not wait for one that has stopped reading. The cost of a call grows
-// with the number of subscribers.
+// Fullest returns how full the fullest queue of a reading subscriber is, from 0
+// for empty to 1 for Options.SendHWMBytes bytes or more. A publisher can use it
+// to slow down before messages are dropped.
+//
+// Queues that are less than a quarter full count as empty. Subscribers that
+// take less than an eighth of the bytes sent to them are ignored, so that a
+// publisher does not wait for one that has stopped reading. The cost of a call
+// is proportional to the number of subscribers.
 func (p *publisher) Fullest() float64 {
 	p.subs.Lock()
 	defer p.subs.Unlock()
@@ -53,8 +56,8 @@ func (p *publisher) Fullest() float64 {
 	return min(float64(most)/float64(limit), 1)
 }
 
-// reads reports whether a peer counts as reading. The mutex of the subscriptions
-// must be held.
+// reads reports whether a peer counts as reading. The mutex of the
+// subscriptions must be held.
 func (q *pipe) reads(now time.Time) bool {
 	r := &q.sub.reading
 	peer := q.peer.Load()
@@ -74,8 +77,8 @@ func (q *pipe) reads(now time.Time) bool {
 	return now.Before(r.until)
 }
 
-// taken returns how many queued bytes the system has taken from the connection or,
-// over inproc, the other socket.
+// taken returns how many queued bytes the operating system, or over inproc the
+// other socket, has taken from the connection.
 func (p *Peer) taken() int64 {
 	if p.far != nil {
 		return int64(p.bytesOut.Load())
@@ -83,8 +86,8 @@ func (p *Peer) taken() int64 {
 	return p.conn.stream.moved.Load()
 }
 
-// behindBy calls f for each follower that has at least the given number of bytes to
-// read. f must not wait.
+// behindBy calls f for each follower that has at least the given number of
+// bytes left to read. f must not wait.
 func (l *wirelog) behindBy(bytes int, f func(*pipe)) {
 	l.mu.Lock()
 	var behind []*pipe

@@ -10,22 +10,24 @@ import (
 	"clustermap/zmtp"
 )
 
-// Heartbeats (RFC 37, Connection Heartbeating). A connection's writer sends
-// PINGs by a ticker, between its other work; its reader waits with a deadline
-// while there is reason to, and anything that is read takes the deadline away.
-// So there is no goroutine for it, and no work a message.
+// Heartbeats (RFC 37, section "Connection Heartbeating"). The writer of a
+// connection sends PINGs, driven by a ticker, between its other work. The reader
+// waits with a deadline only when it expects something, and anything that is read
+// removes the deadline. So heartbeats need no goroutine and no work per message.
 
-// lifeline is what a connection's reader and writer know of the peer's life.
+// lifeline is the state that a connection's reader and writer share to detect a
+// silent peer.
 type lifeline struct {
-	// reads is odd while the reader deals with what it has read, and even while
-	// it waits for more. In the former case, which lasts for as long as the
-	// application leaves its inbox full, it is not the peer that is silent.
+	// reads is odd while the reader handles what it has read, and even while it
+	// waits for more. While it is odd, which lasts as long as the application
+	// leaves its inbox full, the peer is not to blame for the silence.
 	reads atomic.Uint64
 	armed atomic.Bool // the read deadline is set; changes under conn.mu
-	until time.Time   // to then; guarded by conn.mu
+	until time.Time   // the read deadline; guarded by conn.mu
 }
 
-// heard begins and listening ends the dealing with bytes of the peer.
+// heard marks the beginning, and listening the end, of handling bytes from the
+// peer.
 func (c *conn) heard() error {
 	c.life.reads.Add(1)
 	if !c.life.armed.Load() {
@@ -36,16 +38,17 @@ func (c *conn) heard() error {
 
 func (c *conn) listening() { c.life.reads.Add(1) }
 
-// expect has the peer be heard of within a time, or else its connection ends.
-// A deadline that is earlier already stays.
+// expect ends the connection unless something is received from the peer within
+// the given time. An earlier deadline remains in force.
 func (c *conn) expect(within time.Duration) {
 	// It fails on a connection that ends, which the reader will see.
 	_ = c.limit(func() error { return c.arm(time.Now().Add(within)) })
 }
 
-// answer does so after a PING was written, unless the peer was heard of since
-// reads had the value seen. Who reads sets reads and then looks at armed, here
-// it is the other way round: one of both sees the other.
+// answer is like expect, after a PING was written, unless something was
+// received since reads had the value seen. The reader changes reads and then
+// checks armed, and answer does it in the opposite order, so at least one of
+// them notices the other.
 func (c *conn) answer(seen uint64, within time.Duration) {
 	_ = c.limit(func() error {
 		if seen%2 == 1 || c.life.reads.Load() != seen {
@@ -58,7 +61,8 @@ func (c *conn) answer(seen uint64, within time.Duration) {
 	})
 }
 
-// arm and disarm are called with mu held.
+// arm sets the read deadline unless it is earlier already, and disarm removes it.
+// mu must be held.
 func (c *conn) arm(until time.Time) error {
 	if c.life.armed.Load() && !until.Before(c.life.until) {
 		return nil
@@ -73,15 +77,16 @@ func (c *conn) disarm() error {
 	return c.stream.conn.SetReadDeadline(time.Time{})
 }
 
-// lastLook is how long the reader waits once more when the deadline has passed:
-// for nothing, if the peer is alive. A process that was stopped for a while, or
-// had no processor, finds its deadline passed and the answer come in time.
+// lastLook is how long the reader waits once more when the deadline has passed.
+// A process that was stopped for a while, or had no processor, finds both that
+// its deadline has passed and that the answer has arrived.
 const lastLook = 10 * time.Millisecond
 
-// receiveAlive feeds src until the connection ends or the peer is found dead.
+// receiveAlive feeds src until the connection ends or the peer is silent for
+// too long.
 func (c *conn) receiveAlive(src source) error {
 	looked := false
-	var at uint64 // reads, when it has looked
+	var at uint64 // the value of reads at the last look
 	for {
 		err := c.stream.receive(src)
 		if !errors.Is(err, os.ErrDeadlineExceeded) || c.ending() {
@@ -94,7 +99,7 @@ func (c *conn) receiveAlive(src source) error {
 		looked, at = true, reads
 		again := func() error {
 			if !c.life.armed.Load() {
-				return nil // taken away just when it had passed
+				return nil // disarmed just after the deadline had passed
 			}
 			return c.stream.conn.SetReadDeadline(time.Now().Add(lastLook))
 		}
@@ -104,8 +109,8 @@ func (c *conn) receiveAlive(src source) error {
 	}
 }
 
-// beats has the outbox bring up a PING at each interval, if there is to be one
-// and the peer knows of it; stop ends that.
+// beats makes the outbox request a PING at each interval, if heartbeats are
+// enabled and the peer understands PING. stop ends that.
 func (w *writer) beats() (stop func()) {
 	o := &w.pipe.socket.opts
 	if o.HeartbeatInterval == 0 || w.peer.info.Major < 3 {

@@ -2,10 +2,12 @@ package sockets
 
 import "clustermap/zmtp"
 
-// Messages that come by themselves when connections begin and end (ZMQ_HELLO_MSG,
-// ZMQ_DISCONNECT_MSG, ZMQ_HICCUP_MSG), for the types that have them in libzmq.
+// Messages that are sent or received automatically when connections begin and end
+// (ZMQ_HELLO_MSG, ZMQ_DISCONNECT_MSG, ZMQ_HICCUP_MSG), for the socket types that
+// have them in libzmq.
 
-// helloMessage is what goes first on a new connection, in wire form.
+// helloMessage returns the first message of a new connection in wire form, or
+// nil.
 func (s *socket) helloMessage() []byte {
 	if len(s.opts.HelloMessage) == 0 || s.kind != zmtp.ROUTER && s.kind != zmtp.DEALER {
 		return nil
@@ -13,9 +15,9 @@ func (s *socket) helloMessage() []byte {
 	return zmtp.AppendMessage(nil, s.opts.HelloMessage)
 }
 
-// hello writes the hello message. It is not queued: one that was not written is
-// not for the next connection, which has its own. It reports false when the
-// connection has ended.
+// hello writes the hello message. The message is not queued: if it is not
+// written, it must not be sent on the next connection, which has its own. hello
+// reports false if the connection has ended.
 func (w *writer) hello() bool {
 	w.control = append(w.control, w.pipe.socket.helloMessage()...)
 	if len(w.control) == 0 {
@@ -29,16 +31,16 @@ func (w *writer) hello() bool {
 	return true
 }
 
-// speaksForPeers says that messages are queued for the application which a peer did
-// not send.
+// speaksForPeers reports whether the application receives messages about a peer
+// that the peer has not sent.
 func (s *socket) speaksForPeers() bool {
 	return s.kind == zmtp.ROUTER && (s.opts.Notify != 0 || len(s.opts.DisconnectMessage) > 0)
 }
 
-// tellEnd has the application receive the message that says that an established
-// connection has ended. It does not wait for room: what is left of peers that do not
-// come again is bounded elsewhere (see leave), and of one that does, it is dropped
-// where there is none.
+// tellEnd makes the application receive the message that reports the end of an
+// established connection. It does not wait for room. For peers that will not
+// connect again the memory is limited elsewhere (see leave); for the others,
+// the message is dropped if there is no room.
 func (s *socket) tellEnd(p *pipe, peer *Peer) {
 	var message []byte
 	switch {

@@ -10,44 +10,44 @@ import (
 	"clustermap/zmtp"
 )
 
-// Inproc is a namespace of inproc endpoints: inproc://name connects sockets of
-// one process that have the same namespace in [Options.Inproc]. Without one of
-// their own, all sockets of a process share one; a library or a test that makes
-// its own cannot meet the names of others. libzmq has a context for this.
+// Inproc is a namespace of inproc endpoints. Sockets of one process that have
+// the same namespace in [Options.Inproc] can connect to each other with
+// inproc://name. Sockets without a namespace of their own share that of the
+// process. A library or a test can use its own namespace to avoid conflicts of
+// names. It corresponds to a context in libzmq.
 //
-// The zero Inproc is empty and ready for use. It must not be copied. Safe for
-// concurrent use.
+// The zero Inproc is empty and ready to use. An Inproc must not be copied. It
+// is safe for concurrent use.
 //
-// What differs from a network:
+// Inproc differs from other transports as follows:
 //
-//   - Messages are handed over in memory, from the queue of the sender to that of
-//     the receiver, without a goroutine in between. The queue of each direction is
-//     bounded by the sum of the sender's SendHWM and the receiver's RecvHWM
-//     (and of the bounds in bytes), or not at all if one of them is not. As
-//     long as a Connect waits for its Bind, the connecting side's own bound
-//     counts.
-//   - There is no handshake, and so none of its options apply, nor those of
-//     security and of heartbeats, nor MaxMessageSize on the receiving side;
-//     identities and metadata are exchanged as elsewhere.
-//     Socket types that do not fit are refused (libzmq lets them be).
-//   - What a closing socket has sent stays for the receiver, whatever the
-//     sender's Linger. Linger counts only while a Connect waits for its Bind, or
-//     for an identity that another connection has (see ErrIdentityInUse).
-//   - Connect, Subscribe, Unsubscribe and Disconnect have taken effect on both
-//     sides when they return; see Subscribe for the one exception.
-//   - A connection that has ended is not made again. Its end is told as
-//     Disconnected, and Connect can be called anew. The monitor is also told of
-//     Listening, HandshakeSucceeded, PeerIgnored and ListenerClosed, and of no
-//     attempts. libzmq tells nothing.
-//   - Unbind frees the name and leaves the connections.
+//   - Messages pass in memory from the sender's queue to the receiver's, with
+//     no goroutine in between. In each direction, the queue is limited by the
+//     sum of the sender's SendHWM and the receiver's RecvHWM, and likewise in
+//     bytes, or unlimited if one of them is. While a Connect is waiting for its
+//     Bind, only the connecting side's own limits apply.
+//   - There is no handshake, so the options for handshakes, security and
+//     heartbeats have no effect, nor does MaxMessageSize on the receiving side.
+//     Identities and metadata are exchanged as usual. Incompatible socket types
+//     are refused; libzmq accepts them.
+//   - Messages sent by a socket that is closed remain available to the
+//     receiver, whatever the sender's Linger. Linger applies only while a
+//     Connect is waiting for its Bind, or for an identity that another
+//     connection has; see ErrIdentityInUse.
+//   - When Connect, Subscribe, Unsubscribe or Disconnect returns, it has taken
+//     effect on both sides. See Subscribe for the one exception.
+//   - A connection that has ended is not made again; Connect can be called
+//     again. The monitor receives no events of attempts to connect or to
+//     accept. In libzmq it receives no events of inproc at all.
+//   - Unbind releases the name but does not close the connections.
 //   - Options.Prepare runs in the goroutine that receives.
 type Inproc struct {
 	mu      sync.Mutex
 	bound   map[string]*inprocListener
-	waiting map[string][]*dialer // Connects before their Bind, in their order
+	waiting map[string][]*dialer // dialers that wait for their Bind, in order
 }
 
-// process is the namespace of sockets that have none of their own.
+// process is the namespace of sockets without one of their own.
 var process Inproc
 
 func (s *socket) inproc() *Inproc {
@@ -63,8 +63,8 @@ type inprocAddr string
 func (a inprocAddr) Network() string { return transportInproc }
 func (a inprocAddr) String() string  { return transportInproc + "://" + string(a) }
 
-// inprocListener is a bound name. As a net.Listener it accepts nothing: those
-// who connect come to it on their own.
+// inprocListener is a bound name. It implements net.Listener but accepts
+// nothing: connecting sockets find it by its name.
 type inprocListener struct {
 	names  *Inproc
 	name   string
@@ -80,7 +80,7 @@ func (l *inprocListener) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// Close frees the name.
+// Close releases the name.
 func (l *inprocListener) Close() error {
 	l.once.Do(func() {
 		l.names.forget(l)
@@ -97,7 +97,7 @@ func (n *Inproc) forget(l *inprocListener) {
 	}
 }
 
-// listen takes a name. Who waits for it is connected by admit.
+// listen binds a name. Dialers that wait for it are connected by admit.
 func (n *Inproc) listen(s *socket, name string) (*inprocListener, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -115,7 +115,7 @@ func (n *Inproc) listen(s *socket, name string) (*inprocListener, error) {
 	return l, nil
 }
 
-// admit connects those who have waited for a name. No lock may be held.
+// admit connects the dialers that have waited for a name. No lock may be held.
 func (l *inprocListener) admit() {
 	n := l.names
 	n.mu.Lock()
@@ -127,7 +127,7 @@ func (l *inprocListener) admit() {
 	}
 }
 
-// connect connects d, or has it wait for its name to be bound. No lock may be
+// connect connects d, or makes it wait until its name is bound. No lock may be
 // held.
 func (n *Inproc) connect(d *dialer) {
 	name := d.endpoint.name
@@ -155,8 +155,8 @@ func (n *Inproc) connect(d *dialer) {
 	}
 }
 
-// cancel takes d out of those who wait. It reports false if d is not there,
-// because it is being connected.
+// cancel removes d from the dialers that wait. It reports false if d does not
+// wait, because it is being connected.
 func (n *Inproc) cancel(d *dialer) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -171,7 +171,7 @@ func (n *Inproc) cancel(d *dialer) bool {
 	return true
 }
 
-// runInproc serves a connection from the moment that it is made to its end.
+// runInproc serves a connection from its beginning to its end.
 func (d *dialer) runInproc() {
 	defer d.end()
 	var h *half
@@ -188,8 +188,8 @@ func (d *dialer) runInproc() {
 	}
 }
 
-// join connects the socket of d with b, which is bound, and leaves d its half.
-// It reports false, and has done nothing, if b is being closed.
+// join connects the socket of d with b, which is bound, and passes its half to
+// d. It reports false, and has done nothing, if b is being closed.
 func join(d *dialer, b *socket) bool {
 	a := d.socket
 	name := d.endpoint.text
@@ -216,13 +216,13 @@ func join(d *dialer, b *socket) bool {
 	b.wg.Add(1)
 	b.mu.Unlock()
 
-	// Who was bound comes first, so that what the other one says as it is
-	// attached finds it ready.
+	// The bound socket comes first, so that it is ready for what the other one
+	// sends when it is attached.
 	far.attach()
 	near.attach()
 	far.begin()
 	near.begin()
-	// What a newcomer sends waits until it is admitted.
+	// The messages of a newcomer wait until it is admitted.
 	if near.newcomer == nil {
 		far.open()
 	}
@@ -243,10 +243,10 @@ func join(d *dialer, b *socket) bool {
 	return true
 }
 
-// announced is what the socket tells of itself.
+// announced returns what the socket tells its peers about itself.
 func (s *socket) announced() zmtp.Peer {
 	config := zmtp.HandshakeConfig{SocketType: s.kind, Identity: s.opts.Identity, Metadata: s.opts.metadata()}
-	// It parses: it is what peers would be sent.
+	// This cannot fail, because these properties would be sent to peers.
 	m, _ := zmtp.ParseMetadata(config.AppendProperties(nil))
 	id, _ := m.Get(zmtp.PropertyIdentity)
 	return zmtp.Peer{Major: 3, Minor: 1, SocketType: s.kind, Identity: id, Metadata: m}

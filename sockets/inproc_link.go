@@ -14,24 +14,24 @@ import (
 )
 
 // half is a socket's side of an inproc connection. There are no streams, no
-// reader and no writer: what the other side queues in its outbox is there for
-// us to take, all at once, by exchanging the queue.
+// reader and no writer: this side takes all messages that the other side has
+// queued in its outbox at once, by exchanging the queue.
 //
-// Who takes it is whoever receives: the first message in an empty outbox lists
-// our inqueue as ready, and the receiver that finds it ready but empty fetches.
-// So a message passes from one application's goroutine to the other's with no
-// other between. A socket that must obey what comes even while nobody receives
-// (a publisher its subscribers) is eager: there the sender itself fetches, so
-// that a subscription is in force when Subscribe returns (see pump). If the
-// application is behind (an XPUB that nobody receives from), the goroutine that
-// runs the half fetches later.
+// The receive calls do that: the first message in an empty outbox lists our
+// inqueue as ready, and a receive call that finds it ready but empty fetches.
+// So a message passes from the goroutine of one application to that of the
+// other with no goroutine in between. A socket that must handle messages even
+// while nobody receives, such as a publisher its subscriptions, is eager: there
+// the sender itself fetches, so that a subscription is in force when Subscribe
+// returns (see pump). If the application is behind, because nobody receives
+// from an XPUB, the goroutine that runs the half fetches later.
 //
-// What was fetched counts as queued at the sender (outbox.held) until the
-// application has taken it, so the outbox's high-water mark, which is the sum
-// of both sides', bounds the two queues together.
+// Fetched messages count as queued at the sender (outbox.held) until the
+// application has received them. So the high-water mark of the outbox, the sum
+// of those of both sides, limits the two queues together.
 //
-// Lock order: half.fetching before a pattern's mutex before outbox.mu before the
-// other socket's inbox.mu.
+// Lock order: half.fetching before a pattern's mutex before outbox.mu before
+// the other socket's inbox.mu.
 type half struct {
 	socket *socket
 	pipe   *pipe
@@ -40,9 +40,9 @@ type half struct {
 	other  *half
 	traits traits
 	eager  bool
-	ignore bool // throw away what comes; changes under fetching
+	ignore bool // discard what the peer sends; changes under fetching
 
-	newcomer *newcomer // the peer, if it had to wait for its identity; else nil
+	newcomer *newcomer // the peer, if it had to wait for its identity; otherwise nil
 
 	ending *sync.Once // runs part; the two halves share it
 
@@ -53,10 +53,10 @@ type half struct {
 	bytes    int // of batch
 }
 
-// maxBatchBytes bounds the bytes that one batch's spans point into.
+// maxBatchBytes limits the bytes to which the spans of one batch refer.
 const maxBatchBytes = min(1<<31, math.MaxInt)
 
-// newHalf makes the half of a pipe, whose other side is of the given socket.
+// newHalf returns the half of a pipe whose other side is the given socket.
 func newHalf(p *pipe, other *socket) *half {
 	h := &half{
 		socket: p.socket,
@@ -74,7 +74,7 @@ func newHalf(p *pipe, other *socket) *half {
 func (h *half) attach() {
 	refused := h.socket.attach(h.pipe, h.peer)
 	h.newcomer, _ = errors.AsType[*newcomer](refused)
-	h.ignore = refused != nil // a newcomer until it is let in
+	h.ignore = refused != nil // a newcomer is ignored until it is admitted
 	if hello := h.socket.helloMessage(); hello != nil {
 		h.pipe.out.precede(hello, 1)
 	}
@@ -87,14 +87,14 @@ func (h *half) begin() {
 	h.fetching.Unlock()
 }
 
-// open lets flow what this side sends, and what it has queued already.
+// open makes available what this side sends and has queued already.
 func (h *half) open() {
 	to := h.other
 	o := &h.pipe.out
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.limits = o.limits.plus(to.socket.in.limits)
-	if to.socket.conflates() { // our queue is theirs
+	if to.socket.conflates() { // the other side's queue is ours
 		o.conflate, o.limits = true, hwm{unbounded, unbounded}
 	}
 	in := &to.socket.in
@@ -132,8 +132,8 @@ func (h *half) notify() {
 	in.mu.Unlock()
 }
 
-// run serves the connection to its end, which comes with the context, when one
-// of the sides closes it, or by a fault.
+// run serves the connection until it ends: with the context, because one of the
+// sides closes it, or because of a fault.
 func (h *half) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { h.conn.close(ErrClosed) })
 	defer stop()
@@ -152,16 +152,16 @@ func (h *half) run(ctx context.Context) {
 }
 
 // finish ends the connection for both sides. The first call does the work, and
-// further calls wait for that. No lock may be held.
+// other calls wait until it is done. No lock may be held.
 func (h *half) finish() { h.ending.Do(h.part) }
 
-// part does the work of finish. Both sides seal their queues, then each fetches the
-// rest of the other's queue, and only then are the queues discarded: so no message
-// that a closing socket has sent is lost.
+// part does the work of finish. Both sides seal their queues, then each fetches
+// the rest of the other's queue, and only then are the queues discarded. So no
+// message that a closing socket has sent is lost.
 func (h *half) part() {
 	sides := [...]*half{h, h.other}
 	for _, s := range sides {
-		s.conn.close(io.EOF) // unless there is a reason already
+		s.conn.close(io.EOF) // has no effect if there is a reason already
 		s.pipe.out.seal()
 	}
 	for _, s := range sides {
@@ -172,7 +172,7 @@ func (h *half) part() {
 		s.socket.in.parted()
 		if !s.rejected() {
 			s.socket.pattern.detach(s.pipe, s.peer)
-			if !s.pipe.lasting { // as in libzmq, here is no hiccup: nobody connects again
+			if !s.pipe.lasting { // as in libzmq, there is no hiccup message: the connection is not made again
 				s.socket.tellEnd(s.pipe, s.peer)
 			}
 		}
@@ -194,8 +194,8 @@ func (h *half) rejected() bool {
 	return h.ignore
 }
 
-// serve waits until the connection is to end. Meanwhile an eager side fetches what
-// pump could not because the application was behind.
+// serve waits until the connection must end. Meanwhile an eager side fetches
+// what pump could not fetch because the application was behind.
 func (h *half) serve() {
 	if !h.eager {
 		<-h.conn.gone
@@ -228,10 +228,10 @@ func (h *half) pump() {
 	}
 }
 
-// fetch moves what the other side has queued into the inbox, until some of it
-// is there, or for an eager side until there is nothing more. When it finds
-// nothing, the next message will notify us. It reports false if it stopped early
-// because the application is behind.
+// fetch moves what the other side has queued into the inbox: until the inbox
+// has a message or, for an eager side, until nothing is left. If it finds
+// nothing, the next message will notify this side. It reports false if it has
+// stopped early because the application is behind.
 func (h *half) fetch() bool {
 	h.fetching.Lock()
 	defer h.fetching.Unlock()
@@ -246,8 +246,8 @@ func (h *half) fetch() bool {
 	return true
 }
 
-// fetchLast fetches for the last time, after the other side has sealed its queue. If
-// that side withdraws, what it has queued is not fetched but dropped.
+// fetchLast fetches for the last time, after the other side has sealed its
+// queue. If that side withdraws, what it has queued is dropped instead.
 func (h *half) fetchLast() {
 	h.fetching.Lock()
 	defer h.fetching.Unlock()
@@ -275,14 +275,14 @@ func (h *half) step() bool {
 	}
 	h.taken.items = h.taken.items[:0]
 	h.taken.messages, h.taken.bytes = 0, 0
-	return kept.messages == 0 || h.eager // else the receiver that empties the inqueue fetches again
+	return kept.messages == 0 || h.eager // otherwise the receiver that empties the inqueue fetches again
 }
 
-// less is what of total is not in h.
+// less returns the part of total that is not in h.
 func (h hwm) less(total hwm) hwm { return hwm{total.messages - h.messages, total.bytes - h.bytes} }
 
-// exchange takes what is queued on the other side. If that is nothing, it
-// reports false.
+// exchange takes what is queued on the other side. It reports false if that is
+// nothing.
 func (h *half) exchange() bool {
 	from := h.other
 	o := &from.pipe.out
@@ -305,8 +305,8 @@ func (h *half) exchange() bool {
 	return true
 }
 
-// consumed says that of what was fetched this much is out of our queue, and
-// whether that is empty now.
+// consumed records that messages have left our queue, and whether the queue is
+// empty now.
 func (h *half) consumed(n hwm, empty bool) {
 	o := &h.other.pipe.out
 	o.mu.Lock()
@@ -336,7 +336,8 @@ func (h *half) consumed(n hwm, empty bool) {
 	}
 }
 
-// deliver puts what was taken into the inbox, and returns how much of it.
+// deliver puts the fetched messages into the inbox, and returns how much it has
+// put there.
 func (h *half) deliver() (kept hwm) {
 	var staged *buf.Chunk
 	at := 0
@@ -353,7 +354,7 @@ func (h *half) deliver() (kept hwm) {
 			n = h.decode(staged, at, at+item.size)
 			at += item.size
 		case h.socket.opts.Prepare != nil:
-			// Prepare may change the bytes, which are not ours.
+			// Prepare may change the bytes, but we do not own them.
 			own := buf.Get(len(item.lent))
 			n = h.decode(own, 0, copy(own.Data(), item.lent))
 			own.Release()
@@ -378,8 +379,8 @@ func (h *half) deliver() (kept hwm) {
 	return kept
 }
 
-// decode hands on the messages and obeys the commands between two bytes of a
-// chunk. All of it is whole, and made by our own side.
+// decode passes on the messages, and handles the commands, in a range of bytes
+// of a chunk. They are complete, and come from our own side.
 func (h *half) decode(c *buf.Chunk, at, end int) (kept hwm) {
 	c.Retain()
 	wire := c.Data()[:end]
@@ -419,7 +420,7 @@ func (h *half) decode(c *buf.Chunk, at, end int) (kept hwm) {
 		h.add(at, next)
 		at = next
 	}
-	invariants.Assert(at == len(wire), "something else than whole messages was queued")
+	invariants.Assert(at == len(wire), "the queue contains bytes that are not complete messages")
 	hand()
 	c.Release()
 	return kept
@@ -431,8 +432,8 @@ func (h *half) add(start, end int) {
 	h.bytes += end - start
 }
 
-// frameEnd returns where the frame at byte at of wire ends, or -1 if it is not
-// all there.
+// frameEnd returns the end of the frame at offset at of wire, or -1 if it is
+// incomplete.
 func frameEnd(wire []byte, at int) int {
 	if at+2 > len(wire) {
 		return -1
@@ -453,7 +454,7 @@ func frameEnd(wire []byte, at int) int {
 	return at + int(size)
 }
 
-// hand gives the messages collected to the socket, and returns how many it
+// hand passes the collected messages to the socket, and returns how many it has
 // kept.
 func (h *half) hand(c *buf.Chunk) (kept hwm) {
 	b := &h.batch
@@ -495,13 +496,14 @@ func (h *half) hand(c *buf.Chunk) (kept hwm) {
 	return kept
 }
 
-// command obeys one command. Those of a connection, such as ERROR, do not come.
+// command handles one command. Commands that concern the connection, such as
+// ERROR, do not occur.
 func (h *half) command(body []byte) {
 	c, err := zmtp.ParseCommand(body)
 	if err == nil && !h.ignore {
 		if string(c.Name) == zmtp.CommandPing {
-			// The answer goes to whoever asked, not into its queue, which is
-			// fetched only when it receives.
+			// The answer is passed to the other side directly, not through its
+			// queue, which is fetched only when it receives.
 			if _, context, e := zmtp.ParsePing(c.Data); e == nil {
 				to := h.other
 				err = to.socket.pattern.command(to.pipe, to.peer, zmtp.CommandPong, context)

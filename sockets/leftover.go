@@ -1,16 +1,17 @@
 package sockets
 
-// What a peer has sent stays for the application when the peer has gone. Each
-// peer's queue is bounded, but peers that come, send and go could fill the memory
-// with queues. So what those leave that are gone is bounded as well, together as
-// for one that is there: while it is more, what comes from new peers waits until
-// the application has caught up. Peers that were heard before are not held up.
+// The messages of a peer remain available to the application when the peer has
+// gone. The queue of each peer is limited, but peers that connect, send and
+// disconnect could fill the memory with their queues. So the queues of all peers
+// that have gone are limited too, together by the limit of one peer: above it,
+// messages from new peers wait until the application has received some of the old
+// ones. Peers that have sent something before are not affected.
 
-// leftPeer is about what is kept in memory of a peer that has gone, as long as
-// something of it is queued, besides that.
+// leftPeer is approximately the memory, in addition to its messages, that is
+// kept for a peer that has gone while some of its messages are queued.
 const leftPeer = 3 << 10
 
-// leave says that the peer of a queue has gone for good.
+// leave records that the peer of a queue has gone for good.
 func (in *inbox) leave(q *inqueue) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -20,8 +21,8 @@ func (in *inbox) leave(q *inqueue) {
 	}
 }
 
-// fetched settles what is left after so many bytes were taken from a queue. mu
-// must be held.
+// fetched updates the count of leftover bytes after cost bytes were taken from
+// a queue. mu must be held.
 func (in *inbox) fetched(q *inqueue, cost int) {
 	if !q.gone {
 		return
@@ -37,9 +38,9 @@ func (in *inbox) fetched(q *inqueue, cost int) {
 	}
 }
 
-// admit waits until what is queued for a new peer may be queued. It returns false
-// if the socket or the connection ended first. mu must be held, and is when it
-// returns true.
+// admit waits until the messages of a new peer may be queued. It returns false
+// if the socket or the connection ends first. mu must be held, and is held when
+// it returns true.
 func (in *inbox) admit(q *inqueue, gone <-chan struct{}) bool {
 	for in.leftovers >= in.limits.bytes {
 		if in.newcomers == nil {
@@ -60,8 +61,8 @@ func (in *inbox) admit(q *inqueue, gone <-chan struct{}) bool {
 	return true
 }
 
-// welcome is admit for a peer of which something is queued even if it sends
-// nothing.
+// welcome is like admit, for a peer about which messages are queued even if it
+// sends nothing.
 func (in *inbox) welcome(q *inqueue, gone <-chan struct{}) bool {
 	in.mu.Lock()
 	if !in.admit(q, gone) {
@@ -71,7 +72,7 @@ func (in *inbox) welcome(q *inqueue, gone <-chan struct{}) bool {
 	return true
 }
 
-// isFull says that a queue is at its high-water mark.
+// isFull reports whether a queue has reached its high-water mark in messages.
 func (in *inbox) isFull(q *inqueue) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -8,23 +8,26 @@ import (
 )
 
 const (
-	// LingerForever as [Options.Linger] has Close wait until everything is
-	// written, however long that takes. It is libzmq's default.
+	// LingerForever, as the value of [Options.Linger], makes Close wait until
+	// all messages are written, however long that takes. It is the default of
+	// libzmq.
 	LingerForever = time.Duration(math.MaxInt64)
 
-	// LingerPatience is how long Close waits by default for a peer that takes
-	// nothing. On Linux a peer takes something when its system confirms bytes, or
-	// our own system takes bytes for it; on other systems only the latter can be
-	// seen. To connect and to answer the handshake counts too, once.
+	// LingerPatience is how long, by default, Close waits for a peer that takes
+	// nothing. On Linux, a peer takes something when its system acknowledges
+	// bytes or our own system accepts bytes for it; on other systems only the
+	// latter can be observed. Connecting and completing the handshake also
+	// count, once.
 	LingerPatience = time.Second
 )
 
-// lingerLooks is how often drain looks at a peer before it gives up one that
-// takes nothing. It counts looks and not time, so that peers are not given up
-// because this process was stopped for a while.
+// lingerLooks is how often drain checks a peer before it gives up one that
+// takes nothing. It counts checks rather than time, so that peers are not given
+// up because this process was stopped for a while.
 const lingerLooks = 10
 
-// longestLinger is the longest that Close waits for queued messages, if it waits.
+// longestLinger returns the longest time that Close waits for queued messages,
+// if it waits.
 func (o *Options) longestLinger() time.Duration {
 	if o.Linger == 0 {
 		return DefaultLinger
@@ -32,7 +35,7 @@ func (o *Options) longestLinger() time.Duration {
 	return o.Linger
 }
 
-// linger finishes all connections, side by side.
+// linger finishes all connections concurrently.
 func (s *socket) linger() {
 	ctx, cancel := context.WithTimeout(s.lingering, s.opts.longestLinger())
 	defer cancel()
@@ -47,9 +50,9 @@ func (s *socket) linger() {
 	wg.Wait()
 }
 
-// finish waits until the messages queued on the pipe have been written, and then
-// lets the peer end the connection, so that nothing is lost in a reset. It reports
-// whether all messages were written.
+// finish waits until the messages queued on the pipe have been written, and
+// then lets the peer close the connection, so that a reset does not destroy any
+// of them. It reports whether all messages were written.
 func (p *pipe) finish(ctx context.Context) bool {
 	if !p.drain(ctx) {
 		return false
@@ -63,9 +66,9 @@ func (p *pipe) finish(ctx context.Context) bool {
 	return true
 }
 
-// drain waits until the messages queued on the pipe have been written. It reports
-// false if the context ended first or, with the default Linger, the peer took
-// nothing for LingerPatience.
+// drain waits until the messages queued on the pipe have been written. It
+// reports false if the context ends first or, with the default Linger, if the
+// peer takes nothing for LingerPatience.
 func (p *pipe) drain(ctx context.Context) bool {
 	if p.out.flushed() == nil {
 		return true
@@ -98,17 +101,17 @@ func (p *pipe) drain(ctx context.Context) bool {
 	}
 }
 
-// progress is how much a peer had taken at one look.
+// progress is how much a peer had taken at a check.
 type progress struct {
 	conn        *conn
 	moved       int64
 	unconfirmed int
 }
 
-// advances reports whether the peer has taken something since the state in seen,
-// and updates that. Of connections that are not established yet, only the first
-// one counts: otherwise a server that accepts connections and drops them would
-// keep Close waiting.
+// advances reports whether the peer has taken something since the state in
+// seen, and updates seen. Of connections that are not established yet, only the
+// first one counts: otherwise a server that accepts connections and drops them
+// would keep Close waiting.
 func (p *pipe) advances(seen *progress) bool {
 	var c *conn
 	if peer := p.peer.Load(); peer != nil {

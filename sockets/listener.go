@@ -9,38 +9,42 @@ import (
 	"time"
 )
 
-// listener accepts connections on one endpoint. Each connection does its handshake
-// in a goroutine of its own; admission bounds how many there are.
+// listener accepts connections on one endpoint. Each connection performs its
+// handshake in a goroutine of its own; admission limits their number.
 type listener struct {
 	socket   *socket
 	net      net.Listener
-	unlink   func() error // removes what ipc leaves in the file system; may be nil
+	unlink   func() error // removes the files of an ipc endpoint; may be nil
 	endpoint string
 
-	done  chan struct{} // closed when the listener is
+	done  chan struct{} // closed when the listener is closed
 	mu    sync.Mutex
-	conns map[*conn]bool // all accepted connections; true once the handshake has succeeded
+	conns map[*conn]bool // all accepted connections; true if the handshake has succeeded
 }
 
-// Bind listens on an endpoint:
+// Bind listens for connections on an endpoint:
 //
-//   - tcp://host:port, where host is an address, a name, a network interface's
-//     name, or * for all interfaces, and port a number, or * or 0 for one of
-//     the system's choice;
-//   - ipc://path, a Unix domain socket. The file at path is made, and removed
-//     when the endpoint is unbound; one that is in use is an error, and one
-//     that a process which is no more has left is replaced. With ipc://@name it
-//     is a name in Linux's abstract namespace instead, and with ipc://* a file
-//     in a new directory for temporary files;
-//   - inproc://name, for sockets of the same process: see [Inproc]. Those that
-//     have connected to the name before are connected when Bind returns.
+//   - tcp://host:port. The host is an IP address, a name, the name of a network
+//     interface, or * for all interfaces. The port is a number, or * or 0 to
+//     let the operating system choose one.
+//   - ipc://path, a Unix domain socket. Bind creates the file, and Unbind and
+//     Close remove it. Bind replaces a socket file that no process listens on
+//     any more; if any other file exists at path, the address is in use. On
+//     Linux, ipc://@name is a name in the abstract namespace. With ipc://*,
+//     Bind creates a file in a new temporary directory.
+//   - inproc://name, for sockets in the same process; see [Inproc]. Sockets
+//     that have already called Connect with this name are connected when Bind
+//     returns.
 //
-// LastEndpoint tells what the wildcards stand for. The context bounds the
-// resolution of a name. An address in use is reported at once, as the network's
-// error (a *net.OpError, syscall.EADDRINUSE).
+// LastEndpoint returns the actual endpoint if the address contains a wildcard.
+// The context applies to name resolution.
+//
+// The error is an [*EndpointError] if the address is malformed, and otherwise
+// that of package net. If the address is in use, the error matches
+// syscall.EADDRINUSE. Bind fails at once and does not retry.
 func (s *socket) Bind(ctx context.Context, address string) error {
 	if err := ctx.Err(); err != nil {
-		return err // looking up a name that needs no network does not notice
+		return err // name resolution does not check the context if it needs no network
 	}
 	e, err := parseEndpoint(address, true)
 	if err != nil {
@@ -71,7 +75,7 @@ func (s *socket) Bind(ctx context.Context, address string) error {
 		err = s.install(l)
 	}
 	if err != nil {
-		_ = l.shut() // the other error came first
+		_ = l.shut() // the first error is more useful
 		return err
 	}
 	if name != nil {
@@ -80,7 +84,7 @@ func (s *socket) Bind(ctx context.Context, address string) error {
 	return nil
 }
 
-// install lists a listener and starts it.
+// install adds a listener to the socket and starts it.
 func (s *socket) install(l *listener) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,9 +97,10 @@ func (s *socket) install(l *listener) error {
 	return nil
 }
 
-// Unbind stops listening on an endpoint, as LastEndpoint told it, and closes
-// the connections accepted there, without regard to Options.Linger; those of
-// inproc stay.
+// Unbind stops listening on an endpoint and closes the connections accepted on
+// it, without regard to [Options.Linger]. Connections over inproc stay open.
+// The address must be the actual endpoint, as LastEndpoint returned it after
+// Bind. Unbind returns ErrNotBound if the socket is not bound to it.
 func (s *socket) Unbind(address string) error {
 	s.mu.Lock()
 	l := s.listeners[address]
@@ -113,7 +118,8 @@ func (s *socket) Unbind(address string) error {
 	return nil
 }
 
-// close stops accepting, and closes what is still in its handshake.
+// close stops accepting connections and closes those that are still in their
+// handshake.
 func (l *listener) close() {
 	if err := l.shut(); err != nil {
 		l.socket.report(Event{Kind: CloseFailed, Endpoint: l.endpoint, Err: err})
@@ -128,7 +134,7 @@ func (l *listener) close() {
 	}
 }
 
-// shut gives the address back.
+// shut releases the address.
 func (l *listener) shut() error {
 	err := l.net.Close()
 	if l.unlink != nil {
@@ -137,7 +143,8 @@ func (l *listener) shut() error {
 	return err
 }
 
-// disconnect closes all connections; after close there will be no others.
+// disconnect closes all connections. It is called after close, so no further
+// ones can appear.
 func (l *listener) disconnect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,8 +153,8 @@ func (l *listener) disconnect() {
 	}
 }
 
-// Bounds of the pause after a failed accept, typically for lack of file
-// descriptors.
+// Limits of the pause after a failed accept, which is usually due to a lack of
+// file descriptors.
 const (
 	acceptPauseMin = 5 * time.Millisecond
 	acceptPauseMax = time.Second
@@ -179,7 +186,7 @@ func (l *listener) run() {
 	}
 }
 
-// serve starts the goroutine of an accepted connection.
+// serve starts a goroutine that serves an accepted connection.
 func (l *listener) serve(nc net.Conn) {
 	s := l.socket
 	s.tune(nc)
@@ -203,12 +210,12 @@ func (l *listener) serve(nc net.Conn) {
 		return
 	}
 	s.wg.Go(func() {
-		_ = s.serve(c, nil, l.endpoint, func() { l.established(c) }) // it reported the error
+		_ = s.serve(c, nil, l.endpoint, func() { l.established(c) }) // reports the error itself
 		l.leave(c)
 	})
 }
 
-// enter lists a new connection. It fails once the listener is closed.
+// enter lists a new connection. It reports false if the listener is closed.
 func (l *listener) enter(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -221,7 +228,7 @@ func (l *listener) enter(c *conn) bool {
 	return true
 }
 
-// established says that the handshake of c has succeeded.
+// established records that the handshake of c has succeeded.
 func (l *listener) established(c *conn) {
 	l.socket.admission.established(c)
 	l.mu.Lock()
@@ -229,7 +236,7 @@ func (l *listener) established(c *conn) {
 	l.conns[c] = true
 }
 
-// leave forgets a connection that has ended.
+// leave removes a connection that has ended.
 func (l *listener) leave(c *conn) {
 	l.socket.admission.leave(c)
 	l.mu.Lock()

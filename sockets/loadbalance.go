@@ -11,14 +11,14 @@ import (
 	"clustermap/zmtp"
 )
 
-// balancer sends each message to the next peer, in turn, that has room (RFC 28,
-// RFC 30: round robin).
+// balancer sends each message to the next peer in turn that has room (RFC 28
+// and 30: round robin).
 //
-// A pipe that Connect made takes part from then on, so that messages are queued
-// before the connection is up, or with Options.Immediate only while it is
-// connected. An accepted pipe lives no longer than its connection. Pipes have their
-// turns in the order in which connections were accepted or Connect was called,
-// whichever handshake ends first.
+// A pipe that Connect has made takes part from the start, so that messages are
+// queued before the connection is established; with Options.Immediate it takes
+// part only while it is connected. An accepted pipe lives no longer than its
+// connection. Pipes take turns in the order in which connections were accepted
+// or Connect was called, whichever handshake ends first.
 type balancer struct {
 	mu        sync.Mutex
 	pipes     []*pipe
@@ -28,15 +28,15 @@ type balancer struct {
 	patience  time.Duration // Options.SendTimeout
 	immediate bool          // Options.Immediate
 
-	// only is where everything goes while there is one pipe, nil otherwise: a
-	// message then costs one lock, that of the pipe's outbox, instead of two.
+	// only is the single pipe, or nil if there is not exactly one. A message
+	// then costs one lock, that of the pipe's outbox, instead of two.
 	only atomic.Pointer[onlyPipe]
 }
 
-// onlyPipe is a pipe without others beside it.
+// onlyPipe is the single pipe of a balancer.
 type onlyPipe struct {
 	pipe *pipe
-	to   *Peer // with the end of this connection the pipe takes no more; nil: it does
+	to   *Peer // the pipe accepts messages only for this connection; nil for any
 }
 
 func (lb *balancer) init(s *socket) {
@@ -45,8 +45,8 @@ func (lb *balancer) init(s *socket) {
 	lb.patience, lb.immediate = s.opts.SendTimeout, s.opts.Immediate
 }
 
-// added, attached and detached are to be called by the pattern's methods of
-// like names; removed is remove.
+// added, attached and detached are called by the pattern's methods of the same
+// name, and remove by the method removed.
 func (lb *balancer) added(p *pipe) {
 	if !lb.immediate {
 		lb.add(p)
@@ -65,13 +65,13 @@ func (lb *balancer) detached(p *pipe) {
 	}
 }
 
-// add inserts a pipe at its place. If its turn in the present round has passed, its
-// first turn is in the next round.
+// add inserts a pipe at its place. If its turn in the current round has passed,
+// its first turn is in the next round.
 func (lb *balancer) add(p *pipe) {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	i := len(lb.pipes)
-	for i > 0 && lb.pipes[i-1].place > p.place { // most come last
+	for i > 0 && lb.pipes[i-1].place > p.place { // usually its place is the last
 		i--
 	}
 	lb.pipes = slices.Insert(lb.pipes, i, p)
@@ -96,10 +96,11 @@ func (lb *balancer) remove(p *pipe) {
 	lb.changed()
 }
 
-// changed sets only. A sender may have loaded it just before, and offers to a
-// pipe that is not the only one any more, which is the same as if it had come
-// first; or to one that was taken out, which refuses: its outbox has ended, or,
-// if it outlives its connection, has no longer that peer. mu must be held.
+// changed updates only. A sender may have loaded only just before. Its message
+// may then go to a pipe that is no longer the only one, which is the same as if
+// it had come first. Or it may go to a pipe that was removed, which refuses it:
+// the outbox has ended or, if it outlives its connection, no longer has that
+// peer. mu must be held.
 func (lb *balancer) changed() {
 	if len(lb.pipes) != 1 {
 		lb.only.Store(nil)
@@ -118,7 +119,7 @@ func (lb *balancer) roomy() {
 	lb.mu.Unlock()
 }
 
-// turn returns the pipe whose turn it is; there must be one. mu must be held.
+// turn returns the pipe whose turn it is. There must be one. mu must be held.
 func (lb *balancer) turn() *pipe {
 	if lb.next >= len(lb.pipes) {
 		lb.next = 0
@@ -144,7 +145,7 @@ func (lb *balancer) wait(ctx context.Context, l *queue.Limit) error {
 }
 
 // passOn wakes the next sender: after a message was accepted there may be room
-// for others too. mu must be held.
+// for others. mu must be held.
 func (lb *balancer) passOn() {
 	lb.room.Wake()
 }
@@ -166,7 +167,7 @@ func (lb *balancer) send(ctx context.Context, frames [][]byte) error {
 }
 
 // sendInTurn sends one message to the next pipe that has room, and waits for
-// one.
+// one if necessary.
 func (lb *balancer) sendInTurn(ctx context.Context, frames [][]byte) error {
 	l := queue.Limit{Patience: lb.patience}
 	lb.mu.Lock()
@@ -187,8 +188,8 @@ func (lb *balancer) sendInTurn(ctx context.Context, frames [][]byte) error {
 	}
 }
 
-// try sends one message, which begins with frames that are in wire form
-// already, and returns where to, or nil if that would mean to wait.
+// try sends one message, which begins with the encoded frames in head, and
+// returns the pipe. It returns nil if it would have to wait.
 func (lb *balancer) try(head []byte, frames [][]byte) *pipe {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
@@ -219,8 +220,8 @@ func (lb *balancer) await(ctx context.Context, l *queue.Limit) error {
 	}
 }
 
-// sendWire sends messages in wire form, all to the same peer, which counts as
-// one turn.
+// sendWire sends encoded messages, all to the same peer, which counts as one
+// turn.
 func (lb *balancer) sendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
 	l := queue.Limit{Patience: lb.patience}
 	lb.mu.Lock()
@@ -241,9 +242,9 @@ func (lb *balancer) sendWire(ctx context.Context, wire []byte, messages int, own
 	}
 }
 
-// sendBatch sends single-frame messages and returns how many it has sent. Each
-// peer gets a run of them, as many as the next one, so that the locks are taken
-// once a run.
+// sendBatch sends messages of one frame and returns how many it has sent. Each
+// peer gets a run of about the same size, so that the locks are taken once per
+// run.
 func (lb *balancer) sendBatch(ctx context.Context, bodies [][]byte) (sent int, err error) {
 	l := queue.Limit{Patience: lb.patience}
 	lb.mu.Lock()
@@ -269,7 +270,7 @@ func (lb *balancer) sendBatch(ctx context.Context, bodies [][]byte) (sent int, e
 	}
 }
 
-// checkEach refuses a batch of which a message cannot be sent.
+// checkEach returns an error if a message of the batch cannot be sent.
 func (s *socket) checkEach(bodies [][]byte) error {
 	for _, b := range bodies {
 		if int64(zmtp.FrameSize(len(b))) > s.opts.MaxMessageSize {

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// MonitorChan is a monitor that keeps a socket's events in a channel:
+// MonitorChan is a monitor that delivers the events of one socket to a channel:
 //
 //	m := sockets.NewMonitorChan(64)
 //	s, err := sockets.NewDealer(sockets.Options{Monitor: m.Tell})
@@ -14,24 +14,25 @@ import (
 //		…
 //	}
 //
-// The channel is bounded. A monitor must not hold up the connections that it
-// watches, so an event that finds it full is dropped, and counted. When the
-// socket is closed, the channel is, behind the events that it holds. It serves
-// one socket. All methods are safe for concurrent use.
+// A monitor must not delay the connections that it observes, so an event is
+// dropped and counted if the channel is full. The channel is closed when the
+// socket is closed. All methods are safe for concurrent use.
 type MonitorChan struct {
 	events  chan Event
 	dropped atomic.Uint64
 
-	mu     sync.RWMutex // held to send; exclusively to close
+	mu     sync.RWMutex // read-locked to send, locked to close
 	closed bool
 }
 
-// NewMonitorChan returns a monitor with room for so many events, at least one.
+// NewMonitorChan returns a MonitorChan whose channel has a capacity of size
+// events, but at least one.
 func NewMonitorChan(size int) *MonitorChan {
 	return &MonitorChan{events: make(chan Event, max(size, 1))}
 }
 
-// Tell is for Options.Monitor. It never waits.
+// Tell adds an event to the channel. Set [Options.Monitor] to it. Tell never
+// waits.
 func (m *MonitorChan) Tell(e Event) {
 	if e.Kind != MonitorStopped {
 		m.mu.RLock()
@@ -61,9 +62,10 @@ func (m *MonitorChan) put(e Event) {
 	}
 }
 
-// Events returns the channel. It is closed once the socket is, behind the
-// events that are in it.
+// Events returns the channel. When the socket is closed, the channel is closed
+// after the events that it holds.
 func (m *MonitorChan) Events() <-chan Event { return m.events }
 
-// Dropped returns how many events found no room.
+// Dropped returns the number of events that were dropped because the channel
+// was full.
 func (m *MonitorChan) Dropped() uint64 { return m.dropped.Load() }

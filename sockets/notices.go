@@ -5,15 +5,15 @@ import (
 	"clustermap/zmtp"
 )
 
-// notices collects messages that the socket itself has for the application, or
-// that it has taken apart, in a chunk of their own.
+// notices collects, in a chunk of their own, messages for the application that
+// the socket itself creates or that it has taken apart.
 type notices struct {
 	batch Batch
-	bytes []byte // the chunk's, as far as they are filled
-	more  int    // where the last frame of an unfinished message begins, plus 1
+	bytes []byte // the part of the chunk that is filled
+	more  int    // offset of the last frame of an unfinished message, plus 1
 }
 
-// begin prepares for messages that have at most size bytes on the wire.
+// begin prepares for messages of at most size bytes on the wire.
 func (n *notices) begin(size int) {
 	if n.batch.chunk == nil {
 		n.batch.chunk = buf.Get(size)
@@ -21,7 +21,7 @@ func (n *notices) begin(size int) {
 	}
 }
 
-// frame adds a frame to the message that is being built.
+// frame appends a frame to the current message.
 func (n *notices) frame(body []byte) {
 	if n.more == 0 {
 		n.batch.spans = append(n.batch.spans, Span{Start: uint32(len(n.bytes))})
@@ -30,7 +30,7 @@ func (n *notices) frame(body []byte) {
 	n.bytes = zmtp.AppendFrame(n.bytes, body, true)
 }
 
-// finish ends the message that is being built, if there is one.
+// finish ends the current message, if there is one.
 func (n *notices) finish() {
 	if n.more > 0 {
 		n.bytes[n.more-1] &^= zmtp.FlagMore
@@ -39,7 +39,7 @@ func (n *notices) finish() {
 	}
 }
 
-// subscription adds a message 01 or 00 and the topic.
+// subscription appends a message of byte 1 or 0 and the topic.
 func (n *notices) subscription(first byte, topic []byte) {
 	n.finish()
 	at := len(n.bytes)
@@ -48,8 +48,8 @@ func (n *notices) subscription(first byte, topic []byte) {
 	n.batch.spans = append(n.batch.spans, Span{Start: uint32(at), End: uint32(len(n.bytes))})
 }
 
-// put queues all of them, as the given peer's, in one batch. The high-water mark
-// does not hold it up, since it does not wait; see settle.
+// put queues all messages in one batch from the given peer. It does not wait,
+// so the queue may exceed its high-water mark; see settle.
 func (n *notices) put(in *inbox, q *inqueue, peer *Peer) {
 	if n.batch.chunk == nil {
 		return
@@ -64,19 +64,19 @@ func (n *notices) put(in *inbox, q *inqueue, peer *Peer) {
 	n.bytes = nil
 }
 
-// put queues a batch whatever the high-water mark, taking over its chunk
-// reference and spans, and leaves it empty. If the queue was cut, it leaves the
-// batch as it is and counts its messages as discarded.
+// put queues a batch regardless of the high-water mark. It takes over the chunk
+// reference and the spans and leaves b empty. If the queue was cut, it leaves
+// the batch as it is and counts its messages as discarded.
 func (in *inbox) put(q *inqueue, b *Batch) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.add(q, b)
 }
 
-// add is put for who holds mu.
+// add is like put for callers that hold mu.
 func (in *inbox) add(q *inqueue, b *Batch) {
 	if q.cut {
-		b.peer.discarded.Add(uint64(len(b.spans))) // and the caller releases it
+		b.peer.discarded.Add(uint64(len(b.spans))) // the caller releases the batch
 		return
 	}
 	q.batches.Push(inbatch{Batch: *b})
@@ -86,22 +86,22 @@ func (in *inbox) add(q *inqueue, b *Batch) {
 	in.list(q)
 }
 
-// crowded reports whether a queue is at its high-water mark, or beyond. mu must be
+// crowded reports whether a queue has reached its high-water mark. mu must be
 // held.
 func (in *inbox) crowded(q *inqueue) bool {
 	return q.messages >= in.limits.messages || q.cost >= in.limits.bytes && q.messages > 0
 }
 
-// isCrowded is crowded for callers that do not hold mu.
+// isCrowded is like crowded for callers that do not hold mu.
 func (in *inbox) isCrowded(q *inqueue) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.crowded(q)
 }
 
-// settle waits while the queue is at its high-water mark, or beyond, where put
-// may take it. Several readers may wait for the same queue. It returns false
-// when the socket or the connection ended first.
+// settle waits until the queue is below its high-water mark, which put may have
+// exceeded. Several readers may wait for the same queue. It returns false if
+// the socket or the connection ends first.
 func (in *inbox) settle(q *inqueue, gone <-chan struct{}) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -123,8 +123,8 @@ func (in *inbox) settle(q *inqueue, gone <-chan struct{}) bool {
 		}
 	}
 	if waited {
-		// The token was for one reader, the room is for all. One that nobody
-		// fetches wakes the next waiter for nothing, who only looks again.
+		// The token woke one reader, but all may use the room. A token that
+		// nobody takes wakes the next waiter, which only checks again.
 		select {
 		case q.resume <- struct{}{}:
 		default:

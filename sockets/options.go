@@ -11,36 +11,39 @@ import (
 	"clustermap/zmtp"
 )
 
-// Defaults of [Options].
+// Default values of [Options] fields.
 const (
-	DefaultHWM               = 1000             // messages, as libzmq
-	DefaultHWMBytes          = 64 << 20         // bytes of queued messages
-	DefaultSendTotal         = 1 << 30          // bytes queued for all peers of a publisher
-	DefaultLinger            = 30 * time.Second // the most that Close waits; see Options.Linger
-	DefaultReconnectInterval = 100 * time.Millisecond
-	DefaultHandshakeTimeout  = 30 * time.Second
-	DefaultBusyPoll          = 100 * time.Microsecond
-	DefaultMaxHandshakes     = 1024
-	DefaultMaxMessageSize    = 256 << 20
-	DefaultMaxSubscriptions  = 100_000
+	DefaultHWM               = 1000                   // SendHWM and RecvHWM: messages per peer, as in libzmq
+	DefaultHWMBytes          = 64 << 20               // SendHWMBytes and RecvHWMBytes: bytes per peer
+	DefaultSendTotal         = 1 << 30                // SendTotalBytes: bytes for all peers of a publisher
+	DefaultLinger            = 30 * time.Second       // Linger: upper limit if Linger is 0
+	DefaultReconnectInterval = 100 * time.Millisecond // ReconnectInterval
+	DefaultHandshakeTimeout  = 30 * time.Second       // HandshakeTimeout
+	DefaultBusyPoll          = 100 * time.Microsecond // BusyPoll
+	DefaultMaxHandshakes     = 1024                   // MaxHandshakes
+	DefaultMaxMessageSize    = 256 << 20              // MaxMessageSize: bytes
+	DefaultMaxSubscriptions  = 100_000                // MaxSubscriptions: topics per subscriber
 
-	DefaultMaxIncompleteBytes = 256 << 20
+	DefaultMaxIncompleteBytes = 256 << 20 // MaxIncompleteBytes: bytes per socket
 )
 
-// Policy says what a publisher does with a subscriber whose queue is full.
+// Policy specifies what a PUB or XPUB does when the send queue of a subscriber
+// is full; see [Options.FullPolicy].
 type Policy uint8
 
 const (
-	// Drop discards the message for that subscriber and counts it. It is
-	// ZeroMQ's usual behaviour and the default.
+	// Drop drops the message for that subscriber and counts it in
+	// [PeerStats].Drops. This is the default, and the default of libzmq.
 	Drop Policy = iota
-	// Block makes Send wait for room (ZMQ_XPUB_NODROP).
+	// Block makes send calls wait until the queue has room. It corresponds to
+	// ZMQ_XPUB_NODROP.
 	Block
-	// Disconnect ends the connection to that subscriber, which thereby learns
-	// that it has missed something and can start afresh.
+	// Disconnect closes the connection to that subscriber. The subscriber
+	// notices that it has missed messages, reconnects and can start over.
 	Disconnect
 )
 
+// String returns "drop", "block" or "disconnect".
 func (p Policy) String() string {
 	switch p {
 	case Drop:
@@ -53,304 +56,352 @@ func (p Policy) String() string {
 	return fmt.Sprintf("Policy(%d)", uint8(p))
 }
 
-// Options configures a socket. The zero value works; a field that does not
-// concern a socket's type is ignored. Options is copied when the socket is
-// made.
+// Options configures a socket. The zero value is ready to use and selects the
+// defaults. Each socket type uses the fields that concern it and ignores the
+// others. The constructor copies the Options, so later changes have no effect
+// on the socket.
 type Options struct {
-	// Identity is the routing id that a ROUTER peer sees: 0 to 255 bytes,
-	// the first of them not zero. Default none.
+	// Identity is the routing ID by which a ROUTER peer addresses this socket
+	// (ZMQ_ROUTING_ID). It has at most 255 bytes and must not begin with a zero
+	// byte. By default it is empty, and a ROUTER peer generates an identity for
+	// the connection.
 	Identity []byte
 
-	// SendHWM and RecvHWM bound the messages queued for and from each peer.
-	// 0 means DefaultHWM; negative means no bound on their number. What the
-	// connection's writer has taken to write counts no longer. While a socket
-	// has one peer, a receive call may read the connection itself, and queues
-	// all that one read brings.
+	// SendHWM and RecvHWM are the high-water marks: the maximum number of
+	// messages queued for sending to, or received from, each peer. If zero,
+	// they are DefaultHWM; if negative, the number of messages is not limited.
+	//
+	// SendHWM does not count messages that the socket has already begun to
+	// write. RecvHWM may be exceeded by the messages of one read if the socket
+	// has a single peer.
 	SendHWM, RecvHWM int
 
-	// SendHWMBytes and RecvHWMBytes bound the bytes queued for and from
-	// each peer. A queue below its bound always takes one whole message or
-	// batch more. What was received counts with the memory that it holds,
-	// which is somewhat more than its bytes. What peers leave that have gone
-	// is bounded together, as for one peer: while it is more, what peers send
-	// that come anew waits until the application has caught up. 0 means
-	// DefaultHWMBytes; negative means no bound.
+	// SendHWMBytes and RecvHWMBytes are the high-water marks in bytes, for each
+	// peer. If zero, they are DefaultHWMBytes; if negative, the number of bytes
+	// is not limited.
+	//
+	// A queue that is below its limit accepts one whole message or batch, even
+	// if it exceeds the limit by that. RecvHWMBytes counts the memory that
+	// received messages occupy, which is slightly more than their size.
+	// RecvHWMBytes also limits the sum of what peers have sent that have since
+	// disconnected for good: above it, messages from new peers wait until the
+	// application has received some of the old ones.
 	SendHWMBytes, RecvHWMBytes int
 
-	// SendTotalBytes bounds the bytes that a PUB or XPUB has queued for all its
-	// peers together. When the queues exceed it, the peer with the longest queue
-	// is treated as FullPolicy says, then the next one, until they do not: with
-	// Drop the peer loses its queue, with Disconnect its connection ends. With
-	// Block the option has no effect. Peers with the same topics share a queue,
-	// which counts once; messages that peers with different topics share count
-	// for each of them. With Drop, bytes that are being written do not count: a
-	// peer that stops reading can hold up to SendHWMBytes of these in addition.
-	// The queues can exceed the bound by a sixteenth before this is noticed. 0
-	// means DefaultSendTotal; negative means no bound, or 1 GiB on 32-bit systems.
+	// SendTotalBytes limits the bytes that a PUB or XPUB queues for all its
+	// peers together. If zero, it is DefaultSendTotal; if negative, there is no
+	// limit, except 1 GiB on 32-bit systems.
+	//
+	// While the queues exceed the limit, the socket removes the longest queue:
+	// with the policy Drop it drops the messages in it, and with Disconnect it
+	// closes the connection. With Block the option has no effect.
+	//
+	// Peers with the same subscriptions share a queue, which counts once.
+	// Messages shared by peers with different subscriptions count for each of
+	// them. With Drop, bytes that are being written do not count, so a peer
+	// that stops reading can hold up to SendHWMBytes in addition. The queues
+	// may exceed the limit by one sixteenth before the socket notices.
 	SendTotalBytes int
 
-	// SendBuffer and RecvBuffer are the sizes of the kernel's buffers of a
-	// connection in bytes. 0 leaves them to the kernel, but for the one for
-	// sending by TCP to a peer on the same machine: on Linux that does not grow
-	// beyond 512 KiB then, if the system's limit (net.core.wmem_max) allows to
-	// ask for as much.
+	// SendBuffer and RecvBuffer set the sizes, in bytes, of the operating
+	// system's buffers for each connection (SO_SNDBUF and SO_RCVBUF). If zero,
+	// the operating system chooses the size; on Linux, however, the send buffer
+	// of a TCP connection within one machine grows to 512 KiB at most, if
+	// net.core.wmem_max allows that size to be set.
 	SendBuffer, RecvBuffer int
 
 	// Linger is how long Close waits for queued messages to be written, and how
-	// long they are still written after Disconnect. The rest is dropped.
+	// long after Disconnect they are still written. Messages that are not
+	// written by then are dropped.
 	//
-	// 0 means that each peer has as long as it goes on taking messages: Close
-	// gives up a peer that has taken nothing for LingerPatience, also one that is
-	// not connected, and all of them after DefaultLinger. With 0 a SUB or XSUB
-	// does not wait. A positive time holds for all peers, whether they take
-	// anything or not. LingerForever sets no limit: a message to a peer that never
-	// comes then keeps Close waiting, as libzmq's default does. Negative means
-	// not to wait at all. CloseContext ends every wait earlier.
+	// If zero, Close waits for each peer as long as it takes messages: it gives
+	// up a peer, connected or not, that has taken nothing for LingerPatience,
+	// and all peers after DefaultLinger. A SUB or XSUB does not wait.
+	//
+	// A positive Linger applies to all peers, whether or not they take
+	// messages. A negative Linger means not to wait at all. LingerForever sets
+	// no limit, like libzmq's default: Close then waits forever if a peer never
+	// takes its messages. CloseContext can end the wait earlier.
 	Linger time.Duration
 
-	// ReconnectInterval is the wait before a connection is dialled again.
-	// With ReconnectIntervalMax 0 each wait is the interval plus a random part
-	// of as much again; otherwise it doubles from attempt to attempt up to
-	// the maximum. 0 means DefaultReconnectInterval; negative means that a
-	// lost connection stays lost.
+	// ReconnectInterval is the time to wait before connecting again after a
+	// connection attempt has failed or a connection was lost. If zero, it is
+	// DefaultReconnectInterval; if negative, the socket does not reconnect.
 	//
-	// ReconnectIntervalMax is also the wait after a peer has broken the protocol
-	// or refused this socket, as with wrong credentials: see Connect. With 0 that
-	// wait is random, from half of DefaultReconnectIntervalMax to all of it.
+	// ReconnectIntervalMax enables exponential back-off: the wait doubles with
+	// each failed attempt up to this maximum, which must not be less than
+	// ReconnectInterval. If zero, the wait does not grow; each wait is
+	// ReconnectInterval plus a random time less than ReconnectInterval.
+	//
+	// ReconnectIntervalMax is also the wait after a peer has violated the
+	// protocol or refused this socket, for example because of wrong
+	// credentials; see Connect. If zero, that wait is random, between half of
+	// DefaultReconnectIntervalMax and all of it.
 	ReconnectInterval, ReconnectIntervalMax time.Duration
 
-	// ReconnectStop says when a connection is given up instead. Default never.
+	// ReconnectStop selects conditions under which the socket gives up an
+	// endpoint instead of connecting to it again. By default it never gives up.
 	ReconnectStop ReconnectStop
 
-	// ConnectTimeout bounds each attempt to connect, including the looking up
-	// of names and the exchange with a proxy. 0 leaves it to the system, and then
-	// HandshakeTimeout bounds the exchange with a proxy.
+	// ConnectTimeout limits each attempt to connect, including name resolution
+	// and the exchange with a SOCKS proxy. If zero, the operating system's
+	// timeout applies, and HandshakeTimeout limits the exchange with a proxy.
 	ConnectTimeout time.Duration
 
-	// Backlog is how many connections the system keeps for Bind's endpoint
-	// that were not accepted yet. 0 means the system's maximum. Windows has
-	// its own choice.
+	// Backlog is the maximum length of the operating system's queue of
+	// connections that a bound endpoint has not accepted yet. If zero, it is
+	// the system's maximum. Windows ignores it.
 	Backlog int
 
-	// IPv6 makes the wildcard host of tcp://*:port mean IPv6 and IPv4; without
-	// it, it is IPv4 alone. Addresses of IPv6 and names that have them can be
-	// used in any case.
+	// IPv6 makes the wildcard in tcp://*:port stand for all IPv6 and IPv4
+	// addresses instead of all IPv4 addresses. Other IPv6 addresses, and names
+	// that resolve to them, can be used in any case.
 	IPv6 bool
 
-	// TOS is the type of service of outgoing TCP packets, 0 to 255: the
-	// byte in the header, so six bits of DSCP and two of ECN. 0 leaves it to
-	// the system.
+	// TOS is the type-of-service byte of outgoing TCP packets, from 0 to 255:
+	// six bits of DSCP and two of ECN. If zero, the operating system chooses.
 	TOS int
 
-	// KeepAlive says whether the system probes idle TCP connections: first
-	// after KeepAliveIdle, then every KeepAliveInterval, and after
-	// KeepAliveCount probes without an answer the connection ends. The times
-	// are rounded up to seconds. 0 means 15 s, 15 s and 9; negative leaves one
-	// to the system.
+	// KeepAlive specifies whether TCP probes idle connections. The first probe
+	// is sent when a connection has been idle for KeepAliveIdle, the next ones
+	// every KeepAliveInterval; the connection is closed when KeepAliveCount
+	// probes in a row remain unanswered. The times are rounded up to seconds.
+	// If zero, they are 15 s, 15 s and 9 probes; a negative value leaves the
+	// setting to the operating system.
 	KeepAlive                        KeepAlive
 	KeepAliveIdle, KeepAliveInterval time.Duration
 	KeepAliveCount                   int
 
-	// BindToDevice lets TCP connections use the network interface of that
-	// name only (SO_BINDTODEVICE; Linux only). It may need a privilege.
+	// BindToDevice restricts TCP connections to the named network interface
+	// (SO_BINDTODEVICE). It is available on Linux only and may require
+	// privileges.
 	BindToDevice string
 
-	// SOCKSProxy is the host:port of a SOCKS 5 proxy (RFC 1928) by way of which
-	// tcp endpoints are connected; their names are resolved there. With a
-	// SOCKSUser, of at most 255 bytes as is SOCKSPassword, the proxy may ask
-	// for both (RFC 1929). Printing the Options does not show SOCKSPassword.
+	// SOCKSProxy is the host:port of a SOCKS 5 proxy (RFC 1928) through which
+	// the socket connects to tcp endpoints. The proxy resolves their names.
+	// SOCKSUser and SOCKSPassword, of at most 255 bytes each, are the
+	// credentials if the proxy asks for them (RFC 1929). Formatting Options
+	// with package fmt does not show SOCKSPassword.
 	SOCKSProxy, SOCKSUser, SOCKSPassword string
 
-	// Security is the security mechanism and who is let in. Default NULL,
-	// everyone.
+	// Security selects the security mechanism and which peers are accepted. By
+	// default it is NULL, which accepts every peer.
 	Security Security
 
-	// Inproc is the namespace of inproc endpoints. Default the process's.
+	// Inproc is the namespace of this socket's inproc endpoints. If nil, it is
+	// the namespace shared by the whole process.
 	Inproc *Inproc
 
-	// HeartbeatInterval is how often a PING is sent on every connection,
-	// whatever else is sent. 0 means never.
+	// HeartbeatInterval is the time between the PINGs that are sent on every
+	// connection, regardless of other traffic. If zero, no PINGs are sent.
 	//
-	// A connection ends with ErrHeartbeatTimeout when HeartbeatTimeout passes
-	// after a PING without anything received from the peer. 0 means as long as
-	// HeartbeatInterval. Time for which this socket itself did not read, since
-	// its application took nothing, is not counted.
+	// HeartbeatTimeout is how long after a PING the socket waits to receive
+	// anything from the peer before it closes the connection with
+	// ErrHeartbeatTimeout. If zero, it is HeartbeatInterval. Time during which
+	// the socket did not read, because the application did not receive, does
+	// not count.
 	//
-	// HeartbeatTTL is what the PINGs ask of the peer: to end the connection when
-	// it receives nothing for so long after one. It is sent in tenths of a
-	// second, rounded down, and at most 6553.5 s. 0 asks for nothing.
+	// HeartbeatTTL is sent with each PING and asks the peer to close the
+	// connection if it receives nothing for that long after the PING. It is
+	// sent in tenths of a second, rounded down, and may be up to 6553.5 s. If
+	// zero, the peer is not asked.
 	HeartbeatInterval, HeartbeatTimeout, HeartbeatTTL time.Duration
 
-	// HandshakeTimeout bounds greeting and handshake of a new connection, and
-	// without ConnectTimeout the exchange with a proxy before it. 0 means
-	// DefaultHandshakeTimeout.
+	// HandshakeTimeout limits the greeting and handshake of a new connection
+	// and, if ConnectTimeout is zero, the preceding exchange with a SOCKS
+	// proxy. If zero, it is DefaultHandshakeTimeout.
 	HandshakeTimeout time.Duration
 
 	// MinVersion is the lowest major version of ZMTP that a peer may speak: 1,
-	// 2 or 3. 0 means 1, as libzmq has it; but with a security mechanism, or a
-	// ZAP domain, none below 3 is let in, since those know no mechanisms. With
-	// 3 the greeting leaves in one piece, which saves two round trips at the
-	// beginning of a connection to a peer like ours.
+	// 2 or 3. If zero, it is 1, as in libzmq. It is always 3 with PLAIN, CURVE,
+	// Security.ZAPDomain or Security.Authenticate, because older versions
+	// cannot authenticate a peer. With 3 the socket sends its greeting in one
+	// piece, which saves two round trips when it connects to a peer that does
+	// the same.
 	MinVersion int
 
-	// MaxHandshakes bounds the accepted connections of the socket that are still
-	// in their handshake, and the calls of an authenticator that run at once.
-	// When one more connection arrives, the handshake that has waited longest
-	// for its peer's next step is ended, if that is more than a quarter of a
-	// second; so silent peers cannot keep others out. Handshakes that wait for
-	// the authenticator are not ended for that. If none can be ended, new
-	// connections wait in the system's queue (Backlog). 0 means
-	// DefaultMaxHandshakes.
+	// MaxHandshakes limits the accepted connections that have not completed
+	// their handshake, and the number of concurrent calls of an Authenticator.
+	// If zero, it is DefaultMaxHandshakes.
+	//
+	// At the limit, a new connection replaces the one that has been waiting
+	// longest for its peer's next step, if that is more than a quarter of a
+	// second; so silent peers cannot keep others out. Connections that are
+	// waiting for the Authenticator are not replaced. If no connection can be
+	// replaced, new ones wait in the operating system's queue; see Backlog.
 	MaxHandshakes int
 
-	// MaxConnections bounds the accepted connections of the socket, including
-	// those in their handshake. When one more arrives, a silent handshake is
-	// ended for it as with MaxHandshakes. If there is none, the new connection
-	// is closed at once, and the monitor is told of AcceptFailed with
-	// ErrTooManyConnections. Since RecvHWM and RecvHWMBytes hold for each peer,
-	// MaxConnections also bounds what all peers together can queue. 0 or negative
-	// means no bound except the system's on open files: only the application
-	// knows how many peers to expect.
+	// MaxConnections limits the accepted connections of the socket, including
+	// those in their handshake. If zero or negative, only the operating
+	// system's limit on open files applies.
+	//
+	// At the limit, a new connection replaces a silent handshake, as with
+	// MaxHandshakes. If there is none, the new connection is closed at once,
+	// and the socket reports AcceptFailed with ErrTooManyConnections to the
+	// monitor. Because RecvHWM and RecvHWMBytes apply to each peer,
+	// MaxConnections also limits the memory that all peers together can occupy.
 	MaxConnections int
 
-	// MaxMessageSize bounds a message, in bytes on the wire. A peer that
-	// exceeds it is disconnected. 0 means DefaultMaxMessageSize; negative, or
-	// more, means 1 MiB less than 4 GiB, or 512 MiB on systems of 32 bits. A
-	// PUB, which is sent nothing but subscriptions, takes 1 MiB at most.
+	// MaxMessageSize is the maximum size of a message in bytes on the wire, for
+	// sending and receiving. A peer that exceeds it is disconnected. If zero,
+	// it is DefaultMaxMessageSize. The largest possible value is 1 MiB less
+	// than 4 GiB, or 512 MiB on 32-bit systems; a negative or larger value
+	// stands for that. Socket types that do not receive messages accept less: a
+	// PUB 1 MiB, for subscriptions, and a PUSH 64 KiB.
 	MaxMessageSize int64
 
-	// MaxIncompleteBytes bounds the memory, over all connections of the socket, of
-	// messages that have arrived in part. A message counts from 128 KiB on, or
-	// from up to 1 MiB on a connection whose messages are usually large. At the
-	// bound, a connection whose message needs more memory is not read until
-	// others have released some; only the one whose message began first goes on,
-	// up to MaxMessageSize. A peer that stops or nearly stops in its message
-	// while others wait is disconnected (ErrStalled). 0 means
-	// DefaultMaxIncompleteBytes; negative means no bound.
+	// MaxIncompleteBytes limits the memory that partially received messages
+	// occupy, over all connections of the socket. If zero, it is
+	// DefaultMaxIncompleteBytes; if negative, there is no limit.
+	//
+	// Only messages of 128 KiB or more count; on a connection whose messages
+	// are usually large, that threshold is up to 1 MiB. At the limit, the
+	// socket stops reading from a connection whose message needs more memory
+	// until other connections have released some. Only the message that began
+	// first continues, up to MaxMessageSize. If a peer stops or nearly stops
+	// sending in the middle of its message while others wait, it is
+	// disconnected with ErrStalled.
 	MaxIncompleteBytes int
 
-	// MaxSubscriptions bounds the distinct topics of one subscriber at a
-	// publisher, which together may have 16 MiB. A peer that exceeds either is
-	// disconnected. 0 means DefaultMaxSubscriptions.
+	// MaxSubscriptions limits the number of distinct topics that one peer may
+	// subscribe to. If zero, it is DefaultMaxSubscriptions. All topics of a
+	// peer together may have 16 MiB. A peer that exceeds either limit is
+	// disconnected with ErrTooManySubscriptions.
 	MaxSubscriptions int
 
-	// Metadata is sent to the peer in READY. Names begin with "X-".
+	// Metadata holds application-defined properties that are sent to every peer
+	// in the handshake; see [Peer.Property]. Names consist of "X-" and 1 to 253
+	// letters, digits, or the characters -_.+, and all names and values
+	// together have at most 8 KiB.
 	Metadata map[string]string
 
-	// Mandatory makes a ROUTER report messages that it cannot route
-	// (ErrUnroutable) and wait for room, instead of dropping them.
+	// Mandatory makes a ROUTER return ErrUnroutable for a message that it
+	// cannot route, and wait if the peer's queue is full, instead of dropping
+	// the message (ZMQ_ROUTER_MANDATORY).
 	Mandatory bool
 
-	// FullPolicy is what a PUB or XPUB does with a subscriber whose queue is
-	// full.
+	// FullPolicy specifies what a PUB or XPUB does with a subscriber whose
+	// queue is full. By default it is Drop.
 	FullPolicy Policy
 
-	// WaitSubscriber makes Send of a PUB or XPUB wait while no peer is
-	// subscribed to the message's topic, instead of dropping it.
+	// WaitSubscriber makes send calls of a PUB or XPUB wait while no peer is
+	// subscribed to the message's topic, instead of dropping the message. It
+	// does not apply to SendWire and SendSpans.
 	WaitSubscriber bool
 
-	// SendTimeout bounds how long a call waits to send, and RecvTimeout how
-	// long one waits to receive, beside its context; it then returns
-	// ErrTimeout. 0 means for as long as the context lets it; negative means
-	// not to wait at all.
+	// SendTimeout and RecvTimeout limit how long a call waits to send or to
+	// receive, in addition to the call's context. When the time has passed, the
+	// call returns ErrTimeout. If zero, only the context limits the wait; if
+	// negative, calls return ErrTimeout instead of waiting.
 	SendTimeout, RecvTimeout time.Duration
 
-	// BusyPoll is for how long a receive call that reads the connection itself
-	// looks for bytes before it sleeps, as long as that helps. It does so on
-	// Linux while the socket has one peer, with more than one processor. 0
-	// means DefaultBusyPoll; negative means not at all, which saves
-	// processor time and makes short round trips longer.
+	// BusyPoll is how long a receive call polls the connection for bytes before
+	// it sleeps. It applies on Linux, while the socket has one peer and more
+	// than one processor is available, and the socket polls less often where
+	// polling does not help. If zero, it is DefaultBusyPoll. If negative, calls
+	// do not poll, which saves processor time but makes short round trips
+	// longer.
 	BusyPoll time.Duration
 
 	// Immediate makes a DEALER, PUSH, REQ or PAIR queue messages only for peers
-	// that are connected, not from Connect on. What was queued for a peer that
-	// disconnects is then lost.
+	// with an established connection. By default a socket also queues messages
+	// for endpoints that it is still connecting to. With Immediate, messages
+	// that are queued for a peer are lost when it disconnects.
 	Immediate bool
 
-	// Conflate makes a PUSH, PULL, PUB, SUB or DEALER keep only the last message
-	// in the queues to and from each peer: a newer one takes its place, and the
-	// high-water marks do not matter. A message of several frames stays whole,
-	// which libzmq does not support.
+	// Conflate makes a PUSH, PULL, PUB, SUB or DEALER keep only the most recent
+	// message in each queue to and from a peer. The high-water marks then have
+	// no effect. Unlike in libzmq, messages may have several frames.
 	Conflate bool
 
-	// Handover makes a ROUTER give an identity to the peer that came with it
-	// last, and end the connection of the one that had it (ErrHandedOver). By
-	// default the newcomer waits until that one has gone; see ErrIdentityInUse.
+	// Handover makes a ROUTER transfer an identity to the peer that announced
+	// it most recently, and disconnect the previous peer with ErrHandedOver
+	// (ZMQ_ROUTER_HANDOVER). By default the new peer waits until the previous
+	// one has disconnected; see ErrIdentityInUse.
 	Handover bool
 
-	// Notify makes a ROUTER receive an empty message, behind the identity, when
-	// a peer connects, or disconnects, or both.
+	// Notify makes a ROUTER receive an empty message, after the peer's
+	// identity, when a peer connects, disconnects, or both (ZMQ_ROUTER_NOTIFY).
 	Notify Notices
 
-	// ProbeRouter makes a ROUTER, DEALER or REQ send an empty message first on
-	// each new connection, so that a ROUTER at the other end learns its
-	// identity. Peers of other types may take offence.
+	// ProbeRouter makes a ROUTER, DEALER or REQ send an empty message as the
+	// first message on each new connection, so that a ROUTER peer learns its
+	// identity. Peers of other types may not expect that message.
 	ProbeRouter bool
 
-	// ReqRelaxed lets a REQ send a request while another one waits for its
-	// reply, which is then forgotten. ReqCorrelate makes it put a number before
-	// each request, by which it knows the reply; all kinds of peers return it
-	// (RFC 28). Use both together: otherwise the late reply to a request that was
-	// forgotten is taken for that to the next.
+	// ReqRelaxed allows a REQ to send a new request before it has received the
+	// reply to the previous one, which it then abandons.
+	//
+	// ReqCorrelate makes a REQ send a request ID before each request and accept
+	// only the reply with that ID; every REP returns it, because it is part of
+	// the envelope (RFC 28). Use both options together: without ReqCorrelate, a
+	// late reply to an abandoned request is taken for the reply to the next
+	// one.
 	ReqRelaxed, ReqCorrelate bool
 
-	// XPubVerbose makes an XPUB report every subscription, also to topics that
-	// somebody has subscribed to before; XPubVerboser every subscription and
-	// every end of one.
+	// XPubVerbose makes an XPUB receive every subscription, even if another
+	// peer already has the same topic. XPubVerboser makes it receive every
+	// unsubscription as well.
 	XPubVerbose, XPubVerboser bool
 
-	// XPubManual makes an XPUB report all subscriptions and put none in force:
-	// the application does that, with XPub.Subscribe. XPubManualLastValue does
-	// so too, and has the message that is sent next go to no one but the peer
-	// whose subscription was received last: it can be the topic's last value.
+	// XPubManual makes an XPUB receive all subscriptions and unsubscriptions
+	// without applying them; the application applies subscriptions with
+	// XPub.Subscribe. XPubManualLastValue implies XPubManual and makes the
+	// socket send the next message only to the peer whose subscription was
+	// received last. That message can be the last value of the topic.
 	XPubManual, XPubManualLastValue bool
 
-	// WelcomeMessage is sent by a PUB or XPUB to each new subscriber, as a
-	// message of one frame, before anything else. A SUB takes it only if it is
-	// subscribed to it. Empty means none.
+	// WelcomeMessage is a message of one frame that a PUB or XPUB sends first
+	// to each new subscriber. A SUB receives it only if it has a matching
+	// subscription. If empty, no message is sent.
 	WelcomeMessage []byte
 
-	// HelloMessage is sent by a DEALER or ROUTER on each new connection, as a
-	// message of one frame, before anything else. Empty means none.
+	// HelloMessage is a message of one frame that a DEALER or ROUTER sends
+	// first on each new connection. If empty, no message is sent.
 	HelloMessage []byte
 
-	// DisconnectMessage is received by a ROUTER from a peer that had connected
-	// to it, as a message of one frame behind the identity, when that
-	// connection has ended, behind all that the peer sent. HiccupMessage is
-	// received by a DEALER when a connection that it had made was lost. Empty
-	// means none.
+	// DisconnectMessage is a message of one frame, after the peer's identity,
+	// that a ROUTER receives when an accepted connection has ended, after all
+	// messages of that peer. HiccupMessage is a message of one frame that a
+	// DEALER receives when a connection that it made with Connect is lost. If
+	// empty, no message is received.
 	DisconnectMessage, HiccupMessage []byte
 
-	// OnlyFirstSubscribe makes an XSUB, PUB or XPUB take the frames of a
-	// message for subscriptions only if the first of them is one. Otherwise
-	// each frame that begins with byte 0 or 1 is.
+	// OnlyFirstSubscribe makes an XSUB, PUB or XPUB look for subscriptions in a
+	// message of several frames only if the first frame is one. By default
+	// every frame that begins with byte 0 or 1 is a subscription or
+	// unsubscription.
 	OnlyFirstSubscribe bool
 
-	// InvertMatching makes a PUB or XPUB send to those who did not subscribe,
-	// and a SUB receive what it did not subscribe to. Both sides must set it.
+	// InvertMatching makes a PUB or XPUB send each message to the peers whose
+	// subscriptions do not match, and makes a SUB receive the messages that its
+	// subscriptions do not match. Both sides must set it.
 	InvertMatching bool
 
-	// XSubVerboseUnsubscribe makes an XSUB send every end of a subscription,
-	// not only that of the last one to a topic.
+	// XSubVerboseUnsubscribe makes an XSUB send every unsubscription. By
+	// default it sends only the last one for each topic.
 	XSubVerboseUnsubscribe bool
 
-	// Prepare, if set, runs on every batch that arrives, in the goroutine
-	// that read it and before it is queued: batches of different peers are
-	// prepared in parallel. It may change bytes within a span, shorten a
-	// span, set its Tag, drop spans, and rewrite the whole batch
-	// ([Batch.Rewrite]). The batch is valid during the call
-	// only. It must not wait for anything; it may disconnect the peer.
+	// Prepare, if not nil, is called with each received batch before the batch
+	// is queued. It is called in the goroutine that reads the connection, so
+	// batches of different peers are prepared concurrently.
+	//
+	// Prepare may change the bytes within a span, shorten or drop spans, set
+	// their Tag, or rewrite the batch; see [Batch.Rewrite]. The batch is valid
+	// only during the call. Prepare must not block. It may disconnect the peer.
 	Prepare func(*Batch)
 
-	// Monitor, if set, is told of what happens to connections. It is called
-	// from the goroutines that run them, several at a time, and must return at
-	// once; so it must not close the socket. The events of one connection come
-	// in their order, and MonitorStopped comes last of all. For a channel
-	// instead, see MonitorChan.
+	// Monitor, if not nil, is called with each event of the socket and its
+	// connections. Calls come from the goroutines that serve the connections,
+	// several at a time. Monitor must return promptly and must not close the
+	// socket. The events of one connection arrive in order, and MonitorStopped
+	// is the last event of all. To receive events from a channel, use
+	// [MonitorChan].
 	Monitor func(Event)
 }
 
-// Format prints o as package fmt prints any struct, but not SOCKSPassword.
+// Format implements [fmt.Formatter]. It formats o like any struct but hides
+// SOCKSPassword.
 func (o Options) Format(f fmt.State, verb rune) {
 	type shown Options // without this method
 	if o.SOCKSPassword != "" {
@@ -359,17 +410,18 @@ func (o Options) Format(f fmt.State, verb rune) {
 	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), shown(o))
 }
 
-// OptionError is one thing that is wrong with an [Options]. Sockets are refused
-// with all of them at once, joined (errors.Join).
+// OptionError describes one invalid field of [Options]. A constructor reports
+// all invalid fields at once, joined by [errors.Join].
 type OptionError struct {
-	Field  string
-	Reason string
+	Field  string // name of the field, such as "SendBuffer" or "Security.CurveServerKey"
+	Reason string // what is wrong with its value
 }
 
 func (e *OptionError) Error() string { return "sockets: option " + e.Field + ": " + e.Reason }
 
-// withDefaults validates o, reports all problems at once, and returns a copy
-// in which defaults are filled in and "no bound" is a very large number.
+// withDefaults validates o and returns a copy with all defaults filled in, in
+// which "no limit" is a very large number. It reports all invalid fields at
+// once.
 func (o Options) withDefaults() (Options, error) {
 	var errs []error
 	bad := func(field, format string, args ...any) {
@@ -387,15 +439,15 @@ func (o Options) withDefaults() (Options, error) {
 	for _, p := range o.metadata() {
 		one := zmtp.HandshakeConfig{Metadata: zmtp.Metadata{p}}
 		if !strings.HasPrefix(p.Name, "X-") || one.Validate() != nil {
-			bad("Metadata", "name %q must be X- and 1 to 253 letters, digits or any of -_.+", p.Name)
+			bad("Metadata", "name %q must consist of X- and 1 to 253 letters, digits or characters of -_.+", p.Name)
 		}
 		bytes += len(p.Name) + len(p.Value)
 	}
 	if bytes > maxMetadata {
-		bad("Metadata", "has %d bytes; at most %d are possible", bytes, maxMetadata)
+		bad("Metadata", "has %d bytes; the maximum is %d", bytes, maxMetadata)
 	}
 	if o.FullPolicy > Disconnect {
-		bad("FullPolicy", "%v is none of Drop, Block, Disconnect", o.FullPolicy)
+		bad("FullPolicy", "%v is not Drop, Block or Disconnect", o.FullPolicy)
 	}
 	for _, f := range []struct {
 		name  string
@@ -435,7 +487,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.ReconnectInterval = DefaultReconnectInterval
 	}
 	if o.ReconnectIntervalMax > 0 && o.ReconnectIntervalMax < o.ReconnectInterval {
-		bad("ReconnectIntervalMax", "is smaller than ReconnectInterval, which is %v", o.ReconnectInterval)
+		bad("ReconnectIntervalMax", "is less than ReconnectInterval, which is %v", o.ReconnectInterval)
 	}
 	if o.BusyPoll == 0 {
 		o.BusyPoll = DefaultBusyPoll
@@ -446,11 +498,11 @@ func (o Options) withDefaults() (Options, error) {
 	return o, errors.Join(errs...)
 }
 
-// maxMetadata bounds Options.Metadata, so that peers with bounds like ours take
-// our READY.
+// maxMetadata limits the size of Options.Metadata, so that peers with the same
+// handshake limits as ours accept our READY.
 const maxMetadata = 8 << 10
 
-// bound puts the default for zero, and "without bound" for negative.
+// bound replaces zero by the default and a negative value by unbounded.
 func bound[T int | int64](v *T, standard T) {
 	switch {
 	case *v == 0:
@@ -468,6 +520,6 @@ func (o *Options) metadata() zmtp.Metadata {
 	return m
 }
 
-// unbounded stands for "no bound" in counts and sizes; it leaves room to add
-// to it without overflow.
+// unbounded stands for "no limit" in counts and sizes. It is small enough that
+// adding to it does not overflow.
 const unbounded = 1 << 30 << (^uint(0) >> 63 * 30)

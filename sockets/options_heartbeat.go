@@ -2,10 +2,11 @@ package sockets
 
 import "time"
 
-// maxHeartbeatTTL is the most that a PING can carry, in tenths of a second.
+// maxHeartbeatTTL is the longest TTL that a PING can carry, in whole tenths of
+// a second after rounding down.
 const maxHeartbeatTTL = (1<<16)*pingUnit - time.Millisecond
 
-// checkHeartbeats checks the options of heartbeats and fills in their defaults.
+// checkHeartbeats validates the heartbeat options and fills in their defaults.
 func (o *Options) checkHeartbeats(bad func(field, format string, args ...any)) {
 	if o.HeartbeatInterval < 0 {
 		bad("HeartbeatInterval", "must not be negative")
@@ -14,7 +15,7 @@ func (o *Options) checkHeartbeats(bad func(field, format string, args ...any)) {
 		bad("HeartbeatTimeout", "must not be negative")
 	}
 	if o.HeartbeatTTL < 0 || o.HeartbeatTTL > maxHeartbeatTTL {
-		bad("HeartbeatTTL", "is %v; possible are 0 to %v", o.HeartbeatTTL, maxHeartbeatTTL)
+		bad("HeartbeatTTL", "%v is not between 0 and %v", o.HeartbeatTTL, maxHeartbeatTTL)
 	}
 	if o.HeartbeatTimeout == 0 {
 		o.HeartbeatTimeout = o.HeartbeatInterval

@@ -8,23 +8,23 @@ import (
 	"clustermap/zmtp"
 )
 
-// Pair is a PAIR socket (RFC 31): it talks to one peer, and to no other while
-// that one is there. The first peer that connects is it, or the first endpoint
-// that the socket connects to, be it reachable or not; with Options.Immediate,
-// whichever connection comes up first. Others are disconnected once they have
-// greeted (ErrPaired), and may try again.
+// Pair is a PAIR socket (RFC 31). It exchanges messages with a single peer. Its
+// peer is the first one that connects to it, or the first endpoint that the
+// socket connects to, whether or not that is reachable; with Options.Immediate
+// it is the peer of the first established connection. The socket disconnects
+// other peers after their handshake with ErrPaired; they may try again.
 //
 // All methods are safe for concurrent use.
 type Pair struct {
 	socket
-	balancer balancer // of the one pipe
+	balancer balancer // of the single pipe
 
 	mu   sync.Mutex
-	pipe *pipe // the peer's, nil while there is none
+	pipe *pipe // to the peer; nil if there is none
 }
 
-// NewPair makes a PAIR socket. It returns all faults of the options as one
-// error.
+// NewPair returns a new PAIR socket. If options are invalid, the error joins an
+// [*OptionError] for each of them.
 func NewPair(o Options) (*Pair, error) {
 	p := &Pair{}
 	if err := p.init(zmtp.PAIR, o, (*pairPattern)(p)); err != nil {
@@ -34,9 +34,10 @@ func NewPair(o Options) (*Pair, error) {
 	return p, nil
 }
 
-// Send sends one message, of at least one frame. It copies the frames. It
-// waits while there is no peer or its queue is full, until the context ends or
-// for Options.SendTimeout (ErrTimeout); the message is then not sent.
+// Send sends a message of one or more frames to the peer. It copies the frames.
+// If the peer's queue is full, or there is no peer, Send waits until the
+// context is done or until Options.SendTimeout has passed (ErrTimeout). If it
+// returns an error, the message was not sent.
 func (p *Pair) Send(ctx context.Context, frames ...[]byte) error {
 	if err := p.check(frames); err != nil {
 		return err
@@ -44,34 +45,38 @@ func (p *Pair) Send(ctx context.Context, frames ...[]byte) error {
 	return p.balancer.send(ctx, frames)
 }
 
-// TrySend is Send without waiting: if it would have to, it returns
-// ErrWouldBlock.
+// TrySend is like Send but returns ErrWouldBlock instead of waiting.
 func (p *Pair) TrySend(frames ...[]byte) error { return p.Send(queue.NoWait, frames...) }
 
-// SendWire sends messages that are in wire form already, one behind the other.
-// Large runs are lent: the owner is retained until they are written, and until
-// then the bytes must not change. With a nil owner the bytes are copied. It
-// waits as Send does.
+// SendWire sends messages that are already encoded: wire holds the given number
+// of complete messages in ZMTP 3 framing, one after another (see
+// [zmtp.AppendMessage]). SendWire waits like Send.
+//
+// If owner is nil, SendWire copies wire. Otherwise it may keep a reference to
+// it: it calls owner.Retain, the bytes must not change, and the socket calls
+// owner.Release when it has written or dropped them. A short run is copied in
+// any case.
 func (p *Pair) SendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
 	return p.balancer.sendWire(ctx, wire, messages, owner)
 }
 
-// Recv waits for a message, until the context ends or for Options.RecvTimeout
-// (ErrTimeout), and returns it. The caller owns it.
+// Recv waits for a message and returns it. The caller owns the message. Recv
+// waits until the context is done or until Options.RecvTimeout has passed
+// (ErrTimeout).
 func (p *Pair) Recv(ctx context.Context) (Message, error) { return p.in.recv(ctx) }
 
-// TryRecv is Recv without waiting: if there is no message, it returns
-// ErrWouldBlock.
+// TryRecv is like Recv but returns ErrWouldBlock instead of waiting.
 func (p *Pair) TryRecv() (Message, error) { return p.in.recv(queue.NoWait) }
 
-// RecvBatch waits as Recv does, and lends the messages that were sent together:
-// see [Batch].
+// RecvBatch waits like Recv and fills b with messages of one connection,
+// without copying them; see [Batch].
 func (p *Pair) RecvBatch(ctx context.Context, b *Batch) error { return p.in.recvBatch(ctx, b) }
 
-// pairPattern is Pair as the engine sees it.
+// pairPattern implements pattern for Pair.
 type pairPattern Pair
 
-// take makes q the one pipe, if there is none.
+// take makes q the single pipe if there is none yet, and reports whether q is
+// the single pipe.
 func (p *pairPattern) take(q *pipe) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +87,7 @@ func (p *pairPattern) take(q *pipe) bool {
 	return p.pipe == q
 }
 
-// leave lets others have their turn, if q is the one pipe.
+// leave allows another peer if q is the single pipe.
 func (p *pairPattern) leave(q *pipe) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

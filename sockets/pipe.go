@@ -5,24 +5,24 @@ import (
 	"sync/atomic"
 )
 
-// pipe is the pair of queues between a socket and one peer. A connecting
-// socket's pipe exists from Connect on and outlives connections; an accepting
-// socket's pipe lives as long as its connection.
+// pipe is the pair of queues between a socket and one peer. The pipe of a
+// connecting socket exists from Connect on and outlives connections. The pipe
+// of an accepting socket lives as long as its connection.
 type pipe struct {
 	socket   *socket
 	endpoint string
 	lasting  bool    // made by Connect
-	dialer   *dialer // that dials for it, if made by Connect
-	place    uint64  // orders the pipes as they were accepted or Connect was called
-	name     []byte  // the identity that ConnectAs gave its peer
+	dialer   *dialer // dials for it, if made by Connect
+	place    uint64  // orders the pipes by when they were accepted or Connect was called
+	name     []byte  // the identity that ConnectAs has assigned to its peer
 
 	out outbox
 	in  inqueue
 
 	peer atomic.Pointer[Peer] // the established connection, or nil
 
-	// sub belongs to the publisher that the pipe is attached to, guarded by
-	// its mutex.
+	// sub belongs to the publisher to which the pipe is attached, and is
+	// guarded by its mutex.
 	sub subscriber
 }
 
@@ -36,8 +36,8 @@ func newPipe(s *socket, endpoint string, lasting bool) *pipe {
 	return p
 }
 
-// hasRoom says that the pipe would take a message, and has it tell when it
-// does, if not.
+// hasRoom reports whether the pipe would accept a message. If not, it will
+// signal when it does.
 func (p *pipe) hasRoom() bool {
 	p.out.mu.Lock()
 	defer p.out.mu.Unlock()
@@ -45,52 +45,56 @@ func (p *pipe) hasRoom() bool {
 }
 
 // pattern is what a socket type adds to the engine. The engine calls it from
-// the connections' goroutines; attach and detach of one pipe alternate.
+// the connections' goroutines. Calls of attach and detach for one pipe
+// alternate.
 type pattern interface {
-	// added says that Connect made a pipe, which has no connection yet.
+	// added is called when Connect has made a pipe, which has no connection
+	// yet.
 	added(p *pipe)
-	// removed says that a pipe is gone for good, after detach.
+	// removed is called when a pipe is gone for good, after detach.
 	removed(p *pipe)
-	// attach says that a peer's handshake has succeeded. An error refuses
-	// what the peer sends, but keeps the connection. With a *newcomer that is so
-	// only until the peer is admitted.
+	// attach is called when a peer's handshake has succeeded. With an error,
+	// the connection stays but what the peer sends is ignored; with a
+	// *newcomer, that is so only until the peer is admitted.
 	attach(p *pipe, peer *Peer) error
-	// detach says that the peer's connection has ended.
+	// detach is called when the peer's connection has ended.
 	detach(p *pipe, peer *Peer)
-	// messages looks at what a peer sent, and reports whether b, from which it
-	// may take spans, is to be queued for the application. An error ends the
-	// connection, when that is done. With inproc it is called by whoever
-	// receives, so it must not take a mutex that is held then.
+	// messages handles the messages of a peer and reports whether to queue b,
+	// from which it may remove spans, for the application. An error ends the
+	// connection after that. With inproc it is called by receive calls, so it
+	// must not take a mutex that they hold.
 	messages(p *pipe, peer *Peer, b *Batch) (wanted bool, err error)
-	// command takes a command that the engine does not answer itself.
+	// command handles a command that the engine does not answer itself.
 	command(p *pipe, peer *Peer, name string, data []byte) error
-	// roomy says that a pipe which refused a message would take one now.
+	// roomy is called when a pipe that has refused a message would accept one
+	// now.
 	roomy(p *pipe)
-	// traits says in what the socket type differs from others. It is the same
-	// at every call.
+	// traits returns in what the socket type differs from others. All calls
+	// return the same.
 	traits() traits
 }
 
 // traits of a socket type.
 type traits struct {
-	// keeps: messages queued for a peer that disconnected are kept for the
-	// next connection of the same Connect.
+	// keeps means that messages queued for a peer that has disconnected are
+	// kept for the next connection of the same Connect.
 	keeps bool
-	// ordered: what a peer sends is taken in its order, messages and commands;
-	// elsewhere a command may overtake the messages it was read with.
+	// ordered means that messages and commands of a peer are handled in their
+	// order. Otherwise a command may overtake the messages read with it.
 	ordered bool
-	// lockstep: who has sent waits for an answer, and who was asked gives it.
-	// There is nothing to gain by collecting messages.
+	// lockstep means that the two sides send in turn, so there is nothing to
+	// gain by collecting messages.
 	lockstep bool
-	// notices is the queue of messages to the application about its peers, if the
-	// socket has one for all peers; else nil.
+	// notices is the queue of messages to the application about its peers, if
+	// the socket has one for all peers, and nil otherwise.
 	notices *inqueue
-	// subscribed: SUBSCRIBE and CANCEL commands come to messages, in the form
-	// of messages (see subscriptionMessage).
+	// subscribed means that SUBSCRIBE and CANCEL commands are passed to
+	// messages in the form of messages (see subscriptionMessage).
 	subscribed bool
-	// maxMessage bounds what a peer may send, besides Options.MaxMessageSize.
+	// maxMessage limits the size of a received message, in addition to
+	// Options.MaxMessageSize.
 	maxMessage int64
 }
 
-// inproc says that the pipe leads to a socket of the same process.
+// inproc reports whether the pipe leads to a socket of the same process.
 func (p *pipe) inproc() bool { return strings.HasPrefix(p.endpoint, transportInproc+"://") }

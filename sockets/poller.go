@@ -8,8 +8,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// Socket is what all socket types of this package have in common. No other
-// types implement it.
+// Socket is the interface that all socket types of this package implement.
+// Other packages cannot implement it.
 type Socket interface {
 	Bind(ctx context.Context, endpoint string) error
 	Unbind(endpoint string) error
@@ -26,37 +26,38 @@ type Socket interface {
 
 func (s *socket) engine() *socket { return s }
 
-// PollEvents is what a [Poller] waits for.
+// PollEvents is a set of events for which a [Poller] waits.
 type PollEvents uint8
 
 const (
-	// PollIn: a receive call would not wait.
+	// PollIn means that a receive call would not wait.
 	PollIn PollEvents = 1 << iota
-	// PollOut: a send call would not wait.
+	// PollOut means that a send call would not wait.
 	PollOut
-	// pollEnd: the socket is closed.
+	// pollEnd means that the socket is closed.
 	pollEnd
 )
 
-// Ready is a socket that a [Poller] found ready, and for what.
+// Ready is a socket that a [Poller] found ready.
 type Ready struct {
 	Socket Socket
-	Events PollEvents // of those that were asked for
+	Events PollEvents // the events for which it is ready, among those given to Add
 }
 
-// Poller waits until one of several sockets is ready, without a goroutine for
-// each (libzmq's zmq_poller). It tells the state, not the change: a socket that
-// has messages is ready at every Wait until they are taken.
+// Poller waits until at least one of several sockets is ready, like zmq_poller
+// in libzmq. It is level-triggered: a socket with messages is ready in every
+// call of Wait until the messages have been received. A Poller needs no
+// goroutine per socket.
 //
-// All methods are safe for concurrent use. With several goroutines in Wait, or
-// receiving from the same socket, another one may be first to take what made a
-// socket ready; so use TryRecv and TrySend then, which do not wait. The zero
-// Poller is empty and ready for use.
+// The zero Poller is empty and ready to use. All methods are safe for
+// concurrent use. If several goroutines call Wait, or receive from the same
+// socket, another goroutine may have taken what made a socket ready; use
+// TryRecv and TrySend then, which do not wait.
 type Poller struct {
 	mu      sync.Mutex
 	items   []pollItem
 	waiters int
-	token   chan struct{} // capacity 1: look again
+	token   chan struct{} // capacity 1: check the sockets again
 }
 
 type pollItem struct {
@@ -64,14 +65,14 @@ type pollItem struct {
 	events PollEvents
 }
 
-// init makes the token. mu must be held.
+// init creates the token. mu must be held.
 func (p *Poller) init() {
 	if p.token == nil {
 		p.token = make(chan struct{}, 1)
 	}
 }
 
-// look makes one waiter look again. mu must be held.
+// look makes one waiter check the sockets again. mu must be held.
 func (p *Poller) look() {
 	select {
 	case p.token <- struct{}{}:
@@ -79,9 +80,9 @@ func (p *Poller) look() {
 	}
 }
 
-// Add has the Poller wait for events of a socket too. For a socket that is
-// there already it replaces the events. It takes effect at once, also for those
-// who are in Wait. A closed socket is ErrClosed.
+// Add adds a socket, or replaces the events of a socket that was added before.
+// It also affects calls of Wait that are in progress. If the socket is closed,
+// Add returns ErrClosed.
 func (p *Poller) Add(s Socket, events PollEvents) error {
 	if err := s.engine().open(); err != nil {
 		return err
@@ -99,7 +100,7 @@ func (p *Poller) Add(s Socket, events PollEvents) error {
 	return nil
 }
 
-// Remove takes a socket out; one that is not there is ignored.
+// Remove removes a socket. It does nothing if the socket was not added.
 func (p *Poller) Remove(s Socket) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,8 +110,8 @@ func (p *Poller) Remove(s Socket) {
 	}
 }
 
-// Close takes all sockets out, so that they do without the cost of being
-// watched. It closes none of them, and the Poller can be used again.
+// Close removes all sockets, which ends the small cost of observing them. It
+// does not close the sockets. The Poller can be used again.
 func (p *Poller) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,15 +125,17 @@ func (p *Poller) index(s Socket) int {
 	return slices.IndexFunc(p.items, func(item pollItem) bool { return item.socket.engine() == s.engine() })
 }
 
-// Wait waits until at least one of the sockets is ready, and returns all that
-// are, in the order in which they were added. It returns the context's error if
-// that ends first; with a context that has ended it only looks. A closed socket
-// is ready for whatever it was added for, since calls on it return at once,
-// with ErrClosed; it stays so until it is removed.
+// Wait waits until at least one socket is ready or the context is done, and
+// returns all ready sockets in the order in which they were added. If the
+// context is done already, Wait checks the sockets once; it returns the
+// context's error only if none is ready.
+//
+// A closed socket is ready for all events for which it was added, because calls
+// on it return ErrClosed immediately. It stays ready until it is removed.
 func (p *Poller) Wait(ctx context.Context) ([]Ready, error) { return p.WaitInto(ctx, nil) }
 
-// WaitInto is Wait with memory of the caller's: the result is appended to
-// ready[:0].
+// WaitInto is like Wait but appends the result to ready[:0], so that callers
+// can reuse memory.
 func (p *Poller) WaitInto(ctx context.Context, ready []Ready) ([]Ready, error) {
 	ready = ready[:0]
 	p.mu.Lock()
@@ -146,7 +149,7 @@ func (p *Poller) WaitInto(ctx context.Context, ready []Ready) ([]Ready, error) {
 		}
 		if len(ready) > 0 {
 			if p.waiters > 0 {
-				p.look() // it may be ready for them as well
+				p.look() // the sockets may be ready for other waiters too
 			}
 			return ready, nil
 		}
@@ -166,17 +169,17 @@ func (p *Poller) WaitInto(ctx context.Context, ready []Ready) ([]Ready, error) {
 	}
 }
 
-// The optional parts of a pattern that tell a Poller when calls would wait.
+// Optional methods of a pattern by which a Poller knows whether calls would wait.
 type (
-	// receivable is a pattern whose receive calls may wait, or fail, though
-	// the inbox has messages, or the other way about.
+	// receivable is implemented by patterns whose receive calls do not only
+	// depend on whether the inbox has messages.
 	receivable interface{ receivable() bool }
-	// sendable is a pattern whose send calls may wait. Without it they do not,
-	// or the socket does not send.
+	// sendable is implemented by patterns whose send calls may wait, or that
+	// have none.
 	sendable interface{ sendable() bool }
 )
 
-// poll returns those of the events for which the socket is ready.
+// poll returns the events, among the given ones, for which the socket is ready.
 func (s *socket) poll(events PollEvents) PollEvents {
 	if s.open() != nil {
 		return events
@@ -195,7 +198,7 @@ func (s *socket) poll(events PollEvents) PollEvents {
 	return ready
 }
 
-// anyRoom says that a peer would take a message.
+// anyRoom reports whether at least one peer would accept a message.
 func (s *socket) anyRoom() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +210,7 @@ func (s *socket) anyRoom() bool {
 	return false
 }
 
-// allRoom says that every peer would take a message.
+// allRoom reports whether every peer would accept a message.
 func (s *socket) allRoom() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,8 +222,8 @@ func (s *socket) allRoom() bool {
 	return true
 }
 
-// hasRoom says that a pipe would take a message. A full one is told that
-// somebody asked, and so tells when it takes messages again.
+// hasRoom reports whether at least one pipe would accept a message. If not, the
+// full pipes will signal when they accept messages again.
 func (lb *balancer) hasRoom() bool {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
@@ -229,13 +232,13 @@ func (lb *balancer) hasRoom() bool {
 
 func (d *dealerPattern) sendable() bool { return d.balancer.hasRoom() }
 
-// sendable: what a ROUTER cannot send it drops, or refuses if that is wanted,
-// and then a peer is needed.
+// sendable: a ROUTER drops messages that it cannot send, except with Mandatory,
+// where at least one peer must have room.
 func (r *routerPattern) sendable() bool { return !r.opts.Mandatory || r.anyRoom() }
 
-// sendable: with Block a send call waits until every peer has room. Peers that are
-// too far behind in a log are first given queues of their own, since only a queue
-// tells when it has room.
+// sendable: with Block, a send call waits until every peer has room. Peers that
+// are too far behind in a log first get queues of their own, because only a
+// queue signals when it has room.
 func (p *pubPattern) sendable() bool {
 	if p.opts.FullPolicy != Block {
 		return true
@@ -250,5 +253,5 @@ func (p *pubPattern) sendable() bool {
 
 func (x *xpubPattern) sendable() bool { return (*pubPattern)(&x.publisher).sendable() }
 
-// sendable: a SUB has no send call, and that of an XSUB never waits.
+// sendable: a SUB has no send methods, and those of an XSUB never wait.
 func (s *subPattern) sendable() bool { return s.kind == zmtp.XSUB }

@@ -7,27 +7,31 @@ import (
 	"sync"
 )
 
-// Proxy forwards messages between two sockets until the context ends, whose
-// error it then returns, or until one of the sockets is closed (ErrClosed).
-// Whole messages go on as they came, in both directions where the types of the
-// sockets allow it, each in the order of its peer. Typical pairs, frontend first:
+// Proxy forwards messages between two sockets until the context is done, whose
+// error it then returns, or until one of the sockets is closed (ErrClosed). It
+// forwards in both directions if the socket types allow it, keeps messages
+// whole, and keeps the order of messages of each peer. Typical pairs of
+// frontend and backend are:
 //
-//	ROUTER, DEALER  a queue that shares requests out among workers
+//	ROUTER, DEALER  a shared queue of requests for workers
 //	XSUB, XPUB      a forwarder between publishers and subscribers
 //	PULL, PUSH      a streamer
 //
-// A copy of everything that is forwarded goes to each of the capture sockets
-// (usually PUB, PUSH, DEALER or PAIR; capture waits as a Send on it does, and
-// the proxy with it).
+// Proxy also sends a copy of each forwarded message to each of the capture
+// sockets, usually PUB, PUSH, DEALER or PAIR. If a Send on a capture socket
+// waits, the proxy waits.
 //
-// A message is taken from a socket when the other one has room, so that a slow
-// side holds the other one back by its queues and nothing piles up in between.
-// When Proxy ends, messages that it had taken and that found no room are lost:
-// at most what one peer had sent together, for each direction. It closes
-// nothing. Others may use the sockets at the same time. The same socket at both
-// sides gets back what it receives.
+// Proxy receives from one socket only when the other one has room, so it does
+// not queue messages itself, and back-pressure passes through it. When it ends,
+// messages that it has received but not yet sent are lost: in each direction,
+// at most one batch of one peer. Proxy does not close the sockets. Other
+// goroutines may use them at the same time. If frontend and backend are the
+// same socket, each message is sent back to that socket.
 //
-// See [SteerableProxy] for pausing and statistics.
+// If no message can be forwarded in either direction, or a capture socket
+// cannot send, the error wraps [ErrCannotForward].
+//
+// See [SteerableProxy] for a proxy that can be paused and has statistics.
 func Proxy(ctx context.Context, frontend, backend Socket, capture ...Socket) error {
 	p, err := NewSteerableProxy(frontend, backend, ProxyOptions{Capture: capture})
 	if err != nil {
@@ -36,33 +40,37 @@ func Proxy(ctx context.Context, frontend, backend Socket, capture ...Socket) err
 	return p.Run(ctx)
 }
 
-// ErrCannotForward is returned for a proxy between sockets of which neither
-// receives what the other one could send.
-var ErrCannotForward = errors.New("sockets: nothing can be forwarded between these types")
+// ErrCannotForward is returned, wrapped, for a proxy between sockets that
+// cannot forward messages to each other because of their types.
+var ErrCannotForward = errors.New("sockets: cannot forward between these socket types")
 
-// ProxyOptions is what a proxy can do besides forwarding.
+// ProxyOptions configures a [SteerableProxy].
 type ProxyOptions struct {
-	// Capture lists sockets that get a copy of each forwarded message.
+	// Capture lists sockets to which the proxy sends a copy of each forwarded
+	// message.
 	Capture []Socket
 
-	// Observe, if not nil, is shown everything that the proxy receives, before it
-	// is forwarded. The proxy waits for it, so it must return at once. It is called
-	// by one goroutine for each direction, at the same time.
+	// Observe, if not nil, is called with all messages that the proxy receives,
+	// before it forwards them. The proxy waits for it, so it must return
+	// promptly. It is called concurrently from one goroutine per direction.
 	Observe func(Observed)
 
-	// Control, if not nil, is a socket that commands come from, as libzmq's
-	// zmq_proxy_steerable has it: messages of one frame, PAUSE, RESUME,
-	// TERMINATE or STATISTICS; others are ignored. STATISTICS is answered, if
-	// the socket can send, with eight frames of eight bytes, numbers in the
-	// machine's order: frames and bytes received from the frontend, sent to
-	// it, received from the backend, and sent to it. A REP answers everything
-	// else with an empty frame, when it is done. Frames before the command, as
-	// a ROUTER has them, are put before the answer.
+	// Control, if not nil, is a socket from which the proxy receives commands,
+	// like zmq_proxy_steerable in libzmq. A command is a message of one frame:
+	// PAUSE, RESUME, TERMINATE or STATISTICS. Other commands are ignored.
+	//
+	// If Control can send, the proxy answers STATISTICS with eight frames, each
+	// an unsigned 64-bit number in native byte order: frames and bytes received
+	// from the frontend, sent to the frontend, received from the backend, and
+	// sent to the backend. On a REP it answers every other command with an
+	// empty frame when the command is done. If frames precede the command, such
+	// as an identity on a ROUTER, the proxy puts them before the answer.
 	Control Socket
 }
 
-// SteerableProxy is a proxy, as [Proxy], that can be paused and tells what it
-// has forwarded. All methods are safe for concurrent use.
+// SteerableProxy is a proxy like [Proxy] that can be paused, resumed and
+// terminated, and that counts what it forwards. All methods are safe for
+// concurrent use.
 type SteerableProxy struct {
 	flows   []*flow
 	control Socket
@@ -71,28 +79,31 @@ type SteerableProxy struct {
 	mu      sync.Mutex
 	running bool
 	paused  bool
-	busy    int             // flows that are not parked by a pause
+	busy    int             // flows that are not stopped by a pause
 	idle    chan struct{}   // closed when busy becomes 0; nil while nobody waits
-	step    context.Context // ends with a pause
+	step    context.Context // ends when a pause begins
 	stop    context.CancelFunc
 	resumed chan struct{} // closed by Resume
-	over    bool          // TERMINATE
+	over    bool          // Terminate was called
 	end     context.CancelFunc
 	stats   *[2]flowStats
 }
 
-// NewSteerableProxy makes a proxy. It does nothing before Run.
+// NewSteerableProxy returns a proxy between two sockets. It forwards nothing
+// until Run is called. If no message can be forwarded in either direction, a
+// capture socket cannot send, or the control socket cannot receive, the error
+// wraps [ErrCannotForward].
 func NewSteerableProxy(frontend, backend Socket, o ProxyOptions) (*SteerableProxy, error) {
 	p := &SteerableProxy{control: o.Control, observe: o.Observe, stats: new([2]flowStats)}
 	var capture []*forwarder
 	for _, c := range o.Capture {
 		if !sends(c) {
-			return nil, fmt.Errorf("%w: a %v captures nothing", ErrCannotForward, c.engine().kind)
+			return nil, fmt.Errorf("%w: a %v cannot capture, because it does not send", ErrCannotForward, c.engine().kind)
 		}
 		capture = append(capture, newForwarder(c))
 	}
 	if o.Control != nil && !receives(o.Control) {
-		return nil, fmt.Errorf("%w: a %v receives no commands", ErrCannotForward, o.Control.engine().kind)
+		return nil, fmt.Errorf("%w: a %v cannot control, because it does not receive", ErrCannotForward, o.Control.engine().kind)
 	}
 	add := func(from, to Socket, stats *flowStats) {
 		if receives(from) && sends(to) {
@@ -109,13 +120,13 @@ func NewSteerableProxy(frontend, backend Socket, o ProxyOptions) (*SteerableProx
 	return p, nil
 }
 
-// ErrRunning is returned by SteerableProxy.Run while another Run is under way.
-var ErrRunning = errors.New("sockets: the proxy is running")
+// ErrRunning is returned by SteerableProxy.Run if the proxy is already running.
+var ErrRunning = errors.New("sockets: proxy is already running")
 
-// Run forwards until the context ends, whose error it then returns; or until
-// Terminate, and then returns nil; or until one of the sockets fails, usually
-// because it was closed. A proxy that was paused before it ran begins paused.
-// It can run again.
+// Run forwards messages until the context is done, whose error it then returns,
+// until Terminate is called, after which it returns nil, or until one of the
+// sockets fails, usually because it was closed. If Pause was called before, Run
+// starts paused. A proxy can run again after Run has returned.
 func (p *SteerableProxy) Run(ctx context.Context) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -146,7 +157,7 @@ func (p *SteerableProxy) Run(ctx context.Context) error {
 			failed <- p.obey(inner)
 		})
 	}
-	err := <-failed // the one that ended the others
+	err := <-failed // the first error, which ended the other goroutines
 	wg.Wait()
 
 	p.mu.Lock()
@@ -162,9 +173,9 @@ func (p *SteerableProxy) Run(ctx context.Context) error {
 	return err
 }
 
-// Pause stops forwarding, and returns when nothing is under way any more: what
-// comes waits in the sockets' queues. It returns the context's error if that
-// ends first; the pause has begun all the same.
+// Pause stops forwarding and waits until no message is in progress. Messages
+// then wait in the queues of the sockets. If the context is done first, Pause
+// returns its error, but the proxy pauses nevertheless.
 func (p *SteerableProxy) Pause(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.paused {
@@ -190,7 +201,7 @@ func (p *SteerableProxy) Pause(ctx context.Context) error {
 	}
 }
 
-// Resume goes on with forwarding after Pause.
+// Resume continues forwarding after Pause.
 func (p *SteerableProxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,7 +212,8 @@ func (p *SteerableProxy) Resume() {
 	close(p.resumed)
 }
 
-// Terminate ends Run, if it is under way.
+// Terminate ends Run, if the proxy is running. It does not wait until Run has
+// returned.
 func (p *SteerableProxy) Terminate() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,8 +223,8 @@ func (p *SteerableProxy) Terminate() {
 	}
 }
 
-// proceed returns the context for the next step of a flow, which ends with the
-// next pause, once there is no pause.
+// proceed waits while the proxy is paused and returns the context for the next
+// step of a flow, which ends when the next pause begins.
 func (p *SteerableProxy) proceed(ctx context.Context) (context.Context, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -236,7 +248,7 @@ func (p *SteerableProxy) proceed(ctx context.Context) (context.Context, error) {
 	return p.step, nil
 }
 
-// parked says that a flow stands still. mu must be held.
+// parked records that a flow has stopped. mu must be held.
 func (p *SteerableProxy) parked() {
 	p.busy--
 	if p.busy == 0 && p.idle != nil {
@@ -245,7 +257,7 @@ func (p *SteerableProxy) parked() {
 	}
 }
 
-// park says that a flow has ended.
+// park records that a flow has ended.
 func (p *SteerableProxy) park() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

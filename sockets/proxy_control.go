@@ -7,7 +7,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// obey does what comes over the control socket.
+// obey carries out the commands from the control socket.
 func (p *SteerableProxy) obey(ctx context.Context) error {
 	var news Poller
 	defer news.Close()
@@ -63,7 +63,7 @@ func (p *SteerableProxy) command(ctx context.Context, m Message) error {
 	return nil
 }
 
-// frames is the answer to STATISTICS.
+// frames returns the answer to STATISTICS.
 func (s ProxyStats) frames() [][]byte {
 	var frames [][]byte
 	for _, t := range []Traffic{s.FrontendIn, s.FrontendOut, s.BackendIn, s.BackendOut} {

@@ -8,20 +8,22 @@ import (
 	"clustermap/zmtp"
 )
 
-// Traffic counts what a proxy has forwarded in one direction. Bytes are those
-// of the frames' bodies, and with a ROUTER the identity counts as a frame.
+// Traffic counts the messages that a proxy has forwarded in one direction.
+// Bytes is the sum of the sizes of the frames' bodies. If the messages come
+// from a ROUTER, the identity counts as a frame.
 type Traffic struct {
 	Messages, Frames, Bytes uint64
 }
 
-// ProxyStats counts what a proxy has forwarded since it was made. What is
-// received and not sent is on its way, or was lost when the proxy ended.
+// ProxyStats counts the messages that a proxy has forwarded since it was
+// created. Messages that were received but not sent are in progress, or were
+// lost when the proxy ended.
 type ProxyStats struct {
 	FrontendIn, BackendOut Traffic // from the frontend to the backend
 	BackendIn, FrontendOut Traffic // from the backend to the frontend
 }
 
-// Statistics returns what was forwarded so far.
+// Statistics returns the counters of the proxy.
 func (p *SteerableProxy) Statistics() ProxyStats {
 	s := ProxyStats{
 		FrontendIn: p.stats[0].in.load(), BackendOut: p.stats[0].out.load(),
@@ -34,7 +36,7 @@ func (p *SteerableProxy) Statistics() ProxyStats {
 	return s
 }
 
-// traffic is Traffic while it is counted.
+// traffic is Traffic with atomic counters.
 type traffic struct{ messages, frames, bytes atomic.Uint64 }
 
 func (t *traffic) add(n Traffic) {
@@ -49,8 +51,8 @@ func (t *traffic) load() Traffic {
 
 type flowStats struct{ in, out traffic }
 
-// What a proxy needs of its sockets. Those that lend batches are read in
-// batches, the others message by message.
+// The methods that a proxy needs of its sockets. It reads batches from sockets
+// that have RecvBatch, and single messages from the others.
 type (
 	proxySource interface {
 		Recv(ctx context.Context) (Message, error)
@@ -85,17 +87,17 @@ type flow struct {
 func newFlow(p *SteerableProxy, from, to Socket, capture []*forwarder, stats *flowStats) *flow {
 	f := &flow{proxy: p, from: from, to: to, out: newForwarder(to), stats: stats}
 	for _, c := range capture {
-		f.capture = append(f.capture, newForwarder(c.to)) // with scratch of its own
+		f.capture = append(f.capture, newForwarder(c.to)) // with its own scratch memory
 	}
 	return f
 }
 
-// run forwards until the context ends or a socket fails.
+// run forwards until the context is done or a socket fails.
 func (f *flow) run(ctx context.Context) error {
 	var room, news Poller
 	defer room.Close()
 	defer news.Close()
-	// A single socket may be one that has to receive before it sends.
+	// A socket that is both sides may have to receive before it can send.
 	single := f.from.engine() == f.to.engine()
 	if err := news.Add(f.from, PollIn); err != nil {
 		return err
@@ -116,8 +118,8 @@ func (f *flow) run(ctx context.Context) error {
 			return err
 		}
 		if p.len() == 0 {
-			// The Pollers wait for as long as it takes, whatever time-outs the
-			// sockets have.
+			// The Pollers wait without a limit, whatever timeouts the sockets
+			// have.
 			if !single {
 				ready, err = room.WaitInto(step, ready)
 			}
@@ -148,19 +150,19 @@ func (f *flow) run(ctx context.Context) error {
 	}
 }
 
-// again says that an error of a receive or a send call is none for a proxy,
-// which waits for longer than the socket's options may allow.
+// again reports whether an error of a send or receive call is not an error for
+// a proxy, which may wait for longer than the socket's timeouts allow.
 func again(err error) bool {
 	return errors.Is(err, ErrTimeout)
 }
 
-// parcel is what a flow has in hand: a batch, or else a single message.
+// parcel is what a flow is forwarding: a batch, or else a single message.
 type parcel struct {
 	batch  Batch
-	lead   []byte // the identity before each message of the batch; nil for none
+	lead   []byte // the identity to put before each message of the batch; nil for none
 	single Message
 
-	pending []int // how many messages of it each capture socket, and at last the receiver, has got
+	pending []int // how many messages of it each capture socket, and last the destination, has been sent
 }
 
 func (p *parcel) len() int {
@@ -191,7 +193,7 @@ func (p *parcel) receive(ctx context.Context, from proxySource) (err error) {
 	return err
 }
 
-// begin counts and shows what was received.
+// begin counts a received parcel and passes it to Observe.
 func (p *parcel) begin(f *flow) {
 	p.pending = append(p.pending[:0], make([]int, len(f.capture)+1)...)
 	f.stats.in.add(p.count(0, p.len()))
@@ -224,8 +226,8 @@ func (p *parcel) count(from, to int) Traffic {
 	return t
 }
 
-// forward sends what is left of the parcel, first to the capture sockets, and
-// releases it when that is done. After an error it can be called again.
+// forward sends the rest of the parcel, first to the capture sockets, and then
+// releases it. After an error it can be called again.
 func (p *parcel) forward(ctx context.Context, f *flow) error {
 	for i := range p.pending {
 		out := f.out
@@ -248,7 +250,7 @@ func (p *parcel) forward(ctx context.Context, f *flow) error {
 	return nil
 }
 
-// frames lists the frames of message i of the parcel, as views.
+// frames appends the frames of message i to dst, without copying them.
 func (p *parcel) frames(dst [][]byte, i int) [][]byte {
 	if p.single != nil {
 		return append(dst, p.single...)
@@ -264,12 +266,12 @@ func (p *parcel) frames(dst [][]byte, i int) [][]byte {
 	return dst
 }
 
-// wire returns what the batch's messages are in, and the messages from i on.
+// wire returns the bytes of the batch, and the spans from message i on.
 func (p *parcel) wire(i int) (bytes []byte, spans []Span) {
 	return p.batch.Wire(), p.batch.Spans()[i:]
 }
 
-// leadFrame is the lead in wire form, appended to dst.
+// leadFrame appends the lead in wire form to dst.
 func (p *parcel) leadFrame(dst []byte) []byte {
 	if p.lead == nil {
 		return dst

@@ -2,24 +2,28 @@ package sockets
 
 import "clustermap/zmtp"
 
-// Observed is what [ProxyOptions].Observe is shown: messages of one peer that a proxy
-// has received together, as views. It is valid until Observe returns. With a ROUTER the
-// identity of the peer is the first frame of each message.
+// Observed is a batch of messages that a proxy has received together from one
+// peer; see [ProxyOptions].Observe. It is valid until Observe returns. If the
+// messages come from a ROUTER, the identity of the peer is the first frame of
+// each message.
 type Observed struct {
 	parcel   *parcel
 	backward bool
 }
 
-// FromBackend says that the messages come from the backend, and go to the frontend.
+// FromBackend reports whether the messages come from the backend and go to the
+// frontend.
 func (o Observed) FromBackend() bool { return o.backward }
 
-// Len returns the number of messages, at least one.
+// Len returns the number of messages, which is at least one.
 func (o Observed) Len() int { return o.parcel.len() }
 
-// AppendFrames appends the frames of message i to dst. They are views.
+// AppendFrames appends the frames of message i to dst and returns the extended
+// slice. The frames are not copied, so they are valid only until Observe
+// returns.
 func (o Observed) AppendFrames(dst [][]byte, i int) [][]byte { return o.parcel.frames(dst, i) }
 
-// WireSize returns how many bytes AppendWire appends for message i.
+// WireSize returns the number of bytes that AppendWire appends for message i.
 func (o Observed) WireSize(i int) int {
 	p := o.parcel
 	if p.single == nil {
@@ -36,7 +40,8 @@ func (o Observed) WireSize(i int) int {
 	return n
 }
 
-// AppendWire appends message i in wire form to dst: a zmtp.Message.
+// AppendWire appends message i to dst in ZMTP 3 framing, as a [zmtp.Message],
+// and returns the extended slice.
 func (o Observed) AppendWire(dst []byte, i int) []byte {
 	p := o.parcel
 	if p.single != nil {

@@ -5,12 +5,12 @@ import (
 	"errors"
 )
 
-// forwarder sends what a flow has in hand to one socket: in wire form where the
-// socket's type allows it, and else frame by frame.
+// forwarder sends the parcel of a flow to one socket: in encoded form if the
+// socket's type allows it, and otherwise frame by frame.
 type forwarder struct {
 	to Socket
 
-	// Scratch.
+	// Scratch memory.
 	lead   []byte
 	spans  []Span
 	frames [][]byte
@@ -18,9 +18,9 @@ type forwarder struct {
 
 func newForwarder(to Socket) *forwarder { return &forwarder{to: to} }
 
-// forward sends messages of p from the given one on, at least one or with an
-// error fewer, and returns how many are done with: sent, or dropped as the
-// socket's own Send would have.
+// forward sends messages of p, starting with the given one. Unless it returns
+// an error, it handles at least one. It returns the number of messages that
+// were sent, or dropped as the socket's own Send would have dropped them.
 func (f *forwarder) forward(ctx context.Context, p *parcel, from int) (int, error) {
 	if p.single == nil {
 		switch to := f.to.(type) {
@@ -51,13 +51,13 @@ func (f *forwarder) send(ctx context.Context, p *parcel, from int) (int, error) 
 	err := f.to.(proxySink).Send(ctx, f.frames...)
 	clear(f.frames)
 	if err == nil || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrUnroutable) {
-		return 1, nil // nobody can be told that it cannot be sent
+		return 1, nil // it cannot be sent, and there is nobody to report that to
 	}
 	return 0, err
 }
 
 // balance sends messages to the next peers in turn: each to another one, or all
-// together to the only one there is.
+// together to the only one.
 func (f *forwarder) balance(ctx context.Context, lb *balancer, p *parcel, from int) (int, error) {
 	wire, spans := p.wire(from)
 	f.lead = p.leadFrame(f.lead[:0])
@@ -90,9 +90,9 @@ func (f *forwarder) balance(ctx context.Context, lb *balancer, p *parcel, from i
 	}
 }
 
-// route sends messages to the peer that their first frame names. A run for the
-// same peer is queued at once. From another ROUTER, that frame is the identity
-// of its peer.
+// route sends messages to the peer that their first frame identifies. A run for
+// the same peer is queued at once. If the messages come from another ROUTER,
+// the first frame is the identity of its peer.
 func (f *forwarder) route(ctx context.Context, r *Router, p *parcel, from int) (int, error) {
 	wire, spans := p.wire(from)
 	owner := p.lender()
@@ -105,7 +105,7 @@ func (f *forwarder) route(ctx context.Context, r *Router, p *parcel, from int) (
 			first, rest := p.batch.Message(from + i).Next()
 			if i == 0 {
 				if len(rest) == 0 {
-					return 1, nil // an identity alone is no message
+					return 1, nil // an identity without a message
 				}
 				identity = first
 			} else if len(rest) == 0 || string(first) != string(identity) {
@@ -135,7 +135,7 @@ func (f *forwarder) route(ctx context.Context, r *Router, p *parcel, from int) (
 	return 0, err
 }
 
-// publish sends the messages that lie one behind the other.
+// publish sends the messages that are contiguous in memory.
 func (f *forwarder) publish(ctx context.Context, to *publisher, p *parcel, from int) (int, error) {
 	wire, spans := p.wire(from)
 	n := contiguous(spans)
@@ -145,7 +145,7 @@ func (f *forwarder) publish(ctx context.Context, to *publisher, p *parcel, from 
 	return n, nil
 }
 
-// contiguous returns how many of the first spans lie one behind the other.
+// contiguous returns how many of the first spans are contiguous.
 func contiguous(spans []Span) int {
 	n := 1
 	for n < len(spans) && spans[n].Start == spans[n-1].End {
@@ -154,9 +154,10 @@ func contiguous(spans []Span) int {
 	return n
 }
 
-// lender returns the owner of the parcel's bytes if what is lent of them may
-// stay where it is: when it is so small a part of them that a queue would hold
-// many times what it counts, it has to be copied.
+// lender returns the owner of the parcel's bytes if the bytes may be lent. It
+// returns nil if the messages are only a small part of the bytes, because a
+// queue would then occupy many times the memory that it counts; the messages
+// must be copied.
 func (p *parcel) lender() Owner {
 	c := p.batch.chunk
 	if p.batch.bytes() < len(c.Data())/stayPart {
@@ -165,10 +166,10 @@ func (p *parcel) lender() Owner {
 	return c
 }
 
-// offerSpans appends the messages at spans, each behind lead, for whatever
-// connection comes or, if to is not nil, for that one alone: as many as the
-// high-water mark has room for. It returns their number, and accepted if there
-// is any. Large runs are lent where there is an owner and no lead.
+// offerSpans appends the messages at spans, each preceded by lead, as many as
+// the high-water mark allows. If to is not nil, they are only for that
+// connection. It returns the number of messages, and accepted if there are any.
+// Large runs are lent if there is an owner and no lead.
 func (o *outbox) offerSpans(to *Peer, lead, wire []byte, spans []Span, owner Owner) (int, verdict) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -7,26 +7,27 @@ import (
 	"clustermap/zmtp"
 )
 
-// Pub is a PUB socket (RFC 29): it sends each message to all peers that have
-// subscribed to a prefix of the message's first frame, once to each. What
-// happens when a peer's queue is full is for Options.FullPolicy to say; what
-// nobody has subscribed to is dropped, unless Options.WaitSubscriber is set. A
-// Pub receives nothing; for one that does, see [XPub].
+// Pub is a PUB socket (RFC 29). It sends each message to all peers that have
+// subscribed to a prefix of the message's first frame, once to each. A message
+// that matches no subscription is dropped, unless Options.WaitSubscriber is
+// set. Options.FullPolicy specifies what happens if the queue of a peer is
+// full. A Pub receives nothing; see [XPub] for a publisher that does.
 //
 // All methods are safe for concurrent use.
 type Pub struct{ publisher }
 
-// publisher is what PUB and XPUB share.
+// publisher is the common part of PUB and XPUB.
 type publisher struct {
 	socket
 	subs   subscriptions
 	shared []byte   // scratch of fanOut
 	rest   outqueue // scratch of separate
-	room   int64    // bytes that may be queued before the queues are added up again; see unlock
+	room   int64    // bytes that may be queued before the total is computed again; see unlock
 	copied copies   // scratch of sendWire
 }
 
-// NewPub makes a PUB socket. It returns all faults of the options as one error.
+// NewPub returns a new PUB socket. If options are invalid, the error joins an
+// [*OptionError] for each of them.
 func NewPub(o Options) (*Pub, error) {
 	p := &Pub{}
 	if err := p.init(zmtp.PUB, o, (*pubPattern)(&p.publisher)); err != nil {
@@ -36,11 +37,13 @@ func NewPub(o Options) (*Pub, error) {
 	return p, nil
 }
 
-// Send publishes one message under its first frame. It copies the frames. With
-// the policies Drop and Disconnect it does not wait, except for a subscriber
-// if Options.WaitSubscriber is set. With Block it waits until every peer that
-// is to have the message has room; when the context or Options.SendTimeout ends
-// first (ErrTimeout), no peer gets it.
+// Send publishes a message of one or more frames; its first frame is matched
+// against the subscriptions. It copies the frames.
+//
+// Send waits only if Options.WaitSubscriber is set and there is no subscriber,
+// or if Options.FullPolicy is Block and a subscriber's queue is full. It then
+// waits until the context is done or until Options.SendTimeout has passed
+// (ErrTimeout). If it returns an error, no peer receives the message.
 func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 	if err := p.check(frames); err != nil {
 		return err
@@ -81,25 +84,29 @@ func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 	}
 }
 
-// TrySend is Send without waiting: if it would have to, it returns
-// ErrWouldBlock.
+// TrySend is like Send but returns ErrWouldBlock instead of waiting.
 func (p *publisher) TrySend(frames ...[]byte) error { return p.Send(queue.NoWait, frames...) }
 
-// SendWire publishes messages that are in wire form already: wire holds the
-// given number of whole messages, one behind the other. A peer that subscribed
-// to everything is lent the bytes as they are, if they are many: the owner is
-// retained until they are written, and until then they must not change. Other
-// peers get copies of what they subscribed to. With a nil owner all is copied.
+// SendWire publishes messages that are already encoded: wire holds the given
+// number of complete messages in ZMTP 3 framing, one after another (see
+// [zmtp.AppendMessage]). Each is matched against the subscriptions.
 //
-// Queues are checked once a call, not once a message. Options.WaitSubscriber
-// does not apply. With the policy Block it waits as Send does.
+// If owner is nil, SendWire copies wire. Otherwise it may keep a reference to
+// it, for peers that have subscribed to everything: it calls owner.Retain, the
+// bytes must not change, and the socket calls owner.Release when it has written
+// or dropped them. Other peers get copies of the messages that match their
+// subscriptions, and a short run is copied in any case.
+//
+// SendWire checks the queues once per call, not per message. With the policy
+// Block it waits like Send. Options.WaitSubscriber does not apply.
 func (p *publisher) SendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
 	return p.sendWire(ctx, wire, messages, nil, owner)
 }
 
-// SendSpans is SendWire for callers that know the messages' sizes: wire holds
-// the messages of spans, one behind the other. Only the sizes of the spans
-// count, not where they begin. It saves looking for the ends of the messages.
+// SendSpans is like SendWire for callers that know the sizes of the messages,
+// which saves finding where each message ends. The messages in wire must follow
+// one another and have the sizes of the spans, in order. Only End-Start of a
+// span matters.
 func (p *publisher) SendSpans(ctx context.Context, wire []byte, spans []Span, owner Owner) error {
 	return p.sendWire(ctx, wire, len(spans), spans, owner)
 }
@@ -143,8 +150,8 @@ func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spa
 	}
 }
 
-// waitChange waits for a subscription to come. It is called with the mutex
-// held and returns with it held, unless it returns an error.
+// waitChange waits until a peer subscribes. It is called with the mutex held
+// and returns with it held unless it returns an error.
 func (p *publisher) waitChange(ctx context.Context, l *queue.Limit) error {
 	if p.subs.changed == nil {
 		p.subs.changed = make(chan struct{})
@@ -169,8 +176,8 @@ func (p *publisher) waitChange(ctx context.Context, l *queue.Limit) error {
 }
 
 // WaitSubscribers waits until at least n connected peers have a subscription
-// that matches topic. Messages under that topic will be queued for them from
-// then on.
+// that matches topic, or until the context is done. Messages published
+// afterwards under that topic are queued for these peers.
 func (p *publisher) WaitSubscribers(ctx context.Context, topic []byte, n int) error {
 	if err := p.open(); err != nil {
 		return err
@@ -185,21 +192,22 @@ func (p *publisher) WaitSubscribers(ctx context.Context, topic []byte, n int) er
 	return nil
 }
 
-// Subscriptions returns the number of distinct topics subscribed to.
+// Subscriptions returns the number of distinct topics to which peers have
+// subscribed.
 func (p *publisher) Subscriptions() int {
 	p.subs.Lock()
 	defer p.subs.Unlock()
 	return p.subs.trie.Len()
 }
 
-// pubPattern is Pub as the engine sees it.
+// pubPattern implements pattern for Pub.
 type pubPattern publisher
 
 func (p *pubPattern) added(*pipe)   {}
 func (p *pubPattern) removed(*pipe) {}
 func (p *pubPattern) roomy(*pipe)   {}
 
-// attach sends the welcome message, before anything else.
+// attach queues the welcome message before anything else.
 func (p *pubPattern) attach(q *pipe, peer *Peer) error {
 	if len(p.opts.WelcomeMessage) > 0 {
 		q.out.offer(nil, [][]byte{p.opts.WelcomeMessage})
@@ -208,22 +216,23 @@ func (p *pubPattern) attach(q *pipe, peer *Peer) error {
 	return nil
 }
 
-// traits: a PING after a subscription asks whether it is in force.
+// traits: messages and commands must be processed in order, because a PING
+// after a subscription asks whether the subscription is in force.
 func (p *pubPattern) traits() traits {
 	return traits{ordered: true, subscribed: true, maxMessage: maxSubscription}
 }
 
-// maxSubscription bounds a message to a PUB. All that it has a use for there is
-// a topic (ZMTP 3.0); what else a peer may send is thrown away, and need not be
-// collected by the hundred megabytes before.
+// maxSubscription limits the size of a message to a PUB. A PUB only accepts
+// subscriptions and discards everything else, so there is no point in
+// collecting large messages.
 const maxSubscription = 1 << 20
 
 func (p *pubPattern) detach(q *pipe, _ *Peer) { p.subs.forget(q) }
 
 func (p *pubPattern) command(*pipe, *Peer, string, []byte) error { return nil }
 
-// messages takes subscriptions and their ends. A PUB has no use for anything
-// else that a subscriber may send.
+// messages applies subscriptions and unsubscriptions and discards everything
+// else.
 func (p *pubPattern) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 	for i := range b.Len() {
 		up := upstream{firstOnly: p.opts.OnlyFirstSubscribe}

@@ -7,14 +7,14 @@ import (
 	"clustermap/zmtp"
 )
 
-// Pull is a PULL socket (RFC 30): it receives from all its peers fairly. It
-// sends nothing.
+// Pull is a PULL socket (RFC 30). It receives messages from all its peers,
+// fair-queued, and sends nothing.
 //
 // All methods are safe for concurrent use.
 type Pull struct{ socket }
 
-// NewPull makes a PULL socket. It returns all faults of the options as one
-// error.
+// NewPull returns a new PULL socket. If options are invalid, the error joins an
+// [*OptionError] for each of them.
 func NewPull(o Options) (*Pull, error) {
 	p := &Pull{}
 	if err := p.init(zmtp.PULL, o, pullPattern{}); err != nil {
@@ -23,20 +23,19 @@ func NewPull(o Options) (*Pull, error) {
 	return p, nil
 }
 
-// Recv waits for a message, until the context ends or for Options.RecvTimeout
-// (ErrTimeout), and returns it. The caller owns it.
+// Recv waits for a message and returns it. The caller owns the message. Recv
+// waits until the context is done or until Options.RecvTimeout has passed
+// (ErrTimeout).
 func (p *Pull) Recv(ctx context.Context) (Message, error) { return p.in.recv(ctx) }
 
-// TryRecv is Recv without waiting: if there is no message, it returns
-// ErrWouldBlock.
+// TryRecv is like Recv but returns ErrWouldBlock instead of waiting.
 func (p *Pull) TryRecv() (Message, error) { return p.in.recv(queue.NoWait) }
 
-// RecvBatch waits as Recv does, and lends the messages that one peer sent
-// together: see [Batch].
+// RecvBatch waits like Recv and fills b with messages of one peer, without
+// copying them; see [Batch].
 func (p *Pull) RecvBatch(ctx context.Context, b *Batch) error { return p.in.recvBatch(ctx, b) }
 
-// pullPattern is Pull as the engine sees it. The inbox does all that there is
-// to do.
+// pullPattern implements pattern for Pull. The inbox does all the work.
 type pullPattern struct{}
 
 func (pullPattern) added(*pipe)                                 {}
@@ -48,5 +47,5 @@ func (pullPattern) detach(*pipe, *Peer)                         {}
 func (pullPattern) messages(*pipe, *Peer, *Batch) (bool, error) { return true, nil }
 func (pullPattern) command(*pipe, *Peer, string, []byte) error  { return nil }
 
-// sendable: there is no send call.
+// sendable reports false: a PULL has no send methods.
 func (pullPattern) sendable() bool { return false }

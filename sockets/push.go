@@ -7,8 +7,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// Push is a PUSH socket (RFC 30): it sends each message to the next of its
-// peers in turn, waiting while none has room. It receives nothing.
+// Push is a PUSH socket (RFC 30). It distributes messages among its peers in
+// turn and receives nothing.
 //
 // All methods are safe for concurrent use.
 type Push struct {
@@ -16,8 +16,8 @@ type Push struct {
 	balancer balancer
 }
 
-// NewPush makes a PUSH socket. It returns all faults of the options as one
-// error.
+// NewPush returns a new PUSH socket. If options are invalid, the error joins an
+// [*OptionError] for each of them.
 func NewPush(o Options) (*Push, error) {
 	p := &Push{}
 	if err := p.init(zmtp.PUSH, o, (*pushPattern)(p)); err != nil {
@@ -27,10 +27,10 @@ func NewPush(o Options) (*Push, error) {
 	return p, nil
 }
 
-// Send sends one message, of at least one frame. It copies the frames. It
-// waits while there is no peer or every peer's queue is full, until the
-// context ends or for Options.SendTimeout (ErrTimeout); the message is then not
-// sent.
+// Send sends a message of one or more frames to the next peer in turn whose
+// queue has room. It copies the frames. If no peer has room, or there is no
+// peer, Send waits until the context is done or until Options.SendTimeout has
+// passed (ErrTimeout). If it returns an error, the message was not sent.
 func (p *Push) Send(ctx context.Context, frames ...[]byte) error {
 	if err := p.check(frames); err != nil {
 		return err
@@ -38,14 +38,15 @@ func (p *Push) Send(ctx context.Context, frames ...[]byte) error {
 	return p.balancer.send(ctx, frames)
 }
 
-// TrySend is Send without waiting: if it would have to, it returns
-// ErrWouldBlock.
+// TrySend is like Send but returns ErrWouldBlock instead of waiting.
 func (p *Push) TrySend(frames ...[]byte) error { return p.Send(queue.NoWait, frames...) }
 
-// SendBatch sends messages of one frame each, which it copies, and returns how
-// many of them were sent: all, or fewer with the error that ended the wait for
-// room, as with Send. The locks are taken once for many messages: with n peers
-// each one gets an nth of the batch, in one run.
+// SendBatch sends each element of bodies as a message of one frame. It copies
+// the bodies. It waits like Send and returns the number of messages sent, which
+// is len(bodies) unless the error is not nil.
+//
+// SendBatch is more efficient than calling Send for each message. With n peers
+// it sends about one n-th of the batch to each, as one run.
 func (p *Push) SendBatch(ctx context.Context, bodies [][]byte) (int, error) {
 	if err := p.checkEach(bodies); err != nil {
 		return 0, err
@@ -53,15 +54,20 @@ func (p *Push) SendBatch(ctx context.Context, bodies [][]byte) (int, error) {
 	return p.balancer.sendBatch(ctx, bodies)
 }
 
-// SendWire sends messages that are in wire form already, one behind the other,
-// all to the next peer that has room. Large runs are lent: the owner is
-// retained until they are written, and until then the bytes must not change.
-// With a nil owner the bytes are copied. It waits as Send does.
+// SendWire sends messages that are already encoded: wire holds the given number
+// of complete messages in ZMTP 3 framing, one after another (see
+// [zmtp.AppendMessage]). They all go to the next peer in turn whose queue has
+// room. SendWire waits like Send.
+//
+// If owner is nil, SendWire copies wire. Otherwise it may keep a reference to
+// it: it calls owner.Retain, the bytes must not change, and the socket calls
+// owner.Release when it has written or dropped them. A short run is copied in
+// any case.
 func (p *Push) SendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
 	return p.balancer.sendWire(ctx, wire, messages, owner)
 }
 
-// pushPattern is Push as the engine sees it.
+// pushPattern implements pattern for Push.
 type pushPattern Push
 
 func (p *pushPattern) added(q *pipe)   { p.balancer.added(q) }
@@ -73,8 +79,8 @@ func (p *pushPattern) traits() traits {
 	return traits{keeps: !p.opts.Immediate, maxMessage: maxUnwanted}
 }
 
-// maxUnwanted bounds a message to a socket that receives none. It is thrown
-// away, and need not be collected by the hundred megabytes before.
+// maxUnwanted limits the size of a message to a socket that receives none. The
+// message is discarded, so there is no point in collecting a large one first.
 const maxUnwanted = 64 << 10
 
 func (p *pushPattern) attach(q *pipe, _ *Peer) error {
@@ -84,7 +90,7 @@ func (p *pushPattern) attach(q *pipe, _ *Peer) error {
 
 func (p *pushPattern) detach(q *pipe, _ *Peer) { p.balancer.detached(q) }
 
-// messages throws everything away: a PULL has nothing to say.
+// messages discards everything: a PULL does not send.
 func (p *pushPattern) messages(_ *pipe, peer *Peer, b *Batch) (bool, error) {
 	peer.discarded.Add(uint64(b.Len()))
 	return false, nil

@@ -11,34 +11,34 @@ import (
 // reader turns the bytes of one connection into batches. It belongs to the
 // connection's reading goroutine.
 //
-// It reads into a chunk, cuts out whole messages as spans, and hands them on
-// as one batch a read. The part of a message at the end stays, and the next
-// read goes right behind it; when the chunk has no room left for it, it moves
-// to a fresh chunk. Chunks are larger where messages are: so large that several
-// of the size of the last ones fit. A message larger than that gets a buffer
-// that doubles as its bytes arrive, whatever size was announced.
+// It reads into a chunk, finds complete messages as spans, and passes them on
+// as one batch per read. A partial message at the end stays in the chunk, and
+// the next read continues after it. If the chunk has no room left for the
+// message, it is moved to a new chunk. Chunks are larger for larger messages,
+// so that several messages of the recent size fit. A message larger than that
+// gets a buffer that doubles as its bytes arrive, whatever size was announced.
 type reader struct {
 	pipe *pipe
 	peer *Peer
 	conn *conn
 
-	codec  zmtp.Codec // translates what comes, nil for plain frames
-	ignore bool       // throw away what comes
+	codec  zmtp.Codec // decodes the received bytes; nil for plain frames
+	ignore bool       // discard what the peer sends
 	traits traits     // of the socket type
 
 	holding *holding // in socket.incomplete; nil before the first large message
 
-	newcomer *newcomer // the peer, while its messages wait until it is admitted; else nil
+	newcomer *newcomer // the peer, while its messages wait until it is admitted; otherwise nil
 
 	decoder     zmtp.Decoder
 	chunk       *buf.Chunk
 	start, fill int    // bytes of chunk that are not decoded yet
 	tail        []byte // those bytes, while the connection is idle and has no chunk
 	unpaid      int    // size of the chunk until a queued batch has been charged for it
-	delivered   bool   // the read that is under way brought a message for the application
-	batch       Batch  // messages decoded and not handed on yet
+	delivered   bool   // the current read has brought a message for the application
+	batch       Batch  // messages decoded and not passed on yet
 	bytes       int    // their size
-	usual       int    // size of a message, as of late
+	usual       int    // recent size of a message
 
 	lends    bool      // to receive calls; see loan
 	unwaited int       // bytes read since it waited for some
@@ -51,25 +51,26 @@ type reader struct {
 
 const (
 	// chunkShare is how many messages of the usual size a chunk has room for,
-	// unless that is more than maxChunk: the beginning of the message at its
-	// end is copied to the next chunk.
+	// up to maxChunk. It matters because the beginning of the message at the
+	// end of a chunk is copied to the next chunk.
 	chunkShare = 8
 	maxChunk   = 1 << 20
-	// maxUsual bounds the usual size: the largest that is pooled.
+	// maxUsual limits the usual size to the largest one that is pooled.
 	maxUsual = 4<<20 - 2*readAhead
-	// minRead is the least space worth a read.
+	// minRead is the minimum space that is worth a read.
 	minRead = 4 << 10
-	// readAhead is how far beyond a large message a read may go; what it gets
-	// there is copied once more.
+	// readAhead is how far beyond a large message a read may go. The bytes
+	// there are copied once more.
 	readAhead = 32 << 10
-	// keepTail is the largest beginning of a message that is kept aside.
+	// keepTail is the size of the largest partial message that is kept outside
+	// a chunk.
 	keepTail = 4 << 10
-	// idlePart is how many times larger than what is in it an idle
-	// connection's chunk may be: as far as the sizes of chunks lie apart.
+	// idlePart is how many times larger than its contents the chunk of an idle
+	// connection may be: the ratio between the sizes of chunks.
 	idlePart = 8
-	// stayPart is how much of a chunk a batch must fill to stay in it. Less is
-	// copied, so that a queue holds no more than so many times its messages:
-	// a quiet connection's chunk holds one batch.
+	// A batch must fill 1/stayPart of a chunk to stay in it. A smaller one is
+	// copied, so that a queue does not occupy more than stayPart times the
+	// memory of its messages: the chunk of a quiet connection holds one batch.
 	stayPart = 8
 	// spanCost is the memory of a span.
 	spanCost = 16
@@ -79,9 +80,10 @@ const (
 	keepSpans = 64
 )
 
-// maxMessage is the largest message that can be received. On 32-bit systems it is
-// 512 MiB, since a buffer that doubles has to fit in the address space. On
-// others it is less than 4 GiB, so that a Span can count the bytes of a chunk.
+// maxMessage is the size of the largest message that can be received. On 32-bit
+// systems it is 512 MiB, because a buffer that doubles must fit in the address
+// space. On other systems it is less than 4 GiB, so that a Span can count the
+// bytes of a chunk.
 const maxMessage = min(4<<30-1<<20, unbounded/2)
 
 func (r *reader) run(early []byte) error {
@@ -133,12 +135,12 @@ func (r *reader) returnSpans() {
 // space returns the free end of the chunk.
 func (r *reader) space() []byte { return r.room(1) }
 
-// pending returns how many bytes wait for the rest of their message.
+// pending returns how many bytes belong to an incomplete message.
 func (r *reader) pending() int { return r.fill - r.start }
 
-// room returns the free end of the chunk, of at least so many bytes, which
-// have arrived already if they are many. It exchanges the chunk first if what
-// is being received does not fit in it.
+// room returns the free end of the chunk, which has at least the given number of
+// bytes; a large number of bytes must already have arrived. It replaces the chunk
+// first if the partial message does not fit in it.
 func (r *reader) room(least int) []byte {
 	if r.chunk == nil {
 		size := max(buf.Large, len(r.tail)+max(least, minRead))
@@ -161,13 +163,13 @@ func (r *reader) room(least int) []byte {
 		}
 		ordinary := size
 		if need+minRead > size {
-			// Twice what has arrived or as much as has arrived before, never
-			// what was merely announced.
+			// Twice what has arrived, or the usual size, but never the size
+			// that was only announced.
 			size = max(min(need+readAhead, max(size, 2*pending, r.usual+readAhead)), pending+least)
 		}
 		switch {
 		case size <= len(data) && r.fill+least <= len(data) && r.start == 0:
-			// A large message that still fits here for a while.
+			// A large message that still has room here.
 		case size <= len(data) && r.chunk.Unique():
 			r.use(r.chunk, data[r.start:r.fill])
 		default:
@@ -183,7 +185,7 @@ func (r *reader) room(least int) []byte {
 	return data[r.fill:min(len(data), max(r.start+need+readAhead, r.fill+buf.Large))]
 }
 
-// use goes on in a chunk, at the start of which it puts what is pending.
+// use continues in a chunk, to the start of which it copies the pending bytes.
 func (r *reader) use(chunk *buf.Chunk, pending []byte) {
 	r.chunk = chunk
 	r.start, r.fill = 0, copy(chunk.Data(), pending)
@@ -194,7 +196,7 @@ func (r *reader) use(chunk *buf.Chunk, pending []byte) {
 func (r *reader) received(n int) error {
 	r.fill += n
 	if r.borrowed && r.loan.lent.spun {
-		r.unwaited, r.loan.lent.spun = 0, false // to look again is to have waited
+		r.unwaited, r.loan.lent.spun = 0, false // polling counts as waiting
 	}
 	r.unwaited += n
 	if !r.waiting.IsZero() {
@@ -215,7 +217,7 @@ func (r *reader) received(n int) error {
 	if r.holding != nil {
 		r.settle(n)
 	}
-	// The messages before a fault are whole and good.
+	// The messages before a fault are complete and valid.
 	if refused := r.hand(); err == nil {
 		err = refused
 	}
@@ -232,8 +234,9 @@ func (r *reader) received(n int) error {
 	return err
 }
 
-// settle records that n bytes of a large message have arrived. If the message is
-// complete, it no longer counts here: its chunk then counts in the receive queue.
+// settle records that n bytes of a large message have arrived. If the message
+// is complete, it no longer counts here, because its chunk then counts in the
+// receive queue.
 func (r *reader) settle(n int) {
 	if r.pending() <= buf.Large {
 		r.reserve(partFrames, 0)
@@ -242,7 +245,7 @@ func (r *reader) settle(n int) {
 	r.keptUp(n)
 }
 
-// decode collects the spans of whole messages, and obeys commands.
+// decode collects the spans of complete messages, and handles commands.
 func (r *reader) decode() error {
 	data, spans := r.chunk.Data(), r.batch.spans
 	start, fill := r.start, r.fill
@@ -272,7 +275,7 @@ func (r *reader) decode() error {
 		}
 		spans = r.batch.spans
 		if start += size; start < fill {
-			r.ttl = 0 // whatever follows is a sign of life
+			r.ttl = 0 // any further bytes show that the peer is alive
 		}
 	}
 	r.batch.spans = spans
@@ -280,7 +283,7 @@ func (r *reader) decode() error {
 	return nil
 }
 
-// hand gives the messages collected to the socket.
+// hand passes the collected messages to the socket.
 func (r *reader) hand() error {
 	b := &r.batch
 	if len(b.spans) == 0 {
@@ -310,7 +313,7 @@ func (r *reader) hand() error {
 }
 
 // deliver queues a batch for the application's receive calls. The queue counts
-// the memory that the batch keeps: the whole chunk for the first batch that
+// the memory that the batch occupies: the whole chunk for the first batch that
 // stays in it.
 func (r *reader) deliver(b *Batch) {
 	s := r.pipe.socket
@@ -332,21 +335,22 @@ func (r *reader) deliver(b *Batch) {
 	b.cost += spanCost * len(b.spans)
 	r.delivered = true
 	if r.borrowed {
-		// It is who would have to make room that reads, and there was none
-		// queued before it began: what one read brings is all that there is
-		// beyond the high-water mark.
+		// A receive call is reading, which would also have to make room, and
+		// nothing was queued before it began. So the queue exceeds the
+		// high-water mark by the messages of one read at most.
 		s.in.put(&r.pipe.in, b)
 		return
 	}
 	if !s.in.push(&r.pipe.in, b, r.conn.gone) {
-		// The connection is gone, which the reader will see; or Close or
-		// Disconnect was called: then queued messages are still written, and
-		// messages that arrive are dropped.
+		// The connection has ended, which the reader will notice; or Close or
+		// Disconnect was called, after which queued messages are still written
+		// but messages that arrive are dropped.
 		r.peer.discarded.Add(uint64(len(b.spans)))
 	}
 }
 
-// command answers what every socket answers, and passes on the rest.
+// command answers the commands that every socket answers, and passes on the
+// others.
 func (r *reader) command(body []byte) error {
 	if r.traits.ordered {
 		if err := r.hand(); err != nil {
@@ -376,7 +380,7 @@ func (r *reader) command(body []byte) error {
 	if r.ignore {
 		return nil
 	}
-	name := zmtp.CommandPong // it comes at every beat, and costs no string
+	name := zmtp.CommandPong // the usual command, for which no string is allocated
 	if string(c.Name) != name {
 		name = string(c.Name)
 	}

@@ -8,29 +8,31 @@ import (
 	"clustermap/zmtp"
 )
 
-// Rep is a REP socket (RFC 28): it receives a request, fairly from all its
-// peers, and then sends the reply to whom the request came from. Recv and Send
-// alternate; a call out of turn is refused with ErrState.
+// Rep is a REP socket (RFC 28). It receives a request, fair-queued among its
+// peers, and then sends the reply to the peer that sent the request. Recv and
+// Send must alternate; otherwise they return ErrState.
 //
-// The frames before the request's body, up to the empty one, say by which way it
-// came. They are kept here and put before the reply. A request without an empty
-// frame is thrown away.
+// The frames of a request up to the first empty one are its envelope, which
+// tells by which way it came. The socket keeps them and puts them before the
+// reply. It discards requests without an empty frame.
 //
-// All methods are safe for concurrent use, but there is one request at a time:
-// goroutines that answer independently of one another need a Rep each behind a
-// proxy, or a Router.
+// All methods are safe for concurrent use, but there is only one request at a
+// time. Goroutines that answer independently need one Rep each behind a proxy,
+// or a Router.
 type Rep struct {
 	socket
 
 	mu       sync.Mutex
-	peer     *Peer  // who waits for the reply, nil before a request was received
+	peer     *Peer  // the peer that waits for the reply; nil if no request was received
 	envelope []byte // of the request, in wire form
 }
 
-// keepEnvelope is the largest buffer that is kept for the next envelope.
+// keepEnvelope is the capacity of the largest buffer that is kept for the next
+// envelope.
 const keepEnvelope = 4 << 10
 
-// NewRep makes a REP socket. It returns all faults of the options as one error.
+// NewRep returns a new REP socket. If options are invalid, the error joins an
+// [*OptionError] for each of them.
 func NewRep(o Options) (*Rep, error) {
 	r := &Rep{}
 	if err := r.init(zmtp.REP, o, (*repPattern)(r)); err != nil {
@@ -39,26 +41,25 @@ func NewRep(o Options) (*Rep, error) {
 	return r, nil
 }
 
-// Recv waits for a request, until the context ends or for Options.RecvTimeout
-// (ErrTimeout), and returns it. The caller owns it. When the last request was
-// not replied to, it returns ErrState; so it does when meanwhile another
-// goroutine has received one.
+// Recv waits for a request and returns it. The caller owns the message. Recv
+// waits until the context is done or until Options.RecvTimeout has passed
+// (ErrTimeout). If no reply to the previous request was sent, or if another
+// goroutine receives a request meanwhile, Recv returns ErrState.
 func (r *Rep) Recv(ctx context.Context) (Message, error) {
 	m, _, err := r.in.recvNext(ctx, r)
 	return m, err
 }
 
-// TryRecv is Recv without waiting: if there is no request, it returns
-// ErrWouldBlock.
+// TryRecv is like Recv but returns ErrWouldBlock instead of waiting.
 func (r *Rep) TryRecv() (Message, error) { return r.Recv(queue.NoWait) }
 
-// RecvBatch waits as Recv does, and lends the request as a batch of one
-// message: see [Batch].
+// RecvBatch waits like Recv and fills b with the request, a single message,
+// without copying it; see [Batch].
 func (r *Rep) RecvBatch(ctx context.Context, b *Batch) error {
 	return r.in.lendNext(ctx, r, b)
 }
 
-// next takes a request out of what is queued.
+// next takes a request from the queue.
 func (r *Rep) next() (m single, skip int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,10 +79,10 @@ func (r *Rep) next() (m single, skip int, err error) {
 	return m, skip, nil
 }
 
-// Send sends the reply to the request that was received last, of at least one
-// frame. It copies the frames. It never waits, so the context does not matter:
-// when the peer has disconnected, or does not take its replies, the reply is
-// dropped, without an error, as ZeroMQ has it. Without a request Send returns
+// Send sends a reply of one or more frames to the request that was received
+// last. It copies the frames. It never waits and does not use the context: if
+// the peer has disconnected or its queue is full, the reply is dropped without
+// an error, as in libzmq. If there is no request to reply to, Send returns
 // ErrState.
 func (r *Rep) Send(_ context.Context, frames ...[]byte) error {
 	if err := r.check(frames); err != nil {
@@ -104,12 +105,12 @@ func (r *Rep) Send(_ context.Context, frames ...[]byte) error {
 	return nil
 }
 
-// TrySend is Send.
+// TrySend is the same as Send, which never waits.
 func (r *Rep) TrySend(frames ...[]byte) error { return r.Send(queue.NoWait, frames...) }
 
-// requestEnvelope returns the size of a request's envelope: the frames up to the
-// first empty one, behind which there must be one more. It is 0 for what is no
-// request.
+// requestEnvelope returns the size of a request's envelope: the frames up to
+// and including the first empty one, after which there must be at least one
+// more. It returns 0 if m is not a request.
 func requestEnvelope(m zmtp.Message) int {
 	for rest := m; len(rest) > 0; {
 		var frame []byte
@@ -120,7 +121,7 @@ func requestEnvelope(m zmtp.Message) int {
 	return 0
 }
 
-// repPattern is Rep as the engine sees it.
+// repPattern implements pattern for Rep.
 type repPattern Rep
 
 func (r *repPattern) added(*pipe)    {}
@@ -139,7 +140,7 @@ func (r *repPattern) sendable() bool {
 func (r *repPattern) attach(*pipe, *Peer) error { return nil }
 func (r *repPattern) detach(*pipe, *Peer)       {}
 
-// messages throws away what is no request.
+// messages discards everything that is not a request.
 func (r *repPattern) messages(_ *pipe, peer *Peer, b *Batch) (bool, error) {
 	kept := b.spans[:0]
 	for i, span := range b.spans {

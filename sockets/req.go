@@ -10,38 +10,42 @@ import (
 	"clustermap/zmtp"
 )
 
-// Req is a REQ socket (RFC 28): it sends a request to the next of its peers in
-// turn, and then receives the reply of that peer. Send and Recv alternate; a
-// call out of turn is refused with ErrState.
+// Req is a REQ socket (RFC 28). It sends a request to the next of its peers in
+// turn and then receives the reply of that peer. Send and Recv must alternate;
+// otherwise they return ErrState.
 //
-// The empty frame that separates a request from the addresses put before it on
-// the way is added and removed here. What comes from another peer than the one
-// asked, or is no reply to the request, is thrown away.
+// The socket adds and removes the empty delimiter frame that separates a
+// message from the addresses that brokers put before it. It discards messages
+// from peers other than the one it has asked, and messages that are not a reply
+// to the request.
 //
-// While the peer is asked, the loss of the connection that Connect made does not
-// change anything: the request, or its reply, may be lost with it, and Recv
-// waits. With Options.ReqRelaxed another request can be sent all the same, best
-// together with Options.ReqCorrelate, which tells late replies to the former
-// one apart. When the asked peer has gone for good (it had connected to us; or
-// Disconnect, or Options.Immediate), the next reply of any peer is taken.
+// If a connection made by Connect is lost while a request is pending, the
+// request or its reply may be lost, and Recv keeps waiting. With
+// Options.ReqRelaxed the application can then send another request; set
+// Options.ReqCorrelate too, so that a late reply to the previous request is
+// recognized. If the asked peer has gone for good (it was an accepted
+// connection, or because of Disconnect or Options.Immediate), the socket
+// accepts the next reply of any peer.
 //
-// All methods are safe for concurrent use, but there is one request at a time:
-// goroutines that ask independently of one another need a Req each, or a Dealer.
+// All methods are safe for concurrent use, but there is only one request at a
+// time. Goroutines that send requests independently need one Req each, or a
+// Dealer.
 type Req struct {
 	socket
 	balancer balancer
 
 	mu      sync.Mutex
-	waiting bool  // a request was sent, whose reply was not received
-	asked   *pipe // the peer that was asked; nil while waiting: it has gone
+	waiting bool  // a request was sent and its reply has not been received
+	asked   *pipe // the peer that was asked; nil while waiting if it has gone
 	id      uint32
 	head    []byte // of the request: its id, if any, and the empty frame
 }
 
-// delimiter is the empty frame that ends an envelope.
+// delimiter is the empty frame at the end of an envelope, in wire form.
 const delimiter = "\x01\x00"
 
-// NewReq makes a REQ socket. It returns all faults of the options as one error.
+// NewReq returns a new REQ socket. If options are invalid, the error joins an
+// [*OptionError] for each of them.
 func NewReq(o Options) (*Req, error) {
 	r := &Req{id: rand.Uint32()}
 	if err := r.init(zmtp.REQ, o, (*reqPattern)(r)); err != nil {
@@ -51,11 +55,13 @@ func NewReq(o Options) (*Req, error) {
 	return r, nil
 }
 
-// Send sends a request, of at least one frame. It copies the frames. It waits
-// while there is no peer or every peer's queue is full, until the context ends
-// or for Options.SendTimeout (ErrTimeout); the request is then not sent. While
-// the last request waits for its reply, Send returns ErrState, or with
-// Options.ReqRelaxed forgets that one.
+// Send sends a request of one or more frames to the next peer in turn whose
+// queue has room. It copies the frames. If no peer has room, or there is no
+// peer, Send waits until the context is done or until Options.SendTimeout has
+// passed (ErrTimeout). If it returns an error, the request was not sent.
+//
+// While the previous request is waiting for its reply, Send returns ErrState;
+// with Options.ReqRelaxed it abandons that request instead.
 func (r *Req) Send(ctx context.Context, frames ...[]byte) error {
 	if err := r.check(frames); err != nil {
 		return err
@@ -72,12 +78,11 @@ func (r *Req) Send(ctx context.Context, frames ...[]byte) error {
 	}
 }
 
-// TrySend is Send without waiting: if it would have to, it returns
-// ErrWouldBlock.
+// TrySend is like Send but returns ErrWouldBlock instead of waiting.
 func (r *Req) TrySend(frames ...[]byte) error { return r.Send(queue.NoWait, frames...) }
 
-// maxStale bounds how often a request looks for what came unread before it, so
-// that a peer which sends without end does not hold it up.
+// maxStale limits how often a request looks for unread messages that came
+// before it, so that a peer that sends without end does not delay it.
 const maxStale = 8
 
 // request sends a request if a peer has room.
@@ -90,8 +95,8 @@ func (r *Req) request(frames [][]byte) (sent bool, err error) {
 	if !r.balancer.hasRoom() {
 		return false, nil
 	}
-	// Whatever has come until now is no reply to what is asked now. Afterwards
-	// it would be too late: the reply may be quick.
+	// Whatever has arrived so far is not a reply to this request. This must
+	// happen before the request is sent, because the reply may be quick.
 	r.in.discard()
 	for range maxStale {
 		if !r.in.poll() {
@@ -111,25 +116,24 @@ func (r *Req) request(frames [][]byte) (sent bool, err error) {
 	return p != nil, nil
 }
 
-// Recv waits for the reply, until the context ends or for Options.RecvTimeout
-// (ErrTimeout), and returns it. The caller owns it. When no request waits for a
-// reply, it returns ErrState.
+// Recv waits for the reply and returns it. The caller owns the message. Recv
+// waits until the context is done or until Options.RecvTimeout has passed
+// (ErrTimeout). If no request is waiting for a reply, it returns ErrState.
 func (r *Req) Recv(ctx context.Context) (Message, error) {
 	m, _, err := r.in.recvNext(ctx, r)
 	return m, err
 }
 
-// TryRecv is Recv without waiting: if the reply is not there, it returns
-// ErrWouldBlock.
+// TryRecv is like Recv but returns ErrWouldBlock instead of waiting.
 func (r *Req) TryRecv() (Message, error) { return r.Recv(queue.NoWait) }
 
-// RecvBatch waits as Recv does, and lends the reply as a batch of one message:
-// see [Batch].
+// RecvBatch waits like Recv and fills b with the reply, a single message,
+// without copying it; see [Batch].
 func (r *Req) RecvBatch(ctx context.Context, b *Batch) error {
 	return r.in.lendNext(ctx, r, b)
 }
 
-// next looks for the reply among what is queued.
+// next looks for the reply among the queued messages.
 func (r *Req) next() (m single, skip int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,7 +158,8 @@ func (r *Req) next() (m single, skip int, err error) {
 	}
 }
 
-// expects says that a reply with a request id, or none, is for the request.
+// expects reports whether a reply with the given request ID, or nil for none,
+// belongs to the pending request.
 func (r *Req) expects(id []byte) bool {
 	if !r.opts.ReqCorrelate {
 		return id == nil
@@ -162,8 +167,9 @@ func (r *Req) expects(id []byte) bool {
 	return id != nil && binary.NativeEndian.Uint32(id) == r.id
 }
 
-// replyEnvelope takes a reply apart: it begins with a request id of four bytes
-// or not, then comes the empty frame, and at least one more.
+// replyEnvelope parses the envelope of a reply: an optional request ID of four
+// bytes and the empty delimiter frame, with at least one more frame after it.
+// skip is the size of the envelope.
 func replyEnvelope(m zmtp.Message) (id []byte, skip int, ok bool) {
 	first, rest := m.Next()
 	if len(first) == 4 && len(rest) > 0 {
@@ -173,7 +179,7 @@ func replyEnvelope(m zmtp.Message) (id []byte, skip int, ok bool) {
 	return id, len(m) - len(rest), len(first) == 0 && len(rest) > 0
 }
 
-// reqPattern is Req as the engine sees it.
+// reqPattern implements pattern for Req.
 type reqPattern Req
 
 func (r *reqPattern) added(p *pipe)  { r.balancer.added(p) }
@@ -214,7 +220,7 @@ func (r *reqPattern) removed(p *pipe) {
 	r.gone(p)
 }
 
-// gone lets any peer answer what p was asked.
+// gone allows any peer to answer the request that was sent to p.
 func (r *reqPattern) gone(p *pipe) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -223,10 +229,11 @@ func (r *reqPattern) gone(p *pipe) {
 	}
 }
 
-// messages ends the connection to a peer that sends what is no reply at all.
+// messages closes the connection to a peer that sends a message that cannot be
+// a reply.
 func (r *reqPattern) messages(p *pipe, _ *Peer, b *Batch) (bool, error) {
 	if p.inproc() {
-		return true, nil // no connection to end: next passes over it
+		return true, nil // there is no connection to close; next skips the message
 	}
 	for i := range b.Len() {
 		if _, _, ok := replyEnvelope(b.Message(i)); !ok {
@@ -238,7 +245,7 @@ func (r *reqPattern) messages(p *pipe, _ *Peer, b *Batch) (bool, error) {
 }
 
 var errNoReply = &zmtp.ProtocolError{
-	Op: "reply", Reason: "a message to a REQ has no empty frame before its body", Err: zmtp.ErrMalformed,
+	Op: "reply", Reason: "message to a REQ has no empty frame before its body", Err: zmtp.ErrMalformed,
 }
 
 func (r *reqPattern) command(*pipe, *Peer, string, []byte) error { return nil }

@@ -7,10 +7,11 @@ import (
 	"clustermap/zmtp"
 )
 
-// Router is a ROUTER socket (RFC 28): it puts the sender's identity before
-// each message it receives, and sends a message to the peer that its first
-// frame names. A peer without an identity of its own gets a generated one, of
-// five bytes, the first of them zero; see also ConnectAs.
+// Router is a ROUTER socket (RFC 28). It receives messages, fair-queued, with
+// the sender's identity as an additional first frame, and sends each message to
+// the peer whose identity is the first frame. If a peer does not announce an
+// identity, the socket generates one of five bytes, of which the first is zero.
+// See also ConnectAs.
 //
 // All methods are safe for concurrent use.
 type Router struct {
@@ -18,8 +19,8 @@ type Router struct {
 	routes routes
 }
 
-// NewRouter makes a ROUTER socket. It returns all faults of the options as one
-// error.
+// NewRouter returns a new ROUTER socket. If options are invalid, the error
+// joins an [*OptionError] for each of them.
 func NewRouter(o Options) (*Router, error) {
 	r := &Router{}
 	if err := r.init(zmtp.ROUTER, o, (*routerPattern)(r)); err != nil {
@@ -30,12 +31,15 @@ func NewRouter(o Options) (*Router, error) {
 	return r, nil
 }
 
-// ConnectAs is Connect to a peer that is to be known here by the given identity,
-// whatever it says of itself (ZMQ_CONNECT_ROUTING_ID). So messages can be sent
-// to it at once: they wait for the connection, and those that were not written
-// when a connection was lost wait for the next one. An identity has 1 to 255
-// bytes, the first of them not zero (else an *OptionError). ErrIdentityInUse
-// means that another peer has it.
+// ConnectAs is like Connect, but the socket uses the given identity for the
+// peer, whatever identity the peer announces (ZMQ_CONNECT_ROUTING_ID). Messages
+// can be sent to that identity immediately: they are queued until the
+// connection is established, and those that were not written when a connection
+// is lost are kept for the next one.
+//
+// An identity must have 1 to 255 bytes and must not begin with a zero byte;
+// otherwise the error is an [*OptionError]. If another peer has the identity,
+// the error is ErrIdentityInUse.
 func (r *Router) ConnectAs(endpoint string, identity []byte) error {
 	if err := checkIdentity("ConnectRoutingID", identity, 1); err != nil {
 		return err
@@ -51,11 +55,15 @@ func (r *Router) ConnectAs(endpoint string, identity []byte) error {
 	return err
 }
 
-// Send sends frames[1:] to the peer whose identity is frames[0]. It copies the
-// frames. If there is no such peer, or its queue is full, the message is
-// dropped, without an error, as ZeroMQ has it. With Options.Mandatory it is
-// not: Send returns ErrUnroutable if there is no such peer, and waits for room
-// in its queue, until the context ends or for Options.SendTimeout (ErrTimeout).
+// Send sends frames[1:] as a message to the peer whose identity is frames[0].
+// It copies the frames. If there is no such peer, or its queue is full, the
+// message is dropped without an error, as in libzmq.
+//
+// With Options.Mandatory, Send returns ErrUnroutable if there is no such peer.
+// If the peer's queue is full, it waits until the context is done or until
+// Options.SendTimeout has passed (ErrTimeout).
+//
+// If frames has only one element, Send does nothing.
 func (r *Router) Send(ctx context.Context, frames ...[]byte) error {
 	if err := r.check(frames); err != nil {
 		return err
@@ -79,14 +87,15 @@ func (r *Router) Send(ctx context.Context, frames ...[]byte) error {
 	return r.open()
 }
 
-// TrySend is Send without waiting: if it would have to, it returns
-// ErrWouldBlock.
+// TrySend is like Send but returns ErrWouldBlock instead of waiting.
 func (r *Router) TrySend(frames ...[]byte) error { return r.Send(queue.NoWait, frames...) }
 
-// SendTo sends frames to a peer, as Batch.Peer told it. It waits while the
-// peer's queue is full, until the context ends or for Options.SendTimeout
-// (ErrTimeout), and returns ErrUnroutable once the peer has disconnected. A peer
-// that is nil or belongs to another socket is refused with ErrForeignPeer.
+// SendTo sends a message of one or more frames to the given peer, such as the
+// one returned by Batch.Peer or RecvFrom. It copies the frames. If the peer's
+// queue is full, SendTo waits until the context is done or until
+// Options.SendTimeout has passed (ErrTimeout). If the peer has disconnected,
+// the error is ErrUnroutable. If it is nil or belongs to another socket, the
+// error is ErrForeignPeer.
 func (r *Router) SendTo(ctx context.Context, peer *Peer, frames ...[]byte) error {
 	if err := r.check(frames); err != nil {
 		return err
@@ -110,10 +119,14 @@ func (r *Router) sendTo(ctx context.Context, to route, frames [][]byte) error {
 	}
 }
 
-// SendWire sends messages that are in wire form already, and otherwise does as
-// SendTo. Large runs are lent: the owner is retained until they are written,
-// and until then the bytes must not change. With a nil owner the bytes are
-// copied.
+// SendWire is like SendTo for messages that are already encoded: wire holds the
+// given number of complete messages in ZMTP 3 framing, one after another (see
+// [zmtp.AppendMessage]).
+//
+// If owner is nil, SendWire copies wire. Otherwise it may keep a reference to
+// it: it calls owner.Retain, the bytes must not change, and the socket calls
+// owner.Release when it has written or dropped them. A short run is copied in
+// any case.
 func (r *Router) SendWire(ctx context.Context, peer *Peer, wire []byte, messages int, owner Owner) error {
 	if err := r.open(); err != nil {
 		return err
@@ -147,25 +160,24 @@ func (r *Router) await(ctx context.Context, to route, v verdict, l *queue.Limit)
 	return to.pipe.out.waitRoomWithin(ctx, to.peer, r.closing, l)
 }
 
-// Recv waits for a message, until the context ends or for Options.RecvTimeout
-// (ErrTimeout), and returns it, its first frame the sender's identity. The
-// caller owns it.
+// Recv waits for a message and returns it, with the sender's identity as the
+// first frame. The caller owns the message. Recv waits until the context is
+// done or until Options.RecvTimeout has passed (ErrTimeout).
 func (r *Router) Recv(ctx context.Context) (Message, error) { return r.in.recv(ctx) }
 
-// TryRecv is Recv without waiting: if there is no message, it returns
-// ErrWouldBlock.
+// TryRecv is like Recv but returns ErrWouldBlock instead of waiting.
 func (r *Router) TryRecv() (Message, error) { return r.in.recv(queue.NoWait) }
 
-// RecvBatch waits as Recv does, and lends the messages that one peer sent
-// together: see [Batch]. The messages do not contain the identity; it is
-// b.Peer().Identity().
+// RecvBatch waits like Recv and fills b with messages of one peer, without
+// copying them; see [Batch]. The messages do not contain the sender's identity,
+// which is b.Peer().Identity().
 func (r *Router) RecvBatch(ctx context.Context, b *Batch) error { return r.in.recvBatch(ctx, b) }
 
-// TryRecvBatch is RecvBatch without waiting: if there is no message, it returns
-// ErrWouldBlock, and b is empty.
+// TryRecvBatch is like RecvBatch but returns ErrWouldBlock, and leaves b empty,
+// instead of waiting.
 func (r *Router) TryRecvBatch(b *Batch) error { return r.in.recvBatch(queue.NoWait, b) }
 
-// routerPattern is Router as the engine sees it.
+// routerPattern implements pattern for Router.
 type routerPattern Router
 
 func (r *routerPattern) roomy(*pipe)    {}
@@ -194,11 +206,12 @@ func (r *routerPattern) attach(p *pipe, peer *Peer) error {
 	return nil
 }
 
-// welcome sends what an admitted peer gets first, and tells the application of it.
+// welcome sends the first messages to an admitted peer and notifies the
+// application.
 func (r *routerPattern) welcome(p *pipe, peer *Peer) {
 	p.probe()
 	if r.opts.Notify&NotifyConnect != 0 {
-		r.in.settle(&p.in, peer.conn.gone) // an unfetched notice of a former connection
+		r.in.settle(&p.in, peer.conn.gone) // a notice of a former connection may still be queued
 		r.notify(p, peer)
 	}
 }
@@ -210,7 +223,7 @@ func (r *routerPattern) detach(p *pipe, peer *Peer) {
 	}
 }
 
-// notify has the application receive an empty message of a peer.
+// notify makes the application receive an empty message from a peer.
 func (r *routerPattern) notify(p *pipe, peer *Peer) {
 	var n notices
 	n.begin(len(emptyMessage))

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// routes is a ROUTER's table of whom it can send to.
+// routes is the routing table of a ROUTER.
 type routes struct {
 	sync.Mutex
 	table    map[string]route
-	waiting  map[string][]*newcomer // those that wait for an identity, by that, in order
+	waiting  map[string][]*newcomer // newcomers that wait for an identity, by identity, in order
 	next     uint32                 // the next generated identity
 	handover bool                   // Options.Handover
 }
 
-// route is where messages for an identity go: to one connection, or, with a nil
-// peer, to whatever connection the pipe has or will have (Router.ConnectAs). A
-// route without a pipe leads nowhere.
+// route is the destination of messages for an identity: one connection or, with
+// a nil peer, any connection that the pipe has or will have (Router.ConnectAs).
+// A route without a pipe leads nowhere.
 type route struct {
 	pipe *pipe
 	peer *Peer
@@ -37,7 +37,8 @@ func (t *routes) find(identity []byte) route {
 	return t.table[string(identity)]
 }
 
-// reserve enters a route to nowhere, unless the identity is in use.
+// reserve enters a route to nowhere. It reports false if the identity is in
+// use.
 func (t *routes) reserve(identity string) bool {
 	t.Lock()
 	defer t.Unlock()
@@ -55,8 +56,8 @@ func (t *routes) enter(identity string, to route) {
 	t.table[identity] = to
 }
 
-// remove takes out a route, if it is still the identity's, and reports whether
-// it was.
+// remove removes a route, if it is still that of the identity, and reports
+// whether it was.
 func (t *routes) remove(identity string, to route) bool {
 	t.Lock()
 	defer t.Unlock()
@@ -67,11 +68,12 @@ func (t *routes) remove(identity string, to route) bool {
 	return true
 }
 
-// admit enters a new connection under its peer's identity, or a generated one,
-// and tells the peer. If the identity is in use, it waits for identityGrace: a peer
-// that lost or closed its connection and came back at once can be here before the
-// end of the old connection was noticed. If the identity is still in use then, it
-// returns the peer as a newcomer.
+// admit enters a new connection under its peer's identity, or under a generated
+// one, which it assigns to the peer. If the identity is in use, it waits for
+// identityGrace, because a peer that has lost or closed its connection and
+// reconnected at once may be here before the end of the old connection is
+// noticed. If the identity is still in use then, admit returns the peer as a
+// newcomer.
 func (t *routes) admit(p *pipe, peer *Peer) *newcomer {
 	t.Lock()
 	defer t.Unlock()
@@ -91,13 +93,13 @@ func (t *routes) admit(p *pipe, peer *Peer) *newcomer {
 	return nil
 }
 
-// identityGrace is how long a newcomer's identity may still be in use before the
-// monitor is told.
+// identityGrace is how long the identity of a new connection may be in use
+// before this is reported to the monitor.
 const identityGrace = 500 * time.Millisecond
 
-// await waits up to identityGrace for the newcomer to get its identity. It returns
-// nil if it did, and otherwise the newcomer. The mutex must be held, and is
-// released meanwhile.
+// await waits up to identityGrace for the newcomer to get its identity. It
+// returns nil if it did, and the newcomer otherwise. The mutex must be held,
+// and is released meanwhile.
 func (t *routes) await(n *newcomer) *newcomer {
 	t.Unlock()
 	defer t.Lock()
@@ -112,9 +114,9 @@ func (t *routes) await(n *newcomer) *newcomer {
 	return n
 }
 
-// probe sends the empty message of Options.ProbeRouter on a connection that has
-// just begun, before all that is queued already. In a network it does not
-// count as queued: if the connection breaks, the next one begins with its own.
+// probe sends the empty message of Options.ProbeRouter first on a connection
+// that has just begun. On a network connection the message does not count as
+// queued: if the connection is lost, the next one begins with its own.
 func (p *pipe) probe() {
 	if !p.socket.opts.ProbeRouter {
 		return
@@ -124,7 +126,7 @@ func (p *pipe) probe() {
 	defer o.mu.Unlock()
 	switch {
 	case o.ended:
-	case p.inproc(): // has no other way than the queue, and only one connection
+	case p.inproc(): // has only the queue, and a single connection
 		o.prepend(emptyMessage)
 		o.queue.messages++
 		o.rouse()
@@ -137,7 +139,7 @@ func (p *pipe) probe() {
 // emptyMessage is a message of one empty frame, in wire form.
 var emptyMessage = []byte{0, 0}
 
-// generate returns a free identity: a zero byte and a counter.
+// generate returns an unused identity: a zero byte and a counter.
 func (t *routes) generate() []byte {
 	for {
 		id := binary.BigEndian.AppendUint32([]byte{0}, t.next)

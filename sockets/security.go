@@ -8,59 +8,64 @@ import (
 	"clustermap/zmtp"
 )
 
-// Security is how a socket and its peers prove to each other who they are. The
-// zero value is the NULL mechanism: no authentication and no encryption. Of the
-// others PLAIN sends a user name and a password in clear; CURVE proves the
-// possession of keys and encrypts everything. Both sides must use the same
-// mechanism, one of them as its server; which side binds does not matter.
+// Security configures how a socket and its peers authenticate each other. The
+// zero value selects the NULL mechanism: no authentication and no encryption.
+// PLAIN sends a user name and a password in clear text (RFC 24). CURVE
+// authenticates both sides by their keys and encrypts all traffic (RFC 25 and
+// 26). Both sides must use the same mechanism, one of them as server; it does
+// not matter which side binds.
 //
-// A ZAP handler (RFC 27) is a REP or ROUTER that the program binds to
-// inproc://zeromq.zap.01, in the namespace of Options.Inproc. Where there is one and
-// Authenticate is not set, it judges the peers of PLAIN and CURVE servers, and
-// those of NULL with a ZAPDomain.
+// A server can decide which clients to accept, either with Authenticate or with
+// a ZAP handler (RFC 27). A ZAP handler is a REP or ROUTER socket that the
+// program binds to inproc://zeromq.zap.01 in the namespace of [Options.Inproc].
+// It is used if Authenticate is not set, for the clients of PLAIN and CURVE
+// servers, and for the peers of NULL sockets with a ZAPDomain.
 //
-// None of this concerns inproc, where there is no handshake.
+// Security does not apply to inproc, which has no handshake.
 //
-// Printing a Security shows neither secret key nor password.
+// Formatting a Security with package fmt shows no secret keys and no passwords.
 type Security struct {
-	// PlainServer makes the socket a server of PLAIN (ZMQ_PLAIN_SERVER). Its
-	// clients are judged by Authenticate, or by a ZAP handler; without either
-	// all are refused.
+	// PlainServer makes the socket a PLAIN server (ZMQ_PLAIN_SERVER).
+	// Authenticate or a ZAP handler checks the credentials of its clients;
+	// without either, all clients are refused.
 	PlainServer bool
-	// PlainUsername and PlainPassword, each of at most 255 bytes, make the
-	// socket a client of PLAIN.
+	// PlainUsername and PlainPassword, of at most 255 bytes each, make the
+	// socket a PLAIN client with these credentials.
 	PlainUsername, PlainPassword string
 
-	// CurveServer makes the socket a server of CURVE (ZMQ_CURVE_SERVER), known
-	// to its clients by the public key that belongs to CurveSecretKey. Clients
-	// are judged by Authenticate, or by a ZAP handler; without either,
-	// everyone who knows that public key is let in.
+	// CurveServer makes the socket a CURVE server (ZMQ_CURVE_SERVER). Clients
+	// must know the public key that belongs to CurveSecretKey. Authenticate or
+	// a ZAP handler decides which clients to accept; without either, all
+	// clients that know the public key are accepted.
 	CurveServer bool
-	// CurveSecretKey is the socket's own long-term key; clients need one too.
-	// See zmtp.GenerateKeyPair and zmtp.ParseSecretKey.
+	// CurveSecretKey is the long-term secret key of the socket. CURVE servers
+	// and clients both need one. See zmtp.GenerateKeyPair and
+	// zmtp.ParseSecretKey.
 	CurveSecretKey zmtp.SecretKey
-	// CurvePublicKey belongs to CurveSecretKey. It may be left out; if it is
-	// set, it is checked.
+	// CurvePublicKey is the public key that belongs to CurveSecretKey. It may
+	// be left out. If it is set and does not belong to CurveSecretKey, the
+	// options are invalid.
 	CurvePublicKey zmtp.PublicKey
-	// CurveServerKey makes the socket a client of CURVE: it is the public key
-	// of the only server that the socket talks to.
+	// CurveServerKey makes the socket a CURVE client. It is the public key of
+	// the server; the socket refuses servers with another key.
 	CurveServerKey zmtp.PublicKey
 
-	// ZAPDomain, of at most 255 bytes, is what Authenticate and ZAP handlers
-	// are told to judge the peer for. With NULL, a ZAP handler is asked only if
-	// it is set.
+	// ZAPDomain, of at most 255 bytes, is passed to Authenticate and to ZAP
+	// handlers. With NULL, a ZAP handler is used only if ZAPDomain is set.
 	ZAPDomain string
-	// ZAPEnforceDomain (ZMQ_ZAP_ENFORCE_DOMAIN) asks no ZAP handler while
-	// ZAPDomain is empty, and lets nobody in without one while it is set.
+	// ZAPEnforceDomain (ZMQ_ZAP_ENFORCE_DOMAIN) makes a CURVE server use no ZAP
+	// handler if ZAPDomain is empty. If ZAPDomain is set and there is neither
+	// Authenticate nor a ZAP handler, it makes the socket refuse all peers.
 	ZAPEnforceDomain bool
 
-	// Authenticate, if set, judges peers, instead of a ZAP handler: the clients
-	// of a PLAIN or CURVE server, and with NULL everyone.
+	// Authenticate, if not nil, decides which peers are accepted: the clients
+	// of a PLAIN or CURVE server, and with NULL all peers. It is used instead
+	// of a ZAP handler.
 	Authenticate Authenticator
 }
 
-// Validate reports all that is wrong with s, each fault an *OptionError. Sockets
-// do so themselves when they are made.
+// Validate reports all invalid fields of s, joined by [errors.Join], each as an
+// [*OptionError]. The constructors of sockets call it.
 func (s *Security) Validate() error {
 	var errs []error
 	o := Options{Security: *s}
@@ -70,7 +75,7 @@ func (s *Security) Validate() error {
 	return errors.Join(errs...)
 }
 
-// role is the part that a socket plays in a mechanism.
+// role is the part that a socket plays in a security mechanism.
 type role uint8
 
 const (
@@ -105,8 +110,7 @@ func (s *Security) usesCurve() bool {
 	return s.CurveServer || !s.CurveSecretKey.IsZero() || !s.CurvePublicKey.IsZero() || !s.CurveServerKey.IsZero()
 }
 
-// String says which mechanism is used, in which role and with which public
-// keys.
+// String returns the mechanism, the role and the public keys.
 func (s Security) String() string {
 	text := roleNames[s.role()]
 	switch s.role() {
@@ -118,7 +122,8 @@ func (s Security) String() string {
 	return "Security(" + text + ")"
 }
 
-// Format prints what String returns, whatever the verb.
+// Format implements [fmt.Formatter]. It writes the result of String for every
+// verb.
 func (s Security) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
 
 func (s *Security) publicKey() zmtp.PublicKey {
@@ -128,32 +133,32 @@ func (s *Security) publicKey() zmtp.PublicKey {
 	return s.CurvePublicKey
 }
 
-// checkSecurity validates o.Security, and completes its keys.
+// checkSecurity validates o.Security and fills in the public key.
 func (o *Options) checkSecurity(bad func(field, format string, args ...any)) {
 	s := &o.Security
 	for _, f := range []struct{ name, value string }{
 		{"PlainUsername", s.PlainUsername}, {"PlainPassword", s.PlainPassword}, {"ZAPDomain", s.ZAPDomain},
 	} {
 		if len(f.value) > 255 {
-			bad("Security."+f.name, "has %d bytes; at most 255 are possible", len(f.value))
+			bad("Security."+f.name, "has %d bytes; the maximum is 255", len(f.value))
 		}
 	}
 	if s.usesPlain() && s.usesCurve() {
-		bad("Security", "is of PLAIN and of CURVE; choose one")
+		bad("Security", "has fields for both PLAIN and CURVE")
 		return
 	}
 	switch {
 	case s.PlainServer && (s.PlainUsername != "" || s.PlainPassword != ""):
-		bad("Security.PlainServer", "excludes PlainUsername and PlainPassword, which are a client's")
+		bad("Security.PlainServer", "excludes PlainUsername and PlainPassword, which are for a client")
 	case s.PlainPassword != "" && s.PlainUsername == "":
-		bad("Security.PlainUsername", "is missing beside PlainPassword")
+		bad("Security.PlainUsername", "is required with PlainPassword")
 	}
 	if !s.usesCurve() {
 		return
 	}
 	switch {
 	case s.CurveSecretKey.IsZero():
-		bad("Security.CurveSecretKey", "is missing; CURVE needs one on both sides")
+		bad("Security.CurveSecretKey", "is required for CURVE clients and servers")
 	case s.CurvePublicKey.IsZero():
 		s.CurvePublicKey = s.CurveSecretKey.Public()
 	case s.CurvePublicKey != s.CurveSecretKey.Public():
@@ -163,12 +168,12 @@ func (o *Options) checkSecurity(bad func(field, format string, args ...any)) {
 	case s.CurveServer && !s.CurveServerKey.IsZero():
 		bad("Security.CurveServer", "excludes CurveServerKey, which is for a client")
 	case !s.CurveServer && s.CurveServerKey.IsZero():
-		bad("Security.CurveServerKey", "is missing: the public key of the server, or CurveServer to be one")
+		bad("Security.CurveServerKey", "is required for a CURVE client; a server sets CurveServer")
 	}
 }
 
-// mechanism returns the security mechanism of one connection, nil for NULL
-// without anybody to ask.
+// mechanism returns the security mechanism of a connection, or nil for NULL
+// without an authenticator.
 func (s *socket) mechanism(c *zmtp.HandshakeConfig) zmtp.Mechanism {
 	sec := s.security()
 	keys := zmtp.KeyPair{Public: sec.CurvePublicKey, Secret: sec.CurveSecretKey}

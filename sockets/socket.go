@@ -11,41 +11,42 @@ import (
 	"clustermap/zmtp"
 )
 
-// socket is the engine that all socket types share: its endpoints, its pipes,
-// and their end.
+// socket is the engine that all socket types share: endpoints, pipes, and
+// shutdown.
 //
 // Lock order: Poller.mu before socket.mu before a pattern's own mutex before
-// outbox.mu or inbox.mu before watch.mu; conn.mu last, after any of them and after listener.mu. None is held
-// while waiting, and none while the monitor or an Owner's Release is called.
+// outbox.mu or inbox.mu before watch.mu; conn.mu last, after any of them and
+// after listener.mu. No lock is held while waiting, or while calling the
+// monitor or an Owner's Release.
 type socket struct {
 	// Immutable.
 	kind    zmtp.SocketType
 	opts    Options
 	pattern pattern
-	// security and proxyPassword are taken out of opts: they have secrets, which
-	// do not belong into what package fmt makes of a socket. It does not look
-	// into functions.
+	// security and proxyPassword are kept apart from opts and in functions,
+	// because they contain secrets: package fmt does not print what a function
+	// returns.
 	security      func() *Security
 	proxyPassword func() string
 	ctx           context.Context // ends when the socket is closed for good
 	cancel        context.CancelFunc
 	closing       chan struct{} // closed at the beginning of Close
-	shut          atomic.Bool   // the same, for those who need not wait for it
+	shut          atomic.Bool   // set at the beginning of Close, for code that only polls
 
-	lingering context.Context    // ends when Close is to wait for queued messages no longer
-	hurry     context.CancelFunc // ends it
-	hurried   atomic.Bool        // messages were left then
+	lingering context.Context    // ends when Close stops waiting for queued messages
+	hurry     context.CancelFunc // ends lingering
+	hurried   atomic.Bool        // messages were left when lingering ended
 
-	withdraws      bool          // over inproc, the end of a connection drops what its peer has not received
-	cookieLifetime time.Duration // of CURVE servers; 0 for the default, except in tests
+	withdraws      bool          // over inproc, the end of a connection drops messages that its peer has not received
+	cookieLifetime time.Duration // of CURVE servers; 0, except in tests, for the default
 
-	retiring atomic.Bool // the timer runs
-	retirer  *time.Timer // ends writers that sleep for long; guarded by mu
+	retiring atomic.Bool // the timer is running
+	retirer  *time.Timer // ends writers that have slept for long; guarded by mu
 
 	admission  admission
 	incomplete incomplete
 
-	places atomic.Uint64 // the last pipe.place that was given
+	places atomic.Uint64 // the last pipe.place assigned
 
 	in inbox
 	wg sync.WaitGroup // listeners, dialers and connections
@@ -55,7 +56,7 @@ type socket struct {
 	ended     chan struct{} // closed at the end of Close
 	last      string
 	listeners map[string]*listener
-	dialers   map[string][]*dialer // usually one an endpoint; see connectsOnce
+	dialers   map[string][]*dialer // usually one per endpoint; see connectsOnce
 	pipes     map[*pipe]struct{}
 }
 
@@ -85,22 +86,24 @@ func (s *socket) init(kind zmtp.SocketType, opts Options, p pattern) error {
 	return nil
 }
 
-// LastEndpoint returns the endpoint last bound, with the address and port that
-// the system chose, or the endpoint last connected, as it was given.
+// LastEndpoint returns the endpoint most recently bound or connected. For a
+// bound endpoint it contains the actual address and port, such as
+// "tcp://127.0.0.1:5555"; for a connected one it is the text given to Connect.
+// It is empty if there is none.
 func (s *socket) LastEndpoint() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last
 }
 
-// report tells the monitor.
+// report passes an event to the monitor, if there is one.
 func (s *socket) report(e Event) {
 	if s.opts.Monitor != nil {
 		s.opts.Monitor(e)
 	}
 }
 
-// enter lists an established pipe; it fails once the socket is closed.
+// enter lists an established pipe. It reports false if the socket is closed.
 func (s *socket) enter(p *pipe) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +112,8 @@ func (s *socket) enter(p *pipe) bool {
 		case <-s.ctx.Done():
 			return false
 		default:
-			// Lingering: a connection may still come up to be written to.
+			// Lingering: a connection may still be established, to write what
+			// is queued for it.
 			if !p.lasting {
 				return false
 			}
@@ -119,8 +123,8 @@ func (s *socket) enter(p *pipe) bool {
 	return true
 }
 
-// leave forgets a pipe that will not come back. What it has received stays for
-// the application.
+// leave removes a pipe that will not be used again. The messages received on it
+// stay available to the application.
 func (s *socket) leave(p *pipe) {
 	s.mu.Lock()
 	delete(s.pipes, p)
@@ -129,11 +133,12 @@ func (s *socket) leave(p *pipe) {
 	s.pattern.removed(p)
 }
 
-// CloseContext is Close, but when the context ends, queued messages that are
-// not written by then are dropped, and the context's error is returned. It does
-// the same to a Close that is under way. With [LingerForever] the context alone
-// limits the wait; otherwise Options.Linger may end the wait earlier,
-// without an error.
+// CloseContext closes the socket like Close but stops waiting when the context
+// is done: it then drops the messages that are still queued and returns the
+// context's error. This also ends the wait of a Close that is already in
+// progress. With [LingerForever] only the context limits the wait. Otherwise
+// [Options.Linger] may end the wait earlier, in which case CloseContext returns
+// nil.
 func (s *socket) CloseContext(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.hurry)
 	defer stop()
@@ -146,13 +151,16 @@ func (s *socket) CloseContext(ctx context.Context) error {
 	return nil
 }
 
-// Close closes the socket: it stops listening, waits until queued messages are
-// written, ends all connections, and returns when every goroutine of the socket
-// has ended. Options.Linger says how long it waits for queued messages. By
-// default that is until each peer has taken its messages or has taken nothing for
-// a second, and 30 seconds at most. CloseContext bounds the wait by a context.
-// Calls that wait return ErrClosed. Closing a closed socket waits for the first
-// Close and returns nil.
+// Close closes the socket. It stops listening, waits until the queued messages
+// are written, closes all connections, and returns when all goroutines of the
+// socket have ended. Calls in progress on the socket return ErrClosed.
+//
+// [Options.Linger] limits the wait for queued messages. By default Close waits
+// for each peer until it has taken its messages or has taken nothing for one
+// second, and for at most 30 seconds. Messages that are not written by then are
+// dropped. CloseContext limits the wait by a context.
+//
+// Close always returns nil. Further calls wait until the first one returns.
 func (s *socket) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -176,8 +184,8 @@ func (s *socket) Close() error {
 	if s.opts.Linger >= 0 {
 		s.linger()
 	}
-	// Dialled connections end with the context, accepted ones by their
-	// listener: both know them from their first moment on, unlike pipes.
+	// Outgoing connections end with the context, accepted ones by their
+	// listener. Both know a connection from the start, unlike pipes.
 	s.cancel()
 	for _, l := range listeners {
 		l.disconnect()
@@ -189,14 +197,14 @@ func (s *socket) Close() error {
 	return nil
 }
 
-// list returns the pipes there are at the moment.
+// list returns the current pipes.
 func (s *socket) list() []*pipe {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.pipes))
 }
 
-// open returns ErrClosed once the socket is closed.
+// open returns ErrClosed if the socket is closed, and nil otherwise.
 func (s *socket) open() error {
 	if s.shut.Load() {
 		return ErrClosed
@@ -204,12 +212,14 @@ func (s *socket) open() error {
 	return nil
 }
 
-// maxMessage is the largest message that a peer may send, in wire bytes.
+// maxMessage returns the maximum size of a received message, in bytes on the
+// wire.
 func (s *socket) maxMessage() int64 {
 	return min(s.opts.MaxMessageSize, s.pattern.traits().maxMessage)
 }
 
-// check refuses what cannot be sent as a message.
+// check returns an error if the frames cannot be sent as a message, or the
+// socket is closed.
 func (s *socket) check(frames [][]byte) error {
 	if len(frames) == 0 {
 		return ErrNoFrames

@@ -2,10 +2,12 @@ package sockets
 
 import "clustermap/internal/buf"
 
-// Span is one whole message inside the bytes of a [Batch]: the half-open range
-// Start..End of [Batch.Wire], two fields of type uint32.
+// Span is the place of one message in the bytes of a [Batch]. Its fields Start
+// and End, of type uint32, are the half-open range of the message in
+// [Batch.Wire].
 //
-// Its third field, Tag, is a uint64 and free for [Options.Prepare], which runs in
-// the goroutine that read the message: whatever it computes there (a hash, flags)
-// is at hand for the receiver of the batch without touching the bytes again.
+// Its field Tag, of type uint64, is for use by [Options.Prepare], which runs in
+// the goroutine that reads the connection. Prepare can store there what it
+// computes from a message, such as a hash, so that the receiver of the batch
+// need not touch the bytes again.
 type Span = buf.Span

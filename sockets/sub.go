@@ -13,39 +13,41 @@ import (
 	"clustermap/zmtp"
 )
 
-// Sub is a SUB socket (RFC 29): it subscribes to prefixes of the first frame at
-// every publisher it is connected to, and receives what matches, fairly from
-// all of them. Subscriptions are sent again after a reconnection. What a
-// publisher sends beyond the subscriptions is thrown away before it is queued.
+// Sub is a SUB socket (RFC 29). It subscribes to message prefixes at all
+// publishers it is connected to, and receives the matching messages,
+// fair-queued. A prefix is matched against the first frame of a message. The
+// socket sends its subscriptions again after each reconnection. It discards
+// messages that match none of its subscriptions before queuing them.
 //
 // All methods are safe for concurrent use.
 type Sub struct{ subscribing }
 
-// subscribing is what SUB and XSUB share.
+// subscribing is the common part of SUB and XSUB.
 type subscribing struct {
 	socket
 	topics topics
 }
 
-// topics is what the application has subscribed to, and who knows it.
+// topics holds the application's subscriptions, and which publishers have them.
 type topics struct {
 	sync.RWMutex
 	count   map[string]int // each Subscribe counts; only the last Unsubscribe is sent
 	trie    topic.Trie[struct{}]
-	peers   map[*Peer]uint64   // connected publishers: the version each is known to have in force
-	version uint64             // of count, one more with each change; at least 1
-	asked   uint64             // the last version that publishers were asked for, by a PING
+	peers   map[*Peer]uint64   // connected publishers, with the version that each has confirmed
+	version uint64             // of count, incremented by each change; at least 1
+	asked   uint64             // the last version for which a PING was sent to publishers
 	changed chan struct{}      // closed and replaced when peers changes
-	pipes   map[*pipe]struct{} // what an XSUB's own messages go to, connected or not; nil with SUB
+	pipes   map[*pipe]struct{} // where an XSUB's own messages go, connected or not; nil for a SUB
 	local   []*half            // publishers connected over inproc; copied on write
 }
 
-// maxTopic bounds a topic, so that SUBSCRIBE fits in the smallest command that
-// publishers take.
+// maxTopic is the maximum size of a topic: a SUBSCRIBE command with it still
+// fits in the smallest command size that publishers accept.
 const maxTopic = 32 << 10
 
-// NewSub makes a SUB socket, which receives nothing until it subscribes. It
-// returns all faults of the options as one error.
+// NewSub returns a new SUB socket, which receives nothing until Subscribe is
+// called. If options are invalid, the error joins an [*OptionError] for each of
+// them.
 func NewSub(o Options) (*Sub, error) {
 	s := &Sub{}
 	s.topics.init()
@@ -62,12 +64,17 @@ func (t *topics) init() {
 	t.version = 1
 }
 
-// Subscribe asks for messages whose first frame begins with topic; the empty
-// topic asks for all. It takes effect at each publisher when the request
-// arrives there: see WaitSubscribed. Over inproc it has taken effect when
-// Subscribe returns, unless the publisher is an [XPub] whose application is behind
-// in receiving. Topics count: a topic subscribed to twice must be unsubscribed
-// twice. A topic over 32 KiB is ErrTooLarge.
+// Subscribe subscribes to messages whose first frame begins with topic. The
+// empty topic matches all messages. A topic may have up to 32 KiB; a longer one
+// is ErrTooLarge.
+//
+// Subscribe does not wait: the subscription takes effect at each publisher when
+// the request arrives there; see WaitSubscribed. Over inproc it has taken
+// effect when Subscribe returns, unless the publisher is an [XPub] whose
+// receive queue is full.
+//
+// Subscriptions are counted: a topic that was subscribed to twice must be
+// unsubscribed from twice.
 func (s *subscribing) Subscribe(topic string) error {
 	if err := s.open(); err != nil {
 		return err
@@ -85,7 +92,7 @@ func (s *subscribing) Subscribe(topic string) error {
 	return nil
 }
 
-// unlock unlocks the mutex and makes publishers that are connected over inproc
+// unlock unlocks the mutex and lets publishers that are connected over inproc
 // fetch what was queued for them.
 func (t *topics) unlock() {
 	local := t.local
@@ -95,7 +102,7 @@ func (t *topics) unlock() {
 	}
 }
 
-// add counts a subscription. The mutex must be held, here and in drop.
+// add counts a subscription. The mutex must be held, as in drop.
 func (t *topics) add(topic string) {
 	t.count[topic]++
 	if t.count[topic] == 1 {
@@ -104,8 +111,8 @@ func (t *topics) add(topic string) {
 	t.version++
 }
 
-// drop takes back one subscription, and reports whether that was the last one
-// to its topic.
+// drop removes one subscription and reports whether it was the last one to its
+// topic.
 func (t *topics) drop(topic string) (last bool) {
 	switch t.count[topic] {
 	case 0:
@@ -120,8 +127,9 @@ func (t *topics) drop(topic string) (last bool) {
 	return false
 }
 
-// Unsubscribe takes back one Subscribe of the same topic. A topic that is not
-// subscribed to is ignored.
+// Unsubscribe reverses one call of Subscribe with the same topic. If there is
+// no such subscription it does nothing, except that an XSUB with
+// Options.XSubVerboseUnsubscribe sends the unsubscription.
 func (s *subscribing) Unsubscribe(topic string) error {
 	if err := s.open(); err != nil {
 		return err
@@ -138,29 +146,30 @@ func (s *subscribing) Unsubscribe(topic string) error {
 	return nil
 }
 
-// verbose says that each end of a subscription is sent.
+// verbose reports whether every unsubscription is sent.
 func (s *subscribing) verbose() bool {
 	return s.kind == zmtp.XSUB && s.opts.XSubVerboseUnsubscribe
 }
 
-// Subscriptions returns the number of distinct topics subscribed to.
+// Subscriptions returns the number of distinct topics to which the socket is
+// subscribed.
 func (s *subscribing) Subscriptions() int {
 	s.topics.RLock()
 	defer s.topics.RUnlock()
 	return len(s.topics.count)
 }
 
-// request queues command frames for a publisher. One that takes none for so
-// long that they pile up to the high-water mark is disconnected; the next
-// connection begins with what is subscribed to then.
+// request queues command frames for a publisher. If the publisher accepts none
+// for so long that they reach the high-water mark, it is disconnected; the next
+// connection starts with the subscriptions of that moment.
 func (p *Peer) request(frames []byte) {
 	if !p.pipe.out.command(frames) {
 		p.conn.close(ErrSlowPeer)
 	}
 }
 
-// appendSubscription appends a subscription or its end in the form that the
-// peer understands: a command, or before ZMTP 3.1 a message.
+// appendSubscription appends a subscription or unsubscription in the form that
+// the peer understands: a command, or before ZMTP 3.1 a message.
 func appendSubscription(dst []byte, peer *Peer, topic string, subscribe bool) []byte {
 	if peer.info.TakesSubscribe() {
 		if subscribe {
@@ -176,11 +185,15 @@ func appendSubscription(dst []byte, peer *Peer, topic string, subscribe bool) []
 }
 
 // WaitSubscribed waits until at least one publisher is connected and every
-// connected one has answered a PING that was sent after all subscriptions so
-// far. A publisher made with this package has then put them in force: what it
-// sends from now on comes. libzmq answers a PING in another thread than the one
-// that sends, so from there this is no more than likely; and before version
-// 4.2 it does not answer at all. Publishers older than ZMTP 3.0 are not asked.
+// connected publisher has answered a PING that was sent after all previous
+// subscriptions, or until the context is done.
+//
+// A publisher of this package has then applied the subscriptions, so the socket
+// receives matching messages that it publishes from now on. With libzmq this is
+// only likely, because libzmq answers PINGs and sends messages in different
+// threads; versions before 4.2 do not answer at all, so WaitSubscribed does not
+// return before the context is done. Publishers that speak versions before ZMTP
+// 3.0 are not asked and count as having answered.
 func (s *subscribing) WaitSubscribed(ctx context.Context) error {
 	if err := s.open(); err != nil {
 		return err
@@ -210,8 +223,8 @@ func (s *subscribing) WaitSubscribed(ctx context.Context) error {
 	return nil
 }
 
-// inForce reports whether there are publishers and all of them have a version
-// in force.
+// inForce reports whether there are publishers and all of them have confirmed
+// the given version.
 func (t *topics) inForce(version uint64) bool {
 	for _, known := range t.peers {
 		if known < version {
@@ -221,25 +234,25 @@ func (t *topics) inForce(version uint64) bool {
 	return len(t.peers) > 0
 }
 
-// pingContext is the context of the PING that asks for a version.
+// pingContext returns the context of the PING that asks for a version.
 func pingContext(version uint64) []byte { return binary.BigEndian.AppendUint64(nil, version) }
 
-// TryRecv is Recv without waiting: if there is no message, it returns
-// ErrWouldBlock.
+// TryRecv is like Recv but returns ErrWouldBlock instead of waiting.
 func (s *subscribing) TryRecv() (Message, error) { return s.in.recv(queue.NoWait) }
 
-// Recv waits for a message, until the context ends or for Options.RecvTimeout
-// (ErrTimeout), and returns it. The caller owns it.
+// Recv waits for a message and returns it. The caller owns the message. Recv
+// waits until the context is done or until Options.RecvTimeout has passed
+// (ErrTimeout).
 func (s *subscribing) Recv(ctx context.Context) (Message, error) { return s.in.recv(ctx) }
 
-// RecvBatch waits for messages and lends those that one peer sent together:
-// see [Batch].
+// RecvBatch waits like Recv and fills b with messages of one peer, without
+// copying them; see [Batch].
 func (s *subscribing) RecvBatch(ctx context.Context, b *Batch) error { return s.in.recvBatch(ctx, b) }
 
-// subPattern is Sub as the engine sees it.
+// subPattern implements pattern for Sub.
 type subPattern subscribing
 
-// added and removed are told of the pipes that Connect made, attach of all.
+// added and removed are called for the pipes that Connect made, attach for all.
 func (s *subPattern) added(p *pipe) {
 	t := &s.topics
 	if t.pipes != nil {
@@ -261,8 +274,8 @@ func (s *subPattern) removed(p *pipe) {
 func (s *subPattern) roomy(*pipe)    {}
 func (s *subPattern) traits() traits { return traits{maxMessage: maxMessage} }
 
-// attach sends all subscriptions, in the order of their bytes, and the PING
-// that somebody may be waiting for.
+// attach sends all subscriptions, sorted, and the PING that a WaitSubscribed
+// may be waiting for.
 func (s *subPattern) attach(p *pipe, peer *Peer) error {
 	t := &s.topics
 	t.Lock()
@@ -278,14 +291,14 @@ func (s *subPattern) attach(p *pipe, peer *Peer) error {
 		frames = zmtp.AppendPing(frames, 0, pingContext(t.version))
 	}
 	if len(frames) > 0 {
-		p.out.precede(frames, 0) // an XSUB's messages may be queued already
+		p.out.precede(frames, 0) // messages of an XSUB may be queued already
 	}
 	if peer.far != nil && peer.far.eager {
 		t.local = append(slices.Clip(t.local), peer.far)
 	}
 	t.peers[peer] = 0
 	if !peer.info.TakesCommands() {
-		t.peers[peer] = math.MaxUint64 // it will never tell
+		t.peers[peer] = math.MaxUint64 // it cannot answer
 	}
 	t.announce()
 	return nil
@@ -307,7 +320,7 @@ func (t *topics) announce() {
 	t.changed = make(chan struct{})
 }
 
-// command takes the PONGs that WaitSubscribed waits for.
+// command handles the PONGs that WaitSubscribed waits for.
 func (s *subPattern) command(_ *pipe, peer *Peer, name string, data []byte) error {
 	if name != "PONG" || len(data) != 8 {
 		return nil
@@ -323,8 +336,8 @@ func (s *subPattern) command(_ *pipe, peer *Peer, name string, data []byte) erro
 	return nil
 }
 
-// messages takes out what is not subscribed to. An XSUB leaves that to its
-// application, as libzmq does.
+// messages removes messages that match no subscription. An XSUB leaves that to
+// its application, as in libzmq.
 func (s *subPattern) messages(_ *pipe, peer *Peer, b *Batch) (bool, error) {
 	if s.kind == zmtp.XSUB {
 		return true, nil

@@ -11,48 +11,49 @@ import (
 	"clustermap/zmtp"
 )
 
-// subscriptions is who has subscribed to what.
+// subscriptions records which peers have subscribed to what.
 type subscriptions struct {
 	sync.Mutex
 	trie    topic.Trie[*group]
-	groups  map[string]*group // those that are shared, by key
+	groups  map[string]*group // the groups that are shared, by key
 	all     []*group
-	invert  bool          // Options.InvertMatching: who did not subscribe is meant
+	invert  bool          // Options.InvertMatching: messages go to peers that have not subscribed
 	touched []*group      // scratch of matching
 	mark    uint64        // number of the message being matched
-	changed chan struct{} // closed when a subscription comes; nil while nobody waits
-	only    *Peer         // the next message is for nobody else; see Options.XPubManualLastValue
+	changed chan struct{} // closed when a peer subscribes; nil while nobody waits
+	only    *Peer         // the only peer to get the next message; see Options.XPubManualLastValue
 }
 
-// subscriber is a pipe's part in the subscriptions, guarded by their mutex.
+// subscriber is the part of a pipe that belongs to the subscriptions, guarded
+// by their mutex.
 type subscriber struct {
 	peer  *Peer  // the connection, while it is attached
-	group *group // of those with the same topics, as long as it has any
+	group *group // the group of peers with the same topics, while attached
 	alone bool   // never follows a log
-	apart int    // index in group.apart, and 1; 0: is not there
-	// evicted says that the connection was ended because the peer was too slow.
-	// Nothing more is queued for it, and its queue no longer counts.
+	apart int    // index in group.apart plus 1, or 0 if it is not there
+	// evicted means that the connection was ended because the peer was too
+	// slow. Nothing more is queued for it, and its queue no longer counts.
 	evicted bool
 	reading reading
-	room    hwm // there is so much in the peer's queue; see pipe.hasRoomFor
+	room    hwm // known room in the peer's queue; see pipe.hasRoomFor
 
-	// With Options.XPubManual: what the peer subscribed to, in force or not.
+	// With Options.XPubManual, what the peer has subscribed to, applied or not.
 	asked      map[string]struct{}
 	askedBytes int
 }
 
-// run is a range of wire bytes.
+// run is a range of encoded bytes.
 type run struct{ start, end int }
 
 const (
-	// maxTopicBytes bounds the topics of one subscriber together.
+	// maxTopicBytes limits the size of all topics of one subscriber together.
 	maxTopicBytes = 16 << 20
-	// forgetBurst is how many topics of a peer that has gone are removed
-	// before publishing goes on.
+	// forgetBurst is how many topics of a peer that has gone are removed before
+	// other goroutines can publish again.
 	forgetBurst = 256
 )
 
-// attach enters a peer that has no subscription yet.
+// attach enters a peer without subscriptions.
 func (s *subscriptions) attach(q *pipe, peer *Peer) {
 	s.Lock()
 	defer s.Unlock()
@@ -64,7 +65,8 @@ func (s *subscriptions) attach(q *pipe, peer *Peer) {
 	}
 }
 
-// announce tells those who wait for a change. The mutex must be held.
+// announce notifies the goroutines that wait for a change. The mutex must be
+// held.
 func (s *subscriptions) announce() {
 	if s.changed != nil {
 		close(s.changed)
@@ -72,9 +74,9 @@ func (s *subscriptions) announce() {
 	}
 }
 
-// subscribe enters a topic of a peer; a topic that is there already is left
-// alone. It reports whether nobody else had subscribed to it. Beyond limit
-// topics, or too many bytes of them, it is an error. The mutex must be held.
+// subscribe adds a topic of a peer, unless the peer has it already. It reports
+// whether no other peer has it. It returns an error if the peer has more than
+// limit topics, or too many bytes of them. The mutex must be held.
 func (s *subscriptions) subscribe(q *pipe, topic []byte, limit int) (first bool, err error) {
 	g := q.sub.group
 	if _, have := g.topics[string(topic)]; have {
@@ -101,9 +103,9 @@ func (s *subscriptions) subscribe(q *pipe, topic []byte, limit int) (first bool,
 	return first, nil
 }
 
-// cancel takes a topic of a peer out, however often it was subscribed to. It
-// reports whether it was there, and whether nobody else has it. The mutex must
-// be held.
+// cancel removes a topic of a peer, however often the peer has subscribed to
+// it. It reports whether the peer had it, and whether no other peer has it. The
+// mutex must be held.
 func (s *subscriptions) cancel(q *pipe, topic []byte) (had, last bool) {
 	g := q.sub.group
 	if _, had = g.topics[string(topic)]; !had {
@@ -125,7 +127,7 @@ func (s *subscriptions) cancel(q *pipe, topic []byte) (had, last bool) {
 	return true, !s.trie.Has(topic)
 }
 
-// forget takes out a peer that has gone, with all its topics.
+// forget removes a peer that has gone, with all its topics.
 func (s *subscriptions) forget(q *pipe) {
 	s.Lock()
 	defer s.Unlock()
@@ -143,10 +145,10 @@ func (s *subscriptions) forget(q *pipe) {
 	}
 	s.regroup(q, nil)
 	q.sub = subscriber{}
-	clear(s.touched[:cap(s.touched)]) // it may still name a group
+	clear(s.touched[:cap(s.touched)]) // it may still refer to a group
 }
 
-// part says that a peer has gone, whose topics are still to be taken out. The
+// part records that a peer has gone whose topics have not been removed yet. The
 // mutex must be held.
 func (s *subscriptions) part(q *pipe) {
 	if q.sub.peer == nil {
@@ -159,8 +161,8 @@ func (s *subscriptions) part(q *pipe) {
 	q.sub.peer = nil
 }
 
-// find returns the groups subscribed to a topic, each once. The slice is valid
-// while the mutex is held.
+// find returns the groups that have subscribed to a topic, each once. The slice
+// is valid while the mutex is held.
 func (s *subscriptions) find(topic []byte) []*group {
 	if s.invert {
 		return s.findOthers(topic)
@@ -182,7 +184,8 @@ func (s *subscriptions) find(topic []byte) []*group {
 	return found
 }
 
-// findOthers is find with invert: the groups not subscribed to the topic.
+// findOthers is find with invert: it returns the groups that have not
+// subscribed to the topic.
 func (s *subscriptions) findOthers(topic []byte) []*group {
 	s.except(topic)
 	found := s.touched[:0]
@@ -195,7 +198,7 @@ func (s *subscriptions) findOthers(topic []byte) []*group {
 	return found
 }
 
-// except marks the groups subscribed to a topic.
+// except marks the groups that have subscribed to a topic.
 func (s *subscriptions) except(topic []byte) {
 	s.mark++
 	for n := s.trie.Root(); n != nil; n = n.Next(&topic) {
@@ -205,8 +208,9 @@ func (s *subscriptions) except(topic []byte) {
 	}
 }
 
-// audience returns who a message under a topic is for: n peers, those of the groups,
-// or, if it is not nil, the one that is alone.
+// audience returns the peers to which a message with the given topic goes.
+// There are n of them: those of the groups or, if it is not nil, only the peer
+// alone.
 func (s *subscriptions) audience(topic []byte) (groups []*group, alone *pipe, n int) {
 	groups = s.find(topic)
 	if s.only != nil {
@@ -221,7 +225,7 @@ func (s *subscriptions) audience(topic []byte) (groups []*group, alone *pipe, n 
 	return groups, alone, n
 }
 
-// chosen returns the peer that the next message is for alone, if it is in one of the
+// chosen returns the only peer to get the next message, if it is in one of the
 // groups.
 func (s *subscriptions) chosen(groups []*group) *pipe {
 	if q := s.only.pipe; slices.Contains(groups, q.sub.group) {
@@ -230,9 +234,10 @@ func (s *subscriptions) chosen(groups []*group) *pipe {
 	return nil
 }
 
-// sort finds the groups that subscribed to something in wire, and, for each that did
-// not subscribe to everything, its runs. spans, if there are any, have the sizes of
-// the messages. The slice is valid until reset, which must follow.
+// sort finds the groups that have subscribed to messages in wire and, for each
+// that has not subscribed to everything, the runs of these messages. If spans
+// is not nil, it holds the sizes of the messages. The slice is valid until
+// reset, which must follow.
 func (s *subscriptions) sort(wire []byte, spans []Span) []*group {
 	if !s.invert {
 		s.touched = append(s.touched, s.trie.Root().Values()...)
@@ -250,7 +255,7 @@ func (s *subscriptions) sort(wire []byte, spans []Span) []*group {
 			invariants.Assert(end == messageEnd(wire, at), "a span is a message")
 		}
 		if end < 0 || end > len(wire) {
-			invariants.Assert(false, "SendWire was given something else than whole messages")
+			invariants.Assert(false, "SendWire was called with bytes that are not complete messages")
 			return s.touched
 		}
 		topic, _ := zmtp.Message(wire[at:end]).Next()
@@ -284,7 +289,7 @@ func (s *subscriptions) sort(wire []byte, spans []Span) []*group {
 	return s.touched
 }
 
-// touch adds a message to a group's runs.
+// touch adds a message to the runs of a group.
 func (s *subscriptions) touch(g *group, at, end int) {
 	if g.count == 0 {
 		s.touched = append(s.touched, g)
@@ -292,9 +297,9 @@ func (s *subscriptions) touch(g *group, at, end int) {
 	g.touch(at, end)
 }
 
-// messageEnd returns where the message at byte at of wire ends, or -1 if it is
-// not all there. Unlike a decoder it trusts its input, which is the caller's own
-// or went through one.
+// messageEnd returns the end of the message at offset at of wire, or -1 if it
+// is incomplete. Unlike a decoder it trusts its input, which comes from the
+// caller or has been decoded before.
 func messageEnd(wire []byte, at int) int {
 	for at+2 <= len(wire) {
 		flags, size := wire[at], uint64(wire[at+1])
@@ -318,7 +323,7 @@ func messageEnd(wire []byte, at int) int {
 	return -1
 }
 
-// reset clears the scratch of sort.
+// reset clears the scratch memory of sort.
 func (s *subscriptions) reset() {
 	for i, g := range s.touched {
 		g.runs, g.count = g.runs[:0], 0

@@ -6,12 +6,12 @@ import (
 	"clustermap/zmtp"
 )
 
-// What a subscriber says to its publisher is subscriptions, their ends, and
-// with XSUB messages of the application's own. ZMTP 3.1 has commands for the
-// first two; before, and from XSUB applications still, they are frames of a
-// message that begin with 1 or 0.
+// A subscriber sends its publisher subscriptions and unsubscriptions and, if it is
+// an XSUB, application messages. ZMTP 3.1 has commands for the first two. In older
+// versions, and if they come from the application of an XSUB, they are frames of a
+// message that begin with byte 1 or 0.
 
-// frameKind is what a frame from a subscriber is.
+// frameKind is the kind of a frame from a subscriber.
 type frameKind uint8
 
 const (
@@ -20,12 +20,12 @@ const (
 	cancelFrame              // 00 topic
 )
 
-// upstream tells the kinds of the frames of one message, one after the other.
-// Any frame can be a subscription, also behind frames of the application's own;
-// with firstOnly, a message that does not begin with a subscription has none.
+// upstream determines the kinds of the frames of one message, one after
+// another. Any frame can be a subscription, even after application frames. With
+// firstOnly, a message whose first frame is not a subscription contains none.
 type upstream struct {
 	firstOnly    bool
-	later, plain bool // not the first frame; the rest is the application's
+	later, plain bool // the frame is not the first; the rest is application frames
 }
 
 func (u *upstream) kind(body []byte) frameKind {
@@ -44,10 +44,9 @@ func (u *upstream) kind(body []byte) frameKind {
 	return kind
 }
 
-// subscriptionMessage turns a SUBSCRIBE or CANCEL command, in place, into the
-// message that says the same, which is shorter: it returns at which byte of
-// the frame that begins. For other commands, and what is no command, it returns
-// 0 and changes nothing.
+// subscriptionMessage replaces a SUBSCRIBE or CANCEL command, in place, by the
+// equivalent message, which is shorter. It returns the offset in frame at which
+// the message begins. For anything else it returns 0 and changes nothing.
 func subscriptionMessage(frame []byte) int {
 	c, err := zmtp.ParseCommand(zmtp.CommandBody(frame))
 	if err != nil {

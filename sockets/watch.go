@@ -6,22 +6,24 @@ import (
 	"sync/atomic"
 )
 
-// watch tells Pollers that something about a socket may have changed: messages
-// came, a queue has room again, a peer came or went, the socket was closed. They
-// look for themselves what it was, under the socket's locks.
+// watch notifies Pollers that the state of a socket may have changed: messages
+// have arrived, a queue has room again, a peer has come or gone, or the socket
+// was closed. The Pollers then check, under the socket's locks, what has
+// changed.
 //
-// Its mutex is the last of all in the order of locks. While nobody watches, it
-// costs a load a batch.
+// Its mutex is the last one in the lock order. While nothing is watching, it
+// costs one atomic load per batch.
 type watch struct {
 	on     atomic.Bool // there are tokens
 	mu     sync.Mutex
 	tokens []chan<- struct{} // capacity 1
 }
 
-// tell is to be called after the change, with any lock held.
+// tell notifies all Pollers. It must be called after the change, and may be
+// called with any lock held.
 //
-// Who watches adds its token before it looks. So if it looked before the
-// change, the token is there now.
+// A Poller adds its token before it checks the socket. So if it has checked
+// before the change, its token is there now.
 func (w *watch) tell() {
 	if !w.on.Load() {
 		return
@@ -52,27 +54,28 @@ func (w *watch) remove(token chan<- struct{}) {
 	w.on.Store(len(w.tokens) > 0)
 }
 
-// Readable returns a channel for use in select beside other channels. A value
-// can be received from it while messages are waiting: each time that one was
-// received, call a receive method once (usually TryRecv), and there is a value
-// again if that left messages. After Close the channel is closed.
+// Readable returns a channel that holds a value while the socket has messages
+// to receive. It can be used in a select statement: after receiving a value,
+// call a receive method once, usually TryRecv. If messages are left after that,
+// the channel holds a value again. The channel is closed when the socket is
+// closed.
 //
-// All calls return the same channel. It is made for one goroutine that receives
-// from the socket: if others take messages as well, there may be none left
-// where the channel had a value. Sockets that receive nothing have a channel
-// without values. It costs nothing before the first call, and afterwards a
-// channel operation a batch; no goroutine is behind it.
+// All calls return the same channel. It is meant for a single goroutine that
+// receives from the socket; if other goroutines receive too, a value does not
+// guarantee that a message is left. The channel of a socket that cannot receive
+// never holds a value. Readable costs nothing until it is called; after that,
+// each batch costs a channel operation. No goroutine is involved.
 func (s *socket) Readable() <-chan struct{} { return s.in.channel() }
 
-// watched adds a token to those that are told.
+// watched adds a token to be notified.
 func (in *inbox) watched(token chan<- struct{}) {
 	in.watch.add(token)
 	in.mu.Lock()
-	in.recall() // nobody will be waiting in a receive call
+	in.recall() // the application no longer waits in receive calls
 	in.mu.Unlock()
 }
 
-// channel makes the channel of Readable.
+// channel returns the channel of Readable and creates it if necessary.
 func (in *inbox) channel() <-chan struct{} {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -87,9 +90,9 @@ func (in *inbox) channel() <-chan struct{} {
 	return in.readable
 }
 
-// signal makes the channel of Readable hold a value while there are messages,
-// and none while there are none. mu must be held, and is held by whoever
-// changes that.
+// signal makes the channel of Readable hold a value if there are messages, and
+// none otherwise. mu must be held, as by all code that changes whether there
+// are messages.
 func (in *inbox) signal() {
 	switch {
 	case in.readable == nil || in.closed():
@@ -115,8 +118,8 @@ func (in *inbox) closed() bool {
 	}
 }
 
-// waiting says that there are messages. It fetches what a link has, of which
-// nothing may be for the application.
+// waiting reports whether there are messages. It fetches what a link holds, of
+// which nothing may be for the application.
 func (in *inbox) waiting() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()

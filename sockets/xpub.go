@@ -9,27 +9,29 @@ import (
 	"clustermap/zmtp"
 )
 
-// XPub is an XPUB socket (RFC 29): a PUB that tells the application what peers
-// subscribe to. It receives a message of one frame, byte 1 and the topic, when
-// somebody is the first to subscribe to a topic, and byte 0 and the topic when
-// nobody has it any more, also because the last one who had it is gone; with
-// Options.XPubVerbose and XPubVerboser more than that. In this form XSub.Send
-// takes them, so that the two together are a forwarder. Messages that an XSUB's
-// application sends are received as well: RFC 29 has messages upstream.
+// XPub is an XPUB socket (RFC 29): a PUB that also receives the subscriptions
+// of its peers. When the first peer subscribes to a topic, the socket receives
+// a message of one frame: byte 1 followed by the topic. When the last peer with
+// a topic unsubscribes or disconnects, it receives byte 0 followed by the
+// topic. Options.XPubVerbose and XPubVerboser make it receive more of them.
+// XSub.Send accepts these messages, so an XSUB and an XPUB together form a
+// forwarder. An XPub also receives messages that applications send with an
+// XSUB.
 //
-// Received messages come in the order in which they took effect, and Recv is to
-// be called: when Options.RecvHWM of them wait, no further subscriptions are
-// taken from anyone. Who has no use for them takes a [Pub].
+// Messages are received in the order in which they took effect. The application
+// must receive them: when Options.RecvHWM of them are queued, the socket stops
+// reading from all peers, and accepts no further subscriptions. Use a [Pub] if
+// you do not need them.
 //
 // All methods are safe for concurrent use.
 type XPub struct {
 	publisher
-	queue inqueue // of all peers, since their order counts
-	last  *Peer   // who sent what was received last, guarded by subs; with Options.XPubManual only
+	queue inqueue // of all peers, because the order among them matters
+	last  *Peer   // sender of the message received last, guarded by subs; only with Options.XPubManual
 }
 
-// NewXPub makes an XPUB socket. It returns all faults of the options as one
-// error.
+// NewXPub returns a new XPUB socket. If options are invalid, the error joins an
+// [*OptionError] for each of them.
 func NewXPub(o Options) (*XPub, error) {
 	x := &XPub{}
 	if err := x.init(zmtp.XPUB, o, (*xpubPattern)(x)); err != nil {
@@ -40,20 +42,19 @@ func NewXPub(o Options) (*XPub, error) {
 	return x, nil
 }
 
-// Recv waits for a subscription, the end of one, or a message from an XSUB,
-// until the context ends or for Options.RecvTimeout (ErrTimeout), and returns
-// it. The caller owns it.
+// Recv waits for a subscription, an unsubscription, or a message from an XSUB
+// and returns it. The caller owns the message. Recv waits until the context is
+// done or until Options.RecvTimeout has passed (ErrTimeout).
 func (x *XPub) Recv(ctx context.Context) (Message, error) {
 	m, _, err := x.RecvFrom(ctx)
 	return m, err
 }
 
-// TryRecv is Recv without waiting: if there is nothing, it returns
-// ErrWouldBlock.
+// TryRecv is like Recv but returns ErrWouldBlock instead of waiting.
 func (x *XPub) TryRecv() (Message, error) { return x.Recv(queue.NoWait) }
 
-// RecvBatch waits for such messages and lends those that one peer sent
-// together: see [Batch].
+// RecvBatch waits like Recv and fills b with messages of one peer, without
+// copying them; see [Batch].
 func (x *XPub) RecvBatch(ctx context.Context, b *Batch) error {
 	err := x.in.recvBatch(ctx, b)
 	if err == nil {
@@ -62,7 +63,8 @@ func (x *XPub) RecvBatch(ctx context.Context, b *Batch) error {
 	return err
 }
 
-// received notes whose message the application has received last.
+// received records the sender of the message that the application has received
+// last.
 func (x *XPub) received(peer *Peer) {
 	if !x.opts.XPubManual {
 		return
@@ -78,20 +80,22 @@ func (x *XPub) received(peer *Peer) {
 	}
 }
 
-// Subscribe puts a subscription in force for the peer whose message was
-// received last: with Options.XPubManual, topics are those that the application
-// gives to peers, whatever they asked for. It returns ErrUnroutable if that peer
-// has disconnected or nothing was received yet, and ErrNotManual without that
-// option. Where several goroutines receive, SubscribePeer is the way.
+// Subscribe applies a subscription for the peer whose message was received
+// last. It requires Options.XPubManual, with which the application chooses the
+// subscriptions of its peers, whatever they have asked for; otherwise the error
+// is ErrNotManual. If that peer has disconnected, or no message has been
+// received yet, the error is ErrUnroutable. If several goroutines receive, use
+// SubscribePeer.
 func (x *XPub) Subscribe(topic string) error { return x.SubscribePeer(nil, topic) }
 
-// Unsubscribe takes a subscription of the peer whose message was received last
-// out of force, and otherwise does as Subscribe. A topic that is not in force
-// is ignored.
+// Unsubscribe removes a subscription of the peer whose message was received
+// last. It does nothing if the peer has no such subscription. The errors are
+// those of Subscribe.
 func (x *XPub) Unsubscribe(topic string) error { return x.UnsubscribePeer(nil, topic) }
 
-// SubscribePeer is Subscribe for a peer as Batch.Peer told it. A peer of another
-// socket is refused with ErrForeignPeer; nil means the peer whose message was
+// SubscribePeer is like Subscribe for a given peer, such as the one returned by
+// Batch.Peer or RecvFrom. If the peer belongs to another socket, the error is
+// ErrForeignPeer. If it is nil, SubscribePeer uses the peer whose message was
 // received last.
 func (x *XPub) SubscribePeer(peer *Peer, topic string) error {
 	return x.manual(peer, func(q *pipe) {
@@ -100,12 +104,12 @@ func (x *XPub) SubscribePeer(peer *Peer, topic string) error {
 	})
 }
 
-// UnsubscribePeer is Unsubscribe for a peer as Batch.Peer told it.
+// UnsubscribePeer is like Unsubscribe for a given peer. See SubscribePeer.
 func (x *XPub) UnsubscribePeer(peer *Peer, topic string) error {
 	return x.manual(peer, func(q *pipe) { x.subs.cancel(q, []byte(topic)) })
 }
 
-// manual changes the subscriptions of a peer, or of the last one.
+// manual changes the subscriptions of a peer, or of the last one if it is nil.
 func (x *XPub) manual(peer *Peer, change func(q *pipe)) error {
 	if err := x.open(); err != nil {
 		return err
@@ -130,7 +134,7 @@ func (x *XPub) manual(peer *Peer, change func(q *pipe)) error {
 	return nil
 }
 
-// xpubPattern is XPub as the engine sees it.
+// xpubPattern implements pattern for XPub.
 type xpubPattern XPub
 
 func (x *xpubPattern) added(*pipe)   {}
@@ -147,18 +151,19 @@ func (x *xpubPattern) traits() traits {
 
 func (x *xpubPattern) command(*pipe, *Peer, string, []byte) error { return nil }
 
-// obeyBurst is how many messages of a subscriber are taken before publishing
-// goes on.
+// obeyBurst is how many messages of a subscriber are processed before other
+// goroutines can publish again.
 const obeyBurst = 256
 
-// messages takes subscriptions and their ends, and queues what the application
-// is to know, in the same order, for which the mutex is held. Before, it waits
-// for the application if that is behind: otherwise peers that connect,
-// subscribe and leave would fill the queue without end. Over inproc half.fetch looks at that.
+// messages applies subscriptions and unsubscriptions, and queues what the
+// application receives. It holds the mutex so that both happen in the same
+// order. If the application is behind, messages first waits for it: otherwise
+// peers that connect, subscribe and disconnect would fill the queue without
+// limit. Over inproc, half.fetch does that check.
 func (x *xpubPattern) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 	for at := 0; at < b.Len(); {
 		if !q.inproc() && !x.in.settle(&x.queue, peer.conn.gone) {
-			return false, nil // the reader will see
+			return false, nil // the reader will notice
 		}
 		end := min(at+obeyBurst, b.Len())
 		size := 0
@@ -180,8 +185,8 @@ func (x *xpubPattern) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 	return false, nil
 }
 
-// take takes one message. Of the application's own frames, those between two
-// subscriptions are a message. The mutex must be held.
+// take processes one message. The frames of the application between two
+// subscriptions form a message. The mutex must be held.
 func (x *xpubPattern) take(q *pipe, m zmtp.Message, n *notices, size int) error {
 	up := upstream{firstOnly: x.opts.OnlyFirstSubscribe}
 	for len(m) > 0 {
@@ -207,8 +212,8 @@ func (x *xpubPattern) take(q *pipe, m zmtp.Message, n *notices, size int) error 
 	return nil
 }
 
-// obey puts a subscription or its end in force, or with XPubManual notes it,
-// and reports whether the application is to know.
+// obey applies a subscription or unsubscription, or with XPubManual only
+// records it, and reports whether the application receives it.
 func (x *xpubPattern) obey(q *pipe, kind frameKind, topic []byte) (told bool, err error) {
 	limit := x.opts.MaxSubscriptions
 	switch {
@@ -223,15 +228,15 @@ func (x *xpubPattern) obey(q *pipe, kind frameKind, topic []byte) (told bool, er
 	}
 	had, last := x.subs.cancel(q, topic)
 	if !had {
-		// libzmq tells of it in any case. But where others have the topic, a
-		// forwarder would end their subscription upstream.
+		// libzmq always passes this on. But if other peers have the topic, a
+		// forwarder would then end their subscription upstream.
 		last = !x.subs.trie.Has(topic)
 	}
 	return last || x.opts.XPubVerboser, nil
 }
 
-// ask notes what a peer has subscribed to, within the same bounds as what is in
-// force elsewhere.
+// ask records a subscription that a peer has asked for, within the same limits
+// as for applied ones.
 func (s *subscriber) ask(topic []byte, limit int) error {
 	if _, have := s.asked[string(topic)]; have {
 		return nil
@@ -254,8 +259,8 @@ func (s *subscriber) unask(topic []byte) {
 	}
 }
 
-// detach tells of the topics that nobody has any more, in the order of their
-// bytes; with XPubVerboser or XPubManual of all that the peer had.
+// detach queues an unsubscription, in sorted order, for each topic that no
+// other peer has; with XPubVerboser or XPubManual for every topic of the peer.
 func (x *xpubPattern) detach(q *pipe, peer *Peer) {
 	x.subs.Lock()
 	x.subs.part(q)

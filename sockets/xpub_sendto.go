@@ -1,20 +1,24 @@
 package sockets
 
-// SendWireTo queues messages in wire form for one peer, as Batch.Peer told it,
-// whatever that peer has subscribed to: for example what a new subscriber has
-// missed. wire holds the given number of whole messages, one behind the other.
-// The peer gets them in order with everything else that is sent to it.
+// SendWireTo queues messages for one peer, such as the one returned by
+// Batch.Peer, regardless of its subscriptions. A publisher can use it to send a
+// new subscriber what it has missed. wire holds the given number of complete
+// messages in ZMTP 3 framing, one after another. The peer receives them in
+// order with all other messages sent to it.
 //
-// It never waits and drops nothing. The peer's high-water marks do not hold the
-// messages back, but these count for whatever is sent afterwards, and for
-// Options.SendTotalBytes. So a caller can hold a lock of its own while it sends,
-// and bounds what it has under way: the owner is retained until the bytes are
-// written or the connection has ended, however few they are, and until then they
-// must not change. With a nil owner they are copied.
+// SendWireTo never waits and drops nothing. It ignores the peer's high-water
+// marks, but the messages count towards them, and towards
+// Options.SendTotalBytes, for later sends. So a caller may hold a lock of its
+// own, and must itself limit the bytes that are in progress.
 //
-// It returns ErrUnroutable if the peer has disconnected, or is about to be because
-// it was too slow. A peer that is nil or belongs to another socket is refused with
-// ErrForeignPeer.
+// If owner is nil, SendWireTo copies wire. Otherwise it keeps a reference to
+// it, however short it is: it calls owner.Retain, the bytes must not change,
+// and the socket calls owner.Release when it has written them or the connection
+// has ended.
+//
+// If the peer has disconnected, or is about to be disconnected because it is
+// too slow, the error is ErrUnroutable. If it is nil or belongs to another
+// socket, the error is ErrForeignPeer.
 func (x *XPub) SendWireTo(peer *Peer, wire []byte, messages int, owner Owner) error {
 	if err := x.open(); err != nil {
 		return err
@@ -43,8 +47,9 @@ func (x *XPub) SendWireTo(peer *Peer, wire []byte, messages int, owner Owner) er
 	return nil
 }
 
-// force appends messages in wire form for a connection, lent if they have an
-// owner, even if the outbox is full. It reports false if the connection has ended.
+// force appends messages in wire form for a connection, even if the outbox is
+// full. They are lent if they have an owner. It reports false if the connection
+// has ended.
 func (o *outbox) force(to *Peer, wire []byte, messages int, owner Owner) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

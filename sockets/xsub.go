@@ -7,19 +7,21 @@ import (
 	"clustermap/zmtp"
 )
 
-// XSub is an XSUB socket (RFC 29): a SUB whose application can also send, to
-// every publisher it is connected to. What is sent is received at an XPUB; a PUB
-// has no use for it. A frame of byte 1 and a topic subscribes, and one of byte
-// 0 and a topic unsubscribes, like Subscribe and Unsubscribe: it is what
-// XPub.Recv returns, so that the two together are a forwarder.
+// XSub is an XSUB socket (RFC 29): a SUB whose application can also send
+// messages to all publishers it is connected to. An XPUB receives these
+// messages, and a PUB discards them. A frame of byte 1 and a topic subscribes,
+// and one of byte 0 and a topic unsubscribes, like Subscribe and Unsubscribe.
+// These are the messages that XPub.Recv returns, so an XSUB and an XPUB
+// together form a forwarder.
 //
-// Other than a [Sub] it receives whatever publishers send, subscribed to or not.
+// Unlike a [Sub], an XSub does not check received messages against its
+// subscriptions.
 //
 // All methods are safe for concurrent use.
 type XSub struct{ subscribing }
 
-// NewXSub makes an XSUB socket. It returns all faults of the options as one
-// error.
+// NewXSub returns a new XSUB socket. If options are invalid, the error joins an
+// [*OptionError] for each of them.
 func NewXSub(o Options) (*XSub, error) {
 	s := &XSub{}
 	s.topics.init()
@@ -30,20 +32,22 @@ func NewXSub(o Options) (*XSub, error) {
 	return s, nil
 }
 
-// TrySend is Send, which never waits.
+// TrySend is the same as Send, which never waits.
 func (s *XSub) TrySend(frames ...[]byte) error { return s.Send(queue.NoWait, frames...) }
 
-// Send sends a message to all publishers. It copies the frames, and never waits.
+// Send sends a message of one or more frames to all publishers. It copies the
+// frames and never waits, so it does not use the context.
 //
-// Frames that begin with byte 1 or 0 subscribe and unsubscribe: see
-// Options.OnlyFirstSubscribe. Every subscription is sent, also to a topic that
-// is subscribed to already; an end of one only if it is the last to its topic
-// (see Options.XSubVerboseUnsubscribe). They are sent again after a
-// reconnection. A topic over 32 KiB is ErrTooLarge.
+// Frames that begin with byte 1 or 0 subscribe and unsubscribe; see
+// [Options.OnlyFirstSubscribe]. Every subscription is sent, even if the topic
+// is already subscribed to. An unsubscription is sent only if it is the last
+// one for its topic, unless Options.XSubVerboseUnsubscribe is set. The socket
+// sends the subscriptions again after each reconnection. A topic of more than
+// 32 KiB is ErrTooLarge.
 //
-// A message without them is the application's own. It is dropped for a
-// publisher whose queue is full; one to which the first connection is not up
-// yet will get it.
+// A message without such frames is an application message. It is dropped for a
+// publisher whose queue is full. An endpoint that has not been connected yet
+// gets it when the connection is established.
 func (s *XSub) Send(ctx context.Context, frames ...[]byte) error {
 	if err := s.check(frames); err != nil {
 		return err

@@ -9,41 +9,42 @@ import (
 	"clustermap/zmtp"
 )
 
-// ZAP (RFC 27) lets a program bind one socket, of type REP or ROUTER, to
-// inproc://zeromq.zap.01, and judge the peers of all its servers there. It is
-// asked where Security.Authenticate is not set.
+// With ZAP (RFC 27), a program binds one REP or ROUTER socket to
+// inproc://zeromq.zap.01 and authenticates the peers of all its servers there. It
+// is used if Security.Authenticate is not set.
 
 const (
 	zapName     = "zeromq.zap.01"
 	zapEndpoint = "inproc://" + zapName
 	zapVersion  = "1.0"
-	zapID       = "1" // of the only request on its connection, as in libzmq
-	zapReply    = 7   // frames, with the delimiter
+	zapID       = "1" // the only request of a connection, as in libzmq
+	zapReply    = 7   // number of frames, including the delimiter
 )
 
-// ZAPError is a handler's reply that is none (RFC 27, The ZAP Reply). It ends the
-// connection that was to be judged, without a word to the peer.
+// ZAPError describes an invalid reply of a ZAP handler (RFC 27, section "The
+// ZAP Reply"). It is reported to the monitor with HandshakeFailed. The
+// connection of the peer in question is closed without sending an ERROR.
 type ZAPError struct {
-	Reason string
+	Reason string // what is wrong with the reply
 	code   uint32
 }
 
-func (e *ZAPError) Error() string { return "sockets: reply of the ZAP handler: " + e.Reason }
+func (e *ZAPError) Error() string { return "sockets: invalid reply of the ZAP handler: " + e.Reason }
 
-// Code returns libzmq's number for the fault (ZMQ_PROTOCOL_ERROR_ZAP_*).
+// Code returns libzmq's number for the error (ZMQ_PROTOCOL_ERROR_ZAP_*).
 func (e *ZAPError) Code() uint32 { return e.code }
 
-// The faults of a reply.
+// Faults of a reply.
 var (
-	errZAPMalformed = &ZAPError{"not an empty frame and six others", zmtp.CodeZAPMalformedReply}
-	errZAPID        = &ZAPError{"another request's id", zmtp.CodeZAPBadRequestID}
-	errZAPVersion   = &ZAPError{"not version 1.0", zmtp.CodeZAPBadVersion}
-	errZAPStatus    = &ZAPError{"status is none of 200, 300, 400, 500", zmtp.CodeZAPInvalidStatus}
+	errZAPMalformed = &ZAPError{"not an empty frame followed by six frames", zmtp.CodeZAPMalformedReply}
+	errZAPID        = &ZAPError{"wrong request ID", zmtp.CodeZAPBadRequestID}
+	errZAPVersion   = &ZAPError{"version is not 1.0", zmtp.CodeZAPBadVersion}
+	errZAPStatus    = &ZAPError{"status is not 200, 300, 400 or 500", zmtp.CodeZAPInvalidStatus}
 	errZAPMetadata  = &ZAPError{"malformed metadata", zmtp.CodeZAPInvalidMetadata}
 )
 
-// zapHandler returns how to ask the ZAP handler, nil if there is none or it is
-// not to be asked.
+// zapHandler returns an Authenticator that asks the ZAP handler, or nil if
+// there is none or it must not be used.
 func (s *socket) zapHandler() Authenticator {
 	sec := s.security()
 	switch {
@@ -57,18 +58,18 @@ func (s *socket) zapHandler() Authenticator {
 	return s.askZAP
 }
 
-// isBound says whether somebody is bound to a name.
+// isBound reports whether a name is bound.
 func (n *Inproc) isBound(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.bound[name] != nil
 }
 
-// askZAP asks the ZAP handler, on a connection of its own, so that requests do
-// not wait for each other and answers cannot be mixed up. When the context ends,
-// the request is withdrawn unless the handler has received it, so that requests of
-// peers that have gone do not pile up there. If the handler's socket is closed, or
-// of the wrong type, the error is ErrNoAuthenticator.
+// askZAP asks the ZAP handler. It uses a connection for each request, so that
+// requests do not wait for each other and replies cannot be mixed up. When the
+// context is done, the request is withdrawn unless the handler has received it,
+// so that requests for peers that have gone do not accumulate. If the handler's
+// socket is closed or has the wrong type, the error is ErrNoAuthenticator.
 func (s *socket) askZAP(ctx context.Context, r AuthRequest) (User, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -97,8 +98,8 @@ func (s *socket) askZAP(ctx context.Context, r AuthRequest) (User, error) {
 	return parseZAPReply(reply)
 }
 
-// zapFault returns why a request failed: the cause of the context's end or, if it
-// has not ended, err. It never returns nil, which would let the peer in.
+// zapFault returns why a request failed: the cause of the context's end or, if
+// it has not ended, err. It never returns nil, which would accept the peer.
 func zapFault(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -106,8 +107,8 @@ func zapFault(ctx context.Context, err error) error {
 	return err
 }
 
-// zapRequest returns the frames of a request. The identity is the peer's, as RFC 27
-// has it; libzmq sends its own.
+// zapRequest returns the frames of a request. The identity is that of the peer,
+// as RFC 27 requires; libzmq sends its own.
 func zapRequest(r *AuthRequest) [][]byte {
 	frames := [][]byte{
 		{}, []byte(zapVersion), []byte(zapID), []byte(r.Domain), []byte(r.Address), []byte(r.Identity), []byte(r.Mechanism),

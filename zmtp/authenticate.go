@@ -1,48 +1,47 @@
 package zmtp
 
-// Status codes of a judgement about a peer's credentials, with which
-// [Handshake.Deny] is called (RFC 27, The ZAP Reply). Anything but a
-// temporary failure is told to the peer, as an ERROR with the three digits.
+// Status codes of an authentication, as passed to [Handshake.Deny] (RFC 27,
+// section "The ZAP Reply"). The peer receives an ERROR with the code, except
+// for StatusTemporary.
 const (
-	StatusAccepted  = "200" // what Handshake.Accept stands for
-	StatusTemporary = "300" // the peer may try again; it is told nothing
-	StatusDenied    = "400" // the credentials are refused
-	StatusFailed    = "500" // the judge could not do its work
+	StatusAccepted  = "200" // the peer is accepted; see Handshake.Accept
+	StatusTemporary = "300" // temporary failure: no ERROR is sent, and the peer may try again
+	StatusDenied    = "400" // the credentials are rejected
+	StatusFailed    = "500" // the authenticator has failed
 )
 
-// Credentials is what a peer proves itself by, to be judged by the caller of
-// a [Handshake].
+// Credentials are what a peer authenticates itself with. The caller of a
+// [Handshake] checks them.
 type Credentials struct {
 	// Mechanism is the security mechanism: "NULL", "PLAIN" or "CURVE".
 	Mechanism string
-	// Values is, for NULL, empty; for PLAIN the user name and the password,
-	// each of at most 255 bytes; for CURVE the client's long-term public
-	// key of 32 bytes, which the client has proved to own. It is the
-	// caller's to keep.
+	// Values is empty for NULL. For PLAIN it is the user name and the password,
+	// of at most 255 bytes each. For CURVE it is the client's long-term public
+	// key of 32 bytes, which the client has proved to own. The caller owns it.
 	Values [][]byte
 	// Identity is the identity that the peer announced, of at most 255 bytes. It
-	// is nil with NULL and PLAIN, where the peer sends its properties after the
-	// judgement.
+	// is nil with NULL and PLAIN, where the peer sends its properties only after
+	// it has been accepted.
 	Identity []byte
 }
 
-// Authenticator is a [Mechanism] that stops in its middle for the caller to
-// judge the peer's credentials, for as long as that takes.
+// Authenticator is a [Mechanism] that pauses until the caller has checked the
+// peer's credentials.
 type Authenticator interface {
 	Mechanism
-	// Credentials returns the peer's credentials, in memory of their own,
-	// while a judgement is waited for.
+	// Credentials returns a copy of the peer's credentials, and whether the
+	// mechanism is waiting for Accept or Refuse.
 	Credentials() (values [][]byte, waiting bool)
-	// Accept goes on after a favourable judgement, with the frames to send
-	// appended. out, done and err are as Step returns them.
+	// Accept accepts the peer and appends the frames to send. The results are
+	// those of Step.
 	Accept(dst []byte) (out []byte, done bool, err error)
-	// Refuse appends the ERROR with the given reason, of at most 255 bytes.
+	// Refuse appends an ERROR with the given reason, of at most 255 bytes.
 	Refuse(dst []byte, reason string) []byte
 }
 
-// Credentials returns what the caller has to judge, and whether there is
-// anything: if so, Step takes nothing until [Handshake.Accept] or
-// [Handshake.Deny] has been called. It is to be asked after each Step that
+// Credentials returns the credentials that the caller must check, and whether
+// there are any. If so, Step consumes nothing until [Handshake.Accept] or
+// [Handshake.Deny] has been called. Call Credentials after each Step that has
 // returned neither done nor an error.
 func (h *Handshake) Credentials() (Credentials, bool) {
 	if !h.waiting {
@@ -52,8 +51,8 @@ func (h *Handshake) Credentials() (Credentials, bool) {
 	return Credentials{Mechanism: h.mechanism.Name(), Values: values, Identity: announcedIdentity(h.mechanism.Peer())}, waiting
 }
 
-// announcedIdentity returns a copy of the identity among a peer's properties, or nil
-// if there is none or accept would ignore or refuse it.
+// announcedIdentity returns a copy of the identity among a peer's properties,
+// or nil if there is none or accept would ignore or refuse it.
 func announcedIdentity(m Metadata) []byte {
 	identity, ok := m.Get(PropertyIdentity)
 	name, told := m.Get(PropertySocketType)
@@ -64,11 +63,11 @@ func announcedIdentity(m Metadata) []byte {
 	return append(make([]byte, 0, len(identity)), identity...)
 }
 
-// Accept lets the peer in whose credentials were waiting to be judged. userID
-// and granted, which a ZAP handler may give, are kept in [Peer]. The results
-// are those of [Handshake.Step]; without done or an error the caller goes on
-// with Step, first of all with the bytes that it has already. Accept without
-// credentials to judge changes nothing.
+// Accept accepts the peer whose credentials were waiting to be checked. userID
+// and granted, which may come from a ZAP handler, are stored in [Peer]. The
+// results are those of [Handshake.Step]. Unless done or an error is returned,
+// continue with Step, starting with the bytes already received. Accept does
+// nothing if no credentials are waiting.
 func (h *Handshake) Accept(dst []byte, userID string, granted Metadata) (out []byte, done bool, err error) {
 	if h.err != nil || h.done || !h.waiting {
 		return dst, h.done, h.err
@@ -83,11 +82,11 @@ func (h *Handshake) Accept(dst []byte, userID string, granted Metadata) (out []b
 	return out, h.done, err
 }
 
-// Deny ends the handshake of a peer whose credentials were waiting to be
-// judged. status is one of the Status constants; for [StatusDenied] and
-// [StatusFailed] out has the ERROR to send, with the status as its reason, as
-// libzmq does. A peer denied with any other status is told nothing. The error
-// Is ErrDenied, with the status as its Reason; the connection must be closed.
+// Deny refuses the peer whose credentials were waiting to be checked, and ends
+// the handshake. status is one of the Status constants. For [StatusDenied] and
+// [StatusFailed], out contains an ERROR to send, with the status as its reason,
+// as in libzmq; for other statuses nothing is sent. The error matches ErrDenied
+// and has the status as its Reason. The caller must close the connection.
 func (h *Handshake) Deny(dst []byte, status string) (out []byte, err error) {
 	if h.err != nil || h.done || !h.waiting {
 		return dst, h.err

@@ -1,39 +1,38 @@
 package zmtp
 
-// Codec translates between ZMTP 3 frames in plain wire form, as a [Decoder]
-// takes and [AppendMessage] makes them, and what one connection carries
-// instead: CURVE's MESSAGE commands, or the framing of an older peer. A
-// handshake hands one over when it is done ([Handshake.Codec]); most
-// connections, those that carry plain frames, have none.
+// Codec translates between plain ZMTP 3 frames, as used by [Decoder] and
+// [AppendMessage], and the bytes on one connection: the MESSAGE commands of
+// CURVE, or the framing of an older ZMTP version. [Handshake.Codec] returns it.
+// Most connections carry plain frames and have no Codec.
 //
-// A Codec serves one connection. Each direction belongs to one goroutine at a
-// time; Encode and Decode may run at once, in two. An error is a
-// [*ProtocolError] and final for its direction: the connection must be closed.
+// Encode and Decode may be called concurrently with each other, but each only
+// by one goroutine at a time. An error is a [*ProtocolError] and is final for
+// its direction: the connection must be closed.
 type Codec interface {
-	// Encode appends to dst what the connection carries for frames, which
-	// holds whole frames, of messages and commands, in ZMTP 3 form. Every
-	// byte returned must be sent, in the order of the calls. frames is
-	// neither kept nor written to and must not overlap the room behind dst.
+	// Encode appends the encoded form of frames to dst. frames holds complete
+	// frames, of messages and commands, in ZMTP 3 framing. All bytes returned
+	// must be sent, in the order of the calls. Encode neither keeps nor changes
+	// frames, which must not overlap the unused capacity of dst.
 	//
-	// With dst roomy enough nothing is allocated; MaxEncoded tells how much
-	// is enough. An error Is ErrMalformed if frames does not hold whole
-	// frames, or ErrTooLarge for what the connection cannot carry.
+	// Encode does not allocate if dst has enough capacity; see MaxEncoded. The
+	// error matches ErrMalformed if frames does not hold complete frames, and
+	// ErrTooLarge if the connection cannot carry them.
 	Encode(dst, frames []byte) ([]byte, error)
-	// MaxEncoded is an upper bound on what Encode appends for count frames
-	// of size bytes altogether, headers included.
+	// MaxEncoded returns an upper bound on the number of bytes that Encode
+	// appends for count frames of size bytes in total, including headers.
 	MaxEncoded(size, count int) int
-	// Decode takes whole units from the start of wire, the bytes received
-	// and not used yet, and appends the frames they stand for to dst. It
-	// stops when no whole unit is left, or once dst has grown by limit
-	// bytes or more. used is how many bytes of wire the caller must drop.
-	// need is how many bytes wire must hold, counted from wire[used:], before
-	// the next unit can be whole, as far as known; at least 1. It is what
-	// the peer announced, so nothing that large should be allocated before
-	// the bytes arrive; but it is bounded by the codec's [Limits].
+	// Decode decodes complete units at the start of wire, which holds the bytes
+	// received and not used yet, and appends the resulting frames to dst. It
+	// stops when no complete unit is left, or when it has appended at least
+	// limit bytes. used is the number of bytes of wire that the caller must
+	// drop. need is the number of bytes that wire[used:] must hold before the
+	// next unit can be complete, as far as known, and is at least 1. The peer
+	// has announced that number, so the caller should not allocate as much
+	// before the bytes arrive; it never exceeds the codec's [Limits] by much.
 	//
-	// What is appended holds whole frames only, but may end within a
-	// message. wire is not kept; the bytes of wire[:used] may be changed
-	// in place; they must not overlap the room behind dst. With an error,
-	// out holds the frames before the fault, and they may still be delivered.
+	// out ends with a complete frame, but possibly within a message. Decode
+	// does not keep wire, but may change wire[:used], which must not overlap
+	// the unused capacity of dst. If err is not nil, out holds the frames
+	// before the fault, which may still be delivered.
 	Decode(dst, wire []byte, limit int) (out []byte, used, need int, err error)
 }

@@ -2,7 +2,7 @@ package zmtp
 
 import "encoding/binary"
 
-// Names of the commands that RFC 37 defines for NULL and for traffic.
+// Names of the commands defined by RFC 37.
 const (
 	CommandReady     = "READY"
 	CommandError     = "ERROR"
@@ -12,20 +12,19 @@ const (
 	CommandPong      = "PONG"
 )
 
-// MaxPingContext is the largest context of a PING in bytes (RFC 37,
-// Connection Heartbeating).
+// MaxPingContext is the maximum size of the context of a PING, in bytes (RFC
+// 37, section "Connection Heartbeating").
 const MaxPingContext = 16
 
-// Command is a parsed command. Both fields are views of the body that was
-// parsed.
+// Command is a parsed command. Both fields refer to the bytes that were parsed.
 type Command struct {
 	Name []byte // 1 to 255 bytes
-	Data []byte // what follows the name; its form depends on the command
+	Data []byte // the rest of the body; its form depends on the command
 }
 
-// CommandBody returns the body of a command frame, as [Decoder.Next] returned
-// it with KindCommand: header and body, nothing else. It returns nil for
-// bytes that are not one whole frame.
+// CommandBody returns the body of a command frame. frame must be exactly one
+// frame, header and body, as returned by [Decoder.Next] with KindCommand;
+// otherwise CommandBody returns nil.
 func CommandBody(frame []byte) []byte {
 	h, ok, huge := parseHeader(frame)
 	if !ok || huge || len(frame)-h.size != h.body {
@@ -34,9 +33,9 @@ func CommandBody(frame []byte) []byte {
 	return frame[h.size:]
 }
 
-// ParseCommand takes a command's body apart into name and data. The name may
-// be one that this package does not know; libzmq drops such commands silently,
-// and so should others. The error Is ErrMalformed.
+// ParseCommand splits the body of a command into name and data. The name may be
+// unknown to this package; such commands should be ignored, as libzmq does. The
+// error matches ErrMalformed.
 func ParseCommand(body []byte) (Command, error) {
 	if len(body) == 0 || body[0] == 0 {
 		return Command{}, malformed("command", "no name")
@@ -48,14 +47,14 @@ func ParseCommand(body []byte) (Command, error) {
 	return Command{Name: body[1:end:end], Data: body[end:]}, nil
 }
 
-// AppendCommand appends a command frame with the given name, of 1 to 255
-// bytes, and data.
+// AppendCommand appends a command frame with the given name, of 1 to 255 bytes,
+// and data to dst.
 func AppendCommand(dst []byte, name string, data []byte) []byte {
 	dst = appendCommandStart(dst, name, len(data))
 	return append(dst, data...)
 }
 
-// appendCommandStart appends all of a command frame that comes before size
+// appendCommandStart appends the part of a command frame that precedes size
 // bytes of data.
 func appendCommandStart(dst []byte, name string, size int) []byte {
 	dst = AppendHeader(dst, FlagCommand, 1+len(name)+size)
@@ -63,21 +62,24 @@ func appendCommandStart(dst []byte, name string, size int) []byte {
 	return append(dst, name...)
 }
 
-// AppendSubscribe appends a SUBSCRIBE frame: send what begins with topic. For
-// peers of ZMTP 3.1; a 3.0 peer wants a message of 01 and the topic instead.
+// AppendSubscribe appends a SUBSCRIBE frame for messages that begin with topic
+// to dst. It is for peers that speak ZMTP 3.1 (see [Peer.TakesSubscribe]); to
+// older peers, send a message of byte 1 and the topic instead.
 func AppendSubscribe(dst, topic []byte) []byte {
 	return AppendCommand(dst, CommandSubscribe, topic)
 }
 
-// AppendCancel appends a CANCEL frame, the end of a subscription. For peers of
-// ZMTP 3.1; a 3.0 peer wants a message of 00 and the topic instead.
+// AppendCancel appends a CANCEL frame, which ends a subscription to topic, to
+// dst. It is for peers that speak ZMTP 3.1 (see [Peer.TakesSubscribe]); to
+// older peers, send a message of byte 0 and the topic instead.
 func AppendCancel(dst, topic []byte) []byte {
 	return AppendCommand(dst, CommandCancel, topic)
 }
 
-// AppendPing appends a PING frame. ttl is in tenths of a second, 0 for none:
-// how long the peer shall wait for further bytes before it gives us up.
-// context comes back in the PONG; of it at most 16 bytes are sent.
+// AppendPing appends a PING frame to dst. ttl, in tenths of a second, is the
+// time after which the peer may close the connection if it has received nothing
+// more; 0 means no limit. The peer returns context in its PONG; only the first
+// 16 bytes of context are sent.
 func AppendPing(dst []byte, ttl uint16, context []byte) []byte {
 	context = context[:min(len(context), MaxPingContext)]
 	dst = appendCommandStart(dst, CommandPing, 2+len(context))
@@ -85,14 +87,15 @@ func AppendPing(dst []byte, ttl uint16, context []byte) []byte {
 	return append(dst, context...)
 }
 
-// AppendPong appends the PONG frame that answers a PING with the given
-// context. Of a longer context, which RFC 37 forbids, it echoes the first 16
-// bytes, as libzmq does.
+// AppendPong appends a PONG frame, the answer to a PING with the given context,
+// to dst. Contexts of more than 16 bytes, which RFC 37 forbids, are cut to 16,
+// as in libzmq.
 func AppendPong(dst, context []byte) []byte {
 	return AppendCommand(dst, CommandPong, context[:min(len(context), MaxPingContext)])
 }
 
-// AppendError appends an ERROR frame. A reason over 255 bytes is cut.
+// AppendError appends an ERROR frame to dst. Only the first 255 bytes of reason
+// are sent.
 func AppendError(dst []byte, reason string) []byte {
 	reason = reason[:min(len(reason), maxShort)]
 	dst = appendCommandStart(dst, CommandError, 1+len(reason))
@@ -100,10 +103,9 @@ func AppendError(dst []byte, reason string) []byte {
 	return append(dst, reason...)
 }
 
-// ParsePing takes the data of a PING apart. ttl is in tenths of a second, 0
-// for none; context, a view, is what the PONG must echo ([AppendPong] does
-// the cutting of one that is too long). A PING without a whole ttl Is
-// ErrMalformed.
+// ParsePing parses the data of a PING. ttl is in tenths of a second, and 0
+// means none. context refers to data and may be longer than allowed; pass it to
+// [AppendPong]. The error matches ErrMalformed.
 func ParsePing(data []byte) (ttl uint16, context []byte, err error) {
 	if len(data) < 2 {
 		return 0, nil, malformed("command", "PING without ttl")
@@ -111,8 +113,8 @@ func ParsePing(data []byte) (ttl uint16, context []byte, err error) {
 	return binary.BigEndian.Uint16(data), data[2:], nil
 }
 
-// ParseError returns the reason, possibly empty and of any bytes, in the data
-// of an ERROR. The error Is ErrMalformed.
+// ParseError returns the reason in the data of an ERROR. It may be empty and
+// may contain any bytes. The error matches ErrMalformed.
 func ParseError(data []byte) (reason string, err error) {
 	if len(data) == 0 || int(data[0]) != len(data)-1 {
 		return "", malformed("command", "size of the reason of an ERROR")

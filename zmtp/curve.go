@@ -9,8 +9,8 @@ import (
 	"golang.org/x/crypto/nacl/secretbox"
 )
 
-// The commands of a CURVE handshake (RFC 26, Formal Grammar), all sizes in
-// bytes and without a command's name:
+// The commands of a CURVE handshake (RFC 26, section "Formal Grammar"). All sizes
+// are in bytes and exclude the command name:
 //
 //	HELLO     version 2, zeros 72, C' 32, short nonce 8, Box[zeros 64](C'→S)
 //	WELCOME   long nonce 16, Box[S' 32, cookie 96](S→C')
@@ -19,8 +19,9 @@ import (
 //	          vouch = long nonce 16, Box[C' 32, S 32](C→S')
 //	READY     short nonce 8, Box[properties](S'→C')
 //
-// C and S are the two sides' long-term public keys, C' and S' those of this
-// connection; c, s, c' and s' are the secret ones; K is the server's cookie key.
+// C and S are the long-term public keys of client and server, C' and S' those of
+// this connection; c, s, c' and s' are the secret keys; K is the server's cookie
+// key.
 const (
 	curveName = "CURVE"
 
@@ -41,7 +42,7 @@ const (
 // curveVersion is the version of CURVE in a HELLO: 1.0.
 const curveVersion = "\x01\x00"
 
-// Prefixes of the nonces, 16 bytes before a short and 8 before a long one.
+// Prefixes of the nonces: 16 bytes before a short one and 8 before a long one.
 const (
 	prefixHello    = "CurveZMQHELLO---"
 	prefixWelcome  = "WELCOME-"
@@ -53,30 +54,32 @@ const (
 	prefixToClient = "CurveZMQMESSAGES"
 )
 
-// secretKey is a key that boxes are made and opened with.
+// secretKey is a key with which boxes are sealed and opened.
 type secretKey = [32]byte
 
-// nonceOf returns the nonce of a prefix and, behind it, what is sent.
+// nonceOf returns the nonce that consists of a prefix and the bytes that are
+// sent.
 func nonceOf(prefix string, sent []byte) *[24]byte {
 	var n [24]byte
 	copy(n[copy(n[:], prefix):], sent)
 	return &n
 }
 
-// appendShortNonce appends the nonce for the given count.
+// appendShortNonce appends the short nonce with the given count.
 func appendShortNonce(dst []byte, count uint64) []byte {
 	return binary.BigEndian.AppendUint64(dst, count)
 }
 
-// weakKey is what every secret key makes of a public key of low order.
+// weakKey is the key that results from a public key of low order, whatever the
+// secret key.
 var weakKey = sync.OnceValue(func() (key secretKey) {
 	box.Precompute(&key, &[KeySize]byte{}, &[KeySize]byte{1})
 	return key
 })
 
-// agree computes the key of the boxes between the owner of public and us. The
-// error Is ErrCryptographic: some public keys, all zeros among them, give a
-// key that does not depend on ours.
+// agree computes the key shared by the owner of public and us. The error
+// matches ErrCryptographic: some public keys, such as all zeros, give a key
+// that does not depend on ours.
 func agree(key *secretKey, public *PublicKey, secret *SecretKey) error {
 	box.Precompute(key, (*[KeySize]byte)(public), (*[KeySize]byte)(secret))
 	weak := weakKey()
@@ -86,12 +89,13 @@ func agree(key *secretKey, public *PublicKey, secret *SecretKey) error {
 	return nil
 }
 
-// seal appends the box of plain under key.
+// seal appends the box of plain under key to dst.
 func seal(dst, plain []byte, nonce *[24]byte, key *secretKey) []byte {
 	return secretbox.Seal(dst, plain, nonce, key)
 }
 
-// open appends what is in the box sealed. The error Is ErrCryptographic.
+// open appends the contents of the box sealed to dst. The error matches
+// ErrCryptographic.
 func open(dst, sealed []byte, nonce *[24]byte, key *secretKey, what string) ([]byte, error) {
 	out, ok := secretbox.Open(dst, sealed, nonce, key)
 	if !ok {
@@ -100,7 +104,7 @@ func open(dst, sealed []byte, nonce *[24]byte, key *secretKey, what string) ([]b
 	return out, nil
 }
 
-// cryptographic is the error for what is not authentic.
+// cryptographic returns the error for data that is not authentic.
 func cryptographic(op, reason string) error {
 	return &ProtocolError{Op: op, Reason: reason, Err: ErrCryptographic}
 }

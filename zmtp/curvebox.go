@@ -2,16 +2,17 @@ package zmtp
 
 import "golang.org/x/crypto/nacl/secretbox"
 
-// messageBox makes or opens the boxes of one direction of a connection: those of
-// NaCl's crypto_box, with the key of the connection and a nonce of 16 bytes that
-// name the direction and 8 that count.
+// messageBox seals or opens the boxes of one direction of a connection. They
+// are those of NaCl's crypto_box, with the key of the connection and a nonce of
+// 16 bytes that identify the direction and 8 bytes that count.
 type messageBox struct {
-	nonce [24]byte // prefix, and the short nonce of the box at work
+	nonce [24]byte // prefix and current short nonce
 	key   secretKey
-	plain []byte // flags and body of one frame, which a box wants in one piece
+	plain []byte // flags and body of one frame, which must be contiguous
 }
 
-// keepPlain is the largest space for one frame that is kept for the next.
+// keepPlain is the capacity of the largest buffer for one frame that is kept
+// for the next one.
 const keepPlain = 1 << 20
 
 // init prepares b for boxes under key with the given prefix of 16 bytes.
@@ -21,7 +22,7 @@ func (b *messageBox) init(key *secretKey, prefix string) {
 }
 
 // seal appends the box of flags and body with the given short nonce to dst,
-// which has room for it and does not overlap body.
+// which must have enough capacity and must not overlap body.
 func (b *messageBox) seal(dst []byte, nonce []byte, flags byte, body []byte) []byte {
 	copy(b.nonce[len(prefixToServer):], nonce)
 	b.plain = append(append(b.plain[:0], flags), body...)
@@ -32,9 +33,9 @@ func (b *messageBox) seal(dst []byte, nonce []byte, flags byte, body []byte) []b
 	return dst
 }
 
-// open appends the flags and the body in the box sealed to dst, which has room
-// for them and does not overlap it. ok is false, and nothing is appended, if
-// the box does not open.
+// open appends the flags and the body in the box sealed to dst, which must have
+// enough capacity and must not overlap sealed. If the box does not open, open
+// appends nothing and reports false.
 func (b *messageBox) open(dst []byte, nonce, sealed []byte) (out []byte, ok bool) {
 	copy(b.nonce[len(prefixToServer):], nonce)
 	if out, ok = secretbox.Open(dst, sealed, &b.nonce, &b.key); !ok {

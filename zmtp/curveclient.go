@@ -2,24 +2,25 @@ package zmtp
 
 import "encoding/binary"
 
-// CurveClientConfig is what the client's side of CURVE needs.
+// CurveClientConfig configures the client side of CURVE.
 type CurveClientConfig struct {
-	// Properties is announced to the server, encrypted: the bytes of
-	// [HandshakeConfig.AppendProperties]. The slice is kept.
+	// Properties holds the properties to send to the server, encrypted, as
+	// encoded by [HandshakeConfig.AppendProperties]. The slice is kept.
 	Properties []byte
-	// Keys is our long-term key pair. A client always has one, also for a
-	// server that lets in everyone.
+	// Keys is the client's long-term key pair. It is required even if the
+	// server accepts every client.
 	Keys KeyPair
-	// Server is the server's long-term public key, by which we know it.
+	// Server is the server's long-term public key. The handshake fails with any
+	// other server.
 	Server PublicKey
-	// Limits bounds the frames of the traffic by MaxMessage and MaxCommand.
+	// Limits limits the size of frames after the handshake. MaxMessage and
+	// MaxCommand are used.
 	Limits Limits
 }
 
-// CurveClient is the client's side of the CURVE mechanism (RFC 26): both sides
-// prove that they own their long-term keys, and all traffic is encrypted and
-// authenticated with keys of this connection alone, which are forgotten with
-// it.
+// CurveClient is the client side of the CURVE mechanism (RFC 25 and 26). Both
+// sides prove that they own their long-term keys. All traffic is encrypted and
+// authenticated with keys that exist only for this connection.
 //
 //	HELLO →, ← WELCOME, INITIATE →, ← READY, ↔ MESSAGE
 type CurveClient struct {
@@ -28,12 +29,12 @@ type CurveClient struct {
 	connected KeyPair // C' and c'
 	hello     secretKey
 	session   secretKey
-	seen      uint64 // the server's last short nonce
+	seen      uint64 // the last short nonce of the server
 	peer      Metadata
 	random    func([]byte)
 }
 
-// What a client waits for.
+// curveClientStage is what a client waits for.
 type curveClientStage uint8
 
 const (
@@ -44,8 +45,8 @@ const (
 
 var _ Mechanism = (*CurveClient)(nil)
 
-// NewCurveClient returns the client's side of CURVE for one connection. Keys
-// that are not set are reported by the handshake, with ErrConfig.
+// NewCurveClient returns the client side of CURVE for one connection. If a key
+// is missing, the handshake fails with ErrConfig.
 func NewCurveClient(c CurveClientConfig) *CurveClient {
 	return &CurveClient{config: c, random: fillRandom}
 }
@@ -59,8 +60,8 @@ func (m *CurveClient) AsServer() bool { return false }
 // peerKey returns the server's long-term public key.
 func (m *CurveClient) peerKey() PublicKey { return m.config.Server }
 
-// Start appends HELLO. The error Is ErrConfig if a key is missing or the
-// server's is no key.
+// Start appends HELLO. The error matches ErrConfig if a key is missing or the
+// server's key is invalid.
 func (m *CurveClient) Start(dst []byte) ([]byte, error) {
 	c := &m.config
 	if c.Keys.Public.IsZero() || c.Keys.Secret.IsZero() || c.Server.IsZero() {
@@ -69,12 +70,12 @@ func (m *CurveClient) Start(dst []byte) ([]byte, error) {
 	m.random(m.connected.Secret[:])
 	m.connected.Public = m.connected.Secret.Public()
 	if err := agree(&m.hello, &c.Server, &m.connected.Secret); err != nil {
-		return dst, &ProtocolError{Op: "handshake", Reason: "the server's CURVE key is none", Err: ErrConfig}
+		return dst, &ProtocolError{Op: "handshake", Reason: "the server's CURVE key is invalid", Err: ErrConfig}
 	}
 	dst = appendCommandStart(dst, commandHello, helloSize)
 	dst = append(dst, curveVersion...)
-	// Longer than WELCOME on purpose: nobody gets more bytes out of a
-	// server than were put in.
+	// HELLO is longer than WELCOME, so that a server does not send more bytes
+	// than it has received.
 	var zeros [helloPadding]byte
 	dst = append(dst, zeros[:]...)
 	dst = append(dst, m.connected.Public[:]...)
@@ -82,7 +83,7 @@ func (m *CurveClient) Start(dst []byte) ([]byte, error) {
 	return seal(dst, zeros[:helloSigned], nonceOf(prefixHello, dst[len(dst)-shortNonce:]), &m.hello), nil
 }
 
-// Step takes WELCOME and answers it with INITIATE, then takes READY.
+// Step handles WELCOME, which it answers with INITIATE, and then READY.
 func (m *CurveClient) Step(dst []byte, c Command) (out []byte, done bool, err error) {
 	switch m.stage {
 	case wantWelcome:
@@ -104,7 +105,7 @@ func (m *CurveClient) Step(dst []byte, c Command) (out []byte, done bool, err er
 	return dst, false, unexpected(c, "nothing")
 }
 
-// initiate takes the data of WELCOME and appends INITIATE.
+// initiate handles the data of WELCOME and appends INITIATE.
 func (m *CurveClient) initiate(dst, data []byte) ([]byte, error) {
 	if len(data) != welcomeSize {
 		return dst, malformed("handshake", "size of WELCOME")
@@ -137,7 +138,7 @@ func (m *CurveClient) initiate(dst, data []byte) ([]byte, error) {
 	dst = appendShortNonce(dst, 2)
 	dst = seal(dst, inner, nonceOf(prefixInitiate, dst[len(dst)-shortNonce:]), &m.session)
 	m.stage = wantReady
-	// Neither is needed again.
+	// None of these keys is needed again.
 	clear(vouchKey[:])
 	clear(m.hello[:])
 	clear(m.connected.Secret[:])
@@ -145,7 +146,7 @@ func (m *CurveClient) initiate(dst, data []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// ready takes the data of READY.
+// ready handles the data of READY.
 func (m *CurveClient) ready(data []byte) error {
 	if len(data) < readyFixed {
 		return malformed("handshake", "size of READY")
@@ -160,17 +161,17 @@ func (m *CurveClient) ready(data []byte) error {
 	return err
 }
 
-// Peer returns the properties of the server's READY.
+// Peer returns the properties in the server's READY.
 func (m *CurveClient) Peer() Metadata { return m.peer }
 
-// Codec returns the codec of the connection's MESSAGE commands.
+// Codec returns the codec for the MESSAGE commands of the connection.
 func (m *CurveClient) Codec() Codec {
 	codec := newCurveCodec(&m.session, false, 2, m.seen, m.config.Limits)
 	m.Abandon()
 	return codec
 }
 
-// Abandon wipes all keys.
+// Abandon erases all keys.
 func (m *CurveClient) Abandon() {
 	clear(m.config.Keys.Secret[:])
 	clear(m.connected.Secret[:])

@@ -7,8 +7,8 @@ import (
 )
 
 // A MESSAGE command (RFC 26), in bytes: name 8, short nonce 8, Box[flags 1,
-// body]. It travels in a frame without MORE and, as libzmq demands, without
-// the COMMAND flag; the flags in the box tell what the body is.
+// body]. It is sent in a frame without the MORE flag and, as libzmq requires,
+// without the COMMAND flag. The flags in the box are those of the encrypted frame.
 const (
 	commandMessage = "MESSAGE"
 	messageName    = "\x07" + commandMessage
@@ -16,17 +16,17 @@ const (
 	messageSealed  = messageNonce + shortNonce
 	messageFixed   = messageSealed + boxTag + 1
 
-	// The flags byte in the box. libzmq took a bit that the RFC reserves
-	// for commands.
+	// The flags byte in the box. For commands libzmq uses a bit that the RFC
+	// reserves.
 	curveMore    = 0x01
 	curveCommand = 0x02
 )
 
-// curveCodec is the Codec of a CURVE connection: each frame is a MESSAGE of
-// its own.
+// curveCodec is the Codec of a CURVE connection. Each frame becomes one
+// MESSAGE.
 type curveCodec struct {
 	out curveSender
-	_   [64]byte // the two directions are two goroutines' and shall not share a cache line
+	_   [64]byte // keeps the two directions, used by different goroutines, in different cache lines
 	in  curveReceiver
 }
 
@@ -45,8 +45,8 @@ type curveReceiver struct {
 	err  error
 }
 
-// newCurveCodec returns the codec of one side. sent and seen are the last
-// short nonces of either direction.
+// newCurveCodec returns the codec of one side. sent and seen are the last short
+// nonces of the two directions.
 func newCurveCodec(key *secretKey, server bool, sent, seen uint64, l Limits) Codec {
 	c := &curveCodec{}
 	c.out.count, c.in.seen = sent, seen
@@ -57,18 +57,18 @@ func newCurveCodec(key *secretKey, server bool, sent, seen uint64, l Limits) Cod
 	c.out.box.init(key, send)
 	c.in.box.init(key, receive)
 	limits := l.bounds()
-	// A frame counts with its header; a longer message than fits is the
-	// Decoder's to refuse.
+	// The limits include the frame header. The Decoder refuses messages that
+	// are too large in total.
 	c.in.max = min(max(limits.message, limits.command), math.MaxInt-messageFixed-longHeader)
 	return c
 }
 
-// MaxEncoded counts a long header and MESSAGE's own bytes for each frame.
+// MaxEncoded counts a long header and the bytes of a MESSAGE for each frame.
 func (c *curveCodec) MaxEncoded(size, count int) int {
 	return size + count*(longHeader+messageFixed)
 }
 
-// Encode makes a MESSAGE of each frame.
+// Encode turns each frame into a MESSAGE.
 func (c *curveCodec) Encode(dst, frames []byte) ([]byte, error) {
 	s := &c.out
 	for s.err == nil && len(frames) > 0 {
@@ -84,7 +84,7 @@ func (c *curveCodec) Encode(dst, frames []byte) ([]byte, error) {
 	return dst, s.err
 }
 
-// append makes a MESSAGE of one frame.
+// append turns one frame into a MESSAGE.
 func (s *curveSender) append(dst []byte, flags byte, body []byte) []byte {
 	if s.count == math.MaxUint64 {
 		s.err = tooLarge("encode", "no short nonce left")
@@ -103,7 +103,7 @@ func (s *curveSender) append(dst []byte, flags byte, body []byte) []byte {
 	return s.box.seal(dst, dst[len(dst)-shortNonce:], boxed, body)
 }
 
-// Decode makes a frame of each MESSAGE.
+// Decode turns each MESSAGE into a frame.
 func (c *curveCodec) Decode(dst, wire []byte, limit int) (out []byte, used, need int, err error) {
 	r := &c.in
 	start := len(dst)
@@ -120,8 +120,8 @@ func (c *curveCodec) Decode(dst, wire []byte, limit int) (out []byte, used, need
 	return dst, used, need, r.err
 }
 
-// next takes one MESSAGE from the start of wire. n is 0 if it is not whole,
-// or r.err is set.
+// next decodes one MESSAGE at the start of wire. n is 0 if it is incomplete or
+// r.err is set.
 func (r *curveReceiver) next(dst, wire []byte) (out []byte, n, need int) {
 	h, ok, huge := parseHeader(wire)
 	switch {
@@ -153,8 +153,8 @@ func (r *curveReceiver) next(dst, wire []byte) (out []byte, n, need int) {
 		return dst, 0, 1
 	}
 
-	// The box has the flags byte before the body; it goes where the last
-	// byte of the header will be.
+	// The flags byte precedes the body in the box. It is put where the last
+	// byte of the frame header will be.
 	size := h.body - messageFixed
 	head := FrameSize(size) - size
 	start := len(dst)

@@ -6,49 +6,50 @@ import (
 	"time"
 )
 
-// CookieLifetime is the longest time for which a CURVE server accepts a cookie: an
-// INITIATE that arrives later than this after WELCOME is refused (RFC 26).
+// CookieLifetime is the maximum time for which a CURVE server accepts a cookie.
+// It refuses an INITIATE that arrives later than that after WELCOME (RFC 26).
 const CookieLifetime = 60 * time.Second
 
-// CurveServerConfig is what the server's side of CURVE needs.
+// CurveServerConfig configures the server side of CURVE.
 type CurveServerConfig struct {
-	// Properties is announced to the client, encrypted: the bytes of
-	// [HandshakeConfig.AppendProperties]. The slice is kept.
+	// Properties holds the properties to send to the client, encrypted, as
+	// encoded by [HandshakeConfig.AppendProperties]. The slice is kept.
 	Properties []byte
-	// Keys is our long-term key pair. Clients have to know its public half.
+	// Keys is the server's long-term key pair. Clients must know the public key.
 	Keys KeyPair
-	// Limits bounds the frames of the traffic by MaxMessage and MaxCommand.
+	// Limits limits the size of frames after the handshake. MaxMessage and
+	// MaxCommand are used.
 	Limits Limits
 	// CookieLifetime is how long the client may take from WELCOME to INITIATE.
-	// 0 or less, or more than [CookieLifetime], means [CookieLifetime].
+	// If it is not positive, or larger than the constant [CookieLifetime], it is
+	// that constant.
 	CookieLifetime time.Duration
 }
 
-// CurveServer is the server's side of the CURVE mechanism ([CurveClient]). It
-// takes HELLO and INITIATE and then, when the client has proved to own its
-// long-term key, stops for that key to be judged; READY is sent once it has
-// been accepted.
+// CurveServer is the server side of the CURVE mechanism; see [CurveClient].
+// After HELLO and INITIATE, when the client has proved to own its long-term
+// key, it pauses until the caller has checked that key. It then sends READY.
 //
-// Between WELCOME and INITIATE it keeps neither the client's key nor the secret
-// key of the connection: they travel in the cookie, which only the 32 bytes that
-// were kept can open, once and within [CookieLifetime].
+// Between WELCOME and INITIATE, the server stores neither the client's key nor
+// the secret key of the connection. Both are in the cookie. The server keeps
+// only the 32-byte key that opens the cookie, once and within [CookieLifetime].
 type CurveServer struct {
 	config      CurveServerConfig
 	stage       serverStage
 	cookieKey   secretKey
 	session     secretKey
-	seen        uint64 // the client's last short nonce
+	seen        uint64 // the last short nonce of the client
 	credentials [][]byte
 	peer        Metadata
-	welcomed    time.Time // when WELCOME was made
+	welcomed    time.Time // when WELCOME was created
 	random      func([]byte)
 	now         func() time.Time
 }
 
 var _ Authenticator = (*CurveServer)(nil)
 
-// NewCurveServer returns the server's side of CURVE for one connection. Keys
-// that are not set are reported by the handshake, with ErrConfig.
+// NewCurveServer returns the server side of CURVE for one connection. If a key
+// is missing, the handshake fails with ErrConfig.
 func NewCurveServer(c CurveServerConfig) *CurveServer {
 	if c.CookieLifetime <= 0 || c.CookieLifetime > CookieLifetime {
 		c.CookieLifetime = CookieLifetime
@@ -62,8 +63,8 @@ func (m *CurveServer) Name() string { return curveName }
 // AsServer returns true.
 func (m *CurveServer) AsServer() bool { return true }
 
-// Start appends nothing: the client begins. The error Is ErrConfig if a key is
-// missing.
+// Start appends nothing, because the client begins. The error matches ErrConfig
+// if a key is missing.
 func (m *CurveServer) Start(dst []byte) ([]byte, error) {
 	if m.config.Keys.Public.IsZero() || m.config.Keys.Secret.IsZero() {
 		return dst, &ProtocolError{Op: "handshake", Reason: "a CURVE key is missing", Err: ErrConfig}
@@ -71,7 +72,7 @@ func (m *CurveServer) Start(dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// Step takes HELLO, which it answers with WELCOME, and then INITIATE.
+// Step handles HELLO, which it answers with WELCOME, and then INITIATE.
 func (m *CurveServer) Step(dst []byte, c Command) (out []byte, done bool, err error) {
 	switch m.stage {
 	case wantHello:
@@ -89,7 +90,7 @@ func (m *CurveServer) Step(dst []byte, c Command) (out []byte, done bool, err er
 	return dst, false, unexpected(c, "nothing")
 }
 
-// welcome takes the data of HELLO and appends WELCOME.
+// welcome handles the data of HELLO and appends WELCOME.
 func (m *CurveServer) welcome(dst, data []byte) ([]byte, error) {
 	if len(data) != helloSize {
 		return dst, malformed("handshake", "size of HELLO")
@@ -97,7 +98,7 @@ func (m *CurveServer) welcome(dst, data []byte) ([]byte, error) {
 	if string(data[:2]) != curveVersion {
 		return dst, malformed("handshake", "version of HELLO")
 	}
-	// The padding says nothing and is not looked at, as by libzmq.
+	// As in libzmq, the padding is not checked.
 	data = data[2+helloPadding:]
 	client, nonce, sealed := PublicKey(data[:KeySize]), data[KeySize:KeySize+shortNonce], data[KeySize+shortNonce:]
 	var hello secretKey
@@ -146,7 +147,7 @@ func (m *CurveServer) expires() time.Time {
 	return m.welcomed.Add(m.config.CookieLifetime)
 }
 
-// maxCommand bounds HELLO, but not INITIATE, which also carries the properties.
+// maxCommand limits HELLO, but not INITIATE, which also carries the properties.
 func (m *CurveServer) maxCommand() int {
 	if m.stage == wantHello {
 		return maxHello
@@ -154,7 +155,7 @@ func (m *CurveServer) maxCommand() int {
 	return 0
 }
 
-// initiate takes the data of INITIATE.
+// initiate handles the data of INITIATE.
 func (m *CurveServer) initiate(data []byte) error {
 	if len(data) < initiateFixed {
 		return malformed("handshake", "size of INITIATE")
@@ -194,8 +195,8 @@ func (m *CurveServer) initiate(data []byte) error {
 	if err != nil {
 		return err
 	}
-	// The second half binds the vouch to us: without it a server that a
-	// client trusts could use the client's name with others.
+	// The second half binds the vouch to this server: without it, a server
+	// that a client trusts could impersonate that client to other servers.
 	if PublicKey(vouched[:KeySize]) != client || PublicKey(vouched[KeySize:]) != m.config.Keys.Public {
 		return cryptographic("handshake", "vouch for other keys")
 	}
@@ -208,12 +209,12 @@ func (m *CurveServer) initiate(data []byte) error {
 	return nil
 }
 
-// Credentials returns the client's long-term public key, after INITIATE.
+// Credentials returns the client's long-term public key after INITIATE.
 func (m *CurveServer) Credentials() (values [][]byte, waiting bool) {
 	return m.credentials, m.stage == wantVerdict
 }
 
-// peerKey returns the client's long-term public key, after INITIATE.
+// peerKey returns the client's long-term public key after INITIATE.
 func (m *CurveServer) peerKey() PublicKey { return PublicKey(m.credentials[0]) }
 
 // Accept appends READY.
@@ -228,17 +229,17 @@ func (m *CurveServer) Accept(dst []byte) (out []byte, done bool, err error) {
 // Refuse appends ERROR, which is not encrypted.
 func (m *CurveServer) Refuse(dst []byte, reason string) []byte { return AppendError(dst, reason) }
 
-// Peer returns the properties of the client's INITIATE, or none before that.
+// Peer returns the properties in the client's INITIATE, or nil before that.
 func (m *CurveServer) Peer() Metadata { return m.peer }
 
-// Codec returns the codec of the connection's MESSAGE commands.
+// Codec returns the codec for the MESSAGE commands of the connection.
 func (m *CurveServer) Codec() Codec {
 	codec := newCurveCodec(&m.session, true, 1, m.seen, m.config.Limits)
 	m.Abandon()
 	return codec
 }
 
-// Abandon wipes all keys.
+// Abandon erases all keys.
 func (m *CurveServer) Abandon() {
 	clear(m.config.Keys.Secret[:])
 	clear(m.cookieKey[:])

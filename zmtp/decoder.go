@@ -5,69 +5,68 @@ import (
 	"slices"
 )
 
-// Kind is what [Decoder.Next] found.
+// Kind is what [Decoder.Next] has found.
 type Kind uint8
 
 const (
-	// NeedMore: the bytes hold no whole message or command.
+	// NeedMore means that the bytes hold no complete message or command.
 	NeedMore Kind = iota
-	// KindMessage: a whole message, to be taken as Message(b[:n]).
+	// KindMessage means that b[:n] is a complete message, Message(b[:n]).
 	KindMessage
-	// KindCommand: a whole command frame, whose body CommandBody(b[:n])
-	// returns.
+	// KindCommand means that b[:n] is a complete command frame. Its body is
+	// CommandBody(b[:n]).
 	KindCommand
 )
 
-// Decoder cuts the bytes of one connection, after its handshake, into
-// messages and commands. It holds no bytes: they stay in the caller's buffer.
+// Decoder splits the bytes received after the handshake into messages and
+// commands. It holds no bytes itself; they stay in the caller's buffer.
 //
-// The zero value is ready, with the default limits. A Decoder belongs to one
-// goroutine at a time.
+// The zero value is ready to use, with the default limits. A Decoder must be
+// used by one goroutine at a time.
 type Decoder struct {
-	off    int   // bytes of whole frames of a partial message: where the next header is
-	frames int   // how many frames these are
-	need   int   // what Need returns, 0 if nothing is known
+	off    int   // bytes of complete frames of a partial message: offset of the next header
+	frames int   // number of these frames
+	need   int   // result of Need, or 0 if nothing is known
 	moved  int64 // bytes moved for commands inside this message
-	inside int64 // bytes of those commands
+	inside int64 // bytes of these commands
 	max    bounds
 }
 
-// NewDecoder returns a decoder with the given limits.
+// NewDecoder returns a Decoder with the given limits.
 func NewDecoder(l Limits) *Decoder {
 	return &Decoder{max: l.bounds()}
 }
 
-// SetLimits changes the limits, for what has not been looked at yet.
+// SetLimits changes the limits for frames that have not been examined yet.
 func (d *Decoder) SetLimits(l Limits) { d.max = l.bounds() }
 
-// Reset forgets a partial message and keeps the limits, for use on another
-// stream.
+// Reset discards a partial message, so that the Decoder can be used for another
+// stream. It keeps the limits.
 func (d *Decoder) Reset() { *d = Decoder{max: d.max} }
 
-// Next looks for one message or command at the start of b, which holds the
-// bytes of the stream that have not been consumed yet. With KindMessage or
-// KindCommand the caller consumes b[:n]: its next b begins after them. With
-// NeedMore, n is 0 and the next b holds the same bytes again and, to make
-// progress, more; it may lie at another address. The decoder remembers how far
-// it has looked, so feeding it byte by byte costs no more than a constant an
-// byte.
+// Next looks for a message or command at the start of b, which must hold the
+// bytes received and not consumed yet. With KindMessage and KindCommand, n is
+// its size, and the caller must drop b[:n] before the next call. With NeedMore,
+// n is 0, and the next call must be given the same bytes again, possibly at
+// another address, followed by more. Next remembers what it has examined, so
+// the total cost is linear in the number of bytes even if they arrive one by
+// one.
 //
 // A peer may send a command between two frames of a message; libzmq does so
-// with heartbeats.
-// Such a command is returned first: Next moves it in front of the partial
-// message, within b, and the message goes on undisturbed. This is the only
-// case in which Next writes to b.
+// with heartbeats. Next returns such a command first: it moves the command in
+// front of the partial message, within b. This is the only case in which Next
+// changes b.
 //
-// An error is a [*ProtocolError] that Is ErrMalformed or ErrTooLarge. The
+// An error is a [*ProtocolError] that matches ErrMalformed or ErrTooLarge. The
 // stream cannot be decoded further; Next returns the error again.
 func (d *Decoder) Next(b []byte) (kind Kind, n int, err error) {
-	// The time a short frame takes is the latency of one chain: load its size,
-	// add it, load the next size there. All else runs beside that chain, so
-	// there is nothing to gain by fewer checks. One load of both bytes was
-	// slower; guessing each size to be that of the message before gained a
-	// quarter on messages of one shape and lost as much on others.
+	// The time for a short frame is the latency of one dependency chain: load
+	// its size, add it, load the next size there. Everything else runs in
+	// parallel, so fewer checks gain nothing. One load of both bytes was slower.
+	// Predicting each size to be that of the previous message was a quarter
+	// faster on messages of one shape and as much slower on others.
 	off, frames := d.off, d.frames
-	// What is both here and within MaxMessage; anything else is for slow.
+	// The bytes that are within MaxMessage; slow handles everything else.
 	whole := b[:min(len(b), d.max.message)]
 	for frames < d.max.frames && uint(off)+1 < uint(len(whole)) {
 		flags, size := whole[off], whole[off+1]
@@ -93,7 +92,7 @@ func (d *Decoder) endMessage() {
 	d.off, d.frames, d.need, d.moved, d.inside = 0, 0, 0, 0, 0
 }
 
-// slow goes on at off for every case but a short frame that is whole: long
+// slow continues at off for every case except a complete short frame: long
 // frames, commands, missing bytes, limits, and the zero value.
 func (d *Decoder) slow(b []byte, off, frames int) (Kind, int, error) {
 	if d.max == (bounds{}) {
@@ -148,8 +147,8 @@ func (d *Decoder) slow(b []byte, off, frames int) (Kind, int, error) {
 	}
 }
 
-// command returns the command that ends b and that a partial message of d.off
-// bytes precedes.
+// command returns the command at the end of b, which follows a partial message
+// of d.off bytes.
 func (d *Decoder) command(b []byte) (Kind, int, error) {
 	size := len(b) - d.off
 	if d.off == 0 {
@@ -168,7 +167,7 @@ func (d *Decoder) command(b []byte) (Kind, int, error) {
 func rotate(b []byte, k int) {
 	var buf [256]byte
 	switch rest := len(b) - k; {
-	case rest <= len(buf): // nearly always: a heartbeat
+	case rest <= len(buf): // the usual case: a heartbeat
 		n := copy(buf[:], b[k:])
 		copy(b[n:], b[:k])
 		copy(b, buf[:n])
@@ -183,11 +182,11 @@ func rotate(b []byte, k int) {
 	}
 }
 
-// Need returns how many bytes b must hold at least before Next can return a
-// message or command, as far as that is known from the bytes seen. It is
-// never much above what the limits allow (MaxMessage and one command), so it may
-// guide the choice of a buffer. But it is what the peer announced: nothing that
-// large should be allocated before the bytes arrive.
+// Need returns the minimum number of bytes that b must hold before Next can
+// return a message or command, as far as known from the bytes examined. It is
+// never much larger than the limits allow, MaxMessage plus one command, so it
+// can be used to choose the size of a buffer. But the peer has only announced
+// that size: do not allocate as much before the bytes arrive.
 func (d *Decoder) Need() int {
 	if d.need == 0 {
 		return d.off + shortHeader

@@ -1,50 +1,54 @@
-// Package zmtp is the wire codec of ZMTP 3.1, the ZeroMQ Message Transport
-// Protocol (RFC 37; a 3.0 peer, RFC 23, speaks the same frames).
+// Package zmtp implements the wire protocol of ZeroMQ: ZMTP 3.1, the ZeroMQ
+// Message Transport Protocol (RFC 37), and the handshake and framing of its
+// predecessors 3.0 (RFC 23), 2.0 (RFC 15) and 1.0 (RFC 13).
 //
-// The package does no input or output: it imports no net package, starts no
-// goroutine and reads no clock. Bytes go in, bytes and facts come out, so
-// the same code serves TCP, Unix sockets, tests and fuzzers.
+// The package performs no input or output: it does not import package net and
+// starts no goroutines. The caller passes in the bytes it has received, and
+// gets back the bytes to send and the messages decoded. So the same code serves
+// TCP, Unix domain sockets, tests and fuzzers.
 //
 // A connection passes through two stages:
 //
-//   - [Handshake] produces the greeting, takes the peer's, and runs a security
-//     [Mechanism] (NULL unless another is given) until traffic may start. It may
-//     hand over a [Codec] that stands between the connection and all below.
-//   - [Decoder] cuts the stream that follows into whole messages and commands.
+//   - A [Handshake] exchanges greetings with the peer and runs a security
+//     [Mechanism], by default NULL. If the traffic that follows is not plain
+//     ZMTP 3, the handshake provides a [Codec] that translates it.
+//   - A [Decoder] splits the bytes that follow into messages and commands.
 //
-// What is sent is made by functions that append to a slice: [AppendMessage],
-// [AppendFrame], [AppendSubscribe], [AppendPing] and so on.
+// To send, use the functions that append to a slice, such as [AppendMessage],
+// [AppendFrame], [AppendSubscribe] and [AppendPing].
 //
 // # Messages
 //
-// A [Message] is kept as its wire bytes, frame headers included. Decoding is
-// therefore only finding where a message ends, and forwarding one is copying a
-// single run of bytes. [Message.Next] walks over the frames.
+// A [Message] is represented by its bytes on the wire, including the frame
+// headers. So decoding only finds where a message ends, and forwarding a
+// message copies a single run of bytes. [Message.Next] iterates over the
+// frames.
 //
 // # Security
 //
-// NULL, PLAIN (RFC 24) and CURVE (RFC 26) are there: [NewNull], [NewPlainClient],
-// [NewPlainServer], [NewCurveClient], [NewCurveServer]. A server's handshake stops
-// until its caller has judged the peer's credentials ([Handshake.Credentials]).
-// Only CURVE encrypts and authenticates what is sent. Its keys ([GenerateKeyPair])
-// are written in Z85 (RFC 32).
+// The mechanisms are NULL ([NewNull]), PLAIN (RFC 24; [NewPlainClient],
+// [NewPlainServer]) and CURVE (RFC 25 and 26; [NewCurveClient],
+// [NewCurveServer]). The handshake of a server pauses until the caller has
+// checked the client's credentials; see [Handshake.Credentials]. Only CURVE
+// encrypts and authenticates the traffic. Its keys ([GenerateKeyPair]) have a
+// text form, Z85 (RFC 32).
 //
 // # Allocation
 //
-// Encoding into a slice with room, decoding and walking messages allocate
-// nothing. No size announced by a peer is ever allocated: the decoder works in
-// the caller's buffer, and only [Decoder.Need] tells how much of it would be
-// useful. Errors and the metadata of a handshake are allocated, in proportion
-// to the bytes that have arrived.
+// Encoding into a slice with enough capacity, decoding, and iterating over
+// messages do not allocate. The package never allocates memory by a size that a
+// peer has only announced: a Decoder works in the caller's buffer, and
+// [Decoder.Need] tells how large that should be. Errors and the metadata of a
+// handshake are allocated, in proportion to the bytes received.
 //
 // # Limits
 //
-// See [Limits]. They are enforced from a frame's header, before its body
-// arrives.
+// [Limits] restricts what a peer may send. A limit is checked when the header
+// of a frame arrives, before its body.
 //
 // # Concurrency
 //
-// The functions, and the values [Message], [Command], [Metadata] and [Greeting]
-// as long as nobody changes them, may be used by many goroutines. A [Decoder],
-// a [Handshake] and a [Mechanism] belong to one goroutine at a time.
+// Functions may be called concurrently. Values of type [Message], [Command],
+// [Metadata] and [Greeting] may be read concurrently. A [Decoder], a
+// [Handshake] and a [Mechanism] must be used by one goroutine at a time.
 package zmtp

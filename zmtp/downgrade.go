@@ -2,26 +2,26 @@ package zmtp
 
 import "errors"
 
-// This file holds the first bytes of a connection, as far as they depend on
-// the peer's version. We go down to ZMTP 2.0 and 1.0 as libzmq does: our
-// greeting leaves in three pieces, and each of them is one that every peer
-// that has let us come so far understands.
+// This file handles the first bytes of a connection, which depend on the peer's
+// version. We fall back to ZMTP 2.0 and 1.0 as libzmq does: we send our greeting
+// in three pieces, each of which is understood by every peer that can still be on
+// the other end.
 //
-//   - The first 10 bytes, at once. To a ZMTP 1.0 peer they are the beginning
-//     of a long frame, our identity.
-//   - Byte 10, our major version, when the peer's first 10 bytes show a
+//   - The first 10 bytes are sent at once. For a ZMTP 1.0 peer they are the
+//     header of a long frame that contains our identity.
+//   - Byte 10, our major version, is sent when the peer's first 10 bytes are a
 //     signature. A peer of ZMTP 2.0 or 3 may wait for it.
-//   - The rest, when the peer's byte 10 tells which rest it understands: the
+//   - The rest is sent when the peer's byte 10 tells which version it speaks: the
 //     other 53 bytes of ZMTP 3, or a socket type and an identity.
 //
-// A connection that is not to go below 3.0 sends all 64 bytes at once.
+// A connection that does not accept versions below 3.0 sends all 64 bytes at once.
 
-// wireVersion is a peer's version as its first bytes tell it.
+// wireVersion is a peer's version as detected from its first bytes.
 type wireVersion uint8
 
 const (
 	undecided      wireVersion = iota // more bytes are needed
-	zmtp10                            // no signature: the bytes begin an identity
+	zmtp10                            // no signature: the bytes are the start of an identity
 	zmtp10Revised                     // a signature and revision 0: ZMTP 1.0 framing
 	zmtp20                            // revision 1
 	zmtp3                             // anything else; libzmq takes revision 2 for 3.1
@@ -52,7 +52,7 @@ func detectVersion(b []byte) wireVersion {
 	return zmtp3
 }
 
-// major is the version's major number.
+// major returns the major version number.
 func (v wireVersion) major() uint8 {
 	switch v {
 	case zmtp10, zmtp10Revised:
@@ -67,15 +67,16 @@ func (v wireVersion) major() uint8 {
 func (h *Handshake) hello() (b [GreetingSize]byte) {
 	AppendGreeting(b[:0], Greeting{Major: Major, Minor: Minor, Mechanism: h.mechanism.Name(), AsServer: h.mechanism.AsServer()})
 	if h.minVersion <= oldestAccepted {
-		// The length of a ZMTP 1.0 frame that holds our identity. The bytes
-		// above are zero: an identity has at most 255.
+		// The length of a ZMTP 1.0 frame that contains our identity. The higher
+		// bytes are zero, because an identity has at most 255 bytes.
 		length := len(h.identity) + 1
 		b[greetingSignature-2], b[greetingSignature-1] = byte(length>>8), byte(length)
 	}
 	return b
 }
 
-// say appends our greeting up to the given byte, from where it was left.
+// say appends the part of our greeting before the given offset that has not
+// been sent yet.
 func (h *Handshake) say(dst []byte, end int) []byte {
 	if end > h.said {
 		hello := h.hello()
@@ -85,7 +86,8 @@ func (h *Handshake) say(dst []byte, end int) []byte {
 	return dst
 }
 
-// toJudge says that the peer is to be judged, even without credentials.
+// toJudge reports whether the peer must be authenticated, even if it has no
+// credentials.
 func (h *Handshake) toJudge() bool {
 	if h.judged == nil {
 		return false
@@ -94,7 +96,8 @@ func (h *Handshake) toJudge() bool {
 	return waiting
 }
 
-// startSize is how many bytes of our greeting are said before anything came.
+// startSize returns how many bytes of our greeting are sent before anything is
+// received.
 func (h *Handshake) startSize() int {
 	switch h.minVersion {
 	case 1:
@@ -105,8 +108,9 @@ func (h *Handshake) startSize() int {
 	return GreetingSize
 }
 
-// negotiate judges the peer's version by the first bytes, in, and says as much
-// of our greeting as these bytes allow. With old the rest is for downgrade.
+// negotiate determines the peer's version from its first bytes, in, and appends
+// as much of our greeting as they allow. For versions before 3.0 downgrade does
+// the rest.
 func (h *Handshake) negotiate(in, dst []byte) (out []byte, v wireVersion, err error) {
 	v = detectVersion(in)
 	if v == undecided {
@@ -119,7 +123,7 @@ func (h *Handshake) negotiate(in, dst []byte) (out []byte, v wireVersion, err er
 		reason := "older than 3.0"
 		switch {
 		case v == zmtp10:
-			reason = "no signature: ZMTP 1.0, or no ZMTP"
+			reason = "no signature: ZMTP 1.0, or not ZMTP"
 		case h.minVersion < Major:
 			reason = "older than 2.0"
 		}
@@ -131,9 +135,9 @@ func (h *Handshake) negotiate(in, dst []byte) (out []byte, v wireVersion, err er
 	return dst, v, nil
 }
 
-// downgrade is the whole handshake with a peer of ZMTP 1.0 or 2.0: each side
-// sends its socket type, unless there is no signature, and its identity as a
-// frame of its own.
+// downgrade performs the whole handshake with a peer of ZMTP 1.0 or 2.0: each
+// side sends its socket type, unless there is no signature, and its identity in
+// a frame.
 func (h *Handshake) downgrade(in, dst []byte, v wireVersion) (int, []byte, error) {
 	frame := in
 	if v != zmtp10 {
@@ -169,11 +173,11 @@ func (h *Handshake) downgrade(in, dst []byte, v wireVersion) (int, []byte, error
 	return len(in) - len(frame) + end, dst, nil
 }
 
-// sayOld appends what a peer of an old version is sent instead of the rest of a
-// greeting.
+// sayOld appends what a peer of an old version receives instead of the rest of
+// a greeting.
 func (h *Handshake) sayOld(dst []byte, v wireVersion) []byte {
 	if v == zmtp10 {
-		return append(dst, h.identity...) // its header were our first 10 bytes
+		return append(dst, h.identity...) // our first 10 bytes were its header
 	}
 	dst = append(h.say(dst, greetingMajor+1), byte(h.socketType))
 	if v == zmtp20 {
@@ -184,11 +188,11 @@ func (h *Handshake) sayOld(dst []byte, v wireVersion) []byte {
 	return append(dst, h.identity...)
 }
 
-// identityHeader reads the header of the frame that holds a peer's identity.
+// identityHeader reads the header of the frame that contains a peer's identity.
 //
-// Without a signature it is all there is to tell ZMTP 1.0 from what is no ZMTP,
-// such as HTTP or TLS. So reserved bits, which may be anything later, must be
-// zero there, as every peer has them.
+// Without a signature, this header is the only way to distinguish ZMTP 1.0 from
+// other protocols such as HTTP or TLS. So reserved bits, which are ignored
+// later, must be zero there, as they are with every known peer.
 func identityHeader(b []byte, v wireVersion) (h header, ok bool, err error) {
 	if v == zmtp20 {
 		h, ok, err = parseHeader2(b)
@@ -199,17 +203,17 @@ func identityHeader(b []byte, v wireVersion) (h header, ok bool, err error) {
 	if v == zmtp10 && ok {
 		flags = b[h.size-1]
 	}
-	// In ZMTP 2.0 the flags come first: what is wrong with them must not depend
-	// on whether the size behind them has come as well.
+	// In ZMTP 2.0 the flags come first. The error for invalid flags must not
+	// depend on whether the size has arrived too.
 	more := v == zmtp20 && h.flags&(FlagMore|FlagCommand) == FlagMore
 	switch {
 	case v == zmtp10 && (err != nil || flags != 0):
-		return h, false, oldVersion("no ZMTP")
+		return h, false, oldVersion("not ZMTP")
 	case errors.Is(err, ErrMalformed) && !more:
 		return h, false, err
 	case h.flags&FlagMore != 0:
 		return h, false, malformed("greeting", "identity with MORE")
-	case err != nil, ok && h.body > maxShort: // err: the size does not even fit an int
+	case err != nil, ok && h.body > maxShort: // err: the size does not even fit in an int
 		return h, false, malformed("greeting", "identity over 255 bytes")
 	}
 	return h, ok, nil

@@ -2,8 +2,8 @@ package zmtp
 
 import "strings"
 
-// Codes of protocol errors, as libzmq's monitor has them for handshakes that
-// failed (ZMQ_PROTOCOL_ERROR_*). Those from 0x20000000 on concern replies of a
+// Codes of protocol errors, as reported by libzmq's monitor for failed
+// handshakes (ZMQ_PROTOCOL_ERROR_*). Codes from 0x20000000 concern replies of a
 // ZAP handler.
 const (
 	CodeUnspecified        = 0x10000000
@@ -28,7 +28,7 @@ const (
 	CodeZAPInvalidMetadata = 0x20000005
 )
 
-// Code returns libzmq's code for the fault: the Code constant that fits best.
+// Code returns libzmq's code for the error: the Code constant that fits best.
 func (e *ProtocolError) Code() uint32 {
 	switch e.Err {
 	case ErrMechanism:
@@ -43,7 +43,7 @@ func (e *ProtocolError) Code() uint32 {
 	return CodeUnspecified
 }
 
-// malformedCode goes by the reasons that this package gives.
+// malformedCode derives the code from the Reason, as set by this package.
 func (e *ProtocolError) malformedCode() uint32 {
 	switch {
 	case e.Op == "metadata", strings.HasPrefix(e.Reason, "Identity "):
@@ -71,9 +71,9 @@ func (e *ProtocolError) malformedCode() uint32 {
 	return CodeUnspecified
 }
 
-// Status returns the status code of a judgement about credentials, 300, 400 or
-// 500, if the fault is that we denied the peer (ErrDenied) or that it denied us
-// and said so (ErrRefused with such a reason); otherwise 0.
+// Status returns the status code of a failed authentication, 300, 400 or 500:
+// if we have denied the peer (ErrDenied), or if the peer has denied us and has
+// sent the code (ErrRefused). Otherwise it returns 0.
 func (e *ProtocolError) Status() int {
 	if e.Err != ErrDenied && e.Err != ErrRefused {
 		return 0

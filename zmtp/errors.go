@@ -5,50 +5,55 @@ import (
 	"strconv"
 )
 
-// Conditions to test for with errors.Is. All of them end the connection.
+// Conditions for use with [errors.Is]. Each of them ends the connection.
 var (
-	// ErrMalformed: bytes that no correct peer sends.
+	// ErrMalformed means that the peer has sent invalid bytes, or that a text is
+	// not valid Z85.
 	ErrMalformed = errors.New("zmtp: malformed")
-	// ErrTooLarge: a limit of [Limits] was exceeded.
+	// ErrTooLarge means that the peer has exceeded a limit of [Limits].
 	ErrTooLarge = errors.New("zmtp: too large")
-	// ErrVersion: the peer speaks a ZMTP older than 3.0, or no ZMTP at all.
+	// ErrVersion means that the peer speaks an older version of ZMTP than
+	// accepted, or another protocol.
 	ErrVersion = errors.New("zmtp: unsupported version")
-	// ErrMechanism: the peer's greeting names another security mechanism.
-	// A retry does not help while both are configured as they are.
+	// ErrMechanism means that the peer uses another security mechanism. A new
+	// attempt fails too unless one of the two is configured differently.
 	ErrMechanism = errors.New("zmtp: security mechanism mismatch")
-	// ErrIncompatible: the peer's socket type cannot talk to ours.
+	// ErrIncompatible means that the peer's socket type is not compatible with
+	// ours.
 	ErrIncompatible = errors.New("zmtp: incompatible socket type")
-	// ErrRefused: the peer sent ERROR. It must not be tried again with the
-	// same credentials (RFC 37, Error Handling).
+	// ErrRefused means that the peer has sent ERROR. According to RFC 37,
+	// section "Error Handling", a client must not try again with the same
+	// credentials.
 	ErrRefused = errors.New("zmtp: refused by the peer")
-	// ErrDenied: we refused the peer's credentials ([Handshake.Deny]); Reason
-	// is the status code.
+	// ErrDenied means that we have refused the peer's credentials with
+	// [Handshake.Deny]. The Reason is the status code.
 	ErrDenied = errors.New("zmtp: credentials denied")
-	// ErrCryptographic: what the peer sent is not authentic: a box does not
-	// open under the keys agreed, or was sent before. Either the keys are
-	// not those the peer has, or somebody tampered with the connection.
+	// ErrCryptographic means that bytes from the peer are not authentic: a box
+	// does not open with the keys of the connection, or is a repetition. Either
+	// the peer uses other keys, or somebody has tampered with the connection.
 	ErrCryptographic = errors.New("zmtp: cryptographic error")
-	// ErrAbandoned: the caller gave up the handshake ([Handshake.Abandon]).
+	// ErrAbandoned means that the caller has given up the handshake with
+	// [Handshake.Abandon].
 	ErrAbandoned = errors.New("zmtp: handshake abandoned")
-	// ErrConfig: our own HandshakeConfig is not valid.
+	// ErrConfig means that our own configuration is invalid.
 	ErrConfig = errors.New("zmtp: invalid configuration")
 )
 
-// ProtocolError tells how a peer broke the protocol, or refused us. Err is one
-// of the package's conditions, so errors.Is(err, ErrMalformed) and the like
-// work on it.
+// ProtocolError describes how a peer has violated the protocol, or why one side
+// has refused the other. It wraps one of the conditions of this package, such
+// as ErrMalformed; use [errors.Is].
 type ProtocolError struct {
-	// Op is the stage: "greeting", "handshake", "command", "metadata" or
-	// "decode".
+	// Op is what was being done, such as "greeting", "handshake", "command",
+	// "metadata", "encode" or "decode".
 	Op string
-	// Reason is a short text. With ErrRefused it is the reason that the
-	// peer gave, any bytes; Error quotes it.
+	// Reason is a short description. With ErrRefused it is the reason that the
+	// peer has sent, which may contain any bytes; Error quotes it.
 	Reason string
-	// Err is the condition.
+	// Err is one of the conditions of this package.
 	Err error
 }
 
-// Error returns the condition, the stage and the reason.
+// Error returns the condition, Op and Reason.
 func (e *ProtocolError) Error() string {
 	text := "zmtp: error"
 	if e.Err != nil {
@@ -64,10 +69,10 @@ func (e *ProtocolError) Error() string {
 	return text + ": " + e.Reason
 }
 
-// Unwrap returns the condition.
+// Unwrap returns Err.
 func (e *ProtocolError) Unwrap() error { return e.Err }
 
-// malformed, tooLarge: the two errors most functions return.
+// malformed and tooLarge return the most common errors.
 func malformed(op, reason string) error {
 	return &ProtocolError{Op: op, Reason: reason, Err: ErrMalformed}
 }

@@ -16,7 +16,7 @@ func ExampleEncodeZ85() {
 	// 864fd26fb559f75b <nil>
 }
 
-// A secret key is not printed by accident; Z85 is the way to store it.
+// A secret key is not printed by accident. Use Z85 to store it.
 func ExampleGenerateKeyPair() {
 	keys := zmtp.GenerateKeyPair()
 	fmt.Println(len(keys.Public.String()), keys.Secret)
@@ -27,8 +27,8 @@ func ExampleGenerateKeyPair() {
 	// true <nil>
 }
 
-// talk carries bytes between two handshakes until both are done or one has
-// failed. judge is asked about credentials.
+// talk carries bytes between two handshakes until both are done or one has failed.
+// It calls judge to check credentials.
 func talk(client, server *zmtp.Handshake, judge func(*zmtp.Handshake, zmtp.Credentials) ([]byte, bool, error)) error {
 	toServer, toClient := client.Start(nil), server.Start(nil)
 	run := func(h *zmtp.Handshake, in []byte) (rest, out []byte, done bool, err error) {
@@ -65,7 +65,7 @@ func talk(client, server *zmtp.Handshake, judge func(*zmtp.Handshake, zmtp.Crede
 	return nil
 }
 
-// A server has the password judged; that may take as long as it wants.
+// A server checks the client's password, which may take any time.
 func ExampleHandshake_Credentials() {
 	judge := func(h *zmtp.Handshake, c zmtp.Credentials) ([]byte, bool, error) {
 		if string(c.Values[0]) == "admin" && string(c.Values[1]) == "secret" {
@@ -87,7 +87,7 @@ func ExampleHandshake_Credentials() {
 	//  zmtp: refused by the peer (handshake): "400"
 }
 
-// Traffic goes through the codec that the handshake hands over.
+// The traffic passes through the codec that the handshake returns.
 func ExampleNewCurveClient() {
 	clientKeys, serverKeys := zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()
 	c, s := zmtp.HandshakeConfig{SocketType: zmtp.PUSH}, zmtp.HandshakeConfig{SocketType: zmtp.PULL}

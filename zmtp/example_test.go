@@ -20,7 +20,7 @@ func ExampleAppendFrame() {
 	// Output: "\x01\x05topic\x00\x05value"
 }
 
-// A header may be written alone if the body is sent from elsewhere.
+// A header can be written separately if the body is sent from elsewhere.
 func ExampleAppendHeader() {
 	fmt.Printf("%x\n", zmtp.AppendHeader(nil, zmtp.FlagMore, 3))
 	fmt.Printf("%x\n", zmtp.AppendHeader(nil, 0, 1<<20))
@@ -57,8 +57,8 @@ func ExampleMessage_AppendFrames() {
 	// Output: ["topic" "value"]
 }
 
-// The stream arrives in pieces; a heartbeat has come between the two frames of
-// a message.
+// The stream arrives in pieces, and a heartbeat has arrived between the two frames
+// of a message.
 func ExampleDecoder_Next() {
 	d := zmtp.NewDecoder(zmtp.Limits{MaxMessage: 1 << 20})
 	var buf []byte
@@ -93,7 +93,7 @@ func ExampleDecoder_Need() {
 	// Output: true 7
 }
 
-// A decoder is used for another connection, with another limit.
+// A Decoder can be reused for another connection, with another limit.
 func ExampleDecoder_Reset() {
 	var d zmtp.Decoder
 	d.Next([]byte("\x01\x05half a message"))
@@ -179,7 +179,7 @@ func ExampleParseGreeting() {
 	// {Major:3 Minor:1 Mechanism:NULL AsServer:false} 64 <nil>
 }
 
-// Two handshakes talk to each other without a network.
+// Two handshakes are connected without a network.
 func ExampleHandshake() {
 	client := zmtp.NewHandshake(zmtp.HandshakeConfig{
 		SocketType: zmtp.DEALER,
@@ -215,8 +215,8 @@ func ExampleHandshakeConfig_Validate() {
 	// Output: zmtp: invalid configuration (handshake): property name Name
 }
 
-// A mechanism of one's own is made with the properties to announce; NULL is
-// the one that a HandshakeConfig without Mechanism means.
+// A mechanism is created with the properties to announce. NULL is the mechanism of
+// a HandshakeConfig without Mechanism.
 func ExampleNewNull() {
 	c := zmtp.HandshakeConfig{SocketType: zmtp.SUB}
 	c.Mechanism = zmtp.NewNull(c.AppendProperties(nil))

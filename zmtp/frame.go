@@ -5,26 +5,29 @@ import (
 	"math"
 )
 
-// Bits of a frame's flags byte (RFC 37, Framing). The other five are reserved:
-// sent as zero, ignored on receipt.
+// Bits of the flags byte of a frame (RFC 37, section "Framing"). The other bits
+// are reserved: they are sent as zero and ignored on receipt.
 const (
 	FlagMore    = 0x01 // another frame of the same message follows
-	FlagLong    = 0x02 // the size takes eight bytes instead of one
+	FlagLong    = 0x02 // the size has eight bytes instead of one
 	FlagCommand = 0x04 // the body is a command, not part of a message
 )
 
 const (
-	// shortHeader is the flags byte and a size of one byte.
+	// shortHeader is the size of a header with a flags byte and a size of one
+	// byte.
 	shortHeader = 2
-	// longHeader is the flags byte and a size of eight bytes.
+	// longHeader is the size of a header with a flags byte and a size of eight
+	// bytes.
 	longHeader = 9
-	// maxShort is the largest body with a short header.
+	// maxShort is the size of the largest body with a short header.
 	maxShort = 255
 )
 
-// AppendHeader appends the header of a frame whose body has size bytes.
-// Of flags only FlagMore and FlagCommand are taken; the form, short up to 255
-// bytes and long above, follows from size, which must not be negative.
+// AppendHeader appends the header of a frame whose body has size bytes to dst.
+// Only FlagMore and FlagCommand of flags are used. The header is short for
+// bodies of up to 255 bytes and long for larger ones. size must not be
+// negative.
 func AppendHeader(dst []byte, flags byte, size int) []byte {
 	flags &= FlagMore | FlagCommand
 	if size <= maxShort {
@@ -34,8 +37,8 @@ func AppendHeader(dst []byte, flags byte, size int) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(size))
 }
 
-// AppendFrame appends one message frame. With more, further frames of the same
-// message must follow.
+// AppendFrame appends one message frame to dst. If more is true, another frame
+// of the same message must follow.
 func AppendFrame(dst, body []byte, more bool) []byte {
 	var flags byte
 	if more {
@@ -44,8 +47,8 @@ func AppendFrame(dst, body []byte, more bool) []byte {
 	return append(AppendHeader(dst, flags, len(body)), body...)
 }
 
-// FrameSize returns how many bytes a frame with a body of the given size
-// takes on the wire as this package encodes it: two or nine more.
+// FrameSize returns the size on the wire of a frame with a body of the given
+// size: two bytes more for bodies of up to 255 bytes, nine for larger ones.
 func FrameSize(body int) int {
 	if body <= maxShort {
 		return shortHeader + body
@@ -60,10 +63,10 @@ type header struct {
 	body  int // bytes of the body that follows
 }
 
-// parseHeader reads the frame header at the start of b. ok is false while
-// bytes are missing; h.size then tells how many bytes the header has (one
-// byte is enough to know) or is zero if b is empty. tooLarge reports a size
-// of 2^63 or more, which RFC 37 forbids, or one beyond this machine's int.
+// parseHeader parses the frame header at the start of b. If bytes are missing,
+// ok is false, and h.size is the size of the header, or zero if b is empty.
+// tooLarge reports a size of 2^63 or more, which RFC 37 forbids, or one that
+// does not fit in an int.
 func parseHeader(b []byte) (h header, ok, tooLarge bool) {
 	if len(b) == 0 {
 		return h, false, false

@@ -5,23 +5,23 @@ import (
 	"math"
 )
 
-// ZMTP 1.0 has one size for flags and body together, in front of both (RFC 13):
+// In ZMTP 1.0 the length of flags and body together comes first (RFC 13):
 //
 //	short: length(1) = body+1, 1..254 | flags(1) | body
 //	long : FF | length(8) = body+1    | flags(1) | body
 //
-// Bit 0 of the flags is MORE, as in later versions; the others are reserved and
-// not looked at.
+// Bit 0 of the flags is MORE, as in later versions. The others are reserved and
+// ignored.
 const (
 	shortHeader1 = 2
 	longHeader1  = 10
-	// longMark1 stands where a length is that takes eight bytes more.
+	// longMark1 in place of the length means that the length follows in eight
+	// bytes.
 	longMark1 = 0xFF
 )
 
-// parseHeader1 reads the header of a ZMTP 1.0 frame at the start of b. With ok
-// false bytes are missing; h.size then tells how many the header has, one
-// byte being enough to know.
+// parseHeader1 parses the header of a ZMTP 1.0 frame at the start of b. If
+// bytes are missing, ok is false and h.size is the size of the header.
 func parseHeader1(b []byte) (h header, ok bool, err error) {
 	if len(b) == 0 {
 		return header{size: shortHeader1}, false, nil

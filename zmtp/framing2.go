@@ -1,12 +1,11 @@
 package zmtp
 
-// ZMTP 2.0 frames its messages as ZMTP 3 does and has no commands: bit 2 of the
-// flags is reserved (RFC 15). A peer that sets it believes to speak to another
-// version, and what it means as a command must not pass for a message.
+// ZMTP 2.0 uses the same framing as ZMTP 3 but has no commands: bit 2 of the flags
+// is reserved (RFC 15). A peer that sets it means a command of another version,
+// which must not be taken for a message.
 
-// parseHeader2 reads the header of a ZMTP 2.0 frame at the start of b. With ok
-// false bytes are missing; h.size then tells how many the header has, one
-// byte being enough to know.
+// parseHeader2 parses the header of a ZMTP 2.0 frame at the start of b. If
+// bytes are missing, ok is false and h.size is the size of the header.
 func parseHeader2(b []byte) (h header, ok bool, err error) {
 	h, ok, huge := parseHeader(b)
 	switch {

@@ -2,17 +2,17 @@ package zmtp
 
 import "bytes"
 
-// GreetingSize is the number of bytes of a greeting (RFC 37, Formal
-// Grammar).
+// GreetingSize is the size of a greeting in bytes (RFC 37, section "Formal
+// Grammar").
 const GreetingSize = 64
 
-// The version that this package speaks.
+// The version of ZMTP that this package implements.
 const (
 	Major = 3
 	Minor = 1
 )
 
-// Where the fields of a greeting are.
+// Offsets of the fields of a greeting.
 const (
 	greetingSignature = 9 // last byte of the signature
 	greetingMajor     = 10
@@ -21,19 +21,19 @@ const (
 	greetingAsServer  = 32
 )
 
-// Greeting is what each side sends first.
+// Greeting is the first thing that each side sends.
 type Greeting struct {
 	Major, Minor uint8
-	Mechanism    string // of the name at most 20 bytes are sent
-	AsServer     bool   // informative; libzmq neither sets nor reads it
+	Mechanism    string // name of the security mechanism; at most 20 bytes are sent
+	AsServer     bool   // for information only; libzmq neither sets nor reads it
 }
 
-// AppendGreeting appends the 64 bytes of g.
+// AppendGreeting appends the 64 bytes of g to dst.
 func AppendGreeting(dst []byte, g Greeting) []byte {
 	var b [GreetingSize]byte
 	b[0], b[greetingSignature] = 0xFF, 0x7F
-	// libzmq puts the size of an identity, plus one, here, for ZMTP 1.0
-	// peers; the bytes must not be validated by anybody.
+	// For ZMTP 1.0 peers, libzmq puts the size of the identity plus one here.
+	// Receivers must not check these bytes.
 	b[greetingSignature-1] = 1
 	b[greetingMajor], b[greetingMinor] = g.Major, g.Minor
 	copy(b[greetingMechanism:greetingAsServer], g.Mechanism)
@@ -43,18 +43,20 @@ func AppendGreeting(dst []byte, g Greeting) []byte {
 	return append(dst, b[:]...)
 }
 
-// ParseGreeting parses the greeting at the start of b and returns its size,
-// 64. With n == 0 and no error more bytes are needed. The error for a peer
-// that is older than 3.0, or speaks no ZMTP, comes as soon as the first bytes
-// tell, and Is ErrVersion; [Handshake] knows how to talk to older ones. Higher
-// versions are accepted: they adapt to ours. So is a Major of 2, which libzmq
-// takes for 3.1: ZMTP 2.0 announces 1 there, and 1.0, if anything, 0.
-// Mechanism is the name without the zeros behind it. Padding and filler may
-// hold anything.
+// ParseGreeting parses the greeting at the start of b and returns its size, 64.
+// If n is 0 and err is nil, more bytes are needed.
+//
+// If the peer speaks a version before 3.0 or another protocol, the error
+// matches ErrVersion and is returned as soon as the first bytes show it;
+// [Handshake] can fall back to older versions. ParseGreeting accepts higher
+// versions, because such peers adapt to ours. It also accepts the major version
+// 2, which libzmq treats as 3.1; ZMTP 2.0 announces 1 in its place, and ZMTP
+// 1.0 announces 0 or nothing. The mechanism is returned without trailing zeros.
+// Padding and filler are ignored.
 func ParseGreeting(b []byte) (g Greeting, n int, err error) {
 	switch detectVersion(b) {
 	case zmtp10:
-		return g, 0, oldVersion("no signature: ZMTP 1.0, or no ZMTP")
+		return g, 0, oldVersion("no signature: ZMTP 1.0, or not ZMTP")
 	case zmtp10Revised, zmtp20:
 		return g, 0, oldVersion("older than 3.0")
 	}

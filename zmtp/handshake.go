@@ -8,72 +8,76 @@ import (
 	"time"
 )
 
-// Mechanism is the part of a handshake that a security mechanism defines: the
-// commands between the greetings and the traffic. A Mechanism serves one
-// handshake and is driven by it, from one goroutine.
+// Mechanism is a security mechanism, which defines the commands between the
+// greetings and the traffic. A Mechanism is used for one handshake, which calls
+// it from one goroutine.
 type Mechanism interface {
-	// Name is the mechanism's name in the greeting, at most 20 bytes.
+	// Name returns the mechanism's name in the greeting, at most 20 bytes.
 	Name() string
-	// AsServer is the as-server bit of the greeting: whether this is the
-	// side of a mechanism with two roles that asks for credentials. Such a
-	// mechanism's ERROR goes from the server to the client only.
+	// AsServer returns the as-server bit of the greeting: whether this is the
+	// server side of a mechanism with two roles. With such a mechanism only the
+	// server sends ERROR.
 	AsServer() bool
-	// Start appends the command frames to send as soon as both greetings
-	// agree.
+	// Start appends the command frames to send after the greetings.
 	Start(dst []byte) ([]byte, error)
-	// Step takes one received command, never an ERROR, and appends the
-	// frames that answer it. With done, traffic may start. The bytes of c
-	// must not be kept. With an error, out may end with an ERROR to send.
+	// Step handles one received command, which is never an ERROR from a
+	// server, and appends the frames that answer it. If done is true, traffic
+	// may start. Step must not keep the bytes of c. If err is not nil, out may
+	// end with an ERROR to send.
 	Step(dst []byte, c Command) (out []byte, done bool, err error)
-	// Peer returns the peer's properties, in memory of their own, after done.
-	// While an [Authenticator] waits for a judgement, it returns the properties
-	// that are known by then, possibly none.
+	// Peer returns a copy of the peer's properties when the handshake is done.
+	// While an [Authenticator] is waiting for Accept or Refuse, it returns the
+	// properties known so far, possibly none.
 	Peer() Metadata
-	// Codec returns, after done, how traffic is to be translated, or nil if
-	// it is plain frames. It is asked once.
+	// Codec returns the codec for the traffic when the handshake is done, or
+	// nil if the traffic is plain frames. It is called once.
 	Codec() Codec
-	// Abandon says that the handshake has failed: keys are to be wiped.
+	// Abandon is called when the handshake has failed. It must erase all keys.
 	Abandon()
 }
 
-// expirer is a Mechanism that limits its wait for the peer's next command.
+// expirer is a Mechanism that limits how long it waits for the peer's next
+// command.
 type expirer interface {
-	// expires returns when the wait ends; the zero time means no limit.
+	// expires returns when the wait ends, or the zero time for no limit.
 	expires() time.Time
 }
 
-// capped is a Mechanism that knows how large the peer's next command can be.
+// capped is a Mechanism that knows the maximum size of the peer's next command.
 type capped interface {
-	// maxCommand returns the largest body to accept; 0 means that only the bound
-	// of the handshake applies.
+	// maxCommand returns the size of the largest body to accept, or 0 if only
+	// the limit of the handshake applies.
 	maxCommand() int
 }
 
-// HandshakeConfig is our side of a handshake.
+// HandshakeConfig configures our side of a handshake.
 type HandshakeConfig struct {
-	// SocketType is our socket's type; it must be one of PAIR to XSUB.
+	// SocketType is the type of our socket, one of PAIR to XSUB.
 	SocketType SocketType
-	// Identity, of 0 to 255 bytes of which the first is not zero, is
-	// announced by REQ, DEALER and ROUTER, and by no other type.
+	// Identity is announced if the type is REQ, DEALER or ROUTER. It has at
+	// most 255 bytes and must not begin with a zero byte. It may be empty.
 	Identity []byte
-	// Metadata is further properties to announce. Their names begin with "X-".
+	// Metadata holds additional properties to announce. Their names must begin
+	// with "X-".
 	Metadata Metadata
-	// Mechanism is the security mechanism; nil is NULL. Another one is made
-	// with the bytes of AppendProperties. It may be an [Authenticator].
+	// Mechanism is the security mechanism. If nil, it is NULL. Create other
+	// mechanisms with the result of AppendProperties. It may be an
+	// [Authenticator].
 	Mechanism Mechanism
-	// Limits bounds the peer's commands by MaxCommand, and by MaxMessage the
-	// frames that a Codec takes.
+	// Limits limits the size of the peer's commands by MaxCommand, and the size
+	// of frames that a Codec for an older version decodes by MaxMessage.
 	Limits Limits
-	// MinVersion is the lowest major version of ZMTP that the peer may speak:
-	// 1, 2, or 3, which is also what 0 means. An older peer is refused with
-	// ErrVersion. Those below 3 know neither mechanisms nor metadata, so with
-	// a mechanism other than NULL, or with a judgement, it is 3 whatever is
-	// said here: nobody shall get around authentication by claiming to be
-	// old. The traffic of such a peer goes through Handshake.Codec.
+	// MinVersion is the lowest major version of ZMTP that the peer may speak: 1,
+	// 2 or 3. If zero, it is 3. An older peer is refused with ErrVersion.
+	//
+	// Versions before 3 have no security mechanisms and no metadata. So
+	// MinVersion is always 3 with a mechanism other than NULL, or if the caller
+	// authenticates the peer: a peer must not avoid authentication by
+	// pretending to be old. The traffic of older peers requires Handshake.Codec.
 	MinVersion uint8
 }
 
-// Validate reports, as an error that Is ErrConfig, what is wrong with c.
+// Validate returns an error that matches ErrConfig if c is invalid.
 func (c *HandshakeConfig) Validate() error {
 	reason := ""
 	switch {
@@ -102,8 +106,8 @@ func (c *HandshakeConfig) Validate() error {
 	return &ProtocolError{Op: "handshake", Reason: reason, Err: ErrConfig}
 }
 
-// AppendProperties appends the wire form of all properties that c announces:
-// Socket-Type, Identity for the types that have one, and Metadata.
+// AppendProperties appends the wire form of all properties that c announces to
+// dst: Socket-Type, Identity if the type announces one, and Metadata.
 func (c *HandshakeConfig) AppendProperties(dst []byte) []byte {
 	dst = AppendProperty(dst, PropertySocketType, []byte(c.SocketType.String()))
 	if c.SocketType.sendsIdentity() {
@@ -115,82 +119,81 @@ func (c *HandshakeConfig) AppendProperties(dst []byte) []byte {
 	return dst
 }
 
-// Peer is what a handshake tells about the other side. It owns its bytes.
+// Peer is what a handshake has found out about the peer. It owns its bytes.
 type Peer struct {
-	// Major and Minor are the peer's version: below 3.1 it wants
-	// subscriptions as messages, from there on as commands. Below 3.0 there
-	// is neither Metadata nor are there commands: a PING is not answered.
+	// Major and Minor are the peer's version. See TakesSubscribe and
+	// TakesCommands. A peer before 3.0 has no Metadata.
 	Major, Minor uint8
-	// SocketType is UNKNOWN if the peer did not announce one, as no peer does
-	// that is older than all signatures (ZMTP 1.0). Such a one does not
-	// announce its subscriptions either; see SendsSubscriptions.
+	// SocketType is UNKNOWN if the peer has not announced its type. ZMTP 1.0
+	// peers without a signature never do. See also SendsSubscriptions.
 	SocketType SocketType
-	// Identity is the peer's, at most 255 bytes; nil if it announced none,
-	// or is of a type whose identity RFC 37 has ignored. The first byte may
-	// be zero, though the RFC reserves that for a socket's own use.
+	// Identity is the identity that the peer has announced, at most 255 bytes.
+	// It is nil if the peer has announced none, or has a type whose identity
+	// must be ignored according to RFC 37. It may begin with a zero byte,
+	// although the RFC reserves such identities.
 	Identity []byte
-	// Metadata is all properties, the two above included.
+	// Metadata holds all properties, including the socket type and identity.
 	Metadata Metadata
-	// UserID and Granted are what Handshake.Accept was given: what the judge
-	// of the credentials says of the peer, not the peer itself.
+	// UserID and Granted are the arguments of Handshake.Accept. They come from
+	// the caller who has authenticated the peer, not from the peer.
 	UserID  string
 	Granted Metadata
-	// PublicKey is the CURVE key that the peer has proved to own: a client's
-	// long-term key, or the server's. It is zero with another mechanism.
+	// PublicKey is the long-term CURVE key that the peer, client or server, has
+	// proved to own. It is zero with other mechanisms.
 	PublicKey PublicKey
 }
 
-// SendsSubscriptions reports whether the peer, if it is a subscriber, tells
-// what it subscribes to. A ZMTP 1.0 peer without a signature does not: a
-// publisher sends it everything, and it filters itself.
+// SendsSubscriptions reports whether the peer, if it is a subscriber, sends its
+// subscriptions. A ZMTP 1.0 peer without a signature does not: a publisher
+// sends all messages to it, and the peer filters them itself.
 func (p *Peer) SendsSubscriptions() bool { return p.Major >= 2 || p.SocketType != UNKNOWN }
 
-// TakesCommands reports whether the peer knows commands, such as PING.
+// TakesCommands reports whether the peer understands commands, such as PING. It
+// does so from ZMTP 3.0 on.
 func (p *Peer) TakesCommands() bool { return p.Major >= Major }
 
-// TakesSubscribe reports whether the peer, if it is a publisher, takes
-// subscriptions as SUBSCRIBE and CANCEL. An older one wants messages that
-// begin with 1 or 0.
+// TakesSubscribe reports whether the peer, if it is a publisher, understands
+// the commands SUBSCRIBE and CANCEL. It does so from ZMTP 3.1 on; to older
+// peers, send messages that begin with byte 1 or 0.
 func (p *Peer) TakesSubscribe() bool { return p.Major > Major || p.Major == Major && p.Minor >= 1 }
 
-// Handshake is the first stage of a connection as a step function: bytes in,
-// bytes out (RFC 37, Overall Behavior). Both sides use it alike.
+// Handshake is the first stage of a connection, as a step function (RFC 37,
+// section "Overall Behavior"). Both sides use it in the same way:
 //
-//	out := h.Start(nil)              // send at once, before anything is read
+//	out := h.Start(nil)              // send out before reading anything
 //	for {
 //		n, out, done, err := h.Step(in, out[:0])
-//		// send out, even if err != nil; then drop in[:n]
-//		// done: in[n:] is traffic, for h.Codec(), or for a Decoder
-//		// h.Credentials(): judge them, then h.Accept or h.Deny
-//		// n == 0: read more
+//		// Send out, even if err != nil; then drop in[:n].
+//		// If done, in[n:] is traffic: pass it to h.Codec(), or to a Decoder.
+//		// If h.Credentials() has some, check them and call h.Accept or h.Deny.
+//		// If n == 0, read more.
 //	}
 //
-// If h.Codec() is not nil then, the traffic is not ZMTP 3 in plain form, and
-// goes through that codec in both directions.
+// If h.Codec() is not nil after that, the traffic in both directions must pass
+// through that codec.
 //
-// It keeps no bytes of what Step is given. A Handshake belongs to one
-// goroutine at a time. A bound on its time is the caller's to set.
+// A Handshake does not keep the bytes passed to Step. It must be used by one
+// goroutine at a time. The caller should limit its duration; see also Expires.
 type Handshake struct {
 	mechanism  Mechanism
-	judged     Authenticator // mechanism, if it is one
+	judged     Authenticator // the mechanism, if it is an Authenticator
 	socketType SocketType
 	maxCommand int
 	maxMessage int
 	minVersion uint8
-	identity   []byte // what a peer below 3.0 is told
+	identity   []byte // identity to announce to a peer below 3.0
 	said       int    // bytes of our greeting that were sent
 	greeted    bool
 	waiting    bool // for Accept or Deny
 	done       bool
-	answered   bool // a peer below 3.0 was sent all there is to send
+	answered   bool // everything was sent to a peer below 3.0
 	codec      Codec
-	err        error // the first error: there is no way on
+	err        error // the first error, which is final
 	peer       Peer
 }
 
-// NewHandshake returns a handshake that has neither sent nor received. It
-// copies what it needs of c. A c that is not valid is reported by the first
-// Step.
+// NewHandshake returns a handshake with the given configuration. It copies what
+// it needs of c. If c is invalid, the first call of Step returns the error.
 func NewHandshake(c HandshakeConfig) *Handshake {
 	h := &Handshake{
 		mechanism:  c.Mechanism,
@@ -214,27 +217,27 @@ func NewHandshake(c HandshakeConfig) *Handshake {
 	return h
 }
 
-// Start appends our greeting, to be sent before anything is received: a
-// peer may wait for it before it sends the rest of its own. With a MinVersion
-// below 3 it is the beginning of the greeting, 10 or 11 bytes; Step appends
-// the rest once the peer's version is known.
+// Start appends our greeting to dst. The caller must send it before it receives
+// anything, because the peer may wait for it. If MinVersion is less than 3,
+// Start appends only the first 10 or 11 bytes; Step appends the rest when the
+// peer's version is known.
 func (h *Handshake) Start(dst []byte) []byte {
 	hello := h.hello()
 	return append(dst, hello[:h.startSize()]...)
 }
 
-// Step takes one greeting or command from in, the bytes received and not
-// consumed yet, and appends to dst what must be sent in answer. n is how many
-// bytes of in the caller must drop; with n == 0 more are needed, or
-// [Handshake.Credentials] must be judged first, or the handshake is done. After
-// done, what follows in[:n] is traffic.
+// Step handles one greeting or command at the start of in, which holds the
+// bytes received and not consumed yet, and appends the bytes to send in answer
+// to dst. n is the number of bytes of in that the caller must drop. If n is 0,
+// more bytes are needed, or [Handshake.Credentials] must be checked first, or
+// the handshake is done. If done is true, in[n:] is traffic.
 //
-// An error is a [*ProtocolError] and final. out may then hold an ERROR that
-// should be sent before the connection is closed. The condition is
-// ErrVersion or ErrMechanism (greeting), ErrIncompatible (socket types),
-// ErrRefused (the peer sent ERROR; Reason is its reason), ErrTooLarge (a
-// command above MaxCommand), ErrMalformed, ErrCryptographic (a box of CURVE
-// does not open) or ErrConfig; or what a Mechanism from elsewhere returned.
+// An error is final. out may then contain an ERROR that should be sent before
+// the connection is closed. The error is a [*ProtocolError], unless a Mechanism
+// of another package has returned it, and matches one of these conditions:
+// ErrVersion or ErrMechanism for the greeting, ErrIncompatible for the socket
+// type, ErrRefused if the peer has sent ERROR, ErrTooLarge for a command above
+// MaxCommand, ErrMalformed, ErrCryptographic, or ErrConfig.
 func (h *Handshake) Step(in []byte, dst []byte) (n int, out []byte, done bool, err error) {
 	if h.err != nil || h.done || h.waiting {
 		return 0, dst, h.done, h.err
@@ -256,7 +259,7 @@ func (h *Handshake) fail(err error) {
 	h.mechanism.Abandon()
 }
 
-// greeting takes the peer's greeting and starts the mechanism.
+// greeting handles the peer's greeting and starts the mechanism.
 func (h *Handshake) greeting(in, dst []byte) (int, []byte, error) {
 	dst, version, err := h.negotiate(in, dst)
 	switch {
@@ -270,11 +273,11 @@ func (h *Handshake) greeting(in, dst []byte) (int, []byte, error) {
 		return 0, dst, err
 	}
 	if g.Mechanism != h.mechanism.Name() {
-		return n, dst, &ProtocolError{Op: "greeting", Reason: "peer's is " + strconv.Quote(g.Mechanism) + ", ours " + h.mechanism.Name(), Err: ErrMechanism}
+		return n, dst, &ProtocolError{Op: "greeting", Reason: "peer uses " + strconv.Quote(g.Mechanism) + ", we use " + h.mechanism.Name(), Err: ErrMechanism}
 	}
 	h.greeted = true
 	h.peer.Major, h.peer.Minor = g.Major, g.Minor
-	if g.Major < Major { // a revision that never was: libzmq takes it for 3.1
+	if g.Major < Major { // a revision that never existed; libzmq treats it as 3.1
 		h.peer.Major, h.peer.Minor = Major, 1
 	}
 	out, err := h.mechanism.Start(dst)
@@ -282,7 +285,7 @@ func (h *Handshake) greeting(in, dst []byte) (int, []byte, error) {
 	return n, out, err
 }
 
-// command takes one command of the peer's.
+// command handles one command of the peer.
 func (h *Handshake) command(in, dst []byte) (int, []byte, error) {
 	head, ok, huge := parseHeader(in)
 	switch {
@@ -316,7 +319,7 @@ func (h *Handshake) command(in, dst []byte) (int, []byte, error) {
 	return n, out, err
 }
 
-// commandBound returns the largest body of the peer's next command.
+// commandBound returns the maximum size of the body of the peer's next command.
 func (h *Handshake) commandBound() int {
 	if m, ok := h.mechanism.(capped); ok && m.maxCommand() > 0 {
 		return min(m.maxCommand(), h.maxCommand)
@@ -324,10 +327,10 @@ func (h *Handshake) commandBound() int {
 	return h.maxCommand
 }
 
-// Expires returns when the wait for the peer's next command ends; the zero time
-// means no limit. Only a CURVE server has one, between WELCOME and INITIATE: see
-// [CurveServerConfig]. A caller that is still reading at that time should stop
-// and call Abandon.
+// Expires returns when the wait for the peer's next command ends, or the zero
+// time for no limit. Only a CURVE server has such a limit, between WELCOME and
+// INITIATE; see [CurveServerConfig]. A caller that is still waiting at that
+// time should call Abandon.
 func (h *Handshake) Expires() time.Time {
 	if m, ok := h.mechanism.(expirer); ok && h.err == nil && !h.done {
 		return m.expires()
@@ -335,8 +338,8 @@ func (h *Handshake) Expires() time.Time {
 	return time.Time{}
 }
 
-// Abandon gives up an unfinished handshake and wipes its keys. A caller uses it when
-// the connection is lost or takes too long. It does nothing after the handshake has
+// Abandon gives up an unfinished handshake and erases its keys. Call it if the
+// connection is lost or takes too long. It does nothing if the handshake has
 // succeeded or failed.
 func (h *Handshake) Abandon() {
 	if h.err == nil && !h.done {
@@ -344,15 +347,15 @@ func (h *Handshake) Abandon() {
 	}
 }
 
-// advance takes what the mechanism returned for dst, and looks where the
-// handshake is now.
+// advance handles the results of the mechanism and updates the state of the
+// handshake.
 func (h *Handshake) advance(dst, out []byte, done bool, err error) ([]byte, error) {
 	switch {
 	case err != nil:
 		return out, err
 	case done:
 		if err := h.accept(h.mechanism.Peer()); err != nil {
-			// Instead of a READY that the mechanism may have appended. The
+			// ERROR replaces a READY that the mechanism may have appended. The
 			// client of a mechanism with two roles must not send ERROR.
 			if h.judged == nil {
 				return dst, err
@@ -367,14 +370,14 @@ func (h *Handshake) advance(dst, out []byte, done bool, err error) ([]byte, erro
 	return out, nil
 }
 
-// accept judges the peer's properties and completes h.peer.
+// accept checks the peer's properties and completes h.peer.
 func (h *Handshake) accept(m Metadata) *ProtocolError {
 	h.peer.Metadata = m
 	if prover, ok := h.mechanism.(interface{ peerKey() PublicKey }); ok {
 		h.peer.PublicKey = prover.peerKey()
 	}
 	h.peer.SocketType = UNKNOWN
-	// libzmq too takes a peer that does not tell its type.
+	// Like libzmq, we accept a peer that does not announce its type.
 	if name, ok := m.Get(PropertySocketType); ok {
 		t, err := ParseSocketType(name)
 		if err != nil || !Compatible(h.socketType, t) {
@@ -387,18 +390,19 @@ func (h *Handshake) accept(m Metadata) *ProtocolError {
 		return &ProtocolError{Op: "handshake", Reason: "Identity over 255 bytes", Err: ErrMalformed}
 	}
 	if t := h.peer.SocketType; ok && (t == UNKNOWN || t.sendsIdentity()) {
-		// A slice of its own: what keeps the identity shall not keep all
-		// of the metadata.
+		// A copy, so that keeping the identity does not keep all metadata in
+		// memory.
 		h.peer.Identity = append(make([]byte, 0, len(identity)), identity...)
 	}
 	return nil
 }
 
-// Peer returns what was learnt of the peer. It is complete after done; before,
-// only the version may be set. Its bytes are shared with later calls.
+// Peer returns what is known about the peer. It is complete when the handshake
+// is done; before that, only the version may be set. All calls return the same
+// bytes.
 func (h *Handshake) Peer() Peer { return h.peer }
 
-// Codec returns, after done, how the connection's traffic is to be translated,
-// be it CURVE's or that of a peer below ZMTP 3.0; nil if it is plain frames,
-// which a [Decoder] takes as they are. The caller owns it.
+// Codec returns, when the handshake is done, the codec for the traffic: that of
+// CURVE, or that of a peer before ZMTP 3.0. It returns nil if the traffic is
+// plain frames, which a [Decoder] decodes directly. The caller owns the codec.
 func (h *Handshake) Codec() Codec { return h.codec }

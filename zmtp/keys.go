@@ -10,32 +10,32 @@ import (
 )
 
 const (
-	// KeySize is the bytes of a CURVE key.
+	// KeySize is the size of a CURVE key in bytes.
 	KeySize = 32
-	// KeyText is the characters of a key in Z85.
+	// KeyText is the number of characters of a key in Z85.
 	KeyText = KeySize / 4 * 5
 )
 
-// redacted is printed wherever a secret key would be.
+// redacted is printed in place of a secret key.
 const redacted = "zmtp.SecretKey(redacted)"
 
-// PublicKey is a CURVE public key: a point of Curve25519.
+// PublicKey is a CURVE public key, a point of Curve25519.
 type PublicKey [KeySize]byte
 
-// SecretKey is a CURVE secret key. No way of printing or marshalling shows
-// it, except [SecretKey.Z85], and except where package fmt does not call the
-// value's methods: for the verbs %p and %w, which go vet rejects here, and in
-// unexported fields. A type that holds a key in such a field should have a Format
-// method of its own, as the types of this module have.
+// SecretKey is a CURVE secret key. Only [SecretKey.Z85] reveals it; formatting
+// and marshalling do not. The exceptions are cases in which package fmt does
+// not call the methods of a value: the verbs %p and %w, which go vet rejects
+// here, and unexported fields of structs. A type with a key in an unexported
+// field should have its own Format method, like the types of this module.
 type SecretKey [KeySize]byte
 
-// KeyPair is a secret key and the public key that belongs to it.
+// KeyPair is a secret key and the corresponding public key.
 type KeyPair struct {
 	Public PublicKey
 	Secret SecretKey
 }
 
-// GenerateKeyPair returns a new key pair, from the system's random source.
+// GenerateKeyPair returns a new key pair, generated with [crypto/rand].
 func GenerateKeyPair() KeyPair {
 	var p KeyPair
 	fillRandom(p.Secret[:])
@@ -46,7 +46,7 @@ func GenerateKeyPair() KeyPair {
 // fillRandom never fails: crypto/rand ends the program instead.
 func fillRandom(b []byte) { _, _ = rand.Read(b) }
 
-// Public returns the public key that belongs to k.
+// Public returns the public key that corresponds to k.
 func (k SecretKey) Public() PublicKey {
 	var out [KeySize]byte
 	secret := [KeySize]byte(k)
@@ -55,15 +55,15 @@ func (k SecretKey) Public() PublicKey {
 	return out
 }
 
-// ParsePublicKey returns the key of the given 40 characters of Z85. The error
-// Is ErrMalformed.
+// ParsePublicKey parses a public key in Z85, 40 characters. The error matches
+// ErrMalformed.
 func ParsePublicKey(text string) (PublicKey, error) {
 	k, err := parseKey(text)
 	return PublicKey(k), err
 }
 
-// ParseSecretKey returns the key of the given 40 characters of Z85. The error
-// Is ErrMalformed and tells nothing of the text.
+// ParseSecretKey parses a secret key in Z85, 40 characters. The error matches
+// ErrMalformed and reveals nothing of the text.
 func ParseSecretKey(text string) (SecretKey, error) {
 	k, err := parseKey(text)
 	return SecretKey(k), err
@@ -71,7 +71,7 @@ func ParseSecretKey(text string) (SecretKey, error) {
 
 func parseKey(text string) (k [KeySize]byte, err error) {
 	if len(text) != KeyText {
-		return k, malformed("z85", "a key that is not of 40 characters")
+		return k, malformed("z85", "key does not have 40 characters")
 	}
 	b, err := DecodeZ85(text)
 	if err != nil {
@@ -82,7 +82,7 @@ func parseKey(text string) (k [KeySize]byte, err error) {
 	return k, nil
 }
 
-// IsZero reports whether k is all zeros, which is no key.
+// IsZero reports whether k is all zeros, which is not a valid key.
 func (k PublicKey) IsZero() bool { return k == PublicKey{} }
 
 // String returns k in Z85, 40 characters.
@@ -94,38 +94,41 @@ func (k PublicKey) String() string {
 // MarshalText returns k in Z85.
 func (k PublicKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText parses Z85 as ParsePublicKey does.
+// UnmarshalText parses a key like ParsePublicKey.
 func (k *PublicKey) UnmarshalText(text []byte) (err error) {
 	*k, err = ParsePublicKey(string(text))
 	return err
 }
 
-// IsZero reports whether k is all zeros, which is no key.
+// IsZero reports whether k is all zeros, which is not a valid key. It takes
+// constant time.
 func (k SecretKey) IsZero() bool {
 	var zero SecretKey
 	return subtle.ConstantTimeCompare(k[:], zero[:]) == 1
 }
 
-// Z85 returns the secret itself, as 40 characters: to store it, never to log
-// it.
+// Z85 returns the secret key itself in Z85, 40 characters. Use it to store the
+// key, and never log the result.
 func (k SecretKey) Z85() string {
 	text, _ := EncodeZ85(k[:])
 	return text
 }
 
-// String returns a text without the key.
+// String returns a fixed text without the key.
 func (k SecretKey) String() string { return redacted }
 
-// GoString returns a text without the key.
+// GoString returns a fixed text without the key.
 func (k SecretKey) GoString() string { return redacted }
 
-// Format prints a text without the key, whatever the verb.
+// Format implements [fmt.Formatter]. It writes a fixed text without the key for
+// every verb.
 func (k SecretKey) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 
-// MarshalText returns a text without the key: a configuration may be logged.
+// MarshalText returns a fixed text without the key, so that configurations can
+// be logged.
 func (k SecretKey) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// UnmarshalText parses Z85 as ParseSecretKey does.
+// UnmarshalText parses a key like ParseSecretKey.
 func (k *SecretKey) UnmarshalText(text []byte) (err error) {
 	*k, err = ParseSecretKey(string(text))
 	return err

@@ -2,49 +2,51 @@ package zmtp
 
 import "math"
 
-// Default limits, in force where a field of [Limits] is zero.
+// Default values of the fields of [Limits].
 const (
-	// DefaultMaxMessage is the largest message in wire bytes: 256 MiB.
+	// DefaultMaxMessage is the default of Limits.MaxMessage: 256 MiB.
 	DefaultMaxMessage = 256 << 20
-	// DefaultMaxFrames is the largest number of frames of one message.
+	// DefaultMaxFrames is the default of Limits.MaxFrames.
 	DefaultMaxFrames = 65536
-	// DefaultMaxCommand is the largest body of a command: 64 KiB. It bounds
-	// the READY of a handshake too.
+	// DefaultMaxCommand is the default of Limits.MaxCommand: 64 KiB.
 	DefaultMaxCommand = 64 << 10
 )
 
-// Limits bounds what a peer may send. The zero value means the defaults. A
-// frame that goes beyond a limit is refused as soon as its header is known,
-// with an error that Is [ErrTooLarge]; the stream cannot be resumed after it.
+// Limits restricts what a peer may send. The zero value selects the defaults. A
+// frame that exceeds a limit is refused as soon as its header has arrived, with
+// an error that matches [ErrTooLarge]. The stream cannot be decoded further
+// after that.
 type Limits struct {
-	// MaxMessage bounds the wire bytes, headers included, of a whole
-	// message. 0 is DefaultMaxMessage, below 0 none.
+	// MaxMessage is the maximum size of a message on the wire, in bytes,
+	// including frame headers. If zero, it is DefaultMaxMessage; if negative,
+	// there is no limit.
 	MaxMessage int64
-	// MaxFrames bounds the number of frames of a message. 0 is
-	// DefaultMaxFrames, below 0 none.
+	// MaxFrames is the maximum number of frames of a message. If zero, it is
+	// DefaultMaxFrames; if negative, there is no limit.
 	MaxFrames int
-	// MaxCommand bounds the body bytes, name included, of a command. 0 is
-	// DefaultMaxCommand, below 0 none.
+	// MaxCommand is the maximum size of the body of a command, in bytes,
+	// including its name. It also applies to the handshake. If zero, it is
+	// DefaultMaxCommand; if negative, there is no limit.
 	MaxCommand int
 }
 
-// Bounds on the work of moving commands in front of the message in whose
-// middle they came (see Decoder.Next). A peer that sends a long partial
-// message and then a stream of tiny commands would otherwise have the whole
-// part moved once for every few bytes it sends. With these bounds the bytes
-// moved stay proportional to the bytes received: the worst ratio, from either
-// bound, is about rotationFactor. An honest peer sends a heartbeat a second or
-// so, and between two frames only: it would have to take four minutes over one
-// message to come near.
+// Limits on the work of moving commands in front of the message inside which they
+// have arrived (see Decoder.Next). Without them, a peer that sends a long partial
+// message and then a stream of tiny commands would make us move the whole part
+// once for every few bytes. With them, the number of bytes moved is proportional
+// to the number of bytes received, by a factor of at most about rotationFactor. A
+// normal peer sends a heartbeat about once a second, and only between two frames:
+// it would have to spend four minutes on one message to reach the limit.
 const (
-	// rotationFactor bounds the bytes moved by those received since the
-	// message began.
+	// rotationFactor is the maximum number of bytes moved for each byte
+	// received since the message began.
 	rotationFactor = 128
-	// rotationFree bytes may be moved in every message besides.
+	// rotationFree is how many bytes may be moved in addition, per message.
 	rotationFree = 256 << 10
 )
 
-// bounds is Limits with the defaults put in and no limit as the largest int.
+// bounds is Limits with the defaults filled in, and with the largest int for no
+// limit.
 type bounds struct {
 	message, frames, command int
 }

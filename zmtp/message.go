@@ -5,17 +5,19 @@ import (
 	"slices"
 )
 
-// Message is the wire form of exactly one whole message: its frames, headers
-// included, one after the other; FlagMore is set on all but the last.
+// Message is a complete message in wire form: its frames, including their
+// headers, one after another. FlagMore is set on all frames except the last.
 //
-// Only bytes that a [Decoder] reported as KindMessage, or that
-// [AppendMessage] produced, may be converted to a Message. The methods take
-// that on trust: other bytes give other frames, or a panic, but never reach
-// beyond the slice. A Message is as long-lived as the buffer it is a view of.
+// Only convert bytes to a Message that a [Decoder] has returned as KindMessage
+// or that [AppendMessage] has produced. The methods do not check the bytes:
+// other bytes result in wrong frames or a panic, but the methods never read
+// beyond the slice. A Message is valid as long as the buffer to which it
+// refers.
 type Message []byte
 
-// Next returns the body of the first frame and what follows it. rest is empty
-// after the last frame. body is a view with no capacity beyond its end.
+// Next returns the body of the first frame and the rest of the message, which
+// is empty after the last frame. body refers to m and has no additional
+// capacity.
 //
 //	for rest := m; len(rest) > 0; {
 //		var body []byte
@@ -23,7 +25,7 @@ type Message []byte
 //		…
 //	}
 //
-// Next panics on an empty Message.
+// Next panics if m is empty.
 func (m Message) Next() (body []byte, rest Message) {
 	if m[0]&FlagLong == 0 {
 		end := shortHeader + int(m[1])
@@ -32,8 +34,8 @@ func (m Message) Next() (body []byte, rest Message) {
 	return m.nextLong()
 }
 
-// nextLong is Next for a frame with a long header, kept apart so that Next
-// stays small enough to be inlined.
+// nextLong is Next for a frame with a long header. It is a separate function so
+// that Next can be inlined.
 func (m Message) nextLong() (body []byte, rest Message) {
 	end := longHeader + int(binary.BigEndian.Uint64(m[1:]))
 	return m[longHeader:end:end], m[end:]
@@ -48,7 +50,7 @@ func (m Message) Len() int {
 	return n
 }
 
-// AppendFrames appends the frames' bodies, views of m, to dst.
+// AppendFrames appends the bodies of all frames to dst. They refer to m.
 func (m Message) AppendFrames(dst [][]byte) [][]byte {
 	for rest := m; len(rest) > 0; {
 		var body []byte
@@ -58,9 +60,9 @@ func (m Message) AppendFrames(dst [][]byte) [][]byte {
 	return dst
 }
 
-// AppendMessage appends the wire form of the message with the given frames:
-// all that it adds to dst is one [Message]. Without frames it adds nothing,
-// since a message has at least one (possibly empty) frame.
+// AppendMessage appends a message with the given frames to dst, in wire form.
+// The appended bytes are one [Message]. Without frames it appends nothing,
+// because a message has at least one frame, which may be empty.
 func AppendMessage(dst []byte, frames ...[]byte) []byte {
 	if len(frames) == 1 {
 		return AppendFrame(dst, frames[0], false)

@@ -6,25 +6,26 @@ import (
 	"strings"
 )
 
-// Names of the properties that RFC 37 defines. Send them spelled so: libzmq
-// compares them with regard to case.
+// Names of the properties defined by RFC 37. Senders must use this spelling,
+// because libzmq compares names case-sensitively.
 const (
 	PropertySocketType = "Socket-Type"
 	PropertyIdentity   = "Identity"
 	PropertyResource   = "Resource"
 )
 
-// Property is one property of a connection's metadata.
+// Property is a property in the metadata of a connection.
 type Property struct {
-	Name  string // 1 to 255 letters, digits, "-", "_", "." and "+"
-	Value []byte // 0 to 2^31-1 bytes
+	Name  string // 1 to 255 letters, digits, or characters of "-_.+"
+	Value []byte // at most 2^31-1 bytes
 }
 
-// Metadata is the properties a peer announced in its handshake, in its order.
+// Metadata is a list of properties, in the order in which the peer has
+// announced them.
 type Metadata []Property
 
-// Get returns the value of the first property with the given name, compared
-// without regard to case, and whether there is one.
+// Get returns the value of the first property with the given name, and whether
+// there is one. Names are not case-sensitive.
 func (m Metadata) Get(name string) ([]byte, bool) {
 	for i := range m {
 		if strings.EqualFold(m[i].Name, name) {
@@ -34,8 +35,8 @@ func (m Metadata) Get(name string) ([]byte, bool) {
 	return nil, false
 }
 
-// AppendProperty appends the wire form of one property. The name must be valid
-// and the value within 2^31-1 bytes, as described at [Property].
+// AppendProperty appends the wire form of a property to dst. The name and the
+// value must satisfy the rules of [Property].
 func AppendProperty(dst []byte, name string, value []byte) []byte {
 	dst = append(dst, byte(len(name)))
 	dst = append(dst, name...)
@@ -43,14 +44,14 @@ func AppendProperty(dst []byte, name string, value []byte) []byte {
 	return append(dst, value...)
 }
 
-// ParseMetadata parses the properties that fill b, as in the data of a READY
-// command. Values are views of b; names are copies. Duplicate names are kept:
-// Get returns the first. An error Is ErrMalformed.
+// ParseMetadata parses b, which must consist of properties, like the data of a
+// READY command. Values refer to b; names are copies. Duplicate names are kept,
+// and Get returns the first one. The error matches ErrMalformed.
 //
-// The memory allocated is in proportion to len(b).
+// The memory allocated is proportional to len(b).
 func ParseMetadata(b []byte) (Metadata, error) {
-	// Counted first, so that the one allocation fits: a property may have
-	// six bytes here and takes forty in memory.
+	// Counted first, so that one allocation of the right size suffices: a
+	// property may have six bytes here and takes forty in memory.
 	count := 0
 	for rest := b; len(rest) > 0; count++ {
 		name, _, after, err := nextProperty(rest)
@@ -74,7 +75,7 @@ func ParseMetadata(b []byte) (Metadata, error) {
 	return m, nil
 }
 
-// nextProperty splits the first property off b, which is not empty.
+// nextProperty splits the first property off b, which must not be empty.
 func nextProperty(b []byte) (name, value, rest []byte, err error) {
 	end := 1 + int(b[0])
 	if end+4 > len(b) {
@@ -89,8 +90,8 @@ func nextProperty(b []byte) (name, value, rest []byte, err error) {
 	return name, rest[:size:size], rest[size:], nil
 }
 
-// nameString is string(name), without an allocation for the names that every
-// peer sends.
+// nameString returns string(name), without an allocation for the names that
+// every peer sends.
 func nameString(name []byte) string {
 	switch string(name) {
 	case PropertySocketType:
@@ -101,8 +102,8 @@ func nameString(name []byte) string {
 	return string(name)
 }
 
-// validName reports whether name may be the name of a property (RFC 37, The NULL
-// Security Mechanism).
+// validName reports whether name is a valid property name (RFC 37, section "The
+// NULL Security Mechanism").
 func validName[T string | []byte](name T) bool {
 	if len(name) == 0 || len(name) > maxShort {
 		return false

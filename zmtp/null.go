@@ -4,27 +4,28 @@ import "bytes"
 
 const nullName = "NULL"
 
-// Null is the NULL mechanism: no authentication, no encryption (RFC 37, The
-// NULL Security Mechanism).
-// Each side sends READY with its properties at once, as in RFC 23 and libzmq,
-// and is done when it has the other's.
+// Null is the NULL mechanism: no authentication and no encryption (RFC 37,
+// section "The NULL Security Mechanism"). As in RFC 23 and libzmq, each side
+// sends READY with its properties immediately, and is done when it has received
+// that of the other.
 type Null struct {
 	properties []byte
 	peer       Metadata
-	judge      bool // Accept is to be called yet
+	judge      bool // Accept has not been called yet
 }
 
 var _ Authenticator = (*Null)(nil)
 
-// NewNull returns a NULL mechanism that announces the given properties, in
-// wire form ([HandshakeConfig.AppendProperties]). It keeps the slice.
+// NewNull returns a NULL mechanism that announces the given properties, as
+// encoded by [HandshakeConfig.AppendProperties]. It keeps the slice.
 func NewNull(properties []byte) *Null {
 	return &Null{properties: properties}
 }
 
-// NewNullJudged is NewNull with a judgement: after the greetings, before it
-// sends READY, the handshake waits for the caller to accept or deny the peer.
-// There are no credentials, but a ZAP handler is told the peer's address.
+// NewNullJudged is like NewNull, but after the greetings, and before it sends
+// READY, the handshake waits until the caller accepts or denies the peer. There
+// are no credentials; a caller can decide by the peer's network address, as ZAP
+// handlers do.
 func NewNullJudged(properties []byte) *Null {
 	return &Null{properties: properties, judge: true}
 }
@@ -32,10 +33,10 @@ func NewNullJudged(properties []byte) *Null {
 // Name returns "NULL".
 func (m *Null) Name() string { return nullName }
 
-// AsServer returns false: NULL has no roles.
+// AsServer returns false, because NULL has no roles.
 func (m *Null) AsServer() bool { return false }
 
-// Start appends READY, unless a judgement comes first.
+// Start appends READY, unless the peer must be accepted first.
 func (m *Null) Start(dst []byte) ([]byte, error) {
 	if m.judge {
 		return dst, nil
@@ -43,7 +44,8 @@ func (m *Null) Start(dst []byte) ([]byte, error) {
 	return AppendCommand(dst, CommandReady, m.properties), nil
 }
 
-// Credentials returns no values, and whether a judgement is waited for.
+// Credentials returns no values, and whether the mechanism is waiting for
+// Accept or Refuse.
 func (m *Null) Credentials() (values [][]byte, waiting bool) { return nil, m.judge }
 
 // Accept appends READY.
@@ -55,7 +57,8 @@ func (m *Null) Accept(dst []byte) (out []byte, done bool, err error) {
 // Refuse appends ERROR.
 func (m *Null) Refuse(dst []byte, reason string) []byte { return AppendError(dst, reason) }
 
-// Step takes the peer's READY. Any other command Is ErrMalformed.
+// Step handles the peer's READY. For any other command the error matches
+// ErrMalformed.
 func (m *Null) Step(dst []byte, c Command) (out []byte, done bool, err error) {
 	if string(c.Name) != CommandReady {
 		return dst, false, malformed("handshake", "command that is not READY")
@@ -64,11 +67,11 @@ func (m *Null) Step(dst []byte, c Command) (out []byte, done bool, err error) {
 	return dst, err == nil, err
 }
 
-// Peer returns the properties of the peer's READY.
+// Peer returns the properties in the peer's READY.
 func (m *Null) Peer() Metadata { return m.peer }
 
-// Codec returns nil: traffic is plain frames.
+// Codec returns nil, because the traffic is plain frames.
 func (m *Null) Codec() Codec { return nil }
 
-// Abandon does nothing: there are no keys.
+// Abandon does nothing, because there are no keys.
 func (m *Null) Abandon() {}

@@ -2,18 +2,17 @@ package zmtp
 
 // oldCodec is the [Codec] of a connection to a peer of ZMTP 1.0 or 2.0.
 //
-// Such a peer knows no commands. Subscriptions become the messages that it
-// takes instead (see RFC 23, or 37 under "Subscriptions"), and all other
-// commands are left out: it could not answer a PING.
+// Such a peer does not understand commands. SUBSCRIBE and CANCEL are replaced
+// by messages (see RFC 23, or RFC 37, "Subscriptions"). Other commands are
+// omitted; the peer could not answer a PING, for example.
 //
-// A frame that announces more than the limits allow is refused as soon as its
-// header is there.
+// A frame that exceeds the limits is refused as soon as its header has arrived.
 type oldCodec struct {
 	parse func(b []byte) (h header, ok bool, err error)
 	begin func(dst []byte, more bool, body int) []byte
 
 	max int   // bytes of a frame's body
-	err error // of decoding: there is no way on
+	err error // the first decoding error, which is final
 }
 
 var _ Codec = (*oldCodec)(nil)
@@ -26,14 +25,14 @@ func newCodec2(maxFrame int) *oldCodec {
 	return &oldCodec{parse: parseHeader2, begin: appendHeader2, max: maxFrame}
 }
 
-// MaxEncoded bounds what Encode appends: a ZMTP 1.0 header may have 8 bytes
-// more than that of ZMTP 3, for a body of 254 or 255.
+// MaxEncoded allows for the headers of ZMTP 1.0, which may have 8 bytes more
+// than those of ZMTP 3, for a body of 254 or 255 bytes.
 func (c *oldCodec) MaxEncoded(size, count int) int {
 	return size + (longHeader1-shortHeader)*count
 }
 
-// Encode appends the old form of frames. It fails on bytes that are not whole
-// frames, which is the caller's fault.
+// Encode appends frames in the old framing. It fails if frames are not
+// complete.
 func (c *oldCodec) Encode(dst, frames []byte) ([]byte, error) {
 	for len(frames) > 0 {
 		h, ok, huge := parseHeader(frames)
@@ -55,7 +54,7 @@ func (c *oldCodec) Encode(dst, frames []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// encodeCommand appends the message that stands for a command, if there is one.
+// encodeCommand appends the message that replaces a command, if there is one.
 func (c *oldCodec) encodeCommand(dst, body []byte) ([]byte, error) {
 	command, err := ParseCommand(body)
 	if err != nil {
@@ -73,7 +72,7 @@ func (c *oldCodec) encodeCommand(dst, body []byte) ([]byte, error) {
 	return append(dst, command.Data...), nil
 }
 
-// Decode appends the ZMTP 3 form of the frames in wire.
+// Decode appends the frames in wire in ZMTP 3 framing.
 func (c *oldCodec) Decode(dst, wire []byte, limit int) (out []byte, used, need int, err error) {
 	for start := len(dst); c.err == nil; {
 		h, ok, err := c.parse(wire[used:])

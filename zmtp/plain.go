@@ -2,7 +2,7 @@ package zmtp
 
 import "bytes"
 
-// Names of the commands of the PLAIN and CURVE handshakes, beside READY and
+// Names of the commands of the PLAIN and CURVE handshakes, in addition to READY and
 // ERROR.
 const (
 	commandHello    = "HELLO"
@@ -12,13 +12,15 @@ const (
 
 const plainName = "PLAIN"
 
-// plainError is how libzmq begins an ERROR of PLAIN: where RFC 24 has the
-// size, 5, and then the name, its source has "\x05ERROR", which C reads as the
-// byte 5E and then "RROR". Its clients know no other form, and take the right
-// one for a violation of the protocol instead of a refusal.
+// plainError is the beginning of an ERROR of PLAIN in libzmq. RFC 24 requires
+// the size, 5, followed by the name. libzmq's source has "\x05ERROR" instead,
+// which C reads as the byte 5E followed by "RROR". Clients that use libzmq
+// understand only this form, and take the correct one for a protocol error
+// rather than a refusal.
 const plainError = "\x5ERROR"
 
-// parseHandshakeCommand is ParseCommand, and knows libzmq's ERROR of PLAIN.
+// parseHandshakeCommand is like ParseCommand but also recognizes libzmq's ERROR
+// of PLAIN.
 func parseHandshakeCommand(mechanism string, body []byte) (Command, error) {
 	if data, ok := bytes.CutPrefix(body, []byte(plainError)); ok && mechanism == plainName {
 		return Command{Name: []byte(CommandError), Data: data}, nil
@@ -26,7 +28,8 @@ func parseHandshakeCommand(mechanism string, body []byte) (Command, error) {
 	return ParseCommand(body)
 }
 
-// unexpected is the error for a command that does not belong here.
+// unexpected returns the error for a command that is not expected at this
+// point.
 func unexpected(c Command, want string) error {
 	switch name := string(c.Name); name {
 	case commandHello, commandWelcome, commandInitiate, CommandReady, CommandError, commandMessage:
@@ -35,14 +38,15 @@ func unexpected(c Command, want string) error {
 	return malformed("handshake", "command that is not "+want)
 }
 
-// PlainClient is the client's side of the PLAIN mechanism: a user name and a
-// password in clear, no encryption (RFC 24).
+// PlainClient is the client side of the PLAIN mechanism: a user name and a
+// password in clear text, and no encryption (RFC 24).
 //
 //	HELLO →, ← WELCOME, INITIATE →, ← READY
 //
-// A server that refuses sends ERROR, whose first two bytes libzmq has got wrong
-// in PLAIN: 5E instead of 05 45. A client takes both forms; our server sends
-// libzmq's, which is the only one that libzmq's clients understand.
+// A server that refuses the client sends ERROR. In libzmq's PLAIN the first two
+// bytes of this command are wrong, 5E instead of 05 45. A PlainClient accepts
+// both forms. A [PlainServer] sends libzmq's form, because libzmq's clients
+// understand no other.
 type PlainClient struct {
 	properties         []byte
 	username, password string
@@ -52,8 +56,8 @@ type PlainClient struct {
 
 var _ Mechanism = (*PlainClient)(nil)
 
-// NewPlainClient returns the client's side of PLAIN, which announces the given
-// properties, in wire form ([HandshakeConfig.AppendProperties]). It keeps the
+// NewPlainClient returns the client side of PLAIN, which announces the given
+// properties, as encoded by [HandshakeConfig.AppendProperties]. It keeps the
 // slice. The user name and the password have at most 255 bytes each.
 func NewPlainClient(properties []byte, username, password string) *PlainClient {
 	return &PlainClient{properties: properties, username: username, password: password}
@@ -65,8 +69,8 @@ func (m *PlainClient) Name() string { return plainName }
 // AsServer returns false.
 func (m *PlainClient) AsServer() bool { return false }
 
-// Start appends HELLO. A user name or password of more than 255 bytes Is
-// ErrConfig.
+// Start appends HELLO. The error matches ErrConfig if the user name or the
+// password has more than 255 bytes.
 func (m *PlainClient) Start(dst []byte) ([]byte, error) {
 	if len(m.username) > maxShort || len(m.password) > maxShort {
 		return dst, &ProtocolError{Op: "handshake", Reason: "user name or password over 255 bytes", Err: ErrConfig}
@@ -76,7 +80,7 @@ func (m *PlainClient) Start(dst []byte) ([]byte, error) {
 	return append(append(dst, byte(len(m.password))), m.password...), nil
 }
 
-// Step takes WELCOME and answers it with INITIATE, then takes READY.
+// Step handles WELCOME, which it answers with INITIATE, and then READY.
 func (m *PlainClient) Step(dst []byte, c Command) (out []byte, done bool, err error) {
 	if !m.welcome {
 		switch {
@@ -95,16 +99,16 @@ func (m *PlainClient) Step(dst []byte, c Command) (out []byte, done bool, err er
 	return dst, err == nil, err
 }
 
-// Peer returns the properties of the server's READY.
+// Peer returns the properties in the server's READY.
 func (m *PlainClient) Peer() Metadata { return m.peer }
 
-// Codec returns nil: traffic is plain frames.
+// Codec returns nil, because the traffic is plain frames.
 func (m *PlainClient) Codec() Codec { return nil }
 
-// Abandon does nothing: there are no keys.
+// Abandon does nothing, because there are no keys.
 func (m *PlainClient) Abandon() {}
 
-// Stages of a server, of PLAIN as of CURVE: what it waits for.
+// serverStage is what a PLAIN or CURVE server is waiting for.
 type serverStage uint8
 
 const (
@@ -114,9 +118,9 @@ const (
 	wantNothing
 )
 
-// PlainServer is the server's side of the PLAIN mechanism ([PlainClient]). It
-// takes HELLO, stops for the user name and the password to be judged, and
-// sends WELCOME once they have been accepted.
+// PlainServer is the server side of the PLAIN mechanism; see [PlainClient].
+// After HELLO it pauses until the caller has checked the user name and the
+// password. It then sends WELCOME.
 type PlainServer struct {
 	properties  []byte
 	stage       serverStage
@@ -126,8 +130,8 @@ type PlainServer struct {
 
 var _ Authenticator = (*PlainServer)(nil)
 
-// NewPlainServer returns the server's side of PLAIN, which announces the given
-// properties, in wire form ([HandshakeConfig.AppendProperties]). It keeps the
+// NewPlainServer returns the server side of PLAIN, which announces the given
+// properties, as encoded by [HandshakeConfig.AppendProperties]. It keeps the
 // slice.
 func NewPlainServer(properties []byte) *PlainServer {
 	return &PlainServer{properties: properties}
@@ -139,10 +143,10 @@ func (m *PlainServer) Name() string { return plainName }
 // AsServer returns true.
 func (m *PlainServer) AsServer() bool { return true }
 
-// Start appends nothing: the client begins.
+// Start appends nothing, because the client begins.
 func (m *PlainServer) Start(dst []byte) ([]byte, error) { return dst, nil }
 
-// Step takes HELLO, and after Accept INITIATE, which it answers with READY.
+// Step handles HELLO and, after Accept, INITIATE, which it answers with READY.
 func (m *PlainServer) Step(dst []byte, c Command) (out []byte, done bool, err error) {
 	switch m.stage {
 	case wantHello:
@@ -169,12 +173,12 @@ func (m *PlainServer) Step(dst []byte, c Command) (out []byte, done bool, err er
 	return dst, false, unexpected(c, "nothing")
 }
 
-// maxHello is the largest first command that a server accepts from a client. HELLO
-// has at most 518 bytes in PLAIN and 200 in CURVE. The client has not proved
-// anything before it, so the server buffers little for it.
+// maxHello is the maximum size of the first command that a server accepts from
+// a client. HELLO has at most 518 bytes in PLAIN and 200 in CURVE. The client
+// has not proved anything yet, so the server buffers only little for it.
 const maxHello = 1 << 10
 
-// maxCommand bounds HELLO.
+// maxCommand limits HELLO.
 func (m *PlainServer) maxCommand() int {
 	if m.stage == wantHello {
 		return maxHello
@@ -191,7 +195,7 @@ func parsePlainHello(data []byte) (username, password []byte, ok bool) {
 	return username, password, ok && len(data) == 0
 }
 
-// cutShort cuts bytes with their size in one byte before them off b.
+// cutShort splits a value that is preceded by its size in one byte off b.
 func cutShort(b []byte) (value, rest []byte, ok bool) {
 	if len(b) == 0 || int(b[0]) >= len(b) {
 		return nil, nil, false
@@ -200,7 +204,7 @@ func cutShort(b []byte) (value, rest []byte, ok bool) {
 	return b[1:end], b[end:], true
 }
 
-// Credentials returns the user name and the password, after HELLO.
+// Credentials returns the user name and the password after HELLO.
 func (m *PlainServer) Credentials() (values [][]byte, waiting bool) {
 	return m.credentials, m.stage == wantVerdict
 }
@@ -211,7 +215,7 @@ func (m *PlainServer) Accept(dst []byte) (out []byte, done bool, err error) {
 	return AppendCommand(dst, commandWelcome, nil), false, nil
 }
 
-// Refuse appends ERROR in libzmq's form ([PlainClient]).
+// Refuse appends ERROR in libzmq's form; see [PlainClient].
 func (m *PlainServer) Refuse(dst []byte, reason string) []byte {
 	reason = reason[:min(len(reason), maxShort)]
 	dst = AppendHeader(dst, FlagCommand, len(plainError)+1+len(reason))
@@ -219,11 +223,11 @@ func (m *PlainServer) Refuse(dst []byte, reason string) []byte {
 	return append(dst, reason...)
 }
 
-// Peer returns the properties of the client's INITIATE.
+// Peer returns the properties in the client's INITIATE.
 func (m *PlainServer) Peer() Metadata { return m.peer }
 
-// Codec returns nil: traffic is plain frames.
+// Codec returns nil, because the traffic is plain frames.
 func (m *PlainServer) Codec() Codec { return nil }
 
-// Abandon forgets the credentials.
+// Abandon drops the credentials.
 func (m *PlainServer) Abandon() { m.credentials = nil }

@@ -1,10 +1,10 @@
 package zmtp
 
-// SocketType is the kind of socket at one end of a connection. The numbers are
-// libzmq's.
+// SocketType is the type of the socket at one end of a connection. The numbers
+// are those of libzmq.
 type SocketType uint8
 
-// The socket types of RFC 37. UNKNOWN stands for a peer that did not announce
+// The socket types of RFC 37. UNKNOWN is the type of a peer that has not announced
 // its type.
 const (
 	PAIR SocketType = iota
@@ -27,9 +27,9 @@ var socketTypeNames = [...]string{
 	ROUTER: "ROUTER", PULL: "PULL", PUSH: "PUSH", XPUB: "XPUB", XSUB: "XSUB",
 }
 
-// compatible holds, for each type, the set of types that it can talk to (RFC
-// 37, The Socket-Type Property; DEALER with DEALER as there, though not in RFC
-// 28).
+// compatible holds, for each type, the set of types with which it can
+// communicate (RFC 37, section "The Socket-Type Property"). DEALER with DEALER
+// is allowed there, but not in RFC 28.
 var compatible = [...]uint16{
 	PAIR:   1 << PAIR,
 	PUB:    1<<SUB | 1<<XSUB,
@@ -44,7 +44,7 @@ var compatible = [...]uint16{
 	XSUB:   1<<PUB | 1<<XPUB,
 }
 
-// String returns the name as it stands in the Socket-Type property, or
+// String returns the name of the type as in the Socket-Type property, or
 // "UNKNOWN".
 func (t SocketType) String() string {
 	if int(t) < len(socketTypeNames) {
@@ -53,8 +53,8 @@ func (t SocketType) String() string {
 	return "UNKNOWN"
 }
 
-// ParseSocketType returns the type with the given name, in capitals as on the
-// wire. For any other bytes it returns UNKNOWN and an error that Is
+// ParseSocketType returns the type with the given name, in capital letters as
+// on the wire. For an unknown name it returns UNKNOWN and an error that matches
 // ErrIncompatible.
 func ParseSocketType(name []byte) (SocketType, error) {
 	for i, s := range socketTypeNames {
@@ -62,17 +62,17 @@ func ParseSocketType(name []byte) (SocketType, error) {
 			return SocketType(i), nil
 		}
 	}
-	return UNKNOWN, &ProtocolError{Op: "metadata", Reason: "socket type not known", Err: ErrIncompatible}
+	return UNKNOWN, &ProtocolError{Op: "metadata", Reason: "unknown socket type", Err: ErrIncompatible}
 }
 
-// Compatible reports whether sockets of types a and b may be connected. It is
-// symmetric. UNKNOWN is compatible with none.
+// Compatible reports whether sockets of types a and b can communicate. It is
+// symmetric. UNKNOWN is not compatible with any type.
 func Compatible(a, b SocketType) bool {
 	return int(a) < len(compatible) && int(b) < len(compatible) && compatible[a]&(1<<b) != 0
 }
 
-// sendsIdentity reports whether a socket of type t announces an Identity, be
-// it empty, as libzmq does.
+// sendsIdentity reports whether a socket of type t announces an Identity, even
+// if it is empty, as in libzmq.
 func (t SocketType) sendsIdentity() bool {
 	return t == REQ || t == DEALER || t == ROUTER
 }

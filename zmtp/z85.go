@@ -2,13 +2,13 @@ package zmtp
 
 import "encoding/binary"
 
-// z85Digits is the alphabet of Z85 in the order of its values (RFC 32).
+// z85Digits is the alphabet of Z85, in the order of the values (RFC 32).
 const z85Digits = "0123456789" +
 	"abcdefghijklmnopqrstuvwxyz" +
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZ" +
 	".-:+=^!/*?&<>()[]{}@%$#"
 
-// z85None marks a character that is not of the alphabet.
+// z85None marks a character that is not in the alphabet.
 const z85None = 0xFF
 
 // z85Values is the inverse of z85Digits.
@@ -22,12 +22,12 @@ var z85Values = func() (v [256]byte) {
 	return v
 }()
 
-// EncodeZ85 returns src in Z85, the text form of CURVE keys: five printable
-// characters for every four bytes, most significant first (RFC 32). The error
-// Is ErrMalformed, for a length that four does not divide.
+// EncodeZ85 returns src in Z85, the text form of CURVE keys: each four bytes,
+// most significant first, become five printable characters (RFC 32). If the
+// length of src is not a multiple of four, the error matches ErrMalformed.
 func EncodeZ85(src []byte) (string, error) {
 	if len(src)%4 != 0 {
-		return "", malformed("z85", "a length that 4 does not divide")
+		return "", malformed("z85", "length is not a multiple of 4")
 	}
 	out := make([]byte, 0, len(src)/4*5)
 	for ; len(src) > 0; src = src[4:] {
@@ -39,13 +39,13 @@ func EncodeZ85(src []byte) (string, error) {
 	return string(out), nil
 }
 
-// DecodeZ85 is the inverse of [EncodeZ85]. The error Is ErrMalformed: for a
-// length that five does not divide, a character outside the alphabet, or a
-// group of five that stands for more than 2^32-1. It tells nothing of the
-// text, which may be a secret.
+// DecodeZ85 is the inverse of [EncodeZ85]. The error matches ErrMalformed if
+// the length of text is not a multiple of five, if a character is not in the
+// alphabet, or if a group of five characters stands for more than 2^32-1. The
+// error does not reveal the text, which may be a secret.
 func DecodeZ85(text string) ([]byte, error) {
 	if len(text)%5 != 0 {
-		return nil, malformed("z85", "a length that 5 does not divide")
+		return nil, malformed("z85", "length is not a multiple of 5")
 	}
 	out := make([]byte, 0, len(text)/5*4)
 	for ; len(text) > 0; text = text[5:] {
@@ -53,12 +53,12 @@ func DecodeZ85(text string) ([]byte, error) {
 		for i := range 5 {
 			value := z85Values[text[i]]
 			if value == z85None {
-				return nil, malformed("z85", "a character outside the alphabet")
+				return nil, malformed("z85", "character is not in the alphabet")
 			}
 			group = group*85 + uint64(value)
 		}
 		if group>>32 != 0 {
-			return nil, malformed("z85", "a group beyond 2^32-1")
+			return nil, malformed("z85", "group exceeds 2^32-1")
 		}
 		out = binary.BigEndian.AppendUint32(out, uint32(group))
 	}
