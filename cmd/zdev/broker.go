@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"math"
 	"strings"
 	"time"
 
@@ -30,6 +31,9 @@ func (b *beats) register(flags *pflag.FlagSet) {
 func (b *beats) check() error {
 	if b.heartbeat <= 0 || b.liveness <= 0 {
 		return command.Fail(command.ExitUsage, "--heartbeat and --liveness must be above 0")
+	}
+	if b.heartbeat > math.MaxInt64/time.Duration(b.liveness) {
+		return command.Fail(command.ExitUsage, "--heartbeat times --liveness is longer than 292 years")
 	}
 	return nil
 }

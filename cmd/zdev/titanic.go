@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/internal/command"
+	"clustermap/patterns/majordomo"
 	"clustermap/patterns/titanic"
 
 	"github.com/spf13/cobra"
@@ -74,6 +75,12 @@ standard error.`,
 			if n <= 0 {
 				return command.Fail(command.ExitUsage, "--concurrency, --per-service and the limits must be above 0")
 			}
+		}
+		if concurrency > majordomo.MaxConcurrency {
+			return command.Fail(command.ExitUsage, "--concurrency is at most %d", majordomo.MaxConcurrency)
+		}
+		if maxRequest > titanic.MaxMessageBytes || maxReply > titanic.MaxMessageBytes {
+			return command.Fail(command.ExitUsage, "--max-request and --max-reply are at most 512MiB")
 		}
 		if o.AttemptTimeout <= 0 || o.RetryMax <= 0 || o.RequestTTL == 0 || o.ReplyTTL == 0 {
 			return command.Fail(command.ExitUsage, "--attempt-timeout and --retry-max must be above 0, --request-ttl and --reply-ttl not 0")

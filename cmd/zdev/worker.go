@@ -113,6 +113,9 @@ to connect, and says so on standard error.`,
 		if concurrency <= 0 || maxReply <= 0 {
 			return command.Fail(command.ExitUsage, "--concurrency and --max-reply must be above 0")
 		}
+		if concurrency > majordomo.MaxConcurrency {
+			return command.Fail(command.ExitUsage, "--concurrency is at most %d", majordomo.MaxConcurrency)
+		}
 		o := majordomo.WorkerOptions{
 			Broker: at.broker, Version: version, Concurrency: int(concurrency),
 			Heartbeat: beat.heartbeat, Liveness: int(beat.liveness),

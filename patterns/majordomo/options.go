@@ -2,6 +2,7 @@ package majordomo
 
 import (
 	"errors"
+	"math"
 	"time"
 
 	"clustermap/sockets"
@@ -31,6 +32,10 @@ const (
 	DefaultConnections = 16
 	DefaultMaxReply    = 256 << 20
 )
+
+// MaxConcurrency is the largest WorkerOptions.Concurrency: each request at once takes
+// a connection.
+const MaxConcurrency = 16384
 
 // BrokerOptions configures a Broker. The zero value works.
 type BrokerOptions struct {
@@ -106,13 +111,21 @@ func (c *checker) time(field string, d *time.Duration, standard time.Duration) {
 	}
 }
 
+// beats is for Heartbeat and Liveness, whose product is a time too.
+func (c *checker) beats(heartbeat *time.Duration, liveness *int) {
+	c.time("Heartbeat", heartbeat, DefaultHeartbeat)
+	c.count("Liveness", liveness, DefaultLiveness)
+	if *liveness > 0 && *heartbeat > math.MaxInt64/time.Duration(*liveness) {
+		c.bad("Liveness", "times Heartbeat is longer than 292 years")
+	}
+}
+
 func (c *checker) err() error { return errors.Join(c.faults...) }
 
 // withDefaults returns o with its defaults, or all that is wrong with it.
 func (o BrokerOptions) withDefaults() (BrokerOptions, error) {
 	var c checker
-	c.time("Heartbeat", &o.Heartbeat, DefaultHeartbeat)
-	c.count("Liveness", &o.Liveness, DefaultLiveness)
+	c.beats(&o.Heartbeat, &o.Liveness)
 	if o.Expiry == 0 {
 		o.Expiry = DefaultExpiry
 	}
@@ -148,7 +161,8 @@ type WorkerOptions struct {
 
 	// Concurrency is how many requests are handled at once. Each has a connection
 	// of its own, since a worker of MDP handles one request at a time; the broker
-	// takes them for so many workers. 0 means DefaultConcurrency.
+	// takes them for so many workers. At most MaxConcurrency. 0 means
+	// DefaultConcurrency.
 	Concurrency int
 
 	// Heartbeat is how often the broker is sent a HEARTBEAT if it is sent nothing
@@ -189,8 +203,10 @@ func (o WorkerOptions) withDefaults() (WorkerOptions, error) {
 		c.bad("Version", "is neither Version01 nor Version02")
 	}
 	c.count("Concurrency", &o.Concurrency, DefaultConcurrency)
-	c.time("Heartbeat", &o.Heartbeat, DefaultHeartbeat)
-	c.count("Liveness", &o.Liveness, DefaultLiveness)
+	if o.Concurrency > MaxConcurrency {
+		c.bad("Concurrency", "is above 16384")
+	}
+	c.beats(&o.Heartbeat, &o.Liveness)
 	c.count("Ahead", &o.Ahead, DefaultAhead)
 	if o.Ahead > maxAhead {
 		c.bad("Ahead", "is above 1024")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"clustermap/patterns/majordomo"
 	"clustermap/sockets"
 )
 
@@ -39,7 +40,8 @@ type Options struct {
 	// Concurrency is how many requests to each of titanic.request,
 	// titanic.reply and titanic.close are handled at once. Requests that wait for the
 	// disk at the same time share a flush, so many are faster than few. Each is a
-	// connection to the broker. 0 means DefaultConcurrency.
+	// connection to the broker. At most majordomo.MaxConcurrency. 0 means
+	// DefaultConcurrency.
 	Concurrency int
 
 	// PerService is how many stored requests of one service are given to the broker
@@ -128,9 +130,9 @@ func positive[T int | int64 | time.Duration](c *checker, field string, v *T, sta
 	}
 }
 
-// maxMessage bounds MaxRequestBytes and MaxReplyBytes, so that all sizes fit
+// MaxMessageBytes bounds MaxRequestBytes and MaxReplyBytes, so that all sizes fit
 // what bbolt can store, on systems of 32 bits too.
-const maxMessage = 512 << 20
+const MaxMessageBytes = 512 << 20
 
 // withDefaults returns o with its defaults, or all that is wrong with it.
 func (o Options) withDefaults() (Options, error) {
@@ -142,6 +144,9 @@ func (o Options) withDefaults() (Options, error) {
 		c.bad("Dir", "is empty")
 	}
 	positive(&c, "Concurrency", &o.Concurrency, DefaultConcurrency)
+	if o.Concurrency > majordomo.MaxConcurrency {
+		c.bad("Concurrency", "is above 16384")
+	}
 	positive(&c, "PerService", &o.PerService, DefaultPerService)
 	positive(&c, "AttemptTimeout", &o.AttemptTimeout, DefaultAttemptTimeout)
 	positive(&c, "RetryMin", &o.RetryMin, min(DefaultRetryMin, cmp.Or(max(o.RetryMax, 0), DefaultRetryMin)))
@@ -157,10 +162,10 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	positive(&c, "MaxRequestBytes", &o.MaxRequestBytes, DefaultMaxRequestBytes)
 	positive(&c, "MaxReplyBytes", &o.MaxReplyBytes, DefaultMaxReplyBytes)
-	if o.MaxRequestBytes > maxMessage {
+	if o.MaxRequestBytes > MaxMessageBytes {
 		c.bad("MaxRequestBytes", "is above 512 MiB")
 	}
-	if o.MaxReplyBytes > maxMessage {
+	if o.MaxReplyBytes > MaxMessageBytes {
 		c.bad("MaxReplyBytes", "is above 512 MiB")
 	}
 	positive(&c, "MaxRequests", &o.MaxRequests, DefaultMaxRequests)

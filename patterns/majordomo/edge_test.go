@@ -1,0 +1,31 @@
+package majordomo
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+)
+
+// TestOptionEdges: numbers that no machine has room for, and times whose product is no
+// time any more, are faults of the options.
+func TestOptionEdges(t *testing.T) {
+	t.Parallel()
+	for _, o := range []WorkerOptions{
+		{Broker: "tcp://127.0.0.1:1", Concurrency: MaxConcurrency + 1},
+		{Broker: "tcp://127.0.0.1:1", Heartbeat: math.MaxInt64, Liveness: 2},
+		{Broker: "tcp://127.0.0.1:1", Heartbeat: time.Hour, Liveness: math.MaxInt32},
+	} {
+		if _, err := o.withDefaults(); !isOptionError(err) {
+			t.Errorf("worker with %d at once, %v, %d: %v", o.Concurrency, o.Heartbeat, o.Liveness, err)
+		}
+	}
+	if _, err := (BrokerOptions{Heartbeat: math.MaxInt64 / 2}).withDefaults(); !isOptionError(err) {
+		t.Errorf("broker: %v", err)
+	}
+}
+
+func isOptionError(err error) bool {
+	_, ok := errors.AsType[*OptionError](err)
+	return ok
+}
