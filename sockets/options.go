@@ -101,6 +101,9 @@ type Options struct {
 	// them. With Drop, bytes that are being written do not count, so a peer
 	// that stops reading can hold up to SendHWMBytes in addition. The queues
 	// may exceed the limit by one sixteenth before the socket notices.
+	//
+	// A ROUTER has such a limit only if this is above zero, and disconnects the
+	// peer with the longest queue, whatever FullPolicy says.
 	SendTotalBytes int
 
 	// SendBuffer and RecvBuffer set the sizes, in bytes, of the operating

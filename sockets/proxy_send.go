@@ -123,6 +123,7 @@ func (f *forwarder) route(ctx context.Context, r *Router, p *parcel, from int) (
 	n, v := to.pipe.out.offerSpans(to.peer, nil, wire, f.spans, owner)
 	switch {
 	case n > 0:
+		r.queuedSpans(f.spans[:n])
 		return n, nil
 	case v == isEnded || !r.opts.Mandatory:
 		to.pipe.out.countDrops(count)

@@ -17,12 +17,14 @@ import (
 type Router struct {
 	socket
 	routes routes
+	total  total
 }
 
 // NewRouter returns a new ROUTER socket. If options are invalid, the error
 // joins an [*OptionError] for each of them.
 func NewRouter(o Options) (*Router, error) {
 	r := &Router{}
+	r.total.init(o.SendTotalBytes)
 	if err := r.init(zmtp.ROUTER, o, (*routerPattern)(r)); err != nil {
 		return nil, err
 	}
@@ -83,6 +85,8 @@ func (r *Router) Send(ctx context.Context, frames ...[]byte) error {
 	}
 	if to.pipe.out.offer(to.peer, frames[1:]) != accepted {
 		to.pipe.out.countDrops(1)
+	} else {
+		r.queuedFrames(frames[1:])
 	}
 	return r.open()
 }
@@ -111,6 +115,7 @@ func (r *Router) sendTo(ctx context.Context, to route, frames [][]byte) error {
 	for {
 		v := to.pipe.out.offer(to.peer, frames)
 		if v == accepted {
+			r.queuedFrames(frames)
 			return nil
 		}
 		if err := r.await(ctx, to, v, &l); err != nil {
@@ -141,6 +146,7 @@ func (r *Router) SendWire(ctx context.Context, peer *Peer, wire []byte, messages
 	for {
 		v := peer.pipe.out.offerWire(peer, wire, messages, owner)
 		if v == accepted {
+			r.queued(len(wire))
 			return nil
 		}
 		if err := r.await(ctx, route{peer.pipe, peer}, v, &l); err != nil {

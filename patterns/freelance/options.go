@@ -165,6 +165,11 @@ type ServerOptions struct {
 	// sockets.DefaultHWMBytes.
 	MaxQueuedBytes int
 
+	// MaxTotalBytes bounds the bytes of replies that wait to be written to all clients
+	// together. Beyond it the client with the most is disconnected
+	// (sockets.ErrSlowPeer). 0 means sockets.DefaultSendTotal.
+	MaxTotalBytes int
+
 	// SkipDelimiter removes an empty first frame from the body of a request if
 	// more frames follow. The guide's Python client puts one there, its C client
 	// does not. By default the Handler gets it.
@@ -215,6 +220,7 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 		{"MaxWaiting", &o.MaxWaiting, DefaultMaxWaiting},
 		{"MaxWaitingBytes", &o.MaxWaitingBytes, DefaultMaxWaitingBytes},
 		{"MaxQueuedBytes", &o.MaxQueuedBytes, 0},
+		{"MaxTotalBytes", &o.MaxTotalBytes, sockets.DefaultSendTotal},
 		{"MaxClients", &o.MaxClients, 0},
 	} {
 		if *n.value < 0 {

@@ -116,6 +116,7 @@ func (s *Server) listen(ctx context.Context, bind, identity string) error {
 		MaxConnections: s.opts.MaxClients,
 		SendHWM:        -1, // a client may have many requests; the bound in bytes holds
 		SendHWMBytes:   s.opts.MaxQueuedBytes,
+		SendTotalBytes: s.opts.MaxTotalBytes,
 		Metadata:       map[string]string{property: propertyVersion},
 		Linger:         replyLinger,
 		Prepare:        s.take,

@@ -78,9 +78,10 @@ type BrokerOptions struct {
 	// Socket configures the ROUTER socket: security, the number of connections
 	// (MaxConnections), the size of messages, the monitor. The broker sets Notify
 	// and Mandatory itself, and announces X-MDP in Metadata. Where they are 0,
-	// SendHWM is 65,536, RecvHWM 4,096 and Linger 500 ms. A client that does not take
-	// its replies, so that its queue is full, is disconnected
-	// (sockets.ErrSlowPeer).
+	// SendHWM is 65,536, RecvHWM 4,096, SendTotalBytes sockets.DefaultSendTotal (1 GiB)
+	// and Linger 500 ms. A client that does not take its replies, so that its queue is
+	// full, is disconnected (sockets.ErrSlowPeer), and so is the one with the longest
+	// queue when all together are beyond SendTotalBytes.
 	Socket sockets.Options
 }
 
@@ -143,6 +144,9 @@ func (o BrokerOptions) withDefaults() (BrokerOptions, error) {
 	}
 	if s.RecvHWM == 0 {
 		s.RecvHWM = 4096
+	}
+	if s.SendTotalBytes == 0 {
+		s.SendTotalBytes = sockets.DefaultSendTotal
 	}
 	if s.Linger == 0 {
 		s.Linger = 500 * time.Millisecond

@@ -1,0 +1,69 @@
+package sockets
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"clustermap/zmtp"
+)
+
+// A ROUTER whose peers do not read keeps within the bound on all queues together, which is
+// far below the sum of the bounds on each: who is furthest behind is disconnected. The
+// peer that reads loses nothing.
+func TestRouterQueuesAreBoundedTogether(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	const n, limit, size = 10, 4 << 20, 100_000
+	var gone atomic.Int32
+	router := bind(t, NewRouter, Options{
+		SendHWM: -1, SendTotalBytes: limit, SendBuffer: 64 << 10,
+		Monitor: func(e Event) {
+			if e.Kind == Disconnected && errors.Is(e.Err, ErrSlowPeer) {
+				gone.Add(1)
+			}
+		},
+	})
+	peers := make([]*Peer, n)
+	for i := range peers {
+		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
+		r.send(zmtp.AppendMessage(nil, []byte("hello")))
+		var b Batch
+		must(t, router.RecvBatch(ctx, &b))
+		peers[i] = b.Peer()
+		b.Release()
+	}
+	healthy := open(t, NewDealer, Options{})
+	must(t, healthy.Connect(router.LastEndpoint()))
+	must(t, healthy.Send(ctx, []byte("hello")))
+	var b Batch
+	must(t, router.RecvBatch(ctx, &b))
+	reader := b.Peer()
+	b.Release()
+
+	body := make([]byte, size)
+	wire := zmtp.AppendMessage(nil, body)
+	most := 0
+	for i := 0; gone.Load() < n; i++ {
+		for _, p := range peers {
+			if err := router.SendWire(ctx, p, wire, 1, nil); err != nil && !errors.Is(err, ErrUnroutable) {
+				t.Fatal(err)
+			}
+		}
+		must(t, router.SendTo(ctx, reader, body))
+		_, err := healthy.Recv(ctx)
+		must(t, err)
+		sum := 0
+		for _, p := range router.Peers() {
+			sum += p.QueuedBytes
+		}
+		most = max(most, sum)
+		if i > 100*limit/size {
+			// The first to go leave room for the others, and then the rest take it.
+			t.Fatalf("%d of %d that do not read are still there", n-gone.Load(), n)
+		}
+	}
+	if most > limit+limit/totalStep+(n+1)*size {
+		t.Errorf("%d bytes were queued, bound %d", most, limit)
+	}
+}
