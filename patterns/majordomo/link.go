@@ -116,13 +116,18 @@ func (l *link) receive() error {
 			return err
 		}
 	}
-	for l.dealer.TryRecvBatch(&batch) == nil { // what came before the end
+	// What came before the end. The connection may still be there, and a broker that does
+	// not pause: hence the bound.
+	for n := 0; n < lastBatches && l.dealer.TryRecvBatch(&batch) == nil; n++ {
 		if err := l.take(&batch); err != nil {
 			return err
 		}
 	}
 	return context.Cause(l.ctx)
 }
+
+// lastBatches bounds what is taken from a connection after its end.
+const lastBatches = 4096
 
 // take hands replies to those who wait for them.
 func (l *link) take(batch *sockets.Batch) error {
