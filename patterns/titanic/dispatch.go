@@ -24,6 +24,10 @@ type broker interface {
 // not answer: not the request's fault.
 var errUnavailable = errors.New("titanic: service is unavailable")
 
+// errHeld ends an attempt whose reply finds no room among those that wait for the disk.
+// The request is executed again later.
+var errHeld = errors.New("titanic: too many replies wait for the disk")
+
 // A dispatcher has the stored requests executed. Each service that has requests has a
 // goroutine, a queue and a limit of its own, so none waits for another.
 type dispatcher struct {
@@ -37,6 +41,8 @@ type dispatcher struct {
 
 	mu       sync.Mutex
 	services map[string]*service
+	promised map[string]int // services that requests are being stored for, and how many
+	held     int            // bytes of the replies that wait for the disk
 	closed   bool
 	counts   dispatchCounts
 }
@@ -48,6 +54,7 @@ type dispatcherOptions struct {
 	maxServices        int
 	maxReply           int   // bytes of a reply
 	maxReplies         int64 // bytes of stored replies, beyond which nothing is executed
+	maxHeld            int   // bytes of replies that wait for the disk
 }
 
 type dispatchCounts struct {
@@ -93,16 +100,38 @@ func (h *delayHeap) Pop() any {
 }
 
 func newDispatcher(o dispatcherOptions, b broker) *dispatcher {
-	d := &dispatcher{options: o, broker: b, began: time.Now(), services: make(map[string]*service)}
+	d := &dispatcher{options: o, broker: b, began: time.Now(), services: make(map[string]*service), promised: make(map[string]int)}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	return d
 }
 
-// admits tells whether requests for a service are taken.
-func (d *dispatcher) admits(name string) bool {
+// admit tells whether a request for a service is taken. It keeps a place for the service
+// until settle is called, when the request is stored or not.
+func (d *dispatcher) admit(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.services[name] != nil || len(d.services) < d.options.maxServices
+	if d.services[name] == nil && d.promised[name] == 0 {
+		n := len(d.services)
+		for other := range d.promised { // as many as there are requests handled at once
+			if d.services[other] == nil {
+				n++
+			}
+		}
+		if n >= d.options.maxServices {
+			return false
+		}
+	}
+	d.promised[name]++
+	return true
+}
+
+// settle ends what admit began.
+func (d *dispatcher) settle(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.promised[name]--; d.promised[name] == 0 {
+		delete(d.promised, name)
+	}
 }
 
 // add takes a request that is stored.
@@ -180,6 +209,8 @@ func (d *dispatcher) serve(s *service) {
 			e.state = stateReady
 			s.ready.pushBack(e)
 		}
+		// Or replies wait for a disk that is slow or full.
+		crowded = crowded || d.held >= d.options.maxHeld/2
 		for available && !crowded && s.running < d.options.perService && s.ready.first != nil {
 			d.start(s, s.ready.first)
 		}
@@ -282,12 +313,26 @@ func (d *dispatcher) attempt(ctx context.Context, s *service, e *entry) error {
 	if err != nil {
 		return err
 	}
+	size := 0
+	for _, f := range reply {
+		size += len(f)
+	}
 	d.mu.Lock()
 	s.served = true
 	if k == kindRefused {
 		d.counts.refused++
 	}
+	if d.held > 0 && d.held+size > d.options.maxHeld {
+		d.mu.Unlock()
+		return errHeld
+	}
+	d.held += size
 	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		d.held -= size
+		d.mu.Unlock()
+	}()
 	// The request was executed, and will be once more if the reply is lost. So it is
 	// kept here until there is room on the disk; it also occupies one of the service's
 	// places.

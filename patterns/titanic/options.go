@@ -23,6 +23,7 @@ const (
 	DefaultMaxRequests     = 1_000_000
 	DefaultMaxBytes        = 1 << 30
 	DefaultMaxServices     = 4096
+	DefaultMaxHeldBytes    = 256 << 20
 
 	DefaultPollMin = 20 * time.Millisecond
 	DefaultPollMax = time.Second
@@ -82,6 +83,12 @@ type Options struct {
 	// alone have as much, nothing is executed, so that the store never has more than twice
 	// this and the replies that are under way. 0 means DefaultMaxBytes.
 	MaxBytes int64
+
+	// MaxHeldBytes bounds the bytes of replies that are in memory because they wait for the
+	// disk, all services together. With half of it workers are given nothing more, and a
+	// reply that finds no room is dropped and its request executed again. A lone reply
+	// is kept in any case. 0 means DefaultMaxHeldBytes.
+	MaxHeldBytes int
 
 	// MaxServices bounds the services that stored requests wait for. Beyond it,
 	// titanic.request answers 500 for other services. 0 means DefaultMaxServices.
@@ -170,6 +177,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	positive(&c, "MaxRequests", &o.MaxRequests, DefaultMaxRequests)
 	positive(&c, "MaxBytes", &o.MaxBytes, DefaultMaxBytes)
+	positive(&c, "MaxHeldBytes", &o.MaxHeldBytes, DefaultMaxHeldBytes)
 	positive(&c, "MaxServices", &o.MaxServices, DefaultMaxServices)
 	positive(&c, "MaxBatch", &o.MaxBatch, 0)
 	positive(&c, "Heartbeat", &o.Heartbeat, 0)

@@ -60,6 +60,7 @@ func newServer(o Options, b broker) (*Server, error) {
 	s.dispatch = newDispatcher(dispatcherOptions{
 		perService: o.PerService, attempt: o.AttemptTimeout, retryMin: o.RetryMin, retryMax: o.RetryMax,
 		maxServices: o.MaxServices, maxReply: o.MaxReplyBytes, maxReplies: o.MaxBytes,
+		maxHeld: o.MaxHeldBytes,
 	}, b)
 	st, err := openStore(o.Dir, storeOptions{
 		maxEntries: o.MaxRequests, maxBytes: o.MaxBytes, maxBatch: o.MaxBatch, pause: diskPause,
@@ -85,10 +86,11 @@ func (s *Server) request(_ context.Context, frames [][]byte) ([][]byte, error) {
 		return answer(statusUnknown)
 	}
 	service := string(frames[0])
-	if !s.dispatch.admits(service) {
+	if !s.dispatch.admit(service) {
 		s.full.Add(1)
 		return answer(statusError)
 	}
+	defer s.dispatch.settle(service)
 	id, err := s.store.put(service, frames[1:])
 	if err != nil {
 		if errors.Is(err, errFull) {
