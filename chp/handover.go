@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -76,13 +77,19 @@ func (s *Server) takeHandover(ctx context.Context, peer *sockets.Peer) {
 	answer := func(err error) {
 		var reason []byte
 		if err != nil {
-			reason = []byte(err.Error())
+			reason = []byte(plainReason(err))
 		}
 		s.reply(peer, answerHandover, reason)
 	}
 	if !s.handovers.begin(ctx, s.handover, answer) {
 		answer(errHandover)
 	}
+}
+
+// plainReason is an error's text without the names of packages: it is put behind others.
+func plainReason(err error) string {
+	text := strings.TrimPrefix(err.Error(), "chp: no handover: ")
+	return strings.TrimPrefix(text, "binarystar: ")
 }
 
 // handover has the other server of the pair take over, and returns when it has. The
