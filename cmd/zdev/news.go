@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -45,6 +46,9 @@ func (n *news) watch(e sockets.Event) {
 	case sockets.HandshakeSucceeded:
 		n.away, n.err = false, nil
 	case sockets.ConnectFailed, sockets.HandshakeFailed: // follows Disconnected if there is no broker any more
+		if errors.Is(e.Err, context.Canceled) {
+			return // the device closes the connection
+		}
 		n.away, n.err = true, e.Err
 	default:
 		return

@@ -150,7 +150,7 @@ func (r *replay) finish(ctx context.Context, cmd *cobra.Command, name string, er
 	case ctx.Err() != nil:
 		return nil // asked to end
 	case errors.As(err, &torn):
-		fmt.Fprintf(cmd.ErrOrStderr(), "zdev: %s ends in the middle of a record, which begins at byte %d; everything before it was played\n", name, torn.Offset)
+		command.Say(cmd.ErrOrStderr(), fmt.Sprintf("zdev: %s ends in the middle of a record, which begins at byte %d; everything before it was played\n", name, torn.Offset))
 	case errors.As(err, &corrupt):
 		return command.Fail(command.ExitRefused, "%s is damaged at byte %d: %s; everything before it was played", name, corrupt.Offset, corrupt.Reason)
 	case err != nil:
@@ -160,7 +160,7 @@ func (r *replay) finish(ctx context.Context, cmd *cobra.Command, name string, er
 		return nil
 	}
 	if r.replied == nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "zdev: played %d messages\n", r.played)
+		command.Say(cmd.ErrOrStderr(), fmt.Sprintf("zdev: played %d messages\n", r.played))
 		return nil
 	}
 	limit := time.After(r.timeout)
@@ -173,7 +173,7 @@ func (r *replay) finish(ctx context.Context, cmd *cobra.Command, name string, er
 			return command.Fail(command.ExitNoAnswer, "played %d requests, and got %d replies within %v after the last", r.played, r.replies.Load(), r.timeout)
 		}
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "zdev: played %d requests, got %d replies\n", r.played, r.replies.Load())
+	command.Say(cmd.ErrOrStderr(), fmt.Sprintf("zdev: played %d requests, got %d replies\n", r.played, r.replies.Load()))
 	return nil
 }
 

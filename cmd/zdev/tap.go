@@ -104,6 +104,9 @@ standard error says how much was recorded, and how much was lost.`,
 	registerRecord(cmd.Flags(), &record, &also, &queue)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 		b.frontend.bind, b.backend.bind = b.kind != string(pubsub), b.kind == string(pubsub)
+		if queue <= 0 {
+			return command.Fail(command.ExitUsage, "--queue %v: give from 1KiB to 2047MiB", &queue)
+		}
 		filter, err := p.filter()
 		if err != nil {
 			return err
@@ -191,7 +194,9 @@ func (t *tapping) print(out io.Writer, format func([]byte, *espresso.Event) []by
 	})
 }
 
-func (t *tapping) say(format string, a ...any) { fmt.Fprintf(t.stderr, "zdev: "+format+"\n", a...) }
+func (t *tapping) say(format string, a ...any) {
+	command.Say(t.stderr, fmt.Sprintf("zdev: "+format+"\n", a...))
+}
 
 // drainTime is how long the end of a tap waits for its output and its recording.
 const drainTime = 2 * time.Second

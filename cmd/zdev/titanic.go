@@ -100,7 +100,7 @@ standard error.`,
 		}
 		defer server.Close()
 		if n := server.Status().Waiting; n > 0 {
-			fmt.Fprintf(cmd.ErrOrStderr(), "zdev: %d requests wait in %s\n", n, o.Dir)
+			command.Say(cmd.ErrOrStderr(), fmt.Sprintf("zdev: %d requests wait in %s\n", n, o.Dir))
 		}
 		go func() {
 			select {

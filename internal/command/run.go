@@ -61,10 +61,11 @@ func execute(ctx context.Context, root *cobra.Command, args []string, s streams)
 		// What fails before a command's own function runs is the command line.
 		failed = &Error{Code: ExitUsage, Err: err}
 	}
-	fmt.Fprintf(s.err, "%s: %v\n", root.Name(), failed)
+	text := fmt.Sprintf("%s: %v\n", root.Name(), failed)
 	if failed.Code == ExitUsage {
-		fmt.Fprintf(s.err, "see: %s --help\n", command.CommandPath())
+		text += fmt.Sprintf("see: %s --help\n", command.CommandPath())
 	}
+	Say(s.err, text)
 	return failed.Code
 }
 

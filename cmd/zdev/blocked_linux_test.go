@@ -1,0 +1,59 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"clustermap/internal/command"
+)
+
+// A tap whose standard error is a full pipe ends when it is asked to, and so does a
+// command that fails.
+func TestStandardErrorFull(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	fd := int(w.Fd()) // once: it makes the pipe wait again
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{4096, 1} {
+		for {
+			if _, err := syscall.Write(fd, make([]byte, size)); err != nil {
+				break
+			}
+		}
+	}
+	// The flag is the pipe's, not the descriptor's: the commands share it.
+	if err := syscall.SetNonblock(fd, false); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	recording := filepath.Join(dir, "flow")
+	tap := zdev.Command(t, "tap", "--frontend", "bind:ipc://"+filepath.Join(dir, "f"), "--backend", "ipc://"+filepath.Join(dir, "b"), "--record", recording)
+	fails := zdev.Command(t, "broker", "--bind", "tcp://127.0.0.1:99999")
+	tap.Stderr, fails.Stderr = w, w
+	p, failed := zdev.StartCommand(t, tap), zdev.StartCommand(t, fails)
+	w.Close()
+	if code := failed.Wait(); code != command.ExitUsage {
+		t.Errorf("exit code %d of a command that fails", code)
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(dir, "b")); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the tap does not begin")
+		}
+	}
+	p.Signal(syscall.SIGTERM)
+	if code := p.Wait(); code != command.ExitDone {
+		t.Errorf("exit code %d of the tap", code)
+	}
+}
