@@ -4,7 +4,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// conflates says whether Options.Conflate applies to the socket.
+// conflates reports whether Options.Conflate applies to the socket.
 func (s *socket) conflates() bool {
 	switch s.kind {
 	case zmtp.PUSH, zmtp.PULL, zmtp.PUB, zmtp.SUB, zmtp.DEALER:
@@ -21,9 +21,9 @@ func (o *outbox) commit(before, messages int) {
 	}
 }
 
-// keepLast drops all but the last of the messages that were appended to the
-// stage behind the given place. What was lent before the queue was to conflate
-// is not for us to give back with locks held: then all stays.
+// keepLast drops all messages that were appended to the stage after the given
+// offset, except the last. If bytes were lent before the queue began to
+// conflate, everything stays, because they cannot be released with locks held.
 func (q *outqueue) keepLast(before int) {
 	for _, item := range q.items {
 		if item.owner != nil {
@@ -46,8 +46,8 @@ func (q *outqueue) keepLast(before int) {
 	q.messages, q.bytes = 1, n
 }
 
-// keepLast drops all that is queued in q, and of b all but the last message,
-// which is to be queued. mu must be held.
+// keepLast drops everything that is queued in q, and all messages of b except
+// the last, which will be queued. mu must be held.
 func (in *inbox) keepLast(q *inqueue, b *Batch) {
 	dropped := len(b.spans) - 1
 	if dropped < 0 {
