@@ -256,7 +256,7 @@ func codedWriter(t testing.TB, o *outbox, c *conn) *writer {
 	t.Helper()
 	w := &writer{pipe: &pipe{}, conn: c, codec: &maskCodec{}}
 	w.pipe.out.init(hwm{unbounded, unbounded})
-	if !o.take(&w.queue, &w.control, nil, nil) {
+	if !o.take(&w.load, nil, nil) {
 		t.Fatal("nothing to take")
 	}
 	w.gather()
@@ -412,7 +412,7 @@ func TestAllocCodec(t *testing.T) {
 		data, _ = codec.Encode(data[:0], messages)
 		must(t, feedTo(src, data, 50_000, never))
 		w.pipe.out.offerWire(nil, messages, 200, nil)
-		w.pipe.out.take(&w.queue, &w.control, nil, nil)
+		w.pipe.out.take(&w.load, nil, nil)
 		w.gather()
 		_, err := w.sendCoded()
 		must(t, err)

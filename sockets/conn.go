@@ -295,8 +295,7 @@ func (s *socket) notEstablished(c *conn, endpoint, remote string, err error) err
 func (x *dialogue) run() error {
 	p, c := x.reader.pipe, x.reader.conn
 	o := &p.socket.opts
-	beats := o.HeartbeatInterval > 0
-	p.out.launch(x.write, newDirectWriter(&x.writer), beats || len(o.HelloMessage) > 0, beats) // either is the writer's own
+	p.out.launch(x.write, newDirectWriter(&x.writer), o.HeartbeatInterval > 0) // PINGs are the writer's own
 	rejected := false
 	if n := x.reader.newcomer; n != nil {
 		x.writers.Go(func() { rejected = !n.wait(o.HandshakeTimeout) })
@@ -355,6 +354,9 @@ func (s *socket) closes(c *conn, err error) bool {
 // sends is ignored.
 func (s *socket) attach(p *pipe, peer *Peer) (refused error) {
 	p.out.attach(peer)
+	if hello := s.helloMessage(); hello != nil {
+		p.out.precede(hello, 1)
+	}
 	s.in.joined()
 	refused = s.pattern.attach(p, peer)
 	p.peer.Store(peer) // after attach, which may set its identity

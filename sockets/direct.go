@@ -9,7 +9,7 @@ package sockets
 const maxDirect = 16 << 10
 
 // directWriter is the connection as senders write to it. While the outbox's
-// mutex is held and the writer sleeps, or was never started, nobody else does.
+// mutex is held and the drain is not at work, nobody else does.
 type directWriter struct {
 	attempt *attempt
 	peer    *Peer
@@ -31,8 +31,7 @@ func newDirectWriter(w *writer) *directWriter {
 // kernel takes at least some of it. mu must be held.
 func (o *outbox) writeDirect() bool {
 	q := &o.queue
-	idle := o.asleep || o.start != nil
-	if !idle || len(q.items) != 1 || q.items[0].owner != nil || q.bytes > maxDirect || len(o.control)+len(o.rest) > 0 {
+	if o.drain <= working || len(o.head.bytes) > 0 || len(q.items) != 1 || q.items[0].owner != nil || q.bytes > maxDirect {
 		return false
 	}
 	bytes := q.stage.bytes
@@ -40,21 +39,16 @@ func (o *outbox) writeDirect() bool {
 	if n == 0 {
 		return false
 	}
-	o.direct.peer.messagesOut.Add(uint64(q.messages))
 	o.direct.peer.bytesOut.Add(uint64(q.bytes))
 	if n < len(bytes) {
 		// Begun is as good as taken: if the connection breaks, the message is
-		// lost (RFC 37, 1.3).
-		o.rest = append(o.rest[:0], bytes[n:]...)
+		// lost (RFC 37, 1.3). The writer counts it.
+		o.head.add(bytes[n:], q.messages)
 		o.rouse()
+	} else {
+		o.direct.peer.messagesOut.Add(uint64(q.messages))
 	}
 	q.clear()
 	q.rest()
 	return true
-}
-
-// takeRest puts what is left of a message in front of control. mu must be held.
-func (o *outbox) takeRest(control *[]byte) {
-	*control = append(append((*control)[:0], o.rest...), o.control...)
-	o.control, o.rest = o.control[:0], nil
 }

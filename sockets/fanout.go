@@ -60,7 +60,7 @@ func (p *publisher) sendAlone(q *pipe, frames [][]byte) (full *pipe) {
 	for _, f := range frames {
 		p.room -= int64(zmtp.FrameSize(len(f)))
 	}
-	if q.out.offer(nil, frames) == isFull {
+	if q.out.offer(nil, nil, frames) == isFull {
 		if p.opts.FullPolicy == Block {
 			return q
 		}
@@ -72,7 +72,7 @@ func (p *publisher) sendAlone(q *pipe, frames [][]byte) (full *pipe) {
 // share queues a message for the groups: in their logs, and for the peers that
 // do not follow them.
 func (p *publisher) share(groups []*group, wire []byte, owner Owner) {
-	roomy := p.opts.FullPolicy == Block
+	roomy := p.opts.FullPolicy == Block // room was found before, and is not looked for again
 	for _, g := range groups {
 		p.room -= int64(len(wire)) * int64(len(g.apart))
 		if g.log != nil {
@@ -83,7 +83,9 @@ func (p *publisher) share(groups []*group, wire []byte, owner Owner) {
 			if q.sub.evicted {
 				continue
 			}
-			if q.out.offerShared(wire, owner, roomy) == isFull {
+			if roomy {
+				q.out.force(nil, wire, 1, owner)
+			} else if q.out.offerWire(nil, wire, 1, owner) == isFull {
 				p.overflow(q, 1)
 			}
 		}
@@ -136,7 +138,7 @@ func (p *publisher) crowded(groups []*group, alone *pipe) (full *pipe) {
 	block := p.opts.FullPolicy == Block
 	if alone != nil {
 		p.separate(alone)
-		if block && !alone.out.hasRoom() {
+		if block && alone.out.would() == isFull {
 			return alone
 		}
 		return nil
@@ -147,7 +149,7 @@ func (p *publisher) crowded(groups []*group, alone *pipe) (full *pipe) {
 			continue
 		}
 		for _, q := range g.apart {
-			if !q.out.hasRoom() {
+			if q.out.would() == isFull {
 				return q
 			}
 		}
@@ -282,20 +284,6 @@ func (o *outbox) roomLeft() hwm {
 		left = hwm{1, 1}
 	}
 	return left
-}
-
-// offerShared appends a message that several peers get: by copy, or lent if it
-// has an owner. With roomy, room was found before and is not checked again.
-func (o *outbox) offerShared(wire []byte, owner Owner, roomy bool) verdict {
-	o.mu.Lock()
-	v := o.admit(nil)
-	if v == accepted || v == isFull && roomy {
-		v = accepted
-		o.enter(wire, 1, owner)
-		o.rouse()
-	}
-	o.mu.Unlock()
-	return v
 }
 
 // overflow applies the policy to a peer that has no room. The mutex of the

@@ -45,7 +45,7 @@ func queued(q *pipe) []byte {
 func drain(peers ...*pipe) {
 	for _, q := range peers {
 		w := &writer{pipe: q}
-		q.out.take(&w.queue, &w.control, nil, func() {})
+		q.out.take(&w.load, nil, func() {})
 		w.release()
 	}
 }
@@ -202,7 +202,7 @@ func TestPubSendBatchBlock(t *testing.T) {
 	for _, q := range peers {
 		drain(q)
 		for range 9 {
-			q.out.offer(nil, [][]byte{nil})
+			q.out.offer(nil, nil, [][]byte{nil})
 		}
 	}
 	if n, err := pub.SendBatch(queue.NoWait, bodies); n != 2 || !errors.Is(err, ErrWouldBlock) {

@@ -109,19 +109,18 @@ func (c *conn) receiveAlive(src source) error {
 	}
 }
 
-// beats makes the outbox request a PING at each interval, if heartbeats are
-// enabled and the peer understands PING. stop ends that.
+// beats makes take add a PING at each interval, if heartbeats are enabled and the
+// peer understands PING. stop ends that.
 func (w *writer) beats() (stop func()) {
 	o := &w.pipe.socket.opts
 	if o.HeartbeatInterval == 0 || w.peer.info.Major < 3 {
 		return func() {}
 	}
 	ticker := time.NewTicker(o.HeartbeatInterval)
-	out := &w.pipe.out
-	out.beat = ticker.C
-	out.ping = zmtp.AppendPing(nil, uint16(o.HeartbeatTTL/pingUnit), nil)
+	w.beat = ticker.C
+	w.ping = zmtp.AppendPing(nil, uint16(o.HeartbeatTTL/pingUnit), nil)
 	return func() {
 		ticker.Stop()
-		out.beat, out.pinged = nil, false
+		w.beat, w.pinged = nil, false
 	}
 }

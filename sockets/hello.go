@@ -15,22 +15,6 @@ func (s *socket) helloMessage() []byte {
 	return zmtp.AppendMessage(nil, s.opts.HelloMessage)
 }
 
-// hello writes the hello message. The message is not queued: if it is not
-// written, it must not be sent on the next connection, which has its own. hello
-// reports false if the connection has ended.
-func (w *writer) hello() bool {
-	w.control = append(w.control, w.pipe.socket.helloMessage()...)
-	if len(w.control) == 0 {
-		return true
-	}
-	if !w.send() {
-		return false
-	}
-	w.release()
-	w.peer.messagesOut.Add(1)
-	return true
-}
-
 // speaksForPeers reports whether the application receives messages about a peer
 // that the peer has not sent.
 func (s *socket) speaksForPeers() bool {

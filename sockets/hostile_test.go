@@ -298,13 +298,13 @@ func TestHostilePings(t *testing.T) {
 	queued := func() int {
 		peer.pipe.out.mu.Lock()
 		defer peer.pipe.out.mu.Unlock()
-		return len(peer.pipe.out.control)
+		return len(peer.pipe.out.head.bytes)
 	}
 	// Until the kernel's buffers are full of answers, and then some more.
 	for full := 0; full < 10; {
 		r.send(flood)
 		n := queued()
-		if n > maxControl+100 {
+		if n > maxPongs+100 {
 			t.Fatalf("%d bytes of PONGs are queued", n)
 		}
 		if n > 0 {

@@ -44,6 +44,8 @@ type half struct {
 
 	newcomer *newcomer // the peer, if it had to wait for its identity; otherwise nil
 
+	more chan struct{} // has the goroutine of an eager side fetch; capacity 1, nil for others
+
 	ending *sync.Once // runs part; the two halves share it
 
 	fetching sync.Mutex
@@ -64,7 +66,9 @@ func newHalf(p *pipe, other *socket) *half {
 		conn:   &conn{gone: make(chan struct{})},
 		traits: p.socket.pattern.traits(),
 	}
-	h.eager = h.traits.ordered
+	if h.traits.ordered {
+		h.eager, h.more = true, make(chan struct{}, 1)
+	}
 	info := other.announced()
 	h.peer = &Peer{pipe: p, conn: h.conn, info: info, remote: p.endpoint, identity: info.Identity}
 	return h
@@ -75,9 +79,6 @@ func (h *half) attach() {
 	refused := h.socket.attach(h.pipe, h.peer)
 	h.newcomer, _ = errors.AsType[*newcomer](refused)
 	h.ignore = refused != nil // a newcomer is ignored until it is admitted
-	if hello := h.socket.helloMessage(); hello != nil {
-		h.pipe.out.precede(hello, 1)
-	}
 }
 
 // begin allows fetching. Both sides must be attached.
@@ -90,26 +91,13 @@ func (h *half) begin() {
 // open makes available what this side sends and has queued already.
 func (h *half) open() {
 	to := h.other
-	o := &h.pipe.out
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.limits = o.limits.plus(to.socket.in.limits)
-	if to.socket.conflates() { // the other side's queue is ours
-		o.conflate, o.limits = true, hwm{unbounded, unbounded}
-	}
+	limits := h.pipe.out.link(to.socket.in.limits, to.socket.conflates()) // the other side's queue is ours
 	in := &to.socket.in
 	in.mu.Lock()
 	to.pipe.in.link = to
-	to.pipe.in.report = o.limits.low().messages
+	to.pipe.in.report = limits.low().messages
 	in.mu.Unlock()
-	o.link = to
-	o.full = false
-	o.room.Wake()
-	o.asleep = true
-	if !o.queue.empty() {
-		o.rouse()
-	}
-	o.settled()
+	h.pipe.out.launch(to.notify, nil, false)
 }
 
 // plus is the high-water mark of two queues that are one.
@@ -123,13 +111,25 @@ func (h hwm) plus(g hwm) hwm {
 	return hwm{sum(h.messages, g.messages), sum(h.bytes, g.bytes)}
 }
 
-// notify tells the receivers that there is something to fetch. The other side's
-// outbox.mu is held.
+// notify tells the receivers, or our own goroutine if we are eager, that there is
+// something to fetch. The other side's outbox.mu is held.
 func (h *half) notify() {
+	if h.eager {
+		h.nudge()
+		return
+	}
 	in := &h.socket.in
 	in.mu.Lock()
 	in.list(&h.pipe.in)
 	in.mu.Unlock()
+}
+
+// nudge makes the goroutine of an eager side fetch.
+func (h *half) nudge() {
+	select {
+	case h.more <- struct{}{}:
+	default:
+	}
 }
 
 // run serves the connection until it ends: with the context, because one of the
@@ -203,7 +203,7 @@ func (h *half) serve() {
 	}
 	for {
 		select {
-		case <-h.other.pipe.out.filled:
+		case <-h.more:
 			for !h.fetch() {
 				if !h.socket.in.settle(h.traits.notices, h.conn.gone) {
 					break
@@ -219,12 +219,8 @@ func (h *half) serve() {
 // goroutine if the application is behind. The other side calls it after queueing,
 // with no lock held.
 func (h *half) pump() {
-	if h.fetch() {
-		return
-	}
-	select {
-	case h.other.pipe.out.filled <- struct{}{}: // the goroutine will wait for room
-	default:
+	if !h.fetch() {
+		h.nudge() // the goroutine will wait for room
 	}
 }
 
@@ -285,21 +281,12 @@ func (h hwm) less(total hwm) hwm { return hwm{total.messages - h.messages, total
 // nothing.
 func (h *half) exchange() bool {
 	from := h.other
-	o := &from.pipe.out
-	o.mu.Lock()
-	if o.queue.empty() {
-		o.queue.rest()
-		o.asleep = true
-		o.mu.Unlock()
+	if !from.pipe.out.exchange(&h.taken) {
 		if cap(h.taken.items) > keepItems {
 			h.taken.items = nil
 		}
 		return false
 	}
-	h.taken, o.queue = o.queue, h.taken
-	o.held.messages += h.taken.messages
-	o.held.bytes += h.taken.bytes
-	o.mu.Unlock()
 	from.peer.messagesOut.Add(uint64(h.taken.messages))
 	from.peer.bytesOut.Add(uint64(h.taken.bytes))
 	return true
@@ -308,28 +295,7 @@ func (h *half) exchange() bool {
 // consumed records that messages have left our queue, and whether the queue is
 // empty now.
 func (h *half) consumed(n hwm, empty bool) {
-	o := &h.other.pipe.out
-	o.mu.Lock()
-	o.held.messages = max(0, o.held.messages-n.messages)
-	o.held.bytes = max(0, o.held.bytes-n.bytes)
-	roomy := false
-	if o.full {
-		low := o.limits.low()
-		messages, bytes := o.queue.messages+o.held.messages, o.queue.bytes+o.held.bytes
-		roomy = messages == 0 || messages < low.messages && bytes < low.bytes
-	}
-	if roomy {
-		o.full = false
-		o.room.Wake()
-	}
-	if empty && !h.eager {
-		o.asleep = true
-		if !o.queue.empty() {
-			o.rouse()
-		}
-	}
-	o.mu.Unlock()
-	if roomy {
+	if h.other.pipe.out.consumed(n, empty && !h.eager) {
 		from := h.other.socket
 		from.pattern.roomy(h.other.pipe)
 		from.in.watch.tell()

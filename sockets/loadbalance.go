@@ -157,7 +157,7 @@ func (lb *balancer) send(ctx context.Context, frames [][]byte) error {
 		if len(frames) == 1 {
 			v = one.pipe.out.offerOne(one.to, frames[0])
 		} else {
-			v = one.pipe.out.offer(one.to, frames)
+			v = one.pipe.out.offer(one.to, nil, frames)
 		}
 		if v == accepted {
 			return nil
@@ -177,7 +177,7 @@ func (lb *balancer) sendInTurn(ctx context.Context, frames [][]byte) error {
 			return err
 		}
 		for range lb.pipes {
-			if lb.turn().out.offer(nil, frames) == accepted {
+			if lb.turn().out.offer(nil, nil, frames) == accepted {
 				lb.passOn()
 				return nil
 			}
@@ -194,7 +194,7 @@ func (lb *balancer) try(head []byte, frames [][]byte) *pipe {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for range lb.pipes {
-		if p := lb.turn(); p.out.offerBehind(nil, head, frames) == accepted {
+		if p := lb.turn(); p.out.offer(nil, head, frames) == accepted {
 			lb.passOn()
 			return p
 		}

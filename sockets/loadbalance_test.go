@@ -34,12 +34,12 @@ func TestOnlyPipeTakenOut(t *testing.T) {
 			if one == nil || one.pipe != p {
 				t.Fatalf("the only pipe is %v", one)
 			}
-			if v := p.out.offer(one.to, message); v != accepted {
+			if v := p.out.offer(one.to, nil, message); v != accepted {
 				t.Fatalf("while connected: verdict %d", v)
 			}
 			lb.detached(p)
 			p.out.discard()
-			if v := p.out.offer(one.to, message); v != test.late {
+			if v := p.out.offer(one.to, nil, message); v != test.late {
 				t.Errorf("after the connection: verdict %d, want %d", v, test.late)
 			}
 			if kept := lb.only.Load() != nil; kept != (test.late == accepted) {

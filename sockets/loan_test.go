@@ -412,19 +412,18 @@ func TestDirectPartly(t *testing.T) {
 func TestDirectRest(t *testing.T) {
 	t.Parallel()
 	o := newOutbox(hwm{unbounded, unbounded})
-	o.rest = []byte("rest")
+	o.head.add([]byte("rest"), 1)
 	o.pong([]byte("context"))
 	o.put("next")
 	want := append([]byte("rest"), zmtp.AppendPong(nil, []byte("context"))...)
-	var control []byte
 	w := &writer{pipe: &pipe{}}
 	if o.flushed() == nil {
 		t.Error("the outbox counts as flushed")
 	}
-	if !o.take(&w.queue, &control, nil, func() {}) || !bytes.Equal(control, want) || w.queue.messages != 1 {
-		t.Errorf("%q and %d messages are taken, want %q and 1", control, w.queue.messages, want)
+	if !o.take(&w.load, nil, func() {}) || !bytes.Equal(w.head.bytes, want) || w.queue.messages != 1 {
+		t.Errorf("%q and %d messages are taken, want %q and 1", w.head.bytes, w.queue.messages, want)
 	}
-	if len(o.rest)+len(o.control) > 0 {
+	if len(o.head.bytes) > 0 {
 		t.Error("something is left")
 	}
 }

@@ -2,58 +2,55 @@ package sockets
 
 import (
 	"context"
-	"runtime"
-	"slices"
 	"sync"
-	"time"
 
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
-// outbox is what is queued for one peer. Senders append wire bytes, or lend
-// them; the connection's writer takes everything at once by exchanging the
-// buffers, and is woken only when the outbox was empty.
+// outbox is what is queued for one peer. In the order in which it goes out, that
+// is the head, the queue, and what the peer has not read of the log that it
+// follows (see wirelog).
+//
+// Senders append wire bytes to the queue, or lend them. One drain takes everything
+// at once, by exchanging the queue for an empty one: the writer of a connection, or
+// over inproc the socket at the other end. See drainState for when it is at work. What it
+// has taken is its own until it takes again, or puts it back.
+//
+// mu guards all fields.
 type outbox struct {
 	// What every message of a sender touches comes first: two cache lines.
 	mu       sync.Mutex
-	asleep   bool   // the writer waits on filled
-	full     bool   // reached the high-water mark, and nothing was taken since
-	sealed   bool   // no message is added any more; what is queued goes out
-	ended    bool   // nothing will be sent any more
-	conflate bool   // keep the last message only
-	writing  bool   // the writer holds messages that it took
-	taken    int    // bytes of these messages
-	peer     *Peer  // the connection that takes what is queued, nil between connections
-	start    func() // starts the writer; nil while there is one
+	drain    drainState
+	life     life
+	full     bool  // reached the high-water mark, and nothing was taken since
+	conflate bool  // keep the last message only
+	linked   bool  // the drain is a socket of this process
+	peer     *Peer // the connection that takes what is queued, nil between connections
 	limits   hwm
-	held     hwm // how much of what the writer has was: it still counts as queued
+	held     hwm // how much of what the drain has taken still counts as queued
 	queue    outqueue
 	direct   *directWriter // senders write themselves; nil: they do not
 
 	room   queue.Gate    // senders wait here while the outbox is full
-	filled chan struct{} // wakes the writer, capacity 1
+	start  func()        // starts the drain when it is uncalled
+	filled chan struct{} // wakes the drain when it sleeps; capacity 1
 
-	// Guarded by mu as well.
-	restart func() // what start becomes when the writer retires; nil if it does not
-	slept   bool   // the writer has slept when retire looked last
-	rest    []byte // of a message whose beginning a sender has written
-	control []byte // PONGs and PINGs, which overtake messages and do not count as such
-	back    hwm    // how much of queue was put back by a connection that broke
+	head    head
+	taken   hwm // what the drain has taken and not written yet, without PONGs
+	follows follower
 	drops   uint64
 	emptied chan struct{} // what flushed returned; nil while nobody waits
-	link    *half         // takes what is queued instead of a writer (inproc)
-	follows follower      // goes out behind what is queued
-
-	// The writer's own: what makes take bring up a PING, and that it did.
-	beat   <-chan time.Time // nil without heartbeats
-	ping   []byte
-	pinged bool
 }
 
-// maxControl bounds queued PONGs: a peer that floods PINGs and does not read
-// gets no more than this.
-const maxControl = 4 << 10
+// life says whether an outbox takes messages.
+type life uint8
+
+const (
+	living life = iota
+	sealed      // it takes no more, and what is queued goes out
+	dead        // nothing goes out any more
+)
 
 // verdict is the answer to an offer.
 type verdict uint8
@@ -87,7 +84,7 @@ func (o *outbox) connected() *Peer {
 // admit says whether a message may be added: for the given connection only, if
 // there is one. mu must be held.
 func (o *outbox) admit(to *Peer) verdict {
-	if o.ended || o.sealed || (to != nil && to != o.peer) {
+	if o.life != living || (to != nil && to != o.peer) {
 		return isEnded
 	}
 	if o.full {
@@ -99,58 +96,6 @@ func (o *outbox) admit(to *Peer) verdict {
 		return isFull
 	}
 	return accepted
-}
-
-// launch has start called, which starts the connection's writer, when there is
-// something to write for the first time, or now: many connections of a server
-// never see that, and a goroutine's stack is most of what a silent one costs.
-// The writer may retire, unless it is there forever. Senders write with direct,
-// if it is not nil.
-func (o *outbox) launch(start func(), direct *directWriter, now, forever bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.direct = direct
-	if !forever {
-		o.restart = start
-	}
-	if now || !o.queue.empty() || len(o.control) > 0 || o.full || o.behind() {
-		start()
-		return
-	}
-	o.start = start
-}
-
-// halt says that no writer is to be started any more.
-func (o *outbox) halt() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.start, o.restart, o.direct = nil, nil, nil
-}
-
-// rouse wakes whoever takes what is queued, if it sleeps or was not started yet.
-// mu must be held.
-func (o *outbox) rouse() {
-	if o.asleep || o.start != nil {
-		o.wake()
-	}
-}
-
-// wake is rouse where it has something to do.
-func (o *outbox) wake() {
-	if o.start != nil {
-		o.start()
-		o.start = nil
-		return
-	}
-	o.asleep = false
-	if o.link != nil && !o.link.eager {
-		o.link.notify()
-		return
-	}
-	select {
-	case o.filled <- struct{}{}:
-	default:
-	}
 }
 
 // begin returns the stage for so many bytes more. mu must be held.
@@ -176,19 +121,16 @@ func (o *outbox) nextStage() *stage {
 	return s
 }
 
-// offer appends one message, by copy, for whatever connection comes or, if to
-// is not nil, for that one alone.
-func (o *outbox) offer(to *Peer, frames [][]byte) verdict { return o.offerBehind(to, nil, frames) }
-
-// offerBehind is offer of a message that begins with frames which are in wire
-// form already.
-func (o *outbox) offerBehind(to *Peer, head []byte, frames [][]byte) verdict {
+// offer appends one message, by copy, for whatever connection comes or, if to is not
+// nil, for that one alone. It begins with the frames of lead, which are in wire form
+// already, if there are any.
+func (o *outbox) offer(to *Peer, lead []byte, frames [][]byte) verdict {
 	o.mu.Lock()
 	v := o.admit(to)
 	if v == accepted {
-		st := o.begin(len(head) + len(frames[0]))
+		st := o.begin(len(lead) + len(frames[0]))
 		before := len(st.bytes)
-		st.bytes = append(st.bytes, head...)
+		st.bytes = append(st.bytes, lead...)
 		st.bytes = zmtp.AppendMessage(st.bytes, frames...)
 		o.commit(before, 1)
 		if o.direct == nil || !o.writeDirect() {
@@ -267,6 +209,18 @@ func (o *outbox) offerWire(to *Peer, wire []byte, messages int, owner Owner) ver
 	return v
 }
 
+// force is offerWire even if the outbox is full, and lends whatever has an owner.
+func (o *outbox) force(to *Peer, wire []byte, messages int, owner Owner) verdict {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.admit(to) == isEnded {
+		return isEnded
+	}
+	o.enter(wire, messages, owner)
+	o.rouse()
+	return accepted
+}
+
 // enter appends messages in wire form, lent if they have an owner. mu must be
 // held.
 func (o *outbox) enter(wire []byte, messages int, owner Owner) {
@@ -302,7 +256,7 @@ func (o *outbox) offerRuns(wire []byte, runs []run, messages int) verdict {
 func (o *outbox) command(frames []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.ended {
+	if o.life == dead {
 		return true
 	}
 	if o.queue.bytes >= o.limits.bytes {
@@ -316,56 +270,16 @@ func (o *outbox) command(frames []byte) bool {
 	return true
 }
 
-// precede is command for frames that go out before all that is queued, so many
-// messages among them.
-func (o *outbox) precede(frames []byte, messages int) {
+// would says what the answer to an offer for whatever connection comes would be.
+func (o *outbox) would() verdict {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.ended {
-		return
-	}
-	o.prepend(frames)
-	o.queue.messages += messages
-	o.rouse()
+	return o.admit(nil)
 }
 
-// prepend puts bytes in front of those queued. mu must be held.
-func (o *outbox) prepend(wire []byte) {
-	st := o.queue.begin()
-	st.bytes = append(wire[:len(wire):len(wire)], st.bytes...)
-	o.queue.items = slices.Insert(o.queue.items, 0, outitem{size: len(wire)})
-	o.queue.bytes += len(wire)
-}
-
-// pong queues the answer to a PING. When there is no room, the answers not yet
-// taken are dropped for it: the newest answer is worth as much as all.
-func (o *outbox) pong(context []byte) {
-	o.mu.Lock()
-	if !o.ended {
-		if len(o.control) >= maxControl {
-			o.control = o.control[:0]
-		}
-		o.control = zmtp.AppendPong(o.control, context)
-		o.rouse()
-	}
-	o.mu.Unlock()
-}
-
-// hasRoom says whether an offer would be accepted or is moot.
-func (o *outbox) hasRoom() bool {
-	o.mu.Lock()
-	v := o.admit(nil)
-	o.mu.Unlock()
-	return v != isFull
-}
-
-// waitRoom waits until an offer would be accepted or is moot.
-func (o *outbox) waitRoom(ctx context.Context, to *Peer, done <-chan struct{}) error {
-	return o.waitRoomWithin(ctx, to, done, nil)
-}
-
-// waitRoomWithin is waitRoom, but no longer than a limit allows.
-func (o *outbox) waitRoomWithin(ctx context.Context, to *Peer, done <-chan struct{}, l *queue.Limit) error {
+// waitRoom waits until an offer would be accepted or is moot, but no longer than a
+// limit allows, if it is not nil.
+func (o *outbox) waitRoom(ctx context.Context, to *Peer, done <-chan struct{}, l *queue.Limit) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for o.admit(to) == isFull {
@@ -384,103 +298,15 @@ func (o *outbox) countDrops(n int) {
 	o.mu.Unlock()
 }
 
-// take exchanges the queued bytes for the emptied buffers in q and control,
-// waiting until there is something. What was taken before has been written. It
-// reports false when gone closes first. roomy is called, without the lock, when
-// a full outbox takes messages again.
-func (o *outbox) take(q *outqueue, control *[]byte, gone <-chan struct{}, roomy func()) bool {
-	o.mu.Lock()
-	o.writing, o.taken, o.held = false, 0, hwm{}
-	if o.beat != nil {
-		select {
-		case <-o.beat:
-			o.heartbeat()
-		default:
-		}
-	}
-	for o.queue.empty() && len(o.control)+len(o.rest) == 0 && !o.behind() {
-		if o.full {
-			// Full of what was put back and is now written: nothing is
-			// queued behind it whose taking would tell the senders.
-			o.full = false
-			o.room.Wake()
-			o.mu.Unlock()
-			roomy()
-			o.mu.Lock()
-			continue
-		}
-		q.rest()
-		o.queue.rest()
-		o.settled()
-		o.asleep, o.slept = true, false
-		filled := o.filled
-		o.mu.Unlock()
-		beat := false
-		select {
-		case <-filled:
-			// Whoever else can run does so first, senders among them: what they
-			// add goes out in the same write. With a thousand subscribers that
-			// is a third more. Where nobody else can, it costs nothing.
-			runtime.Gosched()
-		case <-o.beat:
-			beat = true
-		case <-gone:
-			o.mu.Lock()
-			o.asleep = false
-			o.mu.Unlock()
-			return false
-		}
-		o.mu.Lock()
-		if o.filled != filled { // retired
-			o.mu.Unlock()
-			return false
-		}
-		o.asleep = false
-		if beat {
-			o.heartbeat()
-		}
-	}
-	o.queue, *q = *q, o.queue
-	if l := o.follows.log; l != nil {
-		l.hand(o, q, true)
-	}
-	o.writing = q.messages > 0 || len(o.rest) > 0
-	o.taken = q.bytes
-	if len(o.rest) > 0 {
-		o.takeRest(control)
-	} else {
-		o.control, *control = (*control)[:0], o.control
-	}
-	o.back, o.held = hwm{}, o.back
-	wasFull := o.full
-	o.full = false
-	if wasFull {
-		o.room.Wake()
-	}
-	o.mu.Unlock()
-	if wasFull {
-		roomy()
-	}
-	return true
-}
-
-// heartbeat adds a PING to what is taken next, which is at once. mu must be held.
-func (o *outbox) heartbeat() {
-	o.control = append(o.control, o.ping...)
-	o.pinged = true
-}
-
 // putBack returns messages that were taken but not written, in front of those
 // queued since, for the next connection.
 func (o *outbox) putBack(wire []byte, messages int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.peer, o.control, o.rest = nil, nil, nil
-	o.writing, o.taken, o.held = false, 0, hwm{}
-	if len(wire) > 0 && !o.ended {
-		o.prepend(wire)
-		o.queue.messages += messages
-		o.back = hwm{messages, len(wire)}
+	o.disconnected()
+	if len(wire) > 0 && o.life != dead {
+		o.queue.prepend(wire, messages)
+		o.queue.back = hwm{messages, len(wire)}
 	}
 	o.settled()
 }
@@ -489,41 +315,49 @@ func (o *outbox) putBack(wire []byte, messages int) {
 // same one.
 func (o *outbox) discard() {
 	o.mu.Lock()
-	o.unfollow(nil)
-	o.drops += uint64(o.queue.messages)
-	o.peer = nil
-	dropped := o.drop()
+	o.disconnected()
 	o.mu.Unlock()
-	dropped.clear()
-	dropped.rest()
+	lost := o.empty()
+	lost.clear()
+	lost.rest()
 }
 
-// end refuses everything from now on.
+// disconnected forgets what was for the connection that has ended, and what its
+// drain had taken. mu must be held.
+func (o *outbox) disconnected() {
+	o.peer = nil
+	o.head.clear()
+	o.taken, o.held = hwm{}, hwm{}
+}
+
+// end refuses everything from now on, and drops what is queued.
 func (o *outbox) end() {
 	o.mu.Lock()
-	o.ended = true
-	dropped := o.drop()
+	o.life = dead
 	o.mu.Unlock()
-	dropped.clear()
-	dropped.rest()
+	o.discard()
 }
 
-// drop empties the outbox and returns what was queued. mu must be held.
-func (o *outbox) drop() (dropped outqueue) {
+// empty removes and returns all queued messages, for the caller to clear, and counts
+// them as dropped.
+func (o *outbox) empty() (lost outqueue) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.unfollow(nil)
-	dropped, o.queue = o.queue, outqueue{}
-	o.control, o.rest = nil, nil
-	o.back, o.held = hwm{}, hwm{}
-	o.writing, o.taken, o.full = false, 0, false
+	lost, o.queue = o.queue, outqueue{}
+	o.drops += uint64(lost.messages)
+	o.full = false
 	o.room.Wake()
 	o.settled()
-	return dropped
+	return lost
 }
 
 // seal refuses messages from now on; those that are queued go out.
 func (o *outbox) seal() {
 	o.mu.Lock()
-	o.sealed = true
+	if o.life == living {
+		o.life = sealed
+	}
 	o.unfollow(nil)
 	o.room.Wake()
 	o.mu.Unlock()
@@ -545,8 +379,11 @@ func (o *outbox) flushed() <-chan struct{} {
 
 func (o *outbox) isFlushed() bool {
 	// What a link has queued is handed over at its end.
+	if o.life == dead || o.linked {
+		return true
+	}
 	messages, _ := o.backlog()
-	return o.ended || o.link != nil || (messages == 0 && !o.writing && len(o.rest) == 0)
+	return messages+o.head.messages+o.taken.messages == 0
 }
 
 // settled closes the channel of flushed if the outbox is flushed. mu must be held.

@@ -50,14 +50,14 @@ func (o *outbox) put(frames ...string) verdict {
 	for i, f := range frames {
 		parts[i] = []byte(f)
 	}
-	return o.offer(nil, parts)
+	return o.offer(nil, nil, parts)
 }
 
 // takenFrom takes what is queued, without waiting, and returns its bytes.
 func takenFrom(t *testing.T, o *outbox) (data []byte, w *writer) {
 	t.Helper()
 	w = &writer{pipe: &pipe{}}
-	if !o.take(&w.queue, &w.control, nil, func() {}) {
+	if !o.take(&w.load, nil, func() {}) {
 		t.Fatal("take failed")
 	}
 	w.gather()
@@ -143,12 +143,12 @@ func TestOutboxHWM(t *testing.T) {
 				t.Fatalf("message %d: %v", i, v)
 			}
 		}
-		if v := o.put("3"); v != isFull || o.hasRoom() {
+		if v := o.put("3"); v != isFull || o.would() != isFull {
 			t.Fatalf("message 3: %v", v)
 		}
 		roomy := 0
-		o.take(&w.queue, &w.control, nil, func() { roomy++ })
-		if w.queue.messages != 3 || roomy != 1 || !o.hasRoom() {
+		o.take(&w.load, nil, func() { roomy++ })
+		if w.queue.messages != 3 || roomy != 1 || o.would() != accepted {
 			t.Fatalf("%d messages taken, roomy was called %d times", w.queue.messages, roomy)
 		}
 		w.release()
@@ -249,7 +249,7 @@ func TestOutboxBreaks(t *testing.T) {
 	gone := make(chan struct{})
 	close(gone)
 	w := &writer{}
-	o.take(&w.queue, &w.control, gone, func() {})
+	o.take(&w.load, gone, func() {})
 	if o.put("after") != accepted {
 		t.Error("there is no room after all was written")
 	}
@@ -280,11 +280,11 @@ func TestOutboxFullOfBack(t *testing.T) {
 	roomy := make(chan struct{}, 10)
 	go func() {
 		w := &writer{}
-		for o.take(&w.queue, &w.control, gone, func() { roomy <- struct{}{} }) {
+		for o.take(&w.load, gone, func() { roomy <- struct{}{} }) {
 			if w.queue.messages == 1 && o.put("3") != isFull {
 				t.Error("what was put back does not count while it is written")
 			}
-			go func() { woken <- o.waitRoom(ctx, nil, nil) }()
+			go func() { woken <- o.waitRoom(ctx, nil, nil, nil) }()
 			eventually(t, "it waits", func() bool { o.mu.Lock(); defer o.mu.Unlock(); return o.room.Waiters() == 1 })
 			w.release()
 		}
@@ -303,14 +303,14 @@ func TestOutboxEnds(t *testing.T) {
 	o.offerWire(nil, big, 1, l)
 	o.put("refused")
 	waits := make(chan error)
-	go func() { waits <- o.waitRoom(context.Background(), nil, nil) }()
+	go func() { waits <- o.waitRoom(context.Background(), nil, nil, nil) }()
 	o.discard()
 	must(t, <-waits)
 	if l.refs.Load() != 0 || o.drops != 1 || o.put("again") != accepted {
 		t.Errorf("after discard: %d references, %d drops", l.refs.Load(), o.drops)
 	}
 	o.put("refused")
-	go func() { waits <- o.waitRoom(context.Background(), nil, nil) }()
+	go func() { waits <- o.waitRoom(context.Background(), nil, nil, nil) }()
 	o.end()
 	must(t, <-waits)
 	if v := o.put("never"); v != isEnded || !o.command([]byte("never")) || o.queue.bytes != 0 {
@@ -325,12 +325,12 @@ func TestOutboxEnds(t *testing.T) {
 	o.put("1")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := o.waitRoom(ctx, nil, nil); !errors.Is(err, context.Canceled) {
+	if err := o.waitRoom(ctx, nil, nil, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("waitRoom with a context that has ended: %v", err)
 	}
 	done := make(chan struct{})
 	close(done)
-	if err := o.waitRoom(context.Background(), nil, done); !errors.Is(err, ErrClosed) {
+	if err := o.waitRoom(context.Background(), nil, done, nil); !errors.Is(err, ErrClosed) {
 		t.Errorf("waitRoom of a closed socket: %v", err)
 	}
 	o.seal()
@@ -344,19 +344,19 @@ func TestOutboxPeer(t *testing.T) {
 	t.Parallel()
 	o := newOutbox(hwm{1, unbounded})
 	one, two := &Peer{}, &Peer{}
-	if o.offer(one, [][]byte{nil}) != isEnded {
+	if o.offer(one, nil, [][]byte{nil}) != isEnded {
 		t.Error("accepted before the connection began")
 	}
 	o.attach(one)
-	if o.offer(two, [][]byte{nil}) != isEnded || o.offer(one, [][]byte{nil}) != accepted {
+	if o.offer(two, nil, [][]byte{nil}) != isEnded || o.offer(one, nil, [][]byte{nil}) != accepted {
 		t.Error("wrong peer")
 	}
 	o.discard()
 	o.attach(two)
-	if o.offer(one, [][]byte{nil}) != isEnded {
+	if o.offer(one, nil, [][]byte{nil}) != isEnded {
 		t.Error("accepted for a connection that has ended")
 	}
-	must(t, o.waitRoom(context.Background(), one, nil))
+	must(t, o.waitRoom(context.Background(), one, nil, nil))
 }
 
 // TestOutboxControl: PONGs are bounded, and the newest survives; commands are
@@ -368,8 +368,8 @@ func TestOutboxControl(t *testing.T) {
 		o.pong(binary.BigEndian.AppendUint64(nil, uint64(i)))
 	}
 	newest := zmtp.AppendPong(nil, binary.BigEndian.AppendUint64(nil, 99_999))
-	if len(o.control) > maxControl+100 || !bytes.HasSuffix(o.control, newest) {
-		t.Errorf("%d bytes of PONGs", len(o.control))
+	if len(o.head.bytes) > maxPongs+100 || !bytes.HasSuffix(o.head.bytes, newest) {
+		t.Errorf("%d bytes of PONGs", len(o.head.bytes))
 	}
 	n := 0
 	for o.command(make([]byte, 100)) {
@@ -391,7 +391,7 @@ func TestOutboxFlushed(t *testing.T) {
 		"written": func(o *outbox, w *writer) {
 			gone := make(chan struct{})
 			close(gone)
-			o.take(&w.queue, &w.control, gone, nil)
+			o.take(&w.load, gone, nil)
 		},
 		"discarded": func(o *outbox, _ *writer) { o.discard() },
 		"ended":     func(o *outbox, _ *writer) { o.end() },
@@ -442,7 +442,7 @@ func TestOutboxWakes(t *testing.T) {
 		wg.Go(func() {
 			for range each {
 				for o.put("x") != accepted {
-					if err := o.waitRoom(ctx, nil, nil); err != nil {
+					if err := o.waitRoom(ctx, nil, nil, nil); err != nil {
 						t.Errorf("a wake-up was lost: %v", err)
 						return
 					}
@@ -454,7 +454,7 @@ func TestOutboxWakes(t *testing.T) {
 	taken := make(chan int)
 	go func() {
 		w, n := &writer{}, 0
-		for o.take(&w.queue, &w.control, gone, func() {}) {
+		for o.take(&w.load, gone, func() {}) {
 			n += w.queue.messages
 			w.release()
 			if n == senders*each {
@@ -485,7 +485,7 @@ func TestOutboxRests(t *testing.T) {
 	w.release()
 	gone := make(chan struct{})
 	close(gone)
-	o.take(&w.queue, &w.control, gone, nil)
+	o.take(&w.load, gone, nil)
 	for _, q := range []*outqueue{&o.queue, &w.queue} {
 		if q.stage != nil || cap(q.items) > keepItems {
 			t.Errorf("keeps a stage, or %d items", cap(q.items))

@@ -1,6 +1,7 @@
 package sockets
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -14,6 +15,7 @@ type outqueue struct {
 	items    []outitem
 	messages int
 	bytes    int
+	back     hwm // how much of it was put back by a connection that broke
 }
 
 // stage is a buffer that senders copy into. Stages are pooled, so that an idle
@@ -120,6 +122,15 @@ func (q *outqueue) lend(wire []byte, messages int, owner Owner) {
 	q.bytes += len(wire)
 }
 
+// prepend puts messages, which are copied, in front of the others.
+func (q *outqueue) prepend(wire []byte, messages int) {
+	st := q.begin()
+	st.bytes = slices.Insert(st.bytes, 0, wire...)
+	q.items = slices.Insert(q.items, 0, outitem{size: len(wire)})
+	q.messages += messages
+	q.bytes += len(wire)
+}
+
 // clear empties q, returns what was lent, and keeps the buffers for reuse. No
 // lock may be held: an owner's Release is code that we do not know.
 func (q *outqueue) clear() {
@@ -133,7 +144,7 @@ func (q *outqueue) clear() {
 	if q.stage != nil {
 		q.stage.bytes = q.stage.bytes[:0]
 	}
-	q.messages, q.bytes = 0, 0
+	q.messages, q.bytes, q.back = 0, 0, hwm{}
 }
 
 // keepItems is the largest list of items that an idle connection keeps.

@@ -38,11 +38,7 @@ func newPipe(s *socket, endpoint string, lasting bool) *pipe {
 
 // hasRoom reports whether the pipe would accept a message. If not, it will
 // signal when it does.
-func (p *pipe) hasRoom() bool {
-	p.out.mu.Lock()
-	defer p.out.mu.Unlock()
-	return p.out.admit(nil) == accepted
-}
+func (p *pipe) hasRoom() bool { return p.out.would() == accepted }
 
 // pattern is what a socket type adds to the engine. The engine calls it from
 // the connections' goroutines. Calls of attach and detach for one pipe

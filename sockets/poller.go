@@ -203,7 +203,7 @@ func (s *socket) anyRoom() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := range s.pipes {
-		if p.out.hasRoom() {
+		if p.out.would() != isFull {
 			return true
 		}
 	}
@@ -215,7 +215,7 @@ func (s *socket) allRoom() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := range s.pipes {
-		if !p.out.hasRoom() {
+		if p.out.would() == isFull {
 			return false
 		}
 	}

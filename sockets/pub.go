@@ -72,7 +72,7 @@ func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 		}
 		if full != nil {
 			p.subs.Unlock()
-			if err := full.out.waitRoomWithin(ctx, nil, p.closing, &l); err != nil {
+			if err := full.out.waitRoom(ctx, nil, p.closing, &l); err != nil {
 				return err
 			}
 			p.subs.Lock()
@@ -128,7 +128,7 @@ func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spa
 		if full := p.crowded(groups, alone); full != nil {
 			p.subs.reset()
 			p.subs.Unlock()
-			if err := full.out.waitRoomWithin(ctx, nil, p.closing, &l); err != nil {
+			if err := full.out.waitRoom(ctx, nil, p.closing, &l); err != nil {
 				return err
 			}
 			p.subs.Lock()
@@ -210,7 +210,7 @@ func (p *pubPattern) roomy(*pipe)   {}
 // attach queues the welcome message before anything else.
 func (p *pubPattern) attach(q *pipe, peer *Peer) error {
 	if len(p.opts.WelcomeMessage) > 0 {
-		q.out.offer(nil, [][]byte{p.opts.WelcomeMessage})
+		q.out.offer(nil, nil, [][]byte{p.opts.WelcomeMessage})
 	}
 	p.subs.attach(q, peer)
 	return nil

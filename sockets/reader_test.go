@@ -150,8 +150,8 @@ func TestReaderSplit(t *testing.T) {
 			t.Fatalf("byte by byte: %q\nwant %q", r.got, want)
 		}
 		pong := zmtp.AppendPong(zmtp.AppendPong(nil, []byte("answered")), nil)
-		if !bytes.Equal(rd.pipe.out.control, pong) {
-			t.Errorf("PINGs are answered by %q, want %q", rd.pipe.out.control, pong)
+		if !bytes.Equal(rd.pipe.out.head.bytes, pong) {
+			t.Errorf("PINGs are answered by %q, want %q", rd.pipe.out.head.bytes, pong)
 		}
 		if rd.peer.messagesIn.Load() != 6 {
 			t.Errorf("%d messages are counted", rd.peer.messagesIn.Load())

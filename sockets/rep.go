@@ -94,7 +94,7 @@ func (r *Rep) Send(_ context.Context, frames ...[]byte) error {
 		return ErrState
 	}
 	out := &r.peer.pipe.out
-	if out.offerBehind(r.peer, r.envelope, frames) != accepted {
+	if out.offer(r.peer, r.envelope, frames) != accepted {
 		out.countDrops(1)
 	}
 	r.peer = nil

@@ -12,9 +12,10 @@ import "time"
 const retireInterval = 5 * time.Second
 
 // retireLater starts the timer if it does not run. It is called by each writer
-// that starts, with no lock held.
+// that starts, with no lock held. A writer that sends heartbeats does not end: its
+// ticker would wake it soon.
 func (s *socket) retireLater() {
-	if s.retiring.Load() || s.retiring.Swap(true) {
+	if s.opts.HeartbeatInterval > 0 || s.retiring.Load() || s.retiring.Swap(true) {
 		return
 	}
 	s.mu.Lock()
@@ -46,24 +47,4 @@ func (s *socket) retire() (left bool) {
 		left = p.out.retire() || left
 	}
 	return left
-}
-
-// retire is that for one writer.
-func (o *outbox) retire() (left bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case o.restart == nil || o.start != nil:
-		return false
-	case !o.asleep || !o.slept:
-		o.slept = o.asleep
-		return true
-	}
-	// The channel tells the writer, which must not touch anything: by the time
-	// it looks, another one may be at work.
-	o.asleep, o.slept = false, false
-	o.start = o.restart
-	close(o.filled)
-	o.filled = make(chan struct{}, 1)
-	return false
 }

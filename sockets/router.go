@@ -83,7 +83,7 @@ func (r *Router) Send(ctx context.Context, frames ...[]byte) error {
 	if r.opts.Mandatory {
 		return r.sendTo(ctx, to, frames[1:])
 	}
-	if to.pipe.out.offer(to.peer, frames[1:]) != accepted {
+	if to.pipe.out.offer(to.peer, nil, frames[1:]) != accepted {
 		to.pipe.out.countDrops(1)
 	} else {
 		r.queuedFrames(frames[1:])
@@ -113,7 +113,7 @@ func (r *Router) SendTo(ctx context.Context, peer *Peer, frames ...[]byte) error
 func (r *Router) sendTo(ctx context.Context, to route, frames [][]byte) error {
 	l := queue.Limit{Patience: r.opts.SendTimeout}
 	for {
-		v := to.pipe.out.offer(to.peer, frames)
+		v := to.pipe.out.offer(to.peer, nil, frames)
 		if v == accepted {
 			r.queuedFrames(frames)
 			return nil
@@ -163,7 +163,7 @@ func (r *Router) await(ctx context.Context, to route, v verdict, l *queue.Limit)
 		}
 		return ErrUnroutable
 	}
-	return to.pipe.out.waitRoomWithin(ctx, to.peer, r.closing, l)
+	return to.pipe.out.waitRoom(ctx, to.peer, r.closing, l)
 }
 
 // Recv waits for a message and returns it, with the sender's identity as the

@@ -115,24 +115,10 @@ func (t *routes) await(n *newcomer) *newcomer {
 }
 
 // probe sends the empty message of Options.ProbeRouter first on a connection
-// that has just begun. On a network connection the message does not count as
-// queued: if the connection is lost, the next one begins with its own.
+// that has just begun.
 func (p *pipe) probe() {
-	if !p.socket.opts.ProbeRouter {
-		return
-	}
-	o := &p.out
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case o.ended:
-	case p.inproc(): // has only the queue, and a single connection
-		o.prepend(emptyMessage)
-		o.queue.messages++
-		o.rouse()
-	default:
-		o.control = append(o.control, emptyMessage...)
-		o.rouse()
+	if p.socket.opts.ProbeRouter {
+		p.out.precede(emptyMessage, 1)
 	}
 }
 

@@ -110,22 +110,7 @@ func (o *outbox) pending(taken bool) int {
 	defer o.mu.Unlock()
 	_, n := o.backlog()
 	if taken {
-		n += o.taken
+		n += o.taken.bytes
 	}
 	return n
-}
-
-// empty removes and returns all queued messages and counts them as dropped.
-func (o *outbox) empty() (lost outqueue) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	lost, o.queue = o.queue, outqueue{}
-	o.drops += uint64(lost.messages)
-	o.back = hwm{}
-	if o.full {
-		o.full = false
-		o.room.Wake()
-	}
-	o.settled()
-	return lost
 }

@@ -72,7 +72,7 @@ func (q *pipe) follow(l *wirelog) bool {
 	defer l.mu.Unlock()
 	o.follows.log, o.follows.pipe, o.follows.at = l, q, l.tail
 	l.enlist(o)
-	if o.asleep || o.start != nil {
+	if o.drain > working {
 		l.await(o)
 	}
 	return true

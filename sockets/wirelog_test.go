@@ -132,7 +132,7 @@ func (m *logModel) step() {
 		if messages, data := waiting(p.pipe); messages != p.count || data != len(p.want) {
 			m.t.Fatalf("peer %d waits for %d messages of %d bytes, want %d of %d", i, messages, data, p.count, len(p.want))
 		}
-		if p.count > 0 && p.pipe.out.asleep {
+		if p.count > 0 && p.pipe.out.drain == asleep {
 			m.t.Fatalf("%d messages wait for peer %d, whose writer sleeps", p.count, i)
 		}
 		if n := p.pipe.out.drops; n != p.drops {
@@ -203,7 +203,7 @@ func (m *logModel) drain(p *modelPeer) {
 		return
 	}
 	w := &writer{pipe: p.pipe}
-	p.pipe.out.take(&w.queue, &w.control, nil, func() {})
+	p.pipe.out.take(&w.load, nil, func() {})
 	w.gather()
 	if got := bytes.Join(w.bufs, nil); !bytes.Equal(got, p.want) || w.queue.messages != p.count {
 		m.t.Fatalf("%d messages of %d bytes, which are not the %d of %d that were sent", w.queue.messages, len(got), p.count, len(p.want))
@@ -213,7 +213,9 @@ func (m *logModel) drain(p *modelPeer) {
 	// Most writers sleep then.
 	if o := &p.pipe.out; m.rand.IntN(4) > 0 {
 		o.mu.Lock()
-		o.asleep = !o.behind()
+		if o.drain = asleep; o.behind() {
+			o.drain = working
+		}
 		o.mu.Unlock()
 	}
 }

@@ -15,11 +15,9 @@ type writer struct {
 	codec zmtp.Codec // translates what goes out, nil for plain frames
 	coded [1][]byte
 
-	greeted bool     // the hello message was written, if there is one
-	queue   outqueue // taken, not yet known to be written
-	control []byte
+	load    // taken, not yet known to be written
 	bufs    [][]byte
-	written int64 // bytes of control and queue that were written
+	written int64 // bytes of load that were written
 }
 
 // run writes until the connection is gone.
@@ -30,23 +28,17 @@ func (w *writer) run() {
 		s.in.watch.tell()
 	}
 	s.retireLater()
-	if !w.greeted {
-		w.greeted = true
-		if !w.hello() {
-			return
-		}
-	}
 	defer w.beats()()
-	for w.pipe.out.take(&w.queue, &w.control, w.conn.gone, roomy) {
+	for w.pipe.out.take(&w.load, w.conn.gone, roomy) {
 		seen := w.conn.life.reads.Load()
 		if !w.send() {
 			return
 		}
-		w.peer.messagesOut.Add(uint64(w.queue.messages))
+		w.peer.messagesOut.Add(uint64(w.queue.messages + w.head.messages))
 		w.peer.bytesOut.Add(uint64(w.queue.bytes))
 		w.release()
-		if w.pipe.out.pinged {
-			w.pipe.out.pinged = false
+		if w.pinged {
+			w.pinged = false
 			w.conn.answer(seen, s.opts.HeartbeatTimeout)
 		}
 	}
@@ -77,8 +69,8 @@ func (w *writer) send() bool {
 // gather lists the bytes to write, in order.
 func (w *writer) gather() {
 	w.bufs = w.bufs[:0]
-	if len(w.control) > 0 {
-		w.bufs = append(w.bufs, w.control)
+	if len(w.head.bytes) > 0 {
+		w.bufs = append(w.bufs, w.head.bytes)
 	}
 	var staged []byte
 	if w.queue.stage != nil {
@@ -96,8 +88,7 @@ func (w *writer) gather() {
 
 // release gives back what was taken.
 func (w *writer) release() {
-	w.queue.clear()
-	w.control = w.control[:0]
+	w.load.clear()
 	w.written = 0
 }
 
@@ -113,8 +104,8 @@ func (w *writer) putBack() {
 // written. One that was written in part is lost, and never sent twice (RFC 37
 // §1.3).
 func (w *writer) remaining() (wire []byte, messages int) {
-	skip := max(w.written-int64(len(w.control)), 0)
-	w.control = w.control[:0]
+	skip := max(w.written-int64(len(w.head.bytes)), 0)
+	w.head.clear()
 	w.gather()
 	defer clear(w.bufs)
 	decoder := zmtp.NewDecoder(zmtp.Limits{MaxMessage: -1, MaxFrames: -1, MaxCommand: -1})

@@ -38,7 +38,7 @@ func TestWriterRemaining(t *testing.T) {
 		}
 		w := &writer{pipe: &pipe{}}
 		w.pipe.out.init(hwm{unbounded, unbounded})
-		o.take(&w.queue, &w.control, nil, nil)
+		o.take(&w.load, nil, nil)
 		w.written = int64(written)
 		at, want, count := len(pong), []byte(nil), 0
 		for _, m := range messages {

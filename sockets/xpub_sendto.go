@@ -39,24 +39,10 @@ func (x *XPub) SendWireTo(peer *Peer, wire []byte, messages int, owner Owner) er
 	x.separate(q)
 	q.sub.room = hwm{}
 	x.room -= int64(len(wire))
-	sent := q.out.force(peer, wire, messages, owner)
+	v := q.out.force(peer, wire, messages, owner)
 	x.unlock()
-	if !sent {
+	if v != accepted {
 		return ErrUnroutable
 	}
 	return nil
-}
-
-// force appends messages in wire form for a connection, even if the outbox is
-// full. They are lent if they have an owner. It reports false if the connection
-// has ended.
-func (o *outbox) force(to *Peer, wire []byte, messages int, owner Owner) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.admit(to) == isEnded {
-		return false
-	}
-	o.enter(wire, messages, owner)
-	o.rouse()
-	return true
 }

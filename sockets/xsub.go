@@ -67,7 +67,7 @@ func (s *XSub) Send(ctx context.Context, frames ...[]byte) error {
 	defer t.unlock()
 	if subscriptions == 0 {
 		for p := range t.pipes {
-			if p.out.offer(nil, frames) == isFull {
+			if p.out.offer(nil, nil, frames) == isFull {
 				p.out.countDrops(1)
 			}
 		}
