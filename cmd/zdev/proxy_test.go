@@ -16,8 +16,6 @@ import (
 	"clustermap/zmtp"
 )
 
-const hang = testenv.Hang
-
 var testContext = testenv.Context
 
 // connected makes a socket that is connected to an endpoint, and closed with the test.

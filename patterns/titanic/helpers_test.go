@@ -15,8 +15,6 @@ import (
 	"go.uber.org/goleak"
 )
 
-const hang = testenv.Hang
-
 var (
 	testContext = testenv.Context
 	eventually  = testenv.Eventually
