@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"clustermap/internal/store"
+	"clustermap/internal/testenv"
 )
 
 // replay applies the events of a change to what a watch has seen, and checks
@@ -66,7 +67,7 @@ func randomStore(t *testing.T, random *rand.Rand, values int) *replica {
 
 func TestChangeAgainstModel(t *testing.T) {
 	t.Parallel()
-	for round := range 100 {
+	for round := range testenv.Rounds(100) {
 		random := rand.New(rand.NewPCG(3, uint64(round)))
 		of := newSubtrees([][]string{nil, {"/a/"}, {"/b/3", "/b/5"}}[round%3])
 		within := func(s *replica) map[string]string {

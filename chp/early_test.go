@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
 
@@ -107,6 +108,7 @@ func TestEarly(t *testing.T) {
 // heard for two time-outs, it never will; while it is silent, updates wait for the server
 // that takes over, but not without end; the memory has a bound.
 func TestPairFlaw4EarlyUpdatesAge(t *testing.T) {
+	testenv.Alone(t)
 	t.Parallel()
 	e, a := newEarlyTest(), new(sockets.Peer)
 	e.comes(a, 1)

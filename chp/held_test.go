@@ -82,8 +82,7 @@ func TestHeldUpdatesAreBounded(t *testing.T) {
 	q.commits.peer = true
 	q.waiting.Store(true)
 	q.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
+	ctx := testContext(t)
 	const size, updates = 1 << 20, 48
 	sent := make(chan error, 1)
 	go func() {

@@ -120,7 +120,7 @@ func TestMapConcurrently(t *testing.T) {
 	for w := range 4 {
 		writers.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(w), 12))
-			for seq := range int64(20_000) {
+			for seq := range int64(testenv.Rounds(20_000)) {
 				key := fmt.Sprintf("%d/%d", w, rng.IntN(500))
 				if rng.IntN(5) == 0 {
 					m.Delete(key)

@@ -15,10 +15,11 @@ import (
 	"time"
 
 	"clustermap/internal/loopback"
+	"clustermap/internal/testenv"
 )
 
 var (
-	stormClients = flag.Int("storm.clients", 60, "clients of TestStorm")
+	stormClients = flag.Int("storm.clients", testenv.Rounds(60), "clients of TestStorm")
 	stormKeys    = flag.Int("storm.keys", 2000, "keys of TestStorm")
 )
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"clustermap/internal/testenv"
 )
 
 // watcher is what a watch has told of.
@@ -48,7 +50,7 @@ func (r *watcher) readAll(t *testing.T) {
 // state, whenever it has read everything.
 func TestWatchAgainstModel(t *testing.T) {
 	t.Parallel()
-	for round := range 60 {
+	for round := range testenv.Rounds(60) {
 		random := rand.New(rand.NewPCG(11, uint64(round)))
 		c := idleClient(t, ClientOptions{})
 		model := map[string]string{}

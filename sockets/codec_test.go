@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
 
@@ -111,6 +112,7 @@ func never() bool { return false }
 // TestCodecSplit reads a script through a codec, in two parts split at every
 // byte, and byte by byte.
 func TestCodecSplit(t *testing.T) {
+	testenv.Alone(t)
 	t.Parallel()
 	frames, want := script()
 	data := masked(t, frames)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
 
@@ -111,7 +112,7 @@ func TestLoan(t *testing.T) {
 	req, rep := couple(t, Options{})
 	ctx, cancel := context.WithCancel(testContext(t))
 	ended := rep.receiving(t, req, ctx)
-	for i := range 2000 {
+	for i := range testenv.Rounds(2000) {
 		ask(t, req, string(bytes.Repeat([]byte{'x'}, i*i%100_000)))
 	}
 	inLoan(t, req, rep)
@@ -403,7 +404,7 @@ func TestDirectPartly(t *testing.T) {
 			}
 		}
 	}()
-	for i := range 300 {
+	for i := range testenv.Rounds(300) {
 		ask(t, req, string(bytes.Repeat([]byte{byte('a' + i%26)}, maxDirect-100-i)))
 	}
 }

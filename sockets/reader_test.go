@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
 
@@ -127,6 +128,7 @@ func script() (data []byte, want []string) {
 // TestReaderSplit reads a script in two parts, split at every byte, and byte
 // by byte.
 func TestReaderSplit(t *testing.T) {
+	testenv.Alone(t)
 	t.Parallel()
 	data, want := script()
 	for _, waits := range []bool{false, true} {
@@ -163,6 +165,7 @@ func TestReaderSplit(t *testing.T) {
 // TestReaderSizes reads messages of all sizes in parts of all sizes: those that
 // straddle the end of a chunk, and those that need several.
 func TestReaderSizes(t *testing.T) {
+	testenv.Alone(t)
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 5))
 	r := newRecorder(t, Options{RecvHWM: -1, RecvHWMBytes: -1})
@@ -192,6 +195,7 @@ func TestReaderSizes(t *testing.T) {
 // goes on reading into the same and other chunks. With the tag "invariants"
 // released chunks are poisoned.
 func TestReaderDelivers(t *testing.T) {
+	testenv.Alone(t)
 	t.Parallel()
 	ctx := testContext(t)
 	rng := rand.New(rand.NewPCG(6, 6))
@@ -284,6 +288,7 @@ func TestReaderLimit(t *testing.T) {
 // TestReaderIdle: a connection that waits holds memory in proportion to what
 // its peer has sent of a message.
 func TestReaderIdle(t *testing.T) {
+	testenv.Alone(t)
 	t.Parallel()
 	r := newRecorder(t, Options{})
 	data := wire(strings.Repeat("x", 10<<20))
@@ -335,6 +340,7 @@ func TestReaderAnnouncement(t *testing.T) {
 // not many times what is queued, whatever else the peer sends and however it
 // is cut into reads.
 func TestReaderCost(t *testing.T) {
+	testenv.Alone(t)
 	t.Parallel()
 	text := strings.Repeat("x", 1<<20)
 	for name, c := range map[string]struct {
@@ -398,6 +404,7 @@ func TestReaderStops(t *testing.T) {
 // made at once and not in steps; for a larger one it still grows as that
 // arrives.
 func TestReaderUsualSize(t *testing.T) {
+	testenv.Alone(t)
 	t.Parallel()
 	const size = 1 << 20
 	r := newRecorder(t, Options{}).reader()

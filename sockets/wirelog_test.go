@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"clustermap/internal/queue"
+	"clustermap/internal/testenv"
 )
 
 // logModel is a publisher whose subscribers' queues are reckoned by hand.
@@ -307,7 +308,8 @@ func TestWirelogStuck(t *testing.T) {
 // everyone gets all of each sender's messages in order.
 func TestWirelogConcurrent(t *testing.T) {
 	t.Parallel()
-	const senders, messages = 3, 3000
+	const senders = 3
+	messages := testenv.Rounds(3000)
 	ctx := testContext(t)
 	pub := bind(t, NewPub, Options{FullPolicy: Block, SendHWM: 100})
 	var subs []*Sub

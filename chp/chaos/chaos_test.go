@@ -19,15 +19,16 @@ import (
 	"time"
 
 	"clustermap/chp"
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 
 	"go.uber.org/goleak"
 )
 
 var (
-	faultCount   = flag.Int("faults", 0, "number of faults; 0: 60, or 30 with -short")
+	faultCount   = flag.Int("faults", 0, "number of faults; 0: 60, 30 with -short, 20 under the race detector")
 	seedFlag     = flag.Uint64("seed", 0, "seed of the faults and of what is written; 0: another one each time")
-	replicaCount = flag.Int("replicas", 0, "number of replicas; 0: 20, or 12 with -short")
+	replicaCount = flag.Int("replicas", 0, "number of replicas; 0: 20, 12 with -short, 8 under the race detector")
 	writerCount  = flag.Int("writers", 5, "how many of the replicas write, with two goroutines each")
 	only         = flag.String("only", "", "comma-separated `kinds` of the faults, such as stop,reset; by default all")
 	longest      = flag.Duration("longest", 1200*time.Millisecond, "how long a fault lasts at most")
@@ -112,6 +113,8 @@ func orDefault(n, normal, short int) int {
 	switch {
 	case n != 0:
 		return n
+	case testenv.RaceDetector:
+		return short * 2 / 3
 	case testing.Short():
 		return short
 	}

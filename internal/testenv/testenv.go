@@ -118,6 +118,15 @@ func Stacks() []byte {
 	return buf[:runtime.Stack(buf, true)]
 }
 
+// Rounds returns how often a test repeats what it does: n times, and under the race
+// detector, which makes each round some ten times slower, a fifth of that.
+func Rounds(n int) int {
+	if RaceDetector {
+		return max(n/5, 1)
+	}
+	return n
+}
+
 // Alone skips a test of one goroutine under the race detector, which has nothing to
 // find in it and makes it ten times slower.
 func Alone(t *testing.T) {
