@@ -9,21 +9,21 @@ import (
 	"clustermap/internal/kvmsg"
 )
 
-// backupPiece is about how many bytes of records Backup puts into one entry.
+// backupPiece is the approximate size of the records in one entry of a backup, in
+// bytes.
 const backupPiece = 256 << 10
 
-// Backup writes the client's map, as it is at one moment, with the checkpoint
-// that begin makes; sequence is that of the last update in the map. The records
-// have the sequence, UUID and properties of their last update; the time to live
-// is what is left of it. It ends the checkpoint with Commit, or after an
-// error with Abort.
+// Backup writes a consistent view of the client's map to the checkpoint that begin
+// returns; sequence is that of the last update in the view. Each record has the
+// sequence, UUID and properties of the key's last update, with the remaining time to
+// live. Backup ends the checkpoint with Commit, or with Abort after an error.
 //
-// The backup gives the map a new identity, since it does not record everything that the
-// server knows, such as which updates of clients were applied. All servers that start
-// from the backup have the same map, so two of them can be a pair.
+// The backup gives the map a new identity, because it does not contain everything that
+// the server knows, such as which updates of each client were applied. All servers that
+// start from the same backup have the same map, so two of them can form a pair.
 //
-// It waits until the client follows a server. A client of some subtrees has only
-// those.
+// Backup waits until the client follows a server. A backup of a client of subtrees
+// contains only those.
 func (c *Client) Backup(ctx context.Context, begin func(sequence int64) (commit.Checkpoint, error)) error {
 	if err := c.waitActive(ctx); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (c *Client) Backup(ctx context.Context, begin func(sequence int64) (commit.
 			add()
 		}
 		if e.Count == 0 {
-			e.Time = time.Now().UnixNano() // the time from which the times to live count
+			e.Time = time.Now().UnixNano() // times to live count from here
 		}
 		e.Records = kvmsg.AppendAged(e.Records, r, state.deadlines.left(r))
 		e.Count++

@@ -45,7 +45,7 @@ func (s *Server) runCheckpoints(ctx context.Context) {
 		begun := time.Now()
 		if err := q.checkpoint(ctx); err != nil {
 			if ctx.Err() == nil {
-				s.log.Error("no checkpoint", "error", err)
+				s.log.Error("checkpoint failed", "error", err)
 			}
 			continue
 		}

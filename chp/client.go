@@ -15,24 +15,23 @@ import (
 	"clustermap/sockets"
 )
 
-// Client is a CHP client (RFC 12): a replica of a server's hashmap, or of some
-// subtrees of it, and a way to change it.
+// Client is a CHP client (RFC 12): a replica of a server's map, or of some of its
+// subtrees, and the means to update the map.
 //
-// A client follows one of its servers. It takes a snapshot, then applies the
-// updates that the server publishes, in the server's order. When the server
-// falls silent, the connection breaks, or an update is found missing, it takes
-// a new snapshot, of the same server or the next. Meanwhile Get goes on
-// answering from what it has; the new state takes the place of the old one at
-// once, without keys that were deleted meanwhile.
+// A client follows one of its servers. It fetches a snapshot, then applies the updates
+// that the server publishes, in the server's order. When the server falls silent, the
+// connection breaks, or an update is missing, the client fetches a new snapshot from
+// the same server or the next. In the meantime Get answers from the old state. The new
+// state replaces the old one atomically; keys that were deleted in between disappear
+// with it.
 //
-// The replica changes by what the server publishes only. Unlike the guide's
-// client, which stores its own updates at once, a Set is seen by Get when it
-// has come back; SetSync and Flush wait for that. So all clients see all
-// updates in the same order.
+// Only updates that the server publishes change the replica. The guide's client stores
+// its own updates at once; here Get returns the value of a Set only after the server
+// has published it. SetSync and Flush wait for that. So all clients see all updates in
+// the same order.
 //
-// Traffic is encrypted, and client and server know each other, if
-// [ClientOptions.Security] has keys for CURVE. CHP itself has none of that, and no
-// access control (RFC 12, Security).
+// Traffic is encrypted and both sides are authenticated if [ClientOptions.Security] has
+// CURVE keys. CHP itself has neither encryption nor access control (RFC 12, Security).
 //
 // All methods are safe for concurrent use.
 type Client struct {
@@ -61,8 +60,8 @@ type Client struct {
 	state    atomic.Pointer[replica] // nil until the first snapshot is complete
 	sequence atomic.Int64
 
-	// mu makes a batch of updates one step for cuts and watches. The store of
-	// the state is written under it, its readers do without.
+	// mu makes applying a batch atomic for cuts and watches. Writers of the
+	// replica's store hold it; readers do not.
 	mu      sync.Mutex
 	watches []*Watch
 	closed  bool
@@ -85,8 +84,8 @@ type Client struct {
 	links      links         // of run
 }
 
-// NewClient makes a client, which begins at once to connect to its first
-// server. It returns all faults of the options as one error.
+// NewClient returns a client, which starts to connect to its first server at once. If
+// several options are invalid, the error reports all of them.
 func NewClient(o ClientOptions) (*Client, error) {
 	c, err := newClient(o)
 	if err != nil {
@@ -96,7 +95,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 	return c, nil
 }
 
-// newClient makes a client that does not run.
+// newClient returns a client that does not run.
 func newClient(o ClientOptions) (*Client, error) {
 	maxValue := o.MaxValueSize
 	o, servers, err := o.withDefaults()
@@ -126,10 +125,10 @@ func newClient(o ClientOptions) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the client: its connections, goroutines and watches. Updates that
-// were sent and not yet written get a second for that; to be sure of them call
-// Flush before. Calls that wait return ErrClosed. Get and its like go on
-// answering from the last state. Close may be called more than once.
+// Close closes the client: its connections, goroutines and watches. It waits up to a
+// second for queued updates to be written; call Flush first to be sure that the server
+// has them. Blocked calls return ErrClosed. Get and the other methods that read the map
+// continue to return the last state. Close may be called more than once.
 func (c *Client) Close() error {
 	c.echoes.close() // first: what is on its way ends with ErrClosed, not as uncertain
 	c.status.close()
@@ -147,10 +146,10 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// WaitActive waits until the client follows a server. When the context ends
-// first, the error wraps ctx.Err() and, if there is one, the reason why the
-// client last failed to follow a server (see [ClientOptions.OnFailure]), or
-// ErrSilent if it is connected to a server that has sent nothing.
+// WaitActive waits until the client follows a server. If the context ends first, the
+// error wraps ctx.Err() and, if known, the reason why the client last failed to follow
+// a server (see [ClientOptions.OnFailure]), or ErrSilent if it is connected to a server
+// that has sent nothing.
 func (c *Client) WaitActive(ctx context.Context) error { return c.waitActive(ctx) }
 
 func (c *Client) waitActive(ctx context.Context) error {
@@ -161,8 +160,8 @@ func (c *Client) waitActive(ctx context.Context) error {
 	return c.explain(err)
 }
 
-// explain adds to the error of a context that ended why the client does not
-// follow a server, if it does not and the reason is known.
+// explain wraps the error of a context that ended, and adds why the client does not
+// follow a server, if that is known.
 func (c *Client) explain(err error) error {
 	server, failure := c.status.why()
 	if c.State() == StateSyncing && c.silent.Load() {
@@ -171,27 +170,27 @@ func (c *Client) explain(err error) error {
 	if failure == nil {
 		return err
 	}
-	return fmt.Errorf("chp: no server followed: %w: %s: %w", err, server, failure)
+	return fmt.Errorf("chp: no server to follow: %w: %s: %w", err, server, failure)
 }
 
-// State returns how far the client is with its server.
+// State returns the state of the client.
 func (c *Client) State() State {
 	state, _ := c.status.get()
 	return state
 }
 
-// Server returns the server that the client follows or turns to, as
-// ClientOptions names it, or "" before it has begun and after Close.
+// Server returns the server that the client follows or is trying to follow, as named in
+// ClientOptions. It returns "" before the first attempt and after Close.
 func (c *Client) Server() string {
 	_, server := c.status.get()
 	return server
 }
 
-// Get returns a copy of a key's value. It takes no lock.
+// Get returns a copy of the value of key, and whether the key exists. It takes no lock.
 func (c *Client) Get(key string) ([]byte, bool) { return c.AppendGet(nil, key) }
 
-// AppendGet appends a key's value to dst. It takes no lock, and allocates only
-// to grow dst.
+// AppendGet appends the value of key to dst and reports whether the key exists. It
+// takes no lock, and allocates only to grow dst.
 func (c *Client) AppendGet(dst []byte, key string) ([]byte, bool) {
 	state := c.state.Load()
 	if state == nil {
@@ -209,13 +208,14 @@ func (c *Client) Len() int {
 	return 0
 }
 
-// Sequence returns the sequence of the last update that was applied, or of the
-// snapshot. It falls when the client turns to a server that counts lower.
+// Sequence returns the sequence of the last applied update, or of the snapshot if no
+// update has followed it. It can decrease when the client changes to another server.
 func (c *Client) Sequence() int64 { return c.sequence.Load() }
 
-// Range calls f for every key, in no order, until f returns false: for the
-// keys and values of one moment, whatever is applied meanwhile. key and value
-// are valid during the call only and must not be changed.
+// Range calls f for every key, in no particular order, until f returns false. It
+// iterates over a consistent view of the map: updates that are applied meanwhile do not
+// show. The slices key and value are valid only during the call of f, which must not
+// change them.
 func (c *Client) Range(f func(key, value []byte) bool) {
 	c.mu.Lock()
 	state := c.state.Load()
@@ -229,26 +229,26 @@ func (c *Client) Range(f func(key, value []byte) bool) {
 	now.Records(func(r kvmsg.Record) bool { return f(r.Key(), r.Value()) })
 }
 
-// ClientStats is a reading of a client's counters.
+// ClientStats holds a client's counters at one moment.
 type ClientStats struct {
 	State    State
 	Server   string
 	Keys     int
 	Sequence int64
 	Syncs    uint64            // snapshots completed
-	Gaps     uint64            // times that updates were found missing
-	Updates  uint64            // KVPUBs applied since the client was made
-	Stale    uint64            // KVPUBs discarded: not above the last sequence, or in the snapshot
-	Lagged   uint64            // watches ended with ErrLagged
-	Watches  int               // watches open
-	Refused  map[Reason]uint64 // messages with a fault, by reason; all but their UUID and properties may have been used
+	Gaps     uint64            // gaps found in the sequences
+	Updates  uint64            // KVPUBs applied since NewClient
+	Stale    uint64            // KVPUBs discarded because the state already included them
+	Lagged   uint64            // watches that ended with ErrLagged
+	Watches  int               // open watches
+	Refused  map[Reason]uint64 // invalid messages, by reason; if only the UUID or the properties were invalid, the rest was applied
 
-	// Kept is how many keys the last snapshot left in place, because the server's
-	// map was new and empty and ClientOptions.KeepOnEmpty is set.
+	// Kept is the number of keys that the client kept at the last snapshot, because the
+	// server's map was new and empty and ClientOptions.KeepOnEmpty is set.
 	Kept int
 }
 
-// Stats returns the counters as they are now.
+// Stats returns the current counters.
 func (c *Client) Stats() ClientStats {
 	state, server := c.status.get()
 	c.mu.Lock()
@@ -275,8 +275,9 @@ func (c *Client) tell(state State, server string) {
 	}
 }
 
-// tellEvery is after how many bytes of updates a server tells how far they have come.
-// A client that sees all of its own updates come back need not be told.
+// progressEvery returns after how many bytes of updates the server reports how far it
+// has applied them, or 0 for never: a client of the whole map sees its own updates come
+// back.
 func (c *Client) tellEvery() int {
 	if c.subtrees.all() {
 		return 0
@@ -284,6 +285,6 @@ func (c *Client) tellEvery() int {
 	return max(c.opts.SendQueue/4, 1)
 }
 
-// settled is how long a session must have been ACTIVE for the next failure to
-// count as the first.
+// settled is how long a session must have been ACTIVE before its end counts as a first
+// failure.
 const settled = time.Second

@@ -10,73 +10,71 @@ import (
 
 // Conditions. Compare with errors.Is.
 var (
-	// ErrClosed is returned by every method of a client, server or watch that
-	// was closed, also by calls that were waiting at that moment. It Is
-	// net.ErrClosed.
+	// ErrClosed is returned by all methods of a closed client, server or watch,
+	// including calls that were blocked when it was closed. errors.Is(ErrClosed,
+	// net.ErrClosed) is true.
 	ErrClosed = fmt.Errorf("chp: closed: %w", net.ErrClosed)
 
-	// ErrServing is returned by Server.Serve while another call serves.
-	ErrServing = errors.New("chp: the server serves already")
+	// ErrServing is returned by Server.Serve if another call is serving.
+	ErrServing = errors.New("chp: the server is already serving")
 
-	// ErrLagged ends a watch whose queue overflowed because its events were
-	// not fetched in time. What it has missed is not known; watch again to
-	// begin with a new snapshot.
-	ErrLagged = errors.New("chp: watch fell behind its queue")
+	// ErrLagged ends a watch whose queue overflowed because events were not read fast
+	// enough. Events were lost; start a new watch to continue from a complete state.
+	ErrLagged = errors.New("chp: the watch was not read fast enough")
 
-	// ErrUncertain is returned for an update that may have been applied or not.
-	// With servers of this package that happens only when the map that it was sent
-	// to is gone: the client follows another server, or one that was started anew
-	// without its map. In rare cases a server does not know any more: when it was
-	// restarted and had refused updates just before, or when 65,536 other clients
-	// have written since. With servers of other kinds it happens when a connection
-	// breaks before the update came back, and when the server went past it.
-	// The client does not send the update again. Setting the same value again is
-	// harmless if nobody else writes the key.
+	// ErrUncertain is returned for an update of which the client cannot know whether it
+	// was applied. With servers of this package that happens only when the map that the
+	// update was sent to is gone: the client follows another server, or one that has
+	// restarted without its map. In rare cases the server no longer knows: after a
+	// restart, if it had just refused updates, or if 65,536 other clients have written
+	// since. With servers of other implementations it happens when a connection breaks
+	// before the update came back, or when the server has skipped it. The client does
+	// not send the update again. Setting the same value again is harmless if no one
+	// else writes the key.
 	ErrUncertain = errors.New("chp: the update was sent and did not come back")
 
-	// ErrSilent is why a client leaves a server that sends nothing for
+	// ErrSilent is reported when the client leaves a server that has sent nothing for
 	// ClientOptions.SyncTimeout or HeartbeatTimeout.
 	ErrSilent = errors.New("chp: the server is silent")
 
-	// ErrStandby is why a client leaves a server of a pair that is not the active
-	// one: it tries the next server at once, and this one again after a fraction of
-	// a second. ClientOptions.OnFailure is told of it.
-	ErrStandby = errors.New("chp: the server is the passive one of a pair, or does not know yet")
+	// ErrStandby is reported to ClientOptions.OnFailure when a server is not the active
+	// one of its pair. The client tries the next server at once, and this one again
+	// after a fraction of a second.
+	ErrStandby = errors.New("chp: the server is not the active one of its pair")
 
-	// ErrRefused is returned for an update that the server refused, and so did
-	// not apply. The error also wraps a [*MessageError] with the reason, unless the
-	// connection broke before the server could tell it.
+	// ErrRefused is returned for an update that the server refused and did not apply.
+	// The error also wraps a [*MessageError] with the reason, unless the connection
+	// broke before the reason arrived.
 	ErrRefused = errors.New("chp: the server refused the update")
 
 	// ErrOutsideSubtrees is returned for a key or subtree outside of
-	// ClientOptions.Subtrees, where this client cannot see what happens to it.
+	// ClientOptions.Subtrees, which this client does not replicate.
 	ErrOutsideSubtrees = errors.New("chp: outside of the client's subtrees")
 
-	// ErrEmptyValue is returned by Set and SetSync for a value without bytes:
-	// in CHP that is how a key is deleted. Use Delete.
+	// ErrEmptyValue is returned by Set and SetSync for an empty value, which in CHP
+	// deletes the key. Use Delete.
 	ErrEmptyValue = errors.New("chp: an empty value deletes the key; use Delete for that")
 )
 
-// CollectorError says that a server's collector does not take this client: its
-// socket is of another type or has another security mechanism, it denies the
-// client's credentials, or it does not speak ZMTP, although the client gets the
-// server's snapshots and updates. Updates that waited to be sent get this error and
-// are not sent; the client goes on reading, and the next update tries again.
+// CollectorError reports that the collector of a server does not accept this client,
+// although the client receives the server's snapshots and updates: the collector's
+// socket is of another type or has another security mechanism, it denies the client's
+// credentials, or it does not speak ZMTP. Queued updates fail with this error and are
+// not sent; the client continues to read, and the next update tries again.
 type CollectorError struct {
 	Server string // as ClientOptions.Servers names it
 	Err    error
 }
 
 func (e *CollectorError) Error() string {
-	return fmt.Sprintf("chp: the collector of %s does not take this client: %v", e.Server, e.Err)
+	return fmt.Sprintf("chp: the collector of %s does not accept this client: %v", e.Server, e.Err)
 }
 
 // Unwrap returns Err.
 func (e *CollectorError) Unwrap() error { return e.Err }
 
-// SubtreeError says what is wrong with a subtree specification, which is "",
-// a subtree such as "/a/b/", or one key. Trying the same text again does not
-// help.
+// SubtreeError reports a malformed subtree. Valid are "", a subtree such as "/a/b/",
+// and a single key. Retrying with the same text fails again.
 type SubtreeError struct {
 	Subtree string
 	Reason  string
@@ -86,8 +84,8 @@ func (e *SubtreeError) Error() string {
 	return fmt.Sprintf("chp: subtree %q %s", e.Subtree, e.Reason)
 }
 
-// OptionError says what is wrong with one field of ClientOptions or ServerOptions. All faults
-// are reported at once, joined.
+// OptionError reports an invalid field of ClientOptions or ServerOptions. NewClient and
+// NewServer join the errors of all invalid fields.
 type OptionError struct {
 	Field  string
 	Reason string

@@ -21,117 +21,115 @@ const (
 	DefaultWatchQueue       = 64 << 20
 )
 
-// maxSubtrees keeps a client below the number of subscriptions that a server
-// bears.
+// maxSubtrees keeps a client below the number of subscriptions that a server accepts.
 const maxSubtrees = 8192
 
-// ClientOptions configures a [Client]. Only Servers is needed; the zero value
-// of every other field works. It is copied when the client is made.
+// ClientOptions configures a [Client]. Only Servers is required; the zero value of
+// every other field is usable. NewClient copies the options.
 type ClientOptions struct {
-	// Servers are the servers to follow, the first one first, each as tcp://host:P,
-	// where P is the snapshot port; the publisher is at P+1 and the collector at
-	// P+2. At least one, none twice. The client reads from one at a time and sends
-	// its updates to that one. Servers of this package do not share a map, so the
-	// others get the updates only while the client follows a server of another kind
-	// (see [Client.Set]).
+	// Servers lists the servers in order of preference, each as tcp://host:P, where P
+	// is the snapshot port; the publisher is at P+1 and the collector at P+2. There
+	// must be at least one and no duplicates. The client reads from one server at a
+	// time and sends its updates to that one. If that is a server of another
+	// implementation, the client sends its updates to the other servers as well (see
+	// [Client.Set]).
 	Servers []string
 
-	// Model is the Clone model of all servers: see [Model] for what each lacks. 0
-	// means 6, the full protocol. In the other models the server need not send a sign
-	// that the client's subscriptions are in force: before it asks for a snapshot,
-	// the client waits until a PING behind them was answered, for a second at most. In
-	// model 1 it becomes ACTIVE with an empty state, and keeps its state when it
-	// connects again, as with KeepOnEmpty.
+	// Model is the Clone model of all servers: see [Model] for what each lacks. 0 means
+	// 6, the full protocol. Servers of the other models do not confirm subscriptions:
+	// before the client requests a snapshot, it sends a PING after its subscriptions
+	// and waits for the answer, for a second at most. With model 1 the client becomes
+	// ACTIVE with an empty map, and keeps its map when it reconnects, as with
+	// KeepOnEmpty.
 	Model Model
 
-	// Security is the security mechanism of all servers, which the client is
-	// a client of: PLAIN with a user name and a password, or CURVE with the
-	// client's key and the servers' common public key. Default none.
+	// Security is the client side of the security mechanism that all servers use: PLAIN
+	// with a user name and a password, or CURVE with the client's key pair and the
+	// public key that all servers share. The default is no security.
 	Security sockets.Security
 
-	// Subtrees is the part of the map that the client keeps, each "" (all), a
-	// subtree such as "/a/b/", or one key (with no slash at its end), at most
-	// 8192 of them. Overlaps are reduced. Default all.
+	// Subtrees selects the part of the map to replicate: each element is "" (the whole
+	// map), a subtree such as "/a/b/", or a single key (without a slash at its end). At
+	// most 8192 elements; overlapping ones are merged. The default is the whole map.
 	Subtrees []string
 
-	// HeartbeatTimeout is how long an active client's server may be silent before
-	// the client turns to the next one. The server sends a HUGZ about once a
-	// second, and on each of its connections the client sends a ZMTP PING four
-	// times in this time, which the server must answer. 0 means
-	// DefaultHeartbeatTimeout; negative means for ever, and no PINGs. Use that with
-	// servers that send no HUGZ or run on a libzmq before 4.2.
+	// HeartbeatTimeout is how long the server of an ACTIVE client may be silent before
+	// the client changes to the next one. A server sends a HUGZ about once a second;
+	// the client also sends a ZMTP PING four times per timeout on each connection,
+	// which the server must answer. 0 means DefaultHeartbeatTimeout; negative means no
+	// timeout and no PINGs, for servers that send no HUGZ or use a libzmq older than
+	// 4.2.
 	HeartbeatTimeout time.Duration
 
-	// SyncTimeout is how long a server may be silent while the client connects to
-	// it and while it sends the snapshot, before the client turns to the next one.
-	// A server of this package that sends heartbeats may take six times as long to
-	// go on with the snapshot: it has much to do.
+	// SyncTimeout is how long a server may be silent while the client connects and
+	// while the snapshot arrives, before the client changes to the next one. A busy
+	// server of this package, which continues to send heartbeats, may pause the
+	// snapshot six times as long.
 	//
-	// If a server takes longer than a sixteenth of SyncTimeout to answer, the client
-	// also tries the next one, and when it has tried all of them, the first
-	// ones again, after a quarter of SyncTimeout, a half, and all of it; up to four at
-	// the same time. It follows the one that answers first. 0 means DefaultSyncTimeout.
+	// If a server does not answer within a sixteenth of SyncTimeout, the client also
+	// tries the next one, up to four at the same time. When it has tried all of them,
+	// it starts again with the first, after a quarter of SyncTimeout, then a half, then
+	// all of it. It follows the server that answers first. 0 means DefaultSyncTimeout.
 	SyncTimeout time.Duration
 
-	// MaxValueSize bounds the bytes of a value that is sent. 0 means what the
-	// server takes, which servers of this package announce, or
-	// DefaultMaxValueSize with others. It does not bound what the server sends:
-	// values as large as any server of this package takes are accepted.
+	// MaxValueSize is the largest value that the client sends, in bytes. 0 means the
+	// server's limit, which servers of this package announce, or DefaultMaxValueSize
+	// with other servers. It does not limit what the client receives: it accepts values
+	// as large as any server of this package does.
 	MaxValueSize int
 
-	// SendQueue bounds the bytes of updates that wait to be written to the server;
-	// beyond it Set waits. With a server of this package, those that were written and
-	// have not come back count too, since they are kept to be sent again if the
+	// SendQueue bounds the updates that wait to be written to the server, in bytes;
+	// beyond it Set waits. With a server of this package, updates that were written and
+	// have not come back count too: the client keeps them to send them again if the
 	// connection breaks. 0 means DefaultSendQueue.
 	SendQueue int
 
-	// WatchQueue bounds the bytes of updates that wait in each [Watch];
-	// beyond it the watch ends with ErrLagged. 0 means DefaultWatchQueue.
+	// WatchQueue bounds the updates that wait in each [Watch], in bytes; beyond it the
+	// watch ends with ErrLagged. 0 means DefaultWatchQueue.
 	WatchQueue int
 
-	// KeepOnEmpty keeps the state when a server of this package says that its map
-	// is new and empty: no update has come since it started, and nothing was
-	// preloaded. So a server that restarts without its map does not delete
-	// everything here too. By default the client follows the server, and its watches
-	// report a deletion of every key.
+	// KeepOnEmpty keeps the replica's keys when a server of this package reports that
+	// its map is new and empty: it has had no update since it started, and nothing was
+	// preloaded. This protects the client from a server that restarts without its data.
+	// By default the client follows the server, and its watches report the deletion of
+	// every key.
 	//
-	// The kept keys are this client's alone; other clients that join do not see
-	// them. Each stays until an update sets or deletes it, or until the client
-	// takes a snapshot of a map that is no longer new and empty: that replaces
-	// everything. Set them anew to give them back to the server. Keys with a time
-	// to live are not kept, because no server would delete them. The log says at
-	// Warn how many keys were kept, and ClientStats.Kept counts them.
+	// Only this client has the kept keys; clients that join later do not see them. Each
+	// key stays until an update sets or deletes it, or until the client fetches a
+	// snapshot of a map that is no longer new and empty, which replaces everything. To
+	// restore the keys on the server, set them again. Keys with a time to live are not
+	// kept, because no server would delete them. The client logs at level Warn how many
+	// keys it kept, and ClientStats.Kept has the number.
 	KeepOnEmpty bool
 
-	// OnState, if set, is told of every change of state, with the server that
-	// it concerns. Calls come one after the other from the goroutine that
-	// runs the client, which waits for them: return soon, and do not call
-	// Close.
+	// OnState, if set, is called at every change of state, with the server in question.
+	// Calls are sequential, from the goroutine that runs the client, which waits for
+	// them: return quickly, and do not call Close.
 	OnState func(state State, server string)
 
-	// OnFailure, if set, is told of the end of every attempt to follow a
-	// server, and why. With a server that refuses the client's credentials the
-	// error Is zmtp.ErrRefused; with one of another security mechanism, or of
-	// none, zmtp.ErrMechanism. The client goes on trying, one server after
-	// the other. Calls come as those of OnState do.
+	// OnFailure, if set, is called when an attempt to follow a server has ended, with
+	// the reason. If the server refuses the client's credentials, errors.Is(err,
+	// zmtp.ErrRefused) is true; if it has another security mechanism, or none,
+	// errors.Is(err, zmtp.ErrMechanism). The client keeps trying, one server after the
+	// other. It is called like OnState.
 	OnFailure func(server string, err error)
 
-	// OnLink, if set, is told when the client begins to follow a server, loses it,
-	// follows it again after a new snapshot, or has failed over to another one.
-	// Calls come as those of OnState do.
+	// OnLink, if set, is called when the client begins to follow a server, loses it,
+	// follows it again after a new snapshot, or has failed over to another one. It is
+	// called like OnState.
 	OnLink func(LinkEvent)
 
-	// Logger, if set, gets the client's log: changes of server at level Info,
-	// reasons for them at Warn. The same reason comes again only after a while,
-	// with the number of times since. The client never waits for it: see
+	// Logger, if set, receives the client's log records: changes of server at level
+	// Info, the reasons at Warn. A reason that repeats is logged at growing intervals,
+	// with the number of repetitions. The client never waits for the logger: see
 	// ServerOptions.Logger.
 	Logger *slog.Logger
 
-	// deletedBytes bounds the memory of deletions during a join. 0 means
+	// deletedBytes bounds the memory for deletions during a join. 0 means
 	// maxDeletedBytes; tests set less.
 	deletedBytes int
 
-	// restless leaves out the waits between sessions. It is for tests.
+	// restless skips the waits between sessions, for tests.
 	restless bool
 }
 
@@ -167,8 +165,8 @@ func parseServer(name string, d dialect) (address, error) {
 	return address{name: name, snapshot: at(snapshot), publisher: at(publisher), collector: at(collector)}, nil
 }
 
-// withDefaults validates o, reports all faults at once, and returns a copy
-// with the defaults filled in, and the servers' addresses.
+// withDefaults validates o and returns a copy with the defaults filled in, and the
+// servers' addresses. The error joins those of all invalid fields.
 func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 	var faults []error
 	bad := func(field, format string, args ...any) {
@@ -176,7 +174,7 @@ func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 	}
 	var servers []address
 	if len(o.Servers) == 0 {
-		bad("Servers", "names no server")
+		bad("Servers", "is empty")
 	}
 	for i, name := range o.Servers {
 		server, err := parseServer(name, o.Model.dialect())
@@ -184,7 +182,7 @@ func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 		case err != nil:
 			bad("Servers", "%q %v", name, err)
 		case slices.Contains(o.Servers[:i], name):
-			bad("Servers", "%q is there twice", name)
+			bad("Servers", "%q is listed twice", name)
 		}
 		servers = append(servers, server)
 	}
@@ -206,7 +204,7 @@ func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 		}
 	}
 	if len(o.Subtrees) > maxSubtrees {
-		bad("Subtrees", "are %d; at most %d are possible", len(o.Subtrees), maxSubtrees)
+		bad("Subtrees", "has %d elements; the maximum is %d", len(o.Subtrees), maxSubtrees)
 	}
 	if o.SyncTimeout < 0 {
 		bad("SyncTimeout", "must not be negative")

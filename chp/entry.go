@@ -7,25 +7,24 @@ import (
 	"clustermap/internal/kvmsg"
 )
 
-// Entry is a key of a map with its value.
+// Entry is a key of a map with its value and time to live.
 type Entry struct {
 	Key   []byte
 	Value []byte
 
-	// TTL is how long the key has left to live, or 0 if it has no limit. For a
-	// key of a [Client] see [Client.GetTTL].
+	// TTL is the remaining time to live, or 0 if the key does not expire. For a key of
+	// a [Client], see [Client.GetTTL].
 	TTL time.Duration
 }
 
-// GetTTL returns how long a key has left to live, or 0 if it has no limit, and
-// whether the key is there. A time that is over gives 1ns until the server's
-// deletion arrives.
+// GetTTL returns the remaining time to live of a key, or 0 if it does not expire, and
+// whether the key exists. An expired key has 1ns until the server's deletion arrives.
 //
-// The client counts from the arrival of the update, or of the snapshot, on its own
-// monotonic clock, so the result is too high by the time that the message took. A
-// server that is not of this package does not say in a snapshot how much time a key
-// has left: keys that were set before the client joined have no limit here, and end
-// when that server deletes them.
+// The client measures from the arrival of the update, or of the snapshot, with its own
+// monotonic clock, so the result is too high by the time that the message was in
+// transit. Servers of other implementations do not put the remaining time into
+// snapshots: keys that were set before the client joined have no time to live here, and
+// disappear when the server deletes them.
 func (c *Client) GetTTL(key string) (ttl time.Duration, ok bool) {
 	state := c.state.Load()
 	if state == nil {
@@ -35,10 +34,10 @@ func (c *Client) GetTTL(key string) (ttl time.Duration, ok bool) {
 	return ttl, ok
 }
 
-// Entries returns every key with its value and time to live, in no order: the
-// keys and values of the moment at which the iteration begins, whatever is
-// applied meanwhile. The slices of an Entry are lent until the next one and must
-// not be changed.
+// Entries returns an iterator over all keys with their values and times to live, in no
+// particular order. It iterates over a consistent view, of the moment at which the
+// iteration begins. The slices of an Entry are valid only until the next one; the
+// caller must not change them.
 func (c *Client) Entries() iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
 		c.mu.Lock()

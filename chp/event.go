@@ -9,17 +9,17 @@ import (
 	"clustermap/internal/kvmsg"
 )
 
-// Op says what an [Event] tells.
+// Op is the kind of an [Event].
 type Op uint8
 
 // Kinds of events.
 const (
-	// OpSet: the key has the value now.
+	// OpSet: the key now has the value.
 	OpSet Op = iota + 1
 	// OpDelete: the key is gone.
 	OpDelete
-	// OpSynced: the events so far were the state at one moment, complete.
-	// What follows are changes. It comes once in a watch, and has no key.
+	// OpSynced: the events so far are a complete, consistent state; changes follow. It
+	// occurs once in a watch and has no key.
 	OpSynced
 )
 
@@ -35,22 +35,22 @@ func (o Op) String() string {
 	return fmt.Sprintf("Op(%d)", uint8(o))
 }
 
-// Cause says why an [Event] happened.
+// Cause is the reason for an [Event].
 type Cause uint8
 
 // Causes of events. [OpSynced] has none.
 const (
-	// CauseSet: an update set the key, or the key was there when the watch began.
+	// CauseSet: an update set the key, or the key existed when the watch began.
 	CauseSet Cause = iota + 1
 	// CauseDeleted: an update deleted the key.
 	CauseDeleted
-	// CauseExpired: the server deleted the key because its time to live was over.
-	// Servers of this package say so. Of others only those of the guide can be
-	// recognised, which put an absolute time into the deletion; elsewhere an
-	// expiry is reported as CauseDeleted.
+	// CauseExpired: the server deleted the key because its time to live ended. Servers
+	// of this package mark such deletions. The guide's servers can be recognized too,
+	// because their deletions carry an absolute time. With other servers an expiry is
+	// reported as CauseDeleted.
 	CauseExpired
-	// CauseResync: the client took a new snapshot, and it differs in this key from
-	// what the watch has reported. When and why it changed is not known.
+	// CauseResync: the client fetched a new snapshot, in which the key differs from
+	// what the watch has reported. When and why it changed is unknown.
 	CauseResync
 )
 
@@ -69,9 +69,8 @@ func (c Cause) String() string {
 	return fmt.Sprintf("Cause(%d)", uint8(c))
 }
 
-// expiredProperties marks the deletion of a key whose time to live is over. The
-// UUID is empty too, as no client sent it. Other peers pass over a property that
-// they do not know.
+// expiredProperties marks the deletion of an expired key. Its UUID is empty too,
+// because no client sent it. Other peers ignore unknown properties.
 var expiredProperties = []byte("cause=expired\n")
 
 // causeOfDeletion returns why a KVPUB deletes its key.
@@ -82,8 +81,8 @@ func causeOfDeletion(uuid, props []byte) Cause {
 	if cause, _ := kvmsg.Property(props, "cause"); len(uuid) == 0 && string(cause) == "expired" {
 		return CauseExpired
 	}
-	// The guide's servers repeat the properties of the update, with the time at
-	// which it ends in the place of its ttl: milliseconds or seconds since 1970.
+	// The guide's servers repeat the properties of the update, but replace its ttl by
+	// the absolute time of expiry: milliseconds or seconds since 1970.
 	ttl, _ := kvmsg.Property(props, "ttl")
 	if _, ok := kvmsg.ParseTTL(ttl); !ok && len(ttl) >= len("1000000000") && len(bytes.Trim(ttl, "0123456789.")) == 0 {
 		return CauseExpired
@@ -91,26 +90,25 @@ func causeOfDeletion(uuid, props []byte) Cause {
 	return CauseDeleted
 }
 
-// Event is one change that a [Watch] reports. Its slices are views into the
-// client's log, lent until the next call of the watch; they must not be
-// changed.
+// Event is one change that a [Watch] reports. Its slices point into the client's log
+// and are valid until the next call on the watch; the caller must not change them.
 type Event struct {
 	Op    Op
 	Cause Cause // 0 for OpSynced
 	Key   []byte
 	Value []byte // OpSet
 
-	// Sequence is the server's number of the change. For OpSynced, and for an
-	// OpDelete that a new snapshot brought, it is that of the snapshot.
+	// Sequence is the sequence of the update. For OpSynced, and for an OpDelete with
+	// CauseResync, it is that of the snapshot.
 	Sequence int64
 
 	UUID       []byte // of the update, 16 bytes or none
 	Properties []byte // of the update, lines "name=value" or none
 
-	// TTL of an OpSet is how long the key has left to live when the event is
-	// fetched, or 0 if it has no limit, as [Client.GetTTL] says. If a later update
-	// of the key has been applied by then, it is the time that this one was given.
-	// A ttl in Properties is the time at the arrival of the update or snapshot.
+	// TTL of an OpSet is the remaining time to live when the event is fetched, or 0 if
+	// the key does not expire, as with [Client.GetTTL]. If a later update of the key
+	// was applied in the meantime, it is the time to live that this update was given. A
+	// ttl in Properties is the time to live when the update or snapshot arrived.
 	TTL time.Duration
 }
 

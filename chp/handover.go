@@ -11,7 +11,7 @@ import (
 	"clustermap/sockets"
 )
 
-// handovers lets one handover be under way at a time.
+// handovers makes sure that only one handover runs at a time.
 type handovers struct {
 	mu      sync.Mutex
 	under   bool
@@ -22,26 +22,26 @@ type handovers struct {
 const handoverTimeout = 30 * time.Second
 
 var (
-	errNotOfPair = errors.New("not one of a pair")
-	errHandover  = errors.New("a handover is under way")
+	errNotOfPair = errors.New("the server is not part of a pair")
+	errHandover  = errors.New("another handover is in progress")
 )
 
-// HandoverError says that a server did not hand over to the other one of its pair:
-// it is not the active one of a pair, or the other one was not able to take over.
+// HandoverError reports that a server did not hand over to the other server of its
+// pair: it is not the active one of a pair, or the other one could not take over.
 type HandoverError struct {
-	Server string // as it was given to Failover
-	Reason string // what the server says
+	Server string // as passed to Failover
+	Reason string // the server's answer
 }
 
 func (e *HandoverError) Error() string {
 	return fmt.Sprintf("chp: %s does not hand over: %s", e.Server, e.Reason)
 }
 
-// Failover asks the server at tcp://host:P, the active one of a pair, to hand over
-// to the other one, and returns when that one is active. No update is lost. security
-// is what [ClientOptions.Security] would be. A server that does not hand over says
-// why: a [*HandoverError]. If the error is another one, it may have handed over or
-// not: [ServerStatus] tells.
+// Failover asks the active server of a pair, at tcp://host:P, to hand over to the other
+// one, and returns when that one is active. No update is lost. security is the same as
+// [ClientOptions.Security]. If the server refuses, the error is a [*HandoverError] with
+// the reason. After any other error the handover may have happened or not:
+// [ServerStatus] shows which.
 func Failover(ctx context.Context, server string, security sockets.Security) error {
 	reason, err := ask(ctx, server, security, askHandover, answerHandover)
 	if err == nil && len(reason) > 0 {
@@ -50,8 +50,8 @@ func Failover(ctx context.Context, server string, security sockets.Security) err
 	return err
 }
 
-// begin has a handover done in a goroutine, which then calls ended. It returns false,
-// and begins nothing, while another one is under way.
+// begin runs a handover in a goroutine, which then calls ended. While another one runs,
+// it returns false and does nothing.
 func (h *handovers) begin(ctx context.Context, do func(context.Context) error, ended func(error)) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,9 +71,9 @@ func (h *handovers) begin(ctx context.Context, do func(context.Context) error, e
 	return true
 }
 
-// takeHandover begins a handover that a peer has asked for. The peer is told how it
-// ended.
-func (s *Server) takeHandover(ctx context.Context, peer *sockets.Peer) {
+// startHandover starts a handover that a peer has asked for. The peer is sent the
+// result.
+func (s *Server) startHandover(ctx context.Context, peer *sockets.Peer) {
 	answer := func(err error) {
 		var reason []byte
 		if err != nil {
@@ -86,14 +86,15 @@ func (s *Server) takeHandover(ctx context.Context, peer *sockets.Peer) {
 	}
 }
 
-// plainReason is an error's text without the names of packages: it is put behind others.
+// plainReason returns the text of an error without the names of packages, to be put after
+// another text.
 func plainReason(err error) string {
-	text := strings.TrimPrefix(err.Error(), "chp: no handover: ")
+	text := strings.TrimPrefix(err.Error(), "chp: handover failed: ")
 	return strings.TrimPrefix(text, "binarystar: ")
 }
 
-// handover has the other server of the pair take over, and returns when it has. The
-// error's text is what the peer that asked is told.
+// handover makes the other server of the pair take over, and returns when it has. The
+// text of the error is sent to the peer that asked.
 func (s *Server) handover(ctx context.Context) error {
 	if s.pair == nil {
 		return errNotOfPair

@@ -170,7 +170,7 @@ const (
 )
 
 // errDeletions is why a join begins anew.
-var errDeletions = errors.New("chp: too many keys were deleted while the snapshot came")
+var errDeletions = errors.New("chp: too many keys were deleted while the snapshot arrived")
 
 func newInterim() *interim {
 	return &interim{store: store.New(store.Options{}), deleted: map[string]int64{}}

@@ -43,7 +43,7 @@ const (
 )
 
 // errStalled is why a client is disconnected which takes nothing of its snapshot.
-var errStalled = errors.New("chp: the client takes nothing of its snapshot")
+var errStalled = errors.New("chp: the client does not read its snapshot")
 
 func newJoiner(n *snapshotter, peer *sockets.Peer) *joiner {
 	return &joiner{snapshots: n, peer: peer, wake: make(chan struct{}, 1), evicted: make(chan struct{}), window: firstWindow}

@@ -42,5 +42,5 @@ func (s *session) keep(next *store.Map) {
 		}
 		return true
 	})
-	c.log.Warn("the server sends no snapshot, or that of a new and empty map; keys are kept", "server", s.server.name, "kept", s.kept, "dropped", cut.Len()-s.kept)
+	c.log.Warn("keys kept: the server sent no snapshot, or that of a new and empty map", "server", s.server.name, "kept", s.kept, "dropped", cut.Len()-s.kept)
 }

@@ -2,30 +2,30 @@ package chp
 
 import "fmt"
 
-// LinkEvent tells what became of a client's link to its servers. Each event that
-// begins a link (LinkConnected, LinkResynced, LinkFailedOver) is followed by a
-// LinkLost before the next one begins.
+// LinkEvent reports a change of a client's link to its servers. Each event that begins
+// a link (LinkConnected, LinkResynced, LinkFailedOver) is followed by a LinkLost before
+// the next one begins.
 type LinkEvent struct {
 	Kind   LinkKind
-	Server string // as ClientOptions.Servers names it
-	Former string // LinkFailedOver: the server that was followed before
+	Server string // as named in ClientOptions.Servers
+	Former string // LinkFailedOver: the previous server
 
-	// Sequence is that of the new snapshot, or, with LinkLost, of the last update
-	// that was applied.
+	// Sequence is that of the new snapshot or, for LinkLost, of the last applied
+	// update.
 	Sequence int64
 
-	Err error // LinkLost: why, as ClientOptions.OnFailure is told
+	Err error // LinkLost: the reason, as for ClientOptions.OnFailure
 }
 
-// LinkKind is what a [LinkEvent] tells.
+// LinkKind is the kind of a [LinkEvent].
 type LinkKind uint8
 
 // Kinds of link events.
 const (
 	LinkConnected  LinkKind = iota + 1 // the client follows a server for the first time
-	LinkLost                           // the client no longer follows a server; what it has stays readable
-	LinkResynced                       // the client follows the same server as before, with a new snapshot
-	LinkFailedOver                     // the client follows another server than before
+	LinkLost                           // the client no longer follows a server; its state stays readable
+	LinkResynced                       // the client follows the previous server again, with a new snapshot
+	LinkFailedOver                     // the client follows another server
 )
 
 // String returns connected, lost, resynced or failed over.
@@ -43,13 +43,14 @@ func (k LinkKind) String() string {
 	return fmt.Sprintf("LinkKind(%d)", uint8(k))
 }
 
-// links tells the application of links. Only the client's goroutine uses it.
+// links reports link events to the application. Only the client's run goroutine uses
+// it.
 type links struct {
-	server string // that was followed last, "" if none was
-	linked bool   // and still is
+	server string // the last one that the client followed, or ""
+	linked bool   // the client still follows it
 }
 
-// linked tells that the client follows a server.
+// linked reports that the client follows a server.
 func (c *Client) linked(server string) {
 	l := &c.links
 	e := LinkEvent{Kind: LinkConnected, Server: server, Sequence: c.Sequence()}
@@ -64,7 +65,7 @@ func (c *Client) linked(server string) {
 	c.tellLink(e)
 }
 
-// unlinked tells that the client's server is no longer followed, if it was.
+// unlinked reports that the client no longer follows its server, if it did.
 func (c *Client) unlinked(err error) {
 	if l := &c.links; l.linked {
 		l.linked = false

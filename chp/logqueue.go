@@ -192,7 +192,7 @@ func (q *logQueue) pending(due bool) bool {
 // is over, or when the queue is closed. mu must be held.
 func (q *logQueue) report(batch []logEntry) []logEntry {
 	if q.dropped > 0 {
-		r := slog.NewRecord(time.Now(), slog.LevelWarn, "log records dropped: the log is not read fast enough", 0)
+		r := slog.NewRecord(time.Now(), slog.LevelWarn, "log records dropped: the logger is too slow", 0)
 		r.AddAttrs(slog.Uint64("count", q.dropped))
 		batch = append(batch, logEntry{q.handler, r})
 		q.dropped = 0

@@ -10,35 +10,34 @@ import (
 	"clustermap/internal/store"
 )
 
-// Map is a concurrent hashmap of strings to bytes, for many readers and many
-// writers. It is the store under a CHP server, without the protocol: keys and
-// values lie in a log that the garbage collector does not look into, values are
-// copied in and out, and reading takes no lock.
+// Map is a concurrent hash map from strings to byte slices, for many readers and many
+// writers. It is the storage of a CHP server, without the protocol: keys and values lie
+// in a log that the garbage collector does not scan, values are copied in and out, and
+// readers take no lock.
 //
-// Use it for many keys, for values that change often, and where garbage
-// collection must not grow with the map: a million keys are some hundred objects.
-// Set costs less than that of sync.Map, and allocates once in a segment full of
-// values and not every time. Do not use it for values that are Go objects, nor in
-// one goroutine, where a plain map is faster. Get copies the value out; where that
-// is too much, and values seldom change, a map that returns the slice it holds is
-// the better choice.
+// Use it for many keys, for values that change often, and where the cost of garbage
+// collection must not grow with the map: a million keys are a few hundred objects. Set
+// costs less than that of sync.Map and does not allocate each time, but once per
+// segment of values. Do not use it for values that are Go objects, nor in a single
+// goroutine, where a plain map is faster. Get copies the value; if that costs too much
+// and values seldom change, use a map that returns the slice that it stores.
 //
-// Any key and any value can be stored, empty ones too; the two together must stay
-// below 2 GiB. All methods are safe for concurrent use.
+// Keys and values can be arbitrary, also empty; key and value together must be smaller
+// than 2 GiB. All methods are safe for concurrent use.
 //
-// Overwritten and deleted values keep their memory for a while. The log holds
-// twice what is live and some segments more for each stripe, at most; what it has
-// given up is the garbage collector's.
+// Overwritten and deleted values keep their memory for a while. Each stripe's log is at
+// most twice as large as the live data, plus a few segments; the garbage collector
+// frees the rest.
 type Map struct {
 	stripes []mapStripe
 	shift   uint
 }
 
-// MapOptions configures a [Map]. The zero value works.
+// MapOptions configures a [Map]. The zero value is usable.
 type MapOptions struct {
-	// Stripes is the number of parts that can be written to at the same time,
-	// rounded up to a power of two, at most 1024. 0 means four for each core.
-	// Every stripe that is in use costs some kilobytes.
+	// Stripes is the number of parts that can be written to at the same time, rounded
+	// up to a power of two, at most 1024. 0 means four per core. Every stripe in use
+	// costs a few kilobytes.
 	Stripes int
 }
 
@@ -50,13 +49,13 @@ type mapStripe struct {
 	_     [56]byte
 }
 
-// MapStats are figures about a [Map], each stripe's as of one moment.
+// MapStats holds figures about a [Map]. Those of each stripe are consistent.
 type MapStats struct {
 	Len       int    // keys
-	LiveBytes int    // bytes of the keys and values that can be read, with their framing
-	LogBytes  int    // bytes of the memory that holds them, dead ones included
-	IdleBytes int    // bytes of the memory that waits to be used again
-	Compacted uint64 // bytes copied to give memory back, since the start
+	LiveBytes int    // bytes of the current keys and values, with their framing
+	LogBytes  int    // bytes of the log, with overwritten and deleted values
+	IdleBytes int    // bytes of free segments kept for reuse
+	Compacted uint64 // bytes copied by compaction since NewMap
 }
 
 const (
@@ -95,11 +94,11 @@ func (m *Map) stripe(hash uint64) *mapStripe {
 // together have 256 or more, as one store has; each has a few.
 func (m *Map) shards() int { return max(store.MaxShards>>m.shift, 8) }
 
-// Get returns a copy of the value of key, and whether there is one.
+// Get returns a copy of the value of key, and whether the key exists.
 func (m *Map) Get(key string) ([]byte, bool) { return m.AppendGet(nil, key) }
 
-// AppendGet appends the value of key to dst, and reports whether there is one. It
-// takes no lock, and allocates only if dst has too little room.
+// AppendGet appends the value of key to dst and reports whether the key exists. It
+// takes no lock, and allocates only to grow dst.
 func (m *Map) AppendGet(dst []byte, key string) ([]byte, bool) {
 	hash := kvmsg.HashKey(bytesOf(key))
 	s := m.stripe(hash).store.Load()
@@ -126,7 +125,7 @@ func (m *Map) Set(key string, value []byte) {
 	s.PutHash(hash, bytesOf(key), value)
 }
 
-// Delete removes key, and reports whether it was there.
+// Delete deletes key, and reports whether it existed.
 func (m *Map) Delete(key string) bool {
 	hash := kvmsg.HashKey(bytesOf(key))
 	p := m.stripe(hash)
@@ -147,13 +146,11 @@ func (m *Map) Len() int {
 	return n
 }
 
-// Range calls f for every key until f returns false, in no order that means
-// anything. Key and value are lent: f must not change them, nor keep them beyond
-// its return. f may call any method of the Map, and may take its time: writers do
-// not wait for it.
+// Range calls f for every key, in no particular order, until f returns false. The
+// slices key and value are valid only during the call; f must not change or keep them.
+// f may call any method of the Map, and may be slow: writers do not wait for it.
 //
-// What Range shows of a stripe is its state at one moment; the moments of
-// different stripes differ.
+// Range sees each stripe at one moment, but different stripes at different moments.
 func (m *Map) Range(f func(key, value []byte) bool) {
 	for i := range m.stripes {
 		if !m.stripes[i].each(f) {
@@ -179,7 +176,7 @@ func (p *mapStripe) each(f func(key, value []byte) bool) (more bool) {
 	return more
 }
 
-// Stats returns figures about the Map. It takes the lock of each stripe in turn.
+// Stats returns figures about the map. It locks one stripe after the other.
 func (m *Map) Stats() MapStats {
 	var sum MapStats
 	for i := range m.stripes {

@@ -9,39 +9,38 @@ import (
 	"clustermap/sockets"
 )
 
-// Model is one of the six Clone models of the ZeroMQ Guide, chapter 5. The zero
-// value is 6, which is the full protocol (RFC 12). The others are there to work with
-// programs of these models, and each lacks what the later ones add:
+// Model is one of the six Clone models of the ZeroMQ Guide, chapter 5. The zero value
+// means 6, the full protocol (RFC 12). The others are for interoperation with programs
+// of these models; each lacks what the later ones add:
 //
-//	1  no snapshots: a client has what is published while it is connected. It does
-//	   not look for gaps, since nothing could mend them. The publisher is on port P.
-//	2  as 3. Guide servers of models 1 and 2 make all updates themselves and have no
-//	   collector; those of this package take updates on P+2, as model 3 does. An
-//	   update to a server without collector fails with a *CollectorError, and the
-//	   client connects anew.
-//	3  no subtrees: every snapshot is of the whole map, of which a client keeps its
+//	1  No snapshots: a client has what was published while it was connected. It does
+//	   not look for gaps, which it could not fill. The publisher is on port P.
+//	2  As 3. The guide's servers of models 1 and 2 make all updates themselves and
+//	   have no collector; those of this package accept updates on P+2, as in model 3.
+//	   An update to a server without a collector fails with a *CollectorError, and
+//	   the client reconnects.
+//	3  No subtrees: every snapshot is of the whole map, of which a client keeps its
 //	   part.
-//	4  three frames, in models 1 to 3 too: key, sequence, value. So there are no
-//	   deletions, no properties, no times to live and no UUIDs. A client
-//	   recognises its own updates by key and value: if another client sends an
-//	   equal update at the same time, SetSync can return with the sequence of that
-//	   one, and report ErrUncertain for updates that were sent before. So it does
-//	   for the oldest of more than 262,144 updates that have not come back.
-//	5  no HUGZ, in models 1 to 4 too: a server that is silent is not known to be
-//	   dead. A client sees that a connection breaks, or that its PINGs are not
-//	   answered, but not that a server hangs behind connections that work.
-//	   Updates go from PUSH to PULL, to one server only, and the server does not tell
-//	   clients of updates that it refuses.
+//	4  Three frames, as in models 1 to 3: key, sequence, value. So there are no
+//	   deletions, properties, times to live or UUIDs. A client recognizes its own
+//	   updates by key and value: if another client sends an equal update at the same
+//	   time, SetSync can return the sequence of that one, and report ErrUncertain for
+//	   earlier updates. It also reports ErrUncertain for the oldest updates when more
+//	   than 262,144 have not come back.
+//	5  No HUGZ, as in models 1 to 4: a client detects a broken connection and PINGs
+//	   that are not answered, but not a server that hangs behind working connections.
+//	   Updates go from PUSH to PULL, to one server only, and the server does not
+//	   report refused updates.
 //
-// An update without a value deletes its key on both sides in all models. Guide
+// In all models an update without a value deletes its key on both sides. The guide's
 // programs of models 1 to 4 keep such a key with an empty value, but never send one.
 type Model int
 
 // fullModel is the model that is RFC 12.
 const fullModel Model = 6
 
-// ErrModel says that the Clone model has no means for what was asked, or that a server
-// is of another model than the client.
+// ErrModel is returned if the Clone model does not support an operation, or if a server
+// has another model than the client.
 var ErrModel = errors.New("chp: not possible in this Clone model")
 
 var (
@@ -49,9 +48,9 @@ var (
 	errModelProperties = fmt.Errorf("%w: models 1 to 4 have no properties and no times to live", ErrModel)
 )
 
-// dialect is how a model differs from the others on the wire. Bytes are translated
-// to and from the form of the full protocol where they enter and leave; what lies
-// behind knows no models.
+// dialect describes how a model differs from the others on the wire. Messages are
+// converted to and from the form of the full protocol at the sockets; the rest of the
+// package does not depend on the model.
 type dialect struct {
 	full      bool // HUGZ, a SUB as collector, pairs of servers, what clients and servers of this package announce
 	three     bool // messages have three frames

@@ -380,7 +380,7 @@ func (a *applied) skipped(n uint64) (reason Reason, ok bool) {
 	return a.skips[i].reason, true
 }
 
-var errOrigins = errors.New("chp: what is stored of the clients' order numbers cannot be read")
+var errOrigins = errors.New("chp: the stored order numbers of the clients cannot be read")
 
 // appendTo appends all that origins knows, for a checkpoint: 8 bytes, the sequence
 // forgotten, and for each client, the one that was used last at the end, 16 bytes of

@@ -9,61 +9,65 @@ import (
 	"clustermap/sockets"
 )
 
-// PairOptions make a server one of two, of which one is active and serves while the
-// other one follows it and takes over when it dies: see docs/PAIR.md.
+// PairOptions makes a server one of a pair: one server is active and serves, the other
+// one follows it and takes over when it fails. See docs/PAIR.md.
 type PairOptions struct {
-	// Backup says which of the two the server is. The primary becomes active when
-	// both start with the same data.
+	// Backup selects the role: backup, or primary if false. The primary becomes active
+	// when both start with the same data.
 	Backup bool
 
-	// Peer is the other server's snapshot port P, "tcp://HOST:PORT". An endpoint of this
-	// server is refused, here and in PeerState, where that can be told without
-	// resolving names; a server that hears itself, or one of its own role, logs that.
+	// Peer is the other server's snapshot port P, "tcp://HOST:PORT". NewServer refuses
+	// an endpoint of this server, here and in PeerState, if it can detect that without
+	// resolving names. A server that hears itself, or another one of its own role, logs
+	// that.
 	Peer string
 
-	// State is the endpoint at which this server tells its state, such as
-	// "tcp://*:5003", and PeerState the one at which the other server does.
+	// State is the endpoint at which this server publishes its state, such as
+	// "tcp://*:5003". PeerState is the other server's.
 	State, PeerState string
 
-	// Interval is how often the state is told. 0 means a second. Timeout is after
-	// how long of silence the other server is taken for dead; 0 means twice the
-	// Interval. Both servers should have the same.
+	// Interval is the time between two state messages; 0 means a second. Timeout is how
+	// long the other server may be silent before it is considered dead; 0 means twice
+	// the Interval. Use the same values on both servers.
 	Interval, Timeout time.Duration
 
-	// Acks is how many servers must have an update before it is published, and so
-	// before SetSync returns: 2, or 1 for this server alone. 0 means 2. With 2 no
-	// such update is lost when one of the servers dies. While the other server is
-	// away, or takes nothing for the Timeout, updates are published without it,
-	// which is logged, and Status tells.
+	// Acks is the number of servers that must have an update before it is published,
+	// and so before SetSync returns: 2, or 1 for this server alone. 0 means 2. With 2
+	// no published update is lost when one server dies. While the other server is away,
+	// or has not read anything for Timeout, updates are published without it; the
+	// server logs that and Status reports it.
 	Acks int
 
 	// PeerSecurity is for the connections to the other server. With CURVE, which both
-	// servers use or neither, it has CurveServerKey, the other server's public key, and
-	// CurveSecretKey, the same as Security.CurveSecretKey: who follows this server must
-	// own the other server's key. By default there is no CURVE, and then who
-	// reaches P can pretend to be the other server: see docs/PAIR.md.
+	// servers must use or neither, it has CurveServerKey, the other server's public
+	// key, and CurveSecretKey, the same as Security.CurveSecretKey: only the owner of
+	// the other server's key may follow this server. By default there is no CURVE, and
+	// then anyone who can connect to P can pretend to be the other server: see
+	// docs/PAIR.md.
 	PeerSecurity sockets.Security
 
-	// OnDiverged, if set, is told of the updates of this server that are given up,
-	// because it was active while the other one was active too, and the other's reign
-	// is newer. The map is then replaced by the active server's. It must not keep
-	// Entries.
+	// OnDiverged, if set, is called with the updates that this server discards, because
+	// both servers were active at the same time and the other one's reign is newer.
+	// Afterwards the active server's map replaces this one's. The function must not
+	// keep Entries.
 	OnDiverged func(Divergence)
 }
 
-// Divergence tells of updates that only one server of a pair has, and gives up.
+// Divergence describes updates that only one server of a pair has, and that it
+// discards.
 type Divergence struct {
-	Epoch uint64 // of the reign in which they were made
+	Epoch uint64 // of the reign that made them
 	After int64  // the last sequence that both servers have, 0 if they have nothing in common
-	Last  int64  // the last sequence that is given up
+	Last  int64  // the last discarded sequence
 
-	// Entries yields the keys that these updates set and that are still in the map,
-	// with their sequences. Of several updates of a key it has the last one.
-	// Deletions are not among them. Key and Value are valid during the call.
+	// Entries yields the keys that these updates set and that still exist, with their
+	// sequences: for each key its last update. It does not yield deletions. Key and
+	// Value are valid during the call.
 	Entries iter.Seq2[Entry, int64]
 }
 
-// withDefaults returns the options with their defaults, and what is wrong with them.
+// withDefaults returns the options with their defaults, and the errors of all invalid
+// fields.
 func (o PairOptions) withDefaults() (PairOptions, []error) {
 	var errs []error
 	bad := func(field, reason string) { errs = append(errs, &OptionError{"Pair." + field, reason}) }

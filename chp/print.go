@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// String returns the servers and how far the client is with one of them.
+// String returns the client's servers and its state.
 func (c *Client) String() string {
 	state, server := c.status.get()
 	if server == "" {
@@ -15,11 +15,11 @@ func (c *Client) String() string {
 	return fmt.Sprintf("chp.Client(%s, %v with %s)", strings.Join(c.opts.Servers, " "), state, server)
 }
 
-// Format prints what String returns, whatever the verb: what else is in a client
-// changes while it runs.
+// Format prints the result of String for every verb: other fields of a client change
+// while it runs.
 func (c *Client) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
 
-// String returns where the server listens.
+// String returns the endpoint on which the server listens.
 func (s *Server) String() string {
 	if e := s.Endpoints(); e.Snapshot != "" {
 		return "chp.Server(" + e.Snapshot + ")"
@@ -27,6 +27,6 @@ func (s *Server) String() string {
 	return "chp.Server(not listening)"
 }
 
-// Format prints what String returns, whatever the verb: what else is in a server
-// changes while it runs.
+// Format prints the result of String for every verb: other fields of a server change
+// while it runs.
 func (s *Server) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }

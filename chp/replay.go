@@ -11,7 +11,7 @@ import (
 	"clustermap/sockets"
 )
 
-// ReplayProgress says how far a server has come in replaying its log.
+// ReplayProgress reports how much of its log a server has replayed.
 type ReplayProgress struct {
 	Updates         uint64        // replayed so far, those of the checkpoint included
 	Bytes           uint64        // of the updates
@@ -24,7 +24,7 @@ type ReplayProgress struct {
 const replayEvery = 250 * time.Millisecond
 
 // errRecord is why a log cannot be replayed whose checksums are right.
-var errRecord = errors.New("chp: the log has an entry that is not one of updates")
+var errRecord = errors.New("chp: the log has an invalid entry")
 
 // replay fills the map from the log, before the server listens: the keys and values,
 // sequences, and deadlines. A key whose time ended meanwhile is expired later like

@@ -27,8 +27,8 @@ type want struct {
 
 // Why a snapshot request is refused.
 var (
-	errRequest      = errors.New("chp: not a snapshot request: two frames, ICANHAZ? and a subtree, are expected")
-	errWholeRequest = errors.New("chp: not a snapshot request: one frame, ICANHAZ?, is expected")
+	errRequest      = errors.New("chp: not a snapshot request: want two frames, ICANHAZ? and a subtree")
+	errWholeRequest = errors.New("chp: not a snapshot request: want one frame, ICANHAZ?")
 )
 
 // runRequests takes snapshot requests and lines them up.

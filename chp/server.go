@@ -20,13 +20,11 @@ import (
 	"clustermap/sockets"
 )
 
-// Server is a CHP server (RFC 12): it owns the hashmap, takes updates from
-// clients, numbers them, publishes them to all clients, and sends snapshots to
-// those that join.
+// Server is a CHP server (RFC 12): it owns the map, accepts updates from clients,
+// numbers them, publishes them to all clients, and sends snapshots to those that join.
 //
-// Its sequences are contiguous within a run, and begin at a number made from
-// the clock, so that a restarted server is ahead of all that its clients have
-// seen.
+// The sequences of one run are consecutive. They begin at a number derived from the
+// clock, so that a restarted server is ahead of everything that its clients have seen.
 //
 // All methods are safe for concurrent use.
 type Server struct {
@@ -57,7 +55,7 @@ type Server struct {
 	ended  chan struct{}
 }
 
-// phase is how far a server has come; it never goes back.
+// phase is the phase of a server's life; it never goes back.
 type phase uint8
 
 const (
@@ -67,15 +65,15 @@ const (
 	phaseClosed
 )
 
-// Endpoints are where a server listens, with the real ports.
+// Endpoints holds the endpoints on which a server listens, with the actual ports.
 type Endpoints struct {
 	Snapshot  string // P: ROUTER; empty in Clone model 1
 	Publisher string // P+1: PUB; P in Clone model 1
 	Collector string // P+2: SUB; PULL in Clone models 1 to 5
 }
 
-// ListenError says that a server could not listen on one of its ports. It
-// unwraps to the network's error.
+// ListenError reports that a server could not listen on one of its ports. It wraps the
+// network's error.
 type ListenError struct {
 	Endpoint string
 	Err      error
@@ -88,9 +86,8 @@ func (e *ListenError) Error() string {
 // Unwrap returns Err.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// NewServer makes a server that does not listen yet. It returns all faults of
-// the options as one error. With Log or Preload it returns when the keys are in the
-// map.
+// NewServer returns a server that does not listen yet. If several options are invalid,
+// the error reports all of them. With Log or Preload it returns when the map is filled.
 func NewServer(o ServerOptions) (_ *Server, err error) {
 	if o.Log != nil {
 		defer func() {
@@ -171,8 +168,8 @@ const (
 	closeLinger      = time.Second
 )
 
-// Listen binds the three ports, and the state endpoint of a pair, or none of them. It
-// returns a *ListenError if one is in use.
+// Listen binds the three ports, and the state endpoint of a pair. If one of them is in
+// use, it binds none and returns a *ListenError.
 func (s *Server) Listen(ctx context.Context) error {
 	s.state.Lock()
 	defer s.state.Unlock()
@@ -232,7 +229,7 @@ func (s *Server) bindThree(ctx context.Context, port int) error {
 			port = portOf(b.LastEndpoint())
 		}
 		if err == nil && port > 65533 {
-			err = errors.New("there is no room for P+1 and P+2 above it")
+			err = errors.New("P+2 is above 65535")
 			bound = append(bound, b)
 		}
 		if err != nil {
@@ -254,9 +251,9 @@ func portOf(endpoint string) int {
 	return port
 }
 
-// Serve serves until the context ends or Close is called, and then returns nil
-// after everything has ended. If the context has ended before, it returns nil too.
-// It listens first if Listen was not called. A Server serves once: while it serves,
+// Serve serves until the context ends or Close is called. It returns nil after all
+// goroutines have ended; it also returns nil if the context had already ended. It calls
+// Listen first if that was not done. A Server serves only once: while it serves,
 // another call returns ErrServing, and afterwards ErrClosed.
 func (s *Server) Serve(ctx context.Context) error {
 	if err := s.Listen(ctx); err != nil {
@@ -323,7 +320,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// Close ends the server and waits for Serve to return.
+// Close closes the server and waits for Serve to return.
 func (s *Server) Close() error {
 	if !s.closeUnserved() {
 		s.cancel()
@@ -363,40 +360,41 @@ func (s *Server) close() {
 	_ = s.router.Close()
 }
 
-// Ready returns a channel that is closed when the server serves.
+// Ready returns a channel that is closed when the server begins to serve.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Endpoints returns where the server listens, once it does.
+// Endpoints returns the endpoints on which the server listens. They are empty before
+// Listen.
 func (s *Server) Endpoints() Endpoints {
 	s.state.Lock()
 	defer s.state.Unlock()
 	return s.endpoints
 }
 
-// Sequence returns the sequence of the last update that was published.
+// Sequence returns the sequence of the last published update.
 func (s *Server) Sequence() int64 { return s.sequencer.published.Load() }
 
 // Len returns the number of keys.
 func (s *Server) Len() int { return s.sequencer.current.Load().Len() }
 
-// Get returns a copy of a key's value. It takes no lock.
+// Get returns a copy of the value of key, and whether the key exists. It takes no lock.
 func (s *Server) Get(key string) ([]byte, bool) { return s.AppendGet(nil, key) }
 
-// AppendGet appends a key's value to dst. It takes no lock, and allocates only
-// to grow dst.
+// AppendGet appends the value of key to dst and reports whether the key exists. It
+// takes no lock, and allocates only to grow dst.
 func (s *Server) AppendGet(dst []byte, key string) ([]byte, bool) {
 	value, _, ok := s.sequencer.current.Load().Get(bytesOf(key), dst)
 	return value, ok
 }
 
-// ServerStats is a reading of a server's counters.
+// ServerStats holds a server's counters at one moment.
 type ServerStats struct {
 	Keys      int
 	MapBytes  int64 // bytes of the keys, values and properties, as MaxMapBytes counts
 	Sequence  int64
-	Updates   uint64            // KVSETs taken and published
-	Repeated  uint64            // KVSETs that clients have sent again after a fault, and that had been taken before
-	Expired   uint64            // keys deleted because their TTL ended
+	Updates   uint64            // KVSETs accepted and published
+	Repeated  uint64            // KVSETs that clients sent again after a fault although the server had them
+	Expired   uint64            // keys deleted when their TTL ended
 	Snapshots uint64            // snapshot requests answered
 	Refused   map[Reason]uint64 // messages refused, by reason
 	BadAsks   uint64            // snapshot requests refused
@@ -405,7 +403,7 @@ type ServerStats struct {
 	Collectors  []sockets.PeerStats // connections of the collector
 }
 
-// Stats returns the counters as they are now.
+// Stats returns the current counters.
 func (s *Server) Stats() ServerStats {
 	return ServerStats{
 		Keys: s.Len(), MapBytes: s.sequencer.mapBytes(), Sequence: s.Sequence(),
@@ -437,9 +435,9 @@ func (r *refusals) counts() map[Reason]uint64 {
 	return m
 }
 
-// wentAway says that a peer ended its connection in the handshake without breaking
-// the protocol. Short-lived clients do that: they are done before all their
-// connections are made.
+// wentAway reports whether a peer closed its connection during the handshake without
+// violating the protocol. Short-lived clients do that: they finish before all their
+// connections are open.
 func wentAway(err error) bool {
 	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE} {
 		if errors.Is(err, end) {
@@ -449,8 +447,8 @@ func wentAway(err error) bool {
 	return false
 }
 
-// watchConnections logs what an operator should see of one port's connections,
-// and keeps track of whose they are.
+// watchConnections returns a monitor for one port: it logs what concerns an operator,
+// and records which client each connection belongs to.
 func (s *Server) watchConnections(port string) func(sockets.Event) {
 	return func(e sockets.Event) {
 		s.members.watch(e, port)

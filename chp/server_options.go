@@ -30,148 +30,143 @@ const (
 	DefaultServerHandshake   = 10 * time.Second
 )
 
-// maxMaxValueSize bounds ServerOptions.MaxValueSize. On systems of 32 bits
-// several values of that size must fit in the address space.
+// maxMaxValueSize bounds ServerOptions.MaxValueSize. On 32-bit systems several values
+// of that size must fit in the address space.
 const maxMaxValueSize = min(1<<30, math.MaxInt/8+1)
 
 // maxLoggedValue is the same for a server with a log, which bounds an entry.
 const maxLoggedValue = commit.MaxEntryBytes / 2
 
-// ServerOptions configures a [Server]. The zero value works: it serves the
-// loopback interface on three consecutive free ports.
+// ServerOptions configures a [Server]. The zero value is usable: the server then
+// listens on three consecutive free ports of the loopback interface.
 type ServerOptions struct {
-	// Host is the address, name or * that the three ports are bound on: no port,
-	// and no brackets around an IPv6 address. Default 127.0.0.1. Anyone who reaches
-	// the ports, and is let in by Security, can read and write everything: CHP has
+	// Host is the address, name or * that the three ports are bound to, without a port
+	// and without brackets around an IPv6 address. The default is 127.0.0.1. Anyone who
+	// can connect, and whom Security accepts, can read and write the whole map: CHP has
 	// no access control (RFC 12, Security).
 	Host string
 
-	// Security makes the server one of CURVE or PLAIN, on all three ports,
-	// and says who is let in. CURVE encrypts all traffic. CURVE without
-	// Security.Authenticate (see [sockets.AllowKeys]) or a ZAP handler lets in
-	// every client that knows the server's public key, whatever its own key. By
-	// default there is neither CURVE nor PLAIN, and everyone is let in.
+	// Security selects CURVE or PLAIN for all three ports, and decides which clients
+	// are accepted. CURVE encrypts all traffic. CURVE without Security.Authenticate
+	// (see [sockets.AllowKeys]) or a ZAP handler accepts every client that knows the
+	// server's public key, whatever its own key. By default there is no security, and
+	// everyone is accepted.
 	Security sockets.Security
 
-	// Port is P: snapshots on P, the publisher on P+1, the collector on P+2.
-	// 0 takes three consecutive free ports.
+	// Port is P: snapshots are at P, the publisher at P+1, the collector at P+2. 0
+	// means three consecutive free ports.
 	Port int
 
-	// Model makes the server one of another Clone model than 6, for programs of
-	// the guide: see [Model] for what each lacks. 0 means 6, the full protocol. Such
-	// a server announces nothing that goes beyond the model, and sends no HUGZ.
+	// Model selects another Clone model than 6, for the guide's programs: see [Model]
+	// for what each lacks. 0 means 6, the full protocol. A server of another model
+	// announces no extensions and sends no HUGZ.
 	Model Model
 
 	// Advertise is the endpoint of P as clients reach it, "tcp://HOST:PORT", for a
-	// server behind a forwarded port or that listens on all addresses. Status tells
-	// it. Default: where the server listens.
+	// server behind a forwarded port or one that listens on all addresses. Status
+	// reports it. The default is where the server listens.
 	Advertise string
 
-	// HeartbeatInterval is the time between HUGZ messages. Clients hold a
-	// server dead after some seconds without one. 0 means
-	// DefaultHeartbeatInterval.
+	// HeartbeatInterval is the time between HUGZ messages. Clients give up a server
+	// after a few seconds without one. 0 means DefaultHeartbeatInterval.
 	HeartbeatInterval time.Duration
 
-	// MaxValueSize bounds a value in bytes; a larger update is refused. 0
-	// means DefaultMaxValueSize. It may be up to 1 GiB, or 256 MiB on systems
-	// of 32 bits.
+	// MaxValueSize is the largest value that the server accepts, in bytes; it refuses
+	// an update with a larger one. 0 means DefaultMaxValueSize. The maximum is 1 GiB,
+	// or 256 MiB on 32-bit systems.
 	MaxValueSize int
 
-	// SubscriberQueue bounds what is queued for one subscriber, in bytes. A
-	// subscriber beyond it is disconnected, whereupon it takes a new
-	// snapshot. 0 means DefaultSubscriberQueue.
+	// SubscriberQueue bounds the queue of each subscriber, in bytes. The server
+	// disconnects a subscriber whose queue is over the limit; the client then fetches a
+	// new snapshot. 0 means DefaultSubscriberQueue.
 	SubscriberQueue int
 
-	// SlowestIntake is the lowest rate to which the server slows down for
-	// subscribers, in bytes of updates a second. When the queue of a subscriber
-	// that reads too slowly is more than half full, the server takes updates more
-	// slowly: the fuller the queue, the slower, but never below this rate. So a
-	// burst slows down the clients that write instead of disconnecting those that
-	// follow. Deletions of expired keys are slowed down in the same way, by
-	// themselves. A subscriber that takes less than an eighth of what it is sent is
-	// not waited for. 0 means DefaultSlowestIntake; negative means not to slow
-	// down.
+	// SlowestIntake is the lowest rate to which the server slows down for its
+	// subscribers, in bytes of updates per second. When the queue of a subscriber that
+	// reads too slowly is more than half full, the server accepts updates more slowly:
+	// the fuller the queue the slower, but never below this rate. So a burst of updates
+	// delays the clients that write instead of disconnecting those that read. Deletions
+	// of expired keys are slowed down in the same way, separately. The server does not
+	// wait for a subscriber that reads less than an eighth of what it is sent. 0 means
+	// DefaultSlowestIntake; negative means no slowing down.
 	SlowestIntake int
 
-	// SubscriberMemory bounds the bytes queued for all subscribers together. When
-	// they are more, the subscribers furthest behind are disconnected first.
-	// Subscribers to the same subtrees share queued updates, which count once. 0
-	// means DefaultSubscriberMemory, or twice SubscriberQueue if that is more.
+	// SubscriberMemory bounds the queues of all subscribers together, in bytes. Above
+	// it, the server disconnects the subscribers that are furthest behind. Subscribers
+	// to the same subtrees share queued updates, which count once. 0 means
+	// DefaultSubscriberMemory, or twice SubscriberQueue if that is more.
 	SubscriberMemory int
 
-	// MaxMapBytes bounds the map, in bytes of keys, values, properties and some 30
-	// bytes more for each key: an update that would make it larger is refused with
-	// ReasonMapFull. Deletions, and updates that do not grow a key, are always
-	// taken. The memory can be twice as much, and more for a short time, besides 16
-	// to 64 bytes a key for the index. 0 means no bound: there is no eviction, so
-	// only the application knows how large its map may be.
+	// MaxMapBytes bounds the map, in bytes of keys, values and properties plus about 30
+	// bytes per key. An update that would exceed it is refused with ReasonMapFull.
+	// Deletions, and updates that do not make a key larger, are always accepted. The
+	// memory used can be twice as much, and more for a short time, plus 16 to 64 bytes
+	// per key for the index. 0 means no limit: nothing is evicted, so only the
+	// application knows how large its map may become.
 	MaxMapBytes int64
 
-	// MaxClients bounds the connections on each of the three ports; a client of
-	// this package has one on the first two, and one on the third once it writes.
-	// One connection too many is closed at once and logged. 0 means
-	// DefaultMaxClients; negative means no bound.
+	// MaxClients bounds the connections on each of the three ports. A client of this
+	// package has one connection on each of the first two, and one on the third once it
+	// writes. A connection beyond the limit is closed at once and logged. 0 means
+	// DefaultMaxClients; negative means no limit.
 	MaxClients int
 
-	// SnapshotMemory bounds the bytes of snapshots that are encoded and not
-	// yet sent, over all clients. A value too large for a quarter of it is
-	// encoded alone. While updates overwrite the map, snapshots on their way
-	// also keep older versions: up to SnapshotMemory and twice the size of
-	// the log, beyond which the clients that make no progress are
-	// disconnected. 0 means DefaultSnapshotMemory.
+	// SnapshotMemory bounds the snapshots that are encoded and not yet sent, for all
+	// clients together, in bytes. A value larger than a quarter of it is encoded alone.
+	// While updates overwrite the map, snapshots in progress also keep older versions
+	// of values in memory: up to SnapshotMemory plus twice the size of the log. Beyond
+	// that the server disconnects the clients that make no progress. 0 means
+	// DefaultSnapshotMemory.
 	SnapshotMemory int
 
-	// SnapshotTimeout is how long a client that asked for a snapshot may take
-	// nothing of it before it is disconnected; a slow client that goes on
-	// taking it is served to the end. What counts is that the operating system
-	// has taken over another part for the connection: 4 to 128 KiB, or one
-	// larger value. It holds for the other server of a pair, too. 0 means
-	// DefaultSnapshotTimeout.
+	// SnapshotTimeout is how long a client may stop reading its snapshot before the
+	// server disconnects it; a slow client that continues to read is served to the end.
+	// A client makes progress when the operating system accepts another part for its
+	// connection: 4 to 128 KiB, or one larger value. The timeout also applies to the
+	// other server of a pair. 0 means DefaultSnapshotTimeout.
 	SnapshotTimeout time.Duration
 
-	// HandshakeTimeout bounds a new connection's handshake. 0 means
+	// HandshakeTimeout bounds the handshake of a new connection. 0 means
 	// DefaultServerHandshake.
 	HandshakeTimeout time.Duration
 
-	// Preload, if set, gives the keys that the map begins with, such as those of a
-	// dump: NewServer puts them all into the map, the last one of a key wins. Their
-	// times to live begin then. An error ends NewServer with that error, and so does
-	// an entry that a client could not set: a *MessageError or ErrEmptyValue. The
-	// entries are copied.
+	// Preload, if set, yields the initial keys of the map, such as those of a dump.
+	// NewServer copies them into the map; if a key occurs twice, the last one wins.
+	// Their times to live begin then. NewServer fails with the first error that Preload
+	// yields, and with a *MessageError or ErrEmptyValue for an entry that a client
+	// could not set.
 	//
-	// A server begins with an empty map otherwise, and its clients delete what they
-	// have from before (but see ClientOptions.KeepOnEmpty).
+	// Without Preload a server starts with an empty map, and its clients delete the
+	// keys that they have (but see ClientOptions.KeepOnEmpty).
 	Preload iter.Seq2[Entry, error]
 
-	// Log, if set, keeps the map: package clustermap/chp/durable opens one on a disk.
-	// NewServer replays it, and the map begins as the log ends, with its sequences and
-	// the times to live, which went on meanwhile. Every update is appended to it.
-	// The server takes the log over: it closes the log when it ends, and NewServer does
-	// if it fails. When a write or a flush fails, the server ends with that error,
-	// because it could not keep what it takes. Preload counts only if the log is
-	// empty.
+	// Log, if set, makes the map durable: package clustermap/chp/durable opens a log on
+	// disk. NewServer replays it and restores the map, its sequences and the times to
+	// live, which have continued to run. The server appends every update to the log. It
+	// owns the log and closes it when it ends, or when NewServer fails. If a write or a
+	// flush fails, the server ends with that error, because it could no longer keep
+	// updates. Preload is used only if the log is empty.
 	Log commit.Log
 
-	// Sync says when the log is flushed, and by that what the failure of the machine
-	// can lose. With commit.Always nobody is told of an update before it is on the
-	// disk. The zero value flushes every 100 ms: updates are published before, so
-	// the failure of the machine, though not of the process, can lose some that
-	// clients have seen.
+	// Sync decides when the log is flushed, and so which updates a crash of the machine
+	// can lose. With commit.Always no client sees an update before it is on disk. The
+	// zero value flushes every 100 ms: updates are published before that, so a crash of
+	// the machine, though not of the process, can lose updates that clients have seen.
 	Sync commit.Policy
 
-	// Pair, if set, makes the server one of two. It goes with neither Preload nor a
-	// Model other than 6: a client sets the keys that a pair is to begin with.
+	// Pair, if set, makes the server one of a pair. It excludes Preload and Models
+	// other than 6: use a client to set the initial keys of a pair.
 	Pair *PairOptions
 
-	// OnReplay, if set, is called now and then while NewServer replays the log, and
-	// once when it has.
+	// OnReplay, if set, is called from time to time while NewServer replays the log,
+	// and once when it has finished.
 	OnReplay func(ReplayProgress)
 
-	// Logger gets what an operator wants to know. The server never waits for it:
-	// records are queued, up to 1,024 of them, and those of one kind are limited to
-	// ten a second, except at level Debug. Those left out are counted, and the
-	// count is logged. Serve waits a second at most for the logger to take the last
-	// ones. nil means slog.Default.
+	// Logger receives the server's log records. The server never waits for it: up to
+	// 1,024 records are queued, and those with the same message are limited to ten per
+	// second, except at level Debug. Dropped records are counted, and the count is
+	// logged. When Serve returns, it waits up to a second for the logger to take the
+	// last records. nil means slog.Default.
 	Logger *slog.Logger
 }
 

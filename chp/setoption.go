@@ -6,23 +6,23 @@ import (
 	"clustermap/internal/kvmsg"
 )
 
-// SetOption is a property of one update: see [WithTTL] and [WithProperty]. It
-// is a small value, to be passed to Set as it is.
+// SetOption is a property of one update: see [WithTTL] and [WithProperty].
 type SetOption struct {
 	name, value string
 	ttl         time.Duration
 	isTTL       bool
 }
 
-// WithTTL makes the server delete the key when d has passed since it got the
-// update, unless another update comes first. 0 means no limit, and the most is
-// ten years. The guide's C server takes whole seconds only, and reads 0.5 as no
-// limit.
+// WithTTL makes the server delete the key a duration d after it received the update,
+// unless another update of the key comes first. 0 means that the key does not expire;
+// the maximum is ten years. The guide's C server supports whole seconds only, and reads
+// 0.5 as no expiry.
 func WithTTL(d time.Duration) SetOption { return SetOption{ttl: d, isTTL: true} }
 
-// WithProperty gives the update a property, which goes to all clients with it
-// ([Event.Properties]). name is not empty and has no "=" or newline; value has
-// no newline. All properties of an update together have at most 65535 bytes.
+// WithProperty adds a property to the update. All clients receive it
+// ([Event.Properties]). The name must not be empty or contain "=" or a newline; the
+// value must not contain a newline. All properties of an update together have at most
+// 65535 bytes.
 func WithProperty(name, value string) SetOption { return SetOption{name: name, value: value} }
 
 // appendNoTTL appends the property that says that there is no time to live, if

@@ -97,7 +97,7 @@ type heldCut struct {
 	ended bool      // given up by trim
 }
 
-var errTooManyRequests = errors.New("chp: client has too many unanswered snapshot requests")
+var errTooManyRequests = errors.New("chp: the client has too many unanswered snapshot requests")
 
 func newSnapshotter(s *Server) *snapshotter {
 	memory := s.opts.SnapshotMemory

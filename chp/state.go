@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// State says how far a client is with its server.
+// State is the state of a client.
 type State uint8
 
 // States of a client, as the guide's client has them.
 const (
 	StateInitial State = iota // no server is connected
-	StateSyncing              // a server is connected, its snapshot not yet complete
+	StateSyncing              // a server is connected, its snapshot is incomplete
 	StateActive               // the replica follows the server
 )
 
@@ -28,22 +28,21 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
 
-// status is the state of a client for those who ask and those who wait. It
-// has its own lock, held for a few instructions and never together with
-// another.
+// status holds the state of a client for those who ask and those who wait. Its lock is
+// held for a few instructions and never together with another one.
 type status struct {
 	mu      sync.Mutex
 	state   State
 	server  string
-	closed  bool          // nothing changes any more
-	failed  string        // the server that the last attempt to follow one was about
-	failure error         // why it failed; nil while ACTIVE
+	closed  bool          // the state no longer changes
+	failed  string        // the server of the last failed attempt
+	failure error         // why that failed; nil while ACTIVE
 	changed chan struct{} // closed, and replaced, at every change
 }
 
 func newStatus() *status { return &status{changed: make(chan struct{})} }
 
-// set changes the state and reports whether that was a change.
+// set sets the state and reports whether it changed.
 func (s *status) set(state State, server string) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,14 +58,14 @@ func (s *status) set(state State, server string) (changed bool) {
 	return true
 }
 
-// fail notes why a server is not followed.
+// fail records why the client does not follow a server.
 func (s *status) fail(server string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed, s.failure = server, err
 }
 
-// why returns the last failure to follow a server, nil if there was none since the
+// why returns the last failure to follow a server, or nil if there was none since the
 // client was ACTIVE.
 func (s *status) why() (server string, err error) {
 	s.mu.Lock()
@@ -74,7 +73,7 @@ func (s *status) why() (server string, err error) {
 	return s.failed, s.failure
 }
 
-// close ends all waiting, now and later.
+// close wakes all goroutines that wait, and prevents further waiting.
 func (s *status) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +90,7 @@ func (s *status) get() (State, string) {
 	return s.state, s.server
 }
 
-// waitActive waits for ACTIVE.
+// waitActive waits until the client is ACTIVE.
 func (s *status) waitActive(ctx context.Context) error {
 	for {
 		s.mu.Lock()

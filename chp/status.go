@@ -16,76 +16,76 @@ import (
 	"clustermap/zmtp"
 )
 
-// Status says how a server is. Its JSON form is what "chp status --json" prints.
-// Later versions may add fields.
+// Status describes the current state of a server. "chp status --json" prints its JSON
+// form. Later versions may add fields.
 type Status struct {
-	// Endpoint is the snapshot port P: as it was given to [ServerStatus], or, from
-	// [Server.Status], ServerOptions.Advertise or where the server listens.
+	// Endpoint is the snapshot port P: from [ServerStatus] as it was passed in, from
+	// [Server.Status] ServerOptions.Advertise or where the server listens.
 	Endpoint string `json:"endpoint"`
 
 	Role  ServerRole  `json:"role"`
 	State ServerState `json:"state"`
 
-	// Epoch is the number of the active server's reign, which rises with each
-	// failover; 0 for a server that is alone.
+	// Epoch is the number of the active server's reign, which increases with each
+	// failover. It is 0 for a server without a pair.
 	Epoch uint64 `json:"epoch"`
 
-	Sequence int64 `json:"sequence"` // of the last update that was published
+	Sequence int64 `json:"sequence"` // of the last published update
 	Keys     int   `json:"keys"`
 	Clients  int   `json:"clients"` // connections to the publisher port: each client has one
 
-	// Peer is the snapshot port of the other server of the pair, "" for a server that
-	// is alone. Lag is how many updates the peer does not have yet, and -1 while it
-	// does not follow; 0 on a server that is not active.
+	// Peer is the snapshot port of the other server of the pair, or "" without a pair.
+	// Lag is the number of updates that the peer does not have yet, or -1 while it does
+	// not follow; on a server that is not active it is 0.
 	Peer string `json:"peer"`
 	Lag  int64  `json:"lag"`
 
-	// InSync says that the other server of a pair has all that the active one has
-	// published, and that an update is published only when both have it: see
+	// InSync reports that the other server of the pair has all published updates, and
+	// that an update is published only when both servers have it: see
 	// [PairOptions.Acks].
 	InSync bool `json:"in_sync"`
 
-	// MemoryBytes is the resident memory of the server's process: what the
-	// operating system counts, whatever in the process it is for. Where the system
-	// does not tell (all but Linux) it is what the Go runtime has taken. MapBytes is
-	// the part that keys, values and properties make up, as ServerOptions.MaxMapBytes
-	// counts.
+	// MemoryBytes is the resident memory of the server's process, as the operating
+	// system counts it. On systems other than Linux it is the memory that the Go
+	// runtime has obtained. MapBytes is the part that keys, values and properties use,
+	// counted as for ServerOptions.MaxMapBytes.
 	MemoryBytes int64 `json:"memory_bytes"`
 	MapBytes    int64 `json:"map_bytes"`
 
-	// SnapshotBytes is how many bytes of snapshots the server has handed to connections
-	// since it began, and EncodedBytes how many it made for that: clients that join
-	// together are sent the same bytes.
+	// SnapshotBytes is the number of bytes of snapshots that the server has sent since
+	// it started. EncodedBytes is the number of bytes that it has encoded for them:
+	// clients that join together share the same bytes.
 	SnapshotBytes int64 `json:"snapshot_bytes"`
 	EncodedBytes  int64 `json:"encoded_bytes"`
 
-	UptimeSeconds int64 `json:"uptime_seconds"` // since it began to serve; 0 before
+	UptimeSeconds int64 `json:"uptime_seconds"` // since Serve began; 0 before
 }
 
-// ServerRole is what a server was started as.
+// ServerRole is the role in which a server was started.
 type ServerRole string
 
 // Roles of a server.
 const (
-	RolePrimary ServerRole = "primary" // of a pair; preferred when both start
+	RolePrimary ServerRole = "primary" // of a pair; becomes active when both start with the same data
 	RoleBackup  ServerRole = "backup"  // of a pair
-	RoleAlone   ServerRole = "alone"   // not one of a pair
+	RoleAlone   ServerRole = "alone"   // not part of a pair
 )
 
-// ServerState is what a server does.
+// ServerState is the current state of a server.
 type ServerState string
 
 // States of a server.
 const (
-	ServerActive  ServerState = "active"  // takes updates and serves clients
+	ServerActive  ServerState = "active"  // accepts updates and serves clients
 	ServerPassive ServerState = "passive" // follows the active server of its pair
-	ServerWaiting ServerState = "waiting" // neither yet
+	ServerWaiting ServerState = "waiting" // not yet either of the two
 )
 
-// ErrNoStatus is returned for a server of another make: it cannot be asked.
-var ErrNoStatus = errors.New("chp: the server is not of this package, and cannot be asked")
+// ErrNoStatus is returned for a server of another implementation, which cannot be asked
+// for its status.
+var ErrNoStatus = errors.New("chp: the server is of another implementation and has no status")
 
-// Status returns how the server is now.
+// Status returns the current status of the server.
 func (s *Server) Status() Status {
 	s.state.Lock()
 	st := Status{Endpoint: cmp.Or(s.opts.Advertise, s.endpoints.Snapshot), Role: RoleAlone, State: ServerWaiting}
@@ -101,8 +101,8 @@ func (s *Server) Status() Status {
 	return st
 }
 
-// pairStatus fills in what depends on the server's place in a pair: Role, State,
-// Epoch, Peer and Lag. They are those of a server that is alone.
+// pairStatus sets the fields that depend on the pair: Role, State, Epoch, Peer, Lag and
+// InSync. Without a pair it changes nothing.
 func (s *Server) pairStatus(st *Status) {
 	p := s.pair
 	if p == nil {
@@ -152,8 +152,8 @@ func residentBytes() int64 {
 }
 
 // Questions that a client of this package may ask on the snapshot port, one frame
-// each, and the first frame of the answers, which have one more: an object in JSON,
-// and why there is no handover, or nothing if there was one.
+// each, and the first frame of the answers. The second frame of an answer is a JSON
+// object for the status; for a handover it is the reason why it failed, or empty.
 const (
 	askStatus    = "STATUS?"
 	answerStatus = "STATUS"
@@ -162,8 +162,8 @@ const (
 	answerHandover = "FAILOVER"
 )
 
-// answerQuestion answers a question about the server itself, and says whether the
-// message was one. Like all that runRequests does it does not wait.
+// answerQuestion answers a question about the server, and reports whether the message
+// was one. It does not block.
 func (s *Server) answerQuestion(ctx context.Context, peer *sockets.Peer, m zmtp.Message) bool {
 	if m.Len() != 1 || peer.Property(propertyCHP) == "" {
 		return false
@@ -176,15 +176,15 @@ func (s *Server) answerQuestion(ctx context.Context, peer *sockets.Peer, m zmtp.
 		}
 		s.reply(peer, answerStatus, text)
 	case askHandover:
-		s.takeHandover(ctx, peer)
+		s.startHandover(ctx, peer)
 	default:
 		return false
 	}
 	return true
 }
 
-// reply sends an answer if the connection has room for it, which it has unless the
-// peer does not read.
+// reply sends an answer unless the connection's queue is full, which happens only if
+// the peer does not read.
 func (s *Server) reply(peer *sockets.Peer, answer string, text []byte) {
 	wire := zmtp.AppendMessage(nil, []byte(answer), text)
 	if err := s.router.SendWire(ended, peer, wire, 1, nil); err != nil {
@@ -192,10 +192,10 @@ func (s *Server) reply(peer *sockets.Peer, answer string, text []byte) {
 	}
 }
 
-// ServerStatus asks the server at tcp://host:P how it is. security is what
-// [ClientOptions.Security] would be. Nobody but servers of this package can answer:
-// one of another make is not asked, and the error is [ErrNoStatus]. ServerStatus
-// connects once; the context bounds the wait for the answer.
+// ServerStatus asks the server at tcp://host:P for its status. security is the same as
+// [ClientOptions.Security]. Only servers of this package can answer; for another one
+// the error is [ErrNoStatus]. ServerStatus connects once; the context bounds the wait
+// for the answer.
 func ServerStatus(ctx context.Context, server string, security sockets.Security) (Status, error) {
 	text, err := ask(ctx, server, security, askStatus, answerStatus)
 	if err != nil {
@@ -212,9 +212,9 @@ func ServerStatus(ctx context.Context, server string, security sockets.Security)
 // maxAnswer bounds the bytes of an answer.
 const maxAnswer = 64 << 10
 
-// ask connects to a server's snapshot port, asks a question, and returns what the
-// answer says. The question is sent only if the server is one of this package: the
-// guide's servers end when they are asked what they do not know.
+// ask connects to a server's snapshot port, asks a question, and returns the second
+// frame of the answer. It asks only servers of this package: the guide's servers
+// terminate at an unknown request.
 func ask(ctx context.Context, server string, security sockets.Security, question, answer string) ([]byte, error) {
 	at, err := parseServer(server, fullModel.dialect())
 	if err != nil {
@@ -266,7 +266,7 @@ func ask(ctx context.Context, server string, security sockets.Security, question
 	}
 }
 
-// causeOr returns why a context has ended, or err if it has not.
+// causeOr returns the cause of a context that has ended, or err if it has not ended.
 func causeOr(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

@@ -10,25 +10,25 @@ import (
 	"clustermap/internal/store"
 )
 
-// Watch reports what is in a client's replica, or in some subtrees of it, and
-// what changes there: first an OpSet for every key of one moment, then OpSynced,
-// then every change once and in the server's order.
+// Watch reports the keys of a client's replica, or of some of its subtrees, and their
+// changes: first an OpSet for every key of a consistent state, then OpSynced, then
+// every change exactly once, in the server's order.
 //
-// When the client has taken a new snapshot, from the same server or another,
-// the watch reports the difference to what it has reported so far: an OpSet for
-// each key that is new or has another value, an OpDelete for each that is gone,
-// with [CauseResync]. There is no second OpSynced.
+// After the client has fetched a new snapshot, from the same server or another, the
+// watch reports the differences from what it has reported so far: an OpSet for each key
+// that is new or has another value, and an OpDelete for each that is gone, with
+// CauseResync. There is no second OpSynced.
 //
-// The events wait in a queue of bounded size (ClientOptions.WatchQueue). A watch
-// that is not read fast enough ends with ErrLagged rather than miss something.
-// A watch holds on to memory until it is closed.
+// The events wait in a bounded queue (ClientOptions.WatchQueue). A watch that is not
+// read fast enough ends with ErrLagged; it never skips an event. A watch keeps memory
+// until it is closed.
 //
-// One goroutine at a time may fetch events; Close may be called from any.
+// Only one goroutine at a time may fetch events; any goroutine may call Close.
 type Watch struct {
 	client   *Client
 	subtrees subtrees
 	queue    watchQueue
-	fresh    bool // nothing reported yet, and no state to report; guarded by Client.mu
+	fresh    bool // nothing is reported or queued yet; guarded by Client.mu
 
 	use atomic.Uint32 // a watchUse: who may touch item and bytes
 
@@ -41,17 +41,17 @@ type Watch struct {
 const (
 	watchIdle   uint32 = iota
 	watchUsed          // a goroutine is fetching
-	watchClosed        // nobody may begin to; one that is fetching cleans up
+	watchClosed        // no goroutine may begin to fetch; one that is fetching cleans up
 )
 
 // errWatchBusy is returned to the second of two goroutines.
 var errWatchBusy = errors.New("chp: another goroutine is fetching events of this watch")
 
-// Watch begins to watch some of the client's subtrees, each given as in
-// ClientOptions.Subtrees; none means all. The client need not be ACTIVE: what it
-// has is reported, and if it has nothing yet, what the first snapshot brings. It
-// returns a *SubtreeError for a malformed subtree, and ErrOutsideSubtrees for
-// one of which the client keeps nothing.
+// Watch begins to watch some of the client's subtrees, in the form of
+// ClientOptions.Subtrees; without arguments it watches all of them. The client need not
+// be ACTIVE: the watch reports the present state, or the first snapshot if there is
+// none yet. Watch returns a *SubtreeError for a malformed subtree, and
+// ErrOutsideSubtrees for one of which the client replicates nothing.
 func (c *Client) Watch(subtrees ...string) (*Watch, error) {
 	for _, spec := range subtrees {
 		if err := checkSubtree(spec); err != nil {
@@ -79,8 +79,8 @@ func (c *Client) Watch(subtrees ...string) (*Watch, error) {
 	return w, nil
 }
 
-// restart tells the watch that the state before was replaced by after. Client.mu
-// must be held.
+// restart queues the replacement of the state before by the state after. Client.mu must
+// be held.
 func (w *Watch) restart(before, after *frozen) {
 	d := &change{after: after.retain()}
 	if w.fresh {
@@ -94,18 +94,17 @@ func (w *Watch) restart(before, after *frozen) {
 	}
 }
 
-// push hands the watch a batch of updates. Client.mu must be held.
+// push queues a batch of updates. Client.mu must be held.
 func (w *Watch) push(pieces []store.Piece) {
 	if !w.queue.push(pieces) {
 		w.client.lagged.Add(1)
 	}
 }
 
-// Next waits for the next event. The event is lent: it is valid until the next
-// call of Next, NextBatch or Close. After an error other than the context's no
-// event will come: ErrLagged if the watch was not read fast enough, ErrClosed
-// after Close of the watch or the client. With a context that has ended it returns
-// an event that is there, and does not wait.
+// Next waits for the next event. The event is valid until the next call of Next,
+// NextBatch or Close. An error other than the context's is permanent: ErrLagged if the
+// watch was not read fast enough, ErrClosed after Close of the watch or the client. If
+// the context has ended, Next still returns an event that is already queued.
 func (w *Watch) Next(ctx context.Context) (e Event, _ error) {
 	if err := w.begin(); err != nil {
 		return Event{}, err
@@ -120,11 +119,10 @@ func (w *Watch) Next(ctx context.Context) (e Event, _ error) {
 	return e, nil
 }
 
-// NextBatch waits for events and calls f for those that are there, until f
-// returns false; the events after that are for the next call. It costs less
-// than Next where there are many. Each event is valid during its call of f, in
-// which f must not call the watch. The error is as for Next; f may have been
-// called before.
+// NextBatch waits for events and calls f for each one that is queued, until f returns
+// false; the remaining events stay queued. With many events it costs less than Next.
+// Each event is valid during the call of f, which must not call methods of the watch.
+// Errors are those of Next; f may have been called before an error.
 func (w *Watch) NextBatch(ctx context.Context, f func(Event) bool) error {
 	if err := w.begin(); err != nil {
 		return err
@@ -156,8 +154,8 @@ func (w *Watch) NextBatch(ctx context.Context, f func(Event) bool) error {
 	}
 }
 
-// Close ends the watch and gives back its memory. A call that waits returns
-// ErrClosed. Close may be called more than once; it returns nil.
+// Close closes the watch and frees its memory. A blocked call returns ErrClosed. Close
+// may be called more than once; it returns nil.
 func (w *Watch) Close() error {
 	w.stop(ErrClosed)
 	if w.use.Swap(watchClosed) == watchIdle {
@@ -166,7 +164,7 @@ func (w *Watch) Close() error {
 	return nil
 }
 
-// stop ends the queue and takes the watch off its client's list.
+// stop ends the queue and removes the watch from its client's list.
 func (w *Watch) stop(reason error) {
 	c := w.client
 	c.mu.Lock()
@@ -177,8 +175,8 @@ func (w *Watch) stop(reason error) {
 	w.queue.stop(reason)
 }
 
-// begin takes the right to fetch, finish gives it back. If the watch is closed
-// in between, it falls to finish to clean up.
+// begin acquires the right to fetch, finish releases it. If the watch was closed in
+// between, finish cleans up.
 func (w *Watch) begin() error {
 	switch {
 	case w.use.CompareAndSwap(watchIdle, watchUsed):
@@ -195,13 +193,14 @@ func (w *Watch) finish() {
 	}
 }
 
-// drop gives back the item at hand.
+// drop releases the current item.
 func (w *Watch) drop() {
 	w.item.release()
 	w.bytes = nil
 }
 
-// step puts the next event of the item at hand into e, if there is one.
+// step stores the next event of the current item in e, and reports whether there was
+// one.
 func (w *Watch) step(e *Event) bool {
 	if d := w.item.change; d != nil {
 		return d.next(e, &w.subtrees)
@@ -219,8 +218,8 @@ func (w *Watch) step(e *Event) bool {
 	return false
 }
 
-// fetch exchanges the item at hand, which is used up, for the next one, and
-// waits for it if need be.
+// fetch replaces the current item, which is used up, by the next one, and waits for it
+// if necessary.
 func (w *Watch) fetch(ctx context.Context) error {
 	for {
 		if more, err := w.advance(); more || err != nil {
@@ -238,7 +237,7 @@ func (w *Watch) advance() (more bool, err error) {
 	it, ok, err := w.queue.take()
 	if err != nil {
 		if errors.Is(err, ErrLagged) {
-			w.stop(err) // no more batches need be offered to it
+			w.stop(err) // Client.apply need not push to it any more
 		}
 		return false, err
 	}

@@ -6,33 +6,32 @@ import (
 	"clustermap/internal/kvmsg"
 )
 
-// Set sends a new value of a key to the server, as a KVSET (RFC 12). It waits
-// until the client is ACTIVE, and until there is room in the queue to the
-// server; when the context ends first, nothing is sent, and the error is that of
-// [Client.WaitActive] if there is no server to send it to. The queue is emptied in
-// the background, once the server's collector has subscribed.
+// Set sends an update of a key to the server, as a KVSET (RFC 12). It waits until the
+// client is ACTIVE and its send queue has room. If the context ends first, nothing is
+// sent; without a server, the error is that of [Client.WaitActive]. The queue is sent
+// in the background, once the server's collector has subscribed.
 //
-// The update goes to the server that the client follows and, unless that is a
-// server of this package, to the others of ClientOptions.Servers as far as they
-// have room, as the guide's pairs of Clone servers expect.
+// The update goes to the server that the client follows. If that is a server of another
+// implementation, the update also goes to those of the other ClientOptions.Servers
+// whose queues have room, as the guide's pairs of Clone servers expect.
 //
-// It does not wait for the server's KVPUB, which is what changes the replica:
-// see SetSync and Flush. An update that waits to be sent when the connection breaks
+// Set does not wait for the server's KVPUB, which is what changes the replica: see
+// SetSync and Flush. If the connection breaks while an update is queued, the update
 // goes to the next server that the client follows.
 //
-// With a server of this package, what was sent and did not come back before the
-// connection broke is sent again when the client has connected again, before anything
-// new, as long as the server still has the same map. The server applies each update
-// once, however often it gets it, and in the order of the calls. With another map, or
-// a server of another kind, such an update may have been lost, and is not sent again.
-// What is kept for that is bounded by ClientOptions.SendQueue, like what waits to be
-// sent; beyond it Set waits.
+// If the connection to a server of this package breaks after an update was sent and
+// before it came back, the client sends the update again when it has reconnected,
+// before any new one, provided that the server still has the same map. The server
+// applies each update exactly once, in the order of the calls. If the map is another
+// one, or the server of another implementation, the update may be lost and is not sent
+// again. ClientOptions.SendQueue bounds the updates that are kept for this together
+// with those that are queued; beyond it Set waits.
 //
-// The key has 1 to 255 bytes without NUL, is not KTHXBAI and does not begin
-// with HUGZ. The value has at least one byte (ErrEmptyValue otherwise) and at
-// most MaxValueSize. What breaks these rules, or those of the options, is
-// refused with a *MessageError. Set keeps neither key nor value, and allocates
-// nothing unless it has to wait.
+// The key has 1 to 255 bytes without NUL, is not KTHXBAI and does not begin with HUGZ.
+// The value has at least one byte (ErrEmptyValue otherwise) and at most MaxValueSize.
+// Set returns a *MessageError for a violation of these rules or of those of the
+// options. Set does not retain key or value, and allocates nothing unless it has to
+// wait.
 func (c *Client) Set(ctx context.Context, key string, value []byte, opts ...SetOption) error {
 	if len(value) == 0 {
 		return ErrEmptyValue
@@ -40,25 +39,25 @@ func (c *Client) Set(ctx context.Context, key string, value []byte, opts ...SetO
 	return c.update(ctx, key, value, opts, nil)
 }
 
-// SetSync is Set, and waits until the update has come back as the server's
-// KVPUB and has been applied: Get then finds it, or what came after it. It
-// returns the KVPUB's sequence. If the server refuses the update, it returns
-// ErrRefused with the reason; if the server's collector takes no updates from this
-// client, a *CollectorError. A key outside of the client's subtrees cannot come back:
-// ErrOutsideSubtrees, and nothing is sent.
+// SetSync is like Set, but also waits until the update has come back as the server's
+// KVPUB and was applied: then Get returns its value, or that of a later update. SetSync
+// returns the sequence of the KVPUB. If the server refuses the update, the error is
+// ErrRefused with the reason; if the server's collector does not accept this client, it
+// is a *CollectorError. For a key outside of the client's subtrees, whose update would
+// not come back, it returns ErrOutsideSubtrees and sends nothing.
 //
-// If a connection to a server of this package breaks meanwhile, SetSync goes on
-// waiting, until the client has connected again and the server has said whether it
-// has applied the update; if not, it is sent again, as Set says. The sequence is then
-// that of the KVPUB if the key still has this update's value when the client is back,
-// and otherwise that of the snapshot, which is at least as high. If the client finds
-// another map than the one before, on that server or the next, SetSync returns
-// ErrUncertain. With servers of other kinds it returns ErrUncertain as soon as a
-// connection breaks, and when the server passes over the update.
+// If a connection to a server of this package breaks, SetSync keeps waiting until the
+// client has reconnected and the server has said whether it applied the update; if it
+// did not, the update is sent again as described at Set. The returned sequence is then
+// that of the KVPUB if the key still has this update's value, and otherwise that of the
+// snapshot, which is at least as high. If the client finds another map than before, on
+// the same server or the next, SetSync returns ErrUncertain. With a server of another
+// implementation it returns ErrUncertain as soon as a connection breaks, or when the
+// server has skipped the update.
 //
-// When the context ends while it waits, the outcome is not known, unless the update
-// had not been sent yet: then it never will be. One that was sent once may be sent
-// again after the call has returned.
+// If the context ends while SetSync waits, the outcome is unknown, unless the update
+// had not been sent yet: then it is never sent. An update that was sent once may be
+// sent again after SetSync has returned.
 func (c *Client) SetSync(ctx context.Context, key string, value []byte, opts ...SetOption) (seq int64, err error) {
 	if len(value) == 0 {
 		return 0, ErrEmptyValue
@@ -66,22 +65,22 @@ func (c *Client) SetSync(ctx context.Context, key string, value []byte, opts ...
 	return c.updateSync(ctx, key, value, opts)
 }
 
-// Delete sends the deletion of a key to the server: an empty KVSET. It waits as
-// Set does.
+// Delete sends the deletion of a key to the server, as an empty KVSET. It waits as Set
+// does.
 func (c *Client) Delete(ctx context.Context, key string) error {
 	return c.update(ctx, key, nil, nil, nil)
 }
 
-// DeleteSync is Delete, and waits as SetSync does.
+// DeleteSync is like Delete, but waits as SetSync does.
 func (c *Client) DeleteSync(ctx context.Context, key string) (seq int64, err error) {
 	return c.updateSync(ctx, key, nil, nil)
 }
 
-// Flush waits until all of the client's updates that were sent before, to keys
-// of its subtrees, have come back and have been applied, across broken connections as
-// SetSync does. If some did not and never will, it returns the reasons, which are
-// those of SetSync, joined. A later Flush does not report them again, nor what a
-// SetSync has returned before.
+// Flush waits until all updates that the client has sent so far, to keys of its
+// subtrees, have come back and were applied. Like SetSync it continues across broken
+// connections. If some updates failed, it returns their errors, which are those of
+// SetSync, joined. Each error is reported once: not again by a later Flush, and not if
+// SetSync has returned it.
 func (c *Client) Flush(ctx context.Context) error {
 	w, err := c.echoes.flush()
 	if w == nil {

@@ -28,7 +28,7 @@ var (
 	// index is outside of the log.
 	ErrOrder = errors.New("log: index out of order")
 	// ErrGone says that an entry was removed after a checkpoint.
-	ErrGone = errors.New("log: entry was removed after a checkpoint")
+	ErrGone = errors.New("log: entry was removed by a checkpoint")
 	// ErrTooLarge says that an entry is larger than a log takes.
 	ErrTooLarge = errors.New("log: entry too large")
 	// ErrFormat says that the files were written by a version of this program

@@ -69,11 +69,11 @@ func ParsePolicy(s string) (Policy, error) {
 			return Policy{}, fmt.Errorf("interval %q is not a duration such as 100ms", text)
 		}
 		if d <= 0 {
-			return Policy{}, fmt.Errorf("interval %s is not above zero", text)
+			return Policy{}, fmt.Errorf("interval %s is not positive", text)
 		}
 		return Interval(d), nil
 	}
-	return Policy{}, fmt.Errorf("%q is not always, never or interval=DURATION", s)
+	return Policy{}, fmt.Errorf("%q is none of always, never and interval=DURATION", s)
 }
 
 // Every returns the interval of an interval policy, and 0 for the others.

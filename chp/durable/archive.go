@@ -139,7 +139,7 @@ func (m *form) open(path string) (_ *archive, err error) {
 		return nil, damaged(fmt.Errorf("not a %s", m.name))
 	}
 	if v := binary.BigEndian.Uint32(b[8:]); v != formatVersion {
-		return nil, fmt.Errorf("%w: %s has version %d, this program knows %d", commit.ErrFormat, path, v, formatVersion)
+		return nil, fmt.Errorf("%w: %s has version %d, this program supports version %d", commit.ErrFormat, path, v, formatVersion)
 	}
 	crc := crc32.Checksum(b[:archiveHeader-4], castagnoli)
 	if binary.BigEndian.Uint32(b[archiveHeader-4:]) != crc {
@@ -203,7 +203,7 @@ func (a *archive) read(fn func(commit.Entry) error) error {
 			}
 			offset += 4 + n + 4
 			if offset != a.info.Bytes {
-				return damaged(fmt.Errorf("%d bytes behind the end", a.info.Bytes-offset))
+				return damaged(fmt.Errorf("%d bytes after the end", a.info.Bytes-offset))
 			}
 			return nil
 		}

@@ -67,7 +67,7 @@ func readMeta(dir string) (Meta, error) {
 	}
 	m := Meta{Format: binary.BigEndian.Uint32(b[len(metaMagic):])}
 	if m.Format != formatVersion {
-		return m, fmt.Errorf("%w: %s has version %d, this program knows %d", commit.ErrFormat, path, m.Format, formatVersion)
+		return m, fmt.Errorf("%w: %s has version %d, this program supports version %d", commit.ErrFormat, path, m.Format, formatVersion)
 	}
 	if len(b) != metaBytes {
 		return damaged(fmt.Errorf("%d bytes, want %d", len(b), metaBytes))
@@ -95,7 +95,7 @@ func parseSegmentMetadata(b []byte) (identity [16]byte, token uint64, err error)
 		return identity, 0, errors.New("segment of another program")
 	}
 	if v := binary.BigEndian.Uint32(b); v != formatVersion {
-		return identity, 0, fmt.Errorf("%w: segment has version %d, this program knows %d", commit.ErrFormat, v, formatVersion)
+		return identity, 0, fmt.Errorf("%w: segment has version %d, this program supports version %d", commit.ErrFormat, v, formatVersion)
 	}
 	if len(b) != 28 {
 		return identity, 0, errors.New("segment of another program")

@@ -34,7 +34,7 @@ func (l *Log) replay(fn func(commit.Entry) error) (r commit.Replayed, err error)
 	case l.err != nil:
 		return r, l.err
 	case l.w != nil:
-		return r, errors.New("replayed before")
+		return r, errors.New("the log was already replayed")
 	}
 	if l.checkpoint.File != "" {
 		r.Checkpoint, r.Sequence = l.checkpoint.Index, l.checkpoint.Sequence

@@ -151,7 +151,7 @@ func (w *walk) segment(s *segment, fn func(commit.Entry, int64) error) error {
 				return err
 			}
 			if end > w.offset {
-				w.reason = errors.New("data behind the end")
+				w.reason = errors.New("data after the end")
 			} else if !w.headed {
 				w.reason = errors.New("no head")
 			}
@@ -189,7 +189,7 @@ func (w *walk) record(decoder wal.Decoder, r *walpb.Record, first bool, fn func(
 	switch r.Type {
 	case wal.CrcType:
 		if w.chained && r.Crc != w.crc {
-			return errors.New("it does not continue the segment before")
+			return errors.New("it does not continue the previous segment")
 		}
 		decoder.UpdateCRC(r.Crc)
 	case wal.MetadataType:
@@ -243,7 +243,7 @@ func (w *walk) record(decoder wal.Decoder, r *walpb.Record, first bool, fn func(
 // Damage that shows before any entry is read.
 
 func noMeta(dir string) error {
-	return &commit.CorruptError{File: filepath.Join(dir, metaName), Reason: errors.New("it is missing, but there are entries")}
+	return &commit.CorruptError{File: filepath.Join(dir, metaName), Reason: errors.New("it is missing although there are entries")}
 }
 
 func noSegments(logs string, last uint64) error {

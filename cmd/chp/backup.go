@@ -22,20 +22,20 @@ func newBackup() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup [DIR] FILE",
 		Short: "Save a server's map to a file",
-		Long: `Saves a whole map to FILE, which chp restore makes the data of a server from.
+		Long: `Saves a whole map to FILE, from which chp restore restores the data of a server.
 
-With DIR, a directory of chp serve --data, it copies what is there: the last checkpoint
-and the log behind it. Nothing is missing then: sequences, times to live, what the
-server knows of its clients. The server may run meanwhile; the file holds what was
-written when the command began, all of it flushed to the disk.
+With DIR, a directory of chp serve --data, it copies all data: the last checkpoint and
+the log after it, with sequences, times to live and the state of the server's clients.
+The server can run at the same time; the file has everything that was written when
+the command began, flushed to disk.
 
-Without DIR it asks a server (--server) for a snapshot. The file holds the keys and
-values, with their sequences, UUIDs and properties, and the times to live that are
-left; what the server knows of its clients is not in it.
+Without DIR it asks a server (--server) for a snapshot. The file then has the keys and
+values, with their sequences, UUIDs and properties, and the remaining times to live,
+but not the state of the server's clients.
 
-The file is complete or it is not there: it grows under another name beside FILE,
-which ends in .tmp, and replaces what has the name FILE when all of it is on the disk.
-A checksum runs through it; chp fsck FILE checks it.`,
+FILE is replaced atomically: the backup is written to a file next to it whose name
+ends in .tmp, and renamed when all of it is on disk. It has a checksum, which
+chp fsck FILE verifies.`,
 		Example: `  chp backup /var/lib/chp map.backup
   chp backup --server tcp://10.0.0.1:5556 map.backup`,
 		Args: cobra.RangeArgs(1, 2),
@@ -46,7 +46,7 @@ A checksum runs through it; chp fsck FILE checks it.`,
 		file := args[len(args)-1]
 		if len(args) == 2 {
 			if len(n.flags) > 0 {
-				return fail(exitUsage, "name a directory or a --server, not both")
+				return fail(exitUsage, "give a directory or --server, not both")
 			}
 			info, err := durable.Backup(ctx, args[0], file)
 			if err != nil {
@@ -83,12 +83,12 @@ A checksum runs through it; chp fsck FILE checks it.`,
 func newRestore() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore FILE DIR",
-		Short: "Make the data of a server from a backup",
-		Long: `Makes DIR a directory for chp serve --data, with the map that chp backup has saved to
-FILE. DIR is created if it does not exist; one that holds data of a server is left
-alone. FILE is checked on the way: if it is damaged, nothing is restored.
+		Short: "Restore the data of a server from a backup",
+		Long: `Makes DIR a directory for chp serve --data, with the map that chp backup saved to
+FILE. It creates DIR if necessary, and fails if DIR already has data of a server. It
+also fails if FILE is damaged; then nothing is restored.
 
-When the command is interrupted, DIR holds no data, and the command can be repeated.`,
+If the command is interrupted, DIR has no data, and the command can be repeated.`,
 		Example: `  chp restore map.backup /var/lib/chp
   chp serve --data /var/lib/chp`,
 		Args: cobra.ExactArgs(2),

@@ -30,27 +30,27 @@ func newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure updates from publishers through a server to replicas",
-		Long: `Runs publishers, a server and replicas, each a process of its own on this machine,
-and checks every update that arrives: each replica has to get each publisher's
-updates once and in order, and all replicas have to end with the content that was
-sent. Only then it prints a rate; otherwise it says what is wrong and exits with 1.
+		Long: `Runs publishers, a server and replicas, each in its own process on this machine, and
+checks every update that arrives: each replica must receive each publisher's updates
+once and in order, and all replicas must end with the content that was sent. Only
+then it prints a rate; otherwise it reports the fault and exits with 1.
 
 The time is from the first send to the arrival of the last update at the last
-replica, after a warm-up that is checked and not measured. Latency is from Set to
-the arrival at a replica; at full speed that is mostly waiting in queues, so look
-at it with --rate.
+replica, after a warm-up that is checked but not measured. Latency is from Set to the
+arrival at a replica; at full speed most of it is time in queues, so measure it with
+--rate.
 
-With --baseline each round also runs the same bytes through a bare TCP pipeline,
-which parses, numbers, stores and forwards them and does nothing else; the ratio is
-the median of the rounds' ratios.
+With --baseline each round also sends the same bytes through a bare TCP pipeline,
+which only parses, numbers, stores and forwards them; the reported ratio is the
+median of the rounds' ratios.
 
-With --data each round also runs the same with a server that keeps a log, in a new
-directory that is removed afterwards, and with --pair the same with two servers where
-each update is published when both have it (--acks 2); both must end with the same
-keys and sequence. Their ratios are to the rate of the plain server in the same round.
+With --data each round also runs a server with a log, in a new directory that is
+removed afterwards. With --pair each round also runs a pair of servers where each
+update is published when both have it (--acks 2); both must end with the same keys
+and sequence. The ratios are to the rate of the plain server in the same round.
 
-With --server an existing server is used instead of a new one; the keys lie in a
-subtree of their own and are deleted in the end.`,
+With --server it uses an existing server instead of a new one; the keys are in a
+separate subtree and are deleted at the end.`,
 		Example: `  chp bench
   chp bench --baseline --json
   chp bench --data /var/tmp --sync always --pair
@@ -61,21 +61,21 @@ subtree of their own and are deleted in the end.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.IntVar(&c.Updates, "updates", 5_000_000, "updates to measure in a round, of all publishers together")
-	f.IntVar(&c.Keys, "keys", 10_000, "different keys")
-	f.IntVar(&c.ValueSize, "value-size", 32, "bytes of a value, 16 or more")
-	f.IntVar(&c.Publishers, "publishers", 1, "publisher processes")
-	f.IntVar(&c.Replicas, "replicas", 1, "replica processes")
-	f.BoolVar(&c.Baseline, "baseline", false, "also run a bare TCP pipeline, in turn, and give the ratio")
-	f.StringVar(&c.Data, "data", "", "also run a server with a log under this `directory`, in turn, and give its ratio")
-	f.TextVar(&c.Sync, "sync", commit.Policy{}, "when that log is flushed: always, interval=`D`, never")
-	f.BoolVar(&c.Pair, "pair", false, "also run a pair of servers, in turn, and give its ratio")
-	f.IntVar(&c.Rounds, "rounds", 0, "rounds (default 1, or 3 with --baseline, --data or --pair)")
+	f.IntVar(&c.Updates, "updates", 5_000_000, "measured updates per round, of all publishers together")
+	f.IntVar(&c.Keys, "keys", 10_000, "number of keys")
+	f.IntVar(&c.ValueSize, "value-size", 32, "size of a value in bytes, 16 or more")
+	f.IntVar(&c.Publishers, "publishers", 1, "number of publisher processes")
+	f.IntVar(&c.Replicas, "replicas", 1, "number of replica processes")
+	f.BoolVar(&c.Baseline, "baseline", false, "also run a bare TCP pipeline in each round, and print the ratio")
+	f.StringVar(&c.Data, "data", "", "also run a server with a log under this `directory` in each round, and print the ratio")
+	f.TextVar(&c.Sync, "sync", commit.Policy{}, "when the log of --data is flushed: always, interval=`D`, never")
+	f.BoolVar(&c.Pair, "pair", false, "also run a pair of servers in each round, and print the ratio")
+	f.IntVar(&c.Rounds, "rounds", 0, "number of rounds (default 1, or 3 with --baseline, --data or --pair)")
 	f.IntVar(&c.Warmup, "warmup", 500_000, "updates before the measured ones")
-	f.Float64Var(&c.Rate, "rate", 0, "updates a second, of all publishers together (default as many as go)")
+	f.Float64Var(&c.Rate, "rate", 0, "updates per second, of all publishers together (default no limit)")
 	f.BoolVar(&asJSON, "json", false, "print the result as JSON")
 	f.StringVar(&c.ProfileDir, "profile", "", "write a CPU profile of each process into this `directory`")
-	f.DurationVar(&c.Patience, "timeout", 30*time.Second, "how long there may be no progress")
+	f.DurationVar(&c.Patience, "timeout", 30*time.Second, "longest time without progress")
 	f.StringArrayVar(&n.flags, "server", nil, "an existing server, tcp://HOST:PORT (default: start one)")
 	n.curve = command.ClientKeys{Keys: curve}
 	n.curve.Register(f)
@@ -86,7 +86,7 @@ subtree of their own and are deleted in the end.`,
 	command.Complete(cmd, "sync", "always", "interval=100ms", "never")
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("sync") && c.Data == "" {
-			return fail(exitUsage, "--sync is for a log: give --data too")
+			return fail(exitUsage, "--sync needs --data")
 		}
 		if err := c.Validate(); err != nil {
 			return fail(exitUsage, "%w", err)
@@ -127,12 +127,12 @@ subtree of their own and are deleted in the end.`,
 func (n *connection) benchServer(ctx context.Context, c *bench.Config) error {
 	if len(n.flags) == 0 {
 		if n.curve.Given() {
-			return fail(exitUsage, "--curve-key and --curve-server-key are for an existing server; name it with --server")
+			return fail(exitUsage, "--curve-key and --curve-server-key are for an existing server: add --server")
 		}
 		return nil
 	}
 	if c.Data != "" || c.Pair {
-		return fail(exitUsage, "--data and --pair exclude --server: they are compared with a plain server, started in the same way")
+		return fail(exitUsage, "--data and --pair exclude --server: they are compared with a plain server that chp bench starts")
 	}
 	n.timeout, n.given = c.Patience, func() bool { return false }
 	servers, err := n.servers()
@@ -140,7 +140,7 @@ func (n *connection) benchServer(ctx context.Context, c *bench.Config) error {
 		return err
 	}
 	if len(servers) > 1 {
-		return fail(exitUsage, "--server: give one")
+		return fail(exitUsage, "--server: only one is possible")
 	}
 	c.Server, c.Security = servers[0], n.security
 	// To hold one key that nobody sets is to be told that the server is there.

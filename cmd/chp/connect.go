@@ -75,10 +75,10 @@ func (o errorOutput) Write(b []byte) (int, error) { return o.cmd.ErrOrStderr().W
 // for keys.
 func (n *connection) servers() ([]string, error) {
 	if n.timeout <= 0 {
-		return nil, fail(exitUsage, "--timeout %v: give a time above 0", n.timeout)
+		return nil, fail(exitUsage, "--timeout %v: must be positive", n.timeout)
 	}
 	if n.model < 0 || n.model > maxModel {
-		return nil, fail(exitUsage, "--server-model %d: give 1 to %d", n.model, maxModel)
+		return nil, fail(exitUsage, "--server-model %d: must be 1 to %d", n.model, maxModel)
 	}
 	list := n.flags
 	if len(list) == 0 {
@@ -96,7 +96,7 @@ func (n *connection) servers() ([]string, error) {
 			return nil, err
 		}
 		if slices.Contains(list[:i], s) {
-			return nil, fail(exitUsage, "the server %s is named twice", s)
+			return nil, fail(exitUsage, "the server %s is listed twice", s)
 		}
 	}
 	var err error
@@ -110,13 +110,13 @@ func checkServer(s string) error {
 	if err == nil && u.Scheme == "tcp" && u.User == nil && s == "tcp://"+u.Host {
 		host, port, err := net.SplitHostPort(u.Host)
 		if host == "*" {
-			return fail(exitUsage, "%q is not a server: a wildcard is for listening and cannot be connected to; name a host", s)
+			return fail(exitUsage, "%q is not a server: clients cannot connect to a wildcard address; give a host", s)
 		}
 		if n, e := strconv.Atoi(port); err == nil && e == nil && host != "" && 0 < n && n <= maxPort {
 			return nil
 		}
 	}
-	return fail(exitUsage, "%q is not a server: write tcp://HOST:PORT, with PORT from 1 to %d, such as %s", s, maxPort, defaultServer)
+	return fail(exitUsage, "%q is not a server: want tcp://HOST:PORT, with PORT from 1 to %d, such as %s", s, maxPort, defaultServer)
 }
 
 // client is a client of package chp and how long to wait for its server.
@@ -218,7 +218,7 @@ func (n *connection) open(ctx context.Context, o chp.ClientOptions) (*client, er
 // what is in the map.
 func (n *connection) needSnapshots() error {
 	if n.model == 1 {
-		return fail(exitUsage, "--server-model 1: such a server sends updates only, and does not tell what is in its map; follow them with chp watch")
+		return fail(exitUsage, "--server-model 1: servers of this model have no snapshots; use chp watch to see updates")
 	}
 	return nil
 }
@@ -251,7 +251,7 @@ func subtreeOf(key string) (string, error) {
 	case strings.Contains(key, "\x00"):
 		return "", fail(exitRefused, "the key %q contains NUL", key)
 	case key == "KTHXBAI", strings.HasPrefix(key, "HUGZ"):
-		return "", fail(exitRefused, "the key %q belongs to the protocol: no key is KTHXBAI or begins with HUGZ", key)
+		return "", fail(exitRefused, "the key %q is reserved: a key must not be KTHXBAI or begin with HUGZ", key)
 	case strings.HasSuffix(key, "/") && (key[0] != '/' || len(key) < 3):
 		return "", nil // no subtree but the whole map holds it
 	}
@@ -293,9 +293,9 @@ func (c *client) wait(ctx context.Context) error {
 	case c.standby():
 		return c.noServer(limit)
 	case c.State() == chp.StateSyncing && errors.Is(err, chp.ErrSilent):
-		return fail(exitNoServer, "the server %s took the connections, and sent nothing within %v", c.Server(), limit)
+		return fail(exitNoServer, "the server %s accepted the connections but sent nothing within %v", c.Server(), limit)
 	case c.State() == chp.StateSyncing:
-		return fail(exitNoServer, "the server %s did not send its whole content within %v; give it longer with --timeout", c.Server(), limit)
+		return fail(exitNoServer, "the server %s did not send its complete map within %v; increase --timeout", c.Server(), limit)
 	}
 	return c.noServer(limit)
 }
@@ -355,7 +355,7 @@ func (c *client) absent() string {
 			nobody = append(nobody, server)
 		}
 	}
-	return "nobody listens at " + strings.Join(nobody, ", ") + " (connection refused)" + strings.Join(others, "")
+	return "no server listens at " + strings.Join(nobody, ", ") + " (connection refused)" + strings.Join(others, "")
 }
 
 // standby says whether the last answer of a server was that it is not active.
@@ -380,17 +380,17 @@ func (c *client) explain() error {
 	key := c.connection.security.CurveSecretKey
 	switch {
 	case errors.Is(c.failures[server], chp.ErrModel):
-		return fail(exitRefused, "the server %s speaks otherwise (%s); say so with --server-model", server, plain(c.failures[server]))
+		return fail(exitRefused, "the server %s uses another protocol (%s); set --server-model", server, plain(c.failures[server]))
 	case noHost(c.failures[server]):
 		return fail(exitNoServer, "cannot reach %s: no such host", strings.Join(c.servers, ", "))
 	case errors.Is(c.failures[server], zmtp.ErrMechanism) && key.IsZero():
-		return fail(exitRefused, "the server %s lets only known keys in; give --curve-key and --curve-server-key", server)
+		return fail(exitRefused, "the server %s requires CURVE; use --curve-key and --curve-server-key", server)
 	case errors.Is(c.failures[server], zmtp.ErrMechanism):
-		return fail(exitRefused, "the server %s does not use CURVE; leave out --curve-key and --curve-server-key, or start it with --curve-key", server)
+		return fail(exitRefused, "the server %s does not use CURVE; omit --curve-key and --curve-server-key, or start it with --curve-key", server)
 	case key.IsZero():
-		return fail(exitRefused, "the server %s refused us: %s", server, plain(c.failures[server]))
+		return fail(exitRefused, "the server %s refused the connection: %s", server, plain(c.failures[server]))
 	}
-	return fail(exitRefused, "the server %s does not let our key in; start it with '%s' in its --curve-allow", server, key.Public())
+	return fail(exitRefused, "the server %s does not accept this key; start it with '%s' in its --curve-allow", server, key.Public())
 }
 
 // noServer says that no server was there in time, and why each was not.
@@ -401,16 +401,16 @@ func (c *client) noServer(waited time.Duration) error {
 	// without a word.
 	hint := ""
 	if !c.connection.security.CurveSecretKey.IsZero() {
-		hint = "; if one runs there, compare --curve-server-key with the key that it prints"
+		hint = "; if a server runs there, compare --curve-server-key with the key that it prints"
 	}
 	if len(c.servers) == 1 {
 		server := c.servers[0]
 		advice := "start one with: chp serve"
 		if errors.Is(c.failures[server], chp.ErrStandby) {
-			return fail(exitNoServer, "the server %s was not active within %v: %s; name the other server of the pair with --server too", server, waited, c.why(server))
+			return fail(exitNoServer, "the server %s was not active within %v: %s; add --server for the other server of the pair", server, waited, c.why(server))
 		}
 		if c.foreign[server] != nil {
-			advice = "is that the first port of one?"
+			advice = "is it the first port of a server?"
 		}
 		return fail(exitNoServer, "no CHP server answered at %s within %v: %s; %s%s", server, waited, c.why(server), advice, hint)
 	}
@@ -438,7 +438,7 @@ func reason(server string, err error) string {
 	text := "no answer"
 	switch {
 	case errors.Is(err, chp.ErrStandby):
-		return "it is the passive server of a pair, or does not know yet"
+		return "it is not the active server of its pair"
 	case unlike(err) != "":
 		text = unlike(err)
 	case errors.As(err, &number):
@@ -446,7 +446,7 @@ func reason(server string, err error) string {
 	case errors.As(err, &name):
 		return "cannot look up its host: " + name.Err
 	case errors.Is(err, io.EOF):
-		text = "it ends the connection"
+		text = "the peer closes the connection"
 	}
 	if port := otherPort(server, err); port != "" {
 		text += " at port " + port
@@ -459,9 +459,9 @@ func reason(server string, err error) string {
 func unlike(err error) string {
 	switch {
 	case errors.Is(err, zmtp.ErrVersion), errors.Is(err, zmtp.ErrMalformed):
-		return "what answers does not speak ZMTP"
+		return "the peer does not speak ZMTP"
 	case errors.Is(err, zmtp.ErrIncompatible):
-		return "what answers is no CHP server: its socket type does not fit"
+		return "the peer is not a CHP server: it has another socket type"
 	}
 	return ""
 }
@@ -488,10 +488,10 @@ func otherPort(server string, err error) string {
 // confirm turns the outcome of an update into an error that says what is known
 // about it.
 func (c *client) confirm(err error) error {
-	const unknown = "the update may or may not have been stored: look with chp get, or repeat it"
+	const unknown = "the update may or may not have been stored: check with chp get, or repeat it"
 	switch {
 	case errors.Is(err, chp.ErrUncertain):
-		return fail(exitNoServer, "lost the server before it confirmed; %s", unknown)
+		return fail(exitNoServer, "lost the connection before the server confirmed; %s", unknown)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fail(exitNoServer, "the server did not confirm within %v; %s", c.connection.timeout, unknown)
 	case errors.Is(err, &chp.MessageError{Reason: chp.ReasonValueTooLarge}):
@@ -499,7 +499,7 @@ func (c *client) confirm(err error) error {
 		if refusal := (*chp.MessageError)(nil); errors.As(err, &refusal) && refusal.Detail != "" {
 			limit = " (" + refusal.Detail + ")"
 		}
-		return fail(exitRefused, "the value is larger than the server %s takes%s; start it with a larger --max-value-size", c.Server(), limit)
+		return fail(exitRefused, "the value is larger than the server %s accepts%s; start it with a larger --max-value-size", c.Server(), limit)
 	}
 	return refused(err)
 }

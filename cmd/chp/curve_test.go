@@ -77,7 +77,7 @@ func TestServeCurve(t *testing.T) {
 			t.Errorf("%s: stdout %q", o.name, o.out)
 		}
 	}
-	try(t, "get", "k", "--server", s.endpoint).expect(t, exitRefused, "give --curve-key and --curve-server-key")
+	try(t, "get", "k", "--server", s.endpoint).expect(t, exitRefused, "use --curve-key and --curve-server-key")
 	try(t, "get", "k", "--server", s.endpoint, "--curve-key", known, "--curve-server-key", unknownKey, "--timeout", "500ms").
 		expect(t, exitNoServer, "start one with: chp serve; if one runs there, compare --curve-server-key")
 	if got := must(t, as(known, "get", "k")...); got != "v\n" {

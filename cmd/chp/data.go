@@ -15,15 +15,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// syncHelp says what each policy can lose. The text of the flag has no room for it.
-const syncHelp = `With --data the map is kept in a directory: a server that starts with it has the
-keys, sequences and times to live back. --sync says when what it takes is flushed
-to the disk, and by that what is lost when the machine stops:
-  always       nothing that a client has seen; updates are published after the flush
+// syncHelp describes what each policy can lose. It is too long for the flag's text.
+const syncHelp = `With --data the map is stored in a directory, and a restart restores the keys,
+sequences and times to live. --sync selects when updates are flushed to disk, and so
+which ones are lost if the machine stops:
+  always       none that a client has seen; updates are published after the flush
   interval=D   the updates of the last D (100ms by default) and of one flush
-  never        what the system had not written, as a rule the last 30 seconds
-When only the process is killed, always loses nothing either, and the others at most
-the milliseconds of updates that were not handed to the system.`
+  never        those that the system had not written, usually the last 30 seconds
+If only the process is killed, always loses none, and the others lose at most the
+last milliseconds of updates, which were not yet passed to the system.`
 
 // openData opens the log of --data. It returns nil without the flag.
 func (f *serveFlags) openData(ctx context.Context) (commit.Log, error) {
@@ -69,7 +69,7 @@ func (f *serveFlags) replaying(cmd *cobra.Command) func(chp.ReplayProgress) {
 			fmt.Fprintln(w, line)
 		}
 		if p.Done && p.Torn != nil {
-			fmt.Fprintf(w, "chp: %s: cut off %s of a write that was under way when the server stopped\n", p.Torn.File, count(uint64(min(p.Torn.Bytes, math.MaxInt64)), "byte"))
+			fmt.Fprintf(w, "chp: %s: removed %s of an unfinished write\n", p.Torn.File, count(uint64(min(p.Torn.Bytes, math.MaxInt64)), "byte"))
 		}
 	}
 }
@@ -82,18 +82,18 @@ func count(n uint64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// dataError says what to do about a directory that cannot be used.
+// dataError adds advice to the error of a directory that cannot be used.
 func (f *serveFlags) dataError(err error) error {
 	var corrupt *commit.CorruptError
 	switch {
 	case errors.Is(err, commit.ErrLocked):
 		return fail(exitRefused, "--data %s: another server has it open", f.data)
 	case errors.Is(err, commit.ErrReadOnly), errors.Is(err, fs.ErrPermission):
-		return fail(exitRefused, "--data %s: it cannot be written: %s", f.data, plain(err))
+		return fail(exitRefused, "--data %s: cannot write: %s", f.data, plain(err))
 	case errors.Is(err, commit.ErrFull):
 		return fail(exitRefused, "--data %s: the disk is full", f.data)
 	case errors.As(err, &corrupt):
-		return fail(exitRefused, "--data %s is damaged: %s; chp fsck tells what is readable", f.data, plain(err))
+		return fail(exitRefused, "--data %s is damaged: %s; chp fsck reports what is readable", f.data, plain(err))
 	}
 	return fail(exitRefused, "--data %s: %s", f.data, plain(err))
 }

@@ -15,8 +15,8 @@ func newDel() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "del KEY",
 		Short: "Delete a key, and print the sequence number of the update",
-		Long: `Deletes KEY and returns when the server has published the update; prints its
-sequence number. Exits with 1, and changes nothing, if there is no such key.`,
+		Long: `Deletes KEY, waits until the server has published the update, and prints its
+sequence number. If there is no such key, it changes nothing and exits with 1.`,
 		Example:           `  chp del /lamp/1`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,

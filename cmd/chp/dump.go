@@ -20,13 +20,13 @@ func newDump() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump [SUBTREE]",
 		Short: "Print the map as JSON lines, sorted by key",
-		Long: `Prints every key and value of SUBTREE, or of the whole map, as it is at one moment:
-one JSON object a line, sorted by key, with key and value; bytes that are not UTF-8
-are in key_base64 and value_base64. A key with a time to live has ttl too: the
-seconds that it has left. chp load reads it back.
+		Long: `Prints a consistent snapshot of SUBTREE, or of the whole map: one JSON object per
+line, sorted by key, with key and value; bytes that are not UTF-8 are in key_base64
+and value_base64. If the key expires, ttl is its remaining time to live in seconds.
+chp load reads the output.
 
-A SUBTREE begins and ends with a slash, such as /lamp/. Without the slash at the
-end it is one key; the exit code is 1 if there is no such key.`,
+A SUBTREE begins and ends with a slash, such as /lamp/. Without the final slash it
+is a single key; the exit code is 1 if there is no such key.`,
 		Example: `  chp dump > map.jsonl
   chp dump /lamp/ | jq .value`,
 		Args:              cobra.MaximumNArgs(1),

@@ -117,7 +117,7 @@ func TestLoadRefusesBadLines(t *testing.T) {
 		"not JSON":       {"hello", "not a line of a dump"},
 		"an array":       {"[1]", "not a line of a dump"},
 		"cut off":        {`{"key":"k","val`, "cut off"},
-		"more behind":    {`{"key":"k","value":"v"} {}`, "more follows"},
+		"more behind":    {`{"key":"k","value":"v"} {}`, "text after the JSON object"},
 		"unknown field":  {`{"key":"k","value":"v","color":"red"}`, "color"},
 		"no key":         {`{"value":"v"}`, "key or key_base64"},
 		"two keys":       {`{"key":"k","key_base64":"aw==","value":"v"}`, "key or key_base64"},

@@ -17,14 +17,14 @@ func newFailover() *cobra.Command {
 	var n connection
 	cmd := &cobra.Command{
 		Use:   "failover",
-		Short: "Have the active server of a pair hand over to the other one",
-		Long: `Finds the active server of a pair among every --server, and has it hand over to the
-other one, which must be running and up to date: before a restart of the active
-server, say. No update is lost; clients follow the other server.
+		Short: "Make the active server of a pair hand over to the other one",
+		Long: `Finds the active server of a pair among those of --server, and makes it hand over to
+the other one, which must be running and up to date. Use it before a restart of the
+active server, for example. No update is lost; clients follow the other server.
 
-Prints the server that is active afterwards and how long the handover took. Exits
-with 1 if the active server does not hand over, or none is active, and with 3 if no
-server answers.`,
+Prints the new active server and how long the handover took. Exits with 1 if the
+active server does not hand over, or none is active, and with 3 if no server
+answers.`,
 		Example: `  chp failover
   chp failover --server tcp://127.0.0.1:5556 --server tcp://127.0.0.1:5566`,
 		Args:              command.NoArgs,
@@ -68,9 +68,9 @@ func (n *connection) failover(ctx context.Context, servers []string) (active str
 	var refusal *chp.HandoverError
 	switch {
 	case errors.As(err, &refusal):
-		return "", 0, fail(exitRefused, "%s is active, and does not hand over: %s", from.server, refusal.Reason)
+		return "", 0, fail(exitRefused, "%s is active but does not hand over: %s", from.server, refusal.Reason)
 	case err != nil:
-		return "", 0, fail(exitNoServer, "asked %s to hand over, and got no answer within %v (%s); chp status tells which server is active",
+		return "", 0, fail(exitNoServer, "%s did not answer the request to hand over within %v (%s); chp status shows which server is active",
 			from.server, given, whyUnanswered(from.server, err))
 	}
 	for _, r := range first.ask(ctx, servers) {

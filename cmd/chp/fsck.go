@@ -22,18 +22,18 @@ func newFsck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fsck PATH",
 		Short: "Check the data of a server, or a backup",
-		Long: `Reads all data in a directory of chp serve --data, or a file of chp backup, and tells
-what can be read: the checkpoint, the segments of the log behind it, and the last
-entry and sequence. It changes nothing and takes no lock, so it may run beside the
-server.
+		Long: `Reads all data in a directory of chp serve --data, or a file of chp backup, and
+reports what is readable: the checkpoint, the segments of the log after it, and the
+last entry and sequence. It changes nothing and takes no lock, so it can run while the
+server runs.
 
-Writes that were under way when the machine or the server stopped are no damage: the
-next start removes them, and nobody was told that they are kept. Damage is what was
-once safely on the disk and cannot be read; a server does not start on that. Then
-restore a backup in another directory (chp restore), or take the map from another
+Unfinished writes of a machine or a server that stopped are not damage: the next start
+removes them, and no client was told that they were stored. Damage is data that was
+flushed to disk and cannot be read; a server does not start with it. In that case
+restore a backup to another directory (chp restore), or copy the map from another
 server (chp backup --server).
 
-Exit codes: 0 sound, 1 damaged or unreadable, 2 usage.`,
+Exit codes: 0 sound, 1 damaged or unreadable, 2 usage error.`,
 		Example: `  chp fsck /var/lib/chp
   chp fsck --json map.backup | jq .sound`,
 		Args: cobra.ExactArgs(1),

@@ -15,8 +15,8 @@ func newGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get KEY",
 		Short: "Print the value of a key",
-		Long: `Prints the value of KEY and a newline; with --raw the value's bytes and nothing
-else. Exits with 1 if there is no such key.`,
+		Long: `Prints the value of KEY and a newline; with --raw only the bytes of the value.
+Exits with 1 if there is no such key.`,
 		Example: `  chp get /lamp/1
   chp get --raw /picture > picture.png`,
 		Args:              cobra.ExactArgs(1),

@@ -14,7 +14,7 @@ func TestH24_ValueOverTheServersLimit(t *testing.T) {
 	big := strings.Repeat("v", 2000)
 	begun := time.Now()
 	o := tryInput(t, big, "set", "/k", "-", "--timeout", "1m", "--server", s.endpoint)
-	o.expect(t, exitRefused, "larger than the server "+s.endpoint+" takes (over the server's limit of 1024 bytes)")
+	o.expect(t, exitRefused, "larger than the server "+s.endpoint+" accepts (over the server's limit of 1024 bytes)")
 	tryInput(t, `{"key":"/a","value":"1"}
 {"key":"/b","value":"`+big+`"}
 `, "load", "--timeout", "1m", "--server", s.endpoint).expect(t, exitRefused, "standard input, line 2: ")

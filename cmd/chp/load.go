@@ -47,17 +47,16 @@ func newLoad() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load [FILE]",
 		Short: "Set every key of a dump",
-		Long: `Reads JSON lines as chp dump prints them, from FILE or from standard input (no FILE,
-or -), sets each key, and returns when the server has published the last. Keys that
-are in the map and not in the dump stay as they are.
+		Long: `Reads JSON lines as printed by chp dump, from FILE or from standard input (no FILE,
+or -), sets each key, and waits until the server has published the last one. Keys
+that are in the map and not in the dump do not change.
 
 A line is an object with key or key_base64, and value or value_base64. With ttl, a
-number of seconds, the key lives for so long from now on; 0 or less means that its
-time is over, and the line is skipped. The first line that cannot be used ends the
-command with its number; the lines before it have been loaded. --timeout is how
-long the server may make no progress. If it is lost, the load goes on with it when it
-comes back, or with the next --server, such as the other one of a pair, within that
-time.`,
+number of seconds, the key expires after this time; a line with a ttl of 0 or less is
+skipped. At the first invalid line the command prints its number and ends; the lines
+before it have been loaded. --timeout is how long the server may make no progress. If
+the connection is lost, the command continues when the server is back, or with the
+next --server, such as the other one of a pair, within that time.`,
 		Example: `  chp load map.jsonl
   chp dump --server tcp://10.0.0.1:5556 | chp load --server tcp://10.0.0.2:5556`,
 		Args: cobra.MaximumNArgs(1),
@@ -67,7 +66,7 @@ time.`,
 	n.registerModel(cmd)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		if maxLine <= 0 {
-			return fail(exitUsage, "--max-line %v: give a size above 0", &maxLine)
+			return fail(exitUsage, "--max-line %v: must be positive", &maxLine)
 		}
 		servers, err := n.servers()
 		if err != nil {

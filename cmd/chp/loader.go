@@ -79,7 +79,7 @@ func (l *loader) broken(ctx context.Context, count int, err error) error {
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(err, chp.ErrUncertain), errors.Is(cause, chp.ErrUncertain):
-		return fail(exitNoServer, "lost the server after %d lines were sent; %s", count, unknown)
+		return fail(exitNoServer, "lost the connection after %d lines were sent; %s", count, unknown)
 	case errors.Is(cause, context.DeadlineExceeded):
 		return fail(exitNoServer, "the server made no progress for %v after %d lines were sent; %s", l.connection.timeout, count, unknown)
 	case ctx.Err() != nil:

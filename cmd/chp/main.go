@@ -1,10 +1,10 @@
 // Command chp runs and uses a Clustered Hashmap: a server, and the commands
 // that read, write, watch, save, restore and measure the map it holds.
 //
-//	chp serve                 a server on ports 5556, 5557 and 5558
+//	chp serve                 runs a server on ports 5556, 5557 and 5558
 //	chp set /lamp/1 on        sets a key
 //	chp get /lamp/1           prints its value
-//	chp watch /lamp/          prints what is there, then every change
+//	chp watch /lamp/          prints the keys, then every change
 //
 // Every command explains itself with --help.
 package main

@@ -19,15 +19,15 @@ import (
 
 const pairHelp = `
 
-With --primary or --backup the server is one of two. One is active and serves; the
-other one follows it, and takes over when it has been silent for twice
---bstar-interval and a client asks for service. Without further flags both run on
-this machine: the primary on ports 5556 to 5558, the backup on 5566 to 5568. Clients
-name both with --server. With --acks 2 an update is published, and "chp set" returns,
-when both have it; while the other server is away the active one goes on alone.
-With --curve-key both servers have the same key.
-A server that was active at the same time as the other one, and loses, gives up the
-updates that only it has: it logs that, and writes them to --diverged.`
+With --primary or --backup the server is one of a pair. One server is active and
+serves; the other one follows it. It takes over when the active one has been silent
+for twice --bstar-interval and a client asks for service. By default both run on this
+machine: the primary on ports 5556 to 5558, the backup on 5566 to 5568. Clients list
+both with --server. With --acks 2 an update is published, and "chp set" returns, when
+both have it; while the other server is away the active one continues alone. With
+--curve-key both servers use the same key. If both servers were active at the same
+time, one of them discards the updates that only it has: it logs that, and writes
+them to --diverged.`
 
 // Ports of a pair on one machine, as in the guide.
 const (
@@ -45,14 +45,14 @@ type pairFlags struct {
 }
 
 func (p *pairFlags) register(flags *pflag.FlagSet) {
-	flags.BoolVar(&p.primary, "primary", false, "be the primary server of a pair")
-	flags.BoolVar(&p.backup, "backup", false, "be the backup server of a pair")
+	flags.BoolVar(&p.primary, "primary", false, "run as the primary server of a pair")
+	flags.BoolVar(&p.backup, "backup", false, "run as the backup server of a pair")
 	flags.StringVar(&p.peer, "peer", "", "the other server's `endpoint` (default tcp://HOST:5566 for the primary, tcp://HOST:5556 for the backup)")
-	flags.StringVar(&p.state, "state", "", "`endpoint` where this server tells the other one its state (default tcp://HOST:5003, tcp://HOST:5004)")
-	flags.StringVar(&p.peerState, "peer-state", "", "`endpoint` where the other server does (default tcp://HOST:5004, tcp://HOST:5003)")
-	flags.DurationVar(&p.interval, "bstar-interval", time.Second, "how often the servers of a pair tell each other their state")
+	flags.StringVar(&p.state, "state", "", "`endpoint` where this server publishes its state to the other one (default tcp://HOST:5003, tcp://HOST:5004)")
+	flags.StringVar(&p.peerState, "peer-state", "", "`endpoint` where the other server publishes its state (default tcp://HOST:5004, tcp://HOST:5003)")
+	flags.DurationVar(&p.interval, "bstar-interval", time.Second, "how often the servers of a pair send each other their state")
 	flags.IntVar(&p.acks, "acks", 2, "how many servers of a pair must have an update before it is published: 1, 2")
-	flags.StringVar(&p.diverged, "diverged", "", "`file` to append updates to that this server gives up (default chp-diverged.jsonl in --data, or in the working directory)")
+	flags.StringVar(&p.diverged, "diverged", "", "`file` to append discarded updates to (default chp-diverged.jsonl in --data, or in the working directory)")
 }
 
 // role returns the word for the ready line, with a space.
@@ -71,20 +71,20 @@ func (p *pairFlags) options(cmd *cobra.Command, f *serveFlags, security sockets.
 	if !p.primary && !p.backup {
 		for _, name := range []string{"peer", "state", "peer-state", "bstar-interval", "acks", "diverged"} {
 			if cmd.Flags().Changed(name) {
-				return nil, fail(exitUsage, "--%s is for a pair: give --primary or --backup too", name)
+				return nil, fail(exitUsage, "--%s is for a pair: add --primary or --backup", name)
 			}
 		}
 		return nil, nil
 	}
 	switch {
 	case p.primary && p.backup:
-		return nil, fail(exitUsage, "--primary and --backup: a server is one of the two")
+		return nil, fail(exitUsage, "--primary and --backup exclude each other")
 	case p.interval <= 0:
-		return nil, fail(exitUsage, "--bstar-interval %v: give a time above 0", p.interval)
+		return nil, fail(exitUsage, "--bstar-interval %v: must be positive", p.interval)
 	case p.acks != 1 && p.acks != 2:
-		return nil, fail(exitUsage, "--acks %d: give 1 or 2", p.acks)
+		return nil, fail(exitUsage, "--acks %d: must be 1 or 2", p.acks)
 	case f.load != "":
-		return nil, fail(exitUsage, "--load is not for a pair: load the dump with chp load")
+		return nil, fail(exitUsage, "--load is not for a pair: use chp load")
 	}
 	host := f.host
 	if host == "*" || host == "0.0.0.0" || host == "::" {
@@ -115,7 +115,8 @@ func (p *pairFlags) options(cmd *cobra.Command, f *serveFlags, security sockets.
 	return o, nil
 }
 
-// write returns what appends updates that are given up to a file, as lines of a dump.
+// write returns a function that appends discarded updates to a file, as lines of a
+// dump.
 func (p *pairFlags) write(cmd *cobra.Command, data string) func(chp.Divergence) {
 	name := p.diverged
 	if name == "" {
@@ -128,15 +129,15 @@ func (p *pairFlags) write(cmd *cobra.Command, data string) func(chp.Divergence) 
 		n, err := appendEntries(name, d)
 		stderr := cmd.ErrOrStderr()
 		if err != nil {
-			fmt.Fprintf(stderr, "chp: updates after sequence %d of reign %d are given up, and could not be written: %v\n", d.After, d.Epoch, err)
+			fmt.Fprintf(stderr, "chp: discarded the updates after sequence %d of epoch %d, and could not write them: %v\n", d.After, d.Epoch, err)
 			return
 		}
-		fmt.Fprintf(stderr, "chp: updates after sequence %d of reign %d are given up; %s written to %s\n", d.After, d.Epoch, count(uint64(n), "key"), name)
+		fmt.Fprintf(stderr, "chp: discarded the updates after sequence %d of epoch %d; %s written to %s\n", d.After, d.Epoch, count(uint64(n), "key"), name)
 	}
 }
 
-// appendEntries appends the keys of d to a file, flushed to the disk, and returns how
-// many there are.
+// appendEntries appends the keys of d to a file, flushes it, and returns the number of
+// keys.
 func appendEntries(name string, d chp.Divergence) (n int, err error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {

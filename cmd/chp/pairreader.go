@@ -74,7 +74,7 @@ func (p *pairReader) line() ([]byte, error) {
 		}
 		switch {
 		case len(p.long)+len(part) > p.limit:
-			return nil, fmt.Errorf("longer than %d bytes; allow more with --max-line", p.limit)
+			return nil, fmt.Errorf("longer than %d bytes; use --max-line to allow more", p.limit)
 		case ended && len(p.long) == 0:
 			return part, nil // nothing to put together
 		}
@@ -92,7 +92,7 @@ func (p *pairReader) line() ([]byte, error) {
 func parsePair(line []byte) (e chp.Entry, err error) {
 	// encoding/json silently replaces bytes that are not UTF-8.
 	if !utf8.Valid(line) {
-		return e, errors.New("not UTF-8; other bytes belong in key_base64 or value_base64")
+		return e, errors.New("not UTF-8; use key_base64 or value_base64 for other bytes")
 	}
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
@@ -114,7 +114,7 @@ func parsePair(line []byte) (e chp.Entry, err error) {
 		return e, fmt.Errorf("not a line of a dump: %w", err)
 	}
 	if d.InputOffset() != int64(len(line)) {
-		return e, errors.New("not a line of a dump: more follows the JSON object")
+		return e, errors.New("not a line of a dump: text after the JSON object")
 	}
 	switch {
 	case (l.Key == nil) == (l.KeyBase64 == nil):

@@ -107,5 +107,5 @@ func TestH8_WatchKeepOnEmpty(t *testing.T) {
 func TestPreloadMaxLine(t *testing.T) {
 	t.Parallel()
 	line := `{"key":"k","value":"` + strings.Repeat("v", 200) + `"}`
-	tryInput(t, line, "serve", "--port", "0", "--max-line", "100", "--load", "-").expect(t, exitRefused, "longer than 100 bytes; allow more with --max-line")
+	tryInput(t, line, "serve", "--port", "0", "--max-line", "100", "--load", "-").expect(t, exitRefused, "longer than 100 bytes; use --max-line to allow more")
 }

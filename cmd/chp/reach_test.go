@@ -69,7 +69,7 @@ func TestH15_EachServerHasItsReason(t *testing.T) {
 	o.expect(t, exitNoServer, "at tcp://127.0.0.1:1 (connection refused")
 	o.expect(t, exitNoServer, "), tcp://"+host+":5556 (cannot look up its host: no such host)")
 	first, _, _ := strings.Cut(o.stderr, "\n")
-	if !strings.HasPrefix(first, "chp: nobody listens at ") || !strings.Contains(first, "tcp://127.0.0.1:1 (connection refused); ") || !strings.Contains(first, "; tcp://"+host+":5556: cannot look up its host: no such host; waiting") {
+	if !strings.HasPrefix(first, "chp: no server listens at ") || !strings.Contains(first, "tcp://127.0.0.1:1 (connection refused); ") || !strings.Contains(first, "; tcp://"+host+":5556: cannot look up its host: no such host; waiting") {
 		t.Errorf("the first line is %q", first)
 	}
 }
@@ -91,8 +91,8 @@ func TestReasonsOfOthersThatAnswer(t *testing.T) {
 	defer silent.Close()
 	_, port, _ = net.SplitHostPort(silent.Addr().String())
 	for at, want := range map[string]string{
-		banner:                 "what answers does not speak ZMTP",
-		publisher:              "what answers is no CHP server: its socket type does not fit",
+		banner:                 "the peer does not speak ZMTP",
+		publisher:              "the peer is not a CHP server: it has another socket type",
 		silent.Addr().String(): "connection refused at port " + next(port),
 	} {
 		for range 3 { // the other port's refusal may come first
@@ -136,10 +136,10 @@ func next(port string) string {
 	return strconv.Itoa(n + 1)
 }
 
-// What watch --help says about "synced" is what happens: it comes once.
+// TestH15_WatchHelp: watch --help says that "synced" is printed once, as it is.
 func TestH15_WatchHelp(t *testing.T) {
 	t.Parallel()
-	if text := must(t, "watch", "--help"); strings.Contains(text, "another \"synced\"") || !strings.Contains(text, "\"synced\" does not come again") {
+	if text := must(t, "watch", "--help"); !strings.Contains(text, "\"synced\" is not printed again") {
 		t.Error(text)
 	}
 }

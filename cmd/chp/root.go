@@ -10,15 +10,15 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "chp",
 		Short: "A hashmap shared by a cluster (Clustered Hashmap Protocol, RFC 12)",
-		Long: `chp serves and uses a hashmap that many programs share: one server gives every
-change a sequence number and publishes it; every client holds a replica.
+		Long: `chp runs and uses a map that many programs share: one server numbers every update
+and publishes it; every client holds a replica.
 
-  chp serve                 a server on ports 5556, 5557 and 5558
+  chp serve                 runs a server on ports 5556, 5557 and 5558
   chp set /lamp/1 on        sets a key
   chp get /lamp/1           prints its value
-  chp watch /lamp/          prints what is there, then every change
+  chp watch /lamp/          prints the keys, then every change
 
-Exit codes: 0 done, 1 not found or refused, 2 usage, 3 no server in time.`,
+Exit codes: 0 success, 1 not found or refused, 2 usage error, 3 no server in time.`,
 	}
 	root.AddCommand(
 		newServe(),

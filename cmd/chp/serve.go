@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxPort is the highest port a server can be given: it takes two more above.
+// maxPort is the highest first port of a server, which uses the next two as well.
 const maxPort = 65533
 
 // maxModel is the last Clone model, the full protocol.
@@ -47,26 +47,26 @@ func newServe() *cobra.Command {
 		Use:   "serve",
 		Short: "Run a server",
 		Long: `Runs a server on three ports: PORT (snapshots), PORT+1 (publisher) and PORT+2
-(collector). When all three are open it prints one line that contains "ready" and
-the three endpoints on standard error. SIGINT and SIGTERM end it.
+(collector). When all three are open it prints a line with "ready" and the three
+endpoints on standard error. SIGINT and SIGTERM stop it.
 
 Without --curve-key there is neither authentication nor encryption: the default
-host is reached from this machine only. Open it to a network you trust with
---host 0.0.0.0, or to any with --curve-key and --curve-allow: then only the owners
-of the keys in --curve-allow are let in, and all traffic is encrypted. The server's
-public key, which clients need, is printed before it is ready.
+host can be reached from this machine only. Open the server to a trusted network with
+--host 0.0.0.0, or to any network with --curve-key and --curve-allow: then it accepts
+only the owners of the keys in --curve-allow, and all traffic is encrypted. Clients
+need the server's public key, which is printed before the server is ready.
 
-Without --data the map is in memory only. A server that starts anew has an empty
-one, and its clients delete what they have; with --load it begins with the keys of a
-dump (chp dump), times to live included, and is ready once they are in the map.
+Without --data the map is in memory only. After a restart it is empty, and clients
+delete the keys that they have. With --load it starts with the keys and times to live
+of a dump (chp dump); the server is ready when they are loaded.
 
 ` + syncHelp + pairHelp + `
 
-With --model N from 1 to 5 it is a server of that Clone model of the ZeroMQ Guide,
-for programs of that model: it sends no heartbeats, takes updates on a PULL socket,
-and before model 5 sends messages of three frames, without times to live. Before
-model 4 it knows no subtrees. In model 1 it publishes on PORT, sends no snapshots,
-and PORT+1 stays free. Clients of this command need --server-model N then.`,
+With --model N, 1 to 5, the server implements that Clone model of the ZeroMQ Guide:
+it sends no heartbeats, accepts updates on a PULL socket, and before model 5 sends
+messages of three frames, without times to live. Before model 4 it has no subtrees.
+In model 1 it publishes on PORT, sends no snapshots, and PORT+1 stays free. Clients
+of this command then need --server-model N.`,
 		Example: `  chp serve
   chp serve --host 0.0.0.0 --port 6000
   chp serve --port 0          # any three free ports in a row
@@ -84,25 +84,25 @@ and PORT+1 stays free. Clients of this command need --server-model N then.`,
 	flags.StringVar(&f.host, "host", "127.0.0.1", "address to listen on")
 	flags.Var((*command.Number)(&f.port), "port", "first of the three ports; 0 takes three consecutive free ones")
 	flags.Var((*command.Number)(&f.model), "model", "Clone model to serve, 1 to 6; 6 is the full protocol")
-	flags.StringVar(&f.advertise, "advertise", "", "`endpoint` of the first port as clients reach it, which chp status tells (default where it listens)")
+	flags.StringVar(&f.advertise, "advertise", "", "`endpoint` of the first port as clients reach it, as shown by chp status (default where it listens)")
 	flags.DurationVar(&f.heartbeat, "heartbeat", chp.DefaultHeartbeatInterval, "time between two heartbeats (HUGZ)")
 	flags.DurationVar(&f.heartbeat, "hugz", chp.DefaultHeartbeatInterval, "the same as --heartbeat")
 	flags.Var(&f.maxValue, "max-value-size", "largest value accepted, such as 512KiB or 16MiB")
-	flags.Var(&f.queue, "subscriber-queue", "what may wait for one client before it is disconnected, to take a fresh snapshot")
-	flags.Var(&f.slowest, "slowest-intake", "fewest bytes of updates a second that are taken while clients read too slowly; 0 never slows updates down")
-	flags.Var(&f.memory, "subscriber-memory", "what may wait for all clients together before those furthest behind are disconnected")
-	flags.Var(&f.maxMap, "max-map", "most bytes that keys and values may have together; 0 is no bound")
-	flags.Var((*command.Number)(&f.maxClients), "max-clients", "most connections on each port")
+	flags.Var(&f.queue, "subscriber-queue", "largest queue of a client; beyond it the client is disconnected and fetches a new snapshot")
+	flags.Var(&f.slowest, "slowest-intake", "lowest rate of updates, in bytes per second, while clients read too slowly; 0 never slows updates down")
+	flags.Var(&f.memory, "subscriber-memory", "largest sum of all queues; beyond it the clients furthest behind are disconnected")
+	flags.Var(&f.maxMap, "max-map", "largest total size of keys and values; 0 means no limit")
+	flags.Var((*command.Number)(&f.maxClients), "max-clients", "largest number of connections on each port")
 	flags.DurationVar(&f.snapshot, "snapshot-timeout", chp.DefaultSnapshotTimeout, "how long a client may stop reading its snapshot")
-	flags.DurationVar(&f.handshake, "handshake-timeout", chp.DefaultServerHandshake, "how long a new connection may take to say what it is")
+	flags.DurationVar(&f.handshake, "handshake-timeout", chp.DefaultServerHandshake, "how long the handshake of a new connection may take")
 	f.curve.Register(flags)
-	flags.StringVar(&f.load, "load", "", "`file` with a dump to begin with; - reads standard input")
-	flags.StringVar(&f.data, "data", "", "`directory` that keeps the map; --load counts only while it is empty")
-	flags.TextVar(&f.sync, "sync", commit.Policy{}, "when updates are flushed to it: always, interval=`D`, never")
-	flags.Var(&f.maxLine, "max-line", "longest line of that dump accepted")
+	flags.StringVar(&f.load, "load", "", "`file` with a dump to load; - reads standard input")
+	flags.StringVar(&f.data, "data", "", "`directory` to store the map in; --load is used only if it is empty")
+	flags.TextVar(&f.sync, "sync", commit.Policy{}, "when updates are flushed to disk: always, interval=`D`, never")
+	flags.Var(&f.maxLine, "max-line", "longest line accepted in the dump of --load")
 	f.pair.register(flags)
-	flags.StringVar(&f.logLevel, "log-level", "warn", "least important records to log: debug, info, warn, error")
-	flags.StringVar(&f.format, "log-format", "text", "form of the log on standard error: text, json")
+	flags.StringVar(&f.logLevel, "log-level", "warn", "lowest level to log: debug, info, warn, error")
+	flags.StringVar(&f.format, "log-format", "text", "format of the log on standard error: text, json")
 	if err := cmd.MarkFlagDirname("data"); err != nil {
 		panic(err) // the flag does not exist
 	}
@@ -120,25 +120,25 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	}
 	switch {
 	case f.port < 0 || f.port > maxPort:
-		return fail(exitUsage, "--port %d: give 1 to %d (it takes two more above), or 0 for any that are free", f.port, maxPort)
+		return fail(exitUsage, "--port %d: must be 1 to %d, with two more ports above it, or 0 for any free ports", f.port, maxPort)
 	case f.model < 1 || f.model > maxModel:
-		return fail(exitUsage, "--model %d: give 1 to %d", f.model, maxModel)
+		return fail(exitUsage, "--model %d: must be 1 to %d", f.model, maxModel)
 	case f.heartbeat <= 0:
-		return fail(exitUsage, "--heartbeat %v: give a time above 0", f.heartbeat)
+		return fail(exitUsage, "--heartbeat %v: must be positive", f.heartbeat)
 	case f.maxValue <= 0:
-		return fail(exitUsage, "--max-value-size %v: give a size above 0", &f.maxValue)
+		return fail(exitUsage, "--max-value-size %v: must be positive", &f.maxValue)
 	case f.queue <= 0:
-		return fail(exitUsage, "--subscriber-queue %v: give a size above 0", &f.queue)
+		return fail(exitUsage, "--subscriber-queue %v: must be positive", &f.queue)
 	case f.memory <= 0:
-		return fail(exitUsage, "--subscriber-memory %v: give a size above 0", &f.memory)
+		return fail(exitUsage, "--subscriber-memory %v: must be positive", &f.memory)
 	case f.maxClients <= 0:
-		return fail(exitUsage, "--max-clients %d: give a number above 0", f.maxClients)
+		return fail(exitUsage, "--max-clients %d: must be positive", f.maxClients)
 	case f.maxLine <= 0:
-		return fail(exitUsage, "--max-line %v: give a size above 0", &f.maxLine)
+		return fail(exitUsage, "--max-line %v: must be positive", &f.maxLine)
 	case f.snapshot <= 0:
-		return fail(exitUsage, "--snapshot-timeout %v: give a time above 0", f.snapshot)
+		return fail(exitUsage, "--snapshot-timeout %v: must be positive", f.snapshot)
 	case f.handshake <= 0:
-		return fail(exitUsage, "--handshake-timeout %v: give a time above 0", f.handshake)
+		return fail(exitUsage, "--handshake-timeout %v: must be positive", f.handshake)
 	}
 
 	if n := len(f.host); n > 2 && f.host[0] == '[' && f.host[n-1] == ']' {
@@ -234,7 +234,7 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 func (f *serveFlags) logger(cmd *cobra.Command) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		return nil, fail(exitUsage, "--log-level %q: give debug, info, warn or error", f.logLevel)
+		return nil, fail(exitUsage, "--log-level %q: must be debug, info, warn or error", f.logLevel)
 	}
 	o := &slog.HandlerOptions{Level: level}
 	switch f.format {
@@ -243,10 +243,10 @@ func (f *serveFlags) logger(cmd *cobra.Command) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), o)), nil
 	}
-	return nil, fail(exitUsage, "--log-format %q: give text or json", f.format)
+	return nil, fail(exitUsage, "--log-format %q: must be text or json", f.format)
 }
 
-// listenError says what to do about a port that could not be had.
+// listenError adds advice to the error of a port that cannot be bound.
 func (f *serveFlags) listenError(err error) error {
 	var which *chp.ListenError
 	if !errors.As(err, &which) {
@@ -254,11 +254,11 @@ func (f *serveFlags) listenError(err error) error {
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fail(exitRefused, "%s is in use; end what uses it, or choose other ports with --port (0 takes any three that are free)", which.Endpoint)
+		return fail(exitRefused, "%s is in use; stop the program that uses it, or choose other ports with --port (0 for any free ones)", which.Endpoint)
 	case errors.Is(err, syscall.EACCES):
 		return fail(exitRefused, "no permission to listen on %s; choose a port above 1023 with --port", which.Endpoint)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fail(exitRefused, "%s is no address of this machine; choose another with --host", f.host)
+		return fail(exitRefused, "%s is not an address of this machine; choose another with --host", f.host)
 	}
 	return fail(exitRefused, "%s; choose another address with --host, or other ports with --port", plain(err))
 }

@@ -141,7 +141,7 @@ func TestServerKilledUnderClients(t *testing.T) {
 	s.cmd.Process.Kill()
 	s.wait()
 
-	if code := load.wait(); code != exitNoServer || !strings.Contains(load.stderr.String(), "lost the server") {
+	if code := load.wait(); code != exitNoServer || !strings.Contains(load.stderr.String(), "lost the connection") {
 		t.Errorf("load: exit code %d: %s", code, load.stderr.String())
 	}
 	try(t, "set", "k", "v", "--timeout", "200ms", "--server", s.endpoint).expect(t, exitNoServer, "chp serve")

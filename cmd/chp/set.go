@@ -21,24 +21,24 @@ func newSet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set KEY VALUE",
 		Short: "Set a key, and print the sequence number of the update",
-		Long: `Sets KEY to VALUE and returns when the server has published the update; prints its
-sequence number. A VALUE of - reads the value from standard input, every byte of
-it. An empty value would delete the key (RFC 12): use chp del for that.`,
+		Long: `Sets KEY to VALUE, waits until the server has published the update, and prints its
+sequence number. If VALUE is -, the value is read from standard input, up to its
+end. An empty value would delete the key (RFC 12): use chp del for that.`,
 		Example: `  chp set /lamp/1 on
   chp set /session/42 open --ttl 30s
   chp set /picture - < picture.png`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long the key lives, at most 87600h (ten years); 0 is for ever")
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "time after which the key expires, at most 87600h (ten years); 0 means never")
 	n.register(cmd, 5*time.Second)
 	n.registerModel(cmd)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		if ttl < 0 {
-			return fail(exitUsage, "--ttl %v: give a time above 0, or 0 for ever", ttl)
+			return fail(exitUsage, "--ttl %v: must be positive, or 0 for no expiry", ttl)
 		}
 		if ttl > maxTTL {
-			return fail(exitUsage, "--ttl %v: give at most ten years, %v", ttl, maxTTL)
+			return fail(exitUsage, "--ttl %v: the maximum is ten years, %v", ttl, maxTTL)
 		}
 		servers, err := n.servers()
 		if err != nil {
@@ -51,7 +51,7 @@ it. An empty value would delete the key (RFC 12): use chp del for that.`,
 			}
 		}
 		if len(value) == 0 {
-			return fail(exitRefused, "the value is empty, which would delete %q; to delete it: chp del %q", key, key)
+			return fail(exitRefused, "the value is empty, which would delete %q; to delete it use chp del %q", key, key)
 		}
 		var options []chp.SetOption
 		if ttl > 0 {

@@ -24,37 +24,37 @@ func newStatus() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Print how the servers are",
-		Long: `Asks every --server how it is, all at the same time, and prints a line for each, in
-the order in which they were named:
+		Short: "Print the status of the servers",
+		Long: `Asks all servers (--server) for their status at the same time, and prints a line for
+each, in the order of the flags:
 
   ROLE      primary or backup of a pair, or alone
-  STATE     active, passive (follows the active one), or waiting (neither yet)
+  STATE     active, passive (follows the active one), or waiting (not yet either)
   EPOCH     the number of the active server's reign; 0 if alone
-  SEQUENCE  the number of the last update
-  KEYS      keys in the map
-  CLIENTS   clients connected
+  SEQUENCE  the sequence number of the last update
+  KEYS      number of keys
+  CLIENTS   number of connected clients
   PEER      the other server of the pair
   LAG       updates that the peer does not have yet; -1 while it does not follow
   MEMORY    resident memory of the server's process
-  UPTIME    how long it has been serving
+  UPTIME    time since the server began to serve
 
 With --json each line is an object: endpoint, role, state, epoch, sequence, keys,
 clients, peer, lag, in_sync, memory_bytes, map_bytes, snapshot_bytes (sent),
-encoded_bytes (made for that; clients share them) and uptime_seconds, or endpoint and
-error for a server that did not answer.
+encoded_bytes (encoded for them; clients share snapshots) and uptime_seconds, or
+endpoint and error for a server that did not answer.
 
-Servers of other makes do not answer.
+Servers of other implementations do not answer.
 
 Exits with 0 if a server is active, 1 if servers answer but none is active, and 3 if
-none answers.`,
+no server answers.`,
 		Example: `  chp status
   chp status --server tcp://127.0.0.1:5556 --server tcp://127.0.0.1:5566
   chp status --json | jq .lag`,
 		Args:              command.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one a line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one per line")
 	n.register(cmd, 5*time.Second)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 		servers, err := n.servers()

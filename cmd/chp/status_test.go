@@ -59,7 +59,7 @@ func TestFailoverAlone(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	o := try(t, "failover", "--server", s.endpoint)
-	o.expect(t, exitRefused, s.endpoint+" is active, and does not hand over: not one of a pair")
+	o.expect(t, exitRefused, s.endpoint+" is active but does not hand over: the server is not part of a pair")
 	if o.out != "" {
 		t.Errorf("stdout %q", o.out)
 	}

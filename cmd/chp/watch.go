@@ -18,32 +18,32 @@ func newWatch() *cobra.Command {
 	var asJSON, keep bool
 	cmd := &cobra.Command{
 		Use:   "watch [SUBTREE...]",
-		Short: "Print what is in the map, then every change",
-		Long: `Prints each key that is there, one a line, then a line "synced", then every change
-as it happens, until it is interrupted. Nothing is missed and nothing comes twice
-between the two. After a lost connection or a change of server it prints the
-differences to the new content, as changes; "synced" does not come again. Standard
-error tells when the server is lost and when one is followed again. --timeout counts
-at the beginning only; a server that is lost later is waited for without end.
+		Short: "Print all keys, then every change",
+		Long: `Prints each key on a line, then a line "synced", then every change as it happens,
+until it is interrupted. No change is lost or printed twice. After a lost connection
+or a change of server it prints the differences from the new snapshot as changes;
+"synced" is not printed again. Messages on standard error say when the server is lost
+and when the client follows one again. --timeout applies only at the beginning; a
+server that is lost later is waited for without limit.
 
-A SUBTREE begins and ends with a slash, such as /lamp/; without the slash at the
-end it is one exact key. Without any SUBTREE the whole map is watched.
+A SUBTREE begins and ends with a slash, such as /lamp/; without the final slash it
+is a single key. Without a SUBTREE the whole map is watched.
 
-A line is: operation (set, del, synced), sequence number, key, value; what would
-not be plain on a line is quoted. With --json each line is an object with op, key,
-value and seq; bytes that are not UTF-8 are in key_base64 and value_base64. It has
-cause as well, one of
-  set       an update set the key, or it was there at the beginning
+A line has the operation (set, del, synced), sequence number, key and value; special
+characters are quoted. With --json each line is an object with op, key, value and
+seq; bytes that are not UTF-8 are in key_base64 and value_base64. The object also
+has cause, one of
+  set       an update set the key, or the key existed at the beginning
   deleted   an update deleted the key
-  expired   its time to live was over
-  resync    a new snapshot differs in this key from what was printed before
-and ttl, the seconds that a key has left, if it has a limit.`,
+  expired   the key's time to live ended
+  resync    the key in a new snapshot differs from what was printed before
+and ttl, the remaining time to live in seconds, if the key expires.`,
 		Example: `  chp watch
   chp watch /lamp/ /door/ --json`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one a line")
-	cmd.Flags().BoolVar(&keep, "keep-on-empty", false, "print no deletions when a server starts anew with an empty map; keep what is there")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one per line")
+	cmd.Flags().BoolVar(&keep, "keep-on-empty", false, "when a server restarts with an empty map, keep the keys and print no deletions")
 	n.register(cmd, 30*time.Second)
 	n.registerModel(cmd)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
@@ -98,7 +98,7 @@ and ttl, the seconds that a key has left, if it has a limit.`,
 		case printing.Err() != nil:
 			return context.Cause(printing)
 		case errors.Is(err, chp.ErrLagged):
-			return fail(exitRefused, "changes came faster than the output was read; watch less, or read faster")
+			return fail(exitRefused, "the output was not read fast enough; watch fewer subtrees, or read faster")
 		}
 		return err
 	})

@@ -17,13 +17,13 @@ func NewKeygen(program, uses string) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "keygen",
-		Short: "Make a key for CURVE, and print its public half",
-		Long: `Makes a key pair for CURVE, writes it to a new file that only its owner can read,
-and prints the public key. A server needs one, and each client. The file is for
---curve-key; the public key may be known to everyone. A server's goes to its clients
-(--curve-server-key), a client's to its server (--curve-allow).
+		Short: "Generate a CURVE key pair, and print the public key",
+		Long: `Generates a CURVE key pair, writes it to a new file that only its owner can read,
+and prints the public key. A server and each client need a key pair of their own. Use
+the file with --curve-key. The public key is not secret: the server's goes to its
+clients (--curve-server-key), a client's to its server (--curve-allow).
 
-The characters of a key mean something to a shell: put it in single quotes.`,
+A key contains characters that are special in a shell: put it in single quotes.`,
 		Example:           fmt.Sprintf("  %[1]s keygen --out server.key\n  %[1]s keygen --out client.key\n%[2]s", program, uses),
 		Args:              NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -33,7 +33,7 @@ The characters of a key mean something to a shell: put it in single quotes.`,
 		pair := zmtp.GenerateKeyPair()
 		if err := writeKeyFile(out, pair); err != nil {
 			if errors.Is(err, fs.ErrExist) {
-				return Fail(ExitRefused, "%s exists already, and may be a key in use; choose another file with --out", out)
+				return Fail(ExitRefused, "%s already exists, and may be a key in use; choose another file with --out", out)
 			}
 			return Fail(ExitRefused, "cannot write the key file: %w", err)
 		}

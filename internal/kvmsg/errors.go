@@ -2,24 +2,24 @@ package kvmsg
 
 import "strconv"
 
-// Reason says which rule of the protocol a refused message broke. Callers keep
-// one counter a reason; the set is closed.
+// Reason is the rule of the protocol that a refused message violates. The set is
+// closed.
 type Reason uint8
 
-// The reasons for which a message is refused.
+// Reasons for refusing a message.
 const (
 	ReasonFrameCount       Reason = iota // not five well-formed frames
-	ReasonKey                            // empty key, longer than 255 bytes, or with a NUL in it
-	ReasonReservedKey                    // KTHXBAI, or a key that begins with HUGZ
-	ReasonSequence                       // the sequence frame is not eight bytes, or the order number in it does not rise
+	ReasonKey                            // the key is empty, longer than 255 bytes, or contains NUL
+	ReasonReservedKey                    // the key is KTHXBAI or begins with HUGZ
+	ReasonSequence                       // the sequence frame is not eight bytes, or its order number does not increase
 	ReasonUUID                           // the UUID frame is neither empty nor 16 bytes
-	ReasonProperties                     // the properties are not name=value lines, or too many bytes
-	ReasonTTL                            // the ttl property is not seconds from 0 to ten years
-	ReasonValueTooLarge                  // the value exceeds the limit of this side
+	ReasonProperties                     // the properties are not name=value lines, or are too long
+	ReasonTTL                            // the ttl property is not a number of seconds from 0 to ten years
+	ReasonValueTooLarge                  // the value exceeds the limit of this client or server
 	ReasonMapFull                        // the map would exceed ServerOptions.MaxMapBytes
-	ReasonFormerConnection               // came late, over a connection that its client had replaced by another
+	ReasonFormerConnection               // it arrived on a connection that its client had replaced by another
 
-	// ReasonCount is how many there are.
+	// ReasonCount is the number of reasons.
 	ReasonCount = int(ReasonFormerConnection) + 1
 )
 
@@ -28,7 +28,7 @@ var reasonNames = [ReasonCount]string{
 	"former connection",
 }
 
-// String returns the reason in words, as it appears in errors and statistics.
+// String returns the reason in words, as in errors and statistics.
 func (r Reason) String() string {
 	if int(r) < len(reasonNames) {
 		return reasonNames[r]
@@ -36,14 +36,14 @@ func (r Reason) String() string {
 	return "reason " + strconv.Itoa(int(r))
 }
 
-// MessageError tells that a key-value message was refused and why. Sending the
-// same message again fails in the same way, unless the map was full.
+// MessageError reports that a key-value message was refused, and why. Sending the same
+// message again fails in the same way, unless the map was full.
 //
-// errors.Is(err, &MessageError{Reason: r}) is true for every refusal with
-// reason r.
+// errors.Is(err, &MessageError{Reason: r}) reports whether err is a refusal with reason
+// r.
 type MessageError struct {
-	Reason Reason // the rule that was broken
-	Detail string // the same in a few words; for people
+	Reason Reason // the rule that was violated
+	Detail string // a short description
 }
 
 // Error implements error.
@@ -54,14 +54,15 @@ func (e *MessageError) Error() string {
 	return "chp: message refused: " + e.Reason.String() + ": " + e.Detail
 }
 
-// Is makes a MessageError without Detail match every one of the same reason.
+// Is reports whether target is a MessageError with the same reason. A target without
+// Detail matches every Detail.
 func (e *MessageError) Is(target error) bool {
 	t, ok := target.(*MessageError)
 	return ok && t.Reason == e.Reason && (t.Detail == "" || t.Detail == e.Detail)
 }
 
-// The refusals are values made once: a peer that sends nothing but rubbish must
-// not make this side allocate.
+// The refusals are allocated once: a peer that sends invalid messages must not make
+// this side allocate.
 var (
 	errFrameCount      = &MessageError{ReasonFrameCount, "want key, sequence, UUID, properties, value"}
 	ErrKeyEmpty        = &MessageError{ReasonKey, "empty"}
