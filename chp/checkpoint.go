@@ -88,10 +88,10 @@ func (q *sequencer) save(ctx context.Context, m *wholeMap) error {
 		return err
 	}
 	defer w.Abort()
-	e := commit.Entry{Epoch: newest.epoch, First: uint64(newest.last), Kind: commit.KindRecords, Time: time.Now().UnixNano()}
+	e := commit.Entry{Epoch: newest.id, First: uint64(newest.last), Kind: commit.KindRecords, Time: time.Now().UnixNano()}
 	state := func(kind uint32, records []byte) {
 		if err == nil {
-			err = w.Append(commit.Entry{Epoch: newest.epoch, Kind: kind, Time: e.Time, Records: records})
+			err = w.Append(commit.Entry{Epoch: newest.id, Kind: kind, Time: e.Time, Records: records})
 		}
 	}
 	state(kindMapID, m.mapID[:])

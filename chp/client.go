@@ -261,8 +261,8 @@ func (c *Client) Stats() ClientStats {
 	}
 }
 
-// enter changes the state and tells the application.
-func (c *Client) enter(state State, server string) {
+// setState sets the state and calls OnState if it changed.
+func (c *Client) setState(state State, server string) {
 	if c.status.set(state, server) {
 		c.tell(state, server)
 	}
@@ -278,7 +278,7 @@ func (c *Client) tell(state State, server string) {
 // progressEvery returns after how many bytes of updates the server reports how far it
 // has applied them, or 0 for never: a client of the whole map sees its own updates come
 // back.
-func (c *Client) tellEvery() int {
+func (c *Client) progressEvery() int {
 	if c.subtrees.all() {
 		return 0
 	}

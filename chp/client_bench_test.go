@@ -44,11 +44,11 @@ func BenchmarkClientApply(b *testing.B) {
 				b.ResetTimer()
 				for i := 0; i < b.N; i += len(spans) {
 					s.stream.last = 0
-					admitted, err := s.stream.admit(wire, append(kept[:0], spans...))
-					if err != nil || len(admitted) != len(spans) {
-						b.Fatal(len(admitted), err)
+					accepted, err := s.stream.accept(wire, append(kept[:0], spans...))
+					if err != nil || len(accepted) != len(spans) {
+						b.Fatal(len(accepted), err)
 					}
-					c.apply(s, wire, admitted)
+					c.apply(s, wire, accepted)
 				}
 				b.StopTimer()
 				for _, w := range append([]*Watch(nil), c.watches...) {
@@ -131,7 +131,7 @@ func BenchmarkResynchronise(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := 0; i < b.N; i += keys {
-		d := &change{before: freeze(before, 0), after: freeze(after, 0)}
+		d := &change{before: newStateView(before, 0), after: newStateView(after, 0)}
 		d.open()
 		var e Event
 		for d.next(&e, &all) {

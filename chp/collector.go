@@ -8,11 +8,10 @@ import (
 	"clustermap/sockets"
 )
 
-// collect checks and hashes the updates of one client. It runs in the
-// goroutine that reads that client's connection, so clients are decoded in
-// parallel; what it refuses is counted and goes no further. Clients of this
-// package are told of it.
-func (s *Server) collect(b *sockets.Batch) {
+// checkUpdates checks and hashes the updates of one client. It runs in the goroutine
+// that reads that client's connection, so clients are processed in parallel. Refused
+// updates are counted and removed from the batch; clients of this package get a notice.
+func (s *Server) checkUpdates(b *sockets.Batch) {
 	wire, spans := b.Wire(), b.Spans()
 	kept := spans[:0]
 	var told refusalNotice
@@ -35,7 +34,8 @@ func (s *Server) collect(b *sockets.Batch) {
 	b.SetSpans(kept)
 }
 
-// refusalNotice collects what a client is to be told of one batch.
+// refusalNotice is the message that reports the refused updates of one batch to their
+// client.
 type refusalNotice struct {
 	peer     *sockets.Peer // its snapshot connection
 	wire     []byte

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// complaints says which failures of one server are worth a record in the log. A
-// client tries an unreachable server twice a second. A cause is logged when it
-// first occurs, and again after waits that double, with the number of failures
-// since. Only the client's run goroutine uses it.
+// complaints decides which failures of one server are logged. A client tries an
+// unreachable server twice a second; a cause is logged when it first occurs, and then
+// at intervals that double, with the number of failures since. Only the client's run
+// goroutine uses it.
 type complaints map[string]*complaint
 
 type complaint struct {
@@ -26,8 +26,8 @@ const (
 	maxComplaints  = 8 // causes remembered; one more clears them
 )
 
-// due reports whether to log a failure, and how many with the same cause were left
-// out since that was logged last.
+// due reports whether to log a failure, and how many with the same cause were omitted
+// since the last one.
 func (m complaints) due(cause string, now time.Time) (log bool, left int) {
 	c := m[cause]
 	if c == nil {
@@ -46,8 +46,8 @@ func (m complaints) due(cause string, now time.Time) (log bool, left int) {
 	return true, left
 }
 
-// complain logs why a session or an attempt at one ended, unless the same was
-// logged shortly before.
+// complain logs why a session, or an attempt at one, ended, unless the same cause was
+// logged recently.
 func (c *Client) complain(s *session, err error, next int) {
 	m := c.complaints[s.index]
 	if m == nil {

@@ -8,31 +8,31 @@ import (
 	"clustermap/internal/store"
 )
 
-// frozen is a state of the client at one moment, shared by the watches that
-// have to tell of it. The last to release it ends the cut.
-type frozen struct {
+// stateView is the client's state at one moment, shared by the watches that report
+// it. The last release ends the cut.
+type stateView struct {
 	state *replica
 	cut   *store.Cut
 	seq   int64
 	refs  atomic.Int32
 }
 
-// freeze cuts a state. The state's lock must be held; the rest of a frozen's
-// life needs none.
-func freeze(s *replica, seq int64) *frozen {
-	f := &frozen{state: s, cut: s.Cut(), seq: seq}
+// newStateView cuts a state. The caller holds the state's lock; using the view needs
+// none.
+func newStateView(s *replica, seq int64) *stateView {
+	f := &stateView{state: s, cut: s.Cut(), seq: seq}
 	f.refs.Store(1)
 	return f
 }
 
-func (f *frozen) retain() *frozen {
+func (f *stateView) retain() *stateView {
 	if f != nil {
 		f.refs.Add(1)
 	}
 	return f
 }
 
-func (f *frozen) release() {
+func (f *stateView) release() {
 	if f != nil && f.refs.Add(-1) == 0 {
 		f.cut.Release()
 	}
@@ -56,8 +56,8 @@ func (f *frozen) release() {
 // equal values: two servers, or two runs of one, may give the same number to
 // different updates.
 type change struct {
-	before *frozen // nil at the beginning of a watch
-	after  *frozen
+	before *stateView // nil at the beginning of a watch
+	after  *stateView
 	synced bool // OpSynced comes at the end
 
 	sets    *store.Walk  // of after

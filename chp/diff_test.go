@@ -76,7 +76,7 @@ func TestChangeAgainstModel(t *testing.T) {
 			return m
 		}
 		before, after := randomStore(t, random, 3), randomStore(t, random, 3)
-		frozenBefore, frozenAfter := freeze(before, 10), freeze(after, 20)
+		beforeView, afterView := newStateView(before, 10), newStateView(after, 20)
 		want, middle := within(after), within(before)
 		// The new state moves on before the watch looks.
 		for i := range 200 {
@@ -84,10 +84,10 @@ func TestChangeAgainstModel(t *testing.T) {
 		}
 
 		seen := map[string]string{}
-		if synced := replay(t, seen, &change{after: frozenBefore.retain(), synced: true}, of); !synced || !maps.Equal(seen, middle) {
+		if synced := replay(t, seen, &change{after: beforeView.retain(), synced: true}, of); !synced || !maps.Equal(seen, middle) {
 			t.Fatalf("round %d: a first snapshot of %v gave %v, synced %v", round, middle, seen, synced)
 		}
-		if synced := replay(t, seen, &change{before: frozenBefore, after: frozenAfter}, of); synced || !maps.Equal(seen, want) {
+		if synced := replay(t, seen, &change{before: beforeView, after: afterView}, of); synced || !maps.Equal(seen, want) {
 			t.Fatalf("round %d: from %v to %v gave %v, synced %v", round, middle, want, seen, synced)
 		}
 	}
@@ -98,7 +98,7 @@ func TestChangeReleasesItsCuts(t *testing.T) {
 	before, after := newReplica(store.Options{}, nil), newReplica(store.Options{}, nil)
 	applyTo(t, &before.Map, pub{"a", 1, "x"}, pub{"b", 2, "y"})
 	applyTo(t, &after.Map, pub{"a", 1, "z"})
-	b, a := freeze(before, 2), freeze(after, 1)
+	b, a := newStateView(before, 2), newStateView(after, 1)
 	d := &change{before: b.retain(), after: a.retain()}
 	b.release()
 	a.release()
@@ -118,7 +118,7 @@ func TestChangeAllocatesNothingPerEvent(t *testing.T) {
 	}
 	all := newSubtrees(nil)
 	empty := newReplica(store.Options{}, nil)
-	d := &change{before: freeze(empty, 0), after: freeze(s, 1000)}
+	d := &change{before: newStateView(empty, 0), after: newStateView(s, 1000)}
 	d.open()
 	var e Event
 	if n := testing.AllocsPerRun(500, func() {

@@ -64,7 +64,7 @@ func (d *disk) append(h batchHead, pieces []store.Piece) uint64 {
 		d.parts = append(d.parts, p.Wire())
 		size += p.Size()
 	}
-	e := commit.Entry{Epoch: h.epoch, First: uint64(h.first), Count: h.count, Kind: kindRecords, Time: timeOf(h.at).UnixNano()}
+	e := commit.Entry{Epoch: h.reign, First: uint64(h.first), Count: h.count, Kind: kindRecords, Time: timeOf(h.at).UnixNano()}
 	if h.counter > 0 {
 		e.Kind = kindSent
 		d.head = binary.BigEndian.AppendUint64(append(d.head[:0], h.id[:]...), h.counter)

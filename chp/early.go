@@ -87,7 +87,7 @@ func (e *early) keep(from *sockets.Peer, wire []byte, spans []sockets.Span, now 
 		if !ok || e.byID[id] != nil {
 			continue
 		}
-		if e.seen.take(id) {
+		if e.seen.remove(id) {
 			e.dropFrom(from)
 			continue
 		}
@@ -182,7 +182,7 @@ func (e *early) copied(number uint64, seen *seenUpdates, now time.Duration) {
 func (e *early) fresh(wire []byte, spans []sockets.Span) []sockets.Span {
 	kept := spans[:0]
 	for _, s := range spans {
-		if id, ok := idOf(wire[s.Start:s.End]); ok && e.seen.take(id) {
+		if id, ok := idOf(wire[s.Start:s.End]); ok && e.seen.remove(id) {
 			continue
 		}
 		kept = append(kept, s)
@@ -245,8 +245,9 @@ func (s *seenUpdates) note(id updateID, now, timeout time.Duration) {
 	s.newer[id] = struct{}{}
 }
 
-// take says whether an update is remembered, and forgets it: each has one other copy.
-func (s *seenUpdates) take(id updateID) bool {
+// remove forgets an update and reports whether it was remembered: each has one other
+// copy.
+func (s *seenUpdates) remove(id updateID) bool {
 	_, newer := s.newer[id]
 	_, older := s.older[id]
 	delete(s.newer, id)
@@ -277,9 +278,9 @@ func (s *seenUpdates) published(wire []byte, spans []sockets.Span) {
 	}
 }
 
-// admit returns which updates of a batch the server is to take now. A passive server
+// filter returns which updates of a batch the server is to take now. A passive server
 // takes none, and keeps those of other makes for later. mu must be held.
-func (e *early) admit(b *sockets.Batch, passive bool) []sockets.Span {
+func (e *early) filter(b *sockets.Batch, passive bool) []sockets.Span {
 	ours := b.Peer().Property(propertyClient) != ""
 	switch {
 	case passive:

@@ -137,7 +137,7 @@ func TestPairFlaw4EarlyUpdatesAge(t *testing.T) {
 	e.active(1)
 	e.now += (seenAges - 1) * earlyTimeout
 	e.expire(e.now, 0)
-	if !e.seen.take(updateID(earlyID(1))) {
+	if !e.seen.remove(updateID(earlyID(1))) {
 		t.Error("an update is forgotten too early")
 	}
 	for range 3 {

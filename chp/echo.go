@@ -7,32 +7,32 @@ import (
 	"sync"
 )
 
-// echoes follows the client's own updates: out to the server's collector, and
-// back as KVPUBs.
+// echoes tracks the client's own updates: out to the server's collector, and back as
+// KVPUBs.
 //
-// Updates to keys of the client's subtrees are numbered 1, 2, 3 … in the order
-// in which they are sent. Over one connection to one server they come back in
-// that order. Each number is settled once: it came back, the server refused it,
-// it is uncertain, or it was never sent. What went wrong is told to the SetSync
-// that waits for the update and to every Flush that waits for it at that moment; if
-// there is none, to the next Flush.
+// Updates to keys of the client's subtrees are numbered 1, 2, 3 … in the order in which
+// they are sent. Over one connection to one server they come back in that order. Each
+// number is settled once: the update came back, the server refused it, its outcome is
+// uncertain, or it was never sent. An error goes to the SetSync that waits for the
+// update and to every Flush that waits for it at that moment, or, if there are none, to
+// the next Flush.
 //
-// A server that tells of refusals does so over another connection, so a refusal may
-// arrive before the echoes of earlier updates, or after those of later ones. Until
-// then the earlier numbers stay open.
+// A server reports refusals over another connection, so a refusal may arrive before the
+// echoes of earlier updates, or after those of later ones. Until then the earlier
+// numbers stay open.
 type echoes struct {
 	mu      sync.Mutex
-	tells   bool        // the server tells of every update that it refuses
-	sent    uint64      // the last number that was given out
+	tells   bool        // the server reports every update that it refuses
+	sent    uint64      // the last number that was assigned
 	back    uint64      // every number up to this one is settled
 	ahead   []fate      // of the numbers after back; empty unless they are settled out of order
 	syncs   []*echoWait // each SetSync that waits, in the order of their numbers
 	flushes []*echoWait // each Flush that waits, in that order too
-	untold  losses      // what the next Flush has to report
+	untold  losses      // errors for the next Flush
 	closed  bool
 
 	stuckAt uint64 // back at the last heartbeat that found something ahead
-	stuck   int    // how many heartbeats have found it there
+	stuck   int    // number of heartbeats that have found it there
 }
 
 // fate is the outcome of an update that comes after an open one.
@@ -44,11 +44,11 @@ const (
 	fateRefused             // plus the Reason
 )
 
-// maxAhead bounds echoes.ahead. A number that is still open when so many later
-// ones are settled is uncertain.
+// maxAhead bounds echoes.ahead. A number that is still open when so many later ones are
+// settled is uncertain.
 const maxAhead = 1 << 16
 
-// stuckBeats is after how many heartbeats without progress a number is
+// stuckBeats is the number of heartbeats without progress after which a number is
 // uncertain if later ones came back.
 const stuckBeats = 2
 
@@ -104,12 +104,12 @@ func (e *echoes) begin(tells bool) {
 	e.mu.Unlock()
 }
 
-// end ends an ACTIVE state in which the updates up to handed were handed to the
+// end ends an ACTIVE state in which the updates up to sent were sent to the
 // connection: those that have not come back never will. They may have been
 // applied, or been lost with the connection.
-func (e *echoes) end(handed uint64) {
+func (e *echoes) end(sent uint64) {
 	e.mu.Lock()
-	e.settleTo(handed, ErrUncertain)
+	e.settleTo(sent, ErrUncertain)
 	e.mu.Unlock()
 }
 

@@ -143,7 +143,7 @@ func (a *attempts) start() {
 	c := a.client
 	s := c.newSession(a.next)
 	if a.started < len(c.servers) {
-		c.enter(StateInitial, s.server.name)
+		c.setState(StateInitial, s.server.name)
 	}
 	a.started++
 	c.attempts.Add(1)

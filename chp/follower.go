@@ -118,7 +118,7 @@ func (f *follower) follow(ctx, serving context.Context) error {
 	}
 	q := &s.sequencer
 	q.mu.Lock()
-	asks := followRequest{mapID: q.mapID, epoch: q.newest.epoch, last: q.newest.last}
+	asks := followRequest{mapID: q.mapID, reign: q.newest.id, last: q.newest.last}
 	q.mu.Unlock()
 	err = f.dealer.Send(f.ctx, []byte(nameFollow), asks.append(nil))
 	var b sockets.Batch
@@ -155,7 +155,7 @@ func (f *follower) watch(e sockets.Event) {
 		if err == nil {
 			err = errDisconnected
 		}
-		f.fail(fmt.Errorf("chp: the connection to the active server broke: %w", err))
+		f.fail(fmt.Errorf("chp: lost the connection to the active server: %w", err))
 	}
 }
 
@@ -252,7 +252,7 @@ func (f *follower) control(name string, body []byte) error {
 		q.mu.Lock()
 		f.base.early = q.early.count
 		q.mu.Unlock()
-		f.server.log.Info("copies the active server's map")
+		f.server.log.Info("copying the active server's map")
 		return nil
 	case nameOrigins:
 		if f.base == nil || !f.base.origins.add(body) {
@@ -345,12 +345,12 @@ func (q *sequencer) followed(h batchHead, wire []byte, spans []sockets.Span) err
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	// Within a reign there are no gaps.
-	if last := q.newest.last; h.first <= last || h.epoch < q.newest.epoch || h.epoch == q.newest.epoch && h.first != last+1 ||
+	if last := q.newest.last; h.first <= last || h.reign < q.newest.id || h.reign == q.newest.id && h.first != last+1 ||
 		kvmsg.Record(wire[spans[0].Start:]).Seq() != h.first {
 		return errFollow
 	}
-	q.epoch = h.epoch
-	q.advance(h.epoch, h.last())
+	q.reign = h.reign
+	q.advance(h.reign, h.last())
 	if h.counter > 0 {
 		q.origins.note(h.id, h.counter, len(spans), h.first-1)
 	}
@@ -401,7 +401,7 @@ func (s *Server) install(ctx context.Context, b *base) error {
 	q.early.copied(b.early, &b.seen, clock())
 	q.mu.Unlock()
 	s.pair.copied.Store(true)
-	s.log.Info("has copied the active server's map", "keys", b.store.Len(), "sequence", newest.last)
+	s.log.Info("copied the active server's map", "keys", b.store.Len(), "sequence", newest.last)
 	return nil
 }
 
@@ -439,7 +439,7 @@ func (s *Server) diverged(newest reign, after int64) {
 	q := &s.sequencer
 	c := q.cut()
 	defer c.Release()
-	lost := Divergence{Epoch: epochOf(newest.epoch), After: after, Last: newest.last, Entries: func(yield func(Entry, int64) bool) {
+	lost := Divergence{Epoch: epochOf(newest.id), After: after, Last: newest.last, Entries: func(yield func(Entry, int64) bool) {
 		c.Records(func(r kvmsg.Record) bool {
 			if r.Seq() <= after {
 				return true
@@ -447,7 +447,7 @@ func (s *Server) diverged(newest reign, after int64) {
 			return yield(Entry{Key: r.Key(), Value: r.Value(), TTL: q.deadlines.left(r)}, r.Seq())
 		})
 	}}
-	s.log.Warn("updates that only this server has are given up", "epoch", lost.Epoch, "after", lost.After, "last", lost.Last)
+	s.log.Warn("discarded updates that only this server has", "epoch", lost.Epoch, "after", lost.After, "last", lost.Last)
 	if s.opts.Pair.OnDiverged != nil {
 		s.opts.Pair.OnDiverged(lost)
 	}

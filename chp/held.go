@@ -8,11 +8,10 @@ import (
 	"clustermap/sockets"
 )
 
-// held are the updates that are applied and not yet published, because they are not
-// yet committed. The oldest is first.
+// held has the batches that are applied but not committed, and so not published. The
+// oldest is first.
 //
-// It is bounded by whoever adds to it: see sequencer.room. The memory of the slices
-// is used again.
+// The caller of add bounds it: see sequencer.room. The slices are reused.
 type held struct {
 	batches []heldBatch
 	first   int // index in batches of the oldest
@@ -20,8 +19,7 @@ type held struct {
 	spare   []heldBatch
 }
 
-// heldBatch is one batch of updates in the log. The segments of its pieces are
-// retained.
+// heldBatch is one batch of updates in the log. It retains the segments of its pieces.
 type heldBatch struct {
 	last   int64  // sequence of its last update
 	index  uint64 // of its entry in the log on disk, 0 without one
@@ -31,18 +29,17 @@ type heldBatch struct {
 }
 
 const (
-	// maxHeld is how many bytes of updates may be held before the server takes no
-	// more.
+	// maxHeld bounds the held updates, in bytes; beyond it the server accepts no more.
 	maxHeld = 16 << 20
-	// maxSpare bounds the batches that are kept for their slices.
+	// maxSpare bounds the number of batches that are kept to reuse their slices.
 	maxSpare = 64
-	// heldBytes is the memory of a batch besides its updates, and spanBytes that of
-	// a span.
+	// heldBytes is the memory of a batch without its updates, and spanBytes that of a
+	// span.
 	heldBytes = 128
 	spanBytes = 16
 )
 
-// empty says whether nothing is held.
+// empty reports whether no batch is held.
 func (h *held) empty() bool { return h.first == len(h.batches) }
 
 // add appends a batch.
@@ -62,7 +59,7 @@ func (h *held) add(last int64, index uint64, pieces []store.Piece, spans []socke
 	h.batches = append(h.batches, b)
 }
 
-// drop ends the oldest batch.
+// drop releases the oldest batch.
 func (h *held) drop() {
 	b := &h.batches[h.first]
 	for _, p := range b.pieces {
@@ -83,8 +80,9 @@ func (h *held) drop() {
 	}
 }
 
-// commits says which updates may be published. An update may once everything that
-// is to keep it has it: by default nothing.
+// commits says which updates are committed and may be published: those that the disk
+// and the other server of the pair have, as far as the server waits for them. By
+// default it waits for neither.
 type commits struct {
 	disk    bool   // wait for the log on disk
 	durable uint64 // the last index on the disk
@@ -92,17 +90,17 @@ type commits struct {
 	acked   int64  // the last sequence that it has
 }
 
-// has says whether a batch is committed.
+// has reports whether a batch is committed.
 func (c *commits) has(b *heldBatch) bool {
 	disk := !c.disk || b.index <= c.durable || mutate.PublishEarly
 	peer := !c.peer || b.last <= c.acked || mutate.PublishAlone
 	return disk && peer
 }
 
-// waits says whether anything has to be waited for.
+// waits reports whether updates must wait for anything.
 func (c *commits) waits() bool { return c.disk || c.peer }
 
-// commit publishes what the present marks allow. mu must be held.
+// commit publishes the held batches that are committed. mu must be held.
 func (q *sequencer) commit() {
 	some := false
 	for !q.held.empty() {
@@ -120,7 +118,7 @@ func (q *sequencer) commit() {
 	}
 }
 
-// durable notes that the log on disk has everything up to an index.
+// durable records that the log on disk has everything up to an index.
 func (q *sequencer) durable(index uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -128,7 +126,8 @@ func (q *sequencer) durable(index uint64) {
 	q.commit()
 }
 
-// tell wakes those that wait for updates to be published or taken. mu must be held.
+// tell wakes the goroutines that wait for updates to be published or accepted. mu must
+// be held.
 func (q *sequencer) tell() {
 	if q.progress != nil {
 		close(q.progress)
@@ -137,7 +136,7 @@ func (q *sequencer) tell() {
 }
 
 // unpublished returns a channel that is closed when more is published, or nil if
-// everything up to a sequence is.
+// everything up to a sequence is published.
 func (q *sequencer) unpublished(sequence int64) <-chan struct{} {
 	if q.published.Load() >= sequence {
 		return nil
@@ -158,7 +157,7 @@ func (q *sequencer) more() <-chan struct{} {
 	return q.progress
 }
 
-// halt has updates wait, or ends that. mu must be held.
+// halt makes updates wait, or ends that. mu must be held.
 func (q *sequencer) halt(on bool) {
 	q.halted = on
 	q.noteWaits()
@@ -170,8 +169,8 @@ func (q *sequencer) halt(on bool) {
 // noteWaits is called when what updates wait for has changed. mu must be held.
 func (q *sequencer) noteWaits() { q.waiting.Store(q.commits.waits() || q.halted) }
 
-// full returns a channel that is closed when it is worth looking again if no more
-// updates are to be taken until then, and nil otherwise.
+// full returns nil if updates can be accepted, and otherwise a channel that is closed
+// when the caller should check again.
 func (q *sequencer) full() <-chan struct{} {
 	if !q.waiting.Load() {
 		return nil
@@ -184,10 +183,10 @@ func (q *sequencer) full() <-chan struct{} {
 	return q.more()
 }
 
-// hasRoom says whether room would return at once.
+// hasRoom reports whether room would return at once.
 func (q *sequencer) hasRoom() bool { return q.full() == nil && q.disk.room(ended) == nil }
 
-// room waits until another batch of updates may be taken.
+// room waits until another batch of updates can be accepted.
 func (q *sequencer) room(ctx context.Context) error {
 	for more := q.full(); more != nil; more = q.full() {
 		select {

@@ -122,7 +122,7 @@ func TestJoinAgainstModel(t *testing.T) {
 		}
 		feed(stream[:early], func(_ []byte, part []pub) {
 			wire, spans := wireBatch(t, part...)
-			spans, err := s.admit(wire, spans)
+			spans, err := s.accept(wire, spans)
 			must(t, err)
 			during.apply(wire, spans)
 		})
@@ -130,7 +130,7 @@ func TestJoinAgainstModel(t *testing.T) {
 		during.mergeInto(snapshot, s.covered)
 		feed(stream[early:], func(_ []byte, part []pub) {
 			wire, spans := wireBatch(t, part...)
-			spans, err := s.admit(wire, spans)
+			spans, err := s.accept(wire, spans)
 			must(t, err)
 			snapshot.Apply(wire, spans, 0, nil)
 		})

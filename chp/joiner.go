@@ -12,10 +12,10 @@ import (
 // joiner is a client that is being sent snapshots: its requests in their order,
 // and how much of the answers its connection holds.
 //
-// It is sent the next parcel when that fits in its window, which bounds the bytes
-// on their way. The window grows while the client takes them fast and shrinks while
-// it is slow. So a slow client's progress is seen in small steps, and a client that
-// stops holds little.
+// It is sent the next parcel when that fits in its window, which bounds the bytes in
+// flight. The window grows while the client reads fast and shrinks while it is slow.
+// So the progress of a slow client shows in small steps, and a client that stops
+// reading holds little memory.
 type joiner struct {
 	snapshots *snapshotter
 	peer      *sockets.Peer
@@ -24,7 +24,7 @@ type joiner struct {
 
 	// Guarded by snapshotter.mu.
 	answers []*answer // those not yet sent, the first being sent
-	gone    bool      // nothing more is sent
+	gone    bool      // no more is sent
 	trimmed bool      // evicted is closed
 	flying  int       // bytes lent to the connection
 	window  int       // bound on flying
@@ -42,7 +42,7 @@ const (
 	windowSlow = time.Second
 )
 
-// errStalled is why a client is disconnected which takes nothing of its snapshot.
+// errStalled is the reason for disconnecting a client that does not read its snapshot.
 var errStalled = errors.New("chp: the client does not read its snapshot")
 
 func newJoiner(n *snapshotter, peer *sockets.Peer) *joiner {
@@ -79,7 +79,7 @@ func (j *joiner) run(ctx context.Context) {
 			if err == nil {
 				n.answered.Add(1)
 				n.mu.Lock()
-				n.leave(a)
+				n.remove(a)
 				j.answers = j.answers[1:]
 				n.mu.Unlock()
 			}
@@ -112,7 +112,7 @@ func (j *joiner) fail(ctx context.Context, err error) {
 		delete(n.joiners, j.peer)
 	}
 	for _, a := range j.answers {
-		n.leave(a)
+		n.remove(a)
 	}
 	j.answers = nil
 	n.mu.Unlock()

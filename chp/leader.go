@@ -72,7 +72,7 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 	q.tail.most = 0
 	q.mu.Unlock()
 	if works {
-		s.log.Warn("another follower takes the place of one whose connection works; are there more than two servers?",
+		s.log.Warn("a new follower replaces one that is still connected; are there more than two servers?",
 			"remote", peer.RemoteAddr(), "before", old.peer.RemoteAddr())
 	}
 	if old != nil {
@@ -100,8 +100,8 @@ var (
 	errNotActive = errors.New("chp: this server is not the active one")
 	errReplaced  = errors.New("chp: the other server has connected again")
 	errFollowed  = errors.New("chp: another server follows this one")
-	errStuck     = errors.New("chp: the other server takes nothing")
-	errStranger  = errors.New("chp: only the other server of the pair may follow, and this is not its key")
+	errStuck     = errors.New("chp: the other server does not read")
+	errStranger  = errors.New("chp: the follower does not have the key of the other server of the pair")
 	errFollower  = errors.New("chp: unexpected message of the passive server")
 )
 
@@ -147,7 +147,7 @@ func (f *following) run(ctx context.Context, r followRequest) error {
 		}
 		q.mu.Unlock()
 		if !ok {
-			f.server.log.Warn("the other server fell behind, and is sent the whole map")
+			f.server.log.Warn("sending the whole map to the other server, which fell behind")
 			continue
 		}
 		if more != nil {
@@ -182,7 +182,7 @@ func (f *following) run(ctx context.Context, r followRequest) error {
 	}
 }
 
-// followPortion is how many bytes of the tail a follower is handed at a time.
+// followPortion is how many bytes of the tail a follower is sent at a time.
 const followPortion = 1 << 20
 
 // send sends messages in wire form. It waits as long as the follower goes on reading:
@@ -259,7 +259,7 @@ func (f *following) sendBase(ctx context.Context) error {
 	return f.control(ctx, nameDone, nil)
 }
 
-// basePortion is how many bytes of the map a follower is handed at a time.
+// basePortion is how many bytes of the map a follower is sent at a time.
 const basePortion = 64 << 10
 
 // resume returns the position in the tail that continues what a follower has, and
@@ -268,10 +268,10 @@ func (q *sequencer) resume(r followRequest) (position uint64, ok bool) {
 	if r.mapID != q.mapID {
 		return 0, false
 	}
-	if position, ok = q.tail.behind(r.epoch, r.last); ok {
+	if position, ok = q.tail.behind(r.reign, r.last); ok {
 		return position, true
 	}
-	return q.tail.end(), q.newest == reign{r.epoch, r.last}
+	return q.tail.end(), q.newest == reign{r.reign, r.last}
 }
 
 // hears takes a message of a peer: HAVE or BYE, and FOLLOW.

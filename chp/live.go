@@ -5,7 +5,7 @@ import (
 	"clustermap/sockets"
 )
 
-// apply applies the KVPUBs as they come, until the session fails.
+// apply applies KVPUBs as they arrive, until the session fails.
 func (s *session) apply() error {
 	c := s.client
 	c.install(s)
@@ -28,7 +28,7 @@ func (s *session) apply() error {
 		if s.stream.behind {
 			s.spot(wire, s.batch.Spans(), s.stream.covered)
 		}
-		spans, err := s.stream.admit(wire, s.batch.Spans())
+		spans, err := s.stream.accept(wire, s.batch.Spans())
 		if len(spans) > 0 {
 			c.apply(s, wire, spans)
 		} else {
@@ -49,8 +49,8 @@ func (s *session) apply() error {
 	}
 }
 
-// tidy has the store give back memory that it no longer needs. What is not done
-// after a few portions waits for the next HUGZ, so that updates do not.
+// tidy lets the store free memory that it no longer needs. Work that remains after a
+// few portions waits for the next HUGZ, so that it does not delay updates.
 func (c *Client) tidy(s *session) {
 	for range tidyPortions {
 		c.mu.Lock()
@@ -73,9 +73,9 @@ func (s *session) countStale() {
 	}
 }
 
-// install makes a session's store the client's state and lets updates go out.
-// Watches get the difference, which they work out for themselves, later and
-// elsewhere: here it costs a cut of either store.
+// install makes a session's store the client's state, and lets updates be sent. Watches
+// get a cut of either store, and work out the differences later, in their own
+// goroutines.
 func (c *Client) install(s *session) {
 	c.mu.Lock()
 	old := c.state.Load()
@@ -83,10 +83,10 @@ func (c *Client) install(s *session) {
 	c.sequence.Store(s.stream.sequence())
 	c.kept.Store(int64(s.kept))
 	if len(c.watches) > 0 {
-		after := freeze(s.replica, s.stream.sequence())
-		var before *frozen
+		after := newStateView(s.replica, s.stream.sequence())
+		var before *stateView
 		if old != nil {
-			before = freeze(old, 0)
+			before = newStateView(old, 0)
 		}
 		for _, w := range c.watches {
 			w.restart(before, after)
@@ -100,13 +100,12 @@ func (c *Client) install(s *session) {
 	c.echoes.begin(s.tells && s.ours)
 	c.writer.begin(s)
 	s.settleSpotted()
-	c.enter(StateActive, s.server.name)
+	c.setState(StateActive, s.server.name)
 	c.linked(s.server.name)
 }
 
-// uninstall is the end of what install began: updates wait for the next session, and
-// those that were handed to this one are kept for it or have become uncertain. The
-// state stays for the readers.
+// uninstall ends what install began: updates wait for the next session, and those that
+// were sent are kept for it or become uncertain. The state stays readable.
 func (c *Client) uninstall(s *session) {
 	changed := c.status.set(StateInitial, s.server.name)
 	c.writer.end()
@@ -115,8 +114,8 @@ func (c *Client) uninstall(s *session) {
 	}
 }
 
-// apply stores a batch of KVPUBs, hands it to the watches, and notes which of
-// the client's own updates it brings back. It allocates nothing.
+// apply applies a batch of KVPUBs, queues it for the watches, and finds the client's
+// own updates in it. It does not allocate.
 func (c *Client) apply(s *session, wire []byte, spans []sockets.Span) {
 	c.mu.Lock()
 	s.deadlines.follow(wire, spans)

@@ -8,15 +8,14 @@ import (
 	"time"
 )
 
-// logQueue keeps a slow logger away from servers and clients. Records are queued
-// and handed to the logger by a goroutine, so nobody waits for it: a pipe that
-// nobody reads must not stop connections or keep a server from ending. The queue is
-// bounded: records beyond it are counted, and the count is logged once there is
-// room again.
+// logQueue decouples servers and clients from a slow logger. Records are queued, and a
+// goroutine passes them to the logger: a pipe that is not read must not block
+// connections or keep a server from ending. The queue is bounded: records beyond it are
+// counted, and the count is logged when there is room again.
 //
-// Records of one kind, which is those with the same message, are limited in rate:
-// peers can cause them at will. Those left out are counted, and the count is logged
-// as well. Debug records are not limited, only queued.
+// Records of one kind, those with the same message, are limited in rate, because peers
+// can cause any number of them. Those left out are counted, and the count is logged
+// too. Debug records are queued but not limited.
 type logQueue struct {
 	handler slog.Handler
 
@@ -82,14 +81,14 @@ func (h queuedHandler) WithGroup(name string) slog.Handler {
 	return queuedHandler{h.queue, h.next.WithGroup(name)}
 }
 
-// put queues a record, or counts it. It does not wait.
+// put queues or counts a record. It does not wait.
 func (q *logQueue) put(e logEntry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case q.closed:
 		return
-	case e.record.Level > slog.LevelDebug && !q.admit(e):
+	case e.record.Level > slog.LevelDebug && !q.allow(e):
 		return
 	case len(q.entries) >= logRoom:
 		q.dropped++
@@ -106,8 +105,8 @@ func (q *logQueue) put(e logEntry) {
 	}
 }
 
-// admit says whether a record is within its kind's rate. mu must be held.
-func (q *logQueue) admit(e logEntry) bool {
+// allow reports whether a record is within the rate of its kind. mu must be held.
+func (q *logQueue) allow(e logEntry) bool {
 	name := e.record.Message
 	k := q.kinds[name]
 	if k == nil {
@@ -133,7 +132,7 @@ func (q *logQueue) admit(e logEntry) bool {
 	return false
 }
 
-// run hands records to the logger until the queue is closed and empty.
+// run passes records to the logger until the queue is closed and empty.
 func (q *logQueue) run() {
 	defer close(q.ended)
 	ticker := time.NewTicker(logPeriod)
@@ -170,15 +169,15 @@ func (q *logQueue) run() {
 	}
 }
 
-// waiting says whether there are records left out that are still to be reported.
+// waiting reports whether some omitted records are not reported yet.
 func (q *logQueue) waiting() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.pending(false)
 }
 
-// pending says whether records of some kind were left out and not reported. With
-// due it looks only at kinds that are to be reported now. mu must be held.
+// pending reports whether records of some kind were omitted and not reported. With due
+// it considers only kinds that must be reported now. mu must be held.
 func (q *logQueue) pending(due bool) bool {
 	for _, k := range q.kinds {
 		if k.left > 0 && (!due || q.closed || time.Since(k.begun) >= logPeriod) {
@@ -188,8 +187,8 @@ func (q *logQueue) pending(due bool) bool {
 	return false
 }
 
-// report adds records about those that are missing: of each kind once its period
-// is over, or when the queue is closed. mu must be held.
+// report adds records about omitted ones: for each kind once its period is over, or
+// when the queue is closed. mu must be held.
 func (q *logQueue) report(batch []logEntry) []logEntry {
 	if q.dropped > 0 {
 		r := slog.NewRecord(time.Now(), slog.LevelWarn, "log records dropped: the logger is too slow", 0)
@@ -215,9 +214,8 @@ func (q *logQueue) report(batch []logEntry) []logEntry {
 	return batch
 }
 
-// close takes no more records, and waits for the logger to take those that are
-// queued, but no longer than logLinger: one that does not return from a call keeps
-// the goroutine until it does.
+// close stops accepting records, and waits up to logLinger for the logger to take the
+// queued ones. If the logger blocks longer, the goroutine ends when it returns.
 func (q *logQueue) close() {
 	q.mu.Lock()
 	q.closed = true

@@ -105,7 +105,7 @@ func (m *Map) AppendGet(dst []byte, key string) ([]byte, bool) {
 	if s == nil {
 		return dst, false
 	}
-	return s.GetCollected(hash, bytesOf(key), dst)
+	return s.GetGarbageCollected(hash, bytesOf(key), dst)
 }
 
 // Set stores a copy of value under key. It panics if the two together have 2 GiB or more.
@@ -119,7 +119,7 @@ func (m *Map) Set(key string, value []byte) {
 	defer p.mu.Unlock()
 	s := p.store.Load()
 	if s == nil {
-		s = store.New(store.Options{MinSegment: mapSegment, Shards: m.shards(), Collected: true})
+		s = store.New(store.Options{MinSegment: mapSegment, Shards: m.shards(), GarbageCollected: true})
 		p.store.Store(s)
 	}
 	s.PutHash(hash, bytesOf(key), value)

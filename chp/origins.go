@@ -14,7 +14,7 @@ import (
 )
 
 // A client of this package numbers its updates 1, 2, 3 … in the order in which it
-// hands them over, and repeats what a connection may have lost, in the same order and
+// sends them, and repeats what a connection may have lost, in the same order and
 // with the same numbers. A server applies each number once.
 //
 // Over one connection numbers arrive in order and without gaps, and a new session

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// pacer says how long to wait before a batch of updates or deletions is published,
-// so that subscribers that read can keep up. It belongs to one goroutine.
+// pacer delays batches of updates or deletions before they are published, so that
+// subscribers can keep up. Only one goroutine uses it.
 //
-// While no queue is more than half full, nobody waits. Beyond that the rate falls
-// as the fullest queue fills, down to slowest when it is full.
+// While no queue is more than half full, there is no delay. Beyond that the rate
+// decreases as the fullest queue fills, down to slowest when it is full.
 type pacer struct {
 	slowest int            // bytes a second; negative: never wait
 	fullest func() float64 // see sockets.Pub.Fullest
@@ -21,14 +21,14 @@ type pacer struct {
 }
 
 const (
-	// pacerLook is after how many bytes the queues are looked at, and pacerRest
-	// the shortest time between two looks.
+	// pacerLook is after how many bytes the queues are checked, and pacerRest the
+	// shortest time between two checks.
 	pacerLook = 256 << 10
 	pacerRest = 2 * time.Millisecond
-	// paceFrom is how full a queue is when the waiting begins.
+	// paceFrom is the fill level from which batches are delayed.
 	paceFrom = 0.5
-	// pacerLeast is the shortest wait worth a timer, and pacerMost the longest
-	// between two looks.
+	// pacerLeast is the shortest delay worth a timer, and pacerMost the longest between
+	// two checks.
 	pacerLeast = time.Millisecond
 	pacerMost  = 100 * time.Millisecond
 )
@@ -37,8 +37,8 @@ func newPacer(slowest int, fullest func() float64) *pacer {
 	return &pacer{slowest: slowest, fullest: fullest}
 }
 
-// wait waits before a batch of size bytes is taken, if subscribers need that. It
-// reports false if the context ended meanwhile.
+// wait waits before a batch of size bytes if subscribers need it. It returns false if
+// the context ended meanwhile.
 func (p *pacer) wait(ctx context.Context, size int) bool {
 	for d := p.next(size, time.Now()); d > 0; d = p.next(0, time.Now()) {
 		if !pause(ctx, d) {
@@ -48,8 +48,8 @@ func (p *pacer) wait(ctx context.Context, size int) bool {
 	return true
 }
 
-// next returns how long to wait before a batch of size bytes. After the wait the
-// caller calls it again with size 0, until it returns 0.
+// next returns the delay before a batch of size bytes. After the delay the caller calls
+// it again with size 0, until it returns 0.
 func (p *pacer) next(size int, now time.Time) time.Duration {
 	if p.slowest < 0 {
 		return 0
@@ -72,7 +72,7 @@ func (p *pacer) next(size int, now time.Time) time.Duration {
 	return wait
 }
 
-// pause waits, and reports false if the context ended meanwhile.
+// pause waits for d. It returns false if the context ended before.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

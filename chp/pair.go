@@ -184,7 +184,7 @@ func (p *pair) warnRole(same bool) {
 		role = binarystar.RoleBackup
 	}
 	if same {
-		p.server.log.Error("the server at the other one's state endpoint has this server's role, or is this server itself: of a pair one is the primary and one the backup",
+		p.server.log.Error("the server at the other one's state endpoint has the same role as this one, or is this server itself: a pair needs one primary and one backup",
 			"role", role.String(), "state", p.node.Endpoint(), "peer", o.PeerState)
 		return
 	}
@@ -197,7 +197,7 @@ func (p *pair) lead(ctx context.Context, epoch uint64) {
 	s := p.server
 	q := &s.sequencer
 	q.mu.Lock()
-	q.epoch = newReign(epoch)
+	q.reign = newReign(epoch)
 	early := 0
 	if q.passive {
 		q.last.Store(max(q.last.Load(), firstSequence(time.Now())))
@@ -208,7 +208,7 @@ func (p *pair) lead(ctx context.Context, epoch uint64) {
 	q.halt(false)
 	q.mu.Unlock()
 	if early > 0 {
-		s.log.Info("applied updates that the server before has not published", "updates", early)
+		s.log.Info("applied updates that the previous active server had not published", "updates", early)
 	}
 	p.drained.Store(false)
 	p.copied.Store(true)
@@ -289,7 +289,7 @@ func (p *pair) judge(look bool) {
 		f.left = true
 		f.cancel()
 		f.peer.Disconnect(errStuck)
-		s.log.Warn("the other server takes nothing, and is disconnected", "remote", f.peer.RemoteAddr())
+		s.log.Warn("disconnected the other server, which does not read", "remote", f.peer.RemoteAddr())
 	}
 	switch {
 	case f.have >= q.newest.last && !f.left: // what waits, waits for the disk
@@ -304,7 +304,7 @@ func (p *pair) judge(look bool) {
 		return
 	}
 	q.alone()
-	s.log.Warn("updates are published without the other server")
+	s.log.Warn("publishing updates without the other server")
 }
 
 // vote votes for this server if a client waits for it, or has asked for it lately. One that
@@ -343,7 +343,7 @@ const (
 	startLeast    = time.Second
 )
 
-// newReign returns the number of a reign of the map: the epoch of the node, and a
+// newReign returns the id of a reign of the map: the epoch of the node, and a
 // random part. Two servers that do not hear each other can begin a reign of the same
 // epoch, and what one of them does must not be taken for what the other one does.
 func newReign(epoch uint64) uint64 {
@@ -410,7 +410,7 @@ func (p *pair) handover(ctx context.Context) error {
 	}
 	near := func() bool { return q.commits.peer || q.acks == 1 && q.tail.lag(f.position) <= maxHeld }
 	if err := p.drain(ctx, f, near); err != nil {
-		return fmt.Errorf("chp: no handover: %w", err)
+		return fmt.Errorf("chp: handover failed: %w", err)
 	}
 	q.mu.Lock()
 	if f, err = q.successor(); err == nil {
@@ -435,7 +435,7 @@ func (p *pair) handover(ctx context.Context) error {
 		q.halt(false)
 		q.mu.Unlock()
 	}
-	return fmt.Errorf("chp: no handover: %w", err)
+	return fmt.Errorf("chp: handover failed: %w", err)
 }
 
 // awaitNews waits until the node has heard that the other server is passive, if it
@@ -512,11 +512,11 @@ const (
 	drainLook  = time.Millisecond
 )
 
-// leave prepares the end of the server: an active one hands over, if the other one has
+// shutdown prepares the end of the server: an active one hands over, if the other one has
 // the map or is being sent it, so that clients need not wait until it is found to be
 // silent.
-func (p *pair) leave() {
-	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+func (p *pair) shutdown() {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	for p.active.Load() {
 		err := p.handover(ctx)
@@ -524,14 +524,14 @@ func (p *pair) leave() {
 			continue // one is under way, which may fail
 		}
 		if err != nil {
-			p.server.log.Info("ends without a handover", "error", err)
+			p.server.log.Info("stopping without a handover", "error", err)
 		}
 		return
 	}
 }
 
-// leaveTime bounds the handover of a server that ends.
-const leaveTime = 8 * time.Second
+// shutdownTimeout bounds the handover of a server that ends.
+const shutdownTimeout = 8 * time.Second
 
 // close ends the node, after run and what reads requests have ended.
 func (p *pair) close() {

@@ -49,7 +49,7 @@ func (f *wireFollower) follow(s pairServer) {
 	f.t.Helper()
 	q := &s.sequencer
 	q.mu.Lock()
-	r := followRequest{q.mapID, q.newest.epoch, q.newest.last}
+	r := followRequest{q.mapID, q.newest.id, q.newest.last}
 	q.mu.Unlock()
 	f.say(nameFollow, r.append(nil))
 }
@@ -164,7 +164,7 @@ func TestPairGivesUpRestlessFollower(t *testing.T) {
 	has := s.newest()
 	q := &s.sequencer
 	q.mu.Lock()
-	asks := followRequest{q.mapID, q.newest.epoch, has}
+	asks := followRequest{q.mapID, q.newest.id, has}
 	q.mu.Unlock()
 	set := make(chan error, 1)
 	go func() {

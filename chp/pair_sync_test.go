@@ -20,7 +20,7 @@ func TestPairInSync(t *testing.T) {
 	must(t, err)
 	q := &s.sequencer
 	q.mu.Lock()
-	r := followRequest{q.mapID, q.newest.epoch, q.newest.last}
+	r := followRequest{q.mapID, q.newest.id, q.newest.last}
 	q.mu.Unlock()
 	_, err = c.SetSync(ctx, "/b", []byte("1"))
 	must(t, err)
@@ -50,7 +50,7 @@ func TestPairCatchesUp(t *testing.T) {
 	has := s.newest()
 	q := &s.sequencer
 	q.mu.Lock()
-	r := followRequest{q.mapID, q.newest.epoch, has}
+	r := followRequest{q.mapID, q.newest.id, has}
 	q.mu.Unlock()
 	for range caughtUp {
 		must(t, c.Set(ctx, "/b", []byte("1")))

@@ -46,7 +46,7 @@ const (
 // of a map.
 type followRequest struct {
 	mapID [16]byte
-	epoch uint64
+	reign uint64
 	last  int64
 }
 
@@ -54,7 +54,7 @@ const followRequestSize = 16 + 8 + 8
 
 func (r *followRequest) append(dst []byte) []byte {
 	dst = append(dst, r.mapID[:]...)
-	dst = binary.BigEndian.AppendUint64(dst, r.epoch)
+	dst = binary.BigEndian.AppendUint64(dst, r.reign)
 	return binary.BigEndian.AppendUint64(dst, uint64(r.last))
 }
 
@@ -63,7 +63,7 @@ func parseFollowRequest(b []byte) (r followRequest, ok bool) {
 		return r, false
 	}
 	copy(r.mapID[:], b)
-	r.epoch = binary.BigEndian.Uint64(b[16:])
+	r.reign = binary.BigEndian.Uint64(b[16:])
 	r.last = int64(binary.BigEndian.Uint64(b[24:]))
 	return r, true
 }

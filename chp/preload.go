@@ -9,7 +9,7 @@ import (
 	"clustermap/internal/store"
 )
 
-// preload enters the keys that the map begins with, before the server listens.
+// preload puts the initial keys into the map, before the server listens.
 func (q *sequencer) preload(entries iter.Seq2[Entry, error], maxValue int) error {
 	if entries == nil {
 		return nil

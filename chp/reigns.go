@@ -6,10 +6,10 @@ import (
 )
 
 // reign is a time in which one server of a pair was active, and the last update of it
-// that a server has. Its number tells it from all other reigns of the map (see newReign).
+// that a server has. Its id differs from those of all other reigns of the map.
 type reign struct {
-	epoch uint64
-	last  int64
+	id   uint64 // see newReign
+	last int64
 }
 
 // maxReigns bounds the reigns that are remembered, the newest included. Those in which
@@ -19,14 +19,14 @@ const maxReigns = 256
 const reignSize = 8 + 8
 
 // advance notes the last update, and the reign in which it was made. mu must be held.
-func (q *sequencer) advance(epoch uint64, last int64) {
-	if epoch != q.newest.epoch && q.newest.last > 0 {
+func (q *sequencer) advance(id uint64, last int64) {
+	if id != q.newest.id && q.newest.last > 0 {
 		if len(q.reigns) >= maxReigns-1 {
 			q.reigns = slices.Delete(q.reigns, 0, len(q.reigns)-(maxReigns-2))
 		}
 		q.reigns = append(q.reigns, q.newest)
 	}
-	q.newest = reign{epoch, last}
+	q.newest = reign{id, last}
 }
 
 // history returns the reigns of the map, the oldest first. mu must be held.
@@ -38,7 +38,7 @@ func (q *sequencer) history() []reign {
 func (q *sequencer) setHistory(h []reign) {
 	n := len(h) - 1
 	q.reigns, q.newest = slices.Clone(h[:n]), h[n]
-	q.epoch = q.newest.epoch
+	q.reign = q.newest.id
 }
 
 // common returns the last update that is in both of two histories of one map, and 0 if
@@ -46,7 +46,7 @@ func (q *sequencer) setHistory(h []reign) {
 func common(a, b []reign) int64 {
 	for _, mine := range slices.Backward(a) {
 		for _, other := range slices.Backward(b) {
-			if mine.epoch == other.epoch {
+			if mine.id == other.id {
 				return min(mine.last, other.last)
 			}
 		}
@@ -57,7 +57,7 @@ func common(a, b []reign) int64 {
 // appendReigns appends a history for a log or a peer.
 func appendReigns(dst []byte, h []reign) []byte {
 	for _, r := range h {
-		dst = binary.BigEndian.AppendUint64(dst, r.epoch)
+		dst = binary.BigEndian.AppendUint64(dst, r.id)
 		dst = binary.BigEndian.AppendUint64(dst, uint64(r.last))
 	}
 	return dst

@@ -64,7 +64,7 @@ func TestCheckpointKeepsHistory(t *testing.T) {
 				q := &s.sequencer
 				set := func(reign uint64) {
 					q.mu.Lock()
-					q.epoch = reign
+					q.reign = reign
 					q.mu.Unlock()
 					for i := range keys {
 						must(t, c.Set(ctx, fmt.Sprintf("/%d", i), []byte("v")))
@@ -192,5 +192,5 @@ func enterKey(t testing.TB, q *sequencer, key string) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.enter(batchHead{}, wire, spans)
+	q.apply(batchHead{}, wire, spans)
 }

@@ -5,11 +5,11 @@ import (
 	"clustermap/sockets"
 )
 
-// What happens at the beginning of a session to updates that were handed to an earlier
+// What happens at the beginning of a session to updates that were sent in an earlier
 // one and did not come back. See writer.
 
 // meet settles what the server of a new session says about the updates that are
-// kept, and sees to it that the others are handed over again. mu must be held.
+// kept, and sees to it that the others are sent again. mu must be held.
 func (w *writer) meet(s *session) {
 	a := s.applied.Load()
 	switch {
@@ -30,10 +30,10 @@ func (w *writer) meet(s *session) {
 	}
 }
 
-// abandon makes uncertain what was handed over and is not settled. It is not sent again.
+// abandon makes uncertain what was sent and is not settled. It is not sent again.
 // mu must be held.
 func (w *writer) abandon() {
-	w.client.echoes.end(w.handed)
+	w.client.echoes.end(w.sent)
 	for s := w.first; s != nil; s = s.next {
 		s.sent = s.given
 		w.passBy(s)
@@ -41,7 +41,7 @@ func (w *writer) abandon() {
 	w.turn = w.first
 }
 
-// passBy sees to it that the order numbers of updates that were handed over are not
+// passBy sees to it that the order numbers of updates that were sent are not
 // given to others. mu must be held.
 func (w *writer) passBy(s *stage) {
 	if s.given.messages > 0 {
@@ -50,7 +50,7 @@ func (w *writer) passBy(s *stage) {
 }
 
 // resume settles the updates that the server has taken, and moves the place from which
-// updates are handed over behind them. mu must be held.
+// updates are sent behind them. mu must be held.
 func (w *writer) resume(s *session, a *applied) {
 	first, last := w.client.echoes.onTheWay()
 	found := false // the first update that is not settled

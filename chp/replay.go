@@ -147,7 +147,7 @@ func (r *replayer) entry(e commit.Entry) error {
 			last = max(last, r.last) // a checkpoint is in no order
 		}
 		r.last = last
-		q.epoch = e.Epoch
+		q.reign = e.Epoch
 		q.advance(e.Epoch, last)
 	}
 	if e.Index > r.index && r.index > 0 {

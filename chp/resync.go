@@ -18,8 +18,8 @@ type resyncLimit struct {
 	next time.Time     // when the next one may be
 }
 
-// take returns how long to wait for the next resynchronisation, and counts it.
-func (l *resyncLimit) take(now time.Time) time.Duration {
+// delay returns how long to wait for the next resynchronisation, and counts it.
+func (l *resyncLimit) delay(now time.Time) time.Duration {
 	if now.Sub(l.next) > 2*resyncMost {
 		*l = resyncLimit{next: now}
 	}
@@ -36,7 +36,7 @@ func (s *session) resync() error {
 		return nil
 	}
 	gap := s.stream.missing
-	delay := s.client.resyncs[s.index].take(time.Now())
+	delay := s.client.resyncs[s.index].delay(time.Now())
 	if delay == 0 {
 		return gap
 	}

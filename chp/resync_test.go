@@ -96,13 +96,13 @@ func TestH12_ResyncLimit(t *testing.T) {
 	var l resyncLimit
 	now := time.Now()
 	for i, want := range []time.Duration{0, 1, 2, 4, 8, 16, 32, 60, 60} {
-		delay := l.take(now)
+		delay := l.delay(now)
 		if delay != want*time.Second {
 			t.Errorf("the %dth waits %v, want %v", i+1, delay, want*time.Second)
 		}
 		now = now.Add(delay)
 	}
-	if delay := l.take(now.Add(time.Hour)); delay != 0 {
+	if delay := l.delay(now.Add(time.Hour)); delay != 0 {
 		t.Errorf("after an hour it waits %v", delay)
 	}
 }

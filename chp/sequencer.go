@@ -14,27 +14,27 @@ import (
 	"clustermap/zmtp"
 )
 
-// sequencer gives every update its number. What happens to a batch of updates:
+// sequencer numbers all updates. A batch of updates goes through these steps:
 //
-//	order    it gets its numbers
-//	apply    it is copied to the log and entered into the index
-//	commit   everything that is to keep it has it: the log on disk, the other
+//	order    the updates get their sequences
+//	apply    they are copied to the log, and the index points to them
+//	commit   everything that must store them has them: the log on disk, the other
 //	         server of a pair, or nothing
-//	publish  it is handed to the publisher
+//	publish  they are passed to the publisher
 //
-// Whatever changes the map does so under the mutex, which is taken once a batch, so
-// the publisher's order is the order of the numbers, and a cut taken under the mutex
-// lies between two batches. If there is nothing to wait for, the four steps are one.
+// All changes of the map happen under the mutex, which is locked once per batch. So the
+// publisher's order is the order of the sequences, and a cut made under the mutex is
+// between two batches. If nothing has to be waited for, the four steps are one.
 //
-// Updates are applied before they are committed because the log has the bytes that
-// disk, peer and subscribers get. Nobody outside is told of them before that:
-// the batches are held back, a heartbeat carries the number of the last update that
-// was published, and a snapshot is sent when its cut is.
+// Updates are applied before they are committed because the log has the bytes that the
+// disk, the other server and the subscribers get. They are not visible to clients
+// before that: the batches are held, a heartbeat carries the sequence of the last
+// published update, and a snapshot waits until everything in its cut is published.
 //
-// Nothing done under the mutex waits for a peer or a disk.
+// Nothing under the mutex waits for a peer or a disk.
 type sequencer struct {
 	publisher publisher
-	maxBytes  int64 // of the live records; 0: any number
+	maxBytes  int64 // of the live records; 0 means no limit
 	refused   *refusals
 	unfit     []sockets.Span // scratch of fitting
 
@@ -45,27 +45,27 @@ type sequencer struct {
 	wheel  *timer.Wheel
 	pieces []store.Piece // scratch
 	dead   expiry        // scratch
-	hugz   []byte        // the heartbeat's wire form, its sequence to be filled in; nil to send none
+	hugz   []byte        // the wire form of the heartbeat, without its sequence; nil if none is sent
 
 	disk   disk
 	saving sync.Mutex // held while a checkpoint is written; before mu
 
 	// Of a pair.
-	passive  bool            // the server does not serve: it takes and publishes nothing
+	passive  bool            // the server does not accept or publish updates
 	halted   bool            // updates wait for the end of a handover
-	acks     int             // servers that must have an update
+	acks     int             // number of servers that must have an update
 	mapID    [mapIDSize]byte // the identity of the map
-	epoch    uint64          // the present reign
+	reign    uint64          // id of the present reign
 	newest   reign           // of the last update
-	source   uint64          // the run of the active server that this one follows or has followed last, 0 before
-	reigns   []reign         // earlier ones with updates, the oldest first
+	source   uint64          // the run of the active server that this one follows or followed last, or 0
+	reigns   []reign         // earlier reigns with updates, the oldest first
 	tail     tail            // for the other server
-	follower *following      // the other server, nil if it does not follow
+	follower *following      // the other server, or nil if it does not follow
 	early    early           // updates that came before the active server published them
 
 	held     held          // applied and not yet published
-	commits  commits       // what they wait for
-	progress chan struct{} // closed when some were published; nil while nobody waits
+	commits  commits       // which of them are committed
+	progress chan struct{} // closed when some were published; nil if no goroutine waits
 
 	base      int64     // sequence before the first update: last, while the map is new
 	deadlines deadlines // for snapshots; has its own lock
@@ -79,14 +79,14 @@ type sequencer struct {
 
 	armed chan struct{} // wakes the clock when the first TTL comes
 
-	origins  *origins      // what each client has had applied; guarded by mu
-	repeated atomic.Uint64 // updates left out because they had been taken before
+	origins  *origins      // the progress of each client; guarded by mu
+	repeated atomic.Uint64 // updates skipped because the server had them
 }
 
-// firstSequence is where a run that starts at t begins to count: ahead of any
-// earlier run of this server or another, as long as none publishes more than
-// 2^20 updates a millisecond. It stays within a signed 64-bit integer, which
-// the guide's clients use, until the year 2248.
+// firstSequence returns the first sequence of a run that starts at t. It is ahead of
+// every earlier run, of this server or another, if none publishes more than 2^20
+// updates per millisecond. It fits a signed 64-bit integer, which the guide's clients
+// use, until the year 2248.
 func firstSequence(t time.Time) int64 { return t.UnixMilli() << 20 }
 
 func (q *sequencer) init(publisher publisher, maxBytes int64, refused *refusals) {
@@ -102,10 +102,10 @@ func (q *sequencer) init(publisher publisher, maxBytes int64, refused *refusals)
 	q.hugz = zmtp.AppendMessage(nil, []byte("HUGZ"), make([]byte, 8), nil, nil, nil)
 }
 
-// take numbers, stores and publishes a batch of updates that collect has checked.
-// It returns those that the map has no room for, in a slice that is valid until the
-// next call, and how many it left out because it had taken them before. If ok is false
-// it took nothing, and the caller has to call room and take again.
+// take numbers, applies and publishes a batch of updates that checkUpdates has checked.
+// It returns the updates that the map has no room for, in a slice that is valid until
+// the next call, and the number of updates that it skipped because it had them. If ok
+// is false it did nothing: the caller must call room, and take again.
 func (q *sequencer) take(b *sockets.Batch, from sender) (unfit []sockets.Span, repeated int, ok bool) {
 	wire, spans := b.Wire(), b.Spans()
 	q.mu.Lock()
@@ -117,7 +117,7 @@ func (q *sequencer) take(b *sockets.Batch, from sender) (unfit []sockets.Span, r
 		b.Peer().Disconnect(errNotActive) // so that the client sends them again
 	}
 	if q.passive || !q.early.empty() {
-		if spans = q.early.admit(b, q.passive); len(spans) == 0 {
+		if spans = q.early.filter(b, q.passive); len(spans) == 0 {
 			return nil, 0, true
 		}
 	}
@@ -125,7 +125,7 @@ func (q *sequencer) take(b *sockets.Batch, from sender) (unfit []sockets.Span, r
 	return unfit, repeated, true
 }
 
-// accept is take for updates that are not to be kept for later. mu must be held.
+// accept is take for updates that are not kept for later. mu must be held.
 func (q *sequencer) accept(wire []byte, spans []sockets.Span, from sender) (unfit []sockets.Span, repeated int) {
 	if from.numbered {
 		all := len(spans)
@@ -151,21 +151,21 @@ func (q *sequencer) accept(wire []byte, spans []sockets.Span, from sender) (unfi
 	if from.numbered {
 		h.counter = uint64(kvmsg.Record(wire[spans[len(spans)-1].Start:]).Seq())
 	}
-	first := q.enter(h, wire, spans)
+	first := q.apply(h, wire, spans)
 	q.updates.Add(uint64(len(spans)))
 	q.schedule(wire, spans, first, h.at)
 	return unfit, repeated
 }
 
-// enter numbers and applies updates, publishes them if they need not be waited for,
-// and returns the sequence of the first one. h says whose they are. mu must be held.
-func (q *sequencer) enter(h batchHead, wire []byte, spans []sockets.Span) (first int64) {
+// apply numbers and applies updates, publishes them unless they must be committed
+// first, and returns the first sequence. h identifies their client. mu must be held.
+func (q *sequencer) apply(h batchHead, wire []byte, spans []sockets.Span) (first int64) {
 	first = q.last.Load() + 1
 	q.pieces = q.store.Apply(wire, spans, first, q.pieces[:0])
-	h.epoch, h.first, h.count = q.epoch, first, uint32(len(spans))
+	h.reign, h.first, h.count = q.reign, first, uint32(len(spans))
 	last := h.last()
 	q.last.Store(last)
-	q.advance(q.epoch, last)
+	q.advance(q.reign, last)
 	var index uint64
 	if q.disk.on() {
 		index = q.disk.append(h, q.pieces)
@@ -181,8 +181,8 @@ func (q *sequencer) enter(h batchHead, wire []byte, spans []sockets.Span) (first
 	return first
 }
 
-// publish hands pieces of the log to the publisher. They hold the messages of spans
-// in their order.
+// publish passes pieces of the log to the publisher. They contain the messages of spans
+// in order.
 func (q *sequencer) publish(pieces []store.Piece, spans []sockets.Span) {
 	for _, p := range pieces {
 		// The publisher's policy is to disconnect, so this does not wait; it
@@ -192,10 +192,9 @@ func (q *sequencer) publish(pieces []store.Piece, spans []sockets.Span) {
 	}
 }
 
-// schedule enters the updates that have a TTL into the wheel, and takes out the
-// keys that are deleted. A key that is set again without one stays until its
-// time comes, and is then seen to have been superseded. Times to live count from at,
-// on clock.
+// schedule adds the updates that have a TTL to the timing wheel, and removes deleted
+// keys from it. A key that is set again without a TTL stays until its time comes; then
+// its sequence shows that the entry is stale. Times to live count from at, on clock.
 func (q *sequencer) schedule(wire []byte, spans []sockets.Span, first int64, at time.Duration) {
 	var made time.Time // at
 	for i, s := range spans {
@@ -224,7 +223,7 @@ func (q *sequencer) schedule(wire []byte, spans []sockets.Span, first int64, at 
 	}
 }
 
-// heartbeat publishes HUGZ with the sequence of the last update that was published.
+// heartbeat publishes HUGZ with the sequence of the last published update.
 func (q *sequencer) heartbeat() {
 	if q.hugz == nil {
 		return
@@ -235,7 +234,7 @@ func (q *sequencer) heartbeat() {
 	_ = q.publisher.SendWire(context.Background(), q.hugz, 1, nil) // as in publish
 }
 
-// hugzSequence is where the sequence stands in the heartbeat's wire form.
+// hugzSequence is the offset of the sequence in the wire form of HUGZ.
 const hugzSequence = 2 + len("HUGZ") + 2
 
 // expiry is the deletions of one portion of expired keys, in wire form.
@@ -245,10 +244,9 @@ type expiry struct {
 	spans []sockets.Span
 }
 
-// expire deletes the keys whose TTL has ended and publishes the deletions, as one
-// batch like one that came from a client. It reports whether there is more to do:
-// it works in portions, so that updates and heartbeats go on between them. size is
-// how many bytes it published.
+// expire deletes the keys whose TTL has ended and publishes the deletions in one batch.
+// It works in portions, so that updates and heartbeats continue in between, and reports
+// whether there is more to do. size is the number of published bytes.
 func (q *sequencer) expire(now time.Time) (more bool, size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -267,7 +265,7 @@ func (q *sequencer) expire(now time.Time) (more bool, size int) {
 		d.spans = append(d.spans, sockets.Span{Start: uint32(start), End: uint32(len(d.wire)), Tag: hash | kvmsg.TagDelete | kvmsg.TagProperties})
 	})
 	if len(d.spans) > 0 {
-		q.enter(batchHead{at: clock()}, d.wire, d.spans)
+		q.apply(batchHead{at: clock()}, d.wire, d.spans)
 		q.expired.Add(uint64(len(d.spans)))
 		size = len(d.wire)
 		d.wire, d.spans = d.wire[:0], d.spans[:0]
@@ -285,9 +283,9 @@ const (
 	keepExpiry = 64 << 10
 )
 
-// tidy gives memory back that the store no longer needs, a portion of the work at
-// a time, and reports whether there is more to do. Updates pay for compaction as
-// they come; this is for when none come.
+// tidy frees memory that the store no longer needs, in portions, and reports whether
+// there is more to do. Updates do part of the compaction; tidy does it when there are
+// no updates.
 func (q *sequencer) tidy() (more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -298,14 +296,14 @@ func (q *sequencer) tidy() (more bool) {
 // the mutex.
 const tidyPortion = 256 << 10
 
-// timers returns how many keys wait for their TTL to end.
+// timers returns the number of keys with a TTL in the timing wheel.
 func (q *sequencer) timers() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.wheel.Len()
 }
 
-// cut fixes a consistent state and its sequence.
+// cut returns a cut of the map with its sequence.
 func (q *sequencer) cut() *store.Cut {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -323,7 +321,7 @@ func (q *sequencer) cutKey(key []byte) (*store.Cut, []store.Position) {
 	return c, list
 }
 
-// logSize returns the bytes of the log.
+// logSize returns the size of the log in bytes.
 func (q *sequencer) logSize() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

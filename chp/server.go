@@ -135,7 +135,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	}
 	s.collector, err = s.dialect.newCollector(sockets.Options{
 		RecvHWM: -1, RecvHWMBytes: collectorWindow,
-		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead, Prepare: s.collect,
+		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead, Prepare: s.checkUpdates,
 		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Metadata: announce,
 		Monitor: s.watchConnections("collector"),
 	}, &s.refused)
@@ -303,7 +303,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		s.cancel()
 	}
 	if s.pair != nil {
-		s.pair.leave()
+		s.pair.shutdown()
 	}
 	stop()
 	s.close()

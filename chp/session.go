@@ -150,7 +150,7 @@ func (s *session) cause(err error) error {
 
 func (s *session) run() error {
 	s.client.silent.Store(true)
-	s.client.enter(StateSyncing, s.server.name)
+	s.client.setState(StateSyncing, s.server.name)
 	if err := s.subscribe(); err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (s *session) socketOptions() sockets.Options {
 		HandshakeTimeout: c.opts.SyncTimeout,
 		Metadata: map[string]string{
 			propertyCHP: announcement, propertyClient: c.id, propertyGeneration: strconv.FormatUint(s.generation, 10),
-			propertyOrder: strconv.Itoa(c.tellEvery()),
+			propertyOrder: strconv.Itoa(c.progressEvery()),
 		},
 	}
 	if limit := c.opts.HeartbeatTimeout; limit > 0 {

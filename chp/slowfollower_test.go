@@ -33,7 +33,7 @@ func TestSlowFollowerSlowsIntake(t *testing.T) {
 	must(t, d.Connect(primary.Endpoints().Snapshot))
 	q := &primary.sequencer
 	q.mu.Lock()
-	r := followRequest{mapID: q.mapID, epoch: q.newest.epoch, last: q.newest.last}
+	r := followRequest{mapID: q.mapID, reign: q.newest.id, last: q.newest.last}
 	q.mu.Unlock()
 	must(t, d.Send(ctx, []byte(nameFollow), r.append(nil)))
 	eventually(t, "it follows", func() bool {

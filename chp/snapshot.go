@@ -17,52 +17,50 @@ import (
 
 // snapshotter answers snapshot requests.
 //
-// Clients pull. Each client that is being sent snapshots has a goroutine (see
-// joiner), which encodes the next parcel of its snapshot when the connection has
-// room for it. What it reads is a cut of the map, which stays as it is while
-// updates go on. So a client that stops reading holds the parcels lent to its
-// connection and the cut, and nothing that another client waits for.
+// Clients pull. Each client that is sent snapshots has a goroutine (see joiner), which
+// encodes the next parcel of its snapshot when the connection has room. It reads a cut
+// of the map, which does not change while updates continue. So a client that stops
+// reading keeps only the parcels lent to its connection, and the cut; no other client
+// waits for it.
 //
-// Clients that want the same of one cut share a chain: the first to come to a
-// parcel encodes it, and the others are sent the same bytes. All requests that
-// wait when a cut is made share it, and so does a later one if no update has
-// come in between.
+// Clients that request the same part of one cut share a chain: the first to reach a
+// parcel encodes it, and the others are sent the same bytes. All requests that wait
+// when a cut is made share it, and so does a later one if there was no update since.
 //
-// What a request costs depends on what it names:
+// The cost of a request depends on what it names:
 //
 //   - a key: one look-up, at once;
 //   - everything: one walk through the cut, shared by the chain;
-//   - a subtree: one walk through the cut finds the records of all subtrees that
-//     wait at that moment, however many (see scan).
+//   - a subtree: one walk through the cut finds the records of all waiting
+//     subtrees (see scan).
 //
-// Memory is bounded over all clients: parcels by SnapshotMemory (see budget), the
-// lists of records by an eighth of that (see scan), segments that only cuts still
-// hold by trim. A client that takes nothing for SnapshotTimeout is disconnected,
-// whatever it holds.
+// Memory is bounded for all clients together: parcels by SnapshotMemory (see budget),
+// the lists of records by an eighth of that (see scan), segments that only cuts still
+// hold by trim. A client that reads nothing for SnapshotTimeout is disconnected.
 type snapshotter struct {
 	server *Server
 
 	answered atomic.Uint64
 	refused  atomic.Uint64
-	encoded  atomic.Uint64 // parcels made, for tests
-	sent     atomic.Int64  // bytes handed to connections
-	copied   atomic.Int64  // bytes encoded for that
+	encoded  atomic.Uint64 // parcels encoded, for tests
+	sent     atomic.Int64  // bytes passed to connections
+	copied   atomic.Int64  // bytes encoded
 	scans    atomic.Uint64 // walks to find the records of subtrees, for tests
 
 	arrived chan struct{}  // wakes run
 	trimmed time.Time      // of run: when it called trim last
 	joining sync.WaitGroup // goroutines of joiners
 
-	// mu guards everything below, and the fields of chains, parcels, budgets
-	// and joiners that say so. It is a leaf: nothing is locked under it.
+	// mu guards the fields below, and those of chains, parcels, budgets and
+	// joiners that say so. No other lock is taken under it.
 	mu       sync.Mutex
 	joiners  map[*sockets.Peer]*joiner
 	waiting  []*answer         // for a cut
-	latest   map[want]*chain   // the newest chain of each want, while it is being sent
+	latest   map[want]*chain   // the newest chain of each want, while it is sent
 	held     map[*heldCut]bool // cuts in use
-	gathered time.Time         // when a chain of everything was begun last
-	whole    []*chain          // those that were begun then
-	scanning bool              // a walk for subtrees is under way
+	gathered time.Time         // when the last chain of everything began
+	whole    []*chain          // the chains that began then
+	scanning bool              // a walk for subtrees is running
 	listed   int               // bytes of chain.list, over all chains
 	small    budget            // parcels of up to buf.Large
 	large    budget            // parcels of one larger value
@@ -198,7 +196,7 @@ func (n *snapshotter) round(ctx context.Context, scans *sync.WaitGroup) time.Dur
 		n.trim()
 	}
 	n.mu.Lock()
-	whole, trees, wait := n.collect()
+	whole, trees, wait := n.due()
 	n.mu.Unlock()
 	if len(whole)+len(trees) > 0 {
 		held := n.hold(n.server.sequencer.cut())
@@ -216,8 +214,9 @@ func (n *snapshotter) round(ctx context.Context, scans *sync.WaitGroup) time.Dur
 	return wait
 }
 
-// collect takes the requests whose turn it is. mu must be held.
-func (n *snapshotter) collect() (whole, trees map[want][]*answer, wait time.Duration) {
+// due removes and returns the requests that can be answered now, and how long to wait
+// for the others. mu must be held.
+func (n *snapshotter) due() (whole, trees map[want][]*answer, wait time.Duration) {
 	if len(n.held) > 0 {
 		wait = trimEvery
 	}
@@ -282,8 +281,8 @@ func (n *snapshotter) begin(c *chain, answers ...*answer) {
 	}
 }
 
-// leave ends an answer, and with the last one its chain. mu must be held.
-func (n *snapshotter) leave(a *answer) {
+// remove ends an answer, and with the last one its chain. mu must be held.
+func (n *snapshotter) remove(a *answer) {
 	c := a.chain
 	if c == nil || !c.members[a] {
 		return
@@ -307,7 +306,7 @@ func (n *snapshotter) leave(a *answer) {
 	}
 }
 
-// hold enters a cut that its caller uses.
+// hold registers a cut that its caller uses.
 func (n *snapshotter) hold(c *store.Cut) *heldCut {
 	h := &heldCut{Cut: c, bytes: c.Bytes(), users: 1, moved: time.Now()}
 	n.mu.Lock()

@@ -33,7 +33,7 @@ func parseStanding(b []byte) (s standing) {
 // compareStandings says which of two servers has more: see binarystar.Options.
 func compareStandings(own, peer []byte) int {
 	a, b := parseStanding(own).newest, parseStanding(peer).newest
-	return cmp.Or(cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.last, b.last))
+	return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.last, b.last))
 }
 
 // hasLost says whether an active server has had no update, and the other one has some:

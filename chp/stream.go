@@ -19,7 +19,7 @@ import (
 //
 // A server of ours numbers its updates without gaps, and says in each HUGZ how
 // far it is. If the client is subscribed to everything, it thereby sees that
-// something was lost: admit and join return a *GapError.
+// something was lost: accept and join return a *GapError.
 //
 // The guide's servers do the same, but libzmq drops what a slow subscriber has no
 // room for. RFC 12 asks for sequences that increase, no more, so at a server that
@@ -56,11 +56,11 @@ const (
 	kthxbaiTag = math.MaxUint64 - 1
 )
 
-// isCommand says whether m, in canonical form, is the command with this key.
+// isCommand reports whether m, in canonical form, is the command with this key.
 func isCommand(m []byte, key string) bool { return string(kvmsg.Record(m).Key()) == key }
 
-// GapError is why a client takes a new snapshot: updates between two sequences
-// did not arrive.
+// GapError reports that updates between two sequences did not arrive. The client then
+// fetches a new snapshot.
 type GapError struct {
 	After int64 // the last sequence that arrived
 	Next  int64 // the one that showed the gap
@@ -74,10 +74,10 @@ func newStream(requests *subtrees, ours bool) *stream {
 	return &stream{requests: requests, counted: requests.all(), ours: ours, last: math.MinInt64, hugz: math.MinInt64}
 }
 
-// admit returns the spans that are to be applied, in spans' own memory; wire
-// has canonical KVPUBs and HUGZ. With an error, the spans before the fault are
-// returned and nothing more may be admitted.
-func (s *stream) admit(wire []byte, spans []sockets.Span) ([]sockets.Span, error) {
+// accept returns the spans to apply, in the memory of spans; wire has canonical KVPUBs
+// and HUGZ. If it returns an error, the spans before the fault are returned, and accept
+// must not be called again.
+func (s *stream) accept(wire []byte, spans []sockets.Span) ([]sockets.Span, error) {
 	n := 0
 	if s.received && !s.behind {
 		n = s.inOrder(wire, spans)

@@ -38,12 +38,12 @@ func wireBatch(t testing.TB, messages ...pub) ([]byte, []sockets.Span) {
 	return wire, spans
 }
 
-// admitted runs messages through s and returns those that are to be applied,
+// accepted runs messages through s and returns those that are to be applied,
 // as "key@seq".
-func admitted(t *testing.T, s *stream, messages ...pub) ([]string, error) {
+func accepted(t *testing.T, s *stream, messages ...pub) ([]string, error) {
 	t.Helper()
 	wire, spans := wireBatch(t, messages...)
-	spans, err := s.admit(wire, spans)
+	spans, err := s.accept(wire, spans)
 	var out []string
 	for _, span := range spans {
 		r := kvmsg.Record(wire[span.Start:span.End])
@@ -54,9 +54,9 @@ func admitted(t *testing.T, s *stream, messages ...pub) ([]string, error) {
 
 func wantAdmitted(t *testing.T, s *stream, want string, messages ...pub) {
 	t.Helper()
-	got, err := admitted(t, s, messages...)
+	got, err := accepted(t, s, messages...)
 	if err != nil || fmt.Sprint(got) != "["+want+"]" {
-		t.Errorf("admitted %v, %v; want [%s]", got, err, want)
+		t.Errorf("accepted %v, %v; want [%s]", got, err, want)
 	}
 }
 
@@ -115,9 +115,9 @@ func TestStreamGapsOfOurServer(t *testing.T) {
 	all := newSubtrees(nil)
 
 	s := newStream(&all, true)
-	got, err := admitted(t, s, pub{"a", 5, "x"}, pub{"b", 6, "x"}, pub{"c", 8, "x"})
+	got, err := accepted(t, s, pub{"a", 5, "x"}, pub{"b", 6, "x"}, pub{"c", 8, "x"})
 	if wantGap(t, err, 6, 8); fmt.Sprint(got) != "[a@5 b@6]" {
-		t.Errorf("admitted %v before the gap", got)
+		t.Errorf("accepted %v before the gap", got)
 	}
 
 	s = newStream(&all, true)
@@ -127,7 +127,7 @@ func TestStreamGapsOfOurServer(t *testing.T) {
 
 	s = newStream(&all, true)
 	must(t, s.join([]int64{7}))
-	_, err = admitted(t, s, pub{"a", 9, "x"})
+	_, err = accepted(t, s, pub{"a", 9, "x"})
 	wantGap(t, err, 7, 9)
 
 	s = newStream(&all, true)
@@ -148,7 +148,7 @@ func TestStreamHUGZOfOurServer(t *testing.T) {
 	wantAdmitted(t, s, "", hugz(7))
 	must(t, s.join([]int64{7}))
 	wantAdmitted(t, s, "a@8", hugz(7), pub{"a", 8, "x"}, hugz(8), hugz(3))
-	_, err := admitted(t, s, hugz(9))
+	_, err := accepted(t, s, hugz(9))
 	wantGap(t, err, 8, 9)
 
 	s = newStream(&all, true)
@@ -156,7 +156,7 @@ func TestStreamHUGZOfOurServer(t *testing.T) {
 	wantGap(t, s.join([]int64{7}), 7, 8)
 
 	s = newStream(&all, true)
-	_, err = admitted(t, s, pub{"a", 5, "x"}, hugz(6))
+	_, err = accepted(t, s, pub{"a", 5, "x"}, hugz(6))
 	wantGap(t, err, 5, 6)
 }
 
@@ -179,8 +179,8 @@ func TestStreamTagIsAHint(t *testing.T) {
 	s := newStream(&all, false)
 	wire, spans := wireBatch(t, pub{"a", 5, "x"})
 	spans[0].Tag = hugzTag
-	if spans, err := s.admit(wire, spans); err != nil || len(spans) != 1 {
-		t.Errorf("%d admitted, %v", len(spans), err)
+	if spans, err := s.accept(wire, spans); err != nil || len(spans) != 1 {
+		t.Errorf("%d accepted, %v", len(spans), err)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestStreamAllocatesNothing(t *testing.T) {
 	scratch := make([]sockets.Span, 0, len(spans))
 	if n := testing.AllocsPerRun(100, func() {
 		s.last = 0
-		if kept, err := s.admit(wire, append(scratch, spans...)); err != nil || len(kept) != 2 {
+		if kept, err := s.accept(wire, append(scratch, spans...)); err != nil || len(kept) != 2 {
 			t.Fatal(len(kept), err)
 		}
 	}); n != 0 {

@@ -10,7 +10,7 @@ import (
 // batchHead says what a batch of updates is. The servers of a pair send it ahead of
 // the batch.
 type batchHead struct {
-	epoch uint64 // the reign in which it was made
+	reign uint64 // the reign in which it was made
 	first int64  // sequence of its first update
 	count uint32 // its updates
 
@@ -29,7 +29,7 @@ const batchHeadSize = 8 + 8 + 4 + len(clientID{}) + 8 + 8
 func (h *batchHead) last() int64 { return h.first + int64(h.count) - 1 }
 
 func (h *batchHead) append(dst []byte) []byte {
-	dst = binary.BigEndian.AppendUint64(dst, h.epoch)
+	dst = binary.BigEndian.AppendUint64(dst, h.reign)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(h.first))
 	dst = binary.BigEndian.AppendUint32(dst, h.count)
 	dst = append(dst, h.id[:]...)
@@ -41,7 +41,7 @@ func parseBatchHead(b []byte) (h batchHead, ok bool) {
 	if len(b) != batchHeadSize {
 		return h, false
 	}
-	h.epoch = binary.BigEndian.Uint64(b)
+	h.reign = binary.BigEndian.Uint64(b)
 	h.first = int64(binary.BigEndian.Uint64(b[8:]))
 	h.count = binary.BigEndian.Uint32(b[16:])
 	h.id = clientID(b[20:])
@@ -167,10 +167,10 @@ func (t *tail) caughtUp(position uint64) {
 // behind returns the position of the first batch that a server does not have which
 // has everything up to a sequence of a reign, and false if the tail does not go back
 // so far.
-func (t *tail) behind(epoch uint64, last int64) (position uint64, ok bool) {
+func (t *tail) behind(reign uint64, last int64) (position uint64, ok bool) {
 	for i := len(t.batches) - 1; i >= t.first; i-- {
 		if b := &t.batches[i]; b.last() <= last {
-			return t.begin + uint64(i-t.first) + 1, b.last() == last && b.epoch == epoch
+			return t.begin + uint64(i-t.first) + 1, b.last() == last && b.reign == reign
 		}
 	}
 	return 0, false

@@ -20,7 +20,7 @@ func tailPieces(t testing.TB, m *store.Map, first int64, updates, value int) (ba
 	if !ok {
 		t.Fatal("not records")
 	}
-	return batchHead{epoch: 1, first: first, count: uint32(updates)}, m.Apply(wire, spans, first, nil)
+	return batchHead{reign: 1, first: first, count: uint32(updates)}, m.Apply(wire, spans, first, nil)
 }
 
 // TestTail: what is read from a position is what was added from there on; what a

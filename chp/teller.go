@@ -31,7 +31,7 @@ const (
 	// maxOwed bounds the bytes kept for one client, maxOwedTotal those for all.
 	maxOwed      = 4 << 20
 	maxOwedTotal = 64 << 20
-	// tellPortion is how many refusals are handed to a connection at a time.
+	// tellPortion is how many refusals are sent to a connection at a time.
 	tellPortion = 1024
 )
 

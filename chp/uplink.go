@@ -17,11 +17,10 @@ import (
 //
 // If the server is not one of ours, the other servers get the updates as well if
 // they have room, as the guide's pairs of Clone servers expect of a client: the
-// passive one keeps what its peer has not published yet. Each has a PUB socket of
-// its own, so that an update waits for the server that the client follows and for
-// no other: a backup that hangs changes nothing. Servers of ours do not work in
-// pairs. Part of the updates would make the backup's map a different one, so the
-// other servers get none, and no connection for updates.
+// passive one keeps what its peer has not published yet. Each has its own PUB socket,
+// so that an update waits only for the server that the client follows: a backup that
+// hangs delays nothing. A pair of servers of ours replicates its map itself, so the
+// other servers get no updates and no connection for them.
 //
 // A client that only reads has no uplink. The first update makes it, and from
 // then on each session begins with one.

@@ -71,7 +71,7 @@ func (c *Client) Watch(subtrees ...string) (*Watch, error) {
 	}
 	// From here on the session's batches come after this cut.
 	if state := c.state.Load(); state != nil {
-		now := freeze(state, c.sequence.Load())
+		now := newStateView(state, c.sequence.Load())
 		w.restart(nil, now)
 		now.release()
 	}
@@ -81,7 +81,7 @@ func (c *Client) Watch(subtrees ...string) (*Watch, error) {
 
 // restart queues the replacement of the state before by the state after. Client.mu must
 // be held.
-func (w *Watch) restart(before, after *frozen) {
+func (w *Watch) restart(before, after *stateView) {
 	d := &change{after: after.retain()}
 	if w.fresh {
 		w.fresh = false

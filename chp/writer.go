@@ -11,26 +11,26 @@ import (
 	"clustermap/internal/kvmsg"
 )
 
-// writer sends a client's updates. A Set only appends its KVSET, in wire form,
-// to a stage, under a mutex that is never held while anybody waits; a goroutine takes
-// what has been appended meanwhile and lends it to the PUB socket. So what a
-// socket costs is paid once for all updates that have come together.
+// writer sends a client's updates. Set only appends its KVSET, in wire form, to a
+// stage, under a mutex that is never held while a goroutine waits. Another goroutine
+// takes everything that was appended meanwhile and lends it to the PUB socket, so the
+// cost of the socket is paid once for many updates.
 //
-// The sockets belong to the session (see [uplink]). What was handed to them and did
-// not come back when the session ends is kept if the server tells how far a client's
-// updates have come (see [keyApplied]). When the next session begins, and the server
-// has the same map, the updates that were applied are settled, and handing over goes
-// on behind them: the rest is sent again, the same bytes in the same order, before
-// anything new. With another map, or a server that does not tell, they are uncertain
-// and never sent again.
+// The sockets belong to the session (see [uplink]). If the server reports how far it
+// has applied a client's updates (see [keyApplied]), updates that were sent are kept
+// until they come back. If they have not when the session ends, and the next session's
+// server has the same map, the updates that it has applied are settled, and sending
+// continues after them: the rest is sent again, the same bytes in the same order,
+// before anything new. With another map, or a server that does not report, they are
+// uncertain and never sent again.
 //
-// What was not handed over when a session ends goes to the server of the next one in
-// any case.
+// Updates that were not sent when a session ends always go to the server of the next
+// one.
 //
-// The stages are a list: settled ones at the beginning are freed, then come those
-// that were handed over, then those that were not; the last one is appended to. One
-// stage can be all of that at once. A repetition begins by moving the place back from
-// which updates are handed over.
+// The stages are a list. Settled ones at the beginning are freed; then come those that
+// were sent, then those that were not; updates are appended to the last one. One stage
+// can be all of that at once. A repetition begins by moving back the position from
+// which updates are sent.
 type writer struct {
 	client *Client
 	ready  chan struct{} // wakes run, capacity 1
@@ -40,43 +40,43 @@ type writer struct {
 	mu      sync.Mutex
 	session *session      // the one that is ACTIVE; nil between two
 	first   *stage        // the oldest one that is kept; nil if there is none
-	turn    *stage        // the one that is handed over next, or was last; nil with first
+	turn    *stage        // the one that is sent next, or was last; nil with first
 	stage   *stage        // the newest, which Set appends to; nil with first
 	bytes   int           // of all stages
-	handing bool          // run is handing over
+	sending bool          // run is sending
 	idle    chan struct{} // closed when it has done so; nil while nobody waits
 	room    chan struct{} // closed when there may be room; nil while nobody waits
 	asleep  bool          // run waits on ready
-	handed  uint64        // number of the last counted update that was handed over
+	sent    uint64        // number of the last counted update that was sent
 	dropped []uint64      // numbers of staged updates that must not be sent any more
 	other   uint64        // number of the last update that is not counted
 	uuids   uuidMaker
 	closed  bool
 
 	// Of servers that tell how far a client's updates have come.
-	keeping bool            // what is handed over is kept until it is settled
+	keeping bool            // what is sent is kept until it is settled
 	mapID   [mapIDSize]byte // of the present session's server, or the last one's
-	order   uint64          // order number of the update that was handed over last
+	order   uint64          // order number of the update that was sent last
 	done    uint64          // the server has taken all order numbers up to this one
 	since   int64           // a sequence of the map that all kept updates come after
 }
 
-// stage is KVSETs in wire form, one behind the other, in a pooled chunk. Each has an
-// order number, given by its place in the stage, in its sequence field.
+// stage is a pooled chunk with KVSETs in wire form, one after the other. The order
+// number of each follows from its place in the stage, and is in its sequence field.
 type stage struct {
 	next     *stage
 	chunk    *buf.Chunk
 	bytes    []byte
 	messages int
 	order    uint64 // order number of the first one
-	numbered bool   // those that were not handed over have the numbers; otherwise 0
-	stale    bool   // those that were not handed over have numbers that do not follow
+	numbered bool   // those that were not sent have the numbers; otherwise 0
+	stale    bool   // those that were not sent have numbers that do not follow
 	opening  uint64 // number of the first counted update, 0 if there is none
 	last     uint64 // number of the last counted update, 0 if there is none
 	loose    bool   // there are updates that are not counted
 	trailing bool   // there are some behind the last counted one
-	sent     mark   // where handing over goes on
-	given    mark   // what lies before was handed over at some time
+	sent     mark   // where sending goes on
+	given    mark   // what lies before was sent at some time
 }
 
 // mark is a place between two updates of a stage.
@@ -87,11 +87,11 @@ type mark struct{ bytes, messages int }
 const stageSize = buf.Large
 
 // lendStage is the size from which a part of a stage is lent to the sockets instead of
-// copied: a queue must not pin many times the bytes that it counts.
+// copied: a queue must not keep many times the memory that it counts.
 const lendStage = stageSize / 4
 
-// writeAhead is how many bytes ahead of what is appended the stage's memory is
-// asked for: some records.
+// writeAhead is the distance, in bytes, at which the stage's memory is prefetched: a
+// few records.
 const writeAhead = 512
 
 // ended is a context that is over. A Send with it goes through if it need not
@@ -108,8 +108,7 @@ func (w *writer) init(c *Client) {
 	w.size = min(stageSize, max(c.opts.SendQueue/4, buf.Small))
 }
 
-// begin lets updates go to a session's server, until end. After close it does
-// nothing.
+// begin lets updates go to a session's server, until end. After close it has no effect.
 func (w *writer) begin(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -123,16 +122,16 @@ func (w *writer) begin(s *session) {
 	w.rouse()
 }
 
-// end makes updates wait for the next session. What was handed to this one and has
-// not come back is kept, or becomes uncertain.
+// end makes updates wait for the next session. Updates that were sent and have not come
+// back are kept, or become uncertain.
 func (w *writer) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.session != nil && w.session.uplink != nil {
-		w.session.uplink.give() // so that run does not go on handing over for long
+		w.session.uplink.give() // so that run does not go on sending for long
 	}
 	w.session = nil
-	for w.handing {
+	for w.sending {
 		if w.idle == nil {
 			w.idle = make(chan struct{})
 		}
@@ -142,12 +141,12 @@ func (w *writer) end() {
 		w.mu.Lock()
 	}
 	if !w.keeping {
-		w.client.echoes.end(w.handed)
+		w.client.echoes.end(w.sent)
 	}
 }
 
-// open makes the sockets of the present session, and starts run. It must be
-// called with mu held and a session.
+// open opens the sockets of the current session, and starts run. mu must be held, and
+// there must be a session.
 func (w *writer) open() error {
 	s := w.session
 	if err := s.openUplink(); err != nil {
@@ -167,15 +166,14 @@ func (w *writer) open() error {
 	return nil
 }
 
-// fail gives up all that is staged: the server does not take this client's
-// updates. What was handed to an earlier session is uncertain. The next Set tries
-// again.
+// fail discards all stages, because the server does not accept this client's updates.
+// Updates that were sent in an earlier session are uncertain. The next Set tries again.
 func (w *writer) fail(reason error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.client.writing.Store(false)
-	w.client.echoes.end(w.handed)
-	w.handed = w.client.echoes.fail(reason)
+	w.client.echoes.end(w.sent)
+	w.sent = w.client.echoes.fail(reason)
 	w.clear()
 	w.vacate()
 }
@@ -205,17 +203,17 @@ func (w *writer) free() {
 	stages.Put(s)
 }
 
-// drop sees to it that an update whose SetSync has given up is not sent later,
-// if it has not been handed over yet.
+// drop prevents an update whose SetSync has given up from being sent, if it was not
+// sent yet.
 func (w *writer) drop(n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if n > w.handed {
+	if n > w.sent {
 		w.dropped = append(w.dropped, n)
 	}
 }
 
-// close sends what is staged, as far as it can without waiting long, and ends.
+// close sends the stages as far as possible within a short time, and ends run.
 func (w *writer) close() {
 	w.mu.Lock()
 	w.closed = true
@@ -250,7 +248,7 @@ func (w *writer) rouse() {
 	}
 }
 
-// vacate tells those who wait for room to look again. mu must be held.
+// vacate wakes the goroutines that wait for room. mu must be held.
 func (w *writer) vacate() {
 	if w.room != nil {
 		close(w.room)
@@ -326,8 +324,8 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 	}
 }
 
-// checkSize says whether a server with the given limit, 0 if it is not known,
-// takes a value of so many bytes.
+// checkSize returns an error if a server does not accept a value of the given size.
+// limit is the server's limit, or 0 if unknown.
 func (c *Client) checkSize(size, limit int) error {
 	switch {
 	case limit > 0 && size > limit:
@@ -355,7 +353,7 @@ func (w *writer) waitRoom(ctx context.Context) error {
 	return nil
 }
 
-// holds says whether there is room for so many bytes more. mu must be held.
+// holds reports whether there is room for size more bytes. mu must be held.
 func (w *writer) holds(size int) bool {
 	s := w.stage
 	switch {
@@ -370,7 +368,7 @@ func (w *writer) holds(size int) bool {
 	return w.turn == s // otherwise one waits already
 }
 
-// advance moves turn past the stages that were handed over. mu must be held.
+// advance moves turn past the stages that were sent. mu must be held.
 func (w *writer) advance() {
 	for w.turn != nil && w.turn.next != nil && w.turn.sent.bytes == len(w.turn.bytes) {
 		w.turn = w.turn.next
@@ -427,7 +425,7 @@ func (w *writer) add(size int) *stage {
 }
 
 // cut removes from a stage the updates that must not be sent any more. Those that
-// were handed over once stay. mu must be held.
+// were sent once stay. mu must be held.
 func (w *writer) cut(s *stage) {
 	if len(w.dropped) == 0 {
 		return
@@ -437,7 +435,7 @@ func (w *writer) cut(s *stage) {
 	for rest := kvmsg.Record(s.bytes[at:]); len(rest) > 0; {
 		r := rest[:rest.Size()]
 		rest = rest[len(r):]
-		if n := uuidNumber(r.UUID(), w.handed+1); slices.Contains(w.dropped, n) {
+		if n := uuidNumber(r.UUID(), w.sent+1); slices.Contains(w.dropped, n) {
 			w.client.echoes.drop(n)
 			s.messages--
 			w.bytes -= len(r)
@@ -453,8 +451,8 @@ func (w *writer) cut(s *stage) {
 	w.dropped = slices.DeleteFunc(w.dropped, func(n uint64) bool { return n <= s.last })
 }
 
-// number sees to it that the updates of a stage that were not handed over have the
-// order numbers that follow, or none for a server that is not ours. mu must be held.
+// number gives the unsent updates of a stage consecutive order numbers, or none for a
+// server that is not ours. mu must be held.
 func (w *writer) number(s *stage, ours bool) {
 	first := w.order + 1 - uint64(s.sent.messages)
 	if s.numbered == ours && !(ours && (s.stale || s.order != first)) {
@@ -477,8 +475,7 @@ func (w *writer) number(s *stage, ours bool) {
 	}
 }
 
-// reclaim frees the stages at the beginning that are not needed any more. mu must be
-// held.
+// reclaim frees the stages at the beginning that are no longer needed. mu must be held.
 func (w *writer) reclaim() {
 	if w.first == nil {
 		return
@@ -500,9 +497,9 @@ func (w *writer) settled() {
 	w.mu.Unlock()
 }
 
-// passed says whether the server is known to have taken the last update of a stage,
-// which is not counted: it has told so, or a later one came back. All counted ones
-// below first are settled. mu must be held.
+// passed reports whether the server is known to have received the last update of a
+// stage, which is not counted: the server has reported it, or a later update came back.
+// All counted updates below first are settled. mu must be held.
 func (w *writer) passed(s *stage, first uint64) bool {
 	if s.order+uint64(s.messages) <= w.done+1 {
 		return true
@@ -525,7 +522,7 @@ func (w *writer) run() {
 		}
 		err := s.uplink.ready()
 		if err == nil {
-			err = w.hand(s)
+			err = w.send(s)
 		}
 		if err == nil {
 			continue
@@ -562,9 +559,9 @@ func (w *writer) next() *session {
 	}
 }
 
-// hand hands what comes next of a stage to a session's collector. With an error
-// nothing was handed over.
-func (w *writer) hand(s *session) error {
+// send sends the next part of a stage to a session's collector. After an error nothing
+// was sent.
+func (w *writer) send(s *session) error {
 	w.mu.Lock()
 	w.advance()
 	part := w.turn
@@ -581,14 +578,14 @@ func (w *writer) hand(s *session) error {
 		w.mu.Unlock()
 		return nil
 	}
-	w.handing = true
+	w.sending = true
 	w.mu.Unlock()
 
 	err := s.uplink.send(bytes, messages, part.chunk)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.handing = false
+	w.sending = false
 	if w.idle != nil {
 		close(w.idle)
 		w.idle = nil
@@ -601,7 +598,7 @@ func (w *writer) hand(s *session) error {
 	if part.sent.bytes > part.given.bytes {
 		part.given = part.sent
 	}
-	w.handed = max(w.handed, last)
+	w.sent = max(w.sent, last)
 	if s.ours {
 		w.order += uint64(messages)
 	}

@@ -1,15 +1,13 @@
-// Package commit is the border between a server of the Clustered Hashmap
-// Protocol and what keeps its updates: a log on a disk, and later a second
-// server or a quorum.
+// Package commit is the interface between a server of the Clustered Hashmap Protocol
+// and what stores its updates: a log on disk.
 //
-// A [Log] stores entries, and an [Entry] is a batch of updates in wire form.
-// A [Group] stands between the server, which appends batch after batch, and the
-// log: it writes and flushes in goroutines of its own, so that one flush
-// serves all batches that came while the one before it ran, and the disk is
-// written to meanwhile.
-// A [Policy] says when it flushes.
+// A [Log] stores entries; an [Entry] is a batch of updates in wire form. A [Group] is
+// between the server, which appends batch after batch, and the log: it writes and
+// flushes in its own goroutines, so that one flush serves all batches that arrived
+// during the previous one, and the log is written at the same time. A [Policy] says
+// when it flushes.
 //
-// The package needs nothing beside the standard library, and so a program that
-// embeds the server does not get the libraries of a log that it does not use.
-// The log on a disk is package clustermap/chp/durable.
+// The package imports only the standard library, so a program that embeds the server
+// without a log does not import the libraries of one. Package clustermap/chp/durable is
+// the log on disk.
 package commit

@@ -5,42 +5,40 @@ import (
 	"fmt"
 )
 
-// Errors of a log. They come wrapped, with the file and the system's error;
-// ask with [errors.Is].
+// Errors of a log. They are wrapped, with the file and the system's error; use
+// [errors.Is].
 var (
-	// ErrLocked says that another process has the log open.
+	// ErrLocked means that another process has the log open.
 	ErrLocked = errors.New("log: another process has it open")
-	// ErrReadOnly says that the file system or the permissions do not allow to
-	// write.
+	// ErrReadOnly means that the file system or the permissions do not allow writing.
 	ErrReadOnly = errors.New("log: not writable")
-	// ErrFull says that the disk, or the user's share of it, is full.
+	// ErrFull means that the disk, or the user's quota, is full.
 	ErrFull = errors.New("log: disk full")
-	// ErrFailed says that a write or a flush failed. It is final: the log takes
-	// nothing more until it is opened again, because after a failed flush nobody
-	// knows what is on the disk, and a second flush can succeed without
-	// writing what the first one lost.
+	// ErrFailed means that a write or a flush failed. It is permanent until the log is
+	// opened again, because after a failed flush it is not known what is on disk, and a
+	// second flush can succeed without writing what the first one lost.
 	ErrFailed = errors.New("log: failed")
-	// ErrClosed says that the log or the group was closed.
+	// ErrClosed means that the log or the group was closed.
 	ErrClosed = errors.New("log: closed")
-	// ErrNotReplayed says that the log has to be replayed first.
+	// ErrNotReplayed means that Replay must be called first.
 	ErrNotReplayed = errors.New("log: not replayed")
-	// ErrOrder says that an entry does not follow the last one, or that an
-	// index is outside of the log.
+	// ErrOrder means that an entry does not follow the last one, or that an index is
+	// outside of the log.
 	ErrOrder = errors.New("log: index out of order")
-	// ErrGone says that an entry was removed after a checkpoint.
+	// ErrGone means that an entry was removed after a checkpoint.
 	ErrGone = errors.New("log: entry was removed by a checkpoint")
-	// ErrTooLarge says that an entry is larger than a log takes.
+	// ErrTooLarge means that an entry exceeds MaxEntryBytes.
 	ErrTooLarge = errors.New("log: entry too large")
-	// ErrFormat says that the files were written by a version of this program
-	// whose format this one does not know.
+	// ErrFormat means that the files have a format version that this program does not
+	// support.
 	ErrFormat = errors.New("log: unknown format")
 )
 
-// A CorruptError tells of damage that is not the torn end of the last write:
-// entries that were once on the disk cannot be read.
+// A CorruptError describes damage other than the torn end of the last write: entries
+// that were once on disk cannot be read.
 type CorruptError struct {
 	File     string // the damaged file
-	Offset   int64  // where in the file the first unreadable byte is
+	Offset   int64  // of the first unreadable byte
 	LastGood uint64 // index of the last readable entry before it
 	Lost     uint64 // index of the last entry known to have been on the disk, 0 if unknown
 	Reason   error

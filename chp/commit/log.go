@@ -4,98 +4,96 @@ import "fmt"
 
 // A Log keeps entries in order.
 //
-// It begins closed to writing: [Log.Replay] reads what it holds, and only then
-// the other methods work. All methods are safe for concurrent use, but entries
-// have to be appended in order, so one goroutine appends.
+// A new Log cannot be written yet: [Log.Replay] reads its entries, and enables the
+// other methods. All methods are safe for concurrent use. Entries must be appended in
+// order, so only one goroutine should append.
 type Log interface {
-	// Replay calls fn with all entries: first those of the checkpoint, then
-	// those of the log behind it. It checks everything that it reads, and
-	// removes a torn end, which the result tells. An error of fn ends it.
-	// A [*CorruptError] says that entries which were on the disk
-	// cannot be read; the log stays closed to writing and is not changed.
+	// Replay calls fn with all entries: first those of the checkpoint, then those of
+	// the log after it. It verifies what it reads, and removes a torn end, which the
+	// result describes. An error of fn ends it. If entries that were once on disk
+	// cannot be read, the error is a [*CorruptError]; the log then cannot be written
+	// and is not changed.
 	Replay(fn func(Entry) error) (Replayed, error)
 
-	// Append writes entries behind the last one, without a flush: when it
-	// returns, they survive the end of the process but not that of the machine.
-	// Index of the first must be Last()+1. After an error other than ErrOrder
-	// and ErrTooLarge the log has failed.
+	// Append writes entries after the last one, without a flush: when it returns, they
+	// survive a crash of the process but not of the machine. The first entry must have
+	// the index Last()+1. After an error other than ErrOrder and ErrTooLarge the log
+	// has failed.
 	Append(entries ...Entry) error
-	// Sync flushes. When it returns without an error, all entries whose Append
-	// had returned before the call are on the disk. An error is final.
+	// Sync flushes the log. When it returns nil, all entries whose Append had returned
+	// before the call are on disk. An error is permanent.
 	Sync() error
-	// Commit tells that all entries up to the index are committed: somebody was
-	// told that they are kept. The log stores the index with the next entries,
-	// as far as it was flushed by then, and uses it to tell a torn end
-	// from damage. An index below an earlier one does nothing.
+	// Commit marks all entries up to the index as committed: some client has been told
+	// that they are stored. The log stores the index with the next entries, limited to
+	// what was flushed by then, and uses it to distinguish a torn end from damage. An
+	// index below an earlier one has no effect.
 	Commit(index uint64)
 
-	// First returns the index of the first entry that Read can deliver, and
-	// Last that of the last one. An empty log has First() == Last()+1.
+	// First returns the index of the first entry that Read can return, and Last that of
+	// the last one. An empty log has First() == Last()+1.
 	First() uint64
 	Last() uint64
-	// Synced returns the index up to which everything is on the disk.
+	// Synced returns the index up to which all entries are on disk.
 	Synced() uint64
-	// Read calls fn with all entries from the index on that were appended before
-	// the call. It may run beside everything but CutBack and Close, which
-	// wait for it. If the entry was removed, it returns ErrGone.
+	// Read calls fn with the entries from the index that were appended before the call.
+	// It can run concurrently with all methods; CutBack and Close wait for it. If the
+	// entry was removed, it returns ErrGone.
 	Read(from uint64, fn func(Entry) error) error
 
-	// Checkpoint begins a file with the whole state as it is after the entry
-	// with that index; sequence is the state's last one. When the file is complete,
-	// it replaces the entries up to the index. There is one checkpoint at
-	// a time.
+	// Checkpoint begins a file with the whole state after the entry with that index;
+	// sequence is the last one of the state. When the file is complete, it replaces the
+	// entries up to the index. Only one checkpoint can be written at a time.
 	//
-	// The state need not be what the entries add up to. A server that takes the
-	// whole state of another one makes a checkpoint of that at Last(), and then
-	// appends what follows; an empty log needs an entry for that, with any
-	// content. Whatever happens, the log holds the one state or the other.
+	// The state need not be the sum of the entries. A server that copies the whole
+	// state of another one writes it as a checkpoint at Last(), and then appends what
+	// follows; an empty log needs an entry first, with any content. After a crash the
+	// log has either the old state or the new one.
 	Checkpoint(index, sequence uint64) (Checkpoint, error)
-	// CutBack removes all entries behind the index, for a server whose last
-	// entries are not those of the server it follows.
+	// CutBack removes all entries after the index. A server uses it when its last
+	// entries differ from those of the server that it follows.
 	CutBack(last uint64) error
 
-	// Epoch returns the stored epoch, SetEpoch stores a higher one and returns when it is
-	// on the disk.
+	// Epoch returns the stored epoch. SetEpoch stores a higher one, and returns when it
+	// is on disk.
 	Epoch() uint64
 	SetEpoch(epoch uint64) error
 
-	// Close flushes, and closes the log. It returns the error of a log that
-	// has failed.
+	// Close flushes and closes the log. It returns the error of a log that has failed.
 	Close() error
 }
 
-// A Checkpoint is a checkpoint that is being written, by one goroutine. Either
-// Commit or Abort ends it.
+// A Checkpoint is a checkpoint that one goroutine writes. Either Commit or Abort ends
+// it.
 type Checkpoint interface {
-	// Append writes one piece of the state. The entry's Index does not count: it
-	// becomes that of the checkpoint.
+	// Append writes one piece of the state. The entry's Index is ignored: it becomes
+	// that of the checkpoint.
 	Append(Entry) error
-	// Commit flushes the checkpoint, makes it the current one and removes
-	// what it replaces: the checkpoint before, and the log's segments that hold
-	// only older entries.
+	// Commit flushes the checkpoint, makes it the current one, and removes what it
+	// replaces: the previous checkpoint, and the segments of the log that have only
+	// older entries.
 	Commit() error
 	// Abort removes the unfinished checkpoint. After Commit it does nothing.
 	Abort()
 }
 
-// Replayed tells what a log held.
+// Replayed describes the content of a log.
 type Replayed struct {
 	Checkpoint uint64 // index of the checkpoint, 0 without one
 	Sequence   uint64 // last sequence of the checkpoint
 	Last       uint64 // index of the last entry
 	Committed  uint64 // highest index known to have been committed
-	Entries    uint64 // entries delivered, with those of the checkpoint
+	Entries    uint64 // entries replayed, including those of the checkpoint
 	Records    uint64 // sum of their counts
-	Torn       *Torn  // what was removed at the end, nil if nothing
+	Torn       *Torn  // what was removed at the end, or nil
 }
 
-// Torn tells of writes that were under way when the machine or the process
-// stopped. No entry in them was reported to be on the disk.
+// Torn describes writes that were in progress when the machine or the process stopped.
+// None of their entries was reported to be on disk.
 type Torn struct {
 	File   string // the segment
 	Offset int64  // where the readable part ends
-	Bytes  int64  // what was removed behind it
-	After  uint64 // index of the last entry that is left
+	Bytes  int64  // the bytes removed after it
+	After  uint64 // index of the last remaining entry
 }
 
 func (t *Torn) String() string {

@@ -9,19 +9,18 @@ import (
 // DefaultInterval is the interval of the default policy.
 const DefaultInterval = 100 * time.Millisecond
 
-// A Policy says when a [Group] flushes the log, and by that what a crash can
-// lose. The zero value is Interval(DefaultInterval).
+// A Policy says when a [Group] flushes the log, and so what a crash can lose. The zero
+// value is Interval(DefaultInterval).
 //
 //	policy        process killed              machine stops or loses power
 //	always        nothing that was reported   nothing that was reported
 //	interval=D    what is not yet written     the updates of the last D and of one flush
-//	never         what is not yet written     what the system had not written, as a
-//	                                          rule the last 30 seconds
+//	never         what is not yet written     what the system had not written, usually
+//	                                          the last 30 seconds
 //
-// Not yet written is what came while the write before it ran: milliseconds on a
-// disk that is not overloaded, and never more than [GroupOptions.Bytes]. With
-// all policies what is left is a prefix of what was appended: nothing is
-// missing in between.
+// Not yet written are the updates that arrived during the previous write: milliseconds
+// on a disk that is not overloaded, and never more than [GroupOptions.Bytes]. With all
+// policies a crash leaves a prefix of what was appended, without gaps.
 type Policy struct {
 	kind     policyKind
 	interval time.Duration
@@ -36,15 +35,15 @@ const (
 )
 
 // Always flushes after every write. An entry is reported as durable only when it is on
-// the disk, so nothing that was reported is lost.
+// disk, so nothing that was reported can be lost.
 func Always() Policy { return Policy{kind: always} }
 
-// Never leaves flushing to the system, except when a checkpoint is made and when
-// the log is closed.
+// Never leaves flushing to the system, except for checkpoints and when the log is
+// closed.
 func Never() Policy { return Policy{kind: never} }
 
-// Interval flushes once in d while there is something to flush. A d of 0 or less
-// is DefaultInterval.
+// Interval flushes at intervals of d while there is unflushed data. If d is 0 or less,
+// it means DefaultInterval.
 func Interval(d time.Duration) Policy {
 	if d == DefaultInterval || d < 0 {
 		d = 0 // so that equal policies compare equal
@@ -52,8 +51,8 @@ func Interval(d time.Duration) Policy {
 	return Policy{interval: d}
 }
 
-// ParsePolicy reads what String writes: always, never, or interval=D with a
-// duration such as 100ms. The word interval alone is the default.
+// ParsePolicy parses the result of String: always, never, or interval=D with a duration
+// such as 100ms. The word interval alone means the default.
 func ParsePolicy(s string) (Policy, error) {
 	switch s {
 	case "always":
@@ -87,8 +86,8 @@ func (p Policy) Every() time.Duration {
 	return p.interval
 }
 
-// IsAlways tells whether the policy is Always: whether a server has to wait
-// for the disk before it publishes.
+// IsAlways reports whether the policy is Always: whether a server must wait for the
+// disk before it publishes.
 func (p Policy) IsAlways() bool { return p.kind == always }
 
 func (p Policy) String() string {
@@ -101,10 +100,10 @@ func (p Policy) String() string {
 	return "interval=" + p.Every().String()
 }
 
-// MarshalText is String, for [flag.TextVar].
+// MarshalText returns the result of String, for [flag.TextVar].
 func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// UnmarshalText is ParsePolicy, for [flag.TextVar].
+// UnmarshalText is like ParsePolicy, for [flag.TextVar].
 func (p *Policy) UnmarshalText(text []byte) error {
 	q, err := ParsePolicy(string(text))
 	if err == nil {

@@ -90,7 +90,7 @@ func (a *archiveWriter) append(e *commit.Entry) error {
 	return a.err
 }
 
-// finish writes the trailer, and hands everything to the system.
+// finish writes the trailer, and passes everything to the system.
 func (a *archiveWriter) finish() error {
 	b := binary.BigEndian.AppendUint32(a.head[:0], 0)
 	b = binary.BigEndian.AppendUint64(b, a.entries)

@@ -1,25 +1,25 @@
-// Package durable keeps the log of a server on disk: it implements
-// [commit.Log]. The server itself knows only package clustermap/chp/commit, so that a
-// program that embeds it without a disk does not import what this package
-// needs: package wal of etcd (go.etcd.io/etcd/server/v3/storage/wal), with its segments,
-// checksums and preallocation, and its entries of go.etcd.io/raft/v3.
+// Package durable stores the log of a server on disk: it implements [commit.Log]. The
+// server itself imports only package clustermap/chp/commit, so a program that embeds a
+// server without a log does not import the dependencies of this package: package wal of
+// etcd (go.etcd.io/etcd/server/v3/storage/wal), with its segments, checksums and
+// preallocation, and the entries of go.etcd.io/raft/v3.
 //
-// What etcd does: the format of the segments, a checksum that runs through
-// all records, a preallocated next segment, the change of segments. What this
-// package does itself, and why:
+// etcd provides the format of the segments, a checksum that runs through all records,
+// preallocated segments, and the change of segments. This package does these parts
+// itself:
 //
-//   - Flushing. etcd flushes in every call that saves entries, while its lock is held.
+//   - Flushing. etcd flushes in every call that saves entries, with its lock held.
 //     Here [Log.Append] only writes and [Log.Sync] flushes, so that a policy
-//     decides when, and a failing flush is final.
-//   - Reading. etcd returns the whole log as a slice. [Log.Replay] passes entry
-//     after entry.
-//   - Telling a torn end from damage. etcd takes an unreadable record for torn
-//     if one of its sectors is zero, and for damage otherwise. Here the log itself
-//     says what was on the disk: with the first entries after a flush goes a record
-//     of the index that was flushed. If what cannot be read is covered by a later such
-//     record, it is damage, and else it is the torn end of a write that nobody was
-//     told about. This holds across segments, so no flush is needed before a
-//     segment is changed.
+//     decides when, and a failed flush is permanent.
+//   - Reading. etcd returns the whole log as a slice. [Log.Replay] passes one entry
+//     after the other.
+//   - Distinguishing a torn end from damage. etcd considers an unreadable record torn
+//     if one of its sectors is zero, and damaged otherwise. Here the log itself says
+//     what was on disk: the first entries after a flush are written together with a
+//     record with the flushed index. If a later record of this kind covers the
+//     unreadable part, it is damage; otherwise it is the torn end of a write that was
+//     not reported. This works across segments, so no flush is needed before a change
+//     of segments.
 //
-// docs/DURABILITY.md tells what is on the disk.
+// docs/DURABILITY.md describes the files.
 package durable

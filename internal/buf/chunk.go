@@ -1,9 +1,9 @@
 // Package buf pools the buffers that connections read into.
 //
 // A [Chunk] is reference counted: the reader that fills it holds one
-// reference, and every batch of messages that was cut out of it holds one
-// more, never one a message. When the last reference goes the bytes return to
-// the pool; under the build tag "invariants" they are poisoned first.
+// reference, and every batch of messages in it holds one more. When the last
+// reference is released, the bytes return to the pool; with the build tag
+// "invariants" they are overwritten first.
 package buf
 
 import (
@@ -15,18 +15,18 @@ import (
 
 // Sizes of pooled chunks, in bytes.
 const (
-	// Large is the size a connection reads into: big enough that the system
-	// call and the hand-over cost nothing a message, small enough to stay in
-	// the second-level cache between the kernel's copy and the decoder.
+	// Large is the size that a connection reads into: large enough that the
+	// system call costs little per message, small enough to stay in the
+	// second-level cache between the kernel's copy and the decoder.
 	Large = 128 << 10
 
 	// Small is the size that messages of a quiet connection are copied into,
-	// so that a queue of a few bytes never pins a Large chunk.
+	// so that a queue of a few bytes does not keep a Large chunk.
 	Small = 4 << 10
 )
 
-// classes are the pooled sizes, ascending. From Small on each is twice the one
-// before, so that a chunk of more than half of Small uses at least half of its
+// classes are the pooled sizes in ascending order. From Small each is twice the
+// previous one, so that a chunk of more than half of Small uses at least half of its
 // memory.
 var classes = [...]int{
 	512, Small, 8 << 10, 16 << 10, 32 << 10, 64 << 10, Large, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20,
@@ -34,18 +34,18 @@ var classes = [...]int{
 
 var pools [len(classes)]sync.Pool
 
-// Chunk is a reference-counted buffer. Retain and Release are safe for
-// concurrent use; who may write to the bytes is the holders' agreement.
+// Chunk is a reference-counted buffer. Retain and Release are safe for concurrent use;
+// the holders must agree who may write to the bytes.
 type Chunk struct {
 	data  []byte
 	refs  atomic.Int32
-	class int8 // index into pools, -1 when not pooled
+	class int8 // index into pools, or -1 if not pooled
 
 	lender Lender // whose bytes they are; see Wrap
 }
 
-// Get returns a chunk of at least size bytes, with one reference held by the
-// caller. Its bytes are not zeroed. Sizes beyond 4 MiB are not pooled.
+// Get returns a chunk of at least size bytes, with one reference for the caller. Its
+// bytes are not zeroed. Chunks larger than 4 MiB are not pooled.
 func Get(size int) *Chunk {
 	for i, n := range classes {
 		if size > n {
@@ -63,17 +63,17 @@ func Get(size int) *Chunk {
 	return c
 }
 
-// Data returns the chunk's bytes, all of them.
+// Data returns all bytes of the chunk.
 func (c *Chunk) Data() []byte { return c.data }
 
 // Retain adds a reference.
 func (c *Chunk) Retain() { c.refs.Add(1) }
 
-// Unique reports whether the caller holds the only reference, so that bytes
-// handed out earlier are out of use.
+// Unique reports whether the caller holds the only reference, so that no one else uses
+// the bytes.
 func (c *Chunk) Unique() bool { return c.refs.Load() == 1 }
 
-// Release gives one reference back; the bytes must not be used afterwards.
+// Release releases one reference; the caller must not use the bytes afterwards.
 func (c *Chunk) Release() {
 	n := c.refs.Add(-1)
 	if n > 0 {

@@ -1,11 +1,11 @@
 package buf
 
-// Span is one whole message inside a run of bytes: the half-open range
-// Start..End of them.
+// Span is the range of one whole message in a byte slice: from Start up to, but not
+// including, End.
 type Span struct {
 	Start, End uint32
 
-	// Tag is free for who reads the messages: whatever it computes there (a hash,
-	// flags) is at hand for the receiver without touching the bytes again.
+	// Tag is for the code that decodes the messages: it can store a hash or flags there
+	// for the receiver, which then need not read the bytes again.
 	Tag uint64
 }

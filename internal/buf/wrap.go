@@ -2,14 +2,13 @@ package buf
 
 import "sync"
 
-// Lender is told when bytes that it lent are out of use.
+// Lender is the owner of wrapped bytes. Release is called when they are no longer used.
 type Lender interface{ Release() }
 
 var wrappers = sync.Pool{New: func() any { return &Chunk{class: -1} }}
 
-// Wrap returns a chunk, with one reference held by the caller, of bytes that
-// are somebody else's and stay so: when the last reference goes, the lender is
-// told, once.
+// Wrap returns a chunk of bytes that belong to a lender, with one reference for the
+// caller. When the last reference is released, it calls the lender's Release once.
 func Wrap(data []byte, lender Lender) *Chunk {
 	c := wrappers.Get().(*Chunk)
 	c.data, c.lender = data, lender
@@ -17,7 +16,7 @@ func Wrap(data []byte, lender Lender) *Chunk {
 	return c
 }
 
-// giveBack returns the bytes of a wrapping chunk.
+// giveBack releases the bytes of a wrapping chunk to their lender.
 func (c *Chunk) giveBack() {
 	lender := c.lender
 	c.data, c.lender = nil, nil

@@ -82,7 +82,7 @@ func (s *Map) Apply(wire []byte, spans []buf.Span, firstSeq int64, out []Piece) 
 	return out
 }
 
-// link enters records that have been copied to seg into the index.
+// link points the index to records that have been copied to seg.
 //
 // It takes three steps, for in a big map each of them misses the cache: find the
 // slot; look at the record that it points to, to see that the key is the same;
@@ -103,7 +103,7 @@ func (s *Map) link(seg *Segment, shift uint32, spans []buf.Span) {
 		}
 		found := &s.found[i%len(s.found)]
 		if last := i - linkAhead; last >= 0 {
-			s.enter(seg, &spans[last], shift, *found)
+			s.linkOne(seg, &spans[last], shift, *found)
 		}
 		if i < len(spans) {
 			*found = s.candidate(spans[i].Tag)
@@ -121,9 +121,9 @@ func (s *Map) prefetchSlot(hash uint64) {
 	}
 }
 
-// enter points the index to the record in seg that span has become, or takes its
-// key out. c is where the key was, unless that has changed meanwhile.
-func (s *Map) enter(seg *Segment, span *buf.Span, shift uint32, c candidate) {
+// linkOne points the index to the record in seg that span has become, or removes its
+// key. c is the slot of the key, unless that has changed meanwhile.
+func (s *Map) linkOne(seg *Segment, span *buf.Span, shift uint32, c candidate) {
 	off, size := span.Start+shift, int(span.End-span.Start)
 	n := s.shard(span.Tag)
 	if c.value != 0 {

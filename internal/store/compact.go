@@ -52,7 +52,7 @@ func (s *Map) Tidy(size int) (more bool) {
 	l := &s.log
 	l.round++
 	l.burst -= l.burst >> 6
-	l.collect()
+	l.reclaim()
 	l.trim(l.spare())
 	v := &l.victim
 	for v.credit = size; v.credit > 0; {

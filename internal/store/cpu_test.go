@@ -8,7 +8,7 @@ import (
 // The counters of two stripes never share a line of this machine's processor.
 func TestStripesLieApart(t *testing.T) {
 	t.Parallel()
-	e := newEpoch()
+	e := newRCU()
 	apart := unsafe.Sizeof(e.stripes[0]) << e.spread
 	if apart < 2*padLine || len(e.stripes)%(1<<e.spread) != 0 {
 		t.Errorf("stripes lie %d bytes apart, %d of them", apart, len(e.stripes))

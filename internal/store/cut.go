@@ -12,7 +12,7 @@ import "clustermap/internal/kvmsg"
 //     afterwards. The reference keeps the segment from being recycled, whatever
 //     becomes of its records meanwhile.
 //   - The writer copies the blocks of a segment before the first change after a
-//     cut (frozen, of a segment), so those in the pin stay what they were. It pays with
+//     cut (shared, of a segment), so those in the pin stay what they were. It pays with
 //     one copy of at most 32 KiB for each segment that it changes, not with a
 //     pause at the cut, which is one step a segment.
 //
@@ -21,7 +21,7 @@ import "clustermap/internal/kvmsg"
 // ≤ S, S being the last it gave out, and by invariant 2 of Map the set bits are
 // the records which the index pointed to: one a key, the newest. Later calls set
 // bits in their own copies only. A record which compaction moves later is still
-// read in its old place, where its bit is set in the frozen blocks; one that it had
+// read in its old place, where its bit is set in the shared blocks; one that it had
 // moved before is read in its new place, for the bit of the old one was cleared
 // in the same call. There is no moment between two calls when both are set, or
 // neither.
@@ -50,7 +50,7 @@ func (s *Map) Cut() *Cut {
 	c := &Cut{keys: s.count, pins: make([]pin, 0, n)}
 	s.log.each(func(seg *Segment) {
 		seg.Retain()
-		seg.frozen = true
+		seg.shared = true
 		c.pins = append(c.pins, pin{seg: seg, blocks: seg.blocks})
 	})
 	return c

@@ -65,7 +65,7 @@ func TestCutsStay(t *testing.T) {
 			for k, v := range model {
 				now[k] = v
 			}
-			// Two at once: they share what they freeze.
+			// Two at once: they share liveness maps.
 			cuts = append(cuts, taken{s.Cut(), now}, taken{s.Cut(), now})
 		}
 		if len(cuts) > 6 {

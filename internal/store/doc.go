@@ -2,6 +2,6 @@
 // form, and an index into it.
 //
 // A [Map] has one writer at a time and any number of readers, which take no lock.
-// The comment on [Map] says what holds; those on top of epoch.go, index.go, cut.go
+// The comment on [Map] says what holds; those on top of rcu.go, index.go, cut.go
 // and compact.go say why.
 package store

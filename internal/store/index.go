@@ -130,7 +130,7 @@ func (x *index) remove(i int, pos uint64, l *log) {
 
 // rebuild gives a shard a table for n keys, half full at most, and without dead
 // slots. Readers go on in the old one, which stays as it is; they entered before
-// any record is unlinked from the new one, and the epoch waits for them.
+// any record is unlinked from the new one, and the grace period waits for them.
 func (x *index) rebuild(i, n int, l *log) *table {
 	size := minTable
 	for size < 3*n {

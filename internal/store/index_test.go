@@ -124,12 +124,12 @@ func TestIndexCollisions(t *testing.T) {
 			s.PutHash(hash, key(i), []byte{byte(i), byte(round)})
 		}
 		for i := range keys / 2 {
-			value, ok := s.GetCollected(hash, key(i), nil)
+			value, ok := s.GetGarbageCollected(hash, key(i), nil)
 			if !ok || value[0] != byte(i) || value[1] != byte(round) {
 				t.Fatalf("key %d is %v, %v", i, value, ok)
 			}
 		}
-		if _, ok := s.GetCollected(hash, key(99), nil); ok {
+		if _, ok := s.GetGarbageCollected(hash, key(99), nil); ok {
 			t.Fatal("found a key that is not there")
 		}
 	}
@@ -137,7 +137,7 @@ func TestIndexCollisions(t *testing.T) {
 		t.Error("deletion of one of them")
 	}
 	for i := range keys / 2 {
-		if _, ok := s.GetCollected(hash, key(i), nil); ok != (i != 1) {
+		if _, ok := s.GetGarbageCollected(hash, key(i), nil); ok != (i != 1) {
 			t.Errorf("key %d is there: %v", i, ok)
 		}
 	}

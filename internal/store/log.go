@@ -5,21 +5,21 @@ import (
 	"sync/atomic"
 )
 
-// log owns the segments of one store: it hands out new ones, remembers which
-// are in use, and takes those back that hold nothing live. All its methods are
-// the writer's; only segment may be called by readers.
+// log owns the segments of one store: it allocates new ones, knows which are in use,
+// and reclaims those without live records. Only the writer calls its methods; readers
+// may call segment.
 //
-// The life of a segment: head, or target of compaction; sealed, when it is
-// full; retired, when its last live record has died; free, when readers and
-// borrowers have left it; and head again. No slot points to a retired segment, and
-// no table does: it is out of everybody's reach but that of those who are in it.
+// The states of a segment: head, or target of compaction; sealed, when it is full;
+// retired, when its last live record is dead; free, when no reader can see it and no
+// reference is left; and head again. No slot and no table points to a retired segment:
+// only readers that began before can still see it.
 type log struct {
-	// table finds a segment by the low bits of its id. It is a power of two long
-	// and half full at most. The writer sets elements, and puts a bigger table in
-	// the place of one that is too full; a reader may still be in the old one.
+	// table maps the low bits of an id to a segment. Its length is a power of two,
+	// and at most half of it is used. The writer sets elements, and replaces a table
+	// that is too full by a larger one; a reader may still use the old one.
 	//
-	// It is all that readers load from a log; it keeps off the cache lines of what
-	// the writer changes.
+	// Readers load nothing else from a log. The padding separates it from the cache
+	// lines that the writer changes.
 	table atomic.Pointer[[]atomic.Pointer[Segment]]
 	_     [56]byte
 
@@ -34,14 +34,14 @@ type log struct {
 	retired []retiree  // in the order of retirement
 	free    []*Segment // oldest first
 
-	collected   bool   // the garbage collector gets what retires: nothing is recycled
-	minSegment  int    // bytes of the smallest segment
-	lastID      uint32 // of the segment added last
-	segments    int    // segments in use: head, moved, sealed
-	bytes       int    // bytes of those
-	retiredSize int    // bytes of the segments in retired
-	freeSize    int    // bytes of the segments in free
-	recycled    uint64 // counts the segments used again
+	garbageCollected bool   // the garbage collector frees retired segments: none is recycled
+	minSegment       int    // bytes of the smallest segment
+	lastID           uint32 // of the segment added last
+	segments         int    // segments in use: head, moved, sealed
+	bytes            int    // bytes of those
+	retiredSize      int    // bytes of the segments in retired
+	freeSize         int    // bytes of the segments in free
+	recycled         uint64 // number of recycled segments
 }
 
 // retiree is a segment on its way from sealed to free.
@@ -60,9 +60,9 @@ const (
 	// hold, beside as much again as is live, before compaction begins.
 	slackSegments = 8
 
-	// collectEvery is after how many calls retired segments are looked at even
+	// reclaimEvery is after how many calls retired segments are looked at even
 	// if no new segment is needed, so that memory comes back after a purge.
-	collectEvery = 64
+	reclaimEvery = 64
 )
 
 // segment returns the segment of a location, or nil if the location is stale: the
@@ -97,14 +97,14 @@ func (l *log) each(f func(*Segment)) {
 	}
 }
 
-// begin opens one call of the writer that will append about size bytes.
-// Segments that retire during the call are not recycled before the next, so
-// pieces handed out by a call stay good until then even if nobody retains them.
+// begin starts one call of the writer that will append about size bytes. Segments that
+// retire during the call are recycled in the next one at the earliest, so the pieces
+// that a call returns stay valid until then without a reference.
 func (l *log) begin(size int) {
 	l.round++
 	l.burst = max(size, l.burst-l.burst>>6)
-	if l.round%collectEvery == 0 && len(l.retired) > 0 {
-		l.collect()
+	if l.round%reclaimEvery == 0 && len(l.retired) > 0 {
+		l.reclaim()
 	}
 }
 
@@ -146,20 +146,20 @@ func (l *log) own(need int) *Segment {
 
 // add brings a segment of at least size bytes into use.
 func (l *log) add(size int) *Segment {
-	l.collect()
+	l.reclaim()
 	s := l.reuse(size)
 	if s == nil {
 		s = newSegment(size)
 	}
-	l.enter(s)
+	l.register(s)
 	l.segments++
 	l.bytes += len(s.buf)
 	return s
 }
 
-// enter gives s an id and puts it into the table. Segments that live long keep
+// register gives s an id and puts it into the table. Segments that live long keep
 // their places: ids that lead to one of those are passed over.
-func (l *log) enter(s *Segment) {
+func (l *log) register(s *Segment) {
 	table := l.table.Load()
 	if table == nil || 2*(l.segments+1) > len(*table) {
 		table = l.growTable()
@@ -234,15 +234,16 @@ func (l *log) retire(s *Segment) {
 	table[int(s.id)&(len(table)-1)].Store(nil)
 	l.segments--
 	l.bytes -= len(s.buf)
-	if l.collected {
+	if l.garbageCollected {
 		return
 	}
 	l.retiredSize += len(s.buf)
 	l.retired = append(l.retired, retiree{seg: s, ticket: readers.ticket(), round: l.round})
 }
 
-// collect frees the retired segments that everybody has left. None of it waits.
-func (l *log) collect() {
+// reclaim recycles the retired segments that no reader or reference uses any more. It
+// does not wait.
+func (l *log) reclaim() {
 	if len(l.retired) == 0 {
 		return
 	}

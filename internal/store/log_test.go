@@ -28,7 +28,7 @@ func TestLogSegmentSizes(t *testing.T) {
 // have been in their place in the table since.
 func TestLogStaleLocations(t *testing.T) {
 	t.Parallel()
-	l := log{minSegment: 4096, collected: true}
+	l := log{minSegment: 4096, garbageCollected: true}
 	var kept []*Segment
 	stale := map[location]bool{}
 	for i := range 10_000 {
@@ -65,7 +65,7 @@ func TestLogStaleLocations(t *testing.T) {
 // Ids begin again after the last one, and pass over those in use.
 func TestLogIdsWrap(t *testing.T) {
 	t.Parallel()
-	l := log{minSegment: 4096, collected: true, lastID: maxID - 2}
+	l := log{minSegment: 4096, garbageCollected: true, lastID: maxID - 2}
 	seen := map[uint32]bool{}
 	for range 10 {
 		s := l.add(4096)

@@ -5,11 +5,11 @@ import (
 	"clustermap/internal/mutate"
 )
 
-// What readers call. None of it takes a lock; see epoch.go for what keeps the bytes
+// What readers call. None of it takes a lock; see rcu.go for what keeps the bytes
 // in place while they look.
 
 // find returns the record of key, or nil. It goes on to the end of its segment.
-// Readers may call it: inside an epoch, unless the store is a collected one.
+// Readers may call it: between enter and exit, unless the store is a garbage-collected one.
 func (s *Map) find(hash uint64, key []byte) kvmsg.Record {
 again:
 	t := s.tables[s.shard(hash)].Load()
@@ -42,13 +42,13 @@ func (s *Map) Get(key []byte, dst []byte) (value []byte, seq int64, ok bool) {
 	if r := s.find(hash, key); r != nil {
 		dst, seq, ok = append(dst, r.ValueBehind(len(key))...), r.Seq(), true
 	}
-	leave(c)
+	exit(c)
 	return dst, seq, ok
 }
 
-// GetCollected is Get for a store whose segments are left to the garbage
-// collector: there is nothing that an epoch would have to keep away.
-func (s *Map) GetCollected(hash uint64, key []byte, dst []byte) (value []byte, ok bool) {
+// GetGarbageCollected is Get for a store whose segments are left to the garbage
+// collector: no grace period is needed.
+func (s *Map) GetGarbageCollected(hash uint64, key []byte, dst []byte) (value []byte, ok bool) {
 	r := s.find(hash, key)
 	if r == nil {
 		return dst, false
@@ -60,7 +60,7 @@ func (s *Map) GetCollected(hash uint64, key []byte, dst []byte) (value []byte, o
 // be quick, must not block, and must not keep the record. Readers may call it.
 func (s *Map) View(key []byte, f func(kvmsg.Record)) bool {
 	c := readers.enter()
-	defer leave(c)
+	defer exit(c)
 	r := s.find(kvmsg.HashKey(key), key)
 	if r == nil {
 		return false
@@ -74,7 +74,7 @@ func (s *Map) View(key []byte, f func(kvmsg.Record)) bool {
 // has been superseded. Readers may call it.
 func (s *Map) KeyOf(hash uint64, seq int64, dst []byte) (key []byte, ok bool) {
 	c := readers.enter()
-	defer leave(c)
+	defer exit(c)
 again:
 	t := s.tables[s.shard(hash)].Load()
 	if t == nil {

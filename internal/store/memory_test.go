@@ -144,7 +144,7 @@ func TestMemoryIsBoundedBesideAStuckReader(t *testing.T) {
 	batches := fill(t, 64, 1000, func() int { return rng.IntN(keys) })
 	before := chptest.Heap()
 	stuck := readers.enter()
-	defer leave(stuck)
+	defer exit(stuck)
 	for i := range 2000 {
 		b := &batches[i%len(batches)]
 		s.Apply(b.wire, b.spans, 1, nil)

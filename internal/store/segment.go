@@ -60,7 +60,7 @@ type Segment struct {
 	bytes    int     // bytes of those
 	blocks   []block // which records are live
 	anchored uint32  // blocks that have an anchor, or lie in front of one that has
-	frozen   bool    // a cut shares blocks: copy them before the next change
+	shared   bool    // a cut uses the blocks too: copy them before the next change
 	sealed   bool    // nothing is appended any more
 
 	_ [48]byte
@@ -128,7 +128,7 @@ func (s *Segment) stamp(shift uint32, spans []buf.Span, seq int64) {
 
 // mark notes that the record of size bytes at offset is live.
 func (s *Segment) mark(offset uint32, size int) {
-	if s.frozen {
+	if s.shared {
 		s.thaw()
 	}
 	s.blocks[offset>>blockBits].live |= 1 << (offset >> granuleBits & 63)
@@ -138,7 +138,7 @@ func (s *Segment) mark(offset uint32, size int) {
 
 // unmark notes that the record of size bytes at offset is live no more.
 func (s *Segment) unmark(offset uint32, size int) {
-	if s.frozen {
+	if s.shared {
 		s.thaw()
 	}
 	invariants.Assert(s.marked(offset), "only a live record dies")
@@ -180,12 +180,12 @@ func (s *Segment) records(blocks []block, n int, f func(r kvmsg.Record, offset u
 // thaw gives the segment blocks of its own again.
 func (s *Segment) thaw() {
 	s.blocks = append(make([]block, 0, len(s.blocks)), s.blocks...)
-	s.frozen = false
+	s.shared = false
 }
 
 // reset makes the segment as good as new, for another life in the log.
 func (s *Segment) reset() {
-	invariants.Assert(s.live == 0 && s.bytes == 0 && !s.frozen, "only a dead segment is recycled")
+	invariants.Assert(s.live == 0 && s.bytes == 0 && !s.shared, "only a dead segment is recycled")
 	if invariants.Enabled {
 		for _, b := range s.blocks {
 			invariants.Assert(b.live == 0, "a dead segment has no live record")

@@ -80,21 +80,21 @@ func TestSegmentFindsLiveRecords(t *testing.T) {
 	}
 }
 
-func TestSegmentFrozenBlocksStay(t *testing.T) {
+func TestSegmentSharedBlocksStay(t *testing.T) {
 	t.Parallel()
 	s := newSegment(4096)
 	a, size := appendTo(s, "a", nil)
 	s.mark(a, size)
-	frozen := s.blocks
-	s.frozen = true
+	old := s.blocks
+	s.shared = true
 	b, size := appendTo(s, "b", nil)
 	s.mark(b, size)
 	s.unmark(a, size)
 	var keys []byte
-	s.records(frozen, 0, func(r kvmsg.Record, _ uint32) bool { keys = append(keys, r.Key()...); return true })
+	s.records(old, 0, func(r kvmsg.Record, _ uint32) bool { keys = append(keys, r.Key()...); return true })
 	s.records(s.blocks, 0, func(r kvmsg.Record, _ uint32) bool { keys = append(keys, r.Key()...); return true })
 	if !bytes.Equal(keys, []byte("ab")) {
-		t.Errorf("frozen and own blocks show %q", keys)
+		t.Errorf("shared and own blocks show %q", keys)
 	}
 }
 

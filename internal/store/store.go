@@ -24,13 +24,13 @@ import (
 //  3. live and bytes of a segment count those bits and their records; log.live
 //     is the sum of the bytes, keys that of the bits.
 //  4. A sealed segment without live records is retired, and a retired segment is
-//     not appended to, pinned by a cut, or handed out as a piece.
+//     not appended to, pinned by a cut, or returned as a piece.
 //  5. The bytes of a record never change once its slot or its piece is known to
 //     anybody else. The sequence is stamped before that.
 //
 // And at every moment, for readers: a slot holds a location whose segment can be
 // found; a reader whose copy of the slot is stale finds no segment and looks
-// again, or finds the old one, which is not recycled while it is inside its epoch.
+// again, or finds the old one, which is not recycled while it is inside its read.
 type Map struct {
 	index
 	log log
@@ -48,12 +48,12 @@ type Options struct {
 	MinSegment int // bytes of the first segment, a power of two; 0 is 16 KiB
 	Shards     int // tables of the index, a power of two; 0 is 256, which is the most
 
-	// Collected leaves retired segments to the garbage collector. Readers then
-	// need no epoch, which is half of what a get costs, and the writer allocates
+	// GarbageCollected leaves retired segments to the garbage collector. Readers then
+	// need no grace period, which is half of what a get costs, and the writer allocates
 	// now and then. Right for a chp.Map, which is read far more often than written;
 	// wrong for a server, which overwrites a few megabytes hundreds of times a
 	// second and would run the collector as often.
-	Collected bool
+	GarbageCollected bool
 }
 
 // New returns an empty store.
@@ -71,7 +71,7 @@ func (s *Map) SetUp(o Options) {
 	}
 	s.index = newIndex(o.Shards)
 	s.log.minSegment = o.MinSegment
-	s.log.collected = o.Collected
+	s.log.garbageCollected = o.GarbageCollected
 	if s.log.minSegment == 0 {
 		s.log.minSegment = defaultSegment
 	}

@@ -248,7 +248,7 @@ func (w *Wheel) free(i uint32) {
 	}
 }
 
-// set enters a key that is not there.
+// set adds a key that is not in the wheel.
 func (m *timerMap) set(hash uint64, i uint32) {
 	if m.index == nil {
 		m.index = make(map[uint64]uint32)

@@ -50,8 +50,8 @@ import (
 //
 // One set of counters serves all stores of the process, which may have thousands.
 // So a reader that is slow in one store holds up recycling in all; but recycling
-// is all that it holds up, and log.collect lets go of memory that waits too long.
-type epoch struct {
+// is all that it holds up, and log.reclaim lets go of memory that waits too long.
+type rcu struct {
 	// What readers load.
 	bank    atomic.Uint32 // the current bank, 0 or 1
 	shift   uint8         // what leaves as many bits of 64 as number the stripes
@@ -75,23 +75,23 @@ type stripe struct {
 	_      [112]byte
 }
 
-// readers is the epoch of all stores of the process.
-var readers = newEpoch()
+// readers counts the readers of all stores of the process.
+var readers = newRCU()
 
-func newEpoch() *epoch {
+func newRCU() *rcu {
 	n := powerOfTwo(max(64, 8*runtime.NumCPU()))
 	spread := wideLines()
-	return &epoch{stripes: make([]stripe, n<<spread), shift: uint8(64 - bits.TrailingZeros(uint(n))), spread: spread}
+	return &rcu{stripes: make([]stripe, n<<spread), shift: uint8(64 - bits.TrailingZeros(uint(n))), spread: spread}
 }
 
-// enter begins a reader's stay, which must be short and must not block. The
-// result is what leave wants.
+// enter begins a read, which must be short and must not block. The result is the
+// argument of exit.
 //
-// The stripe is chosen by where the stack is: a goroutine comes back to the same
-// counter, in the cache of the core that it runs on, and others have others. (A
-// random one was measured: it takes longer to choose, and half of the time
-// another core has it.)
-func (e *epoch) enter() *atomic.Int64 {
+// The address of the stack selects the stripe: a goroutine uses the same counter again,
+// which is in the cache of its core, and other goroutines use others. (A random stripe
+// was measured: selecting it takes longer, and half of the time it is in the cache of
+// another core.)
+func (e *rcu) enter() *atomic.Int64 {
 	var here byte
 	stack := uint64(uintptr(unsafe.Pointer(&here))) >> 11
 	c := &e.stripes[stack*0x9E3779B97F4A7C15>>(e.shift&63)<<(e.spread&63)].inside[e.bank.Load()&1]
@@ -99,19 +99,19 @@ func (e *epoch) enter() *atomic.Int64 {
 	return c
 }
 
-// leave ends the stay that enter began.
-func leave(c *atomic.Int64) { c.Add(-1) }
+// exit ends a read.
+func exit(c *atomic.Int64) { c.Add(-1) }
 
-// ticket returns what to wait for with passed: a grace period that begins after
-// now. If one is under way it may have looked at some counters already, so the
-// one after it is meant.
-func (e *epoch) ticket() uint64 {
+// ticket returns the argument of passed for a grace period that begins after now. A
+// period in progress may have checked some counters already, so the ticket is for the
+// next one.
+func (e *rcu) ticket() uint64 {
 	return (e.state.Load() + 3) &^ 1
 }
 
-// passed reports whether the grace period of a ticket is over, after it has done
-// what can be done towards it without waiting.
-func (e *epoch) passed(ticket uint64) bool {
+// passed reports whether the grace period of a ticket is over. It first advances the
+// period as far as possible without waiting.
+func (e *rcu) passed(ticket uint64) bool {
 	if e.state.Load() >= ticket {
 		return true
 	}
@@ -131,9 +131,9 @@ func (e *epoch) passed(ticket uint64) bool {
 	return true
 }
 
-// advance carries the current period on until it is over, or until it meets a
-// reader.
-func (e *epoch) advance() bool {
+// advance continues the current period until it is over or a reader is in the way, and
+// reports whether it is over.
+func (e *rcu) advance() bool {
 	for {
 		// The bank to drain is in both halves the one that is not current.
 		draining := e.bank.Load()&1 ^ 1

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-func TestEpochWaitsForReaders(t *testing.T) {
+func TestRCUWaitsForReaders(t *testing.T) {
 	t.Parallel()
-	e := newEpoch()
+	e := newRCU()
 	if !e.passed(e.ticket()) {
 		t.Fatal("nobody is inside, and still no grace period passes")
 	}
@@ -27,14 +27,14 @@ func TestEpochWaitsForReaders(t *testing.T) {
 		t.Fatal("both readers share a bank")
 	}
 	later := e.ticket()
-	leave(first)
+	exit(first)
 	if !e.passed(ticket) {
 		t.Fatal("waits for a reader that entered after the ticket")
 	}
 	if e.passed(later) {
 		t.Fatal("passed with the second reader inside")
 	}
-	leave(second)
+	exit(second)
 	if !e.passed(later) || e.state.Load()&1 != 0 {
 		t.Fatal("does not pass, with nobody inside")
 	}
@@ -42,9 +42,9 @@ func TestEpochWaitsForReaders(t *testing.T) {
 
 // A straggler is a reader that chose a bank long before it enters it. The test
 // does by hand what enter does, and lets the period go by between its steps.
-func TestEpochStraggler(t *testing.T) {
+func TestRCUStraggler(t *testing.T) {
 	t.Parallel()
-	e := newEpoch()
+	e := newRCU()
 	bank := e.bank.Load() & 1
 	if !e.passed(e.ticket()) || e.bank.Load()&1 == bank {
 		t.Fatal("a period makes the other bank current")
@@ -57,7 +57,7 @@ func TestEpochStraggler(t *testing.T) {
 			t.Fatal("a straggler is overlooked")
 		}
 	}
-	leave(straggler)
+	exit(straggler)
 	if !e.passed(ticket) {
 		t.Fatal("waits for ever")
 	}
@@ -65,10 +65,10 @@ func TestEpochStraggler(t *testing.T) {
 
 // The use that the store makes of it, reduced: an object is unlinked, a grace
 // period passes, the object is spoiled. Readers must never meet a spoiled one.
-func TestEpochProtects(t *testing.T) {
+func TestRCUProtects(t *testing.T) {
 	t.Parallel()
 	const objects = 4
-	e := newEpoch()
+	e := newRCU()
 	var values [objects]int // plain memory: the race detector looks on
 	for i := range values {
 		values[i] = 1
@@ -84,7 +84,7 @@ func TestEpochProtects(t *testing.T) {
 					t.Error("a reader met an object that was in use for something else")
 					stop.Store(true)
 				}
-				leave(c)
+				exit(c)
 			}
 		})
 	}
@@ -103,10 +103,10 @@ func TestEpochProtects(t *testing.T) {
 	wg.Wait()
 }
 
-func BenchmarkEpochEnterLeave(b *testing.B) {
+func BenchmarkRCUEnterExit(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			leave(readers.enter())
+			exit(readers.enter())
 		}
 	})
 }
