@@ -1,50 +1,49 @@
-// Package binarystar is the Binary Star pattern of the ZeroMQ Guide (chapter 4):
-// two servers of which one is active and serves, while the other one is passive
-// and takes over when the first dies.
+// Package binarystar implements the Binary Star pattern of the ZeroMQ Guide (chapter
+// 4): of two servers one is active and serves, while the other one is passive and takes
+// over when the first one fails.
 //
-// A [Node] is the part of a server that knows whether it is the active one. It
-// carries no data: the application replicates its data itself, and the node tells
-// it when to begin and when to stop.
+// A [Node] is the part of a server that knows whether it is the active one. It carries
+// no data: the application replicates its data itself, and the node tells it when to
+// begin and when to stop.
 //
 // # Design
 //
-// Each node publishes its state at an interval and subscribes to the other one's.
-// machine.go is what follows from that: a table of state and event, as pure code.
-// node.go runs it on two sockets, in three goroutines: one owns the machine, one
-// hears the peer, one admits subscribers. wire.go has the messages. Readers of a
-// node's status take no lock.
+// Each node publishes its state at an interval and subscribes to the state of the other
+// one. machine.go has the rules: a table of states and events, without I/O. node.go
+// runs the machine on two sockets, with three goroutines: one owns the machine, one
+// receives from the peer, one accepts subscribers. wire.go has the messages. Reading a
+// node's status takes no lock.
 //
-// A server uses it like this:
+// A server uses these methods and options:
 //
-//   - [Node.Vote] for requests of clients, and serve those that it accepts. A
-//     passive node that has no copy of the data yet should not vote: reject the
-//     request instead.
-//   - [Node.Subscribe], and on StatePassive follow the peer, on StateActive
-//     stop following and serve what was received.
-//   - [Options].StoreEpoch and Epoch, so that reigns are known after a restart.
-//   - [Options].Payload, for example the sequence of the last update. The peer
-//     sees how far it lags behind ([Peer]), and with Options.Compare the node
-//     with more data becomes active where neither is.
+//   - [Node.Vote] for requests of clients; the server serves those that Vote accepts. A
+//     passive node that has no copy of the data yet should reject requests without a
+//     vote.
+//   - [Node.Subscribe]: on StatePassive follow the peer, on StateActive stop following
+//     and serve the received data.
+//   - [Options].StoreEpoch and Epoch, so that the epoch survives a restart.
+//   - [Options].Payload, for example the sequence of the last update. The peer sees
+//     how far it lags behind ([Peer]), and with Options.Compare, if neither is active,
+//     the node with more data becomes active.
 //   - [Node.Handover] before a planned stop.
 //
 // # Epochs
 //
-// A reign is the time for which one node is active without interruption, and
-// the epoch is its number. To become active raises it above all that the node
-// has heard of; a passive node takes over its active's. When a link that was
-// down comes back and both nodes are active, the one of the older reign becomes
-// passive, and of equal reigns the backup's. The number of the reign that goes
-// on is then above both.
+// A reign is the time during which one node is active without interruption, and the
+// epoch is its number. A node that becomes active raises the epoch above all that it
+// has heard of; a passive node takes the epoch of the active one. If both nodes are
+// active when a broken link recovers, the node with the older epoch becomes passive;
+// with equal epochs it is the backup. The other node continues with an epoch above
+// both.
 //
 // # Programs of the guide
 //
-// A node pairs with the guide's bstar programs, in either role. It tells them a
-// state of one digit and nothing else; what goes beyond that is sent to peers
-// only that announce X-BSTAR in their handshake. A guide program has no epoch,
-// so between the two the roles decide: of two actives a primary of this package
-// goes on and a backup yields; of two passives a primary takes over and a backup
-// waits for a vote. The guide program ends in either case if it hears of it, as
-// it does with its own kind.
+// A node can pair with the guide's bstar programs, in either role. It sends them only a
+// state of one digit; extensions are sent only to peers that announce X-BSTAR in their
+// handshake. A guide program has no epoch, so the roles decide: of two active nodes a
+// primary of this package continues and a backup becomes passive; of two passive ones a
+// primary takes over and a backup waits for a vote. In both cases the guide program
+// terminates if it hears of it, as it does with its own kind.
 //
-// docs/BINARYSTAR.md has a picture, and says what is guaranteed and what is not.
+// docs/BINARYSTAR.md has a diagram, and says what is guaranteed and what is not.
 package binarystar

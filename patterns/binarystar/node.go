@@ -13,19 +13,19 @@ import (
 )
 
 var (
-	// ErrClosed is returned by the methods of a node that has ended. It Is
-	// net.ErrClosed.
+	// ErrClosed is returned by the methods of a node that has ended.
+	// errors.Is(ErrClosed, net.ErrClosed) is true.
 	ErrClosed = fmt.Errorf("binarystar: node is closed: %w", net.ErrClosed)
 
-	// ErrNotActive is returned by Handover at a node that is not active.
+	// ErrNotActive is returned by Handover if the node is not active.
 	ErrNotActive = errors.New("binarystar: node is not active")
 
-	// ErrNoSuccessor is returned by Handover if the peer is silent or not
-	// passive, or became so before it took over; this node is active then.
+	// ErrNoSuccessor is returned by Handover if the peer is silent or not passive, or
+	// became so before it took over; this node is then active.
 	ErrNoSuccessor = errors.New("binarystar: peer cannot take over")
 )
 
-// Node is one of the two of a pair. All methods are safe for concurrent use.
+// Node is one of the two nodes of a pair. All methods are safe for concurrent use.
 type Node struct {
 	opts   Options
 	pub    *sockets.XPub // tells the own state
@@ -58,10 +58,10 @@ type request struct {
 	reply chan machine // holds one
 }
 
-// New makes a node, binds it and starts it. It waits for its peer in the
-// background, which may come at any time. The context bounds the binding; the
-// node runs until Close. Faults of the options are *OptionError; those of the
-// endpoints are package sockets'.
+// New returns a node that is bound and runs. It waits for its peer in the background;
+// the peer can start at any time. The context bounds only the binding; the node runs
+// until Close. Invalid options are reported as *OptionError; errors of the endpoints
+// are those of package sockets.
 func New(ctx context.Context, o Options) (*Node, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -368,7 +368,7 @@ func (n *Node) Handover(ctx context.Context) error {
 	}
 }
 
-// State returns what the node does now.
+// State returns the current state.
 func (n *Node) State() State { return n.current.Load().status.State }
 
 // Epoch returns the number of the reign that the node has last served or
@@ -376,18 +376,18 @@ func (n *Node) State() State { return n.current.Load().status.State }
 // number for example, is not the same.
 func (n *Node) Epoch() uint64 { return n.current.Load().status.Epoch }
 
-// Peer returns what is known of the other node.
+// Peer returns what the node knows about the other node.
 func (n *Node) Peer() Peer { return n.Status().Peer }
 
-// Status returns a reading of the node.
+// Status returns the current status.
 func (n *Node) Status() Status {
 	s := n.current.Load().status
 	s.Refused = n.refused.Load()
 	return s
 }
 
-// Endpoint returns where the node tells its state: Options.Bind with the
-// address and port that the system chose.
+// Endpoint returns the endpoint at which the node publishes its state: Options.Bind
+// with the address and port that the system chose.
 func (n *Node) Endpoint() string { return n.pub.LastEndpoint() }
 
 // Subscribe returns a subscription to changes of state, epoch and peer. Its
@@ -404,11 +404,12 @@ func (n *Node) Subscribe() (*Subscription, error) {
 	return s, nil
 }
 
-// Done is closed when the node has ended: by Close, or because StoreEpoch
-// failed, which Err tells.
+// Done returns a channel that is closed when the node has ended, by Close or because
+// StoreEpoch failed; Err returns the reason.
 func (n *Node) Done() <-chan struct{} { return n.done }
 
-// Err returns why the node ended, or nil if it has not or was closed.
+// Err returns the error that ended the node. It is nil while the node runs and after
+// Close.
 func (n *Node) Err() error {
 	if err := context.Cause(n.ctx); err != nil && !errors.Is(err, ErrClosed) {
 		return err
@@ -416,9 +417,9 @@ func (n *Node) Err() error {
 	return nil
 }
 
-// Close ends the node and returns when all its goroutines have ended. To its
-// peer it is dead then: an active node that is to be stopped on purpose hands
-// over first. Closing a closed node does nothing.
+// Close stops the node and waits for its goroutines. The peer then considers it dead:
+// call Handover first to stop an active node on purpose. Closing a closed node does
+// nothing.
 func (n *Node) Close() error {
 	n.cancel(ErrClosed)
 	<-n.done
