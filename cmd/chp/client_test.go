@@ -94,7 +94,7 @@ func TestRefusedUpdates(t *testing.T) {
 	for _, key := range []string{"KTHXBAI", "HUGZ"} {
 		for _, args := range [][]string{{"set", key, "v"}, {"get", key}, {"del", key}} {
 			o := try(t, append(args, "--server", s.endpoint)...)
-			o.expect(t, exitRefused, "the key \""+key+"\" belongs to the protocol")
+			o.expect(t, exitRefused, "the key \""+key+"\" is reserved")
 		}
 	}
 	try(t, "get", strings.Repeat("k", 256), "--server", s.endpoint).expect(t, exitRefused, "has 256 bytes")

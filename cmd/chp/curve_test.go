@@ -72,14 +72,14 @@ func TestServeCurve(t *testing.T) {
 
 	for _, args := range [][]string{{"get", "k"}, {"set", "k", "w"}, {"watch"}} {
 		o := try(t, as(unknown, args...)...)
-		o.expect(t, exitRefused, "the server "+s.endpoint+" does not let our key in; start it with '"+unknownKey+"' in its --curve-allow")
+		o.expect(t, exitRefused, "the server "+s.endpoint+" does not accept this key; start it with '"+unknownKey+"' in its --curve-allow")
 		if o.out != "" {
 			t.Errorf("%s: stdout %q", o.name, o.out)
 		}
 	}
 	try(t, "get", "k", "--server", s.endpoint).expect(t, exitRefused, "use --curve-key and --curve-server-key")
 	try(t, "get", "k", "--server", s.endpoint, "--curve-key", known, "--curve-server-key", unknownKey, "--timeout", "500ms").
-		expect(t, exitNoServer, "start one with: chp serve; if one runs there, compare --curve-server-key")
+		expect(t, exitNoServer, "start one with: chp serve; if a server runs there, compare --curve-server-key")
 	if got := must(t, as(known, "get", "k")...); got != "v\n" {
 		t.Errorf("it was changed to %q", got)
 	}
