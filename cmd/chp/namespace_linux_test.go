@@ -177,7 +177,7 @@ func TestPairPartitioned(t *testing.T) {
 	// The servers are in sync before each knows that of the other one.
 	deadline := time.Now().Add(testenv.Hang)
 	for o := run(append([]string{"failover"}, both...)...); o.code != exitDone; o = run(append([]string{"failover"}, both...)...) {
-		if time.Now().After(deadline) || !strings.Contains(o.stderr, "handover failed") {
+		if time.Now().After(deadline) || !strings.Contains(o.stderr, "does not hand over") {
 			t.Fatalf("failover: %+v", o)
 		}
 	}
