@@ -158,7 +158,7 @@ func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 		return in, User{}, nil, nil
 	}
 	r := AuthRequest{Domain: sec.ZAPDomain, Mechanism: credentials.Mechanism, Identity: string(credentials.Identity)}
-	r.Address, _, _ = net.SplitHostPort(c.stream.conn.RemoteAddr().String())
+	r.Address, _, _ = net.SplitHostPort(c.stream.Conn.RemoteAddr().String())
 	switch sec.role() {
 	case rolePlainServer:
 		r.username, r.password = string(credentials.Values[0]), string(credentials.Values[1])
@@ -216,7 +216,7 @@ func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 func (c *conn) attend(in []byte, most int, done <-chan struct{}) ([]byte, error) {
 	part := make([]byte, handshakeBuffer)
 	for {
-		n, err := c.stream.conn.Read(part)
+		n, err := c.stream.Conn.Read(part)
 		in = append(in, part[:n]...)
 		select {
 		case <-done:
@@ -240,7 +240,7 @@ func (c *conn) rouse(done chan<- struct{}) {
 	defer c.mu.Unlock()
 	close(done)
 	if !c.closed {
-		_ = c.stream.conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection, which does not need it
+		_ = c.stream.Conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection, which does not need it
 	}
 }
 
@@ -249,13 +249,13 @@ func (c *conn) rouse(done chan<- struct{}) {
 // has not read. farewell returns at once if the peer closes the connection, as
 // it should.
 func (c *conn) farewell() {
-	cw, ok := c.stream.conn.(interface{ CloseWrite() error })
+	cw, ok := c.stream.Conn.(interface{ CloseWrite() error })
 	if !ok || c.setReadDeadline(time.Now().Add(halfCloseWait)) != nil || cw.CloseWrite() != nil {
 		return
 	}
 	part := make([]byte, handshakeBuffer)
 	for read := 0; read < farewellBytes; {
-		n, err := c.stream.conn.Read(part)
+		n, err := c.stream.Conn.Read(part)
 		if read += n; err != nil {
 			return
 		}

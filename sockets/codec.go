@@ -36,9 +36,9 @@ type codedSource struct {
 	need        int    // size of the unit at their start, as far as known
 }
 
-// space returns the free end of the chunk. As in reader.space, the memory for a
+// Space returns the free end of the chunk. As in reader.Space, the memory for a
 // large unit depends on how much of it has arrived.
-func (c *codedSource) space() []byte {
+func (c *codedSource) Space() []byte {
 	if c.chunk == nil {
 		c.use(buf.Get(max(buf.Large, len(c.tail)+minRead)), c.tail)
 		if cap(c.tail) > keepTail {
@@ -79,9 +79,9 @@ func (c *codedSource) use(chunk *buf.Chunk, pending []byte) {
 	c.start, c.fill = 0, copy(chunk.Data(), pending)
 }
 
-// received decodes what can be decoded, portion by portion, and passes each
+// Received decodes what can be decoded, portion by portion, and passes each
 // portion to the reader.
-func (c *codedSource) received(n int) error {
+func (c *codedSource) Received(n int) error {
 	c.fill += n
 	defer func() {
 		switch h := c.reader.holding; {
@@ -132,21 +132,21 @@ func (c *codedSource) received(n int) error {
 // hand passes frames to the reader. They are in room unless they did not fit.
 func (c *codedSource) hand(room, frames []byte) error {
 	if len(frames) <= len(room) {
-		return c.reader.received(len(frames))
+		return c.reader.Received(len(frames))
 	}
 	for len(frames) > 0 {
-		n := copy(c.reader.space(), frames)
+		n := copy(c.reader.Space(), frames)
 		frames = frames[n:]
-		if err := c.reader.received(n); err != nil {
+		if err := c.reader.Received(n); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// idle releases the chunk while there is nothing to read, like reader.idle.
-func (c *codedSource) idle() {
-	c.reader.idle()
+// Idle releases the chunk while there is nothing to read, like reader.Idle.
+func (c *codedSource) Idle() {
+	c.reader.Idle()
 	if c.chunk == nil {
 		return
 	}
@@ -180,7 +180,7 @@ func (w *writer) sendCoded() (written int64, err error) {
 	var encoded int64 // bytes of frames that are in out
 	flush := func() error {
 		w.coded[0] = out.bytes
-		n, err := w.conn.stream.send(w.coded[:])
+		n, err := w.conn.stream.Send(w.coded[:])
 		w.coded[0] = nil
 		if err != nil {
 			written += w.begun(written, n)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/link"
 	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
@@ -93,15 +94,15 @@ func (r *reader) coded() *codedSource {
 }
 
 // feedTo is reader.feed for any source.
-func feedTo(src source, data []byte, most int, idle func() bool) error {
+func feedTo(src link.Source, data []byte, most int, idle func() bool) error {
 	for len(data) > 0 {
-		n := copy(src.space(), data[:min(len(data), most)])
+		n := copy(src.Space(), data[:min(len(data), most)])
 		data = data[n:]
-		if err := src.received(n); err != nil {
+		if err := src.Received(n); err != nil {
 			return err
 		}
 		if idle() {
-			src.idle()
+			src.Idle()
 		}
 	}
 	return nil
@@ -237,7 +238,7 @@ func TestCodecAnnouncement(t *testing.T) {
 		if n := len(src.chunk.Data()); n > 8*(arrived+minRead)+buf.Large {
 			t.Errorf("a chunk of %d bytes for %d", n, len(data))
 		}
-		src.idle()
+		src.Idle()
 		holds := cap(src.tail) + cap(rd.tail)
 		if src.chunk != nil {
 			holds += len(src.chunk.Data())
@@ -367,7 +368,7 @@ func TestCodecRemaining(t *testing.T) {
 func TestCodecSendBreaks(t *testing.T) {
 	t.Parallel()
 	ours, theirs := connected(t)
-	must(t, ours.stream.conn.(*net.TCPConn).SetWriteBuffer(64<<10))
+	must(t, ours.stream.Conn.(*net.TCPConn).SetWriteBuffer(64<<10))
 	must(t, theirs.SetReadBuffer(64<<10))
 	const count, size = 200, 64 << 10
 	o := newOutbox(hwm{unbounded, unbounded})

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/link"
 	"clustermap/zmtp"
 )
 
@@ -16,7 +17,7 @@ import (
 // dialled or accepted it performs the handshake and then reads, and another one
 // writes.
 type conn struct {
-	stream stream
+	stream link.Stream
 	gone   chan struct{} // closed when the connection must end
 	place  uint64        // pipe.place, if the connection was accepted
 	life   lifeline
@@ -36,7 +37,7 @@ type conn struct {
 
 func newConn(nc net.Conn) (*conn, error) {
 	c := &conn{gone: make(chan struct{})}
-	if err := c.stream.init(nc); err != nil {
+	if err := c.stream.Init(nc); err != nil {
 		nc.Close()
 		return nil, err
 	}
@@ -64,21 +65,21 @@ func (c *conn) close(reason error) {
 	}
 	c.closed, c.reason = true, reason
 	close(c.gone)
-	if c.stream.conn != nil { // not inproc
+	if c.stream.Conn != nil { // not inproc
 		// This fails on a connection that is already closed, where nothing
 		// waits.
-		_ = c.stream.conn.SetDeadline(time.Unix(1, 0))
+		_ = c.stream.Conn.SetDeadline(time.Unix(1, 0))
 	}
 }
 
 // setDeadline sets the deadline for reading and writing, or removes it.
 func (c *conn) setDeadline(t time.Time) error {
-	return c.limit(func() error { return c.stream.conn.SetDeadline(t) })
+	return c.limit(func() error { return c.stream.Conn.SetDeadline(t) })
 }
 
 // setReadDeadline sets the deadline for reading, or removes it.
 func (c *conn) setReadDeadline(t time.Time) error {
-	return c.limit(func() error { return c.stream.conn.SetReadDeadline(t) })
+	return c.limit(func() error { return c.stream.Conn.SetReadDeadline(t) })
 }
 
 // limit sets a deadline unless close has already set the last one.
@@ -94,13 +95,13 @@ func (c *conn) limit(set func() error) error {
 // finish closes the descriptor. Nothing reads or writes any more.
 func (c *conn) finish() {
 	c.close(net.ErrClosed)
-	if tc, ok := c.stream.conn.(*net.TCPConn); ok && errors.Is(c.cause(nil), ErrSlowPeer) {
+	if tc, ok := c.stream.Conn.(*net.TCPConn); ok && errors.Is(c.cause(nil), ErrSlowPeer) {
 		// The kernel may hold megabytes for a peer that does not read. Drop
 		// them now, so that the peer notices now, not when it has read them or
 		// the kernel has given it up.
 		_ = tc.SetLinger(0)
 	}
-	c.stream.conn.Close()
+	c.stream.Conn.Close()
 }
 
 // cause returns why the connection has ended: our reason if we have closed it,
@@ -143,7 +144,7 @@ type session struct {
 
 // handshake exchanges greetings and the commands of the security mechanism.
 func (s *socket) handshake(c *conn) (session, error) {
-	nc := c.stream.conn
+	nc := c.stream.Conn
 	deadline := time.Now().Add(s.opts.HandshakeTimeout)
 	if err := c.setDeadline(deadline); err != nil {
 		return session{}, err
@@ -176,7 +177,7 @@ func (s *socket) handshake(c *conn) (session, error) {
 			}
 		}
 		n, err := nc.Read(part)
-		c.stream.moved.Add(int64(n))
+		c.stream.Moved.Add(int64(n))
 		in = append(in, part[:n]...)
 		if n == 0 && err != nil {
 			return session{}, err
@@ -240,7 +241,7 @@ func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) er
 //
 //go:noinline
 func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()) (*dialogue, error) {
-	remote := c.stream.conn.RemoteAddr().String()
+	remote := c.stream.Conn.RemoteAddr().String()
 	opened, err := s.handshake(c)
 	if err != nil {
 		var timeout net.Error
@@ -253,8 +254,8 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 		}
 		return nil, err
 	}
-	if s.opts.SendBuffer == 0 && isLocal(c.stream.conn.LocalAddr(), c.stream.conn.RemoteAddr()) {
-		c.stream.bounded()
+	if s.opts.SendBuffer == 0 {
+		c.stream.BoundSendBuffer()
 	}
 	if p == nil {
 		p = newPipe(s, endpoint, false)
@@ -379,14 +380,14 @@ func (s *socket) attach(p *pipe, peer *Peer) (refused error) {
 func (c *conn) halfClose(ctx context.Context) {
 	type closeWriter interface{ CloseWrite() error }
 	c.halfClosed.Store(true)
-	cw, ok := c.stream.conn.(closeWriter)
+	cw, ok := c.stream.Conn.(closeWriter)
 	if !ok || cw.CloseWrite() != nil {
 		return
 	}
 	timer := time.NewTicker(halfCloseWait)
 	defer timer.Stop()
 	idle := time.Duration(0)
-	for left := c.stream.unconfirmed(); ; {
+	for left := c.stream.Unconfirmed(); ; {
 		select {
 		case <-c.gone:
 			return
@@ -396,7 +397,7 @@ func (c *conn) halfClose(ctx context.Context) {
 		}
 		before := left
 		idle += halfCloseWait
-		if left = c.stream.unconfirmed(); left < before {
+		if left = c.stream.Unconfirmed(); left < before {
 			idle = 0
 		}
 		if left == 0 || idle >= LingerPatience {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"clustermap/internal/link"
 	"clustermap/zmtp"
 )
 
@@ -18,7 +19,7 @@ import (
 // dials again when the connection has ended.
 type dialer struct {
 	socket   *socket
-	endpoint endpoint
+	endpoint link.Endpoint
 	pipe     *pipe
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -63,12 +64,12 @@ func (s *socket) Connect(address string) error {
 // connect implements Connect. If name is not nil, it becomes the name of the
 // pipe.
 func (s *socket) connect(address string, name []byte) error {
-	e, err := parseEndpoint(address, false)
+	e, err := link.Parse(address, false)
 	if err != nil {
 		return err
 	}
 	d, err := s.dialer(e, name)
-	if d != nil && e.transport == transportInproc {
+	if d != nil && e.Scheme == link.Inproc {
 		s.inproc().connect(d)
 	}
 	return err
@@ -76,33 +77,33 @@ func (s *socket) connect(address string, name []byte) error {
 
 // connectsOnce reports whether the socket makes only one connection to an
 // endpoint.
-func (s *socket) connectsOnce(e endpoint) bool {
+func (s *socket) connectsOnce(e link.Endpoint) bool {
 	switch s.kind {
 	case zmtp.REQ, zmtp.DEALER, zmtp.PUB, zmtp.SUB:
-		return e.transport != transportInproc
+		return e.Scheme != link.Inproc
 	}
 	return false
 }
 
 // dialer starts a dialer for an endpoint, unless one exists and is enough.
-func (s *socket) dialer(e endpoint, name []byte) (*dialer, error) {
+func (s *socket) dialer(e link.Endpoint, name []byte) (*dialer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, ErrClosed
 	}
-	s.last = e.text
-	if len(s.dialers[e.text]) > 0 && s.connectsOnce(e) {
+	s.last = e.Text
+	if len(s.dialers[e.Text]) > 0 && s.connectsOnce(e) {
 		return nil, nil
 	}
-	d := &dialer{socket: s, endpoint: e, pipe: newPipe(s, e.text, true)}
+	d := &dialer{socket: s, endpoint: e, pipe: newPipe(s, e.Text, true)}
 	d.pipe.name, d.pipe.dialer = name, d
 	d.ctx, d.cancel = context.WithCancel(s.ctx)
-	s.dialers[e.text] = append(s.dialers[e.text], d)
+	s.dialers[e.Text] = append(s.dialers[e.Text], d)
 	s.pipes[d.pipe] = struct{}{}
 	s.pattern.added(d.pipe)
 	s.in.watch.tell()
-	if e.transport == transportInproc {
+	if e.Scheme == link.Inproc {
 		d.joined = make(chan *half, 1)
 		s.wg.Go(d.runInproc)
 	} else {
@@ -183,16 +184,15 @@ func (d *dialer) run() {
 	for d.ctx.Err() == nil && !d.done.Load() {
 		final := false
 		var refusal error
-		if d.endpoint.transport == transportTCP {
-			s.report(Event{Kind: ConnectDelayed, Endpoint: d.endpoint.text})
+		if !d.endpoint.Local() {
+			s.report(Event{Kind: ConnectDelayed, Endpoint: d.endpoint.Text})
 		}
 		nc, err := d.dial()
 		switch {
+		case err == link.ErrSelf: // the next attempt will get another port
 		case err != nil:
-			s.report(Event{Kind: ConnectFailed, Endpoint: d.endpoint.text, Err: err})
+			s.report(Event{Kind: ConnectFailed, Endpoint: d.endpoint.Text, Err: err})
 			final = s.opts.ReconnectStop&StopOnRefused != 0 && refused(err)
-		case isSelf(nc):
-			nc.Close()
 		default:
 			attempt = 0
 			final, refusal = d.serve(nc)
@@ -205,7 +205,7 @@ func (d *dialer) run() {
 		if refusal != nil {
 			wait = max(wait, s.longestInterval())
 		}
-		s.report(Event{Kind: ConnectRetried, Endpoint: d.endpoint.text, Err: refusal, Retry: wait})
+		s.report(Event{Kind: ConnectRetried, Endpoint: d.endpoint.Text, Err: refusal, Retry: wait})
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -223,21 +223,18 @@ func (d *dialer) dial() (net.Conn, error) {
 		ctx, cancel = context.WithDeadline(ctx, limit)
 		defer cancel()
 	}
-	if d.endpoint.transport == transportIPC {
-		return d.socket.dialIPC(ctx, d.endpoint)
-	}
-	return d.socket.dialTCP(ctx, d.endpoint)
+	return link.Dial(ctx, d.endpoint, d.socket.linkOptions())
 }
 
 // end removes the dialer, so that the endpoint can be connected again.
 func (d *dialer) end() {
 	s := d.socket
 	s.mu.Lock()
-	same := s.dialers[d.endpoint.text]
+	same := s.dialers[d.endpoint.Text]
 	if i := slices.Index(same, d); i >= 0 {
 		same = slices.Delete(same, i, i+1)
-		if s.dialers[d.endpoint.text] = same; len(same) == 0 {
-			delete(s.dialers, d.endpoint.text)
+		if s.dialers[d.endpoint.Text] = same; len(same) == 0 {
+			delete(s.dialers, d.endpoint.Text)
 		}
 	}
 	s.mu.Unlock()
@@ -251,7 +248,6 @@ func (d *dialer) end() {
 // fail until one of the two sides is corrected.
 func (d *dialer) serve(nc net.Conn) (final bool, refusal error) {
 	s := d.socket
-	s.tune(nc)
 	c, err := newConn(nc)
 	if err != nil {
 		return false, nil
@@ -260,9 +256,9 @@ func (d *dialer) serve(nc net.Conn) (final bool, refusal error) {
 	defer stop()
 	d.conn.Store(c)
 	defer d.conn.Store(nil)
-	s.report(Event{Kind: Connected, Endpoint: d.endpoint.text, Remote: nc.RemoteAddr().String()})
+	s.report(Event{Kind: Connected, Endpoint: d.endpoint.Text, Remote: nc.RemoteAddr().String()})
 	up := false
-	err = s.serve(c, d.pipe, d.endpoint.text, func() { up = true })
+	err = s.serve(c, d.pipe, d.endpoint.Text, func() { up = true })
 	if !up && s.opts.ReconnectStop&StopOnHandshakeFailed != 0 {
 		return true, nil
 	}

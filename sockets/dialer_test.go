@@ -378,26 +378,3 @@ func TestConnectName(t *testing.T) {
 	_, err := router.Recv(ctx)
 	must(t, err)
 }
-
-// TestSelfConnection: TCP lets a connection be its own other end; that is no
-// peer.
-func TestSelfConnection(t *testing.T) {
-	t.Parallel()
-	ours, _ := connected(t)
-	if isSelf(ours.stream.conn) {
-		t.Error("an honest connection counts as one to itself")
-	}
-	// Dialling from a port to itself makes the connection that chance makes
-	// now and then.
-	endpoint := freePort(t)
-	addr, err := net.ResolveTCPAddr("tcp", strings.TrimPrefix(endpoint, "tcp://"))
-	must(t, err)
-	self, err := (&net.Dialer{LocalAddr: addr}).Dial("tcp", addr.String())
-	if err != nil {
-		t.Skipf("this system makes no such connections: %v", err)
-	}
-	defer self.Close()
-	if !isSelf(self) {
-		t.Error("not recognised")
-	}
-}

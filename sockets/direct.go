@@ -1,5 +1,7 @@
 package sockets
 
+import "clustermap/internal/link"
+
 // A request or a reply is alone: its sender has nothing to add before the answer
 // to it. So REQ and REP write themselves what they queue in an empty outbox,
 // instead of waking the connection's writer for it, which costs more than the
@@ -11,7 +13,7 @@ const maxDirect = 16 << 10
 // directWriter is the connection as senders write to it. While the outbox's
 // mutex is held and the drain is not at work, nobody else does.
 type directWriter struct {
-	attempt *attempt
+	attempt *link.Attempt
 	peer    *Peer
 }
 
@@ -20,7 +22,7 @@ func newDirectWriter(w *writer) *directWriter {
 	if !w.pipe.socket.pattern.traits().lockstep || w.codec != nil {
 		return nil
 	}
-	a := newAttempt(&w.conn.stream)
+	a := link.NewAttempt(&w.conn.stream)
 	if a == nil {
 		return nil
 	}
@@ -35,7 +37,7 @@ func (o *outbox) writeDirect() bool {
 		return false
 	}
 	bytes := q.stage.bytes
-	n := o.direct.attempt.write(bytes)
+	n := o.direct.attempt.Write(bytes)
 	if n == 0 {
 		return false
 	}

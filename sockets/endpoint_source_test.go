@@ -1,6 +1,7 @@
 package sockets
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -53,5 +54,21 @@ func TestS16_BareIPv6(t *testing.T) {
 	echo(t, ctx, dealer, router)
 	if from := p.clients(); from[0] != "127.0.0.1:"+port {
 		t.Errorf("the proxy's client comes from %q", from)
+	}
+}
+
+// TestEndpointErrors: sockets refuse bad endpoints at once.
+func TestEndpointErrors(t *testing.T) {
+	t.Parallel()
+	s := open(t, NewDealer, Options{})
+	var typed *EndpointError
+	if err := s.Bind(testContext(t), "tcp://nowhere"); !errors.As(err, &typed) {
+		t.Errorf("Bind: %v", err)
+	}
+	if err := s.Connect("tcp://*:5555"); !errors.As(err, &typed) {
+		t.Errorf("Connect: %v", err)
+	}
+	if got := s.LastEndpoint(); got != "" {
+		t.Errorf("LastEndpoint after failures: %q", got)
 	}
 }

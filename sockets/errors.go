@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"clustermap/internal/link"
 	"clustermap/internal/queue"
 )
 
@@ -107,18 +108,18 @@ var (
 
 // EndpointError describes an invalid endpoint. A later call with the same
 // endpoint fails as well.
-type EndpointError struct {
-	Endpoint string // the text given to Bind or Connect
-	Reason   string // what is wrong with it
-	Err      error  // the corresponding system error, such as syscall.ENAMETOOLONG, or nil
-}
+//
+// Its fields are Endpoint, the text given to Bind or Connect; Reason, which says what is
+// wrong with it; and Err, the corresponding system error, such as syscall.ENAMETOOLONG,
+// or nil.
+type EndpointError = link.EndpointError
 
-func (e *EndpointError) Error() string {
-	return fmt.Sprintf("sockets: endpoint %q: %s", e.Endpoint, e.Reason)
-}
-
-// Unwrap returns Err.
-func (e *EndpointError) Unwrap() error { return e.Err }
+// ProxyError says that a proxy did not make a connection, or is not a SOCKS 5 proxy. It is
+// reported to the monitor, as the reason why an attempt to connect has failed.
+//
+// Its fields are Proxy, a host:port as in Options.SOCKSProxy; Reason; and Err, which is
+// syscall.ECONNREFUSED if the proxy was refused the connection, a network error, or nil.
+type ProxyError = link.ProxyError
 
 // PeerError is the reason for which one connection has ended, such as malformed
 // data, a failed handshake or a timeout. It is reported to the monitor in

@@ -83,7 +83,7 @@ func (p *Peer) taken() int64 {
 	if p.far != nil {
 		return int64(p.bytesOut.Load())
 	}
-	return p.conn.stream.moved.Load()
+	return p.conn.stream.Moved.Load()
 }
 
 // behindBy calls f for each follower that has at least the given number of

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/link"
 	"clustermap/zmtp"
 )
 
@@ -69,12 +70,12 @@ func (c *conn) arm(until time.Time) error {
 	}
 	c.life.until = until
 	c.life.armed.Store(true)
-	return c.stream.conn.SetReadDeadline(until)
+	return c.stream.Conn.SetReadDeadline(until)
 }
 
 func (c *conn) disarm() error {
 	c.life.armed.Store(false)
-	return c.stream.conn.SetReadDeadline(time.Time{})
+	return c.stream.Conn.SetReadDeadline(time.Time{})
 }
 
 // lastLook is how long the reader waits once more when the deadline has passed.
@@ -84,11 +85,11 @@ const lastLook = 10 * time.Millisecond
 
 // receiveAlive feeds src until the connection ends or the peer is silent for
 // too long.
-func (c *conn) receiveAlive(src source) error {
+func (c *conn) receiveAlive(src link.Source) error {
 	looked := false
 	var at uint64 // the value of reads at the last look
 	for {
-		err := c.stream.receive(src)
+		err := c.stream.Receive(src)
 		if !errors.Is(err, os.ErrDeadlineExceeded) || c.ending() {
 			return err
 		}
@@ -101,7 +102,7 @@ func (c *conn) receiveAlive(src source) error {
 			if !c.life.armed.Load() {
 				return nil // disarmed just after the deadline had passed
 			}
-			return c.stream.conn.SetReadDeadline(time.Now().Add(lastLook))
+			return c.stream.Conn.SetReadDeadline(time.Now().Add(lastLook))
 		}
 		if err := c.limit(again); err != nil {
 			return net.ErrClosed

@@ -62,9 +62,9 @@ type collector struct {
 	got  []byte
 }
 
-func (c *collector) space() []byte { return c.buf[:] }
+func (c *collector) Space() []byte { return c.buf[:] }
 
-func (c *collector) received(n int) error {
+func (c *collector) Received(n int) error {
 	if err := c.conn.heard(); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (c *collector) received(n int) error {
 	return nil
 }
 
-func (c *collector) idle() {}
+func (c *collector) Idle() {}
 
 // TestLastLook: a deadline that has passed is no proof while bytes wait to be
 // read: it may be we who were not there.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/link"
 	"clustermap/zmtp"
 )
 
@@ -477,9 +478,9 @@ func TestHostileMemory(t *testing.T) {
 func unreceived(t *testing.T, peers []*raw) (n int) {
 	t.Helper()
 	for _, r := range peers {
-		var s stream
-		must(t, s.init(r.conn))
-		n += s.unconfirmed()
+		var s link.Stream
+		must(t, s.Init(r.conn))
+		n += s.Unconfirmed()
 	}
 	// What is confirmed may still be in the other side's buffer; its reader is
 	// soon done with it.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 
+	"clustermap/internal/link"
 	"clustermap/zmtp"
 )
 
@@ -60,8 +61,8 @@ func (s *socket) inproc() *Inproc {
 // inprocAddr is the address of an inproc endpoint.
 type inprocAddr string
 
-func (a inprocAddr) Network() string { return transportInproc }
-func (a inprocAddr) String() string  { return transportInproc + "://" + string(a) }
+func (a inprocAddr) Network() string { return link.Inproc }
+func (a inprocAddr) String() string  { return link.Inproc + "://" + string(a) }
 
 // inprocListener is a bound name. It implements net.Listener but accepts
 // nothing: connecting sockets find it by its name.
@@ -103,7 +104,7 @@ func (n *Inproc) listen(s *socket, name string) (*inprocListener, error) {
 	defer n.mu.Unlock()
 	if n.bound[name] != nil {
 		return nil, &net.OpError{
-			Op: "listen", Net: transportInproc, Addr: inprocAddr(name),
+			Op: "listen", Net: link.Inproc, Addr: inprocAddr(name),
 			Err: os.NewSyscallError("bind", syscall.EADDRINUSE),
 		}
 	}
@@ -130,7 +131,7 @@ func (l *inprocListener) admit() {
 // connect connects d, or makes it wait until its name is bound. No lock may be
 // held.
 func (n *Inproc) connect(d *dialer) {
-	name := d.endpoint.name
+	name := d.endpoint.Name
 	for {
 		n.mu.Lock()
 		l := n.bound[name]
@@ -160,7 +161,7 @@ func (n *Inproc) connect(d *dialer) {
 func (n *Inproc) cancel(d *dialer) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	name := d.endpoint.name
+	name := d.endpoint.Name
 	i := slices.Index(n.waiting[name], d)
 	if i < 0 {
 		return false
@@ -192,7 +193,7 @@ func (d *dialer) runInproc() {
 // d. It reports false, and has done nothing, if b is being closed.
 func join(d *dialer, b *socket) bool {
 	a := d.socket
-	name := d.endpoint.text
+	name := d.endpoint.Text
 	if !zmtp.Compatible(a.kind, b.kind) {
 		err := &zmtp.ProtocolError{Op: "inproc", Reason: a.kind.String() + " and " + b.kind.String(), Err: zmtp.ErrIncompatible}
 		for _, s := range []*socket{a, b} {

@@ -22,7 +22,7 @@ func TestInteropRestartedRouter(t *testing.T) {
 	ctx := timeLimit(t)
 	events := newMonitor()
 	dealer := open(t, sockets.NewDealer, sockets.Options{Identity: []byte("me"), Monitor: events.tell})
-	router := link(t, dealer, theyBind, "ROUTER")
+	router := linkTo(t, dealer, theyBind, "ROUTER")
 	for range 3 {
 		check(t, dealer.Send(ctx, []byte("hello")))
 		wantDescribed(t, pythonReceives(router, 1)[0], [][]byte{[]byte("me"), []byte("hello")})
@@ -44,7 +44,7 @@ func TestInteropRestartedPub(t *testing.T) {
 	check(t, sub.Subscribe("b"))
 	check(t, sub.Subscribe("a"))
 	check(t, sub.Subscribe("a"))
-	pub := link(t, sub, theyBind, "XPUB")
+	pub := linkTo(t, sub, theyBind, "XPUB")
 	for range 3 {
 		// Every topic is there again, in whatever order.
 		told := map[string]bool{}
@@ -165,7 +165,7 @@ func frozen(t *testing.T, pub *sockets.Pub) (*sockets.Sub, *interop.Process) {
 	ctx := timeLimit(t)
 	healthy := open(t, sockets.NewSub, sockets.Options{})
 	check(t, healthy.Subscribe("n"))
-	slow := link(t, pub, weBind, "SUB", "--subscribe", base64Of("n"))
+	slow := linkTo(t, pub, weBind, "SUB", "--subscribe", base64Of("n"))
 	check(t, healthy.Connect(pub.LastEndpoint()))
 	check(t, pub.WaitSubscribers(ctx, []byte("n"), 2))
 	slow.Stop()
@@ -258,7 +258,7 @@ func TestInteropFrozenBlock(t *testing.T) {
 	t.Parallel()
 	ctx := timeLimit(t)
 	pub := open(t, sockets.NewPub, sockets.Options{SendHWM: 100, FullPolicy: sockets.Block})
-	slow := link(t, pub, weBind, "SUB", "--subscribe", base64Of("n"))
+	slow := linkTo(t, pub, weBind, "SUB", "--subscribe", base64Of("n"))
 	check(t, pub.WaitSubscribers(ctx, []byte("n"), 1))
 	slow.Stop()
 
@@ -300,7 +300,7 @@ func TestInteropHeartbeatOurs(t *testing.T) {
 	t.Parallel()
 	ctx := timeLimit(t)
 	router := open(t, sockets.NewRouter, sockets.Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, HeartbeatTTL: hang})
-	dealer := link(t, router, weBind, "DEALER", "--identity", base64Of("it"))
+	dealer := linkTo(t, router, weBind, "DEALER", "--identity", base64Of("it"))
 	for i := range 100 {
 		pythonSays(dealer, "request")
 		m, err := router.Recv(ctx)
@@ -325,7 +325,7 @@ func TestInteropHello(t *testing.T) {
 	t.Parallel()
 	ctx := timeLimit(t)
 	router := open(t, sockets.NewRouter, sockets.Options{HelloMessage: []byte("hello"), DisconnectMessage: []byte("gone")})
-	dealer := link(t, router, weBind, "DEALER", "--identity", base64Of("it"))
+	dealer := linkTo(t, router, weBind, "DEALER", "--identity", base64Of("it"))
 	wantDescribed(t, pythonReceives(dealer, 1)[0], [][]byte{[]byte("hello")})
 	pythonSays(dealer, "last words")
 	dealer.Call(interop.Op{"op": "disconnect", "endpoint": router.LastEndpoint()}, nil)

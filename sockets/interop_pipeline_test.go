@@ -22,7 +22,7 @@ func TestInteropPush(t *testing.T) {
 	bothWays(t, func(t *testing.T, who side) {
 		ctx := timeLimit(t)
 		push := open(t, sockets.NewPush, sockets.Options{})
-		pull := link(t, push, who, "PULL")
+		pull := linkTo(t, push, who, "PULL")
 		for seed, s := range shapes(false) {
 			message := interop.Frames(seed, 0, s)
 			check(t, push.Send(ctx, message...))
@@ -42,7 +42,7 @@ func TestInteropPull(t *testing.T) {
 	bothWays(t, func(t *testing.T, who side) {
 		ctx := timeLimit(t)
 		pull := open(t, sockets.NewPull, sockets.Options{})
-		push := link(t, pull, who, "PUSH")
+		push := linkTo(t, pull, who, "PUSH")
 		for seed, s := range shapes(false) {
 			sent := pythonSends(push, nil, seed, s, s.count())
 			for i := range s.count() {

@@ -19,7 +19,7 @@ func TestInteropPub(t *testing.T) {
 			t.Parallel()
 			ctx := timeLimit(t)
 			pub := open(t, sockets.NewPub, sockets.Options{FullPolicy: sockets.Block})
-			sub := link(t, pub, who, "SUB", "--subscribe", "")
+			sub := linkTo(t, pub, who, "SUB", "--subscribe", "")
 			check(t, pub.WaitSubscribers(ctx, nil, 1))
 			for seed, s := range shapes(true) {
 				message := interop.Frames(seed, 0, s)
@@ -50,7 +50,7 @@ func TestInteropSub(t *testing.T) {
 			ctx := timeLimit(t)
 			sub := open(t, sockets.NewSub, sockets.Options{})
 			check(t, sub.Subscribe(""))
-			pub := link(t, sub, who, "XPUB")
+			pub := linkTo(t, sub, who, "XPUB")
 			wantTold(t, pub, "\x01")
 			for seed, s := range shapes(true) {
 				count := s.count()
@@ -76,7 +76,7 @@ func TestInteropPubTopics(t *testing.T) {
 			t.Parallel()
 			ctx := timeLimit(t)
 			pub := open(t, sockets.NewPub, sockets.Options{})
-			sub := link(t, pub, who, "SUB")
+			sub := linkTo(t, pub, who, "SUB")
 			change := func(op, topic string) {
 				sub.Call(interop.Op{"op": op, "topic": []byte(topic)}, nil)
 			}
@@ -124,7 +124,7 @@ func TestInteropSubTopics(t *testing.T) {
 			t.Parallel()
 			ctx := timeLimit(t)
 			sub := open(t, sockets.NewSub, sockets.Options{})
-			pub := link(t, sub, who, "XPUB")
+			pub := linkTo(t, sub, who, "XPUB")
 			wantNext := func(want ...string) {
 				t.Helper()
 				for _, topic := range want {
@@ -180,7 +180,7 @@ func TestInteropSubPlainPub(t *testing.T) {
 	ctx := timeLimit(t)
 	sub := open(t, sockets.NewSub, sockets.Options{})
 	check(t, sub.Subscribe("a"))
-	pub := link(t, sub, theyBind, "PUB")
+	pub := linkTo(t, sub, theyBind, "PUB")
 	check(t, sub.WaitSubscribed(ctx))
 	for {
 		pythonSays(pub, "b", "no")
@@ -204,7 +204,7 @@ func TestInteropXSub(t *testing.T) {
 	t.Parallel()
 	ctx := timeLimit(t)
 	pub := open(t, sockets.NewPub, sockets.Options{})
-	sub := link(t, pub, weBind, "XSUB")
+	sub := linkTo(t, pub, weBind, "XSUB")
 	pythonSays(sub, "\x01a")
 	pythonSays(sub, "neither of the two")
 	pythonSays(sub, "\x01fence")
@@ -228,7 +228,7 @@ func TestInteropPubFlood(t *testing.T) {
 		t.Parallel()
 		ctx := timeLimit(t)
 		pub := open(t, sockets.NewPub, sockets.Options{FullPolicy: sockets.Block})
-		sub := link(t, pub, weBind, "SUB", "--subscribe", base64Of("topic"))
+		sub := linkTo(t, pub, weBind, "SUB", "--subscribe", base64Of("topic"))
 		check(t, pub.WaitSubscribers(ctx, []byte("topic"), 1))
 		counting := sub.Start(interop.Op{"op": "count", "n": count})
 		body := make([]byte, 100)
@@ -248,7 +248,7 @@ func TestInteropPubFlood(t *testing.T) {
 		ctx := timeLimit(t)
 		sub := open(t, sockets.NewSub, sockets.Options{})
 		check(t, sub.Subscribe("topic"))
-		pub := link(t, sub, weBind, "XPUB")
+		pub := linkTo(t, sub, weBind, "XPUB")
 		wantTold(t, pub, "\x01topic")
 		flood := pub.Start(interop.Op{"op": "flood", "n": count, "size": 100, "head": [][]byte{[]byte("topic")}})
 		var b sockets.Batch

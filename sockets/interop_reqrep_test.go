@@ -16,7 +16,7 @@ func TestInteropReq(t *testing.T) {
 			bothWays(t, func(t *testing.T, who side) {
 				ctx := timeLimit(t)
 				req := open(t, sockets.NewReq, sockets.Options{ReqCorrelate: correlate, ReqRelaxed: correlate})
-				rep := link(t, req, who, "REP")
+				rep := linkTo(t, req, who, "REP")
 				for seed, s := range shapes(false) {
 					message := interop.Frames(seed, 0, s)
 					check(t, req.Send(ctx, message...))
@@ -38,7 +38,7 @@ func TestInteropRep(t *testing.T) {
 			bothWays(t, func(t *testing.T, who side) {
 				ctx := timeLimit(t)
 				rep := open(t, sockets.NewRep, sockets.Options{})
-				req := link(t, rep, who, "REQ", "--option", option)
+				req := linkTo(t, rep, who, "REQ", "--option", option)
 				for seed, s := range shapes(false) {
 					message := interop.Frames(seed, 0, s)
 					sent := pythonSends(req, nil, seed, s, 1)
@@ -61,8 +61,8 @@ func TestInteropReqRepChain(t *testing.T) {
 	ctx := timeLimit(t)
 	req := open(t, sockets.NewReq, sockets.Options{Identity: []byte("me")})
 	rep := open(t, sockets.NewRep, sockets.Options{})
-	front := link(t, req, theyBind, "ROUTER")
-	back := link(t, rep, weBind, "DEALER")
+	front := linkTo(t, req, theyBind, "ROUTER")
+	back := linkTo(t, rep, weBind, "DEALER")
 	check(t, req.Send(ctx, []byte("request")))
 	got := pythonReceives(front, 1)[0]
 	wantDescribed(t, got, [][]byte{[]byte("me"), nil, []byte("request")})
@@ -83,7 +83,7 @@ func TestInteropPair(t *testing.T) {
 	bothWays(t, func(t *testing.T, who side) {
 		ctx := timeLimit(t)
 		pair := open(t, sockets.NewPair, sockets.Options{})
-		other := link(t, pair, who, "PAIR")
+		other := linkTo(t, pair, who, "PAIR")
 		for seed, s := range shapes(false) {
 			message := interop.Frames(seed, 0, s)
 			check(t, pair.Send(ctx, message...))

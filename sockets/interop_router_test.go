@@ -53,7 +53,7 @@ func TestInteropRouter(t *testing.T) {
 		if identity != "" {
 			args = []string{"--identity", base64Of(identity)}
 		}
-		dealer := link(t, router, who, "DEALER", args...)
+		dealer := linkTo(t, router, who, "DEALER", args...)
 		for seed, s := range all {
 			count := s.count()
 			sent := pythonSends(dealer, nil, seed, s, count)
@@ -80,7 +80,7 @@ func TestInteropDealer(t *testing.T) {
 	combinations(t, func(t *testing.T, who side, identity string, all []shape) {
 		ctx := timeLimit(t)
 		dealer := open(t, sockets.NewDealer, sockets.Options{Identity: []byte(identity)})
-		router := link(t, dealer, who, "ROUTER")
+		router := linkTo(t, dealer, who, "ROUTER")
 		for seed, s := range all {
 			message := interop.Frames(seed, 0, s)
 			check(t, dealer.Send(ctx, message...))
@@ -146,7 +146,7 @@ func TestInteropHeartbeats(t *testing.T) {
 	t.Parallel()
 	ctx := timeLimit(t)
 	router := open(t, sockets.NewRouter, sockets.Options{})
-	dealer := link(t, router, weBind, "DEALER",
+	dealer := linkTo(t, router, weBind, "DEALER",
 		"--option", "HEARTBEAT_IVL=1", "--option", "HEARTBEAT_TIMEOUT=60000", "--option", "HEARTBEAT_TTL=60000")
 	s := repeat(3000, 20)
 	const count = 300
@@ -167,7 +167,7 @@ func TestInteropUnroutable(t *testing.T) {
 	t.Parallel()
 	ctx := timeLimit(t)
 	router := open(t, sockets.NewRouter, sockets.Options{})
-	dealer := link(t, router, weBind, "DEALER")
+	dealer := linkTo(t, router, weBind, "DEALER")
 	pythonSays(dealer, "hello")
 	m, err := router.Recv(ctx)
 	check(t, err)
@@ -201,7 +201,7 @@ func TestInteropProbe(t *testing.T) {
 	t.Parallel()
 	ctx := timeLimit(t)
 	dealer := open(t, sockets.NewDealer, sockets.Options{ProbeRouter: true, Identity: []byte("me")})
-	theirs := link(t, dealer, theyBind, "ROUTER")
+	theirs := linkTo(t, dealer, theyBind, "ROUTER")
 	wantDescribed(t, pythonReceives(theirs, 1)[0], [][]byte{[]byte("me"), nil})
 	pythonSays(theirs, "me", "hello")
 	m, err := dealer.Recv(ctx)
@@ -209,7 +209,7 @@ func TestInteropProbe(t *testing.T) {
 	wantFrames(t, m, [][]byte{[]byte("hello")})
 
 	router := open(t, sockets.NewRouter, sockets.Options{})
-	link(t, router, weBind, "DEALER", "--option", "PROBE_ROUTER=1", "--identity", base64Of("them"))
+	linkTo(t, router, weBind, "DEALER", "--option", "PROBE_ROUTER=1", "--identity", base64Of("them"))
 	m, err = router.Recv(ctx)
 	check(t, err)
 	wantFrames(t, m, [][]byte{[]byte("them"), nil})

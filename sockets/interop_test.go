@@ -66,7 +66,7 @@ const (
 )
 
 // link starts libzmq's end and connects it with s, either way round.
-func link(t *testing.T, s socket, who side, kind string, args ...string) *interop.Process {
+func linkTo(t *testing.T, s socket, who side, kind string, args ...string) *interop.Process {
 	t.Helper()
 	if who == weBind {
 		check(t, s.Bind(timeLimit(t), anyPort))

@@ -122,10 +122,10 @@ func (p *pipe) advances(seen *progress) bool {
 			return false
 		}
 	}
-	if c == nil || c.stream.conn == nil { // not connected, or inproc
+	if c == nil || c.stream.Conn == nil { // not connected, or inproc
 		return false
 	}
-	now := progress{c, c.stream.moved.Load(), c.stream.unconfirmed()}
+	now := progress{c, c.stream.Moved.Load(), c.stream.Unconfirmed()}
 	was := *seen
 	*seen = now
 	return now != was

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"net"
 	"sync"
-	"syscall"
 	"time"
+
+	"clustermap/internal/link"
 )
 
 // listener accepts connections on one endpoint. Each connection performs its
@@ -14,7 +15,6 @@ import (
 type listener struct {
 	socket   *socket
 	net      net.Listener
-	unlink   func() error // removes the files of an ipc endpoint; may be nil
 	endpoint string
 
 	done  chan struct{} // closed when the listener is closed
@@ -46,7 +46,7 @@ func (s *socket) Bind(ctx context.Context, address string) error {
 	if err := ctx.Err(); err != nil {
 		return err // name resolution does not check the context if it needs no network
 	}
-	e, err := parseEndpoint(address, true)
+	e, err := link.Parse(address, true)
 	if err != nil {
 		return err
 	}
@@ -55,27 +55,21 @@ func (s *socket) Bind(ctx context.Context, address string) error {
 	}
 	l := &listener{socket: s, conns: map[*conn]bool{}, done: make(chan struct{})}
 	var name *inprocListener
-	switch e.transport {
-	case transportTCP:
-		l.net, l.endpoint, err = s.listenTCP(ctx, e)
-	case transportIPC:
-		l.net, l.endpoint, l.unlink, err = s.listenIPC(ctx, e)
-	case transportInproc:
-		name, err = s.inproc().listen(s, e.name)
-		l.net, l.endpoint = name, e.text
+	if e.Scheme == link.Inproc {
+		name, err = s.inproc().listen(s, e.Name)
+		l.net, l.endpoint = name, e.Text
+	} else {
+		var bound *link.Listener
+		if bound, err = link.Listen(ctx, e, s.linkOptions()); err == nil {
+			l.net, l.endpoint = bound, bound.Endpoint
+		}
 	}
 	if err != nil {
 		s.report(Event{Kind: BindFailed, Endpoint: address, Err: err})
 		return err
 	}
-	if sc, ok := l.net.(syscall.Conn); ok && s.opts.Backlog > 0 {
-		err = setBacklog(sc, s.opts.Backlog)
-	}
-	if err == nil {
-		err = s.install(l)
-	}
-	if err != nil {
-		_ = l.shut() // the first error is more useful
+	if err := s.install(l); err != nil {
+		_ = l.net.Close() // the first error is more useful
 		return err
 	}
 	if name != nil {
@@ -121,7 +115,7 @@ func (s *socket) Unbind(address string) error {
 // close stops accepting connections and closes those that are still in their
 // handshake.
 func (l *listener) close() {
-	if err := l.shut(); err != nil {
+	if err := l.net.Close(); err != nil {
 		l.socket.report(Event{Kind: CloseFailed, Endpoint: l.endpoint, Err: err})
 	}
 	l.mu.Lock()
@@ -132,15 +126,6 @@ func (l *listener) close() {
 			c.close(ErrClosed)
 		}
 	}
-}
-
-// shut releases the address.
-func (l *listener) shut() error {
-	err := l.net.Close()
-	if l.unlink != nil {
-		err = errors.Join(err, l.unlink())
-	}
-	return err
 }
 
 // disconnect closes all connections. It is called after close, so no further
@@ -189,7 +174,6 @@ func (l *listener) run() {
 // serve starts a goroutine that serves an accepted connection.
 func (l *listener) serve(nc net.Conn) {
 	s := l.socket
-	s.tune(nc)
 	c, err := newConn(nc)
 	if err != nil {
 		s.report(Event{Kind: AcceptFailed, Endpoint: l.endpoint, Err: err})

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/link"
 	"clustermap/internal/queue"
 )
 
@@ -30,7 +31,7 @@ import (
 // it over.
 type loan struct {
 	reader *reader
-	lent   receiving
+	lent   link.Receiving
 	back   chan error  // ends the reader's sleep, with why the connection ends; capacity 1
 	term   *time.Timer // its end is the end of the loan, if nobody made use of it
 
@@ -64,17 +65,13 @@ const (
 	behindBytes = 16 << 20
 )
 
-var (
-	// errLent ends a read: there is a message.
-	errLent = errors.New("sockets: a message for who has borrowed the connection")
-	// errNothing ends one that was not to wait.
-	errNothing = errors.New("sockets: nothing to read")
-)
+// errLent ends a read: there is a message.
+var errLent = errors.New("sockets: a message for who has borrowed the connection")
 
 // receive feeds src until the connection ends, and returns why.
-func (r *reader) receive(src source) error {
+func (r *reader) receive(src link.Source) error {
 	o := &r.pipe.socket.opts
-	r.lends = canLend && r.codec == nil && o.RecvTimeout == 0 && o.HeartbeatInterval == 0 &&
+	r.lends = link.CanReceiveFor && r.codec == nil && o.RecvTimeout == 0 && o.HeartbeatInterval == 0 &&
 		o.Prepare == nil && !r.pipe.socket.in.conflate
 	for {
 		if err := r.conn.receiveAlive(src); err != errLent {
@@ -97,7 +94,7 @@ func (r *reader) behind() bool { return r.unwaited >= r.pipe.socket.in.slack }
 
 // stops says that a read is to end though it has brought nothing for the
 // application. A peer that sends without a pause gives no other occasion.
-func (l *loan) stops() bool { return l.lent.poll || l.kicked.Load() || l.ctx.Err() != nil }
+func (l *loan) stops() bool { return l.lent.Poll || l.kicked.Load() || l.ctx.Err() != nil }
 
 // offerLoan lends the connection, and returns when it is the reader's again, or
 // why it has ended.
@@ -105,7 +102,7 @@ func (r *reader) offerLoan() error {
 	in, l := &r.pipe.socket.in, r.loan
 	if l == nil {
 		l = &loan{reader: r, back: make(chan error, 1), term: time.NewTimer(in.term)}
-		l.lent.init(r, newSpin(&r.pipe.socket.opts))
+		l.lent.Init(r, link.NewSpin(r.pipe.socket.opts.BusyPoll))
 		r.loan = l
 	} else {
 		l.term.Reset(in.term)
@@ -211,12 +208,12 @@ func (in *inbox) poll() bool {
 // returned takes note that the borrower has read, for now. mu must be held.
 func (in *inbox) returned(l *loan, err error) {
 	l.taken = false
-	if err == errNothing {
+	if err == link.ErrNothing {
 		l.reader.unwaited = 0
 	} else {
 		l.used = true
 	}
-	goesOn := err == errLent || err == errNothing
+	goesOn := err == errLent || err == link.ErrNothing
 	if goesOn && !l.recalled && !l.lapsed && !l.reader.behind() && !l.reader.conn.ending() {
 		in.some.Wake() // whoever came meanwhile may take it
 		return
@@ -229,15 +226,15 @@ func (in *inbox) returned(l *loan, err error) {
 }
 
 // read reads until there is a message, the context ends or the loan is recalled.
-// With queue.NoWait it returns errNothing instead of waiting.
+// With queue.NoWait it returns link.ErrNothing instead of waiting.
 func (l *loan) read(ctx context.Context) error {
 	r := l.reader
-	l.ctx, l.lent.poll = ctx, ctx == queue.NoWait
+	l.ctx, l.lent.Poll = ctx, ctx == queue.NoWait
 	if err := l.enter(); err != nil {
 		return err
 	}
 	r.borrowed = true
-	err := r.conn.stream.receiveFor(&l.lent)
+	err := r.conn.stream.ReceiveFor(&l.lent)
 	r.borrowed = false
 	l.leave()
 	return err
@@ -316,7 +313,7 @@ func (l *loan) kickLocked() {
 	c := l.reader.conn
 	l.kicked.Store(true)
 	if l.inside && !c.closed {
-		_ = c.stream.conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection, which needs none
+		_ = c.stream.Conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection, which needs none
 	}
 }
 
@@ -358,7 +355,7 @@ func (l *loan) settle() {
 	if c.life.armed.Load() {
 		until = c.life.until
 	}
-	_ = c.stream.conn.SetReadDeadline(until)
+	_ = c.stream.Conn.SetReadDeadline(until)
 }
 
 // joined and parted count the peers.

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"clustermap/internal/link"
 )
 
 // These tests are of loans on sockets that receive a stream; those on REQ and REP
@@ -25,7 +27,7 @@ func (in *inbox) isTaken() bool {
 // needLoans skips a test that shows how connections are lent.
 func needLoans(t *testing.T) {
 	t.Helper()
-	if !canLend {
+	if !link.CanReceiveFor {
 		t.Skip("connections are not lent on this system")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/link"
 	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
@@ -65,7 +66,7 @@ func answer(t *testing.T, rep *Rep) {
 // connection, which it does when it was back in time.
 func inLoan(t *testing.T, req *Req, rep *Rep) {
 	t.Helper()
-	if !canLend {
+	if !link.CanReceiveFor {
 		ask(t, req, "question") // so that there is a connection, as after a loan
 		return
 	}
@@ -277,7 +278,7 @@ func TestLoanUnused(t *testing.T) {
 // end gives it back, though it has nothing against going on: the reader waits.
 func TestLoanEnding(t *testing.T) {
 	t.Parallel()
-	for _, got := range []error{errLent, errNothing, errors.New("read failed")} {
+	for _, got := range []error{errLent, link.ErrNothing, errors.New("read failed")} {
 		for _, ending := range []bool{false, true} {
 			in := newInbox(hwm{1, 1})
 			r := newRecorder(t, Options{}).reader()
@@ -287,13 +288,13 @@ func TestLoanEnding(t *testing.T) {
 				close(r.conn.gone)
 			}
 			in.returned(l, got)
-			kept := !ending && (got == errLent || got == errNothing)
+			kept := !ending && (got == errLent || got == link.ErrNothing)
 			if (in.loan == l) != kept || len(l.back) == 1 == kept {
 				t.Errorf("%v, ending %v: the loan goes on: %v, given back: %d", got, ending, in.loan == l, len(l.back))
 			}
 			if !kept {
 				want := got
-				if got == errLent || got == errNothing {
+				if got == errLent || got == link.ErrNothing {
 					want = nil
 				}
 				if err := <-l.back; err != want {
@@ -358,8 +359,8 @@ func TestLoanStale(t *testing.T) {
 	req.in.term = time.Hour
 	must(t, req.Bind(testContext(t), "tcp://127.0.0.1:*"))
 	peer := dialRaw(t, req.LastEndpoint()).greet("REP", nil)
-	var sent stream
-	must(t, sent.init(peer.conn))
+	var sent link.Stream
+	must(t, sent.Init(peer.conn))
 	lent := 0
 	for i := 0; i < 1000 && lent < 20; i++ {
 		body := fmt.Sprint(i)
@@ -383,10 +384,10 @@ func TestLoanStale(t *testing.T) {
 		if unread {
 			lent++
 			peer.send(wire("", "stale"), wire("", "and another"))
-			eventually(t, "it has arrived", func() bool { return sent.unconfirmed() == 0 })
+			eventually(t, "it has arrived", func() bool { return sent.Unconfirmed() == 0 })
 		}
 	}
-	if lent == 0 && canLend {
+	if lent == 0 && link.CanReceiveFor {
 		t.Error("the connection was never lent")
 	}
 }

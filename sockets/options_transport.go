@@ -5,8 +5,9 @@ import (
 	"net"
 	"runtime"
 	"strconv"
-	"syscall"
 	"time"
+
+	"clustermap/internal/link"
 )
 
 // ReconnectStop is a set of conditions under which a socket gives up an
@@ -68,14 +69,14 @@ func (o *Options) checkTransport(bad func(field, format string, args ...any)) {
 	switch {
 	case o.TOS < 0 || o.TOS > 255:
 		bad("TOS", "%d is not between 0 and 255", o.TOS)
-	case o.TOS != 0 && !haveTOS:
+	case o.TOS != 0 && !link.HaveTOS:
 		bad("TOS", "is not supported on %s", runtime.GOOS)
 	}
 	if o.KeepAlive > KeepAliveOff {
 		bad("KeepAlive", "is neither KeepAliveOn nor KeepAliveOff")
 	}
 	switch {
-	case o.BindToDevice != "" && !haveBindToDevice:
+	case o.BindToDevice != "" && !link.HaveDevice:
 		bad("BindToDevice", "is not supported on %s", runtime.GOOS)
 	case len(o.BindToDevice) > maxInterfaceName:
 		bad("BindToDevice", "has %d bytes; the maximum is %d", len(o.BindToDevice), maxInterfaceName)
@@ -84,8 +85,8 @@ func (o *Options) checkTransport(bad func(field, format string, args ...any)) {
 		bad("SOCKSProxy", "%v", err)
 	}
 	for _, f := range []struct{ name, value string }{{"SOCKSUser", o.SOCKSUser}, {"SOCKSPassword", o.SOCKSPassword}} {
-		if len(f.value) > maxSOCKSField {
-			bad(f.name, "has %d bytes; the maximum is %d", len(f.value), maxSOCKSField)
+		if len(f.value) > link.MaxProxyField {
+			bad(f.name, "has %d bytes; the maximum is %d", len(f.value), link.MaxProxyField)
 		}
 	}
 	if o.SOCKSPassword != "" && o.SOCKSUser == "" {
@@ -108,95 +109,19 @@ func checkProxy(address string) error {
 	return nil
 }
 
-// keepAlive converts the options to the form that package net takes: a negative
-// interval turns keep-alive off.
-func (s *socket) keepAlive() (time.Duration, net.KeepAliveConfig) {
+// linkOptions returns the options for making connections.
+func (s *socket) linkOptions() link.Options {
 	o := &s.opts
+	l := link.Options{
+		Backlog: o.Backlog, SendBuffer: o.SendBuffer, RecvBuffer: o.RecvBuffer,
+		Device: o.BindToDevice, IPv6: o.IPv6, TOS: o.TOS,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: o.KeepAliveIdle, Interval: o.KeepAliveInterval, Count: o.KeepAliveCount},
+		Proxy:           o.SOCKSProxy, ProxyUser: o.SOCKSUser, ProxyPassword: s.proxyPassword, ProxyTimeout: o.HandshakeTimeout,
+	}
 	if o.KeepAlive == KeepAliveOff {
-		return -1, net.KeepAliveConfig{}
+		l.KeepAlive, l.KeepAliveConfig = -1, net.KeepAliveConfig{} // a negative interval turns it off
 	}
-	return 0, net.KeepAliveConfig{Enable: true, Idle: o.KeepAliveIdle, Interval: o.KeepAliveInterval, Count: o.KeepAliveCount}
-}
-
-// controlTCP sets the options that must be set before a socket is bound or
-// connected.
-func (s *socket) controlTCP(network, _ string, raw syscall.RawConn) error {
-	return controlRaw(raw, func(fd uintptr) error {
-		if s.opts.TOS != 0 {
-			if err := setTOS(network, fd, s.opts.TOS); err != nil {
-				return err
-			}
-		}
-		if s.opts.BindToDevice != "" {
-			return bindToDevice(fd, s.opts.BindToDevice)
-		}
-		return nil
-	})
-}
-
-// controlSource is controlTCP for a socket that connects from a given port,
-// which an earlier connection may have used.
-func (s *socket) controlSource(network, address string, raw syscall.RawConn) error {
-	if err := controlRaw(raw, setReuseAddress); err != nil {
-		return err
-	}
-	return s.controlTCP(network, address, raw)
-}
-
-// controlRaw calls f with the file descriptor of raw.
-func controlRaw(raw syscall.RawConn, f func(fd uintptr) error) error {
-	var failed error
-	if err := raw.Control(func(fd uintptr) { failed = f(fd) }); err != nil {
-		return err
-	}
-	return failed
-}
-
-// tune applies the options to a new network connection. It fails only if the
-// connection has ended already, which the first read will report.
-func (s *socket) tune(nc net.Conn) {
-	type buffered interface {
-		SetWriteBuffer(int) error
-		SetReadBuffer(int) error
-	}
-	if b, ok := nc.(buffered); ok {
-		if s.opts.SendBuffer > 0 {
-			_ = b.SetWriteBuffer(s.opts.SendBuffer)
-		}
-		if s.opts.RecvBuffer > 0 {
-			_ = b.SetReadBuffer(s.opts.RecvBuffer)
-		}
-	}
-	if tc, ok := nc.(*net.TCPConn); ok && s.opts.TOS != 0 {
-		// Not every system copies it from the listening socket.
-		network := "tcp6"
-		if a, ok := nc.LocalAddr().(*net.TCPAddr); ok && a.IP.To4() != nil {
-			network = "tcp4"
-		}
-		if raw, err := tc.SyscallConn(); err == nil {
-			_ = controlRaw(raw, func(fd uintptr) error { return setTOS(network, fd, s.opts.TOS) })
-		}
-	}
-}
-
-// localSendBuffer is the maximum size to which the operating system's send
-// buffer for a peer on the same machine may grow. A larger buffer serves to
-// fill a long network path, which does not exist here: it would only let the
-// sender run megabytes ahead, and the bytes would have left the processor's
-// cache by the time the peer reads them. With half a megabyte, messages of 64
-// KiB are a fifth faster and messages of 1 MiB a third.
-const localSendBuffer = 512 << 10
-
-// growthLook is how many bytes are written between two checks of the buffer's
-// size.
-const growthLook = 4 << 20
-
-// isLocal reports whether a connection uses TCP and its other end is on the
-// same machine. The buffers of Unix domain sockets do not grow.
-func isLocal(near, far net.Addr) bool {
-	n, ok1 := near.(*net.TCPAddr)
-	f, ok2 := far.(*net.TCPAddr)
-	return ok1 && ok2 && (f.IP.IsLoopback() || f.IP.Equal(n.IP))
+	return l
 }
 
 // connectLimit returns the time by which an attempt to connect that starts now

@@ -3,6 +3,8 @@ package sockets
 import (
 	"strings"
 	"sync/atomic"
+
+	"clustermap/internal/link"
 )
 
 // pipe is the pair of queues between a socket and one peer. The pipe of a
@@ -93,4 +95,4 @@ type traits struct {
 }
 
 // inproc reports whether the pipe leads to a socket of the same process.
-func (p *pipe) inproc() bool { return strings.HasPrefix(p.endpoint, transportInproc+"://") }
+func (p *pipe) inproc() bool { return strings.HasPrefix(p.endpoint, link.Inproc+"://") }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/link"
 	"clustermap/zmtp"
 )
 
@@ -92,7 +93,7 @@ func (r *reader) run(early []byte) error {
 	most := s.maxMessage()
 	r.decoder.SetLimits(zmtp.Limits{MaxMessage: most})
 	defer r.end()
-	src := source(r)
+	src := link.Source(r)
 	if r.codec != nil {
 		coded := &codedSource{reader: r, codec: r.codec, max: int(most)}
 		defer coded.end()
@@ -100,13 +101,13 @@ func (r *reader) run(early []byte) error {
 	}
 	if len(early) > 0 {
 		for len(early) > 0 {
-			n := copy(src.space(), early)
+			n := copy(src.Space(), early)
 			early = early[n:]
-			if err := src.received(n); err != nil {
+			if err := src.Received(n); err != nil {
 				return err
 			}
 		}
-		src.idle()
+		src.Idle()
 	}
 	return r.receive(src)
 }
@@ -132,8 +133,8 @@ func (r *reader) returnSpans() {
 	r.batch.spans = nil
 }
 
-// space returns the free end of the chunk.
-func (r *reader) space() []byte { return r.room(1) }
+// Space returns the free end of the chunk.
+func (r *reader) Space() []byte { return r.room(1) }
 
 // pending returns how many bytes belong to an incomplete message.
 func (r *reader) pending() int { return r.fill - r.start }
@@ -192,11 +193,11 @@ func (r *reader) use(chunk *buf.Chunk, pending []byte) {
 	r.unpaid = len(chunk.Data())
 }
 
-// received decodes what can be decoded and hands it on.
-func (r *reader) received(n int) error {
+// Received decodes what can be decoded and hands it on.
+func (r *reader) Received(n int) error {
 	r.fill += n
-	if r.borrowed && r.loan.lent.spun {
-		r.unwaited, r.loan.lent.spun = 0, false // polling counts as waiting
+	if r.borrowed && r.loan.lent.Spun {
+		r.unwaited, r.loan.lent.Spun = 0, false // polling counts as waiting
 	}
 	r.unwaited += n
 	if !r.waiting.IsZero() {
@@ -229,7 +230,7 @@ func (r *reader) received(n int) error {
 	case r.due():
 		err = errLent
 	case r.borrowed && r.loan.stops():
-		err = errNothing
+		err = link.ErrNothing
 	}
 	return err
 }
@@ -387,11 +388,11 @@ func (r *reader) command(body []byte) error {
 	return r.pipe.socket.pattern.command(r.pipe, r.peer, name, c.Data)
 }
 
-// idle lets go of the chunk while there is nothing to read. What is left of it
+// Idle lets go of the chunk while there is nothing to read. What is left of it
 // is the beginning of one message, which is kept aside if it is small, or moved
 // to a chunk of its size: a peer that stops in the middle of a message shall
 // not hold many times what it has sent.
-func (r *reader) idle() {
+func (r *reader) Idle() {
 	r.unwaited = 0
 	if r.lends {
 		r.waiting = time.Now()

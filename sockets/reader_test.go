@@ -86,13 +86,13 @@ func (r *recorder) reader() *reader {
 // after each part with the given chance.
 func (r *reader) feed(data []byte, most int, idle func() bool) error {
 	for len(data) > 0 {
-		n := copy(r.space(), data[:min(len(data), most)])
+		n := copy(r.Space(), data[:min(len(data), most)])
 		data = data[n:]
-		if err := r.received(n); err != nil {
+		if err := r.Received(n); err != nil {
 			return err
 		}
 		if idle() {
-			r.idle()
+			r.Idle()
 		}
 	}
 	return nil
@@ -296,7 +296,7 @@ func TestReaderIdle(t *testing.T) {
 		rd := r.reader()
 		r.got = nil
 		must(t, rd.feed(slices.Concat(slices.Repeat(wire("y"), 1000), data[:pending]), 1<<20, func() bool { return false }))
-		rd.idle()
+		rd.Idle()
 		holds := cap(rd.tail)
 		if rd.chunk != nil {
 			holds += len(rd.chunk.Data())
@@ -327,7 +327,7 @@ func TestReaderAnnouncement(t *testing.T) {
 		if n := len(rd.chunk.Data()); n > buf.Large {
 			t.Fatalf("a chunk of %d bytes for 1009", n)
 		}
-		rd.idle()
+		rd.Idle()
 		rd.end()
 	}
 	runtime.ReadMemStats(&after)
@@ -410,9 +410,9 @@ func TestReaderUsualSize(t *testing.T) {
 	r := newRecorder(t, Options{}).reader()
 	feed := func(data []byte) (largest int) {
 		for len(data) > 0 {
-			n := copy(r.space(), data)
+			n := copy(r.Space(), data)
 			largest = max(largest, len(r.chunk.Data()))
-			must(t, r.received(n))
+			must(t, r.Received(n))
 			data = data[n:]
 		}
 		return largest

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"clustermap/internal/link"
 )
 
 // socketDir is a directory with a path short enough for sockets.
@@ -31,6 +33,12 @@ func abstractName(t testing.TB) string {
 		t.Skip("abstract names are Linux's")
 	}
 	return "@" + filepath.Base(socketDir(t))
+}
+
+// addressInUse says that a bind failed because the address is taken. The number
+// is Windows' WSAEADDRINUSE.
+func addressInUse(err error) bool {
+	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.Errno(10048))
 }
 
 func exists(path string) bool {
@@ -278,7 +286,7 @@ func TestLibzmq_pair_ipc_path(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	longest := socketPath(t)
-	longest += strings.Repeat("x", maxSocketPath-len(longest))
+	longest += strings.Repeat("x", link.MaxPath-len(longest))
 	router := open(t, NewRouter, Options{})
 	dealer := open(t, NewDealer, Options{})
 	must(t, router.Bind(ctx, "ipc://"+longest))
@@ -311,7 +319,7 @@ func TestLibzmq_abstract_ipc(t *testing.T) {
 	if exists(name) {
 		t.Error("an abstract name is a file")
 	}
-	longest := name + strings.Repeat("x", maxSocketPath-len(name))
+	longest := name + strings.Repeat("x", link.MaxPath-len(name))
 	must(t, router.Bind(ctx, "ipc://"+longest))
 	for _, n := range []string{name, longest} {
 		dealer := open(t, NewDealer, Options{})

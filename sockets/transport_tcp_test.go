@@ -3,7 +3,6 @@ package sockets
 import (
 	"errors"
 	"net"
-	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -85,38 +84,6 @@ func TestIPv6(t *testing.T) {
 	dealer := open(t, NewDealer, Options{})
 	must(t, dealer.Connect("tcp://[::1]:"+port))
 	echo(t, ctx, dealer, six)
-}
-
-// TestInterfaceAddress: every interface's name stands for one of its addresses.
-func TestInterfaceAddress(t *testing.T) {
-	t.Parallel()
-	all, err := net.Interfaces()
-	must(t, err)
-	for _, ifc := range all {
-		text, ok := interfaceAddress(ifc.Name)
-		addrs, _ := ifc.Addrs()
-		if !ok {
-			if len(addrs) > 0 {
-				t.Errorf("%s has no address among %v", ifc.Name, addrs)
-			}
-			continue
-		}
-		ip, err := netip.ParseAddr(text)
-		must(t, err)
-		found := false
-		for _, a := range addrs {
-			p, err := netip.ParsePrefix(a.String())
-			found = found || err == nil && p.Addr() == ip.WithZone("")
-		}
-		if !found {
-			t.Errorf("%s: %s is none of %v", ifc.Name, text, addrs)
-		}
-	}
-	for _, name := range []string{"", "127.0.0.1", "::1", "no such interface"} {
-		if got, ok := interfaceAddress(name); ok {
-			t.Errorf("%q is an interface with %s", name, got)
-		}
-	}
 }
 
 // TestConnectTimeout: an attempt that nobody answers is given up in time. The

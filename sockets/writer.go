@@ -52,7 +52,7 @@ func (w *writer) send() bool {
 	var n int64
 	var err error
 	if w.codec == nil {
-		n, err = w.conn.stream.send(w.bufs)
+		n, err = w.conn.stream.Send(w.bufs)
 	} else {
 		n, err = w.sendCoded()
 	}

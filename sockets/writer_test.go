@@ -2,13 +2,9 @@ package sockets
 
 import (
 	"bytes"
-	"crypto/rand"
-	"errors"
-	"io"
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"clustermap/zmtp"
 )
@@ -87,82 +83,4 @@ func connected(t testing.TB) (ours *conn, theirs *net.TCPConn) {
 		other.Close()
 	})
 	return c, other.(*net.TCPConn)
-}
-
-// TestStreamSend: all bytes arrive in order, however many pieces they are in
-// and however little the kernel takes at once.
-func TestStreamSend(t *testing.T) {
-	t.Parallel()
-	ours, theirs := connected(t)
-	must(t, ours.stream.conn.(*net.TCPConn).SetWriteBuffer(64<<10))
-	var pieces [][]byte
-	add := func(size int) {
-		b := make([]byte, size)
-		_, _ = rand.Read(b)
-		pieces = append(pieces, b)
-	}
-	for i := range 300 { // more than fit in one vectored write
-		add(i)
-		add(0)
-	}
-	add(3 << 20) // more than one write may have
-	add(1)
-	add(maxWrite)
-	add(0)
-	want := bytes.Join(pieces, nil)
-	got := make(chan []byte)
-	go func() {
-		b := make([]byte, len(want))
-		_, _ = io.ReadFull(theirs, b)
-		got <- b
-	}()
-	n, err := ours.stream.send(pieces)
-	if err != nil || n != int64(len(want)) {
-		t.Fatalf("%d of %d bytes, %v", n, len(want), err)
-	}
-	if !bytes.Equal(<-got, want) {
-		t.Error("other bytes arrive")
-	}
-	if n, err := ours.stream.send([][]byte{nil, {}}); n != 0 || err != nil {
-		t.Errorf("nothing to send: %d, %v", n, err)
-	}
-	if n, err := ours.stream.send(nil); n != 0 || err != nil {
-		t.Errorf("no piece to send: %d, %v", n, err)
-	}
-}
-
-// TestStreamSendEnds: close ends a send that the peer does not read, and the
-// count says how much the kernel took.
-func TestStreamSendEnds(t *testing.T) {
-	t.Parallel()
-	ours, theirs := connected(t)
-	type result struct {
-		n   int64
-		err error
-	}
-	sent := make(chan result)
-	const size = 64 << 20
-	go func() {
-		n, err := ours.stream.send([][]byte{make([]byte, size)})
-		sent <- result{n, err}
-	}()
-	must(t, theirs.SetReadDeadline(time.Now().Add(hang)))
-	_, err := io.ReadFull(theirs, make([]byte, 1))
-	must(t, err) // now it is under way
-	ours.close(errors.New("test"))
-	r := <-sent
-	if r.err == nil || r.n == 0 || r.n >= size {
-		t.Fatalf("%d bytes, %v", r.n, r.err)
-	}
-	ours.finish()
-	rest, err := io.Copy(io.Discard, theirs)
-	if err != nil && !errors.Is(err, io.EOF) {
-		t.Fatal(err)
-	}
-	if rest+1 != r.n {
-		t.Errorf("%d bytes arrive, %d were counted", rest+1, r.n)
-	}
-	if n, err := ours.stream.send([][]byte{{1}}); n != 0 || err == nil {
-		t.Errorf("after the end: %d, %v", n, err)
-	}
 }

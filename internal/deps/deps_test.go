@@ -2,7 +2,7 @@
 // packages, and the short list of what they use from outside:
 //
 //	internal/* ◀── zmtp ◀── sockets ◀── chp ◀── cmd
-//	internal/queue, internal/topic ◀── sockets
+//	internal/link, internal/queue, internal/topic ◀── sockets
 //	internal/kvmsg ◀── internal/store ◀── chp
 //	                   internal/timer ◀── chp
 //	                        sockets ◀── patterns/binarystar ◀── chp
@@ -64,6 +64,11 @@ var rules = []struct {
 	{
 		path: "internal/topic",
 		std:  []string{"net", "os"},
+	},
+	{
+		path: "internal/link",
+		std:  []string{"crypto", "net/http", "os/exec"},
+		out:  []string{"golang.org/x/sys"},
 	},
 	{
 		path: "chp",
@@ -256,7 +261,7 @@ func TestDirection(t *testing.T) {
 
 // rooms lists the packages that package sockets is made of. Nobody else imports them,
 // nor does one of them import another.
-var rooms = []string{module + "/internal/queue", module + "/internal/topic"}
+var rooms = []string{module + "/internal/link", module + "/internal/queue", module + "/internal/topic"}
 
 // TestRooms holds that the rooms of package sockets have one door.
 func TestRooms(t *testing.T) {

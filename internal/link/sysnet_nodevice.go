@@ -1,9 +1,10 @@
 //go:build !linux || portable
 
-package sockets
+package link
 
 import "errors"
 
-const haveBindToDevice = false
+// HaveDevice says that a socket can be bound to a network interface.
+const HaveDevice = false
 
 func bindToDevice(uintptr, string) error { return errors.ErrUnsupported }

@@ -1,6 +1,6 @@
 //go:build linux && !386 && !s390x && !portable
 
-package sockets
+package link
 
 import (
 	"syscall"

@@ -1,6 +1,6 @@
 //go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly) || portable
 
-package sockets
+package link
 
 import (
 	"context"
@@ -15,8 +15,8 @@ func addressInUse(err error) bool {
 	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.Errno(10048))
 }
 
-// maxSocketPath is the longest path of a Unix domain socket, in bytes.
-const maxSocketPath = 107
+// MaxPath is the longest path of an ipc endpoint, in bytes.
+const MaxPath = 107
 
 // isStale says that nobody listens at path. Who does sees a connection that
 // ends at once.
@@ -35,7 +35,8 @@ func lockDirectory(context.Context, string) (unlock func(), err error) { return 
 // setBacklog leaves the backlog as package net has chosen it.
 func setBacklog(syscall.Conn, int) error { return nil }
 
-const haveTOS = false
+// HaveTOS says that Options.TOS can be set.
+const HaveTOS = false
 
 func setTOS(string, uintptr, int) error { return errors.ErrUnsupported }
 

@@ -1,4 +1,4 @@
-package sockets
+package link
 
 import (
 	"errors"
@@ -55,7 +55,7 @@ func TestParseEndpoint(t *testing.T) {
 			bind bool
 			want string
 		}{{"bind", true, c.bind}, {"connect", false, c.connect}} {
-			e, err := parseEndpoint(c.text, way.bind)
+			e, err := Parse(c.text, way.bind)
 			if way.want == "" {
 				var typed *EndpointError
 				if !errors.As(err, &typed) || typed.Endpoint != c.text || typed.Reason == "" {
@@ -63,26 +63,10 @@ func TestParseEndpoint(t *testing.T) {
 				}
 				continue
 			}
-			if err != nil || e.address() != way.want || e.text != c.text {
+			if err != nil || e.address() != way.want || e.Text != c.text {
 				t.Errorf("%s %q: %q, %v, want %q", way.name, c.text, e.address(), err, way.want)
 			}
 		}
-	}
-}
-
-// TestEndpointErrors: sockets refuse bad endpoints at once.
-func TestEndpointErrors(t *testing.T) {
-	t.Parallel()
-	s := open(t, NewDealer, Options{})
-	var typed *EndpointError
-	if err := s.Bind(testContext(t), "tcp://nowhere"); !errors.As(err, &typed) {
-		t.Errorf("Bind: %v", err)
-	}
-	if err := s.Connect("tcp://*:5555"); !errors.As(err, &typed) {
-		t.Errorf("Connect: %v", err)
-	}
-	if got := s.LastEndpoint(); got != "" {
-		t.Errorf("LastEndpoint after failures: %q", got)
 	}
 }
 
@@ -100,8 +84,8 @@ func TestParseEndpointForms(t *testing.T) {
 		{"ipc://", false, false, ""},
 		{"ipc://@", false, false, ""},
 		{"ipc://a\x00b", false, false, ""},
-		{"ipc://" + strings.Repeat("x", maxSocketPath), true, true, strings.Repeat("x", maxSocketPath)},
-		{"ipc://" + strings.Repeat("x", maxSocketPath+1), false, false, ""},
+		{"ipc://" + strings.Repeat("x", MaxPath), true, true, strings.Repeat("x", MaxPath)},
+		{"ipc://" + strings.Repeat("x", MaxPath+1), false, false, ""},
 		{"inproc://a b:c/d*", true, true, "a b:c/d*"},
 		{"inproc://*", true, true, "*"},
 		{"inproc://", false, false, ""},
@@ -118,13 +102,13 @@ func TestParseEndpointForms(t *testing.T) {
 			if bind {
 				want = c.bind
 			}
-			e, err := parseEndpoint(c.text, bind)
-			if (err == nil) != want || err == nil && e.name != c.name {
+			e, err := Parse(c.text, bind)
+			if (err == nil) != want || err == nil && e.Name != c.name {
 				t.Errorf("bind %v %.40q: %+v, %v", bind, c.text, e, err)
 			}
 		}
 	}
-	e, err := parseEndpoint("tcp://[::1]:7;name:2", false)
+	e, err := Parse("tcp://[::1]:7;name:2", false)
 	if err != nil || e.address() != "name:2" || e.source.address() != "[::1]:7" {
 		t.Errorf("%+v, %v", e, err)
 	}

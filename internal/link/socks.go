@@ -1,4 +1,4 @@
-package sockets
+package link
 
 import (
 	"context"
@@ -24,8 +24,8 @@ const (
 	socksRefused     = 5
 	socksAuthVersion = 1
 
-	// maxSOCKSField is the longest name, user or password, in bytes.
-	maxSOCKSField = 255
+	// MaxProxyField is the longest host name, user or password for a proxy, in bytes.
+	MaxProxyField = 255
 )
 
 var socksReplies = [...]string{
@@ -51,21 +51,34 @@ func (e *ProxyError) Error() string {
 // Unwrap returns Err.
 func (e *ProxyError) Unwrap() error { return e.Err }
 
+// dialProxy connects to an endpoint by way of the proxy.
+func dialProxy(ctx context.Context, d *net.Dialer, e Endpoint, o *Options) (net.Conn, error) {
+	nc, err := d.DialContext(ctx, "tcp", o.Proxy)
+	if err != nil {
+		return nil, &ProxyError{Proxy: o.Proxy, Err: err}
+	}
+	if err := o.askProxy(ctx, nc, e); err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return nc, nil
+}
+
 // askProxy asks the proxy at the other end of nc to connect it with an endpoint,
-// within Options.HandshakeTimeout if the context has no deadline. It reads no byte
+// within ProxyTimeout if the context has no deadline. It reads no byte
 // beyond the proxy's answers: those that follow are the peer's.
-func (s *socket) askProxy(ctx context.Context, nc net.Conn, e endpoint) error {
+func (o *Options) askProxy(ctx context.Context, nc net.Conn, e Endpoint) error {
 	limit, ok := ctx.Deadline()
 	if !ok {
-		limit = time.Now().Add(s.opts.HandshakeTimeout)
+		limit = time.Now().Add(o.ProxyTimeout)
 	}
 	_ = nc.SetDeadline(limit) // it fails on a closed connection, which reading tells
 	proxied := duplex{Conn: nc}
-	if err := proxied.init(nc); err != nil {
+	if err := proxied.Init(nc); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
-	reason, err := s.socks(&proxied, e)
+	reason, err := o.socks(&proxied, e)
 	if !stop() {
 		// The deadline in the past may yet come; nothing can be done with nc.
 		return ctx.Err()
@@ -73,14 +86,14 @@ func (s *socket) askProxy(ctx context.Context, nc net.Conn, e endpoint) error {
 	if err == nil && reason == "" {
 		return nc.SetDeadline(time.Time{})
 	}
-	return &ProxyError{Proxy: s.opts.SOCKSProxy, Reason: reason, Err: err}
+	return &ProxyError{Proxy: o.Proxy, Reason: reason, Err: err}
 }
 
 // socks is the exchange with the proxy. It returns a reason when the proxy
 // refuses, or talks something else.
-func (s *socket) socks(nc io.ReadWriter, e endpoint) (reason string, err error) {
+func (o *Options) socks(nc io.ReadWriter, e Endpoint) (reason string, err error) {
 	hello := []byte{socksVersion, 1, socksNoAuth}
-	if s.opts.SOCKSUser != "" {
+	if o.ProxyUser != "" {
 		hello = []byte{socksVersion, 2, socksNoAuth, socksPassword}
 	}
 	var in [4]byte
@@ -91,9 +104,9 @@ func (s *socket) socks(nc io.ReadWriter, e endpoint) (reason string, err error) 
 	case in[0] != socksVersion:
 		return fmt.Sprintf("speaks version %d of SOCKS, or something else", in[0]), nil
 	case in[1] == socksNoAuth:
-	case in[1] == socksPassword && s.opts.SOCKSUser != "":
-		auth := appendField([]byte{socksAuthVersion}, s.opts.SOCKSUser)
-		if err := exchange(nc, appendField(auth, s.proxyPassword()), in[:2]); err != nil {
+	case in[1] == socksPassword && o.ProxyUser != "":
+		auth := appendField([]byte{socksAuthVersion}, o.ProxyUser)
+		if err := exchange(nc, appendField(auth, o.ProxyPassword()), in[:2]); err != nil {
 			return "", err
 		}
 		if in[1] != 0 {
@@ -113,7 +126,7 @@ func (s *socket) socks(nc io.ReadWriter, e endpoint) (reason string, err error) 
 		}
 		request = append(append(request, kind), ip.AsSlice()...)
 	} else {
-		if len(e.host) > maxSOCKSField {
+		if len(e.host) > MaxProxyField {
 			return "host name is too long for SOCKS", nil
 		}
 		request = appendField(append(request, socksName), e.host)

@@ -1,6 +1,6 @@
 //go:build (linux || darwin || freebsd || netbsd || openbsd || dragonfly) && !portable
 
-package sockets
+package link
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 // addressInUse says that a bind failed because the address is taken.
 func addressInUse(err error) bool { return errors.Is(err, unix.EADDRINUSE) }
 
-// maxSocketPath is the longest path of a Unix domain socket, in bytes: what
+// MaxPath is the longest path of an ipc endpoint, in bytes: what
 // the system's address has room for, less the zero byte behind it.
-const maxSocketPath = len(unix.RawSockaddrUnix{}.Path) - 1
+const MaxPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
 // isStale says that no socket is bound to the file at path. It asks with a
 // datagram socket: to a living stream socket that is the wrong type, so its
@@ -73,7 +73,8 @@ func setBacklog(sc syscall.Conn, n int) error {
 	return controlRaw(raw, func(fd uintptr) error { return os.NewSyscallError("listen", unix.Listen(int(fd), n)) })
 }
 
-const haveTOS = true
+// HaveTOS says that Options.TOS can be set.
+const HaveTOS = true
 
 // setTOS sets the type of service of outgoing packets. A socket of IPv6 may
 // carry IPv4 as well, where the older option is the one that counts.

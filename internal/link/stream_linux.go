@@ -1,6 +1,6 @@
 //go:build linux && !portable
 
-package sockets
+package link
 
 import (
 	"io"
@@ -24,7 +24,7 @@ import (
 // edge is used up by then; the wait would never end.
 type platformStream struct {
 	raw   syscall.RawConn
-	read  receiving // the reader's
+	read  Receiving // the reader's
 	write writeState
 	grows bool  // the kernel's buffer may become larger than localSendBuffer
 	sent  int64 // bytes, since the last look at that
@@ -54,8 +54,10 @@ var vectors = sync.Pool{New: func() any {
 	return v
 }}
 
-func (s *stream) init(conn net.Conn) error {
-	s.conn = conn
+// Init takes over a connection. It reads and writes the descriptor of conn itself, so
+// the bytes on that must be those of the connection.
+func (s *Stream) Init(conn net.Conn) error {
+	s.Conn = conn
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
 		return os.ErrInvalid
@@ -69,39 +71,38 @@ func (s *stream) init(conn net.Conn) error {
 	return nil
 }
 
-// bounded has the kernel's buffer for sending not grow beyond localSendBuffer, if
-// the system lets one ask for as much. It is called before the first send.
-func (s *stream) bounded() { s.grows = maxSendBuffer() >= localSendBuffer }
-
-// receive feeds src until the connection ends, and returns why. It is called again
-// after each loan, always with the same source.
-func (s *stream) receive(src source) error {
+// Receive feeds src until the connection ends or src ends it, and returns why. It
+// may be called again, always with the same source.
+func (s *Stream) Receive(src Source) error {
 	if s.read.step == nil {
-		s.read.init(src, spin{})
+		s.read.Init(src, Spin{})
 	}
-	return s.receiveFor(&s.read)
+	return s.ReceiveFor(&s.read)
 }
 
-// canLend: a read may end without an end of the connection, and go on later.
-const canLend = true
+// CanReceiveFor says that ReceiveFor works on this system.
+const CanReceiveFor = true
 
-// receiving feeds a source. It is kept where that happens often, because what
-// the poller calls is allocated.
-type receiving struct {
-	src   source
-	poll  bool // end where there is nothing to read, with errNothing
-	spin  spin
-	spun  bool // there was nothing to read, and it looked again
+// Receiving feeds a source by Stream.ReceiveFor. It is kept where that happens often,
+// because what the poller calls is allocated.
+type Receiving struct {
+	src   Source
+	Poll  bool // end where there is nothing to read, with ErrNothing
+	Spin  Spin
+	Spun  bool // set when there was nothing to read, and it looked again
 	ended error
 	step  func(fd uintptr) bool
 }
 
-func (r *receiving) init(src source, spin spin) {
-	r.src, r.spin = src, spin
+// Init is called once, before ReceiveFor.
+func (r *Receiving) Init(src Source, spin Spin) {
+	r.src, r.Spin = src, spin
 	r.step = r.receive
 }
 
-func (s *stream) receiveFor(r *receiving) error {
+// ReceiveFor is Receive for another source of the connection's than that of Receive,
+// while that does not run.
+func (s *Stream) ReceiveFor(r *Receiving) error {
 	r.ended = nil
 	err := s.raw.Read(r.step)
 	if r.ended != nil {
@@ -112,19 +113,19 @@ func (s *stream) receiveFor(r *receiving) error {
 
 // receive reads until there is nothing more, and then reports false; or until
 // that is over, for the reason in ended.
-func (r *receiving) receive(fd uintptr) bool {
+func (r *Receiving) receive(fd uintptr) bool {
 	for {
-		p := r.src.space()
+		p := r.src.Space()
 		n, err := unix.Read(int(fd), p)
 		switch {
-		case err == unix.EAGAIN && r.poll:
-			r.ended = errNothing
+		case err == unix.EAGAIN && r.Poll:
+			r.ended = ErrNothing
 			return true
-		case err == unix.EAGAIN && r.spin.again():
-			r.spun = true
+		case err == unix.EAGAIN && r.Spin.again():
+			r.Spun = true
 			continue
 		case err == unix.EAGAIN:
-			r.src.idle()
+			r.src.Idle()
 			return false
 		case err == unix.EINTR:
 			continue
@@ -135,31 +136,31 @@ func (r *receiving) receive(fd uintptr) bool {
 			r.ended = io.EOF
 			return true
 		}
-		r.spin.hit()
-		if r.ended = r.src.received(n); r.ended != nil {
+		r.Spin.hit()
+		if r.ended = r.src.Received(n); r.ended != nil {
 			return true
 		}
 	}
 }
 
-// attempt writes what the kernel takes at once.
-type attempt struct {
+// Attempt writes what the kernel takes at once.
+type Attempt struct {
 	raw   syscall.RawConn
 	bytes []byte
 	n     int
 	step  func(fd uintptr) bool
 }
 
-// newAttempt returns nil where that cannot be done.
-func newAttempt(s *stream) *attempt {
-	a := &attempt{raw: s.raw}
+// NewAttempt returns nil where that cannot be done.
+func NewAttempt(s *Stream) *Attempt {
+	a := &Attempt{raw: s.raw}
 	a.step = a.once
 	return a
 }
 
-// write returns how many of the bytes were written: none where there is no room
+// Write returns how many of the bytes were written: none where there is no room
 // and also where the connection has failed, which is for others to find.
-func (a *attempt) write(bytes []byte) int {
+func (a *Attempt) Write(bytes []byte) int {
 	a.bytes, a.n = bytes, 0
 	if a.raw.Write(a.step) != nil {
 		return 0
@@ -168,16 +169,16 @@ func (a *attempt) write(bytes []byte) int {
 	return a.n
 }
 
-func (a *attempt) once(fd uintptr) bool {
+func (a *Attempt) once(fd uintptr) bool {
 	if n, errno := sendBytes(fd, a.bytes); errno == 0 {
 		a.n = n
 	}
 	return true
 }
 
-// send writes bufs wholly and returns how many bytes were written. It may
+// Send writes bufs wholly and returns how many bytes were written. It may
 // change the slice of slices.
-func (s *stream) send(bufs [][]byte) (int64, error) {
+func (s *Stream) Send(bufs [][]byte) (int64, error) {
 	w := &s.write
 	w.bufs, w.written, w.err = bufs, 0, nil
 	for len(w.bufs) > 0 && w.err == nil {
@@ -195,22 +196,9 @@ func (s *stream) send(bufs [][]byte) (int64, error) {
 	return w.written, w.err
 }
 
-// boundGrowth sets the kernel's buffer for sending to localSendBuffer, once it has
-// grown beyond. Not before: connections that need little shall have little.
-func (s *stream) boundGrowth() {
-	_ = s.raw.Control(func(fd uintptr) { // it fails on a closed connection
-		// The kernel counts twice as much, for what it keeps beside the bytes.
-		n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
-		if err == nil && n > 2*localSendBuffer {
-			s.grows = false
-			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, localSendBuffer)
-		}
-	})
-}
-
-// unconfirmed returns how many bytes, the end of the stream among them, were
+// Unconfirmed returns how many bytes, the end of the stream among them, were
 // sent but not confirmed by the peer's system.
-func (s *stream) unconfirmed() (n int) {
+func (s *Stream) Unconfirmed() (n int) {
 	_ = s.raw.Control(func(fd uintptr) { // it fails on a closed connection
 		n, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
 	})
@@ -219,7 +207,7 @@ func (s *stream) unconfirmed() (n int) {
 
 // writeStep writes until everything is written or the kernel's buffer is full;
 // in the latter case it reports false, and is called again when there is room.
-func (s *stream) writeStep(fd uintptr) bool {
+func (s *Stream) writeStep(fd uintptr) bool {
 	w := &s.write
 	for len(w.bufs) > 0 {
 		n, errno := w.writev(fd)
@@ -234,7 +222,7 @@ func (s *stream) writeStep(fd uintptr) bool {
 			return true
 		}
 		w.written += int64(n)
-		s.moved.Add(int64(n))
+		s.Moved.Add(int64(n))
 		for n > 0 && n >= len(w.bufs[0]) {
 			n -= len(w.bufs[0])
 			w.bufs = w.bufs[1:]

@@ -1,4 +1,4 @@
-package sockets
+package link
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ func FuzzEndpoint(f *testing.F) {
 		f.Add(seed, false)
 	}
 	f.Fuzz(func(t *testing.T, text string, bind bool) {
-		e, err := parseEndpoint(text, bind)
+		e, err := Parse(text, bind)
 		if err != nil {
 			var typed *EndpointError
 			if !errors.As(err, &typed) || typed.Endpoint != text || typed.Reason == "" {
@@ -27,32 +27,32 @@ func FuzzEndpoint(f *testing.F) {
 			}
 			return
 		}
-		if e.text != text || !strings.HasPrefix(text, e.transport+"://") {
+		if e.Text != text || !strings.HasPrefix(text, e.Scheme+"://") {
 			t.Fatalf("%q is %+v", text, e)
 		}
-		rest := strings.TrimPrefix(text, e.transport+"://")
-		switch e.transport {
-		case transportTCP:
+		rest := strings.TrimPrefix(text, e.Scheme+"://")
+		switch e.Scheme {
+		case TCP:
 			if !bind && (e.host == "" || e.port == 0) || bind && e.source != nil {
 				t.Fatalf("%q is %+v", text, e)
 			}
 			if e.port < 0 || e.port > 65535 || strings.ContainsAny(e.host, "[]/; *") {
 				t.Fatalf("%q is %+v", text, e)
 			}
-		case transportIPC:
-			wildcard := rest == "*" && bind && e.name == ""
-			if !wildcard && (e.name != rest || e.name == "" || len(e.name) > maxSocketPath || e.name == "@") {
+		case IPC:
+			wildcard := rest == "*" && bind && e.Name == ""
+			if !wildcard && (e.Name != rest || e.Name == "" || len(e.Name) > MaxPath || e.Name == "@") {
 				t.Fatalf("%q is %+v", text, e)
 			}
-		case transportInproc:
-			if e.name != rest || e.name == "" || len(e.name) > maxInprocName {
+		case Inproc:
+			if e.Name != rest || e.Name == "" || len(e.Name) > maxInprocName {
 				t.Fatalf("%q is %+v", text, e)
 			}
 		default:
 			t.Fatalf("%q is %+v", text, e)
 		}
 		// What both sides take means the same to both.
-		if other, err := parseEndpoint(text, !bind); err == nil && (other.host != e.host || other.port != e.port || other.name != e.name) {
+		if other, err := Parse(text, !bind); err == nil && (other.host != e.host || other.port != e.port || other.Name != e.Name) {
 			t.Fatalf("%q is %+v to one side and %+v to the other", text, e, other)
 		}
 	})

@@ -1,0 +1,48 @@
+//go:build linux && !portable
+
+package link
+
+import (
+	"testing"
+	"time"
+)
+
+// TestSpin: who looks in vain does so ever less often, until it helps.
+func TestSpin(t *testing.T) {
+	t.Parallel()
+	s := Spin{Limit: time.Nanosecond}
+	wait := func() (looked bool) {
+		for s.again() {
+			looked = true
+			time.Sleep(time.Microsecond)
+		}
+		return looked
+	}
+	for round := range 2 {
+		for _, slept := range []int{0, 1, 3, 7, 15, 31, 63, 63, 63} {
+			if !wait() {
+				t.Fatalf("round %d: before %d waits without, it does not look", round, slept)
+			}
+			for i := range slept {
+				if wait() {
+					t.Fatalf("round %d: it looks in wait %d of %d without", round, i, slept)
+				}
+			}
+		}
+		s.Limit = time.Hour
+		for range 3 {
+			if !s.again() {
+				t.Fatal("it does not look again before the time is over")
+			}
+		}
+		s.hit()
+		s.Limit = time.Nanosecond
+	}
+	s = Spin{}
+	if s.again() {
+		t.Error("it looks though there is no time for it")
+	}
+	if NewSpin(-1).Limit != 0 {
+		t.Error("a negative time counts")
+	}
+}
