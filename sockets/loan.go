@@ -71,7 +71,7 @@ var errLent = errors.New("sockets: a message for who has borrowed the connection
 // receive feeds src until the connection ends, and returns why.
 func (r *reader) receive(src link.Source) error {
 	o := &r.pipe.socket.opts
-	r.lends = link.CanReceiveFor && r.codec == nil && o.RecvTimeout == 0 && o.HeartbeatInterval == 0 &&
+	r.lends = r.conn.stream.CanReceiveFor() && r.codec == nil && o.RecvTimeout == 0 && o.HeartbeatInterval == 0 &&
 		o.Prepare == nil && !r.pipe.socket.in.conflate
 	for {
 		if err := r.conn.receiveAlive(src); err != errLent {

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"clustermap/internal/link"
 )
 
 // lent reports whether a socket's connection is lent, and to a receive call.
@@ -22,7 +20,7 @@ func (in *inbox) lent() (lent, taken bool) {
 // nobody hands them back.
 func patient(t *testing.T) (*Req, *Rep) {
 	t.Helper()
-	if !link.CanReceiveFor {
+	if !canLend {
 		t.Skip("connections are not lent here")
 	}
 	rep, req := open(t, NewRep, Options{}), open(t, NewReq, Options{})
@@ -106,7 +104,7 @@ func TestS18_OwnEnd(t *testing.T) {
 		<-ended
 		pass(testContext(t), 2)
 	}
-	if link.CanReceiveFor && inLoans == 0 {
+	if canLend && inLoans == 0 {
 		t.Error("no call that read the connection was ended")
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"clustermap/internal/link"
 )
 
 // These tests are of loans on sockets that receive a stream; those on REQ and REP
@@ -27,7 +25,7 @@ func (in *inbox) isTaken() bool {
 // needLoans skips a test that shows how connections are lent.
 func needLoans(t *testing.T) {
 	t.Helper()
-	if !link.CanReceiveFor {
+	if !canLend {
 		t.Skip("connections are not lent on this system")
 	}
 }

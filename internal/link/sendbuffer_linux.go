@@ -33,7 +33,7 @@ func isLocal(near, far net.Addr) bool {
 // BoundSendBuffer has the system's buffer for sending to a peer on the same machine not
 // grow large, if the system lets one ask for that. It is called before the first Send.
 func (s *Stream) BoundSendBuffer() {
-	s.grows = isLocal(s.Conn.LocalAddr(), s.Conn.RemoteAddr()) && maxSendBuffer() >= localSendBuffer
+	s.grows = s.raw != nil && isLocal(s.Conn.LocalAddr(), s.Conn.RemoteAddr()) && maxSendBuffer() >= localSendBuffer
 }
 
 // boundGrowth sets the kernel's buffer for sending to localSendBuffer, once it has

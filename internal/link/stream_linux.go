@@ -23,8 +23,9 @@ import (
 // between the bytes and the read only once, together with the bytes. Its
 // edge is used up by then; the wait would never end.
 type platformStream struct {
-	raw   syscall.RawConn
-	read  Receiving // the reader's
+	raw   syscall.RawConn // nil for a connection without a descriptor
+	conn  *connStream     // of such a connection
+	read  Receiving       // the reader's
 	write writeState
 	grows bool  // the kernel's buffer may become larger than localSendBuffer
 	sent  int64 // bytes, since the last look at that
@@ -54,13 +55,15 @@ var vectors = sync.Pool{New: func() any {
 	return v
 }}
 
-// Init takes over a connection. It reads and writes the descriptor of conn itself, so
-// the bytes on that must be those of the connection.
+// Init takes over a connection. If conn has a method SyscallConn, the stream reads and
+// writes the descriptor itself, so the bytes on that must be those of the connection.
+// Otherwise it calls Read and Write.
 func (s *Stream) Init(conn net.Conn) error {
 	s.Conn = conn
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
-		return os.ErrInvalid
+		s.conn = new(connStream)
+		return nil
 	}
 	raw, err := sc.SyscallConn()
 	if err != nil {
@@ -74,14 +77,17 @@ func (s *Stream) Init(conn net.Conn) error {
 // Receive feeds src until the connection ends or src ends it, and returns why. It
 // may be called again, always with the same source.
 func (s *Stream) Receive(src Source) error {
+	if s.raw == nil {
+		return s.conn.receive(s.Conn, src)
+	}
 	if s.read.step == nil {
 		s.read.Init(src, Spin{})
 	}
 	return s.ReceiveFor(&s.read)
 }
 
-// CanReceiveFor says that ReceiveFor works on this system.
-const CanReceiveFor = true
+// CanReceiveFor says that ReceiveFor works for this connection.
+func (s *Stream) CanReceiveFor() bool { return s.raw != nil }
 
 // Receiving feeds a source by Stream.ReceiveFor. It is kept where that happens often,
 // because what the poller calls is allocated.
@@ -153,6 +159,9 @@ type Attempt struct {
 
 // NewAttempt returns nil where that cannot be done.
 func NewAttempt(s *Stream) *Attempt {
+	if s.raw == nil {
+		return nil
+	}
 	a := &Attempt{raw: s.raw}
 	a.step = a.once
 	return a
@@ -179,6 +188,9 @@ func (a *Attempt) once(fd uintptr) bool {
 // Send writes bufs wholly and returns how many bytes were written. It may
 // change the slice of slices.
 func (s *Stream) Send(bufs [][]byte) (int64, error) {
+	if s.raw == nil {
+		return s.conn.send(s, bufs)
+	}
 	w := &s.write
 	w.bufs, w.written, w.err = bufs, 0, nil
 	for len(w.bufs) > 0 && w.err == nil {
@@ -197,8 +209,11 @@ func (s *Stream) Send(bufs [][]byte) (int64, error) {
 }
 
 // Unconfirmed returns how many bytes, the end of the stream among them, were
-// sent but not confirmed by the peer's system.
+// sent but not confirmed by the peer's system; 0 where that cannot be told.
 func (s *Stream) Unconfirmed() (n int) {
+	if s.raw == nil {
+		return 0
+	}
 	_ = s.raw.Control(func(fd uintptr) { // it fails on a closed connection
 		n, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
 	})

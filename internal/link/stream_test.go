@@ -10,8 +10,23 @@ import (
 	"time"
 )
 
+// bare hides the descriptor of a connection.
+type bare struct{ net.Conn }
+
+// each runs a test with the two ends of a connection, whose descriptor the stream
+// uses, and of one that has none.
+func each(t *testing.T, test func(t *testing.T, ours *Stream, theirs *net.TCPConn)) {
+	for _, name := range []string{"descriptor", "bare"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ours, theirs := connected(t, name == "bare")
+			test(t, ours, theirs)
+		})
+	}
+}
+
 // connected returns the two ends of a connection.
-func connected(t testing.TB) (ours *Stream, theirs *net.TCPConn) {
+func connected(t testing.TB, hidden bool) (ours *Stream, theirs *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -20,12 +35,16 @@ func connected(t testing.TB) (ours *Stream, theirs *net.TCPConn) {
 	must(t, err)
 	other, err := l.Accept()
 	must(t, err)
-	ours = new(Stream)
-	must(t, ours.Init(nc))
 	t.Cleanup(func() {
 		nc.Close()
 		other.Close()
 	})
+	ours = new(Stream)
+	if hidden {
+		must(t, ours.Init(bare{nc}))
+	} else {
+		must(t, ours.Init(nc))
+	}
 	return ours, other.(*net.TCPConn)
 }
 
@@ -33,8 +52,11 @@ func connected(t testing.TB) (ours *Stream, theirs *net.TCPConn) {
 // and however little the kernel takes at once.
 func TestStreamSend(t *testing.T) {
 	t.Parallel()
-	ours, theirs := connected(t)
-	must(t, ours.Conn.(*net.TCPConn).SetWriteBuffer(64<<10))
+	each(t, send)
+}
+
+func send(t *testing.T, ours *Stream, theirs *net.TCPConn) {
+	must(t, theirs.SetReadBuffer(64<<10))
 	var pieces [][]byte
 	add := func(size int) {
 		b := make([]byte, size)
@@ -75,7 +97,10 @@ func TestStreamSend(t *testing.T) {
 // count says how much the kernel took.
 func TestStreamSendEnds(t *testing.T) {
 	t.Parallel()
-	ours, theirs := connected(t)
+	each(t, sendEnds)
+}
+
+func sendEnds(t *testing.T, ours *Stream, theirs *net.TCPConn) {
 	type result struct {
 		n   int64
 		err error
@@ -105,4 +130,51 @@ func TestStreamSendEnds(t *testing.T) {
 	if n, err := ours.Send([][]byte{{1}}); n != 0 || err == nil {
 		t.Errorf("after the end: %d, %v", n, err)
 	}
+}
+
+// taken is a source that keeps what comes, up to a size.
+type taken struct {
+	bytes []byte
+	want  int
+	idle  int // how often the peer had nothing more
+	buf   [4 << 10]byte
+}
+
+func (s *taken) Space() []byte { return s.buf[:] }
+
+func (s *taken) Received(n int) error {
+	s.bytes = append(s.bytes, s.buf[:n]...)
+	if len(s.bytes) >= s.want {
+		return errEnough
+	}
+	return nil
+}
+
+func (s *taken) Idle() { s.idle++ }
+
+var errEnough = errors.New("enough")
+
+// TestStreamReceive: all bytes are received, in order; the source ends it, and so does
+// the end of the connection. The source is told of a pause.
+func TestStreamReceive(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, ours *Stream, theirs *net.TCPConn) {
+		want := make([]byte, 3<<20+1)
+		_, _ = rand.Read(want)
+		src := &taken{want: len(want)}
+		ended := make(chan error, 1)
+		go func() { ended <- ours.Receive(src) }()
+		_, err := theirs.Write(want[:1])
+		must(t, err)
+		time.Sleep(10 * time.Millisecond) // most likely it sleeps now
+		_, err = theirs.Write(want[1:])
+		must(t, err)
+		if err := <-ended; err != errEnough || !bytes.Equal(src.bytes, want) || src.idle == 0 {
+			t.Errorf("%v after %d of %d bytes, idle %d times", err, len(src.bytes), len(want), src.idle)
+		}
+		must(t, theirs.Close())
+		if err := ours.Receive(src); err != io.EOF {
+			t.Errorf("at the end: %v", err)
+		}
+	})
 }

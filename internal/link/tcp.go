@@ -92,7 +92,7 @@ func listenTCP(ctx context.Context, e Endpoint, o *Options) (*Listener, error) {
 		return nil, err
 	}
 	host, port, _ := net.SplitHostPort(nl.Addr().String())
-	return &Listener{Listener: nl, Endpoint: TCP + "://" + net.JoinHostPort(host, port)}, nil
+	return &Listener{Listener: nl, Endpoint: e.Scheme + "://" + net.JoinHostPort(host, port)}, nil
 }
 
 // dialTCP connects to a tcp endpoint, by way of the proxy if there is one.
