@@ -25,7 +25,7 @@ type Options struct {
 	ProxyTimeout  time.Duration // for the exchange with the proxy, if the context has no deadline
 }
 
-// control sets what has to be set before a socket is bound or connected.
+// control sets the options that must be set before a socket is bound or connected.
 func (o *Options) control(network, _ string, raw syscall.RawConn) error {
 	return controlRaw(raw, func(fd uintptr) error {
 		if o.TOS != 0 {
@@ -40,7 +40,7 @@ func (o *Options) control(network, _ string, raw syscall.RawConn) error {
 	})
 }
 
-// controlSource does so for a socket that connects from a given port, which an
+// controlSource is control for a socket that connects from a given port, which an
 // earlier connection may have used.
 func (o *Options) controlSource(network, address string, raw syscall.RawConn) error {
 	if err := controlRaw(raw, setReuseAddress); err != nil {
@@ -49,7 +49,7 @@ func (o *Options) controlSource(network, address string, raw syscall.RawConn) er
 	return o.control(network, address, raw)
 }
 
-// controlRaw calls f with a descriptor.
+// controlRaw calls f with the file descriptor of raw.
 func controlRaw(raw syscall.RawConn, f func(fd uintptr) error) error {
 	var failed error
 	if err := raw.Control(func(fd uintptr) { failed = f(fd) }); err != nil {
@@ -58,8 +58,8 @@ func controlRaw(raw syscall.RawConn, f func(fd uintptr) error) error {
 	return failed
 }
 
-// tune sets what the options ask of a new network connection. It fails only on
-// a connection that is already gone, which the first read will tell.
+// tune applies the options to a new network connection. It fails only if the
+// connection has ended already, which the first read will report.
 func (o *Options) tune(nc net.Conn) {
 	type buffered interface {
 		SetWriteBuffer(int) error

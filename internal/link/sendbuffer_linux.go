@@ -12,18 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// localSendBuffer is the most that the kernel's buffer for sending to a peer on
-// the same machine may grow to. There is no way to fill, which growing is for: it
-// only lets the sender be megabytes ahead, and what it sends is no longer in the
-// processor's cache when the peer reads it. With half a megabyte messages of
-// 64 KiB are faster by a fifth, those of 1 MiB by a third.
+// localSendBuffer is the maximum size to which the operating system's send
+// buffer for a peer on the same machine may grow. A larger buffer serves to
+// fill a long network path, which does not exist here: it would only let the
+// sender run megabytes ahead, and the bytes would have left the processor's
+// cache by the time the peer reads them. With half a megabyte, messages of 64
+// KiB are a fifth faster and messages of 1 MiB a third.
 const localSendBuffer = 512 << 10
 
-// growthLook is how many bytes go out between two looks at how large it is.
+// growthLook is how many bytes are written between two checks of the buffer's
+// size.
 const growthLook = 4 << 20
 
-// isLocal says that a connection's other end is on the same machine, and that it
-// goes by way of TCP: the buffers of Unix domain sockets do not grow.
+// isLocal reports whether a connection uses TCP and its other end is on the
+// same machine. The buffers of Unix domain sockets do not grow.
 func isLocal(near, far net.Addr) bool {
 	n, ok1 := near.(*net.TCPAddr)
 	f, ok2 := far.(*net.TCPAddr)
