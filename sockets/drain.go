@@ -158,7 +158,7 @@ func (o *outbox) take(l *load, gone <-chan struct{}, roomy func()) bool {
 		o.mu.Lock()
 		if retired := o.drain == leaving; retired || !connected {
 			o.drain = absent
-			if retired && connected {
+			if retired && connected && o.start != nil { // not halted meanwhile
 				o.drain = uncalled
 			}
 			o.mu.Unlock()
