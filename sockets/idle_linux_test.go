@@ -77,7 +77,7 @@ func TestIdleMemory(t *testing.T) {
 			// A stack that has grown shrinks by half with each collection, if
 			// its goroutine waits by then.
 			cost := (used() - before) / connections
-			for range 50 {
+			for range 300 {
 				if cost <= maxIdle {
 					break
 				}
