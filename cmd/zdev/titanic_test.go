@@ -111,7 +111,7 @@ func TestTitanicUsage(t *testing.T) {
 		{"titanic --data x --concurrency 0", "--concurrency"},
 		{"titanic --data x --attempt-timeout 0s", "--attempt-timeout"},
 		{"titanic --data x --heartbeat 0s", "--heartbeat"},
-		{"titanic --data x --max-request 1GiB", "MaxRequestBytes"},
+		{"titanic --data x --max-request 1GiB", "--max-request and --max-reply are at most 512MiB"},
 		{"titanic --data x more", "more"},
 		{"submit", "arg"},
 		{"submit echo --timeout 0s", "--timeout"},
