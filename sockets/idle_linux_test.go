@@ -14,8 +14,10 @@ import (
 )
 
 // maxIdle is what a connection may cost that only waits, in bytes of heap and
-// stacks: beside it there is what the kernel keeps.
-const maxIdle = 10 << 10
+// stacks: beside it there is what the kernel keeps. It is between 7 and 9 KiB, and
+// 2 KiB more where the reader's stack has grown to 4 KiB and does not shrink, because
+// more than a quarter of it is in use. How many have grown depends on what else runs.
+const maxIdle = 12 << 10
 
 // TestIdleMemory opens many connections that do their handshake and then say
 // nothing. The test's own ends are bare descriptors, which cost no memory that
@@ -77,7 +79,7 @@ func TestIdleMemory(t *testing.T) {
 			// A stack that has grown shrinks by half with each collection, if
 			// its goroutine waits by then.
 			cost := (used() - before) / connections
-			for range 300 {
+			for range 50 {
 				if cost <= maxIdle {
 					break
 				}
