@@ -99,12 +99,15 @@ func (r *raw) recv() []string {
 	for {
 		m, err := r.Recv(r.ctx)
 		must(r.t, err)
-		f := texts(m)
-		if len(f) == 3 && f[1] == worker01 && f[2] == "\x04" || len(f) == 2 && f[0] == worker02 && f[1] == "\x05" {
-			continue
+		if f := texts(m); !isHeartbeat(f) {
+			return f
 		}
-		return f
 	}
+}
+
+// isHeartbeat says whether a message of the broker is a HEARTBEAT, in either version.
+func isHeartbeat(f []string) bool {
+	return len(f) == 3 && f[1] == worker01 && f[2] == "\x04" || len(f) == 2 && f[0] == worker02 && f[1] == "\x05"
 }
 
 // The commands of version 0.1, as a worker sends or receives them.
@@ -158,18 +161,35 @@ func (r *raw) reply(address string, body ...string) {
 }
 
 // silent waits for several heartbeats of the broker and checks that nothing comes
-// to the peer meanwhile. watch is a registered worker of the same broker.
+// to the peer meanwhile, and nothing but heartbeats came before. watch is a registered
+// worker of the same broker.
 func (r *raw) silent(watch *raw) {
 	r.t.Helper()
-	for range 3 {
-		if _, err := watch.Recv(watch.ctx); err != nil {
-			r.t.Fatal(err)
+	for range 3 { // what the broker has sent arrives
+		watch.beat()
+	}
+	for m, err := r.TryRecv(); err == nil; m, err = r.TryRecv() {
+		if !isHeartbeat(texts(m)) {
+			r.t.Fatalf("got %q, want nothing", m)
 		}
-		watch.send("", worker01, cHeartbeat)
+	}
+	for range 3 {
+		watch.beat()
 	}
 	if m, err := r.TryRecv(); err == nil {
 		r.t.Fatalf("got %q, want nothing", m)
 	}
+}
+
+// beat waits for the next heartbeat of the broker, and answers it.
+func (r *raw) beat() {
+	r.t.Helper()
+	for _, err := r.TryRecv(); err == nil; _, err = r.TryRecv() { // those before
+	}
+	if _, err := r.Recv(r.ctx); err != nil {
+		r.t.Fatal(err)
+	}
+	r.send("", worker01, cHeartbeat)
 }
 
 // request01 sends a request of version 0.1.
