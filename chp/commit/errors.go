@@ -15,8 +15,8 @@ var (
 	// ErrFull means that the disk, or the user's quota, is full.
 	ErrFull = errors.New("log: disk full")
 	// ErrFailed means that a write or a flush failed. It is permanent until the log is
-	// opened again, because after a failed flush it is not known what is on disk, and a
-	// second flush can succeed without writing what the first one lost.
+	// opened again: a failed flush leaves the contents of the disk unknown, and a second
+	// flush can succeed without writing the data that the first one lost.
 	ErrFailed = errors.New("log: failed")
 	// ErrClosed means that the log or the group was closed.
 	ErrClosed = errors.New("log: closed")

@@ -288,7 +288,7 @@ func (g *Group) end(err error) {
 	g.tell()
 }
 
-// writeAll is the writer: it writes to the log what was appended.
+// writeAll writes appended entries to the log until the group ends.
 func (g *Group) writeAll() {
 	var spare batch
 	for range g.stage {

@@ -23,9 +23,9 @@ type Log interface {
 	// Sync flushes the log. When it returns nil, all entries whose Append had returned
 	// before the call are on disk. An error is permanent.
 	Sync() error
-	// Commit marks all entries up to the index as committed: some client has been told
-	// that they are stored. The log stores the index with the next entries, limited to
-	// what was flushed by then, and uses it to distinguish a torn end from damage. An
+	// Commit marks all entries up to the index as committed: the server may have
+	// acknowledged them. The log stores the index with the next entries, limited to the
+	// entries already flushed, and uses it to distinguish a torn end from damage. An
 	// index below an earlier one has no effect.
 	Commit(index uint64)
 
@@ -84,7 +84,7 @@ type Replayed struct {
 	Committed  uint64 // highest index known to have been committed
 	Entries    uint64 // entries replayed, including those of the checkpoint
 	Records    uint64 // sum of their counts
-	Torn       *Torn  // what was removed at the end, or nil
+	Torn       *Torn  // the torn end that Replay removed, or nil
 }
 
 // Torn describes writes that were in progress when the machine or the process stopped.

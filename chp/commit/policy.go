@@ -12,15 +12,15 @@ const DefaultInterval = 100 * time.Millisecond
 // A Policy says when a [Group] flushes the log, and so what a crash can lose. The zero
 // value is Interval(DefaultInterval).
 //
-//	policy        process killed              machine stops or loses power
-//	always        nothing that was reported   nothing that was reported
-//	interval=D    what is not yet written     the updates of the last D and of one flush
-//	never         what is not yet written     what the system had not written, usually
-//	                                          the last 30 seconds
+//	policy        process killed            machine stops or loses power
+//	always        no acknowledged update    no acknowledged update
+//	interval=D    unwritten updates         the updates of the last D and of one flush
+//	never         unwritten updates         updates in the system's cache, usually those
+//	                                        of the last 30 seconds
 //
-// Not yet written are the updates that arrived during the previous write: milliseconds
-// on a disk that is not overloaded, and never more than [GroupOptions.Bytes]. With all
-// policies a crash leaves a prefix of what was appended, without gaps.
+// Unwritten updates are those that arrived during the previous write: milliseconds on
+// a disk that is not overloaded, and never more than [GroupOptions.Bytes]. With every
+// policy a crash leaves a prefix of the appended updates, without gaps.
 type Policy struct {
 	kind     policyKind
 	interval time.Duration
