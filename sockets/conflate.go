@@ -13,39 +13,6 @@ func (s *socket) conflates() bool {
 	return false
 }
 
-// commit enters what was appended to the stage. mu must be held.
-func (o *outbox) commit(before, messages int) {
-	o.queue.commit(before, messages)
-	if o.conflate && messages > 0 {
-		o.queue.keepLast(before)
-	}
-}
-
-// keepLast drops all messages that were appended to the stage after the given
-// offset, except the last. If bytes were lent before the queue began to
-// conflate, everything stays, because they cannot be released with locks held.
-func (q *outqueue) keepLast(before int) {
-	for _, item := range q.items {
-		if item.owner != nil {
-			return
-		}
-	}
-	bytes := q.stage.bytes
-	last := before
-	for at := before; at < len(bytes); {
-		more := bytes[at]&zmtp.FlagMore != 0
-		_, rest := zmtp.Message(bytes[at:]).Next()
-		at = len(bytes) - len(rest)
-		if !more && at < len(bytes) {
-			last = at
-		}
-	}
-	n := copy(bytes, bytes[last:])
-	q.stage.bytes = bytes[:n]
-	q.items = append(q.items[:0], outitem{size: n})
-	q.messages, q.bytes = 1, n
-}
-
 // keepLast drops everything that is queued in q, and all messages of b except
 // the last, which will be queued. mu must be held.
 func (in *inbox) keepLast(q *inqueue, b *Batch) {

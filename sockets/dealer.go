@@ -33,6 +33,9 @@ func NewDealer(o Options) (*Dealer, error) {
 // peer, Send waits until the context is done or until Options.SendTimeout has
 // passed (ErrTimeout). If it returns an error, the message was not sent.
 func (d *Dealer) Send(ctx context.Context, frames ...[]byte) error {
+	if d.balancer.sendOnly(frames) {
+		return nil
+	}
 	if err := d.check(frames); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func newDirectWriter(w *writer) *directWriter {
 // kernel takes at least some of it. mu must be held.
 func (o *outbox) writeDirect() bool {
 	q := &o.queue
-	if o.drain <= working || len(o.head.bytes) > 0 || len(q.items) != 1 || q.items[0].owner != nil || q.bytes > maxDirect {
+	if o.drain <= working || len(o.head.bytes) > 0 || len(q.items) > 0 || len(q.staged()) > maxDirect {
 		return false
 	}
 	bytes := q.stage.bytes
@@ -41,7 +41,7 @@ func (o *outbox) writeDirect() bool {
 	if n == 0 {
 		return false
 	}
-	o.direct.peer.bytesOut.Add(uint64(q.bytes))
+	o.direct.peer.bytesOut.Add(uint64(len(bytes)))
 	if n < len(bytes) {
 		// Begun is as good as taken: if the connection breaks, the message is
 		// lost (RFC 37, 1.3). The writer counts it.

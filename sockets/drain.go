@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"runtime"
+	"slices"
 	"time"
 )
 
@@ -58,6 +59,9 @@ func (o *outbox) wake() {
 	}
 }
 
+// sleep says that the drain is not at work, so that the next message has to rouse it.
+func (o *outbox) sleep(as drainState) { o.drain, o.queue.mark = as, 0 }
+
 // launch says how to start the writer of a connection. That is done when there is
 // something to write for the first time, or now: many connections of a server
 // never see that, and a goroutine's stack is most of what a silent one costs.
@@ -66,7 +70,7 @@ func (o *outbox) launch(start func(), direct *directWriter, now bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.start, o.direct = start, direct
-	o.drain = uncalled
+	o.sleep(uncalled)
 	if now || o.full || !o.isEmpty() {
 		o.rouse()
 	}
@@ -141,7 +145,7 @@ func (o *outbox) take(l *load, gone <-chan struct{}, roomy func()) bool {
 		l.queue.rest()
 		o.queue.rest()
 		o.settled()
-		o.drain = asleep
+		o.sleep(asleep)
 		o.mu.Unlock()
 		connected := true
 		select {
@@ -171,7 +175,7 @@ func (o *outbox) take(l *load, gone <-chan struct{}, roomy func()) bool {
 		log.hand(o, &l.queue, true)
 	}
 	o.head, l.head = l.head, o.head
-	o.taken = hwm{l.queue.messages + l.head.messages, l.queue.bytes}
+	o.taken = hwm{l.queue.messages + l.head.messages, l.queue.bytes()}
 	o.held, l.queue.back = l.queue.back, hwm{}
 	wasFull := o.full
 	o.full = false
@@ -207,7 +211,7 @@ func (o *outbox) link(limits hwm, conflate bool) hwm {
 	if conflate {
 		o.conflate, o.limits = true, hwm{unbounded, unbounded}
 	}
-	o.full = false
+	o.full, o.queue.mark = false, 0
 	o.room.Wake()
 	o.settled()
 	return o.limits
@@ -220,19 +224,19 @@ func (o *outbox) exchange(q *outqueue) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.head.bytes) > 0 {
-		o.queue.prepend(o.head.bytes, o.head.messages)
+		o.queue.prepend(slices.Clone(o.head.bytes), o.head.messages)
 		o.head.clear()
 	}
 	if o.queue.empty() {
 		o.queue.rest()
 		if o.drain == working {
-			o.drain = uncalled
+			o.sleep(uncalled)
 		}
 		return false
 	}
 	*q, o.queue = o.queue, *q
 	o.held.messages += q.messages
-	o.held.bytes += q.bytes
+	o.held.bytes += q.bytes()
 	return true
 }
 
@@ -246,7 +250,7 @@ func (o *outbox) consumed(n hwm, idle bool) (roomy bool) {
 	o.held.bytes = max(0, o.held.bytes-n.bytes)
 	if o.full {
 		low := o.limits.low()
-		messages, bytes := o.queue.messages+o.held.messages, o.queue.bytes+o.held.bytes
+		messages, bytes := o.queue.messages+o.held.messages, o.queue.bytes()+o.held.bytes
 		roomy = messages == 0 || messages < low.messages && bytes < low.bytes
 	}
 	if roomy {
@@ -254,7 +258,7 @@ func (o *outbox) consumed(n hwm, idle bool) (roomy bool) {
 		o.room.Wake()
 	}
 	if idle && o.drain == working {
-		o.drain = uncalled
+		o.sleep(uncalled)
 		if !o.isEmpty() {
 			o.rouse()
 		}

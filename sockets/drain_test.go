@@ -213,10 +213,10 @@ func TestHead(t *testing.T) {
 	o.put("queued")
 	o.precede(wire("hello"), 1)
 	var q outqueue
-	if !o.exchange(&q) || q.messages != 2 || !bytes.Equal(q.stage.bytes, append(wire("hello"), wire("queued")...)) {
+	if !o.exchange(&q) || q.messages != 2 || !bytes.Equal(q.items[0].wire, wire("hello")) || !bytes.Equal(q.staged(), wire("queued")) {
 		t.Errorf("%d messages are exchanged", q.messages)
 	}
-	if o.held != (hwm{2, q.bytes}) {
+	if o.held != (hwm{2, q.bytes()}) {
 		t.Errorf("%v count as queued", o.held)
 	}
 	q.clear()

@@ -278,7 +278,7 @@ func (o *outbox) roomLeft() hwm {
 	}
 	left := hwm{
 		o.limits.messages - o.queue.messages - o.held.messages,
-		o.limits.bytes - o.queue.bytes - o.held.bytes,
+		o.limits.bytes - o.queue.bytes() - o.held.bytes,
 	}
 	if left.bytes <= 0 { // an empty queue takes one message of any size
 		left = hwm{1, 1}

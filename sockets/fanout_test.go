@@ -171,7 +171,7 @@ func TestPubSendBatch(t *testing.T) {
 	for i, q := range peers {
 		if !bytes.Equal(queued(q), want[i]) {
 			t.Errorf("peer %d has %d messages of %d bytes, which are not the %d bytes of its messages",
-				i, q.out.queue.messages, q.out.queue.bytes, len(want[i]))
+				i, q.out.queue.messages, q.out.queue.bytes(), len(want[i]))
 		}
 	}
 	if _, err := pub.SendBatch(context.Background(), [][]byte{make([]byte, 10), make([]byte, DefaultMaxMessageSize)}); !errors.Is(err, ErrTooLarge) {

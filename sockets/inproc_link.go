@@ -266,11 +266,10 @@ func (h *half) step() bool {
 		return false
 	}
 	kept := h.deliver()
-	if told := kept.less(hwm{h.taken.messages, h.taken.bytes}); told != (hwm{}) {
+	if told := kept.less(hwm{h.taken.messages, h.taken.lent}); told != (hwm{}) {
 		h.consumed(told, false)
 	}
-	h.taken.items = h.taken.items[:0]
-	h.taken.messages, h.taken.bytes = 0, 0
+	h.taken.forget()
 	return kept.messages == 0 || h.eager // otherwise the receiver that empties the inqueue fetches again
 }
 
@@ -282,13 +281,12 @@ func (h hwm) less(total hwm) hwm { return hwm{total.messages - h.messages, total
 func (h *half) exchange() bool {
 	from := h.other
 	if !from.pipe.out.exchange(&h.taken) {
-		if cap(h.taken.items) > keepItems {
-			h.taken.items = nil
-		}
+		h.taken.rest()
 		return false
 	}
+	h.taken.endStage()
 	from.peer.messagesOut.Add(uint64(h.taken.messages))
-	from.peer.bytesOut.Add(uint64(h.taken.bytes))
+	from.peer.bytesOut.Add(uint64(h.taken.lent))
 	return true
 }
 
@@ -305,32 +303,19 @@ func (h *half) consumed(n hwm, empty bool) {
 // deliver puts the fetched messages into the inbox, and returns how much it has
 // put there.
 func (h *half) deliver() (kept hwm) {
-	var staged *buf.Chunk
-	at := 0
-	if st := h.taken.stage; st != nil {
-		staged = buf.Wrap(st.bytes, st)
-		h.taken.stage = nil
-	}
 	h.batch.spans = h.socket.in.spans()
 	for i := range h.taken.items {
 		item := &h.taken.items[i]
-		var n hwm
-		switch {
-		case item.owner == nil:
-			n = h.decode(staged, at, at+item.size)
-			at += item.size
-		case h.socket.opts.Prepare != nil:
-			// Prepare may change the bytes, but we do not own them.
-			own := buf.Get(len(item.lent))
-			n = h.decode(own, 0, copy(own.Data(), item.lent))
-			own.Release()
-			item.owner.Release()
-		default:
-			lent := buf.Wrap(item.lent, item.owner)
-			n = h.decode(lent, 0, len(item.lent))
-			lent.Release()
+		var c *buf.Chunk
+		if h.socket.opts.Prepare != nil && item.lent() {
+			c = buf.Get(len(item.wire)) // Prepare may change the bytes
+			copy(c.Data(), item.wire)
+			item.release()
+		} else {
+			c = buf.Wrap(item.wire, item.owner)
 		}
-		*item = outitem{}
+		n := h.decode(c, 0, len(item.wire))
+		c.Release()
 		kept.messages += n.messages
 		kept.bytes += n.bytes
 	}
@@ -339,9 +324,6 @@ func (h *half) deliver() (kept hwm) {
 	in.recycle(h.batch.spans)
 	in.mu.Unlock()
 	h.batch.spans = nil
-	if staged != nil {
-		staged.Release()
-	}
 	return kept
 }
 

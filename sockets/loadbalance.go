@@ -27,6 +27,7 @@ type balancer struct {
 	done      <-chan struct{}
 	patience  time.Duration // Options.SendTimeout
 	immediate bool          // Options.Immediate
+	largest   int           // body that Options.MaxMessageSize allows in a message of one frame
 
 	// only is the single pipe, or nil if there is not exactly one. A message
 	// then costs one lock, that of the pipe's outbox, instead of two.
@@ -42,6 +43,8 @@ type onlyPipe struct {
 func (lb *balancer) init(s *socket) {
 	lb.room = queue.NewGate()
 	lb.done = s.closing
+	const header = 9 // of a large frame
+	lb.largest = int(s.opts.MaxMessageSize - header)
 	lb.patience, lb.immediate = s.opts.SendTimeout, s.opts.Immediate
 }
 
@@ -150,25 +153,22 @@ func (lb *balancer) passOn() {
 	lb.room.Wake()
 }
 
-// send sends one message.
-func (lb *balancer) send(ctx context.Context, frames [][]byte) error {
-	if one := lb.only.Load(); one != nil {
-		var v verdict
-		if len(frames) == 1 {
-			v = one.pipe.out.offerOne(one.to, frames[0])
-		} else {
-			v = one.pipe.out.offer(one.to, nil, frames)
-		}
-		if v == accepted {
-			return nil
-		}
+// sendOnly sends a message of one frame to the single pipe. It reports false if that
+// is not possible now. A socket that is closed has no pipe that takes messages.
+func (lb *balancer) sendOnly(frames [][]byte) bool {
+	if len(frames) != 1 || len(frames[0]) > lb.largest {
+		return false
 	}
-	return lb.sendInTurn(ctx, frames)
+	one := lb.only.Load()
+	return one != nil && one.pipe.out.offerOne(one.to, frames[0]) == accepted
 }
 
-// sendInTurn sends one message to the next pipe that has room, and waits for
-// one if necessary.
-func (lb *balancer) sendInTurn(ctx context.Context, frames [][]byte) error {
+// send sends one message to the next pipe that has room, and waits for one if
+// necessary.
+func (lb *balancer) send(ctx context.Context, frames [][]byte) error {
+	if one := lb.only.Load(); one != nil && len(frames) > 1 && one.pipe.out.offer(one.to, nil, frames) == accepted {
+		return nil
+	}
 	l := queue.Limit{Patience: lb.patience}
 	lb.mu.Lock()
 	defer lb.mu.Unlock()

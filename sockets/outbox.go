@@ -2,6 +2,8 @@ package sockets
 
 import (
 	"context"
+	"encoding/binary"
+	"math"
 	"sync"
 
 	"clustermap/internal/queue"
@@ -90,7 +92,7 @@ func (o *outbox) admit(to *Peer) verdict {
 	if o.full {
 		return isFull
 	}
-	messages, bytes := o.queue.messages+o.held.messages, o.queue.bytes+o.held.bytes
+	messages, bytes := o.queue.messages+o.held.messages, o.queue.bytes()+o.held.bytes
 	if messages >= o.limits.messages || (bytes >= o.limits.bytes && messages > 0) {
 		o.full = true
 		return isFull
@@ -98,27 +100,34 @@ func (o *outbox) admit(to *Peer) verdict {
 	return accepted
 }
 
-// begin returns the stage for so many bytes more. mu must be held.
-func (o *outbox) begin(bytes int) *stage {
-	if s := o.queue.stage; s != nil && len(s.bytes)+bytes <= fullStage {
-		return s
+// stage returns the stage to append so many bytes to. mu must be held.
+func (o *outbox) stage(bytes int) *stage {
+	if o.conflate && o.queue.stage != nil {
+		return o.queue.stage // the message to drop and the one to keep are in one
 	}
-	return o.nextStage()
+	return o.queue.begin(bytes)
 }
 
-// nextStage returns another stage for what comes, if there is anything in the
-// present one.
-func (o *outbox) nextStage() *stage {
-	if !o.conflate { // which needs all that is queued in one
-		o.queue.endStage()
+// commit counts what was appended to the stage since it had so many bytes. mu must be
+// held.
+func (o *outbox) commit(before, messages int) {
+	o.queue.messages += messages
+	if o.conflate && messages > 0 {
+		o.queue.keepLast(before)
 	}
-	s := o.queue.begin()
-	if o.queue.bytes >= fullStage && cap(s.bytes) < fullStage {
-		// Enough is queued to fill a stage, so this one is likely to fill, too: it
-		// need not grow step by step.
-		s.bytes = make([]byte, 0, fullStage)
+}
+
+// allow lets offerOne append messages with no look at all that admit looks at, as far
+// as that would accept them. What makes one of its conditions false sets mark to 0. mu
+// must be held.
+func (o *outbox) allow() {
+	q := &o.queue
+	if o.drain > working || o.life != living || o.full || o.conflate || q.stage == nil {
+		return
 	}
-	return s
+	room := o.limits.bytes - o.held.bytes - q.bytes()
+	q.mark = o.limits.messages - o.held.messages
+	q.brim = min(cap(q.stage.bytes), fullStage, len(q.stage.bytes)+room)
 }
 
 // offer appends one message, by copy, for whatever connection comes or, if to is not
@@ -128,7 +137,7 @@ func (o *outbox) offer(to *Peer, lead []byte, frames [][]byte) verdict {
 	o.mu.Lock()
 	v := o.admit(to)
 	if v == accepted {
-		st := o.begin(len(lead) + len(frames[0]))
+		st := o.stage(len(lead) + len(frames[0]))
 		before := len(st.bytes)
 		st.bytes = append(st.bytes, lead...)
 		st.bytes = zmtp.AppendMessage(st.bytes, frames...)
@@ -141,26 +150,43 @@ func (o *outbox) offer(to *Peer, lead []byte, frames [][]byte) verdict {
 	return v
 }
 
-// offerOne is offer of a message of one frame, and does without every call that
-// it can: with small messages the sender is what limits their number.
+// offerOne is offer of a message of one frame. Where allow permits it, it does without
+// every call that it can: with small messages the sender limits their number.
 func (o *outbox) offerOne(to *Peer, body []byte) verdict {
 	o.mu.Lock()
+	if q := &o.queue; q.messages < q.mark && (to == nil || to == o.peer) {
+		at := len(q.stage.bytes)
+		if end := at + zmtp.FrameSize(len(body)); end <= q.brim {
+			q.stage.bytes = q.stage.bytes[:end]
+			frame := q.stage.bytes[at:]
+			if len(body) <= math.MaxUint8 {
+				frame[0], frame[1] = 0, byte(len(body))
+			} else {
+				frame[0] = zmtp.FlagLong
+				binary.BigEndian.PutUint64(frame[1:], uint64(len(body)))
+			}
+			copy(frame[len(frame)-len(body):], body)
+			q.messages++
+			o.mu.Unlock()
+			return accepted
+		}
+	}
+	v := o.offerLocked(to, body)
+	o.mu.Unlock()
+	return v
+}
+
+// offerLocked is offerOne with every check. mu must be held.
+func (o *outbox) offerLocked(to *Peer, body []byte) verdict {
 	v := o.admit(to)
 	if v == accepted {
-		st := o.queue.stage
-		if st == nil || len(st.bytes)+len(body) > fullStage {
-			st = o.nextStage()
-		}
+		st := o.stage(zmtp.FrameSize(len(body)))
 		before := len(st.bytes)
 		st.bytes = append(zmtp.AppendHeader(st.bytes, 0, len(body)), body...)
-		if o.conflate {
-			o.commit(before, 1)
-		} else {
-			o.queue.commit(before, 1)
-		}
+		o.commit(before, 1)
 		o.rouse()
+		o.allow()
 	}
-	o.mu.Unlock()
 	return v
 }
 
@@ -173,10 +199,10 @@ func (o *outbox) offerEach(to *Peer, bodies [][]byte) int {
 		return 0
 	}
 	n := min(len(bodies), o.limits.messages-o.queue.messages-o.held.messages)
-	most := o.limits.bytes - o.queue.bytes - o.held.bytes
+	most := o.limits.bytes - o.queue.bytes() - o.held.bytes
 	for sent := 0; ; {
 		// As many as go into one stage, without a look at the queue between.
-		st := o.begin(len(bodies[sent]))
+		st := o.stage(len(bodies[sent]))
 		before := len(st.bytes)
 		bytes, first := st.bytes, sent
 		for sent < n && (sent == first || len(bytes)+len(bodies[sent]) <= fullStage && len(bytes)-before < most) {
@@ -225,10 +251,11 @@ func (o *outbox) force(to *Peer, wire []byte, messages int, owner Owner) verdict
 // held.
 func (o *outbox) enter(wire []byte, messages int, owner Owner) {
 	if owner != nil && !o.conflate {
+		owner.Retain()
 		o.queue.lend(wire, messages, owner)
 		return
 	}
-	st := o.begin(len(wire))
+	st := o.stage(len(wire))
 	before := len(st.bytes)
 	st.bytes = append(st.bytes, wire...)
 	o.commit(before, messages)
@@ -239,7 +266,7 @@ func (o *outbox) offerRuns(wire []byte, runs []run, messages int) verdict {
 	o.mu.Lock()
 	v := o.admit(nil)
 	if v == accepted {
-		st := o.begin(bytesOf(runs))
+		st := o.stage(bytesOf(runs))
 		before := len(st.bytes)
 		st.bytes = appendRuns(st.bytes, wire, runs)
 		o.commit(before, messages)
@@ -259,13 +286,13 @@ func (o *outbox) command(frames []byte) bool {
 	if o.life == dead {
 		return true
 	}
-	if o.queue.bytes >= o.limits.bytes {
+	if o.queue.bytes() >= o.limits.bytes {
 		return false
 	}
-	st := o.begin(len(frames))
+	st := o.stage(len(frames))
 	before := len(st.bytes)
 	st.bytes = append(st.bytes, frames...)
-	o.queue.commit(before, 0)
+	o.commit(before, 0)
 	o.rouse()
 	return true
 }
@@ -333,7 +360,7 @@ func (o *outbox) disconnected() {
 // end refuses everything from now on, and drops what is queued.
 func (o *outbox) end() {
 	o.mu.Lock()
-	o.life = dead
+	o.life, o.queue.mark = dead, 0
 	o.mu.Unlock()
 	o.discard()
 }
@@ -356,7 +383,7 @@ func (o *outbox) empty() (lost outqueue) {
 func (o *outbox) seal() {
 	o.mu.Lock()
 	if o.life == living {
-		o.life = sealed
+		o.life, o.queue.mark = sealed, 0
 	}
 	o.unfollow(nil)
 	o.room.Wake()

@@ -2,156 +2,172 @@ package sockets
 
 import (
 	"slices"
-	"sync"
-	"sync/atomic"
 
-	"clustermap/internal/invariants"
+	"clustermap/zmtp"
 )
 
-// outqueue is a sequence of whole messages: runs copied to the stage, and runs
-// lent by an Owner, in the order of items.
+// outqueue is a sequence of whole messages: the items, and behind them what was
+// copied to the stage since the last item was added.
 type outqueue struct {
-	stage    *stage // what is copied to at present, or nil
 	items    []outitem
+	stage    *stage // what is copied to at present, or nil
+	from     int    // bytes of the stage that items refer to
+	lent     int    // bytes of the items
 	messages int
-	bytes    int
-	back     hwm // how much of it was put back by a connection that broke
+	back     hwm // the part that was put back by a connection that broke
+
+	// While there are fewer messages than mark, and the stage has at most brim bytes
+	// afterwards, a message needs no other check; see outbox.allow.
+	mark, brim int
 }
 
-// stage is a buffer that senders copy into. Stages are pooled, so that an idle
-// connection holds none and a busy one does not allocate. A full stage is lent
-// to its queue, with itself as the Owner, and the next one is begun.
-type stage struct {
-	bytes []byte
-	refs  atomic.Int32
-}
-
-var stages = sync.Pool{New: func() any { return new(stage) }}
-
-const (
-	// fullStage is how far a stage is filled, unless one message is larger: as
-	// much as one write is good for, and little enough to be in the cache still
-	// when it is written.
-	fullStage = 512 << 10
-	// keepStage is the largest stage that goes back to the pool.
-	keepStage = 4 << 20
-)
-
-func newStage() *stage {
-	s := stages.Get().(*stage)
-	s.refs.Store(1)
-	return s
-}
-
-// Retain keeps a stage whose bytes were handed over.
-func (s *stage) Retain() { s.refs.Add(1) }
-
-// Release gives it back.
-func (s *stage) Release() {
-	if s.refs.Add(-1) > 0 {
-		return
-	}
-	invariants.Poison(s.bytes)
-	s.pool()
-}
-
-// pool gives the stage to whoever needs one next.
-func (s *stage) pool() {
-	if cap(s.bytes) <= keepStage {
-		s.bytes = s.bytes[:0]
-		stages.Put(s)
-	}
-}
-
-// outitem is the next size bytes of the stage, or, with an owner, lent.
+// outitem is a run of wire bytes and its owner, which is nil if the queue owns it
+// alone.
 type outitem struct {
-	size  int
-	lent  []byte
+	wire  []byte
 	owner Owner
+}
+
+// lent reports whether the bytes are not the queue's own.
+func (i *outitem) lent() bool {
+	_, staged := i.owner.(*stage)
+	return !staged && i.owner != nil
+}
+
+// release gives up the queue's reference.
+func (i *outitem) release() {
+	if i.owner != nil {
+		i.owner.Release()
+	}
 }
 
 // lendFrom is the size from which lending a run is cheaper than copying it: a
 // vectored write costs more for many small pieces than the copy does.
 const lendFrom = 4 << 10
 
-func (q *outqueue) empty() bool { return len(q.items) == 0 }
+// staged returns the bytes of the stage that are not in items.
+func (q *outqueue) staged() []byte {
+	if q.stage == nil {
+		return nil
+	}
+	return q.stage.bytes[q.from:]
+}
 
-// begin returns the stage to append to.
-func (q *outqueue) begin() *stage {
+func (q *outqueue) bytes() int { return q.lent + len(q.staged()) }
+
+func (q *outqueue) empty() bool { return len(q.items) == 0 && len(q.staged()) == 0 }
+
+// begin returns the stage to append so many bytes to. A large stage is not grown:
+// another one is begun.
+func (q *outqueue) begin(bytes int) *stage {
+	if s := q.stage; s != nil {
+		size := len(s.bytes) + bytes
+		if size <= fullStage && (q.from == 0 || size <= cap(s.bytes)) {
+			return s
+		}
+		q.endStage()
+	}
 	if q.stage == nil {
 		q.stage = newStage()
+	}
+	if s := q.stage; q.lent >= fullStage && cap(s.bytes) < fullStage {
+		// The queue is long enough that this stage is likely to become full, too: it
+		// need not grow step by step.
+		s.bytes = make([]byte, 0, fullStage)
 	}
 	return q.stage
 }
 
-// endStage has the next bytes go to another stage, if there are any in the
-// present one.
+// endStage has the next bytes go to another stage, unless the present one is empty.
 func (q *outqueue) endStage() {
-	s, at := q.stage, 0
-	if s == nil || len(s.bytes) == 0 {
-		return
+	q.cut()
+	if s := q.stage; s != nil && len(s.bytes) > 0 {
+		q.stage, q.from = nil, 0
+		s.Release()
 	}
+}
+
+// cut makes an item of the staged bytes.
+func (q *outqueue) cut() {
+	if run := q.staged(); len(run) > 0 {
+		q.stage.Retain()
+		q.from = len(q.stage.bytes)
+		q.append(run[:len(run):len(run)], q.stage)
+	}
+	q.mark = 0
+}
+
+func (q *outqueue) append(wire []byte, owner Owner) {
+	q.items = append(q.items, outitem{wire, owner})
+	q.lent += len(wire)
+}
+
+// lend adds messages, and takes over a reference of their owner.
+func (q *outqueue) lend(wire []byte, messages int, owner Owner) {
+	q.cut()
+	q.append(wire, owner)
+	q.messages += messages
+}
+
+// prepend puts messages in front of the others. It takes over wire.
+func (q *outqueue) prepend(wire []byte, messages int) {
+	q.items = slices.Insert(q.items, 0, outitem{wire: wire})
+	q.lent += len(wire)
+	q.messages += messages
+	q.mark = 0
+}
+
+// keepLast drops all messages but the last one of those that were appended to the
+// stage behind the given offset. If the queue had lent bytes before it began to
+// conflate, everything stays, because they cannot be released with locks held.
+func (q *outqueue) keepLast(before int) {
 	for i := range q.items {
-		if item := &q.items[i]; item.owner == nil {
-			item.lent, item.owner = s.bytes[at:at+item.size:at+item.size], s
-			at += item.size
-			s.Retain()
+		if q.items[i].owner != nil {
+			return
 		}
 	}
-	invariants.Assert(at == len(s.bytes), "all of a stage is queued")
-	q.stage = nil
-	s.Release()
-}
-
-// commit enters what was appended to the stage since it had so many bytes.
-func (q *outqueue) commit(before, messages int) {
-	n := len(q.stage.bytes) - before
-	if last := len(q.items) - 1; last >= 0 && q.items[last].owner == nil {
-		q.items[last].size += n
-	} else {
-		q.items = append(q.items, outitem{size: n})
+	bytes := q.stage.bytes
+	last := before
+	for at := before; at < len(bytes); {
+		more := bytes[at]&zmtp.FlagMore != 0
+		_, rest := zmtp.Message(bytes[at:]).Next()
+		at = len(bytes) - len(rest)
+		if !more && at < len(bytes) {
+			last = at
+		}
 	}
-	q.messages += messages
-	q.bytes += n
+	clear(q.items)
+	q.items, q.lent, q.messages = q.items[:0], 0, 1
+	q.stage.bytes = bytes[:copy(bytes, bytes[last:])]
 }
 
-func (q *outqueue) lend(wire []byte, messages int, owner Owner) {
-	owner.Retain()
-	q.items = append(q.items, outitem{size: len(wire), lent: wire, owner: owner})
-	q.messages += messages
-	q.bytes += len(wire)
-}
-
-// prepend puts messages, which are copied, in front of the others.
-func (q *outqueue) prepend(wire []byte, messages int) {
-	st := q.begin()
-	st.bytes = slices.Insert(st.bytes, 0, wire...)
-	q.items = slices.Insert(q.items, 0, outitem{size: len(wire)})
-	q.messages += messages
-	q.bytes += len(wire)
+// forget empties q after its references were handed on, and keeps the buffers.
+func (q *outqueue) forget() {
+	clear(q.items)
+	*q = outqueue{items: q.items[:0], stage: q.stage}
 }
 
 // clear empties q, returns what was lent, and keeps the buffers for reuse. No
 // lock may be held: an owner's Release is code that we do not know.
 func (q *outqueue) clear() {
 	for i := range q.items {
-		if o := q.items[i].owner; o != nil {
-			o.Release()
-		}
-		q.items[i] = outitem{}
+		q.items[i].release()
 	}
-	q.items = q.items[:0]
-	if q.stage != nil {
+	switch {
+	case q.stage == nil:
+	case q.from > 0:
+		q.stage.Release()
+		q.stage = nil
+	default:
 		q.stage.bytes = q.stage.bytes[:0]
 	}
-	q.messages, q.bytes, q.back = 0, 0, hwm{}
+	q.forget()
 }
 
 // keepItems is the largest list of items that an idle connection keeps.
 const keepItems = 64
 
-// rest gives the buffers of an empty queue up, so that an idle connection
-// holds none.
+// rest gives up the buffers of an empty queue, so that an idle connection holds none.
 func (q *outqueue) rest() {
 	if q.stage != nil {
 		q.stage.pool()

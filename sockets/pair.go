@@ -39,6 +39,9 @@ func NewPair(o Options) (*Pair, error) {
 // context is done or until Options.SendTimeout has passed (ErrTimeout). If it
 // returns an error, the message was not sent.
 func (p *Pair) Send(ctx context.Context, frames ...[]byte) error {
+	if p.balancer.sendOnly(frames) {
+		return nil
+	}
 	if err := p.check(frames); err != nil {
 		return err
 	}

@@ -186,9 +186,10 @@ func (o *outbox) offerSpans(to *Peer, lead, wire []byte, spans []Span, owner Own
 		}
 		run := wire[spans[0].Start:spans[n-1].End]
 		if len(lead) == 0 && owner != nil && len(run) >= lendFrom && !o.conflate {
+			owner.Retain()
 			o.queue.lend(run, n, owner)
 		} else {
-			st := o.begin(len(lead) + len(run))
+			st := o.stage(len(lead) + len(run))
 			before := len(st.bytes)
 			st.bytes = append(append(st.bytes, lead...), run...)
 			o.commit(before, n)

@@ -32,6 +32,9 @@ func NewPush(o Options) (*Push, error) {
 // peer, Send waits until the context is done or until Options.SendTimeout has
 // passed (ErrTimeout). If it returns an error, the message was not sent.
 func (p *Push) Send(ctx context.Context, frames ...[]byte) error {
+	if p.balancer.sendOnly(frames) {
+		return nil
+	}
 	if err := p.check(frames); err != nil {
 		return err
 	}

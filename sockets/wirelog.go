@@ -95,16 +95,14 @@ func (o *outbox) unfollow(scratch *outqueue) {
 	l.hand(o, scratch, false)
 	for _, item := range scratch.items {
 		if s, copied := item.owner.(*stage); copied {
-			o.enter(item.lent, 0, nil)
+			o.enter(item.wire, 0, nil)
 			s.Release()
 		} else {
-			o.queue.items = append(o.queue.items, item)
-			o.queue.bytes += item.size
+			o.queue.lend(item.wire, 0, item.owner)
 		}
 	}
 	o.queue.messages += scratch.messages
-	clear(scratch.items)
-	scratch.items, scratch.messages, scratch.bytes = scratch.items[:0], 0, 0
+	scratch.forget()
 }
 
 // behind says whether there is something to read in the log that the outbox
@@ -126,7 +124,7 @@ func (o *outbox) behind() bool {
 // backlog returns what waits for the writer, in the queue and in the log. mu must
 // be held.
 func (o *outbox) backlog() (messages, bytes int) {
-	messages, bytes = o.queue.messages, o.queue.bytes
+	messages, bytes = o.queue.messages, o.queue.bytes()
 	if l := o.follows.log; l != nil {
 		l.mu.Lock()
 		messages += int(l.tail.messages - o.follows.at.messages)
@@ -208,10 +206,9 @@ func (l *wirelog) hand(o *outbox, q *outqueue, stays bool) {
 		if i >= done {
 			p.owner.Retain()
 		}
-		q.items = append(q.items, outitem{size: len(wire), lent: wire[:len(wire):len(wire)], owner: p.owner})
+		q.lend(wire[:len(wire):len(wire)], 0, p.owner)
 	}
 	q.messages += int(l.tail.messages - at.messages)
-	q.bytes += int(l.tail.bytes - at.bytes)
 	l.pieces = slices.Delete(l.pieces, 0, done)
 	if len(l.pieces) == 0 && l.stage != nil {
 		l.stage.Release()

@@ -35,7 +35,7 @@ func (w *writer) run() {
 			return
 		}
 		w.peer.messagesOut.Add(uint64(w.queue.messages + w.head.messages))
-		w.peer.bytesOut.Add(uint64(w.queue.bytes))
+		w.peer.bytesOut.Add(uint64(w.queue.bytes()))
 		w.release()
 		if w.pinged {
 			w.pinged = false
@@ -72,17 +72,11 @@ func (w *writer) gather() {
 	if len(w.head.bytes) > 0 {
 		w.bufs = append(w.bufs, w.head.bytes)
 	}
-	var staged []byte
-	if w.queue.stage != nil {
-		staged = w.queue.stage.bytes
-	}
 	for i := range w.queue.items {
-		if item := &w.queue.items[i]; item.owner != nil {
-			w.bufs = append(w.bufs, item.lent)
-		} else {
-			w.bufs = append(w.bufs, staged[:item.size])
-			staged = staged[item.size:]
-		}
+		w.bufs = append(w.bufs, w.queue.items[i].wire)
+	}
+	if staged := w.queue.staged(); len(staged) > 0 {
+		w.bufs = append(w.bufs, staged)
 	}
 }
 

@@ -9,6 +9,7 @@ var wrappers = sync.Pool{New: func() any { return &Chunk{class: -1} }}
 
 // Wrap returns a chunk of bytes that belong to a lender, with one reference for the
 // caller. When the last reference is released, it calls the lender's Release once.
+// Bytes that belong to nobody else have the lender nil.
 func Wrap(data []byte, lender Lender) *Chunk {
 	c := wrappers.Get().(*Chunk)
 	c.data, c.lender = data, lender
@@ -21,5 +22,7 @@ func (c *Chunk) giveBack() {
 	lender := c.lender
 	c.data, c.lender = nil, nil
 	wrappers.Put(c)
-	lender.Release()
+	if lender != nil {
+		lender.Release()
+	}
 }
