@@ -58,7 +58,7 @@ func (c *Client) Backup(ctx context.Context, begin func(sequence int64) (commit.
 		if e.Count == 0 {
 			e.Time = time.Now().UnixNano() // times to live count from here
 		}
-		e.Records = kvmsg.AppendAged(e.Records, r, state.deadlines.left(r))
+		e.Records = kvmsg.AppendAged(e.Records, r, state.deadlines.remaining(r))
 		e.Count++
 		return err == nil
 	})

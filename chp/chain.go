@@ -16,7 +16,7 @@ import (
 type chain struct {
 	snapshots *snapshotter
 	want      want
-	cut       *heldCut
+	cut       *pinnedCut
 
 	// The records, if scan has noted them. If not, those of the cut that the
 	// want holds.
@@ -47,8 +47,8 @@ const (
 	lendShort  = buf.Small
 )
 
-func newChain(n *snapshotter, w want, held *heldCut) *chain {
-	return &chain{snapshots: n, want: w, cut: held, members: map[*answer]bool{}, parcels: map[place]*parcel{}}
+func newChain(n *snapshotter, w want, pinned *pinnedCut) *chain {
+	return &chain{snapshots: n, want: w, cut: pinned, members: map[*answer]bool{}, parcels: map[place]*parcel{}}
 }
 
 // listBytes returns the memory that the list takes.
@@ -99,7 +99,7 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 		lendFrom = lendShort
 	}
 	deadlines := &c.snapshots.server.sequencer.deadlines
-	if c.want.full && len(first) >= lendFrom && deadlines.left(first) == 0 {
+	if c.want.full && len(first) >= lendFrom && deadlines.remaining(first) == 0 {
 		p.wire, p.messages, p.lent = first, 1, c.cut.Segment(in)
 		p.lent.Retain()
 		p.next = from + 1
@@ -142,7 +142,7 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 
 // take returns the parcel that begins at a place, and encodes it if no other client
 // has. The caller ends its use with free.
-func (c *chain) take(ctx context.Context, j *joiner, at place) (*parcel, error) {
+func (c *chain) acquire(ctx context.Context, j *joiner, at place) (*parcel, error) {
 	n := c.snapshots
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -166,7 +166,7 @@ func (c *chain) take(ctx context.Context, j *joiner, at place) (*parcel, error) 
 	}
 }
 
-// make encodes a parcel for take. It is called and returns with snapshotter.mu
+// make encodes a parcel for acquire. It is called and returns with snapshotter.mu
 // held, and unlocks it while it encodes.
 func (c *chain) make(ctx context.Context, j *joiner, at place) (*parcel, error) {
 	n := c.snapshots

@@ -113,7 +113,7 @@ func (q *sequencer) save(ctx context.Context, m *wholeMap) error {
 			flush()
 		}
 		// The time to live counts from the entry's time.
-		e.Records = kvmsg.AppendAged(e.Records, r, m.deadlines.left(r))
+		e.Records = kvmsg.AppendAged(e.Records, r, m.deadlines.remaining(r))
 		e.Count++
 		return err == nil && ctx.Err() == nil
 	})

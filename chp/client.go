@@ -264,11 +264,11 @@ func (c *Client) Stats() ClientStats {
 // setState sets the state and calls OnState if it changed.
 func (c *Client) setState(state State, server string) {
 	if c.status.set(state, server) {
-		c.tell(state, server)
+		c.reportState(state, server)
 	}
 }
 
-func (c *Client) tell(state State, server string) {
+func (c *Client) reportState(state State, server string) {
 	c.log.Debug("state changed", "state", state.String(), "server", server)
 	if c.opts.OnState != nil && c.ctx.Err() == nil {
 		c.opts.OnState(state, server)

@@ -41,7 +41,7 @@ func TestClientApplyAllocatesNothing(t *testing.T) {
 	scratch := append(spans[:0:0], spans...)
 	apply := func() {
 		s.stream.last = 0
-		kept, err := s.stream.accept(wire, append(scratch[:0], spans...))
+		kept, err := s.stream.filter(wire, append(scratch[:0], spans...))
 		if err != nil || len(kept) != len(spans) {
 			t.Fatal(len(kept), err)
 		}

@@ -44,7 +44,7 @@ func BenchmarkClientApply(b *testing.B) {
 				b.ResetTimer()
 				for i := 0; i < b.N; i += len(spans) {
 					s.stream.last = 0
-					accepted, err := s.stream.accept(wire, append(kept[:0], spans...))
+					accepted, err := s.stream.filter(wire, append(kept[:0], spans...))
 					if err != nil || len(accepted) != len(spans) {
 						b.Fatal(len(accepted), err)
 					}

@@ -162,8 +162,8 @@ func TestH19_MembersAreBounded(t *testing.T) {
 	now := time.Now()
 	for range maxGone + 100 {
 		id := newClientID()
-		m.join(id)
-		m.leave(id, 0, nil)
+		m.addConnection(id)
+		m.removeConnection(id, 0, nil)
 	}
 	if n := m.size(); n != maxGone || m.gone.Len() != maxGone {
 		t.Errorf("%d are remembered, %d of them gone; want %d", n, m.gone.Len(), maxGone)
@@ -172,11 +172,11 @@ func TestH19_MembersAreBounded(t *testing.T) {
 		e.Value.(*member).since = now.Add(-2 * goneTime)
 	}
 	there, back := newClientID(), m.gone.Front().Value.(*member).id
-	m.join(there)
-	m.join(back)
+	m.addConnection(there)
+	m.addConnection(back)
 	last := newClientID()
-	m.join(last)
-	m.leave(last, 0, nil)
+	m.addConnection(last)
+	m.removeConnection(last, 0, nil)
 	if n := m.size(); n != 3 {
 		t.Errorf("after a long time %d are remembered, want those with a connection and the last", n)
 	}

@@ -41,7 +41,7 @@ type refusalNotice struct {
 	wire     []byte
 	messages int
 
-	progress bool // of the teller: how far the client's updates have come is to be told, too
+	progress bool // of the notifier: how far the client's updates have come is to be told, too
 	id       clientID
 }
 
@@ -66,7 +66,7 @@ func (n *refusalNotice) add(s *Server, from *sockets.Peer, update []byte, err er
 // send tells the client.
 func (n *refusalNotice) send(s *Server) {
 	if n.messages > 0 {
-		s.teller.tell(n)
+		s.notifier.notify(n)
 	}
 }
 
@@ -86,12 +86,12 @@ func (s *Server) runCollector(ctx context.Context) {
 		if !pace.wait(ctx, extent(b.Spans())) || s.sequencer.room(ctx) != nil {
 			return
 		}
-		unfit, repeated, ok := s.sequencer.take(&b, from)
+		unfit, repeated, ok := s.sequencer.accept(&b, from)
 		for !ok {
 			if s.sequencer.room(ctx) != nil {
 				return
 			}
-			unfit, repeated, ok = s.sequencer.take(&b, from)
+			unfit, repeated, ok = s.sequencer.accept(&b, from)
 		}
 		if len(unfit) > 0 {
 			var told refusalNotice
@@ -113,13 +113,13 @@ func (s *Server) tellProgress(from *sockets.Peer, who sender, repeated, size int
 	if who.member == nil {
 		return // it has gone
 	}
-	who.member.untold += size
-	if repeated == 0 && who.member.untold < who.every {
+	who.member.unreported += size
+	if repeated == 0 && who.member.unreported < who.every {
 		return
 	}
-	who.member.untold = 0
+	who.member.unreported = 0
 	if peer := s.members.snapshotPeer(from); peer != nil {
-		s.teller.tellProgress(peer, who.id)
+		s.notifier.notifyProgress(peer, who.id)
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 type complaints map[string]*complaint
 
 type complaint struct {
-	next time.Time     // when the cause is logged again
-	wait time.Duration // from next to the time after it
-	left int           // failures left out since it was logged
+	next    time.Time     // when the cause is logged again
+	wait    time.Duration // from next to the time after it
+	omitted int           // failures left out since it was logged
 }
 
 const (
@@ -28,7 +28,7 @@ const (
 
 // due reports whether to log a failure, and how many with the same cause were omitted
 // since the last one.
-func (m complaints) due(cause string, now time.Time) (log bool, left int) {
+func (m complaints) due(cause string, now time.Time) (log bool, omitted int) {
 	c := m[cause]
 	if c == nil {
 		if len(m) == maxComplaints {
@@ -38,12 +38,12 @@ func (m complaints) due(cause string, now time.Time) (log bool, left int) {
 		return true, 0
 	}
 	if now.Before(c.next) {
-		c.left++
+		c.omitted++
 		return false, 0
 	}
-	left = c.left
+	omitted = c.omitted
 	*c = complaint{next: now.Add(c.wait), wait: min(2*c.wait, complaintMost)}
-	return true, left
+	return true, omitted
 }
 
 // complain logs why a session, or an attempt at one, ended, unless the same cause was
@@ -54,13 +54,13 @@ func (c *Client) complain(s *session, err error, next int) {
 		m = complaints{}
 		c.complaints[s.index] = m
 	}
-	log, left := m.due(causeOf(err), time.Now())
+	log, omitted := m.due(causeOf(err), time.Now())
 	if !log {
 		return
 	}
 	attrs := []any{"server", s.server.name, "error", err, "next", c.servers[next].name}
-	if left > 0 {
-		attrs = append(attrs, slog.Int("repeated", left))
+	if omitted > 0 {
+		attrs = append(attrs, slog.Int("repeated", omitted))
 	}
 	c.log.Warn("session ended", attrs...)
 }

@@ -108,10 +108,10 @@ func (d *deadlines) follow(wire []byte, spans []sockets.Span) {
 	}
 }
 
-// left returns how long the key of r has left to live: 1ns once the time is over,
+// remaining returns how long the key of r has left to live: 1ns once the time is over,
 // and 0 if r has no time to live. For a superseded record it returns the time that
 // r was given.
-func (d *deadlines) left(r kvmsg.Record) time.Duration {
+func (d *deadlines) remaining(r kvmsg.Record) time.Duration {
 	props := r.Props()
 	if len(props) == 0 {
 		return 0

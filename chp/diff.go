@@ -85,7 +85,7 @@ func (d *change) next(e *Event, of *subtrees) bool {
 			break
 		}
 		r := p.Record
-		if !of.all() && !of.holds(r.Key()) {
+		if !of.all() && !of.contains(r.Key()) {
 			continue
 		}
 		if d.before == nil || d.differs(r) {
@@ -93,7 +93,7 @@ func (d *change) next(e *Event, of *subtrees) bool {
 			if d.before != nil {
 				e.Cause = CauseResync
 			}
-			e.TTL = d.after.state.deadlines.left(r)
+			e.TTL = d.after.state.deadlines.remaining(r)
 			return true
 		}
 	}
@@ -105,7 +105,7 @@ func (d *change) next(e *Event, of *subtrees) bool {
 		if d.marks.Has(p) {
 			continue
 		}
-		if key := p.Record.Key(); of.all() || of.holds(key) {
+		if key := p.Record.Key(); of.all() || of.contains(key) {
 			*e = Event{Op: OpDelete, Cause: CauseResync, Key: key, Sequence: d.after.seq}
 			return true
 		}

@@ -72,7 +72,7 @@ func TestChangeAgainstModel(t *testing.T) {
 		of := newSubtrees([][]string{nil, {"/a/"}, {"/b/3", "/b/5"}}[round%3])
 		within := func(s *replica) map[string]string {
 			m := contents(&s.Map)
-			maps.DeleteFunc(m, func(key, _ string) bool { return !of.holds([]byte(key)) })
+			maps.DeleteFunc(m, func(key, _ string) bool { return !of.contains([]byte(key)) })
 			return m
 		}
 		before, after := randomStore(t, random, 3), randomStore(t, random, 3)

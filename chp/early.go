@@ -202,7 +202,7 @@ func (e *early) expire(now, heard time.Duration) {
 // take returns all updates that are not too old, in the order of their arrival and with
 // what is left of their times to live, and holds none any more. One whose time is over
 // has a nanosecond left: it still replaces what was there.
-func (e *early) take(now time.Duration) (wire []byte, spans []sockets.Span) {
+func (e *early) drain(now time.Duration) (wire []byte, spans []sockets.Span) {
 	e.expire(now, 0)
 	for u := e.oldest(); u != nil; u = e.oldest() {
 		left := time.Duration(0)
@@ -297,9 +297,9 @@ func (e *early) filter(b *sockets.Batch, passive bool) []sockets.Span {
 // acceptEarly applies and publishes the updates that came early, as if they came now, and
 // returns how many there are. mu must be held.
 func (q *sequencer) acceptEarly() int {
-	wire, spans := q.early.take(clock())
+	wire, spans := q.early.drain(clock())
 	if len(spans) > 0 {
-		q.accept(wire, spans, sender{}) // what does not fit is counted
+		q.acceptNow(wire, spans, sender{}) // what does not fit is counted
 	}
 	return len(spans)
 }

@@ -61,7 +61,7 @@ func (e *earlyTest) active(numbers ...int) {
 // want takes what is left, and compares the keys.
 func (e *earlyTest) want(t *testing.T, numbers ...int) {
 	t.Helper()
-	wire, spans := e.take(e.now)
+	wire, spans := e.drain(e.now)
 	var got []string
 	for _, s := range spans {
 		got = append(got, string(kvmsg.Record(wire[s.Start:s.End]).Key()))
@@ -213,7 +213,7 @@ func TestPairFlaws2And10EarlyProperties(t *testing.T) {
 		clear(wire)
 	}
 	e.now += 3 * time.Second
-	wire, spans := e.take(e.now)
+	wire, spans := e.drain(e.now)
 	for n, want := range []string{"a=1\nttl=7\nb=2\n", "ttl=0.001\n", "ttl=0\n", strings.Repeat("name=value\n", 1000)} {
 		r := kvmsg.Record(wire[spans[n].Start:spans[n].End])
 		if got := string(r.Props()); got != want || string(r.Value()) != "v" || string(r.UUID()) != string(earlyID(n)) {

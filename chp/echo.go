@@ -21,15 +21,15 @@ import (
 // echoes of earlier updates, or after those of later ones. Until then the earlier
 // numbers stay open.
 type echoes struct {
-	mu      sync.Mutex
-	tells   bool        // the server reports every update that it refuses
-	sent    uint64      // the last number that was assigned
-	back    uint64      // every number up to this one is settled
-	ahead   []fate      // of the numbers after back; empty unless they are settled out of order
-	syncs   []*echoWait // each SetSync that waits, in the order of their numbers
-	flushes []*echoWait // each Flush that waits, in that order too
-	untold  losses      // errors for the next Flush
-	closed  bool
+	mu              sync.Mutex
+	reportsRefusals bool        // the server reports every update that it refuses
+	sent            uint64      // the last number that was assigned
+	back            uint64      // every number up to this one is settled
+	ahead           []fate      // of the numbers after back; empty unless they are settled out of order
+	syncs           []*echoWait // each SetSync that waits, in the order of their numbers
+	flushes         []*echoWait // each Flush that waits, in that order too
+	unreported      losses      // errors for the next Flush
+	closed          bool
 
 	stuckAt uint64 // back at the last heartbeat that found something ahead
 	stuck   int    // number of heartbeats that have found it there
@@ -98,9 +98,9 @@ func (w *echoWait) finish(seq int64, err error) {
 
 // begin starts an ACTIVE state, with a server that tells of refusals or does
 // not.
-func (e *echoes) begin(tells bool) {
+func (e *echoes) begin(reportsRefusals bool) {
 	e.mu.Lock()
-	e.tells = tells
+	e.reportsRefusals = reportsRefusals
 	e.mu.Unlock()
 }
 
@@ -152,7 +152,7 @@ func (e *echoes) came(n uint64, seq int64) {
 	if n <= e.back || n > e.sent {
 		return
 	}
-	if !e.tells {
+	if !e.reportsRefusals {
 		e.settleTo(n-1, ErrUncertain) // the server went past them
 	}
 	e.mark(n, fateSettled, seq, nil)
@@ -189,8 +189,8 @@ func (e *echoes) lose(n uint64, reason error) {
 	if i := n - e.back - 1; n <= e.back || n > e.sent || i < uint64(len(e.ahead)) && e.ahead[i] != fateOpen {
 		return
 	}
-	if !e.tell(n, 0, reason) {
-		e.untold.add(reason)
+	if !e.finishSync(n, 0, reason) {
+		e.unreported.add(reason)
 	}
 	e.mark(n, fateSettled, 0, nil)
 }
@@ -235,7 +235,7 @@ func (e *echoes) mark(n uint64, f fate, seq int64, err error) {
 	if i < len(e.ahead) && e.ahead[i] != fateOpen {
 		return
 	}
-	told := e.tell(n, seq, err)
+	told := e.finishSync(n, seq, err)
 	if len(e.ahead) == 0 && i == 0 { // in order, as nearly always
 		e.step(f, told)
 		return
@@ -272,8 +272,8 @@ func (e *echoes) settleTo(n uint64, reason error) {
 		}
 		if f == fateOpen {
 			f = fateSettled
-			if !e.tell(e.back+1, 0, reason) {
-				e.untold.add(reason)
+			if !e.finishSync(e.back+1, 0, reason) {
+				e.unreported.add(reason)
 			}
 		}
 		e.step(f, false)
@@ -283,14 +283,14 @@ func (e *echoes) settleTo(n uint64, reason error) {
 // step passes one number, whose fate is f.
 func (e *echoes) step(f fate, told bool) {
 	if f >= fateRefused && !told {
-		e.untold.add(refusedFor(Reason(f - fateRefused)))
+		e.unreported.add(refusedFor(Reason(f - fateRefused)))
 	}
 	e.back++
 	if len(e.flushes) == 0 || e.flushes[0].n > e.back {
 		return
 	}
-	lost := e.untold
-	e.untold = losses{}
+	lost := e.unreported
+	e.unreported = losses{}
 	for len(e.flushes) > 0 && e.flushes[0].n <= e.back {
 		w := e.flushes[0]
 		e.flushes = e.flushes[1:]
@@ -304,9 +304,9 @@ func (e *echoes) step(f fate, told bool) {
 	}
 }
 
-// tell ends the SetSync that waits for number n, and reports whether there is
+// finishSync ends the SetSync that waits for number n, and reports whether there is
 // one. A Flush that waits for n too learns of a loss in any case.
-func (e *echoes) tell(n uint64, seq int64, err error) (told bool) {
+func (e *echoes) finishSync(n uint64, seq int64, err error) (told bool) {
 	if err != nil {
 		for _, w := range e.flushes {
 			if w.n >= n {
@@ -343,8 +343,8 @@ func (e *echoes) flush() (*echoWait, error) {
 	case e.closed:
 		return nil, ErrClosed
 	case e.back >= e.sent:
-		err := e.untold.err()
-		e.untold = losses{}
+		err := e.unreported.err()
+		e.unreported = losses{}
 		return nil, err
 	}
 	w := newEchoWait()

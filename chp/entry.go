@@ -30,7 +30,7 @@ func (c *Client) GetTTL(key string) (ttl time.Duration, ok bool) {
 	if state == nil {
 		return 0, false
 	}
-	ok = state.View(bytesOf(key), func(r kvmsg.Record) { ttl = state.deadlines.left(r) })
+	ok = state.View(bytesOf(key), func(r kvmsg.Record) { ttl = state.deadlines.remaining(r) })
 	return ttl, ok
 }
 
@@ -50,7 +50,7 @@ func (c *Client) Entries() iter.Seq[Entry] {
 		c.mu.Unlock()
 		defer now.Release()
 		now.Records(func(r kvmsg.Record) bool {
-			return yield(Entry{Key: r.Key(), Value: r.Value(), TTL: state.deadlines.left(r)})
+			return yield(Entry{Key: r.Key(), Value: r.Value(), TTL: state.deadlines.remaining(r)})
 		})
 	}
 }

@@ -125,7 +125,7 @@ func (f *follower) follow(ctx, serving context.Context) error {
 	defer b.Release()
 	for err == nil {
 		if err = f.dealer.RecvBatch(f.ctx, &b); err == nil {
-			err = f.take(b.Wire(), b.Spans())
+			err = f.receive(b.Wire(), b.Spans())
 		}
 	}
 	if cause := context.Cause(f.ctx); cause != nil && ctx.Err() == nil {
@@ -180,7 +180,7 @@ func (f *follower) prepare(b *sockets.Batch) {
 }
 
 // take takes what has arrived, and tells the active server of it.
-func (f *follower) take(wire []byte, spans []sockets.Span) error {
+func (f *follower) receive(wire []byte, spans []sockets.Span) error {
 	for len(spans) > 0 {
 		m := wire[spans[0].Start:spans[0].End]
 		if spans[0].Tag == controlTag {
@@ -444,7 +444,7 @@ func (s *Server) diverged(newest reign, after int64) {
 			if r.Seq() <= after {
 				return true
 			}
-			return yield(Entry{Key: r.Key(), Value: r.Value(), TTL: q.deadlines.left(r)}, r.Seq())
+			return yield(Entry{Key: r.Key(), Value: r.Value(), TTL: q.deadlines.remaining(r)}, r.Seq())
 		})
 	}}
 	s.log.Warn("discarded updates that only this server has", "epoch", lost.Epoch, "after", lost.After, "last", lost.Last)

@@ -114,7 +114,7 @@ func (q *sequencer) commit() {
 		some = true
 	}
 	if some {
-		q.tell()
+		q.wakeWaiters()
 	}
 }
 
@@ -126,9 +126,9 @@ func (q *sequencer) durable(index uint64) {
 	q.commit()
 }
 
-// tell wakes the goroutines that wait for updates to be published or accepted. mu must
+// wakeWaiters wakes the goroutines that wait for updates to be published or accepted. mu must
 // be held.
-func (q *sequencer) tell() {
+func (q *sequencer) wakeWaiters() {
 	if q.progress != nil {
 		close(q.progress)
 		q.progress = nil
@@ -162,7 +162,7 @@ func (q *sequencer) halt(on bool) {
 	q.halted = on
 	q.noteWaits()
 	if !on {
-		q.tell()
+		q.wakeWaiters()
 	}
 }
 

@@ -57,7 +57,7 @@ func (in *intake) sift(wire []byte, spans []sockets.Span, command kvmsg.Kind, ta
 		case k != kvmsg.KindUpdate:
 			in.refused.add(kvmsg.ErrKeyReserved)
 			continue
-		case in.wanted != nil && !in.wanted.holds(kvmsg.Record(m).Key()):
+		case in.wanted != nil && !in.wanted.contains(kvmsg.Record(m).Key()):
 			continue
 		}
 		span.End = span.Start + uint32(size)

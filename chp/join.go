@@ -47,7 +47,7 @@ func (s *session) join() error {
 		}
 		s.arrived += int64(extent(s.batch.Spans()))
 		s.spot(s.batch.Wire(), s.batch.Spans(), nil)
-		spans, err := s.stream.accept(s.batch.Wire(), s.batch.Spans())
+		spans, err := s.stream.filter(s.batch.Wire(), s.batch.Spans())
 		s.deadlines.follow(s.batch.Wire(), spans)
 		during.apply(s.batch.Wire(), spans)
 		if err == nil && during.deletedBytes > max(s.client.opts.deletedBytes, deletionsPerKey*next.Len()) {

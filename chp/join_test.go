@@ -85,7 +85,7 @@ func TestJoinAgainstModel(t *testing.T) {
 			} else {
 				delete(model, p.key)
 			}
-			if subscribed && wanted.holds([]byte(p.key)) {
+			if subscribed && wanted.contains([]byte(p.key)) {
 				stream = append(stream, p)
 			}
 		}
@@ -100,7 +100,7 @@ func TestJoinAgainstModel(t *testing.T) {
 			}
 			one := newSubtrees([]string{request})
 			for key, value := range model {
-				if one.holds([]byte(key)) && wanted.holds([]byte(key)) {
+				if one.contains([]byte(key)) && wanted.contains([]byte(key)) {
 					applyTo(t, snapshot, pub{key, int64(random.IntN(5)), value}) // a KVSYNC's sequence means nothing
 				}
 			}
@@ -122,7 +122,7 @@ func TestJoinAgainstModel(t *testing.T) {
 		}
 		feed(stream[:early], func(_ []byte, part []pub) {
 			wire, spans := wireBatch(t, part...)
-			spans, err := s.accept(wire, spans)
+			spans, err := s.filter(wire, spans)
 			must(t, err)
 			during.apply(wire, spans)
 		})
@@ -130,14 +130,14 @@ func TestJoinAgainstModel(t *testing.T) {
 		during.mergeInto(snapshot, s.covered)
 		feed(stream[early:], func(_ []byte, part []pub) {
 			wire, spans := wireBatch(t, part...)
-			spans, err := s.accept(wire, spans)
+			spans, err := s.filter(wire, spans)
 			must(t, err)
 			snapshot.Apply(wire, spans, 0, nil)
 		})
 
 		want := map[string]string{}
 		for key, value := range model {
-			if wanted.holds([]byte(key)) {
+			if wanted.contains([]byte(key)) {
 				want[key] = value
 			}
 		}

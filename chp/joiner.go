@@ -138,7 +138,7 @@ func (j *joiner) send(ctx context.Context, c *chain) error {
 		if err := j.awaitRoom(ctx); err != nil {
 			return err
 		}
-		p, err := c.take(ctx, j, at)
+		p, err := c.acquire(ctx, j, at)
 		if err != nil {
 			return err
 		}

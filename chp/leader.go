@@ -25,9 +25,9 @@ type following struct {
 	have     int64  // it has everything up to this sequence
 	idle     int    // looks since have rose last, or nothing was owed
 	base     int64  // sequence of the map that it was sent last, 0 if none
-	told     bool   // it has told that it has the map
+	hasMap   bool   // it has told that it has the map
 	behind   int    // looks since then, if updates do not wait for it
-	left     bool   // its connection has ended, or is about to
+	gone     bool   // its connection has ended, or is about to
 	bye      bool   // it said that it ends
 	seen     uint64 // sends when judge looked last
 	stuck    int    // looks since, if one send was under way all the time
@@ -55,7 +55,7 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 		err = errNotActive
 	case old != nil && old.peer == peer:
 		err = errFollower // two answers would be mixed up
-	case old != nil && !old.left && !old.bye && q.commits.peer && old.address() != f.address():
+	case old != nil && !old.gone && !old.bye && q.commits.peer && old.address() != f.address():
 		err = errFollowed
 	}
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 	if old != nil {
 		f.idle = old.idle
 	}
-	works := old != nil && !old.left && !old.bye
+	works := old != nil && !old.gone && !old.bye
 	q.follower = f
 	q.tail.most = 0
 	q.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 		err := f.run(ctx, r)
 		f.cancel()
 		q.mu.Lock()
-		f.left = true
+		f.gone = true
 		if q.follower == f {
 			q.tail.most = 0
 		}
@@ -221,9 +221,9 @@ func (f *following) sendBase(ctx context.Context) error {
 	c := q.store.Cut()
 	origins := q.origins.portions()
 	h := baseHead{f.server.pair.thisRun, q.mapID, q.history()}
-	f.position, f.sent, f.base, f.told = q.tail.end(), q.newest.last, q.newest.last, false
+	f.position, f.sent, f.base, f.hasMap = q.tail.end(), q.newest.last, q.newest.last, false
 	if q.follower == f {
-		q.tail.hold(f.position, q.store.LiveBytes())
+		q.tail.keepFrom(f.position, q.store.LiveBytes())
 	}
 	q.mu.Unlock()
 	defer c.Release()
@@ -243,7 +243,7 @@ func (f *following) sendBase(ctx context.Context) error {
 		if len(wire)+len(r) > basePortion {
 			flush()
 		}
-		wire = kvmsg.AppendAged(wire, r, q.deadlines.left(r))
+		wire = kvmsg.AppendAged(wire, r, q.deadlines.remaining(r))
 		n++
 		return err == nil
 	})
@@ -319,13 +319,13 @@ func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) {
 		peer.Disconnect(errFollower)
 		return
 	}
-	f.have, f.told = sequence, sequence >= f.base
+	f.have, f.hasMap = sequence, sequence >= f.base
 	if f.have > q.commits.acked {
 		// Only this counts as progress: a follower that connects again and again and
 		// takes nothing is not waited for without end.
 		q.commits.acked, f.idle = f.have, 0
 	}
-	if !q.commits.peer && q.acks > 1 && f.told && !f.left && !f.bye &&
+	if !q.commits.peer && q.acks > 1 && f.hasMap && !f.gone && !f.bye &&
 		(q.newest.last-f.have < caughtUp || f.behind > looksPerTimeout) {
 		q.commits.peer, f.behind = true, 0
 		q.noteWaits()
@@ -350,7 +350,7 @@ func (s *Server) fullest() float64 {
 	q := &s.sequencer
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if f := q.follower; f != nil && !f.left {
+	if f := q.follower; f != nil && !f.gone {
 		full = max(full, q.tail.fill(f.position))
 	}
 	return full

@@ -62,18 +62,18 @@ func (c *Client) linked(server string) {
 		e.Kind, e.Former = LinkFailedOver, l.server
 	}
 	l.server, l.linked = server, true
-	c.tellLink(e)
+	c.reportLink(e)
 }
 
 // unlinked reports that the client no longer follows its server, if it did.
 func (c *Client) unlinked(err error) {
 	if l := &c.links; l.linked {
 		l.linked = false
-		c.tellLink(LinkEvent{Kind: LinkLost, Server: l.server, Sequence: c.Sequence(), Err: err})
+		c.reportLink(LinkEvent{Kind: LinkLost, Server: l.server, Sequence: c.Sequence(), Err: err})
 	}
 }
 
-func (c *Client) tellLink(e LinkEvent) {
+func (c *Client) reportLink(e LinkEvent) {
 	if c.opts.OnLink != nil && c.ctx.Err() == nil {
 		c.opts.OnLink(e)
 	}

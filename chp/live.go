@@ -28,7 +28,7 @@ func (s *session) apply() error {
 		if s.stream.behind {
 			s.spot(wire, s.batch.Spans(), s.stream.covered)
 		}
-		spans, err := s.stream.accept(wire, s.batch.Spans())
+		spans, err := s.stream.filter(wire, s.batch.Spans())
 		if len(spans) > 0 {
 			c.apply(s, wire, spans)
 		} else {
@@ -41,7 +41,7 @@ func (s *session) apply() error {
 		}
 		if s.stream.beats > 0 {
 			s.stream.beats = 0
-			if s.tells {
+			if s.reportsRefusals {
 				c.echoes.beat()
 				c.writer.settled()
 			}
@@ -97,7 +97,7 @@ func (c *Client) install(s *session) {
 	c.mu.Unlock()
 
 	c.syncs.Add(1)
-	c.echoes.begin(s.tells && s.ours)
+	c.echoes.begin(s.reportsRefusals && s.ours)
 	c.writer.begin(s)
 	s.settleSpotted()
 	c.setState(StateActive, s.server.name)
@@ -110,7 +110,7 @@ func (c *Client) uninstall(s *session) {
 	changed := c.status.set(StateInitial, s.server.name)
 	c.writer.end()
 	if changed {
-		c.tell(StateInitial, s.server.name)
+		c.reportState(StateInitial, s.server.name)
 	}
 }
 

@@ -41,7 +41,7 @@ type logKind struct {
 	begun   time.Time
 	level   slog.Level
 	n       int
-	left    uint64       // records left out since that was logged last
+	omitted uint64       // records left out since that was logged last
 	handler slog.Handler // of the last of those
 }
 
@@ -125,7 +125,7 @@ func (q *logQueue) allow(e logEntry) bool {
 	if k.n++; k.n <= logPerKind {
 		return true
 	}
-	if k.left++; k.left == 1 {
+	if k.omitted++; k.omitted == 1 {
 		signal(q.wake) // run may be asleep without its ticker, and has this to report
 	}
 	k.level, k.handler = e.record.Level, e.handler
@@ -180,7 +180,7 @@ func (q *logQueue) waiting() bool {
 // it considers only kinds that must be reported now. mu must be held.
 func (q *logQueue) pending(due bool) bool {
 	for _, k := range q.kinds {
-		if k.left > 0 && (!due || q.closed || time.Since(k.begun) >= logPeriod) {
+		if k.omitted > 0 && (!due || q.closed || time.Since(k.begun) >= logPeriod) {
 			return true
 		}
 	}
@@ -200,16 +200,16 @@ func (q *logQueue) report(batch []logEntry) []logEntry {
 		return batch
 	}
 	for message, k := range q.kinds {
-		if k.left == 0 || !q.closed && time.Since(k.begun) < logPeriod {
+		if k.omitted == 0 || !q.closed && time.Since(k.begun) < logPeriod {
 			continue
 		}
 		if message == "" {
 			message = "other records"
 		}
 		r := slog.NewRecord(time.Now(), k.level, message, 0)
-		r.AddAttrs(slog.Uint64("more", k.left))
+		r.AddAttrs(slog.Uint64("more", k.omitted))
 		batch = append(batch, logEntry{k.handler, r})
-		k.left, k.handler = 0, nil
+		k.omitted, k.handler = 0, nil
 	}
 	return batch
 }

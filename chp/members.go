@@ -39,7 +39,7 @@ type member struct {
 	lastOrder   uint64                   // membership.order of last
 	snapshots   map[uint64]*sockets.Peer // its snapshot connections, by generation
 	connections int
-	untold      int           // bytes of updates since it was told its progress; of the collector's goroutine
+	unreported  int           // bytes of updates since it was told its progress; of the collector's goroutine
 	since       time.Time     // gone since
 	place       *list.Element // in members.gone
 }
@@ -96,11 +96,11 @@ func (m *members) watch(e sockets.Event, port string) {
 			delete(m.peers, e.Peer)
 		}
 		if ok {
-			m.leave(id, generation, e.Peer)
+			m.removeConnection(id, generation, e.Peer)
 		}
 		return
 	case ok:
-		who := m.join(id)
+		who := m.addConnection(id)
 		if collector {
 			m.order++
 			m.peers[e.Peer] = membership{senderOf(e.Peer, who), generation, m.order}
@@ -117,7 +117,7 @@ func (m *members) watch(e sockets.Event, port string) {
 
 // join counts one more connection of a client, and returns the client. mu must be
 // held, here and in leave.
-func (m *members) join(id string) *member {
+func (m *members) addConnection(id string) *member {
 	who := m.byID[id]
 	if who == nil {
 		who = &member{id: id}
@@ -131,7 +131,7 @@ func (m *members) join(id string) *member {
 	return who
 }
 
-func (m *members) leave(id string, generation uint64, peer *sockets.Peer) {
+func (m *members) removeConnection(id string, generation uint64, peer *sockets.Peer) {
 	who := m.byID[id]
 	if who == nil {
 		return

@@ -67,7 +67,7 @@ func appendWide(dst, m []byte, sent *sentUpdates) ([]byte, error) {
 	}
 	dst = kvmsg.AppendFrame(dst, key, kvmsg.FlagMore)
 	dst = kvmsg.AppendFrame(dst, sequence, kvmsg.FlagMore)
-	id, own := sent.take(key, value)
+	id, own := sent.match(key, value)
 	if own {
 		dst = kvmsg.AppendFrame(dst, id[:], kvmsg.FlagMore)
 	} else {
@@ -137,7 +137,7 @@ func (u *sentUpdates) note(r kvmsg.Record) {
 
 // take returns the UUID of the oldest update with this key and value. It forgets that
 // one and all that were sent before it, since updates come back in their order.
-func (u *sentUpdates) take(key, value []byte) (id [kvmsg.UUIDSize]byte, ok bool) {
+func (u *sentUpdates) match(key, value []byte) (id [kvmsg.UUIDSize]byte, ok bool) {
 	if u == nil {
 		return id, false
 	}

@@ -87,16 +87,16 @@ func TestModelSentUpdates(t *testing.T) {
 	if n := len(u.queue) - u.first; n != most || len(u.count) != n || len(u.queue) > 2*most+1 {
 		t.Errorf("%d updates are remembered, in %d places", n, len(u.queue))
 	}
-	if _, ok := u.take(key(0), []byte("v")); ok {
+	if _, ok := u.match(key(0), []byte("v")); ok {
 		t.Error("the oldest is remembered")
 	}
 	last := 3*most - 1
 	for _, i := range []int{last - 10, last - 1} {
-		if id, ok := u.take(key(i), []byte("v")); !ok || uuidNumber(id[:], 1)&uuidNumberMask != uint64(i+1)&uuidNumberMask {
+		if id, ok := u.match(key(i), []byte("v")); !ok || uuidNumber(id[:], 1)&uuidNumberMask != uint64(i+1)&uuidNumberMask {
 			t.Errorf("update %d is not remembered", i)
 		}
 	}
-	if _, ok := u.take(key(last-5), []byte("v")); ok || len(u.count) != 1 {
+	if _, ok := u.match(key(last-5), []byte("v")); ok || len(u.count) != 1 {
 		t.Errorf("%d updates are remembered, want the last", len(u.count))
 	}
 }

@@ -250,17 +250,17 @@ func (p *pair) yield() {
 	// given up, find that their clients have gone.
 	q.mu.Lock()
 	q.published.Store(q.last.Load())
-	q.tell()
+	q.wakeWaiters()
 	q.mu.Unlock()
 }
 
-// left notes that a connection has ended.
-func (p *pair) left(peer *sockets.Peer) {
+// disconnected notes that a connection has ended.
+func (p *pair) disconnected(peer *sockets.Peer) {
 	q := &p.server.sequencer
 	q.mu.Lock()
 	f := q.follower
 	if f != nil && f.peer == peer {
-		f.left = true
+		f.gone = true
 		f.cancel()
 	}
 	q.mu.Unlock()
@@ -285,19 +285,19 @@ func (p *pair) judge(look bool) {
 	if f == nil {
 		return
 	}
-	if look && !f.left && f.standsStill(s.opts.SnapshotTimeout, p.lookEvery()) {
-		f.left = true
+	if look && !f.gone && f.standsStill(s.opts.SnapshotTimeout, p.lookEvery()) {
+		f.gone = true
 		f.cancel()
 		f.peer.Disconnect(errStuck)
 		s.log.Warn("disconnected the other server, which does not read", "remote", f.peer.RemoteAddr())
 	}
 	switch {
-	case f.have >= q.newest.last && !f.left: // what waits, waits for the disk
+	case f.have >= q.newest.last && !f.gone: // what waits, waits for the disk
 		f.idle = 0
 	case look:
 		f.idle++
 	}
-	if look && f.told && !q.commits.peer {
+	if look && f.hasMap && !q.commits.peer {
 		f.behind++
 	}
 	if !q.commits.peer || !f.bye && f.idle <= looksPerTimeout {
@@ -446,7 +446,7 @@ func (p *pair) awaitNews(ctx context.Context) {
 	for end := time.Now().Add(p.timeout); time.Now().Before(end); {
 		q.mu.Lock()
 		f := q.follower
-		follows := !q.passive && f != nil && !f.left && !f.bye
+		follows := !q.passive && f != nil && !f.gone && !f.bye
 		q.mu.Unlock()
 		if !follows || p.node.Peer().State == binarystar.StatePassive || !pause(ctx, time.Millisecond) {
 			return
@@ -475,7 +475,7 @@ func (q *sequencer) successor() (*following, error) {
 		return nil, binarystar.ErrNotActive
 	case q.halted:
 		return nil, errHandover
-	case f == nil || f.left || f.bye:
+	case f == nil || f.gone || f.bye:
 		return nil, binarystar.ErrNoSuccessor
 	}
 	return f, nil
@@ -493,7 +493,7 @@ func (p *pair) drain(ctx context.Context, f *following, has func() bool) error {
 		if n := f.sends.Load(); f.have != have || n != sends {
 			have, sends, idle = f.have, n, 0
 		}
-		done, gone := f.told && has(), f.left || f.bye || q.follower != f
+		done, gone := f.hasMap && has(), f.gone || f.bye || q.follower != f
 		q.mu.Unlock()
 		switch {
 		case done:

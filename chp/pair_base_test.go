@@ -115,7 +115,7 @@ func TestPairFollowerStandsStill(t *testing.T) {
 	eventually(t, "it is disconnected", func() bool {
 		s.sequencer.mu.Lock()
 		defer s.sequencer.mu.Unlock()
-		return s.sequencer.follower.left && s.sequencer.follower.sends.Load()%2 == 0
+		return s.sequencer.follower.gone && s.sequencer.follower.sends.Load()%2 == 0
 	})
 	_, err := c.SetSync(ctx, "/after", []byte("1"))
 	must(t, err)

@@ -92,15 +92,15 @@ func TestTellerIsBounded(t *testing.T) {
 	peer := b.Peer()
 	b.Release()
 
-	teller := newTeller(router, nil, hang)
+	notifier := newNotifier(router, nil, hang)
 	n := refusalNotice{peer: peer, messages: 1000}
 	for range n.messages {
 		n.wire = appendRefusal(n.wire, make([]byte, kvmsg.UUIDSize), ReasonMapFull)
 	}
 	owed := func() int {
-		teller.mu.Lock()
-		defer teller.mu.Unlock()
-		return teller.bytes
+		notifier.mu.Lock()
+		defer notifier.mu.Unlock()
+		return notifier.bytes
 	}
 	// The kernel takes some megabytes on loopback as well.
 	for i := 0; i < 10_000; i++ {
@@ -108,8 +108,8 @@ func TestTellerIsBounded(t *testing.T) {
 		case <-gone:
 			i = 10_000
 		default:
-			teller.tell(&n)
-			if got := owed(); got > maxOwed+len(n.wire)+tellPortion*30 {
+			notifier.notify(&n)
+			if got := owed(); got > maxOwed+len(n.wire)+notifyPortion*30 {
 				t.Fatalf("%d bytes are kept", got)
 			}
 		}
@@ -120,7 +120,7 @@ func TestTellerIsBounded(t *testing.T) {
 		t.Error("the client was not disconnected")
 	}
 	eventually(t, "nothing is kept any more", func() bool { return owed() == 0 })
-	teller.close()
+	notifier.close()
 	must(t, router.Close())
 	must(t, dealer.Close())
 }

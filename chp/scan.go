@@ -16,17 +16,17 @@ import (
 // with a large part of the map gets no list: to walk through the cut and skip the
 // other records costs little more than the snapshot itself. Neither does one for
 // which there is no memory.
-func (n *snapshotter) scan(ctx context.Context, held *heldCut, trees map[want][]*answer) {
+func (n *snapshotter) scan(ctx context.Context, pinned *pinnedCut, trees map[want][]*answer) {
 	n.scans.Add(1)
 	n.mu.Lock()
 	budget := n.server.opts.SnapshotMemory/8 - n.listed
 	n.mu.Unlock()
-	most := max(held.Len()/denseShare, denseFrom)
+	most := max(pinned.Len()/denseShare, denseFrom)
 	var chains []*chain
 	listed := 0
 	byPrefix := map[string][]*chain{} // at most one for our clients and one for others
 	for w := range trees {
-		c := newChain(n, w, held)
+		c := newChain(n, w, pinned)
 		c.listed = true
 		chains = append(chains, c)
 		byPrefix[w.subtree] = append(byPrefix[w.subtree], c)
@@ -48,7 +48,7 @@ func (n *snapshotter) scan(ctx context.Context, held *heldCut, trees map[want][]
 		}
 	}
 	look := 0
-	held.From(0, func(r kvmsg.Record, at store.Position) bool {
+	pinned.From(0, func(r kvmsg.Record, at store.Position) bool {
 		if look++; look%4096 == 0 && ctx.Err() != nil {
 			return false
 		}

@@ -106,7 +106,7 @@ func (q *sequencer) init(publisher publisher, maxBytes int64, refused *refusals)
 // It returns the updates that the map has no room for, in a slice that is valid until
 // the next call, and the number of updates that it skipped because it had them. If ok
 // is false it did nothing: the caller must call room, and take again.
-func (q *sequencer) take(b *sockets.Batch, from sender) (unfit []sockets.Span, repeated int, ok bool) {
+func (q *sequencer) accept(b *sockets.Batch, from sender) (unfit []sockets.Span, repeated int, ok bool) {
 	wire, spans := b.Wire(), b.Spans()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -121,12 +121,12 @@ func (q *sequencer) take(b *sockets.Batch, from sender) (unfit []sockets.Span, r
 			return nil, 0, true
 		}
 	}
-	unfit, repeated = q.accept(wire, spans, from)
+	unfit, repeated = q.acceptNow(wire, spans, from)
 	return unfit, repeated, true
 }
 
 // accept is take for updates that are not kept for later. mu must be held.
-func (q *sequencer) accept(wire []byte, spans []sockets.Span, from sender) (unfit []sockets.Span, repeated int) {
+func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (unfit []sockets.Span, repeated int) {
 	if from.numbered {
 		all := len(spans)
 		spans = q.once(from.id, wire, spans)

@@ -43,7 +43,7 @@ type Server struct {
 	sequencer sequencer
 	refused   refusals
 	members   members
-	teller    *teller
+	notifier  *notifier
 	handovers handovers
 	clients   atomic.Int64 // connections of the publisher
 	pair      *pair        // nil if the server is alone
@@ -119,7 +119,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		return nil, err
 	}
 	rand.Read(s.sequencer.mapID[:]) // never fails
-	s.teller = newTeller(s.router, s.appliedSoon, o.SnapshotTimeout)
+	s.notifier = newNotifier(s.router, s.appliedSoon, o.SnapshotTimeout)
 	slow := sockets.Disconnect
 	if mutate.DropSlow {
 		slow = sockets.Drop
@@ -356,7 +356,7 @@ func (s *Server) close() {
 	s.state.Unlock()
 	_ = s.collector.Close() // closing a socket does not fail
 	_ = s.publisher.Close()
-	s.teller.close()
+	s.notifier.close()
 	_ = s.router.Close()
 }
 
@@ -458,7 +458,7 @@ func (s *Server) watchConnections(port string) func(sockets.Event) {
 		case port == "publisher" && e.Kind == sockets.Disconnected:
 			s.clients.Add(-1)
 		case e.Kind == sockets.Disconnected && s.pair != nil:
-			s.pair.left(e.Peer)
+			s.pair.disconnected(e.Peer)
 		}
 		level := slog.LevelDebug
 		switch e.Kind {

@@ -48,23 +48,23 @@ type session struct {
 	ctx    context.Context
 	fail   context.CancelCauseFunc
 
-	sub        *sockets.Sub
-	dealer     *sockets.Dealer
-	uplink     *uplink       // nil if the client has not written; made under writer.mu while ACTIVE
-	openings   chan opening  // one of each socket
-	over       chan struct{} // closed when the session has ended and nothing goes out through it
-	ours       bool          // the server announced itself as one of ours
-	sent       *sentUpdates  // in a Clone model with three frames
-	confirms   bool          // the publisher says when subscriptions are in force
-	tells      bool          // the server tells of updates that it refuses
-	maxValue   int           // the most bytes of a value that the server takes, 0 if it does not say
-	generation uint64        // of the session: see propertyGeneration
-	requests   subtrees      // what it is asked for
-	deadlines  *deadlines    // of the keys that the server sends
-	watchdog   *watchdog
-	answered   atomic.Bool // a handshake has succeeded
-	joined     atomic.Bool // the snapshot is complete
-	unneeded   atomic.Bool // the snapshot connection is no longer needed
+	sub             *sockets.Sub
+	dealer          *sockets.Dealer
+	uplink          *uplink       // nil if the client has not written; made under writer.mu while ACTIVE
+	openings        chan opening  // one of each socket
+	over            chan struct{} // closed when the session has ended and nothing goes out through it
+	ours            bool          // the server announced itself as one of ours
+	sent            *sentUpdates  // in a Clone model with three frames
+	confirms        bool          // the publisher says when subscriptions are in force
+	reportsRefusals bool          // the server tells of updates that it refuses
+	maxValue        int           // the most bytes of a value that the server takes, 0 if it does not say
+	generation      uint64        // of the session: see propertyGeneration
+	requests        subtrees      // what it is asked for
+	deadlines       *deadlines    // of the keys that the server sends
+	watchdog        *watchdog
+	answered        atomic.Bool // a handshake has succeeded
+	joined          atomic.Bool // the snapshot is complete
+	unneeded        atomic.Bool // the snapshot connection is no longer needed
 
 	running sync.WaitGroup
 	failure error // of begin
@@ -337,7 +337,7 @@ func (s *session) connect() error {
 				}
 				s.confirms = s.confirms || confirms
 				s.ours = s.ours && strings.HasPrefix(o.peer.Property(propertyCHP), "clustermap/")
-				s.tells = s.tells || o.peer.Property(propertyRefusals) != ""
+				s.reportsRefusals = s.reportsRefusals || o.peer.Property(propertyRefusals) != ""
 				s.maxValue = max(s.maxValue, announcedLimit(o.peer))
 			}
 		case <-s.ctx.Done():

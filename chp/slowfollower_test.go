@@ -39,7 +39,7 @@ func TestSlowFollowerSlowsIntake(t *testing.T) {
 	eventually(t, "it follows", func() bool {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		return q.follower != nil && !q.follower.left
+		return q.follower != nil && !q.follower.gone
 	})
 	c, err := NewClient(ClientOptions{Servers: []string{primary.Endpoints().Snapshot}, HeartbeatTimeout: hang, SyncTimeout: hang, Logger: quiet()})
 	must(t, err)

@@ -55,15 +55,15 @@ type snapshotter struct {
 	// joiners that say so. No other lock is taken under it.
 	mu       sync.Mutex
 	joiners  map[*sockets.Peer]*joiner
-	waiting  []*answer         // for a cut
-	latest   map[want]*chain   // the newest chain of each want, while it is sent
-	held     map[*heldCut]bool // cuts in use
-	gathered time.Time         // when the last chain of everything began
-	whole    []*chain          // the chains that began then
-	scanning bool              // a walk for subtrees is running
-	listed   int               // bytes of chain.list, over all chains
-	small    budget            // parcels of up to buf.Large
-	large    budget            // parcels of one larger value
+	waiting  []*answer           // for a cut
+	latest   map[want]*chain     // the newest chain of each want, while it is sent
+	pinned   map[*pinnedCut]bool // cuts in use
+	gathered time.Time           // when the last chain of everything began
+	whole    []*chain            // the chains that began then
+	scanning bool                // a walk for subtrees is running
+	listed   int                 // bytes of chain.list, over all chains
+	small    budget              // parcels of up to buf.Large
+	large    budget              // parcels of one larger value
 }
 
 const (
@@ -86,8 +86,8 @@ type answer struct {
 	ready   chan struct{} // closed when there is a chain
 }
 
-// heldCut is a cut that chains read. snapshotter.mu guards users and moved.
-type heldCut struct {
+// pinnedCut is a cut that chains read. snapshotter.mu guards users and moved.
+type pinnedCut struct {
 	*store.Cut
 	bytes int       // of its segments
 	users int       // chains, and the round that made it
@@ -103,7 +103,7 @@ func newSnapshotter(s *Server) *snapshotter {
 		server:  s,
 		joiners: map[*sockets.Peer]*joiner{},
 		latest:  map[want]*chain{},
-		held:    map[*heldCut]bool{},
+		pinned:  map[*pinnedCut]bool{},
 		arrived: make(chan struct{}, 1),
 		small:   budget{limit: memory - memory/4},
 		large:   budget{limit: memory / 4},
@@ -150,15 +150,15 @@ func (n *snapshotter) add(ctx context.Context, r request) error {
 	}
 	n.mu.Unlock()
 	single, list := n.server.sequencer.cutKey(bytesOf(r.want.subtree))
-	held := n.hold(single)
-	c := newChain(n, r.want, held)
+	pinned := n.pin(single)
+	c := newChain(n, r.want, pinned)
 	c.listed, c.list = true, list
 	for _, at := range list {
-		c.size += len(held.Record(at))
+		c.size += len(pinned.Record(at))
 	}
 	n.mu.Lock()
 	n.begin(c, a)
-	n.drop(held)
+	n.drop(pinned)
 	n.mu.Unlock()
 	return nil
 }
@@ -199,14 +199,14 @@ func (n *snapshotter) round(ctx context.Context, scans *sync.WaitGroup) time.Dur
 	whole, trees, wait := n.due()
 	n.mu.Unlock()
 	if len(whole)+len(trees) > 0 {
-		held := n.hold(n.server.sequencer.cut())
-		n.beginWhole(held, whole)
+		pinned := n.pin(n.server.sequencer.cut())
+		n.beginWhole(pinned, whole)
 		if len(trees) == 0 {
-			n.release(held)
+			n.release(pinned)
 		} else {
 			scans.Go(func() {
-				n.scan(ctx, held, trees)
-				n.release(held)
+				n.scan(ctx, pinned, trees)
+				n.release(pinned)
 				signal(n.arrived) // others may have come meanwhile
 			})
 		}
@@ -217,7 +217,7 @@ func (n *snapshotter) round(ctx context.Context, scans *sync.WaitGroup) time.Dur
 // due removes and returns the requests that can be answered now, and how long to wait
 // for the others. mu must be held.
 func (n *snapshotter) due() (whole, trees map[want][]*answer, wait time.Duration) {
-	if len(n.held) > 0 {
+	if len(n.pinned) > 0 {
 		wait = trimEvery
 	}
 	gather := gatherWithin - time.Since(n.gathered)
@@ -251,14 +251,14 @@ func (n *snapshotter) due() (whole, trees map[want][]*answer, wait time.Duration
 	return whole, trees, wait
 }
 
-func (n *snapshotter) beginWhole(held *heldCut, whole map[want][]*answer) {
+func (n *snapshotter) beginWhole(pinned *pinnedCut, whole map[want][]*answer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(whole) > 0 {
 		n.gathered, n.whole = time.Now(), nil
 	}
 	for w, answers := range whole {
-		c := newChain(n, w, held)
+		c := newChain(n, w, pinned)
 		n.whole = append(n.whole, c)
 		n.begin(c, answers...)
 	}
@@ -307,11 +307,11 @@ func (n *snapshotter) remove(a *answer) {
 }
 
 // hold registers a cut that its caller uses.
-func (n *snapshotter) hold(c *store.Cut) *heldCut {
-	h := &heldCut{Cut: c, bytes: c.Bytes(), users: 1, moved: time.Now()}
+func (n *snapshotter) pin(c *store.Cut) *pinnedCut {
+	h := &pinnedCut{Cut: c, bytes: c.Bytes(), users: 1, moved: time.Now()}
 	n.mu.Lock()
-	n.held[h] = true
-	if len(n.held) == 1 {
+	n.pinned[h] = true
+	if len(n.pinned) == 1 {
 		signal(n.arrived) // run has something to trim
 	}
 	n.mu.Unlock()
@@ -319,16 +319,16 @@ func (n *snapshotter) hold(c *store.Cut) *heldCut {
 }
 
 // release ends one use of a cut.
-func (n *snapshotter) release(h *heldCut) {
+func (n *snapshotter) release(h *pinnedCut) {
 	n.mu.Lock()
 	n.drop(h)
 	n.mu.Unlock()
 }
 
 // drop is release with mu held.
-func (n *snapshotter) drop(h *heldCut) {
+func (n *snapshotter) drop(h *pinnedCut) {
 	if h.users--; h.users == 0 {
-		delete(n.held, h)
+		delete(n.pinned, h)
 		h.Cut.Release()
 	}
 }
@@ -338,8 +338,8 @@ func (n *snapshotter) drop(h *heldCut) {
 // clients.
 func (n *snapshotter) trim() {
 	n.mu.Lock()
-	var cuts []*heldCut
-	for h := range n.held {
+	var cuts []*pinnedCut
+	for h := range n.pinned {
 		if !h.ended {
 			h.users++
 			cuts = append(cuts, h)
@@ -388,7 +388,7 @@ func (n *snapshotter) trim() {
 // present size or its size at one of the cuts, whichever is largest, plus
 // SnapshotMemory. That is room for a large snapshot, and for several that began at
 // about the same time, while all of the map is overwritten.
-func (n *snapshotter) mayOutlive(cuts []*heldCut) int {
+func (n *snapshotter) mayOutlive(cuts []*pinnedCut) int {
 	most := n.server.sequencer.logSize()
 	for _, h := range cuts {
 		most = max(most, h.bytes)
@@ -398,7 +398,7 @@ func (n *snapshotter) mayOutlive(cuts []*heldCut) int {
 
 // outlived returns the bytes that only the cuts still need: segments that the log
 // has given up, and the notes of what was live.
-func outlived(s *store.Map, cuts []*heldCut) (bytes int) {
+func outlived(s *store.Map, cuts []*pinnedCut) (bytes int) {
 	seen := map[*store.Segment]bool{}
 	for _, h := range cuts {
 		bytes += h.Outlived(s, seen)
@@ -412,7 +412,7 @@ func outlived(s *store.Map, cuts []*heldCut) (bytes int) {
 func appendKVSYNC(dst []byte, r kvmsg.Record, w want, d *deadlines) []byte {
 	switch {
 	case w.full:
-		return kvmsg.AppendAged(dst, r, d.left(r))
+		return kvmsg.AppendAged(dst, r, d.remaining(r))
 	case w.three:
 		return appendThree(dst, r)
 	}

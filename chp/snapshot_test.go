@@ -124,7 +124,7 @@ func idle(t testing.TB, s *Server) {
 	eventually(t, "nothing is held for snapshots", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		return len(n.joiners)+len(n.held)+len(n.latest)+n.small.used+n.large.used+n.small.idle+n.large.idle+n.listed == 0
+		return len(n.joiners)+len(n.pinned)+len(n.latest)+n.small.used+n.large.used+n.small.idle+n.large.idle+n.listed == 0
 	})
 }
 
@@ -461,8 +461,8 @@ func TestCutsAreBounded(t *testing.T) {
 		overwrite(string(rune('b' + clients%20)))
 		eventually(t, "the memory of cuts is bounded", func() bool {
 			n.mu.Lock()
-			var cuts []*heldCut
-			for h := range n.held {
+			var cuts []*pinnedCut
+			for h := range n.pinned {
 				h.users++
 				cuts = append(cuts, h)
 			}
@@ -613,7 +613,7 @@ func snapshotsAgainstModel(t *testing.T, memory int) {
 			of := newSubtrees([]string{r.subtree})
 			want := map[string]string{}
 			for k, v := range model {
-				if of.holds([]byte(k)) {
+				if of.contains([]byte(k)) {
 					want[k] = v
 				}
 			}

@@ -125,7 +125,7 @@ func (s *Server) pairStatus(st *Status) {
 	switch {
 	case p.active.Load():
 		st.State = ServerActive
-		if f := q.follower; f != nil && !f.left {
+		if f := q.follower; f != nil && !f.gone {
 			st.Lag = max(q.newest.last-f.have, 0)
 			st.InSync = q.commits.peer && f.have >= min(q.published.Load(), q.newest.last)
 		} else {

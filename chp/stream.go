@@ -77,7 +77,7 @@ func newStream(requests *subtrees, ours bool) *stream {
 // accept returns the spans to apply, in the memory of spans; wire has canonical KVPUBs
 // and HUGZ. If it returns an error, the spans before the fault are returned, and accept
 // must not be called again.
-func (s *stream) accept(wire []byte, spans []sockets.Span) ([]sockets.Span, error) {
+func (s *stream) filter(wire []byte, spans []sockets.Span) ([]sockets.Span, error) {
 	n := 0
 	if s.received && !s.behind {
 		n = s.inOrder(wire, spans)

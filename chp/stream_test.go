@@ -43,7 +43,7 @@ func wireBatch(t testing.TB, messages ...pub) ([]byte, []sockets.Span) {
 func accepted(t *testing.T, s *stream, messages ...pub) ([]string, error) {
 	t.Helper()
 	wire, spans := wireBatch(t, messages...)
-	spans, err := s.accept(wire, spans)
+	spans, err := s.filter(wire, spans)
 	var out []string
 	for _, span := range spans {
 		r := kvmsg.Record(wire[span.Start:span.End])
@@ -179,7 +179,7 @@ func TestStreamTagIsAHint(t *testing.T) {
 	s := newStream(&all, false)
 	wire, spans := wireBatch(t, pub{"a", 5, "x"})
 	spans[0].Tag = hugzTag
-	if spans, err := s.accept(wire, spans); err != nil || len(spans) != 1 {
+	if spans, err := s.filter(wire, spans); err != nil || len(spans) != 1 {
 		t.Errorf("%d accepted, %v", len(spans), err)
 	}
 }
@@ -192,7 +192,7 @@ func TestStreamAllocatesNothing(t *testing.T) {
 	scratch := make([]sockets.Span, 0, len(spans))
 	if n := testing.AllocsPerRun(100, func() {
 		s.last = 0
-		if kept, err := s.accept(wire, append(scratch, spans...)); err != nil || len(kept) != 2 {
+		if kept, err := s.filter(wire, append(scratch, spans...)); err != nil || len(kept) != 2 {
 			t.Fatal(len(kept), err)
 		}
 	}); n != 0 {

@@ -93,8 +93,8 @@ func (s *subtrees) exact() bool {
 	return slices.ContainsFunc(s.list, func(spec string) bool { return !isTree(spec) })
 }
 
-// holds says whether key is in one of the subtrees.
-func (s *subtrees) holds(key []byte) bool { return s.find(key) >= 0 }
+// contains reports whether key is in one of the subtrees.
+func (s *subtrees) contains(key []byte) bool { return s.find(key) >= 0 }
 
 // find returns the index in list of the subtree that holds key, or -1.
 func (s *subtrees) find(key []byte) int {

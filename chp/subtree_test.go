@@ -77,13 +77,13 @@ func TestSubtreeFind(t *testing.T) {
 		for range 20 {
 			key := word()
 			want := slices.ContainsFunc(specs, func(spec string) bool { return covers(spec, key) && (isTree(spec) || spec == key) })
-			if got := set.holds([]byte(key)); got != want {
+			if got := set.contains([]byte(key)); got != want {
 				t.Fatalf("%q (reduced from %q) holds %q = %v, want %v", set.list, specs, key, got, want)
 			}
 			if i := set.find([]byte(key)); i >= 0 && !covers(set.list[i], key) {
 				t.Fatalf("%q found in %q", key, set.list[i])
 			}
-			if plain := set.plain(); want && !plain.holds([]byte(key)) {
+			if plain := set.plain(); want && !plain.contains([]byte(key)) {
 				t.Fatalf("plain form %q of %q lost %q", plain.list, set.list, key)
 			}
 		}
@@ -107,7 +107,7 @@ func TestSubtreeFindAllocatesNothing(t *testing.T) {
 	set := newSubtrees([]string{"/a/", "/b/", "/c/d"})
 	key := []byte("/b/some/key")
 	if n := testing.AllocsPerRun(100, func() {
-		if !set.holds(key) {
+		if !set.contains(key) {
 			t.Fatal("not found")
 		}
 	}); n != 0 {

@@ -153,8 +153,8 @@ func (t *tail) clear() {
 	t.most = 0
 }
 
-// hold keeps what follows a position beyond the size of the tail, up to most bytes.
-func (t *tail) hold(position uint64, most int) { t.keep, t.most = position, max(most, t.size) }
+// keepFrom keeps what follows a position beyond the size of the tail, up to most bytes.
+func (t *tail) keepFrom(position uint64, most int) { t.keep, t.most = position, max(most, t.size) }
 
 // caughtUp notes up to where the other server has been sent what hold keeps, and ends
 // that if the other server is no longer far behind.

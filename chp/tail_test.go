@@ -45,7 +45,7 @@ func TestTail(t *testing.T) {
 		switch n := random.IntN(100); {
 		case n == 0:
 			held, position, want = true, q.end(), next
-			q.hold(position, 500_000)
+			q.keepFrom(position, 500_000)
 		case n < 10:
 			lag := q.lag(position)
 			ok := q.read(position, random.IntN(30_000), &part)

@@ -208,9 +208,9 @@ func (w *Watch) step(e *Event) bool {
 	for len(w.bytes) > 0 {
 		r := kvmsg.Record(w.bytes)
 		w.bytes = w.bytes[readEvent(e, w.bytes):]
-		if w.subtrees.all() || w.subtrees.holds(e.Key) {
+		if w.subtrees.all() || w.subtrees.contains(e.Key) {
 			if e.Op == OpSet && len(e.Properties) > 0 {
-				e.TTL = w.client.state.Load().deadlines.left(r)
+				e.TTL = w.client.state.Load().deadlines.remaining(r)
 			}
 			return true
 		}
@@ -234,7 +234,7 @@ func (w *Watch) fetch(ctx context.Context) error {
 // advance is fetch without waiting.
 func (w *Watch) advance() (more bool, err error) {
 	w.drop()
-	it, ok, err := w.queue.take()
+	it, ok, err := w.queue.pop()
 	if err != nil {
 		if errors.Is(err, ErrLagged) {
 			w.stop(err) // Client.apply need not push to it any more

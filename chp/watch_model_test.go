@@ -103,7 +103,7 @@ func TestWatchAgainstModel(t *testing.T) {
 				w := watches[random.IntN(len(watches))]
 				w.readAll(t)
 				want := maps.Clone(model)
-				maps.DeleteFunc(want, func(key, _ string) bool { return !w.of.holds([]byte(key)) })
+				maps.DeleteFunc(want, func(key, _ string) bool { return !w.of.contains([]byte(key)) })
 				if !w.synced || !maps.Equal(w.state, want) {
 					t.Fatalf("round %d: watch has seen %v, the state is %v", round, w.state, want)
 				}

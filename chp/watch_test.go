@@ -37,7 +37,7 @@ func begin(t testing.TB, c *Client, cut int64, snapshot ...pub) *session {
 func (s *session) play(t testing.TB, messages ...pub) {
 	t.Helper()
 	wire, spans := wireBatch(t, messages...)
-	spans, err := s.stream.accept(wire, spans)
+	spans, err := s.stream.filter(wire, spans)
 	must(t, err)
 	s.client.apply(s, wire, spans)
 }

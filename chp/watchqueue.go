@@ -135,7 +135,7 @@ func (q *watchQueue) stop(reason error) {
 
 // take returns the first item, which is the caller's to release. If there is
 // none it returns false, and then wake will be signalled when that changes.
-func (q *watchQueue) take() (it watchItem, ok bool, err error) {
+func (q *watchQueue) pop() (it watchItem, ok bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.over != nil {

@@ -35,7 +35,7 @@ func TestWatchQueueJoinsNeighbours(t *testing.T) {
 		t.Errorf("%d and %d references, %d bytes", one.Borrowers(), two.Borrowers(), q.bytes)
 	}
 	for _, want := range []string{"ab", "c", "de", "f"} {
-		it, ok, err := q.take()
+		it, ok, err := q.pop()
 		if !ok || err != nil || it.piece.Records != len(want) {
 			t.Fatalf("took %v, %v, %v; want %s", it.piece, ok, err, want)
 		}
@@ -48,7 +48,7 @@ func TestWatchQueueJoinsNeighbours(t *testing.T) {
 		}
 		it.release()
 	}
-	if _, ok, err := q.take(); ok || err != nil {
+	if _, ok, err := q.pop(); ok || err != nil {
 		t.Errorf("an empty queue gave something: %v, %v", ok, err)
 	}
 	if one.Borrowers() != 0 || two.Borrowers() != 0 || q.bytes != 0 {
@@ -69,7 +69,7 @@ func TestWatchQueueReusesItsArray(t *testing.T) {
 		if i < 5 {
 			continue
 		}
-		it, ok, err := q.take()
+		it, ok, err := q.pop()
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -90,11 +90,11 @@ func TestWatchQueueOverflows(t *testing.T) {
 			t.Errorf("push %d: %v, want %v", i, got, want)
 		}
 	}
-	if _, _, err := q.take(); !errors.Is(err, ErrLagged) {
+	if _, _, err := q.pop(); !errors.Is(err, ErrLagged) {
 		t.Errorf("error %v", err)
 	}
 	q.stop(ErrClosed)
-	if _, _, err := q.take(); !errors.Is(err, ErrLagged) {
+	if _, _, err := q.pop(); !errors.Is(err, ErrLagged) {
 		t.Errorf("the first reason stays: %v", err)
 	}
 	if n := s.Borrowers(); n != 0 {

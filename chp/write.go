@@ -96,7 +96,7 @@ func (c *Client) Flush(ctx context.Context) error {
 }
 
 func (c *Client) updateSync(ctx context.Context, key string, value []byte, opts []SetOption) (int64, error) {
-	if !c.subtrees.holds(bytesOf(key)) {
+	if !c.subtrees.contains(bytesOf(key)) {
 		return 0, ErrOutsideSubtrees
 	}
 	w := newEchoWait()

@@ -272,7 +272,7 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 	if err := c.dialect.carries(value, props); err != nil {
 		return err
 	}
-	counted := c.subtrees.holds(bytesOf(key))
+	counted := c.subtrees.contains(bytesOf(key))
 	given := len(props)
 	w := &c.writer
 	w.mu.Lock()
@@ -304,7 +304,7 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 			props = appendNoTTL(props)
 		}
 		size := kvmsg.RecordSize(len(key), kvmsg.UUIDSize, len(props), len(value))
-		if !w.holds(size) {
+		if !w.hasRoom(size) {
 			if err := w.waitRoom(ctx); err != nil {
 				return err
 			}
@@ -353,8 +353,8 @@ func (w *writer) waitRoom(ctx context.Context) error {
 	return nil
 }
 
-// holds reports whether there is room for size more bytes. mu must be held.
-func (w *writer) holds(size int) bool {
+// hasRoom reports whether there is room for size more bytes. mu must be held.
+func (w *writer) hasRoom(size int) bool {
 	s := w.stage
 	switch {
 	case s == nil:

@@ -9,12 +9,12 @@ import (
 	"clustermap/sockets"
 )
 
-// teller tells clients of refused updates, and how far their updates have come. The goroutines that take updates must
+// notifier tells clients of refused updates, and how far their updates have come. The goroutines that take updates must
 // not wait for a client, and a client can have many thousands of updates on the way
 // when the map becomes full. So refusals that a connection has no room for are kept
 // here, and a goroutine sends them. A client that lets too many pile up is
 // disconnected.
-type teller struct {
+type notifier struct {
 	router  *sockets.Router
 	applied func(context.Context, clientID) ([]byte, error) // Server.appliedBy
 	timeout time.Duration                                   // for a portion to be taken
@@ -31,18 +31,18 @@ const (
 	// maxOwed bounds the bytes kept for one client, maxOwedTotal those for all.
 	maxOwed      = 4 << 20
 	maxOwedTotal = 64 << 20
-	// tellPortion is how many refusals are sent to a connection at a time.
-	tellPortion = 1024
+	// notifyPortion is how many refusals are sent to a connection at a time.
+	notifyPortion = 1024
 )
 
-func newTeller(router *sockets.Router, applied func(context.Context, clientID) ([]byte, error), timeout time.Duration) *teller {
-	t := &teller{router: router, applied: applied, timeout: timeout, owed: map[*sockets.Peer]*refusalNotice{}}
+func newNotifier(router *sockets.Router, applied func(context.Context, clientID) ([]byte, error), timeout time.Duration) *notifier {
+	t := &notifier{router: router, applied: applied, timeout: timeout, owed: map[*sockets.Peer]*refusalNotice{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
 }
 
 // tell tells a client what n has collected, now or soon. It does not wait.
-func (t *teller) tell(n *refusalNotice) {
+func (t *notifier) notify(n *refusalNotice) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ctx.Err() != nil {
@@ -73,7 +73,7 @@ func (t *teller) tell(n *refusalNotice) {
 
 // tellProgress tells a client how far its updates have come by then, soon. It does
 // not wait.
-func (t *teller) tellProgress(peer *sockets.Peer, id clientID) {
+func (t *notifier) notifyProgress(peer *sockets.Peer, id clientID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ctx.Err() != nil {
@@ -87,7 +87,7 @@ func (t *teller) tellProgress(peer *sockets.Peer, id clientID) {
 }
 
 // owe begins to send what a client is owed. mu must be held.
-func (t *teller) owe(peer *sockets.Peer) *refusalNotice {
+func (t *notifier) owe(peer *sockets.Peer) *refusalNotice {
 	owed := &refusalNotice{peer: peer}
 	t.owed[peer] = owed
 	t.sending.Go(func() { t.run(owed) })
@@ -95,14 +95,14 @@ func (t *teller) owe(peer *sockets.Peer) *refusalNotice {
 }
 
 // run sends what is owed to one client, until all is sent or the connection ends.
-func (t *teller) run(owed *refusalNotice) {
+func (t *notifier) run(owed *refusalNotice) {
 	for {
 		t.mu.Lock()
 		var wire []byte
 		var messages, size int
 		switch {
 		case owed.messages > 0:
-			messages = min(owed.messages, tellPortion)
+			messages = min(owed.messages, notifyPortion)
 			size = len(owed.wire) / owed.messages * messages // all are equally long
 			wire = owed.wire[:size:size]
 			owed.wire, owed.messages = owed.wire[size:], owed.messages-messages
@@ -143,7 +143,7 @@ func (t *teller) run(owed *refusalNotice) {
 }
 
 // close ends the goroutines and waits for them.
-func (t *teller) close() {
+func (t *notifier) close() {
 	t.mu.Lock()
 	t.cancel() // with mu held: tell starts no more of them
 	t.mu.Unlock()
