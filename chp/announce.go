@@ -15,33 +15,32 @@ import (
 // Properties of the READY command with which servers and clients of this package
 // announce what they support beyond RFC 12. Other peers ignore them.
 const (
-	// propertyCHP identifies a peer of this package.
+	// propertyCHP marks a peer of this package.
 	propertyCHP = "X-CHP"
 
 	// propertyMaxValue is the largest value that a server takes: bytes, in decimal.
 	propertyMaxValue = "X-CHP-Max-Value"
 
-	// propertyRefusals says that a server tells a client on its snapshot
-	// connection of every update that it refuses (see appendRefusal).
+	// propertyRefusals announces that the server reports every update that it refuses, on
+	// the client's snapshot connection (see appendRefusal).
 	propertyRefusals = "X-CHP-Refusals"
 
-	// propertyModel is the Clone model of a server, in decimal, if that is not 6:
-	// such a server announces nothing else.
+	// propertyModel is the Clone model of a server, in decimal, if it is not 6. Such a
+	// server announces nothing else.
 	propertyModel = "X-CHP-Model"
 
 	// propertyClient identifies a client on all of its connections: 32 hexadecimal
-	// digits. It is the same for all servers, so that one which takes over the map
-	// of another knows the client's updates. propertyGeneration is a number in
-	// decimal that rises from session to session: once a server has taken an update
-	// of one session, it refuses those of earlier sessions, and within a session
-	// those of earlier connections.
+	// digits, the same for all servers, so that a server that takes over a map
+	// recognizes the client. propertyGeneration is a decimal number that increases
+	// with each session. Once a server has accepted an update of one session, it
+	// refuses updates of earlier sessions, and of earlier connections of that session.
 	propertyClient     = "X-CHP-Client"
 	propertyGeneration = "X-CHP-Generation"
 
-	// propertyOrder says that a client numbers its updates in their sequence field,
-	// from 1, 0 being no number (see origins). Its value is in decimal: after so many
-	// bytes of updates the server tells how far they have come (see keyApplied), and
-	// with 0 only at the beginning of a session.
+	// propertyOrder announces that the client numbers its updates from 1, in their
+	// sequence field; 0 is no number (see origins). The value, in decimal, is the number
+	// of bytes of updates after which the server reports the client's progress (see
+	// keyApplied); with 0 it does so only at the start of a session.
 	propertyOrder = "X-CHP-Order"
 )
 
@@ -51,15 +50,14 @@ const announcement = "clustermap/1"
 // clientIDSize is the size of propertyClient.
 const clientIDSize = 32
 
-// newClientID returns a value for propertyClient.
 func newClientID() string {
 	var id [clientIDSize / 2]byte
 	rand.Read(id[:]) // never fails
 	return hex.EncodeToString(id[:])
 }
 
-// announcedLimit returns the most bytes of a value that a server takes, or 0 if
-// it does not say.
+// announcedLimit returns the largest value that a server accepts, in bytes, or 0 if the
+// server does not announce it.
 func announcedLimit(server *sockets.Peer) int {
 	n, err := strconv.ParseUint(server.Property(propertyMaxValue), 10, 31)
 	if err != nil {
@@ -71,13 +69,12 @@ func announcedLimit(server *sockets.Peer) int {
 // keyRefused is the first frame of a refusal.
 const keyRefused = "REFUSED"
 
-// appendRefusal appends the message by which a server tells that it refused an
-// update: REFUSED, the update's UUID, and one byte, the Reason.
+// appendRefusal appends the message that reports a refused update: REFUSED, the
+// update's UUID, and one byte, the Reason.
 func appendRefusal(dst, uuid []byte, reason Reason) []byte {
 	return zmtp.AppendMessage(dst, []byte(keyRefused), uuid, []byte{byte(reason)})
 }
 
-// parseRefusal reads a refusal.
 func parseRefusal(m zmtp.Message) (uuid []byte, reason Reason, ok bool) {
 	if m.Len() != 3 {
 		return nil, 0, false

@@ -7,7 +7,7 @@ import (
 	"clustermap/sockets"
 )
 
-// mapRoom returns by how many bytes the map may grow. mu must be held.
+// mapRoom returns the number of bytes by which the map may grow. mu must be held.
 func (q *sequencer) mapRoom() int64 {
 	if q.maxBytes == 0 {
 		return math.MaxInt64
@@ -22,10 +22,10 @@ func (q *sequencer) mapBytes() int64 {
 	return int64(q.store.LiveBytes())
 }
 
-// fitting returns those of the updates, in spans' own memory, that the map has room
-// for, counts the others as refused, and leaves them in unfit. Deletions always
-// fit, and so do updates that are no larger than what they replace. Room that a
-// batch frees counts only for the next batch. mu must be held.
+// fitting returns the updates that the map has room for, in the memory of spans. It
+// counts the others as refused and stores them in unfit. Deletions always fit, and so
+// do updates that are no larger than the record that they replace. Space that a batch
+// frees counts only for the next batch. mu must be held.
 func (q *sequencer) fitting(wire []byte, spans []sockets.Span) []sockets.Span {
 	room := q.mapRoom()
 	kept := spans[:0]

@@ -8,18 +8,17 @@ import (
 	"clustermap/internal/store"
 )
 
-// chain is one snapshot, taken from one cut for all clients that asked for the same
-// keys. It is a sequence of parcels, each of which begins where the one before
-// ends. A parcel is encoded when the first client needs it. It is kept for the
-// clients that have not reached it while there is memory, and otherwise encoded
-// again.
+// chain is one snapshot: the messages for all clients that request the same keys of one
+// cut. It is a sequence of parcels, each beginning where the previous one ends. The
+// first client to reach a parcel encodes it. While there is memory, the parcel is kept
+// for the clients that have not reached it; otherwise it is encoded again.
 type chain struct {
 	snapshots *snapshotter
 	want      want
 	cut       *pinnedCut
 
-	// The records, if scan has noted them. If not, those of the cut that the
-	// want holds.
+	// The records, if scan has listed them. Otherwise they are the records of the cut that
+	// match want.
 	listed bool
 	list   []store.Position
 	size   int // bytes of the records, if listed
@@ -27,11 +26,11 @@ type chain struct {
 	// Guarded by snapshotter.mu.
 	members map[*answer]bool  // answers that are not complete
 	parcels map[place]*parcel // by where they begin
-	encoded bool              // the last parcel has been encoded
+	encoded bool              // the last parcel was encoded
 }
 
-// place is a point in a chain: the position of the next record, or its index if the
-// chain has a list, or one of the constants below.
+// place is a position in a chain: the index of the next record in list or, without a
+// list, its position in the cut; or one of the constants below.
 type place uint64
 
 const (
@@ -51,11 +50,11 @@ func newChain(n *snapshotter, w want, pinned *pinnedCut) *chain {
 	return &chain{snapshots: n, want: w, cut: pinned, members: map[*answer]bool{}, parcels: map[place]*parcel{}}
 }
 
-// listBytes returns the memory that the list takes.
+// listBytes returns the memory of list.
 func (c *chain) listBytes() int { return cap(c.list) * 8 }
 
-// records calls f for the records from a place on, until f returns false or the
-// context ends.
+// records calls f for the records from a place on, until f returns false or the context
+// ends.
 func (c *chain) records(ctx context.Context, from place, f func(r kvmsg.Record, at place, in store.Position) bool) {
 	switch {
 	case from >= atKTHXBAI:
@@ -79,8 +78,8 @@ func (c *chain) records(ctx context.Context, from place, f func(r kvmsg.Record, 
 	}
 }
 
-// encode encodes the messages from p.at on, about size bytes of them, into p. It
-// waits for memory as joiner.await does.
+// encode encodes the messages from p.at on into p, about size bytes of them. It waits
+// for memory as joiner.await does.
 func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) error {
 	var first kvmsg.Record
 	var from place
@@ -140,8 +139,8 @@ func (c *chain) encode(ctx context.Context, j *joiner, p *parcel, size int) erro
 	return nil
 }
 
-// take returns the parcel that begins at a place, and encodes it if no other client
-// has. The caller ends its use with free.
+// acquire returns the parcel at a place, and encodes it if necessary. The caller gets
+// one use of it and must end that with free.
 func (c *chain) acquire(ctx context.Context, j *joiner, at place) (*parcel, error) {
 	n := c.snapshots
 	n.mu.Lock()
@@ -166,7 +165,7 @@ func (c *chain) acquire(ctx context.Context, j *joiner, at place) (*parcel, erro
 	}
 }
 
-// make encodes a parcel for acquire. It is called and returns with snapshotter.mu
+// make encodes the parcel for acquire. It is called and returns with snapshotter.mu
 // held, and unlocks it while it encodes.
 func (c *chain) make(ctx context.Context, j *joiner, at place) (*parcel, error) {
 	n := c.snapshots
@@ -188,7 +187,8 @@ func (c *chain) make(ctx context.Context, j *joiner, at place) (*parcel, error) 
 	return p, nil
 }
 
-// passed notes that one more client has taken p, and uncaches p after the last one.
+// passed records that one more client has acquired p, and uncaches p after the last
+// one.
 func (c *chain) passed(p *parcel) {
 	if p.takers--; p.takers <= 0 {
 		c.snapshots.uncache(p)

@@ -11,21 +11,20 @@ import (
 )
 
 const (
-	// checkpointBytes is by how many bytes the log grows, at least, before a
-	// checkpoint replaces it. A larger map waits until the log has grown by as much
-	// as the map, so what is written twice is bounded, and so is what a
-	// restart has to replay.
+	// checkpointBytes is the least growth of the log, in bytes, that causes a
+	// checkpoint. With a larger map the log grows by the size of the map first. That
+	// bounds both the cost of checkpoints and the log that a restart replays.
 	checkpointBytes = 64 << 20
 
-	// checkpointEntry is the size of a checkpoint's entries.
+	// checkpointEntry is the approximate size of a checkpoint's entries, in bytes.
 	checkpointEntry = 256 << 10
 
-	// checkpointLook is how often the size of the log is looked at.
+	// checkpointLook is the interval at which the size of the log is checked.
 	checkpointLook = time.Second
 )
 
-// runCheckpoints makes a checkpoint whenever the log has grown enough, until the
-// context ends. One that fails is tried again when the log has grown as much again.
+// runCheckpoints writes a checkpoint whenever the log has grown enough, until the
+// context ends. After a failure it tries again when the log has grown by as much again.
 func (s *Server) runCheckpoints(ctx context.Context) {
 	q := &s.sequencer
 	if !q.disk.on() {
@@ -53,8 +52,7 @@ func (s *Server) runCheckpoints(ctx context.Context) {
 	}
 }
 
-// checkpoint writes the map to the log as it is now, in the place of all updates
-// before.
+// checkpoint writes the current map to the log. It replaces all earlier entries.
 func (q *sequencer) checkpoint(ctx context.Context) error {
 	q.saving.Lock()
 	defer q.saving.Unlock()
@@ -65,18 +63,18 @@ func (q *sequencer) checkpoint(ctx context.Context) error {
 	return q.save(ctx, &w)
 }
 
-// wholeMap is what a checkpoint holds.
+// wholeMap is the content of a checkpoint.
 type wholeMap struct {
 	cut       *store.Cut
-	index     uint64 // of the last entry that it replaces
+	index     uint64 // of the last entry that the checkpoint replaces
 	sequence  int64
-	reigns    []reign // the oldest first
+	reigns    []reign // oldest first
 	mapID     [mapIDSize]byte
 	origins   [][]byte
 	deadlines *deadlines
 }
 
-// save writes a checkpoint, and releases its cut. saving must be held.
+// save writes a checkpoint and releases its cut. saving must be held.
 func (q *sequencer) save(ctx context.Context, m *wholeMap) error {
 	c, index, newest := m.cut, m.index, m.reigns[len(m.reigns)-1]
 	defer c.Release()

@@ -45,7 +45,7 @@ type Client struct {
 	logs     *logQueue
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
-	ended    chan struct{} // closed when run has ended
+	ended    chan struct{} // closed when run has returned
 
 	status    *status
 	echoes    echoes
@@ -54,7 +54,7 @@ type Client struct {
 
 	id         string // propertyClient
 	generation uint64 // of the last session; owned by run
-	maxValue   int    // ClientOptions.MaxValueSize as it was given
+	maxValue   int    // ClientOptions.MaxValueSize as the caller set it
 
 	// Read by anyone, written by the session under mu.
 	state    atomic.Pointer[replica] // nil until the first snapshot is complete
@@ -67,8 +67,8 @@ type Client struct {
 	closed  bool
 	pieces  []store.Piece // scratch
 
-	writing atomic.Bool // the client has sent an update
-	silent  atomic.Bool // the server of the present session has sent nothing yet
+	writing atomic.Bool // the client sends updates, so sessions open an uplink
+	silent  atomic.Bool // the server of the current session has sent nothing yet
 	refused refusals
 	syncs   atomic.Uint64
 	gaps    atomic.Uint64
@@ -79,9 +79,9 @@ type Client struct {
 
 	attempts atomic.Uint64 // to connect; for tests
 
-	resyncs    []resyncLimit // by server; of the session
-	complaints []complaints  // by server; of run
-	links      links         // of run
+	resyncs    []resyncLimit // one for each server; owned by the session
+	complaints []complaints  // one for each server; owned by run
+	links      links         // owned by run
 }
 
 // NewClient returns a client, which starts to connect to its first server at once. If
@@ -160,8 +160,8 @@ func (c *Client) waitActive(ctx context.Context) error {
 	return c.explain(err)
 }
 
-// explain wraps the error of a context that ended, and adds why the client does not
-// follow a server, if that is known.
+// explain adds to the error of a context the reason why the client does not follow a
+// server, if it is known.
 func (c *Client) explain(err error) error {
 	server, failure := c.status.why()
 	if c.State() == StateSyncing && c.silent.Load() {
@@ -275,9 +275,9 @@ func (c *Client) reportState(state State, server string) {
 	}
 }
 
-// progressEvery returns after how many bytes of updates the server reports how far it
-// has applied them, or 0 for never: a client of the whole map sees its own updates come
-// back.
+// progressEvery returns the number of bytes of updates after which the server reports
+// progress. It is 0, for never, in a client of the whole map, which sees its own
+// updates come back.
 func (c *Client) progressEvery() int {
 	if c.subtrees.all() {
 		return 0
@@ -285,6 +285,6 @@ func (c *Client) progressEvery() int {
 	return max(c.opts.SendQueue/4, 1)
 }
 
-// settled is how long a session must have been ACTIVE before its end counts as a first
-// failure.
+// settled is how long a session must have been ACTIVE for the next failure to count as
+// the first.
 const settled = time.Second

@@ -93,8 +93,7 @@ type OptionError struct {
 
 func (e *OptionError) Error() string { return "chp: option " + e.Field + ": " + e.Reason }
 
-// refusedErrors are values made once, since any number of updates can be
-// refused.
+// refusedErrors are allocated once, because any number of updates can be refused.
 var refusedErrors = func() (errs [kvmsg.ReasonCount]error) {
 	for r := range errs {
 		errs[r] = fmt.Errorf("%w: %w", ErrRefused, &MessageError{Reason: Reason(r)})

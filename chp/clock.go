@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// ttlTick is how exactly a TTL is kept.
+// ttlTick is the precision of times to live.
 const ttlTick = 10 * time.Millisecond
 
-// runClock publishes heartbeats, expires keys, and has the store give back memory.
-// While nothing has a TTL it wakes for the heartbeats alone.
+// runClock publishes heartbeats, deletes expired keys, and lets the store free memory.
+// While no key has a TTL it wakes only for heartbeats.
 //
-// Expiring and tidying are done in portions, with heartbeats sent between them: ten
-// million keys that expire at once take seconds, and clients must not take the
-// server for dead meanwhile. Deletions are paced like updates (see pacer), so that
-// they do not overflow the queues of subscribers either.
+// It expires and tidies in portions and sends heartbeats in between: ten million keys
+// that expire together take seconds, and clients must not consider the server dead. The
+// pacer delays deletions, like updates, so that they do not overflow the queues of
+// subscribers.
 func (s *Server) runClock(ctx context.Context) {
 	heartbeat := time.NewTicker(s.opts.HeartbeatInterval)
 	defer heartbeat.Stop()
@@ -55,8 +55,8 @@ func (s *Server) runClock(ctx context.Context) {
 			}
 		}
 		if some := s.sequencer.timers() > 0; some != ticking {
-			// Only when that changes: a ticker that each heartbeat reset would
-			// never tick where heartbeats are more frequent.
+			// Only on a change: a ticker that is reset more often than it ticks would
+			// never tick.
 			if ticking = some; some {
 				tick.Reset(ttlTick)
 			} else {
@@ -76,9 +76,9 @@ func (s *Server) runClock(ctx context.Context) {
 	}
 }
 
-// heartbeat publishes HUGZ, unless the server is the one of a pair that does not serve:
-// a client of another make that still follows it is to notice, and to turn to the
-// other one.
+// heartbeat publishes HUGZ, except on a server of a pair that is not active. A client
+// of another implementation that still follows such a server notices the silence and
+// changes to the active one.
 func (s *Server) heartbeat() {
 	if s.pair == nil || s.pair.active.Load() {
 		s.sequencer.heartbeat()

@@ -9,8 +9,9 @@ import (
 )
 
 // checkUpdates checks and hashes the updates of one client. It runs in the goroutine
-// that reads that client's connection, so clients are processed in parallel. Refused
-// updates are counted and removed from the batch; clients of this package get a notice.
+// that reads the client's connection, so clients are processed in parallel. It counts
+// refused updates and removes them from the batch; clients of this package get a
+// notice.
 func (s *Server) checkUpdates(b *sockets.Batch) {
 	wire, spans := b.Wire(), b.Spans()
 	kept := spans[:0]
@@ -34,19 +35,19 @@ func (s *Server) checkUpdates(b *sockets.Batch) {
 	b.SetSpans(kept)
 }
 
-// refusalNotice is the message that reports the refused updates of one batch to their
-// client.
+// refusalNotice reports the refused updates of one batch to their client.
 type refusalNotice struct {
-	peer     *sockets.Peer // its snapshot connection
+	peer     *sockets.Peer // the client's snapshot connection
 	wire     []byte
 	messages int
 
-	progress bool // of the notifier: how far the client's updates have come is to be told, too
+	progress bool // for the notifier: report the progress of the client too
 	id       clientID
 }
 
-// add notes that an update was refused. Clients that are told send the canonical
-// form only, so any other is passed over. kvmsg.Inspect has not changed a refused update.
+// add adds a refused update. It ignores updates that are not in canonical form, because
+// clients that read notices send no others; kvmsg.Inspect leaves a refused update as it
+// was.
 func (n *refusalNotice) add(s *Server, from *sockets.Peer, update []byte, err error) {
 	var message *MessageError
 	if !kvmsg.IsCanonical(update) || !errors.As(err, &message) {
@@ -63,14 +64,13 @@ func (n *refusalNotice) add(s *Server, from *sockets.Peer, update []byte, err er
 	}
 }
 
-// send tells the client.
 func (n *refusalNotice) send(s *Server) {
 	if n.messages > 0 {
 		s.notifier.notify(n)
 	}
 }
 
-// runCollector brings what the clients send to the sequencer.
+// runCollector passes the clients' updates to the sequencer.
 func (s *Server) runCollector(ctx context.Context) {
 	var b sockets.Batch
 	defer b.Release()
@@ -81,7 +81,7 @@ func (s *Server) runCollector(ctx context.Context) {
 			s.refused[ReasonFormerConnection].Add(uint64(b.Len()))
 			continue
 		}
-		// These come before take because nothing may wait under the sequencer's
+		// All waiting happens here, because nothing may wait under the sequencer's
 		// mutex.
 		if !pace.wait(ctx, extent(b.Spans())) || s.sequencer.room(ctx) != nil {
 			return
@@ -101,17 +101,17 @@ func (s *Server) runCollector(ctx context.Context) {
 			told.send(s)
 		}
 		if repeated > 0 || from.every > 0 {
-			s.tellProgress(b.Peer(), from, repeated, extent(b.Spans()))
+			s.notifyProgress(b.Peer(), from, repeated, extent(b.Spans()))
 		}
 	}
 }
 
-// tellProgress tells a client how far its updates have come: if it has sent some
-// again, since what became of those may not have reached it, and after as many bytes
-// as it wants. size is the size of the batch that was taken.
-func (s *Server) tellProgress(from *sockets.Peer, who sender, repeated, size int) {
+// notifyProgress reports the progress of its updates to a client that has sent some
+// again, because the previous report may not have arrived, or whose interval is over.
+// size is the size of the batch.
+func (s *Server) notifyProgress(from *sockets.Peer, who sender, repeated, size int) {
 	if who.member == nil {
-		return // it has gone
+		return // the client is no longer known
 	}
 	who.member.unreported += size
 	if repeated == 0 && who.member.unreported < who.every {
@@ -123,8 +123,8 @@ func (s *Server) tellProgress(from *sockets.Peer, who sender, repeated, size int
 	}
 }
 
-// extent returns how many bytes lie between the beginning of the first message and
-// the end of the last.
+// extent returns the number of bytes from the start of the first message to the end of
+// the last.
 func extent(spans []sockets.Span) int {
 	if len(spans) == 0 {
 		return 0

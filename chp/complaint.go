@@ -14,20 +14,21 @@ import (
 // goroutine uses it.
 type complaints map[string]*complaint
 
+// complaint counts the failures with one cause.
 type complaint struct {
 	next    time.Time     // when the cause is logged again
 	wait    time.Duration // from next to the time after it
-	omitted int           // failures left out since it was logged
+	omitted int           // failures not logged since the last one that was
 }
 
 const (
 	complaintFirst = 5 * time.Second
 	complaintMost  = 5 * time.Minute
-	maxComplaints  = 8 // causes remembered; one more clears them
+	maxComplaints  = 8 // causes remembered; another one clears them
 )
 
 // due reports whether to log a failure, and how many with the same cause were omitted
-// since the last one.
+// since the last logged one.
 func (m complaints) due(cause string, now time.Time) (log bool, omitted int) {
 	c := m[cause]
 	if c == nil {

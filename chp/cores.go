@@ -6,8 +6,8 @@ import (
 	"github.com/klauspost/cpuid/v2"
 )
 
-// cores returns how many cores the process may keep busy. Threads of one core
-// share its caches, and count once.
+// cores returns the number of cores that the process may keep busy. The threads of one
+// core share its caches and count once.
 func cores() int {
 	n := runtime.GOMAXPROCS(0)
 	if t := cpuid.CPU.ThreadsPerCore; t > 1 {

@@ -8,25 +8,23 @@ import (
 	"clustermap/sockets"
 )
 
-// deadlines holds the deadline of each key whose latest update had a time to live.
-// A record has only that time, which counts from the record's arrival. A server
-// needs the deadline to tell new clients how much time is left, and a client needs
-// it to tell the application.
+// deadlines holds the deadline of each key whose latest update had a time to live. A
+// record has only the time to live, which counts from the record's arrival. A server
+// needs the deadline for snapshots, and a client for the application.
 //
-// It has at most one entry for each live key: a deletion removes the entry, an
-// update without a time to live leaves the entry, which then has an older sequence
-// than the record and is ignored. Safe for concurrent use; the nil *deadlines knows
-// nothing.
+// There is at most one entry per live key. A deletion removes the entry. An update
+// without a time to live leaves it, with an older sequence than the record has, and it
+// is then ignored. Safe for concurrent use; a nil *deadlines is empty.
 type deadlines struct {
 	mu     sync.Mutex
 	byHash map[uint64]deadline
-	most   int // the most entries since byHash was made: a map does not shrink by itself
+	most   int // largest size since byHash was made: a Go map does not shrink
 }
 
-// keepDeadlines is for how many entries an empty table may keep its memory.
+// keepDeadlines is the size up to which an empty table keeps its memory.
 const keepDeadlines = 1024
 
-// deadline is the end of the key that the update with this sequence set.
+// deadline is the deadline that the update with sequence seq set.
 type deadline struct {
 	seq int64
 	end time.Duration // on clock
@@ -41,14 +39,13 @@ func clock() time.Duration { return time.Since(clockStart) }
 // timeOf returns the time at which clock was, or will be, at.
 func timeOf(at time.Duration) time.Time { return time.Now().Add(at - clock()) }
 
-// set notes that the update with this sequence lets its key live until end.
+// set records the deadline that the update with sequence seq sets.
 func (d *deadlines) set(hash uint64, seq int64, end time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.put(hash, seq, end)
 }
 
-// put is set with mu held.
 func (d *deadlines) put(hash uint64, seq int64, end time.Duration) {
 	if d.byHash == nil {
 		d.byHash = map[uint64]deadline{}
@@ -60,7 +57,7 @@ func (d *deadlines) put(hash uint64, seq int64, end time.Duration) {
 	}
 }
 
-// remove forgets the deadline of a key, unless an update after seq set it.
+// remove removes the deadline of a key, unless an update after seq set it.
 func (d *deadlines) remove(hash uint64, seq int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,8 +74,7 @@ func (d *deadlines) drop(hash uint64, seq int64) {
 	}
 }
 
-// follow notes the deadlines in a batch of messages from a server, which have
-// just arrived.
+// follow records the deadlines of a batch of messages from a server, counted from now.
 func (d *deadlines) follow(wire []byte, spans []sockets.Span) {
 	if d == nil {
 		return
@@ -108,9 +104,9 @@ func (d *deadlines) follow(wire []byte, spans []sockets.Span) {
 	}
 }
 
-// remaining returns how long the key of r has left to live: 1ns once the time is over,
-// and 0 if r has no time to live. For a superseded record it returns the time that
-// r was given.
+// remaining returns the remaining time to live of the key of r: 1ns once it is over,
+// and 0 if r has no time to live. For a superseded record it returns the time that r
+// was given.
 func (d *deadlines) remaining(r kvmsg.Record) time.Duration {
 	props := r.Props()
 	if len(props) == 0 {
@@ -129,7 +125,7 @@ func (d *deadlines) remaining(r kvmsg.Record) time.Duration {
 	return max(known.end-clock(), 1)
 }
 
-// replace takes over the deadlines of another one, which is not used any more.
+// replace replaces d by other, which must not be used any more.
 func (d *deadlines) replace(other *deadlines) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"clustermap/internal/store"
 )
 
-// stateView is the client's state at one moment, shared by the watches that report
-// it. The last release ends the cut.
+// stateView is the client's state at one moment, shared by the watches that report it.
+// The last release releases the cut.
 type stateView struct {
 	state *replica
 	cut   *store.Cut
@@ -17,8 +17,8 @@ type stateView struct {
 	refs  atomic.Int32
 }
 
-// newStateView cuts a state. The caller holds the state's lock; using the view needs
-// none.
+// newStateView makes a cut of a state. The caller must hold the lock of the state;
+// using the view needs none.
 func newStateView(s *replica, seq int64) *stateView {
 	f := &stateView{state: s, cut: s.Cut(), seq: seq}
 	f.refs.Store(1)
@@ -38,27 +38,23 @@ func (f *stateView) release() {
 	}
 }
 
-// change tells how one state becomes another, record by record: what a watch
-// reports first, and after each resynchronisation.
+// change lists the events that turn one state into another: what a watch reports first,
+// and after each resynchronization.
 //
-// It runs in the watch's own goroutine, while updates go on; what it reads does
-// not change any more. before is the state of an ended session, which nobody
-// writes to, so its index can be searched; after is a cut of a state that has
-// moved on, whose index cannot. Hence two passes:
+// It runs in the goroutine of the watch while updates continue, and reads only what no
+// longer changes. before is the state of an ended session, which has no writer, so its
+// index can be searched. after is a cut of a state that has moved on, whose index
+// cannot. Hence two passes:
 //
-//  1. For each record of after, find the key in before. If the value is the
-//     same there is nothing to tell, otherwise an OpSet. If the key is there,
-//     mark its record in before as one that lives on.
-//  2. The records of before that have no mark are the keys that are gone: an
-//     OpDelete each.
+// 1. For each record of after, find the key in before. If the value is the same there is no event, otherwise an OpSet. If the key exists, mark its record in before.
+// 2. Each record of before without a mark is a key that is gone: an OpDelete.
 //
-// The marks take one bit for 16 bytes of log. Equal sequences are no sign of
-// equal values: two servers, or two runs of one, may give the same number to
-// different updates.
+// The marks take one bit for 16 bytes of log. Equal sequences do not mean equal values:
+// two servers, or two runs of one, may give the same sequence to different updates.
 type change struct {
 	before *stateView // nil at the beginning of a watch
 	after  *stateView
-	synced bool // OpSynced comes at the end
+	synced bool // the last event is OpSynced
 
 	sets    *store.Walk  // of after
 	deletes *store.Walk  // of before
@@ -66,7 +62,7 @@ type change struct {
 	pass    int
 }
 
-// open begins the walk. The change is not to be copied any more.
+// open begins the walk. The change must not be copied afterwards.
 func (d *change) open() {
 	d.sets = store.NewWalk(d.after.cut)
 	if d.before != nil {
@@ -75,8 +71,8 @@ func (d *change) open() {
 	}
 }
 
-// next puts the next event for a watch of the given subtrees into e, and returns
-// false at the end.
+// next stores the next event for a watch of the given subtrees in e, and returns false
+// at the end.
 func (d *change) next(e *Event, of *subtrees) bool {
 	for d.pass == 0 {
 		p, ok := d.sets.Step()
@@ -117,14 +113,13 @@ func (d *change) next(e *Event, of *subtrees) bool {
 	return false
 }
 
-// differs says whether r, of after, changes anything for those who know
-// before, and notes that its key lives on.
+// differs reports whether r, a record of after, is a change from before, and marks its
+// key as still existing.
 func (d *change) differs(r kvmsg.Record) bool {
 	old := d.marks.Mark(r.Key())
 	return old == nil || !bytes.Equal(old.Value(), r.Value())
 }
 
-// release gives back what the change holds on to.
 func (d *change) release() {
 	d.before.release()
 	d.after.release()

@@ -13,11 +13,11 @@ import (
 	"clustermap/internal/store"
 )
 
-// disk keeps the updates of a server in a log, as a rule one on a disk
-// ([ServerOptions.Log]). The zero disk keeps nothing.
+// disk appends the updates of a server to a log, normally one on disk
+// ([ServerOptions.Log]). The zero disk does nothing.
 //
-// An entry of the log is a batch of updates as they are published. So the log can be
-// replayed as if it came from a server.
+// An entry of the log is a batch of updates as they are published, so the log can be
+// replayed like the messages of a server.
 type disk struct {
 	log   commit.Log
 	group *commit.Group
@@ -34,14 +34,14 @@ type disk struct {
 const (
 	kindRecords = commit.KindRecords // updates
 
-	// kindSent is updates of one client that numbers them: its identity, 16 bytes, the
-	// order number of the last one, 8 bytes big-endian, and the updates.
+	// kindSent is updates of one client that numbers them: the client's identity, 16
+	// bytes; the order number of the last update, 8 bytes big-endian; and the updates.
 	kindSent = 1
 
-	// kindOrigins is a portion of the origins (see origins.portions), kindMapID
-	// the identity of the map, 16 bytes, and kindReigns the reigns of the map and the last
-	// update of each (see appendReigns). Checkpoints have all of them, before the
-	// updates, and a new log begins with the identity.
+	// kindOrigins is a portion of the origins (see origins.portions), kindMapID the
+	// identity of the map, 16 bytes, and kindReigns the reigns of the map with the last
+	// update of each (see appendReigns). Checkpoints have all of them, before the updates.
+	// A new log begins with kindMapID.
 	kindOrigins = 2
 	kindMapID   = 3
 	kindReigns  = 4
@@ -49,14 +49,14 @@ const (
 
 const sentHeadSize = len(clientID{}) + 8
 
-// on says whether there is a log.
+// on reports whether there is a log.
 func (d *disk) on() bool { return d.group != nil }
 
-// append leaves the pieces of a batch to the log, and returns the index of their
-// entry. The sequencer's mutex must be held; nothing waits, see room.
+// append passes the pieces of a batch to the log and returns the index of their entry.
+// The sequencer's mutex must be held. append does not wait: see room.
 //
-// Once the log has failed it returns an index that is never on the disk: the server is
-// about to end, for the same reason.
+// After the log has failed, append returns an index that never becomes durable; the
+// server is about to end with the log's error.
 func (d *disk) append(h batchHead, pieces []store.Piece) uint64 {
 	d.parts = d.parts[:0]
 	size := 0
@@ -88,7 +88,7 @@ func (d *disk) appendMapID(id [mapIDSize]byte) error {
 	return err
 }
 
-// room waits until the log takes another batch without delay.
+// room waits until the log can accept another batch without waiting.
 func (d *disk) room(ctx context.Context) error {
 	if !d.on() {
 		return nil
@@ -96,7 +96,7 @@ func (d *disk) room(ctx context.Context) error {
 	return d.group.Room(ctx)
 }
 
-// failed returns a channel that is closed when the log has failed.
+// failed returns a channel that is closed when the log fails.
 func (d *disk) failed() <-chan struct{} {
 	if !d.on() {
 		return nil
@@ -104,8 +104,8 @@ func (d *disk) failed() <-chan struct{} {
 	return d.group.Failed()
 }
 
-// close writes and flushes what was appended, and closes the log. It returns why
-// the log has failed, if it has.
+// close writes and flushes all appended entries and closes the log. It returns the
+// error with which the log has failed, if any.
 func (d *disk) close() error {
 	if !d.on() {
 		return nil

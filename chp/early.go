@@ -8,62 +8,63 @@ import (
 	"clustermap/sockets"
 )
 
-// early holds the updates that clients of other makes have sent to a server of a pair
-// before the active server published them. The guide's clients send every KVSET to
-// both servers. When the active server dies, the passive one applies what it has here,
-// so that updates which were on their way are not lost.
+// early keeps updates that clients of other implementations send to a passive server
+// before the active one publishes them. The guide's clients send every KVSET to both
+// servers. If the active server dies, the other one applies the early updates, so that
+// updates in transit are not lost.
 //
-// One update has the same UUID in both copies. The active server's records take out
-// the copies that have come, and are remembered for the copies that come later.
-// An update without a UUID is not held: its copies could not be told from two updates.
-// Clients of this package write to one server only, so their batches are passed over.
+// The two copies of an update have the same UUID. A record of the active server removes
+// the copy that is here, or is remembered for a copy that arrives later. Updates
+// without a UUID are not kept, because two copies could not be told from two updates.
+// Clients of this package send to one server only, so their updates are not kept
+// either.
 //
-// A server takes one connection's updates in their order. So when the active server
-// publishes one of a client's updates, the earlier ones of that connection which are
-// still here never reached it, or were refused there: they are dropped too. Nothing
-// older than what a client sees of its own can come back.
+// A server accepts the updates of one connection in order. So when the active server
+// publishes an update, the earlier ones of the same connection that are still here
+// never reached it, or were refused. They are removed too: applying them later would
+// undo an update that the client has already seen.
 //
-// Memory is bounded by earlyBytes and two times maxSeen; the oldest updates give way.
-// The zero early is empty. It is guarded by the sequencer's mutex; times are on clock.
+// Memory is bounded by earlyBytes, and by maxSeen for each of two sets of UUIDs; the
+// oldest are removed first. The zero early is empty. The sequencer's mutex guards it;
+// times are on clock.
 type early struct {
 	timeout time.Duration // of the pair
-	order   list.List     // of *earlyUpdate, by arrival
+	order   list.List     // of *earlyUpdate, in order of arrival
 	byID    map[updateID]*earlyUpdate
 	froms   map[*sockets.Peer]*earlyQueue
 	bytes   int
-	count   uint64 // updates that ever came
+	count   uint64 // updates added since the start
 
 	seen seenUpdates
 }
 
 type updateID = [kvmsg.UUIDSize]byte
 
-// earlyUpdate is one update.
 type earlyUpdate struct {
 	id     updateID
 	wire   []byte
 	tag    uint64
 	at     time.Duration
-	number uint64 // of its arrival
+	number uint64 // the value of early.count when it was added
 	from   *sockets.Peer
-	after  *earlyUpdate // the next one of the connection
+	after  *earlyUpdate // the next one of the same connection
 	place  *list.Element
 }
 
-// earlyQueue is the updates of one connection. They leave at the front only.
+// earlyQueue lists the updates of one connection. They are removed at the front only.
 type earlyQueue struct{ first, last *earlyUpdate }
 
 const (
-	// earlyBytes bounds the memory of early updates, and earlyOverhead is the part
-	// of one besides its bytes. So there are at most 65,536 of them.
+	// earlyBytes bounds the memory of early updates; each counts as its bytes plus
+	// earlyOverhead. So there are at most 65,536 of them.
 	earlyBytes    = 16 << 20
 	earlyOverhead = 256
-	// earlyAges is for how many time-outs the active server may be heard from without
-	// publishing an update: then it never will.
+	// earlyAges is the number of time-outs after which an update that a live active
+	// server has not published is removed: it never will be.
 	earlyAges = 2
-	// maxEarlyAge is the greatest age of an update that is applied, however long there
-	// is no active server. A client on libzmq may take ten seconds to turn to the other
-	// server.
+	// maxEarlyAge is the greatest age at which an update is still applied. It bounds
+	// the wait for a takeover: a client on libzmq may take ten seconds to change to
+	// the other server.
 	maxEarlyAge = time.Minute
 )
 
@@ -76,10 +77,10 @@ func idOf(record []byte) (id updateID, ok bool) {
 	return updateID(record[at+2:][:kvmsg.UUIDSize]), true
 }
 
-// empty says whether no update is held, nor any remembered.
+// empty reports whether there are neither updates nor remembered UUIDs.
 func (e *early) empty() bool { return e.order.Len() == 0 && e.seen.empty() }
 
-// keep takes updates that came over a connection.
+// keep adds updates that arrived on a connection.
 func (e *early) keep(from *sockets.Peer, wire []byte, spans []sockets.Span, now time.Duration) {
 	for _, s := range spans {
 		m := wire[s.Start:s.End]
@@ -123,7 +124,7 @@ func (e *early) oldest() *earlyUpdate {
 	return nil
 }
 
-// drop ends an update, the first one of its connection.
+// drop removes an update, which must be the first one of its connection.
 func (e *early) drop(u *earlyUpdate) {
 	e.order.Remove(u.place)
 	delete(e.byID, u.id)
@@ -135,14 +136,14 @@ func (e *early) drop(u *earlyUpdate) {
 	}
 }
 
-// dropFrom ends all updates of a connection.
+// dropFrom removes all updates of a connection.
 func (e *early) dropFrom(from *sockets.Peer) {
 	for q := e.froms[from]; q != nil; q = e.froms[from] {
 		e.drop(q.first)
 	}
 }
 
-// published notes the active server's records.
+// published handles records of the active server.
 func (e *early) published(wire []byte, spans []sockets.Span, now time.Duration) {
 	for _, s := range spans {
 		if id, ok := idOf(wire[s.Start:s.End]); ok {
@@ -151,7 +152,7 @@ func (e *early) published(wire []byte, spans []sockets.Span, now time.Duration) 
 	}
 }
 
-// note notes that the active server has published an update.
+// note records that the active server has published an update.
 func (e *early) note(id updateID, now time.Duration) {
 	u := e.byID[id]
 	if u == nil {
@@ -164,8 +165,8 @@ func (e *early) note(id updateID, now time.Duration) {
 	e.drop(u)
 }
 
-// copied notes that the server has copied the active server's map, as it was when the
-// update with the given number had come. What came before that is in the map, or was
+// copied is called when this server has copied the active server's map. number is the
+// value of count when the transfer began: updates added before are in the map, or were
 // replaced or refused there. seen are updates in the map.
 func (e *early) copied(number uint64, seen *seenUpdates, now time.Duration) {
 	for u := e.oldest(); u != nil && u.number <= number; u = e.oldest() {
@@ -178,7 +179,8 @@ func (e *early) copied(number uint64, seen *seenUpdates, now time.Duration) {
 	}
 }
 
-// fresh returns, in spans' own memory, the updates without those that are remembered.
+// fresh removes updates that are remembered as published, and returns the others in the
+// memory of spans.
 func (e *early) fresh(wire []byte, spans []sockets.Span) []sockets.Span {
 	kept := spans[:0]
 	for _, s := range spans {
@@ -190,8 +192,8 @@ func (e *early) fresh(wire []byte, spans []sockets.Span) []sockets.Span {
 	return kept
 }
 
-// expire ends what is too old. heard is when the active server was heard last, 0 if
-// never: while it is silent, updates wait for the server that takes over.
+// expire removes updates that are too old. heard is the time at which the active server
+// was last heard, or 0: while it is silent, updates wait for a takeover.
 func (e *early) expire(now, heard time.Duration) {
 	for u := e.oldest(); u != nil && (u.at < heard-earlyAges*e.timeout || u.at < now-maxEarlyAge); u = e.oldest() {
 		e.drop(u)
@@ -199,9 +201,9 @@ func (e *early) expire(now, heard time.Duration) {
 	e.seen.expire(now, e.timeout)
 }
 
-// take returns all updates that are not too old, in the order of their arrival and with
-// what is left of their times to live, and holds none any more. One whose time is over
-// has a nanosecond left: it still replaces what was there.
+// drain removes all updates, and returns those that are not too old, in order of
+// arrival, with their remaining times to live. An update whose time is over gets one
+// nanosecond: it must still replace the previous value.
 func (e *early) drain(now time.Duration) (wire []byte, spans []sockets.Span) {
 	e.expire(now, 0)
 	for u := e.oldest(); u != nil; u = e.oldest() {
@@ -217,23 +219,24 @@ func (e *early) drain(now time.Duration) (wire []byte, spans []sockets.Span) {
 	return wire, spans
 }
 
-// seenUpdates is a bounded memory of updates that were published. It remembers each for
-// a while, at most twice as long and at least half of maxSeen of them.
+// seenUpdates is a bounded set of the UUIDs of published updates. It consists of two
+// generations. A UUID is forgotten after seenAges to twice seenAges time-outs, or
+// earlier when more than maxSeen have followed it.
 type seenUpdates struct {
 	newer, older map[updateID]struct{}
-	began        time.Duration // when newer was begun
+	began        time.Duration // when newer was started
 }
 
 const (
-	// maxSeen bounds each of the two sets.
+	// maxSeen bounds each generation.
 	maxSeen = 1 << 16
-	// seenAges is for how many time-outs an update is remembered.
+	// seenAges is the lifetime of a generation, in time-outs.
 	seenAges = 10
 )
 
 func (s *seenUpdates) empty() bool { return len(s.newer)+len(s.older) == 0 }
 
-// note remembers an update.
+// note adds an update.
 func (s *seenUpdates) note(id updateID, now, timeout time.Duration) {
 	if len(s.newer) >= maxSeen {
 		s.turn(now)
@@ -245,7 +248,7 @@ func (s *seenUpdates) note(id updateID, now, timeout time.Duration) {
 	s.newer[id] = struct{}{}
 }
 
-// remove forgets an update and reports whether it was remembered: each has one other
+// remove removes an update and reports whether it was there. Each has only one other
 // copy.
 func (s *seenUpdates) remove(id updateID) bool {
 	_, newer := s.newer[id]
@@ -255,7 +258,7 @@ func (s *seenUpdates) remove(id updateID) bool {
 	return newer || older
 }
 
-// expire forgets what is too old.
+// expire starts a new generation if the current one is old enough.
 func (s *seenUpdates) expire(now, timeout time.Duration) {
 	if now-s.began < seenAges*timeout {
 		return
@@ -268,18 +271,19 @@ func (s *seenUpdates) expire(now, timeout time.Duration) {
 
 func (s *seenUpdates) turn(now time.Duration) { s.older, s.newer, s.began = s.newer, nil, now }
 
-// published remembers the updates of records, however long ago they were published.
+// published adds the updates of records, whenever they were published.
 func (s *seenUpdates) published(wire []byte, spans []sockets.Span) {
 	for _, span := range spans {
-		// Those of clients of this package are of version 8.
+		// Version 8 means a client of this package.
 		if id, ok := idOf(wire[span.Start:span.End]); ok && id[6]>>4 != 8 {
 			s.note(id, 0, time.Hour)
 		}
 	}
 }
 
-// filter returns which updates of a batch the server is to take now. A passive server
-// takes none, and keeps those of other makes for later. mu must be held.
+// filter returns the updates of a batch that the server should accept now. On a passive
+// server these are none, and updates of other implementations are kept. mu must be
+// held.
 func (e *early) filter(b *sockets.Batch, passive bool) []sockets.Span {
 	ours := b.Peer().Property(propertyClient) != ""
 	switch {
@@ -294,12 +298,12 @@ func (e *early) filter(b *sockets.Batch, passive bool) []sockets.Span {
 	return e.fresh(b.Wire(), b.Spans())
 }
 
-// acceptEarly applies and publishes the updates that came early, as if they came now, and
-// returns how many there are. mu must be held.
+// acceptEarly applies and publishes the early updates as if they had just arrived, and
+// returns their number. mu must be held.
 func (q *sequencer) acceptEarly() int {
 	wire, spans := q.early.drain(clock())
 	if len(spans) > 0 {
-		q.acceptNow(wire, spans, sender{}) // what does not fit is counted
+		q.acceptNow(wire, spans, sender{}) // counts those that do not fit
 	}
 	return len(spans)
 }

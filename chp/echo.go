@@ -79,7 +79,7 @@ func (l *losses) err() error {
 	return errors.Join(some...)
 }
 
-// echoWait is a SetSync that waits for update n, or a Flush that waits for all
+// echoWait is a SetSync that waits for update n, or a Flush that waits for all updates
 // up to n.
 type echoWait struct {
 	n    uint64
@@ -96,25 +96,24 @@ func (w *echoWait) finish(seq int64, err error) {
 	close(w.done)
 }
 
-// begin starts an ACTIVE state, with a server that tells of refusals or does
-// not.
+// begin starts an ACTIVE state.
 func (e *echoes) begin(reportsRefusals bool) {
 	e.mu.Lock()
 	e.reportsRefusals = reportsRefusals
 	e.mu.Unlock()
 }
 
-// end ends an ACTIVE state in which the updates up to sent were sent to the
-// connection: those that have not come back never will. They may have been
-// applied, or been lost with the connection.
+// end ends an ACTIVE state in which the updates up to sent were sent. Those that have
+// not come back become uncertain: they may have been applied, or lost with the
+// connection.
 func (e *echoes) end(sent uint64) {
 	e.mu.Lock()
 	e.settleTo(sent, ErrUncertain)
 	e.mu.Unlock()
 }
 
-// fail settles all updates, since those that are open will not be sent for the
-// reason given. It returns the number of the last one.
+// fail settles all open updates with an error, because they will not be sent. It
+// returns the number of the last one.
 func (e *echoes) fail(reason error) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -122,7 +121,7 @@ func (e *echoes) fail(reason error) uint64 {
 	return e.sent
 }
 
-// close ends all waiting, now and later.
+// close ends all waits, current and future.
 func (e *echoes) close() {
 	e.mu.Lock()
 	e.closed = true
@@ -146,8 +145,8 @@ func (e *echoes) number(w *echoWait) uint64 {
 	return e.sent
 }
 
-// came notes that update n came back as the KVPUB with sequence seq. mu must be
-// held: the session takes it once a batch.
+// came records that update n came back as the KVPUB with sequence seq. mu must be held:
+// the session locks it once per batch.
 func (e *echoes) came(n uint64, seq int64) {
 	if n <= e.back || n > e.sent {
 		return
@@ -158,7 +157,7 @@ func (e *echoes) came(n uint64, seq int64) {
 	e.mark(n, fateSettled, seq, nil)
 }
 
-// refuse notes that the server refused update n.
+// refuse records that the server refused update n.
 func (e *echoes) refuse(n uint64, reason Reason) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -168,7 +167,7 @@ func (e *echoes) refuse(n uint64, reason Reason) {
 	}
 }
 
-// applied notes that update n was applied, with the sequence that a function returns.
+// applied records that update n was applied. sequence returns its sequence.
 func (e *echoes) applied(n uint64, sequence func() int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -176,13 +175,13 @@ func (e *echoes) applied(n uint64, sequence func() int64) {
 		return
 	}
 	seq := int64(0)
-	if len(e.syncs) > 0 && e.syncs[0].n <= n { // somebody may want to know
+	if len(e.syncs) > 0 && e.syncs[0].n <= n { // a SetSync may wait for it
 		seq = sequence()
 	}
 	e.mark(n, fateSettled, seq, nil)
 }
 
-// lose notes that update n is lost for the reason given.
+// lose records that update n is lost, and why.
 func (e *echoes) lose(n uint64, reason error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -195,7 +194,7 @@ func (e *echoes) lose(n uint64, reason error) {
 	e.mark(n, fateSettled, 0, nil)
 }
 
-// drop settles update n, which was never sent. The caller reports that itself.
+// drop settles update n, which was never sent. The caller reports the error.
 func (e *echoes) drop(n uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -204,8 +203,9 @@ func (e *echoes) drop(n uint64) {
 	}
 }
 
-// beat is called at each heartbeat of the server. It makes an update uncertain that
-// the server neither published nor refused, although it tells of refusals.
+// beat is called at each heartbeat of the server. After stuckBeats heartbeats without
+// progress it makes updates uncertain that the server has neither published nor
+// refused.
 func (e *echoes) beat() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -235,15 +235,15 @@ func (e *echoes) mark(n uint64, f fate, seq int64, err error) {
 	if i < len(e.ahead) && e.ahead[i] != fateOpen {
 		return
 	}
-	told := e.finishSync(n, seq, err)
+	finished := e.finishSync(n, seq, err)
 	if len(e.ahead) == 0 && i == 0 { // in order, as nearly always
-		e.step(f, told)
+		e.step(f, finished)
 		return
 	}
 	for len(e.ahead) <= i {
 		e.ahead = append(e.ahead, fateOpen)
 	}
-	if e.ahead[i] = f; told {
+	if e.ahead[i] = f; finished {
 		e.ahead[i] = fateSettled
 	}
 	e.advance()
@@ -281,8 +281,8 @@ func (e *echoes) settleTo(n uint64, reason error) {
 }
 
 // step passes one number, whose fate is f.
-func (e *echoes) step(f fate, told bool) {
-	if f >= fateRefused && !told {
+func (e *echoes) step(f fate, finished bool) {
+	if f >= fateRefused && !finished {
 		e.unreported.add(refusedFor(Reason(f - fateRefused)))
 	}
 	e.back++
@@ -306,7 +306,7 @@ func (e *echoes) step(f fate, told bool) {
 
 // finishSync ends the SetSync that waits for number n, and reports whether there is
 // one. A Flush that waits for n too learns of a loss in any case.
-func (e *echoes) finishSync(n uint64, seq int64, err error) (told bool) {
+func (e *echoes) finishSync(n uint64, seq int64, err error) (finished bool) {
 	if err != nil {
 		for _, w := range e.flushes {
 			if w.n >= n {
@@ -319,8 +319,8 @@ func (e *echoes) finishSync(n uint64, seq int64, err error) (told bool) {
 	}
 	i := 0
 	if e.syncs[0].n != n { // otherwise in order, as nearly always
-		i, told = slices.BinarySearchFunc(e.syncs, n, func(w *echoWait, n uint64) int { return cmp.Compare(w.n, n) })
-		if !told {
+		i, finished = slices.BinarySearchFunc(e.syncs, n, func(w *echoWait, n uint64) int { return cmp.Compare(w.n, n) })
+		if !finished {
 			return false
 		}
 	}

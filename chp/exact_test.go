@@ -434,10 +434,14 @@ func TestSameMapOnAnotherServer(t *testing.T) {
 	}})
 	second.setMapID(first.sequencer.mapID)
 	first.sequencer.mu.Lock()
-	origins := first.sequencer.origins.appendTo(nil)
+	origins := first.sequencer.origins.portions()
 	first.sequencer.mu.Unlock()
 	second.sequencer.mu.Lock()
-	must(t, second.sequencer.origins.restore(origins))
+	for _, portion := range origins {
+		if !second.sequencer.origins.add(portion) {
+			t.Error("the origins were refused")
+		}
+	}
 	second.sequencer.mu.Unlock()
 	lead(proxies, second)
 	must(t, (<-applied).err)

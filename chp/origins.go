@@ -3,7 +3,6 @@ package chp
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"slices"
 	"sort"
 
@@ -378,51 +377,4 @@ func (a *applied) skipped(n uint64) (reason Reason, ok bool) {
 		return 0, false
 	}
 	return a.skips[i].reason, true
-}
-
-var errOrigins = errors.New("chp: the stored order numbers of the clients cannot be read")
-
-// appendTo appends all that origins knows, for a checkpoint: 8 bytes, the sequence
-// forgotten, and for each client, the one that was used last at the end, 16 bytes of
-// its identity, 8 bytes each of counter and at, one byte, the number of ranges that
-// were skipped, and those as in APPLIED.
-func (o *origins) appendTo(dst []byte) []byte {
-	dst = binary.BigEndian.AppendUint64(dst, uint64(o.forgotten))
-	if o.byID == nil {
-		return dst
-	}
-	for p := o.used.prev; p != &o.used; p = p.prev {
-		dst = append(dst, p.id[:]...)
-		dst = binary.BigEndian.AppendUint64(dst, p.counter)
-		dst = binary.BigEndian.AppendUint64(dst, uint64(p.at))
-		dst = append(dst, byte(len(p.skips)))
-		dst = appendSkips(dst, p.skips)
-	}
-	return dst
-}
-
-// restore makes origins what appendTo has stored.
-func (o *origins) restore(b []byte) error {
-	const fixed = len(clientID{}) + 8 + 8 + 1
-	o.clear()
-	if len(b) < 8 {
-		return errOrigins
-	}
-	forgotten := int64(binary.BigEndian.Uint64(b))
-	for b = b[8:]; len(b) > 0; {
-		if len(b) < fixed || len(b) < fixed+int(b[fixed-1])*skipSize {
-			return errOrigins
-		}
-		size := fixed + int(b[fixed-1])*skipSize
-		skips, ok := parseSkips(b[fixed:size])
-		if !ok {
-			return errOrigins
-		}
-		p := o.use(clientID(b))
-		p.counter, p.at = binary.BigEndian.Uint64(b[16:]), int64(binary.BigEndian.Uint64(b[24:]))
-		p.skips = skips
-		b = b[size:]
-	}
-	o.forgotten = max(o.forgotten, forgotten)
-	return nil
 }

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"math/rand/v2"
@@ -294,7 +295,6 @@ func TestOriginsFromALog(t *testing.T) {
 func TestOriginsCheckpoint(t *testing.T) {
 	t.Parallel()
 	var o, restored origins
-	must(t, restored.restore(o.appendTo(nil)))
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 1000 {
 		id := clientID{byte(i), byte(i >> 8)}
@@ -304,15 +304,24 @@ func TestOriginsCheckpoint(t *testing.T) {
 		}
 	}
 	o.forgotten = 77
-	stored := o.appendTo(nil)
-	must(t, restored.restore(stored))
-	if again := restored.appendTo(nil); string(again) != string(stored) {
+	stored := o.portions()
+	for _, portion := range stored {
+		if !restored.add(portion) {
+			t.Fatal("a portion was refused")
+		}
+	}
+	if again := restored.portions(); !slices.EqualFunc(again, stored, bytes.Equal) {
 		t.Error("what was restored differs from what was stored")
 	}
-	for _, broken := range [][]byte{nil, stored[:5], stored[:len(stored)-1], stored[:8+16]} {
-		if restored.restore(broken) == nil {
-			t.Errorf("%d bytes of %d were taken", len(broken), len(stored))
+	whole := stored[0]
+	for _, broken := range [][]byte{nil, whole[:5], whole[:len(whole)-1], whole[:8+16]} {
+		if restored.add(broken) {
+			t.Errorf("%d bytes of %d were accepted", len(broken), len(whole))
 		}
+	}
+	var none origins
+	if all := none.portions(); len(all) != 1 || !restored.add(all[0]) {
+		t.Errorf("%d portions of empty origins", len(all))
 	}
 }
 
