@@ -46,8 +46,10 @@ func (f *stateView) release() {
 // index can be searched. after is a cut of a state that has moved on, whose index
 // cannot. Hence two passes:
 //
-// 1. For each record of after, find the key in before. If the value is the same there is no event, otherwise an OpSet. If the key exists, mark its record in before.
-// 2. Each record of before without a mark is a key that is gone: an OpDelete.
+//  1. For each record of after, find the key in before. If the value is the same
+//     there is no event, otherwise an OpSet. If the key exists, mark its record in
+//     before.
+//  2. Each record of before without a mark is a key that is gone: an OpDelete.
 //
 // The marks take one bit for 16 bytes of log. Equal sequences do not mean equal values:
 // two servers, or two runs of one, may give the same sequence to different updates.

@@ -226,7 +226,8 @@ func (e *echoes) beat() {
 	}
 }
 
-// mark settles number n, which is above back. mu must be held, here and below.
+// mark settles number n, which is above back, with fate f. mu must be held, here and
+// below.
 func (e *echoes) mark(n uint64, f fate, seq int64, err error) {
 	if n-e.back > maxAhead {
 		e.settleTo(n-maxAhead, ErrUncertain)
@@ -249,7 +250,7 @@ func (e *echoes) mark(n uint64, f fate, seq int64, err error) {
 	e.advance()
 }
 
-// advance passes the numbers that are settled.
+// advance moves back past the settled numbers.
 func (e *echoes) advance() {
 	for len(e.ahead) > 0 && e.ahead[0] != fateOpen {
 		f := e.ahead[0]
@@ -261,8 +262,7 @@ func (e *echoes) advance() {
 	}
 }
 
-// settleTo settles the numbers up to n that are open, as lost for the reason
-// given.
+// settleTo settles the open numbers up to n as lost, for the given reason.
 func (e *echoes) settleTo(n uint64, reason error) {
 	for e.back < n {
 		f := fateOpen
@@ -280,7 +280,8 @@ func (e *echoes) settleTo(n uint64, reason error) {
 	}
 }
 
-// step passes one number, whose fate is f.
+// step moves back past one number, whose fate is f. finished says that a SetSync has
+// returned its error.
 func (e *echoes) step(f fate, finished bool) {
 	if f >= fateRefused && !finished {
 		e.unreported.add(refusedFor(Reason(f - fateRefused)))
@@ -305,7 +306,7 @@ func (e *echoes) step(f fate, finished bool) {
 }
 
 // finishSync ends the SetSync that waits for number n, and reports whether there is
-// one. A Flush that waits for n too learns of a loss in any case.
+// one. Every Flush that waits for n learns of an error in any case.
 func (e *echoes) finishSync(n uint64, seq int64, err error) (finished bool) {
 	if err != nil {
 		for _, w := range e.flushes {
@@ -334,8 +335,8 @@ func (e *echoes) finishSync(n uint64, seq int64, err error) (finished bool) {
 	return true
 }
 
-// flush returns a wait for all updates so far, or nil and the verdict if all
-// are settled.
+// flush returns a wait for all updates so far. If all are settled it returns nil and
+// the errors for this Flush.
 func (e *echoes) flush() (*echoWait, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -353,7 +354,7 @@ func (e *echoes) flush() (*echoWait, error) {
 	return w, nil
 }
 
-// forget takes back a wait whose caller goes away.
+// forget removes a wait whose caller has given up.
 func (e *echoes) forget(w *echoWait) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -365,8 +366,8 @@ func (e *echoes) forget(w *echoWait) {
 	}
 }
 
-// onTheWay returns the numbers that are not settled: first to last, none if
-// last is less than first.
+// onTheWay returns the range of numbers that are not all settled, from first to last.
+// It is empty if last is less than first.
 func (e *echoes) onTheWay() (first, last uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

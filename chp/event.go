@@ -112,8 +112,8 @@ type Event struct {
 	TTL time.Duration
 }
 
-// readEvent reads the record at the start of b into e, in one pass, and returns
-// its size. The TTL is left at 0.
+// readEvent decodes the record at the start of b into e, in one pass, and returns its
+// size. It leaves the TTL at 0.
 func readEvent(e *Event, b []byte) (size int) {
 	r := kvmsg.Record(b)
 	start, at := kvmsg.FrameBounds(r, 0)

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// run keeps a session going until the client is closed: with the same server
-// after a broken connection, a gap, or too many deletions during a join, since that
-// server lives or will soon be back; with the next one after silence or a failed
-// attempt.
+// run runs one session after another until the client is closed. It stays with a server
+// after a broken connection, a gap, or too many deletions during a join, because that
+// server is alive or will soon be back. It changes to the next server after silence or
+// a failed attempt.
 func (c *Client) run() {
 	defer close(c.ended)
 	index, failures := 0, 0
@@ -53,8 +53,8 @@ func (c *Client) run() {
 	}
 }
 
-// failed reports why a session or an attempt at one ended. The server with index
-// next is tried next.
+// failed reports why a session, or an attempt to connect, ended. next is the index of
+// the server that is tried next.
 func (c *Client) failed(s *session, err error, next int) {
 	c.complain(s, err, next)
 	if !errors.Is(err, errOvertaken) {
@@ -69,26 +69,26 @@ func (c *Client) failed(s *session, err error, next int) {
 	}
 }
 
-// shares sets how soon an attempt at the next server begins beside those that run:
-// each time SyncTimeout/shares has passed.
+// While attempts to connect run, an attempt at the next server begins each time
+// SyncTimeout/shares has passed.
 //
-// When all servers have been tried, another attempt at one of them begins after a
-// quarter of SyncTimeout, then a half, then all of it: an attempt can be stuck on a dead connection although the
-// server is reachable, but most likely the server has much to do, because all of its
-// clients come at once, and each attempt that is given up makes it more.
+// When all servers have been tried, further attempts begin after a quarter of
+// SyncTimeout, then a half, then all of it. An attempt can be stuck on a dead
+// connection although the server is reachable. But most likely the server is busy
+// because all of its clients come at once, and each abandoned attempt adds work.
 const (
 	shares     = 16
-	shareAgain = 4 // SyncTimeout/shareAgain before the first such attempt
+	shareAgain = 4 // SyncTimeout/shareAgain before the first further attempt
 	doublings  = 2
 )
 
-// maxAttempts is how many attempts to connect are made side by side.
+// maxAttempts bounds the attempts to connect that run at the same time.
 const maxAttempts = 4
 
-// reach returns a session that has connected: to the server with the given
-// index, or to one after it if that fails or does not answer soon. It returns
-// nil when every server was tried and all attempts have failed, or when the
-// client is closed, and in any case how many attempts have failed.
+// reach returns a session that has connected, to the server with index first or to a
+// later one if that fails or does not answer soon. It returns nil when every server was
+// tried and all attempts have failed, or when the client is closed. failed is the
+// number of failed attempts.
 func (c *Client) reach(first int) (s *session, failed int) {
 	a := attempts{client: c, next: first, results: make(chan *session)}
 	defer a.end()
@@ -128,7 +128,7 @@ func (c *Client) reach(first int) (s *session, failed int) {
 	}
 }
 
-// attempts are sessions that connect side by side.
+// attempts are sessions that connect at the same time.
 type attempts struct {
 	client  *Client
 	next    int // index of the server that is tried next
@@ -138,7 +138,6 @@ type attempts struct {
 	won     *session
 }
 
-// start begins an attempt at the next server.
 func (a *attempts) start() {
 	c := a.client
 	s := c.newSession(a.next)
@@ -155,7 +154,7 @@ func (a *attempts) start() {
 	}()
 }
 
-// gap returns how long after one attempt the next one begins.
+// gap returns the time from the start of one attempt to the start of the next.
 func (a *attempts) gap() time.Duration {
 	wait := a.client.opts.SyncTimeout / shares
 	if again := a.started - len(a.client.servers); again >= 0 {
@@ -164,8 +163,8 @@ func (a *attempts) gap() time.Duration {
 	return max(wait, time.Millisecond)
 }
 
-// giveUp ends an attempt to make room for another one: one that has heard nothing of
-// its server, and not the oldest, whose server may be far away.
+// giveUp ends an attempt to make room for another one. It chooses one whose server has
+// not answered, and not the oldest, whose server may be far away.
 func (a *attempts) giveUp() {
 	for _, s := range a.running[1:] {
 		if !s.answered.Load() {
@@ -179,7 +178,7 @@ func (a *attempts) remove(s *session) {
 	a.running = slices.DeleteFunc(a.running, func(other *session) bool { return other == s })
 }
 
-// end gives up the attempts that are still running.
+// end ends the attempts that are still running.
 func (a *attempts) end() {
 	for _, s := range a.running {
 		s.fail(errOvertaken)
@@ -193,8 +192,8 @@ func (a *attempts) end() {
 	}
 }
 
-// successor returns the server to turn to after a session with server index,
-// which was active or never got there, ended with err.
+// successor returns the index of the server to try after a session with server index
+// has ended with err. active reports whether the session was ACTIVE.
 func (c *Client) successor(index int, active bool, err error) int {
 	var gap *GapError
 	if errors.As(err, &gap) {
@@ -213,9 +212,9 @@ const (
 	backOffMost  = 500 * time.Millisecond
 )
 
-// backOff returns how long to wait before the next session: not at all for one
-// round of the servers, then longer and longer. A random part keeps clients
-// that lost a server together from coming back together.
+// backOff returns the wait before the next session: none for one round of the
+// servers, then longer and longer. Part of it is random, so that clients that lost a
+// server at the same time do not come back at the same time.
 func (c *Client) backOff(failures int) time.Duration {
 	rounds := failures / len(c.servers)
 	if failures <= 1 || rounds == 0 || c.opts.restless {
@@ -228,7 +227,7 @@ func (c *Client) backOff(failures int) time.Duration {
 	return wait/2 + rand.N(wait/2)
 }
 
-// pause waits, and reports false if the client was closed meanwhile.
+// pause waits, and returns false if the client was closed meanwhile.
 func (c *Client) pause(d time.Duration) bool {
 	if d <= 0 {
 		return c.ctx.Err() == nil

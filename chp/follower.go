@@ -16,25 +16,25 @@ import (
 	"clustermap/sockets"
 )
 
-// follower is the passive server of a pair as long as it is connected to the active
-// one. It takes the updates of the active server as they are: with their sequences,
-// into its own map, log and tail.
+// follower is one connection of a passive server to the active server of its pair. It
+// applies the active server's updates with their sequences to its own map, log and
+// tail. One goroutine uses it; prepare and watch run in goroutines of the socket.
 type follower struct {
 	server *Server
 	ctx    context.Context
 	fail   context.CancelCauseFunc
 	dealer *sockets.Dealer
 
-	base    *base     // the map that is being sent, nil otherwise
-	copying bool      // a copy of the map has begun, and is not installed
-	follows bool      // the server has the active one's map
-	head    batchHead // of the batch that is being sent; count 0 otherwise
-	wire    []byte    // the first updates of that batch, if it came in several parts
+	base    *base     // the map that is being received, or nil
+	copying bool      // a copy of the map has begun and is not installed
+	follows bool      // this server has the active server's map
+	head    batchHead // of the batch that is being received; count is 0 between batches
+	wire    []byte    // the updates of that batch so far, if it arrives in several parts
 	spans   []buf.Span
-	news    bool // something was taken that the active server has not been told of
+	news    bool // something was received and not yet acknowledged
 }
 
-// base is a map that is being sent.
+// base is a map that is being received.
 type base struct {
 	baseHead
 	store     *store.Map
@@ -46,16 +46,15 @@ type base struct {
 	seen      seenUpdates
 }
 
-// controlTag marks a span as a message of two frames. The tag of a key can be the same
-// by chance, so the number of frames decides.
+// controlTag marks a span as a message of two frames. A key can have the same tag by
+// chance; the number of frames decides.
 const controlTag = math.MaxUint64 - 2
 
-// errFollow is why a passive server leaves an active one that does not keep to the
-// protocol.
+// errFollow ends the connection to an active server that violates the protocol.
 var errFollow = errors.New("chp: unexpected message of the active server")
 
-// follow follows the active server until the context ends: it connects again whenever
-// the connection breaks. serving ends with the server.
+// follow follows the active server until ctx ends, and reconnects when the connection
+// breaks. serving ends with the server.
 func (s *Server) follow(ctx, serving context.Context) {
 	var told string
 	wait, since := followAgain, time.Now()
@@ -65,7 +64,7 @@ func (s *Server) follow(ctx, serving context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		level := slog.LevelInfo // the active server has ended, as a rule
+		level := slog.LevelInfo // normally the active server has ended
 		if f.follows {
 			since = time.Now()
 		} else if time.Since(since) > s.pair.timeout {
@@ -85,16 +84,15 @@ func (s *Server) follow(ctx, serving context.Context) {
 	}
 }
 
-// followAgain is how long a passive server waits before it connects again. If a copy of
-// the map that has begun is not completed, it waits twice as long each time, up to
-// followAgainMost: it may be the log that does not take it, and the active server has
-// work with each.
+// followAgain is the wait of a passive server before it reconnects. The wait doubles,
+// up to followAgainMost, each time a copy of the map was not completed: the cause may
+// be this server's log, and every copy is work for the active server.
 const (
 	followAgain     = 50 * time.Millisecond
 	followAgainMost = 5 * time.Second
 )
 
-// follow is one connection to the active server.
+// follow runs one connection to the active server.
 func (f *follower) follow(ctx, serving context.Context) error {
 	f.ctx, f.fail = context.WithCancelCause(ctx)
 	defer f.fail(nil)
@@ -132,22 +130,21 @@ func (f *follower) follow(ctx, serving context.Context) error {
 		err = cause
 	}
 	if serving.Err() != nil {
-		// The active server need not wait for this one.
+		// Tell the active server not to wait for this one.
 		soon, cancel := context.WithTimeout(context.Background(), byeTime)
 		defer cancel()
-		_ = f.dealer.Send(soon, []byte(nameBye), nil) // it notices without, later
+		_ = f.dealer.Send(soon, []byte(nameBye), nil) // without it the active server notices later
 		_ = f.dealer.CloseContext(soon)
 	}
 	return err
 }
 
-// byeTime bounds the time in which a server that ends sends its BYE.
+// byeTime bounds the time that a server that ends spends on sending its BYE.
 const byeTime = 100 * time.Millisecond
 
-// followWindow is how many bytes the passive server reads ahead of what it takes.
+// followWindow bounds the bytes that a passive server receives before it applies them.
 const followWindow = 4 << 20
 
-// watch is the monitor of the connection.
 func (f *follower) watch(e sockets.Event) {
 	switch e.Kind {
 	case sockets.HandshakeFailed, sockets.Disconnected, sockets.ConnectFailed:
@@ -159,7 +156,7 @@ func (f *follower) watch(e sockets.Event) {
 	}
 }
 
-// prepare checks and hashes messages, in the goroutine that reads the connection.
+// prepare checks and hashes messages in the goroutine that reads the connection.
 func (f *follower) prepare(b *sockets.Batch) {
 	wire, spans := b.Wire(), b.Spans()
 	for i := range spans {
@@ -179,7 +176,7 @@ func (f *follower) prepare(b *sockets.Batch) {
 	}
 }
 
-// take takes what has arrived, and tells the active server of it.
+// receive handles messages, and acknowledges what the server then has.
 func (f *follower) receive(wire []byte, spans []sockets.Span) error {
 	for len(spans) > 0 {
 		m := wire[spans[0].Start:spans[0].End]
@@ -223,7 +220,7 @@ func (f *follower) receive(wire []byte, spans []sockets.Span) error {
 	return f.dealer.Send(f.ctx, []byte(nameHave), binary.BigEndian.AppendUint64(nil, uint64(last)))
 }
 
-// control takes a message of two frames.
+// control handles a message of two frames.
 func (f *follower) control(name string, body []byte) error {
 	if len(f.spans) > 0 || f.head.count > 0 {
 		return errFollow // in the middle of a batch
@@ -280,8 +277,8 @@ func (f *follower) control(name string, body []byte) error {
 	return nil // of a later version
 }
 
-// records takes updates: of the map that is being sent, or of a batch. A batch is taken
-// as a whole.
+// records handles updates, of the map that is being received or of a batch. A batch is
+// applied as a whole.
 func (f *follower) records(wire []byte, spans []sockets.Span) error {
 	if f.base != nil {
 		f.base.add(wire, spans)
@@ -317,14 +314,14 @@ func (f *follower) records(wire []byte, spans []sockets.Span) error {
 }
 
 const (
-	// maxPartial bounds a batch that comes in parts: one update of the largest value,
-	// or many small ones.
+	// maxPartial bounds a batch that arrives in parts, in bytes: one update with the
+	// largest value, or many small ones.
 	maxPartial = maxMaxValueSize + 16<<20
-	// keepPartial is the largest memory for such batches that is kept.
+	// keepPartial is the largest buffer for such batches that is kept.
 	keepPartial = 1 << 20
 )
 
-// add takes updates of the map that is being sent.
+// add adds updates to a map that is being received.
 func (b *base) add(wire []byte, spans []sockets.Span) {
 	b.pieces = b.store.Apply(wire, spans, 0, b.pieces[:0])
 	b.seen.published(wire, spans)
@@ -340,7 +337,7 @@ func (b *base) add(wire []byte, spans []sockets.Span) {
 	}
 }
 
-// followed takes a batch of the active server.
+// followed applies a batch of the active server.
 func (q *sequencer) followed(h batchHead, wire []byte, spans []sockets.Span) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -362,20 +359,20 @@ func (q *sequencer) followed(h batchHead, wire []byte, spans []sockets.Span) err
 	}
 	q.tail.add(h, q.pieces)
 	q.schedule(wire, spans, h.first, h.at)
-	if h.counter == 0 { // not of a client of this package
+	if h.counter == 0 { // not from a client of this package
 		q.early.published(wire, spans, clock())
 	}
 	return nil
 }
 
-// install puts a map that was sent in the place of the server's own.
+// install replaces the server's map by one that was received.
 func (s *Server) install(ctx context.Context, b *base) error {
 	q := &s.sequencer
 	newest := b.newest()
 	s.reportDivergence(&b.baseHead)
 	if q.disk.on() {
-		// The log has the new map before the server has it: what is appended after
-		// this must not follow on the map before.
+		// The log gets the new map before the server does: later entries must not
+		// follow those of the old map.
 		q.saving.Lock()
 		defer q.saving.Unlock()
 		q.mu.Lock()
@@ -406,9 +403,10 @@ func (s *Server) install(ctx context.Context, b *base) error {
 }
 
 // reportDivergence reports the updates that are in this server's map and not in the one
-// that replaces it. Nothing is known of what different maps have in common, and nothing
-// of reigns that the active server has forgotten or never heard of: then all keys are
-// reported. A report is not repeated when a copy fails and begins anew.
+// that replaces it. If the maps have different identities, or the reign is one that the
+// active server has forgotten or never knew, it is not known what they have in common;
+// then all keys are reported. A report is not repeated when a copy fails and begins
+// again.
 func (s *Server) reportDivergence(h *baseHead) {
 	q := &s.sequencer
 	q.mu.Lock()
@@ -427,14 +425,14 @@ func (s *Server) reportDivergence(h *baseHead) {
 	s.diverged(newest, after)
 }
 
-// divergence identifies the updates that were reported last: those of one history after
-// one sequence number.
+// divergence identifies the last reported updates: those of one history after a
+// sequence.
 type divergence struct {
 	newest reign
 	after  int64
 }
 
-// diverged reports the updates behind a sequence.
+// diverged reports the updates after a sequence.
 func (s *Server) diverged(newest reign, after int64) {
 	q := &s.sequencer
 	c := q.cut()

@@ -11,7 +11,7 @@ import (
 	"clustermap/sockets"
 )
 
-// handovers makes sure that only one handover runs at a time.
+// handovers lets one handover run at a time.
 type handovers struct {
 	mu      sync.Mutex
 	under   bool
@@ -50,8 +50,8 @@ func Failover(ctx context.Context, server string, security sockets.Security) err
 	return err
 }
 
-// begin runs a handover in a goroutine, which then calls ended. While another one runs,
-// it returns false and does nothing.
+// begin runs a handover in a goroutine that calls ended with the result. It returns
+// false and does nothing while another handover runs.
 func (h *handovers) begin(ctx context.Context, do func(context.Context) error, ended func(error)) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,8 +71,7 @@ func (h *handovers) begin(ctx context.Context, do func(context.Context) error, e
 	return true
 }
 
-// startHandover starts a handover that a peer has asked for. The peer is sent the
-// result.
+// startHandover starts a handover at the request of a peer and sends it the result.
 func (s *Server) startHandover(ctx context.Context, peer *sockets.Peer) {
 	answer := func(err error) {
 		var reason []byte
@@ -86,15 +85,15 @@ func (s *Server) startHandover(ctx context.Context, peer *sockets.Peer) {
 	}
 }
 
-// plainReason returns the text of an error without the names of packages, to be put after
-// another text.
+// plainReason returns the text of an error without package names, to follow another
+// text.
 func plainReason(err error) string {
 	text := strings.TrimPrefix(err.Error(), "chp: handover failed: ")
 	return strings.TrimPrefix(text, "binarystar: ")
 }
 
-// handover makes the other server of the pair take over, and returns when it has. The
-// text of the error is sent to the peer that asked.
+// handover makes the other server of the pair active and returns when it is. The text
+// of the error is sent to the peer that requested the handover.
 func (s *Server) handover(ctx context.Context) error {
 	if s.pair == nil {
 		return errNotOfPair

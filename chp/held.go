@@ -157,7 +157,7 @@ func (q *sequencer) more() <-chan struct{} {
 	return q.progress
 }
 
-// halt makes updates wait, or ends that. mu must be held.
+// halt makes updates wait, or stops that. mu must be held.
 func (q *sequencer) halt(on bool) {
 	q.halted = on
 	q.noteWaits()
@@ -166,7 +166,7 @@ func (q *sequencer) halt(on bool) {
 	}
 }
 
-// noteWaits is called when what updates wait for has changed. mu must be held.
+// noteWaits must be called when commits or halted changes. mu must be held.
 func (q *sequencer) noteWaits() { q.waiting.Store(q.commits.waits() || q.halted) }
 
 // full returns nil if updates can be accepted, and otherwise a channel that is closed

@@ -7,19 +7,18 @@ import (
 	"clustermap/sockets"
 )
 
-// intake looks at what a server sends, in the goroutine that reads the
-// connection, before the session sees it: it brings each message into
-// canonical form, hashes its key, counts and drops what is malformed, and
-// notes that the server is alive.
+// intake prepares what a server sends, in the goroutine that reads the connection and
+// before the session sees it. It brings each message into canonical form, hashes its
+// key, counts and drops malformed messages, and records that the server is alive.
 type intake struct {
-	ear     uint32 // the bit of heard that this connection sets
+	ear     uint32 // the bit of heard that stands for this connection
 	heard   *atomic.Uint32
 	silent  *atomic.Bool // the server has sent nothing; see Client.silent
-	wanted  *subtrees    // drop keys outside, nil if the server sends none
+	wanted  *subtrees    // keys outside are dropped; nil if the server sends none
 	refused *refusals
 }
 
-// hear notes that the server is alive.
+// hear records that the server is alive.
 func (in *intake) hear() {
 	in.heard.Or(in.ear)
 	if in.silent.Load() {
@@ -39,14 +38,14 @@ func (in *intake) snapshot(b *sockets.Batch) {
 	b.SetSpans(in.sift(b.Wire(), b.Spans(), kvmsg.KindKTHXBAI, kthxbaiTag))
 }
 
-// sift keeps the command of the given kind, with the given tag, and the
-// key-value messages that are sound and wanted.
+// sift keeps the commands of the given kind, which get the given tag, and the valid
+// key-value messages with wanted keys.
 func (in *intake) sift(wire []byte, spans []sockets.Span, command kvmsg.Kind, tag uint64) []sockets.Span {
 	kept := spans[:0]
 	for _, span := range spans {
 		m := wire[span.Start:span.End]
-		// The size of messages is bounded by the socket. To drop a value that
-		// our server took would leave an older one in its place.
+		// The socket bounds the size of messages. Dropping a value that the server
+		// accepted would leave an older value in its place.
 		size, hash, k, err := kvmsg.Inspect(m, kvmsg.FromServer, 0)
 		switch {
 		case err != nil:

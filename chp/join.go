@@ -10,23 +10,22 @@ import (
 	"clustermap/sockets"
 )
 
-// requestWindow is how many ICANHAZ may be unanswered. A server of ours answers in
-// order, says which one it answers, and finds the records for all waiting requests
-// in one walk through the map. The window stays below the server's maxRequests.
-// Other servers are asked one at a time.
+// requestWindow bounds the unanswered snapshot requests (ICANHAZ). A server of this
+// package answers them in order and finds the records of all waiting requests in one
+// walk through the map. The window is below the server's maxRequests. Other servers get
+// one request at a time.
 const requestWindow = 128
 
-// join brings the replica to the server's state. The snapshot makes a new
-// store, while the KVPUBs that arrive meanwhile go to a second one, which keeps
-// the newest of each key: both are bounded by the size of the map, however long
-// the snapshot takes and however many updates come. Keys that were deleted
-// meanwhile are remembered beside them. Those may be any number, so they have a
-// bound of their own; beyond it the client begins anew, with a later snapshot.
+// join brings the replica to the server's state. The snapshot goes into a new store.
+// The KVPUBs that arrive meanwhile go into a second one, which keeps the newest of each
+// key. Both are bounded by the size of the map, however long the snapshot takes.
+// Deleted keys are remembered in a set that has its own bound; beyond it the client
+// starts again with a later snapshot.
 //
-// When the snapshot is complete, up to its cut S, every KVPUB above S goes into
-// it. Then the new store takes the place of the old one at once: readers see
-// the state before or the state after, never a mixture, and keys that were
-// deleted while the client was away are gone.
+// When the snapshot is complete, up to its cut S, the KVPUBs above S are copied into
+// it. Then the new store replaces the old one atomically. So readers see the state
+// before or after, never a mixture, and keys that were deleted while the client was
+// away disappear.
 func (s *session) join() error {
 	s.expectSnapshot()
 	next := newReplica(store.Options{}, s.deadlines)
@@ -66,7 +65,7 @@ func (s *session) join() error {
 		return err
 	}
 
-	s.watchdog.expect(0, 0) // what follows is our own time, not the server's
+	s.watchdog.expect(0, 0) // from here on the client's own work takes the time
 	s.joined.Store(true)
 	if !s.ours {
 		s.unneeded.Store(true)
@@ -82,10 +81,10 @@ func (s *session) join() error {
 	return nil
 }
 
-// expectSnapshot has the session end when the server is silent. A server of ours
-// that has many to serve is not, while its heartbeats come: it sends as much to
-// each as there is memory for, and whoever gives up has to be sent everything again.
-// A server of another make that sends heartbeats and no snapshot is a passive one.
+// expectSnapshot makes the session end when the server is silent. A server of this
+// package that still sends heartbeats may have many clients to serve, and gets more
+// time: a client that gave up would have to be sent everything again. A server of
+// another implementation that sends heartbeats but no snapshot is a passive one.
 func (s *session) expectSnapshot() {
 	e := expectation{ears: earSnapshot, limit: s.client.opts.SyncTimeout}
 	if s.ours {
@@ -94,12 +93,11 @@ func (s *session) expectSnapshot() {
 	s.watchdog.order(e)
 }
 
-// fetch asks for the snapshots and puts them into next, and returns their
-// cuts, one for each request. It runs beside join, which does not touch
-// next meanwhile.
+// fetch requests the snapshots and stores them in next. It returns their cuts, one for
+// each request. It runs beside join, which does not use next meanwhile.
 func (s *session) fetch(next *store.Map) (cuts []int64, err error) {
 	if s.server.snapshot == "" {
-		s.fresh = true // so keep does its work
+		s.fresh = true // so that keep copies the old keys
 		return []int64{0}, nil
 	}
 	var b sockets.Batch
@@ -133,7 +131,7 @@ func (s *session) fetch(next *store.Map) (cuts []int64, err error) {
 				break
 			}
 			if len(cuts) == asked {
-				return nil, errNotCHP // an answer to nothing
+				return nil, errNotCHP // an answer without a request
 			}
 			last := kvmsg.Record(wire[spans[end].Start:])
 			cuts = append(cuts, last.Seq())
@@ -144,13 +142,13 @@ func (s *session) fetch(next *store.Map) (cuts []int64, err error) {
 	return cuts, nil
 }
 
-// endsSnapshot says whether a span is a KTHXBAI.
+// endsSnapshot reports whether a span is a KTHXBAI.
 func endsSnapshot(wire []byte, span sockets.Span) bool {
 	return span.Tag == kthxbaiTag && isCommand(wire[span.Start:span.End], kvmsg.KeyKTHXBAI)
 }
 
-// interim is what KVPUBs say while a snapshot is on its way: the newest of each
-// key, deletions included.
+// interim holds the KVPUBs that arrive during a snapshot: the newest of each key,
+// including deletions.
 type interim struct {
 	store        *store.Map
 	deleted      map[string]int64 // keys whose newest KVPUB deletes them, with its sequence
@@ -159,24 +157,24 @@ type interim struct {
 }
 
 const (
-	// deletionBytes is the memory that a deletion takes besides its key.
+	// deletionBytes is the memory of a deletion, without its key.
 	deletionBytes = 64
 
-	// The memory of deletions may be maxDeletedBytes, or deletionsPerKey bytes for
-	// each key of the snapshot so far if that is more: a large map takes long to
-	// join, and more is deleted meanwhile.
+	// The memory of deletions is bounded by maxDeletedBytes, or by deletionsPerKey bytes
+	// for each key of the snapshot so far if that is more: a large map takes long to join,
+	// and more keys are deleted meanwhile.
 	maxDeletedBytes = 64 << 20
 	deletionsPerKey = 128
 )
 
-// errDeletions is why a join begins anew.
+// errDeletions makes a join start again.
 var errDeletions = errors.New("chp: too many keys were deleted while the snapshot arrived")
 
 func newInterim() *interim {
 	return &interim{store: store.New(store.Options{}), deleted: map[string]int64{}}
 }
 
-// apply notes the KVPUBs of a batch, in canonical form.
+// apply adds a batch of KVPUBs in canonical form.
 func (t *interim) apply(wire []byte, spans []sockets.Span) {
 	if len(spans) == 0 {
 		return
@@ -199,8 +197,7 @@ func (t *interim) apply(wire []byte, spans []sockets.Span) {
 	t.pieces = t.store.Apply(wire, spans, 0, t.pieces[:0])
 }
 
-// mergeInto brings what was noted into the snapshot, but for what the snapshot
-// covers already.
+// mergeInto copies the KVPUBs into the snapshot, except those that it already covers.
 func (t *interim) mergeInto(snapshot *store.Map, covered func(key []byte, seq int64) bool) {
 	for key, seq := range t.deleted {
 		if k := []byte(key); !covered(k, seq) {

@@ -9,13 +9,13 @@ import (
 	"clustermap/sockets"
 )
 
-// joiner is a client that is being sent snapshots: its requests in their order,
-// and how much of the answers its connection holds.
+// joiner is a client that is being sent snapshots: its requests in order, and how many
+// bytes of the answers its connection holds.
 //
 // It is sent the next parcel when that fits in its window, which bounds the bytes in
-// flight. The window grows while the client reads fast and shrinks while it is slow.
-// So the progress of a slow client shows in small steps, and a client that stops
-// reading holds little memory.
+// flight. The window grows while the client reads fast and shrinks while it is slow. So
+// a slow client makes progress in small steps, and a client that stops reading holds
+// little memory.
 type joiner struct {
 	snapshots *snapshotter
 	peer      *sockets.Peer
@@ -23,12 +23,12 @@ type joiner struct {
 	evicted   chan struct{} // closed by trim
 
 	// Guarded by snapshotter.mu.
-	answers []*answer // those not yet sent, the first being sent
-	gone    bool      // no more is sent
+	answers []*answer // not yet sent; the first one is being sent
+	gone    bool      // nothing more is sent
 	trimmed bool      // evicted is closed
 	flying  int       // bytes lent to the connection
 	window  int       // bound on flying
-	moved   time.Time // when a parcel was written last, or the first of several lent
+	moved   time.Time // when a parcel was last written, or the first of several was lent
 }
 
 const (
@@ -36,8 +36,8 @@ const (
 	firstWindow = 2 * (32 << 10)
 	maxWindow   = 4 * buf.Large
 
-	// A window doubles when a parcel was written within windowFast, and is
-	// halved when it took windowSlow.
+	// A window doubles when a parcel was written within windowFast, and is halved when
+	// that took windowSlow.
 	windowFast = 100 * time.Millisecond
 	windowSlow = time.Second
 )
@@ -49,8 +49,7 @@ func newJoiner(n *snapshotter, peer *sockets.Peer) *joiner {
 	return &joiner{snapshots: n, peer: peer, wake: make(chan struct{}, 1), evicted: make(chan struct{}), window: firstWindow}
 }
 
-// run sends the answers, in the order of the requests, until all are sent and
-// written.
+// run sends the answers in the order of the requests, and returns when all are written.
 func (j *joiner) run(ctx context.Context) {
 	n := j.snapshots
 	for {
@@ -91,8 +90,8 @@ func (j *joiner) run(ctx context.Context) {
 	}
 }
 
-// awaitCommit waits until the updates in a cut are committed. Before that nobody is
-// told of them.
+// awaitCommit waits until the updates in a cut are published: no client may see them
+// before.
 func (j *joiner) awaitCommit(ctx context.Context, sequence int64) error {
 	q := &j.snapshots.server.sequencer
 	for more := q.unpublished(sequence); more != nil; more = q.unpublished(sequence) {
@@ -121,7 +120,7 @@ func (j *joiner) fail(ctx context.Context, err error) {
 	}
 }
 
-// sendApplied sends what comes before the snapshot of an answer, if anything does.
+// sendApplied sends the APPLIED message of an answer, if it has one.
 func (j *joiner) sendApplied(ctx context.Context, a *answer) error {
 	if a.applied == nil {
 		return nil
@@ -153,7 +152,7 @@ func (j *joiner) send(ctx context.Context, c *chain) error {
 	return nil
 }
 
-// lend hands a parcel to the connection, together with the caller's use of it.
+// lend lends a parcel to the connection. It takes over the caller's use of the parcel.
 func (j *joiner) lend(ctx context.Context, p *parcel) error {
 	n := j.snapshots
 	l := &loan{joiner: j, parcel: p, size: len(p.wire), begun: time.Now()}
@@ -196,8 +195,8 @@ func (j *joiner) landed(l *loan) {
 	signal(j.wake)
 }
 
-// awaitRoom waits until the window has room for a parcel, which it has if nothing
-// is on its way.
+// awaitRoom waits until the window has room for a parcel. It always has while nothing
+// is in flight.
 func (j *joiner) awaitRoom(ctx context.Context) error {
 	n := j.snapshots
 	for {
@@ -214,17 +213,17 @@ func (j *joiner) awaitRoom(ctx context.Context) error {
 	}
 }
 
-// limit returns how many bytes may be on their way to the client: its window, or
-// its share of the free memory if that is less. All clients together are given half
-// of the free memory, so that some is left for the next one. A client with nothing
-// on its way may always be sent a small parcel. snapshotter.mu must be held.
+// limit returns the number of bytes that may be in flight: the window, or the client's
+// share of the free memory if that is less. All clients together get half of the free
+// memory, so that some remains for the next one. A client with nothing in flight may
+// always be sent a small parcel. snapshotter.mu must be held.
 func (j *joiner) limit() int {
 	b := &j.snapshots.small
 	free := b.limit - (b.used - b.idle)
 	return min(j.window, free/(2*(len(j.snapshots.joiners)+1)))
 }
 
-// parcelSize returns the size of the parcels for a client with a limit.
+// parcelSize returns the size of parcels for a client with the given limit.
 func parcelSize(limit int) int {
 	switch size := limit / 2; {
 	case size >= buf.Large:
@@ -235,10 +234,10 @@ func parcelSize(limit int) int {
 	return buf.Small
 }
 
-// await waits for a channel. It returns an error if the context ends, trim gives up
-// the client's cut, or the client has stalled: it has bytes to take and has taken
-// none for SnapshotTimeout. That bounds each wait, also one for memory that other
-// clients hold, so no two clients can wait for each other without end.
+// await waits for a channel. It returns an error if the context ends, if trim drops the
+// client's cut, or if the client has stalled: it has bytes to read and has read none
+// for SnapshotTimeout. That bounds every wait, including one for memory that other
+// clients hold, so two clients cannot wait for each other forever.
 func (j *joiner) await(ctx context.Context, c <-chan struct{}) error {
 	select {
 	case <-c:
@@ -266,7 +265,7 @@ func (j *joiner) await(ctx context.Context, c <-chan struct{}) error {
 	}
 }
 
-// patience returns how long the client may still take nothing.
+// patience returns how much longer the client may read nothing.
 func (j *joiner) patience(timeout time.Duration) time.Duration {
 	j.snapshots.mu.Lock()
 	defer j.snapshots.mu.Unlock()

@@ -6,21 +6,20 @@ import (
 	"clustermap/internal/store"
 )
 
-// newMapProperties are the properties of a KTHXBAI whose server has an empty map
-// because it is new, not because all keys were deleted. Only clients of this
-// package get them.
+// newMapProperties are the properties of a KTHXBAI from a server whose map is empty
+// because it is new, not because all keys were deleted. Only clients of this package
+// get them.
 var newMapProperties = []byte("map=new\n")
 
-// saysNew says whether a KTHXBAI tells of a map that is new and empty.
+// saysNew reports whether a KTHXBAI announces a map that is new and empty.
 func saysNew(kthxbai kvmsg.Record) bool {
 	value, _ := kvmsg.Property(kthxbai.Props(), "map")
 	return string(value) == "new"
 }
 
-// keep copies the client's keys into the state that is to replace its own, if the
-// server's map is new and empty and the application wants that
-// (ClientOptions.KeepOnEmpty), or if the server sends no snapshots. The updates that came meanwhile are merged
-// afterwards, so they win.
+// keep copies the client's keys into the new state, if the server's map is new and
+// empty and ClientOptions.KeepOnEmpty is set, or if the server sends no snapshots.
+// Updates that arrived meanwhile are merged afterwards, so they win.
 func (s *session) keep(next *store.Map) {
 	c := s.client
 	if (!s.fresh || !c.opts.KeepOnEmpty) && !mutate.KeepOldKeys {

@@ -12,32 +12,32 @@ import (
 	"clustermap/zmtp"
 )
 
-// following is the other server of a pair, which follows this one: a position in the
-// tail. A goroutine sends it what comes, as fast as it takes it.
+// following is the connection of the passive server, as the active one sees it: a
+// position in the tail. A goroutine sends the batches after it.
 type following struct {
 	server *Server
 	peer   *sockets.Peer
 	cancel context.CancelFunc
 
 	// Guarded by the sequencer's mutex.
-	position uint64 // of the next batch that it is sent
-	sent     int64  // it has been sent everything up to this sequence
-	have     int64  // it has everything up to this sequence
-	idle     int    // looks since have rose last, or nothing was owed
-	base     int64  // sequence of the map that it was sent last, 0 if none
-	hasMap   bool   // it has told that it has the map
-	behind   int    // looks since then, if updates do not wait for it
-	gone     bool   // its connection has ended, or is about to
-	bye      bool   // it said that it ends
-	seen     uint64 // sends when judge looked last
-	stuck    int    // looks since, if one send was under way all the time
+	position uint64 // of the next batch to send
+	sent     int64  // all updates up to this sequence were sent
+	have     int64  // all updates up to this sequence were acknowledged
+	idle     int    // looks since have last increased or nothing was unacknowledged
+	base     int64  // sequence of the last map that was sent, or 0
+	hasMap   bool   // it has acknowledged the map
+	behind   int    // looks since then while updates do not wait for it
+	gone     bool   // the connection has ended or is about to
+	bye      bool   // it has announced its end
+	seen     uint64 // sends at the last look
+	stuck    int    // looks during which one send has been in progress
 
-	sends atomic.Uint64 // rises when a send begins and when it ends: odd in between
+	sends atomic.Uint64 // rises when a send begins and when it ends, so it is odd in between
 }
 
-// followedBy begins to send a peer what it asks for. It takes the place of an earlier
-// follower: that is the same server, before its connection broke. One that works is
-// not replaced from another address. With CURVE only the owner of the other server's
+// followedBy starts to send a peer what it requests. The peer replaces an earlier
+// follower, which is the same server before its connection broke. A follower that works
+// is not replaced from another address. With CURVE only the owner of the other server's
 // key may follow.
 func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followRequest) {
 	if key := s.pair.peerKey; !key.IsZero() && peer.PublicKey() != key {
@@ -54,7 +54,7 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 	case q.passive:
 		err = errNotActive
 	case old != nil && old.peer == peer:
-		err = errFollower // two answers would be mixed up
+		err = errFollower // two transfers would be mixed up
 	case old != nil && !old.gone && !old.bye && q.commits.peer && old.address() != f.address():
 		err = errFollowed
 	}
@@ -105,11 +105,10 @@ var (
 	errFollower  = errors.New("chp: unexpected message of the passive server")
 )
 
-// address returns the follower's network address without a port.
 func (f *following) address() string { return f.peer.Property("Peer-Address") }
 
-// run sends the tail from where the follower is, or the map first, until the context
-// or the connection ends.
+// run sends the tail from the follower's position on, or the whole map first, until the
+// context or the connection ends.
 func (f *following) run(ctx context.Context, r followRequest) error {
 	q := &f.server.sequencer
 	q.mu.Lock()
@@ -182,11 +181,11 @@ func (f *following) run(ctx context.Context, r followRequest) error {
 	}
 }
 
-// followPortion is how many bytes of the tail a follower is sent at a time.
+// followPortion is the number of bytes of the tail that are read at a time.
 const followPortion = 1 << 20
 
-// send sends messages in wire form. It waits as long as the follower goes on reading:
-// see pair.judge.
+// send sends messages in wire form. While the follower keeps reading, it waits without
+// a time limit: see pair.judge.
 func (f *following) send(ctx context.Context, wire []byte, n int, owner sockets.Owner) error {
 	f.sends.Add(1)
 	err := f.server.router.SendWire(ctx, f.peer, wire, n, owner)
@@ -199,8 +198,8 @@ func (f *following) control(ctx context.Context, name string, body []byte) error
 	return f.send(ctx, appendControl(nil, name, body), 1, nil)
 }
 
-// standsStill notes another look at the follower, and says whether one send has been under
-// way for a time, given the time between two looks. mu must be held.
+// standsStill counts a look, and reports whether one send has been in progress for
+// most, given the time between looks. mu must be held.
 func (f *following) standsStill(most, look time.Duration) bool {
 	now := f.sends.Load()
 	if now%2 == 0 || now != f.seen {
@@ -211,9 +210,9 @@ func (f *following) standsStill(most, look time.Duration) bool {
 	return time.Duration(f.stuck)*look >= most
 }
 
-// sendBase sends the whole map, as it is at a cut; the tail continues it. What comes
-// meanwhile must stay in the tail until the follower gets there, or it would have to be
-// sent the map again, and without end if clients go on writing as fast. It may take up as
+// sendBase sends the whole map as of a cut; the tail continues it. The tail keeps the
+// updates that arrive meanwhile until the follower has caught up. Otherwise the map
+// would have to be sent again, and again while clients write as fast. They may use as
 // much memory as the map.
 func (f *following) sendBase(ctx context.Context) error {
 	q := &f.server.sequencer
@@ -259,11 +258,11 @@ func (f *following) sendBase(ctx context.Context) error {
 	return f.control(ctx, nameDone, nil)
 }
 
-// basePortion is how many bytes of the map a follower is sent at a time.
+// basePortion is the number of bytes of the map that are sent at a time.
 const basePortion = 64 << 10
 
-// resume returns the position in the tail that continues what a follower has, and
-// false if there is none. mu must be held.
+// resume returns the position in the tail after what a follower has, and false if the
+// follower needs the whole map. mu must be held.
 func (q *sequencer) resume(r followRequest) (position uint64, ok bool) {
 	if r.mapID != q.mapID {
 		return 0, false
@@ -274,7 +273,7 @@ func (q *sequencer) resume(r followRequest) (position uint64, ok bool) {
 	return q.tail.end(), q.newest == reign{r.reign, r.last}
 }
 
-// hears takes a message of a peer: HAVE or BYE, and FOLLOW.
+// hears handles a message of the other server: FOLLOW, HAVE or BYE.
 func (s *Server) hears(ctx context.Context, peer *sockets.Peer, m zmtp.Message) {
 	if m.Len() != 2 || s.pair == nil {
 		return
@@ -301,13 +300,13 @@ func (s *Server) hears(ctx context.Context, peer *sockets.Peer, m zmtp.Message) 
 	}
 }
 
-// caughtUp is how many updates a follower may be behind to be waited for from then on.
-// If it is further behind for the time-out, though it has the map and goes on, it is
-// waited for all the same: it would never catch up with updates that come as fast as it
-// can take them.
+// caughtUp is the number of updates that a follower may be behind for updates to wait
+// for it from then on. If it has the map and stays further behind for the time-out,
+// updates wait for it all the same: otherwise it would never catch up with clients that
+// write as fast as it can read.
 const caughtUp = 1 << 14
 
-// acknowledged notes what a follower has.
+// acknowledged records that a follower has everything up to a sequence.
 func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -321,8 +320,8 @@ func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) {
 	}
 	f.have, f.hasMap = sequence, sequence >= f.base
 	if f.have > q.commits.acked {
-		// Only this counts as progress: a follower that connects again and again and
-		// takes nothing is not waited for without end.
+		// Only this is progress: updates must not wait forever for a follower that
+		// reconnects again and again and acknowledges nothing.
 		q.commits.acked, f.idle = f.have, 0
 	}
 	if !q.commits.peer && q.acks > 1 && f.hasMap && !f.gone && !f.bye &&
@@ -333,15 +332,15 @@ func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) {
 	q.commit()
 }
 
-// alone has updates committed without the other server. mu must be held.
+// alone makes updates commit without the other server. mu must be held.
 func (q *sequencer) alone() {
 	q.commits.peer = false
 	q.noteWaits()
 	q.commit()
 }
 
-// fullest returns how full the fullest queue is, from 0 to 1: those of the subscribers,
-// and the part of the tail that the other server has not been sent.
+// fullest returns the fill level of the fullest queue, from 0 to 1: of the subscribers,
+// or the part of the tail that was not yet sent to the other server.
 func (s *Server) fullest() float64 {
 	full := s.publisher.Fullest()
 	if s.pair == nil {

@@ -20,8 +20,8 @@ func (s *session) apply() error {
 		if err := s.sub.RecvBatch(s.ctx, &s.batch); err != nil {
 			return err
 		}
-		// What was queued may have been read long ago, and the reader may be
-		// waiting for us since: the server is not silent, we were slow.
+		// The batch may have waited in the queue, and the reader for room in it: then
+		// the client was slow, and the server not silent.
 		s.watchdog.heard.Or(earSubscriber)
 		wire := s.batch.Wire()
 		s.arrived += int64(extent(s.batch.Spans()))
@@ -62,7 +62,7 @@ func (c *Client) tidy(s *session) {
 	}
 }
 
-// tidyPortions is how many portions of tidying a client does at a time: some
+// tidyPortions is the number of portions that a client tidies at a time: some
 // milliseconds.
 const tidyPortions = 32
 
@@ -73,9 +73,8 @@ func (s *session) countStale() {
 	}
 }
 
-// install makes a session's store the client's state, and lets updates be sent. Watches
-// get a cut of either store, and work out the differences later, in their own
-// goroutines.
+// install makes a session's store the client's state and lets updates be sent. Watches
+// get a cut of both states and compute the differences later, in their own goroutines.
 func (c *Client) install(s *session) {
 	c.mu.Lock()
 	old := c.state.Load()
@@ -104,8 +103,8 @@ func (c *Client) install(s *session) {
 	c.linked(s.server.name)
 }
 
-// uninstall ends what install began: updates wait for the next session, and those that
-// were sent are kept for it or become uncertain. The state stays readable.
+// uninstall undoes install: updates wait for the next session, and those that were sent
+// are kept for it or become uncertain. The state stays readable.
 func (c *Client) uninstall(s *session) {
 	changed := c.status.set(StateInitial, s.server.name)
 	c.writer.end()
@@ -114,8 +113,8 @@ func (c *Client) uninstall(s *session) {
 	}
 }
 
-// apply applies a batch of KVPUBs, queues it for the watches, and finds the client's
-// own updates in it. It does not allocate.
+// apply applies a batch of KVPUBs, queues it for the watches, and recognizes the
+// client's own updates. It does not allocate.
 func (c *Client) apply(s *session, wire []byte, spans []sockets.Span) {
 	c.mu.Lock()
 	s.deadlines.follow(wire, spans)
@@ -127,7 +126,7 @@ func (c *Client) apply(s *session, wire []byte, spans []sockets.Span) {
 	c.mu.Unlock()
 	c.updates.Add(uint64(len(spans)))
 
-	// Only now: a SetSync that returns finds its update in the state.
+	// After the update is applied: Get must find it when SetSync returns.
 	if !c.writing.Load() {
 		return
 	}

@@ -22,7 +22,7 @@ type logQueue struct {
 	mu      sync.Mutex
 	entries []logEntry // in order; logRoom of them at most
 	kinds   map[string]*logKind
-	dropped uint64        // found no room since that was logged last
+	dropped uint64        // records without room since the last report
 	wake    chan struct{} // capacity 1
 	ended   chan struct{} // closed when the goroutine has ended; nil before it starts
 	closed  bool
@@ -30,7 +30,7 @@ type logQueue struct {
 	abandoned atomic.Bool // close has stopped waiting: queued records are dropped
 }
 
-// logEntry is a record and the handler it is for.
+// logEntry is a record and its handler.
 type logEntry struct {
 	handler slog.Handler
 	record  slog.Record
@@ -41,8 +41,8 @@ type logKind struct {
 	begun   time.Time
 	level   slog.Level
 	n       int
-	omitted uint64       // records left out since that was logged last
-	handler slog.Handler // of the last of those
+	omitted uint64       // records omitted since the last report
+	handler slog.Handler // of the last omitted record
 }
 
 const (
@@ -126,7 +126,7 @@ func (q *logQueue) allow(e logEntry) bool {
 		return true
 	}
 	if k.omitted++; k.omitted == 1 {
-		signal(q.wake) // run may be asleep without its ticker, and has this to report
+		signal(q.wake) // run may sleep without its ticker, and must report this
 	}
 	k.level, k.handler = e.record.Level, e.handler
 	return false
@@ -148,7 +148,7 @@ func (q *logQueue) run() {
 			if q.abandoned.Load() {
 				return
 			}
-			_ = e.handler.Handle(context.Background(), e.record) // there is nobody to tell
+			_ = e.handler.Handle(context.Background(), e.record) // there is no one to report the error to
 			batch[i] = logEntry{}
 		}
 		if len(batch) > 0 {
