@@ -83,15 +83,15 @@ func NewMap(o MapOptions) *Map {
 	return m
 }
 
-// stripe returns the stripe of a key. It takes bits of the hash that are neither
-// those of the shard nor the first that a table uses, so that the tables of a
-// stripe fill evenly.
+// stripe returns the stripe of a key. It uses bits of the hash that neither select the
+// shard nor are the first that a table uses, so that the tables of a stripe fill
+// evenly.
 func (m *Map) stripe(hash uint64) *mapStripe {
 	return &m.stripes[store.SpareBits(hash)&uint64(len(m.stripes)-1)]
 }
 
-// shards returns the number of tables for the index of a stripe. All stripes
-// together have 256 or more, as one store has; each has a few.
+// shards returns the number of tables in the index of a stripe. All stripes together
+// have at least 256, as one store has.
 func (m *Map) shards() int { return max(store.MaxShards>>m.shift, 8) }
 
 // Get returns a copy of the value of key, and whether the key exists.

@@ -13,46 +13,46 @@ import (
 	"clustermap/sockets"
 )
 
-// members are the clients of this package that a server knows, by what they
-// announce of themselves (propertyClient). It brings together the connections of
-// one client, and knows which of those to the collector are former ones: a network
-// can deliver what was sent over a connection long after the client has given it
-// up, and after what it has sent over the next one.
+// members are the clients of this package that a server knows, by their identity
+// (propertyClient). It relates the connections of one client to each other, and
+// recognizes former connections to the collector: a network can deliver updates long
+// after the client has closed the connection, and after updates that it sent over the
+// next one.
 //
-// A client whose connections have all gone is remembered for a while. So the size
-// is bounded by the connections and maxGone.
+// A client without connections is remembered for a while. So the size is bounded by the
+// number of connections and maxGone.
 type members struct {
 	mu    sync.Mutex
 	byID  map[string]*member
 	peers map[*sockets.Peer]membership // connections to the collector
 
 	connected map[*sockets.Peer]bool // all connections
-	order     uint64                 // of the last connection in peers
-	gone      list.List              // of *member without connections, the longest gone first
+	order     uint64                 // membership.order of the newest connection in peers
+	gone      list.List              // of *member without connections, longest gone first
 }
 
 // member is one client.
 type member struct {
 	id          string
-	highest     uint64                   // the highest generation that an update was taken from
-	last        *sockets.Peer            // the connection that the last one came over, nil if all have gone
+	highest     uint64                   // the highest generation of which an update was accepted
+	last        *sockets.Peer            // the connection of the last accepted update; nil after all have ended
 	lastOrder   uint64                   // membership.order of last
-	snapshots   map[uint64]*sockets.Peer // its snapshot connections, by generation
+	snapshots   map[uint64]*sockets.Peer // snapshot connections, by generation
 	connections int
-	unreported  int           // bytes of updates since it was told its progress; of the collector's goroutine
-	since       time.Time     // gone since
-	place       *list.Element // in members.gone
+	unreported  int           // bytes of updates since the last progress report; owned by the collector's goroutine
+	since       time.Time     // when its last connection ended
+	place       *list.Element // in members.gone, or nil
 }
 
-// membership says which client a connection to the collector belongs to; member is
-// nil if that is not a client of this package.
+// membership relates a connection to the collector to its client. member is nil for a
+// client of another implementation.
 type membership struct {
 	sender
 	generation uint64
-	order      uint64 // rises from one connection to the next
+	order      uint64 // increases from connection to connection
 }
 
-// How many clients without a connection are remembered, and for how long.
+// Bounds of the clients without connections that are remembered.
 const (
 	maxGone  = 4096
 	goneTime = 10 * time.Minute
@@ -64,7 +64,7 @@ func (m *members) init() {
 	m.connected = map[*sockets.Peer]bool{}
 }
 
-// identify returns what a peer announced.
+// identify returns the identity and generation that a peer announced.
 func identify(p *sockets.Peer) (id string, generation uint64, ok bool) {
 	if id = p.Property(propertyClient); len(id) != clientIDSize {
 		return "", 0, false
@@ -73,7 +73,7 @@ func identify(p *sockets.Peer) (id string, generation uint64, ok bool) {
 	return id, generation, err == nil
 }
 
-// watch keeps track of the connections to a port.
+// watch handles a monitor event of one of the server's ports.
 func (m *members) watch(e sockets.Event, port string) {
 	if e.Kind != sockets.HandshakeSucceeded && e.Kind != sockets.Disconnected {
 		return
@@ -115,8 +115,7 @@ func (m *members) watch(e sockets.Event, port string) {
 	}
 }
 
-// join counts one more connection of a client, and returns the client. mu must be
-// held, here and in leave.
+// addConnection adds a connection of a client, and returns the client. mu must be held.
 func (m *members) addConnection(id string) *member {
 	who := m.byID[id]
 	if who == nil {
@@ -131,6 +130,8 @@ func (m *members) addConnection(id string) *member {
 	return who
 }
 
+// removeConnection removes a connection of a client, and forgets the clients that have
+// been without one for too long. mu must be held.
 func (m *members) removeConnection(id string, generation uint64, peer *sockets.Peer) {
 	who := m.byID[id]
 	if who == nil {
@@ -156,8 +157,7 @@ func (m *members) removeConnection(id string, generation uint64, peer *sockets.P
 	}
 }
 
-// senderOf returns what the peer announced of its updates, given the client that it
-// belongs to.
+// senderOf returns what a peer announced about its updates. who is its client.
 func senderOf(p *sockets.Peer, who *member) sender {
 	s := sender{member: who}
 	if every, err := strconv.ParseUint(p.Property(propertyOrder), 10, 31); err == nil {
@@ -168,15 +168,15 @@ func senderOf(p *sockets.Peer, who *member) sender {
 	return s
 }
 
-// from returns who sent a batch, and whether it must be refused because the server
-// has taken updates that the same client sent over a later connection. If not, it
-// notes that the server takes it now. It is called once a batch, by the one goroutine
-// that takes updates.
+// from returns the sender of a batch. former reports that the batch must be refused,
+// because the server has accepted updates that the same client sent over a later
+// connection. Otherwise from records that the server accepts updates of this
+// connection. Only the collector's goroutine calls it, once per batch.
 func (m *members) from(p *sockets.Peer) (who sender, former bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	from, known := m.peers[p]
-	if !known { // the connection has ended, and this was still queued
+	if !known { // the connection has ended, and the batch was still queued
 		id, generation, ok := identify(p)
 		if ok {
 			from = membership{sender: senderOf(p, m.byID[id]), generation: generation}
@@ -185,16 +185,15 @@ func (m *members) from(p *sockets.Peer) (who sender, former bool) {
 	return from.sender, from.member != nil && !mutate.NoRepeatCheck && m.replaced(p, from, known)
 }
 
-// replaced says whether a client's connection has been replaced by a later one that
-// the server has taken updates from. If not, it notes that it takes some from this
-// one. mu must be held.
+// replaced reports whether the server has accepted updates of a later connection of the
+// same client. If not, it records that this is now the latest one. mu must be held.
 func (m *members) replaced(p *sockets.Peer, from membership, known bool) bool {
 	who := from.member
 	if from.generation < who.highest {
 		return true
 	}
-	// A session dials the collectors of other servers again by itself. Then what the
-	// connection before delivers late has the same generation.
+	// A session reconnects to the collectors of other servers by itself. Then updates
+	// that arrive late over the previous connection have the same generation.
 	if from.generation == who.highest && who.last != nil && p != who.last && (!known || from.order < who.lastOrder) {
 		return true
 	}
@@ -205,10 +204,9 @@ func (m *members) replaced(p *sockets.Peer, from membership, known bool) bool {
 	return false
 }
 
-// snapshotPeer returns the snapshot connection of the session that has the given
-// connection to the collector, or nil. A client that connects several times side
-// by side has snapshot connections of other sessions as well: those it gives up,
-// and on one that is receiving a snapshot a refusal would only be in the way.
+// snapshotPeer returns the snapshot connection of the session to which a connection to
+// the collector belongs, or nil. A client that makes several attempts to connect has
+// snapshot connections of other sessions too; a refusal does not belong there.
 func (m *members) snapshotPeer(collector *sockets.Peer) *sockets.Peer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -219,15 +217,15 @@ func (m *members) snapshotPeer(collector *sockets.Peer) *sockets.Peer {
 	return from.member.snapshots[from.generation]
 }
 
-// size returns how many clients are known.
+// size returns the number of known clients.
 func (m *members) size() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.byID)
 }
 
-// disconnectAll ends the connections of all clients, for the reason given. One that
-// only asks how the server is, or for a handover, stays.
+// disconnectAll ends the connections of all clients. Connections that only ask for the
+// status or a handover stay.
 func (m *members) disconnectAll(reason error) {
 	m.mu.Lock()
 	all := slices.Collect(maps.Keys(m.connected))

@@ -48,15 +48,15 @@ var (
 	errModelProperties = fmt.Errorf("%w: models 1 to 4 have no properties and no times to live", ErrModel)
 )
 
-// dialect describes how a model differs from the others on the wire. Messages are
-// converted to and from the form of the full protocol at the sockets; the rest of the
-// package does not depend on the model.
+// dialect describes how a model differs on the wire. Messages are converted to and from
+// the form of the full protocol at the sockets; the rest of the package does not depend
+// on the model.
 type dialect struct {
-	full      bool // HUGZ, a SUB as collector, pairs of servers, what clients and servers of this package announce
+	full      bool // HUGZ, a SUB as collector, pairs of servers, and the extensions of this package
 	three     bool // messages have three frames
 	subtrees  bool // a request names a subtree
-	collector bool // the guide's server takes updates
-	snapshots bool // there is a ROUTER, on P; if not, the publisher is there
+	collector bool // the guide's server accepts updates
+	snapshots bool // there is a ROUTER on P; otherwise the publisher is on P
 }
 
 func (m Model) dialect() dialect {
@@ -64,7 +64,6 @@ func (m Model) dialect() dialect {
 	return dialect{full: m == 6, three: m < 5, subtrees: m > 3, collector: m > 2, snapshots: m > 1}
 }
 
-// check returns an *OptionError if there is no such model.
 func (m Model) check() error {
 	if m < 0 || m > fullModel {
 		return &OptionError{"Model", fmt.Sprintf("is %d; Clone has models 1 to 6", int(m))}
@@ -72,9 +71,9 @@ func (m Model) check() error {
 	return nil
 }
 
-// meets returns an error if a server, which one of its connections shows, is of this
-// package and of a model with other sockets or frames. confirms says that the server
-// is of this package, so that its publisher confirms subscriptions.
+// meets returns an error if a server of this package has a model with other sockets or
+// frames. server is one of its connections. confirms reports whether the server is of
+// this package and so confirms subscriptions.
 func (d dialect) meets(server *sockets.Peer) (confirms bool, err error) {
 	model := fullModel
 	if text := server.Property(propertyModel); text != "" {
@@ -93,7 +92,8 @@ func (d dialect) meets(server *sockets.Peer) (confirms bool, err error) {
 	return true, nil
 }
 
-// ports returns the distances of snapshots, publisher and collector from P.
+// ports returns the offsets of snapshots, publisher and collector from P; -1 means that
+// there is no such port.
 func (d dialect) ports() (snapshot, publisher, collector int) {
 	if d.snapshots {
 		return 0, 1, 2
@@ -101,7 +101,8 @@ func (d dialect) ports() (snapshot, publisher, collector int) {
 	return -1, 0, 2
 }
 
-// carries says whether an update with such properties can be sent.
+// carries returns an error if an update with this value and these properties cannot be
+// sent.
 func (d dialect) carries(value, props []byte) error {
 	switch {
 	case !d.three:

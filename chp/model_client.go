@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// mostGrace is how long a client waits for its subscriptions to be in force if
-	// the server answers no PINGs. The connection is there by then, so they have but
-	// one way to go.
+	// mostGrace is how long a client waits for its subscriptions to take effect if the
+	// server answers no PINGs. The connection exists by then, so the subscriptions
+	// need only half a round trip.
 	mostGrace = time.Second
 
-	// leastGrace is how long it waits after the answer. libzmq answers in a thread of
-	// its own; the one that publishes looks for subscriptions every millisecond or
+	// leastGrace is how long it waits after the answer. libzmq answers in its I/O
+	// thread; the thread that publishes checks for subscriptions every millisecond or
 	// so, before it sends.
 	leastGrace = 50 * time.Millisecond
 )
 
-// silence returns how long the server may be silent, or less than 0 for ever.
+// silence returns how long the server may be silent. A negative value means no limit.
 func (c *Client) silence() time.Duration {
 	if !c.dialect.full {
 		return -1
@@ -29,9 +29,9 @@ func (c *Client) silence() time.Duration {
 	return c.opts.HeartbeatTimeout
 }
 
-// likely waits until the subscriptions are likely to be in force, at a server that
-// need not send anything. It takes no message: what comes this early may not be in the
-// snapshot, and without snapshots the first one counts.
+// likely waits until the subscriptions have probably taken effect, at a server that may
+// have nothing to publish. It receives no message: this early one may not be in the
+// snapshot, and without snapshots the first message counts.
 func (s *session) likely() error {
 	most, cancel := context.WithTimeout(s.ctx, min(mostGrace, s.client.opts.SyncTimeout))
 	defer cancel()
@@ -43,7 +43,7 @@ func (s *session) likely() error {
 	return s.ctx.Err()
 }
 
-// prepare returns what a socket's Prepare is to be, given a function for records.
+// prepare returns a socket's Prepare function, given one that handles records.
 func (s *session) prepare(records func(*sockets.Batch)) func(*sockets.Batch) {
 	if !s.client.dialect.three {
 		return records
@@ -63,7 +63,7 @@ func (d dialect) request(subtree string) [][]byte {
 	return frames
 }
 
-// requests returns what to ask a server of another kind for.
+// requests returns the subtrees to request from a server of another implementation.
 func (d dialect) requests(s *subtrees) subtrees {
 	if !d.subtrees {
 		return newSubtrees(nil)
@@ -80,7 +80,7 @@ type updateSocket interface {
 	CloseContext(ctx context.Context) error
 }
 
-// newUpdateSocket makes the socket that sends records to a server's collector.
+// newUpdateSocket returns a socket that sends records to a server's collector.
 func (s *session) newUpdateSocket(o sockets.Options) (updateSocket, error) {
 	d := s.client.dialect
 	if d.full {
@@ -90,7 +90,7 @@ func (s *session) newUpdateSocket(o sockets.Options) (updateSocket, error) {
 		}
 		return p, nil
 	}
-	o.Immediate = true // what waits for a connection may still go to the next server
+	o.Immediate = true // without a connection, updates can still go to the next server
 	p, err := sockets.NewPush(o)
 	switch {
 	case err != nil:
@@ -104,8 +104,8 @@ func (s *session) newUpdateSocket(o sockets.Options) (updateSocket, error) {
 // pushUplink is an uplink to a PULL.
 type pushUplink struct{ *sockets.Push }
 
-// WaitSubscribers returns nil: a PULL takes everything, and nothing is sent before it
-// is connected.
+// WaitSubscribers returns nil: a PULL receives everything, and nothing is sent before
+// it is connected.
 func (pushUplink) WaitSubscribers(context.Context, []byte, int) error { return nil }
 
 // threeUplink is an uplink that sends messages of three frames.

@@ -10,14 +10,14 @@ import (
 
 var errThreeFrames = &MessageError{Reason: ReasonFrameCount, Detail: "want key, sequence, value"}
 
-// widened is how many bytes widen adds to a message at most: the headers of two
-// frames, and a UUID.
+// widened is the greatest number of bytes that widen adds to a message: the headers of
+// two frames, and a UUID.
 const widened = 2 + kvmsg.UUIDSize + 2
 
-// widen brings a batch of messages of three frames into the form of records, with
-// empty properties. The UUID is the one that sent knows for the message, if any; sent
-// may be nil. What does not have three frames is counted and dropped. It runs in
-// Prepare, before the function that inspects records.
+// widen converts a batch of messages of three frames to records with empty properties.
+// The UUID is the one that sent, which may be nil, has for the message. It counts and
+// drops messages that do not have three frames. It runs in Prepare, before the function
+// that checks records.
 func widen(b *sockets.Batch, refused *refusals, sent *sentUpdates) {
 	wire, spans := b.Wire(), b.Spans()
 	size := 0
@@ -77,29 +77,30 @@ func appendWide(dst, m []byte, sent *sentUpdates) ([]byte, error) {
 	return kvmsg.AppendFrame(dst, value, 0), nil
 }
 
-// appendThree appends a record as a message of three frames, which is shorter.
+// appendThree appends a record as a message of three frames, which is shorter than the
+// record.
 func appendThree(dst []byte, r kvmsg.Record) []byte {
 	size := r.Size()
 	dst = append(dst, r[:r.KeyEnd()+2+kvmsg.SequenceSize]...)
 	return append(dst, r[size-kvmsg.FrameSize(len(r.Value())):size]...)
 }
 
-// maxSentUpdates bounds sentUpdates: to some 20 MB. Older updates are forgotten, so
-// that they become uncertain.
+// maxSentUpdates bounds sentUpdates, to about 20 MB. Older updates are forgotten and
+// become uncertain.
 const maxSentUpdates = 1 << 18
 
-// sentUpdates are the updates that a session has sent in three frames and that have
-// not come back, in their order. It gives them their UUID again when they do.
+// sentUpdates are the updates, in order, that a session has sent in three frames and
+// that have not come back. It finds their UUIDs when they do.
 //
-// A nil *sentUpdates has none. It is safe for concurrent use.
+// A nil *sentUpdates is empty. It is safe for concurrent use.
 type sentUpdates struct {
 	seed maphash.Seed
 	most int // maxSentUpdates
 
 	mu    sync.Mutex
-	queue []sentUpdate // from first on
+	queue []sentUpdate
 	first int
-	count map[uint64]int // how many in the queue have a hash
+	count map[uint64]int // number of updates in the queue with a hash
 }
 
 type sentUpdate struct {
@@ -115,7 +116,7 @@ func (u *sentUpdates) hash(key, value []byte) uint64 {
 	return maphash.Bytes(u.seed, key)*31 ^ maphash.Bytes(u.seed, value)
 }
 
-// note remembers an update that is about to be sent, unless it is not expected back.
+// note adds an update that is about to be sent, unless it will not come back.
 func (u *sentUpdates) note(r kvmsg.Record) {
 	id := r.UUID()
 	if len(id) != kvmsg.UUIDSize || uuidNumber(id, 1) == 0 {
@@ -135,8 +136,8 @@ func (u *sentUpdates) note(r kvmsg.Record) {
 	u.count[s.hash]++
 }
 
-// take returns the UUID of the oldest update with this key and value. It forgets that
-// one and all that were sent before it, since updates come back in their order.
+// match returns the UUID of the oldest update with this key and value. It forgets that
+// one and all that were sent before it, because updates come back in order.
 func (u *sentUpdates) match(key, value []byte) (id [kvmsg.UUIDSize]byte, ok bool) {
 	if u == nil {
 		return id, false
@@ -154,7 +155,7 @@ func (u *sentUpdates) match(key, value []byte) (id [kvmsg.UUIDSize]byte, ok bool
 	}
 }
 
-// pop forgets the oldest update. mu must be held.
+// pop removes the oldest update. mu must be held.
 func (u *sentUpdates) pop() sentUpdate {
 	s := u.queue[u.first]
 	u.first++

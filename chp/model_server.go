@@ -8,13 +8,13 @@ import (
 	"clustermap/zmtp"
 )
 
-// publisher takes the updates that a server publishes, as records.
+// publisher publishes updates in the form of records.
 type publisher interface {
 	SendSpans(ctx context.Context, wire []byte, spans []sockets.Span, owner sockets.Owner) error
 	SendWire(ctx context.Context, wire []byte, messages int, owner sockets.Owner) error
 }
 
-// publisher returns what publishes in the dialect through a socket.
+// publisher returns a publisher that sends in this dialect through a socket.
 func (d dialect) publisher(p *sockets.Pub) publisher {
 	if d.three {
 		return &threePublisher{Pub: p}
@@ -45,7 +45,7 @@ func (p *threePublisher) SendSpans(ctx context.Context, wire []byte, spans []soc
 	return p.Pub.SendSpans(ctx, out, p.spans, c)
 }
 
-// collector is the socket on which a server takes updates: SUB, or PULL before model
+// collector is the socket on which a server receives updates: SUB, or PULL before model
 // 6.
 type collector interface {
 	binder
@@ -54,14 +54,14 @@ type collector interface {
 	Close() error
 }
 
-// binder is a socket of a server.
+// binder is a socket that a server binds.
 type binder interface {
 	Bind(ctx context.Context, endpoint string) error
 	Unbind(endpoint string) error
 	LastEndpoint() string
 }
 
-// newCollector makes the socket. o.Prepare gets records.
+// newCollector returns the collector. o.Prepare is called with records.
 func (d dialect) newCollector(o sockets.Options, refused *refusals) (collector, error) {
 	if prepare := o.Prepare; d.three {
 		o.Prepare = func(b *sockets.Batch) {
@@ -83,7 +83,8 @@ func (d dialect) newCollector(o sockets.Options, refused *refusals) (collector, 
 	return s, s.Subscribe("")
 }
 
-// parseRequest reads a snapshot request of a client, which may be one of ours.
+// parseRequest parses a snapshot request. ours reports that the client is of this
+// package.
 func (d dialect) parseRequest(m zmtp.Message, ours bool) (want, error) {
 	if d.subtrees {
 		w, err := parseRequest(m, ours && d.full)

@@ -13,74 +13,74 @@ import (
 )
 
 // A client of this package numbers its updates 1, 2, 3 … in the order in which it
-// sends them, and repeats what a connection may have lost, in the same order and
-// with the same numbers. A server applies each number once.
+// sends them. It repeats updates that a connection may have lost, in the same order
+// and with the same numbers. A server applies each number once.
 //
-// Over one connection numbers arrive in order and without gaps, and a new session
-// begins no later than where the server says that it is. So whatever the connections
-// of one client deliver, and however late, what the server has taken is always all
-// numbers up to some counter. One counter a client is all that must be remembered.
+// Over one connection numbers arrive in order and without gaps. A new session starts
+// no later than after the last number that the server reports. So whatever the
+// connections of a client deliver, and however late, the server has always accepted
+// all numbers up to some counter, and one counter per client is enough.
 
 // clientID is a client's identity (propertyClient).
 type clientID [clientIDSize / 2]byte
 
-// sender says whose updates a batch has. The zero sender numbers nothing.
+// sender describes the client that sent a batch. The zero sender does not number its
+// updates.
 type sender struct {
 	id       clientID
 	numbered bool    // the sequence fields hold order numbers, or 0
-	every    int     // tell its progress after so many bytes of updates, 0: never
-	member   *member // nil if it is not known any more
+	every    int     // report its progress after this many bytes of updates; 0 means never
+	member   *member // nil if it is no longer known
 }
 
-// origins knows how far each client has come: the counter of its numbered updates.
-// It is bounded; the client that has sent nothing for longest is forgotten first.
-// It is not safe for concurrent use.
+// origins holds the progress of each client: the counter of its numbered updates. It is
+// bounded; the client that has sent nothing for the longest time is forgotten first. It
+// is not safe for concurrent use.
 type origins struct {
 	byID map[clientID]*progress
-	used progress // head of a ring: next is the one that was used last
+	used progress // head of a ring; next is the most recently used one
 
-	// forgotten is the highest sequence at which a client was last heard of that
-	// was forgotten: an unknown client whose first update is later has not been
-	// forgotten.
+	// forgotten is the highest progress.at of all forgotten clients. An unknown client
+	// whose first update has a higher sequence was not forgotten.
 	forgotten int64
 }
 
-// maxOrigins bounds the clients in origins: some 10 MB.
+// maxOrigins bounds the clients in origins: about 10 MB.
 const maxOrigins = 1 << 16
 
-// progress is how far one client has come.
+// progress is the progress of one client.
 type progress struct {
 	id         clientID
-	counter    uint64 // every number up to this one has been taken, or skipped
-	at         int64  // sequence of the map when the last one was taken
-	skips      []skip // numbers that were not applied, in their order
-	missed     uint64 // if above counter: the first number that was left out, see miss
+	counter    uint64 // all numbers up to this one were accepted or skipped
+	at         int64  // sequence of the map when the last one was accepted
+	skips      []skip // numbers that were not applied, in order
+	missed     uint64 // if above counter: the first number that was not accepted, see miss
 	prev, next *progress
 }
 
-// skip is a range of order numbers of updates that were not applied: the server
-// refused them, or they were meant for another server.
+// skip is a range of order numbers of updates that were not applied: the server refused
+// them, or they were sent to another server.
 type skip struct {
 	first, last uint64
 	reason      Reason // of the refusal, or one of those below
 }
 
 const (
-	// skipUnknown: why is not known.
+	// skipUnknown means that the reason is not known.
 	skipUnknown Reason = 0xFD
-	// skipSome: some updates in the range were not applied; which ones is not known.
+	// skipSome means that an unknown part of the range was not applied.
 	skipSome Reason = 0xFF
 )
 
-// maxSkips bounds the ranges of one client. Beyond it the oldest become one in which
-// some were skipped.
+// maxSkips bounds the ranges of one client. Beyond it the two oldest are merged into
+// one with skipSome.
 const maxSkips = 64
 
 // find returns a client's progress, or nil.
 func (o *origins) find(id clientID) *progress { return o.byID[id] }
 
-// use returns a client's progress, which it makes if there is none, and which has
-// been used last now.
+// use returns a client's progress, which it creates if necessary and makes the most
+// recently used.
 func (o *origins) use(id clientID) *progress {
 	if o.byID == nil {
 		o.clear()
@@ -108,9 +108,9 @@ func (o *origins) use(id clientID) *progress {
 
 func (o *origins) unlink(p *progress) { p.prev.next, p.next.prev = p.next, p.prev }
 
-// note sets a client's counter, as a log tells of it: updates of them were applied as
-// one batch behind sequence at. If that leaves numbers out, some were skipped. A
-// counter that is not above the present one changes nothing.
+// note sets a client's counter from a log or the active server: updates of its updates
+// were applied as one batch after sequence at. If that leaves numbers out, some of them
+// were skipped. A counter that is not above the present one changes nothing.
 func (o *origins) note(id clientID, counter uint64, updates int, at int64) {
 	p := o.use(id)
 	if counter <= p.counter {
@@ -122,13 +122,13 @@ func (o *origins) note(id clientID, counter uint64, updates int, at int64) {
 	p.counter, p.at = counter, max(p.at, at)
 }
 
-// clear forgets all clients, and that there were any.
+// clear forgets all clients and the sequence forgotten.
 func (o *origins) clear() {
 	*o = origins{byID: map[clientID]*progress{}}
 	o.used.prev, o.used.next = &o.used, &o.used
 }
 
-// skip notes that the numbers from first to last were not applied.
+// skip records that the numbers from first to last were not applied.
 func (p *progress) skip(first, last uint64, reason Reason) {
 	i := len(p.skips)
 	for i > 0 && p.skips[i-1].first > first {
@@ -137,7 +137,7 @@ func (p *progress) skip(first, last uint64, reason Reason) {
 	if i > 0 {
 		switch before := &p.skips[i-1]; {
 		case before.last >= last:
-			return // in a range of which it is not known what was skipped
+			return // already in a range with skipSome
 		case before.reason == reason && before.last+1 == first:
 			before.last = last
 			return
@@ -150,9 +150,9 @@ func (p *progress) skip(first, last uint64, reason Reason) {
 	}
 }
 
-// once returns those of a client's updates, in spans' own memory, that have not been
-// taken before, and takes them. Their numbers rise, or are all 0: see
-// numberOrder. mu of the sequencer must be held.
+// once removes the updates of a client that were accepted before, marks the others as
+// accepted and returns them in the memory of spans. Their numbers increase, or are all
+// 0: see numberOrder. mu of the sequencer must be held.
 func (q *sequencer) once(id clientID, wire []byte, spans []sockets.Span) []sockets.Span {
 	number := func(i int) uint64 { return uint64(kvmsg.Record(wire[spans[i].Start:spans[i].End]).Seq()) }
 	if len(spans) == 0 || number(0) == 0 {
@@ -184,8 +184,8 @@ func (q *sequencer) once(id clientID, wire []byte, spans []sockets.Span) []socke
 	return spans
 }
 
-// skip notes that updates which once has returned are not applied, since the map is
-// full. mu of the sequencer must be held.
+// skip records that updates that once returned are not applied because the map is full.
+// mu of the sequencer must be held.
 func (q *sequencer) skip(id clientID, wire []byte, unfit []sockets.Span) {
 	p := q.origins.use(id)
 	for _, span := range unfit {
@@ -195,9 +195,9 @@ func (q *sequencer) skip(id clientID, wire []byte, unfit []sockets.Span) {
 	}
 }
 
-// miss notes that updates are left out because the server is not active. If it is soon
-// active again, what comes behind them over the same connection must not be taken
-// before the client has sent them again: they would count as skipped. It reports
+// miss records that updates were not accepted because the server is not active. If it
+// soon becomes active again, it must not accept later updates from the same connection
+// before the client has sent these again: they would count as skipped. miss reports
 // whether the updates have numbers. mu of the sequencer must be held.
 func (q *sequencer) miss(id clientID, wire []byte, spans []sockets.Span) bool {
 	if len(spans) == 0 {
@@ -213,7 +213,7 @@ func (q *sequencer) miss(id clientID, wire []byte, spans []sockets.Span) bool {
 	return true
 }
 
-// numberOrder checks the order numbers of a batch one by one: they rise, or all are 0.
+// numberOrder checks the order numbers of a batch: they increase, or are all 0.
 type numberOrder struct {
 	begun   bool
 	last    uint64
@@ -229,8 +229,8 @@ func (o *numberOrder) next(n uint64) bool {
 	return true
 }
 
-// matters says whether it matters that a number is not in order: from a client that
-// numbers its updates it does.
+// matters reports whether the peer numbers its updates: then a number out of order is
+// an error.
 func (o *numberOrder) matters(p *sockets.Peer) bool {
 	if !o.ignored {
 		o.ignored = !senderOf(p, nil).numbered
@@ -238,16 +238,16 @@ func (o *numberOrder) matters(p *sockets.Peer) bool {
 	return !o.ignored
 }
 
-// setMapID sets the identity of the map: two servers, or two runs of one, have the
-// same if the one goes on with the other's map and origins.
+// setMapID sets the identity of the map. Two servers, or two runs of one, have the same
+// identity if one continues with the other's map and origins.
 func (s *Server) setMapID(id [mapIDSize]byte) {
 	s.sequencer.mu.Lock()
 	s.sequencer.mapID = id
 	s.sequencer.mu.Unlock()
 }
 
-// applied returns the message that tells a client how far its updates have come,
-// in wire form. It may be sent once everything up to sequence is published.
+// applied returns the APPLIED message for a client, in wire form. It may be sent when
+// everything up to sequence is published.
 func (s *Server) applied(id clientID) (wire []byte, sequence int64) {
 	q := &s.sequencer
 	q.mu.Lock()
@@ -262,7 +262,7 @@ func (s *Server) applied(id clientID) (wire []byte, sequence int64) {
 	return appendApplied(nil, &a), q.last.Load()
 }
 
-// appliedSoon is applied, and waits until the message may be sent.
+// appliedSoon waits until the message that applied returns may be sent, and returns it.
 func (s *Server) appliedSoon(ctx context.Context, id clientID) ([]byte, error) {
 	wire, sequence := s.applied(id)
 	for more := s.sequencer.unpublished(sequence); more != nil; more = s.sequencer.unpublished(sequence) {
@@ -278,15 +278,14 @@ func (s *Server) appliedSoon(ctx context.Context, id clientID) ([]byte, error) {
 // mapIDSize is the size of the identity of a map.
 const mapIDSize = 16
 
-// keyApplied is the first frame of the message that tells a client how far its
-// numbered updates have come. A server sends it on the snapshot connection: before
-// the answer to a session's first request, later whenever it was sent something a
-// second time, and after every so many bytes of updates that the client asked for
-// (propertyOrder). Frames:
+// keyApplied is the first frame of the message that reports the progress of a client's
+// numbered updates. A server sends it on the snapshot connection: before the answer to
+// a session's first request, after updates that were repeated, and each time that it
+// has received as many bytes of updates as propertyOrder says. Frames:
 //
 //	APPLIED
 //	map id      16 bytes: the identity of the map
-//	counter     8 bytes: the highest order number taken; empty if the server does
+//	counter     8 bytes: the highest order number accepted; empty if the server does
 //	            not know the client
 //	forgotten   8 bytes: the server may have forgotten a client whose last update
 //	            has at most this sequence, and no other
@@ -294,11 +293,11 @@ const mapIDSize = 16
 //	            that were not applied, and one byte, the Reason, 253 if it is not
 //	            known, or 255 if only some in the range were not applied
 //
-// Numbers are big-endian. All updates up to the counter, but for those skipped, have
+// Numbers are big-endian. All updates up to the counter, except the skipped ones, have
 // been applied and published.
 const keyApplied = "APPLIED"
 
-// applied is what that message says.
+// applied is the content of that message.
 type applied struct {
 	mapID     [mapIDSize]byte
 	known     bool
@@ -307,8 +306,8 @@ type applied struct {
 	skips     []skip
 }
 
-// maxOrder is the highest counter that a client believes: beyond it the server is
-// not to be trusted, and numbers above it are kept for others.
+// maxOrder is the highest counter that a client accepts from a server. Higher numbers
+// are reserved.
 const maxOrder = 1 << 62
 
 const skipSize = 8 + 8 + 1
@@ -331,15 +330,14 @@ func appendSkips(dst []byte, skips []skip) []byte {
 	return dst
 }
 
-// isApplied says whether a message has APPLIED's first frame and number of frames.
-// A KVSYNC of a key with that name has the same; its second frame is shorter.
+// isApplied reports whether a message begins with the frames of APPLIED. A KVSYNC of a
+// key with that name has the same first frame; its second frame is shorter.
 func isApplied(m zmtp.Message) bool {
 	const header = 2 + len(keyApplied)
 	return len(m) > header+2 && m[0] == kvmsg.FlagMore && int(m[1]) == len(keyApplied) && string(m[2:header]) == keyApplied &&
 		m[header] == kvmsg.FlagMore && m[header+1] == mapIDSize
 }
 
-// parseApplied reads the message.
 func parseApplied(m zmtp.Message) (a *applied, ok bool) {
 	if m.Len() != 5 {
 		return nil, false
@@ -370,7 +368,7 @@ func parseSkips(b []byte) (skips []skip, ok bool) {
 	return skips, true
 }
 
-// skipped returns why number n was not applied, if it was not.
+// skipped reports whether number n was not applied, and why.
 func (a *applied) skipped(n uint64) (reason Reason, ok bool) {
 	i := sort.Search(len(a.skips), func(i int) bool { return a.skips[i].last >= n })
 	if i == len(a.skips) || a.skips[i].first > n {

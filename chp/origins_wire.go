@@ -2,12 +2,12 @@ package chp
 
 import "encoding/binary"
 
-// The origins in wire form, as they stand in the log and are sent to the other server
-// of a pair: in portions, each of which begins with
+// The origins in wire form, for the log and for the other server of a pair: in
+// portions, each of which begins with
 //
 //	forgotten   8 bytes: see origins
 //
-// and goes on with clients, the one that was heard of least recently first:
+// followed by clients, the least recently used first:
 //
 //	id          16 bytes
 //	counter     8 bytes
@@ -16,7 +16,7 @@ import "encoding/binary"
 //
 // Numbers are big-endian.
 
-// originsPortion is about how many bytes a portion has.
+// originsPortion is the approximate size of a portion, in bytes.
 const originsPortion = 64 << 10
 
 // portions returns the origins in wire form. There is at least one portion.
@@ -41,7 +41,7 @@ func (o *origins) portions() (all [][]byte) {
 	return append(all, dst)
 }
 
-// add takes over the clients of a portion, and reports whether it has the right form.
+// add adds the clients of a portion, and returns false if the portion is malformed.
 func (o *origins) add(b []byte) bool {
 	if len(b) < 8 {
 		return false

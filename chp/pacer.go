@@ -14,10 +14,10 @@ type pacer struct {
 	slowest int            // bytes a second; negative: never wait
 	fullest func() float64 // see sockets.Pub.Fullest
 
-	level  float64 // the fullest queue, when that was looked at last
-	unseen int     // bytes taken since
+	level  float64 // fill level of the fullest queue at the last check
+	unseen int     // bytes since the last check
 	looked time.Time
-	debt   time.Duration // to be waited for
+	debt   time.Duration // delay that is still due
 }
 
 const (
