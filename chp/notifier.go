@@ -9,29 +9,29 @@ import (
 	"clustermap/sockets"
 )
 
-// notifier tells clients of refused updates, and how far their updates have come. The goroutines that take updates must
-// not wait for a client, and a client can have many thousands of updates on the way
-// when the map becomes full. So refusals that a connection has no room for are kept
-// here, and a goroutine sends them. A client that lets too many pile up is
-// disconnected.
+// notifier reports refused updates and progress to clients. The goroutines that read
+// and accept updates must not wait for a client, and a client can have many thousands
+// of updates in transit when the map becomes full. So reports for which a connection
+// has no room are kept here, and a goroutine per client sends them. A client with too
+// many of them is disconnected.
 type notifier struct {
 	router  *sockets.Router
-	applied func(context.Context, clientID) ([]byte, error) // Server.appliedBy
-	timeout time.Duration                                   // for a portion to be taken
+	applied func(context.Context, clientID) ([]byte, error) // Server.appliedSoon
+	timeout time.Duration                                   // for sending one portion
 	ctx     context.Context
 	cancel  context.CancelFunc
 	sending sync.WaitGroup
 
 	mu    sync.Mutex
-	owed  map[*sockets.Peer]*refusalNotice // by snapshot connection
-	bytes int                              // of all of them
+	owed  map[*sockets.Peer]*refusalNotice // unsent reports, by snapshot connection
+	bytes int                              // of all unsent refusals
 }
 
 const (
-	// maxOwed bounds the bytes kept for one client, maxOwedTotal those for all.
+	// maxOwed bounds the bytes kept for one client, maxOwedTotal for all clients.
 	maxOwed      = 4 << 20
 	maxOwedTotal = 64 << 20
-	// notifyPortion is how many refusals are sent to a connection at a time.
+	// notifyPortion is the number of refusals sent to a connection at a time.
 	notifyPortion = 1024
 )
 
@@ -41,7 +41,7 @@ func newNotifier(router *sockets.Router, applied func(context.Context, clientID)
 	return t
 }
 
-// tell tells a client what n has collected, now or soon. It does not wait.
+// notify sends the refusals in n to their client, now or later. It does not wait.
 func (t *notifier) notify(n *refusalNotice) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,8 +71,7 @@ func (t *notifier) notify(n *refusalNotice) {
 	t.bytes += len(n.wire)
 }
 
-// tellProgress tells a client how far its updates have come by then, soon. It does
-// not wait.
+// notifyProgress sends a client its progress soon, as of then. It does not wait.
 func (t *notifier) notifyProgress(peer *sockets.Peer, id clientID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,7 +85,7 @@ func (t *notifier) notifyProgress(peer *sockets.Peer, id clientID) {
 	owed.progress, owed.id = true, id
 }
 
-// owe begins to send what a client is owed. mu must be held.
+// owe starts a goroutine for a client. mu must be held.
 func (t *notifier) owe(peer *sockets.Peer) *refusalNotice {
 	owed := &refusalNotice{peer: peer}
 	t.owed[peer] = owed
@@ -94,7 +93,7 @@ func (t *notifier) owe(peer *sockets.Peer) *refusalNotice {
 	return owed
 }
 
-// run sends what is owed to one client, until all is sent or the connection ends.
+// run sends the reports for one client until all are sent or the connection ends.
 func (t *notifier) run(owed *refusalNotice) {
 	for {
 		t.mu.Lock()
@@ -103,7 +102,7 @@ func (t *notifier) run(owed *refusalNotice) {
 		switch {
 		case owed.messages > 0:
 			messages = min(owed.messages, notifyPortion)
-			size = len(owed.wire) / owed.messages * messages // all are equally long
+			size = len(owed.wire) / owed.messages * messages // all have the same size
 			wire = owed.wire[:size:size]
 			owed.wire, owed.messages = owed.wire[size:], owed.messages-messages
 			t.mu.Unlock()
@@ -145,7 +144,7 @@ func (t *notifier) run(owed *refusalNotice) {
 // close ends the goroutines and waits for them.
 func (t *notifier) close() {
 	t.mu.Lock()
-	t.cancel() // with mu held: tell starts no more of them
+	t.cancel() // with mu held, so that no more goroutines start
 	t.mu.Unlock()
 	t.sending.Wait()
 }

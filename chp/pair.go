@@ -15,43 +15,43 @@ import (
 	"clustermap/zmtp"
 )
 
-// pair is what a server of a pair has besides: the node that knows which of the two is
-// active, and the connection to the other one.
+// pair is the part of a server that belongs to a pair: the node that decides which of
+// the two servers is active, and the connection to the other one.
 //
-// A goroutine (see run) makes the server do what the node says. Until it has, the
-// server is passive: sequencer.passive is what counts for each update.
+// The goroutine run makes the server do what the node decides. Until then the server is
+// passive: sequencer.passive decides for each update.
 type pair struct {
 	server   *Server
 	timeout  time.Duration
 	security func() sockets.Security // of connections to the other server; a function, because printing one shows no secrets
-	bound    func() sockets.Security // of the endpoint of the state
-	thisRun  uint64                  // tells this run of the server from others
-	peerKey  zmtp.PublicKey          // with CURVE the other server's key, else zero
+	bound    func() sockets.Security // of the state endpoint
+	thisRun  uint64                  // identifies this run of the server
+	peerKey  zmtp.PublicKey          // the other server's key with CURVE, else zero
 	node     *binarystar.Node
 	sending  sync.WaitGroup // goroutines of followings
 	changed  chan struct{}  // wakes run
-	copied   atomic.Bool    // this server has a copy of the map, or its own
-	drained  atomic.Bool    // it hands over to one that has all it has, so its map is a copy
-	active   atomic.Bool    // the server serves
-	follows  atomic.Bool    // the server is passive, and follows
+	copied   atomic.Bool    // this server has a copy of the active server's map, or is active itself
+	drained  atomic.Bool    // it hands over to a server that has all updates, so its own map is a copy
+	active   atomic.Bool    // the server is active
+	follows  atomic.Bool    // the server is passive and follows the active one
 	began    time.Time
-	diverged divergence   // for what follows the active server
-	asked    atomic.Int64 // when a client last asked while the server did not serve, on clock
+	diverged divergence   // the last report; owned by the goroutine that follows
+	asked    atomic.Int64 // when a client last sent a request while the server was not active, on clock
 
 	voting sync.Mutex
 	parked []request // of clients that wait for this server to become active
 }
 
 const (
-	// maxParked bounds the requests that wait, and maxParkedEach those of one client.
-	// The oldest go first.
+	// maxParked bounds the parked requests, and maxParkedEach those of one client.
+	// Beyond maxParked the oldest is dropped.
 	maxParked     = 4096
 	maxParkedEach = 64
-	// looksPerTimeout is how often within the time-out run looks at the other server.
+	// looksPerTimeout is the number of looks at the other server per time-out.
 	looksPerTimeout = 20
 )
 
-// newPair makes the pair's part of a server. The node is made by start.
+// newPair returns the pair part of a server. start creates the node.
 func newPair(s *Server, o ServerOptions) *pair {
 	q := &s.sequencer
 	q.passive, q.acks = true, o.Pair.Acks
@@ -66,7 +66,7 @@ func newPair(s *Server, o ServerOptions) *pair {
 	}
 }
 
-// start makes the node: the other server hears of this one from now on.
+// start starts the node: from here on the other server receives this one's state.
 func (p *pair) start(ctx context.Context) error {
 	s, o := p.server, p.server.opts.Pair
 	q := &s.sequencer
@@ -97,13 +97,13 @@ func (p *pair) start(ctx context.Context) error {
 	return nil
 }
 
-// lookEvery is how often run looks at the other server.
+// lookEvery returns the interval at which run looks at the other server.
 func (p *pair) lookEvery() time.Duration { return max(p.timeout/looksPerTimeout, time.Millisecond) }
 
-// look wakes run.
+// look makes run look at the other server now.
 func (p *pair) look() { signal(p.changed) }
 
-// run does what the node says, until the context ends.
+// run does what the node decides, until the context ends.
 func (p *pair) run(ctx context.Context) error {
 	s := p.server
 	states, err := p.node.Subscribe()
@@ -175,8 +175,8 @@ func (p *pair) run(ctx context.Context) error {
 	}
 }
 
-// warnRole logs that the other server has this server's role, which is a mistake in the
-// set-up, or that it no longer has.
+// warnRole logs that the other server has this server's role, which is a configuration
+// error, or no longer has it.
 func (p *pair) warnRole(same bool) {
 	o := p.server.opts.Pair
 	role := binarystar.RolePrimary
@@ -191,8 +191,8 @@ func (p *pair) warnRole(same bool) {
 	p.server.log.Info("the other server has the other role")
 }
 
-// lead makes the server the active one, in a new reign. If it is active already, only
-// the reign is new.
+// lead makes the server active in a new reign. If it is active already, only the reign
+// is new.
 func (p *pair) lead(ctx context.Context, epoch uint64) {
 	s := p.server
 	q := &s.sequencer
@@ -223,8 +223,8 @@ func (p *pair) lead(ctx context.Context, epoch uint64) {
 	}
 }
 
-// yield makes the server a passive one: it takes and publishes nothing more, and its
-// clients have to go to the other one.
+// yield makes the server passive: it no longer accepts or publishes updates, and
+// disconnects its clients so that they change to the other server.
 func (p *pair) yield() {
 	q := &p.server.sequencer
 	was := p.active.Swap(false)
@@ -246,15 +246,15 @@ func (p *pair) yield() {
 	if was {
 		p.server.members.disconnectAll(errNotActive)
 	}
-	// Only now: snapshots and progress that wait for the updates above, which are
-	// given up, find that their clients have gone.
+	// After the clients are disconnected: this ends the waits of snapshots and
+	// progress reports for the updates that were dropped above.
 	q.mu.Lock()
 	q.published.Store(q.last.Load())
 	q.wakeWaiters()
 	q.mu.Unlock()
 }
 
-// disconnected notes that a connection has ended.
+// disconnected handles the end of a connection.
 func (p *pair) disconnected(peer *sockets.Peer) {
 	q := &p.server.sequencer
 	q.mu.Lock()
@@ -269,13 +269,14 @@ func (p *pair) disconnected(peer *sockets.Peer) {
 	p.voting.Unlock()
 }
 
-// judge gives up waiting for a follower that says that it ends, or has taken nothing
-// for the time-out. One to which nothing at all could be sent for SnapshotTimeout is
-// disconnected: it may hold a cut of the map.
+// judge stops waiting for a follower that has announced its end or has acknowledged
+// nothing for the time-out. A follower to which nothing could be sent for
+// SnapshotTimeout is disconnected, because it may hold a cut of the map. look reports
+// that the interval between looks has passed.
 //
-// The time is counted in looks: while this process did not run, the other server may
-// have become active, and then this one must not publish what only it has. It has
-// the time-out to hear of that.
+// Time is counted in looks. If this process was stopped, the other server may have
+// become active, and this one must not publish updates that only it has. It then has
+// the time-out to receive the other's state.
 func (p *pair) judge(look bool) {
 	s := p.server
 	q := &s.sequencer
@@ -292,7 +293,7 @@ func (p *pair) judge(look bool) {
 		s.log.Warn("disconnected the other server, which does not read", "remote", f.peer.RemoteAddr())
 	}
 	switch {
-	case f.have >= q.newest.last && !f.gone: // what waits, waits for the disk
+	case f.have >= q.newest.last && !f.gone: // updates wait for the disk only
 		f.idle = 0
 	case look:
 		f.idle++
@@ -307,8 +308,9 @@ func (p *pair) judge(look bool) {
 	s.log.Warn("publishing updates without the other server")
 }
 
-// vote votes for this server if a client waits for it, or has asked for it lately. One that
-// asked before the other server was heard last is no witness of that one's silence.
+// vote votes for this server if a client waits for it or has recently sent it a
+// request. A request from before the other server was last heard says nothing about
+// that server's silence.
 func (p *pair) vote(ctx context.Context) {
 	if p.active.Load() || !p.mayServe() {
 		return
@@ -323,12 +325,12 @@ func (p *pair) vote(ctx context.Context) {
 	if asked := time.Duration(p.asked.Load()); !waits && (asked == 0 || asked < heard || clock()-asked > 2*p.timeout) {
 		return
 	}
-	_, _ = p.node.Vote(ctx) // run hears of the result
+	_, _ = p.node.Vote(ctx) // run receives the result
 }
 
-// mayServe says whether the server has data to serve with: a passive one that has not
-// yet copied the active one's map has none. A server that has just started, perhaps
-// with an empty map, gives the other one some time to tell that it is there.
+// mayServe reports whether the server may become active. A passive server must have
+// copied the active one's map. A server that has just started, perhaps with an empty
+// map, gives the other one time to announce itself.
 func (p *pair) mayServe() bool {
 	if p.node.State() == binarystar.StatePassive {
 		return p.copied.Load()
@@ -336,16 +338,16 @@ func (p *pair) mayServe() bool {
 	return time.Since(p.began) > max(startTimeouts*p.timeout, startLeast)
 }
 
-// A server takes over from one of which it has heard nothing since it started after
-// startTimeouts times the time-out, and not before startLeast.
+// A server that has heard nothing of the other one since it started may become active
+// after startTimeouts times the time-out, and not before startLeast.
 const (
 	startTimeouts = 3
 	startLeast    = time.Second
 )
 
-// newReign returns the id of a reign of the map: the epoch of the node, and a
-// random part. Two servers that do not hear each other can begin a reign of the same
-// epoch, and what one of them does must not be taken for what the other one does.
+// newReign returns the id of a new reign of the map: the epoch of the node, and a
+// random part. Two servers that do not hear each other can begin the same epoch, and
+// their reigns must differ.
 func newReign(epoch uint64) uint64 {
 	return epoch<<reignBits | rand.Uint64()&(1<<reignBits-1)
 }
@@ -356,12 +358,12 @@ const reignBits = 24
 // epochOf returns the epoch of a reign.
 func epochOf(reign uint64) uint64 { return reign >> reignBits }
 
-// park keeps the request of a client while the server does not serve, and counts it
-// as a vote.
+// park keeps a client's request while the server is not active, and counts it as a
+// vote.
 func (p *pair) park(ctx context.Context, r request) error {
 	p.asked.Store(int64(clock()))
 	p.voting.Lock()
-	if p.active.Load() { // since the caller has looked: lead may have taken parked already
+	if p.active.Load() { // since the caller's check; lead may have served parked already
 		p.voting.Unlock()
 		return p.server.snapshots.add(ctx, r)
 	}
@@ -371,14 +373,14 @@ func (p *pair) park(ctx context.Context, r request) error {
 	}
 	p.voting.Unlock()
 	if r.want.full {
-		_ = p.server.router.SendWire(ended, r.peer, standbyWire, 1, nil) // as far as there is room
+		_ = p.server.router.SendWire(ended, r.peer, standbyWire, 1, nil) // dropped if there is no room
 	}
 	p.vote(ctx)
 	return nil
 }
 
-// keep adds a request to those that wait, or returns false if its client has too many
-// there. voting must be held.
+// keep parks a request, or returns false if its client has too many. voting must be
+// held.
 func (p *pair) keep(r request) bool {
 	own := 0
 	for _, other := range p.parked {
@@ -396,9 +398,9 @@ func (p *pair) keep(r request) bool {
 	return true
 }
 
-// handover hands over to the other server: that one is given everything, and then
-// becomes active. When little is left to give, this one takes no more: updates that come
-// then wait, and if the other one does not become active, they are taken.
+// handover makes the other server active. First the other server receives all updates.
+// When few are missing, this server stops accepting: new updates wait, and are accepted
+// if the handover fails.
 func (p *pair) handover(ctx context.Context) error {
 	q := &p.server.sequencer
 	p.awaitNews(ctx)
@@ -423,7 +425,7 @@ func (p *pair) handover(ctx context.Context) error {
 	if err = p.drain(ctx, f, func() bool { return f.have == q.newest.last }); err == nil {
 		p.drained.Store(true)
 		soon, cancel := context.WithTimeout(ctx, max(2*p.timeout, drainLeast))
-		err = p.node.Handover(soon) // it may have ended just now
+		err = p.node.Handover(soon) // the other server may have ended just now
 		cancel()
 	}
 	if err == nil {
@@ -438,9 +440,8 @@ func (p *pair) handover(ctx context.Context) error {
 	return fmt.Errorf("chp: handover failed: %w", err)
 }
 
-// awaitNews waits until the node has heard that the other server is passive, if it
-// follows: that may come later than its acknowledgements, though not by more than the
-// time-out.
+// awaitNews waits until the node knows that a following server is passive. That state
+// can arrive later than its acknowledgements, by up to the time-out.
 func (p *pair) awaitNews(ctx context.Context) {
 	q := &p.server.sequencer
 	for end := time.Now().Add(p.timeout); time.Now().Before(end); {
@@ -454,7 +455,7 @@ func (p *pair) awaitNews(ctx context.Context) {
 	}
 }
 
-// forget ends early updates that are too old.
+// forget removes early updates that are too old.
 func (p *pair) forget() {
 	q := &p.server.sequencer
 	heard := time.Duration(0)
@@ -466,8 +467,8 @@ func (p *pair) forget() {
 	q.early.expire(clock(), heard)
 }
 
-// successor returns the follower, or why this server cannot hand over to it. mu must be
-// held.
+// successor returns the follower, or an error if this server cannot hand over to it. mu
+// must be held.
 func (q *sequencer) successor() (*following, error) {
 	f := q.follower
 	switch {
@@ -481,10 +482,9 @@ func (q *sequencer) successor() (*following, error) {
 	return f, nil
 }
 
-// drain waits until a follower has the map, and has, which is called with mu held, says
-// that it has enough of what follows. One that has gone, or takes nothing for the
-// time-out, or for drainLeast if that is longer, is given up. The time is counted in
-// looks, as in judge.
+// drain waits until a follower has the map and has returns true; has is called with mu
+// held. It fails if the follower is gone or makes no progress for the time-out, or for
+// drainLeast if that is longer. Time is counted in looks, as in judge.
 func (p *pair) drain(ctx context.Context, f *following, has func() bool) error {
 	q := &p.server.sequencer
 	have, sends, idle := int64(-1), uint64(0), time.Duration(0)
@@ -512,16 +512,15 @@ const (
 	drainLook  = time.Millisecond
 )
 
-// shutdown prepares the end of the server: an active one hands over, if the other one has
-// the map or is being sent it, so that clients need not wait until it is found to be
-// silent.
+// shutdown hands over before an active server ends, if the other one has the map or is
+// receiving it. So clients need not wait until the server is considered dead.
 func (p *pair) shutdown() {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	for p.active.Load() {
 		err := p.handover(ctx)
 		if errors.Is(err, errHandover) && pause(ctx, drainLook) {
-			continue // one is under way, which may fail
+			continue // another one is in progress, and may fail
 		}
 		if err != nil {
 			p.server.log.Info("stopping without a handover", "error", err)
@@ -533,7 +532,7 @@ func (p *pair) shutdown() {
 // shutdownTimeout bounds the handover of a server that ends.
 const shutdownTimeout = 8 * time.Second
 
-// close ends the node, after run and what reads requests have ended.
+// close closes the node. run and runRequests must have returned.
 func (p *pair) close() {
 	if p == nil {
 		return

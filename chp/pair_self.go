@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// checkSelf returns what is wrong with the endpoints of a pair: those of the other server
-// must not be this server's own. Names are not resolved; what that leaves is noticed
-// when the server hears itself (see pair.warnRole).
+// checkSelf returns an error for each endpoint of the other server that is one of this
+// server's own. It does not resolve names. A server that hears itself all the same logs
+// that (see pair.warnRole).
 func (o *ServerOptions) checkSelf() (errs []error) {
 	p := o.Pair
 	own := []string{p.State}
@@ -29,8 +29,8 @@ func (o *ServerOptions) checkSelf() (errs []error) {
 	return errs
 }
 
-// leadsTo says whether who connects to an endpoint on this machine reaches what is bound
-// at another one, as far as that can be told.
+// leadsTo reports whether connecting to an endpoint on this machine reaches the bound
+// one, as far as can be told without a resolver.
 func leadsTo(connect, bound string) bool {
 	if connect == bound {
 		return true
@@ -50,7 +50,7 @@ func leadsTo(connect, bound string) bool {
 	return ip != nil && ip.Equal(addressOf(at))
 }
 
-// splitTCP takes an endpoint of TCP apart.
+// splitTCP returns host and port of a TCP endpoint.
 func splitTCP(endpoint string) (host, port string, ok bool) {
 	rest, ok := strings.CutPrefix(endpoint, "tcp://")
 	if !ok {
@@ -60,7 +60,7 @@ func splitTCP(endpoint string) (host, port string, ok bool) {
 	return host, port, err == nil
 }
 
-// addressOf returns the address that a host stands for without a resolver, or nil.
+// addressOf returns the address of a host without resolving names, or nil.
 func addressOf(host string) net.IP {
 	if host == "localhost" {
 		return net.IPv4(127, 0, 0, 1)
@@ -68,7 +68,7 @@ func addressOf(host string) net.IP {
 	return net.ParseIP(zoneless(host))
 }
 
-// isLocal says whether an address is one of this machine's.
+// isLocal reports whether an address belongs to this machine.
 func isLocal(ip net.IP) bool {
 	all, err := net.InterfaceAddrs()
 	if err != nil {

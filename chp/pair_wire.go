@@ -7,21 +7,21 @@ import (
 	"clustermap/zmtp"
 )
 
-// What the servers of a pair say to each other, on the snapshot port of the active
-// one. The passive one connects there with a DEALER socket and announces
-// propertyPeer. All messages have two frames, a name and a body; the updates between
-// them are KVPUBs, which have five, as they are in the log.
+// The messages between the servers of a pair, on the snapshot port of the active one.
+// The passive one connects with a DEALER socket and announces propertyPeer. Messages
+// have two frames, a name and a body. The updates between them are KVPUBs of five
+// frames, as they are in the log.
 //
 //	passive  FOLLOW   followRequest: what it has
-//	active   TAIL     8 bytes, its run: what follows continues what the passive has
-//	         BASE     baseHead: the map follows, in the place of what the passive has
-//	         …        KVPUBs, with the time to live that is left
+//	active   TAIL     8 bytes, its run: the following batches continue that
+//	         BASE     baseHead: the map follows, and replaces the passive one's
+//	         …        KVPUBs, with the remaining times to live
 //	         ORIGINS  the clients whose updates are in it: see origins
-//	         DONE     nothing: the map is complete
-//	         BATCH    batchHead: so many KVPUBs follow
+//	         DONE     empty: the map is complete
+//	         BATCH    batchHead: its KVPUBs follow
 //	         …
 //	passive  HAVE     8 bytes, the sequence up to which it has everything
-//	         BYE      nothing: it ends, and need not be waited for
+//	         BYE      empty: it ends, and the active one should not wait for it
 //
 // All integers are big-endian.
 const (
@@ -35,15 +35,15 @@ const (
 	nameBye     = "BYE"
 )
 
-// propertyPeer announces the other server of a pair. Its value is the version of the
-// messages.
+// propertyPeer announces the passive server of a pair. Its value is the version of
+// these messages.
 const (
 	propertyPeer = "X-CHP-Peer"
 	peerVersion  = "1"
 )
 
-// followRequest is what a passive server has: everything up to a sequence of a reign
-// of a map.
+// followRequest states what a passive server has: everything up to a sequence, the
+// reign of that update, and the identity of the map.
 type followRequest struct {
 	mapID [16]byte
 	reign uint64
@@ -68,12 +68,12 @@ func parseFollowRequest(b []byte) (r followRequest, ok bool) {
 	return r, true
 }
 
-// baseHead says what a map is that is sent as a whole. The follower finds out with the
-// reigns which of its own updates are not in that map.
+// baseHead describes a map that is sent as a whole. From the reigns the follower
+// determines which of its own updates are not in it.
 type baseHead struct {
 	run    uint64 // of the active server
 	mapID  [mapIDSize]byte
-	reigns []reign // the oldest first; the last update of the last one is that of the cut
+	reigns []reign // oldest first; the last one ends with the last update of the cut
 }
 
 func (h *baseHead) append(dst []byte) []byte {
@@ -91,7 +91,7 @@ func parseBaseHead(b []byte) (h baseHead, ok bool) {
 	return h, ok
 }
 
-// newest returns the last update of the map.
+// newest returns the reign and sequence of the last update of the map.
 func (h *baseHead) newest() reign { return h.reigns[len(h.reigns)-1] }
 
 // appendControl appends a message of two frames.
@@ -99,8 +99,8 @@ func appendControl(dst []byte, name string, body []byte) []byte {
 	return zmtp.AppendMessage(dst, []byte(name), body)
 }
 
-// parseControl takes a message of two frames apart, in wire form. What is not one is
-// for others to judge.
+// parseControl returns the frames of a message of two frames in wire form. For any
+// other message ok is false.
 func parseControl(m []byte) (name string, body []byte, ok bool) {
 	start, end, ok := kvmsg.FrameAt(m, 0)
 	if !ok || m[0]&kvmsg.FlagMore == 0 {

@@ -11,45 +11,45 @@ import (
 	"clustermap/internal/store"
 )
 
-// parcel is some whole messages of a chain in wire form, in a chunk of its own or
-// where they are in the log. snapshotter.mu guards what is not constant.
+// parcel is a number of whole messages of a chain in wire form, in a chunk of its own
+// or in the log. snapshotter.mu guards the fields that change.
 type parcel struct {
 	chain    *chain
 	at, next place
 	wire     []byte
 	messages int
-	chunk    *buf.Chunk     // holds the messages, unless lent does
+	chunk    *buf.Chunk     // holds the messages; nil if lent is set
 	lent     *store.Segment // the segment of the log that holds the messages
-	budget   *budget        // of the chunk
+	budget   *budget        // of chunk
 	resting  *list.Element
 
 	made   bool          // encoded; until then clients wait for done
-	done   chan struct{} // closed when it is made or cannot be
+	done   chan struct{} // closed when the parcel is made or encoding has failed
 	uses   int           // by joiners and connections
-	takers int           // clients of the chain that may still want it
+	takers int           // clients of the chain that may still acquire it
 	cached bool          // in chain.parcels
 }
 
-// budget bounds the bytes of parcels, over all clients. A claim waits while there
-// is too little; claims are granted in their order. Parcels that no client is being
-// sent, and that are only kept for clients that have not reached them, are dropped
-// first. snapshotter.mu guards it.
+// budget bounds the bytes of parcels, over all clients. A claim waits for memory;
+// claims are granted in order. Parcels that are only cached, and not being sent to any
+// client, are dropped first. snapshotter.mu guards it.
 type budget struct {
 	limit   int
-	used    int       // bytes of all parcels, and of claims that were granted
+	used    int       // bytes of all parcels and of granted claims
 	idle    int       // bytes of resting
-	resting list.List // cached parcels that nobody uses, the oldest first
+	resting list.List // cached parcels without a user, oldest first
 	claims  []*claim
 }
 
+// claim is a request for memory.
 type claim struct {
 	size    int
-	granted chan struct{} // closed when it is
+	granted chan struct{} // closed when done is set
 	done    bool
 }
 
-// grant reserves memory, and reports whether there was enough. A parcel larger than
-// the limit is granted when there is no other.
+// grant reserves memory, and reports whether there was enough. A parcel larger than the
+// limit is granted when there is no other one.
 func (n *snapshotter) grant(b *budget, size int) bool {
 	for b.used+size > b.limit && b.resting.Len() > 0 {
 		n.uncache(b.resting.Front().Value.(*parcel))
@@ -61,7 +61,7 @@ func (n *snapshotter) grant(b *budget, size int) bool {
 	return true
 }
 
-// settle grants the claims that there is memory for.
+// settle grants the claims for which there is memory.
 func (n *snapshotter) settle(b *budget) {
 	for len(b.claims) > 0 && n.grant(b, b.claims[0].size) {
 		b.claims[0].done = true
@@ -70,11 +70,11 @@ func (n *snapshotter) settle(b *budget) {
 	}
 }
 
-// chunkSizes are the sizes of buf's chunks: a budget counts the size of the chunk.
+// chunkSizes are the sizes of buf's chunks. A budget counts whole chunks.
 var chunkSizes = [...]int{512, buf.Small, 32 << 10, buf.Large, 1 << 20, 4 << 20}
 
-// allocate gives a parcel a chunk of at least size bytes, and waits for it as
-// joiner.await does.
+// allocate gives a parcel a chunk of at least size bytes. It waits as joiner.await
+// does.
 func (n *snapshotter) allocate(ctx context.Context, j *joiner, p *parcel, size int) error {
 	if i, _ := slices.BinarySearch(chunkSizes[:], size); i < len(chunkSizes) {
 		size = chunkSizes[i]
@@ -106,7 +106,8 @@ func (n *snapshotter) allocate(ctx context.Context, j *joiner, p *parcel, size i
 	return nil
 }
 
-// use adds a user. snapshotter.mu must be held, as for free, uncache and reclaim.
+// use adds a use of a parcel. snapshotter.mu must be held, as for free, uncache and
+// reclaim.
 func (n *snapshotter) use(p *parcel) {
 	p.uses++
 	if p.resting != nil {
@@ -131,7 +132,7 @@ func (n *snapshotter) free(p *parcel) {
 	}
 }
 
-// uncache no longer keeps the parcel for other clients.
+// uncache stops keeping a parcel for other clients.
 func (n *snapshotter) uncache(p *parcel) {
 	if !p.cached {
 		return
@@ -163,7 +164,7 @@ func (n *snapshotter) reclaim(p *parcel) {
 	p.wire = nil
 }
 
-// loan is a parcel lent to one client's connection (sockets.Owner).
+// loan is the use of a parcel by one client's connection (sockets.Owner).
 type loan struct {
 	joiner *joiner
 	parcel *parcel
@@ -175,8 +176,8 @@ type loan struct {
 // Retain adds a holder. Safe for concurrent use.
 func (l *loan) Retain() { l.refs.Add(1) }
 
-// Release ends one Retain; the last one says that the parcel was written, or
-// never will be. Safe for concurrent use.
+// Release undoes one Retain. The last one means that the parcel was written or never
+// will be. Safe for concurrent use.
 func (l *loan) Release() {
 	if l.refs.Add(-1) == 0 {
 		l.joiner.landed(l)

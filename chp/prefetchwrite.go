@@ -4,9 +4,8 @@ package chp
 
 import "unsafe"
 
-// prefetchWrite asks for the line that p is in and for the one behind it, to be
-// written: another core's copies of them are dropped meanwhile. It does not wait for them, and
-// touches nothing: an address that is not mapped is ignored.
+// prefetchWrite prefetches the cache line of p and the next one for writing. It does
+// not wait, and ignores an address that is not mapped.
 //
 //go:noescape
 func prefetchWrite(p unsafe.Pointer)

@@ -9,7 +9,7 @@ import (
 	"clustermap/internal/store"
 )
 
-// preload puts the initial keys into the map, before the server listens.
+// preload puts the initial keys into the map before the server listens.
 func (q *sequencer) preload(entries iter.Seq2[Entry, error], maxValue int) error {
 	if entries == nil {
 		return nil
@@ -25,7 +25,7 @@ func (q *sequencer) preload(entries iter.Seq2[Entry, error], maxValue int) error
 			return err
 		}
 		hash, seq := kvmsg.HashKey(e.Key), q.last.Load()+1
-		q.wheel.Remove(hash) // of an earlier entry of the key
+		q.wheel.Remove(hash) // an earlier entry of the key may have had a TTL
 		q.deadlines.remove(hash, seq)
 		props = props[:0]
 		if e.TTL > 0 {
@@ -43,7 +43,7 @@ func (q *sequencer) preload(entries iter.Seq2[Entry, error], maxValue int) error
 	return nil
 }
 
-// validEntry returns why a server refuses an entry.
+// validEntry returns an error for an entry that the server refuses.
 func validEntry(e Entry, maxValue int) error {
 	switch {
 	case len(e.Value) == 0:
@@ -56,8 +56,8 @@ func validEntry(e Entry, maxValue int) error {
 	return validKey(string(e.Key))
 }
 
-// fill puts what the map begins with into it: what the log has, or if there is
-// nothing in it, the keys of Preload, which are then the first in the log.
+// fill fills the map before the server listens: from the log or, if that is empty, with
+// the keys of Preload, which are then appended to the log.
 func (q *sequencer) fill(o *ServerOptions) error {
 	if err := q.replay(o); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (q *sequencer) fill(o *ServerOptions) error {
 	return nil
 }
 
-// appendAll appends the map to the log, as it is after preload.
+// appendAll appends the whole map to the log, after preload.
 func (q *sequencer) appendAll() error {
 	c := q.cut()
 	defer c.Release()

@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// reign is a time in which one server of a pair was active, and the last update of it
-// that a server has. Its id differs from those of all other reigns of the map.
+// reign is a server's term as the active one of a pair, and the last update of it that
+// a server has. Its id differs from those of all other reigns of the map.
 type reign struct {
 	id   uint64 // see newReign
 	last int64
 }
 
-// maxReigns bounds the reigns that are remembered, the newest included. Those in which
-// nothing was updated do not count.
+// maxReigns bounds the reigns that are remembered, including the newest. Reigns without
+// an update are not remembered.
 const maxReigns = 256
 
 const reignSize = 8 + 8
 
-// advance notes the last update, and the reign in which it was made. mu must be held.
+// advance sets the last update and its reign. mu must be held.
 func (q *sequencer) advance(id uint64, last int64) {
 	if id != q.newest.id && q.newest.last > 0 {
 		if len(q.reigns) >= maxReigns-1 {
@@ -29,20 +29,20 @@ func (q *sequencer) advance(id uint64, last int64) {
 	q.newest = reign{id, last}
 }
 
-// history returns the reigns of the map, the oldest first. mu must be held.
+// history returns the reigns of the map, oldest first. mu must be held.
 func (q *sequencer) history() []reign {
 	return append(slices.Clone(q.reigns), q.newest)
 }
 
-// setHistory is the opposite of history. mu must be held.
+// setHistory sets the reigns of the map. mu must be held.
 func (q *sequencer) setHistory(h []reign) {
 	n := len(h) - 1
 	q.reigns, q.newest = slices.Clone(h[:n]), h[n]
 	q.reign = q.newest.id
 }
 
-// common returns the last update that is in both of two histories of one map, and 0 if
-// none is known to be.
+// common returns the sequence of the last update that two histories of one map have in
+// common, or 0 if it is not known.
 func common(a, b []reign) int64 {
 	for _, mine := range slices.Backward(a) {
 		for _, other := range slices.Backward(b) {
@@ -54,7 +54,7 @@ func common(a, b []reign) int64 {
 	return 0
 }
 
-// appendReigns appends a history for a log or a peer.
+// appendReigns appends the wire form of a history.
 func appendReigns(dst []byte, h []reign) []byte {
 	for _, r := range h {
 		dst = binary.BigEndian.AppendUint64(dst, r.id)
@@ -63,7 +63,7 @@ func appendReigns(dst []byte, h []reign) []byte {
 	return dst
 }
 
-// parseReigns takes a history that has at least one reign.
+// parseReigns parses a history of at least one reign.
 func parseReigns(b []byte) (h []reign, ok bool) {
 	n := len(b) / reignSize
 	if len(b)%reignSize != 0 || n == 0 || n > maxReigns {

@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// relapses counts sessions that ended soon after they had become ACTIVE, although
-// much had arrived. Such a client costs its server a snapshot each time: most likely
-// it does not keep up with the updates, was disconnected for that, and will be again.
-// If all slow replicas came back at once, the server would do nothing else. So each
-// joins later than the time before.
+// relapses counts sessions that ended soon after they became ACTIVE, although many
+// bytes had arrived. Such a client costs its server a snapshot each time: most likely
+// it cannot keep up with the updates, was disconnected for that, and will be again. If
+// all slow replicas came back at once, the server would do nothing else. So each one
+// waits longer each time before it joins again.
 //
-// A session in which little arrived ended for another reason: the server was
-// restarted, or the network broke. However often that happens, the client comes back
-// as soon as it can.
+// A session in which little arrived ended for another reason, such as a restart of the
+// server. Then the client comes back as soon as it can.
 type relapses struct{ n int }
 
 const (
@@ -21,15 +20,15 @@ const (
 	relapseFirst = 250 * time.Millisecond
 	relapseMost  = 30 * time.Second
 
-	// relapseBytes is the least that arrives at a client that cannot keep up: less
-	// fits in the buffers of the operating systems.
+	// relapseBytes is the least number of bytes that arrive at a client that cannot keep
+	// up: fewer fit in the buffers of the operating systems.
 	relapseBytes = 4 << 20
 )
 
-// ended notes the end of a session. active is how long it was ACTIVE, 0 if it never
-// was; arrived counts the bytes of updates that arrived. It returns how long to
-// wait before the next one joins. The first relapse is free: a server may have been
-// restarted. Part of the wait is random, so that replicas which were disconnected
+// ended counts the end of a session and returns the wait before the next one. active is
+// how long the session was ACTIVE, 0 if it never was; arrived is the number of bytes of
+// updates that arrived. The first relapse causes no wait, because the server may have
+// been restarted. Part of the wait is random, so that replicas that were disconnected
 // together do not come back together.
 func (r *relapses) ended(active time.Duration, arrived int64) time.Duration {
 	switch {

@@ -5,11 +5,11 @@ import (
 	"clustermap/sockets"
 )
 
-// What happens at the beginning of a session to updates that were sent in an earlier
-// one and did not come back. See writer.
+// This file handles updates that were sent in an earlier session and have not come
+// back when the next session begins. See writer.
 
-// meet settles what the server of a new session says about the updates that are
-// kept, and sees to it that the others are sent again. mu must be held.
+// meet settles the kept updates that the server of a new session has accepted, and
+// arranges for the others to be sent again. mu must be held.
 func (w *writer) meet(s *session) {
 	a := s.applied.Load()
 	switch {
@@ -23,15 +23,15 @@ func (w *writer) meet(s *session) {
 		w.abandon()
 	}
 	w.keeping, w.mapID, w.done = true, a.mapID, a.counter
-	w.order = max(w.order, a.counter) // what is not above that would be taken for a repetition
+	w.order = max(w.order, a.counter) // the server would skip lower numbers as repeated
 	w.reclaim()
 	if w.first == nil || w.first.given.messages == 0 {
 		w.since = s.stream.sequence()
 	}
 }
 
-// abandon makes uncertain what was sent and is not settled. It is not sent again.
-// mu must be held.
+// abandon makes the updates uncertain that were sent and are not settled. They are not
+// sent again. mu must be held.
 func (w *writer) abandon() {
 	w.client.echoes.end(w.sent)
 	for s := w.first; s != nil; s = s.next {
@@ -41,16 +41,16 @@ func (w *writer) abandon() {
 	w.turn = w.first
 }
 
-// passBy sees to it that the order numbers of updates that were sent are not
-// given to others. mu must be held.
+// passBy makes sure that the order numbers of a stage's sent updates are not used
+// again. mu must be held.
 func (w *writer) passBy(s *stage) {
 	if s.given.messages > 0 {
 		w.order = max(w.order, s.order+uint64(s.given.messages)-1)
 	}
 }
 
-// resume settles the updates that the server has taken, and moves the place from which
-// updates are sent behind them. mu must be held.
+// resume settles the updates that the server has accepted, and moves the position from
+// which updates are sent behind them. mu must be held.
 func (w *writer) resume(s *session, a *applied) {
 	first, last := w.client.echoes.onTheWay()
 	found := false // the first update that is not settled
@@ -78,8 +78,8 @@ func (w *writer) resume(s *session, a *applied) {
 	w.turn = w.first
 }
 
-// settle ends counted update n, which the server has taken before the session began:
-// it was applied, or refused.
+// settle settles counted update n, which the server accepted or skipped before the
+// session began.
 func (w *writer) settle(s *session, a *applied, n, order uint64, r kvmsg.Record) {
 	e := &w.client.echoes
 	switch reason, skipped := a.skipped(order); {
@@ -92,9 +92,8 @@ func (w *writer) settle(s *session, a *applied, n, order uint64, r kvmsg.Record)
 	}
 }
 
-// sequenceOf returns the sequence of an update that the session's snapshot covers: the
-// one that the key has, if it is still as that update left it, or that of the
-// snapshot.
+// sequenceOf returns the sequence of an update that the session's snapshot covers: that
+// of the key if this update is still its latest one, otherwise that of the snapshot.
 func (s *session) sequenceOf(update kvmsg.Record) int64 {
 	sequence := s.stream.sequence()
 	s.replica.View(update.Key(), func(r kvmsg.Record) {
@@ -105,9 +104,8 @@ func (s *session) sequenceOf(update kvmsg.Record) int64 {
 	return sequence
 }
 
-// progress takes what the server says of the client's updates while it follows it.
-// Those that come back need no more than that; what has to be known besides is which
-// ones never will.
+// progress handles a progress report during a session. Updates to the client's subtrees
+// come back as KVPUBs; the report settles those that never will.
 func (w *writer) progress(s *session, a *applied) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,8 +119,8 @@ func (w *writer) progress(s *session, a *applied) {
 	w.reclaim()
 }
 
-// skip ends the updates that the server refused, which it may have told to a
-// connection that had ended. mu must be held.
+// skip settles the updates that the server refused. The refusals may have been sent to
+// a connection that had ended. mu must be held.
 func (w *writer) skip(a *applied) {
 	first, last := w.client.echoes.onTheWay()
 	for part := w.first; part != nil; part = part.next {
@@ -130,9 +128,8 @@ func (w *writer) skip(a *applied) {
 		for rest := kvmsg.Record(part.bytes[:part.given.bytes]); len(rest) > 0 && order <= a.counter; order++ {
 			r := rest[:rest.Size()]
 			rest = rest[len(r):]
-			// In a range of which it is not known what was skipped there is nothing
-			// new: of what was sent over this connection all refusals have been told
-			// before this.
+			// A range with skipSome contains nothing new: all refusals of updates that
+			// were sent over this connection were reported before this.
 			if reason, skipped := a.skipped(order); skipped && reason != skipSome {
 				if n := uuidNumber(r.UUID(), first); n > 0 && n <= last {
 					w.client.echoes.refuse(n, reason)
@@ -142,9 +139,9 @@ func (w *writer) skip(a *applied) {
 	}
 }
 
-// learn takes what the server says of the client's updates out of what it sends on
-// the snapshot connection before the end of the snapshot. It runs in the goroutine
-// that reads the connection. The first one counts, which comes before the snapshot.
+// learn removes progress reports from the messages that arrive on the snapshot
+// connection before the end of the snapshot, and stores the first one, which comes
+// before the snapshot. It runs in the goroutine that reads the connection.
 func (s *session) learn(b *sockets.Batch) {
 	spans := b.Spans()
 	for i := range spans {
@@ -167,15 +164,16 @@ func (s *session) learnFrom(b *sockets.Batch) {
 	b.SetSpans(kept)
 }
 
-// echo is a KVPUB that brings back one of the client's updates.
+// echo is a KVPUB with one of the client's own updates.
 type echo struct {
 	n   uint64
 	seq int64
 }
 
-// spot notes KVPUBs that bring back updates of the client and are not applied one by
-// one, because the snapshot covers them: something that was sent in an earlier session
-// arrived late. covered says which ones those are; nil means that all are.
+// spot records KVPUBs of the client's own updates that are not applied one by one
+// because the snapshot covers them: updates that were sent in an earlier session and
+// arrived late. covered reports whether the snapshot covers a KVPUB; nil means that it
+// covers all.
 func (s *session) spot(wire []byte, spans []sockets.Span, covered func(key []byte, seq int64) bool) {
 	c := s.client
 	if !s.ours || !c.writing.Load() {
@@ -196,7 +194,7 @@ func (s *session) spot(wire []byte, spans []sockets.Span, covered func(key []byt
 	}
 }
 
-// settleSpotted ends the updates that spot has noted.
+// settleSpotted settles the updates that spot has recorded.
 func (s *session) settleSpotted() {
 	if len(s.spotted) == 0 {
 		return

@@ -23,12 +23,12 @@ type ReplayProgress struct {
 // replayEvery is how often ServerOptions.OnReplay is called.
 const replayEvery = 250 * time.Millisecond
 
-// errRecord is why a log cannot be replayed whose checksums are right.
+// errRecord is returned for an invalid entry with a correct checksum.
 var errRecord = errors.New("chp: the log has an invalid entry")
 
-// replay fills the map from the log, before the server listens: the keys and values,
-// sequences, and deadlines. A key whose time ended meanwhile is expired later like
-// any other, so that the log has its deletion.
+// replay fills the map from the log before the server listens: keys and values,
+// sequences, and deadlines. A key whose time has ended expires later like any other, so
+// that its deletion gets into the log.
 func (q *sequencer) replay(o *ServerOptions) error {
 	if o.Log == nil {
 		return nil
@@ -61,20 +61,19 @@ func (q *sequencer) replay(o *ServerOptions) error {
 	return nil
 }
 
-// replayer replays a log. The sequencer's mutex is held.
 type replayer struct {
 	q        *sequencer
 	spans    []sockets.Span
 	last     int64
-	some     bool  // there was an entry with updates
-	named    bool  // there was the identity of the map
-	reigned  bool  // there were the reigns of the checkpoint whose entries follow
-	grown    int64 // bytes of entries behind the checkpoint
+	some     bool  // an entry with updates was found
+	named    bool  // the identity of the map was found
+	reigned  bool  // the current entries belong to a checkpoint whose reigns were found
+	grown    int64 // bytes of entries after the checkpoint
 	begun    time.Time
 	told     time.Time
 	tell     func(ReplayProgress)
 	progress ReplayProgress
-	index    uint64 // of the entry before
+	index    uint64 // of the previous entry
 	entries  uint
 }
 
@@ -144,7 +143,7 @@ func (r *replayer) entry(e commit.Entry) error {
 		}
 		last := kvmsg.Record(wire[r.spans[n-1].Start:]).Seq()
 		if e.Index == r.index {
-			last = max(last, r.last) // a checkpoint is in no order
+			last = max(last, r.last) // the records of a checkpoint are not ordered
 		}
 		r.last = last
 		q.reign = e.Epoch

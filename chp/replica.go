@@ -2,7 +2,7 @@ package chp
 
 import "clustermap/internal/store"
 
-// replica is the state of a client: its map, and when the keys of it end.
+// replica is the state of a client: its map, and the deadlines of its keys.
 type replica struct {
 	store.Map
 	deadlines *deadlines // nil if no key has a deadline

@@ -16,22 +16,23 @@ type request struct {
 	want want
 }
 
-// want is what a snapshot is to contain, and how. Clients that want the same
-// are sent the same bytes.
+// want describes the snapshot that a client requests. Clients with equal wants are sent
+// the same bytes.
 type want struct {
 	subtree string
-	exact   bool // the one key named by subtree: only for our own clients
-	full    bool // with UUID and properties: only for our own clients
+	exact   bool // only the key named by subtree; for clients of this package
+	full    bool // with UUID and properties; for clients of this package
 	three   bool // messages of three frames: see Model
 }
 
-// Why a snapshot request is refused.
+// Errors for invalid snapshot requests.
 var (
 	errRequest      = errors.New("chp: not a snapshot request: want two frames, ICANHAZ? and a subtree")
 	errWholeRequest = errors.New("chp: not a snapshot request: want one frame, ICANHAZ?")
 )
 
-// runRequests takes snapshot requests and lines them up.
+// runRequests handles the messages to the ROUTER: snapshot requests, questions, and the
+// messages of the other server of a pair.
 func (s *Server) runRequests(ctx context.Context) {
 	var b sockets.Batch
 	defer b.Release()
@@ -62,7 +63,7 @@ func (s *Server) runRequests(ctx context.Context) {
 	}
 }
 
-// parseRequest reads an ICANHAZ. A client of ours may name a key instead of a
+// parseRequest parses an ICANHAZ. A client of this package may name a key instead of a
 // subtree.
 func parseRequest(m zmtp.Message, ours bool) (want, error) {
 	command, rest := m.Next()
@@ -84,8 +85,8 @@ func parseRequest(m zmtp.Message, ours bool) (want, error) {
 	return want{}, errRequest
 }
 
-// isSubtree says whether s is a slash, path segments, and a slash (RFC 12,
-// State Synchronization).
+// isSubtree reports whether s is a slash, path segments, and a slash (RFC 12, State
+// Synchronization).
 func isSubtree(s string) bool {
 	return len(s) >= 2 && len(s) <= kvmsg.MaxKey && strings.HasPrefix(s, "/") && strings.HasSuffix(s, "/")
 }

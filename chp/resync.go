@@ -2,23 +2,23 @@ package chp
 
 import "time"
 
-// A jump in the sequences of a server that is not ours means that updates are
-// missing, or that the server counts in steps. A new snapshot mends the former,
-// and does nothing for the latter, so it must not be taken for every update.
+// A jump in the sequences of another implementation means that updates are missing, or
+// that the server counts in steps. A new snapshot restores missing updates, but does
+// not help in the other case, so the client must not fetch one for every update.
 const (
-	resyncFirst = time.Second // between the first two
+	resyncFirst = time.Second // between the first two snapshots
 	resyncMost  = time.Minute
 )
 
-// resyncLimit limits how often a client takes a new snapshot of one server because
-// of jumps: at once the first time, then after waits that double. It starts anew
-// when there was no jump for twice the longest wait.
+// resyncLimit limits how often a client fetches a new snapshot of one server because of
+// jumps: at once the first time, then after waits that double. It starts again after
+// twice the longest wait without a jump.
 type resyncLimit struct {
-	wait time.Duration // from the last one to the next
-	next time.Time     // when the next one may be
+	wait time.Duration // between the last one and the next
+	next time.Time     // earliest time of the next one
 }
 
-// delay returns how long to wait for the next resynchronisation, and counts it.
+// delay returns the wait before the next resynchronization, and counts it.
 func (l *resyncLimit) delay(now time.Time) time.Duration {
 	if now.Sub(l.next) > 2*resyncMost {
 		*l = resyncLimit{next: now}
@@ -29,8 +29,8 @@ func (l *resyncLimit) delay(now time.Time) time.Duration {
 	return delay
 }
 
-// resync ends the session for a jump that stream noted: now, with the error that
-// it returns, or when the limit allows it.
+// resync ends the session because of a jump: now, by returning the error, or later,
+// when the limit allows it.
 func (s *session) resync() error {
 	if s.resyncing != nil {
 		return nil

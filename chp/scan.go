@@ -8,14 +8,14 @@ import (
 	"clustermap/internal/store"
 )
 
-// scan finds the records of all the subtrees that wait, in one walk through the
-// cut: for each slash of a key one look-up tells whether the subtree that ends
-// there was asked for. So the walk costs the same for one subtree as for thousands.
+// scan finds the records of all waiting subtrees in one walk through the cut. For each
+// slash of a key one look-up tells whether the subtree that ends there was requested.
+// So the walk costs the same for one subtree as for thousands.
 //
-// A chain gets a list of the positions of its records, eight bytes each. A subtree
-// with a large part of the map gets no list: to walk through the cut and skip the
-// other records costs little more than the snapshot itself. Neither does one for
-// which there is no memory.
+// A chain gets a list of the positions of its records, eight bytes each. A subtree with
+// a large part of the map gets no list: walking through the cut and skipping the other
+// records costs little more than sending the snapshot. A chain also gets no list if
+// there is no memory for it.
 func (n *snapshotter) scan(ctx context.Context, pinned *pinnedCut, trees map[want][]*answer) {
 	n.scans.Add(1)
 	n.mu.Lock()
@@ -24,7 +24,7 @@ func (n *snapshotter) scan(ctx context.Context, pinned *pinnedCut, trees map[wan
 	most := max(pinned.Len()/denseShare, denseFrom)
 	var chains []*chain
 	listed := 0
-	byPrefix := map[string][]*chain{} // at most one for our clients and one for others
+	byPrefix := map[string][]*chain{} // at most one for clients of this package and one for others
 	for w := range trees {
 		c := newChain(n, w, pinned)
 		c.listed = true
@@ -69,7 +69,7 @@ func (n *snapshotter) scan(ctx context.Context, pinned *pinnedCut, trees map[wan
 	defer n.mu.Unlock()
 	n.scanning = false
 	if ctx.Err() != nil {
-		return // the joiners see that too, and end
+		return // the joiners end too
 	}
 	for _, c := range chains {
 		n.begin(c, trees[c.want]...)
@@ -77,12 +77,12 @@ func (n *snapshotter) scan(ctx context.Context, pinned *pinnedCut, trees map[wan
 }
 
 const (
-	// A subtree that has more than one record in denseShare, and more than
-	// denseFrom, gets no list.
+	// A subtree with more than one record in denseShare, and more than denseFrom records,
+	// gets no list.
 	denseShare = 16
 	denseFrom  = 1024
 
-	// listAlways is how many records are noted even without memory for it:
-	// about as much as the request itself takes.
+	// listAlways is the number of records that are listed even without memory for them:
+	// about as much as the request itself uses.
 	listAlways = 64
 )

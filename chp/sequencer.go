@@ -44,8 +44,8 @@ type sequencer struct {
 	store  *store.Map
 	wheel  *timer.Wheel
 	pieces []store.Piece // scratch
-	dead   expiry        // scratch
-	hugz   []byte        // the wire form of the heartbeat, without its sequence; nil if none is sent
+	dead   expiry
+	hugz   []byte // the wire form of the heartbeat, without its sequence; nil if none is sent
 
 	disk   disk
 	saving sync.Mutex // held while a checkpoint is written; before mu
@@ -57,14 +57,14 @@ type sequencer struct {
 	mapID    [mapIDSize]byte // the identity of the map
 	reign    uint64          // id of the present reign
 	newest   reign           // of the last update
-	source   uint64          // the run of the active server that this one follows or followed last, or 0
-	reigns   []reign         // earlier reigns with updates, the oldest first
+	source   uint64          // run of the active server that this one follows or last followed, or 0
+	reigns   []reign         // earlier reigns with updates, oldest first
 	tail     tail            // for the other server
 	follower *following      // the other server, or nil if it does not follow
 	early    early           // updates that came before the active server published them
 
 	held     held          // applied and not yet published
-	commits  commits       // which of them are committed
+	commits  commits       // what the held updates wait for
 	progress chan struct{} // closed when some were published; nil if no goroutine waits
 
 	base      int64     // sequence before the first update: last, while the map is new
@@ -73,14 +73,14 @@ type sequencer struct {
 	// Written under mu, read by anyone.
 	last      atomic.Int64 // the sequence of the last update
 	published atomic.Int64 // the sequence of the last update that was published
-	waiting   atomic.Bool  // updates wait to be committed
+	waiting   atomic.Bool  // updates may have to wait: to be committed, or for a handover
 	updates   atomic.Uint64
 	expired   atomic.Uint64
 
 	armed chan struct{} // wakes the clock when the first TTL comes
 
 	origins  *origins      // the progress of each client; guarded by mu
-	repeated atomic.Uint64 // updates skipped because the server had them
+	repeated atomic.Uint64 // updates skipped because they had been accepted before
 }
 
 // firstSequence returns the first sequence of a run that starts at t. It is ahead of
@@ -102,10 +102,10 @@ func (q *sequencer) init(publisher publisher, maxBytes int64, refused *refusals)
 	q.hugz = zmtp.AppendMessage(nil, []byte("HUGZ"), make([]byte, 8), nil, nil, nil)
 }
 
-// take numbers, applies and publishes a batch of updates that checkUpdates has checked.
-// It returns the updates that the map has no room for, in a slice that is valid until
-// the next call, and the number of updates that it skipped because it had them. If ok
-// is false it did nothing: the caller must call room, and take again.
+// accept numbers, applies and publishes a batch that checkUpdates has checked. It
+// returns the updates that the map has no room for, in a slice that is valid until the
+// next call, and the number of updates that it skipped because they had been accepted
+// before. If ok is false, it did nothing: the caller must call room, and accept again.
 func (q *sequencer) accept(b *sockets.Batch, from sender) (unfit []sockets.Span, repeated int, ok bool) {
 	wire, spans := b.Wire(), b.Spans()
 	q.mu.Lock()
@@ -125,7 +125,7 @@ func (q *sequencer) accept(b *sockets.Batch, from sender) (unfit []sockets.Span,
 	return unfit, repeated, true
 }
 
-// accept is take for updates that are not kept for later. mu must be held.
+// acceptNow is accept for an active server. mu must be held.
 func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (unfit []sockets.Span, repeated int) {
 	if from.numbered {
 		all := len(spans)
@@ -181,8 +181,8 @@ func (q *sequencer) apply(h batchHead, wire []byte, spans []sockets.Span) (first
 	return first
 }
 
-// publish passes pieces of the log to the publisher. They contain the messages of spans
-// in order.
+// publish passes pieces of the log to the publisher. spans are their messages, in
+// order.
 func (q *sequencer) publish(pieces []store.Piece, spans []sockets.Span) {
 	for _, p := range pieces {
 		// The publisher's policy is to disconnect, so this does not wait; it
@@ -251,14 +251,14 @@ func (q *sequencer) expire(now time.Time) (more bool, size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.passive || q.halted {
-		return false, 0 // the active server does
+		return false, 0 // the active server expires keys
 	}
 	d := &q.dead
 	more = q.wheel.Advance(now, expirePortion, func(hash uint64, seq int64) {
 		q.deadlines.remove(hash, seq)
 		var ok bool
 		if d.key, ok = q.store.KeyOf(hash, seq, d.key[:0]); !ok {
-			return // set anew or deleted since
+			return // set again or deleted since
 		}
 		start := len(d.wire)
 		d.wire = kvmsg.AppendRecord(d.wire, d.key, 0, nil, expiredProperties, nil)
@@ -277,7 +277,8 @@ func (q *sequencer) expire(now time.Time) (more bool, size int) {
 }
 
 const (
-	// expirePortion is how many deadlines are looked at under one hold of the mutex.
+	// expirePortion is the number of deadlines that are checked under one hold of the
+	// mutex.
 	expirePortion = 2048
 	// keepExpiry is the largest scratch of expire that is kept.
 	keepExpiry = 64 << 10
@@ -292,8 +293,8 @@ func (q *sequencer) tidy() (more bool) {
 	return q.store.Tidy(tidyPortion)
 }
 
-// tidyPortion is how many bytes of the log compaction looks at under one hold of
-// the mutex.
+// tidyPortion is the number of bytes of the log that compaction checks under one hold
+// of the mutex.
 const tidyPortion = 256 << 10
 
 // timers returns the number of keys with a TTL in the timing wheel.
@@ -312,7 +313,6 @@ func (q *sequencer) cut() *store.Cut {
 	return c
 }
 
-// cutKey is cut for a single key; see store.Map.CutKey.
 func (q *sequencer) cutKey(key []byte) (*store.Cut, []store.Position) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -55,7 +55,7 @@ type Server struct {
 	ended  chan struct{}
 }
 
-// phase is the phase of a server's life; it never goes back.
+// phase is the phase of a server's life. It never goes back.
 type phase uint8
 
 const (
@@ -159,12 +159,12 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 
 // Bounds that are not options.
 const (
-	snapshotWindow   = 128 << 10 // bytes of snapshots queued for a client
-	collectorWindow  = 1 << 20   // bytes of updates read ahead of the sequencer, a client
-	maxRequests      = 256       // unanswered snapshot requests, a client
+	snapshotWindow   = 128 << 10 // bytes of snapshots queued per client
+	collectorWindow  = 1 << 20   // bytes of updates received ahead of the sequencer, per client
+	maxRequests      = 256       // unanswered snapshot requests per client
 	maxRequestSize   = 64 << 10  // bytes of a snapshot request or a subscription
-	maxSubscriptions = 10_000    // topics a client
-	maxOverhead      = 128 << 10 // bytes of an update besides its value
+	maxSubscriptions = 10_000    // topics per client
+	maxOverhead      = 128 << 10 // bytes of an update without its value
 	closeLinger      = time.Second
 )
 
@@ -195,7 +195,8 @@ func (s *Server) Listen(ctx context.Context) error {
 	return nil
 }
 
-// portAttempts is how often Listen looks for three free ports in a row.
+// portAttempts is the number of times that Listen looks for three consecutive free
+// ports.
 const portAttempts = 100
 
 func (s *Server) bind(ctx context.Context) error {
@@ -217,7 +218,7 @@ func (s *Server) bindThree(ctx context.Context, port int) error {
 	var bound []binder
 	for _, at := range [...]struct {
 		binder
-		offset int // from P; below 0 there is none
+		offset int // from P; negative if there is no such port
 	}{{s.router, snapshot}, {s.publisher, publisher}, {s.collector, collector}} {
 		b := at.binder
 		if at.offset < 0 {
@@ -259,7 +260,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	if err := s.Listen(ctx); err != nil {
 		s.closeUnserved()
 		if ctx.Err() != nil && !errors.Is(err, ErrClosed) {
-			return nil // asked to end before it began
+			return nil // the context ended before serving began
 		}
 		return err
 	}
@@ -275,7 +276,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	s.phase, s.began = phaseServing, time.Now()
 	ctx, s.cancel = context.WithCancel(ctx)
-	// What serves goes on while a pair hands over.
+	// The server continues to serve during a handover.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	s.state.Unlock()
@@ -287,7 +288,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	wg.Go(func() { s.runRequests(running) })
 	wg.Go(func() { s.snapshots.run(running) })
 	wg.Go(func() { s.runCheckpoints(running) })
-	var unpaired error // why the pair's part has ended
+	var unpaired error // the error with which the pair has ended
 	if s.pair != nil {
 		wg.Go(func() {
 			if unpaired = s.pair.run(running); running.Err() == nil {
@@ -329,10 +330,9 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// closeUnserved closes a server that does not serve, and reports whether it did.
-// It returns false, and closes nothing, if Serve has begun, now or before: Serve then
-// closes the server. One lock covers the question and the answer to it, so that no
-// call of Serve begins in between and waits for an end that has been.
+// closeUnserved closes a server that does not serve, and returns true. If Serve has
+// begun it does nothing and returns false, because Serve closes the server. One lock
+// covers the check and the change of phase, so that Serve cannot begin in between.
 func (s *Server) closeUnserved() bool {
 	s.state.Lock()
 	if s.cancel != nil {
@@ -348,8 +348,7 @@ func (s *Server) closeUnserved() bool {
 	return true
 }
 
-// close closes the sockets: first what brings updates in, then what carries
-// them out.
+// close closes the sockets, those for updates from clients first.
 func (s *Server) close() {
 	s.state.Lock()
 	s.phase = phaseClosed

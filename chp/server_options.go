@@ -34,7 +34,8 @@ const (
 // of that size must fit in the address space.
 const maxMaxValueSize = min(1<<30, math.MaxInt/8+1)
 
-// maxLoggedValue is the same for a server with a log, which bounds an entry.
+// maxLoggedValue is the maximum for a server with a log, which bounds the size of an
+// entry.
 const maxLoggedValue = commit.MaxEntryBytes / 2
 
 // ServerOptions configures a [Server]. The zero value is usable: the server then
@@ -241,14 +242,14 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	return o, errors.Join(errs...)
 }
 
-// zoneless returns an address of IPv6 without its zone.
+// zoneless returns an IPv6 address without its zone.
 func zoneless(address string) string {
 	address, _, _ = strings.Cut(address, "%")
 	return address
 }
 
-// withoutSecrets returns what a server keeps of its options. The sockets have the
-// keys; printing a Server shows none of them.
+// withoutSecrets returns the options that a server keeps. Only the sockets have the
+// keys, so printing a Server shows none.
 func (o ServerOptions) withoutSecrets() ServerOptions {
 	o.Security = sockets.Security{}
 	if o.Pair != nil {
@@ -259,7 +260,7 @@ func (o ServerOptions) withoutSecrets() ServerOptions {
 	return o
 }
 
-// setDefault puts the default for the zero value.
+// setDefault replaces a zero value by the default.
 func setDefault[T comparable](v *T, standard T) {
 	var zero T
 	if *v == zero {

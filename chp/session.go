@@ -15,8 +15,8 @@ import (
 	"clustermap/sockets"
 )
 
-// Why a session ends. Together with ErrSilent, *GapError and the errors of sockets they
-// decide which server comes next.
+// Errors that end a session. Together with ErrSilent, *GapError and the errors of
+// sockets they decide which server is tried next.
 var (
 	errDisconnected = errors.New("chp: the connection to the server broke")
 	errUnreachable  = errors.New("chp: the server cannot be reached")
@@ -24,23 +24,22 @@ var (
 	errOvertaken    = errors.New("chp: the server did not answer, and another one did")
 )
 
-// session is one connection to one server, from connecting to its first fault: a
-// SUB and a DEALER socket, and a PUB socket if the client writes. They never
-// connect a second time: whichever breaks, for whatever reason, ends the session
-// and the others with it. What a session learns about sequences, and what was
-// sent through it, ends with it too.
+// session is one connection to one server, from connecting to its first fault: a SUB
+// and a DEALER socket, and a PUB socket if the client writes. The sockets connect once.
+// When one connection breaks, the session ends with the other two, and with everything
+// that it knows about sequences and about updates that were sent through it.
 //
 //	connect    all handshakes, bounded by SyncTimeout
-//	subscribe  each subtree, then HUGZ; wait until that is in force
+//	subscribe  each subtree, then HUGZ; wait until the subscriptions are in force
 //	join       ICANHAZ; KVSYNCs make the new state, KVPUBs are kept beside it
-//	follow     the new state is swapped in, KVPUBs are applied as they come
+//	follow     the new state replaces the old one, KVPUBs are applied as they arrive
 //
-// The DEALER socket stays open behind the snapshot if the server is one of ours:
-// it tells there of updates that it refuses.
+// After the snapshot the DEALER socket stays open if the server is of this package,
+// which reports refused updates on it.
 //
-// Goroutines: begin in one of its own (see attempts), follow in the client's; the
-// watchdog; during join, one that fetches the snapshot. The last two have ended
-// when end returns.
+// Goroutines: begin runs in one of its own (see attempts) and follow in the client's.
+// The watchdog runs beside them, and during join a goroutine that fetches the snapshot.
+// These two have ended when end returns.
 type session struct {
 	client *Client
 	index  int // of the server in ClientOptions.Servers
@@ -50,44 +49,44 @@ type session struct {
 
 	sub             *sockets.Sub
 	dealer          *sockets.Dealer
-	uplink          *uplink       // nil if the client has not written; made under writer.mu while ACTIVE
-	openings        chan opening  // one of each socket
-	over            chan struct{} // closed when the session has ended and nothing goes out through it
-	ours            bool          // the server announced itself as one of ours
-	sent            *sentUpdates  // in a Clone model with three frames
-	confirms        bool          // the publisher says when subscriptions are in force
-	reportsRefusals bool          // the server tells of updates that it refuses
-	maxValue        int           // the most bytes of a value that the server takes, 0 if it does not say
-	generation      uint64        // of the session: see propertyGeneration
-	requests        subtrees      // what it is asked for
-	deadlines       *deadlines    // of the keys that the server sends
+	uplink          *uplink       // nil if the client has not written; created under writer.mu while ACTIVE
+	openings        chan opening  // one for each socket
+	over            chan struct{} // closed when the session has ended and nothing is sent through it
+	ours            bool          // the server is of this package
+	sent            *sentUpdates  // in a Clone model with three frames, else nil
+	confirms        bool          // the publisher confirms subscriptions
+	reportsRefusals bool          // the server reports refused updates
+	maxValue        int           // largest value that the server accepts, in bytes; 0 if unknown
+	generation      uint64        // see propertyGeneration
+	requests        subtrees      // the subtrees to request
+	deadlines       *deadlines    // of the keys that the server sent
 	watchdog        *watchdog
 	answered        atomic.Bool // a handshake has succeeded
 	joined          atomic.Bool // the snapshot is complete
 	unneeded        atomic.Bool // the snapshot connection is no longer needed
 
 	running sync.WaitGroup
-	failure error // of begin
+	failure error // error of begin
 
-	applied atomic.Pointer[applied] // what the server said of the client's updates; nil: nothing
+	applied atomic.Pointer[applied] // the server's progress report, or nil
 
 	// Owned by run.
 	batch     sockets.Batch
 	stream    *stream
 	replica   *replica
-	resyncing *time.Timer // will end the session for a gap
+	resyncing *time.Timer // ends the session because of a gap
 	spotted   []echo      // see spot
 	fresh     bool        // the server's map is new and empty; set by fetch
-	kept      int         // keys of the state before that were kept for that reason
+	kept      int         // keys of the old state that were kept because of fresh
 	active    time.Time   // when the session became ACTIVE
 	arrived   int64       // bytes of updates
 }
 
-// opening is how connecting a socket ended.
+// opening is the result of connecting a socket.
 type opening struct {
 	collector bool
 	peer      *sockets.Peer
-	err       error // the collector does not take this client
+	err       error // the collector does not accept this client
 }
 
 // Bits of watchdog.heard.
@@ -96,7 +95,7 @@ const (
 	earSnapshot
 )
 
-// newSession makes a session that has not begun.
+// newSession returns a session that has not begun.
 func (c *Client) newSession(index int) *session {
 	s := &session{
 		client: c, index: index, server: c.servers[index],
@@ -111,7 +110,7 @@ func (c *Client) newSession(index int) *session {
 	return s
 }
 
-// begin connects. Whatever it returns, end must be called.
+// begin connects. The caller must call end afterwards, even after an error.
 func (s *session) begin() error {
 	if err := s.open(); err != nil {
 		return err
@@ -120,9 +119,9 @@ func (s *session) begin() error {
 	return s.cause(s.connect())
 }
 
-// follow takes the snapshot and applies updates, until the session fails. It
-// returns for how long it was ACTIVE, and why it ended: the context's cause if
-// that ended it.
+// follow fetches the snapshot and applies updates until the session fails. It returns
+// how long the session was ACTIVE and why it ended: the cause of the context if there
+// is one.
 func (s *session) follow() (active time.Duration, err error) {
 	defer s.end()
 	err = s.cause(s.run())
@@ -132,7 +131,7 @@ func (s *session) follow() (active time.Duration, err error) {
 	return active, err
 }
 
-// end ends the session and awaits its goroutines.
+// end ends the session and waits for its goroutines.
 func (s *session) end() {
 	s.fail(nil)
 	s.running.Wait()
@@ -140,7 +139,8 @@ func (s *session) end() {
 	close(s.over)
 }
 
-// cause returns why the session failed, given the error that it led to.
+// cause returns the cause of the session's context, or err if the context has not
+// ended.
 func (s *session) cause(err error) error {
 	if cause := context.Cause(s.ctx); cause != nil {
 		return cause
@@ -161,7 +161,7 @@ func (s *session) run() error {
 	return s.apply()
 }
 
-// socketOptions are the options that all of a session's sockets have.
+// socketOptions returns the options that all sockets of a session have.
 func (s *session) socketOptions() sockets.Options {
 	c := s.client
 	o := sockets.Options{
@@ -174,22 +174,22 @@ func (s *session) socketOptions() sockets.Options {
 		},
 	}
 	if limit := c.opts.HeartbeatTimeout; limit > 0 {
-		// Silence is noticed within the limit: after an interval comes a PING,
-		// which must be answered in the rest of it.
+		// Silence is detected within the limit: a PING follows each interval and
+		// must be answered in the rest of the limit.
 		o.HeartbeatInterval = max(limit/4, time.Millisecond)
 		o.HeartbeatTimeout = max(limit-limit/4, time.Millisecond)
 	}
 	return o
 }
 
-// open makes the sockets but for the uplink. They are told never to dial again:
-// what arrives after a reconnection could not be told from what came before it.
+// open creates the SUB and the DEALER socket. They never reconnect: messages that
+// arrive after a reconnection could not be told from earlier ones.
 func (s *session) open() error {
 	c := s.client
 	subscriber := &intake{ear: earSubscriber, heard: &s.watchdog.heard, silent: &c.silent, refused: &c.refused}
 	snapshot := &intake{ear: earSnapshot, heard: &s.watchdog.heard, silent: &c.silent, refused: &c.refused}
 	if c.subtrees.exact() {
-		subscriber.wanted = &c.subtrees // a subscription is a prefix, and brings "/a/bc" for "/a/b"
+		subscriber.wanted = &c.subtrees // a subscription is a prefix: "/a/b" also matches "/a/bc"
 	}
 	if !c.subtrees.all() {
 		snapshot.wanted = &c.subtrees
@@ -241,8 +241,8 @@ func (s *session) close() {
 	s.batch.Release()
 }
 
-// hear takes the messages on the snapshot connection after the snapshot, which name
-// refused updates and tell how far the client's updates have come. It queues nothing.
+// hear handles the messages on the snapshot connection after the snapshot: refusals and
+// progress reports. It leaves none in the batch.
 func (s *session) hear(b *sockets.Batch) {
 	settled := false
 	for i := range b.Len() {
@@ -271,16 +271,15 @@ func (s *session) monitorSubscriber(e sockets.Event) {
 	s.watch(e, false)
 }
 
-// monitorSnapshot is told of the snapshot connection, which the session itself
-// closes after the snapshot if the server is not one of ours.
+// monitorSnapshot is the monitor of the snapshot connection, which the session closes
+// after the snapshot if the server is of another implementation.
 func (s *session) monitorSnapshot(e sockets.Event) {
 	if !s.unneeded.Load() {
 		s.watch(e, false)
 	}
 }
 
-// watch is told what happens to the connections. It is called from the
-// goroutines of the sockets.
+// watch handles monitor events. It is called from the goroutines of the sockets.
 func (s *session) watch(e sockets.Event, collector bool) {
 	switch e.Kind {
 	case sockets.HandshakeSucceeded:
@@ -293,11 +292,11 @@ func (s *session) watch(e sockets.Event, collector bool) {
 	}
 }
 
-// opened notes how connecting a socket ended. A socket connects once, so there
-// is room for all.
+// opened stores the result of connecting a socket. A socket connects once, so there is
+// room for all results.
 func (s *session) opened(o opening) {
 	if s.joined.Load() && o.err != nil {
-		s.fail(&CollectorError{s.server.name, o.err}) // nobody waits in connect any more
+		s.fail(&CollectorError{s.server.name, o.err}) // connect has returned
 		return
 	}
 	s.openings <- o
@@ -363,20 +362,20 @@ func (s *session) connect() error {
 		s.requests = s.client.dialect.requests(&s.client.subtrees)
 	}
 	s.stream = newStream(&s.requests, s.ours)
-	// The subscription can be to less than is asked for; without snapshots nothing
-	// would mend a gap.
+	// Jumps are checked only if the client subscribes to the whole map, and if there
+	// are snapshots to close a gap with.
 	s.stream.counted = s.client.subtrees.all() && s.server.snapshot != "" && !mutate.NoGapCheck
 	return nil
 }
 
-// subscribe subscribes, and returns when the subscriptions are in force: what
-// the server publishes from then on arrives. Otherwise updates between the
-// snapshot and the subscription would be missing, and with subtrees nobody
-// could tell.
+// subscribe subscribes and waits until the subscriptions are in force, so that the
+// client receives everything that the server publishes from then on. Otherwise updates
+// between the snapshot and the subscription would be missing, and a client of subtrees
+// could not detect that.
 //
-// A publisher of ours says so itself. From another one the first HUGZ is the
-// sign: its subscription went out last, and the server takes them in order.
-// If there is one subtree, a KVPUB of it is as good.
+// A publisher of this package confirms subscriptions. With others the first HUGZ is the
+// sign: its subscription is sent last, and the server handles them in order. With one
+// subtree, a KVPUB is a sign too.
 func (s *session) subscribe() error {
 	c := s.client
 	for _, spec := range c.subtrees.list {
@@ -399,12 +398,12 @@ func (s *session) subscribe() error {
 	return s.firstMessage()
 }
 
-// firstMessage waits for a sign that the subscriptions are in force.
+// firstMessage waits for a message that shows that the subscriptions are in force.
 func (s *session) firstMessage() error {
 	c := s.client
 	ctx := s.ctx
 	if c.opts.HeartbeatTimeout < 0 {
-		// This server is known to send no HUGZ: time is all there is to go by.
+		// This server sends no HUGZ, so the wait ends after SyncTimeout.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.opts.SyncTimeout)
 		defer cancel()
@@ -414,9 +413,9 @@ func (s *session) firstMessage() error {
 	}
 	for {
 		if err := s.sub.RecvBatch(ctx, &s.batch); err != nil {
-			return s.ctx.Err() // nil if only our own time is up
+			return s.ctx.Err() // nil if only SyncTimeout is over
 		}
-		// KVPUBs that come this early are older than the snapshot to come: it
+		// KVPUBs that arrive this early are older than the snapshot, which
 		// contains them.
 		if len(c.subtrees.list) == 1 || hasHUGZ(&s.batch) {
 			return nil
@@ -424,7 +423,7 @@ func (s *session) firstMessage() error {
 	}
 }
 
-// hasHUGZ says whether a batch contains a HUGZ.
+// hasHUGZ reports whether a batch contains a HUGZ.
 func hasHUGZ(b *sockets.Batch) bool {
 	for i, span := range b.Spans() {
 		if span.Tag == hugzTag && isCommand(b.Message(i), kvmsg.KeyHUGZ) {

@@ -25,9 +25,9 @@ func WithTTL(d time.Duration) SetOption { return SetOption{ttl: d, isTTL: true} 
 // 65535 bytes.
 func WithProperty(name, value string) SetOption { return SetOption{name: name, value: value} }
 
-// appendNoTTL appends the property that says that there is no time to live, if
-// props have none. The guide's C clients always send one, and their server takes
-// what it remembers of another update where it is missing: the key would expire.
+// appendNoTTL appends a ttl of 0 unless props have a ttl. The guide's C clients always
+// send one. Without it their server keeps the ttl of the previous update, and the key
+// would expire.
 func appendNoTTL(props []byte) []byte {
 	if _, ok := kvmsg.Property(props, "ttl"); ok {
 		return props
@@ -35,8 +35,8 @@ func appendNoTTL(props []byte) []byte {
 	return append(props, "ttl=0\n"...)
 }
 
-// appendOptions appends the options as properties, each "name=value" and a
-// newline. It returns a *MessageError for those that servers refuse.
+// appendOptions appends the options as properties, each "name=value" and a newline. It
+// returns a *MessageError for options that servers refuse.
 func appendOptions(dst []byte, opts []SetOption) ([]byte, error) {
 	if len(opts) == 0 {
 		return dst, nil

@@ -17,7 +17,7 @@ import (
 
 // snapshotter answers snapshot requests.
 //
-// Clients pull. Each client that is sent snapshots has a goroutine (see joiner), which
+// Clients pull. Each client that is sent snapshots has a goroutine (see joiner) that
 // encodes the next parcel of its snapshot when the connection has room. It reads a cut
 // of the map, which does not change while updates continue. So a client that stops
 // reading keeps only the parcels lent to its connection, and the cut; no other client
@@ -35,8 +35,8 @@ import (
 //     subtrees (see scan).
 //
 // Memory is bounded for all clients together: parcels by SnapshotMemory (see budget),
-// the lists of records by an eighth of that (see scan), segments that only cuts still
-// hold by trim. A client that reads nothing for SnapshotTimeout is disconnected.
+// the lists of records by an eighth of that (see scan), and segments that only cuts
+// still pin by trim. A client that reads nothing for SnapshotTimeout is disconnected.
 type snapshotter struct {
 	server *Server
 
@@ -48,51 +48,49 @@ type snapshotter struct {
 	scans    atomic.Uint64 // walks to find the records of subtrees, for tests
 
 	arrived chan struct{}  // wakes run
-	trimmed time.Time      // of run: when it called trim last
+	trimmed time.Time      // when trim last ran; owned by run
 	joining sync.WaitGroup // goroutines of joiners
 
-	// mu guards the fields below, and those of chains, parcels, budgets and
-	// joiners that say so. No other lock is taken under it.
+	// mu guards the fields below, and the fields of chains, parcels, budgets and
+	// joiners whose comments name it. No other lock is taken under it.
 	mu       sync.Mutex
 	joiners  map[*sockets.Peer]*joiner
 	waiting  []*answer           // for a cut
 	latest   map[want]*chain     // the newest chain of each want, while it is sent
 	pinned   map[*pinnedCut]bool // cuts in use
-	gathered time.Time           // when the last chain of everything began
-	whole    []*chain            // the chains that began then
-	scanning bool                // a walk for subtrees is running
+	gathered time.Time           // when the last round with requests for everything was
+	whole    []*chain            // the chains of that round
+	scanning bool                // a scan is running
 	listed   int                 // bytes of chain.list, over all chains
 	small    budget              // parcels of up to buf.Large
 	large    budget              // parcels of one larger value
 }
 
 const (
-	// gatherWithin is how long a request for everything may wait for others to
-	// share a cut with, if the last such cut is still being encoded. Without
-	// it a thousand clients that come within a second would each have a cut
-	// and an encoding of their own.
+	// gatherWithin bounds the wait of a request for everything for others to share a cut
+	// with, while the last such cut is being encoded. Without it a thousand clients that
+	// come within a second would each have a cut and an encoding of their own.
 	gatherWithin = 100 * time.Millisecond
 
-	// trimEvery is how often the memory that cuts hold is looked at.
+	// trimEvery is the interval at which the memory that cuts pin is checked.
 	trimEvery = 250 * time.Millisecond
 )
 
-// answer is one request of one client, from its arrival to its last parcel.
 type answer struct {
 	joiner  *joiner
 	want    want
-	applied []byte        // sent before the snapshot; nil for most
+	applied []byte        // APPLIED message to send before the snapshot, or nil
 	chain   *chain        // set before ready is closed
-	ready   chan struct{} // closed when there is a chain
+	ready   chan struct{} // closed when chain is set
 }
 
 // pinnedCut is a cut that chains read. snapshotter.mu guards users and moved.
 type pinnedCut struct {
 	*store.Cut
 	bytes int       // of its segments
-	users int       // chains, and the round that made it
-	moved time.Time // when a parcel was last taken by anybody
-	ended bool      // given up by trim
+	users int       // chains, the round that made it, and trim
+	moved time.Time // when a client last acquired a parcel
+	ended bool      // dropped by trim
 }
 
 var errTooManyRequests = errors.New("chp: the client has too many unanswered snapshot requests")
@@ -110,16 +108,16 @@ func newSnapshotter(s *Server) *snapshotter {
 	}
 }
 
-// add takes a request. A request for one key is answered at once; others may wait
-// for run.
+// add adds a request. A request for one key is answered at once; others may wait for
+// run.
 func (n *snapshotter) add(ctx context.Context, r request) error {
 	a := &answer{want: r.want, ready: make(chan struct{})}
 	n.mu.Lock()
 	idle := n.joiners[r.peer] == nil
 	n.mu.Unlock()
-	if who := senderOf(r.peer, nil); idle && who.numbered { // so it is for a session's first request
-		// This comes before the cut, so the cut has all that it tells of, and it may
-		// be sent when the snapshot may.
+	if who := senderOf(r.peer, nil); idle && who.numbered { // true for a session's first request
+		// The report is made before the cut. So the cut contains the updates that it
+		// reports, and it may be sent when the snapshot may.
 		a.applied, _ = n.server.applied(who.id)
 	}
 	n.mu.Lock()
@@ -137,7 +135,7 @@ func (n *snapshotter) add(ctx context.Context, r request) error {
 	j.answers = append(j.answers, a)
 	signal(j.wake)
 	if c := n.latest[r.want]; c != nil && !c.cut.ended && c.cut.Sequence == n.server.sequencer.last.Load() {
-		// The map is still as it was at the cut.
+		// The map has not changed since the cut.
 		n.begin(c, a)
 		n.mu.Unlock()
 		return nil
@@ -163,7 +161,7 @@ func (n *snapshotter) add(ctx context.Context, r request) error {
 	return nil
 }
 
-// run makes cuts for the requests that wait, until the context ends.
+// run makes cuts for waiting requests until the context ends.
 func (n *snapshotter) run(ctx context.Context) {
 	var scans sync.WaitGroup
 	defer scans.Wait()
@@ -188,8 +186,8 @@ func (n *snapshotter) run(ctx context.Context) {
 	}
 }
 
-// round answers the requests that wait from one cut. It returns after how long the
-// next round is due if no request comes, or 0 if none is.
+// round answers waiting requests from one cut. It returns the wait before the next
+// round if no request arrives, or 0 if none is due.
 func (n *snapshotter) round(ctx context.Context, scans *sync.WaitGroup) time.Duration {
 	if now := time.Now(); now.Sub(n.trimmed) >= trimEvery {
 		n.trimmed = now
@@ -214,8 +212,8 @@ func (n *snapshotter) round(ctx context.Context, scans *sync.WaitGroup) time.Dur
 	return wait
 }
 
-// due removes and returns the requests that can be answered now, and how long to wait
-// for the others. mu must be held.
+// due removes and returns the requests that can be answered now, and returns the wait
+// before the others can. mu must be held.
 func (n *snapshotter) due() (whole, trees map[want][]*answer, wait time.Duration) {
 	if len(n.pinned) > 0 {
 		wait = trimEvery
@@ -264,7 +262,7 @@ func (n *snapshotter) beginWhole(pinned *pinnedCut, whole map[want][]*answer) {
 	}
 }
 
-// begin has answers sent a chain. mu must be held.
+// begin starts sending a chain for answers. mu must be held.
 func (n *snapshotter) begin(c *chain, answers ...*answer) {
 	for _, a := range answers {
 		if a.joiner.gone {
@@ -281,7 +279,8 @@ func (n *snapshotter) begin(c *chain, answers ...*answer) {
 	}
 }
 
-// remove ends an answer, and with the last one its chain. mu must be held.
+// remove removes an answer from its chain, and ends the chain after the last one. mu
+// must be held.
 func (n *snapshotter) remove(a *answer) {
 	c := a.chain
 	if c == nil || !c.members[a] {
@@ -302,11 +301,11 @@ func (n *snapshotter) remove(a *answer) {
 	n.settle(&n.small)
 	n.settle(&n.large)
 	if len(n.waiting) > 0 {
-		signal(n.arrived) // requests that wait to share a cut need not wait for this chain
+		signal(n.arrived) // waiting requests need not wait for this chain
 	}
 }
 
-// hold registers a cut that its caller uses.
+// pin registers a cut, with one use by the caller.
 func (n *snapshotter) pin(c *store.Cut) *pinnedCut {
 	h := &pinnedCut{Cut: c, bytes: c.Bytes(), users: 1, moved: time.Now()}
 	n.mu.Lock()
@@ -318,14 +317,12 @@ func (n *snapshotter) pin(c *store.Cut) *pinnedCut {
 	return h
 }
 
-// release ends one use of a cut.
 func (n *snapshotter) release(h *pinnedCut) {
 	n.mu.Lock()
 	n.drop(h)
 	n.mu.Unlock()
 }
 
-// drop is release with mu held.
 func (n *snapshotter) drop(h *pinnedCut) {
 	if h.users--; h.users == 0 {
 		delete(n.pinned, h)
@@ -333,8 +330,8 @@ func (n *snapshotter) drop(h *pinnedCut) {
 	}
 }
 
-// trim bounds the memory that only cuts still need (see mayOutlive). Beyond the
-// bound it gives up the cut without progress for longest, and disconnects its
+// trim bounds the memory that only cuts still pin (see mayOutlive). Beyond the bound it
+// drops the cut that has made no progress for the longest time, and disconnects its
 // clients.
 func (n *snapshotter) trim() {
 	n.mu.Lock()
@@ -366,7 +363,7 @@ func (n *snapshotter) trim() {
 			for _, a := range j.answers {
 				if a.chain != nil && a.chain.cut == h && !j.trimmed {
 					j.trimmed = true
-					close(j.evicted) // it may wait for memory, and hold the cut meanwhile
+					close(j.evicted) // it may wait for memory, and would pin the cut meanwhile
 					gone = append(gone, j.peer)
 				}
 			}
@@ -384,10 +381,10 @@ func (n *snapshotter) trim() {
 	}
 }
 
-// mayOutlive returns how many bytes only cuts may need: twice the log, at its
-// present size or its size at one of the cuts, whichever is largest, plus
-// SnapshotMemory. That is room for a large snapshot, and for several that began at
-// about the same time, while all of the map is overwritten.
+// mayOutlive returns the number of bytes that only cuts may pin: twice the largest of
+// the log's present size and its size at each cut, plus SnapshotMemory. That is room
+// for a large snapshot, and for several that began at about the same time, while the
+// whole map is overwritten.
 func (n *snapshotter) mayOutlive(cuts []*pinnedCut) int {
 	most := n.server.sequencer.logSize()
 	for _, h := range cuts {
@@ -396,8 +393,8 @@ func (n *snapshotter) mayOutlive(cuts []*pinnedCut) int {
 	return 2*most + n.server.opts.SnapshotMemory
 }
 
-// outlived returns the bytes that only the cuts still need: segments that the log
-// has given up, and the notes of what was live.
+// outlived returns the number of bytes that only cuts pin: segments that the log no
+// longer uses, and copies of liveness maps.
 func outlived(s *store.Map, cuts []*pinnedCut) (bytes int) {
 	seen := map[*store.Segment]bool{}
 	for _, h := range cuts {
@@ -406,9 +403,9 @@ func outlived(s *store.Map, cuts []*pinnedCut) (bytes int) {
 	return bytes
 }
 
-// appendKVSYNC appends a record as KVSYNC: for our own clients with the time to
-// live that is left, else with UUID and properties empty (RFC 12, State
-// Synchronization), or in three frames.
+// appendKVSYNC appends a record as KVSYNC: for clients of this package with the
+// remaining time to live, for others with empty UUID and properties (RFC 12, State
+// Synchronization) or in three frames.
 func appendKVSYNC(dst []byte, r kvmsg.Record, w want, d *deadlines) []byte {
 	switch {
 	case w.full:
@@ -419,8 +416,8 @@ func appendKVSYNC(dst []byte, r kvmsg.Record, w want, d *deadlines) []byte {
 	return kvmsg.AppendBare(dst, r)
 }
 
-// appendKTHXBAI appends the end of a snapshot. Its sequence is that of the cut,
-// the highest that the snapshot can contain.
+// appendKTHXBAI appends the end of a snapshot. Its sequence is that of the cut, the
+// highest that the snapshot can contain.
 func appendKTHXBAI(dst []byte, sequence int64, props []byte, w want) []byte {
 	var bytes [8]byte
 	binary.BigEndian.PutUint64(bytes[:], uint64(sequence))
@@ -430,7 +427,6 @@ func appendKTHXBAI(dst []byte, sequence int64, props []byte, w want) []byte {
 	return zmtp.AppendMessage(dst, []byte("KTHXBAI"), bytes[:], nil, props, []byte(w.subtree))
 }
 
-// kthxbaiSize returns an upper bound on what appendKTHXBAI appends.
 func kthxbaiSize(subtree string) int { return 64 + len(newMapProperties) + len(subtree) }
 
 // signal leaves a token in a channel of capacity one.

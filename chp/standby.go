@@ -9,18 +9,18 @@ import (
 	"clustermap/zmtp"
 )
 
-// keyStandby is the one frame with which a server of a pair answers a request for a
-// snapshot while it is not active: it has noted that the client asks, which counts
-// when it has to find out whether its peer is still there, and the client is to try
-// the other server. It may also come later, when the server is no longer active.
+// keyStandby is the only frame of the message with which a server of a pair answers a
+// snapshot request while it is not active. The server counts the request as a vote (see
+// pair.vote); the client should try the other server. The message can also follow
+// later, when the server stops being active.
 const keyStandby = "STANDBY"
 
 // standbyWire is that message.
 var standbyWire = zmtp.AppendMessage(nil, []byte(keyStandby))
 
-// standsBy ends the session if a batch of the snapshot connection says that the
-// server is not active. What else the batch contains is dropped then: a snapshot that
-// is not complete counts for nothing, and one that is stays what it is.
+// standsBy ends the session if a batch of the snapshot connection contains STANDBY, and
+// reports whether it did. The rest of the batch is dropped: an incomplete snapshot is
+// useless, and a complete one stays as it is.
 func (s *session) standsBy(b *sockets.Batch) bool {
 	wire := b.Wire()
 	for _, span := range b.Spans() {
@@ -34,19 +34,19 @@ func (s *session) standsBy(b *sockets.Batch) bool {
 	return false
 }
 
-// standby paces a client while a server answers that it is not active. Soon it will
-// be, or another one: the passive server of a pair takes over when its peer has been
-// silent for long enough and clients ask. So the client goes round its servers
-// without long waits, however often that is, and such an answer is no failure.
+// standby paces a client whose servers answer that they are not active. One of them
+// will be soon: the passive server of a pair takes over when its peer has been silent
+// long enough and clients ask. So the client goes round its servers with short pauses,
+// and such an answer does not count as a failure.
 //
-// A round of the servers is followed by a pause: at first short, so that a pair
-// with a short time-out fails over as quickly as it can, then a quarter of the time
-// that has passed, up to standbyMost. Part of it is random, so that clients which
-// lost a server together do not come together.
+// A pause follows each round of the servers. It is short at first, so that a pair with
+// a short time-out fails over quickly; then it is a quarter of the time that has
+// passed, up to standbyMost. Part of it is random, so that clients that lost a server
+// together do not come back together.
 type standby struct {
-	since time.Time // of the first such answer; zero if there was none since the client was ACTIVE
-	seen  bool      // in this round
-	tried int       // servers in this round
+	since time.Time // of the first such answer since the client was ACTIVE, or zero
+	seen  bool      // such an answer arrived in this round
+	tried int       // servers tried in this round
 }
 
 const (
@@ -54,11 +54,11 @@ const (
 	standbyMost  = 250 * time.Millisecond
 )
 
-// reset begins anew, after the client was ACTIVE.
+// reset must be called after the client was ACTIVE.
 func (p *standby) reset() { *p = standby{} }
 
-// ask notes that servers were tried, the last of which said or did not say that it is
-// not active.
+// ask counts servers that were tried. answered reports whether the last one was not
+// active.
 func (p *standby) ask(servers int, answered bool) {
 	p.tried += servers
 	if answered {
@@ -69,8 +69,9 @@ func (p *standby) ask(servers int, answered bool) {
 	}
 }
 
-// pause returns how long to wait before the next attempt, given how many servers there
-// are. ok is false if none of this round is known to be a standby: then others decide.
+// pause returns the wait before the next attempt, given the number of servers. ok is
+// false if no server of this round has answered that it is not active: then another
+// rule decides the wait.
 func (p *standby) pause(servers int) (wait time.Duration, ok bool) {
 	ok = p.seen
 	if p.tried < servers {

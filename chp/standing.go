@@ -5,11 +5,12 @@ import (
 	"encoding/binary"
 )
 
-// standing is what a server of a pair tells of its map beside its state.
+// standing is the payload of a server's state messages to the other server of its pair:
+// what map it has.
 type standing struct {
-	newest reign  // of the last update; the zero reign if there was none
+	newest reign  // of the last update; zero if there was none
 	run    uint64 // of this server
-	source uint64 // the run of the active server that it follows or has followed last
+	source uint64 // run of the active server that it follows or last followed
 }
 
 const standingSize = reignSize + 8 + 8
@@ -19,8 +20,8 @@ func appendStanding(dst []byte, s standing) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, s.run), s.source)
 }
 
-// parseStanding takes a standing. A payload of another length is the zero standing, that
-// of a server that has nothing.
+// parseStanding parses a standing. A payload of another length is the zero standing,
+// that of a server without a map.
 func parseStanding(b []byte) (s standing) {
 	if len(b) != standingSize {
 		return s
@@ -30,21 +31,21 @@ func parseStanding(b []byte) (s standing) {
 	return s
 }
 
-// compareStandings says which of two servers has more: see binarystar.Options.
+// compareStandings compares the progress of two servers: see binarystar.Options.
 func compareStandings(own, peer []byte) int {
 	a, b := parseStanding(own).newest, parseStanding(peer).newest
 	return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.last, b.last))
 }
 
-// hasLost says whether an active server has had no update, and the other one has some:
+// hasLost reports whether the active server has had no update and the other one has:
 // see binarystar.Options.
 func hasLost(active, other []byte) bool {
 	a, o := parseStanding(active), parseStanding(other)
 	return a.run != 0 && a.newest.last == 0 && o.newest.last > 0
 }
 
-// hasCopied says whether the other server has its map from this run of the active one:
-// see binarystar.Options.
+// hasCopied reports whether the other server has its map from this run of the active
+// one: see binarystar.Options.
 func hasCopied(active, other []byte) bool {
 	a, o := parseStanding(active), parseStanding(other)
 	return a.run != 0 && o.source == a.run

@@ -136,7 +136,7 @@ func (s *Server) pairStatus(st *Status) {
 	}
 }
 
-// residentBytes returns the memory of this process.
+// residentBytes returns the resident memory of this process.
 func residentBytes() int64 {
 	// The second number is the resident memory in pages.
 	if text, err := os.ReadFile("/proc/self/statm"); err == nil {

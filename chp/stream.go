@@ -9,48 +9,48 @@ import (
 	"clustermap/sockets"
 )
 
-// stream is the order of the KVPUBs of one session: which of them are to be
-// applied, and whether one is missing. Sequences are comparable within one
-// session only, since a restarted or other server may count from anywhere.
+// stream checks the order of the KVPUBs of one session: which to apply, and whether one
+// is missing. Sequences are comparable within one session only, since a restarted or
+// another server may count from anywhere.
 //
-// Two rules come from RFC 12: sequences increase, and what is not above the
-// last KTHXBAI or KVPUB is discarded. With several subtrees each has a
-// KTHXBAI, that is a cut, of its own.
+// Two rules are from RFC 12: sequences increase, and a KVPUB that is not above the last
+// KTHXBAI or KVPUB is discarded. With several subtrees each has its own KTHXBAI, and so
+// its own cut.
 //
-// A server of ours numbers its updates without gaps, and says in each HUGZ how
-// far it is. If the client is subscribed to everything, it thereby sees that
-// something was lost: accept and join return a *GapError.
+// A server of this package numbers its updates without gaps and reports its sequence in
+// each HUGZ. A client of the whole map detects a lost update from that: filter and join
+// return a *GapError.
 //
-// The guide's servers do the same, but libzmq drops what a slow subscriber has no
-// room for. RFC 12 asks for sequences that increase, no more, so at a server that
-// did not announce itself a jump may be its way of counting: it is noted in
-// missing, and the session decides. Its HUGZ counts only once one has had the
-// sequence of the last update, since some servers put other things there.
+// The guide's servers number without gaps too, but libzmq drops messages for a slow
+// subscriber. Because RFC 12 only requires that sequences increase, a jump at a server
+// of another implementation may be its way of counting: the stream stores it in
+// missing, and the session decides. Its HUGZ is used only after one had the sequence of
+// the last update, since some servers put another number there.
 //
-// With subtrees nobody but the server knows what is missing.
+// A client of subtrees cannot detect a lost update.
 type stream struct {
-	requests *subtrees // one cut each
-	counted  bool      // all keys: a jump shows
-	ours     bool      // the server announced itself: a jump is a gap
+	requests *subtrees // one cut for each
+	counted  bool      // the client gets all keys, so a jump is noticed
+	ours     bool      // the server is of this package: a jump is a gap
 
-	missing  *GapError // the first jump at a server that is not ours
-	hugzTrue bool      // a HUGZ of a server that is not ours had the last sequence
+	missing  *GapError // the first jump at a server of another implementation
+	hugzTrue bool      // a HUGZ of such a server had the last sequence
 
 	received bool  // a KVPUB has come
 	first    int64 // sequence of the first KVPUB
 	last     int64 // and of the last one
-	hugz     int64 // highest sequence in a HUGZ, of a server of ours
+	hugz     int64 // highest sequence in a HUGZ of a server of this package
 
-	cuts   []int64 // sequence of each request's KTHXBAI, nil until all are there
-	newest int64   // the highest of them
-	behind bool    // cuts are there, and the KVPUBs have not passed the newest
+	cuts   []int64 // sequence of each request's KTHXBAI; nil until all have arrived
+	newest int64   // the highest of cuts
+	behind bool    // cuts is set, and no KVPUB was above newest yet
 
 	stale uint64 // KVPUBs discarded
-	beats int    // HUGZs since apply last looked
+	beats int    // HUGZs since apply last checked
 }
 
-// hugzTag and kthxbaiTag mark a span as a command. The tag of a key can be the
-// same by chance, so they are hints, and the key decides.
+// hugzTag and kthxbaiTag mark a span as a command. A key can have the same tag by
+// chance, so the tags are hints only; the key decides.
 const (
 	hugzTag    = math.MaxUint64
 	kthxbaiTag = math.MaxUint64 - 1
@@ -74,8 +74,8 @@ func newStream(requests *subtrees, ours bool) *stream {
 	return &stream{requests: requests, counted: requests.all(), ours: ours, last: math.MinInt64, hugz: math.MinInt64}
 }
 
-// accept returns the spans to apply, in the memory of spans; wire has canonical KVPUBs
-// and HUGZ. If it returns an error, the spans before the fault are returned, and accept
+// filter returns the spans to apply, in the memory of spans; wire has canonical KVPUBs
+// and HUGZ. If it returns an error, it also returns the spans before the fault, and
 // must not be called again.
 func (s *stream) filter(wire []byte, spans []sockets.Span) ([]sockets.Span, error) {
 	n := 0
@@ -119,8 +119,8 @@ func (s *stream) filter(wire []byte, spans []sockets.Span) ([]sockets.Span, erro
 	return kept, nil
 }
 
-// inOrder returns how many spans at the beginning are KVPUBs with nothing odd
-// about them, which are all of them nearly always.
+// inOrder returns the number of leading spans that are KVPUBs in sequence, which is
+// nearly always all of them.
 func (s *stream) inOrder(wire []byte, spans []sockets.Span) int {
 	last, n := s.last, 0
 	for ; n < len(spans) && spans[n].Tag != hugzTag; n++ {
@@ -134,7 +134,7 @@ func (s *stream) inOrder(wire []byte, spans []sockets.Span) int {
 	return n
 }
 
-// judge returns a gap at a server of ours, and notes one at another server.
+// judge returns a gap at a server of this package, and stores a gap at another one.
 func (s *stream) judge(gap *GapError) error {
 	switch {
 	case gap == nil:
@@ -147,14 +147,14 @@ func (s *stream) judge(gap *GapError) error {
 	return nil
 }
 
-// gap returns what a sequence that does not follow the last one shows, if
-// anything.
+// gap returns the gap that seq, a sequence that does not follow the last one, shows; or
+// nil.
 func (s *stream) gap(seq int64) *GapError {
 	switch {
 	case s.received:
 		return &GapError{s.last, seq}
 	case s.cuts == nil:
-		return nil // the first of all; its cut is not known yet
+		return nil // the first KVPUB, and the cut is not known yet
 	case seq > s.cuts[0]+1:
 		// The subscription was in force when the snapshot was cut, so the
 		// update after the cut should have come first.
@@ -163,7 +163,7 @@ func (s *stream) gap(seq int64) *GapError {
 	return nil
 }
 
-// heartbeat looks whether a HUGZ tells of updates that did not come.
+// heartbeat returns a gap if a HUGZ shows that updates are missing.
 func (s *stream) heartbeat(m []byte) error {
 	seq := kvmsg.Record(m).Seq()
 	switch {
@@ -185,7 +185,7 @@ func (s *stream) heartbeat(m []byte) error {
 	return nil
 }
 
-// tail compares the highest HUGZ with what is known to have arrived.
+// tail returns a gap if the highest HUGZ is above everything that has arrived.
 func (s *stream) tail() error {
 	known := s.last
 	if s.cuts != nil {
@@ -199,8 +199,8 @@ func (s *stream) tail() error {
 	return nil
 }
 
-// join notes the cuts of the snapshots, one for each request, and looks
-// whether the KVPUBs received so far reach them.
+// join sets the cuts of the snapshots, one for each request, and returns a gap if the
+// KVPUBs received so far do not reach them.
 func (s *stream) join(cuts []int64) error {
 	s.cuts = cuts
 	s.newest = cuts[0]
@@ -220,14 +220,13 @@ func (s *stream) join(cuts []int64) error {
 	return nil
 }
 
-// covered says whether the snapshots contain the KVPUB of a key.
+// covered reports whether the snapshots contain a KVPUB.
 func (s *stream) covered(key []byte, seq int64) bool {
 	i := s.requests.find(key)
 	return (i < 0 || seq <= s.cuts[i]) && !mutate.MergeStale
 }
 
-// sequence is how far the replica is: what has been applied, snapshots
-// included.
+// sequence returns the sequence of the replica: of the last update or of the snapshots.
 func (s *stream) sequence() int64 {
 	if s.cuts == nil {
 		return s.last

@@ -11,17 +11,15 @@ import (
 //
 //	""       every key
 //	"/a/b/"  every key that begins with these bytes (RFC 12 §State Synchronization)
-//	"/a/b"   this one key; the end without a slash makes the difference
+//	"/a/b"   this one key, since there is no slash at the end
 //
-// The third is ours. It is asked only of servers that announced themselves as
-// ours; from others the client asks for the smallest subtree of RFC 12 that
-// holds the key, and leaves out what it did not want.
+// The third is an extension, used with servers of this package only. From others the
+// client requests the smallest subtree that contains the key, and ignores other keys.
 
-// isTree says whether spec stands for all keys with a prefix, and not for one
-// key.
+// isTree reports whether spec stands for all keys with a prefix rather than one key.
 func isTree(spec string) bool { return spec == "" || spec[len(spec)-1] == '/' }
 
-// checkSubtree says what is wrong with spec as a subtree specification.
+// checkSubtree returns an error if spec is not a valid specification.
 func checkSubtree(spec string) error {
 	switch {
 	case spec == "":
@@ -42,19 +40,19 @@ func checkSubtree(spec string) error {
 	return nil
 }
 
-// subtrees is a set of subtree specifications, reduced: none covers another.
-// It is immutable and safe for concurrent use.
+// subtrees is a set of specifications of which none covers another. It is immutable and
+// safe for concurrent use.
 //
-// list is sorted by bytes. That makes the search for the subtree of a key a
-// binary one: if subtree p holds key k, then any q with p < q <= k would begin
-// with p too, hence be covered by p, hence not be in the list. So only the
-// greatest element that is not above k can hold k.
+// list is sorted by bytes, so the search for the subtree of a key is a binary one: if p
+// contains key k, any q with p < q <= k would begin with p, be covered by p, and not be
+// in the list. So only the greatest element that is not above k can contain k.
 type subtrees struct {
 	list []string
-	one  string // list[0] if there is only one, for the short way
+	one  string // list[0] if it is the only one, for speed
 }
 
-// newSubtrees makes a set of valid specifications; none at all means all keys.
+// newSubtrees returns the set of valid specifications; without any it contains all
+// keys.
 func newSubtrees(specs []string) subtrees {
 	if len(specs) == 0 {
 		return subtrees{list: []string{""}}
@@ -63,8 +61,8 @@ func newSubtrees(specs []string) subtrees {
 	slices.Sort(sorted)
 	reduced := sorted[:0]
 	for _, spec := range sorted {
-		// What covers spec sorts before it, and everything between the two is
-		// covered as well: only the last one kept can be it.
+		// A specification that covers spec sorts before it and covers everything
+		// in between, so only the last one kept can cover spec.
 		if n := len(reduced); n == 0 || !covers(reduced[n-1], spec) {
 			reduced = append(reduced, spec)
 		}
@@ -76,7 +74,7 @@ func newSubtrees(specs []string) subtrees {
 	return s
 }
 
-// covers says whether every key of spec is one of outer.
+// covers reports whether every key of spec is one of outer.
 func covers(outer, spec string) bool {
 	if isTree(outer) {
 		return strings.HasPrefix(spec, outer)
@@ -84,19 +82,19 @@ func covers(outer, spec string) bool {
 	return outer == spec
 }
 
-// all says that every key is in the set.
+// all reports whether the set contains every key.
 func (s *subtrees) all() bool { return len(s.list) == 1 && s.one == "" }
 
-// exact says that the set contains single keys: then a subscription, which is
-// a prefix, brings more than was asked for.
+// exact reports whether the set has single keys. Then a subscription, which is a
+// prefix, matches more than the set.
 func (s *subtrees) exact() bool {
 	return slices.ContainsFunc(s.list, func(spec string) bool { return !isTree(spec) })
 }
 
-// contains reports whether key is in one of the subtrees.
+// contains reports whether key is in the set.
 func (s *subtrees) contains(key []byte) bool { return s.find(key) >= 0 }
 
-// find returns the index in list of the subtree that holds key, or -1.
+// find returns the index in list of the specification that contains key, or -1.
 func (s *subtrees) find(key []byte) int {
 	if len(s.list) == 1 && isTree(s.one) { // the usual case, without a search
 		if len(key) >= len(s.one) && string(key[:len(s.one)]) == s.one {
@@ -126,15 +124,15 @@ func (s *subtrees) find(key []byte) int {
 	return -1
 }
 
-// meets says whether some key could be in both s and spec.
+// meets reports whether s and spec can have a key in common.
 func (s *subtrees) meets(spec string) bool {
 	return slices.ContainsFunc(s.list, func(mine string) bool {
 		return covers(mine, spec) || covers(spec, mine)
 	})
 }
 
-// plain returns the smallest set in the form of RFC 12 that covers s: single
-// keys give way to the subtrees that they are in.
+// plain returns the smallest set in the form of RFC 12 that covers s: it replaces
+// single keys by the subtrees that contain them.
 func (s *subtrees) plain() subtrees {
 	wide := make([]string, len(s.list))
 	for i, spec := range s.list {

@@ -7,20 +7,20 @@ import (
 	"clustermap/internal/store"
 )
 
-// batchHead says what a batch of updates is. The servers of a pair send it ahead of
-// the batch.
+// batchHead describes a batch of updates. The servers of a pair send it before the
+// batch.
 type batchHead struct {
-	reign uint64 // the reign in which it was made
+	reign uint64 // in which the batch was made
 	first int64  // sequence of its first update
-	count uint32 // its updates
+	count uint32 // number of updates
 
-	// The client that sent it, and the order number of its last update; the counter
-	// is 0 if it does not number its updates, or none sent them.
+	// The client that sent the batch and the order number of its last update. counter is 0
+	// if the updates have no numbers or do not come from a client.
 	id      clientID
 	counter uint64
 
-	// When it was made, on clock: times to live count from then. The other server is
-	// told how long ago that was.
+	// When the batch was made, on clock; times to live count from then. The wire form has
+	// its age.
 	at time.Duration
 }
 
@@ -51,27 +51,27 @@ func parseBatchHead(b []byte) (h batchHead, ok bool) {
 	return h, h.first > 0 && h.count > 0 && age >= 0
 }
 
-// tail is the last updates of a server of a pair, for the other one, which follows.
-// A follower is a position in it: a number that rises by one from batch to batch.
+// tail holds the last batches of a server of a pair, for the other server. A follower
+// is a position in it: a number that increases by one with each batch.
 //
-// The segments of its batches are retained, so it is bounded in bytes. Guarded by the
-// sequencer's mutex.
+// It retains the segments of its batches, so it is bounded in bytes. The sequencer's
+// mutex guards it.
 type tail struct {
 	on      bool
 	size    int // bound of bytes
 	batches []tailBatch
-	first   int           // index in batches of the oldest
-	begin   uint64        // its position
+	first   int           // index in batches of the oldest one
+	begin   uint64        // position of the oldest one
 	pieces  []store.Piece // of all batches, in order
-	piece   int           // index in pieces of the oldest
-	ended   uint64        // pieces that were dropped
+	piece   int           // index in pieces of the first one of the oldest batch
+	ended   uint64        // number of pieces dropped so far
 	bytes   int
-	total   uint64        // bytes of all batches that there ever were
-	grown   chan struct{} // closed when a batch is added; nil while nobody waits
+	total   uint64        // bytes of all batches ever added
+	grown   chan struct{} // closed when a batch is added; nil while no goroutine waits
 
-	// While the other server is sent the whole map, and until it has caught up, what it
-	// has not been sent is kept beyond size: the batches from a position on, up to so
-	// many bytes. most is 0 otherwise.
+	// While the other server receives the whole map, and until it has caught up, the
+	// batches from position keep on are kept beyond size, up to most bytes. Otherwise most
+	// is 0.
 	keep uint64
 	most int
 }
@@ -79,20 +79,20 @@ type tail struct {
 // tailBatch is a batch in the tail.
 type tailBatch struct {
 	batchHead
-	pieces int    // how many
-	piece  uint64 // number of the first one, counted from the beginning of the tail
+	pieces int    // number of pieces
+	piece  uint64 // number of the first one, counted since the start
 	bytes  int    // memory
-	before uint64 // tail.total before it
+	before uint64 // tail.total before it was added
 }
 
 const (
 	// tailBytes bounds the updates in the tail.
 	tailBytes = 64 << 20
-	// tailSpare is from how many dropped batches, or pieces, on a slice is moved.
+	// tailSpare is the number of dropped elements from which a slice is compacted.
 	tailSpare = 1024
 )
 
-// end returns the position behind the newest batch.
+// end returns the position after the newest batch.
 func (t *tail) end() uint64 { return t.begin + uint64(len(t.batches)-t.first) }
 
 // add appends a batch.
@@ -121,7 +121,7 @@ func (t *tail) add(h batchHead, pieces []store.Piece) {
 	}
 }
 
-// drop ends the oldest batch.
+// drop removes the oldest batch.
 func (t *tail) drop() {
 	b := &t.batches[t.first]
 	old := t.pieces[t.piece : t.piece+b.pieces]
@@ -144,29 +144,30 @@ func (t *tail) drop() {
 	}
 }
 
-// clear ends all batches: what follows does not follow from them.
+// clear removes all batches. Later ones do not continue them, so no earlier position
+// stays valid.
 func (t *tail) clear() {
 	for t.first < len(t.batches) {
 		t.drop()
 	}
-	t.begin++ // no position before is good any more
+	t.begin++ // invalidates all earlier positions
 	t.most = 0
 }
 
-// keepFrom keeps what follows a position beyond the size of the tail, up to most bytes.
+// keepFrom keeps the batches from a position on beyond the size of the tail, up to most
+// bytes.
 func (t *tail) keepFrom(position uint64, most int) { t.keep, t.most = position, max(most, t.size) }
 
-// caughtUp notes up to where the other server has been sent what hold keeps, and ends
-// that if the other server is no longer far behind.
+// caughtUp moves the position that keepFrom has set, and ends its effect when the other
+// server is no longer far behind.
 func (t *tail) caughtUp(position uint64) {
 	if t.keep = position; t.lag(position) <= t.size/2 {
 		t.most = 0
 	}
 }
 
-// behind returns the position of the first batch that a server does not have which
-// has everything up to a sequence of a reign, and false if the tail does not go back
-// so far.
+// behind returns the position of the first batch after a sequence of a reign, and false
+// if the tail does not reach back so far.
 func (t *tail) behind(reign uint64, last int64) (position uint64, ok bool) {
 	for i := len(t.batches) - 1; i >= t.first; i-- {
 		if b := &t.batches[i]; b.last() <= last {
@@ -176,14 +177,14 @@ func (t *tail) behind(reign uint64, last int64) (position uint64, ok bool) {
 	return 0, false
 }
 
-// tailPart is some batches of a tail with their pieces, which are retained.
+// tailPart is some batches of a tail with their pieces, whose segments are retained.
 type tailPart struct {
 	batches []tailBatch
 	pieces  []store.Piece
 }
 
-// read puts batches from a position on into a part, up to a number of bytes, and
-// retains them. It reports false if the position is no longer in the tail.
+// read copies batches from a position on to part, up to about size bytes, and retains
+// their segments. It returns false if the position is no longer in the tail.
 func (t *tail) read(position uint64, size int, part *tailPart) (ok bool) {
 	part.batches, part.pieces = part.batches[:0], part.pieces[:0]
 	if position < t.begin || position > t.end() {
@@ -204,8 +205,8 @@ func (t *tail) read(position uint64, size int, part *tailPart) (ok bool) {
 	return true
 }
 
-// fill returns how full the tail is, from 0 to 1, for a follower at a position. One that
-// is further behind has to be sent the whole map again, and does not count.
+// fill returns the fill level of the tail, from 0 to 1, for a follower at a position. A
+// follower that the tail no longer reaches needs the whole map and does not count.
 func (t *tail) fill(position uint64) float64 {
 	if position < t.begin {
 		return 0
@@ -213,7 +214,7 @@ func (t *tail) fill(position uint64) float64 {
 	return float64(t.lag(position)) / float64(max(t.size, t.most))
 }
 
-// lag returns the bytes from a position on.
+// lag returns the number of bytes from a position on.
 func (t *tail) lag(position uint64) (bytes int) {
 	switch {
 	case position < t.begin:
@@ -224,7 +225,6 @@ func (t *tail) lag(position uint64) (bytes int) {
 	return int(t.total - t.batches[t.first+int(position-t.begin)].before)
 }
 
-// more returns a channel that is closed when a batch is added.
 func (t *tail) more() <-chan struct{} {
 	if t.grown == nil {
 		t.grown = make(chan struct{})

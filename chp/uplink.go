@@ -11,33 +11,33 @@ import (
 	"clustermap/sockets"
 )
 
-// uplink sends a session's updates: it is a PUB socket to its server's collector.
-// Like the other two connections it is part of the session, and ends with it, along
-// with all that it has queued.
+// uplink sends a session's updates. It is a PUB socket that is connected to the
+// server's collector. It belongs to the session and ends with it; queued updates are
+// then dropped.
 //
-// If the server is not one of ours, the other servers get the updates as well if
-// they have room, as the guide's pairs of Clone servers expect of a client: the
-// passive one keeps what its peer has not published yet. Each has its own PUB socket,
-// so that an update waits only for the server that the client follows: a backup that
-// hangs delays nothing. A pair of servers of ours replicates its map itself, so the
-// other servers get no updates and no connection for them.
+// If the server is of another implementation, the other servers also get the updates
+// for which they have room, as the guide's pairs of Clone servers expect: the passive
+// one keeps what its peer has not published yet. Each has its own PUB socket, so
+// updates wait only for the server that the client follows. A pair of servers of this
+// package replicates its map itself, so the other servers get neither updates nor a
+// connection.
 //
-// A client that only reads has no uplink. The first update makes it, and from
-// then on each session begins with one.
+// A client that only reads has no uplink. The first update creates it, and later
+// sessions begin with one.
 type uplink struct {
 	session *session
 	ctx     context.Context // bounds the waits of the writer
 	give    context.CancelFunc
 	pub     updateSocket
 	others  []updateSocket // see mirror
-	leaving atomic.Bool    // the client closes: what happens to the connection is no fault
+	leaving atomic.Bool    // the client closes: a broken connection is no fault
 	known   atomic.Bool    // the collector has subscribed
 }
 
-// errNoSubscription is why a collector that does not subscribe is left.
+// errNoSubscription ends a session whose collector does not subscribe.
 var errNoSubscription = errors.New("chp: the collector does not subscribe")
 
-// openUplink makes the uplink and begins to connect it to the session's server.
+// openUplink creates the uplink and starts to connect it to the session's server.
 func (s *session) openUplink() error {
 	u := &uplink{session: s}
 	u.ctx, u.give = context.WithCancel(s.ctx)
@@ -56,8 +56,9 @@ func (s *session) openUplink() error {
 	return nil
 }
 
-// mirror begins to connect the uplink to the other servers, unless the session's
-// server is one of ours, which must be known, or of a Clone model without pairs.
+// mirror starts to connect the uplink to the other servers. It does nothing if the
+// session's server is of this package, which must be known, or of a Clone model without
+// pairs.
 func (u *uplink) mirror() error {
 	c := u.session.client
 	if u.session.ours || !c.dialect.full {
@@ -86,7 +87,6 @@ func (u *uplink) mirror() error {
 	return nil
 }
 
-// options are the options of the socket to a server.
 func (u *uplink) options() sockets.Options {
 	o := u.session.socketOptions()
 	o.SendHWM, o.SendHWMBytes, o.FullPolicy = -1, u.session.client.opts.SendQueue, sockets.Block
@@ -94,12 +94,11 @@ func (u *uplink) options() sockets.Options {
 	return o
 }
 
-// monitor is called from the goroutines of the socket to the session's server.
 func (u *uplink) monitor(e sockets.Event) {
 	missing := e.Kind == sockets.ConnectFailed && !u.session.client.dialect.collector
 	if missing || e.Kind == sockets.HandshakeFailed && e.Failure() != sockets.FailedNoDetail {
-		// Whether it is the server or its collector alone that does not fit is
-		// seen when the other two connections are there.
+		// The other two connections show whether the whole server does not accept
+		// this client, or only the collector.
 		u.session.opened(opening{collector: true, err: e.Err})
 		return
 	}
@@ -109,9 +108,9 @@ func (u *uplink) monitor(e sockets.Event) {
 	u.session.watch(e, true)
 }
 
-// ready waits until the collector has subscribed: updates sent before that are
-// lost. So are updates sent after the connection has broken, which a PUB socket
-// knows before the session does. Then ready returns an error.
+// ready waits until the collector has subscribed: updates sent before that are lost.
+// Updates sent after the connection has broken are lost too. The PUB socket knows of
+// that before the session does; then ready returns an error.
 func (u *uplink) ready() error {
 	if u.known.Load() {
 		if u.pub.WaitSubscribers(ended, nil, 1) != nil {
@@ -131,8 +130,8 @@ func (u *uplink) ready() error {
 	return nil
 }
 
-// send queues updates, which lie in chunk, for the collector, waiting for room, and
-// for the others as far as they have room.
+// send queues updates, which lie in chunk. It waits for room for the collector; the
+// other servers get them only if they have room.
 func (u *uplink) send(bytes []byte, messages int, chunk *buf.Chunk) error {
 	var owner sockets.Owner = chunk
 	if len(bytes) < lendStage {
@@ -147,11 +146,10 @@ func (u *uplink) send(bytes []byte, messages int, chunk *buf.Chunk) error {
 	return nil
 }
 
-// flush closes the sockets once all that they have queued is written, or after
-// closeLinger.
+// flush closes the sockets when everything queued is written, or after closeLinger.
 func (u *uplink) flush() { u.each(func(p updateSocket) { _ = p.Close() }) } // closing a socket does not fail
 
-// close closes the sockets. What they have queued is dropped.
+// close closes the sockets and drops what is queued.
 func (u *uplink) close() {
 	u.give()
 	u.each(func(p updateSocket) { _ = p.CloseContext(ended) })

@@ -11,24 +11,22 @@ import (
 	"clustermap/internal/kvmsg"
 )
 
-// uncounted marks, in the number of an update, that it is to a key outside of
-// the client's subtrees: it will not come back, and has a number of another
-// series.
+// uncounted is set in the number of an update to a key outside of the client's
+// subtrees: it will not come back, and has a number of a separate series.
 const uncounted = 1 << 61
 
-// uuidSecret is what the UUIDs of one client's updates are made with. They are of
-// version 8 (RFC 9562 §5.8), whose contents are the implementation's own:
+// uuidSecret has the keys from which one client makes the UUIDs of its updates. They
+// are of version 8 (RFC 9562 §5.8), whose contents are up to the implementation:
 //
 //	bytes 0-7   60 bits of a code around the version nibble
 //	bytes 8-15  the variant (binary 10), 36 more bits of the code, one bit for an
 //	            update that is not counted, and the low 25 bits of its number
 //
-// The code is a message authentication code as Carter and Wegman built it: AES of
-// the number, which is used once, XOR a keyed hash of key and value. The keys and
-// seeds never leave the client. So nobody can know the UUID of an update before it
-// is sent, nor make one for another key or value; and the client knows its own
-// updates when they come back, and which of them they are, without a table. It is
-// immutable and safe for concurrent use.
+// The code is a message authentication code of Carter and Wegman's kind: AES of the
+// number, which is used once, XOR a keyed hash of key and value. The keys and seeds
+// never leave the client. So no one can know the UUID of an update before it is sent,
+// or make one for another key or value, and the client recognizes its own updates and
+// their numbers without a table. It is immutable and safe for concurrent use.
 type uuidSecret struct {
 	block       cipher.Block
 	keys, value maphash.Seed
@@ -50,23 +48,23 @@ func newUUIDSecret() *uuidSecret {
 	rand.Read(key[:]) // never fails
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
-		panic(err) // it is for other sizes of the key
+		panic(err) // the size of the key is valid
 	}
 	return &uuidSecret{block: block, keys: maphash.MakeSeed(), value: maphash.MakeSeed()}
 }
 
-// uuidMaker makes and recognises UUIDs. It is not safe for concurrent use.
+// uuidMaker makes and recognizes UUIDs. It is not safe for concurrent use.
 type uuidMaker struct {
 	*uuidSecret
 	counted, others pads
 	in, out         [aes.BlockSize]byte // scratch
 }
 
-// pads are the AES blocks of numbers that follow each other, many at a time: made
-// like that, in counter mode, they take a fraction of the time.
+// pads are the AES blocks of consecutive numbers. Made many at a time in counter mode,
+// they take a fraction of the time.
 type pads struct {
-	stream cipher.Stream // stands at next; nil at first
-	next   uint64        // number after that of the last block
+	stream cipher.Stream // positioned at next; nil at first
+	next   uint64        // number after the last block
 	blocks [padsAhead * aes.BlockSize]byte
 }
 
@@ -91,7 +89,7 @@ func (m *uuidMaker) pad(n uint64) (high, low uint64) {
 	if i := n - (p.next - padsAhead); i < padsAhead {
 		b = p.blocks[i*aes.BlockSize:][:aes.BlockSize]
 	} else {
-		// Not in turn: it comes back late, or is another client's.
+		// Out of order: the update comes back late, or is another client's.
 		binary.BigEndian.PutUint64(m.in[8:], n)
 		m.block.Encrypt(m.out[:], m.in[:])
 		b = m.out[:]
@@ -99,8 +97,7 @@ func (m *uuidMaker) pad(n uint64) (high, low uint64) {
 	return binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
 }
 
-// code returns both halves of the UUID of update n, which may be marked
-// uncounted.
+// code returns both halves of the UUID of update n, which may include uncounted.
 func (m *uuidMaker) code(n uint64, key, value []byte) (high, low uint64) {
 	high, low = m.pad(n)
 	hash := maphash.Bytes(m.keys, key) ^ bits.RotateLeft64(maphash.Bytes(m.value, value), 32)
@@ -114,16 +111,14 @@ func (m *uuidMaker) code(n uint64, key, value []byte) (high, low uint64) {
 	return high, low
 }
 
-// append appends the 16 bytes of the UUID of update n.
 func (m *uuidMaker) append(dst []byte, n uint64, key, value []byte) []byte {
 	high, low := m.code(n, key, value)
 	dst = binary.BigEndian.AppendUint64(dst, high)
 	return binary.BigEndian.AppendUint64(dst, low)
 }
 
-// number returns the number of the update that r, which has a UUID, brings back,
-// if it is one of the client's own with a number from first to last. Key and
-// value are those that were sent then.
+// number returns the number of the client's own update in r, if it is one with a number
+// from first to last. r must have a UUID.
 func (m *uuidMaker) number(r kvmsg.Record, first, last uint64) (n uint64, own bool) {
 	id := r.UUID()
 	for n = uuidNumber(id, first); n <= last && n != 0; n += 1 << uuidNumberBits {
@@ -135,8 +130,8 @@ func (m *uuidMaker) number(r kvmsg.Record, first, last uint64) (n uint64, own bo
 	return 0, false
 }
 
-// uuidNumber returns the lowest number from first on that an update with this
-// UUID can have, or 0 if it is not a counted update.
+// uuidNumber returns the lowest number from first on that an update with this UUID can
+// have, or 0 if it is not counted.
 func uuidNumber(id []byte, first uint64) uint64 {
 	low := binary.BigEndian.Uint64(id[8:])
 	if low&uuidUncounted != 0 {

@@ -28,11 +28,11 @@ type Watch struct {
 	client   *Client
 	subtrees subtrees
 	queue    watchQueue
-	fresh    bool // nothing is reported or queued yet; guarded by Client.mu
+	fresh    bool // nothing was reported or queued yet; guarded by Client.mu
 
-	use atomic.Uint32 // a watchUse: who may touch item and bytes
+	use atomic.Uint32 // a watchUse: which goroutine owns item and bytes
 
-	// Owned by the fetching goroutine while use says so.
+	// Owned by the fetching goroutine while use is watchUsed.
 	item  watchItem
 	bytes []byte // of a piece, not yet reported
 }
@@ -175,7 +175,7 @@ func (w *Watch) stop(reason error) {
 	w.queue.stop(reason)
 }
 
-// begin acquires the right to fetch, finish releases it. If the watch was closed in
+// begin acquires the right to fetch, and finish releases it. If the watch was closed in
 // between, finish cleans up.
 func (w *Watch) begin() error {
 	switch {
@@ -237,7 +237,7 @@ func (w *Watch) advance() (more bool, err error) {
 	it, ok, err := w.queue.pop()
 	if err != nil {
 		if errors.Is(err, ErrLagged) {
-			w.stop(err) // Client.apply need not push to it any more
+			w.stop(err) // so that Client.apply no longer pushes to it
 		}
 		return false, err
 	}
@@ -253,7 +253,7 @@ func (w *Watch) advance() (more bool, err error) {
 	return true, nil
 }
 
-// wait waits until the queue may have something.
+// wait waits until the queue may have an item.
 func (w *Watch) wait(ctx context.Context) error {
 	select {
 	case <-w.queue.wake:

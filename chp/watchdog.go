@@ -6,40 +6,40 @@ import (
 	"time"
 )
 
-// watchdog notices silence. It counts ticks in which nothing was heard rather
-// than compare times: a process that was stopped for a while finds one tick
-// gone by, not its server dead. What was heard costs one atomic operation a
-// batch, and no clock is read for it.
+// watchdog detects silence. It counts ticks without a message instead of comparing
+// times: after a process was stopped for a while, one tick has passed, and its server
+// is not considered dead. A message costs one atomic operation per batch and no reading
+// of the clock.
 type watchdog struct {
-	heard  atomic.Uint32    // the ears that heard something since the last tick
-	orders chan expectation // capacity 1: the latest counts
+	heard  atomic.Uint32    // ears with a message since the last tick
+	orders chan expectation // capacity 1; a new one replaces the last
 }
 
-// expectation is what a watchdog is to listen for.
+// expectation is a limit on the silence of some connections (ears).
 type expectation struct {
-	ears  uint32        // those that count; with none it is a plain time limit
-	limit time.Duration // how long they may be silent; <= 0: for ever
+	ears  uint32        // ears that count; with none it is a plain time limit
+	limit time.Duration // the longest silence; <= 0 means no limit
 
-	// Ears that show that the server lives, though it may have much to do: while they
-	// hear something, those that count may be silent for patience limits.
+	// Ears that show that the server is alive though busy. While they hear messages, the
+	// ears that count may be silent for patience limits.
 	others uint32
 }
 
-// patience is how many limits a server that lives may let pass.
+// patience is the number of limits for which a server that is alive may be silent.
 const patience = 6
 
-// watchTicks is into how many ticks a limit is divided: silence is noticed
-// after the limit and at most one such part more.
+// watchTicks is the number of ticks in a limit. Silence is detected at most one tick
+// after the limit.
 const watchTicks = 8
 
 func newWatchdog() *watchdog { return &watchdog{orders: make(chan expectation, 1)} }
 
-// expect starts afresh with another expectation. Not for concurrent use.
+// expect replaces the expectation. It is not safe for concurrent use.
 func (w *watchdog) expect(ears uint32, limit time.Duration) {
 	w.order(expectation{ears: ears, limit: limit})
 }
 
-// order is expect with everything that an expectation has.
+// order is expect with all fields of an expectation.
 func (w *watchdog) order(e expectation) {
 	select {
 	case <-w.orders:
@@ -48,11 +48,11 @@ func (w *watchdog) order(e expectation) {
 	w.orders <- e
 }
 
-// run calls silent once when the expectation of the moment is not met, and
-// returns then or when the context ends.
+// run calls silent when the current expectation is not met, and returns then or when
+// the context ends.
 func (w *watchdog) run(ctx context.Context, silent func()) {
 	var now expectation
-	quiet, waited := 0, 0 // ticks without a sound, and without one that counts
+	quiet, waited := 0, 0 // ticks without a message, and without one on an ear that counts
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {

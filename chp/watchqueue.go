@@ -6,34 +6,33 @@ import (
 	"clustermap/internal/store"
 )
 
-// watchQueue is what a watch has yet to tell: pieces of the log, and changes of
-// state. The client's session puts in, the watch takes out.
+// watchQueue is the queue of a watch: pieces of the log, and changes of state. The
+// client's session pushes, the watch pops.
 //
-// A piece that continues the one before it in the same segment becomes part of
-// it, so the queue is short even if every update comes alone, and a batch costs
-// a few instructions.
+// A piece that continues the previous one in the same segment is joined to it. So the
+// queue is short even if every update arrives alone, and a batch costs a few
+// instructions.
 type watchQueue struct {
-	limit int           // bytes of pieces
-	wake  chan struct{} // capacity 1: for the watch, if it waits
+	limit int           // bound of bytes
+	wake  chan struct{} // capacity 1; wakes the watch
 
 	mu      sync.Mutex
-	items   []watchItem // from first on, in order
+	items   []watchItem // in order, from first on
 	first   int
 	bytes   int
-	changes int   // items that are changes
+	changes int   // number of items that are changes
 	waits   bool  // the watch waits on wake
-	over    error // why nothing comes any more; the queue is empty then
+	over    error // why the queue has ended; it is then empty
 }
 
-// watchItem is a piece of the log or, if change is set, a change of state.
+// watchItem is a change of state if change is set, otherwise a piece of the log.
 type watchItem struct {
 	piece  store.Piece
 	change *change
 }
 
-// maxChanges bounds the states that a watch holds on to. A client that is
-// resynchronised more often than this before the watch has told of the first
-// time keeps no more of them.
+// maxChanges bounds the changes in the queue, because each pins two cuts. A watch that
+// falls further behind ends with ErrLagged.
 const maxChanges = 4
 
 func (it *watchItem) release() {
@@ -46,8 +45,8 @@ func (it *watchItem) release() {
 	*it = watchItem{}
 }
 
-// push adds pieces. It reports false if that is too much: the queue is then
-// over, with ErrLagged.
+// push adds pieces. If the queue is full, it ends the queue with ErrLagged and returns
+// false.
 func (q *watchQueue) push(pieces []store.Piece) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -92,8 +91,8 @@ func (q *watchQueue) pushChange(d *change) bool {
 	return true
 }
 
-// add appends an item, moving the others to the front of the array if that
-// makes room.
+// add appends an item. If the array is full it first moves the items to its start, if
+// that makes room.
 func (q *watchQueue) add(it watchItem) {
 	if len(q.items) == cap(q.items) && q.first > len(q.items)/2 {
 		n := copy(q.items, q.items[q.first:])
@@ -103,7 +102,6 @@ func (q *watchQueue) add(it watchItem) {
 	q.items = append(q.items, it)
 }
 
-// rouse wakes the watch if it waits. mu must be held.
 func (q *watchQueue) rouse() {
 	if q.waits {
 		q.waits = false
@@ -114,7 +112,7 @@ func (q *watchQueue) rouse() {
 	}
 }
 
-// end gives up what is queued, for the reason given. mu must be held.
+// end ends the queue and drops its items. mu must be held.
 func (q *watchQueue) end(reason error) {
 	q.over = reason
 	for i := q.first; i < len(q.items); i++ {
@@ -124,7 +122,7 @@ func (q *watchQueue) end(reason error) {
 	q.rouse()
 }
 
-// stop ends the queue, unless it is over already.
+// stop ends the queue unless it has ended already.
 func (q *watchQueue) stop(reason error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -133,8 +131,8 @@ func (q *watchQueue) stop(reason error) {
 	}
 }
 
-// take returns the first item, which is the caller's to release. If there is
-// none it returns false, and then wake will be signalled when that changes.
+// pop removes and returns the first item, which the caller must release. If the queue
+// is empty, it returns false and wake is signaled when that changes.
 func (q *watchQueue) pop() (it watchItem, ok bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

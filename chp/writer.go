@@ -39,26 +39,26 @@ type writer struct {
 
 	mu      sync.Mutex
 	session *session      // the one that is ACTIVE; nil between two
-	first   *stage        // the oldest one that is kept; nil if there is none
-	turn    *stage        // the one that is sent next, or was last; nil with first
+	first   *stage        // the oldest stage; nil if there is none
+	turn    *stage        // the stage that is sent next, or was sent last; nil with first
 	stage   *stage        // the newest, which Set appends to; nil with first
 	bytes   int           // of all stages
 	sending bool          // run is sending
-	idle    chan struct{} // closed when it has done so; nil while nobody waits
-	room    chan struct{} // closed when there may be room; nil while nobody waits
+	idle    chan struct{} // closed when run stops sending; nil while no goroutine waits
+	room    chan struct{} // closed when there may be room; nil while no goroutine waits
 	asleep  bool          // run waits on ready
 	sent    uint64        // number of the last counted update that was sent
-	dropped []uint64      // numbers of staged updates that must not be sent any more
+	dropped []uint64      // numbers of staged updates that must not be sent
 	other   uint64        // number of the last update that is not counted
 	uuids   uuidMaker
 	closed  bool
 
-	// Of servers that tell how far a client's updates have come.
-	keeping bool            // what is sent is kept until it is settled
+	// For servers that report a client's progress.
+	keeping bool            // sent updates are kept until they are settled
 	mapID   [mapIDSize]byte // of the present session's server, or the last one's
 	order   uint64          // order number of the update that was sent last
-	done    uint64          // the server has taken all order numbers up to this one
-	since   int64           // a sequence of the map that all kept updates come after
+	done    uint64          // the server has accepted all order numbers up to this one
+	since   int64           // a sequence of the map below those of all kept updates
 }
 
 // stage is a pooled chunk with KVSETs in wire form, one after the other. The order
@@ -69,21 +69,21 @@ type stage struct {
 	bytes    []byte
 	messages int
 	order    uint64 // order number of the first one
-	numbered bool   // those that were not sent have the numbers; otherwise 0
-	stale    bool   // those that were not sent have numbers that do not follow
-	opening  uint64 // number of the first counted update, 0 if there is none
-	last     uint64 // number of the last counted update, 0 if there is none
+	numbered bool   // unsent updates have their order numbers; otherwise 0
+	stale    bool   // the order numbers of unsent updates are not consecutive
+	opening  uint64 // number of the first counted update, or 0
+	last     uint64 // number of the last counted update, or 0
 	loose    bool   // there are updates that are not counted
-	trailing bool   // there are some behind the last counted one
-	sent     mark   // where sending goes on
-	given    mark   // what lies before was sent at some time
+	trailing bool   // some of them follow the last counted one
+	sent     mark   // where sending continues
+	given    mark   // everything before was sent at least once
 }
 
-// mark is a place between two updates of a stage.
+// mark is a position between two updates of a stage.
 type mark struct{ bytes, messages int }
 
-// stageSize is how many bytes a stage has, unless one update has more. A client
-// with a short SendQueue has smaller ones.
+// stageSize is the size of a stage in bytes, unless one update is larger. A client with
+// a small SendQueue has smaller stages.
 const stageSize = buf.Large
 
 // lendStage is the size from which a part of a stage is lent to the sockets instead of
@@ -94,8 +94,7 @@ const lendStage = stageSize / 4
 // few records.
 const writeAhead = 512
 
-// ended is a context that is over. A Send with it goes through if it need not
-// wait, and gives up otherwise.
+// ended is a context that has ended. A Send with it succeeds only if it need not wait.
 var ended = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -113,7 +112,7 @@ func (w *writer) begin(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		return // close waits for run, and bounds that only for the session that it found
+		return // close bounds its wait for run only for the session that it found
 	}
 	w.meet(s)
 	w.session = s
@@ -256,7 +255,7 @@ func (w *writer) vacate() {
 	}
 }
 
-// update sends one KVSET; wait is the wait of a SetSync.
+// update stages one KVSET. wait is the wait of a SetSync, or nil.
 func (c *Client) update(ctx context.Context, key string, value []byte, opts []SetOption, wait *echoWait) error {
 	if err := validKey(key); err != nil {
 		return err
@@ -336,8 +335,8 @@ func (c *Client) checkSize(size, limit int) error {
 	return nil
 }
 
-// waitRoom waits until the stage has been taken. It is called with mu held and
-// returns with mu held, unless it returns an error.
+// waitRoom waits until there may be room. It is called with mu held, and returns with
+// mu held unless it returns an error.
 func (w *writer) waitRoom(ctx context.Context) error {
 	if w.room == nil {
 		w.room = make(chan struct{})
@@ -365,7 +364,7 @@ func (w *writer) hasRoom(size int) bool {
 		return true
 	}
 	w.advance()
-	return w.turn == s // otherwise one waits already
+	return w.turn == s // otherwise a full stage waits already
 }
 
 // advance moves turn past the stages that were sent. mu must be held.
@@ -381,8 +380,8 @@ func (w *writer) append(size int, number uint64, key string, props, value []byte
 	if s == nil || len(s.bytes)+size > cap(s.bytes) {
 		s = w.add(size)
 	}
-	// The stage was last read by the core that sent it. Whoever unlocks mu waits
-	// for the lines written under it, so they are asked for ahead.
+	// The stage was last read by the core that sent it. Unlocking mu waits for the
+	// cache lines written under it, so they are prefetched.
 	if ahead := len(s.bytes) + writeAhead; ahead < cap(s.bytes) {
 		prefetchWrite(unsafe.Pointer(&s.bytes[:cap(s.bytes)][ahead]))
 	}
@@ -407,7 +406,7 @@ func (w *writer) append(size int, number uint64, key string, props, value []byte
 
 var stages = sync.Pool{New: func() any { return new(stage) }}
 
-// add begins another stage, for at least size bytes. mu must be held.
+// add appends a new stage for at least size bytes. mu must be held.
 func (w *writer) add(size int) *stage {
 	s := stages.Get().(*stage)
 	s.chunk = buf.Get(max(size, w.size))
@@ -424,8 +423,8 @@ func (w *writer) add(size int) *stage {
 	return s
 }
 
-// cut removes from a stage the updates that must not be sent any more. Those that
-// were sent once stay. mu must be held.
+// cut removes dropped updates from a stage, except those that were sent once. mu must
+// be held.
 func (w *writer) cut(s *stage) {
 	if len(w.dropped) == 0 {
 		return
@@ -451,8 +450,8 @@ func (w *writer) cut(s *stage) {
 	w.dropped = slices.DeleteFunc(w.dropped, func(n uint64) bool { return n <= s.last })
 }
 
-// number gives the unsent updates of a stage consecutive order numbers, or none for a
-// server that is not ours. mu must be held.
+// number gives the unsent updates of a stage consecutive order numbers, or none if the
+// server is of another implementation. mu must be held.
 func (w *writer) number(s *stage, ours bool) {
 	first := w.order + 1 - uint64(s.sent.messages)
 	if s.numbered == ours && !(ours && (s.stale || s.order != first)) {
@@ -490,7 +489,7 @@ func (w *writer) reclaim() {
 	}
 }
 
-// settled is called when updates have been settled.
+// settled must be called after updates have been settled.
 func (w *writer) settled() {
 	w.mu.Lock()
 	w.reclaim()
@@ -567,7 +566,7 @@ func (w *writer) send(s *session) error {
 	part := w.turn
 	if w.session != s || part == nil {
 		w.mu.Unlock()
-		return nil // the session ends, or all was given up meanwhile
+		return nil // the session has ended, or the stages were discarded
 	}
 	w.cut(part)
 	w.number(part, s.ours)
