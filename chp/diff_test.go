@@ -105,7 +105,7 @@ func TestChangeReleasesItsCuts(t *testing.T) {
 	d.open()
 	d.release()
 	for _, s := range []*replica{before, after} {
-		if refs := s.Borrowers(); refs != 0 {
+		if refs := s.References(); refs != 0 {
 			t.Errorf("%d references are left", refs)
 		}
 	}

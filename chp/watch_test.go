@@ -206,13 +206,13 @@ func TestWatchLagged(t *testing.T) {
 	if _, err := lagging.Next(testContext(t)); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-	noBorrowers(t, &s.replica.Map)
+	noReferences(t, &s.replica.Map)
 }
 
-// noBorrowers checks that nobody holds on to a store's segments.
-func noBorrowers(t *testing.T, s *store.Map) {
+// noReferences checks that nobody holds on to a store's segments.
+func noReferences(t *testing.T, s *store.Map) {
 	t.Helper()
-	if n := s.Borrowers(); n != 0 {
+	if n := s.References(); n != 0 {
 		t.Errorf("%d references are left", n)
 	}
 }
@@ -239,7 +239,7 @@ func TestWatchLagsBehindResynchronisations(t *testing.T) {
 		t.Fatalf("error %v, want ErrLagged", err)
 	}
 	for _, s := range states {
-		noBorrowers(t, &s.Map)
+		noReferences(t, &s.Map)
 	}
 }
 
@@ -265,7 +265,7 @@ func TestWatchClose(t *testing.T) {
 	must(t, err)
 	s.play(t, pub{"c", 11, "z"})
 	must(t, midway.Close())
-	noBorrowers(t, &s.replica.Map)
+	noReferences(t, &s.replica.Map)
 	if n := c.Stats().Watches; n != 0 {
 		t.Errorf("%d watches are open", n)
 	}
@@ -280,7 +280,7 @@ func TestWatchClose(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	noBorrowers(t, &s.replica.Map)
+	noReferences(t, &s.replica.Map)
 }
 
 func TestWatchNextBatch(t *testing.T) {

@@ -31,8 +31,8 @@ func TestWatchQueueJoinsNeighbours(t *testing.T) {
 	push(two, "d")
 	push(two, "e")
 	push(one, "f")
-	if one.Borrowers() != 3 || two.Borrowers() != 1 || q.bytes != 6*size {
-		t.Errorf("%d and %d references, %d bytes", one.Borrowers(), two.Borrowers(), q.bytes)
+	if one.References() != 3 || two.References() != 1 || q.bytes != 6*size {
+		t.Errorf("%d and %d references, %d bytes", one.References(), two.References(), q.bytes)
 	}
 	for _, want := range []string{"ab", "c", "de", "f"} {
 		it, ok, err := q.pop()
@@ -51,8 +51,8 @@ func TestWatchQueueJoinsNeighbours(t *testing.T) {
 	if _, ok, err := q.pop(); ok || err != nil {
 		t.Errorf("an empty queue gave something: %v, %v", ok, err)
 	}
-	if one.Borrowers() != 0 || two.Borrowers() != 0 || q.bytes != 0 {
-		t.Errorf("%d and %d references, %d bytes are left", one.Borrowers(), two.Borrowers(), q.bytes)
+	if one.References() != 0 || two.References() != 0 || q.bytes != 0 {
+		t.Errorf("%d and %d references, %d bytes are left", one.References(), two.References(), q.bytes)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestWatchQueueOverflows(t *testing.T) {
 	if _, _, err := q.pop(); !errors.Is(err, ErrLagged) {
 		t.Errorf("the first reason stays: %v", err)
 	}
-	if n := s.Borrowers(); n != 0 {
+	if n := s.References(); n != 0 {
 		t.Errorf("%d references are left", n)
 	}
 }

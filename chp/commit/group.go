@@ -16,65 +16,63 @@ const DefaultGroupBytes = 16 << 20
 // GroupOptions are the settings of a Group.
 type GroupOptions struct {
 	Policy Policy
-	// Bytes bounds what is held in memory: records that were appended and not
-	// yet written, and with the policy Always not yet flushed. Append waits
-	// while that much is held, so one entry can go beyond it. The buffers take
-	// up to three times as much. Default 16 MiB.
+	// Bytes bounds the records in memory: those appended and not yet written, and with the
+	// policy Always those not yet flushed. Append waits at the bound, so one entry can
+	// exceed it. The buffers take up to three times as much. The default is 16 MiB.
 	Bytes int
-	// OnDurable is called after each flush, in the goroutine that flushes, with
-	// the index up to which everything is on the disk. It must not call Append,
-	// Wait, Flush or Close.
+	// OnDurable is called after each flush, in the goroutine that flushes, with the index
+	// up to which everything is on disk. It must not call Append, Wait, Flush or Close.
 	OnDurable func(index uint64)
-	// HoldCommits leaves Log.Commit to the caller: for a server whose updates
-	// count as kept only when somebody else has them too. Else the
-	// Group commits what is on the disk.
+	// HoldCommits leaves Log.Commit to the caller, for a server whose updates are
+	// committed only when another server has them too. Otherwise the Group commits what is
+	// on disk.
 	HoldCommits bool
 }
 
-// A Group writes to a [Log] in one goroutine and flushes it in another. What is
-// appended during a write goes into the next write; what is written during a
-// flush is on the disk after the next flush, and one flush serves it all.
+// A Group writes to a [Log] in one goroutine and flushes it in another. Entries
+// appended during a write are in the next write, and entries written during a flush are
+// in the next flush, so one flush serves many batches.
 //
-// Append is for one goroutine, which calls it in the order of the log; all other methods
-// are safe for concurrent use. The first error of the log ends the
-// Group: all calls return it from then on.
+// Only one goroutine may call Append, in the order of the log; all other methods are
+// safe for concurrent use. The first error of the log ends the Group: all later calls
+// return it.
 type Group struct {
 	log     Log
 	options GroupOptions
-	stage   chan struct{} // holds one value: the writer has to look at the staged entries
-	flush   chan struct{} // holds one value: the flusher has to look at the numbers below
+	stage   chan struct{} // capacity 1; wakes the writer
+	flush   chan struct{} // capacity 1; wakes the flusher
 	failed  chan struct{} // closed when the log has failed
 	running sync.WaitGroup
 
 	mu      sync.Mutex
-	changed chan struct{} // closed and replaced when a number below changes; nil while nobody waits
+	changed chan struct{} // closed when a field below changes; nil while no goroutine waits
 	staged  batch
-	writing int    // bytes that are being written
-	waiting int    // with the policy Always, bytes that are written and not yet flushed
-	last    uint64 // last index that was appended
-	written uint64 // last index that the log has
-	durable uint64 // last index on the disk
+	writing int    // bytes being written
+	waiting int    // with the policy Always, bytes written and not yet flushed
+	last    uint64 // index of the last appended entry
+	written uint64 // index of the last written entry
+	durable uint64 // index of the last entry on disk
 	asked   uint64 // flush at least up to this index now
-	closed  bool   // nothing is appended any more
+	closed  bool   // no more entries are appended
 	drained bool   // the writer has ended
 	err     error
 
 	flushes uint64
 }
 
-// batch is entries and the memory of their records.
+// batch is a number of entries and the memory of their records.
 type batch struct {
 	entries []Entry
 	arena   []byte
 }
 
-// entryBytes is what an entry counts beside its records, so that a bound in
-// bytes bounds empty entries too.
+// entryBytes is the size of an entry without its records, so that a bound in bytes also
+// bounds empty entries.
 const entryBytes = 64
 
 func (b *batch) size() int { return len(b.arena) + entryBytes*len(b.entries) }
 
-// reset empties b, and gives up memory that an unusual load has left.
+// reset empties b, and frees an unusually large arena.
 func (b *batch) reset(limit int) {
 	if cap(b.arena) > 2*limit {
 		b.arena = nil
@@ -83,7 +81,7 @@ func (b *batch) reset(limit int) {
 	b.entries, b.arena = b.entries[:0], b.arena[:0]
 }
 
-// NewGroup starts a Group on a log that was replayed. Close ends it, and leaves the log
+// NewGroup starts a Group on a log that was replayed. Close ends it; the log stays
 // open.
 func NewGroup(log Log, options GroupOptions) *Group {
 	if options.Bytes <= 0 {
@@ -100,9 +98,9 @@ func NewGroup(log Log, options GroupOptions) *Group {
 	return g
 }
 
-// Append copies an entry, gives it the next index, which it returns, and
-// leaves it to the Group's goroutines. While GroupOptions.Bytes are held, it
-// waits. It allocates nothing once its buffers have grown.
+// Append copies an entry, assigns it the next index, and returns the index. It waits
+// while GroupOptions.Bytes are in memory. Once the buffers have grown it does not
+// allocate.
 func (g *Group) Append(ctx context.Context, e Entry) (uint64, error) {
 	if err := g.Room(ctx); err != nil {
 		return 0, err
@@ -110,9 +108,8 @@ func (g *Group) Append(ctx context.Context, e Entry) (uint64, error) {
 	return g.AppendParts(e)
 }
 
-// AppendParts is Append for an entry whose records lie in several slices:
-// e.Records and then the parts, in order. It copies each of them once. It never
-// waits: who calls it waits with Room before.
+// AppendParts is Append for an entry whose records are in several slices: e.Records and
+// then the parts, in order. It copies each once. It never waits: call Room before.
 func (g *Group) AppendParts(e Entry, parts ...[]byte) (uint64, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,7 +120,7 @@ func (g *Group) AppendParts(e Entry, parts ...[]byte) (uint64, error) {
 		return 0, ErrClosed
 	}
 	start := len(g.staged.arena)
-	// If the arena moves, earlier entries keep the old memory with their records.
+	// If the arena is reallocated, earlier entries keep the old memory.
 	g.staged.arena = append(g.staged.arena, e.Records...)
 	for _, part := range parts {
 		g.staged.arena = append(g.staged.arena, part...)
@@ -137,28 +134,28 @@ func (g *Group) AppendParts(e Entry, parts ...[]byte) (uint64, error) {
 	return e.Index, nil
 }
 
-// Room returns when less than GroupOptions.Bytes are held: when the next Append will
-// not wait, however large its entry is. It lets the goroutine that appends wait for
-// a slow disk before it takes a lock. It returns the error that ended the Group, too.
+// Room waits until less than GroupOptions.Bytes are in memory, so that the next Append
+// does not wait, however large its entry is. The goroutine that appends can thus wait
+// for a slow disk before it takes a lock. Room also returns the error that ended the
+// Group.
 func (g *Group) Room(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.wait(ctx, g.room)
 }
 
-// room tells whether an entry may be appended. The caller holds g.mu.
+// room reports whether an entry may be appended. The caller holds g.mu.
 func (g *Group) room() bool { return g.staged.size()+g.writing+g.waiting < g.options.Bytes }
 
-// Wait returns when everything up to the index is on the disk. With the policy Interval that
-// takes up to the interval; with Never, until somebody flushes.
+// Wait returns when everything up to the index is on disk. With the policy Interval
+// that takes up to the interval; with Never, until Flush is called.
 func (g *Group) Wait(ctx context.Context, index uint64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.until(ctx, index)
 }
 
-// Flush returns when everything that was appended before the call is on the
-// disk, whatever the policy is.
+// Flush returns when everything appended before the call is on disk, with every policy.
 func (g *Group) Flush(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -170,29 +167,29 @@ func (g *Group) Flush(ctx context.Context) error {
 	return g.until(ctx, index)
 }
 
-// Durable returns the index up to which everything is on the disk.
+// Durable returns the index up to which everything is on disk.
 func (g *Group) Durable() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.durable
 }
 
-// Written returns the index up to which everything is in the log, and survives
-// the end of the process.
+// Written returns the index up to which everything is in the log and survives the end
+// of the process.
 func (g *Group) Written() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.written
 }
 
-// Flushes returns how often the log was flushed.
+// Flushes returns the number of flushes.
 func (g *Group) Flushes() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.flushes
 }
 
-// Err returns the error that ended the Group, and nil while it works.
+// Err returns the error that ended the Group, or nil.
 func (g *Group) Err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -205,8 +202,8 @@ func (g *Group) Err() error {
 // Failed returns a channel that is closed when the log has failed: see Err.
 func (g *Group) Failed() <-chan struct{} { return g.failed }
 
-// Close writes and flushes what was appended, and ends the goroutines. It returns
-// the error of a log that has failed. The log stays open.
+// Close writes and flushes all appended entries and ends the goroutines. It returns the
+// error of a log that has failed. The log stays open.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	g.closed = true
@@ -216,7 +213,7 @@ func (g *Group) Close() error {
 	return g.Err()
 }
 
-// until waits for an index to be on the disk. The caller holds g.mu.
+// until waits until an index is on disk. The caller holds g.mu.
 func (g *Group) until(ctx context.Context, index uint64) error {
 	if index > g.last {
 		return fmt.Errorf("%w: %d was not appended, the last entry is %d", ErrOrder, index, g.last)
@@ -231,8 +228,8 @@ func (g *Group) until(ctx context.Context, index uint64) error {
 	return err
 }
 
-// wait returns when ready does, or with an error. The caller holds g.mu, which
-// is free while it sleeps.
+// wait waits until ready returns true or there is an error. The caller holds g.mu,
+// which is unlocked while wait sleeps.
 func (g *Group) wait(ctx context.Context, ready func() bool) error {
 	for {
 		switch {
@@ -258,7 +255,7 @@ func (g *Group) wait(ctx context.Context, ready func() bool) error {
 	}
 }
 
-// wake makes one of the goroutines look.
+// wake wakes one of the goroutines.
 func wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -266,16 +263,15 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// tell wakes all that wait. The caller holds g.mu.
-func (g *Group) tell() {
+// wakeWaiters wakes all goroutines that wait. The caller holds g.mu.
+func (g *Group) wakeWaiters() {
 	if g.changed != nil {
 		close(g.changed)
 		g.changed = nil
 	}
 }
 
-// end makes an error the Group's last word, unless there is one before it. The
-// caller holds g.mu.
+// end ends the Group with an error, unless it has ended already. The caller holds g.mu.
 func (g *Group) end(err error) {
 	if g.err == nil {
 		g.err = err
@@ -285,7 +281,7 @@ func (g *Group) end(err error) {
 	}
 	wake(g.stage)
 	wake(g.flush)
-	g.tell()
+	g.wakeWaiters()
 }
 
 // writeAll writes appended entries to the log until the group ends.
@@ -326,7 +322,7 @@ func (g *Group) writeAll() {
 			wake(g.stage)
 		}
 		g.drained = closed // nothing was appended since
-		g.tell()
+		g.wakeWaiters()
 		wake(g.flush)
 		g.mu.Unlock()
 		if closed {
@@ -335,7 +331,7 @@ func (g *Group) writeAll() {
 	}
 }
 
-// flushAll is the flusher.
+// flushAll flushes the log until the group ends.
 func (g *Group) flushAll() {
 	every := g.options.Policy.Every()
 	timer := time.NewTimer(time.Hour)
@@ -374,7 +370,7 @@ func (g *Group) flushAll() {
 			g.durable = written
 			g.waiting -= waiting
 			g.flushes++
-			g.tell()
+			g.wakeWaiters()
 			g.mu.Unlock()
 			if g.options.OnDurable != nil {
 				g.options.OnDurable(written)

@@ -59,8 +59,8 @@ func (l *Log) Append(entries ...commit.Entry) error {
 	return l.followTail()
 }
 
-// state returns a state record, which says up to where the log is committed and
-// flushed. It is empty if the last one in the log says the same.
+// state returns the next state record, which contains the index up to which the log is
+// committed and flushed. It is empty if the last record in the log has the same index.
 func (l *Log) state() raftpb.HardState {
 	if index := min(l.committed, l.synced); index > l.vouched {
 		l.vouched = index
@@ -69,7 +69,7 @@ func (l *Log) state() raftpb.HardState {
 	return raftpb.HardState{}
 }
 
-// followTail checks whether etcd has begun the next segment, and opens it.
+// followTail opens the next segment if etcd has started one.
 func (l *Log) followTail() error {
 	next := segment{seq: l.tail.seq + 1, index: l.last + 1}
 	next.path = filepath.Join(l.logs, segmentName(next.seq, next.index))

@@ -13,21 +13,21 @@ import (
 	"clustermap/chp/commit"
 )
 
-// Checkpoints and backups are files of one form:
+// Checkpoints and backups have the same format:
 //
 //	header   magic 8 | format 4 | identity 16 | index 8 | epoch 8 | sequence 8 | time 8 | checksum 4
 //	piece    length 4 | index 8 | epoch 8 | header and records | checksum 4
 //	trailer  0 4 | pieces 8 | records 8 | checksum 4
 //
-// Index, epoch and sequence of the header are those of the state with which the
-// file begins; all pieces of a checkpoint have that index. Header and records are as
-// in the log.
+// Index, epoch and sequence in the header are those of the state at the start of the
+// file; all pieces of a checkpoint have that index. The header and records of a piece
+// are as in the log.
 //
-// The checksum is a CRC-32C that runs from the first byte on, checksums left
-// out, so that a piece that is missing, repeated or of another file shows.
+// A checksum is the CRC-32C of all bytes before it, except other checksums. So it also
+// detects a piece that is missing, repeated or from another file.
 const archiveHeader = 8 + 4 + 16 + 8 + 8 + 8 + 8 + 4
 
-// A form is one of the two kinds of file.
+// A form is one of the two kinds of files.
 type form struct{ magic, name string }
 
 var (
@@ -35,10 +35,10 @@ var (
 	backupForm     = &form{magic: "CHPBACK\n", name: "backup"}
 )
 
-// pieceBytes is the length of what stands before the records in a piece.
+// pieceBytes is the size of a piece without its length, records and checksum.
 const pieceBytes = 16 + headerBytes
 
-// An archiveWriter writes such a file. Its first error is final.
+// An archiveWriter writes such a file. Its first error is permanent.
 type archiveWriter struct {
 	w       *bufio.Writer
 	crc     uint32
@@ -48,7 +48,7 @@ type archiveWriter struct {
 	err     error
 }
 
-// write begins a file. Of the info, File and Bytes do not count.
+// write writes the header of a file. It ignores File and Bytes of info.
 func (m *form) write(f io.Writer, identity [16]byte, info CheckpointInfo) *archiveWriter {
 	a := &archiveWriter{w: bufio.NewWriterSize(f, 256<<10)}
 	b := append(make([]byte, 0, archiveHeader), m.magic...)
@@ -62,7 +62,7 @@ func (m *form) write(f io.Writer, identity [16]byte, info CheckpointInfo) *archi
 	return a
 }
 
-// write writes a piece of two parts and the checksum up to there.
+// write writes a head and a body, followed by the checksum.
 func (a *archiveWriter) write(head, body []byte) {
 	a.crc = crc32.Update(a.crc, castagnoli, head)
 	a.crc = crc32.Update(a.crc, castagnoli, body)
@@ -75,7 +75,6 @@ func (a *archiveWriter) write(head, body []byte) {
 	}
 }
 
-// append writes an entry.
 func (a *archiveWriter) append(e *commit.Entry) error {
 	if len(e.Records) > MaxEntryBytes {
 		return fmt.Errorf("%w: %d bytes, at most %d", commit.ErrTooLarge, len(e.Records), MaxEntryBytes)
@@ -90,7 +89,7 @@ func (a *archiveWriter) append(e *commit.Entry) error {
 	return a.err
 }
 
-// finish writes the trailer, and passes everything to the system.
+// finish writes the trailer and flushes the buffer to the file.
 func (a *archiveWriter) finish() error {
 	b := binary.BigEndian.AppendUint32(a.head[:0], 0)
 	b = binary.BigEndian.AppendUint64(b, a.entries)
@@ -102,19 +101,18 @@ func (a *archiveWriter) finish() error {
 	return a.err
 }
 
-// An archive is such a file, open for reading.
+// An archive is such a file that is open for reading.
 type archive struct {
 	file     *os.File
 	info     CheckpointInfo
 	identity [16]byte
-	crc      uint32 // so far
+	crc      uint32 // of what was read
 
-	// What was read.
+	// Counts of what was read.
 	entries uint64
 	records uint64
 }
 
-// open opens a file and reads its header.
 func (m *form) open(path string) (_ *archive, err error) {
 	damaged := func(err error) error { return &commit.CorruptError{File: path, Reason: err} }
 	f, err := os.Open(path)
@@ -161,8 +159,8 @@ func (m *form) open(path string) (_ *archive, err error) {
 	return a, nil
 }
 
-// read calls fn with all entries and checks them. Errors of fn come back as they
-// are; damage is a *commit.CorruptError.
+// read calls fn with all entries and verifies them. It returns errors of fn unchanged;
+// damage is a *commit.CorruptError.
 func (a *archive) read(fn func(commit.Entry) error) error {
 	offset := int64(archiveHeader)
 	damaged := func(err error) error {
@@ -220,7 +218,7 @@ func (a *archive) read(fn func(commit.Entry) error) error {
 	}
 }
 
-// state is read for a checkpoint.
+// state is read for a checkpoint, whose entries all have its index.
 func (a *archive) state(fn func(commit.Entry) error) error {
 	return a.read(func(e commit.Entry) error {
 		if e.Index != a.info.Index {

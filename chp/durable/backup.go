@@ -13,14 +13,14 @@ import (
 	"clustermap/chp/commit"
 )
 
-// BackupInfo tells what a backup holds.
+// BackupInfo describes the content of a backup.
 type BackupInfo struct {
 	File       string
 	Bytes      int64
-	Time       time.Time // when it was begun
-	Identity   [16]byte  // of the log that it was made from; zero if it was made from something else
+	Time       time.Time // when the backup began
+	Identity   [16]byte  // of the log; zero if the backup was not made from a log
 	Epoch      uint64
-	Checkpoint uint64 // index of the checkpoint that it begins with, 0 without one
+	Checkpoint uint64 // index of the checkpoint at its start, 0 without one
 	Last       uint64 // index of the last entry
 	Sequence   uint64 // last sequence
 	Entries    uint64
@@ -35,11 +35,12 @@ func (b *BackupInfo) note(e *commit.Entry) {
 	b.Records += uint64(e.Count)
 }
 
-// lastSequence returns the sequence of the last update of an entry that has some.
+// lastSequence returns the sequence of the last update of an entry with updates.
 func lastSequence(e *commit.Entry) uint64 { return e.First + uint64(e.Count) - 1 }
 
-// A BackupWriter writes a backup, in one goroutine. It is a [commit.Checkpoint]:
-// Commit gives the file its name, and Abort removes what there is of it.
+// A BackupWriter writes a backup. Only one goroutine may use it. It is a
+// [commit.Checkpoint]: Commit gives the file its name, and Abort removes the unfinished
+// file.
 type BackupWriter struct {
 	path    string
 	disk    disk
@@ -50,13 +51,12 @@ type BackupWriter struct {
 
 var _ commit.Checkpoint = (*BackupWriter)(nil)
 
-// NewBackup begins a backup of a state that does not come from a log, but for
-// example from a running server. The last sequence of that state is sequence.
-// What is given to Append is the state; the Index of entries does not count.
+// NewBackup begins a backup of a state that does not come from a log, but for example
+// from a running server. sequence is the last one of that state. Append writes the
+// state; it ignores the Index of entries.
 //
-// The file grows under another name beside path, which ends in .tmp; what killed
-// processes have left of such files is removed first. A file at path stays as it is until
-// Commit replaces it.
+// The file is written under another name beside path that ends in .tmp; such files of
+// processes that were killed are removed first. Commit replaces a file at path.
 func NewBackup(path string, epoch, sequence uint64) (*BackupWriter, error) {
 	b, err := newBackup(path, realDisk, BackupInfo{Epoch: epoch, Checkpoint: 1, Last: 1, Sequence: sequence})
 	if err != nil {
@@ -97,7 +97,8 @@ func (b *BackupWriter) append(e commit.Entry) error {
 	return nil
 }
 
-// Commit flushes the file and gives it its name. If it fails, the file is removed.
+// Commit flushes the file and renames it to its final name. If it fails, the file is
+// removed.
 func (b *BackupWriter) Commit() error {
 	if b.f == nil {
 		return commit.ErrClosed
@@ -116,7 +117,8 @@ func (b *BackupWriter) Commit() error {
 	if err == nil {
 		temporary := b.f.Name()
 		if runtime.GOOS == "windows" {
-			// It renames no open file. Elsewhere the file stays locked until it has its name.
+			// Windows cannot rename an open file. Elsewhere the file stays locked
+			// until it has its name.
 			err = b.f.Close()
 		}
 		if err == nil {
@@ -149,20 +151,20 @@ func (b *BackupWriter) Abort() {
 	b.f = nil
 }
 
-// Info tells what was written.
+// Info describes what was written.
 func (b *BackupWriter) Info() BackupInfo { return b.info }
 
-// Backup copies what the log in a directory holds to a file: the checkpoint and
-// the entries behind it. It changes nothing in the directory and takes no lock, so
-// a process may have the log open and append to it. It copies what was written
-// when it looked, and flushes the log's files before it ends: the backup holds
-// nothing that its log could still lose.
+// Backup copies the log in a directory to a file: the checkpoint and the entries after
+// it. It changes nothing in the directory and takes no lock, so a process may have the
+// log open and append to it. It copies the entries that were written when it began, and
+// flushes the log's files before it ends: the backup has no entry that its log could
+// still lose.
 //
-// The file grows under another name beside path, which ends in .tmp, and replaces
-// what has the name path at the end.
+// The file is written under another name beside path that ends in .tmp, and finally
+// replaces path.
 //
-// Damage is a [*commit.CorruptError]; then there is no backup. An unfinished write
-// at the end of the log is left out.
+// Damage is a [*commit.CorruptError]; then there is no backup. An unfinished write at
+// the end of the log is omitted.
 func Backup(ctx context.Context, dir, path string) (BackupInfo, error) {
 	var info BackupInfo
 	err := steady(func() (err error) {
@@ -205,8 +207,8 @@ func backup(ctx context.Context, dir, path string, disk disk) (BackupInfo, error
 	return b.info, err
 }
 
-// ReadBackup calls fn with all entries of a backup, and checks it. Damage is a
-// [*commit.CorruptError], errors of fn come back as they are.
+// ReadBackup calls fn with all entries of a backup and verifies them. Damage is a
+// [*commit.CorruptError]; errors of fn are returned unchanged.
 func ReadBackup(path string, fn func(commit.Entry) error) (BackupInfo, error) {
 	a, err := backupForm.open(path)
 	if err != nil {
@@ -227,19 +229,19 @@ func ReadBackup(path string, fn func(commit.Entry) error) (BackupInfo, error) {
 	return info, err
 }
 
-// restoreName is where Restore makes a log before it is moved to its place. A
-// directory that has it is not a log: the restore was not finished.
+// restoreName is the directory in which Restore creates a log before it moves it to its
+// place. A directory that contains it is not a log: the restore was not finished.
 const restoreName = "restore.tmp"
 
 var errUnfinished = errors.New("a restore was interrupted; run it again")
 
-// Restore makes a log in a directory from a backup. It creates the directory if
-// it does not exist. If there is a log in it, the error is [os.ErrExist], and
-// nothing changes.
+// Restore creates a log in a directory from a backup. It creates the directory if it
+// does not exist. If the directory has a log, the error is [os.ErrExist] and nothing
+// changes.
 //
-// The new log has an identity of its own and the epoch of the backup. Its entries
-// are those of the backup with new indexes. When Restore is
-// interrupted, there is no log in the directory, and it may be called again.
+// The new log has its own identity and the epoch of the backup. Its entries are those
+// of the backup with new indexes. If Restore is interrupted, there is no log in the
+// directory, and Restore can be called again.
 func Restore(ctx context.Context, path, dir string) (BackupInfo, error) {
 	info, err := restore(ctx, path, dir, realDisk)
 	if err != nil {
@@ -249,7 +251,7 @@ func Restore(ctx context.Context, path, dir string) (BackupInfo, error) {
 }
 
 func restore(ctx context.Context, path, dir string, disk disk) (info BackupInfo, err error) {
-	// A file that is no backup should not leave a directory behind.
+	// Check the file before creating a directory.
 	a, err := backupForm.open(path)
 	if err != nil {
 		return info, err
@@ -297,7 +299,7 @@ func restore(ctx context.Context, path, dir string, disk disk) (info BackupInfo,
 	}
 	var state commit.Checkpoint // until it is complete
 	if index > 0 {
-		// A checkpoint stands for an entry. This one is not seen by anybody.
+		// A checkpoint replaces an entry, so the log needs one.
 		if err := l.Append(commit.Entry{Index: 1, Epoch: epoch}); err != nil {
 			return info, err
 		}
@@ -346,7 +348,7 @@ func restore(ctx context.Context, path, dir string, disk disk) (info BackupInfo,
 	return info, install(work, dir, disk)
 }
 
-// makeRoom makes sure that there is no log in a directory, and removes what an
+// makeRoom returns an error if a directory contains a log, and removes what an
 // interrupted restore has left.
 func makeRoom(dir, work string) error {
 	entries, err := os.ReadDir(dir)
@@ -378,8 +380,8 @@ func makeRoom(dir, work string) error {
 	return nil
 }
 
-// install moves a complete log from one directory to another. The metadata come
-// last: they say that the rest is there.
+// install moves a complete log from one directory to another. It moves the metadata
+// last: they mark the log as complete.
 func install(from, to string, disk disk) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {

@@ -11,33 +11,33 @@ import (
 	"clustermap/chp/commit"
 )
 
-// A Report is what Check found.
+// A Report is the result of Check.
 type Report struct {
 	Meta Meta
-	// Checkpoint is the current checkpoint. Without one, File is empty. Its entries and records
-	// are the readable ones.
+	// Checkpoint is the current checkpoint. Without one, File is empty. CheckpointEntries
+	// and CheckpointRecords count what is readable.
 	Checkpoint        CheckpointInfo
 	CheckpointEntries uint64
 	CheckpointRecords uint64
 	Segments          []SegmentInfo // up to the first one with a defect
-	Unread            int           // number of segments behind that
+	Unread            int           // number of segments after that one
 	First, Last       uint64        // readable entries of the log; First > Last if there are none
 	Entries, Records  uint64        // of the log
 	Sequence          uint64        // last readable one
-	Committed         uint64        // highest index of which the log says that it was on the disk
-	Torn              *commit.Torn  // what the next start would cut off
-	// Defect is the first thing that keeps the log from being opened, as a rule a
+	Committed         uint64        // highest index that the log records as flushed
+	Torn              *commit.Torn  // what the next start would remove
+	// Defect is the first defect that prevents the log from being opened, usually a
 	// [*commit.CorruptError]. It is nil if the log is sound.
 	Defect error
 }
 
-// A SegmentInfo is what Check found in one segment.
+// A SegmentInfo describes one segment.
 type SegmentInfo struct {
 	File        string
 	First, Last uint64 // readable entries; First > Last if there are none
 	Entries     uint64
-	Bytes       int64 // readable
-	Size        int64 // of the file, with what is allocated and not used yet
+	Bytes       int64
+	Size        int64 // of the file, including preallocated space
 }
 
 func (r *Report) String() string {
@@ -67,13 +67,13 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// Check reads all of the log in a directory, and tells what is readable. It changes
-// nothing, takes no lock and needs no permission to write. On the log of a
-// running server it may find the write that is under way, as torn. To what looks
-// like damage it comes back, for that may be a write, too.
+// Check reads the whole log in a directory and reports what is readable. It changes
+// nothing, takes no lock and needs no permission to write. In the log of a running
+// server it may report a write in progress as torn. It checks apparent damage again,
+// because that may also be a write in progress.
 //
-// The error is one of reading, such as a directory that does not exist. What is
-// wrong with the log itself is in the report.
+// The error is one of reading, such as a directory that does not exist. A defect of the
+// log itself is in the report.
 func Check(dir string) (*Report, error) {
 	if _, err := os.ReadDir(dir); err != nil {
 		return nil, fmt.Errorf("log %s: %w", dir, err)
@@ -101,7 +101,7 @@ func (r *Report) check(dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	// A defect of the checkpoint does not keep the log from being read.
+	// The log is read even if the checkpoint has a defect.
 	var first error
 	if len(indexes) > 0 {
 		path := filepath.Join(dir, checkpointName(indexes[len(indexes)-1]))

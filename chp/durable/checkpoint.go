@@ -13,10 +13,10 @@ import (
 
 const checkpointPrefix = "checkpoint-"
 
-// CheckpointInfo is what the header of a checkpoint says.
+// CheckpointInfo is the content of a checkpoint's header.
 type CheckpointInfo struct {
 	File     string
-	Index    uint64 // the state is that after this entry
+	Index    uint64 // of the last entry in the state
 	Epoch    uint64
 	Sequence uint64 // last sequence of the state
 	Time     time.Time
@@ -25,7 +25,7 @@ type CheckpointInfo struct {
 
 func checkpointName(index uint64) string { return fmt.Sprintf("%s%016x", checkpointPrefix, index) }
 
-// checkpoints returns the indexes of all checkpoints in a directory.
+// checkpoints returns the indexes of all checkpoints in a directory, in order.
 func checkpoints(dir string) ([]uint64, error) {
 	all, err := os.ReadDir(dir)
 	if err != nil {
@@ -60,8 +60,8 @@ type checkpointWriter struct {
 	finished bool
 }
 
-// Checkpoint begins a checkpoint; see [commit.Log]. A second one waits for the
-// end of the first with an error.
+// Checkpoint begins a checkpoint; see [commit.Log]. While one is being written, it
+// returns an error.
 func (l *Log) Checkpoint(index, sequence uint64) (commit.Checkpoint, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,8 +96,8 @@ func (c *checkpointWriter) Append(e commit.Entry) error {
 	return nil
 }
 
-// Commit makes the checkpoint the current one. If it fails, the checkpoint is
-// removed and the log goes on as it was, unless the log's own flush failed.
+// Commit makes the checkpoint the current one. If it fails, the checkpoint is removed
+// and the log stays usable, unless the log's own flush failed.
 func (c *checkpointWriter) Commit() error {
 	if c.finished {
 		return commit.ErrClosed
@@ -110,7 +110,7 @@ func (c *checkpointWriter) Commit() error {
 	if err != nil {
 		return fmt.Errorf("log: checkpoint: %w", classify(err))
 	}
-	// The log has to reach the checkpoint on the disk before the checkpoint counts.
+	// The entries up to the checkpoint must be on disk before it becomes current.
 	if err := c.log.Sync(); err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (c *checkpointWriter) Abort() {
 	c.log.mu.Unlock()
 }
 
-// adopt gives a complete checkpoint its name, and removes what it replaces.
+// adopt gives a complete checkpoint its name and removes what it replaces.
 func (l *Log) adopt(c *checkpointWriter) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +143,7 @@ func (l *Log) adopt(c *checkpointWriter) error {
 		return fmt.Errorf("log: checkpoint: %w", classify(err))
 	}
 	if err := l.disk.dir(l.dir); err != nil {
-		// Nobody knows which of the two checkpoints a restart would find.
+		// It is unknown which of the two checkpoints a restart would find.
 		return l.fail(fmt.Errorf("checkpoint: %w", err))
 	}
 	info, err := readCheckpointHeader(c.path, l.meta.Identity)
@@ -166,8 +166,8 @@ func readCheckpointHeader(path string, identity [16]byte) (CheckpointInfo, error
 	return a.info, a.file.Close()
 }
 
-// readCheckpoint calls fn with all entries of a checkpoint, and checks it.
-// Errors of fn come back as they are; damage is a *commit.CorruptError.
+// readCheckpoint calls fn with all entries of a checkpoint and verifies them. It
+// returns errors of fn unchanged; damage is a *commit.CorruptError.
 func readCheckpoint(path string, identity [16]byte, fn func(commit.Entry) error) (entries, records uint64, err error) {
 	a, err := openCheckpoint(path, identity)
 	if err != nil {
@@ -178,7 +178,6 @@ func readCheckpoint(path string, identity [16]byte, fn func(commit.Entry) error)
 	return a.entries, a.records, err
 }
 
-// openCheckpoint opens a checkpoint and reads its header.
 func openCheckpoint(path string, identity [16]byte) (*archive, error) {
 	a, err := checkpointForm.open(path)
 	if err == nil && a.identity != identity {

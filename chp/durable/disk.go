@@ -11,11 +11,11 @@ import (
 	"clustermap/chp/commit"
 )
 
-// disk is how files are flushed. Tests replace it to make a flush fail, and to
-// see what was flushed when.
+// disk flushes files. Tests replace it to make a flush fail, and to see what was
+// flushed when.
 type disk struct {
-	data func(*os.File) error // what was written, and the size
-	dir  func(string) error   // names in a directory
+	data func(*os.File) error // flushes the data and size of a file
+	dir  func(string) error   // flushes the names in a directory
 }
 
 var realDisk = disk{data: fileutil.Fdatasync, dir: syncDir}
@@ -29,7 +29,8 @@ func syncDir(path string) error {
 	return errors.Join(err, d.Close())
 }
 
-// classify adds the error of package commit that belongs to a system's error.
+// classify wraps a system error with the corresponding error of package commit, if
+// there is one.
 func classify(err error) error {
 	switch {
 	case err == nil:
@@ -42,7 +43,7 @@ func classify(err error) error {
 	return err
 }
 
-// replaceFile makes content the content of the file path, at once and for good.
+// replaceFile atomically replaces the content of the file path, and flushes it.
 func (d disk) replaceFile(dir, path string, content []byte) error {
 	temporary := path + ".tmp"
 	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

@@ -9,24 +9,22 @@ import (
 	"clustermap/chp/commit"
 )
 
-// headerBytes is the length of what stands before the records in an entry:
+// headerBytes is the size of the header before the records of an entry:
 //
 //	first sequence 8 | time 8 | count 4 | kind 4
 //
 // all in network order. Index and epoch are those of the raft entry.
 const headerBytes = 24
 
-// MaxEntryBytes bounds the records of one entry.
+// MaxEntryBytes is the maximum size of the records of one entry.
 const MaxEntryBytes = commit.MaxEntryBytes
 
 var errShort = errors.New("entry is shorter than its header")
 
-// appendEntry appends header and records.
 func appendEntry(b []byte, e *commit.Entry) []byte {
 	return append(appendHeader(b, e), e.Records...)
 }
 
-// appendHeader appends the header.
 func appendHeader(b []byte, e *commit.Entry) []byte {
 	b = binary.BigEndian.AppendUint64(b, e.First)
 	b = binary.BigEndian.AppendUint64(b, uint64(e.Time))
@@ -34,7 +32,7 @@ func appendHeader(b []byte, e *commit.Entry) []byte {
 	return binary.BigEndian.AppendUint32(b, e.Kind)
 }
 
-// parseEntry is the reverse. The records are a view of data.
+// parseEntry parses an entry. Its Records are a part of data.
 func parseEntry(index, epoch uint64, data []byte) (commit.Entry, error) {
 	if len(data) < headerBytes {
 		return commit.Entry{}, errShort
@@ -49,7 +47,7 @@ func parseEntry(index, epoch uint64, data []byte) (commit.Entry, error) {
 	}, nil
 }
 
-// parseRaft reads the entry of a record.
+// parseRaft parses the data of an entry record.
 func parseRaft(e *raftpb.Entry, data []byte) (commit.Entry, error) {
 	buffer := e.Data[:0]
 	e.Reset()

@@ -18,16 +18,16 @@ const (
 	logName  = "log"
 )
 
-// formatVersion is that of all files but etcd's own part of the segments.
+// formatVersion is the version of all files, except for etcd's part of the segments.
 const formatVersion = 1
 
-// Meta is the small record that a log keeps beside its entries.
+// Meta is the metadata of a log.
 type Meta struct {
 	Format   uint32   // version of the files' format
-	Identity [16]byte // of the server that the log belongs to, chosen at random when it is created
+	Identity [16]byte // of the log, chosen at random when it is created
 	Epoch    uint64   // highest epoch that was stored
-	// token marks the records that say what was flushed, so that
-	// nobody who can only write values can make such a record.
+	// token marks the records that contain the flushed index, so that a client that can
+	// only write values cannot forge such a record.
 	token uint64
 }
 
@@ -52,7 +52,7 @@ func (m *Meta) encode() []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// readMeta returns an error that is os.ErrNotExist if there is no record.
+// readMeta returns an error that is os.ErrNotExist if there are no metadata.
 func readMeta(dir string) (Meta, error) {
 	path := filepath.Join(dir, metaName)
 	b, err := os.ReadFile(path)
@@ -81,15 +81,15 @@ func readMeta(dir string) (Meta, error) {
 	return m, nil
 }
 
-// segmentMetadata is what stands at the head of each segment: format and
-// identity, so that segments of different logs are not mixed.
+// segmentMetadata returns the metadata at the head of each segment: format, identity
+// and token, so that segments of different logs are not mixed.
 func segmentMetadata(m *Meta) []byte {
 	b := binary.BigEndian.AppendUint32(nil, m.Format)
 	b = append(b, m.Identity[:]...)
 	return binary.BigEndian.AppendUint64(b, m.token)
 }
 
-// parseSegmentMetadata is the reverse.
+// parseSegmentMetadata parses the result of segmentMetadata.
 func parseSegmentMetadata(b []byte) (identity [16]byte, token uint64, err error) {
 	if len(b) < 4 {
 		return identity, 0, errors.New("segment of another program")

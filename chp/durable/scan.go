@@ -59,32 +59,32 @@ func from(all []segment, index uint64) []segment {
 	return all
 }
 
-// A walk reads segments in order and stops at the first byte that it cannot
-// read. It changes nothing.
+// A walk reads segments in order and stops at the first byte that it cannot read. It
+// changes nothing.
 type walk struct {
 	segments []segment
 	meta     *Meta
-	open     func(path string) (*os.File, error) // os.Open if it is nil
+	open     func(path string) (*os.File, error) // nil means os.Open
 
-	// What it has found.
-	last    uint64 // index of the last good entry; before the first one, the one before it
+	// Results.
+	last    uint64 // index of the last good entry; at the start, the index before the first one
 	entries uint64
 	records uint64
-	vouched uint64 // highest index of which a record says that it was flushed
+	vouched uint64 // highest index that a state record reports as flushed
 	sums    []segmentSum
 
-	// Where and why it stopped. At the regular end, reason is nil.
+	// Where and why it stopped. At the end of the log, reason is nil.
 	at     int   // the segment
-	offset int64 // behind the last good record
+	offset int64 // after the last good record
 	headed bool  // the segment's head is complete
 	reason error
 
-	crc     uint32 // of the chain
-	chained bool   // there was a segment before
+	crc     uint32 // of the chain of checksums
+	chained bool   // a segment came before
 	entry   raftpb.Entry
 }
 
-// segmentSum is what was read of a segment.
+// segmentSum describes the readable part of a segment.
 type segmentSum struct {
 	first, last uint64 // of the entries; first > last if there are none
 	entries     uint64
@@ -92,11 +92,11 @@ type segmentSum struct {
 	size        int64 // of the file
 }
 
-// stop is what the function of a walk returns to end it in good order.
+// errStop is returned by the function of a walk to end it without an error.
 var errStop = errors.New("stop")
 
-// run walks, and calls fn with each entry and the offset behind it. It returns
-// errors of fn and of the system; what is wrong with the data is in w.reason.
+// run calls fn with each entry and the offset after it. It returns errors of fn and of
+// the system; a defect of the data is in w.reason.
 func (w *walk) run(fn func(e commit.Entry, end int64) error) error {
 	w.last = w.segments[0].first() - 1
 	for i := range w.segments {
@@ -145,7 +145,7 @@ func (w *walk) segment(s *segment, fn func(commit.Entry, int64) error) error {
 	for first := true; ; first = false {
 		err := decoder.Decode(&record)
 		if errors.Is(err, io.EOF) {
-			// The end of the file, or zeros.
+			// The end of the file or of the data.
 			end, err := dataEnd(f, w.offset)
 			if err != nil {
 				return err
@@ -177,11 +177,11 @@ func (w *walk) segment(s *segment, fn func(commit.Entry, int64) error) error {
 	}
 }
 
-// failed is an error of the function that takes the entries.
+// failed is an error of the function of a walk.
 type failed struct{ error }
 
-// record looks at one record whose checksum is right, and returns what is wrong
-// with it.
+// record handles a record with a correct checksum. It returns an error if the record is
+// not valid.
 func (w *walk) record(decoder wal.Decoder, r *walpb.Record, first bool, fn func(commit.Entry, int64) error) error {
 	if first != (r.Type == wal.CrcType) {
 		return fmt.Errorf("record of type %d out of place", r.Type)
@@ -240,7 +240,7 @@ func (w *walk) record(decoder wal.Decoder, r *walpb.Record, first bool, fn func(
 	return nil
 }
 
-// Damage that shows before any entry is read.
+// Damage that is found before an entry is read.
 
 func noMeta(dir string) error {
 	return &commit.CorruptError{File: filepath.Join(dir, metaName), Reason: errors.New("it is missing although there are entries")}
@@ -254,10 +254,9 @@ func beginsLate(path string, last, first uint64) error {
 	return &commit.CorruptError{File: path, LastGood: last, Reason: fmt.Errorf("the log begins with entry %d", first)}
 }
 
-// judge tells, after a walk that stopped, what that means. It returns an error
-// if entries are missing that were on the disk, and what is behind the readable
-// part if that is the torn end of a write; nil if nothing is there.
-// Entries up to need must be there.
+// judge decides what the end of a walk means. It returns an error if entries are
+// missing that were on disk; need is an index that must be there. If a torn write
+// follows the readable part, it returns that, and otherwise nil.
 func (w *walk) judge(need uint64) (*commit.Torn, error) {
 	s := &w.segments[w.at]
 	if errors.Is(w.reason, commit.ErrFormat) {
@@ -295,8 +294,8 @@ func (w *walk) judge(need uint64) (*commit.Torn, error) {
 	return nil, &commit.CorruptError{File: s.path, Offset: w.offset, LastGood: w.last, Lost: lost, Reason: reason}
 }
 
-// dataEnd returns the offset behind the last byte of a file that is not zero,
-// or start if there is none behind start.
+// dataEnd returns the offset after the last byte of a file that is not zero, or start
+// if all bytes after start are zero.
 func dataEnd(f *os.File, start int64) (int64, error) {
 	buffer := make([]byte, 64<<10)
 	end := start
@@ -327,8 +326,8 @@ func lastNonzero(b []byte) int {
 	return -1
 }
 
-// readFrom returns what a file holds from an offset on, without the zeros at
-// its end.
+// readFrom returns the content of a file from an offset on, without the zeros at its
+// end.
 func readFrom(path string, start int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -344,12 +343,12 @@ func readFrom(path string, start int64) ([]byte, error) {
 	return b, err
 }
 
-// vouched looks for records behind damage, where the chain of checksums is
-// broken, and returns the highest index of which one says that it was
-// flushed. A record counts if its checksum continues that of the one before it,
-// wherever that is. b begins at a record's place.
+// vouched returns the highest index that a state record after damage reports as
+// flushed. The damage breaks the chain of checksums, so a record counts if its checksum
+// continues that of the record before it, wherever that is. b begins at the position of
+// a record.
 func vouched(b []byte, token uint64) (highest uint64) {
-	b = append(b, make([]byte, 8)...) // the padding of the last record may be cut off as zeros
+	b = append(b, make([]byte, 8)...) // readFrom may have removed padding of the last record
 	for offset := 0; offset < len(b); offset += 8 {
 		_, crc, _, n := parseFrame(b[offset:])
 		for next := offset + n; n > 0 && next < len(b); next += n {
@@ -371,9 +370,8 @@ func vouched(b []byte, token uint64) (highest uint64) {
 	return highest
 }
 
-// parseFrame reads a record as it stands in a file: its length, then a
-// walpb.Record with type, checksum and data. n is the length of all of it, 0 if there is
-// none.
+// parseFrame parses a record as it is in a file: its length, then a walpb.Record with
+// type, checksum and data. n is the total size, or 0 if there is no valid record.
 func parseFrame(b []byte) (kind int64, crc uint32, data []byte, n int) {
 	if len(b) < 16 {
 		return 0, 0, nil, 0

@@ -11,8 +11,8 @@ import (
 	"clustermap/chp/commit"
 )
 
-// A source is the files of a log at one moment, open for reading: what is
-// removed or begun later makes no difference.
+// A source is the set of files of a log at one moment, open for reading. Files that are
+// removed or created later make no difference.
 type source struct {
 	meta       Meta
 	checkpoint *archive // nil without one
@@ -20,8 +20,7 @@ type source struct {
 	files      map[string]*os.File // of the segments
 }
 
-// openSource opens the files that are needed to read the whole log. It takes no
-// lock.
+// openSource opens the files of the whole log. It takes no lock.
 func openSource(dir string) (_ *source, err error) {
 	s := &source{files: map[string]*os.File{}}
 	defer func() {
@@ -88,8 +87,7 @@ func readLogMeta(dir string) (Meta, error) {
 	return meta, fmt.Errorf("there is no log: %w", fs.ErrNotExist)
 }
 
-// read calls fn with all entries that can be read: those of the checkpoint and
-// those behind it.
+// read calls fn with all readable entries: those of the checkpoint and those after it.
 func (s *source) read(fn func(commit.Entry) error) error {
 	start := uint64(0)
 	if s.checkpoint != nil {
@@ -111,7 +109,6 @@ func (s *source) read(fn func(commit.Entry) error) error {
 	return err
 }
 
-// flush flushes the segments.
 func (s *source) flush(disk disk) error {
 	for _, segment := range s.segments {
 		if err := disk.data(s.files[segment.path]); err != nil {
@@ -130,10 +127,9 @@ func (s *source) close() {
 	}
 }
 
-// steady calls f, which reads a log, and again while it finds a defect in a place
-// where it found none before: another process may write to the log meanwhile. A
-// write that is under way can look like damage, and files that a checkpoint has
-// replaced vanish.
+// steady calls f, which reads a log, until it finds no defect, or the same one twice.
+// Another process may write to the log meanwhile: a write in progress can look like
+// damage, and a checkpoint removes files that it replaces.
 func steady(f func() error) error {
 	var before error
 	for attempt := 0; ; attempt++ {
@@ -146,7 +142,8 @@ func steady(f func() error) error {
 	}
 }
 
-// sameDefect tells whether two errors are of the same place, or whether err is of none.
+// sameDefect reports whether two errors are the same defect, or err is not a defect
+// that can disappear.
 func sameDefect(err, before error) bool {
 	var corrupt, other *commit.CorruptError
 	switch {

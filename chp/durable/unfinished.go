@@ -12,23 +12,22 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 )
 
-// A file that is being written has the name of the finished one with a number and
-// unfinishedSuffix behind it, and is locked: so the file of a process that was killed
-// can be told from one that is still being written.
+// A file that is being written has its final name plus a number and unfinishedSuffix,
+// and is locked. The lock distinguishes it from a file of a process that was killed.
 const unfinishedSuffix = ".tmp"
 
-// createUnfinished creates the file that is to be renamed to path, readable by its owner
-// only, and removes those that killed processes have left.
+// createUnfinished creates the file that will be renamed to path, readable by its owner
+// only, and removes unfinished files of processes that were killed.
 func createUnfinished(path string) (*os.File, error) {
 	sweepUnfinished(path)
 	for {
 		name := fmt.Sprintf("%s.%d%s", path, rand.Uint32(), unfinishedSuffix)
 		locked, err := fileutil.TryLockFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 		switch {
-		case errors.Is(err, fs.ErrExist), errors.Is(err, fileutil.ErrLocked): // or another process is just removing it
+		case errors.Is(err, fs.ErrExist), errors.Is(err, fileutil.ErrLocked): // another process may be removing it
 			continue
 		case err != nil:
-			// Perhaps this file system has no locks. Then such files stay.
+			// The file system may have no locks. Then unfinished files stay.
 			_ = os.Remove(name)
 			return os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*-unlocked"+unfinishedSuffix)
 		}
@@ -59,7 +58,7 @@ func sweepUnfinished(path string) {
 	}
 }
 
-// isFile says whether a name is that of an open file.
+// isFile reports whether name is the name of an open file.
 func isFile(f *os.File, name string) bool {
 	opened, err := f.Stat()
 	if err != nil {

@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// AgedGrowth bounds the bytes that AppendAged appends beyond the record's size:
-// a fraction of a second, and a longer frame header.
+// AgedGrowth bounds the bytes that AppendAged appends beyond the size of the record: a
+// fraction of a second, and a longer frame header.
 const AgedGrowth = 16
 
-// AppendAged appends r with the time to live that is left, in milliseconds
-// rounded up, in the place of the one it was given. If ttl is 0, r is appended as it
-// is.
+// AppendAged appends r with the remaining time to live, in milliseconds rounded up,
+// instead of the one in its properties. If ttl is 0, it appends r unchanged.
 func AppendAged(dst []byte, r Record, ttl time.Duration) []byte {
 	r = r[:r.Size()]
 	props := r.Props()
@@ -31,8 +30,8 @@ func AppendAged(dst []byte, r Record, ttl time.Duration) []byte {
 	return append(dst, r[value:]...)
 }
 
-// propertyLine returns the bounds of the first line of the property called name,
-// with its newline, or two equal numbers if there is none.
+// propertyLine returns the bounds of the first line of a property, including its
+// newline, or 0, 0 if there is none.
 func propertyLine(props []byte, name string) (start, end int) {
 	for start < len(props) {
 		end = len(props)
@@ -47,7 +46,7 @@ func propertyLine(props []byte, name string) (start, end int) {
 	return 0, 0
 }
 
-// AppendBare appends r without its UUID and its properties.
+// AppendBare appends r without UUID and properties.
 func AppendBare(dst []byte, r Record) []byte {
 	size := r.Size()
 	dst = append(dst, r[:r.KeyEnd()+2+SequenceSize]...)

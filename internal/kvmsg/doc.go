@@ -1,7 +1,7 @@
-// Package kvmsg is the key-value message of CHP (RFC 12) in wire form: how it is
-// read, checked, made canonical and written, its properties, the hash of its key,
-// and the reasons for which it is refused.
+// Package kvmsg implements the key-value message of CHP (RFC 12) in wire form: reading,
+// checking, making canonical and writing it, its properties, the hash of its key, and
+// the reasons for refusing it.
 //
-// What comes from the wire goes through [Inspect] once. From then on it is a
-// [Record], whose parts are found without further checks.
+// A message from the wire goes through [Inspect] once. From then on it is a [Record],
+// whose parts are found without further checks.
 package kvmsg

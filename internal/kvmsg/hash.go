@@ -2,15 +2,15 @@ package kvmsg
 
 import "hash/maphash"
 
-// Keys are hashed with a seed drawn at start, so that nobody outside can choose
-// keys that collide. The seed is one for the process: a hash computed in the
-// goroutine that read a message is good for every store it is applied to.
+// hashSeed is chosen at random at start, so that no one can choose keys that collide.
+// All stores of the process use it: a hash computed in the goroutine that read a
+// message is valid in every store.
 var hashSeed = maphash.MakeSeed()
 
-// The two low bits of a hash are given up for facts about the message that
-// travel with it in buf.Span.Tag and save the sequencer a look at its frames.
+// A tag (buf.Span.Tag) is the hash of a message's key with flags in its two low bits,
+// which save the sequencer a look at the frames.
 const (
-	TagProperties = 1 << 0                    // the properties are not empty: look for a ttl
+	TagProperties = 1 << 0                    // the properties are not empty: there may be a ttl
 	TagDelete     = 1 << 1                    // the value is empty: the message deletes its key
 	TagFlags      = TagProperties | TagDelete // both; the rest of a tag is the hash
 )

@@ -7,49 +7,44 @@ import (
 	"clustermap/internal/buf"
 )
 
-// What comes from the wire is inspected once, in the goroutine that has read it:
-// here. From then on it is a [Record].
-
-// Origin says who sent a message, and so which rules apply to it.
+// Origin is the kind of sender of a message. It decides which rules apply.
 type Origin uint8
 
 const (
-	// FromClient: a KVSET. It is refused unless it is right in every part, for
-	// what is accepted here goes to every replica.
+	// FromClient: a KVSET. It is refused unless every part is valid, because it goes
+	// to every replica.
 	FromClient Origin = iota
-	// FromServer: a KVPUB or KVSYNC, of our server or another. Refusing one
-	// would let this replica differ from its server, so it is taken if only the
-	// key, the sequence and the value can be read: a UUID or properties of
-	// wrong form are left out (the guide's servers send a ttl that is an
-	// absolute time, PROTOCOLS 4.4). The reserved keys are recognised.
+	// FromServer: a KVPUB or KVSYNC. Refusing one would make the replica differ from
+	// its server, so it is accepted if key, sequence and value are valid. A malformed
+	// UUID is removed, and properties are not checked: the guide's servers send a ttl
+	// that is an absolute time. The reserved keys are recognized.
 	FromServer
 )
 
-// Kind is what a message turned out to be.
+// Kind is the kind of a message.
 type Kind uint8
 
 const (
-	kindNone    Kind = iota // not one of ours
+	kindNone    Kind = iota // invalid
 	KindUpdate              // a record that sets or deletes a key
 	KindHUGZ                // heartbeat of a server
 	KindKTHXBAI             // end of a snapshot
 )
 
-// The keys of the messages that set no key.
+// Keys of the messages that are not updates.
 const (
 	KeyHUGZ    = "HUGZ"
 	KeyKTHXBAI = "KTHXBAI"
 )
 
-// Inspect validates msg, the wire bytes of one whole message, and makes it
-// canonical in place, which can only make it shorter. It returns the size of the
-// record that msg now begins with, and its tag: the hash of the key with the tag
-// flags. The kind is KindUpdate, or from a server KindHUGZ or KindKTHXBAI.
-// maxValue bounds the bytes of the value; 0 or less is no bound. The error is a
-// *MessageError, and msg is then in an undefined state.
+// Inspect validates msg, the wire bytes of one whole message, and makes it canonical in
+// place, which never makes it longer. It returns the size of the record at the start of
+// msg, and its tag. The kind is KindUpdate or, from a server, also KindHUGZ or
+// KindKTHXBAI. maxValue bounds the value in bytes; 0 or less means no bound. An error
+// is a *MessageError; the content of msg is then undefined, unless it was canonical.
 //
-// It runs in the goroutine that read the message, so that the sequencer has
-// nothing left to check.
+// It runs in the goroutine that read the message, so that the sequencer need not check
+// it again.
 func Inspect(msg []byte, from Origin, maxValue int) (size int, tag uint64, k Kind, err error) {
 	p, ok := scan(msg)
 	if !ok {
@@ -82,22 +77,23 @@ func Inspect(msg []byte, from Origin, maxValue int) (size int, tag uint64, k Kin
 	return p.end, tag, k, nil
 }
 
-// parts are the offsets of a record which Inspect looks at.
+// parts are offsets in a record.
 type parts struct {
 	keyEnd, props, propsEnd, value, end int
 }
 
-// sequenceHeader is the header of the sequence frame, 01 08, read little-endian.
+// sequenceHeader is the header of the sequence frame, 01 08, as a little-endian number.
 const sequenceHeader = FlagMore | SequenceSize<<8
 
-// scan finds the parts of m if m is canonical already, as everything is that a
-// sender of our kind or libzmq's puts on the wire. It never reads beyond m.
+// scan returns the parts of m if it is in canonical form, as senders of this package
+// and libzmq send it. It never reads beyond m.
 func scan(m []byte) (p parts, ok bool) {
 	p, ok = scanFirst(m)
 	return p, ok && p.end == len(m)
 }
 
-// scanFirst is scan for the first of several messages. p.end may be beyond m.
+// scanFirst is scan for the first of several messages. p.end may be beyond the end of
+// m.
 func scanFirst(m []byte) (p parts, ok bool) {
 	if len(m) < MinRecord || m[0] != FlagMore || m[1] == 0 {
 		return p, false
@@ -143,8 +139,8 @@ func scanFirst(m []byte) (p parts, ok bool) {
 	return p, true
 }
 
-// SpansOf finds the records in wire, which are in canonical form, and hashes their
-// keys. It reports false if something else is in it.
+// SpansOf finds the canonical records in wire and hashes their keys. It returns false
+// if wire has anything else.
 func SpansOf(wire []byte, spans []buf.Span) ([]buf.Span, bool) {
 	for at := 0; at < len(wire); {
 		m := wire[at:]
@@ -165,15 +161,14 @@ func SpansOf(wire []byte, spans []buf.Span) ([]buf.Span, bool) {
 	return spans, true
 }
 
-// IsCanonical reports whether m is one whole message in canonical form, as far as
-// its frames go.
+// IsCanonical reports whether the frames of m are one whole message in canonical form.
 func IsCanonical(m []byte) bool {
 	_, ok := scan(m)
 	return ok
 }
 
-// longBody returns the bounds of the body of the long frame at byte at, and
-// whether it lies in m and is too long for a short frame.
+// longBody returns the bounds of the body of the long frame at offset at. ok reports
+// whether the body lies in m and is too long for a short frame.
 func longBody(m []byte, at int) (start, end int, ok bool) {
 	start = at + 9
 	if start > len(m) {
@@ -186,9 +181,8 @@ func longBody(m []byte, at int) (start, end int, ok bool) {
 	return start, start + int(size), true
 }
 
-// rewrite makes m canonical: the bodies move towards its start, each behind a
-// header that is never longer than the one it had, so that no body is
-// overwritten before it has been moved.
+// rewrite makes m canonical. The bodies move towards its start, each after a header
+// that is never longer than before, so no body is overwritten before it has moved.
 func rewrite(m []byte, from Origin) (p parts, err error) {
 	var bounds [5][2]int
 	at := 0
@@ -243,7 +237,7 @@ func rewrite(m []byte, from Origin) (p parts, err error) {
 	return p, nil
 }
 
-// FrameAt is FrameBounds for bytes nobody has checked.
+// FrameAt is FrameBounds for bytes that were not checked.
 func FrameAt(m []byte, at int) (start, end int, ok bool) {
 	if at+2 > len(m) {
 		return 0, 0, false
@@ -263,8 +257,8 @@ func FrameAt(m []byte, at int) (start, end int, ok bool) {
 	return start, start + int(size), true
 }
 
-// CheckKey says what kind of message has this key, which is not empty and not too
-// long, or why none has.
+// CheckKey returns the kind of the message with this key, or an error. key is not empty
+// and at most MaxKey long.
 func CheckKey(key []byte, from Origin) (Kind, error) {
 	if hasNUL(key) {
 		return kindNone, errKeyNUL
@@ -277,8 +271,8 @@ func CheckKey(key []byte, from Origin) (Kind, error) {
 		if len(key) == len(KeyHUGZ) && from == FromServer {
 			return KindHUGZ, nil
 		}
-		// Also any longer key: it would match the subscription to HUGZ which
-		// every client has, whatever subtree it asked for.
+		// Longer keys too: they would match the subscription to HUGZ, which clients
+		// of any subtree have.
 		return kindNone, ErrKeyReserved
 	case 'K':
 		if string(key) != KeyKTHXBAI {
@@ -292,10 +286,10 @@ func CheckKey(key []byte, from Origin) (Kind, error) {
 	return KindUpdate, nil
 }
 
-// hasNUL says whether a zero byte is in key. It looks at eight bytes at a time:
-// v-lows borrows into the highest bit of a byte if that, or one below it, is
-// zero, and &^v leaves out those whose highest bit was set anyway. Keys are short,
-// so this costs less than the call of a vectorised search.
+// hasNUL reports whether key contains a zero byte. It checks eight bytes at a time:
+// v-lows borrows into the highest bit of a byte if that byte, or one below it, is zero,
+// and &^v excludes bytes whose highest bit was set before. Keys are short, so this
+// costs less than calling a vectorized search.
 func hasNUL(key []byte) bool {
 	const word, lows, highs = 8, 0x0101010101010101, 0x8080808080808080
 	if len(key) < word {

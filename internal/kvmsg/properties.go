@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Properties travel in the fourth frame of a message as lines, name=value LF,
-// split at the first equals sign, so a value may contain one (RFC 12, PROTOCOL
-// "properties"). Where a name stands twice the first one counts.
+// Properties are the fourth frame of a message: lines of the form name=value, each with
+// a newline, split at the first equals sign, so a value may contain one (RFC 12,
+// "properties"). If a name occurs twice, the first one counts.
 
-// MaxTTL bounds the time to live. It also keeps out the absolute times which the
-// guide's servers write into the ttl of a KVSYNC.
+// MaxTTL bounds the time to live. It also excludes the absolute times that the guide's
+// servers write into the ttl of a KVSYNC.
 const MaxTTL = 10 * 365 * 24 * time.Hour
 
-// MaxProperties bounds the bytes of a properties frame.
+// MaxProperties bounds a properties frame in bytes.
 const MaxProperties = 64 << 10
 
-// Property returns the value of the first property called name.
+// Property returns the value of the first property with a name.
 func Property(props []byte, name string) (value []byte, ok bool) {
 	for len(props) > 0 {
 		line := props
@@ -33,8 +33,7 @@ func Property(props []byte, name string) (value []byte, ok bool) {
 	return nil, false
 }
 
-// CheckProperties reports whether props has the form the protocol asks for, and
-// whether a ttl in it is one we can keep.
+// CheckProperties returns an error if props is malformed or has an invalid ttl.
 func CheckProperties(props []byte) error {
 	if len(props) > MaxProperties {
 		return errPropertiesLarge
@@ -59,8 +58,7 @@ func CheckProperties(props []byte) error {
 	return nil
 }
 
-// TTLOf returns the time to live that props ask for. 0 is none, which is also
-// what one that cannot be read gives.
+// TTLOf returns the time to live in props, or 0 if there is none or it is invalid.
 func TTLOf(props []byte) time.Duration {
 	text, ok := Property(props, "ttl")
 	if !ok {
@@ -70,8 +68,8 @@ func TTLOf(props []byte) time.Duration {
 	return ttl
 }
 
-// ParseTTL reads decimal seconds, "30" or "0.25". It drops digits below a
-// nanosecond, but a time above 0 does not become 0, which would mean no limit.
+// ParseTTL parses decimal seconds, such as "30" or "0.25". It drops digits below a
+// nanosecond, but a time above 0 does not become 0, which means no time to live.
 func ParseTTL(text []byte) (ttl time.Duration, ok bool) {
 	whole, digits := int64(0), 0
 	rest := false // a digit below a nanosecond is not zero
@@ -102,7 +100,7 @@ func ParseTTL(text []byte) (ttl time.Duration, ok bool) {
 	return ttl, true
 }
 
-// AppendTTL appends the property line that asks for ttl.
+// AppendTTL appends the property line for ttl.
 func AppendTTL(dst []byte, ttl time.Duration) []byte {
 	dst = append(dst, "ttl="...)
 	dst = appendDecimal(dst, int64(ttl/time.Second))
@@ -134,8 +132,8 @@ func appendDecimal(dst []byte, n int64) []byte {
 	}
 }
 
-// AppendProperty appends one property line. It refuses what could not be read
-// back: an empty name, a name with an equals sign, and line ends anywhere.
+// AppendProperty appends a property line. It returns an error for what could not be
+// parsed again: an empty name, a name with an equals sign, and a newline in either.
 func AppendProperty(dst []byte, name, value string) ([]byte, error) {
 	if name == "" || strings.ContainsAny(name, "=\n") || strings.IndexByte(value, '\n') >= 0 {
 		return dst, errPropertyLine

@@ -2,21 +2,20 @@ package kvmsg
 
 import "encoding/binary"
 
-// A key-value message has five frames: key, sequence, UUID, properties, value
-// (RFC 12). KVSET, KVPUB and KVSYNC differ in nothing else than what their
-// sequence means, which is why a server can store and publish the bytes that it
-// received once it has put the sequence in.
+// A key-value message has five frames: key, sequence, UUID, properties, value (RFC 12).
+// KVSET, KVPUB and KVSYNC differ only in the meaning of the sequence. So a server can
+// store and publish the bytes that it received after it has set the sequence.
 //
-// A Record is such a message in its canonical wire form: every frame that can
-// be short is short. One message has one canonical form, all its offsets follow
-// from three length bytes, and the sequence is always eight bytes at a place
-// known from the first length:
+// A Record is such a message in its canonical wire form: every frame that can be short
+// is short. A message has one canonical form. All offsets follow from the lengths of
+// the frames, and the sequence is always eight bytes at an offset that follows from the
+// length of the key:
 //
 //	01 klen key | 01 08 seq | 01 ulen uuid | 01 plen props | 00 vlen value
 //	                                         03 plen8        02 vlen8
 //
-// The Map of package chp has no limit of 255 bytes for keys, so the accessors also read a key
-// frame in long form; nothing that came from the wire has one.
+// The Map of package chp does not limit keys to 255 bytes, so the accessors also accept
+// a long key frame. Records from the wire have none.
 type Record []byte
 
 // Frame flags of ZMTP (RFC 37, framing).
@@ -26,18 +25,17 @@ const (
 )
 
 const (
-	// The most bytes of a key on the wire, and those of a UUID and of a sequence.
+	// The maximum size of a key on the wire, and the sizes of a UUID and a sequence.
 	MaxKey       = 255
 	UUIDSize     = 16
 	SequenceSize = 8
 
-	// MinRecord is the size of the smallest record: one byte of key, no UUID,
-	// no properties, no value.
+	// MinRecord is the size of the smallest record: a key of one byte, no UUID, no
+	// properties, no value.
 	MinRecord = 3 + 2 + SequenceSize + 2 + 2 + 2
 )
 
-// FrameBounds returns where the body of the frame that begins at byte at
-// begins and ends.
+// FrameBounds returns the bounds of the body of the frame at offset at.
 func FrameBounds(b []byte, at int) (start, end int) {
 	if b[at]&flagLong == 0 {
 		return at + 2, at + 2 + int(b[at+1])
@@ -51,7 +49,7 @@ func (r Record) KeyEnd() int {
 	return end
 }
 
-// Key returns the key, in r itself; so do the others the other parts.
+// Key returns the key. Like the other accessors it returns a part of r.
 func (r Record) Key() []byte {
 	start, end := FrameBounds(r, 0)
 	return r[start:end:end]
@@ -67,7 +65,7 @@ func (r Record) SetSeq(seq int64) {
 	binary.BigEndian.PutUint64(r[r.KeyEnd()+2:], uint64(seq))
 }
 
-// UUID returns the UUID, which is empty if the message has none.
+// UUID returns the UUID, which may be empty.
 func (r Record) UUID() []byte {
 	start, end := FrameBounds(r, r.KeyEnd()+2+SequenceSize)
 	return r[start:end:end]
@@ -85,7 +83,7 @@ func (r Record) Props() []byte {
 	return r[start:end:end]
 }
 
-// Value returns the value. It is empty if the message deletes its key.
+// Value returns the value, which is empty in a deletion.
 func (r Record) Value() []byte {
 	_, at := FrameBounds(r, r.propsAt())
 	start, end := FrameBounds(r, at)
@@ -100,9 +98,9 @@ func (r Record) HasKey(key []byte) bool {
 	return int(r[1]) == len(key) && string(r[2:2+len(key)]) == string(key)
 }
 
-// ValueBehind is Value for a record whose key is known to have n bytes. It
-// compares where value follows: with the usual headers the place of the value is
-// known without a chain of loads, each of which needs the one before.
+// ValueBehind is Value for a record whose key has n bytes. It compares headers instead
+// of following lengths: with the usual headers, the offset of the value does not depend
+// on a chain of loads.
 func (r Record) ValueBehind(n int) []byte {
 	const none, id = FlagMore, FlagMore | UUIDSize<<8 // header of an empty frame, of a UUID
 	if n > MaxKey {
@@ -122,19 +120,19 @@ func (r Record) ValueBehind(n int) []byte {
 	return r[start:end:end]
 }
 
-// Size returns the bytes of the record that begins r; r may be longer.
+// Size returns the size of the record at the start of r, which may be longer.
 func (r Record) Size() int {
 	_, at := FrameBounds(r, r.propsAt())
 	_, end := FrameBounds(r, at)
 	return end
 }
 
-// SameKey reports whether r, a record that came from the wire, and old have the
-// same key, and returns the size of old if so.
+// SameKey reports whether r, a record from the wire, and old have the same key, and if
+// so returns the size of old.
 //
-// The usual case is that old has the same frames in front of its value as r. To
-// compare their headers rather than to follow those of old makes the addresses of
-// what is read from old known before any of it has come from memory.
+// Usually old has the same frames before its value as r. Comparing their headers,
+// instead of following those of old, means that the addresses to read in old are known
+// before any of it has been loaded from memory.
 func (r Record) SameKey(old Record) (size int, ok bool) {
 	n := 2 + int(r[1])
 	if len(old) < n || string(r[:n]) != string(old[:n]) {
@@ -152,7 +150,7 @@ func (r Record) SameKey(old Record) (size int, ok bool) {
 	return old.Size(), true
 }
 
-// FrameSize returns the bytes on the wire of a frame with a body of n bytes.
+// FrameSize returns the size on the wire of a frame with a body of n bytes.
 func FrameSize(n int) int {
 	if n > 255 {
 		return n + 9
@@ -160,13 +158,13 @@ func FrameSize(n int) int {
 	return n + 2
 }
 
-// RecordSize returns the bytes of the record that AppendRecord makes.
+// RecordSize returns the size of the record that AppendRecord appends.
 func RecordSize(key, uuid, props, value int) int {
 	return FrameSize(key) + 2 + SequenceSize + 2 + uuid + FrameSize(props) + FrameSize(value)
 }
 
-// AppendRecord appends the canonical record of the given parts. The caller has
-// checked them; uuid is empty or 16 bytes.
+// AppendRecord appends the canonical record with the given parts, which the caller has
+// checked; uuid is empty or 16 bytes.
 func AppendRecord(dst, key []byte, seq int64, uuid, props, value []byte) Record {
 	dst = AppendFrame(dst, key, FlagMore)
 	dst = append(dst, FlagMore, SequenceSize)
@@ -177,6 +175,7 @@ func AppendRecord(dst, key []byte, seq int64, uuid, props, value []byte) Record 
 	return AppendFrame(dst, value, 0)
 }
 
+// AppendFrame appends a frame.
 func AppendFrame(dst, body []byte, flags byte) []byte {
 	dst = appendHeader(dst, len(body), flags)
 	return append(dst, body...)

@@ -7,28 +7,27 @@ import (
 	"clustermap/internal/kvmsg"
 )
 
-// applyBatch is how many records apply copies and links at a time: few enough
+// applyBatch is the number of records that Apply copies and links at a time: few enough
 // that the copies are still in the first-level cache when they are linked.
 const applyBatch = 64
 
-// linkAhead is how many records lie between the steps of link, a power of two:
-// time enough for a load from memory, and few enough that what was fetched is
-// still there.
+// linkAhead is the distance in records between the steps of link, a power of two: long
+// enough for a load from memory, and short enough that the loaded line is still cached.
 const linkAhead = 8
 
-// candidate is what the second step of link found out about a record.
+// candidate is the result of the second step of link for a record.
 type candidate struct {
 	value uint64 // the slot that may hold the key, or 0
-	pos   uint32 // its place in the table
+	pos   uint32 // index of the slot in its table
 }
 
-// Apply takes over the messages in spans, which are bytes of wire and have been
-// inspected: span Tags are those of kvmsg.Inspect. They are copied to the log, runs of
-// adjacent spans at once, and given the sequences firstSeq, firstSeq+1 and so on,
-// or left with their own if firstSeq is 0. A message with an empty value deletes
+// Apply copies the messages of spans to the log and updates the index. spans are ranges
+// of wire that kvmsg.Inspect has checked, with the tags that it returned. Runs of
+// adjacent spans are copied at once. The records get the sequences firstSeq, firstSeq+1
+// and so on, or keep their own if firstSeq is 0. A message with an empty value deletes
 // its key; it is in the log and in the pieces like any other.
 //
-// The pieces appended to out hold the messages in order.
+// Apply appends the pieces of the log that hold the messages, in order, to out.
 func (s *Map) Apply(wire []byte, spans []buf.Span, firstSeq int64, out []Piece) []Piece {
 	if len(spans) == 0 {
 		return out
@@ -54,7 +53,7 @@ func (s *Map) Apply(wire []byte, spans []buf.Span, firstSeq int64, out []Piece) 
 			}
 			seg, n = s.log.own(size), 1
 		}
-		// Copied and linked in portions that stay in the first-level cache.
+		// Copy and link portions that fit in the first-level cache.
 		off := seg.used
 		for first := 0; first < n; first += applyBatch {
 			part := spans[first:min(first+applyBatch, n)]
@@ -75,7 +74,7 @@ func (s *Map) Apply(wire []byte, spans []buf.Span, firstSeq int64, out []Piece) 
 			out = append(out, Piece{Segment: seg, off: off, end: seg.used, Records: n})
 		}
 		if seg.sealed && seg.live == 0 {
-			s.log.retire(seg) // a deletion too big to share a segment
+			s.log.retire(seg) // a deletion too large to share a segment
 		}
 	}
 	s.publish()
@@ -84,15 +83,14 @@ func (s *Map) Apply(wire []byte, spans []buf.Span, firstSeq int64, out []Piece) 
 
 // link points the index to records that have been copied to seg.
 //
-// It takes three steps, for in a big map each of them misses the cache: find the
-// slot; look at the record that it points to, to see that the key is the same;
-// change the slot. A record takes its next step when linkAhead others have taken
-// the one before, and each step asks for what the next one will load, so no record
-// waits for memory. What the second step found is good in the third if the slot
-// still has the value it had: a location stands for one key as long as it is live,
-// and no segment is recycled during a call of the writer. If it has not, because
-// the same key occurs twice here or its table was rebuilt, the search is done
-// again.
+// It has three steps, because in a large map each of them misses the cache: find the
+// slot; read the record that it points to, to compare the keys; change the slot. A
+// record takes a step when linkAhead others have taken the previous one, and each step
+// prefetches what the next one loads, so no record waits for memory. The result of the
+// second step is valid in the third if the slot has not changed: a location belongs to
+// one key while the record is live, and no segment is recycled during a call of the
+// writer. If the slot has changed, because the batch has the same key twice or the
+// table was rebuilt, the search is repeated.
 func (s *Map) link(seg *Segment, shift uint32, spans []buf.Span) {
 	for i := range min(linkAhead, len(spans)) {
 		s.prefetchSlot(spans[i].Tag)
@@ -114,15 +112,15 @@ func (s *Map) link(seg *Segment, shift uint32, spans []buf.Span) {
 	}
 }
 
-// prefetchSlot asks for the slot where the search for a hash begins.
+// prefetchSlot prefetches the slot at which the search for a hash begins.
 func (s *Map) prefetchSlot(hash uint64) {
 	if t := s.tables[s.shard(hash)].Load(); t != nil {
 		prefetch(unsafe.Pointer(&t.slots[homeOf(hash)&uint64(len(t.slots)-1)]))
 	}
 }
 
-// linkOne points the index to the record in seg that span has become, or removes its
-// key. c is the slot of the key, unless that has changed meanwhile.
+// linkOne points the index to the record in seg that was copied from span, or removes
+// its key. c is the slot of the key, unless that has changed since.
 func (s *Map) linkOne(seg *Segment, span *buf.Span, shift uint32, c candidate) {
 	off, size := span.Start+shift, int(span.End-span.Start)
 	n := s.shard(span.Tag)
@@ -153,8 +151,8 @@ func (s *Map) linkOne(seg *Segment, span *buf.Span, shift uint32, c candidate) {
 	}
 }
 
-// candidate returns the first slot with the tag of hash, or 0. The hash may have
-// flags in its low bits.
+// candidate returns the first slot with the tag of hash, or the zero candidate. The
+// hash may have flags in its low bits.
 func (s *Map) candidate(hash uint64) candidate {
 	t := s.tables[s.shard(hash)].Load()
 	if t == nil {

@@ -5,34 +5,32 @@ import (
 	"clustermap/internal/kvmsg"
 )
 
-// Compaction copies the live records of a segment that has few of them to
-// another one, so that the segment can be recycled. It keeps the log within
-// twice what is live and a few segments, and does so in small steps: each call of
-// the writer pays for about as much as it appends.
+// Compaction copies the live records of a mostly dead segment to another one, so that
+// the segment can be recycled. It bounds the log to twice the live bytes plus a few
+// segments. It works in small steps: each call of the writer does an amount of work
+// proportional to what it appends.
 //
-// The records are moved as they are, so a moved record is one more copy of
-// bytes that are in the log already; sequences do not change and nothing is
-// published. Readers find the old copy or the new one. Which records are live the
-// live bits tell; dead ones cost a look at their length bytes if there is a live
-// one near by, and nothing if not.
+// Records are copied unchanged: sequences do not change and nothing is published.
+// Readers find the old copy or the new one. The live bits tell which records are live.
+// Skipping a dead record means reading its lengths if its block has a live one, and
+// costs nothing otherwise.
 type compaction struct {
 	seg    *Segment // being compacted, or nil
-	next   int      // the first block not yet looked at
-	credit int      // bytes that may be looked at; negative after big records
+	next   int      // the next block to check
+	credit int      // bytes that may be checked; negative after large records
 	moved  uint64   // bytes copied so far
 }
 
-// compactPace is how many bytes are looked at for one appended. Beyond the
-// limit, which makes half of the log dead, the emptiest segment is at least half
-// dead too: looking at two bytes gives back one or more, so the log stops
-// growing.
+// compactPace is the number of bytes checked for each appended byte. Above compactLimit
+// more than half of the log is dead, so the emptiest segment is at least half dead:
+// checking two bytes frees at least one, and the log stops growing.
 const compactPace = 2
 
-// compactEvery is how many calls of the writer go by before one looks whether
-// there is anything to compact.
+// compactEvery is the number of calls of the writer between two checks whether there is
+// anything to compact.
 const compactEvery = 16
 
-// compact does a share of the work, for size bytes that are going to be appended.
+// compact does the share of compaction for size bytes that are about to be appended.
 func (s *Map) compact(size int) {
 	v := &s.log.victim
 	if v.seg == nil {
@@ -46,8 +44,8 @@ func (s *Map) compact(size int) {
 	}
 }
 
-// Tidy is compact for when nothing is appended: it looks at about size bytes, takes
-// back the segments that are out of use, and reports whether there is more to do.
+// Tidy does the work of compact and reclaim while nothing is appended. It checks about
+// size bytes and reports whether there is more to do.
 func (s *Map) Tidy(size int) (more bool) {
 	l := &s.log
 	l.round++
@@ -71,15 +69,15 @@ func (s *Map) Tidied() bool {
 	return l.bytes <= s.compactLimit() && l.retiredSize+l.freeSize <= l.spare() && l.burst <= maxSegment
 }
 
-// compactLimit is the size of the log from which compaction works.
+// compactLimit is the size of the log above which compaction works.
 func (s *Map) compactLimit() int {
 	return 2*s.log.live + slackSegments*s.log.segmentSize(0)
 }
 
-// chooseVictim picks the sealed segment with the smallest share of live bytes.
+// chooseVictim selects the sealed segment with the smallest share of live bytes.
 func (s *Map) chooseVictim() bool {
 	v := &s.log.victim
-	// Nothing that is three quarters full is worth the copying.
+	// A segment that is three quarters live is not worth copying.
 	best := 0.75
 	s.log.each(func(seg *Segment) {
 		if share := float64(seg.bytes) / float64(len(seg.buf)); seg.sealed && share < best {
@@ -90,8 +88,8 @@ func (s *Map) chooseVictim() bool {
 	return v.seg != nil
 }
 
-// compactStep looks at one block of the victim, and moves what is live in it. With
-// the last live record the victim retires, which also ends its being the victim.
+// compactStep moves the live records of one block of the victim. When the last live
+// record is moved the victim retires, and there is no victim.
 func (s *Map) compactStep() {
 	v := &s.log.victim
 	from, n := v.seg, v.next
@@ -105,7 +103,7 @@ func (s *Map) compactStep() {
 	})
 }
 
-// move copies a live record to where compaction appends.
+// move copies a live record to the segment to which compaction appends.
 func (s *Map) move(from *Segment, at uint32, r kvmsg.Record) {
 	to := s.log.moved
 	if to == nil || to.room() < len(r) {

@@ -2,14 +2,14 @@ package store
 
 import "github.com/klauspost/cpuid/v2"
 
-// padLine is the cache line that the paddings of this package are made for: they
-// keep what is written by different cores 128 bytes apart, two lines, since
-// cores fetch lines in pairs.
+// padLine is the cache line size that the paddings of this package assume. They keep
+// fields that different cores write two lines (128 bytes) apart, because cores fetch
+// lines in pairs.
 const padLine = 64
 
-// wideLines says how many padded elements lie between two that must not share a
-// line, as a power of two: 0 where lines are of the size that the paddings
-// assume, more on processors with longer ones.
+// wideLines returns the logarithm of the distance, in padded elements, between two
+// elements that must not share a line: 0 on most processors, more if their lines are
+// longer than padLine.
 func wideLines() (shift uint) {
 	for padLine<<shift < cpuid.CPU.CacheLine {
 		shift++

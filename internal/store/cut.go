@@ -2,48 +2,46 @@ package store
 
 import "clustermap/internal/kvmsg"
 
-// Cut is the state of a store at one moment, for those who take longer to read
-// it than the writer can wait.
+// Cut is the state of a store at one moment, for reading that takes longer than the
+// writer can wait.
 //
-// It is made of pins: for each segment in use a reference, and its live bits as
-// they were (blocks). Both the bytes and the bits are shared with the store:
+// It consists of pins: for each segment with live records a reference, and its live
+// bits at the cut (blocks). Both the bytes and the bits are shared with the store:
 //
-//   - Bytes that a set bit stands for were complete at the cut and never change
-//     afterwards. The reference keeps the segment from being recycled, whatever
-//     becomes of its records meanwhile.
-//   - The writer copies the blocks of a segment before the first change after a
-//     cut (shared, of a segment), so those in the pin stay what they were. It pays with
-//     one copy of at most 32 KiB for each segment that it changes, not with a
-//     pause at the cut, which is one step a segment.
+//   - The bytes of a live record were complete at the cut and never change afterwards.
+//     The reference keeps the segment from being recycled, whatever becomes of its
+//     records.
+//   - The writer copies the blocks of a segment before its first change after a cut (see
+//     Segment.shared), so those in the pin do not change. That costs one copy of at most
+//     32 KiB for each changed segment, and no pause: making a cut is one step per segment.
 //
-// Why the live bits of the cut are the newest version ≤ S of every key: the
-// writer makes cuts between its calls, so every record it holds has a sequence
-// ≤ S, S being the last it gave out, and by invariant 2 of Map the set bits are
-// the records which the index pointed to: one a key, the newest. Later calls set
-// bits in their own copies only. A record which compaction moves later is still
-// read in its old place, where its bit is set in the shared blocks; one that it had
-// moved before is read in its new place, for the bit of the old one was cleared
-// in the same call. There is no moment between two calls when both are set, or
-// neither.
+// Why the live bits of a cut are the newest version ≤ S of every key: the writer makes
+// cuts between its calls, so every record in the cut has a sequence ≤ S, the last one
+// assigned. By invariant 2 of Map the set bits are the records to which the index
+// pointed: one for each key, the newest. Later calls set bits in their own copies only.
+// A record that compaction moves later is still read in its old place, where its bit is
+// set in the shared blocks. A record that it moved before is read in its new place,
+// because the bit of the old one was cleared in the same call. Between two calls
+// exactly one of the two bits is set.
 //
-// The design that was rejected froze the index tables instead. It makes the
-// writer copy the whole index after a cut, table by table, and the reader of the
-// cut look up one record after the other all over the log, a cache miss each. In
-// this one the reader walks the log in the order of its bytes, and records that
-// lie side by side go out as one piece.
+// The alternative was to freeze the tables of the index. Then the writer would copy the
+// whole index after a cut, table by table, and the reader would look up records all
+// over the log, each with a cache miss. Here the reader walks the log in the order of
+// its bytes, and adjacent records form one piece.
 type Cut struct {
-	Sequence int64 // S, for the owner of the store to set
+	Sequence int64 // S; set by the owner of the store
 	pins     []pin
 	keys     int
 }
 
+// pin is a segment and its live bits at the cut.
 type pin struct {
 	seg    *Segment
 	blocks []block
 }
 
-// Cut returns the state of the store as it is now. The writer calls it; what it
-// returns may then be read from any goroutines until Release.
+// Cut returns the current state of the store. Only the writer may call it. Any
+// goroutines may read the result until Release.
 func (s *Map) Cut() *Cut {
 	n := 0
 	s.log.each(func(*Segment) { n++ })
@@ -56,16 +54,14 @@ func (s *Map) Cut() *Cut {
 	return c
 }
 
-// Len returns the number of records.
 func (c *Cut) Len() int { return c.keys }
 
-// each calls f for every record and the hash of its key, in no order that means
-// anything, until f returns false. The records are lent until Release.
+// each calls f for every record and the hash of its key, in no particular order, until
+// f returns false. The records are valid until Release.
 func (c *Cut) each(f func(r kvmsg.Record, hash uint64) bool) {
 	c.Records(func(r kvmsg.Record) bool { return f(r, kvmsg.HashKey(r.Key())) })
 }
 
-// Records is each without the hash.
 func (c *Cut) Records(f func(kvmsg.Record) bool) {
 	visit := func(r kvmsg.Record, _ uint32) bool { return f(r) }
 	for _, p := range c.pins {
@@ -77,9 +73,9 @@ func (c *Cut) Records(f func(kvmsg.Record) bool) {
 	}
 }
 
-// Position is where a record of a cut is: the number of its pin and its offset in
-// the segment. Positions rise in the order in which From visits records, and a
-// position plus 1 is at most the next one.
+// Position is the position of a record in a cut: the index of its pin and its offset in
+// the segment. Positions increase in the order in which From visits records; a position
+// plus 1 is at most the next one.
 type Position uint64
 
 // From calls f for the records from a position on, until f returns false.
@@ -97,7 +93,7 @@ func (c *Cut) From(at Position, f func(r kvmsg.Record, at Position) bool) {
 	}
 }
 
-// Segment returns the segment that a position is in.
+// Segment returns the segment of a position.
 func (c *Cut) Segment(at Position) *Segment { return c.pins[at>>32].seg }
 
 // Record returns the record at a position.
@@ -107,9 +103,8 @@ func (c *Cut) Record(at Position) kvmsg.Record {
 	return r[:size:size]
 }
 
-// CutKey is Cut for a single key: the cut holds nothing else. The list has the
-// key's position, or is empty if the store does not have the key. The writer calls
-// it.
+// CutKey is Cut for a single key: the cut has no other record. The list has the key's
+// position, or is empty if the key does not exist. Only the writer may call it.
 func (s *Map) CutKey(key []byte) (c *Cut, list []Position) {
 	v, _, _ := s.search(kvmsg.HashKey(key), key)
 	if v == 0 {
@@ -121,8 +116,8 @@ func (s *Map) CutKey(key []byte) (c *Cut, list []Position) {
 	return &Cut{keys: 1, pins: []pin{{seg: seg}}}, []Position{Position(at.offset())}
 }
 
-// Pieces calls f for every run of records that lie side by side in the log, until
-// f returns false. A piece may be kept beyond Release by retaining its segment.
+// Pieces calls f for every run of adjacent records in the log, until f returns false.
+// To keep a piece beyond Release, retain its segment.
 func (c *Cut) Pieces(f func(Piece) bool) {
 	var run Piece
 	visit := func(r kvmsg.Record, at uint32) bool {
@@ -152,7 +147,7 @@ func (c *Cut) Pieces(f func(Piece) bool) {
 	}
 }
 
-// Bytes returns the bytes of the segments that the cut keeps.
+// Bytes returns the size of the segments that the cut pins.
 func (c *Cut) Bytes() (n int) {
 	for _, p := range c.pins {
 		n += len(p.seg.buf)
@@ -160,9 +155,9 @@ func (c *Cut) Bytes() (n int) {
 	return n
 }
 
-// Outlived returns the bytes that only cuts still need: the segments of this one
-// that its store has given up and that are not in seen, to which it adds them, and
-// the notes of what was live.
+// Outlived returns the number of bytes that only cuts need: the liveness maps of c, and
+// the segments of c that the store no longer uses and that are not in seen. It adds
+// those to seen.
 func (c *Cut) Outlived(s *Map, seen map[*Segment]bool) (bytes int) {
 	for _, p := range c.pins {
 		bytes += len(p.blocks) * blockBytes
@@ -174,7 +169,8 @@ func (c *Cut) Outlived(s *Map, seen map[*Segment]bool) (bytes int) {
 	return bytes
 }
 
-// Release ends the cut. It is called once, when nobody reads it any more.
+// Release releases the cut. It must be called once, when no goroutine reads the cut any
+// more.
 func (c *Cut) Release() {
 	for _, p := range c.pins {
 		p.seg.Release()

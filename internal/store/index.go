@@ -8,25 +8,24 @@ import (
 	"clustermap/internal/kvmsg"
 )
 
-// The index finds the location of a key's record. It is a number of tables, 256
-// if nothing else is said, chosen by the top bits of the hash, so that growing one
-// stops the writer for a small part of the whole only. A table is open addressing with linear probing: eight slots a
-// cache line, and most keys are found in the first line.
+// The index finds the location of a key's record. It consists of a number of tables,
+// 256 by default, selected by the top bits of the hash, so that growing one stops the
+// writer for a small part of the whole only. A table uses open addressing with linear
+// probing: a cache line has eight slots, and most keys are found in the first line.
 //
 // A slot is one word, so a reader sees an old location or a new one and never a
 // mixture:
 //
-//	bits 48..63  tag: 1, then 15 bits of the hash that serve nothing else
+//	bits 48..63  tag: 1, then 15 bits of the hash that have no other use
 //	bits  0..47  location
 //
-// or it is slotEmpty, or slotDead where a key was removed. A key keeps its slot
-// for as long as it is in a table, so no reader misses a key that stays. A key
-// that is removed and set again may move to an earlier slot behind a reader's
-// back; the reader then says that the key is absent, and so it was, at a moment
-// between the two and during the reader's search.
+// or it is slotEmpty, or slotDead where a key was removed. A key keeps its slot while
+// it is in a table, so no reader misses a key that stays. A key that is removed and set
+// again may get an earlier slot, which a reader has already passed. The reader then
+// reports that the key is absent, which was true at a moment during its search.
 const (
 	MaxShards = 256
-	shardBits = 8 // bits of the hash set apart for choosing one of them
+	shardBits = 8 // bits of the hash that select a table
 
 	tagBits  = 15
 	tagShift = locationBits
@@ -38,25 +37,25 @@ const (
 	minTable = 8
 )
 
-// table is a power of two of slots, never all in use: a search ends at an empty one.
+// table has a power of two of slots. At least one is empty, so every search ends.
 type table struct {
 	slots []atomic.Uint64
 }
 
-// index has one writer and any number of readers. What only the writer looks at
-// is kept apart from the pointers that every reader loads.
+// index has one writer and any number of readers. The fields that only the writer uses
+// are separate from the pointers that every reader loads.
 type index struct {
 	tables []atomic.Pointer[table]
-	shift  uint // what leaves as many bits of 64 as number the tables
+	shift  uint // 64 minus the bits of a table's number
 	counts []shardCount
 }
 
 type shardCount struct {
-	used uint32 // slots that hold a key
-	dead uint32 // slots that are slotDead
+	used uint32 // slots with a key
+	dead uint32 // slots with slotDead
 }
 
-// newIndex makes an index of n tables, a power of two up to MaxShards.
+// newIndex returns an index of n tables, a power of two up to MaxShards.
 func newIndex(n int) index {
 	return index{
 		tables: make([]atomic.Pointer[table], n),
@@ -65,25 +64,25 @@ func newIndex(n int) index {
 	}
 }
 
-// shard returns the number of the table that has the keys of a hash.
+// shard returns the number of the table for a hash.
 func (x *index) shard(hash uint64) int {
-	// In bounds whatever the shift: that of a single table is 64.
+	// With a single table the shift is 64, and the result 0.
 	return int(hash >> x.shift)
 }
 
-// From the top of the hash: 8 bits for the shard, 15 bits of tag; from its low end,
-// above the flag bits, the slot where the search begins.
+// From the top of the hash: 8 bits for the shard, 15 bits for the tag. From its low
+// end, above the flag bits: the slot at which the search begins.
 func tagOf(hash uint64) uint64  { return hash>>(64-shardBits-tagBits)&(tagMark-1) | tagMark }
 func homeOf(hash uint64) uint64 { return hash >> 2 }
 
-// SpareBits returns the 10 bits of a hash, above others, that are neither those of
-// the shard nor the first that a table uses.
+// SpareBits returns a value whose low 10 bits are bits of the hash that select neither
+// the shard, the tag, nor the first slots of a table.
 func SpareBits(hash uint64) uint64 { return hash >> (64 - shardBits - tagBits - 10) }
 
 func slotValue(hash uint64, at location) uint64 { return tagOf(hash)<<tagShift | uint64(at) }
 func slotLocation(v uint64) location            { return location(v & (1<<locationBits - 1)) }
 
-// insert puts a key that is not there yet into the index. Writer only.
+// insert adds a key that is not in the index. Writer only.
 func (x *index) insert(hash uint64, at location, l *log) {
 	i := x.shard(hash)
 	t, c := x.tables[i].Load(), &x.counts[i]
@@ -106,7 +105,7 @@ func (x *index) insert(hash uint64, at location, l *log) {
 	}
 }
 
-// remove takes the key in slot pos of a shard out of the index. Writer only.
+// remove removes the key in slot pos of a shard. Writer only.
 func (x *index) remove(i int, pos uint64, l *log) {
 	t, c := x.tables[i].Load(), &x.counts[i]
 	mask := uint64(len(t.slots) - 1)
@@ -115,8 +114,8 @@ func (x *index) remove(i int, pos uint64, l *log) {
 		c.dead++
 		t.slots[pos&mask].Store(slotDead)
 	} else {
-		// No search goes on beyond this slot, so it need not be dead, and
-		// neither need the dead ones in front of it.
+		// No search continues past this slot, so it can be empty instead of dead,
+		// and so can the dead slots directly before it.
 		t.slots[pos&mask].Store(slotEmpty)
 		for pos--; t.slots[pos&mask].Load() == slotDead; pos-- {
 			c.dead--
@@ -128,9 +127,9 @@ func (x *index) remove(i int, pos uint64, l *log) {
 	}
 }
 
-// rebuild gives a shard a table for n keys, half full at most, and without dead
-// slots. Readers go on in the old one, which stays as it is; they entered before
-// any record is unlinked from the new one, and the grace period waits for them.
+// rebuild gives a shard a new table for n keys, at most half full and without dead
+// slots. Readers may continue in the old one, which does not change. They entered
+// before any record is unlinked from the new one, so the grace period waits for them.
 func (x *index) rebuild(i, n int, l *log) *table {
 	size := minTable
 	for size < 3*n {
@@ -139,9 +138,8 @@ func (x *index) rebuild(i, n int, l *log) *table {
 	t := &table{slots: make([]atomic.Uint64, size)}
 	mask := uint64(size - 1)
 	if old := x.tables[i].Load(); old != nil {
-		// The home of a key is not in its slot, so every key is hashed once
-		// more. Several at a time: first all that misses the cache is asked for,
-		// then comes the work.
+		// A slot does not contain the whole hash, so every key is hashed again,
+		// in batches: first prefetch all records of a batch, then hash them.
 		var batch [64]uint64
 		for next := 0; next < len(old.slots); {
 			k := 0

@@ -23,14 +23,14 @@ type log struct {
 	table atomic.Pointer[[]atomic.Pointer[Segment]]
 	_     [56]byte
 
-	// What every call of the writer looks at, in one cache line.
+	// Used by every call of the writer, in one cache line.
 	head   *Segment // where updates are appended
 	live   int      // bytes of the live records
-	burst  int      // what one call of the writer appends: a maximum that fades
+	burst  int      // bytes that a call of the writer appends: a decaying maximum
 	round  uint64   // counts the calls of the writer
 	victim compaction
 
-	moved   *Segment   // where compaction appends, once there is any
+	moved   *Segment   // where compaction appends, or nil
 	retired []retiree  // in the order of retirement
 	free    []*Segment // oldest first
 
@@ -44,34 +44,34 @@ type log struct {
 	recycled         uint64 // number of recycled segments
 }
 
-// retiree is a segment on its way from sealed to free.
+// retiree is a retired segment.
 type retiree struct {
 	seg    *Segment
-	ticket uint64 // grace period that has to pass
+	ticket uint64 // grace period that must pass
 	round  uint64 // call of the writer in which it retired
 }
 
 const (
-	// defaultSegment is the size of a store's first segment: small, since a
-	// process may hold thousands of stores with a handful of keys each.
+	// defaultSegment is the size of a store's first segment. It is small because a process
+	// may have thousands of stores with a few keys each.
 	defaultSegment = 16 << 10
 
-	// slackSegments is how many segments' worth of dead records the log may
-	// hold, beside as much again as is live, before compaction begins.
+	// slackSegments is the number of segments of dead records that the log may have in
+	// addition to as many dead bytes as live ones, before compaction begins.
 	slackSegments = 8
 
-	// reclaimEvery is after how many calls retired segments are looked at even
-	// if no new segment is needed, so that memory comes back after a purge.
+	// reclaimEvery is the number of calls after which retired segments are checked even if
+	// no new segment is needed, so that memory is freed after many deletions.
 	reclaimEvery = 64
 )
 
 // segment returns the segment of a location, or nil if the location is stale: the
-// segment has retired since the location was read. To look the key up once more
-// then gives another location, or none.
+// segment has retired since the location was read. Then another look-up of the key
+// returns another location, or none.
 //
-// Ids are given out in turn, so one comes back when all 2^27 have been used, after
-// a terabyte of updates. That a segment has the right id is therefore enough to
-// know that it is the right one, whoever has been in its place of the table.
+// Ids are assigned in turn, so an id comes back when all 2^27 have been used, after a
+// terabyte of updates. So a segment with the right id is the right one, whichever
+// segments have been at its place in the table.
 func (l *log) segment(at location) *Segment {
 	table, id := *l.table.Load(), at.id()
 	if s := table[int(id)&(len(table)-1)].Load(); s != nil && s.id == id {
@@ -80,11 +80,10 @@ func (l *log) segment(at location) *Segment {
 	return nil
 }
 
-// has reports whether a segment that somebody retains is in use. Readers may call
-// it.
+// has reports whether a retained segment is in use. Readers may call it.
 func (l *log) has(s *Segment) bool { return l.segment(locate(s, 0)) == s }
 
-// each calls f for every segment in use that has live records.
+// each calls f for every segment with live records.
 func (l *log) each(f func(*Segment)) {
 	table := l.table.Load()
 	if table == nil {
@@ -108,16 +107,16 @@ func (l *log) begin(size int) {
 	}
 }
 
-// segmentSize returns the size of the next segment, for a record of need bytes:
-// an eighth of what is live, so that slackSegments mean about as much again;
-// enough for one burst of the writer, so that it goes through few segments; but
-// all in the bounds of a segment.
+// segmentSize returns the size of the next segment, for a record of need bytes: an
+// eighth of the live bytes, so that slackSegments are about as large as the live bytes;
+// at least one burst of the writer, so that it uses few segments; and within the bounds
+// of a segment.
 func (l *log) segmentSize(need int) int {
 	size := max(l.minSegment, l.live/slackSegments, l.burst, 4*need)
 	return min(powerOfTwo(size), maxSegment)
 }
 
-// grow replaces the head by one that has room for a record of need bytes.
+// grow replaces the head by a segment with room for a record of need bytes.
 func (l *log) grow(need int) *Segment {
 	if l.head != nil {
 		l.seal(l.head)
@@ -126,7 +125,7 @@ func (l *log) grow(need int) *Segment {
 	return l.head
 }
 
-// growMoved does the same for compaction.
+// growMoved replaces the segment to which compaction appends.
 func (l *log) growMoved(need int) *Segment {
 	if l.moved != nil {
 		l.seal(l.moved)
@@ -135,8 +134,9 @@ func (l *log) growMoved(need int) *Segment {
 	return l.moved
 }
 
-// own returns a segment for one record of need bytes, too big to share. The
-// size is rounded so that the next big value may fit when this one is recycled.
+// own returns a segment for one record of need bytes that is too large to share one.
+// The size is rounded so that the next large value may fit when the segment is
+// recycled.
 func (l *log) own(need int) *Segment {
 	const unit = 64 << 10
 	s := l.add((need + unit - 1) &^ (unit - 1))
@@ -144,7 +144,7 @@ func (l *log) own(need int) *Segment {
 	return s
 }
 
-// add brings a segment of at least size bytes into use.
+// add adds a segment of at least size bytes.
 func (l *log) add(size int) *Segment {
 	l.reclaim()
 	s := l.reuse(size)
@@ -157,8 +157,8 @@ func (l *log) add(size int) *Segment {
 	return s
 }
 
-// register gives s an id and puts it into the table. Segments that live long keep
-// their places: ids that lead to one of those are passed over.
+// register assigns an id to s and stores s in the table. It skips ids whose place in
+// the table is in use by a segment that lives long.
 func (l *log) register(s *Segment) {
 	table := l.table.Load()
 	if table == nil || 2*(l.segments+1) > len(*table) {
@@ -183,7 +183,7 @@ func (l *log) growTable() *[]atomic.Pointer[Segment] {
 	}
 	table := make([]atomic.Pointer[Segment], size)
 	if old != nil {
-		// Ids that differ in the low bits differ in one bit more.
+		// Ids that have different low bits still differ with one bit more.
 		for i := range *old {
 			if s := (*old)[i].Load(); s != nil {
 				table[int(s.id)&(size-1)].Store(s)
@@ -194,8 +194,8 @@ func (l *log) growTable() *[]atomic.Pointer[Segment] {
 	return &table
 }
 
-// reuse takes a segment from the free ones: the first that is big enough, but
-// not so big that a small record would hold on to a lot of memory.
+// reuse removes and returns a free segment, or nil: the first one that is large enough,
+// but not so large that a small record would pin much memory.
 func (l *log) reuse(size int) *Segment {
 	for i, s := range l.free {
 		if n := len(s.buf); n >= size && (n <= maxSegment || size > maxSegment) && n/4 <= size {
@@ -208,7 +208,7 @@ func (l *log) reuse(size int) *Segment {
 	return nil
 }
 
-// seal ends the appending to s.
+// seal ends appending to s.
 func (l *log) seal(s *Segment) {
 	s.sealed = true
 	if s.live == 0 {
@@ -216,7 +216,7 @@ func (l *log) seal(s *Segment) {
 	}
 }
 
-// bury notes that the record of size bytes at a location is dead.
+// bury marks a record of size bytes as dead.
 func (l *log) bury(s *Segment, offset uint32, size int) {
 	s.unmark(offset, size)
 	l.live -= size
@@ -225,10 +225,10 @@ func (l *log) bury(s *Segment, offset uint32, size int) {
 	}
 }
 
-// retire takes s, which has nothing live, out of use.
+// retire removes s, which has no live records, from the segments in use.
 func (l *log) retire(s *Segment) {
 	if l.victim.seg == s {
-		l.victim.seg = nil // all of it has been overwritten meanwhile
+		l.victim.seg = nil // its last records were overwritten
 	}
 	table := *l.table.Load()
 	table[int(s.id)&(len(table)-1)].Store(nil)
@@ -258,8 +258,8 @@ func (l *log) reclaim() {
 			l.retiredSize -= len(r.seg.buf)
 			l.recycle(r.seg, spare)
 		case l.retiredSize > spare:
-			// A reader that does not move, or borrowers that keep much. Let
-			// go: the garbage collector takes it when they are done.
+			// A reader is stuck, or many segments are retained. The garbage
+			// collector frees this one when they are done.
 			l.retiredSize -= len(r.seg.buf)
 		default:
 			kept = append(kept, r)
@@ -269,12 +269,12 @@ func (l *log) reclaim() {
 	l.retired = kept
 }
 
-// spare bounds the bytes of the retired segments, and those of the free ones.
+// spare returns the bound on the bytes of retired segments, and of free ones.
 func (l *log) spare() int {
 	return l.bytes/2 + slackSegments/2*l.segmentSize(0)
 }
 
-// recycle keeps s for another use, or gives its memory back if there is enough.
+// recycle resets s and keeps it for reuse, or frees its memory if there is enough.
 func (l *log) recycle(s *Segment, spare int) {
 	if len(s.buf) > max(maxSegment, spare) || len(s.buf)/4 > l.segmentSize(0) && len(s.buf) <= maxSegment {
 		release(s.buf)
@@ -286,8 +286,8 @@ func (l *log) recycle(s *Segment, spare int) {
 	l.trim(spare)
 }
 
-// trim gives back free segments beyond spare bytes, but for the last one. The
-// oldest go first, for they have the sizes that nobody asks for any more.
+// trim frees segments beyond spare bytes, except the last one. The oldest ones go
+// first: their sizes are no longer needed.
 func (l *log) trim(spare int) {
 	drop := 0
 	for l.freeSize > spare && drop < len(l.free)-1 {

@@ -5,11 +5,12 @@ import (
 	"clustermap/internal/mutate"
 )
 
-// What readers call. None of it takes a lock; see rcu.go for what keeps the bytes
-// in place while they look.
+// The methods of readers. They take no lock; see rcu.go for why the bytes do not change
+// while they read.
 
-// find returns the record of key, or nil. It goes on to the end of its segment.
-// Readers may call it: between enter and exit, unless the store is a garbage-collected one.
+// find returns the record of key, or nil. The result extends to the end of its segment.
+// Readers may call it between enter and exit, or without them if the store is
+// GarbageCollected.
 func (s *Map) find(hash uint64, key []byte) kvmsg.Record {
 again:
 	t := s.tables[s.shard(hash)].Load()
@@ -46,8 +47,8 @@ func (s *Map) Get(key []byte, dst []byte) (value []byte, seq int64, ok bool) {
 	return dst, seq, ok
 }
 
-// GetGarbageCollected is Get for a store whose segments are left to the garbage
-// collector: no grace period is needed.
+// GetGarbageCollected is Get for a store with Options.GarbageCollected, which needs no
+// grace period.
 func (s *Map) GetGarbageCollected(hash uint64, key []byte, dst []byte) (value []byte, ok bool) {
 	r := s.find(hash, key)
 	if r == nil {
@@ -56,8 +57,8 @@ func (s *Map) GetGarbageCollected(hash uint64, key []byte, dst []byte) (value []
 	return append(dst, r.ValueBehind(len(key))...), true
 }
 
-// View calls f with the record of key, and reports whether there is one. f must
-// be quick, must not block, and must not keep the record. Readers may call it.
+// View calls f with the record of key, and reports whether the key exists. f must be
+// quick, must not block, and must not keep the record. Readers may call it.
 func (s *Map) View(key []byte, f func(kvmsg.Record)) bool {
 	c := readers.enter()
 	defer exit(c)
@@ -69,9 +70,9 @@ func (s *Map) View(key []byte, f func(kvmsg.Record)) bool {
 	return true
 }
 
-// KeyOf looks for the live record whose key has the given hash and whose sequence
-// is seq, and appends its key to dst. It reports false if there is none: the record
-// has been superseded. Readers may call it.
+// KeyOf finds the live record whose key has the given hash and whose sequence is seq,
+// and appends its key to dst. It returns false if the record was superseded. Readers
+// may call it.
 func (s *Map) KeyOf(hash uint64, seq int64, dst []byte) (key []byte, ok bool) {
 	c := readers.enter()
 	defer exit(c)

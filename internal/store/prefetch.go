@@ -4,17 +4,17 @@ package store
 
 import "unsafe"
 
-// The two ask for cache lines and do not wait for them. They touch nothing: an
-// address that is not mapped is ignored. A call costs about a nanosecond, since
-// assembly is not inlined, so they pay where a load would miss the cache.
+// These functions do not wait for the cache lines, and ignore an address that is not
+// mapped. A call costs about a nanosecond, because assembly is not inlined, so they are
+// worth it only where a load would miss the cache.
 
-// prefetch asks for the line that p is in.
+// prefetch prefetches the cache line of p.
 //
 //go:noescape
 func prefetch(p unsafe.Pointer)
 
-// prefetchRecord asks for the lines of a record that begins at p, as far as the
-// header of its value where key and properties are short.
+// prefetchRecord prefetches the lines of the record at p, up to the header of its value
+// if key and properties are short.
 //
 //go:noescape
 func prefetchRecord(p unsafe.Pointer)

@@ -17,7 +17,7 @@ import (
 
 // One writer sets, deletes and grows; readers check that what they get belongs to
 // the key they asked for and never goes back; cuts are compared with a model as it
-// was at the cut; borrowers check that the pieces they retained stay as they were.
+// was at the cut; pieces that were retained must stay as they were.
 // Segments are small, so they are compacted and recycled all the time.
 func TestStoreConcurrently(t *testing.T) {
 	t.Parallel()

@@ -8,68 +8,68 @@ import (
 	"unsafe"
 )
 
-// Readers take no lock, so a segment that nothing points to any more may still
-// be under the eyes of a reader that found it a moment ago. Before its bytes
-// are used again, every reader that was inside at that moment must have left.
-// This file knows when that is. It is sleepable RCU, with polling in the place of
-// waiting, for a writer must never stop for a reader.
+// Readers take no lock, so a segment to which nothing points any more may still be in
+// use by a reader that found it a moment ago. Before its bytes are reused, every reader
+// that was inside at that moment must have exited. rcu decides when that is the case.
+// It is sleepable RCU, with polling instead of waiting, because a writer must never
+// wait for a reader.
 //
-// A reader adds one to a counter when it enters, and takes it away when it
-// leaves. There are two banks of counters, and many counters a bank so that
-// readers on different cores seldom share a cache line. A reader takes any
-// counter, of the bank that is current when it looks.
+// A reader increments a counter when it enters and decrements it when it exits. There
+// are two banks of counters, with many counters each so that readers on different cores
+// rarely share a cache line. A reader uses any counter of the bank that is current when
+// it looks.
 //
-// The claim: if every counter of both banks has been seen at zero after a moment
-// T, each at a time of its own, then no reader that entered before T is inside.
-// For such a reader keeps its own counter above zero from before T until it
-// leaves, so the look that found that counter at zero came after it had left. And
-// a reader that enters its counter later than that look cannot find what was
-// unlinked before T. Go's atomic operations have one order, and in it stand, one
-// behind the other: the store that unlinked the location, T, the look, the
-// reader's addition, the reader's load of the slot.
+// The claim: if every counter of both banks has been seen at zero after a moment T,
+// each at its own time, then no reader that entered before T is inside. Such a reader
+// keeps its counter above zero from before T until it exits, so that counter was seen
+// at zero after it had exited. And a reader that increments its counter after that
+// cannot find anything that was unlinked before T. Go's atomic operations have a single
+// order, and in it follow each other: the store that unlinked the location, T, the look
+// at the counter, the reader's increment, the reader's load of the slot.
 //
-// One bank would do, then, if a counter that is always in use ever came by zero.
-// The second bank makes sure that it does. A grace period has two halves:
+// One bank would be enough if a counter in constant use were sure to be zero at some
+// time. The second bank guarantees that. A grace period has two halves:
 //
 //   - drain the bank that is not current: only stragglers are in it;
-//   - make it the current one, and drain the other: nobody but stragglers enters
-//     that one from now on.
+//   - make it current, and drain the other: only stragglers enter that from now on.
 //
-// Draining is to see each counter of a bank at zero once, going on from where the
-// last poll met a reader.
+// To drain a bank is to see each of its counters at zero once, continuing where the
+// last poll found a reader.
 //
-// Why the first half is needed, though everybody seems to be in the current bank:
-// a straggler is a reader that has read which bank is current and has not added to
-// it yet. Let reader R read "bank 0", and lose its core. The writer begins period
-// 1, makes bank 1 current, finds bank 0 at zero, ends the period. Now R wakes up,
-// adds to bank 0, loads a slot, and looks at segment X. Then X dies, and the writer
-// begins period 2 for it. Everyone who entered in the meantime is in bank 1; if the
-// writer now made bank 0 current and drained bank 1 alone, it would recycle X under
-// R's eyes. It drains bank 0 first, and finds R there. (R did no harm to period 1:
-// it loaded its slot after that was over.)
+// Why the first half is necessary, although almost all readers are in the current bank:
+// a straggler is a reader that has read which bank is current and has not incremented a
+// counter yet. Let reader R read "bank 0" and be preempted. The writer begins period 1,
+// makes bank 1 current, finds bank 0 at zero, and ends the period. Now R continues,
+// increments a counter of bank 0, loads a slot, and reads segment X. Then X dies, and
+// the writer begins period 2 for it. Readers that entered in the meantime are in bank
+// 1. If the writer made bank 0 current and drained bank 1 only, it would recycle X
+// while R reads it. It drains bank 0 first, and finds R there. (R did not disturb
+// period 1: it loaded its slot after that had ended.)
 //
-// One set of counters serves all stores of the process, which may have thousands.
-// So a reader that is slow in one store holds up recycling in all; but recycling
-// is all that it holds up, and log.reclaim lets go of memory that waits too long.
+// One set of counters serves all stores of the process, of which there may be
+// thousands. So a reader that is slow in one store delays recycling in all, but nothing
+// else; and log.reclaim drops segments that wait too long.
 type rcu struct {
-	// What readers load.
+	// Loaded by readers.
 	bank    atomic.Uint32 // the current bank, 0 or 1
-	shift   uint8         // what leaves as many bits of 64 as number the stripes
-	spread  uint          // stripes in use lie 1<<spread apart; see wideLines
+	shift   uint8         // 64 minus the bits of a stripe's number
+	spread  uint          // the stripes in use are 1<<spread apart; see wideLines
 	stripes []stripe
 
 	_ [88]byte
 
-	// state counts the grace periods: even between two of them, odd during one.
+	// state is incremented at the start and at the end of each grace period, so it is
+	// odd during one.
 	state atomic.Uint64
 
 	mu      sync.Mutex // held to advance; never waited for
 	flipped bool       // the period is in its second half
-	drained int        // stripes of the bank being drained that have been seen at zero
+	drained int        // stripes of the bank being drained that were seen at zero
 }
 
-// stripe is one counter of each bank. The two share a line, for at any time
-// almost all readers are in one bank. 128 bytes since cores fetch lines in pairs.
+// stripe is one counter of each bank. They share a cache line, because at any time
+// almost all readers are in one bank. It has 128 bytes because cores fetch lines in
+// pairs.
 type stripe struct {
 	inside [2]atomic.Int64
 	_      [112]byte
@@ -116,7 +116,7 @@ func (e *rcu) passed(ticket uint64) bool {
 		return true
 	}
 	if !e.mu.TryLock() {
-		return false // another store is doing this very work
+		return false // another store is advancing it
 	}
 	defer e.mu.Unlock()
 	for e.state.Load() < ticket {
@@ -135,7 +135,7 @@ func (e *rcu) passed(ticket uint64) bool {
 // reports whether it is over.
 func (e *rcu) advance() bool {
 	for {
-		// The bank to drain is in both halves the one that is not current.
+		// Both halves drain the bank that is not current.
 		draining := e.bank.Load()&1 ^ 1
 		for e.drained < len(e.stripes) {
 			if e.stripes[e.drained].inside[draining].Load() != 0 {

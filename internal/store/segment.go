@@ -10,25 +10,24 @@ import (
 )
 
 const (
-	// segmentBits bounds the bytes of an ordinary segment, and thereby the
-	// share of a location that is an offset.
+	// segmentBits is the number of bits of an offset in a location, and bounds the
+	// size of an ordinary segment.
 	segmentBits = 21
 	maxSegment  = 1 << segmentBits
 
-	// ownSegment is the size from which a record that does not fit the head
-	// gets a segment of its own instead of wasting what is left of the head.
+	// ownSegment is the size from which a record that does not fit in the head gets a
+	// segment of its own, so that the rest of the head is not wasted.
 	ownSegment = maxSegment / 4
 
-	// granule is the unit in which beginnings of records are noted: no two
-	// records begin in the same 16 bytes, since the smallest has more. A block
-	// is the 64 granules whose bits make a word.
+	// A granule is 16 bytes. A record is larger, so at most one begins in each
+	// granule. A block is 64 granules, whose live bits are one word.
 	granuleBits = 4
 	blockBits   = granuleBits + 6
 	blockSize   = 1 << blockBits
 )
 
-// location says where a record begins: id of its segment and offset in it. It
-// fits the 48 bits that an index slot has for it.
+// location is the position of a record: the id of its segment and its offset there. It
+// has 48 bits.
 type location uint64
 
 const (
@@ -39,42 +38,41 @@ const (
 func (l location) id() uint32     { return uint32(l >> segmentBits) }
 func (l location) offset() uint32 { return uint32(l) & (maxSegment - 1) }
 
-// Segment is a stretch of the log: whole records one behind the other. It has no
-// pointers in its bytes, so the garbage collector does not look inside.
+// Segment is a part of the log: whole records, one after the other. Its bytes contain
+// no pointers, so the garbage collector does not scan them.
 //
-// Bytes are written once, by the store's writer, in the part that no reader
-// knows of yet; an index slot or a piece makes them known, and from then on they
-// are constant until the segment is recycled.
+// The store's writer writes each byte once, before a reader knows of it. When an index
+// slot or a piece refers to the bytes, they do not change until the segment is
+// recycled.
 type Segment struct {
-	// Set before a reader can find the segment. Every get loads them, so what the
-	// writer changes for every record, and what borrowers count, is kept off
-	// their cache line.
+	// Constant while a reader can find the segment. Every look-up loads them, so the
+	// fields that change often are on other cache lines.
 	buf []byte
 	id  uint32
 
 	_ [100]byte
 
 	// Owned by the writer.
-	used     uint32  // bytes appended
-	live     int32   // records that the index points to
-	bytes    int     // bytes of those
-	blocks   []block // which records are live
-	anchored uint32  // blocks that have an anchor, or lie in front of one that has
-	shared   bool    // a cut uses the blocks too: copy them before the next change
-	sealed   bool    // nothing is appended any more
+	used     uint32 // bytes appended
+	live     int32  // records that the index points to
+	bytes    int    // of those records
+	blocks   []block
+	anchored uint32 // all blocks below this one have an anchor or no record
+	shared   bool   // a cut uses blocks too: copy them before the next change
+	sealed   bool   // nothing more is appended
 
 	_ [48]byte
 
-	refs atomic.Int64 // borrowers, beside the store itself
+	refs atomic.Int64 // references, without that of the store
 }
 
-// block is what is known of the records that begin in one KiB of a segment.
+// block describes the records that begin in 1 KiB of a segment.
 type block struct {
-	live   uint64 // one bit a granule, set where a live record begins
+	live   uint64 // one bit per granule, set where a live record begins
 	anchor uint16 // offset of the first record that begins here, live or not
 }
 
-// blockBytes is the memory that a block takes.
+// blockBytes is the size of a block.
 const blockBytes = 16
 
 func newSegment(size int) *Segment {
@@ -85,36 +83,37 @@ func newSegment(size int) *Segment {
 	}
 }
 
-// Retain adds a borrower: the bytes of the segment stay as they are until it
-// calls Release. Only who borrows already, or is about to get a piece of the
-// segment from the store's writer, may call it. Safe for concurrent use.
+// Retain adds a reference: the bytes of the segment do not change until the matching
+// Release. The caller must have a reference already, or have just got a piece of the
+// segment from the store's writer. Safe for concurrent use.
 func (s *Segment) Retain() { s.refs.Add(1) }
 
-// Release ends one Retain. Forgetting it keeps the segment from being recycled,
-// and no more. Safe for concurrent use.
+// Release undoes one Retain. A reference that is never released only prevents the
+// segment from being recycled. Safe for concurrent use.
 func (s *Segment) Release() {
 	n := s.refs.Add(-1)
 	invariants.Assert(n >= 0, "segment released once for every retain")
 }
 
-// room returns the bytes that can still be appended.
+// room returns the number of bytes that can still be appended.
 func (s *Segment) room() int { return len(s.buf) - int(s.used) }
 
-// record returns the record at offset, with all that follows it in the segment.
+// record returns the record at offset. The result extends to the end of the segment.
 func (s *Segment) record(offset uint32) kvmsg.Record { return kvmsg.Record(s.buf[offset:]) }
 
-// anchor notes that a record begins at offset, which is beyond all others so far.
+// anchor records that a record begins at offset, after all others so far.
 func (s *Segment) anchor(offset uint32) {
-	// Also if a cut shares the blocks: it does not look at an anchor without a
-	// live record behind it.
+	// The blocks may be shared with a cut, which does not read the anchor of a block
+	// without a live record.
 	if n := offset >> blockBits; n >= s.anchored {
 		s.anchored = n + 1
 		s.blocks[n].anchor = uint16(offset & (blockSize - 1))
 	}
 }
 
-// stamp anchors the records that spans have become, and gives them the sequences
-// from seq on unless that is 0. shift turns the offset of a span into one in s.
+// stamp sets the anchors of the records that were copied from spans, and their
+// sequences from seq on unless seq is 0. shift is the difference between the offsets of
+// a record in s and in spans.
 func (s *Segment) stamp(shift uint32, spans []buf.Span, seq int64) {
 	for i := range spans {
 		off := spans[i].Start + shift
@@ -126,7 +125,7 @@ func (s *Segment) stamp(shift uint32, spans []buf.Span, seq int64) {
 	}
 }
 
-// mark notes that the record of size bytes at offset is live.
+// mark marks the record of size bytes at offset as live.
 func (s *Segment) mark(offset uint32, size int) {
 	if s.shared {
 		s.thaw()
@@ -136,7 +135,7 @@ func (s *Segment) mark(offset uint32, size int) {
 	s.bytes += size
 }
 
-// unmark notes that the record of size bytes at offset is live no more.
+// unmark marks the record of size bytes at offset as dead.
 func (s *Segment) unmark(offset uint32, size int) {
 	if s.shared {
 		s.thaw()
@@ -152,11 +151,11 @@ func (s *Segment) marked(offset uint32) bool {
 	return s.blocks[offset>>blockBits].live>>(offset>>granuleBits&63)&1 != 0
 }
 
-// records calls f for the live records that begin in block n of blocks, which are
-// those of s or what they once were, until f returns false, and reports whether it
-// never did. Where a record begins follows from the one before it, and the first
-// from the anchor. Blocks in which nothing lives cost nothing, and they are most of
-// those in a segment worth compacting.
+// records calls f for the live records that begin in block n of blocks, which are the
+// present blocks of s or those at a cut. It stops when f returns false, and then
+// returns false. The anchor is the position of the first record, and each record's size
+// leads to the next. Blocks without live records cost nothing; they are most of those
+// in a segment worth compacting.
 func (s *Segment) records(blocks []block, n int, f func(r kvmsg.Record, offset uint32) bool) bool {
 	live := blocks[n].live
 	if live == 0 {
@@ -177,13 +176,13 @@ func (s *Segment) records(blocks []block, n int, f func(r kvmsg.Record, offset u
 	}
 }
 
-// thaw gives the segment blocks of its own again.
+// thaw replaces blocks by a copy that no cut shares.
 func (s *Segment) thaw() {
 	s.blocks = append(make([]block, 0, len(s.blocks)), s.blocks...)
 	s.shared = false
 }
 
-// reset makes the segment as good as new, for another life in the log.
+// reset prepares a dead segment for reuse.
 func (s *Segment) reset() {
 	invariants.Assert(s.live == 0 && s.bytes == 0 && !s.shared, "only a dead segment is recycled")
 	if invariants.Enabled {

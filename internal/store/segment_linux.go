@@ -9,15 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocate returns size bytes for a segment. For the biggest ones it asks for huge
-// pages, since in a big map every look-up goes to another page, and finding that
-// page takes as long as the look-up.
+// allocate returns size bytes for a segment. For segments of maxSegment it requests
+// huge pages: in a large map every look-up is in another page, and translating the
+// address takes as long as the look-up.
 //
-// A segment need not begin at a boundary of huge pages. The request is therefore
-// rounded outwards: segments that were allocated one after the other lie side by
-// side, and what one has of a huge page at its end the next one has at its
-// beginning. It is a request only, about addresses that are ours anyway; whatever
-// comes of it, nothing is wrong, so its error is not looked at.
+// A segment need not begin at the boundary of a huge page, so the request is rounded
+// outwards: segments that were allocated one after the other are adjacent, and share
+// the huge page at their border. It is only a hint, about addresses of this process, so
+// errors are ignored.
 func allocate(size int) []byte {
 	b := make([]byte, size)
 	if size == maxSegment {
@@ -28,12 +27,12 @@ func allocate(size int) []byte {
 	return b
 }
 
-// release gives the memory of a segment that nobody will look at again back to the
-// system at once. The garbage collector would do so as well, but it takes its time:
-// in a server that does not allocate it runs every two minutes.
+// release returns the memory of a segment that is no longer used to the system. The
+// garbage collector would do that much later: in a server that does not allocate it
+// runs every two minutes.
 //
-// Only whole pages go, which are the segment's alone. Their contents are lost: they
-// are zero when they are used again. Nothing is wrong if the system refuses.
+// Only whole pages inside the segment are released. Their contents become zero. Errors
+// are ignored.
 func release(b []byte) {
 	page := uintptr(os.Getpagesize())
 	start := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
@@ -44,5 +43,5 @@ func release(b []byte) {
 	_ = unix.Madvise(b[first-start:end-start], unix.MADV_DONTNEED)
 }
 
-// releaseFrom is the size from which a segment is worth a system call.
+// releaseFrom is the size from which releasing a segment is worth a system call.
 const releaseFrom = 64 << 10

@@ -6,53 +6,52 @@ import (
 	"clustermap/internal/kvmsg"
 )
 
-// Map is a log and an index into it: the hashmap of a server, of a client, or
-// of one stripe of a chp.Map. "The store" is one of these.
+// Map is a log and an index into it: the hashmap of a server, of a client, or of one
+// stripe of a chp.Map. "The store" is one of these.
 //
-// It has one writer at a time, which the owner of the store sees to (a mutex
-// taken once a batch), and any number of readers that take no lock. The methods
-// that readers may call say so; all others are the writer's.
+// It has one writer at a time, which the owner of the store guarantees (with a mutex
+// that is locked once per batch), and any number of readers, which take no lock.
+// Methods that readers may call say so; all others are the writer's.
 //
-// What holds whenever no method of the writer is running:
+// Invariants while no method of the writer is running:
 //
-//  1. The index has one slot for a key, and it points to the newest record of
-//     the key. A key whose newest record has an empty value has no slot.
-//  2. A live bit of a segment is set if and only if an index slot points to the
-//     record that begins there: live bits and index are inverses. Compaction and
-//     cuts read the log through the live bits, in the order of the bytes, and
-//     never go through the index.
-//  3. live and bytes of a segment count those bits and their records; log.live
-//     is the sum of the bytes, keys that of the bits.
-//  4. A sealed segment without live records is retired, and a retired segment is
-//     not appended to, pinned by a cut, or returned as a piece.
-//  5. The bytes of a record never change once its slot or its piece is known to
-//     anybody else. The sequence is stamped before that.
+//  1. The index has one slot for each key, which points to the newest record of the key.
+//     A key whose newest record has an empty value has no slot.
+//  2. A live bit of a segment is set if and only if an index slot points to the record
+//     that begins there. Compaction and cuts read the log by its live bits, in the order
+//     of the bytes, and never through the index.
+//  3. live and bytes of a segment count those bits and the bytes of their records;
+//     log.live is the sum of bytes, keys that of live.
+//  4. A sealed segment without live records is retired. A retired segment is not
+//     appended to, pinned by a new cut, or returned as a piece.
+//  5. The bytes of a record never change once its slot or piece is known to others. The
+//     sequence is set before that.
 //
-// And at every moment, for readers: a slot holds a location whose segment can be
-// found; a reader whose copy of the slot is stale finds no segment and looks
-// again, or finds the old one, which is not recycled while it is inside its read.
+// For readers, at every moment: a slot has a location whose segment can be found. A
+// reader with a stale copy of the slot finds no segment and looks again, or finds the
+// old one, which is not recycled before the reader exits.
 type Map struct {
 	index
 	log log
 
 	count int          // keys
-	keys  atomic.Int64 // the same for readers; the writer stores it once a call
+	keys  atomic.Int64 // count for readers; stored once per call of the writer
 
-	// What link found out about the records between its second and third step. In
-	// here so that nobody has to clear it.
+	// Results of link's second step for its third. A field, so that it need not be
+	// cleared for each call.
 	found [linkAhead]candidate
 }
 
-// Options has the knobs of a store. The zero value works.
+// Options configures a store. The zero value is usable.
 type Options struct {
-	MinSegment int // bytes of the first segment, a power of two; 0 is 16 KiB
-	Shards     int // tables of the index, a power of two; 0 is 256, which is the most
+	MinSegment int // bytes of the first segment, a power of two; 0 means 16 KiB
+	Shards     int // tables of the index, a power of two up to 256; 0 means 256
 
-	// GarbageCollected leaves retired segments to the garbage collector. Readers then
-	// need no grace period, which is half of what a get costs, and the writer allocates
-	// now and then. Right for a chp.Map, which is read far more often than written;
-	// wrong for a server, which overwrites a few megabytes hundreds of times a
-	// second and would run the collector as often.
+	// GarbageCollected leaves retired segments to the garbage collector. Readers then need
+	// no grace period, which is half the cost of a get, and the writer allocates now and
+	// then. It suits a chp.Map, which is read far more often than written. It does not
+	// suit a server, which overwrites a few megabytes hundreds of times per second and
+	// would run the collector as often.
 	GarbageCollected bool
 }
 
@@ -63,8 +62,7 @@ func New(o Options) *Map {
 	return s
 }
 
-// SetUp makes the zero store an empty one, for those who have it as a part of
-// something.
+// SetUp initializes a zero Map that is embedded in another struct.
 func (s *Map) SetUp(o Options) {
 	if o.Shards == 0 {
 		o.Shards = MaxShards
@@ -77,8 +75,9 @@ func (s *Map) SetUp(o Options) {
 	}
 }
 
-// Piece is a run of whole records in the log, the bytes off to end of a segment. It borrows them: until the next call of a method of the store's writer
-// they stay as they are, and longer for those who retain the segment first.
+// Piece is a run of whole records in the log: the bytes off to end of a segment. They
+// do not change until the next call of the store's writer, or while the segment is
+// retained.
 type Piece struct {
 	Segment  *Segment
 	off, end uint32
@@ -88,11 +87,11 @@ type Piece struct {
 // Wire returns the bytes of the piece.
 func (p Piece) Wire() []byte { return p.Segment.buf[p.off:p.end:p.end] }
 
-// Size returns the bytes of the piece.
+// Size returns the size of the piece in bytes.
 func (p Piece) Size() int { return int(p.end - p.off) }
 
-// Join adds the piece that follows p in the log to p. It reports false, and does
-// nothing, if next is not that piece.
+// Join appends the piece that follows p in the log to p. It returns false and does
+// nothing if next is not that piece.
 func (p *Piece) Join(next Piece) bool {
 	if p.Segment != next.Segment || p.end != next.off {
 		return false
@@ -106,8 +105,8 @@ func locate(seg *Segment, off uint32) location {
 	return location(seg.id)<<segmentBits | location(off)
 }
 
-// search is find for the writer: it also returns the slot, the value of which is
-// 0 if the key is not there.
+// search is find for the writer. It also returns the slot; its value is 0 if the key
+// does not exist.
 func (s *Map) search(hash uint64, key []byte) (value, pos uint64, r kvmsg.Record) {
 	t := s.tables[s.shard(hash)].Load()
 	if t == nil {
@@ -143,7 +142,7 @@ func (s *Map) set(hash uint64, seg *Segment, off uint32, size int) {
 	s.log.bury(s.log.segment(at), at.offset(), old.Size())
 }
 
-// unset takes key out of the index, and reports whether it was there.
+// unset removes key from the index, and reports whether it was there.
 func (s *Map) unset(hash uint64, key []byte) bool {
 	v, pos, old := s.search(hash, key)
 	if v == 0 {
@@ -157,7 +156,7 @@ func (s *Map) unset(hash uint64, key []byte) bool {
 	return true
 }
 
-// begin opens a call of the writer that appends size bytes.
+// begin starts a call of the writer that appends size bytes.
 func (s *Map) begin(size int) {
 	s.log.begin(size)
 	if s.log.victim.seg != nil || s.log.round%compactEvery == 0 || size >= defaultSegment {
@@ -165,15 +164,15 @@ func (s *Map) begin(size int) {
 	}
 }
 
-// publish makes the number of keys known to readers.
+// publish stores the number of keys for readers.
 func (s *Map) publish() {
 	if s.keys.Load() != int64(s.count) {
 		s.keys.Store(int64(s.count))
 	}
 }
 
-// Put appends one record, made of its parts, which the caller has checked. An
-// empty value deletes the key, as in the protocol.
+// Put appends one record with the given parts, which the caller has checked. An empty
+// value deletes the key, as in the protocol.
 func (s *Map) Put(key []byte, seq int64, uuid, props, value []byte) Piece {
 	size := kvmsg.RecordSize(len(key), len(uuid), len(props), len(value))
 	p := s.reserve(size)
@@ -191,8 +190,8 @@ func (s *Map) Put(key []byte, seq int64, uuid, props, value []byte) Piece {
 	return p
 }
 
-// PutHash stores value under key, whose hash is given. An empty value is a value
-// like any other: the store of a chp.Map has no deletions in its log.
+// PutHash stores value under key, whose hash is given. An empty value is stored like
+// any other: the log of a chp.Map has no deletions.
 func (s *Map) PutHash(hash uint64, key, value []byte) {
 	size := kvmsg.RecordSize(len(key), 0, 0, len(value))
 	p := s.reserve(size)
@@ -201,7 +200,7 @@ func (s *Map) PutHash(hash uint64, key, value []byte) {
 	s.publish()
 }
 
-// Delete removes key, whose hash is given, without a record of it in the log.
+// Delete removes key, whose hash is given, without appending a record.
 func (s *Map) Delete(hash uint64, key []byte) bool {
 	s.begin(0)
 	found := s.unset(hash, key)
@@ -209,7 +208,7 @@ func (s *Map) Delete(hash uint64, key []byte) bool {
 	return found
 }
 
-// reserve makes room for one record of size bytes.
+// reserve allocates one record of size bytes in the log.
 func (s *Map) reserve(size int) Piece {
 	s.begin(size)
 	seg := s.log.head
@@ -226,22 +225,22 @@ func (s *Map) reserve(size int) Piece {
 	return Piece{Segment: seg, off: off, end: seg.used, Records: 1}
 }
 
-// Stats are figures of one moment.
+// Stats are the counters of a store.
 type Stats struct {
 	Keys      int
-	LiveBytes int    // bytes of the newest records
+	LiveBytes int    // bytes of the live records
 	LogBytes  int    // bytes of the segments in use
-	IdleBytes int    // bytes of the segments that wait to be used again
-	Moved     uint64 // bytes that compaction has copied
+	IdleBytes int    // bytes of the retired and free segments
+	Moved     uint64 // bytes copied by compaction
 }
 
-// LiveBytes returns the bytes of the newest records.
+// LiveBytes returns the size of the live records in bytes.
 func (s *Map) LiveBytes() int { return s.log.live }
 
-// LogBytes returns the bytes of the segments in use.
+// LogBytes returns the size of the segments in use in bytes.
 func (s *Map) LogBytes() int { return s.log.bytes }
 
-// SizeOf returns the bytes of the newest record of key, or 0 if there is none.
+// SizeOf returns the size of the newest record of key in bytes, or 0 if there is none.
 func (s *Map) SizeOf(hash uint64, key []byte) int {
 	_, _, r := s.search(hash, key)
 	if r == nil {
@@ -250,14 +249,13 @@ func (s *Map) SizeOf(hash uint64, key []byte) int {
 	return r.Size()
 }
 
-// Borrowers returns how many borrowers the segments with live records have
-// together.
-func (s *Map) Borrowers() (n int) {
+// References returns the number of references to segments with live records.
+func (s *Map) References() (n int) {
 	s.log.each(func(seg *Segment) { n += int(seg.refs.Load()) })
 	return n
 }
 
-// Stats returns figures about the store.
+// Stats returns the current counters.
 func (s *Map) Stats() Stats {
 	return Stats{
 		Keys:      s.count,

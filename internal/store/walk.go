@@ -2,27 +2,26 @@ package store
 
 import "clustermap/internal/kvmsg"
 
-// Walk goes through the records of a cut, in the order of the log, and can stop
-// anywhere and go on later. It takes the records of one block of the log at a
-// time.
+// Walk iterates over the records of a cut in the order of the log, one block at a time.
+// It can be continued at any time.
 type Walk struct {
 	pins  []pin
 	pin   int
-	block int // of the pin, the next one
+	block int // the next block of the pin
 
-	found []Placed // records of the block before it
-	next  int      // of found
+	found []Placed // records of the current block
+	next  int      // index in found
 	visit func(kvmsg.Record, uint32) bool
 }
 
-// Placed is a record and where it stands: which pin, and where in its segment.
+// Placed is a record and its position in a cut.
 type Placed struct {
 	Record kvmsg.Record
 	pin    int
 	offset uint32
 }
 
-// NewWalk begins a walk. The cut must stay until it is over.
+// NewWalk returns a walk. The cut must not be released before it is over.
 func NewWalk(c *Cut) *Walk {
 	w := &Walk{pins: c.pins, found: make([]Placed, 0, blockSize>>granuleBits)}
 	w.visit = func(r kvmsg.Record, offset uint32) bool {
@@ -32,7 +31,7 @@ func NewWalk(c *Cut) *Walk {
 	return w
 }
 
-// Step returns the next record.
+// Step returns the next record, and false at the end.
 func (w *Walk) Step() (Placed, bool) {
 	for w.next == len(w.found) {
 		if w.pin == len(w.pins) {
@@ -51,15 +50,14 @@ func (w *Walk) Step() (Placed, bool) {
 	return w.found[w.next-1], true
 }
 
-// Marks notes which records of a cut have been marked: one bit for 16 bytes of
-// log.
+// Marks is a set of records of a cut, with one bit for 16 bytes of log.
 type Marks struct {
 	store *Map
-	bits  [][]uint64       // by pin, a bit a granule
-	pinOf map[*Segment]int // the pins of the cut
+	bits  [][]uint64       // one bit per granule, by pin
+	pinOf map[*Segment]int // index of a segment's pin
 }
 
-// NewMarks returns marks for a cut of a store that nobody writes to any more.
+// NewMarks returns an empty set for a cut of a store that has no writer any more.
 func NewMarks(s *Map, c *Cut) *Marks {
 	m := &Marks{store: s, bits: make([][]uint64, len(c.pins)), pinOf: make(map[*Segment]int, len(c.pins))}
 	for i, p := range c.pins {
@@ -70,8 +68,8 @@ func NewMarks(s *Map, c *Cut) *Marks {
 	return m
 }
 
-// Mark marks the record of key and returns it, or nil if there is none. The
-// record goes on to the end of its segment.
+// Mark adds the record of key and returns it, or nil if there is none. The result
+// extends to the end of its segment.
 func (m *Marks) Mark(key []byte) kvmsg.Record {
 	v, _, r := m.store.search(kvmsg.HashKey(key), key)
 	if v == 0 {
@@ -85,7 +83,7 @@ func (m *Marks) Mark(key []byte) kvmsg.Record {
 	return r
 }
 
-// Has reports whether a record has been marked.
+// Has reports whether a record is in the set.
 func (m *Marks) Has(p Placed) bool {
 	return m.bits[p.pin][p.offset>>granuleBits/64]>>(p.offset>>granuleBits%64)&1 != 0
 }

@@ -1,2 +1,2 @@
-// Package timer keeps deadlines, millions of them, and tells which have come.
+// Package timer implements a timing wheel for millions of deadlines.
 package timer

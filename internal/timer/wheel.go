@@ -5,42 +5,41 @@ import (
 	"time"
 )
 
-// Wheel keeps the deadlines of keys that have a time to live. It is hierarchical:
-// four levels of 256 buckets; a bucket of the first stands for one tick, of the
-// next for 256 ticks, and so on. A deadline goes to the first level that reaches
-// so far, and moves down a level each time its bucket comes due, so setting one
-// and firing one cost the same however many there are.
+// Wheel holds the deadlines of keys with a time to live. It is hierarchical: it has
+// four levels of 256 buckets; a bucket of the first level is one tick, of the next 256
+// ticks, and so on. A deadline is in the first level that reaches it, and moves down a
+// level each time its bucket is due. So setting and firing a deadline cost the same
+// however many there are.
 //
-// A key has one deadline at most: to set another one moves it. What has become of
-// the key meanwhile the wheel does not know. It gives back the sequence of the
-// update that set the deadline, and the store says whether that update still
-// stands (KeyOf).
+// A key has at most one deadline: setting another one replaces it. The wheel does not
+// know what has become of the key since. It returns the sequence of the update that set
+// the deadline, and the store decides whether that update is still the newest one
+// (KeyOf).
 //
-// The memory follows the number of deadlines in both directions, in small steps:
-// the slab is a list of chunks without holes, and the map is many small ones.
+// The memory grows and shrinks with the number of deadlines, in small steps: the slab
+// is a list of chunks without holes, and the map is divided into many small ones.
 //
-// Not safe for concurrent use. No field is a pointer into the slab, so the
-// garbage collector does not walk it.
+// Not safe for concurrent use. No field is a pointer into the slab, so the garbage
+// collector does not scan it.
 type Wheel struct {
 	base   time.Time // tick 0
-	now    int64     // the tick being worked on; all before it are done
-	chunks [][]timer // the slab; its first timers are the ends of the lists
-	size   uint32    // timers in the slab, those ends included
+	now    int64     // the current tick; all before it are done
+	chunks [][]timer // the slab; its first timers are the list heads
+	size   uint32    // timers in the slab, including the list heads
 	byHash [wheelMaps]timerMap
 	counts [wheelLevels]int // timers in each level
-	level  int              // the level of which cascading holds timers
+	level  int              // the level of the timers in cascading
 }
 
-// timerMap finds the timers of some of the keys. peak is the most it has held
-// since it was made: a Go map never shrinks, so one that has become too big is
-// replaced.
+// timerMap maps some of the keys to their timers. peak is its greatest size since it
+// was made: a Go map never shrinks, so one that has become too large is replaced.
 type timerMap struct {
 	index map[uint64]uint32
 	peak  int
 }
 
-// timer is an element of a doubly linked ring. The ring of a bucket begins and
-// ends at an element which stands for the bucket, so unlinking needs no cases.
+// timer is an element of a doubly linked ring. The ring of a bucket contains a list
+// head, so that linking and unlinking need no special cases.
 type timer struct {
 	hash       uint64
 	seq        int64
@@ -55,9 +54,9 @@ const (
 	wheelSlots  = 1 << wheelBits
 	wheelLevels = 4
 
-	// Two rings beside the buckets: what is moving down from a bucket that has
-	// come due, and what is due now. Being out of its bucket, neither can be
-	// mixed up with what is added while advance pauses.
+	// Two rings beside the buckets: timers that move down from a bucket that is due,
+	// and timers that are due now. They are separate from the buckets because timers
+	// can be added between two calls of Advance.
 	cascading  = wheelLevels * wheelSlots
 	expiring   = cascading + 1
 	wheelRings = expiring + 1
@@ -66,29 +65,27 @@ const (
 	chunkSize = 1 << chunkBits // timers in a chunk: 80 KiB; the rings fit the first one
 
 	wheelMaps = 256
-	// keepMap is the size up to which a map is kept however empty it is.
+	// keepMap is the size up to which an empty map keeps its memory.
 	keepMap = 256
 )
 
-// NewWheel returns an empty wheel whose ticks count from now. It is small until
-// the first deadline is set.
+// NewWheel returns an empty wheel whose ticks count from now. It is small until the
+// first deadline is set.
 func NewWheel(now time.Time) *Wheel {
 	return &Wheel{base: now}
 }
 
-// Len returns the number of deadlines that are set.
+// Len returns the number of deadlines.
 func (w *Wheel) Len() int { return int(w.size) - min(int(w.size), wheelRings) }
 
 // at returns a timer of the slab.
 func (w *Wheel) at(i uint32) *timer { return &w.chunks[i>>chunkBits][i&(chunkSize-1)] }
 
-// mapOf returns the map that has the timer of a key, if it has one. The top bits
-// of the hash are those of the index's tables; any will do.
+// mapOf returns the map for the timer of a key.
 func (w *Wheel) mapOf(hash uint64) *timerMap { return &w.byHash[hash>>56&(wheelMaps-1)] }
 
-// Add sets the deadline of the key with the given hash, in the place of any it had.
-// It fires at the first tick that is not before the deadline. Adding from fire is
-// allowed.
+// Add sets the deadline of the key with the given hash, and replaces an earlier one. It
+// fires at the first tick that is not before the deadline. fire may call Add.
 func (w *Wheel) Add(hash uint64, seq int64, deadline time.Time) {
 	if w.size == 0 {
 		for w.size < wheelRings {
@@ -111,7 +108,7 @@ func (w *Wheel) Add(hash uint64, seq int64, deadline time.Time) {
 	w.place(i)
 }
 
-// Remove takes back the deadline of a key, if it has one.
+// Remove removes the deadline of a key, if it has one.
 func (w *Wheel) Remove(hash uint64) {
 	if i, ok := w.mapOf(hash).index[hash]; ok {
 		w.unlink(i)
@@ -119,13 +116,13 @@ func (w *Wheel) Remove(hash uint64) {
 	}
 }
 
-// Advance calls fire for deadlines up to now, in the order of their ticks. It
-// stops after limit steps, a step being a deadline fired or moved down a level,
-// and then returns true: there is more to do.
+// Advance calls fire for the deadlines up to now, in the order of their ticks. It stops
+// after limit steps, a step being a deadline fired or moved down a level, and then
+// returns true.
 func (w *Wheel) Advance(now time.Time, limit int, fire func(hash uint64, seq int64)) (more bool) {
 	target := int64(now.Sub(w.base) / wheelTick)
 	if w.Len() == 0 {
-		// Nothing in the buckets or in the two rings: go there in one step.
+		// The buckets and the two rings are empty: advance in one step.
 		w.now, w.level = max(w.now, target), 0
 		return false
 	}
@@ -161,9 +158,9 @@ func (w *Wheel) Advance(now time.Time, limit int, fire func(hash uint64, seq int
 	}
 }
 
-// following returns the next tick at which something may have to be done: the next
-// one, or if the lowest levels are empty the next at which a bucket of the first
-// level that is not comes due.
+// following returns the next tick at which there may be work: the next one or, if the
+// lowest levels are empty, the next at which a bucket of the first level that is not
+// empty is due.
 func (w *Wheel) following() int64 {
 	step := int64(1)
 	for l := 0; l < wheelLevels-1 && w.counts[l] == 0; l++ {
@@ -172,16 +169,16 @@ func (w *Wheel) following() int64 {
 	return (w.now/step + 1) * step
 }
 
-// bucket returns the ring of a level in which a tick falls.
+// bucket returns the ring of a level for a tick.
 func (w *Wheel) bucket(level int, tick int64) uint32 {
 	return uint32(level*wheelSlots) + uint32(tick>>(wheelBits*level))&(wheelSlots-1)
 }
 
 // place links a timer into the bucket for its tick, which is not in the past.
 //
-// The bucket may be the one of its level that is current, one turn of the wheel
-// ahead; that one has been emptied for this turn. A deadline beyond the reach of
-// the last level goes as far as that reaches, and is placed anew from there.
+// That may be the current bucket of its level, one turn of the wheel ahead; it has been
+// emptied for this turn. A deadline beyond the last level goes as far as that reaches
+// and is placed again from there.
 func (w *Wheel) place(i uint32) {
 	t := w.at(i)
 	ahead, level := t.due-w.now, 0
@@ -194,21 +191,21 @@ func (w *Wheel) place(i uint32) {
 	w.link(i, w.bucket(level, tick))
 }
 
-// link puts a timer at the end of a ring.
+// link adds a timer at the end of a ring.
 func (w *Wheel) link(i, ring uint32) {
 	last := w.at(ring).prev
 	w.at(i).prev, w.at(i).next = last, ring
 	w.at(last).next, w.at(ring).prev = i, i
 }
 
-// unlink takes a timer out of its ring.
+// unlink removes a timer from its ring.
 func (w *Wheel) unlink(i uint32) {
 	t := w.at(i)
 	w.at(t.prev).next, w.at(t.next).prev = t.next, t.prev
 	w.counts[t.level]--
 }
 
-// splice moves all of ring from to the end of ring to, in one step.
+// splice moves all timers of the ring from to the end of the ring to, in one step.
 func (w *Wheel) splice(to, from uint32) {
 	first, last := w.at(from).next, w.at(from).prev
 	if first == from {
@@ -230,9 +227,9 @@ func (w *Wheel) extend() uint32 {
 	return i
 }
 
-// free gives an unlinked timer back. The last one of the slab takes its place, so
-// that there are no holes, and chunks at the end that have become empty go, but
-// for one, so that a few deadlines more or less do not make and drop it each time.
+// free removes an unlinked timer. The last one of the slab takes its place, so that
+// there are no holes. It drops empty chunks at the end, except one, so that a few
+// deadlines more or fewer do not allocate and drop a chunk each time.
 func (w *Wheel) free(i uint32) {
 	w.mapOf(w.at(i).hash).remove(w.at(i).hash)
 	w.size--
@@ -257,8 +254,8 @@ func (m *timerMap) set(hash uint64, i uint32) {
 	m.peak = max(m.peak, len(m.index))
 }
 
-// remove takes a key out, and replaces the map if it has become too big: each map
-// is a small part of the whole, so that takes little time.
+// remove removes a key, and replaces the map if it has become too large. Each map is a
+// small part of the whole, so that takes little time.
 func (m *timerMap) remove(hash uint64) {
 	delete(m.index, hash)
 	if m.peak <= keepMap || len(m.index) > m.peak/4 {
