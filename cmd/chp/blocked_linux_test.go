@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/commandtest"
 	"clustermap/internal/testenv"
 )
 
@@ -32,7 +33,7 @@ func TestH22_ServeWithStandardErrorFull(t *testing.T) {
 	if m == nil {
 		t.Fatalf("%q", line[:n])
 	}
-	fillPipe(t, w)
+	commandtest.FillPipe(t, w)
 	w.Close()
 
 	descriptors := func() int {
@@ -60,25 +61,5 @@ func TestH22_ServeWithStandardErrorFull(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	if code := p.wait(); code != exitDone {
 		t.Errorf("exit code %d", code)
-	}
-}
-
-// fillPipe writes to a pipe until it takes no more.
-func fillPipe(t *testing.T, w *os.File) {
-	t.Helper()
-	fd := int(w.Fd())
-	if err := syscall.SetNonblock(fd, true); err != nil {
-		t.Fatal(err)
-	}
-	for _, size := range []int{4096, 1} {
-		for {
-			if _, err := syscall.Write(fd, make([]byte, size)); err != nil {
-				break
-			}
-		}
-	}
-	// The flag is the pipe's, not the descriptor's: the server shares it.
-	if err := syscall.SetNonblock(fd, false); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/internal/command"
+	"clustermap/internal/commandtest"
 )
 
 // A tap whose standard error is a full pipe ends when it is asked to, and so does a
@@ -19,21 +20,7 @@ func TestStandardErrorFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	fd := int(w.Fd()) // once: it makes the pipe wait again
-	if err := syscall.SetNonblock(fd, true); err != nil {
-		t.Fatal(err)
-	}
-	for _, size := range []int{4096, 1} {
-		for {
-			if _, err := syscall.Write(fd, make([]byte, size)); err != nil {
-				break
-			}
-		}
-	}
-	// The flag is the pipe's, not the descriptor's: the commands share it.
-	if err := syscall.SetNonblock(fd, false); err != nil {
-		t.Fatal(err)
-	}
+	commandtest.FillPipe(t, w)
 	dir := t.TempDir()
 	recording := filepath.Join(dir, "flow")
 	tap := zdev.Command(t, "tap", "--frontend", "bind:ipc://"+filepath.Join(dir, "f"), "--backend", "ipc://"+filepath.Join(dir, "b"), "--record", recording)

@@ -203,7 +203,7 @@ Without an answer (exit code 3) the request may be stored all the same.`,
 	}
 	f.register(cmd)
 	cmd.RunE = command.Runs(f.runs(func(ctx context.Context, cmd *cobra.Command, c *titanic.Client, args []string) error {
-		if strings.HasPrefix(args[0], "mmi.") {
+		if strings.HasPrefix(args[0], majordomo.ReservedPrefix) {
 			return errReserved
 		}
 		body, err := readBody(ctx, cmd, append(args, "")[1])

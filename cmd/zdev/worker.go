@@ -54,7 +54,7 @@ func (a *atBroker) brokerError(err error) error {
 }
 
 // errReserved is the error for a service that no worker can serve.
-var errReserved = command.Fail(command.ExitUsage, "services that begin with mmi. are the broker's own")
+var errReserved = command.Fail(command.ExitUsage, "services that begin with %s are the broker's own", majordomo.ReservedPrefix)
 
 func newWorker() *cobra.Command {
 	var (

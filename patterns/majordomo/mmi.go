@@ -10,7 +10,10 @@ import (
 // The Majordomo Management Interface (RFC 8): services that the broker itself
 // implements.
 const (
-	reserved        = "mmi."
+	// ReservedPrefix begins the names of the broker's own services, which no worker
+	// can serve.
+	ReservedPrefix = "mmi."
+
 	serviceLookup   = "mmi.service"
 	mmiFound        = "200"
 	mmiNotFound     = "404"
@@ -18,8 +21,8 @@ const (
 	mmiListedFrames = 4 // of each service in the reply of serviceList
 )
 
-// isReserved says that a name is one of the broker's own services.
-func isReserved(service []byte) bool { return bytes.HasPrefix(service, []byte(reserved)) }
+// isReserved reports whether a name is one of the broker's own services.
+func isReserved(service []byte) bool { return bytes.HasPrefix(service, []byte(ReservedPrefix)) }
 
 // answer answers a request for one of the broker's own services.
 func (b *Broker) answer(c *conn, p *packet) {

@@ -3,6 +3,7 @@ package majordomo
 import (
 	"errors"
 	"math"
+	"strconv"
 	"time"
 
 	"clustermap/sockets"
@@ -208,12 +209,12 @@ func (o WorkerOptions) withDefaults() (WorkerOptions, error) {
 	}
 	c.count("Concurrency", &o.Concurrency, DefaultConcurrency)
 	if o.Concurrency > MaxConcurrency {
-		c.bad("Concurrency", "is above 16384")
+		c.bad("Concurrency", "is above "+strconv.Itoa(MaxConcurrency))
 	}
 	c.beats(&o.Heartbeat, &o.Liveness)
 	c.count("Ahead", &o.Ahead, DefaultAhead)
 	if o.Ahead > maxAhead {
-		c.bad("Ahead", "is above 1024")
+		c.bad("Ahead", "is above "+strconv.Itoa(maxAhead))
 	}
 	c.time("Reconnect", &o.Reconnect, DefaultReconnect)
 	c.time("ReconnectMax", &o.ReconnectMax, max(DefaultReconnectMax, o.Reconnect))

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"clustermap/patterns/majordomo"
 )
 
 // TestServiceNames: requests of one service share one copy of its name, and replies have none,
@@ -12,7 +14,7 @@ func TestServiceNames(t *testing.T) {
 	t.Parallel()
 	b := newFakeBroker()
 	s := testServer(t, b, nil)
-	name := strings.Repeat("n", maxServiceName)
+	name := strings.Repeat("n", majordomo.MaxServiceName)
 	var all []*entry
 	var ids []string
 	for range 2 {

@@ -3,6 +3,7 @@ package titanic
 import (
 	"cmp"
 	"errors"
+	"strconv"
 	"time"
 
 	"clustermap/patterns/majordomo"
@@ -152,7 +153,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	positive(&c, "Concurrency", &o.Concurrency, DefaultConcurrency)
 	if o.Concurrency > majordomo.MaxConcurrency {
-		c.bad("Concurrency", "is above 16384")
+		c.bad("Concurrency", "is above "+strconv.Itoa(majordomo.MaxConcurrency))
 	}
 	positive(&c, "PerService", &o.PerService, DefaultPerService)
 	positive(&c, "AttemptTimeout", &o.AttemptTimeout, DefaultAttemptTimeout)

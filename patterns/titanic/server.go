@@ -29,9 +29,6 @@ const (
 	statusError   = "500"
 )
 
-// maxServiceName is the longest name of a service, as Majordomo has it.
-const maxServiceName = 255
-
 // diskPause is for how long no request is stored after one found the disk full: to find out
 // costs a look through the whole store.
 const diskPause = time.Second
@@ -153,13 +150,10 @@ func (s *Server) uuid(frames [][]byte) (UUID, bool) {
 	return UUID{}, false
 }
 
-// reserved begins the names of the broker's own services, which no worker can serve (RFC 8).
-const reserved = "mmi."
-
-// isServiceName reports whether workers can serve such a name: it is printable and not
-// reserved.
+// isServiceName reports whether a worker can serve the name: it is printable and not
+// one of the broker's own services.
 func isServiceName(name []byte) bool {
-	if len(name) == 0 || len(name) > maxServiceName || !utf8.Valid(name) || strings.HasPrefix(string(name), reserved) {
+	if len(name) == 0 || len(name) > majordomo.MaxServiceName || !utf8.Valid(name) || strings.HasPrefix(string(name), majordomo.ReservedPrefix) {
 		return false
 	}
 	for _, r := range string(name) {
