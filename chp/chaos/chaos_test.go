@@ -34,6 +34,7 @@ var (
 	longest      = flag.Duration("longest", 1200*time.Millisecond, "how long a fault lasts at most")
 	pace         = flag.Duration("pace", 60*time.Millisecond, "mean time from one fault to the next")
 	think        = flag.Duration("think", 8*time.Millisecond, "mean time between the operations of a goroutine")
+	convergence  = flag.Duration("convergence", time.Minute, "how long the replicas may take to become equal to the server once nothing disturbs them")
 	historyDir   = flag.String("history", "", "`directory` for histories and logs; by default they are kept in a temporary one when a check fails")
 )
 
@@ -350,7 +351,7 @@ func (c *cluster) settled(ctx context.Context) bool {
 	if !c.shape.pair {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, convergence)
+	ctx, cancel := context.WithTimeout(ctx, *convergence)
 	defer cancel()
 	var last []string
 	for {
@@ -411,14 +412,10 @@ func (c *cluster) deleteUnseen(ctx context.Context) {
 	}
 }
 
-// convergence is how long the replicas may take to become equal to the server once
-// nothing disturbs them.
-const convergence = time.Minute
-
 // converge waits until all replicas have what the server has, and notes which do
 // not.
 func (c *cluster) converge(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, convergence)
+	ctx, cancel := context.WithTimeout(ctx, *convergence)
 	defer cancel()
 	h := c.history
 	var want map[string]uint64

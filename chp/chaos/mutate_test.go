@@ -22,7 +22,8 @@ var mutations = []struct {
 	checks []string
 	args   []string
 }{
-	{name: "keep-old-keys", shape: "memory", checks: []string{"convergence"}},
+	// These replicas never become equal, so the wait for it need not be long.
+	{name: "keep-old-keys", shape: "memory", checks: []string{"convergence"}, args: []string{"-convergence", "15s"}},
 	{name: "no-gap-check", shape: "memory", checks: []string{"complete", "convergence"}, args: []string{"-only", "drop"}},
 	{name: "merge-stale", shape: "memory", checks: []string{"fresh", "convergence"}, args: []string{"-only", "lag"}},
 	{name: "reconnect", shape: "memory", checks: []string{"complete", "convergence"}, args: []string{"-only", "reset,close"}},
@@ -30,7 +31,7 @@ var mutations = []struct {
 	{name: "no-repeat-check", shape: "memory", checks: []string{"twice", "program order"}, args: []string{"-only", "late"}},
 	{name: "expire-superseded", shape: "memory", checks: []string{"expiry"}},
 	{name: "publish-early", shape: "data", checks: []string{"linearizable"}, args: []string{"-only", "full", "-faults", "10"}},
-	{name: "publish-alone", shape: "pair", checks: []string{"linearizable", "fresh", "twice", "acknowledged"}, args: []string{"-only", "full,kill", "-faults", "12"}},
+	{name: "publish-alone", shape: "pair", checks: []string{"linearizable", "fresh", "twice", "acknowledged"}, args: []string{"-only", "full", "-faults", "12"}},
 }
 
 // attempts is how many seeds a mutation has to be noticed.
