@@ -86,11 +86,11 @@ func (q *queue) pop() *Batch {
 	if q.closed {
 		return nil
 	}
-	return q.take()
+	return q.popFirst()
 }
 
-// take takes the first batch. mu must be held.
-func (q *queue) take() *Batch {
+// popFirst removes and returns the first batch. mu must be held.
+func (q *queue) popFirst() *Batch {
 	b := q.ring[q.first]
 	q.ring[q.first] = nil
 	if q.first++; q.first == len(q.ring) {
@@ -126,7 +126,7 @@ func (q *queue) discard() {
 			q.mu.Unlock()
 			return
 		}
-		b := q.take()
+		b := q.popFirst()
 		q.given -= uint64(b.Len())
 		q.dropped += uint64(b.Len())
 		q.mu.Unlock()

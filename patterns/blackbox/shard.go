@@ -39,7 +39,7 @@ type worker struct {
 func (s *shard) run() {
 	s.thread.pin()
 	for {
-		p := s.free.take()
+		p := s.free.get()
 		if p == nil {
 			p = s.newParcel()
 		}
@@ -125,7 +125,7 @@ type parcels struct {
 	all []*parcel
 }
 
-func (f *parcels) take() *parcel {
+func (f *parcels) get() *parcel {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := len(f.all)

@@ -138,9 +138,9 @@ func (o *Observer) tell(now int64) {
 	}
 }
 
-// take waits for records and takes all that there are. They are valid until the next
+// fetch waits for records and returns all of them. They are valid until the next
 // call.
-func (o *Observer) take(ctx context.Context) ([]byte, error) {
+func (o *Observer) fetch(ctx context.Context) ([]byte, error) {
 	for {
 		o.mu.Lock()
 		o.tell(o.last)
@@ -171,7 +171,7 @@ func (o *Observer) take(ctx context.Context) ([]byte, error) {
 func (o *Observer) Next(ctx context.Context, e *Event) error {
 	if len(o.rest) == 0 {
 		var err error
-		if o.rest, err = o.take(ctx); err != nil {
+		if o.rest, err = o.fetch(ctx); err != nil {
 			return err
 		}
 	}
@@ -190,7 +190,7 @@ func (o *Observer) Buffered() bool { return len(o.rest) > 0 }
 // error of the file. It writes what is there in one call, and waits for more.
 func (o *Observer) Record(ctx context.Context, w *Writer) error {
 	for {
-		// take looks at the context only when it has to wait.
+		// fetch looks at the context only when it has to wait.
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -198,7 +198,7 @@ func (o *Observer) Record(ctx context.Context, w *Writer) error {
 		o.rest = nil
 		if len(records) == 0 {
 			var err error
-			if records, err = o.take(ctx); err == io.EOF {
+			if records, err = o.fetch(ctx); err == io.EOF {
 				return nil
 			} else if err != nil {
 				return err

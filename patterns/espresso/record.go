@@ -240,7 +240,7 @@ func (r *Reader) next(e *Event) error {
 	if size > math.MaxInt32 {
 		return &CorruptError{r.at, fmt.Sprintf("a record of %d bytes", size)}
 	}
-	body, err := r.take(int(size))
+	body, err := r.readBody(int(size))
 	if err != nil {
 		return err
 	}
@@ -255,8 +255,8 @@ func (r *Reader) next(e *Event) error {
 	return nil
 }
 
-// take reads a body. Its memory grows with what is there, not with what is announced.
-func (r *Reader) take(size int) ([]byte, error) {
+// readBody reads a body. Its buffer grows with the bytes that exist, not with the announced size.
+func (r *Reader) readBody(size int) ([]byte, error) {
 	const first = 64 << 10
 	r.buf = r.buf[:0]
 	for len(r.buf) < size {

@@ -143,7 +143,7 @@ func (l *link) match(peer *sockets.Peer, m zmtp.Message) {
 	case bytes.Equal(first, refused):
 		l.refusal(peer, rest)
 	default:
-		if k := l.take(peer, first); k != nil {
+		if k := l.finish(peer, first); k != nil {
 			s.Replies++
 			l.matched = append(l.matched, match{call: k, body: rest})
 		}
@@ -161,7 +161,7 @@ func (l *link) refusal(peer *sockets.Peer, m zmtp.Message) {
 	reason, m := m.Next()
 	text, _ := m.Next()
 	if !bytes.Equal(reason, reasonBusy) {
-		if k := l.take(peer, number); k != nil {
+		if k := l.finish(peer, number); k != nil {
 			c.stats.Refused++
 			text = text[:min(len(text), maxErrorText)]
 			l.matched = append(l.matched, match{call: k, err: &HandlerError{Server: l.endpoint, Text: string(text)}})
@@ -179,8 +179,8 @@ func (l *link) refusal(peer *sockets.Peer, m zmtp.Message) {
 	}
 }
 
-// take is find, and takes the call off the pending ones.
-func (l *link) take(peer *sockets.Peer, controlFrame []byte) *call {
+// finish is find, and removes the call from the pending ones.
+func (l *link) finish(peer *sockets.Peer, controlFrame []byte) *call {
 	k, _ := l.find(peer, controlFrame)
 	if k != nil {
 		delete(l.client.pending, k.number)

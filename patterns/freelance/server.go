@@ -119,7 +119,7 @@ func (s *Server) listen(ctx context.Context, bind, identity string) error {
 		SendTotalBytes: s.opts.MaxTotalBytes,
 		Metadata:       map[string]string{property: propertyVersion},
 		Linger:         replyLinger,
-		Prepare:        s.take,
+		Prepare:        s.prepare,
 		Monitor:        s.opts.Monitor,
 	})
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *Server) Endpoint() string { return s.endpoint }
 // that the system chose.
 func (s *Server) Bound() string { return s.router.LastEndpoint() }
 
-// receive has the socket receive: all that comes is dealt with by take, which over
+// receive has the socket receive: all that comes is handled by prepare, which over
 // inproc runs in a receive call.
 func (s *Server) receive() {
 	var b sockets.Batch
@@ -149,9 +149,9 @@ func (s *Server) receive() {
 	}
 }
 
-// take deals with what a client sent. It runs in the goroutine that reads the
+// prepare handles the messages of a client. It runs in the goroutine that reads the
 // client's connection, so a PING is answered whatever the handlers do.
-func (s *Server) take(b *sockets.Batch) {
+func (s *Server) prepare(b *sockets.Batch) {
 	peer, now := b.Peer(), time.Now()
 	in := intakes.Get().(*intake)
 	pings, malformed := 0, 0
@@ -175,7 +175,7 @@ func (s *Server) take(b *sockets.Batch) {
 	in.release()
 }
 
-// intake is what take needs for one batch.
+// intake is the scratch memory of prepare for one batch.
 type intake struct{ requests, refused []request }
 
 var intakes = sync.Pool{New: func() any { return new(intake) }}

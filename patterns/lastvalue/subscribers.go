@@ -75,8 +75,8 @@ func (l *landed) add(j *joiner) {
 	}
 }
 
-// take exchanges the list for an empty one.
-func (l *landed) take(empty []*joiner) []*joiner {
+// drain returns the list and replaces it by an empty one.
+func (l *landed) drain(empty []*joiner) []*joiner {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	full := l.list
@@ -210,7 +210,7 @@ func (c *Cache) deliver(interval time.Duration) {
 	for {
 		select {
 		case <-c.landed.wake:
-			list = c.landed.take(list[:0])
+			list = c.landed.drain(list[:0])
 			for i, j := range list {
 				c.mu.Lock()
 				j.flying = false

@@ -149,7 +149,7 @@ func (b *Broker) Close() error {
 	}
 	b.closed = true
 	for w := b.workers.front(); w != nil; w = b.workers.front() {
-		w.inBroker.leave()
+		w.inBroker.remove()
 		b.dismiss(w.conn, w.version)
 	}
 	b.flush()
@@ -179,7 +179,7 @@ func (b *Broker) run() {
 		b.drain++
 		for n, bytes := 1, 0; ; n++ {
 			bytes += len(batch.Wire())
-			b.take(&batch)
+			b.handle(&batch)
 			if n == maxDrain || bytes > maxDrainBytes || b.router.TryRecvBatch(&batch) != nil {
 				break
 			}
@@ -244,7 +244,7 @@ func (b *Broker) purge() {
 // expire drops the requests that have waited for too long.
 func (b *Broker) expire() {
 	for j := b.deadlines.front(); j != nil && j.expiry <= b.now; j = b.deadlines.front() {
-		j.inTime.leave()
+		j.inTime.remove()
 		if j.lane == nil {
 			continue // a worker has it
 		}
@@ -256,8 +256,8 @@ func (b *Broker) expire() {
 	}
 }
 
-// take takes a batch of one peer.
-func (b *Broker) take(batch *sockets.Batch) {
+// handle handles a batch of one peer.
+func (b *Broker) handle(batch *sockets.Batch) {
 	c := b.conns[batch.Peer()]
 	if c == nil {
 		c = &conn{peer: batch.Peer()}

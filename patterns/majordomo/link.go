@@ -112,14 +112,14 @@ func (l *link) receive() error {
 	var batch sockets.Batch
 	defer batch.Release()
 	for l.dealer.RecvBatch(l.ctx, &batch) == nil {
-		if err := l.take(&batch); err != nil {
+		if err := l.deliver(&batch); err != nil {
 			return err
 		}
 	}
 	// What came before the end. The connection may still be there, and a broker that does
 	// not pause: hence the bound.
 	for n := 0; n < lastBatches && l.dealer.TryRecvBatch(&batch) == nil; n++ {
-		if err := l.take(&batch); err != nil {
+		if err := l.deliver(&batch); err != nil {
 			return err
 		}
 	}
@@ -129,8 +129,8 @@ func (l *link) receive() error {
 // lastBatches bounds what is taken from a connection after its end.
 const lastBatches = 4096
 
-// take hands replies to those who wait for them.
-func (l *link) take(batch *sockets.Batch) error {
+// deliver passes replies to the calls that wait for them.
+func (l *link) deliver(batch *sockets.Batch) error {
 	var p packet
 	l.mu.Lock()
 	defer l.mu.Unlock()

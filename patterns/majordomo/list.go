@@ -44,8 +44,8 @@ func (l *list[T]) pushFront(e *element[T]) {
 	l.n++
 }
 
-// leave takes an element out of the list that it is in, if it is in one.
-func (e *element[T]) leave() {
+// remove removes an element from its list, if it is in one.
+func (e *element[T]) remove() {
 	l := e.in
 	if l == nil {
 		return

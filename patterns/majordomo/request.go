@@ -78,7 +78,7 @@ func (b *Broker) newJob(c *conn, s *service, p *packet) *job {
 // drop ends a job that is in no lane and that no worker has.
 func (b *Broker) drop(j *job) {
 	b.bytes -= j.size() + len(j.kept)
-	j.inTime.leave()
+	j.inTime.remove()
 	data := j.data
 	if cap(data) > maxSpareData || b.spareBytes+cap(data) > maxSpareBytes {
 		data = nil
@@ -111,7 +111,7 @@ func (b *Broker) wait(j *job, first bool) {
 // unwait takes a job out of its lane.
 func (b *Broker) unwait(j *job) {
 	l := j.lane
-	j.place.leave()
+	j.place.remove()
 	j.lane = nil
 	l.bytes -= j.size()
 	l.service.waiting--
@@ -146,8 +146,8 @@ func (b *Broker) newLane(c *conn, s *service) *lane {
 }
 
 func (b *Broker) endLane(l *lane) {
-	l.inService.leave()
-	l.inClient.leave()
+	l.inService.remove()
+	l.inClient.remove()
 	delete(b.lanes, laneKey{l.client, l.service})
 	if l.client.last == l {
 		l.client.last = nil

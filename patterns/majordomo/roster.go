@@ -49,7 +49,7 @@ func (b *Broker) register(c *conn, p *packet) *worker {
 	w.head = appendWorkerHeader(nil, w.version, request, true)
 	w.free.of, w.inBroker.of = w, w
 	b.workers.pushBack(&w.inBroker)
-	b.enroll(s)
+	b.addWorker(s)
 	c.worker = w
 	w.place()
 	return w
@@ -58,7 +58,7 @@ func (b *Broker) register(c *conn, p *packet) *worker {
 // place enters the worker in the list of its service in which it belongs, at the
 // end.
 func (w *worker) place() {
-	w.free.leave()
+	w.free.remove()
 	switch {
 	case w.jobs.n == 0:
 		w.service.idle.pushBack(&w.free)
@@ -84,8 +84,8 @@ func (w *worker) adapt(now, sent int64) {
 // BrokerOptions.MaxDeliveries allows for the first of them, which it may have begun.
 func (b *Broker) remove(w *worker) {
 	w.conn.worker = nil
-	w.free.leave()
-	w.inBroker.leave()
+	w.free.remove()
+	w.inBroker.remove()
 	if w.service.run == w {
 		w.service.run = nil
 	}
@@ -94,7 +94,7 @@ func (b *Broker) remove(w *worker) {
 		j.deliveries++
 	}
 	b.giveBack(w, 0, w.jobs.n, true)
-	b.leave(s)
+	b.removeWorker(s)
 	b.dispatch(s)
 	b.retire(s)
 }

@@ -85,13 +85,13 @@ func (b *Broker) abandon(s *service) {
 	b.retire(s)
 }
 
-// enroll and leave count the workers of a service.
-func (b *Broker) enroll(s *service) {
+// addWorker and removeWorker count the workers of a service.
+func (b *Broker) addWorker(s *service) {
 	s.workers++
-	s.orphan.leave()
+	s.orphan.remove()
 }
 
-func (b *Broker) leave(s *service) {
+func (b *Broker) removeWorker(s *service) {
 	s.workers--
 	if s.workers == 0 {
 		b.orphans.pushBack(&s.orphan)
@@ -102,7 +102,7 @@ func (b *Broker) leave(s *service) {
 func (b *Broker) retire(s *service) {
 	if s.workers == 0 && s.waiting == 0 && !s.retired {
 		s.retired = true
-		s.orphan.leave()
+		s.orphan.remove()
 		delete(b.services, s.name)
 	}
 }
@@ -156,7 +156,7 @@ func (b *Broker) dispatch(s *service) {
 			return
 		}
 		if l.jobs.n > 1 {
-			l.inService.leave()
+			l.inService.remove()
 			s.lanes.pushBack(&l.inService)
 		}
 		b.unwait(j)
@@ -178,7 +178,7 @@ func (b *Broker) give(j *job, w *worker) {
 
 // takeBack ends what give began: the worker has the request no longer.
 func (b *Broker) takeBack(j *job) {
-	j.place.leave()
+	j.place.remove()
 	j.worker.bytes -= j.size()
 	j.worker = nil
 	j.service.given--

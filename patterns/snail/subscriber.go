@@ -87,7 +87,7 @@ func (s *Subscriber) connect() (*sockets.Sub, error) {
 // Recv waits for a message and returns it as it came, its last frame the stamp. The
 // caller owns it. Once the subscriber has stopped, Recv returns the *LagError.
 func (s *Subscriber) Recv(ctx context.Context) (sockets.Message, error) {
-	if err := s.take(ctx); err != nil {
+	if err := s.acquire(ctx); err != nil {
 		return nil, err
 	}
 	defer s.yield()
@@ -108,15 +108,15 @@ func (s *Subscriber) Recv(ctx context.Context) (sockets.Message, error) {
 // Next is Recv for a single goroutine, without a copy: the message is lent until the
 // next call of Next or Recv, or Close. It also returns how far behind the message is.
 func (s *Subscriber) Next(ctx context.Context) (zmtp.Message, Lag, error) {
-	if err := s.take(ctx); err != nil {
+	if err := s.acquire(ctx); err != nil {
 		return nil, Lag{}, err
 	}
 	defer s.yield()
 	return s.next(ctx)
 }
 
-// take waits for the caller's turn.
-func (s *Subscriber) take(ctx context.Context) error {
+// acquire waits for the right to receive; yield returns it.
+func (s *Subscriber) acquire(ctx context.Context) error {
 	select {
 	case <-s.turn:
 		return nil

@@ -192,7 +192,7 @@ func (s *store) await(c *change) error {
 func (s *store) commit() {
 	for range s.wake {
 		for {
-			batch, closed := s.take()
+			batch, closed := s.nextBatch()
 			if len(batch) == 0 {
 				if closed {
 					return
@@ -208,8 +208,8 @@ func (s *store) commit() {
 	}
 }
 
-// take takes the next batch from the queue.
-func (s *store) take() (batch []*change, closed bool) {
+// nextBatch removes and returns the next batch of the queue.
+func (s *store) nextBatch() (batch []*change, closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, size := 0, 0
