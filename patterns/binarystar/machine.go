@@ -62,8 +62,8 @@ func (s State) String() string {
 	return "invalid state"
 }
 
-// event is what can happen to a node. Those up to peerYielding are the peer's
-// state, which it tells again and again.
+// event is an input of the machine. Those up to peerYielding are the peer's state,
+// which it repeats.
 type event uint8
 
 const (
@@ -77,7 +77,7 @@ const (
 	yield        event = 8 // the application hands over
 )
 
-// rule is what a node does about an event.
+// rule is the reaction of a node to an event.
 type rule uint8
 
 const (
@@ -188,22 +188,21 @@ func (r Reason) String() string {
 // MaxEpoch is the highest epoch.
 const MaxEpoch = 1<<63 - 1
 
-// candidate is what a node says of itself.
+// candidate is the state that a node announces.
 type candidate struct {
 	state   State
 	role    Role
 	epoch   uint64
 	payload []byte
-	foreign bool // a guide program: it tells its state, and the rest is not known
+	foreign bool // a guide program: only its state is known
 }
 
-// machine is a node without sockets, clock or goroutines. It is a value: step
-// returns the next one. Times are since any fixed moment, on a clock that is
-// never set back.
+// machine is a node without sockets, clock or goroutines. It is a value: step and hear
+// return the next one. Times are on any monotonic clock.
 type machine struct {
 	role     Role
 	timeout  time.Duration
-	voteless bool                             // silence of the peer is enough to take over
+	voteless bool                             // silence of the peer suffices to take over
 	compare  func(own, peer []byte) int       // of payloads; may be nil
 	lost     func(active, other []byte) bool  // of payloads; may be nil
 	copied   func(active, other []byte) bool  // of payloads; may be nil
@@ -211,15 +210,15 @@ type machine struct {
 
 	state   State
 	reason  Reason
-	epoch   uint64 // the reign that this node has last served or followed
-	newest  uint64 // the newest reign that it has heard of
+	epoch   uint64 // the reign that this node last served or followed
+	newest  uint64 // the newest reign that it knows
 	payload []byte
 
 	peer     candidate     // as last heard; its state is 0 before
-	heard    time.Duration // the peer's last message
-	deadline time.Duration // the peer is silent if not heard until then
-	ran      time.Duration // the last step
-	doubt    time.Duration // an active accepts no vote until then
+	heard    time.Duration // when the peer was last heard
+	deadline time.Duration // the peer is silent if it is not heard until then
+	ran      time.Duration // time of the last step
+	doubt    time.Duration // an active node accepts no vote until then
 }
 
 func newMachine(role Role, timeout, now time.Duration, epoch uint64) machine {
@@ -230,8 +229,8 @@ func newMachine(role Role, timeout, now time.Duration, epoch uint64) machine {
 	}
 }
 
-// told is the state that the peer is told. A guide program does not know
-// StateYielding; at a peer that waits it takes over as well.
+// told returns the state that is sent to the peer. A guide program does not know
+// StateYielding; it takes over from a waiting peer as well.
 func (m *machine) told(foreign bool) State {
 	if m.state == StateYielding && foreign {
 		return m.role.waiting()
@@ -239,15 +238,15 @@ func (m *machine) told(foreign bool) State {
 	return m.state
 }
 
-// silent says whether the peer has not been heard for the time-out.
+// silent reports whether the peer has not been heard for the time-out.
 func (m *machine) silent(now time.Duration) bool { return now >= m.deadline }
 
-// accepts says whether a client's request is to be served.
+// accepts reports whether the node serves a client's request.
 func (m *machine) accepts(now time.Duration) bool {
 	return m.state == StateActive && now >= m.doubt
 }
 
-// hear is the step for a message of the peer.
+// hear returns the machine after a message of the peer.
 func (m machine) hear(now time.Duration, peer candidate) machine {
 	m.wake(now)
 	m.peer = peer
@@ -257,16 +256,15 @@ func (m machine) hear(now time.Duration, peer candidate) machine {
 	return m
 }
 
-// step is the step for everything else: vote, tick, yield.
+// step returns the machine after another event: vote, tick or yield.
 func (m machine) step(now time.Duration, e event) machine {
 	m.wake(now)
 	m.apply(now, e)
 	return m
 }
 
-// wake notices that the node did not run for the time-out, as in a suspended
-// process. It then knows nothing of the peer: neither that it was silent, nor
-// that it did not take over.
+// wake detects that the node did not run for the time-out, for example in a suspended
+// process. Then it does not know whether the peer was silent, or has taken over.
 func (m *machine) wake(now time.Duration) {
 	if now-m.ran >= m.timeout {
 		m.deadline = now + m.timeout
@@ -316,16 +314,16 @@ func (m *machine) become(s State, why Reason) {
 	}
 }
 
-// raise begins a reign that is newer than all others.
+// raise begins a reign that is newer than all known ones.
 func (m *machine) raise() {
 	m.newest = min(m.newest+1, MaxEpoch)
 	m.epoch = m.newest
 }
 
-// fight decides which of two active nodes goes on. One that outranks the other does, else
-// the newer reign. If the reigns are equal, each side that notices raises the number, so
-// that it does not stand for two histories.
-// Nodes of the same role, a mistake in the set-up, then both go on.
+// fight decides which of two active nodes continues: the one that outranks the other,
+// otherwise the one with the newer reign. If the reigns are equal, each side that
+// notices raises its epoch, so that an epoch does not stand for two histories. Two
+// nodes of the same role, a configuration error, both continue.
 func (m *machine) fight() {
 	p := m.peer
 	equal := !p.foreign && p.epoch == m.epoch
@@ -346,11 +344,11 @@ func (m *machine) fight() {
 	}
 }
 
-// outranks says whether node a is to serve although b is active: b's application has
-// lost its data, or what it has is less and of an older reign. So it is with a node that
-// started without its data, and with them its epoch, and became active without hearing of a.
-// A node that copies what b has does not outrank it: b's payload is from before the message
-// was sent, and a may have received newer data since.
+// outranks reports whether node a should serve although b is active: b's application
+// has lost its data, or has less data and an older reign. That is the case if b started
+// without its data and epoch and became active without hearing a. A node that copies
+// b's data does not outrank b: b's payload is older than the message, and a may have
+// received newer data since.
 func (m *machine) outranks(a, b candidate) bool {
 	switch {
 	case a.foreign || b.foreign, m.copied != nil && m.copied(b.payload, a.payload):
@@ -361,17 +359,16 @@ func (m *machine) outranks(a, b candidate) bool {
 	return m.compare != nil && a.epoch > b.epoch && m.compare(a.payload, b.payload) > 0
 }
 
-// own returns what this node says of itself.
+// own returns what this node announces.
 func (m *machine) own() candidate {
 	return candidate{state: m.state, role: m.role, epoch: m.epoch, payload: m.payload}
 }
 
-// better says whether this node, and not the peer, is to become active, where
-// neither is. Both come to opposite results: by what they have been doing, by their
-// reigns, by the application's payloads, by their roles. Of a passive node and one that
-// waits the payloads decide first: an active node that has restarted can have more than
-// the passive one has copied. A node that yields has seen to it that the passive one
-// has everything.
+// better reports whether this node rather than the peer should become active, when
+// neither is. Both nodes get opposite results, from their states, reigns, payloads and
+// roles. Between a passive node and a waiting one the payloads decide first: an active
+// node that has restarted can have more data than the passive one has copied. A node
+// that yields has made sure that the passive one has everything.
 func (m *machine) better() bool {
 	p := m.peer
 	payloads := 0
@@ -395,9 +392,9 @@ func (m *machine) better() bool {
 	return m.role == RolePrimary && p.role == RoleBackup
 }
 
-// standing ranks nodes that are not active. A passive one has followed its peer;
-// one that is yielding wants to be followed; one that is waiting has just
-// started. A guide program takes yielding for waiting.
+// standing ranks nodes that are not active: a passive one has followed its peer, a
+// yielding one wants to be followed, a waiting one has just started. A guide program
+// treats yielding as waiting.
 func standing(s State, foreign bool) int {
 	switch {
 	case s == StatePassive:

@@ -28,14 +28,14 @@ var (
 // Node is one of the two nodes of a pair. All methods are safe for concurrent use.
 type Node struct {
 	opts   Options
-	pub    *sockets.XPub // tells the own state
-	sub    *sockets.Sub  // hears the peer's
+	pub    *sockets.XPub // publishes this node's state
+	sub    *sockets.Sub  // receives the peer's state
 	began  time.Time
 	ctx    context.Context // ends with the node
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when all goroutines have ended
 
-	requests chan request   // from methods; taken by run
+	requests chan request   // from methods to run
 	heard    chan candidate // from listen
 	joined   chan struct{}  // a peer has subscribed; capacity 1
 	refused  atomic.Uint64
@@ -52,7 +52,7 @@ type reading struct {
 	status  Status
 }
 
-// request is a step that a method asks run for.
+// request is a step that a method requests from run.
 type request struct {
 	event event
 	reply chan machine // holds one
@@ -180,7 +180,7 @@ func (n *Node) run() {
 	}
 }
 
-// settle makes m the node's machine, and says whether the peer is to be told.
+// settle makes m the node's machine, and reports whether state or epoch changed.
 func (n *Node) settle(m machine) (changed bool, err error) {
 	old := n.current.Load()
 	if m.epoch != old.machine.epoch && n.opts.StoreEpoch != nil {
@@ -224,8 +224,8 @@ func (n *Node) payload() []byte {
 	return p[:min(len(p), MaxPayload)]
 }
 
-// tell publishes the state in both forms. Each peer is subscribed to one of
-// them, and nothing here waits for a peer.
+// tell publishes the state in both forms. Each peer is subscribed to one of them. It
+// does not wait for a peer.
 func (n *Node) tell() {
 	m := n.current.Load().machine
 	n.buffer = appendShort(n.buffer[:0], m.told(true))
@@ -234,7 +234,7 @@ func (n *Node) tell() {
 	_ = n.pub.Send(n.ctx, n.buffer)
 }
 
-// listen hands what the peer tells to run.
+// listen passes the peer's messages to run.
 func (n *Node) listen() {
 	for {
 		m, err := n.sub.Recv(n.ctx)
@@ -254,7 +254,7 @@ func (n *Node) listen() {
 	}
 }
 
-// admit gives each subscriber the form that it understands.
+// admit subscribes each subscriber to the form that it understands.
 func (n *Node) admit() {
 	for {
 		m, peer, err := n.pub.RecvFrom(n.ctx)
@@ -278,7 +278,7 @@ func (n *Node) admit() {
 	}
 }
 
-// do has run take a step, and returns the machine after it.
+// do makes run take a step, and returns the machine after it.
 func (n *Node) do(ctx context.Context, e event) (machine, error) {
 	r := request{e, make(chan machine, 1)}
 	select {

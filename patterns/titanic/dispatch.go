@@ -20,16 +20,16 @@ type broker interface {
 	execute(ctx context.Context, service string, body [][]byte) (reply [][]byte, err error)
 }
 
-// errUnavailable says that nobody serves the service now, or that the broker does
-// not answer: not the request's fault.
+// errUnavailable reports that the service has no worker, or that the broker does not
+// answer. It is not the request's fault.
 var errUnavailable = errors.New("titanic: service is unavailable")
 
-// errHeld ends an attempt whose reply finds no room among those that wait for the disk.
+// errHeld ends an attempt whose reply has no room among those that wait for the disk.
 // The request is executed again later.
 var errHeld = errors.New("titanic: too many replies wait for the disk")
 
-// A dispatcher has the stored requests executed. Each service that has requests has a
-// goroutine, a queue and a limit of its own, so none waits for another.
+// A dispatcher executes the stored requests. Each service with requests has its own
+// goroutine, queue and limit, so none waits for another.
 type dispatcher struct {
 	options dispatcherOptions
 	store   *store
@@ -105,8 +105,9 @@ func newDispatcher(o dispatcherOptions, b broker) *dispatcher {
 	return d
 }
 
-// admit tells whether a request for a service is taken. It keeps a place for the service
-// until settle is called, when the request is stored or not.
+// admit reports whether a request for a service is accepted. If so, it reserves a place
+// for the service until settle is called, when storing the request has succeeded or
+// failed.
 func (d *dispatcher) admit(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,7 +126,7 @@ func (d *dispatcher) admit(name string) bool {
 	return true
 }
 
-// settle ends what admit began.
+// settle ends the reservation of admit.
 func (d *dispatcher) settle(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,7 +135,7 @@ func (d *dispatcher) settle(name string) {
 	}
 }
 
-// add takes a request that is stored.
+// add adds a stored request.
 func (d *dispatcher) add(e *entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -153,8 +154,8 @@ func (d *dispatcher) add(e *entry) {
 	s.look()
 }
 
-// drop forgets an entry that has its reply or was deleted. An attempt that is under way
-// is given up.
+// drop removes an entry that has its reply or was deleted, and cancels an attempt in
+// progress.
 func (d *dispatcher) drop(e *entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -173,7 +174,7 @@ func (d *dispatcher) drop(e *entry) {
 	s.look()
 }
 
-// look makes serve look at s.
+// look wakes serve.
 func (s *service) look() {
 	select {
 	case s.wake <- struct{}{}:
@@ -183,9 +184,8 @@ func (s *service) look() {
 
 func (d *dispatcher) now() time.Duration { return time.Since(d.began) }
 
-// serve has the requests of one service executed, until there are none. It asks the broker
-// for a worker before it gives out the first request, and again after a request found
-// none.
+// serve executes the requests of one service, until there are none. It asks the broker
+// for a worker before the first request, and again after a request found none.
 func (d *dispatcher) serve(s *service) {
 	retry := backoff.Backoff{Min: d.options.retryMin, Max: d.options.retryMax}
 	available, probed := false, false
@@ -251,7 +251,7 @@ func (d *dispatcher) probe(s *service) bool {
 	return ok && err == nil
 }
 
-// sleep waits, and tells whether the dispatcher goes on.
+// sleep waits, and returns false if the dispatcher ends.
 func (d *dispatcher) sleep(wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -263,7 +263,7 @@ func (d *dispatcher) sleep(wait time.Duration) bool {
 	}
 }
 
-// start begins an attempt with a request of s.ready. The caller holds d.mu.
+// start starts an attempt with a request of s.ready. The caller holds d.mu.
 func (d *dispatcher) start(s *service, e *entry) {
 	s.ready.remove(e)
 	ctx, cancel := context.WithCancel(d.ctx)
@@ -282,7 +282,7 @@ func (d *dispatcher) start(s *service, e *entry) {
 	})
 }
 
-// ended takes the end of an attempt.
+// ended handles the end of an attempt.
 func (d *dispatcher) ended(s *service, e *entry, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -303,7 +303,7 @@ func (d *dispatcher) ended(s *service, e *entry, err error) {
 	heap.Push(&s.delayed, e)
 }
 
-// attempt has a request executed and stores the reply.
+// attempt executes a request and stores the reply.
 func (d *dispatcher) attempt(ctx context.Context, s *service, e *entry) error {
 	k := kindReply
 	reply, err := d.execute(ctx, s, e)
@@ -350,7 +350,7 @@ func (d *dispatcher) attempt(ctx context.Context, s *service, e *entry) error {
 	}
 }
 
-// execute has a worker do a request. A *RefusedError is final.
+// execute passes a request to a worker. A *RefusedError is final.
 func (d *dispatcher) execute(ctx context.Context, s *service, e *entry) ([][]byte, error) {
 	_, body, err := d.store.read(e)
 	if errors.Is(err, ErrCorrupt) {
@@ -368,7 +368,7 @@ func (d *dispatcher) execute(ctx context.Context, s *service, e *entry) ([][]byt
 	return reply, err
 }
 
-// fits tells whether frames are not too many, and together not larger than that.
+// fits reports whether frames are at most MaxFrames and together at most most bytes.
 func fits(frames [][]byte, most int) bool {
 	size := 0
 	for _, f := range frames {
@@ -377,7 +377,7 @@ func fits(frames [][]byte, most int) bool {
 	return len(frames) <= MaxFrames && size <= most
 }
 
-// close ends all attempts.
+// close ends all attempts and waits for the goroutines.
 func (d *dispatcher) close() {
 	d.mu.Lock()
 	d.closed = true

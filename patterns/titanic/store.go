@@ -15,18 +15,17 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// A store keeps requests and replies in one bbolt file, and an index of them in
-// memory.
+// A store keeps requests and replies in one bbolt file, and an index of them in memory.
 //
-// One bucket holds a message for each entry, under a number that rises
-// with each request: the request, and later in its place the reply. So to store a
-// reply and to delete its request is one step, and requests that came together lie
-// on the same pages.
+// One bucket holds a message for each entry: the request, and later the reply in its
+// place, under a number that increases with each request. So storing a reply and
+// deleting its request are one step, and requests that arrived together are on the same
+// pages.
 //
-// All changes go through one goroutine, commit, which makes one transaction of
-// all that wait: they share its flush. The index and the caller learn of a change when it
-// is on the disk and not before. So whatever a client was told holds after a crash, and
-// what the dispatcher gives to a worker is stored.
+// One goroutine, commit, makes all changes. It writes all waiting changes in one
+// transaction, so they share its flush. The index and the caller see a change only when
+// it is on disk. So everything that a client was told survives a crash, and every
+// request that the dispatcher passes to a worker is stored.
 type store struct {
 	options storeOptions
 	db      *bolt.DB
@@ -76,10 +75,10 @@ var (
 	reserveBucket = []byte("reserve")
 )
 
-// The bucket reserveBucket holds room in the file, about half a MiB. bbolt changes no page in its
-// place, so to delete needs room, too. On a full disk the bucket is deleted before anything
-// else is. The values are so small that two fit a page: single pages are found
-// wherever something was deleted.
+// The bucket reserveBucket reserves space in the file, about half a MiB. bbolt does not
+// change pages in place, so deleting needs space too. On a full disk this bucket is
+// deleted first. Two values fit on a page, so that the bucket consists of single pages,
+// which are available wherever something was deleted.
 const (
 	reserveValues     = 256
 	reserveValueBytes = 1900
@@ -105,8 +104,8 @@ const (
 	remove               // delete either
 )
 
-// put stores a request. It is on the disk when put returns without an error; after an
-// error other than errFull it may be.
+// put stores a request. It is on disk when put returns nil; after an error other than
+// errFull it may be.
 func (s *store) put(service string, body [][]byte) (UUID, error) {
 	now := time.Now()
 	h := header{kind: kindRequest, id: newUUID(), at: now.UnixNano(), service: service}
@@ -131,8 +130,8 @@ func (s *store) put(service string, body [][]byte) (UUID, error) {
 	return h.id, nil
 }
 
-// finish stores the reply in the place of the request. It returns errGone if that
-// was deleted meanwhile, and then nothing is stored.
+// finish stores the reply in place of the request. If the request was deleted
+// meanwhile, it stores nothing and returns errGone.
 func (s *store) finish(e *entry, k kind, frames [][]byte) error {
 	now := time.Now()
 	h := header{kind: k, id: e.id, at: now.UnixNano()}
@@ -143,7 +142,7 @@ func (s *store) finish(e *entry, k kind, frames [][]byte) error {
 	return s.await(c)
 }
 
-// remove deletes what is stored under some UUIDs. It is no error if that is nothing.
+// remove deletes the messages of UUIDs. A UUID without a message is no error.
 func (s *store) remove(ids ...UUID) error {
 	var all []*change
 	s.mu.Lock()
@@ -162,7 +161,7 @@ func (s *store) remove(ids ...UUID) error {
 	return err
 }
 
-// enqueue leaves a change to commit. The caller holds s.mu.
+// enqueue passes a change to commit. The caller holds s.mu.
 func (s *store) enqueue(c *change) {
 	c.done = make(chan struct{})
 	if s.closed || s.err != nil {
@@ -188,7 +187,7 @@ func (s *store) await(c *change) error {
 	return c.result
 }
 
-// commit takes what has been queued and makes it last, again and again.
+// commit writes the queued changes, batch by batch, until the store is closed.
 func (s *store) commit() {
 	for range s.wake {
 		for {
@@ -225,7 +224,7 @@ func (s *store) nextBatch() (batch []*change, closed bool) {
 	return batch, s.closed
 }
 
-// write makes one transaction of a batch, and with it one flush.
+// write writes a batch in one transaction, with one flush.
 func (s *store) write(batch []*change) error {
 	return s.update(func(tx *bolt.Tx) error {
 		b := tx.Bucket(messageBucket)
@@ -265,8 +264,8 @@ func reserve(tx *bolt.Tx) error {
 	return err
 }
 
-// release gives up the room that is reserved, so that something can be deleted. Nothing is
-// added before it is reserved again.
+// release frees the reserved space, so that messages can be deleted. Requests are added
+// only after it is reserved again.
 func (s *store) release() {
 	err := s.update(func(tx *bolt.Tx) error { return tx.DeleteBucket(reserveBucket) })
 	if err == nil {
@@ -275,9 +274,8 @@ func (s *store) release() {
 	// Else the deletions fail in the same way.
 }
 
-// settle enters in the index what was written, and tells those that wait for it. If
-// the disk is full, it tries with less at a time: what deletes needs little room, and makes
-// some.
+// settle completes a batch with the result of its transaction. If the disk is full, it
+// tries again with smaller batches: deletions need little space, and free some.
 func (s *store) settle(batch []*change, err error) {
 	if err == nil {
 		s.apply(batch)
@@ -317,7 +315,7 @@ func (s *store) settle(batch []*change, err error) {
 	}
 }
 
-// apply enters a batch that is on the disk in the index.
+// apply updates the index with a batch that is on disk.
 func (s *store) apply(batch []*change) {
 	var added, removed []*entry
 	s.mu.Lock()
@@ -376,7 +374,7 @@ func (s *store) account(e *entry, n int) {
 	}
 }
 
-// refuse ends changes that are not on the disk.
+// refuse fails changes that are not on disk.
 func (s *store) refuse(batch []*change, err error) {
 	s.mu.Lock()
 	for _, c := range batch {
@@ -392,8 +390,8 @@ func (s *store) refuse(batch []*change, err error) {
 	}
 }
 
-// isFull tells whether a transaction failed for want of room before anything was
-// flushed: then the file is as it was before.
+// isFull reports whether a transaction failed for lack of space before anything was
+// flushed: then the file has not changed.
 func isFull(err error) bool {
 	// bbolt does not wrap the error when it cannot make the file larger.
 	if strings.HasPrefix(err.Error(), "file resize error") {
@@ -461,7 +459,7 @@ func (s *store) read(e *entry) (h header, frames [][]byte, err error) {
 	return h, frames, nil
 }
 
-// expired returns up to n entries whose request or reply is older than that.
+// expired returns up to n entries whose request or reply is older than the given limit.
 func (s *store) expired(request, reply time.Duration, n int) (old []UUID) {
 	now := time.Since(s.began)
 	s.mu.Lock()
@@ -475,8 +473,8 @@ func (s *store) expired(request, reply time.Duration, n int) (old []UUID) {
 	return old
 }
 
-// close ends the store after all changes that were queued, and returns the error of one
-// that has failed.
+// close ends the store after all queued changes, and returns the error of a store that
+// has failed.
 func (s *store) close() error {
 	s.mu.Lock()
 	if s.closed {
