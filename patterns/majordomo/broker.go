@@ -36,7 +36,7 @@ type Broker struct {
 	bytes     int       // of all requests
 	stats     BrokerStats
 
-	touched     []*conn // those with something staged
+	touched     []*conn // connections with staged messages
 	spareJobs   []*job
 	spareBytes  int // of their buffers
 	spareLanes  []*lane
@@ -65,21 +65,21 @@ type BrokerStats struct {
 	Bytes             int // of all requests
 }
 
-// conn is one connection.
+// conn is a connection of a client or worker.
 type conn struct {
 	peer      *sockets.Peer
 	ours      bool // it announced propertyMDP
 	gone      bool // the connection has ended
-	dismissed bool // nothing is taken from it any more, nor sent to it
+	dismissed bool // nothing more is accepted from it or sent to it
 
-	worker *worker    // what it is registered as, or nil
-	lanes  list[lane] // requests of it that wait
-	last   *lane      // that of its last request that waited, while it lasts
+	worker *worker    // the worker that it is registered as, or nil
+	lanes  list[lane] // its waiting requests
+	last   *lane      // the lane of its last waiting request, if that still exists
 
 	stage    []byte // messages to be sent at the end of this drain, in wire form
 	messages int
 
-	service *service // that of its last request; it may have been retired
+	service *service // of its last request; may be retired
 }
 
 // NewBroker makes a broker and starts it. It runs until Close. All that is wrong
@@ -166,8 +166,8 @@ const (
 	maxDrainBytes = 4 << 20
 )
 
-// run takes what comes from peers. What follows from everything that was there to
-// be taken is sent in one go to each peer.
+// run handles messages of peers. It sends the results of all messages that were
+// available to each peer at once.
 func (b *Broker) run() {
 	var batch sockets.Batch
 	defer batch.Release()
@@ -189,7 +189,7 @@ func (b *Broker) run() {
 	}
 }
 
-// tick is the broker's clock.
+// tick is the broker's clock: heartbeats, silent workers and expired requests.
 func (b *Broker) tick() {
 	period := max(b.opts.Heartbeat/4, time.Millisecond)
 	if b.opts.Expiry > 0 {
@@ -208,7 +208,7 @@ func (b *Broker) tick() {
 		b.mu.Lock()
 		b.now = int64(now)
 		if late := now - last - period; late > period {
-			// This process did not run, and workers are not to blame for that.
+			// This process did not run, which is not the workers' fault.
 			for e := b.workers.head; e != nil; e = e.next {
 				e.of.heard += int64(late)
 			}
@@ -221,7 +221,7 @@ func (b *Broker) tick() {
 	}
 }
 
-// purge gives workers up that are silent, and sends the others heartbeats.
+// purge removes silent workers and sends heartbeats to the others.
 func (b *Broker) purge() {
 	silent := b.now - int64(b.opts.Heartbeat)*int64(b.opts.Liveness)
 	idle := b.now - int64(b.opts.Heartbeat)*7/8
@@ -230,7 +230,7 @@ func (b *Broker) purge() {
 		e = e.next
 		if w.heard <= silent {
 			b.stats.Lost++
-			// It may be there again one day.
+			// It may come back.
 			b.dismiss(w.conn, w.version)
 			b.remove(w)
 			continue
@@ -241,7 +241,7 @@ func (b *Broker) purge() {
 	}
 }
 
-// expire drops the requests that have waited for too long.
+// expire drops requests that have waited too long.
 func (b *Broker) expire() {
 	for j := b.deadlines.front(); j != nil && j.expiry <= b.now; j = b.deadlines.front() {
 		j.inTime.remove()
@@ -284,7 +284,7 @@ func (b *Broker) handle(batch *sockets.Batch) {
 	}
 }
 
-// end forgets a connection that has ended.
+// end removes a connection that has ended.
 func (b *Broker) end(c *conn) {
 	delete(b.conns, c.peer)
 	c.gone = true
@@ -302,8 +302,8 @@ func (b *Broker) end(c *conn) {
 	}
 }
 
-// invalid drops an invalid message, and its peer with it (RFC 7: the broker treats
-// the peer as invalid). It comes back as a new one.
+// invalid disconnects a peer that sent an invalid message (RFC 7: the broker treats the
+// peer as invalid). If it reconnects, it is a new peer.
 func (b *Broker) invalid(c *conn) {
 	if c.dismissed {
 		return
@@ -317,13 +317,13 @@ func (b *Broker) invalid(c *conn) {
 	}
 }
 
-// dismiss sends a worker DISCONNECT, and nothing more after that.
+// dismiss sends DISCONNECT to a worker, and nothing more after that.
 func (b *Broker) dismiss(c *conn, v Version) {
 	c.stage = appendWorkerHeader(b.open(c), v, disconnect, false)
 	c.dismissed = true
 }
 
-// takeWorker takes a command of a worker.
+// takeWorker handles a command of a worker.
 func (b *Broker) takeWorker(c *conn, p *packet) {
 	w := c.worker
 	if w != nil && w.version != p.version {
@@ -383,7 +383,7 @@ func (b *Broker) outOfTurn(c *conn, v Version) {
 	}
 }
 
-// takeRequest takes a request of a client.
+// takeRequest handles a request of a client.
 func (b *Broker) takeRequest(c *conn, p *packet) {
 	b.stats.Requests++
 	if isReserved(p.service) {
@@ -408,7 +408,7 @@ func (b *Broker) takeRequest(c *conn, p *packet) {
 	b.admit(b.newJob(c, s, p))
 }
 
-// takeReply passes a reply on, or a part of one.
+// takeReply passes on a reply or a part of one.
 func (b *Broker) takeReply(w *worker, j *job, p *packet) {
 	c := j.client
 	switch {
@@ -421,7 +421,7 @@ func (b *Broker) takeReply(w *worker, j *job, p *packet) {
 		b.stageReply(j, partial, p.body)
 		return
 	case p.command == partial:
-		// A client of 0.1 gets one reply: all parts, one behind the other.
+		// A client of 0.1 gets one reply with all parts.
 		if b.bytes+len(p.body) > b.opts.MaxBytes {
 			b.invalid(w.conn)
 			return
@@ -447,7 +447,7 @@ func (b *Broker) takeReply(w *worker, j *job, p *packet) {
 	}
 }
 
-// appendContinued appends a message whose last frame is followed by others.
+// appendContinued appends a message so that more frames can follow its last one.
 func appendContinued(dst []byte, m zmtp.Message) []byte {
 	for len(m) > 0 {
 		at := len(dst)
@@ -470,7 +470,8 @@ func (b *Broker) stageReply(j *job, cmd command, body []byte) {
 	c.stage = append(dst, body...)
 }
 
-// refuse ends a job that is not done. A client of this package is told.
+// refuse ends a job that was not executed, and reports that to a client of this
+// package.
 func (b *Broker) refuse(j *job, why *Error) {
 	if j.client.ours && !j.client.gone {
 		if n := len(j.kept); n > 0 {
@@ -482,7 +483,7 @@ func (b *Broker) refuse(j *job, why *Error) {
 	b.drop(j)
 }
 
-// decline is refuse for a request that was not taken.
+// decline is refuse for a request that was not accepted.
 func (b *Broker) decline(c *conn, p *packet, why *Error) {
 	b.stats.Refused++
 	if c.ours {
@@ -490,14 +491,13 @@ func (b *Broker) decline(c *conn, p *packet, why *Error) {
 	}
 }
 
-// respond stages a reply to a request that needs no worker.
 func (b *Broker) respond(c *conn, p *packet, body []byte) {
 	dst := append(b.open(c), p.envelope...)
 	dst = appendClientHeader(dst, p.version, reply, p.service)
 	c.stage = append(dst, body...)
 }
 
-// open returns the stage of a peer, to which one more message is to be appended.
+// open returns the stage of a peer, for appending one more message.
 func (b *Broker) open(c *conn) []byte {
 	c.messages++
 	if c.messages > 1 {
@@ -526,7 +526,7 @@ var ended = func() context.Context {
 	return ctx
 }()
 
-// flush sends what is staged.
+// flush sends the staged messages.
 func (b *Broker) flush() {
 	for i, c := range b.touched {
 		b.touched[i] = nil
@@ -539,7 +539,7 @@ func (b *Broker) send(c *conn) {
 	if w := c.worker; w != nil {
 		w.told = b.now
 	}
-	// Full queues are those of peers that do not read.
+	// The queue is full only if the peer does not read.
 	if err := b.router.SendWire(ended, c.peer, c.stage, c.messages, nil); errors.Is(err, context.Canceled) {
 		c.peer.Disconnect(sockets.ErrSlowPeer)
 	}

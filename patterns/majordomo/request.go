@@ -4,23 +4,23 @@ import (
 	"clustermap/zmtp"
 )
 
-// job is a request that the broker has: it waits in a lane, or a worker has it.
+// job is a request in the broker: it waits in a lane, or a worker has it.
 type job struct {
 	client  *conn
 	version Version // the client's
 	service *service
-	worker  *worker      // who has it, nil while it waits
-	lane    *lane        // where it waits
-	place   element[job] // in the lane, or among those that the worker has
+	worker  *worker      // the worker that has it, or nil
+	lane    *lane        // the lane in which it waits, or nil
+	place   element[job] // in the lane or in the worker's jobs
 	inTime  element[job] // in Broker.deadlines
 	data    []byte       // the envelope of the reply, and the body
 	split   int          // where the body begins in data
-	expiry  int64        // when it is dropped if it waits
-	sent    int64        // when the worker was sent it
+	expiry  int64        // when it is dropped if it still waits
+	sent    int64        // when it was sent to the worker
 	kept    []byte       // frames of partial replies for a client of 0.1, in wire form
 
-	deliveries int  // to workers that were lost over it
-	returned   bool // a worker was lost that had it: it is not sent ahead any more
+	deliveries int  // number of workers that were lost with it
+	returned   bool // a worker was lost that had it, so it is not sent ahead any more
 	begun      bool // a part of the reply was sent to the client
 }
 
@@ -28,9 +28,9 @@ func (j *job) envelope() []byte   { return j.data[:j.split] }
 func (j *job) body() zmtp.Message { return zmtp.Message(j.data[j.split:]) }
 func (j *job) size() int          { return len(j.data) }
 
-// lane is the requests of one client that wait for one service. The lanes of a
-// service take turns, so that a client with many requests does not keep others
-// waiting for all of them.
+// lane holds the requests of one client that wait for one service. The lanes of a
+// service take turns, so that a client with many requests does not delay the others by
+// all of them.
 type lane struct {
 	client    *conn
 	service   *service
@@ -75,7 +75,7 @@ func (b *Broker) newJob(c *conn, s *service, p *packet) *job {
 	return j
 }
 
-// drop ends a job that is in no lane and that no worker has.
+// drop frees a job that is in no lane and that no worker has.
 func (b *Broker) drop(j *job) {
 	b.bytes -= j.size() + len(j.kept)
 	j.inTime.remove()
@@ -91,7 +91,7 @@ func (b *Broker) drop(j *job) {
 	}
 }
 
-// wait puts a job into its client's lane, behind the others or before them.
+// wait adds a job to its client's lane, at the end or at the front.
 func (b *Broker) wait(j *job, first bool) {
 	l := b.laneOf(j.client, j.service)
 	if l == nil {
@@ -108,7 +108,7 @@ func (b *Broker) wait(j *job, first bool) {
 	l.service.waitingBytes += j.size()
 }
 
-// unwait takes a job out of its lane.
+// unwait removes a job from its lane.
 func (b *Broker) unwait(j *job) {
 	l := j.lane
 	j.place.remove()
@@ -159,9 +159,9 @@ func (b *Broker) endLane(l *lane) {
 	}
 }
 
-// hasRoom says whether one more request of a client may be done by a worker at once,
-// or wait for one. The bound on one client is what is left for all of them (a dynamic
-// threshold), so that no client can fill a queue.
+// hasRoom reports whether one more request of a client may be executed at once or wait.
+// A client may have as much waiting as there is room left for all clients (a dynamic
+// threshold), so no client can fill a queue.
 func (b *Broker) hasRoom(c *conn, s *service, size int) bool {
 	if b.bytes+size > b.opts.MaxBytes {
 		return false

@@ -10,15 +10,15 @@ type worker struct {
 	conn    *conn
 	version Version
 	service *service
-	head    []byte    // what every REQUEST to it begins with
-	jobs    list[job] // requests that it has, in the order in which they were sent
+	head    []byte    // the start of every REQUEST to it
+	jobs    list[job] // the requests that it has, in the order in which they were sent
 	bytes   int
-	limit   int   // the most requests that it takes at a time
-	window  int   // how many it is sent now, 1 to limit
+	limit   int   // the most requests that it accepts at a time
+	window  int   // the number of requests that it is sent now, 1 to limit
 	shrunk  int64 // when window was last halved
 
-	heard int64 // when something came from it
-	told  int64 // when it was sent something
+	heard int64 // when it was last heard
+	told  int64 // when it was last sent a message
 
 	free     element[worker] // in service.idle or service.ahead
 	inBroker element[worker] // in Broker.workers
@@ -36,7 +36,7 @@ const (
 	aheadBytes = 1 << 20
 )
 
-// register enters a worker. It returns nil if there is no room for it.
+// register adds a worker. It returns nil if there is no room for it.
 func (b *Broker) register(c *conn, p *packet) *worker {
 	if b.workers.n >= b.opts.MaxWorkers {
 		return nil
@@ -55,8 +55,7 @@ func (b *Broker) register(c *conn, p *packet) *worker {
 	return w
 }
 
-// place enters the worker in the list of its service in which it belongs, at the
-// end.
+// place adds the worker to the end of the list of its service to which it belongs.
 func (w *worker) place() {
 	w.free.remove()
 	switch {
@@ -67,8 +66,7 @@ func (w *worker) place() {
 	}
 }
 
-// adapt sets how many requests the worker is sent, after its reply to one that was
-// sent at the given time.
+// adapt adjusts the window after a reply to a request that was sent at the given time.
 func (w *worker) adapt(now, sent int64) {
 	if w.limit == 1 {
 		return
@@ -80,8 +78,8 @@ func (w *worker) adapt(now, sent int64) {
 	}
 }
 
-// remove takes a worker out. Its requests are given to others, as often as
-// BrokerOptions.MaxDeliveries allows for the first of them, which it may have begun.
+// remove removes a worker. Its requests go to other workers; the first one, which it
+// may have begun, as often as BrokerOptions.MaxDeliveries allows.
 func (b *Broker) remove(w *worker) {
 	w.conn.worker = nil
 	w.free.remove()
@@ -99,8 +97,8 @@ func (b *Broker) remove(w *worker) {
 	b.retire(s)
 }
 
-// giveBack takes requests from a worker, n of them behind the first skip, and puts
-// them in front of those that wait.
+// giveBack removes n requests after the first skip ones from a worker, and puts them
+// before those that wait.
 func (b *Broker) giveBack(w *worker, skip, n int, lost bool) {
 	e := w.jobs.tail
 	for range w.jobs.n - skip - n {
@@ -115,7 +113,8 @@ func (b *Broker) giveBack(w *worker, skip, n int, lost bool) {
 	}
 }
 
-// repeat has a request done by another worker, if that makes sense.
+// repeat makes another worker execute a request, unless that is pointless or not
+// allowed.
 func (b *Broker) repeat(j *job) {
 	switch {
 	case j.client.gone:
@@ -137,7 +136,7 @@ func (b *Broker) repeat(j *job) {
 	}
 }
 
-// returns takes the requests back that a worker has not begun.
+// returns handles a worker's command that gives back requests.
 func (b *Broker) returns(w *worker, count []byte) bool {
 	n, err := strconv.ParseUint(string(count), 10, 16)
 	if err != nil || int(n) >= w.jobs.n && n > 0 {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// service is a name that workers have registered, or that requests wait for. It
-// is gone when there are neither.
+// service is a name for which workers have registered or requests wait. It is removed
+// when there are neither.
 type service struct {
 	name    string
 	workers int // registered
@@ -14,18 +14,18 @@ type service struct {
 
 	waiting      int // requests in lanes
 	waitingBytes int
-	lanes        list[lane] // those with requests, in the order of their turns
+	lanes        list[lane] // lanes with requests, in the order of their turns
 
-	orphan  element[service] // in Broker.orphans
-	retired bool             // it is not in Broker.services any more
+	orphan  element[service] // in Broker.orphans while it has no worker
+	retired bool             // removed from Broker.services
 
 	idle  list[worker] // workers without a request, longest idle first
 	ahead list[worker] // workers that may be sent one more ahead
 
 	// A run of requests for one worker: see pick.
 	run   *worker
-	left  int    // how many more it is to have
-	drain uint64 // the drain in which the run began; it ends with that
+	left  int    // the number of requests that remain in the run
+	drain uint64 // the drain in which the run began, and with which it ends
 }
 
 // ServiceStatus is a reading of one service of a broker.
@@ -36,8 +36,8 @@ type ServiceStatus struct {
 	Given   int // requests that workers have
 }
 
-// lookup returns the service that a client asks for. It makes it if there is room,
-// and else returns nil. As with hasRoom, a client may have requests waiting for as
+// lookup returns the service of a client's request. It creates it if there is room, and
+// otherwise returns nil. As with hasRoom, a client may have requests waiting for as
 // many services as there is room for more.
 func (b *Broker) lookup(c *conn, name []byte) *service {
 	s := b.services[string(name)]
@@ -47,9 +47,8 @@ func (b *Broker) lookup(c *conn, name []byte) *service {
 	return s
 }
 
-// enlist returns the service that a worker registers for. If there is no room for
-// one more, the oldest without workers is given up. It returns nil if all have
-// workers.
+// enlist returns the service for which a worker registers. If there is no room, it
+// abandons the oldest service without workers. It returns nil if all have workers.
 func (b *Broker) enlist(name []byte) *service {
 	s := b.services[string(name)]
 	if s != nil {
@@ -73,8 +72,7 @@ func (b *Broker) newService(name []byte) *service {
 	return s
 }
 
-// abandon drops all requests that wait for a service without workers, and the
-// service with them.
+// abandon removes a service without workers and drops all requests that wait for it.
 func (b *Broker) abandon(s *service) {
 	for l := s.lanes.front(); l != nil; l = s.lanes.front() {
 		j := l.jobs.front()
@@ -98,7 +96,7 @@ func (b *Broker) removeWorker(s *service) {
 	}
 }
 
-// retire forgets a service that nobody needs.
+// retire removes a service without workers and requests.
 func (b *Broker) retire(s *service) {
 	if s.workers == 0 && s.waiting == 0 && !s.retired {
 		s.retired = true
@@ -107,13 +105,13 @@ func (b *Broker) retire(s *service) {
 	}
 }
 
-// pick returns the worker that is to have the next request, or nil: the one that
-// has been idle longest, or else one that takes requests ahead.
+// pick returns the worker for the next request, or nil: the one that has been idle
+// longest, otherwise one that accepts requests ahead.
 //
-// Requests that came together are given to a worker in runs, if it is quick: it has a
-// window only because it does that many within aheadTime, so a run takes it a small
-// part of that. With many workers, this is most of what keeps the number of system calls
-// down, here and at the workers.
+// Requests that arrived together go to a quick worker in runs. It has its window
+// because it executes that many requests within aheadTime, so a run takes a small part
+// of that. With many workers, runs account for most of the saved system calls, here and
+// at the workers.
 func (b *Broker) pick(s *service, j *job) *worker {
 	if w := s.run; w != nil && s.left > 0 && s.drain == b.drain && w.free.in == &s.ahead && !j.returned {
 		s.left--
@@ -130,10 +128,10 @@ func (b *Broker) pick(s *service, j *job) *worker {
 	return w
 }
 
-// runPart is which part of its window a worker is given in a run.
+// runPart is the divisor of the window that gives the length of a run.
 const runPart = 16
 
-// admit has a worker do a request, now or later.
+// admit passes a request to a worker, or makes it wait.
 func (b *Broker) admit(j *job) {
 	s := j.service
 	if s.waiting == 0 {
@@ -145,8 +143,8 @@ func (b *Broker) admit(j *job) {
 	b.wait(j, false)
 }
 
-// dispatch gives the requests that wait for a service to workers, as many as they
-// take: the clients' in turn.
+// dispatch passes waiting requests of a service to workers while they accept them,
+// taking the clients in turn.
 func (b *Broker) dispatch(s *service) {
 	for s.waiting > 0 {
 		l := s.lanes.front()
@@ -176,7 +174,7 @@ func (b *Broker) give(j *job, w *worker) {
 	w.place()
 }
 
-// takeBack ends what give began: the worker has the request no longer.
+// takeBack removes a request from its worker.
 func (b *Broker) takeBack(j *job) {
 	j.place.remove()
 	j.worker.bytes -= j.size()
