@@ -151,10 +151,11 @@ func testServer(t testing.TB, b broker, change func(*Options)) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newServer(o, b)
+	s, err := openServer(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.start(b)
 	t.Cleanup(func() { s.Close() })
 	return s
 }

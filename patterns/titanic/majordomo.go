@@ -17,6 +17,11 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Before anything connects: a store that cannot be opened is all there is to report.
+	s, err := openServer(o)
+	if err != nil {
+		return nil, err
+	}
 	client, err := majordomo.NewClient(majordomo.ClientOptions{
 		Broker: o.Broker, Socket: o.Socket,
 		// The dispatcher repeats requests itself, and bounds their number and their
@@ -25,12 +30,9 @@ func New(o Options) (*Server, error) {
 		Attempts: 1, Timeout: -1, Connections: maxConnections,
 	})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.Close())
 	}
-	s, err := newServer(o, majordomoBroker{client})
-	if err != nil {
-		return nil, errors.Join(err, client.Close())
-	}
+	s.start(majordomoBroker{client})
 	s.peers = []interface{ Close() error }{client}
 	for name, handler := range map[string]majordomo.Handler{
 		serviceRequest: s.request,

@@ -50,15 +50,15 @@ type Server struct {
 	invalid, full, expired atomic.Uint64
 }
 
-// newServer opens the store, and goes on with what waits in it.
-func newServer(o Options, b broker) (*Server, error) {
+// openServer opens the store of a server that does nothing before start.
+func openServer(o Options) (*Server, error) {
 	s := &Server{options: o}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.dispatch = newDispatcher(dispatcherOptions{
 		perService: o.PerService, attempt: o.AttemptTimeout, retryMin: o.RetryMin, retryMax: o.RetryMax,
 		maxServices: o.MaxServices, maxReply: o.MaxReplyBytes, maxReplies: o.MaxBytes,
 		maxHeld: o.MaxHeldBytes,
-	}, b)
+	}, nil)
 	st, err := openStore(o.Dir, storeOptions{
 		maxEntries: o.MaxRequests, maxBytes: o.MaxBytes, maxBatch: o.MaxBatch, pause: diskPause,
 		added: s.dispatch.add, removed: s.dispatch.drop,
@@ -69,11 +69,16 @@ func newServer(o Options, b broker) (*Server, error) {
 		return nil, err
 	}
 	s.store, s.dispatch.store = st, st
-	for e := st.waiting.first; e != nil; e = e.age.next { // nobody changes the store yet
+	return s, nil
+}
+
+// start goes on with what waits in the store.
+func (s *Server) start(b broker) {
+	s.dispatch.broker = b
+	for e := s.store.waiting.first; e != nil; e = e.age.next { // nobody changes the store yet
 		s.dispatch.add(e)
 	}
 	s.running.Go(s.expire)
-	return s, nil
 }
 
 // request is titanic.request.
