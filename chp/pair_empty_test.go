@@ -109,6 +109,8 @@ func TestPairOldReignYields(t *testing.T) {
 	if key := <-reported; key != "/new" || len(reported) > 0 {
 		t.Errorf("%s and %d more keys are given up", key, len(reported))
 	}
+	// What is sent to the primary at its end need not come back.
+	eventually(t, "the client follows the backup", func() bool { return c.State() == StateActive && c.Server() == po.Pair.Peer })
 	set("/more")
 	if backup.Len() != 3 {
 		t.Errorf("%d keys", backup.Len())
