@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-	"unsafe"
 
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
@@ -89,10 +88,6 @@ const stageSize = buf.Large
 // lendStage is the size from which a part of a stage is lent to the sockets instead of
 // copied: a queue must not keep many times the memory that it counts.
 const lendStage = stageSize / 4
-
-// writeAhead is the distance, in bytes, at which the stage's memory is prefetched: a
-// few records.
-const writeAhead = 512
 
 // ended is a context that has ended. A Send with it succeeds only if it need not wait.
 var ended = func() context.Context {
@@ -379,11 +374,6 @@ func (w *writer) append(size int, number uint64, key string, props, value []byte
 	s := w.stage
 	if s == nil || len(s.bytes)+size > cap(s.bytes) {
 		s = w.add(size)
-	}
-	// The stage was last read by the core that sent it. Unlocking mu waits for the
-	// cache lines written under it, so they are prefetched.
-	if ahead := len(s.bytes) + writeAhead; ahead < cap(s.bytes) {
-		prefetchWrite(unsafe.Pointer(&s.bytes[:cap(s.bytes)][ahead]))
 	}
 	var id [kvmsg.UUIDSize]byte
 	order := int64(0)

@@ -106,9 +106,9 @@ type archive struct {
 	file     *os.File
 	info     CheckpointInfo
 	identity [16]byte
-	crc      uint32 // of what was read
+	crc      uint32 // of the bytes read so far
 
-	// Counts of what was read.
+	// Entries and records read so far.
 	entries uint64
 	records uint64
 }

@@ -151,7 +151,7 @@ func (b *BackupWriter) Abort() {
 	b.f = nil
 }
 
-// Info describes what was written.
+// Info describes the backup as far as it is written.
 func (b *BackupWriter) Info() BackupInfo { return b.info }
 
 // Backup copies the log in a directory to a file: the checkpoint and the entries after

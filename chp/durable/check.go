@@ -15,7 +15,7 @@ import (
 type Report struct {
 	Meta Meta
 	// Checkpoint is the current checkpoint. Without one, File is empty. CheckpointEntries
-	// and CheckpointRecords count what is readable.
+	// and CheckpointRecords count its readable entries and records.
 	Checkpoint        CheckpointInfo
 	CheckpointEntries uint64
 	CheckpointRecords uint64
@@ -67,8 +67,8 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// Check reads the whole log in a directory and reports what is readable. It changes
-// nothing, takes no lock and needs no permission to write. In the log of a running
+// Check reads the whole log in a directory and reports which parts are readable. It
+// changes nothing, takes no lock and needs no permission to write. In the log of a running
 // server it may report a write in progress as torn. It checks apparent damage again,
 // because that may also be a write in progress.
 //
