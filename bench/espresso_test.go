@@ -19,8 +19,8 @@ import (
 func forwarded(tb testing.TB, forward func(ctx context.Context, front, back sockets.Socket) error) (pass func(n int)) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	o := sockets.Options{FullPolicy: sockets.Block, Linger: -1}
-	front, e1 := sockets.NewXSub(o)
+	o := sockets.Options{FullPolicy: sockets.PolicyBlock, Linger: sockets.LingerNone}
+	front, e1 := sockets.NewXSub(sockets.Options{Linger: sockets.LingerNone})
 	back, e2 := sockets.NewXPub(o)
 	for _, err := range []error{e1, e2, front.Bind(ctx, "tcp://127.0.0.1:*"), back.Bind(ctx, "tcp://127.0.0.1:*")} {
 		if err != nil {
@@ -154,7 +154,7 @@ func BenchmarkReadRecording(b *testing.B) {
 		if err != nil {
 			return err
 		}
-		o := tap.Observe(espresso.Filter{From: espresso.FromFrontend})
+		o := tap.Observe(espresso.Filter{From: espresso.DirectionFromFrontend})
 		recorded := make(chan error, 1)
 		go func() { recorded <- o.Record(context.Background(), w) }()
 		_ = tap.Run(ctx)

@@ -56,10 +56,17 @@ func newClientID() string {
 	return hex.EncodeToString(id[:])
 }
 
+// announces reports whether a peer announced a property.
+func announces(p *sockets.Peer, name string) bool {
+	_, ok := p.Property(name)
+	return ok
+}
+
 // announcedLimit returns the largest value that a server accepts, in bytes, or 0 if the
 // server does not announce it.
 func announcedLimit(server *sockets.Peer) int {
-	n, err := strconv.ParseUint(server.Property(propertyMaxValue), 10, 31)
+	text, _ := server.Property(propertyMaxValue)
+	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
 		return 0
 	}
@@ -75,7 +82,7 @@ func appendRefusal(dst, uuid []byte, reason Reason) []byte {
 	return zmtp.AppendMessage(dst, []byte(keyRefused), uuid, []byte{byte(reason)})
 }
 
-func parseRefusal(m zmtp.Message) (uuid []byte, reason Reason, ok bool) {
+func parseRefusal(m zmtp.WireMessage) (uuid []byte, reason Reason, ok bool) {
 	if m.Len() != 3 {
 		return nil, 0, false
 	}

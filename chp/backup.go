@@ -25,7 +25,7 @@ const backupPiece = 256 << 10
 // Backup waits until the client follows a server. A backup of a client of subtrees
 // contains only those.
 func (c *Client) Backup(ctx context.Context, begin func(sequence int64) (commit.Checkpoint, error)) error {
-	if err := c.waitActive(ctx); err != nil {
+	if err := c.WaitActive(ctx); err != nil {
 		return err
 	}
 	c.mu.Lock()

@@ -95,7 +95,7 @@ func TestH10_CausesAtForeignServers(t *testing.T) {
 			p.Call(interop.Op{"op": "set", "key": []byte("k"), "value": []byte("v"), "properties": []byte("ttl=1\n")}, nil)
 			e := wantCause(t, w, OpSet, "k", CauseSet)
 			wantLeft(t, "k", e.TTL, time.Second)
-			if ttl, ok := c.GetTTL("k"); ok {
+			if ttl, ok := timeLeft(c, "k"); ok {
 				wantLeft(t, "k", ttl, time.Second)
 			}
 			wantCause(t, w, OpDelete, "k", CauseExpired)
@@ -129,7 +129,7 @@ func TestH10_RemainingTTL(t *testing.T) {
 			if what == "one" && key == "/a" {
 				continue
 			}
-			ttl, ok := c.GetTTL(key)
+			ttl, ok := timeLeft(c, key)
 			if !ok || ttl > time.Minute-passed+time.Millisecond {
 				t.Errorf("%s: %s has %v left of a minute, %v passed", what, key, ttl, passed)
 			}
@@ -138,16 +138,16 @@ func TestH10_RemainingTTL(t *testing.T) {
 	}
 	for _, key := range []string{"/none", "/again"} {
 		for _, c := range []*Client{early, all} {
-			if ttl, ok := c.GetTTL(key); !ok || ttl != 0 {
+			if ttl, ok := timeLeft(c, key); !ok || ttl != 0 {
 				t.Errorf("%s, which has no limit, has %v left, %v", key, ttl, ok)
 			}
 		}
 	}
-	if _, ok := all.GetTTL("/missing"); ok {
+	if _, ok := timeLeft(all, "/missing"); ok {
 		t.Error("a key that is not there has a time to live")
 	}
 	limits := 0
-	for e := range all.Entries() {
+	for e := range all.All() {
 		if e.TTL > 0 {
 			limits++
 		}

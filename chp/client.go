@@ -3,14 +3,12 @@ package chp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 	"clustermap/sockets"
 )
@@ -67,6 +65,8 @@ type Client struct {
 	closed  bool
 	pieces  []store.Piece // scratch
 
+	leases sync.WaitGroup // their goroutines; grows under mu
+
 	writing atomic.Bool // the client sends updates, so sessions open an uplink
 	silent  atomic.Bool // the server of the current session has sent nothing yet
 	refused refusals
@@ -109,7 +109,7 @@ func newClient(o ClientOptions) (*Client, error) {
 		subtrees: newSubtrees(o.Subtrees),
 		logs:     newLogQueue(o.Logger.Handler()),
 		ended:    make(chan struct{}),
-		status:   newStatus(),
+		status:   newStatus(servers),
 		resyncs:  make([]resyncLimit, len(servers)),
 
 		complaints: make([]complaints, len(servers)),
@@ -139,6 +139,7 @@ func (c *Client) Close() error {
 	c.closed = true
 	watches := slices.Clone(c.watches)
 	c.mu.Unlock()
+	c.leases.Wait()
 	for _, w := range watches {
 		w.stop(ErrClosed)
 	}
@@ -146,31 +147,27 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// WaitActive waits until the client follows a server. If the context ends first, the
-// error wraps ctx.Err() and, if known, the reason why the client last failed to follow
-// a server (see [ClientOptions.OnFailure]), or ErrSilent if it is connected to a server
-// that has sent nothing.
-func (c *Client) WaitActive(ctx context.Context) error { return c.waitActive(ctx) }
-
-func (c *Client) waitActive(ctx context.Context) error {
+// WaitActive waits until the client follows a server. If the context ends first, it
+// returns a [*NotActiveError], which says for each server why the client does not follow
+// it, and wraps ctx.Err(). It returns ErrClosed if the client is closed.
+func (c *Client) WaitActive(ctx context.Context) error {
 	err := c.status.waitActive(ctx)
 	if err == nil || errors.Is(err, ErrClosed) {
 		return err
 	}
-	return c.explain(err)
+	if e := c.status.notActive(err, c.silent.Load()); e != nil {
+		return e
+	}
+	return nil // it has become ACTIVE just now
 }
 
-// explain adds to the error of a context the reason why the client does not follow a
-// server, if it is known.
+// explain returns the error of a context, with the reasons why the client does not follow
+// a server if it does not.
 func (c *Client) explain(err error) error {
-	server, failure := c.status.why()
-	if c.State() == StateSyncing && c.silent.Load() {
-		server, failure = c.Server(), ErrSilent
+	if e := c.status.notActive(err, c.silent.Load()); e != nil {
+		return e
 	}
-	if failure == nil {
-		return err
-	}
-	return fmt.Errorf("chp: no server to follow: %w: %s: %w", err, server, failure)
+	return err
 }
 
 // State returns the state of the client.
@@ -211,23 +208,6 @@ func (c *Client) Len() int {
 // Sequence returns the sequence of the last applied update, or of the snapshot if no
 // update has followed it. It can decrease when the client changes to another server.
 func (c *Client) Sequence() int64 { return c.sequence.Load() }
-
-// Range calls f for every key, in no particular order, until f returns false. It
-// iterates over a consistent view of the map: updates that are applied meanwhile do not
-// show. The slices key and value are valid only during the call of f, which must not
-// change them.
-func (c *Client) Range(f func(key, value []byte) bool) {
-	c.mu.Lock()
-	state := c.state.Load()
-	if state == nil {
-		c.mu.Unlock()
-		return
-	}
-	now := state.Cut()
-	c.mu.Unlock()
-	defer now.Release()
-	now.Records(func(r kvmsg.Record) bool { return f(r.Key(), r.Value()) })
-}
 
 // ClientStats holds a client's counters at one moment.
 type ClientStats struct {

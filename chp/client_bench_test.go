@@ -131,7 +131,7 @@ func BenchmarkResynchronise(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := 0; i < b.N; i += keys {
-		d := &change{before: newStateView(before, 0), after: newStateView(after, 0)}
+		d := &change{before: newStateView(&before.Map, before.deadlines, 0), after: newStateView(&after.Map, after.deadlines, 0)}
 		d.open()
 		var e Event
 		for d.next(&e, &all) {

@@ -33,13 +33,22 @@ var (
 	// else writes the key.
 	ErrUncertain = errors.New("chp: the update was sent and did not come back")
 
+	// ErrUnreachable is reported when a connection to a server could not be established.
+	// The error also wraps the reason, such as syscall.ECONNREFUSED.
+	ErrUnreachable = errors.New("chp: the server cannot be reached")
+
+	// ErrDisconnected is reported when a connection to a server ended. The error also
+	// wraps the reason.
+	ErrDisconnected = errors.New("chp: the connection to the server broke")
+
 	// ErrSilent is reported when the client leaves a server that has sent nothing for
 	// ClientOptions.SyncTimeout or HeartbeatTimeout.
 	ErrSilent = errors.New("chp: the server is silent")
 
 	// ErrStandby is reported to ClientOptions.OnFailure when a server is not the active
 	// one of its pair. The client tries the next server at once, and this one again
-	// after a fraction of a second.
+	// after a fraction of a second. Server.Set and the other methods that write
+	// return it while the server is not the active one.
 	ErrStandby = errors.New("chp: the server is not the active one of its pair")
 
 	// ErrRefused is returned for an update that the server refused and did not apply.
@@ -48,7 +57,8 @@ var (
 	ErrRefused = errors.New("chp: the server refused the update")
 
 	// ErrOutsideSubtrees is returned for a key or subtree outside of
-	// ClientOptions.Subtrees, which this client does not replicate.
+	// ClientOptions.Subtrees, which this client does not replicate. For a key outside of
+	// a View, errors.Is reports an *OutsideViewError as this error.
 	ErrOutsideSubtrees = errors.New("chp: outside of the client's subtrees")
 
 	// ErrEmptyValue is returned by Set and SetSync for an empty value, which in CHP

@@ -220,12 +220,12 @@ func TestClientBacksOff(t *testing.T) {
 			}
 		}
 	}
-	gap, broken := &GapError{1, 3}, fmt.Errorf("%w: %w", errDisconnected, &sockets.PeerError{Remote: "x", Err: net.ErrClosed})
+	gap, broken := &GapError{1, 3}, fmt.Errorf("%w: %w", ErrDisconnected, &sockets.PeerError{Remote: "x", Err: net.ErrClosed})
 	for _, test := range []struct {
 		active bool
 		err    error
 		want   int
-	}{{true, gap, 1}, {false, gap, 1}, {true, broken, 1}, {false, broken, 2}, {true, ErrSilent, 2}, {false, errUnreachable, 2}} {
+	}{{true, gap, 1}, {false, gap, 1}, {true, broken, 1}, {false, broken, 2}, {true, ErrSilent, 2}, {false, ErrUnreachable, 2}} {
 		if got := c.successor(1, test.active, test.err); got != test.want {
 			t.Errorf("after %v, active %v: server %d, want %d", test.err, test.active, got, test.want)
 		}

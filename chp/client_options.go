@@ -1,13 +1,12 @@
 package chp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"clustermap/sockets"
@@ -28,8 +27,10 @@ const maxSubtrees = 8192
 // every other field is usable. NewClient copies the options.
 type ClientOptions struct {
 	// Servers lists the servers in order of preference, each as tcp://host:P, where P
-	// is the snapshot port; the publisher is at P+1 and the collector at P+2. There
-	// must be at least one and no duplicates. The client reads from one server at a
+	// is the snapshot port; the publisher is at P+1 and the collector at P+2. A server of
+	// this package on the same machine can also be at ipc://path, and one of the same
+	// process at inproc://name: see ServerOptions.Endpoints. There must be at least one
+	// server and no duplicates. The client reads from one server at a
 	// time and sends its updates to that one. If that is a server of another
 	// implementation, the client sends its updates to the other servers as well (see
 	// [Client.Set]).
@@ -48,9 +49,16 @@ type ClientOptions struct {
 	// public key that all servers share. The default is no security.
 	Security sockets.Security
 
+	// Dial, if set, makes the connections to tcp and ipc endpoints instead of package
+	// net, for example through a tunnel or with TLS: see [sockets.Options]. It is called
+	// with the address of P, P+1 or P+2 of a server.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 	// Subtrees selects the part of the map to replicate: each element is "" (the whole
-	// map), a subtree such as "/a/b/", or a single key (without a slash at its end). At
-	// most 8192 elements; overlapping ones are merged. The default is the whole map.
+	// map), a subtree such as "/a/b/", or a single key. The slash at the end makes the
+	// difference: "/a/b/" is every key that begins with these bytes, such as "/a/b/c",
+	// and "/a/b" only the key of that name. At most 8192 elements; overlapping ones are
+	// merged. The default is the whole map.
 	Subtrees []string
 
 	// HeartbeatTimeout is how long the server of an ACTIVE client may be silent before
@@ -141,30 +149,6 @@ type address struct {
 	collector string // P+2
 }
 
-// parseServer derives a server's three endpoints from tcp://host:P.
-func parseServer(name string, d dialect) (address, error) {
-	rest, ok := strings.CutPrefix(name, "tcp://")
-	if !ok {
-		return address{}, errors.New("must have the form tcp://host:port")
-	}
-	host, text, err := net.SplitHostPort(rest)
-	if err != nil || host == "" || host == "*" || strings.ContainsAny(host, "/ \x00") {
-		return address{}, errors.New("must have the form tcp://host:port")
-	}
-	port, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || port == 0 || port > 65533 {
-		return address{}, errors.New("needs a port from 1 to 65533, with two more above it")
-	}
-	at := func(n int) string {
-		if n < 0 {
-			return ""
-		}
-		return "tcp://" + net.JoinHostPort(host, strconv.Itoa(int(port)+n))
-	}
-	snapshot, publisher, collector := d.ports()
-	return address{name: name, snapshot: at(snapshot), publisher: at(publisher), collector: at(collector)}, nil
-}
-
 // withDefaults validates o and returns a copy with the defaults filled in, and the
 // servers' addresses. The error joins those of all invalid fields.
 func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
@@ -200,7 +184,7 @@ func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 	}
 	for _, spec := range o.Subtrees {
 		if err := checkSubtree(spec); err != nil {
-			bad("Subtrees", "%v", err)
+			bad("Subtrees", "%q %s", err.Subtree, err.Reason)
 		}
 	}
 	if len(o.Subtrees) > maxSubtrees {

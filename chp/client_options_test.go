@@ -34,7 +34,7 @@ func TestClientOptionsDefaults(t *testing.T) {
 func TestClientOptionsReportAllFaults(t *testing.T) {
 	t.Parallel()
 	_, err := NewClient(ClientOptions{
-		Servers:      []string{"tcp://a:1", "tcp://a:1", "ipc://x", "tcp://a:65534", "tcp://a", "tcp://:1", "tcp://*:1", "tcp://a b:1"},
+		Servers:      []string{"tcp://a:1", "tcp://a:1", "udp://x:1", "tcp://a:65534", "tcp://a", "tcp://:1", "tcp://*:1", "tcp://a b:1"},
 		Subtrees:     []string{"/a/", "a/"},
 		SyncTimeout:  -1,
 		WatchQueue:   -1,

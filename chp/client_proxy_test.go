@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"clustermap/internal/loopback"
 )
@@ -117,13 +119,17 @@ func (l *link) copy(to, from *net.TCPConn) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
+		if errors.Is(err, os.ErrDeadlineExceeded) { // from release
+			from.SetReadDeadline(time.Time{})
+			err = nil
+		}
 		l.mu.Lock()
 		held := l.held
-		if held != nil && from == l.client {
-			l.kept += n
-		}
 		l.mu.Unlock()
 		if held != nil {
+			if from == l.client {
+				n, err = l.keep(buffer, n, err)
+			}
 			<-held
 		}
 		if _, werr := to.Write(buffer[:n]); err != nil || werr != nil {
@@ -133,6 +139,24 @@ func (l *link) copy(to, from *net.TCPConn) {
 				l.reset()
 			}
 			return
+		}
+	}
+}
+
+// keep reads from the client until the buffer, which has n bytes, is full, or until
+// release.
+func (l *link) keep(buffer []byte, n int, err error) (int, error) {
+	for more := n; ; n += more {
+		l.mu.Lock()
+		l.kept += more
+		l.mu.Unlock()
+		if err != nil || n == len(buffer) {
+			return n, err
+		}
+		more, err = l.client.Read(buffer[n:])
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			l.client.SetReadDeadline(time.Time{})
+			return n + more, nil
 		}
 	}
 }
@@ -198,6 +222,7 @@ func (l *link) release() {
 	if l.held != nil {
 		close(l.held)
 		l.held = nil
+		l.client.SetReadDeadline(time.Now())
 	}
 }
 

@@ -193,7 +193,7 @@ func TestMembersOfPlainClients(t *testing.T) {
 		{propertyClient: newClientID()},
 		{propertyClient: newClientID(), propertyGeneration: "-1"},
 	} {
-		p, err := sockets.NewPub(sockets.Options{Metadata: metadata, FullPolicy: sockets.Block, WaitSubscriber: true, Linger: time.Second})
+		p, err := sockets.NewPub(sockets.Options{Metadata: metadata, FullPolicy: sockets.PolicyBlock, WaitSubscriber: true, Linger: time.Second})
 		must(t, err)
 		must(t, p.Connect(server.Endpoints().Collector))
 		must(t, p.Send(c.ctx, []byte(fmt.Sprint(i)), make([]byte, 8), nil, nil, []byte("v")))
@@ -210,7 +210,7 @@ func TestMembersOfPlainClients(t *testing.T) {
 func TestRefusalMessage(t *testing.T) {
 	t.Parallel()
 	id := []byte("0123456789abcdef")
-	m := zmtp.Message(appendRefusal(nil, id, ReasonTTL))
+	m := zmtp.WireMessage(appendRefusal(nil, id, ReasonTTL))
 	if got, reason, ok := parseRefusal(m); !ok || string(got) != string(id) || reason != ReasonTTL {
 		t.Errorf("%q, %v, %v", got, reason, ok)
 	}

@@ -226,9 +226,9 @@ func TestStalledSubscriber(t *testing.T) {
 	s := startServer(t, ServerOptions{SubscriberQueue: queue})
 	gone := make(chan error, 1)
 	stalled, err := sockets.NewSub(sockets.Options{
-		RecvHWM: 1, RecvBuffer: 64 << 10, Linger: -1, ReconnectInterval: -1,
+		RecvHWM: 1, RecvBuffer: 64 << 10, Linger: sockets.LingerNone, ReconnectInterval: -1,
 		Monitor: func(e sockets.Event) {
-			if e.Kind == sockets.Disconnected {
+			if e.Kind == sockets.EventDisconnected {
 				gone <- e.Err
 			}
 		},

@@ -8,19 +8,20 @@ import (
 	"clustermap/internal/store"
 )
 
-// stateView is the client's state at one moment, shared by the watches that report it.
-// The last release releases the cut.
+// stateView is a client's or server's map at one moment, shared by the watches that
+// report it. The last release releases the cut.
 type stateView struct {
-	state *replica
-	cut   *store.Cut
-	seq   int64
-	refs  atomic.Int32
+	state     *store.Map
+	deadlines *deadlines
+	cut       *store.Cut
+	seq       int64
+	refs      atomic.Int32
 }
 
-// newStateView makes a cut of a state. The caller must hold the lock of the state;
-// using the view needs none.
-func newStateView(s *replica, seq int64) *stateView {
-	f := &stateView{state: s, cut: s.Cut(), seq: seq}
+// newStateView makes a cut of a map. The caller must hold the lock of the map; using
+// the view needs none.
+func newStateView(m *store.Map, d *deadlines, seq int64) *stateView {
+	f := &stateView{state: m, deadlines: d, cut: m.Cut(), seq: seq}
 	f.refs.Store(1)
 	return f
 }
@@ -69,7 +70,7 @@ func (d *change) open() {
 	d.sets = store.NewWalk(d.after.cut)
 	if d.before != nil {
 		d.deletes = store.NewWalk(d.before.cut)
-		d.marks = store.NewMarks(&d.before.state.Map, d.before.cut)
+		d.marks = store.NewMarks(d.before.state, d.before.cut)
 	}
 }
 
@@ -91,7 +92,7 @@ func (d *change) next(e *Event, of *subtrees) bool {
 			if d.before != nil {
 				e.Cause = CauseResync
 			}
-			e.TTL = d.after.state.deadlines.remaining(r)
+			e.TTL = d.after.deadlines.remaining(r)
 			return true
 		}
 	}

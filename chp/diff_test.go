@@ -76,7 +76,7 @@ func TestChangeAgainstModel(t *testing.T) {
 			return m
 		}
 		before, after := randomStore(t, random, 3), randomStore(t, random, 3)
-		beforeView, afterView := newStateView(before, 10), newStateView(after, 20)
+		beforeView, afterView := newStateView(&before.Map, before.deadlines, 10), newStateView(&after.Map, after.deadlines, 20)
 		want, middle := within(after), within(before)
 		// The new state moves on before the watch looks.
 		for i := range 200 {
@@ -98,7 +98,7 @@ func TestChangeReleasesItsCuts(t *testing.T) {
 	before, after := newReplica(store.Options{}, nil), newReplica(store.Options{}, nil)
 	applyTo(t, &before.Map, pub{"a", 1, "x"}, pub{"b", 2, "y"})
 	applyTo(t, &after.Map, pub{"a", 1, "z"})
-	b, a := newStateView(before, 2), newStateView(after, 1)
+	b, a := newStateView(&before.Map, before.deadlines, 2), newStateView(&after.Map, after.deadlines, 1)
 	d := &change{before: b.retain(), after: a.retain()}
 	b.release()
 	a.release()
@@ -118,7 +118,7 @@ func TestChangeAllocatesNothingPerEvent(t *testing.T) {
 	}
 	all := newSubtrees(nil)
 	empty := newReplica(store.Options{}, nil)
-	d := &change{before: newStateView(empty, 0), after: newStateView(s, 1000)}
+	d := &change{before: newStateView(&empty.Map, empty.deadlines, 0), after: newStateView(&s.Map, s.deadlines, 1000)}
 	d.open()
 	var e Event
 	if n := testing.AllocsPerRun(500, func() {

@@ -1,11 +1,53 @@
 // Package chp implements the Clustered Hashmap Protocol (RFC 12/CHP): one key-value map
 // that a server shares with any number of clients.
 //
-// A [Server] owns the map. It accepts updates from clients, gives each a sequence
-// number, publishes it to all clients, and sends snapshots to clients that join. A
-// [Client] holds a replica of the map, or of parts of it. It reads without a lock,
-// writes through the server, and reports changes with [Client.Watch]. A [Map] is the
+// A [Server] owns the map. It accepts updates, gives each a sequence number, publishes
+// it to all clients, and sends snapshots to clients that join. A [Client] holds a
+// replica of the map, or of parts of it, and writes through the server. A [Map] is the
 // storage of both, without a network.
+//
+// # A server in a program
+//
+// A program can hold the map itself. This server listens on the ports 5556 to 5558 of the
+// loopback interface:
+//
+//	s, err := chp.NewServer(chp.ServerOptions{Port: 5556})
+//	if err != nil {
+//		return err
+//	}
+//	go s.Serve(ctx) // its error says why it ended
+//	err = s.Set(ctx, "/config/colour", []byte("red"))
+//
+// and other programs follow it:
+//
+//	c, err := chp.NewClient(chp.ClientOptions{Servers: []string{"tcp://localhost:5556"}})
+//	if err != nil {
+//		return err
+//	}
+//	defer c.Close()
+//	if err := c.WaitActive(ctx); err != nil {
+//		return err
+//	}
+//	colour, ok := c.Get("/config/colour")
+//
+// Besides tcp, servers and clients of one machine can use ipc, and those of one process
+// inproc: see [ServerOptions.Endpoints].
+//
+// # The same methods on both
+//
+// Server and Client have these methods, with the same meaning:
+//
+//   - Get, Lookup, Range, All, Prefix and Sorted read the map or the replica, without the
+//     network. Get takes no lock.
+//   - Set, Delete and Apply make updates, and wait only while there is no room for more.
+//   - SetSync and DeleteSync make an update and wait until it is published (on a client:
+//     until the replica has it). Flush waits for all updates that were made before.
+//   - Watch reports the present keys and then every change, in order. Event.Cause tells a
+//     deletion from the end of a time to live: CauseDeleted, CauseExpired.
+//
+// A method of a client goes through its server, and waits until it follows one. A method
+// of a server takes effect in its own process, by the same rules as an update of a
+// client; on a server of a pair that is not the active one, updates fail with ErrStandby.
 //
 // Servers and clients interoperate with those of the ZeroMQ Guide's Clone pattern,
 // model 6. A peer of this package announces itself by the property X-CHP in its
@@ -19,14 +61,34 @@
 // in seconds. A subtree is "" (the whole map), or segments between slashes, such as
 // "/a/b/".
 //
+// # Reading, writing and watching
+//
+// [Client.Get] returns a value. [Client.Lookup] also returns its sequence and its time to
+// live, and tells an absent key from one that the client does not replicate. [Client.All],
+// [Client.Prefix] and [Client.Sorted] are iterators over a consistent state.
+//
+// [Client.Set], [Client.Delete], and [Client.Apply] for a [Batch] of many updates, return
+// when the updates are queued. [Client.SetSync] and [Client.Flush] wait until they were
+// applied. [Client.KeepAlive] keeps a key in the map for as long as the program lives.
+//
+// [Client.Watch] reports every change. A [View] has a subtree as Go values, decoded once for
+// each change, and calls back. Both work with a server in the same process, too.
+// [Client.WaitActive] waits for a server, and says why there is none.
+//
 // # Consistency
 //
 // All clients apply updates in the server's order. A client's state is always the
 // server's state at one sequence, never a mix of two. When a client may have missed an
 // update, because its connection broke or the server disconnected it for being too
-// slow, it fetches a new snapshot and replaces its state atomically. [Client.Set] can
-// lose an update when the connection breaks. [Client.SetSync] and [Client.Flush] report
-// the outcome; an update that they have reported is never sent again.
+// slow, it fetches a new snapshot and replaces its state atomically.
+//
+// When the connection breaks, the client sends the updates of [Client.Set] again that
+// the server may not have applied, and the server applies each once. An update that was
+// sent can be lost on the way only if the client then follows a server of another
+// implementation, one with another map (for example restarted without its data), or one
+// that has forgotten this client's progress after updates of 65,536 others.
+// [Client.SetSync] and [Client.Flush] report the outcome; an update that they have
+// reported is never sent again.
 //
 // Servers of other implementations guarantee less. RFC 12 allows them to drop updates,
 // as libzmq does for a slow subscriber, and does not require consecutive sequences. A

@@ -285,7 +285,7 @@ func (s *seenUpdates) published(wire []byte, spans []sockets.Span) {
 // server these are none, and updates of other implementations are kept. mu must be
 // held.
 func (e *early) filter(b *sockets.Batch, passive bool) []sockets.Span {
-	ours := b.Peer().Property(propertyClient) != ""
+	ours := announces(b.Peer(), propertyClient)
 	switch {
 	case passive:
 		if !ours {

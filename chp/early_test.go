@@ -252,7 +252,7 @@ func newTwoCopies(t *testing.T, servers ...pairServer) *twoCopies {
 	c := &twoCopies{t: t}
 	for i, s := range servers {
 		var err error
-		c.pubs[i], err = sockets.NewPub(sockets.Options{FullPolicy: sockets.Block, WaitSubscriber: true, Linger: -1})
+		c.pubs[i], err = sockets.NewPub(sockets.Options{FullPolicy: sockets.PolicyBlock, WaitSubscriber: true, Linger: sockets.LingerNone})
 		must(t, err)
 		t.Cleanup(func() { c.pubs[i].Close() })
 		must(t, c.pubs[i].Connect(s.Endpoints().Collector))
@@ -374,7 +374,7 @@ func TestPairPassiveIsSilent(t *testing.T) {
 	at, passive := newPlainClient(t, primary.Server), newPlainClient(t, backup.Server)
 	left := make(chan struct{}, 1)
 	sub, err := sockets.NewSub(sockets.Options{Monitor: func(e sockets.Event) {
-		if e.Kind == sockets.Disconnected {
+		if e.Kind == sockets.EventDisconnected {
 			signal(left)
 		}
 	}})

@@ -1,56 +1,181 @@
 package chp
 
 import (
+	"bytes"
+	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
 )
 
-// Entry is a key of a map with its value and time to live.
+// Entry is a key of a map with its value.
 type Entry struct {
 	Key   []byte
 	Value []byte
 
-	// TTL is the remaining time to live, or 0 if the key does not expire. For a key of
-	// a [Client], see [Client.GetTTL].
+	// Sequence is the sequence of the key's last update.
+	Sequence int64
+
+	// TTL is the remaining time to live, or 0 if the key does not expire. An expired key
+	// has 1ns until its deletion is applied.
+	//
+	// A client measures from the arrival of the update, or of the snapshot, with its own
+	// monotonic clock, so its TTL is too high by the time that the message was in
+	// transit. Servers of other implementations do not put the remaining time into
+	// snapshots: keys that were set before the client joined have no TTL at the client,
+	// and disappear when the server deletes them.
 	TTL time.Duration
 }
 
-// GetTTL returns the remaining time to live of a key, or 0 if it does not expire, and
-// whether the key exists. An expired key has 1ns until the server's deletion arrives.
-//
-// The client measures from the arrival of the update, or of the snapshot, with its own
-// monotonic clock, so the result is too high by the time that the message was in
-// transit. Servers of other implementations do not put the remaining time into
-// snapshots: keys that were set before the client joined have no time to live here, and
-// disappear when the server deletes them.
-func (c *Client) GetTTL(key string) (ttl time.Duration, ok bool) {
-	state := c.state.Load()
-	if state == nil {
-		return 0, false
+// Presence is what a client knows about a key: see [Client.Lookup].
+type Presence uint8
+
+// What a client knows about a key.
+const (
+	// PresenceFound: the key is in the replica.
+	PresenceFound Presence = iota + 1
+	// PresenceAbsent: the key is in the client's subtrees, and not in the map.
+	PresenceAbsent
+	// PresenceOutside: the key is outside of ClientOptions.Subtrees, so the client does
+	// not know whether it is in the map.
+	PresenceOutside
+	// PresenceUnsynced: the client has not yet received its first snapshot, so it does
+	// not know whether the key is in the map.
+	PresenceUnsynced
+)
+
+// String returns found, absent, outside or unsynced.
+func (p Presence) String() string {
+	switch p {
+	case PresenceFound:
+		return "found"
+	case PresenceAbsent:
+		return "absent"
+	case PresenceOutside:
+		return "outside"
+	case PresenceUnsynced:
+		return "unsynced"
 	}
-	ok = state.View(bytesOf(key), func(r kvmsg.Record) { ttl = state.deadlines.remaining(r) })
-	return ttl, ok
+	return fmt.Sprintf("Presence(%d)", uint8(p))
 }
 
-// Entries returns an iterator over all keys with their values and times to live, in no
-// particular order. It iterates over a consistent view, of the moment at which the
-// iteration begins. The slices of an Entry are valid only until the next one; the
-// caller must not change them.
-func (c *Client) Entries() iter.Seq[Entry] {
+// Lookup returns a copy of a key's entry with PresenceFound. If there is no entry to
+// return, the presence says why. [Client.Get] is faster, but does not tell these cases
+// apart.
+//
+// Like Get, Lookup reads the replica, which keeps its last state while the client is not
+// ACTIVE (see [Client.State]).
+func (c *Client) Lookup(key string) (Entry, Presence) {
+	if !c.subtrees.contains(bytesOf(key)) {
+		return Entry{}, PresenceOutside
+	}
+	state := c.state.Load()
+	if state == nil {
+		return Entry{}, PresenceUnsynced
+	}
+	var e Entry
+	if !state.View(bytesOf(key), func(r kvmsg.Record) { e = copyEntry(r, state.deadlines) }) {
+		return Entry{}, PresenceAbsent
+	}
+	return e, PresenceFound
+}
+
+// Range calls f for every key, in no particular order, until f returns false. It is
+// [Client.All] for keys and values alone.
+func (c *Client) Range(f func(key, value []byte) bool) {
+	now, _ := c.cut()
+	if now == nil {
+		return
+	}
+	defer now.Release()
+	now.Records(func(r kvmsg.Record) bool { return f(r.Key(), r.Value()) })
+}
+
+// All returns an iterator over all entries, in no particular order. It iterates over the
+// state at the moment when the loop begins: updates that are applied meanwhile do not
+// show, and do not wait for the loop. Overwritten values keep their memory until the
+// loop ends.
+//
+// Key and Value are lent for the body of the loop: they are valid until it ends, and must
+// not be changed. The body may call all methods of the client.
+func (c *Client) All() iter.Seq[Entry] { return c.Prefix("") }
+
+// Prefix is like All for the keys that begin with a prefix, which need not be a subtree.
+// It reads all keys of the replica.
+func (c *Client) Prefix(prefix string) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
-		c.mu.Lock()
-		state := c.state.Load()
-		if state == nil {
-			c.mu.Unlock()
+		if now, d := c.cut(); now != nil {
+			defer now.Release()
+			eachEntry(now, d, prefix, yield)
+		}
+	}
+}
+
+// Sorted is like Prefix in the order of the keys, byte by byte. Before the first entry it
+// reads all keys of the replica and sorts those with the prefix, which takes 24 bytes of
+// memory for each of them until the loop ends. It does not copy keys or values.
+func (c *Client) Sorted(prefix string) iter.Seq[Entry] {
+	return func(yield func(Entry) bool) {
+		if now, d := c.cut(); now != nil {
+			defer now.Release()
+			eachSorted(now, d, prefix, yield)
+		}
+	}
+}
+
+// cut returns the present state, which the caller must release, or nil if there is none.
+func (c *Client) cut() (*store.Cut, *deadlines) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := c.state.Load()
+	if state == nil {
+		return nil, nil
+	}
+	return state.Cut(), state.deadlines
+}
+
+// eachEntry calls f for the entries of a cut whose keys begin with prefix, until f returns
+// false. The entries refer to the cut's memory.
+func eachEntry(now *store.Cut, d *deadlines, prefix string, f func(Entry) bool) {
+	now.Records(func(r kvmsg.Record) bool {
+		return !hasPrefix(r.Key(), prefix) || f(entryOf(r, d))
+	})
+}
+
+// eachSorted is eachEntry in the order of the keys.
+func eachSorted(now *store.Cut, d *deadlines, prefix string, f func(Entry) bool) {
+	var found []kvmsg.Record
+	now.Records(func(r kvmsg.Record) bool {
+		if hasPrefix(r.Key(), prefix) {
+			found = append(found, r)
+		}
+		return true
+	})
+	slices.SortFunc(found, func(a, b kvmsg.Record) int { return bytes.Compare(a.Key(), b.Key()) })
+	for _, r := range found {
+		if !f(entryOf(r, d)) {
 			return
 		}
-		now := state.Cut()
-		c.mu.Unlock()
-		defer now.Release()
-		now.Records(func(r kvmsg.Record) bool {
-			return yield(Entry{Key: r.Key(), Value: r.Value(), TTL: state.deadlines.remaining(r)})
-		})
 	}
+}
+
+func hasPrefix(key []byte, prefix string) bool {
+	return len(key) >= len(prefix) && string(key[:len(prefix)]) == prefix
+}
+
+// entryOf returns the entry of a record, with the bytes of the record.
+func entryOf(r kvmsg.Record, d *deadlines) Entry {
+	return Entry{Key: r.Key(), Value: r.Value(), Sequence: r.Seq(), TTL: d.remaining(r)}
+}
+
+// copyEntry returns the entry of a record, with a copy of its bytes.
+func copyEntry(r kvmsg.Record, d *deadlines) Entry {
+	e := entryOf(r, d)
+	both := slices.Concat(e.Key, e.Value) // one allocation
+	n := len(e.Key)
+	e.Key, e.Value = both[:n:n], both[n:]
+	return e
 }

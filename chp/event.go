@@ -16,7 +16,7 @@ type Op uint8
 const (
 	// OpSet: the key now has the value.
 	OpSet Op = iota + 1
-	// OpDelete: the key is gone.
+	// OpDelete: the key is gone. Event.Cause says whether it was deleted or expired.
 	OpDelete
 	// OpSynced: the events so far are a complete, consistent state; changes follow. It
 	// occurs once in a watch and has no key.
@@ -91,7 +91,8 @@ func causeOfDeletion(uuid, props []byte) Cause {
 }
 
 // Event is one change that a [Watch] reports. Its slices point into the client's log
-// and are valid until the next call on the watch; the caller must not change them.
+// and are valid until the next call on the watch; the caller must not change them. To keep
+// an event, use Clone.
 type Event struct {
 	Op    Op
 	Cause Cause // 0 for OpSynced
@@ -106,10 +107,24 @@ type Event struct {
 	Properties []byte // of the update, lines "name=value" or none
 
 	// TTL of an OpSet is the remaining time to live when the event is fetched, or 0 if
-	// the key does not expire, as with [Client.GetTTL]. If a later update of the key
+	// the key does not expire (see [Entry]). If a later update of the key
 	// was applied in the meantime, it is the time to live that this update was given. A
 	// ttl in Properties is the time to live when the update or snapshot arrived.
 	TTL time.Duration
+}
+
+// Clone returns a copy of the event with memory of its own, which stays valid. It costs
+// one allocation.
+func (e Event) Clone() Event {
+	b := make([]byte, 0, len(e.Key)+len(e.Value)+len(e.UUID)+len(e.Properties))
+	for _, p := range []*[]byte{&e.Key, &e.Value, &e.UUID, &e.Properties} {
+		if *p != nil {
+			start := len(b)
+			b = append(b, *p...)
+			*p = b[start:len(b):len(b)]
+		}
+	}
+	return e
 }
 
 // readEvent decodes the record at the start of b into e, in one pass, and returns its

@@ -57,9 +57,7 @@ func (c *Client) run() {
 // the server that is tried next.
 func (c *Client) failed(s *session, err error, next int) {
 	c.complain(s, err, next)
-	if !errors.Is(err, errOvertaken) {
-		c.status.fail(s.server.name, err)
-	}
+	c.status.fail(s.index, err, errors.Is(err, errOvertaken))
 	var unfit *CollectorError
 	if errors.As(err, &unfit) {
 		c.writer.fail(err)
@@ -146,6 +144,7 @@ func (a *attempts) start() {
 	}
 	a.started++
 	c.attempts.Add(1)
+	c.status.began(s.index)
 	a.next = (a.next + 1) % len(c.servers)
 	a.running = append(a.running, s)
 	go func() {
@@ -200,7 +199,7 @@ func (c *Client) successor(index int, active bool, err error) int {
 		c.gaps.Add(1)
 		return index
 	}
-	if active && errors.Is(err, errDisconnected) || errors.Is(err, errDeletions) {
+	if active && errors.Is(err, ErrDisconnected) || errors.Is(err, errDeletions) {
 		return index
 	}
 	return (index + 1) % len(c.servers)

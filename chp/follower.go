@@ -102,9 +102,9 @@ func (f *follower) follow(ctx, serving context.Context) error {
 	var err error
 	f.dealer, err = sockets.NewDealer(sockets.Options{
 		Security: s.pair.security(), Metadata: map[string]string{propertyCHP: announcement, propertyPeer: peerVersion},
-		ReconnectInterval: -1, ConnectTimeout: max(timeout, time.Second), HandshakeTimeout: max(timeout, time.Second),
+		ReconnectInterval: sockets.ReconnectNever, ConnectTimeout: max(timeout, time.Second), HandshakeTimeout: max(timeout, time.Second),
 		HeartbeatInterval: max(timeout/2, 10*time.Millisecond), HeartbeatTimeout: max(timeout, 50*time.Millisecond),
-		RecvHWM: -1, RecvHWMBytes: followWindow, Linger: byeTime,
+		RecvHWM: sockets.Unlimited, RecvHWMBytes: followWindow, Linger: byeTime,
 		Prepare: f.prepare, Monitor: f.watch,
 	})
 	if err != nil {
@@ -147,10 +147,10 @@ const followWindow = 4 << 20
 
 func (f *follower) watch(e sockets.Event) {
 	switch e.Kind {
-	case sockets.HandshakeFailed, sockets.Disconnected, sockets.ConnectFailed:
+	case sockets.EventHandshakeFailed, sockets.EventDisconnected, sockets.EventConnectFailed:
 		err := e.Err
 		if err == nil {
-			err = errDisconnected
+			err = ErrDisconnected
 		}
 		f.fail(fmt.Errorf("chp: lost the connection to the active server: %w", err))
 	}
@@ -353,6 +353,7 @@ func (q *sequencer) followed(h batchHead, wire []byte, spans []sockets.Span) err
 	}
 	q.pieces = q.store.Apply(wire, spans, 0, q.pieces[:0])
 	q.last.Store(h.last())
+	q.watches.push(h.last(), q.pieces)
 	q.published.Store(h.last())
 	if q.disk.on() {
 		q.disk.append(h, q.pieces)
@@ -385,6 +386,7 @@ func (s *Server) install(ctx context.Context, b *base) error {
 		q.disk.grown.Store(0)
 	}
 	q.mu.Lock()
+	q.watches.restart(q.store, b.store, &q.deadlines, newest.last)
 	q.store, q.wheel = b.store, b.wheel
 	q.current.Store(b.store)
 	q.deadlines.replace(b.deadlines)
@@ -437,12 +439,12 @@ func (s *Server) diverged(newest reign, after int64) {
 	q := &s.sequencer
 	c := q.cut()
 	defer c.Release()
-	lost := Divergence{Epoch: epochOf(newest.id), After: after, Last: newest.last, Entries: func(yield func(Entry, int64) bool) {
+	lost := Divergence{Epoch: epochOf(newest.id), After: after, Last: newest.last, Entries: func(yield func(Entry) bool) {
 		c.Records(func(r kvmsg.Record) bool {
 			if r.Seq() <= after {
 				return true
 			}
-			return yield(Entry{Key: r.Key(), Value: r.Value(), TTL: q.deadlines.remaining(r)}, r.Seq())
+			return yield(entryOf(r, &q.deadlines))
 		})
 	}}
 	s.log.Warn("discarded updates that only this server has", "epoch", lost.Epoch, "after", lost.After, "last", lost.Last)

@@ -108,8 +108,7 @@ func (q *sequencer) commit() {
 		if !q.commits.has(b) {
 			break
 		}
-		q.publish(b.pieces, b.spans)
-		q.published.Store(b.last)
+		q.publish(b.last, b.pieces, b.spans)
 		q.held.drop()
 		some = true
 	}

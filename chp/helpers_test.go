@@ -71,13 +71,13 @@ func newPlainClient(t testing.TB, s *Server, topics ...string) *plainClient {
 	t.Helper()
 	c := &plainClient{t: t, ctx: testContext(t)}
 	var err error
-	c.dealer, err = sockets.NewDealer(sockets.Options{Linger: -1})
+	c.dealer, err = sockets.NewDealer(sockets.Options{Linger: sockets.LingerNone})
 	must(t, err)
 	t.Cleanup(func() { c.dealer.Close() })
 	c.sub, err = sockets.NewSub(sockets.Options{RecvHWM: -1})
 	must(t, err)
 	t.Cleanup(func() { c.sub.Close() })
-	c.pub, err = sockets.NewPub(sockets.Options{FullPolicy: sockets.Block, WaitSubscriber: true, Linger: 30 * time.Second})
+	c.pub, err = sockets.NewPub(sockets.Options{FullPolicy: sockets.PolicyBlock, WaitSubscriber: true, Linger: 30 * time.Second})
 	must(t, err)
 	t.Cleanup(func() { c.pub.Close() })
 	e := s.Endpoints()

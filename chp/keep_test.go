@@ -172,9 +172,9 @@ func TestH8_Preload(t *testing.T) {
 	if got, want := have(c), map[string]string{"/a": "1", "/b": "3"}; !maps.Equal(got, want) {
 		t.Errorf("the client has %v, want %v", got, want)
 	}
-	ttl, _ := c.GetTTL("/a")
+	ttl, _ := timeLeft(c, "/a")
 	wantLeft(t, "/a", ttl, time.Hour)
-	if ttl, _ := c.GetTTL("/b"); ttl != 0 {
+	if ttl, _ := timeLeft(c, "/b"); ttl != 0 {
 		t.Errorf("/b has %v left, want no limit", ttl)
 	}
 	if _, err := c.SetSync(ctx, "/a", []byte("2")); err != nil {

@@ -105,7 +105,10 @@ var (
 	errFollower  = errors.New("chp: unexpected message of the passive server")
 )
 
-func (f *following) address() string { return f.peer.Property("Peer-Address") }
+func (f *following) address() string {
+	address, _ := f.peer.Property("Peer-Address")
+	return address
+}
 
 // run sends the tail from the follower's position on, or the whole map first, until the
 // context or the connection ends.
@@ -274,7 +277,7 @@ func (q *sequencer) resume(r followRequest) (position uint64, ok bool) {
 }
 
 // hears handles a message of the other server: FOLLOW, HAVE or BYE.
-func (s *Server) hears(ctx context.Context, peer *sockets.Peer, m zmtp.Message) {
+func (s *Server) hears(ctx context.Context, peer *sockets.Peer, m zmtp.WireMessage) {
 	if m.Len() != 2 || s.pair == nil {
 		return
 	}

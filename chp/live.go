@@ -1,6 +1,10 @@
 package chp
 
 import (
+	"context"
+	"strings"
+	"sync"
+
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
 )
@@ -10,6 +14,7 @@ func (s *session) apply() error {
 	c := s.client
 	c.install(s)
 	defer c.uninstall(s)
+	defer s.hearInproc()()
 	s.watchdog.expect(earSubscriber, c.silence())
 	for {
 		if s.stream.missing != nil {
@@ -49,6 +54,27 @@ func (s *session) apply() error {
 	}
 }
 
+// hearInproc receives what comes over the snapshot connection after the snapshot, such
+// as refusals, until the function that it returns is called. Only an inproc connection
+// needs that: it has no reader, so Prepare runs in the goroutine that receives.
+func (s *session) hearInproc() (stop func()) {
+	if s.unneeded.Load() || !strings.HasPrefix(s.server.snapshot, schemeInproc) {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	var hearing sync.WaitGroup
+	hearing.Go(func() {
+		var b sockets.Batch
+		defer b.Release()
+		for s.dealer.RecvBatch(ctx, &b) == nil {
+		}
+	})
+	return func() {
+		cancel()
+		hearing.Wait()
+	}
+}
+
 // tidy lets the store free memory that it no longer needs. Work that remains after a
 // few portions waits for the next HUGZ, so that it does not delay updates.
 func (c *Client) tidy(s *session) {
@@ -82,10 +108,10 @@ func (c *Client) install(s *session) {
 	c.sequence.Store(s.stream.sequence())
 	c.kept.Store(int64(s.kept))
 	if len(c.watches) > 0 {
-		after := newStateView(s.replica, s.stream.sequence())
+		after := newStateView(&s.replica.Map, s.deadlines, s.stream.sequence())
 		var before *stateView
 		if old != nil {
-			before = newStateView(old, 0)
+			before = newStateView(&old.Map, old.deadlines, 0)
 		}
 		for _, w := range c.watches {
 			w.restart(before, after)

@@ -33,7 +33,7 @@ func (l *lockedLog) logger() *slog.Logger { return slog.New(slog.NewTextHandler(
 // package.
 func announcedDealer(t *testing.T, s *Server) *sockets.Dealer {
 	t.Helper()
-	d, err := sockets.NewDealer(sockets.Options{Linger: -1, Metadata: map[string]string{propertyCHP: announcement}})
+	d, err := sockets.NewDealer(sockets.Options{Linger: sockets.LingerNone, Metadata: map[string]string{propertyCHP: announcement}})
 	must(t, err)
 	t.Cleanup(func() { d.Close() })
 	must(t, d.Connect(s.Endpoints().Snapshot))

@@ -66,22 +66,23 @@ func (m *members) init() {
 
 // identify returns the identity and generation that a peer announced.
 func identify(p *sockets.Peer) (id string, generation uint64, ok bool) {
-	if id = p.Property(propertyClient); len(id) != clientIDSize {
+	if id, _ = p.Property(propertyClient); len(id) != clientIDSize {
 		return "", 0, false
 	}
-	generation, err := strconv.ParseUint(p.Property(propertyGeneration), 10, 64)
+	text, _ := p.Property(propertyGeneration)
+	generation, err := strconv.ParseUint(text, 10, 64)
 	return id, generation, err == nil
 }
 
 // watch handles a monitor event of one of the server's ports.
 func (m *members) watch(e sockets.Event, port string) {
-	if e.Kind != sockets.HandshakeSucceeded && e.Kind != sockets.Disconnected {
+	if e.Kind != sockets.EventHandshakeSucceeded && e.Kind != sockets.EventDisconnected {
 		return
 	}
 	id, generation, ok := identify(e.Peer)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e.Kind == sockets.Disconnected {
+	if e.Kind == sockets.EventDisconnected {
 		delete(m.connected, e.Peer)
 	} else {
 		m.connected[e.Peer] = true
@@ -91,7 +92,7 @@ func (m *members) watch(e sockets.Event, port string) {
 	}
 	collector := port == "collector"
 	switch {
-	case e.Kind == sockets.Disconnected:
+	case e.Kind == sockets.EventDisconnected:
 		if collector {
 			delete(m.peers, e.Peer)
 		}
@@ -160,8 +161,10 @@ func (m *members) removeConnection(id string, generation uint64, peer *sockets.P
 // senderOf returns what a peer announced about its updates. who is its client.
 func senderOf(p *sockets.Peer, who *member) sender {
 	s := sender{member: who}
-	if every, err := strconv.ParseUint(p.Property(propertyOrder), 10, 31); err == nil {
-		if _, err := hex.Decode(s.id[:], []byte(p.Property(propertyClient))); err == nil {
+	text, _ := p.Property(propertyOrder)
+	if every, err := strconv.ParseUint(text, 10, 31); err == nil {
+		id, _ := p.Property(propertyClient)
+		if _, err := hex.Decode(s.id[:], []byte(id)); err == nil {
 			s.numbered, s.every = true, int(every)
 		}
 	}
@@ -231,7 +234,7 @@ func (m *members) disconnectAll(reason error) {
 	all := slices.Collect(maps.Keys(m.connected))
 	m.mu.Unlock()
 	for _, p := range all {
-		if p.Property(propertyCHP) == "" || p.Property(propertyClient) != "" {
+		if !announces(p, propertyCHP) || announces(p, propertyClient) {
 			p.Disconnect(reason)
 		}
 	}

@@ -17,7 +17,7 @@ func TestH19_FormerConnectionOfTheSameSession(t *testing.T) {
 	connect := func() *sockets.Pub {
 		p, err := sockets.NewPub(sockets.Options{
 			Metadata:   map[string]string{propertyClient: id, propertyGeneration: "1"},
-			FullPolicy: sockets.Block, WaitSubscriber: true, Linger: time.Second,
+			FullPolicy: sockets.PolicyBlock, WaitSubscriber: true, Linger: time.Second,
 		})
 		must(t, err)
 		t.Cleanup(func() { p.Close() })

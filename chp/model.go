@@ -36,12 +36,33 @@ import (
 // programs of models 1 to 4 keep such a key with an empty value, but never send one.
 type Model int
 
-// fullModel is the model that is RFC 12.
-const fullModel Model = 6
+// The models of the guide. ModelSix is the full protocol.
+const (
+	ModelOne Model = iota + 1
+	ModelTwo
+	ModelThree
+	ModelFour
+	ModelFive
+	ModelSix
+)
 
-// ErrModel is returned if the Clone model does not support an operation, or if a server
-// has another model than the client.
+// ErrModel is returned if the Clone model does not support an operation, or, as a
+// [*ModelError], if a server has another model than the client.
 var ErrModel = errors.New("chp: not possible in this Clone model")
+
+// ModelError reports that a server has another Clone model than the client. Set
+// ClientOptions.Model to the server's.
+type ModelError struct {
+	Server Model // 1 to 6
+	Client Model // 1 to 6
+}
+
+func (e *ModelError) Error() string {
+	return fmt.Sprintf("chp: the server is of Clone model %d, the client of model %d", e.Server, e.Client)
+}
+
+// Unwrap returns ErrModel.
+func (e *ModelError) Unwrap() error { return ErrModel }
 
 var (
 	errModelDeletes    = fmt.Errorf("%w: models 1 to 4 have no deletions", ErrModel)
@@ -60,34 +81,34 @@ type dialect struct {
 }
 
 func (m Model) dialect() dialect {
-	m = cmp.Or(m, fullModel)
+	m = cmp.Or(m, ModelSix)
 	return dialect{full: m == 6, three: m < 5, subtrees: m > 3, collector: m > 2, snapshots: m > 1}
 }
 
 func (m Model) check() error {
-	if m < 0 || m > fullModel {
+	if m < 0 || m > ModelSix {
 		return &OptionError{"Model", fmt.Sprintf("is %d; Clone has models 1 to 6", int(m))}
 	}
 	return nil
 }
 
-// meets returns an error if a server of this package has a model with other sockets or
-// frames. server is one of its connections. confirms reports whether the server is of
-// this package and so confirms subscriptions.
-func (d dialect) meets(server *sockets.Peer) (confirms bool, err error) {
-	model := fullModel
-	if text := server.Property(propertyModel); text != "" {
+// meets returns a *ModelError if a server of this package has a model with other sockets
+// or frames than m, the client's. server is one of its connections. confirms reports
+// whether the server is of this package and so confirms subscriptions.
+func (m Model) meets(server *sockets.Peer) (confirms bool, err error) {
+	model := ModelSix
+	if text, ok := server.Property(propertyModel); ok {
 		n, err := strconv.ParseUint(text, 10, 8)
 		if err != nil {
 			return false, nil
 		}
 		model = Model(n)
-	} else if server.Property(propertyCHP) == "" {
+	} else if !announces(server, propertyCHP) {
 		return false, nil
 	}
-	other := model.dialect()
-	if other.collector = d.collector; other != d {
-		return true, fmt.Errorf("%w: the server is of model %d", ErrModel, model)
+	mine, other := m.dialect(), model.dialect()
+	if other.collector = mine.collector; other != mine {
+		return true, &ModelError{Server: model, Client: cmp.Or(m, ModelSix)}
 	}
 	return true, nil
 }

@@ -75,7 +75,7 @@ func (d dialect) requests(s *subtrees) subtrees {
 type updateSocket interface {
 	Connect(endpoint string) error
 	SendWire(ctx context.Context, wire []byte, messages int, owner sockets.Owner) error
-	WaitSubscribers(ctx context.Context, topic []byte, n int) error
+	WaitSubscribers(ctx context.Context, topic string, n int) error
 	Close() error
 	CloseContext(ctx context.Context) error
 }
@@ -84,6 +84,7 @@ type updateSocket interface {
 func (s *session) newUpdateSocket(o sockets.Options) (updateSocket, error) {
 	d := s.client.dialect
 	if d.full {
+		o.FullPolicy = sockets.PolicyBlock
 		p, err := sockets.NewPub(o)
 		if err != nil {
 			return nil, err
@@ -106,7 +107,7 @@ type pushUplink struct{ *sockets.Push }
 
 // WaitSubscribers returns nil: a PULL receives everything, and nothing is sent before
 // it is connected.
-func (pushUplink) WaitSubscribers(context.Context, []byte, int) error { return nil }
+func (pushUplink) WaitSubscribers(context.Context, string, int) error { return nil }
 
 // threeUplink is an uplink that sends messages of three frames.
 type threeUplink struct {

@@ -19,7 +19,7 @@ import (
 // eachModel runs a test for each model and each style of the guide's programs.
 func eachModel(t *testing.T, test func(t *testing.T, m Model, guide func(role string, args ...string) *interop.Process, host string)) {
 	t.Parallel()
-	for m := Model(1); m < fullModel; m++ {
+	for m := Model(1); m < ModelSix; m++ {
 		for _, style := range cloneStyles {
 			if m < 5 && style != cloneStyles[0] {
 				continue // they differ in five frames only

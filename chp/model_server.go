@@ -85,7 +85,7 @@ func (d dialect) newCollector(o sockets.Options, refused *refusals) (collector, 
 
 // parseRequest parses a snapshot request. ours reports that the client is of this
 // package.
-func (d dialect) parseRequest(m zmtp.Message, ours bool) (want, error) {
+func (d dialect) parseRequest(m zmtp.WireMessage, ours bool) (want, error) {
 	if d.subtrees {
 		w, err := parseRequest(m, ours && d.full)
 		w.three = d.three

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,7 +120,7 @@ func TestModelOption(t *testing.T) {
 // all sizes, and a second server in place of the first.
 func TestModelsTogether(t *testing.T) {
 	t.Parallel()
-	for m := Model(1); m <= fullModel; m++ {
+	for m := Model(1); m <= ModelSix; m++ {
 		t.Run(fmt.Sprint(m), func(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)
@@ -157,7 +158,7 @@ func TestModelsTogether(t *testing.T) {
 // Requests of another model are refused and counted, and so are updates.
 func TestModelMismatch(t *testing.T) {
 	t.Parallel()
-	for m := Model(2); m < fullModel; m++ {
+	for m := Model(2); m < ModelSix; m++ {
 		t.Run(fmt.Sprint(m), func(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)
@@ -217,7 +218,8 @@ func TestModelOfServer(t *testing.T) {
 				must(t, c.WaitActive(testContext(t)))
 				return
 			}
-			if err := <-failed; !errors.Is(err, ErrModel) {
+			var model *ModelError
+			if err := <-failed; !errors.Is(err, ErrModel) || !errors.As(err, &model) || model.Server != cmp.Or(of.server, 6) || model.Client != cmp.Or(of.client, 6) {
 				t.Errorf("the client fails with %v", err)
 			}
 			ctx, cancel := context.WithTimeout(testContext(t), 50*time.Millisecond)

@@ -332,13 +332,13 @@ func appendSkips(dst []byte, skips []skip) []byte {
 
 // isApplied reports whether a message begins with the frames of APPLIED. A KVSYNC of a
 // key with that name has the same first frame; its second frame is shorter.
-func isApplied(m zmtp.Message) bool {
+func isApplied(m zmtp.WireMessage) bool {
 	const header = 2 + len(keyApplied)
 	return len(m) > header+2 && m[0] == kvmsg.FlagMore && int(m[1]) == len(keyApplied) && string(m[2:header]) == keyApplied &&
 		m[header] == kvmsg.FlagMore && m[header+1] == mapIDSize
 }
 
-func parseApplied(m zmtp.Message) (a *applied, ok bool) {
+func parseApplied(m zmtp.WireMessage) (a *applied, ok bool) {
 	if m.Len() != 5 {
 		return nil, false
 	}

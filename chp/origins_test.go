@@ -332,7 +332,7 @@ func TestAppliedMessage(t *testing.T) {
 		{mapID: [mapIDSize]byte{1, 2}, known: true, counter: 9, forgotten: 1 << 40},
 		{known: true, counter: maxOrder, skips: []skip{{1, 2, ReasonMapFull}, {5, 1<<64 - 1, skipSome}}},
 	} {
-		m := zmtp.Message(appendApplied(nil, &want))
+		m := zmtp.WireMessage(appendApplied(nil, &want))
 		got, ok := parseApplied(m)
 		if !ok || !isApplied(m) || got.mapID != want.mapID || got.known != want.known || got.counter != want.counter ||
 			got.forgotten != want.forgotten || !slices.Equal(got.skips, want.skips) {
@@ -351,7 +351,7 @@ func TestAppliedMessage(t *testing.T) {
 		}
 	}
 	// A key of that name is no such message.
-	if isApplied(zmtp.Message(kvmsg.AppendRecord(nil, key, 1, make([]byte, kvmsg.UUIDSize), nil, []byte("v")))) {
+	if isApplied(zmtp.WireMessage(kvmsg.AppendRecord(nil, key, 1, make([]byte, kvmsg.UUIDSize), nil, []byte("v")))) {
 		t.Error("a KVSYNC was taken for it")
 	}
 }
@@ -387,7 +387,7 @@ func TestOnlyNumberingClientsAreNumbered(t *testing.T) {
 	server := startServer(t, ServerOptions{})
 	c := newPlainClient(t, server)
 	send := func(metadata map[string]string, numbers ...uint64) {
-		p, err := sockets.NewPub(sockets.Options{Metadata: metadata, FullPolicy: sockets.Block, WaitSubscriber: true, Linger: hang})
+		p, err := sockets.NewPub(sockets.Options{Metadata: metadata, FullPolicy: sockets.PolicyBlock, WaitSubscriber: true, Linger: hang})
 		must(t, err)
 		must(t, p.Connect(server.Endpoints().Collector))
 		for _, n := range numbers {

@@ -71,7 +71,7 @@ func TestH5_BurstDoesNotDisconnectWhoReads(t *testing.T) {
 		sub, err := sockets.NewSub(sockets.Options{
 			RecvHWM: -1, RecvHWMBytes: 64 << 10, RecvBuffer: 64 << 10, ReconnectInterval: -1,
 			Monitor: func(e sockets.Event) {
-				if e.Kind == sockets.Disconnected {
+				if e.Kind == sockets.EventDisconnected {
 					lost.Store(true)
 				}
 			},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -147,7 +148,7 @@ func (p *pair) run(ctx context.Context) error {
 			if status.State == now && (now != binarystar.StateActive || status.Epoch == epoch) {
 				continue
 			}
-			s.log.Warn("state changed", "state", status.State.String(), "reason", status.Reason.String(), "epoch", status.Epoch)
+			s.log.Log(ctx, changeLevel(status.Reason), "state changed", "state", status.State.String(), "reason", status.Reason.String(), "epoch", status.Epoch)
 			now, epoch = status.State, status.Epoch
 		}
 		switch now {
@@ -229,9 +230,15 @@ func (p *pair) yield() {
 	q := &p.server.sequencer
 	was := p.active.Swap(false)
 	q.mu.Lock()
-	q.passive = true
+	if !q.passive {
+		q.passive = true
+		q.endTerm()
+	}
 	for !q.held.empty() {
-		q.held.drop() // never published
+		// Never published, but this server's map has it until it gets the active one's.
+		b := &q.held.batches[q.held.first]
+		q.watches.push(b.last, b.pieces)
+		q.held.drop()
 	}
 	q.commits.peer = false
 	q.halt(false)
@@ -305,7 +312,20 @@ func (p *pair) judge(look bool) {
 		return
 	}
 	q.alone()
-	s.log.Warn("publishing updates without the other server")
+	level := slog.LevelWarn
+	if f.bye {
+		level = slog.LevelInfo // it was stopped
+	}
+	s.log.Log(context.Background(), level, "publishing updates without the other server")
+}
+
+// changeLevel returns the level at which a change of state is logged. Failures of the
+// other server and of the connection to it are warnings.
+func changeLevel(r binarystar.Reason) slog.Level {
+	if r == binarystar.ReasonPeerSilent || r == binarystar.ReasonPeerNewer {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
 }
 
 // vote votes for this server if a client waits for it or has recently sent it a

@@ -109,7 +109,7 @@ func TestPairOldReignYields(t *testing.T) {
 	if key := <-reported; key != "/new" || len(reported) > 0 {
 		t.Errorf("%s and %d more keys are given up", key, len(reported))
 	}
-	// What is sent to the primary at its end need not come back.
+	// An update sent to the primary while it ends may be lost, so first wait for the backup.
 	eventually(t, "the client follows the backup", func() bool { return c.State() == StateActive && c.Server() == po.Pair.Peer })
 	set("/more")
 	if backup.Len() != 3 {

@@ -26,9 +26,9 @@ func dialFollower(t testing.TB, s pairServer, change ...func(*sockets.Options)) 
 	f := &wireFollower{t: t, gone: make(chan struct{})}
 	o := sockets.Options{
 		Metadata:          map[string]string{propertyCHP: announcement, propertyPeer: peerVersion},
-		ReconnectInterval: -1, Linger: -1,
+		ReconnectInterval: -1, Linger: sockets.LingerNone,
 		Monitor: func(e sockets.Event) {
-			if e.Kind == sockets.Disconnected {
+			if e.Kind == sockets.EventDisconnected {
 				close(f.gone)
 			}
 		},

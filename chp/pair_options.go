@@ -60,10 +60,10 @@ type Divergence struct {
 	After int64  // the last sequence that both servers have, 0 if they have nothing in common
 	Last  int64  // the last discarded sequence
 
-	// Entries yields the keys that these updates set and that still exist, with their
-	// sequences: for each key its last update. It does not yield deletions. Key and
-	// Value are valid during the call.
-	Entries iter.Seq2[Entry, int64]
+	// Entries yields the keys that these updates set and that still exist: for each key
+	// its last update. It does not yield deletions. Key and Value are lent for the body
+	// of the loop.
+	Entries iter.Seq[Entry]
 }
 
 // withDefaults returns the options with their defaults, and the errors of all invalid

@@ -3,7 +3,6 @@ package chp
 import (
 	"fmt"
 	"net"
-	"strconv"
 	"strings"
 )
 
@@ -13,9 +12,9 @@ import (
 func (o *ServerOptions) checkSelf() (errs []error) {
 	p := o.Pair
 	own := []string{p.State}
-	if o.Port > 0 {
-		for port := o.Port; port <= o.Port+2; port++ {
-			own = append(own, "tcp://"+net.JoinHostPort(o.Host, strconv.Itoa(port)))
+	for _, b := range o.sites() {
+		for n := 0; n < 3 && !b.open(); n++ {
+			own = append(own, b.at(n))
 		}
 	}
 	for _, f := range []struct{ name, value string }{{"Peer", p.Peer}, {"PeerState", p.PeerState}} {

@@ -162,7 +162,7 @@ func TestPairKeepsDeadlines(t *testing.T) {
 	if d := time.Since(set); d < ttl/2 {
 		t.Errorf("the key was gone after %v", d)
 	}
-	if left, ok := c.GetTTL("/long"); !ok || left > time.Hour || left < time.Hour-time.Minute {
+	if left, ok := timeLeft(c, "/long"); !ok || left > time.Hour || left < time.Hour-time.Minute {
 		t.Errorf("%v are left of an hour", left)
 	}
 }

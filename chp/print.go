@@ -30,3 +30,24 @@ func (s *Server) String() string {
 // Format prints the result of String for every verb: other fields of a server change
 // while it runs.
 func (s *Server) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
+
+// String returns the key of the lease.
+func (l *Lease) String() string { return fmt.Sprintf("chp.Lease(%q)", l.key) }
+
+// Format prints the result of String for every verb: other fields of a lease change
+// while it runs.
+func (l *Lease) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, l.String()) }
+
+// String returns the prefix of the view and its number of keys.
+func (v *View[T]) String() string { return fmt.Sprintf("chp.View(%q, keys: %d)", v.prefix, v.Len()) }
+
+// Format prints the result of String for every verb: other fields of a view change
+// while it runs.
+func (v *View[T]) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, v.String()) }
+
+// String returns the subtrees that the watch reports; "" is the whole map.
+func (w *Watch) String() string { return fmt.Sprintf("chp.Watch(%q)", w.subtrees.list) }
+
+// Format prints the result of String for every verb: other fields of a watch change
+// while it is in use.
+func (w *Watch) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, w.String()) }

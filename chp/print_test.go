@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -79,6 +80,39 @@ func TestH23_PrintingWhatRuns(t *testing.T) {
 		at := s.Endpoints().Snapshot
 		if text, want := fmt.Sprintf(verb, c), "chp.Client("+at+", ACTIVE with "+at+")"; text != want {
 			t.Errorf("%s prints %s, want %s", verb, text, want)
+		}
+	}
+}
+
+// A lease, a view and a watch print what they are, also while they run, and no value.
+func TestPrintingLeaseViewAndWatch(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	c := followServer(t, s.Endpoints().Snapshot)
+	lease, err := c.KeepAlive(ctx, "/flags/dark", []byte(`"hush"`), time.Minute)
+	must(t, err)
+	view, err := NewView(c, "/flags/", ViewOptions[string]{})
+	must(t, err)
+	defer view.Close()
+	must(t, view.WaitSynced(ctx))
+	w := openWatch(t, c, "/flags/", "/k")
+	nextEvent(t, w)
+	for i := range 20 {
+		lease.Update(fmt.Appendf(nil, `"hush %d"`, i))
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d"} {
+			for _, p := range []struct {
+				v    any
+				want string
+			}{
+				{lease, `chp.Lease("/flags/dark")`},
+				{view, `chp.View("/flags/", keys: 1)`},
+				{w, `chp.Watch(["/flags/" "/k"])`},
+			} {
+				if text := fmt.Sprintf(verb, p.v); text != p.want {
+					t.Fatalf("%s prints %s, want %s", verb, text, p.want)
+				}
+			}
 		}
 	}
 }

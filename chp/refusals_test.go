@@ -75,14 +75,14 @@ func TestTellerIsBounded(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{})
 	router, err := sockets.NewRouter(sockets.Options{SendHWM: -1, SendHWMBytes: 1 << 10, SendBuffer: 4 << 10, Monitor: func(e sockets.Event) {
-		if e.Kind == sockets.Disconnected {
+		if e.Kind == sockets.EventDisconnected {
 			close(gone)
 		}
 	}})
 	must(t, err)
 	must(t, router.Bind(testContext(t), "tcp://127.0.0.1:*"))
 	dealer, err := sockets.NewDealer(sockets.Options{
-		RecvHWM: 1, RecvHWMBytes: 1, RecvBuffer: 4 << 10, ReconnectInterval: -1, Linger: -1,
+		RecvHWM: 1, RecvHWMBytes: 1, RecvBuffer: 4 << 10, ReconnectInterval: -1, Linger: sockets.LingerNone,
 	})
 	must(t, err)
 	must(t, dealer.Connect(router.LastEndpoint()))

@@ -38,7 +38,7 @@ func (s *Server) runRequests(ctx context.Context) {
 	defer b.Release()
 	defer s.handovers.running.Wait()
 	for s.router.RecvBatch(ctx, &b) == nil {
-		other := s.pair != nil && b.Peer().Property(propertyPeer) != ""
+		other := s.pair != nil && announces(b.Peer(), propertyPeer)
 		for i := range b.Len() {
 			if other {
 				s.hears(ctx, b.Peer(), b.Message(i))
@@ -47,7 +47,7 @@ func (s *Server) runRequests(ctx context.Context) {
 			if s.answerQuestion(ctx, b.Peer(), b.Message(i)) {
 				continue
 			}
-			w, err := s.dialect.parseRequest(b.Message(i), b.Peer().Property(propertyCHP) != "")
+			w, err := s.dialect.parseRequest(b.Message(i), announces(b.Peer(), propertyCHP))
 			switch {
 			case err != nil:
 			case s.pair != nil && !s.pair.active.Load():
@@ -65,7 +65,7 @@ func (s *Server) runRequests(ctx context.Context) {
 
 // parseRequest parses an ICANHAZ. A client of this package may name a key instead of a
 // subtree.
-func parseRequest(m zmtp.Message, ours bool) (want, error) {
+func parseRequest(m zmtp.WireMessage, ours bool) (want, error) {
 	command, rest := m.Next()
 	if string(command) != "ICANHAZ?" || len(rest) == 0 {
 		return want{}, errRequest

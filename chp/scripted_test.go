@@ -39,7 +39,7 @@ const (
 func newScripted(t testing.TB, ours bool) *scripted {
 	t.Helper()
 	for host := loopback.Own(); ; {
-		probe, err := sockets.NewRouter(sockets.Options{Linger: -1})
+		probe, err := sockets.NewRouter(sockets.Options{Linger: sockets.LingerNone})
 		must(t, err)
 		must(t, probe.Bind(testContext(t), "tcp://"+host+":0"))
 		port := portOf(probe.LastEndpoint())
@@ -55,8 +55,8 @@ func scriptedAt(t testing.TB, ours bool, host string, port int) (*scripted, erro
 	t.Helper()
 	s := &scripted{t: t, ctx: testContext(t), host: host, port: port}
 	options := func(offset int) sockets.Options {
-		o := sockets.Options{Linger: -1, Monitor: func(e sockets.Event) {
-			if e.Kind == sockets.HandshakeSucceeded {
+		o := sockets.Options{Linger: sockets.LingerNone, Monitor: func(e sockets.Event) {
+			if e.Kind == sockets.EventHandshakeSucceeded {
 				s.mu.Lock()
 				s.peers = append(s.peers, fmt.Sprintf("%s at P+%d", e.Peer.SocketType(), offset))
 				s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *scripted) beat(seq int64) (stop func()) {
 // subscribed waits until n clients have subscribed to a topic.
 func (s *scripted) subscribed(topic string, n int) {
 	s.t.Helper()
-	must(s.t, s.pub.WaitSubscribers(s.ctx, []byte(topic), n))
+	must(s.t, s.pub.WaitSubscribers(s.ctx, topic, n))
 }
 
 func (s *scripted) kvpub(messages ...pub) {

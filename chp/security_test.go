@@ -102,8 +102,8 @@ func TestSecurityRefuses(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(testContext(t))
 			cancel()
-			if err := client.WaitActive(ctx); err == nil {
-				t.Error("the client got in")
+			if err := client.WaitActive(ctx); !errors.Is(err, c.want) {
+				t.Errorf("WaitActive returns %v", err)
 			}
 		})
 	}

@@ -37,6 +37,7 @@ type sequencer struct {
 	maxBytes  int64 // of the live records; 0 means no limit
 	refused   *refusals
 	unfit     []sockets.Span // scratch of fitting
+	own       []sockets.Span // scratch of acceptLocal
 
 	current atomic.Pointer[store.Map] // store, for readers
 
@@ -66,6 +67,11 @@ type sequencer struct {
 	held     held          // applied and not yet published
 	commits  commits       // what the held updates wait for
 	progress chan struct{} // closed when some were published; nil if no goroutine waits
+	terms    uint64        // how often the server has stopped being the active one
+	kept     int64         // the last published update of the term that ended last
+	lost     bool          // updates were not published when a term ended, and no Flush has reported it
+	closed   bool          // updates of this process are refused
+	watches  watchers      // of this process
 
 	base      int64     // sequence before the first update: last, while the map is new
 	deadlines deadlines // for snapshots; has its own lock
@@ -176,20 +182,21 @@ func (q *sequencer) apply(h batchHead, wire []byte, spans []sockets.Span) (first
 		q.commit()
 		return first
 	}
-	q.publish(q.pieces, spans)
-	q.published.Store(last)
+	q.publish(last, q.pieces, spans)
 	return first
 }
 
-// publish passes pieces of the log to the publisher. spans are their messages, in
-// order.
-func (q *sequencer) publish(pieces []store.Piece, spans []sockets.Span) {
+// publish passes pieces of the log to the publisher and to the watches of this process.
+// spans are their messages, in order, and last is the sequence of the last one.
+func (q *sequencer) publish(last int64, pieces []store.Piece, spans []sockets.Span) {
+	q.watches.push(last, pieces)
 	for _, p := range pieces {
 		// The publisher's policy is to disconnect, so this does not wait; it
 		// fails only once the publisher is closed.
 		_ = q.publisher.SendSpans(context.Background(), p.Wire(), spans[:p.Records], p.Segment)
 		spans = spans[p.Records:]
 	}
+	q.published.Store(last)
 }
 
 // schedule adds the updates that have a TTL to the timing wheel, and removes deleted

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -38,7 +36,7 @@ type Server struct {
 	collector collector       // P+2: KVSET
 	dialect   dialect
 	ready     chan struct{}
-	endpoints Endpoints
+	endpoints []Endpoints // of each element of sites; guarded by state
 
 	sequencer sequencer
 	refused   refusals
@@ -47,6 +45,10 @@ type Server struct {
 	handovers handovers
 	clients   atomic.Int64 // connections of the publisher
 	pair      *pair        // nil if the server is alone
+
+	local   local           // updates of this process
+	closing context.Context // ends when the server closes its sockets
+	end     func()          // ends closing
 
 	state  sync.Mutex
 	phase  phase
@@ -65,14 +67,7 @@ const (
 	phaseClosed
 )
 
-// Endpoints holds the endpoints on which a server listens, with the actual ports.
-type Endpoints struct {
-	Snapshot  string // P: ROUTER; empty in Clone model 1
-	Publisher string // P+1: PUB; P in Clone model 1
-	Collector string // P+2: SUB; PULL in Clone models 1 to 5
-}
-
-// ListenError reports that a server could not listen on one of its ports. It wraps the
+// ListenError reports that a server could not listen on one of its endpoints. It wraps the
 // network's error.
 type ListenError struct {
 	Endpoint string
@@ -103,6 +98,8 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	logs := newLogQueue(o.Logger.Handler())
 	s := &Server{opts: o.withoutSecrets(), dialect: o.Model.dialect(), log: logs.logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{})}
 	s.members.init()
+	s.closing, s.end = context.WithCancel(context.Background())
+	s.local.init(newPacer(o.SlowestIntake, s.fullest))
 	announce := map[string]string{
 		propertyCHP: announcement, propertyMaxValue: strconv.Itoa(o.MaxValueSize), propertyRefusals: "1",
 	}
@@ -110,9 +107,9 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		announce = map[string]string{propertyModel: strconv.Itoa(int(o.Model))}
 	}
 	s.router, err = sockets.NewRouter(sockets.Options{
-		SendHWM: -1, SendHWMBytes: snapshotWindow,
+		SendHWM: sockets.Unlimited, SendHWMBytes: snapshotWindow,
 		RecvHWM: maxRequests, MaxMessageSize: maxRequestSize,
-		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Linger: closeLinger, Metadata: announce,
+		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Linger: closeLinger, Metadata: announce,
 		Monitor: s.watchConnections("snapshot"),
 	})
 	if err != nil {
@@ -120,23 +117,23 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	}
 	rand.Read(s.sequencer.mapID[:]) // never fails
 	s.notifier = newNotifier(s.router, s.appliedSoon, o.SnapshotTimeout)
-	slow := sockets.Disconnect
+	slow := sockets.PolicyDisconnect
 	if mutate.DropSlow {
-		slow = sockets.Drop
+		slow = sockets.PolicyDrop
 	}
 	s.publisher, err = sockets.NewPub(sockets.Options{
-		SendHWM: -1, SendHWMBytes: o.SubscriberQueue, SendTotalBytes: o.SubscriberMemory, FullPolicy: slow,
+		SendHWM: sockets.Unlimited, SendHWMBytes: o.SubscriberQueue, SendTotalBytes: o.SubscriberMemory, FullPolicy: slow,
 		MaxMessageSize: maxRequestSize, MaxSubscriptions: maxSubscriptions,
-		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Linger: closeLinger, Metadata: announce,
+		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Linger: closeLinger, Metadata: announce,
 		Monitor: s.watchConnections("publisher"),
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.collector, err = s.dialect.newCollector(sockets.Options{
-		RecvHWM: -1, RecvHWMBytes: collectorWindow,
+		RecvHWM: sockets.Unlimited, RecvHWMBytes: collectorWindow,
 		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead, Prepare: s.checkUpdates,
-		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Metadata: announce,
+		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Metadata: announce,
 		Monitor: s.watchConnections("collector"),
 	}, &s.refused)
 	if err != nil {
@@ -168,7 +165,7 @@ const (
 	closeLinger      = time.Second
 )
 
-// Listen binds the three ports, and the state endpoint of a pair. If one of them is in
+// Listen binds the endpoints, and the state endpoint of a pair. If one of them is in
 // use, it binds none and returns a *ListenError.
 func (s *Server) Listen(ctx context.Context) error {
 	s.state.Lock()
@@ -185,71 +182,12 @@ func (s *Server) Listen(ctx context.Context) error {
 	}
 	if s.pair != nil {
 		if err := s.pair.start(ctx); err != nil {
-			for _, b := range []binder{s.router, s.publisher, s.collector} {
-				_ = b.Unbind(b.LastEndpoint()) // it was bound just now
-			}
+			s.unbind()
 			return err
 		}
 	}
 	s.phase = phaseListening
 	return nil
-}
-
-// portAttempts is the number of times that Listen looks for three consecutive free
-// ports.
-const portAttempts = 100
-
-func (s *Server) bind(ctx context.Context) error {
-	if s.opts.Port != 0 {
-		return s.bindThree(ctx, s.opts.Port)
-	}
-	var err error
-	for range portAttempts {
-		if err = s.bindThree(ctx, 0); err == nil {
-			return nil
-		}
-	}
-	return err
-}
-
-// bindThree binds P, P+1 and P+2, or none. With port 0 the system chooses P.
-func (s *Server) bindThree(ctx context.Context, port int) error {
-	snapshot, publisher, collector := s.dialect.ports()
-	var bound []binder
-	for _, at := range [...]struct {
-		binder
-		offset int // from P; negative if there is no such port
-	}{{s.router, snapshot}, {s.publisher, publisher}, {s.collector, collector}} {
-		b := at.binder
-		if at.offset < 0 {
-			continue
-		}
-		endpoint := "tcp://" + net.JoinHostPort(s.opts.Host, strconv.Itoa(port+min(at.offset, port*at.offset)))
-		err := b.Bind(ctx, endpoint)
-		if err == nil && at.offset == 0 && port == 0 {
-			port = portOf(b.LastEndpoint())
-		}
-		if err == nil && port > 65533 {
-			err = errors.New("P+2 is above 65535")
-			bound = append(bound, b)
-		}
-		if err != nil {
-			for _, b := range bound {
-				_ = b.Unbind(b.LastEndpoint()) // it was bound just now
-			}
-			return &ListenError{endpoint, err}
-		}
-		bound = append(bound, b)
-	}
-	s.endpoints = Endpoints{s.router.LastEndpoint(), s.publisher.LastEndpoint(), s.collector.LastEndpoint()}
-	return nil
-}
-
-// portOf returns the port of a bound endpoint.
-func portOf(endpoint string) int {
-	_, text, _ := net.SplitHostPort(strings.TrimPrefix(endpoint, "tcp://"))
-	port, _ := strconv.Atoi(text)
-	return port
 }
 
 // Serve serves until the context ends or Close is called. It returns nil after all
@@ -258,11 +196,11 @@ func portOf(endpoint string) int {
 // another call returns ErrServing, and afterwards ErrClosed.
 func (s *Server) Serve(ctx context.Context) error {
 	if err := s.Listen(ctx); err != nil {
-		s.closeUnserved()
+		_, failed := s.closeUnserved()
 		if ctx.Err() != nil && !errors.Is(err, ErrClosed) {
-			return nil // the context ended before serving began
+			return failed // the context ended before serving began
 		}
-		return err
+		return errors.Join(err, failed)
 	}
 	s.state.Lock()
 	switch s.phase {
@@ -297,7 +235,9 @@ func (s *Server) Serve(ctx context.Context) error {
 		})
 	}
 	close(s.ready)
-	s.log.Info("serving", "snapshot", s.endpoints.Snapshot, "publisher", s.endpoints.Publisher, "collector", s.endpoints.Collector)
+	for _, e := range s.AllEndpoints() {
+		s.log.Info("serving", "snapshot", e.Snapshot, "publisher", e.Publisher, "collector", e.Collector)
+	}
 	select {
 	case <-ctx.Done():
 	case <-s.sequencer.disk.failed():
@@ -321,31 +261,39 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// Close closes the server and waits for Serve to return.
+// Close closes the server and waits for Serve to return, which returns the error of a log
+// that has failed. Close itself returns that error if Serve was never called. Close may be
+// called more than once.
 func (s *Server) Close() error {
-	if !s.closeUnserved() {
+	closed, err := s.closeUnserved()
+	if !closed {
 		s.cancel()
 		<-s.ended
 	}
-	return nil
+	return err
 }
 
-// closeUnserved closes a server that does not serve, and returns true. If Serve has
-// begun it does nothing and returns false, because Serve closes the server. One lock
-// covers the check and the change of phase, so that Serve cannot begin in between.
-func (s *Server) closeUnserved() bool {
+// closeUnserved closes a server that does not serve, and returns true and the error of
+// its log. If Serve has begun it does nothing and returns false, because Serve closes the
+// server. One lock covers the check and the change of phase, so that Serve cannot begin
+// in between.
+func (s *Server) closeUnserved() (closed bool, err error) {
 	s.state.Lock()
 	if s.cancel != nil {
 		s.state.Unlock()
-		return false
+		return false, nil
 	}
+	again := s.phase == phaseClosed
 	s.phase = phaseClosed
 	s.state.Unlock()
 	s.close()
 	s.pair.close()
-	_ = s.sequencer.disk.close() // nothing was appended
+	err = s.sequencer.disk.close()
 	s.logs.close()
-	return true
+	if again {
+		err = nil // the first call has returned it
+	}
+	return true, err
 }
 
 // close closes the sockets, those for updates from clients first.
@@ -353,6 +301,8 @@ func (s *Server) close() {
 	s.state.Lock()
 	s.phase = phaseClosed
 	s.state.Unlock()
+	s.sequencer.shut()
+	s.end()
 	_ = s.collector.Close() // closing a socket does not fail
 	_ = s.publisher.Close()
 	s.notifier.close()
@@ -361,14 +311,6 @@ func (s *Server) close() {
 
 // Ready returns a channel that is closed when the server begins to serve.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
-
-// Endpoints returns the endpoints on which the server listens. They are empty before
-// Listen.
-func (s *Server) Endpoints() Endpoints {
-	s.state.Lock()
-	defer s.state.Unlock()
-	return s.endpoints
-}
 
 // Sequence returns the sequence of the last published update.
 func (s *Server) Sequence() int64 { return s.sequencer.published.Load() }
@@ -397,6 +339,7 @@ type ServerStats struct {
 	Snapshots uint64            // snapshot requests answered
 	Refused   map[Reason]uint64 // messages refused, by reason
 	BadAsks   uint64            // snapshot requests refused
+	Lagged    uint64            // watches of Server.Watch that ended with ErrLagged
 
 	Subscribers []sockets.PeerStats // connections of the publisher
 	Collectors  []sockets.PeerStats // connections of the collector
@@ -407,7 +350,7 @@ func (s *Server) Stats() ServerStats {
 	return ServerStats{
 		Keys: s.Len(), MapBytes: s.sequencer.mapBytes(), Sequence: s.Sequence(),
 		Updates: s.sequencer.updates.Load(), Repeated: s.sequencer.repeated.Load(), Expired: s.sequencer.expired.Load(),
-		Snapshots: s.snapshots.answered.Load(), BadAsks: s.snapshots.refused.Load(),
+		Snapshots: s.snapshots.answered.Load(), BadAsks: s.snapshots.refused.Load(), Lagged: s.sequencer.watches.lagged.Load(),
 		Refused:     s.refused.counts(),
 		Subscribers: s.publisher.Peers(), Collectors: s.collector.Peers(),
 	}
@@ -452,22 +395,22 @@ func (s *Server) watchConnections(port string) func(sockets.Event) {
 	return func(e sockets.Event) {
 		s.members.watch(e, port)
 		switch {
-		case port == "publisher" && e.Kind == sockets.HandshakeSucceeded:
+		case port == "publisher" && e.Kind == sockets.EventHandshakeSucceeded:
 			s.clients.Add(1)
-		case port == "publisher" && e.Kind == sockets.Disconnected:
+		case port == "publisher" && e.Kind == sockets.EventDisconnected:
 			s.clients.Add(-1)
-		case e.Kind == sockets.Disconnected && s.pair != nil:
+		case e.Kind == sockets.EventDisconnected && s.pair != nil:
 			s.pair.disconnected(e.Peer)
 		}
 		level := slog.LevelDebug
 		switch e.Kind {
-		case sockets.AcceptFailed:
+		case sockets.EventAcceptFailed:
 			level = slog.LevelWarn
-		case sockets.HandshakeFailed:
+		case sockets.EventHandshakeFailed:
 			if !wentAway(e.Err) {
 				level = slog.LevelWarn
 			}
-		case sockets.Disconnected:
+		case sockets.EventDisconnected:
 			if errors.Is(e.Err, sockets.ErrSlowPeer) {
 				level = slog.LevelWarn
 			}

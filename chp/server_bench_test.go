@@ -15,7 +15,7 @@ import (
 func BenchmarkServer(b *testing.B) {
 	ctx := testContext(b)
 	s := startServer(b, ServerOptions{})
-	pub, err := sockets.NewPub(sockets.Options{FullPolicy: sockets.Block, WaitSubscriber: true, SendHWM: -1, SendHWMBytes: 4 << 20, Linger: 30 * time.Second})
+	pub, err := sockets.NewPub(sockets.Options{FullPolicy: sockets.PolicyBlock, WaitSubscriber: true, SendHWM: -1, SendHWMBytes: 4 << 20, Linger: 30 * time.Second})
 	must(b, err)
 	defer pub.Close()
 	must(b, pub.Connect(s.Endpoints().Collector))
@@ -31,7 +31,7 @@ func BenchmarkServer(b *testing.B) {
 		keys[i] = fmt.Appendf(nil, "/bench/%07d", i)
 	}
 	seq, uuid, value := make([]byte, 8), make([]byte, 16), make([]byte, 32)
-	must(b, pub.WaitSubscribers(ctx, nil, 1))
+	must(b, pub.WaitSubscribers(ctx, "", 1))
 	b.ReportAllocs()
 	b.ResetTimer()
 	go func() {

@@ -1,12 +1,14 @@
 package chp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
 	"math"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,14 +60,41 @@ type ServerOptions struct {
 	// means three consecutive free ports.
 	Port int
 
+	// Endpoints lists where the server listens, instead of Host and Port. Each element
+	// stands for three endpoints, and clients name the server by the same text in
+	// ClientOptions.Servers:
+	//
+	//	tcp://host:P     P, P+1 and P+2. Host * means all interfaces, port * or 0
+	//	                 three consecutive free ports.
+	//	ipc://path       the Unix sockets path, path+1 and path+2: a plus sign and the
+	//	                 number are added to the name, so the path can have two bytes
+	//	                 less than the system allows, 105 on Linux. Path * means a
+	//	                 temporary one.
+	//	inproc://name    name, name+1 and name+2, for clients of the same process.
+	//
+	// [Server.Endpoints] has the actual ones. Clients in the same process, by inproc,
+	// need no credentials: Security does not apply to them. The default is one tcp
+	// endpoint at Host and Port.
+	Endpoints []string
+
 	// Model selects another Clone model than 6, for the guide's programs: see [Model]
 	// for what each lacks. 0 means 6, the full protocol. A server of another model
 	// announces no extensions and sends no HUGZ.
 	Model Model
 
-	// Advertise is the endpoint of P as clients reach it, "tcp://HOST:PORT", for a
-	// server behind a forwarded port or one that listens on all addresses. Status
-	// reports it. The default is where the server listens.
+	// Listen, if set, makes the listeners of tcp and ipc endpoints instead of package
+	// net, for listeners that exist already, such as those of a service manager, or that
+	// carry TLS: see [sockets.Options]. It is called by Server.Listen for the snapshot
+	// port P, then for P+1 and P+2, of each endpoint in turn. The server closes the
+	// listeners. Clients find P+1 and P+2 by P, so the ports that they reach must be
+	// consecutive, unless ClientOptions.Dial connects to others. It is not called for
+	// PairOptions.State.
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
+
+	// Advertise is the endpoint of P as clients reach it, such as "tcp://HOST:PORT",
+	// for a server in a container or behind address translation, or one that listens on
+	// all addresses. P+1 and P+2 must be forwarded too. Status reports it, to whoever
+	// asks for it; it changes nothing else. The default is where the server listens.
 	Advertise string
 
 	// HeartbeatInterval is the time between HUGZ messages. Clients give up a server
@@ -108,8 +137,9 @@ type ServerOptions struct {
 
 	// MaxClients bounds the connections on each of the three ports. A client of this
 	// package has one connection on each of the first two, and one on the third once it
-	// writes. A connection beyond the limit is closed at once and logged. 0 means
-	// DefaultMaxClients; negative means no limit.
+	// writes. A connection beyond the limit is closed at once and logged. Connections by
+	// inproc, from the server's own process, do not count. 0 means DefaultMaxClients;
+	// negative means no limit.
 	MaxClients int
 
 	// SnapshotMemory bounds the snapshots that are encoded and not yet sent, for all
@@ -119,6 +149,10 @@ type ServerOptions struct {
 	// that the server disconnects the clients that make no progress. 0 means
 	// DefaultSnapshotMemory.
 	SnapshotMemory int
+
+	// WatchQueue bounds the updates that wait in each [Watch] of [Server.Watch], in
+	// bytes; beyond it the watch ends with ErrLagged. 0 means DefaultWatchQueue.
+	WatchQueue int
 
 	// SnapshotTimeout is how long a client may stop reading its snapshot before the
 	// server disconnects it; a slow client that continues to read is served to the end.
@@ -133,7 +167,7 @@ type ServerOptions struct {
 
 	// Preload, if set, yields the initial keys of the map, such as those of a dump.
 	// NewServer copies them into the map; if a key occurs twice, the last one wins.
-	// Their times to live begin then. NewServer fails with the first error that Preload
+	// Their times to live begin then; their sequences are not used. NewServer fails with the first error that Preload
 	// yields, and with a *MessageError or ErrEmptyValue for an entry that a client
 	// could not set.
 	//
@@ -173,12 +207,7 @@ type ServerOptions struct {
 
 func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	var errs []error
-	if o.Port < 0 || o.Port > 65533 {
-		errs = append(errs, &OptionError{"Port", fmt.Sprintf("%d: P, P+1 and P+2 must be between 1 and 65535", o.Port)})
-	}
-	if strings.ContainsAny(o.Host, " \t\r\n/\x00") || strings.Contains(o.Host, ":") && net.ParseIP(zoneless(o.Host)) == nil {
-		errs = append(errs, &OptionError{"Host", fmt.Sprintf("%q is not an address, a name or *; the port is in Port", o.Host)})
-	}
+	errs = append(errs, o.checkEndpoints()...)
 	if err := o.Security.Validate(); err != nil {
 		errs = append(errs, err)
 	}
@@ -197,7 +226,7 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	}{
 		{"HeartbeatInterval", int64(o.HeartbeatInterval)}, {"MaxValueSize", int64(o.MaxValueSize)},
 		{"SubscriberQueue", int64(o.SubscriberQueue)}, {"SubscriberMemory", int64(o.SubscriberMemory)},
-		{"MaxMapBytes", o.MaxMapBytes}, {"SnapshotMemory", int64(o.SnapshotMemory)},
+		{"MaxMapBytes", o.MaxMapBytes}, {"SnapshotMemory", int64(o.SnapshotMemory)}, {"WatchQueue", int64(o.WatchQueue)},
 		{"SnapshotTimeout", int64(o.SnapshotTimeout)}, {"HandshakeTimeout", int64(o.HandshakeTimeout)},
 	} {
 		if f.value < 0 {
@@ -223,7 +252,10 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 			errs = append(errs, &OptionError{"Preload", "is not for a server of a pair: the servers would begin with different maps"})
 		}
 	}
-	setDefault(&o.Host, "127.0.0.1")
+	if len(o.Endpoints) == 0 {
+		setDefault(&o.Host, "127.0.0.1")
+	}
+	o.Endpoints = slices.Clone(o.Endpoints)
 	if o.Pair != nil {
 		errs = append(errs, o.checkSelf()...)
 	}
@@ -234,6 +266,7 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	setDefault(&o.SlowestIntake, DefaultSlowestIntake)
 	setDefault(&o.MaxClients, DefaultMaxClients)
 	setDefault(&o.SnapshotMemory, DefaultSnapshotMemory)
+	setDefault(&o.WatchQueue, DefaultWatchQueue)
 	setDefault(&o.SnapshotTimeout, DefaultSnapshotTimeout)
 	setDefault(&o.HandshakeTimeout, DefaultServerHandshake)
 	if o.Logger == nil {

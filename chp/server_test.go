@@ -29,8 +29,8 @@ func TestC1C2C3Ports(t *testing.T) {
 	ctx := testContext(t)
 	for i, want := range []string{"ROUTER", "PUB", "SUB"} {
 		got := make(chan string, 1)
-		o := sockets.Options{Linger: -1, Monitor: func(e sockets.Event) {
-			if e.Kind == sockets.HandshakeSucceeded {
+		o := sockets.Options{Linger: sockets.LingerNone, Monitor: func(e sockets.Event) {
+			if e.Kind == sockets.EventHandshakeSucceeded {
 				select {
 				case got <- e.Peer.SocketType():
 				default:

@@ -15,13 +15,11 @@ import (
 	"clustermap/sockets"
 )
 
-// Errors that end a session. Together with ErrSilent, *GapError and the errors of
-// sockets they decide which server is tried next.
+// Errors that end a session. Together with those of client_errors.go, *GapError and the
+// errors of sockets they decide which server is tried next.
 var (
-	errDisconnected = errors.New("chp: the connection to the server broke")
-	errUnreachable  = errors.New("chp: the server cannot be reached")
-	errNotCHP       = errors.New("chp: the server's answer is not CHP")
-	errOvertaken    = errors.New("chp: the server did not answer, and another one did")
+	errNotCHP    = errors.New("chp: the server's answer is not CHP")
+	errOvertaken = errors.New("chp: the server did not answer, and another one did")
 )
 
 // session is one connection to one server, from connecting to its first fault: a SUB
@@ -137,6 +135,7 @@ func (s *session) end() {
 	s.running.Wait()
 	s.close()
 	close(s.over)
+	s.client.status.ended(s.index)
 }
 
 // cause returns the cause of the session's context, or err if the context has not
@@ -150,13 +149,16 @@ func (s *session) cause(err error) error {
 
 func (s *session) run() error {
 	s.client.silent.Store(true)
+	s.client.status.reached(s.index, PhaseSubscribing)
 	s.client.setState(StateSyncing, s.server.name)
 	if err := s.subscribe(); err != nil {
 		return err
 	}
+	s.client.status.reached(s.index, PhaseSnapshot)
 	if err := s.join(); err != nil {
 		return err
 	}
+	s.client.status.reached(s.index, PhaseActive)
 	s.active = time.Now()
 	return s.apply()
 }
@@ -168,6 +170,7 @@ func (s *session) socketOptions() sockets.Options {
 		Security:         c.security(),
 		ConnectTimeout:   c.opts.SyncTimeout,
 		HandshakeTimeout: c.opts.SyncTimeout,
+		Dial:             c.opts.Dial,
 		Metadata: map[string]string{
 			propertyCHP: announcement, propertyClient: c.id, propertyGeneration: strconv.FormatUint(s.generation, 10),
 			propertyOrder: strconv.Itoa(c.progressEvery()),
@@ -195,7 +198,7 @@ func (s *session) open() error {
 		snapshot.wanted = &c.subtrees
 	}
 	options := s.socketOptions()
-	options.RecvHWM, options.Linger, options.ReconnectInterval = -1, -1, -1
+	options.RecvHWM, options.Linger, options.ReconnectInterval = sockets.Unlimited, sockets.LingerNone, sockets.ReconnectNever
 	options.MaxMessageSize = maxMaxValueSize + maxOverhead
 	options.Monitor, options.Prepare = s.monitorSubscriber, s.prepare(subscriber.updates)
 	if mutate.Reconnect {
@@ -205,7 +208,7 @@ func (s *session) open() error {
 	if err != nil {
 		return err
 	}
-	options.Monitor, options.ReconnectInterval = s.monitorSnapshot, -1
+	options.Monitor, options.ReconnectInterval = s.monitorSnapshot, sockets.ReconnectNever
 	records := s.prepare(snapshot.snapshot)
 	options.Prepare = func(b *sockets.Batch) {
 		if s.standsBy(b) {
@@ -282,13 +285,13 @@ func (s *session) monitorSnapshot(e sockets.Event) {
 // watch handles monitor events. It is called from the goroutines of the sockets.
 func (s *session) watch(e sockets.Event, collector bool) {
 	switch e.Kind {
-	case sockets.HandshakeSucceeded:
+	case sockets.EventHandshakeSucceeded:
 		s.answered.Store(true)
 		s.opened(opening{collector: collector, peer: e.Peer})
-	case sockets.ConnectFailed, sockets.HandshakeFailed:
-		s.fail(fmt.Errorf("%w: %w", errUnreachable, e.Err))
-	case sockets.Disconnected:
-		s.fail(fmt.Errorf("%w: %w", errDisconnected, e.Err))
+	case sockets.EventConnectFailed, sockets.EventHandshakeFailed:
+		s.fail(fmt.Errorf("%w: %w", ErrUnreachable, e.Err))
+	case sockets.EventDisconnected:
+		s.fail(fmt.Errorf("%w: %w", ErrDisconnected, e.Err))
 	}
 }
 
@@ -330,13 +333,14 @@ func (s *session) connect() error {
 			case o.err != nil:
 				unfit = o.err
 			case !o.collector:
-				confirms, err := s.client.dialect.meets(o.peer)
+				confirms, err := s.client.opts.Model.meets(o.peer)
 				if err != nil {
 					unlike = err
 				}
 				s.confirms = s.confirms || confirms
-				s.ours = s.ours && strings.HasPrefix(o.peer.Property(propertyCHP), "clustermap/")
-				s.reportsRefusals = s.reportsRefusals || o.peer.Property(propertyRefusals) != ""
+				product, _ := o.peer.Property(propertyCHP)
+				s.ours = s.ours && strings.HasPrefix(product, "clustermap/")
+				s.reportsRefusals = s.reportsRefusals || announces(o.peer, propertyRefusals)
 				s.maxValue = max(s.maxValue, announcedLimit(o.peer))
 			}
 		case <-s.ctx.Done():

@@ -14,7 +14,8 @@ type SetOption struct {
 }
 
 // WithTTL makes the server delete the key a duration d after it received the update,
-// unless another update of the key comes first. 0 means that the key does not expire;
+// unless another update of the key comes first. Watches report that deletion with
+// CauseExpired, others with CauseDeleted. 0 means that the key does not expire;
 // the maximum is ten years. The guide's C server supports whole seconds only, and reads
 // 0.5 as no expiry.
 func WithTTL(d time.Duration) SetOption { return SetOption{ttl: d, isTTL: true} }

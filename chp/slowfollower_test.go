@@ -26,7 +26,7 @@ func TestSlowFollowerSlowsIntake(t *testing.T) {
 	// In its place comes one that asks for everything and reads nothing.
 	d, err := sockets.NewDealer(sockets.Options{
 		Metadata: map[string]string{propertyCHP: announcement, propertyPeer: peerVersion},
-		RecvHWM:  1, RecvHWMBytes: 1, Linger: -1,
+		RecvHWM:  1, RecvHWMBytes: 1, Linger: sockets.LingerNone,
 	})
 	must(t, err)
 	defer d.Close()

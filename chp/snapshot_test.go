@@ -30,8 +30,8 @@ type asker struct {
 func newAsker(t testing.TB, endpoint string, ours, stoppable bool) *asker {
 	t.Helper()
 	a := &asker{t: t, ctx: testContext(t), gone: make(chan struct{})}
-	o := sockets.Options{Linger: -1, ReconnectInterval: -1, MaxMessageSize: 1 << 30, Monitor: func(e sockets.Event) {
-		if e.Kind == sockets.Disconnected {
+	o := sockets.Options{Linger: sockets.LingerNone, ReconnectInterval: -1, MaxMessageSize: 1 << 30, Monitor: func(e sockets.Event) {
+		if e.Kind == sockets.EventDisconnected {
 			close(a.gone)
 		}
 	}}

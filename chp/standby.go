@@ -25,7 +25,7 @@ func (s *session) standsBy(b *sockets.Batch) bool {
 	wire := b.Wire()
 	for _, span := range b.Spans() {
 		if int(span.End-span.Start) == len(standbyWire) && bytes.Equal(wire[span.Start:span.End], standbyWire) &&
-			b.Peer().Property(propertyCHP) != "" {
+			announces(b.Peer(), propertyCHP) {
 			s.fail(ErrStandby)
 			b.SetSpans(nil)
 			return true

@@ -35,12 +35,18 @@ type status struct {
 	state   State
 	server  string
 	closed  bool          // the state no longer changes
-	failed  string        // the server of the last failed attempt
-	failure error         // why that failed; nil while ACTIVE
 	changed chan struct{} // closed, and replaced, at every change
+
+	attempts []attempt // one for each server
 }
 
-func newStatus() *status { return &status{changed: make(chan struct{})} }
+func newStatus(servers []address) *status {
+	s := &status{changed: make(chan struct{}), attempts: make([]attempt, len(servers))}
+	for i := range servers {
+		s.attempts[i].Server = servers[i].name
+	}
+	return s
+}
 
 // set sets the state and reports whether it changed.
 func (s *status) set(state State, server string) (changed bool) {
@@ -51,26 +57,13 @@ func (s *status) set(state State, server string) (changed bool) {
 	}
 	s.state, s.server = state, server
 	if state == StateActive {
-		s.failed, s.failure = "", nil
+		for i := range s.attempts {
+			s.attempts[i].Err = nil
+		}
 	}
 	close(s.changed)
 	s.changed = make(chan struct{})
 	return true
-}
-
-// fail records why the client does not follow a server.
-func (s *status) fail(server string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failed, s.failure = server, err
-}
-
-// why returns the last failure to follow a server, or nil if there was none since the
-// client was ACTIVE.
-func (s *status) why() (server string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failed, s.failure
 }
 
 // close wakes all goroutines that wait, and prevents further waiting.
@@ -88,6 +81,13 @@ func (s *status) get() (State, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state, s.server
+}
+
+// watch returns the state, and a channel that is closed when it changes.
+func (s *status) watch() (State, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state, s.changed
 }
 
 // waitActive waits until the client is ACTIVE.

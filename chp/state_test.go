@@ -20,7 +20,7 @@ func TestStateNames(t *testing.T) {
 
 func TestStatusWaitActive(t *testing.T) {
 	t.Parallel()
-	s := newStatus()
+	s := newStatus(nil)
 	waited := make(chan error)
 	go func() { waited <- s.waitActive(context.Background()) }()
 	if !s.set(StateSyncing, "one") {
@@ -44,7 +44,7 @@ func TestStatusWaitActive(t *testing.T) {
 
 func TestStatusWaitEnds(t *testing.T) {
 	t.Parallel()
-	s := newStatus()
+	s := newStatus(nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- s.waitActive(ctx) }()

@@ -88,7 +88,10 @@ var ErrNoStatus = errors.New("chp: the server is of another implementation and h
 // Status returns the current status of the server.
 func (s *Server) Status() Status {
 	s.state.Lock()
-	st := Status{Endpoint: cmp.Or(s.opts.Advertise, s.endpoints.Snapshot), Role: RoleAlone, State: ServerWaiting}
+	st := Status{Endpoint: s.opts.Advertise, Role: RoleAlone, State: ServerWaiting}
+	if len(s.endpoints) > 0 {
+		st.Endpoint = cmp.Or(st.Endpoint, s.endpoints[0].Snapshot)
+	}
 	if !s.began.IsZero() {
 		st.UptimeSeconds = int64(time.Since(s.began) / time.Second)
 		st.State = ServerActive
@@ -164,8 +167,8 @@ const (
 
 // answerQuestion answers a question about the server, and reports whether the message
 // was one. It does not block.
-func (s *Server) answerQuestion(ctx context.Context, peer *sockets.Peer, m zmtp.Message) bool {
-	if m.Len() != 1 || peer.Property(propertyCHP) == "" {
+func (s *Server) answerQuestion(ctx context.Context, peer *sockets.Peer, m zmtp.WireMessage) bool {
+	if m.Len() != 1 || !announces(peer, propertyCHP) {
 		return false
 	}
 	switch question, _ := m.Next(); string(question) {
@@ -216,7 +219,7 @@ const maxAnswer = 64 << 10
 // frame of the answer. It asks only servers of this package: the guide's servers
 // terminate at an unknown request.
 func ask(ctx context.Context, server string, security sockets.Security, question, answer string) ([]byte, error) {
-	at, err := parseServer(server, fullModel.dialect())
+	at, err := parseServer(server, ModelSix.dialect())
 	if err != nil {
 		return nil, &OptionError{"Servers", fmt.Sprintf("%q %v", server, err)}
 	}
@@ -225,15 +228,15 @@ func ask(ctx context.Context, server string, security sockets.Security, question
 	opened := make(chan *sockets.Peer, 1)
 	dealer, err := sockets.NewDealer(sockets.Options{
 		Security: security, Metadata: map[string]string{propertyCHP: announcement},
-		MaxMessageSize: maxAnswer, ReconnectInterval: -1, Linger: -1,
+		MaxMessageSize: maxAnswer, ReconnectInterval: sockets.ReconnectNever, Linger: sockets.LingerNone,
 		Monitor: func(e sockets.Event) {
 			switch e.Kind {
-			case sockets.HandshakeSucceeded:
+			case sockets.EventHandshakeSucceeded:
 				opened <- e.Peer // it connects once
-			case sockets.ConnectFailed, sockets.HandshakeFailed:
-				fail(fmt.Errorf("%w: %w", errUnreachable, e.Err))
-			case sockets.Disconnected:
-				fail(fmt.Errorf("%w: %w", errDisconnected, e.Err))
+			case sockets.EventConnectFailed, sockets.EventHandshakeFailed:
+				fail(fmt.Errorf("%w: %w", ErrUnreachable, e.Err))
+			case sockets.EventDisconnected:
+				fail(fmt.Errorf("%w: %w", ErrDisconnected, e.Err))
 			}
 		},
 	})
@@ -246,7 +249,7 @@ func ask(ctx context.Context, server string, security sockets.Security, question
 	}
 	select {
 	case peer := <-opened:
-		if peer.Property(propertyCHP) == "" && peer.Property(propertyModel) == "" {
+		if !announces(peer, propertyCHP) && !announces(peer, propertyModel) {
 			return nil, ErrNoStatus
 		}
 	case <-ctx.Done():

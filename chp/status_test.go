@@ -115,7 +115,7 @@ func TestServerStatusOfOthers(t *testing.T) {
 
 	dead := newScripted(t, asOurs)
 	dead.close()
-	if _, err := ServerStatus(ctx, dead.name(), sockets.Security{}); !errors.Is(err, errUnreachable) {
+	if _, err := ServerStatus(ctx, dead.name(), sockets.Security{}); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("nobody listens: %v", err)
 	}
 	if _, err := ServerStatus(ctx, "localhost", sockets.Security{}); err == nil {

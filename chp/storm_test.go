@@ -106,7 +106,7 @@ func TestStorm(t *testing.T) {
 				overtaken.Add(1)
 			case errors.Is(err, ErrSilent):
 				silent.Add(1)
-			case errors.Is(err, errUnreachable):
+			case errors.Is(err, ErrUnreachable):
 				refused.Add(1)
 			default:
 				others.Add(1)

@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -19,14 +20,14 @@ import (
 // isTree reports whether spec stands for all keys with a prefix rather than one key.
 func isTree(spec string) bool { return spec == "" || spec[len(spec)-1] == '/' }
 
-// checkSubtree returns an error if spec is not a valid specification.
-func checkSubtree(spec string) error {
+// checkSubtree returns an error if spec is not a valid specification, and nil otherwise.
+func checkSubtree(spec string) *SubtreeError {
 	switch {
 	case spec == "":
 		return nil
 	case !isTree(spec):
-		if err := validKey(spec); err != nil {
-			return &SubtreeError{spec, "is no valid key: " + err.Error()}
+		if refused := (*MessageError)(nil); errors.As(validKey(spec), &refused) {
+			return &SubtreeError{spec, "is not a valid key: " + refused.Detail}
 		}
 	case len(spec) > kvmsg.MaxKey:
 		return &SubtreeError{spec, "is longer than any key"}

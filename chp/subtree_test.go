@@ -1,7 +1,6 @@
 package chp
 
 import (
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -19,9 +18,12 @@ func TestSubtreeForm(t *testing.T) {
 		"/", "//", "a/", "/a\x00/", "a\x00", "HUGZ", "HUGZ1", "KTHXBAI",
 		"/" + strings.Repeat("x", 255) + "/", strings.Repeat("x", 256),
 	} {
-		var bad *SubtreeError
-		if err := checkSubtree(spec); !errors.As(err, &bad) || bad.Subtree != spec {
+		if err := checkSubtree(spec); err == nil || err.Subtree != spec || strings.Count(err.Error(), "chp: ") != 1 {
 			t.Errorf("checkSubtree(%q) = %v, want a *SubtreeError", spec, err)
+		}
+		_, err := NewClient(ClientOptions{Servers: []string{"tcp://127.0.0.1:1"}, Subtrees: []string{spec}})
+		if err == nil || strings.Count(err.Error(), "chp: ") != 1 {
+			t.Errorf("NewClient with the subtree %q: %v", spec, err)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestH14_InteropNoTTL(t *testing.T) {
 			_, err = c.SetSync(testContext(t), "/stays", []byte("v"))
 			must(t, err)
 			eventually(t, "the other key expires", func() bool { _, ok := c.Get("/brief"); return !ok })
-			if ttl, ok := c.GetTTL("/stays"); !ok || ttl != 0 {
+			if ttl, ok := timeLeft(c, "/stays"); !ok || ttl != 0 {
 				t.Errorf("/stays is there: %v, with %v left", ok, ttl)
 			}
 			wantClone(t, c, p)

@@ -42,7 +42,7 @@ func (s *session) openUplink() error {
 	u := &uplink{session: s}
 	u.ctx, u.give = context.WithCancel(s.ctx)
 	o := u.options()
-	o.ReconnectInterval = -1
+	o.ReconnectInterval = sockets.ReconnectNever
 	o.Monitor = u.monitor
 	var err error
 	if u.pub, err = s.newUpdateSocket(o); err == nil {
@@ -71,7 +71,7 @@ func (u *uplink) mirror() error {
 		o := u.options()
 		o.ReconnectIntervalMax = max(backOffMost, sockets.DefaultReconnectInterval)
 		o.Monitor = func(e sockets.Event) {
-			if e.Kind == sockets.HandshakeFailed {
+			if e.Kind == sockets.EventHandshakeFailed {
 				c.log.Debug("collector of another server refused", "collector", e.Endpoint, "error", e.Err)
 			}
 		}
@@ -89,14 +89,14 @@ func (u *uplink) mirror() error {
 
 func (u *uplink) options() sockets.Options {
 	o := u.session.socketOptions()
-	o.SendHWM, o.SendHWMBytes, o.FullPolicy = -1, u.session.client.opts.SendQueue, sockets.Block
+	o.SendHWM, o.SendHWMBytes = sockets.Unlimited, u.session.client.opts.SendQueue
 	o.Linger = closeLinger
 	return o
 }
 
 func (u *uplink) monitor(e sockets.Event) {
-	missing := e.Kind == sockets.ConnectFailed && !u.session.client.dialect.collector
-	if missing || e.Kind == sockets.HandshakeFailed && e.Failure() != sockets.FailedNoDetail {
+	missing := e.Kind == sockets.EventConnectFailed && !u.session.client.dialect.collector
+	if missing || e.Kind == sockets.EventHandshakeFailed && e.Failure() != sockets.FailureNoDetail {
 		// The other two connections show whether the whole server does not accept
 		// this client, or only the collector.
 		u.session.opened(opening{collector: true, err: e.Err})
@@ -113,16 +113,16 @@ func (u *uplink) monitor(e sockets.Event) {
 // that before the session does; then ready returns an error.
 func (u *uplink) ready() error {
 	if u.known.Load() {
-		if u.pub.WaitSubscribers(ended, nil, 1) != nil {
-			return errDisconnected
+		if u.pub.WaitSubscribers(ended, "", 1) != nil {
+			return ErrDisconnected
 		}
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(u.ctx, u.session.client.opts.SyncTimeout)
 	defer cancel()
-	if err := u.pub.WaitSubscribers(ctx, nil, 1); err != nil {
+	if err := u.pub.WaitSubscribers(ctx, "", 1); err != nil {
 		if u.ctx.Err() == nil {
-			err = fmt.Errorf("%w: %w", errUnreachable, errNoSubscription)
+			err = fmt.Errorf("%w: %w", ErrUnreachable, errNoSubscription)
 		}
 		return err
 	}

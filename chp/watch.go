@@ -5,36 +5,51 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
 )
 
-// Watch reports the keys of a client's replica, or of some of its subtrees, and their
-// changes: first an OpSet for every key of a consistent state, then OpSynced, then
-// every change exactly once, in the server's order.
+// Watch reports the keys of a client's replica or of a server's map, or of some of its
+// subtrees, and their changes: first an OpSet for every key of a consistent state, then
+// OpSynced, then every change exactly once, in the server's order. [Client.Watch] and
+// [Server.Watch] begin one.
+//
+// A key can disappear in three ways, which Event.Cause tells apart: it was deleted
+// (CauseDeleted), its time to live ended (CauseExpired), or it is not in a new snapshot
+// (CauseResync).
 //
 // After the client has fetched a new snapshot, from the same server or another, the
 // watch reports the differences from what it has reported so far: an OpSet for each key
 // that is new or has another value, and an OpDelete for each that is gone, with
 // CauseResync. There is no second OpSynced.
 //
-// The events wait in a bounded queue (ClientOptions.WatchQueue). A watch that is not
-// read fast enough ends with ErrLagged; it never skips an event. A watch keeps memory
+// The events wait in a bounded queue (ClientOptions.WatchQueue, ServerOptions.WatchQueue). A watch that is not
+// read fast enough ends with ErrLagged: the events in its queue are discarded, too, so no
+// event is skipped between two that are reported. A watch keeps memory
 // until it is closed.
 //
 // Only one goroutine at a time may fetch events; any goroutine may call Close.
 type Watch struct {
-	client   *Client
+	source   watchSource
 	subtrees subtrees
 	queue    watchQueue
-	fresh    bool // nothing was reported or queued yet; guarded by Client.mu
+	fresh    bool // nothing was reported or queued yet; guarded by the source's lock
 
 	use atomic.Uint32 // a watchUse: which goroutine owns item and bytes
 
 	// Owned by the fetching goroutine while use is watchUsed.
 	item  watchItem
 	bytes []byte // of a piece, not yet reported
+}
+
+// watchSource is a Client or a Server. It pushes to its watches in the order of the
+// updates, holding a lock of its own.
+type watchSource interface {
+	unwatch(w *Watch)                       // ends pushing to w; takes the lock
+	remaining(r kvmsg.Record) time.Duration // as deadlines.remaining
+	lag()                                   // counts a watch that ended with ErrLagged
 }
 
 // States of Watch.use.
@@ -48,9 +63,10 @@ const (
 var errWatchBusy = errors.New("chp: another goroutine is fetching events of this watch")
 
 // Watch begins to watch some of the client's subtrees, in the form of
-// ClientOptions.Subtrees; without arguments it watches all of them. The client need not
-// be ACTIVE: the watch reports the present state, or the first snapshot if there is
-// none yet. Watch returns a *SubtreeError for a malformed subtree, and
+// ClientOptions.Subtrees; without arguments it watches all of them. Watch("/a/b/")
+// reports every key that begins with these bytes, and Watch("/a/b"), without the slash at
+// the end, only the key of that name. The client need not be ACTIVE: the watch reports
+// the present state, or the first snapshot if there is none yet. Watch returns a *SubtreeError for a malformed subtree, and
 // ErrOutsideSubtrees for one of which the client replicates nothing.
 func (c *Client) Watch(subtrees ...string) (*Watch, error) {
 	for _, spec := range subtrees {
@@ -61,9 +77,7 @@ func (c *Client) Watch(subtrees ...string) (*Watch, error) {
 			return nil, ErrOutsideSubtrees
 		}
 	}
-	w := &Watch{client: c, subtrees: newSubtrees(subtrees), fresh: true}
-	w.queue.limit = c.opts.WatchQueue
-	w.queue.wake = make(chan struct{}, 1)
+	w := newWatch(c, subtrees, c.opts.WatchQueue)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || c.ctx.Err() != nil {
@@ -71,7 +85,7 @@ func (c *Client) Watch(subtrees ...string) (*Watch, error) {
 	}
 	// From here on the session's batches come after this cut.
 	if state := c.state.Load(); state != nil {
-		now := newStateView(state, c.sequence.Load())
+		now := newStateView(&state.Map, state.deadlines, c.sequence.Load())
 		w.restart(nil, now)
 		now.release()
 	}
@@ -79,8 +93,30 @@ func (c *Client) Watch(subtrees ...string) (*Watch, error) {
 	return w, nil
 }
 
-// restart queues the replacement of the state before by the state after. Client.mu must
-// be held.
+func newWatch(source watchSource, specs []string, queue int) *Watch {
+	w := &Watch{source: source, subtrees: newSubtrees(specs), fresh: true}
+	w.queue.limit = queue
+	w.queue.wake = make(chan struct{}, 1)
+	return w
+}
+
+// unwatch, lag and remaining make a Client a watchSource.
+func (c *Client) unwatch(w *Watch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.Index(c.watches, w); i >= 0 {
+		c.watches = slices.Delete(c.watches, i, i+1)
+	}
+}
+
+func (c *Client) lag() { c.lagged.Add(1) }
+
+func (c *Client) remaining(r kvmsg.Record) time.Duration {
+	return c.state.Load().deadlines.remaining(r)
+}
+
+// restart queues the replacement of the state before by the state after. The source's
+// lock must be held.
 func (w *Watch) restart(before, after *stateView) {
 	d := &change{after: after.retain()}
 	if w.fresh {
@@ -90,20 +126,20 @@ func (w *Watch) restart(before, after *stateView) {
 		d.before = before.retain()
 	}
 	if !w.queue.pushChange(d) {
-		w.client.lagged.Add(1)
+		w.source.lag()
 	}
 }
 
-// push queues a batch of updates. Client.mu must be held.
+// push queues a batch of updates. The source's lock must be held.
 func (w *Watch) push(pieces []store.Piece) {
 	if !w.queue.push(pieces) {
-		w.client.lagged.Add(1)
+		w.source.lag()
 	}
 }
 
 // Next waits for the next event. The event is valid until the next call of Next,
-// NextBatch or Close. An error other than the context's is permanent: ErrLagged if the
-// watch was not read fast enough, ErrClosed after Close of the watch or the client. If
+// NextBatch or Close; [Event.Clone] returns a copy to keep. An error other than the
+// context's is permanent: ErrLagged if the watch was not read fast enough, ErrClosed after Close of the watch, the client or the server. If
 // the context has ended, Next still returns an event that is already queued.
 func (w *Watch) Next(ctx context.Context) (e Event, _ error) {
 	if err := w.begin(); err != nil {
@@ -121,7 +157,8 @@ func (w *Watch) Next(ctx context.Context) (e Event, _ error) {
 
 // NextBatch waits for events and calls f for each one that is queued, until f returns
 // false; the remaining events stay queued. With many events it costs less than Next.
-// Each event is valid during the call of f, which must not call methods of the watch.
+// Each event is valid during the call of f; [Event.Clone] returns a copy to keep. f must
+// not call methods of the watch.
 // Errors are those of Next; f may have been called before an error.
 func (w *Watch) NextBatch(ctx context.Context, f func(Event) bool) error {
 	if err := w.begin(); err != nil {
@@ -164,14 +201,9 @@ func (w *Watch) Close() error {
 	return nil
 }
 
-// stop ends the queue and removes the watch from its client's list.
+// stop ends the queue and removes the watch from its source.
 func (w *Watch) stop(reason error) {
-	c := w.client
-	c.mu.Lock()
-	if i := slices.Index(c.watches, w); i >= 0 {
-		c.watches = slices.Delete(c.watches, i, i+1)
-	}
-	c.mu.Unlock()
+	w.source.unwatch(w)
 	w.queue.stop(reason)
 }
 
@@ -210,7 +242,7 @@ func (w *Watch) step(e *Event) bool {
 		w.bytes = w.bytes[readEvent(e, w.bytes):]
 		if w.subtrees.all() || w.subtrees.contains(e.Key) {
 			if e.Op == OpSet && len(e.Properties) > 0 {
-				e.TTL = w.client.state.Load().deadlines.remaining(r)
+				e.TTL = w.source.remaining(r)
 			}
 			return true
 		}
@@ -237,7 +269,7 @@ func (w *Watch) advance() (more bool, err error) {
 	it, ok, err := w.queue.pop()
 	if err != nil {
 		if errors.Is(err, ErrLagged) {
-			w.stop(err) // so that Client.apply no longer pushes to it
+			w.stop(err) // so that nothing is pushed to it
 		}
 		return false, err
 	}

@@ -21,10 +21,10 @@ import (
 //
 // If the connection to a server of this package breaks after an update was sent and
 // before it came back, the client sends the update again when it has reconnected,
-// before any new one, provided that the server still has the same map. The server
-// applies each update exactly once, in the order of the calls. If the map is another
-// one, or the server of another implementation, the update may be lost and is not sent
-// again. ClientOptions.SendQueue bounds the updates that are kept for this together
+// before any new one, provided that the server still has the same map and remembers
+// this client. The server applies each update exactly once, in the order of the calls.
+// Otherwise, or if the server is of another implementation, the update may be lost and
+// is not sent again. ClientOptions.SendQueue bounds the updates that are kept for this together
 // with those that are queued; beyond it Set waits.
 //
 // The key has 1 to 255 bytes without NUL, is not KTHXBAI and does not begin with HUGZ.
@@ -100,6 +100,12 @@ func (c *Client) updateSync(ctx context.Context, key string, value []byte, opts 
 		return 0, ErrOutsideSubtrees
 	}
 	w := newEchoWait()
+	return c.updateWait(ctx, key, value, opts, w)
+}
+
+// updateWait is updateSync with a new wait of the caller, in which the update's number is
+// then found, or 0 if the update was not queued.
+func (c *Client) updateWait(ctx context.Context, key string, value []byte, opts []SetOption, w *echoWait) (int64, error) {
 	if err := c.update(ctx, key, value, opts, w); err != nil {
 		return 0, err
 	}

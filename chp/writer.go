@@ -266,10 +266,21 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 	if err := c.dialect.carries(value, props); err != nil {
 		return err
 	}
-	counted := c.subtrees.contains(bytesOf(key))
-	given := len(props)
 	w := &c.writer
 	w.mu.Lock()
+	if err := c.enqueue(ctx, bytesOf(key), value, props, wait); err != nil {
+		return err
+	}
+	w.mu.Unlock()
+	return nil
+}
+
+// enqueue stages one KVSET that was checked. It may use the capacity of props. It is
+// called with writer.mu held, and returns with it held unless it returns an error.
+func (c *Client) enqueue(ctx context.Context, key, value, props []byte, wait *echoWait) error {
+	counted := c.subtrees.contains(key)
+	given := len(props)
+	w := &c.writer
 	for {
 		switch {
 		case w.closed:
@@ -277,7 +288,7 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 			return ErrClosed
 		case w.session == nil:
 			w.mu.Unlock()
-			if err := c.waitActive(ctx); err != nil {
+			if err := c.WaitActive(ctx); err != nil {
 				return err
 			}
 			w.mu.Lock()
@@ -313,7 +324,6 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 			return ErrClosed
 		}
 		w.append(size, number, key, props, value)
-		w.mu.Unlock()
 		return nil
 	}
 }
@@ -370,7 +380,7 @@ func (w *writer) advance() {
 }
 
 // append stages one KVSET, for which there is room. mu must be held.
-func (w *writer) append(size int, number uint64, key string, props, value []byte) {
+func (w *writer) append(size int, number uint64, key, props, value []byte) {
 	s := w.stage
 	if s == nil || len(s.bytes)+size > cap(s.bytes) {
 		s = w.add(size)
@@ -380,7 +390,7 @@ func (w *writer) append(size int, number uint64, key string, props, value []byte
 	if s.numbered {
 		order = int64(s.order + uint64(s.messages))
 	}
-	s.bytes = kvmsg.AppendRecord(s.bytes, bytesOf(key), order, w.uuids.append(id[:0], number, bytesOf(key), value), props, value)
+	s.bytes = kvmsg.AppendRecord(s.bytes, key, order, w.uuids.append(id[:0], number, key, value), props, value)
 	s.messages++
 	w.bytes += size
 	w.rouse()

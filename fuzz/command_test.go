@@ -9,9 +9,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// FuzzCommand asserts that the parsers of commands do not panic, that their
-// views lie in the body, and that what they accept is encoded to the same body
-// again.
+// FuzzCommand asserts that the parsers of commands do not panic, and that the
+// commands they accept are encoded to the same body again.
 func FuzzCommand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		c, err := zmtp.ParseCommand(body)
@@ -44,9 +43,9 @@ func FuzzCommand(f *testing.F) {
 	})
 }
 
-// FuzzMetadata asserts that ParseMetadata does not panic, that what it accepts
-// is encoded to the same bytes again, and that the number of properties, and
-// with it the memory, stays in proportion to the bytes.
+// FuzzMetadata asserts that ParseMetadata does not panic, that the metadata it
+// accepts is encoded to the same bytes again, and that the number of properties
+// is proportional to the number of bytes.
 func FuzzMetadata(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := zmtp.ParseMetadata(b)

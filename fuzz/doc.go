@@ -1,14 +1,14 @@
-// Package fuzz holds the native fuzz targets of every decoder, and their
-// corpora under testdata/fuzz.
+// Package fuzz holds the fuzz targets of package zmtp. Their corpora are in
+// testdata/fuzz.
 //
-// An ordinary "go test ./fuzz" runs each target over its corpus. To search for
-// more, run one target at a time:
+// "go test ./fuzz" runs each target over its corpus. To search for new inputs,
+// run one target at a time:
 //
 //	go test ./fuzz -run '^$' -fuzz '^FuzzDecoderSplit$' -fuzztime 1m -fuzzminimizetime 20x
 //
-// The last flag keeps the go command from spending most of the time on making
-// merely interesting inputs smaller.
+// The last flag limits the time spent on minimizing inputs that only increase
+// coverage.
 //
-// An input that fails is written to the corpus by the go command; it is to be
-// committed together with the correction.
+// The go command writes an input that fails to the corpus. Commit it together
+// with the fix.
 package fuzz

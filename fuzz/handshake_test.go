@@ -9,9 +9,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// FuzzGreeting asserts that ParseGreeting does not panic, that it judges the
-// same at every length (an error never goes away with more bytes, nor does it
-// appear after acceptance), and that what it accepts survives encoding.
+// FuzzGreeting asserts that ParseGreeting does not panic, that more bytes never
+// change its decision, and that a greeting it accepts survives encoding.
 func FuzzGreeting(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = b[:min(len(b), 2*zmtp.GreetingSize)]
@@ -40,7 +39,7 @@ func FuzzGreeting(f *testing.F) {
 	})
 }
 
-// outcome is how a handshake ended.
+// outcome is the result of a handshake.
 type outcome struct {
 	sent, rest string
 	done       bool
@@ -48,7 +47,7 @@ type outcome struct {
 	peer       zmtp.Peer
 }
 
-// shake gives in to a new handshake in pieces of the given size.
+// shake passes in to a new handshake in pieces of the given size.
 func shake(t *testing.T, c zmtp.HandshakeConfig, in []byte, piece int) outcome {
 	h := zmtp.NewHandshake(c)
 	out := h.Start(nil)
@@ -69,8 +68,8 @@ func shake(t *testing.T, c zmtp.HandshakeConfig, in []byte, piece int) outcome {
 	}
 }
 
-// allocated returns the bytes that f allocates on the heap. Other goroutines
-// of the process are measured too.
+// allocated returns the number of bytes allocated on the heap while f runs,
+// including those of other goroutines.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -79,19 +78,18 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// FuzzHandshake gives any bytes to a handshake of a DEALER and to one of a
-// ROUTER with a limit. It asserts that there is no panic, that the outcome
-// does not depend on how the bytes are cut, that a peer that was accepted
-// has what is promised, and that the memory allocated is in proportion to the
-// bytes received. The last is measured, with an allowance of one mebibyte for
-// what else the process does meanwhile; so it finds an allocation by an
-// announced size (the DEALER takes commands of any size), not a waste of a few
-// kilobytes.
+// FuzzHandshake passes arbitrary bytes to a handshake of a DEALER, which accepts
+// commands of any size, and to one of a ROUTER with a limit. It asserts that
+// there is no panic, that the outcome does not depend on how the bytes are split,
+// that Peer of an accepted peer is valid, and that the memory allocated is
+// proportional to the number of bytes received. It allows one MiB more for other
+// goroutines, so it finds allocations by an announced size, but not the waste of
+// a few KiB.
 func FuzzHandshake(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, piece byte) {
 		for _, c := range []zmtp.HandshakeConfig{
-			{SocketType: zmtp.DEALER, Identity: []byte("me"), Limits: zmtp.Limits{MaxCommand: -1}},
-			{SocketType: zmtp.ROUTER, Limits: zmtp.Limits{MaxCommand: 200}},
+			{SocketType: zmtp.TypeDealer, Identity: []byte("me"), Limits: zmtp.Limits{MaxCommand: -1}},
+			{SocketType: zmtp.TypeRouter, Limits: zmtp.Limits{MaxCommand: 200}},
 		} {
 			var whole outcome
 			size := allocated(func() { whole = shake(t, c, in, len(in)) })
@@ -120,7 +118,7 @@ func FuzzHandshake(f *testing.F) {
 				t.Fatalf("rest %x, cut %x", whole.rest, cut.rest)
 			}
 			if p.Major < 3 || len(p.Identity) > 255 ||
-				p.SocketType != zmtp.UNKNOWN && !zmtp.Compatible(c.SocketType, p.SocketType) {
+				p.SocketType != zmtp.TypeUnknown && !zmtp.Compatible(c.SocketType, p.SocketType) {
 				t.Fatalf("peer %+v", p)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// oldPrefixes bring a handshake that takes old peers to its end.
+// oldPrefixes holds, for each old version, the bytes that complete a handshake.
 var oldPrefixes = map[string]string{
 	"1.0": "\x01\x00",
 	"2.0": "\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x01\x05\x00\x00",
@@ -16,7 +16,7 @@ var oldPrefixes = map[string]string{
 
 // codecOf returns the codec of a connection to an old peer.
 func codecOf(t *testing.T, version string, limits zmtp.Limits) zmtp.Codec {
-	h := zmtp.NewHandshake(zmtp.HandshakeConfig{SocketType: zmtp.ROUTER, MinVersion: 1, Limits: limits})
+	h := zmtp.NewHandshake(zmtp.HandshakeConfig{SocketType: zmtp.TypeRouter, MinVersion: 1, Limits: limits})
 	in := []byte(oldPrefixes[version])
 	if n, _, done, err := h.Step(in, nil); n != len(in) || !done || err != nil {
 		t.Fatalf("%s: %d %v %v", version, n, done, err)
@@ -24,14 +24,14 @@ func codecOf(t *testing.T, version string, limits zmtp.Limits) zmtp.Codec {
 	return h.Codec()
 }
 
-// FuzzDowngrade gives any bytes to handshakes that take old peers. It asserts
-// that there is no panic, that the outcome does not depend on how the bytes
-// are cut, that what was sent is always a whole number of the pieces that a
-// greeting leaves in, that a peer below 3.0 is what its first bytes say, and
-// that memory is in proportion to the bytes received (see FuzzHandshake).
+// FuzzDowngrade passes arbitrary bytes to handshakes that accept old peers. It
+// asserts that there is no panic, that the outcome does not depend on how the
+// bytes are split, that Peer has the version of the first bytes, and that the
+// memory allocated is proportional to the number of bytes received (see
+// FuzzHandshake).
 func FuzzDowngrade(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, piece, minVersion byte) {
-		c := zmtp.HandshakeConfig{SocketType: zmtp.ROUTER, Identity: []byte("me"), Limits: zmtp.Limits{MaxCommand: -1}, MinVersion: 1 + minVersion%2}
+		c := zmtp.HandshakeConfig{SocketType: zmtp.TypeRouter, Identity: []byte("me"), Limits: zmtp.Limits{MaxCommand: -1}, MinVersion: 1 + minVersion%2}
 		var whole outcome
 		size := allocated(func() { whole = shake(t, c, in, max(1, len(in))) })
 		if limit := uint64(1<<20 + 64*len(in)); size > limit {
@@ -43,8 +43,8 @@ func FuzzDowngrade(f *testing.F) {
 				whole.err != nil && cut.err.Error() != whole.err.Error() {
 				t.Fatalf("cut: %+v, whole: %+v", cut, whole)
 			}
-			// A fault that is known at once can stop what was to be sent
-			// before it, when the bytes came together.
+			// If the bytes arrive together, an error can prevent an answer
+			// to the bytes before it.
 			if cut.sent != whole.sent && whole.err == nil {
 				t.Fatalf("cut: %q, whole: %q", cut.sent, whole.sent)
 			}
@@ -60,7 +60,7 @@ func FuzzDowngrade(f *testing.F) {
 			return
 		}
 		p := whole.peer
-		if len(p.Identity) > 255 || p.Major < c.MinVersion || p.SocketType != zmtp.UNKNOWN && !zmtp.Compatible(c.SocketType, p.SocketType) {
+		if len(p.Identity) > 255 || p.Major < c.MinVersion || p.SocketType != zmtp.TypeUnknown && !zmtp.Compatible(c.SocketType, p.SocketType) {
 			t.Fatalf("peer %+v", p)
 		}
 		signature := in[0] == 0xFF && in[9]&1 == 1
@@ -77,11 +77,11 @@ func FuzzDowngrade(f *testing.F) {
 	})
 }
 
-// FuzzOldFraming gives any bytes to the codecs of old peers. It asserts that
-// there is no panic, that the frames do not depend on how the bytes are cut,
-// that each is whole and within the limit, that memory is in proportion to
-// what was received, and that what was decoded is the same again after encoding
-// and decoding.
+// FuzzOldFraming passes arbitrary bytes to the codecs of old peers. It asserts
+// that there is no panic, that the frames do not depend on how the bytes are
+// split, that each frame is complete and within the limit, that the memory
+// allocated is proportional to the number of bytes received, and that the
+// decoded frames survive encoding and decoding.
 func FuzzOldFraming(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream []byte, piece, limit byte) {
 		const most = 600
@@ -132,7 +132,7 @@ func FuzzOldFraming(f *testing.F) {
 			if err != nil && (!errors.As(err, &p) || p.Err == nil) {
 				t.Fatalf("error without a condition: %v", err)
 			}
-			// What came out is frames that a decoder takes, none a command.
+			// A Decoder must accept the frames, and none may be a command.
 			codec := codecOf(t, version, zmtp.Limits{MaxMessage: most})
 			wire, encodeErr := codec.Encode(nil, out)
 			if encodeErr != nil {
@@ -148,7 +148,7 @@ func FuzzOldFraming(f *testing.F) {
 				if err != nil || kind == zmtp.KindCommand {
 					t.Fatalf("%s: %x: kind %d, %v", version, out, kind, err)
 				}
-				if kind == zmtp.NeedMore {
+				if kind == zmtp.KindNeedMore {
 					break // within a message
 				}
 				b = b[n:]

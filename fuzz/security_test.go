@@ -8,9 +8,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// FuzzZ85 asserts that text which decodes encodes to itself, that bytes
-// which encode decode to themselves, and that a key is parsed just if its text
-// decodes to its size.
+// FuzzZ85 asserts that decoding and encoding are inverse to each other, and that
+// a key is accepted exactly if its text decodes to the size of a key.
 func FuzzZ85(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		data, err := zmtp.DecodeZ85(text)
@@ -50,8 +49,8 @@ type party struct {
 	err  error
 }
 
-// take gives b to the handshake and returns what it sends. Everybody is
-// accepted.
+// take passes b to the handshake and returns the bytes it sends. All credentials
+// are accepted.
 func (p *party) take(b []byte) (out []byte) {
 	p.in = append(p.in, b...)
 	for p.err == nil && !p.done {
@@ -76,14 +75,13 @@ func (p *party) take(b []byte) (out []byte) {
 	return out
 }
 
-// FuzzPlain gives any bytes after the greeting to both roles of PLAIN. It
-// asserts that there is no panic, that the outcome does not depend on how the
-// bytes are cut, and that memory stays in proportion, as FuzzHandshake does.
+// FuzzPlain passes arbitrary bytes after the greeting to both roles of PLAIN. It
+// makes the same assertions as FuzzHandshake, except that on Peer.
 func FuzzPlain(f *testing.F) {
 	greeting := zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: "PLAIN"})
 	f.Fuzz(func(t *testing.T, server bool, in []byte, piece byte) {
 		run := func(size int) (sent []byte, p *party) {
-			c := zmtp.HandshakeConfig{SocketType: zmtp.DEALER, Limits: zmtp.Limits{MaxCommand: -1}}
+			c := zmtp.HandshakeConfig{SocketType: zmtp.TypeDealer, Limits: zmtp.Limits{MaxCommand: -1}}
 			if properties := c.AppendProperties(nil); server {
 				c.Mechanism = zmtp.NewPlainServer(properties)
 			} else {
@@ -113,30 +111,31 @@ func FuzzPlain(f *testing.F) {
 	})
 }
 
-// Keys of the CURVE targets. Each side makes more of them for every
-// connection, so a run cannot be repeated byte by byte.
+// The long-term keys of the CURVE targets. Each connection has random keys as
+// well, so a run cannot be reproduced byte by byte.
 var clientKeys, serverKeys = zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()
 
-// curveParties returns both sides of CURVE, with any bytes for properties:
-// those travel in a box, where nobody else can put anything.
+// curveParties returns both sides of CURVE. The properties may be arbitrary
+// bytes: they are sent in a box, so a fuzzer cannot reach them by changing the
+// stream.
 func curveParties(t *testing.T, clientProperties, serverProperties []byte) (client, server *party) {
-	c := zmtp.HandshakeConfig{SocketType: zmtp.DEALER, Mechanism: zmtp.NewCurveClient(zmtp.CurveClientConfig{
+	c := zmtp.HandshakeConfig{SocketType: zmtp.TypeDealer, Mechanism: zmtp.NewCurveClient(zmtp.CurveClientConfig{
 		Properties: clientProperties, Keys: clientKeys, Server: serverKeys.Public})}
-	s := zmtp.HandshakeConfig{SocketType: zmtp.DEALER, Mechanism: zmtp.NewCurveServer(zmtp.CurveServerConfig{
+	s := zmtp.HandshakeConfig{SocketType: zmtp.TypeDealer, Mechanism: zmtp.NewCurveServer(zmtp.CurveServerConfig{
 		Properties: serverProperties, Keys: serverKeys})}
 	return &party{t: t, h: zmtp.NewHandshake(c)}, &party{t: t, h: zmtp.NewHandshake(s)}
 }
 
-// edits changes the bytes of a stream as they pass. A change is five bytes:
-// where, two, after the last change; what, one (change, insert, delete,
-// repeat); and with what, two.
+// edits changes the bytes of a stream as they pass. Each change takes five bytes
+// of the script: two for its distance from the last change, one for its kind
+// (change, insert, delete or repeat), and two for its argument.
 type edits struct {
 	script  []byte
 	at      int // bytes that have passed
 	changed bool
 }
 
-// pass returns what arrives of b.
+// pass returns the bytes that arrive when b is sent.
 func (e *edits) pass(b []byte) []byte {
 	var out []byte
 	for len(b) > 0 {
@@ -168,11 +167,10 @@ func (e *edits) pass(b []byte) []byte {
 	return out
 }
 
-// FuzzCurveHandshake runs a handshake between both roles of CURVE, which
-// announce any bytes, while the bytes are changed on their way. It asserts
-// that there is no panic, that whoever is content has got what the other
-// announced, and that without a change both are content just if what they
-// announce can be understood.
+// FuzzCurveHandshake runs a handshake between both roles of CURVE, with arbitrary
+// properties, and changes the bytes in transit. It asserts that there is no
+// panic, that a side that succeeds has the properties of the other, and that
+// without a change the handshake fails only if the properties are invalid.
 func FuzzCurveHandshake(f *testing.F) {
 	f.Fuzz(func(t *testing.T, clientProperties, serverProperties, toServer, toClient []byte) {
 		const most = 4096
@@ -229,12 +227,12 @@ func exchange(t *testing.T, from, to zmtp.Codec) {
 	}
 }
 
-// FuzzCurveMessages has any frames encoded, changes the bytes on their way,
-// and has them decoded in pieces. It asserts that what arrives are some of the
-// frames sent, whole, once and in their order, all of them if nothing was changed
-// (RFC 26 lets nonces have gaps, so leaving out whole ones is not seen); that
-// bytes which are not frames are refused by the sender; then that any bytes
-// at all are refused or waited with by the receiver.
+// FuzzCurveMessages encodes arbitrary frames, changes the bytes in transit, and
+// decodes them in pieces. It asserts that the receiver gets a subsequence of the
+// frames sent, and all of them if nothing was changed (RFC 26 allows gaps between
+// nonces, so a receiver does not notice missing frames); that the sender refuses
+// bytes that are not frames; and that a receiver decodes nothing from arbitrary
+// bytes.
 func FuzzCurveMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, frames, script []byte, piece byte, fromServer bool) {
 		frames = frames[:min(len(frames), 1<<16)]
@@ -276,8 +274,8 @@ func FuzzCurveMessages(f *testing.F) {
 				}
 			}
 		}
-		// Reserved bits of the flags do not arrive, and sizes have the
-		// shortest form.
+		// Reserved flags are not transmitted, and sizes have the shortest
+		// form.
 		want := canonical(frames)
 		if !follows(want, out) || !e.changed && (decodeErr != nil || len(in) > 0 || len(out) != len(want)) {
 			t.Fatalf("%x arrived as %x, %d bytes left, %v", frames, out, len(in), decodeErr)
@@ -292,11 +290,11 @@ func FuzzCurveMessages(f *testing.F) {
 	})
 }
 
-// follows reports whether some, whole frames in their shortest form, are among
-// all in their order.
+// follows reports whether the frames in some are a subsequence of those in all.
+// All frames must be complete and in their shortest form.
 func follows(all, some []byte) bool {
 	for len(all) > 0 && len(some) > 0 {
-		_, rest := zmtp.Message(all).Next()
+		_, rest := zmtp.WireMessage(all).Next()
 		if size := len(all) - len(rest); len(some) >= size && bytes.Equal(some[:size], all[:size]) {
 			some = some[size:]
 		}
@@ -305,7 +303,8 @@ func follows(all, some []byte) bool {
 	return len(some) == 0
 }
 
-// canonical returns the whole frames at the start of b as a codec returns them.
+// canonical returns the complete frames at the start of b as a codec returns
+// them.
 func canonical(b []byte) (out []byte) {
 	for len(b) >= 2 {
 		flags, size, head := b[0], uint64(b[1]), 2

@@ -10,34 +10,34 @@ import (
 	"clustermap/zmtp"
 )
 
-// item is one thing a decoder found.
+// item is a message or command that a decoder returned.
 type item struct {
 	kind  zmtp.Kind
 	bytes string
 }
 
-// decode feeds stream to a decoder in pieces and returns what it found. next
-// gives the size of the piece that starts at an offset, at least 1.
+// decode passes stream to a decoder in pieces and returns the items. next returns
+// the size of the piece that starts at an offset, at least 1.
 func decode(t *testing.T, l zmtp.Limits, stream []byte, next func(at int) int) (items []item, err error) {
 	d := zmtp.NewDecoder(l)
 	var b []byte
 	for at := 0; at < len(stream); {
 		end := min(at+next(at), len(stream))
-		// A new address each time, with no room behind.
+		// A new address each time, without spare capacity.
 		b = append(make([]byte, 0, len(b)+end-at), b...)
 		b = append(b, stream[at:end]...)
 		at = end
 		for {
 			kind, n, err := d.Next(b)
 			if err != nil {
-				if kind != zmtp.NeedMore || n != 0 {
+				if kind != zmtp.KindNeedMore || n != 0 {
 					t.Fatalf("error with kind %d and %d bytes", kind, n)
 				}
 				return items, err
 			}
-			if kind == zmtp.NeedMore {
+			if kind == zmtp.KindNeedMore {
 				if n != 0 || d.Need() <= len(b) {
-					t.Fatalf("NeedMore with n %d, need %d of %d", n, d.Need(), len(b))
+					t.Fatalf("KindNeedMore with n %d, need %d of %d", n, d.Need(), len(b))
 				}
 				break
 			}
@@ -51,8 +51,8 @@ func decode(t *testing.T, l zmtp.Limits, stream []byte, next func(at int) int) (
 	return items, nil
 }
 
-// reference decodes a whole stream in the plainest way: frame by frame,
-// gathering the message in a buffer of its own.
+// reference is a simple decoder: it reads a whole stream frame by frame and
+// copies each message to a buffer.
 func reference(l zmtp.Limits, b []byte) (items []item, err error) {
 	var message []byte
 	frames := 0
@@ -99,7 +99,7 @@ func reference(l zmtp.Limits, b []byte) (items []item, err error) {
 	return items, nil
 }
 
-// same fails the test unless two decodings found the same.
+// same fails the test unless two decodings have the same result.
 func same(t *testing.T, how string, got, want []item, gotErr, wantErr error) {
 	t.Helper()
 	if (gotErr == nil) != (wantErr == nil) || gotErr != nil && gotErr.Error() != wantErr.Error() {
@@ -115,10 +115,10 @@ func same(t *testing.T, how string, got, want []item, gotErr, wantErr error) {
 	}
 }
 
-// FuzzDecoderSplit decodes a stream whole, compares with the plain reference,
-// and asserts that byte by byte, split at any one place (for short streams),
-// and cut into pieces of the sizes in pieces, the decoder finds the same items
-// and ends with the same error. The limits are small so that they are met.
+// FuzzDecoderSplit asserts that the decoder returns the same items and the same
+// error as reference when the stream arrives whole, byte by byte, split at any
+// one offset (for short streams), or in pieces of the given sizes. The limits are
+// small so that streams reach them.
 func FuzzDecoderSplit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream, pieces []byte) {
 		if len(stream) > 2048 {
@@ -132,9 +132,8 @@ func FuzzDecoderSplit(f *testing.F) {
 			t.Fatalf("error %v, reference %v", wantErr, plainErr)
 		}
 		if plainErr == nil {
-			// The bound on commands inside a message is out of reach: 256
-			// KiB moved in parts of 600 bytes takes more commands than
-			// the stream has bytes for.
+			// The stream is too short to reach the limit on commands
+			// inside a message: 256 KiB in moves of 600 bytes.
 			same(t, "reference", plain, want, nil, wantErr)
 		}
 		for _, i := range want {
@@ -165,7 +164,7 @@ func FuzzDecoderSplit(f *testing.F) {
 	})
 }
 
-// check holds what is promised of every item.
+// check checks the properties of every item.
 func check(t *testing.T, i item) {
 	t.Helper()
 	if i.kind == zmtp.KindCommand {
@@ -174,19 +173,20 @@ func check(t *testing.T, i item) {
 		}
 		return
 	}
-	m := zmtp.Message(i.bytes)
+	m := zmtp.WireMessage(i.bytes)
 	frames := m.AppendFrames(nil)
 	if len(frames) == 0 || len(frames) != m.Len() {
 		t.Fatalf("%d frames, Len %d", len(frames), m.Len())
 	}
-	// Encoded again, it is never longer: short form where it fits.
+	// The encoder uses the short form where possible, so its result is never
+	// longer.
 	if again := zmtp.AppendMessage(nil, frames...); len(again) > len(m) {
 		t.Fatalf("%d bytes from %d", len(again), len(m))
 	}
 }
 
-// FuzzEncodeDecode asserts that frames cut from any bytes come back from the
-// encoder through the decoder, with a command in between two of them.
+// FuzzEncodeDecode asserts that arbitrary frames survive encoding and decoding,
+// also with a command between two of them.
 func FuzzEncodeDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data, sizes []byte, context []byte) {
 		var frames [][]byte
@@ -219,7 +219,7 @@ func FuzzEncodeDecode(f *testing.F) {
 		if kind != zmtp.KindMessage || n != len(wire) || err != nil {
 			t.Fatalf("kind %d, %d of %d bytes, %v", kind, n, len(wire), err)
 		}
-		for i, got := range zmtp.Message(wire).AppendFrames(nil) {
+		for i, got := range zmtp.WireMessage(wire).AppendFrames(nil) {
 			if !bytes.Equal(got, frames[i]) {
 				t.Fatalf("frame %d: %x, want %x", i, got, frames[i])
 			}

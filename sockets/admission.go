@@ -22,15 +22,18 @@ import (
 // While no handshake can be evicted, the listener waits, and new connections
 // stay in the system's backlog.
 type admission struct {
-	maxConnections, maxHandshakes int
-	grace                         time.Duration // handshakeGrace, except in tests
-	judges                        chan struct{} // holds a token for each call of an authenticator in progress
+	grace time.Duration // handshakeGrace, except in tests
 
-	mu          sync.Mutex
+	mu sync.Mutex
+
+	maxConnections, maxHandshakes int
+
 	connections int        // accepted, and not ended
 	handshakes  int        // of these, in their handshake
 	stalled     list.List  // of *conn: the handshakes that wait for their peer, the longest wait first
 	room        queue.Gate // where listeners wait
+	calls       int        // of an authenticator, in progress
+	callers     queue.Gate // where further calls wait
 }
 
 // handshakeGrace is how long a peer may take for a step of its handshake before
@@ -40,10 +43,18 @@ type admission struct {
 const handshakeGrace = 250 * time.Millisecond
 
 func (a *admission) init(o *Options) {
-	a.maxConnections, a.maxHandshakes = o.MaxConnections, o.MaxHandshakes
+	a.set(o)
 	a.grace = handshakeGrace
-	a.judges = make(chan struct{}, o.MaxHandshakes)
-	a.room = queue.NewGate()
+	a.room, a.callers = queue.NewGate(), queue.NewGate()
+}
+
+// set takes over the limits in o.
+func (a *admission) set(o *Options) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.maxConnections, a.maxHandshakes = o.MaxConnections, o.MaxHandshakes
+	a.room.WakeAll()
+	a.callers.WakeAll()
 }
 
 // enter counts a new connection, whose handshake begins. It waits while there are
@@ -93,6 +104,36 @@ func (a *admission) evict() (wait time.Duration) {
 	c.close(ErrHandshakeTimeout)
 	a.forget(c)
 	return 0
+}
+
+// beginCall waits until an authenticator may be called, and counts the call. It
+// returns false if done is closed first.
+func (a *admission) beginCall(done <-chan struct{}) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for a.calls >= a.maxHandshakes {
+		if a.callers.Sleep(&a.mu, nil, done, nil) != nil {
+			return false
+		}
+	}
+	a.calls++
+	a.wakeCaller()
+	return true
+}
+
+// endCall records the end of a call.
+func (a *admission) endCall() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.calls--
+	a.wakeCaller()
+}
+
+// wakeCaller wakes one that waits for its call if it may begin. mu must be held.
+func (a *admission) wakeCaller() {
+	if a.calls < a.maxHandshakes {
+		a.callers.Wake()
+	}
 }
 
 // wake wakes the listeners if another handshake may begin. mu must be held.

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/buf"
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -40,11 +42,11 @@ func TestS3_SlowJudge(t *testing.T) {
 	pull.admission.grace = hang // on a busy machine clients are slow
 	must(t, pull.Bind(testContext(t), anyPort))
 	for i := range clients {
-		push := open(t, NewPush, Options{Linger: -1, Security: Security{PlainUsername: fmt.Sprint(i), PlainPassword: "x"}})
+		push := open(t, NewPush, Options{Linger: LingerNone, Security: Security{PlainUsername: fmt.Sprint(i), PlainPassword: "x"}})
 		must(t, push.Connect(pull.LastEndpoint()))
 	}
 	for range clients {
-		seen.await(t, HandshakeSucceeded)
+		seen.await(t, EventHandshakeSucceeded)
 	}
 	if n := judged.Load(); n != clients {
 		t.Errorf("%d judgements of %d clients", n, clients)
@@ -52,7 +54,7 @@ func TestS3_SlowJudge(t *testing.T) {
 	if n := peak.Load(); n > most {
 		t.Errorf("%d judgements at once, the bound is %d", n, most)
 	}
-	if n := seen.count(HandshakeFailed); n > 0 {
+	if n := seen.count(EventHandshakeFailed); n > 0 {
 		t.Errorf("%d handshakes failed", n)
 	}
 }
@@ -99,7 +101,7 @@ func TestS3_Stalled(t *testing.T) {
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	for _, e := range seen.all {
-		if e.Kind == HandshakeFailed && !errors.Is(e.Err, ErrHandshakeTimeout) {
+		if e.Kind == EventHandshakeFailed && !errors.Is(e.Err, ErrHandshakeTimeout) {
 			t.Errorf("%v", e.Err)
 		}
 	}
@@ -154,7 +156,7 @@ func TestS3_AllJudged(t *testing.T) {
 	if name := <-asked; name != "third" {
 		t.Errorf("asked for %q", name)
 	}
-	if e := seen.await(t, HandshakeFailed); e.Remote != all[0].conn.LocalAddr().String() {
+	if e := seen.await(t, EventHandshakeFailed); e.Remote != all[0].conn.LocalAddr().String() {
 		t.Errorf("%+v", e)
 	}
 	within(t, "Close", func() { must(t, router.Close()) })
@@ -201,7 +203,7 @@ func TestS4_PeerLeaves(t *testing.T) {
 				_, err := io.ReadFull(r.in, make([]byte, zmtp.GreetingSize))
 				must(t, err)
 				r.conn.Close()
-				e := seen.await(t, HandshakeFailed)
+				e := seen.await(t, EventHandshakeFailed)
 				if number, value := e.Code(); number != 0x0800 || value != uint32(syscall.EPIPE) {
 					t.Errorf("%#x %d, %v", number, value, e.Err)
 				}
@@ -223,9 +225,7 @@ func TestS4_ZAPQueue(t *testing.T) {
 	seen := newEvents()
 	pull := bind(t, NewPull, Options{Inproc: names, MaxHandshakes: 4, Monitor: seen.tell, Security: Security{PlainServer: true}})
 	listed := func() int {
-		handler.in.mu.Lock()
-		defer handler.in.mu.Unlock()
-		return handler.in.ready.Len()
+		return handler.in.Status().Ready
 	}
 	for i := range 100 {
 		r := dialRaw(t, pull.LastEndpoint())
@@ -234,7 +234,7 @@ func TestS4_ZAPQueue(t *testing.T) {
 			eventually(t, "the request", func() bool { return listed() > 0 })
 		}
 		r.conn.Close()
-		seen.await(t, HandshakeFailed)
+		seen.await(t, EventHandshakeFailed)
 	}
 	// But for a request that was on its way when the last one left.
 	eventually(t, "nothing is queued", func() bool { return listed() == 0 })
@@ -287,7 +287,7 @@ func TestS4_DeafAuthenticator(t *testing.T) {
 			eventually(t, "it is judged", func() bool { return calls.Load() == int32(i+1) })
 		}
 		r.conn.Close()
-		seen.await(t, HandshakeFailed)
+		seen.await(t, EventHandshakeFailed)
 	}
 	if n := calls.Load(); n != most {
 		t.Errorf("%d calls, the bound is %d", n, most)
@@ -326,7 +326,7 @@ func TestS4_BytesMeanwhile(t *testing.T) {
 	flood.send(greeting(1))
 	<-asked
 	_, _ = flood.conn.Write(make([]byte, 2*maxHandshakeCommand)) // it may be refused in the middle
-	if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, zmtp.ErrTooLarge) {
+	if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, zmtp.ErrTooLarge) {
 		t.Errorf("%v", e.Err)
 	}
 	close(verdict)
@@ -342,17 +342,14 @@ func welcoming(t *testing.T, o Options) (r *Router, waits func()) {
 	r = open(t, NewRouter, o)
 	r.admission.grace = time.Millisecond
 	must(t, r.Bind(testContext(t), anyPort))
-	in := &r.in
-	in.mu.Lock()
-	in.leftovers = in.limits.bytes
-	in.mu.Unlock()
+	var left queue.Inqueue
+	left.Init(false)
+	b := queue.Batch{Chunk: buf.Get(1), Spans: make([]Span, 1), From: new(queue.Conn), Cost: DefaultHWMBytes}
+	r.in.Put(&left, &b, nil)
+	r.in.Leave(&left)
 	return r, func() {
 		t.Helper()
-		eventually(t, "a peer waits for the application", func() bool {
-			in.mu.Lock()
-			defer in.mu.Unlock()
-			return in.newcomers != nil
-		})
+		eventually(t, "a peer waits for the application", func() bool { return r.in.Status().Newcomers > 0 })
 	}
 }
 
@@ -370,17 +367,13 @@ func TestAdmissionWelcome(t *testing.T) {
 	waits()
 	connect()
 	time.Sleep(50 * time.Millisecond) // for the newcomer to do harm
-	in := &router.in
-	in.mu.Lock()
-	in.leftovers = 0
-	close(in.newcomers)
-	in.newcomers = nil
-	in.mu.Unlock()
+	var b queue.Batch
+	must(t, router.in.TakeBatch(testContext(t), nil, &b))
 	for range 2 {
 		_, err := router.Recv(testContext(t))
 		must(t, err)
 	}
-	if n := seen.count(Accepted); n != 2 {
+	if n := seen.count(EventAccepted); n != 2 {
 		t.Errorf("two clients connected %d times", n)
 	}
 }
@@ -394,7 +387,7 @@ func TestAdmissionUnwelcome(t *testing.T) {
 	dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
 	waits()
 	must(t, router.Unbind(router.LastEndpoint()))
-	if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, ErrClosed) {
+	if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrClosed) {
 		t.Errorf("%v", e.Err)
 	}
 }

@@ -3,6 +3,8 @@ package sockets
 import (
 	"bytes"
 	"testing"
+
+	"clustermap/internal/queue"
 )
 
 // noAllocs holds that f, once warm, allocates nothing, in whatever goroutine.
@@ -71,7 +73,7 @@ func TestAllocPub(t *testing.T) {
 	mixed := bytes.Repeat(append(append(one, one...), other...), 200)
 	var spans []Span
 	for at := 0; at < len(mixed); {
-		end := messageEnd(mixed, at)
+		end := queue.MessageEnd(mixed, at)
 		spans = append(spans, Span{Start: uint32(at), End: uint32(end)})
 		at = end
 	}
@@ -84,7 +86,7 @@ func TestAllocPub(t *testing.T) {
 		takeAll(t, recvMore, &m, 1201)
 		takeAll(t, recvSome, &s, 801)
 	})
-	if l.retained.Load() == 0 {
+	if l.Retained.Load() == 0 {
 		t.Error("nothing was lent")
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"slices"
 	"time"
 
+	"clustermap/internal/link"
 	"clustermap/zmtp"
 )
 
@@ -115,9 +115,9 @@ func AllowUsers(passwords map[string]string) Authenticator {
 	}
 }
 
-// judge authenticates the peer of a handshake that waits for it. in is what was
-// received but not used yet. judge returns in with what has arrived meanwhile,
-// what to send, and whether the handshake is done.
+// judge authenticates the peer of a handshake whose credentials are waiting. in
+// holds the bytes received but not used yet. judge returns in with the bytes
+// received in the meantime, the bytes to send, and whether the handshake is done.
 func (s *socket) judge(c *conn, h *zmtp.Handshake, in, dst []byte, deadline time.Time) (rest, out []byte, done bool, err error) {
 	credentials, _ := h.Credentials()
 	rest, user, cause, err := s.authenticate(c, credentials, in, deadline)
@@ -127,11 +127,7 @@ func (s *socket) judge(c *conn, h *zmtp.Handshake, in, dst []byte, deadline time
 	status := zmtp.StatusFailed
 	switch {
 	case cause == nil:
-		var granted zmtp.Metadata
-		for _, name := range slices.Sorted(maps.Keys(user.Metadata)) {
-			granted = append(granted, zmtp.Property{Name: name, Value: []byte(user.Metadata[name])})
-		}
-		out, done, err = h.Accept(dst, user.ID, granted)
+		out, done, err = h.Accept(dst, user.ID, properties(user.Metadata))
 		return rest, out, done, err
 	case errors.Is(cause, ErrDenied):
 		status = zmtp.StatusDenied
@@ -146,10 +142,10 @@ func (s *socket) judge(c *conn, h *zmtp.Handshake, in, dst []byte, deadline time
 // user, or the cause to refuse the peer. If err is not nil, there is no
 // verdict. in and rest are as in judge.
 func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, deadline time.Time) (rest []byte, user User, cause, err error) {
-	sec := s.security()
+	sec := &c.opts.Security
 	ask := sec.Authenticate
 	if ask == nil {
-		ask = s.zapHandler()
+		ask = s.zapHandler(sec)
 	}
 	if ask == nil {
 		if sec.role() == rolePlainServer || sec.ZAPEnforceDomain && sec.ZAPDomain != "" {
@@ -158,7 +154,7 @@ func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 		return in, User{}, nil, nil
 	}
 	r := AuthRequest{Domain: sec.ZAPDomain, Mechanism: credentials.Mechanism, Identity: string(credentials.Identity)}
-	r.Address, _, _ = net.SplitHostPort(c.stream.Conn.RemoteAddr().String())
+	r.Address, _, _ = net.SplitHostPort(link.RemoteText(c.stream.Conn))
 	switch sec.role() {
 	case rolePlainServer:
 		r.username, r.password = string(credentials.Values[0]), string(credentials.Values[1])
@@ -167,36 +163,25 @@ func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 	}
 	ctx, cancel := context.WithDeadline(s.ctx, deadline)
 	defer cancel()
-	type verdict struct {
-		user  User
-		cause error
-	}
 	// The current deadline may be that of the peer's last command, which is
 	// earlier. Once the goroutine runs, only rouse may set the deadline.
 	if err := c.setReadDeadline(deadline); err != nil {
 		return in, User{}, nil, err
 	}
-	var v verdict
-	judged := make(chan verdict, 1)
+	var granted User
+	var verdict error // valid, as granted is, once done is closed
 	done := make(chan struct{})
 	s.wg.Go(func() {
-		select {
-		case s.admission.judges <- struct{}{}:
-		case <-ctx.Done():
+		if !s.admission.beginCall(ctx.Done()) {
 			return // attend ends by the same deadline, or with the connection
 		}
-		user, cause := ask(ctx, r)
-		<-s.admission.judges
-		judged <- verdict{user, cause}
+		granted, verdict = ask(ctx, r)
+		s.admission.endCall()
 		c.rouse(done)
 	})
 	s.admission.judging(c)
 	// A correct peer sends at most its next command now.
 	rest, err = c.attend(in, maxHandshakeCommand+handshakeBuffer, done)
-	if err == nil {
-		v = <-judged
-		err = c.setReadDeadline(deadline)
-	}
 	switch fault := (*ZAPError)(nil); {
 	case err != nil:
 		return rest, User{}, nil, err
@@ -204,10 +189,10 @@ func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 		return rest, User{}, nil, ErrClosed
 	case ctx.Err() != nil:
 		return rest, User{}, nil, ErrHandshakeTimeout
-	case errors.As(v.cause, &fault), errors.Is(v.cause, ErrNoAuthenticator):
-		return rest, User{}, nil, v.cause
+	case errors.As(verdict, &fault), errors.Is(verdict, ErrNoAuthenticator):
+		return rest, User{}, nil, verdict
 	}
-	return rest, v.user, v.cause, nil
+	return rest, granted, verdict, nil
 }
 
 // attend reads from the peer and appends to in until rouse closes done, so that
@@ -244,10 +229,9 @@ func (c *conn) rouse(done chan<- struct{}) {
 	}
 }
 
-// farewell gives the peer time to read the ERROR that it was sent. If the peer
-// has sent more, closing at once would cause a reset, which destroys what it
-// has not read. farewell returns at once if the peer closes the connection, as
-// it should.
+// farewell gives the peer time to read the ERROR. If unread bytes of the peer
+// have arrived, closing at once would cause a reset, which destroys the ERROR.
+// farewell returns when the peer closes the connection, as it should.
 func (c *conn) farewell() {
 	cw, ok := c.stream.Conn.(interface{ CloseWrite() error })
 	if !ok || c.setReadDeadline(time.Now().Add(halfCloseWait)) != nil || cw.CloseWrite() != nil {
@@ -262,6 +246,5 @@ func (c *conn) farewell() {
 	}
 }
 
-// farewellBytes is how many of the bytes that a refused peer still sends are
-// read.
+// farewellBytes is the maximum number of bytes read from a refused peer.
 const farewellBytes = 64 << 10

@@ -31,7 +31,7 @@ func TestAuthenticateSlowly(t *testing.T) {
 			return User{}, ctx.Err()
 		}},
 	})
-	slow := open(t, NewDealer, Options{Security: Security{PlainUsername: "slow", PlainPassword: "p"}, Linger: -1})
+	slow := open(t, NewDealer, Options{Security: Security{PlainUsername: "slow", PlainPassword: "p"}, Linger: LingerNone})
 	must(t, slow.Connect(router.LastEndpoint()))
 	asking := <-asked
 	if _, bounded := asking.Deadline(); !bounded {
@@ -42,7 +42,7 @@ func TestAuthenticateSlowly(t *testing.T) {
 	must(t, quick.Send(ctx, []byte("x")))
 	_, err := router.Recv(ctx)
 	must(t, err)
-	if user := seen.await(t, HandshakeSucceeded).Peer.UserID(); user != "quick" {
+	if user := seen.await(t, EventHandshakeSucceeded).Peer.UserID(); user != "quick" {
 		t.Errorf("%q was let in", user)
 	}
 	within(t, "Close", func() { must(t, router.Close()) })
@@ -63,7 +63,7 @@ func TestAuthenticateTimeout(t *testing.T) {
 	})
 	r := dialRaw(t, router.LastEndpoint())
 	_, _ = r.conn.Write(greeting(1)) // it may be late already
-	if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+	if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
 		t.Errorf("%v", e.Err)
 	}
 	r.ended()

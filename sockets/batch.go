@@ -2,8 +2,21 @@ package sockets
 
 import (
 	"clustermap/internal/buf"
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
+
+// Span is the place of one message in the bytes of a [Batch]. Its fields Start
+// and End, of type uint32, are the half-open range of the message in
+// [Batch.Wire].
+//
+// Its field Tag, of type uint64, is for use by [Options.Prepare], which runs in
+// the goroutine that reads the connection. Prepare can store there what it
+// computes from a message, such as a hash, so that the receiver of the batch
+// need not touch the bytes again.
+//
+// It is part of the advanced interface; see the package documentation.
+type Span = buf.Span
 
 // Batch is a run of messages from one peer, filled by RecvBatch. It refers to
 // the bytes that were read from the network and does not copy them.
@@ -13,70 +26,68 @@ import (
 // which is safe but slower. The zero Batch is empty and ready to use. A Batch
 // must not be used concurrently.
 type Batch struct {
-	chunk *buf.Chunk
-	spans []Span
-	peer  *Peer
-	cost  int // the memory that a queue counts for it, in bytes
+	q queue.Batch
 }
 
 // Wire returns the bytes to which the spans of the batch refer. The caller must
 // not use bytes outside the spans.
+//
+// It is part of the advanced interface; see the package documentation.
 func (b *Batch) Wire() []byte {
-	if b.chunk == nil {
+	if b.q.Chunk == nil {
 		return nil
 	}
-	return b.chunk.Data()
+	return b.q.Chunk.Data()
 }
 
 // Spans returns the places of the messages in Wire. The slice is valid as long
 // as the messages; its elements may be changed.
-func (b *Batch) Spans() []Span { return b.spans }
+//
+// It is part of the advanced interface; see the package documentation.
+func (b *Batch) Spans() []Span { return b.q.Spans }
 
 // SetSpans replaces the spans. [Options.Prepare] can use it to drop messages:
 // usually it moves the spans to keep to the beginning of Spans and sets that
 // prefix.
-func (b *Batch) SetSpans(spans []Span) { b.spans = spans }
+//
+// It is part of the advanced interface; see the package documentation.
+func (b *Batch) SetSpans(spans []Span) { b.q.Spans = spans }
 
 // Rewrite moves the messages to new memory. [Options.Prepare] can use it to
 // make messages longer. Rewrite calls fill once with at least size bytes of
 // undefined contents. fill must write the messages there, reading them from
 // Wire, and return their places. After that Wire returns the new bytes.
+//
+// It is part of the advanced interface; see the package documentation.
 func (b *Batch) Rewrite(size int, fill func(dst []byte) []Span) {
 	c := buf.Get(size)
-	b.spans = fill(c.Data())
-	if b.chunk != nil {
-		b.chunk.Release()
+	b.q.Spans = fill(c.Data())
+	if b.q.Chunk != nil {
+		b.q.Chunk.Release()
 	}
-	b.chunk = c
+	b.q.Chunk = c
 }
 
 // Len returns the number of messages.
-func (b *Batch) Len() int { return len(b.spans) }
+func (b *Batch) Len() int { return len(b.q.Spans) }
 
 // Message returns message i. It refers to the bytes of the batch.
-func (b *Batch) Message(i int) zmtp.Message {
-	s := b.spans[i]
-	return zmtp.Message(b.chunk.Data()[s.Start:s.End:s.End])
+func (b *Batch) Message(i int) zmtp.WireMessage {
+	s := b.q.Spans[i]
+	return zmtp.WireMessage(b.q.Chunk.Data()[s.Start:s.End:s.End])
 }
 
 // Peer returns the peer that sent the messages.
-func (b *Batch) Peer() *Peer { return b.peer }
+func (b *Batch) Peer() *Peer { return peerOf(b.q.From) }
 
 // Release releases the messages, so that their memory can be reused. The Batch
 // is then empty and can be used again.
-func (b *Batch) Release() {
-	if b.chunk != nil {
-		b.chunk.Release()
-		b.chunk = nil
-	}
-	b.spans = b.spans[:0]
-	b.peer, b.cost = nil, 0
-}
+func (b *Batch) Release() { b.q.Release() }
 
 // bytes returns the size of the messages.
 func (b *Batch) bytes() int {
 	n := 0
-	for _, s := range b.spans {
+	for _, s := range b.q.Spans {
 		n += int(s.End - s.Start)
 	}
 	return n
@@ -86,13 +97,13 @@ func (b *Batch) bytes() int {
 func (b *Batch) compact(bytes int) {
 	small := buf.Get(bytes)
 	at := 0
-	for i, s := range b.spans {
-		n := copy(small.Data()[at:], b.chunk.Data()[s.Start:s.End])
-		b.spans[i].Start, b.spans[i].End = uint32(at), uint32(at+n)
+	for i, s := range b.q.Spans {
+		n := copy(small.Data()[at:], b.q.Chunk.Data()[s.Start:s.End])
+		b.q.Spans[i].Start, b.q.Spans[i].End = uint32(at), uint32(at+n)
 		at += n
 	}
-	b.chunk.Release()
-	b.chunk = small
+	b.q.Chunk.Release()
+	b.q.Chunk = small
 }
 
 // Owner counts the references to bytes that were passed to a SendWire method
@@ -102,17 +113,16 @@ func (b *Batch) compact(bytes int) {
 // the socket. Release is called when the socket needs the bytes no longer, with
 // no lock held, except when a REQ discards a reply that it has received over
 // inproc.
-type Owner interface {
-	Retain()
-	Release()
-}
+//
+// It is part of the advanced interface; see the package documentation.
+type Owner = queue.Owner
 
 // Message is a received message, which the receiver owns: its frames, in order.
 type Message [][]byte
 
 // own copies a wire message into memory of its own: two allocations however
 // many frames there are. lead, if not nil, becomes an extra first frame.
-func own(wire zmtp.Message, lead []byte) Message {
+func own(wire zmtp.WireMessage, lead []byte) Message {
 	n := wire.Len()
 	bytes := make([]byte, 0, len(wire)+len(lead))
 	frames := make(Message, 0, n+1)

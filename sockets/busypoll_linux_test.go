@@ -21,12 +21,12 @@ func TestBusyPoll(t *testing.T) {
 	} {
 		req, rep := couple(t, Options{BusyPoll: c.given})
 		ctx, cancel := context.WithCancel(testContext(t))
-		ended := rep.receiving(t, req, ctx)
-		rep.in.mu.Lock()
-		if l := rep.in.loan; l != nil && l.lent.Spin.Limit != c.want {
-			t.Errorf("BusyPoll %v: the receive call looks for %v, want %v", c.given, l.lent.Spin.Limit, c.want)
+		ended := rep.inRecv(t, req, ctx)
+		if l := rep.in.Status().Loan; l != nil {
+			if got := l.(*loan).lent.Spin.Limit; got != c.want {
+				t.Errorf("BusyPoll %v: the receive call looks for %v, want %v", c.given, got, c.want)
+			}
 		}
-		rep.in.mu.Unlock()
 		cancel()
 		<-ended
 	}

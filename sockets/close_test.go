@@ -12,10 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
-// common is what all sockets have.
+// common is the interface of all sockets.
 type common interface {
 	Bind(ctx context.Context, endpoint string) error
 	Connect(endpoint string) error
@@ -30,12 +31,12 @@ type common interface {
 func kinds(t testing.TB, o Options) map[string]common {
 	t.Helper()
 	return map[string]common{
-		"Router": open(t, NewRouter, o),
-		"Dealer": open(t, NewDealer, o),
-		"Pub":    open(t, NewPub, o),
-		"Sub":    open(t, NewSub, o),
-		"XPub":   open(t, NewXPub, o),
-		"XSub":   open(t, NewXSub, o),
+		"Router": open(t, NewRouter, only(zmtp.TypeRouter, o)),
+		"Dealer": open(t, NewDealer, only(zmtp.TypeDealer, o)),
+		"Pub":    open(t, NewPub, only(zmtp.TypePub, o)),
+		"Sub":    open(t, NewSub, only(zmtp.TypeSub, o)),
+		"XPub":   open(t, NewXPub, only(zmtp.TypeXPub, o)),
+		"XSub":   open(t, NewXSub, only(zmtp.TypeXSub, o)),
 	}
 }
 
@@ -52,7 +53,7 @@ func calls(s common) map[string]func() error {
 	x := []byte("x")
 	switch s := s.(type) {
 	case *Router:
-		peer := &Peer{pipe: newPipe(&s.socket, "", false), conn: &conn{gone: make(chan struct{})}}
+		peer := &Peer{pipe: newPipe(&s.socket, "", false), conn: &conn{opts: s.opts(), gone: make(chan struct{})}}
 		all["Send"] = func() error { return s.Send(ctx, x, x) }
 		all["SendTo"] = func() error { return s.SendTo(ctx, peer, x) }
 		all["SendWire"] = func() error { return s.SendWire(ctx, peer, wire("x"), 1, nil) }
@@ -66,11 +67,11 @@ func calls(s common) map[string]func() error {
 		all["Send"] = func() error { return s.Send(ctx, x) }
 		all["SendWire"] = func() error { return s.SendWire(ctx, wire("x"), 1, nil) }
 		all["SendSpans"] = func() error { return s.SendSpans(ctx, wire("x"), []Span{{End: 3}}, nil) }
-		all["WaitSubscribers"] = func() error { return s.WaitSubscribers(ctx, x, 1) }
+		all["WaitSubscribers"] = func() error { return s.WaitSubscribers(ctx, "x", 1) }
 	case *XPub:
 		all["Send"] = func() error { return s.Send(ctx, x) }
 		all["SendWire"] = func() error { return s.SendWire(ctx, wire("x"), 1, nil) }
-		all["WaitSubscribers"] = func() error { return s.WaitSubscribers(ctx, x, 1) }
+		all["WaitSubscribers"] = func() error { return s.WaitSubscribers(ctx, "x", 1) }
 		all["Subscribe"] = func() error { return s.Subscribe("x") }
 		all["Unsubscribe"] = func() error { return s.Unsubscribe("x") }
 		all["Recv"] = func() error { _, err := s.Recv(ctx); return err }
@@ -117,7 +118,7 @@ func TestClosed(t *testing.T) {
 // wait, nobody is connected.
 func TestCloseEndsWaiting(t *testing.T) {
 	t.Parallel()
-	for name, s := range kinds(t, Options{WaitSubscriber: true, Linger: -1}) {
+	for name, s := range kinds(t, Options{WaitSubscriber: true, Linger: LingerNone}) {
 		var wg sync.WaitGroup
 		for call, f := range calls(s) {
 			switch call {
@@ -141,7 +142,7 @@ func TestCloseEndsWaiting(t *testing.T) {
 	}
 }
 
-// TestContextEndsWaiting: a context does so too, with its own error.
+// TestContextEndsWaiting: the end of a context ends them too, with its error.
 func TestContextEndsWaiting(t *testing.T) {
 	t.Parallel()
 	router, dealer := open(t, NewRouter, Options{}), open(t, NewDealer, Options{})
@@ -154,7 +155,7 @@ func TestContextEndsWaiting(t *testing.T) {
 		"Dealer.Recv":         func(ctx context.Context) error { _, err := dealer.Recv(ctx); return err },
 		"Dealer.RecvBatch":    func(ctx context.Context) error { return dealer.RecvBatch(ctx, new(Batch)) },
 		"Pub.Send":            func(ctx context.Context) error { return pub.Send(ctx, x) },
-		"Pub.WaitSubscribers": func(ctx context.Context) error { return pub.WaitSubscribers(ctx, x, 1) },
+		"Pub.WaitSubscribers": func(ctx context.Context) error { return pub.WaitSubscribers(ctx, "x", 1) },
 		"Sub.Recv":            func(ctx context.Context) error { _, err := sub.Recv(ctx); return err },
 		"Sub.RecvBatch":       func(ctx context.Context) error { return sub.RecvBatch(ctx, new(Batch)) },
 		"Sub.WaitSubscribed":  func(ctx context.Context) error { return sub.WaitSubscribed(ctx) },
@@ -175,7 +176,7 @@ func TestContextEndsWaiting(t *testing.T) {
 	}
 }
 
-// TestLinger: what was sent before Close arrives, wholly and in order, though
+// TestLinger: messages sent before Close arrive completely and in order, even if
 // the receiver is slow and sends, too.
 func TestLinger(t *testing.T) {
 	t.Parallel()
@@ -257,18 +258,18 @@ func TestLinger(t *testing.T) {
 		go func() { closed <- pub.Close() }()
 		check(t, sub.Recv)
 		must(t, <-closed)
-		if l.refs.Load() != 0 {
-			t.Errorf("%d references are left", l.refs.Load())
+		if l.Refs.Load() != 0 {
+			t.Errorf("%d references are left", l.Refs.Load())
 		}
 	})
 }
 
-// TestNoLinger: without linger Close waits for nobody, and with it not for
-// longer than it says.
+// TestNoLinger: with LingerNone Close does not wait, and otherwise not
+// longer than Linger.
 func TestNoLinger(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	for _, linger := range []time.Duration{-1, 10 * time.Millisecond} {
+	for _, linger := range []time.Duration{LingerNone, 10 * time.Millisecond} {
 		pub := bind(t, NewPub, Options{Linger: linger})
 		r := stuck(t, pub)
 		must(t, pub.Send(ctx, []byte("lost")))
@@ -295,7 +296,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	for i := range 100 {
-		o := quick(Options{Linger: time.Duration(i%2*2-1) * time.Millisecond})
+		o := quick(Options{Linger: []time.Duration{LingerNone, time.Millisecond}[i%2]})
 		pub, err := NewPub(o)
 		must(t, err)
 		must(t, pub.Bind(ctx, anyPort))
@@ -350,7 +351,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 	}
 }
 
-// TestCloseWithLentBatch: a batch lives on after its socket.
+// TestCloseWithLentBatch: a batch remains valid after its socket is closed.
 func TestCloseWithLentBatch(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -369,8 +370,8 @@ func TestCloseWithLentBatch(t *testing.T) {
 	}
 }
 
-// TestHalfClose: it waits for the peer's end, not for ever, and knows what the
-// peer's system has not received yet.
+// TestHalfClose: it waits until the peer closes the connection, but not forever, and
+// knows how many bytes the peer's system has not received.
 func TestHalfClose(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -407,8 +408,8 @@ func (o *inquisitive) Release() {
 	o.refs.Add(-1)
 }
 
-// TestCloseReleasesWithoutLocks: Close gives back what was lent to it over inproc,
-// and holds no lock that an Owner could need.
+// TestCloseReleasesWithoutLocks: Close releases bytes queued by reference over inproc
+// without holding a lock that an Owner could need.
 func TestCloseReleasesWithoutLocks(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -418,7 +419,7 @@ func TestCloseReleasesWithoutLocks(t *testing.T) {
 	push := open(t, NewPush, Options{Inproc: names})
 	must(t, push.Connect("inproc://x"))
 	owner := &inquisitive{socket: pull}
-	wire := zmtp.AppendMessage(nil, make([]byte, lendFrom))
+	wire := zmtp.AppendMessage(nil, make([]byte, queue.LendFrom))
 	for range 3 {
 		must(t, push.SendWire(ctx, wire, 1, owner))
 	}
@@ -435,13 +436,13 @@ func TestCloseReleasesWithoutLocks(t *testing.T) {
 	eventually(t, "all is given back", func() bool { return owner.refs.Load() == 0 })
 }
 
-// TestCloseTwice: the second Close returns when the first one is done, its last
-// word to the monitor included.
+// TestCloseTwice: the second Close returns after the first one, including its last
+// event.
 func TestCloseTwice(t *testing.T) {
 	t.Parallel()
 	stopping, told := make(chan struct{}), atomic.Bool{}
 	pull := open(t, NewPull, Options{Monitor: func(e Event) {
-		if e.Kind == MonitorStopped {
+		if e.Kind == EventMonitorStopped {
 			close(stopping)
 			time.Sleep(50 * time.Millisecond) // for the other Close to return early
 			told.Store(true)

@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"clustermap/internal/buf"
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -175,11 +176,11 @@ func (c *codedSource) end() {
 // send it returns how much was written, in bytes of frames: a frame of which
 // one byte was written counts as a whole.
 func (w *writer) sendCoded() (written int64, err error) {
-	out := newStage()
-	defer out.pool()
+	out := queue.NewStage()
+	defer out.Pool()
 	var encoded int64 // bytes of frames that are in out
 	flush := func() error {
-		w.coded[0] = out.bytes
+		w.coded[0] = out.Bytes
 		n, err := w.conn.stream.Send(w.coded[:])
 		w.coded[0] = nil
 		if err != nil {
@@ -187,23 +188,23 @@ func (w *writer) sendCoded() (written int64, err error) {
 			return err
 		}
 		written += encoded
-		encoded, out.bytes = 0, out.bytes[:0]
+		encoded, out.Bytes = 0, out.Bytes[:0]
 		return nil
 	}
 	for _, b := range w.bufs {
 		for len(b) > 0 {
 			n := leadingFrames(b, codedPiece)
-			bytes, failed := w.codec.Encode(out.bytes, b[:n])
+			bytes, failed := w.codec.Encode(out.Bytes, b[:n])
 			if failed != nil {
 				if err := flush(); err != nil {
 					return written, err
 				}
 				return written, failed
 			}
-			out.bytes = bytes
+			out.Bytes = bytes
 			encoded += int64(n)
 			b = b[n:]
-			if len(out.bytes) < codedPiece {
+			if len(out.Bytes) < codedPiece {
 				continue
 			}
 			if err := flush(); err != nil {
@@ -211,7 +212,7 @@ func (w *writer) sendCoded() (written int64, err error) {
 			}
 		}
 	}
-	if len(out.bytes) == 0 {
+	if len(out.Bytes) == 0 {
 		return written, nil
 	}
 	return written, flush()
@@ -219,8 +220,8 @@ func (w *writer) sendCoded() (written int64, err error) {
 
 // begun returns the size of the frames, from an offset in what gather has
 // listed, that begin within the first n bytes of their encoded form. It encodes
-// them again to find out. The result of the codec no longer matters, because
-// nobody will read it.
+// them again to find out. This changes the state of the codec, which is not used
+// any more.
 func (w *writer) begun(from, n int64) (size int64) {
 	var out []byte
 	for _, b := range w.bufs {
@@ -249,7 +250,7 @@ func leadingFrames(b []byte, limit int) int {
 	if len(b) <= limit {
 		return len(b)
 	}
-	rest := zmtp.Message(b)
+	rest := zmtp.WireMessage(b)
 	for len(b)-len(rest) < limit {
 		_, rest = rest.Next()
 	}

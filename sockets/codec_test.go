@@ -15,6 +15,7 @@ import (
 
 	"clustermap/internal/buf"
 	"clustermap/internal/link"
+	"clustermap/internal/queue"
 	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
@@ -37,7 +38,7 @@ var errMask = errors.New("running number")
 func (c *maskCodec) MaxEncoded(size, count int) int { return size + maskHeader*count }
 
 func (c *maskCodec) Encode(dst, frames []byte) ([]byte, error) {
-	for rest := zmtp.Message(frames); len(rest) > 0; {
+	for rest := zmtp.WireMessage(frames); len(rest) > 0; {
 		frame := rest
 		_, rest = rest.Next()
 		frame = frame[:len(frame)-len(rest)]
@@ -89,7 +90,7 @@ func masked(t testing.TB, frames []byte) []byte {
 
 // coded is a reader's source with a codec.
 func (r *reader) coded() *codedSource {
-	limit := min(r.pipe.socket.opts.MaxMessageSize, r.traits.maxMessage)
+	limit := min(r.pipe.socket.opts().MaxMessageSize, r.traits.maxMessage)
 	return &codedSource{reader: r, codec: &maskCodec{}, max: int(limit)}
 }
 
@@ -255,14 +256,13 @@ func TestCodecAnnouncement(t *testing.T) {
 }
 
 // codedWriter is a writer that has taken messages, and what they are in order.
-func codedWriter(t testing.TB, o *outbox, c *conn) *writer {
+func codedWriter(t testing.TB, o *queue.Outbox, c *conn) *writer {
 	t.Helper()
-	w := &writer{pipe: &pipe{}, conn: c, codec: &maskCodec{}}
-	w.pipe.out.init(hwm{unbounded, unbounded})
-	if !o.take(&w.load, nil, nil) {
+	w := newWriter(c, &maskCodec{})
+	if !o.Take(&w.load, nil, nil) {
 		t.Fatal("nothing to take")
 	}
-	w.gather()
+	w.bufs = w.load.Gather(nil)
 	return w
 }
 
@@ -272,13 +272,13 @@ func TestCodecSend(t *testing.T) {
 	t.Parallel()
 	ours, theirs := connected(t)
 	l := newLender()
-	o := newOutbox(hwm{unbounded, unbounded})
-	o.pong([]byte("context"))
+	o := &newWriter(nil, nil).pipe.out
+	o.Pong([]byte("context"))
 	want := zmtp.AppendPong(nil, []byte("context"))
-	for i, size := range []int{0, 1, 255, 256, lendFrom, codedPiece, 3 << 20, 5, 0} {
+	for i, size := range []int{0, 1, 255, 256, queue.LendFrom, codedPiece, 3 << 20, 5, 0} {
 		for range 500 / (1 + size/100) {
 			m := wire(fmt.Sprint(i), strings.Repeat("x", size))
-			o.offerWire(nil, m, 1, l)
+			o.OfferWire(nil, m, 1, l)
 			want = append(want, m...)
 		}
 	}
@@ -299,13 +299,13 @@ func TestCodecSend(t *testing.T) {
 	if err != nil || written != int64(len(want)) {
 		t.Errorf("%d of %d bytes: %v", written, len(want), err)
 	}
-	w.release()
+	w.load.Clear()
 	ours.finish()
 	if !bytes.Equal(<-got, want) {
 		t.Error("other frames arrive")
 	}
-	if l.refs.Load() != 0 {
-		t.Errorf("%d references are left", l.refs.Load())
+	if l.Refs.Load() != 0 {
+		t.Errorf("%d references are left", l.Refs.Load())
 	}
 }
 
@@ -330,18 +330,18 @@ func TestCodecRemaining(t *testing.T) {
 		}
 		total := slices.Max(append(units, 0))
 		for _, m := range messages[before:] {
-			n := len(m) + maskHeader*zmtp.Message(m).Len()
+			n := len(m) + maskHeader*zmtp.WireMessage(m).Len()
 			units = append(units, n)
 			total += n
 		}
 		for n := 0; n <= total; n++ {
-			o := newOutbox(hwm{unbounded, unbounded})
-			o.pong(nil)
+			o := &newWriter(nil, nil).pipe.out
+			o.Pong(nil)
 			for _, m := range messages {
-				o.offerWire(nil, m, 1, nil)
+				o.OfferWire(nil, m, 1, nil)
 			}
 			w := codedWriter(t, o, nil)
-			w.written = int64(sent) + w.begun(int64(sent), int64(n))
+			w.load.Written = int64(sent) + w.begun(int64(sent), int64(n))
 			at, first := 0, before
 			for i, size := range units {
 				if at >= n {
@@ -352,12 +352,13 @@ func TestCodecRemaining(t *testing.T) {
 					first++
 				}
 			}
-			w.pipe.out.put("queued since")
-			w.putBack()
-			got, w2 := takenFrom(t, &w.pipe.out)
+			w.pipe.out.Offer(nil, nil, [][]byte{[]byte("queued since")})
+			w.pipe.out.PutBack(&w.load)
+			count := w.pipe.out.Status().Messages
+			got := drain(w.pipe)
 			want := append(slices.Concat(messages[first:]...), wire("queued since")...)
-			if !bytes.Equal(got, want) || w2.queue.messages != len(messages)-first+1 {
-				t.Fatalf("broken %d bytes after message %d: %d come again, want %d", n, before, w2.queue.messages-1, len(messages)-first)
+			if !bytes.Equal(got, want) || count != len(messages)-first+1 {
+				t.Fatalf("broken %d bytes after message %d: %d come again, want %d", n, before, count-1, len(messages)-first)
 			}
 		}
 	}
@@ -371,9 +372,9 @@ func TestCodecSendBreaks(t *testing.T) {
 	must(t, ours.stream.Conn.(*net.TCPConn).SetWriteBuffer(64<<10))
 	must(t, theirs.SetReadBuffer(64<<10))
 	const count, size = 200, 64 << 10
-	o := newOutbox(hwm{unbounded, unbounded})
+	o := &newWriter(nil, nil).pipe.out
 	for i := range count {
-		o.offerWire(nil, wire(fmt.Sprint(i), strings.Repeat("x", size)), 1, nil)
+		o.OfferWire(nil, wire(fmt.Sprint(i), strings.Repeat("x", size)), 1, nil)
 	}
 	w := codedWriter(t, o, ours)
 	go func() {
@@ -385,11 +386,10 @@ func TestCodecSendBreaks(t *testing.T) {
 	if err == nil {
 		t.Fatal("everything was sent")
 	}
-	w.written = written
-	w.putBack()
-	_, w2 := takenFrom(t, &w.pipe.out)
+	w.load.Written = written
+	w.pipe.out.PutBack(&w.load)
 	each := int64(len(wire("999", strings.Repeat("x", size))))
-	if gone := int64(count - w2.queue.messages); gone < 10 || gone != (written+each-1)/each {
+	if gone := int64(count - w.pipe.out.Status().Messages); gone < 10 || gone != (written+each-1)/each {
 		t.Errorf("%d messages are gone, %d bytes were written", gone, written)
 	}
 }
@@ -406,20 +406,19 @@ func TestAllocCodec(t *testing.T) {
 	src := rd.coded()
 	ours, theirs := connected(t)
 	go func() { _, _ = io.Copy(io.Discard, theirs) }()
-	w := &writer{pipe: &pipe{}, conn: ours, codec: &maskCodec{}}
-	w.pipe.out.init(hwm{unbounded, unbounded})
+	w := newWriter(ours, &maskCodec{})
 	messages := bytes.Repeat(wire("message", strings.Repeat("x", 1000)), 200)
 	codec := &maskCodec{}
 	var data []byte
 	round := func() {
 		data, _ = codec.Encode(data[:0], messages)
 		must(t, feedTo(src, data, 50_000, never))
-		w.pipe.out.offerWire(nil, messages, 200, nil)
-		w.pipe.out.take(&w.load, nil, nil)
-		w.gather()
+		w.pipe.out.OfferWire(nil, messages, 200, nil)
+		w.pipe.out.Take(&w.load, nil, nil)
+		w.bufs = w.load.Gather(w.bufs[:0])
 		_, err := w.sendCoded()
 		must(t, err)
-		w.release()
+		w.load.Clear()
 	}
 	for range 10 {
 		round()

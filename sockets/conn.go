@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -18,6 +20,7 @@ import (
 // writes.
 type conn struct {
 	stream link.Stream
+	opts   *Options      // those in effect when the connection began
 	gone   chan struct{} // closed when the connection must end
 	place  uint64        // pipe.place, if the connection was accepted
 	life   lifeline
@@ -35,8 +38,8 @@ type conn struct {
 	reason error // the reason, if we have closed it
 }
 
-func newConn(nc net.Conn) (*conn, error) {
-	c := &conn{gone: make(chan struct{})}
+func newConn(nc net.Conn, o *Options) (*conn, error) {
+	c := &conn{opts: o, gone: make(chan struct{})}
 	if err := c.stream.Init(nc); err != nil {
 		nc.Close()
 		return nil, err
@@ -116,14 +119,7 @@ func (c *conn) cause(seen error) error {
 }
 
 // ending reports whether the connection must end.
-func (c *conn) ending() bool {
-	select {
-	case <-c.gone:
-		return true
-	default:
-		return false
-	}
-}
+func (c *conn) ending() bool { return isClosed(c.gone) }
 
 // handshakeBuffer is the size of the buffer for one read of a handshake. A
 // greeting and a READY usually fit; longer ones are read in pieces.
@@ -144,37 +140,38 @@ type session struct {
 
 // handshake exchanges greetings and the commands of the security mechanism.
 func (s *socket) handshake(c *conn) (session, error) {
+	if s.kind == zmtp.TypeStream {
+		return session{peer: zmtp.Peer{SocketType: zmtp.TypeUnknown}}, nil
+	}
 	nc := c.stream.Conn
-	deadline := time.Now().Add(s.opts.HandshakeTimeout)
+	deadline := time.Now().Add(c.opts.HandshakeTimeout)
 	if err := c.setDeadline(deadline); err != nil {
 		return session{}, err
 	}
 	config := zmtp.HandshakeConfig{
 		SocketType: s.kind,
-		Identity:   s.opts.Identity,
-		Metadata:   s.opts.metadata(),
-		Limits:     zmtp.Limits{MaxCommand: maxHandshakeCommand, MaxMessage: s.maxMessage()},
-		MinVersion: s.opts.minVersion(),
+		Identity:   c.opts.Identity,
+		Metadata:   c.opts.metadata(),
+		Limits:     zmtp.Limits{MaxCommand: maxHandshakeCommand, MaxMessage: s.maxMessage(c.opts)},
+		MinVersion: uint8(c.opts.MinVersion),
 	}
-	config.Mechanism = s.mechanism(&config)
+	config.Mechanism = s.mechanism(&c.opts.Security, &config)
 	h := zmtp.NewHandshake(config)
 	defer h.Abandon() // erases the keys if the connection is lost
-	if _, err := c.stream.Write(h.Start(nil)); err != nil {
+	w := handshakeWriter{stream: &c.stream}
+	defer w.abandon(c)
+	if err := w.write(h.Start(nil)); err != nil {
 		return session{}, err
 	}
 	var in, out []byte
 	part := make([]byte, handshakeBuffer)
-	until := deadline
 	for {
 		next := deadline
 		if expires := h.Expires(); !expires.IsZero() && expires.Before(next) {
 			next = expires
 		}
-		if next != until {
-			until = next
-			if err := c.setReadDeadline(until); err != nil {
-				return session{}, err
-			}
+		if err := c.setReadDeadline(next); err != nil {
+			return session{}, err
 		}
 		n, err := nc.Read(part)
 		c.stream.Moved.Add(int64(n))
@@ -188,7 +185,6 @@ func (s *socket) handshake(c *conn) (session, error) {
 			_, judge := h.Credentials()
 			if judge {
 				in, reply, done, stepErr = s.judge(c, h, in, reply, deadline)
-				until = deadline
 			}
 			advanced = advanced || used > 0
 			if advanced && !done && (judge || used == 0) {
@@ -196,14 +192,18 @@ func (s *socket) handshake(c *conn) (session, error) {
 			}
 			out = reply
 			if len(out) > 0 {
-				if _, err := c.stream.Write(out); err != nil && stepErr == nil {
+				if err := w.write(out); err != nil && stepErr == nil {
 					return session{}, err
 				}
 			}
 			if stepErr != nil {
+				_ = w.flush() // stepErr is more useful
 				return session{refused: len(out) > 0}, stepErr
 			}
 			if done {
+				if err := w.flush(); err != nil {
+					return session{}, err
+				}
 				return session{peer: h.Peer(), codec: h.Codec(), early: in}, c.setDeadline(time.Time{})
 			}
 			if used == 0 && !judge {
@@ -241,7 +241,7 @@ func (s *socket) serve(c *conn, p *pipe, endpoint string, established func()) er
 //
 //go:noinline
 func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()) (*dialogue, error) {
-	remote := c.stream.Conn.RemoteAddr().String()
+	remote := link.RemoteText(c.stream.Conn)
 	opened, err := s.handshake(c)
 	if err != nil {
 		var timeout net.Error
@@ -254,7 +254,7 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 		}
 		return nil, err
 	}
-	if s.opts.SendBuffer == 0 {
+	if c.opts.SendBuffer == 0 {
 		c.stream.BoundSendBuffer()
 	}
 	if p == nil {
@@ -263,9 +263,10 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 	}
 	opened.subscribeAll(s.kind)
 	peer := &Peer{pipe: p, conn: c, info: opened.peer, remote: remote, identity: opened.peer.Identity}
-	if s.speaksForPeers() {
+	peer.conduit.Of = peer
+	if s.speaksForPeers(c.opts) {
 		s.admission.judging(c) // the peer has completed its steps
-		if !s.in.welcome(&p.in, c.gone) {
+		if !s.in.Settled(&p.in, c.gone) {
 			return nil, s.notEstablished(c, endpoint, remote, ErrClosed)
 		}
 	}
@@ -273,7 +274,7 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 		return nil, s.notEstablished(c, endpoint, remote, ErrClosed)
 	}
 	established()
-	refused := s.attach(p, peer)
+	refused := s.connected(p, peer)
 	n, _ := errors.AsType[*newcomer](refused)
 	return &dialogue{
 		reader: reader{pipe: p, peer: peer, conn: c, codec: opened.codec, newcomer: n, ignore: refused != nil && n == nil},
@@ -285,9 +286,19 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 // notEstablished reports a connection that has ended before it was established,
 // unless Close has ended it, and returns the error with the peer's address.
 func (s *socket) notEstablished(c *conn, endpoint, remote string, err error) error {
-	err = &PeerError{remote, c.cause(err)}
+	err = c.cause(err)
+	if errors.Is(err, io.EOF) {
+		// A CURVE server closes the connection without a word if it cannot read
+		// the client's HELLO.
+		hint := ""
+		if c.opts.Security.role() == roleCurveClient {
+			hint = " (wrong server key?)"
+		}
+		err = fmt.Errorf("closed during the handshake%s: %w", hint, err)
+	}
+	err = &PeerError{remote, err}
 	if !s.closes(c, err) {
-		s.report(Event{Kind: HandshakeFailed, Endpoint: endpoint, Remote: remote, Err: err})
+		s.report(Event{Kind: EventHandshakeFailed, Endpoint: endpoint, Remote: remote, Err: err})
 	}
 	return err
 }
@@ -295,8 +306,8 @@ func (s *socket) notEstablished(c *conn, endpoint, remote string, err error) err
 // run reads and writes until the connection ends, and returns the reason.
 func (x *dialogue) run() error {
 	p, c := x.reader.pipe, x.reader.conn
-	o := &p.socket.opts
-	p.out.launch(x.write, newDirectWriter(&x.writer), o.HeartbeatInterval > 0) // PINGs are the writer's own
+	o := c.opts
+	p.out.Launch(x.write, x.writer.direct(), o.HeartbeatInterval > 0) // PINGs are the writer's own
 	rejected := false
 	if n := x.reader.newcomer; n != nil {
 		x.writers.Go(func() { rejected = !n.wait(o.HandshakeTimeout) })
@@ -305,7 +316,7 @@ func (x *dialogue) run() error {
 	x.early = nil
 	err := c.cause(x.reader.run(early))
 	c.close(err)
-	p.out.halt()
+	p.out.Halt()
 	x.writers.Wait()
 	x.reader.ignore = x.reader.ignore || rejected
 	return err
@@ -321,25 +332,26 @@ func (x *dialogue) end(err error) error {
 	p, peer := x.reader.pipe, x.reader.peer
 	s := p.socket
 	p.peer.Store(nil)
-	s.in.parted()
+	s.in.Peers(-1)
 	if !x.reader.ignore {
+		s.crowd.add(-1)
 		s.pattern.detach(p, peer)
 		s.tellEnd(p, peer)
 	}
-	if p.lasting && (s.pattern.traits().keeps || p.name != nil) {
-		x.writer.putBack()
+	if t := s.pattern.traits(); p.lasting && (t.keeps && !p.immediate || p.name != nil && !t.raw) {
+		p.out.PutBack(&x.writer.load)
 	} else {
-		x.writer.release()
-		p.out.discard()
+		x.writer.load.Clear()
+		p.out.Discard()
 	}
 	if !p.lasting {
-		s.in.leave(&p.in)
+		s.in.Leave(&p.in)
 		s.leave(p)
 	}
-	s.in.watch.tell()
+	s.in.Tell()
 	err = &PeerError{peer.remote, err}
 	if !s.closes(peer.conn, err) {
-		s.report(Event{Kind: Disconnected, Endpoint: p.endpoint, Remote: peer.remote, Peer: peer, Err: err})
+		s.report(Event{Kind: EventDisconnected, Endpoint: p.endpoint, Remote: peer.remote, Peer: peer, Err: err})
 	}
 	return err
 }
@@ -351,20 +363,23 @@ func (s *socket) closes(c *conn, err error) bool {
 	return s.shut.Load() && (c.halfClosed.Load() || errors.Is(err, ErrClosed))
 }
 
-// attach makes an established connection known. With an error, what the peer
-// sends is ignored.
-func (s *socket) attach(p *pipe, peer *Peer) (refused error) {
-	p.out.attach(peer)
-	if hello := s.helloMessage(); hello != nil {
-		p.out.precede(hello, 1)
+// connected makes an established connection known to the socket. If it returns an
+// error, the peer's messages are ignored.
+func (s *socket) connected(p *pipe, peer *Peer) (refused error) {
+	p.out.Attach(&peer.conduit)
+	if hello := s.helloMessage(peer.conn.opts); hello != nil {
+		p.out.Precede(hello, 1)
 	}
-	s.in.joined()
+	s.in.Peers(1)
 	refused = s.pattern.attach(p, peer)
 	p.peer.Store(peer) // after attach, which may set its identity
-	s.in.watch.tell()
-	s.report(Event{Kind: HandshakeSucceeded, Endpoint: p.endpoint, Remote: peer.remote, Peer: peer})
+	s.in.Tell()
+	if refused == nil {
+		s.crowd.add(1)
+	}
+	s.report(Event{Kind: EventHandshakeSucceeded, Endpoint: p.endpoint, Remote: peer.remote, Peer: peer})
 	if refused != nil {
-		s.report(Event{Kind: PeerIgnored, Endpoint: p.endpoint, Remote: peer.remote, Peer: peer, Err: &PeerError{peer.remote, refused}})
+		s.report(Event{Kind: EventPeerIgnored, Endpoint: p.endpoint, Remote: peer.remote, Peer: peer, Err: &PeerError{peer.remote, refused}})
 	}
 	return refused
 }
@@ -378,14 +393,11 @@ func (s *socket) attach(p *pipe, peer *Peer) (refused error) {
 // halfCloseWait after the peer's system has received everything, or when that
 // system has received nothing for LingerPatience.
 func (c *conn) halfClose(ctx context.Context) {
-	type closeWriter interface{ CloseWrite() error }
 	c.halfClosed.Store(true)
-	cw, ok := c.stream.Conn.(closeWriter)
-	if !ok || cw.CloseWrite() != nil {
+	if !c.closeWrite(ctx) {
 		return
 	}
-	timer := time.NewTicker(halfCloseWait)
-	defer timer.Stop()
+	look := time.Tick(halfCloseWait)
 	idle := time.Duration(0)
 	for left := c.stream.Unconfirmed(); ; {
 		select {
@@ -393,7 +405,7 @@ func (c *conn) halfClose(ctx context.Context) {
 			return
 		case <-ctx.Done():
 			return
-		case <-timer.C:
+		case <-look:
 		}
 		before := left
 		idle += halfCloseWait
@@ -404,6 +416,19 @@ func (c *conn) halfClose(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// closeWrite closes our direction, and reports whether that was possible.
+func (c *conn) closeWrite(ctx context.Context) bool {
+	cw, ok := c.stream.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return false
+	}
+	if !c.stream.Buffered() { // it may wait for the peer, as that of a *tls.Conn does
+		stop := context.AfterFunc(ctx, func() { c.close(ErrClosed) })
+		defer stop()
+	}
+	return cw.CloseWrite() == nil
 }
 
 // halfCloseWait is how long a peer may take to close its side when it has

@@ -35,7 +35,7 @@ func TestConnEnd(t *testing.T) {
 		if string(m[1]) != fmt.Sprint(i) {
 			t.Fatalf("%q instead of %d", m[1], i)
 		}
-		if e := seen.await(t, Disconnected); !errors.Is(e.Err, io.EOF) {
+		if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, io.EOF) {
 			t.Fatalf("round %d: disconnected for %v", i, e.Err)
 		}
 		r.ended()
@@ -61,20 +61,19 @@ func TestConnCloseWaitsForNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seen := newEvents()
-			router := bind(t, NewRouter, Options{RecvHWM: 1, Linger: -1, Monitor: seen.tell})
+			router := bind(t, NewRouter, Options{RecvHWM: 1, Linger: LingerNone, Monitor: seen.tell})
 			r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
-			peer := seen.await(t, HandshakeSucceeded).Peer
+			peer := seen.await(t, EventHandshakeSucceeded).Peer
 			r.send(wire("1"), wire("2"), wire("3"))
 			eventually(t, "the reader waits", func() bool {
-				router.in.mu.Lock()
-				defer router.in.mu.Unlock()
-				return peer.pipe.in.blocked
+				_, _, waiting := router.in.Look(&peer.pipe.in)
+				return waiting > 0
 			})
 			within(t, name, func() { end(router, peer, r) })
 			if name == "Close" {
 				return // of which the monitor is not told
 			}
-			e := seen.await(t, Disconnected)
+			e := seen.await(t, EventDisconnected)
 			var typed *PeerError
 			if !errors.As(e.Err, &typed) || typed.Remote != e.Remote || e.Peer != peer {
 				t.Errorf("%+v", e)
@@ -106,7 +105,7 @@ func TestDisconnectInPrepare(t *testing.T) {
 	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
 	r.send(append(append(wire("good"), wire("bad")...), wire("after")...))
 	r.ended()
-	if e := seen.await(t, Disconnected); !errors.Is(e.Err, bad) {
+	if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, bad) {
 		t.Errorf("disconnected for %v", e.Err)
 	}
 	var b Batch
@@ -122,7 +121,7 @@ func TestDisconnectInPrepare(t *testing.T) {
 func TestSlowSubscriberHoldsMutex(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	pub := bind(t, NewPub, Options{FullPolicy: Disconnect, SendHWM: 1, Linger: -1})
+	pub := bind(t, NewPub, Options{FullPolicy: PolicyDisconnect, SendHWM: 1, Linger: LingerNone})
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -175,7 +174,7 @@ func TestPingTTL(t *testing.T) {
 		t.Errorf("%s %q", name, data)
 	}
 	r.ended()
-	if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) || time.Since(start) < 200*time.Millisecond {
+	if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) || time.Since(start) < 200*time.Millisecond {
 		t.Errorf("disconnected after %v for %v", time.Since(start), e.Err)
 	}
 	quiet.sync()

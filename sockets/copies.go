@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/queue"
 )
 
 // copies lets groups share a copy of the messages that they all get. Peers with
@@ -22,7 +23,7 @@ type copies struct {
 
 // copied is a selection of runs of a batch, and their copy.
 type copied struct {
-	runs  []run
+	runs  []queue.Run
 	chunk *buf.Chunk
 }
 
@@ -30,9 +31,9 @@ type copied struct {
 // group makes. A selection that many groups share is likely to be among the first.
 const maxCopies = 8
 
-// begin begins a batch. With the policy Drop nothing is shared: there a peer may
+// begin begins a batch. With PolicyDrop nothing is shared: there a peer may
 // keep its queue forever, so the queue must hold no memory but its own.
-func (c *copies) begin(p Policy) { c.shared = p != Drop }
+func (c *copies) begin(p Policy) { c.shared = p != PolicyDrop }
 
 // end ends the batch.
 func (c *copies) end() {
@@ -48,8 +49,8 @@ func (c *copies) end() {
 // of returns a chunk with a copy of the runs of wire, size bytes in all, for groups
 // to share. It returns nil if the runs are to be copied for this group alone: if
 // sharing is off, they are too small, or the batch has maxCopies already.
-func (c *copies) of(wire []byte, runs []run, size int) *buf.Chunk {
-	if !c.shared || size < lendFrom {
+func (c *copies) of(wire []byte, runs []queue.Run, size int) *buf.Chunk {
+	if !c.shared || size < queue.LendFrom {
 		return nil
 	}
 	for i := range c.made {
@@ -61,7 +62,7 @@ func (c *copies) of(wire []byte, runs []run, size int) *buf.Chunk {
 		return nil
 	}
 	chunk := buf.Get(size)
-	appendRuns(chunk.Data()[:0], wire, runs)
+	queue.AppendRuns(chunk.Data()[:0], wire, runs)
 	c.made = append(c.made, copied{runs, chunk})
 	return chunk
 }

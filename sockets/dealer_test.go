@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestDealerRoundRobin: each message goes to the next peer, also to those that
-// are not connected yet.
+// TestDealerRoundRobin: each message goes to the next peer, including peers that are
+// not connected yet.
 func TestDealerRoundRobin(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -55,7 +55,7 @@ func TestDealerRoundRobin(t *testing.T) {
 func TestDealerHWM(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	dealer := open(t, NewDealer, quick(Options{SendHWM: 7, Linger: -1}))
+	dealer := open(t, NewDealer, quick(Options{SendHWM: 7, Linger: LingerNone}))
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	if err := dealer.Send(ended, []byte("nobody")); !errors.Is(err, context.Canceled) {
@@ -91,8 +91,8 @@ func TestDealerHWM(t *testing.T) {
 	}
 }
 
-// TestDealerAccepted: a bound DEALER sends to whom it has accepted, in turn, and
-// not to who has gone.
+// TestDealerAccepted: a bound DEALER sends to its accepted peers in turn, but not to
+// those that have disconnected.
 func TestDealerAccepted(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -115,7 +115,7 @@ func TestDealerAccepted(t *testing.T) {
 		b.message()
 	}
 	a.conn.Close()
-	seen.await(t, Disconnected)
+	seen.await(t, EventDisconnected)
 	for range 5 {
 		must(t, dealer.Send(ctx, []byte("y")))
 		b.message()
@@ -128,14 +128,14 @@ func TestDealerAccepted(t *testing.T) {
 	}
 }
 
-// TestDealerReconnect: what is queued survives the end of a connection. Messages
-// arrive whole, in order and never twice; what the kernel had taken may be
-// lost, and of what was written in part the rest never comes.
+// TestDealerReconnect: queued messages survive the end of a connection. Messages
+// arrive completely, in order and never twice; messages that were written, even in
+// part, may be lost.
 func TestDealerReconnect(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	endpoint, accept := listenRaw(t)
-	dealer := open(t, NewDealer, quick(Options{SendHWM: 50, Linger: -1}))
+	dealer := open(t, NewDealer, quick(Options{SendHWM: 50, Linger: LingerNone}))
 	must(t, dealer.Connect(endpoint))
 	middle := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, i%5*20_000) }
 	stop := make(chan struct{})
@@ -190,8 +190,8 @@ func TestDealerReconnect(t *testing.T) {
 	t.Logf("%d of %d were lost in the kernel's buffers", lost, next)
 }
 
-// TestDealerUnsent: of the messages that no connection has begun to write, none
-// is lost, however many connections come and go.
+// TestDealerUnsent: no message is lost unless a connection has begun to write it,
+// however many connections end.
 func TestDealerUnsent(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -200,14 +200,14 @@ func TestDealerUnsent(t *testing.T) {
 	dealer := open(t, NewDealer, quick(Options{SendHWM: 100, Monitor: seen.tell}))
 	must(t, dealer.Connect(endpoint))
 	first := accept().greet("ROUTER", nil)
-	seen.await(t, HandshakeSucceeded)
+	seen.await(t, EventHandshakeSucceeded)
 	must(t, dealer.Send(ctx, plug))
 	eventually(t, "the plug is taken", func() bool { return dealer.Peers()[0].QueuedMessages == 0 })
 	for i := range 50 {
 		must(t, dealer.Send(ctx, fmt.Append(nil, i)))
 	}
 	first.conn.Close()
-	seen.await(t, Disconnected)
+	seen.await(t, EventDisconnected)
 	// Meanwhile unconnected, between the two.
 	for i := range 25 {
 		must(t, dealer.Send(ctx, fmt.Append(nil, 50+i)))
@@ -221,7 +221,7 @@ func TestDealerUnsent(t *testing.T) {
 	second.sync() // the plug does not come again
 }
 
-// TestDealerFairQueue: messages come from all peers in turn.
+// TestDealerFairQueue: messages are received from all peers in turn.
 func TestDealerFairQueue(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -253,8 +253,8 @@ func TestDealerFairQueue(t *testing.T) {
 	}
 }
 
-// TestDealerBackPressure: a receiver that takes nothing stops its peer, with
-// exactly RecvHWM messages queued, and loses nothing.
+// TestDealerBackPressure: if the application does not receive, the socket queues
+// exactly RecvHWM messages and stops reading; no message is lost.
 func TestDealerBackPressure(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -271,7 +271,7 @@ func TestDealerBackPressure(t *testing.T) {
 		if err == nil {
 			sent++
 		}
-		return err != nil && a.in.stopped()
+		return err != nil && a.stopped()
 	}
 	eventually(t, "the sender is stopped", stopped)
 	for i := range sent {
@@ -286,11 +286,14 @@ func TestDealerBackPressure(t *testing.T) {
 	must(t, err)
 }
 
-// stopped says that the first peer's reader waits with a full queue.
-func (in *inbox) stopped() bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.ready.Len() > 0 && in.ready.Front().blocked && in.ready.Front().messages == in.limits.messages
+// stopped reports whether there is a peer whose reader waits with a full queue.
+func (s *socket) stopped() bool {
+	peers := s.list()
+	if len(peers) == 0 {
+		return false
+	}
+	size, _, waiting := s.in.Look(&peers[0].in)
+	return waiting > 0 && size.Messages == s.opts().RecvHWM
 }
 
 // TestDealerConcurrent: many senders and receivers on both sides of several
@@ -359,7 +362,7 @@ func TestDealerConcurrent(t *testing.T) {
 func TestDealerErrors(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	dealer := open(t, NewDealer, Options{MaxMessageSize: 300, Linger: -1})
+	dealer := open(t, NewDealer, Options{MaxMessageSize: 300, Linger: LingerNone})
 	must(t, dealer.Connect(freePort(t)))
 	if err := dealer.Send(ctx); !errors.Is(err, ErrNoFrames) {
 		t.Errorf("no frames: %v", err)
@@ -370,7 +373,7 @@ func TestDealerErrors(t *testing.T) {
 	}
 }
 
-// BenchmarkDealerRouter is one message there and back.
+// BenchmarkDealerRouter measures a round trip.
 func BenchmarkDealerRouter(b *testing.B) {
 	ctx := testContext(b)
 	router := bind(b, NewRouter, Options{})

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -24,6 +23,7 @@ type dialer struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	done     atomic.Bool          // make no further connection
+	attempts attempts             // how they go
 	joined   chan *half           // inproc: receives our half of the connection, or nil; capacity 1
 	near     atomic.Pointer[half] // inproc: our half, once connected
 
@@ -49,12 +49,13 @@ type dialer struct {
 //
 // If the peer violates the protocol, refuses this socket or has an incompatible
 // socket type, the socket waits for [Options.ReconnectIntervalMax], reports
-// ConnectRetried with the error to the monitor, and connects again; libzmq
-// gives up, which StopOnProtocolError selects here. The socket gives up an
+// EventConnectRetried with the error to the monitor, and connects again; libzmq
+// gives up, which ReconnectStopOnProtocolError selects here. The socket gives up an
 // endpoint only under the conditions of [Options.ReconnectStop], after the
 // first failure if Options.ReconnectInterval is negative, or if a ROUTER with
-// [Options.Handover] has transferred its identity to another peer. Connect can
-// then be called again.
+// [Options.Handover] has transferred its identity to another peer. It then
+// reports EventAbandoned, and Connect can be called again. Over inproc it gives the
+// endpoint up when the connection ends. Endpoints tells how the attempts go.
 //
 // The error is an [*EndpointError] if the address is malformed.
 func (s *socket) Connect(address string) error {
@@ -68,9 +69,15 @@ func (s *socket) connect(address string, name []byte) error {
 	if err != nil {
 		return err
 	}
+	if s.opts().Dial != nil && e.HasSource() {
+		return &EndpointError{Endpoint: address, Reason: "has a source address, which Options.Dial does not take"}
+	}
+	if err := s.carries(e); err != nil {
+		return err
+	}
 	d, err := s.dialer(e, name)
 	if d != nil && e.Scheme == link.Inproc {
-		s.inproc().connect(d)
+		s.opts().Inproc.connect(d)
 	}
 	return err
 }
@@ -79,7 +86,7 @@ func (s *socket) connect(address string, name []byte) error {
 // endpoint.
 func (s *socket) connectsOnce(e link.Endpoint) bool {
 	switch s.kind {
-	case zmtp.REQ, zmtp.DEALER, zmtp.PUB, zmtp.SUB:
+	case zmtp.TypeReq, zmtp.TypeDealer, zmtp.TypePub, zmtp.TypeSub:
 		return e.Scheme != link.Inproc
 	}
 	return false
@@ -102,7 +109,7 @@ func (s *socket) dialer(e link.Endpoint, name []byte) (*dialer, error) {
 	s.dialers[e.Text] = append(s.dialers[e.Text], d)
 	s.pipes[d.pipe] = struct{}{}
 	s.pattern.added(d.pipe)
-	s.in.watch.tell()
+	s.in.Tell()
 	if e.Scheme == link.Inproc {
 		d.joined = make(chan *half, 1)
 		s.wg.Go(d.runInproc)
@@ -125,19 +132,21 @@ func (s *socket) dialer(e link.Endpoint, name []byte) (*dialer, error) {
 // A connection over inproc has ended on both sides when Disconnect returns.
 // Therefore [Options.Prepare] must not call Disconnect.
 func (s *socket) Disconnect(address string) error {
-	local, received, err := s.disconnect(address)
+	local, cut, err := s.disconnect(address)
+	for _, p := range cut {
+		s.in.Cut(&p.in)
+	}
 	for _, h := range local {
 		h.conn.close(ErrClosed)
 		h.finish()
 	}
-	drop(received)
 	return err
 }
 
 // disconnect does the part of Disconnect that needs s.mu. It returns what must
-// be done without a lock: the inproc connections to finish and the received
-// batches to drop.
-func (s *socket) disconnect(address string) (local []*half, received []inbatch, err error) {
+// be done without a lock: the inproc connections to finish, and the pipes whose
+// received messages are to be dropped.
+func (s *socket) disconnect(address string) (local []*half, cut []*pipe, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -150,54 +159,55 @@ func (s *socket) disconnect(address string) (local []*half, received []inbatch, 
 	delete(s.dialers, address)
 	for _, d := range same {
 		s.pattern.removed(d.pipe)
-		d.pipe.out.seal()
-		received = append(received, s.in.cut(&d.pipe.in)...)
+		d.pipe.out.Seal()
+		cut = append(cut, d.pipe)
 		if h := d.near.Load(); h != nil {
 			local = append(local, h)
 			d.cancel()
 			continue
 		}
-		if s.opts.ReconnectStop&StopAfterDisconnect != 0 {
+		if s.opts().ReconnectStop&ReconnectStopAfterDisconnect != 0 {
 			d.done.Store(true)
 		}
-		if s.opts.Linger < 0 || d.done.Load() && d.pipe.peer.Load() == nil {
+		if s.opts().Linger < 0 || d.done.Load() && d.pipe.peer.Load() == nil {
 			d.cancel()
 			continue
 		}
 		s.wg.Go(d.linger)
 	}
-	return local, received, nil
+	return local, cut, nil
 }
 
 // linger ends the dialer when the queued messages have been written.
 func (d *dialer) linger() {
 	defer d.cancel()
-	ctx, cancel := context.WithTimeout(d.ctx, d.socket.opts.longestLinger())
+	ctx, cancel := context.WithTimeout(d.ctx, d.socket.opts().longestLinger())
 	defer cancel()
 	d.pipe.finish(ctx)
 }
 
 func (d *dialer) run() {
 	s := d.socket
-	defer d.end()
+	defer d.abandon()
 	attempt := 0
 	for d.ctx.Err() == nil && !d.done.Load() {
 		final := false
 		var refusal error
 		if !d.endpoint.Local() {
-			s.report(Event{Kind: ConnectDelayed, Endpoint: d.endpoint.Text})
+			s.report(Event{Kind: EventConnectDelayed, Endpoint: d.endpoint.Text})
 		}
 		nc, err := d.dial()
 		switch {
 		case err == link.ErrSelf: // the next attempt will get another port
 		case err != nil:
-			s.report(Event{Kind: ConnectFailed, Endpoint: d.endpoint.Text, Err: err})
-			final = s.opts.ReconnectStop&StopOnRefused != 0 && refused(err)
+			d.attempts.failed(err, false)
+			s.report(Event{Kind: EventConnectFailed, Endpoint: d.endpoint.Text, Err: err})
+			final = s.opts().ReconnectStop&ReconnectStopOnRefused != 0 && refused(err)
 		default:
 			attempt = 0
 			final, refusal = d.serve(nc)
 		}
-		if final || s.opts.ReconnectInterval < 0 || d.ctx.Err() != nil || d.done.Load() {
+		if final || s.opts().ReconnectInterval < 0 || d.ctx.Err() != nil || d.done.Load() {
 			return
 		}
 		wait := s.backOff(attempt)
@@ -205,41 +215,37 @@ func (d *dialer) run() {
 		if refusal != nil {
 			wait = max(wait, s.longestInterval())
 		}
-		s.report(Event{Kind: ConnectRetried, Endpoint: d.endpoint.Text, Err: refusal, Retry: wait})
-		timer := time.NewTimer(wait)
+		d.attempts.waits(time.Now().Add(wait))
+		s.report(Event{Kind: EventConnectRetried, Endpoint: d.endpoint.Text, Err: refusal, Retry: wait})
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-d.ctx.Done():
-			timer.Stop()
 		}
+		d.attempts.waits(time.Time{})
 	}
 }
 
 // dial makes one attempt to connect.
 func (d *dialer) dial() (net.Conn, error) {
 	ctx := d.ctx
-	if limit := d.socket.connectLimit(); !limit.IsZero() {
+	if limit := d.socket.opts().ConnectTimeout; limit > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, limit)
+		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
 	return link.Dial(ctx, d.endpoint, d.socket.linkOptions())
 }
 
-// end removes the dialer, so that the endpoint can be connected again.
-func (d *dialer) end() {
+// end removes the dialer, so that the endpoint can be connected again. It reports
+// false if Disconnect has removed it before.
+func (d *dialer) end() bool {
 	s := d.socket
 	s.mu.Lock()
-	same := s.dialers[d.endpoint.Text]
-	if i := slices.Index(same, d); i >= 0 {
-		same = slices.Delete(same, i, i+1)
-		if s.dialers[d.endpoint.Text] = same; len(same) == 0 {
-			delete(s.dialers, d.endpoint.Text)
-		}
-	}
+	listed := dropFrom(s.dialers, d.endpoint.Text, d)
 	s.mu.Unlock()
 	d.cancel()
 	s.leave(d.pipe)
+	return listed
 }
 
 // serve runs a new connection until it ends. It reports whether to stop
@@ -248,18 +254,23 @@ func (d *dialer) end() {
 // fail until one of the two sides is corrected.
 func (d *dialer) serve(nc net.Conn) (final bool, refusal error) {
 	s := d.socket
-	c, err := newConn(nc)
+	c, err := newConn(nc, s.opts())
 	if err != nil {
+		d.attempts.failed(err, false)
 		return false, nil
 	}
 	stop := context.AfterFunc(d.ctx, func() { c.close(ErrClosed) })
 	defer stop()
 	d.conn.Store(c)
 	defer d.conn.Store(nil)
-	s.report(Event{Kind: Connected, Endpoint: d.endpoint.Text, Remote: nc.RemoteAddr().String()})
+	s.report(Event{Kind: EventConnected, Endpoint: d.endpoint.Text, Remote: link.RemoteText(nc)})
 	up := false
-	err = s.serve(c, d.pipe, d.endpoint.Text, func() { up = true })
-	if !up && s.opts.ReconnectStop&StopOnHandshakeFailed != 0 {
+	err = s.serve(c, d.pipe, d.endpoint.Text, func() {
+		up = true
+		d.attempts.succeeded()
+	})
+	d.attempts.failed(err, up)
+	if !up && s.opts().ReconnectStop&ReconnectStopOnHandshakeFailed != 0 {
 		return true, nil
 	}
 	if errors.Is(err, ErrHandedOver) {
@@ -269,20 +280,20 @@ func (d *dialer) serve(nc net.Conn) (final bool, refusal error) {
 	if !errors.As(err, &protocol) || errors.Is(err, ErrTemporary) {
 		return false, nil
 	}
-	return s.opts.ReconnectStop&StopOnProtocolError != 0, err
+	return s.opts().ReconnectStop&ReconnectStopOnProtocolError != 0, err
 }
 
 // longestInterval returns the wait before the socket connects again to a peer
 // that has refused it.
 func (s *socket) longestInterval() time.Duration {
-	if most := s.opts.ReconnectIntervalMax; most > 0 {
+	if most := s.opts().ReconnectIntervalMax; most > 0 {
 		return most
 	}
 	// Random, so that many clients of a server do not return at the same time.
 	return DefaultReconnectIntervalMax - rand.N(DefaultReconnectIntervalMax/2)
 }
 
-// refused reports whether an attempt to connect failed because nobody listens
+// refused reports whether an attempt to connect failed because no process listens
 // at the address.
 func refused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist)
@@ -291,9 +302,10 @@ func refused(err error) bool {
 // backOff returns the wait before the next attempt, computed as in libzmq
 // (ZMQ_RECONNECT_IVL, ZMQ_RECONNECT_IVL_MAX).
 func (s *socket) backOff(attempt int) time.Duration {
-	ivl, most := s.opts.ReconnectInterval, s.opts.ReconnectIntervalMax
+	o := s.opts()
+	ivl, most := o.ReconnectInterval, o.ReconnectIntervalMax
 	if most == 0 {
-		return ivl + rand.N(ivl)
+		return ivl + rand.N(max(ivl, 1)) // it may have become negative since the caller looked
 	}
 	if attempt > 62 || ivl > most>>attempt {
 		return most

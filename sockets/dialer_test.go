@@ -12,13 +12,13 @@ import (
 	"clustermap/zmtp"
 )
 
-// quick makes a socket that dials again soon, for tests.
+// quick returns options with which a socket reconnects quickly.
 func quick(o Options) Options {
 	o.ReconnectInterval = time.Millisecond
 	return o
 }
 
-// freePort is an endpoint where nobody listens at the moment.
+// freePort returns an endpoint at which nothing listens.
 func freePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -27,8 +27,8 @@ func freePort(t testing.TB) string {
 	return "tcp://" + l.Addr().String()
 }
 
-// TestConnectBeforeBind: connecting waits for the other side to come up, and
-// backs off meanwhile.
+// TestConnectBeforeBind: a socket tries to connect, with back-off, until the other
+// side is bound.
 func TestConnectBeforeBind(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -40,10 +40,10 @@ func TestConnectBeforeBind(t *testing.T) {
 		t.Errorf("LastEndpoint %q", dealer.LastEndpoint())
 	}
 	for _, want := range []time.Duration{1, 2, 4, 4} {
-		if e := seen.await(t, ConnectFailed); !errors.Is(e.Err, syscall.ECONNREFUSED) || e.Endpoint != endpoint {
+		if e := seen.await(t, EventConnectFailed); !errors.Is(e.Err, syscall.ECONNREFUSED) || e.Endpoint != endpoint {
 			t.Errorf("%+v", e)
 		}
-		if e := seen.await(t, ConnectRetried); e.Retry != want*time.Millisecond {
+		if e := seen.await(t, EventConnectRetried); e.Retry != want*time.Millisecond {
 			t.Errorf("waits %v, want %v ms", e.Retry, want)
 		}
 	}
@@ -57,7 +57,7 @@ func TestConnectBeforeBind(t *testing.T) {
 	}
 }
 
-// TestConnectMany: one socket to many, any mixture of bind and connect.
+// TestConnectMany: a socket has many endpoints, bound and connected.
 func TestConnectMany(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -77,7 +77,7 @@ func TestConnectMany(t *testing.T) {
 		pubs = append(pubs, pub)
 	}
 	for i, pub := range pubs {
-		must(t, pub.WaitSubscribers(ctx, nil, 1))
+		must(t, pub.WaitSubscribers(ctx, "", 1))
 		must(t, pub.Send(ctx, fmt.Append(nil, i)))
 	}
 	seen := map[string]bool{}
@@ -113,7 +113,7 @@ func TestConnectTwice(t *testing.T) {
 		if err := dealer.Disconnect(router.LastEndpoint()); !errors.Is(err, ErrNotConnected) {
 			t.Errorf("Disconnect again: %v", err)
 		}
-		seen.await(t, Disconnected)
+		seen.await(t, EventDisconnected)
 		must(t, dealer.Connect(router.LastEndpoint()))
 		must(t, dealer.Send(ctx, []byte("y")))
 		_, err = router.Recv(ctx)
@@ -166,8 +166,8 @@ func TestConnectAgain(t *testing.T) {
 	}
 }
 
-// TestDisconnectLingers: what was sent before Disconnect arrives; what is sent
-// after goes elsewhere.
+// TestDisconnectLingers: messages sent before Disconnect arrive; later ones go to
+// other peers.
 func TestDisconnectLingers(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -196,12 +196,12 @@ func TestDisconnectLingers(t *testing.T) {
 	eventually(t, "the connection ends", func() bool { return len(first.Peers()) == 0 && len(dealer.Peers()) == 1 })
 }
 
-// TestDisconnectAtOnce: without linger nothing is waited for, and with it not
-// for longer than it says.
+// TestDisconnectAtOnce: with LingerNone messages are dropped at once, and
+// otherwise after Linger.
 func TestDisconnectAtOnce(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	for _, linger := range []time.Duration{-1, time.Millisecond} {
+	for _, linger := range []time.Duration{LingerNone, time.Millisecond} {
 		dealer := open(t, NewDealer, Options{Linger: linger})
 		endpoint := freePort(t)
 		must(t, dealer.Connect(endpoint))
@@ -211,8 +211,7 @@ func TestDisconnectAtOnce(t *testing.T) {
 	}
 }
 
-// TestReconnect: a peer that goes and comes back is found again, any number of
-// times.
+// TestReconnect: a socket reconnects to a peer that restarts, any number of times.
 func TestReconnect(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -228,7 +227,7 @@ func TestReconnect(t *testing.T) {
 		} else {
 			must(t, router.Bind(ctx, endpoint))
 		}
-		seen.await(t, HandshakeSucceeded)
+		seen.await(t, EventHandshakeSucceeded)
 		must(t, dealer.Send(ctx, fmt.Append(nil, i)))
 		m, err := router.Recv(ctx)
 		must(t, err)
@@ -239,14 +238,14 @@ func TestReconnect(t *testing.T) {
 		_, err = dealer.Recv(ctx)
 		must(t, err)
 		must(t, router.Close())
-		seen.await(t, Disconnected)
-		seen.await(t, ConnectRetried)
+		seen.await(t, EventDisconnected)
+		seen.await(t, EventConnectRetried)
 	}
 }
 
-// TestConnectGivesUp: with StopOnProtocolError a peer that this socket cannot talk
-// to is not dialled again, which the monitor tells; the endpoint can then be
-// connected anew.
+// TestConnectGivesUp: with ReconnectStopOnProtocolError a socket does not connect again to an
+// incompatible peer, and reports that to the monitor; Connect can then be called
+// again.
 func TestConnectGivesUp(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -265,23 +264,23 @@ func TestConnectGivesUp(t *testing.T) {
 			ctx := testContext(t)
 			endpoint, accept := listenRaw(t)
 			seen := newEvents()
-			dealer := open(t, NewDealer, quick(Options{Monitor: seen.tell, ReconnectStop: StopOnProtocolError}))
+			dealer := open(t, NewDealer, quick(Options{Monitor: seen.tell, ReconnectStop: ReconnectStopOnProtocolError}))
 			must(t, dealer.Connect(endpoint))
 			must(t, dealer.Send(ctx, []byte("lost")))
 			r := accept()
 			r.send(c.says...)
 			r.ended()
 			eventually(t, "it is given up", func() bool { return len(dealer.Peers()) == 0 })
-			kind := HandshakeFailed
+			kind := EventHandshakeFailed
 			if name == "garbage later" {
-				kind = Disconnected
+				kind = EventDisconnected
 			}
 			e := seen.await(t, kind)
 			var typed *zmtp.ProtocolError
 			if !errors.Is(e.Err, c.want) || !errors.As(e.Err, &typed) {
 				t.Errorf("%v, want %v", e.Err, c.want)
 			}
-			if n := seen.count(ConnectRetried); n != 0 {
+			if n := seen.count(EventConnectRetried); n != 0 {
 				t.Errorf("it was to be dialled again %d times", n)
 			}
 			if err := dealer.Disconnect(endpoint); !errors.Is(err, ErrNotConnected) {
@@ -297,8 +296,8 @@ func TestConnectGivesUp(t *testing.T) {
 	}
 }
 
-// TestConnectTriesAgain: faults that may pass are tried again: a peer that
-// closes in the handshake, is silent in it, or breaks the connection later.
+// TestConnectTriesAgain: a socket connects again after temporary failures: a peer that
+// closes the connection or is silent in the handshake, or closes it later.
 func TestConnectTriesAgain(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(r *raw){
@@ -326,7 +325,7 @@ func TestConnectTriesAgain(t *testing.T) {
 			t.Parallel()
 			endpoint, accept := listenRaw(t)
 			seen := newEvents()
-			o := quick(Options{Linger: -1, Monitor: seen.tell})
+			o := quick(Options{Linger: LingerNone, Monitor: seen.tell})
 			if name == "is silent" {
 				o.HandshakeTimeout = 100 * time.Millisecond
 			}
@@ -334,7 +333,7 @@ func TestConnectTriesAgain(t *testing.T) {
 			must(t, dealer.Connect(endpoint))
 			for range 3 {
 				spoil(accept())
-				seen.await(t, ConnectRetried)
+				seen.await(t, EventConnectRetried)
 			}
 			r := accept()
 			for r.tryGreet("ROUTER", nil) != nil {
@@ -345,29 +344,29 @@ func TestConnectTriesAgain(t *testing.T) {
 	}
 }
 
-// TestNoReconnect: with a negative interval a lost connection stays lost.
+// TestNoReconnect: with a negative interval a socket does not reconnect.
 func TestNoReconnect(t *testing.T) {
 	t.Parallel()
 	for _, refused := range []bool{false, true} {
 		seen := newEvents()
-		dealer := open(t, NewDealer, Options{ReconnectInterval: -1, Linger: -1, Monitor: seen.tell})
+		dealer := open(t, NewDealer, Options{ReconnectInterval: -1, Linger: LingerNone, Monitor: seen.tell})
 		if refused {
 			must(t, dealer.Connect(freePort(t)))
-			seen.await(t, ConnectFailed)
+			seen.await(t, EventConnectFailed)
 		} else {
 			endpoint, accept := listenRaw(t)
 			must(t, dealer.Connect(endpoint))
 			accept().greet("ROUTER", nil).conn.Close()
-			seen.await(t, Disconnected)
+			seen.await(t, EventDisconnected)
 		}
 		eventually(t, "it is forgotten", func() bool { return len(dealer.Peers()) == 0 })
-		if n := seen.count(ConnectRetried); n != 0 {
+		if n := seen.count(EventConnectRetried); n != 0 {
 			t.Errorf("%d retries", n)
 		}
 	}
 }
 
-// TestConnectName: a name is resolved, and at each attempt anew.
+// TestConnectName: a name is resolved again at each attempt.
 func TestConnectName(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

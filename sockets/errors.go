@@ -50,15 +50,15 @@ var (
 	// Options.MaxMessageSize, or a topic larger than 32 KiB.
 	ErrTooLarge = errors.New("sockets: message or topic too large")
 
-	// ErrSlowPeer is the reason for which a publisher with the policy
-	// Disconnect disconnects a subscriber that does not take its messages, or a
+	// ErrSlowPeer is the reason for which a publisher with
+	// PolicyDisconnect disconnects a subscriber that does not take its messages, or a
 	// SUB or XSUB a publisher that does not take its subscriptions.
 	ErrSlowPeer = errors.New("sockets: peer too slow")
 
-	// ErrIdentityInUse is reported with PeerIgnored if a peer of a ROUTER
+	// ErrIdentityInUse is reported with EventPeerIgnored if a peer of a ROUTER
 	// announces the identity of a connected peer. Messages from the new peer
 	// wait until the other connection has ended and the new one is admitted
-	// (PeerAdmitted). If that takes longer than Options.HandshakeTimeout, the
+	// (EventPeerAdmitted). If that takes longer than Options.HandshakeTimeout, the
 	// new peer is disconnected with this error and may try again, except over
 	// inproc, where it keeps waiting. libzmq ignores such a peer forever,
 	// unless ROUTER_HANDOVER is set.
@@ -71,13 +71,13 @@ var (
 	// ROUTER made the connection with Connect, it does not connect again.
 	ErrHandedOver = errors.New("sockets: identity was handed over to another peer")
 
-	// ErrHandshakeTimeout is reported with HandshakeFailed if a peer does not
+	// ErrHandshakeTimeout is reported with EventHandshakeFailed if a peer does not
 	// complete its handshake within Options.HandshakeTimeout, or if a new
 	// connection replaces it because it is silent; see Options.MaxHandshakes
 	// and Options.MaxConnections.
 	ErrHandshakeTimeout = errors.New("sockets: handshake timeout")
 
-	// ErrTooManyConnections is reported with AcceptFailed if a connection is
+	// ErrTooManyConnections is reported with EventAcceptFailed if a connection is
 	// closed because there are already Options.MaxConnections.
 	ErrTooManyConnections = errors.New("sockets: too many connections")
 
@@ -109,16 +109,18 @@ var (
 // EndpointError describes an invalid endpoint. A later call with the same
 // endpoint fails as well.
 //
-// Its fields are Endpoint, the text given to Bind or Connect; Reason, which says what is
-// wrong with it; and Err, the corresponding system error, such as syscall.ENAMETOOLONG,
-// or nil.
+// Its fields are Endpoint, the text given to Bind or Connect; Reason, why it is
+// invalid; and Err, the corresponding system error, such as
+// syscall.ENAMETOOLONG, or nil.
 type EndpointError = link.EndpointError
 
-// ProxyError says that a proxy did not make a connection, or is not a SOCKS 5 proxy. It is
-// reported to the monitor, as the reason why an attempt to connect has failed.
+// ProxyError reports that a SOCKS 5 proxy could not be reached, did not behave as
+// one, or refused to connect. It is wrapped in Event.Err of the EventConnectFailed
+// event.
 //
-// Its fields are Proxy, a host:port as in Options.SOCKSProxy; Reason; and Err, which is
-// syscall.ECONNREFUSED if the proxy was refused the connection, a network error, or nil.
+// Its fields are Proxy, the host:port in Options.SOCKSProxy; Reason; and Err: a
+// network error, syscall.ECONNREFUSED if the proxy reports that its connection
+// was refused, or nil.
 type ProxyError = link.ProxyError
 
 // PeerError is the reason for which one connection has ended, such as malformed

@@ -17,52 +17,60 @@ type EventKind uint8
 // Event kinds. The name of the corresponding libzmq event is given in
 // parentheses.
 //
-// For each endpoint given to Connect, a socket reports Connected,
-// HandshakeSucceeded and Disconnected, or instead ConnectFailed or
-// HandshakeFailed; then ConnectRetried, and so on from the start. Over TCP it
-// reports ConnectDelayed before each attempt. For each endpoint given to Bind
-// it reports Listening or BindFailed; for each peer Accepted, and either
-// HandshakeSucceeded and Disconnected or HandshakeFailed; and finally
-// ListenerClosed.
+// For each endpoint given to Connect, a socket reports EventConnected,
+// EventHandshakeSucceeded and EventDisconnected, or instead EventConnectFailed or
+// EventHandshakeFailed; then EventConnectRetried, and so on from the start, or
+// EventAbandoned if it does not connect again. Over TCP it reports
+// EventConnectDelayed before each attempt. For each endpoint given to Bind
+// it reports EventListening or EventBindFailed; for each peer EventAccepted, and either
+// EventHandshakeSucceeded and EventDisconnected or EventHandshakeFailed; and finally
+// EventListenerClosed.
 //
 // Connections that are closed by Close are not reported. Close reports
-// ListenerClosed for each bound endpoint and finally MonitorStopped.
+// EventListenerClosed for each bound endpoint and finally EventMonitorStopped.
 //
 // Unlike libzmq, which reports DISCONNECTED after HANDSHAKE_FAILED_*, a socket
-// reports Disconnected only after HandshakeSucceeded.
+// reports EventDisconnected only after EventHandshakeSucceeded.
 const (
-	Listening          EventKind = iota + 1 // the endpoint is bound (LISTENING)
-	AcceptFailed                            // a connection was not accepted, for example for lack of file descriptors (ACCEPT_FAILED)
-	Accepted                                // a connection was accepted (ACCEPTED)
-	Connected                               // a connection was made (CONNECTED)
-	ConnectFailed                           // an attempt to connect failed (CLOSED)
-	ConnectRetried                          // the next attempt will be made after Event.Retry (CONNECT_RETRIED)
-	HandshakeSucceeded                      // the connection is established (HANDSHAKE_SUCCEEDED)
-	HandshakeFailed                         // the handshake failed; see Event.Failure (HANDSHAKE_FAILED_*)
-	PeerIgnored                             // the peer's messages wait or are discarded; see ErrIdentityInUse and ErrPaired
-	Disconnected                            // an established connection has ended (DISCONNECTED)
-	ListenerClosed                          // the endpoint is no longer bound (CLOSED)
-	ConnectDelayed                          // an attempt to connect over TCP begins (CONNECT_DELAYED)
-	BindFailed                              // Bind failed and returns the same error (BIND_FAILED)
-	CloseFailed                             // an endpoint could not be released completely (CLOSE_FAILED)
-	MonitorStopped                          // the socket is closed; this is the last event (MONITOR_STOPPED)
-	PeerAdmitted                            // an ignored peer now has its identity, and its messages are received
+	EventListening          EventKind = iota + 1 // the endpoint is bound (LISTENING)
+	EventAcceptFailed                            // a connection was not accepted, for example for lack of file descriptors (ACCEPT_FAILED)
+	EventAccepted                                // a connection was accepted (ACCEPTED)
+	EventConnected                               // a connection was made (CONNECTED)
+	EventConnectFailed                           // an attempt to connect failed (CLOSED)
+	EventConnectRetried                          // the next attempt will be made after Event.Retry (CONNECT_RETRIED)
+	EventHandshakeSucceeded                      // the connection is established (HANDSHAKE_SUCCEEDED)
+	EventHandshakeFailed                         // the handshake failed; see Event.Failure (HANDSHAKE_FAILED_*)
+	EventPeerIgnored                             // the peer's messages wait or are discarded; see ErrIdentityInUse and ErrPaired
+	EventDisconnected                            // an established connection has ended (DISCONNECTED)
+	EventListenerClosed                          // the endpoint is no longer bound (CLOSED)
+	EventConnectDelayed                          // an attempt to connect over TCP begins (CONNECT_DELAYED)
+	EventBindFailed                              // Bind failed and returns the same error (BIND_FAILED)
+	EventCloseFailed                             // an endpoint could not be released completely (CLOSE_FAILED)
+	EventMonitorStopped                          // the socket is closed; this is the last event (MONITOR_STOPPED)
+	EventPeerAdmitted                            // an ignored peer now has its identity, and its messages are received
+	EventAbandoned                               // the endpoint was given up; see Connect for when, and call Connect to try again
 )
 
 var eventNames = [...]string{
-	Listening: "listening", AcceptFailed: "accept failed", Accepted: "accepted", Connected: "connected",
-	ConnectFailed: "connect failed", ConnectRetried: "connect retried", HandshakeSucceeded: "handshake succeeded",
-	HandshakeFailed: "handshake failed", PeerIgnored: "peer ignored", Disconnected: "disconnected",
-	ListenerClosed: "listener closed", ConnectDelayed: "connect delayed", BindFailed: "bind failed",
-	CloseFailed: "close failed", MonitorStopped: "monitor stopped", PeerAdmitted: "peer admitted",
+	EventListening: "listening", EventAcceptFailed: "accept failed", EventAccepted: "accepted", EventConnected: "connected",
+	EventConnectFailed: "connect failed", EventConnectRetried: "connect retried", EventHandshakeSucceeded: "handshake succeeded",
+	EventHandshakeFailed: "handshake failed", EventPeerIgnored: "peer ignored", EventDisconnected: "disconnected",
+	EventListenerClosed: "listener closed", EventConnectDelayed: "connect delayed", EventBindFailed: "bind failed",
+	EventCloseFailed: "close failed", EventMonitorStopped: "monitor stopped", EventPeerAdmitted: "peer admitted",
+	EventAbandoned: "abandoned",
 }
 
 // String returns the kind in words, such as "handshake failed".
 func (k EventKind) String() string {
-	if int(k) < len(eventNames) && eventNames[k] != "" {
-		return eventNames[k]
+	return nameOf(k, "EventKind", eventNames[:]...)
+}
+
+// nameOf returns the name of a value of a type of constants.
+func nameOf[K ~uint8](k K, kind string, names ...string) string {
+	if int(k) < len(names) && names[k] != "" {
+		return names[k]
 	}
-	return fmt.Sprintf("EventKind(%d)", uint8(k))
+	return fmt.Sprintf("%s(%d)", kind, uint8(k))
 }
 
 // Event is an event of a socket or of one of its connections; see
@@ -71,9 +79,9 @@ type Event struct {
 	Kind     EventKind
 	Endpoint string        // the endpoint: as bound, or as given to Connect
 	Remote   string        // network address of the peer, if known
-	Peer     *Peer         // the peer, from HandshakeSucceeded to Disconnected
-	Err      error         // the cause of a failure or of Disconnected; for ConnectRetried, the refusal that caused the long wait
-	Retry    time.Duration // for ConnectRetried, the time until the next attempt
+	Peer     *Peer         // the peer, from EventHandshakeSucceeded to EventDisconnected
+	Err      error         // the cause of a failure, of EventDisconnected or of EventAbandoned; for EventConnectRetried, the refusal that caused the long wait
+	Retry    time.Duration // for EventConnectRetried, the time until the next attempt
 }
 
 // Failure classifies why a handshake failed.
@@ -81,35 +89,25 @@ type Failure uint8
 
 // The reasons for which a handshake fails.
 const (
-	// NoFailure means that the event is not a HandshakeFailed.
-	NoFailure Failure = iota
-	// FailedNoDetail means any other failure, such as the end of the connection
+	// FailureNone means that the event is not a EventHandshakeFailed.
+	FailureNone Failure = iota
+	// FailureNoDetail means any other failure, such as the end of the connection
 	// or a timeout (HANDSHAKE_FAILED_NO_DETAIL).
-	FailedNoDetail
-	// FailedProtocol means that one side violated the protocol, or that the two
+	FailureNoDetail
+	// FailureProtocol means that one side violated the protocol, or that the two
 	// sides are not compatible (HANDSHAKE_FAILED_PROTOCOL). The error wraps a
 	// *zmtp.ProtocolError or a *ZAPError; its Code method returns libzmq's
 	// number for it.
-	FailedProtocol
-	// FailedAuth means that one side rejected the other's credentials
+	FailureProtocol
+	// FailureAuth means that one side rejected the other's credentials
 	// (HANDSHAKE_FAILED_AUTH). The error wraps a *zmtp.ProtocolError; its
 	// Status method returns the ZAP status code.
-	FailedAuth
+	FailureAuth
 )
 
 // String returns "none", "no detail", "protocol" or "auth".
 func (f Failure) String() string {
-	switch f {
-	case NoFailure:
-		return "none"
-	case FailedNoDetail:
-		return "no detail"
-	case FailedProtocol:
-		return "protocol"
-	case FailedAuth:
-		return "auth"
-	}
-	return fmt.Sprintf("Failure(%d)", uint8(f))
+	return nameOf(f, "Failure", "none", "no detail", "protocol", "auth")
 }
 
 // coder is an error with one of libzmq's codes for protocol errors
@@ -119,27 +117,33 @@ type coder interface {
 	Code() uint32
 }
 
-// Failure returns why a handshake failed. It is NoFailure unless the event is
-// HandshakeFailed.
+// Failure returns why a handshake failed. It is FailureNone unless the event is
+// EventHandshakeFailed.
 func (e Event) Failure() Failure {
-	if e.Kind != HandshakeFailed {
-		return NoFailure
+	failure, _, _ := e.failure()
+	return failure
+}
+
+// failure returns why a handshake failed, and the event's number and value.
+func (e Event) failure() (f Failure, number uint16, value uint32) {
+	if e.Kind != EventHandshakeFailed {
+		return FailureNone, 0, 0
 	}
-	var protocol *zmtp.ProtocolError
-	if errors.As(e.Err, &protocol) && protocol.Status() != 0 {
-		return FailedAuth
+	if p, ok := errors.AsType[*zmtp.ProtocolError](e.Err); ok && p.Status() != 0 {
+		return FailureAuth, numberFailedAuth, uint32(p.Status())
 	}
-	if coded := coder(nil); errors.As(e.Err, &coded) {
-		return FailedProtocol
+	if coded, ok := errors.AsType[coder](e.Err); ok {
+		return FailureProtocol, numberFailedProtocol, coded.Code()
 	}
-	return FailedNoDetail
+	return FailureNoDetail, eventNumbers[EventHandshakeFailed], errno(e.Err)
 }
 
 // libzmq's numbers of the event kinds (ZMQ_EVENT_*).
 var eventNumbers = [...]uint16{
-	Connected: 0x0001, ConnectDelayed: 0x0002, ConnectRetried: 0x0004, Listening: 0x0008, BindFailed: 0x0010,
-	Accepted: 0x0020, AcceptFailed: 0x0040, ListenerClosed: 0x0080, ConnectFailed: 0x0080, CloseFailed: 0x0100,
-	Disconnected: 0x0200, MonitorStopped: 0x0400, HandshakeFailed: 0x0800, HandshakeSucceeded: 0x1000, PeerIgnored: 0, PeerAdmitted: 0,
+	EventConnected: 0x0001, EventConnectDelayed: 0x0002, EventConnectRetried: 0x0004, EventListening: 0x0008, EventBindFailed: 0x0010,
+	EventAccepted: 0x0020, EventAcceptFailed: 0x0040, EventListenerClosed: 0x0080, EventConnectFailed: 0x0080, EventCloseFailed: 0x0100,
+	EventDisconnected: 0x0200, EventMonitorStopped: 0x0400, EventHandshakeFailed: 0x0800, EventHandshakeSucceeded: 0x1000, EventPeerIgnored: 0, EventPeerAdmitted: 0,
+	EventAbandoned: 0,
 }
 
 const (
@@ -161,30 +165,17 @@ func (e Event) Code() (number uint16, value uint32) {
 	}
 	number = eventNumbers[e.Kind]
 	switch e.Kind {
-	case ConnectRetried:
+	case EventConnectRetried:
 		return number, uint32(e.Retry / time.Millisecond)
-	case ConnectDelayed:
+	case EventConnectDelayed:
 		return number, uint32(syscall.EINPROGRESS)
-	case BindFailed, AcceptFailed, CloseFailed:
+	case EventBindFailed, EventAcceptFailed, EventCloseFailed:
 		return number, errno(e.Err)
-	case HandshakeFailed:
-		return e.failureCode()
+	case EventHandshakeFailed:
+		_, number, value = e.failure()
+		return number, value
 	}
 	return number, 0
-}
-
-func (e Event) failureCode() (number uint16, value uint32) {
-	switch e.Failure() {
-	case FailedAuth:
-		var protocol *zmtp.ProtocolError
-		errors.As(e.Err, &protocol)
-		return numberFailedAuth, uint32(protocol.Status())
-	case FailedProtocol:
-		var coded coder
-		errors.As(e.Err, &coded)
-		return numberFailedProtocol, coded.Code()
-	}
-	return eventNumbers[HandshakeFailed], errno(e.Err)
 }
 
 // errno returns the system's error number of err, or 0 if there is none.

@@ -10,12 +10,11 @@ import (
 	"clustermap/zmtp"
 )
 
-// The code of this package in docs/MIGRATION.md. The lines between the marks are
-// on that page word for word, which a test checks.
+// The code of this package on docs/MIGRATION.md. A test in internal/docs compares it
+// with the page.
 
 // migrateServer: a REP server.
 func migrateServer(ctx context.Context) error {
-	// begin server
 	server, err := sockets.NewRep(sockets.Options{})
 	if err != nil {
 		return err
@@ -33,12 +32,10 @@ func migrateServer(ctx context.Context) error {
 			return err
 		}
 	}
-	// end server
 }
 
 // migrateClose: a PUSH that is closed with a given time limit.
 func migrateClose(ctx context.Context, endpoint string) error {
-	// begin close
 	push, err := sockets.NewPush(sockets.Options{Linger: sockets.LingerForever})
 	if err != nil {
 		return err
@@ -51,7 +48,6 @@ func migrateClose(ctx context.Context, endpoint string) error {
 			log.Print("some messages were not sent: ", err)
 		}
 	}()
-	// end close
 	if err := push.Connect(endpoint); err != nil {
 		return err
 	}
@@ -60,7 +56,6 @@ func migrateClose(ctx context.Context, endpoint string) error {
 
 // migrateSub: a SUB with options.
 func migrateSub(ctx context.Context) error {
-	// begin sub
 	sub, err := sockets.NewSub(sockets.Options{
 		RecvHWM:           10_000,
 		RecvTimeout:       5 * time.Second,
@@ -81,14 +76,12 @@ func migrateSub(ctx context.Context) error {
 		return err // context.Canceled, sockets.ErrTimeout, sockets.ErrClosed
 	}
 	topic, body := m[0], m[1]
-	// end sub
 	_, _ = topic, body
 	return nil
 }
 
 // migratePoll: several sockets.
 func migratePoll(ctx context.Context, frontend, backend *sockets.Router) error {
-	// begin poll
 	for {
 		select {
 		case <-frontend.Readable():
@@ -107,19 +100,15 @@ func migratePoll(ctx context.Context, frontend, backend *sockets.Router) error {
 			return ctx.Err()
 		}
 	}
-	// end poll
 }
 
 // migrateProxy: a queue device.
 func migrateProxy(ctx context.Context, frontend *sockets.Router, backend *sockets.Dealer) error {
-	// begin proxy
 	return sockets.Proxy(ctx, frontend, backend)
-	// end proxy
 }
 
 // migrateCurve: both sides of CURVE.
 func migrateCurve() error {
-	// begin curve
 	server, client := zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()
 	rep, err := sockets.NewRep(sockets.Options{Security: sockets.Security{
 		CurveServer:    true,
@@ -137,13 +126,11 @@ func migrateCurve() error {
 		return err
 	}
 	defer req.Close()
-	// end curve
 	return nil
 }
 
 // migrateMonitor: events of connections.
 func migrateMonitor() error {
-	// begin monitor
 	m := sockets.NewMonitorChan(64)
 	dealer, err := sockets.NewDealer(sockets.Options{Monitor: m.Tell})
 	if err != nil {
@@ -155,6 +142,5 @@ func migrateMonitor() error {
 			log.Print(e.Kind, " ", e.Remote, " ", e.Err)
 		}
 	}()
-	// end monitor
 	return nil
 }

@@ -121,7 +121,7 @@ func ExamplePub_SendBatch() {
 	defer sub.Close()
 	_ = sub.Subscribe("indoor")
 	_ = sub.Connect(pub.LastEndpoint())
-	_ = pub.WaitSubscribers(ctx, []byte("indoor"), 1)
+	_ = pub.WaitSubscribers(ctx, "indoor", 1)
 
 	n, err := pub.SendBatch(ctx, [][]byte{[]byte("indoor 21"), []byte("outdoor -3"), []byte("indoor 22")})
 	fmt.Println(n, err)

@@ -39,8 +39,14 @@ func ExampleRouter_RecvFrom() {
 		log.Fatal(err)
 	}
 	fmt.Printf("%s\n", m)
-	fmt.Println(peer.Property("Peer-Address"), peer.Property("Socket-Type"), peer.Property("X-Release"))
+	for _, name := range []string{"Peer-Address", "Socket-Type", "X-Release", "X-Tag"} {
+		value, ok := peer.Property(name)
+		fmt.Println(name, value, ok)
+	}
 	// Output:
 	// [client hello]
-	// 127.0.0.1 DEALER 1.2
+	// Peer-Address 127.0.0.1 true
+	// Socket-Type DEALER true
+	// X-Release 1.2 true
+	// X-Tag  false
 }

@@ -98,7 +98,8 @@ func ExampleAuthenticator() {
 		return
 	}
 	defer b.Release()
-	fmt.Println(b.Peer().UserID(), "of", b.Peer().Property("Group"))
+	group, _ := b.Peer().Property("Group")
+	fmt.Println(b.Peer().UserID(), "of", group)
 	// Output: admin of staff
 }
 

@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
 // fanOut queues a message for all peers of the groups, of which there are
-// several. With the policy Block it queues the message for no peer if one of
+// several. With PolicyBlock it queues the message for no peer if one of
 // them is full, and returns that peer. The mutex of the subscriptions is held.
 //
 // The message is encoded once. It is put once in the log of each group, for the
@@ -22,7 +23,7 @@ func (p *publisher) fanOut(groups []*group, frames [][]byte) (full *pipe) {
 	for _, g := range groups {
 		p.prepare(g)
 	}
-	if p.opts.FullPolicy == Block {
+	if p.policy == PolicyBlock {
 		for _, g := range groups {
 			for _, q := range g.apart {
 				if !q.hasRoomFor(size) {
@@ -34,7 +35,7 @@ func (p *publisher) fanOut(groups []*group, frames [][]byte) (full *pipe) {
 	for _, g := range groups {
 		g.gather()
 	}
-	if size >= lendFrom {
+	if size >= queue.LendFrom {
 		chunk := buf.Get(size)
 		defer chunk.Release()
 		p.share(groups, zmtp.AppendMessage(chunk.Data()[:0:size], frames...), chunk)
@@ -42,7 +43,7 @@ func (p *publisher) fanOut(groups []*group, frames [][]byte) (full *pipe) {
 	}
 	if g := groups[0]; len(groups) == 1 && len(g.apart) == 0 && g.log != nil {
 		p.room -= int64(size)
-		g.log.add(frames, size)
+		g.log.Add(frames, size)
 		return nil
 	}
 	p.shared = zmtp.AppendMessage(p.shared[:0], frames...)
@@ -60,8 +61,8 @@ func (p *publisher) sendAlone(q *pipe, frames [][]byte) (full *pipe) {
 	for _, f := range frames {
 		p.room -= int64(zmtp.FrameSize(len(f)))
 	}
-	if q.out.offer(nil, nil, frames) == isFull {
-		if p.opts.FullPolicy == Block {
+	if q.out.Offer(nil, nil, frames) == queue.Full {
+		if p.policy == PolicyBlock {
 			return q
 		}
 		p.overflow(q, 1)
@@ -72,20 +73,20 @@ func (p *publisher) sendAlone(q *pipe, frames [][]byte) (full *pipe) {
 // share queues a message for the groups: in their logs, and for the peers that
 // do not follow them.
 func (p *publisher) share(groups []*group, wire []byte, owner Owner) {
-	roomy := p.opts.FullPolicy == Block // room was found before, and is not looked for again
+	roomy := p.policy == PolicyBlock // room was found before, and is not looked for again
 	for _, g := range groups {
 		p.room -= int64(len(wire)) * int64(len(g.apart))
 		if g.log != nil {
 			p.room -= int64(len(wire))
-			g.log.addWire(wire, 1, owner)
+			g.log.AddWire(wire, 1, owner)
 		}
 		for _, q := range g.apart {
 			if q.sub.evicted {
 				continue
 			}
 			if roomy {
-				q.out.force(nil, wire, 1, owner)
-			} else if q.out.offerWire(nil, wire, 1, owner) == isFull {
+				q.out.Force(nil, wire, 1, owner)
+			} else if q.out.OfferWire(nil, wire, 1, owner) == queue.Full {
 				p.overflow(q, 1)
 			}
 		}
@@ -99,46 +100,42 @@ func (p *publisher) prepare(g *group) {
 	if g.log == nil {
 		return
 	}
-	limits := hwm{p.opts.SendHWM, p.opts.SendHWMBytes}
+	limits := p.limits
 	if g.size < 2 {
 		limits = hwm{}
 	}
 	for {
-		q := g.log.overtaken(limits)
-		if q == nil {
+		o := g.log.Overtaken(limits)
+		if o == nil {
 			return
 		}
-		p.separate(q)
+		p.separate(pipeOf(o))
 	}
 }
 
-// separate makes a peer that follows a log get each message by itself. With the
-// policy Drop, under which a peer may take nothing for a long time, the peer
+// separate makes a peer that follows a log get each message by itself. With
+// PolicyDrop, under which a peer may take nothing for a long time, the peer
 // gets a copy of what it has not read.
 func (p *publisher) separate(q *pipe) {
 	if q.sub.group.log == nil { // a peer follows only the log of its own group
 		return
 	}
-	var scratch *outqueue
-	if p.opts.FullPolicy == Drop {
+	var scratch *queue.Wire
+	if p.policy == PolicyDrop {
 		scratch = &p.rest
 	}
-	q.out.mu.Lock()
-	followed := q.out.follows.log != nil
-	q.out.unfollow(scratch)
-	q.out.mu.Unlock()
-	if followed {
+	if q.out.Unfollow(scratch) {
 		q.setApart()
 	}
 }
 
 // crowded prepares the groups, or only the peer alone if it is not nil, for
-// more messages. With the policy Block, it returns a peer that has no room.
+// more messages. With PolicyBlock, it returns a peer that has no room.
 func (p *publisher) crowded(groups []*group, alone *pipe) (full *pipe) {
-	block := p.opts.FullPolicy == Block
+	block := p.policy == PolicyBlock
 	if alone != nil {
 		p.separate(alone)
-		if block && alone.out.would() == isFull {
+		if block && alone.out.Would() == queue.Full {
 			return alone
 		}
 		return nil
@@ -149,7 +146,7 @@ func (p *publisher) crowded(groups []*group, alone *pipe) (full *pipe) {
 			continue
 		}
 		for _, q := range g.apart {
-			if q.out.would() == isFull {
+			if q.out.Would() == queue.Full {
 				return q
 			}
 		}
@@ -165,10 +162,10 @@ func (p *publisher) offerWire(g *group, wire []byte, messages int, owner Owner) 
 	case g.log == nil:
 	case g.whole:
 		p.room -= int64(len(wire))
-		g.log.addWire(wire, messages, owner)
+		g.log.AddWire(wire, messages, owner)
 	default:
-		p.room -= int64(bytesOf(g.runs))
-		g.log.addRuns(wire, g.runs, g.count)
+		p.room -= int64(queue.SizeOf(g.runs))
+		g.log.AddRuns(wire, g.runs, g.count)
 	}
 	for _, q := range g.apart {
 		p.offerWireAlone(q, wire, messages, owner)
@@ -182,21 +179,21 @@ func (p *publisher) offerWireAlone(q *pipe, wire []byte, messages int, owner Own
 	}
 	q.sub.room = hwm{}
 	g := q.sub.group
-	v := accepted
+	v := queue.Accepted
 	if g.whole {
 		p.room -= int64(len(wire))
-		v = q.out.offerWire(nil, wire, messages, owner)
+		v = q.out.OfferWire(nil, wire, messages, owner)
 	} else {
 		messages = g.count
-		size := bytesOf(g.runs)
+		size := queue.SizeOf(g.runs)
 		p.room -= int64(size)
 		if shared := p.copied.of(wire, g.runs, size); shared != nil {
-			v = q.out.offerWire(nil, shared.Data()[:size:size], messages, shared)
+			v = q.out.OfferWire(nil, shared.Data()[:size:size], messages, shared)
 		} else {
-			v = q.out.offerRuns(wire, g.runs, messages)
+			v = q.out.OfferRuns(wire, g.runs, messages)
 		}
 	}
-	if v == isFull {
+	if v == queue.Full {
 		p.overflow(q, messages)
 	}
 }
@@ -214,7 +211,7 @@ func (p *publisher) SendBatch(ctx context.Context, bodies [][]byte) (sent int, e
 		return 0, err
 	}
 	for sent < len(bodies) {
-		if p.opts.WaitSubscriber {
+		if p.opts().WaitSubscriber {
 			if err := p.Send(ctx, bodies[sent]); err != nil {
 				return sent, err
 			}
@@ -223,7 +220,7 @@ func (p *publisher) SendBatch(ctx context.Context, bodies [][]byte) (sent int, e
 		}
 		n, size := 0, 0
 		for _, b := range bodies[sent:] {
-			if n > 0 && size+zmtp.FrameSize(len(b)) > fullStage {
+			if n > 0 && size+zmtp.FrameSize(len(b)) > queue.FullStage {
 				break
 			}
 			size += zmtp.FrameSize(len(b))
@@ -254,44 +251,22 @@ func (p *publisher) sendPart(ctx context.Context, bodies [][]byte, size int) err
 // checked again until it is used up.
 func (q *pipe) hasRoomFor(bytes int) bool {
 	room := &q.sub.room
-	if room.messages <= 0 || room.bytes <= 0 {
-		if *room = q.out.roomLeft(); room.messages <= 0 || room.bytes <= 0 {
+	if room.Messages <= 0 || room.Bytes <= 0 {
+		if *room = q.out.Left(); room.Messages <= 0 || room.Bytes <= 0 {
 			return false
 		}
 	}
-	room.messages--
-	room.bytes -= bytes
+	room.Messages--
+	room.Bytes -= bytes
 	return true
-}
-
-// roomLeft returns how much room the outbox has, which is unbounded if it has
-// ended. If there is none, whoever takes messages from the outbox will signal
-// it.
-func (o *outbox) roomLeft() hwm {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch o.admit(nil) {
-	case isFull:
-		return hwm{}
-	case isEnded:
-		return hwm{unbounded, unbounded}
-	}
-	left := hwm{
-		o.limits.messages - o.queue.messages - o.held.messages,
-		o.limits.bytes - o.queue.bytes() - o.held.bytes,
-	}
-	if left.bytes <= 0 { // an empty queue takes one message of any size
-		left = hwm{1, 1}
-	}
-	return left
 }
 
 // overflow applies the policy to a peer that has no room. The mutex of the
 // subscriptions is held. A subscribed peer is connected, or its connection has
 // just ended: it takes the same mutex to leave.
 func (p *publisher) overflow(q *pipe, messages int) {
-	q.out.countDrops(messages)
-	if p.opts.FullPolicy == Disconnect {
+	q.out.CountDrops(messages)
+	if p.policy == PolicyDisconnect {
 		p.expel(q)
 	}
 }

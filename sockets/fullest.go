@@ -36,10 +36,10 @@ const (
 func (p *publisher) Fullest() float64 {
 	p.subs.Lock()
 	defer p.subs.Unlock()
-	limit, most := p.opts.SendHWMBytes, 0
+	limit, most := p.limits.Bytes, 0
 	now := time.Now()
 	look := func(q *pipe) {
-		if n := q.out.pending(false); n < limit/readingFrom {
+		if n := q.out.Status().Bytes; n < limit/readingFrom {
 			q.sub.reading = reading{}
 		} else if q.reads(now) {
 			most = max(most, n)
@@ -50,7 +50,9 @@ func (p *publisher) Fullest() float64 {
 			look(q)
 		}
 		if g.log != nil {
-			g.log.behindBy(limit/readingFrom, look)
+			for _, o := range g.log.BehindBy(limit / readingFrom) {
+				look(pipeOf(o))
+			}
 		}
 	}
 	return min(float64(most)/float64(limit), 1)
@@ -66,7 +68,8 @@ func (q *pipe) reads(now time.Time) bool {
 	}
 	first := r.looked.IsZero()
 	if first || now.Sub(r.looked) >= readingWindow {
-		moved, pending := peer.taken(), q.out.pending(true)
+		moved, s := peer.taken(), q.out.Status()
+		pending := s.Bytes + s.Taken
 		if took := moved - r.moved; first {
 			r.until = now.Add(readingCredit)
 		} else if took > 0 && (readingShare-1)*took >= int64(pending-r.pending) {
@@ -81,21 +84,7 @@ func (q *pipe) reads(now time.Time) bool {
 // other socket, has taken from the connection.
 func (p *Peer) taken() int64 {
 	if p.far != nil {
-		return int64(p.bytesOut.Load())
+		return int64(p.conduit.BytesOut.Load())
 	}
 	return p.conn.stream.Moved.Load()
-}
-
-// behindBy calls f for each follower that has at least the given number of
-// bytes left to read. f must not wait.
-func (l *wirelog) behindBy(bytes int, f func(*pipe)) {
-	l.mu.Lock()
-	var behind []*pipe
-	for o := l.slowest; o != nil && l.tail.bytes-o.follows.at.bytes >= int64(bytes); o = o.follows.faster {
-		behind = append(behind, o.follows.pipe)
-	}
-	l.mu.Unlock()
-	for _, q := range behind {
-		f(q)
-	}
 }

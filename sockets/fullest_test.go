@@ -12,7 +12,7 @@ import (
 func TestH5_FullestOfThoseWhoRead(t *testing.T) {
 	t.Parallel()
 	const bound = 64 << 20
-	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMBytes: bound, FullPolicy: Disconnect, SendBuffer: 64 << 10})
+	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMBytes: bound, FullPolicy: PolicyDisconnect, SendBuffer: 64 << 10})
 	ctx := testContext(t)
 	wire := zmtp.AppendMessage(nil, []byte("a"), make([]byte, 1<<20))
 

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+
+	"clustermap/internal/queue"
 )
 
 // group is the peers that have subscribed to the same topics. They get the same
@@ -18,14 +20,14 @@ type group struct {
 	bytes  int  // of the topics
 	whole  bool // subscribed to everything
 
-	members int      // peers that have these topics
-	size    int      // of those, the ones that have not gone
-	log     *wirelog // nil until there were two
-	apart   []*pipe  // those of size that do not follow the log
+	members int        // peers that have these topics
+	size    int        // of those, the ones that have not gone
+	log     *queue.Log // nil until there were two
+	apart   []*pipe    // those of size that do not follow the log
 
-	mark  uint64 // the message that was matched last, so that none goes twice
-	runs  []run  // what of the present wire bytes is for this group, unless it is whole
-	count int    // messages in runs
+	mark  uint64      // the message that was matched last, so that none goes twice
+	runs  []queue.Run // what of the present wire bytes is for this group, unless it is whole
+	count int         // messages in runs
 }
 
 const (
@@ -110,9 +112,7 @@ func (s *subscriptions) regroup(q *pipe, to *group) {
 func (q *pipe) excluded() {
 	q.unsetApart()
 	q.sub.room = hwm{}
-	q.out.mu.Lock()
-	q.out.unfollow(nil)
-	q.out.mu.Unlock()
+	q.out.Unfollow(nil)
 	q.sub.group.size--
 }
 
@@ -148,10 +148,10 @@ func (g *group) gather() {
 		return
 	}
 	if g.log == nil {
-		g.log = new(wirelog)
+		g.log = new(queue.Log)
 	}
 	for i := len(g.apart) - 1; i >= 0; i-- {
-		if q := g.apart[i]; !q.sub.alone && !q.sub.evicted && q.follow(g.log) {
+		if q := g.apart[i]; !q.sub.alone && !q.sub.evicted && q.out.Follow(g.log) {
 			q.unsetApart()
 		}
 	}
@@ -164,7 +164,9 @@ func (g *group) sole() *pipe {
 	case len(g.apart) > 0:
 		return g.apart[0]
 	case g.log != nil:
-		return g.log.first()
+		if o := g.log.First(); o != nil {
+			return pipeOf(o)
+		}
 	}
 	return nil
 }
@@ -187,28 +189,12 @@ func sizeOf(groups []*group) (n int) {
 	return n
 }
 
-// bytesOf returns the size of runs.
-func bytesOf(runs []run) (n int) {
-	for _, r := range runs {
-		n += r.end - r.start
-	}
-	return n
-}
-
-// appendRuns appends runs of wire.
-func appendRuns(dst, wire []byte, runs []run) []byte {
-	for _, r := range runs {
-		dst = append(dst, wire[r.start:r.end]...)
-	}
-	return dst
-}
-
 // touch adds a message to the group's runs.
 func (g *group) touch(at, end int) {
 	g.count++
-	if last := len(g.runs) - 1; last >= 0 && g.runs[last].end == at {
-		g.runs[last].end = end
+	if last := len(g.runs) - 1; last >= 0 && g.runs[last].End == at {
+		g.runs[last].End = end
 	} else {
-		g.runs = append(g.runs, run{at, end})
+		g.runs = append(g.runs, queue.Run{Start: at, End: end})
 	}
 }

@@ -113,15 +113,11 @@ func (c *conn) receiveAlive(src link.Source) error {
 // beats makes take add a PING at each interval, if heartbeats are enabled and the
 // peer understands PING. stop ends that.
 func (w *writer) beats() (stop func()) {
-	o := &w.pipe.socket.opts
+	o := w.conn.opts
 	if o.HeartbeatInterval == 0 || w.peer.info.Major < 3 {
 		return func() {}
 	}
-	ticker := time.NewTicker(o.HeartbeatInterval)
-	w.beat = ticker.C
-	w.ping = zmtp.AppendPing(nil, uint16(o.HeartbeatTTL/pingUnit), nil)
-	return func() {
-		ticker.Stop()
-		w.beat, w.pinged = nil, false
-	}
+	w.load.Beat = time.Tick(o.HeartbeatInterval)
+	w.load.Ping = zmtp.AppendPing(nil, uint16(o.HeartbeatTTL/pingUnit), nil)
+	return func() { w.load.Beat, w.load.Pinged = nil, false }
 }

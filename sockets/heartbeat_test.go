@@ -75,8 +75,8 @@ func (c *collector) Received(n int) error {
 
 func (c *collector) Idle() {}
 
-// TestLastLook: a deadline that has passed is no proof while bytes wait to be
-// read: it may be we who were not there.
+// TestLastLook: when a deadline has passed, unread bytes still count, because this
+// process may have been stopped.
 func TestLastLook(t *testing.T) {
 	t.Parallel()
 	ours, theirs := connected(t)
@@ -128,8 +128,8 @@ func TestHeartbeatOtherWork(t *testing.T) {
 	}
 }
 
-// TestHeartbeatBusyApplication: a socket whose application takes nothing does
-// not read, and does not hold that against its peer.
+// TestHeartbeatBusyApplication: while the application does not receive, the socket does
+// not read, and does not disconnect the peer.
 func TestHeartbeatBusyApplication(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -153,12 +153,12 @@ func TestHeartbeatBusyApplication(t *testing.T) {
 		_, err := dealer.Recv(ctx)
 		must(t, err)
 	}
-	if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
+	if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
 		t.Errorf("%v", e.Err)
 	}
 }
 
-// TestHeartbeatReconnects: who connected dials again after the peer's death.
+// TestHeartbeatReconnects: a connecting socket reconnects after a heartbeat timeout.
 func TestHeartbeatReconnects(t *testing.T) {
 	t.Parallel()
 	endpoint, accept := listenRaw(t)
@@ -166,7 +166,7 @@ func TestHeartbeatReconnects(t *testing.T) {
 	dialled(t, NewDealer, quick(Options{HeartbeatInterval: time.Millisecond, Monitor: seen.tell}), endpoint)
 	for range 3 {
 		accept().greet("ROUTER", nil)
-		if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
+		if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
 			t.Errorf("%v", e.Err)
 		}
 	}
@@ -180,10 +180,10 @@ func TestHeartbeatOurs(t *testing.T) {
 	o := Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, HeartbeatTTL: hang, Monitor: seen.tell}
 	router := bind(t, NewRouter, o)
 	dealer := dialled(t, NewDealer, o, router.LastEndpoint())
-	peer := seen.await(t, HandshakeSucceeded).Peer
+	peer := seen.await(t, EventHandshakeSucceeded).Peer
 	from := peer.conn.life.reads.Load()
 	eventually(t, "100 reads", func() bool { return peer.conn.life.reads.Load() >= from+200 })
-	if n := peer.messagesIn.Load() + peer.messagesOut.Load(); n != 0 {
+	if n := peer.conduit.MessagesIn.Load() + peer.conduit.MessagesOut.Load(); n != 0 {
 		t.Errorf("%d messages", n)
 	}
 	if s := dealer.Peers(); len(s) != 1 || !s[0].Connected {
@@ -191,7 +191,7 @@ func TestHeartbeatOurs(t *testing.T) {
 	}
 }
 
-// TestAllocHeartbeat: beats cost no memory.
+// TestAllocHeartbeat: heartbeats do not allocate.
 func TestAllocHeartbeat(t *testing.T) {
 	if raceEnabled {
 		t.Skip("under the race detector pools allocate")
@@ -200,7 +200,7 @@ func TestAllocHeartbeat(t *testing.T) {
 	o := Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, HeartbeatTTL: hang, Monitor: seen.tell}
 	router := bind(t, NewRouter, o)
 	dialled(t, NewDealer, Options{}, router.LastEndpoint())
-	peer := seen.await(t, HandshakeSucceeded).Peer
+	peer := seen.await(t, EventHandshakeSucceeded).Peer
 	beats := func(n uint64) {
 		for from := peer.conn.life.reads.Load(); peer.conn.life.reads.Load() < from+2*n; {
 			time.Sleep(100 * time.Microsecond)
@@ -225,7 +225,7 @@ func TestLibzmq_heartbeats(t *testing.T) {
 			t.Errorf("%s %q", name, data)
 		}
 		r.ended()
-		if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
+		if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
 			t.Errorf("%v", e.Err)
 		}
 	})
@@ -268,7 +268,7 @@ func TestLibzmq_heartbeats(t *testing.T) {
 					client := seldom
 					client.Security = s[0]
 					must(t, pair[0](t, client).Connect(server.LastEndpoint()))
-					if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
+					if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) {
 						t.Errorf("%v", e.Err)
 					}
 				})

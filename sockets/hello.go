@@ -8,17 +8,23 @@ import "clustermap/zmtp"
 
 // helloMessage returns the first message of a new connection in wire form, or
 // nil.
-func (s *socket) helloMessage() []byte {
-	if len(s.opts.HelloMessage) == 0 || s.kind != zmtp.ROUTER && s.kind != zmtp.DEALER {
+func (s *socket) helloMessage(o *Options) []byte {
+	if len(o.HelloMessage) == 0 || s.kind != zmtp.TypeRouter && s.kind != zmtp.TypeDealer {
 		return nil
 	}
-	return zmtp.AppendMessage(nil, s.opts.HelloMessage)
+	return zmtp.AppendMessage(nil, o.HelloMessage)
 }
 
 // speaksForPeers reports whether the application receives messages about a peer
 // that the peer has not sent.
-func (s *socket) speaksForPeers() bool {
-	return s.kind == zmtp.ROUTER && (s.opts.Notify != 0 || len(s.opts.DisconnectMessage) > 0)
+func (s *socket) speaksForPeers(o *Options) bool {
+	switch s.kind {
+	case zmtp.TypeRouter:
+		return o.Notify&notifyBoth != 0 || len(o.DisconnectMessage) > 0
+	case zmtp.TypeStream:
+		return o.Notify&notifyBoth != 0
+	}
+	return false
 }
 
 // tellEnd makes the application receive the message that reports the end of an
@@ -28,16 +34,16 @@ func (s *socket) speaksForPeers() bool {
 func (s *socket) tellEnd(p *pipe, peer *Peer) {
 	var message []byte
 	switch {
-	case s.kind == zmtp.ROUTER && !p.lasting:
-		message = s.opts.DisconnectMessage
-	case s.kind == zmtp.DEALER && p.lasting:
-		message = s.opts.HiccupMessage
+	case s.kind == zmtp.TypeRouter && !p.lasting:
+		message = peer.conn.opts.DisconnectMessage
+	case s.kind == zmtp.TypeDealer && p.lasting:
+		message = peer.conn.opts.HiccupMessage
 	}
 	if len(message) == 0 {
 		return
 	}
-	if p.lasting && s.in.isFull(&p.in) {
-		peer.discarded.Add(1)
+	if _, full, _ := s.in.Look(&p.in); p.lasting && full {
+		peer.conduit.Discard(1)
 		return
 	}
 	var n notices

@@ -42,8 +42,8 @@ func TestIdleMemory(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			seen := newEvents()
-			router, err := NewRouter(Options{Linger: -1, MaxHandshakes: int(connections), Monitor: func(e Event) {
-				if e.Kind == HandshakeSucceeded {
+			router, err := NewRouter(Options{Linger: LingerNone, MaxHandshakes: int(connections), Monitor: func(e Event) {
+				if e.Kind == EventHandshakeSucceeded {
 					seen.tell(Event{Kind: e.Kind}) // without the peer, which is to be measured
 				}
 			}})
@@ -62,7 +62,7 @@ func TestIdleMemory(t *testing.T) {
 				must(t, err)
 			}
 			for range connections {
-				seen.await(t, HandshakeSucceeded)
+				seen.await(t, EventHandshakeSucceeded)
 			}
 			if c.talk {
 				for range connections {

@@ -6,22 +6,20 @@ import (
 	"time"
 )
 
-// incomplete bounds the memory, over all connections of a socket, of messages that
-// have arrived in part. A message that fits in a reader's ordinary chunk does not
-// count.
+// incomplete limits the memory of partially received messages over all connections
+// of a socket. A message that fits in a reader's ordinary chunk does not count.
 //
-// A connection that needs memory beyond the bound is not read until others have
-// released some. The connection whose message began first may always go on, if
-// need be beyond the bound, so that one of them always makes progress. While a
-// connection waits, a peer that has stalled is disconnected, so that none holds
-// memory forever that others need. A peer has stalled if it takes longer than
-// patience to send 1/stallPart of the memory that it holds; the one that stalled
-// first is disconnected first.
+// At the limit, a connection that needs more memory is not read until others have
+// released some. The connection whose message began first may exceed the limit, so
+// that one of them always makes progress. While a connection waits, a peer that has
+// stalled is disconnected. A peer has stalled if it takes longer than patience to
+// send 1/stallPart of the memory that it holds; the peer that stalled first is
+// disconnected first.
 type incomplete struct {
-	max      int
 	patience time.Duration // stallPatience, except in tests
 
 	mu      sync.Mutex
+	max     int
 	used    int
 	holders list.List     // of *holding, in the order in which they began
 	changed chan struct{} // closed when memory is released; nil while no connection waits
@@ -56,10 +54,18 @@ func (m *incomplete) init(o *Options) {
 	m.max, m.patience = o.MaxIncompleteBytes, stallPatience
 }
 
+// setLimit takes over the limit in o.
+func (m *incomplete) setLimit(o *Options) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.max = o.MaxIncompleteBytes
+	m.tell()
+}
+
 // reserve changes a part of the reader's holding to the given number of bytes; 0
-// stands for an ordinary chunk. If the part grows, reserve may wait for others to
-// release memory, but not in a receive call that has borrowed the connection. If
-// the connection ends meanwhile, the part stays as it was.
+// stands for an ordinary chunk. If the part grows, reserve may wait until other
+// connections release memory, except in a receive call that reads the connection
+// itself. If the connection ends during the wait, the part does not change.
 func (r *reader) reserve(part, bytes int) {
 	if r.holding == nil {
 		if bytes == 0 {
@@ -117,22 +123,20 @@ func (m *incomplete) set(h *holding, part, bytes int, wait bool) {
 	}
 }
 
-// wait waits until memory is released, or for a quarter of patience: a peer may have
-// stalled by then. It returns false if the connection of h has ended. mu must be
-// held, and is released meanwhile.
+// wait waits until memory is released, or for a quarter of patience, when a peer may
+// have stalled. It returns false if the connection of h has ended. mu must be held;
+// wait releases it while waiting.
 func (m *incomplete) wait(h *holding) bool {
 	if m.changed == nil {
 		m.changed = make(chan struct{})
 	}
 	changed := m.changed
 	m.mu.Unlock()
-	_ = h.conn.heard() // the peer is not silent, we do not read; an error shows in gone
-	timer := time.NewTimer(m.patience / 4)
-	defer timer.Stop()
+	_ = h.conn.heard() // the peer is not silent: we do not read. On an error, gone is closed.
 	ended := false
 	select {
 	case <-changed:
-	case <-timer.C:
+	case <-time.After(m.patience / 4):
 	case <-h.conn.gone:
 		ended = true
 	}
@@ -141,7 +145,7 @@ func (m *incomplete) wait(h *holding) bool {
 	return !ended && !h.evicted
 }
 
-// evict disconnects the peer that stalled first and reports true, if any has
+// evict disconnects the peer that stalled first. It reports false if none has
 // stalled. mu must be held.
 func (m *incomplete) evict() bool {
 	var worst *holding

@@ -57,7 +57,7 @@ func TestS10_Stalled(t *testing.T) {
 	if string(m[0]) != "large" || len(m[1]) != bound {
 		t.Errorf("%q, %d bytes", m[0], len(m[1]))
 	}
-	if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrStalled) {
+	if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrStalled) {
 		t.Errorf("%v", e.Err)
 	}
 	// When all have gone nothing is counted.
@@ -103,7 +103,7 @@ func TestS10_Honest(t *testing.T) {
 				used, holders := pull.incomplete.held()
 				return used == 0 && holders == 0
 			})
-			if n := seen.count(Disconnected); n > 0 {
+			if n := seen.count(EventDisconnected); n > 0 {
 				t.Errorf("%d disconnected", n)
 			}
 		})
@@ -121,7 +121,7 @@ func TestS10_MaxConnections(t *testing.T) {
 	must(t, router.Bind(ctx, anyPort))
 	must(t, router.Bind(ctx, anyPort)) // it is a bound over all endpoints
 	silent := dialRaw(t, router.LastEndpoint())
-	seen.await(t, Accepted)
+	seen.await(t, EventAccepted)
 	var all []*raw
 	for i := range 3 {
 		time.Sleep(10 * router.admission.grace) // for the last of them, the silent one has to go
@@ -133,11 +133,11 @@ func TestS10_MaxConnections(t *testing.T) {
 	more, err := net.Dial("tcp", strings.TrimPrefix(router.LastEndpoint(), "tcp://"))
 	must(t, err)
 	newRaw(t, more).ended()
-	if e := seen.await(t, AcceptFailed); !errors.Is(e.Err, ErrTooManyConnections) || e.Remote != more.LocalAddr().String() {
+	if e := seen.await(t, EventAcceptFailed); !errors.Is(e.Err, ErrTooManyConnections) || e.Remote != more.LocalAddr().String() {
 		t.Errorf("%+v", e)
 	}
 	all[1].conn.Close()
-	seen.await(t, Disconnected)
+	seen.await(t, EventDisconnected)
 	eventually(t, "there is room", func() bool {
 		return dialRaw(t, router.LastEndpoint()).tryGreet("DEALER", []byte("new")) == nil
 	})

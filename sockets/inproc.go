@@ -3,7 +3,6 @@ package sockets
 import (
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 
@@ -51,13 +50,6 @@ type Inproc struct {
 // process is the namespace of sockets without one of their own.
 var process Inproc
 
-func (s *socket) inproc() *Inproc {
-	if s.opts.Inproc != nil {
-		return s.opts.Inproc
-	}
-	return &process
-}
-
 // inprocAddr is the address of an inproc endpoint.
 type inprocAddr string
 
@@ -71,7 +63,6 @@ type inprocListener struct {
 	name   string
 	socket *socket
 	done   chan struct{}
-	once   sync.Once
 }
 
 func (l *inprocListener) Addr() net.Addr { return inprocAddr(l.name) }
@@ -83,10 +74,8 @@ func (l *inprocListener) Accept() (net.Conn, error) {
 
 // Close releases the name.
 func (l *inprocListener) Close() error {
-	l.once.Do(func() {
-		l.names.forget(l)
-		close(l.done)
-	})
+	l.names.forget(l)
+	close(l.done)
 	return nil
 }
 
@@ -161,31 +150,23 @@ func (n *Inproc) connect(d *dialer) {
 func (n *Inproc) cancel(d *dialer) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	name := d.endpoint.Name
-	i := slices.Index(n.waiting[name], d)
-	if i < 0 {
-		return false
-	}
-	if n.waiting[name] = slices.Delete(n.waiting[name], i, i+1); len(n.waiting[name]) == 0 {
-		delete(n.waiting, name)
-	}
-	return true
+	return dropFrom(n.waiting, d.endpoint.Name, d)
 }
 
 // runInproc serves a connection from its beginning to its end.
 func (d *dialer) runInproc() {
-	defer d.end()
+	defer d.abandon()
 	var h *half
 	select {
 	case h = <-d.joined:
 	case <-d.ctx.Done():
-		if d.socket.inproc().cancel(d) {
+		if d.socket.opts().Inproc.cancel(d) {
 			return
 		}
 		h = <-d.joined
 	}
 	if h != nil {
-		h.run(d.ctx)
+		d.attempts.failed(h.run(d.ctx), true)
 	}
 }
 
@@ -197,8 +178,9 @@ func join(d *dialer, b *socket) bool {
 	if !zmtp.Compatible(a.kind, b.kind) {
 		err := &zmtp.ProtocolError{Op: "inproc", Reason: a.kind.String() + " and " + b.kind.String(), Err: zmtp.ErrIncompatible}
 		for _, s := range []*socket{a, b} {
-			s.report(Event{Kind: HandshakeFailed, Endpoint: name, Remote: name, Err: &PeerError{name, err}})
+			s.report(Event{Kind: EventHandshakeFailed, Endpoint: name, Remote: name, Err: &PeerError{name, err}})
 		}
+		d.attempts.failed(err, false)
 		d.joined <- nil
 		return true
 	}
@@ -214,6 +196,7 @@ func join(d *dialer, b *socket) bool {
 		return false
 	}
 	b.pipes[far.pipe] = struct{}{}
+	far.pipe.out.SetLimits(b.opts().sendLimits()) // they may have changed since it was made
 	b.wg.Add(1)
 	b.mu.Unlock()
 
@@ -238,7 +221,7 @@ func join(d *dialer, b *socket) bool {
 	d.near.Store(near)
 	go func() {
 		defer b.wg.Done()
-		far.run(b.ctx)
+		_ = far.run(b.ctx) // reports the error itself
 	}()
 	d.joined <- near
 	return true
@@ -246,7 +229,7 @@ func join(d *dialer, b *socket) bool {
 
 // announced returns what the socket tells its peers about itself.
 func (s *socket) announced() zmtp.Peer {
-	config := zmtp.HandshakeConfig{SocketType: s.kind, Identity: s.opts.Identity, Metadata: s.opts.metadata()}
+	config := zmtp.HandshakeConfig{SocketType: s.kind, Identity: s.opts().Identity, Metadata: s.opts().metadata()}
 	// This cannot fail, because these properties would be sent to peers.
 	m, _ := zmtp.ParseMetadata(config.AppendProperties(nil))
 	id, _ := m.Get(zmtp.PropertyIdentity)

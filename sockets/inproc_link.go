@@ -2,7 +2,6 @@ package sockets
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"io"
 	"math"
@@ -10,6 +9,7 @@ import (
 
 	"clustermap/internal/buf"
 	"clustermap/internal/invariants"
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -26,12 +26,12 @@ import (
 // returns (see pump). If the application is behind, because nobody receives
 // from an XPUB, the goroutine that runs the half fetches later.
 //
-// Fetched messages count as queued at the sender (outbox.held) until the
+// Fetched messages count as queued at the sender (Outbox.held) until the
 // application has received them. So the high-water mark of the outbox, the sum
 // of those of both sides, limits the two queues together.
 //
-// Lock order: half.fetching before a pattern's mutex before outbox.mu before
-// the other socket's inbox.mu.
+// Lock order: half.fetching before a pattern's mutex before Outbox.mu before
+// the other socket's Inbox.mu.
 type half struct {
 	socket *socket
 	pipe   *pipe
@@ -50,7 +50,7 @@ type half struct {
 
 	fetching sync.Mutex
 	flows    bool // fetch may run: true from begin to fetchLast. fetching guards it and the fields below
-	taken    outqueue
+	taken    queue.Wire
 	batch    Batch
 	bytes    int // of batch
 }
@@ -63,7 +63,7 @@ func newHalf(p *pipe, other *socket) *half {
 	h := &half{
 		socket: p.socket,
 		pipe:   p,
-		conn:   &conn{gone: make(chan struct{})},
+		conn:   &conn{opts: p.socket.opts(), gone: make(chan struct{})},
 		traits: p.socket.pattern.traits(),
 	}
 	if h.traits.ordered {
@@ -71,12 +71,13 @@ func newHalf(p *pipe, other *socket) *half {
 	}
 	info := other.announced()
 	h.peer = &Peer{pipe: p, conn: h.conn, info: info, remote: p.endpoint, identity: info.Identity}
+	h.peer.conduit.Of = h.peer
 	return h
 }
 
 // attach makes the other side known to the socket.
 func (h *half) attach() {
-	refused := h.socket.attach(h.pipe, h.peer)
+	refused := h.socket.connected(h.pipe, h.peer)
 	h.newcomer, _ = errors.AsType[*newcomer](refused)
 	h.ignore = refused != nil // a newcomer is ignored until it is admitted
 }
@@ -91,37 +92,27 @@ func (h *half) begin() {
 // open makes available what this side sends and has queued already.
 func (h *half) open() {
 	to := h.other
-	limits := h.pipe.out.link(to.socket.in.limits, to.socket.conflates()) // the other side's queue is ours
-	in := &to.socket.in
-	in.mu.Lock()
-	to.pipe.in.link = to
-	to.pipe.in.report = limits.low().messages
-	in.mu.Unlock()
-	h.pipe.out.launch(to.notify, nil, false)
-}
-
-// plus is the high-water mark of two queues that are one.
-func (h hwm) plus(g hwm) hwm {
-	sum := func(a, b int) int {
-		if a >= unbounded || b >= unbounded {
-			return unbounded
-		}
-		return min(a+b, unbounded)
+	// The other side's queue is ours. That of a publisher holds subscriptions, all
+	// of which count.
+	conflate := to.socket.conflates() && !to.traits.subscribed
+	for linked := false; !linked; {
+		near, far := h.socket.opts(), to.socket.opts()
+		limits := h.pipe.out.Link(far.recvLimits(), conflate)
+		to.socket.in.Connect(&to.pipe.in, to, limits.Low().Messages)
+		linked = near == h.socket.opts() && far == to.socket.opts() // otherwise relimit may have come too early
 	}
-	return hwm{sum(h.messages, g.messages), sum(h.bytes, g.bytes)}
+	h.pipe.out.Launch(to.notify, nil, false)
+	h.pipe.hasRoomAgain() // the other side's high-water mark has been added
 }
 
 // notify tells the receivers, or our own goroutine if we are eager, that there is
-// something to fetch. The other side's outbox.mu is held.
+// something to fetch. The other side's Outbox.mu is held.
 func (h *half) notify() {
 	if h.eager {
 		h.nudge()
 		return
 	}
-	in := &h.socket.in
-	in.mu.Lock()
-	in.list(&h.pipe.in)
-	in.mu.Unlock()
+	h.socket.in.Offer(&h.pipe.in)
 }
 
 // nudge makes the goroutine of an eager side fetch.
@@ -133,8 +124,8 @@ func (h *half) nudge() {
 }
 
 // run serves the connection until it ends: with the context, because one of the
-// sides closes it, or because of a fault.
-func (h *half) run(ctx context.Context) {
+// sides closes it, or because of a fault. It returns the reason.
+func (h *half) run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { h.conn.close(ErrClosed) })
 	defer stop()
 	if n := h.newcomer; n != nil && n.wait(0) {
@@ -147,8 +138,9 @@ func (h *half) run(ctx context.Context) {
 	h.finish()
 	err := &PeerError{h.peer.remote, h.conn.cause(io.EOF)}
 	if !h.socket.closes(h.conn, err) {
-		h.socket.report(Event{Kind: Disconnected, Endpoint: h.pipe.endpoint, Remote: h.peer.remote, Peer: h.peer, Err: err})
+		h.socket.report(Event{Kind: EventDisconnected, Endpoint: h.pipe.endpoint, Remote: h.peer.remote, Peer: h.peer, Err: err})
 	}
+	return err
 }
 
 // finish ends the connection for both sides. The first call does the work, and
@@ -162,15 +154,16 @@ func (h *half) part() {
 	sides := [...]*half{h, h.other}
 	for _, s := range sides {
 		s.conn.close(io.EOF) // has no effect if there is a reason already
-		s.pipe.out.seal()
+		s.pipe.out.Seal()
 	}
 	for _, s := range sides {
 		s.fetchLast()
 	}
 	for _, s := range sides {
 		s.pipe.peer.Store(nil)
-		s.socket.in.parted()
+		s.socket.in.Peers(-1)
 		if !s.rejected() {
+			s.socket.crowd.add(-1)
 			s.socket.pattern.detach(s.pipe, s.peer)
 			if !s.pipe.lasting { // as in libzmq, there is no hiccup message: the connection is not made again
 				s.socket.tellEnd(s.pipe, s.peer)
@@ -178,11 +171,11 @@ func (h *half) part() {
 		}
 	}
 	for _, s := range sides {
-		s.pipe.out.discard()
+		s.pipe.out.Discard()
 		if !s.pipe.lasting {
 			s.socket.leave(s.pipe)
 		}
-		s.socket.in.watch.tell()
+		s.socket.in.Tell()
 	}
 }
 
@@ -204,8 +197,8 @@ func (h *half) serve() {
 	for {
 		select {
 		case <-h.more:
-			for !h.fetch() {
-				if !h.socket.in.settle(h.traits.notices, h.conn.gone) {
+			for !h.Fetch() {
+				if !h.socket.in.Settled(h.traits.notices, h.conn.gone) {
 					break
 				}
 			}
@@ -219,21 +212,23 @@ func (h *half) serve() {
 // goroutine if the application is behind. The other side calls it after queueing,
 // with no lock held.
 func (h *half) pump() {
-	if !h.fetch() {
+	if !h.Fetch() {
 		h.nudge() // the goroutine will wait for room
 	}
 }
 
-// fetch moves what the other side has queued into the inbox: until the inbox
+// Fetch moves what the other side has queued into the inbox: until the inbox
 // has a message or, for an eager side, until nothing is left. If it finds
 // nothing, the next message will notify this side. It reports false if it has
 // stopped early because the application is behind.
-func (h *half) fetch() bool {
+func (h *half) Fetch() bool {
 	h.fetching.Lock()
 	defer h.fetching.Unlock()
 	for h.flows {
-		if q := h.traits.notices; q != nil && h.socket.in.isCrowded(q) {
-			return false
+		if q := h.traits.notices; q != nil {
+			if _, full, _ := h.socket.in.Look(q); full {
+				return false
+			}
 		}
 		if !h.step() {
 			break
@@ -247,83 +242,48 @@ func (h *half) fetch() bool {
 func (h *half) fetchLast() {
 	h.fetching.Lock()
 	defer h.fetching.Unlock()
-	in := &h.socket.in
-	if h.other.socket.withdraws {
-		in.withdraw(&h.pipe.in)
-	} else {
-		for h.step() {
-		}
+	for !h.other.socket.withdraws && h.step() {
 	}
 	h.flows = false
-	in.mu.Lock()
-	h.pipe.in.link = nil
-	in.mu.Unlock()
+	h.socket.in.Disconnect(&h.pipe.in)
 }
 
 // step is one round of fetch. It reports whether there may be more to fetch now.
 func (h *half) step() bool {
-	if !h.exchange() {
+	if !h.other.pipe.out.Exchange(&h.taken) {
 		return false
 	}
 	kept := h.deliver()
-	if told := kept.less(hwm{h.taken.messages, h.taken.lent}); told != (hwm{}) {
-		h.consumed(told, false)
+	if told := (hwm{Messages: h.taken.Messages, Bytes: h.taken.Bytes()}).Minus(kept); told != (hwm{}) {
+		h.Consumed(told, false)
 	}
-	h.taken.forget()
-	return kept.messages == 0 || h.eager // otherwise the receiver that empties the inqueue fetches again
+	h.taken.Forget()
+	return kept.Messages == 0 || h.eager // otherwise the receiver that empties the inqueue fetches again
 }
 
-// less returns the part of total that is not in h.
-func (h hwm) less(total hwm) hwm { return hwm{total.messages - h.messages, total.bytes - h.bytes} }
-
-// exchange takes what is queued on the other side. It reports false if that is
-// nothing.
-func (h *half) exchange() bool {
-	from := h.other
-	if !from.pipe.out.exchange(&h.taken) {
-		h.taken.rest()
-		return false
-	}
-	h.taken.endStage()
-	from.peer.messagesOut.Add(uint64(h.taken.messages))
-	from.peer.bytesOut.Add(uint64(h.taken.lent))
-	return true
-}
-
-// consumed records that messages have left our queue, and whether the queue is
+// Consumed records that messages have left our queue, and whether the queue is
 // empty now.
-func (h *half) consumed(n hwm, empty bool) {
-	if h.other.pipe.out.consumed(n, empty && !h.eager) {
+func (h *half) Consumed(n hwm, empty bool) {
+	if h.other.pipe.out.Consumed(n, empty && !h.eager) {
 		from := h.other.socket
 		from.pattern.roomy(h.other.pipe)
-		from.in.watch.tell()
+		from.in.Tell()
 	}
 }
 
 // deliver puts the fetched messages into the inbox, and returns how much it has
 // put there.
 func (h *half) deliver() (kept hwm) {
-	h.batch.spans = h.socket.in.spans()
-	for i := range h.taken.items {
-		item := &h.taken.items[i]
-		var c *buf.Chunk
-		if h.socket.opts.Prepare != nil && item.lent() {
-			c = buf.Get(len(item.wire)) // Prepare may change the bytes
-			copy(c.Data(), item.wire)
-			item.release()
-		} else {
-			c = buf.Wrap(item.wire, item.owner)
-		}
-		n := h.decode(c, 0, len(item.wire))
+	h.batch.q.Spans = h.socket.in.Spare()
+	for i := range h.taken.Items {
+		c, size := h.taken.Items[i].Chunk(h.conn.opts.Prepare != nil)
+		n := h.decode(c, 0, size)
 		c.Release()
-		kept.messages += n.messages
-		kept.bytes += n.bytes
+		kept.Messages += n.Messages
+		kept.Bytes += n.Bytes
 	}
-	in := &h.socket.in
-	in.mu.Lock()
-	in.recycle(h.batch.spans)
-	in.mu.Unlock()
-	h.batch.spans = nil
+	h.socket.in.Recycle(h.batch.q.Spans)
+	h.batch.q.Spans = nil
 	return kept
 }
 
@@ -334,15 +294,15 @@ func (h *half) decode(c *buf.Chunk, at, end int) (kept hwm) {
 	wire := c.Data()[:end]
 	hand := func() {
 		n := h.hand(c)
-		kept.messages += n.messages
-		kept.bytes += n.bytes
+		kept.Messages += n.Messages
+		kept.Bytes += n.Bytes
 	}
 	for at < len(wire) {
+		next := queue.MessageEnd(wire, at) // a command is a single frame
+		if next < 0 {
+			break
+		}
 		if wire[at]&zmtp.FlagCommand != 0 {
-			next := frameEnd(wire, at)
-			if next < 0 {
-				break
-			}
 			if h.traits.subscribed {
 				if n := subscriptionMessage(wire[at:next]); n > 0 {
 					h.add(at+n, next)
@@ -354,10 +314,6 @@ func (h *half) decode(c *buf.Chunk, at, end int) (kept hwm) {
 			h.command(zmtp.CommandBody(wire[at:next]))
 			at = next
 			continue
-		}
-		next := messageEnd(wire, at)
-		if next < 0 {
-			break
 		}
 		if next > maxBatchBytes && at > 0 {
 			// Spans count in 32 bits: go on in a chunk that begins here.
@@ -376,66 +332,40 @@ func (h *half) decode(c *buf.Chunk, at, end int) (kept hwm) {
 
 // add collects a message.
 func (h *half) add(start, end int) {
-	h.batch.spans = append(h.batch.spans, Span{Start: uint32(start), End: uint32(end)})
+	h.batch.q.Spans = append(h.batch.q.Spans, Span{Start: uint32(start), End: uint32(end)})
 	h.bytes += end - start
-}
-
-// frameEnd returns the end of the frame at offset at of wire, or -1 if it is
-// incomplete.
-func frameEnd(wire []byte, at int) int {
-	if at+2 > len(wire) {
-		return -1
-	}
-	size := uint64(wire[at+1])
-	if wire[at]&zmtp.FlagLong == 0 {
-		at += 2
-	} else {
-		if at+9 > len(wire) {
-			return -1
-		}
-		size = binary.BigEndian.Uint64(wire[at+1:])
-		at += 9
-	}
-	if size > uint64(len(wire)-at) {
-		return -1
-	}
-	return at + int(size)
 }
 
 // hand passes the collected messages to the socket, and returns how many it has
 // kept.
 func (h *half) hand(c *buf.Chunk) (kept hwm) {
 	b := &h.batch
-	if len(b.spans) == 0 {
+	if len(b.q.Spans) == 0 {
 		return hwm{}
 	}
 	bytes := h.bytes
 	h.bytes = 0
-	h.peer.messagesIn.Add(uint64(len(b.spans)))
-	h.peer.bytesIn.Add(uint64(bytes))
+	h.peer.conduit.MessagesIn.Add(uint64(len(b.q.Spans)))
+	h.peer.conduit.BytesIn.Add(uint64(bytes))
 	if h.ignore {
-		h.peer.discarded.Add(uint64(len(b.spans)))
-		b.spans = b.spans[:0]
+		h.peer.conduit.Discard(len(b.q.Spans))
+		b.q.Spans = b.q.Spans[:0]
 		return hwm{}
 	}
-	b.chunk, b.peer = c, h.peer
+	b.q.Chunk, b.q.From = c, &h.peer.conduit
 	c.Retain()
-	before := len(b.spans)
+	before := len(b.q.Spans)
 	wanted, err := h.socket.pattern.messages(h.pipe, h.peer, b)
-	if wanted && h.socket.opts.Prepare != nil {
-		h.socket.opts.Prepare(b)
+	if prepare := h.conn.opts.Prepare; wanted && prepare != nil {
+		prepare(b)
 	}
-	if wanted && len(b.spans) > 0 {
-		if len(b.spans) < before || b.chunk != c {
+	if wanted && len(b.q.Spans) > 0 {
+		if len(b.q.Spans) < before || b.q.Chunk != c {
 			bytes = b.bytes()
 		}
-		kept = hwm{len(b.spans), bytes}
-		b.cost = bytes
-		in := &h.socket.in
-		in.mu.Lock()
-		in.add(&h.pipe.in, b)
-		b.spans = in.reuse()
-		in.mu.Unlock()
+		kept = hwm{Messages: len(b.q.Spans), Bytes: bytes}
+		b.q.Cost = bytes
+		h.socket.in.Put(&h.pipe.in, &b.q, nil)
 	}
 	if err != nil {
 		h.conn.close(err)

@@ -11,8 +11,9 @@ func TestInprocReqRep(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	o := inprocOptions()
-	o.ReqCorrelate = true
-	req := open(t, NewReq, o)
+	correlated := o
+	correlated.ReqCorrelate = true
+	req := open(t, NewReq, correlated)
 	var reps []*Rep
 	for i := range 3 {
 		rep := open(t, NewRep, o)
@@ -84,7 +85,7 @@ func TestLibzmq_pair_inproc(t *testing.T) {
 	o.Monitor = seen.tell
 	second := open(t, NewPair, o)
 	must(t, second.Connect("inproc://a"))
-	seen.await(t, Disconnected)
+	seen.await(t, EventDisconnected)
 	for i := range 100 {
 		must(t, a.Send(ctx, fmt.Append(nil, i), nil))
 		m, err := b.Recv(ctx)

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"clustermap/internal/queue"
+
+	"clustermap/zmtp"
 )
 
 // names makes a namespace for the sockets of one test.
@@ -94,11 +96,11 @@ func TestInprocOrder(t *testing.T) {
 	for _, batches := range []bool{false, true} {
 		o := inprocOptions()
 		o.SendHWM, o.RecvHWM = 5, 5
-		pull := open(t, NewPull, o)
+		pull := open(t, NewPull, only(zmtp.TypePull, o))
 		must(t, pull.Bind(ctx, "inproc://a"))
 		var wg sync.WaitGroup
 		for s := range senders {
-			push := open(t, NewPush, o)
+			push := open(t, NewPush, only(zmtp.TypePush, o))
 			must(t, push.Connect("inproc://a"))
 			wg.Go(func() {
 				for i := range each {
@@ -146,7 +148,7 @@ func TestInprocManyReceivers(t *testing.T) {
 	const receivers, senders, each = 4, 3, 3000
 	o := inprocOptions()
 	o.SendHWM, o.RecvHWM = 3, 4
-	pull := open(t, NewPull, o)
+	pull := open(t, NewPull, only(zmtp.TypePull, o))
 	must(t, pull.Bind(ctx, "inproc://a"))
 	var count [senders * each]atomic.Int32
 	var all atomic.Int32
@@ -168,7 +170,7 @@ func TestInprocManyReceivers(t *testing.T) {
 		}()
 	}
 	for s := range senders {
-		push := open(t, NewPush, o)
+		push := open(t, NewPush, only(zmtp.TypePush, o))
 		must(t, push.Connect("inproc://a"))
 		go func() {
 			for i := range each {
@@ -202,7 +204,7 @@ func TestInprocPubSub(t *testing.T) {
 		}
 		must(t, sub.Subscribe("b"))
 		must(t, sub.WaitSubscribed(ctx))
-		big := make([]byte, 10*lendFrom)
+		big := make([]byte, 10*queue.LendFrom)
 		l := newLender()
 		must(t, pub.Send(ctx, []byte("c")))
 		must(t, pub.Send(ctx, []byte("b"), []byte("1")))
@@ -216,10 +218,10 @@ func TestInprocPubSub(t *testing.T) {
 				t.Errorf("%d bytes, %.10q", len(m[0]), m[0])
 			}
 		}
-		if l.retained.Load() == 0 {
+		if l.Retained.Load() == 0 {
 			t.Error("nothing was lent")
 		}
-		eventually(t, "what was lent is given back", func() bool { return l.refs.Load() == 0 })
+		eventually(t, "what was lent is given back", func() bool { return l.Refs.Load() == 0 })
 		if n := pub.Subscriptions(); n != 3 {
 			t.Errorf("%d subscriptions", n)
 		}
@@ -357,7 +359,7 @@ func TestInprocClose(t *testing.T) {
 	ctx := testContext(t)
 	for _, closes := range []string{"sender", "sender disconnects", "receiver"} {
 		o := inprocOptions()
-		o.Linger = -1
+		o.Linger = LingerNone
 		seen := newEvents()
 		o.Monitor = seen.tell
 		pull := open(t, NewPull, o)
@@ -386,11 +388,11 @@ func TestInprocClose(t *testing.T) {
 		if closes == "receiver" {
 			far, near = told, seen
 		}
-		if e := far.await(t, Disconnected); !errors.Is(e.Err, io.EOF) {
+		if e := far.await(t, EventDisconnected); !errors.Is(e.Err, io.EOF) {
 			t.Errorf("%v", e.Err)
 		}
 		if closes == "sender disconnects" { // of Close the own monitor is not told
-			if e := near.await(t, Disconnected); !errors.Is(e.Err, ErrClosed) {
+			if e := near.await(t, EventDisconnected); !errors.Is(e.Err, ErrClosed) {
 				t.Errorf("%v", e.Err)
 			}
 		}
@@ -474,7 +476,7 @@ func TestInprocIncompatible(t *testing.T) {
 	o.Monitor = told.tell
 	dealer := open(t, NewDealer, o)
 	must(t, dealer.Connect("inproc://a"))
-	for _, e := range []Event{seen.await(t, HandshakeFailed), told.await(t, HandshakeFailed)} {
+	for _, e := range []Event{seen.await(t, EventHandshakeFailed), told.await(t, EventHandshakeFailed)} {
 		var typed *PeerError
 		if !errors.As(e.Err, &typed) || e.Endpoint != "inproc://a" {
 			t.Errorf("%+v", e)
@@ -493,11 +495,11 @@ func TestInprocIdentityInUse(t *testing.T) {
 	router := open(t, NewRouter, o)
 	must(t, router.Bind(ctx, "inproc://a"))
 	o.Monitor = nil
-	o.Identity, o.Linger = []byte("me"), -1 // what the second has sent is never taken
+	o.Identity, o.Linger = []byte("me"), LingerNone // what the second has sent is never taken
 	first, second := open(t, NewDealer, o), open(t, NewDealer, o)
 	must(t, first.Connect("inproc://a"))
 	must(t, second.Connect("inproc://a"))
-	if e := seen.await(t, PeerIgnored); !errors.Is(e.Err, ErrIdentityInUse) {
+	if e := seen.await(t, EventPeerIgnored); !errors.Is(e.Err, ErrIdentityInUse) {
 		t.Errorf("%+v", e)
 	}
 	must(t, second.Send(ctx, []byte("no")))
@@ -527,13 +529,13 @@ func TestInprocPeerDisconnect(t *testing.T) {
 	must(t, router.Bind(ctx, "inproc://a"))
 	dealer := open(t, NewDealer, Options{Inproc: o.Inproc, Metadata: map[string]string{"X-Who": "me"}})
 	must(t, dealer.Connect("inproc://a"))
-	peer := seen.await(t, HandshakeSucceeded).Peer
-	if peer.Property("x-who") != "me" || peer.SocketType() != "DEALER" {
-		t.Errorf("%q, %q", peer.Property("x-who"), peer.SocketType())
+	peer := seen.await(t, EventHandshakeSucceeded).Peer
+	if who, _ := peer.Property("x-who"); who != "me" || peer.SocketType() != "DEALER" {
+		t.Errorf("%q, %q", who, peer.SocketType())
 	}
 	reason := errors.New("enough")
 	peer.Disconnect(reason)
-	if e := seen.await(t, Disconnected); !errors.Is(e.Err, reason) || e.Peer != peer {
+	if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, reason) || e.Peer != peer {
 		t.Errorf("%+v", e)
 	}
 	eventually(t, "the dealer is alone", func() bool { return len(dealer.Peers()) == 0 })
@@ -559,13 +561,13 @@ func TestInprocPrepare(t *testing.T) {
 	must(t, sub.Subscribe(""))
 	must(t, sub.Connect("inproc://a"))
 	must(t, sub.WaitSubscribed(ctx))
-	lent := []byte(strings.Repeat(string(wire("abc")), lendFrom))
+	lent := []byte(strings.Repeat(string(wire("abc")), queue.LendFrom))
 	l := newLender()
 	must(t, pub.Send(ctx, []byte("abc")))
-	must(t, pub.SendWire(ctx, lent, lendFrom, l))
+	must(t, pub.SendWire(ctx, lent, queue.LendFrom, l))
 	var b Batch
 	defer b.Release()
-	for n := 0; n < lendFrom+1; n += b.Len() {
+	for n := 0; n < queue.LendFrom+1; n += b.Len() {
 		must(t, sub.RecvBatch(ctx, &b))
 		for i := range b.Len() {
 			if body, _ := b.Message(i).Next(); string(body) != "Xbc" {
@@ -573,7 +575,7 @@ func TestInprocPrepare(t *testing.T) {
 			}
 		}
 	}
-	if string(lent) != strings.Repeat(string(wire("abc")), lendFrom) {
+	if string(lent) != strings.Repeat(string(wire("abc")), queue.LendFrom) {
 		t.Error("what was lent has changed")
 	}
 }
@@ -614,7 +616,7 @@ func TestInprocStress(t *testing.T) {
 	for g := range 4 {
 		wg.Go(func() {
 			for i := range 60 {
-				o := Options{Inproc: names, Linger: -1, Identity: fmt.Append(nil, g, ".", i)}
+				o := Options{Inproc: names, Linger: LingerNone, Identity: fmt.Append(nil, g, ".", i)}
 				endpoint := fmt.Sprint("inproc://", i%3)
 				if g%2 == 0 {
 					router, err := NewRouter(o)
@@ -674,10 +676,10 @@ func TestAllocInproc(t *testing.T) {
 			takeAll(t, recv, &b, n)
 		})
 	}
-	lent := []byte(strings.Repeat(string(wire("abc")), lendFrom))
+	lent := []byte(strings.Repeat(string(wire("abc")), queue.LendFrom))
 	l := newLender()
 	noAllocs(t, "SendWire", func() {
-		must(t, push.SendWire(ctx, lent, lendFrom, l))
-		takeAll(t, recv, &b, lendFrom)
+		must(t, push.SendWire(ctx, lent, queue.LendFrom, l))
+		takeAll(t, recv, &b, queue.LendFrom)
 	})
 }

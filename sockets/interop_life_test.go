@@ -32,7 +32,7 @@ func TestInteropRestartedRouter(t *testing.T) {
 		wantFrames(t, m, [][]byte{[]byte("answer")})
 
 		router.Kill()
-		events.wait(t, sockets.Disconnected)
+		events.wait(t, sockets.EventDisconnected)
 		router = restart(t, router, "ROUTER")
 	}
 }
@@ -81,7 +81,7 @@ func TestInteropRestartedDealer(t *testing.T) {
 		wantDescribed(t, pythonReceives(dealer, 1)[0], [][]byte{[]byte("answer")})
 
 		dealer.Kill()
-		events.wait(t, sockets.Disconnected)
+		events.wait(t, sockets.EventDisconnected)
 		if err := router.Send(ctx, []byte("it"), []byte("lost")); !errors.Is(err, sockets.ErrUnroutable) {
 			t.Fatalf("to a peer that is gone: %v, want ErrUnroutable", err)
 		}
@@ -96,12 +96,12 @@ func TestInteropRestartedSub(t *testing.T) {
 	check(t, pub.Bind(ctx, anyPort))
 	for range 3 {
 		sub := python(t, "SUB", "--subscribe", base64Of("a"), "--connect", pub.LastEndpoint())
-		check(t, pub.WaitSubscribers(ctx, []byte("a"), 1))
+		check(t, pub.WaitSubscribers(ctx, "a", 1))
 		check(t, pub.Send(ctx, []byte("b")))
 		check(t, pub.Send(ctx, []byte("ab")))
 		wantDescribed(t, pythonReceives(sub, 1)[0], [][]byte{[]byte("ab")})
 		sub.Kill()
-		events.wait(t, sockets.Disconnected)
+		events.wait(t, sockets.EventDisconnected)
 		if n := pub.Subscriptions(); n != 0 {
 			t.Fatalf("a subscriber that is gone left %d topics", n)
 		}
@@ -117,10 +117,10 @@ func TestInteropWeRestart(t *testing.T) {
 	endpoints := map[string]string{"router": anyPort, "pub": anyPort}
 	var dealer, sub *interop.Process
 	for range 3 {
-		router, err := sockets.NewRouter(sockets.Options{Linger: -1})
+		router, err := sockets.NewRouter(sockets.Options{Linger: sockets.LingerNone})
 		check(t, err)
 		defer router.Close()
-		pub, err := sockets.NewPub(sockets.Options{Linger: -1})
+		pub, err := sockets.NewPub(sockets.Options{Linger: sockets.LingerNone})
 		check(t, err)
 		defer pub.Close()
 		check(t, router.Bind(ctx, endpoints["router"]))
@@ -136,7 +136,7 @@ func TestInteropWeRestart(t *testing.T) {
 		check(t, err)
 		wantFrames(t, m, [][]byte{[]byte("it"), []byte("hello")})
 
-		check(t, pub.WaitSubscribers(ctx, []byte("a"), 1))
+		check(t, pub.WaitSubscribers(ctx, "a", 1))
 		check(t, pub.Send(ctx, []byte("a"), []byte("yes")))
 		wantDescribed(t, pythonReceives(sub, 1)[0], [][]byte{[]byte("a"), []byte("yes")})
 		check(t, router.Close())
@@ -167,7 +167,7 @@ func frozen(t *testing.T, pub *sockets.Pub) (*sockets.Sub, *interop.Process) {
 	check(t, healthy.Subscribe("n"))
 	slow := linkTo(t, pub, weBind, "SUB", "--subscribe", base64Of("n"))
 	check(t, healthy.Connect(pub.LastEndpoint()))
-	check(t, pub.WaitSubscribers(ctx, []byte("n"), 2))
+	check(t, pub.WaitSubscribers(ctx, "n", 2))
 	slow.Stop()
 	return healthy, slow
 }
@@ -222,13 +222,13 @@ func TestInteropFrozenDisconnect(t *testing.T) {
 	t.Parallel()
 	ctx := timeLimit(t)
 	events := newMonitor()
-	pub := open(t, sockets.NewPub, sockets.Options{SendHWM: 100, FullPolicy: sockets.Disconnect, Monitor: events.tell})
+	pub := open(t, sockets.NewPub, sockets.Options{SendHWM: 100, FullPolicy: sockets.PolicyDisconnect, Monitor: events.tell})
 	healthy, slow := frozen(t, pub)
 	var gone error
 	n := publishUntil(t, pub, healthy, func() bool {
 		select {
 		case e := <-events:
-			if e.Kind == sockets.Disconnected {
+			if e.Kind == sockets.EventDisconnected {
 				gone = e.Err
 				return true
 			}
@@ -241,7 +241,7 @@ func TestInteropFrozenDisconnect(t *testing.T) {
 	}
 	// Awake again it connects and subscribes by itself.
 	slow.Continue()
-	check(t, pub.WaitSubscribers(ctx, []byte("n"), 2))
+	check(t, pub.WaitSubscribers(ctx, "n", 2))
 	check(t, pub.Send(ctx, []byte("n"), numbered(n)))
 	last := -1
 	for last != n {
@@ -257,9 +257,9 @@ func TestInteropFrozenDisconnect(t *testing.T) {
 func TestInteropFrozenBlock(t *testing.T) {
 	t.Parallel()
 	ctx := timeLimit(t)
-	pub := open(t, sockets.NewPub, sockets.Options{SendHWM: 100, FullPolicy: sockets.Block})
+	pub := open(t, sockets.NewPub, sockets.Options{SendHWM: 100, FullPolicy: sockets.PolicyBlock})
 	slow := linkTo(t, pub, weBind, "SUB", "--subscribe", base64Of("n"))
-	check(t, pub.WaitSubscribers(ctx, []byte("n"), 1))
+	check(t, pub.WaitSubscribers(ctx, "n", 1))
 	slow.Stop()
 
 	// Whoever sends comes to a halt, which shows in a number that stands still;
@@ -312,10 +312,10 @@ func TestInteropHeartbeatOurs(t *testing.T) {
 	seen := newMonitor()
 	other := open(t, sockets.NewRouter, sockets.Options{HeartbeatInterval: 50 * time.Millisecond, HeartbeatTimeout: 250 * time.Millisecond, Monitor: seen.tell})
 	dealer.Call(interop.Op{"op": "connect", "endpoint": bindAlso(t, other)}, nil)
-	seen.wait(t, sockets.HandshakeSucceeded)
+	seen.wait(t, sockets.EventHandshakeSucceeded)
 	dealer.Stop()
 	defer dealer.Continue()
-	if e := seen.wait(t, sockets.Disconnected); !errors.Is(e.Err, sockets.ErrHeartbeatTimeout) {
+	if e := seen.wait(t, sockets.EventDisconnected); !errors.Is(e.Err, sockets.ErrHeartbeatTimeout) {
 		t.Errorf("%v", e.Err)
 	}
 }

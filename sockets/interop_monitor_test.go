@@ -222,7 +222,7 @@ func TestInteropMonitor(t *testing.T) {
 			p := interop.Python(t, "zmq_monitor.py", "--type", c.kind, "--option", "RECONNECT_IVL=20", "--option", "RECONNECT_IVL_MAX=1000")
 			want := c.course(t, libzmq{p})
 			events := make(chan Event, 1000)
-			mine := c.open(Options{Linger: -1, ReconnectInterval: 20 * time.Millisecond, ReconnectIntervalMax: time.Second,
+			mine := c.open(Options{Linger: LingerNone, ReconnectInterval: 20 * time.Millisecond, ReconnectIntervalMax: time.Second,
 				Monitor: func(e Event) { events <- e }})
 			mine.t, mine.events = t, events
 			got := c.course(t, mine)

@@ -18,9 +18,9 @@ func TestInteropPub(t *testing.T) {
 		t.Run(string(who), func(t *testing.T) {
 			t.Parallel()
 			ctx := timeLimit(t)
-			pub := open(t, sockets.NewPub, sockets.Options{FullPolicy: sockets.Block})
+			pub := open(t, sockets.NewPub, sockets.Options{FullPolicy: sockets.PolicyBlock})
 			sub := linkTo(t, pub, who, "SUB", "--subscribe", "")
-			check(t, pub.WaitSubscribers(ctx, nil, 1))
+			check(t, pub.WaitSubscribers(ctx, "", 1))
 			for seed, s := range shapes(true) {
 				message := interop.Frames(seed, 0, s)
 				check(t, pub.Send(ctx, message...))
@@ -83,7 +83,7 @@ func TestInteropPubTopics(t *testing.T) {
 			step := func(fence string, want ...string) {
 				t.Helper()
 				change("subscribe", fence)
-				check(t, pub.WaitSubscribers(ctx, []byte(fence), 1))
+				check(t, pub.WaitSubscribers(ctx, fence, 1))
 				for _, topic := range []string{"", "a", "ab", "abc", "abd", "b", "\x00\xff", "A", fence} {
 					check(t, pub.Send(ctx, []byte(topic), []byte("body")))
 				}
@@ -208,13 +208,13 @@ func TestInteropXSub(t *testing.T) {
 	pythonSays(sub, "\x01a")
 	pythonSays(sub, "neither of the two")
 	pythonSays(sub, "\x01fence")
-	check(t, pub.WaitSubscribers(ctx, []byte("fence"), 1))
+	check(t, pub.WaitSubscribers(ctx, "fence", 1))
 	check(t, pub.Send(ctx, []byte("b")))
 	check(t, pub.Send(ctx, []byte("ab")))
 	wantDescribed(t, pythonReceives(sub, 1)[0], [][]byte{[]byte("ab")})
 	pythonSays(sub, "\x00a")
 	pythonSays(sub, "\x01over")
-	check(t, pub.WaitSubscribers(ctx, []byte("over"), 1))
+	check(t, pub.WaitSubscribers(ctx, "over", 1))
 	check(t, pub.Send(ctx, []byte("ab")))
 	check(t, pub.Send(ctx, []byte("over")))
 	wantDescribed(t, pythonReceives(sub, 1)[0], [][]byte{[]byte("over")})
@@ -227,9 +227,9 @@ func TestInteropPubFlood(t *testing.T) {
 	t.Run("to libzmq", func(t *testing.T) {
 		t.Parallel()
 		ctx := timeLimit(t)
-		pub := open(t, sockets.NewPub, sockets.Options{FullPolicy: sockets.Block})
+		pub := open(t, sockets.NewPub, sockets.Options{FullPolicy: sockets.PolicyBlock})
 		sub := linkTo(t, pub, weBind, "SUB", "--subscribe", base64Of("topic"))
-		check(t, pub.WaitSubscribers(ctx, []byte("topic"), 1))
+		check(t, pub.WaitSubscribers(ctx, "topic", 1))
 		counting := sub.Start(interop.Op{"op": "count", "n": count})
 		body := make([]byte, 100)
 		for i := range count {

@@ -185,7 +185,7 @@ func TestInteropWrongType(t *testing.T) {
 	router := open(t, sockets.NewRouter, sockets.Options{Monitor: events.tell})
 	check(t, router.Bind(timeLimit(t), anyPort))
 	python(t, "SUB", "--connect", router.LastEndpoint())
-	if e := events.wait(t, sockets.HandshakeFailed); e.Err == nil {
+	if e := events.wait(t, sockets.EventHandshakeFailed); e.Err == nil {
 		t.Error("the event does not say why")
 	}
 	// Others are still welcome.

@@ -28,7 +28,7 @@ var (
 	check     = testenv.Must
 )
 
-// socket is what all socket types have.
+// socket is the interface of all socket types.
 type socket interface {
 	Bind(ctx context.Context, endpoint string) error
 	Connect(endpoint string) error
@@ -41,15 +41,15 @@ type socket interface {
 // then are for nobody.
 func open[S socket](t *testing.T, create func(sockets.Options) (S, error), o sockets.Options) S {
 	t.Helper()
-	o.Linger = -1
+	o.Linger = sockets.LingerNone
 	s, err := create(o)
 	check(t, err)
 	t.Cleanup(func() { check(t, s.Close()) })
 	return s
 }
 
-// python starts libzmq's end with no limits on its queues, for a drop there
-// would look like a loss here.
+// python starts libzmq's end without limits on its queues, because a drop there would
+// look like a loss here.
 func python(t *testing.T, kind string, args ...string) *interop.Process {
 	t.Helper()
 	return interop.Python(t, "zmq_peer.py", append([]string{"--type", kind, "--hwm", "0"}, args...)...)
@@ -57,7 +57,7 @@ func python(t *testing.T, kind string, args ...string) *interop.Process {
 
 func base64Of(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-// side says who binds.
+// side is the side that binds.
 type side string
 
 const (

@@ -139,7 +139,7 @@ func TestInteropWelcome(t *testing.T) {
 	ctx := timeLimit(t)
 	pub := open(t, sockets.NewPub, sockets.Options{WelcomeMessage: []byte("welcome")})
 	sub := linkTo(t, pub, weBind, "SUB", "--subscribe", base64Of(""))
-	check(t, pub.WaitSubscribers(ctx, nil, 1))
+	check(t, pub.WaitSubscribers(ctx, "", 1))
 	check(t, pub.Send(ctx, []byte("news")))
 	got := pythonReceives(sub, 2)
 	wantDescribed(t, got[0], [][]byte{[]byte("welcome")})

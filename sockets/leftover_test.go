@@ -7,11 +7,7 @@ import (
 )
 
 // leftovers is how much peers that have gone left to a socket.
-func leftovers(s *socket) int {
-	s.in.mu.Lock()
-	defer s.in.mu.Unlock()
-	return s.in.leftovers
-}
+func leftovers(s *socket) int { return s.in.Status().Leftovers }
 
 // TestLeftovers: what peers leave that come, send and go is bounded together, and
 // nothing of it is lost.

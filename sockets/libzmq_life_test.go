@@ -13,8 +13,8 @@ import (
 // These tests are about endpoints and connections: what libzmq's tests of its
 // sockets' lives say, and those of what peers know of each other.
 
-// TestLibzmq_stream_timeout: a peer that says nothing is given up, by either
-// side; by default after 30 seconds.
+// TestLibzmq_stream_timeout: each side disconnects a silent peer; by default after 30
+// seconds.
 func TestLibzmq_stream_timeout(t *testing.T) {
 	t.Parallel()
 	o, err := Options{}.withDefaults()
@@ -23,10 +23,10 @@ func TestLibzmq_stream_timeout(t *testing.T) {
 		t.Errorf("the default is %v", o.HandshakeTimeout)
 	}
 	seen := newEvents()
-	o = Options{HandshakeTimeout: 50 * time.Millisecond, Linger: -1, Monitor: seen.tell}
+	o = Options{HandshakeTimeout: 50 * time.Millisecond, Linger: LingerNone, Monitor: seen.tell}
 	dialRaw(t, bind(t, NewDealer, o).LastEndpoint()).ended()
-	seen.await(t, Accepted)
-	if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+	seen.await(t, EventAccepted)
+	if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
 		t.Errorf("%+v", e)
 	}
 	seen = newEvents()
@@ -35,14 +35,14 @@ func TestLibzmq_stream_timeout(t *testing.T) {
 	endpoint, accept := listenRaw(t)
 	must(t, dealer.Connect(endpoint))
 	accept().ended()
-	seen.await(t, Connected)
-	if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+	seen.await(t, EventConnected)
+	if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
 		t.Errorf("%+v", e)
 	}
-	seen.await(t, ConnectRetried)
+	seen.await(t, EventConnectRetried)
 }
 
-// TestLibzmq_metadata: who received a message can read whose it is.
+// TestLibzmq_metadata: the receiver of a message can read the properties of its sender.
 func TestLibzmq_metadata(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -58,7 +58,7 @@ func TestLibzmq_metadata(t *testing.T) {
 		t.Errorf("address %q", peer.RemoteAddr())
 	}
 	for name, want := range map[string]string{"Socket-Type": "REQ", "User-Id": "user", "Nothing": ""} {
-		if got := peer.Property(name); got != want {
+		if got, ok := peer.Property(name); got != want || ok != (want != "") {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
@@ -75,8 +75,13 @@ func TestLibzmq_app_meta(t *testing.T) {
 	must(t, req.Send(ctx, []byte("hello")))
 	_, peer, err := rep.RecvFrom(ctx)
 	must(t, err)
-	if v := peer.Property("X-key"); v != "value" {
-		t.Errorf("%q", v)
+	for name, want := range map[string]struct {
+		value string
+		ok    bool
+	}{"X-key": {"value", true}, "X-empty": {"", true}, "X-none": {"", false}} {
+		if v, ok := peer.Property(name); v != want.value || ok != want.ok {
+			t.Errorf("%s: %q, %v", name, v, ok)
+		}
 	}
 	for _, name := range []string{"key", "X-", "Socket-Type", "X-a b", "X-" + strings.Repeat("x", 254), ""} {
 		var fault *OptionError
@@ -86,8 +91,8 @@ func TestLibzmq_app_meta(t *testing.T) {
 	}
 }
 
-// TestLibzmq_reconnect_ivl: with a negative interval a lost connection stays
-// lost, until it is made anew.
+// TestLibzmq_reconnect_ivl: with a negative interval a socket does not reconnect until
+// Connect is called again.
 func TestLibzmq_reconnect_ivl(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -101,7 +106,7 @@ func TestLibzmq_reconnect_ivl(t *testing.T) {
 		t.Errorf("%q %v", m, err)
 	}
 	must(t, pull.Unbind(endpoint))
-	seen.await(t, Disconnected)
+	seen.await(t, EventDisconnected)
 	eventually(t, "it is forgotten", func() bool { return len(push.Peers()) == 0 })
 	must(t, pull.Bind(ctx, endpoint))
 	if err := push.TrySend([]byte("nobody")); !errors.Is(err, ErrWouldBlock) {
@@ -112,13 +117,13 @@ func TestLibzmq_reconnect_ivl(t *testing.T) {
 	if m, err := pull.Recv(ctx); err != nil || string(m[0]) != "second" {
 		t.Errorf("%q %v", m, err)
 	}
-	if n := seen.count(ConnectRetried); n != 0 {
+	if n := seen.count(EventConnectRetried); n != 0 {
 		t.Errorf("%d retries", n)
 	}
 }
 
-// TestLibzmq_bind_after_connect_tcp: what was sent before there was anybody is
-// delivered once there is.
+// TestLibzmq_bind_after_connect_tcp: messages sent before the peer is bound are
+// delivered later.
 func TestLibzmq_bind_after_connect_tcp(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -167,8 +172,7 @@ func TestLibzmq_last_endpoint(t *testing.T) {
 	}
 }
 
-// TestLibzmq_unbind_wildcard: an endpoint is given back by the name that it was
-// given, not by that which was asked for.
+// TestLibzmq_unbind_wildcard: Unbind takes the actual endpoint, not the wildcard.
 func TestLibzmq_unbind_wildcard(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -190,7 +194,7 @@ func TestLibzmq_unbind_wildcard(t *testing.T) {
 func TestLibzmq_shutdown_stress(t *testing.T) {
 	t.Parallel()
 	for range 5 {
-		pub := bind(t, NewPub, Options{Linger: -1})
+		pub := bind(t, NewPub, Options{Linger: LingerNone})
 		var wg sync.WaitGroup
 		for range 30 {
 			sub := open(t, NewSub, Options{})

@@ -108,7 +108,7 @@ func TestLibzmq_sub_forward(t *testing.T) {
 	m, err := xpub.Recv(ctx)
 	must(t, err)
 	must(t, xsub.Send(ctx, m...))
-	must(t, pub.WaitSubscribers(ctx, nil, 1))
+	must(t, pub.WaitSubscribers(ctx, "", 1))
 	says(t, pub, "forwarded")
 	m, err = xsub.Recv(ctx)
 	must(t, err)
@@ -199,7 +199,7 @@ func TestLibzmq_xsub_verbose(t *testing.T) {
 	}
 }
 
-// TestLibzmq_xpub_manual: the application decides what is subscribed to.
+// TestLibzmq_xpub_manual: the application chooses the subscriptions.
 func TestLibzmq_xpub_manual(t *testing.T) {
 	t.Parallel()
 	t.Run("basic", func(t *testing.T) {
@@ -358,7 +358,7 @@ func TestLibzmq_xpub_nodrop(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	const hwm = 2000
-	pub := bind(t, NewXPub, Options{FullPolicy: Block, SendHWM: hwm})
+	pub := bind(t, NewXPub, Options{FullPolicy: PolicyBlock, SendHWM: hwm})
 	sub := dialled(t, NewSub, Options{RecvHWM: hwm}, pub.LastEndpoint())
 	must(t, sub.Subscribe(""))
 	wants(t, pub, "\x01")
@@ -403,8 +403,8 @@ func TestLibzmq_xpub_welcome_msg(t *testing.T) {
 	r.wants("\x00\x01W")
 }
 
-// TestLibzmq_pub_invert_matching: with the option on both sides, the others get
-// what somebody subscribed to.
+// TestLibzmq_pub_invert_matching: with the option on both sides, peers get the messages
+// that do not match their subscriptions.
 func TestLibzmq_pub_invert_matching(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -415,7 +415,7 @@ func TestLibzmq_pub_invert_matching(t *testing.T) {
 	must(t, two.Subscribe("p"))
 	must(t, one.WaitSubscribed(ctx))
 	must(t, two.WaitSubscribed(ctx))
-	must(t, pub.WaitSubscribers(ctx, []byte("other"), 2))
+	must(t, pub.WaitSubscribers(ctx, "other", 2))
 	says(t, pub, "prefix1", "prefix2", "other", "p")
 	wants(t, one, "prefix2", "other", "p")
 	wants(t, two, "other")
@@ -451,8 +451,8 @@ func TestLibzmq_pubsub_topics_count(t *testing.T) {
 	holds(4)
 }
 
-// TestLibzmq_hwm_pubsub: below the mark nothing is dropped; beyond it exactly
-// what is too much.
+// TestLibzmq_hwm_pubsub: below the mark nothing is dropped; above it, exactly the
+// excess.
 func TestLibzmq_hwm_pubsub(t *testing.T) {
 	t.Parallel()
 	below := func(t *testing.T, endpoint string) {
@@ -483,7 +483,7 @@ func TestLibzmq_hwm_pubsub(t *testing.T) {
 	t.Run("beyond", func(t *testing.T) {
 		t.Parallel()
 		const hwm = 10
-		pub := bind(t, NewPub, Options{SendHWM: hwm, Linger: -1})
+		pub := bind(t, NewPub, Options{SendHWM: hwm, Linger: LingerNone})
 		stuck(t, pub)
 		before := pub.Peers()[0]
 		for range 3 * hwm {

@@ -26,7 +26,7 @@ func wantRecv(t *testing.T, recv func() (Message, error), want ...string) {
 	}
 }
 
-// TestLibzmq_router_mandatory: what leads nowhere is dropped, or refused.
+// TestLibzmq_router_mandatory: an unroutable message is dropped, or refused.
 func TestLibzmq_router_mandatory(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -51,13 +51,13 @@ func TestLibzmq_router_mandatory(t *testing.T) {
 	}
 }
 
-// TestLibzmq_router_mandatory_hwm: a full queue is another thing than no peer.
+// TestLibzmq_router_mandatory_hwm: a full queue and a missing peer are different errors.
 func TestLibzmq_router_mandatory_hwm(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
 	router := bind(t, NewRouter, Options{
-		Mandatory: true, SendHWM: 1, SendTimeout: time.Millisecond, Linger: -1, Monitor: seen.tell,
+		Mandatory: true, SendHWM: 1, SendTimeout: time.Millisecond, Linger: LingerNone, Monitor: seen.tell,
 	})
 	r := attached(t, router.LastEndpoint(), "DEALER", "X")
 	var err error
@@ -74,13 +74,14 @@ func TestLibzmq_router_mandatory_hwm(t *testing.T) {
 		t.Errorf("Send to a full queue: %v", err)
 	}
 	r.conn.Close()
-	seen.await(t, Disconnected)
+	seen.await(t, EventDisconnected)
 	if err := router.Send(ctx, []byte("X"), plug); !errors.Is(err, ErrUnroutable) {
 		t.Errorf("Send to who has gone: %v", err)
 	}
 }
 
-// TestLibzmq_router_handover: the identity goes to the newcomer, or stays.
+// TestLibzmq_router_handover: with the option the new peer gets the identity, without it
+// the old one keeps it.
 func TestLibzmq_router_handover(t *testing.T) {
 	t.Parallel()
 	for _, handover := range []bool{false, true} {
@@ -107,7 +108,7 @@ func TestLibzmq_router_handover(t *testing.T) {
 			}
 			wantRecv(t, recv, "X", "")
 			first.ended()
-			if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrHandedOver) {
+			if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrHandedOver) {
 				t.Errorf("%v", e.Err)
 			}
 			must(t, router.Send(ctx, []byte("X"), []byte("to the second")))
@@ -146,7 +147,7 @@ func TestRouterHandedOver(t *testing.T) {
 // both, in order with its messages.
 func TestLibzmq_router_notify(t *testing.T) {
 	t.Parallel()
-	for _, notify := range []Notices{0, NotifyConnect, NotifyDisconnect, NotifyConnect | NotifyDisconnect} {
+	for _, notify := range []Notify{0, NotifyConnect, NotifyDisconnect, NotifyConnect | NotifyDisconnect} {
 		t.Run(fmt.Sprint(notify), func(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)
@@ -311,7 +312,7 @@ func TestRouterConnectAs(t *testing.T) {
 	ctx := testContext(t)
 	endpoint, accept := listenRaw(t)
 	seen := newEvents()
-	router := bind(t, NewRouter, quick(Options{Mandatory: true, SendHWM: 2, Linger: -1, Monitor: seen.tell}))
+	router := bind(t, NewRouter, quick(Options{Mandatory: true, SendHWM: 2, Linger: LingerNone, Monitor: seen.tell}))
 	bound := router.LastEndpoint()
 	for _, bad := range []string{"", "\x00zero", string(make([]byte, 256))} {
 		var fault *OptionError
@@ -329,11 +330,11 @@ func TestRouterConnectAs(t *testing.T) {
 	}
 	// A peer of that name is not let in.
 	newcomer := dialRaw(t, bound).greet("DEALER", []byte("A"))
-	if e := seen.await(t, PeerIgnored); !errors.Is(e.Err, ErrIdentityInUse) {
+	if e := seen.await(t, EventPeerIgnored); !errors.Is(e.Err, ErrIdentityInUse) {
 		t.Errorf("%v", e.Err)
 	}
 	newcomer.conn.Close() // or it would be let in after Disconnect
-	seen.await(t, Disconnected)
+	seen.await(t, EventDisconnected)
 	for i := range 2 {
 		must(t, router.TrySend([]byte("A"), fmt.Append(nil, i)))
 	}
@@ -390,9 +391,8 @@ func TestLibzmq_issue_566(t *testing.T) {
 	}
 }
 
-// TestLibzmq_immediate: by default half of the messages wait for who never
-// comes; with the option they all go to who is there, and while nobody is, Send
-// waits.
+// TestLibzmq_immediate: by default half of the messages wait for a peer that never
+// connects; with the option all go to the connected peer, and without one Send waits.
 func TestLibzmq_immediate(t *testing.T) {
 	t.Parallel()
 	for _, immediate := range []bool{false, true} {
@@ -400,11 +400,11 @@ func TestLibzmq_immediate(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)
 			seen := newEvents()
-			push := open(t, NewPush, quick(Options{Immediate: immediate, Linger: -1, Monitor: seen.tell}))
+			push := open(t, NewPush, quick(Options{Immediate: immediate, Linger: LingerNone, Monitor: seen.tell}))
 			pull := bind(t, NewPull, Options{})
 			must(t, push.Connect(freePort(t)))
 			must(t, push.Connect(pull.LastEndpoint()))
-			seen.await(t, HandshakeSucceeded)
+			seen.await(t, EventHandshakeSucceeded)
 			for i := range 10 {
 				must(t, push.Send(ctx, fmt.Append(nil, i)))
 			}
@@ -417,7 +417,7 @@ func TestLibzmq_immediate(t *testing.T) {
 				must(t, err)
 			}
 			must(t, pull.Close())
-			seen.await(t, Disconnected)
+			seen.await(t, EventDisconnected)
 			if err := push.TrySend([]byte("x")); immediate != errors.Is(err, ErrWouldBlock) {
 				t.Errorf("while nobody is there: %v", err)
 			}

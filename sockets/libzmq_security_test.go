@@ -44,7 +44,7 @@ func (c *libzmqSecured) check(t *testing.T) {
 			seen.mu.Lock()
 			defer seen.mu.Unlock()
 			for _, e = range seen.all {
-				if e.Kind == HandshakeSucceeded || e.Kind == HandshakeFailed {
+				if e.Kind == EventHandshakeSucceeded || e.Kind == EventHandshakeFailed {
 					return true
 				}
 			}
@@ -53,8 +53,8 @@ func (c *libzmqSecured) check(t *testing.T) {
 		return e
 	}
 	atServer, atClient := newEvents(), newEvents()
-	server := bind(t, NewDealer, Options{Security: c.server, Inproc: names, Linger: -1, Monitor: atServer.tell})
-	client := open(t, NewDealer, Options{Security: c.client, Linger: -1, Monitor: atClient.tell})
+	server := bind(t, NewDealer, Options{Security: c.server, Inproc: names, Linger: LingerNone, Monitor: atServer.tell})
+	client := open(t, NewDealer, Options{Security: c.client, Linger: LingerNone, Monitor: atClient.tell})
 	must(t, client.Connect(server.LastEndpoint()))
 	number, value := outcome(atServer).Code()
 	if number != c.number || c.value != 0 && value != c.value {
@@ -193,13 +193,13 @@ func refuseMalformed(t *testing.T, mechanism string, server Security, all []malf
 	for _, c := range all {
 		r := dialRaw(t, router.LastEndpoint())
 		r.send(zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: mechanism}), bytes.Clone(c.bytes))
-		e := seen.await(t, HandshakeFailed)
+		e := seen.await(t, EventHandshakeFailed)
 		if number, value := e.Code(); number != libzmqProtocol || c.code != 0 && value != c.code {
 			t.Errorf("%s: %#x %#x, want the code %#x: %v", c.name, number, value, c.code, e.Err)
 		}
 		r.ended()
 	}
-	if n := seen.count(HandshakeSucceeded); n > 0 {
+	if n := seen.count(EventHandshakeSucceeded); n > 0 {
 		t.Errorf("%d were let in", n)
 	}
 }
@@ -234,7 +234,7 @@ func TestLibzmq_security_zap_handler(t *testing.T) {
 				case "answers garbage":
 					must(t, handler.Send(ctx, request[0], []byte("garbage"), nil, []byte("200")))
 				}
-				e := seen.await(t, HandshakeFailed)
+				e := seen.await(t, EventHandshakeFailed)
 				number, _ := e.Code()
 				switch want := map[string]error{"is silent": ErrHandshakeTimeout, "dies": ErrNoAuthenticator, "answers garbage": errZAPMalformed}[does]; {
 				case !errors.Is(e.Err, want):
@@ -242,7 +242,7 @@ func TestLibzmq_security_zap_handler(t *testing.T) {
 				case (number == libzmqProtocol) != (does == "answers garbage"):
 					t.Errorf("the event is %#x", number)
 				}
-				if n := seen.count(HandshakeSucceeded); n > 0 {
+				if n := seen.count(EventHandshakeSucceeded); n > 0 {
 					t.Errorf("%d were let in", n)
 				}
 				must(t, handler.Close())

@@ -8,8 +8,8 @@ import (
 	"clustermap/internal/queue"
 )
 
-// These tests hold DEALER, ROUTER and PULL to what libzmq's tests of the socket
-// types' specifications (RFC 28, RFC 30) say.
+// These tests of DEALER, ROUTER and PULL correspond to libzmq's tests of the
+// specifications of socket types (RFC 28, RFC 30).
 
 func TestLibzmq_spec_dealer_round_robin_out(t *testing.T) {
 	t.Parallel()
@@ -96,8 +96,8 @@ func TestLibzmq_spec_dealer_block_on_send_no_peers(t *testing.T) {
 	}
 }
 
-// TestLibzmq_spec_pushpull_multipart: of a message whose sender dies in the
-// middle of it nothing is received.
+// TestLibzmq_spec_pushpull_multipart: no part of a message is received if its sender
+// ends in the middle.
 func TestLibzmq_spec_pushpull_multipart(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -111,7 +111,7 @@ func TestLibzmq_spec_pushpull_multipart(t *testing.T) {
 		t.Errorf("%q", m)
 	}
 	dying.conn.Close()
-	seen.await(t, Disconnected)
+	seen.await(t, EventDisconnected)
 	dialRaw(t, pull.LastEndpoint()).greet("PUSH", nil).send(wire("other", "one"))
 	m, err = pull.Recv(ctx)
 	must(t, err)

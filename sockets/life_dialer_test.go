@@ -19,12 +19,12 @@ func TestS11_RefusedDialerRetries(t *testing.T) {
 		want error
 		kind EventKind
 	}{
-		"HTTP":                {[][]byte{[]byte("HTTP/1.1 400 Bad Request\r\n\r\n")}, zmtp.ErrVersion, HandshakeFailed},
-		"another mechanism":   {[][]byte{zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: "PLAIN"})}, zmtp.ErrMechanism, HandshakeFailed},
-		"another socket type": {[][]byte{greeting(1), ready("PUB", nil)}, zmtp.ErrIncompatible, HandshakeFailed},
-		"ERROR":               {[][]byte{greeting(1), zmtp.AppendError(nil, "go away")}, zmtp.ErrRefused, HandshakeFailed},
-		"ERROR later":         {[][]byte{greeting(1), ready("ROUTER", nil), zmtp.AppendError(nil, "go away")}, zmtp.ErrRefused, Disconnected},
-		"garbage later":       {[][]byte{greeting(1), ready("ROUTER", nil), {0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF}}, zmtp.ErrMalformed, Disconnected},
+		"HTTP":                {[][]byte{[]byte("HTTP/1.1 400 Bad Request\r\n\r\n")}, zmtp.ErrVersion, EventHandshakeFailed},
+		"another mechanism":   {[][]byte{zmtp.AppendGreeting(nil, zmtp.Greeting{Major: 3, Minor: 1, Mechanism: "PLAIN"})}, zmtp.ErrMechanism, EventHandshakeFailed},
+		"another socket type": {[][]byte{greeting(1), ready("PUB", nil)}, zmtp.ErrIncompatible, EventHandshakeFailed},
+		"ERROR":               {[][]byte{greeting(1), zmtp.AppendError(nil, "go away")}, zmtp.ErrRefused, EventHandshakeFailed},
+		"ERROR later":         {[][]byte{greeting(1), ready("ROUTER", nil), zmtp.AppendError(nil, "go away")}, zmtp.ErrRefused, EventDisconnected},
+		"garbage later":       {[][]byte{greeting(1), ready("ROUTER", nil), {0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF}}, zmtp.ErrMalformed, EventDisconnected},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -39,7 +39,7 @@ func TestS11_RefusedDialerRetries(t *testing.T) {
 				if e := seen.await(t, c.kind); !errors.Is(e.Err, c.want) {
 					t.Errorf("%v, want %v", e.Err, c.want)
 				}
-				if e := seen.await(t, ConnectRetried); e.Retry != most || !errors.Is(e.Err, c.want) || e.Endpoint != endpoint {
+				if e := seen.await(t, EventConnectRetried); e.Retry != most || !errors.Is(e.Err, c.want) || e.Endpoint != endpoint {
 					t.Errorf("%+v, want a wait of %v and %v", e, most, c.want)
 				}
 			}
@@ -62,7 +62,7 @@ func TestS11_DefaultInterval(t *testing.T) {
 		must(t, err)
 		must(t, dealer.Connect(endpoint))
 		accept().send([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
-		if e := seen.await(t, ConnectRetried); e.Retry <= DefaultReconnectInterval || e.Retry > DefaultReconnectIntervalMax || e.Err == nil {
+		if e := seen.await(t, EventConnectRetried); e.Retry <= DefaultReconnectInterval || e.Retry > DefaultReconnectIntervalMax || e.Err == nil {
 			t.Errorf("%+v", e)
 		}
 		if disconnects {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"clustermap/zmtp"
 )
 
 // drained takes what is queued, without waiting.
@@ -222,18 +224,18 @@ func TestS13_DisconnectDropsReceived(t *testing.T) {
 }
 
 // TestS20_NothingAfterTheHole: a subscriber that a message was dropped for, with
-// the policy Disconnect, gets nothing of what was sent later on that connection.
+// PolicyDisconnect, gets nothing of what was sent later on that connection.
 func TestS20_NothingAfterTheHole(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	for range 100 {
 		o := inprocOptions()
-		o.SendHWM, o.RecvHWM, o.FullPolicy = 5, 5, Disconnect
-		pub, sub := open(t, NewPub, o), open(t, NewSub, o)
+		o.SendHWM, o.RecvHWM, o.FullPolicy = 5, 5, PolicyDisconnect
+		pub, sub := open(t, NewPub, only(zmtp.TypePub, o)), open(t, NewSub, only(zmtp.TypeSub, o))
 		must(t, sub.Subscribe(""))
 		must(t, pub.Bind(ctx, "inproc://a"))
 		must(t, sub.Connect("inproc://a"))
-		must(t, pub.WaitSubscribers(ctx, nil, 1))
+		must(t, pub.WaitSubscribers(ctx, "", 1))
 		for i := range 11 {
 			must(t, pub.Send(ctx, []byte{byte(i)})) // the last finds no room
 		}

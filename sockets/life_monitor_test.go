@@ -34,8 +34,8 @@ func TestS15_CloseIsNotTold(t *testing.T) {
 				says(t, connected, "x")
 				must(t, connected.Close())
 			}
-			far.await(t, Disconnected)
-			if n := silent.count(Disconnected) + silent.count(HandshakeFailed); n != 0 {
+			far.await(t, EventDisconnected)
+			if n := silent.count(EventDisconnected) + silent.count(EventHandshakeFailed); n != 0 {
 				t.Errorf("%s, %s: its monitor was told %v", endpoint, closes, silent.told())
 			}
 		}
@@ -48,13 +48,13 @@ func TestS15_CloseInHandshake(t *testing.T) {
 	seen := newEvents()
 	router := bind(t, NewRouter, Options{Monitor: seen.tell})
 	dialRaw(t, router.LastEndpoint())
-	seen.await(t, Accepted)
+	seen.await(t, EventAccepted)
 	endpoint, accept := listenRaw(t)
 	must(t, router.Connect(endpoint))
 	accept()
-	seen.await(t, Connected)
+	seen.await(t, EventConnected)
 	must(t, router.Close())
-	if n := seen.count(HandshakeFailed); n != 0 {
+	if n := seen.count(EventHandshakeFailed); n != 0 {
 		t.Errorf("told %v", seen.told())
 	}
 }
@@ -68,16 +68,16 @@ func TestS15_OtherEndsAreTold(t *testing.T) {
 	router := bind(t, NewRouter, Options{Monitor: server.tell})
 	dealer := open(t, NewDealer, Options{Monitor: client.tell})
 	must(t, dealer.Connect(router.LastEndpoint()))
-	server.await(t, HandshakeSucceeded)
-	client.await(t, HandshakeSucceeded)
+	server.await(t, EventHandshakeSucceeded)
+	client.await(t, EventHandshakeSucceeded)
 	must(t, dealer.Disconnect(router.LastEndpoint()))
-	client.await(t, Disconnected)
-	server.await(t, Disconnected)
+	client.await(t, EventDisconnected)
+	server.await(t, EventDisconnected)
 	must(t, dealer.Connect(router.LastEndpoint()))
-	server.await(t, HandshakeSucceeded)
-	client.await(t, HandshakeSucceeded)
+	server.await(t, EventHandshakeSucceeded)
+	client.await(t, EventHandshakeSucceeded)
 	must(t, router.Unbind(router.LastEndpoint()))
-	server.await(t, Disconnected)
+	server.await(t, EventDisconnected)
 
 	seen := newEvents()
 	endpoint, accept := listenRaw(t)
@@ -90,7 +90,7 @@ func TestS15_OtherEndsAreTold(t *testing.T) {
 	closed := closes(push)
 	<-push.closing
 	r.conn.Close() // with something unread: it breaks
-	seen.await(t, Disconnected)
+	seen.await(t, EventDisconnected)
 	r = accept().greet("PULL", nil)
 	m := r.message()
 	if len(m[0]) == len(plug) { // none of it was written before the connection broke

@@ -18,11 +18,11 @@ func TestS14_OrderOfAccept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seen := newEvents()
-			push := bind(t, NewPush, Options{Linger: -1, Monitor: seen.tell})
+			push := bind(t, NewPush, Options{Linger: LingerNone, Monitor: seen.tell})
 			var peers [n]*raw
 			for i := range peers {
 				peers[i] = dialRaw(t, push.LastEndpoint())
-				seen.await(t, Accepted)
+				seen.await(t, EventAccepted)
 			}
 			for _, i := range order {
 				peers[i].greet("PULL", nil).sync()
@@ -48,11 +48,11 @@ func TestS14_LateInARound(t *testing.T) {
 	t.Parallel()
 	for sent, want := range [][]int{{0, 1, 2}, {1, 2, 0}, {0, 1, 2}} {
 		seen := newEvents()
-		push := bind(t, NewPush, Options{Linger: -1, Monitor: seen.tell})
+		push := bind(t, NewPush, Options{Linger: LingerNone, Monitor: seen.tell})
 		var peers [3]*raw
 		for i := range peers {
 			peers[i] = dialRaw(t, push.LastEndpoint())
-			seen.await(t, Accepted)
+			seen.await(t, EventAccepted)
 		}
 		peers[0].greet("PULL", nil).sync()
 		peers[2].greet("PULL", nil).sync()

@@ -13,6 +13,10 @@ const (
 	// libzmq.
 	LingerForever = time.Duration(math.MaxInt64)
 
+	// LingerNone, as the value of [Options.Linger], makes Close drop queued
+	// messages instead of waiting until they are written. It is libzmq's 0.
+	LingerNone = time.Duration(math.MinInt64)
+
 	// LingerPatience is how long, by default, Close waits for a peer that takes
 	// nothing. On Linux, a peer takes something when its system acknowledges
 	// bytes or our own system accepts bytes for it; on other systems only the
@@ -37,7 +41,7 @@ func (o *Options) longestLinger() time.Duration {
 
 // linger finishes all connections concurrently.
 func (s *socket) linger() {
-	ctx, cancel := context.WithTimeout(s.lingering, s.opts.longestLinger())
+	ctx, cancel := context.WithTimeout(s.lingering, s.opts().longestLinger())
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, p := range s.list() {
@@ -60,7 +64,7 @@ func (p *pipe) finish(ctx context.Context) bool {
 	if p.dialer != nil {
 		p.dialer.done.Store(true)
 	}
-	if peer := p.peer.Load(); peer != nil && peer.messagesOut.Load() > 0 {
+	if peer := p.peer.Load(); peer != nil && peer.conduit.MessagesOut.Load() > 0 {
 		peer.conn.halfClose(ctx)
 	}
 	return true
@@ -70,19 +74,17 @@ func (p *pipe) finish(ctx context.Context) bool {
 // reports false if the context ends first or, with the default Linger, if the
 // peer takes nothing for LingerPatience.
 func (p *pipe) drain(ctx context.Context) bool {
-	if p.out.flushed() == nil {
+	if p.out.Flushed() == nil {
 		return true
 	}
 	var look <-chan time.Time
-	if p.socket.opts.Linger == 0 {
-		ticker := time.NewTicker(LingerPatience / lingerLooks)
-		defer ticker.Stop()
-		look = ticker.C
+	if p.socket.opts().Linger == 0 {
+		look = time.Tick(LingerPatience / lingerLooks)
 	}
 	var seen progress
 	p.advances(&seen)
 	for idle := 0; ; {
-		flushed := p.out.flushed()
+		flushed := p.out.Flushed()
 		if flushed == nil {
 			return true
 		}

@@ -19,7 +19,7 @@ func unsent(t *testing.T) (dealer *Dealer, endpoint string, accept func() *raw) 
 	return dealer, endpoint, accept
 }
 
-// TestLingerForever: with it Close waits for a peer, however late it comes.
+// TestLingerForever: with it Close waits for a peer, however late it connects.
 func TestLingerForever(t *testing.T) {
 	t.Parallel()
 	dealer, _, accept := unsent(t)
@@ -52,7 +52,7 @@ func TestLingerSub(t *testing.T) {
 	within(t, "Close", func() { must(t, sub.Close()) })
 }
 
-// TestCloseContext: a context bounds the wait, also that of another call.
+// TestCloseContext: a context limits the wait, including that of another call.
 func TestCloseContext(t *testing.T) {
 	t.Parallel()
 	over, cancel := context.WithCancel(context.Background())
@@ -89,8 +89,8 @@ func TestCloseContext(t *testing.T) {
 	wants(t, pull, "x")
 }
 
-// TestDisconnectThenClose: what Disconnect left to be written, Close waits for
-// too, and CloseContext ends that.
+// TestDisconnectThenClose: Close also waits for messages that Disconnect has left to be
+// written, and CloseContext ends that wait.
 func TestDisconnectThenClose(t *testing.T) {
 	t.Parallel()
 	dealer, endpoint, _ := unsent(t)

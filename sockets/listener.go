@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"clustermap/internal/link"
@@ -16,6 +19,8 @@ type listener struct {
 	socket   *socket
 	net      net.Listener
 	endpoint string
+
+	ending atomic.Bool // close was called
 
 	done  chan struct{} // closed when the listener is closed
 	mu    sync.Mutex
@@ -50,13 +55,16 @@ func (s *socket) Bind(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
+	if err := s.carries(e); err != nil {
+		return err
+	}
 	if err := s.open(); err != nil {
 		return err
 	}
 	l := &listener{socket: s, conns: map[*conn]bool{}, done: make(chan struct{})}
 	var name *inprocListener
 	if e.Scheme == link.Inproc {
-		name, err = s.inproc().listen(s, e.Name)
+		name, err = s.opts().Inproc.listen(s, e.Name)
 		l.net, l.endpoint = name, e.Text
 	} else {
 		var bound *link.Listener
@@ -65,7 +73,7 @@ func (s *socket) Bind(ctx context.Context, address string) error {
 		}
 	}
 	if err != nil {
-		s.report(Event{Kind: BindFailed, Endpoint: address, Err: err})
+		s.report(Event{Kind: EventBindFailed, Endpoint: address, Err: err})
 		return err
 	}
 	if err := s.install(l); err != nil {
@@ -84,6 +92,9 @@ func (s *socket) install(l *listener) error {
 	defer s.mu.Unlock()
 	if s.closed {
 		return ErrClosed
+	}
+	if s.listeners[l.endpoint] != nil { // a listener of Options.Listen may have any address
+		return &net.OpError{Op: "listen", Net: "sockets", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}
 	}
 	s.listeners[l.endpoint] = l
 	s.last = l.endpoint
@@ -115,8 +126,9 @@ func (s *socket) Unbind(address string) error {
 // close stops accepting connections and closes those that are still in their
 // handshake.
 func (l *listener) close() {
+	l.ending.Store(true)
 	if err := l.net.Close(); err != nil {
-		l.socket.report(Event{Kind: CloseFailed, Endpoint: l.endpoint, Err: err})
+		l.socket.report(Event{Kind: EventCloseFailed, Endpoint: l.endpoint, Err: err})
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,23 +157,26 @@ const (
 	acceptPauseMax = time.Second
 )
 
+var errNoAccept = errors.New("sockets: Accept has returned neither a connection nor an error")
+
 func (l *listener) run() {
 	s := l.socket
-	s.report(Event{Kind: Listening, Endpoint: l.endpoint})
+	s.report(Event{Kind: EventListening, Endpoint: l.endpoint})
 	pause := acceptPauseMin
 	for {
 		nc, err := l.net.Accept()
+		if nc == nil && err == nil { // a listener of Options.Listen may do that
+			err = errNoAccept
+		}
 		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				s.report(Event{Kind: ListenerClosed, Endpoint: l.endpoint})
+			if errors.Is(err, net.ErrClosed) || l.ending.Load() { // another listener may return another error
+				s.report(Event{Kind: EventListenerClosed, Endpoint: l.endpoint})
 				return
 			}
-			s.report(Event{Kind: AcceptFailed, Endpoint: l.endpoint, Err: err})
-			timer := time.NewTimer(pause)
+			s.report(Event{Kind: EventAcceptFailed, Endpoint: l.endpoint, Err: err})
 			select {
-			case <-timer.C:
+			case <-time.After(pause):
 			case <-s.closing:
-				timer.Stop()
 			}
 			pause = min(2*pause, acceptPauseMax)
 			continue
@@ -174,26 +189,29 @@ func (l *listener) run() {
 // serve starts a goroutine that serves an accepted connection.
 func (l *listener) serve(nc net.Conn) {
 	s := l.socket
-	c, err := newConn(nc)
+	c, err := newConn(nc, s.opts())
 	if err != nil {
-		s.report(Event{Kind: AcceptFailed, Endpoint: l.endpoint, Err: err})
+		s.report(Event{Kind: EventAcceptFailed, Endpoint: l.endpoint, Err: err})
 		return
 	}
 	c.place = s.places.Add(1)
 	if err := s.admission.enter(c, l.done); err != nil {
 		if err == ErrTooManyConnections {
-			s.report(Event{Kind: AcceptFailed, Endpoint: l.endpoint, Remote: nc.RemoteAddr().String(), Err: err})
+			c.close(err) // first, because RemoteAddr may read; see below
+			s.report(Event{Kind: EventAcceptFailed, Endpoint: l.endpoint, Remote: link.RemoteText(nc), Err: err})
 		}
 		c.finish()
 		return
 	}
-	s.report(Event{Kind: Accepted, Endpoint: l.endpoint, Remote: nc.RemoteAddr().String()})
 	if !l.enter(c) {
 		s.admission.leave(c)
 		c.finish()
 		return
 	}
 	s.wg.Go(func() {
+		// A connection of Options.Listen may read the address from the first bytes, so
+		// this may wait for the peer.
+		s.report(Event{Kind: EventAccepted, Endpoint: l.endpoint, Remote: link.RemoteText(nc)})
 		_ = s.serve(c, nil, l.endpoint, func() { l.established(c) }) // reports the error itself
 		l.leave(c)
 	})
@@ -203,10 +221,8 @@ func (l *listener) serve(nc net.Conn) {
 func (l *listener) enter(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	select {
-	case <-l.done:
+	if isClosed(l.done) {
 		return false
-	default:
 	}
 	l.conns[c] = false
 	return true

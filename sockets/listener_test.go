@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestBindWildcards: the endpoint in use is told, and is one to connect to.
+// TestBindWildcards: LastEndpoint returns an endpoint to connect to.
 func TestBindWildcards(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -142,7 +142,7 @@ func TestUnbind(t *testing.T) {
 	must(t, router.Unbind(gone))
 	a.ended()
 	half.ended()
-	if e := seen.await(t, ListenerClosed); e.Endpoint != gone {
+	if e := seen.await(t, EventListenerClosed); e.Endpoint != gone {
 		t.Errorf("%+v", e)
 	}
 	l, err := net.Listen("tcp", strings.TrimPrefix(gone, "tcp://"))
@@ -168,8 +168,8 @@ func TestUnbind(t *testing.T) {
 	}
 }
 
-// TestMaxHandshakes: silent connections beyond the bound make way, those that have
-// stalled longest first, and honest peers get in whatever their number.
+// TestMaxHandshakes: at the limit silent connections are replaced, the longest stalled
+// first, and correct peers are accepted in any number.
 func TestMaxHandshakes(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -178,12 +178,12 @@ func TestMaxHandshakes(t *testing.T) {
 	var silent []*raw
 	for range 5 {
 		silent = append(silent, dialRaw(t, router.LastEndpoint()))
-		seen.await(t, Accepted)
+		seen.await(t, EventAccepted)
 	}
 	silent[0].ended()
 	silent[1].ended()
 	for range 2 {
-		e := seen.await(t, HandshakeFailed)
+		e := seen.await(t, EventHandshakeFailed)
 		var typed *PeerError
 		if !errors.Is(e.Err, ErrHandshakeTimeout) || !errors.As(e.Err, &typed) {
 			t.Errorf("%+v", e)
@@ -201,8 +201,8 @@ func TestMaxHandshakes(t *testing.T) {
 	dialRaw(t, router.LastEndpoint()).greet("DEALER", nil).sync()
 }
 
-// TestHandshakeTimeout: who does not finish in time is closed, even one that
-// keeps sending bytes.
+// TestHandshakeTimeout: a connection is closed if its handshake takes too long, even if
+// the peer keeps sending bytes.
 func TestHandshakeTimeout(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
@@ -219,7 +219,7 @@ func TestHandshakeTimeout(t *testing.T) {
 	}()
 	trickle.ended()
 	for range 2 {
-		if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+		if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -228,7 +228,7 @@ func TestHandshakeTimeout(t *testing.T) {
 	for r.tryGreet("DEALER", nil) != nil {
 		r = dialRaw(t, router.LastEndpoint()) // on a busy machine we may have been too slow
 	}
-	time.Sleep(2 * router.opts.HandshakeTimeout)
+	time.Sleep(2 * router.opts().HandshakeTimeout)
 	r.sync()
 }
 
@@ -247,8 +247,8 @@ func (f *failing) Accept() (net.Conn, error) {
 	return f.Listener.Accept()
 }
 
-// TestAcceptFails: a listener pauses after a failure, tells of it, goes on, and
-// is closed at once even in the middle of a pause.
+// TestAcceptFails: a listener reports a failure, pauses, and continues. It can be closed
+// during the pause.
 func TestAcceptFails(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()
@@ -263,7 +263,7 @@ func TestAcceptFails(t *testing.T) {
 	router.wg.Go(l.run)
 	router.mu.Unlock()
 	for range 3 {
-		if e := seen.await(t, AcceptFailed); !errors.Is(e.Err, errNoDescriptors) {
+		if e := seen.await(t, EventAcceptFailed); !errors.Is(e.Err, errNoDescriptors) {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -272,7 +272,7 @@ func TestAcceptFails(t *testing.T) {
 	f.failures.Store(1000)
 	r2 := dialRaw(t, l.endpoint) // takes the accept that is under way
 	for range 6 {
-		seen.await(t, AcceptFailed)
+		seen.await(t, EventAcceptFailed)
 	}
 	within(t, "Close in a pause", func() { must(t, router.Close()) })
 	_, _ = io.Copy(io.Discard, r2.conn)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
@@ -20,14 +19,12 @@ import (
 // connection. Pipes take turns in the order in which connections were accepted
 // or Connect was called, whichever handshake ends first.
 type balancer struct {
-	mu        sync.Mutex
-	pipes     []*pipe
-	next      int
-	room      queue.Gate // senders wait here while no pipe takes a message
-	done      <-chan struct{}
-	patience  time.Duration // Options.SendTimeout
-	immediate bool          // Options.Immediate
-	largest   int           // body that Options.MaxMessageSize allows in a message of one frame
+	mu       sync.Mutex
+	pipes    []*pipe
+	next     int
+	room     queue.Gate // senders wait here while no pipe takes a message
+	done     <-chan struct{}
+	settings *settings // of the socket
 
 	// only is the single pipe, or nil if there is not exactly one. A message
 	// then costs one lock, that of the pipe's outbox, instead of two.
@@ -37,33 +34,31 @@ type balancer struct {
 // onlyPipe is the single pipe of a balancer.
 type onlyPipe struct {
 	pipe *pipe
-	to   *Peer // the pipe accepts messages only for this connection; nil for any
+	to   *queue.Conn // the pipe accepts messages only for this connection; nil for any
 }
 
 func (lb *balancer) init(s *socket) {
 	lb.room = queue.NewGate()
 	lb.done = s.closing
-	const header = 9 // of a large frame
-	lb.largest = int(s.opts.MaxMessageSize - header)
-	lb.patience, lb.immediate = s.opts.SendTimeout, s.opts.Immediate
+	lb.settings = &s.settings
 }
 
 // added, attached and detached are called by the pattern's methods of the same
 // name, and remove by the method removed.
 func (lb *balancer) added(p *pipe) {
-	if !lb.immediate {
+	if !p.immediate {
 		lb.add(p)
 	}
 }
 
 func (lb *balancer) attached(p *pipe) {
-	if !p.lasting || lb.immediate {
+	if !p.lasting || p.immediate {
 		lb.add(p)
 	}
 }
 
 func (lb *balancer) detached(p *pipe) {
-	if !p.lasting || lb.immediate {
+	if !p.lasting || p.immediate {
 		lb.remove(p)
 	}
 }
@@ -110,8 +105,8 @@ func (lb *balancer) changed() {
 		return
 	}
 	one := &onlyPipe{pipe: lb.pipes[0]}
-	if !one.pipe.lasting || lb.immediate {
-		one.to = one.pipe.out.connected()
+	if !one.pipe.lasting || one.pipe.immediate {
+		one.to = one.pipe.out.Connected()
 	}
 	lb.only.Store(one)
 }
@@ -154,22 +149,23 @@ func (lb *balancer) passOn() {
 }
 
 // sendOnly sends a message of one frame to the single pipe. It reports false if that
-// is not possible now. A socket that is closed has no pipe that takes messages.
+// is not possible now. The pipes of a socket that is being closed take no messages.
 func (lb *balancer) sendOnly(frames [][]byte) bool {
-	if len(frames) != 1 || len(frames[0]) > lb.largest {
+	const header = 9 // of a large frame
+	if len(frames) != 1 || int64(len(frames[0])) > lb.settings.maxMessage.Load()-header {
 		return false
 	}
 	one := lb.only.Load()
-	return one != nil && one.pipe.out.offerOne(one.to, frames[0]) == accepted
+	return one != nil && one.pipe.out.OfferOne(one.to, frames[0]) == queue.Accepted
 }
 
 // send sends one message to the next pipe that has room, and waits for one if
 // necessary.
 func (lb *balancer) send(ctx context.Context, frames [][]byte) error {
-	if one := lb.only.Load(); one != nil && len(frames) > 1 && one.pipe.out.offer(one.to, nil, frames) == accepted {
+	if one := lb.only.Load(); one != nil && len(frames) > 1 && one.pipe.out.Offer(one.to, nil, frames) == queue.Accepted {
 		return nil
 	}
-	l := queue.Limit{Patience: lb.patience}
+	l := lb.settings.sendLimit()
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for {
@@ -177,7 +173,7 @@ func (lb *balancer) send(ctx context.Context, frames [][]byte) error {
 			return err
 		}
 		for range lb.pipes {
-			if lb.turn().out.offer(nil, nil, frames) == accepted {
+			if lb.turn().out.Offer(nil, nil, frames) == queue.Accepted {
 				lb.passOn()
 				return nil
 			}
@@ -194,7 +190,7 @@ func (lb *balancer) try(head []byte, frames [][]byte) *pipe {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for range lb.pipes {
-		if p := lb.turn(); p.out.offer(nil, head, frames) == accepted {
+		if p := lb.turn(); p.out.Offer(nil, head, frames) == queue.Accepted {
 			lb.passOn()
 			return p
 		}
@@ -223,7 +219,7 @@ func (lb *balancer) await(ctx context.Context, l *queue.Limit) error {
 // sendWire sends encoded messages, all to the same peer, which counts as one
 // turn.
 func (lb *balancer) sendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
-	l := queue.Limit{Patience: lb.patience}
+	l := lb.settings.sendLimit()
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for {
@@ -231,7 +227,7 @@ func (lb *balancer) sendWire(ctx context.Context, wire []byte, messages int, own
 			return err
 		}
 		for range lb.pipes {
-			if lb.turn().out.offerWire(nil, wire, messages, owner) == accepted {
+			if lb.turn().out.OfferWire(nil, wire, messages, owner) == queue.Accepted {
 				lb.passOn()
 				return nil
 			}
@@ -246,7 +242,7 @@ func (lb *balancer) sendWire(ctx context.Context, wire []byte, messages int, own
 // peer gets a run of about the same size, so that the locks are taken once per
 // run.
 func (lb *balancer) sendBatch(ctx context.Context, bodies [][]byte) (sent int, err error) {
-	l := queue.Limit{Patience: lb.patience}
+	l := lb.settings.sendLimit()
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
 	for {
@@ -255,7 +251,7 @@ func (lb *balancer) sendBatch(ctx context.Context, bodies [][]byte) (sent int, e
 		}
 		run := (len(bodies) - sent + len(lb.pipes) - 1) / max(len(lb.pipes), 1)
 		for refusals := 0; refusals < len(lb.pipes); {
-			n := lb.turn().out.offerEach(nil, bodies[sent:min(sent+run, len(bodies))])
+			n := lb.turn().out.OfferEach(nil, bodies[sent:min(sent+run, len(bodies))])
 			if sent += n; sent == len(bodies) {
 				lb.passOn()
 				return sent, nil
@@ -272,8 +268,9 @@ func (lb *balancer) sendBatch(ctx context.Context, bodies [][]byte) (sent int, e
 
 // checkEach returns an error if a message of the batch cannot be sent.
 func (s *socket) checkEach(bodies [][]byte) error {
+	most := s.settings.maxMessage.Load()
 	for _, b := range bodies {
-		if int64(zmtp.FrameSize(len(b))) > s.opts.MaxMessageSize {
+		if int64(zmtp.FrameSize(len(b))) > most {
 			return ErrTooLarge
 		}
 	}

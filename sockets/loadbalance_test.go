@@ -1,6 +1,10 @@
 package sockets
 
-import "testing"
+import (
+	"testing"
+
+	"clustermap/internal/queue"
+)
 
 // A sender that has just loaded the only pipe may offer to it after it was
 // taken out: what then came too late must be refused, not kept or lost.
@@ -8,12 +12,12 @@ func TestOnlyPipeTakenOut(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		lasting, immediate bool
-		late               verdict
+		late               queue.Verdict
 	}{
-		"accepted":            {false, false, isEnded},
-		"dialled":             {true, false, accepted},
-		"dialled, Immediate":  {true, true, isEnded},
-		"accepted, Immediate": {false, true, isEnded},
+		"accepted":            {false, false, queue.Ended},
+		"dialled":             {true, false, queue.Accepted},
+		"dialled, Immediate":  {true, true, queue.Ended},
+		"accepted, Immediate": {false, true, queue.Ended},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -28,21 +32,21 @@ func TestOnlyPipeTakenOut(t *testing.T) {
 			if test.lasting {
 				lb.added(p)
 			}
-			p.out.attach(&Peer{pipe: p})
+			p.out.Attach(new(queue.Conn))
 			lb.attached(p)
 			one := lb.only.Load()
 			if one == nil || one.pipe != p {
 				t.Fatalf("the only pipe is %v", one)
 			}
-			if v := p.out.offer(one.to, nil, message); v != accepted {
+			if v := p.out.Offer(one.to, nil, message); v != queue.Accepted {
 				t.Fatalf("while connected: verdict %d", v)
 			}
 			lb.detached(p)
-			p.out.discard()
-			if v := p.out.offer(one.to, nil, message); v != test.late {
+			p.out.Discard()
+			if v := p.out.Offer(one.to, nil, message); v != test.late {
 				t.Errorf("after the connection: verdict %d, want %d", v, test.late)
 			}
-			if kept := lb.only.Load() != nil; kept != (test.late == accepted) {
+			if kept := lb.only.Load() != nil; kept != (test.late == queue.Accepted) {
 				t.Errorf("the only pipe is there afterwards: %v", kept)
 			}
 		})
@@ -68,8 +72,8 @@ func TestOnlyPipeOfSeveral(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if one.out.queue.messages != 2 || two.out.queue.messages != 2 {
-		t.Errorf("%d and %d messages, want 2 and 2", one.out.queue.messages, two.out.queue.messages)
+	if a, b := one.out.Status(), two.out.Status(); a.Messages != 2 || b.Messages != 2 {
+		t.Errorf("%d and %d messages, want 2 and 2", a.Messages, b.Messages)
 	}
 	lb.remove(one)
 	if left := lb.only.Load(); left == nil || left.pipe != two {

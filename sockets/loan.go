@@ -12,41 +12,29 @@ import (
 	"clustermap/internal/queue"
 )
 
-// A loan lets a receive call read the connection itself, while it has nothing
-// else to wait for: its socket has one peer, and whoever receives is back for the
-// next message soon after the last. The poller then wakes that goroutine, instead
-// of the reader which has to wake it. That halves what a round trip costs, and
-// what comes in a stream is still in the processor's cache when it is looked at.
+// loan is a connection as receive calls read it; see queue.Lending. The poller then wakes
+// the goroutine that receives, instead of the reader which has to wake it. That
+// halves what a round trip costs, and what comes in a stream is still in the
+// processor's cache when the application looks at it.
 //
-// The reader offers the loan when it has delivered a message to a goroutine that
-// waited for it, not for long, and sleeps. It reads again when nobody has made use
-// of the loan for a term, when the borrower has waited for the peer for as long (to
-// look after a loan costs more then than it saves), when it is recalled (another
-// peer comes, the application watches the socket by other means, it is closed),
-// when the borrower does not keep up with the peer, so that two who share the work
-// may do better (see behind), and when the connection ends.
+// The reader offers the connection when it has delivered a message to a goroutine
+// that waited for it, not for long. Then it sleeps until the loan ends: because
+// nobody used it, or the peer was slow, or another peer has come (see queue.Lending);
+// because the application does not keep up with the peer, so that two goroutines that
+// share the work may do better (see behind); or with the connection.
 //
-// What the reader has, its chunk and decoder, belongs to the borrower meanwhile:
-// the inbox's mutex, under which a loan is offered, taken and given back, hands
-// it over.
+// The reader's chunk and decoder belong to the receive call meanwhile.
 type loan struct {
-	reader *reader
-	lent   link.Receiving
-	back   chan error  // ends the reader's sleep, with why the connection ends; capacity 1
-	term   *time.Timer // its end is the end of the loan, if nobody made use of it
-
-	// Guarded by inbox.mu.
-	taken    bool // a receive call reads, or is about to
-	recalled bool // and is to stop
-	used     bool // it was taken since the term began
-	lapsed   bool // the term has ended while it was: the peer is a slow one
+	lending queue.Lending
+	reader  *reader
+	lent    link.Receiving
 
 	// Guarded by conn.mu.
 	inside bool        // a receive call reads
 	kicked atomic.Bool // that call, or the one that is about to read, is to stop; also read without the mutex
 	heeds  uint64      // the registration that may kick the call inside; 0: none
 
-	// Used only by the receive call that has taken the loan.
+	// Used only by the receive call that reads.
 	ctx      context.Context
 	follows  bool            // the end of ctx kicks the call
 	registry uint64          // number of the last registration with a context
@@ -65,14 +53,14 @@ const (
 	behindBytes = 16 << 20
 )
 
-// errLent ends a read: there is a message.
-var errLent = errors.New("sockets: a message for who has borrowed the connection")
+// errLent ends a read of a lent connection: there is a message.
+var errLent = errors.New("sockets: lent connection received a message")
 
 // receive feeds src until the connection ends, and returns why.
 func (r *reader) receive(src link.Source) error {
-	o := &r.pipe.socket.opts
-	r.lends = r.conn.stream.CanReceiveFor() && r.codec == nil && o.RecvTimeout == 0 && o.HeartbeatInterval == 0 &&
-		o.Prepare == nil && !r.pipe.socket.in.conflate
+	o := r.conn.opts
+	r.lends = r.conn.stream.CanReceiveFor() && r.codec == nil && !r.traits.raw && o.HeartbeatInterval == 0 &&
+		o.Prepare == nil && !r.pipe.socket.conflates()
 	for {
 		if err := r.conn.receiveAlive(src); err != errLent {
 			return err
@@ -86,11 +74,11 @@ func (r *reader) receive(src link.Source) error {
 // due says that a read is to end: there is a message for the borrower, or for
 // one who might become it.
 func (r *reader) due() bool {
-	return r.lends && r.delivered && (r.borrowed || r.pipe.in.awaited && r.quick && !r.behind())
+	return r.lends && r.delivered && (r.borrowed || r.awaited && r.quick && !r.behind() && r.pipe.socket.settings.recvTimeout.Load() == 0)
 }
 
 // behind says that who reads has not waited for the peer in a long while.
-func (r *reader) behind() bool { return r.unwaited >= r.pipe.socket.in.slack }
+func (r *reader) behind() bool { return r.unwaited >= r.pipe.socket.slack }
 
 // stops says that a read is to end though it has brought nothing for the
 // application. A peer that sends without a pause gives no other occasion.
@@ -99,130 +87,35 @@ func (l *loan) stops() bool { return l.lent.Poll || l.kicked.Load() || l.ctx.Err
 // offerLoan lends the connection, and returns when it is the reader's again, or
 // why it has ended.
 func (r *reader) offerLoan() error {
-	in, l := &r.pipe.socket.in, r.loan
-	if l == nil {
-		l = &loan{reader: r, back: make(chan error, 1), term: time.NewTimer(in.term)}
-		l.lent.Init(r, link.NewSpin(r.pipe.socket.opts.BusyPoll))
-		r.loan = l
-	} else {
-		l.term.Reset(in.term)
+	s := r.pipe.socket
+	if r.loan == nil {
+		r.loan = &loan{reader: r}
+		r.loan.lending.Init(r.loan, s.term)
+		r.loan.lent.Init(r, link.NewSpin(r.conn.opts.BusyPoll))
 	}
-	defer l.term.Stop()
-	if !in.lend(l) {
-		return nil
-	}
-	for {
-		select {
-		case err := <-l.back:
-			return err
-		case <-l.term.C:
-			if in.lapse(l) {
-				return nil
-			}
-		case <-r.conn.gone:
-			if in.lapse(l) {
-				return net.ErrClosed
-			}
-			// It is taken, and the connection's end ends that; or it was
-			// given back just now.
-			if err := <-l.back; err != nil {
-				return err
-			}
-			return net.ErrClosed
-		}
-	}
+	r.loan.kicked.Store(false) // a kick for the last call may have come after that had stopped
+	return s.in.Lend(&r.loan.lending, r.conn.gone)
 }
 
-// lend offers a loan, unless there is something else to wait for.
-func (in *inbox) lend(l *loan) bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.sources != 1 || in.closed() || in.readable != nil || in.watch.on.Load() {
-		return false
-	}
-	l.used, l.recalled, l.lapsed = true, false, false
-	l.kicked.Store(false) // a kick for the last call may have come after that had stopped
-	in.loan = l
-	in.some.Wake() // whoever waits already may take it
-	return true
+// Receive implements queue.Borrowable.
+func (l *loan) Receive(ctx context.Context) (found, again bool, err error) {
+	return l.judge(l.read(ctx))
 }
 
-// lapse ends a loan, if it is not taken and was not since the term began. Else
-// it begins another term, or leaves that to the borrower.
-func (in *inbox) lapse(l *loan) bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	switch {
-	case in.loan != l: // given back, as the channel says
-		return false
-	case l.taken:
-		l.lapsed = true
-		return false
-	case l.used && !l.reader.conn.ending():
-		l.used = false
-		l.term.Reset(in.term)
-		return false
-	}
-	in.loan = nil
-	return true
-}
-
-// recall ends the loan there may be. mu must be held.
-func (in *inbox) recall() {
-	switch l := in.loan; {
-	case l == nil:
-	case l.taken:
-		l.recalled = true
-		l.kick()
-	default:
-		in.loan = nil
-		l.back <- nil
-	}
-}
-
-// borrow reads until there is a message or, with queue.NoWait, what is there; if the
-// connection can be borrowed. It reports whether it is worth looking whether
-// there is a message now, before waiting in another way. mu must be held, and is
-// released meanwhile.
-func (in *inbox) borrow(ctx context.Context) bool {
-	l := in.loan
-	if l == nil || l.taken || ctx != queue.NoWait && ctx.Err() != nil {
-		return false
-	}
-	l.taken = true
-	in.mu.Unlock()
-	err := l.read(ctx)
-	in.mu.Lock()
-	in.returned(l, err)
-	return ctx != queue.NoWait || err == errLent
-}
-
-// poll reads once, without waiting, what has come while the connection was lent
-// and nobody read. It reports whether that was something.
-func (in *inbox) poll() bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.borrow(queue.NoWait)
-}
-
-// returned takes note that the borrower has read, for now. mu must be held.
-func (in *inbox) returned(l *loan, err error) {
-	l.taken = false
+// judge says what follows from a read that has ended with err.
+func (l *loan) judge(err error) (found, again bool, ended error) {
+	r := l.reader
 	if err == link.ErrNothing {
-		l.reader.unwaited = 0
-	} else {
-		l.used = true
+		r.unwaited = 0
 	}
-	goesOn := err == errLent || err == link.ErrNothing
-	if goesOn && !l.recalled && !l.lapsed && !l.reader.behind() && !l.reader.conn.ending() {
-		in.some.Wake() // whoever came meanwhile may take it
-		return
+	ending := r.conn.ending()
+	switch {
+	case err == errLent || err == link.ErrNothing:
+		return err == errLent, !r.behind() && !ending, nil
+	case errors.Is(err, os.ErrDeadlineExceeded) && !ending:
+		return false, false, nil // a deadline is the reader's to judge
 	}
-	if goesOn || errors.Is(err, os.ErrDeadlineExceeded) && !l.reader.conn.ending() {
-		err = nil // the reader goes on; a deadline is its to judge
-	}
-	in.loan = nil
-	l.back <- err
+	return false, false, err
 }
 
 // read reads until there is a message, the context ends or the loan is recalled.
@@ -299,9 +192,8 @@ func (l *loan) expire(registration uint64) {
 	}
 }
 
-// kick makes the receive call that has taken the loan stop, now or when it begins
-// to read.
-func (l *loan) kick() {
+// Kick implements queue.Borrowable.
+func (l *loan) Kick() {
 	c := l.reader.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -356,18 +248,4 @@ func (l *loan) settle() {
 		until = c.life.until
 	}
 	_ = c.stream.Conn.SetReadDeadline(until)
-}
-
-// joined and parted count the peers.
-func (in *inbox) joined() {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.sources++
-	in.recall()
-}
-
-func (in *inbox) parted() {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.sources--
 }

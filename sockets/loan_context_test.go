@@ -9,13 +9,6 @@ import (
 	"time"
 )
 
-// lent reports whether a socket's connection is lent, and to a receive call.
-func (in *inbox) lent() (lent, taken bool) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.loan != nil, in.loan != nil && in.loan.taken
-}
-
 // patient couples a REQ and a REP whose connections stay lent for as long as
 // nobody hands them back.
 func patient(t *testing.T) (*Req, *Rep) {
@@ -24,7 +17,7 @@ func patient(t *testing.T) (*Req, *Rep) {
 		t.Skip("connections are not lent here")
 	}
 	rep, req := open(t, NewRep, Options{}), open(t, NewReq, Options{})
-	rep.in.term, req.in.term = hang, hang
+	rep.term, req.term = hang, hang
 	must(t, rep.Bind(testContext(t), anyPort))
 	must(t, req.Connect(rep.LastEndpoint()))
 	return req, rep
@@ -36,7 +29,7 @@ func TestS18_EndOfAnotherCall(t *testing.T) {
 	t.Parallel()
 	req, rep := patient(t)
 	ctx, cancel := context.WithCancel(testContext(t))
-	ended := rep.receiving(t, req, ctx)
+	ended := rep.inRecv(t, req, ctx)
 	for i := range 20 {
 		// Two calls with one context, then its end.
 		asked, done := context.WithCancel(testContext(t))
@@ -45,11 +38,11 @@ func TestS18_EndOfAnotherCall(t *testing.T) {
 			_, err := req.Recv(asked)
 			must(t, err)
 		}
-		lent, _ := req.in.lent()
+		lent := req.in.Status().Loan != nil
 		done()
 		time.Sleep(2 * time.Millisecond) // for what the end of it has started
 		ask(t, req, fmt.Sprint(i))
-		if again, _ := req.in.lent(); lent && !again {
+		if lent && req.in.Status().Loan == nil {
 			t.Fatalf("round %d: a call was ended by the context of another one", i)
 		}
 	}
@@ -66,7 +59,7 @@ func TestS18_EndOfAnotherCall(t *testing.T) {
 func TestS18_OwnEnd(t *testing.T) {
 	t.Parallel()
 	pull := open(t, NewPull, Options{BusyPoll: -1})
-	pull.in.term = hang
+	pull.term = hang
 	must(t, pull.Bind(testContext(t), anyPort))
 	push := connect(t, NewPush, Options{}, pull)
 	pass := func(ctx context.Context, n int) {
@@ -93,7 +86,7 @@ func TestS18_OwnEnd(t *testing.T) {
 		go func() {
 			defer close(ended)
 			time.Sleep(time.Duration(i%5) * 20 * time.Microsecond)
-			if _, taken := pull.in.lent(); taken {
+			if pull.in.Status().Read {
 				inLoans++
 			}
 			cancel()

@@ -10,17 +10,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"clustermap/internal/queue"
 )
 
 // These tests are of loans on sockets that receive a stream; those on REQ and REP
 // are beside them.
-
-// isTaken says that a receive call reads the connection.
-func (in *inbox) isTaken() bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.loan != nil && in.loan.taken
-}
 
 // needLoans skips a test that shows how connections are lent.
 func needLoans(t *testing.T) {
@@ -51,30 +46,30 @@ func TestLoanTypes(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		make func(t *testing.T) (receiver, *inbox, sender)
+		make func(t *testing.T) (receiver, *queue.Inbox, sender)
 	}{
-		{"PULL", func(t *testing.T) (receiver, *inbox, sender) {
+		{"PULL", func(t *testing.T) (receiver, *queue.Inbox, sender) {
 			r := bind(t, NewPull, Options{})
 			return r, &r.in, connect(t, NewPush, Options{}, r)
 		}},
-		{"PAIR", func(t *testing.T) (receiver, *inbox, sender) {
+		{"PAIR", func(t *testing.T) (receiver, *queue.Inbox, sender) {
 			r := bind(t, NewPair, Options{})
 			return r, &r.in, connect(t, NewPair, Options{}, r)
 		}},
-		{"DEALER", func(t *testing.T) (receiver, *inbox, sender) {
+		{"DEALER", func(t *testing.T) (receiver, *queue.Inbox, sender) {
 			r := bind(t, NewDealer, Options{})
 			return r, &r.in, connect(t, NewDealer, Options{}, r)
 		}},
-		{"ROUTER", func(t *testing.T) (receiver, *inbox, sender) {
+		{"ROUTER", func(t *testing.T) (receiver, *queue.Inbox, sender) {
 			r := bind(t, NewRouter, Options{})
 			return r, &r.in, connect(t, NewDealer, Options{}, r)
 		}},
-		{"SUB", func(t *testing.T) (receiver, *inbox, sender) {
+		{"SUB", func(t *testing.T) (receiver, *queue.Inbox, sender) {
 			r := bind(t, NewSub, Options{})
 			must(t, r.Subscribe(""))
 			return r, &r.in, connect(t, NewPub, Options{}, r)
 		}},
-		{"XSUB", func(t *testing.T) (receiver, *inbox, sender) {
+		{"XSUB", func(t *testing.T) (receiver, *queue.Inbox, sender) {
 			r := bind(t, NewXSub, Options{})
 			must(t, r.Subscribe(""))
 			return r, &r.in, connect(t, NewPub, Options{}, r)
@@ -97,7 +92,7 @@ func TestLoanTypes(t *testing.T) {
 				}
 			}()
 			eventually(t, "a receive call reads the connection", func() bool {
-				if in.isTaken() {
+				if in.Status().Read {
 					return true
 				}
 				must(t, s.Send(testContext(t), []byte("message")))
@@ -108,7 +103,7 @@ func TestLoanTypes(t *testing.T) {
 				for len(got) > 0 { // who cannot hand on what came does not wait for more
 					<-got
 				}
-				return in.isTaken()
+				return in.Status().Read
 			})
 			must(t, s.Send(testContext(t), []byte("last")))
 			for text := ""; text != "last"; {
@@ -227,13 +222,11 @@ func TestLoanTryAlone(t *testing.T) {
 	needLoans(t)
 	t.Parallel()
 	pull := open(t, NewPull, Options{})
-	pull.in.term = 20 * time.Millisecond
+	pull.term = 20 * time.Millisecond
 	must(t, pull.Bind(testContext(t), "tcp://127.0.0.1:*"))
 	push := connect(t, NewPush, Options{}, pull)
 	lent := func() bool {
-		pull.in.mu.Lock()
-		defer pull.in.mu.Unlock()
-		return pull.in.loan != nil
+		return pull.in.Status().Loan != nil
 	}
 	for i := range 10 {
 		eventually(t, "the connection is lent", func() bool {
@@ -264,7 +257,7 @@ func TestLoanBehind(t *testing.T) {
 	needLoans(t)
 	t.Parallel()
 	pull := open(t, NewPull, Options{})
-	pull.in.slack = 4 << 10
+	pull.slack = 4 << 10
 	must(t, pull.Bind(testContext(t), "tcp://127.0.0.1:*"))
 	push := connect(t, NewPush, Options{}, pull)
 	received := make(chan int)
@@ -284,11 +277,11 @@ func TestLoanBehind(t *testing.T) {
 		}
 	}()
 	eventually(t, "a receive call reads the connection", func() bool {
-		if !pull.in.isTaken() {
+		if !pull.in.Status().Read {
 			must(t, push.Send(testContext(t), []byte("message")))
 			<-received
 		}
-		return pull.in.isTaken()
+		return pull.in.Status().Read
 	})
 	large := make([]byte, 8<<10) // which comes in one piece
 	must(t, push.Send(testContext(t), large))
@@ -297,7 +290,7 @@ func TestLoanBehind(t *testing.T) {
 	}
 	close(done)
 	// No other message comes, with which the connection might be lent again.
-	if pull.in.isTaken() {
+	if pull.in.Status().Read {
 		t.Error("the receive call still reads the connection")
 	}
 }
@@ -329,26 +322,22 @@ func TestLoanSlow(t *testing.T) {
 		<-received
 	}
 	eventually(t, "a receive call reads the connection", func() bool {
-		if !pull.in.isTaken() {
+		if !pull.in.Status().Read {
 			message()
 		}
-		return pull.in.isTaken()
+		return pull.in.Status().Read
 	})
 	eventually(t, "it has done so for long", func() bool {
-		pull.in.mu.Lock()
-		defer pull.in.mu.Unlock()
-		return pull.in.loan != nil && pull.in.loan.lapsed
+		return pull.in.Status().Lapsed
 	})
 	message()
-	pull.in.mu.Lock()
-	if pull.in.loan != nil {
+	if pull.in.Status().Loan != nil {
 		t.Error("the connection is still lent")
 	}
-	pull.in.mu.Unlock()
 
 	// Now no wait is a short one.
 	slow := open(t, NewPull, Options{})
-	slow.in.term = time.Nanosecond
+	slow.term = time.Nanosecond
 	must(t, slow.Bind(testContext(t), "tcp://127.0.0.1:*"))
 	push = connect(t, NewPush, Options{}, slow)
 	for range 100 {
@@ -360,11 +349,9 @@ func TestLoanSlow(t *testing.T) {
 		_, err := slow.Recv(testContext(t))
 		must(t, err)
 		<-done
-		slow.in.mu.Lock()
-		if slow.in.loan != nil {
+		if slow.in.Status().Loan != nil {
 			t.Error("a connection is lent, though the peer makes us wait")
 		}
-		slow.in.mu.Unlock()
 	}
 }
 
@@ -374,7 +361,7 @@ func TestLoanSpun(t *testing.T) {
 	needLoans(t)
 	t.Parallel()
 	pull := open(t, NewPull, Options{BusyPoll: time.Second})
-	pull.in.slack, pull.in.term = 4<<10, time.Hour
+	pull.slack, pull.term = 4<<10, time.Hour
 	must(t, pull.Bind(testContext(t), "tcp://127.0.0.1:*"))
 	push := connect(t, NewPush, Options{}, pull)
 	for lent := 0; lent < 20; {
@@ -387,14 +374,12 @@ func TestLoanSpun(t *testing.T) {
 		_, err := pull.Recv(testContext(t))
 		must(t, err)
 		<-done
-		pull.in.mu.Lock()
 		switch {
-		case pull.in.loan != nil:
+		case pull.in.Status().Loan != nil:
 			lent++
 		case lent > 0:
 			t.Errorf("after %d messages the connection is not lent any more", lent)
 			lent = 20
 		}
-		pull.in.mu.Unlock()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -78,10 +79,7 @@ func inLoan(t *testing.T, req *Req, rep *Rep) {
 		// Many requests without a pause in between: a connection is not lent to
 		// who waits for long.
 		for range warmUp {
-			rep.in.mu.Lock()
-			taken := rep.in.loan != nil && rep.in.loan.taken
-			rep.in.mu.Unlock()
-			if taken {
+			if rep.in.Status().Read {
 				return true
 			}
 			ask(t, req, "question")
@@ -90,8 +88,8 @@ func inLoan(t *testing.T, req *Req, rep *Rep) {
 	})
 }
 
-// receiving has a REP wait in a loan for a request that does not come.
-func (r *Rep) receiving(t *testing.T, req *Req, ctx context.Context) <-chan error {
+// inRecv has a REP wait in a loan for a request that does not come.
+func (r *Rep) inRecv(t *testing.T, req *Req, ctx context.Context) <-chan error {
 	t.Helper()
 	ended := make(chan error, 1)
 	go func() {
@@ -116,7 +114,7 @@ func TestLoan(t *testing.T) {
 	t.Parallel()
 	req, rep := couple(t, Options{})
 	ctx, cancel := context.WithCancel(testContext(t))
-	ended := rep.receiving(t, req, ctx)
+	ended := rep.inRecv(t, req, ctx)
 	for i := range testenv.Rounds(2000) {
 		ask(t, req, string(bytes.Repeat([]byte{'x'}, i*i%100_000)))
 	}
@@ -169,7 +167,7 @@ func TestLoanContexts(t *testing.T) {
 func TestLoanClose(t *testing.T) {
 	t.Parallel()
 	req, rep := couple(t, Options{})
-	ended := rep.receiving(t, req, context.Background())
+	ended := rep.inRecv(t, req, context.Background())
 	must(t, rep.Close())
 	if err := <-ended; !errors.Is(err, ErrClosed) {
 		t.Errorf("Close ends the wait with %v", err)
@@ -217,7 +215,7 @@ func TestLoanSecondPeer(t *testing.T) {
 	t.Parallel()
 	req, rep := couple(t, Options{})
 	ctx, cancel := context.WithCancel(testContext(t))
-	ended := rep.receiving(t, req, ctx)
+	ended := rep.inRecv(t, req, ctx)
 	other := connect(t, NewReq, Options{}, rep)
 	for i := range 100 {
 		ask(t, other, fmt.Sprint(i))
@@ -237,14 +235,14 @@ func TestLoanLost(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{}, 10)
 	rep := bind(t, NewRep, Options{Monitor: func(e Event) {
-		if e.Kind == Disconnected {
+		if e.Kind == EventDisconnected {
 			gone <- struct{}{}
 		}
 	}})
 	for range 3 {
 		req := connect(t, NewReq, Options{}, rep)
 		ctx, cancel := context.WithCancel(testContext(t))
-		ended := rep.receiving(t, req, ctx)
+		ended := rep.inRecv(t, req, ctx)
 		must(t, req.Close())
 		<-gone
 		cancel()
@@ -258,7 +256,7 @@ func TestLoanUnused(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{}, 1)
 	rep := bind(t, NewRep, Options{Monitor: func(e Event) {
-		if e.Kind == Disconnected {
+		if e.Kind == EventDisconnected {
 			gone <- struct{}{}
 		}
 	}})
@@ -278,32 +276,30 @@ func TestLoanUnused(t *testing.T) {
 	<-gone
 }
 
-// TestLoanEnding: a borrower that has its message when the connection is told to
-// end gives it back, though it has nothing against going on: the reader waits.
+// TestLoanEnding: a receive call that has its message when the connection is told
+// to end gives the connection back, though it has nothing against going on: the reader waits.
 func TestLoanEnding(t *testing.T) {
 	t.Parallel()
-	for _, got := range []error{errLent, link.ErrNothing, errors.New("read failed")} {
+	failed := errors.New("read failed")
+	for _, got := range []error{errLent, link.ErrNothing, os.ErrDeadlineExceeded, failed} {
 		for _, ending := range []bool{false, true} {
-			in := newInbox(hwm{1, 1})
 			r := newRecorder(t, Options{}).reader()
-			l := &loan{reader: r, back: make(chan error, 1), term: time.NewTimer(time.Hour), taken: true}
-			in.loan = l
 			if ending {
 				close(r.conn.gone)
 			}
-			in.returned(l, got)
-			kept := !ending && (got == errLent || got == link.ErrNothing)
-			if (in.loan == l) != kept || len(l.back) == 1 == kept {
-				t.Errorf("%v, ending %v: the loan goes on: %v, given back: %d", got, ending, in.loan == l, len(l.back))
+			found, again, err := (&loan{reader: r}).judge(got)
+			if want := got == errLent; found != want {
+				t.Errorf("%v, ending %v: a message was found: %v", got, ending, found)
 			}
-			if !kept {
-				want := got
-				if got == errLent || got == link.ErrNothing {
-					want = nil
-				}
-				if err := <-l.back; err != want {
-					t.Errorf("%v, ending %v: given back with %v", got, ending, err)
-				}
+			if want := !ending && (got == errLent || got == link.ErrNothing); again != want {
+				t.Errorf("%v, ending %v: the loan goes on: %v", got, ending, again)
+			}
+			var want error
+			if got == failed || got == os.ErrDeadlineExceeded && ending {
+				want = got
+			}
+			if err != want {
+				t.Errorf("%v, ending %v: given back with %v, want %v", got, ending, err, want)
 			}
 		}
 	}
@@ -360,7 +356,7 @@ func TestLoanPoller(t *testing.T) {
 func TestLoanStale(t *testing.T) {
 	t.Parallel()
 	req := open(t, NewReq, Options{})
-	req.in.term = time.Hour
+	req.term = time.Hour
 	must(t, req.Bind(testContext(t), "tcp://127.0.0.1:*"))
 	peer := dialRaw(t, req.LastEndpoint()).greet("REP", nil)
 	var sent link.Stream
@@ -382,10 +378,7 @@ func TestLoanStale(t *testing.T) {
 		if string(got[0]) != body {
 			t.Fatalf("the reply to %d is %q", i, got[0])
 		}
-		req.in.mu.Lock()
-		unread := req.in.loan != nil
-		req.in.mu.Unlock()
-		if unread {
+		if req.in.Status().Loan != nil {
 			lent++
 			peer.send(wire("", "stale"), wire("", "and another"))
 			eventually(t, "it has arrived", func() bool { return sent.Unconfirmed() == 0 })
@@ -409,28 +402,9 @@ func TestDirectPartly(t *testing.T) {
 			}
 		}
 	}()
+	const most = 16 << 10 // that a sender writes itself
 	for i := range testenv.Rounds(300) {
-		ask(t, req, string(bytes.Repeat([]byte{byte('a' + i%26)}, maxDirect-100-i)))
-	}
-}
-
-// TestDirectRest: what is left of a message precedes all that is queued since.
-func TestDirectRest(t *testing.T) {
-	t.Parallel()
-	o := newOutbox(hwm{unbounded, unbounded})
-	o.head.add([]byte("rest"), 1)
-	o.pong([]byte("context"))
-	o.put("next")
-	want := append([]byte("rest"), zmtp.AppendPong(nil, []byte("context"))...)
-	w := &writer{pipe: &pipe{}}
-	if o.flushed() == nil {
-		t.Error("the outbox counts as flushed")
-	}
-	if !o.take(&w.load, nil, func() {}) || !bytes.Equal(w.head.bytes, want) || w.queue.messages != 1 {
-		t.Errorf("%q and %d messages are taken, want %q and 1", w.head.bytes, w.queue.messages, want)
-	}
-	if len(o.head.bytes) > 0 {
-		t.Error("something is left")
+		ask(t, req, string(bytes.Repeat([]byte{byte('a' + i%26)}, most-100-i)))
 	}
 }
 
@@ -509,7 +483,7 @@ func TestLoanFlood(t *testing.T) {
 func TestLoanStaleBurst(t *testing.T) {
 	t.Parallel()
 	req := open(t, NewReq, Options{RecvHWM: 10})
-	req.in.term = time.Hour
+	req.term = time.Hour
 	must(t, req.Bind(testContext(t), "tcp://127.0.0.1:*"))
 	peer := dialRaw(t, req.LastEndpoint()).greet("REP", nil)
 	for range 20 {

@@ -24,6 +24,7 @@ var (
 	must        = testenv.Must
 	eventually  = testenv.Eventually
 	within      = testenv.Within
+	newLender   = testenv.NewLender
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -25,7 +25,7 @@ type (
 		Unsubscribe(topic string) error
 	}
 	canAwait interface {
-		WaitSubscribers(ctx context.Context, topic []byte, n int) error
+		WaitSubscribers(ctx context.Context, topic string, n int) error
 	}
 )
 
@@ -34,8 +34,8 @@ func (m *matrix) connect(t *testing.T, l *matrixLink, o sockets.Options, monitor
 	t.Helper()
 	ctx := timeLimit(t)
 	// A ROUTER that sends first can tell only so that its peer is there.
-	o.Mandatory = true
-	o.Linger = -1
+	o.Mandatory = l.ours.socketType == zmtp.TypeRouter
+	o.Linger = sockets.LingerNone
 	if identified(l.ours.socketType) {
 		o.Identity = []byte(ourIdentity)
 	}
@@ -43,7 +43,7 @@ func (m *matrix) connect(t *testing.T, l *matrixLink, o sockets.Options, monitor
 	ours, err := l.ours.open(o)
 	check(t, err)
 	t.Cleanup(func() { check(t, ours.Close()) })
-	if l.ours.socketType == zmtp.SUB || l.ours.socketType == zmtp.XSUB {
+	if l.ours.socketType == zmtp.TypeSub || l.ours.socketType == zmtp.TypeXSub {
 		subscription(t, ours, true)
 	}
 	options := l.security.theirs.theirOptions(l.security.fault)
@@ -100,7 +100,7 @@ func (m *matrix) exchange(t *testing.T, l *matrixLink) {
 	played := m.start("play", l, interop.Op{
 		"shapes": matrixShapes(), "begins": !l.weBegin(), "sends": l.theySend(), "receives": l.weSend(),
 		"lead":     lead(l.theirs.socketType, l.ours.socketType, ourIdentity),
-		"notified": l.theirs.socketType == zmtp.XPUB,
+		"notified": l.theirs.socketType == zmtp.TypeXPub,
 	})
 	// A fault of the program's ends our waiting for its messages.
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -137,13 +137,13 @@ func (m *matrix) exchange(t *testing.T, l *matrixLink) {
 	}
 
 	switch l.ours.socketType {
-	case zmtp.PUB, zmtp.XPUB:
-		fail("subscription", ours.(canAwait).WaitSubscribers(ctx, nil, 1))
+	case zmtp.TypePub, zmtp.TypeXPub:
+		fail("subscription", ours.(canAwait).WaitSubscribers(ctx, "", 1))
 	}
-	if l.ours.socketType == zmtp.XPUB {
+	if l.ours.socketType == zmtp.TypeXPub {
 		expect([][]byte{{1}})
 	}
-	if l.theirs.socketType == zmtp.PUB {
+	if l.theirs.socketType == zmtp.TypePub {
 		got, err := ours.(canReceive).Recv(ctx)
 		fail("beacon", err)
 		if string(bytes.Join(got, nil)) != beacon {
@@ -168,10 +168,10 @@ func (m *matrix) exchange(t *testing.T, l *matrixLink) {
 			send(i)
 		}
 	}
-	if l.ours.socketType == zmtp.SUB || l.ours.socketType == zmtp.XSUB {
+	if l.ours.socketType == zmtp.TypeSub || l.ours.socketType == zmtp.TypeXSub {
 		subscription(t, ours, false)
 	}
-	if l.ours.socketType == zmtp.XPUB {
+	if l.ours.socketType == zmtp.TypeXPub {
 		expect([][]byte{{0}})
 	}
 	err := <-over

@@ -108,7 +108,7 @@ func (m *matrix) refuse(t *testing.T, l *matrixLink, r refusal) {
 	m.connect(t, l, sockets.Options{Monitor: events.tell}, true)
 	ours, theirs, condition := r.expect(l)
 
-	e := events.first(t, sockets.HandshakeFailed, sockets.HandshakeSucceeded)
+	e := events.first(t, sockets.EventHandshakeFailed, sockets.EventHandshakeSucceeded)
 	number, value := e.Code()
 	got := verdict{eventName(number), value}.plain()
 	if r.hasty && got == closed {

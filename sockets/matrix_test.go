@@ -39,17 +39,17 @@ func opens[S socket](create func(sockets.Options) (S, error)) func(sockets.Optio
 }
 
 var kinds = []kind{
-	{zmtp.REQ, opens(sockets.NewReq), true, true, 1},
-	{zmtp.REP, opens(sockets.NewRep), true, true, 4},
-	{zmtp.PAIR, opens(sockets.NewPair), true, true, 1},
-	{zmtp.DEALER, opens(sockets.NewDealer), true, true, 2},
-	{zmtp.ROUTER, opens(sockets.NewRouter), true, true, 3},
-	{zmtp.PUB, opens(sockets.NewPub), true, false, 1},
-	{zmtp.SUB, opens(sockets.NewSub), false, true, 4},
-	{zmtp.XPUB, opens(sockets.NewXPub), true, true, 1},
-	{zmtp.XSUB, opens(sockets.NewXSub), true, true, 4},
-	{zmtp.PUSH, opens(sockets.NewPush), true, false, 1},
-	{zmtp.PULL, opens(sockets.NewPull), false, true, 4},
+	{zmtp.TypeReq, opens(sockets.NewReq), true, true, 1},
+	{zmtp.TypeRep, opens(sockets.NewRep), true, true, 4},
+	{zmtp.TypePair, opens(sockets.NewPair), true, true, 1},
+	{zmtp.TypeDealer, opens(sockets.NewDealer), true, true, 2},
+	{zmtp.TypeRouter, opens(sockets.NewRouter), true, true, 3},
+	{zmtp.TypePub, opens(sockets.NewPub), true, false, 1},
+	{zmtp.TypeSub, opens(sockets.NewSub), false, true, 4},
+	{zmtp.TypeXPub, opens(sockets.NewXPub), true, true, 1},
+	{zmtp.TypeXSub, opens(sockets.NewXSub), true, true, 4},
+	{zmtp.TypePush, opens(sockets.NewPush), true, false, 1},
+	{zmtp.TypePull, opens(sockets.NewPull), false, true, 4},
 }
 
 var sides = []side{weBind, theyBind}
@@ -117,10 +117,10 @@ const (
 // it: the identity of a ROUTER's peer, and the end of the envelope, which only
 // REQ and REP deal with themselves.
 func lead(self, peer zmtp.SocketType, peerIdentity string) (frames [][]byte) {
-	if self == zmtp.ROUTER {
+	if self == zmtp.TypeRouter {
 		frames = append(frames, []byte(peerIdentity))
 	}
-	if self == zmtp.ROUTER && peer == zmtp.REQ || self == zmtp.DEALER && peer == zmtp.REP {
+	if self == zmtp.TypeRouter && peer == zmtp.TypeReq || self == zmtp.TypeDealer && peer == zmtp.TypeRep {
 		frames = append(frames, []byte{})
 	}
 	return frames
@@ -128,7 +128,7 @@ func lead(self, peer zmtp.SocketType, peerIdentity string) (frames [][]byte) {
 
 // identified says whether a socket of the type has an identity.
 func identified(t zmtp.SocketType) bool {
-	return t == zmtp.REQ || t == zmtp.DEALER || t == zmtp.ROUTER
+	return t == zmtp.TypeReq || t == zmtp.TypeDealer || t == zmtp.TypeRouter
 }
 
 // link is one pair of sockets.

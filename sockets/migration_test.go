@@ -3,38 +3,14 @@ package sockets_test
 import (
 	"context"
 	"errors"
-	"os"
-	"regexp"
-	"strings"
 	"testing"
 	"time"
 
 	"clustermap/sockets"
 )
 
-// TestMigrationPage: the code on docs/MIGRATION.md is code that compiles.
-func TestMigrationPage(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../docs/MIGRATION.md")
-	check(t, err)
-	source, err := os.ReadFile("example_migration_test.go")
-	check(t, err)
-	snippets := regexp.MustCompile(`(?s)\t// begin (\w+)\n(.*?)\t// end `).FindAllSubmatch(source, -1)
-	if len(snippets) != 7 {
-		t.Fatalf("%d snippets", len(snippets))
-	}
-	for _, s := range snippets {
-		var b strings.Builder
-		for line := range strings.Lines(string(s[2])) {
-			b.WriteString(strings.TrimPrefix(line, "\t"))
-		}
-		if !strings.Contains(string(page), "```go\n"+b.String()+"```\n") {
-			t.Errorf("%s is not on the page as it is in the source", s[1])
-		}
-	}
-}
-
-// TestMigrationCode: and that does what it says.
+// TestMigrationCode: the code on docs/MIGRATION.md works. A test in internal/docs
+// compares it with the page.
 func TestMigrationCode(t *testing.T) {
 	t.Parallel()
 	check(t, migrateCurve())

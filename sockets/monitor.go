@@ -21,7 +21,7 @@ type MonitorChan struct {
 	events  chan Event
 	dropped atomic.Uint64
 
-	mu     sync.RWMutex // read-locked to send, locked to close
+	mu     sync.Mutex // nothing is sent after the channel is closed
 	closed bool
 }
 
@@ -34,31 +34,24 @@ func NewMonitorChan(size int) *MonitorChan {
 // Tell adds an event to the channel. Set [Options.Monitor] to it. Tell never
 // waits.
 func (m *MonitorChan) Tell(e Event) {
-	if e.Kind != MonitorStopped {
-		m.mu.RLock()
-		defer m.mu.RUnlock()
-		m.put(e)
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.closed {
-		m.put(e)
-		m.closed = true
-		close(m.events)
-	}
-}
-
-// put adds an event if there is room. mu must be held.
-func (m *MonitorChan) put(e Event) {
-	if m.closed {
-		m.dropped.Add(1)
+	stopped := e.Kind == EventMonitorStopped
+	if m.closed && stopped {
 		return
 	}
+	events := m.events
+	if m.closed {
+		events = nil // there is no room any more
+	}
 	select {
-	case m.events <- e:
+	case events <- e:
 	default:
 		m.dropped.Add(1)
+	}
+	if stopped {
+		m.closed = true
+		close(m.events)
 	}
 }
 

@@ -24,29 +24,29 @@ func TestMonitor(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	server, client := newEvents(), newEvents()
-	router := open(t, NewRouter, Options{Monitor: server.tell, Linger: -1})
+	router := open(t, NewRouter, Options{Monitor: server.tell, Linger: LingerNone})
 	must(t, router.Bind(ctx, anyPort))
 	endpoint := router.LastEndpoint()
-	dealer := open(t, NewDealer, quick(Options{Identity: []byte("me"), Monitor: client.tell, Linger: -1}))
+	dealer := open(t, NewDealer, quick(Options{Identity: []byte("me"), Monitor: client.tell, Linger: LingerNone}))
 	must(t, dealer.Connect(endpoint))
 
-	e := server.await(t, HandshakeSucceeded)
+	e := server.await(t, EventHandshakeSucceeded)
 	if e.Endpoint != endpoint || e.Remote == "" || e.Peer == nil || string(e.Peer.Identity()) != "me" || e.Err != nil {
 		t.Errorf("server: %+v", e)
 	}
 	if s := router.Peers()[0]; s.Endpoint != endpoint || s.Remote != e.Remote || string(s.Identity) != "me" || !s.Connected {
 		t.Errorf("Peers: %+v", s)
 	}
-	c := client.await(t, HandshakeSucceeded)
+	c := client.await(t, EventHandshakeSucceeded)
 	if c.Endpoint != endpoint || "tcp://"+c.Remote != endpoint || c.Peer.SocketType() != "ROUTER" {
 		t.Errorf("client: %+v", c)
 	}
 	must(t, router.Close())
-	if d := client.await(t, Disconnected); d.Peer != c.Peer || !errors.Is(d.Err, io.EOF) {
+	if d := client.await(t, EventDisconnected); d.Peer != c.Peer || !errors.Is(d.Err, io.EOF) {
 		t.Errorf("client: %+v", d)
 	}
-	client.await(t, ConnectRetried)
-	client.await(t, ConnectFailed)
+	client.await(t, EventConnectRetried)
+	client.await(t, EventConnectFailed)
 	must(t, dealer.Close())
 
 	if got := fmt.Sprint(client.told()[:5]); got != "[connect delayed connected handshake succeeded disconnected connect retried]" {
@@ -56,7 +56,7 @@ func TestMonitor(t *testing.T) {
 	if got := fmt.Sprint(kinds[:3]); got != "[listening accepted handshake succeeded]" {
 		t.Errorf("server was told of %v", got)
 	}
-	if server.count(ListenerClosed) != 1 || len(kinds) != 5 || kinds[4] != MonitorStopped {
+	if server.count(EventListenerClosed) != 1 || len(kinds) != 5 || kinds[4] != EventMonitorStopped {
 		t.Errorf("server was told of %v", kinds)
 	}
 }
@@ -68,7 +68,7 @@ func TestMonitorRefusal(t *testing.T) {
 	pub := bind(t, NewPub, Options{Monitor: server.tell})
 	dealer := open(t, NewDealer, Options{Monitor: client.tell})
 	must(t, dealer.Connect(pub.LastEndpoint()))
-	for _, e := range []Event{server.await(t, HandshakeFailed), client.await(t, HandshakeFailed)} {
+	for _, e := range []Event{server.await(t, EventHandshakeFailed), client.await(t, EventHandshakeFailed)} {
 		var typed *PeerError
 		if !errors.As(e.Err, &typed) || typed.Remote != e.Remote || typed.Error() == "" || e.Peer != nil {
 			t.Errorf("%+v", e)
@@ -78,7 +78,7 @@ func TestMonitorRefusal(t *testing.T) {
 
 func TestEventKindString(t *testing.T) {
 	t.Parallel()
-	for k := Listening; k <= MonitorStopped; k++ {
+	for k := EventListening; k <= EventMonitorStopped; k++ {
 		if s := k.String(); s == "" || s[0] == 'E' {
 			t.Errorf("kind %d is %q", k, s)
 		}

@@ -1,9 +1,6 @@
 package sockets
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // newcomer is a peer of a ROUTER whose identity is in use by another connection:
 // usually the peer's own previous one, whose end was not noticed yet. The newcomer
@@ -12,7 +9,7 @@ import (
 // and can try again, except over inproc, where it waits without a limit. Several
 // newcomers with the same identity are admitted in the order in which they came.
 //
-// It is the error of routerPattern.attach.
+// It is the error of Router.attach.
 type newcomer struct {
 	routes *routes
 	pipe   *pipe
@@ -31,9 +28,7 @@ func (n *newcomer) Unwrap() error { return ErrIdentityInUse }
 func (n *newcomer) wait(most time.Duration) bool {
 	var expired <-chan time.Time
 	if most > 0 {
-		timer := time.NewTimer(most)
-		defer timer.Stop()
-		expired = timer.C
+		expired = time.After(most)
 	}
 	select {
 	case <-n.free:
@@ -45,8 +40,9 @@ func (n *newcomer) wait(most time.Duration) bool {
 		return false
 	}
 	s := n.pipe.socket
-	s.report(Event{Kind: PeerAdmitted, Endpoint: n.pipe.endpoint, Remote: n.peer.remote, Peer: n.peer})
-	s.pattern.(*routerPattern).welcome(n.pipe, n.peer)
+	s.crowd.add(1)
+	s.report(Event{Kind: EventPeerAdmitted, Endpoint: n.pipe.endpoint, Remote: n.peer.remote, Peer: n.peer})
+	s.pattern.(*Router).welcome(n.pipe, n.peer)
 	close(n.in)
 	return true
 }
@@ -81,8 +77,8 @@ func (t *routes) release(id string) {
 		return
 	}
 	n := t.waiting[id][0]
-	t.unqueue(id, 0)
-	t.table[id] = route{n.pipe, n.peer}
+	dropFrom(t.waiting, id, n)
+	t.table[id] = route{n.pipe, &n.peer.conduit}
 	n.has = true
 	close(n.free)
 }
@@ -92,17 +88,6 @@ func (t *routes) release(id string) {
 func (t *routes) giveUp(n *newcomer) bool {
 	t.Lock()
 	defer t.Unlock()
-	id := string(n.peer.identity)
-	if i := slices.Index(t.waiting[id], n); i >= 0 {
-		t.unqueue(id, i)
-	}
+	dropFrom(t.waiting, string(n.peer.identity), n)
 	return !n.has
-}
-
-// unqueue removes newcomer i of those that wait for an identity. The mutex must be
-// held.
-func (t *routes) unqueue(id string, i int) {
-	if t.waiting[id] = slices.Delete(t.waiting[id], i, i+1); len(t.waiting[id]) == 0 {
-		delete(t.waiting, id)
-	}
 }

@@ -31,11 +31,11 @@ func TestOldHostileMemory(t *testing.T) {
 			{"300 thousand of 200 million bytes", announce[v] + strings.Repeat("x", 300_000), 40<<10 + 8*300_000},
 		} {
 			t.Run(string(v)+" "+c.name, func(t *testing.T) {
-				router, err := NewRouter(Options{Linger: -1, Prepare: func(b *Batch) { b.SetSpans(nil) }})
+				router, err := NewRouter(Options{Linger: LingerNone, Prepare: func(b *Batch) { b.SetSpans(nil) }})
 				must(t, err)
 				defer router.Close()
 				must(t, router.Bind(testContext(t), anyPort))
-				hello := []byte(strings.Join(v.hello(zmtp.DEALER, ""), ""))
+				hello := []byte(strings.Join(v.hello(zmtp.TypeDealer, ""), ""))
 				before := used()
 				var peers []*raw
 				for range connections {
@@ -69,7 +69,7 @@ func TestOldHostileTrickle(t *testing.T) {
 	works()
 	for _, v := range []oldVersion{version10, version10Revised, version20} {
 		r := dialRaw(t, router.LastEndpoint())
-		r.slowly(strings.Join(v.hello(zmtp.DEALER, "trickle"), ""))
+		r.slowly(strings.Join(v.hello(zmtp.TypeDealer, "trickle"), ""))
 		flood := bytes.Repeat([]byte(v.message("", "x")), 500)
 		for i := range flood {
 			r.send(flood[i : i+1])

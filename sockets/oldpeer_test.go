@@ -80,7 +80,7 @@ func (v oldVersion) expected(kind zmtp.SocketType, identity string) string {
 	}
 	g := string(greeting(1))
 	properties := zmtp.AppendProperty(nil, "Socket-Type", []byte(kind.String()))
-	if kind == zmtp.DEALER || kind == zmtp.ROUTER || kind == zmtp.REQ {
+	if kind == zmtp.TypeDealer || kind == zmtp.TypeRouter || kind == zmtp.TypeReq {
 		properties = zmtp.AppendProperty(properties, "Identity", []byte(identity))
 	}
 	return signature + g[10:] + string(zmtp.AppendCommand(nil, "READY", properties))
@@ -170,8 +170,8 @@ func TestOldDealerRouter(t *testing.T) {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)
-			router := open(t, NewRouter, Options{Linger: -1})
-			r := c.link(t, router, zmtp.ROUTER, "", zmtp.DEALER, "peer")
+			router := open(t, NewRouter, Options{Linger: LingerNone})
+			r := c.link(t, router, zmtp.TypeRouter, "", zmtp.TypeDealer, "peer")
 			r.slowly(c.version.message("", "one") + c.version.message("two"))
 			r.send([]byte(c.version.message(long, "x") + c.version.message("")))
 			for _, want := range [][]string{{"peer", "", "one"}, {"peer", "two"}, {"peer", long, "x"}, {"peer", ""}} {
@@ -185,8 +185,8 @@ func TestOldDealerRouter(t *testing.T) {
 			must(t, router.Send(ctx, []byte("peer"), bytes.Repeat([]byte("o"), 254)))
 			r.expect("answer", c.version.message("", "answer", long)+c.version.message(strings.Repeat("o", 254)))
 
-			dealer := open(t, NewDealer, Options{Identity: []byte("me"), Linger: -1})
-			r = c.link(t, dealer, zmtp.DEALER, "me", zmtp.ROUTER, "")
+			dealer := open(t, NewDealer, Options{Identity: []byte("me"), Linger: LingerNone})
+			r = c.link(t, dealer, zmtp.TypeDealer, "me", zmtp.TypeRouter, "")
 			must(t, dealer.Send(ctx, []byte("a"), []byte("b")))
 			r.expect("message", c.version.message("a", "b"))
 			r.slowly(c.version.message("c", long))
@@ -207,14 +207,14 @@ func TestOldPublisher(t *testing.T) {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)
-			pub := open(t, NewPub, Options{Linger: -1})
-			r := c.link(t, pub, zmtp.PUB, "", zmtp.SUB, "")
+			pub := open(t, NewPub, Options{Linger: LingerNone})
+			r := c.link(t, pub, zmtp.TypePub, "", zmtp.TypeSub, "")
 			all := c.version == version10
 			if !all {
 				r.slowly(c.version.message("\x01A") + c.version.message("\x01"+long))
 			}
-			must(t, pub.WaitSubscribers(ctx, []byte("A"), 1))
-			must(t, pub.WaitSubscribers(ctx, []byte(long), 1))
+			must(t, pub.WaitSubscribers(ctx, "A", 1))
+			must(t, pub.WaitSubscribers(ctx, long, 1))
 			must(t, pub.Send(ctx, []byte("B")))
 			must(t, pub.Send(ctx, []byte("AB"), []byte("body")))
 			must(t, pub.Send(ctx, []byte(long)))
@@ -243,10 +243,10 @@ func TestOldSubscriber(t *testing.T) {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)
-			sub := open(t, NewSub, Options{Linger: -1})
+			sub := open(t, NewSub, Options{Linger: LingerNone})
 			must(t, sub.Subscribe("B"))
 			must(t, sub.Subscribe("A"))
-			r := c.link(t, sub, zmtp.SUB, "", zmtp.PUB, "")
+			r := c.link(t, sub, zmtp.TypeSub, "", zmtp.TypePub, "")
 			r.expect("subscriptions", c.version.message("\x01A")+c.version.message("\x01B"))
 			topic := strings.Repeat("t", 254) // 255 with the byte before it
 			must(t, sub.Subscribe(topic))
@@ -275,13 +275,13 @@ func TestOldPushPull(t *testing.T) {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)
-			push := open(t, NewPush, Options{Linger: -1})
-			r := c.link(t, push, zmtp.PUSH, "", zmtp.PULL, "")
+			push := open(t, NewPush, Options{Linger: LingerNone})
+			r := c.link(t, push, zmtp.TypePush, "", zmtp.TypePull, "")
 			must(t, push.Send(ctx, []byte("a"), []byte(long)))
 			r.expect("message", c.version.message("a", long))
 
-			pull := open(t, NewPull, Options{Linger: -1})
-			r = c.link(t, pull, zmtp.PULL, "", zmtp.PUSH, "")
+			pull := open(t, NewPull, Options{Linger: LingerNone})
+			r = c.link(t, pull, zmtp.TypePull, "", zmtp.TypePush, "")
 			r.slowly(c.version.message("b", long))
 			m, err := pull.Recv(ctx)
 			must(t, err)
@@ -306,21 +306,21 @@ func TestOldRefused(t *testing.T) {
 		{3, version10, false}, {3, version10Revised, false}, {3, version20, false}, {3, version30, true},
 	} {
 		seen := newEvents()
-		router := bind(t, NewRouter, Options{Monitor: seen.tell, MinVersion: c.min, Linger: -1})
+		router := bind(t, NewRouter, Options{Monitor: seen.tell, MinVersion: c.min, Linger: LingerNone})
 		r := dialRaw(t, router.LastEndpoint())
-		for _, piece := range c.version.hello(zmtp.DEALER, "") {
+		for _, piece := range c.version.hello(zmtp.TypeDealer, "") {
 			if _, err := r.conn.Write([]byte(piece)); err != nil {
 				break // refused already
 			}
 		}
 		if c.fine {
-			e := seen.await(t, HandshakeSucceeded)
+			e := seen.await(t, EventHandshakeSucceeded)
 			if e.Peer.RemoteAddr() == "" {
 				t.Errorf("%+v", e)
 			}
 			continue
 		}
-		if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, zmtp.ErrVersion) || e.Failure() != FailedProtocol {
+		if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, zmtp.ErrVersion) || e.Failure() != FailureProtocol {
 			t.Errorf("%d and %s: %+v", c.min, c.version, e)
 		}
 		r.ended()
@@ -344,10 +344,10 @@ func TestOldSecurity(t *testing.T) {
 	} {
 		for _, v := range []oldVersion{version10, version20} {
 			seen := newEvents()
-			router := bind(t, NewRouter, Options{Monitor: seen.tell, MinVersion: 1, Linger: -1, Security: security})
+			router := bind(t, NewRouter, Options{Monitor: seen.tell, MinVersion: 1, Linger: LingerNone, Security: security})
 			r := dialRaw(t, router.LastEndpoint())
-			_, _ = r.conn.Write([]byte(strings.Join(v.hello(zmtp.DEALER, ""), ""))) // it may be refused already
-			if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, zmtp.ErrVersion) {
+			_, _ = r.conn.Write([]byte(strings.Join(v.hello(zmtp.TypeDealer, ""), ""))) // it may be refused already
+			if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, zmtp.ErrVersion) {
 				t.Errorf("%s, %s: %+v", name, v, e)
 			}
 			r.ended()
@@ -361,15 +361,15 @@ func TestOldReconnect(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	endpoint, accept := listenRaw(t)
-	dealer := open(t, NewDealer, quick(Options{Linger: -1}))
+	dealer := open(t, NewDealer, quick(Options{Linger: LingerNone}))
 	must(t, dealer.Connect(endpoint))
 	for i, v := range []oldVersion{version20, version30, version10, version10Revised} {
 		r := accept()
-		for _, piece := range v.hello(zmtp.ROUTER, "") {
+		for _, piece := range v.hello(zmtp.TypeRouter, "") {
 			r.send([]byte(piece))
 		}
 		must(t, dealer.Send(ctx, fmt.Append(nil, i), []byte(long)))
-		r.expect("greeting", v.expected(zmtp.DEALER, ""))
+		r.expect("greeting", v.expected(zmtp.TypeDealer, ""))
 		r.expect("message", v.message(fmt.Sprint(i), long))
 		r.conn.Close()
 	}
@@ -384,7 +384,7 @@ func TestOldHostile(t *testing.T) {
 	router := bind(t, NewRouter, Options{Monitor: seen.tell, MaxMessageSize: 1 << 20})
 	works := honest(t, router, "honest")
 	works()
-	seen.await(t, HandshakeSucceeded)
+	seen.await(t, EventHandshakeSucceeded)
 	for _, c := range []struct {
 		name    string
 		version oldVersion
@@ -407,7 +407,7 @@ func TestOldHostile(t *testing.T) {
 		{"end in a header", version20, "\x02\x00", io.EOF},
 	} {
 		r := dialRaw(t, router.LastEndpoint())
-		r.send([]byte(strings.Join(c.version.hello(zmtp.DEALER, "hostile"), "")))
+		r.send([]byte(strings.Join(c.version.hello(zmtp.TypeDealer, "hostile"), "")))
 		// libzmq's order is kept to by others; here all comes at once.
 		r.send([]byte(c.version.message("good")))
 		if _, err := r.conn.Write([]byte(c.says)); err != nil && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
@@ -416,7 +416,7 @@ func TestOldHostile(t *testing.T) {
 		if errors.Is(c.want, io.EOF) {
 			must(t, r.conn.(*net.TCPConn).CloseWrite())
 		}
-		e := seen.await(t, Disconnected)
+		e := seen.await(t, EventDisconnected)
 		var peer *PeerError
 		if !errors.Is(e.Err, c.want) || !errors.As(e.Err, &peer) {
 			t.Errorf("%s, %s: %+v, want %v", c.version, c.name, e, c.want)
@@ -447,7 +447,7 @@ func TestOldHostileHandshake(t *testing.T) {
 		all = append(all, r)
 	}
 	for _, r := range all[:len(all)-4] {
-		if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+		if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
 			t.Errorf("%+v", e)
 		}
 		r.ended()
@@ -460,8 +460,8 @@ func TestOldHostileHandshake(t *testing.T) {
 func TestOldXPub(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	xpub := open(t, NewXPub, Options{Linger: -1})
-	r := oldCase{version10, true}.link(t, xpub, zmtp.XPUB, "", zmtp.SUB, "")
+	xpub := open(t, NewXPub, Options{Linger: LingerNone})
+	r := oldCase{version10, true}.link(t, xpub, zmtp.TypeXPub, "", zmtp.TypeSub, "")
 	for _, want := range []string{"\x01", "\x00"} {
 		m, err := xpub.Recv(ctx)
 		must(t, err)

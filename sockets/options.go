@@ -1,13 +1,18 @@
 package sockets
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"net"
 	"slices"
 	"strings"
 	"time"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -27,39 +32,60 @@ const (
 	DefaultMaxIncompleteBytes = 256 << 20 // MaxIncompleteBytes: bytes per socket
 )
 
+// Values of [Options] fields that are not a number or a time. No other negative
+// value is valid, so that a value of libzmq never means something else here.
+const (
+	// Unlimited, as the value of a high-water mark or another limit of Options,
+	// means that there is no limit. In libzmq it is 0 for high-water marks, and
+	// -1 for ZMQ_MAXMSGSIZE.
+	Unlimited = -1
+
+	// NoWait, as the value of [Options.SendTimeout] or [Options.RecvTimeout],
+	// makes calls return ErrTimeout instead of waiting. In libzmq it is 0.
+	NoWait = time.Duration(math.MinInt64)
+
+	// ReconnectNever, as the value of [Options.ReconnectInterval], makes a
+	// socket not reconnect. It is -1, as in libzmq.
+	ReconnectNever = time.Duration(-1)
+
+	// BusyPollOff, as the value of [Options.BusyPoll], makes receive calls sleep
+	// at once.
+	BusyPollOff = time.Duration(-1)
+
+	// KeepAliveSystem, as the value of [Options.KeepAliveIdle],
+	// [Options.KeepAliveInterval] or [Options.KeepAliveCount], leaves that
+	// setting to the operating system. It is -1, as in libzmq.
+	KeepAliveSystem = -1
+)
+
 // Policy specifies what a PUB or XPUB does when the send queue of a subscriber
 // is full; see [Options.FullPolicy].
 type Policy uint8
 
 const (
-	// Drop drops the message for that subscriber and counts it in
+	// PolicyDrop drops the message for that subscriber and counts it in
 	// [PeerStats].Drops. This is the default, and the default of libzmq.
-	Drop Policy = iota
-	// Block makes send calls wait until the queue has room. It corresponds to
+	PolicyDrop Policy = iota
+	// PolicyBlock makes send calls wait until the queue has room. It corresponds to
 	// ZMQ_XPUB_NODROP.
-	Block
-	// Disconnect closes the connection to that subscriber. The subscriber
+	PolicyBlock
+	// PolicyDisconnect closes the connection to that subscriber. The subscriber
 	// notices that it has missed messages, reconnects and can start over.
-	Disconnect
+	PolicyDisconnect
 )
 
 // String returns "drop", "block" or "disconnect".
 func (p Policy) String() string {
-	switch p {
-	case Drop:
-		return "drop"
-	case Block:
-		return "block"
-	case Disconnect:
-		return "disconnect"
-	}
-	return fmt.Sprintf("Policy(%d)", uint8(p))
+	return nameOf(p, "Policy", "drop", "block", "disconnect")
 }
 
-// Options configures a socket. The zero value is ready to use and selects the
-// defaults. Each socket type uses the fields that concern it and ignores the
-// others. The constructor copies the Options, so later changes have no effect
-// on the socket.
+// Options configures a socket. The zero value is ready to use, and the zero
+// value of each field selects its default. A field that is set and does not
+// apply to the socket type is refused, and so is a negative value that is not
+// one of the named constants; docs/OPTIONS.md lists the types for each field,
+// and what the values of libzmq are here. The constructor copies the Options,
+// so later changes of the struct have no effect on the socket. The method
+// SetOptions of a socket changes most of them later.
 type Options struct {
 	// Identity is the routing ID by which a ROUTER peer addresses this socket
 	// (ZMQ_ROUTING_ID). It has at most 255 bytes and must not begin with a zero
@@ -69,7 +95,7 @@ type Options struct {
 
 	// SendHWM and RecvHWM are the high-water marks: the maximum number of
 	// messages queued for sending to, or received from, each peer. If zero,
-	// they are DefaultHWM; if negative, the number of messages is not limited.
+	// they are DefaultHWM; if Unlimited, the number of messages is not limited.
 	//
 	// SendHWM does not count messages that the socket has already begun to
 	// write. RecvHWM may be exceeded by the messages of one read if the socket
@@ -77,33 +103,35 @@ type Options struct {
 	SendHWM, RecvHWM int
 
 	// SendHWMBytes and RecvHWMBytes are the high-water marks in bytes, for each
-	// peer. If zero, they are DefaultHWMBytes; if negative, the number of bytes
+	// peer. If zero, they are DefaultHWMBytes; if Unlimited, the number of bytes
 	// is not limited.
 	//
 	// A queue that is below its limit accepts one whole message or batch, even
 	// if it exceeds the limit by that. RecvHWMBytes counts the memory that
-	// received messages occupy, which is slightly more than their size.
-	// RecvHWMBytes also limits the sum of what peers have sent that have since
+	// received messages occupy: slightly more than their size if each read from
+	// the connection brings many bytes, and up to about three times their size
+	// if each brings only a few messages. It also
+	// limits the total memory of queued messages from peers that have
 	// disconnected for good: above it, messages from new peers wait until the
 	// application has received some of the old ones.
 	SendHWMBytes, RecvHWMBytes int
 
 	// SendTotalBytes limits the bytes that a PUB or XPUB queues for all its
-	// peers together. If zero, it is DefaultSendTotal; if negative, there is no
+	// peers together. If zero, it is DefaultSendTotal; if Unlimited, there is no
 	// limit, except 1 GiB on 32-bit systems.
 	//
 	// While the queues exceed the limit, the socket removes the longest queue:
-	// with the policy Drop it drops the messages in it, and with Disconnect it
-	// closes the connection. With Block the option has no effect.
+	// with PolicyDrop it drops the messages in it, and with PolicyDisconnect it
+	// closes the connection. With PolicyBlock the option has no effect.
 	//
 	// Peers with the same subscriptions share a queue, which counts once.
 	// Messages shared by peers with different subscriptions count for each of
-	// them. With Drop, bytes that are being written do not count, so a peer
+	// them. With PolicyDrop, bytes that are being written do not count, so a peer
 	// that stops reading can hold up to SendHWMBytes in addition. The queues
 	// may exceed the limit by one sixteenth before the socket notices.
 	//
-	// A ROUTER has such a limit only if this is above zero, and disconnects the
-	// peer with the longest queue, whatever FullPolicy says.
+	// A ROUTER has such a limit only if SendTotalBytes is positive. At the limit
+	// it disconnects the peer with the longest queue, regardless of FullPolicy.
 	SendTotalBytes int
 
 	// SendBuffer and RecvBuffer set the sizes, in bytes, of the operating
@@ -122,14 +150,13 @@ type Options struct {
 	// and all peers after DefaultLinger. A SUB or XSUB does not wait.
 	//
 	// A positive Linger applies to all peers, whether or not they take
-	// messages. A negative Linger means not to wait at all. LingerForever sets
-	// no limit, like libzmq's default: Close then waits forever if a peer never
+	// messages. LingerNone means not to wait at all. LingerForever sets no limit, like libzmq's default: Close then waits forever if a peer never
 	// takes its messages. CloseContext can end the wait earlier.
 	Linger time.Duration
 
 	// ReconnectInterval is the time to wait before connecting again after a
 	// connection attempt has failed or a connection was lost. If zero, it is
-	// DefaultReconnectInterval; if negative, the socket does not reconnect.
+	// DefaultReconnectInterval; if ReconnectNever, the socket does not reconnect.
 	//
 	// ReconnectIntervalMax enables exponential back-off: the wait doubles with
 	// each failed attempt up to this maximum, which must not be less than
@@ -169,11 +196,40 @@ type Options struct {
 	// is sent when a connection has been idle for KeepAliveIdle, the next ones
 	// every KeepAliveInterval; the connection is closed when KeepAliveCount
 	// probes in a row remain unanswered. The times are rounded up to seconds.
-	// If zero, they are 15 s, 15 s and 9 probes; a negative value leaves the
+	// If zero, they are 15 s, 15 s and 9 probes; KeepAliveSystem leaves the
 	// setting to the operating system.
 	KeepAlive                        KeepAlive
 	KeepAliveIdle, KeepAliveInterval time.Duration
 	KeepAliveCount                   int
+
+	// Dial, if not nil, makes the connections of tcp and ipc endpoints instead of
+	// package net. It is called like net.Dialer.DialContext: network is "tcp" or
+	// "unix", address is host:port or the path, with an initial @ for an abstract
+	// name. It must return when its context ends, which is at the latest after
+	// ConnectTimeout and when the socket is closed. With SOCKSProxy it connects
+	// to the proxy. An endpoint of Connect must not have a source address then.
+	//
+	// Listen, if not nil, makes the listeners of tcp and ipc endpoints instead of
+	// package net. It is called like net.ListenConfig.Listen, with the context of
+	// Bind: network is "tcp", "tcp4" or "unix", and a wildcard port is 0. It may
+	// ignore network and address and return a listener that exists already, for
+	// example one that was inherited from a service manager (ZMQ_USE_FD in
+	// libzmq). The socket owns the listener and closes it, which must end its
+	// Accept. The actual endpoint (LastEndpoint) has the address of the listener
+	// if that is a *net.TCPAddr; otherwise it is the text given to Bind.
+	//
+	// Close waits for these functions, so they must not close the socket.
+	//
+	// Such connections and listeners can carry TLS, stay within the process, or
+	// come from elsewhere. A connection must support deadlines, also for a Read or
+	// Write in progress, and concurrent calls of Read and Write. If it has a method
+	// CloseWrite, Close uses it to tell the peer that nothing more follows. Only a
+	// *net.TCPConn or *net.UnixConn is read and written by its descriptor; all
+	// others by their methods, which costs a copy of what is received and
+	// excludes BusyPoll. BindToDevice and KeepAlive do not apply to connections
+	// and listeners that these functions make, and TOS only to a *net.TCPConn.
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 
 	// BindToDevice restricts TCP connections to the named network interface
 	// (SO_BINDTODEVICE). It is available on Linux only and may require
@@ -202,7 +258,8 @@ type Options struct {
 	// anything from the peer before it closes the connection with
 	// ErrHeartbeatTimeout. If zero, it is HeartbeatInterval. Time during which
 	// the socket did not read, because the application did not receive, does
-	// not count.
+	// not count. A libzmq peer that stops reading, because its own application
+	// does not receive (ZMQ_RCVHWM), answers no PING either: it is disconnected.
 	//
 	// HeartbeatTTL is sent with each PING and asks the peer to close the
 	// connection if it receives nothing for that long after the PING. It is
@@ -235,12 +292,12 @@ type Options struct {
 	MaxHandshakes int
 
 	// MaxConnections limits the accepted connections of the socket, including
-	// those in their handshake. If zero or negative, only the operating
+	// those in their handshake. If zero or Unlimited, only the operating
 	// system's limit on open files applies.
 	//
 	// At the limit, a new connection replaces a silent handshake, as with
 	// MaxHandshakes. If there is none, the new connection is closed at once,
-	// and the socket reports AcceptFailed with ErrTooManyConnections to the
+	// and the socket reports EventAcceptFailed with ErrTooManyConnections to the
 	// monitor. Because RecvHWM and RecvHWMBytes apply to each peer,
 	// MaxConnections also limits the memory that all peers together can occupy.
 	MaxConnections int
@@ -248,14 +305,14 @@ type Options struct {
 	// MaxMessageSize is the maximum size of a message in bytes on the wire, for
 	// sending and receiving. A peer that exceeds it is disconnected. If zero,
 	// it is DefaultMaxMessageSize. The largest possible value is 1 MiB less
-	// than 4 GiB, or 512 MiB on 32-bit systems; a negative or larger value
-	// stands for that. Socket types that do not receive messages accept less: a
+	// than 4 GiB, or 512 MiB on 32-bit systems; Unlimited or a larger
+	// value stands for that. Socket types that do not receive messages accept less: a
 	// PUB 1 MiB, for subscriptions, and a PUSH 64 KiB.
 	MaxMessageSize int64
 
 	// MaxIncompleteBytes limits the memory that partially received messages
 	// occupy, over all connections of the socket. If zero, it is
-	// DefaultMaxIncompleteBytes; if negative, there is no limit.
+	// DefaultMaxIncompleteBytes; if Unlimited, there is no limit.
 	//
 	// Only messages of 128 KiB or more count; on a connection whose messages
 	// are usually large, that threshold is up to 1 MiB. At the limit, the
@@ -284,7 +341,7 @@ type Options struct {
 	Mandatory bool
 
 	// FullPolicy specifies what a PUB or XPUB does with a subscriber whose
-	// queue is full. By default it is Drop.
+	// queue is full. By default it is PolicyDrop.
 	FullPolicy Policy
 
 	// WaitSubscriber makes send calls of a PUB or XPUB wait while no peer is
@@ -295,13 +352,13 @@ type Options struct {
 	// SendTimeout and RecvTimeout limit how long a call waits to send or to
 	// receive, in addition to the call's context. When the time has passed, the
 	// call returns ErrTimeout. If zero, only the context limits the wait; if
-	// negative, calls return ErrTimeout instead of waiting.
+	// NoWait, calls return ErrTimeout instead of waiting.
 	SendTimeout, RecvTimeout time.Duration
 
 	// BusyPoll is how long a receive call polls the connection for bytes before
 	// it sleeps. It applies on Linux, while the socket has one peer and more
 	// than one processor is available, and the socket polls less often where
-	// polling does not help. If zero, it is DefaultBusyPoll. If negative, calls
+	// polling does not help. If zero, it is DefaultBusyPoll. If BusyPollOff, calls
 	// do not poll, which saves processor time but makes short round trips
 	// longer.
 	BusyPoll time.Duration
@@ -323,9 +380,10 @@ type Options struct {
 	// one has disconnected; see ErrIdentityInUse.
 	Handover bool
 
-	// Notify makes a ROUTER receive an empty message, after the peer's
+	// Notify makes a ROUTER or STREAM receive an empty message, after the peer's
 	// identity, when a peer connects, disconnects, or both (ZMQ_ROUTER_NOTIFY).
-	Notify Notices
+	// The order is that of DisconnectMessage.
+	Notify Notify
 
 	// ProbeRouter makes a ROUTER, DEALER or REQ send an empty message as the
 	// first message on each new connection, so that a ROUTER peer learns its
@@ -365,7 +423,9 @@ type Options struct {
 
 	// DisconnectMessage is a message of one frame, after the peer's identity,
 	// that a ROUTER receives when an accepted connection has ended, after all
-	// messages of that peer. HiccupMessage is a message of one frame that a
+	// messages of that connection. If the client comes back with the same
+	// identity, messages of its new connection may be received before; their
+	// [Peer] differs, see RecvFrom. HiccupMessage is a message of one frame that a
 	// DEALER receives when a connection that it made with Connect is lost. If
 	// empty, no message is received.
 	DisconnectMessage, HiccupMessage []byte
@@ -392,12 +452,14 @@ type Options struct {
 	// Prepare may change the bytes within a span, shorten or drop spans, set
 	// their Tag, or rewrite the batch; see [Batch.Rewrite]. The batch is valid
 	// only during the call. Prepare must not block. It may disconnect the peer.
+	//
+	// It is part of the advanced interface; see the package documentation.
 	Prepare func(*Batch)
 
 	// Monitor, if not nil, is called with each event of the socket and its
 	// connections. Calls come from the goroutines that serve the connections,
 	// several at a time. Monitor must return promptly and must not close the
-	// socket. The events of one connection arrive in order, and MonitorStopped
+	// socket. The events of one connection arrive in order, and EventMonitorStopped
 	// is the last event of all. To receive events from a channel, use
 	// [MonitorChan].
 	Monitor func(Event)
@@ -430,7 +492,10 @@ func (o Options) withDefaults() (Options, error) {
 	bad := func(field, format string, args ...any) {
 		errs = append(errs, &OptionError{field, fmt.Sprintf(format, args...)})
 	}
-	errs = append(errs, o.validateRouting()...)
+	errs = append(errs, checkIdentity("Identity", o.Identity, 0))
+	if o.Notify > notifyBoth && o.Notify != NotifyNone {
+		bad("Notify", "%#x is neither NotifyNone nor a combination of NotifyConnect and NotifyDisconnect", uint8(o.Notify))
+	}
 	o.Identity = slices.Clone(o.Identity)
 	o.Metadata = maps.Clone(o.Metadata)
 	for _, m := range []*[]byte{&o.WelcomeMessage, &o.HelloMessage, &o.DisconnectMessage, &o.HiccupMessage} {
@@ -449,31 +514,59 @@ func (o Options) withDefaults() (Options, error) {
 	if bytes > maxMetadata {
 		bad("Metadata", "has %d bytes; the maximum is %d", bytes, maxMetadata)
 	}
-	if o.FullPolicy > Disconnect {
-		bad("FullPolicy", "%v is not Drop, Block or Disconnect", o.FullPolicy)
+	if o.FullPolicy > PolicyDisconnect {
+		bad("FullPolicy", "%v is not PolicyDrop, PolicyBlock or PolicyDisconnect", o.FullPolicy)
 	}
 	for _, f := range []struct {
 		name  string
-		value int
+		value int64
 	}{
-		{"SendBuffer", o.SendBuffer}, {"RecvBuffer", o.RecvBuffer},
-		{"MaxHandshakes", o.MaxHandshakes}, {"MaxSubscriptions", o.MaxSubscriptions},
+		{"SendBuffer", int64(o.SendBuffer)}, {"RecvBuffer", int64(o.RecvBuffer)}, {"Backlog", int64(o.Backlog)},
+		{"MaxHandshakes", int64(o.MaxHandshakes)}, {"MaxSubscriptions", int64(o.MaxSubscriptions)},
+		{"HandshakeTimeout", int64(o.HandshakeTimeout)}, {"ConnectTimeout", int64(o.ConnectTimeout)},
+		{"ReconnectIntervalMax", int64(o.ReconnectIntervalMax)},
+		{"HeartbeatInterval", int64(o.HeartbeatInterval)}, {"HeartbeatTimeout", int64(o.HeartbeatTimeout)},
 	} {
 		if f.value < 0 {
 			bad(f.name, "must not be negative")
 		}
 	}
-	if o.HandshakeTimeout < 0 {
-		bad("HandshakeTimeout", "must not be negative")
+	for _, f := range []struct {
+		name    string
+		value   int64
+		allowed int64 // the only negative value
+		hint    string
+	}{
+		{"SendHWM", int64(o.SendHWM), Unlimited, "Unlimited means no limit"},
+		{"RecvHWM", int64(o.RecvHWM), Unlimited, "Unlimited means no limit"},
+		{"SendHWMBytes", int64(o.SendHWMBytes), Unlimited, "Unlimited means no limit"},
+		{"RecvHWMBytes", int64(o.RecvHWMBytes), Unlimited, "Unlimited means no limit"},
+		{"SendTotalBytes", int64(o.SendTotalBytes), Unlimited, "Unlimited means no limit"},
+		{"MaxConnections", int64(o.MaxConnections), Unlimited, "Unlimited means no limit"},
+		{"MaxMessageSize", o.MaxMessageSize, Unlimited, "Unlimited means no limit"},
+		{"MaxIncompleteBytes", int64(o.MaxIncompleteBytes), Unlimited, "Unlimited means no limit"},
+		{"Linger", int64(o.Linger), int64(LingerNone), "LingerNone means not to wait, and LingerForever no limit, as -1 in libzmq"},
+		{"SendTimeout", int64(o.SendTimeout), int64(NoWait), "NoWait means not to wait, and 0 no limit, as -1 in libzmq"},
+		{"RecvTimeout", int64(o.RecvTimeout), int64(NoWait), "NoWait means not to wait, and 0 no limit, as -1 in libzmq"},
+		{"ReconnectInterval", int64(o.ReconnectInterval), int64(ReconnectNever), "ReconnectNever means not to reconnect"},
+		{"BusyPoll", int64(o.BusyPoll), int64(BusyPollOff), "BusyPollOff means not to poll"},
+		{"KeepAliveIdle", int64(o.KeepAliveIdle), KeepAliveSystem, "KeepAliveSystem leaves it to the system"},
+		{"KeepAliveInterval", int64(o.KeepAliveInterval), KeepAliveSystem, "KeepAliveSystem leaves it to the system"},
+		{"KeepAliveCount", int64(o.KeepAliveCount), KeepAliveSystem, "KeepAliveSystem leaves it to the system"},
+	} {
+		if f.value < 0 && f.value != f.allowed {
+			bad(f.name, "is negative: %s", f.hint)
+		}
 	}
-	if o.ReconnectIntervalMax < 0 {
-		bad("ReconnectIntervalMax", "must not be negative")
+	if o.HeartbeatTTL < 0 || o.HeartbeatTTL > maxHeartbeatTTL {
+		bad("HeartbeatTTL", "%v is not between 0 and %v", o.HeartbeatTTL, maxHeartbeatTTL)
+	}
+	if o.MinVersion < 0 || o.MinVersion > zmtp.Major {
+		bad("MinVersion", "%d is not 1, 2 or 3", o.MinVersion)
 	}
 
 	o.checkTransport(bad)
 	o.checkSecurity(bad)
-	o.checkHeartbeats(bad)
-	o.checkVersion(bad)
 
 	bound(&o.SendHWM, DefaultHWM)
 	bound(&o.RecvHWM, DefaultHWM)
@@ -486,26 +579,27 @@ func (o Options) withDefaults() (Options, error) {
 	bound(&o.MaxConnections, unbounded)
 	bound(&o.MaxIncompleteBytes, DefaultMaxIncompleteBytes)
 	bound(&o.MaxSubscriptions, DefaultMaxSubscriptions)
-	if o.ReconnectInterval == 0 {
-		o.ReconnectInterval = DefaultReconnectInterval
-	}
+	o.Inproc = cmp.Or(o.Inproc, &process)
+	o.MinVersion = cmp.Or(o.MinVersion, 1)
+	o.HeartbeatTimeout = cmp.Or(o.HeartbeatTimeout, o.HeartbeatInterval)
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, DefaultHandshakeTimeout)
+	o.BusyPoll = cmp.Or(o.BusyPoll, DefaultBusyPoll)
+	o.ReconnectInterval = cmp.Or(o.ReconnectInterval, DefaultReconnectInterval)
 	if o.ReconnectIntervalMax > 0 && o.ReconnectIntervalMax < o.ReconnectInterval {
 		bad("ReconnectIntervalMax", "is less than ReconnectInterval, which is %v", o.ReconnectInterval)
 	}
-	if o.BusyPoll == 0 {
-		o.BusyPoll = DefaultBusyPoll
-	}
-	if o.HandshakeTimeout == 0 {
-		o.HandshakeTimeout = DefaultHandshakeTimeout
-	}
 	return o, errors.Join(errs...)
 }
+
+// maxHeartbeatTTL is the longest TTL that a PING can carry, in whole tenths of
+// a second after rounding down.
+const maxHeartbeatTTL = (1<<16)*pingUnit - time.Millisecond
 
 // maxMetadata limits the size of Options.Metadata, so that peers with the same
 // handshake limits as ours accept our READY.
 const maxMetadata = 8 << 10
 
-// bound replaces zero by the default and a negative value by unbounded.
+// bound replaces zero by the default and Unlimited by unbounded.
 func bound[T int | int64](v *T, standard T) {
 	switch {
 	case *v == 0:
@@ -515,14 +609,15 @@ func bound[T int | int64](v *T, standard T) {
 	}
 }
 
-func (o *Options) metadata() zmtp.Metadata {
-	var m zmtp.Metadata
-	for _, name := range slices.Sorted(maps.Keys(o.Metadata)) {
-		m = append(m, zmtp.Property{Name: name, Value: []byte(o.Metadata[name])})
+func (o *Options) metadata() zmtp.Metadata { return properties(o.Metadata) }
+
+// properties returns properties by their names, in order.
+func properties(values map[string]string) (m zmtp.Metadata) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		m = append(m, zmtp.Property{Name: name, Value: []byte(values[name])})
 	}
 	return m
 }
 
-// unbounded stands for "no limit" in counts and sizes. It is small enough that
-// adding to it does not overflow.
-const unbounded = 1 << 30 << (^uint(0) >> 63 * 30)
+// unbounded stands for "no limit" in counts and sizes.
+const unbounded = queue.Unbounded

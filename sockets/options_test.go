@@ -21,10 +21,10 @@ func TestOptionDefaults(t *testing.T) {
 		o.MaxMessageSize != DefaultMaxMessageSize || o.MaxSubscriptions != DefaultMaxSubscriptions {
 		t.Errorf("%+v", o)
 	}
-	o, err = Options{SendHWM: -1, RecvHWM: -2, SendHWMBytes: -1, RecvHWMBytes: -1, MaxMessageSize: -1, Linger: -1, ReconnectInterval: -1}.withDefaults()
+	o, err = Options{SendHWM: -1, RecvHWM: -1, SendHWMBytes: -1, RecvHWMBytes: -1, MaxMessageSize: -1, Linger: LingerNone, ReconnectInterval: -1}.withDefaults()
 	must(t, err)
 	if o.SendHWM != unbounded || o.RecvHWM != unbounded || o.SendHWMBytes != unbounded ||
-		o.RecvHWMBytes != unbounded || o.MaxMessageSize != maxMessage || o.Linger != -1 || o.ReconnectInterval != -1 {
+		o.RecvHWMBytes != unbounded || o.MaxMessageSize != maxMessage || o.Linger != LingerNone || o.ReconnectInterval != -1 {
 		t.Errorf("%+v", o)
 	}
 	o, err = Options{SendHWM: 1, RecvHWM: 2, SendHWMBytes: 3, RecvHWMBytes: 4, MaxMessageSize: 5, MaxHandshakes: 6, MaxSubscriptions: 7}.withDefaults()
@@ -53,10 +53,11 @@ func TestOptionErrors(t *testing.T) {
 		{Options{Metadata: map[string]string{"X-" + strings.Repeat("a", 253): ""}}, ""},
 		{Options{Metadata: map[string]string{"X-" + strings.Repeat("a", 254): ""}}, "Metadata"},
 		{Options{Metadata: map[string]string{"X-A": strings.Repeat("v", maxMetadata)}}, "Metadata"},
-		{Options{FullPolicy: Disconnect + 1}, "FullPolicy"},
+		{Options{FullPolicy: PolicyDisconnect + 1}, "FullPolicy"},
 		{Options{SendBuffer: -1}, "SendBuffer"},
 		{Options{Notify: NotifyConnect | NotifyDisconnect}, ""},
-		{Options{Notify: 4}, "Notify"},
+		{Options{Notify: NotifyNone}, ""},
+		{Options{Notify: NotifyNone | NotifyConnect}, "Notify"},
 		{Options{RecvBuffer: -1}, "RecvBuffer"},
 		{Options{MaxHandshakes: -1}, "MaxHandshakes"},
 		{Options{MaxSubscriptions: -1}, "MaxSubscriptions"},
@@ -67,7 +68,7 @@ func TestOptionErrors(t *testing.T) {
 		{Options{ReconnectInterval: -1, ReconnectIntervalMax: time.Millisecond}, ""},
 		{Options{Identity: long, FullPolicy: 9, MaxHandshakes: -1}, "FullPolicy Identity MaxHandshakes"},
 	} {
-		s, err := NewPub(c.o)
+		s, err := NewRouter(c.o)
 		fields := map[string]bool{}
 		for _, e := range unjoined(err) {
 			var typed *OptionError
@@ -103,8 +104,8 @@ func TestOptionsAreCopied(t *testing.T) {
 	s := open(t, NewDealer, o)
 	o.Identity[0] = 'X'
 	o.Metadata["X-A"] = "2"
-	if !bytes.Equal(s.opts.Identity, []byte("mine")) || s.opts.Metadata["X-A"] != "1" {
-		t.Errorf("%q %v", s.opts.Identity, s.opts.Metadata)
+	if !bytes.Equal(s.opts().Identity, []byte("mine")) || s.opts().Metadata["X-A"] != "1" {
+		t.Errorf("%q %v", s.opts().Identity, s.opts().Metadata)
 	}
 }
 
@@ -115,9 +116,12 @@ func TestMetadata(t *testing.T) {
 	router := bind(t, NewRouter, Options{Monitor: seen.tell})
 	dealer := open(t, NewDealer, Options{Metadata: map[string]string{"X-One": "1", "X-Two": strings.Repeat("2", 5000)}})
 	must(t, dealer.Connect(router.LastEndpoint()))
-	peer := seen.await(t, HandshakeSucceeded).Peer
-	if peer.Property("X-One") != "1" || peer.Property("x-two") != strings.Repeat("2", 5000) || peer.Property("X-Three") != "" {
-		t.Errorf("%q %q", peer.Property("X-One"), peer.Property("x-two"))
+	peer := seen.await(t, EventHandshakeSucceeded).Peer
+	one, _ := peer.Property("X-One")
+	two, _ := peer.Property("x-two")
+	three, ok := peer.Property("X-Three")
+	if one != "1" || two != strings.Repeat("2", 5000) || three != "" || ok {
+		t.Errorf("%q %q %q %v", one, two, three, ok)
 	}
 	if peer.SocketType() != "DEALER" || peer.RemoteAddr() == "" {
 		t.Errorf("%q %q", peer.SocketType(), peer.RemoteAddr())
@@ -126,7 +130,7 @@ func TestMetadata(t *testing.T) {
 
 func TestPolicyString(t *testing.T) {
 	t.Parallel()
-	for p, want := range map[Policy]string{Drop: "drop", Block: "block", Disconnect: "disconnect", 7: "Policy(7)"} {
+	for p, want := range map[Policy]string{PolicyDrop: "drop", PolicyBlock: "block", PolicyDisconnect: "disconnect", 7: "Policy(7)"} {
 		if p.String() != want {
 			t.Errorf("%q, want %q", p, want)
 		}
@@ -144,7 +148,8 @@ func TestBackOff(t *testing.T) {
 		{100 * ms, 100 * ms, []time.Duration{100 * ms, 100 * ms}},
 		{1, 1<<63 - 1, []time.Duration{1, 2, 4}},
 	} {
-		s := &socket{opts: Options{ReconnectInterval: c.ivl, ReconnectIntervalMax: c.most}}
+		s := &socket{}
+		s.settings.store(&Options{ReconnectInterval: c.ivl, ReconnectIntervalMax: c.most})
 		for attempt, want := range c.want {
 			if got := s.backOff(attempt); got != want {
 				t.Errorf("attempt %d of %v to %v: %v, want %v", attempt, c.ivl, c.most, got, want)
@@ -156,7 +161,8 @@ func TestBackOff(t *testing.T) {
 			}
 		}
 	}
-	s := &socket{opts: Options{ReconnectInterval: 100 * ms}}
+	s := &socket{}
+	s.settings.store(&Options{ReconnectInterval: 100 * ms})
 	for attempt := range 1000 {
 		if got := s.backOff(attempt); got < 100*ms || got >= 200*ms {
 			t.Fatalf("attempt %d: %v", attempt, got)

@@ -13,26 +13,26 @@ import (
 // ReconnectStop is a set of conditions under which a socket gives up an
 // endpoint that it was connecting to; see [Options.ReconnectStop]. The values
 // can be combined with |. After the socket has given up, the monitor receives
-// no further ConnectRetried event, and Connect can be called again.
+// no further EventConnectRetried event, and Connect can be called again.
 type ReconnectStop uint8
 
 const (
-	// StopOnRefused gives up when the connection is refused because nobody
+	// ReconnectStopOnRefused gives up when the connection is refused because no process
 	// listens at the address (ZMQ_RECONNECT_STOP_CONN_REFUSED).
-	StopOnRefused ReconnectStop = 1 << iota
-	// StopOnHandshakeFailed gives up when a connection is made but its
+	ReconnectStopOnRefused ReconnectStop = 1 << iota
+	// ReconnectStopOnHandshakeFailed gives up when a connection is made but its
 	// handshake fails (ZMQ_RECONNECT_STOP_HANDSHAKE_FAILED).
-	StopOnHandshakeFailed
-	// StopAfterDisconnect makes no further attempt after a call of Disconnect.
+	ReconnectStopOnHandshakeFailed
+	// ReconnectStopAfterDisconnect makes no further attempt after a call of Disconnect.
 	// Queued messages are written if a connection exists, and dropped otherwise
 	// (ZMQ_RECONNECT_STOP_AFTER_DISCONNECT).
-	StopAfterDisconnect
-	// StopOnProtocolError gives up when the peer violates the protocol, refuses
+	ReconnectStopAfterDisconnect
+	// ReconnectStopOnProtocolError gives up when the peer violates the protocol, refuses
 	// this socket, or has an incompatible socket type. libzmq always gives up
 	// in these cases.
-	StopOnProtocolError
+	ReconnectStopOnProtocolError
 
-	allReconnectStops = StopOnRefused | StopOnHandshakeFailed | StopAfterDisconnect | StopOnProtocolError
+	allReconnectStops = ReconnectStopOnRefused | ReconnectStopOnHandshakeFailed | ReconnectStopAfterDisconnect | ReconnectStopOnProtocolError
 )
 
 // DefaultReconnectIntervalMax is the longest time that a socket waits by
@@ -57,14 +57,8 @@ const maxInterfaceName = 15
 
 // checkTransport validates the options of the transports.
 func (o *Options) checkTransport(bad func(field, format string, args ...any)) {
-	if o.ConnectTimeout < 0 {
-		bad("ConnectTimeout", "must not be negative")
-	}
 	if o.ReconnectStop&^allReconnectStops != 0 {
 		bad("ReconnectStop", "has unknown bits %#x", uint8(o.ReconnectStop&^allReconnectStops))
-	}
-	if o.Backlog < 0 {
-		bad("Backlog", "must not be negative")
 	}
 	switch {
 	case o.TOS < 0 || o.TOS > 255:
@@ -94,7 +88,7 @@ func (o *Options) checkTransport(bad func(field, format string, args ...any)) {
 	}
 }
 
-// checkProxy reports what is wrong with the address of a SOCKS proxy.
+// checkProxy returns an error if the address of a SOCKS proxy is invalid.
 func checkProxy(address string) error {
 	if address == "" {
 		return nil
@@ -111,24 +105,16 @@ func checkProxy(address string) error {
 
 // linkOptions returns the options for making connections.
 func (s *socket) linkOptions() link.Options {
-	o := &s.opts
+	o := s.opts()
 	l := link.Options{
 		Backlog: o.Backlog, SendBuffer: o.SendBuffer, RecvBuffer: o.RecvBuffer,
 		Device: o.BindToDevice, IPv6: o.IPv6, TOS: o.TOS,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: o.KeepAliveIdle, Interval: o.KeepAliveInterval, Count: o.KeepAliveCount},
-		Proxy:           o.SOCKSProxy, ProxyUser: o.SOCKSUser, ProxyPassword: s.proxyPassword, ProxyTimeout: o.HandshakeTimeout,
+		DialWith:        o.Dial, ListenWith: o.Listen,
+		Proxy: o.SOCKSProxy, ProxyUser: o.SOCKSUser, ProxyPassword: func() string { return o.SOCKSPassword }, ProxyTimeout: o.HandshakeTimeout,
 	}
 	if o.KeepAlive == KeepAliveOff {
 		l.KeepAlive, l.KeepAliveConfig = -1, net.KeepAliveConfig{} // a negative interval turns it off
 	}
 	return l
-}
-
-// connectLimit returns the time by which an attempt to connect that starts now
-// must be complete, or zero if there is no limit.
-func (s *socket) connectLimit() time.Time {
-	if s.opts.ConnectTimeout == 0 {
-		return time.Time{}
-	}
-	return time.Now().Add(s.opts.ConnectTimeout)
 }

@@ -1,10 +1,8 @@
 package sockets
 
 import (
-	"context"
 	"sync"
 
-	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -14,10 +12,16 @@ import (
 // it is the peer of the first established connection. The socket disconnects
 // other peers after their handshake with ErrPaired; they may try again.
 //
+// If the connection to the peer ends, the messages queued for it are lost if it
+// had connected to this socket (Bind). For an endpoint of Connect they are kept,
+// and sent when the socket has connected again, unless Options.Immediate is set.
+// What was already passed to the operating system can be lost in either case.
+// Messages that the peer has sent can still be received.
+//
 // All methods are safe for concurrent use.
 type Pair struct {
-	socket
-	balancer balancer // of the single pipe
+	receiving
+	balanced // over the single pipe
 
 	mu   sync.Mutex
 	pipe *pipe // to the peer; nil if there is none
@@ -27,60 +31,12 @@ type Pair struct {
 // [*OptionError] for each of them.
 func NewPair(o Options) (*Pair, error) {
 	p := &Pair{}
-	if err := p.init(zmtp.PAIR, o, (*pairPattern)(p)); err != nil {
-		return nil, err
-	}
-	p.balancer.init(&p.socket)
-	return p, nil
+	return made(p, p.start(&p.socket, zmtp.TypePair, o, p))
 }
-
-// Send sends a message of one or more frames to the peer. It copies the frames.
-// If the peer's queue is full, or there is no peer, Send waits until the
-// context is done or until Options.SendTimeout has passed (ErrTimeout). If it
-// returns an error, the message was not sent.
-func (p *Pair) Send(ctx context.Context, frames ...[]byte) error {
-	if p.balancer.sendOnly(frames) {
-		return nil
-	}
-	if err := p.check(frames); err != nil {
-		return err
-	}
-	return p.balancer.send(ctx, frames)
-}
-
-// TrySend is like Send but returns ErrWouldBlock instead of waiting.
-func (p *Pair) TrySend(frames ...[]byte) error { return p.Send(queue.NoWait, frames...) }
-
-// SendWire sends messages that are already encoded: wire holds the given number
-// of complete messages in ZMTP 3 framing, one after another (see
-// [zmtp.AppendMessage]). SendWire waits like Send.
-//
-// If owner is nil, SendWire copies wire. Otherwise it may keep a reference to
-// it: it calls owner.Retain, the bytes must not change, and the socket calls
-// owner.Release when it has written or dropped them. A short run is copied in
-// any case.
-func (p *Pair) SendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
-	return p.balancer.sendWire(ctx, wire, messages, owner)
-}
-
-// Recv waits for a message and returns it. The caller owns the message. Recv
-// waits until the context is done or until Options.RecvTimeout has passed
-// (ErrTimeout).
-func (p *Pair) Recv(ctx context.Context) (Message, error) { return p.in.recv(ctx) }
-
-// TryRecv is like Recv but returns ErrWouldBlock instead of waiting.
-func (p *Pair) TryRecv() (Message, error) { return p.in.recv(queue.NoWait) }
-
-// RecvBatch waits like Recv and fills b with messages of one connection,
-// without copying them; see [Batch].
-func (p *Pair) RecvBatch(ctx context.Context, b *Batch) error { return p.in.recvBatch(ctx, b) }
-
-// pairPattern implements pattern for Pair.
-type pairPattern Pair
 
 // take makes q the single pipe if there is none yet, and reports whether q is
 // the single pipe.
-func (p *pairPattern) take(q *pipe) bool {
+func (p *Pair) take(q *pipe) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pipe == nil {
@@ -91,7 +47,7 @@ func (p *pairPattern) take(q *pipe) bool {
 }
 
 // leave allows another peer if q is the single pipe.
-func (p *pairPattern) leave(q *pipe) {
+func (p *Pair) leave(q *pipe) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pipe == q {
@@ -100,21 +56,15 @@ func (p *pairPattern) leave(q *pipe) {
 	}
 }
 
-func (p *pairPattern) added(q *pipe) {
-	if !p.opts.Immediate {
+func (p *Pair) added(q *pipe) {
+	if !q.immediate {
 		p.take(q)
 	}
 }
 
-func (p *pairPattern) removed(q *pipe) { p.leave(q) }
-func (p *pairPattern) roomy(*pipe)     { p.balancer.roomy() }
-func (p *pairPattern) sendable() bool  { return p.balancer.hasRoom() }
+func (p *Pair) removed(q *pipe) { p.leave(q) }
 
-func (p *pairPattern) traits() traits {
-	return traits{keeps: !p.opts.Immediate, maxMessage: maxMessage}
-}
-
-func (p *pairPattern) attach(q *pipe, peer *Peer) error {
+func (p *Pair) attach(q *pipe, peer *Peer) error {
 	if !p.take(q) {
 		peer.Disconnect(ErrPaired)
 		return ErrPaired
@@ -122,12 +72,8 @@ func (p *pairPattern) attach(q *pipe, peer *Peer) error {
 	return nil
 }
 
-func (p *pairPattern) detach(q *pipe, _ *Peer) {
-	if !q.lasting || p.opts.Immediate {
+func (p *Pair) detach(q *pipe, _ *Peer) {
+	if !q.lasting || q.immediate {
 		p.leave(q)
 	}
 }
-
-func (p *pairPattern) messages(*pipe, *Peer, *Batch) (bool, error) { return true, nil }
-
-func (p *pairPattern) command(*pipe, *Peer, string, []byte) error { return nil }

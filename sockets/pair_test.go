@@ -47,10 +47,10 @@ func TestPairRefuses(t *testing.T) {
 	first.sync()
 	second := dialRaw(t, pair.LastEndpoint()).greet("PAIR", nil)
 	second.ended()
-	if e := seen.await(t, PeerIgnored); !errors.Is(e.Err, ErrPaired) {
+	if e := seen.await(t, EventPeerIgnored); !errors.Is(e.Err, ErrPaired) {
 		t.Errorf("%v", e.Err)
 	}
-	if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrPaired) {
+	if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrPaired) {
 		t.Errorf("%v", e.Err)
 	}
 	for range 10 {
@@ -63,7 +63,7 @@ func TestPairRefuses(t *testing.T) {
 	_, err := pair.Recv(ctx)
 	must(t, err)
 	first.conn.Close()
-	seen.await(t, Disconnected)
+	seen.await(t, EventDisconnected)
 	third := dialRaw(t, pair.LastEndpoint()).greet("PAIR", nil)
 	must(t, pair.Send(ctx, []byte("welcome")))
 	if m := third.message(); string(m[0]) != "welcome" {
@@ -77,7 +77,7 @@ func TestPairRefuses(t *testing.T) {
 func TestPairConnects(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	pair := bind(t, NewPair, quick(Options{SendHWM: 3, Linger: -1}))
+	pair := bind(t, NewPair, quick(Options{SendHWM: 3, Linger: LingerNone}))
 	bound := pair.LastEndpoint()
 	nobody := freePort(t)
 	must(t, pair.Connect(nobody))
@@ -109,7 +109,7 @@ func TestPairReconnect(t *testing.T) {
 			ctx := testContext(t)
 			endpoint, accept := listenRaw(t)
 			seen := newEvents()
-			pair := open(t, NewPair, quick(Options{Immediate: immediate, Monitor: seen.tell, Linger: -1}))
+			pair := open(t, NewPair, quick(Options{Immediate: immediate, Monitor: seen.tell, Linger: LingerNone}))
 			must(t, pair.Connect(endpoint))
 			if err := pair.TrySend([]byte("early")); immediate != errors.Is(err, ErrWouldBlock) {
 				t.Errorf("before the connection: %v", err)
@@ -126,7 +126,7 @@ func TestPairReconnect(t *testing.T) {
 			eventually(t, "the plug is taken", func() bool { return pair.Peers()[0].QueuedMessages == 0 })
 			must(t, pair.Send(ctx, []byte("queued")))
 			first.conn.Close()
-			seen.await(t, Disconnected)
+			seen.await(t, EventDisconnected)
 			second := accept().greet("PAIR", nil)
 			must(t, pair.Send(ctx, []byte("again")))
 			m := second.message()

@@ -1,11 +1,12 @@
 package sockets
 
 import (
+	"cmp"
 	"net"
 	"slices"
 	"strings"
-	"sync/atomic"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -21,10 +22,7 @@ type Peer struct {
 	identity []byte // as a ROUTER knows it: the peer's own or generated
 	far      *half  // the other side's end of an inproc connection; otherwise nil
 
-	// Counted once per batch.
-	messagesIn, bytesIn   atomic.Uint64
-	messagesOut, bytesOut atomic.Uint64
-	discarded             atomic.Uint64
+	conduit queue.Conn // stands for the connection in queues, and counts what goes over it
 }
 
 // Identity returns the identity by which a Router addresses the peer: the one
@@ -49,13 +47,14 @@ func (p *Peer) UserID() string { return p.info.UserID }
 // mechanisms and over inproc.
 func (p *Peer) PublicKey() zmtp.PublicKey { return p.info.PublicKey }
 
-// Property returns a property of the peer, or "" if it has no such property.
-// Names are those of message properties in libzmq (zmq_msg_gets) and are not
-// case-sensitive:
+// Property returns a property of the peer, and whether the peer has it: a
+// property may be present and empty. Names are those of message properties in
+// libzmq (zmq_msg_gets) and are not case-sensitive:
 //
-//   - Peer-Address is the network address without the port; it is "" over ipc
-//     and inproc.
-//   - User-Id is assigned by the [Authenticator] or ZAP handler; see [User].
+//   - Peer-Address is the network address without the port; it is absent over
+//     ipc and inproc.
+//   - User-Id is assigned by the [Authenticator] or ZAP handler; see [User]. It
+//     is absent if it is empty.
 //   - Any other name may be assigned by the Authenticator or ZAP handler.
 //   - Socket-Type and Identity, also named Routing-Id, are announced by the
 //     peer.
@@ -66,37 +65,45 @@ func (p *Peer) PublicKey() zmtp.PublicKey { return p.info.PublicKey }
 // peer cannot announce a property that the application expects the
 // authenticator to assign: a peer can only choose names that begin with X-, and
 // even for these the authenticator's value takes precedence.
-func (p *Peer) Property(name string) string {
+func (p *Peer) Property(name string) (value string, ok bool) {
 	name = strings.ToLower(name)
 	switch name {
 	case "peer-address":
-		host, _, _ := net.SplitHostPort(p.remote) // an address without a port is not a network address
-		return host
+		host, _, err := net.SplitHostPort(p.remote) // an address without a port is not a network address
+		return host, err == nil
 	case "user-id":
-		return p.info.UserID
+		return p.info.UserID, p.info.UserID != ""
 	case "routing-id":
 		name = "identity"
 	}
 	if v, ok := p.info.Granted.Get(name); ok {
-		return string(v)
+		return string(v), true
 	}
 	switch {
 	case name == "identity":
-		return string(p.info.Identity)
-	case name == "socket-type" && p.info.SocketType != zmtp.UNKNOWN:
-		return p.info.SocketType.String()
+		return string(p.info.Identity), p.info.Identity != nil
+	case name == "socket-type" && p.info.SocketType != zmtp.TypeUnknown:
+		return p.info.SocketType.String(), true
 	case strings.HasPrefix(name, "x-"):
-		v, _ := p.info.Metadata.Get(name)
-		return string(v)
+		v, ok := p.info.Metadata.Get(name)
+		return string(v), ok
 	}
-	return ""
+	return "", false
 }
 
-// Disconnect closes the connection. The Disconnected event reports reason as
+// Disconnect closes the connection. The EventDisconnected event reports reason as
 // its cause; see Event.Err. Disconnect does not wait until the connection has
 // ended and may be called from [Options.Prepare]. A socket that made the
 // connection with Connect connects again.
 func (p *Peer) Disconnect(reason error) { p.conn.close(reason) }
+
+// peerOf returns the peer that a token stands for, or nil for none.
+func peerOf(c *queue.Conn) *Peer {
+	if c == nil {
+		return nil
+	}
+	return c.Of.(*Peer)
+}
 
 // owns reports whether a peer belongs to this socket, connected or not.
 func (s *socket) owns(peer *Peer) bool {
@@ -111,11 +118,11 @@ type PeerStats struct {
 	Connected bool   // whether the connection is established
 
 	MessagesIn, BytesIn   uint64 // received on this connection
-	MessagesOut, BytesOut uint64 // written on this connection
+	MessagesOut, BytesOut uint64 // written on this connection, without those of the write in progress
 	Drops                 uint64 // messages dropped because the send queue was full or the peer had disconnected
 	Discarded             uint64 // messages received and discarded, for lack of a subscription or as unexpected
 
-	QueuedMessages, QueuedBytes int // waiting to be written
+	QueuedMessages, QueuedBytes int // waiting to be written, without those of the write in progress
 
 	// PendingMessages and PendingBytes have been received from the peer but not
 	// yet by the application. PendingBytes counts the memory that the messages
@@ -131,56 +138,45 @@ func (s *socket) Peers() []PeerStats {
 	for i, p := range pipes {
 		all[i] = p.stats()
 	}
-	s.in.mu.Lock()
-	for i, p := range pipes {
-		all[i].PendingMessages, all[i].PendingBytes = p.in.messages, p.in.cost
-	}
-	s.in.mu.Unlock()
 	slices.SortFunc(all, comparePeers)
 	return all
 }
 
 // Stats returns a snapshot of the connection's counters and queues. When the
-// connection has ended, the sizes of the queues are zero.
+// connection has ended, the sizes of the queues are zero, and what was queued for
+// that connection alone is counted in Drops.
 func (p *Peer) Stats() PeerStats {
 	if p.pipe.peer.Load() != p {
-		s := PeerStats{Endpoint: p.pipe.endpoint}
+		s := PeerStats{Endpoint: p.pipe.endpoint, Drops: p.pipe.out.Status().Drops}
 		p.read(&s)
 		return s
 	}
-	s := p.pipe.stats()
-	in := &p.pipe.socket.in
-	in.mu.Lock()
-	s.PendingMessages, s.PendingBytes = p.pipe.in.messages, p.pipe.in.cost
-	in.mu.Unlock()
-	return s
+	return p.pipe.stats()
 }
 
 // read fills in the fields that belong to the connection itself.
 func (p *Peer) read(s *PeerStats) {
 	s.Remote, s.Identity = p.remote, p.identity
-	s.MessagesIn, s.BytesIn = p.messagesIn.Load(), p.bytesIn.Load()
-	s.MessagesOut, s.BytesOut = p.messagesOut.Load(), p.bytesOut.Load()
-	s.Discarded = p.discarded.Load()
+	c := &p.conduit
+	s.MessagesIn, s.BytesIn = c.MessagesIn.Load(), c.BytesIn.Load()
+	s.MessagesOut, s.BytesOut = c.MessagesOut.Load(), c.BytesOut.Load()
+	s.Discarded = c.Discarded.Load()
 }
 
-// stats fills in everything except the state of the inbox.
+// stats returns a snapshot of the pipe and its connection.
 func (p *pipe) stats() PeerStats {
 	s := PeerStats{Endpoint: p.endpoint, Identity: p.name}
 	if peer := p.peer.Load(); peer != nil {
 		s.Connected = true
 		peer.read(&s)
 	}
-	p.out.mu.Lock()
-	s.Drops = p.out.drops
-	s.QueuedMessages, s.QueuedBytes = p.out.backlog()
-	p.out.mu.Unlock()
+	out := p.out.Status()
+	s.Drops, s.QueuedMessages, s.QueuedBytes = out.Drops, out.Messages, out.Bytes
+	pending, _, _ := p.socket.in.Look(&p.in)
+	s.PendingMessages, s.PendingBytes = pending.Messages, pending.Bytes
 	return s
 }
 
 func comparePeers(a, b PeerStats) int {
-	if c := strings.Compare(a.Endpoint, b.Endpoint); c != 0 {
-		return c
-	}
-	return strings.Compare(a.Remote, b.Remote)
+	return cmp.Or(strings.Compare(a.Endpoint, b.Endpoint), strings.Compare(a.Remote, b.Remote))
 }

@@ -68,7 +68,7 @@ func TestS5_PropertySpoof(t *testing.T) {
 		"Role": "", "role": "", "Group": "visitors", "GROUP": "visitors", "X-Quota": "1", "x-quota": "1", "X-Colour": "blue",
 		"User-Id": "guest", "Peer-Address": "127.0.0.1", "Identity": "known", "Routing-Id": "known", "Socket-Type": "DEALER",
 	} {
-		if got := peer.Property(name); got != want {
+		if got, _ := peer.Property(name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}

@@ -5,21 +5,28 @@ import (
 	"sync/atomic"
 
 	"clustermap/internal/link"
+	"clustermap/internal/queue"
 )
+
+// hwm is a number of messages and their bytes.
+type hwm = queue.HWM
 
 // pipe is the pair of queues between a socket and one peer. The pipe of a
 // connecting socket exists from Connect on and outlives connections. The pipe
 // of an accepting socket lives as long as its connection.
 type pipe struct {
-	socket   *socket
-	endpoint string
-	lasting  bool    // made by Connect
-	dialer   *dialer // dials for it, if made by Connect
-	place    uint64  // orders the pipes by when they were accepted or Connect was called
-	name     []byte  // the identity that ConnectAs has assigned to its peer
+	socket    *socket
+	endpoint  string
+	lasting   bool    // made by Connect
+	immediate bool    // takes messages only while it is connected; see Options.Immediate
+	dialer    *dialer // dials for it, if made by Connect
+	place     uint64  // orders the pipes by when they were accepted or Connect was called
+	name      []byte  // the identity that ConnectAs, or a STREAM, has assigned to its peer
 
-	out outbox
-	in  inqueue
+	leaving atomic.Bool // a STREAM's application has closed the connection
+
+	out queue.Outbox
+	in  queue.Inqueue
 
 	peer atomic.Pointer[Peer] // the established connection, or nil
 
@@ -29,18 +36,22 @@ type pipe struct {
 }
 
 func newPipe(s *socket, endpoint string, lasting bool) *pipe {
-	p := &pipe{socket: s, endpoint: endpoint, lasting: lasting, place: s.places.Add(1)}
-	p.out.init(hwm{s.opts.SendHWM, s.opts.SendHWMBytes})
-	p.in.init()
-	if s.conflates() {
-		p.out.conflate, p.out.limits = true, hwm{unbounded, unbounded}
-	}
+	o := s.opts()
+	p := &pipe{socket: s, endpoint: endpoint, lasting: lasting, immediate: o.Immediate, place: s.places.Add(1)}
+	p.out.Init(o.sendLimits(), s.conflates(), p)
+	p.in.Init(!p.inproc()) // over inproc whoever connects does not wait for the application
 	return p
 }
 
+// conflates reports whether the socket keeps only the last message of each queue.
+func (s *socket) conflates() bool { return s.opts().Conflate }
+
+// pipeOf returns the pipe of an outbox.
+func pipeOf(o *queue.Outbox) *pipe { return o.Of.(*pipe) }
+
 // hasRoom reports whether the pipe would accept a message. If not, it will
 // signal when it does.
-func (p *pipe) hasRoom() bool { return p.out.would() == accepted }
+func (p *pipe) hasRoom() bool { return p.out.Would() == queue.Accepted }
 
 // pattern is what a socket type adds to the engine. The engine calls it from
 // the connections' goroutines. Calls of attach and detach for one pipe
@@ -67,6 +78,8 @@ type pattern interface {
 	// roomy is called when a pipe that has refused a message would accept one
 	// now.
 	roomy(p *pipe)
+	// changed is called when the options have changed, with no lock held.
+	changed(was, now *Options)
 	// traits returns in what the socket type differs from others. All calls
 	// return the same.
 	traits() traits
@@ -74,6 +87,8 @@ type pattern interface {
 
 // traits of a socket type.
 type traits struct {
+	// raw means that connections carry the bytes of messages without ZMTP.
+	raw bool
 	// keeps means that messages queued for a peer that has disconnected are
 	// kept for the next connection of the same Connect.
 	keeps bool
@@ -85,7 +100,7 @@ type traits struct {
 	lockstep bool
 	// notices is the queue of messages to the application about its peers, if
 	// the socket has one for all peers, and nil otherwise.
-	notices *inqueue
+	notices *queue.Inqueue
 	// subscribed means that SUBSCRIBE and CANCEL commands are passed to
 	// messages in the form of messages (see subscriptionMessage).
 	subscribed bool

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -18,6 +19,10 @@ type Socket interface {
 	LastEndpoint() string
 	Peers() []PeerStats
 	Readable() <-chan struct{}
+	Events() PollEvents
+	OnReady(events PollEvents, f func(PollEvents)) (stop func(), err error)
+	WaitPeers(ctx context.Context, n int) error
+	Endpoints() []EndpointStatus
 	Close() error
 	CloseContext(ctx context.Context) error
 
@@ -32,7 +37,10 @@ type PollEvents uint8
 const (
 	// PollIn means that a receive call would not wait.
 	PollIn PollEvents = 1 << iota
-	// PollOut means that a send call would not wait.
+	// PollOut means that a send call would not wait. A ROUTER drops messages
+	// that it cannot send, so it is always ready; with Options.Mandatory it is
+	// ready while at least one peer has room, not necessarily the one to which
+	// the next message goes.
 	PollOut
 	// pollEnd means that the socket is closed.
 	pollEnd
@@ -55,14 +63,9 @@ type Ready struct {
 // TryRecv and TrySend then, which do not wait.
 type Poller struct {
 	mu      sync.Mutex
-	items   []pollItem
+	items   []Ready // with the events given to Add
 	waiters int
 	token   chan struct{} // capacity 1: check the sockets again
-}
-
-type pollItem struct {
-	socket Socket
-	events PollEvents
 }
 
 // init creates the token. mu must be held.
@@ -91,10 +94,10 @@ func (p *Poller) Add(s Socket, events PollEvents) error {
 	defer p.mu.Unlock()
 	p.init()
 	if i := p.index(s); i >= 0 {
-		p.items[i].events = events
+		p.items[i].Events = events
 	} else {
-		p.items = append(p.items, pollItem{s, events})
-		s.engine().in.watched(p.token)
+		p.items = append(p.items, Ready{s, events})
+		s.engine().in.Watch(p.token)
 	}
 	p.look()
 	return nil
@@ -106,7 +109,7 @@ func (p *Poller) Remove(s Socket) {
 	defer p.mu.Unlock()
 	if i := p.index(s); i >= 0 {
 		p.items = slices.Delete(p.items, i, i+1)
-		s.engine().in.watch.remove(p.token)
+		s.engine().in.Unwatch(p.token)
 	}
 }
 
@@ -116,13 +119,13 @@ func (p *Poller) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, item := range p.items {
-		item.socket.engine().in.watch.remove(p.token)
+		item.Socket.engine().in.Unwatch(p.token)
 	}
 	p.items = nil
 }
 
 func (p *Poller) index(s Socket) int {
-	return slices.IndexFunc(p.items, func(item pollItem) bool { return item.socket.engine() == s.engine() })
+	return slices.IndexFunc(p.items, func(item Ready) bool { return item.Socket.engine() == s.engine() })
 }
 
 // Wait waits until at least one socket is ready or the context is done, and
@@ -143,8 +146,8 @@ func (p *Poller) WaitInto(ctx context.Context, ready []Ready) ([]Ready, error) {
 	p.init()
 	for {
 		for _, item := range p.items {
-			if events := item.socket.engine().poll(item.events); events != 0 {
-				ready = append(ready, Ready{item.socket, events})
+			if events := item.Socket.engine().poll(item.Events); events != 0 {
+				ready = append(ready, Ready{item.Socket, events})
 			}
 		}
 		if len(ready) > 0 {
@@ -186,7 +189,7 @@ func (s *socket) poll(events PollEvents) PollEvents {
 	}
 	var ready PollEvents
 	if events&PollIn != 0 {
-		if r, ok := s.pattern.(receivable); ok && r.receivable() || !ok && s.in.waiting() {
+		if r, ok := s.pattern.(receivable); ok && r.receivable() || !ok && s.in.Waiting() {
 			ready |= PollIn
 		}
 	}
@@ -198,28 +201,17 @@ func (s *socket) poll(events PollEvents) PollEvents {
 	return ready
 }
 
-// anyRoom reports whether at least one peer would accept a message.
-func (s *socket) anyRoom() bool {
+// anyQueue reports whether the queue of at least one peer is full, or whether
+// that of at least one peer is not. Full queues signal when they have room.
+func (s *socket) anyQueue(full bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := range s.pipes {
-		if p.out.would() != isFull {
+		if (p.out.Would() == queue.Full) == full {
 			return true
 		}
 	}
 	return false
-}
-
-// allRoom reports whether every peer would accept a message.
-func (s *socket) allRoom() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for p := range s.pipes {
-		if p.out.would() == isFull {
-			return false
-		}
-	}
-	return true
 }
 
 // hasRoom reports whether at least one pipe would accept a message. If not, the
@@ -230,28 +222,25 @@ func (lb *balancer) hasRoom() bool {
 	return slices.ContainsFunc(lb.pipes, (*pipe).hasRoom)
 }
 
-func (d *dealerPattern) sendable() bool { return d.balancer.hasRoom() }
-
 // sendable: a ROUTER drops messages that it cannot send, except with Mandatory,
 // where at least one peer must have room.
-func (r *routerPattern) sendable() bool { return !r.opts.Mandatory || r.anyRoom() }
+func (r *Router) sendable() bool { return !r.mandatory.Load() || r.anyQueue(false) }
 
-// sendable: with Block, a send call waits until every peer has room. Peers that
+// sendable: with PolicyBlock, a send call waits until every peer has room. Peers that
 // are too far behind in a log first get queues of their own, because only a
 // queue signals when it has room.
-func (p *pubPattern) sendable() bool {
-	if p.opts.FullPolicy != Block {
+func (p *publisher) sendable() bool {
+	p.subs.Lock()
+	if p.policy != PolicyBlock {
+		p.subs.Unlock()
 		return true
 	}
-	p.subs.Lock()
 	for _, g := range p.subs.all {
-		(*publisher)(p).prepare(g)
+		p.prepare(g)
 	}
 	p.subs.Unlock()
-	return p.allRoom()
+	return !p.anyQueue(true)
 }
 
-func (x *xpubPattern) sendable() bool { return (*pubPattern)(&x.publisher).sendable() }
-
 // sendable: a SUB has no send methods, and those of an XSUB never wait.
-func (s *subPattern) sendable() bool { return s.kind == zmtp.XSUB }
+func (s *subscribing) sendable() bool { return s.kind == zmtp.TypeXSub }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+
+	"clustermap/zmtp"
 )
 
 // ended is a context with which a call only looks.
@@ -133,7 +135,7 @@ func TestPollerOutByType(t *testing.T) {
 	ctx := testContext(t)
 	sub := open(t, NewSub, Options{})
 	pub := open(t, NewPub, Options{})
-	block := open(t, NewPub, Options{FullPolicy: Block})
+	block := open(t, NewPub, Options{FullPolicy: PolicyBlock})
 	router := open(t, NewRouter, Options{})
 	mandatory := bind(t, NewRouter, Options{Mandatory: true})
 	var p Poller
@@ -242,7 +244,7 @@ func TestPollerChanges(t *testing.T) {
 	p.Remove(d) // never added
 	p.Close()
 	wantNothing(t, &p)
-	if r.in.watch.on.Load() {
+	if r.in.Status().Watched {
 		t.Error("a socket is still watched")
 	}
 }
@@ -311,13 +313,13 @@ func TestPollerInproc(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	o := Options{Inproc: new(Inproc), SendHWM: 1, RecvHWM: 1}
-	push, pull := open(t, NewPush, o), open(t, NewPull, o)
+	push, pull := open(t, NewPush, only(zmtp.TypePush, o)), open(t, NewPull, only(zmtp.TypePull, o))
 	must(t, pull.Bind(ctx, "inproc://a"))
 	pub, sub := open(t, NewPub, Options{Inproc: o.Inproc}), open(t, NewSub, Options{Inproc: o.Inproc})
 	must(t, pub.Bind(ctx, "inproc://b"))
 	must(t, sub.Subscribe("yes"))
 	must(t, sub.Connect("inproc://b"))
-	must(t, pub.WaitSubscribers(ctx, []byte("yes"), 1))
+	must(t, pub.WaitSubscribers(ctx, "yes", 1))
 
 	var p Poller
 	defer p.Close()
@@ -348,7 +350,7 @@ func TestPollerInproc(t *testing.T) {
 	must(t, sub.Unsubscribe("yes"))
 	wantNothing(t, &p) // it is not subscribed to any more
 	must(t, sub.Subscribe("other"))
-	must(t, pub.WaitSubscribers(ctx, []byte("other"), 1))
+	must(t, pub.WaitSubscribers(ctx, "other", 1))
 	must(t, pub.Send(ctx, []byte("other")))
 	ready, err = p.Wait(ctx)
 	wantReady(t, ready, err, Ready{sub, PollIn})
@@ -364,7 +366,7 @@ func TestReadable(t *testing.T) {
 	d2, r2 := feed(t)
 	const each = 500
 	must(t, d1.Send(ctx, []byte("before the first call")))
-	eventually(t, "it is there", r1.in.waiting)
+	eventually(t, "it is there", r1.in.Waiting)
 	if first := r1.Readable(); first != r1.Readable() {
 		t.Fatal("two channels")
 	}
@@ -401,7 +403,7 @@ func TestReadable(t *testing.T) {
 	default:
 	}
 	must(t, d1.Send(ctx, []byte("unread")))
-	eventually(t, "it is there", r1.in.waiting)
+	eventually(t, "it is there", r1.in.Waiting)
 	must(t, r1.Close())
 	<-r1.Readable()
 	for range 2 {
@@ -422,7 +424,7 @@ func TestReadableBatch(t *testing.T) {
 	d, r := feed(t)
 	ready := r.Readable()
 	must(t, d.Send(ctx, []byte("a")))
-	eventually(t, "it is there", r.in.waiting)
+	eventually(t, "it is there", r.in.Waiting)
 	var b Batch
 	defer b.Release()
 	must(t, r.RecvBatch(ctx, &b))
@@ -464,11 +466,11 @@ func TestAllocPoller(t *testing.T) {
 	}
 }
 
-// TestPollerOutOfLog: with the policy Block, a publisher that is ready takes a
+// TestPollerOutOfLog: with PolicyBlock, a publisher that is ready takes a
 // message, also when the peers share what they are sent.
 func TestPollerOutOfLog(t *testing.T) {
 	t.Parallel()
-	pub, peers := fanned(t, 3, Options{SendHWM: 4, FullPolicy: Block, Linger: -1})
+	pub, peers := fanned(t, 3, Options{SendHWM: 4, FullPolicy: PolicyBlock, Linger: LingerNone})
 	// A Poller looks at the pipes of the socket.
 	for _, q := range peers {
 		if !pub.enter(q) {

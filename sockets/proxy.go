@@ -77,15 +77,13 @@ type SteerableProxy struct {
 	observe func(Observed)
 
 	mu      sync.Mutex
-	running bool
-	paused  bool
 	busy    int             // flows that are not stopped by a pause
 	idle    chan struct{}   // closed when busy becomes 0; nil while nobody waits
 	step    context.Context // ends when a pause begins
 	stop    context.CancelFunc
-	resumed chan struct{} // closed by Resume
-	over    bool          // Terminate was called
-	end     context.CancelFunc
+	resumed chan struct{}      // closed by Resume; nil unless the proxy is paused
+	over    bool               // Terminate was called
+	end     context.CancelFunc // ends Run; nil unless it is running
 	stats   *[2]flowStats
 }
 
@@ -95,19 +93,17 @@ type SteerableProxy struct {
 // wraps [ErrCannotForward].
 func NewSteerableProxy(frontend, backend Socket, o ProxyOptions) (*SteerableProxy, error) {
 	p := &SteerableProxy{control: o.Control, observe: o.Observe, stats: new([2]flowStats)}
-	var capture []*forwarder
 	for _, c := range o.Capture {
 		if !sends(c) {
 			return nil, fmt.Errorf("%w: a %v cannot capture, because it does not send", ErrCannotForward, c.engine().kind)
 		}
-		capture = append(capture, newForwarder(c))
 	}
 	if o.Control != nil && !receives(o.Control) {
 		return nil, fmt.Errorf("%w: a %v cannot control, because it does not receive", ErrCannotForward, o.Control.engine().kind)
 	}
 	add := func(from, to Socket, stats *flowStats) {
 		if receives(from) && sends(to) {
-			p.flows = append(p.flows, newFlow(p, from, to, capture, stats))
+			p.flows = append(p.flows, newFlow(p, from, to, o.Capture, stats))
 		}
 	}
 	add(frontend, backend, &p.stats[0])
@@ -131,13 +127,13 @@ func (p *SteerableProxy) Run(ctx context.Context) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p.mu.Lock()
-	if p.running {
+	if p.end != nil {
 		p.mu.Unlock()
 		return ErrRunning
 	}
-	p.running, p.over, p.end, p.busy = true, false, cancel, len(p.flows)
+	p.over, p.end, p.busy = false, cancel, len(p.flows)
 	p.step, p.stop = context.WithCancel(inner)
-	if p.paused {
+	if p.resumed != nil {
 		p.stop()
 	}
 	p.mu.Unlock()
@@ -148,7 +144,9 @@ func (p *SteerableProxy) Run(ctx context.Context) error {
 		wg.Go(func() {
 			defer cancel()
 			failed <- f.run(inner)
-			p.park()
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.parked()
 		})
 	}
 	if p.control != nil {
@@ -163,7 +161,7 @@ func (p *SteerableProxy) Run(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stop()
-	p.running = false
+	p.end = nil
 	switch {
 	case p.over:
 		return nil
@@ -178,9 +176,9 @@ func (p *SteerableProxy) Run(ctx context.Context) error {
 // returns its error, but the proxy pauses nevertheless.
 func (p *SteerableProxy) Pause(ctx context.Context) error {
 	p.mu.Lock()
-	if !p.paused {
-		p.paused, p.resumed = true, make(chan struct{})
-		if p.running {
+	if p.resumed == nil {
+		p.resumed = make(chan struct{})
+		if p.end != nil {
 			p.stop()
 		}
 	}
@@ -205,11 +203,10 @@ func (p *SteerableProxy) Pause(ctx context.Context) error {
 func (p *SteerableProxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.paused {
-		return
+	if p.resumed != nil {
+		close(p.resumed)
+		p.resumed = nil
 	}
-	p.paused = false
-	close(p.resumed)
 }
 
 // Terminate ends Run, if the proxy is running. It does not wait until Run has
@@ -217,7 +214,7 @@ func (p *SteerableProxy) Resume() {
 func (p *SteerableProxy) Terminate() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.running {
+	if p.end != nil {
 		p.over = true
 		p.end()
 	}
@@ -228,7 +225,7 @@ func (p *SteerableProxy) Terminate() {
 func (p *SteerableProxy) proceed(ctx context.Context) (context.Context, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.paused && ctx.Err() == nil {
+	for p.resumed != nil && ctx.Err() == nil {
 		resumed := p.resumed
 		p.parked()
 		p.mu.Unlock()
@@ -255,11 +252,4 @@ func (p *SteerableProxy) parked() {
 		close(p.idle)
 		p.idle = nil
 	}
-}
-
-// park records that a flow has ended.
-func (p *SteerableProxy) park() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.parked()
 }

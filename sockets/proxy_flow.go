@@ -51,13 +51,10 @@ func (t *traffic) load() Traffic {
 
 type flowStats struct{ in, out traffic }
 
-// The methods that a proxy needs of its sockets. It reads batches from sockets
-// that have RecvBatch, and single messages from the others.
+// The methods that a proxy needs of its sockets.
 type (
 	proxySource interface {
 		Recv(ctx context.Context) (Message, error)
-	}
-	proxyBatchSource interface {
 		RecvBatch(ctx context.Context, b *Batch) error
 	}
 	proxySink interface {
@@ -66,8 +63,8 @@ type (
 )
 
 func receives(s Socket) bool {
-	_, single := s.(proxySource)
-	return single
+	_, ok := s.(proxySource)
+	return ok
 }
 
 func sends(s Socket) bool {
@@ -84,10 +81,10 @@ type flow struct {
 	stats    *flowStats
 }
 
-func newFlow(p *SteerableProxy, from, to Socket, capture []*forwarder, stats *flowStats) *flow {
-	f := &flow{proxy: p, from: from, to: to, out: newForwarder(to), stats: stats}
+func newFlow(p *SteerableProxy, from, to Socket, capture []Socket, stats *flowStats) *flow {
+	f := &flow{proxy: p, from: from, to: to, out: &forwarder{to: to}, stats: stats}
 	for _, c := range capture {
-		f.capture = append(f.capture, newForwarder(c.to)) // with its own scratch memory
+		f.capture = append(f.capture, &forwarder{to: c}) // with its own scratch memory
 	}
 	return f
 }
@@ -108,7 +105,6 @@ func (f *flow) run(ctx context.Context) error {
 			return err
 		}
 	}
-	batches, inBatches := f.from.(proxyBatchSource)
 	var p parcel
 	defer p.release()
 	var ready []Ready
@@ -129,10 +125,8 @@ func (f *flow) run(ctx context.Context) error {
 			if err == nil {
 				err = f.to.engine().open()
 			}
-			if err == nil && inBatches {
-				err = p.receiveBatch(step, batches, f.from.engine().in.named)
-			} else if err == nil {
-				err = p.receive(step, f.from.(proxySource))
+			if err == nil {
+				err = p.receive(step, f.from)
 			}
 			if err == nil {
 				p.begin(f)
@@ -156,41 +150,30 @@ func again(err error) bool {
 	return errors.Is(err, ErrTimeout)
 }
 
-// parcel is what a flow is forwarding: a batch, or else a single message.
+// parcel is what a flow is forwarding: a batch.
 type parcel struct {
-	batch  Batch
-	lead   []byte // the identity to put before each message of the batch; nil for none
-	single Message
+	batch Batch
+	lead  []byte // the identity to put before each message of the batch; nil for none
 
 	pending []int // how many messages of it each capture socket, and last the destination, has been sent
 }
 
-func (p *parcel) len() int {
-	if p.single != nil {
-		return 1
-	}
-	return p.batch.Len()
-}
+func (p *parcel) len() int { return p.batch.Len() }
 
 func (p *parcel) release() {
 	p.batch.Release()
-	p.single, p.lead = nil, nil
+	p.lead = nil
 }
 
-func (p *parcel) receiveBatch(ctx context.Context, from proxyBatchSource, named bool) error {
-	if err := from.RecvBatch(ctx, &p.batch); err != nil {
+func (p *parcel) receive(ctx context.Context, from Socket) error {
+	if err := from.(proxySource).RecvBatch(ctx, &p.batch); err != nil {
 		return err
 	}
 	p.lead = nil
-	if named {
+	if from.engine().addressed() {
 		p.lead = p.batch.Peer().Identity()
 	}
 	return nil
-}
-
-func (p *parcel) receive(ctx context.Context, from proxySource) (err error) {
-	p.single, err = from.Recv(ctx)
-	return err
 }
 
 // begin counts a received parcel and passes it to Observe.
@@ -205,13 +188,6 @@ func (p *parcel) begin(f *flow) {
 // count counts messages from..to of the parcel.
 func (p *parcel) count(from, to int) Traffic {
 	t := Traffic{Messages: uint64(to - from)}
-	if p.single != nil {
-		t.Frames = uint64(len(p.single))
-		for _, frame := range p.single {
-			t.Bytes += uint64(len(frame))
-		}
-		return t
-	}
 	for i := from; i < to; i++ {
 		for m := p.batch.Message(i); len(m) > 0; t.Frames++ {
 			var body []byte
@@ -252,18 +228,10 @@ func (p *parcel) forward(ctx context.Context, f *flow) error {
 
 // frames appends the frames of message i to dst, without copying them.
 func (p *parcel) frames(dst [][]byte, i int) [][]byte {
-	if p.single != nil {
-		return append(dst, p.single...)
-	}
 	if p.lead != nil {
 		dst = append(dst, p.lead)
 	}
-	for m := p.batch.Message(i); len(m) > 0; {
-		var body []byte
-		body, m = m.Next()
-		dst = append(dst, body)
-	}
-	return dst
+	return p.batch.Message(i).AppendFrames(dst)
 }
 
 // wire returns the bytes of the batch, and the spans from message i on.

@@ -25,27 +25,15 @@ func (o Observed) AppendFrames(dst [][]byte, i int) [][]byte { return o.parcel.f
 
 // WireSize returns the number of bytes that AppendWire appends for message i.
 func (o Observed) WireSize(i int) int {
-	p := o.parcel
-	if p.single == nil {
-		n := len(p.batch.Message(i))
-		if p.lead != nil {
-			n += zmtp.FrameSize(len(p.lead))
-		}
-		return n
-	}
-	n := 0
-	for _, frame := range p.single {
-		n += zmtp.FrameSize(len(frame))
+	n := len(o.parcel.batch.Message(i))
+	if o.parcel.lead != nil {
+		n += zmtp.FrameSize(len(o.parcel.lead))
 	}
 	return n
 }
 
-// AppendWire appends message i to dst in ZMTP 3 framing, as a [zmtp.Message],
+// AppendWire appends message i to dst in ZMTP 3 framing, as a [zmtp.WireMessage],
 // and returns the extended slice.
 func (o Observed) AppendWire(dst []byte, i int) []byte {
-	p := o.parcel
-	if p.single != nil {
-		return zmtp.AppendMessage(dst, p.single...)
-	}
-	return append(p.leadFrame(dst), p.batch.Message(i)...)
+	return append(o.parcel.leadFrame(dst), o.parcel.batch.Message(i)...)
 }

@@ -3,6 +3,8 @@ package sockets
 import (
 	"context"
 	"errors"
+
+	"clustermap/internal/queue"
 )
 
 // forwarder sends the parcel of a flow to one socket: in encoded form if the
@@ -16,30 +18,26 @@ type forwarder struct {
 	frames [][]byte
 }
 
-func newForwarder(to Socket) *forwarder { return &forwarder{to: to} }
-
 // forward sends messages of p, starting with the given one. Unless it returns
 // an error, it handles at least one. It returns the number of messages that
 // were sent, or dropped as the socket's own Send would have dropped them.
 func (f *forwarder) forward(ctx context.Context, p *parcel, from int) (int, error) {
-	if p.single == nil {
-		switch to := f.to.(type) {
-		case *Dealer:
-			return f.balance(ctx, &to.balancer, p, from)
-		case *Push:
-			return f.balance(ctx, &to.balancer, p, from)
-		case *Pair:
-			return f.balance(ctx, &to.balancer, p, from)
-		case *Router:
-			return f.route(ctx, to, p, from)
-		case *Pub:
-			if p.lead == nil {
-				return f.publish(ctx, &to.publisher, p, from)
-			}
-		case *XPub:
-			if p.lead == nil {
-				return f.publish(ctx, &to.publisher, p, from)
-			}
+	switch to := f.to.(type) {
+	case *Dealer:
+		return f.balance(ctx, &to.balancer, p, from)
+	case *Push:
+		return f.balance(ctx, &to.balancer, p, from)
+	case *Pair:
+		return f.balance(ctx, &to.balancer, p, from)
+	case *Router:
+		return f.route(ctx, to, p, from)
+	case *Pub:
+		if p.lead == nil {
+			return f.publish(ctx, &to.publisher, p, from)
+		}
+	case *XPub:
+		if p.lead == nil {
+			return f.publish(ctx, &to.publisher, p, from)
 		}
 	}
 	return f.send(ctx, p, from)
@@ -74,9 +72,9 @@ func (f *forwarder) balance(ctx context.Context, lb *balancer, p *parcel, from i
 			if len(lb.pipes) > 1 {
 				run = run[:1]
 			}
-			n, v := lb.turn().out.offerSpans(nil, f.lead, wire, run, owner)
+			n, v := lb.turn().out.OfferSpans(nil, f.lead, wire, run, owner)
 			sent += n
-			if refused++; v == accepted {
+			if refused++; v == queue.Accepted {
 				refused = 0
 			}
 		}
@@ -120,13 +118,13 @@ func (f *forwarder) route(ctx context.Context, r *Router, p *parcel, from int) (
 	if to.pipe == nil {
 		return count, r.open()
 	}
-	n, v := to.pipe.out.offerSpans(to.peer, nil, wire, f.spans, owner)
+	n, v := to.pipe.out.OfferSpans(to.conn, nil, wire, f.spans, owner)
 	switch {
 	case n > 0:
 		r.queuedSpans(f.spans[:n])
 		return n, nil
-	case v == isEnded || !r.opts.Mandatory:
-		to.pipe.out.countDrops(count)
+	case v == queue.Ended || !r.mandatory.Load():
+		to.pipe.out.CountDrops(count)
 		return count, r.open()
 	}
 	err := r.await(ctx, to, v, nil)
@@ -139,20 +137,11 @@ func (f *forwarder) route(ctx context.Context, r *Router, p *parcel, from int) (
 // publish sends the messages that are contiguous in memory.
 func (f *forwarder) publish(ctx context.Context, to *publisher, p *parcel, from int) (int, error) {
 	wire, spans := p.wire(from)
-	n := contiguous(spans)
+	n := queue.Contiguous(spans)
 	if err := to.SendSpans(ctx, wire[spans[0].Start:spans[n-1].End], spans[:n], p.lender()); err != nil {
 		return 0, err
 	}
 	return n, nil
-}
-
-// contiguous returns how many of the first spans are contiguous.
-func contiguous(spans []Span) int {
-	n := 1
-	for n < len(spans) && spans[n].Start == spans[n-1].End {
-		n++
-	}
-	return n
 }
 
 // lender returns the owner of the parcel's bytes if the bytes may be lent. It
@@ -160,42 +149,9 @@ func contiguous(spans []Span) int {
 // queue would then occupy many times the memory that it counts; the messages
 // must be copied.
 func (p *parcel) lender() Owner {
-	c := p.batch.chunk
+	c := p.batch.q.Chunk
 	if p.batch.bytes() < len(c.Data())/stayPart {
 		return nil
 	}
 	return c
-}
-
-// offerSpans appends the messages at spans, each preceded by lead, as many as
-// the high-water mark allows. If to is not nil, they are only for that
-// connection. It returns the number of messages, and accepted if there are any.
-// Large runs are lent if there is an owner and no lead.
-func (o *outbox) offerSpans(to *Peer, lead, wire []byte, spans []Span, owner Owner) (int, verdict) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if v := o.admit(to); v != accepted {
-		return 0, v
-	}
-	spans = spans[:min(len(spans), o.limits.messages-o.queue.messages-o.held.messages)]
-	sent := len(spans)
-	for len(spans) > 0 {
-		n := 1
-		if len(lead) == 0 {
-			n = contiguous(spans)
-		}
-		run := wire[spans[0].Start:spans[n-1].End]
-		if len(lead) == 0 && owner != nil && len(run) >= lendFrom && !o.conflate {
-			owner.Retain()
-			o.queue.lend(run, n, owner)
-		} else {
-			st := o.stage(len(lead) + len(run))
-			before := len(st.bytes)
-			st.bytes = append(append(st.bytes, lead...), run...)
-			o.commit(before, n)
-		}
-		spans = spans[n:]
-	}
-	o.rouse()
-	return sent, accepted
 }

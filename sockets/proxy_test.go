@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+
+	"clustermap/zmtp"
 )
 
 // running starts a proxy and returns a function that ends it and checks that it
@@ -124,15 +126,15 @@ func TestProxyForwarder(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	front := bind(t, NewXSub, Options{})
-	back := bind(t, NewXPub, Options{FullPolicy: Block})
+	back := bind(t, NewXPub, Options{FullPolicy: PolicyBlock})
 	running(t, newProxy(t, front, back, ProxyOptions{}))
-	pub := connect(t, NewPub, Options{FullPolicy: Block}, front)
+	pub := connect(t, NewPub, Options{FullPolicy: PolicyBlock}, front)
 	other := connect(t, NewSub, Options{}, back)
 	must(t, other.Subscribe("b"))
 	sub := connect(t, NewSub, Options{}, back)
 	must(t, sub.Subscribe("a"))
-	must(t, pub.WaitSubscribers(ctx, []byte("a"), 1))
-	must(t, pub.WaitSubscribers(ctx, []byte("b"), 1))
+	must(t, pub.WaitSubscribers(ctx, "a", 1))
+	must(t, pub.WaitSubscribers(ctx, "b", 1))
 	const n = 2000
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -206,7 +208,7 @@ func TestProxyShapes(t *testing.T) {
 	in := bind(t, NewPull, Options{})
 	out := bind(t, NewPush, Options{})
 	capture := bind(t, NewPush, Options{})
-	publish := bind(t, NewPub, Options{FullPolicy: Block})
+	publish := bind(t, NewPub, Options{FullPolicy: PolicyBlock})
 	push := connect(t, NewPush, Options{}, in)
 	pull := connect(t, NewPull, Options{}, out)
 	copied := connect(t, NewPull, Options{}, capture)
@@ -307,13 +309,13 @@ func TestProxyPause(t *testing.T) {
 	p.Resume() // without a pause
 	must(t, p.Pause(ctx))
 	running(t, p)
-	eventually(t, "it runs", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.running })
+	eventually(t, "it runs", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.end != nil })
 	if err := p.Run(ctx); !errors.Is(err, ErrRunning) {
 		t.Errorf("a second Run: %v", err)
 	}
 	for i := range 50 {
 		must(t, push.Send(ctx, fmt.Append(nil, i)))
-		eventually(t, "the message waits", in.in.waiting)
+		eventually(t, "the message waits", in.in.Waiting)
 		if got := p.Statistics().FrontendIn.Messages; got != uint64(i) {
 			t.Fatalf("%d messages were forwarded, want %d", got, i)
 		}
@@ -333,7 +335,7 @@ func TestProxyPauseWhileFull(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	in := bind(t, NewPull, Options{})
-	out := bind(t, NewPush, Options{SendHWM: 1, Linger: -1})
+	out := bind(t, NewPush, Options{SendHWM: 1, Linger: LingerNone})
 	address := out.LastEndpoint()
 	must(t, out.Connect("tcp://127.0.0.1:1")) // has room for one, and nobody is there
 	push := connect(t, NewPush, Options{}, in)
@@ -379,7 +381,7 @@ func TestProxyTerminate(t *testing.T) {
 	must(t, p.Pause(ctx))
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	eventually(t, "it runs", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.running && p.busy == 0 })
+	eventually(t, "it runs", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.end != nil && p.busy == 0 })
 	p.Terminate() // during a pause
 	must(t, <-done)
 }
@@ -559,10 +561,10 @@ func TestProxyPairs(t *testing.T) {
 func TestProxyTimeouts(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	o := Options{SendTimeout: -1, RecvTimeout: -1}
-	in := bind(t, NewPull, o)
-	out := bind(t, NewPush, o)
-	control := bind(t, NewRep, o)
+	o := Options{SendTimeout: NoWait, RecvTimeout: NoWait}
+	in := bind(t, NewPull, only(zmtp.TypePull, o))
+	out := bind(t, NewPush, only(zmtp.TypePush, o))
+	control := bind(t, NewRep, only(zmtp.TypeRep, o))
 	running(t, newProxy(t, in, out, ProxyOptions{Control: control}))
 	push := connect(t, NewPush, Options{}, in)
 	must(t, push.Send(ctx, []byte("a")))
@@ -599,7 +601,7 @@ func TestProxyUnroutable(t *testing.T) {
 			source.routes.Lock()
 			defer source.routes.Unlock()
 			for _, to := range source.routes.table {
-				peer = to.peer
+				peer = peerOf(to.conn)
 			}
 			return peer != nil
 		})
@@ -653,7 +655,7 @@ func TestProxyControl(t *testing.T) {
 	must(t, operator.Send(ctx, []byte("PAUSE")))
 	statistics() // so it was obeyed
 	must(t, push.Send(ctx, []byte("f")))
-	eventually(t, "the message waits", in.in.waiting)
+	eventually(t, "the message waits", in.in.Waiting)
 	if got := statistics(); got[0] != 2 {
 		t.Errorf("%d frames were forwarded during a pause", got[0])
 	}

@@ -19,41 +19,76 @@ type Pub struct{ publisher }
 // publisher is the common part of PUB and XPUB.
 type publisher struct {
 	socket
+	defaults
 	subs   subscriptions
-	shared []byte   // scratch of fanOut
-	rest   outqueue // scratch of separate
-	room   int64    // bytes that may be queued before the total is computed again; see unlock
-	copied copies   // scratch of sendWire
+	shared []byte     // scratch of fanOut
+	rest   queue.Wire // scratch of separate
+	room   int64      // bytes that may be queued before the total is computed again; see unlock
+	copied copies     // scratch of sendWire
+
+	// From the options; guarded by the mutex of subs.
+	policy Policy
+	limits hwm   // SendHWM and SendHWMBytes
+	total  int64 // SendTotalBytes
+}
+
+// start initializes the socket, of which p is the pattern.
+func (p *publisher) start(kind zmtp.SocketType, o Options, as pattern) error {
+	err := p.init(kind, o, as)
+	if err == nil {
+		p.set(p.opts())
+	}
+	return err
+}
+
+// set takes over what the publisher needs of the options for each message. The mutex
+// of subs must be held, unless the socket is new.
+func (p *publisher) set(o *Options) {
+	p.policy, p.limits, p.total = o.FullPolicy, o.sendLimits(), int64(o.SendTotalBytes)
+	p.room = 0 // the next message makes unlock add up the queues
+	p.subs.setInvert(o.InvertMatching)
+}
+
+// changed makes the options take effect. Calls that wait for room or for a subscriber
+// look again whether they still have to.
+func (p *publisher) changed(_, now *Options) {
+	pipes := p.list()
+	p.subs.Lock()
+	p.set(now)
+	for _, q := range pipes {
+		q.sub.room = hwm{}
+	}
+	p.subs.announce()
+	p.unlock()
+	for _, q := range pipes {
+		q.out.Kick()
+	}
 }
 
 // NewPub returns a new PUB socket. If options are invalid, the error joins an
 // [*OptionError] for each of them.
 func NewPub(o Options) (*Pub, error) {
 	p := &Pub{}
-	if err := p.init(zmtp.PUB, o, (*pubPattern)(&p.publisher)); err != nil {
-		return nil, err
-	}
-	p.subs.invert = p.opts.InvertMatching
-	return p, nil
+	return made(p, p.start(zmtp.TypePub, o, &p.publisher))
 }
 
 // Send publishes a message of one or more frames; its first frame is matched
 // against the subscriptions. It copies the frames.
 //
 // Send waits only if Options.WaitSubscriber is set and there is no subscriber,
-// or if Options.FullPolicy is Block and a subscriber's queue is full. It then
+// or if Options.FullPolicy is PolicyBlock and a subscriber's queue is full. It then
 // waits until the context is done or until Options.SendTimeout has passed
 // (ErrTimeout). If it returns an error, no peer receives the message.
 func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 	if err := p.check(frames); err != nil {
 		return err
 	}
-	l := queue.Limit{Patience: p.opts.SendTimeout}
+	l := p.settings.sendLimit()
 	p.subs.Lock()
 	for {
 		groups, alone, n := p.subs.audience(frames[0])
 		if n == 0 {
-			if !p.opts.WaitSubscriber {
+			if !p.opts().WaitSubscriber {
 				p.subs.only = nil
 				p.subs.Unlock()
 				return nil
@@ -72,7 +107,7 @@ func (p *publisher) Send(ctx context.Context, frames ...[]byte) error {
 		}
 		if full != nil {
 			p.subs.Unlock()
-			if err := full.out.waitRoom(ctx, nil, p.closing, &l); err != nil {
+			if err := full.out.WaitRoom(ctx, nil, p.closing, &l); err != nil {
 				return err
 			}
 			p.subs.Lock()
@@ -97,8 +132,10 @@ func (p *publisher) TrySend(frames ...[]byte) error { return p.Send(queue.NoWait
 // or dropped them. Other peers get copies of the messages that match their
 // subscriptions, and a short run is copied in any case.
 //
-// SendWire checks the queues once per call, not per message. With the policy
-// Block it waits like Send. Options.WaitSubscriber does not apply.
+// SendWire checks the queues once per call, not per message. With
+// PolicyBlock it waits like Send. Options.WaitSubscriber does not apply.
+//
+// It is part of the advanced interface; see the package documentation.
 func (p *publisher) SendWire(ctx context.Context, wire []byte, messages int, owner Owner) error {
 	return p.sendWire(ctx, wire, messages, nil, owner)
 }
@@ -107,6 +144,8 @@ func (p *publisher) SendWire(ctx context.Context, wire []byte, messages int, own
 // which saves finding where each message ends. The messages in wire must follow
 // one another and have the sizes of the spans, in order. Only End-Start of a
 // span matters.
+//
+// It is part of the advanced interface; see the package documentation.
 func (p *publisher) SendSpans(ctx context.Context, wire []byte, spans []Span, owner Owner) error {
 	return p.sendWire(ctx, wire, len(spans), spans, owner)
 }
@@ -115,7 +154,7 @@ func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spa
 	if err := p.open(); err != nil || len(wire) == 0 {
 		return err
 	}
-	l := queue.Limit{Patience: p.opts.SendTimeout}
+	l := p.settings.sendLimit()
 	p.subs.Lock()
 	for {
 		groups := p.subs.sort(wire, spans)
@@ -128,7 +167,7 @@ func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spa
 		if full := p.crowded(groups, alone); full != nil {
 			p.subs.reset()
 			p.subs.Unlock()
-			if err := full.out.waitRoom(ctx, nil, p.closing, &l); err != nil {
+			if err := full.out.WaitRoom(ctx, nil, p.closing, &l); err != nil {
 				return err
 			}
 			p.subs.Lock()
@@ -138,7 +177,7 @@ func (p *publisher) sendWire(ctx context.Context, wire []byte, messages int, spa
 			p.offerWireAlone(alone, wire, messages, owner)
 			groups = nil
 		}
-		p.copied.begin(p.opts.FullPolicy)
+		p.copied.begin(p.policy)
 		for _, g := range groups {
 			p.offerWire(g, wire, messages, owner)
 		}
@@ -178,12 +217,12 @@ func (p *publisher) waitChange(ctx context.Context, l *queue.Limit) error {
 // WaitSubscribers waits until at least n connected peers have a subscription
 // that matches topic, or until the context is done. Messages published
 // afterwards under that topic are queued for these peers.
-func (p *publisher) WaitSubscribers(ctx context.Context, topic []byte, n int) error {
+func (p *publisher) WaitSubscribers(ctx context.Context, topic string, n int) error {
 	if err := p.open(); err != nil {
 		return err
 	}
 	p.subs.Lock()
-	for sizeOf(p.subs.find(topic)) < n {
+	for sizeOf(p.subs.find([]byte(topic))) < n {
 		if err := p.waitChange(ctx, nil); err != nil {
 			return err
 		}
@@ -200,17 +239,10 @@ func (p *publisher) Subscriptions() int {
 	return p.subs.trie.Len()
 }
 
-// pubPattern implements pattern for Pub.
-type pubPattern publisher
-
-func (p *pubPattern) added(*pipe)   {}
-func (p *pubPattern) removed(*pipe) {}
-func (p *pubPattern) roomy(*pipe)   {}
-
 // attach queues the welcome message before anything else.
-func (p *pubPattern) attach(q *pipe, peer *Peer) error {
-	if len(p.opts.WelcomeMessage) > 0 {
-		q.out.offer(nil, nil, [][]byte{p.opts.WelcomeMessage})
+func (p *publisher) attach(q *pipe, peer *Peer) error {
+	if welcome := peer.conn.opts.WelcomeMessage; len(welcome) > 0 {
+		q.out.Offer(nil, nil, [][]byte{welcome})
 	}
 	p.subs.attach(q, peer)
 	return nil
@@ -218,7 +250,7 @@ func (p *pubPattern) attach(q *pipe, peer *Peer) error {
 
 // traits: messages and commands must be processed in order, because a PING
 // after a subscription asks whether the subscription is in force.
-func (p *pubPattern) traits() traits {
+func (p *publisher) traits() traits {
 	return traits{ordered: true, subscribed: true, maxMessage: maxSubscription}
 }
 
@@ -227,15 +259,13 @@ func (p *pubPattern) traits() traits {
 // collecting large messages.
 const maxSubscription = 1 << 20
 
-func (p *pubPattern) detach(q *pipe, _ *Peer) { p.subs.forget(q) }
-
-func (p *pubPattern) command(*pipe, *Peer, string, []byte) error { return nil }
+func (p *publisher) detach(q *pipe, _ *Peer) { p.subs.forget(q) }
 
 // messages applies subscriptions and unsubscriptions and discards everything
 // else.
-func (p *pubPattern) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
+func (p *publisher) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 	for i := range b.Len() {
-		up := upstream{firstOnly: p.opts.OnlyFirstSubscribe}
+		up := upstream{firstOnly: p.opts().OnlyFirstSubscribe}
 		useless := true
 		for m := b.Message(i); len(m) > 0; {
 			var body []byte
@@ -250,19 +280,19 @@ func (p *pubPattern) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 			}
 		}
 		if useless {
-			peer.discarded.Add(1)
+			peer.conduit.Discarded.Add(1)
 		}
 	}
 	return false, nil
 }
 
-func (p *pubPattern) obey(q *pipe, kind frameKind, topic []byte) error {
+func (p *publisher) obey(q *pipe, kind frameKind, topic []byte) error {
 	p.subs.Lock()
 	defer p.subs.Unlock()
 	if kind == cancelFrame {
 		p.subs.cancel(q, topic)
 		return nil
 	}
-	_, err := p.subs.subscribe(q, topic, p.opts.MaxSubscriptions)
+	_, err := p.subs.subscribe(q, topic, p.opts().MaxSubscriptions)
 	return err
 }

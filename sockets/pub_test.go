@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -198,7 +199,7 @@ func TestPubForgets(t *testing.T) {
 		}
 		r.send(all)
 		r.sync()
-		must(t, pub.WaitSubscribers(ctx, []byte("0"), 2))
+		must(t, pub.WaitSubscribers(ctx, "0", 2))
 		r.conn.Close()
 		eventually(t, "its topics are gone", func() bool { return pub.Subscriptions() == 1 })
 	}
@@ -231,7 +232,7 @@ func stuck(t *testing.T, pub *Pub) *raw {
 	return r
 }
 
-// TestPubHWM: with Drop a peer's queue holds exactly SendHWM messages, what
+// TestPubHWM: with PolicyDrop a peer's queue holds exactly SendHWM messages, what
 // comes beyond is counted, and what was queued arrives.
 func TestPubHWM(t *testing.T) {
 	t.Parallel()
@@ -300,7 +301,7 @@ func TestPubHWMBytes(t *testing.T) {
 func TestPubBlock(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	pub := bind(t, NewPub, Options{SendHWM: 3, FullPolicy: Block})
+	pub := bind(t, NewPub, Options{SendHWM: 3, FullPolicy: PolicyBlock})
 	var subs []*Sub
 	for i := range 3 {
 		subs = append(subs, subscribed(t, Options{RecvHWM: 1 + i}, pub.LastEndpoint(), "a", "b"))
@@ -347,7 +348,7 @@ func TestPubBlock(t *testing.T) {
 func TestPubBlockEnds(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	pub := bind(t, NewPub, Options{SendHWM: 1, FullPolicy: Block, Linger: -1})
+	pub := bind(t, NewPub, Options{SendHWM: 1, FullPolicy: PolicyBlock, Linger: LingerNone})
 	r := stuck(t, pub)
 	other := subscribed(t, Options{}, pub.LastEndpoint(), "")
 	must(t, pub.Send(ctx, []byte("fits")))
@@ -366,10 +367,7 @@ func TestPubBlockEnds(t *testing.T) {
 		go func() { results <- pub.SendWire(ctx, wire(text), 1, nil) }()
 		eventually(t, "they wait", func() bool {
 			for _, p := range pub.list() {
-				p.out.mu.Lock()
-				waiters := p.out.room.Waiters()
-				p.out.mu.Unlock()
-				if waiters == 2 {
+				if p.out.Status().Waiting == 2 {
 					return true
 				}
 			}
@@ -404,7 +402,7 @@ func TestPubDisconnect(t *testing.T) {
 	ctx := testContext(t)
 	seen := newEvents()
 	const limit = 1 << 20
-	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMBytes: limit, FullPolicy: Disconnect, SendBuffer: 64 << 10, Monitor: seen.tell})
+	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMBytes: limit, FullPolicy: PolicyDisconnect, SendBuffer: 64 << 10, Monitor: seen.tell})
 	healthy := subscribed(t, Options{RecvHWM: -1}, pub.LastEndpoint(), "")
 	lazy := open(t, NewSub, quick(Options{RecvHWM: 1, RecvBuffer: 64 << 10}))
 	must(t, lazy.Subscribe("back"))
@@ -412,16 +410,16 @@ func TestPubDisconnect(t *testing.T) {
 	must(t, lazy.Connect(pub.LastEndpoint()))
 	must(t, lazy.WaitSubscribed(ctx))
 	for range 2 {
-		seen.await(t, HandshakeSucceeded)
+		seen.await(t, EventHandshakeSucceeded)
 	}
 
 	gone := make(chan Event, 1)
-	go func() { gone <- seen.await(t, Disconnected) }()
+	go func() { gone <- seen.await(t, EventDisconnected) }()
 	l := newLender()
 	body := string(make([]byte, 10_000))
 	sent, most := 0, 0
 	var e Event
-	for e.Kind != Disconnected {
+	for e.Kind != EventDisconnected {
 		// The healthy one gets each message before the next is sent: it is not
 		// held up for a moment by the other.
 		if sent%2 == 0 {
@@ -459,25 +457,25 @@ func TestPubDisconnect(t *testing.T) {
 		}
 		came <- n
 	}()
-	must(t, pub.WaitSubscribers(ctx, []byte("back"), 2))
+	must(t, pub.WaitSubscribers(ctx, "back", 2))
 	must(t, pub.Send(ctx, []byte("back")))
 	if n := <-came; n >= sent {
 		t.Errorf("%d messages of %d came", n, sent)
 	}
 	received(t, healthy, 1)
 	within(t, "the lender gets everything back", func() {
-		for l.refs.Load() != 0 {
-			<-l.free
+		for l.Refs.Load() != 0 {
+			<-l.Free
 		}
 	})
 }
 
-// TestPubDropMemory: with Drop and a subscriber that reads nothing for ever,
+// TestPubDropMemory: with PolicyDrop and a subscriber that reads nothing for ever,
 // memory stays within the bounds of its queue.
 func TestPubDropMemory(t *testing.T) {
 	ctx := testContext(t)
 	const limit = 1 << 20
-	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMBytes: limit, Linger: -1})
+	pub := bind(t, NewPub, Options{SendHWM: -1, SendHWMBytes: limit, Linger: LingerNone})
 	stuck(t, pub)
 	body := make([]byte, 1000)
 	var before, after runtime.MemStats
@@ -532,10 +530,10 @@ func TestPubWaitSubscribers(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	pub := bind(t, NewPub, Options{})
-	must(t, pub.WaitSubscribers(ctx, []byte("x"), 0))
+	must(t, pub.WaitSubscribers(ctx, "x", 0))
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := pub.WaitSubscribers(ended, []byte("x"), 1); !errors.Is(err, context.Canceled) {
+	if err := pub.WaitSubscribers(ended, "x", 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
 	}
 	var subs []*Sub
@@ -545,13 +543,13 @@ func TestPubWaitSubscribers(t *testing.T) {
 		must(t, sub.Connect(pub.LastEndpoint()))
 		subs = append(subs, sub)
 	}
-	must(t, pub.WaitSubscribers(ctx, []byte("topic/1"), len(subs)))
+	must(t, pub.WaitSubscribers(ctx, "topic/1", len(subs)))
 	must(t, pub.Send(ctx, []byte("topic/1")))
 	for _, sub := range subs {
 		received(t, sub, 1)
 	}
 	result := make(chan error)
-	go func() { result <- pub.WaitSubscribers(ctx, []byte("topic/1"), 6) }()
+	go func() { result <- pub.WaitSubscribers(ctx, "topic/1", 6) }()
 	must(t, pub.Close())
 	if err := <-result; !errors.Is(err, ErrClosed) {
 		t.Errorf("closed while waiting: %v", err)
@@ -597,12 +595,12 @@ func TestSendWire(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	within(t, "the lender gets everything back", func() {
-		for l.refs.Load() != 0 {
-			<-l.free
+		for l.Refs.Load() != 0 {
+			<-l.Free
 		}
 	})
 	// Lent to the two, large runs only.
-	if n := l.retained.Load(); n != 2*rounds {
+	if n := l.Retained.Load(); n != 2*rounds {
 		t.Errorf("lent %d times, want %d", n, 2*rounds)
 	}
 }
@@ -620,19 +618,19 @@ func TestSendWireReturns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pub := bind(t, NewPub, Options{SendHWM: 20, Linger: -1})
+			pub := bind(t, NewPub, Options{SendHWM: 20, Linger: LingerNone})
 			r := stuck(t, pub)
 			l := newLender()
 			for range 30 {
 				must(t, pub.SendWire(ctx, data, 1, l))
 			}
-			if l.refs.Load() != 20 {
-				t.Errorf("%d references", l.refs.Load())
+			if l.Refs.Load() != 20 {
+				t.Errorf("%d references", l.Refs.Load())
 			}
 			end(pub, r)
 			within(t, "the lender gets everything back", func() {
-				for l.refs.Load() != 0 {
-					<-l.free
+				for l.Refs.Load() != 0 {
+					<-l.Free
 				}
 			})
 		})
@@ -700,11 +698,11 @@ func TestMessageEnd(t *testing.T) {
 	} {
 		data := slices.Concat(wire("before"), m, wire("after"))
 		at := len(wire("before"))
-		if end := messageEnd(data, at); end != at+len(m) {
+		if end := queue.MessageEnd(data, at); end != at+len(m) {
 			t.Errorf("%q ends at %d, want %d", m, end, at+len(m))
 		}
 		for cut := range m {
-			if end := messageEnd(m[:cut], 0); end != -1 {
+			if end := queue.MessageEnd(m[:cut], 0); end != -1 {
 				t.Errorf("%q ends at %d", m[:cut], end)
 			}
 		}
@@ -713,7 +711,7 @@ func TestMessageEnd(t *testing.T) {
 		{zmtp.FlagLong, 255, 255, 255, 255, 255, 255, 255, 255},
 		{zmtp.FlagLong, 0x7F, 255, 255, 255, 255, 255, 255, 255, 'x'},
 	} {
-		if end := messageEnd(huge, 0); end != -1 {
+		if end := queue.MessageEnd(huge, 0); end != -1 {
 			t.Errorf("%x ends at %d", huge, end)
 		}
 	}
@@ -734,7 +732,7 @@ func TestPubErrors(t *testing.T) {
 
 func BenchmarkPubSub(b *testing.B) {
 	ctx := testContext(b)
-	pub := bind(b, NewPub, Options{FullPolicy: Block, SendHWM: -1, SendHWMBytes: 4 << 20})
+	pub := bind(b, NewPub, Options{FullPolicy: PolicyBlock, SendHWM: -1, SendHWMBytes: 4 << 20})
 	sub := subscribed(b, Options{RecvHWM: -1, RecvHWMBytes: 4 << 20}, pub.LastEndpoint(), "")
 	f := [][]byte{make([]byte, 14), make([]byte, 8), make([]byte, 16), nil, make([]byte, 32)}
 	b.ReportAllocs()

@@ -97,7 +97,7 @@ func TestLibzmq_spec_pushpull_block_on_send_no_peers(t *testing.T) {
 	if err := push.SendWire(ctx, wire("x"), 1, nil); !errors.Is(err, ErrTimeout) {
 		t.Errorf("SendWire: %v", err)
 	}
-	never := open(t, NewPush, Options{SendTimeout: -1})
+	never := open(t, NewPush, Options{SendTimeout: NoWait})
 	if err := never.Send(ctx, []byte("x")); !errors.Is(err, ErrTimeout) {
 		t.Errorf("Send with a negative limit: %v", err)
 	}
@@ -124,7 +124,7 @@ func TestLibzmq_timeo(t *testing.T) {
 	if err := pull.RecvBatch(ctx, &b); !errors.Is(err, ErrTimeout) {
 		t.Errorf("RecvBatch: %v", err)
 	}
-	never := bind(t, NewPull, Options{RecvTimeout: -1})
+	never := bind(t, NewPull, Options{RecvTimeout: NoWait})
 	if _, err := never.Recv(ctx); !errors.Is(err, ErrTimeout) {
 		t.Errorf("Recv with a negative limit: %v", err)
 	}
@@ -150,13 +150,13 @@ func TestLibzmq_spec_pushpull_destroy_queue_on_disconnect(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	seen := newEvents()
-	push := bind(t, NewPush, Options{Monitor: seen.tell, Linger: -1})
+	push := bind(t, NewPush, Options{Monitor: seen.tell, Linger: LingerNone})
 	r := dialRaw(t, push.LastEndpoint()).greet("PULL", nil)
 	must(t, push.Send(ctx, plug))
 	eventually(t, "the plug is taken", func() bool { return push.Peers()[0].QueuedMessages == 0 })
 	must(t, push.Send(ctx, []byte("lost")))
 	r.conn.Close()
-	seen.await(t, Disconnected)
+	seen.await(t, EventDisconnected)
 	if err := push.TrySend([]byte("nobody")); !errors.Is(err, ErrWouldBlock) {
 		t.Errorf("without a peer: %v", err)
 	}
@@ -172,13 +172,13 @@ func TestLibzmq_spec_pushpull_destroy_queue_on_disconnect(t *testing.T) {
 func TestLibzmq_spec_pushpull_disconnect(t *testing.T) {
 	t.Parallel()
 	for _, endpoint := range []string{"inproc://" + t.Name(), anyPort} {
-		push := open(t, NewPush, Options{SendHWM: 1, Linger: -1})
+		push := open(t, NewPush, Options{SendHWM: 1, Linger: LingerNone})
 		must(t, push.Bind(testContext(t), endpoint))
-		pull := open(t, NewPull, Options{RecvHWM: 1, Linger: -1})
+		pull := open(t, NewPull, Options{RecvHWM: 1, Linger: LingerNone})
 		for range 3 {
 			must(t, pull.Connect(push.LastEndpoint()))
 			says(t, push, "ABC", "DEF")
-			eventually(t, "one has come", pull.in.waiting)
+			eventually(t, "one has come", pull.in.Waiting)
 			must(t, pull.Disconnect(push.LastEndpoint()))
 			if m, err := pull.TryRecv(); !errors.Is(err, ErrWouldBlock) {
 				t.Errorf("after Disconnect %q came, %v", m, err)
@@ -266,7 +266,7 @@ func TestPushSendBatch(t *testing.T) {
 func TestPushSendBatchBounds(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	push := open(t, NewPush, quick(Options{SendHWM: 7, Linger: -1, MaxMessageSize: 100}))
+	push := open(t, NewPush, quick(Options{SendHWM: 7, Linger: LingerNone, MaxMessageSize: 100}))
 	ends := []string{freePort(t), freePort(t)}
 	for _, e := range ends {
 		must(t, push.Connect(e))
@@ -306,7 +306,7 @@ func TestPushSendBatchBounds(t *testing.T) {
 		must(t, err)
 	}
 
-	bounded := open(t, NewPush, quick(Options{SendHWMBytes: 10, Linger: -1}))
+	bounded := open(t, NewPush, quick(Options{SendHWMBytes: 10, Linger: LingerNone}))
 	must(t, bounded.Connect(freePort(t)))
 	if n, err := bounded.SendBatch(ended, bodies); n != 4 || !errors.Is(err, context.Canceled) {
 		t.Errorf("%d, %v: messages of 3 bytes, the fourth of which fills 10", n, err)

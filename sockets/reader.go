@@ -37,6 +37,7 @@ type reader struct {
 	tail        []byte // those bytes, while the connection is idle and has no chunk
 	unpaid      int    // size of the chunk until a queued batch has been charged for it
 	delivered   bool   // the current read has brought a message for the application
+	awaited     bool   // and that was waiting for it
 	batch       Batch  // messages decoded and not passed on yet
 	bytes       int    // their size
 	usual       int    // recent size of a message
@@ -90,10 +91,14 @@ const maxMessage = min(4<<30-1<<20, unbounded/2)
 func (r *reader) run(early []byte) error {
 	s := r.pipe.socket
 	r.traits = s.pattern.traits()
-	most := s.maxMessage()
+	most := s.maxMessage(r.conn.opts)
 	r.decoder.SetLimits(zmtp.Limits{MaxMessage: most})
 	defer r.end()
 	src := link.Source(r)
+	if r.traits.raw {
+		src = &rawSource{reader: r, most: int(min(most, streamRead))}
+		r.decoder.SetLimits(zmtp.Limits{MaxMessage: maxMessage})
+	}
 	if r.codec != nil {
 		coded := &codedSource{reader: r, codec: r.codec, max: int(most)}
 		defer coded.end()
@@ -126,11 +131,8 @@ func (r *reader) end() {
 }
 
 func (r *reader) returnSpans() {
-	in := &r.pipe.socket.in
-	in.mu.Lock()
-	in.recycle(r.batch.spans)
-	in.mu.Unlock()
-	r.batch.spans = nil
+	r.pipe.socket.in.Recycle(r.batch.q.Spans)
+	r.batch.q.Spans = nil
 }
 
 // Space returns the free end of the chunk.
@@ -201,7 +203,7 @@ func (r *reader) Received(n int) error {
 	}
 	r.unwaited += n
 	if !r.waiting.IsZero() {
-		r.quick = time.Since(r.waiting) < r.pipe.socket.in.term
+		r.quick = time.Since(r.waiting) < r.pipe.socket.term
 		r.waiting = time.Time{}
 	}
 	r.ttl = 0
@@ -209,11 +211,11 @@ func (r *reader) Received(n int) error {
 		return err
 	}
 	defer r.conn.listening()
-	if r.batch.spans == nil {
-		r.batch.spans = r.pipe.socket.in.spans()
+	if r.batch.q.Spans == nil {
+		r.batch.q.Spans = r.pipe.socket.in.Spare()
 	}
-	r.batch.spans, r.bytes = r.batch.spans[:0], 0
-	r.delivered = false
+	r.batch.q.Spans, r.bytes = r.batch.q.Spans[:0], 0
+	r.delivered, r.awaited = false, false
 	err := r.decode()
 	if r.holding != nil {
 		r.settle(n)
@@ -248,7 +250,7 @@ func (r *reader) settle(n int) {
 
 // decode collects the spans of complete messages, and handles commands.
 func (r *reader) decode() error {
-	data, spans := r.chunk.Data(), r.batch.spans
+	data, spans := r.chunk.Data(), r.batch.q.Spans
 	start, fill := r.start, r.fill
 	for start < fill {
 		kind, size, err := r.decoder.Next(data[start:fill])
@@ -266,20 +268,20 @@ func (r *reader) decode() error {
 				continue
 			}
 		}
-		r.batch.spans = spans
+		r.batch.q.Spans = spans
 		r.start = start
-		if err != nil || kind == zmtp.NeedMore {
+		if err != nil || kind == zmtp.KindNeedMore {
 			return err
 		}
 		if err := r.command(zmtp.CommandBody(data[start : start+size])); err != nil {
 			return err
 		}
-		spans = r.batch.spans
+		spans = r.batch.q.Spans
 		if start += size; start < fill {
 			r.ttl = 0 // any further bytes show that the peer is alive
 		}
 	}
-	r.batch.spans = spans
+	r.batch.q.Spans = spans
 	r.start = start
 	return nil
 }
@@ -287,24 +289,24 @@ func (r *reader) decode() error {
 // hand passes the collected messages to the socket.
 func (r *reader) hand() error {
 	b := &r.batch
-	if len(b.spans) == 0 {
+	if len(b.q.Spans) == 0 {
 		return nil
 	}
-	r.peer.messagesIn.Add(uint64(len(b.spans)))
-	r.peer.bytesIn.Add(uint64(r.bytes))
-	r.usual = min(r.bytes/len(b.spans), maxUsual)
+	r.peer.conduit.MessagesIn.Add(uint64(len(b.q.Spans)))
+	r.peer.conduit.BytesIn.Add(uint64(r.bytes))
+	r.usual = min(r.bytes/len(b.q.Spans), maxUsual)
 	r.bytes = 0
 	if r.newcomer != nil && r.newcomer.admitted() {
 		r.newcomer = nil
 	}
 	if r.ignore || r.newcomer != nil { // or the connection has ended
-		r.peer.discarded.Add(uint64(len(b.spans)))
-		b.spans = b.spans[:0]
+		r.peer.conduit.Discard(len(b.q.Spans))
+		b.q.Spans = b.q.Spans[:0]
 		return nil
 	}
-	b.chunk = r.chunk
-	b.chunk.Retain()
-	b.peer = r.peer
+	b.q.Chunk = r.chunk
+	b.q.Chunk.Retain()
+	b.q.From = &r.peer.conduit
 	wanted, err := r.pipe.socket.pattern.messages(r.pipe, r.peer, b)
 	if wanted {
 		r.deliver(b)
@@ -318,36 +320,31 @@ func (r *reader) hand() error {
 // stays in it.
 func (r *reader) deliver(b *Batch) {
 	s := r.pipe.socket
-	if s.opts.Prepare != nil {
-		s.opts.Prepare(b)
+	if prepare := r.conn.opts.Prepare; prepare != nil {
+		prepare(b)
 	}
-	if len(b.spans) == 0 {
+	if len(b.q.Spans) == 0 {
 		return
 	}
 	switch bytes := b.bytes(); {
-	case b.chunk != r.chunk: // Prepare has rewritten it
-		b.cost = len(b.chunk.Data())
-	case bytes <= len(b.chunk.Data())/stayPart:
+	case b.q.Chunk != r.chunk: // Prepare has rewritten it
+		b.q.Cost = len(b.q.Chunk.Data())
+	case bytes <= len(b.q.Chunk.Data())/stayPart:
 		b.compact(bytes)
-		b.cost = len(b.chunk.Data())
+		b.q.Cost = len(b.q.Chunk.Data())
 	default:
-		b.cost, r.unpaid = r.unpaid, 0
+		b.q.Cost, r.unpaid = r.unpaid, 0
 	}
-	b.cost += spanCost * len(b.spans)
+	b.q.Cost += spanCost * len(b.q.Spans)
 	r.delivered = true
+	gone := r.conn.gone
 	if r.borrowed {
 		// A receive call is reading, which would also have to make room, and
 		// nothing was queued before it began. So the queue exceeds the
 		// high-water mark by the messages of one read at most.
-		s.in.put(&r.pipe.in, b)
-		return
+		gone = nil
 	}
-	if !s.in.push(&r.pipe.in, b, r.conn.gone) {
-		// The connection has ended, which the reader will notice; or Close or
-		// Disconnect was called, after which queued messages are still written
-		// but messages that arrive are dropped.
-		r.peer.discarded.Add(uint64(len(b.spans)))
-	}
+	r.awaited = s.in.Put(&r.pipe.in, &b.q, gone)
 }
 
 // command answers the commands that every socket answers, and passes on the
@@ -368,7 +365,7 @@ func (r *reader) command(body []byte) error {
 		if err != nil {
 			return err
 		}
-		r.pipe.out.pong(context)
+		r.pipe.out.Pong(context)
 		r.ttl = time.Duration(ttl) * pingUnit
 		return nil
 	case "ERROR":
@@ -397,7 +394,7 @@ func (r *reader) Idle() {
 	if r.lends {
 		r.waiting = time.Now()
 	}
-	if cap(r.batch.spans) > keepSpans {
+	if cap(r.batch.q.Spans) > keepSpans {
 		r.returnSpans()
 	}
 	if r.ttl > 0 {

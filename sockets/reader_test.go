@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/queue"
 	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
@@ -27,10 +28,12 @@ type recorder struct {
 
 func newRecorder(t testing.TB, o Options) *recorder {
 	r := &recorder{as: traits{maxMessage: maxMessage}}
-	must(t, r.init(zmtp.DEALER, o, r))
+	must(t, r.init(zmtp.TypeDealer, o, r))
 	t.Cleanup(func() { r.Close() })
 	return r
 }
+
+func (r *recorder) changed(was, now *Options) {}
 
 func (r *recorder) added(*pipe)               {}
 func (r *recorder) removed(*pipe)             {}
@@ -45,8 +48,8 @@ func (r *recorder) command(_ *pipe, _ *Peer, name string, data []byte) error {
 }
 
 func (r *recorder) messages(_ *pipe, _ *Peer, b *Batch) (bool, error) {
-	kept := b.spans[:0]
-	for i, span := range b.spans {
+	kept := b.q.Spans[:0]
+	for i, span := range b.q.Spans {
 		var frames []string
 		for rest := b.Message(i); len(rest) > 0; {
 			var body []byte
@@ -58,7 +61,7 @@ func (r *recorder) messages(_ *pipe, _ *Peer, b *Batch) (bool, error) {
 		}
 		r.got = append(r.got, show(frames...))
 	}
-	b.spans = kept
+	b.q.Spans = kept
 	return true, nil
 }
 
@@ -76,9 +79,9 @@ func show(frames ...string) string {
 // would have them read to.
 func (r *recorder) reader() *reader {
 	p := newPipe(&r.socket, "", false)
-	c := &conn{gone: make(chan struct{})}
+	c := &conn{opts: r.opts(), gone: make(chan struct{})}
 	rd := &reader{pipe: p, peer: &Peer{pipe: p, conn: c}, conn: c, traits: r.as}
-	rd.decoder.SetLimits(zmtp.Limits{MaxMessage: r.opts.MaxMessageSize})
+	rd.decoder.SetLimits(zmtp.Limits{MaxMessage: r.opts().MaxMessageSize})
 	return rd
 }
 
@@ -152,11 +155,11 @@ func TestReaderSplit(t *testing.T) {
 			t.Fatalf("byte by byte: %q\nwant %q", r.got, want)
 		}
 		pong := zmtp.AppendPong(zmtp.AppendPong(nil, []byte("answered")), nil)
-		if !bytes.Equal(rd.pipe.out.head.bytes, pong) {
-			t.Errorf("PINGs are answered by %q, want %q", rd.pipe.out.head.bytes, pong)
+		if got := drain(rd.pipe); !bytes.Equal(got, pong) {
+			t.Errorf("PINGs are answered by %q, want %q", got, pong)
 		}
-		if rd.peer.messagesIn.Load() != 6 {
-			t.Errorf("%d messages are counted", rd.peer.messagesIn.Load())
+		if rd.peer.conduit.MessagesIn.Load() != 6 {
+			t.Errorf("%d messages are counted", rd.peer.conduit.MessagesIn.Load())
 		}
 		rd.end()
 	}
@@ -221,9 +224,9 @@ func TestReaderDelivers(t *testing.T) {
 		data := wire(fmt.Sprint("n", i), string(bytes.Repeat([]byte{byte(i)}, size)))
 		data = append(data, wire("other", strings.Repeat("o", rng.IntN(1<<rng.IntN(13))))...)
 		must(t, rd.feed(data, 1+rng.IntN(20_000), func() bool { return rng.IntN(3) == 0 }))
-		for r.in.ready.Len() > 0 {
+		for r.in.Waiting() {
 			b := new(Batch)
-			must(t, r.in.recvBatch(ctx, b))
+			must(t, r.recvBatch(ctx, b))
 			held = append(held, b)
 		}
 		for len(held) > rng.IntN(50) {
@@ -304,8 +307,8 @@ func TestReaderIdle(t *testing.T) {
 		if holds > 8*pending {
 			t.Errorf("%d bytes of a message hold %d", pending, holds)
 		}
-		if cap(rd.batch.spans) > keepSpans {
-			t.Errorf("room for %d spans is held", cap(rd.batch.spans))
+		if cap(rd.batch.q.Spans) > keepSpans {
+			t.Errorf("room for %d spans is held", cap(rd.batch.q.Spans))
 		}
 		must(t, rd.feed(data[pending:], 1<<20, func() bool { return false }))
 		if len(r.got) != 1001 {
@@ -367,16 +370,18 @@ func TestReaderCost(t *testing.T) {
 				}
 				chunks := map[*buf.Chunk]bool{}
 				holds := 0
-				for i := range rd.pipe.in.batches.Len() {
-					item := rd.pipe.in.batches.At(i)
-					holds += spanCost * len(item.spans)
-					if !chunks[item.chunk] {
-						chunks[item.chunk] = true
-						holds += len(item.chunk.Data())
+				counted, _, _ := r.in.Look(&rd.pipe.in)
+				for r.in.Waiting() {
+					var b queue.Batch
+					must(t, r.in.TakeBatch(testContext(t), nil, &b))
+					holds += spanCost * len(b.Spans)
+					if !chunks[b.Chunk] {
+						chunks[b.Chunk] = true
+						holds += len(b.Chunk.Data())
 					}
 				}
-				if cost := rd.pipe.in.cost; cost != holds {
-					t.Errorf("%d bytes are held, %d are counted", holds, cost)
+				if counted.Bytes != holds {
+					t.Errorf("%d bytes are held, %d are counted", holds, counted.Bytes)
 				}
 				if most := n*(stayPart*len(c.kept)+512+spanCost) + buf.Large; holds > most {
 					t.Errorf("%d bytes are held by %d of messages", holds, n*len(c.kept))

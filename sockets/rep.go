@@ -12,15 +12,16 @@ import (
 // peers, and then sends the reply to the peer that sent the request. Recv and
 // Send must alternate; otherwise they return ErrState.
 //
-// The frames of a request up to the first empty one are its envelope, which
-// tells by which way it came. The socket keeps them and puts them before the
-// reply. It discards requests without an empty frame.
+// The frames of a request up to the first empty one are its envelope, the
+// addresses of the brokers that it passed. The socket keeps them and puts them
+// before the reply. It discards requests without an empty frame.
 //
 // All methods are safe for concurrent use, but there is only one request at a
 // time. Goroutines that answer independently need one Rep each behind a proxy,
 // or a Router.
 type Rep struct {
-	socket
+	receiving
+	defaults
 
 	mu       sync.Mutex
 	peer     *Peer  // the peer that waits for the reply; nil if no request was received
@@ -35,32 +36,20 @@ const keepEnvelope = 4 << 10
 // [*OptionError] for each of them.
 func NewRep(o Options) (*Rep, error) {
 	r := &Rep{}
-	if err := r.init(zmtp.REP, o, (*repPattern)(r)); err != nil {
-		return nil, err
-	}
-	return r, nil
+	r.choose = r.next
+	return made(r, r.init(zmtp.TypeRep, o, r))
 }
 
 // Recv waits for a request and returns it. The caller owns the message. Recv
 // waits until the context is done or until Options.RecvTimeout has passed
 // (ErrTimeout). If no reply to the previous request was sent, or if another
-// goroutine receives a request meanwhile, Recv returns ErrState.
+// goroutine receives a request in the meantime, Recv returns ErrState.
 func (r *Rep) Recv(ctx context.Context) (Message, error) {
-	m, _, err := r.in.recvNext(ctx, r)
-	return m, err
-}
-
-// TryRecv is like Recv but returns ErrWouldBlock instead of waiting.
-func (r *Rep) TryRecv() (Message, error) { return r.Recv(queue.NoWait) }
-
-// RecvBatch waits like Recv and fills b with the request, a single message,
-// without copying it; see [Batch].
-func (r *Rep) RecvBatch(ctx context.Context, b *Batch) error {
-	return r.in.lendNext(ctx, r, b)
+	return r.recv(ctx)
 }
 
 // next takes a request from the queue.
-func (r *Rep) next() (m single, skip int, err error) {
+func (r *Rep) next() (m queue.Single, skip int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.open(); err != nil {
@@ -69,13 +58,13 @@ func (r *Rep) next() (m single, skip int, err error) {
 	if r.peer != nil {
 		return m, 0, ErrState
 	}
-	if m, err = r.in.takeQueued(); err != nil {
+	if m, err = r.in.TakeQueued(); err != nil {
 		return m, 0, err
 	}
-	wire := m.wire()
+	wire := m.Wire()
 	skip = requestEnvelope(wire)
-	r.peer, r.envelope = m.peer, append(r.envelope[:0], wire[:skip]...)
-	r.in.watch.tell() // the reply can be sent
+	r.peer, r.envelope = peerOf(m.From), append(r.envelope[:0], wire[:skip]...)
+	r.in.Tell() // the reply can be sent
 	return m, skip, nil
 }
 
@@ -94,14 +83,14 @@ func (r *Rep) Send(_ context.Context, frames ...[]byte) error {
 		return ErrState
 	}
 	out := &r.peer.pipe.out
-	if out.offer(r.peer, r.envelope, frames) != accepted {
-		out.countDrops(1)
+	if out.Offer(&r.peer.conduit, r.envelope, frames) != queue.Accepted {
+		out.CountDrops(1)
 	}
 	r.peer = nil
 	if cap(r.envelope) > keepEnvelope {
 		r.envelope = nil
 	}
-	r.in.watch.tell() // the next request can be received
+	r.in.Tell() // the next request can be received
 	return nil
 }
 
@@ -111,7 +100,7 @@ func (r *Rep) TrySend(frames ...[]byte) error { return r.Send(queue.NoWait, fram
 // requestEnvelope returns the size of a request's envelope: the frames up to
 // and including the first empty one, after which there must be at least one
 // more. It returns 0 if m is not a request.
-func requestEnvelope(m zmtp.Message) int {
+func requestEnvelope(m zmtp.WireMessage) int {
 	for rest := m; len(rest) > 0; {
 		var frame []byte
 		if frame, rest = rest.Next(); len(frame) == 0 && len(rest) > 0 {
@@ -121,38 +110,27 @@ func requestEnvelope(m zmtp.Message) int {
 	return 0
 }
 
-// repPattern implements pattern for Rep.
-type repPattern Rep
+func (r *Rep) traits() traits { return traits{lockstep: true, maxMessage: maxMessage} }
 
-func (r *repPattern) added(*pipe)    {}
-func (r *repPattern) removed(*pipe)  {}
-func (r *repPattern) roomy(*pipe)    {}
-func (r *repPattern) traits() traits { return traits{lockstep: true, maxMessage: maxMessage} }
+func (r *Rep) receivable() bool { return !r.sendable() && r.in.Waiting() }
 
-func (r *repPattern) receivable() bool { return !r.sendable() && r.in.waiting() }
-
-func (r *repPattern) sendable() bool {
+func (r *Rep) sendable() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.peer != nil
 }
 
-func (r *repPattern) attach(*pipe, *Peer) error { return nil }
-func (r *repPattern) detach(*pipe, *Peer)       {}
-
 // messages discards everything that is not a request.
-func (r *repPattern) messages(_ *pipe, peer *Peer, b *Batch) (bool, error) {
-	kept := b.spans[:0]
-	for i, span := range b.spans {
+func (r *Rep) messages(_ *pipe, peer *Peer, b *Batch) (bool, error) {
+	kept := b.q.Spans[:0]
+	for i, span := range b.q.Spans {
 		if requestEnvelope(b.Message(i)) > 0 {
 			kept = append(kept, span)
 		}
 	}
-	if n := len(b.spans) - len(kept); n > 0 {
-		peer.discarded.Add(uint64(n))
-		b.spans = kept
+	if n := len(b.q.Spans) - len(kept); n > 0 {
+		peer.conduit.Discard(n)
+		b.q.Spans = kept
 	}
 	return true, nil
 }
-
-func (r *repPattern) command(*pipe, *Peer, string, []byte) error { return nil }

@@ -107,7 +107,7 @@ func TestRepGone(t *testing.T) {
 	_, err := rep.Recv(ctx)
 	must(t, err)
 	gone.conn.Close()
-	seen.await(t, Disconnected)
+	seen.await(t, EventDisconnected)
 	must(t, rep.Send(ctx, []byte("reply to nobody")))
 	req := open(t, NewReq, Options{})
 	must(t, req.Connect(rep.LastEndpoint()))
@@ -124,7 +124,7 @@ func TestRepGone(t *testing.T) {
 func TestRepNeverWaits(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	rep := bind(t, NewRep, Options{SendHWM: 1, Linger: -1})
+	rep := bind(t, NewRep, Options{SendHWM: 1, Linger: LingerNone})
 	r := dialRaw(t, rep.LastEndpoint()).greet("DEALER", nil)
 	const n = 4
 	for range n {

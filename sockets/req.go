@@ -31,14 +31,15 @@ import (
 // time. Goroutines that send requests independently need one Req each, or a
 // Dealer.
 type Req struct {
-	socket
-	balancer balancer
+	receiving
+	balancing
 
-	mu      sync.Mutex
-	waiting bool  // a request was sent and its reply has not been received
-	asked   *pipe // the peer that was asked; nil while waiting if it has gone
-	id      uint32
-	head    []byte // of the request: its id, if any, and the empty frame
+	mu       sync.Mutex
+	waiting  bool  // a request was sent and its reply has not been received
+	asked    *pipe // the peer that was asked; nil while waiting if it has gone
+	id       uint32
+	numbered bool   // the request that is waiting has an id
+	head     []byte // of the request: its id, if any, and the empty frame
 }
 
 // delimiter is the empty frame at the end of an envelope, in wire form.
@@ -48,11 +49,8 @@ const delimiter = "\x01\x00"
 // [*OptionError] for each of them.
 func NewReq(o Options) (*Req, error) {
 	r := &Req{id: rand.Uint32()}
-	if err := r.init(zmtp.REQ, o, (*reqPattern)(r)); err != nil {
-		return nil, err
-	}
-	r.balancer.init(&r.socket)
-	return r, nil
+	r.choose = r.next
+	return made(r, r.start(&r.socket, zmtp.TypeReq, o, r))
 }
 
 // Send sends a request of one or more frames to the next peer in turn whose
@@ -66,7 +64,7 @@ func (r *Req) Send(ctx context.Context, frames ...[]byte) error {
 	if err := r.check(frames); err != nil {
 		return err
 	}
-	l := queue.Limit{Patience: r.opts.SendTimeout}
+	l := r.settings.sendLimit()
 	for {
 		sent, err := r.request(frames)
 		if sent || err != nil {
@@ -89,7 +87,7 @@ const maxStale = 8
 func (r *Req) request(frames [][]byte) (sent bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.waiting && !r.opts.ReqRelaxed {
+	if r.waiting && !r.opts().ReqRelaxed {
 		return false, ErrState
 	}
 	if !r.balancer.hasRoom() {
@@ -97,15 +95,15 @@ func (r *Req) request(frames [][]byte) (sent bool, err error) {
 	}
 	// Whatever has arrived so far is not a reply to this request. This must
 	// happen before the request is sent, because the reply may be quick.
-	r.in.discard()
+	r.in.Discard()
 	for range maxStale {
-		if !r.in.poll() {
+		if !r.in.Poll() {
 			break
 		}
-		r.in.discard()
+		r.in.Discard()
 	}
 	r.head = r.head[:0]
-	if r.opts.ReqCorrelate {
+	if r.numbered = r.opts().ReqCorrelate; r.numbered {
 		r.id++
 		r.head = zmtp.AppendHeader(r.head, zmtp.FlagMore, 4)
 		r.head = binary.NativeEndian.AppendUint32(r.head, r.id)
@@ -120,21 +118,11 @@ func (r *Req) request(frames [][]byte) (sent bool, err error) {
 // waits until the context is done or until Options.RecvTimeout has passed
 // (ErrTimeout). If no request is waiting for a reply, it returns ErrState.
 func (r *Req) Recv(ctx context.Context) (Message, error) {
-	m, _, err := r.in.recvNext(ctx, r)
-	return m, err
-}
-
-// TryRecv is like Recv but returns ErrWouldBlock instead of waiting.
-func (r *Req) TryRecv() (Message, error) { return r.Recv(queue.NoWait) }
-
-// RecvBatch waits like Recv and fills b with the reply, a single message,
-// without copying it; see [Batch].
-func (r *Req) RecvBatch(ctx context.Context, b *Batch) error {
-	return r.in.lendNext(ctx, r, b)
+	return r.recv(ctx)
 }
 
 // next looks for the reply among the queued messages.
-func (r *Req) next() (m single, skip int, err error) {
+func (r *Req) next() (m queue.Single, skip int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
@@ -144,24 +132,25 @@ func (r *Req) next() (m single, skip int, err error) {
 		if !r.waiting {
 			return m, 0, ErrState
 		}
-		if m, err = r.in.takeQueued(); err != nil {
+		if m, err = r.in.TakeQueued(); err != nil {
 			return m, 0, err
 		}
-		if r.asked == nil || m.peer.pipe == r.asked {
-			if id, skip, ok := replyEnvelope(m.wire()); ok && r.expects(id) {
+		if r.asked == nil || peerOf(m.From).pipe == r.asked {
+			if id, skip, ok := replyEnvelope(m.Wire()); ok && r.expects(id) {
 				r.waiting, r.asked = false, nil
-				r.in.watch.tell() // the next request can be sent
+				r.in.Tell() // the next request can be sent
 				return m, skip, nil
 			}
 		}
-		m.discard()
+		m.From.Discard(1)
+		m.Chunk.Release()
 	}
 }
 
 // expects reports whether a reply with the given request ID, or nil for none,
 // belongs to the pending request.
 func (r *Req) expects(id []byte) bool {
-	if !r.opts.ReqCorrelate {
+	if !r.numbered {
 		return id == nil
 	}
 	return id != nil && binary.NativeEndian.Uint32(id) == r.id
@@ -170,7 +159,7 @@ func (r *Req) expects(id []byte) bool {
 // replyEnvelope parses the envelope of a reply: an optional request ID of four
 // bytes and the empty delimiter frame, with at least one more frame after it.
 // skip is the size of the envelope.
-func replyEnvelope(m zmtp.Message) (id []byte, skip int, ok bool) {
+func replyEnvelope(m zmtp.WireMessage) (id []byte, skip int, ok bool) {
 	first, rest := m.Next()
 	if len(first) == 4 && len(rest) > 0 {
 		id = first
@@ -179,49 +168,43 @@ func replyEnvelope(m zmtp.Message) (id []byte, skip int, ok bool) {
 	return id, len(m) - len(rest), len(first) == 0 && len(rest) > 0
 }
 
-// reqPattern implements pattern for Req.
-type reqPattern Req
+func (r *Req) sendable() bool {
+	r.mu.Lock()
+	may := !r.waiting || r.opts().ReqRelaxed
+	r.mu.Unlock()
+	return may && r.balancer.hasRoom()
+}
 
-func (r *reqPattern) added(p *pipe)  { r.balancer.added(p) }
-func (r *reqPattern) roomy(*pipe)    { r.balancer.roomy() }
-func (r *reqPattern) sendable() bool { return r.mayAsk() && r.balancer.hasRoom() }
-
-func (r *reqPattern) receivable() bool {
+func (r *Req) receivable() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.waiting && r.in.waiting()
+	return r.waiting && r.in.Waiting()
 }
 
-func (r *reqPattern) mayAsk() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return !r.waiting || r.opts.ReqRelaxed
+func (r *Req) traits() traits {
+	return traits{keeps: true, lockstep: true, maxMessage: maxMessage}
 }
 
-func (r *reqPattern) traits() traits {
-	return traits{keeps: !r.opts.Immediate, lockstep: true, maxMessage: maxMessage}
-}
-
-func (r *reqPattern) attach(p *pipe, _ *Peer) error {
+func (r *Req) attach(p *pipe, _ *Peer) error {
 	p.probe()
 	r.balancer.attached(p)
 	return nil
 }
 
-func (r *reqPattern) detach(p *pipe, _ *Peer) {
+func (r *Req) detach(p *pipe, _ *Peer) {
 	r.balancer.detached(p)
-	if !p.lasting || r.opts.Immediate {
+	if !p.lasting || p.immediate {
 		r.gone(p)
 	}
 }
 
-func (r *reqPattern) removed(p *pipe) {
+func (r *Req) removed(p *pipe) {
 	r.balancer.remove(p)
 	r.gone(p)
 }
 
 // gone allows any peer to answer the request that was sent to p.
-func (r *reqPattern) gone(p *pipe) {
+func (r *Req) gone(p *pipe) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.asked == p {
@@ -231,7 +214,7 @@ func (r *reqPattern) gone(p *pipe) {
 
 // messages closes the connection to a peer that sends a message that cannot be
 // a reply.
-func (r *reqPattern) messages(p *pipe, _ *Peer, b *Batch) (bool, error) {
+func (r *Req) messages(p *pipe, _ *Peer, b *Batch) (bool, error) {
 	if p.inproc() {
 		return true, nil // there is no connection to close; next skips the message
 	}
@@ -247,5 +230,3 @@ func (r *reqPattern) messages(p *pipe, _ *Peer, b *Batch) (bool, error) {
 var errNoReply = &zmtp.ProtocolError{
 	Op: "reply", Reason: "message to a REQ has no empty frame before its body", Err: zmtp.ErrMalformed,
 }
-
-func (r *reqPattern) command(*pipe, *Peer, string, []byte) error { return nil }

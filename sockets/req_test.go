@@ -233,7 +233,7 @@ func TestLibzmq_req_relaxed(t *testing.T) {
 	if fmt.Sprint(texts(m)) != "[reply to D]" {
 		t.Errorf("%q", m)
 	}
-	if n := seen.count(Disconnected); n != 0 {
+	if n := seen.count(EventDisconnected); n != 0 {
 		t.Errorf("%d connections were lost", n)
 	}
 }
@@ -257,7 +257,7 @@ func TestLibzmq_invalid_rep(t *testing.T) {
 			first.message()
 			first.send(bad)
 			first.ended()
-			if e := seen.await(t, Disconnected); !errors.Is(e.Err, zmtp.ErrMalformed) {
+			if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, zmtp.ErrMalformed) {
 				t.Errorf("%v", e.Err)
 			}
 			second.send(wire("", "reply"))
@@ -295,15 +295,15 @@ func TestReqReconnect(t *testing.T) {
 	ctx := testContext(t)
 	endpoint, accept := listenRaw(t)
 	seen := newEvents()
-	req := open(t, NewReq, quick(Options{ReqRelaxed: true, Monitor: seen.tell, Linger: -1}))
+	req := open(t, NewReq, quick(Options{ReqRelaxed: true, Monitor: seen.tell, Linger: LingerNone}))
 	must(t, req.Connect(endpoint))
 	must(t, req.Send(ctx, []byte("lost")))
 	first := accept().greet("REP", nil)
 	first.message()
 	first.conn.Close()
-	seen.await(t, Disconnected)
+	seen.await(t, EventDisconnected)
 	second := accept().greet("REP", nil)
-	seen.await(t, HandshakeSucceeded)
+	seen.await(t, EventHandshakeSucceeded)
 	if m, err := req.TryRecv(); !errors.Is(err, ErrWouldBlock) {
 		t.Errorf("%q, %v", m, err)
 	}
@@ -323,7 +323,7 @@ func TestReqImmediate(t *testing.T) {
 	ctx := testContext(t)
 	endpoint, accept := listenRaw(t)
 	seen := newEvents()
-	req := open(t, NewReq, quick(Options{Immediate: true, Monitor: seen.tell, Linger: -1}))
+	req := open(t, NewReq, quick(Options{Immediate: true, Monitor: seen.tell, Linger: LingerNone}))
 	must(t, req.Connect(endpoint))
 	if err := req.TrySend([]byte("early")); !errors.Is(err, ErrWouldBlock) {
 		t.Errorf("before the connection: %v", err)
@@ -332,7 +332,7 @@ func TestReqImmediate(t *testing.T) {
 	must(t, req.Send(ctx, []byte("request")))
 	first.message()
 	first.conn.Close()
-	seen.await(t, Disconnected)
+	seen.await(t, EventDisconnected)
 	second := accept().greet("ROUTER", nil)
 	second.send(wire("", "reply of another"))
 	m, err := req.Recv(ctx)

@@ -12,10 +12,10 @@ import "time"
 const retireInterval = 5 * time.Second
 
 // retireLater starts the timer if it does not run. It is called by each writer
-// that starts, with no lock held. A writer that sends heartbeats does not end: its
-// ticker would wake it soon.
+// that starts and may end, with no lock held. A writer that sends heartbeats does not
+// end: its ticker would wake it soon.
 func (s *socket) retireLater() {
-	if s.opts.HeartbeatInterval > 0 || s.retiring.Load() || s.retiring.Swap(true) {
+	if s.retiring.Load() || s.retiring.Swap(true) {
 		return
 	}
 	s.mu.Lock()
@@ -44,7 +44,7 @@ func (s *socket) stopRetiring() {
 // there are others.
 func (s *socket) retire() (left bool) {
 	for _, p := range s.list() {
-		left = p.out.retire() || left
+		left = p.out.Retire() || left
 	}
 	return left
 }

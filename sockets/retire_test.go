@@ -6,17 +6,15 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"clustermap/internal/queue"
 )
 
 // sleeping waits until the writer to a socket's only peer sleeps.
-func sleeping(t *testing.T, s *socket) *outbox {
+func sleeping(t *testing.T, s *socket) *queue.Outbox {
 	t.Helper()
 	o := &s.list()[0].out
-	eventually(t, "the writer sleeps", func() bool {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return o.drain == asleep || o.drain == drowsy
-	})
+	eventually(t, "the writer sleeps", func() bool { return o.Status().Idle })
 	return o
 }
 
@@ -34,22 +32,18 @@ func TestWriterRetires(t *testing.T) {
 			t.Fatalf("message %d is %q", i, m[0])
 		}
 		o := sleeping(t, &push.socket)
-		if !o.retire() {
+		if !o.Retire() {
 			t.Fatal("the first look ends the writer")
 		}
 		if i%2 == 0 {
-			for range 2 {
-				if o.retire() {
-					t.Fatal("the second look does not end it")
-				}
-			}
+			eventually(t, "the second look ends it", func() bool { return !o.Retire() })
 			continue
 		}
 		// It was at work in between.
 		must(t, push.Send(testContext(t), []byte("more")))
 		_, err = pull.Recv(testContext(t))
 		must(t, err)
-		if o = sleeping(t, &push.socket); !o.retire() {
+		if o = sleeping(t, &push.socket); !o.Retire() {
 			t.Fatal("it ends though it has just worked")
 		}
 	}

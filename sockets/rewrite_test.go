@@ -46,11 +46,21 @@ func TestRewrite(t *testing.T) {
 						}
 						n++
 					}
-					if b.cost < b.bytes() || at == anyPort && b.cost < len(b.Wire()) {
-						t.Fatalf("%d bytes are counted for %d in %d", b.cost, b.bytes(), len(b.Wire()))
+					if b.q.Cost < b.bytes() || at == anyPort && b.q.Cost < len(b.Wire()) {
+						t.Fatalf("%d bytes are counted for %d in %d", b.q.Cost, b.bytes(), len(b.Wire()))
 					}
 				}
 			}
 		})
 	}
+}
+
+// bodies are the first frames of a batch.
+func bodies(b *Batch) []string {
+	var s []string
+	for i := range b.Len() {
+		body, _ := b.Message(i).Next()
+		s = append(s, string(body))
+	}
+	return s
 }

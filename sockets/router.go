@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"context"
+	"sync/atomic"
 
 	"clustermap/internal/queue"
 	"clustermap/zmtp"
@@ -15,22 +16,31 @@ import (
 //
 // All methods are safe for concurrent use.
 type Router struct {
-	socket
-	routes routes
-	total  total
+	receiving
+	defaults
+	routes    routes
+	total     total
+	mandatory atomic.Bool // Options.Mandatory
 }
 
 // NewRouter returns a new ROUTER socket. If options are invalid, the error
 // joins an [*OptionError] for each of them.
 func NewRouter(o Options) (*Router, error) {
 	r := &Router{}
-	r.total.init(o.SendTotalBytes)
-	if err := r.init(zmtp.ROUTER, o, (*routerPattern)(r)); err != nil {
-		return nil, err
+	r.routes.init()
+	err := r.init(zmtp.TypeRouter, o, r)
+	if err == nil {
+		r.changed(nil, r.opts())
 	}
-	r.routes.init(r.opts.Handover)
-	r.in.named = true
-	return r, nil
+	return made(r, err)
+}
+
+func (r *Router) changed(_, now *Options) {
+	r.mandatory.Store(now.Mandatory)
+	r.total.set(now.SendTotalBytes)
+	r.routes.Lock()
+	r.routes.handover = now.Handover
+	r.routes.Unlock()
 }
 
 // ConnectAs is like Connect, but the socket uses the given identity for the
@@ -75,16 +85,16 @@ func (r *Router) Send(ctx context.Context, frames ...[]byte) error {
 	}
 	to := r.routes.find(frames[0])
 	if to.pipe == nil {
-		if r.opts.Mandatory {
+		if r.mandatory.Load() {
 			return ErrUnroutable
 		}
 		return r.open()
 	}
-	if r.opts.Mandatory {
+	if r.mandatory.Load() {
 		return r.sendTo(ctx, to, frames[1:])
 	}
-	if to.pipe.out.offer(to.peer, nil, frames[1:]) != accepted {
-		to.pipe.out.countDrops(1)
+	if to.pipe.out.Offer(to.conn, nil, frames[1:]) != queue.Accepted {
+		to.pipe.out.CountDrops(1)
 	} else {
 		r.queuedFrames(frames[1:])
 	}
@@ -107,14 +117,14 @@ func (r *Router) SendTo(ctx context.Context, peer *Peer, frames ...[]byte) error
 	if !r.owns(peer) {
 		return ErrForeignPeer
 	}
-	return r.sendTo(ctx, route{peer.pipe, peer}, frames)
+	return r.sendTo(ctx, route{peer.pipe, &peer.conduit}, frames)
 }
 
 func (r *Router) sendTo(ctx context.Context, to route, frames [][]byte) error {
-	l := queue.Limit{Patience: r.opts.SendTimeout}
+	l := r.settings.sendLimit()
 	for {
-		v := to.pipe.out.offer(to.peer, nil, frames)
-		if v == accepted {
+		v := to.pipe.out.Offer(to.conn, nil, frames)
+		if v == queue.Accepted {
 			r.queuedFrames(frames)
 			return nil
 		}
@@ -132,6 +142,8 @@ func (r *Router) sendTo(ctx context.Context, to route, frames [][]byte) error {
 // it: it calls owner.Retain, the bytes must not change, and the socket calls
 // owner.Release when it has written or dropped them. A short run is copied in
 // any case.
+//
+// It is part of the advanced interface; see the package documentation.
 func (r *Router) SendWire(ctx context.Context, peer *Peer, wire []byte, messages int, owner Owner) error {
 	if err := r.open(); err != nil {
 		return err
@@ -142,67 +154,48 @@ func (r *Router) SendWire(ctx context.Context, peer *Peer, wire []byte, messages
 	if len(wire) == 0 {
 		return nil
 	}
-	l := queue.Limit{Patience: r.opts.SendTimeout}
+	l := r.settings.sendLimit()
 	for {
-		v := peer.pipe.out.offerWire(peer, wire, messages, owner)
-		if v == accepted {
+		v := peer.pipe.out.OfferWire(&peer.conduit, wire, messages, owner)
+		if v == queue.Accepted {
 			r.queued(len(wire))
 			return nil
 		}
-		if err := r.await(ctx, route{peer.pipe, peer}, v, &l); err != nil {
+		if err := r.await(ctx, route{peer.pipe, &peer.conduit}, v, &l); err != nil {
 			return err
 		}
 	}
 }
 
 // await waits for room after an offer that was not accepted.
-func (r *Router) await(ctx context.Context, to route, v verdict, l *queue.Limit) error {
-	if v == isEnded {
+func (r *Router) await(ctx context.Context, to route, v queue.Verdict, l *queue.Limit) error {
+	if v == queue.Ended {
 		if err := r.open(); err != nil {
 			return err
 		}
 		return ErrUnroutable
 	}
-	return to.pipe.out.waitRoom(ctx, to.peer, r.closing, l)
+	return to.pipe.out.WaitRoom(ctx, to.conn, r.closing, l)
 }
-
-// Recv waits for a message and returns it, with the sender's identity as the
-// first frame. The caller owns the message. Recv waits until the context is
-// done or until Options.RecvTimeout has passed (ErrTimeout).
-func (r *Router) Recv(ctx context.Context) (Message, error) { return r.in.recv(ctx) }
-
-// TryRecv is like Recv but returns ErrWouldBlock instead of waiting.
-func (r *Router) TryRecv() (Message, error) { return r.in.recv(queue.NoWait) }
-
-// RecvBatch waits like Recv and fills b with messages of one peer, without
-// copying them; see [Batch]. The messages do not contain the sender's identity,
-// which is b.Peer().Identity().
-func (r *Router) RecvBatch(ctx context.Context, b *Batch) error { return r.in.recvBatch(ctx, b) }
 
 // TryRecvBatch is like RecvBatch but returns ErrWouldBlock, and leaves b empty,
 // instead of waiting.
-func (r *Router) TryRecvBatch(b *Batch) error { return r.in.recvBatch(queue.NoWait, b) }
-
-// routerPattern implements pattern for Router.
-type routerPattern Router
-
-func (r *routerPattern) roomy(*pipe)    {}
-func (r *routerPattern) traits() traits { return traits{maxMessage: maxMessage} }
+func (r *Router) TryRecvBatch(b *Batch) error { return r.recvBatch(queue.NoWait, b) }
 
 // added enters the pipe that ConnectAs has made.
-func (r *routerPattern) added(p *pipe) {
+func (r *Router) added(p *pipe) {
 	if p.name != nil {
 		r.routes.enter(string(p.name), route{pipe: p})
 	}
 }
 
-func (r *routerPattern) removed(p *pipe) {
+func (r *Router) removed(p *pipe) {
 	if p.name != nil {
 		r.routes.remove(string(p.name), route{pipe: p})
 	}
 }
 
-func (r *routerPattern) attach(p *pipe, peer *Peer) error {
+func (r *Router) attach(p *pipe, peer *Peer) error {
 	if p.name != nil {
 		peer.identity = p.name
 	} else if n := r.routes.admit(p, peer); n != nil {
@@ -214,29 +207,25 @@ func (r *routerPattern) attach(p *pipe, peer *Peer) error {
 
 // welcome sends the first messages to an admitted peer and notifies the
 // application.
-func (r *routerPattern) welcome(p *pipe, peer *Peer) {
+func (r *Router) welcome(p *pipe, peer *Peer) {
 	p.probe()
-	if r.opts.Notify&NotifyConnect != 0 {
-		r.in.settle(&p.in, peer.conn.gone) // a notice of a former connection may still be queued
+	if peer.conn.opts.Notify&NotifyConnect != 0 {
+		r.in.Settled(&p.in, peer.conn.gone) // a notice of a former connection may still be queued
 		r.notify(p, peer)
 	}
 }
 
-func (r *routerPattern) detach(p *pipe, peer *Peer) {
-	gone := p.name != nil || r.routes.remove(string(peer.identity), route{p, peer})
-	if gone && r.opts.Notify&NotifyDisconnect != 0 {
+func (r *Router) detach(p *pipe, peer *Peer) {
+	gone := p.name != nil || r.routes.remove(string(peer.identity), route{p, &peer.conduit})
+	if gone && peer.conn.opts.Notify&NotifyDisconnect != 0 {
 		r.notify(p, peer)
 	}
 }
 
 // notify makes the application receive an empty message from a peer.
-func (r *routerPattern) notify(p *pipe, peer *Peer) {
+func (r *Router) notify(p *pipe, peer *Peer) {
 	var n notices
 	n.begin(len(emptyMessage))
 	n.frame(nil)
 	n.put(&r.in, &p.in, peer)
 }
-
-func (r *routerPattern) messages(*pipe, *Peer, *Batch) (bool, error) { return true, nil }
-
-func (r *routerPattern) command(*pipe, *Peer, string, []byte) error { return nil }

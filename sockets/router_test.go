@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"clustermap/internal/queue"
 )
 
 func TestRouterDealer(t *testing.T) {
@@ -102,7 +104,7 @@ func TestRouterDuplicate(t *testing.T) {
 	first := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("same"))
 	first.sync()
 	second := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("same"))
-	e := seen.await(t, PeerIgnored)
+	e := seen.await(t, EventPeerIgnored)
 	if !errors.Is(e.Err, ErrIdentityInUse) || e.Remote != second.conn.LocalAddr().String() {
 		t.Errorf("%+v", e)
 	}
@@ -121,10 +123,10 @@ func TestRouterDuplicate(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	third := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("same"))
-	seen.await(t, PeerIgnored)
+	seen.await(t, EventPeerIgnored)
 	// Its end is not the first one's.
 	third.conn.Close()
-	if e := seen.await(t, Disconnected); e.Remote != third.conn.LocalAddr().String() {
+	if e := seen.await(t, EventDisconnected); e.Remote != third.conn.LocalAddr().String() {
 		t.Errorf("%+v", e)
 	}
 	must(t, router.Send(ctx, []byte("same"), []byte("still")))
@@ -132,7 +134,7 @@ func TestRouterDuplicate(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	first.conn.Close()
-	if e := seen.await(t, PeerAdmitted); e.Remote != second.conn.LocalAddr().String() {
+	if e := seen.await(t, EventPeerAdmitted); e.Remote != second.conn.LocalAddr().String() {
 		t.Errorf("%+v", e)
 	}
 	wantRecv(t, recv, "same", "waits")
@@ -164,11 +166,11 @@ func TestRouterComesBack(t *testing.T) {
 		if string(m[1]) != fmt.Sprint(i) {
 			t.Fatalf("%q instead of %d", m, i)
 		}
-		must(t, router.SendTo(ctx, seen.await(t, HandshakeSucceeded).Peer, []byte("answer")))
+		must(t, router.SendTo(ctx, seen.await(t, EventHandshakeSucceeded).Peer, []byte("answer")))
 		r.message()
 		previous = r
 	}
-	if n := seen.count(PeerIgnored); n != 0 {
+	if n := seen.count(EventPeerIgnored); n != 0 {
 		t.Errorf("ignored %d times", n)
 	}
 }
@@ -193,7 +195,7 @@ func TestRouterUnroutable(t *testing.T) {
 			t.Errorf("no frames: %v", err)
 		}
 		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("me"))
-		peer := seen.await(t, HandshakeSucceeded).Peer
+		peer := seen.await(t, EventHandshakeSucceeded).Peer
 		if string(peer.Identity()) != "me" {
 			t.Errorf("identity %q", peer.Identity())
 		}
@@ -208,7 +210,7 @@ func TestRouterUnroutable(t *testing.T) {
 			}
 		}
 		r.conn.Close()
-		seen.await(t, Disconnected)
+		seen.await(t, EventDisconnected)
 		if err := router.Send(ctx, []byte("me"), []byte("x")); !errors.Is(err, want) {
 			t.Errorf("mandatory %v, after its end: %v", mandatory, err)
 		}
@@ -216,7 +218,7 @@ func TestRouterUnroutable(t *testing.T) {
 			t.Errorf("SendTo after its end: %v", err)
 		}
 		l := newLender()
-		if err := router.SendWire(ctx, peer, wire(strings.Repeat("x", lendFrom)), 1, l); !errors.Is(err, ErrUnroutable) || l.retained.Load() != 0 {
+		if err := router.SendWire(ctx, peer, wire(strings.Repeat("x", queue.LendFrom)), 1, l); !errors.Is(err, ErrUnroutable) || l.Retained.Load() != 0 {
 			t.Errorf("SendWire after its end: %v", err)
 		}
 	}
@@ -228,9 +230,9 @@ func TestRouterFull(t *testing.T) {
 	t.Parallel()
 	for _, mandatory := range []bool{false, true} {
 		seen := newEvents()
-		router := bind(t, NewRouter, Options{Mandatory: mandatory, SendHWM: 5, Linger: -1, Monitor: seen.tell})
+		router := bind(t, NewRouter, Options{Mandatory: mandatory, SendHWM: 5, Linger: LingerNone, Monitor: seen.tell})
 		r := dialRaw(t, router.LastEndpoint()).greet("DEALER", []byte("me"))
-		peer := seen.await(t, HandshakeSucceeded).Peer
+		peer := seen.await(t, EventHandshakeSucceeded).Peer
 		ctx := testContext(t)
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
@@ -246,7 +248,7 @@ func TestRouterFull(t *testing.T) {
 			t.Errorf("SendTo: %v", err)
 		}
 		l := newLender()
-		if err := router.SendWire(ended, peer, wire(string(plug[:lendFrom])), 1, l); !errors.Is(err, context.Canceled) || l.retained.Load() != 0 {
+		if err := router.SendWire(ended, peer, wire(string(plug[:queue.LendFrom])), 1, l); !errors.Is(err, context.Canceled) || l.Retained.Load() != 0 {
 			t.Errorf("SendWire: %v", err)
 		}
 		err := router.Send(ended, []byte("me"), []byte("x"))
@@ -258,11 +260,7 @@ func TestRouterFull(t *testing.T) {
 		}
 		results := make(chan error)
 		waiting := func(n int) {
-			eventually(t, "they wait", func() bool {
-				peer.pipe.out.mu.Lock()
-				defer peer.pipe.out.mu.Unlock()
-				return peer.pipe.out.room.Waiters() == n
-			})
+			eventually(t, "they wait", func() bool { return peer.pipe.out.Status().Waiting == n })
 		}
 		go func() { results <- router.SendTo(ctx, peer, []byte("5")) }()
 		waiting(1)
@@ -301,7 +299,7 @@ func TestRouterToRouter(t *testing.T) {
 	router := open(t, NewRouter, quick(Options{Mandatory: true, SendBuffer: 64 << 10, Monitor: seen.tell}))
 	must(t, router.Connect(endpoint))
 	r := accept().greet("ROUTER", []byte("one"))
-	one := seen.await(t, HandshakeSucceeded).Peer
+	one := seen.await(t, EventHandshakeSucceeded).Peer
 	for range 100 {
 		must(t, router.Send(ctx, []byte("one"), []byte("for one"), make([]byte, 100_000)))
 	}
@@ -309,7 +307,7 @@ func TestRouterToRouter(t *testing.T) {
 	r.sync()
 	r.conn.Close()
 	r = accept().greet("ROUTER", []byte("two"))
-	seen.await(t, HandshakeSucceeded)
+	seen.await(t, EventHandshakeSucceeded)
 	if err := router.SendTo(ctx, one, []byte("late")); !errors.Is(err, ErrUnroutable) {
 		t.Errorf("%v", err)
 	}

@@ -5,32 +5,40 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"clustermap/internal/queue"
 )
 
-// total enforces Options.SendTotalBytes of a ROUTER, as publisher does for PUB and XPUB:
-// to add the queues up takes a look at each, so that is done only when enough bytes
-// have been queued since the last time to reach the bound.
+// total enforces Options.SendTotalBytes of a ROUTER, like publisher.room for PUB and
+// XPUB. Computing the total visits every queue, so the ROUTER does it only when
+// enough bytes were queued since the last time to reach the limit.
 type total struct {
-	limit int64        // 0: there is no bound
-	room  atomic.Int64 // bytes that may be queued before the queues are added up again
-	mu    sync.Mutex   // who adds up
+	limit atomic.Int64 // 0 means no limit
+	room  atomic.Int64 // bytes that may be queued before the total is computed again
+	mu    sync.Mutex   // held while computing the total
 }
 
-func (t *total) init(limit int) {
-	t.limit = int64(max(limit, 0))
-	t.room.Store(t.limit)
+// set sets the limit. The next message that is queued makes the ROUTER compute the total.
+func (t *total) set(limit int) {
+	if limit == unbounded {
+		limit = 0
+	}
+	t.mu.Lock() // not while expel computes the total with the previous limit
+	defer t.mu.Unlock()
+	t.limit.Store(int64(limit))
+	t.room.Store(0)
 }
 
-// queued records that a message or some in wire form were queued.
+// queued records that messages of the given size in wire form were queued.
 func (r *Router) queued(bytes int) {
-	if r.total.limit > 0 && r.total.room.Add(-int64(bytes)) <= 0 {
+	if r.total.limit.Load() > 0 && r.total.room.Add(-int64(bytes)) <= 0 {
 		r.relieve()
 	}
 }
 
-// queuedFrames is queued for a message that is not in wire form.
+// queuedFrames is like queued, for a message that is not in wire form.
 func (r *Router) queuedFrames(frames [][]byte) {
-	if r.total.limit == 0 {
+	if r.total.limit.Load() == 0 {
 		return
 	}
 	n := 0
@@ -40,9 +48,9 @@ func (r *Router) queuedFrames(frames [][]byte) {
 	r.queued(n)
 }
 
-// queuedSpans is queued for the messages of spans.
+// queuedSpans is like queued, for the messages of spans.
 func (r *Router) queuedSpans(spans []Span) {
-	if r.total.limit == 0 {
+	if r.total.limit.Load() == 0 {
 		return
 	}
 	n := 0
@@ -52,49 +60,51 @@ func (r *Router) queuedSpans(spans []Span) {
 	r.queued(n)
 }
 
-// backlog is what is queued for a peer.
+// backlog is the size of a peer's send queue.
 type backlog struct {
 	pipe  *pipe
 	bytes int
 }
 
-// relieve adds the queues up. While they are beyond the bound, the peer with the longest
-// queue loses it, and its connection.
+// relieve computes the total. While it exceeds the limit, relieve disconnects the peer
+// with the longest queue and drops the queue.
 func (r *Router) relieve() {
 	lost := r.expel()
-	for i := range lost { // with no lock held: the Release method of an Owner is the application's code
-		lost[i].clear()
-		lost[i].rest()
+	for i := range lost { // without a lock, because the Release method of an Owner is application code
+		lost[i].Drop()
 	}
 }
 
-// expel is relieve, and returns the queues that were taken from peers.
-func (r *Router) expel() (lost []outqueue) {
+// expel does the work of relieve, but returns the removed queues instead of dropping
+// them.
+func (r *Router) expel() (lost []queue.Wire) {
 	t := &r.total
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.room.Load() > 0 {
-		return nil // somebody else has just done it
+		return nil // another goroutine has just done it
 	}
+	limit := t.limit.Load()
 	var all []backlog
 	sum := int64(0)
 	for _, p := range r.list() {
-		if n := p.out.pending(true); n > 0 {
+		if s := p.out.Status(); s.Bytes+s.Taken > 0 {
+			n := s.Bytes + s.Taken
 			all = append(all, backlog{p, n})
 			sum += int64(n)
 		}
 	}
-	if sum > t.limit {
+	if limit > 0 && sum > limit {
 		slices.SortFunc(all, func(a, b backlog) int { return cmp.Compare(b.bytes, a.bytes) })
 	}
-	for i := 0; i < len(all) && sum > t.limit; i++ {
+	for i := 0; i < len(all) && limit > 0 && sum > limit; i++ {
 		p := all[i].pipe
 		sum -= int64(all[i].bytes)
-		lost = append(lost, p.out.empty())
+		lost = append(lost, p.out.Empty())
 		if peer := p.peer.Load(); peer != nil {
 			peer.Disconnect(ErrSlowPeer)
 		}
 	}
-	t.room.Store(max(t.limit-sum, t.limit/totalStep, 1))
+	t.room.Store(max(limit-sum, limit/totalStep, 1))
 	return lost
 }

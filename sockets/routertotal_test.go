@@ -19,7 +19,7 @@ func TestRouterQueuesAreBoundedTogether(t *testing.T) {
 	router := bind(t, NewRouter, Options{
 		SendHWM: -1, SendTotalBytes: limit, SendBuffer: 64 << 10,
 		Monitor: func(e Event) {
-			if e.Kind == Disconnected && errors.Is(e.Err, ErrSlowPeer) {
+			if e.Kind == EventDisconnected && errors.Is(e.Err, ErrSlowPeer) {
 				gone.Add(1)
 			}
 		},

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"clustermap/internal/queue"
 )
 
 // routes is the routing table of a ROUTER.
@@ -18,17 +20,16 @@ type routes struct {
 }
 
 // route is the destination of messages for an identity: one connection or, with
-// a nil peer, any connection that the pipe has or will have (Router.ConnectAs).
+// a nil conn, any connection that the pipe has or will have (Router.ConnectAs).
 // A route without a pipe leads nowhere.
 type route struct {
 	pipe *pipe
-	peer *Peer
+	conn *queue.Conn
 }
 
-func (t *routes) init(handover bool) {
+func (t *routes) init() {
 	t.table = map[string]route{}
 	t.next = rand.Uint32() // so that a restarted ROUTER does not reuse its last run's
-	t.handover = handover
 }
 
 func (t *routes) find(identity []byte) route {
@@ -84,12 +85,12 @@ func (t *routes) admit(p *pipe, peer *Peer) *newcomer {
 	peer.identity = slices.Clone(id)
 	was, used := t.table[string(id)]
 	switch {
-	case used && t.handover && was.peer != nil:
-		was.peer.Disconnect(ErrHandedOver)
+	case used && t.handover && was.conn != nil:
+		peerOf(was.conn).Disconnect(ErrHandedOver)
 	case used:
 		return t.await(t.queue(p, peer))
 	}
-	t.table[string(id)] = route{p, peer}
+	t.table[string(id)] = route{p, &peer.conduit}
 	return nil
 }
 
@@ -117,8 +118,8 @@ func (t *routes) await(n *newcomer) *newcomer {
 // probe sends the empty message of Options.ProbeRouter first on a connection
 // that has just begun.
 func (p *pipe) probe() {
-	if p.socket.opts.ProbeRouter {
-		p.out.precede(emptyMessage, 1)
+	if p.socket.opts().ProbeRouter {
+		p.out.Precede(emptyMessage, 1)
 	}
 }
 

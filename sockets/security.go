@@ -174,8 +174,7 @@ func (o *Options) checkSecurity(bad func(field, format string, args ...any)) {
 
 // mechanism returns the security mechanism of a connection, or nil for NULL
 // without an authenticator.
-func (s *socket) mechanism(c *zmtp.HandshakeConfig) zmtp.Mechanism {
-	sec := s.security()
+func (s *socket) mechanism(sec *Security, c *zmtp.HandshakeConfig) zmtp.Mechanism {
 	keys := zmtp.KeyPair{Public: sec.CurvePublicKey, Secret: sec.CurveSecretKey}
 	limits := zmtp.Limits{MaxMessage: c.Limits.MaxMessage}
 	switch sec.role() {

@@ -15,7 +15,7 @@ func TestS17_NoSignal(t *testing.T) {
 	testenv.NoSignal(t, map[string]func(nc *net.UnixConn) error{
 		"handshake": func(nc *net.UnixConn) error {
 			dealer := open(t, NewDealer, Options{})
-			c, err := newConn(nc)
+			c, err := newConn(nc, dealer.opts())
 			must(t, err)
 			_, err = dealer.handshake(c)
 			return err

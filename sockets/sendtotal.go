@@ -1,16 +1,20 @@
 package sockets
 
-import "math"
+import (
+	"math"
+
+	"clustermap/internal/queue"
+)
 
 // Each queue of a publisher has a bound of its own, and Options.SendTotalBytes
 // bounds all of them together. To add them up takes a look at every queue, so that
 // is done only when enough bytes have been queued since the last time to reach the
 // bound: publisher.room counts them down.
 //
-// The peer with the longest queue is evicted first: with the policy Disconnect its
-// connection ends, with Drop its queue is emptied. Peers that follow the log of a
+// The peer with the longest queue is evicted first: with PolicyDisconnect its
+// connection ends, with PolicyDrop its queue is emptied. Peers that follow the log of a
 // group share its bytes: these count once, for the peer that has read least. With
-// Block there is no such bound, since no message may be lost.
+// PolicyBlock there is no such bound, since no message may be lost.
 
 // 1/totalStep of the bound is the least that may be queued between two additions,
 // even if the bound is nearly reached.
@@ -26,20 +30,19 @@ func (p *publisher) unlock() {
 	lost := p.relieve()
 	p.subs.Unlock()
 	for i := range lost { // with no lock held: the Release method of an Owner is the application's code
-		lost[i].clear()
-		lost[i].rest()
+		lost[i].Drop()
 	}
 }
 
 // relieve evicts the peers with the longest queues until the queues together are
 // within the bound, and returns their queues. The mutex of the subscriptions must
 // be held.
-func (p *publisher) relieve() (lost []outqueue) {
-	if p.opts.FullPolicy == Block {
+func (p *publisher) relieve() (lost []queue.Wire) {
+	if p.policy == PolicyBlock {
 		p.room = math.MaxInt64
 		return nil
 	}
-	limit := int64(p.opts.SendTotalBytes)
+	limit := p.total
 	for {
 		sum, worst := p.reckon()
 		if sum <= limit || worst == nil {
@@ -60,7 +63,11 @@ func (p *publisher) reckon() (sum int64, worst *pipe) {
 		if q.sub.evicted {
 			return
 		}
-		n := q.out.pending(p.opts.FullPolicy == Disconnect)
+		s := q.out.Status()
+		n := s.Bytes
+		if p.policy == PolicyDisconnect {
+			n += s.Taken
+		}
 		sum += int64(n)
 		if n > most {
 			most, worst = n, q
@@ -68,8 +75,8 @@ func (p *publisher) reckon() (sum int64, worst *pipe) {
 	}
 	for _, g := range p.subs.all {
 		if g.log != nil {
-			if q := g.log.first(); q != nil {
-				add(q)
+			if o := g.log.First(); o != nil {
+				add(pipeOf(o))
 			}
 		}
 		for _, q := range g.apart {
@@ -79,12 +86,12 @@ func (p *publisher) reckon() (sum int64, worst *pipe) {
 	return sum, worst
 }
 
-// evict empties a peer's queue, and with the policy Disconnect ends its connection.
+// evict empties a peer's queue, and with PolicyDisconnect ends its connection.
 // It returns what the queue held. The mutex of the subscriptions must be held.
-func (p *publisher) evict(q *pipe) outqueue {
+func (p *publisher) evict(q *pipe) queue.Wire {
 	p.separate(q)
-	lost := q.out.empty()
-	if p.opts.FullPolicy == Disconnect {
+	lost := q.out.Empty()
+	if p.policy == PolicyDisconnect {
 		p.expel(q)
 	}
 	return lost
@@ -96,21 +103,9 @@ func (p *publisher) expel(q *pipe) {
 	if q.inproc() {
 		// The connection ends in another goroutine, and meanwhile the subscriber
 		// may make room. It must not get messages that are sent from now on.
-		q.out.seal()
+		q.out.Seal()
 	}
 	if peer := q.peer.Load(); peer != nil {
 		peer.conn.close(ErrSlowPeer)
 	}
-}
-
-// pending returns the bytes that wait for the writer, and with taken also those that
-// the writer is writing, which are lost when the connection ends.
-func (o *outbox) pending(taken bool) int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	_, n := o.backlog()
-	if taken {
-		n += o.taken.bytes
-	}
-	return n
 }

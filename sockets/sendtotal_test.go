@@ -74,7 +74,7 @@ func TestH21_QueuesAreBoundedTogether(t *testing.T) {
 	}
 }
 
-// With the policy Disconnect subscribers that do not read are disconnected one after
+// With PolicyDisconnect subscribers that do not read are disconnected one after
 // the other, long before each of them has filled its own queue, and the one that
 // reads stays.
 func TestH21_StuckSubscribersAreDisconnected(t *testing.T) {
@@ -83,9 +83,9 @@ func TestH21_StuckSubscribersAreDisconnected(t *testing.T) {
 	const n, total = 10, 4 << 20
 	var gone atomic.Int32
 	pub := bind(t, NewPub, Options{
-		SendHWM: -1, SendTotalBytes: total, FullPolicy: Disconnect, SendBuffer: 64 << 10,
+		SendHWM: -1, SendTotalBytes: total, FullPolicy: PolicyDisconnect, SendBuffer: 64 << 10,
 		Monitor: func(e Event) {
-			if e.Kind == Disconnected && errors.Is(e.Err, ErrSlowPeer) {
+			if e.Kind == EventDisconnected && errors.Is(e.Err, ErrSlowPeer) {
 				gone.Add(1)
 			}
 		},
@@ -123,7 +123,7 @@ func TestH21_StuckSubscribersAreDisconnected(t *testing.T) {
 func TestH21_OneCopyForAllGroups(t *testing.T) {
 	const n, batches, size = 30, 64, 100_000
 	ctx := testContext(t)
-	pub, peers := fanned(t, n, Options{SendHWM: -1, FullPolicy: Disconnect})
+	pub, peers := fanned(t, n, Options{SendHWM: -1, FullPolicy: PolicyDisconnect})
 	apartPeers(t, pub, peers)
 	var wire []byte
 	for len(wire) < size {
@@ -146,7 +146,7 @@ func TestH21_OneCopyForAllGroups(t *testing.T) {
 		if i == 3 {
 			want = append(own[:len(own):len(own)], wire...)
 		}
-		if got := queued(q); len(got) != batches*len(want) || string(got[:len(want)]) != string(want) {
+		if got := drain(q); len(got) != batches*len(want) || string(got[:len(want)]) != string(want) {
 			t.Fatalf("peer %d has %d bytes, want %d batches of %d", i, len(got), batches, len(want))
 		}
 	}
@@ -158,14 +158,14 @@ func TestH21_OneCopyForAllGroups(t *testing.T) {
 func TestSendTotalCounts(t *testing.T) {
 	t.Parallel()
 	const n = 40
-	pub, peers := fanned(t, n, Options{SendHWM: -1, SendHWMBytes: -1, FullPolicy: Disconnect})
+	pub, peers := fanned(t, n, Options{SendHWM: -1, SendHWMBytes: -1, FullPolicy: PolicyDisconnect})
 	apartPeers(t, pub, peers)
 	wire := zmtp.AppendMessage(nil, []byte("all/"), make([]byte, 64<<20))
 	must(t, pub.SendWire(testContext(t), wire, 1, nil))
 	pub.subs.Lock()
 	sum, _ := pub.reckon()
 	pub.subs.Unlock()
-	if limit := int64(pub.opts.SendTotalBytes); sum > limit || sum < limit/2 {
+	if limit := int64(pub.opts().SendTotalBytes); sum > limit || sum < limit/2 {
 		t.Errorf("%d bytes are queued, bound %d", sum, limit)
 	}
 }

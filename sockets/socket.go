@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -15,23 +16,19 @@ import (
 // shutdown.
 //
 // Lock order: Poller.mu before socket.mu before a pattern's own mutex before
-// outbox.mu or inbox.mu before watch.mu; conn.mu last, after any of them and
+// Outbox.mu or Inbox.mu before watch.mu; conn.mu last, after any of them and
 // after listener.mu. No lock is held while waiting, or while calling the
 // monitor or an Owner's Release.
 type socket struct {
 	// Immutable.
 	kind    zmtp.SocketType
-	opts    Options
 	pattern pattern
-	// security and proxyPassword are kept apart from opts and in functions,
-	// because they contain secrets: package fmt does not print what a function
-	// returns.
-	security      func() *Security
-	proxyPassword func() string
-	ctx           context.Context // ends when the socket is closed for good
-	cancel        context.CancelFunc
-	closing       chan struct{} // closed at the beginning of Close
-	shut          atomic.Bool   // set at the beginning of Close, for code that only polls
+	ctx     context.Context // ends when the socket is closed for good
+	cancel  context.CancelFunc
+	closing chan struct{} // closed at the beginning of Close
+	shut    atomic.Bool   // set at the beginning of Close, for code that only polls
+
+	settings settings
 
 	lingering context.Context    // ends when Close stops waiting for queued messages
 	hurry     context.CancelFunc // ends lingering
@@ -47,8 +44,13 @@ type socket struct {
 	incomplete incomplete
 
 	places atomic.Uint64 // the last pipe.place assigned
+	crowd  crowd         // how many peers are connected
 
-	in inbox
+	in     queue.Inbox
+	choose func() (m queue.Single, skip int, err error) // of a REQ or REP, its next message; see take
+	term   time.Duration                                // loanTerm, except in tests
+	slack  int                                          // behindBytes, except in tests
+
 	wg sync.WaitGroup // listeners, dialers and connections
 
 	mu        sync.Mutex
@@ -61,29 +63,56 @@ type socket struct {
 }
 
 func (s *socket) init(kind zmtp.SocketType, opts Options, p pattern) error {
-	if opts.Linger == 0 && (kind == zmtp.SUB || kind == zmtp.XSUB) {
-		opts.Linger = -1
-	}
-	o, err := opts.withDefaults()
+	o, err := opts.inEffect(kind)
 	if err != nil {
 		return err
 	}
-	s.kind, s.opts, s.pattern = kind, o, p
-	security, password := o.Security, o.SOCKSPassword
-	s.security, s.opts.Security = func() *Security { return &security }, Security{}
-	s.proxyPassword, s.opts.SOCKSPassword = func() string { return password }, ""
+	s.kind, s.pattern = kind, p
+	given := opts.clone()
+	s.settings.given.Store(&given)
+	s.settings.store(&o)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.closing, s.ended = make(chan struct{}), make(chan struct{})
 	s.lingering, s.hurry = context.WithCancel(context.Background())
-	s.admission.init(&s.opts)
-	s.incomplete.init(&s.opts)
-	s.in.init(hwm{o.RecvHWM, o.RecvHWMBytes})
-	s.in.conflate = s.conflates()
-	s.in.patience = o.RecvTimeout
+	s.admission.init(&o)
+	s.incomplete.init(&o)
+	s.in.Init(o.recvLimits(), s.conflates())
+	s.term, s.slack = loanTerm, behindBytes
 	s.listeners = map[string]*listener{}
 	s.dialers = map[string][]*dialer{}
 	s.pipes = map[*pipe]struct{}{}
 	return nil
+}
+
+// made returns a new socket, or nil if it could not be initialized.
+func made[S any](s *S, err error) (*S, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// dropFrom removes v from the values of a key, and reports whether it was among
+// them.
+func dropFrom[V comparable](m map[string][]V, key string, v V) bool {
+	i := slices.Index(m[key], v)
+	if i < 0 {
+		return false
+	}
+	if m[key] = slices.Delete(m[key], i, i+1); len(m[key]) == 0 {
+		delete(m, key)
+	}
+	return true
+}
+
+// isClosed reports whether a channel that carries no values is closed.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // LastEndpoint returns the endpoint most recently bound or connected. For a
@@ -98,8 +127,8 @@ func (s *socket) LastEndpoint() string {
 
 // report passes an event to the monitor, if there is one.
 func (s *socket) report(e Event) {
-	if s.opts.Monitor != nil {
-		s.opts.Monitor(e)
+	if monitor := s.opts().Monitor; monitor != nil {
+		monitor(e)
 	}
 }
 
@@ -107,19 +136,15 @@ func (s *socket) report(e Event) {
 func (s *socket) enter(p *pipe) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		select {
-		case <-s.ctx.Done():
-			return false
-		default:
-			// Lingering: a connection may still be established, to write what
-			// is queued for it.
-			if !p.lasting {
-				return false
-			}
-		}
+	// While the socket lingers, a connection may still be established, to write
+	// what is queued for it.
+	if s.closed && (s.ctx.Err() != nil || !p.lasting) {
+		return false
 	}
 	s.pipes[p] = struct{}{}
+	if !p.lasting {
+		p.out.SetLimits(s.opts().sendLimits()) // they may have changed since it was made
+	}
 	return true
 }
 
@@ -129,7 +154,7 @@ func (s *socket) leave(p *pipe) {
 	s.mu.Lock()
 	delete(s.pipes, p)
 	s.mu.Unlock()
-	p.out.end()
+	p.out.End()
 	s.pattern.removed(p)
 }
 
@@ -177,11 +202,14 @@ func (s *socket) Close() error {
 	s.listeners = map[string]*listener{}
 	s.mu.Unlock()
 
-	s.in.close()
+	for _, p := range s.list() {
+		p.out.Seal() // a Send that does not look whether the socket is closed is refused
+	}
+	s.in.Close()
 	for _, l := range listeners {
 		l.close()
 	}
-	if s.opts.Linger >= 0 {
+	if s.opts().Linger >= 0 {
 		s.linger()
 	}
 	// Outgoing connections end with the context, accepted ones by their
@@ -192,8 +220,8 @@ func (s *socket) Close() error {
 	}
 	s.wg.Wait()
 	s.hurry()
-	s.in.discard()
-	s.report(Event{Kind: MonitorStopped})
+	s.in.Discard()
+	s.report(Event{Kind: EventMonitorStopped})
 	return nil
 }
 
@@ -212,10 +240,10 @@ func (s *socket) open() error {
 	return nil
 }
 
-// maxMessage returns the maximum size of a received message, in bytes on the
-// wire.
-func (s *socket) maxMessage() int64 {
-	return min(s.opts.MaxMessageSize, s.pattern.traits().maxMessage)
+// maxMessage returns the maximum size of a message received on a connection with
+// the given options, in bytes on the wire.
+func (s *socket) maxMessage(o *Options) int64 {
+	return min(o.MaxMessageSize, s.pattern.traits().maxMessage)
 }
 
 // check returns an error if the frames cannot be sent as a message, or the
@@ -228,7 +256,7 @@ func (s *socket) check(frames [][]byte) error {
 	for _, f := range frames {
 		size += int64(zmtp.FrameSize(len(f)))
 	}
-	if size > s.opts.MaxMessageSize {
+	if size > s.settings.maxMessage.Load() {
 		return ErrTooLarge
 	}
 	return s.open()

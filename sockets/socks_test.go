@@ -145,7 +145,7 @@ func (p *proxyServer) serve(nc net.Conn) {
 	_, _ = io.Copy(nc, far)
 }
 
-// TestSOCKS: messages go by way of the proxy, which is given names as they are.
+// TestSOCKS: messages pass through the proxy, which resolves names itself.
 func TestSOCKS(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -171,14 +171,14 @@ func TestSOCKS(t *testing.T) {
 	echo(t, ctx, dealer, router)
 }
 
-// TestSOCKSFails: each failure is told with its reason, and tried again.
+// TestSOCKSFails: each failure is reported with its reason, and the socket tries again.
 func TestSOCKSFails(t *testing.T) {
 	t.Parallel()
 	noProxy := strings.TrimPrefix(freePort(t), "tcp://")
 	plain := startProxy(t, &proxyServer{}).address
 	strict := startProxy(t, &proxyServer{user: "me", password: "secret"}).address
 	silent := startProxy(t, &proxyServer{silent: true}).address
-	router := bind(t, NewRouter, Options{HandshakeTimeout: hang}) // what is no proxy
+	router := bind(t, NewRouter, Options{HandshakeTimeout: hang}) // not a proxy
 	for _, c := range []struct {
 		o        Options
 		endpoint string
@@ -189,9 +189,9 @@ func TestSOCKSFails(t *testing.T) {
 		{Options{SOCKSProxy: plain}, freePort(t), "connection refused", syscall.ECONNREFUSED},
 		{Options{SOCKSProxy: plain}, "tcp://forbidden.invalid:1", "not allowed", nil},
 		{Options{SOCKSProxy: plain}, "tcp://" + strings.Repeat("x", 256) + ":1", "too long", nil},
-		{Options{SOCKSProxy: strict}, "tcp://127.0.0.1:1", "no way of authentication", nil},
+		{Options{SOCKSProxy: strict}, "tcp://127.0.0.1:1", "no authentication method", nil},
 		{Options{SOCKSProxy: strict, SOCKSUser: "me", SOCKSPassword: "guess"}, "tcp://127.0.0.1:1", "password refused", nil},
-		{Options{SOCKSProxy: strings.TrimPrefix(router.LastEndpoint(), "tcp://")}, "tcp://127.0.0.1:1", "something else", nil},
+		{Options{SOCKSProxy: strings.TrimPrefix(router.LastEndpoint(), "tcp://")}, "tcp://127.0.0.1:1", "not a SOCKS 5 proxy", nil},
 		{Options{SOCKSProxy: silent, ConnectTimeout: 20 * time.Millisecond}, "tcp://127.0.0.1:1", "", nil},
 		{Options{SOCKSProxy: silent, HandshakeTimeout: 20 * time.Millisecond}, "tcp://127.0.0.1:1", "", os.ErrDeadlineExceeded},
 	} {
@@ -200,7 +200,7 @@ func TestSOCKSFails(t *testing.T) {
 		dealer := open(t, NewDealer, quick(c.o))
 		must(t, dealer.Connect(c.endpoint))
 		for range 2 {
-			e := seen.await(t, ConnectFailed)
+			e := seen.await(t, EventConnectFailed)
 			if c.o.ConnectTimeout > 0 {
 				var timeout net.Error
 				if !errors.As(e.Err, &timeout) || !timeout.Timeout() {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"clustermap/internal/queue"
 	"clustermap/internal/topic"
 	"clustermap/zmtp"
 )
@@ -24,7 +23,8 @@ type Sub struct{ subscribing }
 
 // subscribing is the common part of SUB and XSUB.
 type subscribing struct {
-	socket
+	receiving
+	defaults
 	topics topics
 }
 
@@ -51,10 +51,7 @@ const maxTopic = 32 << 10
 func NewSub(o Options) (*Sub, error) {
 	s := &Sub{}
 	s.topics.init()
-	if err := s.init(zmtp.SUB, o, (*subPattern)(&s.subscribing)); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return made(s, s.init(zmtp.TypeSub, o, &s.subscribing))
 }
 
 func (t *topics) init() {
@@ -148,7 +145,7 @@ func (s *subscribing) Unsubscribe(topic string) error {
 
 // verbose reports whether every unsubscription is sent.
 func (s *subscribing) verbose() bool {
-	return s.kind == zmtp.XSUB && s.opts.XSubVerboseUnsubscribe
+	return s.kind == zmtp.TypeXSub && s.opts().XSubVerboseUnsubscribe
 }
 
 // Subscriptions returns the number of distinct topics to which the socket is
@@ -163,7 +160,7 @@ func (s *subscribing) Subscriptions() int {
 // for so long that they reach the high-water mark, it is disconnected; the next
 // connection starts with the subscriptions of that moment.
 func (p *Peer) request(frames []byte) {
-	if !p.pipe.out.command(frames) {
+	if !p.pipe.out.Command(frames) {
 		p.conn.close(ErrSlowPeer)
 	}
 }
@@ -237,23 +234,8 @@ func (t *topics) inForce(version uint64) bool {
 // pingContext returns the context of the PING that asks for a version.
 func pingContext(version uint64) []byte { return binary.BigEndian.AppendUint64(nil, version) }
 
-// TryRecv is like Recv but returns ErrWouldBlock instead of waiting.
-func (s *subscribing) TryRecv() (Message, error) { return s.in.recv(queue.NoWait) }
-
-// Recv waits for a message and returns it. The caller owns the message. Recv
-// waits until the context is done or until Options.RecvTimeout has passed
-// (ErrTimeout).
-func (s *subscribing) Recv(ctx context.Context) (Message, error) { return s.in.recv(ctx) }
-
-// RecvBatch waits like Recv and fills b with messages of one peer, without
-// copying them; see [Batch].
-func (s *subscribing) RecvBatch(ctx context.Context, b *Batch) error { return s.in.recvBatch(ctx, b) }
-
-// subPattern implements pattern for Sub.
-type subPattern subscribing
-
 // added and removed are called for the pipes that Connect made, attach for all.
-func (s *subPattern) added(p *pipe) {
+func (s *subscribing) added(p *pipe) {
 	t := &s.topics
 	if t.pipes != nil {
 		t.Lock()
@@ -262,21 +244,15 @@ func (s *subPattern) added(p *pipe) {
 	}
 }
 
-func (s *subPattern) removed(p *pipe) {
-	t := &s.topics
-	if t.pipes != nil {
-		t.Lock()
-		delete(t.pipes, p)
-		t.Unlock()
-	}
+func (s *subscribing) removed(p *pipe) {
+	s.topics.Lock()
+	defer s.topics.Unlock()
+	delete(s.topics.pipes, p)
 }
-
-func (s *subPattern) roomy(*pipe)    {}
-func (s *subPattern) traits() traits { return traits{maxMessage: maxMessage} }
 
 // attach sends all subscriptions, sorted, and the PING that a WaitSubscribed
 // may be waiting for.
-func (s *subPattern) attach(p *pipe, peer *Peer) error {
+func (s *subscribing) attach(p *pipe, peer *Peer) error {
 	t := &s.topics
 	t.Lock()
 	defer t.Unlock()
@@ -291,7 +267,7 @@ func (s *subPattern) attach(p *pipe, peer *Peer) error {
 		frames = zmtp.AppendPing(frames, 0, pingContext(t.version))
 	}
 	if len(frames) > 0 {
-		p.out.precede(frames, 0) // messages of an XSUB may be queued already
+		p.out.Precede(frames, 0) // messages of an XSUB may be queued already
 	}
 	if peer.far != nil && peer.far.eager {
 		t.local = append(slices.Clip(t.local), peer.far)
@@ -304,7 +280,7 @@ func (s *subPattern) attach(p *pipe, peer *Peer) error {
 	return nil
 }
 
-func (s *subPattern) detach(_ *pipe, peer *Peer) {
+func (s *subscribing) detach(_ *pipe, peer *Peer) {
 	t := &s.topics
 	t.Lock()
 	defer t.Unlock()
@@ -321,7 +297,7 @@ func (t *topics) announce() {
 }
 
 // command handles the PONGs that WaitSubscribed waits for.
-func (s *subPattern) command(_ *pipe, peer *Peer, name string, data []byte) error {
+func (s *subscribing) command(_ *pipe, peer *Peer, name string, data []byte) error {
 	if name != "PONG" || len(data) != 8 {
 		return nil
 	}
@@ -338,27 +314,27 @@ func (s *subPattern) command(_ *pipe, peer *Peer, name string, data []byte) erro
 
 // messages removes messages that match no subscription. An XSUB leaves that to
 // its application, as in libzmq.
-func (s *subPattern) messages(_ *pipe, peer *Peer, b *Batch) (bool, error) {
-	if s.kind == zmtp.XSUB {
+func (s *subscribing) messages(_ *pipe, peer *Peer, b *Batch) (bool, error) {
+	if s.kind == zmtp.TypeXSub {
 		return true, nil
 	}
 	t := &s.topics
 	t.RLock()
 	defer t.RUnlock()
-	invert := s.opts.InvertMatching
+	invert := s.opts().InvertMatching
 	if len(t.trie.Root().Values()) > 0 && !invert {
 		return true, nil
 	}
-	kept := b.spans[:0]
-	for i, span := range b.spans {
+	kept := b.q.Spans[:0]
+	for i, span := range b.q.Spans {
 		topic, _ := b.Message(i).Next()
 		if t.trie.Matches(topic) != invert {
 			kept = append(kept, span)
 		}
 	}
-	if n := len(b.spans) - len(kept); n > 0 {
-		peer.discarded.Add(uint64(n))
-		b.spans = kept
+	if n := len(b.q.Spans) - len(kept); n > 0 {
+		peer.conduit.Discard(n)
+		b.q.Spans = kept
 	}
 	return true, nil
 }

@@ -300,7 +300,7 @@ func TestSubReconnect(t *testing.T) {
 		must(t, pub.Bind(ctx, endpoint))
 		want := []string{string(rune('b' + i)), string(rune('c' + i))}
 		for _, topic := range want {
-			must(t, pub.WaitSubscribers(ctx, []byte(topic), 1))
+			must(t, pub.WaitSubscribers(ctx, topic, 1))
 		}
 		if n := pub.Subscriptions(); n != 2 {
 			t.Errorf("round %d: %d topics", i, n)
@@ -327,7 +327,7 @@ func TestSubMany(t *testing.T) {
 	for i := range pubs {
 		pub := open(t, NewPub, Options{SendHWM: -1, SendHWMBytes: -1})
 		must(t, pub.Connect(sub.LastEndpoint()))
-		must(t, pub.WaitSubscribers(ctx, nil, 1))
+		must(t, pub.WaitSubscribers(ctx, "", 1))
 		wg.Go(func() {
 			for n := range each {
 				if err := pub.Send(ctx, fmt.Append(nil, i), fmt.Append(nil, n), make([]byte, 10_000)); err != nil {
@@ -374,17 +374,17 @@ func TestSubSlowPublisher(t *testing.T) {
 	sub := open(t, NewSub, quick(Options{SendHWMBytes: 1 << 20, SendBuffer: 4096, Monitor: seen.tell}))
 	must(t, sub.Connect(endpoint))
 	accept().greet("PUB", nil)
-	seen.await(t, HandshakeSucceeded)
+	seen.await(t, EventHandshakeSucceeded)
 	topic := strings.Repeat("t", maxTopic)
 	must(t, sub.Subscribe(topic))
 	n := 0
-	for seen.count(Disconnected) == 0 {
+	for seen.count(EventDisconnected) == 0 {
 		must(t, sub.Subscribe(topic))
 		if n++; n > 1_000_000 {
 			t.Fatal("never disconnected")
 		}
 	}
-	if e := seen.await(t, Disconnected); !errors.Is(e.Err, ErrSlowPeer) {
+	if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrSlowPeer) {
 		t.Errorf("%v", e.Err)
 	}
 	r := accept().greet("PUB", nil) // and it starts afresh

@@ -1,12 +1,12 @@
 package sockets
 
 import (
-	"encoding/binary"
 	"maps"
 	"slices"
 	"sync"
 
 	"clustermap/internal/invariants"
+	"clustermap/internal/queue"
 	"clustermap/internal/topic"
 	"clustermap/zmtp"
 )
@@ -42,9 +42,6 @@ type subscriber struct {
 	askedBytes int
 }
 
-// run is a range of encoded bytes.
-type run struct{ start, end int }
-
 const (
 	// maxTopicBytes limits the size of all topics of one subscriber together.
 	maxTopicBytes = 16 << 20
@@ -62,6 +59,16 @@ func (s *subscriptions) attach(q *pipe, peer *Peer) {
 	s.regroup(q, s.groupOf(nil, 0))
 	if s.invert {
 		s.announce()
+	}
+}
+
+// setInvert sets whether messages go to the peers that have not subscribed. The mutex
+// must be held, unless the socket is new.
+func (s *subscriptions) setInvert(invert bool) {
+	s.invert = invert
+	for _, g := range s.all {
+		_, g.whole = g.topics[""]
+		g.whole = g.whole && !invert
 	}
 }
 
@@ -249,16 +256,16 @@ func (s *subscriptions) sort(wire []byte, spans []Span) []*group {
 		end := -1
 		switch {
 		case spans == nil:
-			end = messageEnd(wire, at)
+			end = queue.MessageEnd(wire, at)
 		case i < len(spans):
 			end = at + int(spans[i].End-spans[i].Start)
-			invariants.Assert(end == messageEnd(wire, at), "a span is a message")
+			invariants.Assert(end == queue.MessageEnd(wire, at), "a span is a message")
 		}
 		if end < 0 || end > len(wire) {
 			invariants.Assert(false, "SendWire was called with bytes that are not complete messages")
 			return s.touched
 		}
-		topic, _ := zmtp.Message(wire[at:end]).Next()
+		topic, _ := zmtp.WireMessage(wire[at:end]).Next()
 		if s.invert {
 			s.except(topic)
 			for _, g := range s.all {
@@ -295,32 +302,6 @@ func (s *subscriptions) touch(g *group, at, end int) {
 		s.touched = append(s.touched, g)
 	}
 	g.touch(at, end)
-}
-
-// messageEnd returns the end of the message at offset at of wire, or -1 if it
-// is incomplete. Unlike a decoder it trusts its input, which comes from the
-// caller or has been decoded before.
-func messageEnd(wire []byte, at int) int {
-	for at+2 <= len(wire) {
-		flags, size := wire[at], uint64(wire[at+1])
-		if flags&zmtp.FlagLong == 0 {
-			at += 2
-		} else {
-			if at+9 > len(wire) {
-				return -1
-			}
-			size = binary.BigEndian.Uint64(wire[at+1:])
-			at += 9
-		}
-		if size > uint64(len(wire)-at) {
-			return -1
-		}
-		at += int(size)
-		if flags&zmtp.FlagMore == 0 {
-			return at
-		}
-	}
-	return -1
 }
 
 // reset clears the scratch memory of sort.

@@ -160,7 +160,7 @@ func TestLibzmq_rebind_ipc(t *testing.T) {
 		must(t, router.Bind(ctx, e))
 		echo(t, ctx, dealer, router)
 		must(t, router.Unbind(e))
-		seen.await(t, Disconnected) // what is sent before that may be lost
+		seen.await(t, EventDisconnected) // what is sent before that may be lost
 	}
 	again := open(t, NewRouter, Options{})
 	must(t, again.Bind(ctx, e))
@@ -191,7 +191,7 @@ func TestIPCInUse(t *testing.T) {
 	must(t, dealer.Connect("ipc://"+path))
 	echo(t, ctx, dealer, first)
 	if runtime.GOOS == "linux" && !portable {
-		if got := seen.count(Accepted); got != 1 {
+		if got := seen.count(EventAccepted); got != 1 {
 			t.Errorf("the listener saw %d connections", got)
 		}
 	}

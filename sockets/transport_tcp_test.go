@@ -26,7 +26,7 @@ func TestLibzmq_bind_src_address(t *testing.T) {
 		e := "tcp://" + source + ";" + target
 		must(t, dealer.Connect(e))
 		echo(t, ctx, dealer, router)
-		if got := seen.await(t, Accepted).Remote; !strings.HasPrefix(got, want) {
+		if got := seen.await(t, EventAccepted).Remote; !strings.HasPrefix(got, want) {
 			t.Errorf("%s comes from %s", e, got)
 		}
 		must(t, dealer.Disconnect(e))
@@ -40,7 +40,7 @@ func TestLibzmq_bind_src_address(t *testing.T) {
 	told := newEvents()
 	dealer := open(t, NewDealer, quick(Options{Monitor: told.tell}))
 	must(t, dealer.Connect("tcp://192.0.2.1:0;"+target)) // not an address of ours
-	if e := told.await(t, ConnectFailed); !errors.Is(e.Err, syscall.EADDRNOTAVAIL) {
+	if e := told.await(t, EventConnectFailed); !errors.Is(e.Err, syscall.EADDRNOTAVAIL) {
 		t.Errorf("%+v", e)
 	}
 }
@@ -96,7 +96,7 @@ func TestConnectTimeout(t *testing.T) {
 	must(t, dealer.Connect("tcp://127.0.0.1:1"))
 	for range 3 {
 		var timeout net.Error
-		if e := seen.await(t, ConnectFailed); !errors.As(e.Err, &timeout) || !timeout.Timeout() {
+		if e := seen.await(t, EventConnectFailed); !errors.As(e.Err, &timeout) || !timeout.Timeout() {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -114,12 +114,12 @@ func TestLibzmq_reconnect_options(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		t.Parallel()
 		seen := newEvents()
-		dealer := open(t, NewDealer, quick(Options{ReconnectStop: StopOnRefused, Monitor: seen.tell}))
+		dealer := open(t, NewDealer, quick(Options{ReconnectStop: ReconnectStopOnRefused, Monitor: seen.tell}))
 		for _, e := range []string{freePort(t), "ipc://" + socketPath(t)} {
 			must(t, dealer.Connect(e))
-			seen.await(t, ConnectFailed)
+			seen.await(t, EventConnectFailed)
 			gone(dealer)
-			if n := seen.count(ConnectRetried); n != 0 {
+			if n := seen.count(EventConnectRetried); n != 0 {
 				t.Errorf("%d more attempts", n)
 			}
 			router := open(t, NewRouter, Options{})
@@ -137,12 +137,12 @@ func TestLibzmq_reconnect_options(t *testing.T) {
 			seen := newEvents()
 			o := quick(Options{Monitor: seen.tell})
 			if stop {
-				o.ReconnectStop = StopOnHandshakeFailed
+				o.ReconnectStop = ReconnectStopOnHandshakeFailed
 			}
 			dealer := open(t, NewDealer, o)
 			must(t, dealer.Connect(endpoint))
 			accept().conn.Close()
-			seen.await(t, HandshakeFailed)
+			seen.await(t, EventHandshakeFailed)
 			if stop {
 				gone(dealer)
 				must(t, dealer.Connect(endpoint))
@@ -156,11 +156,11 @@ func TestLibzmq_reconnect_options(t *testing.T) {
 	t.Run("after disconnect", func(t *testing.T) {
 		t.Parallel()
 		seen := newEvents()
-		dealer := open(t, NewDealer, quick(Options{ReconnectStop: StopAfterDisconnect, Linger: hang, Monitor: seen.tell}))
+		dealer := open(t, NewDealer, quick(Options{ReconnectStop: ReconnectStopAfterDisconnect, Linger: hang, Monitor: seen.tell}))
 		e := freePort(t)
 		must(t, dealer.Connect(e))
 		must(t, dealer.Send(ctx, []byte("for nobody")))
-		seen.await(t, ConnectRetried)
+		seen.await(t, EventConnectRetried)
 		must(t, dealer.Disconnect(e))
 		gone(dealer)
 		// What can be written is.

@@ -1,10 +1,6 @@
 package sockets
 
-import (
-	"encoding/binary"
-
-	"clustermap/zmtp"
-)
+import "clustermap/zmtp"
 
 // A subscriber sends its publisher subscriptions and unsubscriptions and, if it is
 // an XSUB, application messages. ZMTP 3.1 has commands for the first two. In older
@@ -57,20 +53,12 @@ func subscriptionMessage(frame []byte) int {
 	case zmtp.CommandSubscribe:
 		first = 1
 	case zmtp.CommandCancel:
-		first = 0
 	default:
 		return 0
 	}
 	body := 1 + len(c.Data)
-	at := len(frame) - body
-	frame[at] = first
-	if body <= 255 {
-		at -= 2
-		frame[at], frame[at+1] = 0, byte(body)
-		return at
-	}
-	at -= 9
-	frame[at] = zmtp.FlagLong
-	binary.BigEndian.PutUint64(frame[at+1:], uint64(body))
+	frame[len(frame)-body] = first
+	at := len(frame) - zmtp.FrameSize(body)
+	zmtp.AppendHeader(frame[:at], 0, body)
 	return at
 }

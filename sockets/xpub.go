@@ -26,20 +26,52 @@ import (
 // All methods are safe for concurrent use.
 type XPub struct {
 	publisher
-	queue inqueue // of all peers, because the order among them matters
-	last  *Peer   // sender of the message received last, guarded by subs; only with Options.XPubManual
+	queue queue.Inqueue // of all peers, because the order among them matters
+
+	// Guarded by subs.
+	last     *Peer // sender of the message received last, if manual
+	manually bool  // Options.XPubManual
 }
 
 // NewXPub returns a new XPUB socket. If options are invalid, the error joins an
 // [*OptionError] for each of them.
 func NewXPub(o Options) (*XPub, error) {
 	x := &XPub{}
-	if err := x.init(zmtp.XPUB, o, (*xpubPattern)(x)); err != nil {
-		return nil, err
+	x.queue.Init(false)
+	err := x.start(zmtp.TypeXPub, o, x)
+	if err == nil {
+		x.manually = x.opts().XPubManual
 	}
-	x.subs.invert = x.opts.InvertMatching
-	x.queue.init()
-	return x, nil
+	return made(x, err)
+}
+
+// changed makes the options take effect. When XPubManual is turned on, the peers keep
+// their subscriptions, as if the application had applied them. When it is turned off,
+// they keep those that it has applied.
+func (x *XPub) changed(was, now *Options) {
+	pipes := x.list()
+	x.subs.Lock()
+	turned := x.manually != now.XPubManual
+	x.manually = now.XPubManual
+	for _, q := range pipes {
+		switch g := q.sub.group; {
+		case !turned || g == nil:
+		case x.manually:
+			for topic := range g.topics {
+				_ = q.sub.ask([]byte(topic), unbounded) // they are within the limits
+			}
+		default:
+			q.sub.asked, q.sub.askedBytes = nil, 0
+		}
+	}
+	if !x.manually {
+		x.last = nil
+	}
+	if !now.XPubManualLastValue {
+		x.subs.only = nil
+	}
+	x.subs.Unlock()
+	x.publisher.changed(was, now)
 }
 
 // Recv waits for a subscription, an unsubscription, or a message from an XSUB
@@ -56,7 +88,7 @@ func (x *XPub) TryRecv() (Message, error) { return x.Recv(queue.NoWait) }
 // RecvBatch waits like Recv and fills b with messages of one peer, without
 // copying them; see [Batch].
 func (x *XPub) RecvBatch(ctx context.Context, b *Batch) error {
-	err := x.in.recvBatch(ctx, b)
+	err := x.recvBatch(ctx, b)
 	if err == nil {
 		x.received(b.Peer())
 	}
@@ -66,23 +98,27 @@ func (x *XPub) RecvBatch(ctx context.Context, b *Batch) error {
 // received records the sender of the message that the application has received
 // last.
 func (x *XPub) received(peer *Peer) {
-	if !x.opts.XPubManual {
+	o := x.opts()
+	if !o.XPubManual {
 		return
 	}
 	x.subs.Lock()
 	defer x.subs.Unlock()
+	if !x.manually {
+		return // since this moment
+	}
 	if peer.pipe.sub.peer != peer {
 		peer = nil // gone
 	}
 	x.last = peer
-	if x.opts.XPubManualLastValue {
+	if o.XPubManualLastValue {
 		x.subs.only = peer
 	}
 }
 
 // Subscribe applies a subscription for the peer whose message was received
 // last. It requires Options.XPubManual, with which the application chooses the
-// subscriptions of its peers, whatever they have asked for; otherwise the error
+// subscriptions of its peers, regardless of their requests; otherwise the error
 // is ErrNotManual. If that peer has disconnected, or no message has been
 // received yet, the error is ErrUnroutable. If several goroutines receive, use
 // SubscribePeer.
@@ -114,11 +150,11 @@ func (x *XPub) manual(peer *Peer, change func(q *pipe)) error {
 	if err := x.open(); err != nil {
 		return err
 	}
-	if !x.opts.XPubManual {
-		return ErrNotManual
-	}
 	x.subs.Lock()
 	defer x.subs.Unlock()
+	if !x.manually {
+		return ErrNotManual
+	}
 	if peer == nil {
 		peer = x.last
 	}
@@ -134,22 +170,9 @@ func (x *XPub) manual(peer *Peer, change func(q *pipe)) error {
 	return nil
 }
 
-// xpubPattern implements pattern for XPub.
-type xpubPattern XPub
-
-func (x *xpubPattern) added(*pipe)   {}
-func (x *xpubPattern) removed(*pipe) {}
-func (x *xpubPattern) roomy(*pipe)   {}
-
-func (x *xpubPattern) attach(q *pipe, peer *Peer) error {
-	return (*pubPattern)(&x.publisher).attach(q, peer)
-}
-
-func (x *xpubPattern) traits() traits {
+func (x *XPub) traits() traits {
 	return traits{ordered: true, subscribed: true, notices: &x.queue, maxMessage: maxMessage}
 }
-
-func (x *xpubPattern) command(*pipe, *Peer, string, []byte) error { return nil }
 
 // obeyBurst is how many messages of a subscriber are processed before other
 // goroutines can publish again.
@@ -160,14 +183,14 @@ const obeyBurst = 256
 // order. If the application is behind, messages first waits for it: otherwise
 // peers that connect, subscribe and disconnect would fill the queue without
 // limit. Over inproc, half.fetch does that check.
-func (x *xpubPattern) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
+func (x *XPub) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 	for at := 0; at < b.Len(); {
-		if !q.inproc() && !x.in.settle(&x.queue, peer.conn.gone) {
+		if !q.inproc() && !x.in.Settled(&x.queue, peer.conn.gone) {
 			return false, nil // the reader will notice
 		}
 		end := min(at+obeyBurst, b.Len())
 		size := 0
-		for _, s := range b.spans[at:end] {
+		for _, s := range b.q.Spans[at:end] {
 			size += int(s.End - s.Start)
 		}
 		var n notices
@@ -187,8 +210,8 @@ func (x *xpubPattern) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 
 // take processes one message. The frames of the application between two
 // subscriptions form a message. The mutex must be held.
-func (x *xpubPattern) take(q *pipe, m zmtp.Message, n *notices, size int) error {
-	up := upstream{firstOnly: x.opts.OnlyFirstSubscribe}
+func (x *XPub) take(q *pipe, m zmtp.WireMessage, n *notices, size int) error {
+	up := upstream{firstOnly: x.opts().OnlyFirstSubscribe}
 	for len(m) > 0 {
 		var body []byte
 		body, m = m.Next()
@@ -214,17 +237,18 @@ func (x *xpubPattern) take(q *pipe, m zmtp.Message, n *notices, size int) error 
 
 // obey applies a subscription or unsubscription, or with XPubManual only
 // records it, and reports whether the application receives it.
-func (x *xpubPattern) obey(q *pipe, kind frameKind, topic []byte) (told bool, err error) {
-	limit := x.opts.MaxSubscriptions
+func (x *XPub) obey(q *pipe, kind frameKind, topic []byte) (told bool, err error) {
+	o := x.opts()
+	limit := o.MaxSubscriptions
 	switch {
-	case x.opts.XPubManual && kind == subscribeFrame:
+	case x.manually && kind == subscribeFrame:
 		return true, q.sub.ask(topic, limit)
-	case x.opts.XPubManual:
+	case x.manually:
 		q.sub.unask(topic)
 		return true, nil
 	case kind == subscribeFrame:
 		first, err := x.subs.subscribe(q, topic, limit)
-		return first || x.opts.XPubVerbose, err
+		return first || o.XPubVerbose, err
 	}
 	had, last := x.subs.cancel(q, topic)
 	if !had {
@@ -232,7 +256,7 @@ func (x *xpubPattern) obey(q *pipe, kind frameKind, topic []byte) (told bool, er
 		// forwarder would then end their subscription upstream.
 		last = !x.subs.trie.Has(topic)
 	}
-	return last || x.opts.XPubVerboser, nil
+	return last || o.XPubVerboser, nil
 }
 
 // ask records a subscription that a peer has asked for, within the same limits
@@ -261,14 +285,15 @@ func (s *subscriber) unask(topic []byte) {
 
 // detach queues an unsubscription, in sorted order, for each topic that no
 // other peer has; with XPubVerboser or XPubManual for every topic of the peer.
-func (x *xpubPattern) detach(q *pipe, peer *Peer) {
+func (x *XPub) detach(q *pipe, peer *Peer) {
 	x.subs.Lock()
 	x.subs.part(q)
 	if x.last == peer {
 		x.last = nil
 	}
+	manual := x.manually
 	had := q.sub.asked
-	if g := q.sub.group; g != nil && !x.opts.XPubManual {
+	if g := q.sub.group; g != nil && !manual {
 		had = g.topics
 	}
 	topics := slices.Sorted(maps.Keys(had))
@@ -282,10 +307,10 @@ func (x *xpubPattern) detach(q *pipe, peer *Peer) {
 		var n notices
 		x.subs.Lock()
 		for _, topic := range some {
-			told := x.opts.XPubManual
+			told := manual
 			if !told {
 				_, last := x.subs.cancel(q, []byte(topic))
-				told = last || x.opts.XPubVerboser
+				told = last || x.opts().XPubVerboser
 			}
 			if told {
 				n.begin(size)

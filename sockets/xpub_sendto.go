@@ -1,5 +1,7 @@
 package sockets
 
+import "clustermap/internal/queue"
+
 // SendWireTo queues messages for one peer, such as the one returned by
 // Batch.Peer, regardless of its subscriptions. A publisher can use it to send a
 // new subscriber what it has missed. wire holds the given number of complete
@@ -19,6 +21,8 @@ package sockets
 // If the peer has disconnected, or is about to be disconnected because it is
 // too slow, the error is ErrUnroutable. If it is nil or belongs to another
 // socket, the error is ErrForeignPeer.
+//
+// It is part of the advanced interface; see the package documentation.
 func (x *XPub) SendWireTo(peer *Peer, wire []byte, messages int, owner Owner) error {
 	if err := x.open(); err != nil {
 		return err
@@ -39,9 +43,9 @@ func (x *XPub) SendWireTo(peer *Peer, wire []byte, messages int, owner Owner) er
 	x.separate(q)
 	q.sub.room = hwm{}
 	x.room -= int64(len(wire))
-	v := q.out.force(peer, wire, messages, owner)
+	v := q.out.Force(&peer.conduit, wire, messages, owner)
 	x.unlock()
-	if v != accepted {
+	if v != queue.Accepted {
 		return ErrUnroutable
 	}
 	return nil

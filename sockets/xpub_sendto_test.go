@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"clustermap/internal/queue"
+	"clustermap/internal/testenv"
 )
 
 // TestXPubSendWireTo: what is sent to one peer reaches nobody else, in order with
@@ -32,7 +35,7 @@ func TestXPubSendWireTo(t *testing.T) {
 				subs, peers = append(subs, sub), append(peers, b.Peer())
 			}
 			want := make([][]string, subscribers)
-			var owners []*lender
+			var owners []*testenv.Lender
 			for n := range 300 {
 				says(t, pub, fmt.Sprint("all ", n))
 				for i := range want {
@@ -41,7 +44,7 @@ func TestXPubSendWireTo(t *testing.T) {
 				i := n % subscribers
 				text := fmt.Sprint("one ", n)
 				if n%7 == 0 {
-					text += strings.Repeat(".", 2*lendFrom)
+					text += strings.Repeat(".", 2*queue.LendFrom)
 				}
 				l := newLender()
 				owners = append(owners, l)
@@ -56,10 +59,10 @@ func TestXPubSendWireTo(t *testing.T) {
 				wants(t, sub, want[i]...)
 			}
 			for n, l := range owners {
-				if l.retained.Load() == 0 {
+				if l.Retained.Load() == 0 {
 					t.Fatalf("%d was not lent", n)
 				}
-				<-l.free
+				<-l.Free
 			}
 		})
 	}
@@ -70,7 +73,7 @@ func TestXPubSendWireTo(t *testing.T) {
 func TestXPubSendWireToFull(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	pub := bind(t, NewXPub, Options{XPubManual: true, SendHWM: 10, SendHWMBytes: 1 << 20, FullPolicy: Disconnect, SendBuffer: 8 << 10})
+	pub := bind(t, NewXPub, Options{XPubManual: true, SendHWM: 10, SendHWMBytes: 1 << 20, FullPolicy: PolicyDisconnect, SendBuffer: 8 << 10})
 	r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
 	r.send(wire("\x01"))
 	var b Batch
@@ -85,7 +88,7 @@ func TestXPubSendWireToFull(t *testing.T) {
 		must(t, pub.SendWireTo(peer, big, 1, l))
 	}
 	// The writer has taken some of them, which do not count as queued any more.
-	if n := l.refs.Load(); n < 32 {
+	if n := l.Refs.Load(); n < 32 {
 		t.Fatalf("%d of 64 messages are queued or being written", n)
 	}
 	says(t, pub, "more than the peer may have")
@@ -93,7 +96,7 @@ func TestXPubSendWireToFull(t *testing.T) {
 		err := pub.SendWireTo(peer, big, 1, l)
 		return errors.Is(err, ErrUnroutable)
 	})
-	eventually(t, "all is returned", func() bool { return l.refs.Load() == 0 })
+	eventually(t, "all is returned", func() bool { return l.Refs.Load() == 0 })
 }
 
 // TestXPubSendWireToRefusals: a peer that has gone, none, or another socket's.
@@ -124,7 +127,7 @@ func TestXPubSendWireToRefusals(t *testing.T) {
 	eventually(t, "the peer has gone", func() bool {
 		return errors.Is(pub.SendWireTo(peer, wire("b"), 1, l), ErrUnroutable)
 	})
-	eventually(t, "all is returned", func() bool { return l.refs.Load() == 0 })
+	eventually(t, "all is returned", func() bool { return l.Refs.Load() == 0 })
 	must(t, pub.Close())
 	if err := pub.SendWireTo(peer, wire("b"), 1, nil); !errors.Is(err, ErrClosed) {
 		t.Errorf("closed: %v", err)

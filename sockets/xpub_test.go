@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"clustermap/internal/queue"
 	"clustermap/zmtp"
 )
 
@@ -184,13 +185,11 @@ func TestXPubBounded(t *testing.T) {
 		wrote <- err
 	}()
 	eventually(t, "it is held up", func() bool {
-		pub.in.mu.Lock()
-		defer pub.in.mu.Unlock()
-		return pub.queue.blocked
+		_, _, waiting := pub.in.Look(&pub.queue)
+		return waiting > 0
 	})
-	pub.in.mu.Lock()
-	n := pub.queue.messages
-	pub.in.mu.Unlock()
+	size, _, _ := pub.in.Look(&pub.queue)
+	n := size.Messages
 	if n < limit || n > limit+obeyBurst {
 		t.Errorf("%d messages are queued", n)
 	}
@@ -284,7 +283,7 @@ func TestXSubSend(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	endpoint, accept := listenRaw(t)
-	sub := dialled(t, NewXSub, quick(Options{Linger: -1}), endpoint)
+	sub := dialled(t, NewXSub, quick(Options{Linger: LingerNone}), endpoint)
 	must(t, sub.Send(ctx, []byte("early"), []byte("own")))
 	says(t, sub, "\x01a")
 	accepted := bind(t, NewXPub, Options{})
@@ -310,7 +309,7 @@ func TestXSubSend(t *testing.T) {
 func TestXSubDrops(t *testing.T) {
 	t.Parallel()
 	endpoint, accept := listenRaw(t)
-	sub := dialled(t, NewXSub, quick(Options{SendHWM: 10, Linger: -1}), endpoint)
+	sub := dialled(t, NewXSub, quick(Options{SendHWM: 10, Linger: LingerNone}), endpoint)
 	for range 25 {
 		says(t, sub, "own")
 	}
@@ -349,20 +348,20 @@ func TestInvertWire(t *testing.T) {
 	sub := dialled(t, NewSub, Options{InvertMatching: true}, pub.LastEndpoint())
 	must(t, sub.Subscribe("a"))
 	must(t, sub.WaitSubscribed(ctx))
-	must(t, pub.WaitSubscribers(ctx, []byte("b"), 1))
+	must(t, pub.WaitSubscribers(ctx, "b", 1))
 	all := slices.Concat(wire("a", "1"), wire("b", "2"), wire("c", "3"), wire("ab", "4"), wire("b", "5"))
 	must(t, pub.SendWire(ctx, all, 5, nil))
 	wants(t, sub, "b 2", "c 3", "b 5")
 	var spans []Span
 	for at := 0; at < len(all); {
-		end := messageEnd(all, at)
+		end := queue.MessageEnd(all, at)
 		spans = append(spans, Span{Start: uint32(at), End: uint32(end)})
 		at = end
 	}
 	must(t, pub.SendSpans(ctx, all, spans, nil))
 	wants(t, sub, "b 2", "c 3", "b 5")
 	must(t, sub.Unsubscribe("a"))
-	must(t, pub.WaitSubscribers(ctx, []byte("a"), 1))
+	must(t, pub.WaitSubscribers(ctx, "a", 1))
 	must(t, pub.SendWire(ctx, all, 5, nil))
 	wants(t, sub, "a 1", "b 2", "c 3", "ab 4", "b 5")
 }
@@ -431,9 +430,8 @@ func TestHostileXPubComing(t *testing.T) {
 	ctx := testContext(t)
 	pub := bind(t, NewXPub, Options{RecvHWM: limit})
 	queued := func() (messages int, blocked bool) {
-		pub.in.mu.Lock()
-		defer pub.in.mu.Unlock()
-		return pub.queue.messages, pub.queue.blocked
+		size, _, waiting := pub.in.Look(&pub.queue)
+		return size.Messages, waiting > 0
 	}
 	for i := range peers {
 		var data []byte

@@ -26,10 +26,7 @@ func NewXSub(o Options) (*XSub, error) {
 	s := &XSub{}
 	s.topics.init()
 	s.topics.pipes = map[*pipe]struct{}{}
-	if err := s.init(zmtp.XSUB, o, (*subPattern)(&s.subscribing)); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return made(s, s.init(zmtp.TypeXSub, o, &s.subscribing))
 }
 
 // TrySend is the same as Send, which never waits.
@@ -52,7 +49,8 @@ func (s *XSub) Send(ctx context.Context, frames ...[]byte) error {
 	if err := s.check(frames); err != nil {
 		return err
 	}
-	up := upstream{firstOnly: s.opts.OnlyFirstSubscribe}
+	firstOnly := s.opts().OnlyFirstSubscribe
+	up := upstream{firstOnly: firstOnly}
 	subscriptions := 0
 	for _, f := range frames {
 		if up.kind(f) != userFrame {
@@ -67,13 +65,13 @@ func (s *XSub) Send(ctx context.Context, frames ...[]byte) error {
 	defer t.unlock()
 	if subscriptions == 0 {
 		for p := range t.pipes {
-			if p.out.offer(nil, nil, frames) == isFull {
-				p.out.countDrops(1)
+			if p.out.Offer(nil, nil, frames) == queue.Full {
+				p.out.CountDrops(1)
 			}
 		}
 		return nil
 	}
-	up = upstream{firstOnly: s.opts.OnlyFirstSubscribe}
+	up = upstream{firstOnly: firstOnly}
 	sent := make([][]byte, 0, len(frames))
 	for _, f := range frames {
 		switch up.kind(f) {

@@ -22,10 +22,10 @@ const (
 )
 
 // ZAPError describes an invalid reply of a ZAP handler (RFC 27, section "The
-// ZAP Reply"). It is reported to the monitor with HandshakeFailed. The
+// ZAP Reply"). It is reported to the monitor with EventHandshakeFailed. The
 // connection of the peer in question is closed without sending an ERROR.
 type ZAPError struct {
-	Reason string // what is wrong with the reply
+	Reason string // why the reply is invalid
 	code   uint32
 }
 
@@ -34,7 +34,7 @@ func (e *ZAPError) Error() string { return "sockets: invalid reply of the ZAP ha
 // Code returns libzmq's number for the error (ZMQ_PROTOCOL_ERROR_ZAP_*).
 func (e *ZAPError) Code() uint32 { return e.code }
 
-// Faults of a reply.
+// Errors in a reply.
 var (
 	errZAPMalformed = &ZAPError{"not an empty frame followed by six frames", zmtp.CodeZAPMalformedReply}
 	errZAPID        = &ZAPError{"wrong request ID", zmtp.CodeZAPBadRequestID}
@@ -45,14 +45,13 @@ var (
 
 // zapHandler returns an Authenticator that asks the ZAP handler, or nil if
 // there is none or it must not be used.
-func (s *socket) zapHandler() Authenticator {
-	sec := s.security()
+func (s *socket) zapHandler(sec *Security) Authenticator {
 	switch {
 	case sec.role() == roleNull && sec.ZAPDomain == "":
 		return nil
 	case sec.role() == roleCurveServer && sec.ZAPEnforceDomain && sec.ZAPDomain == "":
 		return nil
-	case !s.inproc().isBound(zapName):
+	case !s.opts().Inproc.isBound(zapName):
 		return nil
 	}
 	return s.askZAP
@@ -73,8 +72,8 @@ func (n *Inproc) isBound(name string) bool {
 func (s *socket) askZAP(ctx context.Context, r AuthRequest) (User, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	d, err := NewDealer(Options{Inproc: s.opts.Inproc, Linger: -1, Monitor: func(e Event) {
-		if e.Kind == Disconnected || e.Kind == HandshakeFailed {
+	d, err := NewDealer(Options{Inproc: s.opts().Inproc, Linger: LingerNone, Monitor: func(e Event) {
+		if e.Kind == EventDisconnected || e.Kind == EventHandshakeFailed {
 			cancel(ErrNoAuthenticator)
 		}
 	}})
@@ -134,16 +133,8 @@ func parseZAPReply(frames [][]byte) (User, error) {
 	case string(id) != zapID:
 		return User{}, errZAPID
 	}
-	verdict := error(nil)
-	switch string(status) {
-	case zmtp.StatusAccepted:
-	case zmtp.StatusTemporary:
-		verdict = ErrTemporary
-	case zmtp.StatusDenied:
-		verdict = ErrDenied
-	case zmtp.StatusFailed:
-		verdict = errZAPFailed
-	default:
+	verdict, known := zapVerdicts[string(status)]
+	if !known {
 		return User{}, errZAPStatus
 	}
 	properties, err := zmtp.ParseMetadata(metadata)
@@ -163,6 +154,11 @@ func parseZAPReply(frames [][]byte) (User, error) {
 		}
 	}
 	return u, nil
+}
+
+// zapVerdicts holds what each status of a reply means.
+var zapVerdicts = map[string]error{
+	zmtp.StatusAccepted: nil, zmtp.StatusTemporary: ErrTemporary, zmtp.StatusDenied: ErrDenied, zmtp.StatusFailed: errZAPFailed,
 }
 
 var errZAPFailed = errors.New("sockets: the ZAP handler failed")

@@ -61,7 +61,7 @@ func TestS19_CookieEnds(t *testing.T) {
 	router.cookieLifetime = 50 * time.Millisecond
 	must(t, router.Bind(testContext(t), anyPort))
 	r := dialRaw(t, router.LastEndpoint())
-	config := zmtp.HandshakeConfig{SocketType: zmtp.DEALER}
+	config := zmtp.HandshakeConfig{SocketType: zmtp.TypeDealer}
 	config.Mechanism = zmtp.NewCurveClient(zmtp.CurveClientConfig{
 		Keys:   zmtp.KeyPair{Public: p.client.CurveSecretKey.Public(), Secret: p.client.CurveSecretKey},
 		Server: p.client.CurveServerKey, Properties: config.AppendProperties(nil),
@@ -81,7 +81,7 @@ func TestS19_CookieEnds(t *testing.T) {
 		t.Fatalf("%s instead of WELCOME", name)
 	}
 	r.ended()
-	if e := seen.await(t, HandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
+	if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
 		t.Errorf("%v", e.Err)
 	}
 }

@@ -70,9 +70,11 @@ func TestZAP(t *testing.T) {
 			if got := <-requests; !slices.Equal(got, want) {
 				t.Errorf("asked %q, want %q", got, want)
 			}
-			peer := seen.await(t, HandshakeSucceeded).Peer
-			if peer.UserID() != "user" || peer.Property("User-Id") != "user" || peer.Property("COLOUR") != "blue" {
-				t.Errorf("user %q, %q of colour %q", peer.UserID(), peer.Property("User-Id"), peer.Property("COLOUR"))
+			peer := seen.await(t, EventHandshakeSucceeded).Peer
+			user, _ := peer.Property("User-Id")
+			colour, _ := peer.Property("COLOUR")
+			if peer.UserID() != "user" || user != "user" || colour != "blue" {
+				t.Errorf("user %q, %q of colour %q", peer.UserID(), user, colour)
 			}
 		})
 	}
@@ -115,18 +117,18 @@ func TestZAPRefuses(t *testing.T) {
 				p.server.Authenticate, p.server.ZAPDomain = nil, "domain"
 				atServer, atClient := newEvents(), newEvents()
 				router := bind(t, NewRouter, Options{Security: p.server, Inproc: names, Monitor: atServer.tell})
-				dealer := open(t, NewDealer, Options{Security: p.client, Linger: -1, Monitor: atClient.tell})
+				dealer := open(t, NewDealer, Options{Security: p.client, Linger: LingerNone, Monitor: atClient.tell})
 				must(t, dealer.Connect(router.LastEndpoint()))
-				e := atServer.await(t, HandshakeFailed)
+				e := atServer.await(t, EventHandshakeFailed)
 				if number, value := e.Code(); !errors.Is(e.Err, c.server) || number != c.number || value != c.value {
 					t.Errorf("the server says %#x %#x, %v", number, value, e.Err)
 				}
-				e = atClient.await(t, HandshakeFailed)
+				e = atClient.await(t, EventHandshakeFailed)
 				var refused *zmtp.ProtocolError
 				if told := errors.As(e.Err, &refused); told != (c.status != "") || told && refused.Reason != c.status {
 					t.Errorf("the client says %v", e.Err)
 				}
-				if want := (c.status != ""); want != (e.Failure() == FailedAuth) {
+				if want := (c.status != ""); want != (e.Failure() == FailureAuth) {
 					t.Errorf("the client's failure is %v", e.Failure())
 				}
 			})
@@ -174,12 +176,12 @@ func TestZAPSilent(t *testing.T) {
 	p := pairs()["CURVE"]
 	p.server.Authenticate = nil
 	router := bind(t, NewRouter, Options{Security: p.server, Inproc: names, Monitor: seen.tell})
-	dealer := open(t, NewDealer, Options{Security: p.client, Linger: -1})
+	dealer := open(t, NewDealer, Options{Security: p.client, Linger: LingerNone})
 	must(t, dealer.Connect(router.LastEndpoint()))
 	_, err := handler.Recv(testContext(t))
 	must(t, err)
 	within(t, "Close", func() { must(t, router.Close()) })
-	if seen.count(HandshakeFailed)+seen.count(HandshakeSucceeded) > 0 {
+	if seen.count(EventHandshakeFailed)+seen.count(EventHandshakeSucceeded) > 0 {
 		t.Errorf("its own end is told: %v", seen.told())
 	}
 }

@@ -25,9 +25,9 @@ type Credentials struct {
 	Identity []byte
 }
 
-// Authenticator is a [Mechanism] that pauses until the caller has checked the
+// AuthMechanism is a [Mechanism] that pauses until the caller has checked the
 // peer's credentials.
-type Authenticator interface {
+type AuthMechanism interface {
 	Mechanism
 	// Credentials returns a copy of the peer's credentials, and whether the
 	// mechanism is waiting for Accept or Refuse.

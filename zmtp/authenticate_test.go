@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// judged returns a NULL handshake that waits for a judgement.
+// judged returns a NULL handshake that waits for Accept or Deny.
 func judged(t *testing.T, more string) *Handshake {
 	t.Helper()
-	c := HandshakeConfig{SocketType: DEALER}
+	c := HandshakeConfig{SocketType: TypeDealer}
 	c.Mechanism = NewNullJudged(c.AppendProperties(nil))
 	h := NewHandshake(c)
 	if _, waiting := h.Credentials(); waiting {
@@ -46,7 +46,7 @@ func TestHandshakeAccept(t *testing.T) {
 		t.Fatal(done, err)
 	}
 	p := h.Peer()
-	if v, _ := p.Granted.Get("role"); p.UserID != "bob" || string(v) != "admin" || p.SocketType != ROUTER {
+	if v, _ := p.Granted.Get("role"); p.UserID != "bob" || string(v) != "admin" || p.SocketType != TypeRouter {
 		t.Errorf("%+v", p)
 	}
 	if h.Codec() != nil {

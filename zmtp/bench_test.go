@@ -20,8 +20,8 @@ func fill(m []byte, size int) (b []byte, count int) {
 	return b, count
 }
 
-// BenchmarkDecode decodes a buffer of 256 KiB full of equal messages, once an
-// iteration, and reports the time a frame and a message.
+// BenchmarkDecode decodes a buffer of 256 KiB full of equal messages in each
+// iteration, and reports the time per frame and per message.
 func BenchmarkDecode(b *testing.B) {
 	long := make([]byte, 1000)
 	for _, c := range []struct {
@@ -35,7 +35,7 @@ func BenchmarkDecode(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			buf, count := fill(c.message, 256<<10)
-			frames := Message(c.message).Len()
+			frames := WireMessage(c.message).Len()
 			d := NewDecoder(Limits{})
 			b.SetBytes(int64(len(buf)))
 			b.ReportAllocs()
@@ -46,7 +46,7 @@ func BenchmarkDecode(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					if kind == NeedMore {
+					if kind == KindNeedMore {
 						break
 					}
 					rest = rest[n:]
@@ -64,7 +64,7 @@ func BenchmarkDecode(b *testing.B) {
 
 // BenchmarkWalk walks over the frames of one message with Next.
 func BenchmarkWalk(b *testing.B) {
-	m := Message(fiveFrames())
+	m := WireMessage(fiveFrames())
 	bytes := 0
 	b.ReportAllocs()
 	for b.Loop() {
@@ -120,10 +120,10 @@ func BenchmarkAppendPing(b *testing.B) {
 	}
 }
 
-// BenchmarkHandshake is one side of a whole NULL handshake.
+// BenchmarkHandshake measures one side of a complete NULL handshake.
 func BenchmarkHandshake(b *testing.B) {
-	c := HandshakeConfig{SocketType: DEALER}
-	in := NewHandshake(HandshakeConfig{SocketType: ROUTER}).Start(nil)
+	c := HandshakeConfig{SocketType: TypeDealer}
+	in := NewHandshake(HandshakeConfig{SocketType: TypeRouter}).Start(nil)
 	in = append(in, "\x04\x29\x05READY\x0bSocket-Type\x00\x00\x00\x06ROUTER\x08Identity\x00\x00\x00\x00"...)
 	out := make([]byte, 0, 256)
 	b.ReportAllocs()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestCommandBytes holds the exact bytes of RFC 37's commands.
+// TestCommandBytes checks the exact bytes of RFC 37's commands.
 func TestCommandBytes(t *testing.T) {
 	t.Parallel()
 	seventeen := []byte("0123456789abcdefX")
@@ -38,7 +38,7 @@ func TestCommandBytes(t *testing.T) {
 	}
 }
 
-// TestSubscribeBorder covers topics around which the frame becomes a long one.
+// TestSubscribeBorder covers sizes of topics around which the frame becomes long.
 func TestSubscribeBorder(t *testing.T) {
 	t.Parallel()
 	for size := 240; size <= 260; size++ {

@@ -14,8 +14,8 @@ type side struct {
 	err  error
 }
 
-// take lets s take all it can. judge, if there are credentials, calls Accept
-// or Deny.
+// take passes the received bytes to the handshake of s. If there are credentials,
+// it calls judge, which calls Accept or Deny.
 func (s *side) take(judge func(*Handshake, Credentials) ([]byte, bool, error)) (out []byte) {
 	for s.err == nil && !s.done {
 		var n int
@@ -37,11 +37,11 @@ func (s *side) take(judge func(*Handshake, Credentials) ([]byte, bool, error)) (
 	return out
 }
 
-// admit accepts everybody.
+// admit accepts all credentials.
 func admit(h *Handshake, _ Credentials) ([]byte, bool, error) { return h.Accept(nil, "", nil) }
 
 // converse runs a handshake between a and b, in pieces of the given size, until
-// nothing more happens.
+// neither sends more.
 func converse(a, b *side, piece int, judge func(*Handshake, Credentials) ([]byte, bool, error)) {
 	a.sent, b.sent = a.h.Start(nil), b.h.Start(nil)
 	toA, toB := bytes.Clone(b.sent), bytes.Clone(a.sent)

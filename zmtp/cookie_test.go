@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// TestS19_CookieLifetime: a CURVE server takes INITIATE for 60 seconds after its
-// WELCOME, whatever longer time it was configured with; after that the cookie's
-// key is gone.
+// TestS19_CookieLifetime: a CURVE server accepts INITIATE for at most 60 seconds
+// after its WELCOME, even if configured with more; then it erases the cookie's key.
 func TestS19_CookieLifetime(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -22,10 +21,10 @@ func TestS19_CookieLifetime(t *testing.T) {
 		{time.Second, time.Second, true},
 	} {
 		ck, sk := vectorKeys()
-		cc := HandshakeConfig{SocketType: DEALER}
+		cc := HandshakeConfig{SocketType: TypeDealer}
 		cc.Mechanism = NewCurveClient(CurveClientConfig{Properties: cc.AppendProperties(nil), Keys: ck, Server: sk.Public})
 		client := NewHandshake(cc)
-		sc := HandshakeConfig{SocketType: ROUTER}
+		sc := HandshakeConfig{SocketType: TypeRouter}
 		sm := NewCurveServer(CurveServerConfig{Properties: sc.AppendProperties(nil), Keys: sk, CookieLifetime: c.configured})
 		clock := time.Unix(1000, 0)
 		sm.now = func() time.Time { return clock }
@@ -52,8 +51,8 @@ func TestS19_CookieLifetime(t *testing.T) {
 			t.Error("there is a cookie before HELLO")
 		}
 		welcome, err := feed(server, append(toServer, more...))
-		if err != nil || sm.stage != wantInitiate || sm.cookieKey == (secretKey{}) {
-			t.Fatal(err, sm.stage)
+		if err != nil || sm.want != commandInitiate || sm.cookieKey == (secretKey{}) {
+			t.Fatal(err, sm.want)
 		}
 		if life := server.Expires().Sub(clock); life > CookieLifetime || c.configured == time.Second && life != time.Second {
 			t.Errorf("configured %v: the cookie lives for %v", c.configured, life)
@@ -73,11 +72,11 @@ func TestS19_CookieLifetime(t *testing.T) {
 	}
 }
 
-// TestHandshakeAbandon: who gives a handshake up leaves no key behind.
+// TestHandshakeAbandon: Abandon erases all keys.
 func TestHandshakeAbandon(t *testing.T) {
 	t.Parallel()
 	_, sk := vectorKeys()
-	c := HandshakeConfig{SocketType: ROUTER}
+	c := HandshakeConfig{SocketType: TypeRouter}
 	sm := NewCurveServer(CurveServerConfig{Keys: sk})
 	c.Mechanism = sm
 	h := NewHandshake(c)
@@ -90,13 +89,12 @@ func TestHandshakeAbandon(t *testing.T) {
 	}
 }
 
-// TestHelloBound: before a client has proved anything, a server takes a kilobyte
-// from it at most.
+// TestHelloBound: the first command of a client may have at most one KiB.
 func TestHelloBound(t *testing.T) {
 	t.Parallel()
 	_, sk := vectorKeys()
 	for name, m := range map[string]Mechanism{"PLAIN": NewPlainServer(nil), "CURVE": NewCurveServer(CurveServerConfig{Keys: sk})} {
-		h := NewHandshake(HandshakeConfig{SocketType: ROUTER, Mechanism: m})
+		h := NewHandshake(HandshakeConfig{SocketType: TypeRouter, Mechanism: m})
 		n, _, _, err := h.Step(AppendGreeting(nil, Greeting{Major: 3, Minor: 1, Mechanism: name}), nil)
 		if n != GreetingSize || err != nil {
 			t.Fatal(n, err)

@@ -2,7 +2,6 @@ package zmtp
 
 import (
 	"crypto/subtle"
-	"encoding/binary"
 	"sync"
 
 	"golang.org/x/crypto/nacl/box"
@@ -63,11 +62,6 @@ func nonceOf(prefix string, sent []byte) *[24]byte {
 	var n [24]byte
 	copy(n[copy(n[:], prefix):], sent)
 	return &n
-}
-
-// appendShortNonce appends the short nonce with the given count.
-func appendShortNonce(dst []byte, count uint64) []byte {
-	return binary.BigEndian.AppendUint64(dst, count)
 }
 
 // weakKey is the key that results from a public key of low order, whatever the

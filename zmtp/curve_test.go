@@ -17,8 +17,7 @@ func vectorKeys() (client, server KeyPair) {
 	return client, server
 }
 
-// counted returns the randomness of the vectors: byte i of all that is asked
-// for is 7i + start.
+// counted returns the random function of the vectors: byte i is 7i + start.
 func counted(start byte) func([]byte) {
 	next := start
 	return func(b []byte) {
@@ -30,14 +29,14 @@ func counted(start byte) func([]byte) {
 }
 
 // curvePair returns both sides of CURVE, a DEALER and a ROUTER, with the keys
-// and the randomness of the vectors.
+// and random bytes of the vectors.
 func curvePair() (client, server *side, cm *CurveClient, sm *CurveServer) {
 	ck, sk := vectorKeys()
-	c := HandshakeConfig{SocketType: DEALER, Identity: []byte("me")}
+	c := HandshakeConfig{SocketType: TypeDealer, Identity: []byte("me")}
 	cm = NewCurveClient(CurveClientConfig{Properties: c.AppendProperties(nil), Keys: ck, Server: sk.Public})
 	cm.random = counted(1)
 	c.Mechanism = cm
-	s := HandshakeConfig{SocketType: ROUTER}
+	s := HandshakeConfig{SocketType: TypeRouter}
 	sm = NewCurveServer(CurveServerConfig{Properties: s.AppendProperties(nil), Keys: sk})
 	sm.random = counted(2)
 	s.Mechanism = sm
@@ -64,8 +63,8 @@ func vectors(t *testing.T) map[string][]byte {
 	return all
 }
 
-// TestCurveVectors compares every byte of a connection with what libsodium
-// makes of the same keys and the same randomness.
+// TestCurveVectors compares every byte of a connection with the result of libsodium
+// for the same keys and random bytes.
 func TestCurveVectors(t *testing.T) {
 	t.Parallel()
 	want := vectors(t)
@@ -118,15 +117,15 @@ func TestCurveVectors(t *testing.T) {
 		t.Errorf("%q %d %v", out, used, err)
 	}
 
-	if p := server.h.Peer(); p.UserID != "bob" || p.SocketType != DEALER || string(p.Identity) != "me" {
+	if p := server.h.Peer(); p.UserID != "bob" || p.SocketType != TypeDealer || string(p.Identity) != "me" {
 		t.Errorf("%+v", p)
 	}
-	if p := client.h.Peer(); p.SocketType != ROUTER || p.Identity == nil {
+	if p := client.h.Peer(); p.SocketType != TypeRouter || p.Identity == nil {
 		t.Errorf("%+v", p)
 	}
 }
 
-// vectorTraffic is what the client sends in the vectors.
+// vectorTraffic is the client's traffic in the vectors.
 func vectorTraffic() []byte {
 	long := make([]byte, 300)
 	for i := range long {
@@ -137,8 +136,8 @@ func vectorTraffic() []byte {
 	return AppendMessage(plain, long)
 }
 
-// TestCurvePieces cuts the handshake everywhere; each run is the same, byte
-// by byte.
+// TestCurvePieces splits the handshake into pieces of every size; the bytes sent
+// do not change.
 func TestCurvePieces(t *testing.T) {
 	t.Parallel()
 	var sent [2][]byte
@@ -157,8 +156,7 @@ func TestCurvePieces(t *testing.T) {
 	}
 }
 
-// TestCurveSplit replays the vectors' bytes to each side, cut in two at every
-// place.
+// TestCurveSplit replays the vectors' bytes to each side, split at every offset.
 func TestCurveSplit(t *testing.T) {
 	t.Parallel()
 	client, server, _, _ := curvePair()
@@ -190,7 +188,7 @@ func TestCurveRandomKeys(t *testing.T) {
 	ck, sk := GenerateKeyPair(), GenerateKeyPair()
 	var all [2][]byte
 	for i := range all {
-		c, s := HandshakeConfig{SocketType: REQ}, HandshakeConfig{SocketType: REP}
+		c, s := HandshakeConfig{SocketType: TypeReq}, HandshakeConfig{SocketType: TypeRep}
 		c.Mechanism = NewCurveClient(CurveClientConfig{Properties: c.AppendProperties(nil), Keys: ck, Server: sk.Public})
 		s.Mechanism = NewCurveServer(CurveServerConfig{Properties: s.AppendProperties(nil), Keys: sk})
 		client, server := &side{h: NewHandshake(c)}, &side{h: NewHandshake(s)}
@@ -205,8 +203,8 @@ func TestCurveRandomKeys(t *testing.T) {
 	}
 }
 
-// TestCurveWipes holds that nothing of the keys stays in the mechanisms, after
-// success and after failure.
+// TestCurveWipes checks that the mechanisms erase their keys after success and
+// after failure.
 func TestCurveWipes(t *testing.T) {
 	t.Parallel()
 	check := func(cm *CurveClient, sm *CurveServer) {
@@ -236,7 +234,7 @@ func TestCurveWipes(t *testing.T) {
 	check(cm, sm)
 }
 
-// TestCurveConfig leaves out keys.
+// TestCurveConfig: missing keys are an error.
 func TestCurveConfig(t *testing.T) {
 	t.Parallel()
 	pair := GenerateKeyPair()

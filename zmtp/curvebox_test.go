@@ -2,13 +2,14 @@ package zmtp
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 
 	"golang.org/x/crypto/nacl/secretbox"
 )
 
-// boxSizes are the sizes at which boxes are compared: all small ones, and some far
-// above.
+// boxSizes are the sizes at which boxes are compared: all small ones, and some
+// large ones.
 func boxSizes() (sizes []int) {
 	for n := range 1500 {
 		sizes = append(sizes, n)
@@ -16,8 +17,8 @@ func boxSizes() (sizes []int) {
 	return append(sizes, 2015, 2016, 2017, 4096, 65535, 65536, 65537, 1<<20+3)
 }
 
-// TestMessageBox holds that boxes are those of NaCl at every size, with the flags as
-// their first byte.
+// TestMessageBox checks that boxes of every size are those of NaCl, with the flags
+// as their first byte.
 func TestMessageBox(t *testing.T) {
 	t.Parallel()
 	var key secretKey
@@ -28,7 +29,7 @@ func TestMessageBox(t *testing.T) {
 	for i, size := range boxSizes() {
 		plain := pattern(size + 1)
 		plain[0] = byte(i)
-		short := appendShortNonce(nil, uint64(i)*0x0102030405060708+1)
+		short := binary.BigEndian.AppendUint64(nil, uint64(i)*0x0102030405060708+1)
 		want := secretbox.Seal(nil, plain, nonceOf(prefixToServer, short), &key)
 		got := out.seal(append(make([]byte, 0, 3+len(want)), "dst"...), short, plain[0], plain[1:])
 		if string(got[:3]) != "dst" || !bytes.Equal(got[3:], want) {

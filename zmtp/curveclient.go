@@ -24,38 +24,25 @@ type CurveClientConfig struct {
 //
 //	HELLO →, ← WELCOME, INITIATE →, ← READY, ↔ MESSAGE
 type CurveClient struct {
+	exchange
 	config    CurveClientConfig
-	stage     curveClientStage
 	connected KeyPair // C' and c'
 	hello     secretKey
 	session   secretKey
 	seen      uint64 // the last short nonce of the server
-	peer      Metadata
 	random    func([]byte)
 }
-
-// curveClientStage is what a client waits for.
-type curveClientStage uint8
-
-const (
-	wantWelcome curveClientStage = iota
-	wantReady
-	clientDone
-)
 
 var _ Mechanism = (*CurveClient)(nil)
 
 // NewCurveClient returns the client side of CURVE for one connection. If a key
 // is missing, the handshake fails with ErrConfig.
 func NewCurveClient(c CurveClientConfig) *CurveClient {
-	return &CurveClient{config: c, random: fillRandom}
+	return &CurveClient{exchange: exchange{want: commandWelcome}, config: c, random: fillRandom}
 }
 
 // Name returns "CURVE".
 func (m *CurveClient) Name() string { return curveName }
-
-// AsServer returns false.
-func (m *CurveClient) AsServer() bool { return false }
 
 // peerKey returns the server's long-term public key.
 func (m *CurveClient) peerKey() PublicKey { return m.config.Server }
@@ -79,30 +66,21 @@ func (m *CurveClient) Start(dst []byte) ([]byte, error) {
 	var zeros [helloPadding]byte
 	dst = append(dst, zeros[:]...)
 	dst = append(dst, m.connected.Public[:]...)
-	dst = appendShortNonce(dst, 1)
+	dst = binary.BigEndian.AppendUint64(dst, 1)
 	return seal(dst, zeros[:helloSigned], nonceOf(prefixHello, dst[len(dst)-shortNonce:]), &m.hello), nil
 }
 
 // Step handles WELCOME, which it answers with INITIATE, and then READY.
 func (m *CurveClient) Step(dst []byte, c Command) (out []byte, done bool, err error) {
-	switch m.stage {
-	case wantWelcome:
-		if string(c.Name) != commandWelcome {
-			return dst, false, unexpected(c, commandWelcome)
-		}
+	if err := m.expect(c); err != nil {
+		return dst, false, err
+	}
+	if m.want == commandWelcome {
 		out, err = m.initiate(dst, c.Data)
 		return out, false, err
-	case wantReady:
-		if string(c.Name) != CommandReady {
-			return dst, false, unexpected(c, CommandReady)
-		}
-		if err := m.ready(c.Data); err != nil {
-			return dst, false, err
-		}
-		m.stage = clientDone
-		return dst, true, nil
 	}
-	return dst, false, unexpected(c, "nothing")
+	err = m.ready(c.Data)
+	return dst, err == nil, err
 }
 
 // initiate handles the data of WELCOME and appends INITIATE.
@@ -135,9 +113,9 @@ func (m *CurveClient) initiate(dst, data []byte) ([]byte, error) {
 
 	dst = appendCommandStart(dst, commandInitiate, initiateFixed+len(properties))
 	dst = append(dst, cookie...)
-	dst = appendShortNonce(dst, 2)
+	dst = binary.BigEndian.AppendUint64(dst, 2)
 	dst = seal(dst, inner, nonceOf(prefixInitiate, dst[len(dst)-shortNonce:]), &m.session)
-	m.stage = wantReady
+	m.want = CommandReady
 	// None of these keys is needed again.
 	clear(vouchKey[:])
 	clear(m.hello[:])
@@ -156,13 +134,10 @@ func (m *CurveClient) ready(data []byte) error {
 	if err != nil {
 		return err
 	}
-	m.seen = binary.BigEndian.Uint64(nonce)
+	m.seen, m.want = binary.BigEndian.Uint64(nonce), ""
 	m.peer, err = ParseMetadata(plain)
 	return err
 }
-
-// Peer returns the properties in the server's READY.
-func (m *CurveClient) Peer() Metadata { return m.peer }
 
 // Codec returns the codec for the MESSAGE commands of the connection.
 func (m *CurveClient) Codec() Codec {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// curveForger is an opponent who follows RFC 26 with the keys of the vectors
-// but may put into each command what it likes.
+// curveForger is a peer that follows RFC 26 with the keys of the vectors, but can
+// send any contents in each command.
 type curveForger struct {
 	long, connected, server KeyPair // server: only Public is used by clients
 	session                 secretKey
@@ -26,7 +26,7 @@ func boxed(dst, plain []byte, prefix string, nonce []byte, public PublicKey, sec
 func (f *curveForger) hello(version string, nonce uint64, signed []byte) []byte {
 	b := append([]byte(version), make([]byte, helloPadding)...)
 	b = append(b, f.connected.Public[:]...)
-	b = appendShortNonce(b, nonce)
+	b = binary.BigEndian.AppendUint64(b, nonce)
 	return boxed(b, signed, prefixHello, b[len(b)-shortNonce:], f.server.Public, f.connected.Secret)
 }
 
@@ -55,8 +55,8 @@ func (f *curveForger) vouch(first, second PublicKey, to PublicKey) []byte {
 	return boxed(nonce, append(first[:], second[:]...), prefixVouch, nonce, to, f.long.Secret)
 }
 
-// TestCurveServerErrors takes a server to INITIATE and through it, with one
-// thing wrong each time.
+// TestCurveServerErrors runs the handshake of a server up to INITIATE, with one
+// error each time.
 func TestCurveServerErrors(t *testing.T) {
 	t.Parallel()
 	ck, sk := vectorKeys()
@@ -187,7 +187,7 @@ func TestCurveServerErrors(t *testing.T) {
 			cookie, s := f.welcomed(t, welcome)
 			plain := append(a.owner[:], a.vouch(s)...)
 			plain = append(plain, a.properties...)
-			nonce := appendShortNonce(nil, a.nonce)
+			nonce := binary.BigEndian.AppendUint64(nil, a.nonce)
 			data := append(a.cookie(cookie), nonce...)
 			data = append(data, a.seal(seal(nil, plain, nonceOf(prefixInitiate, nonce), &f.session))...)
 			switch {
@@ -197,7 +197,7 @@ func TestCurveServerErrors(t *testing.T) {
 				data = nil
 			}
 			if a.beforeAcceptance {
-				// As the mechanism's caller would, without the handshake.
+				// Call the mechanism directly.
 				_, _, err := sm.Step(nil, Command{Name: []byte(commandInitiate), Data: data})
 				if err != nil {
 					t.Fatal(err)
@@ -226,8 +226,8 @@ func TestCurveServerErrors(t *testing.T) {
 	}
 }
 
-// TestCurveClientErrors gives a client the bytes of the vectors with one
-// thing wrong each time.
+// TestCurveClientErrors passes the bytes of the vectors to a client, with one
+// error each time.
 func TestCurveClientErrors(t *testing.T) {
 	t.Parallel()
 	v := vectors(t)
@@ -239,8 +239,8 @@ func TestCurveClientErrors(t *testing.T) {
 		return string(c)
 	}
 	command := func(name string, data []byte) string { return string(AppendCommand(nil, name, data)) }
-	// The server's secret keys are those of the vectors, so the test can
-	// box what it likes.
+	// The server's secret keys are those of the vectors, so the test can make
+	// any box.
 	fill := counted(2)
 	var connected KeyPair
 	fill(connected.Secret[:])
@@ -254,7 +254,7 @@ func TestCurveClientErrors(t *testing.T) {
 		return command(commandWelcome, boxed(bytes.Clone(nonce), plain, prefixWelcome, nonce, client.Public, sk.Secret))
 	}
 	readyOf := func(plain []byte) string {
-		short := appendShortNonce(nil, 1)
+		short := binary.BigEndian.AppendUint64(nil, 1)
 		return command(CommandReady, boxed(bytes.Clone(short), plain, prefixReady, short, client.Public, connected.Secret))
 	}
 	pub := AppendProperty(nil, PropertySocketType, []byte("PUB"))
@@ -287,7 +287,7 @@ func TestCurveClientErrors(t *testing.T) {
 		{"ERROR after WELCOME", welcome + string(AppendError(nil, "400")), ErrRefused},
 		{"malformed ERROR", welcome + command(CommandError, []byte("\x05")), ErrMalformed},
 	} {
-		c2 := HandshakeConfig{SocketType: DEALER, Identity: []byte("me")}
+		c2 := HandshakeConfig{SocketType: TypeDealer, Identity: []byte("me")}
 		m := NewCurveClient(CurveClientConfig{Properties: c2.AppendProperties(nil), Keys: ck, Server: sk.Public})
 		m.random = counted(1)
 		c2.Mechanism = m
@@ -319,7 +319,7 @@ func TestCurveClientErrors(t *testing.T) {
 	}
 }
 
-// TestCurveLowOrder holds that no public key of low order is taken.
+// TestCurveLowOrder: public keys of low order are refused.
 func TestCurveLowOrder(t *testing.T) {
 	t.Parallel()
 	secret := GenerateKeyPair().Secret

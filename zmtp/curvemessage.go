@@ -99,7 +99,7 @@ func (s *curveSender) append(dst []byte, flags byte, body []byte) []byte {
 	dst = slices.Grow(dst, FrameSize(size))
 	dst = AppendHeader(dst, 0, size)
 	dst = append(dst, messageName...)
-	dst = appendShortNonce(dst, s.count)
+	dst = binary.BigEndian.AppendUint64(dst, s.count)
 	return s.box.seal(dst, dst[len(dst)-shortNonce:], boxed, body)
 }
 

@@ -47,8 +47,8 @@ func TestCurveMessages(t *testing.T) {
 	}
 }
 
-// TestCurveWire holds the form of a MESSAGE on the wire: a message frame, as
-// libzmq wants it, of the sizes of RFC 26, whatever is in it.
+// TestCurveWire checks the form of a MESSAGE on the wire: a message frame, as
+// libzmq requires, of the sizes of RFC 26, for all contents.
 func TestCurveWire(t *testing.T) {
 	t.Parallel()
 	client, _ := codecPair(Limits{})
@@ -73,7 +73,7 @@ func TestCurveWire(t *testing.T) {
 	}
 }
 
-// TestCurveDecodeSplit gives the receiver one byte more each time.
+// TestCurveDecodeSplit passes one more byte to the receiver each time.
 func TestCurveDecodeSplit(t *testing.T) {
 	t.Parallel()
 	client, server := codecPair(Limits{})
@@ -110,7 +110,7 @@ func TestCurveDecodeSplit(t *testing.T) {
 	}
 }
 
-// TestCurveDecodeLimit holds that Decode stops soon after limit bytes.
+// TestCurveDecodeLimit: Decode stops soon after limit bytes.
 func TestCurveDecodeLimit(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{-1, 0, 1, 11, 12, 13, 24, 25, 1000} {
@@ -135,8 +135,8 @@ func TestCurveDecodeLimit(t *testing.T) {
 	}
 }
 
-// TestCurveDecodeErrors changes one thing about the second of three messages:
-// the first is still delivered, the third never.
+// TestCurveDecodeErrors makes the second of three messages invalid: the first is
+// still delivered, the third is not.
 func TestCurveDecodeErrors(t *testing.T) {
 	t.Parallel()
 	first, second, third := []byte("first"), []byte("second"), []byte("third")
@@ -179,7 +179,7 @@ func TestCurveDecodeErrors(t *testing.T) {
 		if used != len(all[0]) || bytes.Contains(out, third) || len(out) > 2+len(second) || len(out) < 2+len(first) {
 			t.Errorf("%s: %q, %d used", c.name, out, used)
 		}
-		// The error stays, also for what would be right.
+		// The error is returned again, even for a valid message.
 		more, used, _, again := server.Decode(nil, all[2], 1<<20)
 		if again != err || used != 0 || len(more) != 0 {
 			t.Errorf("%s: then %q %d %v", c.name, more, used, again)
@@ -187,8 +187,8 @@ func TestCurveDecodeErrors(t *testing.T) {
 	}
 }
 
-// TestCurveTamper changes each bit of a message: it is refused, or still
-// missing bytes, or, for what does not matter, the same.
+// TestCurveTamper changes each bit of a message: the message is refused, or
+// incomplete, or, if the bit is ignored, unchanged.
 func TestCurveTamper(t *testing.T) {
 	t.Parallel()
 	client, _ := codecPair(Limits{})
@@ -213,8 +213,8 @@ func TestCurveTamper(t *testing.T) {
 	}
 }
 
-// TestCurveReflected holds that a side does not take its own messages for the
-// peer's, though the keys are the same.
+// TestCurveReflected: a side does not accept its own messages as the peer's,
+// although the keys are the same.
 func TestCurveReflected(t *testing.T) {
 	t.Parallel()
 	client, _ := codecPair(Limits{})
@@ -226,7 +226,7 @@ func TestCurveReflected(t *testing.T) {
 	wantError(t, err, ErrCryptographic)
 }
 
-// TestCurveNonceGap holds that nonces may jump, up to the last there is.
+// TestCurveNonceGap: nonces may have gaps, up to the largest one.
 func TestCurveNonceGap(t *testing.T) {
 	t.Parallel()
 	client, server := codecPair(Limits{})
@@ -286,7 +286,7 @@ func TestCurveLimits(t *testing.T) {
 	}
 }
 
-// TestCurveAnnounced holds that an announced size alone has nothing allocated.
+// TestCurveAnnounced: an announced size alone does not allocate memory.
 func TestCurveAnnounced(t *testing.T) {
 	_, server := codecPair(Limits{MaxMessage: -1})
 	header := []byte("\x02\x00\x00\x00\x00\x40\x00\x00\x00\x07MESSAGE")

@@ -34,19 +34,17 @@ type CurveServerConfig struct {
 // the secret key of the connection. Both are in the cookie. The server keeps
 // only the 32-byte key that opens the cookie, once and within [CookieLifetime].
 type CurveServer struct {
-	config      CurveServerConfig
-	stage       serverStage
-	cookieKey   secretKey
-	session     secretKey
-	seen        uint64 // the last short nonce of the client
-	credentials [][]byte
-	peer        Metadata
-	welcomed    time.Time // when WELCOME was created
-	random      func([]byte)
-	now         func() time.Time
+	serving
+	config    CurveServerConfig
+	cookieKey secretKey
+	session   secretKey
+	seen      uint64    // the last short nonce of the client
+	welcomed  time.Time // when WELCOME was created
+	random    func([]byte)
+	now       func() time.Time
 }
 
-var _ Authenticator = (*CurveServer)(nil)
+var _ AuthMechanism = (*CurveServer)(nil)
 
 // NewCurveServer returns the server side of CURVE for one connection. If a key
 // is missing, the handshake fails with ErrConfig.
@@ -54,14 +52,11 @@ func NewCurveServer(c CurveServerConfig) *CurveServer {
 	if c.CookieLifetime <= 0 || c.CookieLifetime > CookieLifetime {
 		c.CookieLifetime = CookieLifetime
 	}
-	return &CurveServer{config: c, random: fillRandom, now: time.Now}
+	return &CurveServer{serving: serving{exchange: exchange{want: commandHello}}, config: c, random: fillRandom, now: time.Now}
 }
 
 // Name returns "CURVE".
 func (m *CurveServer) Name() string { return curveName }
-
-// AsServer returns true.
-func (m *CurveServer) AsServer() bool { return true }
 
 // Start appends nothing, because the client begins. The error matches ErrConfig
 // if a key is missing.
@@ -74,20 +69,14 @@ func (m *CurveServer) Start(dst []byte) ([]byte, error) {
 
 // Step handles HELLO, which it answers with WELCOME, and then INITIATE.
 func (m *CurveServer) Step(dst []byte, c Command) (out []byte, done bool, err error) {
-	switch m.stage {
-	case wantHello:
-		if string(c.Name) != commandHello {
-			return dst, false, unexpected(c, commandHello)
-		}
+	if err := m.expect(c); err != nil {
+		return dst, false, err
+	}
+	if m.want == commandHello {
 		out, err = m.welcome(dst, c.Data)
 		return out, false, err
-	case wantInitiate:
-		if string(c.Name) != commandInitiate {
-			return dst, false, unexpected(c, commandInitiate)
-		}
-		return dst, false, m.initiate(c.Data)
 	}
-	return dst, false, unexpected(c, "nothing")
+	return dst, false, m.initiate(c.Data)
 }
 
 // welcome handles the data of HELLO and appends WELCOME.
@@ -135,24 +124,16 @@ func (m *CurveServer) welcome(dst, data []byte) ([]byte, error) {
 	dst = append(dst, welcomeNonce...)
 	dst = seal(dst, inner, nonceOf(prefixWelcome, welcomeNonce), &hello)
 	clear(hello[:])
-	m.stage, m.welcomed = wantInitiate, m.now()
+	m.want, m.welcomed = commandInitiate, m.now()
 	return dst, nil
 }
 
 // expires returns when the cookie expires, or zero if there is none.
 func (m *CurveServer) expires() time.Time {
-	if m.stage != wantInitiate {
+	if m.want != commandInitiate {
 		return time.Time{}
 	}
 	return m.welcomed.Add(m.config.CookieLifetime)
-}
-
-// maxCommand limits HELLO, but not INITIATE, which also carries the properties.
-func (m *CurveServer) maxCommand() int {
-	if m.stage == wantHello {
-		return maxHello
-	}
-	return 0
 }
 
 // initiate handles the data of INITIATE.
@@ -195,8 +176,8 @@ func (m *CurveServer) initiate(data []byte) error {
 	if err != nil {
 		return err
 	}
-	// The second half binds the vouch to this server: without it, a server
-	// that a client trusts could impersonate that client to other servers.
+	// The second half binds the vouch to this server. Without it, a server could
+	// impersonate its clients to other servers.
 	if PublicKey(vouched[:KeySize]) != client || PublicKey(vouched[KeySize:]) != m.config.Keys.Public {
 		return cryptographic("handshake", "vouch for other keys")
 	}
@@ -205,13 +186,8 @@ func (m *CurveServer) initiate(data []byte) error {
 	}
 	m.credentials = [][]byte{owner[:]}
 	clear(m.config.Keys.Secret[:])
-	m.stage = wantVerdict
+	m.want, m.waiting = "", true
 	return nil
-}
-
-// Credentials returns the client's long-term public key after INITIATE.
-func (m *CurveServer) Credentials() (values [][]byte, waiting bool) {
-	return m.credentials, m.stage == wantVerdict
 }
 
 // peerKey returns the client's long-term public key after INITIATE.
@@ -220,17 +196,14 @@ func (m *CurveServer) peerKey() PublicKey { return PublicKey(m.credentials[0]) }
 // Accept appends READY.
 func (m *CurveServer) Accept(dst []byte) (out []byte, done bool, err error) {
 	dst = appendCommandStart(dst, CommandReady, readyFixed+len(m.config.Properties))
-	dst = appendShortNonce(dst, 1)
+	dst = binary.BigEndian.AppendUint64(dst, 1)
 	dst = seal(dst, m.config.Properties, nonceOf(prefixReady, dst[len(dst)-shortNonce:]), &m.session)
-	m.stage = wantNothing
+	m.waiting = false
 	return dst, true, nil
 }
 
 // Refuse appends ERROR, which is not encrypted.
 func (m *CurveServer) Refuse(dst []byte, reason string) []byte { return AppendError(dst, reason) }
-
-// Peer returns the properties in the client's INITIATE, or nil before that.
-func (m *CurveServer) Peer() Metadata { return m.peer }
 
 // Codec returns the codec for the MESSAGE commands of the connection.
 func (m *CurveServer) Codec() Codec {

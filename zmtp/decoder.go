@@ -9,9 +9,9 @@ import (
 type Kind uint8
 
 const (
-	// NeedMore means that the bytes hold no complete message or command.
-	NeedMore Kind = iota
-	// KindMessage means that b[:n] is a complete message, Message(b[:n]).
+	// KindNeedMore means that the bytes hold no complete message or command.
+	KindNeedMore Kind = iota
+	// KindMessage means that b[:n] is a complete message, WireMessage(b[:n]).
 	KindMessage
 	// KindCommand means that b[:n] is a complete command frame. Its body is
 	// CommandBody(b[:n]).
@@ -46,7 +46,7 @@ func (d *Decoder) Reset() { *d = Decoder{max: d.max} }
 
 // Next looks for a message or command at the start of b, which must hold the
 // bytes received and not consumed yet. With KindMessage and KindCommand, n is
-// its size, and the caller must drop b[:n] before the next call. With NeedMore,
+// its size, and the caller must drop b[:n] before the next call. With KindNeedMore,
 // n is 0, and the next call must be given the same bytes again, possibly at
 // another address, followed by more. Next remembers what it has examined, so
 // the total cost is linear in the number of bytes even if they arrive one by
@@ -102,41 +102,41 @@ func (d *Decoder) slow(b []byte, off, frames int) (Kind, int, error) {
 		d.off, d.frames, d.need = off, frames, 0
 		if off >= len(b) {
 			d.need = off + shortHeader
-			return NeedMore, 0, nil
+			return KindNeedMore, 0, nil
 		}
 		h, ok, huge := parseHeader(b[off:])
 		command := h.flags&FlagCommand != 0
 		switch {
 		case command && h.flags&FlagMore != 0:
-			return NeedMore, 0, malformed("decode", "command with MORE")
+			return KindNeedMore, 0, malformed("decode", "command with MORE")
 		case !command && frames >= d.max.frames:
-			return NeedMore, 0, tooLarge("decode", "more frames than MaxFrames")
+			return KindNeedMore, 0, tooLarge("decode", "more frames than MaxFrames")
 		case !ok:
 			d.need = off + h.size
-			return NeedMore, 0, nil
+			return KindNeedMore, 0, nil
 		case huge || h.body > math.MaxInt-2*longHeader-off:
-			return NeedMore, 0, tooLarge("decode", "size of a frame")
+			return KindNeedMore, 0, tooLarge("decode", "size of a frame")
 		}
 		end := off + h.size + h.body
 		if command {
 			if h.body > d.max.command {
-				return NeedMore, 0, tooLarge("decode", "command above MaxCommand")
+				return KindNeedMore, 0, tooLarge("decode", "command above MaxCommand")
 			}
 			if end > len(b) {
 				d.need = end
-				return NeedMore, 0, nil
+				return KindNeedMore, 0, nil
 			}
 			return d.command(b[:end])
 		}
 		if end > d.max.message {
-			return NeedMore, 0, tooLarge("decode", "message above MaxMessage")
+			return KindNeedMore, 0, tooLarge("decode", "message above MaxMessage")
 		}
 		if end > len(b) {
 			d.need = end
 			if h.flags&FlagMore != 0 {
 				d.need += shortHeader
 			}
-			return NeedMore, 0, nil
+			return KindNeedMore, 0, nil
 		}
 		off = end
 		frames++
@@ -156,7 +156,7 @@ func (d *Decoder) command(b []byte) (Kind, int, error) {
 	}
 	inside, moved := d.inside+int64(size), d.moved+int64(len(b))
 	if (moved-rotationFree)/rotationFactor > int64(d.off)+inside {
-		return NeedMore, 0, tooLarge("decode", "too many commands inside a message")
+		return KindNeedMore, 0, tooLarge("decode", "too many commands inside a message")
 	}
 	d.inside, d.moved = inside, moved
 	rotate(b, d.off)

@@ -8,15 +8,14 @@ import (
 	"testing"
 )
 
-// item is one thing a decoder found.
+// item is a message or command that a decoder returned.
 type item struct {
 	kind  Kind
 	bytes string
 }
 
-// decode feeds stream to a decoder in pieces that end at the given places, and
-// the rest, copying the bytes not consumed to a new address each time, and
-// returns what was found.
+// decode passes stream to a decoder in pieces that end at the given offsets, and
+// returns the items. It copies the remaining bytes to a new address each time.
 func decode(l Limits, stream []byte, ends ...int) (items []item, err error) {
 	d := NewDecoder(l)
 	var b []byte
@@ -29,9 +28,9 @@ func decode(l Limits, stream []byte, ends ...int) (items []item, err error) {
 			if err != nil {
 				return items, err
 			}
-			if kind == NeedMore {
+			if kind == KindNeedMore {
 				if n != 0 || d.Need() <= len(b) {
-					panic("NeedMore without a need")
+					panic("KindNeedMore without a need")
 				}
 				break
 			}
@@ -42,7 +41,7 @@ func decode(l Limits, stream []byte, ends ...int) (items []item, err error) {
 	return items, nil
 }
 
-// scripts are streams and what is in them.
+// scripts are streams and their contents.
 var scripts = []struct {
 	name   string
 	stream string
@@ -103,8 +102,8 @@ func TestDecoderScripts(t *testing.T) {
 	}
 }
 
-// TestDecoderErrors gives streams that are refused, and the number of bytes
-// after which they are.
+// TestDecoderErrors decodes invalid streams, and checks after how many bytes they
+// are refused.
 func TestDecoderErrors(t *testing.T) {
 	t.Parallel()
 	size := func(flags byte, n uint64) string {
@@ -145,7 +144,7 @@ func TestDecoderErrors(t *testing.T) {
 				continue // the long one
 			}
 			kind, n, err := d.Next([]byte(c.in[:i]))
-			if kind != NeedMore || n != 0 {
+			if kind != KindNeedMore || n != 0 {
 				t.Fatalf("%s: %d bytes: kind %d n %d", c.name, i, kind, n)
 			}
 			if i < c.at && err != nil {
@@ -158,8 +157,8 @@ func TestDecoderErrors(t *testing.T) {
 	}
 }
 
-// TestDecoderAtLimits holds that what just fits is accepted, commands not
-// counted.
+// TestDecoderAtLimits: messages of exactly the limits are accepted, and commands do
+// not count.
 func TestDecoderAtLimits(t *testing.T) {
 	t.Parallel()
 	l := Limits{MaxMessage: 10, MaxFrames: 3, MaxCommand: 7}
@@ -178,7 +177,7 @@ func TestDecoderAtLimits(t *testing.T) {
 	}
 	// Without limits a large size only makes Need large.
 	d := NewDecoder(Limits{-1, -1, -1})
-	if kind, _, err := d.Next([]byte("\x02\x00\x00\x00\x00\x7f\xff\x00\x00")); kind != NeedMore || err != nil {
+	if kind, _, err := d.Next([]byte("\x02\x00\x00\x00\x00\x7f\xff\x00\x00")); kind != KindNeedMore || err != nil {
 		t.Error(kind, err)
 	}
 	if d.Need() != 9+0x7fff0000 {
@@ -203,7 +202,7 @@ func TestDecoderNeed(t *testing.T) {
 		{"\x02\x00\x00\x00\x00\x00\x01\x00\x00", 65536 + 9},
 	} {
 		var d Decoder
-		if kind, _, err := d.Next([]byte(c.in)); kind != NeedMore || err != nil {
+		if kind, _, err := d.Next([]byte(c.in)); kind != KindNeedMore || err != nil {
 			t.Errorf("%x: %d %v", c.in, kind, err)
 		}
 		if d.Need() != c.want {
@@ -219,7 +218,7 @@ func TestDecoderNeed(t *testing.T) {
 func TestDecoderReset(t *testing.T) {
 	t.Parallel()
 	d := NewDecoder(Limits{MaxFrames: 2})
-	if kind, _, _ := d.Next([]byte("\x01\x01a\x00\x05")); kind != NeedMore {
+	if kind, _, _ := d.Next([]byte("\x01\x01a\x00\x05")); kind != KindNeedMore {
 		t.Fatal(kind)
 	}
 	d.Reset()
@@ -251,8 +250,8 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// flood decodes a message that has a part of the given size first and then
-// commands of ten bytes, and returns after how many commands it was refused.
+// flood decodes a partial message of the given size, followed by commands of ten
+// bytes, and returns after how many commands it was refused.
 func flood(t *testing.T, part, commands int) (refused int, moved int64) {
 	t.Helper()
 	d := NewDecoder(Limits{})
@@ -277,8 +276,8 @@ func flood(t *testing.T, part, commands int) (refused int, moved int64) {
 	return commands, d.moved
 }
 
-// TestDecoderCommandFlood holds that bytes moved for commands inside a
-// message stay in proportion to bytes received.
+// TestDecoderCommandFlood: the number of bytes moved for commands inside a message
+// is proportional to the number of bytes received.
 func TestDecoderCommandFlood(t *testing.T) {
 	t.Parallel()
 	const many = 20000
@@ -294,7 +293,7 @@ func TestDecoderCommandFlood(t *testing.T) {
 			t.Errorf("part of %d bytes: moved %d for %d received", part, moved, received)
 		}
 	}
-	// A part shorter than what each command adds to the bound may go on.
+	// A part that is shorter than each command's share of the limit is not refused.
 	for _, part := range []int{10, 1000} {
 		if refused, _ := flood(t, part, many); refused != many {
 			t.Errorf("part of %d bytes: refused after %d commands", part, refused)
@@ -316,7 +315,7 @@ func TestDecoderAllocs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if kind == NeedMore {
+			if kind == KindNeedMore {
 				return
 			}
 			rest = rest[n:]
@@ -326,7 +325,7 @@ func TestDecoderAllocs(t *testing.T) {
 	noAllocs(t, "Next with a command inside", func() { copy(scratch, inside); drain(scratch) })
 	noAllocs(t, "Next byte by byte", func() {
 		for i := range fiveFrames80 {
-			if kind, _, err := d.Next(fiveFrames80[:i]); kind != NeedMore || err != nil {
+			if kind, _, err := d.Next(fiveFrames80[:i]); kind != KindNeedMore || err != nil {
 				t.Fatal(kind, err)
 			}
 		}

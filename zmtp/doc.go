@@ -19,9 +19,9 @@
 //
 // # Messages
 //
-// A [Message] is represented by its bytes on the wire, including the frame
+// A [WireMessage] is represented by its bytes on the wire, including the frame
 // headers. So decoding only finds where a message ends, and forwarding a
-// message copies a single run of bytes. [Message.Next] iterates over the
+// message copies a single run of bytes. [WireMessage.Next] iterates over the
 // frames.
 //
 // # Security
@@ -48,7 +48,7 @@
 //
 // # Concurrency
 //
-// Functions may be called concurrently. Values of type [Message], [Command],
+// Functions may be called concurrently. Values of type [WireMessage], [Command],
 // [Metadata] and [Greeting] may be read concurrently. A [Decoder], a
 // [Handshake] and a [Mechanism] must be used by one goroutine at a time.
 package zmtp

@@ -1,6 +1,9 @@
 package zmtp
 
-import "errors"
+import (
+	"errors"
+	"strconv"
+)
 
 // This file handles the first bytes of a connection, which depend on the peer's
 // version. We fall back to ZMTP 2.0 and 1.0 as libzmq does: we send our greeting
@@ -63,6 +66,15 @@ func (v wireVersion) major() uint8 {
 	return Major
 }
 
+// below returns the error for a peer that speaks v if the major version must be
+// at least the given one.
+func (v wireVersion) below(least uint8) error {
+	if v == zmtp10 {
+		return oldVersion("no signature: ZMTP 1.0, or not ZMTP")
+	}
+	return oldVersion("older than " + strconv.Itoa(int(least)) + ".0")
+}
+
 // hello returns the bytes of our greeting.
 func (h *Handshake) hello() (b [GreetingSize]byte) {
 	AppendGreeting(b[:0], Greeting{Major: Major, Minor: Minor, Mechanism: h.mechanism.Name(), AsServer: h.mechanism.AsServer()})
@@ -120,14 +132,7 @@ func (h *Handshake) negotiate(in, dst []byte) (out []byte, v wireVersion, err er
 		return dst, v, nil
 	}
 	if v.major() < h.minVersion {
-		reason := "older than 3.0"
-		switch {
-		case v == zmtp10:
-			reason = "no signature: ZMTP 1.0, or not ZMTP"
-		case h.minVersion < Major:
-			reason = "older than 2.0"
-		}
-		return dst, v, oldVersion(reason)
+		return dst, v, v.below(h.minVersion)
 	}
 	if v == zmtp3 {
 		dst = h.say(dst, GreetingSize)
@@ -143,49 +148,41 @@ func (h *Handshake) downgrade(in, dst []byte, v wireVersion) (int, []byte, error
 	if v != zmtp10 {
 		frame = in[min(len(in), oldGreeting):]
 	}
-	t := UNKNOWN
+	t := TypeUnknown
 	if v != zmtp10 && len(in) >= oldGreeting {
 		if t = SocketType(in[oldGreeting-1]); !Compatible(h.socketType, t) {
 			return 0, dst, &ProtocolError{Op: "greeting", Reason: "socket type does not fit " + h.socketType.String(), Err: ErrIncompatible}
 		}
 	}
-	head, whole, err := identityHeader(frame, v)
+	codec := newOldCodec(v, h.maxMessage)
+	head, whole, err := codec.identityHeader(frame, v)
 	if err != nil {
 		return 0, dst, err
 	}
 	if !h.answered {
 		h.answered = true
-		dst = h.sayOld(dst, v)
+		dst = h.sayOld(dst, v, codec)
 	}
 	end := head.size + head.body
 	if !whole || len(frame) < end {
 		return 0, dst, nil
 	}
 	h.peer = Peer{Major: v.major(), SocketType: t}
-	if t == UNKNOWN || t.sendsIdentity() {
+	if t == TypeUnknown || t.sendsIdentity() {
 		h.peer.Identity = append(make([]byte, 0, head.body), frame[head.size:end]...)
 	}
-	h.codec = newCodec1(h.maxMessage)
-	if v == zmtp20 {
-		h.codec = newCodec2(h.maxMessage)
-	}
-	h.done = true
+	h.codec, h.done = codec, true
 	return len(in) - len(frame) + end, dst, nil
 }
 
 // sayOld appends what a peer of an old version receives instead of the rest of
 // a greeting.
-func (h *Handshake) sayOld(dst []byte, v wireVersion) []byte {
+func (h *Handshake) sayOld(dst []byte, v wireVersion, c *oldCodec) []byte {
 	if v == zmtp10 {
 		return append(dst, h.identity...) // our first 10 bytes were its header
 	}
 	dst = append(h.say(dst, greetingMajor+1), byte(h.socketType))
-	if v == zmtp20 {
-		dst = appendHeader2(dst, false, len(h.identity))
-	} else {
-		dst = appendHeader1(dst, false, len(h.identity))
-	}
-	return append(dst, h.identity...)
+	return append(c.begin(dst, 0, len(h.identity)), h.identity...)
 }
 
 // identityHeader reads the header of the frame that contains a peer's identity.
@@ -193,12 +190,8 @@ func (h *Handshake) sayOld(dst []byte, v wireVersion) []byte {
 // Without a signature, this header is the only way to distinguish ZMTP 1.0 from
 // other protocols such as HTTP or TLS. So reserved bits, which are ignored
 // later, must be zero there, as they are with every known peer.
-func identityHeader(b []byte, v wireVersion) (h header, ok bool, err error) {
-	if v == zmtp20 {
-		h, ok, err = parseHeader2(b)
-	} else {
-		h, ok, err = parseHeader1(b)
-	}
+func (c *oldCodec) identityHeader(b []byte, v wireVersion) (h header, ok bool, err error) {
+	h, ok, err = c.parse(b)
 	flags := byte(0)
 	if v == zmtp10 && ok {
 		flags = b[h.size-1]

@@ -9,12 +9,12 @@ import (
 
 const (
 	signature = "\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f"
-	// sigAs is our signature with the identity "me": its length is in it.
+	// sigAs is our signature with the length of the identity "me".
 	sigAs = "\xff\x00\x00\x00\x00\x00\x00\x00\x03\x7f"
 )
 
-// TestDowngrade plays every form of old peer, cut at every place, and compares
-// all that it is sent.
+// TestDowngrade runs a handshake with every kind of old peer, split at every offset,
+// and compares all bytes sent.
 func TestDowngrade(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("i", 255)
@@ -26,20 +26,20 @@ func TestDowngrade(t *testing.T) {
 		sent string // after our signature
 		wire string // the message "m" in the peer's framing
 	}{
-		{"1.0, no identity", ROUTER, "\x01\x00", Peer{Major: 1, SocketType: UNKNOWN, Identity: []byte{}}, "me", "\x02\x00m"},
-		{"1.0, identity", DEALER, "\x05\x00peer", Peer{Major: 1, SocketType: UNKNOWN, Identity: []byte("peer")}, "me", "\x02\x00m"},
-		{"1.0, long form", ROUTER, "\xff\x00\x00\x00\x00\x00\x00\x00\x05\x00peer", Peer{Major: 1, SocketType: UNKNOWN, Identity: []byte("peer")}, "me", "\x02\x00m"},
-		{"1.0, longest identity", ROUTER, "\xff\x00\x00\x00\x00\x00\x00\x01\x00\x00" + long, Peer{Major: 1, SocketType: UNKNOWN, Identity: []byte(long)}, "me", "\x02\x00m"},
-		{"1.0, PUB has no identity to tell", PUB, "\x01\x00", Peer{Major: 1, SocketType: UNKNOWN, Identity: []byte{}}, "", "\x02\x00m"},
-		{"revision 0", ROUTER, signature + "\x00\x05\x01\x00", Peer{Major: 1, SocketType: DEALER, Identity: []byte{}}, "\x03\x06\x03\x00me", "\x02\x00m"},
-		{"revision 0, identity", DEALER, signature + "\x00\x06\x05\x00peer", Peer{Major: 1, SocketType: ROUTER, Identity: []byte("peer")}, "\x03\x05\x03\x00me", "\x02\x00m"},
-		{"revision 0, reserved bits", REP, signature + "\x00\x03\x05\xfepeer", Peer{Major: 1, SocketType: REQ, Identity: []byte("peer")}, "\x03\x04\x01\x00", "\x02\x00m"},
-		{"2.0", ROUTER, signature + "\x01\x05\x00\x00", Peer{Major: 2, SocketType: DEALER, Identity: []byte{}}, "\x03\x06\x00\x02me", "\x00\x01m"},
-		{"2.0, identity", REQ, signature + "\x01\x06\x00\x04peer", Peer{Major: 2, SocketType: ROUTER, Identity: []byte("peer")}, "\x03\x03\x00\x02me", "\x00\x01m"},
-		{"2.0, long form", ROUTER, signature + "\x01\x06\x02\x00\x00\x00\x00\x00\x00\x00\x04peer", Peer{Major: 2, SocketType: ROUTER, Identity: []byte("peer")}, "\x03\x06\x00\x02me", "\x00\x01m"},
-		{"2.0, identity of a SUB", PUB, signature + "\x01\x02\x00\x04peer", Peer{Major: 2, SocketType: SUB}, "\x03\x01\x00\x00", "\x00\x01m"},
-		{"2.0, XSUB", XPUB, signature + "\x01\x0a\x00\x00", Peer{Major: 2, SocketType: XSUB}, "\x03\x09\x00\x00", "\x00\x01m"},
-		{"2.0, padding", PULL, "\xffanything\x01\x01\x08\x00\x00", Peer{Major: 2, SocketType: PUSH}, "\x03\x07\x00\x00", "\x00\x01m"},
+		{"1.0, no identity", TypeRouter, "\x01\x00", Peer{Major: 1, SocketType: TypeUnknown, Identity: []byte{}}, "me", "\x02\x00m"},
+		{"1.0, identity", TypeDealer, "\x05\x00peer", Peer{Major: 1, SocketType: TypeUnknown, Identity: []byte("peer")}, "me", "\x02\x00m"},
+		{"1.0, long form", TypeRouter, "\xff\x00\x00\x00\x00\x00\x00\x00\x05\x00peer", Peer{Major: 1, SocketType: TypeUnknown, Identity: []byte("peer")}, "me", "\x02\x00m"},
+		{"1.0, longest identity", TypeRouter, "\xff\x00\x00\x00\x00\x00\x00\x01\x00\x00" + long, Peer{Major: 1, SocketType: TypeUnknown, Identity: []byte(long)}, "me", "\x02\x00m"},
+		{"1.0, PUB has no identity to tell", TypePub, "\x01\x00", Peer{Major: 1, SocketType: TypeUnknown, Identity: []byte{}}, "", "\x02\x00m"},
+		{"revision 0", TypeRouter, signature + "\x00\x05\x01\x00", Peer{Major: 1, SocketType: TypeDealer, Identity: []byte{}}, "\x03\x06\x03\x00me", "\x02\x00m"},
+		{"revision 0, identity", TypeDealer, signature + "\x00\x06\x05\x00peer", Peer{Major: 1, SocketType: TypeRouter, Identity: []byte("peer")}, "\x03\x05\x03\x00me", "\x02\x00m"},
+		{"revision 0, reserved bits", TypeRep, signature + "\x00\x03\x05\xfepeer", Peer{Major: 1, SocketType: TypeReq, Identity: []byte("peer")}, "\x03\x04\x01\x00", "\x02\x00m"},
+		{"2.0", TypeRouter, signature + "\x01\x05\x00\x00", Peer{Major: 2, SocketType: TypeDealer, Identity: []byte{}}, "\x03\x06\x00\x02me", "\x00\x01m"},
+		{"2.0, identity", TypeReq, signature + "\x01\x06\x00\x04peer", Peer{Major: 2, SocketType: TypeRouter, Identity: []byte("peer")}, "\x03\x03\x00\x02me", "\x00\x01m"},
+		{"2.0, long form", TypeRouter, signature + "\x01\x06\x02\x00\x00\x00\x00\x00\x00\x00\x04peer", Peer{Major: 2, SocketType: TypeRouter, Identity: []byte("peer")}, "\x03\x06\x00\x02me", "\x00\x01m"},
+		{"2.0, identity of a SUB", TypePub, signature + "\x01\x02\x00\x04peer", Peer{Major: 2, SocketType: TypeSub}, "\x03\x01\x00\x00", "\x00\x01m"},
+		{"2.0, XSUB", TypeXPub, signature + "\x01\x0a\x00\x00", Peer{Major: 2, SocketType: TypeXSub}, "\x03\x09\x00\x00", "\x00\x01m"},
+		{"2.0, padding", TypePull, "\xffanything\x01\x01\x08\x00\x00", Peer{Major: 2, SocketType: TypePush}, "\x03\x07\x00\x00", "\x00\x01m"},
 	} {
 		for piece := 1; piece <= len(c.in); piece++ {
 			h := NewHandshake(HandshakeConfig{SocketType: c.us, Identity: []byte("me"), MinVersion: 1})
@@ -59,7 +59,7 @@ func TestDowngrade(t *testing.T) {
 				!bytes.Equal(p.Identity, c.want.Identity) || (p.Identity == nil) != (c.want.Identity == nil) {
 				t.Errorf("%s: peer %+v, want %+v", c.name, p, c.want)
 			}
-			if p.TakesCommands() || p.TakesSubscribe() || p.SendsSubscriptions() != (c.want.SocketType != UNKNOWN) {
+			if p.TakesCommands() || p.TakesSubscribe() || p.SendsSubscriptions() != (c.want.SocketType != TypeUnknown) {
 				t.Errorf("%s: %v %v %v", c.name, p.TakesCommands(), p.TakesSubscribe(), p.SendsSubscriptions())
 			}
 			codec := h.Codec()
@@ -75,10 +75,9 @@ func TestDowngrade(t *testing.T) {
 	}
 }
 
-// TestDowngradeOrder holds, byte by byte, when which part of our greeting
-// leaves: a peer may wait for each before it goes on (RFC 37, Version
-// Negotiation), and none is sent that a peer of the version seen so far would
-// not understand.
+// TestDowngradeOrder checks, byte by byte, when each part of our greeting is sent:
+// a peer may wait for each part (RFC 37, Version Negotiation), and no part is sent
+// that a peer of the version seen so far would not understand.
 func TestDowngradeOrder(t *testing.T) {
 	t.Parallel()
 	g3 := greetingBytes
@@ -93,16 +92,16 @@ func TestDowngradeOrder(t *testing.T) {
 		in   string
 		sent map[int]string // how much was sent after so many bytes of in, from there on
 	}{
-		{"3.1", 1, g3 + ready, map[int]string{0: old[:10], 10: old[:11], 11: old, 64: old + our(HandshakeConfig{SocketType: DEALER, Identity: []byte("me")})}},
-		{"3.1, not below 2", 2, g3 + ready, map[int]string{0: g3[:11], 11: g3, 64: g3 + our(HandshakeConfig{SocketType: DEALER, Identity: []byte("me")})}},
-		{"3.1, not below 3", 3, g3 + ready, map[int]string{0: g3, 64: g3 + our(HandshakeConfig{SocketType: DEALER, Identity: []byte("me")})}},
+		{"3.1", 1, g3 + ready, map[int]string{0: old[:10], 10: old[:11], 11: old, 64: old + our(HandshakeConfig{SocketType: TypeDealer, Identity: []byte("me")})}},
+		{"3.1, not below 2", 2, g3 + ready, map[int]string{0: g3[:11], 11: g3, 64: g3 + our(HandshakeConfig{SocketType: TypeDealer, Identity: []byte("me")})}},
+		{"3.1, not below 3", 3, g3 + ready, map[int]string{0: g3, 64: g3 + our(HandshakeConfig{SocketType: TypeDealer, Identity: []byte("me")})}},
 		{"2.0", 1, signature + "\x01\x06\x00\x00", map[int]string{0: old[:10], 10: old[:11], 11: old[:11] + "\x05\x00\x02me"}},
 		{"2.0, not below 2", 2, signature + "\x01\x06\x00\x00", map[int]string{0: g3[:11], 11: g3[:11] + "\x05\x00\x02me"}},
 		{"revision 0", 1, signature + "\x00\x06\x01\x00", map[int]string{0: old[:10], 10: old[:11], 11: old[:11] + "\x05\x03\x00me"}},
 		{"1.0", 1, "\x01\x00", map[int]string{0: old[:10], 1: old[:10] + "me"}},
 		{"1.0, long form", 1, "\xff\x00\x00\x00\x00\x00\x00\x00\x01\x00", map[int]string{0: old[:10], 10: old[:10] + "me"}},
 	} {
-		h := NewHandshake(HandshakeConfig{SocketType: DEALER, Identity: []byte("me"), MinVersion: c.min})
+		h := NewHandshake(HandshakeConfig{SocketType: TypeDealer, Identity: []byte("me"), MinVersion: c.min})
 		out := h.Start(nil)
 		start, want, ended := 0, "", false
 		for i := 0; i <= len(c.in); i++ {
@@ -130,7 +129,7 @@ func TestDowngradeOrder(t *testing.T) {
 	}
 }
 
-// TestDowngradeErrors: what is refused, and by when it must be known.
+// TestDowngradeErrors checks which peers are refused, and after how many bytes.
 func TestDowngradeErrors(t *testing.T) {
 	t.Parallel()
 	curve := named{"CURVE"}
@@ -169,7 +168,7 @@ func TestDowngradeErrors(t *testing.T) {
 		{"1.0 against a judgement", HandshakeConfig{MinVersion: 1, Mechanism: NewNullJudged(nil)}, "\x01", ErrVersion},
 		{"no such version", HandshakeConfig{MinVersion: 4}, "", ErrConfig},
 	} {
-		c.config.SocketType = ROUTER
+		c.config.SocketType = TypeRouter
 		for _, piece := range []int{1, 2, 10, 11, 100} {
 			h := NewHandshake(c.config)
 			_, _, done, err := step(h, c.in, piece)
@@ -186,7 +185,7 @@ func TestDowngradeErrors(t *testing.T) {
 			if _, _, _, again := h.Step([]byte("x"), nil); again != err {
 				t.Errorf("%s: then %v", c.name, again)
 			}
-			// All but the last byte are no fault yet.
+			// There is no error before the last byte.
 			if c.in != "" {
 				if _, _, _, err := step(NewHandshake(c.config), c.in[:len(c.in)-1], piece); err != nil {
 					t.Errorf("%s: refused too soon: %v", c.name, err)
@@ -196,11 +195,11 @@ func TestDowngradeErrors(t *testing.T) {
 	}
 }
 
-// TestDowngradeMechanism: with a mechanism other than NULL the greeting goes
-// out at once, whatever MinVersion says.
+// TestDowngradeMechanism: with a mechanism other than NULL the greeting is sent at
+// once, whatever MinVersion is.
 func TestDowngradeMechanism(t *testing.T) {
 	t.Parallel()
-	h := NewHandshake(HandshakeConfig{SocketType: PAIR, Mechanism: named{"TEST"}, MinVersion: 1})
+	h := NewHandshake(HandshakeConfig{SocketType: TypePair, Mechanism: named{"TEST"}, MinVersion: 1})
 	if got := h.Start(nil); len(got) != GreetingSize {
 		t.Errorf("%x", got)
 	}
@@ -209,12 +208,12 @@ func TestDowngradeMechanism(t *testing.T) {
 	}
 }
 
-// TestDowngradeBothSides: two of us that would take old peers speak ZMTP 3.
+// TestDowngradeBothSides: two sides that accept old peers use ZMTP 3.
 func TestDowngradeBothSides(t *testing.T) {
 	t.Parallel()
 	for _, mins := range [][2]uint8{{1, 1}, {1, 2}, {1, 3}, {2, 2}, {2, 3}, {3, 3}} {
-		a := NewHandshake(HandshakeConfig{SocketType: DEALER, Identity: []byte("a"), MinVersion: mins[0]})
-		b := NewHandshake(HandshakeConfig{SocketType: ROUTER, MinVersion: mins[1]})
+		a := NewHandshake(HandshakeConfig{SocketType: TypeDealer, Identity: []byte("a"), MinVersion: mins[0]})
+		b := NewHandshake(HandshakeConfig{SocketType: TypeRouter, MinVersion: mins[1]})
 		toB, toA := a.Start(nil), b.Start(nil)
 		var doneA, doneB bool
 		for range 8 {
@@ -246,7 +245,7 @@ func TestDowngradeBothSides(t *testing.T) {
 	}
 }
 
-// stepAll feeds what there is.
+// stepAll calls Step until it consumes no more bytes.
 func stepAll(h *Handshake, in []byte) (out []byte, rest string, done bool, err error) {
 	for {
 		var n int

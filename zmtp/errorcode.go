@@ -1,6 +1,10 @@
 package zmtp
 
-import "strings"
+import (
+	"cmp"
+	"strconv"
+	"strings"
+)
 
 // Codes of protocol errors, as reported by libzmq's monitor for failed
 // handshakes (ZMQ_PROTOCOL_ERROR_*). Codes from 0x20000000 concern replies of a
@@ -51,24 +55,17 @@ func (e *ProtocolError) malformedCode() uint32 {
 	case strings.HasPrefix(e.Reason, "command that is not"), strings.HasPrefix(e.Reason, "message before"), strings.Contains(e.Reason, " instead of "):
 		return CodeUnexpectedCommand
 	}
-	switch e.Reason[strings.LastIndexByte(e.Reason, ' ')+1:] {
-	case "HELLO":
-		return CodeMalformedHello
-	case "WELCOME":
-		return CodeMalformedWelcome
-	case "INITIATE":
-		return CodeMalformedInitiate
-	case CommandReady:
-		return CodeMalformedReady
-	case CommandError:
-		return CodeMalformedError
-	case "MESSAGE":
-		return CodeMalformedMessage
-	}
-	if e.Op == "command" || e.Op == "handshake" {
+	code, ok := malformedCodes[e.Reason[strings.LastIndexByte(e.Reason, ' ')+1:]]
+	if !ok && (e.Op == "command" || e.Op == "handshake") {
 		return CodeMalformedCommand
 	}
-	return CodeUnspecified
+	return cmp.Or(code, CodeUnspecified)
+}
+
+// malformedCodes holds the codes of the commands that end a Reason.
+var malformedCodes = map[string]uint32{
+	commandHello: CodeMalformedHello, commandWelcome: CodeMalformedWelcome, commandInitiate: CodeMalformedInitiate,
+	CommandReady: CodeMalformedReady, CommandError: CodeMalformedError, commandMessage: CodeMalformedMessage,
 }
 
 // Status returns the status code of a failed authentication, 300, 400 or 500:
@@ -79,12 +76,9 @@ func (e *ProtocolError) Status() int {
 		return 0
 	}
 	switch e.Reason {
-	case StatusTemporary:
-		return 300
-	case StatusDenied:
-		return 400
-	case StatusFailed:
-		return 500
+	case StatusTemporary, StatusDenied, StatusFailed:
+		code, _ := strconv.Atoi(e.Reason)
+		return code
 	}
 	return 0
 }

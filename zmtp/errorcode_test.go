@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestProtocolErrorCode takes the errors from handshakes that fail, so that a
-// changed text shows.
+// TestProtocolErrorCode uses errors of failed handshakes, because the code depends
+// on their texts.
 func TestProtocolErrorCode(t *testing.T) {
 	t.Parallel()
 	g := []byte(greetingBytes)
@@ -35,7 +35,7 @@ func TestProtocolErrorCode(t *testing.T) {
 		{"INITIATE at once", NewPlainServer(nil), slices.Concat(plain, command("INITIATE")), CodeUnexpectedCommand},
 		{"HELLO of CURVE", NewCurveServer(CurveServerConfig{Keys: GenerateKeyPair()}), slices.Concat(curve, command("HELLO", 1)), CodeMalformedHello},
 	} {
-		h := NewHandshake(HandshakeConfig{SocketType: REP, Mechanism: c.mechanism})
+		h := NewHandshake(HandshakeConfig{SocketType: TypeRep, Mechanism: c.mechanism})
 		_, _, _, err := step(h, string(c.in), 1000)
 		var p *ProtocolError
 		if !errors.As(err, &p) || p.Code() != c.want || p.Status() != 0 {

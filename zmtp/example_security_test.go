@@ -75,7 +75,7 @@ func ExampleHandshake_Credentials() {
 		return out, false, err
 	}
 	for _, password := range []string{"secret", "guess"} {
-		c, s := zmtp.HandshakeConfig{SocketType: zmtp.REQ}, zmtp.HandshakeConfig{SocketType: zmtp.REP}
+		c, s := zmtp.HandshakeConfig{SocketType: zmtp.TypeReq}, zmtp.HandshakeConfig{SocketType: zmtp.TypeRep}
 		c.Mechanism = zmtp.NewPlainClient(c.AppendProperties(nil), "admin", password)
 		s.Mechanism = zmtp.NewPlainServer(s.AppendProperties(nil))
 		client, server := zmtp.NewHandshake(c), zmtp.NewHandshake(s)
@@ -90,7 +90,7 @@ func ExampleHandshake_Credentials() {
 // The traffic passes through the codec that the handshake returns.
 func ExampleNewCurveClient() {
 	clientKeys, serverKeys := zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()
-	c, s := zmtp.HandshakeConfig{SocketType: zmtp.PUSH}, zmtp.HandshakeConfig{SocketType: zmtp.PULL}
+	c, s := zmtp.HandshakeConfig{SocketType: zmtp.TypePush}, zmtp.HandshakeConfig{SocketType: zmtp.TypePull}
 	c.Mechanism = zmtp.NewCurveClient(zmtp.CurveClientConfig{
 		Properties: c.AppendProperties(nil),
 		Keys:       clientKeys,
@@ -112,7 +112,7 @@ func ExampleNewCurveClient() {
 	wire, err := client.Codec().Encode(nil, zmtp.AppendMessage(nil, []byte("hello")))
 	fmt.Println(len(wire), err)
 	frames, used, _, err := server.Codec().Decode(nil, wire, 1<<16)
-	fmt.Printf("%q %d %v\n", zmtp.Message(frames).AppendFrames(nil), used, err)
+	fmt.Printf("%q %d %v\n", zmtp.WireMessage(frames).AppendFrames(nil), used, err)
 	// Output:
 	// CURVE true
 	// 40 <nil>

@@ -34,8 +34,8 @@ func ExampleFrameSize() {
 	// Output: 257 265
 }
 
-func ExampleMessage_Next() {
-	m := zmtp.Message(zmtp.AppendMessage(nil, []byte("topic"), []byte("value")))
+func ExampleWireMessage_Next() {
+	m := zmtp.WireMessage(zmtp.AppendMessage(nil, []byte("topic"), []byte("value")))
 	for rest := m; len(rest) > 0; {
 		var body []byte
 		body, rest = rest.Next()
@@ -46,13 +46,13 @@ func ExampleMessage_Next() {
 	// value
 }
 
-func ExampleMessage_Len() {
-	fmt.Println(zmtp.Message("\x01\x00\x00\x05value").Len())
+func ExampleWireMessage_Len() {
+	fmt.Println(zmtp.WireMessage("\x01\x00\x00\x05value").Len())
 	// Output: 2
 }
 
-func ExampleMessage_AppendFrames() {
-	m := zmtp.Message("\x01\x05topic\x00\x05value")
+func ExampleWireMessage_AppendFrames() {
+	m := zmtp.WireMessage("\x01\x05topic\x00\x05value")
 	fmt.Printf("%q\n", m.AppendFrames(nil))
 	// Output: ["topic" "value"]
 }
@@ -70,11 +70,11 @@ func ExampleDecoder_Next() {
 				fmt.Println(err)
 				return
 			}
-			if kind == zmtp.NeedMore {
+			if kind == zmtp.KindNeedMore {
 				break
 			}
 			if kind == zmtp.KindMessage {
-				fmt.Printf("message %q\n", zmtp.Message(buf[:n]).AppendFrames(nil))
+				fmt.Printf("message %q\n", zmtp.WireMessage(buf[:n]).AppendFrames(nil))
 			} else {
 				fmt.Printf("command %q\n", zmtp.CommandBody(buf[:n]))
 			}
@@ -89,7 +89,7 @@ func ExampleDecoder_Next() {
 func ExampleDecoder_Need() {
 	var d zmtp.Decoder
 	kind, _, _ := d.Next([]byte("\x00\x05va"))
-	fmt.Println(kind == zmtp.NeedMore, d.Need())
+	fmt.Println(kind == zmtp.KindNeedMore, d.Need())
 	// Output: true 7
 }
 
@@ -164,7 +164,7 @@ func ExampleParseSocketType() {
 }
 
 func ExampleCompatible() {
-	fmt.Println(zmtp.Compatible(zmtp.PUB, zmtp.SUB), zmtp.Compatible(zmtp.PUB, zmtp.PULL))
+	fmt.Println(zmtp.Compatible(zmtp.TypePub, zmtp.TypeSub), zmtp.Compatible(zmtp.TypePub, zmtp.TypePull))
 	// Output: true false
 }
 
@@ -182,11 +182,11 @@ func ExampleParseGreeting() {
 // Two handshakes are connected without a network.
 func ExampleHandshake() {
 	client := zmtp.NewHandshake(zmtp.HandshakeConfig{
-		SocketType: zmtp.DEALER,
+		SocketType: zmtp.TypeDealer,
 		Identity:   []byte("client-1"),
 		Metadata:   zmtp.Metadata{{Name: "X-Program", Value: []byte("example")}},
 	})
-	server := zmtp.NewHandshake(zmtp.HandshakeConfig{SocketType: zmtp.ROUTER})
+	server := zmtp.NewHandshake(zmtp.HandshakeConfig{SocketType: zmtp.TypeRouter})
 
 	toServer, toClient := client.Start(nil), server.Start(nil)
 	run := func(h *zmtp.Handshake, in, out []byte) (rest, answer []byte, done bool) {
@@ -210,7 +210,7 @@ func ExampleHandshake() {
 }
 
 func ExampleHandshakeConfig_Validate() {
-	c := zmtp.HandshakeConfig{SocketType: zmtp.REQ, Metadata: zmtp.Metadata{{Name: "Name"}}}
+	c := zmtp.HandshakeConfig{SocketType: zmtp.TypeReq, Metadata: zmtp.Metadata{{Name: "Name"}}}
 	fmt.Println(c.Validate())
 	// Output: zmtp: invalid configuration (handshake): property name Name
 }
@@ -218,7 +218,7 @@ func ExampleHandshakeConfig_Validate() {
 // A mechanism is created with the properties to announce. NULL is the mechanism of
 // a HandshakeConfig without Mechanism.
 func ExampleNewNull() {
-	c := zmtp.HandshakeConfig{SocketType: zmtp.SUB}
+	c := zmtp.HandshakeConfig{SocketType: zmtp.TypeSub}
 	c.Mechanism = zmtp.NewNull(c.AppendProperties(nil))
 	ready, err := c.Mechanism.Start(nil)
 	fmt.Println(c.Mechanism.Name(), len(ready), err)

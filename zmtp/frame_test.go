@@ -19,7 +19,7 @@ func TestAppendHeader(t *testing.T) {
 		{0, 256, "\x02\x00\x00\x00\x00\x00\x00\x01\x00"},
 		{FlagMore, 1 << 24, "\x03\x00\x00\x00\x00\x01\x00\x00\x00"},
 		{FlagCommand, 65536, "\x06\x00\x00\x00\x00\x00\x01\x00\x00"},
-		// The form follows from the size, reserved bits are never sent.
+		// The size determines the form, and reserved bits are never sent.
 		{FlagLong, 5, "\x00\x05"},
 		{0xF8 | FlagMore, 5, "\x01\x05"},
 	} {

@@ -53,16 +53,12 @@ func parseHeader1(b []byte) (h header, ok bool, err error) {
 }
 
 // appendHeader1 appends the header of a ZMTP 1.0 frame.
-func appendHeader1(dst []byte, more bool, body int) []byte {
+func appendHeader1(dst []byte, flags byte, body int) []byte {
 	if length := body + 1; length < longMark1 {
 		dst = append(dst, byte(length))
 	} else {
 		dst = append(dst, longMark1)
 		dst = binary.BigEndian.AppendUint64(dst, uint64(length))
-	}
-	var flags byte
-	if more {
-		flags = FlagMore
 	}
 	return append(dst, flags)
 }

@@ -1,8 +1,8 @@
 package zmtp
 
 // ZMTP 2.0 uses the same framing as ZMTP 3 but has no commands: bit 2 of the flags
-// is reserved (RFC 15). A peer that sets it means a command of another version,
-// which must not be taken for a message.
+// is reserved (RFC 15). We refuse frames that set it, because a peer that sets it
+// sends a command of a later version, not a message.
 
 // parseHeader2 parses the header of a ZMTP 2.0 frame at the start of b. If
 // bytes are missing, ok is false and h.size is the size of the header.
@@ -18,13 +18,4 @@ func parseHeader2(b []byte) (h header, ok bool, err error) {
 	}
 	h.flags &= FlagMore
 	return h, ok, nil
-}
-
-// appendHeader2 appends the header of a ZMTP 2.0 frame.
-func appendHeader2(dst []byte, more bool, body int) []byte {
-	var flags byte
-	if more {
-		flags = FlagMore
-	}
-	return AppendHeader(dst, flags, body)
 }

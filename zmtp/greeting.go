@@ -54,11 +54,8 @@ func AppendGreeting(dst []byte, g Greeting) []byte {
 // 1.0 announces 0 or nothing. The mechanism is returned without trailing zeros.
 // Padding and filler are ignored.
 func ParseGreeting(b []byte) (g Greeting, n int, err error) {
-	switch detectVersion(b) {
-	case zmtp10:
-		return g, 0, oldVersion("no signature: ZMTP 1.0, or not ZMTP")
-	case zmtp10Revised, zmtp20:
-		return g, 0, oldVersion("older than 3.0")
+	if v := detectVersion(b); v.major() < Major {
+		return g, 0, v.below(Major)
 	}
 	if len(b) < GreetingSize {
 		return g, 0, nil

@@ -47,14 +47,14 @@ func TestParseGreetingTolerance(t *testing.T) {
 	if n != GreetingSize || err != nil || g != (Greeting{3, 1, "NULL", true}) {
 		t.Errorf("%+v %d %v", g, n, err)
 	}
-	// All 20 bytes count: what follows a zero makes another mechanism.
+	// All 20 bytes count, even after a zero.
 	b[20] = 'X'
 	if g, _, _ := ParseGreeting(b); g.Mechanism == "NULL" {
 		t.Error("bytes after the name ignored")
 	}
 }
 
-// TestParseGreetingVersion holds that an old peer is known by its first bytes.
+// TestParseGreetingVersion: the first bytes determine the version of an old peer.
 func TestParseGreetingVersion(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

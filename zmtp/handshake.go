@@ -26,7 +26,7 @@ type Mechanism interface {
 	// end with an ERROR to send.
 	Step(dst []byte, c Command) (out []byte, done bool, err error)
 	// Peer returns a copy of the peer's properties when the handshake is done.
-	// While an [Authenticator] is waiting for Accept or Refuse, it returns the
+	// While an [AuthMechanism] is waiting for Accept or Refuse, it returns the
 	// properties known so far, possibly none.
 	Peer() Metadata
 	// Codec returns the codec for the traffic when the handshake is done, or
@@ -62,7 +62,7 @@ type HandshakeConfig struct {
 	Metadata Metadata
 	// Mechanism is the security mechanism. If nil, it is NULL. Create other
 	// mechanisms with the result of AppendProperties. It may be an
-	// [Authenticator].
+	// [AuthMechanism].
 	Mechanism Mechanism
 	// Limits limits the size of the peer's commands by MaxCommand, and the size
 	// of frames that a Codec for an older version decodes by MaxMessage.
@@ -124,7 +124,7 @@ type Peer struct {
 	// Major and Minor are the peer's version. See TakesSubscribe and
 	// TakesCommands. A peer before 3.0 has no Metadata.
 	Major, Minor uint8
-	// SocketType is UNKNOWN if the peer has not announced its type. ZMTP 1.0
+	// SocketType is TypeUnknown if the peer has not announced its type. ZMTP 1.0
 	// peers without a signature never do. See also SendsSubscriptions.
 	SocketType SocketType
 	// Identity is the identity that the peer has announced, at most 255 bytes.
@@ -135,7 +135,7 @@ type Peer struct {
 	// Metadata holds all properties, including the socket type and identity.
 	Metadata Metadata
 	// UserID and Granted are the arguments of Handshake.Accept. They come from
-	// the caller who has authenticated the peer, not from the peer.
+	// the caller that authenticated the peer, not from the peer.
 	UserID  string
 	Granted Metadata
 	// PublicKey is the long-term CURVE key that the peer, client or server, has
@@ -146,7 +146,7 @@ type Peer struct {
 // SendsSubscriptions reports whether the peer, if it is a subscriber, sends its
 // subscriptions. A ZMTP 1.0 peer without a signature does not: a publisher
 // sends all messages to it, and the peer filters them itself.
-func (p *Peer) SendsSubscriptions() bool { return p.Major >= 2 || p.SocketType != UNKNOWN }
+func (p *Peer) SendsSubscriptions() bool { return p.Major >= 2 || p.SocketType != TypeUnknown }
 
 // TakesCommands reports whether the peer understands commands, such as PING. It
 // does so from ZMTP 3.0 on.
@@ -176,7 +176,7 @@ func (p *Peer) TakesSubscribe() bool { return p.Major > Major || p.Major == Majo
 // goroutine at a time. The caller should limit its duration; see also Expires.
 type Handshake struct {
 	mechanism  Mechanism
-	judged     Authenticator // the mechanism, if it is an Authenticator
+	judged     AuthMechanism // the mechanism, if it is an AuthMechanism
 	socketType SocketType
 	maxCommand int
 	maxMessage int
@@ -205,7 +205,7 @@ func NewHandshake(c HandshakeConfig) *Handshake {
 	if h.mechanism == nil {
 		h.mechanism = NewNull(c.AppendProperties(nil))
 	}
-	h.judged, _ = h.mechanism.(Authenticator)
+	h.judged, _ = h.mechanism.(AuthMechanism)
 	h.minVersion = c.MinVersion
 	if h.minVersion == 0 || h.mechanism.Name() != nullName || h.toJudge() {
 		h.minVersion = Major
@@ -376,7 +376,7 @@ func (h *Handshake) accept(m Metadata) *ProtocolError {
 	if prover, ok := h.mechanism.(interface{ peerKey() PublicKey }); ok {
 		h.peer.PublicKey = prover.peerKey()
 	}
-	h.peer.SocketType = UNKNOWN
+	h.peer.SocketType = TypeUnknown
 	// Like libzmq, we accept a peer that does not announce its type.
 	if name, ok := m.Get(PropertySocketType); ok {
 		t, err := ParseSocketType(name)
@@ -385,15 +385,10 @@ func (h *Handshake) accept(m Metadata) *ProtocolError {
 		}
 		h.peer.SocketType = t
 	}
-	identity, ok := m.Get(PropertyIdentity)
-	if len(identity) > maxShort {
+	if identity, _ := m.Get(PropertyIdentity); len(identity) > maxShort {
 		return &ProtocolError{Op: "handshake", Reason: "Identity over 255 bytes", Err: ErrMalformed}
 	}
-	if t := h.peer.SocketType; ok && (t == UNKNOWN || t.sendsIdentity()) {
-		// A copy, so that keeping the identity does not keep all metadata in
-		// memory.
-		h.peer.Identity = append(make([]byte, 0, len(identity)), identity...)
-	}
+	h.peer.Identity = announcedIdentity(m)
 	return nil
 }
 

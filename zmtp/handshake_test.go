@@ -10,15 +10,15 @@ import (
 // routerReady is the READY of a ROUTER as libzmq sends it.
 const routerReady = "\x04\x29\x05READY\x0bSocket-Type\x00\x00\x00\x06ROUTER\x08Identity\x00\x00\x00\x00"
 
-// step feeds in to h in pieces of the given size and returns all that h sent
-// after its greeting, what it left of in, and how it ended.
+// step passes in to h in pieces of the given size. It returns the bytes that h sent
+// after its greeting, the remaining bytes of in, and the result.
 func step(h *Handshake, in string, piece int) (out []byte, rest string, done bool, err error) {
 	var b []byte
 	for {
 		for {
 			var n int
 			n, out, done, err = h.Step(b, out)
-			// What was consumed is overwritten: nothing may keep it.
+			// Overwrite the consumed bytes, because nothing may keep them.
 			clear(b[:n])
 			b = b[n:]
 			if done || err != nil {
@@ -57,27 +57,27 @@ func TestHandshake(t *testing.T) {
 		want     Peer
 		identity bool // announced, if empty
 	}{
-		{"libzmq 4.3.3", greetingBytes + routerReady, Peer{Major: 3, Minor: 1, SocketType: ROUTER}, true},
-		{"libzmq 4.1", version(3, 0) + routerReady, Peer{Major: 3, SocketType: ROUTER}, true},
-		{"future", version(4, 2) + routerReady, Peer{Major: 4, Minor: 2, SocketType: ROUTER}, true},
-		{"no Identity", greetingBytes + ready("Socket-Type", "REP"), Peer{Major: 3, Minor: 1, SocketType: REP}, false},
-		{"no Socket-Type", greetingBytes + ready(), Peer{Major: 3, Minor: 1, SocketType: UNKNOWN}, false},
+		{"libzmq 4.3.3", greetingBytes + routerReady, Peer{Major: 3, Minor: 1, SocketType: TypeRouter}, true},
+		{"libzmq 4.1", version(3, 0) + routerReady, Peer{Major: 3, SocketType: TypeRouter}, true},
+		{"future", version(4, 2) + routerReady, Peer{Major: 4, Minor: 2, SocketType: TypeRouter}, true},
+		{"no Identity", greetingBytes + ready("Socket-Type", "REP"), Peer{Major: 3, Minor: 1, SocketType: TypeRep}, false},
+		{"no Socket-Type", greetingBytes + ready(), Peer{Major: 3, Minor: 1, SocketType: TypeUnknown}, false},
 		{"no Socket-Type but Identity", greetingBytes + ready("Identity", "id"),
-			Peer{Major: 3, Minor: 1, SocketType: UNKNOWN, Identity: []byte("id")}, false},
+			Peer{Major: 3, Minor: 1, SocketType: TypeUnknown, Identity: []byte("id")}, false},
 		{"Identity, other case", greetingBytes + ready("socket-type", "DEALER", "IDENTITY", "\x01id"),
-			Peer{Major: 3, Minor: 1, SocketType: DEALER, Identity: []byte("\x01id")}, false},
+			Peer{Major: 3, Minor: 1, SocketType: TypeDealer, Identity: []byte("\x01id")}, false},
 		{"Identity of a type without one", greetingBytes + ready("Socket-Type", "REP", "Identity", "id"),
-			Peer{Major: 3, Minor: 1, SocketType: REP}, false},
+			Peer{Major: 3, Minor: 1, SocketType: TypeRep}, false},
 		{"longest Identity", greetingBytes + ready("Socket-Type", "DEALER", "Identity", strings.Repeat("i", 255)),
-			Peer{Major: 3, Minor: 1, SocketType: DEALER, Identity: bytes.Repeat([]byte("i"), 255)}, false},
+			Peer{Major: 3, Minor: 1, SocketType: TypeDealer, Identity: bytes.Repeat([]byte("i"), 255)}, false},
 		{"duplicates", greetingBytes + ready("Socket-Type", "DEALER", "Socket-Type", "PUB", "Identity", "1", "Identity", "2"),
-			Peer{Major: 3, Minor: 1, SocketType: DEALER, Identity: []byte("1")}, false},
-		{"reserved flags", greetingBytes + "\xfc" + routerReady[1:], Peer{Major: 3, Minor: 1, SocketType: ROUTER}, true},
+			Peer{Major: 3, Minor: 1, SocketType: TypeDealer, Identity: []byte("1")}, false},
+		{"reserved flags", greetingBytes + "\xfc" + routerReady[1:], Peer{Major: 3, Minor: 1, SocketType: TypeRouter}, true},
 		{"long form", greetingBytes + "\x06\x00\x00\x00\x00\x00\x00\x00" + routerReady[1:],
-			Peer{Major: 3, Minor: 1, SocketType: ROUTER}, true},
+			Peer{Major: 3, Minor: 1, SocketType: TypeRouter}, true},
 	} {
 		for piece := 1; piece <= len(c.in); piece++ {
-			h := NewHandshake(HandshakeConfig{SocketType: DEALER})
+			h := NewHandshake(HandshakeConfig{SocketType: TypeDealer})
 			if got := h.Start(nil); string(got) != greetingBytes {
 				t.Fatalf("greeting %x", got)
 			}
@@ -135,7 +135,7 @@ func TestHandshakeErrors(t *testing.T) {
 			string(AppendError(nil, "Identity over 255 bytes"))},
 	} {
 		for _, piece := range []int{1, 63, 64, 65, 1000} {
-			h := NewHandshake(HandshakeConfig{SocketType: DEALER})
+			h := NewHandshake(HandshakeConfig{SocketType: TypeDealer})
 			out, _, done, err := step(h, c.in, piece)
 			if done {
 				t.Errorf("%s: done", c.name)
@@ -158,7 +158,7 @@ func TestHandshakeErrors(t *testing.T) {
 
 func TestHandshakeRefusedReason(t *testing.T) {
 	t.Parallel()
-	h := NewHandshake(HandshakeConfig{SocketType: SUB})
+	h := NewHandshake(HandshakeConfig{SocketType: TypeSub})
 	_, _, _, err := step(h, greetingBytes+string(AppendError(nil, "not you")), 1000)
 	var p *ProtocolError
 	if !errors.As(err, &p) || p.Reason != "not you" {
@@ -169,8 +169,8 @@ func TestHandshakeRefusedReason(t *testing.T) {
 // TestHandshakeBothSides connects every pair of types.
 func TestHandshakeBothSides(t *testing.T) {
 	t.Parallel()
-	for a := PAIR; a <= XSUB; a++ {
-		for b := PAIR; b <= XSUB; b++ {
+	for a := TypePair; a <= TypeXSub; a++ {
+		for b := TypePair; b <= TypeXSub; b++ {
 			ha := NewHandshake(HandshakeConfig{SocketType: a, Identity: []byte("a")})
 			hb := NewHandshake(HandshakeConfig{SocketType: b, Metadata: Metadata{{"X-Name", []byte("b")}}})
 			toA, toB := hb.Start(nil), ha.Start(nil)
@@ -208,7 +208,7 @@ func TestHandshakeConfig(t *testing.T) {
 		name   string
 		config HandshakeConfig
 	}{
-		{"type", HandshakeConfig{SocketType: UNKNOWN}},
+		{"type", HandshakeConfig{SocketType: TypeUnknown}},
 		{"long identity", HandshakeConfig{Identity: make([]byte, 256)}},
 		{"zero identity", HandshakeConfig{Identity: []byte("\x00a")}},
 		{"name without X-", HandshakeConfig{Metadata: Metadata{{"Name", nil}}}},
@@ -258,25 +258,25 @@ func TestHandshakeMechanism(t *testing.T) {
 	t.Parallel()
 	greeting := string(AppendGreeting(nil, Greeting{Major: 3, Mechanism: "TEST"}))
 	one, three := string(AppendCommand(nil, "ONE", []byte("1"))), string(AppendCommand(nil, "THREE", nil))
-	h := NewHandshake(HandshakeConfig{SocketType: PAIR, Mechanism: named{"TEST"}})
+	h := NewHandshake(HandshakeConfig{SocketType: TypePair, Mechanism: named{"TEST"}})
 	if g, _, _ := ParseGreeting(h.Start(nil)); g.Mechanism != "TEST" {
 		t.Errorf("greeting %+v", g)
 	}
 	out, _, done, err := step(h, greeting+one+three, 7)
-	if string(out) != "start\x04\x05\x03TWO1" || !done || err != nil || h.Peer().SocketType != PAIR {
+	if string(out) != "start\x04\x05\x03TWO1" || !done || err != nil || h.Peer().SocketType != TypePair {
 		t.Errorf("%q %v %v", out, done, err)
 	}
-	h = NewHandshake(HandshakeConfig{SocketType: PAIR, Mechanism: named{"TEST"}})
+	h = NewHandshake(HandshakeConfig{SocketType: TypePair, Mechanism: named{"TEST"}})
 	if _, _, _, err := step(h, greeting+three[:2]+"\x05OTHER", 7); err == nil || err.Error() != "of the mechanism" {
 		t.Error(err)
 	}
 }
 
-// TestHandshakeOwnsItsBytes holds that the configuration may be changed after
-// NewHandshake; step overwrites all that is received.
+// TestHandshakeOwnsItsBytes: the configuration may change after NewHandshake, and
+// the received bytes after Step.
 func TestHandshakeOwnsItsBytes(t *testing.T) {
 	t.Parallel()
-	c := HandshakeConfig{SocketType: DEALER, Identity: []byte("me"), Metadata: Metadata{{"X-a", []byte("1")}}}
+	c := HandshakeConfig{SocketType: TypeDealer, Identity: []byte("me"), Metadata: Metadata{{"X-a", []byte("1")}}}
 	h := NewHandshake(c)
 	clear(c.Identity)
 	clear(c.Metadata[0].Value)

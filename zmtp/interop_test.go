@@ -16,8 +16,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// These tests put libzmq at the other end of PLAIN and CURVE, in both roles.
-// All they add to the package is a TCP connection.
+// These tests use PLAIN and CURVE with libzmq as the peer, in both roles, over TCP.
 
 // wire is a connection driven by the package.
 type wire struct {
@@ -31,7 +30,7 @@ type wire struct {
 
 // secure returns the configuration of a DEALER, with the given mechanism.
 func secure(mechanism func(properties []byte) zmtp.Mechanism) zmtp.HandshakeConfig {
-	c := zmtp.HandshakeConfig{SocketType: zmtp.DEALER, Identity: []byte("gopher")}
+	c := zmtp.HandshakeConfig{SocketType: zmtp.TypeDealer, Identity: []byte("gopher")}
 	c.Mechanism = mechanism(c.AppendProperties(nil))
 	return c
 }
@@ -65,7 +64,7 @@ func (w *wire) read() error {
 	return err
 }
 
-// shake runs the handshake to its end.
+// shake runs the handshake.
 func (w *wire) shake(judge func(*zmtp.Handshake, zmtp.Credentials) ([]byte, bool, error)) error {
 	w.t.Helper()
 	for {
@@ -110,7 +109,7 @@ func (w *wire) next() (zmtp.Kind, []byte) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if kind != zmtp.NeedMore {
+		if kind != zmtp.KindNeedMore {
 			b := w.frames[:n:n]
 			w.frames = w.frames[n:]
 			return kind, b
@@ -128,7 +127,7 @@ func (w *wire) next() (zmtp.Kind, []byte) {
 	}
 }
 
-// exchange has messages of many shapes echoed.
+// exchange sends messages of many shapes, which the peer echoes.
 func (w *wire) exchange() {
 	w.t.Helper()
 	var all []byte
@@ -150,7 +149,7 @@ func (w *wire) exchange() {
 	}
 }
 
-// command answers a PING, the only command there can be.
+// command answers a PING, the only expected command.
 func (w *wire) command(b []byte) {
 	w.t.Helper()
 	c, err := zmtp.ParseCommand(zmtp.CommandBody(b))
@@ -175,7 +174,7 @@ func dial(t *testing.T, c zmtp.HandshakeConfig, args ...string) (*wire, *interop
 	return newWire(t, conn, c), peer
 }
 
-// accept has libzmq connect to us as the client.
+// accept makes libzmq connect to us as the client.
 func accept(t *testing.T, c zmtp.HandshakeConfig, args ...string) (*wire, *interop.Process) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -210,7 +209,7 @@ func told(p *interop.Process, event string) int {
 	return e.Value
 }
 
-// want returns a judge that accepts these values and nothing else.
+// want returns a judge that accepts only these values.
 func want(t *testing.T, values ...string) func(*zmtp.Handshake, zmtp.Credentials) ([]byte, bool, error) {
 	return func(h *zmtp.Handshake, c zmtp.Credentials) ([]byte, bool, error) {
 		if len(c.Values) != len(values) {
@@ -239,7 +238,7 @@ func (w *wire) established(err error, encrypted bool) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if p := w.h.Peer(); p.SocketType != zmtp.DEALER || p.Major != 3 {
+	if p := w.h.Peer(); p.SocketType != zmtp.TypeDealer || p.Major != 3 {
 		w.t.Errorf("%+v", p)
 	}
 	if (w.h.Codec() != nil) != encrypted {
@@ -356,7 +355,7 @@ func TestInteropCurve(t *testing.T) {
 	})
 }
 
-// argumentKeys returns keys that a command line does not take for options.
+// argumentKeys returns keys that do not look like options on a command line.
 func argumentKeys() zmtp.KeyPair {
 	for {
 		k := zmtp.GenerateKeyPair()
@@ -375,7 +374,7 @@ func refused(t *testing.T, err error, status string) {
 	}
 }
 
-// denied checks that we refused libzmq, and that it understood.
+// denied checks that we refused libzmq, and that libzmq reports it.
 func denied(t *testing.T, err error, peer *interop.Process, status string) {
 	t.Helper()
 	if !errors.Is(err, zmtp.ErrDenied) {
@@ -386,7 +385,7 @@ func denied(t *testing.T, err error, peer *interop.Process, status string) {
 	}
 }
 
-// isReset reports a connection that the peer closed with bytes unread.
+// isReset reports whether the peer closed the connection with unread bytes.
 func isReset(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && !op.Timeout()

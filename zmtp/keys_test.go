@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Pairs that libzmq's zmq_curve_keypair made, and the example of its manual.
+// Key pairs from libzmq's zmq_curve_keypair, and the example in its manual.
 var keyPairs = [][2]string{
 	{"@vOz3gj)2n(PBO&)uiVqbwK@=C!Q8e6P7RiT&b6&", "s1#:fHsdW4C+qE-Zv/{b]-{bafUZ#S7lh{MdjZI/"},
 	{"I%0ym!qt5wBEN+&.-*^(=76QY+%gtvNCelWBE(PB", "a@{K=@$XtrUV{e#Eg#jyIv@Lezpuo$o=/!uZS=z?"},
@@ -65,8 +65,8 @@ func TestParseKeyErrors(t *testing.T) {
 	}
 }
 
-// TestSecretKeyIsNotPrinted tries every way of printing that the standard
-// library has.
+// TestSecretKeyIsNotPrinted tries every way to format a value in the standard
+// library.
 func TestSecretKeyIsNotPrinted(t *testing.T) {
 	t.Parallel()
 	pair := GenerateKeyPair()

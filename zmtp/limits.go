@@ -30,13 +30,12 @@ type Limits struct {
 	MaxCommand int
 }
 
-// Limits on the work of moving commands in front of the message inside which they
-// have arrived (see Decoder.Next). Without them, a peer that sends a long partial
-// message and then a stream of tiny commands would make us move the whole part
-// once for every few bytes. With them, the number of bytes moved is proportional
-// to the number of bytes received, by a factor of at most about rotationFactor. A
-// normal peer sends a heartbeat about once a second, and only between two frames:
-// it would have to spend four minutes on one message to reach the limit.
+// Limits on the work of moving commands in front of a partial message (see
+// Decoder.Next). Without them, a peer that sends a long partial message and then a
+// stream of tiny commands would make us move the whole message once for every few
+// bytes. With them, we move at most about rotationFactor bytes for each byte
+// received. A normal peer sends a heartbeat about once a second, so it would have
+// to spend two minutes on one message to reach the limit.
 const (
 	// rotationFactor is the maximum number of bytes moved for each byte
 	// received since the message began.
@@ -52,9 +51,8 @@ type bounds struct {
 }
 
 func (l Limits) bounds() bounds {
-	message := bound(l.MaxMessage, DefaultMaxMessage)
 	return bounds{
-		message: message,
+		message: bound(l.MaxMessage, DefaultMaxMessage),
 		frames:  bound(int64(l.MaxFrames), DefaultMaxFrames),
 		command: bound(int64(l.MaxCommand), DefaultMaxCommand),
 	}

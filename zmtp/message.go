@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Message is a complete message in wire form: its frames, including their
+// WireMessage is a complete message in wire form: its frames, including their
 // headers, one after another. FlagMore is set on all frames except the last.
 //
-// Only convert bytes to a Message that a [Decoder] has returned as KindMessage
+// Only convert bytes to a WireMessage that a [Decoder] has returned as KindMessage
 // or that [AppendMessage] has produced. The methods do not check the bytes:
 // other bytes result in wrong frames or a panic, but the methods never read
-// beyond the slice. A Message is valid as long as the buffer to which it
+// beyond the slice. A WireMessage is valid as long as the buffer to which it
 // refers.
-type Message []byte
+type WireMessage []byte
 
 // Next returns the body of the first frame and the rest of the message, which
 // is empty after the last frame. body refers to m and has no additional
@@ -26,7 +26,7 @@ type Message []byte
 //	}
 //
 // Next panics if m is empty.
-func (m Message) Next() (body []byte, rest Message) {
+func (m WireMessage) Next() (body []byte, rest WireMessage) {
 	if m[0]&FlagLong == 0 {
 		end := shortHeader + int(m[1])
 		return m[shortHeader:end:end], m[end:]
@@ -36,13 +36,13 @@ func (m Message) Next() (body []byte, rest Message) {
 
 // nextLong is Next for a frame with a long header. It is a separate function so
 // that Next can be inlined.
-func (m Message) nextLong() (body []byte, rest Message) {
+func (m WireMessage) nextLong() (body []byte, rest WireMessage) {
 	end := longHeader + int(binary.BigEndian.Uint64(m[1:]))
 	return m[longHeader:end:end], m[end:]
 }
 
 // Len returns the number of frames.
-func (m Message) Len() int {
+func (m WireMessage) Len() int {
 	n := 0
 	for rest := m; len(rest) > 0; n++ {
 		_, rest = rest.Next()
@@ -51,7 +51,7 @@ func (m Message) Len() int {
 }
 
 // AppendFrames appends the bodies of all frames to dst. They refer to m.
-func (m Message) AppendFrames(dst [][]byte) [][]byte {
+func (m WireMessage) AppendFrames(dst [][]byte) [][]byte {
 	for rest := m; len(rest) > 0; {
 		var body []byte
 		body, rest = rest.Next()
@@ -61,7 +61,7 @@ func (m Message) AppendFrames(dst [][]byte) [][]byte {
 }
 
 // AppendMessage appends a message with the given frames to dst, in wire form.
-// The appended bytes are one [Message]. Without frames it appends nothing,
+// The appended bytes are one [WireMessage]. Without frames it appends nothing,
 // because a message has at least one frame, which may be empty.
 func AppendMessage(dst []byte, frames ...[]byte) []byte {
 	if len(frames) == 1 {

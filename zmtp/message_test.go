@@ -22,7 +22,7 @@ func messages() [][][]byte {
 func TestMessageFrames(t *testing.T) {
 	t.Parallel()
 	for _, frames := range messages() {
-		m := Message(AppendMessage(nil, frames...))
+		m := WireMessage(AppendMessage(nil, frames...))
 		if m.Len() != len(frames) {
 			t.Errorf("Len %d, want %d", m.Len(), len(frames))
 		}
@@ -40,7 +40,7 @@ func TestMessageFrames(t *testing.T) {
 func TestMessageNext(t *testing.T) {
 	t.Parallel()
 	// Long form with a small size, then reserved bits set.
-	m := Message("\x03\x00\x00\x00\x00\x00\x00\x00\x02hi\xf8\x01x")
+	m := WireMessage("\x03\x00\x00\x00\x00\x00\x00\x00\x02hi\xf8\x01x")
 	body, rest := m.Next()
 	if string(body) != "hi" || string(rest) != "\xf8\x01x" {
 		t.Fatalf("%q %q", body, rest)
@@ -49,7 +49,7 @@ func TestMessageNext(t *testing.T) {
 	if string(body) != "x" || len(rest) != 0 {
 		t.Fatalf("%q %q", body, rest)
 	}
-	if Message(nil).Len() != 0 || Message(nil).AppendFrames(nil) != nil {
+	if WireMessage(nil).Len() != 0 || WireMessage(nil).AppendFrames(nil) != nil {
 		t.Error("an empty message has frames")
 	}
 }
@@ -78,7 +78,7 @@ func TestAppendMessage(t *testing.T) {
 }
 
 func TestMessageAllocs(t *testing.T) {
-	m := Message(AppendMessage(nil, make([]byte, 3), make([]byte, 300), nil))
+	m := WireMessage(AppendMessage(nil, make([]byte, 3), make([]byte, 300), nil))
 	dst := make([][]byte, 0, 3)
 	n := 0
 	noAllocs(t, "Next", func() {

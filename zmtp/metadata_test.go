@@ -72,8 +72,8 @@ func TestMetadataNameLength(t *testing.T) {
 	}
 }
 
-// TestParseMetadataMemory holds that the memory allocated stays in proportion
-// to the bytes, for the smallest possible properties.
+// TestParseMetadataMemory: the memory allocated is proportional to the number of
+// bytes, even for the smallest properties.
 func TestParseMetadataMemory(t *testing.T) {
 	b := bytes.Repeat(AppendProperty(nil, "n", nil), 10000)
 	n := testing.AllocsPerRun(10, func() {

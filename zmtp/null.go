@@ -9,17 +9,17 @@ const nullName = "NULL"
 // sends READY with its properties immediately, and is done when it has received
 // that of the other.
 type Null struct {
+	exchange
 	properties []byte
-	peer       Metadata
 	judge      bool // Accept has not been called yet
 }
 
-var _ Authenticator = (*Null)(nil)
+var _ AuthMechanism = (*Null)(nil)
 
 // NewNull returns a NULL mechanism that announces the given properties, as
 // encoded by [HandshakeConfig.AppendProperties]. It keeps the slice.
 func NewNull(properties []byte) *Null {
-	return &Null{properties: properties}
+	return &Null{exchange: exchange{want: CommandReady}, properties: properties}
 }
 
 // NewNullJudged is like NewNull, but after the greetings, and before it sends
@@ -27,14 +27,13 @@ func NewNull(properties []byte) *Null {
 // are no credentials; a caller can decide by the peer's network address, as ZAP
 // handlers do.
 func NewNullJudged(properties []byte) *Null {
-	return &Null{properties: properties, judge: true}
+	m := NewNull(properties)
+	m.judge = true
+	return m
 }
 
 // Name returns "NULL".
 func (m *Null) Name() string { return nullName }
-
-// AsServer returns false, because NULL has no roles.
-func (m *Null) AsServer() bool { return false }
 
 // Start appends READY, unless the peer must be accepted first.
 func (m *Null) Start(dst []byte) ([]byte, error) {
@@ -60,18 +59,9 @@ func (m *Null) Refuse(dst []byte, reason string) []byte { return AppendError(dst
 // Step handles the peer's READY. For any other command the error matches
 // ErrMalformed.
 func (m *Null) Step(dst []byte, c Command) (out []byte, done bool, err error) {
-	if string(c.Name) != CommandReady {
-		return dst, false, malformed("handshake", "command that is not READY")
+	if err := m.expect(c); err != nil {
+		return dst, false, err
 	}
 	m.peer, err = ParseMetadata(bytes.Clone(c.Data))
 	return dst, err == nil, err
 }
-
-// Peer returns the properties in the peer's READY.
-func (m *Null) Peer() Metadata { return m.peer }
-
-// Codec returns nil, because the traffic is plain frames.
-func (m *Null) Codec() Codec { return nil }
-
-// Abandon does nothing, because there are no keys.
-func (m *Null) Abandon() {}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestReadyBytes holds the exact bytes of READY.
+// TestReadyBytes checks the exact bytes of READY.
 func TestReadyBytes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -13,13 +13,13 @@ func TestReadyBytes(t *testing.T) {
 		size   int
 		want   string
 	}{
-		{HandshakeConfig{SocketType: DEALER}, 43,
+		{HandshakeConfig{SocketType: TypeDealer}, 43,
 			"\x04\x29\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00\x00"},
-		{HandshakeConfig{SocketType: SUB, Identity: []byte("unused")}, 27,
+		{HandshakeConfig{SocketType: TypeSub, Identity: []byte("unused")}, 27,
 			"\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x03SUB"},
-		{HandshakeConfig{SocketType: ROUTER, Identity: []byte("me"), Metadata: Metadata{{"X-CHP", []byte("1")}}}, 56,
+		{HandshakeConfig{SocketType: TypeRouter, Identity: []byte("me"), Metadata: Metadata{{"X-CHP", []byte("1")}}}, 56,
 			"\x04\x36\x05READY\x0bSocket-Type\x00\x00\x00\x06ROUTER\x08Identity\x00\x00\x00\x02me\x05X-CHP\x00\x00\x00\x011"},
-		{HandshakeConfig{SocketType: PUB, Metadata: Metadata{{"X-long", []byte(strings.Repeat("v", 300))}}}, 345,
+		{HandshakeConfig{SocketType: TypePub, Metadata: Metadata{{"X-long", []byte(strings.Repeat("v", 300))}}}, 345,
 			"\x06\x00\x00\x00\x00\x00\x00\x01\x50\x05READY\x0bSocket-Type\x00\x00\x00\x03PUB\x06X-long\x00\x00\x01\x2c" + strings.Repeat("v", 300)},
 	} {
 		got, err := NewNull(c.config.AppendProperties(nil)).Start(nil)

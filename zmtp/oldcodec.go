@@ -9,7 +9,7 @@ package zmtp
 // A frame that exceeds the limits is refused as soon as its header has arrived.
 type oldCodec struct {
 	parse func(b []byte) (h header, ok bool, err error)
-	begin func(dst []byte, more bool, body int) []byte
+	begin func(dst []byte, flags byte, body int) []byte
 
 	max int   // bytes of a frame's body
 	err error // the first decoding error, which is final
@@ -17,12 +17,12 @@ type oldCodec struct {
 
 var _ Codec = (*oldCodec)(nil)
 
-func newCodec1(maxFrame int) *oldCodec {
+// newOldCodec returns the codec for a peer that speaks v, which is not zmtp3.
+func newOldCodec(v wireVersion, maxFrame int) *oldCodec {
+	if v == zmtp20 {
+		return &oldCodec{parse: parseHeader2, begin: AppendHeader, max: maxFrame}
+	}
 	return &oldCodec{parse: parseHeader1, begin: appendHeader1, max: maxFrame}
-}
-
-func newCodec2(maxFrame int) *oldCodec {
-	return &oldCodec{parse: parseHeader2, begin: appendHeader2, max: maxFrame}
 }
 
 // MaxEncoded allows for the headers of ZMTP 1.0, which may have 8 bytes more
@@ -48,7 +48,7 @@ func (c *oldCodec) Encode(dst, frames []byte) ([]byte, error) {
 			}
 			continue
 		}
-		dst = c.begin(dst, h.flags&FlagMore != 0, len(body))
+		dst = c.begin(dst, h.flags&FlagMore, len(body))
 		dst = append(dst, body...)
 	}
 	return dst, nil
@@ -68,7 +68,7 @@ func (c *oldCodec) encodeCommand(dst, body []byte) ([]byte, error) {
 	default:
 		return dst, nil
 	}
-	dst = append(c.begin(dst, false, 1+len(command.Data)), first)
+	dst = append(c.begin(dst, 0, 1+len(command.Data)), first)
 	return append(dst, command.Data...), nil
 }
 

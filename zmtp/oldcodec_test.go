@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// oldForms is messages in all three framings.
+// oldForms holds messages in all three framings.
 var oldForms = []struct {
 	name      string
 	v3        []byte
@@ -30,7 +30,7 @@ var oldForms = []struct {
 func filler(n int) []byte { return []byte(strings.Repeat("o", n)) }
 
 func codecs() map[string]*oldCodec {
-	return map[string]*oldCodec{"1.0": newCodec1(1 << 20), "2.0": newCodec2(1 << 20)}
+	return map[string]*oldCodec{"1.0": newOldCodec(zmtp10, 1<<20), "2.0": newOldCodec(zmtp20, 1<<20)}
 }
 
 func TestOldCodecEncode(t *testing.T) {
@@ -45,15 +45,15 @@ func TestOldCodecEncode(t *testing.T) {
 			if string(got) != "x"+want || err != nil {
 				t.Errorf("%s, %s: %x %v", name, c.name, got, err)
 			}
-			if n := codec.MaxEncoded(len(c.v3), Message(c.v3).Len()); n < len(want) {
+			if n := codec.MaxEncoded(len(c.v3), WireMessage(c.v3).Len()); n < len(want) {
 				t.Errorf("%s, %s: MaxEncoded %d of %d", name, c.name, n, len(want))
 			}
 		}
 	}
 }
 
-// TestOldCodecCommands: subscriptions become messages, and nothing else passes,
-// not even in the middle of a message.
+// TestOldCodecCommands: subscriptions become messages, and other commands are
+// omitted, even within a message.
 func TestOldCodecCommands(t *testing.T) {
 	t.Parallel()
 	in := slices.Concat(AppendSubscribe(nil, []byte("A")), AppendFrame(nil, []byte("1"), true), AppendPing(nil, 0, []byte("c")),
@@ -80,7 +80,7 @@ func TestOldCodecCommands(t *testing.T) {
 	}
 }
 
-// TestOldCodecDecode cuts a stream of all forms at every place, and into pieces
+// TestOldCodecDecode splits a stream of all forms at every offset, and into pieces
 // of every size, with a small and a large limit.
 func TestOldCodecDecode(t *testing.T) {
 	t.Parallel()
@@ -134,8 +134,8 @@ func TestOldCodecDecode(t *testing.T) {
 	}
 }
 
-// TestOldCodecErrors: each fault is known from the header, stays, and what came
-// before it is there.
+// TestOldCodecErrors: each error is detected from the header and returned again,
+// and the frames before it are delivered.
 func TestOldCodecErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -170,7 +170,7 @@ func TestOldCodecErrors(t *testing.T) {
 	}
 }
 
-// TestOldCodecAlloc: translating allocates nothing where there is room.
+// TestOldCodecAlloc: with enough capacity the codec does not allocate.
 func TestOldCodecAlloc(t *testing.T) {
 	for name, codec := range codecs() {
 		frames := AppendMessage(nil, []byte("topic"), filler(300))
@@ -195,7 +195,7 @@ func TestOldCodecAlloc(t *testing.T) {
 func TestNewCodecBounds(t *testing.T) {
 	t.Parallel()
 	// Without a limit the size of header and body must not overflow.
-	h := NewHandshake(HandshakeConfig{SocketType: PULL, MinVersion: 1, Limits: Limits{MaxMessage: -1}})
+	h := NewHandshake(HandshakeConfig{SocketType: TypePull, MinVersion: 1, Limits: Limits{MaxMessage: -1}})
 	if _, _, done, err := step(h, "\x01\x00", 2); !done || err != nil {
 		t.Fatal(done, err)
 	}

@@ -2,14 +2,6 @@ package zmtp
 
 import "bytes"
 
-// Names of the commands of the PLAIN and CURVE handshakes, in addition to READY and
-// ERROR.
-const (
-	commandHello    = "HELLO"
-	commandWelcome  = "WELCOME"
-	commandInitiate = "INITIATE"
-)
-
 const plainName = "PLAIN"
 
 // plainError is the beginning of an ERROR of PLAIN in libzmq. RFC 24 requires
@@ -28,16 +20,6 @@ func parseHandshakeCommand(mechanism string, body []byte) (Command, error) {
 	return ParseCommand(body)
 }
 
-// unexpected returns the error for a command that is not expected at this
-// point.
-func unexpected(c Command, want string) error {
-	switch name := string(c.Name); name {
-	case commandHello, commandWelcome, commandInitiate, CommandReady, CommandError, commandMessage:
-		return malformed("handshake", name+" instead of "+want)
-	}
-	return malformed("handshake", "command that is not "+want)
-}
-
 // PlainClient is the client side of the PLAIN mechanism: a user name and a
 // password in clear text, and no encryption (RFC 24).
 //
@@ -48,10 +30,9 @@ func unexpected(c Command, want string) error {
 // both forms. A [PlainServer] sends libzmq's form, because libzmq's clients
 // understand no other.
 type PlainClient struct {
+	exchange
 	properties         []byte
 	username, password string
-	welcome            bool
-	peer               Metadata
 }
 
 var _ Mechanism = (*PlainClient)(nil)
@@ -60,14 +41,11 @@ var _ Mechanism = (*PlainClient)(nil)
 // properties, as encoded by [HandshakeConfig.AppendProperties]. It keeps the
 // slice. The user name and the password have at most 255 bytes each.
 func NewPlainClient(properties []byte, username, password string) *PlainClient {
-	return &PlainClient{properties: properties, username: username, password: password}
+	return &PlainClient{exchange{want: commandWelcome}, properties, username, password}
 }
 
 // Name returns "PLAIN".
 func (m *PlainClient) Name() string { return plainName }
-
-// AsServer returns false.
-func (m *PlainClient) AsServer() bool { return false }
 
 // Start appends HELLO. The error matches ErrConfig if the user name or the
 // password has more than 255 bytes.
@@ -82,108 +60,62 @@ func (m *PlainClient) Start(dst []byte) ([]byte, error) {
 
 // Step handles WELCOME, which it answers with INITIATE, and then READY.
 func (m *PlainClient) Step(dst []byte, c Command) (out []byte, done bool, err error) {
-	if !m.welcome {
-		switch {
-		case string(c.Name) != commandWelcome:
-			return dst, false, unexpected(c, commandWelcome)
-		case len(c.Data) > 0:
-			return dst, false, malformed("handshake", "size of WELCOME")
-		}
-		m.welcome = true
-		return AppendCommand(dst, commandInitiate, m.properties), false, nil
+	err = m.expect(c)
+	switch {
+	case err != nil:
+		return dst, false, err
+	case m.want == CommandReady:
+		m.peer, err = ParseMetadata(bytes.Clone(c.Data))
+		return dst, err == nil, err
+	case len(c.Data) > 0:
+		return dst, false, malformed("handshake", "size of WELCOME")
 	}
-	if string(c.Name) != CommandReady {
-		return dst, false, unexpected(c, CommandReady)
-	}
-	m.peer, err = ParseMetadata(bytes.Clone(c.Data))
-	return dst, err == nil, err
+	m.want = CommandReady
+	return AppendCommand(dst, commandInitiate, m.properties), false, nil
 }
-
-// Peer returns the properties in the server's READY.
-func (m *PlainClient) Peer() Metadata { return m.peer }
-
-// Codec returns nil, because the traffic is plain frames.
-func (m *PlainClient) Codec() Codec { return nil }
-
-// Abandon does nothing, because there are no keys.
-func (m *PlainClient) Abandon() {}
-
-// serverStage is what a PLAIN or CURVE server is waiting for.
-type serverStage uint8
-
-const (
-	wantHello serverStage = iota
-	wantVerdict
-	wantInitiate
-	wantNothing
-)
 
 // PlainServer is the server side of the PLAIN mechanism; see [PlainClient].
 // After HELLO it pauses until the caller has checked the user name and the
 // password. It then sends WELCOME.
 type PlainServer struct {
-	properties  []byte
-	stage       serverStage
-	credentials [][]byte
-	peer        Metadata
+	serving
+	properties []byte
 }
 
-var _ Authenticator = (*PlainServer)(nil)
+var _ AuthMechanism = (*PlainServer)(nil)
 
 // NewPlainServer returns the server side of PLAIN, which announces the given
 // properties, as encoded by [HandshakeConfig.AppendProperties]. It keeps the
 // slice.
 func NewPlainServer(properties []byte) *PlainServer {
-	return &PlainServer{properties: properties}
+	return &PlainServer{serving{exchange: exchange{want: commandHello}}, properties}
 }
 
 // Name returns "PLAIN".
 func (m *PlainServer) Name() string { return plainName }
-
-// AsServer returns true.
-func (m *PlainServer) AsServer() bool { return true }
 
 // Start appends nothing, because the client begins.
 func (m *PlainServer) Start(dst []byte) ([]byte, error) { return dst, nil }
 
 // Step handles HELLO and, after Accept, INITIATE, which it answers with READY.
 func (m *PlainServer) Step(dst []byte, c Command) (out []byte, done bool, err error) {
-	switch m.stage {
-	case wantHello:
-		if string(c.Name) != commandHello {
-			return dst, false, unexpected(c, commandHello)
-		}
+	if err := m.expect(c); err != nil {
+		return dst, false, err
+	}
+	if m.want == commandHello {
 		username, password, ok := parsePlainHello(c.Data)
 		if !ok {
 			return dst, false, malformed("handshake", "size of HELLO")
 		}
 		m.credentials = [][]byte{bytes.Clone(username), bytes.Clone(password)}
-		m.stage = wantVerdict
+		m.want, m.waiting = "", true
 		return dst, false, nil
-	case wantInitiate:
-		if string(c.Name) != commandInitiate {
-			return dst, false, unexpected(c, commandInitiate)
-		}
-		if m.peer, err = ParseMetadata(bytes.Clone(c.Data)); err != nil {
-			return dst, false, err
-		}
-		m.stage = wantNothing
-		return AppendCommand(dst, CommandReady, m.properties), true, nil
 	}
-	return dst, false, unexpected(c, "nothing")
-}
-
-// maxHello is the maximum size of the first command that a server accepts from
-// a client. HELLO has at most 518 bytes in PLAIN and 200 in CURVE. The client
-// has not proved anything yet, so the server buffers only little for it.
-const maxHello = 1 << 10
-
-// maxCommand limits HELLO.
-func (m *PlainServer) maxCommand() int {
-	if m.stage == wantHello {
-		return maxHello
+	if m.peer, err = ParseMetadata(bytes.Clone(c.Data)); err != nil {
+		return dst, false, err
 	}
-	return 0
+	m.want = ""
+	return AppendCommand(dst, CommandReady, m.properties), true, nil
 }
 
 // parsePlainHello splits the data of a HELLO.
@@ -204,14 +136,9 @@ func cutShort(b []byte) (value, rest []byte, ok bool) {
 	return b[1:end], b[end:], true
 }
 
-// Credentials returns the user name and the password after HELLO.
-func (m *PlainServer) Credentials() (values [][]byte, waiting bool) {
-	return m.credentials, m.stage == wantVerdict
-}
-
 // Accept appends WELCOME.
 func (m *PlainServer) Accept(dst []byte) (out []byte, done bool, err error) {
-	m.stage, m.credentials = wantInitiate, nil
+	m.want, m.waiting, m.credentials = commandInitiate, false, nil
 	return AppendCommand(dst, commandWelcome, nil), false, nil
 }
 
@@ -222,12 +149,3 @@ func (m *PlainServer) Refuse(dst []byte, reason string) []byte {
 	dst = append(append(dst, plainError...), byte(len(reason)))
 	return append(dst, reason...)
 }
-
-// Peer returns the properties in the client's INITIATE.
-func (m *PlainServer) Peer() Metadata { return m.peer }
-
-// Codec returns nil, because the traffic is plain frames.
-func (m *PlainServer) Codec() Codec { return nil }
-
-// Abandon drops the credentials.
-func (m *PlainServer) Abandon() { m.credentials = nil }

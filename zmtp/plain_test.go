@@ -7,14 +7,14 @@ import (
 
 // plainPair returns both sides of PLAIN, a DEALER and a ROUTER.
 func plainPair(username, password string) (client, server *side) {
-	c := HandshakeConfig{SocketType: DEALER, Identity: []byte("me")}
+	c := HandshakeConfig{SocketType: TypeDealer, Identity: []byte("me")}
 	c.Mechanism = NewPlainClient(c.AppendProperties(nil), username, password)
-	s := HandshakeConfig{SocketType: ROUTER}
+	s := HandshakeConfig{SocketType: TypeRouter}
 	s.Mechanism = NewPlainServer(s.AppendProperties(nil))
 	return &side{h: NewHandshake(c)}, &side{h: NewHandshake(s)}
 }
 
-// TestPlainBytes holds the exact bytes of each command.
+// TestPlainBytes checks the exact bytes of each command.
 func TestPlainBytes(t *testing.T) {
 	t.Parallel()
 	client, server := plainPair("admin", "secret")
@@ -42,10 +42,10 @@ func TestPlainBytes(t *testing.T) {
 	if gc.Mechanism != "PLAIN" || gc.AsServer || gs.Mechanism != "PLAIN" || !gs.AsServer {
 		t.Errorf("greetings %+v %+v", gc, gs)
 	}
-	if p := server.h.Peer(); p.UserID != "root" || p.SocketType != DEALER || string(p.Identity) != "me" {
+	if p := server.h.Peer(); p.UserID != "root" || p.SocketType != TypeDealer || string(p.Identity) != "me" {
 		t.Errorf("%+v", p)
 	}
-	if p := client.h.Peer(); p.SocketType != ROUTER {
+	if p := client.h.Peer(); p.SocketType != TypeRouter {
 		t.Errorf("%+v", p)
 	}
 	if client.h.Codec() != nil || server.h.Codec() != nil {
@@ -101,7 +101,7 @@ func TestPlainConfig(t *testing.T) {
 	}
 }
 
-// TestPlainErrors sends each side what it must not get.
+// TestPlainErrors sends invalid commands to each side.
 func TestPlainErrors(t *testing.T) {
 	t.Parallel()
 	greeting := string(AppendGreeting(nil, Greeting{Major: 3, Minor: 1, Mechanism: "PLAIN"}))

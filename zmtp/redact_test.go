@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// prints returns all that the usual ways of printing make of v.
+// prints returns the results of the usual ways to format v.
 func prints(v any) string {
 	var out bytes.Buffer
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%b", "%o", "%c", "%U", "%t", "%e"} {
@@ -23,7 +23,7 @@ func prints(v any) string {
 	return out.String()
 }
 
-// shows says whether text has a secret in one of its usual forms.
+// shows reports whether text contains a secret in one of its usual forms.
 func shows(text string, secret []byte) bool {
 	forms := []string{
 		string(secret), strings.Trim(fmt.Sprint(secret), "[]"), fmt.Sprintf("%x", secret), fmt.Sprintf("%X", secret),
@@ -43,7 +43,7 @@ func shows(text string, secret []byte) bool {
 	return false
 }
 
-// No way of printing a type of this package shows a secret key or a password.
+// No way to format a type of this package shows a secret key or a password.
 func TestH23_PrintingShowsNoSecret(t *testing.T) {
 	t.Parallel()
 	pair, server := GenerateKeyPair(), GenerateKeyPair()

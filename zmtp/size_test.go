@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestS8_SizesBeyondAnInt: a frame whose size needs more than 31 bits is refused
-// where an int has 32 of them, by every framing, and never passes for a smaller
-// frame or one of negative size.
+// TestS8_SizesBeyondAnInt: where an int has 32 bits, every framing refuses a frame
+// whose size needs more than 31 bits, and never takes it for a smaller one.
 func TestS8_SizesBeyondAnInt(t *testing.T) {
 	t.Parallel()
 	none := Limits{MaxMessage: -1, MaxFrames: -1, MaxCommand: -1}
@@ -24,7 +23,7 @@ func TestS8_SizesBeyondAnInt(t *testing.T) {
 			{"message", func() (int, error) {
 				d := NewDecoder(none)
 				kind, _, err := d.Next(long(size, FlagLong))
-				if kind != NeedMore {
+				if kind != KindNeedMore {
 					err = fmt.Errorf("found kind %d", kind)
 				}
 				return d.Need(), err
@@ -32,17 +31,17 @@ func TestS8_SizesBeyondAnInt(t *testing.T) {
 			{"command", func() (int, error) {
 				d := NewDecoder(none)
 				kind, _, err := d.Next(long(size, FlagLong|FlagCommand))
-				if kind != NeedMore {
+				if kind != KindNeedMore {
 					err = fmt.Errorf("found kind %d", kind)
 				}
 				return d.Need(), err
 			}},
 			{"ZMTP 1.0", func() (int, error) {
-				_, _, need, err := newCodec1(none.bounds().message-longHeader1).Decode(nil, append(long(size, longMark1), 0), 1)
+				_, _, need, err := newOldCodec(zmtp10, none.bounds().message-longHeader1).Decode(nil, append(long(size, longMark1), 0), 1)
 				return need, err
 			}},
 			{"ZMTP 2.0", func() (int, error) {
-				_, _, need, err := newCodec2(none.bounds().message-longHeader1).Decode(nil, long(size, FlagLong), 1)
+				_, _, need, err := newOldCodec(zmtp20, none.bounds().message-longHeader1).Decode(nil, long(size, FlagLong), 1)
 				return need, err
 			}},
 			{"CURVE", func() (int, error) {

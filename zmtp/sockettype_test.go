@@ -15,13 +15,13 @@ func TestSocketTypeNames(t *testing.T) {
 	}
 	for _, name := range []string{"", "dealer", "DEALER ", "UNKNOWN", "CLIENT", "PU"} {
 		got, err := ParseSocketType([]byte(name))
-		if got != UNKNOWN {
+		if got != TypeUnknown {
 			t.Errorf("%q: %v", name, got)
 		}
 		wantError(t, err, ErrIncompatible)
 	}
-	if UNKNOWN.String() != "UNKNOWN" || SocketType(11).String() != "UNKNOWN" {
-		t.Error(UNKNOWN, SocketType(11))
+	if TypeUnknown.String() != "UNKNOWN" || SocketType(12).String() != "UNKNOWN" {
+		t.Error(TypeUnknown, SocketType(12))
 	}
 }
 
@@ -29,18 +29,18 @@ func TestCompatible(t *testing.T) {
 	t.Parallel()
 	// The table of RFC 37.
 	peers := map[SocketType]string{
-		REQ: "REP ROUTER", REP: "REQ DEALER", DEALER: "REP DEALER ROUTER", ROUTER: "REQ DEALER ROUTER",
-		PUB: "SUB XSUB", XPUB: "SUB XSUB", SUB: "PUB XPUB", XSUB: "PUB XPUB",
-		PUSH: "PULL", PULL: "PUSH", PAIR: "PAIR",
+		TypeReq: "REP ROUTER", TypeRep: "REQ DEALER", TypeDealer: "REP DEALER ROUTER", TypeRouter: "REQ DEALER ROUTER",
+		TypePub: "SUB XSUB", TypeXPub: "SUB XSUB", TypeSub: "PUB XPUB", TypeXSub: "PUB XPUB",
+		TypePush: "PULL", TypePull: "PUSH", TypePair: "PAIR",
 	}
-	for a := PAIR; a <= XSUB; a++ {
-		for b := PAIR; b <= XSUB; b++ {
+	for a := TypePair; a <= TypeXSub; a++ {
+		for b := TypePair; b <= TypeXSub; b++ {
 			want := strings.Contains(" "+peers[a]+" ", " "+b.String()+" ")
 			if Compatible(a, b) != want || Compatible(b, a) != want {
 				t.Errorf("%v %v: want %v", a, b, want)
 			}
 		}
-		if Compatible(a, UNKNOWN) || Compatible(UNKNOWN, a) || Compatible(a, XSUB+1) {
+		if Compatible(a, TypeUnknown) || Compatible(TypeUnknown, a) || Compatible(a, TypeXSub+1) {
 			t.Errorf("%v is compatible with a type that does not exist", a)
 		}
 	}

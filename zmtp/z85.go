@@ -1,26 +1,15 @@
 package zmtp
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"strings"
+)
 
 // z85Digits is the alphabet of Z85, in the order of the values (RFC 32).
 const z85Digits = "0123456789" +
 	"abcdefghijklmnopqrstuvwxyz" +
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZ" +
 	".-:+=^!/*?&<>()[]{}@%$#"
-
-// z85None marks a character that is not in the alphabet.
-const z85None = 0xFF
-
-// z85Values is the inverse of z85Digits.
-var z85Values = func() (v [256]byte) {
-	for i := range v {
-		v[i] = z85None
-	}
-	for i := range len(z85Digits) {
-		v[z85Digits[i]] = byte(i)
-	}
-	return v
-}()
 
 // EncodeZ85 returns src in Z85, the text form of CURVE keys: each four bytes,
 // most significant first, become five printable characters (RFC 32). If the
@@ -51,8 +40,8 @@ func DecodeZ85(text string) ([]byte, error) {
 	for ; len(text) > 0; text = text[5:] {
 		var group uint64
 		for i := range 5 {
-			value := z85Values[text[i]]
-			if value == z85None {
+			value := strings.IndexByte(z85Digits, text[i])
+			if value < 0 {
 				return nil, malformed("z85", "character is not in the alphabet")
 			}
 			group = group*85 + uint64(value)

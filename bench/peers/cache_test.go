@@ -31,7 +31,7 @@ func ourCache(b *testing.B, topics int) func(n int) {
 	b.Helper()
 	ctx := context.Background()
 	c, err := lastvalue.New(lastvalue.Options{
-		Subscribers: sockets.Options{SendHWMBytes: -1, SendTotalBytes: -1, Linger: -1},
+		Subscribers: sockets.Options{SendHWMBytes: -1, SendTotalBytes: -1, Linger: sockets.LingerNone},
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -30,8 +30,8 @@ func passing(b *testing.B, frontend, backend string) func(n int) {
 func ourProxy(b *testing.B, capture bool) func(n int) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	o := sockets.Options{FullPolicy: sockets.Block, Linger: -1}
-	front, e1 := sockets.NewXSub(o)
+	o := sockets.Options{FullPolicy: sockets.PolicyBlock, Linger: sockets.LingerNone}
+	front, e1 := sockets.NewXSub(sockets.Options{Linger: sockets.LingerNone})
 	back, e2 := sockets.NewXPub(o)
 	for _, err := range []error{e1, e2, front.Bind(ctx, "tcp://127.0.0.1:*"), back.Bind(ctx, "tcp://127.0.0.1:*")} {
 		if err != nil {

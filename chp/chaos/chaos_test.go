@@ -465,7 +465,7 @@ func (c *cluster) reference(ctx context.Context) (content map[string]uint64, tim
 	if err := client.WaitActive(ctx); err != nil {
 		return nil, 0, err
 	}
-	for e := range client.Entries() {
+	for e := range client.All() {
 		if e.TTL != 0 {
 			timed++
 		}

@@ -362,7 +362,7 @@ func makeRoom(dir, work string) error {
 		_, checkpoint := checkpointIndex(name)
 		switch {
 		case name == metaName:
-			return fmt.Errorf("it holds a log: %w", fs.ErrExist)
+			return hasLog("the directory already has a log")
 		case name == restoreName:
 			unfinished = true
 		case name == logName, checkpoint:
@@ -370,7 +370,7 @@ func makeRoom(dir, work string) error {
 		}
 	}
 	if len(parts) > 0 && !unfinished {
-		return fmt.Errorf("it holds parts of a log: %w", fs.ErrExist)
+		return hasLog("the directory already has parts of a log")
 	}
 	for _, path := range append(parts, work) {
 		if err := os.RemoveAll(path); err != nil {
@@ -379,6 +379,14 @@ func makeRoom(dir, work string) error {
 	}
 	return nil
 }
+
+// hasLog describes why a directory is not free for a log. It matches fs.ErrExist.
+type hasLog string
+
+func (e hasLog) Error() string { return string(e) }
+
+// Is reports whether target is fs.ErrExist.
+func (e hasLog) Is(target error) bool { return target == fs.ErrExist }
 
 // install moves a complete log from one directory to another. It moves the metadata
 // last: they mark the log as complete.

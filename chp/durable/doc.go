@@ -4,6 +4,10 @@
 // etcd (go.etcd.io/etcd/server/v3/storage/wal), with its segments, checksums and
 // preallocation, and the entries of go.etcd.io/raft/v3.
 //
+// A program that embeds a server passes the result of [Open] in chp.ServerOptions.Log, and
+// closes the log after the server. NewServer calls [Log.Replay]; only a program that uses
+// a log without a server calls it itself.
+//
 // etcd provides the format of the segments, a checksum that runs through all records,
 // preallocated segments, and the change of segments. This package does these parts
 // itself:

@@ -25,7 +25,7 @@ type Options struct {
 
 // Open opens the log in a directory, and creates both if they do not exist. It
 // locks the directory: until Close, another Open fails with [commit.ErrLocked].
-// The caller must call Replay before it appends.
+// Replay must be called before the first append; chp.NewServer does that for its log.
 //
 // Other errors are [commit.ErrReadOnly], [commit.ErrFull], [commit.ErrFormat] and
 // [*commit.CorruptError].

@@ -38,7 +38,7 @@ ends in .tmp, and renamed when all of it is on disk. It has a checksum, which
 chp fsck FILE verifies.`,
 		Example: `  chp backup /var/lib/chp map.backup
   chp backup --server tcp://10.0.0.1:5556 map.backup`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: command.Args(1, 2),
 	}
 	n.register(cmd, 30*time.Second)
 	n.registerModel(cmd)
@@ -52,7 +52,7 @@ chp fsck FILE verifies.`,
 			if err != nil {
 				return logError(ctx, err)
 			}
-			return report(cmd, "saved %s up to sequence %d from %s to %s", updates(info.Records), info.Sequence, args[0], file)
+			return report(cmd, "saved %s up to sequence %d from %s to %s", command.Count(info.Records, "update"), info.Sequence, args[0], file)
 		}
 		servers, err := n.servers()
 		if err != nil {
@@ -75,7 +75,7 @@ chp fsck FILE verifies.`,
 			return logError(ctx, err)
 		}
 		info := to.Info()
-		return report(cmd, "saved %s at sequence %d from %s to %s", keys(int(info.Records)), info.Sequence, c.Server(), file)
+		return report(cmd, "saved %s at sequence %d from %s to %s", command.Count(info.Records, "key"), info.Sequence, c.Server(), file)
 	})
 	return cmd
 }
@@ -91,7 +91,7 @@ also fails if FILE is damaged; then nothing is restored.
 If the command is interrupted, DIR has no data, and the command can be repeated.`,
 		Example: `  chp restore map.backup /var/lib/chp
   chp serve --data /var/lib/chp`,
-		Args: cobra.ExactArgs(2),
+		Args: command.Args(2, 2),
 		RunE: command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			file, dir := args[0], args[1]
 			if _, err := os.Stat(file); err != nil {
@@ -99,32 +99,23 @@ If the command is interrupted, DIR has no data, and the command can be repeated.
 			}
 			info, err := durable.Restore(ctx, file, dir)
 			if errors.Is(err, fs.ErrExist) {
-				return fail(exitRefused, "%s; choose another directory", logText(err))
+				return fail(exitRefused, "%s already has a log; choose another directory", dir)
 			}
 			if err != nil {
 				return logError(ctx, err)
 			}
-			return report(cmd, "restored %s up to sequence %d from %s to %s", updates(info.Records), info.Sequence, file, dir)
+			return report(cmd, "restored %s up to sequence %d from %s to %s", command.Count(info.Records, "update"), info.Sequence, file, dir)
 		}),
 	}
 }
 
-// report says on standard error what was done.
+// report prints a line on standard error.
 func report(cmd *cobra.Command, format string, a ...any) error {
 	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "chp: "+format+"\n", a...)
 	return err
 }
 
-// updates is a number of updates in words.
-func updates(n uint64) string {
-	if n == 1 {
-		return "1 update"
-	}
-	return fmt.Sprintf("%d updates", n)
-}
-
-// logError gives an error of the log the exit code of a refusal, unless the command
-// was interrupted.
+// logError adds exitRefused to an error of the log, unless the command was interrupted.
 func logError(ctx context.Context, err error) error {
 	if coded := (*command.Error)(nil); errors.As(err, &coded) || ctx.Err() != nil {
 		return err
@@ -132,8 +123,8 @@ func logError(ctx context.Context, err error) error {
 	return fail(exitRefused, "%s", logText(err))
 }
 
-// logText is the text of an error of the log without the prefix of the errors of
-// package commit, which stands in the middle there.
+// logText returns the text of an error of the log without the prefix of package commit,
+// which may be within the text.
 func logText(err error) string {
 	return strings.TrimPrefix(strings.ReplaceAll(plain(err), ": log: ", ": "), "log: ")
 }

@@ -161,8 +161,8 @@ func TestFsck(t *testing.T) {
 
 	try(t, "fsck", filepath.Join(dir, "none")).expect(t, exitRefused, "no such file or directory")
 	try(t, "fsck", t.TempDir()).expect(t, exitRefused, "there is no log")
-	try(t, "fsck").expect(t, exitUsage, "accepts 1 arg")
-	try(t, "fsck", "a", "b").expect(t, exitUsage, "accepts 1 arg")
+	try(t, "fsck").expect(t, exitUsage, "takes 1 argument")
+	try(t, "fsck", "a", "b").expect(t, exitUsage, "takes 1 argument")
 }
 
 // A backup of a directory, restored, holds what the directory held.
@@ -194,7 +194,7 @@ func TestBackupDirectory(t *testing.T) {
 		}
 	}
 	// What is there stays.
-	try(t, "restore", file, to).expect(t, exitRefused, "it holds a log")
+	try(t, "restore", file, to).expect(t, exitRefused, "chp: "+to+" already has a log; choose another directory\n")
 	if again, _ := replay(t, to); len(again) != len(have) {
 		t.Error("the log that was there has changed")
 	}
@@ -222,7 +222,7 @@ func TestBackupDirectory(t *testing.T) {
 	found = try(t, "backup", "--server", "tcp://127.0.0.1:1", dir, file)
 	found.expect(t, exitUsage, "not both")
 	for _, args := range [][]string{{"backup"}, {"backup", "a", "b", "c"}, {"restore", "a"}, {"restore"}} {
-		try(t, args...).expect(t, exitUsage, "arg(s)")
+		try(t, args...).expect(t, exitUsage, "argument")
 	}
 	found = try(t, "backup", "--timeout", "200ms", "--server", "tcp://127.0.0.1:1", filepath.Join(out, "other"))
 	found.expect(t, exitNoServer, "no CHP server answered")

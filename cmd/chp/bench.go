@@ -122,8 +122,8 @@ separate subtree and are deleted at the end.`,
 	return cmd
 }
 
-// benchServer has the benchmark use the server that --server names, if it is
-// there.
+// benchServer makes the benchmark use the server of --server, and checks that it can be
+// reached.
 func (n *connection) benchServer(ctx context.Context, c *bench.Config) error {
 	if len(n.flags) == 0 {
 		if n.curve.Given() {
@@ -143,7 +143,7 @@ func (n *connection) benchServer(ctx context.Context, c *bench.Config) error {
 		return fail(exitUsage, "--server: only one is possible")
 	}
 	c.Server, c.Security = servers[0], n.security
-	// To hold one key that nobody sets is to be told that the server is there.
+	// A client that holds one key checks that the server can be reached.
 	probe, err := n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: []string{"/bench"}})
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	root := must(t, "--help")
-	for _, name := range []string{"serve", "set", "get", "del", "watch", "dump", "load", "bench", "status", "failover", "keygen"} {
+	for _, name := range []string{"serve", "set", "get", "del", "ls", "watch", "dump", "load", "bench", "status", "failover", "keygen"} {
 		if !strings.Contains(root, "\n  "+name+" ") {
 			t.Errorf("chp --help does not list %s", name)
 		}
@@ -56,12 +56,12 @@ func TestUsageErrors(t *testing.T) {
 		{"", "no command"},
 		{"frobnicate", "frobnicate"},
 		{"--nonsense", "nonsense"},
-		{"set", "accepts 2 arg"},
-		{"set k", "accepts 2 arg"},
-		{"set k v w", "accepts 2 arg"},
+		{"set", "takes 2 arguments"},
+		{"set k", "takes 2 arguments"},
+		{"set k v w", "takes 2 arguments"},
 		{"set k v --ttl soon", "soon"},
 		{"set k v --ttl -1s", "--ttl"},
-		{"get", "accepts 1 arg"},
+		{"get", "takes 1 argument"},
 		{"get k --timeout 0s", "--timeout"},
 		{"get k --server localhost:5556", "tcp://HOST:PORT"},
 		{"get k --server tcp://:5556", "tcp://HOST:PORT"},
@@ -69,11 +69,11 @@ func TestUsageErrors(t *testing.T) {
 		{"get k --server tcp://localhost:65534", "65533"},
 		{"get k --server tcp://localhost:5556/x", "tcp://HOST:PORT"},
 		{"get k --server tcp://h:5556 --server tcp://h:5556", "twice"},
-		{"del", "accepts 1 arg"},
+		{"del", "takes 1 argument"},
 		{"watch lamp/", "begin with a slash"},
-		{"dump a b", "at most 1 arg"},
+		{"dump a b", "at most 1 argument"},
 		{"dump //", "segment"},
-		{"load a b", "at most 1 arg"},
+		{"load a b", "at most 1 argument"},
 		{"load --max-line 0", "--max-line"},
 		{"serve x", "serve takes no arguments"},
 		{"keygen x", "keygen takes no arguments"},

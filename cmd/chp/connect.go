@@ -27,24 +27,23 @@ const (
 	serverVariable = "CHP_SERVER"
 	defaultServer  = "tcp://127.0.0.1:5556"
 
-	// reachTimeout is how long a server may take to be there, where --timeout is
-	// not given: a command that waits longer for a whole map still says soon
-	// that nobody is there to send it.
+	// reachTimeout limits the time to reach a server if --timeout is not given. So a
+	// command that waits longer for a whole map still reports a missing server soon.
 	reachTimeout = 5 * time.Second
 )
 
-// connection is how a client command finds its server: the flags --server and
-// --timeout, and the environment variable.
+// connection holds the flags of a client command, such as --server and --timeout.
 type connection struct {
 	flags   []string
+	context string
 	curve   command.ClientKeys
 	model   int // 0 without registerModel
 	timeout time.Duration
-	given   func() bool // tells whether --timeout was on the command line
+	given   func() bool // reports whether --timeout was on the command line
 	stderr  io.Writer
 
-	security sockets.Security // after servers
-	news     chan string      // if made, gets a line when a server is lost, and when one is followed again
+	security sockets.Security // set by servers
+	news     chan string      // if not nil, receives a line when a server is lost, and when the client follows one again
 }
 
 // register adds the flags to cmd; timeout is the default of --timeout.
@@ -52,33 +51,47 @@ func (n *connection) register(cmd *cobra.Command, timeout time.Duration) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&n.flags, "server", nil,
 		"server to use, tcp://HOST:PORT; repeat it to name backups in order (default $"+serverVariable+", comma-separated, or "+defaultServer+")")
+	flags.StringVar(&n.context, "context", "", "`name` of a context with servers and keys; see chp context")
 	flags.DurationVar(&n.timeout, "timeout", timeout, "how long to wait for the server")
 	n.curve = command.ClientKeys{Keys: curve}
 	n.curve.Register(flags)
 	n.given = func() bool { return flags.Changed("timeout") }
 	n.stderr = errorOutput{cmd}
+	if err := cmd.RegisterFlagCompletionFunc("context", func(cmd *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return completeContexts(cmd, nil, word)
+	}); err != nil {
+		panic(err) // the flag does not exist
+	}
 }
 
-// registerModel adds the flag of commands that follow a server.
+// registerModel adds the flag of commands that follow a server. It is called after
+// register.
 func (n *connection) registerModel(cmd *cobra.Command) {
 	n.model = maxModel
+	if timeout := cmd.Flags().Lookup("timeout"); n.timeout > reachTimeout {
+		timeout.Usage += fmt.Sprintf("; without this flag, only %v to reach one", reachTimeout)
+	}
 	cmd.Flags().Var((*command.Number)(&n.model), "server-model", "Clone model of the server, 1 to 6; 6 is the full protocol")
+	command.Complete(cmd, "server-model", "1", "2", "3", "4", "5", "6")
 }
 
-// errorOutput is standard error of a command, which is known only when it runs.
+// errorOutput writes to standard error of a command, which is set only when it runs.
 type errorOutput struct{ cmd *cobra.Command }
 
 // Write writes to standard error.
 func (o errorOutput) Write(b []byte) (int, error) { return o.cmd.ErrOrStderr().Write(b) }
 
-// servers returns the servers in order of preference, each checked. It also looks
-// for keys.
+// servers returns the valid list of servers in order of preference. It also reads the
+// keys. See useContext for where they come from.
 func (n *connection) servers() ([]string, error) {
 	if n.timeout <= 0 {
 		return nil, fail(exitUsage, "--timeout %v: must be positive", n.timeout)
 	}
 	if n.model < 0 || n.model > maxModel {
 		return nil, fail(exitUsage, "--server-model %d: must be 1 to %d", n.model, maxModel)
+	}
+	if err := n.useContext(); err != nil {
+		return nil, err
 	}
 	list := n.flags
 	if len(list) == 0 {
@@ -91,20 +104,28 @@ func (n *connection) servers() ([]string, error) {
 	if len(list) == 0 {
 		list = []string{defaultServer}
 	}
-	for i, s := range list {
-		if err := checkServer(s); err != nil {
-			return nil, err
-		}
-		if slices.Contains(list[:i], s) {
-			return nil, fail(exitUsage, "the server %s is listed twice", s)
-		}
+	if err := checkServers(list); err != nil {
+		return nil, err
 	}
 	var err error
 	n.security, err = n.curve.Security()
 	return list, err
 }
 
-// checkServer accepts tcp://HOST:PORT, PORT leaving room for the two above it.
+// checkServers returns an error if a server is invalid or listed twice.
+func checkServers(list []string) error {
+	for i, s := range list {
+		if err := checkServer(s); err != nil {
+			return err
+		}
+		if slices.Contains(list[:i], s) {
+			return fail(exitUsage, "the server %s is listed twice", s)
+		}
+	}
+	return nil
+}
+
+// checkServer returns an error unless s is tcp://HOST:PORT with two more ports above PORT.
 func checkServer(s string) error {
 	u, err := url.Parse(s)
 	if err == nil && u.Scheme == "tcp" && u.User == nil && s == "tcp://"+u.Host {
@@ -119,21 +140,21 @@ func checkServer(s string) error {
 	return fail(exitUsage, "%q is not a server: want tcp://HOST:PORT, with PORT from 1 to %d, such as %s", s, maxPort, defaultServer)
 }
 
-// client is a client of package chp and how long to wait for its server.
+// client is a client of package chp that explains why it has no server.
 type client struct {
 	*chp.Client
 	connection *connection
 	servers    []string
-	connected  chan struct{} // closed once any server is connected
-	gone       chan struct{} // closed once a server is lost that was followed, and none is followed for the timeout
-	refused    chan struct{} // closed once every server has failed for a reason that stays: see hopeless
-	nobody     chan struct{} // closed once no server was reached, and at least one may just not have started
+	connected  chan struct{} // closed when any server is connected
+	gone       chan struct{} // closed when the client has followed no server for the timeout after it lost one
+	refused    chan struct{} // closed when every server has failed for a permanent reason; see hopeless
+	nobody     chan struct{} // closed when every server has failed, at least one because it may not have started yet
 
 	refuse, miss sync.Once // close the two
 
 	mu       sync.Mutex
-	failures map[string]error // why each server was not followed when it was last tried
-	foreign  map[string]error // how each answered last that is no CHP server
+	failures map[string]error // the last error of each server
+	foreign  map[string]error // the last error of each server that is not a CHP server
 }
 
 // start returns a client that connects. The caller closes it.
@@ -146,7 +167,7 @@ func (n *connection) start(o chp.ClientOptions) (*client, error) {
 	var connect, lose sync.Once
 	away := time.AfterFunc(n.timeout, func() { lose.Do(func() { close(c.gone) }) })
 	away.Stop()                                 // until a server is lost
-	active, losing, lost := false, false, false // of the goroutine that both functions below are called from
+	active, losing, lost := false, false, false // used only by the goroutine that calls both functions
 	o.OnFailure = func(server string, err error) {
 		c.failed(server, err)
 		if losing {
@@ -178,8 +199,8 @@ func (n *connection) start(o chp.ClientOptions) (*client, error) {
 	return c, nil
 }
 
-// say puts a line into news. It never waits: standard error may be a pipe that
-// nobody reads.
+// say sends a line to news. It never waits, because standard error may be a pipe without
+// a reader.
 func (n *connection) say(format string, a ...any) {
 	select {
 	case n.news <- fmt.Sprintf("chp: "+format, a...):
@@ -187,7 +208,7 @@ func (n *connection) say(format string, a ...any) {
 	}
 }
 
-// lossOf says in a few words why a server is no longer followed.
+// lossOf describes why the client has lost a server.
 func lossOf(err error) string {
 	var number syscall.Errno
 	switch {
@@ -201,7 +222,7 @@ func lossOf(err error) string {
 	return plain(err)
 }
 
-// open is start, and waits until the client is in sync.
+// open calls start and waits until the client is in sync.
 func (n *connection) open(ctx context.Context, o chp.ClientOptions) (*client, error) {
 	c, err := n.start(o)
 	if err != nil {
@@ -214,8 +235,7 @@ func (n *connection) open(ctx context.Context, o chp.ClientOptions) (*client, er
 	return c, nil
 }
 
-// needSnapshots refuses a model whose servers send none, for a command that prints
-// what is in the map.
+// needSnapshots returns an error if servers of the model send no snapshots.
 func (n *connection) needSnapshots() error {
 	if n.model == 1 {
 		return fail(exitUsage, "--server-model 1: servers of this model have no snapshots; use chp watch to see updates")
@@ -223,8 +243,7 @@ func (n *connection) needSnapshots() error {
 	return nil
 }
 
-// openKey is open for one key. What it refuses is the key, not the way in which
-// it was called.
+// openKey is like open for a client that holds key. An invalid key is not a usage error.
 func (n *connection) openKey(ctx context.Context, servers []string, key string) (*client, error) {
 	subtree, err := subtreeOf(key)
 	if err != nil {
@@ -237,11 +256,11 @@ func (n *connection) openKey(ctx context.Context, servers []string, key string) 
 	return c, err
 }
 
-// maxKey is the most bytes of a key (RFC 12).
+// maxKey is the maximum size of a key in bytes (RFC 12).
 const maxKey = 255
 
-// subtreeOf returns the least that a client can hold to hold key: key itself,
-// unless it ends in a slash and so would be taken for a subtree.
+// subtreeOf returns the smallest subtree that contains key: key itself, unless it would
+// not be a valid subtree because of its final slash.
 func subtreeOf(key string) (string, error) {
 	switch {
 	case key == "":
@@ -253,12 +272,12 @@ func subtreeOf(key string) (string, error) {
 	case key == "KTHXBAI", strings.HasPrefix(key, "HUGZ"):
 		return "", fail(exitRefused, "the key %q is reserved: a key must not be KTHXBAI or begin with HUGZ", key)
 	case strings.HasSuffix(key, "/") && (key[0] != '/' || len(key) < 3):
-		return "", nil // no subtree but the whole map holds it
+		return "", nil // only the whole map contains it
 	}
 	return key, nil
 }
 
-// wait returns when the client is in sync, or says why it is not in time.
+// wait waits until the client is in sync. After the timeout, the error explains why not.
 func (c *client) wait(ctx context.Context) error {
 	limit := c.connection.timeout
 	reach := limit
@@ -277,7 +296,7 @@ func (c *client) wait(ctx context.Context) error {
 		case <-c.refused:
 			return c.explain()
 		case <-nobody:
-			// Said at once: it may be a wrong port, or a server that is starting.
+			// The port may be wrong, or the server may still be starting.
 			fmt.Fprintf(c.connection.stderr, "chp: %s; waiting up to %v for a server to start\n", c.absent(), reach)
 			nobody = nil
 			continue
@@ -300,7 +319,7 @@ func (c *client) wait(ctx context.Context) error {
 	return c.noServer(limit)
 }
 
-// failed takes note of why a server is not followed.
+// failed records why the client does not follow a server.
 func (c *client) failed(server string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -315,8 +334,7 @@ func (c *client) failed(server string, err error) {
 	}
 }
 
-// all says whether all servers have failed for a reason of a kind. mu must be
-// held.
+// all reports whether all servers have failed with an error of a kind. mu must be held.
 func (c *client) all(kind func(error) bool) bool {
 	for _, server := range c.servers {
 		if err := c.failures[server]; err == nil || !kind(err) {
@@ -326,47 +344,58 @@ func (c *client) all(kind func(error) bool) bool {
 	return true
 }
 
-// hopeless says that an attempt failed for a reason that stays: the server does not
-// let this client in, or there is no such host.
+// hopeless reports whether an error is permanent: the server refuses this client, or the
+// host does not exist.
 func hopeless(err error) bool {
 	return errors.Is(err, chp.ErrModel) || errors.Is(err, zmtp.ErrRefused) || errors.Is(err, zmtp.ErrMechanism) || noHost(err)
 }
 
-// noHost says that there is certainly no host of a name.
+// noHost reports whether an error means that a host does not exist.
 func noHost(err error) bool {
 	var name *net.DNSError
 	return errors.As(err, &name) && name.IsNotFound
 }
 
-// absent says which servers nobody listens at, and what is wrong with the others.
+// absent describes at which addresses no server listens, and the errors of the others.
 func (c *client) absent() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var nobody, others []string
+	var nobody, all []string
 	for _, server := range c.servers {
 		err := c.failures[server]
-		port := otherPort(server, err)
-		switch {
-		case !errors.Is(err, syscall.ECONNREFUSED):
-			others = append(others, fmt.Sprintf("; %s: %s", server, reason(server, err)))
-		case port != "":
-			nobody = append(nobody, "port "+port+" of "+server)
-		default:
-			nobody = append(nobody, server)
+		if errors.Is(err, syscall.ECONNREFUSED) && otherPort(server, err) == "" {
+			nobody = append(nobody, server+" ("+reason(server, err)+")")
+		} else {
+			all = append(all, server+": "+reason(server, err))
 		}
 	}
-	return "no server listens at " + strings.Join(nobody, ", ") + " (connection refused)" + strings.Join(others, "")
+	if len(nobody) > 0 {
+		all = slices.Insert(all, 0, "no server listens at "+strings.Join(nobody, ", "))
+	}
+	return strings.Join(all, "; ")
 }
 
-// standby says whether the last answer of a server was that it is not active.
+// standby reports whether a server has answered last that it is not active.
 func (c *client) standby() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.servers, func(server string) bool { return errors.Is(c.failures[server], chp.ErrStandby) })
+	return len(c.standbys()) > 0
 }
 
-// explain says why no server lets us in, and what to do about the first that
-// exists.
+// standbys returns the servers that have answered last that they are not active. mu must
+// be held.
+func (c *client) standbys() []string {
+	var list []string
+	for _, server := range c.servers {
+		if errors.Is(c.failures[server], chp.ErrStandby) {
+			list = append(list, server)
+		}
+	}
+	return list
+}
+
+// explain returns the error if all servers have failed permanently, with advice about the
+// first one that exists.
 func (c *client) explain() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -377,28 +406,36 @@ func (c *client) explain() error {
 			break
 		}
 	}
-	key := c.connection.security.CurveSecretKey
+	var model *chp.ModelError
 	switch {
-	case errors.Is(c.failures[server], chp.ErrModel):
-		return fail(exitRefused, "the server %s uses another protocol (%s); set --server-model", server, plain(c.failures[server]))
+	case errors.As(c.failures[server], &model):
+		return fail(exitRefused, "the server %s is of Clone model %d; set --server-model %d", server, model.Server, model.Server)
 	case noHost(c.failures[server]):
 		return fail(exitNoServer, "cannot reach %s: no such host", strings.Join(c.servers, ", "))
-	case errors.Is(c.failures[server], zmtp.ErrMechanism) && key.IsZero():
-		return fail(exitRefused, "the server %s requires CURVE; use --curve-key and --curve-server-key", server)
-	case errors.Is(c.failures[server], zmtp.ErrMechanism):
-		return fail(exitRefused, "the server %s does not use CURVE; omit --curve-key and --curve-server-key, or start it with --curve-key", server)
-	case key.IsZero():
-		return fail(exitRefused, "the server %s refused the connection: %s", server, plain(c.failures[server]))
 	}
-	return fail(exitRefused, "the server %s does not accept this key; start it with '%s' in its --curve-allow", server, key.Public())
+	return fail(exitRefused, "the server %s %s", server, c.connection.refusal(c.failures[server]))
 }
 
-// noServer says that no server was there in time, and why each was not.
+// refusal describes what a server does that refuses this client with ErrMechanism or
+// ErrRefused.
+func (n *connection) refusal(err error) string {
+	key := n.security.CurveSecretKey
+	switch {
+	case errors.Is(err, zmtp.ErrMechanism) && key.IsZero():
+		return "requires CURVE; use --curve-key and --curve-server-key"
+	case errors.Is(err, zmtp.ErrMechanism):
+		return "does not use CURVE; omit --curve-key and --curve-server-key, or start it with --curve-key"
+	case key.IsZero():
+		return "refused the connection: " + plain(err)
+	}
+	return fmt.Sprintf("does not accept this key; start it with '%s' in its --curve-allow", key.Public())
+}
+
+// noServer returns the error if no server has answered in time, with the reason for each.
 func (c *client) noServer(waited time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// A server that the client takes for another one's ends the connection
-	// without a word.
+	// With a wrong --curve-server-key, the server just closes the connection.
 	hint := ""
 	if !c.connection.security.CurveSecretKey.IsZero() {
 		hint = "; if a server runs there, compare --curve-server-key with the key that it prints"
@@ -415,23 +452,31 @@ func (c *client) noServer(waited time.Duration) error {
 		return fail(exitNoServer, "no CHP server answered at %s within %v: %s; %s%s", server, waited, c.why(server), advice, hint)
 	}
 	var each []string
+	standbys := c.standbys()
 	for _, server := range c.servers {
-		each = append(each, server+" ("+c.why(server)+")")
+		if !slices.Contains(standbys, server) {
+			each = append(each, server+" ("+c.why(server)+")")
+		}
+	}
+	if len(standbys) == len(c.servers) {
+		return fail(exitNoServer, "no server was active within %v: %s answered that they are standbys; chp status shows the state of each", waited, strings.Join(standbys, " and "))
+	}
+	if len(standbys) > 0 {
+		return fail(exitNoServer, "no active server answered within %v at %s; %s answered that it is a standby%s", waited, strings.Join(each, ", "), strings.Join(standbys, " and "), hint)
 	}
 	return fail(exitNoServer, "no CHP server answered within %v at %s; start one with: chp serve%s", waited, strings.Join(each, ", "), hint)
 }
 
-// why returns the most telling reason for which a server was not reached. mu must
-// be held.
+// why returns the most useful reason for which a server was not reached. mu must be held.
 func (c *client) why(server string) string {
 	if err := c.foreign[server]; err != nil {
-		return reason(server, err) // it tells more than, say, a reset that came later
+		return reason(server, err) // more useful than, for example, a later reset
 	}
 	return reason(server, c.failures[server])
 }
 
-// reason says in a few words why a server was not reached; nil means that the
-// attempt was still going on.
+// reason describes why a server was not reached. If err is nil, the attempt was still in
+// progress.
 func reason(server string, err error) string {
 	var number syscall.Errno
 	var name *net.DNSError
@@ -448,14 +493,17 @@ func reason(server string, err error) string {
 	case errors.Is(err, io.EOF):
 		text = "the peer closes the connection"
 	}
-	if port := otherPort(server, err); port != "" {
-		text += " at port " + port
+	if endpoint := otherPort(server, err); endpoint != "" {
+		text += " at " + endpoint
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			text += ", and a server needs three ports"
+		}
 	}
 	return text
 }
 
-// unlike says how an error shows that the peer is no CHP server, or "" if it does
-// not.
+// unlike describes an error that shows that the peer is not a CHP server. It returns ""
+// for other errors.
 func unlike(err error) string {
 	switch {
 	case errors.Is(err, zmtp.ErrVersion), errors.Is(err, zmtp.ErrMalformed):
@@ -466,8 +514,8 @@ func unlike(err error) string {
 	return ""
 }
 
-// otherPort returns the port of the connection that an error is about, or "" if it
-// is not known or the one in the server's name.
+// otherPort returns the endpoint of the connection that has failed, or "" if it is unknown
+// or the server's name, which is the endpoint of its first port.
 func otherPort(server string, err error) string {
 	var dial *net.OpError
 	var peer *sockets.PeerError
@@ -479,14 +527,14 @@ func otherPort(server string, err error) string {
 		address = dial.Addr.String()
 	}
 	_, port, _ := net.SplitHostPort(address)
-	if strings.HasSuffix(server, ":"+port) {
+	if port == "" || strings.HasSuffix(server, ":"+port) {
 		return ""
 	}
-	return port
+	return server[:strings.LastIndexByte(server, ':')+1] + port
 }
 
-// confirm turns the outcome of an update into an error that says what is known
-// about it.
+// confirm converts the error of an update to one with an exit code, whose text says
+// whether the server may have stored the update.
 func (c *client) confirm(err error) error {
 	const unknown = "the update may or may not have been stored: check with chp get, or repeat it"
 	switch {
@@ -504,8 +552,8 @@ func (c *client) confirm(err error) error {
 	return refused(err)
 }
 
-// refused gives an error of package chp the exit code of a refusal. Errors that
-// have a code, and those of contexts, stay as they are.
+// refused adds exitRefused to an error of package chp. Errors with an exit code, and those
+// of contexts, are returned unchanged.
 func refused(err error) error {
 	var coded *command.Error
 	if err == nil || errors.As(err, &coded) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -514,6 +562,6 @@ func refused(err error) error {
 	return fail(exitRefused, "%s", plain(err))
 }
 
-// plain is the text of an error without the package's name in it: the command
-// has the same, and puts it in front once.
+// plain returns the text of an error without the name of the package, because the command
+// has the same name and prints it once.
 func plain(err error) string { return strings.ReplaceAll(err.Error(), "chp: ", "") }

@@ -5,17 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"time"
 
 	"clustermap/chp"
 	"clustermap/chp/commit"
 	"clustermap/chp/durable"
+	"clustermap/internal/command"
 
 	"github.com/spf13/cobra"
 )
 
-// syncHelp describes what each policy can lose. It is too long for the flag's text.
+// syncHelp describes the policies of --sync. It is too long for the flag's text.
 const syncHelp = `With --data the map is stored in a directory, and a restart restores the keys,
 sequences and times to live. --sync selects when updates are flushed to disk, and so
 which ones are lost if the machine stops:
@@ -25,7 +25,7 @@ which ones are lost if the machine stops:
 If only the process is killed, always loses none, and the others lose at most the
 last milliseconds of updates, which were not yet passed to the system.`
 
-// openData opens the log of --data. It returns nil without the flag.
+// openData opens the log of --data. Without the flag it returns nil.
 func (f *serveFlags) openData(ctx context.Context) (commit.Log, error) {
 	if f.data == "" {
 		return nil, nil
@@ -52,13 +52,12 @@ func (l *interruptibleLog) Replay(entry func(commit.Entry) error) (commit.Replay
 	})
 }
 
-// replaying returns what shows on standard error how far the replay has come.
+// replaying returns a function that shows the progress of the replay on standard error.
 func (f *serveFlags) replaying(cmd *cobra.Command) func(chp.ReplayProgress) {
 	w := cmd.ErrOrStderr()
 	live := isTerminal(w)
 	return func(p chp.ReplayProgress) {
-		rate := float64(p.Updates) / max(p.Elapsed.Seconds(), 1e-3)
-		line := fmt.Sprintf("chp: replayed %s (%s, %.1f million a second) from %s", count(p.Updates, "update"), p.Elapsed.Round(time.Millisecond), rate/1e6, f.data)
+		line := fmt.Sprintf("chp: replayed %s from %s in %s%s", command.Count(p.Updates, "update"), f.data, p.Elapsed.Round(time.Millisecond), replayRate(p))
 		switch {
 		case !p.Done && live:
 			fmt.Fprintf(w, "\r%s", line)
@@ -69,20 +68,25 @@ func (f *serveFlags) replaying(cmd *cobra.Command) func(chp.ReplayProgress) {
 			fmt.Fprintln(w, line)
 		}
 		if p.Done && p.Torn != nil {
-			fmt.Fprintf(w, "chp: %s: removed %s of an unfinished write\n", p.Torn.File, count(uint64(min(p.Torn.Bytes, math.MaxInt64)), "byte"))
+			fmt.Fprintf(w, "chp: %s: removed %s of an unfinished write\n", p.Torn.File, command.Count(p.Torn.Bytes, "byte"))
 		}
 	}
 }
 
-// count returns "1 key" or "2 keys".
-func count(n uint64, what string) string {
-	if n == 1 {
-		return "1 " + what
+// replayRate returns the rate of a replay in parentheses, or "" if it took too short to
+// tell.
+func replayRate(p chp.ReplayProgress) string {
+	rate := float64(p.Updates) / p.Elapsed.Seconds()
+	switch {
+	case p.Elapsed < time.Second:
+		return ""
+	case rate < 1e6:
+		return fmt.Sprintf(" (%.0f a second)", rate)
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf(" (%.1f million a second)", rate/1e6)
 }
 
-// dataError adds advice to the error of a directory that cannot be used.
+// dataError adds advice to an error of the directory of --data.
 func (f *serveFlags) dataError(err error) error {
 	var corrupt *commit.CorruptError
 	switch {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"clustermap/internal/command"
@@ -12,21 +11,28 @@ import (
 
 func newDel() *cobra.Command {
 	var n connection
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "del KEY",
 		Short: "Delete a key, and print the sequence number of the update",
 		Long: `Deletes KEY, waits until the server has published the update, and prints its
-sequence number. If there is no such key, it changes nothing and exits with 1.`,
-		Example:           `  chp del /lamp/1`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: cobra.NoFileCompletions,
+sequence number. If there is no such key, it changes nothing and exits with 1.
+
+With --json it prints an object with key (key_base64 if it is not UTF-8) and seq.`,
+		Example: `  chp del /lamp/1`,
+		Args:    command.Args(1, 1),
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	n.register(cmd, 5*time.Second)
 	n.registerModel(cmd)
+	n.completeKeys(cmd, 1)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		servers, err := n.servers()
 		if err != nil {
 			return err
+		}
+		if n.model > 0 && n.model < 5 {
+			return fail(exitRefused, "--server-model %d: Clone models 1 to 4 have no deletions", n.model)
 		}
 		key := args[0]
 		sequence, err := n.update(ctx, servers, key, func(ctx context.Context, c *client) (int64, error) {
@@ -38,8 +44,7 @@ sequence number. If there is no such key, it changes nothing and exits with 1.`,
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), sequence)
-		return err
+		return printSequence(cmd.OutOrStdout(), key, sequence, asJSON)
 	})
 	return cmd
 }

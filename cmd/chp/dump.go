@@ -29,11 +29,11 @@ A SUBTREE begins and ends with a slash, such as /lamp/. Without the final slash 
 is a single key; the exit code is 1 if there is no such key.`,
 		Example: `  chp dump > map.jsonl
   chp dump /lamp/ | jq .value`,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: command.Args(0, 1),
 	}
 	n.register(cmd, 30*time.Second)
 	n.registerModel(cmd)
+	n.completeKeys(cmd, 1)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		servers, err := n.servers()
 		if err != nil {
@@ -47,11 +47,10 @@ is a single key; the exit code is 1 if there is no such key.`,
 			return err
 		}
 		var content pairs
-		for e := range c.Entries() {
+		for e := range c.All() {
 			content.add(e)
 		}
-		// Sorting and printing may take long: the server need not feed a client
-		// that has what it wants.
+		// Close the client first, because sorting and printing may take long.
 		from := c.Server()
 		c.Close()
 		if len(args) == 1 && len(content.list) == 0 && !strings.HasSuffix(args[0], "/") && args[0] != "" {
@@ -62,8 +61,8 @@ is a single key; the exit code is 1 if there is no such key.`,
 	return cmd
 }
 
-// noKey says that a key is not there, and how to name the subtree instead if that
-// is what was meant.
+// noKey returns the error for a missing key, with the name of the subtree that may be
+// meant.
 func noKey(key, server string) error {
 	subtree := key + "/"
 	if key[0] != '/' {
@@ -72,10 +71,10 @@ func noKey(key, server string) error {
 	return fail(exitRefused, "no key %s in the map of %s; for the subtree use %s", key, server, subtree)
 }
 
-// pairs is a copy of a map's content. Its bytes lie in a few big blocks: a
-// million small slices would cost far more than the bytes themselves.
+// pairs is a copy of a map's contents. Its bytes are in a few large blocks, because a
+// million small slices would need far more memory.
 type pairs struct {
-	block []byte // the one being filled
+	block []byte // the current block
 	list  []pair
 }
 

@@ -31,8 +31,8 @@ func appendEventJSON(dst []byte, e chp.Event) []byte {
 	return append(dst, '}', '\n')
 }
 
-// appendEventText appends an event of watch as a line to be read by people:
-// operation, sequence, key and value, a blank between.
+// appendEventText appends an event of watch as a line of text: operation, sequence, key
+// and value, separated by spaces.
 func appendEventText(dst []byte, e chp.Event) []byte {
 	dst = append(dst, opName(e.Op)...)
 	dst = append(dst, ' ')

@@ -2,7 +2,7 @@ package main
 
 import "clustermap/internal/command"
 
-// The exit codes, as the help text of chp states them.
+// The exit codes; see the help text of chp.
 const (
 	exitDone     = command.ExitDone
 	exitRefused  = command.ExitRefused
@@ -10,5 +10,5 @@ const (
 	exitNoServer = command.ExitNoAnswer
 )
 
-// fail is fmt.Errorf with an exit code.
+// fail is like fmt.Errorf with an exit code.
 func fail(code int, format string, a ...any) error { return command.Fail(code, format, a...) }

@@ -23,8 +23,8 @@ the other one, which must be running and up to date. Use it before a restart of 
 active server, for example. No update is lost; clients follow the other server.
 
 Prints the new active server and how long the handover took. Exits with 1 if the
-active server does not hand over, or none is active, and with 3 if no server
-answers.`,
+active server does not hand over, none is active, or all refuse this client, and
+with 3 if no server answers.`,
 		Example: `  chp failover
   chp failover --server tcp://127.0.0.1:5556 --server tcp://127.0.0.1:5566`,
 		Args:              command.NoArgs,
@@ -46,14 +46,14 @@ answers.`,
 	return cmd
 }
 
-// failover has the active server hand over. It returns the one that is active then.
-// One --timeout covers all of it.
+// failover makes the active server hand over, and returns the new active server.
+// --timeout limits the whole call.
 func (n *connection) failover(ctx context.Context, servers []string) (active string, took time.Duration, err error) {
 	given := n.timeout
 	ctx, cancel := context.WithTimeout(ctx, given)
 	defer cancel()
 	first := *n
-	first.timeout = min(given, reachTimeout) // a server that is away must not cost all of it
+	first.timeout = min(given, reachTimeout) // a missing server must not use up all of it
 	all := first.ask(ctx, servers)
 	if err := all.outcome(); err != nil {
 		return "", 0, err
@@ -71,7 +71,7 @@ func (n *connection) failover(ctx context.Context, servers []string) (active str
 		return "", 0, fail(exitRefused, "%s is active but does not hand over: %s", from.server, refusal.Reason)
 	case err != nil:
 		return "", 0, fail(exitNoServer, "%s did not answer the request to hand over within %v (%s); chp status shows which server is active",
-			from.server, given, whyUnanswered(from.server, err))
+			from.server, given, n.whyUnanswered(from.server, err))
 	}
 	for _, r := range first.ask(ctx, servers) {
 		if r.why == "" && r.status.State == chp.ServerActive && r.server != from.server {
@@ -79,7 +79,7 @@ func (n *connection) failover(ctx context.Context, servers []string) (active str
 		}
 	}
 	if from.status.Peer != "" {
-		return from.status.Peer, took, nil // it may have another name here, or not be reachable from here
+		return from.status.Peer, took, nil // it may not be reachable from here, or under another name
 	}
 	return "the other server", took, nil
 }

@@ -36,7 +36,7 @@ server (chp backup --server).
 Exit codes: 0 sound, 1 damaged or unreadable, 2 usage error.`,
 		Example: `  chp fsck /var/lib/chp
   chp fsck --json map.backup | jq .sound`,
-		Args: cobra.ExactArgs(1),
+		Args: command.Args(1, 1),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.RunE = command.Runs(func(_ context.Context, cmd *cobra.Command, args []string) error {
@@ -67,7 +67,7 @@ Exit codes: 0 sound, 1 damaged or unreadable, 2 usage error.`,
 	return cmd
 }
 
-// checked is what fsck --json prints. What is not there is left out.
+// checked is the output of fsck --json.
 type checked struct {
 	Path       string             `json:"path"`
 	Kind       string             `json:"kind"` // log or backup
@@ -122,7 +122,7 @@ type checkedDefect struct {
 	File   string `json:"file,omitempty"`
 	Offset int64  `json:"offset"`
 	Last   uint64 `json:"last_readable_entry"`
-	Lost   uint64 `json:"lost_up_to_entry,omitempty"` // 0 if that is not known
+	Lost   uint64 `json:"lost_up_to_entry,omitempty"` // 0 if unknown
 }
 
 func defectOf(err error) *checkedDefect {

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"time"
 
+	"clustermap/chp"
 	"clustermap/internal/command"
 
 	"github.com/spf13/cobra"
@@ -11,21 +13,37 @@ import (
 
 func newGet() *cobra.Command {
 	var n connection
-	var raw bool
+	var raw, prefix, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "get KEY",
 		Short: "Print the value of a key",
 		Long: `Prints the value of KEY and a newline; with --raw only the bytes of the value.
-Exits with 1 if there is no such key.`,
+Exits with 1 if there is no such key.
+
+With --prefix it prints all keys that begin with KEY, sorted, each with its value on
+a line; special characters are quoted. Exits with 1 if there are none.
+
+With --json each key is an object on a line, with key, value, seq (the sequence
+number of its last update), and ttl, the remaining time to live in seconds, if the
+key expires; bytes that are not UTF-8 are in key_base64 and value_base64.`,
 		Example: `  chp get /lamp/1
+  chp get --prefix /lamp/
+  chp get --json /lamp/1 | jq .seq
   chp get --raw /picture > picture.png`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: command.Args(1, 1),
 	}
 	cmd.Flags().BoolVar(&raw, "raw", false, "print no newline after the value")
+	cmd.Flags().BoolVar(&prefix, "prefix", false, "print all keys that begin with KEY, and their values")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one per line")
+	command.Exclude(cmd, "raw", "json")
+	command.Exclude(cmd, "raw", "prefix")
 	n.register(cmd, 5*time.Second)
 	n.registerModel(cmd)
+	n.completeKeys(cmd, 1)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		if prefix {
+			return n.getPrefix(ctx, cmd, args[0], asJSON)
+		}
 		servers, err := n.servers()
 		if err != nil {
 			return err
@@ -39,15 +57,37 @@ Exits with 1 if there is no such key.`,
 			return err
 		}
 		defer c.Close()
-		value, ok := c.Get(key)
-		if !ok {
+		e, presence := c.Lookup(key)
+		if presence != chp.PresenceFound {
 			return fail(exitRefused, "%q is not in the map of %s", key, c.Server())
 		}
-		if !raw {
-			value = append(value, '\n')
+		line := e.Value
+		switch {
+		case asJSON:
+			line = appendEntryJSON(nil, e)
+		case !raw:
+			line = append(line, '\n')
 		}
-		_, err = cmd.OutOrStdout().Write(value)
+		_, err = cmd.OutOrStdout().Write(line)
 		return err
 	})
 	return cmd
+}
+
+// getPrefix prints all keys with a prefix, and their values.
+func (n *connection) getPrefix(ctx context.Context, cmd *cobra.Command, prefix string, asJSON bool) error {
+	c, err := n.openPrefix(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	format := appendEntry
+	if asJSON {
+		format = appendEntryJSON
+	}
+	lines, err := printEntries(ctx, bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10), c.Sorted(prefix), format)
+	if err == nil && lines == 0 {
+		return fail(exitRefused, "no key in the map of %s begins with %q", c.Server(), prefix)
+	}
+	return err
 }

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// appendJSONTTL appends ,"ttl":seconds, in milliseconds rounded up, if there is a
-// limit.
+// appendJSONTTL appends ,"ttl":seconds, rounded up to milliseconds, unless ttl is 0.
 func appendJSONTTL(dst []byte, ttl time.Duration) []byte {
 	if ttl <= 0 {
 		return dst

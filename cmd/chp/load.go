@@ -13,19 +13,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// defaultMaxLine is the longest line of a dump that is read, in bytes.
+// defaultMaxLine is the default maximum size of a line of a dump in bytes.
 const defaultMaxLine = 128 << 20
 
-// keys is a number of keys in words.
-func keys(n int) string {
-	if n == 1 {
-		return "1 key"
-	}
-	return fmt.Sprintf("%d keys", n)
-}
-
-// openDump opens a dump, - being standard input. It returns the name for messages
-// and the size in bytes, -1 if that is not known.
+// openDump opens a dump, or standard input for "-". It returns the name for messages and
+// the size in bytes, or -1 if it is unknown.
 func openDump(cmd *cobra.Command, source string) (in io.ReadCloser, name string, size int64, err error) {
 	if source == "-" {
 		return io.NopCloser(cmd.InOrStdin()), "standard input", -1, nil
@@ -59,7 +51,7 @@ the connection is lost, the command continues when the server is back, or with t
 next --server, such as the other one of a pair, within that time.`,
 		Example: `  chp load map.jsonl
   chp dump --server tcp://10.0.0.1:5556 | chp load --server tcp://10.0.0.2:5556`,
-		Args: cobra.MaximumNArgs(1),
+		Args: command.Args(0, 1),
 	}
 	cmd.Flags().Var(&maxLine, "max-line", "longest line accepted")
 	n.register(cmd, 30*time.Second)
@@ -81,8 +73,8 @@ next --server, such as the other one of a pair, within that time.`,
 			return err
 		}
 		defer in.Close()
-		// A client sees its updates come back, and so knows that none was lost,
-		// only where it holds their keys: here any.
+		// The client holds the whole map, because it must receive its updates to
+		// know that none was lost.
 		c, err := n.open(ctx, chp.ClientOptions{Servers: servers})
 		if err != nil {
 			return err
@@ -98,9 +90,9 @@ next --server, such as the other one of a pair, within that time.`,
 		}
 		over := ""
 		if l.skipped > 0 {
-			over = fmt.Sprintf("; skipped %d whose time to live is over", l.skipped)
+			over = fmt.Sprintf("; skipped %d with an expired time to live", l.skipped)
 		}
-		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "chp: loaded %s into %s%s\n", keys(count), c.Server(), over)
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "chp: loaded %s into %s%s\n", command.Count(count, "key"), c.Server(), over)
 		return err
 	})
 	return cmd

@@ -10,21 +10,20 @@ import (
 	"clustermap/internal/command"
 )
 
-// loader sets what it reads, in order.
+// loader sets the keys of a dump, in order.
 type loader struct {
 	*client
-	name string // of the input, for messages
+	name string // name of the input for messages
 
-	skipped int // lines whose time to live is over
+	skipped int // number of lines with an expired time to live
 }
 
-// run sets every line of in and waits until all have been published. It returns
-// how many were. When a server is lost it goes on with the next one that can be followed:
-// the client sends again what that one does not have.
+// run sets the key of every line of in and waits until all updates have been published.
+// It returns their number. If a server is lost, it continues with the next one that the
+// client follows, and the client repeats the updates that this server does not have.
 func (l *loader) run(ctx context.Context, in io.Reader, maxLine int) (int, error) {
-	// One timer ends the wait for a server that makes no progress: it starts
-	// anew with each block of input, where a context a line would cost more than
-	// the line.
+	// One timer ends the wait for a server that makes no progress. It restarts with
+	// each block of input, because a context per line would cost more than the line.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -63,8 +62,8 @@ func (l *loader) run(ctx context.Context, in io.Reader, maxLine int) (int, error
 	return count, nil
 }
 
-// stop waits for the lines sent so far, to be able to say that they are in the
-// map, and returns why the load ends.
+// stop waits until the lines sent so far are in the map, and returns the error why the
+// load ends.
 func (l *loader) stop(ctx context.Context, stalled *time.Timer, count int, why error) error {
 	stalled.Reset(l.connection.timeout)
 	if err := l.Flush(ctx); err != nil {
@@ -73,7 +72,7 @@ func (l *loader) stop(ctx context.Context, stalled *time.Timer, count int, why e
 	return fail(exitRefused, "%w (lines before it, all loaded: %d)", why, count)
 }
 
-// broken says how far a load came whose server went away or stopped answering.
+// broken returns the error of a load whose server was lost or has stopped answering.
 func (l *loader) broken(ctx context.Context, count int, err error) error {
 	const unknown = "some may not have been stored: run the load again"
 	cause := context.Cause(ctx)
@@ -88,8 +87,8 @@ func (l *loader) broken(ctx context.Context, count int, err error) error {
 	return refused(err)
 }
 
-// pausing is an input during whose reads a timer rests: however long the input
-// takes to come is not the server's doing.
+// pausing is an input that stops a timer during each read, because the time limit is for
+// the server and not for the input.
 type pausing struct {
 	in    io.Reader
 	timer *time.Timer

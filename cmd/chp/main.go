@@ -1,12 +1,15 @@
+//go:build !docs
+
 // Command chp runs and uses a Clustered Hashmap: a server, and the commands
 // that read, write, watch, save, restore and measure the map it holds.
 //
 //	chp serve                 runs a server on ports 5556, 5557 and 5558
 //	chp set /lamp/1 on        sets a key
 //	chp get /lamp/1           prints its value
+//	chp ls -l /lamp/          lists keys
 //	chp watch /lamp/          prints the keys, then every change
 //
-// Every command explains itself with --help.
+// For more, use --help with each command.
 package main
 
 import (
@@ -16,6 +19,3 @@ import (
 )
 
 func main() { os.Exit(command.Main(newRoot())) }
-
-// curve is chp's name in texts about keys.
-var curve = command.Keys{Program: "chp", Server: "chp serve"}

@@ -55,7 +55,7 @@ func (p *pairFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&p.diverged, "diverged", "", "`file` to append discarded updates to (default chp-diverged.jsonl in --data, or in the working directory)")
 }
 
-// role returns the word for the ready line, with a space.
+// role returns the role and a space for the ready line, or "" without a pair.
 func (p *pairFlags) role() string {
 	switch {
 	case p.primary:
@@ -66,7 +66,7 @@ func (p *pairFlags) role() string {
 	return ""
 }
 
-// options returns the pair's options, or nil if the server is alone.
+// options returns the options of the pair, or nil without a pair.
 func (p *pairFlags) options(cmd *cobra.Command, f *serveFlags, security sockets.Security) (*chp.PairOptions, error) {
 	if !p.primary && !p.backup {
 		for _, name := range []string{"peer", "state", "peer-state", "bstar-interval", "acks", "diverged"} {
@@ -115,7 +115,7 @@ func (p *pairFlags) options(cmd *cobra.Command, f *serveFlags, security sockets.
 	return o, nil
 }
 
-// write returns a function that appends discarded updates to a file, as lines of a
+// write returns a function that appends discarded updates to a file, in the format of a
 // dump.
 func (p *pairFlags) write(cmd *cobra.Command, data string) func(chp.Divergence) {
 	name := p.diverged
@@ -132,7 +132,7 @@ func (p *pairFlags) write(cmd *cobra.Command, data string) func(chp.Divergence) 
 			fmt.Fprintf(stderr, "chp: discarded the updates after sequence %d of epoch %d, and could not write them: %v\n", d.After, d.Epoch, err)
 			return
 		}
-		fmt.Fprintf(stderr, "chp: discarded the updates after sequence %d of epoch %d; %s written to %s\n", d.After, d.Epoch, count(uint64(n), "key"), name)
+		fmt.Fprintf(stderr, "chp: discarded the updates after sequence %d of epoch %d; %s written to %s\n", d.After, d.Epoch, command.Count(n, "key"), name)
 	}
 }
 

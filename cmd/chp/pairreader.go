@@ -17,19 +17,19 @@ import (
 // pairReader reads the JSON lines of a dump.
 type pairReader struct {
 	in     *bufio.Reader
-	limit  int // bytes of a line
-	number int // of the line that next returned, counted from 1
+	limit  int // maximum size of a line in bytes
+	number int // number of the current line, from 1
 	long   []byte
 
-	skipped int // lines whose time to live is over
+	skipped int // number of lines with an expired time to live
 }
 
 func newPairReader(in io.Reader, limit int) *pairReader {
 	return &pairReader{in: bufio.NewReaderSize(in, 64<<10), limit: limit}
 }
 
-// dumpLine is a line as encoding/json sees it. Pointers tell a field that is
-// empty from one that is not there.
+// dumpLine is a line for encoding/json. Pointers distinguish empty fields from missing
+// ones.
 type dumpLine struct {
 	Key         *string `json:"key"`
 	KeyBase64   *[]byte `json:"key_base64"`
@@ -39,10 +39,9 @@ type dumpLine struct {
 	TTL *float64 `json:"ttl"`
 }
 
-// next returns the entry of the next line that is not blank, and whose time to
-// live is not over; skipped counts those. The value is lent until the next call.
-// At the end of the input the error is io.EOF; any other error is about line
-// p.number.
+// next returns the entry of the next line. It skips blank lines, and lines with an
+// expired time to live, which it counts. The value is valid until the next call. At the
+// end of the input the error is io.EOF; any other error concerns line p.number.
 func (p *pairReader) next() (chp.Entry, error) {
 	for {
 		p.number++
@@ -62,8 +61,8 @@ func (p *pairReader) next() (chp.Entry, error) {
 	}
 }
 
-// line returns the next line without its end, lent until the next call. The
-// memory it takes grows with what has arrived, up to the limit.
+// line returns the next line without its newline. It is valid until the next call. Memory
+// is allocated only for bytes that have been read, up to the limit.
 func (p *pairReader) line() ([]byte, error) {
 	p.long = p.long[:0]
 	for {
@@ -76,7 +75,7 @@ func (p *pairReader) line() ([]byte, error) {
 		case len(p.long)+len(part) > p.limit:
 			return nil, fmt.Errorf("longer than %d bytes; use --max-line to allow more", p.limit)
 		case ended && len(p.long) == 0:
-			return part, nil // nothing to put together
+			return part, nil // the whole line
 		}
 		p.long = append(p.long, part...)
 		switch {
@@ -88,7 +87,7 @@ func (p *pairReader) line() ([]byte, error) {
 	}
 }
 
-// parsePair parses a line. A time to live that is over becomes -1.
+// parsePair parses a line. An expired time to live becomes -1.
 func parsePair(line []byte) (e chp.Entry, err error) {
 	// encoding/json silently replaces bytes that are not UTF-8.
 	if !utf8.Valid(line) {
@@ -142,9 +141,9 @@ func parsePair(line []byte) (e chp.Entry, err error) {
 	return e, nil
 }
 
-// timeToLive returns a number of seconds, and -1 for a time that is over.
+// timeToLive converts a number of seconds. It returns -1 if the number is not positive.
 func timeToLive(seconds float64) (time.Duration, error) {
-	const most = 10 * 365 * 24 * 3600 // as long as maxTTL
+	const most = 10 * 365 * 24 * 3600 // maxTTL in seconds
 	switch {
 	case seconds <= 0:
 		return -1, nil

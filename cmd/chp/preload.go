@@ -13,15 +13,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// preload is the dump that a server begins with. A nil *preload is the absence of
-// one.
+// preload is the dump of --load. It is nil without the flag.
 type preload struct {
 	in    io.ReadCloser
-	name  string // of the file, for messages
+	name  string // name of the file for messages
+	data  string // directory of --data, or ""
 	bar   progress
 	lines *pairReader
-	limit int // bytes of a line
-	count int // entries handed out
+	limit int // maximum size of a line in bytes
+	count int // number of entries returned
 }
 
 // open opens the file of --load.
@@ -33,7 +33,7 @@ func (f *serveFlags) open(cmd *cobra.Command) (*preload, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &preload{in: in, name: name, bar: newProgress(cmd.ErrOrStderr(), size), limit: int(f.maxLine)}, nil
+	return &preload{in: in, name: name, data: f.data, bar: newProgress(cmd.ErrOrStderr(), size), limit: int(f.maxLine)}, nil
 }
 
 // entries returns the dump's entries for chp.ServerOptions.Preload. The iteration
@@ -57,8 +57,8 @@ func (p *preload) entries(ctx context.Context) iter.Seq2[chp.Entry, error] {
 	}
 }
 
-// finish ends the loading, whose outcome is err, and reports whether the command
-// is over with that.
+// finish reports the result of loading. err is the error of NewServer. over reports
+// whether the command must end with the returned error.
 func (p *preload) finish(ctx context.Context, cmd *cobra.Command, err error) (over bool, _ error) {
 	if p == nil {
 		return false, nil
@@ -66,17 +66,20 @@ func (p *preload) finish(ctx context.Context, cmd *cobra.Command, err error) (ov
 	p.bar.finish()
 	p.in.Close()
 	switch {
-	case p.lines == nil: // the server did not get so far
+	case p.lines == nil: // loading has not begun
+		if err == nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "chp: %s has a map; %s was not loaded\n", p.data, p.name)
+		}
 		return false, nil
 	case err != nil && ctx.Err() != nil:
-		return true, nil // asked to end while loading
+		return true, nil // a signal while loading
 	case err != nil:
 		return true, fail(exitRefused, "%s, line %d: %s", p.name, p.lines.number, plain(err))
 	}
 	skipped := ""
 	if p.lines.skipped > 0 {
-		skipped = fmt.Sprintf("; skipped %d whose time to live is over", p.lines.skipped)
+		skipped = fmt.Sprintf("; skipped %d with an expired time to live", p.lines.skipped)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "chp: loaded %s from %s%s\n", keys(p.count), p.name, skipped)
+	fmt.Fprintf(cmd.ErrOrStderr(), "chp: loaded %s from %s%s\n", command.Count(p.count, "key"), p.name, skipped)
 	return false, nil
 }

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/term"
 )
 
-// progress is a progress bar in bytes on a terminal, and nothing elsewhere. It
-// is a Writer so that an io.TeeReader can feed it.
+// progress is a progress bar in bytes on a terminal. Elsewhere it does nothing. It is a
+// Writer for use with io.TeeReader.
 type progress struct{ bar *progressbar.ProgressBar }
 
-// newProgress draws a bar on w if w is a terminal; a size below 0 is unknown.
+// newProgress shows a bar on w if w is a terminal. A negative size is unknown.
 func newProgress(w io.Writer, size int64) progress {
 	if !isTerminal(w) {
 		return progress{}
@@ -35,7 +35,7 @@ func (p progress) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// finish takes the bar off the terminal.
+// finish removes the bar from the terminal.
 func (p progress) finish() {
 	if p.bar != nil {
 		p.bar.Clear()

@@ -16,6 +16,7 @@ and publishes it; every client holds a replica.
   chp serve                 runs a server on ports 5556, 5557 and 5558
   chp set /lamp/1 on        sets a key
   chp get /lamp/1           prints its value
+  chp ls -l /lamp/          lists keys
   chp watch /lamp/          prints the keys, then every change
 
 Exit codes: 0 success, 1 not found or refused, 2 usage error, 3 no server in time.`,
@@ -25,6 +26,7 @@ Exit codes: 0 success, 1 not found or refused, 2 usage error, 3 no server in tim
 		newSet(),
 		newGet(),
 		newDel(),
+		newLs(),
 		newWatch(),
 		newDump(),
 		newLoad(),
@@ -34,9 +36,14 @@ Exit codes: 0 success, 1 not found or refused, 2 usage error, 3 no server in tim
 		newBench(),
 		newStatus(),
 		newFailover(),
+		newContext(),
 		command.NewKeygen("chp", "  chp serve --curve-key server.key --curve-allow client.key\n"+
 			"  chp get /lamp/1 --curve-key client.key --curve-server-key server.key"),
+		command.NewVersion("chp"),
 		newBenchPeer(),
 	)
 	return root
 }
+
+// curve holds chp's names for texts about keys.
+var curve = command.Keys{Program: "chp", Server: "chp serve"}

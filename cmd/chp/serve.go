@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxPort is the highest first port of a server, which uses the next two as well.
+// maxPort is the highest first port of a server, which also uses the next two.
 const maxPort = 65533
 
 // maxModel is the last Clone model, the full protocol.
@@ -106,6 +106,8 @@ of this command then need --server-model N.`,
 	if err := cmd.MarkFlagDirname("data"); err != nil {
 		panic(err) // the flag does not exist
 	}
+	command.Complete(cmd, "model", "1", "2", "3", "4", "5", "6")
+	command.Complete(cmd, "acks", "1", "2")
 	command.Complete(cmd, "sync", "always", "interval=100ms", "never")
 	command.Complete(cmd, "log-level", "debug", "info", "warn", "error")
 	command.Complete(cmd, "log-format", "text", "json")
@@ -142,11 +144,11 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	}
 
 	if n := len(f.host); n > 2 && f.host[0] == '[' && f.host[n-1] == ']' {
-		f.host = f.host[1 : n-1] // an address of IPv6, as it stands before a port
+		f.host = f.host[1 : n-1] // an IPv6 address in brackets
 	}
 	slowest := int(f.slowest)
 	if slowest == 0 {
-		slowest = -1 // not at all
+		slowest = -1 // never
 	}
 	security, err := f.curve.Security()
 	if err != nil {
@@ -196,7 +198,7 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		return fail(exitUsage, "%s", plain(err))
 	}
 	if err != nil && ctx.Err() != nil {
-		return nil // asked to end while starting
+		return nil // a signal while starting
 	}
 	if err != nil {
 		return f.dataError(err)
@@ -205,11 +207,11 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 
 	if err := server.Listen(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil // asked to end while starting
+			return nil // a signal while starting
 		}
 		return f.listenError(err)
 	}
-	// In a goroutine of its own: standard error may be a pipe that nobody reads.
+	// In a goroutine, because standard error may be a pipe without a reader.
 	go func() {
 		if security.CurveServer {
 			fmt.Fprintf(cmd.ErrOrStderr(), "chp: clients need --curve-server-key '%s'\n", security.CurveSecretKey.Public())

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"time"
 
@@ -12,27 +11,31 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxTTL is the longest time to live that servers of package chp take.
+// maxTTL is the maximum time to live that servers of package chp accept.
 const maxTTL = 10 * 365 * 24 * time.Hour
 
 func newSet() *cobra.Command {
 	var n connection
 	var ttl time.Duration
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "set KEY VALUE",
 		Short: "Set a key, and print the sequence number of the update",
 		Long: `Sets KEY to VALUE, waits until the server has published the update, and prints its
 sequence number. If VALUE is -, the value is read from standard input, up to its
-end. An empty value would delete the key (RFC 12): use chp del for that.`,
+end. An empty value would delete the key (RFC 12): use chp del for that.
+
+With --json it prints an object with key (key_base64 if it is not UTF-8) and seq.`,
 		Example: `  chp set /lamp/1 on
   chp set /session/42 open --ttl 30s
   chp set /picture - < picture.png`,
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: command.Args(2, 2),
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "time after which the key expires, at most 87600h (ten years); 0 means never")
 	n.register(cmd, 5*time.Second)
 	n.registerModel(cmd)
+	n.completeKeys(cmd, 1)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		if ttl < 0 {
 			return fail(exitUsage, "--ttl %v: must be positive, or 0 for no expiry", ttl)
@@ -63,14 +66,13 @@ end. An empty value would delete the key (RFC 12): use chp del for that.`,
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), sequence)
-		return err
+		return printSequence(cmd.OutOrStdout(), key, sequence, asJSON)
 	})
 	return cmd
 }
 
-// update opens a client that holds key alone, and sends one update through it.
-// One --timeout covers both.
+// update opens a client that holds only key, and sends one update with it. --timeout
+// limits both together.
 func (n *connection) update(ctx context.Context, servers []string, key string, send func(context.Context, *client) (int64, error)) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()

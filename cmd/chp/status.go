@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,7 +31,8 @@ each, in the order of the flags:
 
   ROLE      primary or backup of a pair, or alone
   STATE     active, passive (follows the active one), or waiting (not yet either)
-  EPOCH     the number of the active server's reign; 0 if alone
+  EPOCH     number of the active server's reign, which rises with each
+            failover; 0 if alone
   SEQUENCE  the sequence number of the last update
   KEYS      number of keys
   CLIENTS   number of connected clients
@@ -46,8 +48,8 @@ endpoint and error for a server that did not answer.
 
 Servers of other implementations do not answer.
 
-Exits with 0 if a server is active, 1 if servers answer but none is active, and 3 if
-no server answers.`,
+Exits with 0 if a server is active, 1 if servers answer but none is active or all
+refuse this client, and 3 if no server answers.`,
 		Example: `  chp status
   chp status --server tcp://127.0.0.1:5556 --server tcp://127.0.0.1:5566
   chp status --json | jq .lag`,
@@ -82,12 +84,13 @@ no server answers.`,
 type reply struct {
 	server string
 	status chp.Status
-	why    string // it did not answer, "" if it did
+	why    string // why it did not answer, or "" if it did
+	denied bool   // it refuses this client
 }
 
 type replies []reply
 
-// ask asks servers side by side how they are.
+// ask asks all servers for their status at the same time.
 func (n *connection) ask(ctx context.Context, servers []string) replies {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
@@ -96,32 +99,35 @@ func (n *connection) ask(ctx context.Context, servers []string) replies {
 	for i, server := range servers {
 		asking.Go(func() {
 			st, err := chp.ServerStatus(ctx, server, n.security)
-			all[i] = reply{server, st, whyUnanswered(server, err)}
+			all[i] = reply{server, st, n.whyUnanswered(server, err), refuses(err)}
 		})
 	}
 	asking.Wait()
 	return all
 }
 
-// whyUnanswered says in a few words why a server did not answer, "" if it did.
-func whyUnanswered(server string, err error) string {
+// refuses reports whether an error means that a server refuses this client.
+func refuses(err error) bool {
+	return errors.Is(err, zmtp.ErrMechanism) || errors.Is(err, zmtp.ErrRefused)
+}
+
+// whyUnanswered describes why a server did not answer. It returns "" if it did.
+func (n *connection) whyUnanswered(server string, err error) string {
 	switch {
 	case err == nil:
 		return ""
 	case errors.Is(err, chp.ErrNoStatus):
-		return "it is a server of another make, which does not answer"
-	case errors.Is(err, zmtp.ErrMechanism):
-		return "its security is another one: compare --curve-key and --curve-server-key with how it was started"
-	case errors.Is(err, zmtp.ErrRefused):
-		return "it does not let us in"
+		return "it is a server of another implementation, which does not report its status"
+	case refuses(err):
+		return "it " + n.refusal(err)
 	case noHost(err):
 		return "no such host"
 	}
 	return reason(server, err)
 }
 
-// active returns the active server: of several that of the newest reign. It is nil
-// if none is.
+// active returns the active server, or nil. If several servers are active, it returns the
+// one with the highest epoch.
 func (all replies) active() *reply {
 	var best *reply
 	for i := range all {
@@ -133,7 +139,7 @@ func (all replies) active() *reply {
 	return best
 }
 
-// outcome is the error that the command ends with: nil if a server is active.
+// outcome returns the error of the command: nil if a server is active.
 func (all replies) outcome() error {
 	if all.active() != nil {
 		return nil
@@ -144,6 +150,12 @@ func (all replies) outcome() error {
 			return fail(exitRefused, "no server is active")
 		}
 		why = append(why, r.server+" ("+r.why+")")
+	}
+	if !slices.ContainsFunc(all, func(r reply) bool { return !r.denied }) {
+		if len(all) == 1 {
+			return fail(exitRefused, "the server %s %s", all[0].server, strings.TrimPrefix(all[0].why, "it "))
+		}
+		return fail(exitRefused, "no server accepts this client: %s", strings.Join(why, ", "))
 	}
 	return fail(exitNoServer, "no server answered: %s", strings.Join(why, ", "))
 }
@@ -165,8 +177,8 @@ func (all replies) printJSON(w io.Writer) error {
 	return nil
 }
 
-// print prints a table. Why a server did not answer is said on stderr, if others
-// did: otherwise outcome says it.
+// print prints a table. If only some servers did not answer, it prints the reasons on
+// stderr. If none did, outcome returns them.
 func (all replies) print(w, stderr io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SERVER\tROLE\tSTATE\tEPOCH\tSEQUENCE\tKEYS\tCLIENTS\tPEER\tLAG\tMEMORY\tUPTIME")
@@ -193,7 +205,7 @@ func (all replies) print(w, stderr io.Writer) error {
 	return table.Flush()
 }
 
-// memory prints bytes for people.
+// memory formats a number of bytes with a unit.
 func memory(bytes int64) string {
 	for _, unit := range []struct {
 		name string

@@ -51,7 +51,15 @@ func TestStatusCurve(t *testing.T) {
 	clientFile, clientKey := keygen(t, "client")
 	s := serve(t, "--curve-key", serverFile, "--curve-allow", clientKey)
 	must(t, "status", "--server", s.endpoint, "--curve-key", clientFile, "--curve-server-key", serverKey)
-	try(t, "status", "--server", s.endpoint).expect(t, exitNoServer, "--curve-key")
+	try(t, "status", "--server", s.endpoint).expect(t, exitRefused, "the server "+s.endpoint+" requires CURVE; use --curve-key")
+	otherFile, otherKey := keygen(t, "other")
+	for _, command := range []string{"status", "get"} { // the same words and exit code
+		args := []string{command, "--server", s.endpoint, "--curve-key", otherFile, "--curve-server-key", serverKey}
+		if command == "get" {
+			args = append(args, "k")
+		}
+		try(t, args...).expect(t, exitRefused, "chp: the server "+s.endpoint+" does not accept this key; start it with '"+otherKey+"' in its --curve-allow")
+	}
 }
 
 // A server that is not one of a pair does not hand over.
@@ -83,7 +91,7 @@ func newPair(t *testing.T) [2]*half {
 	active.Store(pair[0])
 	var routers [2]*sockets.Router
 	for i, h := range pair {
-		router, err := sockets.NewRouter(sockets.Options{Linger: -1, Metadata: map[string]string{"X-CHP": "clustermap/1"}})
+		router, err := sockets.NewRouter(sockets.Options{Linger: sockets.LingerNone, Metadata: map[string]string{"X-CHP": "clustermap/1"}})
 		if err != nil {
 			t.Fatal(err)
 		}

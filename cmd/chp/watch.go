@@ -16,6 +16,7 @@ import (
 func newWatch() *cobra.Command {
 	var n connection
 	var asJSON, keep bool
+	var run watchExec
 	cmd := &cobra.Command{
 		Use:   "watch [SUBTREE...]",
 		Short: "Print all keys, then every change",
@@ -37,16 +38,23 @@ has cause, one of
   deleted   an update deleted the key
   expired   the key's time to live ended
   resync    the key in a new snapshot differs from what was printed before
-and ttl, the remaining time to live in seconds, if the key expires.`,
+and ttl, the remaining time to live in seconds, if the key expires.
+` + execHelp,
 		Example: `  chp watch
-  chp watch /lamp/ /door/ --json`,
-		ValidArgsFunction: cobra.NoFileCompletions,
+  chp watch /lamp/ /door/ --json
+  chp watch /config/ --exec 'test "$CHP_OP" = synced || systemctl reload web'
+  chp watch /file --exec 'cat > copy' --on-error stop`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one per line")
 	cmd.Flags().BoolVar(&keep, "keep-on-empty", false, "when a server restarts with an empty map, keep the keys and print no deletions")
+	run.register(cmd)
 	n.register(cmd, 30*time.Second)
 	n.registerModel(cmd)
+	n.completeKeys(cmd, -1)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		if err := run.check(cmd); err != nil {
+			return err
+		}
 		servers, err := n.servers()
 		if err != nil {
 			return err
@@ -58,15 +66,15 @@ and ttl, the remaining time to live in seconds, if the key expires.`,
 		}
 		defer c.Close()
 		// Before the client is in sync, so that the snapshot is printed as it
-		// comes in.
+		// arrives.
 		w, err := c.Watch()
 		if err != nil {
 			return refused(err)
 		}
 		defer w.Close()
 
-		// The server has --timeout to be there; from then on the watch outlives
-		// any time without one.
+		// --timeout limits the wait for the first server. After that the watch
+		// continues without one.
 		reading, done := command.UntilHangup(ctx, cmd.OutOrStdout())
 		defer done()
 		printing, stop := context.WithCancelCause(reading)
@@ -91,12 +99,19 @@ and ttl, the remaining time to live in seconds, if the key expires.`,
 		if asJSON {
 			format = appendEventJSON
 		}
-		err = printEvents(printing, w, bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10), format)
+		if run.line != "" {
+			run.environ = outerEnvironment(servers)
+			err = run.follow(printing, cmd, w)
+		} else {
+			err = printEvents(printing, w, bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10), format)
+		}
 		switch {
 		case ctx.Err() != nil:
-			return nil // interrupted, the ordinary end of a watch
+			return nil // a signal, the normal end of a watch
 		case printing.Err() != nil:
 			return context.Cause(printing)
+		case errors.Is(err, chp.ErrLagged) && run.line != "":
+			return fail(exitRefused, "changes came faster than the command handles them; watch fewer subtrees, or make it faster")
 		case errors.Is(err, chp.ErrLagged):
 			return fail(exitRefused, "the output was not read fast enough; watch fewer subtrees, or read faster")
 		}
@@ -105,18 +120,17 @@ and ttl, the remaining time to live in seconds, if the key expires.`,
 	return cmd
 }
 
-// printEvents prints the events of w until an error. It flushes when no event is
-// left to print: a lone change is seen at once, and of a flood the writer makes
-// writes of its own size.
+// printEvents prints the events of w until an error. It flushes only when no event is
+// waiting, so that a single change is written at once and many changes in large writes.
 func printEvents(ctx context.Context, w *chp.Watch, out *bufio.Writer, format func([]byte, chp.Event) []byte) error {
 	for {
 		var failed error
 		err := w.NextBatch(ctx, func(e chp.Event) bool {
-			// AvailableBuffer lends the writer's own space: a line is formatted in place.
+			// The line is formatted in the writer's own buffer.
 			_, failed = out.Write(format(out.AvailableBuffer(), e))
 			return failed == nil
 		})
-		// What has been printed before an error is printed for good.
+		// Flush even after an error.
 		if err := errors.Join(failed, out.Flush()); err != nil {
 			return err
 		}

@@ -149,7 +149,7 @@ func TestWatchTellsOfALostServer(t *testing.T) {
 	if n := strings.Count(w.stderr.String(), "lost"); n != 1 {
 		t.Errorf("the loss is told %d times: %s", n, w.stderr.String())
 	}
-	if text := must(t, "watch", "--help"); !strings.Contains(text, "--timeout applies only at the beginning") {
+	if text := strings.Join(strings.Fields(must(t, "watch", "--help")), " "); !strings.Contains(text, "--timeout applies only at the beginning") {
 		t.Error(text)
 	}
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// attachHelp explains the endpoints of a side. The text of the flags has no room for it.
-const attachHelp = `An endpoint is tcp://HOST:PORT or ipc://PATH. Put "bind:" or "connect:" before it to
-say which; an endpoint with a wildcard (tcp://*:5559, or port 0 or *) is bound in any
-case. Repeat a flag for several endpoints.`
+// attachHelp describes endpoints. It is too long for the texts of the flags.
+const attachHelp = `An endpoint is tcp://HOST:PORT or ipc://PATH. The prefix "bind:" or "connect:" selects
+whether it is bound or connected; an endpoint with a wildcard (tcp://*:5559, or port 0
+or *) is always bound. Repeat a flag for several endpoints.`
 
 // side is one side of a device: the endpoints of its socket.
 type side struct {
 	flag string // without the dashes
 	list []string
-	bind bool // what an endpoint without "bind:" or "connect:" means
+	bind bool // bind endpoints without a prefix
 
-	binds, connects bool     // after parse
-	actual          []string // after attach, for people
+	binds, connects bool     // set by parse
+	actual          []string // the actual endpoints, set by attach
 }
 
 // endpoint is one endpoint of a side.
@@ -37,7 +37,7 @@ func (s *side) register(flags *pflag.FlagSet, flag, usage string) {
 	flags.StringArrayVar(&s.list, flag, nil, usage)
 }
 
-// parse returns the endpoints. There is at least one.
+// parse returns the endpoints. If there are none, it returns an error.
 func (s *side) parse() ([]endpoint, error) {
 	if len(s.list) == 0 {
 		return nil, command.Fail(command.ExitUsage, "give --%s", s.flag)
@@ -56,13 +56,13 @@ func (s *side) parse() ([]endpoint, error) {
 	return all, nil
 }
 
-// wildcard says whether an endpoint can only be bound.
+// wildcard reports whether an endpoint can only be bound.
 func wildcard(address string) bool {
 	_, rest, _ := strings.Cut(address, "://")
 	return strings.HasPrefix(rest, "*") || strings.HasSuffix(rest, ":*") || strings.HasSuffix(rest, ":0")
 }
 
-// security chooses what the socket of this side needs of a device's two.
+// security returns the security of this side's socket: bound or connected.
 func (s *side) security(bound, connected sockets.Security) (sockets.Security, error) {
 	if _, err := s.parse(); err != nil {
 		return bound, err
@@ -76,7 +76,7 @@ func (s *side) security(bound, connected sockets.Security) (sockets.Security, er
 	return connected, nil
 }
 
-// attachable is a socket, or what has one.
+// attachable is the part of a socket's interface that attach needs.
 type attachable interface {
 	Bind(ctx context.Context, endpoint string) error
 	Connect(endpoint string) error
@@ -107,5 +107,5 @@ func (s *side) attach(ctx context.Context, socket attachable) error {
 	return nil
 }
 
-// String is the side in the line that says that a device is ready.
+// String returns the text for the line that reports that a device is ready.
 func (s *side) String() string { return s.flag + " " + strings.Join(s.actual, " ") }

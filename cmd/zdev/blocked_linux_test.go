@@ -11,7 +11,7 @@ import (
 	"clustermap/internal/commandtest"
 )
 
-// A tap whose standard error is a full pipe ends when it is asked to, and so does a
+// A tap whose standard error is a full pipe ends after a signal, and so does a
 // command that fails.
 func TestStandardErrorFull(t *testing.T) {
 	t.Parallel()

@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// defaultBroker is where the guide's brokers are.
+// defaultBroker is the endpoint of the brokers in the guide.
 const defaultBroker = "tcp://127.0.0.1:5555"
 
-// beats are the flags of heartbeats, which a broker and its workers should have alike.
+// beats holds the heartbeat flags. A broker and its workers should use the same values.
 type beats struct {
 	heartbeat time.Duration
 	liveness  command.Number
@@ -24,8 +24,8 @@ type beats struct {
 
 func (b *beats) register(flags *pflag.FlagSet) {
 	b.liveness = majordomo.DefaultLiveness
-	flags.DurationVar(&b.heartbeat, "heartbeat", majordomo.DefaultHeartbeat, "how often a silent side says that it is alive")
-	flags.Var(&b.liveness, "liveness", "after how many heartbeats without a message the other side is given up")
+	flags.DurationVar(&b.heartbeat, "heartbeat", majordomo.DefaultHeartbeat, "time between two heartbeats")
+	flags.Var(&b.liveness, "liveness", "number of heartbeat times without a message after which the other side is lost")
 }
 
 func (b *beats) check() error {
@@ -50,16 +50,17 @@ func newBroker() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "broker",
-		Short: "Give requests to the workers of services (Majordomo)",
+		Short: "Distribute requests to the workers of services (Majordomo)",
 		Long: `Runs a broker for the Majordomo Protocol, MDP/0.1 and MDP/0.2 at the same endpoints.
 Workers register for a service by its name; clients send requests to services, and
-each request goes to a worker that is free. A service without workers is waited for.
+each request goes to a free worker. Requests for a service without workers wait.
 
 If a worker ends, or sends nothing for --liveness times --heartbeat, busy or not, its
 request goes to another worker, up to --deliveries times in all. Clients are served in
 turn.
 
-The service mmi.service tells whether a service has workers; zdev services lists them.`,
+The service mmi.service reports whether a service has workers; zdev services lists all
+services.`,
 		Example: `  zdev broker
   zdev broker --bind tcp://*:5555 --bind ipc:///run/broker
   zdev broker --bind tcp://*:5555 --expiry 10s --heartbeat 1s`,
@@ -69,10 +70,10 @@ The service mmi.service tells whether a service has workers; zdev services lists
 	flags := cmd.Flags()
 	flags.StringArrayVar(&bind, "bind", []string{defaultBroker}, "`endpoint` for clients and workers; repeat it for several")
 	beat.register(flags)
-	flags.DurationVar(&o.Expiry, "expiry", majordomo.DefaultExpiry, "how long a request waits for a worker before it is dropped; negative: for ever")
-	flags.Var(&deliveries, "deliveries", "to how many workers a request is given if one after the other ends over it")
-	flags.Var(&waiting, "max-waiting", "requests that may wait for one service; one client may fill half of that")
-	flags.Var(&bytes, "max-bytes", "bytes of all requests in the broker")
+	flags.DurationVar(&o.Expiry, "expiry", majordomo.DefaultExpiry, "how long a request waits for a worker before it is dropped; negative means forever")
+	flags.Var(&deliveries, "deliveries", "maximum number of workers that a request is sent to if each of them ends")
+	flags.Var(&waiting, "max-waiting", "maximum number of waiting requests per service; one client may use half of them")
+	flags.Var(&bytes, "max-bytes", "maximum total size of all requests in the broker")
 	keys.Register(flags)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 		var err error

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// cacheSide is one side of a last-value cache, for endpoints to be attached to.
+// cacheSide is one side of a last-value cache. It implements attachable.
 type cacheSide struct {
 	bind    func(context.Context, string) (string, error)
 	connect func(string) error
@@ -40,31 +40,32 @@ func newCache() *cobra.Command {
 		Use:   "cache",
 		Short: "Give new subscribers the last value of each topic",
 		Long: `Forwards everything that publishers send, and keeps the last message of each topic,
-which is its first frame. A new subscriber gets the last message of every topic that
-begins with its prefix, and nobody else gets these again; it misses nothing between them
-and the live messages. A subscriber that reads too slowly is disconnected, and gets the
-last messages when it connects again.
+which is its first frame. A new subscriber, and no other, gets the last message of every
+topic that begins with its prefix. It misses no message between these and the live ones. A
+subscriber that reads too slowly is disconnected, and gets the last messages when it
+connects again.
 
 ` + attachHelp + `
-Without one of the two words --publisher is connected and --bind is bound.
+Without a prefix, --publisher is connected and --bind is bound.
 
-With --stats a line of figures goes to standard output each time: topics and bytes that
-are kept, messages from publishers, topics that were forgotten for others (evicted) or for
-their age (expired), messages that were too large to be kept, connections of subscribers,
-subscriptions, and last values that were sent (replayed). Counts are since the start.`,
+With --stats it prints a line of statistics on standard output at each interval: topics
+and bytes stored, messages from publishers, topics removed because of --max-topics or
+--max-bytes (evicted) or --expiry (expired), messages too large to store, connected
+subscribers, subscriptions, and last values sent (replayed). Counts are since the start.`,
 		Example: `  zdev cache --publisher tcp://10.0.0.7:5557 --bind tcp://*:5558
-  zdev cache --publisher bind:tcp://*:5557 --bind tcp://*:5558 --expiry 1h --stats 10s`,
+  zdev cache --publisher bind:tcp://*:5557 --bind tcp://*:5558 \
+    --expiry 1h --stats 10s`,
 		Args:              command.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
 	publishers.register(flags, "publisher", "`endpoint` of publishers")
 	subscribers.register(flags, "bind", "`endpoint` for subscribers")
-	flags.Var(&topics, "max-topics", "topics that are kept; beyond it the one without an update for longest is forgotten")
-	flags.Var(&bytes, "max-bytes", "bytes that are kept, with some 120 for each topic")
-	flags.DurationVar(&expiry, "expiry", 0, "age at which a message is forgotten; 0 means never")
-	flags.DurationVar(&every, "stats", 0, "print figures so often; 0 means never")
-	flags.BoolVar(&asJSON, "json", false, "print figures as JSON objects, one a line")
+	flags.Var(&topics, "max-topics", "maximum number of topics; beyond it the one without an update for longest is removed")
+	flags.Var(&bytes, "max-bytes", "maximum size of the stored messages, including about 120 bytes per topic")
+	flags.DurationVar(&expiry, "expiry", 0, "age at which a message is removed; 0 means never")
+	flags.DurationVar(&every, "stats", 0, "interval between two lines of statistics; 0 means none")
+	flags.BoolVar(&asJSON, "json", false, "print statistics as JSON objects, one per line")
 	curve.Register(flags)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) (err error) {
 		switch {
@@ -110,7 +111,7 @@ subscriptions, and last values that were sent (replayed). Counts are since the s
 	return cmd
 }
 
-// cacheStats is what a line of --stats says.
+// cacheStats is a line of --stats.
 type cacheStats struct {
 	Topics        int    `json:"topics"`
 	Bytes         int    `json:"bytes"`
@@ -123,7 +124,7 @@ type cacheStats struct {
 	Replayed      uint64 `json:"replayed"`
 }
 
-// printCacheStats prints figures until the context ends.
+// printCacheStats prints statistics until the context ends.
 func printCacheStats(ctx context.Context, w io.Writer, cache *lastvalue.Cache, every time.Duration, asJSON bool) error {
 	ctx, done := command.UntilHangup(ctx, w)
 	defer done()

@@ -9,8 +9,8 @@ import (
 	"clustermap/internal/command"
 )
 
-// Numbers that no machine has room for, and times whose product is no time any more, are
-// wrong usage, and the error names the flag.
+// Numbers that are too large for any machine, and times whose product overflows, are
+// usage errors, and the error names the flag.
 func TestFlagEdges(t *testing.T) {
 	t.Parallel()
 	zdev.Try(t, "worker", "x", "--echo", "--concurrency", "1000000000").Expect(t, command.ExitUsage, "--concurrency is at most")
@@ -19,8 +19,8 @@ func TestFlagEdges(t *testing.T) {
 	zdev.Try(t, "broker", "--bind", "tcp://127.0.0.1:*", "--heartbeat", "1h", "--liveness", "2147483647").Expect(t, command.ExitUsage, "longer than 292 years")
 }
 
-// What is wrong with an ipc endpoint is said in words that fit it; a tap without a queue is
-// wrong usage; and a Titanic server that cannot begin speaks of nothing but the reason.
+// Errors of ipc endpoints describe the file; a tap without a queue is a usage error; and a
+// Titanic server that cannot start prints only the reason.
 func TestErrorsFit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -29,7 +29,7 @@ func TestErrorsFit(t *testing.T) {
 	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	zdev.Try(t, "broker", "--bind", "ipc://"+file).Expect(t, command.ExitRefused, "in use or no socket")
+	zdev.Try(t, "broker", "--bind", "ipc://"+file).Expect(t, command.ExitRefused, "in use or not a socket")
 	zdev.Try(t, "tap", "--frontend", "tcp://127.0.0.1:*", "--backend", "tcp://127.0.0.1:*", "--queue", "0").Expect(t, command.ExitUsage, "--queue 0")
 	o := zdev.Try(t, "titanic", "--data", file)
 	o.Expect(t, command.ExitRefused, "--data")

@@ -6,40 +6,29 @@ import (
 	"errors"
 	"io"
 	"os/exec"
-	"runtime"
 	"strings"
-	"time"
 
 	"clustermap/internal/command"
 )
 
 const (
-	// defaultMaxReply bounds what a program may write to its standard output.
+	// defaultMaxReply is the default maximum size of a program's standard output.
 	defaultMaxReply = 64 << 20
 
-	// maxComplaint bounds what is kept of the end of its standard error.
+	// maxComplaint is how many bytes of the end of its standard error are kept.
 	maxComplaint = 4 << 10
-
-	// outputGrace is how long the output of a program that has ended, or was killed,
-	// may stay open: by a process of its own that it left behind.
-	outputGrace = time.Second
 )
 
-// program is the command behind "--" of a worker: it runs once for each request. Its
-// whole use is
-//
-//	p, err := newProgram(args, maxReply)  // looks the command up; refuses with an exit code
-//	reply, err := p.run(ctx, body...)     // as often as you like, from many goroutines
-//
-// It sets no limit on how many run at once: its caller does.
+// program is the command after "--" of a worker. It runs once for each request. run may
+// be called concurrently; the caller limits the number of calls.
 type program struct {
 	path     string
 	args     []string
 	maxReply int
 }
 
-// newProgram returns the program of a command line: the command and its arguments.
-// maxReply bounds its output in bytes; 0 means 64 MiB.
+// newProgram returns the program for a command line: the command and its arguments.
+// maxReply is the maximum size of its output in bytes; 0 means 64 MiB.
 func newProgram(line []string, maxReply int) (*program, error) {
 	if len(line) == 0 {
 		return nil, command.Fail(command.ExitUsage, "give a command after --")
@@ -56,11 +45,11 @@ func newProgram(line []string, maxReply int) (*program, error) {
 
 // programError is the failure of one run.
 type programError struct {
-	Err    error  // an *exec.ExitError, a context's error, errReplyTooLarge, or the system's
-	Stderr string // the end of what the program wrote to standard error, 4 KiB of it
+	Err    error  // an *exec.ExitError, a context's error, errReplyTooLarge, or a system error
+	Stderr string // the last 4 KiB of the program's standard error
 }
 
-// Error is one line: what happened, and the last line of standard error.
+// Error returns one line: the error and the last line of standard error.
 func (e *programError) Error() string {
 	text := strings.TrimSpace(e.Stderr)
 	if text = text[strings.LastIndexByte(text, '\n')+1:]; text != "" {
@@ -73,13 +62,12 @@ func (e *programError) Error() string {
 func (e *programError) Unwrap() error { return e.Err }
 
 // errReplyTooLarge is the error of a program that wrote more than maxReply.
-var errReplyTooLarge = errors.New("the command wrote more than a reply may have")
+var errReplyTooLarge = errors.New("the output of the command is larger than the maximum reply")
 
-// run runs the program once. It gets the frames of the body, one behind the other, on
-// standard input, and need not read them; what it writes to standard output is the
-// reply. Every error is a *programError. When the context ends, the program is killed
-// with all processes of its group, and the context's error is inside the
-// programError.
+// run runs the program once. Its standard input is the concatenation of the frames of
+// the body, which it need not read; its standard output is the reply. Every error is a
+// *programError. When the context ends, the program is killed with all processes of its
+// group, and the programError wraps the context's error.
 func (p *program) run(ctx context.Context, body ...[]byte) (reply []byte, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -92,22 +80,17 @@ func (p *program) run(ctx context.Context, body ...[]byte) (reply []byte, err er
 	}
 	cmd.Stdin = io.MultiReader(in...)
 	cmd.Stdout, cmd.Stderr = &out, &complaint
-	cmd.WaitDelay = outputGrace
-	ownGroup(cmd)
-	// Linux kills the program when the thread that started it ends (endWithParent).
-	runtime.LockOSThread()
-	err = cmd.Run()
-	runtime.UnlockOSThread()
+	err = command.RunGroup(cmd, 0)
 	switch {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it ended well, and left a process behind
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // success, with a child process that still runs
 		return out.bytes, nil
 	}
 	return nil, &programError{Err: err, Stderr: complaint.String()}
 }
 
-// limited keeps what is written to it, up to a limit; beyond it, it calls over.
+// limited is a buffer with a maximum size. If a write exceeds it, it calls over.
 type limited struct {
 	bytes []byte
 	left  int
@@ -125,7 +108,7 @@ func (l *limited) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the last maxComplaint bytes written to it.
 type tail struct{ bytes []byte }
 
 // Write appends b.

@@ -11,8 +11,7 @@ import (
 	"clustermap/patterns/majordomo"
 )
 
-// TestCommandEndsWithKilledWorker: a worker that is killed with SIGKILL leaves no COMMAND
-// behind.
+// TestCommandEndsWithKilledWorker: COMMAND ends if its worker is killed with SIGKILL.
 func TestCommandEndsWithKilledWorker(t *testing.T) {
 	t.Parallel()
 	_, at := startBroker(t)

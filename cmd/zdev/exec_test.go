@@ -30,8 +30,8 @@ func shell(t *testing.T, line string, maxReply int) *program {
 	return p
 }
 
-// The frames of the body are the command's input, one behind the other, and its
-// output is the reply.
+// The concatenated frames of the body are the command's input, and its output is the
+// reply.
 func TestProgram(t *testing.T) {
 	t.Parallel()
 	got, err := shell(t, "cat", 0).run(t.Context(), []byte("some "), nil, []byte("work\x00"))
@@ -54,7 +54,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// A command that fails gives its exit status and the end of its standard error.
+// The error of a failed command has its exit status and the end of its standard error.
 func TestProgramFails(t *testing.T) {
 	t.Parallel()
 	_, err := shell(t, "echo first >&2; echo the last >&2; exit 7", 0).run(t.Context())
@@ -77,8 +77,7 @@ func TestProgramFails(t *testing.T) {
 	}
 }
 
-// A command that writes without end is killed when it has written more than a reply
-// may have.
+// A command that writes more than the maximum reply is killed.
 func TestProgramWritesTooMuch(t *testing.T) {
 	t.Parallel()
 	if _, err := shell(t, "yes", 1<<16).run(t.Context()); !errors.Is(err, errReplyTooLarge) {
@@ -90,7 +89,7 @@ func TestProgramWritesTooMuch(t *testing.T) {
 	}
 }
 
-// When the context ends, the command is killed, and with it what it has started.
+// When the context ends, the command and its child processes are killed.
 func TestProgramKilledWithItsGroup(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
@@ -121,8 +120,8 @@ func TestProgramKilledWithItsGroup(t *testing.T) {
 	}
 }
 
-// alive says whether a process runs. One that has ended may be a zombie, since
-// nobody has taken note of it.
+// alive reports whether a process runs. A process that has ended may be a zombie,
+// because its parent has not waited for it.
 func alive(pid int) bool {
 	process, err := os.FindProcess(pid)
 	if err != nil || process.Signal(syscall.Signal(0)) != nil {

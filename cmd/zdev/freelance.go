@@ -25,23 +25,23 @@ func newFreelanceServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "freelance-serve --bind EP (--echo | -- COMMAND [ARG...])",
 		Short: "Answer requests with a command (Freelance, RFC 10)",
-		Long: `Answers requests of Freelance clients: COMMAND runs once for each, with the frames of the
-request, one behind the other, on standard input, and what it writes to standard output
-is the reply. --echo returns requests as they are. Pings are answered whatever COMMAND
-does.
+		Long: `Answers requests of Freelance clients: COMMAND runs once for each request. It reads the
+concatenated frames of the request from standard input and writes the reply to standard
+output. --echo returns requests unchanged. The server answers pings while COMMAND runs.
 
-If its exit status is not 0, zdev freelance-call gets an error with the last line of its
-standard error; other clients get no reply.
+If the exit status of COMMAND is not 0, zdev freelance-call gets an error with the last
+line of its standard error; other clients get no reply.
 
-The server's identity is the endpoint that clients connect to, as they write it. That is
---bind, unless --advertise says another, as it must for tcp://*:PORT.
+The server's identity is the endpoint in exactly the form in which clients connect to it:
+--bind, or --advertise, which is required for tcp://*:PORT.
 
-When it is asked to end, the server refuses new requests, and COMMAND has --drain to
-finish what was begun. When the server is killed with SIGKILL, Linux kills COMMAND too,
-but not the processes that COMMAND has started. On other systems COMMAND goes on.`,
+After SIGINT or SIGTERM the server refuses new requests and waits up to --drain for
+requests in progress. If the server is killed with SIGKILL, Linux kills COMMAND too, but
+not its child processes. On other systems COMMAND continues.`,
 		Example: `  zdev freelance-serve --bind tcp://127.0.0.1:5555 --echo
   zdev freelance-serve --bind tcp://127.0.0.1:5555 -- tr a-z A-Z
-  zdev freelance-serve --bind tcp://*:5555 --advertise tcp://server1:5555 --concurrency 4 -- ./answer`,
+  zdev freelance-serve --bind tcp://*:5555 --advertise tcp://server1:5555 \
+    --concurrency 4 -- ./answer`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			dash := cmd.ArgsLenAtDash()
 			switch {
@@ -58,12 +58,12 @@ but not the processes that COMMAND has started. On other systems COMMAND goes on
 	flags.StringVar(&o.Bind, "bind", "", "`endpoint` to listen on")
 	flags.StringVar(&o.Advertise, "advertise", "", "`endpoint` that clients connect to (default --bind)")
 	flags.BoolVar(&echo, "echo", false, "reply with the request")
-	flags.Var(&concurrency, "concurrency", "requests that are executed at once")
-	flags.Var(&waiting, "max-waiting", "requests that may wait; more are refused")
-	flags.DurationVar(&o.MaxWait, "max-wait", freelance.DefaultMaxWait, "how long a request may wait")
-	flags.BoolVar(&o.SkipDelimiter, "skip-delimiter", false, "take off the empty frame that the guide's Python client puts before the body")
-	flags.Var(&maxReply, "max-reply", "bytes that the command may write")
-	flags.DurationVar(&drain, "drain", 5*time.Second, "how long to finish requests when asked to end")
+	flags.Var(&concurrency, "concurrency", "maximum number of requests executed at the same time")
+	flags.Var(&waiting, "max-waiting", "maximum number of waiting requests; more are refused")
+	flags.DurationVar(&o.MaxWait, "max-wait", freelance.DefaultMaxWait, "maximum time that a request waits")
+	flags.BoolVar(&o.SkipDelimiter, "skip-delimiter", false, "remove the empty frame that the guide's Python client sends before the body")
+	flags.Var(&maxReply, "max-reply", "maximum size of the command's output")
+	flags.DurationVar(&drain, "drain", 5*time.Second, "how long to wait for requests in progress at the end")
 	curve.Register(flags)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) (err error) {
 		switch {
@@ -104,12 +104,12 @@ but not the processes that COMMAND has started. On other systems COMMAND goes on
 		if err := server.Shutdown(end); !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
-		return nil // asked to end
+		return nil
 	})
 	return cmd
 }
 
-// serveError gives an error of freelance.NewServer an exit code.
+// serveError adds an exit code to an error of freelance.NewServer.
 func serveError(bind string, err error) error {
 	var option *freelance.OptionError
 	if errors.As(err, &option) {
@@ -131,39 +131,41 @@ func newFreelanceCall() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "freelance-call --server EP [--server EP...] BODY|-",
-		Short: "Send a request to one of several servers and print the reply (Freelance, RFC 10)",
-		Long: `Sends BODY, or with - what is on standard input, to the first server that is there, and
-prints the reply: each frame and a newline. When that server is silent, it goes to the
-next one before the time is over; a server that answers pings keeps the request, unless
+		Short: "Send a request to one of several servers (Freelance)",
+		Long: `Sends BODY, or standard input if it is -, to the first server that is reachable, and
+prints the reply: each frame and a newline. If that server is silent, the request goes to
+the next one within the timeout; a server that answers pings keeps the request, unless
 --hedge is given.
 
-With --count it sends the request so many times, and with --pipeline so many at once. It
-prints no reply then, but how many a second there were and how long they took.
+With --count it sends the request that many times, and with --pipeline that many at the
+same time. It then prints no replies, but the rate and the response times.
 
-Exit codes: 0 there was a reply, 1 the server's command failed or all servers are busy,
-3 no reply within --timeout.`,
+Exit codes: 0 success, 1 the server's command failed or all servers are busy, 3 no reply
+within --timeout.`,
 		Example: `  zdev freelance-call --server tcp://127.0.0.1:5555 hello
-  zdev freelance-call --server tcp://server1:5555 --server tcp://server2:5555 --raw - < in > out
-  zdev freelance-call --server tcp://127.0.0.1:5555 hello --count 100000 --pipeline 100`,
-		Args:              cobra.ExactArgs(1),
+  zdev freelance-call --server tcp://server1:5555 --server tcp://server2:5555 \
+    --raw - < in > out
+  zdev freelance-call --server tcp://127.0.0.1:5555 hello \
+    --count 100000 --pipeline 100`,
+		Args:              command.Args(1, 1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.Servers, "server", nil, "`endpoint` of a server; repeat it for several, the preferred one first")
 	flags.DurationVar(&o.Timeout, "timeout", 5*time.Second, "how long to wait for the reply")
-	flags.DurationVar(&o.Hedge, "hedge", 0, "ask the next server too after so long; 0 means never")
-	flags.BoolVar(&o.RoundRobin, "round-robin", false, "begin each of several requests at the next server")
-	flags.BoolVar(&asJSON, "json", false, "print an object: the server that replied and the frames, or the measurements")
-	flags.BoolVar(&raw, "raw", false, "print the bytes of the reply and nothing else")
-	flags.Var(&count, "count", "how many requests to send")
-	flags.Var(&pipeline, "pipeline", "how many requests may be on their way at once")
+	flags.DurationVar(&o.Hedge, "hedge", 0, "time after which to ask the next server too; 0 means never")
+	flags.BoolVar(&o.RoundRobin, "round-robin", false, "start each of several requests at the next server")
+	flags.BoolVar(&asJSON, "json", false, "print a JSON object: the server that replied and the frames, or the measurements")
+	flags.BoolVar(&raw, "raw", false, "print only the bytes of the reply")
+	flags.Var(&count, "count", "number of requests to send")
+	flags.Var(&pipeline, "pipeline", "maximum number of requests in progress")
 	curve.Register(flags)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) (err error) {
 		switch {
 		case len(o.Servers) == 0:
 			return command.Fail(command.ExitUsage, "give --server")
 		case o.Timeout <= 0 || o.Hedge < 0:
-			return command.Fail(command.ExitUsage, "--timeout must be above 0, and --hedge not below")
+			return command.Fail(command.ExitUsage, "--timeout must be positive, and --hedge must not be negative")
 		case count <= 0 || pipeline <= 0:
 			return command.Fail(command.ExitUsage, "--count and --pipeline must be above 0")
 		case asJSON && raw:
@@ -204,7 +206,7 @@ Exit codes: 0 there was a reply, 1 the server's command failed or all servers ar
 	return cmd
 }
 
-// callError gives an error of a freelance.Client an exit code.
+// callError adds an exit code to an error of a freelance.Client.
 func callError(err error, timeout time.Duration) error {
 	var none *freelance.NoReplyError
 	var failed *freelance.HandlerError

@@ -42,7 +42,7 @@ func TestFreelanceEcho(t *testing.T) {
 	endsWell(t, p)
 }
 
-// A command behind --, its failures, and the exit codes that they have.
+// A command after --, its failures, and their exit codes.
 func TestFreelanceCommand(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -56,8 +56,8 @@ func TestFreelanceCommand(t *testing.T) {
 	endsWell(t, p)
 }
 
-// startHeld starts a server whose command says that it has begun, by a file of the name
-// in the request, and ends when the file with .wait behind is gone. It sends a request.
+// startHeld starts a server and sends a request with the name of a file. The command
+// creates that file, and ends when the file NAME.wait is removed.
 func startHeld(t *testing.T, drain string) (server, call *commandtest.Process, endpoint, file string) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -78,7 +78,7 @@ func startHeld(t *testing.T, drain string) (server, call *commandtest.Process, e
 	}
 }
 
-// A server that is asked to end finishes what it has begun, and refuses what comes.
+// After a signal a server finishes requests in progress, and refuses new ones.
 func TestFreelanceDrain(t *testing.T) {
 	t.Parallel()
 	server, call, endpoint, file := startHeld(t, "1m")
@@ -117,7 +117,7 @@ func TestFreelanceCurve(t *testing.T) {
 	endsWell(t, p)
 }
 
-// A server that listens on all addresses has the identity that it is told.
+// A server that listens on all addresses has the identity in --advertise.
 func TestFreelanceAdvertise(t *testing.T) {
 	t.Parallel()
 	p := zdev.Start(t, "freelance-serve", "--bind", "tcp://*:*", "--advertise", "tcp://server1.example:5555", "--echo")
@@ -125,8 +125,9 @@ func TestFreelanceAdvertise(t *testing.T) {
 	port := at[0][strings.LastIndex(at[0], ":"):]
 	identity := make(chan string, 1)
 	connected(t, sockets.NewRouter, sockets.Options{Monitor: func(e sockets.Event) {
-		if e.Kind == sockets.HandshakeSucceeded {
-			identity <- e.Peer.Property(zmtp.PropertyIdentity)
+		if e.Kind == sockets.EventHandshakeSucceeded {
+			id, _ := e.Peer.Property(zmtp.PropertyIdentity)
+			identity <- id
 		}
 	}}, "tcp://127.0.0.1"+port)
 	if got := <-identity; got != "tcp://server1.example:5555" {
@@ -144,14 +145,14 @@ func TestFreelanceUsage(t *testing.T) {
 		{"freelance-serve --bind tcp://127.0.0.1:* cat", "the command belongs after --"},
 		{"freelance-serve --bind tcp://127.0.0.1:* --", "give a command after --"},
 		{"freelance-serve --bind tcp://127.0.0.1:* -- no-such-command-here", "cannot run no-such-command-here"},
-		{"freelance-serve --bind tcp://*:* --echo", "--advertise is needed"},
+		{"freelance-serve --bind tcp://*:* --echo", "--advertise is required"},
 		{"freelance-serve --bind nonsense --echo", "--bind"},
 		{"freelance-serve --bind tcp://127.0.0.1:* --concurrency 0 --echo", "must be above 0"},
 		{"freelance-serve --bind tcp://127.0.0.1:* --drain -1s --echo", "--drain"},
 		{"freelance-call x", "give --server"},
-		{"freelance-call --server tcp://127.0.0.1:1", "accepts 1 arg"},
+		{"freelance-call --server tcp://127.0.0.1:1", "takes 1 argument"},
 		{"freelance-call --server nonsense x", `--server "nonsense"`},
-		{"freelance-call --server tcp://127.0.0.1:1 --timeout 0s x", "--timeout must be above 0"},
+		{"freelance-call --server tcp://127.0.0.1:1 --timeout 0s x", "--timeout must be positive"},
 		{"freelance-call --server tcp://127.0.0.1:1 --count 0 x", "--count and --pipeline must be above 0"},
 		{"freelance-call --server tcp://127.0.0.1:1 --json --raw x", "give either --json or --raw"},
 		{"freelance-call --server tcp://127.0.0.1:1 --curve-key x x", "--curve-server-key"},

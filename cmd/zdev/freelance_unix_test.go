@@ -11,8 +11,8 @@ import (
 	"clustermap/internal/commandtest"
 )
 
-// A call goes to the next server when the first one is stopped, or not there. Without
-// one that replies it ends with 3, and says how each server was.
+// A call goes to the next server if the first one is stopped or missing. If no server
+// replies, it exits with 3 and reports the state of each server.
 func TestFreelanceFailover(t *testing.T) {
 	t.Parallel()
 	first, one := startFreelance(t, "--echo")

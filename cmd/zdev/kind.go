@@ -9,7 +9,7 @@ import (
 	"clustermap/sockets"
 )
 
-// kind is a pair of socket types that a device can stand between.
+// kind selects the socket types of a device's frontend and backend.
 type kind string
 
 const (
@@ -20,7 +20,7 @@ const (
 
 var kinds = []string{string(pubsub), string(reqrep), string(pipeline)}
 
-// sockets makes the frontend and the backend of a device.
+// sockets creates the frontend and the backend of a device.
 func (k kind) sockets(frontend, backend sockets.Options) (front, back sockets.Socket, err error) {
 	var e1, e2 error
 	switch k {

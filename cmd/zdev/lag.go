@@ -25,23 +25,24 @@ func newLag() *cobra.Command {
 	var every, timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "lag",
-		Short: "Watch how far behind its publisher a subscriber is",
-		Long: `Subscribes, reads the time at which each message was sent, and ends with exit code 4 as
-soon as one is older than --max. It runs until then, or until SIGINT or SIGTERM.
+		Short: "Check how far a subscriber is behind its publisher",
+		Long: `Subscribes, reads the time at which each message was sent, and ends with exit code 4
+when a message is older than --max. It runs until then, or until SIGINT or SIGTERM.
 
 The last frame of a message is its stamp: the publisher's clock in milliseconds since
-1970, as decimal text. With --sequence the frame in front of it is a sequence number, and
-more than --max-missed missing messages in a row are too many as well.
+1970, as decimal text. With --sequence the frame before it is a sequence number, and exit
+code 4 also means that more than --max-missed messages in a row were missing.
 
-The delay is this machine's clock minus the stamp: the clocks must be synchronised. With
---unsynchronised it is what exceeds the fastest message so far. Then a subscriber that is
-behind from the first message on is not noticed.
+The delay is this machine's clock minus the stamp, so the clocks must be synchronised.
+With --unsynchronised, delays are relative to the smallest one so far. A delay that all
+messages have is then not noticed.
 
-With --stats a line of figures about the messages since the last line goes to standard
-output each time: how many there were, and the smallest, mean and largest delay. There
-are no delays in a line without messages.`,
+With --stats it prints a line about the messages since the last line on standard output at
+each interval: their number, and the smallest, mean and largest delay. A line without
+messages has no delays.`,
 		Example: `  zdev lag --connect tcp://10.0.0.7:5556 --max 1s
-  zdev lag --connect tcp://10.0.0.7:5556 --topic price/ --unsynchronised --stats 10s --json`,
+  zdev lag --connect tcp://10.0.0.7:5556 --topic price/ --unsynchronised \
+    --stats 10s --json`,
 		Args:              command.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -50,11 +51,11 @@ are no delays in a line without messages.`,
 	flags.StringArrayVar(&o.Topics, "topic", nil, "`prefix` to subscribe to; repeat it for several (default everything)")
 	flags.DurationVar(&o.MaxDelay, "max", snail.DefaultMaxDelay, "largest delay")
 	flags.BoolVar(&o.Sequence, "sequence", false, "check sequence numbers")
-	flags.Uint64Var(&o.MaxMissed, "max-missed", 0, "most messages that may be missing in a row, with --sequence")
-	flags.BoolVar(&unsynchronised, "unsynchronised", false, "the clocks differ")
-	flags.DurationVar(&timeout, "timeout", 0, "how long to wait for the first message; 0 means without end")
-	flags.DurationVar(&every, "stats", 0, "print figures so often; 0 means never")
-	flags.BoolVar(&asJSON, "json", false, "print figures as JSON objects, one a line")
+	flags.Uint64Var(&o.MaxMissed, "max-missed", 0, "maximum number of missing messages in a row, with --sequence")
+	flags.BoolVar(&unsynchronised, "unsynchronised", false, "do not compare the clocks")
+	flags.DurationVar(&timeout, "timeout", 0, "how long to wait for the first message; 0 means forever")
+	flags.DurationVar(&every, "stats", 0, "interval between two lines of statistics; 0 means none")
+	flags.BoolVar(&asJSON, "json", false, "print statistics as JSON objects, one per line")
 	curve.Register(flags)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) (err error) {
 		switch {
@@ -72,7 +73,7 @@ are no delays in a line without messages.`,
 			return command.Fail(command.ExitUsage, "--sequence and --unsynchronised need a single --connect")
 		}
 		if unsynchronised {
-			o.Clocks = snail.Unsynchronised
+			o.Clocks = snail.ClocksUnsynchronised
 		}
 		if o.Socket.Security, err = curve.Security(); err != nil {
 			return err
@@ -101,10 +102,10 @@ are no delays in a line without messages.`,
 			err = w.run(ctx, every)
 		}
 		switch {
-		case errors.Is(err, snail.ErrLagged): // even if it was asked to end just then
+		case errors.Is(err, snail.ErrLagged): // even if a signal has arrived too
 			return command.Fail(exitLagged, "%s", strings.TrimPrefix(err.Error(), "snail: "))
 		case ctx.Err() != nil:
-			return nil // asked to end, or nobody reads the figures
+			return nil // a signal, or the reader of the output has gone
 		case errors.Is(err, context.DeadlineExceeded):
 			return command.Fail(command.ExitNoAnswer, "no message in %v (%d without a stamp)", timeout, sub.Stats().Malformed)
 		}
@@ -125,7 +126,7 @@ type lagWatch struct {
 	before            snail.Stats // at the last line
 }
 
-// run reads messages for as long as an interval, if that is not 0, and prints a line.
+// run reads messages for an interval and prints a line. If interval is 0, it only reads.
 func (w *lagWatch) run(ctx context.Context, interval time.Duration) error {
 	within := ctx
 	if interval > 0 {
@@ -157,7 +158,7 @@ func (w *lagWatch) add(delay time.Duration) {
 	w.smallest, w.largest = min(w.smallest, delay), max(w.largest, delay)
 }
 
-// lagStats is what a line says.
+// lagStats is a line of --stats.
 type lagStats struct {
 	Messages  int    `json:"messages"`
 	Malformed uint64 `json:"malformed"`
@@ -166,14 +167,14 @@ type lagStats struct {
 	*lagDelays // nil without messages
 }
 
-// lagDelays are delays in seconds.
+// lagDelays holds delays in seconds.
 type lagDelays struct {
 	Smallest float64 `json:"smallest"`
 	Mean     float64 `json:"mean"`
 	Largest  float64 `json:"largest"`
 }
 
-// print prints a line and begins anew.
+// print prints a line and resets the sums.
 func (w *lagWatch) print() error {
 	s := w.sub.Stats()
 	line := lagStats{Messages: w.messages, Malformed: s.Malformed - w.before.Malformed, Missed: s.Missed - w.before.Missed}

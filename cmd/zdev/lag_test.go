@@ -11,8 +11,8 @@ import (
 	"clustermap/sockets"
 )
 
-// stamping is a publisher that sends stamps every millisecond until the test ends, by a
-// clock that is late by as much as the test says.
+// stamping starts a publisher that sends a stamp every millisecond until the test ends,
+// with a clock that is late by the given time.
 type stamping struct {
 	endpoint string
 	late     atomic.Int64
@@ -52,8 +52,8 @@ func newStamping(t *testing.T) *stamping {
 	return s
 }
 
-// TestLag: figures are printed while messages are in time; one that is too old ends the
-// command with exit code 4.
+// TestLag: the command prints statistics; a message that is too old ends it with exit
+// code 4.
 func TestLag(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{nil, {"--unsynchronised", "--topic", "topic"}} {
@@ -86,7 +86,8 @@ func TestLag(t *testing.T) {
 	}
 }
 
-// TestLagEnds: a signal ends the command well, and silence as --timeout says.
+// TestLagEnds: the command ends without an error after a signal, and with one after
+// --timeout without a message.
 func TestLagEnds(t *testing.T) {
 	t.Parallel()
 	s := newStamping(t)
@@ -111,7 +112,7 @@ func TestLagFigures(t *testing.T) {
 	}
 	p := zdev.Start(t, "lag", "--connect", pub.LastEndpoint(), "--max", "1h", "--stats", "20ms", "--json", "--timeout", "1h")
 	p.Ready()
-	if err := pub.WaitSubscribers(ctx, nil, 1); err != nil {
+	if err := pub.WaitSubscribers(ctx, "", 1); err != nil {
 		t.Fatal(err)
 	}
 	if err := snail.NewPublisher(pub, snail.PublisherOptions{}).Send(ctx, []byte("topic")); err != nil {

@@ -9,13 +9,13 @@ import (
 	"clustermap/patterns/espresso"
 )
 
-// shownFrame is how many bytes of a frame are printed for people.
+// shownFrame is the maximum number of bytes of a frame in a line of text.
 const shownFrame = 64
 
 const eventTime = "15:04:05.000000"
 
-// appendEventText appends an event of a tap as a line to be read by people: time,
-// which side it comes from, what it is, its size, and the topic or the frames.
+// appendEventText appends an event of a tap as a line of text: time, side, operation or
+// size, and the topic or the frames.
 func appendEventText(dst []byte, e *espresso.Event) []byte {
 	dst = e.Time.AppendFormat(dst, eventTime)
 	if e.Op == espresso.OpLost {
@@ -23,11 +23,11 @@ func appendEventText(dst []byte, e *espresso.Event) []byte {
 		dst = strconv.AppendUint(dst, e.Lost, 10)
 		dst = append(dst, " messages of "...)
 		dst = strconv.AppendUint(dst, e.LostBytes, 10)
-		return append(dst, " bytes: they came faster than they were read\n"...)
+		return append(dst, " bytes: the reader was too slow\n"...)
 	}
 	dst = append(dst, ' ')
 	dst = append(dst, e.From.String()...) // 7 or 8 characters
-	if e.From == espresso.FromBackend {
+	if e.From == espresso.DirectionFromBackend {
 		dst = append(dst, ' ')
 	}
 	dst = append(dst, ' ')

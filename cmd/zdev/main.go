@@ -1,10 +1,12 @@
+//go:build !docs
+
 // Command zdev runs ZeroMQ devices: brokers, proxies, caches and taps, and the
 // commands that use them.
 //
 //	zdev proxy --kind pubsub --frontend tcp://*:5559 --backend tcp://*:5560
 //	zdev tap --frontend tcp://127.0.0.1:6000 --backend tcp://*:6001
 //
-// Every command explains itself with --help.
+// For more, use --help with each command.
 package main
 
 import (
@@ -14,6 +16,3 @@ import (
 )
 
 func main() { os.Exit(command.Main(newRoot())) }
-
-// curve is zdev's name in texts about keys.
-var curve = command.Keys{Program: "zdev", Server: "the device there"}

@@ -104,8 +104,7 @@ func TestBrokerUsage(t *testing.T) {
 	zdev.Try(t, "services", "--broker", "tcp://127.0.0.1:1", "--timeout", "100ms").Expect(t, command.ExitNoAnswer, "no reply")
 }
 
-// TestWorkerKilled: a worker that is killed while it is busy loses no request: another
-// worker does it.
+// TestWorkerKilled: if a busy worker is killed, another one executes its request.
 func TestWorkerKilled(t *testing.T) {
 	t.Parallel()
 	_, at := startBroker(t)
@@ -125,8 +124,8 @@ func TestWorkerKilled(t *testing.T) {
 	}
 }
 
-// TestBrokerKilled: a broker is killed under load, and another one takes its place:
-// workers and clients go on by themselves, and every request has its reply.
+// TestBrokerKilled: a broker is killed under load, and another one replaces it: workers
+// and clients reconnect, and every request has a reply.
 func TestBrokerKilled(t *testing.T) {
 	t.Parallel()
 	p, at := startBroker(t)
@@ -185,7 +184,7 @@ func TestBrokerKilled(t *testing.T) {
 	endsWell(t, p)
 }
 
-// TestBrokerCurve: with CURVE a broker lets in who is on its list, and nobody else.
+// TestBrokerCurve: with CURVE a broker accepts only the listed keys.
 func TestBrokerCurve(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -13,20 +13,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newsPause is how often, at most, a device says that there is no connection.
+// newsPause is the minimum time between two messages about a failed connection.
 const newsPause = time.Second
 
-// news says on standard error when a device cannot connect to its broker, and when it
-// can again.
+// news reports on standard error when a device cannot connect to its broker, and when it
+// is connected again.
 type news struct {
-	ctx    context.Context // says nothing after its end: the device closes its connections
+	ctx    context.Context // when it is done, nothing more is reported
 	out    io.Writer
 	broker string
 
 	mu      sync.Mutex
 	away    bool  // the last attempt failed
-	err     error // why
-	said    bool  // what was said last
+	err     error // its error
+	said    bool  // the value of away that was reported last
 	at      time.Time
 	writing bool
 }
@@ -37,15 +37,15 @@ func (a *atBroker) news(ctx context.Context, cmd *cobra.Command) func(sockets.Ev
 	return n.watch
 }
 
-// watch takes an event. It does not wait for a line to be written: standard error may be a
-// pipe that nobody reads.
+// watch handles an event. It does not wait until a line is written, because standard error
+// may be a pipe without a reader.
 func (n *news) watch(e sockets.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch e.Kind {
-	case sockets.HandshakeSucceeded:
+	case sockets.EventHandshakeSucceeded:
 		n.away, n.err = false, nil
-	case sockets.ConnectFailed, sockets.HandshakeFailed: // follows Disconnected if there is no broker any more
+	case sockets.EventConnectFailed, sockets.EventHandshakeFailed: // also after EventDisconnected, if the broker has ended
 		if errors.Is(e.Err, context.Canceled) {
 			return // the device closes the connection
 		}
@@ -56,7 +56,7 @@ func (n *news) watch(e sockets.Event) {
 	n.tell()
 }
 
-// tell writes a line if there is something new. mu must be held.
+// tell writes a line if the state has changed. mu must be held.
 func (n *news) tell() {
 	now := time.Now()
 	if n.writing || n.away == n.said || n.away && now.Sub(n.at) < newsPause || n.ctx.Err() != nil {

@@ -8,8 +8,9 @@ import (
 	"clustermap/internal/commandtest"
 )
 
-// TestNoBroker: a worker and a Titanic server say in one line that there is no broker, however
-// many connections they try, and say when there is one; the same when it ends later.
+// TestNoBroker: a worker and a Titanic server report a missing broker in one line,
+// however many connections they try, and report when they are connected; also when the
+// broker ends later.
 func TestNoBroker(t *testing.T) {
 	t.Parallel()
 	// Not TCP: a port that was free may have another user when the broker begins.

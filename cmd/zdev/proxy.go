@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// between are the flags and sockets of a device between two sides.
+// between holds the flags of a device with a frontend and a backend.
 type between struct {
 	kind              string
 	frontend, backend side
@@ -22,7 +22,7 @@ type between struct {
 // register adds the flags.
 func (b *between) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&b.kind, "kind", b.kind, "what is forwarded: "+string(pubsub)+", "+string(reqrep)+", "+string(pipeline))
+	flags.StringVar(&b.kind, "kind", b.kind, "kind of sockets: "+string(pubsub)+", "+string(reqrep)+", "+string(pipeline))
 	command.Complete(cmd, "kind", kinds...)
 	b.frontend.register(flags, "frontend", "`endpoint` on the side of publishers, clients, or PUSH sockets")
 	b.backend.register(flags, "backend", "`endpoint` on the side of subscribers, services, or PULL sockets")
@@ -30,7 +30,7 @@ func (b *between) register(cmd *cobra.Command) {
 	b.curve.Register(flags)
 }
 
-// open makes the sockets, and binds and connects them. The caller closes them.
+// open creates the sockets, and binds and connects them. The caller closes them.
 func (b *between) open(ctx context.Context) (front, back sockets.Socket, err error) {
 	var connected sockets.Security
 	if b.bound, connected, err = b.curve.Security(); err != nil {
@@ -57,7 +57,7 @@ func (b *between) open(ctx context.Context) (front, back sockets.Socket, err err
 	return front, back, nil
 }
 
-// ready says that the device is ready.
+// ready reports that the device is ready.
 func (b *between) ready(cmd *cobra.Command) {
 	command.Ready(cmd, b.bound, b.kind+" "+b.frontend.String()+", "+b.backend.String())
 }
@@ -67,21 +67,22 @@ func newProxy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "proxy",
 		Short: "Forward messages between two endpoints",
-		Long: `Forwards messages between a frontend and a backend until it is ended:
+		Long: `Forwards messages between a frontend and a backend:
 
-  pubsub    XSUB and XPUB: from publishers to subscribers, subscriptions the other way
-  reqrep    ROUTER and DEALER: requests are shared out among services, replies go back
-  pipeline  PULL and PUSH: work is shared out among workers
+  pubsub    XSUB and XPUB: messages to subscribers, and subscriptions to publishers
+  reqrep    ROUTER and DEALER: requests are distributed among services, replies return
+  pipeline  PULL and PUSH: messages are distributed among workers
 
 ` + attachHelp + `
-Without one of the two words it is bound.
+Without a prefix it is bound.
 
-A slow peer holds up what is sent to it, and through the queues its senders; in pubsub a
-subscriber that is 1,000 messages behind misses what comes next.
+When the queue of a slow peer is full, its senders have to wait; in pubsub a subscriber
+that is 1,000 messages behind misses the next ones.
 
-What the proxy has taken and not yet sent is lost when it ends.`,
+When the proxy ends, messages that it has received but not sent are lost.`,
 		Example: `  zdev proxy --kind pubsub --frontend tcp://*:5559 --backend tcp://*:5560
-  zdev proxy --kind pubsub --frontend connect:tcp://10.0.0.7:5556 --backend tcp://*:8100
+  zdev proxy --kind pubsub --frontend connect:tcp://10.0.0.7:5556 \
+    --backend tcp://*:8100
   zdev proxy --kind reqrep --frontend tcp://*:5559 --backend ipc:///run/workers`,
 		Args:              command.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -95,15 +96,15 @@ What the proxy has taken and not yet sent is lost when it ends.`,
 		b.ready(cmd)
 		err = sockets.Proxy(ctx, front, back)
 		if ctx.Err() != nil {
-			err = nil // asked to end
+			err = nil // a signal
 		}
 		return errors.Join(err, closeBoth(front, back))
 	})
 	return cmd
 }
 
-// closeBoth closes both sockets at the same time: each may have messages to write,
-// and waits for its peers.
+// closeBoth closes both sockets at the same time, because each may have to wait until its
+// messages are written.
 func closeBoth(front, back sockets.Socket) error {
 	closed := make(chan error, 1)
 	go func() { closed <- front.Close() }()

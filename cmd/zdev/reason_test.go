@@ -7,8 +7,8 @@ import (
 	"clustermap/internal/command"
 )
 
-// TestNoBrokerReason: who gets no reply because there is no broker is told why there
-// is no connection.
+// TestNoBrokerReason: if there is no reply because there is no broker, the error has the
+// reason.
 func TestNoBrokerReason(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

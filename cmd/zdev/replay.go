@@ -23,39 +23,40 @@ func newReplay() *cobra.Command {
 	r := replay{wait: 1}
 	cmd := &cobra.Command{
 		Use:   "replay FILE",
-		Short: "Play back what zdev tap has recorded",
-		Long: `Sends the messages of a recording again, with the pauses that were between them, and
-prints each event as zdev tap does. What was recorded between
+		Short: "Replay a recording of zdev tap",
+		Long: `Sends the messages of a recording again, with the same pauses between them, and prints
+each event like zdev tap. It sends:
 
-  publishers and subscribers  is published by an XPUB: what the publishers sent
-  clients and services        is sent by a DEALER: the requests; replies are counted
-  the ends of a pipeline      is sent by a PUSH
+  pubsub    the messages of the publishers, with an XPUB
+  reqrep    the requests, with a DEALER, and counts the replies
+  pipeline  the messages, with a PUSH
 
-Subscriptions, replies, and what was lost in recording are printed and not sent. No
-message is dropped for a peer that reads slowly: it holds up the others.
+It prints, but does not send, subscriptions, replies and gaps in the recording. It drops
+no messages for a slow peer, so a slow peer delays the others.
 
-With --speed 10 it plays ten times as fast as it was recorded, with 0 as fast as the
-peers take it. Without --bind and --connect nothing is sent: the file is printed, at
-once unless --speed is given.
+With --speed 10 it is ten times as fast as the recording, with 0 as fast as the peers
+read. Without --bind and --connect it only prints the file, without pauses unless --speed
+is given.
 
-A recording that ends in the middle of a record, because the tap was killed, is played
-up to there, and standard error says so. One that is damaged is played up to the damage,
-and the exit code is 1. It is 3 if not as many replies came as requests were sent.
+If the last record is incomplete, because the tap was killed, all records before it are
+replayed, and a message on standard error reports it. If a record is damaged, the records
+before it are replayed, and the exit code is 1. It is 3 if there are fewer replies than
+requests.
 
 ` + eventHelp,
 		Example: `  zdev replay flow.espresso --bind tcp://*:6000
   zdev replay flow.espresso --bind tcp://*:6000 --speed 0 --quiet --wait 3
   zdev replay flow.espresso --json --topic A
   zdev replay requests.espresso --connect tcp://127.0.0.1:5560`,
-		Args: cobra.ExactArgs(1),
+		Args: command.Args(1, 1),
 	}
 	flags := cmd.Flags()
 	r.binds.bind = true
 	r.binds.register(flags, "bind", "`endpoint` to bind")
 	r.connects.register(flags, "connect", "`endpoint` to connect to")
-	flags.Float64Var(&r.speed, "speed", 1, "how many times as fast as it was recorded; 0 is as fast as possible")
-	flags.Var((*command.Number)(&r.wait), "wait", "how many subscriptions to wait for before a publisher begins; 0 begins at once")
-	flags.DurationVar(&r.timeout, "timeout", 5*time.Second, "how long to wait at the end for replies")
+	flags.Float64Var(&r.speed, "speed", 1, "speed relative to the recording; 0 is as fast as possible")
+	flags.Var((*command.Number)(&r.wait), "wait", "number of subscriptions that a publisher waits for before it starts")
+	flags.DurationVar(&r.timeout, "timeout", 5*time.Second, "how long to wait for replies at the end")
 	r.printing.register(cmd)
 	r.curve = command.DeviceKeys{Keys: curve}
 	r.curve.Register(flags)
@@ -65,7 +66,7 @@ and the exit code is 1. It is 3 if not as many replies came as requests were sen
 	return cmd
 }
 
-// replay are the flags of the command, and what it sends with.
+// replay holds the flags and the state of the command.
 type replay struct {
 	printing
 	binds, connects side
@@ -76,9 +77,9 @@ type replay struct {
 
 	socket  sockets.Socket
 	send    func(ctx context.Context, frames ...[]byte) error // nil without endpoints
-	skip    int                                               // frames of a message that are not sent
+	skip    int                                               // number of leading frames of a message that are not sent
 	played  int64
-	replied chan struct{} // gets a value when replies has changed; nil if none are expected
+	replied chan struct{} // receives a value when replies has changed; nil if no replies are expected
 	replies atomic.Int64
 }
 
@@ -88,9 +89,9 @@ func (r *replay) run(ctx context.Context, cmd *cobra.Command, name string) (err 
 	case err != nil:
 		return err
 	case r.speed < 0 || math.IsNaN(r.speed):
-		return command.Fail(command.ExitUsage, "--speed %v: give a number above 0, or 0", r.speed)
+		return command.Fail(command.ExitUsage, "--speed %v: must not be negative", r.speed)
 	case r.wait < 0:
-		return command.Fail(command.ExitUsage, "--wait %d: give a number above 0, or 0", r.wait)
+		return command.Fail(command.ExitUsage, "--wait %d: must not be negative", r.wait)
 	case r.timeout < 0:
 		return command.Fail(command.ExitUsage, "--timeout must not be negative")
 	}
@@ -130,7 +131,7 @@ func (r *replay) run(ctx context.Context, cmd *cobra.Command, name string) (err 
 				}
 			}
 		}
-		if r.send == nil || e.Op != espresso.OpMessage || e.From != espresso.FromFrontend || len(e.Frames) <= r.skip {
+		if r.send == nil || e.Op != espresso.OpMessage || e.From != espresso.DirectionFromFrontend || len(e.Frames) <= r.skip {
 			return nil
 		}
 		r.played++
@@ -142,17 +143,17 @@ func (r *replay) run(ctx context.Context, cmd *cobra.Command, name string) (err 
 	return r.finish(ctx, cmd, name, err)
 }
 
-// finish says how it ended.
+// finish returns the error of the command, and reports the result on standard error.
 func (r *replay) finish(ctx context.Context, cmd *cobra.Command, name string, err error) error {
 	var torn *espresso.TornError
 	var corrupt *espresso.CorruptError
 	switch {
 	case ctx.Err() != nil:
-		return nil // asked to end
+		return nil // a signal
 	case errors.As(err, &torn):
-		command.Say(cmd.ErrOrStderr(), fmt.Sprintf("zdev: %s ends in the middle of a record, which begins at byte %d; everything before it was played\n", name, torn.Offset))
+		command.Say(cmd.ErrOrStderr(), fmt.Sprintf("zdev: %s: the last record, at byte %d, is incomplete; all records before it were replayed\n", name, torn.Offset))
 	case errors.As(err, &corrupt):
-		return command.Fail(command.ExitRefused, "%s is damaged at byte %d: %s; everything before it was played", name, corrupt.Offset, corrupt.Reason)
+		return command.Fail(command.ExitRefused, "%s is damaged at byte %d: %s; all records before it were replayed", name, corrupt.Offset, corrupt.Reason)
 	case err != nil:
 		return err
 	}
@@ -160,7 +161,7 @@ func (r *replay) finish(ctx context.Context, cmd *cobra.Command, name string, er
 		return nil
 	}
 	if r.replied == nil {
-		command.Say(cmd.ErrOrStderr(), fmt.Sprintf("zdev: played %d messages\n", r.played))
+		command.Say(cmd.ErrOrStderr(), fmt.Sprintf("zdev: sent %d messages\n", r.played))
 		return nil
 	}
 	limit := time.After(r.timeout)
@@ -170,14 +171,14 @@ func (r *replay) finish(ctx context.Context, cmd *cobra.Command, name string, er
 		case <-ctx.Done():
 			return nil
 		case <-limit:
-			return command.Fail(command.ExitNoAnswer, "played %d requests, and got %d replies within %v after the last", r.played, r.replies.Load(), r.timeout)
+			return command.Fail(command.ExitNoAnswer, "sent %d requests, but received only %d replies within %v after the last one", r.played, r.replies.Load(), r.timeout)
 		}
 	}
-	command.Say(cmd.ErrOrStderr(), fmt.Sprintf("zdev: played %d requests, got %d replies\n", r.played, r.replies.Load()))
+	command.Say(cmd.ErrOrStderr(), fmt.Sprintf("zdev: sent %d requests, received %d replies\n", r.played, r.replies.Load()))
 	return nil
 }
 
-// open makes the socket that plays, attaches it, and waits for subscriptions.
+// open creates and attaches the socket, and waits for subscriptions.
 func (r *replay) open(ctx context.Context, cmd *cobra.Command, ends espresso.Ends) error {
 	var o sockets.Options
 	bound, connected, err := r.curve.Security()
@@ -194,26 +195,26 @@ func (r *replay) open(ctx context.Context, cmd *cobra.Command, ends espresso.End
 	var at []string
 	begin := func() error { return nil }
 	switch ends.Frontend {
-	case zmtp.XSUB, zmtp.SUB:
-		o.FullPolicy, o.XPubVerbose = sockets.Block, true
+	case zmtp.TypeXSub, zmtp.TypeSub:
+		o.FullPolicy, o.XPubVerbose = sockets.PolicyBlock, true
 		s, err := sockets.NewXPub(o)
 		if err != nil {
 			return command.Fail(command.ExitUsage, "%w", err)
 		}
 		r.socket, r.send = s, s.Send
 		begin = func() error { return r.subscribed(ctx, s) }
-	case zmtp.PULL:
+	case zmtp.TypePull:
 		s, err := sockets.NewPush(o)
 		if err != nil {
 			return command.Fail(command.ExitUsage, "%w", err)
 		}
 		r.socket, r.send = s, s.Send
-	case zmtp.ROUTER:
+	case zmtp.TypeRouter:
 		s, err := sockets.NewDealer(o)
 		if err != nil {
 			return command.Fail(command.ExitUsage, "%w", err)
 		}
-		r.socket, r.send, r.skip = s, s.Send, 1 // the service's ROUTER puts its own identity before it
+		r.socket, r.send, r.skip = s, s.Send, 1 // the service's ROUTER adds our identity
 		r.count(ctx, s)
 	default:
 		return command.Fail(command.ExitRefused, "a recording with a frontend of type %v cannot be sent", ends.Frontend)
@@ -230,12 +231,13 @@ func (r *replay) open(ctx context.Context, cmd *cobra.Command, ends espresso.End
 	return begin()
 }
 
-// subscribed waits for the first subscriptions, and takes those that come later.
+// subscribed waits for the first subscriptions, and starts a goroutine that receives later
+// ones.
 func (r *replay) subscribed(ctx context.Context, s *sockets.XPub) error {
 	for n := 0; n < r.wait; {
 		m, err := s.Recv(ctx)
 		if err != nil {
-			return nil // asked to end
+			return nil // a signal
 		}
 		if len(m[0]) > 0 && m[0][0] == 1 {
 			n++
@@ -250,7 +252,7 @@ func (r *replay) subscribed(ctx context.Context, s *sockets.XPub) error {
 	return nil
 }
 
-// count counts replies.
+// count starts a goroutine that counts replies.
 func (r *replay) count(ctx context.Context, s *sockets.Dealer) {
 	r.replied = make(chan struct{}, 1)
 	go func() {
@@ -266,7 +268,7 @@ func (r *replay) count(ctx context.Context, s *sockets.Dealer) {
 	}()
 }
 
-// plain is the text of an error without the package's name in it.
+// plain returns the text of an error without the name of the package.
 func plain(err error) string {
 	text := err.Error()
 	if _, rest, ok := strings.Cut(text, ": "); ok {

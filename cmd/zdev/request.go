@@ -18,11 +18,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxInput bounds a body that is read from standard input, in bytes.
+// maxInput is the maximum size of a body read from standard input in bytes.
 const maxInput = 256 << 20
 
-// readBody returns the body that an argument says: itself, or with "-" what is on
-// standard input.
+// readBody returns the body for an argument: the argument itself, or standard input if it
+// is "-".
 func readBody(ctx context.Context, cmd *cobra.Command, arg string) ([]byte, error) {
 	if arg != "-" {
 		return []byte(arg), nil
@@ -37,13 +37,13 @@ func readBody(ctx context.Context, cmd *cobra.Command, arg string) ([]byte, erro
 	return body, nil
 }
 
-// newClient makes a client.
+// newClient creates a client.
 func (a *atBroker) newClient() (*majordomo.Client, error) {
 	version, err := a.version()
 	if err != nil {
 		return nil, err
 	}
-	// --timeout alone limits the wait, at brokers of other makes too.
+	// Only --timeout limits the wait.
 	o := majordomo.ClientOptions{Broker: a.broker, Version: version, Timeout: -1}
 	if o.Socket.Security, err = a.keys.Security(); err != nil {
 		return nil, err
@@ -56,19 +56,20 @@ func (a *atBroker) newClient() (*majordomo.Client, error) {
 	return client, nil
 }
 
-// watch notes why there is no connection. It is a monitor of sockets.
+// watch is a monitor of sockets. It records the last error of the connection.
 func (a *atBroker) watch(e sockets.Event) {
 	switch e.Kind {
-	case sockets.HandshakeSucceeded:
+	case sockets.EventHandshakeSucceeded:
 		a.away.Store(nil)
-	case sockets.ConnectFailed, sockets.HandshakeFailed:
+	case sockets.EventConnectFailed, sockets.EventHandshakeFailed:
 		if e.Err != nil {
 			a.away.Store(&e.Err)
 		}
 	}
 }
 
-// reason is why there is no connection, to be put behind other text, or nothing.
+// reason formats the last error of the connection with a leading colon. It returns "" if
+// the connection did not fail.
 func (a *atBroker) reason() string {
 	if why := a.away.Load(); why != nil {
 		return reason(*why)
@@ -76,7 +77,8 @@ func (a *atBroker) reason() string {
 	return ""
 }
 
-// reason is an error of a connection, to be put behind other text, or nothing.
+// reason formats err, the error of a connection, with a leading colon. It returns "" for
+// nil.
 func reason(err error) string {
 	if peer, ok := errors.AsType[*sockets.PeerError](err); ok {
 		err = peer.Err
@@ -87,18 +89,18 @@ func reason(err error) string {
 	return ": " + err.Error()
 }
 
-// requestError gives an error of a request an exit code.
+// requestError adds an exit code to an error of a request.
 func (a *atBroker) requestError(err error, timeout time.Duration) error {
 	var refused *majordomo.Error
 	switch {
 	case errors.Is(err, majordomo.ErrExpired):
-		return command.Fail(command.ExitNoAnswer, "no worker took the request in the broker's time")
+		return command.Fail(command.ExitNoAnswer, "no worker was free for the request within the broker's time limit")
 	case errors.As(err, &refused):
 		return command.Fail(command.ExitRefused, "%d: %s", refused.Code, refused.Text)
 	case errors.Is(err, majordomo.ErrNoReply):
-		return command.Fail(command.ExitNoAnswer, "no reply by way of %s: the connection was lost each time%s", a.broker, a.reason())
+		return command.Fail(command.ExitNoAnswer, "no reply through %s: the connection was lost each time%s", a.broker, a.reason())
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
-		return command.Fail(command.ExitNoAnswer, "no reply by way of %s within %v%s", a.broker, timeout, a.reason())
+		return command.Fail(command.ExitNoAnswer, "no reply through %s within %v%s", a.broker, timeout, a.reason())
 	case errors.Is(err, majordomo.ErrService):
 		return a.brokerError(err)
 	}
@@ -115,29 +117,28 @@ func newRequest() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "request SERVICE [BODY|-]",
 		Short: "Send a request to a service and print the reply (Majordomo)",
-		Long: `Sends BODY, or with - what is on standard input, to SERVICE by way of a broker, and
-prints the reply: each frame and a newline. A service that has no worker yet is waited
-for.
+		Long: `Sends BODY, or standard input if it is -, to SERVICE through a broker, and prints the
+reply: each frame and a newline. A request for a service without a worker waits.
 
-With --count it sends the request so many times, and with --pipeline so many at once. It
-prints no reply then, but how many a second there were and how long they took.
+With --count it sends the request that many times, and with --pipeline that many at the
+same time. It then prints no replies, but the rate and the response times.
 
-Exit codes: 0 there was a reply, 1 the worker or the broker refused, 3 no reply within
+Exit codes: 0 success, 1 refused by the worker or the broker, 3 no reply within
 --timeout.`,
 		Example: `  zdev request echo hello
   zdev request mmi.service echo
   zdev request thumbnail - --raw < photo.jpg > small.jpg
   zdev request echo hello --count 100000 --pipeline 100`,
-		Args:              cobra.RangeArgs(1, 2),
+		Args:              command.Args(1, 2),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
 	at.register(cmd, flags)
 	flags.DurationVar(&timeout, "timeout", 5*time.Second, "how long to wait for each reply")
-	flags.BoolVar(&asJSON, "json", false, "print an object: the frames, or the measurements")
-	flags.BoolVar(&raw, "raw", false, "print the bytes of the reply and nothing else")
-	flags.Var(&count, "count", "how many requests to send")
-	flags.Var(&pipeline, "pipeline", "how many requests may be on their way at once")
+	flags.BoolVar(&asJSON, "json", false, "print a JSON object: the frames, or the measurements")
+	flags.BoolVar(&raw, "raw", false, "print only the bytes of the reply")
+	flags.Var(&count, "count", "number of requests to send")
+	flags.Var(&pipeline, "pipeline", "maximum number of requests in progress")
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		switch {
 		case timeout <= 0 || count <= 0 || pipeline <= 0:
@@ -172,7 +173,7 @@ Exit codes: 0 there was a reply, 1 the worker or the broker refused, 3 no reply 
 	return cmd
 }
 
-// appendReply appends a reply as it is printed.
+// appendReply appends a reply in the form to print.
 func appendReply(dst []byte, reply [][]byte, asJSON, raw bool) []byte {
 	if asJSON {
 		return append(appendJSONFrames(append(dst, '{'), reply), '}', '\n')
@@ -186,7 +187,8 @@ func appendReply(dst []byte, reply [][]byte, asJSON, raw bool) []byte {
 	return dst
 }
 
-// measure sends count requests, so many at once, and prints what came of it.
+// measure sends count requests, up to pipeline at the same time, and prints the rate and
+// the response times.
 func measure(out io.Writer, count, pipeline int, asJSON bool, ask func() ([][]byte, error), explain func(error) error) error {
 	var (
 		next   atomic.Int64
@@ -218,7 +220,7 @@ func measure(out io.Writer, count, pipeline int, asJSON bool, ask func() ([][]by
 	}
 	slices.Sort(times)
 	at := func(share float64) time.Duration { return times[int(share*float64(count-1))] }
-	format := "%d requests in %.3f s: %.0f a second; half within %.3f ms, 99 %% within %.3f ms, all within %.3f ms\n"
+	format := "%d requests in %.3f s: %.0f per second; half within %.3f ms, 99 %% within %.3f ms, all within %.3f ms\n"
 	if asJSON {
 		format = `{"requests":%d,"seconds":%.6f,"per_second":%.1f,"p50_ms":%.3f,"p99_ms":%.3f,"max_ms":%.3f}` + "\n"
 	}

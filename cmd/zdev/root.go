@@ -12,11 +12,11 @@ func newRoot() *cobra.Command {
 		Short: "ZeroMQ devices: proxies, brokers, caches and taps",
 		Long: `zdev runs the devices of the ZeroMQ Guide, and the commands that use them.
 
-A device runs until SIGINT or SIGTERM. When it works it prints one line that
-contains "ready" and its endpoints on standard error.
+A device runs until SIGINT or SIGTERM. When it is ready it prints a line with "ready"
+and its endpoints on standard error.
 
-Exit codes: 0 done, 1 not found or refused, 2 usage, 3 no answer in time,
-4 fallen behind (lag).`,
+Exit codes: 0 success, 1 not found or refused, 2 usage error, 3 no answer in time,
+4 too far behind (lag).`,
 	}
 	root.AddCommand(
 		newProxy(),
@@ -34,7 +34,11 @@ Exit codes: 0 done, 1 not found or refused, 2 usage, 3 no answer in time,
 		newSubmit(),
 		newFetch(),
 		newDiscard(),
-		command.NewKeygen("zdev", "  zdev proxy --kind reqrep --frontend tcp://*:5559 --backend tcp://*:5560 --curve-key server.key --curve-allow client.key"),
+		command.NewVersion("zdev"),
+		command.NewKeygen("zdev", "  zdev proxy --kind reqrep --frontend tcp://*:5559 --backend tcp://*:5560 \\\n    --curve-key server.key --curve-allow client.key"),
 	)
 	return root
 }
+
+// curve holds zdev's names for texts about keys.
+var curve = command.Keys{Program: "zdev", Server: "the device there"}

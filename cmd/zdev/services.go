@@ -21,12 +21,12 @@ func newServices() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "services",
 		Short: "List the services of a broker (Majordomo)",
-		Long: `Prints the services that a zdev broker knows: those that have workers, and those that
-requests wait for. For each it prints the name, the number of workers, the requests that
-wait for one, and those that workers have.
+		Long: `Prints the services of a zdev broker that have workers or waiting requests. For each it
+prints the name, the number of workers, the number of waiting requests, and the number of
+requests that workers have.
 
-Brokers of other makes do not list their services; ask them for one by its name with
-zdev request mmi.service NAME.`,
+Other brokers do not list their services; use zdev request mmi.service NAME to ask for
+one by name.`,
 		Example: `  zdev services
   zdev services --broker tcp://10.0.0.7:5555 --json`,
 		Args:              command.NoArgs,
@@ -35,7 +35,7 @@ zdev request mmi.service NAME.`,
 	flags := cmd.Flags()
 	at.register(cmd, flags)
 	flags.DurationVar(&timeout, "timeout", 5*time.Second, "how long to wait for the broker")
-	flags.BoolVar(&asJSON, "json", false, "print JSON objects, one a line")
+	flags.BoolVar(&asJSON, "json", false, "print JSON objects, one per line")
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 		if timeout <= 0 {
 			return command.Fail(command.ExitUsage, "--timeout must be above 0")

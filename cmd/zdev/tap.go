@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// printing are the flags of commands that print events.
+// printing holds the flags of commands that print events.
 type printing struct {
 	asJSON, quiet bool
 	topics        []string
@@ -27,22 +27,22 @@ type printing struct {
 
 func (p *printing) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&p.asJSON, "json", false, "print JSON objects, one a line")
+	flags.BoolVar(&p.asJSON, "json", false, "print JSON objects, one per line")
 	flags.BoolVar(&p.quiet, "quiet", false, "print nothing")
 	flags.StringArrayVar(&p.topics, "topic", nil, "only events whose topic begins with this `prefix`; repeat it for several")
 	flags.StringVar(&p.from, "from", "", "only events from one side: frontend, backend")
 	command.Complete(cmd, "from", "frontend", "backend")
 }
 
-// filter returns what --topic and --from say.
+// filter returns the filter of --topic and --from.
 func (p *printing) filter() (f espresso.Filter, err error) {
 	f.Topics = p.topics
 	switch p.from {
 	case "":
 	case "frontend":
-		f.From = espresso.FromFrontend
+		f.From = espresso.DirectionFromFrontend
 	case "backend":
-		f.From = espresso.FromBackend
+		f.From = espresso.DirectionFromBackend
 	default:
 		return f, command.Fail(command.ExitUsage, "--from %q: give frontend or backend", p.from)
 	}
@@ -57,44 +57,45 @@ func (p *printing) format() func([]byte, *espresso.Event) []byte {
 }
 
 const eventHelp = `A line has the time, the side that the message comes from, its size in bytes and its
-frames; or subscribe or unsubscribe and the topic. Between clients and services the
-frames in brackets lead the way: identities, and an empty frame. What would not be
-plain on a line is quoted, and only the first 64 bytes of a frame are shown. With
---json each line is an object with time, op (message, subscribe, unsubscribe, lost),
-from, topic, size, envelope (how many frames lead the way), and all frames whole:
-in frames, or if they are not all UTF-8 in frames_base64.
+frames; or subscribe or unsubscribe and the topic. With reqrep, the frames in brackets
+are the envelope: identities and an empty frame. Special characters are quoted, and only
+the first 64 bytes of a frame are shown. With --json each line is an object with time, op
+(message, subscribe, unsubscribe, lost), from, topic, size, envelope (number of frames),
+and the complete frames: in frames or, if they are not all UTF-8, in frames_base64.
 
-The topic is the first frame that does not lead the way.`
+The topic is the first frame after the envelope.`
 
 func newTap() *cobra.Command {
-	// The frontend of a publisher that is there is connected, as in the guide.
+	// By default the publisher's side is connected, as in the guide.
 	b := between{kind: string(pubsub)}
 	var p printing
 	var record string
 	queue := command.Bytes(espresso.DefaultQueue)
 	cmd := &cobra.Command{
 		Use:   "tap",
-		Short: "Show or record what flows between two endpoints (Espresso)",
-		Long: `Forwards messages as zdev proxy does, and prints each, and each subscription, or
-records them for zdev replay.
+		Short: "Show or record the messages between two endpoints (Espresso)",
+		Long: `Forwards messages like zdev proxy, and prints each message and subscription, or records
+them for zdev replay.
 
 ` + attachHelp + `
-Without one of the two words, the side where the service is connects, and the other
-one is bound: the frontend of pubsub, the backend of reqrep and pipeline.
+Without a prefix, the frontend of pubsub and the backend of reqrep and pipeline are
+connected, and the other side is bound.
 
 ` + eventHelp + `
 
-The flow never waits for the output or the file. What comes faster than it can be
-printed or recorded waits in a queue (--queue); what finds no room there is forwarded
-all the same, and a line, or a record, says how much is missing. If the output or the
-file cannot be written, the tap goes on without it, and the exit code is 1 in the end.
-It ends when the reader of its output has gone.
+Forwarding never waits for the output or the file. Messages that arrive faster than they
+can be printed or recorded wait in a queue (--queue). When the queue is full, messages are
+still forwarded, and a line or a record has the number of missing ones. If the output or
+the file cannot be written, the tap continues without it, and the exit code is 1. The tap
+ends when the reader of its output has gone.
 
-With --record nothing is printed, unless --json or --print is given too. At the end
-standard error says how much was recorded, and how much was lost.`,
+With --record nothing is printed, unless --json or --print is given too. At the end it
+prints on standard error how many messages were recorded and lost.`,
 		Example: `  zdev tap --frontend tcp://127.0.0.1:6000 --backend tcp://*:6001
-  zdev tap --frontend tcp://127.0.0.1:6000 --backend tcp://*:6001 --record flow.espresso
-  zdev tap --kind reqrep --frontend tcp://*:5559 --backend tcp://127.0.0.1:5560 --json`,
+  zdev tap --frontend tcp://127.0.0.1:6000 --backend tcp://*:6001 \
+    --record flow.espresso
+  zdev tap --kind reqrep --frontend tcp://*:5559 \
+    --backend tcp://127.0.0.1:5560 --json`,
 		Args:              command.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -137,11 +138,11 @@ standard error says how much was recorded, and how much was lost.`,
 
 func registerRecord(flags *pflag.FlagSet, record *string, also *bool, queue *command.Bytes) {
 	flags.StringVar(record, "record", "", "`file` to record to; it must not exist")
-	flags.BoolVar(also, "print", false, "print as well while recording")
-	flags.Var(queue, "queue", "what may wait to be printed or recorded, such as 64MiB")
+	flags.BoolVar(also, "print", false, "print while recording")
+	flags.Var(queue, "queue", "size of the queue of messages to print or record, such as 64MiB")
 }
 
-// tapping is a tap with what observes it.
+// tapping is a tap with its observers.
 type tapping struct {
 	tap    *espresso.Tap
 	filter espresso.Filter
@@ -150,11 +151,11 @@ type tapping struct {
 	sinks []func(ctx context.Context) error
 }
 
-// record adds a recording to a new file.
+// record adds an observer that records to a new file.
 func (t *tapping) record(name string) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, fs.ErrExist) {
-		return command.Fail(command.ExitRefused, "%s exists already; choose another file with --record", name)
+		return command.Fail(command.ExitRefused, "%s already exists; choose another file with --record", name)
 	}
 	if err != nil {
 		return command.Fail(command.ExitRefused, "cannot record: %w", err)
@@ -168,7 +169,7 @@ func (t *tapping) record(name string) error {
 		err := errors.Join(o.Record(ctx, w), file.Close())
 		o.Close()
 		if err != nil {
-			err = command.Fail(command.ExitRefused, "cannot record any more: %w", err)
+			err = command.Fail(command.ExitRefused, "recording failed: %w", err)
 		}
 		messages, subscriptions := w.Written()
 		also := ""
@@ -181,7 +182,7 @@ func (t *tapping) record(name string) error {
 	return nil
 }
 
-// print adds lines on standard output.
+// print adds an observer that prints lines on standard output.
 func (t *tapping) print(out io.Writer, format func([]byte, *espresso.Event) []byte) {
 	o := t.tap.Observe(t.filter)
 	t.sinks = append(t.sinks, func(ctx context.Context) error {
@@ -198,11 +199,11 @@ func (t *tapping) say(format string, a ...any) {
 	command.Say(t.stderr, fmt.Sprintf("zdev: "+format+"\n", a...))
 }
 
-// drainTime is how long the end of a tap waits for its output and its recording.
+// drainTime is how long a tap waits at its end for the output and the recording.
 const drainTime = 2 * time.Second
 
-// run forwards until the context ends or the reader of the output has gone. What
-// cannot be written ends the output and not the flow; it is the error in the end.
+// run forwards until the context ends or the reader of the output has gone. A write error
+// ends only that observer; run returns it at the end.
 func (t *tapping) run(ctx context.Context, out io.Writer) error {
 	reading, stop := command.UntilHangup(ctx, out)
 	defer stop()
@@ -211,38 +212,37 @@ func (t *tapping) run(ctx context.Context, out io.Writer) error {
 	ended := make(chan error, len(t.sinks))
 	for _, sink := range t.sinks {
 		go func() {
-			// The observers come to an end with the tap.
+			// The observers end with the tap, not with ctx.
 			err := sink(context.WithoutCancel(ctx))
 			if errors.Is(err, syscall.EPIPE) {
 				end()
 				err = nil
 			} else if err != nil {
-				t.say("%v; the flow goes on", err)
+				t.say("%v; forwarding continues", err)
 			}
 			ended <- err
 		}()
 	}
 	err := t.tap.Run(flow)
 	if flow.Err() != nil {
-		err = nil // asked to end
+		err = nil // a signal
 	}
-	// A pipe that nobody reads must not keep the process.
+	// The output may be a pipe without a reader.
 	limit := time.After(drainTime)
 	for range t.sinks {
 		select {
 		case failed := <-ended:
 			err = errors.Join(err, failed)
 		case <-limit:
-			t.say("the output is not read; the rest of it is lost")
+			t.say("nothing reads the output; the rest of it is lost")
 			return err
 		}
 	}
 	return err
 }
 
-// printEvents prints events until there are no more. It flushes when none is left to
-// print: a lone event is seen at once, and of a flood the writer makes writes of its
-// own size.
+// printEvents prints events until there are no more. It flushes only when no event is
+// waiting, so that a single event is written at once and many events in large writes.
 func printEvents(ctx context.Context, o *espresso.Observer, out *bufio.Writer, format func([]byte, *espresso.Event) []byte) error {
 	var e espresso.Event
 	for {

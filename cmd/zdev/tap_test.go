@@ -15,8 +15,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// published is a publisher that is bound, and a tap that connects to it, with one
-// subscriber to everything behind it.
+// published is a bound publisher, a tap connected to it, and a subscriber to everything
+// connected to the tap.
 type published struct {
 	*commandtest.Process
 	pub *sockets.Pub
@@ -46,7 +46,7 @@ func tapCommand(t *testing.T, start func(args []string) *commandtest.Process, ar
 	if err := p.sub.Subscribe(""); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.pub.WaitSubscribers(ctx, nil, 1); err != nil {
+	if err := p.pub.WaitSubscribers(ctx, "", 1); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -68,7 +68,7 @@ func (p *published) pass(t *testing.T, messages ...string) {
 	}
 }
 
-// A tap prints subscriptions and messages, for people and as JSON.
+// A tap prints subscriptions and messages, as text and as JSON.
 func TestTap(t *testing.T) {
 	t.Parallel()
 	p := tapPublisher(t)
@@ -101,7 +101,7 @@ func TestTap(t *testing.T) {
 	endsWell(t, p.Process)
 }
 
-// Requests and replies are shown with the frames that lead the way.
+// Requests and replies are shown with their envelope.
 func TestTapReqRep(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -153,8 +153,7 @@ func connectable(t *testing.T) *sockets.Rep {
 	return service
 }
 
-// What nobody prints is forwarded all the same: with its output full and unread, the
-// tap goes on, and ends when it is told to.
+// A tap whose output is full and unread continues to forward, and ends after a signal.
 func TestTapWithOutputUnread(t *testing.T) {
 	t.Parallel()
 	p := tapPublisher(t, "--queue", "64KiB")
@@ -171,12 +170,12 @@ func TestTapWithOutputUnread(t *testing.T) {
 		}
 	}
 	endsWell(t, p.Process)
-	if !strings.Contains(p.Stderr.String(), "not read") {
+	if !strings.Contains(p.Stderr.String(), "nothing reads the output") {
 		t.Errorf("stderr %q", p.Stderr.String())
 	}
 }
 
-// A reader that comes back is told how much is missing.
+// A reader that was too slow is told how many messages are missing.
 func TestTapTellsWhatIsLost(t *testing.T) {
 	t.Parallel()
 	p := tapPublisher(t, "--json", "--queue", "16KiB", "--from", "frontend")
@@ -211,7 +210,7 @@ func TestTapHangup(t *testing.T) {
 	}
 }
 
-// Output that cannot be written ends the output, not the flow.
+// A write error ends the output, but not forwarding.
 func TestTapOutputFails(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -226,7 +225,7 @@ func TestTapOutputFails(t *testing.T) {
 		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", line, "zdev"}, args...)
 		return zdev.StartCommand(t, cmd)
 	})
-	p.Await("cannot write the output: .*no space.*; the flow goes on")
+	p.Await("cannot write the output: .*no space.*; forwarding continues")
 	p.pass(t, "a", "b")
 	p.Signal(os.Interrupt)
 	if code := p.Wait(); code != command.ExitRefused {
@@ -234,8 +233,7 @@ func TestTapOutputFails(t *testing.T) {
 	}
 }
 
-// A recording is played back as it was: messages to a subscriber, subscriptions to
-// the output.
+// A replay sends the recorded messages to a subscriber, and prints subscriptions.
 func TestRecordAndReplay(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -254,7 +252,7 @@ func TestRecordAndReplay(t *testing.T) {
 		t.Errorf("printed %q", rest)
 	}
 	// It replaces nothing.
-	zdev.Try(t, "tap", "--frontend", "tcp://127.0.0.1:1", "--backend", "tcp://127.0.0.1:*", "--record", file).Expect(t, command.ExitRefused, "exists already")
+	zdev.Try(t, "tap", "--frontend", "tcp://127.0.0.1:1", "--backend", "tcp://127.0.0.1:*", "--record", file).Expect(t, command.ExitRefused, "already exists")
 
 	for _, speed := range []string{"0", "1", "1000"} {
 		r := zdev.Start(t, "replay", file, "--bind", "tcp://127.0.0.1:*", "--speed", speed, "--json")
@@ -275,7 +273,7 @@ func TestRecordAndReplay(t *testing.T) {
 				t.Errorf("%v, want %s", e, topic)
 			}
 		}
-		if code := r.Wait(); code != command.ExitDone || !strings.Contains(r.Stderr.String(), "played 100 messages") {
+		if code := r.Wait(); code != command.ExitDone || !strings.Contains(r.Stderr.String(), "sent 100 messages") {
 			t.Errorf("exit code %d: %s", code, r.Stderr.String())
 		}
 		sub.Close()
@@ -300,7 +298,7 @@ func TestRecordAndReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := zdev.Try(t, "replay", torn)
-	o.Expect(t, command.ExitDone, "ends in the middle of a record")
+	o.Expect(t, command.ExitDone, "is incomplete")
 	if n := strings.Count(o.Out, "\n"); n != 100 {
 		t.Errorf("%d lines of a recording without its last record", n)
 	}
@@ -321,7 +319,7 @@ func TestRecordAndReplay(t *testing.T) {
 	zdev.Try(t, "replay", file, "--bind", "nonsense").Expect(t, command.ExitUsage, "--bind")
 }
 
-// A recording whose tap was killed is played up to where it got.
+// The recording of a tap that was killed is replayed up to its last complete record.
 func TestReplayAfterKill(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "flow")
@@ -341,7 +339,7 @@ func TestReplayAfterKill(t *testing.T) {
 	}
 }
 
-// Recorded requests are sent to a service again, and the replies counted.
+// Recorded requests are sent to a service again, and the replies are counted.
 func TestReplayRequests(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -359,7 +357,7 @@ func TestReplayRequests(t *testing.T) {
 	}
 	endsWell(t, p)
 	o := zdev.Try(t, "replay", file, "--connect", service.LastEndpoint(), "--speed", "0")
-	o.Expect(t, command.ExitDone, "played 5 requests, got 5 replies")
+	o.Expect(t, command.ExitDone, "sent 5 requests, received 5 replies")
 	if n := strings.Count(o.Out, "\n"); n != 10 {
 		t.Errorf("%d lines: %s", n, o.Out)
 	}
@@ -373,7 +371,7 @@ func TestReplayRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	zdev.Try(t, "replay", file, "--connect", deaf.LastEndpoint(), "--speed", "0", "--quiet", "--timeout", "50ms").
-		Expect(t, command.ExitNoAnswer, "played 5 requests, and got 0 replies")
+		Expect(t, command.ExitNoAnswer, "sent 5 requests, but received only 0 replies")
 }
 
 // The guide's Espresso, with its programs on libzmq: the publisher at 6000, the
@@ -431,7 +429,7 @@ func TestTapCurve(t *testing.T) {
 	if err := sub.Subscribe("a"); err != nil {
 		t.Fatal(err)
 	}
-	if err := pub.WaitSubscribers(ctx, []byte("a"), 1); err != nil {
+	if err := pub.WaitSubscribers(ctx, "a", 1); err != nil {
 		t.Fatal(err)
 	}
 	if err := pub.Send(ctx, []byte("a")); err != nil {

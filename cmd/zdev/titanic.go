@@ -28,45 +28,46 @@ func newTitanic() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "titanic --data DIR",
-		Short: "Keep requests on disk until a worker has answered them (Titanic)",
+		Short: "Keep requests on disk until they are answered (Titanic)",
 		Long: `Registers with a broker for the services titanic.request, titanic.reply and
-titanic.close (RFC 9), and keeps the requests that it is given in the directory DIR, which
-it creates if there is none. It has each done by the workers of its service when there
-are some, and keeps the reply until the client closes the request.
+titanic.close (RFC 9), and stores requests in the directory DIR, which it creates if it
+does not exist. It sends each request to a worker of its service when there is one, and
+keeps the reply until the client closes the request.
 
-A request that was acknowledged survives a crash at any instant. It is done at least
-once: again if this command ends between a worker's reply and its arrival on the disk, and
-if the worker takes longer than --attempt-timeout.
+An acknowledged request survives a crash at any time. It is executed at least once: again
+if this command ends before a worker's reply is on disk, or if the worker takes longer
+than --attempt-timeout.
 
-A disk that is full is an answer to clients (500). Any other failure of the disk ends the
-command with exit code 1; started again, it goes on with what is there. One command at
-a time uses a directory. While there is no broker it tries to connect, and says so on
-standard error.`,
+If the disk is full, clients get the status 500. Any other disk error ends the command
+with exit code 1; after a restart it continues with the stored requests. Only one process
+can use a directory. While the broker cannot be reached, the command tries to connect, and
+reports that on standard error.`,
 		Example: `  zdev titanic --data /var/lib/titanic
-  zdev titanic --data . --broker tcp://10.0.0.7:5555 --per-service 4 --attempt-timeout 1h`,
+  zdev titanic --data . --broker tcp://10.0.0.7:5555 --per-service 4 \
+    --attempt-timeout 1h`,
 		Args:              command.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Dir, "data", "", "`directory` of the requests")
 	if err := cmd.MarkFlagDirname("data"); err != nil {
-		panic(err) // there is such a flag
+		panic(err) // the flag does not exist
 	}
 	at.registerConnection(flags)
 	beat.register(flags)
-	flags.Var(&concurrency, "concurrency", "requests to each of the three services that are handled at once")
-	flags.Var(&perService, "per-service", "requests of one service that are done at once; as many as it has workers")
-	flags.DurationVar(&o.AttemptTimeout, "attempt-timeout", titanic.DefaultAttemptTimeout, "how long to wait for a worker's reply before the request is tried again")
-	flags.DurationVar(&o.RetryMax, "retry-max", titanic.DefaultRetryMax, "longest wait before a request is tried again, and before the broker is asked again for workers")
-	flags.DurationVar(&o.RequestTTL, "request-ttl", titanic.DefaultRequestTTL, "how long a request is kept that no worker does; negative: for ever")
-	flags.DurationVar(&o.ReplyTTL, "reply-ttl", titanic.DefaultReplyTTL, "how long a reply is kept that no client closes; negative: for ever")
-	flags.Var(&maxRequest, "max-request", "bytes of a request")
-	flags.Var(&maxReply, "max-reply", "bytes of a reply")
-	flags.Var(&maxRequests, "max-requests", "requests and replies that are kept")
-	flags.Var(&maxBytes, "max-bytes", "bytes of all of them")
+	flags.Var(&concurrency, "concurrency", "maximum number of requests handled at the same time by each of the three services")
+	flags.Var(&perService, "per-service", "requests of one service executed at the same time; as many as it has workers")
+	flags.DurationVar(&o.AttemptTimeout, "attempt-timeout", titanic.DefaultAttemptTimeout, "how long to wait for a worker's reply before the request is sent again")
+	flags.DurationVar(&o.RetryMax, "retry-max", titanic.DefaultRetryMax, "maximum wait before a request is sent again, and before the broker is asked again for workers")
+	flags.DurationVar(&o.RequestTTL, "request-ttl", titanic.DefaultRequestTTL, "how long to keep a request that no worker executes; negative means forever")
+	flags.DurationVar(&o.ReplyTTL, "reply-ttl", titanic.DefaultReplyTTL, "how long to keep a reply that no client closes; negative means forever")
+	flags.Var(&maxRequest, "max-request", "maximum size of a request")
+	flags.Var(&maxReply, "max-reply", "maximum size of a reply")
+	flags.Var(&maxRequests, "max-requests", "maximum number of stored requests and replies")
+	flags.Var(&maxBytes, "max-bytes", "maximum total size of stored requests and replies")
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) (err error) {
 		if o.Dir == "" {
-			return command.Fail(command.ExitUsage, "say with --data where to keep the requests")
+			return command.Fail(command.ExitUsage, "give the directory of the requests with --data")
 		}
 		if err := beat.check(); err != nil {
 			return err
@@ -83,7 +84,7 @@ standard error.`,
 			return command.Fail(command.ExitUsage, "--max-request and --max-reply are at most 512MiB")
 		}
 		if o.AttemptTimeout <= 0 || o.RetryMax <= 0 || o.RequestTTL == 0 || o.ReplyTTL == 0 {
-			return command.Fail(command.ExitUsage, "--attempt-timeout and --retry-max must be above 0, --request-ttl and --reply-ttl not 0")
+			return command.Fail(command.ExitUsage, "--attempt-timeout and --retry-max must be above 0, and --request-ttl and --reply-ttl must not be 0")
 		}
 		o.Broker, o.Heartbeat, o.Liveness = at.broker, beat.heartbeat, int(beat.liveness)
 		o.Concurrency, o.PerService, o.MaxRequests = int(concurrency), int(perService), int(maxRequests)
@@ -100,7 +101,7 @@ standard error.`,
 		}
 		defer server.Close()
 		if n := server.Status().Waiting; n > 0 {
-			command.Say(cmd.ErrOrStderr(), fmt.Sprintf("zdev: %d requests wait in %s\n", n, o.Dir))
+			command.Say(cmd.ErrOrStderr(), fmt.Sprintf("zdev: %s waiting in %s\n", command.Count(n, "request"), o.Dir))
 		}
 		go func() {
 			select {
@@ -118,7 +119,7 @@ standard error.`,
 	return cmd
 }
 
-// titanicError gives an error of titanic.New an exit code.
+// titanicError adds an exit code to an error of titanic.New.
 func titanicError(at *atBroker, err error) error {
 	var option *titanic.OptionError
 	var store *titanic.StoreError
@@ -126,12 +127,12 @@ func titanicError(at *atBroker, err error) error {
 	case errors.As(err, &option):
 		return command.Fail(command.ExitUsage, "%w", err)
 	case errors.As(err, &store):
-		return command.Fail(command.ExitRefused, "--data %s: %w", store.Dir, store.Err)
+		return command.Fail(command.ExitRefused, "--data %s: %s", store.Dir, strings.TrimPrefix(store.Err.Error(), "titanic: "))
 	}
 	return at.brokerError(err)
 }
 
-// fromTitanic are the flags of whoever asks a Titanic server for something.
+// fromTitanic holds the flags of a client of a Titanic server.
 type fromTitanic struct {
 	atBroker
 	timeout time.Duration
@@ -143,7 +144,7 @@ func (f *fromTitanic) register(cmd *cobra.Command) {
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Second, "how long to wait for the answer")
 }
 
-// runs makes a body of what a command does with a client.
+// runs returns a Body that creates a client and passes it to body.
 func (f *fromTitanic) runs(body func(ctx context.Context, cmd *cobra.Command, c *titanic.Client, args []string) error) command.Body {
 	return func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		if f.timeout <= 0 {
@@ -164,22 +165,22 @@ func (f *fromTitanic) runs(body func(ctx context.Context, cmd *cobra.Command, c 
 	}
 }
 
-// explain gives an error of a client an exit code.
+// explain adds an exit code to an error of a client.
 func (f *fromTitanic) explain(err error) error {
 	var refused *titanic.RefusedError
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, context.DeadlineExceeded): // before what Wait was told last
+	case errors.Is(err, context.DeadlineExceeded): // first: Wait also returns the last answer
 		return f.requestError(err, f.timeout)
 	case errors.Is(err, titanic.ErrPending):
 		return command.Fail(command.ExitRefused, "pending: there is no reply yet")
 	case errors.Is(err, titanic.ErrUnknown):
 		return command.Fail(command.ExitRefused, "unknown: nothing is stored under this UUID")
 	case errors.Is(err, titanic.ErrInvalid):
-		return command.Fail(command.ExitRefused, "the server does not take such a request: it is too large, or the service's name cannot be printed")
+		return command.Fail(command.ExitRefused, "the server does not accept the request: it is too large, or the service's name has unprintable characters")
 	case errors.Is(err, titanic.ErrServer):
-		return command.Fail(command.ExitRefused, "the server cannot do it now; try again later")
+		return command.Fail(command.ExitRefused, "the server cannot do that now; try again later")
 	case errors.As(err, &refused):
 		return command.Fail(command.ExitRefused, "refused: %d: %s", refused.Code, refused.Text)
 	}
@@ -190,15 +191,15 @@ func newSubmit() *cobra.Command {
 	var f fromTitanic
 	cmd := &cobra.Command{
 		Use:   "submit SERVICE [BODY|-]",
-		Short: "Have a request kept until a worker has answered it, and print its UUID (Titanic)",
-		Long: `Gives a request for SERVICE, with BODY or with - what is on standard input, to a Titanic
-server, and prints the UUID when it is on the server's disk. The service need not
-be there. Fetch the reply with zdev fetch.
+		Short: "Store a request until it is answered, and print its UUID",
+		Long: `Sends a request for SERVICE to a Titanic server, with BODY, or standard input if it is -,
+and prints the UUID when the request is on the server's disk. The service need not be
+available. Fetch the reply with zdev fetch.
 
-Without an answer (exit code 3) the request may be stored all the same.`,
+If there is no answer (exit code 3), the request may or may not be stored.`,
 		Example: `  zdev submit echo hello
   id=$(zdev submit thumbnail - < photo.jpg)`,
-		Args:              cobra.RangeArgs(1, 2),
+		Args:              command.Args(1, 2),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f.register(cmd)
@@ -229,22 +230,22 @@ func newFetch() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "fetch UUID",
-		Short: "Print the reply to a request that was submitted (Titanic)",
+		Short: "Print the reply to a submitted request (Titanic)",
 		Long: `Prints the reply to the request with this UUID: each frame and a newline. The server
 keeps it until zdev discard.
 
-Exit codes: 0 there is a reply; 1 there is none: pending, unknown, or refused by the
-worker, as standard error says; 3 no answer within --timeout, or with --wait no reply.`,
+Exit codes: 0 success; 1 pending, unknown, or refused by the worker (standard error
+reports which); 3 no answer within --timeout, or with --wait no reply.`,
 		Example: `  zdev fetch 0f8fad5bd9cb469fa16570867728950e
   zdev fetch $id --wait --timeout 1h --raw > small.jpg`,
-		Args:              cobra.ExactArgs(1),
+		Args:              command.Args(1, 1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f.register(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&wait, "wait", false, "wait for the reply, up to --timeout")
 	flags.BoolVar(&asJSON, "json", false, "print the frames as an object")
-	flags.BoolVar(&raw, "raw", false, "print the bytes of the reply and nothing else")
+	flags.BoolVar(&raw, "raw", false, "print only the bytes of the reply")
 	cmd.RunE = command.Runs(f.runs(func(ctx context.Context, cmd *cobra.Command, c *titanic.Client, args []string) error {
 		if asJSON && raw {
 			return command.Fail(command.ExitUsage, "give either --json or --raw")
@@ -273,11 +274,11 @@ func newDiscard() *cobra.Command {
 	var f fromTitanic
 	cmd := &cobra.Command{
 		Use:   "discard UUID",
-		Short: "Delete a request that was submitted, and its reply (Titanic)",
-		Long: `Has the server delete the request with this UUID and its reply. If no worker has it yet,
-it is not done any more. It is no error if there is nothing to delete.`,
+		Short: "Delete a submitted request and its reply (Titanic)",
+		Long: `Deletes the request with this UUID, and its reply, from the server. If no worker has the
+request yet, it is not executed. It is not an error if the request does not exist.`,
 		Example:           `  zdev discard 0f8fad5bd9cb469fa16570867728950e`,
-		Args:              cobra.ExactArgs(1),
+		Args:              command.Args(1, 1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f.register(cmd)

@@ -62,8 +62,8 @@ func TestTitanic(t *testing.T) {
 	endsWell(t, server)
 }
 
-// TestTitanicKilled: requests that were submitted to a server that is killed are done by the
-// next one, which says how many wait.
+// TestTitanicKilled: if a server is killed, the next one executes its requests, and
+// reports how many wait.
 func TestTitanicKilled(t *testing.T) {
 	t.Parallel()
 	_, at := startBroker(t)
@@ -77,7 +77,7 @@ func TestTitanicKilled(t *testing.T) {
 	<-server.Exited()
 	startWorker(t, at, "echo", "--echo")
 	server = startTitanic(t, at, dir)
-	server.Await("3 requests wait in " + regexp.QuoteMeta(dir))
+	server.Await("3 requests waiting in " + regexp.QuoteMeta(dir))
 	for _, id := range ids {
 		if out := zdev.Must(t, "fetch", id, "--wait", "--timeout", "100s", "--broker", at); out != "hello\n" {
 			t.Errorf("%q", out)
@@ -86,8 +86,7 @@ func TestTitanicKilled(t *testing.T) {
 	endsWell(t, server)
 }
 
-// TestTitanicCurve: with CURVE, server and clients have a key that the broker knows; one without
-// gets no answer.
+// TestTitanicCurve: with CURVE, server and clients need a key that the broker accepts.
 func TestTitanicCurve(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// atBroker are the flags of whoever connects to a broker.
+// atBroker holds the flags of a command that connects to a broker.
 type atBroker struct {
 	broker, mdp string
 	keys        command.ClientKeys
-	away        atomic.Pointer[error] // why there is no connection: see watch
+	away        atomic.Pointer[error] // the last error of the connection; see watch
 }
 
 func (a *atBroker) register(cmd *cobra.Command, flags *pflag.FlagSet) {
@@ -25,7 +25,8 @@ func (a *atBroker) register(cmd *cobra.Command, flags *pflag.FlagSet) {
 	command.Complete(cmd, "mdp", "0.1", "0.2")
 }
 
-// registerConnection is register without the version, for what is defined over 0.1 alone.
+// registerConnection is like register without the version, for protocols that use version
+// 0.1 only.
 func (a *atBroker) registerConnection(flags *pflag.FlagSet) {
 	flags.StringVar(&a.broker, "broker", defaultBroker, "`endpoint` of the broker")
 	a.keys = command.ClientKeys{Keys: curve}
@@ -42,7 +43,7 @@ func (a *atBroker) version() (majordomo.Version, error) {
 	return 0, command.Fail(command.ExitUsage, "--mdp %q: give 0.1 or 0.2", a.mdp)
 }
 
-// brokerError gives an error of NewWorker or NewClient an exit code.
+// brokerError adds an exit code to an error of NewWorker or NewClient.
 func (a *atBroker) brokerError(err error) error {
 	switch {
 	case errors.Is(err, majordomo.ErrService):
@@ -54,7 +55,7 @@ func (a *atBroker) brokerError(err error) error {
 }
 
 // errReserved is the error for a service that no worker can serve.
-var errReserved = command.Fail(command.ExitUsage, "services that begin with %s are the broker's own", majordomo.ReservedPrefix)
+var errReserved = command.Fail(command.ExitUsage, "names that begin with %s are reserved for the broker", majordomo.ReservedPrefix)
 
 func newWorker() *cobra.Command {
 	var (
@@ -66,24 +67,25 @@ func newWorker() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "worker SERVICE (--echo | -- COMMAND [ARG...])",
-		Short: "Do the requests of a service with a command (Majordomo)",
-		Long: `Registers with a broker for SERVICE and does its requests: COMMAND runs once for each,
-with the frames of the request, one behind the other, on standard input, and what it
-writes to standard output is the reply. If its exit status is not 0, the client gets
-an error with the last line of its standard error. --echo returns requests as they are.
+		Short: "Execute the requests of a service with a command (Majordomo)",
+		Long: `Registers with a broker for SERVICE. COMMAND runs once for each request: it reads the
+concatenated frames of the request from standard input and writes the reply to standard
+output. If its exit status is not 0, the client gets an error with the last line of its
+standard error. --echo returns requests unchanged.
 
-The worker goes on telling the broker that it is alive while COMMAND runs, however
-long that is. When the connection is lost COMMAND is killed: the broker gives the
-request to another worker, so a request may be done more than once.
+The worker sends heartbeats to the broker while COMMAND runs. If the connection is lost,
+COMMAND is killed: the broker sends the request to another worker, so a request may be
+executed more than once.
 
-When the worker is killed with SIGKILL, Linux kills COMMAND too, but not the processes
-that COMMAND has started. On other systems COMMAND goes on.
+If the worker is killed with SIGKILL, Linux kills COMMAND too, but not its child
+processes. On other systems COMMAND continues.
 
---concurrency N runs up to N commands at once. While there is no broker the worker tries
-to connect, and says so on standard error.`,
+--concurrency N runs up to N commands at the same time. While the broker cannot be
+reached, the worker tries to connect, and reports that on standard error.`,
 		Example: `  zdev worker echo --echo
   zdev worker upper -- tr a-z A-Z
-  zdev worker thumbnail --concurrency 4 --broker tcp://10.0.0.7:5555 -- convert - -resize 100 -`,
+  zdev worker thumbnail --concurrency 4 --broker tcp://10.0.0.7:5555 \
+    -- convert - -resize 100 -`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			dash := cmd.ArgsLenAtDash()
 			switch {
@@ -100,8 +102,8 @@ to connect, and says so on standard error.`,
 	at.register(cmd, flags)
 	beat.register(flags)
 	flags.BoolVar(&echo, "echo", false, "reply with the request")
-	flags.Var(&concurrency, "concurrency", "requests that are done at once")
-	flags.Var(&maxReply, "max-reply", "bytes that the command may write")
+	flags.Var(&concurrency, "concurrency", "maximum number of requests executed at the same time")
+	flags.Var(&maxReply, "max-reply", "maximum size of the command's output")
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		version, err := at.version()
 		if err != nil {
@@ -125,7 +127,7 @@ to connect, and says so on standard error.`,
 		}
 		handler := func(_ context.Context, request [][]byte) ([][]byte, error) { return request, nil }
 		if !echo {
-			o.Ahead = 1 // a command takes longer than a request is on its way
+			o.Ahead = 1 // running a command takes longer than sending a request
 			program, err := newProgram(args[1:], int(maxReply))
 			if err != nil {
 				return err

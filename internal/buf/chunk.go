@@ -41,7 +41,7 @@ type Chunk struct {
 	refs  atomic.Int32
 	class int8 // index into pools, or -1 if not pooled
 
-	lender Lender // whose bytes they are; see Wrap
+	lender Lender // the owner of the bytes; see Wrap
 }
 
 // Get returns a chunk of at least size bytes, with one reference for the caller. Its
@@ -69,8 +69,7 @@ func (c *Chunk) Data() []byte { return c.data }
 // Retain adds a reference.
 func (c *Chunk) Retain() { c.refs.Add(1) }
 
-// Unique reports whether the caller holds the only reference, so that no one else uses
-// the bytes.
+// Unique reports whether the caller holds the only reference.
 func (c *Chunk) Unique() bool { return c.refs.Load() == 1 }
 
 // Release releases one reference; the caller must not use the bytes afterwards.

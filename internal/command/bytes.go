@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Bytes is a size on the command line: a number, alone or with KiB, MiB or GiB.
+// Bytes is a size on the command line: a number of bytes, or a number with KiB, MiB
+// or GiB.
 type Bytes int
 
 var byteUnits = []struct {
@@ -15,7 +16,7 @@ var byteUnits = []struct {
 	shift  uint
 }{{"GiB", 30}, {"MiB", 20}, {"KiB", 10}}
 
-// String gives the largest unit that divides the size.
+// String formats the size with the largest unit that divides it.
 func (b *Bytes) String() string {
 	for _, u := range byteUnits {
 		if n := int(*b); n != 0 && n%(1<<u.shift) == 0 {
@@ -42,5 +43,5 @@ func (b *Bytes) Set(s string) error {
 	return nil
 }
 
-// Type names the kind of value in help texts.
+// Type returns the name of the type in help texts.
 func (b *Bytes) Type() string { return "size" }

@@ -13,27 +13,28 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// allowAny, instead of keys, lets every client in that knows the server's key.
+// allowAny, in place of keys, accepts every client that knows the server's key.
 const allowAny = "any"
 
-// A key file is what keygen writes: the three lines below, a key after each
-// of the words. Nothing else is taken for one, so that a mistake shows.
+// Format of a key file: three lines, of which the last two end with a key. Any
+// other file is an error, so that mistakes are noticed.
 const (
 	keyFileHead   = "chp CURVE key 1"
 	keyFilePublic = "public "
 	keyFileSecret = "secret "
 )
 
-// maxKeyFile bounds what is read of a file with keys, in bytes.
+// maxKeyFile is the maximum size of a file with keys in bytes.
 const maxKeyFile = 1 << 20
 
-// Keys are the words that a program's texts about keys have for the program.
+// Keys holds names for the texts about the keys of a program.
 type Keys struct {
-	Program string // has the command keygen; in capitals, the beginning of its environment variables
-	Server  string // the command that prints the public key which clients need
+	Program string // the program with the command keygen; in capitals, the prefix of its environment variables
+	Server  string // the command that prints the public key that clients need
 }
 
-// ClientKeys are the flags of a command that connects: its key and its server's.
+// ClientKeys holds the flags of a command that connects: its key and that of the
+// server.
 type ClientKeys struct {
 	Keys
 	key, server string
@@ -45,10 +46,21 @@ func (c *ClientKeys) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&c.server, "curve-server-key", "", "public `key` of that server, or a file with it (default $"+c.serverKeyVariable()+")")
 }
 
-// Given tells whether one of the flags is on the command line.
+// UseDefaults sets the values of flags that are not on the command line. Both are
+// stronger than the environment.
+func (c *ClientKeys) UseDefaults(key, server string) {
+	if c.key == "" {
+		c.key = key
+	}
+	if c.server == "" {
+		c.server = server
+	}
+}
+
+// Given reports whether one of the flags is on the command line.
 func (c *ClientKeys) Given() bool { return c.key != "" || c.server != "" }
 
-// Security returns what the flags and the environment say.
+// Security returns the configuration in the flags and the environment.
 func (c *ClientKeys) Security() (s sockets.Security, err error) {
 	key, server := flagOr(c.key, c.keyVariable()), flagOr(c.server, c.serverKeyVariable())
 	switch {
@@ -57,12 +69,13 @@ func (c *ClientKeys) Security() (s sockets.Security, err error) {
 	case server == "":
 		return s, Fail(ExitUsage, "--curve-key needs --curve-server-key too: the public key that %s prints", c.Server)
 	case key == "":
-		return s, Fail(ExitUsage, "--curve-server-key needs --curve-key too: a file that %s keygen makes", c.Program)
+		return s, Fail(ExitUsage, "--curve-server-key needs --curve-key too: a file from %s keygen", c.Program)
 	}
 	return c.client(key, server)
 }
 
-// ServerKeys are the flags of a command that binds: its key, and whom it lets in.
+// ServerKeys holds the flags of a command that binds: its key and those of the
+// clients that it accepts.
 type ServerKeys struct {
 	Keys
 	key, allow string
@@ -70,27 +83,27 @@ type ServerKeys struct {
 
 // Register adds --curve-key and --curve-allow.
 func (c *ServerKeys) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&c.key, "curve-key", "", "`file` with the server's key, from "+c.Program+" keygen: demand CURVE (default $"+c.keyVariable()+")")
-	flags.StringVar(&c.allow, "curve-allow", "", "public `keys` of the clients to let in, comma-separated, or a file with one a line; or "+allowAny+" (default $"+c.allowVariable()+")")
+	flags.StringVar(&c.key, "curve-key", "", "`file` with the server's key, from "+c.Program+" keygen: require CURVE (default $"+c.keyVariable()+")")
+	flags.StringVar(&c.allow, "curve-allow", "", "public `keys` of the clients to accept, comma-separated, or a file with one per line; or "+allowAny+" (default $"+c.allowVariable()+")")
 }
 
-// Security returns what the flags and the environment say.
+// Security returns the configuration in the flags and the environment.
 func (c *ServerKeys) Security() (s sockets.Security, err error) {
 	key, allow := flagOr(c.key, c.keyVariable()), flagOr(c.allow, c.allowVariable())
 	switch {
 	case key == "" && allow == "":
 		return s, nil
 	case key == "":
-		return s, Fail(ExitUsage, "--curve-allow needs --curve-key too: a file that %s keygen makes", c.Program)
+		return s, Fail(ExitUsage, "--curve-allow needs --curve-key too: a file from %s keygen", c.Program)
 	case allow == "":
-		return s, Fail(ExitUsage, "--curve-key needs --curve-allow too: the public keys of the clients to let in, comma-separated or in a file, or %s", allowAny)
+		return s, Fail(ExitUsage, "--curve-key needs --curve-allow too: the public keys of the clients to accept, comma-separated or in a file, or %s", allowAny)
 	}
 	return c.server(key, allow)
 }
 
-// DeviceKeys are the flags of a command that may both bind and connect: one key for
-// all its sockets, whom it lets in where it binds, and the server's key where it
-// connects.
+// DeviceKeys holds the flags of a command that may both bind and connect: one key for
+// all its sockets, the keys of the peers that it accepts where it binds, and the
+// server's key where it connects.
 type DeviceKeys struct {
 	Keys
 	key, allow, server string
@@ -99,21 +112,21 @@ type DeviceKeys struct {
 // Register adds --curve-key, --curve-allow and --curve-server-key.
 func (c *DeviceKeys) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&c.key, "curve-key", "", "`file` with this device's key, from "+c.Program+" keygen (default $"+c.keyVariable()+")")
-	flags.StringVar(&c.allow, "curve-allow", "", "demand CURVE at endpoints that are bound: public `keys` of the peers to let in, comma-separated, or a file with one a line; or "+allowAny+" (default $"+c.allowVariable()+")")
-	flags.StringVar(&c.server, "curve-server-key", "", "use CURVE at endpoints that are connected: public `key` of the server there, or a file with it (default $"+c.serverKeyVariable()+")")
+	flags.StringVar(&c.allow, "curve-allow", "", "require CURVE at bound endpoints: public `keys` of the peers to accept, comma-separated, or a file with one per line; or "+allowAny+" (default $"+c.allowVariable()+")")
+	flags.StringVar(&c.server, "curve-server-key", "", "use CURVE at connected endpoints: public `key` of the server there, or a file with it (default $"+c.serverKeyVariable()+")")
 }
 
-// Security returns what the flags and the environment say: for sockets that are
-// bound, and for those that are connected.
+// Security returns the configuration in the flags and the environment, for sockets
+// that bind and for sockets that connect.
 func (c *DeviceKeys) Security() (bound, connected sockets.Security, err error) {
 	key, allow, server := flagOr(c.key, c.keyVariable()), flagOr(c.allow, c.allowVariable()), flagOr(c.server, c.serverKeyVariable())
 	switch {
 	case key == "" && allow == "" && server == "":
 		return bound, connected, nil
 	case key == "":
-		return bound, connected, Fail(ExitUsage, "--curve-allow and --curve-server-key need --curve-key too: a file that %s keygen makes", c.Program)
+		return bound, connected, Fail(ExitUsage, "--curve-allow and --curve-server-key need --curve-key too: a file from %s keygen", c.Program)
 	case allow == "" && server == "":
-		return bound, connected, Fail(ExitUsage, "--curve-key needs --curve-allow or --curve-server-key too: whom to let in, or whom to talk to")
+		return bound, connected, Fail(ExitUsage, "--curve-key needs --curve-allow or --curve-server-key too: the keys of the peers to accept, or of the server")
 	}
 	if allow != "" {
 		if bound, err = c.Keys.server(key, allow); err != nil {
@@ -132,8 +145,7 @@ func (k Keys) keyVariable() string       { return k.variable("KEY") }
 func (k Keys) serverKeyVariable() string { return k.variable("SERVER_KEY") }
 func (k Keys) allowVariable() string     { return k.variable("ALLOW") }
 
-// client returns the security of a socket with the key in a file, which talks to
-// one server.
+// client returns the security of a client with the key in file.
 func (k Keys) client(file, server string) (s sockets.Security, err error) {
 	pair, err := k.readKeyFile(file)
 	if err != nil {
@@ -146,9 +158,9 @@ func (k Keys) client(file, server string) (s sockets.Security, err error) {
 	return s, nil
 }
 
-// server returns the security of a socket with the key in a file, which lets some
-// keys in, or any. Whoever has the same key is let in as well, such as the other
-// server of a pair.
+// server returns the security of a server with the key in file. It accepts the keys
+// in allow, or any key, and in all cases its own, which the other server of a pair
+// uses too.
 func (k Keys) server(file, allow string) (s sockets.Security, err error) {
 	pair, err := k.readKeyFile(file)
 	if err != nil {
@@ -166,7 +178,7 @@ func (k Keys) server(file, allow string) (s sockets.Security, err error) {
 	return s, nil
 }
 
-// flagOr returns a flag's value, or a variable's where the flag is not given.
+// flagOr returns the value of a flag or, if that is empty, of an environment variable.
 func flagOr(value, variable string) string {
 	if value == "" {
 		value = os.Getenv(variable)
@@ -174,8 +186,8 @@ func flagOr(value, variable string) string {
 	return value
 }
 
-// writeKeyFile writes a new file that only its owner can read. It replaces
-// nothing: a lost key is lost.
+// writeKeyFile writes a new file that only its owner can read. It never replaces a
+// file, because that might be a key.
 func writeKeyFile(name string, pair zmtp.KeyPair) error {
 	text := keyFileHead + "\n" + keyFilePublic + pair.Public.String() + "\n" + keyFileSecret + pair.Secret.Z85() + "\n"
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -189,16 +201,16 @@ func writeKeyFile(name string, pair zmtp.KeyPair) error {
 	return err
 }
 
-// readKeyFile reads what writeKeyFile wrote. No error tells of what is in it.
+// readKeyFile reads a file written by writeKeyFile. Errors do not reveal its contents.
 func (k Keys) readKeyFile(name string) (zmtp.KeyPair, error) {
 	var pair zmtp.KeyPair
 	text, err := readFile(name)
 	switch {
 	case err == nil:
 	case isKey(name):
-		return pair, Fail(ExitUsage, "--curve-key takes the name of a file, not a key: on a command line everyone can see it")
+		return pair, Fail(ExitUsage, "--curve-key takes the name of a file, not a key: other users can see the command line")
 	case errors.Is(err, fs.ErrNotExist):
-		return pair, Fail(ExitUsage, "there is no key file %s; make one with: %s keygen --out %s", name, k.Program, name)
+		return pair, Fail(ExitUsage, "there is no key file %s; create one with: %s keygen --out %s", name, k.Program, name)
 	default:
 		return pair, Fail(ExitUsage, "cannot read the key file: %w", err)
 	}
@@ -218,7 +230,7 @@ func (k Keys) readKeyFile(name string) (zmtp.KeyPair, error) {
 			}
 		}
 	}
-	return zmtp.KeyPair{}, Fail(ExitUsage, "%s is not a key file as %s keygen makes it", name, k.Program)
+	return zmtp.KeyPair{}, Fail(ExitUsage, "%s is not a key file of %s keygen", name, k.Program)
 }
 
 func isKey(text string) bool {
@@ -226,7 +238,7 @@ func isKey(text string) bool {
 	return err == nil
 }
 
-// readFile reads a file that should be small.
+// readFile reads a file of at most maxKeyFile bytes.
 func readFile(name string) (string, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -239,7 +251,7 @@ func readFile(name string) (string, error) {
 	return string(text), err
 }
 
-// publicKey returns the key that text is, or that the file of that name holds.
+// publicKey returns the key in text, or in the file with that name.
 func (k Keys) publicKey(text string) (zmtp.PublicKey, error) {
 	keys, err := k.publicKeys(text)
 	if err == nil && len(keys) != 1 {
@@ -251,12 +263,12 @@ func (k Keys) publicKey(text string) (zmtp.PublicKey, error) {
 	return keys[0], nil
 }
 
-// publicKeys returns the keys that text lists, with commas between them, or that
-// the file of that name lists: a key at the beginning of a line, and a blank and
-// a comment behind it if need be; lines that begin with "# " and empty ones do not
-// count. A key file has the public key that is in it.
+// publicKeys returns the comma-separated keys in text, or the keys in the file with
+// that name. Each line of the file begins with a key, which a space and a comment may
+// follow. Empty lines and lines that begin with "# " are ignored. The file may also be
+// a key file, of which the public key is used.
 func (k Keys) publicKeys(text string) ([]zmtp.PublicKey, error) {
-	content, err := readFile(text) // first: a file's name can look like a key
+	content, err := readFile(text) // first, because a file name can look like a key
 	if err != nil {
 		return keysOf(text, err)
 	}
@@ -280,18 +292,18 @@ func (k Keys) publicKeys(text string) ([]zmtp.PublicKey, error) {
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("%s has no key in it", text)
+		return nil, fmt.Errorf("%s contains no key", text)
 	}
 	return keys, nil
 }
 
-// keysOf parses keys with commas between them. It says why they are no file.
+// keysOf parses comma-separated keys. noFile is the reason why text is not a file.
 func keysOf(text string, noFile error) ([]zmtp.PublicKey, error) {
 	var keys []zmtp.PublicKey
 	for one := range strings.SplitSeq(text, ",") {
 		k, err := zmtp.ParsePublicKey(strings.TrimSpace(one))
 		if err != nil {
-			return nil, fmt.Errorf("%q is neither keys of %d characters, with commas between them, nor a file that can be read: %w", text, zmtp.KeyText, noFile)
+			return nil, fmt.Errorf("%q is neither a comma-separated list of keys of %d characters nor a readable file: %w", text, zmtp.KeyText, noFile)
 		}
 		keys = append(keys, k)
 	}

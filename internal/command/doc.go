@@ -1,11 +1,11 @@
-// Package command holds what this module's commands share: signals, exit codes,
-// errors on standard error, output that cannot be written, the line that says that a
-// device is ready, arguments, keys, and lines of JSON.
+// Package command is shared by this module's commands. It handles signals, exit codes,
+// errors on standard error, write errors on standard output, the line that reports that
+// a device is ready, arguments, keys, and lines of JSON.
 //
-// A program's main is
+// The main function of a program is
 //
 //	os.Exit(command.Main(newRoot()))
 //
-// and each of its commands gets its function from [Runs], which gives every error an
-// exit code. Use [Fail] for an error with a code of its own.
+// Each command sets RunE to the result of [Runs], which gives every error an exit code.
+// Use [Fail] for an error with a specific exit code.
 package command

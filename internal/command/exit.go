@@ -13,11 +13,11 @@ import (
 const (
 	ExitDone     = 0
 	ExitRefused  = 1 // not found, refused, or failed
-	ExitUsage    = 2 // the command line is wrong
-	ExitNoAnswer = 3 // nobody was there, or no answer came, in time
+	ExitUsage    = 2 // the command line is invalid
+	ExitNoAnswer = 3 // no connection or no answer in time
 )
 
-// Error is an error with the exit code that it ends the process with.
+// Error is an error with the exit code of the process.
 type Error struct {
 	Code int
 	Err  error
@@ -28,16 +28,16 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Fail is fmt.Errorf with an exit code. It returns an *Error.
+// Fail is like fmt.Errorf with an exit code. It returns an *Error.
 func Fail(code int, format string, a ...any) error {
 	return &Error{Code: code, Err: fmt.Errorf(format, a...)}
 }
 
-// Body is what a command does once its command line has been understood.
+// Body runs a command whose command line is valid.
 type Body func(ctx context.Context, cmd *cobra.Command, args []string) error
 
-// Runs adapts a body to cobra. An error without an exit code gets ExitRefused. A pipe
-// that nobody reads any more is no error.
+// Runs adapts a body to cobra. An error without an exit code gets ExitRefused. EPIPE is
+// not an error, because it means that the reader of the output has gone.
 func Runs(b Body) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()

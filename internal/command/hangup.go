@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// UntilHangup returns a context that ends, with EPIPE, when nobody reads w any
-// more. A write would say so as well, but a watch may have nothing to write for
-// hours after the other end of its pipe has gone.
+// UntilHangup returns a context that ends, with EPIPE as its cause, when the other end
+// of the pipe w is closed. A write would notice that too, but a command may have nothing
+// to write for hours.
 func UntilHangup(ctx context.Context, w io.Writer) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if o, ok := w.(*output); ok {
@@ -17,7 +17,7 @@ func UntilHangup(ctx context.Context, w io.Writer) (context.Context, context.Can
 	}
 	if file, ok := w.(*os.File); ok {
 		if info, err := file.Stat(); err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 {
-			// The goroutine ends with the process: there is no calling back poll.
+			// The goroutine ends with the process, because poll cannot be canceled.
 			go func() {
 				if waitHangup(int(file.Fd())) {
 					cancel(syscall.EPIPE)

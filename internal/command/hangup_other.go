@@ -2,5 +2,5 @@
 
 package command
 
-// waitHangup cannot tell: the next write will.
+// waitHangup returns false: only the next write notices.
 func waitHangup(int) bool { return false }

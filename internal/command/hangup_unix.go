@@ -4,10 +4,10 @@ package command
 
 import "golang.org/x/sys/unix"
 
-// waitHangup waits until the reader of the pipe or socket fd is gone. It returns
-// false if that cannot be told.
+// waitHangup waits until the other end of the pipe or socket fd is closed. It returns
+// false if that cannot be observed.
 func waitHangup(fd int) bool {
-	// Without any event asked for, poll waits for the errors it always reports.
+	// Without requested events, poll waits for the errors that it always reports.
 	fds := []unix.PollFd{{Fd: int32(fd)}}
 	for {
 		_, err := unix.Poll(fds, -1)

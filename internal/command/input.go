@@ -5,9 +5,9 @@ import (
 	"io"
 )
 
-// Interruptible returns r as a reader that ends with ctx. A read of a terminal
-// or a pipe cannot be called back, so it is left behind in a goroutine; it ends
-// with the process, which is what an interrupted command does next.
+// Interruptible returns a reader that reads from r until ctx is done. A read from a
+// terminal or a pipe cannot be canceled, so its goroutine remains until the process
+// ends, which an interrupted command does next.
 func Interruptible(ctx context.Context, r io.Reader) io.Reader {
 	out, in := io.Pipe()
 	go func() {

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Lines of JSON: an object a line. Bytes that are UTF-8 are under their name as a
-// string; others are under their name with _base64 appended. So any bytes survive.
+// Lines of JSON have one object per line. Bytes that are valid UTF-8 are a string under
+// their name. Other bytes are in base64, under their name with _base64 appended.
 
 // AppendJSONField appends "name":"text" or "name_base64":"…".
 func AppendJSONField(dst []byte, name string, text []byte) []byte {
@@ -30,9 +30,8 @@ func AppendJSONNumber(dst []byte, name string, n int64) []byte {
 	return strconv.AppendInt(dst, n, 10)
 }
 
-// AppendJSONString appends valid UTF-8 as a JSON string (RFC 8259 §7). It
-// escapes what must be and no more, where encoding/json escapes < and & for
-// HTML as well.
+// AppendJSONString appends valid UTF-8 as a JSON string (RFC 8259 §7). Unlike
+// encoding/json it does not escape characters that are special in HTML.
 func AppendJSONString(dst, text []byte) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
@@ -53,7 +52,7 @@ func AppendJSONString(dst, text []byte) []byte {
 		case '\t':
 			dst = append(dst, '\\', 't')
 		default:
-			// Control characters; DEL too, which would disturb a terminal.
+			// Control characters, and DEL because of terminals.
 			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 		}
 	}

@@ -2,8 +2,8 @@ package command
 
 import "io"
 
-// output is standard output. It keeps its first error: cobra prints help texts and
-// drops the errors of writing them.
+// output is standard output. It keeps the first error, because cobra ignores errors
+// when it prints help texts.
 type output struct {
 	w   io.Writer
 	err error

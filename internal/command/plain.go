@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// AppendPlain appends text as it is where that is unmistakable on a line, and
-// as a quoted Go string where it is not: other than printable UTF-8, empty, or
-// beginning with a quote. A space is plain only with spaces: in the last
-// column.
+// AppendPlain appends text unchanged if that is unambiguous in a line, and otherwise as
+// a quoted Go string: if it is empty, begins with a quote, or contains anything but
+// printable UTF-8. Text with spaces is appended unchanged only if spaces is true, as for
+// the last column.
 func AppendPlain(dst, text []byte, spaces bool) []byte {
 	plain := len(text) > 0 && text[0] != '"'
 	for rest := text; plain && len(rest) > 0; {

@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Ready says on standard error that a device is ready and at which endpoints, in one
-// line: "PROGRAM: ready: ENDPOINTS". If bound is a CURVE server, a line before it
-// has the public key that clients need. Ready does not wait until the lines are
-// written: standard error may be a pipe that nobody reads.
+// Ready prints the line "PROGRAM: ready: ENDPOINTS" on standard error. If bound is a
+// CURVE server, a line before it has the public key that clients need. Ready does not
+// wait until the lines are written, because standard error may be a pipe without a
+// reader.
 func Ready(cmd *cobra.Command, bound sockets.Security, endpoints string) {
 	program, text := cmd.Root().Name(), ""
 	if bound.CurveServer {
@@ -26,12 +26,11 @@ func Ready(cmd *cobra.Command, bound sockets.Security, endpoints string) {
 	go fmt.Fprint(cmd.ErrOrStderr(), text)
 }
 
-// sayTime is how long Say waits at most.
+// sayTime is the maximum time that Say waits.
 const sayTime = time.Second
 
-// Say writes text to standard error, and returns when it is written, or after a second:
-// standard error may be a pipe that nobody reads, which must not keep a program from its
-// work or its end.
+// Say writes text to w, which is standard error. It returns when the text is written, or
+// after a second, because standard error may be a pipe without a reader.
 func Say(w io.Writer, text string) {
 	written := make(chan struct{})
 	go func() {
@@ -46,9 +45,8 @@ func Say(w io.Writer, text string) {
 	}
 }
 
-// EndpointError gives an error of a socket's Bind or Connect an exit code, and says
-// what to do about it. flag is the flag that the endpoint came from, such as
-// "--bind".
+// EndpointError adds an exit code and advice to an error of Bind or Connect. flag is the
+// flag that contains the endpoint, such as "--bind".
 func EndpointError(flag, endpoint string, err error) error {
 	var malformed *sockets.EndpointError
 	switch {
@@ -57,15 +55,15 @@ func EndpointError(flag, endpoint string, err error) error {
 	case errors.Is(err, syscall.ENOENT):
 		return Fail(ExitRefused, "%s %s: there is no such directory", flag, endpoint)
 	case strings.HasPrefix(endpoint, "ipc:") && errors.Is(err, syscall.EADDRINUSE):
-		return Fail(ExitRefused, "%s %s: the file is there, and is in use or no socket; end what uses it, or choose another one", flag, endpoint)
+		return Fail(ExitRefused, "%s %s: the file exists, and is in use or not a socket; stop the program that uses it, or choose another file", flag, endpoint)
 	case strings.HasPrefix(endpoint, "ipc:") && errors.Is(err, syscall.EACCES):
-		return Fail(ExitRefused, "%s %s: no permission to make the file", flag, endpoint)
+		return Fail(ExitRefused, "%s %s: no permission to create the file", flag, endpoint)
 	case errors.Is(err, syscall.EADDRINUSE):
-		return Fail(ExitRefused, "%s %s: the address is in use; end what uses it, or choose another one (the port * takes any that is free)", flag, endpoint)
+		return Fail(ExitRefused, "%s %s: the address is in use; stop the program that uses it, or choose another address (port * selects a free one)", flag, endpoint)
 	case errors.Is(err, syscall.EACCES):
 		return Fail(ExitRefused, "%s %s: no permission to listen there; choose a port above 1023", flag, endpoint)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return Fail(ExitRefused, "%s %s: this is no address of this machine", flag, endpoint)
+		return Fail(ExitRefused, "%s %s: not an address of this machine", flag, endpoint)
 	}
 	return Fail(ExitRefused, "%s %s: %s", flag, endpoint, strings.TrimPrefix(err.Error(), "sockets: "))
 }

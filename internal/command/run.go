@@ -7,29 +7,28 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
 )
 
-// Main runs the program's command line until it is done or a signal ends it, and
-// returns its exit code. The context that commands get ends with SIGINT and SIGTERM.
+// Main runs the program's command line and returns its exit code. SIGINT and SIGTERM
+// end the context of the command.
 func Main(root *cobra.Command) int {
-	// With a handler a write to a closed pipe returns EPIPE, for us to end on in
-	// good order, where the default would kill the process in the middle of a
-	// write. (Ignoring the signal would pass on to child processes.)
+	// With a handler, a write to a closed pipe returns EPIPE, so that the command can
+	// end cleanly. By default the signal would kill the process. (Child processes
+	// would inherit an ignored signal.)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The first signal asks; once asked, a second one has its default effect.
+	// After the first signal, a second one has its default effect.
 	context.AfterFunc(ctx, stop)
 
 	return execute(ctx, root, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
 }
 
-// streams are the three standard ones.
+// streams holds the standard streams.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
@@ -37,18 +36,20 @@ type streams struct {
 
 // execute runs the command line and returns its exit code.
 func execute(ctx context.Context, root *cobra.Command, args []string, s streams) int {
-	// Printed here, with an exit code to match.
+	// Errors are printed below.
 	root.SilenceErrors, root.SilenceUsage = true, true
 	if root.RunE == nil {
 		root.RunE = func(*cobra.Command, []string) error { return errors.New("no command given") }
 	}
-	root.Version = version()
+	root.Version = readBuild(root.Name()).Version
 	root.SetArgs(args)
 	root.SetIn(s.in)
 	out := &output{w: s.out}
 	root.SetOut(out)
 	root.SetErr(s.err)
-	strict(root) // after SetOut: completion takes the output as it is then
+	wrapHelp(root)
+	root.SetFlagErrorFunc(flagError)
+	strict(root) // after SetOut, because completion uses the output set before
 
 	command, err := root.ExecuteContextC(ctx)
 	var failed *Error
@@ -58,7 +59,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string, s streams)
 	case err == nil, errors.Is(err, syscall.EPIPE): // the reader of the output has gone
 		return ExitDone
 	case !coded:
-		// What fails before a command's own function runs is the command line.
+		// An error before the command's function runs concerns the command line.
 		failed = &Error{Code: ExitUsage, Err: err}
 	}
 	text := fmt.Sprintf("%s: %v\n", root.Name(), failed)
@@ -67,13 +68,4 @@ func execute(ctx context.Context, root *cobra.Command, args []string, s streams)
 	}
 	Say(s.err, text)
 	return failed.Code
-}
-
-// version is the module's version, or the commit for a build from a checkout.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "unknown"
-	}
-	return info.Main.Version
 }

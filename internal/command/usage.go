@@ -8,10 +8,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NoArgs refuses arguments. cobra.NoArgs takes them for unknown commands.
+// NoArgs refuses arguments. Unlike cobra.NoArgs it does not report them as unknown
+// commands.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return fmt.Errorf("%s takes no arguments, and got %q", cmd.CommandPath(), args[0])
+		return fmt.Errorf("%s takes no arguments, but got %q", cmd.CommandPath(), args[0])
 	}
 	return nil
 }
@@ -31,11 +32,11 @@ func (n *Number) Set(s string) error {
 	return nil
 }
 
-// Type names the kind of value in help texts.
+// Type returns the name of the type in help texts.
 func (n *Number) Type() string { return "int" }
 
-// strict makes cobra's own commands refuse names that do not exist. Otherwise they
-// print a help text and exit with code 0.
+// strict makes cobra's own commands refuse unknown names. By default they print a help
+// text and exit with code 0.
 func strict(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -67,7 +68,7 @@ func strict(root *cobra.Command) {
 	}
 }
 
-// Complete offers words to the shell as the values of a flag.
+// Complete sets the values that the shell completes for a flag.
 func Complete(cmd *cobra.Command, flag string, words ...cobra.Completion) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag does not exist

@@ -1,5 +1,4 @@
-// Package commandtest builds and runs this module's commands in tests, as processes of
-// their own.
+// Package commandtest builds this module's commands and runs them in tests.
 package commandtest
 
 import (
@@ -16,8 +15,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 
 	"clustermap/internal/testenv"
+
+	"github.com/spf13/cobra"
 )
 
 // Program is a built command.
@@ -26,8 +28,9 @@ type Program struct {
 	path string
 }
 
-// Main is a TestMain: it builds the command in the working directory, under the name
-// of that directory, hands it to use, and runs the tests. It returns the exit code.
+// Main implements TestMain: it builds the command in the working directory, which has
+// the name of that directory, passes it to use, and runs the tests. It returns the exit
+// code.
 func Main(m *testing.M, use func(*Program)) int {
 	folder, err := os.Getwd()
 	if err != nil {
@@ -42,12 +45,12 @@ func Main(m *testing.M, use func(*Program)) int {
 	}
 	defer os.RemoveAll(dir)
 	p.path = filepath.Join(dir, p.Name)
-	// Without tables for debuggers, which take half of the time to link.
+	// Without debug information, which takes half of the time to link.
 	args := []string{"build", "-ldflags=-s -w", "-o", p.path}
-	if testenv.RaceDetector { // the command runs under it, too
+	if testenv.RaceDetector { // use it for the command, too
 		args = append(args, "-race")
-		// By default a program sleeps for a second when it ends, so that other
-		// threads can finish their reports.
+		// By default a program sleeps for a second at exit, so that other threads
+		// can finish their reports.
 		os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=50"))
 	}
 	build := exec.Command("go", append(args, ".")...)
@@ -60,9 +63,9 @@ func Main(m *testing.M, use func(*Program)) int {
 	return m.Run()
 }
 
-// Command returns the program with the arguments, not yet started. Variables of the
-// environment that begin with its name and an underscore are not passed on. A process
-// that hangs is killed before the test binary's deadline.
+// Command returns a command that runs the program with the given arguments. It does not
+// pass on environment variables that begin with the program's name and an underscore. A
+// process that hangs is killed before the test binary's deadline.
 func (p *Program) Command(t testing.TB, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(testenv.Context(t), p.path, args...)
 	for _, v := range os.Environ() {
@@ -70,6 +73,8 @@ func (p *Program) Command(t testing.TB, args ...string) *exec.Cmd {
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
+	// Not the user's configuration, but none.
+	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+filepath.Join(filepath.Dir(p.path), "config"))
 	return cmd
 }
 
@@ -79,8 +84,8 @@ func (p *Program) Start(t testing.TB, args ...string) *Process {
 	return p.StartCommand(t, p.Command(t, args...))
 }
 
-// StartCommand is Start for what Command returned. Standard error is collected,
-// unless it goes somewhere else already.
+// StartCommand is like Start for a result of Command. It collects standard error unless
+// cmd.Stderr is set.
 func (p *Program) StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	r := &Process{Name: p.name(cmd), Cmd: cmd, t: t, exited: make(chan struct{})}
@@ -92,7 +97,7 @@ func (p *Program) StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 		t.Fatal(err)
 	}
 	r.Stdin = stdin
-	// Not StdoutPipe, which Wait would close under the reader.
+	// Not StdoutPipe, because Wait would close it before it was read.
 	from, to, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -124,13 +129,13 @@ type Process struct {
 	Stdin  io.WriteCloser
 	Stdout *bufio.Reader
 	Stderr Buffer
-	Pipe   io.Closer // the reading end of the program's standard output, under Stdout
+	Pipe   io.Closer // the pipe that Stdout reads
 
 	t      testing.TB
 	exited chan struct{}
 }
 
-// Line returns the next line of standard output, without its end.
+// Line returns the next line of standard output, without its newline.
 func (p *Process) Line() string {
 	p.t.Helper()
 	line, err := p.Stdout.ReadString('\n')
@@ -151,7 +156,8 @@ func (p *Process) Signal(s os.Signal) {
 // Exited returns a channel that is closed when the program has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Wait returns the exit code; -1 if a signal ended it.
+// Wait waits until the program has ended and returns its exit code, or -1 if a signal
+// ended it.
 func (p *Process) Wait() int {
 	<-p.exited
 	return p.Cmd.ProcessState.ExitCode()
@@ -180,14 +186,14 @@ func (p *Process) Await(pattern string) []string {
 
 var endpoint = regexp.MustCompile(`(?:tcp|ipc|inproc)://[^\s,]+`)
 
-// Ready waits for the line that says that a device is ready, and returns the
+// Ready waits for the line that reports that a device is ready, and returns the
 // endpoints in it.
 func (p *Process) Ready() []string {
 	p.t.Helper()
 	return endpoint.FindAllString(p.Await(`(?m)^.*\bready\b.*\n`)[0], -1)
 }
 
-// Outcome is how a run of the program ended.
+// Outcome is the result of a run of the program.
 type Outcome struct {
 	Name        string // its command line
 	Out, Stderr string
@@ -200,7 +206,7 @@ func (p *Program) Try(t testing.TB, args ...string) Outcome {
 	return p.TryInput(t, "", args...)
 }
 
-// TryInput is Try with something on standard input.
+// TryInput is like Try with the given standard input.
 func (p *Program) TryInput(t testing.TB, input string, args ...string) Outcome {
 	t.Helper()
 	cmd := p.Command(t, args...)
@@ -208,7 +214,7 @@ func (p *Program) TryInput(t testing.TB, input string, args ...string) Outcome {
 	return p.TryCommand(t, cmd)
 }
 
-// TryCommand is Try for what Command returned.
+// TryCommand is like Try for a result of Command.
 func (p *Program) TryCommand(t testing.TB, cmd *exec.Cmd) Outcome {
 	t.Helper()
 	var out, stderr bytes.Buffer
@@ -224,13 +230,13 @@ func (p *Program) TryCommand(t testing.TB, cmd *exec.Cmd) Outcome {
 	return Outcome{Name: p.name(cmd), Out: out.String(), Stderr: stderr.String(), Code: cmd.ProcessState.ExitCode()}
 }
 
-// Must runs the program, which has to succeed, and returns its output.
+// Must runs the program, which must succeed, and returns its output.
 func (p *Program) Must(t testing.TB, args ...string) string {
 	t.Helper()
 	return p.MustInput(t, "", args...)
 }
 
-// MustInput is Must with something on standard input.
+// MustInput is like Must with the given standard input.
 func (p *Program) MustInput(t testing.TB, input string, args ...string) string {
 	t.Helper()
 	o := p.TryInput(t, input, args...)
@@ -240,7 +246,30 @@ func (p *Program) MustInput(t testing.TB, input string, args ...string) string {
 	return o.Out
 }
 
-// Expect checks an exit code, and that standard error has the text in it.
+// HelpWidth checks that the help texts of a command and of those below it have at most 80
+// columns. Those of the completion scripts are cobra's.
+func (p *Program) HelpWidth(t testing.TB, root *cobra.Command) {
+	t.Helper()
+	commands := 0
+	var walk func(cmd *cobra.Command, path ...string)
+	walk = func(cmd *cobra.Command, path ...string) {
+		commands++
+		for line := range strings.Lines(p.Must(t, append(path, "--help")...)) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+				t.Errorf("%s %s --help: %d columns: %s", p.Name, strings.Join(path, " "), n, line)
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub, append(path[:len(path):len(path)], sub.Name())...)
+		}
+	}
+	walk(root)
+	if commands < 10 {
+		t.Errorf("%d commands were checked", commands)
+	}
+}
+
+// Expect checks the exit code, and that standard error contains a text.
 func (o Outcome) Expect(t testing.TB, code int, stderr string) {
 	t.Helper()
 	if o.Code != code || !strings.Contains(o.Stderr, stderr) {
@@ -261,7 +290,7 @@ func Object(t testing.TB, line string) map[string]any {
 	return o
 }
 
-// Buffer is a buffer that one goroutine fills while another looks.
+// Buffer is a buffer that several goroutines can write and read.
 type Buffer struct {
 	mu     sync.Mutex
 	buf    bytes.Buffer
@@ -279,15 +308,15 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-// String returns what was written.
+// String returns the bytes written.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()
 }
 
-// Written returns a channel that is closed at the next write. To miss nothing,
-// ask for it before looking.
+// Written returns a channel that is closed at the next write. Call it before String, so
+// that no write is missed.
 func (b *Buffer) Written() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// FillPipe writes to a pipe until it is full. Afterwards writes to it block, also those
-// of a process that inherits it.
+// FillPipe writes to a pipe until it is full. Later writes to it block, including those
+// of a process that inherits the pipe.
 func FillPipe(t testing.TB, w *os.File) {
 	t.Helper()
-	fd := int(w.Fd()) // only once: it makes the pipe blocking
+	fd := int(w.Fd()) // only once, because Fd makes the pipe blocking
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +21,7 @@ func FillPipe(t testing.TB, w *os.File) {
 			}
 		}
 	}
-	// The flag belongs to the pipe, not to the descriptor: the process shares it.
+	// A process that inherits the pipe shares this flag.
 	if err := syscall.SetNonblock(fd, false); err != nil {
 		t.Fatal(err)
 	}

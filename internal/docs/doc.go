@@ -1,3 +1,3 @@
-// Package docs holds the pages of the folder docs to the code that they speak
-// of. It has nothing but tests.
+// Package docs checks that the pages in the folder docs match the code. It contains
+// only tests.
 package docs

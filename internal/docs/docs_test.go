@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// root is the module's folder, seen from this package's.
+// root is the path of the module's folder.
 const root = "../.."
 
-// page reads a page of the folder docs.
+// page returns the text of a page in the folder docs.
 func page(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(root, "docs", name))
@@ -22,7 +22,7 @@ func page(t *testing.T, name string) string {
 	return string(b)
 }
 
-// section returns what stands between a heading and the next one of its rank.
+// section returns the text between a heading and the next one of its level.
 func section(t *testing.T, text, heading string) string {
 	t.Helper()
 	_, body, found := strings.Cut(text, "\n"+heading+"\n")
@@ -36,7 +36,7 @@ func section(t *testing.T, text, heading string) string {
 
 var codeSpan = regexp.MustCompile("`([^`]+)`")
 
-// spans returns what stands between backquotes.
+// spans returns the code spans in a text.
 func spans(text string) (all []string) {
 	for _, m := range codeSpan.FindAllStringSubmatch(text, -1) {
 		all = append(all, m[1])
@@ -44,7 +44,7 @@ func spans(text string) (all []string) {
 	return all
 }
 
-// rows returns the cells of all tables, less headings and rules.
+// rows returns the cells of all tables, without headings.
 func rows(text string) (all [][]string) {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -82,8 +82,8 @@ func tests(t *testing.T) map[string]bool {
 	return all
 }
 
-// TestFileMap: the file map of DESIGN.md has every file of the libraries, and
-// nothing that is not there.
+// TestFileMap: the file map of DESIGN.md lists every file of the libraries, and no
+// others.
 func TestFileMap(t *testing.T) {
 	t.Parallel()
 	text := section(t, page(t, "DESIGN.md"), "## File map")
@@ -137,8 +137,8 @@ func TestFileMap(t *testing.T) {
 
 var pageLink = regexp.MustCompile(`\]\(([A-Z]+\.md)\)`)
 
-// TestPatterns: PATTERNS.md has every package of patterns/ and names none that is not
-// there; the pages that it leads to exist.
+// TestPatterns: PATTERNS.md lists every package of patterns/ and no others, and the
+// pages that it links to exist.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	text := page(t, "PATTERNS.md")

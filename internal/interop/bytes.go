@@ -16,19 +16,18 @@ type Received struct {
 	Messages [][]Frame `json:"messages"`
 }
 
-// Frame describes a frame by its size and hash. Bytes is there as well if it
-// has 256 bytes or fewer. Two descriptions of the same bytes are deeply equal.
+// Frame describes a frame by its size and hash. Bytes is nil if the frame has more
+// than 256 bytes. Two descriptions of the same bytes are deeply equal.
 type Frame struct {
 	Size   int    `json:"size"`
 	SHA256 string `json:"sha256"`
 	Bytes  []byte `json:"bytes"`
 }
 
-// shown is the size up to which the programs report the bytes themselves.
+// shown is the maximum size of a frame whose bytes the programs report.
 const shown = 256
 
-// Describe is what "recv" reports of a frame with these bytes. It keeps them
-// only while they are few.
+// Describe returns the description that "recv" reports for a frame with these bytes.
 func Describe(bytes []byte) Frame {
 	sum := sha256.Sum256(bytes)
 	f := Frame{Size: len(bytes), SHA256: hex.EncodeToString(sum[:])}
@@ -38,7 +37,7 @@ func Describe(bytes []byte) Frame {
 	return f
 }
 
-// DescribeAll is Describe for each frame of a message.
+// DescribeAll calls Describe for each frame of a message.
 func DescribeAll(frames [][]byte) []Frame {
 	all := make([]Frame, len(frames))
 	for i, f := range frames {
@@ -47,8 +46,8 @@ func DescribeAll(frames [][]byte) []Frame {
 	return all
 }
 
-// Pattern makes size bytes that depend on the three numbers only. The
-// programs make the same ones, so that large frames need not pass through JSON.
+// Pattern generates size bytes that depend only on the three numbers. The programs
+// generate the same bytes, so that large frames need not pass through JSON.
 func Pattern(seed, message, frame, size int) []byte {
 	h := sha3.NewSHAKE128()
 	fmt.Fprintf(h, "%d/%d/%d", seed, message, frame)
@@ -57,8 +56,8 @@ func Pattern(seed, message, frame, size int) []byte {
 	return bytes
 }
 
-// Frames is the i-th message that "send" makes with this seed and these sizes,
-// less the frames of its head.
+// Frames returns the i-th message that "send" generates with the given seed and
+// sizes, without the frames of its head.
 func Frames(seed, i int, sizes []int) [][]byte {
 	frames := make([][]byte, len(sizes))
 	for j, n := range sizes {
@@ -67,8 +66,8 @@ func Frames(seed, i int, sizes []int) [][]byte {
 	return frames
 }
 
-// Digest is what the clone programs answer to "digest" about the same pairs,
-// in whatever order they come.
+// Digest returns the clone programs' answer to "digest" for the given pairs, in any
+// order.
 func Digest(pairs iter.Seq2[[]byte, []byte]) Map {
 	type pair struct{ key, value string }
 	var all []pair
@@ -88,8 +87,8 @@ func Digest(pairs iter.Seq2[[]byte, []byte]) Map {
 	return Map{Count: len(all), SHA256: hex.EncodeToString(h.Sum(nil))}
 }
 
-// Map describes a whole map. The clone programs answer "digest" with it and
-// with their sequence.
+// Map describes a whole map. The clone programs answer "digest" with a Map and their
+// sequence.
 type Map struct {
 	Count  int    `json:"count"`
 	SHA256 string `json:"sha256"`
@@ -106,14 +105,14 @@ type Pair struct {
 	TTL        int64  `json:"ttl"`
 }
 
-// Dump is the clone programs' answer to "dump". State is the client's.
+// Dump is the clone programs' answer to "dump". State is the state of the client.
 type Dump struct {
 	Sequence int64  `json:"sequence"`
 	State    string `json:"state"`
 	Pairs    []Pair `json:"pairs"`
 }
 
-// Values is the pairs as a map from key to value.
+// Values returns the pairs as a map from key to value.
 func (d Dump) Values() map[string]string {
 	values := make(map[string]string, len(d.Pairs))
 	for _, p := range d.Pairs {

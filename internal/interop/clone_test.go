@@ -10,7 +10,7 @@ import (
 	"clustermap/internal/interop"
 )
 
-// server starts clone_server.py with a heartbeat that keeps tests short.
+// server starts clone_server.py with a short heartbeat.
 func server(t *testing.T, args ...string) *interop.Process {
 	t.Helper()
 	return interop.Python(t, "clone_server.py", append([]string{"--heartbeat", "50"}, args...)...)
@@ -24,7 +24,7 @@ func client(t *testing.T, args ...string) *interop.Process {
 	return p
 }
 
-// set is a client's "set" with a string for each part.
+// set returns a client's "set" command.
 func set(key, value string) interop.Op {
 	return interop.Op{"op": "set", "key": []byte(key), "value": []byte(value)}
 }
@@ -56,8 +56,8 @@ func TestCloneConverges(t *testing.T) {
 			two.Call(set("/a/after", "4"), nil)
 			one.Call(wait("/a/after", "4"), nil)
 			two.Call(wait("/a/after", "4"), nil)
-			// The two write on connections of their own, which are not ordered
-			// among each other: a sixth update settles what the last one is.
+			// The clients use different connections, whose order is undefined.
+			// A sixth update determines the last value.
 			two.Call(interop.Op{"op": "wait", "key": []byte("/a/gone")}, nil)
 			one.Call(wait("/b/after", "3"), nil)
 			one.Call(set("/a/last", "5"), nil)
@@ -104,8 +104,8 @@ func TestCloneExpires(t *testing.T) {
 		t.Errorf("KVPUB of the set has properties %q", told.Properties)
 	}
 
-	// A snapshot tells the time of expiry in place of the time to live, and so
-	// does the update that deletes the pair.
+	// A snapshot, and the update that deletes the pair, have the time of expiry
+	// instead of the time to live.
 	late := interop.Python(t, "clone_client.py", "--server", at(s), "--events")
 	late.Event("kvsync", &told)
 	if want := fmt.Sprintf("a=b=c\nttl=%d\n", d.Pairs[0].TTL); string(told.Properties) != want || len(told.UUID) != 16 {
@@ -147,7 +147,7 @@ func TestCloneIgnoresMalformed(t *testing.T) {
 	if d := dump(s); d.Sequence != 1 || len(d.Pairs) != 1 {
 		t.Errorf("server is at %d with %v", d.Sequence, d.Values())
 	}
-	// The other way: none of these stops the client, and old updates change nothing.
+	// None of these messages stops the client, and old updates change nothing.
 	for _, frames := range [][][]byte{
 		{[]byte("k")},
 		{[]byte("k"), {1}, nil, nil, []byte("v")},
@@ -173,8 +173,8 @@ func TestCloneBulk(t *testing.T) {
 	s := server(t)
 	s.Call(interop.Op{"op": "fill", "prefix": []byte("s/"), "count": 2000, "size": 40, "seed": 1}, nil)
 	c := client(t, "--server", at(s), "--publisher", "pub", "--settle", "100")
-	// A PUB cannot know when its subscriber is there. Once a first update has
-	// come back it is, and everything behind that one arrives.
+	// A PUB does not know when its subscriber is ready. When a first update has
+	// been published, all later ones arrive.
 	for back := false; !back; {
 		c.Call(set("probe", "1"), nil)
 		probe := wait("probe", "1")
@@ -213,7 +213,7 @@ func TestCloneFailsOver(t *testing.T) {
 	if got := dump(c).Values(); !maps.Equal(got, map[string]string{"two": "2"}) {
 		t.Errorf("after the failover the client has %v", got)
 	}
-	// And back again, as the second takes requests but does not answer.
+	// Back again, because the second server does not answer requests.
 	two.Kill()
 	one.Call(interop.Op{"op": "hugz", "on": true}, nil)
 	c.Call(wait("one", "1"), nil)

@@ -1,8 +1,8 @@
-// Package interop puts libzmq at the other end of a test: it starts small
-// Python programs that use pyzmq, and talks to them in lines of JSON.
+// Package interop connects tests with libzmq: it starts small Python programs that
+// use pyzmq, and exchanges lines of JSON with them.
 //
-// The programs live in the folder python and travel inside the test binary.
-// Each answers the commands of the test one by one, and ends with it:
+// The programs are in the folder python and embedded in the test binary. Each
+// executes the commands of one test and ends with it:
 //
 //	interop.Require(t)
 //	peer := interop.Python(t, "zmq_peer.py", "--type", "ROUTER", "--bind", "tcp://127.0.0.1:*")
@@ -10,9 +10,9 @@
 //	var got interop.Received
 //	peer.Call(interop.Op{"op": "recv", "n": 3}, &got)
 //
-// Where Python or pyzmq is missing, Require skips the test. With the variable
-// CLUSTERMAP_REQUIRE_INTEROP=1 in the environment it fails it instead, so that
-// no machine that should run these tests passes over them in silence.
+// If Python or pyzmq is missing, Require skips the test. With the environment
+// variable CLUSTERMAP_REQUIRE_INTEROP=1 it fails the test instead, so that a machine
+// that should run these tests does not skip them silently.
 package interop
 
 import (
@@ -25,11 +25,11 @@ import (
 	"testing"
 )
 
-// python is the system's interpreter, for that is the one the distribution's
-// pyzmq package belongs to. Another that comes first in PATH may have none.
+// python is the system's interpreter, because the distribution's pyzmq package
+// belongs to it. Another one in PATH may lack pyzmq.
 const python = "/usr/bin/python3"
 
-// variable makes a missing libzmq a failure.
+// variable is the environment variable that makes a missing libzmq a failure.
 const variable = "CLUSTERMAP_REQUIRE_INTEROP"
 
 var find = sync.OnceValues(func() (version string, err error) {
@@ -45,19 +45,19 @@ var find = sync.OnceValues(func() (version string, err error) {
 	return "", fmt.Errorf("no libzmq to test against: %s with pyzmq is needed (%s)", python, reason)
 })
 
-// Require skips t where there is no libzmq to test against, or fails it if
-// CLUSTERMAP_REQUIRE_INTEROP=1 asks for that.
+// Require skips t if there is no libzmq to test against, or fails it if
+// CLUSTERMAP_REQUIRE_INTEROP=1.
 func Require(t testing.TB) {
 	t.Helper()
 	if _, err := find(); err != nil {
 		if os.Getenv(variable) == "1" {
-			t.Fatalf("%v, and %s=1 forbids to skip", err, variable)
+			t.Fatalf("%v (not skipped, because %s=1)", err, variable)
 		}
 		t.Skip(err)
 	}
 }
 
-// Version is libzmq's, such as "4.3.4", or "" where there is none.
+// Version returns the version of libzmq, such as "4.3.4", or "" if it is missing.
 func Version() string {
 	version, _ := find()
 	return version

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script writes a program of the test's own.
+// script writes a program for a test.
 func script(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "own.py")
@@ -74,7 +74,7 @@ func TestCommands(t *testing.T) {
 		t.Errorf("say came back as %+v", said)
 	}
 
-	// An answer that comes later does not hold up the ones behind it.
+	// A late answer does not delay the next ones.
 	wait := p.Start(interop.Op{"op": "wait"})
 	p.Call(interop.Op{"op": "say"}, nil)
 	p.Call(interop.Op{"op": "go"}, nil)
@@ -116,7 +116,7 @@ func TestKill(t *testing.T) {
 	t.Parallel()
 	p := interop.Python(t, script(t, echoProgram))
 	wait := p.Start(interop.Op{"op": "wait"})
-	p.Stop() // a frozen program dies as well
+	p.Stop() // a stopped program can be killed, too
 	p.Kill()
 	p.Kill()
 	select {

@@ -21,32 +21,32 @@ import (
 //go:embed python/*.py
 var programs embed.FS
 
-// ErrExited is what a wait returns when the program has ended.
+// ErrExited is returned by a wait if the program has ended.
 var ErrExited = errors.New("the program has ended")
 
 // Op is a command to a program: "op" and the operation's arguments by name.
 type Op map[string]any
 
-// Event is what a program tells of its own accord.
+// Event is an event reported by a program.
 type Event struct {
 	Name string          // such as "ready"
 	Body json.RawMessage // the whole line
 }
 
 // Process is a running program. Its methods may be called from any goroutine,
-// but those without an error result end the test when they fail and belong
-// into the test's own one.
+// except that methods without an error result end the test when they fail and must
+// be called from the test's own goroutine.
 type Process struct {
-	// Endpoint is what zmq_peer.py last bound or connected to when it began,
-	// with the port that was chosen where it was left open.
+	// Endpoint is the endpoint that zmq_peer.py last bound or connected to when
+	// it started, with the actual port.
 	Endpoint string
-	// Port is the first of the three ports of clone_server.py (RFC 12's P).
+	// Port is the first of the three ports of clone_server.py (P in RFC 12).
 	Port int
 
 	t      testing.TB
 	name   string
 	cmd    *exec.Cmd
-	exited chan struct{} // closed when the program is gone and its output read
+	exited chan struct{} // closed when the program has ended and its output was read
 
 	write sync.Mutex // held for one line
 	stdin io.WriteCloser
@@ -63,10 +63,10 @@ type reply struct {
 	err  error
 }
 
-// Python starts a program and waits for its event "ready". script is the name
-// of one that this package brings along, or the path of a file of the test's
-// own, which may import the module lines as they do. What it writes to stderr
-// goes to the test's log. It is killed and awaited when the test ends.
+// Python starts a program and waits for its event "ready". script is the name of a
+// program of this package, or the path of another file, which may import the module
+// lines. The program's standard error goes to the test's log. The program is killed
+// when the test ends.
 func Python(t testing.TB, script string, args ...string) *Process {
 	t.Helper()
 	Require(t)
@@ -94,7 +94,7 @@ func start(t testing.TB, script string, args []string) (*Process, error) {
 	if filepath.Base(script) == script {
 		path = filepath.Join(modules, script)
 	}
-	// -B: compiled modules would be written while the folder is removed.
+	// -B: otherwise Python might write compiled modules while the folder is removed.
 	cmd := exec.Command(python, append([]string{"-B", path}, args...)...)
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+modules)
 	stdin, err := cmd.StdinPipe()
@@ -125,7 +125,7 @@ func start(t testing.TB, script string, args []string) (*Process, error) {
 	readers.Go(func() { p.forward(stderr) })
 	readers.Go(func() { p.dispatch(stdout) })
 	go func() {
-		// Wait closes the pipes, so both must be read to their ends before.
+		// Wait closes the pipes, so both must be read to the end first.
 		readers.Wait()
 		cmd.Wait()
 		close(p.exited)
@@ -133,23 +133,23 @@ func start(t testing.TB, script string, args []string) (*Process, error) {
 	return p, nil
 }
 
-// forward logs what the program writes to stderr.
+// forward logs the program's standard error.
 func (p *Process) forward(stderr io.Reader) {
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
 		p.t.Logf("%s[%d]: %s", p.name, p.cmd.Process.Pid, lines.Text())
 	}
-	// A line too long for the scanner must not block the program either.
+	// A line that is too long for the scanner must not block the program.
 	io.Copy(io.Discard, stderr)
 }
 
-// dispatch hands each line to the call that waits for it.
+// dispatch passes each line to the call that waits for it.
 func (p *Process) dispatch(stdout io.Reader) {
 	lines := bufio.NewReaderSize(stdout, 1<<16)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			break // the rest of a line that a killed program left behind
+			break // ignore a partial line of a killed program
 		}
 		p.take(line)
 	}
@@ -193,17 +193,16 @@ func (p *Process) take(line []byte) {
 	}
 }
 
-// Pending is a command that was sent and may not be answered yet.
+// Pending is a command that was sent, answered or not.
 type Pending struct {
 	p     *Process
 	op    any
-	reply chan reply // holds one, so that the sender never waits
+	reply chan reply // capacity 1, so that the sender never waits
 	err   error
 }
 
-// Start sends a command and does not wait for its answer, so that the test can
-// play its own part meanwhile. The programs that serve one command at a time
-// keep their order.
+// Start sends a command and does not wait for its answer. Programs that execute one
+// command at a time keep the order of the commands.
 func (p *Process) Start(op Op) *Pending {
 	c := &Pending{p: p, op: op["op"], reply: make(chan reply, 1)}
 	line := make(map[string]any, len(op)+1)
@@ -228,20 +227,20 @@ func (p *Process) Start(op Op) *Pending {
 	}
 	p.write.Lock()
 	defer p.write.Unlock()
-	// A failed write means that the program is going, and dispatch answers then.
+	// If the write fails, the program is ending, and dispatch will answer.
 	p.stdin.Write(append(text, '\n'))
 	return c
 }
 
-// Wait decodes the answer into result, if that is not nil, or returns the
-// error the program answered with, ErrExited, or ctx's.
+// Wait waits for the answer and decodes it into result, if that is not nil. The error
+// is that of the program's answer, ErrExited, or that of ctx.
 func (c *Pending) Wait(ctx context.Context, result any) error {
 	if c.err != nil {
 		return c.err
 	}
 	select {
 	case r := <-c.reply:
-		c.reply <- r // so that a second Wait has it as well
+		c.reply <- r // for a second Wait
 		if r.err != nil || result == nil {
 			return r.err
 		}
@@ -262,14 +261,14 @@ func (c *Pending) Done(result any) {
 	}
 }
 
-// Call is Start and Done.
+// Call calls Start and Done.
 func (p *Process) Call(op Op, result any) {
 	p.t.Helper()
 	p.Start(op).Done(result)
 }
 
-// Next takes the next event of that name off the queue and waits for it if
-// need be. Events of other names stay there.
+// Next waits for the next event with the given name and removes it from the queue.
+// Other events stay in the queue.
 func (p *Process) Next(ctx context.Context, name string) (Event, error) {
 	for {
 		p.mu.Lock()
@@ -293,8 +292,8 @@ func (p *Process) Next(ctx context.Context, name string) (Event, error) {
 	}
 }
 
-// Event is Next with the event's line decoded into result. It ends the test on
-// any error.
+// Event is like Next, but decodes the event into result, if that is not nil, and ends
+// the test on any error.
 func (p *Process) Event(name string, result any) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testenv.Hang)
@@ -308,15 +307,15 @@ func (p *Process) Event(name string, result any) {
 	}
 }
 
-// Kill ends the program as a crash would (SIGKILL), and waits until it is
-// gone. Its sockets are then closed by the system. It may be called twice.
+// Kill ends the program like a crash (SIGKILL) and waits until it has ended. The
+// system closes its sockets. Kill may be called twice.
 func (p *Process) Kill() {
 	p.cmd.Process.Kill()
 	<-p.exited
 	p.stdin.Close()
 }
 
-// Exited is closed once the program is gone.
+// Exited returns a channel that is closed when the program has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
 func (p *Process) signal(s os.Signal) {

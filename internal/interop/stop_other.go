@@ -2,8 +2,8 @@
 
 package interop
 
-// Stop skips the test: this system cannot freeze a process.
+// Stop skips the test, because this system cannot stop a process.
 func (p *Process) Stop() { p.t.Helper(); p.t.Skip("no SIGSTOP on this system") }
 
-// Continue does nothing, as nothing was stopped.
+// Continue does nothing.
 func (p *Process) Continue() {}

@@ -4,9 +4,9 @@ package interop
 
 import "syscall"
 
-// Stop freezes the program (SIGSTOP): its connections stay open, and it reads
-// nothing any more until Continue.
+// Stop stops the program (SIGSTOP): its connections stay open, but it reads nothing
+// until Continue.
 func (p *Process) Stop() { p.signal(syscall.SIGSTOP) }
 
-// Continue lets a stopped program go on.
+// Continue continues a stopped program (SIGCONT).
 func (p *Process) Continue() { p.signal(syscall.SIGCONT) }

@@ -1,17 +1,16 @@
-// Package invariants holds checks that cost too much for production and are
-// compiled in by the build tag "invariants" only.
+// Package invariants holds checks that are too expensive for production. They are
+// compiled in only with the build tag "invariants".
 //
-// The main one is poison: bytes that went back to a pool are overwritten, so
-// that a view used after its release reads garbage in tests instead of
-// yesterday's, plausible data.
+// The main check is Poison: it overwrites bytes that are returned to a pool, so that
+// a use after release reads garbage in tests instead of plausible old data.
 package invariants
 
-// poison is a byte that is no valid ZMTP flag and stands out in a dump.
+// poison is not a valid flags byte in ZMTP and stands out in a dump.
 const poison = 0xDB
 
-// Poison overwrites b when Enabled, and does nothing otherwise. The race detector takes
-// each copy as a single write of all its bytes. Byte by byte it needs a millisecond for a
-// chunk that a connection reads into.
+// Poison overwrites b when Enabled, and does nothing otherwise. It copies, because the
+// race detector handles each copy as a single write; writing a large chunk byte by
+// byte takes it a millisecond.
 func Poison(b []byte) {
 	if !Enabled || len(b) == 0 {
 		return

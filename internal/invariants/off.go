@@ -2,5 +2,5 @@
 
 package invariants
 
-// Enabled is true under the build tag "invariants".
+// Enabled reports whether the build tag "invariants" is set.
 const Enabled = false

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// maxInprocName bounds an inproc name, as libzmq does.
+// maxInprocName is the maximum size of an inproc name in bytes, as in libzmq.
 const maxInprocName = 256
 
 // Endpoint is a parsed endpoint.
@@ -15,22 +15,22 @@ type Endpoint struct {
 	Text   string // as the application wrote it
 	Scheme string
 
-	// Name is of ipc: the path, @name for an abstract one, or "" for one of
-	// the system's choice (bind only); or of inproc.
+	// Name is the name of an inproc endpoint, or the path of an ipc endpoint:
+	// "@name" for an abstract name, "" for a temporary path (bind only).
 	Name string
 
-	// tcp
-	host   string // "" means all interfaces (bind, and source)
-	port   int    // 0 means a port of the system's choice (bind, and source)
-	source *Endpoint
+	// tcp only
+	host   string    // "" for all interfaces (bind and source only)
+	port   int       // 0 for any free port (bind and source only)
+	source *Endpoint // the address to connect from, or nil
 }
 
-// EndpointError says what is wrong with an endpoint such as
-// "tcp://127.0.0.1:5555". Trying the same text again does not help.
+// EndpointError reports an invalid endpoint. Trying the same text again does not
+// help.
 type EndpointError struct {
 	Endpoint string
 	Reason   string
-	Err      error // the system's error, such as syscall.ENAMETOOLONG, or nil
+	Err      error // the corresponding system error, such as syscall.ENAMETOOLONG, or nil
 }
 
 func (e *EndpointError) Error() string {
@@ -40,16 +40,16 @@ func (e *EndpointError) Error() string {
 // Unwrap returns Err.
 func (e *EndpointError) Unwrap() error { return e.Err }
 
-// Local reports whether the other end is on this machine, so that connecting takes
-// no time.
+// Local reports whether the transport connects only within this machine, so
+// connecting takes no time.
 func (e *Endpoint) Local() bool { return transports[e.Scheme].local }
 
-// address is host and port as package net takes them.
+// address returns host and port in the form that package net expects.
 func (e *Endpoint) address() string { return net.JoinHostPort(e.host, strconv.Itoa(e.port)) }
 
-// Parse reads an endpoint. The wildcards "*" for host, port and path,
-// and port 0, are for bind only; so a source address is for connect. The error is an
-// *EndpointError.
+// Parse parses an endpoint. The wildcard "*" for host, port or path, and port 0,
+// are allowed only if bind is true; a source address only if it is false. The error
+// is an *EndpointError.
 func Parse(text string, bind bool) (Endpoint, error) {
 	e := Endpoint{Text: text}
 	scheme, rest, ok := strings.Cut(text, "://")
@@ -67,13 +67,13 @@ func Parse(text string, bind bool) (Endpoint, error) {
 	return e, nil
 }
 
-// parseInproc reads a name.
+// parseInproc parses a name.
 func parseInproc(e *Endpoint, name string, _ bool) (wrong string, cause error) {
 	switch {
 	case name == "":
 		return "has no name; write it as inproc://name", nil
 	case len(name) > maxInprocName:
-		return fmt.Sprintf("has a name of %d bytes; at most %d are possible", len(name), maxInprocName), nil
+		return fmt.Sprintf("has a name of %d bytes; at most %d are allowed", len(name), maxInprocName), nil
 	}
 	e.Name = name
 	return "", nil

@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// parseIPC reads a path.
+// parseIPC parses a path.
 func parseIPC(e *Endpoint, path string, bind bool) (wrong string, cause error) {
 	switch {
 	case path == "":
@@ -23,21 +23,25 @@ func parseIPC(e *Endpoint, path string, bind bool) (wrong string, cause error) {
 	case path == "*":
 		return "has the wildcard, which is for Bind; name a path to connect to", syscall.EINVAL
 	case path == "@":
-		return "has no name behind the @", syscall.EINVAL
+		return "has no name after the @", syscall.EINVAL
 	case path[0] == '@' && runtime.GOOS != "linux" && runtime.GOOS != "android":
-		return "has an abstract name, which only Linux knows", syscall.EINVAL
+		return "has an abstract name, which only Linux supports", syscall.EINVAL
 	case strings.ContainsRune(path, 0):
 		return "has a zero byte in its path", syscall.EINVAL
 	case len(path) > MaxPath:
-		return fmt.Sprintf("has a path of %d bytes; at most %d are possible", len(path), MaxPath), syscall.ENAMETOOLONG
+		return fmt.Sprintf("has a path of %d bytes; at most %d are allowed", len(path), MaxPath), syscall.ENAMETOOLONG
 	}
 	e.Name = path
 	return "", nil
 }
 
 // listenIPC binds an ipc endpoint.
-func listenIPC(ctx context.Context, e Endpoint, _ *Options) (_ *Listener, err error) {
+func listenIPC(ctx context.Context, e Endpoint, o *Options) (_ *Listener, err error) {
 	l := &Listener{}
+	listen := listenUnix
+	if o.ListenWith != nil {
+		listen = func(ctx context.Context, path string) (net.Listener, error) { return o.listenWith(ctx, "unix", path) }
+	}
 	dir := ""
 	if e.Name == "" {
 		if dir, err = os.MkdirTemp("", "ipc-"); err != nil {
@@ -46,18 +50,24 @@ func listenIPC(ctx context.Context, e Endpoint, _ *Options) (_ *Listener, err er
 		if wrong, cause := parseIPC(&e, filepath.Join(dir, "socket"), true); wrong != "" {
 			err = &EndpointError{Endpoint: e.Text, Reason: wrong, Err: cause}
 		} else {
-			l.Listener, err = listenUnix(ctx, e.Name)
+			l.Listener, err = listen(ctx, e.Name)
 		}
 		if err != nil {
-			_ = os.Remove(dir) // it is empty, and nobody else's
+			_ = os.Remove(dir)
 			return nil, err
 		}
-	} else if l.Listener, err = listenUnix(ctx, e.Name); err != nil {
+	} else if l.Listener, err = listen(ctx, e.Name); err != nil {
 		return nil, err
 	}
-	if e.Name[0] != '@' {
-		// The file goes with the listener only if it is still the listener's
-		// own: libzmq replaces what it finds at the path that it binds.
+	switch {
+	case o.ListenWith != nil:
+		// The file belongs to the listener, only the directory is ours.
+		if dir != "" {
+			l.remove = func() error { return os.RemoveAll(dir) }
+		}
+	case e.Name[0] != '@':
+		// Remove the file only if it is still this listener's: libzmq replaces
+		// any file at the path that it binds.
 		l.Listener.(*net.UnixListener).SetUnlinkOnClose(false)
 		own, _ := os.Lstat(e.Name)
 		l.remove = func() (err error) {
@@ -74,17 +84,16 @@ func listenIPC(ctx context.Context, e Endpoint, _ *Options) (_ *Listener, err er
 	return l, nil
 }
 
-// listenUnix listens on a path. A socket file to which nobody listens any more,
-// left by a process that ended without closing its socket, is replaced;
-// everything else that is there is an address in use.
+// listenUnix listens on a path. It replaces a stale socket file, left by a process
+// that ended without closing its socket. Any other file makes the address in use.
 func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	var lc net.ListenConfig
 	nl, err := lc.Listen(ctx, "unix", path)
 	if err == nil || path[0] == '@' || !addressInUse(err) {
 		return nl, err
 	}
-	// Two who find the same stale file must not remove it one after the other,
-	// for then the second removes the first one's new socket.
+	// The lock keeps a second process, which has found the same stale file, from
+	// removing the new socket of the first one.
 	unlock, lockErr := lockDirectory(ctx, filepath.Dir(path))
 	if lockErr != nil {
 		return nil, err
@@ -101,7 +110,10 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 }
 
 // dialIPC connects to an ipc endpoint.
-func dialIPC(ctx context.Context, e Endpoint, _ *Options) (net.Conn, error) {
+func dialIPC(ctx context.Context, e Endpoint, o *Options) (net.Conn, error) {
+	if o.DialWith != nil {
+		return o.dialWith(ctx, "unix", e.Name)
+	}
 	var d net.Dialer
 	return d.DialContext(ctx, "unix", e.Name)
 }

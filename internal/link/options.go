@@ -1,28 +1,33 @@
 package link
 
 import (
+	"context"
 	"net"
 	"syscall"
 	"time"
 )
 
-// Options are how connections are made. They are those of package sockets.
+// Options configures connections. See sockets.Options.
 type Options struct {
-	Backlog    int    // connections that wait to be accepted; 0: the system's choice
-	SendBuffer int    // the system's buffer in bytes; 0: the system's choice
-	RecvBuffer int    // the same for what is received
+	Backlog    int    // maximum number of connections waiting to be accepted; 0: the system's default
+	SendBuffer int    // size of the kernel's send buffer in bytes; 0: the system's default
+	RecvBuffer int    // size of the kernel's receive buffer in bytes; 0: the system's default
 	Device     string // network interface to use; "": any
-	IPv6       bool   // the wildcard host stands for IPv6 as well
-	TOS        int    // type of service of outgoing packets; 0: the system's choice
+	IPv6       bool   // the wildcard host includes IPv6
+	TOS        int    // type of service of outgoing packets; 0: the system's default
 
 	// As in net.Dialer.
 	KeepAlive       time.Duration
 	KeepAliveConfig net.KeepAliveConfig
 
-	Proxy         string        // host:port of a SOCKS 5 proxy to connect by; "": none
-	ProxyUser     string        // "": none
-	ProxyPassword func() string // a function, so that printing does not show it
-	ProxyTimeout  time.Duration // for the exchange with the proxy, if the context has no deadline
+	Proxy         string        // host:port of a SOCKS 5 proxy; "": connect directly
+	ProxyUser     string        // "": no authentication
+	ProxyPassword func() string // a function, so that formatting does not show the password
+	ProxyTimeout  time.Duration // limits the exchange with the proxy if the context has no deadline
+
+	// Used in place of package net; nil: not used. See sockets.Options.
+	DialWith   func(ctx context.Context, network, address string) (net.Conn, error)
+	ListenWith func(ctx context.Context, network, address string) (net.Listener, error)
 }
 
 // control sets the options that must be set before a socket is bound or connected.
@@ -40,8 +45,8 @@ func (o *Options) control(network, _ string, raw syscall.RawConn) error {
 	})
 }
 
-// controlSource is control for a socket that connects from a given port, which an
-// earlier connection may have used.
+// controlSource is like control, for a socket that connects from a given port,
+// which an earlier connection may have used.
 func (o *Options) controlSource(network, address string, raw syscall.RawConn) error {
 	if err := controlRaw(raw, setReuseAddress); err != nil {
 		return err
@@ -74,7 +79,7 @@ func (o *Options) tune(nc net.Conn) {
 		}
 	}
 	if tc, ok := nc.(*net.TCPConn); ok && o.TOS != 0 {
-		// Not every system hands it down from the listening socket.
+		// Not on every system does an accepted connection inherit it.
 		network := "tcp6"
 		if a, ok := nc.LocalAddr().(*net.TCPAddr); ok && a.IP.To4() != nil {
 			network = "tcp4"

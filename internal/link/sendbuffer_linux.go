@@ -21,8 +21,8 @@ import (
 const localSendBuffer = 512 << 10
 
 // growthLook is how many bytes are written between two checks of the buffer's
-// size.
-const growthLook = 4 << 20
+// size. A peer that stops reading can make the sender run ahead by as much more.
+const growthLook = localSendBuffer
 
 // isLocal reports whether a connection uses TCP and its other end is on the
 // same machine. The buffers of Unix domain sockets do not grow.
@@ -32,17 +32,17 @@ func isLocal(near, far net.Addr) bool {
 	return ok1 && ok2 && (f.IP.IsLoopback() || f.IP.Equal(n.IP))
 }
 
-// BoundSendBuffer has the system's buffer for sending to a peer on the same machine not
-// grow large, if the system lets one ask for that. It is called before the first Send.
+// BoundSendBuffer limits the size of the kernel's send buffer for a peer on the same
+// machine, if the system allows it. It must be called before the first Send.
 func (s *Stream) BoundSendBuffer() {
 	s.grows = s.raw != nil && isLocal(s.Conn.LocalAddr(), s.Conn.RemoteAddr()) && maxSendBuffer() >= localSendBuffer
 }
 
-// boundGrowth sets the kernel's buffer for sending to localSendBuffer, once it has
-// grown beyond. Not before: connections that need little shall have little.
+// boundGrowth sets the size of the kernel's send buffer to localSendBuffer once it
+// has become larger, so that a connection that needs little keeps a small buffer.
 func (s *Stream) boundGrowth() {
-	_ = s.raw.Control(func(fd uintptr) { // it fails on a closed connection
-		// The kernel counts twice as much, for what it keeps beside the bytes.
+	_ = s.raw.Control(func(fd uintptr) { // fails only on a closed connection
+		// The kernel doubles the size to allow for its own data.
 		n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
 		if err == nil && n > 2*localSendBuffer {
 			s.grows = false
@@ -51,17 +51,11 @@ func (s *Stream) boundGrowth() {
 	})
 }
 
-// maxSendBuffer is the largest buffer for sending that may be asked for. What
-// asks for more gets a small one, for good, where the kernel's own choice may
-// grow beyond; so 0 where the limit cannot be read.
+// maxSendBuffer returns the largest send buffer that a program may request, or 0 if
+// unknown. A larger request would set the buffer to this size for good, while the
+// kernel's own choice may grow beyond it.
 var maxSendBuffer = sync.OnceValue(func() int {
-	text, err := os.ReadFile("/proc/sys/net/core/wmem_max")
-	if err != nil {
-		return 0
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return 0
-	}
+	text, _ := os.ReadFile("/proc/sys/net/core/wmem_max")
+	n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 	return n
 })

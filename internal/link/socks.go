@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// What is said to a SOCKS 5 proxy (RFC 1928), and to one that wants to know the
-// user (RFC 1929).
+// Values of the SOCKS 5 protocol (RFC 1928) and of its authentication by user name
+// and password (RFC 1929).
 const (
 	socksVersion     = 5
 	socksNoAuth      = 0
@@ -24,7 +24,8 @@ const (
 	socksRefused     = 5
 	socksAuthVersion = 1
 
-	// MaxProxyField is the longest host name, user or password for a proxy, in bytes.
+	// MaxProxyField is the maximum size of a host name, user name or password sent
+	// to a proxy, in bytes.
 	MaxProxyField = 255
 )
 
@@ -33,12 +34,12 @@ var socksReplies = [...]string{
 	socksRefused: "connection refused", 6: "TTL expired", 7: "command not supported", 8: "address type not supported",
 }
 
-// ProxyError says that a proxy did not make a connection, or is none. It goes to
-// the monitor, as why an attempt to connect failed.
+// ProxyError reports that a SOCKS 5 proxy could not be reached, did not behave as
+// one, or refused to connect.
 type ProxyError struct {
 	Proxy  string // host:port, as in Options.SOCKSProxy
 	Reason string
-	Err    error // syscall.ECONNREFUSED if that is what the proxy was told, the network's error, or nil
+	Err    error // the network error, syscall.ECONNREFUSED if the proxy reports that its connection was refused, or nil
 }
 
 func (e *ProxyError) Error() string {
@@ -51,9 +52,9 @@ func (e *ProxyError) Error() string {
 // Unwrap returns Err.
 func (e *ProxyError) Unwrap() error { return e.Err }
 
-// dialProxy connects to an endpoint by way of the proxy.
-func dialProxy(ctx context.Context, d *net.Dialer, e Endpoint, o *Options) (net.Conn, error) {
-	nc, err := d.DialContext(ctx, "tcp", o.Proxy)
+// dialProxy connects to an endpoint through the proxy.
+func dialProxy(ctx context.Context, dial dialFunc, e Endpoint, o *Options) (net.Conn, error) {
+	nc, err := dial(ctx, "tcp", o.Proxy)
 	if err != nil {
 		return nil, &ProxyError{Proxy: o.Proxy, Err: err}
 	}
@@ -64,15 +65,15 @@ func dialProxy(ctx context.Context, d *net.Dialer, e Endpoint, o *Options) (net.
 	return nc, nil
 }
 
-// askProxy asks the proxy at the other end of nc to connect it with an endpoint,
-// within ProxyTimeout if the context has no deadline. It reads no byte
-// beyond the proxy's answers: those that follow are the peer's.
+// askProxy asks the proxy at the other end of nc to connect to an endpoint, within
+// ProxyTimeout if the context has no deadline. It reads nothing after the proxy's
+// answers, because the next bytes are the peer's.
 func (o *Options) askProxy(ctx context.Context, nc net.Conn, e Endpoint) error {
 	limit, ok := ctx.Deadline()
 	if !ok {
 		limit = time.Now().Add(o.ProxyTimeout)
 	}
-	_ = nc.SetDeadline(limit) // it fails on a closed connection, which reading tells
+	_ = nc.SetDeadline(limit) // fails only on a closed connection; then reading fails too
 	proxied := duplex{Conn: nc}
 	if err := proxied.Init(nc); err != nil {
 		return err
@@ -80,7 +81,7 @@ func (o *Options) askProxy(ctx context.Context, nc net.Conn, e Endpoint) error {
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 	reason, err := o.socks(&proxied, e)
 	if !stop() {
-		// The deadline in the past may yet come; nothing can be done with nc.
+		// The deadline in the past may still be set, so nc cannot be used.
 		return ctx.Err()
 	}
 	if err == nil && reason == "" {
@@ -89,8 +90,8 @@ func (o *Options) askProxy(ctx context.Context, nc net.Conn, e Endpoint) error {
 	return &ProxyError{Proxy: o.Proxy, Reason: reason, Err: err}
 }
 
-// socks is the exchange with the proxy. It returns a reason when the proxy
-// refuses, or talks something else.
+// socks performs the exchange with the proxy. It returns a reason if the proxy
+// refuses or violates the protocol.
 func (o *Options) socks(nc io.ReadWriter, e Endpoint) (reason string, err error) {
 	hello := []byte{socksVersion, 1, socksNoAuth}
 	if o.ProxyUser != "" {
@@ -102,7 +103,7 @@ func (o *Options) socks(nc io.ReadWriter, e Endpoint) (reason string, err error)
 	}
 	switch {
 	case in[0] != socksVersion:
-		return fmt.Sprintf("speaks version %d of SOCKS, or something else", in[0]), nil
+		return fmt.Sprintf("not a SOCKS 5 proxy: the first byte of its answer is %d", in[0]), nil
 	case in[1] == socksNoAuth:
 	case in[1] == socksPassword && o.ProxyUser != "":
 		auth := appendField([]byte{socksAuthVersion}, o.ProxyUser)
@@ -110,12 +111,12 @@ func (o *Options) socks(nc io.ReadWriter, e Endpoint) (reason string, err error)
 			return "", err
 		}
 		if in[1] != 0 {
-			return "user or password refused", nil
+			return "user name or password refused", nil
 		}
 	case in[1] == socksPassword:
-		return "wants a user and password", nil
+		return "requires a user name and a password", nil
 	default:
-		return "accepts no way of authentication that we have", nil
+		return "no authentication method in common", nil
 	}
 
 	request := []byte{socksVersion, socksConnect, 0}
@@ -137,15 +138,15 @@ func (o *Options) socks(nc io.ReadWriter, e Endpoint) (reason string, err error)
 	}
 	switch code := int(in[1]); {
 	case in[0] != socksVersion:
-		return "answers in another version of SOCKS", nil
+		return "answer with another version of SOCKS", nil
 	case code == socksRefused:
 		return socksReplies[code], syscall.ECONNREFUSED
 	case code != 0 && code < len(socksReplies):
 		return socksReplies[code], nil
 	case code != 0:
-		return fmt.Sprintf("reply %d", code), nil
+		return fmt.Sprintf("unknown reply code %d", code), nil
 	}
-	// The address that the proxy connects from is of no use here.
+	// Skip the address that the proxy connects from.
 	size := 0
 	switch in[3] {
 	case socksIPv4:
@@ -158,13 +159,13 @@ func (o *Options) socks(nc io.ReadWriter, e Endpoint) (reason string, err error)
 		}
 		size = int(in[0])
 	default:
-		return fmt.Sprintf("answers with an address of type %d", in[3]), nil
+		return fmt.Sprintf("answer with unknown address type %d", in[3]), nil
 	}
 	_, err = io.ReadFull(nc, make([]byte, size+2))
 	return "", err
 }
 
-// appendField appends a text and its length in one byte before it.
+// appendField appends a text, preceded by its size in one byte.
 func appendField(dst []byte, text string) []byte {
 	return append(append(dst, byte(len(text))), text...)
 }

@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// Spin has a receive call that reads the connection itself look again for a
-// while before it sleeps, for Limit at most. To put a thread to sleep
-// and to wake it takes longer than the answer of a peer on the same machine does.
+// Spin makes a receive call that reads the connection itself poll for up to Limit
+// before it sleeps: a peer on the same machine answers in less time than it takes
+// to put a thread to sleep and wake it.
 //
-// Where that was in vain, the next wait sleeps at once, then the next three, and
-// so on up to maxSkip: what does not help costs next to nothing.
+// After each wait in which polling has failed, the next 1, 3, 7 and so on up to
+// maxSkip waits sleep at once, so useless polling costs almost nothing.
 type Spin struct {
-	Limit   time.Duration // 0: never
-	looking bool          // in this wait
-	until   time.Time     // for so long
-	misses  int           // looks in vain in a row, as far as they count
-	skip    int           // waits still to come without
+	Limit   time.Duration // 0: never poll
+	looking bool          // polling in the current wait
+	until   time.Time     // end of polling
+	misses  int           // failures in a row, up to the number that reaches maxSkip
+	skip    int           // number of further waits without polling
 }
 
-// maxSkip bounds the waits that are slept through after a look in vain.
+// maxSkip is the maximum number of waits without polling after a failure.
 const maxSkip = 63
 
-// NewSpin returns a Spin that looks for busyPoll; never, if that is negative.
+// NewSpin returns a Spin that polls for busyPoll, or never if that is negative.
 func NewSpin(busyPoll time.Duration) (s Spin) {
-	// With one processor for all, the one who could send would wait for us.
+	// With one processor, polling would keep a sender in this process waiting.
 	if runtime.GOMAXPROCS(0) > 1 {
 		s.Limit = max(busyPoll, 0)
 	}
 	return s
 }
 
-// again says, when there is nothing to read, whether to look again.
+// again reports whether to poll again if there is nothing to read.
 func (s *Spin) again() bool {
 	switch {
 	case s.looking:
@@ -57,7 +57,7 @@ func (s *Spin) again() bool {
 	return true
 }
 
-// hit says that there was something to read.
+// hit records that there was something to read.
 func (s *Spin) hit() {
 	if s.looking {
 		s.looking, s.misses = false, 0

@@ -6,44 +6,43 @@ import (
 	"sync/atomic"
 )
 
-// Source takes the bytes that a Stream receives.
+// Source receives the bytes that a Stream reads.
 type Source interface {
-	// Space returns where to put bytes, at least one.
+	// Space returns the buffer for the next read. It has at least one byte.
 	Space() []byte
-	// Received takes over the first n bytes of that space. An error ends
-	// the reading, and is what Stream.Receive returns.
+	// Received handles the n bytes read into the buffer. If it returns an error,
+	// Stream.Receive stops reading and returns that error.
 	Received(n int) error
-	// Idle says that the peer has nothing more for now, so that no big buffer
-	// need be held while waiting.
+	// Idle is called before the Stream waits for the peer, so that the Source
+	// can release a large buffer.
 	Idle()
 }
 
-// ErrNothing ends a read that was not to wait.
+// ErrNothing means that there is nothing to read. See Receiving.Poll.
 var ErrNothing = errors.New("sockets: nothing to read")
 
-// Stream does the input and output of one connection. The platforms' versions
-// are in stream_*.go. One goroutine may receive while another one sends. To wake
+// Stream performs the input and output of one connection. The implementations are
+// in stream_*.go. One goroutine may receive while another one sends. To interrupt
 // them, set a deadline of Conn.
 type Stream struct {
 	Conn net.Conn // nil before Init
-	// Moved counts the bytes that the system took from us to send. Who reads Conn
-	// itself may add what that brings.
+	// Moved counts the bytes that the system has accepted for sending. A caller
+	// that reads Conn itself may add the bytes received.
 	Moved atomic.Int64
 	platformStream
 }
 
-// maxWrite bounds the bytes of one write, so that no connection keeps the
-// processor for long.
+// maxWrite is the maximum size of one write in bytes, so that no connection keeps
+// the processor for long.
 const maxWrite = 1 << 20
 
-// Write writes b as Send does. It is used for the handshake and for requests to a
-// proxy.
+// Write writes b like Send. It is for the handshake and for requests to a proxy.
 func (s *Stream) Write(b []byte) (int, error) {
 	n, err := s.Send([][]byte{b})
 	return int(n), err
 }
 
-// duplex is a connection that writes as a Stream does.
+// duplex is a connection that writes with a Stream.
 type duplex struct {
 	net.Conn
 	Stream

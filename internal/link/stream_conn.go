@@ -2,18 +2,18 @@ package link
 
 import "net"
 
-// connStream does the input and output of a connection by its Read and Write: of one
-// that has no descriptor of its own, and of all on systems without a stream of
-// their own.
+// connStream performs the input and output of a connection with its Read and Write
+// methods. It is used for connections without a descriptor, and for all connections
+// on systems without a stream_*.go file of their own.
 type connStream struct {
-	vectors net.Buffers // here, so that writing does not allocate
+	vectors net.Buffers // kept here, so that writing does not allocate
 }
 
-// smallRead is the buffer of a connection that waits.
+// smallRead is the size of the buffer of a waiting connection in bytes.
 const smallRead = 4 << 10
 
-// receive is Stream.Receive. It waits with a small buffer, and reads into src's own
-// for as long as the buffers are filled.
+// receive implements Stream.Receive. It waits with a small buffer, and reads into
+// src's buffers as long as each read fills its buffer.
 func (*connStream) receive(conn net.Conn, src Source) error {
 	small := make([]byte, smallRead)
 	for {
@@ -41,8 +41,13 @@ func (*connStream) receive(conn net.Conn, src Source) error {
 	}
 }
 
-// send is Stream.Send. It writes in parts, so that Moved shows its progress.
+// send implements Stream.Send. It writes in parts, so that Moved shows its progress.
 func (c *connStream) send(s *Stream, bufs [][]byte) (written int64, err error) {
+	if !s.Buffered() {
+		// Not with net.Buffers: if a type embeds a *net.TCPConn, that would use
+		// the method of the embedded connection instead of its Write.
+		return s.sendEach(bufs)
+	}
 	for len(bufs) > 0 && err == nil {
 		size, n := 0, 0
 		for n < len(bufs) && size+len(bufs[n]) <= sendPart {
@@ -67,5 +72,21 @@ func (c *connStream) send(s *Stream, bufs [][]byte) (written int64, err error) {
 	return written, err
 }
 
-// sendPart is the most that is written at once.
+// sendPart is the maximum size of one write in bytes.
 const sendPart = 128 << 10
+
+// sendEach writes bufs one after another with the Write method of the connection.
+func (s *Stream) sendEach(bufs [][]byte) (written int64, err error) {
+	for _, b := range bufs {
+		for len(b) > 0 {
+			n, err := s.Conn.Write(b[:min(len(b), sendPart)])
+			written += int64(n)
+			s.Moved.Add(int64(n))
+			if err != nil {
+				return written, err
+			}
+			b = b[n:]
+		}
+	}
+	return written, nil
+}

@@ -16,51 +16,49 @@ import (
 // platformStream reads and writes the descriptor itself, inside the callbacks
 // of the runtime's poller.
 //
-// What it gains over net.Conn: while a connection waits it holds no buffer.
-// That needs a read that fails with EAGAIN before each wait. To wait right
-// after a read that did not fill its buffer, and save that one, would be
-// wrong: the poller is edge triggered, and tells of an end of file that came
-// between the bytes and the read only once, together with the bytes. Its
-// edge is used up by then; the wait would never end.
+// Unlike with net.Conn, a waiting connection holds no buffer. This requires a
+// read that fails with EAGAIN before each wait, even after a read that did not fill
+// its buffer. The poller is edge-triggered: an end of file that arrives between the
+// bytes and the read is reported together with the bytes, and never again, so a
+// wait without that read might never end.
 type platformStream struct {
 	raw   syscall.RawConn // nil for a connection without a descriptor
-	conn  *connStream     // of such a connection
-	read  Receiving       // the reader's
+	conn  *connStream     // for a connection without a descriptor
+	read  Receiving       // of Receive
 	write writeState
-	grows bool  // the kernel's buffer may become larger than localSendBuffer
-	sent  int64 // bytes, since the last look at that
+	grows bool  // the kernel's send buffer may become larger than localSendBuffer
+	sent  int64 // bytes since the size of that buffer was checked
 }
 
-// maxVectors is how many pieces go into one vectored write.
+// maxVectors is the maximum number of pieces of one vectored write.
 const maxVectors = 64
 
 type writeState struct {
-	step    func(fd uintptr) bool // made once, so that writing does not allocate
-	bufs    [][]byte              // what is left to write
+	step    func(fd uintptr) bool // created once, so that writing does not allocate
+	bufs    [][]byte              // not written yet
 	written int64
 	err     error
 }
 
-// vector is where a write of several pieces lists them.
+// vector lists the pieces of a vectored write.
 type vector struct {
 	header unix.Msghdr
 	pieces [maxVectors]unix.Iovec
 }
 
-// vectors holds the vectors that are not in use. All connections share them, so that
-// an idle connection does not keep a kilobyte for one.
+// vectors holds unused vectors. All connections share them, because a vector takes a
+// kilobyte.
 var vectors = sync.Pool{New: func() any {
 	v := new(vector)
 	v.header.Iov = &v.pieces[0]
 	return v
 }}
 
-// Init takes over a connection. If conn has a method SyscallConn, the stream reads and
-// writes the descriptor itself, so the bytes on that must be those of the connection.
-// Otherwise it calls Read and Write.
+// Init sets the connection. The stream reads and writes the descriptor of a
+// *net.TCPConn or *net.UnixConn itself, and otherwise calls Read and Write.
 func (s *Stream) Init(conn net.Conn) error {
 	s.Conn = conn
-	sc, ok := conn.(syscall.Conn)
+	sc, ok := descriptor(conn)
 	if !ok {
 		s.conn = new(connStream)
 		return nil
@@ -74,8 +72,8 @@ func (s *Stream) Init(conn net.Conn) error {
 	return nil
 }
 
-// Receive feeds src until the connection ends or src ends it, and returns why. It
-// may be called again, always with the same source.
+// Receive reads into src until the connection ends or src returns an error, and
+// returns the reason. It may be called again, always with the same source.
 func (s *Stream) Receive(src Source) error {
 	if s.raw == nil {
 		return s.conn.receive(s.Conn, src)
@@ -86,28 +84,28 @@ func (s *Stream) Receive(src Source) error {
 	return s.ReceiveFor(&s.read)
 }
 
-// CanReceiveFor says that ReceiveFor works for this connection.
+// CanReceiveFor reports whether ReceiveFor can be used for this connection.
 func (s *Stream) CanReceiveFor() bool { return s.raw != nil }
 
-// Receiving feeds a source by Stream.ReceiveFor. It is kept where that happens often,
-// because what the poller calls is allocated.
+// Receiving is the state of Stream.ReceiveFor. Callers keep it, because Init
+// allocates.
 type Receiving struct {
 	src   Source
-	Poll  bool // end where there is nothing to read, with ErrNothing
+	Poll  bool // return ErrNothing instead of waiting
 	Spin  Spin
-	Spun  bool // set when there was nothing to read, and it looked again
+	Spun  bool // set when Spin has polled
 	ended error
 	step  func(fd uintptr) bool
 }
 
-// Init is called once, before ReceiveFor.
+// Init must be called once, before ReceiveFor.
 func (r *Receiving) Init(src Source, spin Spin) {
 	r.src, r.Spin = src, spin
 	r.step = r.receive
 }
 
-// ReceiveFor is Receive for another source of the connection's than that of Receive,
-// while that does not run.
+// ReceiveFor is like Receive, but reads into the source of r. Only one of the two may
+// run at a time.
 func (s *Stream) ReceiveFor(r *Receiving) error {
 	r.ended = nil
 	err := s.raw.Read(r.step)
@@ -117,8 +115,8 @@ func (s *Stream) ReceiveFor(r *Receiving) error {
 	return err
 }
 
-// receive reads until there is nothing more, and then reports false; or until
-// that is over, for the reason in ended.
+// receive reads until there is nothing more to read, and then returns false, or until
+// reading ends, and then returns true with the reason in ended.
 func (r *Receiving) receive(fd uintptr) bool {
 	for {
 		p := r.src.Space()
@@ -149,7 +147,7 @@ func (r *Receiving) receive(fd uintptr) bool {
 	}
 }
 
-// Attempt writes what the kernel takes at once.
+// Attempt writes without waiting.
 type Attempt struct {
 	raw   syscall.RawConn
 	bytes []byte
@@ -157,7 +155,7 @@ type Attempt struct {
 	step  func(fd uintptr) bool
 }
 
-// NewAttempt returns nil where that cannot be done.
+// NewAttempt returns an Attempt for s, or nil if s has no descriptor.
 func NewAttempt(s *Stream) *Attempt {
 	if s.raw == nil {
 		return nil
@@ -167,8 +165,8 @@ func NewAttempt(s *Stream) *Attempt {
 	return a
 }
 
-// Write returns how many of the bytes were written: none where there is no room
-// and also where the connection has failed, which is for others to find.
+// Write returns the number of bytes written. It is 0 if the kernel's buffer is full
+// or the connection has failed.
 func (a *Attempt) Write(bytes []byte) int {
 	a.bytes, a.n = bytes, 0
 	if a.raw.Write(a.step) != nil {
@@ -185,8 +183,8 @@ func (a *Attempt) once(fd uintptr) bool {
 	return true
 }
 
-// Send writes bufs wholly and returns how many bytes were written. It may
-// change the slice of slices.
+// Send writes all of bufs and returns the number of bytes written. It may change the
+// elements of bufs.
 func (s *Stream) Send(bufs [][]byte) (int64, error) {
 	if s.raw == nil {
 		return s.conn.send(s, bufs)
@@ -208,20 +206,20 @@ func (s *Stream) Send(bufs [][]byte) (int64, error) {
 	return w.written, w.err
 }
 
-// Unconfirmed returns how many bytes, the end of the stream among them, were
-// sent but not confirmed by the peer's system; 0 where that cannot be told.
+// Unconfirmed returns the number of bytes sent, counting the end of the stream as
+// one, that the peer's system has not acknowledged, or 0 if unknown.
 func (s *Stream) Unconfirmed() (n int) {
 	if s.raw == nil {
 		return 0
 	}
-	_ = s.raw.Control(func(fd uintptr) { // it fails on a closed connection
+	_ = s.raw.Control(func(fd uintptr) { // fails only on a closed connection
 		n, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
 	})
 	return n
 }
 
-// writeStep writes until everything is written or the kernel's buffer is full;
-// in the latter case it reports false, and is called again when there is room.
+// writeStep writes until everything is written, or the kernel's buffer is full. In
+// the latter case it returns false, and is called again when there is room.
 func (s *Stream) writeStep(fd uintptr) bool {
 	w := &s.write
 	for len(w.bufs) > 0 {
@@ -257,7 +255,10 @@ func (w *writeState) writev(fd uintptr) (int, syscall.Errno) {
 	case 0:
 		return 0, 0
 	case 1:
-		return w.writeOne(fd)
+		b := w.bufs[0]
+		n, errno := sendBytes(fd, b[:min(len(b), maxWrite)])
+		runtime.KeepAlive(b)
+		return n, errno
 	}
 	v := vectors.Get().(*vector)
 	defer vectors.Put(v)
@@ -270,9 +271,7 @@ func (w *writeState) writev(fd uintptr) (int, syscall.Errno) {
 		if len(b) == 0 {
 			continue
 		}
-		if len(b) > maxWrite-total {
-			b = b[:maxWrite-total]
-		}
+		b = b[:min(len(b), maxWrite-total)]
 		list[count].Base = &b[0]
 		list[count].SetLen(len(b))
 		total += len(b)
@@ -282,13 +281,5 @@ func (w *writeState) writev(fd uintptr) (int, syscall.Errno) {
 	n, errno := sendVector(fd, v)
 	runtime.KeepAlive(w.bufs)
 	clear(list[:count])
-	return n, errno
-}
-
-// writeOne writes the only piece.
-func (w *writeState) writeOne(fd uintptr) (int, syscall.Errno) {
-	b := w.bufs[0]
-	n, errno := sendBytes(fd, b[:min(len(b), maxWrite)])
-	runtime.KeepAlive(b)
 	return n, errno
 }

@@ -7,53 +7,53 @@ import (
 	"time"
 )
 
-// platformStream leaves the work to net.Conn. The tag "portable" chooses it on
-// Linux too, for tests.
+// platformStream uses net.Conn. The build tag "portable" selects it on Linux too,
+// for tests.
 type platformStream struct{ connStream }
 
-// BoundSendBuffer does nothing: how these systems size their buffers was not measured.
+// BoundSendBuffer does nothing: the buffers of these systems were not measured.
 func (s *Stream) BoundSendBuffer() {}
 
-// CanReceiveFor says that reading cannot be left and gone on with.
+// CanReceiveFor returns false.
 func (s *Stream) CanReceiveFor() bool { return false }
 
-// Receiving would feed a source by ReceiveFor.
+// Receiving is not used.
 type Receiving struct{ Poll, Spun bool }
 
 // Init does nothing.
 func (*Receiving) Init(Source, Spin) {}
 
-// Spin would look again before sleeping.
+// Spin is not used.
 type Spin struct{}
 
-// NewSpin returns one that never looks.
+// NewSpin returns a Spin, which is not used.
 func NewSpin(time.Duration) (s Spin) { return s }
 
-// ReceiveFor is not called.
+// ReceiveFor is not called, because CanReceiveFor returns false.
 func (*Stream) ReceiveFor(*Receiving) error { return ErrNothing }
 
-// Attempt would write what the kernel takes at once.
+// Attempt is not used.
 type Attempt struct{}
 
-// NewAttempt returns nil: it cannot be done here.
+// NewAttempt returns nil.
 func NewAttempt(*Stream) *Attempt { return nil }
 
 // Write is not called.
 func (*Attempt) Write([]byte) int { return 0 }
 
-// Init takes over a connection.
+// Init sets the connection.
 func (s *Stream) Init(conn net.Conn) error {
 	s.Conn = conn
 	return nil
 }
 
-// Receive feeds src until the connection ends or src ends it, and returns why.
+// Receive reads into src until the connection ends or src returns an error, and
+// returns the reason.
 func (s *Stream) Receive(src Source) error { return s.receive(s.Conn, src) }
 
-// Send writes bufs wholly and returns how many bytes were written. It may
-// change the slice of slices.
+// Send writes all of bufs and returns the number of bytes written. It may change the
+// elements of bufs.
 func (s *Stream) Send(bufs [][]byte) (int64, error) { return s.send(s, bufs) }
 
-// Unconfirmed returns how many bytes were sent but not confirmed by the peer's
-// system, which cannot be told here.
+// Unconfirmed returns 0, because the number of unacknowledged bytes is unknown.
 func (s *Stream) Unconfirmed() int { return 0 }

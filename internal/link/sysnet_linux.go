@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HaveDevice says that a socket can be bound to a network interface.
+// HaveDevice reports whether Options.Device is supported.
 const HaveDevice = true
 
-// bindToDevice lets a socket use one network interface only.
+// bindToDevice restricts a socket to one network interface.
 func bindToDevice(fd uintptr, device string) error {
 	return os.NewSyscallError("setsockopt", unix.BindToDevice(int(fd), device))
 }

@@ -4,7 +4,7 @@ package link
 
 import "errors"
 
-// HaveDevice says that a socket can be bound to a network interface.
+// HaveDevice reports whether Options.Device is supported.
 const HaveDevice = false
 
 func bindToDevice(uintptr, string) error { return errors.ErrUnsupported }

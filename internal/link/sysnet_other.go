@@ -9,17 +9,17 @@ import (
 	"syscall"
 )
 
-// addressInUse says that a bind failed because the address is taken. The number
-// is Windows' WSAEADDRINUSE.
+// addressInUse reports whether err means that the address is in use. 10048 is
+// Windows' WSAEADDRINUSE.
 func addressInUse(err error) bool {
 	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.Errno(10048))
 }
 
-// MaxPath is the longest path of an ipc endpoint, in bytes.
+// MaxPath is the maximum size of the path of an ipc endpoint in bytes.
 const MaxPath = 107
 
-// isStale says that nobody listens at path. Who does sees a connection that
-// ends at once.
+// isStale reports whether no process listens at path. A listener sees a connection
+// that is closed at once.
 func isStale(ctx context.Context, path string) bool {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "unix", path)
@@ -29,16 +29,17 @@ func isStale(ctx context.Context, path string) bool {
 	return err != nil && ctx.Err() == nil
 }
 
-// lockDirectory is for systems with advisory locks on directories.
+// lockDirectory does nothing.
 func lockDirectory(context.Context, string) (unlock func(), err error) { return func() {}, nil }
 
-// setBacklog leaves the backlog as package net has chosen it.
+// setBacklog does nothing.
 func setBacklog(syscall.Conn, int) error { return nil }
 
-// HaveTOS says that Options.TOS can be set.
+// HaveTOS reports whether Options.TOS is supported.
 const HaveTOS = false
 
 func setTOS(string, uintptr, int) error { return errors.ErrUnsupported }
 
-// setReuseAddress has nothing to do: a connecting socket may use such a port.
+// setReuseAddress does nothing: these systems allow a connecting socket to use such a
+// port.
 func setReuseAddress(uintptr) error { return nil }

@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addressInUse says that a bind failed because the address is taken.
+// addressInUse reports whether err means that the address is in use.
 func addressInUse(err error) bool { return errors.Is(err, unix.EADDRINUSE) }
 
-// MaxPath is the longest path of an ipc endpoint, in bytes: what
-// the system's address has room for, less the zero byte behind it.
+// MaxPath is the maximum size of the path of an ipc endpoint in bytes: that of the
+// system's address, less the terminating zero.
 const MaxPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
-// isStale says that no socket is bound to the file at path. It asks with a
-// datagram socket: to a living stream socket that is the wrong type, so its
-// owner does not get to see a connection.
+// isStale reports whether no socket is bound to the file at path. It tries to connect
+// a datagram socket: a stream socket refuses that because of the type, so a listener
+// sees no connection.
 func isStale(ctx context.Context, path string) bool {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "unixgram", path)
@@ -32,12 +32,11 @@ func isStale(ctx context.Context, path string) bool {
 	return errors.Is(err, unix.ECONNREFUSED)
 }
 
-// lockPause is the wait between two attempts at a directory's lock, which
-// others of our kind hold for the moment that a bind takes.
+// lockPause is the time between two attempts to lock a directory. Other processes
+// hold the lock only while they bind.
 const lockPause = 2 * time.Millisecond
 
-// lockDirectory takes an advisory lock on a directory, which leaves no trace in
-// the file system.
+// lockDirectory takes an advisory lock on a directory, which creates no file.
 func lockDirectory(ctx context.Context, dir string) (unlock func(), err error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -63,8 +62,8 @@ func lockDirectory(ctx context.Context, dir string) (unlock func(), err error) {
 	}
 }
 
-// setBacklog changes how many connections wait to be accepted: to listen again
-// on a listening socket does just that.
+// setBacklog changes the backlog: listening again on a listening socket does just
+// that.
 func setBacklog(sc syscall.Conn, n int) error {
 	raw, err := sc.SyscallConn()
 	if err != nil {
@@ -73,11 +72,11 @@ func setBacklog(sc syscall.Conn, n int) error {
 	return controlRaw(raw, func(fd uintptr) error { return os.NewSyscallError("listen", unix.Listen(int(fd), n)) })
 }
 
-// HaveTOS says that Options.TOS can be set.
+// HaveTOS reports whether Options.TOS is supported.
 const HaveTOS = true
 
-// setTOS sets the type of service of outgoing packets. A socket of IPv6 may
-// carry IPv4 as well, where the older option is the one that counts.
+// setTOS sets the type of service of outgoing packets. An IPv6 socket can carry IPv4
+// too, for which the IPv4 option applies.
 func setTOS(network string, fd uintptr, tos int) error {
 	err := unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_TOS, tos)
 	if network == "tcp6" {
@@ -86,8 +85,8 @@ func setTOS(network string, fd uintptr, tos int) error {
 	return os.NewSyscallError("setsockopt", err)
 }
 
-// setReuseAddress lets a socket be bound to a port on which connections that
-// have ended are not forgotten yet.
+// setReuseAddress allows a socket to bind to a port that has connections in the
+// TIME_WAIT state.
 func setReuseAddress(fd uintptr) error {
 	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
 }

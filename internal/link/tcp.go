@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -9,7 +10,7 @@ import (
 	"strings"
 )
 
-// parseTCP reads host:port, or source;host:port.
+// parseTCP parses host:port, or source;host:port.
 func parseTCP(e *Endpoint, text string, bind bool) (wrong string, cause error) {
 	if source, rest, ok := strings.Cut(text, ";"); ok {
 		if bind {
@@ -32,7 +33,7 @@ func parseTCP(e *Endpoint, text string, bind bool) (wrong string, cause error) {
 		}
 		host = host[1 : len(host)-1]
 	} else if strings.Contains(host, ":") {
-		// As libzmq does: what follows the last colon is the port.
+		// As in libzmq, the port follows the last colon.
 		if _, err := netip.ParseAddr(host); err != nil {
 			return "has a host with a colon that is not an IPv6 address, such as tcp://[::1]:5555", nil
 		}
@@ -45,7 +46,7 @@ func parseTCP(e *Endpoint, text string, bind bool) (wrong string, cause error) {
 	case host == "*":
 		host = ""
 	case strings.ContainsFunc(host, notOfHost):
-		return "has a character in its host that cannot be there", nil
+		return "has an invalid character in its host", nil
 	}
 	e.host = host
 	if port == "*" && bind {
@@ -62,8 +63,8 @@ func parseTCP(e *Endpoint, text string, bind bool) (wrong string, cause error) {
 	return "", nil
 }
 
-// notOfHost tells characters that are in no host name, address with a zone, or
-// name of an interface.
+// notOfHost reports whether c cannot occur in a host name, an address with a zone,
+// or the name of a network interface.
 func notOfHost(c rune) bool {
 	switch {
 	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
@@ -74,31 +75,40 @@ func notOfHost(c rune) bool {
 
 // listenTCP binds a tcp endpoint.
 func listenTCP(ctx context.Context, e Endpoint, o *Options) (*Listener, error) {
-	if host, ok := interfaceAddress(e.host); ok {
-		e.host = host
-	}
+	e.host = cmp.Or(interfaceAddress(e.host), e.host)
 	network := "tcp"
 	if e.host == "" && !o.IPv6 {
 		e.host = "0.0.0.0"
 	}
 	if ip, err := netip.ParseAddr(e.host); err == nil && ip.Is4() {
-		network = "tcp4" // else 0.0.0.0 would mean IPv6 as well
+		network = "tcp4" // with "tcp", 0.0.0.0 would include IPv6
 	}
-	lc := net.ListenConfig{Control: o.control}
-	lc.KeepAlive, lc.KeepAliveConfig = o.KeepAlive, o.KeepAliveConfig
-	lc.SetMultipathTCP(false) // plain TCP, whatever the system prefers
-	nl, err := lc.Listen(ctx, network, e.address())
+	listen := o.listenWith
+	if o.ListenWith == nil {
+		lc := net.ListenConfig{Control: o.control}
+		lc.KeepAlive, lc.KeepAliveConfig = o.KeepAlive, o.KeepAliveConfig
+		lc.SetMultipathTCP(false) // plain TCP, whatever the system prefers
+		listen = lc.Listen
+	}
+	nl, err := listen(ctx, network, e.address())
 	if err != nil {
 		return nil, err
 	}
-	host, port, _ := net.SplitHostPort(nl.Addr().String())
-	return &Listener{Listener: nl, Endpoint: e.Scheme + "://" + net.JoinHostPort(host, port)}, nil
+	l := &Listener{Listener: nl, Endpoint: e.Text}
+	if a, ok := nl.Addr().(*net.TCPAddr); ok { // another listener may have another kind of address
+		host, port, _ := net.SplitHostPort(a.String())
+		l.Endpoint = e.Scheme + "://" + net.JoinHostPort(host, port)
+	}
+	return l, nil
 }
 
-// dialTCP connects to a tcp endpoint, by way of the proxy if there is one.
+// dialTCP connects to a tcp endpoint, directly or through the proxy.
 func dialTCP(ctx context.Context, e Endpoint, o *Options) (net.Conn, error) {
 	d := net.Dialer{Control: o.control, KeepAlive: o.KeepAlive, KeepAliveConfig: o.KeepAliveConfig}
-	if e.source != nil {
+	dial := d.DialContext
+	if o.DialWith != nil {
+		dial = o.dialWith
+	} else if e.source != nil {
 		local, err := e.source.local(ctx)
 		if err != nil {
 			return nil, err
@@ -107,30 +117,28 @@ func dialTCP(ctx context.Context, e Endpoint, o *Options) (net.Conn, error) {
 		d.Control = o.controlSource
 	}
 	if o.Proxy != "" {
-		return dialProxy(ctx, &d, e, o)
+		return dialProxy(ctx, dial, e, o)
 	}
-	nc, err := d.DialContext(ctx, "tcp", e.address())
-	if err == nil && isSelf(nc) {
+	nc, err := dial(ctx, "tcp", e.address())
+	// TCP connects a port to itself if the system chooses the port to dial as the
+	// local port.
+	if tc, ok := nc.(*net.TCPConn); ok && err == nil && tc.LocalAddr().String() == tc.RemoteAddr().String() {
 		nc.Close()
 		return nil, ErrSelf
 	}
 	return nc, err
 }
 
-// ErrSelf says that a connection was made to its own port.
+// ErrSelf means that a connection is connected to itself.
 var ErrSelf = errors.New("sockets: connected to itself")
 
 // local resolves the address to connect from.
 func (e *Endpoint) local(ctx context.Context) (*net.TCPAddr, error) {
 	a := &net.TCPAddr{Port: e.port}
-	host := e.host
-	if host == "" {
+	if e.host == "" {
 		return a, nil
 	}
-	if address, ok := interfaceAddress(host); ok {
-		host = address
-	}
-	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", cmp.Or(interfaceAddress(e.host), e.host))
 	if err != nil {
 		return nil, err
 	}
@@ -142,15 +150,15 @@ func (e *Endpoint) local(ctx context.Context) (*net.TCPAddr, error) {
 	return a, nil
 }
 
-// interfaceAddress returns the first address, IPv4 if there is one, of the
-// network interface with the given name.
-func interfaceAddress(name string) (string, bool) {
+// interfaceAddress returns the first IPv4 address of the network interface with
+// the given name, or else its first IPv6 address, or "" if it has none.
+func interfaceAddress(name string) string {
 	if _, err := netip.ParseAddr(name); err == nil || name == "" {
-		return "", false
+		return ""
 	}
 	ifc, err := net.InterfaceByName(name)
 	if err != nil {
-		return "", false
+		return ""
 	}
 	addrs, _ := ifc.Addrs()
 	other := ""
@@ -159,18 +167,12 @@ func interfaceAddress(name string) (string, bool) {
 		switch {
 		case err != nil:
 		case p.Addr().Is4():
-			return p.Addr().String(), true
+			return p.Addr().String()
 		case other == "" && p.Addr().IsLinkLocalUnicast():
 			other = p.Addr().WithZone(name).String()
 		case other == "":
 			other = p.Addr().String()
 		}
 	}
-	return other, other != ""
-}
-
-// isSelf recognises a connection to its own port, which TCP makes when the
-// port dialled happens to be chosen as the local one.
-func isSelf(nc net.Conn) bool {
-	return nc.LocalAddr().String() == nc.RemoteAddr().String()
+	return other
 }

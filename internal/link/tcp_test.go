@@ -13,9 +13,9 @@ func TestInterfaceAddress(t *testing.T) {
 	all, err := net.Interfaces()
 	must(t, err)
 	for _, ifc := range all {
-		text, ok := interfaceAddress(ifc.Name)
+		text := interfaceAddress(ifc.Name)
 		addrs, _ := ifc.Addrs()
-		if !ok {
+		if text == "" {
 			if len(addrs) > 0 {
 				t.Errorf("%s has no address among %v", ifc.Name, addrs)
 			}
@@ -33,7 +33,7 @@ func TestInterfaceAddress(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "127.0.0.1", "::1", "no such interface"} {
-		if got, ok := interfaceAddress(name); ok {
+		if got := interfaceAddress(name); got != "" {
 			t.Errorf("%q is an interface with %s", name, got)
 		}
 	}

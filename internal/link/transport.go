@@ -11,26 +11,24 @@ import (
 const (
 	TCP    = "tcp"
 	IPC    = "ipc"
-	Inproc = "inproc" // only its syntax is here: no bytes move within a process
+	Inproc = "inproc" // only parsed here; package sockets implements it
 )
 
-// transport is one way to connect.
+// transport holds the functions of a transport.
 type transport struct {
-	// parse fills in an endpoint from the text behind "://". It returns what is
-	// wrong with the text, and the system's error for that if there is one. bind
-	// tells endpoints to bind from those to connect to.
+	// parse parses the text after "://" into e. If the text is invalid, wrong
+	// is the reason, and cause the corresponding system error or nil. bind is
+	// true for an endpoint to bind, false for one to connect to.
 	parse func(e *Endpoint, text string, bind bool) (wrong string, cause error)
-	// listen binds an endpoint. It sets Listener.Endpoint to what the wildcards
-	// stand for.
+	// listen binds an endpoint. It replaces the wildcards in Listener.Endpoint.
 	listen func(ctx context.Context, e Endpoint, o *Options) (*Listener, error)
-	// dial connects to an endpoint. What it returns moves the bytes themselves: see
-	// Stream.Init.
+	// dial connects to an endpoint.
 	dial func(ctx context.Context, e Endpoint, o *Options) (net.Conn, error)
-	// local says that the other end is on this machine: connecting takes no time.
+	// local reports whether the other end is always on this machine.
 	local bool
 }
 
-// transports has every transport by its scheme.
+// transports maps schemes to transports.
 var transports = map[string]transport{
 	TCP:    {parse: parseTCP, listen: listenTCP, dial: dialTCP},
 	IPC:    {parse: parseIPC, listen: listenIPC, dial: dialIPC, local: true},
@@ -40,14 +38,14 @@ var transports = map[string]transport{
 // Listener accepts the connections to one endpoint.
 type Listener struct {
 	net.Listener
-	Endpoint string // with what the system chose for its wildcards
+	Endpoint string // with the actual values in place of wildcards
 
 	options *Options
-	remove  func() error // removes what is left in the file system; nil where nothing is
+	remove  func() error // removes files after closing; may be nil
 }
 
-// Listen binds an endpoint. The context bounds the resolution of a name. The endpoint
-// must not be of Inproc.
+// Listen binds an endpoint, which must not be an inproc endpoint. The context
+// limits the resolution of a name.
 func Listen(ctx context.Context, e Endpoint, o Options) (*Listener, error) {
 	l, err := transports[e.Scheme].listen(ctx, e, &o)
 	if err != nil {
@@ -56,7 +54,7 @@ func Listen(ctx context.Context, e Endpoint, o Options) (*Listener, error) {
 	l.options = &o
 	if sc, ok := l.Listener.(syscall.Conn); ok && o.Backlog > 0 {
 		if err := setBacklog(sc, o.Backlog); err != nil {
-			_ = l.Close() // the other error came first
+			_ = l.Close() // err is more important
 			return nil, err
 		}
 	}
@@ -72,7 +70,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return nc, err
 }
 
-// Close gives the address back.
+// Close stops listening and removes the files of the listener.
 func (l *Listener) Close() error {
 	err := l.Listener.Close()
 	if l.remove != nil {
@@ -81,9 +79,9 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// Dial makes one attempt to connect to an endpoint, which must not be of Inproc. It
-// returns ErrSelf for a connection to itself and a *ProxyError for a fault of the
-// proxy.
+// Dial makes one attempt to connect to an endpoint, which must not be an inproc
+// endpoint. It returns ErrSelf for a connection to itself, and a *ProxyError if the
+// proxy fails or refuses.
 func Dial(ctx context.Context, e Endpoint, o Options) (net.Conn, error) {
 	nc, err := transports[e.Scheme].dial(ctx, e, &o)
 	if err == nil {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Variable names the safeguard to switch off.
+// Variable is the environment variable that names the safeguard to switch off.
 const Variable = "CLUSTERMAP_MUTATE"
 
-// Names lists all of them.
+// Names lists the names of all safeguards.
 var Names []string
 
 // See off.go.
@@ -27,7 +27,7 @@ var (
 	PublishAlone     = off("publish-alone")
 )
 
-// SlowDisk: see off.go.
+// SlowDisk is described in off.go.
 func SlowDisk() {
 	if PublishEarly {
 		time.Sleep(20 * time.Millisecond)

@@ -2,7 +2,9 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"time"
 )
 
 // Gate lets goroutines wait, with a context, for a condition that a mutex
@@ -33,27 +35,50 @@ func (g *Gate) Wake() {
 	}
 }
 
+// WakeAll wakes all who wait. It is for a change that does not concern each of them,
+// where one of the others could take the only token. The mutex must be held.
+func (g *Gate) WakeAll() {
+	if g.waiters > 0 {
+		close(g.token)
+		g.token = make(chan struct{}, 1)
+	}
+}
+
 // Wait releases mu, waits for a token, and takes mu again. It returns the
 // context's error when that ends first, ErrTimeout when the limit is reached
 // first, if l is not nil, and ErrClosed when done is closed first. With NoWait it
 // returns ErrWouldBlock at once, and keeps mu.
-//
-// The waiter counts itself before it lets go of mu: a waker that takes mu next
-// sees it and leaves a token, even if the waiter is not yet in its select.
 func (g *Gate) Wait(ctx context.Context, mu *sync.Mutex, done <-chan struct{}, l *Limit) error {
 	if ctx == NoWait {
 		return ErrWouldBlock
 	}
 	expired, err := l.Start()
-	if err != nil {
-		return err
+	if err == nil {
+		err = g.Sleep(mu, ctx.Done(), done, expired)
 	}
+	if err == errGone {
+		err = ctx.Err()
+	}
+	return err
+}
+
+// errGone is the error of Sleep that stands for the end of what gone belongs to.
+var errGone = errors.New("queue: gone")
+
+// Sleep is Wait for callers without a context. It returns an error when one of
+// the channels is closed or has a value: ErrTimeout for expired, ErrClosed for
+// done, and another one for gone. Each of them may be nil.
+//
+// The waiter counts itself before it lets go of mu: a waker that takes mu next
+// sees it and leaves a token, even if the waiter is not yet in its select.
+func (g *Gate) Sleep(mu *sync.Mutex, gone, done <-chan struct{}, expired <-chan time.Time) (err error) {
 	g.waiters++
+	token := g.token
 	mu.Unlock()
 	select {
-	case <-g.token:
-	case <-ctx.Done():
-		err = ctx.Err()
+	case <-token:
+	case <-gone:
+		err = errGone
 	case <-expired:
 		err = ErrTimeout
 	case <-done:

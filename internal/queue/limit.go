@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Why a wait ended without what it was for. These are the errors of package
-// sockets with the same names, which says what they mean to its users.
+// Errors of a wait that has failed. They are the errors of package sockets with the
+// same names, which documents them.
 var (
 	ErrClosed     = fmt.Errorf("sockets: socket is closed: %w", net.ErrClosed)
-	ErrTimeout    = fmt.Errorf("sockets: waited too long: %w", os.ErrDeadlineExceeded)
-	ErrWouldBlock = errors.New("sockets: would have to wait")
+	ErrTimeout    = fmt.Errorf("sockets: timeout: %w", os.ErrDeadlineExceeded)
+	ErrWouldBlock = errors.New("sockets: operation would block")
 )
 
 // Limit is how long one call waits at most, besides its context. The clock is not

@@ -1,22 +1,29 @@
 package queue
 
 import (
-	"context"
 	"testing"
-	"time"
+
+	"clustermap/internal/testenv"
+	"clustermap/zmtp"
 
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// hang is how long something may take that should take no time, on a machine
-// that is busy with other things.
-const hang = time.Minute
+var (
+	testContext = testenv.Context
+	must        = testenv.Must
+	eventually  = testenv.Eventually
+	within      = testenv.Within
+	newLender   = testenv.NewLender
+)
 
-func testContext(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	t.Cleanup(cancel)
-	return ctx
+// wire is the bytes of one message.
+func wire(frames ...string) []byte {
+	parts := make([][]byte, len(frames))
+	for i, f := range frames {
+		parts[i] = []byte(f)
+	}
+	return zmtp.AppendMessage(nil, parts...)
 }

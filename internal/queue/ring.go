@@ -25,14 +25,28 @@ func (r *Ring[T]) Front() T { return *r.At(0) }
 // Push adds an item behind the others.
 func (r *Ring[T]) Push(v T) {
 	if r.count == len(r.items) {
-		grown := make([]T, max(4, 2*len(r.items)))
-		for i := range r.count {
-			grown[i] = *r.At(i)
-		}
-		r.items, r.head = grown, 0
+		r.grow()
 	}
 	r.count++
 	*r.At(r.count - 1) = v
+}
+
+// PushFront adds an item before the others, where Pop takes it next.
+func (r *Ring[T]) PushFront(v T) {
+	if r.count == len(r.items) {
+		r.grow()
+	}
+	r.head = (r.head - 1) & (len(r.items) - 1)
+	r.count++
+	*r.At(0) = v
+}
+
+func (r *Ring[T]) grow() {
+	grown := make([]T, max(4, 2*len(r.items)))
+	for i := range r.count {
+		grown[i] = *r.At(i)
+	}
+	r.items, r.head = grown, 0
 }
 
 // Pop removes and returns the oldest item; there must be one.

@@ -54,14 +54,11 @@ func (s *Map) Cut() *Cut {
 	return c
 }
 
+// Len returns the number of keys.
 func (c *Cut) Len() int { return c.keys }
 
-// each calls f for every record and the hash of its key, in no particular order, until
-// f returns false. The records are valid until Release.
-func (c *Cut) each(f func(r kvmsg.Record, hash uint64) bool) {
-	c.Records(func(r kvmsg.Record) bool { return f(r, kvmsg.HashKey(r.Key())) })
-}
-
+// Records calls f for every record, in no particular order, until f returns false. The
+// records are valid until Release.
 func (c *Cut) Records(f func(kvmsg.Record) bool) {
 	visit := func(r kvmsg.Record, _ uint32) bool { return f(r) }
 	for _, p := range c.pins {

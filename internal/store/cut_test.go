@@ -156,3 +156,8 @@ func BenchmarkCut(b *testing.B) {
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/keys, "ns/key")
 	})
 }
+
+// each calls f for every record and the hash of its key until f returns false.
+func (c *Cut) each(f func(r kvmsg.Record, hash uint64) bool) {
+	c.Records(func(r kvmsg.Record) bool { return f(r, kvmsg.HashKey(r.Key())) })
+}

@@ -2,6 +2,6 @@
 
 package testenv
 
-// RaceDetector says that tests run under the race detector, some ten times
-// slower.
+// RaceDetector reports whether tests run under the race detector, which makes them
+// about ten times slower.
 const RaceDetector = false

@@ -12,17 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// brokenPipe names, to a process that NoSignal starts, the write to make.
+// brokenPipe is the environment variable that names the write for a process that
+// NoSignal has started.
 const brokenPipe = "CLUSTERMAP_TEST_BROKEN_PIPE"
 
-// NoSignal fails a test if one of the writes, to a connection whose peer has gone, raises
-// SIGPIPE or does not return EPIPE. Go's runtime
-// ignores that signal in a program in Go; so each write is made in a process where the
-// signal does what it does in a program in C that never asked for another thing. The
-// process runs the same test.
+// NoSignal fails a test if one of the writes, to a connection that the peer has closed,
+// raises SIGPIPE or does not return EPIPE. Go programs ignore SIGPIPE on sockets, so
+// each write runs in a process with the default action of C programs. The process runs
+// the same test.
 func NoSignal(t *testing.T, writes map[string]func(nc *net.UnixConn) error) {
 	t.Helper()
-	writes["bare"] = func(nc *net.UnixConn) error { // it must end the process, or the test shows nothing
+	writes["bare"] = func(nc *net.UnixConn) error { // must end the process; otherwise the test proves nothing
 		raw, err := nc.SyscallConn()
 		Must(t, err)
 		Must(t, raw.Control(func(fd uintptr) { _, err = unix.Write(int(fd), []byte("x")) }))
@@ -31,7 +31,7 @@ func NoSignal(t *testing.T, writes map[string]func(nc *net.UnixConn) error) {
 	if write := writes[os.Getenv(brokenPipe)]; write != nil {
 		nc, peer := unixPair(t)
 		Must(t, peer.Close())
-		// What a zeroed struct sigaction says: the default, with nothing masked.
+		// A zeroed struct sigaction selects the default action.
 		var action [64]byte
 		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGPIPE), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
 		if errno != 0 {

@@ -1,7 +1,7 @@
-// Package testenv has what the tests of all packages share: how long a test waits,
-// and what it says when it has waited in vain.
+// Package testenv is shared by the tests of all packages. It limits how long tests
+// wait, and reports the stacks of all goroutines if a wait fails.
 //
-// No test depends on how long these waits are. They only end tests that hang.
+// The limits only end tests that hang. No test depends on their lengths.
 package testenv
 
 import (
@@ -20,18 +20,17 @@ const Hang = 3 * time.Minute
 // AnyPort is the endpoint to bind when the port does not matter.
 const AnyPort = "tcp://127.0.0.1:*"
 
-// reserve is how long before the test binary's deadline the tests give up: time for
-// them to close what they opened and to say what went wrong.
+// reserve is how long before the test binary's deadline tests give up, so that they can
+// clean up and report why.
 const reserve = 30 * time.Second
 
-// Context returns a context for everything a test does. It ends with the test, after
-// the cleanup functions that the test registers later; or, if the test hangs, half a
-// minute before the test binary's deadline (go test -timeout). So subtests that call
-// t.Parallel may use their parent's context: it does not end while they wait for
-// their turn. Benchmarks and fuzz targets have no deadline, and neither has their
-// context.
+// Context returns a context for a whole test. It ends with the test, after the cleanup
+// functions that the test registers later, or, if the test hangs, half a minute before
+// the test binary's deadline (go test -timeout). So subtests that call t.Parallel may
+// use their parent's context: it does not end while they wait to run. The context of a
+// benchmark or fuzz target has no deadline.
 //
-// When the time is over, the stacks of all goroutines go to standard error, once.
+// At the deadline, the stacks of all goroutines are printed to standard error, once.
 func Context(t testing.TB) context.Context {
 	t.Helper()
 	end, ok := deadline(t)
@@ -53,7 +52,7 @@ var told sync.Once
 
 func tell(name string) {
 	told.Do(func() {
-		fmt.Fprintf(os.Stderr, "%s: the time for all tests is nearly over\n%s", name, Stacks())
+		fmt.Fprintf(os.Stderr, "%s: the test timeout is near\n%s", name, Stacks())
 	})
 }
 
@@ -64,7 +63,7 @@ func deadline(t testing.TB) (end time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	end, ok = d.Deadline()
-	// With a short -timeout the tests should still get most of it.
+	// With a short -timeout, reserve at most a tenth of it.
 	return end.Add(-min(reserve, time.Until(end)/10)), ok
 }
 
@@ -76,8 +75,8 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// Eventually polls a condition that nothing signals until it is true. If that takes
-// longer than [Hang], it ends the test with the stacks of all goroutines.
+// Eventually polls a condition until it is true. If that takes longer than [Hang], it
+// ends the test with the stacks of all goroutines.
 func Eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	for end := until(t); !condition(); time.Sleep(time.Millisecond) {
@@ -118,8 +117,8 @@ func Stacks() []byte {
 	return buf[:runtime.Stack(buf, true)]
 }
 
-// Rounds returns how often a test repeats what it does: n times, and under the race
-// detector, which makes each round some ten times slower, a fifth of that.
+// Rounds returns how many rounds a test runs: n, or a fifth of that under the race
+// detector, which makes each round about ten times slower.
 func Rounds(n int) int {
 	if RaceDetector {
 		return max(n/5, 1)
@@ -127,11 +126,11 @@ func Rounds(n int) int {
 	return n
 }
 
-// Alone skips a test of one goroutine under the race detector, which has nothing to
-// find in it and makes it ten times slower.
+// Alone skips a test with a single goroutine under the race detector, which finds
+// nothing in it and makes it about ten times slower.
 func Alone(t *testing.T) {
 	t.Helper()
 	if RaceDetector {
-		t.Skip("runs in one goroutine: the race detector finds nothing in it and makes it ten times slower")
+		t.Skip("single goroutine: nothing for the race detector to find")
 	}
 }

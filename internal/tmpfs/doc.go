@@ -1,3 +1,3 @@
-// Package tmpfs gives tests small file systems of their own, which they can fill. There are
-// none on systems other than Linux.
+// Package tmpfs provides small file systems that tests can fill. It works on Linux
+// only.
 package tmpfs

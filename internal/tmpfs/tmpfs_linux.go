@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// Mount mounts a tmpfs with such options, for example "size=1m", and returns its directory. It is
-// unmounted when the test ends. Where that is not allowed, the test is skipped, or
-// fails if CLUSTERMAP_REQUIRE_INTEROP=1 forbids that.
+// Mount mounts a tmpfs with the given options, such as "size=1m", and returns its
+// directory. It is unmounted when the test ends. Without the permission to mount, the
+// test is skipped, or fails if CLUSTERMAP_REQUIRE_INTEROP=1.
 func Mount(t testing.TB, options string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
 		if os.Getenv("CLUSTERMAP_REQUIRE_INTEROP") == "1" {
-			t.Fatalf("cannot mount a tmpfs: %v, and CLUSTERMAP_REQUIRE_INTEROP=1 forbids to skip", err)
+			t.Fatalf("cannot mount a tmpfs: %v (not skipped, because CLUSTERMAP_REQUIRE_INTEROP=1)", err)
 		}
 		t.Skip("cannot mount a tmpfs: ", err)
 	}
@@ -26,7 +26,7 @@ func Mount(t testing.TB, options string) string {
 	return dir
 }
 
-// Remount changes the options of a file system that Mount has made.
+// Remount changes the options of a file system mounted by Mount.
 func Remount(t testing.TB, dir, options string) {
 	t.Helper()
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT, options); err != nil {

@@ -1,13 +1,16 @@
-// Package topic finds who subscribed to a topic. It knows topics, but no sockets, peers
-// or queues.
+// Package topic finds the subscribers of a topic. It knows nothing of sockets, peers or
+// queues.
 package topic
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
-// Trie holds sets of values under byte strings and finds the values whose
-// string is a prefix of a given topic. It is a radix tree: an edge carries all
-// bytes up to the next branch, so the cost of a match grows with the length
-// of the topic and not with the number of strings or values.
+// Trie maps byte strings to sets of values and finds the values whose string is a
+// prefix of a given topic. It is a radix tree: an edge holds all bytes up to the
+// next branch, so the cost of a match grows with the length of the topic and not
+// with the number of strings or values.
 //
 // It is not safe for concurrent use.
 type Trie[V comparable] struct {
@@ -15,22 +18,22 @@ type Trie[V comparable] struct {
 	size int // number of distinct strings
 }
 
-// Node is where a string of a trie may end. Walking from Root by Next visits the
-// nodes of all strings that are prefixes of a topic.
+// Node is a node of a trie. Calling Next repeatedly from Root visits the nodes of all
+// strings that are prefixes of a topic.
 type Node[V comparable] struct {
 	edge     []byte // bytes that lead here from the parent
 	children []*Node[V]
-	heads    []byte      // first byte of each child's edge, for the search
-	index    *[256]uint8 // place of the child for each first byte; nil while there are few
-	values   []V         // in the order in which they came, but for removals
-	places   map[V]int   // index in values, once there are many
+	heads    []byte      // first byte of each child's edge
+	index    *[256]uint8 // index in children by first byte; nil while there are few children
+	values   []V         // in the order of Add until a value is removed
+	places   map[V]int   // index in values; nil while there are few values
 }
 
 const (
-	// manyValues is the size from which a node finds its values by a map.
+	// manyValues is the maximum number of values that a node searches linearly.
 	manyValues = 8
-	// fewChildren is the largest number of children that a node searches one by
-	// one. An index of 256 bytes is less than four children take.
+	// fewChildren is the maximum number of children that a node searches linearly.
+	// An index of 256 bytes is smaller than four children.
 	fewChildren = 3
 )
 
@@ -40,7 +43,7 @@ func (t *Trie[V]) Root() *Node[V] { return &t.root }
 // Len returns the number of distinct strings.
 func (t *Trie[V]) Len() int { return t.size }
 
-// Add puts v under key and reports whether it was not there yet.
+// Add adds v to the set of key. It reports false if v was there already.
 func (t *Trie[V]) Add(key []byte, v V) bool {
 	n := &t.root
 	for len(key) > 0 {
@@ -70,7 +73,7 @@ func (t *Trie[V]) Add(key []byte, v V) bool {
 	return true
 }
 
-// Remove takes v from under key and reports whether it was there.
+// Remove removes v from the set of key and reports whether it was there.
 func (t *Trie[V]) Remove(key []byte, v V) bool {
 	path := make([]*Node[V], 0, 16)
 	n := &t.root
@@ -90,8 +93,8 @@ func (t *Trie[V]) Remove(key []byte, v V) bool {
 		return true
 	}
 	t.size--
-	// Cut dead branches, and join a node that only passes through with its
-	// one child, from the bottom up.
+	// From the bottom up, remove empty branches and merge an empty node with its
+	// only child.
 	for i := len(path) - 1; i >= 0 && len(n.values) == 0; i-- {
 		parent := path[i]
 		at := parent.child(n.edge[0])
@@ -117,7 +120,7 @@ func (t *Trie[V]) Remove(key []byte, v V) bool {
 	return true
 }
 
-// Has reports whether there is a value under exactly this key.
+// Has reports whether key has a value.
 func (t *Trie[V]) Has(key []byte) bool {
 	n := &t.root
 	for len(key) > 0 && n != nil {
@@ -138,14 +141,15 @@ func (t *Trie[V]) Matches(topic []byte) bool {
 	return false
 }
 
-// Values returns the values under the node's string. The slice is valid until the
-// trie changes.
+// Values returns the values of the node's string. The slice is valid until the trie
+// changes.
 func (n *Node[V]) Values() []V { return n.values }
 
-// Leaf reports whether no string of the trie goes on beyond the node.
+// Leaf reports whether the node has no children.
 func (n *Node[V]) Leaf() bool { return len(n.heads) == 0 }
 
-// Next returns the child that topic leads to, or nil, and removes its edge from topic.
+// Next returns the child whose edge is a prefix of topic, or nil, and removes the edge
+// from topic.
 func (n *Node[V]) Next(topic *[]byte) *Node[V] {
 	rest := *topic
 	if len(rest) == 0 {
@@ -163,10 +167,10 @@ func (n *Node[V]) Next(topic *[]byte) *Node[V] {
 	return child
 }
 
-// child returns the place of the child whose edge begins with head, or -1.
+// child returns the index of the child whose edge begins with head, or -1.
 func (n *Node[V]) child(head byte) int {
 	if n.index != nil {
-		// For a byte that begins no edge the index may have anything.
+		// The index has a valid entry only for bytes that begin an edge.
 		if i := int(n.index[head]); i < len(n.heads) && n.heads[i] == head {
 			return i
 		}
@@ -202,12 +206,7 @@ func (n *Node[V]) find(v V) int {
 		}
 		return -1
 	}
-	for i, other := range n.values {
-		if other == v {
-			return i
-		}
-	}
-	return -1
+	return slices.Index(n.values, v)
 }
 
 func (n *Node[V]) insert(v V) bool {
@@ -241,7 +240,7 @@ func (n *Node[V]) delete(v V) bool {
 	n.values[last] = zero
 	n.values = n.values[:last]
 	if last == 0 {
-		n.values, n.places = nil, nil // a node may outlive its values by far
+		n.values, n.places = nil, nil // release their memory; the node may remain
 	}
 	return true
 }

@@ -6,32 +6,30 @@ import (
 	"testing"
 )
 
-// What follows explores all sequences of events, up to a depth, for two nodes
-// that are joined by links which delay and lose messages. Worlds that were seen
-// before are not explored again. From every world it looks what happens when
-// the trouble ends: whether one node becomes active, the other one passive, and
-// it stays so.
+// These tests explore all sequences of events, up to a depth, for two nodes that are
+// connected by links that delay and lose messages. They do not explore a world twice.
+// For every world they check that, when all trouble ends, one node becomes active and
+// the other one passive, and that this does not change.
 
-// room is how many messages a link holds.
+// room is the number of messages that a link holds.
 const room = 2
 
-// node is one of the two. It is of this package, or it does as the guide's
-// programs do.
+// node is one of the two nodes. It is of this package, or behaves like a guide program.
 type node struct {
 	machine
 	up    bool
 	guide bool
-	fatal bool // a guide program has ended of its own accord
+	fatal bool // a guide program has ended by itself
 }
 
-// world is two nodes, and the messages on their way to each. Its time is always
-// 0: the nodes' times are moved instead, so that worlds can be compared.
+// world is two nodes, and the messages in transit to each. Its time is always 0: the
+// nodes' times are moved instead, so that worlds can be compared.
 type world struct {
 	nodes [2]node
 	links [2][]candidate // to this node
 }
 
-// key tells worlds apart. Only differences between epochs matter.
+// key identifies a world. Only the differences of epochs matter.
 type key [40]uint8
 
 func (w *world) key() (k key) {
@@ -81,14 +79,14 @@ func load(payload []byte) uint8 {
 	return payload[0]
 }
 
-// send tells the other node this one's state. A full link loses the newest.
+// send sends this node's state to the other one. A full link loses the newest message.
 func (w *world) send(i int) {
 	n, to := &w.nodes[i], 1-i
 	if len(w.links[to]) == room {
 		return
 	}
-	c := candidate{state: n.told(w.nodes[to].guide), role: n.role, foreign: n.guide || w.nodes[to].guide}
-	if !c.foreign {
+	c := candidate{state: n.announced(w.nodes[to].guide), role: n.role, guide: n.guide || w.nodes[to].guide}
+	if !c.guide {
 		c.epoch, c.payload = n.epoch, n.payload
 	}
 	w.links[to] = append(w.links[to][:len(w.links[to]):len(w.links[to])], c)
@@ -128,7 +126,7 @@ func (w *world) changed(i int, before machine) {
 	}
 }
 
-// deliver gives a node the first message on its way to it.
+// deliver delivers the first message in transit to a node.
 func (w *world) deliver(i int) {
 	n, c := &w.nodes[i], w.links[i][0]
 	w.links[i] = w.links[i][1:]
@@ -154,7 +152,7 @@ func (w *world) restart(i int, epoch uint64) {
 	n.machine, n.up, n.fatal = fresh, true, false
 }
 
-// guideStep is what the guide's programs do.
+// guideStep is a step of a guide program.
 func (n *node) guideStep(e event) {
 	silent := n.deadline <= 0
 	switch s := n.state; {
@@ -168,8 +166,8 @@ func (n *node) guideStep(e event) {
 	}
 }
 
-// heal ends all trouble and returns what is wrong then. Nodes that were down
-// come back with the epoch that they had, or without.
+// heal ends all trouble and returns what is wrong then. Nodes that were down are restarted
+// with or without their epoch.
 func (w world) heal(forget bool) string {
 	for i := range w.nodes {
 		if n := &w.nodes[i]; !n.up {
@@ -213,7 +211,7 @@ func (w world) heal(forget bool) string {
 	return ""
 }
 
-// lost says whether an active node has nothing, and its passive peer something.
+// lost reports whether an active node has no data, and its passive peer has some.
 func (w *world) lost() bool {
 	for i := range w.nodes {
 		n, p := &w.nodes[i], &w.nodes[1-i]
@@ -224,7 +222,7 @@ func (w *world) lost() bool {
 	return false
 }
 
-// action is one thing that can happen to a world, if it can happen now.
+// action is an event in a world, if it is possible now.
 type action struct {
 	name string
 	do   func(w *world) bool
@@ -295,7 +293,7 @@ var actions = func() (all []action) {
 	return all
 }()
 
-// fault is what an exploration has found, and how to get there.
+// fault is a fault that an exploration has found, and the actions that lead to it.
 type fault struct {
 	what string
 	path []string
@@ -303,8 +301,7 @@ type fault struct {
 
 func (f *fault) String() string { return f.what + " after: " + strings.Join(f.path, ", ") }
 
-// explore visits every world up to a depth, and returns how many there are, and
-// the first that has a fault.
+// explore visits every world up to a depth. It returns their number and the first fault.
 func explore(first world, depth int) (worlds int, _ *fault) {
 	type place struct {
 		world
@@ -362,7 +359,7 @@ func pair(change func(primary, backup *node)) world {
 	return w
 }
 
-// begin puts both nodes of a pair into a state and a reign.
+// begin sets the states and reigns of a pair.
 func begin(primary, backup State, epochs ...uint64) func(w *world) {
 	return func(w *world) {
 		for i, s := range []State{primary, backup} {
@@ -372,8 +369,8 @@ func begin(primary, backup State, epochs ...uint64) func(w *world) {
 	}
 }
 
-// beginnings are the worlds to explore from: what can come of a start is too far
-// from it to be reached in few steps.
+// beginnings are the worlds from which to explore. Some are too far from a start to be
+// reached in a few steps.
 var beginnings = []struct {
 	name  string
 	begin func(w *world)
@@ -387,8 +384,8 @@ var beginnings = []struct {
 	{"both follow", begin(StatePassive, StatePassive, 1, 2), 4},
 }
 
-// TestExplore: whatever has happened to two nodes, one is active and one passive
-// once they hear each other.
+// TestExplore: after any events, one of two nodes becomes active and one passive once they
+// hear each other.
 func TestExplore(t *testing.T) {
 	t.Parallel()
 	for _, voteless := range []bool{false, true} {
@@ -404,9 +401,9 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// TestExplorePayloads: the same if the nodes have payloads, which a node that restarts
-// without its epoch loses; and then a node with nothing does not serve beside one that
-// has something.
+// TestExplorePayloads: the same if the nodes have payloads, which a node loses if it
+// restarts without its epoch. A node without data does not serve if the other one has
+// some.
 func TestExplorePayloads(t *testing.T) {
 	t.Parallel()
 	compare := func(own, peer []byte) int { return int(load(own)) - int(load(peer)) }
@@ -427,8 +424,8 @@ func TestExplorePayloads(t *testing.T) {
 	}
 }
 
-// TestExploreGuide: the same for a node and a guide program, which is started
-// again whenever it ends.
+// TestExploreGuide: the same for a node and a guide program, which is restarted whenever
+// it ends.
 func TestExploreGuide(t *testing.T) {
 	t.Parallel()
 	for guide := range 2 {
@@ -446,8 +443,8 @@ func TestExploreGuide(t *testing.T) {
 	}
 }
 
-// TestExploreFindsTheGuidesFlaw: the exploration finds what is known of two
-// guide programs, that they end one another.
+// TestExploreFindsTheGuidesFlaw: the exploration finds the known flaw of two guide
+// programs, that they end each other.
 func TestExploreFindsTheGuidesFlaw(t *testing.T) {
 	t.Parallel()
 	_, f := explore(pair(func(p, b *node) { p.guide, b.guide = true, true }), 9)
@@ -457,8 +454,7 @@ func TestExploreFindsTheGuidesFlaw(t *testing.T) {
 	t.Log(f)
 }
 
-// TestExploreFindsMutations: the exploration fails if a cell of the table is
-// not as it should be.
+// TestExploreFindsMutations: the exploration finds a wrong cell of the table.
 func TestExploreFindsMutations(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -21,12 +21,12 @@ var (
 	eventually  = testenv.Eventually
 )
 
-// link is how one node hears the other: an address that leads to wherever the
-// other one is now, and that can be cut.
+// link connects one node to the other: it is an address that forwards to the other node,
+// wherever that is, and that can be cut.
 type link struct {
 	listener net.Listener
-	target   atomic.Pointer[string] // host:port; nil leads nowhere
-	hole     atomic.Bool            // what is sent stays on its way
+	target   atomic.Pointer[string] // host:port, or nil
+	hole     atomic.Bool            // data is not forwarded
 	running  sync.WaitGroup
 
 	mu    sync.Mutex
@@ -58,7 +58,7 @@ func newLink(t testing.TB) *link {
 
 func (l *link) endpoint() string { return "tcp://" + l.listener.Addr().String() }
 
-// lead has the link lead to an endpoint.
+// lead makes the link forward to an endpoint.
 func (l *link) lead(endpoint string) {
 	target := endpoint[len("tcp://"):]
 	l.target.Store(&target)
@@ -74,7 +74,7 @@ func (l *link) accept() {
 	}
 }
 
-// keep enters a connection, or closes it.
+// keep adds a connection, or closes it if the link is closed.
 func (l *link) keep(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +115,7 @@ func (l *link) carry(near net.Conn) {
 	delete(l.conns, far)
 }
 
-// gated reads from a connection and keeps what it reads while the link is a hole.
+// gated reads from a connection, and blocks while the link is a hole.
 type gated struct {
 	net.Conn
 	l *link
@@ -129,7 +129,7 @@ func (g gated) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// setCut cuts the link, or mends it.
+// setCut cuts or restores the link.
 func (l *link) setCut(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +142,7 @@ func (l *link) setCut(cut bool) {
 	}
 }
 
-// couple is two nodes that hear each other by links.
+// couple is two nodes that are connected by links.
 type couple struct {
 	t     testing.TB
 	nodes [2]*Node // primary, backup; nil while it is down
@@ -150,7 +150,7 @@ type couple struct {
 	opts  [2]Options
 }
 
-// newCouple makes the links, and options for both nodes that change may change.
+// newCouple makes the links and the options of both nodes, which change may change.
 func newCouple(t testing.TB, change func(o *Options)) *couple {
 	t.Helper()
 	c := &couple{t: t}
@@ -172,7 +172,7 @@ func newCouple(t testing.TB, change func(o *Options)) *couple {
 	return c
 }
 
-// start starts a node, with the epoch that it had.
+// start starts a node with its previous epoch.
 func (c *couple) start(i int) *Node {
 	c.t.Helper()
 	n, err := New(testContext(c.t), c.opts[i])
@@ -184,7 +184,7 @@ func (c *couple) start(i int) *Node {
 	return n
 }
 
-// kill ends a node. Its peer is not told.
+// kill ends a node without a message to its peer.
 func (c *couple) kill(i int) {
 	if n := c.nodes[i]; n != nil {
 		c.opts[i].Epoch = n.Epoch()
@@ -201,8 +201,7 @@ func (c *couple) both() (primary, backup *Node) {
 	return primary, backup
 }
 
-// follows says whether one node is active, the other one passive, and both
-// know it.
+// follows reports whether one node is active, the other one passive, and both know it.
 func (c *couple) follows(active int) bool {
 	a, p := c.nodes[active].Status(), c.nodes[1-active].Status()
 	return a.State == StateActive && p.State == StatePassive && a.Epoch == p.Epoch &&

@@ -8,7 +8,7 @@ import (
 	"clustermap/internal/interop"
 )
 
-// mixed is a couple of which one is a guide program.
+// mixed is a couple of a node and a guide program.
 type mixed struct {
 	*couple
 	ours, theirs int
@@ -24,7 +24,7 @@ func newMixed(t *testing.T, ours Role) *mixed {
 	return m
 }
 
-// startGuide starts the guide program, in place of one that was killed.
+// startGuide starts the guide program, also after it was killed.
 func (m *mixed) startGuide() {
 	m.t.Helper()
 	o := m.opts[m.theirs]
@@ -41,7 +41,7 @@ func (m *mixed) startGuide() {
 
 func (m *mixed) node() *Node { return m.nodes[m.ours] }
 
-// guideState asks the guide program; it is 0 when that has ended.
+// guideState returns the state of the guide program, or 0 if it has ended.
 func (m *mixed) guideState() State {
 	m.t.Helper()
 	var got struct{ State State }
@@ -51,7 +51,7 @@ func (m *mixed) guideState() State {
 	return got.State
 }
 
-// undisturbed ends the test if the guide program received what is not a state.
+// undisturbed fails the test if the guide program received an invalid message.
 func (m *mixed) undisturbed() {
 	m.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -61,7 +61,7 @@ func (m *mixed) undisturbed() {
 	}
 }
 
-// settledOn waits until a guide program and ours have their parts.
+// settledOn waits until the guide program and our node have the given states.
 func (m *mixed) settledOn(ours, theirs State) {
 	m.t.Helper()
 	eventually(m.t, fmt.Sprintf("ours is %v and the guide's %v", ours, theirs), func() bool {
@@ -80,8 +80,8 @@ func (m *mixed) electGuide() {
 	})
 }
 
-// TestInterop: with a program as the guide's, in either role: start, failover
-// in both directions after kill -9, restart, handover.
+// TestInterop: with a program like the guide's, in either role: start, failover in both
+// directions after kill -9, restart, handover.
 func TestInterop(t *testing.T) {
 	t.Parallel()
 	for _, ours := range []Role{RolePrimary, RoleBackup} {
@@ -118,9 +118,9 @@ func TestInterop(t *testing.T) {
 	}
 }
 
-// TestInteropSplitBrain: a guide program that was stopped for a time and then
-// goes on as active ends when it hears of ours. Ours never does: a primary goes
-// on, a backup yields, and serves again if the guide's program has ended.
+// TestInteropSplitBrain: a guide program that was stopped, and then continues as active,
+// ends when it hears our node. Our node never ends: a primary continues, a backup becomes
+// passive, and serves again if the guide program has ended.
 func TestInteropSplitBrain(t *testing.T) {
 	t.Parallel()
 	for _, ours := range []Role{RolePrimary, RoleBackup} {
@@ -148,7 +148,7 @@ func TestInteropSplitBrain(t *testing.T) {
 				m.settledOn(StateActive, StatePassive)
 				return
 			}
-			// Who hears of the other one first decides.
+			// It depends on which one hears the other first.
 			restarted := false
 			eventually(t, "one serves, the other one follows", func() bool {
 				_, _ = m.node().Vote(testContext(t))

@@ -2,8 +2,8 @@ package binarystar
 
 import "time"
 
-// Role is which of the two a node was set up to be. It decides ties, and who
-// becomes active when both start.
+// Role is the configured role of a node. It decides ties, and which node becomes active
+// when both start.
 type Role uint8
 
 // The roles. A pair has one of each.
@@ -27,22 +27,22 @@ func (r Role) waiting() State { return State(r) }
 
 func (r Role) other() Role { return RolePrimary + RoleBackup - r }
 
-// State is what a node does. The values up to StatePassive are those on the
-// wire of the ZeroMQ Guide's programs.
+// State is the state of a node. The values up to StatePassive are those of the ZeroMQ
+// Guide's programs.
 type State uint8
 
 const (
-	// StatePrimary and StateBackup are waiting: the node has started and has
-	// not heard enough of its peer to know what to do.
+	// StatePrimary and StateBackup are waiting states, one for each role: the node
+	// has started, and does not know yet whether to become active or passive.
 	StatePrimary State = 1
 	StateBackup  State = 2
-	// StateActive serves clients.
+	// StateActive means that the node serves clients.
 	StateActive State = 3
-	// StatePassive follows the active peer, ready to take over.
+	// StatePassive means that the node follows the active peer and can take over.
 	StatePassive State = 4
-	// StateYielding has stepped down (Handover) and waits for the peer to take
-	// over. The guide's programs are told the waiting state of the node's role
-	// instead, at which they take over too.
+	// StateYielding means that the node has stopped serving (Handover) and waits for
+	// the peer to take over. To guide programs it announces the waiting state of its
+	// role instead, which also makes them take over.
 	StateYielding State = 5
 )
 
@@ -90,14 +90,13 @@ const (
 	stepDown             // let the peer take over, if it can
 )
 
-// table is the state machine. A vote is accepted if the node is active
-// afterwards.
+// table is the state machine. A vote is accepted if the node is active afterwards.
 //
-// For a peer that tells nothing but its state, a guide program, it is the
-// guide's table, but for duel and for two passives, where a guide program ends.
+// For guide programs, it is the guide's table, except for duel and for two passive nodes,
+// where a guide program ends.
 var table = [...][9]rule{
 	StatePrimary: {
-		peerPrimary:  stay, // two primaries: a mistake in the set-up
+		peerPrimary:  stay, // two primaries: a configuration error
 		peerBackup:   contest,
 		peerActive:   follow,
 		peerPassive:  contest,
@@ -112,7 +111,7 @@ var table = [...][9]rule{
 		peerActive:   follow,
 		peerPassive:  contest,
 		peerYielding: contest,
-		vote:         stay, // a backup that never had a peer has nothing to serve
+		vote:         stay, // a backup that has not heard its peer: the peer's data may be newer
 		tick:         stay,
 		yield:        stay,
 	},
@@ -140,7 +139,7 @@ var table = [...][9]rule{
 		peerPrimary:  contest,
 		peerBackup:   contest,
 		peerActive:   follow,
-		peerPassive:  contest, // the peer does not know yet, and will win
+		peerPassive:  contest, // the peer has not heard yet, and will win
 		peerYielding: contest,
 		vote:         takeOver,
 		tick:         takeOver,
@@ -148,38 +147,38 @@ var table = [...][9]rule{
 	},
 }
 
-// Reason is why a node is in its state.
+// Reason is the reason for a node's state.
 type Reason uint8
 
 const (
-	// Started: the node has just been made.
-	Started Reason = iota
-	// PeerActive: the peer is active, so this node is passive.
-	PeerActive
-	// PeerNewer: both were active, and the peer goes on.
-	PeerNewer
-	// Elected: neither was active, and this node was the better candidate.
-	Elected
-	// PeerSilent: the peer has been silent for the time-out, and a client has
-	// voted if a vote is needed.
-	PeerSilent
-	// HandedOver: the application has called Handover.
-	HandedOver
+	// ReasonStarted means that the node has just started.
+	ReasonStarted Reason = iota
+	// ReasonPeerActive means that the peer is active, so this node is passive.
+	ReasonPeerActive
+	// ReasonPeerNewer means that both were active, and the peer continues.
+	ReasonPeerNewer
+	// ReasonElected means that neither was active, and this node was the better candidate.
+	ReasonElected
+	// ReasonPeerSilent means that the peer was silent for Options.Timeout, and, unless
+	// Options.Voteless, a client has voted.
+	ReasonPeerSilent
+	// ReasonHandedOver means that the application has called Handover.
+	ReasonHandedOver
 )
 
 func (r Reason) String() string {
 	switch r {
-	case Started:
+	case ReasonStarted:
 		return "started"
-	case PeerActive:
+	case ReasonPeerActive:
 		return "peer is active"
-	case PeerNewer:
+	case ReasonPeerNewer:
 		return "peer's reign is newer"
-	case Elected:
+	case ReasonElected:
 		return "better candidate"
-	case PeerSilent:
+	case ReasonPeerSilent:
 		return "peer is silent"
-	case HandedOver:
+	case ReasonHandedOver:
 		return "handed over"
 	}
 	return "invalid reason"
@@ -194,7 +193,7 @@ type candidate struct {
 	role    Role
 	epoch   uint64
 	payload []byte
-	foreign bool // a guide program: only its state is known
+	guide   bool // a guide program: only its state is known
 }
 
 // machine is a node without sockets, clock or goroutines. It is a value: step and hear
@@ -202,7 +201,7 @@ type candidate struct {
 type machine struct {
 	role     Role
 	timeout  time.Duration
-	voteless bool                             // silence of the peer suffices to take over
+	voteless bool                             // take over without a vote
 	compare  func(own, peer []byte) int       // of payloads; may be nil
 	lost     func(active, other []byte) bool  // of payloads; may be nil
 	copied   func(active, other []byte) bool  // of payloads; may be nil
@@ -229,10 +228,10 @@ func newMachine(role Role, timeout, now time.Duration, epoch uint64) machine {
 	}
 }
 
-// told returns the state that is sent to the peer. A guide program does not know
+// announced returns the state that is sent to the peer. A guide program does not know
 // StateYielding; it takes over from a waiting peer as well.
-func (m *machine) told(foreign bool) State {
-	if m.state == StateYielding && foreign {
+func (m *machine) announced(guide bool) State {
+	if m.state == StateYielding && guide {
 		return m.role.waiting()
 	}
 	return m.state
@@ -277,15 +276,15 @@ func (m *machine) apply(now time.Duration, e event) {
 	switch m.table[m.state][e] {
 	case contest:
 		if m.better() {
-			m.become(StateActive, Elected)
+			m.become(StateActive, ReasonElected)
 		}
 	case follow:
 		switch {
 		case m.outranks(m.own(), m.peer):
-			m.become(StateActive, Elected)
+			m.become(StateActive, ReasonElected)
 			return
 		case m.state != StatePassive:
-			m.become(StatePassive, PeerActive)
+			m.become(StatePassive, ReasonPeerActive)
 		}
 		m.epoch = max(m.epoch, m.peer.epoch)
 	case reign:
@@ -297,11 +296,11 @@ func (m *machine) apply(now time.Duration, e event) {
 		m.fight()
 	case takeOver:
 		if m.silent(now) && (e == vote || m.voteless) {
-			m.become(StateActive, PeerSilent)
+			m.become(StateActive, ReasonPeerSilent)
 		}
 	case stepDown:
 		if m.peer.state == StatePassive && !m.silent(now) {
-			m.become(StateYielding, HandedOver)
+			m.become(StateYielding, ReasonHandedOver)
 		}
 	}
 }
@@ -326,7 +325,7 @@ func (m *machine) raise() {
 // nodes of the same role, a configuration error, both continue.
 func (m *machine) fight() {
 	p := m.peer
-	equal := !p.foreign && p.epoch == m.epoch
+	equal := !p.guide && p.epoch == m.epoch
 	switch {
 	case m.outranks(m.own(), p):
 		if m.newest > m.epoch || equal {
@@ -334,9 +333,9 @@ func (m *machine) fight() {
 		}
 		return
 	case m.outranks(p, m.own()),
-		!p.foreign && p.epoch > m.epoch,
-		(equal || p.foreign) && m.role == RoleBackup && p.role == RolePrimary:
-		m.become(StatePassive, PeerNewer)
+		!p.guide && p.epoch > m.epoch,
+		(equal || p.guide) && m.role == RoleBackup && p.role == RolePrimary:
+		m.become(StatePassive, ReasonPeerNewer)
 		m.epoch = max(m.epoch, p.epoch)
 	}
 	if equal && m.role != p.role {
@@ -351,7 +350,7 @@ func (m *machine) fight() {
 // received newer data since.
 func (m *machine) outranks(a, b candidate) bool {
 	switch {
-	case a.foreign || b.foreign, m.copied != nil && m.copied(b.payload, a.payload):
+	case a.guide || b.guide, m.copied != nil && m.copied(b.payload, a.payload):
 		return false
 	case m.lost != nil && m.lost(b.payload, a.payload):
 		return true
@@ -372,16 +371,16 @@ func (m *machine) own() candidate {
 func (m *machine) better() bool {
 	p := m.peer
 	payloads := 0
-	if m.compare != nil && !p.foreign {
+	if m.compare != nil && !p.guide {
 		payloads = m.compare(m.payload, p.payload)
 	}
-	if own, other := standing(m.state, p.foreign), standing(p.state, p.foreign); own != other {
+	if own, other := standing(m.state, p.guide), standing(p.state, p.guide); own != other {
 		if payloads != 0 && m.state != StateYielding && p.state != StateYielding {
 			return payloads > 0
 		}
 		return own > other
 	}
-	if !p.foreign {
+	if !p.guide {
 		if m.epoch != p.epoch {
 			return m.epoch > p.epoch
 		}
@@ -395,11 +394,11 @@ func (m *machine) better() bool {
 // standing ranks nodes that are not active: a passive one has followed its peer, a
 // yielding one wants to be followed, a waiting one has just started. A guide program
 // treats yielding as waiting.
-func standing(s State, foreign bool) int {
+func standing(s State, guide bool) int {
 	switch {
 	case s == StatePassive:
 		return 2
-	case s == StateYielding && !foreign:
+	case s == StateYielding && !guide:
 		return 1
 	}
 	return 0

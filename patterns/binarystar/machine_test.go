@@ -11,8 +11,8 @@ const (
 	timeout  = 2 * interval
 )
 
-// machineIn returns a machine that is in a state, with a reign and a peer that
-// was last heard at time 0.
+// machineIn returns a machine in a state, with a reign and a peer that was last heard at
+// time 0.
 func machineIn(role Role, s State, epoch uint64) machine {
 	m := newMachine(role, timeout, 0, epoch)
 	m.state = s
@@ -20,11 +20,10 @@ func machineIn(role Role, s State, epoch uint64) machine {
 }
 
 func guidePeer(role Role, s State) candidate {
-	return candidate{state: s, role: role.other(), foreign: true}
+	return candidate{state: s, role: role.other(), guide: true}
 }
 
-// TestGuideTable holds every cell of the guide's table, with a peer that tells
-// nothing but its state.
+// TestGuideTable checks every cell of the guide's table, with a guide program as peer.
 func TestGuideTable(t *testing.T) {
 	t.Parallel()
 	const (
@@ -75,7 +74,7 @@ func TestGuideTable(t *testing.T) {
 		{RoleBackup, s, vote, young, s, false},
 		{RoleBackup, s, vote, stale, a, true},
 
-		// Where a guide program ends: the primary goes on, or takes over.
+		// Where a guide program ends, the primary continues or takes over.
 		{RolePrimary, a, peerActive, young, a, false},
 		{RoleBackup, a, peerActive, young, s, false},
 		{RolePrimary, s, peerPassive, young, a, false},
@@ -97,11 +96,10 @@ func TestGuideTable(t *testing.T) {
 	}
 }
 
-// hasLost is Options.Lost for payloads of which the empty one stands for nothing.
+// hasLost is Options.Lost for payloads that are empty if there is no data.
 func hasLost(active, other []byte) bool { return len(active) == 0 && len(other) > 0 }
 
-// TestReigns holds what the guide's table does not have, between two nodes of
-// this package.
+// TestReigns checks the extensions of the guide's table, with two nodes of this package.
 func TestReigns(t *testing.T) {
 	t.Parallel()
 	const (
@@ -168,8 +166,8 @@ func TestReigns(t *testing.T) {
 	}
 }
 
-// TestCopied: a node that copies an active one's data does not become active because it
-// has more than that one told when it last did, or because that one then had nothing.
+// TestCopied: a node that copies an active node's data does not become active because it
+// has more data than the active node's last payload, or because that was empty.
 func TestCopied(t *testing.T) {
 	t.Parallel()
 	for _, load := range []string{"", "a"} {
@@ -187,9 +185,9 @@ func TestCopied(t *testing.T) {
 	}
 }
 
-// TestSuspended: a node that did not run for the time-out does not take that
-// for silence of its peer, and if it was active, it accepts no vote before it
-// could have heard of a newer reign.
+// TestSuspended: a node that did not run for the time-out does not consider its peer
+// silent, and if it was active, it accepts no vote until it could have heard of a newer
+// reign.
 func TestSuspended(t *testing.T) {
 	t.Parallel()
 	m := machineIn(RoleBackup, StatePassive, 1)
@@ -207,12 +205,12 @@ func TestSuspended(t *testing.T) {
 	m = machineIn(RolePrimary, StateActive, 1)
 	m = m.step(timeout, vote)
 	if m.state != StateActive || m.accepts(timeout) || m.accepts(2*timeout-1) || !m.accepts(2*timeout) {
-		t.Errorf("after a pause an active does not reject votes for as long as it takes to hear of another")
+		t.Errorf("after a pause, an active node accepts votes too early")
 	}
 }
 
-// TestVoteless: without votes silence is enough, but not for a backup that has
-// never had a peer.
+// TestVoteless: without votes silence is enough, except for a backup that has never had a
+// peer.
 func TestVoteless(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -242,7 +240,7 @@ func TestVoteless(t *testing.T) {
 	}
 }
 
-// TestYield: only an active hands over, and only to a passive that is there.
+// TestYield: only an active node hands over, and only to a passive one that is alive.
 func TestYield(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -268,8 +266,8 @@ func TestYield(t *testing.T) {
 	}
 }
 
-// TestSameRole: two nodes that were set up with the same role do not become
-// active on hearing one another start.
+// TestSameRole: two nodes with the same role do not become active when they hear each
+// other start.
 func TestSameRole(t *testing.T) {
 	t.Parallel()
 	for _, role := range []Role{RolePrimary, RoleBackup} {

@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	// ErrClosed is returned by the methods of a node that has ended.
-	// errors.Is(ErrClosed, net.ErrClosed) is true.
+	// ErrClosed is returned by the methods of a node that has ended. It matches
+	// net.ErrClosed (errors.Is).
 	ErrClosed = fmt.Errorf("binarystar: node is closed: %w", net.ErrClosed)
 
 	// ErrNotActive is returned by Handover if the node is not active.
@@ -40,7 +40,7 @@ type Node struct {
 	joined   chan struct{}  // a peer has subscribed; capacity 1
 	refused  atomic.Uint64
 	current  atomic.Pointer[reading] // stored by run
-	buffer   []byte                  // of run
+	buffer   []byte                  // used by run
 
 	mu            sync.Mutex
 	subscriptions map[*Subscription]bool // nil when the node has ended
@@ -55,7 +55,7 @@ type reading struct {
 // request is a step that a method requests from run.
 type request struct {
 	event event
-	reply chan machine // holds one
+	reply chan machine // capacity 1
 }
 
 // New returns a node that is bound and runs. It waits for its peer in the background;
@@ -68,23 +68,22 @@ func New(ctx context.Context, o Options) (*Node, error) {
 		return nil, err
 	}
 	common := sockets.Options{
-		Linger:         -1, // an old state is worth nothing
+		Linger:         sockets.LingerNone, // old states are useless
 		Metadata:       map[string]string{property: "1"},
 		MaxMessageSize: 4 * MaxPayload,
 		Monitor:        o.Monitor,
-		// A connection that broke without notice is made again.
+		// Reconnect if a connection broke without notice.
 		HeartbeatInterval: max(o.Timeout, time.Second),
 		ConnectTimeout:    max(2*o.Timeout, time.Second),
-		// A peer that comes back is found before it is taken for silent.
+		// Find a peer that returns before it is silent.
 		ReconnectInterval:    min(o.Interval, sockets.DefaultReconnectInterval),
 		ReconnectIntervalMax: o.Interval,
 		RecvHWM:              64,
-		SendHWM:              64,
-		MaxSubscriptions:     64,
 	}
 	out, in := common, common
 	out.Security, out.XPubManual = o.BindSecurity, true
-	in.Security, in.Conflate = o.PeerSecurity, true // of many states the last counts
+	out.SendHWM, out.MaxSubscriptions = 64, 64
+	in.Security, in.Conflate = o.PeerSecurity, true // only the last state counts
 	pub, err := sockets.NewXPub(out)
 	if err != nil {
 		return nil, err
@@ -144,10 +143,10 @@ func (n *Node) now() time.Duration { return time.Since(n.began) }
 func (n *Node) run() {
 	interval := time.NewTicker(n.opts.Interval)
 	defer interval.Stop()
-	n.tell()
+	n.publish()
 	for {
 		step := func(m machine) machine { return m }
-		tell := false
+		publish := false
 		var reply chan<- machine
 		select {
 		case <-n.ctx.Done():
@@ -158,10 +157,10 @@ func (n *Node) run() {
 			step = func(m machine) machine { return m.step(n.now(), r.event) }
 			reply = r.reply
 		case <-n.joined:
-			tell = true
+			publish = true
 		case <-interval.C:
 			step = func(m machine) machine { return m.step(n.now(), tick) }
-			tell = true
+			publish = true
 		}
 		m := n.current.Load().machine
 		m.payload = n.payload()
@@ -171,8 +170,8 @@ func (n *Node) run() {
 			n.cancel(fmt.Errorf("binarystar: epoch %d is not stored: %w", m.epoch, err))
 			return
 		}
-		if changed || tell {
-			n.tell()
+		if changed || publish {
+			n.publish()
 		}
 		if reply != nil {
 			reply <- m
@@ -198,7 +197,7 @@ func (n *Node) settle(m machine) (changed bool, err error) {
 			Alive:    !m.silent(now),
 			State:    p.state,
 			Heard:    n.began.Add(m.heard),
-			Guide:    p.foreign,
+			Guide:    p.guide,
 			Epoch:    p.epoch,
 			Payload:  p.payload,
 			SameRole: p.role == m.role,
@@ -224,13 +223,13 @@ func (n *Node) payload() []byte {
 	return p[:min(len(p), MaxPayload)]
 }
 
-// tell publishes the state in both forms. Each peer is subscribed to one of them. It
+// publish publishes the state in both forms. Each peer is subscribed to one of them. It
 // does not wait for a peer.
-func (n *Node) tell() {
+func (n *Node) publish() {
 	m := n.current.Load().machine
-	n.buffer = appendShort(n.buffer[:0], m.told(true))
+	n.buffer = appendShort(n.buffer[:0], m.announced(true))
 	_ = n.pub.Send(n.ctx, n.buffer)
-	n.buffer = appendLong(n.buffer[:0], candidate{state: m.told(false), role: m.role, epoch: m.epoch, payload: m.payload})
+	n.buffer = appendLong(n.buffer[:0], candidate{state: m.announced(false), role: m.role, epoch: m.epoch, payload: m.payload})
 	_ = n.pub.Send(n.ctx, n.buffer)
 }
 
@@ -268,7 +267,8 @@ func (n *Node) admit() {
 		if m[0][0] == 0 {
 			change = n.pub.UnsubscribePeer
 		}
-		for _, topic := range topics(peer.Property(property) != "", string(m[0][1:])) {
+		_, ours := peer.Property(property)
+		for _, topic := range topics(ours, string(m[0][1:])) {
 			_ = change(peer, topic) // the peer may have gone
 		}
 		select {
@@ -306,11 +306,11 @@ func (n *Node) ended() error {
 	return ErrClosed
 }
 
-// Vote says whether a client's request is to be served by this node. Call it
-// for each request, or for those by which clients that have lost their server
-// try another one. It is a vote for this node: if the peer has been silent for
-// the time-out, a passive node, or a primary that waits, becomes active by it.
-// Where it changes nothing, Vote costs a look at the clock and does not wait.
+// Vote reports whether this node should serve a client's request. Call it for each
+// request, or for those with which clients that have lost their server try another one.
+// It is a vote for this node: if the peer has been silent for Options.Timeout, a passive
+// node, or a waiting primary, becomes active. If it changes nothing, Vote only reads the
+// clock and does not wait.
 func (n *Node) Vote(ctx context.Context) (accept bool, err error) {
 	if n.ctx.Err() != nil {
 		return false, n.ended()
@@ -326,16 +326,15 @@ func (n *Node) Vote(ctx context.Context) (accept bool, err error) {
 	return m.accepts(now), nil
 }
 
-// Handover has the peer take over from this node, which must be active, and
-// returns when it has: nil, and this node is passive. Nothing waits for silence
-// or for a vote. The application stops serving before, and sees to it that the
-// peer has all that it needs: Peer.Payload may tell.
+// Handover makes the peer take over from this node, which must be active, without a
+// time-out or a vote. It returns nil when the peer is active and this node is passive.
+// Before the call, the application must stop serving and make sure that the peer has all
+// of its data, for example with Peer.Payload.
 //
-// It returns ErrNotActive or ErrNoSuccessor if this node is, or is again, what
-// it was before, and else the context's error: then the node is still yielding,
-// and the peer may still take over. A node that is yielding takes part in votes
-// as a passive one does, so the pair is served again whatever becomes of the
-// peer.
+// If it returns ErrNotActive or ErrNoSuccessor, the state is as before. If it returns the
+// context's error, the node is still yielding, and the peer may still take over. A
+// yielding node takes part in votes like a passive one, so the pair recovers if the peer
+// fails.
 func (n *Node) Handover(ctx context.Context) error {
 	s, err := n.Subscribe()
 	if err != nil {
@@ -371,9 +370,8 @@ func (n *Node) Handover(ctx context.Context) error {
 // State returns the current state.
 func (n *Node) State() State { return n.current.Load().status.State }
 
-// Epoch returns the number of the reign that the node has last served or
-// followed. What two nodes did in different reigns, updates with the same
-// number for example, is not the same.
+// Epoch returns the number of the reign that the node last served or followed. Updates
+// with the same number from different reigns are different updates.
 func (n *Node) Epoch() uint64 { return n.current.Load().status.Epoch }
 
 // Peer returns what the node knows about the other node.
@@ -390,8 +388,8 @@ func (n *Node) Status() Status {
 // with the address and port that the system chose.
 func (n *Node) Endpoint() string { return n.pub.LastEndpoint() }
 
-// Subscribe returns a subscription to changes of state, epoch and peer. Its
-// first Status is the present one.
+// Subscribe returns a subscription to changes of state, epoch and peer. Its first Status is
+// the current one.
 func (n *Node) Subscribe() (*Subscription, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

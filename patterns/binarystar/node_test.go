@@ -15,8 +15,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// TestStart: of two that start, in either order and without any vote, the
-// primary becomes active.
+// TestStart: if two nodes start, in either order and without votes, the primary becomes
+// active.
 func TestStart(t *testing.T) {
 	t.Parallel()
 	for first := range 2 {
@@ -52,8 +52,8 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// TestFailover: after a kill the passive takes over by a vote. The other node
-// follows when it comes back, and takes over in turn.
+// TestFailover: after a kill the passive node takes over by a vote. The other node follows
+// when it is restarted, and takes over in turn.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	c := newCouple(t, nil)
@@ -63,7 +63,7 @@ func TestFailover(t *testing.T) {
 		c.kill(active)
 		active = 1 - active
 		elect(t, c.nodes[active])
-		if s := c.nodes[active].Status(); s.Epoch != reign || s.Reason != PeerSilent {
+		if s := c.nodes[active].Status(); s.Epoch != reign || s.Reason != ReasonPeerSilent {
 			t.Errorf("took over: %+v", s)
 		}
 		c.start(1 - active)
@@ -71,14 +71,14 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// TestVotelessFailover: silence is enough where the options say so.
+// TestVotelessFailover: with Voteless, silence is enough.
 func TestVotelessFailover(t *testing.T) {
 	t.Parallel()
 	c := newCouple(t, func(o *Options) { o.Voteless = true })
 	c.start(0)
 	c.start(1)
 	for range 2 {
-		// A slow machine may have failovers of its own.
+		// On a slow machine there may be other failovers.
 		active := c.anySettled()
 		c.kill(active)
 		eventually(t, "the other one takes over", func() bool { return c.nodes[1-active].State() == StateActive })
@@ -100,8 +100,8 @@ func TestNoVoteNoFailover(t *testing.T) {
 	}
 }
 
-// TestSplitBrain: while the link is down both serve; when it is mended, the
-// newer reign goes on, and nobody stops.
+// TestSplitBrain: while the link is down both nodes serve; when it is restored, the newer
+// reign continues, and no node ends.
 func TestSplitBrain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -127,15 +127,15 @@ func TestSplitBrain(t *testing.T) {
 				c.apart(pair.hears[i], false)
 			}
 			pair.settled(1)
-			if s := primary.Status(); s.Reason != PeerNewer || s.Epoch != 2 {
+			if s := primary.Status(); s.Reason != ReasonPeerNewer || s.Epoch != 2 {
 				t.Errorf("the older reign: %+v", s)
 			}
 		})
 	}
 }
 
-// TestEqualReigns: of two reigns with the same number the primary's goes on,
-// with a newer one.
+// TestEqualReigns: of two reigns with the same number the primary's continues, with a
+// higher number.
 func TestEqualReigns(t *testing.T) {
 	t.Parallel()
 	c := newCouple(t, nil)
@@ -155,8 +155,8 @@ func TestEqualReigns(t *testing.T) {
 	}
 }
 
-// TestDeaf: if the passive does not hear the active any more, but is heard, the
-// active yields as soon as it is voted down.
+// TestDeaf: if the passive node does not hear the active one, but is heard, the active one
+// becomes passive as soon as the other one gets a vote.
 func TestDeaf(t *testing.T) {
 	t.Parallel()
 	c := newCouple(t, nil)
@@ -168,11 +168,10 @@ func TestDeaf(t *testing.T) {
 	c.settled(1)
 }
 
-// TestHandover: the peer takes over without a vote and without silence, back
-// and forth.
+// TestHandover: the peer takes over without a vote or silence, in both directions.
 func TestHandover(t *testing.T) {
 	t.Parallel()
-	// With this time-out nothing can come of silence.
+	// With this time-out no peer becomes silent.
 	c := newCouple(t, func(o *Options) { o.Timeout = hang })
 	c.both()
 	for active := range 4 {
@@ -193,7 +192,7 @@ func TestHandover(t *testing.T) {
 	}
 }
 
-// TestHandoverInVain: there is no peer, or it does not hear of the handover.
+// TestHandoverInVain: there is no peer, or it does not hear the handover.
 func TestHandoverInVain(t *testing.T) {
 	t.Parallel()
 	c := newCouple(t, func(o *Options) { o.Timeout = time.Second })
@@ -209,7 +208,7 @@ func TestHandoverInVain(t *testing.T) {
 		t.Errorf("after that: %v", s)
 	}
 	c.kill(1)
-	elect(t, primary) // from a peer that is silent by now
+	elect(t, primary) // the peer is silent by now
 	if err := primary.Handover(testContext(t)); !errors.Is(err, ErrNoSuccessor) {
 		t.Errorf("a handover to nobody: %v", err)
 	}
@@ -218,8 +217,8 @@ func TestHandoverInVain(t *testing.T) {
 	c.settled(0)
 }
 
-// TestCompare: of two that start, the one with the larger payload becomes
-// active, whatever their roles; and each sees the other's payload.
+// TestCompare: of two nodes that start, the one with the larger payload becomes active,
+// whatever their roles; and each sees the other's payload.
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	var loads [2]atomic.Pointer[string]
@@ -228,7 +227,7 @@ func TestCompare(t *testing.T) {
 		s := o.Role.String()
 		load.Store(&s)
 		o.Payload = func() []byte { return []byte(*load.Load()) }
-		// "backup" sorts before "primary": the smaller one is the better.
+		// "backup" sorts before "primary": the smaller payload is better.
 		o.Compare = func(own, peer []byte) int { return -bytes.Compare(own, peer) }
 	})
 	c.start(0)
@@ -239,8 +238,8 @@ func TestCompare(t *testing.T) {
 	eventually(t, "the payload is told, cut off", func() bool { return string(c.nodes[0].Peer().Payload) == later[:MaxPayload] })
 }
 
-// TestStoreEpoch: each epoch is stored before the peer hears of it, and a node
-// that cannot store one ends.
+// TestStoreEpoch: each epoch is stored before the peer hears it, and a node that cannot
+// store one ends.
 func TestStoreEpoch(t *testing.T) {
 	t.Parallel()
 	var stored [2]atomic.Uint64
@@ -279,8 +278,8 @@ func TestStoreEpoch(t *testing.T) {
 	}
 }
 
-// TestSubscription: who reads nothing holds up nobody, then has the newest
-// status, and can tell that there were others.
+// TestSubscription: a subscriber that does not read blocks nothing, then gets the newest
+// status, and can detect that it missed others.
 func TestSubscription(t *testing.T) {
 	t.Parallel()
 	c := newCouple(t, func(o *Options) { o.Timeout = hang })
@@ -290,7 +289,7 @@ func TestSubscription(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := <-s.C()
-	if first.State != StatePrimary || first.Changes != 0 || first.Reason != Started {
+	if first.State != StatePrimary || first.Changes != 0 || first.Reason != ReasonStarted {
 		t.Errorf("first: %+v", first)
 	}
 	c.start(1)
@@ -322,7 +321,7 @@ func TestSubscription(t *testing.T) {
 	}
 }
 
-// TestClosed: all methods of a closed node return, and those that wait end.
+// TestClosed: all methods of a closed node return, and waiting calls end.
 func TestClosed(t *testing.T) {
 	t.Parallel()
 	c := newCouple(t, func(o *Options) { o.Timeout = hang })
@@ -351,8 +350,7 @@ func TestClosed(t *testing.T) {
 	<-primary.Done()
 }
 
-// TestShortForm: a subscriber that does not announce itself gets the guide's
-// form and nothing else.
+// TestShortForm: a subscriber that does not announce X-BSTAR gets only the guide's form.
 func TestShortForm(t *testing.T) {
 	t.Parallel()
 	c := newCouple(t, nil)
@@ -389,12 +387,12 @@ func TestShortForm(t *testing.T) {
 	}
 }
 
-// TestWrongProgram: a node whose peer's endpoint was somebody else's for a time
-// finds its peer when it is there. Messages that tell no state are counted.
+// TestWrongProgram: if another program uses the peer's endpoint for a time, the node finds
+// its peer afterwards. Invalid messages are counted.
 func TestWrongProgram(t *testing.T) {
 	t.Parallel()
 	c := newCouple(t, nil)
-	push, err := sockets.NewPush(sockets.Options{Linger: -1})
+	push, err := sockets.NewPush(sockets.Options{Linger: sockets.LingerNone})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,7 +403,7 @@ func TestWrongProgram(t *testing.T) {
 	c.hears[0].lead(push.LastEndpoint())
 	failed := make(chan struct{}, 1)
 	c.opts[0].Monitor = func(e sockets.Event) {
-		if e.Kind == sockets.HandshakeFailed {
+		if e.Kind == sockets.EventHandshakeFailed {
 			select {
 			case failed <- struct{}{}:
 			default:
@@ -415,7 +413,7 @@ func TestWrongProgram(t *testing.T) {
 	primary := c.start(0)
 	<-failed
 
-	pub, err := sockets.NewPub(sockets.Options{Linger: -1})
+	pub, err := sockets.NewPub(sockets.Options{Linger: sockets.LingerNone})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -436,7 +434,7 @@ func TestWrongProgram(t *testing.T) {
 	c.settled(0)
 }
 
-// TestSameRoleIsSeen: two primaries tell the mistake.
+// TestSameRoleIsSeen: two primaries report the configuration error.
 func TestSameRoleIsSeen(t *testing.T) {
 	t.Parallel()
 	c := newCouple(t, nil)
@@ -448,7 +446,7 @@ func TestSameRoleIsSeen(t *testing.T) {
 	}
 }
 
-// TestCurve: a pair whose nodes know one another's keys, and a stranger.
+// TestCurve: a pair whose nodes know each other's keys, and a stranger.
 func TestCurve(t *testing.T) {
 	t.Parallel()
 	keys := [2]zmtp.KeyPair{zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()}
@@ -466,7 +464,7 @@ func TestCurve(t *testing.T) {
 	o.Peer = c.nodes[0].Endpoint()
 	o.PeerSecurity.CurveSecretKey = stranger.Secret
 	o.Monitor = func(e sockets.Event) {
-		if e.Kind == sockets.HandshakeFailed {
+		if e.Kind == sockets.EventHandshakeFailed {
 			select {
 			case refused <- e.Err:
 			default:
@@ -484,7 +482,7 @@ func TestCurve(t *testing.T) {
 	}
 }
 
-// TestOptions: all faults come at once, by the names of their fields.
+// TestOptions: all invalid fields are reported at once, by name.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	good := Options{Role: RolePrimary, Bind: "tcp://127.0.0.1:*", Peer: "tcp://127.0.0.1:1"}
@@ -528,7 +526,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestVoteAllocatesNothing: a server can ask for each request.
+// TestVoteAllocatesNothing: a server can call Vote for each request.
 func TestVoteAllocatesNothing(t *testing.T) {
 	c := newCouple(t, nil)
 	primary, backup := c.both()

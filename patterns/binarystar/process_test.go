@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// childVariable makes the test binary a node, whose options it has.
+// childVariable makes the test binary a node with the options in its value.
 const childVariable = "BINARYSTAR_TEST_CHILD"
 
-// child is a process with one node. It answers each line on its standard input
-// with one on its standard output: votes once, and tells the state.
+// child runs one node. For each line on standard input it votes once, and prints the
+// state on standard output.
 func child() {
 	value := os.Getenv(childVariable)
 	if value == "" {
@@ -46,7 +46,7 @@ func child() {
 	os.Exit(0) // the test has ended
 }
 
-// process is a child, seen from the test.
+// process is a child process that runs a node.
 type process struct {
 	t        testing.TB
 	cmd      *exec.Cmd
@@ -107,8 +107,8 @@ func (p *process) ask(what string) (s State, epoch uint64, accept bool) {
 	return State(number), epoch, accept
 }
 
-// TestProcesses: two processes. The active is killed, comes back, and is
-// stopped for a time; whatever happens, one of them serves in the end.
+// TestProcesses: with two processes, the active one is killed, restarted, and stopped for
+// a time; in the end one of them serves.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	var hears [2]*link

@@ -9,46 +9,46 @@ import (
 	"clustermap/sockets"
 )
 
-// property identifies nodes of this package to one another: both sockets of a node
+// property identifies nodes of this package to each other: both sockets of a node
 // announce it in their handshake.
 const property = "X-BSTAR"
 
 const (
-	version = 1
-	long    = 'B' // a long message begins with it; a short one never does
-	header  = 12  // long, version, state, role, epoch
+	version  = 1
+	longMark = 'B' // first byte of a long message, but never of a short one
+	header   = 12  // bytes before the payload: mark, version, state, role, epoch
 )
 
-// MaxPayload is the largest payload, in bytes.
+// MaxPayload is the limit of a payload, in bytes.
 const MaxPayload = 1024
 
-// errMessage is for a message that tells no state.
-var errMessage = errors.New("binarystar: message tells no state")
+// errMessage is the error for an invalid message.
+var errMessage = errors.New("binarystar: invalid message")
 
-// appendShort appends the message of the guide's programs: the state as a
+// appendShort appends a message in the form of the guide's programs: the state as a
 // decimal digit.
 func appendShort(b []byte, s State) []byte { return strconv.AppendUint(b, uint64(s), 10) }
 
-// appendLong appends the message for nodes of this package.
+// appendLong appends a message in the form for nodes of this package.
 func appendLong(b []byte, c candidate) []byte {
-	b = append(b, long, version, byte(c.state), byte(c.role))
+	b = append(b, longMark, version, byte(c.state), byte(c.role))
 	b = binary.BigEndian.AppendUint64(b, c.epoch)
 	return append(b, c.payload...)
 }
 
-// parse reads what a node of role own was told. The result does not refer to m.
+// parse decodes a message to a node of role own. The result does not refer to m.
 func parse(m sockets.Message, own Role) (candidate, error) {
 	if len(m) != 1 {
 		return candidate{}, errMessage
 	}
 	b := m[0]
-	if len(b) == 0 || b[0] != long {
+	if len(b) == 0 || b[0] != longMark {
 		n, err := strconv.ParseUint(string(bytes.TrimSpace(b)), 10, 8)
 		s := State(n)
 		if err != nil || s < StatePrimary || s > StatePassive {
 			return candidate{}, errMessage
 		}
-		c := candidate{state: s, role: own.other(), foreign: true}
+		c := candidate{state: s, role: own.other(), guide: true}
 		if s == own.waiting() {
 			c.role = own
 		}
@@ -73,12 +73,12 @@ func parse(m sockets.Message, own Role) (candidate, error) {
 	return c, nil
 }
 
-// topics returns the topics to subscribe a peer to when it asks for one: a peer of
-// this package gets long messages, any other the short ones that it asked for.
+// topics returns the topics for a peer's subscription: a peer of this package gets long
+// messages, any other the short ones to which it subscribes.
 func topics(ours bool, asked string) []string {
 	switch {
 	case ours:
-		return []string{string(rune(long))}
+		return []string{string(rune(longMark))}
 	case asked == "":
 		return []string{"1", "2", "3", "4"}
 	case asked[0] >= '1' && asked[0] <= '4':

@@ -23,11 +23,11 @@ func TestParse(t *testing.T) {
 		want candidate
 	}{
 		{string(message), RolePrimary, whole},
-		{"1", RoleBackup, candidate{state: StatePrimary, role: RolePrimary, foreign: true}},
-		{"1", RolePrimary, candidate{state: StatePrimary, role: RolePrimary, foreign: true}},
-		{"2", RolePrimary, candidate{state: StateBackup, role: RoleBackup, foreign: true}},
-		{"3", RolePrimary, candidate{state: StateActive, role: RoleBackup, foreign: true}},
-		{" 4\n", RoleBackup, candidate{state: StatePassive, role: RolePrimary, foreign: true}},
+		{"1", RoleBackup, candidate{state: StatePrimary, role: RolePrimary, guide: true}},
+		{"1", RolePrimary, candidate{state: StatePrimary, role: RolePrimary, guide: true}},
+		{"2", RolePrimary, candidate{state: StateBackup, role: RoleBackup, guide: true}},
+		{"3", RolePrimary, candidate{state: StateActive, role: RoleBackup, guide: true}},
+		{" 4\n", RoleBackup, candidate{state: StatePassive, role: RolePrimary, guide: true}},
 	} {
 		got, err := parse(sockets.Message{[]byte(c.text)}, c.own)
 		if err != nil || !reflect.DeepEqual(got, c.want) {
@@ -53,7 +53,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever comes, it is refused or is a state that the machine knows.
+// FuzzParse: any message is rejected or has a valid state.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("3"))
 	f.Add(appendLong(nil, candidate{state: StateYielding, role: RolePrimary, epoch: MaxEpoch, payload: []byte("x")}))
@@ -68,7 +68,7 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("epoch %d", m.epoch)
 			}
 		}
-		if !c.foreign && !bytes.Equal(appendLong(nil, c), b) {
+		if !c.guide && !bytes.Equal(appendLong(nil, c), b) {
 			t.Errorf("%q is %+v, and that is %q", b, c, appendLong(nil, c))
 		}
 	})

@@ -7,78 +7,77 @@ import (
 	"clustermap/zmtp"
 )
 
-// Batch is a run of messages for one worker, in the order in which they were
-// received: views into the bytes that were read from one publisher.
+// Batch has messages for one worker from one publisher, in the order in which they were
+// received.
 //
-// It belongs to the worker from the call of Options.Handle until that returns, or,
-// after Keep, until Release. It is then used again for other messages, so no
-// view of it may be used any more. A Batch is not safe for concurrent use; a kept
-// one may be passed on to another goroutine.
+// It is valid until Options.Handle returns or, after Keep, until Release. Then it is
+// reused, and its messages must not be used any more. A Batch is not safe for concurrent
+// use; a kept one may be passed to another goroutine.
 type Batch struct {
 	wire   []byte
 	spans  []sockets.Span
-	parcel *parcel
+	chunk  *chunk
 	worker *worker
-	held   atomic.Bool // it is somebody's
+	held   atomic.Bool // in use by the worker
 }
 
 // Len returns the number of messages, at least 1.
 func (b *Batch) Len() int { return len(b.spans) }
 
-// Message returns message i as a view. Its first frame is the topic.
-func (b *Batch) Message(i int) zmtp.Message {
+// Message returns message i, as a view of the received bytes. Its first frame is the
+// topic.
+func (b *Batch) Message(i int) zmtp.WireMessage {
 	s := b.spans[i]
-	return zmtp.Message(b.wire[s.Start:s.End:s.End])
+	return zmtp.WireMessage(b.wire[s.Start:s.End:s.End])
 }
 
-// Shard returns the index in Options.Shards of the shard that received it.
+// Shard returns the index of its shard in Options.Shards.
 func (b *Batch) Shard() int { return b.worker.shard.index }
 
-// Worker returns the number of its worker: from 0 to less than Box.Workers. Calls
-// of Handle with the same number follow each other, so a worker can keep what
-// it knows in a slice by that number without a lock.
+// Worker returns the number of its worker, less than Box.Workers. Calls of Handle with
+// the same number are not concurrent, so workers can have state in a slice indexed by
+// it, without locks.
 func (b *Batch) Worker() int { return b.worker.number }
 
-// Keep makes the batch the caller's beyond the return of Handle, until Release. It
-// may be called only in Handle, by its goroutine. A kept batch counts in the
-// worker's queue (Options.QueueBatches).
+// Keep keeps the batch valid after Handle returns, until Release. Only the goroutine that
+// runs Handle may call it. A kept batch counts for the worker's queue
+// (Options.QueueBatches).
 func (b *Batch) Keep() { b.worker.kept = true }
 
-// Release gives a kept batch back. It may be called once, by any goroutine, also
-// after Close. If it is called twice, it panics or takes away somebody else's batch.
+// Release releases a kept batch. Any goroutine may call it, once, also after Close. A
+// second call panics, or releases the batch for which the memory was reused.
 func (b *Batch) Release() {
 	if !b.held.Swap(false) {
-		panic("blackbox: a batch is released twice")
+		panic("blackbox: batch released twice")
 	}
-	b.worker.queue.release(b.parcel.size)
-	b.parcel.done()
+	b.worker.queue.release(b.chunk.size)
+	b.chunk.done()
 }
 
-// parcel is what a shard received at once, divided among its workers.
-type parcel struct {
+// chunk has the messages of one receive call, divided among the workers of a shard.
+type chunk struct {
 	shard *shard
 	batch sockets.Batch
-	size  int          // of the bytes that hold the messages
-	users atomic.Int32 // parts that are somebody's, and the shard while it hands them out
-	parts []Batch      // one a worker
+	size  int          // bytes of the messages
+	users atomic.Int32 // parts in use, plus one while the shard distributes them
+	parts []Batch      // one for each worker
 
-	// Of several workers.
-	sorted []sockets.Span // the batch's, by worker
+	// For several workers.
+	sorted []sockets.Span // the spans of batch, by worker
 	owner  []uint16       // the worker of each message
-	ends   []int          // in sorted, where each worker's messages end
+	ends   []int          // the ends of each worker's spans in sorted
 }
 
-// newParcel makes a parcel. The owner of the batches is the shard.
-func (s *shard) newParcel() *parcel {
-	p := &parcel{shard: s, parts: make([]Batch, len(s.workers)), ends: make([]int, len(s.workers))}
+func (s *shard) newChunk() *chunk {
+	p := &chunk{shard: s, parts: make([]Batch, len(s.workers)), ends: make([]int, len(s.workers))}
 	for i := range p.parts {
-		p.parts[i].parcel, p.parts[i].worker = p, s.workers[i]
+		p.parts[i].chunk, p.parts[i].worker = p, s.workers[i]
 	}
 	return p
 }
 
-// divide makes the parts of what was received.
-func (p *parcel) divide() {
+// divide sets the parts to the received messages.
+func (p *chunk) divide() {
 	spans, wire := p.batch.Spans(), p.batch.Wire()
 	p.size = int(spans[len(spans)-1].End - spans[0].Start)
 	if len(p.parts) == 1 {
@@ -92,7 +91,7 @@ func (p *parcel) divide() {
 	sorted, owner := p.sorted[:len(spans)], p.owner[:len(spans)]
 	ends := p.ends
 	clear(ends)
-	p.shard.place(wire, spans, owner, ends)
+	p.shard.assignWorkers(wire, spans, owner, ends)
 	at := 0
 	for i, n := range ends {
 		ends[i] = at
@@ -110,9 +109,9 @@ func (p *parcel) divide() {
 	}
 }
 
-// done takes one user away. After the last one the bytes go back to the socket's
-// pool, and the parcel to its shard.
-func (p *parcel) done() {
+// done removes a user. After the last one it returns the bytes to the socket's pool, and
+// the chunk to its shard.
+func (p *chunk) done() {
 	if p.users.Add(-1) > 0 {
 		return
 	}

@@ -10,8 +10,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// TestKeep: a kept batch stays as it is beyond Handle, counts in its worker's queue, and
-// can be released by anybody, also after Close.
+// TestKeep: a kept batch does not change after Handle, counts for its worker's queue, and
+// can be released by any goroutine, also after Close.
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	for _, workers := range []int{0, 1, 2} {
@@ -83,10 +83,10 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestQueueBytes: the bound in bytes holds, and a batch over the bound comes alone.
+// TestQueueBytes: the bound in bytes holds; a larger batch is accepted alone.
 func TestQueueBytes(t *testing.T) {
 	t.Parallel()
-	const size = 300 << 10 // more than one read brings
+	const size = 300 << 10 // more than one read returns
 	pub := publisher(t, anyPort)
 	hold := make(chan struct{})
 	var mu sync.Mutex
@@ -117,7 +117,7 @@ func TestQueueBytes(t *testing.T) {
 	eventually(t, "all have come", func() bool { mu.Lock(); defer mu.Unlock(); return got == 10 })
 }
 
-// TestAllocHandle: no message costs an allocation, with any number of workers.
+// TestAllocHandle: messages do not cause allocations, with any number of workers.
 func TestAllocHandle(t *testing.T) {
 	if raceEnabled {
 		t.Skip("under the race detector pools allocate")
@@ -128,7 +128,7 @@ func TestAllocHandle(t *testing.T) {
 		wire = append(wire, item(fmt.Sprintf("%c/%d", 'A'+i%26, i%100), i)...)
 	}
 	for _, size := range [][2]int{{1, 0}, {1, 1}, {1, 5}, {3, 2}} {
-		pub, err := sockets.NewPub(sockets.Options{FullPolicy: sockets.Block, SendHWM: -1, Linger: -1})
+		pub, err := sockets.NewPub(sockets.Options{FullPolicy: sockets.PolicyBlock, SendHWM: -1, Linger: sockets.LingerNone})
 		must(t, err)
 		ctx := testContext(t)
 		must(t, pub.Bind(ctx, anyPort))

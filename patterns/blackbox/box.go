@@ -9,8 +9,7 @@ import (
 	"clustermap/sockets"
 )
 
-// Box is a subscriber that is divided into shards. All methods are safe for
-// concurrent use.
+// Box is a subscriber divided into shards. All methods are safe for concurrent use.
 type Box struct {
 	shards  []*shard
 	workers []*worker
@@ -18,9 +17,9 @@ type Box struct {
 	closing sync.Once
 }
 
-// New makes a Box, which connects in the background and receives until Close.
-// Faults of the options are *OptionError; those of the endpoints and of
-// Options.Socket are package sockets'.
+// New returns a Box that connects in the background and receives until Close. The error
+// is one or more *OptionError, or an error of package sockets for endpoints and
+// Options.Socket.
 func New(o Options) (*Box, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -29,7 +28,7 @@ func New(o Options) (*Box, error) {
 	b := &Box{}
 	seed := maphash.MakeSeed()
 	for i, parts := range o.Shards {
-		s := &shard{index: i, seed: seed, key: o.Key, inside: o.Workers == 0}
+		s := &shard{index: i, seed: seed, key: o.Key, inline: o.Workers == 0}
 		if s.sub, err = subscribe(o.Socket, parts); err != nil {
 			return nil, errors.Join(err, b.Close())
 		}
@@ -46,7 +45,7 @@ func New(o Options) (*Box, error) {
 	b.assign(o.Cores)
 	for _, s := range b.shards {
 		b.running.Go(s.run)
-		if s.inside {
+		if s.inline {
 			continue
 		}
 		for _, w := range s.workers {
@@ -56,7 +55,7 @@ func New(o Options) (*Box, error) {
 	return b, nil
 }
 
-// subscribe makes the socket of a shard.
+// subscribe makes and connects the socket of a shard.
 func subscribe(o sockets.Options, parts Shard) (*sockets.Sub, error) {
 	sub, err := sockets.NewSub(o)
 	if err != nil {
@@ -75,30 +74,30 @@ func subscribe(o sockets.Options, parts Shard) (*sockets.Sub, error) {
 	return sub, nil
 }
 
-// assign says which goroutine runs on which core.
+// assign assigns cores to shards and workers.
 func (b *Box) assign(cores []int) {
 	if len(cores) == 0 {
 		return
 	}
 	for i, s := range b.shards {
-		s.thread.wish(cores[i%len(cores)])
+		s.thread.setCore(cores[i%len(cores)])
 	}
 	if others := cores[min(len(b.shards), len(cores)):]; len(others) > 0 {
 		cores = others
 	}
 	for i, w := range b.workers {
-		if !w.shard.inside {
-			w.thread.wish(cores[i%len(cores)])
+		if !w.shard.inline {
+			w.thread.setCore(cores[i%len(cores)])
 		}
 	}
 }
 
-// Workers returns the number of workers of all shards, at least one a shard.
+// Workers returns the number of workers of all shards, at least one for each shard.
 func (b *Box) Workers() int { return len(b.workers) }
 
-// WaitSubscribed waits until each shard has at least one publisher, and its
-// subscriptions are in force at all that it is connected to. With libzmq's
-// publishers that is likely and not certain: see the method of sockets.Sub.
+// WaitSubscribed waits until each shard is connected to a publisher, and its
+// subscriptions are active at all connected publishers. For libzmq publishers this is
+// likely but not certain: see sockets.Sub.WaitSubscribed.
 func (b *Box) WaitSubscribed(ctx context.Context) error {
 	for _, s := range b.shards {
 		if err := s.sub.WaitSubscribed(ctx); err != nil {
@@ -108,24 +107,23 @@ func (b *Box) WaitSubscribed(ctx context.Context) error {
 	return nil
 }
 
-// Close stops receiving, waits for the calls of Handle that are running, and drops
-// the batches that are queued, which then count as dropped. It returns when every goroutine of the Box
-// has ended. Batches that are kept remain valid. Closing a closed Box waits
+// Close stops receiving, waits for running calls of Handle and for all goroutines of the
+// Box, and drops queued batches. Kept batches remain valid. Closing a closed Box waits
 // for the first Close and returns nil.
 func (b *Box) Close() (err error) {
 	b.closing.Do(func() {
 		for _, w := range b.workers {
 			w.queue.close()
 		}
-		faults := make([]error, len(b.shards))
+		errs := make([]error, len(b.shards))
 		for i, s := range b.shards {
-			b.running.Go(func() { faults[i] = s.sub.Close() })
+			b.running.Go(func() { errs[i] = s.sub.Close() })
 		}
 		b.running.Wait()
 		for _, w := range b.workers {
 			w.queue.discard()
 		}
-		err = errors.Join(faults...)
+		err = errors.Join(errs...)
 	})
 	return err
 }

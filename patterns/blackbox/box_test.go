@@ -23,7 +23,7 @@ func someTopics(n int) (all []string) {
 	return all
 }
 
-// flood publishes the numbers from first to less than last under each topic, in turn.
+// flood publishes the numbers from first to last-1 under each topic, in turn.
 func flood(t testing.TB, pub *sockets.Pub, topics []string, first, last int) {
 	t.Helper()
 	for n := first; n < last; n++ {
@@ -35,8 +35,8 @@ func flood(t testing.TB, pub *sockets.Pub, topics []string, first, last int) {
 	}
 }
 
-// TestOrder: whatever shards and workers there are, nothing is lost or doubled, and
-// the messages of a topic go to one worker, in order.
+// TestOrder: with any numbers of shards and workers, no message is lost or duplicated,
+// and the messages of a topic go to one worker, in order.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	for _, size := range [][2]int{{1, 0}, {3, 0}, {1, 1}, {1, 7}, {4, 3}} {
@@ -69,8 +69,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestKey: with a function for the key, messages of one topic are divided by it, and
-// those of several topics of a shard with the same key stay together, in order.
+// TestKey: with Options.Key, messages of a topic are divided by key, and messages of
+// several topics of a shard with the same key go to one worker, in order.
 func TestKey(t *testing.T) {
 	t.Parallel()
 	const keys, count = 200, 5000
@@ -79,7 +79,7 @@ func TestKey(t *testing.T) {
 	workers, next, total := map[int]int{}, map[int]int{}, 0
 	b := open(t, Options{
 		Connect: []string{pub.LastEndpoint()}, Shards: SpreadAll(1), Workers: 4,
-		Key: func(m zmtp.Message) []byte { // the last byte of the number
+		Key: func(m zmtp.WireMessage) []byte { // the last byte of the number
 			_, rest := m.Next()
 			body, _ := rest.Next()
 			return body[len(body)-1:]
@@ -116,8 +116,8 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// TestSpreadAll: each message comes once, to the shard of its first byte, whatever
-// that is. Only a message with an empty topic needs a single shard.
+// TestSpreadAll: each message goes once to the shard of its first byte. Only a message
+// with an empty topic requires a single shard.
 func TestSpreadAll(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 3, 7} {
@@ -151,7 +151,7 @@ func TestSpreadAll(t *testing.T) {
 	}
 }
 
-// TestTopicOfNoShard: what is in no shard is not received.
+// TestTopicOfNoShard: messages whose topic is in no shard are not received.
 func TestTopicOfNoShard(t *testing.T) {
 	t.Parallel()
 	pub := publisher(t, anyPort)
@@ -163,7 +163,7 @@ func TestTopicOfNoShard(t *testing.T) {
 	l.whole(t, []string{"A", "B", "C"}, 10)
 }
 
-// TestEndpoints: shards can have publishers of their own, with the same topics.
+// TestEndpoints: shards can have their own publishers, with the same topics.
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	left, right := publisher(t, anyPort), publisher(t, anyPort)
@@ -185,7 +185,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestInproc: a publisher in the same process needs no connection.
+// TestInproc: a publisher in the same process can be used over inproc.
 func TestInproc(t *testing.T) {
 	t.Parallel()
 	const endpoint = "inproc://blackbox-test"
@@ -226,8 +226,8 @@ func TestPublishers(t *testing.T) {
 	l.whole(t, topics, 2000)
 }
 
-// TestPublisherRestart: after its publisher has ended and another one has come in its
-// place, the shards subscribe there. What was received before is not received again.
+// TestPublisherRestart: when the publisher is replaced by another one, the shards
+// subscribe there. They do not receive messages twice.
 func TestPublisherRestart(t *testing.T) {
 	t.Parallel()
 	host := "tcp://" + loopback.Own()
@@ -253,8 +253,8 @@ func TestPublisherRestart(t *testing.T) {
 	l.whole(t, topics, 100)
 }
 
-// TestSlowWorker: a worker that stands still holds up its shard when its queue is full,
-// and no other shard. Nothing is lost: when it goes on, all of its messages come.
+// TestSlowWorker: a blocked worker blocks its shard when its queue is full, but no other
+// shard. When it continues, it gets all of its messages.
 func TestSlowWorker(t *testing.T) {
 	t.Parallel()
 	for _, workers := range []int{0, 2} {
@@ -272,7 +272,8 @@ func TestSlowWorker(t *testing.T) {
 					l.handle(b)
 				},
 			})
-			// Of each topic less than the publisher's high-water mark, so that it goes on too.
+			// Less for each topic than the publisher's high-water mark, so that it does
+			// not block.
 			for n := range 300 {
 				send(t, pub, item("A", n))
 				send(t, pub, item("B", n))
@@ -297,17 +298,17 @@ func TestSlowWorker(t *testing.T) {
 	}
 }
 
-// TestDrop: with the policy Drop, a worker that stands still loses what is beyond its
-// queue, which is counted; the other worker of its shard loses nothing.
+// TestDrop: with PolicyDrop, a blocked worker loses the messages for which its queue
+// has no room, and they are counted; the other worker of its shard loses nothing.
 func TestDrop(t *testing.T) {
 	t.Parallel()
 	pub := publisher(t, anyPort)
 	l := newLedger()
-	var stuck atomic.Int64 // the worker that stands still
+	var stuck atomic.Int64 // the blocked worker
 	stuck.Store(-1)
 	hold := make(chan struct{})
 	b := open(t, Options{
-		Connect: []string{pub.LastEndpoint()}, Shards: SpreadAll(1), Workers: 2, QueueBatches: 3, Policy: Drop,
+		Connect: []string{pub.LastEndpoint()}, Shards: SpreadAll(1), Workers: 2, QueueBatches: 3, Policy: PolicyDrop,
 		Handle: func(b *Batch) {
 			if int64(b.Worker()) == stuck.Load() {
 				<-hold
@@ -363,11 +364,11 @@ func TestDrop(t *testing.T) {
 	}
 }
 
-// TestCloseAnyMoment: whatever a Box is doing, Close ends it, and everything that was
-// received is accounted for.
+// TestCloseAnyMoment: Close ends a Box at any moment, and all received messages are
+// counted.
 func TestCloseAnyMoment(t *testing.T) {
 	t.Parallel()
-	pub, err := sockets.NewPub(sockets.Options{Linger: -1}) // drops
+	pub, err := sockets.NewPub(sockets.Options{Linger: sockets.LingerNone}) // drops
 	must(t, err)
 	defer pub.Close()
 	must(t, pub.Bind(testContext(t), anyPort))

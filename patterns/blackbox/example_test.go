@@ -10,9 +10,8 @@ import (
 	"clustermap/sockets"
 )
 
-// Quotes come in under the name of what they are for. Two shards with two workers each
-// add them up; each worker has a sum of its own, since the quotes of one name all
-// come to the same worker.
+// Two shards with two workers each add up prices by name. Each worker has its own sums,
+// since all prices of a name go to the same worker.
 func Example() {
 	ctx := context.Background()
 	feed, err := sockets.NewPub(sockets.Options{})

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // publisher is a PUB that waits for its subscribers instead of dropping.
 func publisher(t testing.TB, endpoint string) *sockets.Pub {
 	t.Helper()
-	pub, err := sockets.NewPub(sockets.Options{FullPolicy: sockets.Block, Linger: sockets.LingerForever})
+	pub, err := sockets.NewPub(sockets.Options{FullPolicy: sockets.PolicyBlock, Linger: sockets.LingerForever})
 	must(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -53,12 +53,12 @@ func open(t testing.TB, o Options) *Box {
 	return b
 }
 
-// item is a message of two frames: a topic, and its number among those of the topic.
+// item is a message of two frames: a topic, and its number for this topic.
 func item(topic string, n int) []byte {
 	return zmtp.AppendMessage(nil, []byte(topic), binary.BigEndian.AppendUint64(nil, uint64(n)))
 }
 
-func parse(m zmtp.Message) (topic string, n int) {
+func parse(m zmtp.WireMessage) (topic string, n int) {
 	key, rest := m.Next()
 	body, _ := rest.Next()
 	return string(key), int(binary.BigEndian.Uint64(body))
@@ -70,12 +70,12 @@ func send(t testing.TB, pub *sockets.Pub, items ...[]byte) {
 	must(t, pub.SendWire(testContext(t), slices.Concat(items...), len(items), nil))
 }
 
-// ledger is what was handled.
+// ledger records the handled messages.
 type ledger struct {
 	mu      sync.Mutex
 	total   int
 	numbers map[string][]int // by topic, in order
-	workers map[string]int   // who had each topic first
+	workers map[string]int   // the first worker of each topic
 	shards  map[string]int
 	faults  []string
 }
@@ -84,7 +84,7 @@ func newLedger() *ledger {
 	return &ledger{numbers: map[string][]int{}, workers: map[string]int{}, shards: map[string]int{}}
 }
 
-// handle enters a batch, and holds that a topic stays with its worker.
+// handle records a batch, and checks that a topic stays with its worker.
 func (l *ledger) handle(b *Batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,13 +106,13 @@ func (l *ledger) count() int {
 	return l.total
 }
 
-// wait waits for so many messages.
+// wait waits for n messages.
 func (l *ledger) wait(t testing.TB, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d messages", n), func() bool { return l.count() >= n })
 }
 
-// whole holds that each topic has the numbers from 0 to n-1, each once and in order.
+// whole checks that each topic has the numbers from 0 to n-1, each once and in order.
 func (l *ledger) whole(t testing.TB, topics []string, n int) {
 	t.Helper()
 	l.mu.Lock()
@@ -138,7 +138,7 @@ func (l *ledger) whole(t testing.TB, topics []string, n int) {
 	}
 }
 
-// sum adds the counters of all workers up.
+// sum adds up the counters of all workers.
 func sum(s Stats) (received, given, dropped uint64) {
 	for _, shard := range s.Shards {
 		received += shard.Messages

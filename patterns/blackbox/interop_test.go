@@ -8,8 +8,8 @@ import (
 	"clustermap/internal/interop"
 )
 
-// TestInterop: a PUB of libzmq feeds several shards and workers. It tells nobody when a
-// subscription is in force, so it sends to each shard until something comes.
+// TestInterop: a PUB of libzmq with several shards and workers. It does not report when
+// a subscription is active, so it sends to each shard until a message arrives.
 func TestInterop(t *testing.T) {
 	t.Parallel()
 	interop.Require(t)

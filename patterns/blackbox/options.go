@@ -10,108 +10,105 @@ import (
 	"clustermap/zmtp"
 )
 
-// Defaults and bounds of Options.
+// Defaults and limits of Options.
 const (
 	DefaultQueueBatches = 16      // batches, for each worker
 	DefaultQueueBytes   = 8 << 20 // bytes, for each worker
 
 	MaxShards       = 1024
 	MaxWorkers      = 1024    // in each shard
-	MaxQueueBatches = 1 << 16 // of QueueBatches
+	MaxQueueBatches = 1 << 16 // limit of QueueBatches
 )
 
-// Policy says what a shard does with messages for a worker whose queue is full.
+// Policy is what a shard does with messages for a worker whose queue is full.
 type Policy uint8
 
 const (
-	// Block makes the shard wait. What the publisher sends meanwhile is queued
-	// in the shard's socket, then in the kernel, and then at the publisher,
-	// which does what it does with a slow subscriber: libzmq drops. Other shards
-	// go on.
-	Block Policy = iota
-	// Drop discards the worker's messages of this batch and counts them. The
-	// shard's other workers get theirs.
-	Drop
+	// PolicyBlock makes the shard wait. Messages are then queued in the shard's socket,
+	// then in the kernel, and then at the publisher, which treats the shard as a
+	// slow subscriber: libzmq drops messages. Other shards continue.
+	PolicyBlock Policy = iota
+	// PolicyDrop drops the batch for the worker and counts its messages. The shard's
+	// other workers get theirs.
+	PolicyDrop
 )
 
 func (p Policy) String() string {
 	switch p {
-	case Block:
+	case PolicyBlock:
 		return "block"
-	case Drop:
+	case PolicyDrop:
 		return "drop"
 	}
 	return fmt.Sprintf("Policy(%d)", uint8(p))
 }
 
-// Shard is one part of the topics.
+// Shard is a subset of the topics.
 type Shard struct {
-	// Topics are prefixes of the first frame, at least one. A topic must not be a prefix
-	// of another shard's topic, or equal to it, if both shards connect to the same
-	// endpoint: both would receive the messages of the longer one.
+	// Topics are one or more prefixes of the first frame. If two shards connect to
+	// the same endpoint, a topic of one must not be a prefix of, or equal to, a
+	// topic of the other: both would receive the same messages.
 	Topics []string
 
-	// Connect, if not empty, takes the place of Options.Connect. Endpoints with a
-	// source address, such as "tcp://192.0.2.7;feed.example:5556", give each
-	// shard a network interface of its own.
+	// Connect, if not empty, replaces Options.Connect. With source addresses in
+	// endpoints, such as "tcp://192.0.2.7;feed.example:5556", each shard can use a
+	// different network interface.
 	Connect []string
 }
 
-// Options configures a Box. Shards, Handle, and Connect in Options or in each
-// shard, are needed.
+// Options configures a Box. Shards and Handle are required, and so is Connect, here or in
+// each shard.
 type Options struct {
-	// Connect are the endpoints of the publishers. Each shard connects to all of
+	// Connect has the endpoints of the publishers. Each shard connects to all of
 	// them.
 	Connect []string
 
-	// Shards are the parts of the topics, at most MaxShards. Spread and SpreadAll
-	// make them. A message whose topic is in no shard is not received: the
-	// publisher does not send it.
+	// Shards divides the topics: see Spread and SpreadAll. There can be up to
+	// MaxShards. Messages whose topic is in no shard are not received.
 	Shards []Shard
 
-	// Handle is called for each batch, by one worker at a time for the batches of
-	// that worker, and by different workers at once. The batch is lent until
-	// Handle returns, unless Handle calls its Keep. Handle must not call Close.
+	// Handle is called for each batch. Workers call it concurrently, each for one
+	// batch at a time. The batch is valid until Handle returns, unless Handle calls
+	// its Keep. Handle must not call Close.
 	Handle func(*Batch)
 
-	// Workers is the number of goroutines of each shard that call Handle, beside
-	// the one that receives. With 0 that one calls Handle itself, which costs
-	// least if the work is slight. At most MaxWorkers.
+	// Workers is the number of goroutines of each shard that call Handle, besides
+	// the one that receives, up to MaxWorkers. With 0, the receiving goroutine calls
+	// Handle itself, which is fastest for little work.
 	Workers int
 
 	// Key returns the key of a message. In each shard, messages with the same key
-	// go to the same worker, in the order in which they were received. Which
-	// worker it is may differ from one Box to the next. The
-	// result may be a part of the message and is not kept. Key is called by
-	// several goroutines at once, and only if there are several workers. If nil,
-	// the key is the whole first frame.
-	Key func(zmtp.Message) []byte
+	// go to the same worker, in the order in which they were received. The worker
+	// of a key may differ between Boxes. The result may be a part of the message
+	// and is not kept. Several goroutines call Key at once, and only if there are
+	// several workers. If Key is nil, the key is the first frame.
+	Key func(zmtp.WireMessage) []byte
 
-	// QueueBatches and QueueBytes bound what a worker has been given and not yet
-	// released: queued batches, the one that it works on, and those that it keeps.
-	// Each batch counts with all the bytes that were received with it, since it
-	// keeps all of them in memory. A worker that has nothing gets one batch of any
-	// size. 0 means DefaultQueueBatches and DefaultQueueBytes.
+	// QueueBatches and QueueBytes bound the batches that a worker has: queued, in
+	// Handle, and kept. The size of a batch is that of all messages that were
+	// received with it, since it keeps their memory. A worker without batches
+	// accepts a batch of any size. 0 means DefaultQueueBatches and
+	// DefaultQueueBytes.
 	QueueBatches, QueueBytes int
 
-	// Policy says what happens when a worker's queue is full. Default Block.
+	// Policy is what happens when a worker's queue is full. The default is PolicyBlock.
 	Policy Policy
 
-	// Cores are the processor cores to run on: the shards take the first ones, in
-	// order, and the workers the others in turn. If there are too few, cores are
-	// used several times. Each of these goroutines then has a thread that runs on
-	// its core alone. Without Cores the system decides, and so it does on systems
-	// other than Linux. See AllowedCores.
+	// Cores are the processor cores to use: the first ones, in order, for the
+	// shards, and the others in turn for the workers. If there are too few, several
+	// goroutines share a core. Each of these goroutines has a thread that runs only
+	// on its core. Without Cores, and on systems other than Linux, the system
+	// decides. See AllowedCores.
 	Cores []int
 
-	// Socket are the options of the shards' SUB sockets, such as Security. A RecvHWM of 0
-	// means no bound on the number of messages here, so that RecvHWMBytes alone
-	// counts. Prepare, RecvTimeout and InvertMatching must not be set.
+	// Socket configures the shards' SUB sockets. Here a RecvHWM of 0 means no limit
+	// on messages, so only RecvHWMBytes applies. Prepare, RecvTimeout and
+	// InvertMatching must not be set.
 	Socket sockets.Options
 }
 
-// OptionError is one thing that is wrong with an Options. New returns all of
-// them at once, joined (errors.Join).
+// OptionError describes one invalid field of Options. New reports all invalid fields at
+// once, joined by errors.Join.
 type OptionError struct {
 	Field  string
 	Reason string
@@ -119,17 +116,17 @@ type OptionError struct {
 
 func (e *OptionError) Error() string { return "blackbox: Options." + e.Field + " " + e.Reason }
 
-// withDefaults returns o with its defaults, or all that is wrong with it.
+// withDefaults returns o with its defaults. The error reports all invalid fields.
 func (o Options) withDefaults() (Options, error) {
-	var faults []error
+	var errs []error
 	bad := func(field, format string, args ...any) {
-		faults = append(faults, &OptionError{field, fmt.Sprintf(format, args...)})
+		errs = append(errs, &OptionError{field, fmt.Sprintf(format, args...)})
 	}
 	if o.Handle == nil {
 		bad("Handle", "is nil")
 	}
 	if n := len(o.Shards); n == 0 || n > MaxShards {
-		bad("Shards", "has %d shards; it needs 1 to %d", n, MaxShards)
+		bad("Shards", "has %d shards; 1 to %d are required", n, MaxShards)
 	}
 	o.Shards = slices.Clone(o.Shards)
 	for i := range o.Shards {
@@ -160,8 +157,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.QueueBytes == 0 {
 		o.QueueBytes = DefaultQueueBytes
 	}
-	if o.Policy > Drop {
-		bad("Policy", "is neither Block nor Drop")
+	if o.Policy > PolicyDrop {
+		bad("Policy", "is neither PolicyBlock nor PolicyDrop")
 	}
 	checkCores(o.Cores, bad)
 	if o.Socket.Prepare != nil {
@@ -174,9 +171,9 @@ func (o Options) withDefaults() (Options, error) {
 		bad("Socket.InvertMatching", "must not be set")
 	}
 	if o.Socket.RecvHWM == 0 {
-		o.Socket.RecvHWM = -1
+		o.Socket.RecvHWM = sockets.Unlimited
 	}
-	return o, errors.Join(faults...)
+	return o, errors.Join(errs...)
 }
 
 // checkCores reports cores that this process may not use.
@@ -192,8 +189,8 @@ func checkCores(cores []int, bad func(field, format string, args ...any)) {
 	}
 }
 
-// checkDisjoint reports topics of two shards that would bring the same message
-// to both. Shards that share no endpoint may have the same topics.
+// checkDisjoint reports topics with which two shards would receive the same message.
+// Shards without a common endpoint may have the same topics.
 func checkDisjoint(shards []Shard, bad func(field, format string, args ...any)) {
 	type entry struct {
 		topic string
@@ -215,8 +212,8 @@ func checkDisjoint(shards []Shard, bad func(field, format string, args ...any)) 
 			}
 			return a.shard - b.shard
 		})
-		// In this order a prefix comes before all that begin with it, and those
-		// follow each other: outer holds the prefixes of the current one.
+		// In this order, the topics with a prefix directly follow it: outer holds the
+		// prefixes of the current topic.
 		var outer []entry
 		for _, e := range all {
 			for len(outer) > 0 && !strings.HasPrefix(e.topic, outer[len(outer)-1].topic) {
@@ -234,7 +231,7 @@ func checkDisjoint(shards []Shard, bad func(field, format string, args ...any)) 
 	}
 }
 
-// Spread deals the topics out to n shards in turn.
+// Spread distributes the topics to n shards in turn.
 func Spread(n int, topics ...string) []Shard {
 	shards := make([]Shard, max(n, 0))
 	for i, topic := range topics {
@@ -246,11 +243,10 @@ func Spread(n int, topics ...string) []Shard {
 	return shards
 }
 
-// SpreadAll makes n shards, up to 256, that together receive every message,
-// except that with more than one shard nobody receives a message whose first frame is empty.
-// It deals the 256 values of the topic's first byte out in turn, so neighbours
-// such as '0' and '1' are in different shards. If most topics begin with the same
-// byte, use Spread with longer prefixes.
+// SpreadAll returns n shards, up to 256, that together receive all messages; with more
+// than one shard, all but those with an empty first frame. It distributes the 256 values
+// of the topic's first byte in turn, so '0' and '1' are in different shards. If most
+// topics begin with the same byte, use Spread with longer prefixes.
 func SpreadAll(n int) []Shard {
 	if n == 1 {
 		return []Shard{{Topics: []string{""}}}

@@ -29,7 +29,7 @@ func faults(err error) (fields []string) {
 	return fields
 }
 
-// TestOptions: what is wrong with the options is reported, all of it at once.
+// TestOptions: all invalid options are reported at once.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	handle := func(*Batch) {}
@@ -80,8 +80,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestSocketErrors: what is wrong with an endpoint or a socket's options is reported in the
-// words of package sockets, and nothing is left behind.
+// TestSocketErrors: errors of endpoints and socket options are those of package sockets,
+// and no goroutine is left.
 func TestSocketErrors(t *testing.T) {
 	t.Parallel()
 	o := Options{Connect: []string{"tcp://127.0.0.1:1", "tcp://*:1"}, Shards: SpreadAll(3), Handle: func(*Batch) {}}
@@ -107,7 +107,7 @@ func TestDisjoint(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		shards [][]string // topics, and behind "@" an endpoint
+		shards [][]string // topics, and endpoints after "@"
 		want   []string
 	}{
 		{"different", [][]string{{"A", "C"}, {"B"}}, nil},
@@ -142,7 +142,7 @@ func TestDisjoint(t *testing.T) {
 	}
 }
 
-// TestSpread: topics are dealt out in turn.
+// TestSpread: topics are distributed in turn.
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	got := Spread(2, "a", "b", "c")
@@ -159,21 +159,21 @@ func TestSpread(t *testing.T) {
 
 func TestPolicyString(t *testing.T) {
 	t.Parallel()
-	for p, want := range map[Policy]string{Block: "block", Drop: "drop", 7: "Policy(7)"} {
+	for p, want := range map[Policy]string{PolicyBlock: "block", PolicyDrop: "drop", 7: "Policy(7)"} {
 		if p.String() != want {
 			t.Errorf("%d is %q, want %q", p, p, want)
 		}
 	}
 }
 
-// TestKeyUnused: with one worker the key is not asked for.
+// TestKeyUnused: with one worker, Key is not called.
 func TestKeyUnused(t *testing.T) {
 	t.Parallel()
 	pub := publisher(t, anyPort)
 	l := newLedger()
 	open(t, Options{
 		Connect: []string{pub.LastEndpoint()}, Shards: SpreadAll(2), Workers: 1, Handle: l.handle,
-		Key: func(zmtp.Message) []byte { panic("the key is asked for") },
+		Key: func(zmtp.WireMessage) []byte { panic("the key is asked for") },
 	})
 	flood(t, pub, []string{"a", "b"}, 0, 10)
 	l.wait(t, 20)

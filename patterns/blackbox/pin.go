@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// thread is where a goroutine runs.
+// thread is the thread of a goroutine.
 type thread struct {
-	wanted int          // core; -1: any
-	bound  atomic.Int64 // core, once it is bound to one; -1 before
+	wanted int          // the assigned core, or -1
+	bound  atomic.Int64 // the core to which it is bound, or -1
 }
 
 func (t *thread) init() {
@@ -16,12 +16,12 @@ func (t *thread) init() {
 	t.bound.Store(-1)
 }
 
-func (t *thread) wish(core int) { t.wanted = core }
+func (t *thread) setCore(core int) { t.wanted = core }
 
 func (t *thread) core() int { return int(t.bound.Load()) }
 
-// pin gives the calling goroutine a thread on its core, until it ends: the thread
-// ends with it. If that is not possible any more, the goroutine runs anywhere.
+// pin locks the calling goroutine to a thread that is bound to its core. The thread ends
+// with the goroutine. If binding fails, the goroutine runs on any core.
 func (t *thread) pin() {
 	if t.wanted < 0 {
 		return

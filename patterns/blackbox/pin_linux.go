@@ -4,12 +4,11 @@ package blackbox
 
 import "golang.org/x/sys/unix"
 
-// AllowedCores returns the cores that this process may use, in ascending order, or
-// nil where that is not known: on systems other than Linux, and on machines with
-// more than 1024 cores.
+// AllowedCores returns the cores that this process may use, in ascending order, or nil if
+// unknown: on systems other than Linux, and on machines with more than 1024 cores.
 func AllowedCores() []int {
-	// The caller's thread, or the process's first one, may be bound to one of them.
-	// A new goroutine gets a thread that is not.
+	// The caller's thread may be bound to one core. A new goroutine runs on another
+	// thread, which is not.
 	cores := make(chan []int)
 	go func() { cores <- threadCores() }()
 	return <-cores

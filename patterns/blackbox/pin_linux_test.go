@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCores: with Cores, the threads of shards and workers run on their cores alone.
+// TestCores: with Cores, the threads of shards and workers run only on their cores.
 func TestCores(t *testing.T) {
 	t.Parallel()
 	cores := AllowedCores()
@@ -66,7 +66,7 @@ func TestCores(t *testing.T) {
 	}
 }
 
-// TestAssign: shards take the first cores and workers the others.
+// TestAssign: shards get the first cores and workers the others.
 func TestAssign(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -82,7 +82,7 @@ func TestAssign(t *testing.T) {
 	} {
 		b := &Box{}
 		for range 3 {
-			s := &shard{inside: c.workers == 0}
+			s := &shard{inline: c.workers == 0}
 			s.thread.init()
 			for range max(c.workers, 1) {
 				w := &worker{shard: s}
@@ -101,7 +101,7 @@ func TestAssign(t *testing.T) {
 		for _, s := range b.shards {
 			shards = append(shards, s.thread.wanted)
 			for _, w := range s.workers {
-				if !s.inside {
+				if !s.inline {
 					workers = append(workers, w.thread.wanted)
 				}
 			}
@@ -112,7 +112,7 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// TestAllowedCores: a thread that is bound to one core sees all that the process may use.
+// TestAllowedCores: a thread that is bound to one core gets all cores of the process.
 func TestAllowedCores(t *testing.T) {
 	t.Parallel()
 	want := AllowedCores()

@@ -2,10 +2,8 @@
 
 package blackbox
 
-// AllowedCores returns the cores that this process may use, in ascending order, or
-// nil where that is not known: on systems other than Linux, and on machines with
-// more than 1024 cores.
+// AllowedCores returns the cores that this process may use, in ascending order, or nil if
+// unknown: on systems other than Linux, and on machines with more than 1024 cores.
 func AllowedCores() []int { return nil }
 
-// bindThread does nothing here.
 func bindThread(int) bool { return false }

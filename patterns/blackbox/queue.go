@@ -2,41 +2,41 @@ package blackbox
 
 import "sync"
 
-// queue is what a shard has given to one worker, and the bound on it.
+// queue is a worker's queue. It bounds the batches that the worker has.
 type queue struct {
 	policy         Policy
-	batches, bytes int // the bound
+	batches, bytes int // the bounds
 
 	mu     sync.Mutex
-	some   sync.Cond // the worker waits here for a batch
+	ready  sync.Cond // the worker waits here for a batch
 	room   sync.Cond // the shard waits here for room
-	ring   []*Batch  // what is queued
-	first  int       // in ring
+	ring   []*Batch  // the queued batches
+	first  int       // index of the first one
 	queued int
-	held   int // batches that are queued, in work or kept
-	size   int // of these, in bytes
+	held   int // batches that are queued, in Handle or kept
+	size   int // their bytes
 	closed bool
 
 	given   uint64 // messages
 	dropped uint64 // messages
-	waits   uint64 // how often the shard has waited
+	waits   uint64 // times the shard waited
 }
 
 func (q *queue) init(o *Options) {
 	q.policy, q.batches, q.bytes = o.Policy, o.QueueBatches, o.QueueBytes
-	q.some.L, q.room.L = &q.mu, &q.mu
+	q.ready.L, q.room.L = &q.mu, &q.mu
 	q.ring = make([]*Batch, q.batches)
 }
 
-// full says that the worker has as much as it may. mu must be held.
+// full reports whether there is no room for another batch. mu must be held.
 func (q *queue) full() bool {
 	return q.held > 0 && (q.held >= q.batches || q.size >= q.bytes)
 }
 
-// reserve counts a batch as the worker's, once there is room. It returns false if
-// the batch is dropped instead. mu must be held.
+// reserve counts a batch as held when there is room. It returns false if the batch is
+// dropped instead. mu must be held.
 func (q *queue) reserve(b *Batch) bool {
-	if q.full() && q.policy == Block && !q.closed {
+	if q.full() && q.policy == PolicyBlock && !q.closed {
 		q.waits++
 		for q.full() && !q.closed {
 			q.room.Wait()
@@ -47,12 +47,12 @@ func (q *queue) reserve(b *Batch) bool {
 		return false
 	}
 	q.held++
-	q.size += b.parcel.size
+	q.size += b.chunk.size
 	q.given += uint64(b.Len())
 	return true
 }
 
-// admit reserves room for a batch that is not to be queued.
+// admit reserves room for a batch without queuing it.
 func (q *queue) admit(b *Batch) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -72,7 +72,7 @@ func (q *queue) push(b *Batch) bool {
 	}
 	q.ring[at] = b
 	q.queued++
-	q.some.Signal()
+	q.ready.Signal()
 	return true
 }
 
@@ -81,7 +81,7 @@ func (q *queue) pop() *Batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.queued == 0 && !q.closed {
-		q.some.Wait()
+		q.ready.Wait()
 	}
 	if q.closed {
 		return nil
@@ -100,7 +100,7 @@ func (q *queue) popFirst() *Batch {
 	return b
 }
 
-// release takes a batch from what the worker has.
+// release removes a batch of the given size from the held ones.
 func (q *queue) release(size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -109,16 +109,16 @@ func (q *queue) release(size int) {
 	q.room.Signal()
 }
 
-// close ends all waiting, and admits nothing more.
+// close ends all waits. The queue accepts no more batches.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.some.Broadcast()
+	q.ready.Broadcast()
 	q.room.Broadcast()
 }
 
-// discard drops what is queued, after close.
+// discard drops the queued batches after close.
 func (q *queue) discard() {
 	for {
 		q.mu.Lock()

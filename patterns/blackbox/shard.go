@@ -11,15 +11,15 @@ import (
 	"clustermap/zmtp"
 )
 
-// shard receives its part of the topics.
+// shard receives the messages of a Shard.
 type shard struct {
 	index   int
 	sub     *sockets.Sub
 	seed    maphash.Seed
-	key     func(zmtp.Message) []byte // nil: the first frame
-	inside  bool                      // its only worker has no goroutine of its own
+	key     func(zmtp.WireMessage) []byte // nil: the first frame
+	inline  bool                          // run calls Handle; the only worker has no goroutine
 	workers []*worker
-	free    parcels
+	free    chunkPool
 	thread  thread
 
 	messages, batches atomic.Uint64
@@ -28,9 +28,9 @@ type shard struct {
 // worker calls Handle.
 type worker struct {
 	shard  *shard
-	number int // of all workers of the box
+	number int // unique in the box
 	handle func(*Batch)
-	kept   bool // Handle has called Keep; its goroutine's
+	kept   bool // Handle has called Keep
 	queue  queue
 	thread thread
 }
@@ -41,20 +41,20 @@ func (s *shard) run() {
 	for {
 		p := s.free.get()
 		if p == nil {
-			p = s.newParcel()
+			p = s.newChunk()
 		}
-		// The only error without a limit on the wait is that the socket is closed.
+		// The only possible error is that the socket is closed.
 		if s.sub.RecvBatch(context.Background(), &p.batch) != nil {
 			return
 		}
 		s.messages.Add(uint64(p.batch.Len()))
 		s.batches.Add(1)
-		s.deal(p)
+		s.distribute(p)
 	}
 }
 
-// deal gives the workers their parts of a parcel.
-func (s *shard) deal(p *parcel) {
+// distribute passes the parts of a chunk to the workers.
+func (s *shard) distribute(p *chunk) {
 	p.divide()
 	p.users.Store(1)
 	for i := range p.parts {
@@ -65,15 +65,15 @@ func (s *shard) deal(p *parcel) {
 		b.held.Store(true)
 		p.users.Add(1)
 		w := b.worker
-		given := false
-		if s.inside {
-			if given = w.queue.admit(b); given {
+		accepted := false
+		if s.inline {
+			if accepted = w.queue.admit(b); accepted {
 				w.work(b)
 			}
 		} else {
-			given = w.queue.push(b)
+			accepted = w.queue.push(b)
 		}
-		if !given {
+		if !accepted {
 			b.held.Store(false)
 			p.done()
 		}
@@ -81,11 +81,11 @@ func (s *shard) deal(p *parcel) {
 	p.done()
 }
 
-// place finds the worker of each message, and counts each worker's.
-func (s *shard) place(wire []byte, spans []sockets.Span, owner []uint16, counts []int) {
+// assignWorkers sets the worker of each message, and counts the messages of each worker.
+func (s *shard) assignWorkers(wire []byte, spans []sockets.Span, owner []uint16, counts []int) {
 	n := uint64(len(counts))
 	for i, span := range spans {
-		m := zmtp.Message(wire[span.Start:span.End:span.End])
+		m := zmtp.WireMessage(wire[span.Start:span.End:span.End])
 		var key []byte
 		if s.key != nil {
 			key = s.key(m)
@@ -98,7 +98,7 @@ func (s *shard) place(wire []byte, spans []sockets.Span, owner []uint16, counts 
 	}
 }
 
-// run works until the queue is closed.
+// run handles batches until the queue is closed.
 func (w *worker) run() {
 	w.thread.pin()
 	for {
@@ -118,14 +118,14 @@ func (w *worker) work(b *Batch) {
 	}
 }
 
-// parcels are a shard's parcels that are not in use. There are as many as the
-// bounds of its workers let it have in use at once; the one used last is the next.
-type parcels struct {
+// chunkPool has the unused chunks of a shard. The queues of its workers bound the number
+// of chunks. The most recently used one is the next.
+type chunkPool struct {
 	mu  sync.Mutex
-	all []*parcel
+	all []*chunk
 }
 
-func (f *parcels) get() *parcel {
+func (f *chunkPool) get() *chunk {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := len(f.all)
@@ -137,7 +137,7 @@ func (f *parcels) get() *parcel {
 	return p
 }
 
-func (f *parcels) put(p *parcel) {
+func (f *chunkPool) put(p *chunk) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.all = append(f.all, p)

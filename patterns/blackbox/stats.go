@@ -1,30 +1,30 @@
 package blackbox
 
-// Stats is a reading of a Box's counters.
+// Stats has the counters of a Box.
 type Stats struct {
-	Shards []ShardStats // as in Options.Shards
+	Shards []ShardStats // in the order of Options.Shards
 }
 
-// ShardStats is one shard's part.
+// ShardStats has the counters of a shard.
 type ShardStats struct {
 	Messages, Batches uint64 // received
 	Publishers        int    // connected now
-	Core              int    // that its thread is bound to; -1 if to none
+	Core              int    // the core of its thread, or -1
 	Workers           []WorkerStats
 }
 
-// WorkerStats is one worker's part. All messages of its shard are in Messages or
-// Dropped of some worker, but for the batch that is being handed out.
+// WorkerStats has the counters of a worker. Every message of a shard counts in Messages
+// or Dropped of one worker, once it was distributed.
 type WorkerStats struct {
-	Messages uint64 // queued for the worker or given to Handle
-	Dropped  uint64 // dropped because its queue was full (Drop) or the Box closed
-	Waits    uint64 // how often the shard has waited because its queue was full (Block)
+	Messages uint64 // queued for the worker or passed to Handle
+	Dropped  uint64 // dropped because its queue was full (PolicyDrop) or the Box was closed
+	Waits    uint64 // times the shard waited because its queue was full (PolicyBlock)
 
-	Held, HeldBytes int // batches that it has not released, and their size
-	Core            int // that its thread is bound to; -1 if to none
+	Held, HeldBytes int // batches not yet released, and their size
+	Core            int // the core of its thread, or -1
 }
 
-// Stats returns a reading of the counters. It may be called after Close.
+// Stats returns the current counters. It may be called after Close.
 func (b *Box) Stats() Stats {
 	all := Stats{Shards: make([]ShardStats, len(b.shards))}
 	for i, s := range b.shards {
@@ -33,7 +33,7 @@ func (b *Box) Stats() Stats {
 		for _, w := range s.workers {
 			stats := w.queue.stats()
 			stats.Core = w.thread.core()
-			if s.inside {
+			if s.inline {
 				stats.Core = one.Core
 			}
 			one.Workers = append(one.Workers, stats)

@@ -1,24 +1,23 @@
-// Package espresso is the Espresso pattern of the ZeroMQ Guide (chapter 5): it shows
-// what flows between publishers and subscribers, or between clients and services.
+// Package espresso implements the Espresso pattern of the ZeroMQ Guide (chapter 5): it
+// shows the traffic between publishers and subscribers, between clients and services,
+// or in a pipeline.
 //
-// A [Tap] is a proxy whose flow can be observed: it stands where a proxy stands, and
-// forwards as [sockets.Proxy] does. Each [Observer] has a bounded queue of copies, and
-// gets [Event]s: a message or a subscription, with its direction, time, size, topic and
-// frames. An observer that is too slow loses events, and is told how many; the flow
-// never waits for it.
+// A [Tap] is a proxy that can be observed. It forwards messages like [sockets.Proxy].
+// Each [Observer] has a bounded queue of events ([Event]): messages and subscriptions, with
+// direction, time, size, topic and frames. A slow observer loses events, and learns how
+// many; it never delays the traffic.
 //
-// [Observer.Record] writes events to a file, [Reader] reads them back, and [Play] does
-// something with each at the time at which it happened, at any speed. The command is
-// zdev tap and zdev replay.
+// [Observer.Record] writes events to a file, a [Reader] reads them back, and [Play]
+// calls a function with each event at its time, at any speed. The commands are zdev tap
+// and zdev replay.
 //
 // # Design
 //
-// tap.go copies what the proxy shows it (sockets.ProxyOptions.Observe) to the queue of
-// each observer, observer.go: one buffer that the proxy appends to, and one that the
-// observer reads, which are exchanged. What is in them are records as they are in a
-// file (record.go), so recording copies nothing again. event.go says what the frames of
-// a message mean, from the types of the two sockets. player.go keeps time.
+// tap.go copies the messages that the proxy receives (sockets.ProxyOptions.Observe) to
+// the queue of each observer (observer.go). A queue is two buffers: the proxy appends to
+// one while the observer reads the other. They contain records in the format of a file
+// (record.go), so recording does not copy them again. event.go interprets the frames of
+// a message, depending on the types of the two sockets. player.go plays recordings.
 //
-// docs/ESPRESSO.md has a picture, the format of the file, and says what is guaranteed
-// and what is not.
+// docs/ESPRESSO.md has a diagram, the file format, and the guarantees and limits.
 package espresso

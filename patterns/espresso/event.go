@@ -6,35 +6,35 @@ import (
 	"clustermap/zmtp"
 )
 
-// Direction says which side of a tap something comes from.
+// Direction is the side of a tap from which a message comes.
 type Direction uint8
 
-// The directions. A message goes on to the other side.
+// The directions.
 const (
-	FromFrontend Direction = 1 + iota
-	FromBackend
+	DirectionFromFrontend Direction = 1 + iota
+	DirectionFromBackend
 )
 
 // String returns "frontend" or "backend".
 func (d Direction) String() string {
 	switch d {
-	case FromFrontend:
+	case DirectionFromFrontend:
 		return "frontend"
-	case FromBackend:
+	case DirectionFromBackend:
 		return "backend"
 	}
 	return "neither"
 }
 
-// Op is what happened.
+// Op is the kind of an event.
 type Op uint8
 
 // The kinds of events.
 const (
 	OpMessage     Op = 1 + iota // a message
-	OpSubscribe                 // a topic is subscribed to, upstream
-	OpUnsubscribe               // a topic is unsubscribed from
-	OpLost                      // messages were forwarded that the observer was too slow for
+	OpSubscribe                 // a subscription
+	OpUnsubscribe               // an unsubscription
+	OpLost                      // messages that the observer lost because it was too slow
 )
 
 // String returns "message", "subscribe", "unsubscribe" or "lost".
@@ -52,32 +52,31 @@ func (o Op) String() string {
 	return "unknown"
 }
 
-// Event is one thing that a tap saw. Frames are views, valid until the next event is
-// asked for.
+// Event is a message, a subscription, or a loss. Frames are valid until the next event is
+// read.
 type Event struct {
-	// Time is when the tap received the message: the clock of the machine when the
-	// tap began, and a monotonic clock since. Times never decrease.
+	// Time is when the tap received the message: the wall clock when the tap was
+	// made, and a monotonic clock since. Times never decrease.
 	Time time.Time
 
 	From Direction
 	Op   Op
 
-	// Frames are all frames of the message. Those of a ROUTER begin with the
+	// Frames are all frames of the message. A message from a ROUTER begins with the
 	// identity of the peer.
 	Frames [][]byte
 
-	// Envelope is how many of Frames lead the way between clients and services:
-	// identities, and the empty frame behind them. The others are the body. It is 0
-	// in a flow without a ROUTER.
+	// Envelope is the number of frames before the body: identities, and the empty
+	// frame after them. It is 0 for publish-subscribe and pipelines.
 	Envelope int
 
-	// Lost and LostBytes count the messages that were lost, with OpLost, and their
-	// bytes in wire form.
+	// Lost and LostBytes are, for OpLost, the number of lost messages and their bytes
+	// in wire form.
 	Lost, LostBytes uint64
 }
 
-// Topic returns what is subscribed to, or the first frame of the body, nil if there is
-// none.
+// Topic returns the topic of a subscription, or the first frame of the body of a
+// message, or nil if there is none.
 func (e *Event) Topic() []byte {
 	switch {
 	case e.Op == OpSubscribe, e.Op == OpUnsubscribe:
@@ -97,53 +96,52 @@ func (e *Event) Size() int {
 	return n
 }
 
-// Ends are the types of a tap's two sockets. They say what a message means.
+// Ends has the types of a tap's two sockets.
 type Ends struct{ Frontend, Backend zmtp.SocketType }
 
-// interpret fills in Op and Envelope from From and Frames, of which there is one at
-// least.
+// interpret sets Op and Envelope according to From and Frames, which must not be empty.
 func (s Ends) interpret(e *Event) {
 	e.Op, e.Envelope = s.op(e.From, e.Frames[0]), 0
 	from, to := s.Frontend, s.Backend
-	if e.From == FromBackend {
+	if e.From == DirectionFromBackend {
 		from, to = to, from
 	}
 	switch from {
-	case zmtp.ROUTER, zmtp.DEALER:
+	case zmtp.TypeRouter, zmtp.TypeDealer:
 		for i, f := range e.Frames {
 			if len(f) == 0 {
 				e.Envelope = i + 1
 				return
 			}
 		}
-		if from == zmtp.ROUTER || to == zmtp.ROUTER {
+		if from == zmtp.TypeRouter || to == zmtp.TypeRouter {
 			e.Envelope = 1
 		}
 	}
 }
 
-// op returns what a message is, from the side that it comes from and its first frame.
+// op returns the kind of a message with the given direction and first frame.
 func (s Ends) op(from Direction, first []byte) Op {
 	socket := s.Frontend
-	if from == FromBackend {
+	if from == DirectionFromBackend {
 		socket = s.Backend
 	}
-	if socket == zmtp.XPUB && len(first) > 0 && first[0] <= 1 {
+	if socket == zmtp.TypeXPub && len(first) > 0 && first[0] <= 1 {
 		return OpUnsubscribe - Op(first[0])
 	}
 	return OpMessage
 }
 
-// Filter says which events an observer gets. The zero Filter lets all pass.
+// Filter selects the events of an observer. The zero Filter selects all.
 type Filter struct {
-	// Topics, if there are any, let events pass whose topic begins with one of them.
+	// Topics selects events whose topic begins with one of them. None means all.
 	Topics []string
 
-	// From, if not 0, lets events of one direction pass.
+	// From selects events of one direction. 0 means both.
 	From Direction
 }
 
-// Pass says whether an event passes. OpLost always does.
+// Pass reports whether f selects e. It always selects OpLost.
 func (f *Filter) Pass(e *Event) bool {
 	if e.Op == OpLost {
 		return true

@@ -8,8 +8,7 @@ import (
 	"clustermap/sockets"
 )
 
-// A tap between a publisher and its subscribers. Usually the frontend connects to a
-// publisher elsewhere, and subscribers connect to the backend.
+// A tap between a publisher and its subscribers, which usually are other programs.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -35,7 +34,7 @@ func Example() {
 	publisher, _ := sockets.NewPub(sockets.Options{})
 	defer publisher.Close()
 	_ = publisher.Connect("inproc://espresso-frontend")
-	_ = publisher.WaitSubscribers(ctx, []byte("A"), 1)
+	_ = publisher.WaitSubscribers(ctx, "A", 1)
 	_ = publisher.Send(ctx, []byte("A-91164"))
 	_, _ = subscriber.Recv(ctx)
 

@@ -19,7 +19,7 @@ var (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open makes a socket, which is closed with the test.
+// open makes a socket that is closed at the end of the test.
 func open[S sockets.Socket](t testing.TB, create func(sockets.Options) (S, error), o sockets.Options) S {
 	t.Helper()
 	s, err := create(o)
@@ -28,7 +28,7 @@ func open[S sockets.Socket](t testing.TB, create func(sockets.Options) (S, error
 	return s
 }
 
-// bound is open, and binds to a port of the system's choice.
+// bound is open, and binds to a port that the system chooses.
 func bound[S sockets.Socket](t testing.TB, create func(sockets.Options) (S, error), o sockets.Options) S {
 	t.Helper()
 	s := open(t, create, o)
@@ -45,7 +45,7 @@ func connected[S sockets.Socket](t testing.TB, create func(sockets.Options) (S, 
 }
 
 // running makes a tap and runs it until the test ends, or until end is called, which
-// checks how it ended.
+// checks the error.
 func running(t testing.TB, frontend, backend sockets.Socket, o Options) (tap *Tap, end func()) {
 	t.Helper()
 	tap, err := NewTap(frontend, backend, o)

@@ -9,9 +9,9 @@ import (
 )
 
 // TestInteropEspresso is the guide's Espresso with its programs on libzmq: the publisher
-// sends letters from A to J, the subscriber asks for A and B and leaves after five
+// sends letters from A to J, the subscriber subscribes to A and B and ends after five
 // messages. The tap shows the two subscriptions, the messages that the subscriber
-// receives and none of other letters, and the end of both subscriptions.
+// receives and no other letters, and the two unsubscriptions.
 func TestInteropEspresso(t *testing.T) {
 	t.Parallel()
 	interop.Require(t)
@@ -42,7 +42,7 @@ func TestInteropEspresso(t *testing.T) {
 			delete(subscribed, topic)
 		case OpMessage:
 			messages = append(messages, topic)
-			if e.From != FromFrontend || len(topic) != 7 || topic[0] != 'A' && topic[0] != 'B' {
+			if e.From != DirectionFromFrontend || len(topic) != 7 || topic[0] != 'A' && topic[0] != 'B' {
 				t.Errorf("%v %q", e.From, topic)
 			}
 		}
@@ -52,8 +52,8 @@ func TestInteropEspresso(t *testing.T) {
 	}
 }
 
-// TestInteropReqRep: a REQ and a REP on libzmq talk through the tap, which shows both
-// directions.
+// TestInteropReqRep: a REQ and a REP on libzmq communicate through the tap, which shows
+// both directions.
 func TestInteropReqRep(t *testing.T) {
 	t.Parallel()
 	interop.Require(t)
@@ -66,7 +66,7 @@ func TestInteropReqRep(t *testing.T) {
 	service.Start(interop.Op{"op": "echo", "n": 1})
 	client.Call(interop.Op{"op": "send", "messages": [][][]byte{{[]byte("question"), []byte("more")}}}, nil)
 	client.Call(interop.Op{"op": "recv"}, nil)
-	for _, from := range []Direction{FromFrontend, FromBackend} {
+	for _, from := range []Direction{DirectionFromFrontend, DirectionFromBackend} {
 		if e := next(t, o); e.From != from || string(e.Topic()) != "question" || e.Envelope != 2 || len(e.Frames) != 4 {
 			t.Errorf("%+v", e)
 		}

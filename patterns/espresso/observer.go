@@ -9,35 +9,36 @@ import (
 	"clustermap/sockets"
 )
 
-// ErrClosed is returned by an Observer that was closed.
+// ErrClosed is returned by a closed Observer.
 var ErrClosed = errors.New("espresso: the observer is closed")
 
-// Observer gets what a tap forwards, from Tap.Observe on. Next and Record are for one
-// goroutine at a time; Stats and Close are safe for concurrent use.
+// Observer receives the events of a tap, starting with the call of Tap.Observe. Only one
+// goroutine at a time may call Next, Buffered and Record; Stats and Close are safe for
+// concurrent use.
 type Observer struct {
 	tap    *Tap
 	filter Filter
-	wake   chan struct{} // has room for one
+	wake   chan struct{} // capacity 1
 
-	// What is being read.
+	// Owned by the reader.
 	reading []byte
 	rest    []byte
 
 	mu              sync.Mutex
-	stage           []byte // records that nobody has read
-	last            int64  // the time of the last one
+	stage           []byte // unread records
+	last            int64  // time of the last record
 	lost, lostBytes uint64 // since the last record
 	stats           ObserverStats
 	ended, closed   bool
 
-	probe Event // scratch of the filter
+	probe Event // scratch for the filter
 }
 
-// ObserverStats counts what passed an observer's filter: messages, subscriptions and
-// unsubscriptions. Bytes are those in wire form.
+// ObserverStats counts the messages, subscriptions and unsubscriptions that an observer's
+// filter selected. Bytes are in wire form.
 type ObserverStats struct {
 	Messages, Bytes uint64 // queued for the observer
-	Lost, LostBytes uint64 // for which there was no room
+	Lost, LostBytes uint64 // lost because the queue was full
 }
 
 func newObserver(t *Tap, f Filter) *Observer {
@@ -45,7 +46,7 @@ func newObserver(t *Tap, f Filter) *Observer {
 	return &Observer{tap: t, filter: f, wake: make(chan struct{}, 1)}
 }
 
-// Stats returns what there was for the observer so far.
+// Stats returns the current counters.
 func (o *Observer) Stats() ObserverStats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -67,25 +68,26 @@ func (o *Observer) Close() {
 	o.mu.Lock()
 	o.closed, o.stage = true, nil
 	o.mu.Unlock()
-	o.rouse()
+	o.wakeUp()
 }
 
-// end says that the tap has ended.
+// end is called when the tap has ended.
 func (o *Observer) end() {
 	o.mu.Lock()
 	o.ended = true
 	o.mu.Unlock()
-	o.rouse()
+	o.wakeUp()
 }
 
-func (o *Observer) rouse() {
+func (o *Observer) wakeUp() {
 	select {
 	case o.wake <- struct{}{}:
 	default:
 	}
 }
 
-// offer queues the messages that pass the filter and find room.
+// offer queues the messages that pass the filter, and counts those for which there is no
+// room.
 func (o *Observer) offer(seen sockets.Observed, from Direction, now int64) {
 	if o.filter.From != 0 && o.filter.From != from {
 		return
@@ -95,7 +97,7 @@ func (o *Observer) offer(seen sockets.Observed, from Direction, now int64) {
 	if o.closed {
 		return
 	}
-	now = max(now, o.last) // of two directions the later one may come first
+	now = max(now, o.last) // the two directions may call offer out of order
 	for i := range seen.Len() {
 		if len(o.filter.Topics) > 0 {
 			o.probe.From, o.probe.Frames = from, seen.AppendFrames(o.probe.Frames[:0], i)
@@ -118,7 +120,7 @@ func (o *Observer) offer(seen sockets.Observed, from Direction, now int64) {
 			o.stats.LostBytes += uint64(size)
 			continue
 		}
-		o.tell(now)
+		o.appendLost(now)
 		o.stage = appendHead(o.stage, byte(from), now, size)
 		o.stage = seen.AppendWire(o.stage, i)
 		o.stats.Messages++
@@ -126,24 +128,23 @@ func (o *Observer) offer(seen sockets.Observed, from Direction, now int64) {
 	}
 	o.last = now
 	if len(o.stage) > 0 || o.lost > 0 {
-		o.rouse()
+		o.wakeUp()
 	}
 }
 
-// tell queues a record of what was lost, if anything was. mu must be held.
-func (o *Observer) tell(now int64) {
+// appendLost queues a record of lost messages, if any. mu must be held.
+func (o *Observer) appendLost(now int64) {
 	if o.lost > 0 {
-		o.stage = appendLost(o.stage, now, o.lost, o.lostBytes)
+		o.stage = appendLostRecord(o.stage, now, o.lost, o.lostBytes)
 		o.lost, o.lostBytes = 0, 0
 	}
 }
 
-// fetch waits for records and returns all of them. They are valid until the next
-// call.
+// fetch waits for records and returns them. They are valid until the next call.
 func (o *Observer) fetch(ctx context.Context) ([]byte, error) {
 	for {
 		o.mu.Lock()
-		o.tell(o.last)
+		o.appendLost(o.last)
 		switch {
 		case o.closed:
 			o.mu.Unlock()
@@ -165,9 +166,8 @@ func (o *Observer) fetch(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// Next waits for the next event and puts it into e, whose memory it uses again. It
-// returns io.EOF when the tap has ended and nothing is left, ErrClosed, or the
-// context's error.
+// Next waits for the next event and stores it in e, whose memory it reuses. It returns
+// io.EOF after the last event of a tap that has ended, ErrClosed, or the context's error.
 func (o *Observer) Next(ctx context.Context, e *Event) error {
 	if len(o.rest) == 0 {
 		var err error
@@ -181,16 +181,16 @@ func (o *Observer) Next(ctx context.Context, e *Event) error {
 	return nil
 }
 
-// Buffered says that Next returns at once, with what it has taken already. A printer
-// flushes when it is false.
+// Buffered reports whether Next has an event without waiting. A program that prints
+// events can flush its output when Buffered is false.
 func (o *Observer) Buffered() bool { return len(o.rest) > 0 }
 
-// Record writes events to a recording until the tap has ended and nothing is left, and
-// then returns nil; until the context ends, whose error it then returns; or until an
-// error of the file. It writes what is there in one call, and waits for more.
+// Record writes events to a recording. It writes all available events with one call,
+// and waits for more. It returns nil after the last event of a tap that has ended,
+// ErrClosed, the context's error, or an error of the file.
 func (o *Observer) Record(ctx context.Context, w *Writer) error {
 	for {
-		// fetch looks at the context only when it has to wait.
+		// fetch checks the context only when it has to wait.
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// longest bounds how long Play waits for one event: 146 years, which a time.Duration
-// can hold.
-const longest = 1 << 62
+// maxWait bounds the wait for an event, so that a time.Duration can hold it: 146 years.
+const maxWait = 1 << 62
 
-// Play reads a recording and calls do for each event at its time: the first one at
-// once, the others as long after it as they happened, divided by speed. A speed of 1 is
-// that of the recording, 10 is ten times as fast, and 0 is as fast as do takes them.
-// What is late is made up for. The event is valid until do returns.
+// Play reads a recording and calls do for each event: for the first one at once, and for
+// the others after their time since the first one, divided by speed. A speed of 1 is the
+// original speed, 10 is ten times as fast, and 0 means no waits. If do is late for an
+// event, the following ones catch up. The event is valid until do returns.
 //
 // Play returns nil at the end, the first error of do, the context's error, or the
-// reader's: a [TornError] means that everything before the torn end was played.
+// reader's: a [TornError] means that all events before the torn end were played.
 func Play(ctx context.Context, r *Reader, speed float64, do func(*Event) error) error {
 	var (
 		e       Event
@@ -38,7 +37,7 @@ func Play(ctx context.Context, r *Reader, speed float64, do func(*Event) error) 
 			first, begun = e.Time, time.Now()
 		}
 		if speed > 0 {
-			due := max(0, min(float64(e.Time.Sub(first))/speed, float64(longest)))
+			due := max(0, min(float64(e.Time.Sub(first))/speed, float64(maxWait)))
 			if wait := time.Duration(due) - time.Since(begun); wait > 0 {
 				waiting.Reset(wait)
 				select {

@@ -11,23 +11,23 @@ import (
 	"clustermap/zmtp"
 )
 
-// paced is a recording of messages at given times after the first.
+// paced is a recording of messages at the given times after the first.
 func paced(t *testing.T, at ...time.Duration) *Reader {
 	t.Helper()
 	var file bytes.Buffer
-	w, err := NewWriter(&file, Ends{zmtp.XSUB, zmtp.XPUB})
+	w, err := NewWriter(&file, Ends{zmtp.TypeXSub, zmtp.TypeXPub})
 	must(t, err)
 	begun := time.Now().Add(-time.Hour).UnixNano()
 	for i, d := range at {
 		wire := zmtp.AppendMessage(nil, fmt.Append(nil, i))
-		must(t, w.write(append(appendHead(nil, byte(FromFrontend), begun+int64(d), len(wire)), wire...)))
+		must(t, w.write(append(appendHead(nil, byte(DirectionFromFrontend), begun+int64(d), len(wire)), wire...)))
 	}
 	r, err := NewReader(&file)
 	must(t, err)
 	return r
 }
 
-// played returns when each event was played, after the first.
+// played returns the times after the first at which events were played.
 func played(t *testing.T, r *Reader, speed float64) (at []time.Duration) {
 	t.Helper()
 	var begun time.Time
@@ -44,8 +44,8 @@ func played(t *testing.T, r *Reader, speed float64) (at []time.Duration) {
 	return at
 }
 
-// No event is played before its time, which is divided by the speed. (That one is
-// played much too late would show in how long the test takes: hours.)
+// No event is played before its time divided by the speed. (If events were played much
+// too late, the test would take hours.)
 func TestPlay(t *testing.T) {
 	t.Parallel()
 	at := []time.Duration{0, 10 * time.Millisecond, 10 * time.Millisecond, 60 * time.Millisecond}
@@ -69,7 +69,7 @@ func TestPlay(t *testing.T) {
 	}
 }
 
-// A speed of 0 does not wait, nor do times that decrease.
+// Play does not wait if the speed is 0, or if times decrease.
 func TestPlayAtOnce(t *testing.T) {
 	t.Parallel()
 	if got := played(t, paced(t, 0, 1000*time.Hour, 2000*time.Hour), 0); len(got) != 3 {
@@ -80,8 +80,8 @@ func TestPlayAtOnce(t *testing.T) {
 	}
 }
 
-// Waiting ends with the context, whatever the time and the speed are; an error of do
-// ends it as well, and a torn end is told behind everything before it.
+// The context ends a wait, whatever the time and the speed are; an error of do ends Play
+// as well, and a torn end is reported after all events before it.
 func TestPlayEnds(t *testing.T) {
 	t.Parallel()
 	for _, speed := range []float64{1, 1e-300} {

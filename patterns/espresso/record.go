@@ -12,49 +12,49 @@ import (
 	"clustermap/zmtp"
 )
 
-// A file begins with 16 bytes: the magic, the version, and the socket types of the
-// frontend and the backend. Records follow. All numbers are big-endian.
+// A file begins with a header of 16 bytes: the magic, the version, and the socket types
+// of the frontend and the backend. Records follow. All numbers are big-endian.
 const (
 	fileMagic   = "ESPRESSO"
 	fileVersion = 1
 	fileHead    = 16
 
-	// A record has a head, the size of its body and the body's CRC-32C, and the
-	// body: what it is, a time, and the message in wire form (RFC 37) or two
+	// A record has a header, which is the size of its body and the body's CRC-32C,
+	// and the body: its kind, a time, and the message in wire form (RFC 37) or two
 	// numbers.
 	recordHead = 8
 	bodyHead   = 9
 	lostBody   = bodyHead + 16
 
-	whatFrontend = byte(FromFrontend)
-	whatBackend  = byte(FromBackend)
+	whatFrontend = byte(DirectionFromFrontend)
+	whatBackend  = byte(DirectionFromBackend)
 	whatLost     = 3
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// appendHead appends what stands before the content of a record, less the checksum.
+// appendHead appends the header of a record, without checksum, and the kind and time.
 func appendHead(dst []byte, what byte, time int64, content int) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, uint32(bodyHead+content))
 	dst = append(dst, 0, 0, 0, 0, what)
 	return binary.BigEndian.AppendUint64(dst, uint64(time))
 }
 
-// appendLost appends a record of what was lost.
-func appendLost(dst []byte, time int64, messages, bytes uint64) []byte {
+// appendLostRecord appends a record of lost messages.
+func appendLostRecord(dst []byte, time int64, messages, bytes uint64) []byte {
 	dst = appendHead(dst, whatLost, time, 16)
 	dst = binary.BigEndian.AppendUint64(dst, messages)
 	return binary.BigEndian.AppendUint64(dst, bytes)
 }
 
-// nextRecord returns the body of the first of the records, which are whole, and the
-// others.
+// nextRecord returns the body of the first record and the other records. All records
+// must be complete.
 func nextRecord(records []byte) (body, rest []byte) {
 	end := recordHead + int(binary.BigEndian.Uint32(records))
 	return records[recordHead:end], records[end:]
 }
 
-// seal writes the checksums of records.
+// seal sets the checksums of records.
 func seal(records []byte) {
 	for len(records) > 0 {
 		body, rest := nextRecord(records)
@@ -63,7 +63,7 @@ func seal(records []byte) {
 	}
 }
 
-// decode reads the body of a record into e, whose Frames it uses again.
+// decode decodes the body of a record into e, whose Frames it reuses.
 func (s Ends) decode(body []byte, e *Event) {
 	*e = Event{Time: time.Unix(0, int64(binary.BigEndian.Uint64(body[1:]))), Frames: e.Frames[:0]}
 	content := body[bodyHead:]
@@ -72,29 +72,29 @@ func (s Ends) decode(body []byte, e *Event) {
 		return
 	}
 	e.From = Direction(body[0])
-	e.Frames = zmtp.Message(content).AppendFrames(e.Frames)
+	e.Frames = zmtp.WireMessage(content).AppendFrames(e.Frames)
 	s.interpret(e)
 }
 
-// checkBody says what is wrong with the body of a record from a file, or "".
+// checkBody returns what is wrong with the body of a record, or "".
 func checkBody(body []byte) string {
 	switch {
 	case len(body) < bodyHead:
 		return fmt.Sprintf("a record of %d bytes", len(body))
 	case body[0] == whatLost:
 		if len(body) != lostBody {
-			return fmt.Sprintf("%d bytes about what was lost", len(body))
+			return fmt.Sprintf("a record of lost messages of %d bytes", len(body))
 		}
 	case body[0] != whatFrontend && body[0] != whatBackend:
 		return fmt.Sprintf("a record of kind %d", body[0])
-	case !whole(body[bodyHead:]):
-		return "a message that is not whole"
+	case !isMessage(body[bodyHead:]):
+		return "an invalid message"
 	}
 	return ""
 }
 
-// whole says whether b is exactly one message in wire form.
-func whole(b []byte) bool {
+// isMessage reports whether b is exactly one message in wire form.
+func isMessage(b []byte) bool {
 	for {
 		if len(b) < 2 {
 			return false
@@ -124,8 +124,8 @@ type Writer struct {
 	messages, subscriptions uint64
 }
 
-// NewWriter begins a recording of a tap between two types of sockets: it writes the
-// head of the file.
+// NewWriter starts a recording of a tap with the given socket types. It writes the
+// header of the file.
 func NewWriter(to io.Writer, ends Ends) (*Writer, error) {
 	head := append([]byte(fileMagic), 0, fileVersion, byte(ends.Frontend), byte(ends.Backend), 0, 0, 0, 0)
 	if _, err := to.Write(head); err != nil {
@@ -134,7 +134,7 @@ func NewWriter(to io.Writer, ends Ends) (*Writer, error) {
 	return &Writer{to: to, ends: ends}, nil
 }
 
-// write writes records, whose checksums it sets.
+// write sets the checksums of records and writes them.
 func (w *Writer) write(records []byte) error {
 	seal(records)
 	n, err := w.to.Write(records)
@@ -142,7 +142,7 @@ func (w *Writer) write(records []byte) error {
 	return err
 }
 
-// count counts the records that lie within the first size bytes.
+// count counts the records that are complete within the first size bytes.
 func (w *Writer) count(records []byte, size int) {
 	for len(records) > 0 {
 		body, rest := nextRecord(records)
@@ -153,7 +153,7 @@ func (w *Writer) count(records []byte, size int) {
 		if body[0] == whatLost {
 			continue
 		}
-		first, _ := zmtp.Message(body[bodyHead:]).Next()
+		first, _ := zmtp.WireMessage(body[bodyHead:]).Next()
 		if w.ends.op(Direction(body[0]), first) == OpMessage {
 			w.messages++
 		} else {
@@ -162,15 +162,15 @@ func (w *Writer) count(records []byte, size int) {
 	}
 }
 
-// Written returns how many messages have been written, and how many subscriptions and
-// unsubscriptions. Call it when [Observer.Record] has returned.
+// Written returns the number of messages written, and the number of subscriptions and
+// unsubscriptions. Call it after [Observer.Record] has returned.
 func (w *Writer) Written() (messages, subscriptions uint64) { return w.messages, w.subscriptions }
 
-// ErrFormat is the error of what is no recording, or one of a newer version.
+// ErrFormat is returned for a file that is not a recording, or one of another version.
 var ErrFormat = errors.New("espresso: not a recording")
 
-// TornError says that a recording ends in the middle of a record, as it does when
-// whoever wrote it was killed. All records before it were read.
+// TornError reports that a recording ends in the middle of a record, for example
+// because its writer was killed. All records before it were read.
 type TornError struct {
 	Offset int64 // where the record begins, in bytes
 }
@@ -179,7 +179,7 @@ func (e *TornError) Error() string {
 	return fmt.Sprintf("espresso: the recording ends in the middle of a record, which begins at byte %d", e.Offset)
 }
 
-// CorruptError says that a recording is damaged. All records before the damage were
+// CorruptError reports that a recording is damaged. All records before the damage were
 // read.
 type CorruptError struct {
 	Offset int64 // where the record begins, in bytes
@@ -199,8 +199,8 @@ type Reader struct {
 	err  error
 }
 
-// NewReader reads the head of a recording. It returns ErrFormat for what is none. A
-// buffered reader is worth it.
+// NewReader reads the header of a recording. It returns ErrFormat for other files. It
+// makes small reads, so from should be buffered.
 func NewReader(from io.Reader) (*Reader, error) {
 	var head [fileHead]byte
 	switch _, err := io.ReadFull(from, head[:]); {
@@ -215,11 +215,12 @@ func NewReader(from io.Reader) (*Reader, error) {
 	return &Reader{from: from, ends: Ends{zmtp.SocketType(head[10]), zmtp.SocketType(head[11])}, at: fileHead}, nil
 }
 
-// Ends returns the types of the sockets between which it was recorded.
+// Ends returns the socket types of the recorded tap.
 func (r *Reader) Ends() Ends { return r.ends }
 
-// Next reads the next event into e. At the end it returns io.EOF; a *TornError if the
-// last record is not whole, or a *CorruptError; or an error of the underlying reader.
+// Next reads the next event into e, whose memory it reuses. It returns io.EOF at the end,
+// a *TornError if the last record is incomplete, a *CorruptError, or an error of the
+// underlying reader.
 func (r *Reader) Next(e *Event) error {
 	if r.err == nil {
 		r.err = r.next(e)
@@ -245,7 +246,7 @@ func (r *Reader) next(e *Event) error {
 		return err
 	}
 	if crc32.Checksum(body, castagnoli) != binary.BigEndian.Uint32(head[4:]) {
-		return &CorruptError{r.at, "its checksum is wrong"}
+		return &CorruptError{r.at, "wrong checksum"}
 	}
 	if wrong := checkBody(body); wrong != "" {
 		return &CorruptError{r.at, wrong}
@@ -255,7 +256,7 @@ func (r *Reader) next(e *Event) error {
 	return nil
 }
 
-// readBody reads a body. Its buffer grows with the bytes that exist, not with the announced size.
+// readBody reads a body. Its buffer grows with the bytes read, not to the announced size.
 func (r *Reader) readBody(size int) ([]byte, error) {
 	const first = 64 << 10
 	r.buf = r.buf[:0]

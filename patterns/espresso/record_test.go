@@ -15,22 +15,22 @@ import (
 	"clustermap/zmtp"
 )
 
-// testRecords makes records of messages, some with several frames and large ones, and
-// one of what was lost.
+// testRecords makes records of messages, some of them large or with several frames, and
+// one of lost messages.
 func testRecords(messages int) []byte {
 	var records []byte
 	for i := range messages {
 		wire := zmtp.AppendMessage(nil, fmt.Append(nil, "topic", i), bytes.Repeat([]byte{byte(i)}, i*40))
-		records = append(appendHead(records, byte(FromFrontend)+byte(i%2), int64(i)*1000, len(wire)), wire...)
+		records = append(appendHead(records, byte(DirectionFromFrontend)+byte(i%2), int64(i)*1000, len(wire)), wire...)
 	}
-	return appendLost(records, int64(messages)*1000, 7, 700)
+	return appendLostRecord(records, int64(messages)*1000, 7, 700)
 }
 
-// recording is a file with those records.
+// recording is a file with the records of testRecords.
 func recording(t testing.TB, messages int) []byte {
 	t.Helper()
 	var file bytes.Buffer
-	w, err := NewWriter(&file, Ends{zmtp.XSUB, zmtp.XPUB})
+	w, err := NewWriter(&file, Ends{zmtp.TypeXSub, zmtp.TypeXPub})
 	must(t, err)
 	must(t, w.write(testRecords(messages)))
 	return file.Bytes()
@@ -51,7 +51,7 @@ func readAll(file io.Reader) (all []string, err error) {
 	}
 }
 
-// What a tap records is read back as an observer saw it.
+// A recording is read back as an observer saw it.
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, Options{})
@@ -86,7 +86,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// Record begins with what Next has taken and not returned.
+// Record starts with the events that Next has fetched but not returned.
 func TestRecordAfterNext(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, Options{})
@@ -105,8 +105,8 @@ func TestRecordAfterNext(t *testing.T) {
 	}
 }
 
-// A recording that ends anywhere is read up to the last whole record, and the error
-// says where the torn one begins.
+// A truncated recording is read up to the last complete record, and the error has the
+// offset of the torn one.
 func TestTornEnd(t *testing.T) {
 	t.Parallel()
 	file := recording(t, 5)
@@ -141,7 +141,7 @@ func TestTornEnd(t *testing.T) {
 	}
 }
 
-// A bit that is wrong anywhere is noticed, and what stands before it is read.
+// A wrong bit anywhere is detected, and all records before it are read.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	file := recording(t, 4)
@@ -157,7 +157,7 @@ func TestDamage(t *testing.T) {
 			if !errors.Is(err, ErrFormat) {
 				t.Fatalf("byte %d: %v", at, err)
 			}
-		case at < fileHead: // types of sockets, and bytes that mean nothing yet
+		case at < fileHead: // socket types, and unused bytes
 			if err != io.EOF {
 				t.Fatalf("byte %d: %v", at, err)
 			}
@@ -169,8 +169,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// Records that could not have been written are refused, with right checksums too, and
-// no announced size makes the reader allocate.
+// Invalid records are rejected even with correct checksums, and no announced size makes
+// the reader allocate.
 func TestMalformedRecords(t *testing.T) {
 	t.Parallel()
 	head := recording(t, 0)[:fileHead]
@@ -205,8 +205,8 @@ func TestMalformedRecords(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// Bits that receivers must ignore (RFC 37) do no harm, nor does a long header of a
-	// short frame.
+	// Bits that receivers must ignore (RFC 37), and long headers of short frames, are
+	// valid.
 	if all, err := readAll(bytes.NewReader(append(bytes.Clone(head), message(1, 0xF8|2, 0, 0, 0, 0, 0, 0, 0, 1, 'x')...))); len(all) != 1 || err != io.EOF {
 		t.Errorf("%q, %v", all, err)
 	}
@@ -217,13 +217,13 @@ func TestMalformedRecords(t *testing.T) {
 	if torn := (*TornError)(nil); !errors.As(err, &torn) {
 		t.Error(err)
 	}
-	// Other tests allocate at the same time, but nothing like 2 GiB.
+	// Other tests allocate at the same time, but much less than 2 GiB.
 	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<30 {
-		t.Errorf("%d bytes allocated for a record that is not there", n)
+		t.Errorf("%d bytes allocated for a missing record", n)
 	}
 }
 
-// What is no recording is refused.
+// Files that are not recordings are rejected.
 func TestFormat(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"", "ESPRESSO", "espresso\x00\x01\x0a\x09\x00\x00\x00\x00", "ESPRESSO\x00\x02\x0a\x09\x00\x00\x00\x00", strings.Repeat("x", 100)} {
@@ -260,7 +260,7 @@ func (f *failing) Write(b []byte) (int, error) {
 
 var errFull = errors.New("the disk is full")
 
-// A file that cannot be written ends the recording, and not the flow.
+// An error of the file ends the recording, but not the traffic.
 func TestRecordFails(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, Options{})
@@ -285,14 +285,13 @@ func TestRecordFails(t *testing.T) {
 	}
 }
 
-// FuzzReader: whatever a file holds, reading it ends, with events that can be looked
-// at and an error of a known kind.
+// FuzzReader: reading any file ends, with valid events and an error of a known kind.
 func FuzzReader(f *testing.F) {
 	f.Add(recording(f, 3))
 	f.Add(recording(f, 0))
 	f.Add([]byte(fileMagic))
 	f.Fuzz(func(t *testing.T, file []byte) {
-		// The checksums would keep everything else out.
+		// Without correct checksums, other code would not be reached.
 		if len(file) > fileHead {
 			for rest := file[fileHead:]; len(rest) >= recordHead; {
 				size := uint64(binary.BigEndian.Uint32(rest))

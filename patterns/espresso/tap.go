@@ -16,25 +16,24 @@ import (
 // DefaultQueue is the default of Options.Queue.
 const DefaultQueue = 16 << 20
 
-// Options configures a Tap. The zero Options are good for use.
+// Options configures a Tap. The zero value works.
 type Options struct {
-	// Queue bounds what waits for each observer, in bytes of records: a message in
-	// wire form and 17 bytes. What the observer has taken to read counts no longer;
-	// so an observer holds up to twice as much. Messages for which there is no room
-	// are lost for the observer, and counted. 0 means DefaultQueue; otherwise it is
-	// from 1 KiB to 2 GiB less one byte.
+	// Queue bounds the unread records of each observer in bytes: a message in wire
+	// form and 17 bytes. The observer reads from a second buffer, so it holds up to
+	// twice as much. Messages for which there is no room are lost for the observer,
+	// and counted. Queue must be from 1 KiB to 2 GiB - 1. 0 means DefaultQueue.
 	Queue int
 
 	// Capture lists sockets that get a copy of each message, as with
-	// sockets.Proxy. Unlike observers they can hold up the flow: see
+	// sockets.Proxy. Unlike observers they can delay the traffic: see
 	// sockets.ProxyOptions.
 	Capture []sockets.Socket
 }
 
-// minQueue is the least Options.Queue.
+// minQueue is the lower limit of Options.Queue.
 const minQueue = 1 << 10
 
-// OptionError is one thing that is wrong with an Options.
+// OptionError describes an invalid field of Options.
 type OptionError struct {
 	Field  string
 	Reason string
@@ -42,11 +41,11 @@ type OptionError struct {
 
 func (e *OptionError) Error() string { return "espresso: Options." + e.Field + " " + e.Reason }
 
-// ErrSockets is returned for sockets whose type is unknown.
+// ErrSockets is returned for sockets of unknown types.
 var ErrSockets = errors.New("espresso: unknown type of socket")
 
-// Tap is a proxy between two sockets whose flow can be observed. All methods are safe
-// for concurrent use.
+// Tap is a proxy between two sockets that can be observed. All methods are safe for
+// concurrent use.
 type Tap struct {
 	proxy *sockets.SteerableProxy
 	ends  Ends
@@ -59,10 +58,10 @@ type Tap struct {
 	ended bool
 }
 
-// NewTap makes a tap between a frontend and a backend, as [sockets.Proxy] has them:
-// XSUB and XPUB between publishers and subscribers, ROUTER and DEALER between clients
-// and services, PULL and PUSH in a pipeline. The sockets remain the caller's: to bind,
-// to connect and to close. The tap forwards nothing before Run.
+// NewTap returns a tap between a frontend and a backend, as for [sockets.Proxy]: XSUB and
+// XPUB between publishers and subscribers, ROUTER and DEALER between clients and
+// services, PULL and PUSH in a pipeline. The caller binds, connects and closes the
+// sockets. The tap forwards nothing before Run.
 func NewTap(frontend, backend sockets.Socket, o Options) (*Tap, error) {
 	if o.Queue == 0 {
 		o.Queue = DefaultQueue
@@ -71,12 +70,12 @@ func NewTap(frontend, backend sockets.Socket, o Options) (*Tap, error) {
 		return nil, &OptionError{"Queue", fmt.Sprintf("is not from %d to %d", minQueue, math.MaxInt32)}
 	}
 	t := &Tap{ends: Ends{typeOf(frontend), typeOf(backend)}, queue: o.Queue, begun: time.Now()}
-	if t.ends.Frontend == zmtp.UNKNOWN || t.ends.Backend == zmtp.UNKNOWN {
+	if t.ends.Frontend == zmtp.TypeUnknown || t.ends.Backend == zmtp.TypeUnknown {
 		return nil, ErrSockets
 	}
 	t.observers.Store(new([]*Observer))
 	var err error
-	t.proxy, err = sockets.NewSteerableProxy(frontend, backend, sockets.ProxyOptions{Capture: o.Capture, Observe: t.show})
+	t.proxy, err = sockets.NewSteerableProxy(frontend, backend, sockets.ProxyOptions{Capture: o.Capture, Observe: t.distribute})
 	if err != nil {
 		return nil, err
 	}
@@ -86,9 +85,9 @@ func NewTap(frontend, backend sockets.Socket, o Options) (*Tap, error) {
 // Ends returns the types of the two sockets.
 func (t *Tap) Ends() Ends { return t.ends }
 
-// Run forwards until the context ends, whose error it then returns, or until one of the
-// sockets fails, usually because it was closed. Observers then get io.EOF behind what
-// they have not read. A tap runs once.
+// Run forwards messages until the context ends, and returns its error, or until a socket
+// fails, usually because it was closed. Observers then get io.EOF after their unread
+// events. A tap runs only once.
 func (t *Tap) Run(ctx context.Context) error {
 	err := t.proxy.Run(ctx)
 	if errors.Is(err, sockets.ErrRunning) {
@@ -103,10 +102,10 @@ func (t *Tap) Run(ctx context.Context) error {
 	return err
 }
 
-// Stats returns what was forwarded so far.
+// Stats returns the counters of the proxy.
 func (t *Tap) Stats() sockets.ProxyStats { return t.proxy.Statistics() }
 
-// Observe returns an observer of what is forwarded from now on. The caller closes it.
+// Observe returns an observer of the messages from now on. The caller closes it.
 func (t *Tap) Observe(f Filter) *Observer {
 	o := newObserver(t, f)
 	t.mu.Lock()
@@ -119,22 +118,21 @@ func (t *Tap) Observe(f Filter) *Observer {
 	return o
 }
 
-// change replaces the list of observers by a changed copy. mu must be held.
+// change replaces the list of observers with a changed copy. mu must be held.
 func (t *Tap) change(f func([]*Observer) []*Observer) {
 	changed := f(append([]*Observer(nil), *t.observers.Load()...))
 	t.observers.Store(&changed)
 }
 
-// show copies what the proxy has received to the observers. It never waits for one of
-// them.
-func (t *Tap) show(seen sockets.Observed) {
+// distribute copies the received messages to the observers. It never waits for them.
+func (t *Tap) distribute(seen sockets.Observed) {
 	all := *t.observers.Load()
 	if len(all) == 0 {
 		return
 	}
-	from := FromFrontend
+	from := DirectionFromFrontend
 	if seen.FromBackend() {
-		from = FromBackend
+		from = DirectionFromBackend
 	}
 	now := t.begun.UnixNano() + int64(time.Since(t.begun))
 	for _, o := range all {
@@ -142,31 +140,30 @@ func (t *Tap) show(seen sockets.Observed) {
 	}
 }
 
-// typeOf returns the type of a socket.
 func typeOf(s sockets.Socket) zmtp.SocketType {
 	switch s.(type) {
 	case *sockets.Pair:
-		return zmtp.PAIR
+		return zmtp.TypePair
 	case *sockets.Pub:
-		return zmtp.PUB
+		return zmtp.TypePub
 	case *sockets.Sub:
-		return zmtp.SUB
+		return zmtp.TypeSub
 	case *sockets.Req:
-		return zmtp.REQ
+		return zmtp.TypeReq
 	case *sockets.Rep:
-		return zmtp.REP
+		return zmtp.TypeRep
 	case *sockets.Dealer:
-		return zmtp.DEALER
+		return zmtp.TypeDealer
 	case *sockets.Router:
-		return zmtp.ROUTER
+		return zmtp.TypeRouter
 	case *sockets.Pull:
-		return zmtp.PULL
+		return zmtp.TypePull
 	case *sockets.Push:
-		return zmtp.PUSH
+		return zmtp.TypePush
 	case *sockets.XPub:
-		return zmtp.XPUB
+		return zmtp.TypeXPub
 	case *sockets.XSub:
-		return zmtp.XSUB
+		return zmtp.TypeXSub
 	}
-	return zmtp.UNKNOWN
+	return zmtp.TypeUnknown
 }

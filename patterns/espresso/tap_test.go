@@ -15,8 +15,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// A tap between publishers and subscribers shows subscriptions, messages and the end of
-// subscriptions, each with its direction, topic, size, frames and time.
+// A tap between publishers and subscribers shows subscriptions, messages and
+// unsubscriptions, each with its direction, topic, size, frames and time.
 func TestPubSub(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -27,18 +27,18 @@ func TestPubSub(t *testing.T) {
 	begun := time.Now()
 	sub := connected(t, sockets.NewSub, sockets.Options{}, back)
 	must(t, sub.Subscribe("top"))
-	if e := next(t, o); e.Op != OpSubscribe || e.From != FromBackend || string(e.Topic()) != "top" || len(e.Frames) != 1 {
+	if e := next(t, o); e.Op != OpSubscribe || e.From != DirectionFromBackend || string(e.Topic()) != "top" || len(e.Frames) != 1 {
 		t.Errorf("%+v", e)
 	}
 	pub := connected(t, sockets.NewPub, sockets.Options{}, front)
-	must(t, pub.WaitSubscribers(ctx, []byte("topic"), 1))
+	must(t, pub.WaitSubscribers(ctx, "topic", 1))
 	for i := range 10 {
 		must(t, pub.Send(ctx, []byte("other")))
 		must(t, pub.Send(ctx, []byte("topic"), []byte{1, byte(i)}, bytes.Repeat([]byte("x"), i*100)))
 		m, err := sub.Recv(ctx)
 		must(t, err)
 		e := next(t, o)
-		if e.Op != OpMessage || e.From != FromFrontend || string(e.Topic()) != "topic" || e.Size() != 7+i*100 || e.Envelope != 0 || fmt.Sprint(e.Frames) != fmt.Sprint([][]byte(m)) {
+		if e.Op != OpMessage || e.From != DirectionFromFrontend || string(e.Topic()) != "topic" || e.Size() != 7+i*100 || e.Envelope != 0 || fmt.Sprint(e.Frames) != fmt.Sprint([][]byte(m)) {
 			t.Errorf("%+v", e)
 		}
 		if e.Time.Before(begun.Add(-time.Second)) || e.Time.After(time.Now().Add(time.Second)) {
@@ -46,7 +46,7 @@ func TestPubSub(t *testing.T) {
 		}
 	}
 	must(t, sub.Unsubscribe("top"))
-	if e := next(t, o); e.Op != OpUnsubscribe || e.From != FromBackend || string(e.Topic()) != "top" {
+	if e := next(t, o); e.Op != OpUnsubscribe || e.From != DirectionFromBackend || string(e.Topic()) != "top" {
 		t.Errorf("%+v", e)
 	}
 	if s := o.Stats(); s.Messages != 12 || s.Lost != 0 {
@@ -57,7 +57,7 @@ func TestPubSub(t *testing.T) {
 	}
 }
 
-// Between clients and services the topic is the first frame behind the envelope.
+// Between clients and services, the topic is the first frame after the envelope.
 func TestReqRep(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -73,13 +73,13 @@ func TestReqRep(t *testing.T) {
 	must(t, service.Send(ctx, []byte("3")))
 	_, err = client.Recv(ctx)
 	must(t, err)
-	if e := next(t, o); e.From != FromFrontend || e.Envelope != 2 || string(e.Topic()) != "sum" || string(e.Frames[0]) != "me" || len(e.Frames) != 5 {
+	if e := next(t, o); e.From != DirectionFromFrontend || e.Envelope != 2 || string(e.Topic()) != "sum" || string(e.Frames[0]) != "me" || len(e.Frames) != 5 {
 		t.Errorf("%+v", e)
 	}
-	if e := next(t, o); e.From != FromBackend || e.Envelope != 2 || string(e.Topic()) != "3" {
+	if e := next(t, o); e.From != DirectionFromBackend || e.Envelope != 2 || string(e.Topic()) != "3" {
 		t.Errorf("%+v", e)
 	}
-	// Without an empty frame the identity alone leads the way.
+	// Without an empty frame, the envelope is the identity.
 	dealer := connected(t, sockets.NewDealer, sockets.Options{}, front)
 	must(t, dealer.Send(ctx, []byte("bare")))
 	if e := next(t, o); e.Envelope != 1 || string(e.Topic()) != "bare" {
@@ -91,12 +91,12 @@ func TestReqRep(t *testing.T) {
 	}
 }
 
-// The types of the sockets say what messages mean.
+// The meaning of a message depends on the types of the sockets.
 func TestInterpret(t *testing.T) {
 	t.Parallel()
-	pubsub := Ends{zmtp.XSUB, zmtp.XPUB}
-	reqrep := Ends{zmtp.ROUTER, zmtp.DEALER}
-	pipeline := Ends{zmtp.PULL, zmtp.PUSH}
+	pubsub := Ends{zmtp.TypeXSub, zmtp.TypeXPub}
+	reqrep := Ends{zmtp.TypeRouter, zmtp.TypeDealer}
+	pipeline := Ends{zmtp.TypePull, zmtp.TypePush}
 	for _, c := range []struct {
 		ends     Ends
 		from     Direction
@@ -105,20 +105,20 @@ func TestInterpret(t *testing.T) {
 		topic    string
 		envelope int
 	}{
-		{pubsub, FromFrontend, "\x01A", OpMessage, "\x01A", 0},
-		{pubsub, FromBackend, "\x01A", OpSubscribe, "A", 0},
-		{pubsub, FromBackend, "\x00", OpUnsubscribe, "", 0},
-		{pubsub, FromBackend, "\x02A", OpMessage, "\x02A", 0},
-		{pubsub, FromBackend, "", OpMessage, "", 0},
-		{Ends{zmtp.XPUB, zmtp.XSUB}, FromFrontend, "\x01A", OpSubscribe, "A", 0},
-		{reqrep, FromFrontend, "id,,A,B", OpMessage, "A", 2},
-		{reqrep, FromFrontend, "id,id,,A", OpMessage, "A", 3},
-		{reqrep, FromFrontend, "id,A", OpMessage, "A", 1},
-		{reqrep, FromFrontend, "id", OpMessage, "", 1},
-		{reqrep, FromFrontend, "id,", OpMessage, "", 2},
-		{reqrep, FromBackend, "id,,A", OpMessage, "A", 2},
-		{Ends{zmtp.DEALER, zmtp.DEALER}, FromFrontend, "A,B", OpMessage, "A", 0},
-		{pipeline, FromFrontend, "A,,B", OpMessage, "A", 0},
+		{pubsub, DirectionFromFrontend, "\x01A", OpMessage, "\x01A", 0},
+		{pubsub, DirectionFromBackend, "\x01A", OpSubscribe, "A", 0},
+		{pubsub, DirectionFromBackend, "\x00", OpUnsubscribe, "", 0},
+		{pubsub, DirectionFromBackend, "\x02A", OpMessage, "\x02A", 0},
+		{pubsub, DirectionFromBackend, "", OpMessage, "", 0},
+		{Ends{zmtp.TypeXPub, zmtp.TypeXSub}, DirectionFromFrontend, "\x01A", OpSubscribe, "A", 0},
+		{reqrep, DirectionFromFrontend, "id,,A,B", OpMessage, "A", 2},
+		{reqrep, DirectionFromFrontend, "id,id,,A", OpMessage, "A", 3},
+		{reqrep, DirectionFromFrontend, "id,A", OpMessage, "A", 1},
+		{reqrep, DirectionFromFrontend, "id", OpMessage, "", 1},
+		{reqrep, DirectionFromFrontend, "id,", OpMessage, "", 2},
+		{reqrep, DirectionFromBackend, "id,,A", OpMessage, "A", 2},
+		{Ends{zmtp.TypeDealer, zmtp.TypeDealer}, DirectionFromFrontend, "A,B", OpMessage, "A", 0},
+		{pipeline, DirectionFromFrontend, "A,,B", OpMessage, "A", 0},
 	} {
 		e := Event{From: c.from}
 		for f := range strings.SplitSeq(c.frames, ",") {
@@ -165,14 +165,13 @@ func (p *pipeline) pass(t testing.TB, messages ...string) {
 	}
 }
 
-// Filters by topic prefix and direction let through what they should, and each observer
-// has its own.
+// Each observer has its own filter, by topic prefix and direction.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, Options{})
 	all := p.tap.Observe(Filter{})
-	some := p.tap.Observe(Filter{Topics: []string{"A", "BB"}, From: FromFrontend})
-	none := p.tap.Observe(Filter{From: FromBackend})
+	some := p.tap.Observe(Filter{Topics: []string{"A", "BB"}, From: DirectionFromFrontend})
+	none := p.tap.Observe(Filter{From: DirectionFromBackend})
 	p.pass(t, "A1", "B1", "BB1", "C1", "", "A2")
 	p.end()
 	for name, c := range map[string]struct {
@@ -195,8 +194,8 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// An observer that reads nothing never stalls the flow: what finds no room in its queue
-// is forwarded, counted, and told when it reads again.
+// An observer that does not read never delays the traffic: messages for which its queue
+// has no room are forwarded and counted, and it learns their number when it reads again.
 func TestStalledObserver(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, Options{Queue: 4 << 10})
@@ -222,12 +221,12 @@ func TestStalledObserver(t *testing.T) {
 	if s := stalled.Stats(); s.Messages != uint64(heard) || s.Lost != lost || s.LostBytes != lostBytes {
 		t.Errorf("%+v", s)
 	}
-	// It goes on with what comes now.
+	// It continues with new messages.
 	p.pass(t, "now")
 	if e := next(t, stalled); string(e.Topic()) != "now" {
 		t.Errorf("%+v", e)
 	}
-	// What is lost between two messages that found room is told between them.
+	// A loss between two queued messages is reported between them.
 	p.pass(t, "first", strings.Repeat("x", 5000), "last")
 	for i, want := range []Op{OpMessage, OpLost, OpMessage} {
 		if e := next(t, stalled); e.Op != want || want == OpLost && (e.Lost != 1 || e.LostBytes != 5009) {
@@ -236,7 +235,7 @@ func TestStalledObserver(t *testing.T) {
 	}
 }
 
-// Observers come and go while messages flow, and end in good order.
+// Observers come and go while messages are forwarded, and end properly.
 func TestObserversComeAndGo(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -277,7 +276,7 @@ func TestObserversComeAndGo(t *testing.T) {
 	}
 }
 
-// Two directions at once: the times of an observer's events never decrease, and the
+// With two directions at once, the times of an observer's events never decrease, and the
 // messages of each direction are in order.
 func TestTimesNeverDecrease(t *testing.T) {
 	t.Parallel()
@@ -323,7 +322,7 @@ func TestTimesNeverDecrease(t *testing.T) {
 	for range 4 {
 		must(t, <-sent)
 	}
-	// As if the other direction had been shown something later meanwhile.
+	// As if the other direction had received a later message meanwhile.
 	later := last.Add(time.Hour)
 	o.mu.Lock()
 	o.last = later.UnixNano()
@@ -348,8 +347,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// The copy for an observer costs no allocation once its buffers have grown, on the way
-// of the messages and in the observer.
+// Copying and reading messages does not allocate once the buffers have grown.
 func TestAllocTap(t *testing.T) {
 	if testenv.RaceDetector {
 		t.Skip("under the race detector pools allocate")
@@ -357,13 +355,13 @@ func TestAllocTap(t *testing.T) {
 	ctx := testContext(t)
 	front, back := bound(t, sockets.NewXSub, sockets.Options{}), bound(t, sockets.NewXPub, sockets.Options{})
 	tap, _ := running(t, front, back, Options{})
-	all, some := tap.Observe(Filter{From: FromFrontend}), tap.Observe(Filter{From: FromFrontend, Topics: []string{"topic"}})
+	all, some := tap.Observe(Filter{From: DirectionFromFrontend}), tap.Observe(Filter{From: DirectionFromFrontend, Topics: []string{"topic"}})
 	t.Cleanup(all.Close)
 	t.Cleanup(some.Close)
 	sub := connected(t, sockets.NewSub, sockets.Options{}, back)
 	must(t, sub.Subscribe(""))
 	pub := connected(t, sockets.NewPub, sockets.Options{}, front)
-	must(t, pub.WaitSubscribers(ctx, []byte("topic"), 1))
+	must(t, pub.WaitSubscribers(ctx, "topic", 1))
 	message := [][]byte{[]byte("topic"), make([]byte, 300)}
 	var b sockets.Batch
 	defer b.Release()

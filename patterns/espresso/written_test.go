@@ -10,7 +10,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// A writer counts messages apart from subscriptions, and only what it has written whole.
+// A writer counts messages and subscriptions separately, and only complete records.
 func TestWritten(t *testing.T) {
 	t.Parallel()
 	record := func(from Direction, frames ...string) []byte {
@@ -22,14 +22,14 @@ func TestWritten(t *testing.T) {
 		return append(appendHead(nil, byte(from), 1, len(wire)), wire...)
 	}
 	records := bytes.Join([][]byte{
-		record(FromBackend, "\x01A"), record(FromFrontend, "A", "value"), appendLost(nil, 1, 7, 700),
-		record(FromFrontend, "\x01not a subscription"), record(FromBackend, ""), record(FromBackend, "\x00A"),
+		record(DirectionFromBackend, "\x01A"), record(DirectionFromFrontend, "A", "value"), appendLostRecord(nil, 1, 7, 700),
+		record(DirectionFromFrontend, "\x01not a subscription"), record(DirectionFromBackend, ""), record(DirectionFromBackend, "\x00A"),
 	}, nil)
 	for _, c := range []struct {
 		room                    int
 		messages, subscriptions uint64
-	}{{len(records), 3, 2}, {len(records) - 1, 3, 1}, {len(record(FromBackend, "\x01A")), 0, 1}, {5, 0, 0}} {
-		w, err := NewWriter(&failing{fileHead + c.room}, Ends{zmtp.XSUB, zmtp.XPUB})
+	}{{len(records), 3, 2}, {len(records) - 1, 3, 1}, {len(record(DirectionFromBackend, "\x01A")), 0, 1}, {5, 0, 0}} {
+		w, err := NewWriter(&failing{fileHead + c.room}, Ends{zmtp.TypeXSub, zmtp.TypeXPub})
 		must(t, err)
 		if err := w.write(records); (err == nil) != (c.room == len(records)) {
 			t.Errorf("room for %d bytes: %v", c.room, err)
@@ -40,7 +40,7 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// endless is a file: whenever it is written to, more comes.
+// endless is a file for which each write causes another message.
 type endless struct {
 	more   func()
 	writes int
@@ -56,7 +56,7 @@ func (e *endless) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Record ends with its context even while there is always more to write.
+// The context ends Record even if there is always more to write.
 func TestRecordEndsInFlood(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, Options{})
@@ -77,7 +77,7 @@ func TestRecordEndsInFlood(t *testing.T) {
 	}
 }
 
-// Times that go back far are due at once, however slow the speed is.
+// Times that decrease a lot are due at once, however slow the speed is.
 func TestPlayFarBack(t *testing.T) {
 	t.Parallel()
 	if got := played(t, paced(t, 0, -1000*time.Hour, -1), 1e-300); len(got) != 3 {

@@ -8,8 +8,8 @@ import (
 	"clustermap/sockets"
 )
 
-// TestAllocPing: a server answers pings without an allocation. The test is not
-// parallel: what is counted is the whole process's.
+// TestAllocPing: a server answers pings without allocating. The test is not parallel,
+// since it counts the allocations of the whole process.
 func TestAllocPing(t *testing.T) {
 	if testenv.RaceDetector {
 		t.Skip("under the race detector pools allocate")
@@ -35,9 +35,8 @@ func TestAllocPing(t *testing.T) {
 	}
 }
 
-// TestAllocRequest: a request and its reply, client and server together, allocate only
-// what the application gets: the bytes of the two messages, and the slices of their
-// frames.
+// TestAllocRequest: a request and its reply allocate, in client and server together,
+// only the bytes of the two messages and the slices of their frames.
 func TestAllocRequest(t *testing.T) {
 	if testenv.RaceDetector {
 		t.Skip("under the race detector pools allocate")

@@ -14,21 +14,21 @@ type Client struct {
 	opts ClientOptions
 	done chan struct{} // closed by Close
 
-	running sync.WaitGroup // the clock, and what receives of each server
+	running sync.WaitGroup // the clock, and a receiver for each link
 
-	// mu is a leaf: nothing is sent or called while it is held.
+	// mu is a leaf lock: nothing is sent while it is held.
 	mu       sync.Mutex
 	closed   bool
-	links    []*link // in order of preference; replaced, never changed
+	links    []*link // in order of preference; copied on change
 	pending  map[uint64]*call
 	number   uint64 // of the last request
 	rotation int    // where the next request begins (RoundRobin)
 	stats    ClientStats
 }
 
-// NewClient makes a client and connects it to the servers of the options in the
-// background; they may come later. It returns all faults of the options as one
-// error. The client runs until Close.
+// NewClient returns a client that connects to its servers in the background; the
+// servers may start later. The error is one or more *OptionError, or a
+// *sockets.EndpointError. The client runs until Close.
 func NewClient(o ClientOptions) (*Client, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -44,15 +44,14 @@ func NewClient(o ClientOptions) (*Client, error) {
 	return c, nil
 }
 
-// Connect adds a server behind the others. The connection is made in the
-// background, and made again when it is lost. Connecting again to the same endpoint
-// does nothing.
+// Connect adds a server after the others. The client connects in the background, and
+// reconnects when the connection ends. Connecting to an endpoint again does nothing.
 func (c *Client) Connect(endpoint string) error {
 	return c.ConnectSecure(endpoint, c.opts.Security)
 }
 
-// ConnectSecure is Connect with a security of its own, for a server with another
-// CURVE key than the others.
+// ConnectSecure is Connect with its own security, for a server with a different CURVE
+// key.
 func (c *Client) ConnectSecure(endpoint string, s sockets.Security) error {
 	l, err := c.newLink(endpoint, s)
 	if err != nil {
@@ -78,7 +77,7 @@ func (c *Client) ConnectSecure(endpoint string, s sockets.Security) error {
 	return nil
 }
 
-// Disconnect removes a server. Requests that wait for its reply go to another one.
+// Disconnect removes a server. Requests that wait for its reply go to another server.
 func (c *Client) Disconnect(endpoint string) error {
 	c.mu.Lock()
 	l := c.find(endpoint)
@@ -102,34 +101,33 @@ func (c *Client) find(endpoint string) *link {
 	return nil
 }
 
-// lost notes that a link has no connection any more. mu must be held.
+// lost records that a link has lost its connection. mu must be held.
 func (c *Client) lost(l *link) {
 	peer := l.peer
 	l.peer, l.silent = nil, false
-	c.roused(peer)
+	c.wakeWaiting(peer)
 }
 
-// roused has the calls plan anew that wait for an answer over a connection. mu must
-// be held.
-func (c *Client) roused(peer *sockets.Peer) {
+// wakeWaiting wakes the calls that wait for a reply over a connection. mu must be held.
+func (c *Client) wakeWaiting(peer *sockets.Peer) {
 	for _, k := range c.pending {
-		if peer != nil && k.over() == peer {
-			k.rouse()
+		if peer != nil && k.waitsFor() == peer {
+			k.wakeUp()
 		}
 	}
 }
 
-// gained notes that a link can be used, or used again. mu must be held.
+// gained records that a link has become usable. mu must be held.
 func (c *Client) gained(l *link) {
 	l.silent = false
 	for _, k := range c.pending {
 		if k.current == none {
-			k.rouse()
+			k.wakeUp()
 		}
 	}
 }
 
-// clock pings servers that are not heard, and finds out which ones are silent.
+// clock pings servers and detects silent ones.
 func (c *Client) clock() {
 	interval := max(c.opts.PingInterval/4, time.Millisecond)
 	ticker := time.NewTicker(interval)
@@ -138,8 +136,8 @@ func (c *Client) clock() {
 		select {
 		case <-ticker.C:
 			now := time.Now()
-			// After a time for which this program did not run, what the servers sent
-			// meanwhile may wait to be read.
+			// If this process did not run for some time, messages of the servers may
+			// still wait to be read.
 			c.tick(now, now.Sub(last) < 2*interval)
 			last = now
 		case <-c.done:
@@ -148,7 +146,7 @@ func (c *Client) clock() {
 	}
 }
 
-// tick pings servers, and marks them as silent if judge is true.
+// tick pings servers that are due, and marks them as silent if judge is set.
 func (c *Client) tick(now time.Time, judge bool) {
 	c.mu.Lock()
 	links := c.links
@@ -158,15 +156,15 @@ func (c *Client) tick(now time.Time, judge bool) {
 			continue
 		}
 		if !now.Before(later(l.heard, l.pinged).Add(c.opts.PingInterval)) {
-			c.ask(l, now)
+			c.pinging(l, now)
 			l.due = l.peer
 		}
 		if !judge || now.Before(l.heard.Add(c.opts.ServerTTL)) {
 			continue
 		}
 		if !l.silent {
-			c.silence(l)
-			c.roused(l.peer)
+			c.markSilent(l)
+			c.wakeWaiting(l.peer)
 		}
 		if !c.awaits(l.peer) {
 			l.peer.Disconnect(ErrSilent)
@@ -180,8 +178,8 @@ func (c *Client) tick(now time.Time, judge bool) {
 	}
 }
 
-// awaits reports whether a request that went over a connection is in progress. mu
-// must be held.
+// awaits reports whether a request in progress was sent over a connection. mu must be
+// held.
 func (c *Client) awaits(peer *sockets.Peer) bool {
 	for _, k := range c.pending {
 		if k.tried(peer) != none {
@@ -191,8 +189,8 @@ func (c *Client) awaits(peer *sockets.Peer) bool {
 	return false
 }
 
-// Close ends the client. Requests in progress return ErrClosed. It returns when all
-// goroutines have ended. Closing a closed client does nothing.
+// Close ends the client and waits for its goroutines. Requests in progress return
+// ErrClosed. Closing a closed client does nothing.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	links := c.links

@@ -1,43 +1,41 @@
-// Package freelance is the Freelance pattern of the ZeroMQ Guide (chapter 4), with
-// the protocol of RFC 10 (FLP): clients send requests to one of several equal
-// servers, without a broker between them.
+// Package freelance implements the Freelance pattern of the ZeroMQ Guide (chapter 4)
+// with the protocol of RFC 10 (FLP): clients send requests to one of several
+// equivalent servers, without a broker.
 //
-// A [Client] is connected to all servers that it knows. It sends each request to
-// one of them, and to the next one when that server's connection ends, or when
-// nothing is heard from it. A [Server] answers requests with a [Handler], and pings
-// while its handlers are busy.
+// A [Client] connects to all of its servers. It sends a request to one of them, and to
+// the next one if the connection ends or the server is silent. A [Server] executes
+// requests with a [Handler], and answers pings while its handlers are busy.
 //
 // # Requests
 //
-// A request goes over one connection at most once. It is sent again, to another
-// server, only when the first one has lost its connection, is silent, or refuses
-// it. The first server may have executed it nevertheless: requests should be
-// idempotent, or carry a number by which the application finds duplicates.
+// A request is sent over a connection at most once. The client sends it to another
+// server if the connection ends, or if the server is silent or refuses the request. The
+// first server may have executed it nevertheless, so requests should be idempotent or
+// carry a number by which the application recognizes duplicates.
 //
-// A server is silent for a request when nothing came from it, no reply and no
-// PONG, for its share of the time: what is left until the deadline, divided by the
-// number of servers that the request has not been sent to, and at most
-// [ClientOptions].ServerTTL. The client pings the server in that time, so one that
-// works slowly keeps its requests as long as it answers pings. With
-// [ClientOptions].Hedge a request that takes long goes to another server too.
+// A server is silent if neither a reply nor a PONG arrives from it during its share of
+// the request's time: the time until the deadline, divided by the number of servers
+// that have not been sent the request, and at most [ClientOptions].ServerTTL. The last
+// server has all of the remaining time. The client pings the server during its share,
+// so a slow server keeps its requests as long as it answers pings. With
+// [ClientOptions].Hedge, the client also sends a slow request to another server.
 //
 // # Wire
 //
-// Clients and servers use ROUTER sockets. A server's identity is the endpoint that
-// clients connect to. A ping is one frame, PING, and its answer one frame, PONG. A
-// request is a control frame, which is the client's choice, and at least one frame
-// of body; the reply is the same control frame and at least one frame of body. The
-// Client's control frame is the number of the request in decimal digits.
+// Clients and servers use ROUTER sockets. A server's identity is the endpoint to which
+// clients connect. A ping is a single frame, PING; the answer is a single frame, PONG.
+// A request is a control frame chosen by the client, and a body of one or more frames;
+// the reply has the same control frame and a body of one or more frames. The control
+// frame of a Client is the request's number in decimal digits.
 //
-// RFC 10 cannot say that a request is refused. A Server tells a Client of this
-// package, which it knows by the property X-FLP of the handshake, in a message that
-// begins with REFUSED: see docs/FREELANCE.md. Other clients get no reply.
+// RFC 10 has no message for refusals. To a client that announces the property X-FLP in
+// its handshake, as a Client does, a Server sends a message that begins with REFUSED:
+// see docs/FREELANCE.md. Other clients get no reply.
 //
 // # Goroutines
 //
-// Messages are handled in the goroutines of their connections (Prepare of
-// sockets.Options). Each call of [Client.Request] decides itself when to send the
-// request to another server; beside these there are one goroutine that pings, and
-// one for each server. A Server has one goroutine for each handler that runs at
-// once.
+// The goroutines of the connections handle all messages (Prepare of sockets.Options).
+// Each call of [Client.Request] decides by itself when to send its request to another
+// server. A Client also has one goroutine for pings and one for each server. A Server
+// has one goroutine for each handler that runs.
 package freelance

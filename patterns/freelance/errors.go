@@ -10,36 +10,35 @@ import (
 
 var (
 	// ErrClosed is returned by the methods of a client or server that was closed.
-	// It Is net.ErrClosed.
+	// It matches net.ErrClosed (errors.Is).
 	ErrClosed = fmt.Errorf("freelance: closed: %w", net.ErrClosed)
 
-	// ErrNoBody is returned for a request without a frame, which the protocol
-	// cannot express.
+	// ErrNoBody is returned for a request without frames, which the protocol does
+	// not allow.
 	ErrNoBody = errors.New("freelance: a request needs at least one frame")
 
-	// ErrTooManyRequests is returned by a client that has
-	// ClientOptions.MaxRequests in progress.
+	// ErrTooManyRequests is returned while a client has ClientOptions.MaxRequests
+	// requests in progress.
 	ErrTooManyRequests = errors.New("freelance: too many requests in progress")
 
-	// ErrBusy is a server's refusal of a request that it has no room for. Request
-	// returns it, wrapped, when all servers have refused. Only servers of this
-	// package refuse.
+	// ErrBusy is returned when all servers have refused a request because they
+	// have no room for it. Only servers of this package refuse requests.
 	ErrBusy = errors.New("freelance: server is busy")
 
-	// ErrNoReply is what a *NoReplyError Is.
+	// ErrNoReply matches every *NoReplyError (errors.Is).
 	ErrNoReply = errors.New("freelance: no reply in time")
 
-	// ErrSilent is why a client ended the connection to a server from which it
-	// had heard nothing for ClientOptions.ServerTTL.
+	// ErrSilent is the reason in sockets.Event for which a client ended the
+	// connection to a server that was silent for ClientOptions.ServerTTL.
 	ErrSilent = errors.New("freelance: server is silent")
 
-	// ErrUnknownServer is returned by Disconnect for an endpoint that is not
-	// connected.
+	// ErrUnknownServer is returned by Disconnect for an endpoint that is not one
+	// of the client's servers.
 	ErrUnknownServer = errors.New("freelance: no such server")
 )
 
-// OptionError is one thing that is wrong with options. Constructors return all of
-// them at once, joined (errors.Join).
+// OptionError describes one invalid field of ClientOptions or ServerOptions.
+// Constructors report all invalid fields at once, joined by errors.Join.
 type OptionError struct {
 	Field  string
 	Reason string
@@ -47,31 +46,30 @@ type OptionError struct {
 
 func (e *OptionError) Error() string { return "freelance: option " + e.Field + " " + e.Reason }
 
-// HandlerError is the error that a server's Handler returned. Only servers of this
+// HandlerError reports that a server's Handler returned an error. Only servers of this
 // package report it.
 type HandlerError struct {
 	Server string // endpoint
-	Text   string
+	Text   string // of the handler's error, up to 1024 bytes
 }
 
 func (e *HandlerError) Error() string {
-	return fmt.Sprintf("freelance: %s refused the request: %s", e.Server, e.Text)
+	return fmt.Sprintf("freelance: handler error of %s: %s", e.Server, e.Text)
 }
 
-// NoReplyError says that a request had no reply by its deadline, and why. It Is
-// ErrNoReply and context.DeadlineExceeded.
+// NoReplyError reports that a request had no reply by its deadline. It matches
+// ErrNoReply and context.DeadlineExceeded (errors.Is).
 type NoReplyError struct {
-	// Servers tells of each server, in the client's order, as it was at the
-	// deadline.
+	// Servers describes each server at the deadline, in order of preference.
 	Servers []Attempt
 }
 
-// Attempt is what became of a request at one server.
+// Attempt describes a request's attempt at one server.
 type Attempt struct {
 	Server string      // endpoint
 	State  ServerState // of the server
-	Sent   bool        // whether the request was sent to it
-	Err    error       // why it refused the request, or why there is no connection; may be nil
+	Sent   bool        // the request was sent to the server
+	Err    error       // why the server refused the request or is not connected, if known
 }
 
 func (a Attempt) String() string {
@@ -79,11 +77,11 @@ func (a Attempt) String() string {
 	switch {
 	case errors.Is(a.Err, ErrBusy):
 		return text + "busy"
-	case a.State == Connecting && a.Err != nil:
+	case a.State == ServerConnecting && a.Err != nil:
 		text += "no connection (" + a.Err.Error() + ")"
-	case a.State == Connecting:
+	case a.State == ServerConnecting:
 		text += "no connection"
-	case a.State == Silent:
+	case a.State == ServerSilent:
 		text += "silent"
 	case a.Sent:
 		return text + "sent, no reply"
@@ -98,7 +96,7 @@ func (a Attempt) String() string {
 
 func (e *NoReplyError) Error() string {
 	if len(e.Servers) == 0 {
-		return "freelance: no reply in time: no server is known"
+		return "freelance: no reply in time: the client has no servers"
 	}
 	parts := make([]string, len(e.Servers))
 	for i, a := range e.Servers {

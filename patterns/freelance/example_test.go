@@ -8,15 +8,15 @@ import (
 	"clustermap/patterns/freelance"
 )
 
-// Two servers and a client in one program. Usually they are programs on several
-// machines, with endpoints such as tcp://server1.example:5555.
+// Two servers and a client in one program. Usually they run on different machines,
+// with endpoints such as tcp://server1.example:5555.
 func Example() {
 	ctx := context.Background()
-	upper := func(_ context.Context, request [][]byte) (reply [][]byte, err error) {
+	hello := func(_ context.Context, request [][]byte) (reply [][]byte, err error) {
 		return [][]byte{[]byte("hello " + string(request[0]))}, nil
 	}
 	for _, endpoint := range []string{"inproc://example-1", "inproc://example-2"} {
-		server, err := freelance.NewServer(ctx, freelance.ServerOptions{Bind: endpoint, Handler: upper})
+		server, err := freelance.NewServer(ctx, freelance.ServerOptions{Bind: endpoint, Handler: hello})
 		if err != nil {
 			panic(err)
 		}
@@ -32,12 +32,12 @@ func Example() {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	reply, err := client.Request(ctx, []byte("world")) // from many goroutines at once, if need be
+	reply, err := client.Request(ctx, []byte("world"))
 	fmt.Printf("%s %v\n", reply, err)
 	// Output: [hello world] <nil>
 }
 
-// Without a server that replies the error tells what was wrong with each.
+// If no server replies, the error describes the state of each.
 func ExampleNoReplyError() {
 	client, err := freelance.NewClient(freelance.ClientOptions{
 		Servers: []string{"inproc://nobody-is-here"},

@@ -24,16 +24,15 @@ func freeEndpoint(t testing.TB) string {
 	return "tcp://" + l.Addr().String()
 }
 
-// TestSilentServerBeforeDeadline: a request goes from a server that says nothing to
-// the next one before its deadline, although the server may live for much longer
-// than that.
+// TestSilentServerBeforeDeadline: a request goes from a silent server to the next one
+// before its deadline, even if ServerTTL is much longer.
 func TestSilentServerBeforeDeadline(t *testing.T) {
 	t.Parallel()
 	raw := startRaw(t)
 	raw.setDeaf(true)
 	s := startServer(t, ServerOptions{Handler: named("second")})
 	c := startClient(t, ClientOptions{
-		Servers: []string{raw.endpoint, s.Endpoint()}, Timeout: 1500 * time.Millisecond,
+		Servers: []string{raw.endpoint, s.Endpoint()}, Timeout: 5 * time.Second,
 		PingInterval: hang, ServerTTL: 2 * hang,
 	}).alive(t)
 	r, err := c.Do(context.Background(), []byte("x"))
@@ -42,25 +41,24 @@ func TestSilentServerBeforeDeadline(t *testing.T) {
 	if st := c.Stats(); st.Resent != 1 || st.Silences != 1 || st.Pings == 0 {
 		t.Errorf("%+v", st)
 	}
-	// The next one does not try it again.
+	// The next request does not try it again.
 	if _, err = c.Request(testContext(t), []byte("y")); err != nil {
 		t.Error(err)
 	}
 	if n := len(raw.got()); n != 1 {
 		t.Errorf("the silent server got %d requests", n)
 	}
-	// A reply that comes after all is dropped.
+	// A late reply is dropped.
 	first := raw.await(t, 1)
 	raw.send(t, first, string(first.frames[0]), "late")
 	eventually(t, "the late reply is counted", func() bool { return c.Stats().Late == 1 })
-	if st := c.Servers()[0].State; st != Alive {
+	if st := c.Servers()[0].State; st != ServerAlive {
 		t.Errorf("a server that was heard is %v", st)
 	}
 }
 
-// TestSlowServerKeepsRequest: a server that answers pings keeps a request that
-// takes long. It is sent once, however often the client wakes up meanwhile, and to
-// nobody else.
+// TestSlowServerKeepsRequest: a server that answers pings keeps a slow request. The
+// request is sent once, however often the client wakes up meanwhile.
 func TestSlowServerKeepsRequest(t *testing.T) {
 	t.Parallel()
 	raw := startRaw(t)
@@ -97,14 +95,14 @@ func TestHedge(t *testing.T) {
 	r, err := c.Do(testContext(t), []byte("x"))
 	must(t, err)
 	wantBody(t, r.Body, "second", "x")
-	if st := c.Servers()[0].State; st != Alive {
+	if st := c.Servers()[0].State; st != ServerAlive {
 		t.Errorf("the first server is %v", st)
 	}
 }
 
-// TestMatching: the client takes a reply only if its control frame is that of a
-// request in progress which was sent over the same connection. Everything else is
-// dropped and counted.
+// TestMatching: the client accepts a reply only if its control frame is that of a
+// request in progress that was sent over the same connection. It drops and counts all
+// others.
 func TestMatching(t *testing.T) {
 	t.Parallel()
 	raw := startRaw(t)
@@ -150,8 +148,7 @@ func TestMatching(t *testing.T) {
 	eventually(t, "the second reply is late", func() bool { return c.Stats().Late == 3 })
 }
 
-// TestReplyOfAnotherServer: a server that was not sent the request cannot reply to
-// it.
+// TestReplyOfAnotherServer: only a server to which the request was sent can reply to it.
 func TestReplyOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	raw, other := startRaw(t), startRaw(t)
@@ -171,8 +168,8 @@ func TestReplyOfAnotherServer(t *testing.T) {
 	}
 }
 
-// TestKilled: a server's process is killed with a hundred requests in progress: all
-// of them are executed by another one. When it is started again, it is used again.
+// TestKilled: when a server process with a hundred requests in progress is killed,
+// another one executes all of them. When it is restarted, it is used again.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	first := startProcess(t, "tcp://"+loopback.Own()+":*")
@@ -200,14 +197,14 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestStopped: a server's process is stopped (SIGSTOP) with a request in progress,
-// which goes to another one. When it goes on, it is used again.
+// TestStopped: when a server process is stopped (SIGSTOP) with a request in progress,
+// the request goes to another one. When it continues, it is used again.
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	first := startProcess(t, "tcp://127.0.0.1:*")
 	second := startServer(t, ServerOptions{Handler: named("second")})
 	c := startClient(t, ClientOptions{
-		Servers: []string{first.endpoint, second.Endpoint()}, Timeout: 1500 * time.Millisecond,
+		Servers: []string{first.endpoint, second.Endpoint()}, Timeout: 5 * time.Second,
 		PingInterval: 100 * time.Millisecond, ServerTTL: hang,
 	}).alive(t)
 	resume := suspend(t, first.cmd.Process)
@@ -226,8 +223,8 @@ func TestStopped(t *testing.T) {
 	})
 }
 
-// TestAllAway: without a server that replies the error comes at the deadline, and
-// says what is wrong with each.
+// TestAllAway: if no server replies, the error comes at the deadline and describes
+// each server.
 func TestAllAway(t *testing.T) {
 	t.Parallel()
 	nobody := freeEndpoint(t)
@@ -237,7 +234,7 @@ func TestAllAway(t *testing.T) {
 	c := startClient(t, ClientOptions{Servers: []string{nobody, raw.endpoint, answers.endpoint}, Timeout: 1200 * time.Millisecond})
 	eventually(t, "two are alive, and one refused the connection", func() bool {
 		s := c.Servers()
-		return s[0].Err != nil && s[1].State == Alive && s[2].State == Alive
+		return s[0].Err != nil && s[1].State == ServerAlive && s[2].State == ServerAlive
 	})
 	for _, ctx := range []func() (context.Context, context.CancelFunc){
 		func() (context.Context, context.CancelFunc) { return context.Background(), func() {} },
@@ -250,9 +247,9 @@ func TestAllAway(t *testing.T) {
 		cancel()
 		var none *NoReplyError
 		if !errors.As(err, &none) || !errors.Is(err, ErrNoReply) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("not the error that was expected: %v", err)
+			t.Fatalf("unexpected error: %v", err)
 		}
-		if s := none.Servers; len(s) != 3 || s[0].State != Connecting || s[0].Err == nil || s[0].Sent || s[1].State != Silent || !s[2].Sent {
+		if s := none.Servers; len(s) != 3 || s[0].State != ServerConnecting || s[0].Err == nil || s[0].Sent || s[1].State != ServerSilent || !s[2].Sent {
 			t.Errorf("%v", err)
 		}
 		if text := err.Error(); !strings.Contains(text, nobody+": no connection (") || !strings.Contains(text, answers.endpoint+": sent, no reply") {
@@ -292,8 +289,8 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestClientBeforeServer: a request that is made before its server exists is
-// executed when that has come.
+// TestClientBeforeServer: a request made before its server starts is executed when the
+// server has started.
 func TestClientBeforeServer(t *testing.T) {
 	t.Parallel()
 	endpoint := freeEndpoint(t)
@@ -306,8 +303,8 @@ func TestClientBeforeServer(t *testing.T) {
 	}
 }
 
-// TestOnlyServerReturns: a request whose server has lost it is sent to it again, once,
-// if there is no other.
+// TestOnlyServerReturns: a request is sent again to a restarted server, once, if there
+// is no other.
 func TestOnlyServerReturns(t *testing.T) {
 	t.Parallel()
 	first := startProcess(t, "tcp://"+loopback.Own()+":*")
@@ -315,7 +312,7 @@ func TestOnlyServerReturns(t *testing.T) {
 	done := c.begin(testContext(t), "1h")
 	eventually(t, "the request is sent", func() bool { return c.Servers()[0].Waiting == 1 })
 	first.kill()
-	eventually(t, "the connection has ended", func() bool { return c.Servers()[0].State == Connecting })
+	eventually(t, "the connection has ended", func() bool { return c.Servers()[0].State == ServerConnecting })
 	again := startServer(t, ServerOptions{Bind: first.endpoint})
 	if r := <-done; r.err != nil {
 		t.Error(r.err)
@@ -325,8 +322,8 @@ func TestOnlyServerReturns(t *testing.T) {
 	}
 }
 
-// TestSilentConnectionRenewed: when a server was silent for the ServerTTL and no
-// request waits, the connection is made anew: the old one may lead nowhere.
+// TestSilentConnectionRenewed: when a server was silent for ServerTTL and no request
+// waits, the client reconnects: the old connection may be dead.
 func TestSilentConnectionRenewed(t *testing.T) {
 	t.Parallel()
 	raw := startRaw(t)
@@ -335,7 +332,7 @@ func TestSilentConnectionRenewed(t *testing.T) {
 	c := startClient(t, ClientOptions{
 		Servers: []string{raw.endpoint}, PingInterval: short,
 		Monitor: func(e sockets.Event) {
-			if e.Kind == sockets.Disconnected {
+			if e.Kind == sockets.EventDisconnected {
 				select {
 				case ended <- e.Err:
 				default:
@@ -355,8 +352,8 @@ func TestSilentConnectionRenewed(t *testing.T) {
 	}
 }
 
-// TestManyRequests: many goroutines send requests to three servers of which one is
-// replaced again and again. All requests get their own reply.
+// TestManyRequests: many goroutines send requests to three servers, one of which is
+// restarted repeatedly. All requests get their own replies.
 func TestManyRequests(t *testing.T) {
 	t.Parallel()
 	var endpoints []string
@@ -372,8 +369,8 @@ func TestManyRequests(t *testing.T) {
 		for {
 			s, err := NewServer(ctx, ServerOptions{Bind: unsteady, Handler: echo})
 			if errors.Is(err, syscall.EADDRINUSE) {
-				// A process that another test starts has the descriptors of this one
-				// for a moment.
+				// A process that another test starts briefly has the descriptors of
+				// this one.
 				time.Sleep(time.Millisecond)
 				continue
 			}
@@ -415,7 +412,7 @@ func TestManyRequests(t *testing.T) {
 	t.Logf("%+v", st)
 }
 
-// TestRoundRobin: with RoundRobin requests are spread evenly.
+// TestRoundRobin: with RoundRobin, requests are spread evenly.
 func TestRoundRobin(t *testing.T) {
 	t.Parallel()
 	var all []*Server
@@ -438,8 +435,8 @@ func TestRoundRobin(t *testing.T) {
 	}
 }
 
-// TestClientBounds: requests beyond MaxRequests and MaxMessageSize are refused, and
-// so are endpoints that are none.
+// TestClientBounds: requests beyond MaxRequests and MaxMessageSize fail, and so do
+// invalid endpoints and options.
 func TestClientBounds(t *testing.T) {
 	t.Parallel()
 	raw := startRaw(t)
@@ -469,13 +466,13 @@ func TestClientBounds(t *testing.T) {
 	_, err := NewClient(ClientOptions{Timeout: -1, PingInterval: 2, ServerTTL: 1, MaxRequests: -1, Hedge: -1})
 	for _, field := range []string{"Timeout", "ServerTTL", "MaxRequests", "Hedge"} {
 		if err == nil || !strings.Contains(err.Error(), "option "+field+" ") {
-			t.Errorf("%s is not complained of: %v", field, err)
+			t.Errorf("no error for %s: %v", field, err)
 		}
 	}
 }
 
-// TestFullQueue: when as many bytes are queued for a server as may, a request waits
-// for room for its share of the time, and then goes to the next server.
+// TestFullQueue: when the queue for a server is full, a request waits for room during
+// the server's share of the time, and then goes to the next server.
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
 	first := startProcess(t, "tcp://127.0.0.1:*")
@@ -492,7 +489,7 @@ func TestFullQueue(t *testing.T) {
 	}
 	l := c.links[0]
 	eventually(t, "the queue is full", func() bool {
-		return c.Servers()[0].Waiting == 3 && l.router.SendTo(over, l.peer, ping) == context.Canceled
+		return c.Servers()[0].Waiting == 3 && l.router.SendTo(noWait, l.peer, ping) == context.Canceled
 	})
 	reply, err := c.Request(within(t, 2*time.Second), []byte("x"))
 	must(t, err)

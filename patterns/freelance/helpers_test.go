@@ -24,7 +24,7 @@ var (
 	must        = testenv.Must
 )
 
-// short is an interval of pings for tests.
+// short is a ping interval for tests.
 const short = 20 * time.Millisecond
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func named(name string) Handler {
 	}
 }
 
-// startServer starts a server on a port of the system's choice.
+// startServer starts a server on a port that the system chooses.
 func startServer(t testing.TB, o ServerOptions) *Server {
 	t.Helper()
 	if o.Bind == "" {
@@ -53,8 +53,8 @@ func startServer(t testing.TB, o ServerOptions) *Server {
 	var s *Server
 	eventually(t, "the endpoint is free", func() (free bool) {
 		var err error
-		// A process that another test starts has the descriptors of this one for a
-		// moment, those of closed sockets as well.
+		// A process that another test starts briefly has the descriptors of this one,
+		// including closed sockets.
 		if s, err = NewServer(testContext(t), o); errors.Is(err, syscall.EADDRINUSE) {
 			return false
 		}
@@ -78,7 +78,7 @@ func (c *Client) alive(t testing.TB) *Client {
 	t.Helper()
 	eventually(t, "all servers are alive", func() bool {
 		for _, s := range c.Servers() {
-			if s.State != Alive {
+			if s.State != ServerAlive {
 				return false
 			}
 		}
@@ -99,7 +99,7 @@ func wantBody(t testing.TB, got [][]byte, want ...string) {
 	}
 }
 
-// rawServer is a ROUTER that a test plays the server with.
+// rawServer is a ROUTER with which a test acts as a server.
 type rawServer struct {
 	*sockets.Router
 	endpoint string
@@ -111,18 +111,18 @@ type rawServer struct {
 	requests []rawRequest
 }
 
-// rawRequest is a request as the server's socket received it.
+// rawRequest is a request as rawServer received it.
 type rawRequest struct {
 	peer   *sockets.Peer
 	frames [][]byte // control frame and body
 }
 
-// startRaw starts a server that answers pings, and keeps requests for the test.
+// startRaw starts a server that answers pings and records requests.
 func startRaw(t testing.TB) *rawServer {
 	t.Helper()
 	s := &rawServer{}
 	var err error
-	s.Router, err = sockets.NewRouter(sockets.Options{Identity: []byte("a test's"), Linger: -1})
+	s.Router, err = sockets.NewRouter(sockets.Options{Identity: []byte("a test's"), Linger: sockets.LingerNone})
 	must(t, err)
 	t.Cleanup(func() {
 		s.Close()
@@ -172,7 +172,7 @@ func (s *rawServer) got() []rawRequest {
 	return s.requests
 }
 
-// await waits until there were n requests, and returns the last of them.
+// await waits for n requests and returns the last one.
 func (s *rawServer) await(t testing.TB, n int) rawRequest {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d requests came", n), func() bool { return len(s.got()) >= n })
@@ -192,7 +192,7 @@ func asBytes(frames []string) [][]byte {
 	return all
 }
 
-// rawClient is a ROUTER that a test plays the client with.
+// rawClient is a ROUTER with which a test acts as a client.
 type rawClient struct {
 	*sockets.Router
 	t    testing.TB
@@ -203,9 +203,9 @@ type rawClient struct {
 func startRawClient(t testing.TB, endpoint string, o sockets.Options) *rawClient {
 	t.Helper()
 	connected := make(chan *sockets.Peer, 1)
-	o.Linger = -1
+	o.Linger = sockets.LingerNone
 	o.Monitor = func(e sockets.Event) {
-		if e.Kind == sockets.HandshakeSucceeded {
+		if e.Kind == sockets.EventHandshakeSucceeded {
 			connected <- e.Peer
 		}
 	}
@@ -232,7 +232,7 @@ func (c *rawClient) want(frames ...string) {
 	}
 }
 
-// result is what a request in a goroutine came to.
+// result is the result of begin.
 type result struct {
 	Reply
 	err error

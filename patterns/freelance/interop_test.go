@@ -59,7 +59,7 @@ func (g guideClient) requestWithin(d time.Duration, body ...[]byte) (reply [][]b
 	return r.Reply
 }
 
-// pongs returns how many PONGs came from a server.
+// pongs returns the number of PONGs from a server.
 func (g guideClient) pongs(endpoint string) int {
 	var all map[string]any
 	g.Call(interop.Op{"op": "look"}, &all)
@@ -68,7 +68,7 @@ func (g guideClient) pongs(endpoint string) int {
 }
 
 // TestInteropServer: our client with servers like the guide's: requests, pings,
-// failover when one is killed, stopped, and slow, and its return.
+// failover when one is killed, stopped or slow, and its return.
 func TestInteropServer(t *testing.T) {
 	t.Parallel()
 	first, second := startGuideServer(t), startGuideServer(t)
@@ -99,7 +99,7 @@ func TestInteropServer(t *testing.T) {
 		t.Errorf("while the first one is stopped: %v from %s", err, r.Server)
 	}
 	first.Continue()
-	eventually(t, "the first one is alive", func() bool { return c.Servers()[0].State == Alive })
+	eventually(t, "the first one is alive", func() bool { return c.Servers()[0].State == ServerAlive })
 
 	first.Kill()
 	r, err = c.Do(testContext(t), []byte("x"))
@@ -131,7 +131,7 @@ func TestInteropSlowServer(t *testing.T) {
 	if err != nil || r.Server != second.Endpoint() {
 		t.Errorf("%v from %s", err, r.Server)
 	}
-	// Without another server it can have the time that it needs.
+	// Without another server it has all of the time.
 	must(t, c.Disconnect(second.Endpoint()))
 	r, err = c.Do(testContext(t), []byte("y"))
 	if err != nil || r.Server != slow.Endpoint {
@@ -148,9 +148,8 @@ func TestInteropSlowServer(t *testing.T) {
 	}
 }
 
-// TestInteropIdentity: a server whose identity is another text than the endpoint
-// that the client connects to, as the guide's has which is bound to all addresses,
-// can be used.
+// TestInteropIdentity: the client can use a server whose identity is not the endpoint
+// to which it connects, such as a server of the guide that is bound to all addresses.
 func TestInteropIdentity(t *testing.T) {
 	t.Parallel()
 	endpoint := freeEndpoint(t)
@@ -200,8 +199,8 @@ func TestInteropClient(t *testing.T) {
 	wantBody(t, g.request([]byte("e")), "second", "e")
 }
 
-// TestInteropDelimiter: the guide's Python client has one more empty frame in front
-// of the body. It is the handler's, unless the server is told to skip it.
+// TestInteropDelimiter: the guide's Python client sends an empty frame before the body.
+// The handler gets it, unless SkipDelimiter is set.
 func TestInteropDelimiter(t *testing.T) {
 	t.Parallel()
 	verbatim := startServer(t, ServerOptions{})
@@ -213,8 +212,8 @@ func TestInteropDelimiter(t *testing.T) {
 	wantBody(t, g.request(nil, []byte("a")), "", "a")
 }
 
-// TestInteropRefusal: a client like the guide's gets no refusal, which it would take
-// for a message that it cannot read.
+// TestInteropRefusal: a client like the guide's gets no refusal, which it could not
+// read.
 func TestInteropRefusal(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{Handler: func(context.Context, [][]byte) ([][]byte, error) {

@@ -13,9 +13,9 @@ import (
 // minHandshake is the least time that a server gets for its handshake.
 const minHandshake = 5 * time.Second
 
-// link is a server as the client sees it. It has a socket of its own: so the
-// servers can have different keys, and a server that is known by two names is not
-// one identity that comes twice.
+// link is a client's view of a server. Each link has its own socket, so that servers
+// can have different keys, and that a server with two names is not a duplicate
+// identity.
 type link struct {
 	client   *Client
 	endpoint string
@@ -23,33 +23,32 @@ type link struct {
 
 	// Guarded by client.mu.
 	peer   *sockets.Peer // the connection; nil while there is none
-	heard  time.Time     // when something came, or the connection was made
+	heard  time.Time     // when the last message arrived, or the connection was made
 	pinged time.Time     // when the last PING was sent
-	asked  time.Time     // when the first PING was sent since then; zero: none was
+	asked  time.Time     // when the first PING after heard was sent, or zero
 	silent bool          // gets no requests until it is heard
 	err    error         // why there is no connection
 
-	due *sockets.Peer // of tick: to be pinged
+	due *sockets.Peer // used by tick: the connection to ping
 
-	matched []match // of the connection's reader
+	matched []match // used by receive
 }
 
-// match is a message that was found to be the reply to a call.
+// match is a reply or a handler's error, and its call.
 type match struct {
 	call *call
-	body zmtp.Message
+	body zmtp.WireMessage
 	err  error
 }
 
-// newLink makes a link that is not connected yet.
 func (c *Client) newLink(endpoint string, s sockets.Security) (*link, error) {
 	l := &link{client: c, endpoint: endpoint}
 	o := sockets.Options{
 		Security:         s,
 		MaxMessageSize:   c.opts.MaxMessageSize,
-		SendHWM:          -1, // MaxRequests bounds them
+		SendHWM:          sockets.Unlimited, // MaxRequests bounds the messages
 		SendHWMBytes:     c.opts.MaxQueuedBytes,
-		Linger:           -1, // who closes the client waits for no reply
+		Linger:           sockets.LingerNone, // after Close nobody waits for replies
 		Metadata:         map[string]string{property: propertyVersion},
 		ConnectTimeout:   max(c.opts.ServerTTL, time.Second),
 		HandshakeTimeout: max(c.opts.ServerTTL, minHandshake),
@@ -61,8 +60,8 @@ func (c *Client) newLink(endpoint string, s sockets.Security) (*link, error) {
 	return l, err
 }
 
-// run has the socket receive: all that comes is dealt with by receive, which over
-// inproc runs in a receive call.
+// run keeps a receive call active, because over inproc receive (the socket's Prepare)
+// runs within one. The batches are empty.
 func (l *link) run() {
 	var b sockets.Batch
 	defer b.Release()
@@ -70,20 +69,21 @@ func (l *link) run() {
 	}
 }
 
-// observe follows the connection. It is called in order with receive.
+// observe tracks the connection. Calls of observe and receive are in the order of the
+// events.
 func (l *link) observe(e sockets.Event) {
 	c := l.client
 	c.mu.Lock()
 	switch e.Kind {
-	case sockets.HandshakeSucceeded:
+	case sockets.EventHandshakeSucceeded:
 		l.peer, l.heard, l.asked, l.err = e.Peer, time.Now(), time.Time{}, nil
 		c.gained(l)
-	case sockets.Disconnected:
+	case sockets.EventDisconnected:
 		if l.peer != nil && l.peer == e.Peer {
 			c.lost(l)
 		}
 		l.err = e.Err
-	case sockets.ConnectFailed, sockets.HandshakeFailed:
+	case sockets.EventConnectFailed, sockets.EventHandshakeFailed:
 		l.err = e.Err
 	}
 	c.mu.Unlock()
@@ -92,18 +92,17 @@ func (l *link) observe(e sockets.Event) {
 	}
 }
 
-// ping sends a PING, unless the queue is full.
-func (l *link) ping(peer *sockets.Peer) { _ = l.router.SendTo(over, peer, ping) }
+// ping sends a PING unless the queue is full.
+func (l *link) ping(peer *sockets.Peer) { _ = l.router.SendTo(noWait, peer, ping) }
 
-// over is a context that has ended: what is sent with it is queued at once or not
-// at all.
-var over = func() context.Context {
+// noWait is a cancelled context: a message sent with it is queued at once or not at all.
+var noWait = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// receive deals with what the server sent.
+// receive handles the messages of the server.
 func (l *link) receive(b *sockets.Batch) {
 	c, peer, now := l.client, b.Peer(), time.Now()
 	c.mu.Lock()
@@ -130,9 +129,9 @@ func (l *link) receive(b *sockets.Batch) {
 	b.SetSpans(b.Spans()[:0])
 }
 
-// match finds the call that a message is for, and takes it off the pending ones
-// if the message ends it. client.mu must be held.
-func (l *link) match(peer *sockets.Peer, m zmtp.Message) {
+// match finds the call to which a message belongs. If the message ends the call, match
+// removes it from the pending ones. client.mu must be held.
+func (l *link) match(peer *sockets.Peer, m zmtp.WireMessage) {
 	s := &l.client.stats
 	first, rest := m.Next()
 	switch {
@@ -150,8 +149,8 @@ func (l *link) match(peer *sockets.Peer, m zmtp.Message) {
 	}
 }
 
-// refusal deals with control frame, reason and text.
-func (l *link) refusal(peer *sockets.Peer, m zmtp.Message) {
+// refusal handles the frames that follow REFUSED: control frame, reason and text.
+func (l *link) refusal(peer *sockets.Peer, m zmtp.WireMessage) {
 	c := l.client
 	if m.Len() != 3 {
 		c.stats.Malformed++
@@ -175,11 +174,11 @@ func (l *link) refusal(peer *sockets.Peer, m zmtp.Message) {
 	c.stats.Refused++
 	k.tries[i].refused = true
 	if k.current == i {
-		k.rouse()
+		k.wakeUp()
 	}
 }
 
-// finish is find, and removes the call from the pending ones.
+// finish is like find, and removes the call from the pending ones.
 func (l *link) finish(peer *sockets.Peer, controlFrame []byte) *call {
 	k, _ := l.find(peer, controlFrame)
 	if k != nil {
@@ -188,8 +187,8 @@ func (l *link) finish(peer *sockets.Peer, controlFrame []byte) *call {
 	return k
 }
 
-// find returns the pending call with a control frame, and the index of the try over
-// the given connection. It counts a control frame that belongs to no such call.
+// find returns the pending call with a control frame, and the index of its try over
+// the given connection. If there is none, it counts the message as late or foreign.
 func (l *link) find(peer *sockets.Peer, controlFrame []byte) (*call, int) {
 	c := l.client
 	number := parseControl(controlFrame)
@@ -207,7 +206,7 @@ func (l *link) find(peer *sockets.Peer, controlFrame []byte) (*call, int) {
 	return nil, none
 }
 
-// failure returns the reason why there is no connection in few words.
+// failure returns the reason why there is no connection, without the endpoint.
 func (l *link) failure() error {
 	if peer, ok := errors.AsType[*sockets.PeerError](l.err); ok {
 		return peer.Err

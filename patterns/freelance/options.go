@@ -9,7 +9,7 @@ import (
 	"clustermap/sockets"
 )
 
-// Defaults of ClientOptions. The first three are the guide's.
+// Defaults of ClientOptions. The first three are those of the guide.
 const (
 	DefaultTimeout      = 3 * time.Second
 	DefaultPingInterval = 2 * time.Second
@@ -25,65 +25,64 @@ const (
 	DefaultMaxWait         = 10 * time.Second
 )
 
-// maxIdentity is the longest identity of a ZMTP peer, in bytes.
+// maxIdentity is the length limit of a ZMTP identity, in bytes.
 const maxIdentity = 255
 
-// ClientOptions configures a Client. The zero value is a client that knows no
-// server yet: see Client.Connect.
+// ClientOptions configures a Client. The zero value has no servers: see
+// Client.Connect.
 type ClientOptions struct {
-	// Servers are the endpoints of the servers, in the order in which they are
-	// preferred.
+	// Servers are the endpoints of the servers, in order of preference.
 	Servers []string
 
-	// RoundRobin begins each request at the next server that can be used. By
-	// default all requests go to the first one of them, as the guide has it.
+	// RoundRobin makes each request start at the next server. By default all
+	// requests go to the first usable server, as in the guide.
 	RoundRobin bool
 
-	// Timeout is how long a request may take if its context has no deadline. 0
+	// Timeout is the time limit of a request whose context has no deadline. 0
 	// means DefaultTimeout.
 	Timeout time.Duration
 
-	// PingInterval is after how long without a message from a server it is pinged;
-	// a server at which a request waits is pinged sooner where the request's
-	// deadline asks for it. 0 means DefaultPingInterval.
+	// PingInterval is the time without a message from a server after which the
+	// client pings it. Requests with near deadlines cause earlier pings. 0 means
+	// DefaultPingInterval.
 	PingInterval time.Duration
 
-	// ServerTTL is after how long without a message a server is silent. Then it
-	// gets no requests until it is heard again, and the connection is made anew
-	// unless a request waits for its reply. It is longer than PingInterval; 0
-	// means three times as long.
+	// ServerTTL is the time without a message after which a server is silent. A
+	// silent server gets no requests until it is heard again, and the client
+	// reconnects unless a request waits for its reply. ServerTTL must be longer
+	// than PingInterval. 0 means 3 * PingInterval.
 	ServerTTL time.Duration
 
-	// Hedge is after how long a request is sent to the next server too, although
-	// the server that has it answers pings. 0 means never.
+	// Hedge is the time after which a request is also sent to the next server,
+	// even if the current one answers pings. 0 means never.
 	Hedge time.Duration
 
-	// MaxRequests bounds the requests in progress; more fail with
+	// MaxRequests bounds the requests in progress. Further ones fail with
 	// ErrTooManyRequests. 0 means DefaultMaxRequests.
 	MaxRequests int
 
 	// MaxQueuedBytes bounds the bytes of requests that wait to be written to one
-	// server. A request is queued while fewer bytes wait; otherwise it waits for
-	// room, for as long as the server may be silent. 0 means
+	// server. The request that reaches the bound may exceed it. Further requests
+	// wait for room during the server's share of their time. 0 means
 	// sockets.DefaultHWMBytes.
 	MaxQueuedBytes int
 
-	// MaxMessageSize bounds a message in bytes, in both directions. 0 means
-	// sockets.DefaultMaxMessageSize.
+	// MaxMessageSize bounds the size of a message in bytes, in both directions. 0
+	// means sockets.DefaultMaxMessageSize.
 	MaxMessageSize int64
 
-	// Security is for all servers, but for those of Client.ConnectSecure.
+	// Security applies to all servers except those of Client.ConnectSecure.
 	Security sockets.Security
 
-	// Monitor, if set, is told what happens to the connections: see
+	// Monitor, if set, is called with the events of the connections: see
 	// sockets.Options.
 	Monitor func(sockets.Event)
 }
 
-// withDefaults returns o with its defaults, or all that is wrong with it.
+// withDefaults returns o with its defaults. The error reports all invalid fields.
 func (o ClientOptions) withDefaults() (ClientOptions, error) {
-	var faults []error
-	bad := func(field, reason string) { faults = append(faults, &OptionError{field, reason}) }
+	var errs []error
+	bad := func(field, reason string) { errs = append(errs, &OptionError{field, reason}) }
 	for _, d := range []struct {
 		field    string
 		value    *time.Duration
@@ -118,82 +117,83 @@ func (o ClientOptions) withDefaults() (ClientOptions, error) {
 	if err := o.Security.Validate(); err != nil {
 		bad("Security", err.Error())
 	}
-	return o, errors.Join(faults...)
+	return o, errors.Join(errs...)
 }
 
-// Handler executes a request and returns the frames of its reply. It is called from
-// several goroutines at once, ServerOptions.Concurrency at most, and may keep the
-// request. The context ends when the server is closed. A reply without frames is
-// sent as one empty frame.
+// Handler executes a request and returns the frames of its reply. Up to
+// ServerOptions.Concurrency goroutines call it at once. It may keep the request. Closing
+// the server cancels the context. A reply without frames is sent as one empty frame.
 //
-// An error is reported to clients of this package, which return it as a
-// *HandlerError and do not try another server. Other clients get no reply, since
-// RFC 10 has none for errors: a service that they use puts its errors into replies.
+// A client of this package returns the handler's error as a *HandlerError and does not
+// try another server. Other clients get no reply, since RFC 10 has no message for
+// errors: report errors to them in replies.
 type Handler func(ctx context.Context, request [][]byte) (reply [][]byte, err error)
 
-// ServerOptions configures a Server. Bind and Handler are needed.
+// ServerOptions configures a Server. Bind and Handler are required.
 type ServerOptions struct {
-	// Bind is the endpoint to listen on, as sockets.Router.Bind takes it.
+	// Bind is the endpoint to listen on: see sockets.Router.Bind.
 	Bind string
 
-	// Advertise is the endpoint that clients connect to, and the server's
-	// identity: exactly the text that clients are given, up to 255 bytes. It is
-	// needed where Bind has a wildcard address, such as tcp://*:5555; default
-	// Bind, with the port that the system chose if Bind has port 0 or *.
+	// Advertise is the endpoint to which clients connect, and the server's
+	// identity, up to 255 bytes. Clients of the guide must be given exactly this
+	// text. It is required if Bind has a wildcard address, such as tcp://*:5555.
+	// The default is Bind, with the port that the system chose if Bind has port 0
+	// or *.
 	Advertise string
 
 	// Handler executes the requests.
 	Handler Handler
 
-	// Concurrency is how many handlers run at once. 0 means DefaultConcurrency.
+	// Concurrency bounds the handlers that run at once. 0 means
+	// DefaultConcurrency.
 	Concurrency int
 
-	// MaxWaiting and MaxWaitingBytes bound the requests that wait for a handler,
-	// of all clients together; MaxWaitingBytes counts all their frames, the
-	// control frame too. A request is taken while fewer requests and fewer bytes
-	// wait, or a handler is free; otherwise it is refused. 0 means
+	// MaxWaiting and MaxWaitingBytes bound the number and the bytes of the
+	// requests of all clients that wait for a handler. The bytes include control
+	// frames. While either is reached, the server refuses requests. 0 means
 	// DefaultMaxWaiting and DefaultMaxWaitingBytes.
 	MaxWaiting, MaxWaitingBytes int
 
-	// MaxWait is how long a request may wait for a handler. Then it is refused,
-	// since its client has given up by now. 0 means DefaultMaxWait.
+	// MaxWait is the time that a request may wait for a handler. The server
+	// refuses older ones, since their clients have probably given up. 0 means
+	// DefaultMaxWait.
 	MaxWait time.Duration
 
 	// MaxQueuedBytes bounds the bytes of replies that wait to be written to one
-	// client. A reply is queued while fewer bytes wait; otherwise it is dropped,
-	// so that a client that does not read holds up no handler. 0 means
+	// client. The reply that reaches the bound may exceed it. Further replies are
+	// dropped, so a client that does not read blocks no handler. 0 means
 	// sockets.DefaultHWMBytes.
 	MaxQueuedBytes int
 
-	// MaxTotalBytes bounds the bytes of replies that wait to be written to all clients
-	// together. Beyond it the client with the most is disconnected
-	// (sockets.ErrSlowPeer). 0 means sockets.DefaultSendTotal.
+	// MaxTotalBytes bounds the bytes of replies that wait to be written to all
+	// clients together. When it is exceeded, the client with the most is
+	// disconnected (sockets.ErrSlowPeer). 0 means sockets.DefaultSendTotal.
 	MaxTotalBytes int
 
 	// SkipDelimiter removes an empty first frame from the body of a request if
-	// more frames follow. The guide's Python client puts one there, its C client
-	// does not. By default the Handler gets it.
+	// more frames follow. The guide's Python client sends one, its C client does
+	// not. By default the Handler gets it.
 	SkipDelimiter bool
 
-	// MaxMessageSize bounds a message in bytes; a client that exceeds it is
-	// disconnected. 0 means sockets.DefaultMaxMessageSize.
+	// MaxMessageSize bounds the size of a message in bytes. A client that exceeds
+	// it is disconnected. 0 means sockets.DefaultMaxMessageSize.
 	MaxMessageSize int64
 
-	// MaxClients bounds the connections. 0 means no bound but the system's.
+	// MaxClients bounds the connections. 0 means no limit except the system's.
 	MaxClients int
 
-	// Security says who is let in.
+	// Security configures encryption and authentication.
 	Security sockets.Security
 
-	// Monitor, if set, is told what happens to the connections: see
+	// Monitor, if set, is called with the events of the connections: see
 	// sockets.Options.
 	Monitor func(sockets.Event)
 }
 
-// withDefaults returns o with its defaults, or all that is wrong with it.
+// withDefaults returns o with its defaults. The error reports all invalid fields.
 func (o ServerOptions) withDefaults() (ServerOptions, error) {
-	var faults []error
-	bad := func(field, reason string) { faults = append(faults, &OptionError{field, reason}) }
+	var errs []error
+	bad := func(field, reason string) { errs = append(errs, &OptionError{field, reason}) }
 	if o.Handler == nil {
 		bad("Handler", "is missing")
 	}
@@ -201,14 +201,14 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	case o.Bind == "":
 		bad("Bind", "is empty")
 	case o.Advertise == "" && wildcardAddress(o.Bind):
-		bad("Advertise", "is needed: "+o.Bind+" is no endpoint that a client can connect to")
+		bad("Advertise", "is required: no client can connect to "+o.Bind)
 	case o.Advertise == "":
 		checkIdentity(bad, "Bind", o.Bind)
 	}
 	if o.Advertise != "" {
 		checkIdentity(bad, "Advertise", o.Advertise)
 		if wildcardAddress(o.Advertise) || wildcardPort(o.Advertise) {
-			bad("Advertise", "has a wildcard; give the endpoint that clients connect to")
+			bad("Advertise", "has a wildcard; give the endpoint to which clients connect")
 		}
 	}
 	for _, n := range []struct {
@@ -239,21 +239,20 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	if err := o.Security.Validate(); err != nil {
 		bad("Security", err.Error())
 	}
-	return o, errors.Join(faults...)
+	return o, errors.Join(errs...)
 }
 
 func checkIdentity(bad func(field, reason string), field, endpoint string) {
 	if len(endpoint) > maxIdentity {
-		bad(field, "is longer than 255 bytes, the longest identity there is")
+		bad(field, "is longer than 255 bytes, the limit of an identity")
 	}
 	if !strings.Contains(endpoint, "://") {
 		bad(field, "has no transport; write it as tcp://host:port, ipc://path or inproc://name")
 	}
 }
 
-// wildcardAddress reports whether an endpoint stands for all addresses of the
-// machine, or for an address that is not known yet, and so for none that a client
-// could connect to.
+// wildcardAddress reports whether an endpoint stands for all addresses of the machine,
+// or for one that is chosen later. No client can connect to it.
 func wildcardAddress(endpoint string) bool {
 	host, isTCP := strings.CutPrefix(endpoint, "tcp://")
 	if !isTCP {
@@ -269,7 +268,7 @@ func wildcardAddress(endpoint string) bool {
 	return false
 }
 
-// wildcardPort reports whether the port of an endpoint is the system's choice.
+// wildcardPort reports whether the system chooses the port of an endpoint.
 func wildcardPort(endpoint string) bool {
 	return strings.HasPrefix(endpoint, "tcp://") && (strings.HasSuffix(endpoint, ":*") || strings.HasSuffix(endpoint, ":0"))
 }

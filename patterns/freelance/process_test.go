@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// childVariable makes the test binary a server on the endpoint that it has. Each
-// request begins with how long it takes.
+// childVariable makes the test binary a server on the endpoint in its value. The first
+// frame of each request is the time that its handler takes.
 const childVariable = "FREELANCE_TEST_CHILD"
 
 func child() {
@@ -43,7 +43,7 @@ func child() {
 	os.Exit(0) // the test has ended
 }
 
-// process is a child, seen from the test.
+// process is a child process that runs a server.
 type process struct {
 	cmd      *exec.Cmd
 	endpoint string

@@ -1,10 +1,10 @@
 package freelance
 
-// queue is the requests that wait for a handler, first in, first out: a ring that
-// grows with them, and shrinks when it is empty.
+// queue is a FIFO queue of the requests that wait for a handler. The ring grows with
+// them; a large one is freed when it is empty.
 type queue struct {
 	ring  []request
-	head  int // of the first one
+	head  int // index of the first request
 	size  int
 	bytes int // of their messages
 }

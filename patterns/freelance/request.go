@@ -12,7 +12,7 @@ import (
 
 // Reply is a server's answer to a request.
 type Reply struct {
-	Body   [][]byte // at least one frame; the caller's
+	Body   [][]byte // at least one frame; owned by the caller
 	Server string   // endpoint of the server that answered
 }
 
@@ -21,44 +21,44 @@ type call struct {
 	number  uint64 // key in Client.pending
 	control control
 	message [][]byte      // control frame and body
-	wake    chan struct{} // what plan decided may be wrong now; capacity 1
+	wake    chan struct{} // tells Do to call plan again; capacity 1
 	timer   *time.Timer
 
-	// The reply or the server's error, for the caller when replied has a token;
-	// that is sent, by who took the call off the pending ones, once.
+	// The reply or the server's error. Whoever removes the call from
+	// Client.pending because of a reply sets them and then sends to replied,
+	// once; capacity 1.
 	reply   Reply
 	err     error
 	replied chan struct{}
 
 	// Guarded by Client.mu while the call is pending.
 	deadline  time.Time
-	first     int           // of the links: where to begin
+	first     int           // index of the link to start with
 	tries     []try         // in order
-	current   int           // index of the try whose answer is awaited; none: the call waits for a server
-	share     time.Duration // for how long the server of current may be silent
-	overslept bool          // the call has looked too late once, and waited a little longer
+	current   int           // index of the try that waits for a reply, or none if the call waits for a server
+	share     time.Duration // the time that the server of current may be silent
+	overslept bool          // the call has noticed the silence too late once, and extended the share
 }
 
 // none is the index of no try.
 const none = -1
 
-// try is the sending of a request over a connection.
+// try is an attempt to send a request over a connection.
 type try struct {
 	link    *link
 	peer    *sockets.Peer
 	sent    time.Time
-	refused bool // the server has no room
-	unsent  bool // our queue had no room
+	refused bool // the server had no room
+	unsent  bool // the send queue had no room
 }
 
-// calls are kept for reuse, with channels and timers.
 var calls = sync.Pool{New: func() any {
 	k := &call{wake: make(chan struct{}, 1), replied: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	k.timer.Stop()
 	return k
 }}
 
-// release gives a call back. It must not be pending.
+// release returns a call to the pool. It must not be pending.
 func (k *call) release() {
 	k.timer.Stop()
 	select {
@@ -72,18 +72,17 @@ func (k *call) release() {
 	calls.Put(k)
 }
 
-// rouse has the call's goroutine plan anew. Client.mu must be held, and the call
-// pending.
-func (k *call) rouse() {
+// wakeUp makes the call's goroutine call plan again. Client.mu must be held, and the
+// call must be pending.
+func (k *call) wakeUp() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
 	}
 }
 
-// over returns the connection over which the call was sent last and whose answer is
-// awaited, or nil.
-func (k *call) over() *sockets.Peer {
+// waitsFor returns the connection over which a reply is expected, or nil.
+func (k *call) waitsFor() *sockets.Peer {
 	if k.current == none {
 		return nil
 	}
@@ -100,20 +99,20 @@ func (k *call) visited(l *link) bool {
 	return slices.ContainsFunc(k.tries, func(t try) bool { return t.link == l })
 }
 
-// Request sends a request, of at least one frame, to one of the servers and returns
-// the reply. It is Do for callers that do not care which server answers.
+// Request is like Do, but returns only the body of the reply.
 func (c *Client) Request(ctx context.Context, body ...[]byte) (reply [][]byte, err error) {
 	r, err := c.Do(ctx, body...)
 	return r.Body, err
 }
 
-// Do sends a request, of at least one frame, to one of the servers and returns the
-// first reply. The frames must not change until it returns. The request goes to the
-// next server as the package's documentation says, until the context's deadline;
-// without one, for ClientOptions.Timeout. Then the error is a *NoReplyError. Others
-// are ErrNoBody, ErrTooManyRequests, ErrClosed, sockets.ErrTooLarge, a
-// *HandlerError if the server's handler returned an error, ErrBusy if all servers
-// refused, and context.Canceled.
+// Do sends a request of one or more frames and returns the first reply. It tries the
+// servers one after the other, as the package documentation describes. The frames must
+// not change until Do returns.
+//
+// If there is no reply by the context's deadline, or within ClientOptions.Timeout if it
+// has none, Do returns a *NoReplyError. It returns a *HandlerError if a server's
+// handler failed, ErrBusy if all servers refused the request, and otherwise ErrNoBody,
+// ErrTooManyRequests, ErrClosed, sockets.ErrTooLarge or context.Canceled.
 func (c *Client) Do(ctx context.Context, body ...[]byte) (Reply, error) {
 	if len(body) == 0 {
 		return Reply{}, ErrNoBody
@@ -144,9 +143,9 @@ func (c *Client) Do(ctx context.Context, body ...[]byte) (Reply, error) {
 				return c.giveUp(k, err)
 			}
 			if waited {
-				now = time.Now() // the next server's share begins
+				now = time.Now() // the next server's share starts here
 			}
-			continue // for how long to wait
+			continue // plan how long to wait
 		}
 		k.timer.Reset(time.Until(s.until))
 		select {
@@ -167,7 +166,7 @@ func (c *Client) Do(ctx context.Context, body ...[]byte) (Reply, error) {
 	return c.giveUp(k, nil)
 }
 
-// enter makes a call pending.
+// enter numbers a call and adds it to the pending ones.
 func (c *Client) enter(k *call, deadline time.Time, body [][]byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,8 +189,8 @@ func (c *Client) enter(k *call, deadline time.Time, body [][]byte) error {
 	return nil
 }
 
-// giveUp ends a call without a reply, unless it has one by now. Without an error it
-// is that there was none in time.
+// giveUp ends a call with an error, unless a reply has arrived meanwhile. If err is
+// nil, the error is a *NoReplyError.
 func (c *Client) giveUp(k *call, err error) (Reply, error) {
 	c.mu.Lock()
 	_, pending := c.pending[k.number]
@@ -209,13 +208,13 @@ func (c *Client) giveUp(k *call, err error) (Reply, error) {
 	return Reply{}, err
 }
 
-// explain returns why there is no reply. mu must be held.
+// explain returns a *NoReplyError. mu must be held.
 func (c *Client) explain(k *call) error {
 	c.stats.TimedOut++
 	e := &NoReplyError{Servers: make([]Attempt, len(c.links))}
 	for i, l := range c.links {
 		a := Attempt{Server: l.endpoint, State: l.state()}
-		if a.State == Connecting {
+		if a.State == ServerConnecting {
 			a.Err = l.failure()
 		}
 		for _, t := range k.tries {
@@ -231,17 +230,17 @@ func (c *Client) explain(k *call) error {
 	return e
 }
 
-// step is what plan decided.
+// step is a decision of plan.
 type step struct {
-	link  *link // send the request to it, or
+	link  *link // send to it, if not nil
 	peer  *sockets.Peer
-	ping  bool // a PING
-	err   error
-	until time.Time // plan again then, if nothing happens before
+	ping  bool      // send a PING, not the request
+	err   error     // end the call
+	until time.Time // wait until then at most
 }
 
-// plan decides what a call does next. It marks a server as silent that has used up
-// its share of the time.
+// plan decides what a call does next. It marks a server as silent if nothing arrived
+// during its share of the time.
 func (c *Client) plan(k *call, now time.Time) step {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -270,9 +269,9 @@ func (c *Client) plan(k *call, now time.Time) step {
 	return step{link: l, peer: l.peer, until: now.Add(k.share)}
 }
 
-// stay decides whether a call goes on waiting for the server that it was sent to. A
-// server is silent if nothing came from it for its share of the time, and it had a
-// third of that to answer a PING. mu must be held.
+// stay decides whether a call continues to wait for its current server. The server is
+// silent if nothing arrived during its share of the time, and a third of that passed
+// since a PING. mu must be held.
 func (c *Client) stay(k *call, now time.Time) (s step, stay bool) {
 	t := &k.tries[k.current]
 	l := t.link
@@ -294,17 +293,16 @@ func (c *Client) stay(k *call, now time.Time) (s step, stay bool) {
 		if ask := since.Add(pause); now.Before(ask) {
 			return step{until: earlier(until, ask)}, true
 		}
-		c.ask(l, now)
+		c.pinging(l, now)
 		s = step{link: l, peer: l.peer, ping: true}
 	}
 	silence := later(since.Add(k.share), l.asked.Add(pause))
 	if late := now.Sub(silence); late >= 0 {
 		if late < pause || k.overslept {
-			c.silence(l)
+			c.markSilent(l)
 			return step{}, false
 		}
-		// It was this program that did not run: what the server sent meanwhile may
-		// wait to be read.
+		// This process did not run. Messages of the server may still wait to be read.
 		k.overslept = true
 		silence = now.Add(pause)
 	}
@@ -312,8 +310,8 @@ func (c *Client) stay(k *call, now time.Time) (s step, stay bool) {
 	return s, true
 }
 
-// ask notes that a server is sent a PING. mu must be held.
-func (c *Client) ask(l *link, now time.Time) {
+// pinging records that a PING is sent to a server. mu must be held.
+func (c *Client) pinging(l *link, now time.Time) {
 	l.pinged = now
 	if l.asked.IsZero() {
 		l.asked = now
@@ -321,8 +319,8 @@ func (c *Client) ask(l *link, now time.Time) {
 	c.stats.Pings++
 }
 
-// silence notes that a server is silent. mu must be held.
-func (c *Client) silence(l *link) {
+// mu must be held.
+func (c *Client) markSilent(l *link) {
 	l.silent = true
 	c.stats.Silences++
 }
@@ -341,9 +339,9 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// choose returns the server that a call goes to next, nil if there is none, and how
-// many others it has not been sent to. Servers that it has been sent to over a
-// connection that ended come last. mu must be held.
+// choose returns the next server for a call, or nil, and the number of other servers to
+// which it was not sent. Servers to which it was sent over a connection that has ended
+// come last. mu must be held.
 func (c *Client) choose(k *call) (next *link, others int) {
 	var again *link
 	n := len(c.links)
@@ -376,14 +374,13 @@ func (c *Client) allRefused(k *call) bool {
 	return len(c.links) > 0
 }
 
-// send sends the request as plan has decided, and reports whether it waited for room in
-// the queue. It returns an error only if the request can be sent to no server.
+// send sends the request, and reports whether it waited for room in the queue. It
+// returns an error only if the request must not go to another server.
 func (c *Client) send(ctx context.Context, k *call, s step) (waited bool, err error) {
-	err = s.link.router.SendTo(over, s.peer, k.message...)
+	err = s.link.router.SendTo(noWait, s.peer, k.message...)
 	if errors.Is(err, context.Canceled) {
 		waited = true
-		// The queue is full, in bytes. The server has its share of the time to take
-		// some of it.
+		// The queue is full. Wait for room during the server's share of the time.
 		wait, cancel := context.WithDeadline(ctx, s.until)
 		defer cancel()
 		err = s.link.router.SendTo(wait, s.peer, k.message...)
@@ -391,7 +388,7 @@ func (c *Client) send(ctx context.Context, k *call, s step) (waited bool, err er
 	switch {
 	case err == nil, errors.Is(err, sockets.ErrTooLarge):
 		return waited, err
-	case ctx.Err() == context.Canceled: // while it waited: no other server gets it
+	case ctx.Err() == context.Canceled: // cancelled while it waited
 		return waited, ctx.Err()
 	}
 	c.mu.Lock()

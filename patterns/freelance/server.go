@@ -21,21 +21,21 @@ type Server struct {
 	ctx      context.Context // of the handlers
 	cancel   context.CancelFunc
 	serving  sync.WaitGroup // workers
-	running  sync.WaitGroup // what receives
+	running  sync.WaitGroup // receive
 
 	mu       sync.Mutex
 	closed   bool
 	draining bool          // Shutdown was called: new requests are refused
-	idle     chan struct{} // closed when nothing is left to do; nil while nobody waits for that
+	idle     chan struct{} // closed when no request is left, or nil if nobody waits for that
 	work     sync.Cond     // workers wait here for requests
-	workers  int           // that were started
-	free     int           // of these, those that wait and were not woken
+	workers  int           // workers that were started
+	free     int           // workers that wait and were not woken
 	active   int           // handlers that run
 	waiting  queue
 	stats    ServerStats
 }
 
-// request waits for a handler, or is executed by one.
+// request is a request that waits for a handler or is executed by one.
 type request struct {
 	peer    *sockets.Peer
 	control []byte
@@ -44,9 +44,9 @@ type request struct {
 	bytes   int // on the wire
 }
 
-// NewServer makes a server, binds it and starts it. The context bounds the binding;
-// the server runs until Close. Faults of the options are *OptionError; those of the
-// endpoint are package sockets', or the network's.
+// NewServer binds and starts a server, which runs until Close. The context applies to
+// the bind. Errors for invalid options are *OptionError; others come from
+// sockets.Router.Bind.
 func NewServer(ctx context.Context, o ServerOptions) (*Server, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -63,15 +63,15 @@ func NewServer(ctx context.Context, o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-// replyLinger is how long Close waits for replies to be written.
+// replyLinger bounds the time that Close waits for replies to be written.
 const replyLinger = time.Second
 
-// bindAttempts is how often another port is tried.
+// bindAttempts is the number of ports that bind tries.
 const bindAttempts = 20
 
-// bind makes the socket. A ZMTP identity is fixed before a socket is bound; so if the
-// identity has a port of the system's choice, that is found out with another socket,
-// and tried again if somebody else gets it between.
+// bind makes the socket. Its identity must be known before it is bound. If the identity
+// has a port that the system chooses, bind first gets a free port from another socket.
+// It retries if someone else binds that port in between.
 func (s *Server) bind(ctx context.Context) error {
 	bind, identity := s.opts.Bind, s.opts.Advertise
 	if identity != "" || !wildcardPort(bind) {
@@ -114,7 +114,7 @@ func (s *Server) listen(ctx context.Context, bind, identity string) error {
 		Security:       s.opts.Security,
 		MaxMessageSize: s.opts.MaxMessageSize,
 		MaxConnections: s.opts.MaxClients,
-		SendHWM:        -1, // a client may have many requests; the bound in bytes holds
+		SendHWM:        sockets.Unlimited, // SendHWMBytes bounds the replies
 		SendHWMBytes:   s.opts.MaxQueuedBytes,
 		SendTotalBytes: s.opts.MaxTotalBytes,
 		Metadata:       map[string]string{property: propertyVersion},
@@ -132,16 +132,16 @@ func (s *Server) listen(ctx context.Context, bind, identity string) error {
 	return nil
 }
 
-// Endpoint returns the server's identity, which is the endpoint that clients
-// connect to.
+// Endpoint returns the server's identity, which is the endpoint to which clients
+// connect.
 func (s *Server) Endpoint() string { return s.endpoint }
 
-// Bound returns the endpoint that the server listens on, with the address and port
-// that the system chose.
+// Bound returns the endpoint on which the server listens, with the port that the system
+// chose.
 func (s *Server) Bound() string { return s.router.LastEndpoint() }
 
-// receive has the socket receive: all that comes is handled by prepare, which over
-// inproc runs in a receive call.
+// receive keeps a receive call active, because over inproc prepare runs within one. The
+// batches are empty.
 func (s *Server) receive() {
 	var b sockets.Batch
 	defer b.Release()
@@ -150,7 +150,7 @@ func (s *Server) receive() {
 }
 
 // prepare handles the messages of a client. It runs in the goroutine that reads the
-// client's connection, so a PING is answered whatever the handlers do.
+// connection, so PINGs are answered while all handlers are busy.
 func (s *Server) prepare(b *sockets.Batch) {
 	peer, now := b.Peer(), time.Now()
 	in := intakes.Get().(*intake)
@@ -162,13 +162,15 @@ func (s *Server) prepare(b *sockets.Batch) {
 			in.requests = append(in.requests, s.request(peer, m, now))
 		case bytes.Equal(first, ping):
 			pings++
-			_ = s.router.SendTo(over, peer, pong) // who reads nothing needs no answer
 		default:
 			malformed++
 		}
 	}
 	b.SetSpans(b.Spans()[:0])
 	in.refused = s.admit(in.requests, in.refused, pings, malformed)
+	for range pings {
+		_ = s.router.SendTo(noWait, peer, pong) // a client that does not read needs no answer
+	}
 	for i := range in.refused {
 		s.refuse(&in.refused[i], reasonBusy, "")
 	}
@@ -187,8 +189,8 @@ func (in *intake) release() {
 	intakes.Put(in)
 }
 
-// request copies a request out of what was read.
-func (s *Server) request(peer *sockets.Peer, m zmtp.Message, now time.Time) request {
+// request makes a request of a message, which it copies.
+func (s *Server) request(peer *sockets.Peer, m zmtp.WireMessage, now time.Time) request {
 	all := frames(m)
 	r := request{peer: peer, control: all[0], body: all[1:], arrived: now, bytes: len(m)}
 	if s.opts.SkipDelimiter && len(r.body) > 1 && len(r.body[0]) == 0 {
@@ -197,7 +199,7 @@ func (s *Server) request(peer *sockets.Peer, m zmtp.Message, now time.Time) requ
 	return r
 }
 
-// admit queues requests, and appends those to refused for which there is no room.
+// admit queues requests. It appends those for which there is no room to refused.
 func (s *Server) admit(requests, refused []request, pings, malformed int) []request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,15 +228,15 @@ func (s *Server) admit(requests, refused []request, pings, malformed int) []requ
 	return refused
 }
 
-// full reports whether no request may wait any more. Those that an idle handler will
-// take at once do not count. mu must be held.
+// full reports whether there is no room for another request. Requests for which a
+// handler is free do not count. mu must be held.
 func (s *Server) full() bool {
 	wait := s.waiting.len() - (s.opts.Concurrency - s.active)
 	return wait >= s.opts.MaxWaiting || wait >= 0 && s.waiting.bytes >= s.opts.MaxWaitingBytes
 }
 
-// expire appends the requests to refused that have waited for too long. mu must be
-// held.
+// expire removes the requests that have waited too long, and appends them to refused.
+// mu must be held.
 func (s *Server) expire(refused []request, now time.Time) []request {
 	for s.waiting.len() > 0 && now.Sub(s.waiting.first().arrived) >= s.opts.MaxWait {
 		s.stats.Expired++
@@ -263,8 +265,8 @@ func (s *Server) serve() {
 	}
 }
 
-// next waits for a request. It returns those before it that have waited for too long,
-// too, or these alone; and false when there will be no more.
+// next waits for a request. It also returns expired requests that were queued before
+// it; if only those, r is zero. more is false after Close.
 func (s *Server) next(refused []request) (r request, expired []request, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,7 +275,7 @@ func (s *Server) next(refused []request) (r request, expired []request, more boo
 			return r, nil, false
 		}
 		s.free++
-		s.work.Wait() // who wakes a worker takes it off s.free
+		s.work.Wait() // admit has decremented s.free
 	}
 	if refused = s.expire(refused, time.Now()); s.waiting.len() > 0 {
 		r = s.waiting.pop()
@@ -300,7 +302,7 @@ func (s *Server) finished(outcome error) {
 	s.settled()
 }
 
-// settled tells Shutdown when nothing is left to do. mu must be held.
+// settled wakes Shutdown when no request is left. mu must be held.
 func (s *Server) settled() {
 	if s.idle != nil && s.active == 0 && s.waiting.len() == 0 {
 		close(s.idle)
@@ -311,12 +313,12 @@ func (s *Server) settled() {
 // errFailed is what execute returns when the handler returned an error.
 var errFailed = errors.New("freelance: handler failed")
 
-// execute calls the handler and sends its reply. message is memory for its frames.
+// execute calls the handler and sends its reply. message is scratch memory.
 func (s *Server) execute(r *request, message *[][]byte) error {
 	reply, err := s.opts.Handler(s.ctx, r.body)
 	if err != nil {
-		// A handler that was interrupted by Close has not failed: the connection
-		// ends, and the client goes to the next server.
+		// Close has interrupted the handler. The connection ends, and the client
+		// tries the next server.
 		if s.ctx.Err() == nil || !errors.Is(err, context.Canceled) {
 			s.refuse(r, reasonError, err.Error())
 		}
@@ -326,26 +328,26 @@ func (s *Server) execute(r *request, message *[][]byte) error {
 	if len(reply) == 0 {
 		all = append(all, nil)
 	}
-	err = s.router.SendTo(over, r.peer, all...)
+	err = s.router.SendTo(noWait, r.peer, all...)
 	clear(all)
 	*message = all
 	if errors.Is(err, sockets.ErrTooLarge) {
-		s.refuse(r, reasonError, "the reply is larger than the server may send")
+		s.refuse(r, reasonError, "the reply is too large")
 		return errFailed
 	}
 	return err
 }
 
 // refuse tells a client of this package that there will be no reply. RFC 10 has no
-// message for that, so other clients are told nothing.
+// message for that, so other clients get none.
 func (s *Server) refuse(r *request, reason []byte, text string) {
-	if r.peer.Property(property) == "" {
+	if _, ours := r.peer.Property(property); !ours {
 		return
 	}
-	_ = s.router.SendTo(over, r.peer, refused, r.control, reason, []byte(text[:min(len(text), maxErrorText)]))
+	_ = s.router.SendTo(noWait, r.peer, refused, r.control, reason, []byte(text[:min(len(text), maxErrorText)]))
 }
 
-// Stats returns a reading of the counters.
+// Stats returns the current counters.
 func (s *Server) Stats() ServerStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -354,10 +356,10 @@ func (s *Server) Stats() ServerStats {
 	return stats
 }
 
-// Shutdown ends the server when the requests that it has are executed. New ones are
-// refused meanwhile, so that clients of this package go to another server; pings are
-// answered. When the context ends first, the server is closed, and Shutdown returns
-// the context's error.
+// Shutdown executes the requests that the server has, and then closes it. Meanwhile it
+// refuses new requests, so that clients of this package try another server, and answers
+// pings. If the context ends first, Shutdown closes the server and returns the context's
+// error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
@@ -380,9 +382,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return errors.Join(err, s.Close())
 }
 
-// Close ends the server: the handlers' context ends, requests that wait are dropped,
-// and Close returns when the handlers have returned and their replies are written,
-// or a second has passed for those. Closing a closed server does nothing.
+// Close ends the server. It cancels the handlers' context, drops waiting requests, and
+// waits for the handlers to return, and then up to one second for their replies to be
+// written. Closing a closed server does nothing.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true

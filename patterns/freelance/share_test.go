@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// fullQueue returns a client of two servers: the first one is suspended and its queue is full,
-// the second one does not answer.
+// fullQueue returns a client of two servers. The first one is suspended and its queue
+// is full, the second one does not answer.
 func fullQueue(t *testing.T) *Client {
 	t.Helper()
 	first := startProcess(t, "tcp://127.0.0.1:*")
@@ -24,7 +24,7 @@ func fullQueue(t *testing.T) *Client {
 	}
 	l := c.links[0]
 	eventually(t, "the queue is full", func() bool {
-		return c.Servers()[0].Waiting == 3 && l.router.SendTo(over, l.peer, ping) == context.Canceled
+		return c.Servers()[0].Waiting == 3 && l.router.SendTo(noWait, l.peer, ping) == context.Canceled
 	})
 	t.Cleanup(func() {
 		c.Close()
@@ -52,7 +52,7 @@ func TestShareAfterFullQueue(t *testing.T) {
 		}
 		c.mu.Unlock()
 		select {
-		case <-done: // this program did not run when it could have seen it
+		case <-done: // this process did not run at that time
 			begun = time.Now()
 			done = c.begin(within(t, 2*time.Second), "x")
 		case <-time.After(time.Millisecond):

@@ -10,11 +10,10 @@ import (
 	"clustermap/sockets"
 )
 
-// The numbers of the tests are those of the requirements of RFC 10, in the order
-// of its text.
+// The tests have the numbers of the requirements of RFC 10, in the order of its text.
 
-// TestF1_ClientsAddressServers: a client sends a request to the one server that it
-// chose, and a server sends nothing to a client that has sent nothing.
+// TestF1_ClientsAddressServers: a client sends a request to one server, and a server
+// sends nothing to a client that has sent nothing.
 func TestF1_ClientsAddressServers(t *testing.T) {
 	t.Parallel()
 	first, second := startRaw(t), startRaw(t)
@@ -35,11 +34,11 @@ func TestF1_ClientsAddressServers(t *testing.T) {
 	talking.send("1", "body")
 	talking.want("1", "body")
 	silent.send("PING")
-	silent.want("PONG") // the first that it gets
+	silent.want("PONG") // its first message
 }
 
-// TestF2_Ping: a ping is a single frame. What begins with PING and has a body is a
-// request with that control frame.
+// TestF2_Ping: a ping is a single frame. PING followed by a body is a request with that
+// control frame.
 func TestF2_Ping(t *testing.T) {
 	t.Parallel()
 	raw := startRaw(t)
@@ -58,8 +57,8 @@ func TestF2_Ping(t *testing.T) {
 	}
 }
 
-// TestF3_Pong: a server answers each ping with one frame, also while all of its
-// handlers are busy and as many requests wait as may.
+// TestF3_Pong: a server answers each ping with one frame, also while all handlers are
+// busy and its queue is full.
 func TestF3_Pong(t *testing.T) {
 	t.Parallel()
 	begun, release := make(chan bool, 1), make(chan bool)
@@ -113,8 +112,8 @@ func TestF4_Request(t *testing.T) {
 	}
 }
 
-// TestF5_ControlFrameReturned: the control frame comes back as it was, whatever it
-// is, followed by at least one frame.
+// TestF5_ControlFrameReturned: any control frame comes back unchanged, followed by at
+// least one frame.
 func TestF5_ControlFrameReturned(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{Handler: func(_ context.Context, r [][]byte) ([][]byte, error) {
@@ -169,12 +168,12 @@ func TestF6_ControlFrameNumbers(t *testing.T) {
 	}
 }
 
-// TestF7_Routers: both sides say that they are ROUTER sockets.
+// TestF7_Routers: both sides are ROUTER sockets.
 func TestF7_Routers(t *testing.T) {
 	t.Parallel()
 	types := make(chan string, 2)
 	monitor := func(e sockets.Event) {
-		if e.Kind == sockets.HandshakeSucceeded {
+		if e.Kind == sockets.EventHandshakeSucceeded {
 			types <- e.Peer.SocketType()
 		}
 	}
@@ -195,7 +194,7 @@ func TestF8_ClientHasNoIdentity(t *testing.T) {
 	c := startClient(t, ClientOptions{Servers: []string{raw.endpoint}})
 	done := c.begin(testContext(t), "x")
 	r := raw.await(t, 1)
-	if id := r.peer.Property("identity"); id != "" {
+	if id, _ := r.peer.Property("identity"); id != "" {
 		t.Errorf("the client's identity is %q", id)
 	}
 	if id := r.peer.Identity(); len(id) != 5 || id[0] != 0 {
@@ -205,13 +204,13 @@ func TestF8_ClientHasNoIdentity(t *testing.T) {
 	<-done
 }
 
-// TestF9_ServerHasIdentity: a server announces an identity, and one that cannot have
-// one is not started.
+// TestF9_ServerHasIdentity: a server announces an identity, and does not start without
+// a valid one.
 func TestF9_ServerHasIdentity(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
 	c := startRawClient(t, s.Endpoint(), sockets.Options{})
-	if c.peer.Property("identity") == "" {
+	if id, _ := c.peer.Property("identity"); id == "" {
 		t.Error("the server has no identity")
 	}
 	for name, o := range map[string]ServerOptions{
@@ -235,8 +234,8 @@ func TestF9_ServerHasIdentity(t *testing.T) {
 	}
 }
 
-// TestF10_IdentityIsEndpoint: the identity is exactly the text that clients connect
-// to: Bind, with the port that was chosen, or Advertise.
+// TestF10_IdentityIsEndpoint: the identity is exactly the text to which clients
+// connect: Bind, with the chosen port, or Advertise.
 func TestF10_IdentityIsEndpoint(t *testing.T) {
 	t.Parallel()
 	chosen := startServer(t, ServerOptions{Bind: "tcp://127.0.0.1:0"})
@@ -256,7 +255,7 @@ func TestF10_IdentityIsEndpoint(t *testing.T) {
 		advertised: strings.Replace(advertised.Bound(), "0.0.0.0", "127.0.0.1", 1),
 	} {
 		c := startRawClient(t, connect, sockets.Options{})
-		if id := c.peer.Property("identity"); id != s.Endpoint() {
+		if id, _ := c.peer.Property("identity"); id != s.Endpoint() {
 			t.Errorf("identity %s of %s", id, s.Endpoint())
 		}
 		// A client that addresses it by its identity, as the guide's do.
@@ -268,8 +267,7 @@ func TestF10_IdentityIsEndpoint(t *testing.T) {
 	}
 }
 
-// TestF11_PingsAtIntervals: a client without requests pings its servers again and
-// again.
+// TestF11_PingsAtIntervals: a client without requests pings its servers at intervals.
 func TestF11_PingsAtIntervals(t *testing.T) {
 	t.Parallel()
 	first, second := startRaw(t), startServer(t, ServerOptions{})
@@ -293,7 +291,7 @@ func TestF12_SilentServer(t *testing.T) {
 	raw.setDeaf(true)
 	eventually(t, "the server is silent, or its connection was made anew", func() bool { return c.Stats().Silences > 0 })
 	raw.setDeaf(false)
-	eventually(t, "the server is alive", func() bool { return c.Servers()[0].State == Alive })
+	eventually(t, "the server is alive", func() bool { return c.Servers()[0].State == ServerAlive })
 	done := c.begin(testContext(t), "x")
 	r := raw.await(t, 1)
 	raw.send(t, r, string(r.frames[0]), "done")
@@ -311,14 +309,14 @@ func TestF12_NoRequestWhileSilent(t *testing.T) {
 	first := c.begin(testContext(t), "first")
 	r := raw.await(t, 1)
 	raw.setDeaf(true)
-	eventually(t, "the server is silent", func() bool { return c.Servers()[0].State == Silent })
+	eventually(t, "the server is silent", func() bool { return c.Servers()[0].State == ServerSilent })
 	second := c.begin(testContext(t), "second")
 	eventually(t, "both are in progress", func() bool { return c.Stats().Pending == 2 })
 	time.Sleep(short)
 	if n := len(raw.got()); n != 1 {
 		t.Fatalf("%d requests were sent to a silent server", n)
 	}
-	raw.send(t, r, string(r.frames[0]), "done") // a late reply is a sign of life, too
+	raw.send(t, r, string(r.frames[0]), "done") // a late reply shows that the server is alive
 	if r := <-first; r.err != nil {
 		t.Error(r.err)
 	}

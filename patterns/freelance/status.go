@@ -5,60 +5,60 @@ import (
 	"time"
 )
 
-// ServerState says whether a client can use a server.
+// ServerState is a client's view of a server. Only a ServerAlive server gets requests.
 type ServerState uint8
 
 const (
-	// Connecting: there is no connection.
-	Connecting ServerState = iota
-	// Alive: connected, and heard within the ServerTTL.
-	Alive
-	// Silent: connected, but nothing was heard for the ServerTTL, or for as long
-	// as a request could wait. It gets no requests until it is heard again.
-	Silent
+	// ServerConnecting means that there is no connection.
+	ServerConnecting ServerState = iota
+	// ServerAlive means that there is a connection and that the server is not silent.
+	ServerAlive
+	// ServerSilent means that there is a connection, but that no message arrived for
+	// ServerTTL, or during the server's share of a request's time.
+	ServerSilent
 )
 
 func (s ServerState) String() string {
 	switch s {
-	case Connecting:
+	case ServerConnecting:
 		return "connecting"
-	case Alive:
+	case ServerAlive:
 		return "alive"
-	case Silent:
+	case ServerSilent:
 		return "silent"
 	}
 	return fmt.Sprintf("ServerState(%d)", uint8(s))
 }
 
-// ServerStatus is what a client knows of a server.
+// ServerStatus is what a client knows about a server.
 type ServerStatus struct {
 	Endpoint string
 	State    ServerState
-	// Identity is what the server says it is: its endpoint, according to RFC 10.
-	// The client does not depend on it.
+	// Identity is the server's identity: according to RFC 10, its endpoint. The
+	// client does not depend on it.
 	Identity string
-	Heard    time.Time // when something came from it; zero if it is not connected
-	Waiting  int       // requests that were sent to it and have no reply yet
-	Err      error     // why there is no connection, if that is known
+	Heard    time.Time // when the last message arrived, or when it connected; zero if not connected
+	Waiting  int       // requests that wait for its reply
+	Err      error     // why there is no connection, if known
 }
 
-// ClientStats counts what a client has done.
+// ClientStats has the counters of a client.
 type ClientStats struct {
-	Requests  uint64 // begun
-	Replies   uint64 // returned to a caller
-	TimedOut  uint64 // requests without a reply in time
-	Resent    uint64 // times that a request was sent to a further server
-	Refused   uint64 // refusals that came
+	Requests  uint64 // started
+	Replies   uint64 // returned to callers
+	TimedOut  uint64 // requests without a reply by their deadline
+	Resent    uint64 // times a request went to another server
+	Refused   uint64 // refusals and handler errors received
 	Pings     uint64 // sent
 	Pongs     uint64 // received
-	Silences  uint64 // times that a server became silent
+	Silences  uint64 // times a server became silent
 	Late      uint64 // replies dropped because their request had ended
-	Foreign   uint64 // replies dropped because no such request was sent over the connection
-	Malformed uint64 // messages dropped that are neither reply nor PONG
+	Foreign   uint64 // replies dropped because their request was not sent over that connection
+	Malformed uint64 // messages dropped that are neither replies nor PONGs
 	Pending   int    // requests in progress now
 }
 
-// Stats returns a reading of the counters.
+// Stats returns the current counters.
 func (c *Client) Stats() ClientStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +67,7 @@ func (c *Client) Stats() ClientStats {
 	return s
 }
 
-// Servers returns what is known of the servers, in the order of preference.
+// Servers returns the status of all servers, in order of preference.
 func (c *Client) Servers() []ServerStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,9 +78,10 @@ func (c *Client) Servers() []ServerStatus {
 			all[i].Err = l.failure()
 			continue
 		}
-		all[i].Identity, all[i].Heard = l.peer.Property("identity"), l.heard
+		all[i].Identity, _ = l.peer.Property("identity")
+		all[i].Heard = l.heard
 		for _, k := range c.pending {
-			if k.over() == l.peer {
+			if k.waitsFor() == l.peer {
 				all[i].Waiting++
 			}
 		}
@@ -88,27 +89,28 @@ func (c *Client) Servers() []ServerStatus {
 	return all
 }
 
-// state returns the server's state. client.mu must be held.
+// client.mu must be held.
 func (l *link) state() ServerState {
 	switch {
 	case l.peer == nil:
-		return Connecting
+		return ServerConnecting
 	case l.silent:
-		return Silent
+		return ServerSilent
 	}
-	return Alive
+	return ServerAlive
 }
 
-// ServerStats counts what a server has done.
+// ServerStats has the counters of a server. A reply can reach its client a moment before
+// Replies or Failed counts it.
 type ServerStats struct {
 	Requests  uint64 // received
-	Replies   uint64 // queued for their client
-	Failed    uint64 // handlers that returned an error
-	Busy      uint64 // requests refused because too many waited, or the server shuts down
-	Expired   uint64 // requests refused because they had waited for MaxWait
-	Dropped   uint64 // replies dropped: the client had gone, or its queue was full
-	Pings     uint64 // answered
-	Malformed uint64 // messages dropped that are neither request nor PING
+	Replies   uint64 // queued for their clients
+	Failed    uint64 // requests whose handler returned an error or too large a reply
+	Busy      uint64 // requests refused because there was no room, or during Shutdown
+	Expired   uint64 // requests refused because they waited for MaxWait
+	Dropped   uint64 // replies dropped because the client was gone or its queue was full
+	Pings     uint64 // received
+	Malformed uint64 // messages dropped that are neither requests nor PING
 	Waiting   int    // requests that wait for a handler now
 	Active    int    // handlers that run now
 }

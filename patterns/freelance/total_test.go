@@ -9,9 +9,9 @@ import (
 	"clustermap/sockets"
 )
 
-// TestMaxTotalBytes: clients that do not read their replies do not each fill a queue of
-// their own. Beyond the bound on all together, the one with the longest is disconnected,
-// and one that reads is served.
+// TestMaxTotalBytes: the queues of clients that do not read are bounded together. When
+// the bound is exceeded, the client with the longest queue is disconnected, and a client
+// that reads is served.
 func TestMaxTotalBytes(t *testing.T) {
 	t.Parallel()
 	const clients, size, total = 8, 1 << 20, 4 << 20
@@ -22,7 +22,7 @@ func TestMaxTotalBytes(t *testing.T) {
 			return [][]byte{make([]byte, size)}, nil
 		},
 		Monitor: func(e sockets.Event) {
-			if e.Kind == sockets.Disconnected && errors.Is(e.Err, sockets.ErrSlowPeer) {
+			if e.Kind == sockets.EventDisconnected && errors.Is(e.Err, sockets.ErrSlowPeer) {
 				slow.Add(1)
 			}
 		},
@@ -34,8 +34,8 @@ func TestMaxTotalBytes(t *testing.T) {
 		})
 		all = append(all, c)
 	}
-	// The systems at both ends take some megabytes for a client. At most 40 replies are no
-	// more than its own queue may have.
+	// The system buffers some megabytes for a client. 40 replies do not exceed the bound
+	// of its own queue.
 	for n := 0; n < 40 && slow.Load() < clients/2; n++ {
 		for _, c := range all {
 			if err := c.SendTo(testContext(t), c.peer, []byte("1"), []byte("x")); err != nil && !errors.Is(err, sockets.ErrUnroutable) {

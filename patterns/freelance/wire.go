@@ -13,9 +13,9 @@ const property = "X-FLP"
 // propertyVersion is its value.
 const propertyVersion = "1"
 
-// The commands of RFC 10, and ours for refusals: the latter is followed by the
-// control frame of the request, a reason, and a text for people. A client chooses
-// its control frames, so no reply can begin with it unless the client wants it.
+// The commands of RFC 10, and an extension for refusals: REFUSED is followed by the
+// control frame of the request, a reason, and a text for people. Clients choose their
+// control frames, and those of Client are numbers, so no reply to it begins with REFUSED.
 var (
 	ping    = []byte("PING")
 	pong    = []byte("PONG")
@@ -24,7 +24,7 @@ var (
 
 // The reasons of a refusal.
 var (
-	reasonBusy  = []byte("busy")  // it was not begun; another server may have room
+	reasonBusy  = []byte("busy")  // it was not executed; another server may have room
 	reasonError = []byte("error") // the handler returned an error
 )
 
@@ -57,9 +57,9 @@ func parseControl(frame []byte) (number uint64) {
 	return number
 }
 
-// frames copies the frames of a message into memory of their own: two allocations,
-// however many frames there are.
-func frames(m zmtp.Message) [][]byte {
+// frames copies the frames of a message. It allocates twice, regardless of the number
+// of frames.
+func frames(m zmtp.WireMessage) [][]byte {
 	all := make([][]byte, 0, m.Len())
 	bytes := make([]byte, 0, len(m))
 	for len(m) > 0 {

@@ -8,8 +8,8 @@ import (
 	"clustermap/sockets"
 )
 
-// TestAllocForward: keeping and forwarding messages of known topics allocates
-// nothing. It is not parallel: the count is the whole process's.
+// TestAllocForward: storing and forwarding messages of known topics does not allocate.
+// It is not parallel, since it counts the allocations of the whole process.
 func TestAllocForward(t *testing.T) {
 	if testenv.RaceDetector {
 		t.Skip("under the race detector pools allocate")

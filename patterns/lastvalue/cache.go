@@ -10,30 +10,30 @@ import (
 	"clustermap/zmtp"
 )
 
-// Cache is a last-value cache between publishers and subscribers. It runs from New
-// to Close. All methods are safe for concurrent use.
+// Cache is a last value cache between publishers and subscribers. It runs from New to
+// Close. All methods are safe for concurrent use.
 type Cache struct {
 	in      *sockets.Sub
 	out     *sockets.XPub
-	started time.Time // ages are counted from here, by the monotonic clock
+	started time.Time // times in values are relative to it
 
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
-	// mu makes the order of everything that subscribers are sent. It comes before
-	// all locks of the sockets.
+	// mu defines the order of all messages to subscribers. It is acquired before
+	// any lock of the sockets.
 	mu      sync.Mutex
 	values  values
 	joiners map[*sockets.Peer]*joiner
-	scratch []byte // of fill
-	stats   Stats  // the counters that are neither values' nor computed
+	scratch []byte // used by fill
+	stats   Stats  // the counters that values does not have
 
-	landed landed
+	ready ready
 }
 
-// interval returns how often messages that are too old are looked for, and memory is
-// given back. What subscribers are sent is looked at in any case.
+// interval returns how often deliver removes expired topics and frees memory. Messages
+// to subscribers are checked for expiry in any case.
 func interval(expiry time.Duration) time.Duration {
 	const least, most = 10 * time.Millisecond, time.Second
 	if expiry == 0 {
@@ -42,8 +42,8 @@ func interval(expiry time.Duration) time.Duration {
 	return min(most, max(expiry/4, least))
 }
 
-// New starts a cache without publishers and subscribers. It returns all faults of
-// the options as one error.
+// New starts a cache without publishers and subscribers. Errors for invalid options are
+// *OptionError or *sockets.OptionError.
 func New(o Options) (*Cache, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -51,7 +51,7 @@ func New(o Options) (*Cache, error) {
 	}
 	c := &Cache{started: time.Now(), joiners: map[*sockets.Peer]*joiner{}}
 	c.values.init(o)
-	c.landed.wake = make(chan struct{}, 1)
+	c.ready.wake = make(chan struct{}, 1)
 	if c.in, err = sockets.NewSub(o.Publisher); err != nil {
 		return nil, err
 	}
@@ -68,12 +68,12 @@ func New(o Options) (*Cache, error) {
 	return c, nil
 }
 
-// ConnectPublisher connects to a publisher, as sockets.Sub.Connect does. There
-// may be several; the message that arrives last is a topic's last value.
+// ConnectPublisher connects to a publisher: see sockets.Sub.Connect. A cache can have
+// several publishers; the last value of a topic is the message that arrived last.
 func (c *Cache) ConnectPublisher(endpoint string) error { return c.in.Connect(endpoint) }
 
-// BindPublisher binds an endpoint for publishers that connect to the cache, and
-// returns it with the port that was chosen if none was given.
+// BindPublisher listens on an endpoint for publishers. It returns the endpoint with the
+// port that the system chose, if any.
 func (c *Cache) BindPublisher(ctx context.Context, endpoint string) (actual string, err error) {
 	if err := c.in.Bind(ctx, endpoint); err != nil {
 		return "", err
@@ -81,8 +81,8 @@ func (c *Cache) BindPublisher(ctx context.Context, endpoint string) (actual stri
 	return c.in.LastEndpoint(), nil
 }
 
-// Bind binds an endpoint for subscribers, and returns it with the port that was
-// chosen if none was given.
+// Bind listens on an endpoint for subscribers. It returns the endpoint with the port
+// that the system chose, if any.
 func (c *Cache) Bind(ctx context.Context, endpoint string) (actual string, err error) {
 	if err := c.out.Bind(ctx, endpoint); err != nil {
 		return "", err
@@ -90,32 +90,31 @@ func (c *Cache) Bind(ctx context.Context, endpoint string) (actual string, err e
 	return c.out.LastEndpoint(), nil
 }
 
-// Connect connects to a subscriber that is bound, such as a forwarder.
+// Connect connects to a subscriber that listens, such as a forwarder.
 func (c *Cache) Connect(endpoint string) error { return c.out.Connect(endpoint) }
 
-// Close ends the cache and its connections. It waits for what is queued for
-// subscribers as Options.Subscribers.Linger says.
+// Close ends the cache and its connections. It waits up to Options.Subscribers.Linger
+// for queued messages to be written.
 func (c *Cache) Close() error {
 	c.cancel()
 	c.running.Wait()
 	return errors.Join(c.in.Close(), c.out.Close())
 }
 
-// now is the age of the cache.
 func (c *Cache) now() time.Duration { return time.Since(c.started) }
 
-// forward takes messages from the publishers until the cache is closed.
+// forward receives messages from publishers until the cache is closed.
 func (c *Cache) forward() {
 	var b sockets.Batch
 	defer b.Release()
-	// RecvBatch looks at the context only when it has to wait: without this check
-	// publishers that never pause would keep Close waiting.
+	// RecvBatch checks the context only when it has to wait. Without this check,
+	// publishers that never pause would block Close.
 	for c.ctx.Err() == nil && c.in.RecvBatch(c.ctx, &b) == nil {
 		c.publish(&b)
 	}
 }
 
-// publish keeps the messages of a batch and sends them to those who subscribed.
+// publish stores the messages of a batch and sends them to the subscribers.
 func (c *Cache) publish(b *sockets.Batch) {
 	wire, spans := b.Wire(), b.Spans()
 	c.mu.Lock()
@@ -128,21 +127,21 @@ func (c *Cache) publish(b *sockets.Batch) {
 		c.values.put(topic, message, now)
 	}
 	for len(spans) > 0 {
-		n := 1 // messages that lie side by side
+		n := 1 // contiguous messages
 		for n < len(spans) && spans[n].Start == spans[n-1].End {
 			n++
 		}
-		// It does not wait, and a closed socket ends forward.
+		// It does not wait, and if the socket is closed, forward ends anyway.
 		_ = c.out.SendSpans(c.ctx, wire[spans[0].Start:spans[n-1].End], spans[:n], nil)
 		spans = spans[n:]
 	}
 }
 
-// Get returns a copy of the last message of a topic, and whether there is one.
+// Get returns a copy of the last message of a topic, if there is one.
 func (c *Cache) Get(topic string) (sockets.Message, bool) {
 	c.mu.Lock()
 	c.values.expire(c.now())
-	wire := zmtp.Message(c.values.append(nil, []byte(topic)))
+	wire := zmtp.WireMessage(c.values.append(nil, []byte(topic)))
 	c.mu.Unlock()
 	if len(wire) == 0 {
 		return nil, false
@@ -156,23 +155,23 @@ func (c *Cache) Get(topic string) (sockets.Message, bool) {
 	return m, true
 }
 
-// Stats are figures about a Cache.
+// Stats has the counters of a Cache.
 type Stats struct {
-	Topics int // topics that have a last value
+	Topics int // topics with a last value
 	Bytes  int // bytes that count for Options.MaxBytes
 
-	Messages uint64 // messages from publishers
-	TooLarge uint64 // of these, larger than Options.MaxBytes, and so not kept
-	Evicted  uint64 // topics forgotten for others
-	Expired  uint64 // topics forgotten for their age
+	Messages uint64 // received from publishers
+	TooLarge uint64 // messages not kept because they exceed Options.MaxBytes
+	Evicted  uint64 // topics removed because the cache was full
+	Expired  uint64 // topics removed by Options.Expiry
 
-	Subscriptions uint64 // subscriptions that were answered
+	Subscriptions uint64 // accepted
 	Replayed      uint64 // last values sent to new subscribers
-	Joining       int    // subscribers that are being sent last values
-	Ignored       uint64 // messages of subscribers that are no subscriptions
+	Joining       int    // subscribers that are being sent last values now
+	Ignored       uint64 // messages from subscribers that are not subscriptions
 }
 
-// Stats returns figures of one moment.
+// Stats returns the current counters.
 func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,9 +183,10 @@ func (c *Cache) Stats() Stats {
 	return s
 }
 
-// Subscribers returns a reading of every connection of a subscriber, sorted by
-// endpoint and address, and Publishers one of every connection to a publisher.
+// Subscribers returns the statistics of the subscribers' connections, sorted by endpoint
+// and address.
 func (c *Cache) Subscribers() []sockets.PeerStats { return c.out.Peers() }
 
-// Publishers is described with Subscribers.
+// Publishers returns the statistics of the publishers' connections, sorted by endpoint
+// and address.
 func (c *Cache) Publishers() []sockets.PeerStats { return c.in.Peers() }

@@ -13,8 +13,8 @@ import (
 	"clustermap/sockets"
 )
 
-// TestPrefix: a new subscriber gets the last message of every topic that begins
-// with its prefix, in the order of the topics, and then what comes.
+// TestPrefix: a new subscriber gets the last message of every topic with its prefix, in
+// the order of the topics, and then live messages.
 func TestPrefix(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{})
@@ -38,15 +38,15 @@ func TestPrefix(t *testing.T) {
 		if s := r.cache.Stats(); s.Replayed != before.Replayed+uint64(len(want)) {
 			t.Errorf("%q: %d values were sent again", prefix, s.Replayed-before.Replayed)
 		}
-		// Forgotten again, for the other prefixes.
+		// Unsubscribe, for the other prefixes.
 		r.cache.mu.Lock()
 		r.cache.values.drop(r.cache.values.find([]byte(prefix + "~")))
 		r.cache.mu.Unlock()
 	}
 }
 
-// TestOnlyTheNewSubscriber: the second subscriber of a topic gets its last value
-// too, and those that are there get it no second time.
+// TestOnlyTheNewSubscriber: the second subscriber of a topic also gets the last value,
+// and the first one does not get it again.
 func TestOnlyTheNewSubscriber(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{})
@@ -63,7 +63,7 @@ func TestOnlyTheNewSubscriber(t *testing.T) {
 	}
 }
 
-// TestFrames: messages have any number of frames, and topics any length, also none.
+// TestFrames: messages have any number of frames, and topics any length, also zero.
 func TestFrames(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{})
@@ -90,8 +90,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestAgain: every subscription that arrives is answered, also one that the
-// subscriber has made before, and one that was ended is answered no more.
+// TestAgain: every subscription that arrives is answered, also a repeated one. One that
+// was cancelled is not.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{})
@@ -109,7 +109,7 @@ func TestAgain(t *testing.T) {
 			t.Fatalf("got %q, want %q", text(m), want)
 		}
 	}
-	for range 3 { // as a device with XPUB_VERBOSE passes them on
+	for range 3 { // like a device with XPUB_VERBOSE
 		must(t, sub.Send(r.ctx, []byte("\x01a")))
 		wants("a|1")
 	}
@@ -121,7 +121,7 @@ func TestAgain(t *testing.T) {
 	r.publish("a", "2")
 	r.publish("b", "1")
 	wants("b|1")
-	// Neither is a subscription.
+	// Neither of these is a subscription.
 	must(t, sub.Send(r.ctx, []byte("hello"), []byte("\x02a")))
 	must(t, sub.Send(r.ctx, nil))
 	must(t, sub.Send(r.ctx, []byte("\x01a")))
@@ -131,8 +131,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestNoGap: subscribers come and go while each topic counts up. From the first
-// value that it gets, a subscriber gets every one of a topic, each once.
+// TestNoGap: subscribers come and go while each topic counts up. From its first value
+// of a topic, a subscriber gets all values of the topic, each once.
 func TestNoGap(t *testing.T) {
 	t.Parallel()
 	const topics, subscribers, rounds = 300, 4, 6
@@ -194,8 +194,8 @@ func TestNoGap(t *testing.T) {
 	eventually(t, "nobody joins any more", func() bool { return r.cache.Stats().Joining == 0 })
 }
 
-// TestManyTopics: an answer of several megabytes arrives whole, while the topics
-// change, and no value of it is older than one that came before.
+// TestManyTopics: an answer of several megabytes arrives completely while the topics
+// change, and no value is older than one that arrived before.
 func TestManyTopics(t *testing.T) {
 	t.Parallel()
 	const topics = 6000
@@ -223,8 +223,8 @@ func TestManyTopics(t *testing.T) {
 	}
 }
 
-// TestManySubscriptions: a subscriber with thousands of topics is answered for all
-// of them, and what it takes back meanwhile is not.
+// TestManySubscriptions: a subscriber with thousands of subscriptions gets the last
+// values of all of them, except those that it cancels meanwhile.
 func TestManySubscriptions(t *testing.T) {
 	t.Parallel()
 	const topics = 2000
@@ -243,9 +243,9 @@ func TestManySubscriptions(t *testing.T) {
 	r.answered(topics)
 }
 
-// TestSlowSubscriber: a subscriber that does not read holds one parcel of last
-// values. When live messages exceed its high-water mark it is disconnected, and
-// gets the last values when it connects again.
+// TestSlowSubscriber: a subscriber that does not read holds one chunk of last values.
+// When live messages exceed its high-water mark, it is disconnected. It gets the last
+// values when it reconnects.
 func TestSlowSubscriber(t *testing.T) {
 	t.Parallel()
 	const topics = 200
@@ -258,16 +258,16 @@ func TestSlowSubscriber(t *testing.T) {
 	o := sockets.Options{RecvHWMBytes: 1, RecvHWM: 1, RecvBuffer: 32 << 10, ReconnectInterval: time.Millisecond}
 	slow := r.subscriberWith(o, "")
 	other := r.subscriber("1")
-	// 10 MB are to be sent. The subscriber and the system hold some, and the cache
-	// one parcel more.
+	// There are 10 MB to send. The subscriber and the system buffer some, and the cache
+	// one chunk.
 	eventually(t, "the last values are on their way", func() bool { return r.cache.Stats().Replayed > topics/5 })
-	for range topics / 2 { // who reads is not held up by it
+	for range topics / 2 { // it does not delay a subscriber that reads
 		_, err := other.Recv(r.ctx)
 		must(t, err)
 	}
 	eventually(t, "only one joins", func() bool { return r.cache.Stats().Joining == 1 })
 	for _, p := range r.cache.Subscribers() {
-		if p.QueuedBytes > 2*parcelBytes+len(value) {
+		if p.QueuedBytes > 2*chunkBytes+len(value) {
 			t.Errorf("%d bytes are queued for a subscriber", p.QueuedBytes)
 		}
 	}
@@ -290,7 +290,7 @@ func TestSlowSubscriber(t *testing.T) {
 	}
 }
 
-// TestUnsubscribeMeanwhile: an answer that nobody wants any more ends.
+// TestUnsubscribeMeanwhile: an unsubscription ends the answer.
 func TestUnsubscribeMeanwhile(t *testing.T) {
 	t.Parallel()
 	const topics = 300
@@ -314,7 +314,7 @@ func TestUnsubscribeMeanwhile(t *testing.T) {
 	r.publish("b", "last")
 	r.wants(sub, "b|more", "b|last")
 
-	// A subscriber that disconnects in the middle leaves nothing behind.
+	// So does a disconnection.
 	gone := r.subscriberWith(sockets.Options{RecvHWMBytes: 1, RecvHWM: 1, RecvBuffer: 32 << 10}, "a")
 	eventually(t, "it joins", func() bool { return r.cache.Stats().Joining == 1 })
 	must(t, gone.Close())
@@ -322,8 +322,7 @@ func TestUnsubscribeMeanwhile(t *testing.T) {
 	eventually(t, "its subscriptions too", func() bool { return r.cache.out.Subscriptions() == 1 })
 }
 
-// TestExpiry: a topic that is not updated for long enough is forgotten, one that is
-// stays.
+// TestExpiry: a topic that is not updated expires; one that is updated does not.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{Expiry: 50 * time.Millisecond})
@@ -342,8 +341,8 @@ func TestExpiry(t *testing.T) {
 	r.wants(sub, "once|2")
 }
 
-// TestForeignPublishers: several publishers, of which one connects to the cache;
-// what was kept outlives the publisher.
+// TestForeignPublishers: a cache connects to some publishers and others connect to it.
+// Last values outlive their publishers.
 func TestForeignPublishers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{})
@@ -352,7 +351,7 @@ func TestForeignPublishers(t *testing.T) {
 	other, err := sockets.NewPub(sockets.Options{})
 	must(t, err)
 	must(t, other.Connect(endpoint))
-	must(t, other.WaitSubscribers(r.ctx, nil, 1))
+	must(t, other.WaitSubscribers(r.ctx, "", 1))
 	must(t, other.Send(r.ctx, frames("other", "1")...))
 	r.sent++
 	r.publish("first", "1")
@@ -370,20 +369,20 @@ func TestForeignPublishers(t *testing.T) {
 	r.wants(r.subscriber(""), "first|1", "other|1")
 }
 
-// TestOptions: what would break the guarantees is refused, all of it at once.
+// TestOptions: all options that would break the guarantees are reported at once.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	_, err := New(Options{
 		MaxTopics: -1, MaxBytes: -1, Expiry: -1,
 		Publisher:   sockets.Options{Conflate: true, InvertMatching: true},
-		Subscribers: sockets.Options{InvertMatching: true, WaitSubscriber: true, FullPolicy: sockets.Block},
+		Subscribers: sockets.Options{InvertMatching: true, WaitSubscriber: true, FullPolicy: sockets.PolicyBlock},
 	})
 	for _, field := range []string{
 		"MaxTopics", "MaxBytes", "Expiry", "Publisher.Conflate", "Publisher.InvertMatching",
 		"Subscribers.InvertMatching", "Subscribers.WaitSubscriber", "Subscribers.FullPolicy",
 	} {
 		if err == nil || !strings.Contains(err.Error(), "Options."+field+" ") {
-			t.Errorf("%s is not refused: %v", field, err)
+			t.Errorf("no error for %s: %v", field, err)
 		}
 	}
 	if _, ok := errors.AsType[*OptionError](err); !ok {

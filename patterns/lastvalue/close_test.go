@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestCloseInFlood: Close waits for the messages in hand, and not until the publishers
-// pause.
+// TestCloseInFlood: Close waits for the current batch, but not until the publishers pause.
 func TestCloseInFlood(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{})
@@ -19,7 +18,7 @@ func TestCloseInFlood(t *testing.T) {
 		}
 		return in, pending
 	}
-	c.mu.Lock() // so that the first message stays in hand
+	c.mu.Lock() // so that forward blocks at the first batch
 	unlock := sync.OnceFunc(c.mu.Unlock)
 	defer unlock()
 	r.publish("first")
@@ -45,8 +44,7 @@ func TestCloseInFlood(t *testing.T) {
 // joining returns a joiner without a connection.
 func joining(c *Cache) *joiner { return &joiner{cache: c, of: map[string]*list.Element{}} }
 
-// TestManyPrefixes: prefixes that no topic begins with hold nobody up for long, however
-// many they are.
+// TestManyPrefixes: any number of prefixes without topics does not hold the lock for long.
 func TestManyPrefixes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{})
@@ -56,14 +54,14 @@ func TestManyPrefixes(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	j := joining(c)
-	for n := range 3 * parcelTopics {
+	for n := range 3 * chunkTopics {
 		j.want(fmt.Sprint("none", n), c.values.updates)
 	}
 	j.want("t", c.values.updates)
 	for turns := 0; ; turns++ {
 		before := j.wants.Len()
 		messages := c.fill(j)
-		if looked := before - j.wants.Len(); looked > parcelTopics || looked == 0 {
+		if looked := before - j.wants.Len(); looked > chunkTopics || looked == 0 {
 			t.Fatalf("%d prefixes were looked at in one turn", looked)
 		}
 		if messages > 0 {

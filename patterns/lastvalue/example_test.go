@@ -9,7 +9,7 @@ import (
 	"clustermap/sockets"
 )
 
-// A cache between a publisher and a subscriber that comes later.
+// A cache between a publisher and a later subscriber.
 func Example() {
 	ctx := context.Background()
 	cache, err := lastvalue.New(lastvalue.Options{})
@@ -26,7 +26,7 @@ func Example() {
 	for _, m := range [][2]string{{"price/A", "16"}, {"price/A", "17"}, {"price/B", "4"}} {
 		_ = pub.Send(ctx, []byte(m[0]), []byte(m[1]))
 	}
-	for cache.Stats().Messages < 3 { // until they have arrived
+	for cache.Stats().Messages < 3 { // wait until they have arrived
 		time.Sleep(time.Millisecond)
 	}
 

@@ -10,9 +10,9 @@ import (
 // data is what a subscriber has received.
 type data struct{ Topic, Data string }
 
-// TestInterop: the guide's publisher of a thousand topics and its subscribers of
-// one work through the cache as they are. Two subscribers of the same topic each
-// get its last value, and one of a prefix those of all its topics.
+// TestInterop: the guide's publisher of a thousand topics and its subscribers of one
+// topic work with the cache unchanged. Two subscribers of the same topic each get its
+// last value, and a subscriber of a prefix gets those of all its topics.
 func TestInterop(t *testing.T) {
 	t.Parallel()
 	interop.Require(t)
@@ -26,7 +26,7 @@ func TestInterop(t *testing.T) {
 	must(t, err)
 
 	pub := interop.Python(t, "testdata/patho.py", "pub", in)
-	// A PUB drops what it sends before the subscription of the cache has arrived.
+	// A PUB drops messages until the subscription of the cache has arrived.
 	eventually(t, "all topics have a value", func() bool {
 		pub.Call(interop.Op{"op": "all", "text": "Save Roger"}, nil)
 		return c.Stats().Topics == 1000
@@ -54,7 +54,7 @@ func TestInterop(t *testing.T) {
 		wants(p, "123", "Off with his head!")
 	}
 	wants(sub("123"), "123", "Off with his head!")
-	// Nobody else gets it once more.
+	// No other subscriber gets it again.
 	pub.Call(interop.Op{"op": "one", "topic": "123", "text": "Done"}, nil)
 	wants(first, "123", "Done")
 	wants(second, "123", "Done")

@@ -44,12 +44,12 @@ func newRig(t testing.TB, o Options) *rig {
 	t.Cleanup(func() { must(t, r.cache.Close()) })
 	r.endpoint, err = r.cache.Bind(r.ctx, anyPort)
 	must(t, err)
-	r.pub, err = sockets.NewPub(sockets.Options{SendHWM: -1, FullPolicy: sockets.Block})
+	r.pub, err = sockets.NewPub(sockets.Options{SendHWM: -1, FullPolicy: sockets.PolicyBlock})
 	must(t, err)
 	t.Cleanup(func() { r.pub.Close() })
 	must(t, r.pub.Bind(r.ctx, anyPort))
 	must(t, r.cache.ConnectPublisher(r.pub.LastEndpoint()))
-	must(t, r.pub.WaitSubscribers(r.ctx, nil, 1))
+	must(t, r.pub.WaitSubscribers(r.ctx, "", 1))
 	return r
 }
 
@@ -61,20 +61,20 @@ func frames(message ...string) [][]byte {
 	return all
 }
 
-// publish sends a message, of frames.
+// publish sends a message.
 func (r *rig) publish(message ...string) {
 	r.t.Helper()
 	must(r.t, r.pub.Send(r.ctx, frames(message...)...))
 	r.sent++
 }
 
-// settle waits until the cache has what was published.
+// settle waits until the cache has all published messages.
 func (r *rig) settle() {
 	r.t.Helper()
 	eventually(r.t, "the cache has all messages", func() bool { return r.cache.Stats().Messages == r.sent })
 }
 
-// subscriber is a SUB at the cache.
+// subscriber is a SUB connected to the cache.
 func (r *rig) subscriber(topics ...string) *sockets.Sub {
 	r.t.Helper()
 	return r.subscriberWith(sockets.Options{RecvHWM: -1}, topics...)
@@ -92,7 +92,7 @@ func (r *rig) subscriberWith(o sockets.Options, topics ...string) *sockets.Sub {
 	return sub
 }
 
-// answered waits until the cache has answered so many subscriptions in all.
+// answered waits until the cache has answered n subscriptions in total.
 func (r *rig) answered(n uint64) {
 	r.t.Helper()
 	eventually(r.t, "the subscriptions are answered", func() bool {
@@ -123,7 +123,7 @@ func (r *rig) wants(sub *sockets.Sub, want ...string) {
 	}
 }
 
-// upTo receives messages up to one, and returns these sorted and without it.
+// upTo receives messages up to the given one, and returns those before it, sorted.
 func (r *rig) upTo(sub *sockets.Sub, end string) (all []string) {
 	r.t.Helper()
 	for {

@@ -15,39 +15,37 @@ const (
 
 // Options configures a Cache. The zero value works.
 type Options struct {
-	// MaxTopics bounds the topics whose last message is kept. When one more
-	// arrives, the topic that has gone without an update for longest is forgotten.
-	// 0 means DefaultMaxTopics.
+	// MaxTopics bounds the topics in the cache. When it is exceeded, the least
+	// recently updated topic is removed. 0 means DefaultMaxTopics.
 	MaxTopics int
 
-	// MaxBytes bounds the bytes that are kept: the messages with all their frames,
-	// each topic twice more, and some 120 bytes a topic. Beyond it, topics
-	// are forgotten as with MaxTopics. A message that alone is larger is
-	// forwarded and not kept; its topic has no last value then. The process needs
-	// up to twice as much memory, since overwritten messages keep theirs for a
-	// while. 0 means DefaultMaxBytes.
+	// MaxBytes bounds the bytes in the cache: the messages with all their frames,
+	// each topic twice more, and some 120 bytes a topic. When it is exceeded,
+	// topics are removed as with MaxTopics. A larger message is forwarded but not
+	// kept, and its topic has no last value. The process needs up to twice as much
+	// memory, since the memory of overwritten messages is freed later. 0 means
+	// DefaultMaxBytes.
 	MaxBytes int
 
-	// Expiry is how long a message is kept. A topic that is not updated for so
-	// long is forgotten. 0 means that messages do not expire.
+	// Expiry is the time without an update after which a topic is removed. 0 means
+	// that topics do not expire.
 	Expiry time.Duration
 
-	// Publisher is for the SUB socket that the publishers are connected to. Conflate
-	// and InvertMatching are refused.
+	// Publisher configures the SUB socket for the publishers. Conflate and
+	// InvertMatching are not allowed.
 	Publisher sockets.Options
 
-	// Subscribers is for the XPUB socket that subscribers connect to.
+	// Subscribers configures the XPUB socket for the subscribers.
 	//
-	// A subscriber with more queued than SendHWM messages or SendHWMBytes bytes
-	// allow is disconnected. Here a SendHWM of 0 means no bound on the number of
-	// messages: last values may be many and small. FullPolicy, and the options that
-	// begin with XPub, are the cache's own; Block, InvertMatching and
-	// WaitSubscriber are refused.
+	// A subscriber whose queue exceeds SendHWM messages or SendHWMBytes bytes is
+	// disconnected. Here a SendHWM of 0 means no limit on messages, because there
+	// may be many small last values. The cache sets FullPolicy and the options that
+	// begin with XPub; PolicyBlock, InvertMatching and WaitSubscriber are not allowed.
 	Subscribers sockets.Options
 }
 
-// OptionError is one thing that is wrong with an Options. New returns all of
-// them at once, joined (errors.Join).
+// OptionError describes one invalid field of Options. New reports all invalid fields at
+// once, joined by errors.Join.
 type OptionError struct {
 	Field  string
 	Reason string
@@ -55,23 +53,23 @@ type OptionError struct {
 
 func (e *OptionError) Error() string { return "lastvalue: Options." + e.Field + " " + e.Reason }
 
-// withDefaults returns o with its defaults, or all that is wrong with it.
+// withDefaults returns o with its defaults. The error reports all invalid fields.
 func (o Options) withDefaults() (Options, error) {
-	var faults []error
+	var errs []error
 	check := func(bad bool, field, reason string) {
 		if bad {
-			faults = append(faults, &OptionError{field, reason})
+			errs = append(errs, &OptionError{field, reason})
 		}
 	}
 	check(o.MaxTopics < 0, "MaxTopics", "is negative")
-	check(o.MaxTopics > maxEntries, "MaxTopics", "is above two thousand million")
+	check(o.MaxTopics > maxEntries, "MaxTopics", "is above 2147483646")
 	check(o.MaxBytes < 0, "MaxBytes", "is negative")
 	check(o.Expiry < 0, "Expiry", "is negative")
 	check(o.Publisher.Conflate, "Publisher.Conflate", "would lose last values")
 	check(o.Publisher.InvertMatching, "Publisher.InvertMatching", "is not supported")
 	check(o.Subscribers.InvertMatching, "Subscribers.InvertMatching", "is not supported")
 	check(o.Subscribers.WaitSubscriber, "Subscribers.WaitSubscriber", "is not supported")
-	check(o.Subscribers.FullPolicy == sockets.Block, "Subscribers.FullPolicy", "is Block: one slow subscriber would stop all others")
+	check(o.Subscribers.FullPolicy == sockets.PolicyBlock, "Subscribers.FullPolicy", "is PolicyBlock: one slow subscriber would stop all others")
 	if o.MaxTopics == 0 {
 		o.MaxTopics = DefaultMaxTopics
 	}
@@ -80,9 +78,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	s := &o.Subscribers
 	if s.SendHWM == 0 {
-		s.SendHWM = -1
+		s.SendHWM = sockets.Unlimited
 	}
-	s.FullPolicy = sockets.Disconnect
+	s.FullPolicy = sockets.PolicyDisconnect
 	s.XPubManual, s.XPubManualLastValue = true, false
-	return o, errors.Join(faults...)
+	return o, errors.Join(errs...)
 }

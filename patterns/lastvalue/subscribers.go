@@ -10,62 +10,62 @@ import (
 	"clustermap/sockets"
 )
 
-// joiner is a subscriber that is being sent last values. It has at most one parcel
-// of them under way, and is sent the next one when that has been written. So
-// one that does not read holds a parcel, and one that asks for everything costs
-// the others little at a time. Guarded by Cache.mu.
+// joiner is a subscriber that is being sent last values. At most one chunk of them is
+// in its queue; the next one follows when that has been written. So a subscriber that
+// does not read holds one chunk, and one with a large prefix delays the others only
+// briefly. Guarded by Cache.mu.
 type joiner struct {
-	cache  *Cache
-	peer   *sockets.Peer
-	wants  list.List // of *want, in the order of the subscriptions
-	of     map[string]*list.Element
-	flying bool // a parcel is under way, or the joiner waits for another turn
-	gone   bool // the subscriber has disconnected
+	cache   *Cache
+	peer    *sockets.Peer
+	wants   list.List // of *want, in the order of the subscriptions
+	of      map[string]*list.Element
+	sending bool // a chunk is in the queue, or the joiner is in Cache.ready
+	gone    bool // the subscriber has disconnected
 }
 
-// want is a subscription whose last values are to be sent. The subscription itself
-// is in force: messages after update reach the subscriber as they come.
+// want is a subscription whose last values are being sent. The subscription is already
+// active: the subscriber gets messages after update live.
 type want struct {
 	prefix string
 	update uint64 // the last message at the time of the subscription
-	next   string // the topic to go on with
+	next   string // the next topic
 }
 
 const (
-	// parcelBytes is how large a parcel gets, but for its last message.
-	parcelBytes = 64 << 10
-	// parcelTopics bounds the prefixes and topics that are looked at for a parcel,
-	// so that publishing is not held up for long.
-	parcelTopics = 4096
+	// chunkBytes bounds a chunk; its last message may exceed it.
+	chunkBytes = 64 << 10
+	// chunkTopics bounds the prefixes and topics that fill examines for a chunk, so
+	// that publishing is not delayed for long.
+	chunkTopics = 4096
 	// keepScratch is the largest scratch buffer that is kept.
 	keepScratch = 1 << 20
 )
 
-// parcel is last values lent to a subscriber's queue.
-type parcel struct {
+// chunk has last values in a subscriber's queue.
+type chunk struct {
 	joiner *joiner
 	wire   []byte
 	refs   atomic.Int32
 }
 
-func (p *parcel) Retain() { p.refs.Add(1) }
+func (p *chunk) Retain() { p.refs.Add(1) }
 
-// Release says, the last time, that the parcel was written or never will be. It may
-// be called from any goroutine, also with Cache.mu held.
-func (p *parcel) Release() {
+// Release is called for the last time when the chunk was written or dropped. Any
+// goroutine may call it, also with Cache.mu held.
+func (p *chunk) Release() {
 	if p.refs.Add(-1) == 0 {
-		p.joiner.cache.landed.add(p.joiner)
+		p.joiner.cache.ready.add(p.joiner)
 	}
 }
 
-// landed lists the joiners that can be sent the next parcel.
-type landed struct {
-	mu   sync.Mutex // a leaf
+// ready lists the joiners that can be sent the next chunk.
+type ready struct {
+	mu   sync.Mutex // a leaf lock
 	list []*joiner
 	wake chan struct{} // capacity 1
 }
 
-func (l *landed) add(j *joiner) {
+func (l *ready) add(j *joiner) {
 	l.mu.Lock()
 	l.list = append(l.list, j)
 	l.mu.Unlock()
@@ -75,8 +75,8 @@ func (l *landed) add(j *joiner) {
 	}
 }
 
-// drain returns the list and replaces it by an empty one.
-func (l *landed) drain(empty []*joiner) []*joiner {
+// drain returns the list and replaces it with an empty one.
+func (l *ready) drain(empty []*joiner) []*joiner {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	full := l.list
@@ -84,17 +84,17 @@ func (l *landed) drain(empty []*joiner) []*joiner {
 	return full
 }
 
-// listen takes subscriptions until the cache is closed.
+// listen receives subscriptions until the cache is closed.
 func (c *Cache) listen() {
 	var b sockets.Batch
 	defer b.Release()
 	for c.ctx.Err() == nil && c.out.RecvBatch(c.ctx, &b) == nil { // see forward
-		c.obey(&b)
+		c.handle(&b)
 	}
 }
 
-// obey puts a subscriber's subscriptions, and their ends, in force.
-func (c *Cache) obey(b *sockets.Batch) {
+// handle applies a subscriber's subscriptions and unsubscriptions.
+func (c *Cache) handle(b *sockets.Batch) {
 	peer := b.Peer()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,14 +106,14 @@ func (c *Cache) obey(b *sockets.Batch) {
 			c.stats.Ignored++
 		case body[0] == 0:
 			topic := string(body[1:])
-			_ = c.out.UnsubscribePeer(peer, topic) // the peer may have gone
+			_ = c.out.UnsubscribePeer(peer, topic) // fails if the peer has gone
 			if j != nil {
 				j.forget(topic)
 			}
 		default:
 			topic := string(body[1:])
 			if c.out.SubscribePeer(peer, topic) != nil {
-				continue // gone: its topics are ended next
+				continue // the peer has gone; its unsubscriptions follow
 			}
 			c.stats.Subscriptions++
 			if j == nil {
@@ -128,8 +128,8 @@ func (c *Cache) obey(b *sockets.Batch) {
 	}
 }
 
-// want notes that the last values of a prefix are to be sent, as they are now.
-// If they are being sent already, that begins anew.
+// want queues the last values of a prefix. If they are already being sent, that starts
+// again.
 func (j *joiner) want(prefix string, update uint64) {
 	j.forget(prefix)
 	j.of[prefix] = j.wants.PushBack(&want{prefix: prefix, update: update})
@@ -142,17 +142,17 @@ func (j *joiner) forget(prefix string) {
 	}
 }
 
-// advance sends a joiner its next parcel, unless one is under way.
+// advance sends a joiner its next chunk, unless one is in the queue.
 func (c *Cache) advance(j *joiner) {
-	if j.flying || j.gone {
+	if j.sending || j.gone {
 		return
 	}
 	messages := c.fill(j)
 	switch {
 	case messages > 0:
-		p := &parcel{joiner: j, wire: slices.Clone(c.scratch)}
+		p := &chunk{joiner: j, wire: slices.Clone(c.scratch)}
 		p.refs.Store(1)
-		j.flying = true
+		j.sending = true
 		if c.out.SendWireTo(j.peer, p.wire, messages, p) != nil {
 			j.gone = true
 			delete(c.joiners, j.peer)
@@ -160,9 +160,9 @@ func (c *Cache) advance(j *joiner) {
 			c.stats.Replayed += uint64(messages)
 		}
 		p.Release()
-	case j.wants.Len() > 0: // everything that was looked at has been sent since
-		j.flying = true
-		c.landed.add(j)
+	case j.wants.Len() > 0: // all examined topics were updated since, and sent live
+		j.sending = true
+		c.ready.add(j)
 	default:
 		delete(c.joiners, j.peer)
 	}
@@ -171,23 +171,22 @@ func (c *Cache) advance(j *joiner) {
 	}
 }
 
-// fill makes the next parcel of a joiner, in c.scratch, and returns the number of
-// its messages.
+// fill builds a joiner's next chunk in c.scratch and returns the number of messages.
 func (c *Cache) fill(j *joiner) (messages int) {
 	c.scratch = c.scratch[:0]
 	c.values.expire(c.now())
 	seen := 0
-	for e := j.wants.Front(); e != nil && seen < parcelTopics; e = j.wants.Front() {
+	for e := j.wants.Front(); e != nil && seen < chunkTopics; e = j.wants.Front() {
 		w := e.Value.(*want)
-		seen++ // a prefix costs a search, even if no topic begins with it
+		seen++ // a prefix costs a search even if no topic has it
 		full := false
 		c.values.ascend(w.prefix, w.next, func(t *entry) bool {
-			if full = seen == parcelTopics || len(c.scratch) >= parcelBytes; full {
+			if full = seen == chunkTopics || len(c.scratch) >= chunkBytes; full {
 				w.next = t.topic
 				return false
 			}
 			seen++
-			if t.update <= w.update { // later ones came as live messages
+			if t.update <= w.update { // later ones were sent live
 				c.scratch = c.values.append(c.scratch, []byte(t.topic))
 				messages++
 			}
@@ -201,19 +200,19 @@ func (c *Cache) fill(j *joiner) (messages int) {
 	return messages
 }
 
-// deliver sends the joiners their next parcels until the cache is closed. At each
-// interval it looks for messages that are too old.
+// deliver sends the joiners their next chunks until the cache is closed. At each
+// interval it removes expired topics and frees memory.
 func (c *Cache) deliver(interval time.Duration) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	var list []*joiner
 	for {
 		select {
-		case <-c.landed.wake:
-			list = c.landed.drain(list[:0])
+		case <-c.ready.wake:
+			list = c.ready.drain(list[:0])
 			for i, j := range list {
 				c.mu.Lock()
-				j.flying = false
+				j.sending = false
 				c.advance(j)
 				c.mu.Unlock()
 				list[i] = nil

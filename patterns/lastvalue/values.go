@@ -13,21 +13,19 @@ import (
 // values keeps the last message of every topic, within bounds. It is guarded by
 // Cache.mu.
 //
-// The messages are in the log of a store, under their topics. The topics are in
-// order in a B-tree, for searches by prefix, and in a list by the time of their last
-// update, which says what to forget next. Only a topic that comes or goes
-// changes the tree: an update costs a look-up in the store, and no allocation.
+// The messages are in the log of a store, under their topics. The topics are in a
+// B-tree for searches by prefix, and in a list in the order of their last updates.
+// Updates do not change the tree: they cost a look-up in the store and no allocation.
 type values struct {
 	maxTopics, maxBytes int
 	expiry              time.Duration
 
-	// store has, for each topic, its last message in wire form. The sequence of
-	// the record is the number of the topic's entry.
+	// store has the last message of each topic in wire form. The sequence of a
+	// record is the index of the topic's entry.
 	store store.Map
-	// entries[0] is no topic: it is where the list begins and ends, and holds the
-	// topic that the tree is searched for.
+	// entries[0] is the head of the list, and the key for searches of the tree.
 	entries []entry
-	free    []uint32 // numbers of entries that are not in use
+	free    []uint32 // indexes of unused entries
 	order   *btree.BTreeG[uint32]
 
 	topicBytes int
@@ -36,19 +34,19 @@ type values struct {
 	tooLarge, evicted, expired uint64
 }
 
-// entry is a topic that has a last message.
+// entry is a topic with a last message.
 type entry struct {
 	topic        string
-	update       uint64        // which message it was, of all
-	at           time.Duration // when it came, since the start of the cache
+	update       uint64        // number of the message
+	at           time.Duration // when it arrived, since the start of the cache
 	older, newer uint32        // neighbours in the list
 }
 
 const (
 	maxEntries = 1<<31 - 2
-	maxMessage = 1 << 30 // bytes of a message that is kept: what the store can hold
-	// topicCost is the memory of a topic beside its name and its message: its entry,
-	// its places in tree and index, and what the allocator rounds up.
+	maxMessage = 1 << 30 // bytes of a message: the limit of the store
+	// topicCost is the memory of a topic without its name and message: its entry, its
+	// items in tree and index, and what the allocator rounds up.
 	topicCost  = 112
 	treeDegree = 32
 )
@@ -60,10 +58,9 @@ func (v *values) init(o Options) {
 	v.order = btree.NewG(treeDegree, func(a, b uint32) bool { return v.entries[a].topic < v.entries[b].topic })
 }
 
-// len returns the number of topics.
 func (v *values) len() int { return v.order.Len() }
 
-// bytes returns what counts for MaxBytes.
+// bytes returns the bytes that count for MaxBytes.
 func (v *values) bytes() int { return v.store.LiveBytes() + v.topicBytes + topicCost*v.len() }
 
 // put makes a message, in wire form, the last one of its topic.
@@ -92,13 +89,12 @@ func (v *values) put(topic, message []byte, now time.Duration) {
 	}
 }
 
-// find returns the number of a topic's entry, or 0.
+// find returns the index of a topic's entry, or 0.
 func (v *values) find(topic []byte) (n uint32) {
 	v.store.View(topic, func(r kvmsg.Record) { n = uint32(r.Seq()) })
 	return n
 }
 
-// add enters a new topic.
 func (v *values) add(topic []byte) (n uint32) {
 	if last := len(v.free) - 1; last >= 0 {
 		n, v.free = v.free[last], v.free[:last]
@@ -112,7 +108,6 @@ func (v *values) add(topic []byte) (n uint32) {
 	return n
 }
 
-// drop forgets a topic.
 func (v *values) drop(n uint32) {
 	v.order.Delete(n)
 	v.unlink(n)
@@ -123,7 +118,7 @@ func (v *values) drop(n uint32) {
 	v.free = append(v.free, n)
 }
 
-// link puts a topic at the end of the list, as the one updated last.
+// link adds an entry to the end of the list, as the most recently updated.
 func (v *values) link(n uint32) {
 	head, e := &v.entries[0], &v.entries[n]
 	e.older, e.newer = head.older, 0
@@ -137,7 +132,7 @@ func (v *values) unlink(n uint32) {
 	v.entries[e.newer].older = e.older
 }
 
-// expire forgets the topics whose last message is too old.
+// expire removes the topics whose last message is too old.
 func (v *values) expire(now time.Duration) {
 	if v.expiry == 0 {
 		return
@@ -152,8 +147,8 @@ func (v *values) expire(now time.Duration) {
 	}
 }
 
-// ascend calls f for the topics that begin with prefix, in order, from a given one
-// on, until f returns false. f must not change values.
+// ascend calls f for the topics with a prefix, in order, starting at from, until f
+// returns false. f must not change values.
 func (v *values) ascend(prefix, from string, f func(e *entry) bool) {
 	v.entries[0].topic = max(prefix, from)
 	v.order.AscendGreaterOrEqual(0, func(n uint32) bool {
@@ -169,8 +164,7 @@ func (v *values) append(dst, topic []byte) []byte {
 	return dst
 }
 
-// tidy gives back memory that overwritten and forgotten messages have left. It
-// does so little at a time.
+// tidy frees some of the memory of overwritten and removed messages.
 func (v *values) tidy() {
 	for range 4 {
 		if !v.store.Tidy(1 << 20) {

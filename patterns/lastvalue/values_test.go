@@ -11,7 +11,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// model is what values should hold: topics, least recently updated first.
+// model is the expected content of values: topics, least recently updated first.
 type model struct {
 	topics   []string
 	messages map[string][]byte
@@ -62,8 +62,8 @@ func (m *model) check(t *testing.T, v *values) {
 	}
 }
 
-// TestValuesModel compares random updates, within bounds and with expiry, with a
-// simple model.
+// TestValuesModel compares values with a simple model over random updates, with bounds
+// and expiry.
 func TestValuesModel(t *testing.T) {
 	t.Parallel()
 	const maxTopics, expiry = 40, 100
@@ -103,8 +103,8 @@ func TestValuesModel(t *testing.T) {
 	}
 }
 
-// TestValuesBytes: what is kept stays within MaxBytes; the topics that have gone
-// without an update for longest go first.
+// TestValuesBytes: values stays within MaxBytes. The least recently updated topics are
+// removed first.
 func TestValuesBytes(t *testing.T) {
 	t.Parallel()
 	const maxBytes = 100_000
@@ -124,7 +124,7 @@ func TestValuesBytes(t *testing.T) {
 	if v.find([]byte("kept")) == 0 || v.find([]byte("2999")) == 0 || v.find([]byte("0")) != 0 || v.evicted < 2500 {
 		t.Errorf("the wrong topics were forgotten, of %d", v.evicted)
 	}
-	// One that is too large has no last value, not even an older one.
+	// After too large a message, the topic has no last value, not even an older one.
 	put("kept", maxBytes)
 	if v.find([]byte("kept")) != 0 || v.tooLarge != 1 {
 		t.Error("an older message of a topic was kept")

@@ -10,9 +10,9 @@ import (
 	"clustermap/zmtp"
 )
 
-// Broker gives the requests of clients to the workers of services (RFC 7, RFC 18),
-// and answers questions about itself (RFC 8). Clients and workers of both versions
-// use the same endpoints. All methods are safe for concurrent use.
+// Broker passes the requests of clients to the workers of services (RFC 7, RFC 18), and
+// answers management requests (RFC 8). Clients and workers of both versions use the same
+// endpoints. All methods are safe for concurrent use.
 type Broker struct {
 	opts    BrokerOptions
 	router  *sockets.Router
@@ -44,22 +44,21 @@ type Broker struct {
 	scratch     []byte
 }
 
-// BrokerStats counts what a broker has done since it began, but for the last three
-// fields, which are what it has now.
+// BrokerStats has the counters of a broker. The last three fields are current values.
 type BrokerStats struct {
-	Requests  uint64 // taken from clients, those to the broker itself included
+	Requests  uint64 // received from clients, including management requests
 	Replies   uint64 // last or only replies passed on to clients
-	Partials  uint64 // partial replies passed on, or kept
+	Partials  uint64 // partial replies passed on or kept
 	Malformed uint64 // invalid messages; each ended its peer's connection
 	Refused   uint64 // requests and workers for which there was no room
-	Expired   uint64 // requests that waited too long
-	Repeated  uint64 // requests given to another worker
-	// Undelivered is how many requests were dropped because too many workers were
-	// lost over them, or one that had sent a part of the reply.
+	Expired   uint64 // requests dropped after Expiry
+	Repeated  uint64 // requests queued again because a worker was lost or gave them back
+	// Undelivered is the number of requests dropped because MaxDeliveries workers
+	// were lost while they executed them, or one that had sent a part of the reply.
 	Undelivered uint64
-	Abandoned   uint64 // requests and replies dropped because the client had gone
-	Dismissed   uint64 // workers sent DISCONNECT for a command out of turn
-	Lost        uint64 // workers that fell silent or whose connection ended
+	Abandoned   uint64 // requests and replies dropped because the client was gone
+	Dismissed   uint64 // times a worker was sent DISCONNECT for a command out of turn
+	Lost        uint64 // workers that were silent or disconnected
 
 	Services, Workers int
 	Bytes             int // of all requests
@@ -82,8 +81,7 @@ type conn struct {
 	service *service // of its last request; may be retired
 }
 
-// NewBroker makes a broker and starts it. It runs until Close. All that is wrong
-// with the options is returned as one error.
+// NewBroker starts a broker, which runs until Close. The error is for invalid options.
 func NewBroker(o BrokerOptions) (*Broker, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -107,10 +105,10 @@ func NewBroker(o BrokerOptions) (*Broker, error) {
 	return b, nil
 }
 
-// Bind listens on an endpoint, as sockets.Router.Bind does, and returns it with the
-// address and port that the system chose. A broker may have several endpoints.
+// Bind listens on an endpoint: see sockets.Router.Bind. It returns the endpoint with the
+// port that the system chose, if any. A broker may have several endpoints.
 func (b *Broker) Bind(ctx context.Context, endpoint string) (string, error) {
-	b.binding.Lock() // until LastEndpoint has told
+	b.binding.Lock() // until LastEndpoint has returned
 	defer b.binding.Unlock()
 	if err := b.router.Bind(ctx, endpoint); err != nil {
 		if errors.Is(err, sockets.ErrClosed) {
@@ -121,14 +119,14 @@ func (b *Broker) Bind(ctx context.Context, endpoint string) (string, error) {
 	return b.router.LastEndpoint(), nil
 }
 
-// Services returns a reading of all services, in the order of their names.
+// Services returns the status of all services, sorted by name.
 func (b *Broker) Services() []ServiceStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.status()
 }
 
-// Stats returns a reading of the broker's counters.
+// Stats returns the current counters.
 func (b *Broker) Stats() BrokerStats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,9 +135,9 @@ func (b *Broker) Stats() BrokerStats {
 	return s
 }
 
-// Close tells the workers that the broker ends, closes its socket and returns when
-// all its goroutines have ended. Requests that it has are lost; clients of this
-// package send them again to the next broker. Closing a closed broker does nothing.
+// Close sends DISCONNECT to the workers, closes the socket and waits for the broker's
+// goroutines. Its requests are lost; clients of this package send theirs again to the
+// next broker. Closing a closed broker does nothing.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	if b.closed {
@@ -159,8 +157,8 @@ func (b *Broker) Close() error {
 	return b.router.Close()
 }
 
-// A drain ends after so many batches, or bytes, so that nobody waits for long and what
-// is staged stays small: what comes together is answered together.
+// Bounds on the batches and bytes of a drain, so that no peer waits for long and the
+// stages stay small.
 const (
 	maxDrain      = 256
 	maxDrainBytes = 4 << 20
@@ -235,7 +233,7 @@ func (b *Broker) purge() {
 			b.remove(w)
 			continue
 		}
-		if w.told <= idle {
+		if w.lastSent <= idle {
 			w.conn.stage = appendWorkerHeader(b.open(w.conn), w.version, heartbeat, false)
 		}
 	}
@@ -277,9 +275,9 @@ func (b *Broker) handle(batch *sockets.Batch) {
 			return
 		case c.dismissed:
 		case p.worker:
-			b.takeWorker(c, &p)
+			b.handleCommand(c, &p)
 		default:
-			b.takeRequest(c, &p)
+			b.handleRequest(c, &p)
 		}
 	}
 }
@@ -323,8 +321,8 @@ func (b *Broker) dismiss(c *conn, v Version) {
 	c.dismissed = true
 }
 
-// takeWorker handles a command of a worker.
-func (b *Broker) takeWorker(c *conn, p *packet) {
+// handleCommand handles a command of a worker.
+func (b *Broker) handleCommand(c *conn, p *packet) {
 	w := c.worker
 	if w != nil && w.version != p.version {
 		b.invalid(c)
@@ -363,9 +361,9 @@ func (b *Broker) takeWorker(c *conn, p *packet) {
 			b.invalid(c)
 			return
 		}
-		b.takeReply(w, j, p)
+		b.handleReply(w, j, p)
 	case giveBack:
-		if w == nil || !b.returns(w, p.count) {
+		if w == nil || !b.handleGiveBack(w, p.count) {
 			b.invalid(c)
 		}
 	default: // a REQUEST
@@ -383,8 +381,8 @@ func (b *Broker) outOfTurn(c *conn, v Version) {
 	}
 }
 
-// takeRequest handles a request of a client.
-func (b *Broker) takeRequest(c *conn, p *packet) {
+// handleRequest handles a request of a client.
+func (b *Broker) handleRequest(c *conn, p *packet) {
 	b.stats.Requests++
 	if isReserved(p.service) {
 		b.answer(c, p)
@@ -408,8 +406,8 @@ func (b *Broker) takeRequest(c *conn, p *packet) {
 	b.admit(b.newJob(c, s, p))
 }
 
-// takeReply passes on a reply or a part of one.
-func (b *Broker) takeReply(w *worker, j *job, p *packet) {
+// handleReply passes on a reply or a part of one.
+func (b *Broker) handleReply(w *worker, j *job, p *packet) {
 	c := j.client
 	switch {
 	case p.command == partial && c.gone:
@@ -431,7 +429,7 @@ func (b *Broker) takeReply(w *worker, j *job, p *packet) {
 		j.kept = appendContinued(j.kept, p.body)
 		return
 	}
-	b.takeBack(j)
+	b.removeJob(j)
 	w.adapt(b.now, j.sent)
 	w.place()
 	if c.gone {
@@ -448,7 +446,7 @@ func (b *Broker) takeReply(w *worker, j *job, p *packet) {
 }
 
 // appendContinued appends a message so that more frames can follow its last one.
-func appendContinued(dst []byte, m zmtp.Message) []byte {
+func appendContinued(dst []byte, m zmtp.WireMessage) []byte {
 	for len(m) > 0 {
 		at := len(dst)
 		_, rest := m.Next()
@@ -519,8 +517,8 @@ const (
 	maxSpareStages = 256
 )
 
-// ended is a context that has ended: with it, nothing waits.
-var ended = func() context.Context {
+// noWait is a cancelled context: messages are queued at once or not at all.
+var noWait = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
@@ -537,10 +535,10 @@ func (b *Broker) flush() {
 
 func (b *Broker) send(c *conn) {
 	if w := c.worker; w != nil {
-		w.told = b.now
+		w.lastSent = b.now
 	}
 	// The queue is full only if the peer does not read.
-	if err := b.router.SendWire(ended, c.peer, c.stage, c.messages, nil); errors.Is(err, context.Canceled) {
+	if err := b.router.SendWire(noWait, c.peer, c.stage, c.messages, nil); errors.Is(err, context.Canceled) {
 		c.peer.Disconnect(sockets.ErrSlowPeer)
 	}
 	if cap(c.stage) <= maxStage && len(b.spareStages) < maxSpareStages {

@@ -9,13 +9,12 @@ import (
 	"sync/atomic"
 )
 
-// Client asks services for things. All methods are safe for concurrent use: any
-// number of requests may be in flight at once, and each call returns with the reply
-// to its own. One at a time makes a synchronous client, many goroutines a pipelined
-// one.
+// Client sends requests to services. All methods are safe for concurrent use, and any
+// number of requests may be in flight at once. Requests from many goroutines are
+// pipelined.
 //
-// With a broker of this package all requests share one connection. With others each
-// has a connection for itself while it is in flight: see ClientOptions.Connections.
+// With a broker of this package all requests share one connection. With others, each
+// request in flight has its own: see ClientOptions.Connections.
 type Client struct {
 	opts    ClientOptions
 	ctx     context.Context
@@ -30,16 +29,16 @@ type Client struct {
 	requests, repeated, malformed atomic.Uint64
 }
 
-// ClientStats counts what a client has done since it began.
+// ClientStats has the counters of a client.
 type ClientStats struct {
 	Requests    uint64 // calls
-	Repeated    uint64 // requests sent again, on a new connection
-	Malformed   uint64 // messages that are no reply to a client; each ended its connection
-	Connections int    // made or being made now
+	Repeated    uint64 // times a request was sent again on a new connection
+	Malformed   uint64 // invalid messages from brokers; each ended its connection
+	Connections int    // now, including those that are being made
 }
 
-// NewClient makes a client, which begins to connect. Faults of the options and of
-// the endpoint are returned; that there is no broker yet is no fault.
+// NewClient returns a client that connects in the background; the broker may start
+// later. The error is for invalid options and endpoints.
 func NewClient(o ClientOptions) (*Client, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -61,18 +60,17 @@ func NewClient(o ClientOptions) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the client, and all requests that are in flight with ErrClosed. It
-// returns when all its goroutines have ended. Closing a closed client does
-// nothing.
+// Close ends the client and waits for its goroutines. Requests in flight return
+// ErrClosed. Closing a closed client does nothing.
 func (c *Client) Close() error {
 	c.mu.Lock()
-	c.cancel() // under the mutex: no link is entered any more
+	c.cancel() // under the mutex, so that connect adds no link afterwards
 	c.mu.Unlock()
 	c.running.Wait()
 	return nil
 }
 
-// Stats returns a reading of the client's counters.
+// Stats returns the current counters.
 func (c *Client) Stats() ClientStats {
 	c.mu.Lock()
 	n := len(c.links)
@@ -80,16 +78,16 @@ func (c *Client) Stats() ClientStats {
 	return ClientStats{c.requests.Load(), c.repeated.Load(), c.malformed.Load(), n}
 }
 
-// Request sends a request to a service and waits for the reply, until the context
-// ends. A body without frames is sent as one empty frame; the frames are copied. A
-// service that has no worker yet is waited for.
+// Request sends a request to a service and waits for the reply, until the context ends.
+// The service may get its first worker later. A body without frames is sent as one empty
+// frame; the frames are copied.
 //
-// If the connection is lost, the request is sent again on a new one, up to
-// ClientOptions.Attempts times, so that it may be done more than once; then Request
-// returns ErrNoReply. What the worker or the broker refuses is an *Error:
-// ErrQueueFull, ErrExpired, ErrWorkerLost or ErrNoService from the broker.
+// If the connection is lost, Request sends the request again on a new one, up to
+// ClientOptions.Attempts times in all, so it may be executed more than once. Then it
+// returns ErrNoReply. Error replies are returned as an *Error: from the broker,
+// ErrQueueFull, ErrExpired, ErrWorkerLost or ErrNoService.
 //
-// In version 0.2, a reply in parts is returned as one: all frames, in their order.
+// In version 0.2, Request returns the frames of all parts of a reply, in order.
 func (c *Client) Request(ctx context.Context, service string, body ...[]byte) (reply [][]byte, err error) {
 	var all [][]byte
 	last, err := c.request(ctx, service, body, func(part [][]byte) error {
@@ -102,17 +100,16 @@ func (c *Client) Request(ctx context.Context, service string, body ...[]byte) (r
 	return append(all, last...), nil
 }
 
-// RequestParts is Request for replies in parts (version 0.2): part is called, in the
-// goroutine of the caller, with the frames of each part as it comes, and the last
-// part is returned. An error of part ends the call, which returns it. Once part was
-// called, the request is not repeated any more: if the connection is lost,
-// RequestParts returns ErrPartial.
+// RequestParts is like Request for replies in parts (version 0.2). It calls part with the
+// frames of each part as it arrives, and returns the last part. An error of part ends
+// the call, which returns it. If the connection is lost after a call of part,
+// RequestParts does not repeat the request and returns ErrPartial.
 func (c *Client) RequestParts(ctx context.Context, service string, part func(frames [][]byte) error, body ...[]byte) (last [][]byte, err error) {
 	return c.request(ctx, service, body, part, nil)
 }
 
-// request sends a request until there is a reply. restart is called before it is sent
-// again after parts of a reply have come; if it is nil, it is not.
+// request sends a request until there is a reply. It calls restart before it repeats a
+// request of which parts of the reply arrived; if restart is nil, it returns ErrPartial.
 func (c *Client) request(ctx context.Context, service string, body [][]byte, part func([][]byte) error, restart func()) ([][]byte, error) {
 	if !validName([]byte(service)) {
 		return nil, ErrService
@@ -165,9 +162,8 @@ func (c *Client) Available(ctx context.Context, service string) (bool, error) {
 	return false, fmt.Errorf("%w: %q to %s", ErrProtocol, reply, serviceLookup)
 }
 
-// Services returns the services of the broker, in the order of their names. Only a
-// broker of this package has them; others reply 501 by RFC 8, which is returned as
-// an error that Is errors.ErrUnsupported.
+// Services returns the services of the broker, sorted by name. Only a broker of this
+// package supports it; for others the error matches errors.ErrUnsupported (errors.Is).
 func (c *Client) Services(ctx context.Context) ([]ServiceStatus, error) {
 	reply, err := c.Request(ctx, serviceList)
 	switch {
@@ -191,8 +187,8 @@ func (c *Client) Services(ctx context.Context) ([]ServiceStatus, error) {
 	return all, nil
 }
 
-// acquire returns a link that carries one more request. A link that carries one at
-// a time is the caller's until release.
+// acquire returns a link for a request. If the link carries one request at a time, it is
+// busy until release.
 func (c *Client) acquire(ctx context.Context) (*link, error) {
 	for {
 		c.mu.Lock()
@@ -203,7 +199,7 @@ func (c *Client) acquire(ctx context.Context) (*link, error) {
 		pending := c.dialing > 0
 		for _, l := range c.links {
 			switch {
-			case l.ctx.Err() != nil: // about to go
+			case l.ctx.Err() != nil: // about to end
 			case l.peer.Load() == nil:
 				pending = true
 			case l.ours:
@@ -235,12 +231,12 @@ func (c *Client) acquire(ctx context.Context) (*link, error) {
 	}
 }
 
-// connect makes a link, which the caller has counted in c.dialing.
+// connect makes a link. The caller has incremented c.dialing.
 func (c *Client) connect() error {
 	l, err := c.dial()
 	c.mu.Lock()
 	c.dialing--
-	c.tell()
+	c.notify()
 	closed := c.ctx.Err() != nil
 	if err == nil && !closed {
 		c.links = append(c.links, l)
@@ -251,14 +247,14 @@ func (c *Client) connect() error {
 	case err != nil:
 		return err
 	case closed:
-		_ = l.dealer.Close() // not under the mutex: its monitor takes that
+		_ = l.dealer.Close() // not under the mutex, which its monitor locks
 		return ErrClosed
 	}
 	return nil
 }
 
-// tell wakes those who wait for a link. mu must be held.
-func (c *Client) tell() {
+// notify wakes all calls of acquire that wait. mu must be held.
+func (c *Client) notify() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }

@@ -10,11 +10,11 @@ import (
 	"clustermap/sockets"
 )
 
-// TestClientCloseWhileConnecting: Close returns although requests are just opening
-// connections to a broker of another make, whatever their handshakes are at.
+// TestClientCloseWhileConnecting: Close returns while requests open connections to a
+// broker of another implementation, at any stage of their handshakes.
 func TestClientCloseWhileConnecting(t *testing.T) {
 	t.Parallel()
-	// A router that never replies takes a connection for each request.
+	// A router that never replies needs a connection for each request.
 	router, err := sockets.NewRouter(sockets.Options{})
 	must(t, err)
 	t.Cleanup(func() { router.Close() })

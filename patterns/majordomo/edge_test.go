@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// TestOptionEdges: numbers that no machine has room for, and times whose product is no
-// time any more, are faults of the options.
+// TestOptionEdges: too large numbers, and durations whose product overflows, are invalid.
 func TestOptionEdges(t *testing.T) {
 	t.Parallel()
 	for _, o := range []WorkerOptions{

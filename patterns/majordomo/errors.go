@@ -11,58 +11,57 @@ import (
 )
 
 var (
-	// ErrClosed is returned by the methods of a broker, worker or client that was
-	// closed. It Is net.ErrClosed.
+	// ErrClosed is returned by the methods of a closed broker, worker or client. It
+	// matches net.ErrClosed (errors.Is).
 	ErrClosed = fmt.Errorf("majordomo: closed: %w", net.ErrClosed)
 
-	// ErrService is returned for a name that no service can have: an empty one, or
-	// one of more than MaxServiceName bytes.
-	ErrService = errors.New("majordomo: a service's name has 1 to 255 bytes")
+	// ErrService is returned for an invalid name of a service: it is empty or has
+	// more than MaxServiceName bytes.
+	ErrService = errors.New("majordomo: the name of a service must have 1 to 255 bytes")
 
-	// ErrReserved is returned by NewWorker for a name that begins with "mmi.": a broker
-	// does those services itself (RFC 8).
-	ErrReserved = errors.New("majordomo: services that begin with \"mmi.\" are the broker's own")
+	// ErrReserved is returned by NewWorker for a name that begins with "mmi.": the
+	// broker implements those services (RFC 8).
+	ErrReserved = errors.New("majordomo: names that begin with \"mmi.\" are reserved for the broker")
 
-	// ErrNoReply is returned by a client's requests when all attempts were without
-	// a reply: the broker did not reply in time, or the connection was lost each
-	// time. It Is os.ErrDeadlineExceeded. The request may have been done.
+	// ErrNoReply is returned if no attempt of a request had a reply: the broker did
+	// not reply in time, or the connection was lost. The request may have been
+	// executed. It matches os.ErrDeadlineExceeded (errors.Is).
 	ErrNoReply = fmt.Errorf("majordomo: no reply: %w", os.ErrDeadlineExceeded)
 
-	// ErrPartial is returned by a client's requests when the connection was lost
-	// after a part of the reply had been handed on, so that the request cannot
-	// be repeated in silence.
+	// ErrPartial is returned if the connection was lost after a part of the reply
+	// was delivered, so the request was not repeated.
 	ErrPartial = errors.New("majordomo: the rest of a partial reply was lost")
 
-	// ErrProtocol is returned for a reply of the broker that is not what was asked
-	// for.
+	// ErrProtocol is returned for an unexpected reply of the broker's management
+	// services.
 	ErrProtocol = errors.New("majordomo: unexpected reply of the broker")
 
-	// ErrTooLarge is returned for a partial reply beyond ClientOptions.MaxReply.
+	// ErrTooLarge is returned for a partial reply that exceeds
+	// ClientOptions.MaxReply.
 	ErrTooLarge = errors.New("majordomo: reply is larger than MaxReply")
 
-	// ErrNotPartial is returned by Partial where no part of a reply can be sent: in
-	// version 0.1, and when the request is not being handled any more.
+	// ErrNotPartial is returned by Partial in version 0.1, and after the handler has
+	// returned.
 	ErrNotPartial = errors.New("majordomo: no partial reply is possible here")
 )
 
-// What a broker tells clients of this package that it does not do. An *Error with
-// the code of one Is it.
+// The errors that a broker reports to clients of this package. Every *Error with the
+// same code matches them (errors.Is).
 var (
-	// ErrNoService: the broker has as many services as it may have, and none of
-	// this name (404).
+	// ErrNoService means that the broker has no room for another service (404).
 	ErrNoService = &Error{Code: codeNoService, Text: "no such service"}
-	// ErrWorkerLost: the workers that got the request ended or fell silent, as
-	// often as the broker repeats it (502).
+	// ErrWorkerLost means that BrokerOptions.MaxDeliveries workers were lost while
+	// they executed the request, or one after a part of the reply (502).
 	ErrWorkerLost = &Error{Code: codeWorkerLost, Text: "worker lost"}
-	// ErrQueueFull: too many requests wait (503).
+	// ErrQueueFull means that too many requests wait (503).
 	ErrQueueFull = &Error{Code: codeQueueFull, Text: "too many requests wait"}
-	// ErrExpired: no worker took the request in time (504).
+	// ErrExpired means that the request waited for BrokerOptions.Expiry (504).
 	ErrExpired = &Error{Code: codeExpired, Text: "request expired"}
 )
 
 // Codes of an Error.
 const (
-	// CodeFailed is that of an error of a Handler that is no *Error.
+	// CodeFailed is the code for a Handler's error that is not an *Error.
 	CodeFailed = 500
 
 	codeNoService  = 404
@@ -71,12 +70,13 @@ const (
 	codeExpired    = 504
 )
 
-// Error is the reply of a worker that could not do what was asked for, or of the
-// broker: ErrNoService, ErrWorkerLost, ErrQueueFull, ErrExpired. A Handler that
-// returns one decides on code and text; the codes of the broker are best left to it.
+// Error is an error reply of a worker, or of the broker: ErrNoService, ErrWorkerLost,
+// ErrQueueFull, ErrExpired. A Handler returns one to choose code and text; it should not
+// use the broker's codes.
 //
-// It travels as a reply of three frames: errorMark, the code in three digits, and
-// the text. MDP itself has no errors; clients of other makes see these frames.
+// It is sent as a reply of three frames: MDP-ERROR, the code in three digits, and up to
+// 4096 bytes of text. MDP has no errors; clients of other implementations get these
+// frames.
 type Error struct {
 	Code int // 100 to 999
 	Text string
@@ -108,7 +108,7 @@ func (e *Error) frames() [][]byte {
 // wire returns the error as the body of a reply in wire form.
 func (e *Error) wire() []byte { return zmtp.AppendMessage(nil, e.frames()...) }
 
-// asError returns the error that the body of a reply is, or nil.
+// asError returns the error in the body of a reply, or nil.
 func asError(body [][]byte) *Error {
 	if len(body) != 3 || string(body[0]) != errorMark || len(body[1]) != 3 {
 		return nil
@@ -120,7 +120,7 @@ func asError(body [][]byte) *Error {
 	return &Error{Code: int(code), Text: string(body[2])}
 }
 
-// errorOf returns what a worker replies when its handler has failed.
+// errorOf returns the error reply for an error of a handler.
 func errorOf(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -128,8 +128,8 @@ func errorOf(err error) *Error {
 	return &Error{Code: CodeFailed, Text: err.Error()}
 }
 
-// OptionError is one thing that is wrong with an options struct. The constructors
-// return all of them at once, joined (errors.Join).
+// OptionError describes one invalid field of the options. Constructors report all
+// invalid fields at once, joined by errors.Join.
 type OptionError struct {
 	Field  string
 	Reason string

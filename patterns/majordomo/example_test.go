@@ -9,8 +9,7 @@ import (
 	"clustermap/patterns/majordomo"
 )
 
-// A broker, a worker and a client in one program. Usually they are many programs on
-// many machines.
+// A broker, a worker and a client in one program. Usually they run on different machines.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -43,7 +42,7 @@ func Example() {
 	// [HELLO] <nil>
 }
 
-// What a worker cannot do is an error at the client.
+// An error of a worker's handler is an error at the client.
 func ExampleError() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -6,40 +6,45 @@ import (
 	"clustermap/sockets"
 )
 
-// What goes beyond the RFCs is used only between peers that announced it in their
-// handshake, so others never meet it. docs/MAJORDOMO.md describes it.
+// Extensions of the RFCs are used only between peers that announced them in their
+// handshake. docs/MAJORDOMO.md describes them.
 const (
-	// propertyMDP is announced by all sockets of this package. A client may put a
-	// number in front of its requests, which a broker returns with the reply. A
-	// broker tells a client of requests that it drops.
+	// propertyMDP is announced by all sockets of this package. A client may send a
+	// number before a request, which the broker returns with the reply. A broker
+	// reports dropped requests to the client.
 	propertyMDP = "X-MDP"
 	valueMDP    = "clustermap/1"
 
-	// propertyAhead is announced by a worker: how many requests it takes at a time,
-	// in decimal. It still handles them one by one, in their order.
+	// propertyAhead is announced by a worker: the number of requests that it accepts
+	// at a time, in decimal. It still handles them one by one, in order.
 	propertyAhead = "X-MDP-Ahead"
 
-	// codeGiveBack is the code of a worker's command that gives requests back which
-	// were sent ahead and which it has not begun. Its one frame is their number, in
-	// decimal: so many of those that follow the one being handled. The broker has
-	// them done by others.
+	// codeGiveBack is the code of a worker's command that gives back requests that
+	// were sent ahead. Its one frame is their number in decimal, counted from the
+	// request after the one being handled. The broker passes them to other workers.
 	codeGiveBack = 0x20
 
-	// serviceList is a service of the broker's own: see Client.Services. RFC 8 has
-	// other names beginning with "mmi." answered by 501; so has this broker, for all
-	// but this one, which begins with "mmi.x-" as names of extensions do.
+	// serviceList is a service of the broker: see Client.Services. It replies 501 to
+	// all other unknown names with the prefix "mmi." (RFC 8).
 	serviceList = "mmi.x-services"
 )
 
-// maxAhead bounds what a worker may ask to be sent ahead.
+// maxAhead bounds the requests that a worker may accept at a time.
 const maxAhead = 1024
 
-// isOurs says that a peer is of this package.
-func isOurs(p *sockets.Peer) bool { return p != nil && p.Property(propertyMDP) != "" }
+// isOurs reports whether a peer is of this package.
+func isOurs(p *sockets.Peer) bool {
+	if p == nil {
+		return false
+	}
+	_, ok := p.Property(propertyMDP)
+	return ok
+}
 
-// aheadOf returns how many requests a worker takes at a time.
+// aheadOf returns the number of requests that a worker accepts at a time.
 func aheadOf(p *sockets.Peer) int {
-	n, err := strconv.ParseUint(p.Property(propertyAhead), 10, 16)
+	text, _ := p.Property(propertyAhead)
+	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 || !isOurs(p) {
 		return 1
 	}

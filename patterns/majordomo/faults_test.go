@@ -20,7 +20,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// TestMMI: the services of RFC 8, in both versions; a worker cannot take their names
+// TestMMI: the services of RFC 8, in both versions. A worker cannot register for them
 // (TestM9_OutOfTurn).
 func TestMMI(t *testing.T) {
 	t.Parallel()
@@ -62,8 +62,8 @@ func TestMMI(t *testing.T) {
 	})
 }
 
-// TestRequestNumber: the number that a REQ puts in front of a request, with
-// ZMQ_REQ_CORRELATE, comes back with the reply.
+// TestRequestNumber: the number that a REQ with ZMQ_REQ_CORRELATE sends before a request
+// comes back with the reply.
 func TestRequestNumber(t *testing.T) {
 	t.Parallel()
 	_, endpoint := startBroker(t, lasting)
@@ -82,8 +82,8 @@ func TestRequestNumber(t *testing.T) {
 	}
 }
 
-// TestErrors: an error of a handler is an error at the client, in both versions; a
-// client of another make gets it as three frames.
+// TestErrors: an error of a handler is an error at the client, in both versions. A
+// client of another implementation gets three frames.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for _, v := range []Version{Version01, Version02} {
@@ -145,8 +145,8 @@ func TestSlowService(t *testing.T) {
 	slow.Wait()
 }
 
-// TestGivenBack: requests that were sent ahead to a worker which turns out to be slow
-// are done by another one.
+// TestGivenBack: requests that were sent ahead to a worker that becomes slow are executed
+// by another one.
 func TestGivenBack(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
@@ -174,7 +174,7 @@ func TestGivenBack(t *testing.T) {
 		}
 		return &all
 	}
-	// Until requests are sent ahead, and one is stuck in front of others.
+	// Until requests are sent ahead, and wait for a stuck one.
 	var all []*sync.WaitGroup
 	all = append(all, load(100))
 	done := make(chan error, 1)
@@ -186,7 +186,7 @@ func TestGivenBack(t *testing.T) {
 	all = append(all, load(100))
 	other := startWorker(t, "s", endpoint, echo, WorkerOptions{})
 	for _, some := range all {
-		some.Wait() // all but one are done while the first worker is stuck
+		some.Wait() // all but one are executed while the first worker is stuck
 	}
 	select {
 	case err := <-done:
@@ -201,8 +201,8 @@ func TestGivenBack(t *testing.T) {
 	}
 }
 
-// TestBrokerTakesBack: a broker has other workers do what a worker gives back, which are
-// the requests behind the one that it is doing. A number that cannot be is malformed.
+// TestBrokerTakesBack: a broker passes the requests that a worker gives back, those after
+// the current one, to other workers. An impossible number is malformed.
 func TestBrokerTakesBack(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
@@ -210,7 +210,7 @@ func TestBrokerTakesBack(t *testing.T) {
 	w.ready(b, "s")
 	c := newRaw(t, endpoint, sockets.Options{})
 	given := func() int { return b.Services()[0].Given }
-	// A quick worker is sent more and more ahead.
+	// A fast worker is sent more and more ahead.
 	for n := 0; given() < 4; n++ {
 		c.request("s", fmt.Sprint(n))
 		if n < 3 {
@@ -244,8 +244,8 @@ func TestBrokerTakesBack(t *testing.T) {
 	eventually(t, "it is lost", func() bool { return b.Stats().Malformed == 1 && workersOf(b, "s") == 1 })
 }
 
-// TestWorkerGivesBack: a worker whose handler takes long gives back the requests that
-// were sent ahead.
+// TestWorkerGivesBack: a worker with a slow handler gives back the requests that were sent
+// ahead.
 func TestWorkerGivesBack(t *testing.T) {
 	t.Parallel()
 	r, err := sockets.NewRouter(sockets.Options{Metadata: map[string]string{propertyMDP: valueMDP}})
@@ -264,7 +264,7 @@ func TestWorkerGivesBack(t *testing.T) {
 	for _, body := range []string{"slow", "1", "2", "3"} {
 		f.send(peer, "", worker01, cRequest, "client", "", body)
 	}
-	for n := 0; n < 3; { // usually in one
+	for n := 0; n < 3; { // usually in one command
 		_, got := f.recv()
 		if len(got) != 4 || got[2] != string(rune(codeGiveBack)) {
 			t.Fatalf("%q", got)
@@ -283,10 +283,10 @@ func TestWorkerGivesBack(t *testing.T) {
 	}
 }
 
-// mortal is a worker that is sent requests ahead, and ends without a word over a
-// request "poison". It returns when it has, or was told to stop.
+// mortal runs a worker that is sent requests ahead, and that disconnects when it gets the
+// request "poison". It returns after that, or at stop.
 func mortal(t *testing.T, endpoint string, stop <-chan struct{}) {
-	d, err := sockets.NewDealer(sockets.Options{Linger: -1, Metadata: map[string]string{propertyMDP: valueMDP, propertyAhead: "64"}})
+	d, err := sockets.NewDealer(sockets.Options{Linger: sockets.LingerNone, Metadata: map[string]string{propertyMDP: valueMDP, propertyAhead: "64"}})
 	must(t, err)
 	defer d.Close()
 	ctx, cancel := context.WithCancel(testContext(t))
@@ -315,8 +315,8 @@ func mortal(t *testing.T, endpoint string, stop <-chan struct{}) {
 	}
 }
 
-// TestPoison: a request that ends its worker is given up, and those that had been sent
-// ahead behind it are done.
+// TestPoison: a request that ends its workers is dropped, and requests that were sent
+// ahead after it are executed.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
@@ -353,15 +353,15 @@ func TestPoison(t *testing.T) {
 		t.Error(err)
 	}
 	all.Wait()
-	// The first time, it may not be the poison that is charged, but a request whose
-	// reply was lost with the worker; what was returned is not sent ahead again.
+	// The first loss may be charged to a request whose reply was lost with the worker,
+	// not to the poison. Requests of lost workers are not sent ahead again.
 	if s := b.Stats(); s.Undelivered != 1 || s.Lost < DefaultMaxDeliveries || s.Lost > 2*DefaultMaxDeliveries {
 		t.Errorf("%+v", s)
 	}
 }
 
-// TestBrokerRestarts: a broker that is closed and opened again under load: workers and
-// clients go on by themselves.
+// TestBrokerRestarts: workers and clients continue by themselves when a broker is
+// restarted under load.
 func TestBrokerRestarts(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
@@ -406,8 +406,8 @@ func TestBrokerRestarts(t *testing.T) {
 	all.Wait()
 }
 
-// TestClientGone: the requests of a client that has gone are dropped, and so is the
-// reply that a worker sends for it.
+// TestClientGone: the requests of a disconnected client are dropped, and so are replies
+// to it.
 func TestClientGone(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
@@ -429,7 +429,7 @@ func TestClientGone(t *testing.T) {
 	}
 }
 
-// TestCancelled: a call ends with its context, in both modes, and later calls get
+// TestCancelled: the context ends a call, with brokers of both kinds, and later calls get
 // their own replies.
 func TestCancelled(t *testing.T) {
 	t.Parallel()
@@ -452,8 +452,8 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestHostileBroker: what no broker sends ends the connection of a worker or client, and
-// nothing else; both try again.
+// TestHostileBroker: invalid messages of a broker end only the connection of a worker or
+// client; both reconnect.
 func TestHostileBroker(t *testing.T) {
 	t.Parallel()
 	for _, m := range [][]string{
@@ -516,7 +516,7 @@ func TestHostileBroker(t *testing.T) {
 	}
 }
 
-// TestFlood: a broker that sends more requests than a worker takes is given up.
+// TestFlood: a worker disconnects from a broker that sends too many requests.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	f := newFakeBroker(t)
@@ -533,7 +533,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestRandomMessages: a broker that is sent random frames goes on.
+// TestRandomMessages: random frames do not stop a broker.
 func TestRandomMessages(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
@@ -545,7 +545,7 @@ func TestRandomMessages(t *testing.T) {
 	for i := range 4 {
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(1, uint64(i)))
-			bad, err := sockets.NewDealer(sockets.Options{ReconnectInterval: time.Millisecond, Linger: -1})
+			bad, err := sockets.NewDealer(sockets.Options{ReconnectInterval: time.Millisecond, Linger: sockets.LingerNone})
 			must(t, err)
 			defer bad.Close()
 			must(t, bad.Connect(endpoint))
@@ -575,8 +575,8 @@ func TestRandomMessages(t *testing.T) {
 	})
 }
 
-// TestWorkerCloses: a worker that is closed tells the broker, which gives its request to
-// another one at once, though not without end.
+// TestWorkerCloses: when a worker is closed, the broker passes its request to another one
+// at once, up to MaxDeliveries.
 func TestWorkerCloses(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
@@ -606,7 +606,7 @@ func TestWorkerCloses(t *testing.T) {
 	}
 }
 
-// TestOptions: all that is wrong with options is told at once.
+// TestOptions: all invalid options are reported at once.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	var fields func(err error) []string
@@ -650,8 +650,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// FuzzParse: no message is too strange to be taken apart, on either side. The byte 0xFE
-// ends a frame.
+// FuzzParse: any message can be parsed, on both sides. The byte 0xFE ends a frame.
 func FuzzParse(f *testing.F) {
 	for _, m := range [][]string{
 		{"", client01, "s", "body"}, {client02, "\x01", "s", "body"}, {"number", "", client01, "s", "b"},
@@ -660,7 +659,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(strings.Join(m, "\xFE")))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		m := zmtp.Message(zmtp.AppendMessage(nil, bytes.Split(text, []byte{0xFE})...))
+		m := zmtp.WireMessage(zmtp.AppendMessage(nil, bytes.Split(text, []byte{0xFE})...))
 		for _, toBroker := range []bool{true, false} {
 			var p packet
 			if p.parse(m, toBroker) && (p.command == request || p.command == reply || p.command == partial) && p.body.Len() == 0 {

@@ -8,16 +8,16 @@ import (
 	"clustermap/sockets"
 )
 
-// A broker ends after the drain in hand, and not when its clients pause.
+// A broker ends after the current drain, not when its clients pause.
 func TestCloseInFlood(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
 	r := newRaw(t, endpoint, sockets.Options{})
-	b.mu.Lock() // so that what comes waits
+	b.mu.Lock() // so that messages wait
 	unlock := sync.OnceFunc(b.mu.Unlock)
 	defer unlock()
 	const messages = 24
-	body := strings.Repeat("x", maxDrainBytes/6) // some of them are a drain
+	body := strings.Repeat("x", maxDrainBytes/6) // a few of them fill a drain
 	for range messages {
 		r.request("service", body)
 	}

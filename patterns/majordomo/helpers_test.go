@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// startBroker starts a broker, and returns its endpoint.
+// startBroker starts a broker and returns its endpoint.
 func startBroker(t testing.TB, o BrokerOptions) (*Broker, string) {
 	t.Helper()
 	b, err := NewBroker(o)
@@ -59,7 +59,7 @@ func startClient(t testing.TB, endpoint string, o ClientOptions) *Client {
 // echo is a handler that returns the request.
 func echo(_ context.Context, request [][]byte) ([][]byte, error) { return request, nil }
 
-// texts is frames as strings.
+// texts returns frames as strings.
 func texts(frames [][]byte) []string {
 	all := make([]string, len(frames))
 	for i, f := range frames {
@@ -68,7 +68,7 @@ func texts(frames [][]byte) []string {
 	return all
 }
 
-// raw is a peer of a broker that a test drives frame by frame.
+// raw is a peer of a broker whose frames a test sends and receives.
 type raw struct {
 	t testing.TB
 	*sockets.Dealer
@@ -93,7 +93,7 @@ func (r *raw) send(frames ...string) {
 	must(r.t, r.Send(r.ctx, m...))
 }
 
-// recv returns the next message that is no heartbeat.
+// recv returns the next message that is not a heartbeat.
 func (r *raw) recv() []string {
 	r.t.Helper()
 	for {
@@ -105,12 +105,12 @@ func (r *raw) recv() []string {
 	}
 }
 
-// isHeartbeat says whether a message of the broker is a HEARTBEAT, in either version.
+// isHeartbeat reports whether a message of the broker is a HEARTBEAT of either version.
 func isHeartbeat(f []string) bool {
 	return len(f) == 3 && f[1] == worker01 && f[2] == "\x04" || len(f) == 2 && f[0] == worker02 && f[1] == "\x05"
 }
 
-// The commands of version 0.1, as a worker sends or receives them.
+// The worker commands of version 0.1.
 const (
 	cReady      = "\x01"
 	cRequest    = "\x02"
@@ -120,7 +120,7 @@ const (
 )
 
 // ready registers a peer as a worker of version 0.1, and waits until the broker has
-// noticed.
+// registered it.
 func (r *raw) ready(b *Broker, service string) {
 	r.t.Helper()
 	n := workersOf(b, service)
@@ -137,7 +137,7 @@ func workersOf(b *Broker, service string) int {
 	return 0
 }
 
-// await reads the next message, which must be this one.
+// await receives the next message and compares it.
 func (r *raw) await(want ...string) {
 	r.t.Helper()
 	if got := r.recv(); !slices.Equal(got, want) {
@@ -145,7 +145,7 @@ func (r *raw) await(want ...string) {
 	}
 }
 
-// awaitRequest reads a REQUEST of version 0.1 and returns the client's address.
+// awaitRequest receives a REQUEST of version 0.1 and returns the client's address.
 func (r *raw) awaitRequest(body ...string) (address string) {
 	r.t.Helper()
 	got := r.recv()
@@ -160,12 +160,12 @@ func (r *raw) reply(address string, body ...string) {
 	r.send(append([]string{"", worker01, cReply, address, ""}, body...)...)
 }
 
-// silent waits for several heartbeats of the broker and checks that nothing comes
-// to the peer meanwhile, and nothing but heartbeats came before. watch is a registered
-// worker of the same broker.
+// silent waits for several heartbeats of the broker, and checks that the peer gets no
+// message meanwhile, and got only heartbeats before. watch is a registered worker of the
+// same broker.
 func (r *raw) silent(watch *raw) {
 	r.t.Helper()
-	for range 3 { // what the broker has sent arrives
+	for range 3 { // messages of the broker arrive
 		watch.beat()
 	}
 	for m, err := r.TryRecv(); err == nil; m, err = r.TryRecv() {
@@ -198,14 +198,15 @@ func (r *raw) request(service string, body ...string) {
 	r.send(append([]string{"", client01, service}, body...)...)
 }
 
-// quick has the heartbeats of tests in which peers fall silent, and lasting those of
-// tests in which none may be taken for silent, however loaded the machine is.
+// quick has the heartbeats for tests with silent peers, and lasting those for tests in
+// which no peer may become silent, however loaded the machine is.
 var (
 	quick   = BrokerOptions{Heartbeat: 20 * time.Millisecond, Liveness: 5}
 	lasting = BrokerOptions{Heartbeat: 20 * time.Millisecond, Liveness: 5000}
 )
 
-// fakeBroker is a broker of another make, which a test drives frame by frame.
+// fakeBroker is a broker of another implementation, whose frames a test sends and
+// receives.
 type fakeBroker struct {
 	t testing.TB
 	*sockets.Router
@@ -224,7 +225,7 @@ func newFakeBroker(t testing.TB) *fakeBroker {
 	return f
 }
 
-// recv returns the next message that is no heartbeat, and who sent it.
+// recv returns the next message that is not a heartbeat, and who sent it.
 func (f *fakeBroker) recv() (peer string, frames []string) {
 	f.t.Helper()
 	for {
@@ -247,7 +248,7 @@ func (f *fakeBroker) send(peer string, frames ...string) {
 	must(f.t, f.Send(f.ctx, m...))
 }
 
-// awaitReady reads a READY, and returns who sent it.
+// awaitReady receives a READY and returns its sender.
 func (f *fakeBroker) awaitReady(service string) (peer string) {
 	f.t.Helper()
 	for {
@@ -256,7 +257,7 @@ func (f *fakeBroker) awaitReady(service string) (peer string) {
 			return peer
 		}
 		if len(got) == 3 && got[2] == cDisconnect {
-			continue // of a former connection
+			continue // from a previous connection
 		}
 		f.t.Fatalf("got %q, want READY", got)
 	}

@@ -11,7 +11,7 @@ import (
 	"clustermap/internal/interop"
 )
 
-// guideState is what a worker of the guide tells.
+// guideState is the state of a worker of the guide.
 type guideState struct{ Handled, Sessions, Disconnects, Beats int }
 
 func stateOf(p *interop.Process) (s guideState) {
@@ -19,7 +19,7 @@ func stateOf(p *interop.Process) (s guideState) {
 	return s
 }
 
-// undisturbed ends the test if a guide program received what it does not understand.
+// undisturbed fails the test if a guide program received an unknown message.
 func undisturbed(t testing.TB, programs ...*interop.Process) {
 	t.Helper()
 	over, cancel := context.WithCancel(context.Background())
@@ -31,7 +31,7 @@ func undisturbed(t testing.TB, programs ...*interop.Process) {
 	}
 }
 
-// TestInteropBroker: clients and workers of the guide at our broker, with each other
+// TestInteropBroker: clients and workers of the guide with our broker, with each other
 // and with ours.
 func TestInteropBroker(t *testing.T) {
 	t.Parallel()
@@ -60,7 +60,7 @@ func TestInteropBroker(t *testing.T) {
 	if !slices.Equal(texts(got.Reply), []string{"501"}) {
 		t.Errorf("mmi.workers: %q", got.Reply)
 	}
-	// The asynchronous client has many requests on their way.
+	// The asynchronous client has many requests in flight.
 	for i := range 20 {
 		client.Call(interop.Op{"op": "send", "service": "theirs", "body": [][]byte{fmt.Append(nil, i)}}, nil)
 	}
@@ -86,8 +86,8 @@ func TestInteropBroker(t *testing.T) {
 	}
 }
 
-// TestInteropWorkerKilled: a worker of the guide is killed while it works, and another
-// one is stopped; their requests are done by ours.
+// TestInteropWorkerKilled: a busy worker of the guide is killed, and another one is
+// stopped; our worker executes their requests.
 func TestInteropWorkerKilled(t *testing.T) {
 	t.Parallel()
 	interop.Require(t)
@@ -113,8 +113,8 @@ func TestInteropWorkerKilled(t *testing.T) {
 	}
 }
 
-// TestInteropGuideBroker: our worker and client at a broker of the guide, which is
-// killed and comes back.
+// TestInteropGuideBroker: our worker and client with a broker of the guide, which is
+// killed and restarted.
 func TestInteropGuideBroker(t *testing.T) {
 	t.Parallel()
 	interop.Require(t)

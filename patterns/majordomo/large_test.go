@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestLargeRequest: a request that is larger than all that may wait is done if a worker
-// can do it at once, and refused if it would have to wait.
+// TestLargeRequest: a request that is larger than MaxWaitingBytes is executed if a worker
+// is free, and refused if it would have to wait.
 func TestLargeRequest(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, BrokerOptions{MaxWaitingBytes: 1000})

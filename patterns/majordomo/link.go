@@ -14,20 +14,20 @@ import (
 	"clustermap/zmtp"
 )
 
-// link is one connection of a client, on a socket of its own.
+// link is one connection of a client, with its own socket.
 type link struct {
 	c      *Client
 	dealer *sockets.Dealer
 	ctx    context.Context // ends with the link
 	cancel context.CancelCauseFunc
 	peer   atomic.Pointer[sockets.Peer] // the broker, once the handshake has succeeded
-	ours   bool                         // it returns numbers; set before peer
-	busy   bool                         // it carries a request, and no more than one; guarded by c.mu
+	ours   bool                         // the broker returns request numbers; set before peer
+	busy   bool                         // in use, if it carries one request at a time; guarded by c.mu
 
 	mu    sync.Mutex
 	over  bool
-	last  uint64
-	calls map[uint64]*call // in flight; by 0 the only one
+	last  uint64           // number of the last request
+	calls map[uint64]*call // in flight, by number; without numbers, the only one has 0
 }
 
 // call is a request in flight.
@@ -36,8 +36,8 @@ type call struct {
 	wake    chan struct{} // capacity 1
 
 	// Guarded by link.mu.
-	parts [][][]byte // not yet handed on
-	bytes int        // of all parts so far
+	parts [][][]byte // not yet delivered
+	bytes int        // of the parts that count for MaxReply
 	final [][]byte
 	done  bool
 	err   error
@@ -51,7 +51,7 @@ func (c *Client) dial() (*link, error) {
 	monitor := o.Monitor
 	o.Monitor = func(e sockets.Event) {
 		switch e.Kind {
-		case sockets.HandshakeSucceeded:
+		case sockets.EventHandshakeSucceeded:
 			if l.peer.Load() != nil {
 				l.cancel(errLost) // a second connection of this socket
 				break
@@ -59,9 +59,9 @@ func (c *Client) dial() (*link, error) {
 			l.ours = isOurs(e.Peer)
 			l.peer.Store(e.Peer)
 			c.mu.Lock()
-			c.tell()
+			c.notify()
 			c.mu.Unlock()
-		case sockets.Disconnected:
+		case sockets.EventDisconnected:
 			l.cancel(errLost)
 		}
 		if monitor != nil {
@@ -82,7 +82,7 @@ func (c *Client) dial() (*link, error) {
 	return l, nil
 }
 
-// run takes replies until the link ends.
+// run receives replies until the link ends.
 func (l *link) run() {
 	err := l.receive()
 	l.cancel(err)
@@ -96,7 +96,7 @@ func (l *link) run() {
 			if l.c.ctx.Err() != nil {
 				call.err = ErrClosed
 			}
-			call.tell()
+			call.wakeUp()
 		}
 	}
 	l.mu.Unlock()
@@ -105,7 +105,7 @@ func (l *link) run() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.links = slices.DeleteFunc(c.links, func(other *link) bool { return other == l })
-	c.tell()
+	c.notify()
 }
 
 func (l *link) receive() error {
@@ -116,8 +116,8 @@ func (l *link) receive() error {
 			return err
 		}
 	}
-	// What came before the end. The connection may still be there, and a broker that does
-	// not pause: hence the bound.
+	// Deliver the replies that arrived before the end. The broker may still send, so
+	// this is bounded.
 	for n := 0; n < lastBatches && l.dealer.TryRecvBatch(&batch) == nil; n++ {
 		if err := l.deliver(&batch); err != nil {
 			return err
@@ -126,10 +126,10 @@ func (l *link) receive() error {
 	return context.Cause(l.ctx)
 }
 
-// lastBatches bounds what is taken from a connection after its end.
+// lastBatches bounds the batches that are received after the end of a link.
 const lastBatches = 4096
 
-// deliver passes replies to the calls that wait for them.
+// deliver passes replies to their calls.
 func (l *link) deliver(batch *sockets.Batch) error {
 	var p packet
 	l.mu.Lock()
@@ -146,7 +146,7 @@ func (l *link) deliver(batch *sockets.Batch) error {
 		}
 		call := l.calls[number]
 		if call == nil {
-			continue // nobody waits for it any more
+			continue // the call has ended
 		}
 		if string(p.service) != call.service {
 			l.c.malformed.Add(1)
@@ -166,25 +166,26 @@ func (l *link) deliver(batch *sockets.Batch) error {
 			call.final, call.done = frames, true
 			delete(l.calls, number)
 		}
-		call.tell()
+		call.wakeUp()
 	}
 	return nil
 }
 
 // ownFrames copies a body.
-func ownFrames(body zmtp.Message) [][]byte {
-	return zmtp.Message(slices.Clone(body)).AppendFrames(make([][]byte, 0, body.Len()))
+func ownFrames(body zmtp.WireMessage) [][]byte {
+	return zmtp.WireMessage(slices.Clone(body)).AppendFrames(make([][]byte, 0, body.Len()))
 }
 
-func (c *call) tell() {
+func (c *call) wakeUp() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
 	}
 }
 
-// do sends a request and waits for its reply. It returns errLost if the request may
-// be repeated. parts is how many parts of the reply were handed on.
+// do sends a request and waits for its reply. It returns errLost if the request may be
+// repeated. parts is the number of calls of part. If streams is set, parts that were
+// delivered do not count for MaxReply.
 func (l *link) do(ctx context.Context, service string, body [][]byte, part func([][]byte) error, streams bool) (last [][]byte, parts int, err error) {
 	if !l.ours {
 		defer func() { l.release(err) }()
@@ -194,7 +195,7 @@ func (l *link) do(ctx context.Context, service string, body [][]byte, part func(
 	l.mu.Lock()
 	if l.over {
 		l.mu.Unlock()
-		return nil, 0, l.ended()
+		return nil, 0, l.endError()
 	}
 	if l.ours {
 		l.last++
@@ -209,7 +210,7 @@ func (l *link) do(ctx context.Context, service string, body [][]byte, part func(
 		case ctx.Err() != nil:
 			return nil, 0, context.Cause(ctx)
 		case l.ctx.Err() != nil || errors.Is(err, sockets.ErrClosed):
-			return nil, 0, l.ended()
+			return nil, 0, l.endError()
 		}
 		return nil, 0, fmt.Errorf("majordomo: %w", err)
 	}
@@ -231,7 +232,7 @@ func (l *link) do(ctx context.Context, service string, body [][]byte, part func(
 		some, done := call.parts, call.done
 		call.parts = nil
 		if streams {
-			call.bytes = 0 // the caller has them now
+			call.bytes = 0
 		}
 		l.mu.Unlock()
 		for _, frames := range some {
@@ -246,7 +247,6 @@ func (l *link) do(ctx context.Context, service string, body [][]byte, part func(
 	}
 }
 
-// send sends a request on the link's connection.
 func (l *link) send(ctx context.Context, number uint64, service string, body [][]byte) error {
 	frames := make([][]byte, 0, 5+len(body))
 	if l.ours {
@@ -278,15 +278,15 @@ func (l *link) forget(number uint64, c *call) {
 	}
 }
 
-func (l *link) ended() error {
+func (l *link) endError() error {
 	if l.c.ctx.Err() != nil {
 		return ErrClosed
 	}
 	return errLost
 }
 
-// release gives a link back that carries one request at a time. A reply that may
-// still come would be taken for the next one's, so the link ends unless it has come.
+// release ends the use of a link that carries one request at a time. Without the reply
+// the link ends, since a late reply would be mistaken for that to the next request.
 func (l *link) release(err error) {
 	if err != nil {
 		l.cancel(errLost)
@@ -296,5 +296,5 @@ func (l *link) release(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.busy = false
-	c.tell()
+	c.notify()
 }

@@ -1,10 +1,10 @@
 package majordomo
 
-// element is a place in a list. What it belongs to contains it, so that entering
-// and leaving a list allocates nothing.
+// element is an element of a list. It is a field of the value to which of points, so
+// lists do not allocate.
 type element[T any] struct {
 	prev, next *element[T]
-	in         *list[T] // nil while it is in none
+	in         *list[T] // nil while it is in no list
 	of         *T
 }
 
@@ -14,7 +14,7 @@ type list[T any] struct {
 	n          int
 }
 
-// front returns the first, or nil.
+// front returns the first value, or nil.
 func (l *list[T]) front() *T {
 	if l.head == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestRequest: requests of either version are done by workers of either version.
+// TestRequest: requests of both versions are executed by workers of both versions.
 func TestRequest(t *testing.T) {
 	t.Parallel()
 	for _, v := range []Version{Version01, Version02} {

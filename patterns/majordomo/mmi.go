@@ -10,8 +10,8 @@ import (
 // The Majordomo Management Interface (RFC 8): services that the broker itself
 // implements.
 const (
-	// ReservedPrefix begins the names of the broker's own services, which no worker
-	// can serve.
+	// ReservedPrefix is the prefix of the broker's services, for which no worker can
+	// register.
 	ReservedPrefix = "mmi."
 
 	serviceLookup   = "mmi.service"
@@ -21,10 +21,10 @@ const (
 	mmiListedFrames = 4 // of each service in the reply of serviceList
 )
 
-// isReserved reports whether a name is one of the broker's own services.
+// isReserved reports whether a name is reserved for the broker.
 func isReserved(service []byte) bool { return bytes.HasPrefix(service, []byte(ReservedPrefix)) }
 
-// answer answers a request for one of the broker's own services.
+// answer replies to a request for one of the broker's services.
 func (b *Broker) answer(c *conn, p *packet) {
 	switch string(p.service) {
 	case serviceLookup:
@@ -50,9 +50,8 @@ func (b *Broker) respondText(c *conn, p *packet, text string) {
 	b.respond(c, p, b.scratch)
 }
 
-// appendServices appends the body of a reply: 200, and four frames for each service,
-// its name and in decimal its workers, the requests that wait, and those that
-// workers have.
+// appendServices appends the body of a reply: 200, and four frames for each service: its
+// name, and in decimal its workers, waiting requests, and requests that workers have.
 func (b *Broker) appendServices(dst []byte) []byte {
 	frames := [][]byte{[]byte(mmiFound)}
 	number := func(n int) []byte { return strconv.AppendInt(nil, int64(n), 10) }

@@ -9,8 +9,8 @@ import (
 	"clustermap/sockets"
 )
 
-// Defaults of the options. Those of heartbeats and of a client's attempts are the
-// guide's.
+// Defaults of the options. Those of heartbeats and of a client's attempts are as in the
+// guide.
 const (
 	DefaultHeartbeat = 2500 * time.Millisecond
 	DefaultLiveness  = 3
@@ -34,66 +34,65 @@ const (
 	DefaultMaxReply    = 256 << 20
 )
 
-// MaxConcurrency is the largest WorkerOptions.Concurrency: each request at once takes
-// a connection.
+// MaxConcurrency is the limit of WorkerOptions.Concurrency.
 const MaxConcurrency = 16384
 
 // BrokerOptions configures a Broker. The zero value works.
 type BrokerOptions struct {
-	// Heartbeat is how often a worker that is sent nothing else is sent a
-	// HEARTBEAT. A worker that sends nothing for Liveness times Heartbeat, busy or
-	// not, is given up, and its requests are given to other workers. Workers should
-	// have the same values. 0 means DefaultHeartbeat and DefaultLiveness.
+	// Heartbeat is the interval at which the broker sends a HEARTBEAT to a worker,
+	// unless it sends other messages. A worker that sends nothing for Liveness *
+	// Heartbeat, busy or not, is removed, and its requests go to other workers.
+	// Workers should have the same values. 0 means DefaultHeartbeat and
+	// DefaultLiveness.
 	Heartbeat time.Duration
 	Liveness  int
 
-	// Expiry is how long a request waits for a worker before it is dropped. 0 means
-	// DefaultExpiry; negative means for ever.
+	// Expiry is the time that a request may wait for a worker; then it is dropped.
+	// 0 means DefaultExpiry; negative means no limit.
 	Expiry time.Duration
 
-	// MaxDeliveries is to how many workers a request is given, one after the other,
-	// if they end or fall silent over it. 0 means DefaultMaxDeliveries.
+	// MaxDeliveries is the number of workers that may be lost while they execute a
+	// request; then it is dropped. 0 means DefaultMaxDeliveries.
 	MaxDeliveries int
 
-	// MaxServices bounds the services: those that have a worker, and those that
-	// requests wait for. Beyond it, requests for other names are dropped and workers
-	// of other services refused. 0 means DefaultMaxServices.
+	// MaxServices bounds the services that have workers or waiting requests. When
+	// it is reached, requests for other services are dropped. A worker of another
+	// service replaces the oldest service without workers; if there is none, it is
+	// refused. 0 means DefaultMaxServices.
 	MaxServices int
 
-	// MaxWorkers bounds the workers of all services. More are refused. 0 means
+	// MaxWorkers bounds the workers of all services. Others are refused. 0 means
 	// DefaultMaxWorkers.
 	MaxWorkers int
 
-	// MaxWaiting and MaxWaitingBytes bound the requests that wait for workers of one
-	// service, by number and by the bytes of their bodies. A client may have as
-	// many waiting as there is room left for others: one client alone fills half of
-	// the queue. More are dropped. A request that a worker can do at once does not
-	// count. 0 means DefaultMaxWaiting and DefaultMaxWaitingBytes.
+	// MaxWaiting and MaxWaitingBytes bound the number and the bytes of the requests
+	// that wait for workers of one service. A client may have as many waiting as
+	// there is room left, so one client alone fills half of the queue; others are
+	// dropped. Requests that a worker can execute at once do not count. 0 means
+	// DefaultMaxWaiting and DefaultMaxWaitingBytes.
 	MaxWaiting, MaxWaitingBytes int
 
-	// MaxBytes bounds the bytes of all requests in the broker, those included that
-	// workers have and the partial replies kept for clients of version 0.1. 0
-	// means DefaultMaxBytes.
+	// MaxBytes bounds the bytes of all requests in the broker, including those that
+	// workers have, and of partial replies for clients of version 0.1. 0 means
+	// DefaultMaxBytes.
 	MaxBytes int
 
-	// Socket configures the ROUTER socket: security, the number of connections
-	// (MaxConnections), the size of messages, the monitor. The broker sets Notify
-	// and Mandatory itself, and announces X-MDP in Metadata. Where they are 0,
-	// SendHWM is 65,536, RecvHWM 4,096, SendTotalBytes sockets.DefaultSendTotal (1 GiB)
-	// and Linger 500 ms. A client that does not take its replies, so that its queue is
-	// full, is disconnected (sockets.ErrSlowPeer), and so is the one with the longest
-	// queue when all together are beyond SendTotalBytes.
+	// Socket configures the ROUTER socket. The broker sets Notify, Mandatory and
+	// DisconnectMessage, and announces X-MDP in Metadata. If 0, SendHWM is 65,536,
+	// RecvHWM 4,096, SendTotalBytes sockets.DefaultSendTotal (1 GiB) and Linger 500
+	// ms. A peer whose queue is full is disconnected (sockets.ErrSlowPeer), and so
+	// is the one with the longest queue if all queues exceed SendTotalBytes.
 	Socket sockets.Options
 }
 
-// checker collects the faults of an options struct.
-type checker struct{ faults []error }
+// checker collects the errors of an options struct.
+type checker struct{ errs []error }
 
 func (c *checker) bad(field, reason string) {
-	c.faults = append(c.faults, &OptionError{field, reason})
+	c.errs = append(c.errs, &OptionError{field, reason})
 }
 
-// count fills in the default of a number, which must not be negative.
+// count sets the default of a number, which must not be negative.
 func (c *checker) count(field string, n *int, standard int) {
 	if *n < 0 {
 		c.bad(field, "is negative")
@@ -103,7 +102,7 @@ func (c *checker) count(field string, n *int, standard int) {
 	}
 }
 
-// time is count for a time.
+// time is count for a duration.
 func (c *checker) time(field string, d *time.Duration, standard time.Duration) {
 	if *d < 0 {
 		c.bad(field, "is negative")
@@ -113,7 +112,7 @@ func (c *checker) time(field string, d *time.Duration, standard time.Duration) {
 	}
 }
 
-// beats is for Heartbeat and Liveness, whose product is a time too.
+// beats checks Heartbeat and Liveness, whose product must be a valid duration.
 func (c *checker) beats(heartbeat *time.Duration, liveness *int) {
 	c.time("Heartbeat", heartbeat, DefaultHeartbeat)
 	c.count("Liveness", liveness, DefaultLiveness)
@@ -122,9 +121,9 @@ func (c *checker) beats(heartbeat *time.Duration, liveness *int) {
 	}
 }
 
-func (c *checker) err() error { return errors.Join(c.faults...) }
+func (c *checker) err() error { return errors.Join(c.errs...) }
 
-// withDefaults returns o with its defaults, or all that is wrong with it.
+// withDefaults returns o with its defaults. The error reports all invalid fields.
 func (o BrokerOptions) withDefaults() (BrokerOptions, error) {
 	var c checker
 	c.beats(&o.Heartbeat, &o.Liveness)
@@ -156,46 +155,44 @@ func (o BrokerOptions) withDefaults() (BrokerOptions, error) {
 	return o, c.err()
 }
 
-// WorkerOptions configures a Worker. Broker is needed.
+// WorkerOptions configures a Worker. Broker is required.
 type WorkerOptions struct {
-	// Broker is the endpoint of the broker, as sockets.Dealer.Connect takes it.
+	// Broker is the endpoint of the broker: see sockets.Dealer.Connect.
 	Broker string
 
-	// Version is that of the protocol. Default Version01.
+	// Version is the version of the protocol. The default is Version01.
 	Version Version
 
-	// Concurrency is how many requests are handled at once. Each has a connection
-	// of its own, since a worker of MDP handles one request at a time; the broker
-	// takes them for so many workers. At most MaxConcurrency. 0 means
+	// Concurrency bounds the requests that are handled at once, up to
+	// MaxConcurrency. Each has its own connection and is a worker to the broker,
+	// since an MDP worker handles one request at a time. 0 means
 	// DefaultConcurrency.
 	Concurrency int
 
-	// Heartbeat is how often the broker is sent a HEARTBEAT if it is sent nothing
-	// else, also while a request is handled. A broker that sends nothing for
-	// Liveness times Heartbeat is given up, and the worker connects anew. Brokers of
-	// other makes send a busy worker nothing, so their silence counts only while
-	// there is no request. 0 means DefaultHeartbeat and DefaultLiveness.
+	// Heartbeat is the interval at which the worker sends a HEARTBEAT, unless it
+	// sends other messages, also while it handles a request. If the broker sends
+	// nothing for Liveness * Heartbeat, the worker reconnects. Brokers of other
+	// implementations send nothing to a busy worker, so their silence counts only
+	// while there is no request. 0 means DefaultHeartbeat and DefaultLiveness.
 	Heartbeat time.Duration
 	Liveness  int
 
-	// Ahead is how many requests a broker of this package may send on each
-	// connection before it has the reply to the first, at most 1024. It does so for
-	// workers that answer within milliseconds, and the connection then carries many
-	// times as many requests a second. The worker still handles them one by one. 1
-	// means none ahead; 0 means DefaultAhead. Other brokers send none ahead.
+	// Ahead is the number of requests that a broker of this package may send on
+	// each connection before it has the reply to the first, up to 1024. It does so
+	// for workers that reply within milliseconds, which then handle many more
+	// requests per second. The worker still handles them one by one. 1 disables
+	// this; 0 means DefaultAhead. Other brokers do not send ahead.
 	Ahead int
 
-	// Reconnect is the wait before a connection is made again after it was lost or
-	// the broker has ended it. It doubles with each failure up to ReconnectMax,
-	// and a random half of it is left out. 0 means DefaultReconnect and
-	// DefaultReconnectMax.
+	// Reconnect is the wait before the worker reconnects. It doubles with each
+	// failure up to ReconnectMax; half of it is random. 0 means DefaultReconnect
+	// and DefaultReconnectMax.
 	Reconnect, ReconnectMax time.Duration
 
-	// Socket configures the DEALER sockets: security, the size of messages, the
-	// monitor. The worker sets what concerns connecting and Immediate itself, and
-	// announces X-MDP and X-MDP-Ahead in Metadata. Where they are 0,
-	// HeartbeatInterval is Heartbeat and HeartbeatTimeout is Liveness times that:
-	// the heartbeats of ZMTP, which every broker's socket answers.
+	// Socket configures the DEALER sockets. The worker sets Immediate and the
+	// options for connecting, and announces X-MDP and X-MDP-Ahead in Metadata. If
+	// HeartbeatInterval, for the heartbeats of ZMTP, is 0, it is Heartbeat, and
+	// HeartbeatTimeout is Liveness * Heartbeat.
 	Socket sockets.Options
 }
 
@@ -224,45 +221,43 @@ func (o WorkerOptions) withDefaults() (WorkerOptions, error) {
 	return o, c.err()
 }
 
-// ClientOptions configures a Client. Broker is needed.
+// ClientOptions configures a Client. Broker is required.
 type ClientOptions struct {
-	// Broker is the endpoint of the broker, as sockets.Dealer.Connect takes it.
+	// Broker is the endpoint of the broker: see sockets.Dealer.Connect.
 	Broker string
 
-	// Version is that of the protocol. Default Version01.
+	// Version is the version of the protocol. The default is Version01.
 	Version Version
 
-	// Attempts is how often a request is sent before it fails with ErrNoReply: once,
-	// and again each time that the connection on which it was sent is lost. 0 means
-	// DefaultAttempts. The wait for a connection is bounded by the context alone.
+	// Attempts bounds the times that a request is sent before it fails with
+	// ErrNoReply. It is sent again when its connection is lost, or after Timeout.
+	// Only the context bounds the wait for a connection. 0 means DefaultAttempts.
 	Attempts int
 
-	// Timeout is how long an attempt waits for its reply at a broker of another
-	// make; then the connection is given up, and the request is sent on a new one. 0
-	// means DefaultTimeout; negative means to wait for as long as the context
-	// lets it. A broker of this package loses no request while the connection
-	// lasts, so with it only the context bounds the wait.
+	// Timeout is the time limit of an attempt with a broker of another
+	// implementation; then the request is sent again on a new connection. 0 means
+	// DefaultTimeout; negative means no limit but the context. A broker of this
+	// package loses no request while the connection lasts, so Timeout does not
+	// apply.
 	Timeout time.Duration
 
-	// Connections bounds the connections to a broker of another make, which has no
-	// way to say which request a reply is for: each carries one request at a time,
-	// and more requests wait for their turn. With a broker of this package one
-	// connection carries all of them. 0 means DefaultConnections.
+	// Connections bounds the connections to a broker of another implementation.
+	// Its replies do not identify the request, so each connection carries one
+	// request at a time, and further requests wait. With a broker of this package
+	// all requests share one connection. 0 means DefaultConnections.
 	Connections int
 
-	// MaxReply bounds the bytes of a reply in parts that are kept for the caller. 0
-	// means DefaultMaxReply.
+	// MaxReply bounds the unread parts of a reply in bytes; for Client.Request, all
+	// parts. 0 means DefaultMaxReply.
 	MaxReply int
 
-	// Reconnect is the wait before a connection is tried again. It doubles with each
-	// failure up to ReconnectMax. 0 means DefaultReconnect and
-	// DefaultReconnectMax.
+	// Reconnect is the wait before the client reconnects. It doubles with each
+	// failure up to ReconnectMax. 0 means DefaultReconnect and DefaultReconnectMax.
 	Reconnect, ReconnectMax time.Duration
 
-	// Socket configures the DEALER sockets: security, the size of messages, the
-	// monitor. The client sets what concerns connecting and Immediate itself, and
-	// announces X-MDP in Metadata. Where they are 0, HeartbeatInterval is 2.5 s and
-	// HeartbeatTimeout 7.5 s.
+	// Socket configures the DEALER sockets. The client sets Immediate and the
+	// options for connecting, and announces X-MDP in Metadata. If HeartbeatInterval
+	// is 0, it is 2.5 s, and HeartbeatTimeout 7.5 s.
 	Socket sockets.Options
 }
 

@@ -24,9 +24,9 @@ type job struct {
 	begun      bool // a part of the reply was sent to the client
 }
 
-func (j *job) envelope() []byte   { return j.data[:j.split] }
-func (j *job) body() zmtp.Message { return zmtp.Message(j.data[j.split:]) }
-func (j *job) size() int          { return len(j.data) }
+func (j *job) envelope() []byte       { return j.data[:j.split] }
+func (j *job) body() zmtp.WireMessage { return zmtp.WireMessage(j.data[j.split:]) }
+func (j *job) size() int              { return len(j.data) }
 
 // lane holds the requests of one client that wait for one service. The lanes of a
 // service take turns, so that a client with many requests does not delay the others by

@@ -14,7 +14,7 @@ import (
 	"clustermap/sockets"
 )
 
-// The requirements of RFC 7 and RFC 18, one test or more each.
+// Each requirement of RFC 7 and RFC 18 has one or more tests.
 
 // TestM1_OneRouter: clients and workers use the same ROUTER socket of the broker.
 func TestM1_OneRouter(t *testing.T) {
@@ -32,8 +32,7 @@ func TestM1_OneRouter(t *testing.T) {
 	}
 }
 
-// TestM2_Fair: a client with many requests does not keep another one waiting for
-// all of them.
+// TestM2_Fair: a client with many requests does not delay another one by all of them.
 func TestM2_Fair(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
@@ -83,7 +82,7 @@ func TestM2_LongestIdle(t *testing.T) {
 	}
 }
 
-// TestM3_ExactName: a request goes to workers of the very same name only.
+// TestM3_ExactName: a request goes only to workers of exactly the same name.
 func TestM3_ExactName(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
@@ -119,8 +118,8 @@ func TestM4_Waits(t *testing.T) {
 	must(t, <-done)
 }
 
-// TestM4_Expires: a request that has waited for Expiry is dropped, and its service
-// with it. A client of this package is told; one of another make is not.
+// TestM4_Expires: a request that has waited for Expiry is dropped with its service. A
+// client of this package gets an error; one of another implementation gets nothing.
 func TestM4_Expires(t *testing.T) {
 	t.Parallel()
 	o := lasting
@@ -140,15 +139,15 @@ func TestM4_Expires(t *testing.T) {
 	r.await("", client01, serviceLookup, "404")
 }
 
-// TestM4_Bounds: requests that wait are bounded, by number and bytes, for a service
-// and in all; one client cannot use up what there is for all clients.
+// TestM4_Bounds: waiting requests are bounded in number and bytes, for a service and in
+// total. One client cannot use all of the room.
 func TestM4_Bounds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
 		o    BrokerOptions
 		body int
-		most int // how many may wait
+		most int // requests that may wait
 	}{
 		{"number", BrokerOptions{MaxWaiting: 10}, 1, 5},
 		{"bytes", BrokerOptions{MaxWaitingBytes: 10_000}, 1000, 5},
@@ -187,8 +186,8 @@ func TestM4_Bounds(t *testing.T) {
 	}
 }
 
-// TestM4_ManyNames: requests for ever new names take no more than the services there
-// may be, and no place from a worker that registers.
+// TestM4_ManyNames: requests for many names do not exceed MaxServices, and do not prevent
+// a worker from registering.
 func TestM4_ManyNames(t *testing.T) {
 	t.Parallel()
 	o := lasting
@@ -230,7 +229,7 @@ func TestM4_MaxWorkers(t *testing.T) {
 	two.await("", worker01, cDisconnect)
 }
 
-// TestM5_SecondReady: a worker that sends READY again is dismissed.
+// TestM5_SecondReady: a worker that sends READY again is sent DISCONNECT.
 func TestM5_SecondReady(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
@@ -243,7 +242,7 @@ func TestM5_SecondReady(t *testing.T) {
 	}
 }
 
-// TestM6_ReadyHasNoAnswer: nothing but heartbeats comes after READY.
+// TestM6_ReadyHasNoAnswer: after READY the broker sends only heartbeats.
 func TestM6_ReadyHasNoAnswer(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
@@ -258,8 +257,8 @@ func TestM6_ReadyHasNoAnswer(t *testing.T) {
 	}
 }
 
-// TestM7_Disconnect: after a worker's DISCONNECT, before READY or later, the broker
-// sends it nothing more, and its requests go to others.
+// TestM7_Disconnect: after a worker's DISCONNECT, before or after READY, the broker sends
+// it nothing more, and its requests go to others.
 func TestM7_Disconnect(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
@@ -287,8 +286,8 @@ func TestM7_Disconnect(t *testing.T) {
 	c.await("", client01, "s", "done")
 }
 
-// TestM8_BrokerDisconnects: a broker that ends tells its workers, which come back to
-// the next one at once.
+// TestM8_BrokerDisconnects: a broker that ends sends DISCONNECT to its workers, which
+// connect to the next one at once.
 func TestM8_BrokerDisconnects(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
@@ -298,8 +297,8 @@ func TestM8_BrokerDisconnects(t *testing.T) {
 	w.await("", worker01, cDisconnect)
 }
 
-// TestM9_OutOfTurn: a valid command that is not expected is answered with DISCONNECT,
-// and nothing else is sent to that worker, whatever it sends.
+// TestM9_OutOfTurn: a valid but unexpected command is answered with DISCONNECT, and that
+// worker is sent nothing else, whatever it sends.
 func TestM9_OutOfTurn(t *testing.T) {
 	t.Parallel()
 	for _, v := range []Version{Version01, Version02} {
@@ -342,8 +341,8 @@ func TestM9_OutOfTurn(t *testing.T) {
 	}
 }
 
-// TestM10_Malformed: an invalid message is dropped and counted, and its peer is
-// disconnected; others are served as before.
+// TestM10_Malformed: an invalid message is dropped and counted, and its sender is
+// disconnected. Others are not affected.
 func TestM10_Malformed(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", MaxServiceName+1)
@@ -388,7 +387,7 @@ func TestM10_Malformed(t *testing.T) {
 			var why atomic.Pointer[error]
 			o := lasting
 			o.Socket.Monitor = func(e sockets.Event) {
-				if e.Kind == sockets.Disconnected {
+				if e.Kind == sockets.EventDisconnected {
 					why.Store(&e.Err)
 				}
 			}
@@ -411,7 +410,7 @@ func TestM10_Malformed(t *testing.T) {
 	}
 }
 
-// TestM11_NewSocket: a worker that is sent DISCONNECT comes back on a new socket.
+// TestM11_NewSocket: a worker that is sent DISCONNECT reconnects with a new socket.
 func TestM11_NewSocket(t *testing.T) {
 	t.Parallel()
 	f := newFakeBroker(t)
@@ -433,9 +432,9 @@ func TestM11_NewSocket(t *testing.T) {
 	<-ended
 }
 
-// TestM12_Address: between broker and worker there is exactly one address and an
-// empty frame; a reply without them, or to another client, is invalid, and the
-// request goes to another worker.
+// TestM12_Address: between broker and worker there is exactly one address and an empty
+// frame. A reply without them, or to another client, is invalid, and the request goes to
+// another worker.
 func TestM12_Address(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -469,8 +468,8 @@ func TestM12_Address(t *testing.T) {
 	}
 }
 
-// TestM13_Partial: in version 0.2 a client gets the parts of a reply as they come and
-// then the final one, and nothing after that.
+// TestM13_Partial: in version 0.2 a client gets the parts of a reply as they arrive, then
+// the final one, and nothing after that.
 func TestM13_Partial(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
@@ -498,8 +497,8 @@ func TestM13_Partial(t *testing.T) {
 	}
 }
 
-// TestM13_Parts: a handler sends parts, a client gets them one by one or all in one;
-// a client of version 0.1 gets them in one.
+// TestM13_Parts: a handler sends parts, and a client gets them one by one or in one
+// reply; a client of version 0.1 gets them in one reply.
 func TestM13_Parts(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
@@ -537,8 +536,8 @@ func TestM13_Parts(t *testing.T) {
 	}
 }
 
-// TestM13_LostAfterPart: if a worker is lost that has sent a part of a reply, the
-// request is not given to another one, since the client would get that part twice.
+// TestM13_LostAfterPart: if a worker is lost that has sent a part of a reply, the request
+// is not passed to another one, since the client would get that part twice.
 func TestM13_LostAfterPart(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
@@ -564,8 +563,8 @@ func TestM13_LostAfterPart(t *testing.T) {
 	}
 }
 
-// TestM14_AnyCommandCounts: a worker that sends replies but no heartbeats lives; one
-// that sends nothing is given up.
+// TestM14_AnyCommandCounts: a worker that sends replies but no heartbeats is alive; one
+// that sends nothing is removed.
 func TestM14_AnyCommandCounts(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, BrokerOptions{Heartbeat: 100 * time.Millisecond, Liveness: 10})
@@ -579,7 +578,7 @@ func TestM14_AnyCommandCounts(t *testing.T) {
 	for end := last.Add(1500 * time.Millisecond); time.Now().Before(end) && !slow; time.Sleep(5 * time.Millisecond) {
 		w.send(worker02, "\x03", address, "", "part")
 		c.await(client02, "\x02", "s", "part")
-		slow = time.Since(last) > 500*time.Millisecond // this machine is too busy to tell
+		slow = time.Since(last) > 500*time.Millisecond // this machine is too busy for the test
 		last = time.Now()
 	}
 	if workersOf(b, "s") != 1 && !slow {
@@ -588,7 +587,7 @@ func TestM14_AnyCommandCounts(t *testing.T) {
 	eventually(t, "it is given up", func() bool { return workersOf(b, "s") == 0 })
 }
 
-// TestM15_NoIdleHeartbeats: while requests flow, no heartbeats are sent.
+// TestM15_NoIdleHeartbeats: while requests are sent, heartbeats are not.
 func TestM15_NoIdleHeartbeats(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, BrokerOptions{Heartbeat: time.Second})
@@ -602,7 +601,7 @@ func TestM15_NoIdleHeartbeats(t *testing.T) {
 		m, err := w.Recv(w.ctx)
 		must(t, err)
 		if time.Since(last) > 500*time.Millisecond {
-			return // nothing flowed, so a heartbeat may
+			return // no requests were sent, so a heartbeat may be
 		}
 		last = time.Now()
 		if len(m) == 3 {
@@ -618,12 +617,12 @@ func TestM15_NoIdleHeartbeats(t *testing.T) {
 	}
 }
 
-// TestM16_SilentWorker: a worker that sends nothing for its whole liveness is given
-// up, idle or busy, and its request is given to another one.
+// TestM16_SilentWorker: a worker that sends nothing for its liveness, idle or busy, is
+// removed, and its request goes to another one.
 func TestM16_SilentWorker(t *testing.T) {
 	t.Parallel()
 	o := quick
-	o.MaxDeliveries = 1000 // however often a slow machine has the other worker given up
+	o.MaxDeliveries = 1000 // on a slow machine, the other worker may also be removed
 	b, endpoint := startBroker(t, o)
 	idle := newRaw(t, endpoint, sockets.Options{})
 	idle.send("", worker01, cReady, "idle")
@@ -642,8 +641,7 @@ func TestM16_SilentWorker(t *testing.T) {
 	}
 }
 
-// TestM16_SilentBroker: a worker gives up a broker that sends nothing, on a new
-// socket.
+// TestM16_SilentBroker: a worker reconnects with a new socket if the broker sends nothing.
 func TestM16_SilentBroker(t *testing.T) {
 	t.Parallel()
 	f := newFakeBroker(t)
@@ -655,8 +653,8 @@ func TestM16_SilentBroker(t *testing.T) {
 	eventually(t, "it is counted", func() bool { return w.Stats().Silent > 0 })
 }
 
-// TestM16_BusyWorkerBeats: a worker of this package sends heartbeats while its
-// handler runs, so it is not given up however long that takes.
+// TestM16_BusyWorkerBeats: a worker of this package sends heartbeats while its handler
+// runs, so it is not removed however long that takes.
 func TestM16_BusyWorkerBeats(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, BrokerOptions{Heartbeat: 100 * time.Millisecond, Liveness: 10})
@@ -671,8 +669,8 @@ func TestM16_BusyWorkerBeats(t *testing.T) {
 	}
 }
 
-// TestM16_BusyWithGuideBroker: a broker of the guide sends nothing to a busy worker,
-// which does not take it for dead then.
+// TestM16_BusyWithGuideBroker: a broker of the guide sends nothing to a busy worker, which
+// keeps the connection nevertheless.
 func TestM16_BusyWithGuideBroker(t *testing.T) {
 	t.Parallel()
 	f := newFakeBroker(t)
@@ -683,7 +681,7 @@ func TestM16_BusyWithGuideBroker(t *testing.T) {
 	peer := f.awaitReady("s")
 	f.send(peer, "", worker01, cRequest, "client", "", "body")
 	from, got := f.recv()
-	for len(got) == 4 || got[2] == cDisconnect { // it was slower than its liveness to be sent the request
+	for len(got) == 4 || got[2] == cDisconnect { // the request was sent after the liveness
 		if got[2] == cReady {
 			peer = from
 			f.send(peer, "", worker01, cRequest, "client", "", "body")
@@ -695,8 +693,8 @@ func TestM16_BusyWithGuideBroker(t *testing.T) {
 	}
 }
 
-// TestM17_Lost: a worker whose connection ends is lost at once: nothing more is sent
-// to it, and its requests go to others. It registers anew when it comes back.
+// TestM17_Lost: a worker whose connection ends is lost at once: nothing more is sent to
+// it, and its requests go to others. It registers again when it reconnects.
 func TestM17_Lost(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, lasting)
@@ -718,8 +716,8 @@ func TestM17_Lost(t *testing.T) {
 	}
 }
 
-// TestM17_Bound: a request over which one worker after the other is lost is given up,
-// and the client is told.
+// TestM17_Bound: a request that loses MaxDeliveries workers is dropped, and the client
+// gets an error.
 func TestM17_Bound(t *testing.T) {
 	t.Parallel()
 	o := lasting
@@ -745,8 +743,8 @@ func TestM17_Bound(t *testing.T) {
 	}
 }
 
-// TestM18_OneAtATime: a worker handles one request at a time, also when more are sent
-// ahead, and as many as its Concurrency over as many connections.
+// TestM18_OneAtATime: a worker handles one request at a time on each connection, also when
+// more are sent ahead.
 func TestM18_OneAtATime(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
@@ -782,8 +780,8 @@ func TestM18_OneAtATime(t *testing.T) {
 	}
 }
 
-// TestM18_ClientRepeats: at a broker that does not answer, a client repeats a request
-// on a new connection, and gives up after a number of attempts.
+// TestM18_ClientRepeats: if a broker does not answer, a client repeats a request on a new
+// connection, up to a number of attempts.
 func TestM18_ClientRepeats(t *testing.T) {
 	t.Parallel()
 	f := newFakeBroker(t)
@@ -818,7 +816,7 @@ func TestM18_ClientRepeats(t *testing.T) {
 		case err := <-done:
 			must(t, err)
 		case <-time.After(20 * time.Millisecond):
-			continue // that was too late
+			continue // too late
 		}
 		break
 	}

@@ -17,22 +17,21 @@ type worker struct {
 	window  int   // the number of requests that it is sent now, 1 to limit
 	shrunk  int64 // when window was last halved
 
-	heard int64 // when it was last heard
-	told  int64 // when it was last sent a message
+	heard    int64 // when it was last heard
+	lastSent int64 // when it was last sent a message
 
 	free     element[worker] // in service.idle or service.ahead
 	inBroker element[worker] // in Broker.workers
 }
 
 const (
-	// aheadTime is how long a request that is sent ahead may take: a worker that
-	// answers later is sent fewer ahead, so that they do not wait behind others
-	// while another worker is idle. It includes the way there and back, so with a
-	// shorter time a machine with much to do would send ever fewer at a time, and
-	// have ever more to do for each.
+	// aheadTime is the time within which a worker should reply. A slower worker is
+	// sent fewer requests ahead, so that they do not wait while another worker is
+	// idle. It includes the transfers: with a shorter time, a loaded machine would
+	// send smaller and smaller batches, which cost more.
 	aheadTime = 20 * time.Millisecond
 
-	// aheadBytes bounds what is sent ahead to one worker.
+	// aheadBytes bounds the bytes of the requests of a worker that is sent ahead.
 	aheadBytes = 1 << 20
 )
 
@@ -45,7 +44,7 @@ func (b *Broker) register(c *conn, p *packet) *worker {
 	if s == nil {
 		return nil
 	}
-	w := &worker{conn: c, version: p.version, service: s, limit: aheadOf(c.peer), window: 1, heard: b.now, told: b.now}
+	w := &worker{conn: c, version: p.version, service: s, limit: aheadOf(c.peer), window: 1, heard: b.now, lastSent: b.now}
 	w.head = appendWorkerHeader(nil, w.version, request, true)
 	w.free.of, w.inBroker.of = w, w
 	b.workers.pushBack(&w.inBroker)
@@ -107,7 +106,7 @@ func (b *Broker) giveBack(w *worker, skip, n int, lost bool) {
 	for range n { // last to first, since each goes to the front
 		j := e.of
 		e = e.prev
-		b.takeBack(j)
+		b.removeJob(j)
 		j.returned = j.returned || lost
 		b.repeat(j)
 	}
@@ -127,7 +126,7 @@ func (b *Broker) repeat(j *job) {
 		b.stats.Expired++
 		b.refuse(j, ErrExpired)
 	default:
-		if n := len(j.kept); n > 0 { // the other worker begins anew
+		if n := len(j.kept); n > 0 { // the next worker starts the reply again
 			b.bytes -= n
 			j.kept = j.kept[:0]
 		}
@@ -136,8 +135,8 @@ func (b *Broker) repeat(j *job) {
 	}
 }
 
-// returns handles a worker's command that gives back requests.
-func (b *Broker) returns(w *worker, count []byte) bool {
+// handleGiveBack handles a worker's command that gives back requests.
+func (b *Broker) handleGiveBack(w *worker, count []byte) bool {
 	n, err := strconv.ParseUint(string(count), 10, 16)
 	if err != nil || int(n) >= w.jobs.n && n > 0 {
 		return false

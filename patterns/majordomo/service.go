@@ -28,11 +28,11 @@ type service struct {
 	drain uint64 // the drain in which the run began, and with which it ends
 }
 
-// ServiceStatus is a reading of one service of a broker.
+// ServiceStatus is the status of a service.
 type ServiceStatus struct {
 	Name    string
 	Workers int // registered
-	Waiting int // requests that no worker has yet
+	Waiting int // requests that wait for a worker
 	Given   int // requests that workers have
 }
 
@@ -118,7 +118,7 @@ func (b *Broker) pick(s *service, j *job) *worker {
 		return w
 	}
 	w := s.idle.front()
-	if w == nil && !j.returned { // else it may end this worker too, and nothing shall wait behind it
+	if w == nil && !j.returned { // it may end this worker too, so no other request should be sent with it
 		w = s.ahead.front()
 	}
 	s.run = nil
@@ -174,15 +174,15 @@ func (b *Broker) give(j *job, w *worker) {
 	w.place()
 }
 
-// takeBack removes a request from its worker.
-func (b *Broker) takeBack(j *job) {
+// removeJob removes a request from its worker.
+func (b *Broker) removeJob(j *job) {
 	j.place.remove()
 	j.worker.bytes -= j.size()
 	j.worker = nil
 	j.service.given--
 }
 
-// status returns the services in the order of their names.
+// status returns the status of all services, sorted by name.
 func (b *Broker) status() []ServiceStatus {
 	all := make([]ServiceStatus, 0, len(b.services))
 	for _, s := range b.services {

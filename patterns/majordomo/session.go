@@ -12,32 +12,32 @@ import (
 	"clustermap/zmtp"
 )
 
-// session is one connection of a worker, from a new socket to its end (RFC 7: who
-// is disconnected comes back on a new socket).
+// session is one connection of a worker, with its own socket (RFC 7: a worker that was
+// sent DISCONNECT opens a new socket).
 type session struct {
 	w       *Worker
 	dealer  *sockets.Dealer
 	ctx     context.Context // ends with the session
 	cancel  context.CancelCauseFunc
-	settled bool // it has registered
+	settled bool // has registered
 
-	peer  atomic.Pointer[sockets.Peer] // the broker, once the handshake has succeeded
-	heard atomic.Int64                 // when the broker was last heard, in nanoseconds since began
-	told  atomic.Int64                 // when it was last told something
-	began time.Time
+	peer     atomic.Pointer[sockets.Peer] // the broker, once the handshake has succeeded
+	heard    atomic.Int64                 // when the broker was last heard, in nanoseconds since began
+	lastSent atomic.Int64                 // when a message was last sent
+	began    time.Time
 
 	mu    sync.Mutex
-	queue []task        // requests that are not begun
-	next  int           // the first of them in queue
-	busy  bool          // a handler runs
+	queue []task        // requests that wait for the handler
+	next  int           // index of the first one
+	busy  bool          // the handler runs
 	since int64         // when it was called
-	wake  chan struct{} // capacity 1: queue is no longer empty
+	wake  chan struct{} // queue is not empty any more; capacity 1
 	armed bool          // slow is running
 
-	slow *time.Timer // when to look whether requests wait behind a slow one
+	slow *time.Timer // when to call giveBack
 }
 
-// task is a request on its way to the handler.
+// task is a request that waits for the handler.
 type task struct {
 	address []byte
 	frames  [][]byte
@@ -47,8 +47,8 @@ var (
 	errSilent      = errors.New("majordomo: the broker is silent")
 	errDismissed   = errors.New("majordomo: the broker has sent DISCONNECT")
 	errLost        = errors.New("majordomo: the connection was lost")
-	errOutOfOrder  = errors.New("majordomo: the broker sends more requests than this worker takes")
-	errUnexpected  = errors.New("majordomo: the broker has sent what is no command for a worker")
+	errOutOfOrder  = errors.New("majordomo: the broker sends more requests than this worker accepts")
+	errUnexpected  = errors.New("majordomo: the broker has sent an invalid command")
 	errSessionOver = errors.New("majordomo: the session has ended")
 )
 
@@ -61,11 +61,11 @@ func (w *Worker) open() (*session, error) {
 	monitor := o.Monitor
 	o.Monitor = func(e sockets.Event) {
 		switch e.Kind {
-		case sockets.HandshakeSucceeded:
+		case sockets.EventHandshakeSucceeded:
 			if !s.peer.CompareAndSwap(nil, e.Peer) {
 				s.cancel(errLost) // a second connection of this socket
 			}
-		case sockets.Disconnected:
+		case sockets.EventDisconnected:
 			s.cancel(errLost)
 		}
 		if monitor != nil {
@@ -89,10 +89,10 @@ func (s *session) close() {
 	_ = s.dealer.Close()
 }
 
-// now is the time since the session began.
 func (s *session) now() int64 { return int64(time.Since(s.began)) }
 
-// run has the session, and returns when it has ended and its handler has returned.
+// run registers and handles requests. It returns when the session has ended and the
+// handler has returned.
 func (s *session) run() {
 	defer s.close()
 	w := s.w
@@ -105,7 +105,7 @@ func (s *session) run() {
 	s.settled = true
 	w.once.Do(func() { close(w.first) })
 	s.heard.Store(s.now())
-	s.told.Store(s.now())
+	s.lastSent.Store(s.now())
 	w.sessions.Add(1)
 	w.connected.Add(1)
 	defer w.connected.Add(-1)
@@ -116,12 +116,12 @@ func (s *session) run() {
 	s.cancel(s.receive())
 	parts.Wait()
 	if context.Cause(s.ctx) != errDismissed {
-		// The broker need not wait for this worker's silence.
-		_ = s.dealer.SendWire(ended, appendWorkerHeader(nil, v, disconnect, false), 1, nil)
+		// Without this, the broker would wait for the worker's liveness.
+		_ = s.dealer.SendWire(noWait, appendWorkerHeader(nil, v, disconnect, false), 1, nil)
 	}
 }
 
-// receive takes what the broker sends, and returns why the session ends.
+// receive handles the broker's commands. It returns why the session ends.
 func (s *session) receive() error {
 	var batch sockets.Batch
 	defer batch.Release()
@@ -153,13 +153,13 @@ func (s *session) receive() error {
 	}
 }
 
-// push queues a request for the handler. It reports false if there are more than
-// the broker may send.
+// push queues a request for the handler. It returns false if the broker has sent too
+// many.
 func (s *session) push(p *packet) bool {
-	// One piece of memory for all of it, which is the handler's.
+	// One allocation for all of the request, which belongs to the handler.
 	data := append(append(make([]byte, 0, len(p.address)+len(p.body)), p.address...), p.body...)
 	n := len(p.address)
-	body := zmtp.Message(data[n:])
+	body := zmtp.WireMessage(data[n:])
 	t := task{data[:n:n], body.AppendFrames(make([][]byte, 0, body.Len()))}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,7 +212,7 @@ func (s *session) pop() (task, bool) {
 	return t, true
 }
 
-// handle calls the handler for one request after the other.
+// handle calls the handler for the requests, one after the other.
 func (s *session) handle() {
 	for {
 		t, ok := s.pop()
@@ -238,7 +238,7 @@ func (s *session) handleOne(t task) {
 		body = errorOf(err).frames()
 	}
 	if s.ctx.Err() != nil {
-		return // nobody waits for the reply
+		return
 	}
 	s.mu.Lock()
 	s.busy = false // before the reply is sent: see giveBack
@@ -261,7 +261,7 @@ var (
 	}
 )
 
-// send sends a reply, or a part of one.
+// send sends a reply or a part of one.
 func (s *session) send(c command, address []byte, body [][]byte) error {
 	v := s.w.opts.Version
 	frames := make([][]byte, 0, 5+max(len(body), 1))
@@ -275,12 +275,12 @@ func (s *session) send(c command, address []byte, body [][]byte) error {
 		frames = append(frames, emptyFrame)
 	}
 	err := s.dealer.Send(s.ctx, append(frames, body...)...)
-	s.told.Store(s.now())
+	s.lastSent.Store(s.now())
 	return err
 }
 
-// beat sends heartbeats, and gives the broker up when it is silent. It goes on
-// while the handler runs.
+// beat sends heartbeats, also while the handler runs, and ends the session if the broker
+// is silent.
 func (s *session) beat() {
 	interval := s.w.opts.Heartbeat
 	period := max(interval/4, time.Millisecond)
@@ -301,7 +301,7 @@ func (s *session) beat() {
 		now := s.now()
 		late := now - last - int64(period)
 		last = now
-		if late > int64(period) { // this process did not run; the broker is not to blame
+		if late > int64(period) { // this process did not run, which is not the broker's fault
 			s.heard.Add(late)
 		}
 		s.mu.Lock()
@@ -315,18 +315,18 @@ func (s *session) beat() {
 			s.cancel(errSilent)
 			return
 		}
-		if now-s.told.Load() >= int64(interval)*7/8 {
-			_ = s.dealer.SendWire(ended, beat, 1, nil)
-			s.told.Store(now)
+		if now-s.lastSent.Load() >= int64(interval)*7/8 {
+			_ = s.dealer.SendWire(noWait, beat, 1, nil)
+			s.lastSent.Store(now)
 		}
 	}
 }
 
-// giveBackTime is how long a handler may run before the requests that were sent
-// ahead are given back to the broker, for other workers.
+// giveBackTime is the time that a handler may run before the worker gives back the
+// requests that were sent ahead.
 const giveBackTime = aheadTime
 
-// giveBack gives requests back that wait behind a slow one.
+// giveBack gives back the requests that wait for a slow handler.
 func (s *session) giveBack() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -343,9 +343,9 @@ func (s *session) giveBack() {
 	count := strconv.AppendInt(nil, int64(n), 10)
 	wire := appendWorkerHeader(nil, s.w.opts.Version, giveBack, true)
 	wire = append(append(wire, 0, byte(len(count))), count...)
-	// The broker counts from the request that is being handled. Its reply comes
-	// after this, since busy is changed under the same mutex before it is sent.
-	if s.dealer.SendWire(ended, wire, 1, nil) != nil {
+	// The broker counts from the request that is being handled. The reply to that is
+	// sent after this, since busy is first cleared under the same mutex.
+	if s.dealer.SendWire(noWait, wire, 1, nil) != nil {
 		return
 	}
 	clear(s.queue)
@@ -353,7 +353,7 @@ func (s *session) giveBack() {
 	s.w.returned.Add(uint64(n))
 }
 
-// parts is what Partial finds in a handler's context.
+// parts is the value in a handler's context that Partial uses.
 type parts struct {
 	s       *session
 	mu      sync.Mutex
@@ -369,9 +369,9 @@ func (p *parts) end() {
 	p.mu.Unlock()
 }
 
-// Partial sends a part of the reply to the request that is handled with ctx: in
-// version 0.2 a reply may come in any number of parts, of which what the handler
-// returns is the last. It returns ErrNotPartial where that is not possible.
+// Partial sends a part of the reply to the request of the Handler's context ctx. In
+// version 0.2 a reply may have any number of parts; the handler returns the last one.
+// Partial returns ErrNotPartial in version 0.1, and after the handler has returned.
 func Partial(ctx context.Context, frames ...[]byte) error {
 	p, ok := ctx.Value(partsKey{}).(*parts)
 	if !ok {

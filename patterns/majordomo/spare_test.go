@@ -7,8 +7,7 @@ import (
 	"clustermap/sockets"
 )
 
-// TestSpareMemory: what a broker keeps for reuse after many requests waited is bounded
-// in bytes.
+// TestSpareMemory: the memory that a broker keeps for reuse is bounded in bytes.
 func TestSpareMemory(t *testing.T) {
 	t.Parallel()
 	b, endpoint := startBroker(t, BrokerOptions{})

@@ -11,9 +11,9 @@ import (
 type Version uint8
 
 const (
-	// Version01 is MDP/0.1 (RFC 7): one reply to each request. The default.
+	// Version01, the default, is MDP/0.1 (RFC 7): one reply to each request.
 	Version01 Version = iota
-	// Version02 is MDP/0.2 (RFC 18): a reply may come in parts.
+	// Version02 is MDP/0.2 (RFC 18): a reply may have several parts.
 	Version02
 )
 
@@ -27,15 +27,13 @@ func (v Version) String() string {
 	return fmt.Sprintf("Version(%d)", uint8(v))
 }
 
-// The first frame of a command, or the second one in 0.1, which begins with an
-// empty frame.
+// The header frames of commands. In 0.1 an empty frame comes first.
 const (
 	client01, worker01 = "MDPC01", "MDPW01"
 	client02, worker02 = "MDPC02", "MDPW02"
 )
 
-// command is what a message is. The codes on the wire differ from version to
-// version.
+// command is the kind of a message. The codes on the wire depend on the version.
 type command uint8
 
 const (
@@ -45,8 +43,8 @@ const (
 	ready                         // READY
 	heartbeat                     // HEARTBEAT
 	disconnect                    // DISCONNECT
-	giveBack                      // returns requests that were sent ahead; see extension.go
-	notice                        // no command: the connection has ended
+	giveBack                      // gives back requests that were sent ahead; see extension.go
+	notice                        // not a command: the connection has ended
 )
 
 // Codes of worker commands, by version.
@@ -65,35 +63,34 @@ func workerCode(v Version, c command) byte {
 	panic("majordomo: " + v.String() + " has no such command")
 }
 
-// Codes of client commands in 0.2; in 0.1 there are none.
+// Codes of client commands in 0.2. In 0.1 there are none.
 const (
 	codeRequest02 = 1
 	codePartial02 = 2
 	codeFinal02   = 3
 )
 
-// Bounds on what is taken from the wire.
+// Limits of messages.
 const (
-	// MaxServiceName is the longest name of a service, in bytes.
+	// MaxServiceName is the limit of a service's name, in bytes.
 	MaxServiceName = 255
 
-	maxNumber = 16 // bytes of the request number that a client may put in front
+	maxNumber = 16 // bytes of a client's request number
 )
 
-// ErrMalformed is why a broker ends the connection of a peer that sent a message
-// which is no command of MDP (RFC 7, 18: an invalid message). The monitor of the
-// socket is told (sockets.Options).
+// ErrMalformed is the reason in sockets.Event for which a broker ended the connection of
+// a peer that sent an invalid message (RFC 7, RFC 18).
 var ErrMalformed = errors.New("majordomo: malformed message")
 
-// packet is a message taken apart. Its slices are views of the message.
+// packet is a decoded message. Its slices are views of the message.
 type packet struct {
 	command command
 	version Version
-	worker  bool // it has the header of a worker
+	worker  bool // has the header of a worker
 
-	// From a client to a broker: what goes in front of the reply's header, in wire
-	// form: nothing in 0.2, the empty frame in 0.1, and in front of that the number
-	// that the client gave the request. number is that alone.
+	// envelope is, in a client's request, what precedes the header of the reply, in
+	// wire form: the client's number of the request, if any, and the empty frame,
+	// which in 0.2 follows only a number. number is the number alone.
 	envelope []byte
 	number   []byte
 
@@ -101,11 +98,11 @@ type packet struct {
 	address []byte // of the client, between broker and worker
 	count   []byte // of giveBack
 
-	body zmtp.Message // at least one frame, of a request or a reply
+	body zmtp.WireMessage // at least one frame, of a request or a reply
 }
 
-// next is Message.Next for a message that may be over.
-func next(m zmtp.Message) (frame []byte, rest zmtp.Message, ok bool) {
+// next is Message.Next for a message that may be empty.
+func next(m zmtp.WireMessage) (frame []byte, rest zmtp.WireMessage, ok bool) {
 	if len(m) == 0 {
 		return nil, nil, false
 	}
@@ -113,8 +110,9 @@ func next(m zmtp.Message) (frame []byte, rest zmtp.Message, ok bool) {
 	return frame, rest, true
 }
 
-// parse takes a message apart. toBroker says who received it.
-func (p *packet) parse(m zmtp.Message, toBroker bool) bool {
+// parse decodes a message to the broker or from it. It returns false if the message is
+// invalid.
+func (p *packet) parse(m zmtp.WireMessage, toBroker bool) bool {
 	*p = packet{}
 	whole := m
 	first, rest := m.Next()
@@ -158,8 +156,8 @@ func isHeader(frame []byte) bool {
 	return string(frame) == client02 || string(frame) == worker02
 }
 
-// parseClient reads what follows the header MDPC.
-func (p *packet) parseClient(m zmtp.Message, toBroker bool) (ok bool) {
+// parseClient decodes the frames after the header of a client.
+func (p *packet) parseClient(m zmtp.WireMessage, toBroker bool) (ok bool) {
 	p.command = reply
 	if toBroker {
 		p.command = request
@@ -184,8 +182,8 @@ func (p *packet) parseClient(m zmtp.Message, toBroker bool) (ok bool) {
 	return len(m) > 0
 }
 
-// parseWorker reads what follows the header MDPW.
-func (p *packet) parseWorker(m zmtp.Message) (ok bool) {
+// parseWorker decodes the frames after the header of a worker.
+func (p *packet) parseWorker(m zmtp.WireMessage) (ok bool) {
 	p.worker = true
 	var code []byte
 	if code, m, ok = next(m); !ok || len(code) != 1 || int(code[0]) >= len(workerCodes[p.version]) {
@@ -218,8 +216,7 @@ func (p *packet) parseWorker(m zmtp.Message) (ok bool) {
 
 func validName(service []byte) bool { return len(service) > 0 && len(service) <= MaxServiceName }
 
-// appendClientHeader appends the frames of a client command in front of the body,
-// without the envelope: to the broker, or from it.
+// appendClientHeader appends the frames of a client command between envelope and body.
 func appendClientHeader[S []byte | string](dst []byte, v Version, c command, service S) []byte {
 	if v == Version01 {
 		dst = appendFrame(dst, client01)
@@ -237,13 +234,13 @@ func appendClientHeader[S []byte | string](dst []byte, v Version, c command, ser
 	return appendFrame(dst, service)
 }
 
-// appendFrame appends a frame of up to 255 bytes that others follow.
+// appendFrame appends a frame of up to 255 bytes, followed by others.
 func appendFrame[S []byte | string](dst []byte, body S) []byte {
 	return append(append(dst, zmtp.FlagMore, byte(len(body))), body...)
 }
 
-// appendWorkerHeader appends the frames of a worker command up to its code. more
-// says that others follow.
+// appendWorkerHeader appends the frames of a worker command up to its code. more means
+// that others follow.
 func appendWorkerHeader(dst []byte, v Version, c command, more bool) []byte {
 	if v == Version01 {
 		dst = append(dst, zmtp.FlagMore, 0)
@@ -258,7 +255,7 @@ func appendWorkerHeader(dst []byte, v Version, c command, more bool) []byte {
 	return append(dst, flags, 1, workerCode(v, c))
 }
 
-// appendAddress appends the address of a client and the empty frame behind it.
+// appendAddress appends the address of a client and the empty frame after it.
 func appendAddress(dst, address []byte) []byte {
 	return append(appendFrame(dst, address), zmtp.FlagMore, 0)
 }

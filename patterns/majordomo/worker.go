@@ -12,20 +12,19 @@ import (
 	"clustermap/sockets"
 )
 
-// Handler does one request of a service and returns the reply. The request's frames
-// belong to it; the reply's are used only until they are sent, before the handler is
-// called again. A reply without frames is sent as one empty frame. An error is sent
-// in place of the reply: see Error.
+// Handler executes a request of a service and returns the reply. It owns the request's
+// frames, and may reuse those of the reply once it is called again on the same
+// connection. A reply without frames is sent as one empty frame. An error is sent in
+// place of the reply: see Error.
 //
-// The context ends when nobody waits for the reply any more: the connection to the
-// broker was lost, the broker has given up this worker, or the worker was closed.
-// The worker asks for no other request before the handler has returned. A request
-// may come more than once (RFC 7 wants workers to be idempotent).
+// The context ends when the reply is not needed any more: the connection to the broker
+// was lost, the broker has dismissed the worker, or the worker was closed. A request may
+// arrive more than once (RFC 7 requires idempotent workers).
 type Handler func(ctx context.Context, request [][]byte) (reply [][]byte, err error)
 
-// Worker does the requests of one service. It connects to the broker, and connects
-// anew when the connection is lost or the broker ends it, until Close. All methods
-// are safe for concurrent use.
+// Worker serves one service. It connects to the broker, and reconnects when the
+// connection is lost or the broker dismisses it, until Close. All methods are safe for
+// concurrent use.
 type Worker struct {
 	service string
 	handler Handler
@@ -34,26 +33,26 @@ type Worker struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	once    sync.Once
-	first   chan struct{} // closed when a connection has registered for the first time
+	first   chan struct{} // closed when the first connection has registered
 
 	connected                                               atomic.Int64
 	requests, failed, returned, malformed, silent, sessions atomic.Uint64
 }
 
-// WorkerStats counts what a worker has done since it began.
+// WorkerStats has the counters of a worker.
 type WorkerStats struct {
-	Connected int    // connections that are registered now, up to Concurrency
+	Connected int    // connections registered now, up to Concurrency
 	Sessions  uint64 // connections that were registered
 	Requests  uint64 // handled
-	Failed    uint64 // of these, those that the handler returned an error for
-	Returned  uint64 // given back to the broker, which had sent them ahead
-	Malformed uint64 // messages that are no command for a worker; each ended its connection
-	Silent    uint64 // times that the broker was given up because it was silent
+	Failed    uint64 // requests for which the handler returned an error
+	Returned  uint64 // requests sent ahead and given back to the broker
+	Malformed uint64 // invalid messages; each ended its connection
+	Silent    uint64 // connections ended because the broker was silent
 }
 
-// NewWorker makes a worker of a service and starts it: it calls h for each request,
-// in up to WorkerOptions.Concurrency goroutines at once. Faults of the options and
-// of the endpoint are returned; that there is no broker yet is no fault.
+// NewWorker starts a worker of a service. It calls h for each request, from up to
+// WorkerOptions.Concurrency goroutines at once. The broker may start later. The error is
+// for invalid options and endpoints.
 func NewWorker(service string, h Handler, o WorkerOptions) (*Worker, error) {
 	o, err := o.withDefaults()
 	if !validName([]byte(service)) {
@@ -92,8 +91,8 @@ func NewWorker(service string, h Handler, o WorkerOptions) (*Worker, error) {
 	return w, nil
 }
 
-// setConnecting sets the options of a DEALER that has one connection, which is
-// tried until it succeeds.
+// setConnecting sets the options of a DEALER with one connection that is tried until it
+// succeeds.
 func setConnecting(o *sockets.Options, first, last time.Duration) {
 	o.Immediate = true
 	o.ReconnectInterval, o.ReconnectIntervalMax = first, last
@@ -105,17 +104,17 @@ func setConnecting(o *sockets.Options, first, last time.Duration) {
 	}
 }
 
-// Close ends the worker: the contexts of its handlers end, the broker is told, and
-// Close returns when all handlers have returned. The broker gives requests that
-// were not replied to to other workers. Closing a closed worker does nothing.
+// Close ends the worker: it cancels the handlers' contexts, sends DISCONNECT to the
+// broker, and waits for the handlers to return. The broker passes requests without a
+// reply to other workers. Closing a closed worker does nothing.
 func (w *Worker) Close() error {
 	w.cancel()
 	w.running.Wait()
 	return nil
 }
 
-// WaitRegistered returns when the worker has sent its first READY to a broker. READY
-// has no answer (RFC 7), so it may still be refused.
+// WaitRegistered waits until the worker has sent its first READY to a broker. READY has
+// no answer (RFC 7), so the broker may still refuse it.
 func (w *Worker) WaitRegistered(ctx context.Context) error {
 	select {
 	case <-w.first:
@@ -127,7 +126,7 @@ func (w *Worker) WaitRegistered(ctx context.Context) error {
 	}
 }
 
-// Stats returns a reading of the worker's counters.
+// Stats returns the current counters.
 func (w *Worker) Stats() WorkerStats {
 	return WorkerStats{
 		Connected: int(w.connected.Load()), Sessions: w.sessions.Load(), Requests: w.requests.Load(),
@@ -135,7 +134,7 @@ func (w *Worker) Stats() WorkerStats {
 	}
 }
 
-// run has one session after the other.
+// run runs one session after the other.
 func (w *Worker) run(s *session) {
 	wait := backoff.Backoff{Min: w.opts.Reconnect, Max: w.opts.ReconnectMax}
 	for {

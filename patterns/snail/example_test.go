@@ -28,14 +28,14 @@ func Example() {
 
 	stamped := snail.NewPublisher(pub, snail.PublisherOptions{})
 	for range 3 {
-		_ = stamped.Send(ctx, []byte("price"), []byte("17")) // and the stamp
+		_ = stamped.Send(ctx, []byte("price"), []byte("17")) // adds the stamp
 	}
 	for {
 		if _, err := sub.Recv(ctx); errors.Is(err, snail.ErrLagged) {
 			fmt.Println("fell behind")
 			return
 		}
-		time.Sleep(200 * time.Millisecond) // the work, which is too slow
+		time.Sleep(200 * time.Millisecond) // work that is too slow
 	}
 	// Output: fell behind
 }

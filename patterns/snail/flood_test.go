@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestMalformedFlood: a receive call ends with its context even while messages without
-// a stamp keep coming.
+// TestMalformedFlood: a receive call ends with its context even during a flood of
+// messages without a stamp.
 func TestMalformedFlood(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{})
@@ -23,7 +23,7 @@ func TestMalformedFlood(t *testing.T) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
 	r.sub.opts.Now = func() time.Time {
-		cancel() // as soon as a message is looked at
+		cancel() // as soon as a message is checked
 		return r.here.now()
 	}
 	if m, _, err := r.sub.Next(ctx); !errors.Is(err, context.Canceled) {

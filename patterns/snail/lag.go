@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Lag is how far behind a message is.
+// Lag describes how far behind a message is.
 type Lag struct {
-	Delay  time.Duration // its age, as Options.Clocks says; 0 if Options.MaxDelay is negative
-	Missed uint64        // messages that are missing in front of it, with Options.Sequence
-	Stamp  time.Time     // when it was sent, by the publisher's clock
+	Delay  time.Duration // measured as Options.Clocks describes; 0 if Options.MaxDelay is negative
+	Missed uint64        // missing messages before it, with Options.Sequence
+	Stamp  time.Time     // when it was sent, by the publisher's clock; zero if Options.MaxDelay is negative
 }
 
-// ErrLagged is what a *LagError is, for errors.Is.
+// ErrLagged matches every *LagError (errors.Is).
 var ErrLagged = errors.New("snail: the subscriber has fallen behind")
 
-// LagError is why a Subscriber has stopped.
+// LagError is the reason why a Subscriber has stopped.
 type LagError struct {
 	Lag
 	MaxDelay  time.Duration
@@ -27,27 +27,27 @@ func (e *LagError) Error() string {
 	if e.MaxDelay >= 0 && e.Delay > e.MaxDelay {
 		return fmt.Sprintf("snail: the subscriber is %v behind; at most %v is allowed", e.Delay, e.MaxDelay)
 	}
-	return fmt.Sprintf("snail: %d messages are missing; at most %d may be", e.Missed, e.MaxMissed)
+	return fmt.Sprintf("snail: %d messages are missing; at most %d are allowed", e.Missed, e.MaxMissed)
 }
 
-// Is makes errors.Is(err, ErrLagged) true.
+// Is reports whether target is ErrLagged.
 func (e *LagError) Is(target error) bool { return target == ErrLagged }
 
-// gauge measures how far behind messages are.
+// gauge measures the lag of messages.
 type gauge struct {
 	opts Options
 
 	counting bool   // next is known
-	next     uint64 // the sequence number that is expected
+	next     uint64 // the expected sequence number
 
 	started time.Time
-	based   bool          // base is known
+	hasBase bool          // base is known
 	base    time.Duration // smallest clock minus stamp so far, raised by MaxDrift
-	baseAt  time.Duration // when that was, since started
+	baseAt  time.Duration // when base was updated, since started
 }
 
-// measure returns how far behind a message is that is taken now, and whether its stamp
-// and its number can be read.
+// measure returns the lag of a message that is received now. ok is false if its stamp or
+// number is invalid.
 func (g *gauge) measure(number, stamp []byte, now time.Time, s *Stats) (lag Lag, ok bool) {
 	if g.opts.MaxDelay >= 0 {
 		if lag.Stamp, ok = ParseStamp(stamp); !ok {
@@ -72,13 +72,13 @@ func (g *gauge) measure(number, stamp []byte, now time.Time, s *Stats) (lag Lag,
 	if g.opts.MaxDelay < 0 {
 		return lag, true
 	}
-	apart := now.Sub(lag.Stamp) // the wall clocks
-	if s.Messages == 0 || apart < s.SmallestOffset {
-		s.SmallestOffset = apart
+	offset := now.Sub(lag.Stamp) // of the wall clocks
+	if s.Messages == 0 || offset < s.SmallestOffset {
+		s.SmallestOffset = offset
 	}
-	lag.Delay = apart
-	if g.opts.Clocks == Unsynchronised {
-		lag.Delay = apart - g.raise(apart, now.Sub(g.started))
+	lag.Delay = offset
+	if g.opts.Clocks == ClocksUnsynchronised {
+		lag.Delay = offset - g.updateBase(offset, now.Sub(g.started))
 	}
 	s.Delay = lag.Delay
 	if s.Messages == 0 || lag.Delay > s.LargestDelay {
@@ -87,21 +87,21 @@ func (g *gauge) measure(number, stamp []byte, now time.Time, s *Stats) (lag Lag,
 	return lag, true
 }
 
-// raise moves the base to an age of the subscriber, at which the clock and a stamp are
-// so much apart, and returns it.
-func (g *gauge) raise(apart, age time.Duration) time.Duration {
-	if g.based {
+// updateBase updates the base with an offset measured at the given age of the
+// subscriber, and returns it.
+func (g *gauge) updateBase(offset, age time.Duration) time.Duration {
+	if g.hasBase {
 		passed := max(age-g.baseAt, 0)
 		g.base += time.Duration(passed.Seconds() * float64(g.opts.MaxDrift))
 	}
-	if !g.based || apart < g.base {
-		g.base = apart
+	if !g.hasBase || offset < g.base {
+		g.base = offset
 	}
-	g.based, g.baseAt = true, age
+	g.hasBase, g.baseAt = true, age
 	return g.base
 }
 
-// behind says whether that is too far.
+// behind reports whether a lag exceeds a limit.
 func (g *gauge) behind(lag Lag) bool {
 	return g.opts.MaxDelay >= 0 && lag.Delay > g.opts.MaxDelay || lag.Missed > g.opts.MaxMissed
 }

@@ -38,7 +38,7 @@ func newClock() *clock {
 func (c *clock) now() time.Time      { return time.Unix(0, c.ns.Load()) }
 func (c *clock) add(d time.Duration) { c.ns.Add(int64(d)) }
 
-// rig is a publisher with a clock, and a subscriber with another one.
+// rig is a publisher and a subscriber, each with its own clock.
 type rig struct {
 	t     testing.TB
 	ctx   context.Context
@@ -72,19 +72,19 @@ func newRig(t testing.TB, o Options) *rig {
 	return r
 }
 
-// connected waits until the publisher has the subscriber.
+// connected waits until the subscriber is connected.
 func (r *rig) connected() {
 	r.t.Helper()
-	must(r.t, r.pub.WaitSubscribers(r.ctx, []byte("x"), 1))
+	must(r.t, r.pub.WaitSubscribers(r.ctx, "x", 1))
 }
 
-// pass lets time pass for both.
+// pass advances both clocks.
 func (r *rig) pass(d time.Duration) {
 	r.there.add(d)
 	r.here.add(d)
 }
 
-// send sends messages of one frame, with their stamps.
+// send sends messages of one frame and a stamp.
 func (r *rig) send(messages ...string) {
 	r.t.Helper()
 	for _, m := range messages {
@@ -92,7 +92,7 @@ func (r *rig) send(messages ...string) {
 	}
 }
 
-// wants receives a message, and compares its first frame and its delay.
+// wants receives a message and compares its first frame and its delay.
 func (r *rig) wants(want string, delay time.Duration) Lag {
 	r.t.Helper()
 	m, lag, err := r.sub.Next(r.ctx)

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// Sender is a socket that a Publisher sends with, usually a *sockets.Pub. Send must
-// not keep the frames.
+// Sender is the socket of a Publisher, usually a *sockets.Pub. Send must not keep the
+// frames.
 type Sender interface {
 	Send(ctx context.Context, frames ...[]byte) error
 }
 
 // PublisherOptions configures a Publisher. The zero value works.
 type PublisherOptions struct {
-	// Sequence puts a sequence number, in decimal text, in front of the stamp: 1, 2
-	// and so on.
+	// Sequence adds a sequence number as decimal text before the stamp: 1, 2 and so
+	// on.
 	Sequence bool
 
-	// Now is the clock. Default time.Now.
+	// Now is the clock. The default is time.Now.
 	Now func() time.Time
 }
 
-// Publisher stamps the messages of a socket. It is safe for concurrent use. It has
-// no goroutine, and nothing to close.
+// Publisher sends messages with stamps. It is safe for concurrent use. It has no
+// goroutine and need not be closed.
 type Publisher struct {
 	socket Sender
 	opts   PublisherOptions
@@ -34,8 +34,8 @@ type Publisher struct {
 	text   []byte   // scratch
 }
 
-// NewPublisher returns a Publisher that sends with socket. If others send with it,
-// too, their messages have no stamps and no sequence numbers.
+// NewPublisher returns a Publisher that sends with socket. Messages that are sent
+// directly with the socket have no stamps and sequence numbers.
 func NewPublisher(socket Sender, o PublisherOptions) *Publisher {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -45,10 +45,10 @@ func NewPublisher(socket Sender, o PublisherOptions) *Publisher {
 	return p
 }
 
-// Send sends the frames with a stamp behind them. Without frames the message is the
-// stamp alone, as the guide's programs send it. One Send at a time has its turn, so
-// sequence numbers are in order; a message that is not sent uses none up. It returns
-// the error of the socket's Send, or the context's.
+// Send sends the frames followed by a stamp. Without frames, the message is the stamp
+// alone, as in the guide. Concurrent calls send one after the other, so that sequence
+// numbers are in order; a message that is not sent uses no number. It returns the error
+// of the socket's Send, or the context's.
 func (p *Publisher) Send(ctx context.Context, frames ...[]byte) error {
 	select {
 	case <-p.turn:

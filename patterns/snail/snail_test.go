@@ -13,15 +13,15 @@ import (
 	"clustermap/sockets"
 )
 
-// TestStop: a message that is too old ends the subscriber, as the guide's does: it
-// disconnects, and says so from then on.
+// TestStop: a message that is too old ends the subscriber, as in the guide: it
+// disconnects, and all receive calls fail.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{MaxDelay: time.Second})
 	r.send("a", "b", "c")
 	r.wants("a", 0)
 	r.pass(time.Second)
-	r.wants("b", time.Second) // as old as may be
+	r.wants("b", time.Second) // exactly MaxDelay
 	r.here.add(time.Millisecond)
 	for range 2 {
 		_, _, err := r.sub.Next(r.ctx)
@@ -46,11 +46,11 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestReport: each message that is too old is reported, and delivered all the same.
+// TestReport: each message that is too old is reported and delivered.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	var lags []time.Duration
-	r := newRig(t, Options{Policy: Report, OnLag: func(l Lag) { lags = append(lags, l.Delay) }})
+	r := newRig(t, Options{Policy: PolicyReport, OnLag: func(l Lag) { lags = append(lags, l.Delay) }})
 	r.send("a", "b", "c")
 	r.wants("a", 0)
 	r.pass(2 * time.Second)
@@ -63,12 +63,12 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestResubscribe: everything that is queued is dropped, and what is sent after the
-// new connection arrives.
+// TestResubscribe: queued messages are dropped, and messages that are sent after the
+// reconnection arrive.
 func TestResubscribe(t *testing.T) {
 	t.Parallel()
 	var reported []Lag
-	r := newRig(t, Options{Policy: Resubscribe, Sequence: true, OnLag: func(l Lag) { reported = append(reported, l) }})
+	r := newRig(t, Options{Policy: PolicyResubscribe, Sequence: true, OnLag: func(l Lag) { reported = append(reported, l) }})
 	r.send("a")
 	r.wants("a", 0)
 	for range 1000 {
@@ -87,8 +87,8 @@ func TestResubscribe(t *testing.T) {
 			}
 		}
 	})
-	// The first of the old messages is looked at, and the others are dropped. The
-	// sequence begins anew with the connection.
+	// The first of the old messages is checked, and the others are dropped. The
+	// sequence starts again with the connection.
 	lag := r.wants("fresh", 0)
 	close(stop)
 	sending.Wait()
@@ -100,12 +100,12 @@ func TestResubscribe(t *testing.T) {
 	}
 }
 
-// TestResubscribeInterrupted: a context or Close ends the pause of a resubscription,
-// and with a context the next call goes on.
+// TestResubscribeInterrupted: a context or Close ends the pause of a resubscription.
+// After a context, the next call continues.
 func TestResubscribeInterrupted(t *testing.T) {
 	t.Parallel()
 	var cancel context.CancelFunc
-	r := newRig(t, Options{Policy: Resubscribe, Pause: time.Hour, OnLag: func(Lag) { cancel() }})
+	r := newRig(t, Options{Policy: PolicyResubscribe, Pause: time.Hour, OnLag: func(Lag) { cancel() }})
 	r.send("old")
 	r.pass(5 * time.Second)
 	ctx, end := context.WithCancel(r.ctx)
@@ -133,13 +133,13 @@ func TestResubscribeInterrupted(t *testing.T) {
 	}
 }
 
-// TestSequence: messages that are missing are counted, and too many of them are a lag.
-// A publisher that begins anew is none.
+// TestSequence: missing messages are counted, and too many of them are a lag. A
+// restarted publisher is not.
 func TestSequence(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{Sequence: true, MaxMissed: 2, MaxDelay: -1})
 	skip := func(n uint64) { r.out.sent += n }
-	r.here.add(-time.Hour) // delays do not matter
+	r.here.add(-time.Hour) // delays are not checked
 	r.send("a", "b")
 	skip(2)
 	r.send("c")
@@ -157,7 +157,7 @@ func TestSequence(t *testing.T) {
 	r.send("f")
 	_, err := r.sub.Recv(r.ctx)
 	lag, ok := errors.AsType[*LagError](err)
-	if !ok || lag.Missed != 3 || err.Error() != "snail: 3 messages are missing; at most 2 may be" {
+	if !ok || lag.Missed != 3 || err.Error() != "snail: 3 messages are missing; at most 2 are allowed" {
 		t.Fatalf("%v", err)
 	}
 	if s := r.sub.Stats(); s.Missed != 5 || s.Restarts != 1 {
@@ -165,8 +165,8 @@ func TestSequence(t *testing.T) {
 	}
 }
 
-// TestSequenceOverflow: a publisher that drops messages for a subscriber that does not
-// read, and the subscriber that finds out.
+// TestSequenceOverflow: a subscriber detects that the publisher dropped messages while
+// it did not read.
 func TestSequenceOverflow(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -181,7 +181,7 @@ func TestSequenceOverflow(t *testing.T) {
 	})
 	must(t, err)
 	t.Cleanup(func() { must(t, sub.Close()) })
-	must(t, pub.WaitSubscribers(ctx, nil, 1))
+	must(t, pub.WaitSubscribers(ctx, "", 1))
 	body := make([]byte, 16<<10)
 	dropped := func() uint64 { return pub.Peers()[0].Drops }
 	for dropped() == 0 {
@@ -189,7 +189,7 @@ func TestSequenceOverflow(t *testing.T) {
 	}
 	stop := make(chan struct{})
 	var sending sync.WaitGroup
-	sending.Go(func() { // until one finds room again
+	sending.Go(func() { // until there is room again
 		for {
 			select {
 			case <-stop:
@@ -209,12 +209,12 @@ func TestSequenceOverflow(t *testing.T) {
 	}
 }
 
-// TestUnsynchronised: clocks that differ by hours do not matter, what messages are
-// delayed beyond the fastest one does.
+// TestUnsynchronised: the delay is relative to the fastest message, even if the clocks
+// differ by hours.
 func TestUnsynchronised(t *testing.T) {
 	t.Parallel()
 	for _, apart := range []time.Duration{-3 * time.Hour, 3 * time.Hour} {
-		r := newRig(t, Options{Clocks: Unsynchronised, MaxDelay: time.Second})
+		r := newRig(t, Options{Clocks: ClocksUnsynchronised, MaxDelay: time.Second})
 		r.here.add(apart)
 		r.send("a")
 		r.here.add(30 * time.Millisecond)
@@ -222,12 +222,12 @@ func TestUnsynchronised(t *testing.T) {
 		r.pass(time.Millisecond)
 		r.send("b")
 		r.wants("b", 0)
-		r.there.add(30 * time.Millisecond) // that was 30 ms slower than this
+		r.there.add(30 * time.Millisecond) // this message is 30 ms faster
 		r.send("c")
 		r.wants("c", 0)
 		r.send("d", "e")
 		r.pass(900 * time.Millisecond)
-		r.wants("d", 900*time.Millisecond-180*time.Microsecond) // less the drift
+		r.wants("d", 900*time.Millisecond-180*time.Microsecond) // minus the drift
 		r.pass(200 * time.Millisecond)
 		if _, err := r.sub.Recv(r.ctx); !errors.Is(err, ErrLagged) {
 			t.Errorf("%v", err)
@@ -238,12 +238,11 @@ func TestUnsynchronised(t *testing.T) {
 	}
 }
 
-// TestDrift: for a day, one clock is faster by as much as MaxDrift. A delay on top of
-// that is noticed.
+// TestDrift: for a day, one clock is faster by MaxDrift. An additional delay is detected.
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	for _, drift := range []time.Duration{-150 * time.Microsecond, 150 * time.Microsecond} {
-		o, err := Options{Endpoints: []string{"inproc://nobody"}, Clocks: Unsynchronised}.withDefaults()
+		o, err := Options{Endpoints: []string{"inproc://nobody"}, Clocks: ClocksUnsynchronised}.withDefaults()
 		must(t, err)
 		there, here := newClock(), newClock()
 		g := gauge{opts: o, started: here.now()}
@@ -270,8 +269,8 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// TestMalformed: messages without a stamp, or without a number where there has to be
-// one, are dropped and counted.
+// TestMalformed: messages without a stamp, or with Sequence without a number, are
+// dropped and counted.
 func TestMalformed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{Sequence: true})
@@ -295,8 +294,8 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestPublisher: the message is the frames, the number and the stamp; one that is not
-// sent takes no number; and messages of many goroutines are in order.
+// TestPublisher: a message consists of the frames, the number and the stamp; one that is
+// not sent uses no number; and messages of many goroutines are in order.
 func TestPublisher(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -353,7 +352,7 @@ type sender func(frames [][]byte) error
 
 func (f sender) Send(_ context.Context, frames ...[]byte) error { return f(frames) }
 
-// TestTurns: many goroutines receive, and one that waits for its turn can give up.
+// TestTurns: many goroutines can receive, and a context ends the wait for the turn.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{})
@@ -389,7 +388,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestOptions: all that is wrong is told at once.
+// TestOptions: all invalid options are reported at once.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	_, err := NewSubscriber(Options{
@@ -397,14 +396,14 @@ func TestOptions(t *testing.T) {
 	})
 	for _, field := range []string{"Endpoints", "Policy", "Clocks", "MaxDelay", "MaxDrift", "Pause", "Socket.Conflate"} {
 		if err == nil || !strings.Contains(err.Error(), "Options."+field+" ") {
-			t.Errorf("%s is not refused: %v", field, err)
+			t.Errorf("no error for %s: %v", field, err)
 		}
 	}
 	two := []string{anyPort, anyPort}
-	_, err = NewSubscriber(Options{Endpoints: two, Policy: Report, Sequence: true, Clocks: Unsynchronised})
+	_, err = NewSubscriber(Options{Endpoints: two, Policy: PolicyReport, Sequence: true, Clocks: ClocksUnsynchronised})
 	for _, field := range []string{"OnLag", "Sequence", "Clocks"} {
 		if err == nil || !strings.Contains(err.Error(), "Options."+field+" ") {
-			t.Errorf("%s is not refused: %v", field, err)
+			t.Errorf("no error for %s: %v", field, err)
 		}
 	}
 	if _, err := NewSubscriber(Options{Endpoints: []string{"nonsense"}}); err == nil {
@@ -413,19 +412,19 @@ func TestOptions(t *testing.T) {
 	if _, err := NewSubscriber(Options{Endpoints: two, Socket: sockets.Options{SendBuffer: -1}}); err == nil {
 		t.Error("options of the socket are not checked")
 	}
-	for _, got := range []string{Stop.String(), Report.String(), Resubscribe.String(), Policy(9).String(), Synchronised.String(), Unsynchronised.String(), Clocks(9).String()} {
+	for _, got := range []string{PolicyStop.String(), PolicyReport.String(), PolicyResubscribe.String(), Policy(9).String(), ClocksSynchronised.String(), ClocksUnsynchronised.String(), Clocks(9).String()} {
 		if got == "" {
 			t.Error("no name")
 		}
 	}
 }
 
-// TestAllocNext: stamping, and looking at stamps, allocates nothing.
+// TestAllocNext: adding and checking stamps does not allocate.
 func TestAllocNext(t *testing.T) {
 	if testenv.RaceDetector {
 		t.Skip("under the race detector pools allocate")
 	}
-	r := newRig(t, Options{Sequence: true, Clocks: Unsynchronised})
+	r := newRig(t, Options{Sequence: true, Clocks: ClocksUnsynchronised})
 	topic, body := []byte("topic"), make([]byte, 100)
 	round := func() {
 		for range 100 {

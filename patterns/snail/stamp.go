@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// maxDigits bounds the numbers that are read from messages, so that they fit.
+// maxDigits bounds numbers in messages, so that they fit into an int64.
 const maxDigits = 18
 
-// AppendStamp appends the stamp of a time: milliseconds since 1970 in decimal. A time
-// before that is stamped as 0.
+// AppendStamp appends the stamp of t: milliseconds since 1970 in decimal. The stamp of
+// an earlier time is 0.
 func AppendStamp(dst []byte, t time.Time) []byte {
 	return strconv.AppendInt(dst, max(t.UnixMilli(), 0), 10)
 }
 
-// ParseStamp returns the time of a stamp, and whether the frame is one: 1 to 18 digits
-// and nothing else.
+// ParseStamp returns the time of a stamp. ok is false unless the frame consists of 1 to
+// 18 digits.
 func ParseStamp(frame []byte) (t time.Time, ok bool) {
 	n, ok := parseNumber(frame)
 	return time.UnixMilli(int64(n)), ok

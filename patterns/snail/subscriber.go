@@ -10,17 +10,17 @@ import (
 	"clustermap/zmtp"
 )
 
-// Subscriber is a SUB socket that notices when its application falls behind. Recv,
-// Stats and Close are safe for concurrent use.
+// Subscriber is a SUB socket that detects when its application falls behind. All methods
+// but Next are safe for concurrent use.
 type Subscriber struct {
 	opts Options
 
 	turn    chan struct{} // has a token while nobody receives
 	closing chan struct{} // closed by Close
 
-	// Owned by whose turn it is.
+	// Guarded by turn.
 	batch   sockets.Batch
-	at      int // of batch, the next message
+	at      int // index of the next message of batch
 	gauge   gauge
 	stopped *LagError
 
@@ -30,25 +30,25 @@ type Subscriber struct {
 	stats  Stats
 }
 
-// Stats are figures about a Subscriber since it was made.
+// Stats has the counters of a Subscriber.
 type Stats struct {
-	Messages  uint64 // messages with a stamp, and a number if there has to be one
-	Malformed uint64 // others, which are dropped
+	Messages  uint64 // with a valid stamp, and with Options.Sequence a valid number
+	Malformed uint64 // other messages, which are dropped
 
 	Missed   uint64 // messages whose sequence numbers are missing
-	Restarts uint64 // sequence numbers that went back: the publisher has begun anew
-	Lags     uint64 // times that the subscriber had fallen behind
+	Restarts uint64 // times the sequence numbers started again
+	Lags     uint64 // times the subscriber had fallen behind
 
-	Delay, LargestDelay time.Duration // of the last message, and the largest one
+	Delay, LargestDelay time.Duration // of the last message, and of all messages
 
-	// SmallestOffset is the smallest difference between this clock and a stamp:
-	// the difference of the clocks and the delay of the fastest message. If it is
-	// negative, the publisher's clock is ahead by at least so much.
+	// SmallestOffset is the smallest difference between the subscriber's clock and a
+	// stamp: the difference of the clocks plus the delay of the fastest message. If
+	// it is negative, the publisher's clock is ahead by at least as much.
 	SmallestOffset time.Duration
 }
 
-// NewSubscriber makes a subscriber and begins to connect it. It returns all faults of
-// the options as one error.
+// NewSubscriber returns a subscriber that connects in the background. The error is one or
+// more *OptionError, or an error of the socket.
 func NewSubscriber(o Options) (*Subscriber, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -63,7 +63,7 @@ func NewSubscriber(o Options) (*Subscriber, error) {
 	return s, nil
 }
 
-// connect makes the socket.
+// connect makes and connects the socket.
 func (s *Subscriber) connect() (*sockets.Sub, error) {
 	sub, err := sockets.NewSub(s.opts.Socket)
 	if err != nil {
@@ -84,8 +84,8 @@ func (s *Subscriber) connect() (*sockets.Sub, error) {
 	return sub, nil
 }
 
-// Recv waits for a message and returns it as it came, its last frame the stamp. The
-// caller owns it. Once the subscriber has stopped, Recv returns the *LagError.
+// Recv waits for a message and returns all of its frames, including the stamp. The
+// caller owns them. Once the subscriber has stopped, Recv returns the *LagError.
 func (s *Subscriber) Recv(ctx context.Context) (sockets.Message, error) {
 	if err := s.acquire(ctx); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (s *Subscriber) Recv(ctx context.Context) (sockets.Message, error) {
 	}
 	bytes := append([]byte(nil), view...)
 	m := make(sockets.Message, 0, view.Len())
-	for rest := zmtp.Message(bytes); len(rest) > 0; {
+	for rest := zmtp.WireMessage(bytes); len(rest) > 0; {
 		var body []byte
 		body, rest = rest.Next()
 		m = append(m, body)
@@ -105,9 +105,10 @@ func (s *Subscriber) Recv(ctx context.Context) (sockets.Message, error) {
 	return m, nil
 }
 
-// Next is Recv for a single goroutine, without a copy: the message is lent until the
-// next call of Next or Recv, or Close. It also returns how far behind the message is.
-func (s *Subscriber) Next(ctx context.Context) (zmtp.Message, Lag, error) {
+// Next is like Recv, but does not copy the message, and also returns its lag. The
+// message is valid until the next call of Next, Recv or Close. Next and Recv must not be called
+// concurrently.
+func (s *Subscriber) Next(ctx context.Context) (zmtp.WireMessage, Lag, error) {
 	if err := s.acquire(ctx); err != nil {
 		return nil, Lag{}, err
 	}
@@ -132,9 +133,8 @@ func (s *Subscriber) acquire(ctx context.Context) error {
 
 func (s *Subscriber) yield() { s.turn <- struct{}{} }
 
-// next returns the next message that is not too far behind, or whatever the policy
-// says.
-func (s *Subscriber) next(ctx context.Context) (zmtp.Message, Lag, error) {
+// next returns the next message and applies the policy.
+func (s *Subscriber) next(ctx context.Context) (zmtp.WireMessage, Lag, error) {
 	for {
 		if s.stopped != nil {
 			return nil, Lag{}, s.stopped
@@ -155,8 +155,8 @@ func (s *Subscriber) next(ctx context.Context) (zmtp.Message, Lag, error) {
 		lag, ok := s.measure(m)
 		switch {
 		case !ok:
-			// RecvBatch looks at the context only when it has to wait: without this
-			// check a flood of such messages would keep the caller for ever.
+			// RecvBatch checks the context only when it has to wait. Without this
+			// check, a flood of malformed messages would block the caller forever.
 			if err := ctx.Err(); err != nil {
 				return nil, Lag{}, err
 			}
@@ -168,13 +168,13 @@ func (s *Subscriber) next(ctx context.Context) (zmtp.Message, Lag, error) {
 		s.stats.Lags++
 		s.mu.Unlock()
 		switch s.opts.Policy {
-		case Report:
+		case PolicyReport:
 			s.opts.OnLag(lag)
 			return m, lag, nil
-		case Stop:
+		case PolicyStop:
 			s.stopped = &LagError{Lag: lag, MaxDelay: s.opts.MaxDelay, MaxMissed: s.opts.MaxMissed}
 			s.drop()
-		case Resubscribe:
+		case PolicyResubscribe:
 			if s.opts.OnLag != nil {
 				s.opts.OnLag(lag)
 			}
@@ -185,8 +185,8 @@ func (s *Subscriber) next(ctx context.Context) (zmtp.Message, Lag, error) {
 	}
 }
 
-// measure looks at the last frames of a message.
-func (s *Subscriber) measure(m zmtp.Message) (Lag, bool) {
+// measure checks the last frames of a message and counts it.
+func (s *Subscriber) measure(m zmtp.WireMessage) (Lag, bool) {
 	var number, stamp []byte
 	for len(m) > 0 {
 		number = stamp
@@ -204,14 +204,14 @@ func (s *Subscriber) measure(m zmtp.Message) (Lag, bool) {
 	return lag, true
 }
 
-// socket returns the socket, or why there is none.
+// socket returns the socket, and connects it again after PolicyResubscribe.
 func (s *Subscriber) socket() (*sockets.Sub, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, sockets.ErrClosed
 	}
-	if s.sub == nil { // a Resubscribe was interrupted
+	if s.sub == nil {
 		sub, err := s.connect()
 		if err != nil {
 			return nil, err
@@ -221,7 +221,7 @@ func (s *Subscriber) socket() (*sockets.Sub, error) {
 	return s.sub, nil
 }
 
-// drop disconnects, and with that drops what is queued at both ends.
+// drop closes the socket, which drops all queued messages at both ends.
 func (s *Subscriber) drop() {
 	s.batch.Release()
 	s.at = 0
@@ -235,7 +235,7 @@ func (s *Subscriber) drop() {
 	}
 }
 
-// resubscribe drops the connection. The next look for a message connects again.
+// resubscribe drops the connection and waits. The next receive call connects again.
 func (s *Subscriber) resubscribe(ctx context.Context) error {
 	s.drop()
 	pause := time.NewTimer(s.opts.Pause/2 + rand.N(s.opts.Pause/2+1))
@@ -250,15 +250,15 @@ func (s *Subscriber) resubscribe(ctx context.Context) error {
 	}
 }
 
-// Stats returns figures of one moment.
+// Stats returns the current counters.
 func (s *Subscriber) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stats
 }
 
-// Peers returns a reading of the connections, as sockets.Sub.Peers does. There are
-// none once the subscriber has stopped.
+// Peers returns the statistics of the connections: see sockets.Sub.Peers. There are none
+// once the subscriber has stopped.
 func (s *Subscriber) Peers() []sockets.PeerStats {
 	s.mu.Lock()
 	sub := s.sub
@@ -269,7 +269,7 @@ func (s *Subscriber) Peers() []sockets.PeerStats {
 	return sub.Peers()
 }
 
-// Close ends the subscriber. A receive call that waits returns sockets.ErrClosed.
+// Close ends the subscriber. Blocked receive calls return sockets.ErrClosed.
 func (s *Subscriber) Close() error {
 	s.mu.Lock()
 	if s.closed {

@@ -12,8 +12,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// TestMaxServicesTogether: requests that come at once for services that nobody has asked for
-// before do not exceed the bound on services.
+// TestMaxServicesTogether: simultaneous requests for new services do not exceed
+// MaxServices.
 func TestMaxServicesTogether(t *testing.T) {
 	t.Parallel()
 	const most, at = 3, 16
@@ -43,8 +43,8 @@ func TestMaxServicesTogether(t *testing.T) {
 	}
 }
 
-// TestHeldReplies: the replies that wait for a full disk are bounded, and nothing is lost by
-// that: when the disk has room, all requests have their replies.
+// TestHeldReplies: the replies that wait for a full disk are bounded, and none is lost:
+// when the disk has room, all requests get their replies.
 func TestHeldReplies(t *testing.T) {
 	t.Parallel()
 	const services, each, size, most = 10, 4, 1000, 5000
@@ -63,7 +63,7 @@ func TestHeldReplies(t *testing.T) {
 	}
 	full.Store(true)
 	var executed atomic.Int64
-	together := make(chan struct{}) // so that all replies come at once
+	together := make(chan struct{}) // makes all replies come at once
 	for i := range services {
 		b.serve(fmt.Sprint("service ", i), func(ctx context.Context, _ [][]byte) ([][]byte, error) {
 			executed.Add(1)
@@ -95,5 +95,5 @@ func TestHeldReplies(t *testing.T) {
 		status, content := answered(t, s, id)
 		wantAnswer(t, status, content, "200", strings.Repeat("x", size))
 	}
-	eventually(t, "no reply waits any more", func() bool { return held() == 0 }) // a reply is there before its attempt has ended
+	eventually(t, "no reply waits any more", func() bool { return held() == 0 }) // a reply is stored before its attempt has ended
 }

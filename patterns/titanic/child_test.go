@@ -11,17 +11,17 @@ import (
 	"testing"
 )
 
-// childVariable makes this test binary a server, whose options it has.
+// childVariable makes the test binary a server with the options in its value.
 const childVariable = "CLUSTERMAP_TITANIC_CHILD"
 
-// childOptions are those of a server in a process of its own.
+// childOptions are the options of a server in another process.
 type childOptions struct {
 	Broker, Dir string
 	Concurrency int
 }
 
-// child runs a server if the environment asks for one, and tells whether it did. The server
-// runs until it is killed or its input ends.
+// child runs a server if childVariable is set, and reports whether it did. The server runs
+// until it is killed or its input ends.
 func child() bool {
 	text := os.Getenv(childVariable)
 	if text == "" {
@@ -47,10 +47,10 @@ func child() bool {
 	return true
 }
 
-// process is a child, seen from the test.
+// process is a child process that runs a server.
 type process struct {
-	ready chan struct{} // closed when it has told that it is ready, or has ended
-	kill  func()        // as kill -9 does; returns when it is gone
+	ready chan struct{} // closed when it has reported that it is ready, or has ended
+	kill  func()        // kill -9; waits for its end
 	cmd   *exec.Cmd
 }
 

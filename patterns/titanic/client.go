@@ -12,15 +12,14 @@ import (
 	"clustermap/patterns/majordomo"
 )
 
-// A Client uses a Titanic server of any make, through a Majordomo broker. All methods
-// are safe for concurrent use. Each waits for the broker and for the server until its
-// context ends.
+// A Client uses any Titanic server through a Majordomo broker. All methods are safe for
+// concurrent use. Each waits for the broker and the server until its context ends.
 type Client struct {
 	options ClientOptions
 	client  *majordomo.Client
 }
 
-// NewClient makes a client. That there is no broker yet is no error.
+// NewClient returns a client that connects in the background; the broker may start later.
 func NewClient(o ClientOptions) (*Client, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -33,13 +32,12 @@ func NewClient(o ClientOptions) (*Client, error) {
 	return &Client{o, client}, nil
 }
 
-// Submit has the server store a request for a service, and returns its UUID when
-// it is on the disk. The service's name is printable, has 1 to 255 bytes and does not begin
-// with "mmi.", as the broker's own services do; the body has at least one frame.
+// Submit stores a request for a service on the server, and returns its UUID when it is on
+// disk. The service's name must be printable, have 1 to 255 bytes and not begin with
+// "mmi."; the body must have at least one frame.
 //
-// After an error other than ErrInvalid the request may have been stored all the same, and is
-// executed then. Who submits it again should have a service to which it is the same
-// whether it gets a request once or twice.
+// After an error other than ErrInvalid, the request may nevertheless have been stored,
+// and will be executed. Submit it again only if it may be executed twice.
 func (c *Client) Submit(ctx context.Context, service string, body ...[]byte) (UUID, error) {
 	if len(body) == 0 || !isServiceName([]byte(service)) {
 		return UUID{}, ErrInvalid
@@ -60,15 +58,14 @@ func (c *Client) Submit(ctx context.Context, service string, body ...[]byte) (UU
 }
 
 // Fetch returns the reply to a request. The error is ErrPending while there is no reply,
-// ErrUnknown if nothing is stored under the UUID, and a *RefusedError if the service
-// refused the request. The server keeps the reply until Discard or until ReplyTTL is
-// over.
+// ErrUnknown if nothing is stored under the UUID, and a *RefusedError if the worker
+// replied with an error. The server keeps the reply until Discard or Options.ReplyTTL.
 func (c *Client) Fetch(ctx context.Context, id UUID) (reply [][]byte, err error) {
 	return c.request(ctx, serviceReply, []byte(id.String()))
 }
 
-// Wait is Fetch that asks again while there is no reply, while the server cannot
-// answer, and while neither it nor the broker is there, until the context ends.
+// Wait calls Fetch until there is a reply or the context ends. It continues while the
+// server or the broker is not available.
 func (c *Client) Wait(ctx context.Context, id UUID) (reply [][]byte, err error) {
 	poll := backoff.Backoff{Min: c.options.PollMin, Max: c.options.PollMax}
 	for {
@@ -89,7 +86,7 @@ func (c *Client) Wait(ctx context.Context, id UUID) (reply [][]byte, err error) 
 	}
 }
 
-// isBusy tells whether a broker has said that it cannot do a request now.
+// isBusy reports whether an error of the broker is temporary.
 func isBusy(err error) bool {
 	for _, e := range []error{majordomo.ErrNoService, majordomo.ErrWorkerLost, majordomo.ErrQueueFull, majordomo.ErrExpired} {
 		if errors.Is(err, e) {
@@ -99,19 +96,18 @@ func isBusy(err error) bool {
 	return false
 }
 
-// Discard has the server delete a request and its reply. A request that was not
-// executed is not executed any more, unless a worker has it already. To discard what
-// is not there is no error.
+// Discard deletes a request and its reply. A request that was not executed will not be,
+// unless a worker has it already. Discarding an unknown UUID is not an error.
 func (c *Client) Discard(ctx context.Context, id UUID) error {
 	_, err := c.request(ctx, serviceClose, []byte(id.String()))
 	return err
 }
 
-// Close ends the client, and all calls with ErrClosed.
+// Close ends the client. Calls in progress return ErrClosed.
 func (c *Client) Close() error { return c.client.Close() }
 
-// request sends a request to one of the three services, and returns the content of
-// an answer that is OK.
+// request sends a request to one of the three services. It returns the frames after the
+// status if that is OK.
 func (c *Client) request(ctx context.Context, service string, body ...[]byte) ([][]byte, error) {
 	answer, err := c.client.Request(ctx, service, body...)
 	if errors.Is(err, net.ErrClosed) {
@@ -124,7 +120,7 @@ func (c *Client) request(ctx context.Context, service string, body ...[]byte) ([
 		return nil, fmt.Errorf("%w: no status", ErrProtocol)
 	}
 	status, content := answer[0], answer[1:]
-	// Text after the three digits means nothing (RFC 9).
+	// Text after the three digits has no meaning (RFC 9).
 	if len(status) < 3 || len(status) > 3 && status[3] != ' ' {
 		return nil, fmt.Errorf("%w: status %q", ErrProtocol, status)
 	}

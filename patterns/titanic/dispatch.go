@@ -12,11 +12,10 @@ import (
 
 // A broker executes requests. It is the dispatcher's view of Majordomo.
 type broker interface {
-	// available tells whether a service has a worker.
+	// available reports whether a service has a worker.
 	available(ctx context.Context, service string) (bool, error)
-	// execute has a worker do a request. An error is one of the context's,
-	// errUnavailable, *RefusedError, or any other for a request that failed by
-	// itself.
+	// execute makes a worker execute a request. The error is the context's,
+	// errUnavailable, a *RefusedError, or another one if the request itself failed.
 	execute(ctx context.Context, service string, body [][]byte) (reply [][]byte, err error)
 }
 
@@ -41,7 +40,7 @@ type dispatcher struct {
 
 	mu       sync.Mutex
 	services map[string]*service
-	promised map[string]int // services that requests are being stored for, and how many
+	promised map[string]int // the number of requests being stored, by service
 	held     int            // bytes of the replies that wait for the disk
 	closed   bool
 	counts   dispatchCounts
@@ -49,7 +48,7 @@ type dispatcher struct {
 
 type dispatcherOptions struct {
 	perService         int           // requests of one service at once
-	attempt            time.Duration // how long one may take
+	attempt            time.Duration // time limit of an attempt
 	retryMin, retryMax time.Duration
 	maxServices        int
 	maxReply           int   // bytes of a reply
@@ -62,14 +61,14 @@ type dispatchCounts struct {
 	attempts, retries, refused uint64
 }
 
-// A service is a target of requests. It is there while it has some.
+// A service has the requests for a service. It exists while there are some.
 type service struct {
 	name string
-	wake chan struct{} // holds one value: serve has to look at what is below
+	wake chan struct{} // serve has to check the fields below; capacity 1
 
 	// Guarded by dispatcher.mu.
 	ready   list      // oldest first
-	delayed delayHeap // those that failed by themselves, until they are tried again
+	delayed delayHeap // failed requests, until they are tried again
 	running int
 	lost    bool // an attempt found the service unavailable
 	served  bool // an attempt had an answer
@@ -151,11 +150,10 @@ func (d *dispatcher) add(e *entry) {
 	e.service = s.name // one copy of a name for all its requests
 	e.state = stateReady
 	s.ready.pushBack(e)
-	s.look()
+	s.wakeUp()
 }
 
-// drop removes an entry that has its reply or was deleted, and cancels an attempt in
-// progress.
+// drop removes an entry that has a reply or was deleted, and cancels a running attempt.
 func (d *dispatcher) drop(e *entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,11 +169,11 @@ func (d *dispatcher) drop(e *entry) {
 		return
 	}
 	e.state, e.service, e.cancel = stateNone, "", nil // a reply is kept for long
-	s.look()
+	s.wakeUp()
 }
 
-// look wakes serve.
-func (s *service) look() {
+// wakeUp wakes serve.
+func (s *service) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -288,7 +286,7 @@ func (d *dispatcher) ended(s *service, e *entry, err error) {
 	defer d.mu.Unlock()
 	s.running--
 	d.counts.running--
-	s.look()
+	s.wakeUp()
 	if e.state != stateRunning {
 		return // it has its reply, or was deleted
 	}

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestSlowService: a service whose workers never answer, and services without
-// workers, hold up no other.
+// TestSlowService: a service whose workers never reply, and services without workers, do
+// not delay others.
 func TestSlowService(t *testing.T) {
 	t.Parallel()
 	b := newFakeBroker()
@@ -37,15 +37,14 @@ func TestSlowService(t *testing.T) {
 	})
 }
 
-// TestPerService: of one service so many requests run at once as the limit says,
-// and no more.
+// TestPerService: PerService requests of a service run at once, and no more.
 func TestPerService(t *testing.T) {
 	t.Parallel()
 	b := newFakeBroker()
 	var now, most atomic.Int64
 	release := make(chan struct{})
 	b.serve("echo", func(_ context.Context, body [][]byte) ([][]byte, error) {
-		most.Store(max(most.Load(), now.Add(1))) // good enough: all of them wait
+		most.Store(max(most.Load(), now.Add(1))) // not atomic, but all of them wait
 		defer now.Add(-1)
 		<-release
 		return body, nil
@@ -66,8 +65,8 @@ func TestPerService(t *testing.T) {
 	}
 }
 
-// TestRetry: a request that fails by itself is tried again, later and later, and others pass
-// it meanwhile.
+// TestRetry: a failed request is tried again after longer and longer waits, and others are
+// executed meanwhile.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	b := newFakeBroker()
@@ -93,7 +92,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestAttemptTimeout: a request whose worker never answers is given to one again.
+// TestAttemptTimeout: a request whose worker never replies is tried again.
 func TestAttemptTimeout(t *testing.T) {
 	t.Parallel()
 	b := newFakeBroker()
@@ -110,8 +109,8 @@ func TestAttemptTimeout(t *testing.T) {
 	wantAnswer(t, status, content, "200", "x")
 }
 
-// TestUnavailable: requests for a service that has lost its workers wait in their order,
-// while the broker is asked, and go on when it has some again.
+// TestUnavailable: when a service has lost its workers, its requests wait in order, and
+// are executed when the broker reports workers again.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	b := newFakeBroker()
@@ -146,8 +145,8 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestCloseWhileRunning: a request that is closed while a worker has it leaves nothing behind, and
-// gives its place to the next one at once.
+// TestCloseWhileRunning: a request that is closed while a worker has it leaves nothing, and
+// the next one starts at once.
 func TestCloseWhileRunning(t *testing.T) {
 	t.Parallel()
 	b := newFakeBroker()
@@ -156,7 +155,7 @@ func TestCloseWhileRunning(t *testing.T) {
 		if string(body[0]) == "closed" {
 			started <- struct{}{}
 			<-ctx.Done()
-			<-release // and has a reply all the same
+			<-release // then reply nevertheless
 		}
 		return body, nil
 	})
@@ -184,8 +183,8 @@ func TestCloseWhileRunning(t *testing.T) {
 	}
 }
 
-// TestCloseInEveryState: requests are closed while they are ready, delayed, running or have a
-// reply, at random; nothing is left and nothing is counted twice.
+// TestCloseInEveryState: requests are closed at random while they are ready, delayed,
+// running or have a reply. Nothing is left, and nothing is counted twice.
 func TestCloseInEveryState(t *testing.T) {
 	t.Parallel()
 	b := newFakeBroker()
@@ -226,7 +225,7 @@ func TestCloseInEveryState(t *testing.T) {
 	}
 }
 
-// TestRestart: a new server goes on with what was pending, and keeps the replies.
+// TestRestart: a new server executes pending requests, and keeps the replies.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -243,7 +242,7 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	status, content := call(t, s.request, "echo", "x")
-	wantAnswer(t, status, content, "500") // by a server that is closed
+	wantAnswer(t, status, content, "500") // from a closed server
 	b.serve("late", echo)
 	s = testServer(t, b, func(o *Options) { o.Dir = dir })
 	for i, id := range ids {
@@ -254,7 +253,7 @@ func TestRestart(t *testing.T) {
 	wantAnswer(t, status, content, "200", "done")
 }
 
-// TestCloseServer: Close ends attempts whose workers never answer.
+// TestCloseServer: Close ends attempts whose workers never reply.
 func TestCloseServer(t *testing.T) {
 	t.Parallel()
 	b := newFakeBroker()
@@ -275,8 +274,7 @@ func TestCloseServer(t *testing.T) {
 	}
 }
 
-// TestExpiry: requests that nobody executes and replies that nobody closes are deleted when
-// their time is over.
+// TestExpiry: requests that are not executed and replies that are not closed expire.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	b := newFakeBroker()
@@ -312,8 +310,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// TestBounds: beyond the bounds a client is answered 500, and served again when there is
-// room.
+// TestBounds: when a bound is reached, requests are answered 500 until there is room.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Options){
@@ -342,21 +339,21 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestCrowded: while replies that nobody closes fill the store, nothing more is executed, and
-// so the store does not grow without end.
+// TestCrowded: while unclosed replies fill the store, no request is executed, so the store
+// does not grow.
 func TestCrowded(t *testing.T) {
 	t.Parallel()
 	b := newFakeBroker()
 	b.serve("grow", func(context.Context, [][]byte) ([][]byte, error) { return frames(strings.Repeat("x", 3000)), nil })
 	s := testServer(t, b, func(o *Options) { o.MaxBytes, o.PerService = 10_000, 1 })
 	var ids []string
-	b.mu.Lock() // nothing is executed before all are stored
+	b.mu.Lock() // no request is executed before all are stored
 	for range 10 {
 		ids = append(ids, submit(t, s, "grow", "x"))
 	}
 	b.mu.Unlock()
 	eventually(t, "the store is full of replies", func() bool { return s.store.repliesBytes() >= 10_000 })
-	time.Sleep(30 * time.Millisecond) // in which the dispatcher could do what it must not
+	time.Sleep(30 * time.Millisecond) // the dispatcher could execute a request by mistake
 	if st := s.Status(); st.Replies != 4 || st.Waiting != 6 {
 		t.Errorf("%+v", st)
 	}
@@ -366,8 +363,7 @@ func TestCrowded(t *testing.T) {
 	}
 }
 
-// TestTooLarge: a reply beyond the limits is not stored, and the client learns that
-// from now on it is useless to wait.
+// TestTooLarge: too large a reply is not stored, and the client gets an error.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	b := newFakeBroker()
@@ -380,8 +376,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestDamagedRequest: a stored request that the disk has changed is not executed, and
-// the client learns that.
+// TestDamagedRequest: a damaged request is not executed, and the client gets an error.
 func TestDamagedRequest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -405,7 +400,7 @@ func TestDamagedRequest(t *testing.T) {
 	wantAnswer(t, status, answer, "500", "701", "the stored request is damaged")
 }
 
-// TestOptions: what is wrong with options is told all at once.
+// TestOptions: all invalid options are reported at once.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	_, err := Options{PerService: -1, RetryMin: 2, RetryMax: 1, MaxRequestBytes: MaxMessageBytes + 1}.withDefaults()

@@ -5,65 +5,66 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 )
 
-// Errors of a store, by New (in a *StoreError) and by Server.Err. They come wrapped; ask
-// with [errors.Is].
+// Errors of the store, from New (in a *StoreError) and Server.Err. They are wrapped; use
+// [errors.Is].
 var (
-	// ErrClosed is returned by a server or a client that was closed. It Is
-	// net.ErrClosed.
-	ErrClosed = fmt.Errorf("titanic: closed: %w", net.ErrClosed)
-	// ErrLocked says that another process has the store open.
-	ErrLocked = errors.New("another process has the store open")
-	// ErrCorrupt says that the store cannot be read: it is damaged, or of a
-	// format that this version does not know.
-	ErrCorrupt = errors.New("store is corrupt")
-	// ErrFailed says that a write or a flush failed in a way after which nobody
-	// knows what is on the disk. The store takes nothing more until it is
-	// opened again. A full disk is not such a failure.
+	// ErrLocked means that another process has the store open.
+	ErrLocked = errors.New("titanic: another process has the store open")
+	// ErrCorrupt means that the store is damaged, or has an unknown format.
+	ErrCorrupt = errors.New("titanic: store is corrupt")
+	// ErrFailed means that a write or a flush failed, so the content of the disk is
+	// unknown. The store accepts no changes until it is opened again. A full disk
+	// is not such a failure.
 	ErrFailed = errors.New("titanic: store failed")
 )
 
-// StoreError is an error of New that concerns the store.
+// StoreError is an error of New about the store.
 type StoreError struct {
 	Dir string
 	Err error
 }
 
-func (e *StoreError) Error() string { return fmt.Sprintf("titanic: store %s: %v", e.Dir, e.Err) }
+func (e *StoreError) Error() string {
+	return fmt.Sprintf("titanic: store %s: %s", e.Dir, strings.TrimPrefix(e.Err.Error(), "titanic: "))
+}
 
 // Unwrap returns Err.
 func (e *StoreError) Unwrap() error { return e.Err }
 
-// Errors of a client, for what a server answers.
+// Errors of a client, with the server's status code.
 var (
-	// ErrPending says that there is no reply yet (300).
+	// ErrClosed is returned by a closed client. It matches net.ErrClosed (errors.Is).
+	ErrClosed = fmt.Errorf("titanic: closed: %w", net.ErrClosed)
+	// ErrPending means that there is no reply yet (300).
 	ErrPending = errors.New("titanic: no reply yet")
-	// ErrUnknown says that nothing is stored under the UUID: it never was, or it was
-	// discarded, or its time was over (400).
+	// ErrUnknown means that nothing is stored under the UUID: it never was, or it
+	// was discarded, or has expired (400).
 	ErrUnknown = errors.New("titanic: unknown UUID")
-	// ErrInvalid says that the server will never take such a request: the service's
-	// name is not printable or begins with "mmi.", or the request has no body or is
-	// too large (400).
+	// ErrInvalid means that the request is invalid: the service's name is not
+	// printable or begins with "mmi.", or the request has no body or is too large
+	// (400).
 	ErrInvalid = errors.New("titanic: request is invalid or too large")
-	// ErrServer says that the server cannot do it now, for example because its
-	// store or its disk is full (500). Try again later. After Submit, the request can
-	// have been stored all the same, without its UUID being known.
-	ErrServer = errors.New("titanic: server cannot do it now")
-	// ErrProtocol says that the answer is not one of RFC 9.
+	// ErrServer means that the server cannot handle the request now, for example
+	// because its store or its disk is full (500). Try again later. A request of
+	// Submit may nevertheless have been stored.
+	ErrServer = errors.New("titanic: server cannot handle the request now")
+	// ErrProtocol means that the answer does not follow RFC 9.
 	ErrProtocol = errors.New("titanic: unexpected answer")
 )
 
-// Codes of a RefusedError that are the server's own. Others are the worker's.
+// Codes of a RefusedError from the server. Others are from the worker.
 const (
 	CodeDamaged  = 701 // the stored request is damaged, and was not executed
 	CodeTooLarge = 702 // the reply is larger than Options.MaxReplyBytes, or has more than MaxFrames
 )
 
-// A RefusedError says that the service was asked and did not do the request. This
-// is final: the request is not tried again. It is stored, as a reply is.
+// A RefusedError reports that the worker replied with an error. The error is stored like
+// a reply, and the request is not tried again.
 type RefusedError struct {
-	Code int // the worker's, see majordomo.Error
+	Code int // see majordomo.Error
 	Text string
 }
 
@@ -75,7 +76,7 @@ func (e *RefusedError) frames() [][]byte {
 	return [][]byte{strconv.AppendInt(nil, int64(e.Code), 10), []byte(e.Text)}
 }
 
-// What the store answers beside these. The server turns it into a status.
+// Other errors of the store, which the server reports as a status.
 var (
 	errFull = errors.New("titanic: store or disk full")
 	errGone = errors.New("titanic: nothing is stored under the UUID")

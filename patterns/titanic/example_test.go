@@ -9,8 +9,8 @@ import (
 	"clustermap/patterns/titanic"
 )
 
-// Broker, server, worker and client in one program; usually they are four. The request is
-// stored before there is a worker for it.
+// Broker, server, worker and client in one program. The request is stored before there is
+// a worker for it.
 func Example() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "titanic")

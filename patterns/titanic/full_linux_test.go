@@ -15,7 +15,7 @@ import (
 	"clustermap/internal/tmpfs"
 )
 
-// fullServer is a server on a disk of a few MiB, of which the filler takes one.
+// fullServer is a server on a disk of a few MiB, one of which is used by the filler.
 func fullServer(t *testing.T, b broker) (s *Server, dir, filler string) {
 	t.Helper()
 	root := tmpfs.Mount(t, "size=4m")
@@ -28,7 +28,7 @@ func fullServer(t *testing.T, b broker) (s *Server, dir, filler string) {
 	return s, dir, filler
 }
 
-// intact ends the test if the file of a store that was closed is damaged.
+// intact fails the test if the file of a closed store is damaged.
 func intact(t *testing.T, dir string) {
 	t.Helper()
 	db, err := bolt.Open(databaseOf(dir), 0o600, &bolt.Options{ReadOnly: true, Timeout: lockTimeout, PreLoadFreelist: true})
@@ -46,9 +46,9 @@ func intact(t *testing.T, dir string) {
 	}
 }
 
-// TestFullDisk: on a full disk clients are answered 500, nothing that was acknowledged is lost, and
-// nothing is damaged. What was stored can be read and deleted, which makes room; with room on the
-// disk all goes on.
+// TestFullDisk: on a full disk clients are answered 500, and no acknowledged request is
+// lost or damaged. Stored messages can be read and deleted. When the disk has room, the
+// server continues.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	b := newFakeBroker()
@@ -83,7 +83,7 @@ func TestFullDisk(t *testing.T) {
 	if err := s.Err(); err != nil {
 		t.Fatal("a full disk is no failure of the store:", err)
 	}
-	// Deleting works on a full disk, and makes room.
+	// Deleting works on a full disk.
 	for _, id := range ids[:20] {
 		all.Go(func() {
 			status, content := call(t, s.close, id)
@@ -106,8 +106,8 @@ func TestFullDisk(t *testing.T) {
 	}
 	intact(t, dir)
 
-	// A new server goes on while the disk is full, and with room for the replies all
-	// requests are executed.
+	// A new server starts on a full disk, and executes all requests when there is room
+	// for the replies.
 	s = testServer(t, b, func(o *Options) { o.Dir = dir })
 	if st := s.Status(); st.Waiting != len(ids) {
 		t.Errorf("%d wait, want %d", st.Waiting, len(ids))
@@ -126,8 +126,8 @@ func TestFullDisk(t *testing.T) {
 	intact(t, dir)
 }
 
-// TestFullDiskForReply: a reply for which there is no room on the disk is kept until
-// there is, and the request is not executed again.
+// TestFullDiskForReply: a reply waits in memory while the disk is full, and the request is
+// not executed again.
 func TestFullDiskForReply(t *testing.T) {
 	t.Parallel()
 	b := newFakeBroker()

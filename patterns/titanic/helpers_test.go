@@ -38,7 +38,7 @@ func same(a, b [][]byte) bool {
 	return slices.EqualFunc(a, b, slices.Equal[[]byte])
 }
 
-// testStore is a store with usual options, whose changes nobody hears of.
+// testStore returns a store with default options and no callbacks.
 func testStore(t testing.TB, dir string, change func(*storeOptions)) *store {
 	t.Helper()
 	o := storeOptions{maxEntries: 1000, maxBytes: 64 << 20, added: func(*entry) {}, removed: func(*entry) {}}
@@ -62,7 +62,7 @@ func mustPut(t testing.TB, s *store, service string, body ...string) UUID {
 	return id
 }
 
-// entryOf returns the entry of a UUID, which must be there.
+// entryOf returns the entry of a UUID, which must exist.
 func entryOf(t testing.TB, s *store, id UUID) *entry {
 	t.Helper()
 	s.mu.Lock()
@@ -74,7 +74,7 @@ func entryOf(t testing.TB, s *store, id UUID) *entry {
 	return e
 }
 
-// agree ends the test if what the store counts is not what it has.
+// agree fails the test if the counters of the store differ from its content.
 func agree(t testing.TB, s *store) {
 	t.Helper()
 	s.mu.Lock()
@@ -140,7 +140,7 @@ func (b *fakeBroker) execute(ctx context.Context, service string, body [][]byte)
 
 func echo(_ context.Context, body [][]byte) ([][]byte, error) { return body, nil }
 
-// testServer is a server at a fake broker, with times for tests.
+// testServer is a server at a fake broker, with short times.
 func testServer(t testing.TB, b broker, change func(*Options)) *Server {
 	t.Helper()
 	o := Options{Broker: "none", Dir: t.TempDir(), RetryMin: time.Millisecond, RetryMax: 20 * time.Millisecond}
@@ -160,7 +160,7 @@ func testServer(t testing.TB, b broker, change func(*Options)) *Server {
 	return s
 }
 
-// call has a service of the server answer.
+// call calls a service of the server.
 func call(t testing.TB, service func(context.Context, [][]byte) ([][]byte, error), request ...string) (status string, content [][]byte) {
 	t.Helper()
 	answer, err := service(context.Background(), frames(request...))
@@ -180,7 +180,7 @@ func submit(t testing.TB, s *Server, request ...string) string {
 	return string(content[0])
 }
 
-// answered waits for a reply that is not PENDING.
+// answered waits for an answer other than 300.
 func answered(t testing.TB, s *Server, id string) (status string, content [][]byte) {
 	t.Helper()
 	eventually(t, "a reply of "+id, func() bool {

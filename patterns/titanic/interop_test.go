@@ -9,7 +9,7 @@ import (
 	"clustermap/patterns/majordomo"
 )
 
-// guideClient is a client as the guide's.
+// guideClient is a client like the guide's.
 type guideClient struct{ *interop.Process }
 
 func newGuideClient(t testing.TB, broker string) guideClient {
@@ -17,7 +17,7 @@ func newGuideClient(t testing.TB, broker string) guideClient {
 	return guideClient{interop.Python(t, "testdata/titanic.py", "--broker", broker)}
 }
 
-// outcome is what a guide client was answered.
+// outcome has the answers to a guide client.
 type outcome struct {
 	Status, UUID, Closed, After string
 	Reply                       [][]byte
@@ -28,8 +28,8 @@ func (g guideClient) call(op interop.Op) (o outcome) {
 	return o
 }
 
-// TestInterop: a client as the guide's submits, asks for the reply until it is there, and closes, at
-// our broker and server, with our worker. Its UUIDs may be in upper case.
+// TestInterop: a client like the guide's submits, polls for the reply, and closes, with our
+// broker, server and worker. Its UUIDs may be in upper case.
 func TestInterop(t *testing.T) {
 	t.Parallel()
 	interop.Require(t)
@@ -50,7 +50,7 @@ func TestInterop(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 	}
-	// What one make has submitted, the other one fetches.
+	// Each implementation fetches what the other one has submitted.
 	id, err := ParseUUID(pending.UUID)
 	if err != nil {
 		t.Fatal(err)
@@ -68,8 +68,7 @@ func TestInterop(t *testing.T) {
 	}
 }
 
-// TestInteropBroker: our server and client at a broker as the guide's, with a worker and a client as
-// the guide's.
+// TestInteropBroker: our server and client with broker, worker and client like the guide's.
 func TestInteropBroker(t *testing.T) {
 	t.Parallel()
 	interop.Require(t)
@@ -115,7 +114,7 @@ func TestInteropBroker(t *testing.T) {
 	}
 }
 
-// over is a context that has ended.
+// over is a cancelled context.
 func over() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -17,25 +17,24 @@ var (
 	requests = flag.Int("requests", 400, "least number of acknowledged requests of TestKill")
 )
 
-// A ledger is what the test of kills knows of the requests.
+// A ledger is what TestKill knows about the requests.
 type ledger struct {
 	mu       sync.Mutex
-	all      map[UUID]*record // acknowledged ones
-	executed map[string]int   // how often, by the text of the request
-	closing  map[string]bool  // texts of those that a close was sent for
+	all      map[UUID]*record // acknowledged requests
+	executed map[string]int   // number of executions, by the text of the request
+	closing  map[string]bool  // texts of requests for which a close was sent
 }
 
 type record struct {
 	text   string // of the request
-	reply  string // the first that was fetched
+	reply  string // the first one fetched
 	closed bool   // a close was acknowledged
 }
 
-// check compares the store of a server that was killed with the ledger.
+// check compares the store of a killed server with the ledger.
 func (l *ledger) check(t *testing.T, dir string) (waiting, done int) {
 	t.Helper()
-	// What was acknowledged, closed and executed before the server was killed, and
-	// not afterwards: it is not running now, and its requests may still be with workers.
+	// The ledger as of the kill: workers may still execute requests of the server.
 	s := testStore(t, dir, func(o *storeOptions) { o.maxEntries = 1 << 30 })
 	defer s.close()
 	agree(t, s)
@@ -70,11 +69,10 @@ func (l *ledger) check(t *testing.T, dir string) (waiting, done int) {
 	return s.waiting.n, s.done.n
 }
 
-// TestKill kills a server with kill -9 at random instants, again and again, while clients
-// submit, fetch and close. After each kill the file has every request that was
-// acknowledged and not closed, no request that was closed, and every request that a
-// worker has ever been given. In the end each has its reply, and a reply that was once
-// fetched is still the same.
+// TestKill repeatedly kills a server with kill -9 at random instants while clients submit,
+// fetch and close. After each kill the file has every request that was acknowledged and not
+// closed, no closed request, and every request that a worker has got. In the end each has
+// its reply, and fetched replies have not changed.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	y := &system{t: t, endpoint: startBroker(t, "tcp://127.0.0.1:0")}
@@ -99,7 +97,7 @@ func TestKill(t *testing.T) {
 		c := newClient(t, y.endpoint)
 		submitters.Go(func() {
 			for !stop.Load() || submitted.Load() < int64(*requests) {
-				// An attempt that failed may have been stored, so each has a text of its own.
+				// A failed attempt may have been stored, so each has its own text.
 				text := fmt.Sprint("request ", number.Add(1))
 				id, err := c.Submit(ctx, "echo", []byte(text+"#"+strings.Repeat("x", rand.IntN(2000))))
 				if err != nil {
@@ -110,7 +108,7 @@ func TestKill(t *testing.T) {
 					case context.Canceled: // the test has failed
 						return
 					}
-					failed.Add(1) // too many workers were lost over it
+					failed.Add(1) // MaxDeliveries workers were lost
 					continue
 				}
 				submitted.Add(1)
@@ -119,7 +117,7 @@ func TestKill(t *testing.T) {
 				l.all[id] = r
 				l.mu.Unlock()
 				switch rand.IntN(4) {
-				case 0: // close it, whatever it does now
+				case 0: // close it in any state
 					l.mu.Lock()
 					l.closing[text] = true
 					l.mu.Unlock()
@@ -160,7 +158,7 @@ func TestKill(t *testing.T) {
 			return
 		}
 	}
-	// One more, which is not killed.
+	// Another one, which is not killed.
 	startProcess(t, childOptions{Broker: y.endpoint, Dir: dir, Concurrency: 8})
 	stop.Store(true)
 	submitters.Wait()

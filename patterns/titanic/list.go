@@ -2,40 +2,39 @@ package titanic
 
 import "time"
 
-// An entry is what is kept in memory of a stored request, and afterwards of its
-// reply.
+// An entry describes a stored request, and later its reply, in memory.
 type entry struct {
-	// Set when it is made.
+	// Immutable.
 	id  UUID
 	key uint64
 
 	// Guarded by store.mu.
 	kind kind
-	size int           // bytes that the stored message counts
-	at   time.Duration // when the request or the reply came, on the store's clock
+	size int           // bytes of the stored message and of the entry
+	at   time.Duration // when the request or reply arrived, on the store's clock
 	age  link          // in store.waiting or store.done
 
 	// Guarded by dispatcher.mu.
 	service  string // while it has no reply
 	state    state
 	queue    link          // in service.ready
-	attempts int           // how often it was given to a worker
+	attempts int           // number of attempts
 	due      time.Duration // when it is tried again, while it is in service.delayed
-	place    int           // where it is in service.delayed
-	cancel   func()        // ends the attempt that is under way
+	place    int           // index in service.delayed
+	cancel   func()        // cancels the running attempt
 }
 
-// state is what the dispatcher does with a request.
+// state is the dispatcher's state of a request.
 type state uint8
 
 const (
-	stateNone    state = iota // nothing: not added yet, or dropped
+	stateNone    state = iota // not added yet, or dropped
 	stateReady                // in service.ready
 	stateDelayed              // in service.delayed
-	stateRunning              // an attempt is under way
+	stateRunning              // an attempt is running
 )
 
-// link is an entry's place in a list.
+// link has an entry's neighbours in a list.
 type link struct{ prev, next *entry }
 
 // A list is a doubly linked list through one of the links of its entries.

@@ -8,25 +8,24 @@ import (
 	"clustermap/patterns/majordomo"
 )
 
-// New opens the store and starts a server, which runs until Close. That there is no
-// broker yet is no error: the server connects when there is one. Faults of the options
-// are *OptionError, those of the store *StoreError, and those of the endpoint package
-// sockets'.
+// New opens the store and starts a server, which runs until Close. It connects in the
+// background; the broker may start later. Errors of options are *OptionError, those of the
+// store *StoreError, and those of the endpoint are from package sockets.
 func New(o Options) (*Server, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	// Before anything connects: a store that cannot be opened is all there is to report.
+	// Open the store before connecting, so that its error is the only one.
 	s, err := openServer(o)
 	if err != nil {
 		return nil, err
 	}
 	client, err := majordomo.NewClient(majordomo.ClientOptions{
 		Broker: o.Broker, Socket: o.Socket,
-		// The dispatcher repeats requests itself, and bounds their number and their
-		// time. At brokers of other makes each request needs a connection of its own,
-		// of which slow services must not take all.
+		// The dispatcher repeats requests itself, and bounds their number and time.
+		// With brokers of other implementations each request needs its own connection,
+		// and slow services must not use all of them.
 		Attempts: 1, Timeout: -1, Connections: maxConnections,
 	})
 	if err != nil {
@@ -48,11 +47,11 @@ func New(o Options) (*Server, error) {
 		s.workers = append(s.workers, w)
 		s.peers = append(s.peers, w)
 	}
-	slices.Reverse(s.peers) // no request comes in any more when the client goes
+	slices.Reverse(s.peers) // close the workers first, then the client
 	return s, nil
 }
 
-// WaitRegistered returns when the broker has been told of the three services.
+// WaitRegistered waits until the server has registered the three services at a broker.
 func (s *Server) WaitRegistered(ctx context.Context) error {
 	for _, w := range s.workers {
 		if err := w.WaitRegistered(ctx); err != nil {
@@ -62,10 +61,10 @@ func (s *Server) WaitRegistered(ctx context.Context) error {
 	return nil
 }
 
-// maxConnections bounds the connections to a broker of another make.
+// maxConnections bounds the connections to a broker of another implementation.
 const maxConnections = 4096
 
-// majordomoBroker is a Majordomo broker.
+// majordomoBroker implements broker with a Majordomo client.
 type majordomoBroker struct{ client *majordomo.Client }
 
 func (b majordomoBroker) available(ctx context.Context, service string) (bool, error) {
@@ -82,7 +81,7 @@ func (b majordomoBroker) execute(ctx context.Context, service string, body [][]b
 		errors.Is(err, majordomo.ErrExpired), errors.Is(err, majordomo.ErrNoReply):
 		return nil, errUnavailable
 	case errors.Is(err, majordomo.ErrWorkerLost):
-		return nil, err // perhaps by this request: others go first
+		return nil, err // maybe because of this request: others go first
 	case errors.As(err, &refused):
 		return nil, &RefusedError{refused.Code, refused.Text}
 	}

@@ -6,23 +6,23 @@ import (
 	"hash/crc32"
 )
 
-// MaxFrames is how many frames a request or a reply can have.
+// MaxFrames is the limit of the frames of a request or a reply.
 const MaxFrames = 1024
 
-// kind says what a stored message is. The values are part of the format.
+// kind is the kind of a stored message. The values are part of the format.
 type kind byte
 
 const (
 	kindRequest kind = 'q'
-	kindReply   kind = 'r' // the service has answered
-	kindRefused kind = 'e' // the service has refused the request; the frames say why
+	kindReply   kind = 'r'
+	kindRefused kind = 'e' // a RefusedError: code and text
 )
 
-// header is what is kept in memory of a stored message.
+// header is the header of a stored message.
 type header struct {
 	kind    kind
 	id      UUID
-	at      int64  // wall clock when the request or the reply came, nanoseconds since 1970
+	at      int64  // wall clock when the request or reply arrived, nanoseconds since 1970
 	service string // of a request
 }
 
@@ -31,9 +31,9 @@ type header struct {
 //	kind      1 byte
 //	UUID      16 bytes
 //	time      8 bytes, big-endian
-//	service   its length as a uvarint, and the name; for a request only
-//	frames    each its length as a uvarint, and its bytes
-//	checksum  CRC-32C of all this, 4 bytes, big-endian
+//	service   length as a uvarint, and the name; only for requests
+//	frames    for each, length as a uvarint, and the bytes
+//	checksum  CRC-32C of all of this, 4 bytes, big-endian
 const (
 	fixedBytes    = 1 + 16 + 8
 	checksumBytes = 4
@@ -41,7 +41,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errDamaged is for a stored message that is not as it was written.
+// errDamaged reports that a stored message has changed.
 var errDamaged = errors.New("damaged message")
 
 // encode returns the stored form of a message.
@@ -65,9 +65,9 @@ func encode(h header, frames [][]byte) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// decodeHeader reads the beginning of a stored message, and returns where its
-// frames are. It does not look at the checksum, and so not at pages of the file
-// that only hold frames.
+// decodeHeader decodes the header of a stored message, and returns the encoded frames. It
+// does not check the checksum, so it does not read pages of the file that only contain
+// frames.
 func decodeHeader(b []byte) (h header, frames []byte, err error) {
 	if len(b) < fixedBytes+checksumBytes {
 		return header{}, nil, errDamaged
@@ -90,7 +90,7 @@ func decodeHeader(b []byte) (h header, frames []byte, err error) {
 	return h, rest, nil
 }
 
-// decode reads a stored message. The frames refer to b.
+// decode decodes a stored message. The frames are views of b.
 func decode(b []byte) (h header, frames [][]byte, err error) {
 	h, rest, err := decodeHeader(b)
 	if err != nil {
@@ -110,7 +110,7 @@ func decode(b []byte) (h header, frames [][]byte, err error) {
 	return h, frames, nil
 }
 
-// cutField takes a length and as many bytes off the beginning of b.
+// cutField splits b after a length and as many bytes.
 func cutField(b []byte) (field, rest []byte, ok bool) {
 	n, used := binary.Uvarint(b)
 	if used <= 0 || n > uint64(len(b)-used) {

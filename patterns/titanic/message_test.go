@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestMessage: what is stored is read back, and every changed byte is noticed.
+// TestMessage: a message is read back as it was stored, and every changed byte is detected.
 func TestMessage(t *testing.T) {
 	t.Parallel()
 	for _, h := range []header{
@@ -34,8 +34,8 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// FuzzMessage: no bytes in the file make the decoder panic, and what it takes it
-// writes again in a form that says the same.
+// FuzzMessage: no bytes in the file make the decoder panic, and decoded messages can be
+// encoded and decoded again.
 func FuzzMessage(f *testing.F) {
 	f.Add(encode(header{kind: kindRequest, service: "echo"}, frames("a", "b")))
 	f.Add(encode(header{kind: kindReply}, nil))

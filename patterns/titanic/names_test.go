@@ -8,8 +8,8 @@ import (
 	"clustermap/patterns/majordomo"
 )
 
-// TestServiceNames: requests of one service share one copy of its name, and replies have none,
-// so that the memory of an entry does not grow with it.
+// TestServiceNames: requests of a service share one copy of its name, and replies have
+// none, so the memory of an entry does not depend on it.
 func TestServiceNames(t *testing.T) {
 	t.Parallel()
 	b := newFakeBroker()

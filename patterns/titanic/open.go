@@ -20,11 +20,10 @@ import (
 // fileName is the store's file in its directory.
 const fileName = "titanic.db"
 
-// lockTimeout is how long bbolt tries to lock the file. It is so short that it tries once.
+// lockTimeout is so short that bbolt tries to lock the file only once.
 const lockTimeout = time.Millisecond
 
-// openStore opens the store in a directory, and creates both if they do not
-// exist. The requests that wait are in store.waiting.
+// openStore opens the store in a directory, and creates both if they do not exist.
 func openStore(dir string, o storeOptions) (_ *store, err error) {
 	defer func() {
 		if err != nil {
@@ -39,7 +38,7 @@ func openStore(dir string, o storeOptions) (_ *store, err error) {
 		}
 	case err != nil:
 		return nil, err
-	case st.Size() == 0: // bbolt would make a database of it
+	case st.Size() == 0: // bbolt would initialize it
 		return nil, fmt.Errorf("%w: %s is empty", ErrCorrupt, fileName)
 	}
 	s := &store{
@@ -51,15 +50,14 @@ func openStore(dir string, o storeOptions) (_ *store, err error) {
 		waiting: list{link: byAge},
 		done:    list{link: byAge},
 	}
-	// bbolt goes through the whole file when it opens it for writing, in a goroutine in
-	// which a damaged page ends the process. So it is read first, where that is
-	// an error.
+	// When bbolt opens a file for writing, it reads all of it in a goroutine, in which a
+	// damaged page ends the process. So load reads it first and returns an error.
 	transaction, err := s.load(path)
 	if err != nil {
 		return nil, classify(err)
 	}
-	// Without the list of free pages in the file a commit writes less, and a
-	// start finds them again.
+	// Without the list of free pages in the file, commits write less. Opening rebuilds
+	// the list.
 	s.db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
 	if err != nil {
 		return nil, classify(err)
@@ -67,7 +65,7 @@ func openStore(dir string, o storeOptions) (_ *store, err error) {
 	if err := s.unchanged(transaction); err != nil {
 		return nil, errors.Join(err, s.db.Close())
 	}
-	// What a process that was killed while it created the store has left.
+	// Left by a process that was killed while it created the store.
 	left, _ := filepath.Glob(filepath.Join(dir, fileName+".new*"))
 	for _, name := range left {
 		os.Remove(name)
@@ -77,8 +75,8 @@ func openStore(dir string, o storeOptions) (_ *store, err error) {
 	return s, nil
 }
 
-// create makes the directory and an empty store in it. The file appears as a
-// whole or not at all.
+// create makes the directory and an empty store in it. The file appears completely or not
+// at all.
 func create(dir, path string) error {
 	if err := makeDir(dir); err != nil {
 		return err
@@ -109,8 +107,8 @@ func create(dir, path string) error {
 	if err := errors.Join(err, db.Close()); err != nil {
 		return err
 	}
-	// A link, unlike a rename, does not replace what another process has made
-	// meanwhile. There are file systems without links.
+	// Unlike a rename, a link does not replace a file that another process has created
+	// meanwhile. Some file systems have no links.
 	if err := os.Link(temporary, path); err != nil && !errors.Is(err, fs.ErrExist) {
 		if err := os.Rename(temporary, path); err != nil {
 			return err
@@ -119,7 +117,7 @@ func create(dir, path string) error {
 	return syncDir(dir)
 }
 
-// makeDir makes a directory and those above it, and flushes the name of each.
+// makeDir makes a directory and its parents, and flushes the name of each.
 func makeDir(dir string) error {
 	dir = filepath.Clean(dir)
 	_, err := os.Stat(dir)
@@ -127,7 +125,7 @@ func makeDir(dir string) error {
 		if err := makeDir(parent); err != nil {
 			return err
 		}
-		if err := os.MkdirAll(dir, 0o700); err != nil { // another process may be faster
+		if err := os.MkdirAll(dir, 0o700); err != nil { // no error if another process was faster
 			return err
 		}
 		return syncDir(parent)
@@ -147,10 +145,9 @@ func syncDir(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// load reads the index, and returns the number of the last transaction.
+// load builds the index, and returns the number of the last transaction.
 func (s *store) load(path string) (transaction int, err error) {
-	// A file that was cut off faults when it is read, and bbolt panics on pages that make
-	// no sense.
+	// Reading a truncated file causes a fault, and bbolt panics on invalid pages.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
@@ -212,7 +209,7 @@ func (s *store) load(path string) (transaction int, err error) {
 	return transaction, err
 }
 
-// unchanged makes sure that no other process has written between load and now.
+// unchanged returns ErrLocked if another process has written since load.
 func (s *store) unchanged(transaction int) error {
 	return s.db.View(func(tx *bolt.Tx) error {
 		if tx.ID() != transaction {
@@ -222,7 +219,7 @@ func (s *store) unchanged(transaction int) error {
 	})
 }
 
-// classify adds an error of this package to one of bbolt's.
+// classify maps an error of bbolt to one of this package.
 func classify(err error) error {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):

@@ -30,88 +30,88 @@ const (
 	DefaultPollMax = time.Second
 )
 
-// Options configures a Server. Broker and Dir are needed.
+// Options configures a Server. Broker and Dir are required.
 type Options struct {
-	// Broker is the endpoint of the Majordomo broker, as majordomo.WorkerOptions has it.
+	// Broker is the endpoint of the Majordomo broker: see majordomo.WorkerOptions.
 	Broker string
 
-	// Dir is the directory of the store. It is created if it does not exist. One
-	// server at a time uses it.
+	// Dir is the directory of the store. It is created if it does not exist. Only
+	// one server at a time can use it.
 	Dir string
 
-	// Concurrency is how many requests to each of titanic.request,
-	// titanic.reply and titanic.close are handled at once. Requests that wait for the
-	// disk at the same time share a flush, so many are faster than few. Each is a
-	// connection to the broker. At most majordomo.MaxConcurrency. 0 means
+	// Concurrency bounds the requests to each of titanic.request, titanic.reply and
+	// titanic.close that are handled at once, up to majordomo.MaxConcurrency. Each
+	// has a connection to the broker. Requests that wait for the disk at the same
+	// time share a flush, so a larger value has more throughput. 0 means
 	// DefaultConcurrency.
 	Concurrency int
 
-	// PerService is how many stored requests of one service are given to the broker
-	// at once. It should be as many as the service has workers: more wait in the
-	// broker, and their AttemptTimeout runs. 0 means DefaultPerService.
+	// PerService bounds the stored requests of one service that are at the broker
+	// at once. It should be the number of the service's workers: further requests
+	// wait in the broker during their AttemptTimeout. 0 means DefaultPerService.
 	PerService int
 
-	// AttemptTimeout is how long the server waits for a worker's reply before it
-	// tries again. Until then the request may still be executed, so it should be longer
-	// than a worker ever takes. 0 means DefaultAttemptTimeout.
+	// AttemptTimeout is the time limit for a worker's reply; then the request is
+	// tried again. The first worker may still execute it, so AttemptTimeout should
+	// be longer than any execution. 0 means DefaultAttemptTimeout.
 	AttemptTimeout time.Duration
 
-	// RetryMin and RetryMax bound the wait before a request that failed is
-	// tried again, and before the broker is asked again for a service without workers. It
-	// doubles from one to the other, and a random part of up to half is left out. 0
-	// means DefaultRetryMin and DefaultRetryMax.
+	// RetryMin and RetryMax bound the wait before a failed request is tried again,
+	// and before the broker is asked again for a service without workers. The wait
+	// doubles from RetryMin to RetryMax; up to half of it is random. 0 means
+	// DefaultRetryMin and DefaultRetryMax.
 	RetryMin, RetryMax time.Duration
 
-	// RequestTTL is how long a request is kept that is not executed, and ReplyTTL how long
-	// a reply is kept that no client has closed. Then it is deleted, and its
-	// UUID is unknown. 0 means DefaultRequestTTL and DefaultReplyTTL; negative means for
-	// ever.
+	// RequestTTL is the time after which a request that was not executed expires,
+	// and ReplyTTL that for a reply that was not closed. It is deleted, and its UUID
+	// is unknown. 0 means DefaultRequestTTL and DefaultReplyTTL; negative means
+	// never.
 	RequestTTL, ReplyTTL time.Duration
 
-	// MaxRequestBytes bounds the frames of a request to titanic.request, and
-	// MaxReplyBytes those of a worker's reply; each can have MaxFrames at most. A request
-	// beyond it is answered by 400, and a reply beyond it is replaced by a
-	// RefusedError. At most 512 MiB. 0 means DefaultMaxRequestBytes and
-	// DefaultMaxReplyBytes.
+	// MaxRequestBytes and MaxReplyBytes bound the frames of a request to
+	// titanic.request and of a worker's reply, in bytes. Each can have up to
+	// MaxFrames frames. Larger requests are answered 400, and a larger reply is
+	// replaced by a RefusedError. The limit is MaxMessageBytes. 0 means
+	// DefaultMaxRequestBytes and DefaultMaxReplyBytes.
 	MaxRequestBytes, MaxReplyBytes int
 
-	// MaxRequests bounds the requests and replies that are stored. Each takes some 250 bytes of
-	// memory. Beyond it, and beyond MaxBytes, titanic.request answers 500. 0 means
-	// DefaultMaxRequests.
+	// MaxRequests bounds the stored requests and replies. Each needs some 250 bytes
+	// of memory. When MaxRequests or MaxBytes is reached, titanic.request answers
+	// 500. 0 means DefaultMaxRequests.
 	MaxRequests int
 
 	// MaxBytes bounds the bytes of stored requests and replies. While the replies
-	// alone have as much, nothing is executed, so that the store never has more than twice
-	// this and the replies that are under way. 0 means DefaultMaxBytes.
+	// alone have as many, no request is executed, so the store never has more than
+	// twice MaxBytes and the replies in flight. 0 means DefaultMaxBytes.
 	MaxBytes int64
 
-	// MaxHeldBytes bounds the bytes of replies that are in memory because they wait for the
-	// disk, all services together. With half of it workers are given nothing more, and a
-	// reply that finds no room is dropped and its request executed again. A lone reply
-	// is kept in any case. 0 means DefaultMaxHeldBytes.
+	// MaxHeldBytes bounds the bytes of replies of all services that wait in memory
+	// for the disk. When half of it is used, no more requests are executed. A reply
+	// for which there is no room is dropped, and its request executed again. A
+	// single reply may exceed it. 0 means DefaultMaxHeldBytes.
 	MaxHeldBytes int
 
-	// MaxServices bounds the services that stored requests wait for. Beyond it,
-	// titanic.request answers 500 for other services. 0 means DefaultMaxServices.
+	// MaxServices bounds the services for which stored requests wait. When it is
+	// reached, titanic.request answers 500 for other services. 0 means
+	// DefaultMaxServices.
 	MaxServices int
 
-	// MaxBatch bounds how many changes of the store share a flush. 0 means no bound
-	// but the bytes of a transaction; 1 means a flush for each, and is for
+	// MaxBatch bounds the changes of the store that share a flush. 0 means no limit
+	// except the bytes of a transaction; 1, a flush for each change, is for
 	// comparison.
 	MaxBatch int
 
-	// Heartbeat and Liveness are majordomo.WorkerOptions'.
+	// Heartbeat and Liveness: see majordomo.WorkerOptions.
 	Heartbeat time.Duration
 	Liveness  int
 
-	// Socket configures the sockets that connect to the broker, as
-	// majordomo.WorkerOptions and majordomo.ClientOptions have it: security, the
-	// monitor.
+	// Socket configures the sockets that connect to the broker: see
+	// majordomo.WorkerOptions and majordomo.ClientOptions.
 	Socket sockets.Options
 }
 
-// OptionError is one thing that is wrong with an options struct. The constructors
-// return all of them at once, joined (errors.Join).
+// OptionError describes one invalid field of the options. Constructors report all
+// invalid fields at once, joined by errors.Join.
 type OptionError struct {
 	Field  string
 	Reason string
@@ -119,16 +119,16 @@ type OptionError struct {
 
 func (e *OptionError) Error() string { return "titanic: option " + e.Field + " " + e.Reason }
 
-// checker collects the faults of an options struct.
-type checker struct{ faults []error }
+// checker collects the errors of an options struct.
+type checker struct{ errs []error }
 
 func (c *checker) bad(field, reason string) {
-	c.faults = append(c.faults, &OptionError{field, reason})
+	c.errs = append(c.errs, &OptionError{field, reason})
 }
 
-func (c *checker) err() error { return errors.Join(c.faults...) }
+func (c *checker) err() error { return errors.Join(c.errs...) }
 
-// positive fills in the default of a number or a time that must not be negative.
+// positive sets the default of a number or duration, which must not be negative.
 func positive[T int | int64 | time.Duration](c *checker, field string, v *T, standard T) {
 	if *v < 0 {
 		c.bad(field, "is negative")
@@ -138,11 +138,11 @@ func positive[T int | int64 | time.Duration](c *checker, field string, v *T, sta
 	}
 }
 
-// MaxMessageBytes bounds MaxRequestBytes and MaxReplyBytes, so that all sizes fit
-// what bbolt can store, on systems of 32 bits too.
+// MaxMessageBytes is the limit of MaxRequestBytes and MaxReplyBytes. bbolt can store
+// messages of this size, also on 32-bit systems.
 const MaxMessageBytes = 512 << 20
 
-// withDefaults returns o with its defaults, or all that is wrong with it.
+// withDefaults returns o with its defaults. The error reports all invalid fields.
 func (o Options) withDefaults() (Options, error) {
 	var c checker
 	if o.Broker == "" {
@@ -186,17 +186,17 @@ func (o Options) withDefaults() (Options, error) {
 	return o, c.err()
 }
 
-// ClientOptions configures a Client. Broker is needed.
+// ClientOptions configures a Client. Broker is required.
 type ClientOptions struct {
 	// Broker is the endpoint of the Majordomo broker.
 	Broker string
 
-	// PollMin and PollMax bound the wait of Client.Wait before it asks again. It
-	// doubles from one to the other. 0 means DefaultPollMin and DefaultPollMax.
+	// PollMin and PollMax bound the interval at which Client.Wait polls. It doubles
+	// from PollMin to PollMax. 0 means DefaultPollMin and DefaultPollMax.
 	PollMin, PollMax time.Duration
 
-	// Socket configures the sockets that connect to the broker, as
-	// majordomo.ClientOptions has it.
+	// Socket configures the sockets that connect to the broker: see
+	// majordomo.ClientOptions.
 	Socket sockets.Options
 }
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestReservedService: a request for one of the broker's own services, which no worker can
-// serve, is answered 400 and not stored.
+// TestReservedService: a request for one of the broker's services is answered 400 and not
+// stored.
 func TestReservedService(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, nil)
@@ -20,10 +20,10 @@ func TestReservedService(t *testing.T) {
 	if st := y.server.Status(); st.Stored != 0 || st.Invalid != 2 {
 		t.Errorf("%+v", st)
 	}
-	y.submit("mmi", "x") // a usual name
+	y.submit("mmi", "x") // an ordinary name
 }
 
-// TestStoreInNewDirectories: the directories above the store's are made as well.
+// TestStoreInNewDirectories: the parents of the store's directory are made as well.
 func TestStoreInNewDirectories(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "b", "c") + string(filepath.Separator)

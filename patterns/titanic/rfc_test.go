@@ -22,7 +22,7 @@ type system struct {
 	t        testing.TB
 	endpoint string
 	server   *Server
-	frames   *majordomo.Client // for requests as they are on the wire
+	frames   *majordomo.Client // for requests frame by frame
 	client   *Client
 }
 
@@ -62,7 +62,7 @@ func newClient(t testing.TB, endpoint string) *Client {
 	return c
 }
 
-// testOptions are a server's, with times for tests.
+// testOptions are options of a server with short times.
 func testOptions(endpoint, dir string) Options {
 	return Options{Broker: endpoint, Dir: dir, Concurrency: 2, RetryMin: 5 * time.Millisecond, RetryMax: 50 * time.Millisecond}
 }
@@ -93,7 +93,7 @@ func (y *system) work(service string, h majordomo.Handler) *majordomo.Worker {
 	return w
 }
 
-// ask sends a request of such frames and returns the frames of the answer.
+// ask sends a request of the given frames and returns the frames of the answer.
 func (y *system) ask(service string, body ...string) [][]byte {
 	y.t.Helper()
 	answer, err := y.frames.Request(testContext(y.t), service, frames(body...)...)
@@ -103,7 +103,7 @@ func (y *system) ask(service string, body ...string) [][]byte {
 	return answer
 }
 
-// want ends the test if the answer is another one.
+// want compares an answer.
 func (y *system) want(answer [][]byte, want ...string) {
 	y.t.Helper()
 	if !same(answer, frames(want...)) {
@@ -111,7 +111,7 @@ func (y *system) want(answer [][]byte, want ...string) {
 	}
 }
 
-// submit stores a request and returns its UUID as it came.
+// submit stores a request and returns its UUID as received.
 func (y *system) submit(service string, body ...string) string {
 	y.t.Helper()
 	answer := y.ask("titanic.request", append([]string{service}, body...)...)
@@ -121,7 +121,7 @@ func (y *system) submit(service string, body ...string) string {
 	return string(answer[1])
 }
 
-// reply waits for an answer that is not PENDING.
+// reply waits for an answer other than 300.
 func (y *system) reply(id string) (answer [][]byte) {
 	y.t.Helper()
 	eventually(y.t, "an answer other than 300", func() bool {
@@ -143,9 +143,9 @@ func TestT1_Services(t *testing.T) {
 	}
 }
 
-// TestT2_RequestBody: a request is a printable name of a service and at least one frame
-// more, which the worker gets as they are: any bytes, empty frames too.
-// What is not so is answered 400 and stored nowhere.
+// TestT2_RequestBody: a request is a printable name of a service and one or more frames,
+// which the worker gets unchanged: any bytes, and empty frames. Other requests are
+// answered 400 and not stored.
 func TestT2_RequestBody(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, func(o *Options) { o.MaxRequestBytes = 100_000 })
@@ -169,8 +169,8 @@ func TestT2_RequestBody(t *testing.T) {
 	}
 }
 
-// TestT3_Stored: the answer to a request is 200 and a UUID, and the request is stored
-// then: a server that is started on a copy of the file has it.
+// TestT3_Stored: the answer to a request is 200 and a UUID, and the request is then stored:
+// a server that is started with a copy of the file has it.
 func TestT3_Stored(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, nil)
@@ -189,8 +189,8 @@ func TestT3_Stored(t *testing.T) {
 	}
 }
 
-// TestT4_Status, and T14: whatever is asked, each of the three services answers one of the
-// four codes, as three digits and nothing else.
+// TestT4_Status, and T14: each of the three services always answers one of the four codes,
+// as three digits without text.
 func TestT4_Status(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, func(o *Options) { o.MaxRequests = 1 })
@@ -211,9 +211,8 @@ func TestT4_Status(t *testing.T) {
 	}
 }
 
-// TestT5_UUID: a UUID is 32 hexadecimal characters, of which upper and lower case are the same,
-// and no two are equal. Nothing else is taken for one: no path, no shorter or longer
-// one, no letters beyond F.
+// TestT5_UUID: a UUID is 32 hexadecimal characters in upper or lower case, and no two are
+// equal. Paths, shorter or longer text, and other letters are not accepted.
 func TestT5_UUID(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, nil)
@@ -239,7 +238,7 @@ func TestT5_UUID(t *testing.T) {
 	y.want(y.ask("titanic.reply", id), "400")
 }
 
-// TestT6_ReplyBody: titanic.reply takes one frame, a UUID; anything else is answered
+// TestT6_ReplyBody: titanic.reply accepts one frame, a UUID; other requests are answered
 // 400.
 func TestT6_ReplyBody(t *testing.T) {
 	t.Parallel()
@@ -251,8 +250,7 @@ func TestT6_ReplyBody(t *testing.T) {
 	y.want(y.ask("titanic.reply"), "400")
 }
 
-// TestT7_Reply: titanic.reply answers 200 and the frames of the worker's reply, as they
-// were.
+// TestT7_Reply: titanic.reply answers 200 and the unchanged frames of the worker's reply.
 func TestT7_Reply(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, nil)
@@ -260,8 +258,8 @@ func TestT7_Reply(t *testing.T) {
 	y.want(y.reply(y.submit("make", "x")), "200", "", "\x00\x01", "", "end")
 }
 
-// TestT8_Idempotent: a reply is the same whenever it is asked for, and not deleted by
-// that; the request is executed once.
+// TestT8_Idempotent: a reply can be fetched repeatedly and is always the same; the request
+// is executed once.
 func TestT8_Idempotent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -280,7 +278,7 @@ func TestT8_Idempotent(t *testing.T) {
 	y.want(y.ask("titanic.reply", id), "200", "1")
 }
 
-// TestT9_Close: titanic.close deletes the request and the reply, for good.
+// TestT9_Close: titanic.close deletes the request and the reply permanently.
 func TestT9_Close(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -320,8 +318,7 @@ func TestT10_CloseAnswer(t *testing.T) {
 	}
 }
 
-// TestT11_CloseUnknown: to close what is not there, or not there any more, is answered
-// 200.
+// TestT11_CloseUnknown: closing an unknown or deleted request is answered 200.
 func TestT11_CloseUnknown(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, nil)
@@ -332,8 +329,8 @@ func TestT11_CloseUnknown(t *testing.T) {
 	}
 }
 
-// TestT12_Asynchronous: requests wait for their service, are executed through the broker when it has
-// a worker, and go to another worker if one dies over them.
+// TestT12_Asynchronous: requests wait for their service, are executed when it has a worker,
+// and go to another worker if one is lost.
 func TestT12_Asynchronous(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, nil)
@@ -352,8 +349,8 @@ func TestT12_Asynchronous(t *testing.T) {
 	y.want(y.reply(id), "200", "x")
 }
 
-// TestT13_Text: a client gives no meaning to text behind the code, nor to a code
-// that RFC 9 does not have.
+// TestT13_Text: a client ignores text after the code, and rejects codes that RFC 9 does not
+// have.
 func TestT13_Text(t *testing.T) {
 	t.Parallel()
 	endpoint := startBroker(t, "tcp://127.0.0.1:0")
@@ -400,9 +397,9 @@ func TestT13_Text(t *testing.T) {
 	}
 }
 
-// TestT14_Codes: 200 means that the service has done the request, too; 300 that there is no
-// reply yet; 400 that the UUID is not known, in any form; 500 that the server cannot do it, or that
-// the service has refused it.
+// TestT14_Codes: 200 means that the request was executed; 300 that there is no reply yet;
+// 400 that the UUID is unknown or invalid; 500 that the server cannot handle the request,
+// or that the worker replied with an error.
 func TestT14_Codes(t *testing.T) {
 	t.Parallel()
 	y := newSystem(t, func(o *Options) { o.MaxRequests = 3 })
@@ -478,8 +475,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestBrokerRestart: a broker is killed and comes back; the server and the client go on, and
-// every request gets its reply.
+// TestBrokerRestart: a broker is killed and restarted; the server and the client continue,
+// and every request gets its reply.
 func TestBrokerRestart(t *testing.T) {
 	t.Parallel()
 	b, err := majordomo.NewBroker(majordomo.BrokerOptions{})
@@ -526,8 +523,8 @@ func TestBrokerRestart(t *testing.T) {
 	}
 }
 
-// copyStore copies the file of a store that is in use. A transaction that is under way may
-// be in it or not.
+// copyStore copies the file of a store that is in use. The copy may or may not contain a
+// transaction in progress.
 func copyStore(t testing.TB, from, to string) {
 	t.Helper()
 	content, err := os.ReadFile(databaseOf(from))

@@ -20,8 +20,8 @@ const (
 	serviceClose   = "titanic.close"
 )
 
-// Status codes of RFC 9. They are sent as bare digits, for there are clients that compare
-// the whole frame.
+// Status codes of RFC 9. They are sent without text, since some clients compare the whole
+// frame.
 const (
 	statusOK      = "200"
 	statusPending = "300"
@@ -29,12 +29,12 @@ const (
 	statusError   = "500"
 )
 
-// diskPause is for how long no request is stored after one found the disk full: to find out
-// costs a look through the whole store.
+// diskPause is the time during which no request is stored after the disk was full,
+// because finding that out needs a search of the whole store.
 const diskPause = time.Second
 
-// A Server is a Titanic server: a worker of three services at a Majordomo broker, and a
-// client of all others. All methods are safe for concurrent use.
+// A Server is a Titanic server: a worker for three services at a Majordomo broker, and a
+// client of all other services. All methods are safe for concurrent use.
 type Server struct {
 	options  Options
 	store    *store
@@ -43,14 +43,14 @@ type Server struct {
 	stop     context.CancelFunc
 	running  sync.WaitGroup
 	workers  []*majordomo.Worker
-	peers    []interface{ Close() error } // the sockets' side, in the order in which it is closed
+	peers    []interface{ Close() error } // workers and client, in the order in which they are closed
 	closing  sync.Once
-	err      error // Close's
+	err      error // of Close
 
 	invalid, full, expired atomic.Uint64
 }
 
-// openServer opens the store of a server that does nothing before start.
+// openServer returns a server with an open store. It is idle until start.
 func openServer(o Options) (*Server, error) {
 	s := &Server{options: o}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -72,16 +72,16 @@ func openServer(o Options) (*Server, error) {
 	return s, nil
 }
 
-// start goes on with what waits in the store.
+// start starts to execute the stored requests.
 func (s *Server) start(b broker) {
 	s.dispatch.broker = b
-	for e := s.store.waiting.first; e != nil; e = e.age.next { // nobody changes the store yet
+	for e := s.store.waiting.first; e != nil; e = e.age.next { // the store does not change yet
 		s.dispatch.add(e)
 	}
 	s.running.Go(s.expire)
 }
 
-// request is titanic.request.
+// request implements titanic.request.
 func (s *Server) request(_ context.Context, frames [][]byte) ([][]byte, error) {
 	if len(frames) < 2 || !isServiceName(frames[0]) || !fits(frames[1:], s.options.MaxRequestBytes-len(frames[0])) {
 		s.invalid.Add(1)
@@ -103,13 +103,13 @@ func (s *Server) request(_ context.Context, frames [][]byte) ([][]byte, error) {
 	return answer(statusOK, []byte(id.String()))
 }
 
-// reply is titanic.reply.
+// reply implements titanic.reply.
 func (s *Server) reply(_ context.Context, frames [][]byte) ([][]byte, error) {
 	id, ok := s.uuid(frames)
 	if !ok {
 		return answer(statusUnknown)
 	}
-	e, err := s.store.look(id)
+	e, err := s.store.lookup(id)
 	var h header
 	var body [][]byte
 	if err == nil {
@@ -128,7 +128,7 @@ func (s *Server) reply(_ context.Context, frames [][]byte) ([][]byte, error) {
 	return answer(statusOK, body...)
 }
 
-// close is titanic.close.
+// close implements titanic.close.
 func (s *Server) close(_ context.Context, frames [][]byte) ([][]byte, error) {
 	id, ok := s.uuid(frames)
 	if !ok {
@@ -144,7 +144,7 @@ func answer(status string, content ...[]byte) ([][]byte, error) {
 	return append([][]byte{[]byte(status)}, content...), nil
 }
 
-// uuid reads a request that is a UUID.
+// uuid parses a request that consists of a UUID, and counts invalid ones.
 func (s *Server) uuid(frames [][]byte) (UUID, bool) {
 	if len(frames) == 1 {
 		if id, err := parseUUID(frames[0]); err == nil {
@@ -155,8 +155,7 @@ func (s *Server) uuid(frames [][]byte) (UUID, bool) {
 	return UUID{}, false
 }
 
-// isServiceName reports whether a worker can serve the name: it is printable and not
-// one of the broker's own services.
+// isServiceName reports whether a name is printable and a worker can register for it.
 func isServiceName(name []byte) bool {
 	if len(name) == 0 || len(name) > majordomo.MaxServiceName || !utf8.Valid(name) || strings.HasPrefix(string(name), majordomo.ReservedPrefix) {
 		return false
@@ -169,7 +168,7 @@ func isServiceName(name []byte) bool {
 	return true
 }
 
-// expire deletes what is too old.
+// expire deletes expired requests and replies.
 func (s *Server) expire() {
 	const forever = 1<<63 - 1
 	request, reply := s.options.RequestTTL, s.options.ReplyTTL
@@ -190,36 +189,35 @@ func (s *Server) expire() {
 		for s.ctx.Err() == nil {
 			old := s.store.expired(request, reply, 1000)
 			if len(old) == 0 || s.store.remove(old...) != nil {
-				break // after an error at the next tick
+				break // after an error, try again at the next tick
 			}
 			s.expired.Add(uint64(len(old)))
 		}
 	}
 }
 
-// Status is a reading of a server. All counts but those of what is stored
-// begin when it starts.
+// Status is the status of a server. The counters start at 0 when it starts.
 type Status struct {
-	Waiting  int   // stored requests without a reply, those that run included
-	Running  int   // requests that the broker was given
+	Waiting  int   // stored requests without a reply, including running ones
+	Running  int   // requests at the broker
 	Replies  int   // stored replies
 	Bytes    int64 // of stored requests and replies
-	Services int   // that stored requests wait for
+	Services int   // for which stored requests wait
 
-	Stored   uint64 // requests that were stored
-	Executed uint64 // requests that have got their reply, refused ones included
-	Refused  uint64 // requests that the service refused
-	Attempts uint64 // how often the broker was given a request
-	Retries  uint64 // of these, how often one that it had been given before
-	Expired  uint64 // requests and replies that were deleted because they were too old
-	Invalid  uint64 // requests of clients that were answered 400 because of their form
-	Full     uint64 // requests of clients that were answered 500 because there was no room
+	Stored   uint64 // requests stored
+	Executed uint64 // replies stored, including errors
+	Refused  uint64 // requests to which the worker replied with an error
+	Attempts uint64 // times a request was sent to the broker
+	Retries  uint64 // attempts that were not the first one of their request
+	Expired  uint64 // requests and replies that expired
+	Invalid  uint64 // clients' requests answered 400 because they were invalid
+	Full     uint64 // clients' requests answered 500 because there was no room
 
-	Changes uint64 // requests, replies and deletions that are on the disk
-	Flushes uint64 // transactions that this took
+	Changes uint64 // requests, replies and deletions written to disk
+	Flushes uint64 // transactions for these changes
 }
 
-// Status returns a reading of the server.
+// Status returns the current status.
 func (s *Server) Status() Status {
 	st := Status{Invalid: s.invalid.Load(), Full: s.full.Load(), Expired: s.expired.Load()}
 	s.store.mu.Lock()
@@ -235,22 +233,21 @@ func (s *Server) Status() Status {
 	return st
 }
 
-// Failed is closed when the store has failed, which Err tells: the disk returned an
-// error, and nobody knows what is on it. The server answers 500 to everything from
-// then on. A new one, after a look at the disk, goes on with what is there.
+// Failed returns a channel that is closed when the store has failed (ErrFailed). The
+// server then answers 500 to all requests. Check the disk and start a new server, which
+// continues with the stored requests.
 func (s *Server) Failed() <-chan struct{} { return s.store.failed }
 
-// Err returns why the store has failed, or nil.
+// Err returns the reason why the store has failed, or nil.
 func (s *Server) Err() error {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	return s.store.err
 }
 
-// Close ends the server and returns when all its goroutines have ended. What was
-// acknowledged is on the disk, and a new server goes on with it. Requests that are being
-// executed will be executed again by that. It returns the error of a store that has
-// failed.
+// Close ends the server and waits for its goroutines. A new server continues with the
+// stored requests, and executes those again that are being executed now. Close returns
+// the error of a store that has failed.
 func (s *Server) Close() error {
 	s.closing.Do(func() {
 		s.stop()

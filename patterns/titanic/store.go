@@ -29,9 +29,9 @@ import (
 type store struct {
 	options storeOptions
 	db      *bolt.DB
-	update  func(func(*bolt.Tx) error) error // db.Update; tests have it fail
+	update  func(func(*bolt.Tx) error) error // db.Update; replaced by tests
 	began   time.Time                        // the store's clock is the time since then
-	wake    chan struct{}                    // holds one value: commit has to look at the queue
+	wake    chan struct{}                    // commit has to check the queue; capacity 1
 	running sync.WaitGroup
 	failed  chan struct{} // closed when the store has failed
 
@@ -58,13 +58,13 @@ type storeOptions struct {
 	maxBytes   int64
 	maxBatch   int           // changes in one transaction; 0 is no bound
 	pause      time.Duration // without new requests after the disk was full
-	added      func(*entry)  // told of each request that was stored
-	removed    func(*entry)  // told of each entry that has its reply or was deleted
+	added      func(*entry)  // called for each request that was stored
+	removed    func(*entry)  // called for each entry that has a reply or was deleted
 }
 
 const (
-	entryBytes = 64      // what an entry counts beside its message
-	batchBytes = 8 << 20 // a transaction that has as much takes no more
+	entryBytes = 64      // bytes that count for an entry besides its message
+	batchBytes = 8 << 20 // bytes after which a transaction accepts no more changes
 )
 
 var (
@@ -142,7 +142,7 @@ func (s *store) finish(e *entry, k kind, frames [][]byte) error {
 	return s.await(c)
 }
 
-// remove deletes the messages of UUIDs. A UUID without a message is no error.
+// remove deletes the messages of UUIDs. A UUID without a message is not an error.
 func (s *store) remove(ids ...UUID) error {
 	var all []*change
 	s.mu.Lock()
@@ -352,8 +352,7 @@ func (s *store) apply(batch []*change) {
 		}
 	}
 	s.mu.Unlock()
-	// A request that was added and deleted in one batch cannot be: nobody knew
-	// its UUID.
+	// No request is added and deleted in one batch, since nobody knew its UUID.
 	for _, e := range added {
 		s.options.added(e)
 	}
@@ -397,14 +396,13 @@ func isFull(err error) bool {
 	if strings.HasPrefix(err.Error(), "file resize error") {
 		return true
 	}
-	// A flush that finds the disk full is another matter: nobody knows what of it
-	// is on the disk.
+	// After a flush that finds the disk full, the content of the disk is unknown.
 	var path *fs.PathError
 	return errors.As(err, &path) && path.Op == "write" &&
 		(errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG))
 }
 
-// fail ends the store.
+// fail records that the store has failed.
 func (s *store) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -414,16 +412,16 @@ func (s *store) fail(err error) {
 	}
 }
 
-// repliesBytes returns how many bytes the stored replies have.
+// repliesBytes returns the bytes of the stored replies.
 func (s *store) repliesBytes() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.replies
 }
 
-// look returns what is known of a UUID: nil for a reply that is there, ErrPending, or
+// lookup returns the entry of a UUID. The error is nil if there is a reply, ErrPending, or
 // errGone.
-func (s *store) look(id UUID) (*entry, error) {
+func (s *store) lookup(id UUID) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.index[id]

@@ -14,8 +14,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// TestStore: requests and replies are there after a restart, in their order, and what
-// was removed is not.
+// TestStore: after a restart the store has its requests and replies, in order, but not the
+// removed ones.
 func TestStore(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "b")
@@ -50,15 +50,15 @@ func TestStore(t *testing.T) {
 		if err != nil || h.service != "echo" || !same(body, frames("one", "", "two")) {
 			t.Errorf("%+v %q %v", h, body, err)
 		}
-		if e, err := s.look(second); err != nil {
+		if e, err := s.lookup(second); err != nil {
 			t.Error(err)
 		} else if _, body, err := s.read(e); err != nil || !same(body, frames("a", "b")) {
 			t.Errorf("%q %v", body, err)
 		}
-		if _, err := s.look(third); !errors.Is(err, ErrPending) {
+		if _, err := s.lookup(third); !errors.Is(err, ErrPending) {
 			t.Error(err)
 		}
-		if _, err := s.look(gone); !errors.Is(err, errGone) {
+		if _, err := s.lookup(gone); !errors.Is(err, errGone) {
 			t.Error(err)
 		}
 		if err := s.close(); err != nil {
@@ -66,14 +66,14 @@ func TestStore(t *testing.T) {
 		}
 		s = testStore(t, dir, nil)
 	}
-	// The order goes on.
+	// New requests continue the order.
 	fourth := mustPut(t, s, "echo", "x")
 	if s.waiting.last.id != fourth || s.waiting.last.key <= s.done.last.key {
 		t.Error("a new request is not the last one")
 	}
 }
 
-// TestStoreClosed: a store that was closed takes nothing, and says so.
+// TestStoreClosed: a closed store returns errors.
 func TestStoreClosed(t *testing.T) {
 	t.Parallel()
 	s := testStore(t, t.TempDir(), nil)
@@ -95,12 +95,12 @@ func TestStoreClosed(t *testing.T) {
 	}
 }
 
-// TestStoreLocked: one process at a time has the store.
+// TestStoreLocked: only one process at a time can open the store.
 func TestStoreLocked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := testStore(t, dir, nil)
-	if _, err := openStore(dir, storeOptions{}); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), dir) {
+	if _, err := openStore(dir, storeOptions{}); !errors.Is(err, ErrLocked) || err.Error() != "titanic: store "+dir+": another process has the store open" {
 		t.Error(err)
 	}
 	if err := s.close(); err != nil {
@@ -109,8 +109,8 @@ func TestStoreLocked(t *testing.T) {
 	testStore(t, dir, nil)
 }
 
-// TestGroupCommit: requests that wait at the same time share a flush, and each returns when
-// its own is on the disk; with a batch of one, each has a flush of its own.
+// TestGroupCommit: requests that wait at the same time share a flush, and each put returns
+// when its request is on disk. With a batch of one, each has its own flush.
 func TestGroupCommit(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{0, 1} {
@@ -132,7 +132,7 @@ func TestGroupCommit(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						if _, err := s.look(id); !errors.Is(err, ErrPending) {
+						if _, err := s.lookup(id); !errors.Is(err, ErrPending) {
 							t.Error("not in the index when put has returned:", err)
 						}
 					}
@@ -154,8 +154,8 @@ func TestGroupCommit(t *testing.T) {
 			if batch == 1 && s.commits != s.changes {
 				t.Errorf("%d flushes for %d changes", s.commits, s.changes)
 			}
-			// One flush for the first change, one for all others of the first round;
-			// later rounds may come apart.
+			// One flush for the first change, one for all others of the first round.
+			// Later rounds may need more.
 			if most := uint64(2 + callers*(each-1)); batch == 0 && s.commits > most {
 				t.Errorf("%d flushes for %d changes", s.commits, s.changes)
 			}
@@ -163,7 +163,7 @@ func TestGroupCommit(t *testing.T) {
 	}
 }
 
-// TestStoreBounds: beyond the bounds nothing is stored, and room that was freed is used.
+// TestStoreBounds: requests beyond the bounds are not stored, and freed room is reused.
 func TestStoreBounds(t *testing.T) {
 	t.Parallel()
 	s := testStore(t, t.TempDir(), func(o *storeOptions) { o.maxEntries, o.maxBytes = 3, 10_000 })
@@ -184,7 +184,7 @@ func TestStoreBounds(t *testing.T) {
 	if err := s.remove(large); err != nil {
 		t.Fatal(err)
 	}
-	// A reply counts, and is stored in any case.
+	// A reply counts, but is always stored.
 	if err := s.finish(entryOf(t, s, ids[1]), kindReply, frames(strings.Repeat("x", 20_000))); err != nil {
 		t.Fatal(err)
 	}
@@ -198,8 +198,8 @@ func TestStoreBounds(t *testing.T) {
 	agree(t, s)
 }
 
-// TestStoreAtRandom: many at once store, answer and remove; the store has what a
-// map has, now and after a restart.
+// TestStoreAtRandom: many goroutines store requests and replies and remove them. The store
+// equals a map, before and after a restart.
 func TestStoreAtRandom(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -227,7 +227,7 @@ func TestStoreAtRandom(t *testing.T) {
 				}
 				n := r.IntN(len(mine))
 				id := mine[n]
-				e, err := s.look(id)
+				e, err := s.lookup(id)
 				if errors.Is(err, ErrPending) && r.IntN(3) > 0 {
 					if err := s.finish(e, kindReply, frames(body)); err != nil {
 						t.Error(err)
@@ -276,7 +276,7 @@ func TestStoreAtRandom(t *testing.T) {
 	}
 }
 
-// TestStoreFailed: after a failed flush the store takes nothing more and tells why.
+// TestStoreFailed: after a failed flush the store accepts nothing and reports the reason.
 func TestStoreFailed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -293,20 +293,20 @@ func TestStoreFailed(t *testing.T) {
 	if err := s.remove(id); !errors.Is(err, ErrFailed) {
 		t.Error(err)
 	}
-	if _, err := s.look(id); !errors.Is(err, ErrFailed) {
+	if _, err := s.lookup(id); !errors.Is(err, ErrFailed) {
 		t.Error(err)
 	}
 	if err := s.close(); !errors.Is(err, ErrFailed) {
 		t.Error(err)
 	}
 	s = testStore(t, dir, nil)
-	if _, err := s.look(id); !errors.Is(err, ErrPending) {
+	if _, err := s.lookup(id); !errors.Is(err, ErrPending) {
 		t.Error("what was acknowledged before is lost:", err)
 	}
 }
 
-// TestCorruptStore: a file that is damaged or that another program has made is an error, not
-// the end of the process.
+// TestCorruptStore: a damaged file, or one of another program, is an error and does not end
+// the process.
 func TestCorruptStore(t *testing.T) {
 	t.Parallel()
 	whole := t.TempDir()
@@ -355,8 +355,8 @@ func TestCorruptStore(t *testing.T) {
 	})
 }
 
-// TestCreateStore: a store that a killed process had begun to make is no
-// obstacle, and leaves nothing.
+// TestCreateStore: a store can be created after a process was killed while it created one,
+// and no temporary file remains.
 func TestCreateStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -370,7 +370,7 @@ func TestCreateStore(t *testing.T) {
 	}
 }
 
-// TestAge: the time to live goes on over a restart.
+// TestAge: the time to live continues over a restart.
 func TestAge(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

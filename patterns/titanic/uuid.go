@@ -6,15 +6,14 @@ import (
 	"errors"
 )
 
-// A UUID names a stored request, and its reply. A client that has it can read
-// the reply and delete both, so it is a secret between the client and the server: 122
-// bits of it are random.
+// A UUID identifies a stored request and its reply. Anyone who has it can read the reply
+// and delete both, so it should be kept secret. 122 bits of it are random.
 type UUID [16]byte
 
 // ErrUUID is returned by ParseUUID.
 var ErrUUID = errors.New("titanic: a UUID is exactly 32 hexadecimal characters")
 
-// ParseUUID reads exactly 32 hexadecimal characters, upper or lower case.
+// ParseUUID parses exactly 32 hexadecimal characters, in upper or lower case.
 func ParseUUID(text string) (UUID, error) { return parseUUID([]byte(text)) }
 
 func parseUUID(text []byte) (u UUID, err error) {
@@ -27,7 +26,7 @@ func parseUUID(text []byte) (u UUID, err error) {
 	return u, nil
 }
 
-// newUUID makes a random one (RFC 9562, version 4).
+// newUUID returns a random UUID (RFC 9562, version 4).
 func newUUID() (u UUID) {
 	rand.Read(u[:]) // never fails
 	u[6] = u[6]&0x0f | 0x40
@@ -38,10 +37,10 @@ func newUUID() (u UUID) {
 // String returns the 32 characters, in lower case.
 func (u UUID) String() string { return hex.EncodeToString(u[:]) }
 
-// MarshalText returns what String does.
+// MarshalText implements encoding.TextMarshaler.
 func (u UUID) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-// UnmarshalText does what ParseUUID does.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (u *UUID) UnmarshalText(text []byte) (err error) {
 	*u, err = parseUUID(text)
 	return err

@@ -53,32 +53,32 @@ func TestOurs(t *testing.T) {
 // TestCheck verifies that Check detects lost, duplicated, reordered and changed messages.
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	var cycle []zmtp.Message
+	var cycle []zmtp.WireMessage
 	for _, b := range feed(0, 1) {
 		for size := zmtp.FrameSize(Size); len(b) > 0; b = b[size:] {
-			cycle = append(cycle, zmtp.Message(b[:size]))
+			cycle = append(cycle, zmtp.WireMessage(b[:size]))
 		}
 	}
 	for _, c := range []struct {
 		name   string
-		change func(all []zmtp.Message) []zmtp.Message
+		change func(all []zmtp.WireMessage) []zmtp.WireMessage
 		good   bool
 	}{
-		{"nothing", func(all []zmtp.Message) []zmtp.Message { return all }, true},
-		{"lost", func(all []zmtp.Message) []zmtp.Message { return append(all[:5:5], all[6:]...) }, false},
-		{"doubled", func(all []zmtp.Message) []zmtp.Message { return append(all[:5:5], all[4:]...) }, false},
-		{"another in its place", func(all []zmtp.Message) []zmtp.Message { all[5] = all[6]; return all }, false},
-		{"out of order", func(all []zmtp.Message) []zmtp.Message {
+		{"nothing", func(all []zmtp.WireMessage) []zmtp.WireMessage { return all }, true},
+		{"lost", func(all []zmtp.WireMessage) []zmtp.WireMessage { return append(all[:5:5], all[6:]...) }, false},
+		{"doubled", func(all []zmtp.WireMessage) []zmtp.WireMessage { return append(all[:5:5], all[4:]...) }, false},
+		{"another in its place", func(all []zmtp.WireMessage) []zmtp.WireMessage { all[5] = all[6]; return all }, false},
+		{"out of order", func(all []zmtp.WireMessage) []zmtp.WireMessage {
 			all[0], all[Keys+indexOf(all[Keys:], all[0])] = all[Keys+indexOf(all[Keys:], all[0])], all[0]
 			return all
 		}, false},
-		{"changed", func(all []zmtp.Message) []zmtp.Message {
-			m := append(zmtp.Message{}, all[7]...)
+		{"changed", func(all []zmtp.WireMessage) []zmtp.WireMessage {
+			m := append(zmtp.WireMessage{}, all[7]...)
 			m[2+AtValue]++
 			all[7] = m
 			return all
 		}, false},
-		{"short", func(all []zmtp.Message) []zmtp.Message {
+		{"short", func(all []zmtp.WireMessage) []zmtp.WireMessage {
 			all[7] = zmtp.AppendFrame(nil, make([]byte, Size-1), false)
 			return all
 		}, false},
@@ -87,7 +87,7 @@ func TestCheck(t *testing.T) {
 			t.Parallel()
 			n := newCounter(Cycle, 1)
 			n.start()
-			for _, m := range c.change(append([]zmtp.Message{}, cycle...)) {
+			for _, m := range c.change(append([]zmtp.WireMessage{}, cycle...)) {
 				n.checks[0].message(m)
 				n.add(1)
 			}
@@ -99,8 +99,8 @@ func TestCheck(t *testing.T) {
 }
 
 // indexOf returns where the first message with the key of m is.
-func indexOf(all []zmtp.Message, m zmtp.Message) int {
-	key := func(m zmtp.Message) uint32 { return binary.LittleEndian.Uint32(m[2+AtKey:]) }
+func indexOf(all []zmtp.WireMessage, m zmtp.WireMessage) int {
+	key := func(m zmtp.WireMessage) uint32 { return binary.LittleEndian.Uint32(m[2+AtKey:]) }
 	for i := range all {
 		if key(all[i]) == key(m) {
 			return i

@@ -131,7 +131,7 @@ func (c *counter) start() {
 }
 
 // message does the work that a message is worth.
-func (c *check) message(m zmtp.Message) {
+func (c *check) message(m zmtp.WireMessage) {
 	body, rest := m.Next()
 	if len(body) != Size || len(rest) > 0 {
 		c.wrong++

@@ -50,7 +50,7 @@ func publish(ctx context.Context, s Spec, out io.Writer) error {
 	pubs := make([]*sockets.Pub, n)
 	for i := range pubs {
 		pub, err := sockets.NewPub(sockets.Options{
-			FullPolicy: sockets.Block, SendHWM: -1, SendHWMBytes: 4 << 20, Linger: sockets.LingerForever,
+			FullPolicy: sockets.PolicyBlock, SendHWM: sockets.Unlimited, SendHWMBytes: 4 << 20, Linger: sockets.LingerForever,
 		})
 		if err != nil {
 			return err
@@ -63,7 +63,7 @@ func publish(ctx context.Context, s Spec, out io.Writer) error {
 	}
 	fmt.Fprintln(out, strings.Join(s.Endpoints, " "))
 	for i := range Letters {
-		if err := pubs[i%n].WaitSubscribers(ctx, []byte(Letter(i)), 1); err != nil {
+		if err := pubs[i%n].WaitSubscribers(ctx, Letter(i), 1); err != nil {
 			return err
 		}
 	}
@@ -97,7 +97,7 @@ func ours(ctx context.Context, s Spec) (Figure, error) {
 	c := newCounter(s.Count, s.Shards*max(s.Workers, 1))
 	o := blackbox.Options{
 		Workers: s.Workers,
-		Key: func(m zmtp.Message) []byte {
+		Key: func(m zmtp.WireMessage) []byte {
 			body, _ := m.Next()
 			return body[:AtKey]
 		},

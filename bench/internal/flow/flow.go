@@ -70,18 +70,18 @@ func (f *Flow) begin(ctx context.Context) error {
 }
 
 func open(ctx context.Context, messages [][][]byte, frontend, backend string) (*Flow, error) {
-	o := sockets.Options{FullPolicy: sockets.Block, Linger: -1}
+	o := sockets.Options{FullPolicy: sockets.PolicyBlock, Linger: sockets.LingerNone}
 	f := &Flow{messages: messages}
 	var err error
 	if f.pub, err = sockets.NewPub(o); err != nil {
 		return nil, err
 	}
-	if f.sub, err = sockets.NewSub(o); err != nil {
+	if f.sub, err = sockets.NewSub(sockets.Options{Linger: sockets.LingerNone}); err != nil {
 		return nil, err
 	}
 	err = errors.Join(f.sub.Subscribe(""), f.sub.Connect(backend), f.pub.Connect(frontend))
 	if err == nil {
-		err = f.pub.WaitSubscribers(ctx, nil, 1)
+		err = f.pub.WaitSubscribers(ctx, "", 1)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

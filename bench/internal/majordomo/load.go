@@ -87,7 +87,7 @@ func Load(ctx context.Context, s Spec) (Figure, error) {
 
 // client keeps s.Window requests on their way.
 func client(ctx context.Context, s Spec, done *atomic.Int64) error {
-	d, err := sockets.NewDealer(sockets.Options{Linger: -1, RecvTimeout: patience})
+	d, err := sockets.NewDealer(sockets.Options{Linger: sockets.LingerNone, RecvTimeout: patience})
 	if err != nil {
 		return err
 	}

@@ -46,19 +46,23 @@ func proxyThr(ctx context.Context, a arguments, out io.Writer) error {
 	)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	o := sockets.Options{SendHWM: proxyHWM, RecvHWM: proxyHWM, FullPolicy: sockets.Block, Inproc: new(sockets.Inproc)}
+	o := sockets.Options{SendHWM: proxyHWM, RecvHWM: proxyHWM, Inproc: new(sockets.Inproc)}
+	lossless := o
+	lossless.FullPolicy = sockets.PolicyBlock
+	receiving := o
+	receiving.SendHWM = 0
 	var r proxyRun
 	xsub, err := sockets.NewXSub(o)
 	if r.failed(err) {
 		return r.close()
 	}
 	r.closers = append(r.closers, xsub.Close)
-	xpub, err := sockets.NewXPub(o)
+	xpub, err := sockets.NewXPub(lossless)
 	if r.failed(err) {
 		return r.close()
 	}
 	r.closers = append(r.closers, xpub.Close)
-	sub, err := sockets.NewSub(o)
+	sub, err := sockets.NewSub(receiving)
 	if r.failed(err) {
 		return r.close()
 	}
@@ -83,7 +87,7 @@ func proxyThr(ctx context.Context, a arguments, out io.Writer) error {
 	sent := make(chan error, 2)
 	start := time.Now()
 	for _, endpoint := range []string{frontend1, frontend2} {
-		publishers.Go(func() { sent <- publish(ctx, endpoint, o, a) })
+		publishers.Go(func() { sent <- publish(ctx, endpoint, lossless, a) })
 	}
 	_, err = receive(ctx, sub, a)
 	elapsed := time.Since(start)
@@ -114,7 +118,7 @@ func publish(ctx context.Context, endpoint string, o sockets.Options, a argument
 	if err := s.Connect(endpoint); err != nil {
 		return err
 	}
-	if err := s.WaitSubscribers(ctx, nil, 1); err != nil {
+	if err := s.WaitSubscribers(ctx, "", 1); err != nil {
 		return err
 	}
 	return send(ctx, s, a)

@@ -50,7 +50,7 @@ func openOurs(s *spec, as role) (socket, error) {
 	case s.Pattern == reqRep && as == answerer:
 		return sockets.NewRep(o)
 	case s.Pattern == pubSub && as == sender:
-		o.FullPolicy = sockets.Block
+		o.FullPolicy = sockets.PolicyBlock
 		return sockets.NewPub(o)
 	case s.Pattern == pubSub && as == receiver:
 		sub, err := sockets.NewSub(o)
@@ -106,7 +106,7 @@ func runOurs(s *spec, bound func(string)) (*figure, error) {
 		return nil, err
 	}
 	if pub, ok := sock.(*sockets.Pub); ok {
-		if err := pub.WaitSubscribers(ctx, s.message(), s.Peers); err != nil {
+		if err := pub.WaitSubscribers(ctx, string(s.message()), s.Peers); err != nil {
 			return nil, err
 		}
 	}

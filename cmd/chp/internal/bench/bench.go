@@ -7,12 +7,12 @@ import (
 	"os"
 )
 
-// ErrUnsound is returned by Run, with a result, if the runs took place and what
-// arrived is not what was sent.
+// ErrUnsound is returned by Run, together with a result, if all runs completed but the
+// updates that arrived are not those that were sent.
 var ErrUnsound = errors.New("the result is unsound")
 
-// Run runs the rounds and returns what they showed. The result is nil if the
-// benchmark could not be carried out.
+// Run runs all rounds and returns their result. The result is nil if the benchmark
+// could not run.
 func Run(ctx context.Context, c Config) (*Result, error) {
 	if c.ProfileDir != "" {
 		if err := os.MkdirAll(c.ProfileDir, 0o777); err != nil {
@@ -25,7 +25,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	result := newResult(&c)
 	for i := range rounds {
 		round := &Round{}
-		// In turn, so that whatever else the machine does hits all alike.
+		// The pipelines take turns, so that other load on the machine affects all of them.
 		for _, p := range []struct {
 			roles, name string
 			skip        bool

@@ -8,8 +8,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// newClient makes the client of a peer, for the servers and with the keys of its
-// task.
+// newClient returns a client that connects to the servers of a peer's task with its
+// keys.
 func newClient(p *link.Peer, o chp.ClientOptions) (*chp.Client, error) {
 	o.Servers = p.Servers
 	if p.CurveServerKey != "" {

@@ -1,6 +1,6 @@
 // Package bench measures a CHP server: publishers, the server and replicas run
-// as processes of their own, every update that arrives is checked, and a rate is
-// given only for a run in which nothing is wrong.
+// as separate processes. Every update that arrives is checked, and only a run without
+// faults has a rate.
 package bench
 
 import (
@@ -16,37 +16,38 @@ import (
 	"clustermap/sockets"
 )
 
-// Config says what to run.
+// Config specifies a benchmark.
 type Config struct {
-	Updates    int // measured ones a round, of all publishers together
-	Warmup     int // before them
+	Updates    int // measured updates per round, of all publishers together
+	Warmup     int // updates before the measured ones
 	Keys       int
 	ValueSize  int // bytes
 	Publishers int
 	Replicas   int
-	Rate       float64          // updates a second, of all publishers together; 0 is as fast as it goes
-	Rounds     int              // 0 is 1, or 3 with Baseline, Data or Pair
-	Baseline   bool             // also run the bare pipeline, in turn
-	Data       string           // also run a server with a log in a new directory under this one; "" is none
-	Sync       commit.Policy    // of that log
+	Rate       float64          // updates per second, of all publishers together; 0 means no limit
+	Rounds     int              // if 0, 1, or 3 with Baseline, Data or Pair
+	Baseline   bool             // also run the bare pipeline
+	Data       string           // if not "", also run a server with a log in a new directory under this one
+	Sync       commit.Policy    // flush policy of that log
 	Pair       bool             // also run a pair of servers
-	Server     string           // an existing server; "" starts one a round
-	Security   sockets.Security // of a client, for Server: none, or CURVE
+	Server     string           // an existing server; if "", each round starts one
+	Security   sockets.Security // with which clients connect to Server: none or CURVE
 	Patience   time.Duration
-	ProfileDir string // where the peers write CPU profiles; "" is none
+	ProfileDir string // if not "", where the peers write CPU profiles
 
 	// Command returns a command that calls Serve.
 	Command func() *exec.Cmd
 
-	// Progress is told how many measured updates have arrived. May be nil.
+	// Progress, if not nil, is called with the number of measured updates that have
+	// arrived.
 	Progress func(round, rounds int, what string, count uint64)
 }
 
-// maxUpdates bounds the updates of a round, and those of its warm-up: the sum
-// of both fits an int on every system.
+// maxUpdates limits the updates of a round, and those of its warm-up, so that their
+// sum fits an int on every system.
 const maxUpdates = min(1<<40, math.MaxInt/2)
 
-// Validate says what is wrong with the configuration.
+// Validate returns an error if the configuration is invalid.
 func (c *Config) Validate() error {
 	for _, f := range []struct {
 		flag        string
@@ -78,8 +79,8 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// compares returns the flag of something that is run in turn with the plain server,
-// "" if there is nothing.
+// compares returns a flag that selects another pipeline beside the plain server, or
+// "".
 func (c *Config) compares() string {
 	switch {
 	case c.Baseline:
@@ -102,7 +103,7 @@ func (c *Config) rounds() int {
 	return 1
 }
 
-// spec is the workload under a prefix.
+// spec returns the workload with the given key prefix.
 func (c *Config) spec(prefix string) workload.Spec {
 	subtree := ""
 	if c.Server != "" {
@@ -119,5 +120,5 @@ func (c *Config) spec(prefix string) workload.Spec {
 	}
 }
 
-// Serve makes this process one of a benchmark's, whatever its parent asks for.
+// Serve runs this process in the role that its parent assigns.
 func Serve(in io.Reader, out io.Writer) error { return link.Serve(in, out, roles) }

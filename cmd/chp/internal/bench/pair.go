@@ -15,19 +15,18 @@ import (
 	"clustermap/sockets"
 )
 
-// pairInterval is how often the servers of a pair tell each other their state. It is
-// shorter than the default only so that each run begins soon.
+// pairInterval is the interval at which the servers of a pair exchange their state. It
+// is shorter than the default so that each run begins soon.
 const pairInterval = 100 * time.Millisecond
 
-// The ports of a server of a pair: P to P+2, and the one of its state behind them.
+// A server of a pair has the ports P to P+2, and P+3 for its state.
 const (
 	portsOfServer = 4
 	statePort     = 3
 )
 
-// pairTasks returns the tasks of the two servers of a pair. How fast they notice that
-// the other one is gone is not what is measured: they take half of the time after which
-// the run is given up, so that it ends with their reason.
+// pairTasks returns the tasks of the two servers of a pair. They wait for each other for
+// half of the stall time, so that a run that fails reports their reason.
 func pairTasks(patience time.Duration) ([]link.Task, error) {
 	host := ownAddress()
 	first, err := freePorts(host, 2*portsOfServer)
@@ -54,10 +53,9 @@ func pairOptions(p *link.Pair) *chp.PairOptions {
 	}
 }
 
-// ownAddress returns an address of this machine alone where hardly anybody else
-// listens. The two servers have to know each other's ports before they start; so the
-// ports are found first, and must still be free then. Linux answers on all of
-// 127.0.0.0/8.
+// ownAddress returns a loopback address that other programs hardly use. The two servers
+// must know each other's ports before they start, so the ports are chosen first and
+// must still be free then. On Linux all of 127.0.0.0/8 is loopback.
 func ownAddress() string {
 	if runtime.GOOS != "linux" {
 		return "127.0.0.1"
@@ -85,7 +83,7 @@ func tryPorts(host string, n int) (first int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		defer l.Close() // all are held until the last one is found
+		defer l.Close() // keep all of them until the last one is found
 		if i == 0 {
 			first = l.Addr().(*net.TCPAddr).Port
 		}
@@ -93,8 +91,8 @@ func tryPorts(host string, n int) (first int, err error) {
 	return first, nil
 }
 
-// comparePair returns when both servers of a pair have the same, or says what differs.
-// The passive one may be a moment behind.
+// comparePair waits until both servers of a pair have the same content, or returns an
+// error that tells how they differ. The passive one may be a moment behind.
 func (r *run) comparePair(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Patience)
 	defer cancel()
@@ -111,7 +109,7 @@ func (r *run) comparePair(ctx context.Context) error {
 	}
 }
 
-// differPair says how the servers of a pair differ from a pair in sync.
+// differPair returns an error if the servers are not a pair in sync.
 func (r *run) differPair(ctx context.Context) error {
 	var active, passive *chp.Status
 	for _, s := range r.servers {
@@ -129,8 +127,7 @@ func (r *run) differPair(ctx context.Context) error {
 	return pairFault(active, passive)
 }
 
-// pairFault says what is wrong with a pair, or nil. A server that is nil does not
-// exist.
+// pairFault returns an error if the pair is not in sync. Either server may be nil.
 func pairFault(active, passive *chp.Status) error {
 	switch {
 	case active == nil || passive == nil:

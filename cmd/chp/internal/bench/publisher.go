@@ -9,8 +9,8 @@ import (
 	"clustermap/cmd/chp/internal/bench/workload"
 )
 
-// publisher is the role that sends the updates. Its client holds its sentinel
-// and nothing else: the replicas are other processes.
+// publisher is the role that sends the updates. Its client replicates only its
+// sentinel, because the replicas are other processes.
 func publisher(p *link.Peer) error {
 	sentinel := p.Spec.Sentinel(p.Publisher)
 	c, err := newClient(p, chp.ClientOptions{Subtrees: []string{sentinel}})
@@ -28,7 +28,7 @@ func publisher(p *link.Peer) error {
 	if err := p.Await(link.Warm); err != nil {
 		return err
 	}
-	// The first sentinel also waits for the server to listen to this client.
+	// The first sentinel also waits until the server receives from this client.
 	if err := s.mark(ctx, sentinelBegin); err != nil {
 		return err
 	}
@@ -53,12 +53,12 @@ func publisher(p *link.Peer) error {
 	p.Send(link.Event{Kind: link.Sent, First: first})
 
 	if err := p.Await(link.Clean); err != nil {
-		return nil // not wanted: the server is ours and goes away
+		return nil // not needed: the server belongs to this run and ends
 	}
 	return s.clean(ctx)
 }
 
-// The values of a sentinel.
+// Values of a sentinel.
 const (
 	sentinelBegin = "begin"
 	sentinelWarm  = "warm" // the warm-up has been sent
@@ -72,14 +72,14 @@ type sender struct {
 	sentinel string
 }
 
-// mark sets the sentinel and returns when the server has published it, and with
-// it all updates before it.
+// mark sets the sentinel and waits until the server has published it, and therefore all
+// updates before it.
 func (s *sender) mark(ctx context.Context, value string) error {
 	_, err := s.client.SetSync(ctx, s.sentinel, []byte(value))
 	return err
 }
 
-// send sends the next n updates, at the given rate if it is not 0.
+// send sends the next n updates, at the given rate unless it is 0.
 func (s *sender) send(ctx context.Context, n int, rate float64) error {
 	if rate > 0 {
 		return s.pace(ctx, n, rate)
@@ -90,14 +90,14 @@ func (s *sender) send(ctx context.Context, n int, rate float64) error {
 			return err
 		}
 		if i%workload.StampInterval == 0 {
-			s.peer.Count.Add(1) // a sign of life, not a count
+			s.peer.Count.Add(1) // shows that this process is alive; not a count
 		}
 	}
 	return nil
 }
 
-// pace sends what is due, and sleeps for a moment: each update carries the time
-// of its own sending.
+// pace sends the updates that are due and then sleeps briefly. Each update carries the
+// time at which it was sent.
 func (s *sender) pace(ctx context.Context, n int, rate float64) error {
 	start := time.Now()
 	for sent := 0; sent < n; {
@@ -120,7 +120,7 @@ func (s *sender) pace(ctx context.Context, n int, rate float64) error {
 	return nil
 }
 
-// clean leaves an existing server as it was found.
+// clean deletes the keys of the run from an existing server.
 func (s *sender) clean(ctx context.Context) error {
 	for _, key := range append(s.source.Keys(), s.sentinel) {
 		if err := s.client.Delete(ctx, key); err != nil {

@@ -11,12 +11,11 @@ import (
 	"clustermap/cmd/chp/internal/bench/workload"
 )
 
-// watchQueue lets a watch fall behind the replica for a moment, as a machine
-// with few cores makes it, without the run being lost. It bounds memory; what
-// lies in it counts as latency.
+// watchQueue is large enough for a watch to fall behind for a moment on a machine with
+// few cores. It bounds memory. Time in the queue counts as latency.
 const watchQueue = 1 << 30
 
-// replica is the role that receives every update and checks it.
+// replica is the role that receives and checks every update.
 func replica(p *link.Peer) error {
 	c, err := newClient(p, chp.ClientOptions{
 		Subtrees:   []string{p.Spec.Subtree},
@@ -36,7 +35,7 @@ func replica(p *link.Peer) error {
 	}
 	p.Send(link.Event{Kind: link.Ready})
 
-	// Asked to finish, it reports what it has: the parent sees no progress.
+	// The parent has seen no progress and asks for a report.
 	ctx, finish := context.WithCancel(p.Context())
 	defer finish()
 	go func() {
@@ -60,7 +59,7 @@ func replica(p *link.Peer) error {
 	return nil
 }
 
-// contentOf is the fingerprint of what the client holds, sentinels left out.
+// contentOf returns the fingerprint of the client's map without sentinels.
 func contentOf(c *chp.Client, sentinels []byte) workload.Content {
 	var content workload.Content
 	c.Range(func(key, value []byte) bool {
@@ -72,8 +71,8 @@ func contentOf(c *chp.Client, sentinels []byte) workload.Content {
 	return content
 }
 
-// stampInterval is how many events share one look at the clock. Their times of
-// arrival differ by what it takes to check so many: a microsecond or two.
+// stampInterval is the number of events that share one reading of the clock. Checking
+// that many takes a microsecond or two.
 const stampInterval = 32
 
 type receiver struct {
@@ -82,14 +81,14 @@ type receiver struct {
 	checker   *workload.Checker
 	sentinels []byte
 	synced    bool
-	warmed    int // publishers that have sent the warm-up
-	ended     int // publishers that have sent everything
+	warmed    int // publishers whose warm-up has arrived
+	ended     int // publishers whose updates have all arrived
 
-	arrived int64 // the latest look at the clock
-	since   int   // events since then
+	arrived int64 // last reading of the clock
+	since   int   // events since that reading
 }
 
-// run takes events until every publisher has sent everything.
+// run receives events until all updates of every publisher have arrived.
 func (r *receiver) run(ctx context.Context) error {
 	var fault error
 	take := func(e chp.Event) bool {
@@ -100,7 +99,7 @@ func (r *receiver) run(ctx context.Context) error {
 		return fault == nil
 	}
 	for r.ended < r.peer.Spec.Publishers {
-		r.since = stampInterval // the first event may have been waited for
+		r.since = stampInterval // the wait for the first event may have been long
 		if err := errors.Join(r.watch.NextBatch(ctx, take), fault); err != nil {
 			return err
 		}
@@ -108,7 +107,7 @@ func (r *receiver) run(ctx context.Context) error {
 	return nil
 }
 
-// stamp does what is done for many events at once.
+// stamp does the work that is done once for many events.
 func (r *receiver) stamp() {
 	r.arrived, r.since = workload.Now(), 0
 	r.peer.Count.Store(r.checker.Delivered())
@@ -121,19 +120,18 @@ func (r *receiver) take(e *chp.Event) error {
 	case e.Op == chp.OpSynced:
 		r.synced = true
 	case !r.synced:
-		// What an earlier run left behind in an existing server.
+		// An earlier run has left it in an existing server.
 		return fmt.Errorf("the server already holds %q", e.Key)
 	case bytes.HasPrefix(e.Key, r.sentinels):
 		r.sentinel(string(e.Value))
 	default:
-		// A delete is a value that no publisher sent.
+		// No publisher deletes keys.
 		r.checker.See(e.Value, r.arrived)
 	}
 	return nil
 }
 
-// sentinel counts publishers. Their updates before it have been seen, if they
-// came at all.
+// sentinel handles a sentinel. It arrives after all updates of its publisher.
 func (r *receiver) sentinel(value string) {
 	switch value {
 	case sentinelWarm:

@@ -11,17 +11,17 @@ import (
 	"clustermap/cmd/chp/internal/bench/workload"
 )
 
-// Result is the outcome of a benchmark, in the form that --json prints.
+// Result is the result of a benchmark, in the form that --json prints.
 //
-// Seconds, UpdatesPerSecond, Delivered and LatencyUS are those of the round with
-// the median rate; the ratios and the rates of what ran beside are medians of the
-// rounds; Lost, Doubled and OutOfOrder add up all rounds, and ContentEqual holds only
-// if it does in all.
+// Seconds, UpdatesPerSecond, Delivered and LatencyUS belong to the round with the
+// median rate. The ratios, and the rates of the other pipelines, are medians of all
+// rounds. Lost, Doubled and OutOfOrder are sums over all rounds. ContentEqual is true
+// only if it is true in every round.
 //
 // Ratio is the server's rate divided by that of the bare pipeline. DataRatio and
 // PairRatio are those of a server with a log, and of a pair, divided by the server's.
 type Result struct {
-	Updates    int `json:"updates"` // a round
+	Updates    int `json:"updates"` // per round
 	Warmup     int `json:"warmup"`
 	Keys       int `json:"keys"`
 	ValueSize  int `json:"value_size"`
@@ -33,7 +33,7 @@ type Result struct {
 	BaselineUpdatesPerSecond *float64 `json:"baseline_updates_per_second,omitempty"`
 	Ratio                    *float64 `json:"ratio,omitempty"`
 
-	Sync                 string   `json:"sync,omitempty"` // when the log of Data was flushed
+	Sync                 string   `json:"sync,omitempty"` // flush policy of the log of Data
 	DataUpdatesPerSecond *float64 `json:"data_updates_per_second,omitempty"`
 	DataRatio            *float64 `json:"data_ratio,omitempty"`
 
@@ -59,8 +59,7 @@ type Round struct {
 	PairRatio *float64     `json:"pair_ratio,omitempty"`
 }
 
-// Measurement is one run of one pipeline. The rates are missing if the run is
-// not sound.
+// Measurement is one run of one pipeline. It has rates only if the run is sound.
 type Measurement struct {
 	Seconds          *float64 `json:"seconds,omitempty"`            // from the first send to the last replica's last arrival
 	UpdatesPerSecond *float64 `json:"updates_per_second,omitempty"` // Updates / Seconds
@@ -68,17 +67,17 @@ type Measurement struct {
 	Lost             uint64   `json:"lost"`
 	Doubled          uint64   `json:"doubled"`
 	OutOfOrder       uint64   `json:"out_of_order"`
-	ContentEqual     bool     `json:"content_equal"` // every replica's, with what was sent
+	ContentEqual     bool     `json:"content_equal"` // every replica has the content that was sent
 	LatencyUS        *Latency `json:"latency_us,omitempty"`
 
 	foreign uint64
-	short   bool  // a replica did not report, or counts do not add up
-	servers error // what is wrong with the servers
+	short   bool  // a replica did not report, or its counts are inconsistent
+	servers error // why the servers' state is not valid
 }
 
-// Latency is from sending an update to its arrival at a replica, in
-// microseconds. At full speed that is mostly waiting in queues: --rate shows
-// what an update takes on a server that keeps up.
+// Latency is the time from sending an update to its arrival at a replica, in
+// microseconds. At full speed it is mostly time in queues; with --rate it shows the
+// latency of a server that keeps up.
 type Latency struct {
 	P50  float64 `json:"p50"`
 	P90  float64 `json:"p90"`
@@ -104,8 +103,8 @@ func newResult(c *Config) *Result {
 	return r
 }
 
-// newMeasurement checks what the replicas reported, and only then takes the time
-// into account.
+// newMeasurement checks the reports of the replicas, and computes rates only if they
+// are correct.
 func newMeasurement(c *Config, o outcome, expected workload.Content) *Measurement {
 	m := &Measurement{ContentEqual: len(o.reports) > 0, short: len(o.reports) != c.Replicas, servers: o.fault}
 	var latency workload.Histogram
@@ -132,7 +131,7 @@ func newMeasurement(c *Config, o outcome, expected workload.Content) *Measuremen
 	return m
 }
 
-// faults says why the measurement is not sound, or is nil.
+// faults returns why the measurement is not sound, or nil.
 func (m *Measurement) faults() error {
 	var list []error
 	for _, f := range []struct {
@@ -165,7 +164,7 @@ func (r *Result) add(round *Round) {
 	r.Rounds = append(r.Rounds, round)
 }
 
-// ratio returns the ratio of two rates, nil if one of them is missing.
+// ratio returns the ratio of two rates, or nil if one of them is missing.
 func ratio(a, b *Measurement) *float64 {
 	if a.rate() == nil || b.rate() == nil {
 		return nil
@@ -174,7 +173,7 @@ func ratio(a, b *Measurement) *float64 {
 	return &ratio
 }
 
-// rate returns the rate, nil if there was no such run or it is not sound.
+// rate returns the rate, or nil if there was no such run or it is not sound.
 func (m *Measurement) rate() *float64 {
 	if m == nil {
 		return nil
@@ -182,7 +181,7 @@ func (m *Measurement) rate() *float64 {
 	return m.UpdatesPerSecond
 }
 
-// conclude fills in what follows from all rounds together.
+// conclude computes the fields that depend on all rounds.
 func (r *Result) conclude() {
 	total := Measurement{ContentEqual: true}
 	for _, round := range r.Rounds {
@@ -197,8 +196,8 @@ func (r *Result) conclude() {
 	if r.faults() != nil {
 		return
 	}
-	// The median round is one that took place, so that its rate, its time and
-	// its latencies belong together.
+	// The median round is a real one, so that its rate, time and latencies belong
+	// together.
 	rounds := slices.SortedFunc(slices.Values(r.Rounds), func(a, b *Round) int {
 		return cmp.Compare(*a.CHP.UpdatesPerSecond, *b.CHP.UpdatesPerSecond)
 	})
@@ -212,7 +211,7 @@ func (r *Result) conclude() {
 	r.PairRatio = r.median(func(round *Round) *float64 { return round.PairRatio })
 }
 
-// median returns the median of a figure of the rounds, nil if they have none.
+// median returns the median of a figure over the rounds, or nil if no round has it.
 func (r *Result) median(of func(*Round) *float64) *float64 {
 	var list []float64
 	for _, round := range r.Rounds {
@@ -227,7 +226,7 @@ func (r *Result) median(of func(*Round) *float64) *float64 {
 	return &m
 }
 
-// faults says why the result is not sound, or is nil.
+// faults returns why the result is not sound, or nil.
 func (r *Result) faults() error {
 	var list []error
 	for i, round := range r.Rounds {

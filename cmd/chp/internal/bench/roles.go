@@ -5,8 +5,8 @@ import (
 	"clustermap/cmd/chp/internal/bench/link"
 )
 
-// The roles of a benchmark's processes. Each pipeline has the same three, so
-// that one procedure runs them all.
+// Roles of the processes. Each pipeline has the same three, so that one procedure runs
+// all pipelines.
 const (
 	roleServer    = "server"
 	rolePublisher = "publisher"

@@ -14,39 +14,39 @@ import (
 	"clustermap/cmd/chp/internal/bench/workload"
 )
 
-// finishTime is how long replicas may take to report after a stall.
+// finishTime is the time that replicas have to report after a stall.
 const finishTime = 10 * time.Second
 
-// run is one pipeline, from the start of its processes to their end.
+// run is the run of one pipeline, from the start of its processes to their end.
 type run struct {
 	*Config
-	prefix   string // of the roles
+	prefix   string // prefix of the roles' names
 	expected workload.Content
 	spec     workload.Spec
 	group    *link.Group
 
-	servers    []*link.Child // none if it is an existing one
+	servers    []*link.Child // empty for an existing server
 	data       string        // directory of the server's log
 	publishers []*link.Child
 	replicas   []*link.Child
 }
 
-// outcome is what a run showed.
+// outcome is the result of a run.
 type outcome struct {
 	seconds float64 // from the first send to the last arrival
 	reports []workload.Report
 	fault   error // of the servers
 }
 
-// do runs the pipeline. onProgress is told how many updates the slowest replica
-// has.
+// do runs the pipeline. It calls onProgress with the number of updates that the slowest
+// replica has received.
 func (r *run) do(ctx context.Context, onProgress func(uint64)) (outcome, error) {
 	if r.prefix == dataPrefix {
 		dir, err := os.MkdirTemp(r.Data, "chp-bench-")
 		if err != nil {
 			return outcome{}, err
 		}
-		defer os.RemoveAll(dir) // it is ours alone, and the processes have ended by then
+		defer os.RemoveAll(dir) // only this run uses it, and its processes have ended by then
 		r.data = dir
 	}
 	r.group = &link.Group{Command: r.Command, Patience: r.Patience, OnProgress: r.progress(onProgress)}
@@ -54,7 +54,7 @@ func (r *run) do(ctx context.Context, onProgress func(uint64)) (outcome, error) 
 
 	err := r.measure(ctx)
 	if errors.Is(err, link.ErrStalled) && len(r.replicas) > 0 {
-		// What is missing tells more than that something is.
+		// An error that tells what is missing says more than a timeout.
 		err = errors.Join(err, r.finish(ctx))
 		if o := r.outcome(); len(o.reports) > 0 {
 			return o, nil
@@ -72,7 +72,7 @@ func (r *run) do(ctx context.Context, onProgress func(uint64)) (outcome, error) 
 	return o, r.clean(ctx)
 }
 
-// measure takes the pipeline to the point where every replica has reported.
+// measure runs the pipeline until every replica has reported.
 func (r *run) measure(ctx context.Context) error {
 	if err := r.start(ctx); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (r *run) measure(ctx context.Context) error {
 	return r.group.Await(ctx, link.Done, r.replicas...)
 }
 
-// start starts the processes, each before those that connect to it.
+// start starts the processes, servers before the clients that connect to them.
 func (r *run) start(ctx context.Context) error {
 	client := link.Task{Servers: []string{r.Server}}
 	if r.Server == "" || r.prefix != "" {
@@ -125,8 +125,8 @@ func (r *run) start(ctx context.Context) error {
 	return r.group.Await(ctx, link.Ready, append(append([]*link.Child{}, r.replicas...), r.publishers...)...)
 }
 
-// startServers starts the server, or both of a pair, and returns where clients connect
-// to.
+// startServers starts the server, or both servers of a pair, and returns the endpoints
+// for clients.
 func (r *run) startServers(ctx context.Context) ([]string, error) {
 	tasks := []link.Task{{}}
 	var err error
@@ -156,7 +156,7 @@ func (r *run) startServers(ctx context.Context) ([]string, error) {
 	return endpoints, nil
 }
 
-// peer starts the process number i of a role.
+// peer starts process number i of a role.
 func (r *run) peer(role string, i int, t link.Task) (*link.Child, error) {
 	t.Role, t.Spec = r.prefix+role, r.spec
 	name := fmt.Sprintf("%s %d", t.Role, i+1)
@@ -166,7 +166,7 @@ func (r *run) peer(role string, i int, t link.Task) (*link.Child, error) {
 	return r.group.Start(name, t)
 }
 
-// progress follows the slowest replica.
+// progress returns a function that passes the count of the slowest replica to f.
 func (r *run) progress(f func(uint64)) func(*link.Child, uint64) {
 	counts := map[*link.Child]uint64{}
 	return func(c *link.Child, count uint64) {
@@ -179,7 +179,7 @@ func (r *run) progress(f func(uint64)) func(*link.Child, uint64) {
 	}
 }
 
-// finish has every replica report what it has.
+// finish asks every replica for its report.
 func (r *run) finish(ctx context.Context) error {
 	r.group.Patience = finishTime
 	if err := r.group.Tell(link.Finish, r.replicas...); err != nil {
@@ -188,7 +188,7 @@ func (r *run) finish(ctx context.Context) error {
 	return r.group.Await(ctx, link.Done, r.replicas...)
 }
 
-// outcome gathers the reports that have come in.
+// outcome collects the reports.
 func (r *run) outcome() outcome {
 	var o outcome
 	var first, last int64
@@ -209,7 +209,7 @@ func (r *run) outcome() outcome {
 	return o
 }
 
-// clean takes the keys out of an existing server.
+// clean deletes the keys of the run from an existing server.
 func (r *run) clean(ctx context.Context) error {
 	if len(r.servers) > 0 {
 		return nil
@@ -220,8 +220,8 @@ func (r *run) clean(ctx context.Context) error {
 	return r.group.Await(ctx, link.Cleaned, r.publishers...)
 }
 
-// newPrefix returns the prefix of a run's keys: a fixed one where the server is
-// the run's own, else one that nobody uses.
+// newPrefix returns the prefix of a run's keys: a fixed one if the run has its own
+// server, otherwise a unique one.
 func newPrefix(existing bool) string {
 	if !existing {
 		return "/bench/"

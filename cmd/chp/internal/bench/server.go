@@ -56,11 +56,11 @@ func server(p *link.Peer) error {
 	return <-served
 }
 
-// readyInterval is how often a server looks whether it may be used.
+// readyInterval is the interval at which a server checks whether clients may connect.
 const readyInterval = 5 * time.Millisecond
 
-// isReady says whether clients may come: the active server of a pair has to be followed
-// in sync by the other one.
+// isReady reports whether clients may connect. The active server of a pair is ready
+// when the other one follows it in sync.
 func isReady(s *chp.Server) bool {
 	st := s.Status()
 	switch {
@@ -72,10 +72,9 @@ func isReady(s *chp.Server) bool {
 	return st.State == chp.ServerPassive
 }
 
-// alarm is a log that fails the run when a server warns of anything. It would not be
-// measured in the state that is asked for: a server of a pair that goes on alone says
-// so in a warning, and so does one that cannot make a checkpoint or disconnects a
-// client.
+// alarm is a log handler that fails the run at the first warning. A server warns when it
+// is no longer in the state that the benchmark asks for: it is alone in its pair, cannot
+// make a checkpoint, or disconnects a client.
 type alarm struct {
 	peer *link.Peer
 	on   atomic.Bool // the run has begun

@@ -25,7 +25,7 @@ func main() {
 	kv.Check(publisher.Bind(ctx, "tcp://"+*host+":5556"))
 	fmt.Println("ready: waiting for a subscriber")
 	// What is published before anyone subscribes is lost.
-	kv.Check(publisher.WaitSubscribers(ctx, nil, 1))
+	kv.Check(publisher.WaitSubscribers(ctx, "", 1))
 
 	pairs := map[string]kv.Message{}
 	var sequence int64

@@ -1,7 +1,6 @@
-// Package bare is the pipeline to measure a server against: publisher, server
-// and replica over bare TCP connections, with the same bytes, and nothing done
-// that is not needed to keep a map in step. It uses none of the module's
-// packages for the work.
+// Package bare is the pipeline beside which a server is measured: publisher, server and
+// replica over plain TCP connections, with the same bytes and only the work that a
+// replicated map needs. It uses none of the module's packages for that work.
 //
 // The publisher appends messages to a buffer and writes it when full; the server
 // reads a buffer, writes the sequences into it in place, keeps its table, and
@@ -49,7 +48,7 @@ func (r *reader) used(n int) {
 	r.held = copy(r.buf, r.buf[n:r.held])
 }
 
-// closeWith closes c when ctx ends, which is how a blocked read or write ends.
+// closeWith closes c when ctx ends, which ends a blocked read or write.
 func closeWith(ctx context.Context, c io.Closer) {
 	context.AfterFunc(ctx, func() { c.Close() })
 }

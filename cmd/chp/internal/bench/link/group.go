@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ErrStalled is returned by Await when no peer got on for Group.Patience.
+// ErrStalled is returned by Await when no peer has made progress for Group.Patience.
 var ErrStalled = errors.New("no progress")
 
 // Group is a parent's peers. One goroutine uses it.
@@ -20,10 +20,10 @@ type Group struct {
 	// standard input and output; standard error is the caller's to set.
 	Command func() *exec.Cmd
 
-	// Patience is how long Await waits while no peer gets on.
+	// Patience is how long Await waits while no peer makes progress.
 	Patience time.Duration
 
-	// OnProgress is told the count of a peer when it changes. May be nil.
+	// OnProgress, if not nil, is called when the count of a peer changes.
 	OnProgress func(c *Child, count uint64)
 
 	children []*Child
@@ -72,7 +72,7 @@ func (g *Group) Start(name string, t Task) (*Child, error) {
 	return c, c.write(t)
 }
 
-// read passes on a child's events, then its end.
+// read passes on a child's events and then the end of its output.
 func (g *Group) read(c *Child, out io.Reader) {
 	d := json.NewDecoder(out)
 	for {
@@ -104,9 +104,9 @@ func (c *Child) write(line any) error {
 	return nil
 }
 
-// Await returns when each of the children has sent an event of the kind, before
-// the call or during it. It fails if any child of the group fails or ends, with
-// ErrStalled if none gets on, and with ctx.
+// Await waits until each of the children has sent an event of the kind, before or during
+// the call. It returns an error if a child of the group fails or ends, ErrStalled if none
+// makes progress, and the error of ctx when it ends.
 func (g *Group) Await(ctx context.Context, want Kind, from ...*Child) error {
 	stalled := time.NewTimer(g.Patience)
 	defer stalled.Stop()
@@ -155,8 +155,8 @@ func (g *Group) take(a arrival) error {
 // it.
 func (c *Child) Event(kind Kind) Event { return c.events[kind] }
 
-// Stop ends every child and waits for it: by asking, and after a while by force.
-// Calling it again does nothing.
+// Stop asks every child to end, waits for it, and kills it after a while. A second call
+// does nothing.
 func (g *Group) Stop() {
 	if len(g.children) == 0 {
 		return
@@ -180,7 +180,7 @@ func (g *Group) Stop() {
 	})
 	defer force.Stop()
 	for range g.events {
-		// Readers must not be left waiting for someone to take their events.
+		// Receive the remaining events, so that readers do not block.
 	}
 	g.children, g.events = nil, nil
 }

@@ -1,9 +1,8 @@
-// Package link ties the processes of a benchmark together: a parent starts its
-// peers, tells each its task and when to go on, and hears from each how far it
-// is, in JSON lines over the peer's standard input and output.
+// Package link connects the processes of a benchmark: a parent starts its peers, sends
+// each its task and commands, and receives events. These are lines of JSON over the
+// peer's standard input and output.
 //
-// No peer outlives its parent: a peer ends when its standard input does, which
-// happens however the parent ends.
+// No peer outlives its parent, because a peer ends when its standard input is closed.
 package link
 
 import (
@@ -12,13 +11,13 @@ import (
 	"clustermap/cmd/chp/internal/bench/workload"
 )
 
-// Task is the first line a peer gets: all that it has to know.
+// Task is the first line that a peer receives.
 type Task struct {
 	Role      string        `json:"role"`
 	Spec      workload.Spec `json:"spec"`
-	Servers   []string      `json:"servers,omitempty"`   // where the peer connects to
+	Servers   []string      `json:"servers,omitempty"`   // endpoints to which the peer connects
 	Publisher int           `json:"publisher,omitempty"` // number of this one
-	Rate      float64       `json:"rate,omitempty"`      // updates a second of this publisher; 0 is as fast as it goes
+	Rate      float64       `json:"rate,omitempty"`      // updates per second of this publisher; 0 means no limit
 	Profile   string        `json:"profile,omitempty"`   // file for a CPU profile
 
 	Data string `json:"data,omitempty"` // of a server: directory of its log
@@ -31,7 +30,7 @@ type Task struct {
 	CurveServerKey string `json:"curve_server_key,omitempty"`
 }
 
-// Pair is what a server of a pair has to know.
+// Pair configures a server of a pair.
 type Pair struct {
 	Backup    bool          `json:"backup"`
 	Host      string        `json:"host"`
@@ -39,17 +38,17 @@ type Pair struct {
 	Peer      string        `json:"peer"` // the other server
 	State     string        `json:"state"`
 	PeerState string        `json:"peer_state"`
-	Timeout   time.Duration `json:"timeout"` // after which the other one is taken for dead
+	Timeout   time.Duration `json:"timeout"` // after which the other one counts as dead
 }
 
-// Command is each further line a peer gets.
+// Command is a further line that a peer receives.
 type Command string
 
-// The commands.
+// Commands.
 const (
 	Warm   Command = "warm"   // publisher: send the warm-up
 	Go     Command = "go"     // publisher: send the measured updates
-	Finish Command = "finish" // replica: report what there is, complete or not
+	Finish Command = "finish" // replica: report what has arrived, complete or not
 	Clean  Command = "clean"  // publisher: delete every key of the workload
 )
 
@@ -57,23 +56,23 @@ const (
 type Event struct {
 	Kind Kind `json:"event"`
 
-	Servers []string         `json:"servers,omitempty"` // Ready: where to connect to
+	Servers []string         `json:"servers,omitempty"` // Ready: endpoints to connect to
 	Count   uint64           `json:"count,omitempty"`   // Progress: updates so far
 	First   int64            `json:"first,omitempty"`   // Sent: when sending began, by workload.Now
 	Report  *workload.Report `json:"report,omitempty"`  // Done
 	Error   string           `json:"error,omitempty"`   // Failed
 }
 
-// Kind is what an event says.
+// Kind is the kind of an event.
 type Kind string
 
-// The kinds of event.
+// Kinds of events.
 const (
-	Ready    Kind = "ready"    // the peer is where its task wants it
+	Ready    Kind = "ready"    // the peer has started
 	Warmed   Kind = "warmed"   // the warm-up has been sent, or has arrived
 	Sent     Kind = "sent"     // the publisher has sent everything, and the server has published it
 	Done     Kind = "done"     // the replica has checked everything
 	Cleaned  Kind = "cleaned"  // the keys are deleted
 	Progress Kind = "progress" // still alive
-	Failed   Kind = "failed"   // and why
+	Failed   Kind = "failed"   // with the reason in Error
 )

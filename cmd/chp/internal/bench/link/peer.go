@@ -13,22 +13,22 @@ import (
 	"time"
 )
 
-// grace is how long a peer may take to end in good order once it was asked to.
+// grace is the time that a peer has to end after it was asked to.
 const grace = 2 * time.Second
 
 // progressInterval is the time between two events of kind Progress.
 const progressInterval = 200 * time.Millisecond
 
-// Role is what a peer does from its task to its end. It returns when it is done,
-// or soon after peer.Context ends.
+// Role is the work of a peer. It returns when the work is done, or soon after
+// peer.Context ends.
 type Role func(peer *Peer) error
 
 // Peer is a peer's own end of the link.
 type Peer struct {
 	Task
 
-	// Count is how many updates the peer has sent or received, for the parent to
-	// see that it is getting on. The peer stores it once a batch.
+	// Count is the number of updates that the peer has sent or received. The parent
+	// watches it for progress. The peer stores it once per batch.
 	Count atomic.Uint64
 
 	ctx      context.Context
@@ -38,8 +38,8 @@ type Peer struct {
 	out *json.Encoder
 }
 
-// Serve plays the role that the parent at the other end of in and out asks for.
-// It does not return before the parent is done with it.
+// Serve runs the role that the parent at the other end of in and out asks for. It returns
+// when the parent has closed in.
 func Serve(in io.Reader, out io.Writer, roles map[string]Role) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -57,8 +57,8 @@ func Serve(in io.Reader, out io.Writer, roles map[string]Role) error {
 		for {
 			var c Command
 			if lines.Decode(&c) != nil {
-				// The parent is done, or gone. A role that does not see it must
-				// not keep the process.
+				// The parent has closed the input, or has ended. A role that does
+				// not notice must not keep the process alive.
 				time.AfterFunc(grace, func() { os.Exit(1) })
 				return
 			}
@@ -75,7 +75,7 @@ func Serve(in io.Reader, out io.Writer, roles map[string]Role) error {
 	if err != nil && ctx.Err() == nil {
 		p.Send(Event{Kind: Failed, Error: err.Error()})
 	}
-	// The parent reads to the end; what it does with an error is its decision.
+	// The parent reads to the end and decides what an error means.
 	<-ctx.Done()
 	return nil
 }
@@ -118,8 +118,8 @@ func profile(file string) (stop func(), err error) {
 // Context ends when the parent wants the peer to end, or has ended itself.
 func (p *Peer) Context() context.Context { return p.ctx }
 
-// Send tells the parent something. If the parent is gone nobody is there to be
-// told about that.
+// Send sends an event to the parent. It ignores errors: if the parent is gone, nobody can
+// act on them.
 func (p *Peer) Send(e Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,7 +129,7 @@ func (p *Peer) Send(e Event) {
 // errStopped is returned to roles whose parent has ended.
 var errStopped = errors.New("the parent has ended")
 
-// Await returns when the command arrives. Commands before it are dropped.
+// Await waits for the command. It drops commands that arrive before it.
 func (p *Peer) Await(want Command) error {
 	for {
 		select {

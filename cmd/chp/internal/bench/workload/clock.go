@@ -5,9 +5,9 @@ import "time"
 // start ties the process's own clock to the one all processes share.
 var start, startTime = tie(now, time.Now)
 
-// Now returns nanoseconds on a clock that all processes of the machine share and
-// that is never set back, where there is one. It costs as much as time.Now: the
-// shared clock is asked once, for Go's own advances at the same pace.
+// Now returns nanoseconds of a monotonic clock that all processes of the machine share,
+// if the system has one. It costs as much as time.Now: it reads the shared clock only
+// once, because Go's own clock advances at the same pace.
 func Now() int64 { return start + int64(time.Since(startTime)) }
 
 const (
@@ -15,9 +15,8 @@ const (
 	tieGap   = 2 * time.Microsecond
 )
 
-// tie reads both clocks at the same moment, as nearly as it can: a process that
-// does not run for some milliseconds between one reading and the other would have
-// a clock that is as much too late for ever.
+// tie reads both clocks as nearly at the same moment as it can. A pause of some
+// milliseconds between the two readings would shift the clock of this process for good.
 func tie(shared func() int64, own func() time.Time) (at int64, atOwn time.Time) {
 	best := time.Duration(-1)
 	for range tieTries {

@@ -3,8 +3,8 @@ package workload
 import "encoding/binary"
 
 // Content is a fingerprint of a map that does not depend on the order in which
-// its pairs are added. The time of sending in a value is left out: it is the one
-// thing that cannot be computed.
+// its pairs are added. It leaves out the time of sending in a value, which cannot be
+// computed in advance.
 type Content struct {
 	Keys int    `json:"keys"`
 	Sum  uint64 `json:"sum"`
@@ -17,7 +17,7 @@ func (c *Content) Add(key, value []byte) {
 	h = fold(h, value[:min(len(value), 8)])
 	h = fold(h, value[min(len(value), 16):])
 	c.Keys++
-	// Two sums over different functions of the hash: 128 bits that have to agree.
+	// Two sums over different functions of the hash: 128 bits must agree.
 	h = mix(h)
 	c.Sum += h
 	c.Mix += mix(h ^ 0x5851F42D4C957F2D)

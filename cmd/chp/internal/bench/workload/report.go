@@ -1,6 +1,6 @@
 package workload
 
-// Report is what a replica found.
+// Report is the report of a replica.
 type Report struct {
 	Delivered  uint64  `json:"delivered"` // measured updates, each time one came
 	Lost       uint64  `json:"lost"`
@@ -12,7 +12,7 @@ type Report struct {
 	Latency    Sparse  `json:"latency"`
 }
 
-// Checker takes every update that a replica receives, in order.
+// Checker checks every update that a replica receives, in order.
 type Checker struct {
 	spec     Spec
 	trackers []Tracker
@@ -30,7 +30,7 @@ func NewChecker(s Spec) *Checker {
 	return c
 }
 
-// See takes the value of an update that arrived at the time now.
+// See checks the value of an update that arrived at the time now.
 func (c *Checker) See(value []byte, now int64) {
 	publisher, counter, sent, ok := c.spec.Parse(value)
 	if !ok {
@@ -49,7 +49,7 @@ func (c *Checker) See(value []byte, now int64) {
 // Delivered returns how many measured updates have arrived.
 func (c *Checker) Delivered() uint64 { return c.report.Delivered }
 
-// Report returns what was found; content is what the replica holds.
+// Report returns the report; content is the fingerprint of the replica's map.
 func (c *Checker) Report(content Content) Report {
 	r := c.report
 	for p := range c.trackers {

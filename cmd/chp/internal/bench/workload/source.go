@@ -1,12 +1,10 @@
 package workload
 
-// StampInterval is how many updates share one look at the clock. What waits for
-// its 63 successors shows up as latency of a few microseconds, which is honest:
-// it is never less than the truth.
+// StampInterval is the number of updates that share one reading of the clock. It can add
+// a few microseconds to a latency, and never makes one smaller.
 const StampInterval = 64
 
-// Source yields the updates of one publisher: the warm-up, and on to the
-// measured ones.
+// Source yields the updates of one publisher: the warm-up and then the measured ones.
 type Source struct {
 	keys    []string
 	order   Order
@@ -30,7 +28,7 @@ func (s *Source) Next() (key string, value []byte) {
 	return s.keys[s.order.Next()], s.payload.Fill(s.counter, s.sent)
 }
 
-// Stamp looks at the clock now: the updates that follow carry this time.
+// Stamp reads the clock. The updates that follow carry this time.
 func (s *Source) Stamp() { s.sent = Now() }
 
 // Keys returns every key of the publisher.

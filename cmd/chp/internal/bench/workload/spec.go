@@ -1,6 +1,6 @@
-// Package workload is what a benchmark sends, and how its receivers check what
-// arrived. All of it follows from a Spec, so that each process computes its own
-// part, and the expected outcome, without being told.
+// Package workload defines what a benchmark sends and how its receivers check what has
+// arrived. Everything follows from a Spec, so each process computes its own part and the
+// expected result.
 package workload
 
 import (
@@ -20,14 +20,14 @@ type Spec struct {
 	Publishers int    `json:"publishers"`
 }
 
-// MinValueSize and MaxValueSize bound Spec.ValueSize: a value holds a [Payload],
-// and has to be one that a server takes.
+// MinValueSize and MaxValueSize limit Spec.ValueSize: a value holds a [Payload],
+// and a server must accept it.
 const (
 	MinValueSize = payloadSize
 	MaxValueSize = 16 << 20
 )
 
-// MaxPublishers bounds Spec.Publishers: a payload has two bytes for the number.
+// MaxPublishers limits Spec.Publishers: a payload has two bytes for the number.
 const MaxPublishers = 1 << 16
 
 // Warmed returns how many updates publisher p sends to warm up.
@@ -36,7 +36,7 @@ func (s Spec) Warmed(p int) int { return share(s.Warmup, s.Publishers, p) }
 // Measured returns how many updates publisher p sends to be measured.
 func (s Spec) Measured(p int) int { return share(s.Updates, s.Publishers, p) }
 
-// share splits total evenly; the first few parts take what is left over.
+// share splits total evenly; the first few parts get the remainder.
 func share(total, parts, part int) int {
 	n := total / parts
 	if part < total%parts {

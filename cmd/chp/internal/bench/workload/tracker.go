@@ -1,13 +1,13 @@
 package workload
 
 // Tracker follows the counters of one publisher, which count from 1 without a
-// gap, and tells what is wrong with them.
+// gap, and finds those that are lost, repeated or out of order.
 type Tracker struct {
 	Doubled    uint64
 	OutOfOrder uint64
 
 	last    uint64 // highest counter seen
-	missing []gap  // below last, in ascending order; empty on a good day
+	missing []gap  // below last, in ascending order; usually empty
 }
 
 // gap is the counters from first to last, both included.

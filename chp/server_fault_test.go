@@ -1,0 +1,101 @@
+package chp
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"clustermap/chp/commit"
+)
+
+// If the log fails before the server serves, nobody closes the server. What waits for the
+// disk ends all the same, with the log's error, and Close reports it.
+func TestServerLogFailsBeforeServe(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	log := &failingLog{openLog(t, t.TempDir()), make(chan struct{})}
+	s, err := NewServer(ServerOptions{Log: log, Sync: commit.Always(), Logger: quiet()})
+	must(t, err)
+	_, err = s.SetSync(ctx, "/a", []byte("1"))
+	must(t, err)
+	close(log.fail)
+	soon, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if _, err := s.SetSync(soon, "/a", []byte("2")); !errors.Is(err, errDisk) {
+		t.Errorf("SetSync: %v", err)
+	}
+	if err := s.Flush(soon); !errors.Is(err, errDisk) {
+		t.Errorf("Flush: %v", err)
+	}
+	if err := s.Close(); !errors.Is(err, errDisk) {
+		t.Errorf("Close: %v", err)
+	}
+	must(t, s.Close())
+}
+
+// A Set that waits for room ends when the log fails.
+func TestServerLogFailsWhileFull(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	log := &failingLog{openLog(t, t.TempDir()), make(chan struct{})}
+	s, err := NewServer(ServerOptions{Log: log, Sync: commit.Always(), Logger: quiet()})
+	must(t, err)
+	defer s.Close()
+	q := &s.sequencer
+	q.mu.Lock()
+	q.halt(true)
+	q.mu.Unlock()
+	set := make(chan error, 1)
+	soon, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	go func() { set <- s.Set(soon, "/a", []byte("1")) }()
+	time.Sleep(10 * time.Millisecond) // so that it waits, most likely
+	close(log.fail)
+	q.mu.Lock()
+	_, err = q.disk.group.AppendParts(commit.Entry{Kind: kindRecords, First: 1, Count: 1})
+	q.mu.Unlock()
+	must(t, err)
+	if err := <-set; !errors.Is(err, errDisk) {
+		t.Errorf("Set: %v", err)
+	}
+}
+
+// Updates that were accepted and lost, because the server stopped being the active one
+// before it published them, are an error of the next Flush, whenever that is called.
+func TestFlushReportsLostUpdates(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	primary := startPairServer(t, po)
+	c := pairClient(t, po, bo)
+	must(t, c.WaitActive(ctx))
+	hold(primary.Server)
+	must(t, primary.Set(ctx, "/held", []byte("1")))
+	primary.pair.yield()
+	if err := primary.Flush(ctx); !errors.Is(err, ErrUncertain) || !errors.Is(err, ErrStandby) {
+		t.Errorf("Flush after the update was lost: %v", err)
+	}
+	must(t, primary.Flush(ctx)) // reported once
+}
+
+// A watch that begins while a server becomes passive reports what follows.
+func TestServerWatchDuringYield(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	hold(s)
+	must(t, s.Set(ctx, "/held", []byte("1")))
+	q := &s.sequencer
+	q.mu.Lock() // the first half of pair.yield, which then disconnects the clients
+	q.passive = true
+	q.endTerm()
+	for !q.held.empty() {
+		b := &q.held.batches[q.held.first]
+		q.watches.push(b.last, b.pieces)
+		q.held.drop()
+	}
+	q.mu.Unlock()
+	w := watchServer(t, s)
+	wantChanges(t, w, "set /held=1 set")
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"time"
+
+	"clustermap/chp"
+	"clustermap/internal/command"
+
+	"github.com/spf13/cobra"
+)
+
+func newLs() *cobra.Command {
+	var n connection
+	var long, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls [PREFIX]",
+		Short: "List the keys, sorted",
+		Long: `Prints the keys that begin with PREFIX, or all keys, one per line, sorted byte by
+byte. PREFIX need not end at a slash. Keys with spaces or special characters are
+quoted. If no key begins with PREFIX, nothing is printed and the exit code is 0.
+
+With -l each line has
+  SIZE      size of the value in bytes
+  TTL       remaining time to live, or - if the key does not expire
+  SEQUENCE  sequence number of the key's last update
+  KEY       the key
+
+With --json each line is an object with key (key_base64 if it is not UTF-8), size,
+seq, and ttl in seconds if the key expires.`,
+		Example: `  chp ls
+  chp ls /lamp/ -l
+  chp ls --json | jq -r .key`,
+		Args: command.Args(0, 1),
+	}
+	cmd.Flags().BoolVarP(&long, "long", "l", false, "print size, time to live and sequence number too")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one per line")
+	n.register(cmd, 30*time.Second)
+	n.registerModel(cmd)
+	n.completeKeys(cmd, 1)
+	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		prefix := ""
+		if len(args) == 1 {
+			prefix = args[0]
+		}
+		format := appendKey
+		switch {
+		case asJSON:
+			format = appendKeyJSON
+		case long:
+			format = appendKeyLong
+		}
+		c, err := n.openPrefix(ctx, prefix)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		out := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
+		if long && !asJSON {
+			fmt.Fprintf(out, longLine+"KEY\n", "SIZE", "TTL", "SEQUENCE")
+		}
+		_, err = printEntries(ctx, out, c.Sorted(prefix), format)
+		return err
+	})
+	return cmd
+}
+
+// longLine is the format of size, time to live and sequence in a line of ls -l.
+const longLine = "%10v %10v %19v  "
+
+// openPrefix opens a client that holds the keys with a prefix. It requests the smallest
+// subtree that contains them.
+func (n *connection) openPrefix(ctx context.Context, prefix string) (*client, error) {
+	servers, err := n.servers()
+	if err != nil {
+		return nil, err
+	}
+	if err := n.needSnapshots(); err != nil {
+		return nil, err
+	}
+	return n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: treeOf(prefix)})
+}
+
+// treeOf returns the smallest subtree that contains all keys with a prefix, or nil for
+// the whole map.
+func treeOf(prefix string) []string {
+	tree := prefix[:strings.LastIndexByte(prefix, '/')+1]
+	if len(tree) < 3 || tree[0] != '/' || strings.HasPrefix(tree, "//") || len(tree) > maxKey || strings.Contains(tree, "\x00") {
+		return nil
+	}
+	return []string{tree}
+}
+
+// printEntries writes a line for each entry, and returns their number.
+func printEntries(ctx context.Context, out *bufio.Writer, entries iter.Seq[chp.Entry], format func([]byte, chp.Entry) []byte) (lines int, err error) {
+	for e := range entries {
+		if ctx.Err() != nil {
+			return lines, ctx.Err()
+		}
+		if _, err := out.Write(format(out.AvailableBuffer(), e)); err != nil {
+			return lines, err
+		}
+		lines++
+	}
+	return lines, out.Flush()
+}
+
+func appendKey(dst []byte, e chp.Entry) []byte {
+	return append(command.AppendPlain(dst, e.Key, false), '\n')
+}
+
+func appendKeyLong(dst []byte, e chp.Entry) []byte {
+	ttl := "-"
+	if e.TTL > 0 {
+		ttl = max(e.TTL, time.Second).Round(time.Second).String()
+	}
+	return appendKey(fmt.Appendf(dst, longLine, len(e.Value), ttl, e.Sequence), e)
+}
+
+func appendKeyJSON(dst []byte, e chp.Entry) []byte {
+	dst = command.AppendJSONField(append(dst, '{'), "key", e.Key)
+	dst = command.AppendJSONNumber(append(dst, ','), "size", int64(len(e.Value)))
+	dst = command.AppendJSONNumber(append(dst, ','), "seq", e.Sequence)
+	return append(appendJSONTTL(dst, e.TTL), '}', '\n')
+}
+
+// appendEntry appends key and value as a line of text.
+func appendEntry(dst []byte, e chp.Entry) []byte {
+	dst = append(command.AppendPlain(dst, e.Key, false), ' ')
+	return append(command.AppendPlain(dst, e.Value, true), '\n')
+}
+
+// appendEntryJSON appends an entry as a JSON line.
+func appendEntryJSON(dst []byte, e chp.Entry) []byte {
+	dst = command.AppendJSONField(append(dst, '{'), "key", e.Key)
+	dst = command.AppendJSONField(append(dst, ','), "value", e.Value)
+	dst = command.AppendJSONNumber(append(dst, ','), "seq", e.Sequence)
+	return append(appendJSONTTL(dst, e.TTL), '}', '\n')
+}
+
+// printSequence prints the sequence number of an update, as a JSON object with the key if
+// asJSON is set.
+func printSequence(w io.Writer, key string, sequence int64, asJSON bool) error {
+	line := fmt.Appendln(nil, sequence)
+	if asJSON {
+		line = command.AppendJSONField([]byte{'{'}, "key", []byte(key))
+		line = append(command.AppendJSONNumber(append(line, ','), "seq", sequence), '}', '\n')
+	}
+	_, err := w.Write(line)
+	return err
+}

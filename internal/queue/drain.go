@@ -1,0 +1,280 @@
+package queue
+
+import (
+	"runtime"
+	"slices"
+)
+
+// drainState is the state of whoever takes what is queued in an outbox: the writer of a
+// connection, or over inproc the socket at the other end. These are its changes, and
+// what makes them:
+//
+//	absent    Launch    uncalled  a connection has begun
+//	uncalled  rouse     working   something was queued: start is called
+//	working   Take      asleep    a writer that finds nothing keeps its goroutine
+//	working   Exchange  uncalled  a socket that finds nothing has none to keep
+//	asleep    rouse     working   something was queued: the writer gets a token
+//	asleep    Retire    drowsy    the writer slept at one look of the timer
+//	drowsy    rouse     working   as when asleep
+//	drowsy    Retire    leaving   it still slept at the next look: it gets a token, to end
+//	leaving   Take      uncalled  it has ended
+//	leaving   rouse     working   something was queued before it had: it goes on
+//	any       Halt      absent    the connection has ended
+//
+// So there is never more than one writer, and what is queued never waits for one that
+// nobody has woken.
+type drainState uint8
+
+const (
+	absent drainState = iota
+	working
+	// In the states from here on the drain has nothing in its hands and does not touch
+	// the connection: rouse has to wake it, and writeDirect may write.
+	uncalled
+	asleep
+	drowsy
+	leaving
+)
+
+// rouse sets the drain to work, if it is not. mu must be held.
+func (o *Outbox) rouse() {
+	if o.drain > working {
+		o.wake()
+	}
+}
+
+// wake is rouse where it has something to do.
+func (o *Outbox) wake() {
+	was := o.drain
+	o.drain = working
+	switch was {
+	case uncalled:
+		o.start()
+	case asleep, drowsy:
+		select {
+		case o.filled <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// sleep says that the drain is not at work, so that the next message has to rouse it.
+func (o *Outbox) sleep(as drainState) { o.drain, o.queue.mark = as, 0 }
+
+// Launch says how to start the writer of a connection. That is done when there is
+// something to write for the first time, or now: many connections of a server
+// never see that, and a goroutine's stack is most of what a silent one costs. One that is
+// started now never retires. Senders write with direct, if it is not nil.
+func (o *Outbox) Launch(start func(), direct func(wire []byte) int, now bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.start, o.direct, o.stays = start, direct, now
+	o.sleep(uncalled)
+	if now || o.full || !o.isEmpty() {
+		o.rouse()
+	}
+}
+
+// Halt says that no writer is to be started any more.
+func (o *Outbox) Halt() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.drain, o.start, o.direct = absent, nil, nil
+}
+
+// Retire has the writer end if it has slept since the last call, and reports
+// whether it may do so later.
+func (o *Outbox) Retire() (left bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.stays {
+		return false
+	}
+	switch o.drain {
+	case working:
+		return !o.linked
+	case asleep:
+		o.drain = drowsy
+	case drowsy:
+		o.wake()
+		o.drain = leaving
+	}
+	return o.drain > uncalled // one that is leaving goes on if something is queued first
+}
+
+// isEmpty says that there is nothing to take. If that is because all of a log was
+// read, the drain is woken when there is more. mu must be held.
+func (o *Outbox) isEmpty() bool {
+	return o.queue.empty() && len(o.head.bytes) == 0 && !o.behind()
+}
+
+// Take exchanges what is queued for the emptied buffers in l, waiting until there is
+// something. What was taken before has been written. It reports false when the
+// writer is to end: gone was closed, or Retire says so. roomy is called, without the
+// lock, when a full outbox takes messages again.
+func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
+	beat := false
+	select {
+	case <-l.Beat:
+		beat = true
+	default:
+	}
+	o.mu.Lock()
+	o.conn.sent(o.taken)
+	o.taken, o.held = HWM{}, HWM{}
+	for !beat && o.isEmpty() {
+		if o.full {
+			// Full of what was put back and is now written: nothing is
+			// queued behind it whose taking would tell the senders.
+			o.full = false
+			o.room.Wake()
+			o.mu.Unlock()
+			roomy()
+			o.mu.Lock()
+			continue
+		}
+		l.queue.rest()
+		o.queue.rest()
+		o.settled()
+		o.sleep(asleep)
+		o.mu.Unlock()
+		connected := true
+		select {
+		case <-o.filled:
+			// Whoever else can run does so first, senders among them: what they
+			// add goes out in the same write. With a thousand subscribers that
+			// is a third more. Where nobody else can, it costs nothing.
+			runtime.Gosched()
+		case <-l.Beat:
+			beat = true
+		case <-gone:
+			connected = false
+		}
+		o.mu.Lock()
+		if retired := o.drain == leaving; retired || !connected {
+			o.drain = absent
+			if retired && connected && o.start != nil { // not halted meanwhile
+				o.drain = uncalled
+			}
+			o.mu.Unlock()
+			return false
+		}
+		o.drain = working
+	}
+	o.queue, l.queue = l.queue, o.queue
+	if log := o.follows.log; log != nil {
+		log.hand(o, &l.queue, true)
+	}
+	o.head, l.head = l.head, o.head
+	o.taken = HWM{Messages: l.queue.Messages + l.head.messages, Bytes: l.queue.Bytes()}
+	o.held, l.queue.back = l.queue.back, HWM{}
+	wasFull := o.full
+	o.full = false
+	if wasFull {
+		o.room.Wake()
+	}
+	o.mu.Unlock()
+	if wasFull {
+		roomy()
+	}
+	if beat {
+		l.head.bytes = append(l.head.bytes, l.Ping...)
+		l.Pinged = true
+	}
+	return true
+}
+
+// Link says that the drain is a socket of this process, whose high-water mark is
+// given: the queue is bounded by the sum of both, which it returns. With conflate it
+// keeps the last message only.
+func (o *Outbox) Link(limits HWM, conflate bool) HWM {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.linked, o.far = true, limits
+	if conflate {
+		o.conflate, o.own = true, HWM{Messages: Unbounded, Bytes: Unbounded}
+	}
+	o.relimit()
+	o.settled()
+	return o.limits
+}
+
+// Exchange is Take for a socket of this process: it does not wait. What it takes
+// counts as queued until Consumed says otherwise, and is in the items of q. If there is
+// nothing, it reports false, and the next message will start the drain.
+func (o *Outbox) Exchange(q *Wire) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.head.bytes) > 0 {
+		o.queue.prepend(slices.Clone(o.head.bytes), o.head.messages)
+		o.head.clear()
+	}
+	if o.queue.empty() {
+		q.rest()
+		o.queue.rest()
+		if o.drain == working {
+			o.sleep(uncalled)
+		}
+		return false
+	}
+	*q, o.queue = o.queue, *q
+	q.endStage()
+	o.held.Messages += q.Messages
+	o.held.Bytes += q.lent
+	o.conn.sent(HWM{q.Messages, q.lent})
+	return true
+}
+
+// Consumed says that so much of what was exchanged counts no longer and, with idle,
+// that the drain is to be started for what is queued by now or comes next. It reports
+// whether a full outbox takes messages again.
+func (o *Outbox) Consumed(n HWM, idle bool) (roomy bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held.Messages = max(0, o.held.Messages-n.Messages)
+	o.held.Bytes = max(0, o.held.Bytes-n.Bytes)
+	if o.full {
+		low := o.limits.Low()
+		messages, bytes := o.queue.Messages+o.held.Messages, o.queue.Bytes()+o.held.Bytes
+		roomy = messages == 0 || messages < low.Messages && bytes < low.Bytes
+	}
+	if roomy {
+		o.full = false
+		o.room.Wake()
+	}
+	if idle && o.drain == working {
+		o.sleep(uncalled)
+		if !o.isEmpty() {
+			o.rouse()
+		}
+	}
+	return roomy
+}
+
+// maxDirect is the most bytes that a sender writes itself.
+const maxDirect = 16 << 10
+
+// writeDirect writes what was just queued, if that is all there is and the
+// kernel takes at least some of it. mu must be held.
+func (o *Outbox) writeDirect() bool {
+	q := &o.queue
+	if o.drain <= working || len(o.head.bytes) > 0 || len(q.Items) > 0 || len(q.staged()) > maxDirect {
+		return false
+	}
+	bytes := q.stage.Bytes
+	n := o.direct(bytes)
+	if n == 0 {
+		return false
+	}
+	sent := HWM{q.Messages, len(bytes)}
+	if n < len(bytes) {
+		// Begun is as good as taken: if the connection breaks, the message is
+		// lost (RFC 37, 1.3). The writer counts it.
+		o.head.add(bytes[n:], q.Messages)
+		o.rouse()
+		sent.Messages = 0
+	}
+	o.conn.sent(sent)
+	q.Drop()
+	return true
+}

@@ -1,0 +1,272 @@
+package queue
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"clustermap/zmtp"
+)
+
+func (o *Outbox) state() drainState {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.drain
+}
+
+// TestDrain goes through the states of a connection's writer.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	o := newOutbox(HWM{Messages: Unbounded, Bytes: Unbounded})
+	starts := 0
+	start := func() { starts++ }
+	want := func(what string, d drainState, n int) {
+		t.Helper()
+		if o.state() != d || starts != n {
+			t.Fatalf("%s: state %d and %d starts, want %d and %d", what, o.state(), starts, d, n)
+		}
+	}
+	var l Load
+	gone := make(chan struct{})
+	took := make(chan bool)
+	take := func() { took <- o.Take(&l, gone, func() {}) }
+	sleeps := func() {
+		t.Helper()
+		eventually(t, "it sleeps", func() bool { return o.state() == asleep })
+	}
+
+	o.put("early")
+	want("queued before there is a connection", absent, 0)
+	o.Launch(start, nil, false)
+	want("a connection", working, 1)
+	o.put("more")
+	want("queued while it works", working, 1)
+	go take()
+	if !<-took || l.queue.Messages != 2 {
+		t.Fatalf("%d messages were taken", l.queue.Messages)
+	}
+	l.Clear()
+	go take()
+	sleeps()
+	o.Pong(nil)
+	if !<-took {
+		t.Fatal("it ends")
+	}
+	want("woken", working, 1)
+	l.Clear()
+
+	go take()
+	sleeps()
+	if !o.Retire() || o.state() != drowsy {
+		t.Fatal("one look ends it")
+	}
+	o.put("drowsy")
+	if !<-took {
+		t.Fatal("it ends")
+	}
+	l.Clear()
+	go take()
+	sleeps()
+	if !o.Retire() || o.state() != drowsy {
+		t.Fatal("one look ends it")
+	}
+	if !o.Retire() || <-took {
+		t.Fatal("two looks do not end it")
+	}
+	want("retired", uncalled, 1)
+	if o.Retire() {
+		t.Error("a writer that was not started may retire")
+	}
+	o.put("again")
+	want("queued when it was retired", working, 2)
+	go take()
+	if !<-took {
+		t.Fatal("it ends")
+	}
+	l.Clear()
+
+	go take()
+	sleeps()
+	close(gone)
+	if <-took {
+		t.Fatal("it goes on without a connection")
+	}
+	o.put("late")
+	want("the connection has ended", absent, 2)
+	o.Halt()
+	o.put("late")
+	want("halted", absent, 2)
+}
+
+// TestDrainConcurrent: connections come and go, and writers retire, while messages
+// are queued: there is never more than one at work, and each message is taken once and
+// in order.
+func TestDrainConcurrent(t *testing.T) {
+	t.Parallel()
+	const messages = 20_000
+	o := newOutbox(HWM{Messages: 100, Bytes: Unbounded})
+	ctx := testContext(t)
+	var others sync.WaitGroup
+	defer others.Wait()
+	done := make(chan struct{})
+	defer close(done)
+	others.Go(func() {
+		for i := range messages {
+			for o.put(fmt.Sprint(i)) != Accepted {
+				if o.WaitRoom(ctx, nil, done, nil) != nil {
+					return
+				}
+			}
+			if i%7 == 0 {
+				runtime.Gosched()
+			}
+		}
+	})
+	others.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				o.Retire()
+				runtime.Gosched()
+			}
+		}
+	})
+	var got int // not guarded: writers take turns
+	var all atomic.Int64
+	for connection := 0; all.Load() < messages && ctx.Err() == nil && !t.Failed(); connection++ {
+		gone := make(chan struct{})
+		var writers sync.WaitGroup
+		var busy atomic.Int32
+		o.Launch(func() {
+			writers.Go(func() {
+				var l Load
+				for o.Take(&l, gone, func() {}) {
+					if busy.Add(1) != 1 {
+						t.Error("two writers are at work")
+					}
+					for rest := zmtp.WireMessage(bytes.Join(l.Gather(nil), nil)); len(rest) > 0; {
+						var body []byte
+						if body, rest = rest.Next(); string(body) != fmt.Sprint(got) {
+							t.Errorf("%q came for message %d", body, got)
+						}
+						got++
+					}
+					all.Store(int64(got))
+					l.Clear()
+					busy.Add(-1)
+				}
+			})
+		}, nil, connection%5 == 0)
+		for range connection % 50 {
+			runtime.Gosched()
+		}
+		close(gone)
+		o.Halt()
+		writers.Wait()
+	}
+	if all.Load() != messages {
+		t.Errorf("%d of %d messages came", all.Load(), messages)
+	}
+}
+
+// TestHead: what a connection begins with goes out first, PONGs behind it, and none of
+// it on another connection.
+func TestHead(t *testing.T) {
+	t.Parallel()
+	o := newOutbox(HWM{Messages: Unbounded, Bytes: Unbounded})
+	o.put("queued")
+	o.Precede(wire("hello"), 1)
+	o.Pong([]byte("1"))
+	o.Precede(wire("probe"), 1)
+	for range maxPongs {
+		o.Pong([]byte("2"))
+	}
+	got, w := takenFrom(t, o)
+	begin := append(append(wire("hello"), zmtp.AppendPong(nil, []byte("1"))...), wire("probe")...)
+	if !bytes.HasPrefix(got, begin) || !bytes.HasSuffix(got, wire("queued")) || len(got) > len(begin)+maxPongs+100 {
+		t.Errorf("%d bytes: %q...", len(got), got[:min(len(got), 50)])
+	}
+	if o.Flushed() == nil {
+		t.Error("the outbox counts as flushed")
+	}
+	w.Clear()
+
+	o.Precede(wire("hello"), 1)
+	if o.Flushed() == nil {
+		t.Error("the outbox counts as flushed")
+	}
+	o.PutBack(new(Load))
+	if o.Flushed() != nil {
+		t.Error("the outbox waits for a connection that has ended")
+	}
+	o.put("next")
+	if got, _ := takenFrom(t, o); !bytes.Equal(got, wire("next")) {
+		t.Errorf("%q is taken for the next connection", got)
+	}
+
+	// A socket of this process takes messages alone.
+	o = newOutbox(HWM{Messages: Unbounded, Bytes: Unbounded})
+	o.put("queued")
+	o.Precede(wire("hello"), 1)
+	var q Wire
+	if !o.Exchange(&q) || q.Messages != 2 || !bytes.Equal(q.Items[0].wire, wire("hello")) || !bytes.Equal(q.Items[1].wire, wire("queued")) {
+		t.Errorf("%d messages are exchanged", q.Messages)
+	}
+	if o.held != (HWM{Messages: 2, Bytes: q.Bytes()}) {
+		t.Errorf("%v count as queued", o.held)
+	}
+	q.Drop()
+}
+
+// TestHeadLetsGo: an empty head keeps no large buffer.
+func TestHeadLetsGo(t *testing.T) {
+	t.Parallel()
+	var h head
+	h.add(make([]byte, 2*keepHead), 0)
+	h.clear()
+	if cap(h.bytes) > 0 {
+		t.Errorf("it keeps %d bytes", cap(h.bytes))
+	}
+	h.add(make([]byte, 10), 1)
+	h.clear()
+	if cap(h.bytes) == 0 || h.messages+h.kept+len(h.bytes) > 0 {
+		t.Errorf("%+v", h)
+	}
+}
+
+// TestDirect: a sender writes itself what the writer, which sleeps, need not be woken
+// for. What is left of a message precedes all that is queued since.
+func TestDirect(t *testing.T) {
+	t.Parallel()
+	o := newOutbox(HWM{Messages: Unbounded, Bytes: Unbounded})
+	conn, starts, most := new(Conn), 0, 100
+	var written []byte
+	o.Attach(conn)
+	o.Launch(func() { starts++ }, func(b []byte) int {
+		n := min(len(b), most)
+		written = append(written, b[:n]...)
+		return n
+	}, false)
+	whole, part := wire("whole", ""), wire("part", "of it")
+	o.put("whole", "")
+	if !bytes.Equal(written, whole) || starts != 0 || o.Flushed() != nil || conn.MessagesOut.Load() != 1 {
+		t.Errorf("%q was written, and %d writers started", written, starts)
+	}
+	most = 3
+	o.put("part", "of it")
+	o.Pong([]byte("context"))
+	o.put("next", "")
+	if starts != 1 || o.Flushed() == nil || conn.MessagesOut.Load() != 1 || conn.BytesOut.Load() != uint64(len(whole)+len(part)) {
+		t.Errorf("%d writers started, %d messages of %d bytes were counted", starts, conn.MessagesOut.Load(), conn.BytesOut.Load())
+	}
+	got, l := takenFrom(t, o)
+	rest := append(part[3:], zmtp.AppendPong(nil, []byte("context"))...)
+	if !bytes.Equal(got, append(rest, wire("next", "")...)) || l.messages() != 2 || o.Status().Head > 0 {
+		t.Errorf("%q and %d messages are taken, want %q and 2", got, l.messages(), rest)
+	}
+}

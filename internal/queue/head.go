@@ -1,0 +1,65 @@
+package queue
+
+import "clustermap/zmtp"
+
+// head is what goes out before all that is queued, on the present connection or
+// never: what a connection begins with (subscriptions, the messages of
+// Options.HelloMessage and Options.ProbeRouter), the rest of a message that a sender
+// has begun to write itself, and PONGs.
+type head struct {
+	bytes    []byte
+	messages int // in bytes, or the rest of one
+	kept     int // bytes that are not to be dropped; behind them are PONGs
+}
+
+const (
+	// maxPongs bounds the PONGs in a head: a peer that floods PINGs and does not
+	// read gets no more than this.
+	maxPongs = 4 << 10
+	// keepHead is the largest buffer that an empty head keeps.
+	keepHead = 2 * maxPongs
+)
+
+// add appends frames, so many messages among them.
+func (h *head) add(frames []byte, messages int) {
+	h.bytes = append(h.bytes, frames...)
+	h.messages += messages
+	h.kept = len(h.bytes)
+}
+
+// pong appends the answer to a PING. When there is no room, the answers before it
+// are dropped: the newest one is worth as much as all.
+func (h *head) pong(context []byte) {
+	if len(h.bytes)-h.kept >= maxPongs {
+		h.bytes = h.bytes[:h.kept]
+	}
+	h.bytes = zmtp.AppendPong(h.bytes, context)
+}
+
+// clear empties the head.
+func (h *head) clear() {
+	if cap(h.bytes) > keepHead {
+		h.bytes = nil
+	}
+	h.bytes, h.messages, h.kept = h.bytes[:0], 0, 0
+}
+
+// Precede adds frames to the head, so many messages among them.
+func (o *Outbox) Precede(frames []byte, messages int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.life != dead {
+		o.head.add(frames, messages)
+		o.rouse()
+	}
+}
+
+// Pong adds the answer to a PING to the head.
+func (o *Outbox) Pong(context []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.life != dead {
+		o.head.pong(context)
+		o.rouse()
+	}
+}

@@ -1,0 +1,15 @@
+package queue
+
+import "testing"
+
+// TestHWMPlus: two queues without limits are one without limits, on 32 bits, too.
+func TestHWMPlus(t *testing.T) {
+	t.Parallel()
+	none := HWM{Messages: Unbounded, Bytes: Unbounded}
+	if got := none.Plus(none); got != none {
+		t.Errorf("%+v", got)
+	}
+	if got := none.Plus(HWM{Messages: 1, Bytes: 1}); got != none {
+		t.Errorf("%+v", got)
+	}
+}

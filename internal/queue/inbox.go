@@ -1,0 +1,541 @@
+package queue
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"clustermap/internal/invariants"
+)
+
+// Inbox is a socket's receiving side: a queue a peer, and a ring of the queues
+// that have messages, which are served in turn (fair queueing).
+//
+// Put is the one way in: connections put whole batches. Take and TakeBatch are
+// the ways out: Take takes one message of the queue at the front and sends that
+// queue to the back; TakeBatch takes its first batch. Whatever leaves a queue,
+// settle counts.
+type Inbox struct {
+	limits   HWM           // of each queue
+	conflate bool          // keep the last message of each peer only
+	grace    time.Duration // aheadGrace, except in tests
+
+	mu    sync.Mutex
+	ready Ring[*Inqueue]
+	some  Gate          // receivers wait here while ready is empty
+	over  bool          // closed
+	done  chan struct{} // closed by Close
+	spare spans         // for the readers
+
+	dry uint64 // how often ready became empty; see Marks
+
+	leftovers int  // bytes in queues of peers that have gone
+	newcomers Gate // readers of new peers wait here while leftovers are too many
+
+	watch    watch         // who waits for several sockets at once, also to send
+	readable chan struct{} // see Readable; nil before its first use
+
+	loan    *Lending // a connection that receive calls may read themselves, or nil
+	sources int      // connected peers
+}
+
+// Inqueue holds what was received from one peer and not yet by the application.
+// Inbox.mu guards all of it.
+type Inqueue struct {
+	batches Ring[inbatch]
+	size    HWM
+	state   inState
+	listed  bool // in Inbox.ready
+	left    bool // Leave was called: its peer has gone for good
+
+	room  Gate        // its readers wait here while it is full
+	until HWM         // they wait until it is below
+	grace *time.Timer // how long a reader that is ahead waits; nil before its first use
+	slow  bool        // the last such wait was in vain
+
+	link   Link // where to fetch more when the queue is empty; nil for most
+	report int  // how many messages the link wants to be told of at once
+	untold HWM  // taken, and not yet told to the link
+}
+
+// Link is where a queue is filled from on demand: a socket of this process. It is called
+// with no lock held, once for all messages that it has or that were taken.
+type Link interface {
+	// Fetch fills the queue. What it returns is for others.
+	Fetch() bool
+	// Consumed is told that messages have left the queue, and whether that is empty.
+	Consumed(n HWM, empty bool)
+}
+
+// inState says what a queue takes.
+type inState uint8
+
+const (
+	inKnown inState = iota
+	inFresh         // nothing was queued yet; see leftover.go
+	inGone          // its peer has gone: what is left counts as leftovers
+	inCut           // Disconnect was called: what is put is dropped
+)
+
+// inbatch is a queued batch, of which next messages were taken singly. Its
+// cost is that of the others.
+type inbatch struct {
+	Batch
+	next int
+}
+
+// Init sets the high-water mark of each queue. With conflate a queue keeps the last
+// message only.
+func (in *Inbox) Init(limits HWM, conflate bool) {
+	in.limits, in.conflate, in.grace = limits, conflate, aheadGrace
+	in.some, in.newcomers = NewGate(), NewGate()
+	in.done = make(chan struct{})
+}
+
+// Init says whether the peer is new: then its first messages may have to wait.
+func (q *Inqueue) Init(fresh bool) {
+	q.room = NewGate()
+	if fresh {
+		q.state = inFresh
+	}
+}
+
+// Put queues b for the receivers. It takes over b's chunk reference and spans, and
+// leaves b empty, without gone with other spans.
+//
+// While the queue is full, Put waits for room: the connection is not read
+// meanwhile, which is the back-pressure on the peer. The wait ends when the inbox
+// is closed or gone is. If gone is nil, Put does not wait, and the queue may exceed
+// its high-water mark.
+//
+// Messages that it does not queue it drops: because such a wait has ended or the
+// queue was cut, or with conflate because a later one replaces them.
+//
+// It reports whether a receive call was waiting.
+func (in *Inbox) Put(q *Inqueue, b *Batch, gone <-chan struct{}) (awaited bool) {
+	in.mu.Lock()
+	if in.conflate && len(b.Spans) > 0 {
+		in.replace(q, b)
+	}
+	for len(b.Spans) > 0 && q.state != inCut && (gone == nil || in.await(q, gone)) {
+		item := inbatch{Batch: *b}
+		if room := in.limits.Messages - q.size.Messages; gone == nil || len(b.Spans) <= room {
+			*b = Batch{}
+		} else {
+			item.Spans = append(in.spare.get(), b.Spans[:room]...)
+			item.Cost = b.Cost / len(b.Spans) * room
+			b.Cost -= item.Cost
+			b.Spans = b.Spans[:copy(b.Spans, b.Spans[room:])]
+			b.Chunk.Retain()
+		}
+		q.batches.Push(item)
+		q.size.Messages += len(item.Spans)
+		q.size.Bytes += item.Cost
+		awaited = in.some.Waiters() > 0
+		in.list(q)
+	}
+	if gone == nil && b.Spans == nil {
+		b.Spans = in.spare.get()
+	}
+	in.mu.Unlock()
+	b.drop()
+	return awaited
+}
+
+// replace drops everything that is queued in q, and all messages of b but the last.
+// mu must be held, and is released meanwhile.
+func (in *Inbox) replace(q *Inqueue, b *Batch) {
+	in.empty(q)
+	last := len(b.Spans) - 1
+	b.From.Discard(last)
+	b.Spans[0] = b.Spans[last]
+	b.Spans = b.Spans[:1]
+}
+
+// await waits until q takes more. It returns false if the inbox or gone was
+// closed first, or the queue cut. Several readers may wait for the same queue. mu
+// must be held, and is released meanwhile.
+func (in *Inbox) await(q *Inqueue, gone <-chan struct{}) bool {
+	var waited *Gate
+	for q.state != inCut {
+		gate, over := &q.room, (<-chan time.Time)(nil)
+		switch {
+		case q.state == inFresh && in.leftovers >= in.limits.Bytes:
+			gate = &in.newcomers
+		case in.full(q):
+			q.until = in.limits.Low()
+		case q.ahead():
+			over = in.pause(q)
+		default:
+			if q.state == inFresh {
+				q.state = inKnown
+			}
+			if waited != nil {
+				waited.Wake() // there is room for others, too
+			}
+			return true
+		}
+		err := gate.Sleep(&in.mu, gone, in.done, over)
+		if over != nil {
+			q.grace.Stop()
+		}
+		switch err {
+		case nil:
+		case ErrTimeout:
+			q.slow = true
+		default:
+			return false
+		}
+		waited = gate
+	}
+	if waited != nil {
+		waited.Wake() // this reader has no use for the token
+	}
+	return false
+}
+
+// Settled waits until q takes more, as Put does. It returns false if the inbox or gone was
+// closed first, or the queue cut.
+func (in *Inbox) Settled(q *Inqueue, gone <-chan struct{}) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.await(q, gone)
+}
+
+// full reports whether a queue has reached its high-water mark. mu must be held.
+func (in *Inbox) full(q *Inqueue) bool {
+	return q.size.Messages >= in.limits.Messages || q.size.Bytes >= in.limits.Bytes && q.size.Messages > 0
+}
+
+// InboxStatus is the state of an inbox.
+type InboxStatus struct {
+	Ready        int        // peers with messages, or that may have some to fetch
+	Leftovers    int        // bytes of peers that have gone
+	Newcomers    int        // readers of new peers that wait for these to be taken
+	Watched      bool       // there is a token
+	Loan         Borrowable // what is lent to the receive calls, or nil
+	Read, Lapsed bool       // one of them reads it, and has done so for a term
+}
+
+// Status returns the state.
+func (in *Inbox) Status() InboxStatus {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	s := InboxStatus{Ready: in.ready.Len(), Leftovers: in.leftovers, Newcomers: in.newcomers.Waiters(), Watched: in.watch.on.Load()}
+	if l := in.loan; l != nil {
+		s.Loan, s.Read, s.Lapsed = l.from, l.taken, l.lapsed
+	}
+	return s
+}
+
+// Look returns what is queued, whether the queue has reached its high-water mark, and
+// how many readers wait for room.
+func (in *Inbox) Look(q *Inqueue) (size HWM, full bool, waiting int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return q.size, in.full(q), q.room.Waiters()
+}
+
+// list enters q in the ring, where it may be already, and tells the receivers.
+// mu must be held.
+func (in *Inbox) list(q *Inqueue) {
+	if !q.listed {
+		q.listed = true
+		in.ready.Push(q)
+	}
+	in.some.Wake()
+	in.signal()
+	in.arrived()
+}
+
+// unlist takes the queue at the front out of the ring. mu must be held.
+func (in *Inbox) unlist() *Inqueue {
+	q := in.ready.Pop()
+	q.listed = false
+	return q
+}
+
+// delist removes q from the ring, if it is there. mu must be held.
+func (in *Inbox) delist(q *Inqueue) {
+	if !q.listed {
+		return
+	}
+	for range in.ready.Len() {
+		if other := in.ready.Pop(); other != q {
+			in.ready.Push(other)
+		}
+	}
+	q.listed = false
+	in.signal()
+}
+
+// front returns the queue at the front of the ring, which has a message. It
+// returns ErrWouldBlock if there is none, and ErrClosed. mu must be held, and may be
+// released meanwhile.
+func (in *Inbox) front() (*Inqueue, error) {
+	if in.over {
+		return nil, ErrClosed
+	}
+	for in.ready.Len() > 0 {
+		if q := in.ready.Front(); q.batches.Len() > 0 {
+			return q, nil
+		}
+		in.fetch()
+	}
+	return nil, ErrWouldBlock
+}
+
+// next is front, and waits for a message. l may bound the wait.
+func (in *Inbox) next(ctx context.Context, l *Limit) (*Inqueue, error) {
+	for {
+		q, err := in.front()
+		if err != ErrWouldBlock {
+			return q, err
+		}
+		if in.loan != nil && (ctx == NoWait || l.none()) && in.borrow(ctx) {
+			continue
+		}
+		if err := in.some.Wait(ctx, &in.mu, in.done, l); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Wait waits until there is a message, and takes none. When it returns, another
+// receiver may have taken it.
+func (in *Inbox) Wait(ctx context.Context, l *Limit) error {
+	in.mu.Lock()
+	_, err := in.next(ctx, l)
+	if err == nil {
+		in.some.Wake() // the token, if it was one, is for whoever takes the message
+	}
+	in.mu.Unlock()
+	return err
+}
+
+// Waiting reports whether there are messages. It fetches what a link holds, of
+// which nothing may be for the application.
+func (in *Inbox) Waiting() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	_, err := in.front()
+	return err == nil
+}
+
+// Take takes one message, and waits for it.
+func (in *Inbox) Take(ctx context.Context, l *Limit) (Single, error) {
+	in.mu.Lock()
+	q, err := in.next(ctx, l)
+	return in.takeOne(q, err)
+}
+
+// TakeQueued takes one message that has been queued already, or returns
+// ErrWouldBlock.
+func (in *Inbox) TakeQueued() (Single, error) {
+	in.mu.Lock()
+	q, err := in.front()
+	return in.takeOne(q, err)
+}
+
+// takeOne takes the first message of the queue at the front. mu must be held, and
+// is released.
+func (in *Inbox) takeOne(q *Inqueue, err error) (Single, error) {
+	if err != nil {
+		in.mu.Unlock()
+		return Single{}, err
+	}
+	item := q.batches.At(0)
+	m := Single{item.Chunk, item.Spans[item.next], item.From}
+	cost := item.Cost / (len(item.Spans) - item.next)
+	item.Cost -= cost
+	item.next++
+	if item.next == len(item.Spans) {
+		in.spare.put(item.Spans)
+		q.batches.Pop() // its reference on chunk is now ours
+	} else {
+		m.Chunk.Retain()
+	}
+	in.taken(q, HWM{Messages: 1, Bytes: cost})
+	return m, nil
+}
+
+// TakeBatch exchanges b, which must be empty, for the next queued batch, and waits
+// for that.
+func (in *Inbox) TakeBatch(ctx context.Context, l *Limit, b *Batch) error {
+	in.mu.Lock()
+	q, err := in.next(ctx, l)
+	if err != nil {
+		in.mu.Unlock()
+		return err
+	}
+	in.spare.put(b.Spans)
+	*b = q.pop()
+	in.taken(q, HWM{Messages: len(b.Spans), Bytes: b.Cost})
+	return nil
+}
+
+// pop removes the first batch.
+func (q *Inqueue) pop() Batch {
+	item := q.batches.Pop()
+	if item.next > 0 {
+		item.Spans = item.Spans[:copy(item.Spans, item.Spans[item.next:])]
+	}
+	return item.Batch
+}
+
+// taken moves the queue at the front, from which n was taken, to the back of the
+// ring or out of it, and unlocks.
+func (in *Inbox) taken(q *Inqueue, n HWM) {
+	in.unlist()
+	if q.batches.Len() > 0 {
+		q.listed = true
+		in.ready.Push(q)
+	}
+	told := in.settle(q, n)
+	if in.ready.Len() > 0 {
+		in.some.Wake()
+	}
+	in.signal()
+	in.mu.Unlock()
+	told.tell()
+}
+
+// settle counts what has left q, and lets its readers go on if there is room. What
+// it returns is to be told when mu is unlocked. mu must be held.
+func (in *Inbox) settle(q *Inqueue, n HWM) (told receipt) {
+	q.size.Messages -= n.Messages
+	q.size.Bytes -= n.Bytes
+	invariants.Assert(q.batches.Len() > 0 || q.size == HWM{}, "an empty queue has nothing to count")
+	if q.state == inGone {
+		in.forget(q, n)
+	}
+	if q.slow && q.size.Bytes < aheadBytes/2 {
+		q.slow = false
+	}
+	if q.room.Waiters() > 0 &&
+		(q.size.Messages < q.until.Messages && q.size.Bytes < q.until.Bytes || q.size.Messages == 0) {
+		q.room.Wake()
+	}
+	if q.link != nil {
+		told = q.account(n)
+	}
+	return told
+}
+
+// receipt tells a link that n has left its queue, and whether that is empty.
+type receipt struct {
+	link  Link
+	n     HWM
+	empty bool
+}
+
+// account adds up what has left the queue of a link, until it is worth a receipt.
+func (q *Inqueue) account(n HWM) receipt {
+	q.untold.Messages += n.Messages
+	q.untold.Bytes += n.Bytes
+	empty := q.batches.Len() == 0
+	if !empty && q.untold.Messages < q.report {
+		return receipt{}
+	}
+	told := receipt{q.link, q.untold, empty}
+	q.untold = HWM{}
+	return told
+}
+
+func (r *receipt) tell() {
+	if r.link != nil {
+		r.link.Consumed(r.n, r.empty)
+	}
+}
+
+// Connect has a link fill q on demand. The link wants to be told when report
+// messages were taken, and when q is empty.
+func (in *Inbox) Connect(q *Inqueue, link Link, report int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	q.link, q.report = link, report
+}
+
+// Disconnect ends that: only what was fetched can still be taken.
+func (in *Inbox) Disconnect(q *Inqueue) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	q.link = nil
+	if q.batches.Len() == 0 {
+		in.delist(q)
+	}
+}
+
+// Offer tells the receivers that q's link has something to fetch.
+func (in *Inbox) Offer(q *Inqueue) {
+	in.mu.Lock()
+	in.list(q)
+	in.mu.Unlock()
+}
+
+// fetch has the link of the queue at the front fill it, if there is something to
+// fill it with. mu must be held, and is released meanwhile: the queue is not listed
+// then, so nobody else does the same.
+func (in *Inbox) fetch() {
+	link := in.unlist().link
+	in.signal()
+	in.mu.Unlock()
+	if link != nil {
+		link.Fetch()
+	}
+	in.mu.Lock()
+}
+
+// empty drops what is queued in q. mu must be held, and is released meanwhile: the
+// Release method of an Owner is the application's code.
+func (in *Inbox) empty(q *Inqueue) {
+	for n := q.batches.Len(); n > 0 && q.batches.Len() > 0; n-- {
+		b := q.pop()
+		told := in.settle(q, HWM{Messages: len(b.Spans), Bytes: b.Cost})
+		in.mu.Unlock()
+		b.drop()
+		told.tell()
+		in.mu.Lock()
+		in.spare.put(b.Spans)
+	}
+}
+
+// Discard drops everything that has come so far.
+func (in *Inbox) Discard() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	// Once to drop what was fetched, once to fetch what was not, and once to drop
+	// that. What still comes has come later.
+	for n := 3 * in.ready.Len(); n > 0 && in.ready.Len() > 0; n-- {
+		if in.ready.Front().batches.Len() == 0 {
+			in.fetch()
+			continue
+		}
+		q := in.unlist()
+		in.signal()
+		in.empty(q)
+	}
+}
+
+// Cut drops what is queued in q, and makes Put drop what comes later.
+func (in *Inbox) Cut(q *Inqueue) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	q.state = inCut
+	q.room.Wake()
+	in.delist(q)
+	in.empty(q)
+}
+
+// Close ends all waiting, now and later.
+func (in *Inbox) Close() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.over = true
+	close(in.done)
+	in.recall()
+	if in.readable != nil {
+		close(in.readable)
+	}
+	in.Tell()
+}

@@ -1,0 +1,82 @@
+package queue
+
+// The high-water marks can change while messages are queued. A lower one drops nothing:
+// the queue takes no more until it is below. A higher one lets those who wait for room
+// go on.
+
+// SetLimits changes the high-water mark of each queue.
+func (in *Inbox) SetLimits(limits HWM) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.limits = limits
+	for i := range in.ready.Len() { // a queue whose readers wait has messages
+		(*in.ready.At(i)).room.WakeAll()
+	}
+	in.newcomers.WakeAll()
+}
+
+// Report changes what Connect has said.
+func (in *Inbox) Report(q *Inqueue, report int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	q.report = report
+}
+
+// SetLimits changes the high-water mark, with Link only the part that is not the
+// other socket's. It reports whether a full outbox may take messages again.
+func (o *Outbox) SetLimits(limits HWM) (roomy bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.conflate || o.own == limits {
+		return false
+	}
+	o.own = limits
+	return o.relimit()
+}
+
+// SetFarLimits is SetLimits for the other socket's part. It does nothing before Link.
+func (o *Outbox) SetFarLimits(limits HWM) (roomy bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.conflate || !o.linked || o.far == limits {
+		return false
+	}
+	o.far = limits
+	return o.relimit()
+}
+
+// relimit makes a change of own or far take effect, and reports whether the outbox was
+// full. mu must be held.
+func (o *Outbox) relimit() (roomy bool) {
+	o.limits = o.own
+	if o.linked {
+		o.limits = o.own.Plus(o.far)
+	}
+	roomy = o.full
+	o.full, o.queue.mark = false, 0 // the next offer looks again
+	o.kick()
+	return roomy
+}
+
+// Limits returns the high-water mark.
+func (o *Outbox) Limits() HWM {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.limits
+}
+
+// Kick makes the calls of WaitRoom in progress return.
+func (o *Outbox) Kick() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.kick()
+}
+
+// kick is Kick with mu held.
+func (o *Outbox) kick() {
+	o.kicks++
+	o.room.WakeAll()
+}
+
+// none reports whether there is no limit.
+func (l *Limit) none() bool { return l == nil || l.Patience == 0 }

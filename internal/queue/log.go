@@ -1,0 +1,362 @@
+package queue
+
+import (
+	"slices"
+	"sort"
+	"sync"
+
+	"clustermap/internal/invariants"
+	"clustermap/zmtp"
+)
+
+// Log is what a publisher sends to the peers of a group: in wire form, once for
+// all of them. Each of them follows it at its own pace, as its writer takes what was
+// added since it did so last. So a message costs the publisher the same whether two
+// follow or two thousand.
+//
+// A peer follows as long as it keeps within its high-water mark. One that does
+// not, or that is to get something alone, leaves: what it has not read goes to its
+// own queue, and it is a peer like any other until that is empty.
+//
+// Only the publisher adds, with the mutex of the subscriptions held. mu is the
+// last to be locked, behind that one and an outbox's.
+type Log struct {
+	mu      sync.Mutex
+	pieces  []piece // from the one that the slowest follower reads next
+	stage   *Stage  // what is copied goes there
+	tail    position
+	slowest *Outbox // the followers are in a list, in the order in which they have read
+	fastest *Outbox
+	idle    []*Outbox // followers to wake for what is added next
+
+	woken []*Outbox // scratch of unlock
+}
+
+// position is how much of the log lies before some place of it.
+type position struct{ messages, bytes int64 }
+
+// piece is bytes of the log that have one owner, which it keeps.
+type piece struct {
+	from  position
+	wire  []byte
+	owner Owner
+}
+
+// follower is an outbox's part in the log that it follows.
+type follower struct {
+	log *Log     // nil: none. Guarded by the outbox's mutex, the rest by the log's
+	at  position // what is before was read
+
+	slower, faster *Outbox
+	idle           bool // is in the log's list of that name
+}
+
+const (
+	// fullLogStage is how far a stage of the log is filled. A peer that takes
+	// nothing holds on to all of the stage of which it has not read the end.
+	fullLogStage = 128 << 10
+	// copyRest is the most bytes that a peer which leaves the log gets by copy.
+	// With more, what it holds on to besides is little beside them.
+	copyRest = 2 * fullLogStage
+)
+
+// Follow has the outbox read the log from its end on, if nothing else is queued.
+func (o *Outbox) Follow(l *Log) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.queue.empty() || o.admit(nil) != Accepted {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o.follows.log, o.follows.at = l, l.tail
+	l.enlist(o)
+	if o.drain > working {
+		l.await(o)
+	}
+	return true
+}
+
+// Unfollow is the end of Follow: what the outbox has not read of the log goes to its
+// queue. It reports whether it followed one. See unfollow.
+func (o *Outbox) Unfollow(scratch *Wire) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.unfollow(scratch)
+}
+
+// unfollow queues what the outbox has not read of the log that it follows, if it
+// does, and has it follow no more. With scratch it is copied, unless it is much, so
+// that it does not hold on to many times the memory that it counts. mu must be held.
+func (o *Outbox) unfollow(scratch *Wire) bool {
+	l := o.follows.log
+	if l == nil {
+		return false
+	}
+	_, bytes := o.backlog()
+	o.follows.log = nil
+	if scratch == nil || bytes > copyRest {
+		l.hand(o, &o.queue, false)
+		return true
+	}
+	l.hand(o, scratch, false)
+	for _, item := range scratch.Items {
+		if s, copied := item.owner.(*Stage); copied {
+			o.enter(item.wire, 0, nil)
+			s.Release()
+		} else {
+			o.queue.lend(item.wire, 0, item.owner)
+		}
+	}
+	o.queue.Messages += scratch.Messages
+	scratch.Forget()
+	return true
+}
+
+// behind says whether there is something to read in the log that the outbox
+// follows. If there is not, it is to be woken when there is. mu must be held.
+func (o *Outbox) behind() bool {
+	l := o.follows.log
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if o.follows.at != l.tail {
+		return true
+	}
+	l.await(o)
+	return false
+}
+
+// backlog returns what waits for the writer, in the queue and in the log. mu must
+// be held.
+func (o *Outbox) backlog() (messages, bytes int) {
+	messages, bytes = o.queue.Messages, o.queue.Bytes()
+	if l := o.follows.log; l != nil {
+		l.mu.Lock()
+		messages += int(l.tail.messages - o.follows.at.messages)
+		bytes += int(l.tail.bytes - o.follows.at.bytes)
+		l.mu.Unlock()
+	}
+	return messages, bytes
+}
+
+// await has the follower woken for what is added next. mu must be held.
+func (l *Log) await(o *Outbox) {
+	if !o.follows.idle {
+		o.follows.idle = true
+		l.idle = append(l.idle, o)
+	}
+}
+
+// enlist makes o the fastest follower. mu must be held.
+func (l *Log) enlist(o *Outbox) {
+	f := &o.follows
+	f.slower, f.faster = l.fastest, nil
+	if f.slower != nil {
+		f.slower.follows.faster = o
+	} else {
+		l.slowest = o
+	}
+	l.fastest = o
+}
+
+// delist takes o out of the list. mu must be held.
+func (l *Log) delist(o *Outbox) {
+	f := &o.follows
+	if f.slower != nil {
+		f.slower.follows.faster = f.faster
+	} else {
+		l.slowest = f.faster
+	}
+	if f.faster != nil {
+		f.faster.follows.slower = f.slower
+	} else {
+		l.fastest = f.slower
+	}
+	f.slower, f.faster = nil, nil
+}
+
+// hand lends to q what o, whose mutex is held, has not read. Either it has then,
+// or, if it does not stay, it follows no more.
+func (l *Log) hand(o *Outbox, q *Wire, stays bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := o.follows.at
+	if stays && at == l.tail {
+		return
+	}
+	l.delist(o)
+	if stays {
+		o.follows.at = l.tail
+		l.enlist(o)
+	} else if o.follows.idle { // the next log is to know it as well
+		i := slices.Index(l.idle, o)
+		l.idle = slices.Delete(l.idle, i, i+1)
+		o.follows.idle = false
+	}
+	if at == l.tail {
+		return
+	}
+	// What nobody will read after o was last read by o: if it is in front of the
+	// others, it reads all of it, since it was the slowest. So the log's references
+	// to these pieces become o's, and none is given up with a lock held.
+	rest := l.tail
+	if l.slowest != nil {
+		rest = l.slowest.follows.at
+	}
+	done, first := l.before(rest.bytes), l.before(at.bytes)
+	invariants.Assert(done == 0 || first == 0, "what is read by all was read by the slowest last")
+	for i := first; i < len(l.pieces); i++ {
+		p := &l.pieces[i]
+		wire := p.wire
+		if i == first {
+			wire = wire[at.bytes-p.from.bytes:]
+		}
+		if i >= done {
+			p.owner.Retain()
+		}
+		q.lend(wire[:len(wire):len(wire)], 0, p.owner)
+	}
+	q.Messages += int(l.tail.messages - at.messages)
+	l.pieces = slices.Delete(l.pieces, 0, done)
+	if len(l.pieces) == 0 && l.stage != nil {
+		l.stage.Release()
+		l.stage = nil
+	}
+}
+
+// before returns the number of pieces that end before the byte at. mu must be held.
+func (l *Log) before(at int64) int {
+	return sort.Search(len(l.pieces), func(i int) bool {
+		return l.pieces[i].from.bytes+int64(len(l.pieces[i].wire)) > at
+	})
+}
+
+// First returns the follower that has read least, or nil.
+func (l *Log) First() *Outbox {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.slowest
+}
+
+// Overtaken returns a follower that has so many messages or bytes to read, or
+// nil.
+func (l *Log) Overtaken(limits HWM) *Outbox {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := l.slowest
+	if o == nil {
+		return nil
+	}
+	if at := &o.follows.at; l.tail.messages-at.messages >= int64(limits.Messages) ||
+		l.tail.bytes-at.bytes >= int64(limits.Bytes) {
+		return o
+	}
+	return nil
+}
+
+// Add appends one message, by copy. What is added where nobody follows is gone.
+func (l *Log) Add(frames [][]byte, size int) {
+	l.mu.Lock()
+	defer l.unlock()
+	if l.slowest == nil {
+		return
+	}
+	s, before := l.begin(size)
+	s.Bytes = zmtp.AppendMessage(s.Bytes, frames...)
+	l.commit(s.Bytes[before:], 1)
+}
+
+// AddWire appends messages in wire form: lent if they are large enough and have
+// an owner, else by copy.
+func (l *Log) AddWire(wire []byte, messages int, owner Owner) {
+	l.mu.Lock()
+	defer l.unlock()
+	switch {
+	case l.slowest == nil:
+	case owner != nil && len(wire) >= LendFrom:
+		owner.Retain()
+		l.append(piece{l.tail, wire, owner}, messages)
+	default:
+		s, before := l.begin(len(wire))
+		s.Bytes = append(s.Bytes, wire...)
+		l.commit(s.Bytes[before:], messages)
+	}
+}
+
+// AddRuns copies runs of wire bytes in one go; see Pub.SendWire.
+func (l *Log) AddRuns(wire []byte, runs []Run, messages int) {
+	l.mu.Lock()
+	defer l.unlock()
+	if l.slowest == nil {
+		return
+	}
+	s, before := l.begin(SizeOf(runs))
+	s.Bytes = AppendRuns(s.Bytes, wire, runs)
+	l.commit(s.Bytes[before:], messages)
+}
+
+// begin returns the stage for so many bytes more, and how many it has. mu must be held.
+func (l *Log) begin(bytes int) (*Stage, int) {
+	if l.stage != nil && len(l.stage.Bytes) > 0 && len(l.stage.Bytes)+bytes > fullLogStage {
+		l.stage.Release()
+		l.stage = nil
+	}
+	if l.stage == nil {
+		l.stage = NewStage()
+	}
+	return l.stage, len(l.stage.Bytes)
+}
+
+// commit enters what was appended to the stage. mu must be held.
+func (l *Log) commit(added []byte, messages int) {
+	if last := len(l.pieces) - 1; last >= 0 && l.pieces[last].owner == Owner(l.stage) {
+		p := &l.pieces[last]
+		all := l.stage.Bytes // which may have moved
+		p.wire = all[len(all)-len(added)-len(p.wire):]
+		l.tail.messages += int64(messages)
+		l.tail.bytes += int64(len(added))
+		return
+	}
+	l.stage.Retain()
+	l.append(piece{l.tail, added, l.stage}, messages)
+}
+
+// append enters a piece. mu must be held.
+func (l *Log) append(p piece, messages int) {
+	l.pieces = append(l.pieces, p)
+	l.tail.messages += int64(messages)
+	l.tail.bytes += int64(len(p.wire))
+}
+
+// unlock unlocks mu, and wakes the followers that had read everything before.
+func (l *Log) unlock() {
+	if len(l.idle) == 0 {
+		l.mu.Unlock()
+		return
+	}
+	l.idle, l.woken = l.woken[:0], l.idle
+	for _, o := range l.woken {
+		o.follows.idle = false
+	}
+	l.mu.Unlock()
+	for i, o := range l.woken {
+		o.mu.Lock()
+		o.rouse() // even if it has left: what it has not read is in its queue then
+		o.mu.Unlock()
+		l.woken[i] = nil
+	}
+}
+
+// BehindBy returns the followers that have at least the given number of bytes left to
+// read.
+func (l *Log) BehindBy(bytes int) (behind []*Outbox) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for o := l.slowest; o != nil && l.tail.bytes-o.follows.at.bytes >= int64(bytes); o = o.follows.faster {
+		behind = append(behind, o)
+	}
+	return behind
+}

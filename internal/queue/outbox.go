@@ -1,0 +1,465 @@
+package queue
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"sync"
+
+	"clustermap/zmtp"
+)
+
+// Outbox is what is queued for one peer. In the order in which it goes out, that
+// is the head, the queue, and what the peer has not read of the log that it
+// follows (see Log).
+//
+// Senders append wire bytes to the queue, or lend them. One drain takes everything
+// at once, by exchanging the queue for an empty one: the writer of a connection, or
+// over inproc the socket at the other end. See drainState for when it is at work. What it
+// has taken is its own until it takes again, or puts it back.
+//
+// mu guards all fields but Of, which does not change.
+type Outbox struct {
+	// What every message of a sender touches comes first: two cache lines.
+	mu       sync.Mutex
+	drain    drainState
+	life     life
+	full     bool  // reached the high-water mark, and nothing was taken since
+	conflate bool  // keep the last message only
+	linked   bool  // the drain is a socket of this process
+	conn     *Conn // the connection that takes what is queued, nil between connections
+	limits   HWM
+	held     HWM // how much of what the drain has taken still counts as queued
+	queue    Wire
+	direct   func(wire []byte) int // senders write with it themselves; nil: they do not
+
+	room   Gate          // senders wait here while the outbox is full
+	start  func()        // starts the drain when it is uncalled
+	filled chan struct{} // wakes the drain when it sleeps; capacity 1
+
+	head    head
+	taken   HWM // what the drain has taken and not written yet, without PONGs
+	follows follower
+	drops   uint64
+	emptied chan struct{} // what Flushed returned; nil while nobody waits
+	stays   bool          // the drain never retires
+
+	own, far HWM    // what limits is made of: far only with linked
+	kicks    uint64 // calls of Kick, and changes of limits
+
+	Of any // what the outbox belongs to; see Init
+}
+
+// life says whether an outbox takes messages.
+type life uint8
+
+const (
+	living life = iota
+	sealed      // it takes no more, and what is queued goes out
+	dead        // nothing goes out any more
+)
+
+// Verdict is the answer to an offer.
+type Verdict uint8
+
+const (
+	Accepted Verdict = iota
+	Full
+	Ended
+)
+
+// Init sets the high-water mark. With conflate the outbox keeps the last message only,
+// and has none. Of is what the outbox belongs to, for those who find it in a log.
+func (o *Outbox) Init(limits HWM, conflate bool, of any) {
+	o.room = NewGate()
+	o.filled = make(chan struct{}, 1)
+	if conflate {
+		limits = HWM{Unbounded, Unbounded}
+	}
+	o.own, o.limits, o.conflate, o.Of = limits, limits, conflate, of
+}
+
+// Attach says that a connection takes from here on what is queued.
+func (o *Outbox) Attach(c *Conn) {
+	o.mu.Lock()
+	o.conn = c
+	o.mu.Unlock()
+}
+
+// Connected returns the connection that takes what is queued, if there is one.
+func (o *Outbox) Connected() *Conn {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.conn
+}
+
+// left returns what the high-water mark leaves. mu must be held.
+func (o *Outbox) left() HWM {
+	return o.limits.Minus(o.held).Minus(HWM{o.queue.Messages, o.queue.Bytes()})
+}
+
+// admit says whether a message may be added: for the given connection only, if
+// there is one. mu must be held.
+func (o *Outbox) admit(to *Conn) Verdict {
+	if o.life != living || (to != nil && to != o.conn) {
+		return Ended
+	}
+	if o.full {
+		return Full
+	}
+	messages, bytes := o.queue.Messages+o.held.Messages, o.queue.Bytes()+o.held.Bytes
+	if messages >= o.limits.Messages || (bytes >= o.limits.Bytes && messages > 0) {
+		o.full = true
+		return Full
+	}
+	return Accepted
+}
+
+// commit counts what was appended to the stage since it had so many bytes. mu must be
+// held.
+func (o *Outbox) commit(before, messages int) {
+	o.queue.Messages += messages
+	if o.conflate && messages > 0 {
+		o.queue.keepLast(before)
+	}
+}
+
+// allow lets OfferOne append messages with no look at all that admit looks at, as far
+// as that would accept them. What makes one of its conditions false sets mark to 0. mu
+// must be held.
+func (o *Outbox) allow() {
+	q := &o.queue
+	if o.drain > working || o.life != living || o.full || o.conflate || q.stage == nil {
+		return
+	}
+	q.mark = o.limits.Messages - o.held.Messages
+	q.brim = min(cap(q.stage.Bytes), FullStage, len(q.stage.Bytes)+o.left().Bytes)
+}
+
+// Offer appends one message, by copy, for whatever connection comes or, if to is not
+// nil, for that one alone. It begins with the frames of lead, which are in wire form
+// already, if there are any.
+func (o *Outbox) Offer(to *Conn, lead []byte, frames [][]byte) Verdict {
+	o.mu.Lock()
+	v := o.admit(to)
+	if v == Accepted {
+		st, before := o.queue.begin(len(lead)+len(frames[0]), o.conflate)
+		st.Bytes = append(st.Bytes, lead...)
+		st.Bytes = zmtp.AppendMessage(st.Bytes, frames...)
+		o.commit(before, 1)
+		if o.direct == nil || !o.writeDirect() {
+			o.rouse()
+		}
+	}
+	o.mu.Unlock()
+	return v
+}
+
+// OfferOne is Offer for a message of one frame. Where allow permits it, it does without
+// every call that it can: with small messages the sender limits their number.
+func (o *Outbox) OfferOne(to *Conn, body []byte) Verdict {
+	o.mu.Lock()
+	if q := &o.queue; q.Messages < q.mark && (to == nil || to == o.conn) {
+		at := len(q.stage.Bytes)
+		if end := at + zmtp.FrameSize(len(body)); end <= q.brim {
+			q.stage.Bytes = q.stage.Bytes[:end]
+			frame := q.stage.Bytes[at:]
+			if len(body) <= math.MaxUint8 {
+				frame[0], frame[1] = 0, byte(len(body))
+			} else {
+				frame[0] = zmtp.FlagLong
+				binary.BigEndian.PutUint64(frame[1:], uint64(len(body)))
+			}
+			copy(frame[len(frame)-len(body):], body)
+			q.Messages++
+			o.mu.Unlock()
+			return Accepted
+		}
+	}
+	v := o.offerLocked(to, body)
+	o.mu.Unlock()
+	return v
+}
+
+// offerLocked is OfferOne with every check. mu must be held.
+func (o *Outbox) offerLocked(to *Conn, body []byte) Verdict {
+	v := o.admit(to)
+	if v == Accepted {
+		st, before := o.queue.begin(zmtp.FrameSize(len(body)), o.conflate)
+		st.Bytes = append(zmtp.AppendHeader(st.Bytes, 0, len(body)), body...)
+		o.commit(before, 1)
+		o.rouse()
+		o.allow()
+	}
+	return v
+}
+
+// OfferEach appends messages of one frame each, by copy, as many as there is
+// room for, and returns their number.
+func (o *Outbox) OfferEach(to *Conn, bodies [][]byte) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.admit(to) != Accepted {
+		return 0
+	}
+	left := o.left()
+	n, most := min(len(bodies), left.Messages), left.Bytes
+	for sent := 0; ; {
+		// As many as go into one stage, without a look at the queue between.
+		st, before := o.queue.begin(len(bodies[sent]), o.conflate)
+		bytes, first := st.Bytes, sent
+		for sent < n && (sent == first || len(bytes)+len(bodies[sent]) <= FullStage && len(bytes)-before < most) {
+			bytes = zmtp.AppendFrame(bytes, bodies[sent], false)
+			sent++
+		}
+		st.Bytes = bytes
+		o.commit(before, sent-first)
+		most -= len(bytes) - before
+		if sent == n || most <= 0 {
+			o.rouse()
+			return sent
+		}
+	}
+}
+
+// OfferWire appends messages in wire form: lent if they are large enough and
+// have an owner, else by copy.
+func (o *Outbox) OfferWire(to *Conn, wire []byte, messages int, owner Owner) Verdict {
+	o.mu.Lock()
+	v := o.admit(to)
+	if v == Accepted {
+		if len(wire) < LendFrom {
+			owner = nil
+		}
+		o.enter(wire, messages, owner)
+		o.rouse()
+	}
+	o.mu.Unlock()
+	return v
+}
+
+// Force is OfferWire even if the outbox is full, and lends whatever has an owner.
+func (o *Outbox) Force(to *Conn, wire []byte, messages int, owner Owner) Verdict {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.admit(to) == Ended {
+		return Ended
+	}
+	o.enter(wire, messages, owner)
+	o.rouse()
+	return Accepted
+}
+
+// enter appends messages in wire form, lent if they have an owner. mu must be
+// held.
+func (o *Outbox) enter(wire []byte, messages int, owner Owner) {
+	if owner != nil && !o.conflate {
+		owner.Retain()
+		o.queue.lend(wire, messages, owner)
+		return
+	}
+	st, before := o.queue.begin(len(wire), o.conflate)
+	st.Bytes = append(st.Bytes, wire...)
+	o.commit(before, messages)
+}
+
+// OfferRuns copies runs of wire bytes in one go; see Pub.SendWire.
+func (o *Outbox) OfferRuns(wire []byte, runs []Run, messages int) Verdict {
+	o.mu.Lock()
+	v := o.admit(nil)
+	if v == Accepted {
+		st, before := o.queue.begin(SizeOf(runs), o.conflate)
+		st.Bytes = AppendRuns(st.Bytes, wire, runs)
+		o.commit(before, messages)
+		o.rouse()
+	}
+	o.mu.Unlock()
+	return v
+}
+
+// Command appends command frames in order with the messages. The high-water
+// mark in messages is not for them: subscriptions must not be lost. It reports
+// false, and appends nothing, when the one in bytes is reached: a peer that
+// takes nothing must not make the application's requests pile up for ever.
+func (o *Outbox) Command(frames []byte) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.life == dead {
+		return true
+	}
+	if o.queue.Bytes() >= o.limits.Bytes {
+		return false
+	}
+	o.enter(frames, 0, nil)
+	o.rouse()
+	return true
+}
+
+// Would says what the answer to an offer for whatever connection comes would be.
+func (o *Outbox) Would() Verdict {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.admit(nil)
+}
+
+// WaitRoom waits until an offer would be accepted or is moot, until Kick is called, or
+// until the high-water mark changes, but no longer than a limit allows, if it is not
+// nil.
+func (o *Outbox) WaitRoom(ctx context.Context, to *Conn, done <-chan struct{}, l *Limit) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for kicks := o.kicks; kicks == o.kicks && o.admit(to) == Full; {
+		if err := o.room.Wait(ctx, &o.mu, done, l); err != nil {
+			return err
+		}
+	}
+	o.room.Wake() // pass it on: there is room for others too
+	select {
+	case <-done: // which is why the offer is moot
+		return ErrClosed
+	default:
+		return nil
+	}
+}
+
+// CountDrops adds to the messages dropped for this peer.
+func (o *Outbox) CountDrops(n int) {
+	o.mu.Lock()
+	o.drops += uint64(n)
+	o.mu.Unlock()
+}
+
+// PutBack returns messages that were taken but not written, in front of those
+// queued since, for the next connection. It clears l.
+func (o *Outbox) PutBack(l *Load) {
+	wire, messages := l.remaining()
+	l.Clear()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.disconnected()
+	if len(wire) > 0 && o.life != dead {
+		o.queue.prepend(wire, messages)
+		o.queue.back = HWM{Messages: messages, Bytes: len(wire)}
+	}
+	o.settled()
+}
+
+// Discard drops what is queued: its peer is gone and will not come back as the
+// same one.
+func (o *Outbox) Discard() {
+	o.mu.Lock()
+	o.disconnected()
+	o.mu.Unlock()
+	lost := o.Empty()
+	lost.Drop()
+}
+
+// disconnected forgets what was for the connection that has ended, and what its
+// drain had taken. mu must be held.
+func (o *Outbox) disconnected() {
+	o.conn = nil
+	o.room.WakeAll() // who waits with a message for that connection gives up
+	o.head.clear()
+	o.taken, o.held = HWM{}, HWM{}
+}
+
+// End refuses everything from now on, and drops what is queued.
+func (o *Outbox) End() {
+	o.mu.Lock()
+	o.life, o.queue.mark = dead, 0
+	o.mu.Unlock()
+	o.Discard()
+}
+
+// Empty removes and returns all queued messages, for the caller to drop, and counts
+// them as dropped.
+func (o *Outbox) Empty() (lost Wire) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.unfollow(nil)
+	lost, o.queue = o.queue, Wire{}
+	o.drops += uint64(lost.Messages)
+	o.full = false
+	o.room.Wake()
+	o.settled()
+	return lost
+}
+
+// Seal refuses messages from now on; those that are queued go out.
+func (o *Outbox) Seal() {
+	o.mu.Lock()
+	if o.life == living {
+		o.life, o.queue.mark = sealed, 0
+	}
+	o.unfollow(nil)
+	o.room.Wake()
+	o.mu.Unlock()
+}
+
+// Flushed returns nil if no message is queued or being written, and otherwise a
+// channel that is closed when that is so. Any number of callers may wait.
+func (o *Outbox) Flushed() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.isFlushed() {
+		return nil
+	}
+	if o.emptied == nil {
+		o.emptied = make(chan struct{})
+	}
+	return o.emptied
+}
+
+func (o *Outbox) isFlushed() bool {
+	// What a link has queued is handed over at its end.
+	if o.life == dead || o.linked {
+		return true
+	}
+	messages, _ := o.backlog()
+	return messages+o.head.messages+o.taken.Messages == 0
+}
+
+// settled closes the channel of Flushed if the outbox is flushed. mu must be held.
+func (o *Outbox) settled() {
+	if o.emptied != nil && o.isFlushed() {
+		close(o.emptied)
+		o.emptied = nil
+	}
+}
+
+// Left returns how much room the outbox has, which is unbounded if it has
+// ended. If there is none, whoever takes messages from the outbox will signal
+// it.
+func (o *Outbox) Left() HWM {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch o.admit(nil) {
+	case Full:
+		return HWM{}
+	case Ended:
+		return HWM{Messages: Unbounded, Bytes: Unbounded}
+	}
+	if left := o.left(); left.Bytes > 0 {
+		return left
+	}
+	return HWM{1, 1} // an empty queue takes one message of any size
+}
+
+// Status is the state of an outbox.
+type Status struct {
+	Messages, Bytes int    // queued, with what is to be read of a log
+	Taken           int    // bytes that the writer is writing: lost if the connection ends
+	Drops           uint64 // messages that were dropped
+	Head            int    // bytes of the head
+	Waiting         int    // calls of WaitRoom
+	Idle            bool   // the drain has nothing to do
+}
+
+// Status returns the state.
+func (o *Outbox) Status() (s Status) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s = Status{0, 0, o.taken.Bytes, o.drops, len(o.head.bytes), o.room.Waiters(), o.drain > working}
+	s.Messages, s.Bytes = o.backlog()
+	return s
+}

@@ -1,0 +1,40 @@
+package queue
+
+// PutBack returns messages that TakeBatch has taken from q, and that were not used, to
+// the front of q, so that the next receive call for q gets them. It takes over b's
+// chunk reference and spans, and leaves b empty. The queue may then exceed its
+// high-water mark, by what was taken out of it.
+//
+// Messages that nobody can receive any more are dropped: those of a closed inbox and
+// those of a queue that was cut.
+func (in *Inbox) PutBack(q *Inqueue, b *Batch) {
+	if len(b.Spans) == 0 {
+		b.Release()
+		return
+	}
+	in.mu.Lock()
+	if in.over || q.state == inCut || in.conflate && q.batches.Len() > 0 {
+		in.mu.Unlock()
+		b.drop()
+		return
+	}
+	n := HWM{Messages: len(b.Spans), Bytes: b.Cost}
+	q.batches.PushFront(inbatch{Batch: *b})
+	q.size.Messages += n.Messages
+	q.size.Bytes += n.Bytes
+	if q.left {
+		in.leftovers += n.Bytes
+		if q.state != inGone {
+			q.state = inGone
+			in.leftovers += leftPeer
+		}
+	}
+	if q.link != nil {
+		// The link was told of these messages, or will be. It must not be told again
+		// when they are taken again.
+		q.untold = q.untold.Minus(n)
+	}
+	in.list(q)
+	in.mu.Unlock()
+	*b = Batch{}
+}

@@ -1,0 +1,53 @@
+package queue
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"clustermap/internal/invariants"
+)
+
+// Stage is a buffer that senders copy into. Stages are pooled, so that an idle
+// connection holds none and a busy one does not allocate. A stage is the Owner of
+// its bytes; each item that refers to them counts as one reference.
+type Stage struct {
+	Bytes []byte
+	refs  atomic.Int32
+}
+
+var stages = sync.Pool{New: func() any { return new(Stage) }}
+
+const (
+	// FullStage is how far a stage is filled, unless one message is larger: as
+	// much as one write is good for, and little enough to be in the cache still
+	// when it is written.
+	FullStage = 512 << 10
+	// keepStage is the largest stage that goes back to the pool.
+	keepStage = 4 << 20
+)
+
+func NewStage() *Stage {
+	s := stages.Get().(*Stage)
+	s.refs.Store(1)
+	return s
+}
+
+// Retain keeps a stage whose bytes were handed over.
+func (s *Stage) Retain() { s.refs.Add(1) }
+
+// Release gives it back.
+func (s *Stage) Release() {
+	if s.refs.Add(-1) > 0 {
+		return
+	}
+	invariants.Poison(s.Bytes)
+	s.Pool()
+}
+
+// Pool gives the stage to whoever needs one next.
+func (s *Stage) Pool() {
+	if cap(s.Bytes) <= keepStage {
+		s.Bytes = s.Bytes[:0]
+		stages.Put(s)
+	}
+}

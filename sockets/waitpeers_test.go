@@ -1,0 +1,120 @@
+package sockets
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// TestWaitPeers: it returns when so many peers can be sent to, over all transports.
+func TestWaitPeers(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	for _, endpoint := range []string{anyPort, "ipc://*", "inproc://peers"} {
+		router := open(t, NewRouter, Options{Mandatory: true, Inproc: &Inproc{}})
+		must(t, router.Bind(ctx, endpoint))
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		must(t, router.WaitPeers(ended, 0))
+		if err := router.WaitPeers(ended, 1); err != context.Canceled {
+			t.Error(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- router.WaitPeers(ctx, 2) }()
+		var dealers []*Dealer
+		for _, name := range []string{"a", "b"} {
+			d := open(t, NewDealer, Options{Identity: []byte(name), Inproc: router.opts().Inproc})
+			must(t, d.Connect(router.LastEndpoint()))
+			must(t, d.WaitPeers(ctx, 1))
+			dealers = append(dealers, d)
+		}
+		must(t, <-done)
+		for _, name := range []string{"a", "b"} {
+			must(t, router.Send(ctx, []byte(name), []byte("x")))
+		}
+		must(t, dealers[0].Close())
+		eventually(t, "one left", func() bool { return router.WaitPeers(ended, 2) != nil })
+		must(t, router.WaitPeers(ctx, 1))
+		go func() { done <- router.WaitPeers(ctx, 3) }()
+		must(t, router.Close())
+		if err := <-done; !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestWaitPeersIgnored: a peer that is refused, or that waits for its identity, does not
+// count until it is admitted.
+func TestWaitPeersIgnored(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	for _, endpoint := range []string{anyPort, "inproc://ignored"} {
+		seen := newEvents()
+		router := open(t, NewRouter, Options{Monitor: seen.tell, Inproc: &Inproc{}})
+		must(t, router.Bind(ctx, endpoint))
+		first := open(t, NewDealer, Options{Identity: []byte("same"), Inproc: router.opts().Inproc})
+		must(t, first.Connect(router.LastEndpoint()))
+		must(t, router.WaitPeers(ctx, 1))
+		second := open(t, NewDealer, Options{Identity: []byte("same"), Inproc: router.opts().Inproc})
+		must(t, second.Connect(router.LastEndpoint()))
+		seen.await(t, EventPeerIgnored)
+		if err := router.WaitPeers(ended, 2); err != context.Canceled {
+			t.Errorf("%s: %v", endpoint, err)
+		}
+		must(t, first.Close())
+		seen.await(t, EventPeerAdmitted)
+		must(t, router.WaitPeers(ctx, 1))
+		must(t, second.Close())
+		eventually(t, "nobody", func() bool { return router.WaitPeers(ended, 1) != nil })
+		router.crowd.mu.Lock()
+		if n := router.crowd.peers; n != 0 {
+			t.Errorf("%s: %d peers are left", endpoint, n)
+		}
+		router.crowd.mu.Unlock()
+	}
+}
+
+// TestRouterLookup: it says to whom messages can be sent, and whether at once.
+func TestRouterLookup(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	router := bind(t, NewRouter, Options{Mandatory: true, SendHWM: 10})
+	if _, _, err := router.Lookup([]byte("a")); !errors.Is(err, ErrUnroutable) {
+		t.Error(err)
+	}
+	dealer := open(t, NewDealer, Options{Identity: []byte("a"), RecvHWM: 10})
+	must(t, dealer.Connect(router.LastEndpoint()))
+	must(t, router.WaitPeers(ctx, 1))
+	peer, events, err := router.Lookup([]byte("a"))
+	if err != nil || events != PollOut || string(peer.Identity()) != "a" {
+		t.Errorf("%v, %v, %v", peer, events, err)
+	}
+	for err == nil {
+		err = router.TrySend([]byte("a"), make([]byte, 64<<10))
+	}
+	if p, events, err := router.Lookup([]byte("a")); err != nil || events != 0 || p != peer {
+		t.Errorf("full: %v, %v, %v", p, events, err)
+	}
+	must(t, dealer.Close())
+	eventually(t, "the end", func() bool { _, _, err := router.Lookup([]byte("a")); return errors.Is(err, ErrUnroutable) })
+
+	other := open(t, NewDealer, Options{})
+	must(t, other.Bind(ctx, anyPort))
+	endpoint := other.LastEndpoint()
+	must(t, other.Unbind(endpoint))
+	must(t, router.ConnectAs(endpoint, []byte("named")))
+	if peer, events, err := router.Lookup([]byte("named")); peer != nil || events != PollOut || err != nil {
+		t.Errorf("not connected yet: %v, %v, %v", peer, events, err)
+	}
+	must(t, other.Bind(ctx, endpoint))
+	eventually(t, "the connection", func() bool {
+		peer, events, err := router.Lookup([]byte("named"))
+		return err == nil && events == PollOut && peer != nil && peer.SocketType() == "DEALER"
+	})
+	must(t, router.Close())
+	if _, _, err := router.Lookup([]byte("named")); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}
