@@ -305,10 +305,10 @@ func TestF12_SilentServer(t *testing.T) {
 func TestF12_NoRequestWhileSilent(t *testing.T) {
 	t.Parallel()
 	raw := startRaw(t)
-	c := startClient(t, ClientOptions{Servers: []string{raw.endpoint}, PingInterval: short}).alive(t)
+	raw.setDeaf(true) // from the start, so that no PONG is on its way
+	c := startClient(t, ClientOptions{Servers: []string{raw.endpoint}, PingInterval: short})
 	first := c.begin(testContext(t), "first")
 	r := raw.await(t, 1)
-	raw.setDeaf(true)
 	eventually(t, "the server is silent", func() bool { return c.Servers()[0].State == ServerSilent })
 	second := c.begin(testContext(t), "second")
 	eventually(t, "both are in progress", func() bool { return c.Stats().Pending == 2 })
@@ -320,7 +320,6 @@ func TestF12_NoRequestWhileSilent(t *testing.T) {
 	if r := <-first; r.err != nil {
 		t.Error(r.err)
 	}
-	raw.setDeaf(false)
 	r = raw.await(t, 2)
 	raw.send(t, r, string(r.frames[0]), "done")
 	if r := <-second; r.err != nil {
