@@ -648,6 +648,26 @@ func TestOptions(t *testing.T) {
 	if _, err := NewBroker(BrokerOptions{Socket: sockets.Options{MaxHandshakes: -1}}); err == nil {
 		t.Error("the socket's options are not looked at")
 	}
+
+	message := []byte("x")
+	mixed := sockets.Options{
+		Notify: sockets.NotifyConnect, Mandatory: true, DisconnectMessage: message, ProbeRouter: true, HelloMessage: message, RecvTimeout: 1, SendTimeout: 1,
+		Conflate: true, HiccupMessage: message, ReconnectStop: sockets.ReconnectStopOnRefused, ReconnectInterval: 1, ReconnectIntervalMax: 1,
+	}
+	exchange := []string{"Socket.ProbeRouter", "Socket.HelloMessage", "Socket.RecvTimeout", "Socket.SendTimeout"}
+	connecting := append(slices.Clone(exchange), "Socket.Conflate", "Socket.HiccupMessage", "Socket.ReconnectStop", "Socket.ReconnectInterval")
+	_, err = NewBroker(BrokerOptions{Socket: mixed})
+	if got := fields(err); !slices.Equal(got, append([]string{"Socket.Notify", "Socket.Mandatory", "Socket.DisconnectMessage"}, exchange...)) {
+		t.Errorf("%q", got)
+	}
+	_, err = NewWorker("s", echo, WorkerOptions{Broker: anyPort, Socket: mixed})
+	if got := fields(err); !slices.Equal(got, connecting) {
+		t.Errorf("%q", got)
+	}
+	_, err = NewClient(ClientOptions{Broker: anyPort, Socket: mixed})
+	if got := fields(err); !slices.Equal(got, connecting) {
+		t.Errorf("%q", got)
+	}
 }
 
 // FuzzParse: any message can be parsed, on both sides. The byte 0xFE ends a frame.

@@ -77,10 +77,12 @@ type BrokerOptions struct {
 	// DefaultMaxBytes.
 	MaxBytes int
 
-	// Socket configures the ROUTER socket. The broker sets Notify, Mandatory and
-	// DisconnectMessage, and announces X-MDP in Metadata. If 0, SendHWM is 65,536,
-	// RecvHWM 4,096, SendTotalBytes sockets.DefaultSendTotal (1 GiB) and Linger 500
-	// ms. A peer whose queue is full is disconnected (sockets.ErrSlowPeer), and so
+	// Socket configures the ROUTER socket. The broker sets Notify to
+	// NotifyDisconnect, and announces X-MDP in Metadata. It refuses options that would
+	// change its messages or its waits: another Notify, Mandatory, ProbeRouter,
+	// HelloMessage, DisconnectMessage, RecvTimeout and SendTimeout. If 0, SendHWM is
+	// 65,536, RecvHWM 4,096, SendTotalBytes sockets.DefaultSendTotal (1 GiB) and Linger
+	// 500 ms. A peer whose queue is full is disconnected (sockets.ErrSlowPeer), and so
 	// is the one with the longest queue if all queues exceed SendTotalBytes.
 	Socket sockets.Options
 }
@@ -121,6 +123,33 @@ func (c *checker) beats(heartbeat *time.Duration, liveness *int) {
 	}
 }
 
+// decided reports an option of the socket that the caller has set although this package
+// decides it.
+func (c *checker) decided(field string, set bool) {
+	if set {
+		c.bad("Socket."+field, "is set by this package")
+	}
+}
+
+// exchange checks the options that would change the messages or the waits of a socket.
+func (c *checker) exchange(s *sockets.Options) {
+	c.decided("ProbeRouter", s.ProbeRouter)
+	c.decided("HelloMessage", s.HelloMessage != nil)
+	c.decided("RecvTimeout", s.RecvTimeout != 0)
+	c.decided("SendTimeout", s.SendTimeout != 0)
+}
+
+// connecting checks the options of a DEALER.
+func (c *checker) connecting(s *sockets.Options) {
+	c.exchange(s)
+	c.decided("Conflate", s.Conflate)
+	c.decided("HiccupMessage", s.HiccupMessage != nil)
+	c.decided("ReconnectStop", s.ReconnectStop != 0)
+	if s.ReconnectInterval != 0 || s.ReconnectIntervalMax != 0 {
+		c.bad("Socket.ReconnectInterval", "is set by this package: use Reconnect and ReconnectMax")
+	}
+}
+
 func (c *checker) err() error { return errors.Join(c.errs...) }
 
 // withDefaults returns o with its defaults. The error reports all invalid fields.
@@ -137,8 +166,11 @@ func (o BrokerOptions) withDefaults() (BrokerOptions, error) {
 	c.count("MaxWaitingBytes", &o.MaxWaitingBytes, DefaultMaxWaitingBytes)
 	c.count("MaxBytes", &o.MaxBytes, DefaultMaxBytes)
 	s := &o.Socket
-	s.Notify, s.Mandatory = sockets.NotifyDisconnect, false
-	s.DisconnectMessage = nil
+	c.decided("Notify", s.Notify != 0 && s.Notify != sockets.NotifyDisconnect)
+	c.decided("Mandatory", s.Mandatory)
+	c.decided("DisconnectMessage", s.DisconnectMessage != nil)
+	c.exchange(s)
+	s.Notify = sockets.NotifyDisconnect
 	if s.SendHWM == 0 {
 		s.SendHWM = 65536
 	}
@@ -189,9 +221,12 @@ type WorkerOptions struct {
 	// and DefaultReconnectMax.
 	Reconnect, ReconnectMax time.Duration
 
-	// Socket configures the DEALER sockets. The worker sets Immediate and the
-	// options for connecting, and announces X-MDP and X-MDP-Ahead in Metadata. If
-	// HeartbeatInterval, for the heartbeats of ZMTP, is 0, it is Heartbeat, and
+	// Socket configures the DEALER sockets. The worker sets Immediate, and announces
+	// X-MDP and X-MDP-Ahead in Metadata. It refuses options that would change its
+	// messages, its waits or how it connects: ProbeRouter, Conflate, HelloMessage,
+	// HiccupMessage, RecvTimeout, SendTimeout, ReconnectStop, and ReconnectInterval and
+	// ReconnectIntervalMax, in place of which there are Reconnect and ReconnectMax. If
+	// 0, Linger is 250 ms. If HeartbeatInterval, for the heartbeats of ZMTP, is 0, it is Heartbeat, and
 	// HeartbeatTimeout is Liveness * Heartbeat.
 	Socket sockets.Options
 }
@@ -218,6 +253,7 @@ func (o WorkerOptions) withDefaults() (WorkerOptions, error) {
 	if o.ReconnectMax < o.Reconnect {
 		c.bad("ReconnectMax", "is shorter than Reconnect")
 	}
+	c.connecting(&o.Socket)
 	return o, c.err()
 }
 
@@ -255,9 +291,9 @@ type ClientOptions struct {
 	// failure up to ReconnectMax. 0 means DefaultReconnect and DefaultReconnectMax.
 	Reconnect, ReconnectMax time.Duration
 
-	// Socket configures the DEALER sockets. The client sets Immediate and the
-	// options for connecting, and announces X-MDP in Metadata. If HeartbeatInterval
-	// is 0, it is 2.5 s, and HeartbeatTimeout 7.5 s.
+	// Socket configures the DEALER sockets. The client sets Immediate, and announces
+	// X-MDP in Metadata. It refuses the same options as a worker. If 0, Linger is 250
+	// ms, and HeartbeatInterval 2.5 s with a HeartbeatTimeout of 7.5 s.
 	Socket sockets.Options
 }
 
@@ -280,5 +316,6 @@ func (o ClientOptions) withDefaults() (ClientOptions, error) {
 	if o.ReconnectMax < o.Reconnect {
 		c.bad("ReconnectMax", "is shorter than Reconnect")
 	}
+	c.connecting(&o.Socket)
 	return o, c.err()
 }

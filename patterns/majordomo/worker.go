@@ -96,9 +96,6 @@ func NewWorker(service string, h Handler, o WorkerOptions) (*Worker, error) {
 func setConnecting(o *sockets.Options, first, last time.Duration) {
 	o.Immediate = true
 	o.ReconnectInterval, o.ReconnectIntervalMax = first, last
-	o.ReconnectStop = 0
-	o.HelloMessage, o.HiccupMessage, o.Conflate, o.ProbeRouter = nil, nil, false, false
-	o.RecvTimeout, o.SendTimeout = 0, 0
 	if o.Linger == 0 {
 		o.Linger = 250 * time.Millisecond
 	}
