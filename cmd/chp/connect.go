@@ -243,13 +243,17 @@ func (n *connection) needSnapshots() error {
 	return nil
 }
 
-// openKey is like open for a client that holds key. An invalid key is not a usage error.
-func (n *connection) openKey(ctx context.Context, servers []string, key string) (*client, error) {
-	subtree, err := subtreeOf(key)
-	if err != nil {
-		return nil, err
+// openKeys is like open for a client that holds keys. An invalid key is not a usage error.
+func (n *connection) openKeys(ctx context.Context, servers []string, keys ...string) (*client, error) {
+	var subtrees []string
+	for _, key := range keys {
+		subtree, err := subtreeOf(key)
+		if err != nil {
+			return nil, err
+		}
+		subtrees = append(subtrees, subtree)
 	}
-	c, err := n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: []string{subtree}})
+	c, err := n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: subtrees})
 	if coded := (*command.Error)(nil); errors.As(err, &coded) && coded.Code == exitUsage {
 		coded.Code = exitRefused
 	}

@@ -1,50 +1,192 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"strings"
 	"time"
 
+	"clustermap/chp"
 	"clustermap/internal/command"
 
 	"github.com/spf13/cobra"
 )
 
-func newDel() *cobra.Command {
-	var n connection
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "del KEY",
-		Short: "Delete a key, and print the sequence number of the update",
-		Long: `Deletes KEY, waits until the server has published the update, and prints its
-sequence number. If there is no such key, it changes nothing and exits with 1.
+// delFlags are the flags of del besides those of its connection.
+type delFlags struct {
+	connection
+	prefix, dry, asJSON bool
+}
 
-With --json it prints an object with key (key_base64 if it is not UTF-8) and seq.`,
-		Example: `  chp del /lamp/1`,
-		Args:    command.Args(1, 1),
+func newDel() *cobra.Command {
+	var f delFlags
+	cmd := &cobra.Command{
+		Use:   "del KEY...",
+		Short: "Delete keys, and print the sequence numbers of the updates",
+		Long: `Deletes each KEY, waits until the server has published the updates, and prints their
+sequence numbers, one per line. Keys that are not in the map are named on standard
+error, and the exit code is 1; the others are deleted.
+
+With --prefix it deletes all keys that begin with KEY, and prints their number. It
+does not ask before. Exits with 1 if there are none. Keys that others add meanwhile
+stay.
+
+With --dry-run it prints the keys, one per line as chp ls does, and deletes nothing.
+
+With --json each deleted key is an object with key (key_base64 if it is not UTF-8)
+and seq; with --prefix there is one object with deleted, the number of keys.`,
+		Example: `  chp del /lamp/1
+  chp del /lamp/2 /lamp/3
+  chp del --prefix /lamp/ --dry-run
+  chp del --prefix /lamp/`,
+		Args: command.Args(1, math.MaxInt),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
-	n.register(cmd, 5*time.Second)
-	n.registerModel(cmd)
-	n.completeKeys(cmd, 1)
+	flags := cmd.Flags()
+	flags.BoolVar(&f.prefix, "prefix", false, "delete all keys that begin with KEY")
+	flags.BoolVar(&f.dry, "dry-run", false, "print the keys, and delete nothing")
+	flags.BoolVar(&f.asJSON, "json", false, "print JSON objects, one per line")
+	f.register(cmd, 5*time.Second)
+	f.registerModel(cmd)
+	f.completeKeys(cmd, -1)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-		servers, err := n.servers()
-		if err != nil {
-			return err
+		if f.model > 0 && f.model < 5 {
+			return fail(exitRefused, "--server-model %d: Clone models 1 to 4 have no deletions", f.model)
 		}
-		if n.model > 0 && n.model < 5 {
-			return fail(exitRefused, "--server-model %d: Clone models 1 to 4 have no deletions", n.model)
+		if f.prefix && len(args) > 1 {
+			return fail(exitUsage, "--prefix is for one KEY, not %d", len(args))
 		}
-		key := args[0]
-		sequence, err := n.update(ctx, servers, key, func(ctx context.Context, c *client) (int64, error) {
-			if _, ok := c.Get(key); !ok {
-				return 0, fail(exitRefused, "%q is not in the map of %s", key, c.Server())
-			}
-			return c.DeleteSync(ctx, key)
-		})
-		if err != nil {
-			return err
+		if f.prefix {
+			return f.deletePrefix(ctx, cmd, args[0])
 		}
-		return printSequence(cmd.OutOrStdout(), key, sequence, asJSON)
+		return f.deleteKeys(ctx, cmd, args)
 	})
 	return cmd
+}
+
+// deleteKeys deletes keys one after the other.
+func (f *delFlags) deleteKeys(ctx context.Context, cmd *cobra.Command, keys []string) error {
+	servers, err := f.servers()
+	if err != nil {
+		return err
+	}
+	c, err := f.openKeys(ctx, servers, keys...)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var found []chp.Entry
+	var missing []string
+	for i, key := range keys {
+		if slices.Contains(keys[:i], key) {
+			continue
+		}
+		if e, presence := c.Lookup(key); presence == chp.PresenceFound {
+			found = append(found, e)
+		} else {
+			missing = append(missing, fmt.Sprintf("%q", key))
+		}
+	}
+	if f.dry {
+		_, err = f.list(ctx, cmd, slices.Values(found))
+	} else {
+		err = f.deleteFound(ctx, cmd, c, found)
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(missing) == 1:
+		return fail(exitRefused, "%s is not in the map of %s", missing[0], c.Server())
+	case len(missing) > 1:
+		return fail(exitRefused, "%s are not in the map of %s", strings.Join(missing, ", "), c.Server())
+	}
+	return nil
+}
+
+// deleteFound deletes keys and prints the sequence numbers. --timeout limits the wait for
+// each.
+func (f *delFlags) deleteFound(ctx context.Context, cmd *cobra.Command, c *client, found []chp.Entry) error {
+	for _, e := range found {
+		key := string(e.Key)
+		limited, cancel := context.WithTimeout(ctx, f.timeout)
+		sequence, err := c.DeleteSync(limited, key)
+		cancel()
+		if err == nil {
+			err = printSequence(cmd.OutOrStdout(), key, sequence, f.asJSON)
+		}
+		if err != nil {
+			return c.confirm(err)
+		}
+	}
+	return nil
+}
+
+// deletePart is the number of keys that deletePrefix deletes at once.
+const deletePart = 4096
+
+// deletePrefix deletes all keys with a prefix and prints their number. --timeout limits the
+// wait for each part.
+func (f *delFlags) deletePrefix(ctx context.Context, cmd *cobra.Command, prefix string) error {
+	c, err := f.openPrefix(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	count := 0
+	if f.dry {
+		count, err = f.list(ctx, cmd, c.Sorted(prefix))
+	} else {
+		count, err = f.deleteAll(ctx, c, prefix)
+	}
+	switch {
+	case err != nil:
+		return err
+	case count == 0:
+		return fail(exitRefused, "no key in the map of %s begins with %q", c.Server(), prefix)
+	case f.dry:
+		return nil
+	case f.asJSON:
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "{\"deleted\":%d}\n", count)
+	default:
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), count)
+	}
+	return err
+}
+
+// deleteAll deletes the keys with a prefix in parts, and returns their number.
+func (f *delFlags) deleteAll(ctx context.Context, c *client, prefix string) (count int, err error) {
+	var part chp.Batch
+	send := func() error {
+		ctx, cancel := context.WithTimeout(ctx, f.timeout)
+		defer cancel()
+		err := c.Apply(ctx, &part)
+		if err == nil {
+			err = c.Flush(ctx)
+		}
+		count += part.Len()
+		part.Reset()
+		return c.confirm(err)
+	}
+	for e := range c.Sorted(prefix) {
+		part.Delete(string(e.Key))
+		if part.Len() < deletePart {
+			continue
+		}
+		if err := send(); err != nil {
+			return count, err
+		}
+	}
+	return count, send()
+}
+
+// list prints keys as ls does, and returns their number.
+func (f *delFlags) list(ctx context.Context, cmd *cobra.Command, entries iter.Seq[chp.Entry]) (int, error) {
+	format := appendKey
+	if f.asJSON {
+		format = appendKeyJSON
+	}
+	return printEntries(ctx, bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10), entries, format)
 }

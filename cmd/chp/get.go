@@ -52,7 +52,7 @@ key expires; bytes that are not UTF-8 are in key_base64 and value_base64.`,
 			return err
 		}
 		key := args[0]
-		c, err := n.openKey(ctx, servers, key)
+		c, err := n.openKeys(ctx, servers, key)
 		if err != nil {
 			return err
 		}

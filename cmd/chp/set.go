@@ -76,7 +76,7 @@ With --json it prints an object with key (key_base64 if it is not UTF-8) and seq
 func (n *connection) update(ctx context.Context, servers []string, key string, send func(context.Context, *client) (int64, error)) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
-	c, err := n.openKey(ctx, servers, key)
+	c, err := n.openKeys(ctx, servers, key)
 	if err != nil {
 		return 0, err
 	}

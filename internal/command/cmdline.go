@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Args refuses less than low and more than high arguments. The names of the arguments in
+// Args refuses less than low and more than high arguments; math.MaxInt is no limit. The names of the arguments in
 // the error are those of the command's Use.
 func Args(low, high int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
@@ -19,6 +20,8 @@ func Args(low, high int) cobra.PositionalArgs {
 		}
 		want := Count(high, "argument")
 		switch {
+		case high == math.MaxInt:
+			want = "at least " + Count(low, "argument")
 		case low == 0:
 			want = "at most " + want
 		case low < high:

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// del deletes several keys, and names those that are not in the map.
+func TestDelKeys(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	with := func(args ...string) []string { return append(args, "--server", s.endpoint) }
+	for _, key := range []string{"/a/1", "/a/2", "plain", "/"} {
+		must(t, with("set", key, "v")...)
+	}
+	if out := must(t, with("del", "--dry-run", "/", "/a/2", "/a/2")...); out != "/\n/a/2\n" {
+		t.Errorf("del --dry-run prints %q", out)
+	}
+	if out := must(t, with("del", "/a/2", "/", "/a/2")...); strings.Count(out, "\n") != 2 {
+		t.Errorf("del prints %q", out)
+	}
+	o := try(t, with("del", "--json", "/no", "plain", "/a/2")...)
+	o.expect(t, exitRefused, `"/no", "/a/2" are not in the map of `+s.endpoint)
+	if line := object(t, strings.TrimSuffix(o.out, "\n")); line["key"] != "plain" || len(line) != 2 {
+		t.Errorf("del --json prints %q", o.out)
+	}
+	if out := must(t, with("ls")...); out != "/a/1\n" {
+		t.Errorf("left: %q", out)
+	}
+	try(t, with("del", "--dry-run", "/no", "/a/1")...).expect(t, exitRefused, `"/no" is not in the map`)
+}
+
+// del --prefix deletes the keys that begin with the prefix, and prints their number.
+func TestDelPrefix(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	with := func(args ...string) []string { return append(args, "--server", s.endpoint) }
+	lines := strings.Builder{}
+	for i := range deletePart + 10 {
+		fmt.Fprintf(&lines, `{"key":"/many/%d","value":"v"}`+"\n", i)
+	}
+	for _, key := range []string{"/lamp", "/lamp/1", "/lamps", "other"} {
+		fmt.Fprintf(&lines, `{"key":"%s","value":"v"}`+"\n", key)
+	}
+	mustInput(t, lines.String(), with("load")...)
+	if out := must(t, with("del", "--prefix", "/lamp", "--dry-run")...); out != "/lamp\n/lamp/1\n/lamps\n" {
+		t.Errorf("del --dry-run prints %q", out)
+	}
+	if out := must(t, with("del", "--prefix", "/many/")...); out != fmt.Sprintln(deletePart+10) {
+		t.Errorf("del --prefix prints %q", out)
+	}
+	if out := must(t, with("del", "--prefix", "/lamp/", "--json")...); out != `{"deleted":1}`+"\n" {
+		t.Errorf("del --prefix --json prints %q", out)
+	}
+	if out := must(t, with("ls")...); out != "/lamp\n/lamps\nother\n" {
+		t.Errorf("left: %q", out)
+	}
+	for _, args := range [][]string{{"del", "--prefix", "/no/"}, {"del", "--prefix", "/no/", "--dry-run"}} {
+		o := try(t, with(args...)...)
+		o.expect(t, exitRefused, "no key in the map of "+s.endpoint+` begins with "/no/"`)
+		if o.out != "" {
+			t.Errorf("%v prints %q", args, o.out)
+		}
+	}
+	if out := must(t, with("del", "--prefix", "")...); out != "3\n" {
+		t.Errorf("del --prefix of all prints %q", out)
+	}
+}
