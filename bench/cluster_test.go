@@ -169,17 +169,3 @@ func (c *cluster) client(o chp.ClientOptions) *chp.Client {
 	}
 	return client
 }
-
-// times are measured times.
-type times []time.Duration
-
-// report tells the distribution in milliseconds.
-func (t times) report(b *testing.B, name string) {
-	slices.Sort(t)
-	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-	at := func(p int) time.Duration { return t[(len(t)*p+99)/100-1] }
-	b.ReportMetric(ms(at(50)), name+"p50-ms")
-	b.ReportMetric(ms(at(90)), name+"p90-ms")
-	b.ReportMetric(ms(t[len(t)-1]), name+"max-ms")
-	b.Logf("%stimes, sorted: %v", name, []time.Duration(t))
-}

@@ -2,123 +2,93 @@
 //
 //	go test -bench . ./bench
 //
-// Figures of one machine at one moment mean little. What is compared with others
-// runs beside them, in the module bench/peers.
+// Each benchmark checks what arrived: its number, its order and its content. Names have
+// the form key=value, so that benchstat can sort and compare them. Figures of one machine at
+// one moment mean little. What is compared with others runs beside them, in the module
+// bench/peers.
 package bench
 
 import (
+	"flag"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
-	"sync/atomic"
+	"strconv"
+	"strings"
 	"testing"
 
-	"clustermap/chp"
+	"clustermap/bench/internal/maps"
 )
 
-// mapKeys returns n keys.
-func mapKeys(n int) []string {
-	keys := make([]string, n)
-	for i := range keys {
-		keys[i] = fmt.Sprintf("/k/%08d", i)
-	}
-	return keys
+// sizes are numbers of keys, as a flag.
+type sizes []int
+
+func (s *sizes) String() string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(*s), " ", ","), "[]")
 }
 
-// filled returns a Map in which every key has a value of 32 bytes.
-func filled(b *testing.B, keys []string) *chp.Map {
-	m := chp.NewMap(chp.MapOptions{})
-	for _, key := range keys {
-		m.Set(key, make([]byte, 32))
+func (s *sizes) Set(text string) error {
+	*s = nil
+	for part := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 1 {
+			return fmt.Errorf("%q is not a number of keys", part)
+		}
+		*s = append(*s, n)
 	}
-	if m.Len() != len(keys) {
-		b.Fatalf("%d keys, want %d", m.Len(), len(keys))
-	}
-	return m
+	return nil
 }
 
-var mapSizes = []int{10_000, 1_000_000}
+var mapSizes = sizes{10_000, 1_000_000}
 
-// BenchmarkMap measures chp.Map with keys of 11 bytes and values of 32: Get with
-// the value copied into a buffer, Set of a key that is there, and nine Gets to one
-// Set; in one goroutine, and in as many as there are cores.
+func init() {
+	flag.Var(&mapSizes, "map.keys", "numbers of keys of BenchmarkMap and BenchmarkReplay; 10000000 takes several GB")
+}
+
+// BenchmarkMap measures chp.Map beside maps of the standard library, with keys of 11
+// bytes and values of 32: a value got, set, nine got to one set, and the whole map gone
+// through, as for a snapshot; with one goroutine and more of them. chp.Map copies the
+// value that it returns, and the others return the slice that they hold.
+//
+// B/key is what the heap grew by for each key. op=collection is a garbage collection while
+// there is such a map.
 func BenchmarkMap(b *testing.B) {
-	for _, size := range mapSizes {
-		keys := mapKeys(size)
-		m := filled(b, keys)
-		// Not in the order in which they lie in the log.
-		rand.New(rand.NewPCG(1, 1)).Shuffle(size, func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-		value := make([]byte, 32)
-		get := func(i int, dst []byte) []byte {
-			dst, ok := m.AppendGet(dst[:0], keys[i])
-			if !ok || len(dst) != len(value) {
-				panic("a key is lost")
-			}
-			return dst
-		}
-		set := func(i int, dst []byte) []byte {
-			m.Set(keys[i], value)
-			return dst
-		}
-		mixed := func(i int, dst []byte) []byte {
-			if i%10 == 0 {
-				return set(i, dst)
-			}
-			return get(i, dst)
-		}
-		for _, op := range []struct {
-			name string
-			do   func(i int, dst []byte) []byte
-		}{{"get", get}, {"set", set}, {"mixed", mixed}} {
-			b.Run(fmt.Sprintf("keys=%d/%s/serial", size, op.name), func(b *testing.B) {
-				b.ReportAllocs()
-				var dst []byte
-				for i := range b.N {
-					dst = op.do(i%size, dst)
-				}
-			})
-			b.Run(fmt.Sprintf("keys=%d/%s/parallel", size, op.name), func(b *testing.B) {
-				b.ReportAllocs()
-				var part atomic.Int64
-				b.RunParallel(func(pb *testing.PB) {
-					// Each goroutine begins somewhere else.
-					i := int(part.Add(1)) * size / runtime.GOMAXPROCS(0)
-					var dst []byte
-					for pb.Next() {
-						i++
-						dst = op.do(i%size, dst)
+	for _, keys := range mapSizes {
+		var load *maps.Load
+		for _, kind := range maps.Kinds {
+			b.Run(fmt.Sprintf("keys=%d/map=%s", keys, kind.Name), func(b *testing.B) {
+				before := maps.Heap()
+				m := kind.New()
+				maps.Fill(m, keys)
+				perKey := float64(maps.Heap()-before) / float64(keys)
+				b.Run("op=range/goroutines=1", func(b *testing.B) {
+					for b.Loop() {
+						if err := maps.Check(m, keys); err != nil {
+							b.Fatal(err)
+						}
+					}
+					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(keys), "ns/key")
+					b.ReportMetric(perKey, "B/key")
+				})
+				b.Run("op=collection/goroutines=1", func(b *testing.B) {
+					for b.Loop() {
+						runtime.GC()
 					}
 				})
+				if load == nil {
+					load = maps.NewLoad(keys)
+				}
+				for _, op := range maps.Ops {
+					for _, goroutines := range maps.Goroutines() {
+						b.Run(fmt.Sprintf("op=%s/goroutines=%d", op, goroutines), func(b *testing.B) {
+							b.ReportAllocs()
+							if err := load.Run(m, op, b.N, goroutines); err != nil {
+								b.Fatal(err)
+							}
+						})
+					}
+				}
+				runtime.KeepAlive(m)
 			})
 		}
-		runtime.KeepAlive(m)
 	}
-}
-
-// BenchmarkMapRange measures going through all of a million keys.
-func BenchmarkMapRange(b *testing.B) {
-	m := filled(b, mapKeys(1_000_000))
-	b.ResetTimer()
-	for range b.N {
-		n := 0
-		m.Range(func(_, _ []byte) bool {
-			n++
-			return true
-		})
-		if n != 1_000_000 {
-			b.Fatalf("%d keys", n)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1e6, "ns/key")
-}
-
-// BenchmarkMapCollection measures what a million keys cost a garbage collection.
-func BenchmarkMapCollection(b *testing.B) {
-	m := filled(b, mapKeys(1_000_000))
-	runtime.GC()
-	b.ResetTimer()
-	for range b.N {
-		runtime.GC()
-	}
-	runtime.KeepAlive(m)
 }
