@@ -1,0 +1,186 @@
+// Command kv gives clustermap's CHP and other systems the same work in turns: one process
+// sets random keys of a map, a server passes the updates on, and other processes hold
+// replicas of the map.
+//
+//	cd bench/peers && go run ./cmd/kv
+//	cd bench/peers && go run ./cmd/kv --mode latency --rate 1000
+//	cd bench/peers && go run ./cmd/kv --systems chp,nats,redis --rounds 3 --json kv.json
+//
+// Publisher, server and each replica are processes of their own, connected over TCP on
+// the loopback interface. A value has 32 bytes: the update's number, the time of sending,
+// the key's number and a check. First each key is set once, then the measured updates
+// follow. A replica checks that every update arrives once and in the order of its key, and
+// in the end compares its map with the one expected; if anything is wrong, the system has
+// no figures. The rate is the measured updates divided by the time from the first one sent
+// to the last one seen by the slowest replica. With --mode latency the publisher sends
+// --rate updates a second; the latency is the time from there to the replica's check, by
+// a clock that both processes share, and the worst of the replicas counts.
+//
+// The systems take turns in every round, in the opposite order in every second one.
+//
+//   - chp: our server and client with default options. See chp.go.
+//   - bare: plain TCP with the bytes of CHP and hash tables, the least that the work takes.
+//
+// All are configured to be fast and to lose nothing; each file says how, and what a system
+// does less or more than the others. No server writes to a disk on purpose, and none is
+// replicated.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	if text, ok := os.LookupEnv(workerVariable); ok {
+		os.Exit(runWorker(text))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args, os.Stdout, os.Stderr)
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "kv:", err)
+		os.Exit(1)
+	}
+}
+
+// mode is what is measured.
+type mode string
+
+const (
+	modeRate    mode = "rate"
+	modeLatency mode = "latency"
+)
+
+// config is what the flags say.
+type config struct {
+	mode                            mode
+	keys, updates, replicas, rounds int
+	rate                            float64
+	patience                        time.Duration
+	systems                         []*system
+	file                            string
+}
+
+// maxUpdates limits --updates: a replica remembers the delay of each.
+const maxUpdates = 1 << 30
+
+func parse(args []string, stderr io.Writer) (*config, error) {
+	var c config
+	flags := flag.NewFlagSet("kv", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	var known []string
+	for _, s := range systems {
+		known = append(known, s.name)
+	}
+	flags.StringVar((*string)(&c.mode), "mode", string(modeRate), "what to measure: rate or latency")
+	flags.IntVar(&c.keys, "keys", 10_000, "keys of the map")
+	flags.IntVar(&c.updates, "updates", 0, "measured updates; slow systems get a fixed part of them (0: 2,000,000, or 5 seconds with --mode latency)")
+	flags.IntVar(&c.replicas, "replicas", 1, "processes with a replica")
+	flags.IntVar(&c.rounds, "rounds", 5, "measurements of each system")
+	flags.Float64Var(&c.rate, "rate", 1000, "updates a second with --mode latency")
+	flags.DurationVar(&c.patience, "timeout", time.Minute, "how long to wait without progress")
+	names := flags.String("systems", strings.Join(known, ","), "which systems, separated by commas")
+	flags.StringVar(&c.file, "json", "", "also write the result to this file, as JSON")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return nil, fmt.Errorf("what is %q?", flags.Arg(0))
+	case c.mode != modeRate && c.mode != modeLatency:
+		return nil, fmt.Errorf("--mode %s: give rate or latency", c.mode)
+	case c.keys < 1 || c.replicas < 1 || c.rounds < 1 || c.updates < 0 || c.updates > maxUpdates || c.keys > maxUpdates:
+		return nil, errors.New("--keys, --replicas and --rounds must be positive, --updates not negative")
+	case !(c.rate > 0) || c.rate > maxUpdates || c.patience <= 0:
+		return nil, errors.New("--rate and --timeout must be positive")
+	}
+	if c.mode == modeRate {
+		c.rate = 0
+	}
+	if c.updates == 0 {
+		c.updates = 2_000_000
+		if c.mode == modeLatency {
+			c.updates = max(1, int(5*c.rate))
+		}
+	}
+	// Ours comes first, for the others are compared with it.
+	wanted := strings.Split(*names, ",")
+	for _, name := range wanted {
+		if systemOf(name) == nil {
+			return nil, fmt.Errorf("there is no system %q; there are %s", name, strings.Join(known, ", "))
+		}
+	}
+	for _, s := range systems {
+		if slices.Contains(wanted, s.name) {
+			c.systems = append(c.systems, s)
+		}
+	}
+	return &c, nil
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	c, err := parse(args[1:], stderr)
+	if err != nil {
+		return err
+	}
+	r := &result{Machine: thisMachine(), Command: args, Date: time.Now().Format(time.RFC3339), Rounds: c.rounds}
+	for _, s := range c.systems {
+		r.Cases = append(r.Cases, &entry{
+			System: s.name, Mode: c.mode, Keys: c.keys, ValueBytes: valueSize, Updates: c.manner(s).workload.Updates,
+			Replicas: c.replicas, Conflates: s.conflates, Offered: c.rate,
+		})
+	}
+	for round := range c.rounds {
+		for turn := range c.systems {
+			i := turn
+			if round%2 == 1 {
+				i = len(c.systems) - 1 - turn
+			}
+			e := r.Cases[i]
+			if e.Error != "" {
+				continue
+			}
+			fmt.Fprintf(stderr, "round %d of %d: %s\n", round+1, c.rounds, e.System)
+			f, err := measure(ctx, c.systems[i], c.manner(c.systems[i]))
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case err != nil:
+				e.fail(err.Error())
+				e.Missing = errors.Is(err, errMissing)
+			default:
+				e.add(f)
+			}
+		}
+	}
+	r.conclude()
+	err = r.print(stdout)
+	if c.file != "" {
+		err = errors.Join(err, r.write(c.file))
+	}
+	for _, e := range r.Cases {
+		// What is not installed is no failure.
+		if e.Error != "" && !e.Missing {
+			err = errors.Join(err, fmt.Errorf("%s: %s", e.System, e.Error))
+		}
+	}
+	return err
+}
+
+// manner is how the system is measured. At a given rate all get the same updates.
+func (c *config) manner(s *system) manner {
+	m := manner{workload: s.workload(c.keys, c.updates), replicas: c.replicas, rate: c.rate, patience: c.patience}
+	if c.mode == modeLatency {
+		m.workload.Updates = c.updates
+	}
+	return m
+}

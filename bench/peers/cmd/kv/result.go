@@ -1,0 +1,196 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// result is the result of a run, as it is written to a file.
+type result struct {
+	Machine machine  `json:"machine"`
+	Command []string `json:"command"`
+	Date    string   `json:"date"` // RFC 3339, of the beginning
+	Rounds  int      `json:"rounds"`
+	Cases   []*entry `json:"cases"`
+}
+
+// machine is where a run took place.
+type machine struct {
+	System    string `json:"system"`
+	Processor string `json:"processor"`
+	Cores     int    `json:"cores"`
+	Go        string `json:"go"`
+}
+
+// entry is the figures of a system, one a round.
+type entry struct {
+	System     string  `json:"system"`
+	Mode       mode    `json:"mode"`
+	Keys       int     `json:"keys"`
+	ValueBytes int     `json:"value_bytes"`
+	Updates    int     `json:"updates"`
+	Replicas   int     `json:"replicas"`
+	Conflates  bool    `json:"conflates,omitempty"` // a rate counts the updates that were seen
+	Error      string  `json:"error,omitempty"`     // why there are no figures
+	Missing    bool    `json:"missing,omitempty"`   // Error says what is not installed
+	Seen       figures `json:"seen,omitempty"`      // share of the updates, if the system conflates
+
+	// Of mode rate: updates a second, and ours divided by the system's, round by round.
+	Rates  figures  `json:"rates,omitempty"`
+	Rate   *summary `json:"rate,omitempty"`
+	Ratios figures  `json:"ratios,omitempty"`
+	Ratio  *summary `json:"ratio,omitempty"`
+
+	// Of mode latency: what the publisher sent a second, and percentiles in microseconds.
+	Offered float64  `json:"offered,omitempty"`
+	Sent    figures  `json:"sent,omitempty"`
+	P50     figures  `json:"p50_us,omitempty"`
+	P99     figures  `json:"p99_us,omitempty"`
+	P999    figures  `json:"p99.9_us,omitempty"`
+	Median  *summary `json:"p50_us_summary,omitempty"`
+}
+
+// figures are those of the rounds.
+type figures []float64
+
+// summary is what is said of figures.
+type summary struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+}
+
+func (f figures) summary() *summary {
+	if len(f) == 0 {
+		return nil
+	}
+	s := slices.Sorted(slices.Values(f))
+	return &summary{Median: (s[(len(s)-1)/2] + s[len(s)/2]) / 2, Min: s[0], Max: s[len(s)-1]}
+}
+
+func (f figures) median() float64 { return f.summary().Median }
+
+func (e *entry) add(f figure) {
+	if e.Conflates {
+		e.Seen = append(e.Seen, f.seen)
+	}
+	if e.Mode == modeRate {
+		e.Rates = append(e.Rates, f.rate)
+		return
+	}
+	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+	e.Sent = append(e.Sent, f.sent)
+	e.P50, e.P99, e.P999 = append(e.P50, us(f.p50)), append(e.P99, us(f.p99)), append(e.P999, us(f.p999))
+}
+
+// fail takes the figures away: what is not sound in one round is not known in any.
+func (e *entry) fail(text string) {
+	e.Error = text
+	e.Seen, e.Rates, e.Sent, e.P50, e.P99, e.P999 = nil, nil, nil, nil, nil, nil
+}
+
+// conclude summarizes the rounds.
+func (r *result) conclude() {
+	for _, e := range r.Cases {
+		e.Rate, e.Median = e.Rates.summary(), e.P50.summary()
+		ours := r.Cases[0]
+		if ours.System != chpSystem.name || e == ours {
+			continue
+		}
+		mine, theirs := ours.Rates, e.Rates
+		if e.Mode == modeLatency {
+			mine, theirs = ours.P50, e.P50
+		}
+		for i := range min(len(mine), len(theirs)) {
+			e.Ratios = append(e.Ratios, mine[i]/theirs[i])
+		}
+		e.Ratio = e.Ratios.summary()
+	}
+}
+
+// print writes the result for people, in 80 columns.
+func (r *result) print(out io.Writer) error {
+	first := r.Cases[0]
+	fmt.Fprintf(out, "%d keys, %d-byte values, replicas: %d, rounds: %d\n", first.Keys, first.ValueBytes, first.Replicas, r.Rounds)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	if first.Mode == modeRate {
+		fmt.Fprint(out, "updates/s, from the first sent to the last seen by the slowest replica\n\n")
+		fmt.Fprintf(w, "system\tupdates\tmedian\tmin\tmax\tours/it\tmin\tmax\t\n")
+	} else {
+		fmt.Fprintf(out, "set to seen by another process in µs, %.0f updates/s offered; medians\n\n", first.Offered)
+		fmt.Fprintf(w, "system\tupdates\tsent/s\tp50\tmin\tmax\tp99\tp99.9\tours/it\t\n")
+	}
+	for _, e := range r.Cases {
+		if e.Error != "" {
+			continue
+		}
+		name := e.System
+		if e.Conflates {
+			name += "*"
+		}
+		if e.Mode == modeRate {
+			fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.0f\t%s\t\n", name, e.Updates, e.Rate.Median, e.Rate.Min, e.Rate.Max, e.Ratio.text(true))
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t\n", name, e.Updates, e.Sent.median(),
+			e.Median.Median, e.Median.Min, e.Median.Max, e.P99.median(), e.P999.median(), e.Ratio.text(false))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, e := range r.Cases {
+		switch {
+		case e.Error != "":
+			fmt.Fprintf(out, "\n%s: %s\n", e.System, e.Error)
+		case e.Conflates:
+			fmt.Fprintf(out, "\n* %s conflates: a replica saw %.0f %% of the updates, and only these\ncount; it ended with the last value of each key.\n",
+				e.System, 100*e.Seen.median())
+		}
+	}
+	return nil
+}
+
+// text is the cells of a ratio: the median, and also the range.
+func (s *summary) text(ranged bool) string {
+	switch {
+	case s == nil && ranged:
+		return "\t\t"
+	case s == nil:
+		return ""
+	case ranged:
+		return fmt.Sprintf("%.2f\t%.2f\t%.2f", s.Median, s.Min, s.Max)
+	}
+	return fmt.Sprintf("%.2f", s.Median)
+}
+
+// write writes the result to a file.
+func (r *result) write(file string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o666)
+}
+
+func thisMachine() machine {
+	m := machine{Cores: runtime.NumCPU(), Go: runtime.Version()}
+	release, _ := exec.Command("uname", "-sr").Output() // without it, the name of the system alone
+	m.System = cmp.Or(strings.TrimSpace(string(release)), runtime.GOOS) + " " + runtime.GOARCH
+	info, _ := os.ReadFile("/proc/cpuinfo") // without it, unknown
+	for line := range strings.Lines(string(info)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			m.Processor = strings.TrimSpace(value)
+			break
+		}
+	}
+	return m
+}
