@@ -64,11 +64,7 @@ is a single key; the exit code is 1 if there is no such key.`,
 // noKey returns the error for a missing key, with the name of the subtree that may be
 // meant.
 func noKey(key, server string) error {
-	subtree := key + "/"
-	if key[0] != '/' {
-		subtree = "/" + subtree
-	}
-	return fail(exitRefused, "no key %s in the map of %s; for the subtree use %s", key, server, subtree)
+	return fail(exitRefused, "no key %s in the map of %s; for the subtree use %s", key, server, subtreeBelow(key))
 }
 
 // pairs is a copy of a map's contents. Its bytes are in a few large blocks, because a

@@ -22,8 +22,12 @@ func newLs() *cobra.Command {
 		Use:   "ls [PREFIX]",
 		Short: "List the keys, sorted",
 		Long: `Prints the keys that begin with PREFIX, or all keys, one per line, sorted byte by
-byte. PREFIX need not end at a slash. Keys with spaces or special characters are
-quoted. If no key begins with PREFIX, nothing is printed and the exit code is 0.
+byte. Keys with spaces or special characters are quoted. If no key begins with
+PREFIX, nothing is printed and the exit code is 0.
+
+PREFIX need not end with a slash: /lamp stands for /lamp, /lamp/1 and /lamps. This is
+so for get --prefix and del --prefix too. For chp watch and chp dump /lamp is only the
+key of this name, and /lamp/ the keys below it.
 
 With -l each line has
   SIZE      size of the value in bytes

@@ -28,7 +28,9 @@ and when the client follows one again. --timeout applies only at the beginning; 
 server that is lost later is waited for without limit.
 
 A SUBTREE begins and ends with a slash, such as /lamp/; without the final slash it
-is a single key. Without a SUBTREE the whole map is watched.
+is a single key, not a prefix as for chp ls. If there is no such key at the beginning,
+but there are keys in the subtree of the same name, a message on standard error says
+so. Without a SUBTREE the whole map is watched.
 
 A line has the operation (set, del, synced), sequence number, key and value; special
 characters are quoted. With --json each line is an object with op, key, value and
@@ -82,7 +84,9 @@ and ttl, the remaining time to live in seconds, if the key expires.
 		go func() {
 			if err := c.wait(ctx); err != nil {
 				stop(err)
+				return
 			}
+			n.hintSubtrees(printing, c, args)
 		}()
 		go func() {
 			for {

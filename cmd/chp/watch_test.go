@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"clustermap/internal/testenv"
 )
 
 func TestWatchJSON(t *testing.T) {
@@ -116,6 +118,28 @@ func TestWatchIntoClosedPipe(t *testing.T) {
 		if code := w.wait(); code != exitDone || w.stderr.String() != "" {
 			t.Errorf("%s: exit code %d: %s", name, code, w.stderr.String())
 		}
+	}
+}
+
+// A watch of a key that does not exist names the subtree that has keys; a watch of another
+// one names nothing.
+func TestWatchHintsAtSubtree(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	must(t, "set", "/lamp/1", "on", "--server", s.endpoint)
+	must(t, "set", "/door", "shut", "--server", s.endpoint)
+	must(t, "set", "/door/1", "shut", "--server", s.endpoint)
+	w := start(t, "watch", "/none", "/door", "/lamp", "--server", s.endpoint)
+	w.line() // /door
+	w.line() // synced
+	const hint = "chp: no key /lamp; the subtree /lamp/ has 1 key\n"
+	testenv.Eventually(t, "the hint", func() bool { return strings.Contains(w.stderr.String(), hint) })
+	must(t, "set", "/lamp", "off", "--server", s.endpoint)
+	if line := w.line(); !strings.HasSuffix(line, " /lamp off") {
+		t.Errorf("%q", line)
+	}
+	if text := w.stderr.String(); text != hint {
+		t.Errorf("%q", text)
 	}
 }
 
