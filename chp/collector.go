@@ -18,7 +18,14 @@ func (s *Server) checkUpdates(b *sockets.Batch) {
 	var told refusalNotice
 	var order numberOrder
 	for _, span := range spans {
-		size, tag, _, err := kvmsg.Inspect(wire[span.Start:span.End], kvmsg.FromClient, s.opts.MaxValueSize)
+		var err error
+		if span.Tag == 0 { // not found by scanUpdate
+			var size int
+			size, span.Tag, _, err = kvmsg.Inspect(wire[span.Start:span.End], kvmsg.FromClient, s.opts.MaxValueSize)
+			if err == nil {
+				span.End = span.Start + uint32(size)
+			}
+		}
 		if err == nil && !order.next(uint64(kvmsg.Record(wire[span.Start:span.End]).Seq())) && order.matters(b.Peer()) {
 			err = kvmsg.ErrOrder
 		}
@@ -27,12 +34,16 @@ func (s *Server) checkUpdates(b *sockets.Batch) {
 			told.add(s, b.Peer(), wire[span.Start:span.End], err)
 			continue
 		}
-		span.End = span.Start + uint32(size)
-		span.Tag = tag
 		kept = append(kept, span)
 	}
 	told.send(s)
 	b.SetSpans(kept)
+}
+
+// scanUpdate finds, checks and hashes the update at the start of b, if it is valid and
+// in canonical form (sockets.Options.Scan).
+func (s *Server) scanUpdate(b []byte) (size int, tag uint64) {
+	return kvmsg.Scan(b, kvmsg.FromClient, s.opts.MaxValueSize)
 }
 
 // refusalNotice reports the refused updates of one batch to their client.

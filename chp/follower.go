@@ -105,7 +105,7 @@ func (f *follower) follow(ctx, serving context.Context) error {
 		ReconnectInterval: sockets.ReconnectNever, ConnectTimeout: max(timeout, time.Second), HandshakeTimeout: max(timeout, time.Second),
 		HeartbeatInterval: max(timeout/2, 10*time.Millisecond), HeartbeatTimeout: max(timeout, 50*time.Millisecond),
 		RecvHWM: sockets.Unlimited, RecvHWMBytes: followWindow, Linger: byeTime,
-		Prepare: f.prepare, Monitor: f.watch,
+		Scan: scanUpdate, Prepare: f.prepare, Monitor: f.watch,
 	})
 	if err != nil {
 		return err
@@ -160,6 +160,9 @@ func (f *follower) watch(e sockets.Event) {
 func (f *follower) prepare(b *sockets.Batch) {
 	wire, spans := b.Wire(), b.Spans()
 	for i := range spans {
+		if spans[i].Tag != 0 {
+			continue // found by scanUpdate
+		}
 		m := wire[spans[i].Start:spans[i].End]
 		if _, _, control := parseControl(m); control {
 			spans[i].Tag = controlTag

@@ -44,24 +44,31 @@ func (in *intake) sift(wire []byte, spans []sockets.Span, command kvmsg.Kind, ta
 	kept := spans[:0]
 	for _, span := range spans {
 		m := wire[span.Start:span.End]
-		// The socket bounds the size of messages. Dropping a value that the server
-		// accepted would leave an older value in its place.
-		size, hash, k, err := kvmsg.Inspect(m, kvmsg.FromServer, 0)
-		switch {
-		case err != nil:
-			in.refused.add(err)
-			continue
-		case k == command:
-			hash = tag
-		case k != kvmsg.KindUpdate:
-			in.refused.add(kvmsg.ErrKeyReserved)
-			continue
-		case in.wanted != nil && !in.wanted.contains(kvmsg.Record(m).Key()):
+		if span.Tag == 0 { // not found by scanUpdate
+			// The socket bounds the size of messages. Dropping a value that the
+			// server accepted would leave an older value in its place.
+			size, hash, k, err := kvmsg.Inspect(m, kvmsg.FromServer, 0)
+			switch {
+			case err != nil:
+				in.refused.add(err)
+				continue
+			case k == command:
+				hash = tag
+			case k != kvmsg.KindUpdate:
+				in.refused.add(kvmsg.ErrKeyReserved)
+				continue
+			}
+			span.End = span.Start + uint32(size)
+			span.Tag = hash
+		}
+		if in.wanted != nil && span.Tag != tag && !in.wanted.contains(kvmsg.Record(m).Key()) {
 			continue
 		}
-		span.End = span.Start + uint32(size)
-		span.Tag = hash
 		kept = append(kept, span)
 	}
 	return kept
 }
+
+// scanUpdate finds, checks and hashes the update at the start of b, if it is valid and
+// in canonical form (sockets.Options.Scan).
+func scanUpdate(b []byte) (size int, tag uint64) { return kvmsg.Scan(b, kvmsg.FromServer, 0) }

@@ -132,7 +132,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	}
 	s.collector, err = s.dialect.newCollector(sockets.Options{
 		RecvHWM: sockets.Unlimited, RecvHWMBytes: collectorWindow,
-		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead, Prepare: s.checkUpdates,
+		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead, Scan: s.scanUpdate, Prepare: s.checkUpdates,
 		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Metadata: announce,
 		Monitor: s.watchConnections("collector"),
 	}, &s.refused)

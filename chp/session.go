@@ -200,6 +200,7 @@ func (s *session) open() error {
 	options := s.socketOptions()
 	options.RecvHWM, options.Linger, options.ReconnectInterval = sockets.Unlimited, sockets.LingerNone, sockets.ReconnectNever
 	options.MaxMessageSize = maxMaxValueSize + maxOverhead
+	options.Scan = scanUpdate
 	options.Monitor, options.Prepare = s.monitorSubscriber, s.prepare(subscriber.updates)
 	if mutate.Reconnect {
 		options.ReconnectInterval = 0

@@ -10,10 +10,10 @@ import (
 // and End, of type uint32, are the half-open range of the message in
 // [Batch.Wire].
 //
-// Its field Tag, of type uint64, is for use by [Options.Prepare], which runs in
-// the goroutine that reads the connection. Prepare can store there what it
-// computes from a message, such as a hash, so that the receiver of the batch
-// need not touch the bytes again.
+// Its field Tag, of type uint64, is for use by [Options.Scan] and
+// [Options.Prepare], which run in the goroutine that reads the connection. They
+// can store there what they compute from a message, such as a hash, so that the
+// receiver of the batch need not touch the bytes again. Without them it is 0.
 //
 // It is part of the advanced interface; see the package documentation.
 type Span = buf.Span

@@ -134,6 +134,9 @@
 //     has been released.
 //   - A [Span] is the place of a message within the bytes of a Batch
 //     ([Batch.Wire], [Batch.Spans]).
+//   - [Options].Scan finds messages of a form that the program knows in the
+//     received bytes, and tags them, so that their frames need not be decoded
+//     first.
 //   - [Options].Prepare is called with each batch in the goroutine that has
 //     read it, so that the work on messages of different peers is done
 //     concurrently. It can change spans and their tags, drop messages

@@ -61,7 +61,7 @@ func (s *socket) Options() Options { return s.opts().shown(s.kind) }
 //
 // If a value is invalid, or belongs to an option that cannot change, SetOptions
 // changes nothing. The error then joins an [*OptionError] for each of these options.
-// The options that cannot change are Conflate, Inproc, Prepare and Monitor. If the
+// The options that cannot change are Conflate, Inproc, Scan, Prepare and Monitor. If the
 // socket is closed, the error is ErrClosed.
 //
 // Each option says when a change takes effect, see the column "Change" in
@@ -108,6 +108,7 @@ var fixedOptions = map[string]string{
 	"Conflate": "decides how queues store their messages",
 	"Inproc":   "is where the socket's names are bound",
 	"Prepare":  "may be processing messages of connections",
+	"Scan":     "may be processing messages of connections",
 	"Monitor":  "must receive the events of a connection from first to last",
 }
 

@@ -32,6 +32,7 @@ type reader struct {
 	newcomer *newcomer // the peer, while its messages wait until it is admitted; otherwise nil
 
 	decoder     zmtp.Decoder
+	most        int // bytes of the largest message
 	chunk       *buf.Chunk
 	start, fill int    // bytes of chunk that are not decoded yet
 	tail        []byte // those bytes, while the connection is idle and has no chunk
@@ -92,6 +93,7 @@ func (r *reader) run(early []byte) error {
 	s := r.pipe.socket
 	r.traits = s.pattern.traits()
 	most := s.maxMessage(r.conn.opts)
+	r.most = int(most)
 	r.decoder.SetLimits(zmtp.Limits{MaxMessage: most})
 	defer r.end()
 	src := link.Source(r)
@@ -252,7 +254,20 @@ func (r *reader) settle(n int) {
 func (r *reader) decode() error {
 	data, spans := r.chunk.Data(), r.batch.q.Spans
 	start, fill := r.start, r.fill
+	scan, fresh := r.conn.opts.Scan, false
 	for start < fill {
+		if scan != nil {
+			if size, tag := scan(data[start:min(fill, start+r.most)]); size > 0 {
+				if !fresh {
+					r.decoder.Reset() // it may know a part of this message
+					fresh = true
+				}
+				spans = append(spans, Span{Start: uint32(start), End: uint32(start + size), Tag: tag})
+				r.bytes += size
+				start += size
+				continue
+			}
+		}
 		kind, size, err := r.decoder.Next(data[start:fill])
 		if kind == zmtp.KindMessage {
 			spans = append(spans, Span{Start: uint32(start), End: uint32(start + size)})
@@ -276,7 +291,7 @@ func (r *reader) decode() error {
 		if err := r.command(zmtp.CommandBody(data[start : start+size])); err != nil {
 			return err
 		}
-		spans = r.batch.q.Spans
+		spans, fresh = r.batch.q.Spans, false
 		if start += size; start < fill {
 			r.ttl = 0 // any further bytes show that the peer is alive
 		}
