@@ -19,6 +19,7 @@ type deadlines struct {
 	mu     sync.Mutex
 	byHash map[uint64]deadline
 	most   int // largest size since byHash was made: a Go map does not shrink
+	grace  grace
 }
 
 // keepDeadlines is the size up to which an empty table keeps its memory.
@@ -118,16 +119,20 @@ func (d *deadlines) remaining(r kvmsg.Record) time.Duration {
 	}
 	d.mu.Lock()
 	known, ok := d.byHash[kvmsg.HashKey(r.Key())]
+	end := known.end
+	if known.seq <= d.grace.last {
+		end = max(end, d.grace.end)
+	}
 	d.mu.Unlock()
 	if !ok || known.seq != r.Seq() {
 		return ttl
 	}
-	return max(known.end-clock(), 1)
+	return max(end-clock(), 1)
 }
 
 // replace replaces d by other, which must not be used any more.
 func (d *deadlines) replace(other *deadlines) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.byHash, d.most = other.byHash, other.most
+	d.byHash, d.most, d.grace = other.byHash, other.most, other.grace
 }

@@ -116,7 +116,7 @@ func TestRestartKeepsDeadlines(t *testing.T) {
 		stop()
 		time.Sleep(ttl)
 
-		s, stop = serveUntil(t, ServerOptions{Log: openLog(t, dir)})
+		s, stop = serveUntil(t, ServerOptions{Log: openLog(t, dir), ExpiryGrace: -1})
 		c = startClient(t, s, ClientOptions{})
 		must(t, c.WaitActive(ctx))
 		eventually(t, "the key whose time is over is gone", func() bool { return s.Len() == 3 && c.Len() == 3 })

@@ -293,6 +293,7 @@ func TestPairAppliesEarlyUpdates(t *testing.T) {
 	t.Parallel()
 	po, bo := pairOptions(t)
 	po.Pair.Timeout, bo.Pair.Timeout = 2*time.Second, 2*time.Second // nothing ages meanwhile
+	bo.ExpiryGrace = -1
 	primary, backup := startPairServer(t, po), startPairServer(t, bo)
 	eventually(t, "the primary is active", primary.active)
 	eventually(t, "the backup follows", primary.inSync2)

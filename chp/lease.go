@@ -36,7 +36,9 @@ type Lease struct {
 // client is. It does not wait longer than that for an update to come back. It also sets
 // the key again each time the client has fetched a snapshot, so the key appears at
 // another server after a failover, and at one that has lost its map.
-// If the process dies, the key expires.
+// If the process dies, the key expires. A server that has restarted with its log, or has
+// taken over in a pair, lets no key expire until clients have had time to come back: see
+// ServerOptions.ExpiryGrace.
 //
 // When the context ends, or with [Lease.Close], the key is deleted, unless another update
 // has replaced this client's. Without a server to send the deletion to, the key expires.

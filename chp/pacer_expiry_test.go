@@ -47,7 +47,7 @@ func TestExpiryDoesNotDisconnectWhoReads(t *testing.T) {
 	stays := func(slowest int) bool {
 		ctx := testContext(t)
 		s := startServer(t, ServerOptions{
-			SubscriberQueue: 4 << 20, SlowestIntake: slowest, HeartbeatInterval: 50 * time.Millisecond,
+			SubscriberQueue: 4 << 20, SlowestIntake: slowest, HeartbeatInterval: 50 * time.Millisecond, ExpiryGrace: -1,
 			Preload: func(yield func(Entry, error) bool) {
 				for i := range keys { // all end at about the same time
 					ttl := time.Second

@@ -205,6 +205,7 @@ func (p *pair) lead(ctx context.Context, epoch uint64) {
 		q.published.Store(q.last.Load())
 		q.passive = false
 		early = q.acceptEarly()
+		q.deadlines.begin(q.last.Load(), s.opts.ExpiryGrace)
 	}
 	q.halt(false)
 	q.mu.Unlock()

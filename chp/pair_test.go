@@ -144,6 +144,7 @@ func TestPairKeepsDeadlines(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	po, bo := pairOptions(t)
+	bo.ExpiryGrace = -1
 	primary, backup := startPairServer(t, po), startPairServer(t, bo)
 	c := pairClient(t, po, bo)
 	const ttl = time.Second

@@ -59,6 +59,7 @@ func validEntry(e Entry, maxValue int) error {
 // fill fills the map before the server listens: from the log or, if that is empty, with
 // the keys of Preload, which are then appended to the log.
 func (q *sequencer) fill(o *ServerOptions) error {
+	defer func() { q.restored = q.last.Load() }()
 	if err := q.replay(o); err != nil {
 		return err
 	}

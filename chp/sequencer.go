@@ -74,6 +74,7 @@ type sequencer struct {
 	watches  watchers      // of this process
 
 	base      int64     // sequence before the first update: last, while the map is new
+	restored  int64     // sequence of the last update from the log or Preload
 	deadlines deadlines // for snapshots; has its own lock
 
 	// Written under mu, read by anyone.
@@ -252,6 +253,7 @@ type expiry struct {
 }
 
 // expire deletes the keys whose TTL has ended and publishes the deletions in one batch.
+// Keys that the grace spares get its end as their deadline.
 // It works in portions, so that updates and heartbeats continue in between, and reports
 // whether there is more to do. size is the number of published bytes.
 func (q *sequencer) expire(now time.Time) (more bool, size int) {
@@ -261,18 +263,24 @@ func (q *sequencer) expire(now time.Time) (more bool, size int) {
 		return false, 0 // the active server expires keys
 	}
 	d := &q.dead
+	grace, at := q.deadlines.graced(), clock()
 	more = q.wheel.Advance(now, expirePortion, func(hash uint64, seq int64) {
-		q.deadlines.remove(hash, seq)
 		var ok bool
-		if d.key, ok = q.store.KeyOf(hash, seq, d.key[:0]); !ok {
-			return // set again or deleted since
+		d.key, ok = q.store.KeyOf(hash, seq, d.key[:0]) // otherwise set again or deleted since
+		if ok && grace.spares(seq, at) {
+			q.wheel.Add(hash, seq, timeOf(grace.end))
+			return
+		}
+		q.deadlines.remove(hash, seq)
+		if !ok {
+			return
 		}
 		start := len(d.wire)
 		d.wire = kvmsg.AppendRecord(d.wire, d.key, 0, nil, expiredProperties, nil)
 		d.spans = append(d.spans, sockets.Span{Start: uint32(start), End: uint32(len(d.wire)), Tag: hash | kvmsg.TagDelete | kvmsg.TagProperties})
 	})
 	if len(d.spans) > 0 {
-		q.apply(batchHead{at: clock()}, d.wire, d.spans)
+		q.apply(batchHead{at: at}, d.wire, d.spans)
 		q.expired.Add(uint64(len(d.spans)))
 		size = len(d.wire)
 		d.wire, d.spans = d.wire[:0], d.spans[:0]

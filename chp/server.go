@@ -220,6 +220,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.state.Unlock()
 	defer close(s.ended)
 
+	if s.pair == nil { // otherwise lead does it
+		s.sequencer.deadlines.begin(s.sequencer.restored, s.opts.ExpiryGrace)
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() { s.runCollector(running) })
 	wg.Go(func() { s.runClock(running) })

@@ -30,6 +30,7 @@ const (
 	DefaultMaxClients        = 10_000
 	DefaultSnapshotTimeout   = 30 * time.Second
 	DefaultServerHandshake   = 10 * time.Second
+	DefaultExpiryGrace       = 10 * time.Second
 )
 
 // maxMaxValueSize bounds ServerOptions.MaxValueSize. On 32-bit systems several values
@@ -175,9 +176,23 @@ type ServerOptions struct {
 	// keys that they have (but see ClientOptions.KeepOnEmpty).
 	Preload iter.Seq2[Entry, error]
 
+	// ExpiryGrace is how long no key expires after the server has become active with a
+	// map that it had before: when Serve begins, for the keys of Log and Preload, and
+	// when a server of a pair takes over. Owners of such keys, among them each [Lease],
+	// could not refresh them meanwhile; so their clients get time to come back. A key
+	// that nobody refreshes expires at the end of its time to live or of the grace,
+	// whichever is later, and until then has that time as TTL everywhere. Updates that
+	// the server accepts as the active one have no grace.
+	//
+	// 0 means DefaultExpiryGrace, which is enough for a client with the default options
+	// to notice that its server is silent, find the active one and fetch a snapshot.
+	// Choose more for large maps, and for programs that refresh their keys at intervals
+	// only. Negative means none.
+	ExpiryGrace time.Duration
+
 	// Log, if set, makes the map durable: package clustermap/chp/durable opens a log on
 	// disk. NewServer replays it and restores the map, its sequences and the times to
-	// live, which have continued to run. The server appends every update to the log. It
+	// live, which have continued to run (but see ExpiryGrace). The server appends every update to the log. It
 	// owns the log and closes it when it ends, or when NewServer fails. If a write or a
 	// flush fails, the server ends with that error, because it could no longer keep
 	// updates. Preload is used only if the log is empty.
@@ -269,6 +284,7 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	setDefault(&o.WatchQueue, DefaultWatchQueue)
 	setDefault(&o.SnapshotTimeout, DefaultSnapshotTimeout)
 	setDefault(&o.HandshakeTimeout, DefaultServerHandshake)
+	setDefault(&o.ExpiryGrace, DefaultExpiryGrace)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}

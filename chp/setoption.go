@@ -17,7 +17,9 @@ type SetOption struct {
 // unless another update of the key comes first. Watches report that deletion with
 // CauseExpired, others with CauseDeleted. 0 means that the key does not expire;
 // the maximum is ten years. The guide's C server supports whole seconds only, and reads
-// 0.5 as no expiry.
+// 0.5 as no expiry. A server that has restarted, or taken over in a pair, deletes it
+// later than that if it would not leave clients time to come back: see
+// ServerOptions.ExpiryGrace.
 func WithTTL(d time.Duration) SetOption { return SetOption{ttl: d, isTTL: true} }
 
 // WithProperty adds a property to the update. All clients receive it

@@ -31,6 +31,7 @@ type serveFlags struct {
 	maxClients       int
 	snapshot         time.Duration
 	handshake        time.Duration
+	grace            time.Duration
 	curve            command.ServerKeys
 	logLevel, format string
 	load             string
@@ -95,6 +96,7 @@ of this command then need --server-model N.`,
 	flags.Var((*command.Number)(&f.maxClients), "max-clients", "largest number of connections on each port")
 	flags.DurationVar(&f.snapshot, "snapshot-timeout", chp.DefaultSnapshotTimeout, "how long a client may stop reading its snapshot")
 	flags.DurationVar(&f.handshake, "handshake-timeout", chp.DefaultServerHandshake, "how long the handshake of a new connection may take")
+	flags.DurationVar(&f.grace, "expiry-grace", chp.DefaultExpiryGrace, "how long after a start or takeover keys that were there before do not expire, so that clients can come back and refresh theirs; 0 means not at all")
 	f.curve.Register(flags)
 	flags.StringVar(&f.load, "load", "", "`file` with a dump to load; - reads standard input")
 	flags.StringVar(&f.data, "data", "", "`directory` to store the map in; --load is used only if it is empty")
@@ -141,6 +143,8 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		return fail(exitUsage, "--snapshot-timeout %v: must be positive", f.snapshot)
 	case f.handshake <= 0:
 		return fail(exitUsage, "--handshake-timeout %v: must be positive", f.handshake)
+	case f.grace < 0:
+		return fail(exitUsage, "--expiry-grace %v: must be positive, or 0 for none", f.grace)
 	}
 
 	if n := len(f.host); n > 2 && f.host[0] == '[' && f.host[n-1] == ']' {
@@ -149,6 +153,10 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	slowest := int(f.slowest)
 	if slowest == 0 {
 		slowest = -1 // never
+	}
+	grace := f.grace
+	if grace == 0 {
+		grace = -1 // none
 	}
 	security, err := f.curve.Security()
 	if err != nil {
@@ -186,6 +194,7 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		MaxClients:        f.maxClients,
 		SnapshotTimeout:   f.snapshot,
 		HandshakeTimeout:  f.handshake,
+		ExpiryGrace:       grace,
 		Logger:            logger,
 	})
 	if finished, err := loading.finish(ctx, cmd, err); finished {

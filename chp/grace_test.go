@@ -1,0 +1,243 @@
+package chp
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"clustermap/chp/commit"
+	"clustermap/internal/loopback"
+)
+
+// olderLog is a log whose entries were made the given time earlier, as if the server had
+// been down for so long.
+type olderLog struct {
+	commit.Log
+	age time.Duration
+}
+
+func (l olderLog) Replay(fn func(commit.Entry) error) (commit.Replayed, error) {
+	return l.Log.Replay(func(e commit.Entry) error {
+		e.Time -= int64(l.age)
+		return fn(e)
+	})
+}
+
+// runOut ends all times to live of a passive server, which expires nothing.
+func (p pairServer) runOut() {
+	q := &p.sequencer
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.deadlines.mu.Lock()
+	defer q.deadlines.mu.Unlock()
+	for hash, d := range q.deadlines.byHash {
+		q.deadlines.byHash[hash] = deadline{d.seq, clock() - time.Second}
+		q.wheel.Add(hash, d.seq, time.Now().Add(-time.Second))
+	}
+}
+
+// succession is a server, and how the one comes that is active after it, at which the times
+// to live of all keys are over.
+type succession struct {
+	servers   []string
+	first     *Server
+	successor func() *Server
+}
+
+// successions returns each kind of them. The grace is that of the successor.
+func successions(t *testing.T, grace time.Duration) map[string]func(t *testing.T) succession {
+	return map[string]func(t *testing.T) succession{
+		"restart": func(t *testing.T) succession {
+			dir := t.TempDir()
+			o := ServerOptions{Host: loopback.Own(), Port: DefaultPort, Log: openLog(t, dir), ExpiryGrace: grace}
+			s, stop := serveUntil(t, o)
+			return succession{[]string{s.Endpoints().Snapshot}, s, func() *Server {
+				stop()
+				o.Log = olderLog{openLog(t, dir), 2 * time.Hour}
+				s, _ := serveUntil(t, o)
+				return s
+			}}
+		},
+		"takeover": func(t *testing.T) succession {
+			po, bo := pairOptions(t)
+			bo.ExpiryGrace = grace
+			primary, backup := startPairServer(t, po), startPairServer(t, bo)
+			eventually(t, "the primary is active", primary.active)
+			return succession{[]string{bo.Pair.Peer, po.Pair.Peer}, primary.Server, func() *Server {
+				eventually(t, "the backup follows", primary.inSync2)
+				backup.runOut()
+				primary.crash()
+				eventually(t, "the backup is active", backup.active)
+				return backup.Server
+			}}
+		},
+	}
+}
+
+func (s succession) client(t *testing.T) *Client {
+	t.Helper()
+	c, err := NewClient(ClientOptions{Servers: s.servers, HeartbeatTimeout: hang, SyncTimeout: hang, Logger: quiet()})
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
+	return c
+}
+
+// While its owners come back no key expires, however long there was no server, and each
+// lease refreshes its key as soon as its client is back, not a third of the time to live
+// later.
+func TestGraceKeepsLeases(t *testing.T) {
+	t.Parallel()
+	const clients, each = 10, 10
+	for what, begin := range successions(t, time.Hour) {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			s := begin(t)
+			watcher := s.client(t)
+			w := openWatch(t, watcher)
+			var keys []string
+			for i := range clients {
+				c := s.client(t)
+				for j := range each {
+					key := fmt.Sprintf("/services/%d/%d", i, j)
+					_, err := c.KeepAlive(ctx, key, []byte("here"), time.Hour)
+					must(t, err)
+					keys = append(keys, key)
+				}
+			}
+			before := s.first.Sequence()
+			next := s.successor()
+			eventually(t, "all leases have refreshed their keys", func() bool {
+				for _, key := range keys {
+					if e, p := next.Lookup(key); p != PresenceFound {
+						t.Fatalf("%s is %v", key, p)
+					} else if e.Sequence <= before || e.TTL < time.Minute {
+						return false
+					}
+				}
+				return true
+			})
+			seq, err := watcher.SetSync(ctx, "/last", []byte("1"))
+			must(t, err)
+			for {
+				e, err := w.Next(ctx)
+				must(t, err)
+				if e.Op == OpDelete {
+					t.Errorf("%s is gone: %v", e.Key, e.Cause)
+				}
+				if e.Op == OpSet && e.Sequence >= seq {
+					break
+				}
+			}
+			if n := next.Stats().Expired; n > 0 {
+				t.Errorf("%d keys have expired", n)
+			}
+		})
+	}
+}
+
+// The key of an owner that does not come back expires after the grace, once, for everybody.
+func TestGraceEnds(t *testing.T) {
+	t.Parallel()
+	const grace = 300 * time.Millisecond
+	for what, begin := range successions(t, grace) {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			s := begin(t)
+			c := s.client(t)
+			w := openWatch(t, c)
+			owner := s.client(t)
+			_, err := owner.KeepAlive(ctx, "/services/a", []byte("here"), time.Hour)
+			must(t, err)
+			must(t, owner.Close())
+			begun := time.Now()
+			next := s.successor()
+			eventually(t, "the key expires", func() bool { return next.Stats().Expired > 0 && next.Len() == 0 })
+			if d := time.Since(begun); d < grace {
+				t.Errorf("the key has expired %v after the end of its server", d)
+			}
+			seq, err := c.SetSync(ctx, "/last", []byte("1"))
+			must(t, err)
+			deletions := 0
+			for {
+				e, err := w.Next(ctx)
+				must(t, err)
+				if e.Op == OpDelete {
+					deletions++
+					// A client that is back only after that finds the key gone.
+					if e.Cause != CauseExpired && e.Cause != CauseResync {
+						t.Errorf("%s is gone: %v", e.Key, e.Cause)
+					}
+				}
+				if e.Op == OpSet && e.Sequence >= seq {
+					break
+				}
+			}
+			if n := next.Stats().Expired; deletions != 1 || n != 1 {
+				t.Errorf("%d deletions, and %d expired keys; want one", deletions, n)
+			}
+		})
+	}
+}
+
+// Until it ends, the grace is the time to live that the server, its clients and the next
+// checkpoint have for a key whose time is over. A key that is set after it has begun
+// expires as always.
+func TestGraceIsTheTimeToLive(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	dir := t.TempDir()
+	s, stop := serveUntil(t, ServerOptions{Log: openLog(t, dir)})
+	must(t, s.Set(ctx, "/brief", []byte("1"), WithTTL(time.Minute)))
+	must(t, s.Set(ctx, "/long", []byte("1"), WithTTL(24*time.Hour)))
+	stop()
+
+	s, stop = serveUntil(t, ServerOptions{Log: olderLog{openLog(t, dir), 2 * time.Hour}, ExpiryGrace: time.Hour})
+	c := startClient(t, s, ClientOptions{})
+	must(t, c.WaitActive(ctx))
+	check := func(what string, lookup func(string) (Entry, Presence)) {
+		t.Helper()
+		if e, _ := lookup("/brief"); e.TTL < time.Minute || e.TTL > time.Hour {
+			t.Errorf("%s: the key whose time is over has %v", what, e.TTL)
+		}
+		if e, _ := lookup("/long"); e.TTL < 21*time.Hour || e.TTL > 22*time.Hour {
+			t.Errorf("%s: the other one has %v", what, e.TTL)
+		}
+	}
+	check("server", s.Lookup)
+	check("client", c.Lookup)
+	must(t, s.Set(ctx, "/new", []byte("1"), WithTTL(50*time.Millisecond)))
+	eventually(t, "a new key expires", func() bool { return s.Stats().Expired == 1 })
+	check("server, after an expiry", s.Lookup)
+	must(t, s.sequencer.checkpoint(ctx))
+	stop()
+
+	s, _ = serveUntil(t, ServerOptions{Log: openLog(t, dir), ExpiryGrace: -1})
+	check("the next server", s.Lookup)
+}
+
+// A grace is not for keys that are set, or set again, after it has begun.
+func TestGraceSpares(t *testing.T) {
+	t.Parallel()
+	var d deadlines
+	d.set(1, 5, 0)
+	if g := d.graced(); g.spares(5, clock()) {
+		t.Error("spared without a grace")
+	}
+	d.begin(5, time.Hour)
+	g := d.graced()
+	for _, test := range []struct {
+		seq  int64
+		at   time.Duration
+		want bool
+	}{{4, 0, true}, {5, g.end - 1, true}, {5, g.end, false}, {6, 0, false}} {
+		if got := g.spares(test.seq, test.at); got != test.want {
+			t.Errorf("update %d at %v: %v", test.seq, test.at, got)
+		}
+	}
+	d.begin(5, -1)
+	if g := d.graced(); g.spares(5, clock()) {
+		t.Error("spared by none")
+	}
+}
