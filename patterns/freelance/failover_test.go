@@ -231,20 +231,21 @@ func TestAllAway(t *testing.T) {
 	raw := startRaw(t)
 	raw.setDeaf(true)
 	answers := startRaw(t)
-	c := startClient(t, ClientOptions{Servers: []string{nobody, raw.endpoint, answers.endpoint}, Timeout: 1200 * time.Millisecond})
+	const limit = 4 * time.Second // half of it for the silent server, the rest for the last one
+	c := startClient(t, ClientOptions{Servers: []string{nobody, raw.endpoint, answers.endpoint}, Timeout: limit, PingInterval: hang, ServerTTL: 2 * hang})
 	eventually(t, "two are alive, and one refused the connection", func() bool {
 		s := c.Servers()
 		return s[0].Err != nil && s[1].State == ServerAlive && s[2].State == ServerAlive
 	})
-	for _, ctx := range []func() (context.Context, context.CancelFunc){
-		func() (context.Context, context.CancelFunc) { return context.Background(), func() {} },
-		func() (context.Context, context.CancelFunc) {
-			return context.WithTimeout(context.Background(), 1200*time.Millisecond)
-		},
-	} {
-		ctx, cancel := ctx()
-		_, err := c.Request(ctx, []byte("x"))
-		cancel()
+	failed := make(chan error)
+	for _, ctx := range []context.Context{context.Background(), within(t, limit)} {
+		go func() {
+			_, err := c.Request(ctx, []byte("x"))
+			failed <- err
+		}()
+	}
+	for range 2 {
+		err := <-failed
 		var none *NoReplyError
 		if !errors.As(err, &none) || !errors.Is(err, ErrNoReply) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("unexpected error: %v", err)
@@ -491,7 +492,7 @@ func TestFullQueue(t *testing.T) {
 	eventually(t, "the queue is full", func() bool {
 		return c.Servers()[0].Waiting == 3 && l.router.SendTo(noWait, l.peer, ping) == context.Canceled
 	})
-	reply, err := c.Request(within(t, 2*time.Second), []byte("x"))
+	reply, err := c.Request(within(t, 4*time.Second), []byte("x"))
 	must(t, err)
 	wantBody(t, reply, "second", "x")
 	must(t, c.Close())

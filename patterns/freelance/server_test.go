@@ -75,7 +75,8 @@ func TestBusyThenDeadline(t *testing.T) {
 	eventually(t, "one request waits", func() bool { return busy.Stats().Waiting == 1 })
 	late := freeEndpoint(t)
 	c := startClient(t, ClientOptions{Servers: []string{busy.Endpoint(), late}})
-	_, err := c.Request(within(t, time.Second), []byte("x"))
+	eventually(t, "the first one is alive", func() bool { return c.Servers()[0].State == ServerAlive })
+	_, err := c.Request(within(t, 3*time.Second), []byte("x"))
 	if none := (*NoReplyError)(nil); !errors.As(err, &none) || !errors.Is(none.Servers[0].Err, ErrBusy) {
 		t.Errorf("%v", err)
 	}
@@ -115,9 +116,8 @@ func TestWaitingBytes(t *testing.T) {
 // handler is free or another request needs its place.
 func TestMaxWait(t *testing.T) {
 	t.Parallel()
-	const wait = 100 * time.Millisecond
 	begun, release := make(chan bool), make(chan bool)
-	s := startServer(t, ServerOptions{Concurrency: 1, MaxWaiting: 1, MaxWait: wait, Handler: func(_ context.Context, r [][]byte) ([][]byte, error) {
+	s := startServer(t, ServerOptions{Concurrency: 1, MaxWaiting: 1, MaxWait: hang, Handler: func(_ context.Context, r [][]byte) ([][]byte, error) {
 		if string(r[0]) == "block" {
 			begun <- true
 			<-release
@@ -127,12 +127,19 @@ func TestMaxWait(t *testing.T) {
 	c := startRawClient(t, s.Endpoint(), sockets.Options{Metadata: map[string]string{property: "1"}})
 	c.send("1", "block")
 	<-begun
+	// age makes the request that waits as old as one that has waited too long.
+	age := func() {
+		eventually(t, "it waits", func() bool { return s.Stats().Waiting == 1 })
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		first := s.waiting.first()
+		first.arrived = first.arrived.Add(-hang)
+	}
 	c.send("2", "makes room for the next")
-	eventually(t, "it waits", func() bool { return s.Stats().Waiting == 1 })
-	time.Sleep(wait)
+	age()
 	c.send("3", "is there when the handler is free")
 	c.want("REFUSED", "2", "busy", "")
-	time.Sleep(wait)
+	age()
 	release <- true
 	c.want("1", "block")
 	c.want("REFUSED", "3", "busy", "")
@@ -213,9 +220,12 @@ func TestConcurrency(t *testing.T) {
 	for range 10 {
 		all = append(all, c.begin(testContext(t), "x"))
 	}
+	for range 3 {
+		<-b.begun
+	}
 	eventually(t, "three run and seven wait", func() bool { st := s.Stats(); return st.Active == 3 && st.Waiting == 7 })
-	if len(b.begun) != 3 {
-		t.Errorf("%d have begun", len(b.begun))
+	if n := len(b.begun); n > 0 {
+		t.Errorf("%d more have begun", n)
 	}
 	close(b.release)
 	for _, d := range all {

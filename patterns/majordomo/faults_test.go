@@ -299,7 +299,9 @@ func mortal(t *testing.T, endpoint string, stop <-chan struct{}) {
 		}
 	}()
 	must(t, d.Connect(endpoint))
-	must(t, d.Send(ctx, []byte{}, []byte(worker01), []byte(cReady), []byte("s")))
+	if err := d.Send(ctx, []byte{}, []byte(worker01), []byte(cReady), []byte("s")); err != nil {
+		return
+	}
 	for {
 		m, err := d.Recv(ctx)
 		switch {
@@ -311,7 +313,9 @@ func mortal(t *testing.T, endpoint string, stop <-chan struct{}) {
 			return
 		}
 		m[2] = []byte(cReply)
-		must(t, d.Send(ctx, m...))
+		if err := d.Send(ctx, m...); err != nil {
+			return
+		}
 	}
 }
 
@@ -592,7 +596,7 @@ func TestWorkerCloses(t *testing.T) {
 			close(begun)
 			<-ctx.Done()
 			return nil, ctx.Err()
-		}, WorkerOptions{})
+		}, WorkerOptions{Socket: sockets.Options{Linger: hang}}) // so that the broker gets its DISCONNECT
 		must(t, w.WaitRegistered(testContext(t)))
 		<-begun
 		must(t, w.Close())

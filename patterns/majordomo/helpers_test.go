@@ -160,24 +160,42 @@ func (r *raw) reply(address string, body ...string) {
 	r.send(append([]string{"", worker01, cReply, address, ""}, body...)...)
 }
 
-// silent waits for several heartbeats of the broker, and checks that the peer gets no
-// message meanwhile, and got only heartbeats before. watch is a registered worker of the
-// same broker.
-func (r *raw) silent(watch *raw) {
-	r.t.Helper()
-	for range 3 { // messages of the broker arrive
-		watch.beat()
-	}
-	for m, err := r.TryRecv(); err == nil; m, err = r.TryRecv() {
-		if !isHeartbeat(texts(m)) {
-			r.t.Fatalf("got %q, want nothing", m)
+// silent checks that a broker sends nothing more to peers that it has dismissed, and sent
+// them only heartbeats before. watch is a registered worker of the same broker.
+func silent(t testing.TB, b *Broker, watch *raw, peers ...*raw) {
+	t.Helper()
+	// A message from the broker's own socket comes after all that the broker has sent.
+	mark := func(text string) {
+		var dismissed []*sockets.Peer
+		eventually(t, "all are dismissed", func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			dismissed = dismissed[:0]
+			for peer, c := range b.conns {
+				if c.dismissed {
+					dismissed = append(dismissed, peer)
+				}
+			}
+			return len(dismissed) == len(peers)
+		})
+		for _, peer := range dismissed {
+			must(t, b.router.SendTo(testContext(t), peer, []byte(text)))
 		}
+	}
+	mark("first")
+	for _, r := range peers {
+		r.await("first")
 	}
 	for range 3 {
 		watch.beat()
 	}
-	if m, err := r.TryRecv(); err == nil {
-		r.t.Fatalf("got %q, want nothing", m)
+	mark("last")
+	for _, r := range peers {
+		m, err := r.Recv(r.ctx)
+		must(t, err)
+		if got := texts(m); !slices.Equal(got, []string{"last"}) {
+			t.Fatalf("got %q, want nothing", got)
+		}
 	}
 }
 

@@ -166,7 +166,8 @@ func TestInteropGuideBroker(t *testing.T) {
 	})
 	ask()
 	undisturbed(t, again, theirs)
-	if s := worker.Stats(); s.Sessions < 4 || s.Malformed != 0 {
+	eventually(t, "its sessions are counted", func() bool { return worker.Stats().Sessions >= 4 })
+	if s := worker.Stats(); s.Malformed != 0 {
 		t.Errorf("%+v", s)
 	}
 }
