@@ -19,9 +19,6 @@ import (
 	"clustermap/sockets"
 )
 
-// limit is the longest wait for anything that should come.
-const limit = 2 * time.Minute
-
 // buildCommand builds chp and returns its path.
 func buildCommand(tb testing.TB) string {
 	tb.Helper()

@@ -85,20 +85,25 @@ type receiver interface {
 	RecvBatch(ctx context.Context, b *sockets.Batch) error
 }
 
+// closeAtEnd closes a socket when the benchmark ends.
+func closeAtEnd(b *testing.B, s sockets.Socket) {
+	b.Helper()
+	b.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+}
+
 // join binds one socket and connects the other ones to it, and closes all in the end.
 func join(b *testing.B, endpoint string, bound sockets.Socket, connected ...sockets.Socket) {
 	b.Helper()
-	for _, s := range append(connected, bound) {
-		b.Cleanup(func() {
-			if err := s.Close(); err != nil {
-				b.Error(err)
-			}
-		})
-	}
+	closeAtEnd(b, bound)
 	if err := bound.Bind(b.Context(), endpoint); err != nil {
 		b.Fatal(err)
 	}
 	for _, s := range connected {
+		closeAtEnd(b, s)
 		if err := s.Connect(bound.LastEndpoint()); err != nil {
 			b.Fatal(err)
 		}
@@ -177,31 +182,39 @@ func receive(ctx context.Context, from receiver, size, n int) error {
 	return nil
 }
 
-// pass has one goroutine send and each of the receivers receive b.N messages, and reports
-// how many arrived a second, at all together.
-func pass(b *testing.B, size int, send sending, from ...receiver) {
+// run has one goroutine send and others, each with its number, receive, and takes the time
+// until all have returned.
+func run(b *testing.B, send func(ctx context.Context) error, receivers int, receive func(ctx context.Context, i int) error) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), limit)
 	defer cancel()
-	b.SetBytes(int64(size * len(from)))
 	b.ReportAllocs()
-	done := make(chan error, len(from)+1)
+	done := make(chan error, receivers+1)
 	b.ResetTimer()
-	go func() { done <- send(ctx, b.N) }()
-	for _, r := range from {
-		go func() { done <- receive(ctx, r, size, b.N) }()
+	go func() { done <- send(ctx) }()
+	for i := range receivers {
+		go func() { done <- receive(ctx, i) }()
 	}
 	var all error
-	for range len(from) + 1 {
+	for range receivers + 1 {
 		if err := <-done; err != nil {
 			all = errors.Join(all, err)
 			cancel() // so that the others do not wait in vain
 		}
 	}
+	b.StopTimer()
 	if all != nil {
 		b.Fatal(all)
 	}
-	b.StopTimer()
+}
+
+// pass sends b.N messages, all of which each of the receivers receives, and reports how
+// many arrived a second, at all together.
+func pass(b *testing.B, size int, send sending, from ...receiver) {
+	b.Helper()
+	b.SetBytes(int64(size * len(from)))
+	run(b, func(ctx context.Context) error { return send(ctx, b.N) }, len(from),
+		func(ctx context.Context, i int) error { return receive(ctx, from[i], size, b.N) })
 	b.ReportMetric(float64(b.N)*float64(len(from))/b.Elapsed().Seconds(), "msgs/s")
 }
 
@@ -285,44 +298,37 @@ func BenchmarkRoundTrip(b *testing.B) {
 				o := sockets.Options{Inproc: new(sockets.Inproc)}
 				req, rep := opened(b, sockets.NewReq, o), opened(b, sockets.NewRep, o)
 				join(b, t.endpoint, rep, req)
-				ask(b, size, 1, req, func(ctx context.Context) error {
-					for {
-						m, err := rep.Recv(ctx)
-						if err != nil {
-							return err
-						}
-						if err := rep.Send(ctx, m...); err != nil {
-							return err
-						}
-					}
-				})
+				ask(b, size, 1, req, func(ctx context.Context) error { return answer(ctx, rep) })
 			})
 			for _, window := range []int{1, 100} {
 				b.Run(fmt.Sprintf("pair=dealer-router/transport=%s/size=%d/window=%d", t.name, size, window), func(b *testing.B) {
 					o := sockets.Options{Inproc: new(sockets.Inproc)}
 					dealer, router := opened(b, sockets.NewDealer, o), opened(b, sockets.NewRouter, o)
 					join(b, t.endpoint, router, dealer)
-					ask(b, size, window, dealer, func(ctx context.Context) error {
-						for {
-							m, err := router.Recv(ctx)
-							if err != nil {
-								return err
-							}
-							if err := router.Send(ctx, m...); err != nil {
-								return err
-							}
-						}
-					})
+					ask(b, size, window, dealer, func(ctx context.Context) error { return answer(ctx, router) })
 				})
 			}
 		}
 	}
 }
 
-// asker is what BenchmarkRoundTrip needs of a socket.
+// asker is what BenchmarkRoundTrip needs of either socket.
 type asker interface {
 	sender
 	Recv(ctx context.Context) (sockets.Message, error)
+}
+
+// answer sends each message back, until the context or the socket ends.
+func answer(ctx context.Context, s asker) error {
+	for {
+		m, err := s.Recv(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.Send(ctx, m...); err != nil {
+			return err
+		}
+	}
 }
 
 // ask sends b.N requests, at most window of which have no reply yet, while answer answers.

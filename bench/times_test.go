@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// limit is the longest wait for anything that should come.
+const limit = 2 * time.Minute
+
 // times are measured times.
 type times []time.Duration
 
