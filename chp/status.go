@@ -17,7 +17,8 @@ import (
 )
 
 // Status describes the current state of a server. "chp status --json" prints its JSON
-// form. Later versions may add fields.
+// form, in which it makes Sequence a string, and null what the server does not know.
+// Later versions may add fields.
 type Status struct {
 	// Endpoint is the snapshot port P: from [ServerStatus] as it was passed in, from
 	// [Server.Status] ServerOptions.Advertise or where the server listens.
@@ -42,7 +43,8 @@ type Status struct {
 
 	// InSync reports that the other server of the pair has all published updates, and
 	// that an update is published only when both servers have it: see
-	// [PairOptions.Acks].
+	// [PairOptions.Acks]. Only the active server of a pair knows this: on another one,
+	// and without a pair, it is false.
 	InSync bool `json:"in_sync"`
 
 	// MemoryBytes is the resident memory of the server's process, as the operating

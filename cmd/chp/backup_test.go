@@ -116,7 +116,7 @@ func TestFsck(t *testing.T) {
 		}
 	}
 	o := object(t, must(t, "fsck", "--json", dir))
-	if o["kind"] != "log" || o["sound"] != true || o["last_entry"] != 50.0 || o["last_sequence"] != 500.0 || o["epoch"] != 3.0 || o["defect"] != nil || o["unfinished"] != nil {
+	if o["kind"] != "log" || o["sound"] != true || o["last_entry"] != 50.0 || o["last_sequence"] != "500" || o["epoch"] != "3" || o["defect"] != nil || o["unfinished"] != nil {
 		t.Error(o)
 	}
 	if c, ok := o["checkpoint"].(map[string]any); !ok || c["entry"] != 20.0 || c["updates"] != 10.0 {

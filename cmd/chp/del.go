@@ -38,7 +38,8 @@ stay.
 With --dry-run it prints the keys, one per line as chp ls does, and deletes nothing.
 
 With --json each deleted key is an object with key (key_base64 if it is not UTF-8)
-and seq; with --prefix there is one object with deleted, the number of keys.`,
+and seq, a string; with --prefix there is one object with deleted, the number of
+keys.`,
 		Example: `  chp del /lamp/1
   chp del /lamp/2 /lamp/3
   chp del --prefix /lamp/ --dry-run

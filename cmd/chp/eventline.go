@@ -27,7 +27,7 @@ func appendEventJSON(dst []byte, e chp.Event) []byte {
 		dst = command.AppendJSONField(dst, "value", e.Value)
 		dst = append(dst, ',')
 	}
-	dst = command.AppendJSONNumber(dst, "seq", e.Sequence)
+	dst = appendJSONSequence(dst, "seq", e.Sequence)
 	return append(dst, '}', '\n')
 }
 

@@ -67,14 +67,15 @@ Exit codes: 0 sound, 1 damaged or unreadable, 2 usage error.`,
 	return cmd
 }
 
-// checked is the output of fsck --json.
+// checked is the output of fsck --json. Sequences are strings as in appendJSONSequence, and
+// so are epochs, which have random bits here.
 type checked struct {
 	Path       string             `json:"path"`
 	Kind       string             `json:"kind"` // log or backup
 	Sound      bool               `json:"sound"`
 	Identity   string             `json:"identity,omitempty"`
 	Format     uint32             `json:"format,omitempty"`
-	Epoch      uint64             `json:"epoch"`
+	Epoch      uint64             `json:"epoch,string"`
 	Checkpoint *checkedCheckpoint `json:"checkpoint,omitempty"`
 	Segments   []checkedSegment   `json:"segments,omitempty"`
 	Unread     int                `json:"unread_segments,omitempty"`
@@ -82,7 +83,7 @@ type checked struct {
 	Last       uint64             `json:"last_entry"`
 	Entries    uint64             `json:"entries"`
 	Updates    uint64             `json:"updates"`
-	Sequence   uint64             `json:"last_sequence"`
+	Sequence   uint64             `json:"last_sequence,string"`
 	Committed  uint64             `json:"committed_entry,omitempty"`
 	Time       *time.Time         `json:"time,omitempty"`
 	Bytes      int64              `json:"bytes,omitempty"`
@@ -93,8 +94,8 @@ type checked struct {
 type checkedCheckpoint struct {
 	File     string    `json:"file"`
 	Entry    uint64    `json:"entry"`
-	Epoch    uint64    `json:"epoch"`
-	Sequence uint64    `json:"sequence"`
+	Epoch    uint64    `json:"epoch,string"`
+	Sequence uint64    `json:"sequence,string"`
 	Time     time.Time `json:"time"`
 	Pieces   uint64    `json:"pieces"`
 	Updates  uint64    `json:"updates"`

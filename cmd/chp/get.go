@@ -24,11 +24,11 @@ With --prefix it prints all keys that begin with KEY, sorted, each with its valu
 a line; special characters are quoted. Exits with 1 if there are none.
 
 With --json each key is an object on a line, with key, value, seq (the sequence
-number of its last update), and ttl, the remaining time to live in seconds, if the
-key expires; bytes that are not UTF-8 are in key_base64 and value_base64.`,
+number of its last update, a string), and ttl, the remaining time to live in seconds,
+if the key expires; bytes that are not UTF-8 are in key_base64 and value_base64.`,
 		Example: `  chp get /lamp/1
   chp get --prefix /lamp/
-  chp get --json /lamp/1 | jq .seq
+  chp get --json /lamp/1 | jq -r .seq
   chp get --raw /picture > picture.png`,
 		Args: command.Args(1, 1),
 	}

@@ -36,7 +36,7 @@ With -l each line has
   KEY       the key
 
 With --json each line is an object with key (key_base64 if it is not UTF-8), size,
-seq, and ttl in seconds if the key expires.`,
+seq (a string), and ttl in seconds if the key expires.`,
 		Example: `  chp ls
   chp ls /lamp/ -l
   chp ls --json | jq -r .key`,
@@ -129,7 +129,7 @@ func appendKeyLong(dst []byte, e chp.Entry) []byte {
 func appendKeyJSON(dst []byte, e chp.Entry) []byte {
 	dst = command.AppendJSONField(append(dst, '{'), "key", e.Key)
 	dst = command.AppendJSONNumber(append(dst, ','), "size", int64(len(e.Value)))
-	dst = command.AppendJSONNumber(append(dst, ','), "seq", e.Sequence)
+	dst = appendJSONSequence(append(dst, ','), "seq", e.Sequence)
 	return append(appendJSONTTL(dst, e.TTL), '}', '\n')
 }
 
@@ -143,7 +143,7 @@ func appendEntry(dst []byte, e chp.Entry) []byte {
 func appendEntryJSON(dst []byte, e chp.Entry) []byte {
 	dst = command.AppendJSONField(append(dst, '{'), "key", e.Key)
 	dst = command.AppendJSONField(append(dst, ','), "value", e.Value)
-	dst = command.AppendJSONNumber(append(dst, ','), "seq", e.Sequence)
+	dst = appendJSONSequence(append(dst, ','), "seq", e.Sequence)
 	return append(appendJSONTTL(dst, e.TTL), '}', '\n')
 }
 
@@ -153,7 +153,7 @@ func printSequence(w io.Writer, key string, sequence int64, asJSON bool) error {
 	line := fmt.Appendln(nil, sequence)
 	if asJSON {
 		line = command.AppendJSONField([]byte{'{'}, "key", []byte(key))
-		line = append(command.AppendJSONNumber(append(line, ','), "seq", sequence), '}', '\n')
+		line = append(appendJSONSequence(append(line, ','), "seq", sequence), '}', '\n')
 	}
 	_, err := w.Write(line)
 	return err

@@ -19,6 +19,9 @@ and publishes it; every client holds a replica.
   chp ls -l /lamp/          lists keys
   chp watch /lamp/          prints the keys, then every change
 
+In JSON, sequence numbers are strings: they exceed 2^53, and jq before 1.7 and
+JavaScript would round such numbers.
+
 Exit codes: 0 success, 1 not found or refused, 2 usage error, 3 no server in time.`,
 	}
 	root.AddCommand(

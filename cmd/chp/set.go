@@ -25,7 +25,8 @@ func newSet() *cobra.Command {
 sequence number. If VALUE is -, the value is read from standard input, up to its
 end. An empty value would delete the key (RFC 12): use chp del for that.
 
-With --json it prints an object with key (key_base64 if it is not UTF-8) and seq.`,
+With --json it prints an object with key (key_base64 if it is not UTF-8) and seq, a
+string.`,
 		Example: `  chp set /lamp/1 on
   chp set /session/42 open --ttl 30s
   chp set /picture - < picture.png`,

@@ -2,15 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"clustermap/chp"
@@ -26,25 +21,31 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print the status of the servers",
-		Long: `Asks all servers (--server) for their status at the same time, and prints a line for
-each, in the order of the flags:
+		Long: `Asks all servers (--server) for their status at the same time, and prints a column
+for each, in the order of the flags:
 
-  ROLE      primary or backup of a pair, or alone
-  STATE     active, passive (follows the active one), or waiting (not yet either)
-  EPOCH     number of the active server's reign, which rises with each
+  role      primary or backup of a pair, or alone
+  state     active, passive (follows the active one), or waiting (not yet either)
+  epoch     number of the active server's reign, which rises with each
             failover; 0 if alone
-  SEQUENCE  the sequence number of the last update
-  KEYS      number of keys
-  CLIENTS   number of connected clients
-  PEER      the other server of the pair
-  LAG       updates that the peer does not have yet; -1 while it does not follow
-  MEMORY    resident memory of the server's process
-  UPTIME    time since the server began to serve
+  sequence  the sequence number of the last update
+  keys      number of keys
+  clients   number of connected clients
+  peer      the other server of the pair
+  in sync   yes if the peer has all published updates, and updates are
+            published only when it has them
+  lag       updates that the peer does not have yet; -1 while it does not follow
+  memory    resident memory of the server's process
+  uptime    time since the server began to serve
 
-With --json each line is an object: endpoint, role, state, epoch, sequence, keys,
-clients, peer, lag, in_sync, memory_bytes, map_bytes, snapshot_bytes (sent),
-encoded_bytes (encoded for them; clients share snapshots) and uptime_seconds, or
-endpoint and error for a server that did not answer.
+Peer, in sync and lag are - for a server that is alone; in sync and lag also for one
+that is not active, because only the active one knows them.
+
+With --json there is an object for each server, on a line: endpoint, role, state,
+epoch, sequence (a string), keys, clients, peer, in_sync, lag,
+memory_bytes, map_bytes, snapshot_bytes (sent), encoded_bytes (encoded for them;
+clients share snapshots) and uptime_seconds, or endpoint and error for a server that
+did not answer. What is - above is null.
 
 Servers of other implementations do not answer.
 
@@ -70,7 +71,7 @@ refuse this client, and 3 if no server answers.`,
 		if asJSON {
 			err = replies.printJSON(cmd.OutOrStdout())
 		} else {
-			err = replies.print(cmd.OutOrStdout(), n.stderr)
+			err = replies.printText(cmd.OutOrStdout(), n.stderr)
 		}
 		if err != nil {
 			return err
@@ -158,62 +159,4 @@ func (all replies) outcome() error {
 		return fail(exitRefused, "no server accepts this client: %s", strings.Join(why, ", "))
 	}
 	return fail(exitNoServer, "no server answered: %s", strings.Join(why, ", "))
-}
-
-func (all replies) printJSON(w io.Writer) error {
-	out := json.NewEncoder(w)
-	for _, r := range all {
-		var line any = r.status
-		if r.why != "" {
-			line = struct {
-				Endpoint string `json:"endpoint"`
-				Error    string `json:"error"`
-			}{r.server, r.why}
-		}
-		if err := out.Encode(line); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// print prints a table. If only some servers did not answer, it prints the reasons on
-// stderr. If none did, outcome returns them.
-func (all replies) print(w, stderr io.Writer) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SERVER\tROLE\tSTATE\tEPOCH\tSEQUENCE\tKEYS\tCLIENTS\tPEER\tLAG\tMEMORY\tUPTIME")
-	answered := false
-	for _, r := range all {
-		answered = answered || r.why == ""
-	}
-	for _, r := range all {
-		if r.why != "" {
-			fmt.Fprintf(table, "%s\t-\tno answer\t-\t-\t-\t-\t-\t-\t-\t-\n", r.server)
-			if answered {
-				fmt.Fprintf(stderr, "chp: no answer from %s: %s\n", r.server, r.why)
-			}
-			continue
-		}
-		st := r.status
-		peer := st.Peer
-		if peer == "" {
-			peer = "-"
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%d\t%s\t%v\n", r.server, st.Role, st.State, st.Epoch, st.Sequence,
-			st.Keys, st.Clients, peer, st.Lag, memory(st.MemoryBytes), time.Duration(st.UptimeSeconds)*time.Second)
-	}
-	return table.Flush()
-}
-
-// memory formats a number of bytes with a unit.
-func memory(bytes int64) string {
-	for _, unit := range []struct {
-		name string
-		size int64
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if bytes >= unit.size {
-			return strconv.FormatFloat(float64(bytes)/float64(unit.size), 'f', 1, 64) + unit.name
-		}
-	}
-	return strconv.FormatInt(bytes, 10) + "B"
 }

@@ -34,7 +34,7 @@ so. Without a SUBTREE the whole map is watched.
 
 A line has the operation (set, del, synced), sequence number, key and value; special
 characters are quoted. With --json each line is an object with op, key, value and
-seq; bytes that are not UTF-8 are in key_base64 and value_base64. The object also
+seq (a string); bytes that are not UTF-8 are in key_base64 and value_base64. The object also
 has cause, one of
   set       an update set the key, or the key existed at the beginning
   deleted   an update deleted the key

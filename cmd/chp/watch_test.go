@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,13 +20,14 @@ func TestWatchJSON(t *testing.T) {
 	must(t, append([]string{"set", "/b/1", "elsewhere"}, at...)...)
 	w := start(t, append([]string{"watch", "--json", "/a/", "exact"}, at...)...)
 
-	last := 0.0
+	last := int64(0)
 	expect := func(want map[string]any) {
 		t.Helper()
 		line := w.line()
 		e := object(t, line)
-		seq, ok := e["seq"].(float64)
-		if !ok || seq <= 0 || seq < last {
+		text, _ := e["seq"].(string)
+		seq, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || seq <= 0 || seq < last {
 			t.Errorf("%s: sequence after %v", line, last)
 		}
 		last = seq

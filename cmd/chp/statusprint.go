@@ -1,0 +1,148 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"clustermap/chp"
+)
+
+// statusLine is a status in JSON. A field is null if the server does not know it.
+type statusLine struct {
+	chp.Status
+	Sequence int64   `json:"sequence,string"`
+	Peer     *string `json:"peer"`
+	InSync   *bool   `json:"in_sync"`
+	Lag      *int64  `json:"lag"`
+}
+
+// statusFailure is a server in JSON that did not answer.
+type statusFailure struct {
+	Endpoint string `json:"endpoint"`
+	Error    string `json:"error"`
+}
+
+func lineOf(st chp.Status) statusLine {
+	line := statusLine{Status: st, Sequence: st.Sequence}
+	if st.Role != chp.RoleAlone {
+		line.Peer = &st.Peer
+		if st.State == chp.ServerActive {
+			line.InSync, line.Lag = &st.InSync, &st.Lag
+		}
+	}
+	return line
+}
+
+func (all replies) printJSON(w io.Writer) error {
+	out := json.NewEncoder(w)
+	for _, r := range all {
+		var line any = lineOf(r.status)
+		if r.why != "" {
+			line = statusFailure{r.server, r.why}
+		}
+		if err := out.Encode(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// statusRows are the names of the rows of printText, in the order of column.
+var statusRows = []string{"server", "role", "state", "epoch", "sequence", "keys", "clients", "peer", "in sync", "lag", "memory", "uptime"}
+
+// column returns the cells of a server.
+func (r *reply) column() []string {
+	if r.why != "" {
+		column := []string{r.server, "-", "no answer"}
+		for len(column) < len(statusRows) {
+			column = append(column, "-")
+		}
+		return column
+	}
+	line := lineOf(r.status)
+	peer, inSync, lag := "-", "-", "-"
+	if line.Peer != nil {
+		peer = *line.Peer
+	}
+	if line.InSync != nil {
+		inSync = "no"
+		if *line.InSync {
+			inSync = "yes"
+		}
+	}
+	if line.Lag != nil {
+		lag = strconv.FormatInt(*line.Lag, 10)
+	}
+	return []string{
+		r.server, string(line.Role), string(line.State), strconv.FormatUint(line.Epoch, 10), strconv.FormatInt(line.Sequence, 10),
+		strconv.Itoa(line.Keys), strconv.Itoa(line.Clients), peer, inSync, lag,
+		memory(line.MemoryBytes), (time.Duration(line.UptimeSeconds) * time.Second).String(),
+	}
+}
+
+const (
+	statusWidth = 80 // of a terminal
+	statusLabel = 8  // the longest of statusRows
+	statusGap   = 2  // between columns
+)
+
+// printText prints a column for each server, and as many columns side by side as fit into
+// a terminal. If only some servers did not answer, it prints the reasons on stderr. If none
+// did, outcome returns them.
+func (all replies) printText(w, stderr io.Writer) error {
+	answered := false
+	for _, r := range all {
+		answered = answered || r.why == ""
+	}
+	var text strings.Builder
+	for rest := all; len(rest) > 0; {
+		var columns [][]string
+		var widths []int
+		for total := statusLabel; len(rest) > 0; rest = rest[1:] {
+			column, width := rest[0].column(), 0
+			for _, cell := range column {
+				width = max(width, len(cell))
+			}
+			if total += statusGap + width; total > statusWidth && len(columns) > 0 {
+				break
+			}
+			columns, widths = append(columns, column), append(widths, width)
+		}
+		if text.Len() > 0 {
+			text.WriteByte('\n')
+		}
+		for i, name := range statusRows {
+			line := fmt.Sprintf("%-*s", statusLabel, name)
+			for j, column := range columns {
+				line += fmt.Sprintf("%*s%-*s", statusGap, "", widths[j], column[i])
+			}
+			text.WriteString(strings.TrimRight(line, " ") + "\n")
+		}
+	}
+	if _, err := io.WriteString(w, text.String()); err != nil {
+		return err
+	}
+	for _, r := range all {
+		if r.why != "" && answered {
+			fmt.Fprintf(stderr, "chp: no answer from %s: %s\n", r.server, r.why)
+		}
+	}
+	return nil
+}
+
+// memory formats a number of bytes with a unit.
+func memory(bytes int64) string {
+	for _, unit := range []struct {
+		name string
+		size int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if bytes >= unit.size {
+			return strconv.FormatFloat(float64(bytes)/float64(unit.size), 'f', 1, 64) + unit.name
+		}
+	}
+	return strconv.FormatInt(bytes, 10) + "B"
+}
