@@ -131,7 +131,7 @@ func TestH19_FormerConnectionIsRefused(t *testing.T) {
 	ctx := testContext(t)
 	server := startServer(t, ServerOptions{})
 	proxies, address := newProxies(t, server.Endpoints())
-	c, err := NewClient(ClientOptions{Servers: []string{address}})
+	c, err := NewClient(ClientOptions{Servers: []string{address}, HeartbeatTimeout: hang, SyncTimeout: hang})
 	must(t, err)
 	t.Cleanup(func() { must(t, c.Close()) })
 	_, err = c.SetSync(ctx, "k", []byte("v0"))
@@ -193,7 +193,7 @@ func TestMembersOfPlainClients(t *testing.T) {
 		{propertyClient: newClientID()},
 		{propertyClient: newClientID(), propertyGeneration: "-1"},
 	} {
-		p, err := sockets.NewPub(sockets.Options{Metadata: metadata, FullPolicy: sockets.PolicyBlock, WaitSubscriber: true, Linger: time.Second})
+		p, err := sockets.NewPub(sockets.Options{Metadata: metadata, FullPolicy: sockets.PolicyBlock, WaitSubscriber: true, Linger: hang})
 		must(t, err)
 		must(t, p.Connect(server.Endpoints().Collector))
 		must(t, p.Send(c.ctx, []byte(fmt.Sprint(i)), make([]byte, 8), nil, nil, []byte("v")))

@@ -146,7 +146,10 @@ func TestClientFailsOverBetweenServers(t *testing.T) {
 	}
 	one, stopOne := serve(0, "a", "b")
 	two, stopTwo := serve(0, "b", "c")
-	c, err := NewClient(ClientOptions{Servers: []string{one.Endpoints().Snapshot, two.Endpoints().Snapshot}})
+	c, err := NewClient(ClientOptions{
+		Servers:          []string{one.Endpoints().Snapshot, two.Endpoints().Snapshot},
+		HeartbeatTimeout: hang, SyncTimeout: hang, // so that none is left for being slow
+	})
 	must(t, err)
 	defer c.Close()
 	follows := func(s *Server, want ...string) {

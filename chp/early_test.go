@@ -292,25 +292,23 @@ func (p pairServer) knows(n int) bool {
 func TestPairAppliesEarlyUpdates(t *testing.T) {
 	t.Parallel()
 	po, bo := pairOptions(t)
-	po.Pair.Timeout, bo.Pair.Timeout = 2*time.Second, 2*time.Second // nothing ages meanwhile
+	po.Pair.Timeout, bo.Pair.Timeout = time.Hour, time.Hour // nothing ages meanwhile
 	bo.ExpiryGrace = -1
 	primary, backup := startPairServer(t, po), startPairServer(t, bo)
 	eventually(t, "the primary is active", primary.active)
 	eventually(t, "the backup follows", primary.inSync2)
 	c := newTwoCopies(t, primary, backup)
+	base := primary.Sequence()
 
 	c.send(1, "/first", "", "1", 0, 1)
 	c.send(2, "/brief", "ttl=1\n", "2", 0, 1)
 	c.send(3, "/late", "", "3", 0)
-	eventually(t, "both have the updates", func() bool {
-		return backup.Sequence() == primary.Sequence() && backup.Len() == 3 && backup.early() == 0
-	})
+	eventually(t, "both have the updates", func() bool { return backup.Sequence() >= base+3 && backup.early() == 0 })
 	eventually(t, "the copy that has not come is remembered", func() bool { return backup.knows(3) })
-	base := primary.Sequence()
 
 	// Flaw 1: what has a time to live is not the passive server's to expire.
-	eventually(t, "the active server expires it", func() bool { return primary.Len() == 2 })
-	eventually(t, "both are equal", func() bool { return backup.Sequence() == base+1 && backup.Len() == 2 })
+	eventually(t, "the active server expires it", func() bool { return primary.Sequence() == base+4 && primary.Len() == 2 })
+	eventually(t, "both are equal", func() bool { return backup.Sequence() == base+4 && backup.Len() == 2 })
 	if n := backup.Stats().Expired; n > 0 {
 		t.Errorf("the passive server has expired %d keys", n)
 	}
@@ -369,6 +367,7 @@ func TestPairResumes(t *testing.T) {
 func TestPairPassiveIsSilent(t *testing.T) {
 	t.Parallel()
 	po, bo := pairOptions(t)
+	po.Pair.Timeout, bo.Pair.Timeout = time.Hour, time.Hour // nobody is taken for dead
 	primary, backup := startPairServer(t, po), startPairServer(t, bo)
 	eventually(t, "the primary is active", primary.active)
 	eventually(t, "the backup follows", primary.inSync2)

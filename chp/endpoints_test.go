@@ -88,7 +88,7 @@ func TestServerEndpoints(t *testing.T) {
 	must(t, s.Set(ctx, "/before", []byte("1")))
 	var clients []*Client
 	for _, e := range all {
-		c, err := NewClient(ClientOptions{Servers: []string{e.Snapshot}, SyncTimeout: hang, Logger: quiet()})
+		c, err := NewClient(ClientOptions{Servers: []string{e.Snapshot}, HeartbeatTimeout: hang, SyncTimeout: hang, Logger: quiet()})
 		must(t, err)
 		t.Cleanup(func() { must(t, c.Close()) })
 		clients = append(clients, c)

@@ -356,8 +356,8 @@ func (q *sequencer) followed(h batchHead, wire []byte, spans []sockets.Span) err
 	}
 	q.pieces = q.store.Apply(wire, spans, 0, q.pieces[:0])
 	q.last.Store(h.last())
+	q.published.Store(h.last()) // first, as in publish
 	q.watches.push(h.last(), q.pieces)
-	q.published.Store(h.last())
 	if q.disk.on() {
 		q.disk.append(h, q.pieces)
 	}

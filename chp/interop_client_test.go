@@ -39,6 +39,9 @@ func cloneClient(t *testing.T, o ClientOptions, servers ...*interop.Process) *Cl
 	if o.HeartbeatTimeout == 0 {
 		o.HeartbeatTimeout = hang
 	}
+	if o.SyncTimeout == 0 {
+		o.SyncTimeout = hang
+	}
 	c, err := NewClient(o)
 	must(t, err)
 	t.Cleanup(func() { must(t, c.Close()) })
@@ -133,7 +136,7 @@ func TestInteropClientWrites(t *testing.T) {
 			}
 			wantClone(t, c, p)
 
-			must(t, c.Set(ctx, "/brief", []byte("x"), WithTTL(time.Second)))
+			must(t, c.Set(ctx, "/brief", []byte("x"), WithTTL(3*time.Second)))
 			must(t, c.Flush(ctx))
 			if _, ok := c.Get("/brief"); !ok {
 				t.Error("gone already")
@@ -192,7 +195,7 @@ func TestInteropClientSilence(t *testing.T) {
 	primary.Call(cloneSet("/same", "x"), nil)
 	backup.Call(cloneSet("/same", "x"), nil)
 	backup.Call(cloneSet("/new", "x"), nil)
-	c := cloneClient(t, ClientOptions{HeartbeatTimeout: time.Second}, primary, backup)
+	c := cloneClient(t, ClientOptions{HeartbeatTimeout: 3 * time.Second}, primary, backup)
 	wantClone(t, c, primary)
 	w := openWatch(t, c)
 	wantEvents(t, w, "/gone=x@1", "/same=x@2", "synced@2")

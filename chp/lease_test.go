@@ -112,7 +112,10 @@ func TestLeaseFailsOver(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			first, second := startServer(t, ServerOptions{}), startServer(t, ServerOptions{})
-			c, err := NewClient(ClientOptions{Servers: []string{first.Endpoints().Snapshot, second.Endpoints().Snapshot}, Subtrees: subtrees})
+			c, err := NewClient(ClientOptions{
+				Servers: []string{first.Endpoints().Snapshot, second.Endpoints().Snapshot}, Subtrees: subtrees,
+				HeartbeatTimeout: hang, SyncTimeout: hang, // so that it follows the first one first
+			})
 			must(t, err)
 			defer c.Close()
 			l, err := c.KeepAlive(testContext(t), "/k", []byte("v"), time.Hour)

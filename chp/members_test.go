@@ -2,7 +2,6 @@ package chp
 
 import (
 	"testing"
-	"time"
 
 	"clustermap/sockets"
 )
@@ -17,7 +16,7 @@ func TestH19_FormerConnectionOfTheSameSession(t *testing.T) {
 	connect := func() *sockets.Pub {
 		p, err := sockets.NewPub(sockets.Options{
 			Metadata:   map[string]string{propertyClient: id, propertyGeneration: "1"},
-			FullPolicy: sockets.PolicyBlock, WaitSubscriber: true, Linger: time.Second,
+			FullPolicy: sockets.PolicyBlock, WaitSubscriber: true, Linger: hang,
 		})
 		must(t, err)
 		t.Cleanup(func() { p.Close() })

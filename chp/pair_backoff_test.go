@@ -13,7 +13,7 @@ import (
 func TestPairCopyBacksOff(t *testing.T) {
 	t.Parallel()
 	po, bo := pairOptions(t)
-	primary := startPairServer(t, po)
+	primary := startAlone(t, po)
 	c := pairClient(t, po, bo)
 	_, err := c.SetSync(testContext(t), "/a", []byte("1"))
 	must(t, err)

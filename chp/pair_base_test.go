@@ -16,7 +16,7 @@ func bigPrimary(t testing.TB, change func(*ServerOptions)) (pairServer, *Client)
 	if change != nil {
 		change(&po)
 	}
-	s := startPairServer(t, po)
+	s := startAlone(t, po)
 	c := pairClient(t, po, bo)
 	value := make([]byte, 256<<10)
 	for i := range 64 {

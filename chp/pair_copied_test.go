@@ -25,7 +25,7 @@ func TestPairCopiedData(t *testing.T) {
 	po.Pair.PeerState = "tcp://127.0.0.1:1" // where nobody tells a state
 	po.Pair.Interval = time.Millisecond     // it often tells its own
 
-	primary := startPairServer(t, po)
+	primary := startAlone(t, po)
 	c := pairClient(t, po, bo)
 	must(t, c.WaitActive(ctx))
 	_, err = c.SetSync(ctx, "/first", []byte("v"))

@@ -68,7 +68,7 @@ func (f *wireFollower) say(name string, body []byte) {
 func activePrimary(t testing.TB) (pairServer, *Client) {
 	t.Helper()
 	po, bo := pairOptions(t)
-	s := startPairServer(t, po)
+	s := startAlone(t, po)
 	c := pairClient(t, po, bo)
 	must(t, c.WaitActive(testContext(t)))
 	return s, c

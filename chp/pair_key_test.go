@@ -28,7 +28,7 @@ func TestPairFollowerKey(t *testing.T) {
 	ctx := testContext(t)
 	po, bo := pairOptions(t)
 	security := withKeys(&po, &bo)
-	primary := startPairServer(t, po)
+	primary := startAlone(t, po)
 	c, err := NewClient(ClientOptions{Servers: []string{bo.Pair.Peer}, Security: security, HeartbeatTimeout: hang, SyncTimeout: hang, Logger: quiet()})
 	must(t, err)
 	defer c.Close()

@@ -92,7 +92,7 @@ func TestPairWaitsForOwnDisk(t *testing.T) {
 	release := func() { once.Do(func() { close(log.wait) }) }
 	defer release()
 	po.Log, po.Sync = log, commit.Always()
-	s := startPairServer(t, po)
+	s := startAlone(t, po)
 	c := pairClient(t, po, bo)
 	must(t, c.WaitActive(ctx))
 	f := dialFollower(t, s)
@@ -159,7 +159,7 @@ func TestPairTwoFollowers(t *testing.T) {
 	po, bo := pairOptions(t)
 	var lines logLines
 	po.Logger = slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	s := startPairServer(t, po)
+	s := startAlone(t, po)
 	c := pairClient(t, po, bo)
 	must(t, c.WaitActive(testContext(t)))
 	s.inSyncWith(dialFollower(t, s))

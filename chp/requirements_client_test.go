@@ -204,11 +204,11 @@ func TestC18EmptyValueDeletes(t *testing.T) {
 func TestC20SilenceIsACrash(t *testing.T) {
 	t.Parallel()
 	first, second := newScripted(t, asPlain), newScripted(t, asPlain)
-	c := follow(t, ClientOptions{HeartbeatTimeout: 400 * time.Millisecond}, first, second)
+	c := follow(t, ClientOptions{HeartbeatTimeout: 2 * time.Second}, first, second)
 	first.answer(10, pub{"k", 1, "first"})
 	must(t, c.WaitActive(testContext(t)))
 	stop := first.beat(10)
-	time.Sleep(time.Second)
+	time.Sleep(3 * time.Second)
 	if c.State() != StateActive || c.Server() != first.name() {
 		t.Errorf("the client is %v at %s in spite of HUGZ", c.State(), c.Server())
 	}
@@ -227,11 +227,11 @@ func TestC20SilenceIsACrash(t *testing.T) {
 func TestC27NoHUGZExpected(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
-	c := follow(t, ClientOptions{HeartbeatTimeout: -1, SyncTimeout: time.Second}, s)
+	c := follow(t, ClientOptions{HeartbeatTimeout: -1, SyncTimeout: 2 * time.Second}, s)
 	id, _ := s.ask() // after SyncTimeout, for lack of a sign
 	s.kthxbai(id, 4, "")
 	must(t, c.WaitActive(testContext(t)))
-	time.Sleep(1500 * time.Millisecond)
+	time.Sleep(3 * time.Second)
 	s.kvpub(pub{"k", 5, "v"})
 	wantContents(t, c, 5, map[string]string{"k": "v"})
 	if n := c.Stats().Syncs; n != 1 {
@@ -367,17 +367,18 @@ func TestC28SilentServerIsLeft(t *testing.T) {
 	passive, active := newScripted(t, asPlain), newScripted(t, asPlain)
 	stop := passive.beat(0) // alive all the time
 	defer stop()
-	c := follow(t, ClientOptions{SyncTimeout: time.Second}, passive, active)
+	c := follow(t, ClientOptions{SyncTimeout: 8 * time.Second}, passive, active)
+	passive.ask()
 	active.answer(3, pub{"k", 1, "v"})
 	wantContents(t, c, 3, map[string]string{"k": "v"})
-	asked := 0
+	asked := 1
 	for {
 		if _, err := passive.router.Recv(ended); err != nil {
 			break
 		}
 		asked++
 	}
-	if asked < 1 || asked > 2 {
+	if asked > 2 {
 		t.Errorf("the passive server was asked %d times", asked)
 	}
 }

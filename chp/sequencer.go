@@ -190,6 +190,7 @@ func (q *sequencer) apply(h batchHead, wire []byte, spans []sockets.Span) (first
 // publish passes pieces of the log to the publisher and to the watches of this process.
 // spans are their messages, in order, and last is the sequence of the last one.
 func (q *sequencer) publish(last int64, pieces []store.Piece, spans []sockets.Span) {
+	q.published.Store(last) // first, so that it is not behind for somebody who has seen the update
 	q.watches.push(last, pieces)
 	for _, p := range pieces {
 		// The publisher's policy is to disconnect, so this does not wait; it
@@ -197,7 +198,6 @@ func (q *sequencer) publish(last int64, pieces []store.Piece, spans []sockets.Sp
 		_ = q.publisher.SendSpans(context.Background(), p.Wire(), spans[:p.Records], p.Segment)
 		spans = spans[p.Records:]
 	}
-	q.published.Store(last)
 }
 
 // schedule adds the updates that have a TTL to the timing wheel, and removes deleted

@@ -348,15 +348,20 @@ type ServerStats struct {
 	Collectors  []sockets.PeerStats // connections of the collector
 }
 
-// Stats returns the current counters.
+// Stats returns the current counters. An update that a client or a watch has seen is
+// counted.
 func (s *Server) Stats() ServerStats {
-	return ServerStats{
-		Keys: s.Len(), MapBytes: s.sequencer.mapBytes(), Sequence: s.Sequence(),
-		Updates: s.sequencer.updates.Load(), Repeated: s.sequencer.repeated.Load(), Expired: s.sequencer.expired.Load(),
-		Snapshots: s.snapshots.answered.Load(), BadAsks: s.snapshots.refused.Load(), Lagged: s.sequencer.watches.lagged.Load(),
-		Refused:     s.refused.counts(),
+	st := ServerStats{
+		Snapshots: s.snapshots.answered.Load(), BadAsks: s.snapshots.refused.Load(),
 		Subscribers: s.publisher.Peers(), Collectors: s.collector.Peers(),
 	}
+	q := &s.sequencer
+	q.mu.Lock() // a batch is published before it is counted
+	defer q.mu.Unlock()
+	st.Keys, st.MapBytes, st.Sequence = q.store.Len(), int64(q.store.LiveBytes()), q.published.Load()
+	st.Updates, st.Repeated, st.Expired = q.updates.Load(), q.repeated.Load(), q.expired.Load()
+	st.Lagged, st.Refused = q.watches.lagged.Load(), s.refused.counts()
+	return st
 }
 
 // refusals counts refused messages by reason.

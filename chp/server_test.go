@@ -210,21 +210,21 @@ func TestC24C25TTL(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
 	c := newPlainClient(t, s)
-	c.set("short", "ttl=0.05\n", "v")
+	c.set("kept", "ttl=2\n", "v")
+	c.set("kept", "", "w") // set again without a TTL: stays
 	c.set("long", "ttl=3600\n", "v")
 	c.set("never", "ttl=0\n", "v")
-	c.set("kept", "ttl=0.05\n", "v")
-	c.set("kept", "", "w") // set again without a TTL: stays
-	set := c.next()
+	c.set("short", "ttl=0.05\n", "v")
+	first := c.next()
 	for range 4 {
 		c.next()
 	}
 	m := c.next()
-	if m.key != "short" || m.value != "" || m.seq != set.seq+5 {
+	if m.key != "short" || m.value != "" || m.seq != first.seq+5 {
 		t.Fatalf("after the TTL: %+v", m)
 	}
-	// Whatever "kept" had would have ended by the time a later one does.
-	c.set("later", "ttl=0.1\n", "v")
+	// What "kept" had would have ended by the time a later one does.
+	c.set("later", "ttl=2.1\n", "v")
 	c.next()
 	if m := c.next(); m.key != "later" || m.value != "" {
 		t.Fatalf("%+v", m)

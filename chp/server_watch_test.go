@@ -274,7 +274,7 @@ func TestServerWatchInPair(t *testing.T) {
 	backup, err := NewServer(bo)
 	must(t, err)
 	w := watchServer(t, backup) // before it serves
-	primary := startPairServer(t, po)
+	primary := startAlone(t, po)
 	c := pairClient(t, po, bo) // asks for a server, so that the primary takes over
 	must(t, c.WaitActive(ctx))
 	must(t, primary.Set(ctx, "/copied", []byte("1")))
@@ -316,8 +316,7 @@ func TestServerWatchOtherMap(t *testing.T) {
 	must(t, alone.Set(ctx, "/other", []byte("3")))
 	stop()
 
-	primary := startPairServer(t, po)
-	eventually(t, "the primary is alone", func() bool { return primary.pair.mayServe() })
+	primary := startAlone(t, po)
 	c := pairClient(t, po, bo) // asks for a server, so that the primary takes over
 	must(t, c.WaitActive(ctx))
 	must(t, primary.Set(ctx, "/same", []byte("2")))
@@ -349,7 +348,7 @@ func TestServerWatchYields(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	po, bo := pairOptions(t)
-	primary := startPairServer(t, po)
+	primary := startAlone(t, po)
 	c := pairClient(t, po, bo)
 	must(t, c.WaitActive(ctx))
 	before := watchServer(t, primary.Server)

@@ -521,6 +521,7 @@ func TestServerSetInPair(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	po, bo := pairOptions(t)
+	po.Pair.Timeout, bo.Pair.Timeout = time.Hour, time.Hour // nobody is taken for dead
 	primary, backup := startPairServer(t, po), startPairServer(t, bo)
 	if err := backup.Set(ctx, "/a", []byte("1")); !errors.Is(err, ErrStandby) {
 		t.Errorf("a server that is not active: %v", err)

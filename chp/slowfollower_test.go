@@ -1,7 +1,6 @@
 package chp
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -44,11 +43,9 @@ func TestSlowFollowerSlowsIntake(t *testing.T) {
 	c, err := NewClient(ClientOptions{Servers: []string{primary.Endpoints().Snapshot}, HeartbeatTimeout: hang, SyncTimeout: hang, Logger: quiet()})
 	must(t, err)
 	defer c.Close()
-	limited, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
 	value := make([]byte, 256<<10)
 	for i := 0; primary.fullest() <= paceFrom; i++ {
-		if err := c.Set(limited, fmt.Sprintf("/%d", i%10), value); err != nil {
+		if err := c.Set(ctx, fmt.Sprintf("/%d", i%10), value); err != nil {
 			t.Fatalf("update %d: %v; the tail is %.2f full", i, err, primary.fullest())
 		}
 	}

@@ -19,12 +19,13 @@ func TestServerStatus(t *testing.T) {
 	serverCurve, clientCurve := curve()
 	s := startServer(t, ServerOptions{Security: serverCurve})
 	endpoint := s.Endpoints().Snapshot
-	c, err := NewClient(ClientOptions{Servers: []string{endpoint}, Security: clientCurve})
+	c, err := NewClient(ClientOptions{Servers: []string{endpoint}, Security: clientCurve, HeartbeatTimeout: hang, SyncTimeout: hang})
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	must(t, c.WaitActive(ctx))
 	sequence, err := c.SetSync(ctx, "/k", []byte("value"))
 	must(t, err)
+	eventually(t, "the client's snapshot is counted", func() bool { return s.Status().SnapshotBytes > 0 })
 	st, err := ServerStatus(ctx, endpoint, clientCurve)
 	must(t, err)
 	if st.MemoryBytes < 1<<20 || st.MapBytes < 7 || st.UptimeSeconds < 0 {
