@@ -12,33 +12,12 @@ import (
 	"flag"
 	"fmt"
 	"runtime"
-	"strconv"
-	"strings"
 	"testing"
 
 	"clustermap/bench/internal/maps"
 )
 
-// sizes are numbers of keys, as a flag.
-type sizes []int
-
-func (s *sizes) String() string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(*s), " ", ","), "[]")
-}
-
-func (s *sizes) Set(text string) error {
-	*s = nil
-	for part := range strings.SplitSeq(text, ",") {
-		n, err := strconv.Atoi(part)
-		if err != nil || n < 1 {
-			return fmt.Errorf("%q is not a number of keys", part)
-		}
-		*s = append(*s, n)
-	}
-	return nil
-}
-
-var mapSizes = sizes{10_000, 1_000_000}
+var mapSizes = maps.Sizes{10_000, 1_000_000}
 
 func init() {
 	flag.Var(&mapSizes, "map.keys", "numbers of keys of BenchmarkMap and BenchmarkReplay; 10000000 takes several GB")

@@ -2,146 +2,92 @@ package peers
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
-	"math/rand/v2"
-	"runtime"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
-	"clustermap/chp"
+	"clustermap/bench/internal/maps"
 
 	"github.com/puzpuzpuz/xsync/v4"
 )
 
-// hashmap is what the maps have in common. get returns the value, which may be in
-// dst; set keeps no reference to value, since the caller will use it again.
-type hashmap interface {
-	get(key string, dst []byte) []byte
-	set(key string, value []byte)
-}
-
-type ours struct{ m *chp.Map }
-
-func (o ours) get(key string, dst []byte) []byte {
-	dst, _ = o.m.AppendGet(dst[:0], key)
-	return dst
-}
-func (o ours) set(key string, value []byte) { o.m.Set(key, value) }
-
-type syncMap struct{ m *sync.Map }
-
-func (s syncMap) get(key string, _ []byte) []byte {
-	v, _ := s.m.Load(key)
-	return v.([]byte)
-}
-func (s syncMap) set(key string, value []byte) { s.m.Store(key, bytes.Clone(value)) }
-
 type xsyncMap struct{ m *xsync.Map[string, []byte] }
 
-func (x xsyncMap) get(key string, _ []byte) []byte {
+func (x xsyncMap) Get(key string, _ []byte) []byte {
 	v, _ := x.m.Load(key)
 	return v
 }
-func (x xsyncMap) set(key string, value []byte) { x.m.Store(key, bytes.Clone(value)) }
-
-type lockedMap struct {
-	mu sync.RWMutex
-	m  map[string][]byte
+func (x xsyncMap) Set(key string, value []byte) { x.m.Store(key, bytes.Clone(value)) }
+func (x xsyncMap) Range(f func(value []byte)) {
+	x.m.Range(func(_ string, value []byte) bool {
+		f(value)
+		return true
+	})
 }
 
-func (l *lockedMap) get(key string, _ []byte) []byte {
-	l.mu.RLock()
-	v := l.m[key]
-	l.mu.RUnlock()
-	return v
-}
-func (l *lockedMap) set(key string, value []byte) {
-	value = bytes.Clone(value)
-	l.mu.Lock()
-	l.m[key] = value
-	l.mu.Unlock()
-}
+var mapSizes = maps.Sizes{10_000, 1_000_000}
 
-const (
-	valueSize = 32
-	absent    = 0xFF // not the first byte of any value
-)
+func init() {
+	flag.Var(&mapSizes, "map.keys", "numbers of keys of BenchmarkMap; 10000000 takes several GB")
+}
 
 // BenchmarkMap runs chp.Map and another map in turns on the same keys of 11 bytes,
 // with values of 32. Keys are used in another order than they were set in first, so
-// that nobody finds things lying in the order in which they are wanted. On Get, ours copies the value out and the
-// others return the slice they hold; its first byte is looked at, since who asks
-// for a value wants to see it. On Set all take a copy.
+// that nobody finds things lying in the order in which they are wanted. On get, ours
+// copies the value out and the others return the slice they hold; it is compared with what
+// the key should have, since who asks for a value wants to see it. On set all take a copy.
+// A range goes through the whole map, as for a snapshot.
 //
 // ns/op is that of both together. ours-ns and peer-ns are the medians of the turns,
-// and ratio is the median of peer/ours: above 1, ours is faster.
+// and ratio is the median of peer/ours: above 1, ours is faster. ours-B/key and peer-B/key
+// are what the heap grew by.
 func BenchmarkMap(b *testing.B) {
-	for _, size := range []int{10_000, 1_000_000} {
-		keys := make([]string, size)
-		for i := range keys {
-			keys[i] = fmt.Sprintf("/k/%08d", i)
+	for _, size := range mapSizes {
+		load := maps.NewLoad(size)
+		filled := func(kind maps.Kind) (m maps.Map, perKey float64) {
+			before := maps.Heap()
+			m = kind.New()
+			maps.Fill(m, size)
+			return m, float64(maps.Heap()-before) / float64(size)
 		}
-		shuffled := slices.Clone(keys)
-		rand.New(rand.NewPCG(1, 1)).Shuffle(size, func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		fill := func(m hashmap) hashmap {
-			for _, key := range keys {
-				m.set(key, make([]byte, valueSize))
-			}
-			return m
-		}
-		us := fill(ours{chp.NewMap(chp.MapOptions{})})
-		for _, peer := range []struct {
-			name string
-			make func() hashmap
-		}{
-			{"sync.Map", func() hashmap { return syncMap{new(sync.Map)} }},
-			{"xsync.Map", func() hashmap { return xsyncMap{xsync.NewMap[string, []byte]()} }},
-			{"RWMutex+map", func() hashmap { return &lockedMap{m: map[string][]byte{}} }},
-		} {
-			them := fill(peer.make())
-			for _, op := range []string{"get", "set"} {
-				for _, goroutines := range []int{1, runtime.GOMAXPROCS(0)} {
-					name := "serial"
-					if goroutines > 1 {
-						name = "parallel"
+		us, ourBytes := filled(maps.Kinds[0])
+		peers := append(maps.Kinds[1:len(maps.Kinds):len(maps.Kinds)], maps.Kind{
+			Name: "xsync.Map", New: func() maps.Map { return xsyncMap{xsync.NewMap[string, []byte]()} },
+		})
+		for _, peer := range peers {
+			them, theirBytes := filled(peer)
+			work := func(b *testing.B, m maps.Map, op string, goroutines int) func(n int) {
+				return func(n int) {
+					if err := load.Run(m, op, n, goroutines); err != nil {
+						b.Fatal(err)
 					}
-					b.Run(fmt.Sprintf("keys=%d/%s/%s/%s", size, peer.name, op, name), func(b *testing.B) {
-						turns(b, func(n int) { work(us, shuffled, op, n, goroutines) }, func(n int) { work(them, shuffled, op, n, goroutines) })
+				}
+			}
+			name := fmt.Sprintf("keys=%d/peer=%s", size, peer.Name)
+			for _, op := range []string{"get", "set"} {
+				for _, goroutines := range maps.Goroutines() {
+					b.Run(fmt.Sprintf("%s/op=%s/goroutines=%d", name, op, goroutines), func(b *testing.B) {
+						turns(b, work(b, us, op, goroutines), work(b, them, op, goroutines))
 					})
 				}
 			}
+			b.Run(name+"/op=range/goroutines=1", func(b *testing.B) {
+				all := func(m maps.Map) func(n int) {
+					return func(n int) {
+						for range n {
+							if err := maps.Check(m, size); err != nil {
+								b.Fatal(err)
+							}
+						}
+					}
+				}
+				turns(b, all(us), all(them))
+				b.ReportMetric(ourBytes, "ours-B/key")
+				b.ReportMetric(theirBytes, "peer-B/key")
+			})
 		}
 	}
-}
-
-// work does n operations, divided among goroutines, each on other keys.
-func work(m hashmap, keys []string, op string, n, goroutines int) {
-	var wg sync.WaitGroup
-	for g := range goroutines {
-		run := func() {
-			at := rand.IntN(len(keys))
-			value := bytes.Repeat([]byte{byte(g)}, valueSize)
-			var dst []byte
-			for range n / goroutines {
-				if at++; at == len(keys) {
-					at = 0
-				}
-				if op == "set" {
-					m.set(keys[at], value)
-				} else if dst = m.get(keys[at], dst); len(dst) != valueSize || dst[0] == absent {
-					panic("a key is lost")
-				}
-			}
-		}
-		if goroutines == 1 {
-			run()
-		} else {
-			wg.Go(run)
-		}
-	}
-	wg.Wait()
 }
 
 // turns runs a and b one after the other, several times over, and reports the

@@ -104,7 +104,7 @@ func tests(them library) []test {
 	add(test{pattern: reqRep, transport: transTCP, size: latencySize, goal: 0.6}, sizeName(latencySize))
 	add(test{pattern: pushPull, transport: transProc, size: 64, goal: 4}, "64")
 	add(test{pattern: reqRep, transport: transProc, size: latencySize, goal: 0.3}, sizeName(latencySize))
-	for _, n := range []int{16, 1000} {
+	for _, n := range []int{1, 16, 100, 1000} {
 		to := fmt.Sprintf("to-%d", n)
 		add(test{pattern: pubSub, transport: transTCP, size: 64, peers: n, goal: 2}, "64", to)
 		add(test{pattern: pubSub, transport: transTCP, size: 64, peers: n, topic: true, goal: 2}, "64", to, "topic")

@@ -43,17 +43,30 @@ func main() {
 
 // row is the result of one case.
 type row struct {
-	Case   string    `json:"case"`
-	Unit   string    `json:"unit"`
-	Ours   float64   `json:"ours"`   // median
-	Theirs float64   `json:"theirs"` // median
-	Ratio  float64   `json:"ratio"`  // median of the rounds' ratios, ours to theirs
-	Min    float64   `json:"min"`    // of the rounds' ratios
-	Max    float64   `json:"max"`
-	Goal   string    `json:"goal"`
-	Holds  bool      `json:"holds"`
-	Ratios []float64 `json:"ratios"`          // every round's
-	Error  string    `json:"error,omitempty"` // why there are no figures
+	Case        string  `json:"case"`
+	Pattern     pattern `json:"pattern"`
+	Transport   string  `json:"transport"`
+	Size        int     `json:"size"`                  // of a message, in bytes
+	Subscribers int     `json:"subscribers,omitempty"` // of pub-sub
+	Topic       bool    `json:"topic,omitempty"`       // they subscribe to a topic
+	Curve       bool    `json:"curve,omitempty"`
+	First       library `json:"first"`  // who sends or asks in our column
+	Second      library `json:"second"` // who receives or answers there
+	Peer        library `json:"peer"`   // at both ends in the other column
+	Batch       int     `json:"batch"`  // messages for each call of SendBatch, 0: Send
+
+	Unit      string    `json:"unit"`
+	Ours      float64   `json:"ours"`   // median
+	Theirs    float64   `json:"theirs"` // median
+	Ratio     float64   `json:"ratio"`  // median of the rounds' ratios, ours to theirs
+	Min       float64   `json:"min"`    // of the rounds' ratios
+	Max       float64   `json:"max"`
+	Goal      string    `json:"goal"`
+	Holds     bool      `json:"holds"`
+	AllOurs   []float64 `json:"all_ours"` // every round's
+	AllTheirs []float64 `json:"all_theirs"`
+	Ratios    []float64 `json:"ratios"`
+	Error     string    `json:"error,omitempty"` // why there are no figures
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -122,8 +135,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // compare measures one case.
 func compare(ctx context.Context, t *test, them library, rounds int, how manner) row {
-	r := row{Case: t.name, Unit: t.unit(), Goal: t.goalText()}
-	var us, they []float64
+	r := row{
+		Case: t.name, Pattern: t.pattern, Transport: t.transport, Size: t.size, Subscribers: t.peers, Topic: t.topic, Curve: t.curve,
+		First: t.first, Second: t.second, Peer: them, Batch: how.batch,
+		Unit: t.unit(), Goal: t.goalText(),
+	}
 	for i := range rounds {
 		var pair [2]float64
 		for turn := range 2 {
@@ -144,10 +160,10 @@ func compare(ctx context.Context, t *test, them library, rounds int, how manner)
 			}
 			pair[side] = f.value(t)
 		}
-		us, they = append(us, pair[0]), append(they, pair[1])
+		r.AllOurs, r.AllTheirs = append(r.AllOurs, pair[0]), append(r.AllTheirs, pair[1])
 		r.Ratios = append(r.Ratios, pair[0]/pair[1])
 	}
-	r.Ours, r.Theirs, r.Ratio = median(us), median(they), median(r.Ratios)
+	r.Ours, r.Theirs, r.Ratio = median(r.AllOurs), median(r.AllTheirs), median(r.Ratios)
 	r.Min, r.Max = slices.Min(r.Ratios), slices.Max(r.Ratios)
 	r.Holds = t.reached(r.Ratio)
 	return r

@@ -46,7 +46,8 @@ func TestCases(t *testing.T) {
 		switch {
 		case r.Error != "" && r.Unit == "":
 			t.Logf("%s: %s", r.Case, r.Error)
-		case r.Error != "" || r.Ours <= 0 || r.Theirs <= 0 || r.Ratio <= 0 || r.Min > r.Ratio || r.Ratio > r.Max || len(r.Ratios) != 1:
+		case r.Error != "" || r.Ours <= 0 || r.Theirs <= 0 || r.Ratio <= 0 || r.Min > r.Ratio || r.Ratio > r.Max || len(r.Ratios) != 1 ||
+			len(r.AllOurs) != 1 || len(r.AllTheirs) != 1 || r.Size == 0 || r.Peer != libzmq:
 			t.Errorf("%+v", r)
 		}
 	}
