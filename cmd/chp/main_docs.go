@@ -28,6 +28,9 @@ const manual = `# ENVIRONMENT
 **CHP\_CURVE\_ALLOW**
 	keys or file for **--curve-allow**
 
+**NOTIFY\_SOCKET**
+	socket of the service manager, which **chp serve** tells when it is ready and when it stops
+
 # FILES
 **$XDG\_CONFIG\_HOME/chp/contexts.toml**
 	contexts (default **~/.config/chp/contexts.toml** on Linux); see **chp-context(1)**

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"syscall"
 	"time"
 
@@ -49,7 +50,10 @@ func newServe() *cobra.Command {
 		Short: "Run a server",
 		Long: `Runs a server on three ports: PORT (snapshots), PORT+1 (publisher) and PORT+2
 (collector). When all three are open it prints a line with "ready" and the three
-endpoints on standard error. SIGINT and SIGTERM stop it.
+endpoints on standard error. SIGINT and SIGTERM stop it. A service manager that sets
+$NOTIFY_SOCKET, as systemd does with Type=notify, is told too, and when it stops. A
+server of a pair is ready for it when it is active or passive, or has not heard the
+other one for twice --bstar-interval.
 
 Without --curve-key there is neither authentication nor encryption: the default
 host can be reached from this machine only. Open the server to a trusted network with
@@ -236,6 +240,15 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		case <-ctx.Done():
 		}
 	}()
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	telling.Go(func() {
+		tellManager(ctx, server, 2*f.pair.interval, func(err error) {
+			go fmt.Fprintf(cmd.ErrOrStderr(), "chp: cannot tell the service manager: %v\n", err)
+		})
+	})
 	if err := server.Serve(ctx); err != nil {
 		return f.dataError(err)
 	}

@@ -34,7 +34,7 @@ func TestUnit(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"[Service]DynamicUser": "yes", "[Service]StateDirectory": "chp", "[Service]KillSignal": "SIGTERM", "[Service]ProtectSystem": "strict",
+		"[Service]Type": "notify", "[Service]TimeoutStartSec": "infinity", "[Service]DynamicUser": "yes", "[Service]StateDirectory": "chp", "[Service]KillSignal": "SIGTERM", "[Service]ProtectSystem": "strict",
 		"[Service]NoNewPrivileges": "yes", "[Service]Restart": "on-failure", "[Service]RestartPreventExitStatus": "2", "[Install]WantedBy": "multi-user.target",
 		"[Service]ExecStart": "/usr/bin/chp serve --data %S/chp $CHP_FLAGS",
 	} {
