@@ -18,8 +18,11 @@
 //
 // The systems take turns in every round, in the opposite order in every second one.
 //
-//   - chp: our server and client with default options. See chp.go.
+//   - chp: our server and client with default options.
 //   - bare: plain TCP with the bytes of CHP and hash tables, the least that the work takes.
+//   - nats: NATS core, which passes messages on and keeps nothing.
+//   - jetstream: the key-value store of NATS JetStream, in memory, with a watcher.
+//   - etcd: one etcd server, which does not flush its log, with a watch.
 //
 // All are configured to be fast and to lose nothing; each file says how, and what a system
 // does less or more than the others. No server writes to a disk on purpose, and none is
