@@ -190,9 +190,6 @@ func (d *dispatcher) serve(s *service) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for d.ctx.Err() == nil {
-		// Replies that nobody fetches and deletes have filled the store: no more of them.
-		crowded := d.store.repliesBytes() >= d.options.maxReplies
-
 		d.mu.Lock()
 		if s.served {
 			retry.Reset()
@@ -207,8 +204,9 @@ func (d *dispatcher) serve(s *service) {
 			e.state = stateReady
 			s.ready.pushBack(e)
 		}
+		// Replies that nobody fetches and deletes have filled the store: no more of them.
 		// Or replies wait for a disk that is slow or full.
-		crowded = crowded || d.held >= d.options.maxHeld/2
+		crowded := d.store.repliesBytes() >= d.options.maxReplies || d.held >= d.options.maxHeld/2
 		for available && !crowded && s.running < d.options.perService && s.ready.first != nil {
 			d.start(s, s.ready.first)
 		}

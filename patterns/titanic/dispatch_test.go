@@ -44,8 +44,10 @@ func TestPerService(t *testing.T) {
 	var now, most atomic.Int64
 	release := make(chan struct{})
 	b.serve("echo", func(_ context.Context, body [][]byte) ([][]byte, error) {
-		most.Store(max(most.Load(), now.Add(1))) // not atomic, but all of them wait
+		n := now.Add(1)
 		defer now.Add(-1)
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
 		<-release
 		return body, nil
 	})

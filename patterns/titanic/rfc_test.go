@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,9 +47,19 @@ func startBroker(t testing.TB, endpoint string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.Close() })
-	if endpoint, err = b.Bind(context.Background(), endpoint); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "the endpoint is free", func() bool {
+		bound, err := b.Bind(context.Background(), endpoint)
+		// A process that another test starts briefly has the descriptors of this one,
+		// including closed sockets.
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return false
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		endpoint = bound
+		return true
+	})
 	return endpoint
 }
 

@@ -412,7 +412,7 @@ func (s *store) fail(err error) {
 	}
 }
 
-// repliesBytes returns the bytes of the stored replies.
+// repliesBytes returns the bytes of the stored replies. The caller may hold dispatcher.mu.
 func (s *store) repliesBytes() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
