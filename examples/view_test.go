@@ -82,6 +82,7 @@ func TestConfig(t *testing.T) {
 	set(`{"greeting": "Bye"`)
 	p.until("ignored: ")
 	stop()
+	misses(t, c)
 	server(t, o)
 	set(`{"greeting": "Again", "workers": 2}`)
 	p.until("configuration &{Greeting:Again Workers:2}")

@@ -42,10 +42,13 @@ func main() {
 
 	todo := make(chan int, *count)        // numbers of jobs to send, some for the second time
 	slots := make(chan struct{}, *window) // one for each job that a worker has
-	var unacknowledged sync.Map           // from the number of a job to its timer
+	var acknowledged sync.Map             // has the numbers of the jobs that are done
 	go func() {
 		for number := range todo {
-			unacknowledged.Store(number, time.AfterFunc(*timeout, func() { todo <- number }))
+			if _, done := acknowledged.Load(number); done {
+				continue // meanwhile
+			}
+			time.AfterFunc(*timeout, func() { todo <- number })
 			// Send waits for a worker.
 			if push.Send(ctx, strconv.AppendInt(nil, int64(number), 10), fmt.Appendf(nil, "job %d", number)) != nil {
 				return
@@ -64,8 +67,7 @@ func main() {
 		number, err := strconv.Atoi(string(m[0]))
 		check(err)
 		// A job that was given to two workers can be acknowledged twice.
-		if timer, first := unacknowledged.LoadAndDelete(number); first {
-			timer.(*time.Timer).Stop()
+		if _, again := acknowledged.LoadOrStore(number, true); !again {
 			<-slots
 			done++
 			fmt.Printf("done %d: %s\n", number, m[1])
