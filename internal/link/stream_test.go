@@ -136,7 +136,7 @@ func sendEnds(t *testing.T, ours *Stream, theirs *net.TCPConn) {
 type taken struct {
 	bytes []byte
 	want  int
-	idle  int // how often the peer had nothing more
+	idle  chan struct{} // gets a token when the peer has nothing more; capacity 1
 	buf   [4 << 10]byte
 }
 
@@ -150,7 +150,12 @@ func (s *taken) Received(n int) error {
 	return nil
 }
 
-func (s *taken) Idle() { s.idle++ }
+func (s *taken) Idle() {
+	select {
+	case s.idle <- struct{}{}:
+	default:
+	}
+}
 
 var errEnough = errors.New("enough")
 
@@ -161,16 +166,16 @@ func TestStreamReceive(t *testing.T) {
 	each(t, func(t *testing.T, ours *Stream, theirs *net.TCPConn) {
 		want := make([]byte, 3<<20+1)
 		_, _ = rand.Read(want)
-		src := &taken{want: len(want)}
+		src := &taken{want: len(want), idle: make(chan struct{}, 1)}
 		ended := make(chan error, 1)
 		go func() { ended <- ours.Receive(src) }()
 		_, err := theirs.Write(want[:1])
 		must(t, err)
-		time.Sleep(10 * time.Millisecond) // most likely it sleeps now
+		<-src.idle // it waits
 		_, err = theirs.Write(want[1:])
 		must(t, err)
-		if err := <-ended; err != errEnough || !bytes.Equal(src.bytes, want) || src.idle == 0 {
-			t.Errorf("%v after %d of %d bytes, idle %d times", err, len(src.bytes), len(want), src.idle)
+		if err := <-ended; err != errEnough || !bytes.Equal(src.bytes, want) {
+			t.Errorf("%v after %d of %d bytes", err, len(src.bytes), len(want))
 		}
 		must(t, theirs.Close())
 		if err := ours.Receive(src); err != io.EOF {

@@ -236,6 +236,19 @@ func elect(t testing.TB, n *Node) {
 	})
 }
 
+// handOver makes the peer of an active node take over. Both know each other, but on a loaded
+// machine one can seem silent for a moment.
+func handOver(t testing.TB, n *Node) {
+	t.Helper()
+	eventually(t, "the peer takes over", func() bool {
+		err := n.Handover(testContext(t))
+		if err != nil && !errors.Is(err, ErrNoSuccessor) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+}
+
 func TestMain(m *testing.M) {
 	child()
 	goleak.VerifyTestMain(m)

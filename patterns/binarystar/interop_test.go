@@ -110,9 +110,7 @@ func TestInterop(t *testing.T) {
 			m.startGuide()
 			m.settledOn(StateActive, StatePassive)
 
-			if err := m.node().Handover(testContext(t)); err != nil {
-				t.Fatal(err)
-			}
+			handOver(t, m.node())
 			m.settledOn(StatePassive, StateActive)
 		})
 	}
@@ -131,9 +129,7 @@ func TestInteropSplitBrain(t *testing.T) {
 			m.start(m.ours)
 			if ours == RolePrimary {
 				m.settledOn(StateActive, StatePassive)
-				if err := m.node().Handover(testContext(t)); err != nil {
-					t.Fatal(err)
-				}
+				handOver(t, m.node())
 			}
 			m.settledOn(StatePassive, StateActive)
 

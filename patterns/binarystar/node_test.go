@@ -195,7 +195,7 @@ func TestHandover(t *testing.T) {
 // TestHandoverInVain: there is no peer, or it does not hear the handover.
 func TestHandoverInVain(t *testing.T) {
 	t.Parallel()
-	c := newCouple(t, func(o *Options) { o.Timeout = time.Second })
+	c := newCouple(t, func(o *Options) { o.Timeout = 3 * time.Second })
 	primary, _ := c.both()
 
 	c.hears[1].setCut(true) // the backup hears nothing
