@@ -16,7 +16,7 @@ func TestRefusalAfterAnotherAttempt(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	server := startServer(t, ServerOptions{MaxValueSize: 1000})
-	c, err := NewClient(ClientOptions{Servers: []string{server.Endpoints().Snapshot}})
+	c, err := NewClient(ClientOptions{Servers: []string{server.Endpoints().Snapshot}, HeartbeatTimeout: hang, SyncTimeout: hang})
 	must(t, err)
 	t.Cleanup(func() { must(t, c.Close()) })
 	_, err = c.SetSync(ctx, "k", []byte("1"))
@@ -51,7 +51,7 @@ func TestManyRefusals(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	server := startServer(t, ServerOptions{MaxMapBytes: 200})
-	c, err := NewClient(ClientOptions{Servers: []string{server.Endpoints().Snapshot}})
+	c, err := NewClient(ClientOptions{Servers: []string{server.Endpoints().Snapshot}, HeartbeatTimeout: hang, SyncTimeout: hang})
 	must(t, err)
 	t.Cleanup(func() { must(t, c.Close()) })
 	const n = 100_000

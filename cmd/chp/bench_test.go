@@ -155,7 +155,7 @@ func TestBenchWhoseServerIsKilled(t *testing.T) {
 	s := serveApart(t)
 	w := start(t, "watch", "--server", s.endpoint)
 	w.line()
-	b := start(t, "bench", "--json", "--updates", "100000000", "--warmup", "0", "--rate", "10000", "--timeout", "3s", "--server", s.endpoint)
+	b := start(t, "bench", "--json", "--updates", "100000000", "--warmup", "0", "--rate", "10000", "--timeout", "10s", "--server", s.endpoint)
 	w.line() // the publisher is at work
 	s.cmd.Process.Kill()
 	out, _ := b.stdout.ReadString(0)

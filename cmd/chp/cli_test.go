@@ -147,8 +147,8 @@ func TestNoServer(t *testing.T) {
 	for _, args := range []string{"set k v", "get k", "del k", "watch", "dump", "load " + file, "bench --updates 10"} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
-			o := try(t, append(strings.Fields(args), "--timeout", "200ms", "--server", "tcp://127.0.0.1:1")...)
-			o.expect(t, exitNoServer, "no CHP server answered at tcp://127.0.0.1:1 within 200ms: connection refused")
+			o := try(t, append(strings.Fields(args), "--timeout", "2s", "--server", "tcp://127.0.0.1:1")...)
+			o.expect(t, exitNoServer, "no CHP server answered at tcp://127.0.0.1:1 within 2s: connection refused")
 			o.expect(t, exitNoServer, "; start one with: chp serve")
 			if o.out != "" {
 				t.Errorf("stdout %q", o.out)

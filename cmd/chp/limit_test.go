@@ -32,15 +32,15 @@ func TestH24_LargeValues(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--max-value-size", "64MiB")
 	value := bytes.Repeat([]byte("0123456789abcdef"), 17<<20/16)
-	mustInput(t, string(value), "set", "/big", "-", "--server", s.endpoint)
+	mustInput(t, string(value), "set", "/big", "-", "--timeout", "2m", "--server", s.endpoint)
 	must(t, "set", "/small", "1", "--server", s.endpoint)
-	if got := must(t, "get", "/small", "--server", s.endpoint); got != "1\n" {
+	if got := must(t, "get", "/small", "--timeout", "2m", "--server", s.endpoint); got != "1\n" {
 		t.Errorf("got %q", got)
 	}
-	if got := must(t, "get", "--raw", "/big", "--server", s.endpoint); got != string(value) {
+	if got := must(t, "get", "--raw", "/big", "--timeout", "2m", "--server", s.endpoint); got != string(value) {
 		t.Errorf("%d bytes came back as %d", len(value), len(got))
 	}
-	if dump := must(t, "dump", "--server", s.endpoint); len(dump) < len(value) || strings.Count(dump, "\n") != 2 {
+	if dump := must(t, "dump", "--timeout", "2m", "--server", s.endpoint); len(dump) < len(value) || strings.Count(dump, "\n") != 2 {
 		t.Errorf("a dump of %d bytes", len(dump))
 	}
 }

@@ -17,10 +17,10 @@ func TestLoadFailsOver(t *testing.T) {
 	both := []string{"--server", "tcp://" + host + ":5556", "--server", "tcp://" + host + ":5566"}
 	var servers [2]*process
 	for i, role := range []string{"--primary", "--backup"} {
-		servers[i] = start(t, "serve", role, "--host", host, "--bstar-interval", "100ms", "--heartbeat", "100ms")
+		servers[i] = start(t, "serve", role, "--host", host, "--bstar-interval", "1s", "--heartbeat", "100ms")
 		servers[i].ready()
 	}
-	must(t, append([]string{"set", "/begun", "1"}, both...)...)
+	must(t, append([]string{"set", "/begun", "1", "--timeout", "1m"}, both...)...)
 	for inSync := false; !inSync && t.Context().Err() == nil; {
 		inSync = object(t, strings.TrimSpace(must(t, "status", "--json", both[0], both[1])))["in_sync"] == true
 	}

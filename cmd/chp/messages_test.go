@@ -15,10 +15,10 @@ func startPair(t *testing.T, args ...string) [2]*server {
 	host := loopback.Own()
 	var pair [2]*server
 	for i, role := range []string{"--primary", "--backup"} {
-		p := start(t, append([]string{"serve", role, "--host", host, "--bstar-interval", "200ms"}, args...)...)
+		p := start(t, append([]string{"serve", role, "--host", host, "--bstar-interval", "1s"}, args...)...)
 		pair[i] = &server{process: p, endpoint: p.ready()}
 	}
-	must(t, "set", "/begun", "1", "--server", pair[0].endpoint, "--server", pair[1].endpoint)
+	must(t, "set", "/begun", "1", "--timeout", "1m", "--server", pair[0].endpoint, "--server", pair[1].endpoint)
 	pair[0].awaitSync(pair[1])
 	return pair
 }
@@ -55,11 +55,11 @@ func TestOnlyAStandbyAnswers(t *testing.T) {
 	t.Parallel()
 	pair := startPair(t)
 	standby := pair[1].endpoint
-	o := try(t, "get", "/begun", "--server", "tcp://127.0.0.1:1", "--server", standby, "--timeout", "500ms")
-	o.expect(t, exitNoServer, "no active server answered within 500ms at tcp://127.0.0.1:1 (connection refused")
+	o := try(t, "get", "/begun", "--server", "tcp://127.0.0.1:1", "--server", standby, "--timeout", "3s")
+	o.expect(t, exitNoServer, "no active server answered within 3s at tcp://127.0.0.1:1 (connection refused")
 	o.expect(t, exitNoServer, "; "+standby+" answered that it is a standby\n")
-	try(t, "get", "/begun", "--server", standby, "--timeout", "500ms").
-		expect(t, exitNoServer, "the server "+standby+" was not active within 500ms: it is not the active server of its pair; add --server")
+	try(t, "get", "/begun", "--server", standby, "--timeout", "3s").
+		expect(t, exitNoServer, "the server "+standby+" was not active within 3s: it is not the active server of its pair; add --server")
 }
 
 // A replay too short for a rate has none.

@@ -24,7 +24,7 @@ func TestPairWithGuideClient(t *testing.T) {
 	dirs := [2]string{t.TempDir(), t.TempDir()}
 	run := func(i int) *server {
 		p := start(t, "serve", []string{"--primary", "--backup"}[i], "--host", host, "--data", dirs[i],
-			"--bstar-interval", "100ms", "--heartbeat", "100ms")
+			"--bstar-interval", "1s", "--heartbeat", "100ms")
 		return &server{process: p, endpoint: p.ready()}
 	}
 	servers := [2]*server{run(0), run(1)}
@@ -47,11 +47,11 @@ func TestPairWithGuideClient(t *testing.T) {
 			}
 		}
 	}
-	must(t, append([]string{"set", "/begun", "1"}, both...)...)
+	must(t, append([]string{"set", "/begun", "1", "--timeout", "1m"}, both...)...)
 	inSync(0)
 
 	at := [2]string{host + ":5556", host + ":5566"}
-	p := interop.Python(t, "clone_guide.py", "--server", at[0], "--server", at[1], "--timeout", "1000")
+	p := interop.Python(t, "clone_guide.py", "--server", at[0], "--server", at[1], "--timeout", "3000")
 	p.Call(interop.Op{"op": "wait_subscribed"}, nil)
 	p.Call(interop.Op{"op": "wait_active", "server": at[0]}, nil)
 	const keys = 50

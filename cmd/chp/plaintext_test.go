@@ -51,7 +51,7 @@ func TestRefusedAtAnotherPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	o := try(t, "get", "k", "--timeout", "300ms", "--server", "tcp://"+l.Addr().String())
+	o := try(t, "get", "k", "--timeout", "2s", "--server", "tcp://"+l.Addr().String())
 	o.expect(t, exitNoServer, "connection refused at tcp://")
 	o.expect(t, exitNoServer, ", and a server needs three ports")
 	if strings.Contains(o.stderr, "no server listens") {

@@ -36,10 +36,10 @@ func TestH15_NoSuchHost(t *testing.T) {
 // once and goes on trying, and names the reason at the end.
 func TestH15_ConnectionRefused(t *testing.T) {
 	t.Parallel()
-	o := try(t, "get", "k", "--server", "tcp://127.0.0.1:1", "--timeout", "300ms")
-	o.expect(t, exitNoServer, "within 300ms: connection refused")
+	o := try(t, "get", "k", "--server", "tcp://127.0.0.1:1", "--timeout", "2s")
+	o.expect(t, exitNoServer, "within 2s: connection refused")
 	o.expect(t, exitNoServer, "; start one with: chp serve")
-	if n := strings.Count(o.stderr, "waiting up to 300ms for a server to start"); n != 1 {
+	if n := strings.Count(o.stderr, "waiting up to 2s for a server to start"); n != 1 {
 		t.Errorf("said %d times that it waits: %s", n, o.stderr)
 	}
 	// It is served when the server comes.
@@ -65,7 +65,7 @@ func TestH15_ConnectionRefused(t *testing.T) {
 func TestH15_EachServerHasItsReason(t *testing.T) {
 	t.Parallel()
 	host := strings.Repeat("a", 64) + ".invalid"
-	o := try(t, "get", "k", "--server", "tcp://127.0.0.1:1", "--server", "tcp://"+host+":5556", "--timeout", "500ms")
+	o := try(t, "get", "k", "--server", "tcp://127.0.0.1:1", "--server", "tcp://"+host+":5556", "--timeout", "2s")
 	o.expect(t, exitNoServer, "at tcp://127.0.0.1:1 (connection refused")
 	o.expect(t, exitNoServer, "), tcp://"+host+":5556 (cannot look up its host: no such host)")
 	first, _, _ := strings.Cut(o.stderr, "\n")
@@ -98,7 +98,7 @@ func TestReasonsOfOthersThatAnswer(t *testing.T) {
 		silent.Addr().String(): "connection refused at tcp://" + net.JoinHostPort(own, next(port)),
 	} {
 		for range 3 { // the other port's refusal may come first
-			o := try(t, "get", "k", "--timeout", "500ms", "--server", "tcp://"+at)
+			o := try(t, "get", "k", "--timeout", "2s", "--server", "tcp://"+at)
 			if o.code == exitNoServer && strings.Contains(o.stderr, want) {
 				want = ""
 				break

@@ -132,7 +132,7 @@ func TestServerKilledUnderClients(t *testing.T) {
 	if e := object(t, w.line()); e["op"] != "synced" {
 		t.Fatalf("%v", e)
 	}
-	load := start(t, "load", "--timeout", "1s", "--server", s.endpoint)
+	load := start(t, "load", "--timeout", "3s", "--server", s.endpoint)
 	if _, err := load.stdin.Write([]byte(`{"key":"loaded","value":"1"}` + "\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestServerKilledUnderClients(t *testing.T) {
 	if code := load.wait(); code != exitNoServer || !strings.Contains(load.stderr.String(), "lost the connection") {
 		t.Errorf("load: exit code %d: %s", code, load.stderr.String())
 	}
-	try(t, "set", "k", "v", "--timeout", "200ms", "--server", s.endpoint).expect(t, exitNoServer, "chp serve")
+	try(t, "set", "k", "v", "--timeout", "2s", "--server", s.endpoint).expect(t, exitNoServer, "chp serve")
 
 	again := serve(t, "--port", s.port(), "--host", s.host())
 	must(t, "set", "new", "2", "--server", again.endpoint)

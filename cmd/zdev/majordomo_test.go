@@ -11,6 +11,7 @@ import (
 
 	"clustermap/internal/command"
 	"clustermap/internal/commandtest"
+	"clustermap/internal/loopback"
 	"clustermap/patterns/majordomo"
 )
 
@@ -128,7 +129,8 @@ func TestWorkerKilled(t *testing.T) {
 // and clients reconnect, and every request has a reply.
 func TestBrokerKilled(t *testing.T) {
 	t.Parallel()
-	p, at := startBroker(t)
+	p := zdev.Start(t, "broker", "--bind", "tcp://"+loopback.Own()+":*")
+	at := p.Ready()[0]
 	worker, err := majordomo.NewWorker("echo", func(_ context.Context, r [][]byte) ([][]byte, error) { return r, nil },
 		majordomo.WorkerOptions{Broker: at, Concurrency: 2, Reconnect: 5 * time.Millisecond, ReconnectMax: 50 * time.Millisecond})
 	if err != nil {

@@ -1,23 +1,18 @@
 package main
 
 import (
-	"net"
 	"testing"
 
 	"clustermap/internal/command"
+	"clustermap/internal/loopback"
 )
 
 // TestNoBrokerReason: if there is no reply because there is no broker, the error has the
 // reason.
 func TestNoBrokerReason(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := "tcp://" + l.Addr().String()
-	l.Close()
+	at := "tcp://" + loopback.Own() + ":5555"
 	for _, args := range [][]string{{"request", "echo", "body"}, {"services"}, {"submit", "echo", "body"}} {
-		zdev.Try(t, append(args, "--broker", at, "--timeout", "300ms")...).Expect(t, command.ExitNoAnswer, "refused")
+		zdev.Try(t, append(args, "--broker", at, "--timeout", "2s")...).Expect(t, command.ExitNoAnswer, "refused")
 	}
 }
