@@ -242,10 +242,10 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	}()
 	var telling sync.WaitGroup
 	defer telling.Wait()
-	ctx, end := context.WithCancel(ctx)
+	serving, end := context.WithCancel(ctx)
 	defer end()
 	telling.Go(func() {
-		tellManager(ctx, server, 2*f.pair.interval, func(err error) {
+		tellManager(serving, server, 2*f.pair.interval, func(err error) {
 			go fmt.Fprintf(cmd.ErrOrStderr(), "chp: cannot tell the service manager: %v\n", err)
 		})
 	})
