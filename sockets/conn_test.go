@@ -161,18 +161,19 @@ func TestPingTTL(t *testing.T) {
 	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
 	// What follows a PING takes its bound away: this one stays.
 	quiet := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
-	quiet.send(zmtp.AppendPing(nil, 1, nil), wire("x"))
+	quiet.send(append(zmtp.AppendPing(nil, 1, nil), wire("x")...)) // together, for we may be slow
 	talks := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
 	for range 5 {
 		talks.send(zmtp.AppendPing(nil, 9999, nil))
 		talks.command()
 		talks.sync()
 	}
-	start := time.Now()
-	r.send(zmtp.AppendPing(nil, 2, []byte("bound")))
+	r.send(zmtp.AppendPing(nil, 9999, []byte("bound")))
 	if name, data := r.command(); name != "PONG" || data != "bound" {
 		t.Errorf("%s %q", name, data)
 	}
+	start := time.Now()
+	r.send(zmtp.AppendPing(nil, 2, nil)) // an earlier end takes the place of a later one
 	r.ended()
 	if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrHeartbeatTimeout) || time.Since(start) < 200*time.Millisecond {
 		t.Errorf("disconnected after %v for %v", time.Since(start), e.Err)

@@ -203,6 +203,7 @@ func TestDealerUnsent(t *testing.T) {
 	seen.await(t, EventHandshakeSucceeded)
 	must(t, dealer.Send(ctx, plug))
 	eventually(t, "the plug is taken", func() bool { return dealer.Peers()[0].QueuedMessages == 0 })
+	first.begun()
 	for i := range 50 {
 		must(t, dealer.Send(ctx, fmt.Append(nil, i)))
 	}

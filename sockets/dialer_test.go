@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
 
@@ -18,13 +19,20 @@ func quick(o Options) Options {
 	return o
 }
 
-// freePort returns an endpoint at which nothing listens.
+// freePort returns an endpoint at which nothing listens, and which is the test's own.
 func freePort(t testing.TB) string {
+	t.Helper()
+	return fmt.Sprintf("tcp://127.0.0.1:%d", testenv.FreePort(t))
+}
+
+// sourcePort returns a port to connect from. Another process may take it for a while,
+// so a socket must try again.
+func sourcePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer l.Close()
-	return "tcp://" + l.Addr().String()
+	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 }
 
 // TestConnectBeforeBind: a socket tries to connect, with back-off, until the other
@@ -217,16 +225,11 @@ func TestReconnect(t *testing.T) {
 	ctx := testContext(t)
 	seen := newEvents()
 	dealer := open(t, NewDealer, quick(Options{Identity: []byte("me"), Monitor: seen.tell}))
-	endpoint := ""
+	endpoint := freePort(t)
+	must(t, dealer.Connect(endpoint))
 	for i := range 5 {
 		router := open(t, NewRouter, Options{})
-		if i == 0 {
-			must(t, router.Bind(ctx, anyPort))
-			endpoint = router.LastEndpoint()
-			must(t, dealer.Connect(endpoint))
-		} else {
-			must(t, router.Bind(ctx, endpoint))
-		}
+		must(t, router.Bind(ctx, endpoint))
 		seen.await(t, EventHandshakeSucceeded)
 		must(t, dealer.Send(ctx, fmt.Append(nil, i)))
 		m, err := router.Recv(ctx)
@@ -336,10 +339,9 @@ func TestConnectTriesAgain(t *testing.T) {
 				seen.await(t, EventConnectRetried)
 			}
 			r := accept()
-			for r.tryGreet("ROUTER", nil) != nil {
-				r = accept() // on a busy machine we may have been too slow
+			for r.tryGreet("ROUTER", nil) != nil || r.trySync() != nil {
+				r = accept() // on a busy machine one of us may have been too slow
 			}
-			r.sync()
 		})
 	}
 }

@@ -13,7 +13,7 @@ func TestLibzmq_socks(t *testing.T) {
 	ctx := testContext(t)
 	router := bind(t, NewRouter, Options{})
 	target := strings.TrimPrefix(router.LastEndpoint(), "tcp://")
-	port := strings.TrimPrefix(freePort(t), "tcp://127.0.0.1:")
+	port := sourcePort(t)
 	for source, want := range map[string]string{
 		"": "127.0.0.1:", "*:*;": "127.0.0.1:", "127.0.0.1:0;": "127.0.0.1:",
 		"127.0.0.1:" + port + ";": "127.0.0.1:" + port,
@@ -47,7 +47,7 @@ func TestS16_BareIPv6(t *testing.T) {
 		echo(t, ctx, dealer, router)
 		must(t, dealer.Close())
 	}
-	port := strings.TrimPrefix(freePort(t), "tcp://127.0.0.1:")
+	port := sourcePort(t)
 	p := startProxy(t, &proxyServer{})
 	dealer := open(t, NewDealer, quick(Options{SOCKSProxy: p.address}))
 	must(t, dealer.Connect("tcp://127.0.0.1:"+port+";"+bare))

@@ -22,9 +22,8 @@ func onlyEndpoint(t testing.TB, s Socket) EndpointStatus {
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	pull := bind(t, NewPull, Options{})
-	endpoint := pull.LastEndpoint()
-	must(t, pull.Unbind(endpoint))
+	pull := open(t, NewPull, Options{})
+	endpoint := freePort(t)
 	push := open(t, NewPush, Options{ReconnectInterval: 5 * time.Millisecond, ReconnectIntervalMax: 10 * time.Millisecond})
 	if all := push.Endpoints(); len(all) != 0 {
 		t.Errorf("%+v", all)
@@ -100,9 +99,7 @@ func TestEndpointsInproc(t *testing.T) {
 func TestAbandoned(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	gone := bind(t, NewRep, Options{})
-	refusing := gone.LastEndpoint()
-	must(t, gone.Close())
+	refusing := freePort(t)
 	other := bind(t, NewRep, Options{})
 	for name, c := range map[string]struct {
 		o        Options

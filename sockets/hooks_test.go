@@ -117,7 +117,7 @@ func TestHooksPipe(t *testing.T) {
 			t.Run(name+" "+endpoint[:3], func(t *testing.T) {
 				t.Parallel()
 				n := newPipeNet()
-				router := open(t, NewRouter, n.hooked(Options{Security: security[0], HeartbeatInterval: time.Second}))
+				router := open(t, NewRouter, n.hooked(Options{Security: security[0], HeartbeatInterval: time.Second, HeartbeatTimeout: hang}))
 				must(t, router.Bind(testContext(t), endpoint))
 				if got := router.LastEndpoint(); got != endpoint {
 					t.Errorf("the endpoint is %s, want %s", got, endpoint)

@@ -114,7 +114,7 @@ func TestInteropWeRestart(t *testing.T) {
 	t.Parallel()
 	ctx := timeLimit(t)
 	interop.Require(t)
-	endpoints := map[string]string{"router": anyPort, "pub": anyPort}
+	endpoints := map[string]string{"router": ownPort(t), "pub": ownPort(t)}
 	var dealer, sub *interop.Process
 	for range 3 {
 		router, err := sockets.NewRouter(sockets.Options{Linger: sockets.LingerNone})
@@ -126,7 +126,6 @@ func TestInteropWeRestart(t *testing.T) {
 		check(t, router.Bind(ctx, endpoints["router"]))
 		check(t, pub.Bind(ctx, endpoints["pub"]))
 		if dealer == nil {
-			endpoints["router"], endpoints["pub"] = router.LastEndpoint(), pub.LastEndpoint()
 			dealer = python(t, "DEALER", "--identity", base64Of("it"), "--connect", router.LastEndpoint())
 			sub = python(t, "SUB", "--subscribe", base64Of("a"), "--connect", pub.LastEndpoint())
 		}

@@ -65,14 +65,21 @@ const (
 	theyBind side = "they bind"
 )
 
-// link starts libzmq's end and connects it with s, either way round.
+// ownPort is an endpoint at which nothing listens. Programs can be bound to it one after
+// the other: nobody else gets the port meanwhile.
+func ownPort(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("tcp://127.0.0.1:%d", testenv.FreePort(t))
+}
+
+// linkTo starts libzmq's end and connects it with s, either way round.
 func linkTo(t *testing.T, s socket, who side, kind string, args ...string) *interop.Process {
 	t.Helper()
 	if who == weBind {
-		check(t, s.Bind(timeLimit(t), anyPort))
+		check(t, s.Bind(timeLimit(t), ownPort(t)))
 		return python(t, kind, append(args, "--connect", s.LastEndpoint())...)
 	}
-	p := python(t, kind, append(args, "--bind", anyPort)...)
+	p := python(t, kind, append(args, "--bind", ownPort(t))...)
 	check(t, s.Connect(p.Endpoint))
 	return p
 }

@@ -356,6 +356,7 @@ func TestRouterConnectAs(t *testing.T) {
 		}
 		return false
 	})
+	first.begun()
 	must(t, router.Send(ctx, []byte("A"), []byte("kept")))
 	first.conn.Close()
 	second := accept().greet("ROUTER", nil)

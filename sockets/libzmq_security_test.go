@@ -223,9 +223,8 @@ func TestLibzmq_security_zap_handler(t *testing.T) {
 					o.HandshakeTimeout = 200 * time.Millisecond
 				}
 				router := bind(t, NewRouter, o)
-				dealer := open(t, NewDealer, quick(Options{Identity: []byte("me"), Security: p.client}))
+				dealer := persistent(t, Options{Identity: []byte("me"), Security: p.client, Linger: LingerNone})
 				must(t, dealer.Connect(router.LastEndpoint()))
-				must(t, dealer.Send(ctx, []byte("x")))
 				request, err := handler.Recv(ctx)
 				must(t, err)
 				switch does {

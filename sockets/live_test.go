@@ -644,7 +644,11 @@ func TestLiveTimeouts(t *testing.T) {
 	t.Parallel()
 	req, rep := couple(t, Options{})
 	ctx := testContext(t)
-	go echoes(ctx, rep)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		echoes(ctx, rep)
+	}()
 	for range 20 {
 		ask(t, req, "x")
 	}
@@ -654,18 +658,17 @@ func TestLiveTimeouts(t *testing.T) {
 	}
 	must(t, rep.SetOptions(func(o *Options) { o.RecvTimeout = time.Millisecond }))
 	must(t, req.SetOptions(func(o *Options) { o.RecvTimeout = 0 }))
-	eventually(t, "rep no longer answers", func() bool {
-		ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-		defer cancel()
+	must(t, req.Send(ctx, []byte("x"))) // the call in progress keeps to the former limit
+	within(t, "rep no longer answers", func() { <-ended })
+	must(t, req.SetOptions(func(o *Options) { o.RecvTimeout = time.Millisecond }))
+	eventually(t, "req gives up", func() bool {
 		must(t, req.Send(ctx, []byte("x")))
 		_, err := req.Recv(ctx)
-		return err != nil
+		if err != nil && !errors.Is(err, ErrTimeout) {
+			t.Fatal(err)
+		}
+		return err != nil // else it was a late reply to a former request
 	})
-	must(t, req.SetOptions(func(o *Options) { o.RecvTimeout = time.Millisecond }))
-	must(t, req.Send(ctx, []byte("x")))
-	if _, err := req.Recv(ctx); !errors.Is(err, ErrTimeout) {
-		t.Error(err)
-	}
 	push := open(t, NewPush, Options{})
 	must(t, push.SetOptions(func(o *Options) { o.SendTimeout = time.Millisecond }))
 	if err := push.Send(ctx, []byte("m")); !errors.Is(err, ErrTimeout) {

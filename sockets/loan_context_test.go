@@ -79,7 +79,7 @@ func TestS18_OwnEnd(t *testing.T) {
 		<-done
 	}
 	inLoans := 0
-	for i := range 150 {
+	for i := 0; i < 150 || canLend && inLoans == 0; i++ {
 		ctx, cancel := context.WithCancel(testContext(t))
 		pass(ctx, i%4)
 		ended := make(chan struct{})
@@ -96,9 +96,6 @@ func TestS18_OwnEnd(t *testing.T) {
 		}
 		<-ended
 		pass(testContext(t), 2)
-	}
-	if canLend && inLoans == 0 {
-		t.Error("no call that read the connection was ended")
 	}
 }
 

@@ -369,6 +369,9 @@ func TestLoanSpun(t *testing.T) {
 		go func() {
 			defer close(done)
 			time.Sleep(100 * time.Microsecond) // that somebody waits for it
+			for s := pull.in.Status(); s.Loan != nil && !s.Read; s = pull.in.Status() {
+				time.Sleep(10 * time.Microsecond)
+			}
 			push.Send(context.Background(), make([]byte, 1000))
 		}()
 		_, err := pull.Recv(testContext(t))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"runtime"
 	"sync"
@@ -189,10 +188,7 @@ func TestLoanLinger(t *testing.T) {
 		ask(t, req, "question")
 	}
 	// The next request goes to a peer that never comes.
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	must(t, closed.Close())
-	must(t, req.Connect("tcp://"+closed.Addr().String()))
+	must(t, req.Connect(freePort(t)))
 	must(t, req.Send(testContext(t), []byte("never")))
 	ended := make(chan error, 1)
 	go func() {

@@ -42,13 +42,14 @@ func open[S interface{ Close() error }](t testing.TB, make func(Options) (S, err
 	return s
 }
 
-// bind makes a socket that is bound to a port of its own.
+// bind makes a socket that is bound to a port of its own, also when it has been closed:
+// what still connects there then meets no socket of another test.
 func bind[S interface {
 	Bind(context.Context, string) error
 	Close() error
 }](t testing.TB, make func(Options) (S, error), o Options) S {
 	t.Helper()
 	s := open(t, make, o)
-	must(t, s.Bind(testContext(t), anyPort))
+	must(t, s.Bind(testContext(t), freePort(t)))
 	return s
 }

@@ -25,8 +25,8 @@ func TestMonitor(t *testing.T) {
 	ctx := testContext(t)
 	server, client := newEvents(), newEvents()
 	router := open(t, NewRouter, Options{Monitor: server.tell, Linger: LingerNone})
-	must(t, router.Bind(ctx, anyPort))
-	endpoint := router.LastEndpoint()
+	endpoint := freePort(t) // the next connection is to be refused
+	must(t, router.Bind(ctx, endpoint))
 	dealer := open(t, NewDealer, quick(Options{Identity: []byte("me"), Monitor: client.tell, Linger: LingerNone}))
 	must(t, dealer.Connect(endpoint))
 

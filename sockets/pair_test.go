@@ -124,6 +124,7 @@ func TestPairReconnect(t *testing.T) {
 			}
 			must(t, pair.Send(ctx, plug))
 			eventually(t, "the plug is taken", func() bool { return pair.Peers()[0].QueuedMessages == 0 })
+			first.begun()
 			must(t, pair.Send(ctx, []byte("queued")))
 			first.conn.Close()
 			seen.await(t, EventDisconnected)

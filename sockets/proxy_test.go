@@ -104,9 +104,12 @@ func TestProxyQueue(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	s := p.Statistics()
-	// The last answer may be there before it is counted.
-	eventually(t, "all is counted", func() bool { s = p.Statistics(); return s.FrontendOut.Messages == clients*each })
+	var s ProxyStats
+	// The last messages may be there before they are counted.
+	eventually(t, "all is counted", func() bool {
+		s = p.Statistics()
+		return s.BackendOut.Messages == clients*each && s.FrontendOut.Messages == clients*each
+	})
 	size := uint64(0)
 	for c := range clients {
 		for i := range each {

@@ -229,6 +229,7 @@ func stuck(t *testing.T, pub *Pub) *raw {
 		}
 		return false
 	})
+	r.begun()
 	return r
 }
 

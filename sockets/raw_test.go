@@ -40,10 +40,11 @@ func dialRaw(t testing.TB, endpoint string) *raw {
 // listenRaw is a server for sockets to connect to.
 func listenRaw(t testing.TB) (endpoint string, accept func() *raw) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	endpoint = freePort(t)
+	l, err := net.Listen("tcp", strings.TrimPrefix(endpoint, "tcp://"))
 	must(t, err)
 	t.Cleanup(func() { l.Close() })
-	return "tcp://" + l.Addr().String(), func() *raw {
+	return endpoint, func() *raw {
 		t.Helper()
 		conn, err := l.Accept()
 		must(t, err)
@@ -172,12 +173,33 @@ func (r *raw) command() (name, data string) {
 // sync has the other side answer a PING, and passes over what comes before.
 func (r *raw) sync() {
 	r.t.Helper()
-	r.send(zmtp.AppendPing(nil, 0, []byte("sync")))
+	if err := r.trySync(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// trySync does so for a socket that may have lost its patience in the handshake.
+func (r *raw) trySync() error {
+	if _, err := r.conn.Write(zmtp.AppendPing(nil, 0, []byte("sync"))); err != nil {
+		return fmt.Errorf("raw peer sends PING: %w", err)
+	}
 	for {
-		flags, body := r.frame()
-		if flags&zmtp.FlagCommand != 0 && string(body) == "\x04PONGsync" {
-			return
+		flags, body, err := r.readFrame()
+		if err != nil {
+			return fmt.Errorf("raw peer waits for PONG: %w", err)
 		}
+		if flags&zmtp.FlagCommand != 0 && string(body) == "\x04PONGsync" {
+			return nil
+		}
+	}
+}
+
+// begun waits until the other side has begun to write what comes next. What has begun
+// is not sent again on another connection.
+func (r *raw) begun() {
+	r.t.Helper()
+	if _, err := r.in.Peek(1); err != nil {
+		r.t.Fatalf("raw peer waits for bytes: %v", err)
 	}
 }
 

@@ -19,11 +19,8 @@ func TestCloseRefusesMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			router := bind(t, NewRouter, Options{})
-			endpoint := router.LastEndpoint()
-			router.Close()
 			dealer := open(t, NewDealer, Options{SendHWM: 1 << 30, Linger: hang})
-			must(t, dealer.Connect(endpoint))
+			must(t, dealer.Connect(freePort(t)))
 			must(t, dealer.Send(ctx, []byte("early"))) // nobody takes it, so Close waits
 			closing, stop := context.WithCancel(ctx)
 			defer stop()

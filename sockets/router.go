@@ -217,6 +217,7 @@ func (r *Router) welcome(p *pipe, peer *Peer) {
 
 func (r *Router) detach(p *pipe, peer *Peer) {
 	gone := p.name != nil || r.routes.remove(string(peer.identity), route{p, &peer.conduit})
+	p.out.Part(&peer.conduit) // who is told of the end can send nothing to the peer any more
 	if gone && peer.conn.opts.Notify&NotifyDisconnect != 0 {
 		r.notify(p, peer)
 	}

@@ -17,6 +17,7 @@ type routes struct {
 	waiting  map[string][]*newcomer // newcomers that wait for an identity, by identity, in order
 	next     uint32                 // the next generated identity
 	handover bool                   // Options.Handover
+	grace    time.Duration          // identityGrace, except in tests
 }
 
 // route is the destination of messages for an identity: one connection or, with
@@ -29,6 +30,7 @@ type route struct {
 
 func (t *routes) init() {
 	t.table = map[string]route{}
+	t.grace = identityGrace
 	t.next = rand.Uint32() // so that a restarted ROUTER does not reuse its last run's
 }
 
@@ -71,7 +73,7 @@ func (t *routes) remove(identity string, to route) bool {
 
 // admit enters a new connection under its peer's identity, or under a generated
 // one, which it assigns to the peer. If the identity is in use, it waits for
-// identityGrace, because a peer that has lost or closed its connection and
+// the grace, because a peer that has lost or closed its connection and
 // reconnected at once may be here before the end of the old connection is
 // noticed. If the identity is still in use then, admit returns the peer as a
 // newcomer.
@@ -98,13 +100,13 @@ func (t *routes) admit(p *pipe, peer *Peer) *newcomer {
 // before this is reported to the monitor.
 const identityGrace = 500 * time.Millisecond
 
-// await waits up to identityGrace for the newcomer to get its identity. It
+// await waits up to the grace for the newcomer to get its identity. It
 // returns nil if it did, and the newcomer otherwise. The mutex must be held,
 // and is released meanwhile.
 func (t *routes) await(n *newcomer) *newcomer {
 	t.Unlock()
 	defer t.Lock()
-	timer := time.NewTimer(identityGrace)
+	timer := time.NewTimer(t.grace)
 	defer timer.Stop()
 	select {
 	case <-n.free:

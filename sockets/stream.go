@@ -207,6 +207,7 @@ func (s *Stream) detach(p *pipe, peer *Peer) {
 	if p.name == nil {
 		s.routes.remove(string(peer.identity), route{p, &peer.conduit})
 	}
+	p.out.Part(&peer.conduit) // who is told of the end can send nothing to the peer any more
 	if !p.leaving.Load() && s.opts().Notify&NotifyDisconnect != 0 {
 		s.notify(p, peer)
 	}

@@ -2,7 +2,6 @@ package docs
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -97,9 +96,7 @@ func shell(t *testing.T, script string) {
 	if out, err := exec.Command("unshare", "--map-root-user", "--net", "ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		t.Skipf("this machine makes no network namespaces: %v: %s", err, out)
 	}
-	ctx, cancel := context.WithTimeout(testenv.Context(t), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "unshare", "--map-root-user", "--net", "bash", "-uc", `ip link set lo up
+	cmd := exec.CommandContext(testenv.Context(t), "unshare", "--map-root-user", "--net", "bash", "-uc", `ip link set lo up
 trap 'code=$?; ((code == 124)) || { echo "exit code $code: $BASH_COMMAND" >&2; exit $code; }' ERR
 `+script+"\ntrue")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

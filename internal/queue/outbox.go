@@ -86,6 +86,17 @@ func (o *Outbox) Attach(c *Conn) {
 	o.mu.Unlock()
 }
 
+// Part says that a connection has ended: what is for it alone is refused from here on.
+// PutBack or Discard follows.
+func (o *Outbox) Part(c *Conn) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.conn == c {
+		o.conn = nil
+		o.room.WakeAll() // who waits with a message for that connection gives up
+	}
+}
+
 // Connected returns the connection that takes what is queued, if there is one.
 func (o *Outbox) Connected() *Conn {
 	o.mu.Lock()
