@@ -381,8 +381,10 @@ type Options struct {
 	Handover bool
 
 	// Notify makes a ROUTER or STREAM receive an empty message, after the peer's
-	// identity, when a peer connects, disconnects, or both (ZMQ_ROUTER_NOTIFY).
-	// The order is that of DisconnectMessage.
+	// identity, when a peer connects, disconnects, or both (ZMQ_ROUTER_NOTIFY,
+	// ZMQ_STREAM_NOTIFY). The default, 0, is neither for a ROUTER, and both for a
+	// STREAM, where NotifyNone turns them off. The order is that of
+	// DisconnectMessage.
 	Notify Notify
 
 	// ProbeRouter makes a ROUTER, DEALER or REQ send an empty message as the

@@ -40,7 +40,8 @@ const (
 	// PollOut means that a send call would not wait. A ROUTER drops messages
 	// that it cannot send, so it is always ready; with Options.Mandatory it is
 	// ready while at least one peer has room, not necessarily the one to which
-	// the next message goes.
+	// the next message goes. As in libzmq, a STREAM is always ready, though a send
+	// call to a peer whose queue is full waits.
 	PollOut
 	// pollEnd means that the socket is closed.
 	pollEnd

@@ -53,18 +53,7 @@ func (r *Router) changed(_, now *Options) {
 // otherwise the error is an [*OptionError]. If another peer has the identity,
 // the error is ErrIdentityInUse.
 func (r *Router) ConnectAs(endpoint string, identity []byte) error {
-	if err := checkIdentity("ConnectRoutingID", identity, 1); err != nil {
-		return err
-	}
-	name := string(identity)
-	if !r.routes.reserve(name) {
-		return ErrIdentityInUse
-	}
-	err := r.connect(endpoint, []byte(name))
-	if err != nil {
-		r.routes.remove(name, route{})
-	}
-	return err
+	return r.connectAs(&r.routes, endpoint, identity)
 }
 
 // Send sends frames[1:] as a message to the peer whose identity is frames[0].

@@ -10,7 +10,7 @@ import (
 	"clustermap/internal/queue"
 )
 
-// routes is the routing table of a ROUTER.
+// routes is the routing table of a ROUTER or STREAM.
 type routes struct {
 	sync.Mutex
 	table    map[string]route
@@ -21,7 +21,7 @@ type routes struct {
 }
 
 // route is the destination of messages for an identity: one connection or, with
-// a nil conn, any connection that the pipe has or will have (Router.ConnectAs).
+// a nil conn, any connection that the pipe has or will have (ConnectAs).
 // A route without a pipe leads nowhere.
 type route struct {
 	pipe *pipe
@@ -38,6 +38,22 @@ func (t *routes) find(identity []byte) route {
 	t.Lock()
 	defer t.Unlock()
 	return t.table[string(identity)]
+}
+
+// connectAs connects to an endpoint whose peer gets the given identity in the table.
+func (s *socket) connectAs(t *routes, endpoint string, identity []byte) error {
+	if err := checkIdentity("ConnectRoutingID", identity, 1); err != nil {
+		return err
+	}
+	name := string(identity)
+	if !t.reserve(name) {
+		return ErrIdentityInUse
+	}
+	err := s.connect(endpoint, []byte(name))
+	if err != nil {
+		t.remove(name, route{})
+	}
+	return err
 }
 
 // reserve enters a route to nowhere. It reports false if the identity is in

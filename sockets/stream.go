@@ -25,6 +25,10 @@ import (
 // to a socket of another type only if the application speaks ZMTP itself, as in
 // libzmq. SendHWM and RecvHWM count calls of Send and reads.
 //
+// A [Proxy] forwards notices like other messages. So a single STREAM that is both of
+// its sides needs [NotifyNone], because the notice of a connection would come back
+// and close it.
+//
 // All methods are safe for concurrent use.
 type Stream struct {
 	receiving
@@ -56,18 +60,7 @@ func (s *socket) carries(e link.Endpoint) error {
 // otherwise the error is an [*OptionError]. If another peer has the identity,
 // the error is ErrIdentityInUse.
 func (s *Stream) ConnectAs(endpoint string, identity []byte) error {
-	if err := checkIdentity("ConnectRoutingID", identity, 1); err != nil {
-		return err
-	}
-	name := string(identity)
-	if !s.routes.reserve(name) {
-		return ErrIdentityInUse
-	}
-	err := s.connect(endpoint, []byte(name))
-	if err != nil {
-		s.routes.remove(name, route{})
-	}
-	return err
+	return s.connectAs(&s.routes, endpoint, identity)
 }
 
 // Send sends the bytes of frames[1:], one after another, to the peer whose
@@ -225,5 +218,5 @@ func (s *Stream) notify(p *pipe, peer *Peer) {
 	n.put(&s.in, &p.in, peer)
 }
 
-// sendable: at least one peer must have room.
-func (s *Stream) sendable() bool { return s.anyQueue(false) }
+// sendable: the identity decides, and it is not known before the send call.
+func (s *Stream) sendable() bool { return true }

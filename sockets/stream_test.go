@@ -278,6 +278,139 @@ func TestStreamMessages(t *testing.T) {
 	}
 }
 
+// TestStreamPoller: a Poller finds a STREAM ready to receive for notices and bytes, and
+// always ready to send, as in libzmq.
+func TestStreamPoller(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := bind(t, NewStream, Options{SendHWM: 1, SendBuffer: 16 << 10, Linger: LingerNone})
+	var p Poller
+	defer p.Close()
+	must(t, p.Add(s, PollIn))
+	wantNothing(t, &p)
+	nc, err := net.Dial("tcp", strings.TrimPrefix(s.LastEndpoint(), "tcp://"))
+	must(t, err)
+	defer nc.Close()
+	ready := func(want PollEvents) {
+		t.Helper()
+		got, err := p.Wait(ctx)
+		wantReady(t, got, err, Ready{s, want})
+	}
+	ready(PollIn)
+	_, peer := wantStream(t, s, "")
+	wantNothing(t, &p)
+	_, err = nc.Write([]byte("bytes"))
+	must(t, err)
+	ready(PollIn)
+	wantStream(t, s, "bytes")
+	must(t, p.Add(s, PollIn|PollOut))
+	ready(PollOut)
+	eventually(t, "the peer's queue stays full", func() bool { // for the system takes some
+		for err == nil {
+			err = s.TrySend(peer.Identity(), make([]byte, 1<<20))
+		}
+		if !errors.Is(err, ErrWouldBlock) {
+			t.Fatal(err)
+		}
+		err = nil
+		time.Sleep(10 * time.Millisecond)
+		return peer.Stats().QueuedMessages == 1
+	})
+	ready(PollOut)
+	must(t, p.Add(s, PollIn))
+	must(t, nc.Close())
+	ready(PollIn)
+	wantStream(t, s, "")
+}
+
+// TestStreamProxy: a proxy puts a STREAM before workers, and makes one that is both of
+// its sides an echo server.
+func TestStreamProxy(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	bytesOf := func(s *Stream) (says func(string), hears func(string)) {
+		nc, err := net.Dial("tcp", strings.TrimPrefix(s.LastEndpoint(), "tcp://"))
+		must(t, err)
+		t.Cleanup(func() { nc.Close() })
+		says = func(text string) {
+			t.Helper()
+			_, err := nc.Write([]byte(text))
+			must(t, err)
+		}
+		hears = func(text string) {
+			t.Helper()
+			got := make([]byte, len(text))
+			if n, err := io.ReadFull(nc, got); err != nil || string(got) != text {
+				t.Fatalf("%q and %v, want %q", got[:n], err, text)
+			}
+		}
+		return says, hears
+	}
+	front, back := bind(t, NewStream, Options{}), bind(t, NewDealer, Options{})
+	running(t, newProxy(t, front, back, ProxyOptions{}))
+	worker := connect(t, NewDealer, Options{}, back)
+	says, hears := bytesOf(front)
+	receive := func(want string) Message {
+		t.Helper()
+		m, err := worker.Recv(ctx)
+		must(t, err)
+		if len(m) != 2 || string(m[1]) != want {
+			t.Fatalf("the worker received %q, want %q", m, want)
+		}
+		return m
+	}
+	receive("") // the notice
+	for _, text := range []string{"one", "two"} {
+		says(text)
+		m := receive(text)
+		must(t, worker.Send(ctx, []byte("nobody"), []byte("lost")))
+		must(t, worker.Send(ctx, m[0], []byte("re: "+text)))
+		hears("re: " + text)
+	}
+	m := Message{front.Peers()[0].Identity, nil}
+	must(t, worker.Send(ctx, m...)) // closes
+	eventually(t, "the connection ends", func() bool { return len(front.Peers()) == 0 })
+
+	echo := bind(t, NewStream, Options{Notify: NotifyNone})
+	running(t, newProxy(t, echo, echo, ProxyOptions{}))
+	says, hears = bytesOf(echo)
+	for _, text := range []string{"hello", strings.Repeat("x", 100_000)} {
+		says(text)
+		hears(text)
+	}
+}
+
+// TestAllocStream: neither sending nor receiving allocates.
+func TestAllocStream(t *testing.T) {
+	ctx := testContext(t)
+	s, nc, peer := streamAndConn(t, Options{})
+	var b Batch
+	defer b.Release()
+	for _, size := range []int{10, 5000, 100_000} {
+		part, back := make([]byte, size), make([]byte, size)
+		frames := [][]byte{peer.Identity(), part}
+		noAllocs(t, "Send", func() {
+			must(t, s.Send(ctx, frames...))
+			must(t, s.SendTo(ctx, peer, frames[1:]...))
+			for range 2 {
+				_, err := io.ReadFull(nc, back)
+				must(t, err)
+			}
+		})
+		noAllocs(t, "RecvBatch", func() {
+			_, err := nc.Write(part)
+			must(t, err)
+			for n := 0; n < size; {
+				must(t, s.RecvBatch(ctx, &b))
+				for i := range b.Len() {
+					body, _ := b.Message(i).Next()
+					n += len(body)
+				}
+			}
+		})
+	}
+}
+
 // TestStreamNotifyDefault: zero stands for both notices also when the option is changed.
 func TestStreamNotifyDefault(t *testing.T) {
 	t.Parallel()
