@@ -20,6 +20,8 @@
 //
 //   - chp: our server and client with default options.
 //   - bare: plain TCP with the bytes of CHP and hash tables, the least that the work takes.
+//   - redis: SET and PUBLISH in a pipeline to one Redis server, with subscribers.
+//   - redis-tracking: SET, and replicas with Redis's client-side caching.
 //   - nats: NATS core, which passes messages on and keeps nothing.
 //   - jetstream: the key-value store of NATS JetStream, in memory, with a watcher.
 //   - etcd: one etcd server, which does not flush its log, with a watch.

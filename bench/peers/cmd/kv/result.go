@@ -123,10 +123,10 @@ func (r *result) print(out io.Writer) error {
 	fmt.Fprintf(out, "%d keys, %d-byte values, replicas: %d, rounds: %d\n", first.Keys, first.ValueBytes, first.Replicas, r.Rounds)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	if first.Mode == modeRate {
-		fmt.Fprint(out, "updates/s, from the first sent to the last seen by the slowest replica\n\n")
+		fmt.Fprint(out, "updates/s, from the first sent to the last seen by the slowest replica.\nours/it is of the same round: above 1, ours is faster\n\n")
 		fmt.Fprintf(w, "system\tupdates\tmedian\tmin\tmax\tours/it\tmin\tmax\t\n")
 	} else {
-		fmt.Fprintf(out, "set to seen by another process in µs, %.0f updates/s offered; medians\n\n", first.Offered)
+		fmt.Fprintf(out, "set to seen by another process in µs, %.0f updates/s offered; medians.\nours/it is of p50: below 1, ours is faster\n\n", first.Offered)
 		fmt.Fprintf(w, "system\tupdates\tsent/s\tp50\tmin\tmax\tp99\tp99.9\tours/it\t\n")
 	}
 	for _, e := range r.Cases {
