@@ -99,11 +99,17 @@ func (s *sender) send(ctx context.Context, n int, rate float64) error {
 // pace sends the updates that are due and then sleeps briefly. Each update carries the
 // time at which it was sent.
 func (s *sender) pace(ctx context.Context, n int, rate float64) error {
-	start := time.Now()
+	var start time.Time
 	for sent := 0; sent < n; {
-		due := min(n, 1+int(time.Since(start).Seconds()*rate))
+		due := 1
+		if sent > 0 {
+			due = min(n, 1+int(time.Since(start).Seconds()*rate))
+		}
 		for ; sent < due; sent++ {
 			s.source.Stamp()
+			if sent == 0 {
+				start = time.Now() // after the first stamp, so that no pause makes the run faster than its rate
+			}
 			key, value := s.source.Next()
 			if err := s.client.Set(ctx, key, value); err != nil {
 				return err
