@@ -76,7 +76,7 @@ separate subtree and are deleted at the end.`,
 	f.BoolVar(&asJSON, "json", false, "print the result as JSON")
 	f.StringVar(&c.ProfileDir, "profile", "", "write a CPU profile of each process into this `directory`")
 	f.DurationVar(&c.Patience, "timeout", 30*time.Second, "longest time without progress")
-	f.StringArrayVar(&n.flags, "server", nil, "an existing server, tcp://HOST:PORT (default: start one)")
+	f.StringArrayVar(&n.flags, "server", nil, "an existing server, tcp://HOST:PORT or ipc://PATH (default: start one)")
 	n.curve = command.ClientKeys{Keys: curve}
 	n.curve.Register(f)
 	n.stderr = errorOutput{cmd}

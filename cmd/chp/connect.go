@@ -50,7 +50,7 @@ type connection struct {
 func (n *connection) register(cmd *cobra.Command, timeout time.Duration) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&n.flags, "server", nil,
-		"server to use, tcp://HOST:PORT; repeat it to name backups in order (default $"+serverVariable+", comma-separated, or "+defaultServer+")")
+		"server to use, tcp://HOST:PORT or ipc://PATH; repeat it to name backups in order (default $"+serverVariable+", comma-separated, or "+defaultServer+")")
 	flags.StringVar(&n.context, "context", "", "`name` of a context with servers and keys; see chp context")
 	flags.DurationVar(&n.timeout, "timeout", timeout, "how long to wait for the server")
 	n.curve = command.ClientKeys{Keys: curve}
@@ -125,8 +125,12 @@ func checkServers(list []string) error {
 	return nil
 }
 
-// checkServer returns an error unless s is tcp://HOST:PORT with two more ports above PORT.
+// checkServer returns an error unless s is tcp://HOST:PORT with two more ports above PORT,
+// or ipc://PATH.
 func checkServer(s string) error {
+	if path, local := strings.CutPrefix(s, schemeIPC); local && path != "" && path != "*" && path != "@" && !strings.Contains(path, "\x00") {
+		return nil
+	}
 	u, err := url.Parse(s)
 	if err == nil && u.Scheme == "tcp" && u.User == nil && s == "tcp://"+u.Host {
 		host, port, err := net.SplitHostPort(u.Host)
@@ -137,7 +141,7 @@ func checkServer(s string) error {
 			return nil
 		}
 	}
-	return fail(exitUsage, "%q is not a server: want tcp://HOST:PORT, with PORT from 1 to %d, such as %s", s, maxPort, defaultServer)
+	return fail(exitUsage, "%q is not a server: want tcp://HOST:PORT, with PORT from 1 to %d, such as %s, or ipc://PATH", s, maxPort, defaultServer)
 }
 
 // client is a client of package chp that explains why it has no server.
@@ -333,7 +337,7 @@ func (c *client) failed(server string, err error) {
 	}
 	if c.all(hopeless) {
 		c.refuse.Do(func() { close(c.refused) })
-	} else if c.all(func(err error) bool { return hopeless(err) || errors.Is(err, syscall.ECONNREFUSED) }) {
+	} else if c.all(func(err error) bool { return hopeless(err) || nobodyListens(err) }) {
 		c.miss.Do(func() { close(c.nobody) })
 	}
 }
@@ -354,6 +358,11 @@ func hopeless(err error) bool {
 	return errors.Is(err, chp.ErrModel) || errors.Is(err, zmtp.ErrRefused) || errors.Is(err, zmtp.ErrMechanism) || noHost(err)
 }
 
+// nobodyListens reports whether an error means that no program listens at an endpoint.
+func nobodyListens(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) // no such file: ipc
+}
+
 // noHost reports whether an error means that a host does not exist.
 func noHost(err error) bool {
 	var name *net.DNSError
@@ -367,7 +376,7 @@ func (c *client) absent() string {
 	var nobody, all []string
 	for _, server := range c.servers {
 		err := c.failures[server]
-		if errors.Is(err, syscall.ECONNREFUSED) && otherPort(server, err) == "" {
+		if nobodyListens(err) && otherPort(server, err) == "" {
 			nobody = append(nobody, server+" ("+reason(server, err)+")")
 		} else {
 			all = append(all, server+": "+reason(server, err))
@@ -499,7 +508,7 @@ func reason(server string, err error) string {
 	}
 	if endpoint := otherPort(server, err); endpoint != "" {
 		text += " at " + endpoint
-		if errors.Is(err, syscall.ECONNREFUSED) {
+		if nobodyListens(err) {
 			text += ", and a server needs three ports"
 		}
 	}
@@ -529,6 +538,12 @@ func otherPort(server string, err error) string {
 		address = peer.Remote
 	case errors.As(err, &dial) && dial.Addr != nil:
 		address = dial.Addr.String()
+	}
+	if path, local := strings.CutPrefix(server, schemeIPC); local {
+		if address = strings.TrimPrefix(address, schemeIPC); strings.HasPrefix(address, path+"+") {
+			return schemeIPC + address
+		}
+		return ""
 	}
 	_, port, _ := net.SplitHostPort(address)
 	if port == "" || strings.HasSuffix(server, ":"+port) {

@@ -151,7 +151,7 @@ removes a key.`,
 		ValidArgsFunction: completeContexts,
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&n.flags, "server", nil, "server, tcp://HOST:PORT; repeat it to name backups in order")
+	flags.StringArrayVar(&n.flags, "server", nil, "server, tcp://HOST:PORT or ipc://PATH; repeat it to name backups in order")
 	flags.StringVar(&key, "curve-key", "", "`file` with the client's key, from chp keygen")
 	flags.StringVar(&serverKey, "curve-server-key", "", "public `key` of the servers, or a file with it")
 	cmd.RunE = changesContexts(func(cmd *cobra.Command, name string, all *contexts) error {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"syscall"
 	"time"
 
 	"clustermap/chp"
@@ -24,6 +23,7 @@ const maxModel = 6
 
 type serveFlags struct {
 	host             string
+	endpoints        []string
 	port, model      int
 	heartbeat        time.Duration
 	maxValue, queue  command.Bytes
@@ -61,6 +61,11 @@ host can be reached from this machine only. Open the server to a trusted network
 only the owners of the keys in --curve-allow, and all traffic is encrypted. Clients
 need the server's public key, which is printed before the server is ready.
 
+With --endpoint ipc://PATH it listens on three Unix sockets, the files PATH, PATH+1
+and PATH+2, for programs on this machine whose users may write to these files.
+--endpoint can be repeated, also with tcp://HOST:PORT; then there is a line with
+"ready" for each. A pair with --endpoint needs --peer, --state and --peer-state.
+
 Without --data the map is in memory only. After a restart it is empty, and clients
 delete the keys that they have. With --load it starts with the keys and times to live
 of a dump (chp dump); the server is ready when they are loaded.
@@ -75,6 +80,7 @@ of this command then need --server-model N.`,
 		Example: `  chp serve
   chp serve --host 0.0.0.0 --port 6000
   chp serve --port 0          # any three free ports in a row
+  chp serve --endpoint ipc:///run/chp/map --endpoint tcp://127.0.0.1:5556
   chp serve --load map.jsonl
   chp serve --model 4         # for programs of Clone model 4
   chp serve --data /var/lib/chp --sync always
@@ -88,6 +94,7 @@ of this command then need --server-model N.`,
 	flags.SortFlags = false
 	flags.StringVar(&f.host, "host", "127.0.0.1", "address to listen on")
 	flags.Var((*command.Number)(&f.port), "port", "first of the three ports; 0 takes three consecutive free ones")
+	flags.StringArrayVar(&f.endpoints, "endpoint", nil, "`endpoint` to listen on in place of --host and --port, tcp://HOST:PORT or ipc://PATH; repeat it for several")
 	flags.Var((*command.Number)(&f.model), "model", "Clone model to serve, 1 to 6; 6 is the full protocol")
 	flags.StringVar(&f.advertise, "advertise", "", "`endpoint` of the first port as clients reach it, as shown by chp status (default where it listens)")
 	flags.DurationVar(&f.heartbeat, "heartbeat", chp.DefaultHeartbeatInterval, "time between two heartbeats (HUGZ)")
@@ -151,6 +158,9 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		return fail(exitUsage, "--expiry-grace %v: must be positive, or 0 for none", f.grace)
 	}
 
+	if err := f.checkEndpoints(cmd); err != nil {
+		return err
+	}
 	if n := len(f.host); n > 2 && f.host[0] == '[' && f.host[n-1] == ']' {
 		f.host = f.host[1 : n-1] // an IPv6 address in brackets
 	}
@@ -178,6 +188,10 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	if err != nil {
 		return err
 	}
+	host, port := f.host, f.port
+	if len(f.endpoints) > 0 {
+		host, port = "", 0
+	}
 	server, err := chp.NewServer(chp.ServerOptions{
 		Pair:              pair,
 		Log:               log,
@@ -185,9 +199,10 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		OnReplay:          f.replaying(cmd),
 		Preload:           loading.entries(ctx),
 		Security:          security,
-		Host:              f.host,
+		Host:              host,
+		Port:              port,
+		Endpoints:         f.endpoints,
 		Advertise:         f.advertise,
-		Port:              f.port,
 		Model:             chp.Model(f.model),
 		HeartbeatInterval: f.heartbeat,
 		MaxValueSize:      int(f.maxValue),
@@ -231,12 +246,13 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		}
 		select {
 		case <-server.Ready():
-			e := server.Endpoints()
-			snapshots := "snapshots " + e.Snapshot + ", "
-			if e.Snapshot == "" {
-				snapshots = ""
+			for _, e := range server.AllEndpoints() {
+				snapshots := "snapshots " + e.Snapshot + ", "
+				if e.Snapshot == "" {
+					snapshots = ""
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "chp: %sready: %spublisher %s, collector %s\n", f.pair.role(), snapshots, e.Publisher, e.Collector)
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "chp: %sready: %spublisher %s, collector %s\n", f.pair.role(), snapshots, e.Publisher, e.Collector)
 		case <-ctx.Done():
 		}
 	}()
@@ -268,21 +284,4 @@ func (f *serveFlags) logger(cmd *cobra.Command) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), o)), nil
 	}
 	return nil, fail(exitUsage, "--log-format %q: must be text or json", f.format)
-}
-
-// listenError adds advice to the error of a port that cannot be bound.
-func (f *serveFlags) listenError(err error) error {
-	var which *chp.ListenError
-	if !errors.As(err, &which) {
-		return fail(exitRefused, "%s", plain(err))
-	}
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return fail(exitRefused, "%s is in use; stop the program that uses it, or choose other ports with --port (0 for any free ones)", which.Endpoint)
-	case errors.Is(err, syscall.EACCES):
-		return fail(exitRefused, "no permission to listen on %s; choose a port above 1023 with --port", which.Endpoint)
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fail(exitRefused, "%s is not an address of this machine; choose another with --host", f.host)
-	}
-	return fail(exitRefused, "%s; choose another address with --host, or other ports with --port", plain(err))
 }

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"clustermap/chp"
+
+	"github.com/spf13/cobra"
+)
+
+// schemeIPC begins endpoints that are Unix sockets.
+const schemeIPC = "ipc://"
+
+// checkEndpoints checks the flags --endpoint, as far as NewServer does not.
+func (f *serveFlags) checkEndpoints(cmd *cobra.Command) error {
+	if len(f.endpoints) == 0 {
+		return nil
+	}
+	for _, name := range []string{"host", "port"} {
+		if cmd.Flags().Changed(name) {
+			return fail(exitUsage, "--%s and --endpoint exclude each other", name)
+		}
+	}
+	if f.pair.primary || f.pair.backup {
+		for _, name := range []string{"peer", "state", "peer-state"} {
+			if !cmd.Flags().Changed(name) {
+				return fail(exitUsage, "a pair with --endpoint needs --%s", name)
+			}
+		}
+	}
+	for _, endpoint := range f.endpoints {
+		if !strings.HasPrefix(endpoint, "tcp://") && !strings.HasPrefix(endpoint, schemeIPC) {
+			return fail(exitUsage, "--endpoint %q: must have the form tcp://HOST:PORT or ipc://PATH", endpoint)
+		}
+	}
+	return nil
+}
+
+// listenError adds advice to the error of an endpoint that cannot be bound.
+func (f *serveFlags) listenError(err error) error {
+	var which *chp.ListenError
+	if !errors.As(err, &which) {
+		return fail(exitRefused, "%s", plain(err))
+	}
+	// How to choose another endpoint.
+	port, host, other := "other ports with --port (0 for any free ones)", "another with --host", "another address with --host, or other ports with --port"
+	if len(f.endpoints) > 0 {
+		port, host, other = "another --endpoint", "another --endpoint", "another --endpoint"
+	}
+	local := strings.HasPrefix(which.Endpoint, schemeIPC)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fail(exitRefused, "%s is in use; stop the program that uses it, or choose %s", which.Endpoint, port)
+	case errors.Is(err, syscall.EACCES) && local:
+		return fail(exitRefused, "no permission to create %s; choose %s", which.Endpoint, other)
+	case errors.Is(err, fs.ErrNotExist) && local:
+		return fail(exitRefused, "the directory of %s does not exist; create it, or choose %s", which.Endpoint, other)
+	case errors.Is(err, syscall.EACCES):
+		return fail(exitRefused, "no permission to listen on %s; choose a port above 1023", which.Endpoint)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fail(exitRefused, "%s is not on an address of this machine; choose %s", which.Endpoint, host)
+	}
+	return fail(exitRefused, "%s; choose %s", plain(err), other)
+}
