@@ -64,6 +64,10 @@ func (l *link) lead(endpoint string) {
 	l.target.Store(&target)
 }
 
+// astray makes the link lead nowhere. It must when its node ends, since another test may get
+// the port of that.
+func (l *link) astray() { l.target.Store(nil) }
+
 func (l *link) accept() {
 	for {
 		c, err := l.listener.Accept()
@@ -187,6 +191,7 @@ func (c *couple) start(i int) *Node {
 // kill ends a node without a message to its peer.
 func (c *couple) kill(i int) {
 	if n := c.nodes[i]; n != nil {
+		c.hears[1-i].astray()
 		c.opts[i].Epoch = n.Epoch()
 		n.Close()
 		c.nodes[i] = nil

@@ -39,6 +39,11 @@ func (m *mixed) startGuide() {
 	m.hears[m.ours].lead(m.guide.Endpoint)
 }
 
+func (m *mixed) killGuide() {
+	m.hears[m.ours].astray()
+	m.guide.Kill()
+}
+
 func (m *mixed) node() *Node { return m.nodes[m.ours] }
 
 // guideState returns the state of the guide program, or 0 if it has ended.
@@ -94,7 +99,7 @@ func TestInterop(t *testing.T) {
 				m.settledOn(StateActive, StatePassive)
 			} else {
 				m.settledOn(StatePassive, StateActive)
-				m.guide.Kill()
+				m.killGuide()
 				elect(t, m.node())
 				m.startGuide()
 				m.settledOn(StateActive, StatePassive)
@@ -105,7 +110,7 @@ func TestInterop(t *testing.T) {
 			m.start(m.ours)
 			m.settledOn(StatePassive, StateActive)
 
-			m.guide.Kill()
+			m.killGuide()
 			elect(t, m.node())
 			m.startGuide()
 			m.settledOn(StateActive, StatePassive)
@@ -139,6 +144,7 @@ func TestInteropSplitBrain(t *testing.T) {
 
 			if ours == RolePrimary {
 				<-m.guide.Exited()
+				m.hears[m.ours].astray()
 				elect(t, m.node())
 				m.startGuide()
 				m.settledOn(StateActive, StatePassive)

@@ -145,6 +145,7 @@ func TestProcesses(t *testing.T) {
 	start(1)
 	active := settled()
 	for range 2 {
+		hears[1-active].astray()
 		p[active].kill()
 		vote(1 - active)
 		start(active)

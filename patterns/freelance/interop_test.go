@@ -71,7 +71,7 @@ func (g guideClient) pongs(endpoint string) int {
 // failover when one is killed, stopped or slow, and its return.
 func TestInteropServer(t *testing.T) {
 	t.Parallel()
-	first, second := startGuideServer(t), startGuideServer(t)
+	first, second := startGuideServer(t, "--endpoint", freeEndpoint(t)), startGuideServer(t)
 	c := startClient(t, ClientOptions{
 		Servers: []string{first.Endpoint, second.Endpoint}, PingInterval: 50 * time.Millisecond, ServerTTL: hang,
 		Timeout: 6 * time.Second,
@@ -170,7 +170,7 @@ func TestInteropClient(t *testing.T) {
 	t.Parallel()
 	var hold atomic.Bool
 	release := make(chan bool)
-	first := startServer(t, ServerOptions{Concurrency: 1, Handler: func(_ context.Context, r [][]byte) ([][]byte, error) {
+	first := startServer(t, ServerOptions{Bind: freeEndpoint(t), Concurrency: 1, Handler: func(_ context.Context, r [][]byte) ([][]byte, error) {
 		if hold.Load() {
 			<-release
 		}

@@ -242,9 +242,12 @@ func TestF10_IdentityIsEndpoint(t *testing.T) {
 	if e := chosen.Endpoint(); strings.HasSuffix(e, ":0") || e != chosen.Bound() {
 		t.Errorf("endpoint %s, bound to %s", e, chosen.Bound())
 	}
-	port := chosen.Endpoint()[strings.LastIndex(chosen.Endpoint(), ":"):]
-	must(t, chosen.Close())
-	byName := startServer(t, ServerOptions{Bind: "tcp://localhost" + port})
+	given := startServer(t, ServerOptions{Bind: freeEndpoint(t)})
+	if e := given.Endpoint(); e != given.opts.Bind || e != given.Bound() {
+		t.Errorf("bound to %s, the endpoint is %s", given.Bound(), e)
+	}
+	byName := startServer(t, ServerOptions{Bind: "tcp://localhost:*"})
+	port := byName.Bound()[strings.LastIndex(byName.Bound(), ":"):]
 	if e := byName.Endpoint(); e != "tcp://localhost"+port {
 		t.Errorf("bound to a name, the endpoint is %s", e)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"clustermap/internal/loopback"
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
 
@@ -47,7 +48,7 @@ func newRig(t testing.TB, o Options) *rig {
 	r.pub, err = sockets.NewPub(sockets.Options{SendHWM: -1, FullPolicy: sockets.PolicyBlock})
 	must(t, err)
 	t.Cleanup(func() { r.pub.Close() })
-	must(t, r.pub.Bind(r.ctx, anyPort))
+	must(t, r.pub.Bind(r.ctx, "tcp://"+loopback.Own()+":*")) // a test closes it
 	must(t, r.cache.ConnectPublisher(r.pub.LastEndpoint()))
 	must(t, r.pub.WaitSubscribers(r.ctx, "", 1))
 	return r

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/loopback"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -368,7 +369,9 @@ func TestPoison(t *testing.T) {
 // restarted under load.
 func TestBrokerRestarts(t *testing.T) {
 	t.Parallel()
-	b, endpoint := startBroker(t, lasting)
+	b, _ := startBroker(t, lasting)
+	endpoint, err := b.Bind(testContext(t), "tcp://"+loopback.Own()+":*")
+	must(t, err)
 	const fast = 5 * time.Millisecond
 	w := startWorker(t, "s", endpoint, echo, WorkerOptions{Concurrency: 2, Reconnect: fast, ReconnectMax: 4 * fast})
 	clients := []*Client{
@@ -398,7 +401,6 @@ func TestBrokerRestarts(t *testing.T) {
 		before := w.Stats().Requests
 		eventually(t, "requests are done", func() bool { return w.Stats().Requests > before+50 })
 		must(t, b.Close())
-		var err error
 		b, err = NewBroker(lasting)
 		must(t, err)
 		defer b.Close()

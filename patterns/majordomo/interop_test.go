@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"clustermap/internal/interop"
+	"clustermap/internal/loopback"
 )
 
 // guideState is the state of a worker of the guide.
@@ -119,7 +120,7 @@ func TestInteropGuideBroker(t *testing.T) {
 	t.Parallel()
 	interop.Require(t)
 	beat := []string{"--heartbeat", "0.05", "--liveness", "200"}
-	broker := interop.Python(t, "majordomo.py", append([]string{"broker", "tcp://127.0.0.1:*"}, beat...)...)
+	broker := interop.Python(t, "majordomo.py", append([]string{"broker", "tcp://" + loopback.Own() + ":*"}, beat...)...)
 	endpoint := broker.Endpoint
 	worker := startWorker(t, "ours", endpoint, func(_ context.Context, request [][]byte) ([][]byte, error) {
 		return append(request, []byte("done")), nil

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/loopback"
 	"clustermap/patterns/majordomo"
 )
 
@@ -495,7 +496,7 @@ func TestBrokerRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	y := &system{t: t}
-	if y.endpoint, err = b.Bind(context.Background(), "tcp://127.0.0.1:0"); err != nil {
+	if y.endpoint, err = b.Bind(context.Background(), "tcp://"+loopback.Own()+":*"); err != nil {
 		t.Fatal(err)
 	}
 	y.server = y.serve(nil)
