@@ -42,7 +42,9 @@ type Lease struct {
 //
 // When the context ends, or with [Lease.Close], the key is deleted, unless another update
 // has replaced this client's. Without a server to send the deletion to, the key expires.
-// For a program that restarts and sets the key again, [Lease.Stop] leaves the key until
+// The protocol has no conditional deletion: an update of another client that this one has
+// not received yet is deleted too; if it is that of a lease, the key is back with the
+// lease's next refresh. For a program that restarts and sets the key again, [Lease.Stop] leaves the key until
 // it expires, so that other clients see no gap; so does Close of the client. An update of
 // a successor cancels the time to live of its predecessor's.
 //
@@ -54,8 +56,10 @@ type Lease struct {
 // more often than the time to live; or it runs a client on an inproc endpoint of the
 // server (ServerOptions.Endpoints) and calls KeepAlive of that.
 //
-// Errors are those of SetSync; then there is no lease. A time to live that is not positive
-// is a *MessageError with ReasonTTL.
+// If a connection breaks before the first update has come back, KeepAlive sets the key
+// again, as the lease would, even if the update may have been applied. Otherwise errors are
+// those of SetSync; then there is no lease. A time to live that is not positive is a
+// *MessageError with ReasonTTL.
 func (c *Client) KeepAlive(ctx context.Context, key string, value []byte, ttl time.Duration, opts ...SetOption) (*Lease, error) {
 	return c.keepAlive(ctx, key, value, ttl, ttl/3, opts)
 }
@@ -68,11 +72,17 @@ func (c *Client) keepAlive(ctx context.Context, key string, value []byte, ttl, e
 		client: c, key: key, value: slices.Clone(value), every: max(every, time.Millisecond),
 		opts: append(slices.Clone(opts), WithTTL(ttl)), ended: make(chan struct{}), renew: make(chan struct{}, 1),
 	}
-	syncs := c.syncs.Load()
-	began := time.Now()
-	seq, err := l.set(ctx)
-	if err != nil {
-		return nil, err
+	var syncs uint64
+	var began time.Time
+	var seq int64
+	for again := true; again; {
+		syncs, began = c.syncs.Load(), time.Now()
+		var err error
+		seq, err = l.set(ctx)
+		lost := c.syncs.Load() != syncs || c.State() != StateActive
+		if again = errors.Is(err, ErrUncertain) && lost && ctx.Err() == nil; err != nil && !again {
+			return nil, err
+		}
 	}
 	due := l.every - time.Since(began)
 	c.mu.Lock()
@@ -211,7 +221,9 @@ func (l *Lease) delete(seq int64) {
 	if seq > 0 {
 		replaced, found := false, false
 		if state := c.state.Load(); state != nil {
-			found = state.View(bytesOf(l.key), func(r kvmsg.Record) { replaced = r.Seq() > seq && !l.made(r) })
+			// A server with another map may have lower sequences, and one of another
+			// implementation no UUIDs in its snapshots.
+			found = state.View(bytesOf(l.key), func(r kvmsg.Record) { replaced = r.Seq() != seq && !l.made(r) })
 		}
 		if replaced || !found && !l.pending {
 			return

@@ -57,3 +57,71 @@ func testLeaseLateEchoes(t *testing.T, absent bool) {
 	}
 	must(t, <-closed)
 }
+
+// KeepAlive outlives a server that ends before the first update has come back.
+func TestLeaseBeginsAcrossRestart(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := newScripted(t, asPlain)
+	c := follow(t, ClientOptions{}, s)
+	s.answer(7)
+	leased := make(chan error, 1)
+	go func() {
+		l, err := c.KeepAlive(ctx, "/k", []byte("v"), time.Hour)
+		if err == nil {
+			defer l.Stop()
+		}
+		leased <- err
+	}()
+	s.kvset()
+	s.close()
+	var err error
+	s, err = scriptedAt(t, asPlain, s.host, s.port)
+	must(t, err)
+	s.answer(20)
+	u := s.kvset()
+	s.publish(u.key, 21, u.uuid, "ttl=3600\n", u.value)
+	must(t, <-leased)
+}
+
+// An update that a server skips, without a fault, is the caller's to repeat.
+func TestLeaseBeginsOnlyAcrossFaults(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := newScripted(t, asPlain)
+	c := follow(t, ClientOptions{}, s)
+	s.answer(7)
+	must(t, c.WaitActive(ctx))
+	leased := make(chan error, 1)
+	go func() {
+		_, err := c.KeepAlive(ctx, "/k", []byte("v"), time.Hour)
+		leased <- err
+	}()
+	s.kvset()
+	must(t, c.Set(ctx, "/later", []byte("v")))
+	u := s.kvset()
+	s.publish(u.key, 8, u.uuid, "", u.value)
+	if err := <-leased; !errors.Is(err, ErrUncertain) {
+		t.Errorf("%v, want ErrUncertain", err)
+	}
+}
+
+// A lease does not delete the key of a successor at a server with another map, whose
+// sequences may be lower than that of the lease's last update.
+func TestLeaseLeavesSuccessor(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	c, successor := startClient(t, s, ClientOptions{}), startClient(t, s, ClientOptions{})
+	seq, err := successor.SetSync(ctx, "/k", []byte("v"))
+	must(t, err)
+	eventually(t, "the client has the key", func() bool { _, ok := c.Get("/k"); return ok })
+	l := &Lease{client: c, key: "/k"}
+	l.delete(seq + 1)
+	must(t, c.Flush(ctx))
+	if _, ok := s.Get("/k"); !ok {
+		t.Fatal("the successor's key is gone")
+	}
+	l.delete(seq)
+	eventually(t, "the lease's own key is gone", func() bool { return s.Len() == 0 })
+}
