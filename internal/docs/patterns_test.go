@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -345,7 +346,22 @@ func TestSnail(t *testing.T) {
 		}
 		defer sub.Close()
 		testenv.Must(t, pub.WaitSubscribers(ctx, "price/", 1))
-		testenv.Must(t, publisher())
+		received := make(chan struct{})
+		var publishing sync.WaitGroup
+		defer publishing.Wait()
+		defer close(received)
+		publishing.Go(func() { // again, because one that takes longer than MaxDelay is dropped
+			for tick := time.Tick(time.Second); ; {
+				if err := publisher(); err != nil {
+					t.Error(err)
+				}
+				select {
+				case <-received:
+					return
+				case <-tick:
+				}
+			}
+		})
 		m, err := sub.Recv(ctx) // with the policy Stop: errors.Is(err, snail.ErrLagged)
 		if err == nil && string(m[1]) != "42" {
 			t.Errorf("the message is %q", m)
