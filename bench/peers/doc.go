@@ -8,4 +8,6 @@
 // own:
 //
 //	cd bench/peers && go run ./cmd/compare
+//
+// The command kv does the same for CHP and other systems that replicate keys and values.
 package peers
