@@ -505,11 +505,12 @@ func (q *sequencer) successor() (*following, error) {
 
 // drain waits until a follower has the map and has returns true; has is called with mu
 // held. It fails if the follower is gone or makes no progress for the time-out, or for
-// drainLeast if that is longer. Time is counted in looks, as in judge.
+// drainLeast if that is longer. Time is counted in looks, as in judge: the time between two
+// looks counts up to drainGap.
 func (p *pair) drain(ctx context.Context, f *following, has func() bool) error {
 	q := &p.server.sequencer
 	have, sends, idle := int64(-1), uint64(0), time.Duration(0)
-	for {
+	for last := time.Now(); ; {
 		q.mu.Lock()
 		if n := f.sends.Load(); f.have != have || n != sends {
 			have, sends, idle = f.have, n, 0
@@ -524,13 +525,16 @@ func (p *pair) drain(ctx context.Context, f *following, has func() bool) error {
 		case !pause(ctx, drainLook):
 			return ctx.Err()
 		}
-		idle += drainLook
+		now := time.Now()
+		idle += min(now.Sub(last), drainGap)
+		last = now
 	}
 }
 
 const (
 	drainLeast = time.Second
 	drainLook  = time.Millisecond
+	drainGap   = 25 * time.Millisecond // a busy machine looks later than it should
 )
 
 // shutdown hands over before an active server ends, if the other one has the map or is

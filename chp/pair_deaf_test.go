@@ -1,7 +1,6 @@
 package chp
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -13,9 +12,7 @@ import (
 func TestPairHandoverToDeaf(t *testing.T) {
 	t.Parallel()
 	s, c := activePrimary(t)
-	ctx, cancel := context.WithTimeout(testContext(t), handoverTimeout)
-	defer cancel()
-	h := beginHandover(ctx, t, s, c, dialFollower(t, s))
+	h := beginHandover(testContext(t), t, s, c, dialFollower(t, s))
 	if err := <-h.ended; !errors.Is(err, binarystar.ErrNoSuccessor) || !s.active() {
 		t.Errorf("handover: %v, still active: %v", err, s.active())
 	}

@@ -202,14 +202,14 @@ func slowLink(t testing.TB, endpoint string, rate int) string {
 // several times SnapshotTimeout and the snapshot does not fit SnapshotMemory.
 func TestH2_SteadySlowReader(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, ServerOptions{SnapshotMemory: 1 << 20, SnapshotTimeout: 1500 * time.Millisecond})
+	s := startServer(t, ServerOptions{SnapshotMemory: 1 << 20, SnapshotTimeout: 4 * time.Second})
 	const keys = 192
 	value := strings.Repeat("x", 64<<10)
 	for i := range keys {
 		put(t, s, fmt.Sprint("/k/", i), value)
 	}
 	// Not one of ours: what our clients are sent from the log needs no memory.
-	a := newAsker(t, slowLink(t, s.Endpoints().Snapshot, 3<<20), false, false)
+	a := newAsker(t, slowLink(t, s.Endpoints().Snapshot, 1200<<10), false, false)
 	begun := time.Now()
 	a.ask("")
 	a.want("", keys)

@@ -47,7 +47,7 @@ func TestServeExpiryGrace(t *testing.T) {
 			t.Parallel()
 			const leases = 100
 			dir := filepath.Join(t.TempDir(), "map")
-			s := serveApart(t, "--port", "5556", "--data", dir)
+			s := serveApart(t, "--port", "5556", "--data", dir, "--sync", "always") // it is killed
 			ctx := testenv.Context(t)
 			c, err := chp.NewClient(chp.ClientOptions{Servers: []string{s.endpoint}, HeartbeatTimeout: testenv.Hang, SyncTimeout: testenv.Hang})
 			testenv.Must(t, err)
