@@ -16,10 +16,49 @@ import (
 // of a context that ended while Apply waited for room, a first part of the batch may have
 // been queued, and will be sent.
 //
-// Apply does not wait for the updates to come back: call Flush. The protocol has no
+// Apply does not wait for the updates to come back: see ApplySync and Flush. The protocol has no
 // transactions: readers can see the first updates of a batch without the others, updates
 // of other clients may come in between, and the server may refuse some of them.
-func (c *Client) Apply(ctx context.Context, b *Batch) error {
+func (c *Client) Apply(ctx context.Context, b *Batch) error { return c.applyBatch(ctx, b, nil) }
+
+// ApplySync is like Apply, but also waits until all updates of the batch have come back
+// and were applied, across broken connections, as SetSync does. It returns the sequence of
+// the last one, or 0 for an empty batch.
+//
+// If some of the updates failed, it returns their errors, which are those of SetSync,
+// joined; of errors of the same kind it returns one. The others were made. If a key is
+// outside of the client's subtrees, the error is ErrOutsideSubtrees, and nothing is sent.
+// If the context ends while ApplySync waits, the outcome is unknown, and updates that were
+// queued will still be sent.
+func (c *Client) ApplySync(ctx context.Context, b *Batch) (seq int64, err error) {
+	for i := range b.Len() {
+		if !c.subtrees.contains(b.record(i).Key()) {
+			return 0, ErrOutsideSubtrees
+		}
+	}
+	all := &echoBatch{left: b.Len(), done: make(chan struct{})}
+	waits := make([]echoWait, b.Len())
+	for i := range waits {
+		waits[i].batch = all
+	}
+	if err := c.applyBatch(ctx, b, waits); err != nil || b.Len() == 0 {
+		c.echoes.forgetBatch(all)
+		return 0, err
+	}
+	select {
+	case <-all.done:
+		if err := all.lost.err(); err != nil {
+			return 0, err
+		}
+		return all.seq, nil
+	case <-ctx.Done():
+		c.echoes.forgetBatch(all)
+		return 0, c.explain(ctx.Err())
+	}
+}
+
+// applyBatch queues the updates of a batch. waits has one wait for each of them, or is nil.
+func (c *Client) applyBatch(ctx context.Context, b *Batch, waits []echoWait) error {
 	if err := c.checkBatch(b); err != nil || b.Len() == 0 {
 		return err
 	}
@@ -43,7 +82,11 @@ func (c *Client) Apply(ctx context.Context, b *Batch) error {
 	for i := range b.Len() {
 		r := b.record(i)
 		props = append(props[:0], r.Props()...)
-		if err := c.enqueue(ctx, r.Key(), r.Value(), props, nil); err != nil {
+		var wait *echoWait
+		if waits != nil {
+			wait = &waits[i]
+		}
+		if err := c.enqueue(ctx, r.Key(), r.Value(), props, wait); err != nil {
 			return err
 		}
 	}

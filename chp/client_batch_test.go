@@ -40,6 +40,97 @@ func TestClientApply(t *testing.T) {
 	}
 }
 
+// ApplySync returns when the whole batch can be read, with the sequence of its last update.
+func TestClientApplySync(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	c := startClient(t, s, ClientOptions{Subtrees: []string{"/a/"}})
+	var b Batch
+	if seq, err := c.ApplySync(ended, &b); seq != 0 || err != nil { // empty: it needs no server
+		t.Errorf("an empty batch: %d, %v", seq, err)
+	}
+	for i := range 1000 {
+		b.Set(fmt.Sprintf("/a/%d", i%100), []byte(fmt.Sprint(i)))
+	}
+	b.Delete("/a/7")
+	for range 2 {
+		seq, err := c.ApplySync(ctx, &b)
+		must(t, err)
+		if got, _ := c.Get("/a/42"); c.Len() != 99 || string(got) != "942" || seq != s.Sequence() || seq != c.Sequence() {
+			t.Errorf("%d keys, /a/42 = %q, sequence %d", c.Len(), got, seq)
+		}
+	}
+	b.Set("/outside", []byte("v"))
+	if _, err := c.ApplySync(ctx, &b); !errors.Is(err, ErrOutsideSubtrees) || s.Stats().Updates != 2002 {
+		t.Errorf("a key outside of the subtrees: %v, %d updates", err, s.Stats().Updates)
+	}
+	c.echoes.mu.Lock()
+	defer c.echoes.mu.Unlock()
+	if n := len(c.echoes.syncs); n > 0 {
+		t.Errorf("%d waits are left", n)
+	}
+}
+
+// ApplySync returns the errors of its own updates, and Flush does not return them again.
+func TestClientApplySyncFails(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{MaxMapBytes: 2000})
+	c := startClient(t, s, ClientOptions{})
+	must(t, c.Set(ctx, "/before", make([]byte, 3000)))
+	var b Batch
+	b.Set("/small", []byte("v"))
+	b.Set("/large", make([]byte, 3000))
+	b.Set("/last", []byte("v"))
+	full := &MessageError{Reason: ReasonMapFull}
+	if seq, err := c.ApplySync(ctx, &b); seq != 0 || !errors.Is(err, full) {
+		t.Errorf("%d, %v", seq, err)
+	}
+	if _, ok := c.Get("/last"); !ok || c.Len() != 2 {
+		t.Errorf("%d keys; the other updates are not made", c.Len())
+	}
+	if err := c.Flush(ctx); !errors.Is(err, full) {
+		t.Errorf("the update before the batch: %v", err)
+	}
+	must(t, c.Flush(ctx))
+}
+
+// When the context of ApplySync ends, it returns, and the updates still come back. Across a
+// restart with another map its updates are uncertain.
+func TestClientApplySyncGivesUp(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, asPlain)
+	c := follow(t, ClientOptions{}, s)
+	s.answer(7)
+	var b Batch
+	b.Set("/a", []byte("1"))
+	b.Set("/b", []byte("2"))
+	ctx, cancel := context.WithCancel(testContext(t))
+	applied := make(chan error, 1)
+	apply := func() {
+		_, err := c.ApplySync(ctx, &b)
+		applied <- err
+	}
+	go apply()
+	u := s.kvset()
+	s.kvset()
+	cancel()
+	if err := <-applied; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want context.Canceled", err)
+	}
+	s.publish(u.key, 8, u.uuid, "", u.value)
+	eventually(t, "the first update comes back", func() bool { return c.Sequence() == 8 })
+	ctx = testContext(t)
+	go apply()
+	s.kvset()
+	u = s.kvset()
+	s.publish(u.key, 9, u.uuid, "", u.value)
+	if err := <-applied; !errors.Is(err, ErrUncertain) {
+		t.Errorf("the server has skipped an update: %v, want ErrUncertain", err)
+	}
+}
+
 func TestClientApplyRefuses(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -87,11 +87,31 @@ type echoWait struct {
 	seq  int64         // sequence of the update's KVPUB
 	err  error
 	lost losses // of a Flush: what was lost while it waited
+
+	batch *echoBatch // instead of the other fields but n: an ApplySync waits for this update and others
+}
+
+// echoBatch is an ApplySync that waits for several updates.
+type echoBatch struct {
+	left int // updates that are not settled
+	seq  int64
+	lost losses
+	done chan struct{} // closed when left is 0, and the other fields do not change any more
 }
 
 func newEchoWait() *echoWait { return &echoWait{done: make(chan struct{})} }
 
 func (w *echoWait) finish(seq int64, err error) {
+	if b := w.batch; b != nil {
+		b.seq = max(b.seq, seq)
+		if err != nil {
+			b.lost.add(err)
+		}
+		if b.left--; b.left == 0 {
+			close(b.done)
+		}
+		return
+	}
 	w.seq, w.err = seq, err
 	close(w.done)
 }
@@ -364,6 +384,13 @@ func (e *echoes) forget(w *echoWait) {
 			return
 		}
 	}
+}
+
+// forgetBatch removes the waits of an ApplySync that has given up.
+func (e *echoes) forgetBatch(b *echoBatch) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.syncs = slices.DeleteFunc(e.syncs, func(w *echoWait) bool { return w.batch == b })
 }
 
 // onTheWay returns the range of numbers that are not all settled, from first to last.

@@ -98,6 +98,30 @@ func ExampleClient_Lookup() {
 	// /b/1: "" outside
 }
 
+// ApplySync sends many updates in one call, and returns when all of them can be read.
+func ExampleClient_ApplySync() {
+	server, stop := serveExample()
+	defer stop()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	c, err := chp.NewClient(chp.ClientOptions{Servers: []string{server}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	var b chp.Batch
+	for i := range 1000 {
+		b.Set(fmt.Sprintf("/squares/%d", i), fmt.Append(nil, i*i))
+	}
+	if _, err := c.ApplySync(ctx, &b); err != nil {
+		log.Fatal(err)
+	}
+	value, _ := c.Get("/squares/12")
+	fmt.Printf("%d keys, 12 squared is %s\n", c.Len(), value)
+	// Output: 1000 keys, 12 squared is 144
+}
+
 // A service registers itself. If its process dies, the key expires.
 func ExampleClient_KeepAlive() {
 	server, stop := serveExample()
