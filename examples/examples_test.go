@@ -279,6 +279,7 @@ func TestRegistry(t *testing.T) {
 	})
 	third := start(t, "registry", "-server", endpoint, "announce", "shop/3", "10.0.0.9:80")
 	watch.until("up /services/shop/3")
+	third.until("announced") // now it has a key to delete
 	third.stop()
 	watch.until("left /services/shop/3")
 	first.stop()
