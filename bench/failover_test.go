@@ -137,7 +137,7 @@ func (s *setter) end(c *cluster) {
 func BenchmarkFailover(b *testing.B) {
 	command := buildCommand(b)
 	for _, c := range failoverSettings {
-		b.Run(c.name, func(b *testing.B) {
+		b.Run("settings="+c.name, func(b *testing.B) {
 			pair := startPair(b, command, c.flags...)
 			s := startSetter(b, pair, 0)
 			var all times
@@ -167,7 +167,7 @@ func BenchmarkFailover(b *testing.B) {
 func BenchmarkHandover(b *testing.B) {
 	command := buildCommand(b)
 	for _, c := range failoverSettings {
-		b.Run(c.name, func(b *testing.B) {
+		b.Run("settings="+c.name, func(b *testing.B) {
 			pair := startPair(b, command, c.flags...)
 			s := startSetter(b, pair, 0)
 			load := startLoad(b, pair, *failoverLoad)

@@ -1,0 +1,220 @@
+// Package report reads the results of measurements from a folder, and shows them as a
+// table and as plots.
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/perf/benchfmt"
+)
+
+// Data is what a folder has. What was not measured is empty.
+type Data struct {
+	Machine Machine
+	Sockets []socketCase
+	KV      []kvCase
+	CHP     *chpBench
+	Go      []goResult
+}
+
+// Machine is where and when it was measured.
+type Machine struct {
+	Date      string `json:"date"` // RFC 3339, of the beginning
+	System    string `json:"system"`
+	Processor string `json:"processor,omitempty"`
+	Cores     int    `json:"cores"`
+	Go        string `json:"go"`
+}
+
+// socketCase is a row of cmd/compare.
+type socketCase struct {
+	Case        string    `json:"case"`
+	Pattern     string    `json:"pattern"`
+	Transport   string    `json:"transport"`
+	Size        int       `json:"size"`
+	Subscribers int       `json:"subscribers"`
+	Topic       bool      `json:"topic"`
+	Curve       bool      `json:"curve"`
+	First       string    `json:"first"`
+	Second      string    `json:"second"`
+	Peer        string    `json:"peer"`
+	Batch       int       `json:"batch"`
+	Unit        string    `json:"unit"`
+	Ours        []float64 `json:"all_ours"`
+	Theirs      []float64 `json:"all_theirs"`
+	Ratios      []float64 `json:"ratios"`
+	Error       string    `json:"error"`
+}
+
+// kvCase is a case of cmd/kv.
+type kvCase struct {
+	System   string    `json:"system"`
+	Mode     string    `json:"mode"`
+	Keys     int       `json:"keys"`
+	Replicas int       `json:"replicas"`
+	Error    string    `json:"error"`
+	Rates    []float64 `json:"rates"`
+	Ratios   []float64 `json:"ratios"`
+	Offered  float64   `json:"offered"`
+	P50      []float64 `json:"p50_us"`
+	P99      []float64 `json:"p99_us"`
+	P999     []float64 `json:"p99.9_us"`
+}
+
+// chpBench is the result of chp bench.
+type chpBench struct {
+	Rounds []struct {
+		CHP      rate `json:"chp"`
+		Baseline rate `json:"baseline"`
+		Pair     rate `json:"pair"`
+	} `json:"rounds"`
+}
+
+type rate struct {
+	UpdatesPerSecond float64 `json:"updates_per_second"`
+}
+
+// goResult is what one benchmark of package testing has reported, in all its runs.
+type goResult struct {
+	name   string            // without Benchmark and what follows
+	keys   map[string]string // of key=value
+	values map[string][]float64
+}
+
+// one returns the values of a unit.
+func (g *goResult) one(unit string) Range { return rangeOf(g.values[unit]) }
+
+// Range is the median of some figures, and their least and greatest. It is zero if there
+// are none.
+type Range struct{ Median, Min, Max float64 }
+
+func rangeOf(figures []float64) Range {
+	if len(figures) == 0 {
+		return Range{}
+	}
+	s := slices.Sorted(slices.Values(figures))
+	return Range{(s[(len(s)-1)/2] + s[len(s)/2]) / 2, s[0], s[len(s)-1]}
+}
+
+// Names of files. The results of several runs of cmd/compare, cmd/kv and go test have
+// names that begin and end so.
+const (
+	machineFile  = "machine.json"
+	socketsFiles = "sockets-*.json"
+	kvFiles      = "kv-*.json"
+	chpFile      = "chp-bench.json"
+	goFiles      = "go-*.txt"
+)
+
+// Load reads a folder.
+func Load(folder string) (*Data, error) {
+	d := &Data{CHP: new(chpBench)}
+	if err := readJSON(filepath.Join(folder, machineFile), &d.Machine); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if err := readJSON(filepath.Join(folder, chpFile), d.CHP); errors.Is(err, fs.ErrNotExist) {
+		d.CHP = nil
+	} else if err != nil {
+		return nil, err
+	}
+	err := each(folder, socketsFiles, func(path string) error {
+		var cases []socketCase
+		err := readJSON(path, &cases)
+		d.Sockets = append(d.Sockets, cases...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = each(folder, kvFiles, func(path string) error {
+		var r struct {
+			Cases []kvCase `json:"cases"`
+		}
+		err := readJSON(path, &r)
+		d.KV = append(d.KV, r.Cases...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := each(folder, goFiles, d.readGo); err != nil {
+		return nil, err
+	}
+	if len(d.Sockets)+len(d.KV)+len(d.Go) == 0 && d.CHP == nil {
+		return nil, fmt.Errorf("%s has no results", folder)
+	}
+	return d, nil
+}
+
+// each calls f with every file that matches, in the order of their names.
+func each(folder, pattern string, f func(path string) error) error {
+	paths, err := filepath.Glob(filepath.Join(folder, pattern))
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		if err := f(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readJSON(path string, to any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, to); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// readGo reads what go test -bench has printed.
+func (d *Data) readGo(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	at := map[string]int{}
+	r := benchfmt.NewReader(f, path)
+	for r.Scan() {
+		result, ok := r.Result().(*benchfmt.Result)
+		if !ok {
+			continue // a line of something else
+		}
+		full := result.GetConfig("pkg") + " " + result.Name.String()
+		i, ok := at[full]
+		if !ok {
+			i = len(d.Go)
+			at[full] = i
+			g := goResult{keys: map[string]string{}, values: map[string][]float64{}}
+			name, parts := result.Name.Parts()
+			g.name = string(name)
+			for _, part := range parts {
+				if key, value, ok := strings.Cut(strings.TrimPrefix(string(part), "/"), "="); ok {
+					g.keys[key] = value
+				}
+			}
+			d.Go = append(d.Go, g)
+		}
+		for _, v := range result.Values {
+			// As printed, not in the units of benchstat.
+			value, unit := v.Value, v.Unit
+			if v.OrigUnit != "" {
+				value, unit = v.OrigValue, v.OrigUnit
+			}
+			d.Go[i].values[unit] = append(d.Go[i].values[unit], value)
+		}
+	}
+	return r.Err()
+}

@@ -1,0 +1,209 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Measuring says how to measure.
+type Measuring struct {
+	Folder string         // for the results; it exists
+	Rounds int            // of each measurement
+	Only   *regexp.Regexp // names of the measurements to run
+	Quick  bool           // only whether they work: their figures mean nothing
+	Log    io.Writer      // for what happens
+}
+
+// step is a measurement: a command of this module or the main one, or a run of go test.
+type step struct {
+	name    string // of the file of the results, without its ending
+	program string // package of a command; empty: go test
+	dir     string // where to build the command, or to run go test: a module's folder
+	args    []string
+	file    string // flag for the file of the results; empty: it prints them
+}
+
+// mainModule is the folder of the main module, from that of this one.
+const mainModule = "../.."
+
+// steps returns the measurements, in their order.
+func (m *Measuring) steps() []step {
+	rounds := strconv.Itoa(m.Rounds)
+	// alone matches the cases of cmd/compare that have the same library at both ends.
+	const alone = `^[a-z]+-[a-z]+/[a-z]+/[0-9A-Za-z]+(/to-[0-9]+)?(/topic)?(/curve)?$`
+	compare := func(name string, args ...string) step {
+		args = append([]string{"--json", "--rounds", rounds}, args...)
+		if m.Quick {
+			args = append(args, "--time", "20ms", "--warm", "10ms")
+		}
+		return step{name: "sockets-" + name, program: "./cmd/compare", args: args}
+	}
+	kv := func(name string, args ...string) step {
+		args = append([]string{"--rounds", rounds}, args...)
+		if m.Quick {
+			args = append(args, "--updates", "2000", "--keys", "100")
+		}
+		return step{name: "kv-" + name, program: "./cmd/kv", args: args, file: "--json"}
+	}
+	bench := func(name, dir, packages, choice, benchtime string, more ...string) step {
+		if m.Quick {
+			benchtime = "1x"
+		}
+		args := []string{"test", "-run", "^$", "-bench", choice, "-benchtime", benchtime, "-timeout", "12h", packages}
+		return step{name: "go-" + name, dir: dir, args: append(args, more...)}
+	}
+	// Several runs of the benchmarks, each of which is a line of its own.
+	count := func(s step) step {
+		s.args = append([]string{"test", "-count", rounds}, s.args[1:]...)
+		return s
+	}
+	keys, updates := "10000,100000,1000000", "5000000"
+	if m.Quick {
+		keys, updates = "1000,10000", "20000"
+	}
+	return []step{
+		compare("libzmq", "--cases", alone),
+		compare("libzmq-batch", "--cases", `^push-pull/tcp/[0-9A-Za-z]+$`, "--batch", "100"),
+		compare("pebbe", "--cases", alone, "--peer", "pebbe"),
+		compare("go-zeromq", "--cases", alone, "--peer", "go-zeromq"),
+		kv("rate"),
+		kv("latency", "--mode", "latency"),
+		{name: "chp-bench", program: "./cmd/chp", dir: mainModule, args: []string{"bench", "--json", "--baseline", "--pair", "--rounds", rounds, "--updates", updates}},
+		count(bench("map", ".", ".", "^BenchmarkMap$", "1s", "-map.keys", keys)),
+		count(bench("latency", mainModule, "./bench", "^Benchmark(RoundTrip|SetSync)$", "1s")),
+		count(bench("layers", mainModule, "./bench", "^Benchmark(Codec|OneWay|PubSub|Server|Processes)$", "1s")),
+		count(bench("endtoend", mainModule, "./bench", "^BenchmarkEndToEnd$", "3x")),
+		bench("failover", mainModule, "./bench", "^BenchmarkFailover$", "20x"),
+	}
+}
+
+// Steps returns the names of all measurements, in their order.
+func Steps() (names []string) {
+	for _, s := range new(Measuring).steps() {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// Run runs the measurements one after the other, and stores what each has found. A
+// measurement that fails does not keep the others from running; the errors of all are
+// returned together. The current folder must be that of the module of this package.
+func (m *Measuring) Run(ctx context.Context) error {
+	if err := m.writeMachine(); err != nil {
+		return err
+	}
+	programs, err := os.MkdirTemp("", "report")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(programs)
+	var all error
+	for _, s := range m.steps() {
+		if !m.Only.MatchString(s.name) {
+			continue
+		}
+		begun := time.Now()
+		fmt.Fprintf(m.Log, "%s: %s\n", s.name, strings.Join(s.args, " "))
+		if err := m.measure(ctx, &s, programs); err != nil {
+			all = errors.Join(all, fmt.Errorf("%s: %w", s.name, err))
+			fmt.Fprintf(m.Log, "%s: %v\n", s.name, err)
+		}
+		if ctx.Err() != nil {
+			return errors.Join(all, ctx.Err())
+		}
+		fmt.Fprintf(m.Log, "%s: %v\n", s.name, time.Since(begun).Round(time.Second))
+	}
+	return all
+}
+
+// measure runs one measurement. Results are stored even if it reports an error, for some
+// of its cases may have figures.
+func (m *Measuring) measure(ctx context.Context, s *step, programs string) error {
+	ending := ".json"
+	name, args := "go", s.args
+	if s.program == "" {
+		ending = ".txt"
+	} else {
+		// Built, for go run does not pass on a signal.
+		name = filepath.Join(programs, filepath.Base(s.program))
+		if err := run(ctx, m.Log, m.Log, s.dir, "go", "build", "-o", name, s.program); err != nil {
+			return err
+		}
+	}
+	path := filepath.Join(m.Folder, s.name+ending)
+	if s.file != "" {
+		temporary := filepath.Join(programs, s.name+ending)
+		err := run(ctx, m.Log, m.Log, "", name, append(args, s.file, temporary)...)
+		text, e := os.ReadFile(temporary)
+		if e != nil {
+			return errors.Join(err, e)
+		}
+		return errors.Join(err, os.WriteFile(path, text, 0o644))
+	}
+	var out bytes.Buffer
+	dir := s.dir
+	if s.program != "" {
+		dir = ""
+	}
+	err := run(ctx, &out, m.Log, dir, name, args...)
+	if out.Len() > 0 {
+		err = errors.Join(err, os.WriteFile(path, out.Bytes(), 0o644))
+	}
+	return err
+}
+
+// run runs a program, which is interrupted when the context ends.
+func run(ctx context.Context, stdout, stderr io.Writer, dir, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, stdout, stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	return cmd.Run()
+}
+
+// writeMachine stores what is known of this machine.
+func (m *Measuring) writeMachine() error {
+	text, err := json.MarshalIndent(Machine{
+		Date: time.Now().Format(time.RFC3339), System: runtime.GOOS + "/" + runtime.GOARCH,
+		Processor: processor(), Cores: runtime.NumCPU(), Go: runtime.Version(),
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(m.Folder, machineFile), append(text, '\n'), 0o644)
+}
+
+// processor returns the name of the processor, where the system tells.
+func processor() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// WriteCharts draws all plots into a folder, and returns their paths.
+func (d *Data) WriteCharts(folder string) (paths []string, err error) {
+	for _, c := range d.Charts() {
+		path := filepath.Join(folder, c.File)
+		if err := c.Write(path); err != nil {
+			return paths, fmt.Errorf("%s: %w", c.File, err)
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}

@@ -1,0 +1,160 @@
+package report
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// example is a folder with results of every kind, whose figures are made up.
+func example(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"machine.json": `{"date":"2026-01-02T03:04:05Z","system":"linux/amd64","processor":"A processor","cores":2,"go":"go1.26"}`,
+		"sockets-libzmq.json": `[
+			{"case":"push-pull/tcp/64","pattern":"push-pull","transport":"tcp","size":64,"first":"ours","second":"ours","peer":"libzmq","unit":"msg/s","all_ours":[3e6,1e6,2e6],"all_theirs":[4e5,6e5,5e5],"ratios":[7.5,1.67,4]},
+			{"case":"push-pull/tcp/64KiB","pattern":"push-pull","transport":"tcp","size":65536,"first":"ours","second":"ours","peer":"libzmq","unit":"msg/s","all_ours":[3e3],"all_theirs":[4e3],"ratios":[0.75]},
+			{"case":"pub-sub/tcp/64/to-1000/topic","pattern":"pub-sub","transport":"tcp","size":64,"subscribers":1000,"topic":true,"first":"ours","second":"ours","peer":"libzmq","unit":"msg/s","all_ours":[12345678],"all_theirs":[1234567],"ratios":[1234.5]},
+			{"case":"pub-sub/tcp/64/to-16","pattern":"pub-sub","transport":"tcp","size":64,"subscribers":16,"first":"ours","second":"ours","peer":"libzmq","unit":"msg/s","all_ours":[2e6],"all_theirs":[1e6],"ratios":[2]},
+			{"case":"req-rep/tcp/64","pattern":"req-rep","transport":"tcp","size":64,"first":"ours","second":"ours","peer":"libzmq","unit":"us","all_ours":[10,12],"all_theirs":[60,70],"ratios":[0.17,0.18]},
+			{"case":"push-pull/tcp/64/curve","pattern":"push-pull","transport":"tcp","size":64,"curve":true,"first":"ours","second":"ours","peer":"libzmq","error":"libzmq: CURVE"}]`,
+		"sockets-libzmq-batch.json": `[{"case":"push-pull/tcp/64","pattern":"push-pull","transport":"tcp","size":64,"first":"ours","second":"ours","peer":"libzmq","batch":100,"unit":"msg/s","all_ours":[9e6],"all_theirs":[4e5],"ratios":[22.5]}]`,
+		"kv-rate.json":              `{"cases":[{"system":"chp","mode":"rate","rates":[4e6,5e6]},{"system":"etcd","mode":"rate","rates":[1e4,2e4],"ratios":[400,250]},{"system":"nats","mode":"rate","error":"it is not installed","missing":true}]}`,
+		"kv-latency.json":           `{"cases":[{"system":"chp","mode":"latency","offered":1000,"p50_us":[20],"p99_us":[40],"p99.9_us":[99]}]}`,
+		"chp-bench.json":            `{"rounds":[{"chp":{"updates_per_second":4e6},"baseline":{"updates_per_second":8e6}},{"chp":{"updates_per_second":5e6},"baseline":{"updates_per_second":9e6}}]}`,
+		"go-map.txt": "goos: linux\npkg: clustermap/bench/peers\n" +
+			"BenchmarkMap/keys=10000/peer=xsync.Map/op=get/goroutines=1-2 100 75 ns/op 50 ours-ns 25 peer-ns 0.5 ratio\n" +
+			"BenchmarkMap/keys=10000/peer=xsync.Map/op=get/goroutines=1-2 100 75 ns/op 52 ours-ns 26 peer-ns 0.5 ratio\n" +
+			"BenchmarkMap/keys=1000000/peer=xsync.Map/op=set/goroutines=2-2 100 75 ns/op 50 ours-ns 25 peer-ns 0.5 ratio\n" +
+			"BenchmarkMap/keys=1000000/peer=xsync.Map/op=range/goroutines=1-2 1 75 ns/op 80 ours-B/key 120 peer-B/key 1e6 ours-ns 2e6 peer-ns 2 ratio\nPASS\n",
+		"go-bench.txt": "pkg: clustermap/bench\n" +
+			"BenchmarkRoundTrip/pair=req-rep/transport=tcp/size=64/window=1-2 10 75 ns/op 20000 p50-ns 25000 p90-ns 30000 p99-ns 35000 p99.9-ns 90000 max-ns 50000 msgs/s\n" +
+			"BenchmarkRoundTrip/pair=dealer-router/transport=inproc/size=65536/window=100-2 10 75 ns/op 20000 p50-ns 25000 p90-ns 30000 p99-ns 35000 p99.9-ns 90000 max-ns 50000 msgs/s\n" +
+			"BenchmarkFailover/settings=default-2 20 1900 min-ms 2000 p50-ms 2100 p90-ms 2300 max-ms\n",
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// TestCharts: every plot is drawn, is well-formed XML, and has a white background, a
+// title and axes with their units.
+func TestCharts(t *testing.T) {
+	t.Parallel()
+	folder := example(t)
+	d, err := Load(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths, err := d.WriteCharts(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, path := range paths {
+		names = append(names, filepath.Base(path))
+	}
+	const want = "sockets-size.svg sockets-subscribers.svg sockets-roundtrip.svg map-get-1.svg map-set-2.svg map-memory.svg " +
+		"map-updates.svg systems-rate.svg systems-latency.svg latency.svg failover.svg"
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("plots are\n%s, want\n%s", got, want)
+	}
+	for i, c := range d.Charts() {
+		text, err := os.ReadFile(paths[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for x := xml.NewDecoder(strings.NewReader(string(text))); ; {
+			if _, err := x.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", c.File, err)
+			}
+		}
+		if !strings.Contains(string(text), "#FFFFFF") {
+			t.Errorf("%s has no white background", c.File)
+		}
+		for _, part := range append(strings.Split(c.Title, "\n"), c.X) {
+			if !strings.Contains(string(text), ">"+part+"<") {
+				t.Errorf("%s does not say %q", c.File, part)
+			}
+		}
+		if len(c.Lines) > 0 && c.Y == "" {
+			t.Errorf("%s has an axis without a label", c.File)
+		}
+	}
+}
+
+// TestPrint: the table has all figures, and no line is wider than 80 columns.
+func TestPrint(t *testing.T) {
+	t.Parallel()
+	d, err := Load(example(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := d.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > tableWidth {
+			t.Errorf("too wide: %s", line)
+		}
+	}
+	for _, want := range []string{
+		`push-pull/tcp/64 +libzmq +2 M/s +500 k/s +4 +1\.67–7\.5`,
+		`push-pull/tcp/64 batches +libzmq +9 M/s +400 k/s +22\.5`,
+		`pub-sub/tcp/64/to-1000/topic +libzmq +12\.3 M/s`,
+		`req-rep/tcp/64 +libzmq +11 µs +65 µs`,
+		`get, 10 k keys, goroutines: 1 +xsync\.Map +51 +25\.5 +0\.5 `,
+		`bytes for each key, 1 M keys +xsync\.Map +80 +120 +1\.5`,
+		`bare TCP and hash tables +8\.5 M/s +8 M–9 M +1\.9 `,
+		`etcd +15 k/s +10 k–20 k +325 +250–400`,
+		`chp +1 k/s +20 +40 +99`,
+		`REQ and REP, tcp +20 +25 +30 +35 +90`,
+		`RoundTrip dealer-router, inproc, 64 KiB, window: 100 +50 k`,
+		`default +1\.9 k +2 k +2\.1 k +2\.3 k`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("nothing matches %s in\n%s", want, &out)
+		}
+	}
+	if strings.Contains(out.String(), "curve") || strings.Contains(out.String(), "nats") {
+		t.Error("what has no figures is shown")
+	}
+}
+
+// TestNothing: a folder without results is refused.
+func TestNothing(t *testing.T) {
+	t.Parallel()
+	if _, err := Load(t.TempDir()); err == nil {
+		t.Error("an empty folder was read")
+	}
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "kv-rate.json"), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(folder); err == nil {
+		t.Error("half a file was read")
+	}
+}
+
+func TestSI(t *testing.T) {
+	t.Parallel()
+	for v, want := range map[float64]string{
+		0: "0", 1: "1", 0.5: "0.5", 0.123456: "0.123", 9.999: "10", 99.4: "99.4", 999: "999", 999.9: "1 k", 1234: "1.23 k", 4.7e6: "4.7 M", 100e3: "100 k", 2e9: "2 G",
+	} {
+		if got := si(v); got != want {
+			t.Errorf("%g: %q, want %q", v, got, want)
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// tableWidth is how wide a table may be, in characters.
+const tableWidth = 80
+
+// section is a part of the report: rows of which the first two cells are names and the
+// others figures.
+type section struct {
+	title string
+	head  []string
+	rows  [][]string
+}
+
+// Print writes the figures as tables of at most 80 columns.
+func (d *Data) Print(out io.Writer) error {
+	var b strings.Builder
+	if m := d.Machine; m.Date != "" {
+		fmt.Fprintf(&b, "%s, %s, %d cores, %s\n", m.Date, m.System, m.Cores, m.Go)
+		if m.Processor != "" {
+			fmt.Fprintln(&b, m.Processor)
+		}
+		b.WriteByte('\n')
+	}
+	for _, s := range d.sections() {
+		if len(s.rows) > 0 {
+			s.print(&b)
+		}
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func (s *section) print(b *strings.Builder) {
+	fmt.Fprintln(b, s.title)
+	rows := append([][]string{s.head}, s.rows...)
+	widths := make([]int, len(s.head))
+	total := -2
+	for i := range widths {
+		for _, r := range rows {
+			widths[i] = max(widths[i], utf8.RuneCountInString(r[i]))
+		}
+		if widths[i] > 0 {
+			total += widths[i] + 2
+		}
+	}
+	// The names are what can be shorter.
+	widths[0] = max(widths[0]-max(total-tableWidth, 0), 8)
+	for _, r := range rows {
+		var line strings.Builder
+		for i, cell := range r {
+			if widths[i] == 0 {
+				continue // nothing has that name
+			}
+			if i == 0 {
+				if name := []rune(cell); len(name) > widths[0] {
+					cell = string(name[:widths[0]-1]) + "…"
+				}
+			} else {
+				line.WriteString("  ")
+			}
+			pad := strings.Repeat(" ", max(widths[i]-utf8.RuneCountInString(cell), 0))
+			if i < 2 {
+				line.WriteString(cell + pad)
+			} else {
+				line.WriteString(pad + cell)
+			}
+		}
+		fmt.Fprintln(b, strings.TrimRight(line.String(), " "))
+	}
+	b.WriteByte('\n')
+}
+
+// ratio returns a ratio and its range.
+func ratio(ratios []float64) (median, span string) {
+	r := rangeOf(ratios)
+	return si(r.Median), si(r.Min) + "–" + si(r.Max)
+}
+
+// median returns the median of figures with a unit.
+func median(figures []float64, unit string) string { return si(rangeOf(figures).Median) + unit }
+
+func (d *Data) sections() []section {
+	return []section{d.socketRows(), d.mapRows(), d.pipelineRows(), d.systemRows(), d.systemLatencyRows(), d.latencyRows(), d.rateRows(), d.failoverRows()}
+}
+
+func (d *Data) socketRows() section {
+	s := section{
+		title: "Sockets beside other libraries; ratio: ours/theirs",
+		head:  []string{"case", "beside", "ours", "theirs", "ratio", "range"},
+	}
+	for _, c := range d.Sockets {
+		name, unit := c.Case, "/s"
+		if c.Unit == "us" {
+			unit = " µs"
+		}
+		if c.Batch > 0 {
+			name += " batches"
+		}
+		if c.Error != "" {
+			if c.Unit != "" { // else it is something that the other library does not have
+				s.rows = append(s.rows, []string{name, c.Peer, "failed", "", "", ""})
+			}
+			continue
+		}
+		middle, span := ratio(c.Ratios)
+		s.rows = append(s.rows, []string{name, c.Peer, median(c.Ours, unit), median(c.Theirs, unit), middle, span})
+	}
+	return s
+}
+
+func (d *Data) mapRows() section {
+	s := section{
+		title: "Maps, ns for each operation (range: for the whole map); ratio: theirs/ours",
+		head:  []string{"operation", "beside", "ours", "theirs", "ratio", "range"},
+	}
+	for _, op := range []string{"get", "set", "range"} {
+		for _, g := range d.mapResults(op) {
+			name := fmt.Sprintf("%s, %s keys, goroutines: %s", op, si(g.number("keys")), g.keys["goroutines"])
+			middle, span := ratio(g.values["ratio"])
+			s.rows = append(s.rows, []string{name, g.keys["peer"], median(g.values["ours-ns"], ""), median(g.values["peer-ns"], ""), middle, span})
+		}
+	}
+	for _, g := range d.mapResults("range") {
+		us, they := g.one("ours-B/key"), g.one("peer-B/key")
+		name := fmt.Sprintf("bytes for each key, %s keys", si(g.number("keys")))
+		s.rows = append(s.rows, []string{name, g.keys["peer"], si(us.Median), si(they.Median), si(they.Median / us.Median), ""})
+	}
+	return s
+}
+
+func (d *Data) pipelineRows() section {
+	s := section{
+		title: "Updates through a server (chp bench); ratio: to one server",
+		head:  []string{"pipeline", "", "rate", "range", "ratio", "range"},
+	}
+	names, rates := d.pipelineRates()
+	for i, name := range names {
+		r := rangeOf(rates[i])
+		if r == (Range{}) {
+			continue
+		}
+		var ratios []float64
+		for j := range min(len(rates[i]), len(rates[0])) {
+			ratios = append(ratios, rates[i][j]/rates[0][j])
+		}
+		middle, span := ratio(ratios)
+		s.rows = append(s.rows, []string{name, "", si(r.Median) + "/s", si(r.Min) + "–" + si(r.Max), middle, span})
+	}
+	return s
+}
+
+func (d *Data) systemRows() section {
+	s := section{
+		title: "Updates through systems (kv); ratio: ours/theirs",
+		head:  []string{"system", "", "rate", "range", "ratio", "range"},
+	}
+	for _, k := range d.kv("rate") {
+		r := rangeOf(k.Rates)
+		middle, span := "", ""
+		if len(k.Ratios) > 0 {
+			middle, span = ratio(k.Ratios)
+		}
+		s.rows = append(s.rows, []string{k.System, "", si(r.Median) + "/s", si(r.Min) + "–" + si(r.Max), middle, span})
+	}
+	return s
+}
+
+func (d *Data) systemLatencyRows() section {
+	s := section{
+		title: "From an update to its arrival at a replica (kv), µs, medians of the rounds",
+		head:  []string{"system", "", "offered", "p50", "p99", "p99.9"},
+	}
+	for _, k := range d.kv("latency") {
+		s.rows = append(s.rows, []string{k.System, "", si(k.Offered) + "/s", median(k.P50, ""), median(k.P99, ""), median(k.P999, "")})
+	}
+	return s
+}
+
+func (d *Data) latencyRows() section {
+	s := section{
+		title: "Whole round trips within a process, µs, medians of the rounds",
+		head:  []string{"what", "", "p50", "p90", "p99", "p99.9", "max"},
+	}
+	names, results := d.latencies()
+	for i, name := range names {
+		row := []string{name, ""}
+		for _, unit := range percentileUnits {
+			row = append(row, si(results[i].one(unit).Median/1000))
+		}
+		s.rows = append(s.rows, row)
+	}
+	return s
+}
+
+// rateRows are the benchmarks of the layers that report a rate.
+func (d *Data) rateRows() section {
+	s := section{
+		title: "Benchmarks of the layers, messages a second",
+		head:  []string{"benchmark", "", "median", "range"},
+	}
+	for i := range d.Go {
+		g := &d.Go[i]
+		r := g.one("msgs/s")
+		if r == (Range{}) {
+			continue
+		}
+		var parts []string
+		for _, key := range []string{"op", "pair", "transport", "size", "frames", "call", "subscribers", "window", "publishers", "replicas"} {
+			switch value := g.keys[key]; {
+			case value == "":
+			case key == "size":
+				parts = append(parts, sizeName(g.number(key)))
+			case strings.Trim(value, "0123456789") == "":
+				parts = append(parts, key+": "+value)
+			default:
+				parts = append(parts, value)
+			}
+		}
+		s.rows = append(s.rows, []string{g.name + " " + strings.Join(parts, ", "), "", si(r.Median), si(r.Min) + "–" + si(r.Max)})
+	}
+	slices.SortStableFunc(s.rows, func(a, b []string) int {
+		x, _, _ := strings.Cut(a[0], " ")
+		y, _, _ := strings.Cut(b[0], " ")
+		return strings.Compare(x, y)
+	})
+	return s
+}
+
+func (d *Data) failoverRows() section {
+	s := section{
+		title: "From kill -9 of the active server to the next update that comes back, ms",
+		head:  []string{"settings", "", "min", "p50", "p90", "max"},
+	}
+	for _, g := range d.goResults("Failover", nil) {
+		row := []string{g.keys["settings"], ""}
+		for _, unit := range []string{"min-ms", "p50-ms", "p90-ms", "max-ms"} {
+			row = append(row, si(g.one(unit).Median))
+		}
+		s.rows = append(s.rows, row)
+	}
+	return s
+}
