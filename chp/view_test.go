@@ -182,7 +182,7 @@ func TestViewCatchesUp(t *testing.T) {
 		must(t, err)
 		want[string(e.Key)] = n
 	}
-	eventually(t, "the view has caught up", func() bool { return maps.Equal(maps.Collect(v.All()), want) })
+	eventually(t, "the view has caught up", func() bool { return maps.Equal(maps.Collect(v.All()), want) && v.Len() == len(want) })
 	if v.Len() != 16 || v.Stats().Rescans != 1 {
 		t.Errorf("%d keys after %d rescans", v.Len(), v.Stats().Rescans)
 	}
