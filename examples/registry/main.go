@@ -28,21 +28,15 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	client, err := chp.NewClient(chp.ClientOptions{
-		Servers:  []string{*server},
-		Subtrees: []string{"/services/"},
-	})
+	client, err := chp.NewClient(chp.ClientOptions{Servers: []string{*server}, Subtrees: []string{"/services/"}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	switch args := flag.Args(); {
-	case len(args) == 3 && args[0] == "announce":
-		err = announce(ctx, client, "/services/"+args[1], args[2])
-	case len(args) == 1 && args[0] == "watch":
+	if flag.Arg(0) == "announce" {
+		err = announce(ctx, client, "/services/"+flag.Arg(1), flag.Arg(2))
+	} else {
 		err = watch(ctx, client)
-	default:
-		log.Fatal("usage: registry announce NAME ADDRESS, or registry watch")
 	}
 	if err != nil && ctx.Err() == nil {
 		log.Fatal(err)
@@ -74,11 +68,10 @@ func watch(ctx context.Context, c *chp.Client) error {
 		if err != nil {
 			return err
 		}
-		key, failed := string(e.Key), false
-		if timer := silent[key]; timer != nil {
-			failed = !timer.Stop()
-			delete(silent, key)
-		}
+		key := string(e.Key)
+		timer := silent[key]
+		failed := timer != nil && !timer.Stop()
+		delete(silent, key)
 		switch {
 		case e.Op == chp.OpSet && (failed || up[key] != string(e.Value)):
 			up[key] = string(e.Value)
