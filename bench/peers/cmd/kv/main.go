@@ -23,7 +23,8 @@
 //   - libzmq: a CHP server of the ZeroMQ Guide's design in C on libzmq, with the same bytes.
 //   - redis: SET and PUBLISH in a pipeline to one Redis server, with subscribers.
 //   - redis-tracking: SET, and replicas with Redis's client-side caching.
-//   - nats: NATS core, which passes messages on and keeps nothing.
+//   - nats: NATS core, which passes messages on and keeps nothing; all of one subject.
+//   - nats-subjects: the same with a subject for each key.
 //   - jetstream: the key-value store of NATS JetStream, in memory, with a watcher.
 //   - etcd: one etcd server, which does not flush its log, with a watch.
 //

@@ -11,11 +11,33 @@ import (
 )
 
 // natsSystem is NATS core: a server that passes messages on and keeps nothing, so it does
-// less than the others, and a replica that joins late gets no map from it. Each key is a
-// subject of one token, and the replica subscribes to all of them. The client's table is
-// ours. By default the server disconnects a subscriber that is 64 MiB behind, and the
+// less than the others, and a replica that joins late gets no map from it. All updates are
+// messages of one subject, key and value in each: that is the fastest. The client's table
+// is ours. By default the server disconnects a subscriber that is 64 MiB behind, and the
 // client drops what exceeds its queue: both limits are lifted, so nothing is lost.
-var natsSystem = system{name: "nats", share: 2, serve: serveNATS, publish: publishNATS, follow: followNATS}
+var natsSystem = system{
+	name: "nats", share: 2, serve: serveNATS,
+	publish: func(ctx context.Context, servers []string, _ workload) (publisher, error) {
+		return publishNATS(ctx, servers, natsSubject)
+	},
+	follow: func(ctx context.Context, servers []string, see func(key, value []byte) bool) (replica, error) {
+		return followNATS(ctx, servers, natsSubject, see)
+	},
+}
+
+// natsKeysSystem is the same with a subject for each key, by which a subscriber can choose.
+// The server remembers the subscribers of 1,024 subjects, so a map of more keys is slower.
+var natsKeysSystem = system{
+	name: "nats-subjects", share: 2, serve: serveNATS,
+	publish: func(ctx context.Context, servers []string, _ workload) (publisher, error) {
+		return publishNATS(ctx, servers, "")
+	},
+	follow: func(ctx context.Context, servers []string, see func(key, value []byte) bool) (replica, error) {
+		return followNATS(ctx, servers, "*", see)
+	},
+}
+
+const natsSubject = "bench"
 
 // natsPending is what the server queues for a subscriber, in bytes.
 const natsPending = 16 << 30
@@ -60,14 +82,24 @@ func dialNATS(ctx context.Context, servers []string) (*nats.Conn, error) {
 	return c, err
 }
 
-type natsPublisher struct{ c *nats.Conn }
-
-func publishNATS(ctx context.Context, servers []string, _ workload) (publisher, error) {
-	c, err := dialNATS(ctx, servers)
-	return &natsPublisher{c}, err
+type natsPublisher struct {
+	c       *nats.Conn
+	subject string // of all keys, or "" for a subject each
+	message []byte
 }
 
-func (p *natsPublisher) set(u update) error { return p.c.Publish(u.key, u.value) }
+func publishNATS(ctx context.Context, servers []string, subject string) (publisher, error) {
+	c, err := dialNATS(ctx, servers)
+	return &natsPublisher{c: c, subject: subject}, err
+}
+
+func (p *natsPublisher) set(u update) error {
+	if p.subject == "" {
+		return p.c.Publish(u.key, u.value)
+	}
+	p.message = appendMessage(p.message[:0], u.key, u.value)
+	return p.c.Publish(p.subject, p.message)
+}
 
 func (p *natsPublisher) push() error { return nil } // the client sends in the background
 
@@ -84,17 +116,19 @@ func flushNATS(ctx context.Context, c *nats.Conn) error {
 
 type natsReplica struct {
 	*table
-	see  func(key, value []byte) bool
-	done chan struct{} // closed when every update has arrived
+	see     func(key, value []byte) bool
+	subject string     // of all keys, if they have one
+	ended   bool       // of take: nothing more is wanted
+	done    chan error // when every update has arrived, or one was malformed
 }
 
-func followNATS(ctx context.Context, servers []string, see func(key, value []byte) bool) (replica, error) {
+func followNATS(ctx context.Context, servers []string, subject string, see func(key, value []byte) bool) (replica, error) {
 	c, err := dialNATS(ctx, servers)
 	if err != nil {
 		return nil, err
 	}
-	r := &natsReplica{table: newTable(), see: see, done: make(chan struct{})}
-	s, err := c.Subscribe("*", r.take)
+	r := &natsReplica{table: newTable(), see: see, subject: subject, done: make(chan error, 1)}
+	s, err := c.Subscribe(subject, r.take)
 	if err != nil {
 		return nil, err
 	}
@@ -106,17 +140,32 @@ func followNATS(ctx context.Context, servers []string, see func(key, value []byt
 
 // take takes one message after the other.
 func (r *natsReplica) take(m *nats.Msg) {
-	key := unsafe.Slice(unsafe.StringData(m.Subject), len(m.Subject)) // nobody changes it
-	r.put(key, m.Data)
-	if !r.see(key, m.Data) {
-		close(r.done)
+	if r.ended {
+		return
 	}
+	key, value := unsafe.Slice(unsafe.StringData(m.Subject), len(m.Subject)), m.Data // nobody changes it
+	if m.Subject == r.subject {
+		var err error
+		if key, value, err = cutMessage(m.Data); err != nil {
+			r.end(err)
+			return
+		}
+	}
+	r.put(key, value)
+	if !r.see(key, value) {
+		r.end(nil)
+	}
+}
+
+func (r *natsReplica) end(err error) {
+	r.ended = true
+	r.done <- err
 }
 
 func (r *natsReplica) run(ctx context.Context) error {
 	select {
-	case <-r.done:
-		return nil
+	case err := <-r.done:
+		return err
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -126,7 +126,7 @@ func (p *redisPublisher) set(u update) error {
 	p.out = appendBulk(p.out, u.key)
 	p.out = appendBulk(p.out, u.value)
 	if p.publishes {
-		p.message = append(append(append(p.message[:0], byte(len(u.key))), u.key...), u.value...)
+		p.message = appendMessage(p.message[:0], u.key, u.value)
 		p.begin(3)
 		p.out = appendBulk(p.out, "PUBLISH")
 		p.out = appendBulk(p.out, redisChannel)
@@ -183,10 +183,10 @@ func (r *redisReplica) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(b) == 0 || len(b) < 1+int(b[0]) {
-			return errRESP
+		key, value, err := cutMessage(b)
+		if err != nil {
+			return err
 		}
-		key, value := b[1:1+b[0]], b[1+b[0]:]
 		r.put(key, value)
 		if !r.see(key, value) {
 			return nil
