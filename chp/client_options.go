@@ -127,10 +127,10 @@ type ClientOptions struct {
 	// called like OnState.
 	OnLink func(LinkEvent)
 
-	// Logger, if set, receives the client's log records: changes of server at level
-	// Info, the reasons at Warn. A reason that repeats is logged at growing intervals,
-	// with the number of repetitions. The client never waits for the logger: see
-	// ServerOptions.Logger.
+	// Logger receives the client's log records: changes of server at level Info, the
+	// reasons at Warn. A reason that repeats is logged at growing intervals, with the
+	// number of repetitions. The client never waits for the logger, and nil means the
+	// same as for a server: see ServerOptions.Logger.
 	Logger *slog.Logger
 
 	// deletedBytes bounds the memory for deletions during a join. 0 means
@@ -219,9 +219,7 @@ func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 		o.KeepOnEmpty = true
 	}
 	setDefault(&o.deletedBytes, maxDeletedBytes)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = loggerOr(o.Logger)
 	o.Servers = slices.Clone(o.Servers)
 	o.Subtrees = slices.Clone(o.Subtrees)
 	return o, servers, errors.Join(faults...)

@@ -216,7 +216,8 @@ type ServerOptions struct {
 	// 1,024 records are queued, and those with the same message are limited to ten per
 	// second, except at level Debug. Dropped records are counted, and the count is
 	// logged. When Serve returns, it waits up to a second for the logger to take the
-	// last records. nil means slog.Default.
+	// last records. nil means slog.Default, for level Warn and above; a server without
+	// any messages has slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 }
 
@@ -285,9 +286,7 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	setDefault(&o.SnapshotTimeout, DefaultSnapshotTimeout)
 	setDefault(&o.HandshakeTimeout, DefaultServerHandshake)
 	setDefault(&o.ExpiryGrace, DefaultExpiryGrace)
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = loggerOr(o.Logger)
 	return o, errors.Join(errs...)
 }
 

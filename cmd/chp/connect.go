@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -168,6 +169,7 @@ func (n *connection) start(o chp.ClientOptions) (*client, error) {
 		connected: make(chan struct{}), gone: make(chan struct{}), refused: make(chan struct{}), nobody: make(chan struct{}),
 	}
 	o.Security, o.Model = n.security, chp.Model(n.model)
+	o.Logger = slog.New(slog.DiscardHandler) // the command says it itself
 	var connect, lose sync.Once
 	away := time.AfterFunc(n.timeout, func() { lose.Do(func() { close(c.gone) }) })
 	away.Stop()                                 // until a server is lost
