@@ -350,3 +350,21 @@ func TestPipeline(t *testing.T) {
 		t.Errorf("%d jobs are done: %q", len(p.seen), p.seen)
 	}
 }
+
+// All jobs are done although a worker is killed while it has some: nothing but the end of
+// its connection can tell that.
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	interop.Require(t)
+	at := "tcp://" + loopback.Own() + ":5559"
+	p := start(t, "jobs", "-at", at)
+	worker := func() *process { return run(t, exec.Command("/usr/bin/python3", "jobs/worker.py", at)) }
+	killed := worker()
+	p.until("done 0: JOB 0")
+	killed.cmd.Process.Kill()
+	worker()
+	p.end()
+	if len(p.seen) != 100 {
+		t.Errorf("%d jobs are done: %q", len(p.seen), p.seen)
+	}
+}
