@@ -280,6 +280,7 @@ func (r *reader) decode() error {
 				spans = append(spans, Span{Start: uint32(start + at), End: uint32(start + size)})
 				r.bytes += size
 				start += size
+				fresh = false // it may be inside a message
 				continue
 			}
 		}

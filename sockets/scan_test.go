@@ -109,5 +109,28 @@ func TestScanCommandInside(t *testing.T) {
 	}
 }
 
+// TestScanSubscriptionInside: the same with a subscription in place of the PING, at a
+// socket that receives both, and a message before that Scan knows.
+func TestScanSubscriptionInside(t *testing.T) {
+	t.Parallel()
+	known := wire("s", "t") // as Scan knows it
+	xpub := bind(t, NewXPub, Options{Scan: func(b []byte) (int, uint64) {
+		if !bytes.HasPrefix(b, known) {
+			return 0, 0
+		}
+		return len(known), 1
+	}})
+	r := dialRaw(t, xpub.LastEndpoint()).greet("SUB", nil)
+	subscribe := zmtp.AppendSubscribe(nil, []byte("topic"))
+	r.send(bytes.Join([][]byte{known, known[:3], subscribe, known[3:], wire("x"), wire("o", "p")}, nil))
+	for _, want := range []string{"s|t", "\x01topic", "s|t", "x", "o|p"} {
+		m, err := xpub.Recv(testContext(t))
+		must(t, err)
+		if got := string(bytes.Join(m, []byte("|"))); got != want {
+			t.Fatalf("received %q, want %q", got, want)
+		}
+	}
+}
+
 // bigOf returns a text of n bytes that begins with b.
 func bigOf(b byte, n int) string { return string(bytes.Repeat([]byte{b}, n)) }
