@@ -1,6 +1,10 @@
 package chp
 
-import "time"
+import (
+	"time"
+
+	"clustermap/internal/kvmsg"
+)
 
 // grace is the time that clients have to come back after a server has become active, with
 // the map of its log, of Preload, or of the other server of its pair. No key that the
@@ -19,13 +23,14 @@ type grace struct {
 func (g grace) spares(seq int64, now time.Duration) bool { return seq <= g.last && now < g.end }
 
 // begin begins a grace of a given length for the keys of all updates up to a sequence. A
-// negative length is none.
+// negative length is none. The longest time to live is the longest grace, because the end
+// of the grace becomes the time to live of keys.
 func (d *deadlines) begin(last int64, length time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.grace = grace{}
 	if length > 0 {
-		d.grace = grace{last, clock() + length}
+		d.grace = grace{last, clock() + min(length, kvmsg.MaxTTL)}
 	}
 }
 

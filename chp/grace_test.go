@@ -2,10 +2,12 @@ package chp
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
 	"clustermap/chp/commit"
+	"clustermap/internal/kvmsg"
 	"clustermap/internal/loopback"
 )
 
@@ -236,8 +238,26 @@ func TestGraceSpares(t *testing.T) {
 			t.Errorf("update %d at %v: %v", test.seq, test.at, got)
 		}
 	}
+	d.begin(5, math.MaxInt64)
+	if left := d.graced().end - clock(); left < kvmsg.MaxTTL-time.Hour || left > kvmsg.MaxTTL {
+		t.Errorf("the longest grace is %v", left)
+	}
 	d.begin(5, -1)
 	if g := d.graced(); g.spares(5, clock()) {
 		t.Error("spared by none")
+	}
+}
+
+// The wall clock may have been set back since a log was written: after a restart no key
+// has more than its time to live, which clients would otherwise take for none.
+func TestReplayClockSetBack(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, stop := serveUntil(t, ServerOptions{Log: openLog(t, dir)})
+	must(t, s.Set(testContext(t), "/k", []byte("1"), WithTTL(time.Hour)))
+	stop()
+	s, _ = serveUntil(t, ServerOptions{Log: olderLog{openLog(t, dir), -50 * 365 * 24 * time.Hour}})
+	if e, p := s.Lookup("/k"); p != PresenceFound || e.TTL <= 0 || e.TTL > time.Hour {
+		t.Errorf("%v, TTL %v", p, e.TTL)
 	}
 }

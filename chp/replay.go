@@ -129,9 +129,10 @@ func (r *replayer) entry(e commit.Entry) error {
 			continue
 		}
 		if ttl := kvmsg.TTLOf(m.Props()); ttl > 0 {
-			end := e.When().Add(ttl)
-			q.wheel.Add(hash, m.Seq(), end)
-			q.deadlines.set(hash, m.Seq(), clock()+time.Until(end))
+			// Not more than all of it, if the wall clock has been set back since.
+			left := min(time.Until(e.When().Add(ttl)), ttl)
+			q.wheel.Add(hash, m.Seq(), time.Now().Add(left))
+			q.deadlines.set(hash, m.Seq(), clock()+left)
 		}
 	}
 	if e.Index != r.index {

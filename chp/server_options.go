@@ -187,7 +187,7 @@ type ServerOptions struct {
 	// 0 means DefaultExpiryGrace, which is enough for a client with the default options
 	// to notice that its server is silent, find the active one and fetch a snapshot.
 	// Choose more for large maps, and for programs that refresh their keys at intervals
-	// only. Negative means none.
+	// only. Ten years is the most. Negative means none.
 	ExpiryGrace time.Duration
 
 	// Log, if set, makes the map durable: package clustermap/chp/durable opens a log on

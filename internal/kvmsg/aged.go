@@ -5,12 +5,15 @@ import (
 	"time"
 )
 
-// AgedGrowth bounds the bytes that AppendAged appends beyond the size of the record: a
-// fraction of a second, and a longer frame header.
-const AgedGrowth = 16
+// AgedGrowth bounds the bytes that AppendAged appends beyond the size of the record: eight
+// more digits of seconds, since up to MaxTTL can remain of any time to live (a server's
+// grace may be longer than it), a fraction of a second, a newline, and a longer frame
+// header.
+const AgedGrowth = 8 + 4 + 1 + 7
 
 // AppendAged appends r with the remaining time to live, in milliseconds rounded up,
-// instead of the one in its properties. If ttl is 0, it appends r unchanged.
+// instead of the one in its properties. If ttl is 0, it appends r unchanged. ttl is at
+// most MaxTTL.
 func AppendAged(dst []byte, r Record, ttl time.Duration) []byte {
 	r = r[:r.Size()]
 	props := r.Props()
