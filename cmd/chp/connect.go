@@ -249,6 +249,10 @@ func (n *connection) needSnapshots() error {
 	return nil
 }
 
+// fewKeys is the number of keys up to which openKeys copies only these: a client has a
+// limited number of subtrees.
+const fewKeys = 4096
+
 // openKeys is like open for a client that holds keys. An invalid key is not a usage error.
 func (n *connection) openKeys(ctx context.Context, servers []string, keys ...string) (*client, error) {
 	var subtrees []string
@@ -258,6 +262,9 @@ func (n *connection) openKeys(ctx context.Context, servers []string, keys ...str
 			return nil, err
 		}
 		subtrees = append(subtrees, subtree)
+	}
+	if len(keys) > fewKeys {
+		subtrees = nil
 	}
 	c, err := n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: subtrees})
 	if coded := (*command.Error)(nil); errors.As(err, &coded) && coded.Code == exitUsage {

@@ -81,10 +81,12 @@ func (f *delFlags) deleteKeys(ctx context.Context, cmd *cobra.Command, keys []st
 	defer c.Close()
 	var found []chp.Entry
 	var missing []string
-	for i, key := range keys {
-		if slices.Contains(keys[:i], key) {
+	done := map[string]bool{}
+	for _, key := range keys {
+		if done[key] {
 			continue
 		}
+		done[key] = true
 		if e, presence := c.Lookup(key); presence == chp.PresenceFound {
 			found = append(found, e)
 		} else {

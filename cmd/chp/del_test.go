@@ -31,6 +31,24 @@ func TestDelKeys(t *testing.T) {
 	try(t, with("del", "--dry-run", "/no", "/a/1")...).expect(t, exitRefused, `"/no" is not in the map`)
 }
 
+// del takes more keys than a client can have subtrees.
+func TestDelManyKeys(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	lines := strings.Builder{}
+	args := []string{"del", "--dry-run", "--server", s.endpoint}
+	for i := range 2 * fewKeys {
+		key := fmt.Sprintf("/m/%d", i)
+		fmt.Fprintf(&lines, `{"key":"%s","value":"v"}`+"\n", key)
+		args = append(args, key, key)
+	}
+	mustInput(t, lines.String(), "load", "--server", s.endpoint)
+	if n := strings.Count(must(t, args...), "\n"); n != 2*fewKeys {
+		t.Errorf("found %d keys", n)
+	}
+	try(t, append(args, "HUGZ")...).expect(t, exitRefused, "reserved")
+}
+
 // del --prefix deletes the keys that begin with the prefix, and prints their number.
 func TestDelPrefix(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"strings"
 	"syscall"
 
@@ -51,7 +52,10 @@ func (f *serveFlags) listenError(err error) error {
 		port, host, other = "another --endpoint", "another --endpoint", "another --endpoint"
 	}
 	local := strings.HasPrefix(which.Endpoint, schemeIPC)
+	path := strings.TrimPrefix(which.Endpoint, schemeIPC)
 	switch {
+	case errors.Is(err, syscall.EADDRINUSE) && local && otherFile(path):
+		return fail(exitRefused, "%s exists and is not a socket; remove it, or choose %s", path, other)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fail(exitRefused, "%s is in use; stop the program that uses it, or choose %s", which.Endpoint, port)
 	case errors.Is(err, syscall.EACCES) && local:
@@ -64,4 +68,10 @@ func (f *serveFlags) listenError(err error) error {
 		return fail(exitRefused, "%s is not on an address of this machine; choose %s", which.Endpoint, host)
 	}
 	return fail(exitRefused, "%s; choose %s", plain(err), other)
+}
+
+// otherFile reports whether there is a file with this name that is not a socket.
+func otherFile(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().Type() != fs.ModeSocket
 }

@@ -70,6 +70,13 @@ func TestServeEndpointAgain(t *testing.T) {
 	o.expect(t, exitNoServer, "no CHP server answered at "+ipc+" within 200ms: no such file or directory")
 	try(t, "serve", "--endpoint", "ipc://"+dir+"/no/map").expect(t, exitRefused, "the directory of ipc://"+dir+"/no/map does not exist")
 
+	file := filepath.Join(dir, "file")
+	testenv.Must(t, os.WriteFile(file+"+1", []byte("mine"), 0o600))
+	try(t, "serve", "--endpoint", "ipc://"+file).expect(t, exitRefused, file+"+1 exists and is not a socket; remove it, or choose another --endpoint")
+	if kept, err := os.ReadFile(file + "+1"); string(kept) != "mine" {
+		t.Errorf("the file has %q, %v", kept, err)
+	}
+
 	s := serveAt(t, ipc, "--endpoint", ipc)
 	try(t, "serve", "--endpoint", ipc).expect(t, exitRefused, ipc+" is in use; stop the program that uses it, or choose another --endpoint")
 	w := start(t, "watch", "--server", ipc)
