@@ -64,7 +64,7 @@ func TestServeExpiryGrace(t *testing.T) {
 			before := c.Sequence()
 			s.signal(syscall.SIGKILL)
 			s.wait()
-			s = serve(t, "--host", s.host(), "--port", "5556", "--data", older(t, dir, 2*time.Hour), "--expiry-grace", test.grace)
+			serve(t, "--host", s.host(), "--port", "5556", "--data", older(t, dir, 2*time.Hour), "--expiry-grace", test.grace)
 			gone, refreshed := map[string]bool{}, map[string]bool{}
 			for len(refreshed) < leases || !test.stays && !gone["/orphan"] {
 				e, err := w.Next(ctx)
