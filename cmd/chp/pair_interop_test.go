@@ -60,6 +60,7 @@ func TestPairWithGuideClient(t *testing.T) {
 		p.Call(interop.Op{"op": "write", "prefix": []byte("/w/"), "keys": keys, "on": on}, &answer)
 		return answer.Sent
 	}
+	seen := "" // the value of /seen at the end of the last check
 	// check compares what the client sent last, what it has, and what the server has.
 	check := func(active int) {
 		t.Helper()
@@ -67,6 +68,9 @@ func TestPairWithGuideClient(t *testing.T) {
 		p.Call(interop.Op{"op": "set", "key": []byte("/end"), "value": fmt.Appendf(nil, "%d", sent)}, nil)
 		p.Call(interop.Op{"op": "wait_active", "server": at[active]}, nil)
 		want := map[string]string{"/begun": "1", "/end": fmt.Sprint(sent)}
+		if seen != "" {
+			want["/seen"] = seen
+		}
 		for n := max(sent-keys, 0); n < sent; n++ {
 			want[fmt.Sprintf("/w/%d", n%keys)] = fmt.Sprint(n)
 		}
@@ -84,12 +88,17 @@ func TestPairWithGuideClient(t *testing.T) {
 				t.Fatalf("the active server has %v, want %v", got, want)
 			}
 		}
-		p.Call(interop.Op{"op": "wait", "key": []byte("/end"), "value": []byte(want["/end"])}, nil)
+		// The client stores at once what it sends, and has everything that the server
+		// has only once it has an update of somebody else's that came after that.
+		want["/seen"] = want["/end"]
+		must(t, append([]string{"set", "/seen", want["/seen"], "--timeout", "1m"}, both...)...)
+		p.Call(interop.Op{"op": "wait", "key": []byte("/seen"), "value": []byte(want["/seen"])}, nil)
 		var d interop.Dump
 		p.Call(interop.Op{"op": "dump"}, &d)
 		if have := d.Values(); !maps.Equal(have, want) {
 			t.Fatalf("the client has %v, want %v", have, want)
 		}
+		seen = want["/seen"]
 	}
 
 	write(true)
