@@ -2,8 +2,10 @@ package sockets
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,6 +165,103 @@ func TestLibzmq_xpub_verbose(t *testing.T) {
 		must(t, one.Close())
 		wants(t, pub, "\x00B")
 	})
+	// The option changes while there are subscriptions. Each is in force when the call
+	// returns, and what the XPUB is told of is just what is queued.
+	live := func(t *testing.T, o func(o *Options), subscribers int) (pub *XPub, subs []*Sub, change func()) {
+		t.Parallel()
+		names := inprocOptions()
+		pub = open(t, NewXPub, names)
+		must(t, pub.Bind(testContext(t), "inproc://a"))
+		for range subscribers {
+			subs = append(subs, dialled(t, NewSub, names, "inproc://a"))
+		}
+		return pub, subs, func() { must(t, pub.SetOptions(o)) }
+	}
+	t.Run("verbose later, one SUB", func(t *testing.T) {
+		pub, subs, change := live(t, func(o *Options) { o.XPubVerbose = true }, 1)
+		must(t, subs[0].Subscribe("A"))
+		wantQueued(t, pub, "\x01A")
+		must(t, subs[0].Subscribe("B"))
+		wantQueued(t, pub, "\x01B")
+		must(t, subs[0].Subscribe("A"))
+		wantQueued(t, pub)
+		change()
+		must(t, subs[0].Subscribe("A"))
+		wantQueued(t, pub, "\x01A")
+		says(t, pub, "A", "B")
+		wantQueued(t, subs[0], "A", "B")
+	})
+	t.Run("verbose later, two SUBs", func(t *testing.T) {
+		pub, subs, change := live(t, func(o *Options) { o.XPubVerbose = true }, 2)
+		must(t, subs[0].Subscribe("A"))
+		wantQueued(t, pub, "\x01A")
+		must(t, subs[1].Subscribe("A"))
+		wantQueued(t, pub)
+		must(t, subs[0].Subscribe("B"))
+		wantQueued(t, pub, "\x01B")
+		change()
+		must(t, subs[1].Subscribe("A"))
+		wantQueued(t, pub, "\x01A")
+		says(t, pub, "A", "B")
+		wantQueued(t, subs[0], "A", "B")
+		wantQueued(t, subs[1], "A")
+	})
+	t.Run("verboser later, one SUB", func(t *testing.T) {
+		pub, subs, change := live(t, func(o *Options) { o.XPubVerboser = true }, 1)
+		must(t, subs[0].Unsubscribe("A")) // it has none
+		wantQueued(t, pub)
+		must(t, subs[0].Subscribe("A"))
+		wantQueued(t, pub, "\x01A")
+		must(t, subs[0].Subscribe("A"))
+		wantQueued(t, pub)
+		must(t, subs[0].Unsubscribe("A"))
+		wantQueued(t, pub)
+		must(t, subs[0].Unsubscribe("A"))
+		wantQueued(t, pub, "\x00A")
+		must(t, subs[0].Unsubscribe("A"))
+		wantQueued(t, pub)
+		change()
+		must(t, subs[0].Subscribe("A"))
+		wantQueued(t, pub, "\x01A")
+		says(t, pub, "A")
+		wantQueued(t, subs[0], "A")
+		must(t, subs[0].Unsubscribe("A"))
+		wantQueued(t, pub, "\x00A")
+		must(t, subs[0].Unsubscribe("A")) // a SUB tells of none that it does not have
+		wantQueued(t, pub)
+	})
+	t.Run("verboser later, two SUBs", func(t *testing.T) {
+		pub, subs, change := live(t, func(o *Options) { o.XPubVerboser = true }, 2)
+		must(t, subs[0].Subscribe("A"))
+		wantQueued(t, pub, "\x01A")
+		must(t, subs[1].Subscribe("A"))
+		wantQueued(t, pub)
+		must(t, subs[0].Unsubscribe("A"))
+		wantQueued(t, pub)
+		must(t, subs[1].Unsubscribe("A"))
+		wantQueued(t, pub, "\x00A")
+		change()
+		must(t, subs[0].Subscribe("A"))
+		must(t, subs[1].Subscribe("A"))
+		wantQueued(t, pub, "\x01A", "\x01A")
+		says(t, pub, "A")
+		wantQueued(t, subs[0], "A")
+		wantQueued(t, subs[1], "A")
+		must(t, subs[1].Unsubscribe("A"))
+		wantQueued(t, pub, "\x00A")
+		must(t, subs[0].Unsubscribe("A"))
+		wantQueued(t, pub, "\x00A")
+		must(t, subs[1].Unsubscribe("A"))
+		wantQueued(t, pub)
+	})
+}
+
+// wantQueued receives what is queued, without waiting, and compares it.
+func wantQueued(t *testing.T, s interface{ TryRecv() (Message, error) }, want ...string) {
+	t.Helper()
+	if got := drained(t, s); !slices.Equal(got, want) {
+		t.Errorf("%q is queued, want %q", got, want)
+	}
 }
 
 // TestLibzmq_xsub_verbose: every subscription is sent; of ends only the last
@@ -197,6 +296,29 @@ func TestLibzmq_xsub_verbose(t *testing.T) {
 			wants(t, pub, all("\x00B", "fence")...)
 		})
 	}
+	t.Run("later", func(t *testing.T) {
+		t.Parallel()
+		names := inprocOptions()
+		pub := open(t, NewXPub, names)
+		must(t, pub.Bind(testContext(t), "inproc://a"))
+		sub := dialled(t, NewXSub, names, "inproc://a")
+		must(t, pub.SetOptions(func(o *Options) { o.XPubVerboser = true }))
+		tells := func(frame string, want ...string) {
+			t.Helper()
+			says(t, sub, frame)
+			wantQueued(t, pub, want...)
+		}
+		tells("\x00A")
+		tells("\x01A", "\x01A")
+		tells("\x01A", "\x01A")
+		tells("\x00A")
+		tells("\x00A", "\x00A")
+		must(t, sub.SetOptions(func(o *Options) { o.XSubVerboseUnsubscribe = true }))
+		tells("\x00A", "\x00A")
+		for _, frame := range []string{"\x01A", "\x01A", "\x00A", "\x00A"} {
+			tells(frame, frame)
+		}
+	})
 }
 
 // TestLibzmq_xpub_manual: the application chooses the subscriptions.
@@ -419,6 +541,29 @@ func TestLibzmq_pub_invert_matching(t *testing.T) {
 	says(t, pub, "prefix1", "prefix2", "other", "p")
 	wants(t, one, "prefix2", "other", "p")
 	wants(t, two, "other")
+
+	// The matching is inverted, on both sides, while there are subscriptions.
+	names := inprocOptions()
+	pub = open(t, NewPub, names)
+	must(t, pub.Bind(ctx, "inproc://a"))
+	one, two = dialled(t, NewSub, names, "inproc://a"), dialled(t, NewSub, names, "inproc://a")
+	must(t, one.Subscribe("prefix1"))
+	must(t, two.Subscribe("p2"))
+	for _, invert := range []bool{false, true} {
+		to := map[string]*Sub{"prefix1": one, "p2": two}
+		if invert {
+			to["prefix1"], to["p2"] = two, one
+		}
+		for _, s := range []adjustable{pub, one, two} {
+			must(t, s.SetOptions(func(o *Options) { o.InvertMatching = invert }))
+		}
+		for topic, sub := range to {
+			says(t, pub, topic)
+			wantQueued(t, sub, topic)
+			wantQueued(t, one)
+			wantQueued(t, two)
+		}
+	}
 }
 
 // TestLibzmq_pubsub_topics_count: both sides know the number of distinct
@@ -451,35 +596,85 @@ func TestLibzmq_pubsub_topics_count(t *testing.T) {
 	holds(4)
 }
 
-// TestLibzmq_hwm_pubsub: below the mark nothing is dropped; above it, exactly the
-// excess.
+// TestLibzmq_hwm_pubsub: up to the mark nothing is dropped, what was received does not
+// count, and above the mark exactly the excess is dropped, or send calls wait.
 func TestLibzmq_hwm_pubsub(t *testing.T) {
 	t.Parallel()
-	below := func(t *testing.T, endpoint string) {
-		t.Parallel()
-		const hwm = 11024
-		ctx := testContext(t)
-		pub := open(t, NewXPub, Options{SendHWM: hwm})
+	// pair makes an XPUB and a SUB to all of it.
+	pair := func(t *testing.T, endpoint string, send, recv Options) (*XPub, *Sub) {
+		t.Helper()
+		pub := open(t, NewXPub, send)
 		must(t, pub.Bind(testContext(t), endpoint))
-		sub := dialled(t, NewSub, Options{RecvHWM: hwm}, pub.LastEndpoint())
+		sub := dialled(t, NewSub, recv, pub.LastEndpoint())
 		must(t, sub.Subscribe(""))
 		wants(t, pub, "\x01")
-		for round := range 2 {
-			for i := range 5512 {
-				must(t, pub.Send(ctx, fmt.Append(nil, round, i)))
-			}
-			for i := range 5512 {
-				m, err := sub.Recv(ctx)
-				must(t, err)
-				if want := fmt.Sprint(round, i); string(m[0]) != want {
-					t.Fatalf("%q, want %q", m[0], want)
-				}
+		return pub, sub
+	}
+	exchange := func(t *testing.T, pub *XPub, sub *Sub, n int) {
+		t.Helper()
+		ctx := testContext(t)
+		for i := range n {
+			must(t, pub.TrySend(fmt.Append(nil, i)))
+		}
+		for i := range n {
+			m, err := sub.Recv(ctx)
+			must(t, err)
+			if want := fmt.Sprint(i); string(m[0]) != want {
+				t.Fatalf("%q, want %q", m[0], want)
 			}
 		}
+		wantQueued(t, sub)
 	}
-	t.Run("tcp", func(t *testing.T) { below(t, anyPort) })
-	t.Run("ipc", func(t *testing.T) { below(t, "ipc://*") })
-	t.Run("inproc", func(t *testing.T) { below(t, "inproc://"+t.Name()) })
+	for name, endpoint := range map[string]string{"tcp": anyPort, "ipc": "ipc://*", "inproc": "inproc://" + t.Name()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, hwm := range []int{1000, 100} {
+				t.Run(fmt.Sprint("mark ", hwm), func(t *testing.T) {
+					pub, sub := pair(t, endpoint, Options{}, Options{})
+					must(t, pub.SetOptions(func(o *Options) { o.SendHWM = hwm }))
+					exchange(t, pub, sub, hwm)
+				})
+			}
+			t.Run("again", func(t *testing.T) {
+				const hwm = 11024
+				pub, sub := pair(t, endpoint, Options{SendHWM: hwm}, Options{RecvHWM: hwm})
+				exchange(t, pub, sub, 9999)
+				exchange(t, pub, sub, 1100) // more than the mark with those before
+			})
+			t.Run("waits", func(t *testing.T) {
+				ctx := testContext(t)
+				pub, sub := pair(t, endpoint, Options{}, Options{})
+				must(t, pub.SetOptions(func(o *Options) { o.SendHWM, o.FullPolicy = 2000, PolicyBlock }))
+				body := make([]byte, 4096) // so that the system's buffers do not hold too many
+				sent, received, full := uint32(0), uint32(0), 0
+				receive := func() {
+					t.Helper()
+					m, err := sub.Recv(ctx)
+					must(t, err)
+					if n := binary.BigEndian.Uint32(m[0]); n != received {
+						t.Fatalf("message %d, want %d", n, received)
+					}
+					received++
+				}
+				for sent < 6000 || full == 0 {
+					binary.BigEndian.PutUint32(body, sent)
+					err := pub.TrySend(body)
+					if errors.Is(err, ErrWouldBlock) {
+						full++
+						receive()
+						continue
+					}
+					must(t, err)
+					sent++
+				}
+				for received < sent {
+					receive()
+				}
+				says(t, pub, "end")
+				wants(t, sub, "end")
+			})
+		})
+	}
 	t.Run("beyond", func(t *testing.T) {
 		t.Parallel()
 		const hwm = 10
