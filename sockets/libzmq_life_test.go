@@ -17,21 +17,29 @@ import (
 // seconds.
 func TestLibzmq_stream_timeout(t *testing.T) {
 	t.Parallel()
-	o, err := Options{}.withDefaults()
-	must(t, err)
-	if o.HandshakeTimeout != 30*time.Second {
-		t.Errorf("the default is %v", o.HandshakeTimeout)
+	impatient := func(seen *events) *Dealer {
+		t.Helper()
+		dealer := open(t, NewDealer, Options{Linger: LingerNone, Monitor: seen.tell})
+		if got := dealer.Options().HandshakeTimeout; got != 30*time.Second {
+			t.Errorf("the default is %v", got)
+		}
+		const short = 50 * time.Millisecond
+		must(t, dealer.SetOptions(func(o *Options) { o.HandshakeTimeout = short }))
+		if got := dealer.Options().HandshakeTimeout; got != short {
+			t.Errorf("%v after it was set to %v", got, short)
+		}
+		return dealer
 	}
 	seen := newEvents()
-	o = Options{HandshakeTimeout: 50 * time.Millisecond, Linger: LingerNone, Monitor: seen.tell}
-	dialRaw(t, bind(t, NewDealer, o).LastEndpoint()).ended()
+	dealer := impatient(seen)
+	must(t, dealer.Bind(testContext(t), freePort(t)))
+	dialRaw(t, dealer.LastEndpoint()).ended()
 	seen.await(t, EventAccepted)
 	if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrHandshakeTimeout) {
 		t.Errorf("%+v", e)
 	}
 	seen = newEvents()
-	o.Monitor = seen.tell
-	dealer := open(t, NewDealer, o)
+	dealer = impatient(seen)
 	endpoint, accept := listenRaw(t)
 	must(t, dealer.Connect(endpoint))
 	accept().ended()
