@@ -3,9 +3,9 @@
 //	go test -bench . ./bench
 //
 // Each benchmark checks what arrived: its number, its order and its content. Names have
-// the form key=value, so that benchstat can sort and compare them. Figures of one machine at
-// one moment mean little. What is compared with others runs beside them, in the module
-// bench/peers.
+// the form key=value, so that benchstat can sort and compare them. A rate depends on
+// the machine and its load, so compare ratios of one run. The module bench/peers runs
+// other libraries and systems in turn with this one.
 package bench
 
 import (

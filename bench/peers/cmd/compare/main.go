@@ -50,8 +50,8 @@ type row struct {
 	Subscribers int     `json:"subscribers,omitempty"` // of pub-sub
 	Topic       bool    `json:"topic,omitempty"`       // they subscribe to a topic
 	Curve       bool    `json:"curve,omitempty"`
-	First       library `json:"first"`  // who sends or asks in our column
-	Second      library `json:"second"` // who receives or answers there
+	First       library `json:"first"`  // sends or asks, in our column
+	Second      library `json:"second"` // receives or answers, in our column
 	Peer        library `json:"peer"`   // at both ends in the other column
 	Batch       int     `json:"batch"`  // messages for each call of SendBatch, 0: Send
 

@@ -113,7 +113,8 @@ func (c *checker) conclude(get func(key string) ([]byte, bool)) report {
 	return c.report
 }
 
-// errUnsound is the error of a replica that did not receive what was sent.
+// errUnsound reports that a replica lost, duplicated or reordered updates, or received
+// wrong content.
 var errUnsound = errors.New("unsound")
 
 // fault returns an error if not every update arrived once and in order.

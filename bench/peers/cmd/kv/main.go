@@ -59,7 +59,7 @@ func main() {
 	}
 }
 
-// mode is what is measured.
+// mode selects the measurement.
 type mode string
 
 const (
