@@ -418,7 +418,7 @@ func (h *history) checkLinearizable(k *facts, keys []string, timeout time.Durati
 				x.Return = int64(end)
 				vanishings = append(vanishings, x)
 				continue
-			case o.TTL > 0: // the key was not seen to be gone before
+			case o.TTL > 0 && o.Call+o.TTL-slack < end: // the key was not seen to be gone before
 				x.Call, x.Return = int64(o.Call+o.TTL-slack), int64(end)
 				vanishings = append(vanishings, x)
 				continue

@@ -72,6 +72,9 @@ func TestChecks(t *testing.T) {
 			h.ops[6].Saw = 0
 			h.ops = append(h.ops, &op{ID: 8, Kind: opSet, Key: "/b/k", TTL: 20 * ms, Call: 95 * ms, Return: 97 * ms, Outcome: unknown})
 		}, ""},
+		{"an unknown update that nobody saw and that has not expired yet", func(h *history, _, _ *life) {
+			h.ops = append(h.ops, &op{ID: 8, Kind: opSet, Key: "/b/k", TTL: time.Hour, Call: 95 * ms, Return: 97 * ms, Outcome: unknown})
+		}, ""},
 		{"an unknown deletion that was done", func(h *history, _, _ *life) {
 			h.ops[6].Saw = 0
 			h.ops = append(h.ops, &op{ID: 8, Kind: opDelete, Key: "/b/k", Call: 81 * ms, Return: 82 * ms, Outcome: unknown})
