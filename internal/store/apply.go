@@ -84,8 +84,8 @@ func (s *Map) Apply(wire []byte, spans []buf.Span, firstSeq int64, out []Piece) 
 // link points the index to records that have been copied to seg.
 //
 // It has three steps, because in a large map each of them misses the cache: find the
-// slot; read the record that it points to, to compare the keys; change the slot. A
-// record takes a step when linkAhead others have taken the previous one, and each step
+// slot; read the record that it points to, to compare the keys; change the slot and
+// clear the live bit of that record. A record takes a step when linkAhead others have taken the previous one, and each step
 // prefetches what the next one loads, so no record waits for memory. The result of the
 // second step is valid in the third if the slot has not changed: a location belongs to
 // one key while the record is live, and no segment is recycled during a call of the
@@ -106,7 +106,9 @@ func (s *Map) link(seg *Segment, shift uint32, spans []buf.Span) {
 		if i < len(spans) {
 			*found = s.candidate(spans[i].Tag)
 			if at := slotLocation(found.value); found.value != 0 {
-				prefetchRecord(unsafe.Pointer(&s.log.segment(at).buf[at.offset()]))
+				old := s.log.segment(at)
+				prefetchRecord(unsafe.Pointer(&old.buf[at.offset()]))
+				prefetch(unsafe.Pointer(old.block(at.offset())))
 			}
 		}
 	}

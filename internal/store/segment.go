@@ -72,6 +72,9 @@ type block struct {
 	anchor uint16 // offset of the first record that begins here, live or not
 }
 
+// block returns the block of the record at offset.
+func (s *Segment) block(offset uint32) *block { return &s.blocks[offset>>blockBits] }
+
 // blockBytes is the size of a block.
 const blockBytes = 16
 
@@ -130,7 +133,7 @@ func (s *Segment) mark(offset uint32, size int) {
 	if s.shared {
 		s.thaw()
 	}
-	s.blocks[offset>>blockBits].live |= 1 << (offset >> granuleBits & 63)
+	s.block(offset).live |= 1 << (offset >> granuleBits & 63)
 	s.live++
 	s.bytes += size
 }
@@ -141,14 +144,14 @@ func (s *Segment) unmark(offset uint32, size int) {
 		s.thaw()
 	}
 	invariants.Assert(s.marked(offset), "only a live record dies")
-	s.blocks[offset>>blockBits].live &^= 1 << (offset >> granuleBits & 63)
+	s.block(offset).live &^= 1 << (offset >> granuleBits & 63)
 	s.live--
 	s.bytes -= size
 }
 
 // marked reports whether the record at offset is live.
 func (s *Segment) marked(offset uint32) bool {
-	return s.blocks[offset>>blockBits].live>>(offset>>granuleBits&63)&1 != 0
+	return s.block(offset).live>>(offset>>granuleBits&63)&1 != 0
 }
 
 // records calls f for the live records that begin in block n of blocks, which are the
