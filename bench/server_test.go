@@ -23,6 +23,14 @@ var servers atomic.Int64
 // endpoints.
 func serve(b *testing.B, transport string) chp.Endpoints {
 	b.Helper()
+	at, stop := startServer(b, transport)
+	b.Cleanup(stop)
+	return at
+}
+
+// startServer starts a server at a transport, and returns its endpoints and what ends it.
+func startServer(b *testing.B, transport string) (at chp.Endpoints, stop func()) {
+	b.Helper()
 	endpoint := map[string]string{
 		"tcp":    fmt.Sprintf("tcp://%s:*", loopback.Own()),
 		"ipc":    "ipc://*",
@@ -38,15 +46,14 @@ func serve(b *testing.B, transport string) chp.Endpoints {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(context.Background()) }()
 	<-s.Ready()
-	b.Cleanup(func() {
+	return s.Endpoints(), func() {
 		if err := s.Close(); err != nil {
 			b.Error(err)
 		}
 		if err := <-served; err != nil {
 			b.Error(err)
 		}
-	})
-	return s.Endpoints()
+	}
 }
 
 // serverKeys is how many keys BenchmarkServer updates.

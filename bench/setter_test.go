@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(otherEnd); text != "" {
 		os.Exit(runOtherEnd(text))
 	}
+	if text := os.Getenv(fanRole); text != "" {
+		os.Exit(runFan(text))
+	}
 	os.Exit(m.Run())
 }
 
