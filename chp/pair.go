@@ -312,12 +312,13 @@ func (p *pair) judge(look bool) {
 	if !q.commits.peer || !f.bye && f.idle <= looksPerTimeout {
 		return
 	}
-	q.alone()
 	level := slog.LevelWarn
 	if f.bye {
 		level = slog.LevelInfo // it was stopped
 	}
+	// First, so that the log tells of it even if this process ends now.
 	s.log.Log(context.Background(), level, "publishing updates without the other server")
+	q.alone()
 }
 
 // changeLevel returns the level at which a change of state is logged. Failures of the

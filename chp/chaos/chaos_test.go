@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -96,7 +95,8 @@ type cluster struct {
 	counting []int    // replicas of the whole map: they notice when an update is missing
 	between  []*proxy // links of the servers
 	troubles []trouble
-	flooder  *writer // writes through the observer
+	settles  []time.Duration // before each trouble: from then on both servers had everything
+	flooder  *writer         // writes through the observer
 	flooding sync.Mutex
 }
 
@@ -189,9 +189,9 @@ func run(t *testing.T, s shape, plan func(c *cluster, seed uint64) []fault) *clu
 	phase("end")
 	splits := s.splits
 	if s.pair && !splits {
-		if why := c.suspected(); why != "" {
+		if why := suspected(c.turns(), c.settles, c.troubles); why != "" {
 			splits = true
-			t.Logf("checked as pair-split: %s, although the other server ran; is the machine busy?", why)
+			t.Logf("checked as pair-split: %s; is the machine busy?", why)
 		}
 	}
 	c.history.check(c.lives, c.allKeys(), 2*time.Minute, splits)
@@ -298,42 +298,6 @@ func (c *cluster) startServers(ctx context.Context) {
 	}
 }
 
-// interval is the --bstar-interval of a pair.
-const interval = 300 * time.Millisecond
-
-// trouble is a time in which a server did not run.
-type trouble struct {
-	server   int
-	from, to time.Duration
-}
-
-// suspected returns when a server took the other one for dead although that was not in
-// trouble, "" if none did. A machine that is too busy for the interval does that. Then
-// both may have been active, as in the shape that splits.
-func (c *cluster) suspected() string {
-	for i, s := range c.servers {
-		text, err := os.ReadFile(s.output)
-		if err != nil {
-			c.t.Error(err)
-		}
-		for _, m := range takeover.FindAllSubmatch(text, -1) {
-			stamp, err := time.Parse(time.RFC3339Nano, string(m[1]))
-			if err != nil {
-				c.t.Error(err)
-			}
-			at := stamp.Sub(c.history.begin.Round(0))
-			if !slices.ContainsFunc(c.troubles, func(d trouble) bool {
-				return d.server != i && at >= d.from && at <= d.to+interval
-			}) {
-				return fmt.Sprintf("%s took over at %v", s.name, at)
-			}
-		}
-	}
-	return ""
-}
-
-var takeover = regexp.MustCompile(`time=(\S+) level=WARN msg="state changed" state=active reason="peer is silent"`)
-
 // join makes a server one of a pair. It reaches the other one through proxies.
 func (c *cluster) join(s, peer *server, role string) {
 	requests, states := newRoute(c.t, s.name+"-requests", false), newRoute(c.t, s.name+"-states", false)
@@ -356,12 +320,22 @@ func (c *cluster) settled(ctx context.Context) bool {
 	var last []string
 	for {
 		last = last[:0]
+		asked := c.history.now()
+		active, passive := 0, 0 // one that was stopped can take itself for active and in sync
 		for _, s := range c.servers {
 			status, err := chp.ServerStatus(ctx, s.address(), sockets.Security{})
-			if err == nil && status.State == chp.ServerActive && status.InSync {
-				return true
+			switch {
+			case err != nil:
+			case status.State == chp.ServerActive && status.InSync:
+				active++
+			case status.State == chp.ServerPassive:
+				passive++
 			}
 			last = append(last, fmt.Sprintf("%s %+v %v", s.name, status, err))
+		}
+		if active == 1 && passive == 1 {
+			c.settles = append(c.settles, asked)
+			return true
 		}
 		if !sleep(ctx, 10*time.Millisecond) {
 			c.history.violate("pair", "the servers do not come together: %s", strings.Join(last, "; "))
@@ -410,109 +384,6 @@ func (c *cluster) deleteUnseen(ctx context.Context) {
 	for _, r := range away {
 		r.each(func(p *proxy) { p.refuse(-1) })
 	}
-}
-
-// converge waits until all replicas have what the server has, and notes which do
-// not.
-func (c *cluster) converge(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, *convergence)
-	defer cancel()
-	h := c.history
-	var want map[string]uint64
-	for {
-		var timed int
-		var err error
-		called := h.now()
-		want, timed, err = c.reference(ctx)
-		if err != nil {
-			h.violate("unreachable", "no server answers after all faults: %v", err)
-			return
-		}
-		if timed == 0 {
-			for _, key := range c.allKeys() {
-				o := h.call(&op{Proc: 2*len(c.replicas) + 1, Kind: opRead, Key: key})
-				o.Call, o.Return, o.Outcome, o.Saw = called, h.now(), acked, want[key]
-			}
-			break
-		}
-		if !sleep(ctx, 50*time.Millisecond) {
-			h.violate("expiry", "%d keys do not expire", timed)
-			return
-		}
-	}
-	for _, r := range append(slices.Clone(c.replicas), c.observer) {
-		l := r.now()
-		var differ string
-		for {
-			if differ = l.differs(want); differ == "" || !sleep(ctx, 5*time.Millisecond) {
-				break
-			}
-		}
-		if differ != "" {
-			h.violate("convergence", "%s, %v: %s", l.name, l.client, differ)
-		}
-	}
-}
-
-// reference returns what a client gets that joins now, and how many keys have a
-// time to live.
-func (c *cluster) reference(ctx context.Context) (content map[string]uint64, timed int, err error) {
-	client, err := chp.NewClient(chp.ClientOptions{Servers: c.observer.servers})
-	if err != nil {
-		return nil, 0, err
-	}
-	defer client.Close()
-	if err := client.WaitActive(ctx); err != nil {
-		return nil, 0, err
-	}
-	for e := range client.All() {
-		if e.TTL != 0 {
-			timed++
-		}
-	}
-	content, err = state(client)
-	return content, timed, err
-}
-
-// differs tells in what a replica differs from the server, as far as it should
-// not.
-func (l *life) differs(server map[string]uint64) string {
-	want := map[string]uint64{}
-	for k, v := range server {
-		if holds(l.subtrees, k) {
-			want[k] = v
-		}
-	}
-	got, err := state(l.client)
-	if err != nil {
-		return err.Error()
-	}
-	if d := difference(got, want); d != "" {
-		return "replica and server: " + d
-	}
-	if d := difference(l.told(), want); d != "" {
-		return "watch and server: " + d
-	}
-	return ""
-}
-
-func difference(got, want map[string]uint64) string {
-	var all []string
-	for k, v := range got {
-		if want[k] != v {
-			all = append(all, fmt.Sprintf("%q is %d, not %d", k, v, want[k]))
-		}
-	}
-	for k, v := range want {
-		if _, there := got[k]; !there {
-			all = append(all, fmt.Sprintf("%q is missing, it is %d", k, v))
-		}
-	}
-	slices.Sort(all)
-	if len(all) > 5 {
-		all = append(all[:5], fmt.Sprintf("%d more", len(all)-5))
-	}
-	return strings.Join(all, ", ")
 }
 
 // report tells how it went.

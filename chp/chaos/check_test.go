@@ -40,8 +40,7 @@ func (h *history) check(lives []*life, keys []string, timeout time.Duration, spl
 		h.broken = slices.DeleteFunc(h.broken, func(v violation) bool { return v.Check == "twice" })
 		return
 	}
-	resynced := h.resynced(lives)
-	h.known(k, resynced)
+	h.known(k)
 	calls := h.calls(k)
 	for _, l := range lives {
 		h.checkOrder(l)
@@ -51,7 +50,7 @@ func (h *history) check(lives []*life, keys []string, timeout time.Duration, spl
 	}
 	h.checkAcknowledged(k)
 	h.checkProgramOrder(k)
-	h.checkReadYourWrites(lives, k, resynced)
+	h.checkReadYourWrites(lives, k)
 	h.checkLinearizable(k, keys, timeout)
 }
 
@@ -100,25 +99,11 @@ func (h *history) collect(lives []*life) *facts {
 	return k
 }
 
-// resynced returns the operations during which their client took a new snapshot, or
-// that it may have ended.
-func (h *history) resynced(lives []*life) map[*op]bool {
-	installs := map[string][]time.Duration{}
-	for _, l := range lives {
-		installs[l.name] = l.installs
-	}
-	during := map[*op]bool{}
-	for _, o := range h.ops {
-		during[o] = slices.ContainsFunc(installs[o.Client], func(at time.Duration) bool { return at >= o.Call && at <= o.Return+time.Second })
-	}
-	return during
-}
-
 // known takes back the sequences of calls that did not return their update's. A call
 // whose update was applied while its client was not connected returns that of the new
 // snapshot if the key has changed since, which is at least as high. Deletions of a key
 // look alike, so that of such a call is not known even if it is a deletion's.
-func (h *history) known(k *facts, resynced map[*op]bool) {
+func (h *history) known(k *facts) {
 	for _, o := range h.ops {
 		if o.Seq == 0 || o.Kind != opSet && o.Kind != opDelete {
 			continue
@@ -126,7 +111,7 @@ func (h *history) known(k *facts, resynced map[*op]bool) {
 		if f, seen := k.bySeq[o.Seq]; seen && o.Kind == opSet && f.value == o.ID {
 			continue
 		}
-		if !resynced[o] {
+		if !o.Synced {
 			continue
 		}
 		if seq := k.byValue[o.ID]; seq < o.Seq {
@@ -292,14 +277,22 @@ func (h *history) checkProgramOrder(k *facts) {
 // came after it.
 //
 // What was set and deleted again while the client was not connected its watch does not
-// report.
-func (h *history) checkReadYourWrites(lives []*life, k *facts, resynced map[*op]bool) {
+// report. What the watch had not reported when it was closed, others have.
+func (h *history) checkReadYourWrites(lives []*life, k *facts) {
 	type at struct{ client, key string }
 	deleted := map[at]int64{} // the last deletion
 	for _, l := range lives {
+		last := int64(0)
 		for _, e := range l.events {
 			if e.value == 0 {
 				deleted[at{l.name, e.key}] = e.seq
+			}
+			last = max(last, e.seq)
+		}
+		from, _ := slices.BinarySearch(k.sorted, last+1)
+		for _, seq := range k.sorted[from:] {
+			if f := k.bySeq[seq]; seq <= l.sequence && f.value == 0 {
+				deleted[at{l.name, f.key}] = seq
 			}
 		}
 	}
@@ -308,7 +301,7 @@ func (h *history) checkReadYourWrites(lives []*life, k *facts, resynced map[*op]
 			continue
 		}
 		switch seq, known := k.byValue[o.Saw]; {
-		case o.Saw == 0 && !resynced[o] && deleted[at{o.Client, o.Key}] < o.Seq:
+		case o.Saw == 0 && !o.Synced && deleted[at{o.Client, o.Key}] < o.Seq:
 			h.violate("read your writes", "%s: %q was set by %d at %d and is not there", o.Client, o.Key, o.ID, o.Seq)
 		case known && seq < o.Seq:
 			h.violate("read your writes", "%s: %q is value %d of %d after %s %d at %d", o.Client, o.Key, o.Saw, seq, o.Kind, o.ID, o.Seq)

@@ -114,6 +114,19 @@ func TestChecks(t *testing.T) {
 		{"a write that its client cannot read", func(h *history, _, _ *life) { h.ops[4].Looked = true }, "read your writes"},
 		{"a client that reads what was before", func(h *history, _, _ *life) { h.ops[1].Looked, h.ops[1].Saw = true, 1 }, "read your writes"},
 		{"a client that reads what came after", func(h *history, _, _ *life) { h.ops[0].Looked, h.ops[0].Saw = true, 2 }, ""},
+		{"a client that has not got the deletion when its watch is closed", func(h *history, _, a *life) {
+			h.ops[3].Client, h.ops[3].Looked = "a", true
+			a.events, a.sequence = a.events[:4], 104
+		}, "read your writes"},
+		{"a client whose watch is closed before it reports a deletion", func(h *history, _, a *life) {
+			h.ops[3].Client, h.ops[3].Looked = "a", true
+			a.events, a.sequence = a.events[:4], 105
+		}, ""},
+		{"a call that returned the sequence of another update", func(h *history, _, _ *life) { h.ops[0].Seq = 102 }, "acknowledged, linearizable, program order"},
+		{"a call that returned the sequence of a new snapshot, which is reported late", func(h *history, all, _ *life) {
+			h.ops[0].Seq, h.ops[0].Synced = 102, true
+			all.installs = append(all.installs, 5*time.Second)
+		}, ""},
 		{"a client that sees the deletion after", func(h *history, _, _ *life) { h.ops[0].Looked = true }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -47,6 +47,7 @@ type life struct {
 	content  map[string]uint64 // what follows from them
 	installs []time.Duration   // when the client had a new snapshot
 	failed   error             // why the watch ended
+	sequence int64             // the client's in the end, which the watch may not have reached
 }
 
 // Times of the clients: so short that a replica notices soon what is done to it.
@@ -118,6 +119,7 @@ func (r *replica) end() {
 	l.reader.Wait()
 	l.watch.Close()
 	l.client.Close()
+	l.sequence = l.client.Sequence()
 }
 
 // rejoin closes the client and makes another. Two faults may do so at a time, and each

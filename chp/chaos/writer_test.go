@@ -85,22 +85,25 @@ func (w *writer) set(ctx context.Context, l *life, key string, ttl time.Duration
 	if ttl > 0 {
 		opts = append(opts, chp.WithTTL(ttl))
 	}
-	seq, err := l.client.SetSync(ctx, key, w.value(o.ID), opts...)
-	w.finish(o, seq, err)
-	if err != nil {
-		return false
-	}
-	w.look(l, o)
-	return true
+	return w.sync(l, o, func() (int64, error) { return l.client.SetSync(ctx, key, w.value(o.ID), opts...) })
 }
 
 func (w *writer) del(ctx context.Context, l *life, key string) {
 	o := w.replica.history.call(&op{Proc: w.proc, Client: l.name, Kind: opDelete, Key: key})
-	seq, err := l.client.DeleteSync(ctx, key)
+	w.sync(l, o, func() (int64, error) { return l.client.DeleteSync(ctx, key) })
+}
+
+// sync makes an update and waits for it, and looks at once what is there then. A
+// snapshot that ends the wait is counted before, whenever its state is reported.
+func (w *writer) sync(l *life, o *op, update func() (int64, error)) (ok bool) {
+	before := l.client.Stats().Syncs
+	seq, err := update()
 	w.finish(o, seq, err)
 	if err == nil {
 		w.look(l, o)
 	}
+	o.Synced = l.client.Stats().Syncs != before
+	return err == nil
 }
 
 // look reads at once what was written.
