@@ -286,21 +286,30 @@ func CheckKey(key []byte, from Origin) (Kind, error) {
 	return KindUpdate, nil
 }
 
-// hasNUL reports whether key contains a zero byte. It checks eight bytes at a time:
-// v-lows borrows into the highest bit of a byte if that byte, or one below it, is zero,
-// and &^v excludes bytes whose highest bit was set before. Keys are short, so this
-// costs less than calling a vectorized search.
+// hasNUL reports whether key contains a zero byte. It checks eight bytes at a time, in
+// usual keys without a loop. Keys are short, so this costs less than calling a vectorized
+// search.
 func hasNUL(key []byte) bool {
-	const word, lows, highs = 8, 0x0101010101010101, 0x8080808080808080
+	if n := len(key); n >= word && n <= 2*word {
+		return (zeros(binary.LittleEndian.Uint64(key))|zeros(binary.LittleEndian.Uint64(key[n-word:])))&highs != 0
+	}
+	return hasNULAny(key)
+}
+
+func hasNULAny(key []byte) bool {
 	if len(key) < word {
 		return bytes.IndexByte(key, 0) >= 0
 	}
 	var found uint64
 	for i := 0; i+word < len(key); i += word {
-		v := binary.LittleEndian.Uint64(key[i:])
-		found |= (v - lows) &^ v
+		found |= zeros(binary.LittleEndian.Uint64(key[i:]))
 	}
-	v := binary.LittleEndian.Uint64(key[len(key)-word:])
-	found |= (v - lows) &^ v
-	return found&highs != 0
+	return (found|zeros(binary.LittleEndian.Uint64(key[len(key)-word:])))&highs != 0
 }
+
+const word, lows, highs = 8, 0x0101010101010101, 0x8080808080808080
+
+// zeros returns a value that has one of the bits highs if v has a zero byte: v-lows
+// borrows into the highest bit of a byte if that byte, or one below it, is zero, and &^v
+// excludes bytes whose highest bit was set before.
+func zeros(v uint64) uint64 { return (v - lows) &^ v }

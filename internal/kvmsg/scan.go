@@ -10,13 +10,33 @@ import "encoding/binary"
 // It does the work of a frame decoder and of Inspect in one pass. Both follow the sizes
 // of the same five frames, each of which has to be loaded before the next one is found.
 func Scan(b []byte, from Origin, maxValue int) (size int, tag uint64) {
-	p, ok := scanUsual(b)
-	if !ok {
-		if p, ok = scanFirst(b); !ok {
+	keyEnd, value, end := scanUsual(b)
+	if end == 0 {
+		return scanOther(b, from, maxValue)
+	}
+	if end > len(b) {
+		return 0, 0
+	}
+	key := b[2:keyEnd]
+	if key[0] == 'H' || key[0] == 'K' || hasNUL(key) { // a reserved key, perhaps
+		if k, err := CheckKey(key, from); err != nil || k != KindUpdate {
 			return 0, 0
 		}
 	}
-	if p.end > len(b) {
+	if maxValue > 0 && end-value > maxValue {
+		return 0, 0
+	}
+	tag = HashKey(key)
+	if value == end {
+		tag |= TagDelete
+	}
+	return end, tag
+}
+
+// scanOther is Scan for messages that scanUsual does not find.
+func scanOther(b []byte, from Origin, maxValue int) (size int, tag uint64) {
+	p, ok := scanFirst(b)
+	if !ok || p.end > len(b) {
 		return 0, 0
 	}
 	key := b[2:p.keyEnd]
@@ -42,40 +62,40 @@ func Scan(b []byte, from Origin, maxValue int) (size int, tag uint64) {
 
 // scanUsual is scanFirst for a message with a UUID or none, no properties, and a short
 // value. It compares headers, so that the processor predicts the outcome and goes on,
-// where scanFirst has to wait for each size before it finds the next one. props and
-// propsEnd are equal and have no other meaning.
-func scanUsual(m []byte) (p parts, ok bool) {
+// where scanFirst has to wait for each size before it finds the next one. It returns 0 if
+// m does not begin with such a message; end may be beyond the end of m.
+//
+// The results are not a parts, because a struct of that size is kept in memory.
+func scanUsual(m []byte) (keyEnd, value, end int) {
 	const (
-		none = FlagMore               // header of an empty frame, as a little-endian number
-		id   = FlagMore | UUIDSize<<8 // header of a UUID
+		none   = FlagMore               // header of an empty frame, as a little-endian number
+		id     = FlagMore | UUIDSize<<8 // header of a UUID
+		before = 2 + SequenceSize + 2   // bytes from the end of the key to the body of the UUID
 	)
 	if len(m) < 2 || m[0] != FlagMore || m[1] == 0 {
-		return p, false
+		return 0, 0, 0
 	}
-	at := 2 + int(m[1])
-	p.keyEnd = at
-	if at+2+SequenceSize+2+UUIDSize+4 > len(m) {
-		return p, false
+	keyEnd = 2 + int(m[1])
+	if keyEnd+before+UUIDSize+4 > len(m) {
+		return 0, 0, 0
 	}
-	head := m[at:][:2+SequenceSize+2+UUIDSize+4]
+	head := m[keyEnd:][:before+UUIDSize+4]
 	if binary.LittleEndian.Uint16(head) != sequenceHeader {
-		return p, false
+		return 0, 0, 0
 	}
+	// The headers of the properties and of the value, which has its size in the last byte.
+	last, at := uint32(0), 0
 	switch binary.LittleEndian.Uint16(head[2+SequenceSize:]) {
 	case id:
-		if binary.LittleEndian.Uint32(head[2+SequenceSize+2+UUIDSize:])&0xffffff != none {
-			return p, false
-		}
-		at += 2 + SequenceSize + 2 + UUIDSize
+		last, at = binary.LittleEndian.Uint32(head[before+UUIDSize:]), before+UUIDSize+4
 	case none:
-		if binary.LittleEndian.Uint32(head[2+SequenceSize+2:])&0xffffff != none {
-			return p, false
-		}
-		at += 2 + SequenceSize + 2
+		last, at = binary.LittleEndian.Uint32(head[before:]), before+4
 	default:
-		return p, false
+		return 0, 0, 0
 	}
-	p.value = at + 4
-	p.end = p.value + int(m[at+3])
-	return p, true
+	if last&0xffffff != none {
+		return 0, 0, 0
+	}
+	value = keyEnd + at
+	return keyEnd, value, value + int(last>>24)
 }
