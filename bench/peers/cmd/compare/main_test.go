@@ -53,12 +53,12 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// The other libraries work by themselves; libzmq in every case.
+// The other libraries work by themselves; libzmq in every case, the others over tcp.
 func TestPeers(t *testing.T) {
 	for _, peer := range []library{libzmq, pebbe, goZeroMQ} {
 		for _, probe := range tests(peer) {
 			if probe.first != ours || probe.second != ours || probe.size != 64 ||
-				peer != libzmq && (probe.transport != transTCP || probe.pattern == pubSub || probe.curve) {
+				peer != libzmq && (probe.transport != transTCP || probe.curve || probe.peers > 100) {
 				continue
 			}
 			t.Run(string(peer)+"/"+probe.name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,8 +11,7 @@ import (
 	"github.com/pebbe/zmq4"
 )
 
-// These are for the patterns with one peer over tcp, through the calls that
-// their users write.
+// These are for the patterns over tcp, through the calls that their users write.
 
 // count calls receive until enough was counted, as the other loops do.
 func count(s *spec, receive func() (int, error)) (*figure, error) {
@@ -85,10 +85,35 @@ func (s *spec) loop(send func([]byte) error, receive func() ([]byte, error)) (*f
 	return nil, missing(noSuchRole)
 }
 
+// join binds or connects a socket, as often as the case has peers.
+func (s *spec) join(connect func(endpoint string) error, bind func(endpoint string) (string, error), bound func(string)) error {
+	switch {
+	case s.Endpoint == "":
+		endpoint := anyPort
+		if s.Pattern == pubSub {
+			endpoint = anyAddress
+		}
+		endpoint, err := bind(endpoint)
+		if err == nil {
+			bound(endpoint)
+		}
+		return err
+	case s.Pattern == pubSub:
+		for i := range s.Peers {
+			if err := connect(loopback(s.Endpoint, i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return connect(s.Endpoint)
+}
+
 func runPebbe(s *spec, bound func(string)) (*figure, error) {
 	kind, ok := map[pattern]map[role]zmq4.Type{
 		pushPull: {sender: zmq4.PUSH, receiver: zmq4.PULL},
 		reqRep:   {asker: zmq4.REQ, answerer: zmq4.REP},
+		pubSub:   {sender: zmq4.XPUB, receiver: zmq4.SUB}, // an XPUB can wait for its subscribers
 	}[s.Pattern][s.Role]
 	if !ok || s.curve() {
 		return nil, missing("this case in the harness")
@@ -97,16 +122,30 @@ func runPebbe(s *spec, bound func(string)) (*figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Endpoint != "" {
-		err = sock.Connect(s.Endpoint)
-	} else if err = sock.Bind(anyPort); err == nil {
-		var last string
-		if last, err = sock.GetLastEndpoint(); err == nil {
-			bound(last)
-		}
+	switch {
+	case s.Pattern == pubSub && s.Role == sender:
+		// Every subscription is passed on, also one to a topic that another peer has.
+		err = errors.Join(sock.SetXpubVerbose(1), sock.SetXpubNodrop(true))
+	case s.Pattern == pubSub:
+		err = sock.SetSubscribe(s.topic())
 	}
 	if err != nil {
 		return nil, err
+	}
+	if err := s.join(sock.Connect, func(endpoint string) (string, error) {
+		if err := sock.Bind(endpoint); err != nil {
+			return "", err
+		}
+		return sock.GetLastEndpoint()
+	}, bound); err != nil {
+		return nil, err
+	}
+	if s.Pattern == pubSub && s.Role == sender {
+		for range s.Peers {
+			if _, err := sock.RecvBytes(0); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return s.loop(
 		func(m []byte) error { _, err := sock.SendBytes(m, 0); return err },
@@ -117,19 +156,25 @@ func runGoZeroMQ(s *spec, bound func(string)) (*figure, error) {
 	create, ok := map[pattern]map[role]func(context.Context, ...gozmq.Option) gozmq.Socket{
 		pushPull: {sender: gozmq.NewPush, receiver: gozmq.NewPull},
 		reqRep:   {asker: gozmq.NewReq, answerer: gozmq.NewRep},
+		pubSub:   {sender: gozmq.NewPub, receiver: gozmq.NewSub}, // its PUB does not drop
 	}[s.Pattern][s.Role]
 	if !ok || s.curve() {
 		return nil, missing("this case in the harness")
 	}
 	sock := create(context.Background())
-	var err error
-	if s.Endpoint != "" {
-		err = sock.Dial(s.Endpoint)
-	} else if err = sock.Listen(strings.Replace(anyPort, "*", "0", 1)); err == nil {
-		bound("tcp://" + sock.Addr().String())
-	}
-	if err != nil {
+	if err := s.join(sock.Dial, func(endpoint string) (string, error) {
+		if err := sock.Listen(strings.Replace(endpoint, "*", "0", 1)); err != nil {
+			return "", err
+		}
+		return "tcp://" + sock.Addr().String(), nil
+	}, bound); err != nil {
 		return nil, err
+	}
+	if s.Pattern == pubSub && s.Role == receiver {
+		// Once it has all connections, for the PUB cannot tell how many subscribe.
+		if err := sock.SetOption(gozmq.OptionSubscribe, s.topic()); err != nil {
+			return nil, err
+		}
 	}
 	return s.loop(
 		func(m []byte) error { return sock.Send(gozmq.NewMsg(m)) },
