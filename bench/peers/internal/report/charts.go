@@ -229,9 +229,9 @@ func (d *Data) pipelineRates() (names []string, rates [][]float64) {
 	if d.CHP == nil {
 		return nil, nil
 	}
-	names, rates = []string{"one server", "a pair of servers", "bare TCP and hash tables"}, make([][]float64, 3)
+	names, rates = []string{"one server", "one server with a log on disk", "a pair of servers", "bare TCP and hash tables"}, make([][]float64, 4)
 	for _, r := range d.CHP.Rounds {
-		for i, v := range []rate{r.CHP, r.Pair, r.Baseline} {
+		for i, v := range []rate{r.CHP, r.Data, r.Pair, r.Baseline} {
 			if v.UpdatesPerSecond > 0 {
 				rates[i] = append(rates[i], v.UpdatesPerSecond)
 			}

@@ -73,6 +73,7 @@ type chpBench struct {
 	Rounds []struct {
 		CHP      rate `json:"chp"`
 		Baseline rate `json:"baseline"`
+		Data     rate `json:"data"`
 		Pair     rate `json:"pair"`
 	} `json:"rounds"`
 }

@@ -80,7 +80,9 @@ func (m *Measuring) steps() []step {
 		compare("go-zeromq", "--cases", alone, "--peer", "go-zeromq"),
 		kv("rate"),
 		kv("latency", "--mode", "latency"),
-		{name: "chp-bench", program: "./cmd/chp", dir: mainModule, args: []string{"bench", "--json", "--baseline", "--pair", "--rounds", rounds, "--updates", updates}},
+		// The log is in the folder of the results, on a disk and not in memory.
+		{name: "chp-bench", program: "./cmd/chp", dir: mainModule,
+			args: []string{"bench", "--json", "--baseline", "--data", m.Folder, "--pair", "--rounds", rounds, "--updates", updates}},
 		count(bench("map", ".", ".", "^BenchmarkMap$", "1s", "-map.keys", keys)),
 		count(bench("latency", mainModule, "./bench", "^Benchmark(RoundTrip|SetSync)$", "1s")),
 		count(bench("layers", mainModule, "./bench", "^Benchmark(Codec|OneWay|PubSub|Server|Processes)$", "1s")),
