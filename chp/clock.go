@@ -24,7 +24,15 @@ func (s *Server) runClock(ctx context.Context) {
 	published := 0 // bytes of deletions that pace has not counted yet
 	ticking := true
 	var expiring, tidying bool
+	ran := time.Now()
 	for ctx.Err() == nil {
+		// All that expires below is due by now: if this process is stopped from here on,
+		// the next iteration notices before it expires more.
+		now := time.Now()
+		if late := now.Sub(ran); ticking && late > standstill {
+			s.stoodStill(late)
+		}
+		ran = now
 		select {
 		case <-heartbeat.C:
 			s.heartbeat()
@@ -32,12 +40,13 @@ func (s *Server) runClock(ctx context.Context) {
 		default:
 		}
 		if expiring {
-			wait := pace.next(published, time.Now())
+			wait := pace.next(published, now)
 			published = 0
 			if wait > 0 {
 				if !pause(ctx, wait) {
 					return
 				}
+				ran = ran.Add(wait)
 				continue
 			}
 			if !s.sequencer.hasRoom() {
@@ -46,7 +55,7 @@ func (s *Server) runClock(ctx context.Context) {
 				}
 				continue
 			}
-			expiring, published = s.sequencer.expire(time.Now())
+			expiring, published = s.sequencer.expire(now)
 			continue
 		}
 		if tidying {
@@ -73,6 +82,25 @@ func (s *Server) runClock(ctx context.Context) {
 		case <-tick.C:
 			expiring = true
 		}
+	}
+}
+
+// standstill is how late runClock is if this process did not run.
+const standstill = time.Second
+
+// stoodStill begins a grace after this process did not run for a while, for example
+// because it was stopped. What refreshes keys is still on its way, or comes from clients
+// that have to come back.
+func (s *Server) stoodStill(d time.Duration) {
+	if s.opts.ExpiryGrace < 0 {
+		return
+	}
+	q := &s.sequencer
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.passive {
+		q.deadlines.begin(q.last.Load(), s.opts.ExpiryGrace)
+		s.log.Warn("the server did not run for a while; no key expires during the grace", "for", d, "grace", s.opts.ExpiryGrace)
 	}
 }
 

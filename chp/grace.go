@@ -7,7 +7,8 @@ import (
 )
 
 // grace is the time that clients have to come back after a server has become active, with
-// the map of its log, of Preload, or of the other server of its pair. No key that the
+// the map of its log, of Preload, or of the other server of its pair, or goes on after it
+// did not run for a while. No key that the
 // server had then expires before the end. The owner of a key could not refresh it
 // while there was no server, and a client needs some time to notice that there is one
 // again and to fetch a snapshot.

@@ -107,7 +107,7 @@ of this command then need --server-model N.`,
 	flags.Var((*command.Number)(&f.maxClients), "max-clients", "largest number of connections on each port")
 	flags.DurationVar(&f.snapshot, "snapshot-timeout", chp.DefaultSnapshotTimeout, "how long a client may stop reading its snapshot")
 	flags.DurationVar(&f.handshake, "handshake-timeout", chp.DefaultServerHandshake, "how long the handshake of a new connection may take")
-	flags.DurationVar(&f.grace, "expiry-grace", chp.DefaultExpiryGrace, "how long after a start or takeover keys that were there before do not expire, so that clients can come back and refresh theirs; 0 means not at all")
+	flags.DurationVar(&f.grace, "expiry-grace", chp.DefaultExpiryGrace, "how long after a start, a takeover or a standstill keys that were there before do not expire, so that clients can come back and refresh theirs; 0 means not at all")
 	f.curve.Register(flags)
 	flags.StringVar(&f.load, "load", "", "`file` with a dump to load; - reads standard input")
 	flags.StringVar(&f.data, "data", "", "`directory` to store the map in; --load is used only if it is empty")
