@@ -98,6 +98,8 @@ type traits struct {
 	// lockstep means that the two sides send in turn, so there is nothing to
 	// gain by collecting messages.
 	lockstep bool
+	// prompt means that a sender writes the first message after a lull itself.
+	prompt bool
 	// notices is the queue of messages to the application about its peers, if
 	// the socket has one for all peers, and nil otherwise.
 	notices *queue.Inqueue

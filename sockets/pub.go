@@ -251,7 +251,7 @@ func (p *publisher) attach(q *pipe, peer *Peer) error {
 // traits: messages and commands must be processed in order, because a PING
 // after a subscription asks whether the subscription is in force.
 func (p *publisher) traits() traits {
-	return traits{ordered: true, subscribed: true, maxMessage: maxSubscription}
+	return traits{ordered: true, subscribed: true, prompt: true, maxMessage: maxSubscription}
 }
 
 // maxSubscription limits the size of a message to a PUB. A PUB only accepts

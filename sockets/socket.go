@@ -37,6 +37,8 @@ type socket struct {
 	withdraws      bool          // over inproc, the end of a connection drops messages that its peer has not received
 	cookieLifetime time.Duration // of CURVE servers; 0, except in tests, for the default
 
+	lull lull // between messages that senders write themselves; see writer.direct
+
 	retiring atomic.Bool // the timer is running
 	retirer  *time.Timer // ends writers that have slept for long; guarded by mu
 

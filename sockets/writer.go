@@ -76,11 +76,27 @@ func (w *writer) send() bool {
 // to it. So REQ and REP write themselves what they queue in an empty outbox,
 // instead of waking the connection's writer for it, which costs more than the
 // write. What the kernel does not take at once is left to the writer.
+//
+// A publisher may have more to send at once, for which a write for each message would
+// cost too much. So its senders write only after a lull, and one of its connections:
+// the writers of the others work at the same time.
 func (w *writer) direct() func(wire []byte) int {
-	if w.pipe.socket.pattern.traits().lockstep && w.codec == nil {
-		if a := link.NewAttempt(&w.conn.stream); a != nil {
-			return a.Write
-		}
+	s := w.pipe.socket
+	t := s.pattern.traits()
+	if !(t.lockstep || t.prompt) || w.codec != nil {
+		return nil
 	}
-	return nil
+	a := link.NewAttempt(&w.conn.stream)
+	switch {
+	case a == nil:
+		return nil
+	case t.lockstep:
+		return a.Write
+	}
+	return func(wire []byte) int {
+		if !s.lull.over() {
+			return 0
+		}
+		return a.Write(wire)
+	}
 }

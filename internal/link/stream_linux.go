@@ -149,10 +149,10 @@ func (r *Receiving) receive(fd uintptr) bool {
 
 // Attempt writes without waiting.
 type Attempt struct {
-	raw   syscall.RawConn
-	bytes []byte
-	n     int
-	step  func(fd uintptr) bool
+	stream *Stream
+	bytes  []byte
+	n      int
+	step   func(fd uintptr) bool
 }
 
 // NewAttempt returns an Attempt for s, or nil if s has no descriptor.
@@ -160,7 +160,7 @@ func NewAttempt(s *Stream) *Attempt {
 	if s.raw == nil {
 		return nil
 	}
-	a := &Attempt{raw: s.raw}
+	a := &Attempt{stream: s}
 	a.step = a.once
 	return a
 }
@@ -169,10 +169,11 @@ func NewAttempt(s *Stream) *Attempt {
 // or the connection has failed.
 func (a *Attempt) Write(bytes []byte) int {
 	a.bytes, a.n = bytes, 0
-	if a.raw.Write(a.step) != nil {
+	if a.stream.raw.Write(a.step) != nil {
 		return 0
 	}
 	a.bytes = nil
+	a.stream.Moved.Add(int64(a.n))
 	return a.n
 }
 

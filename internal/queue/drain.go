@@ -254,11 +254,18 @@ func (o *Outbox) Consumed(n HWM, idle bool) (roomy bool) {
 // maxDirect is the most bytes that a sender writes itself.
 const maxDirect = 16 << 10
 
+// pass is rouse, unless the sender writes what was just queued. mu must be held.
+func (o *Outbox) pass() {
+	if o.drain > working && (o.direct == nil || !o.writeDirect()) {
+		o.wake()
+	}
+}
+
 // writeDirect writes what was just queued, if that is all there is and the
-// kernel takes at least some of it. mu must be held.
+// kernel takes at least some of it. The drain must not be at work, and mu must be held.
 func (o *Outbox) writeDirect() bool {
 	q := &o.queue
-	if o.drain <= working || len(o.head.bytes) > 0 || len(q.Items) > 0 || len(q.staged()) > maxDirect {
+	if o.follows.log != nil || len(o.head.bytes) > 0 || len(q.Items) > 0 || len(q.staged()) > maxDirect {
 		return false
 	}
 	bytes := q.stage.Bytes

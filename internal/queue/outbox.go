@@ -158,9 +158,7 @@ func (o *Outbox) Offer(to *Conn, lead []byte, frames [][]byte) Verdict {
 		st.Bytes = append(st.Bytes, lead...)
 		st.Bytes = zmtp.AppendMessage(st.Bytes, frames...)
 		o.commit(before, 1)
-		if o.direct == nil || !o.writeDirect() {
-			o.rouse()
-		}
+		o.pass()
 	}
 	o.mu.Unlock()
 	return v
@@ -243,7 +241,7 @@ func (o *Outbox) OfferWire(to *Conn, wire []byte, messages int, owner Owner) Ver
 			owner = nil
 		}
 		o.enter(wire, messages, owner)
-		o.rouse()
+		o.pass()
 	}
 	o.mu.Unlock()
 	return v
@@ -282,7 +280,7 @@ func (o *Outbox) OfferRuns(wire []byte, runs []Run, messages int) Verdict {
 		st, before := o.queue.begin(SizeOf(runs), o.conflate)
 		st.Bytes = AppendRuns(st.Bytes, wire, runs)
 		o.commit(before, messages)
-		o.rouse()
+		o.pass()
 	}
 	o.mu.Unlock()
 	return v

@@ -1,0 +1,84 @@
+package sockets
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"clustermap/internal/link"
+	"clustermap/internal/testenv"
+)
+
+func TestLull(t *testing.T) {
+	t.Parallel()
+	var l lull
+	l.last.Store(int64(-time.Hour))
+	if !l.over() {
+		t.Error("no lull after an hour")
+	}
+	l.last.Store(int64(time.Hour))
+	if l.over() {
+		t.Error("a lull after a message that is yet to come")
+	}
+	if last := time.Duration(l.last.Load()); last < 0 || last > time.Since(lullStart) {
+		t.Errorf("the last message was at %v", last)
+	}
+}
+
+// TestLullNoWriter: the sender of a message that comes alone writes it itself, so the
+// connection has no writer yet.
+func TestLullNoWriter(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	pub := bind(t, NewPub, Options{})
+	sub := connect(t, NewSub, Options{}, pub)
+	must(t, sub.Subscribe(""))
+	must(t, pub.WaitSubscribers(ctx, "", 1))
+	must(t, pub.Send(ctx, []byte("alone")))
+	if m, err := sub.Recv(ctx); err != nil || string(m[0]) != "alone" {
+		t.Fatalf("received %q, %v", m, err)
+	}
+	direct := link.NewAttempt(&pub.list()[0].peer.Load().conn.stream) != nil
+	if started := pub.retiring.Load(); started == direct {
+		t.Errorf("a writer was started: %v", started)
+	}
+}
+
+// TestLullOrder: what senders write themselves and what writers write arrives whole and
+// in order, at one subscriber and at several.
+func TestLullOrder(t *testing.T) {
+	t.Parallel()
+	for _, subscribers := range []int{1, 3} {
+		ctx := testContext(t)
+		pub := bind(t, NewPub, Options{FullPolicy: PolicyBlock})
+		var subs []*Sub
+		for range subscribers {
+			sub := connect(t, NewSub, Options{}, pub)
+			must(t, sub.Subscribe(""))
+			subs = append(subs, sub)
+		}
+		must(t, pub.WaitSubscribers(ctx, "", subscribers))
+		n := testenv.Rounds(20_000)
+		go func() {
+			var body [100]byte
+			for i := range n {
+				binary.BigEndian.PutUint64(body[:], uint64(i))
+				if pub.Send(ctx, body[:8+rand.IntN(len(body)-8)]) != nil {
+					return
+				}
+				for start := time.Now(); i%100 < 20 && time.Since(start) < 2*lullTime; {
+				}
+			}
+		}()
+		for _, sub := range subs {
+			for i := range n {
+				m, err := sub.Recv(ctx)
+				must(t, err)
+				if got := binary.BigEndian.Uint64(m[0]); got != uint64(i) {
+					t.Fatalf("message %d came as number %d", got, i)
+				}
+			}
+		}
+	}
+}
