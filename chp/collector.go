@@ -3,6 +3,8 @@ package chp
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
@@ -38,6 +40,12 @@ func (s *Server) checkUpdates(b *sockets.Batch) {
 	}
 	told.send(s)
 	b.SetSpans(kept)
+	if len(kept) == 0 {
+		return
+	}
+	if queued := s.members.queued(b.Peer()); queued != nil && !s.collectNow(b, queued) {
+		queued.Add(int64(len(kept)))
+	}
 }
 
 // scanUpdate finds, checks and hashes the update at the start of b, if it is valid and
@@ -81,40 +89,112 @@ func (n *refusalNotice) send(s *Server) {
 	}
 }
 
+// collecting guards what turns a client's batch into updates: the collector's goroutine
+// holds the mutex while it handles a batch, and the reader of a connection while it
+// does so itself.
+type collecting struct {
+	sync.Mutex
+	on   bool // the collector's goroutine runs
+	pace *pacer
+}
+
 // runCollector passes the clients' updates to the sequencer.
 func (s *Server) runCollector(ctx context.Context) {
 	var b sockets.Batch
 	defer b.Release()
-	pace := newPacer(s.opts.SlowestIntake, s.fullest)
+	s.collecting.open(newPacer(s.opts.SlowestIntake, s.fullest))
+	defer s.collecting.shut()
 	for s.collector.RecvBatch(ctx, &b) == nil {
-		from, former := s.members.from(b.Peer())
-		if former {
-			s.refused[ReasonFormerConnection].Add(uint64(b.Len()))
-			continue
-		}
-		// All waiting happens here, because nothing may wait under the sequencer's
-		// mutex.
-		if !pace.wait(ctx, extent(b.Spans())) || s.sequencer.room(ctx) != nil {
+		if !s.collect(ctx, &b) {
 			return
 		}
-		unfit, repeated, ok := s.sequencer.accept(&b, from)
-		for !ok {
-			if s.sequencer.room(ctx) != nil {
-				return
-			}
-			unfit, repeated, ok = s.sequencer.accept(&b, from)
-		}
-		if len(unfit) > 0 {
-			var told refusalNotice
-			for _, span := range unfit {
-				told.add(s, b.Peer(), b.Wire()[span.Start:span.End], kvmsg.ErrMapFull)
-			}
-			told.send(s)
-		}
-		if repeated > 0 || from.every > 0 {
-			s.notifyProgress(b.Peer(), from, repeated, extent(b.Spans()))
+	}
+}
+
+func (c *collecting) open(pace *pacer) {
+	c.Lock()
+	defer c.Unlock()
+	c.on, c.pace = true, pace
+}
+
+func (c *collecting) shut() {
+	c.Lock()
+	defer c.Unlock()
+	c.on = false
+}
+
+// collect passes a batch to the sequencer. It returns false if the context has ended
+// before.
+func (s *Server) collect(ctx context.Context, b *sockets.Batch) bool {
+	s.collecting.Lock()
+	defer s.collecting.Unlock()
+	if queued := s.members.queued(b.Peer()); queued != nil {
+		defer queued.Add(-int64(b.Len()))
+	}
+	from, former := s.members.from(b.Peer())
+	if former {
+		s.refused[ReasonFormerConnection].Add(uint64(b.Len()))
+		return true
+	}
+	// All waiting happens here, because nothing may wait under the sequencer's
+	// mutex.
+	if !s.collecting.pace.wait(ctx, extent(b.Spans())) || s.sequencer.room(ctx) != nil {
+		return false
+	}
+	for !s.order(b, from) {
+		if s.sequencer.room(ctx) != nil {
+			return false
 		}
 	}
+	return true
+}
+
+// promptBytes is the size of the largest batch that a connection's reader passes to
+// the sequencer itself. With larger ones it is better that two goroutines share the
+// work.
+const promptBytes = 8 << 10
+
+// collectNow is collect for the goroutine that reads the connection, so that a few
+// updates need not wait until another goroutine is awake. It passes on all of the batch,
+// or returns false: if that would have to wait, or while the collector's goroutine has
+// something to do, queued being the number of this connection's updates that it has
+// not handled.
+func (s *Server) collectNow(b *sockets.Batch, queued *atomic.Int64) bool {
+	size := extent(b.Spans())
+	if size > promptBytes || queued.Load() > 0 || !s.collecting.TryLock() {
+		return false
+	}
+	defer s.collecting.Unlock()
+	if !s.collecting.on || !s.collecting.pace.passes(size) || !s.sequencer.hasRoom() {
+		return false
+	}
+	from, former := s.members.from(b.Peer())
+	if former || !s.order(b, from) {
+		return false
+	}
+	b.SetSpans(nil)
+	return true
+}
+
+// order passes a batch to the sequencer, and reports what its client has to know. If it
+// returns false, it did nothing, and sequencer.room has to be called. collecting must
+// be locked.
+func (s *Server) order(b *sockets.Batch, from sender) bool {
+	unfit, repeated, ok := s.sequencer.accept(b, from)
+	if !ok {
+		return false
+	}
+	if len(unfit) > 0 {
+		var told refusalNotice
+		for _, span := range unfit {
+			told.add(s, b.Peer(), b.Wire()[span.Start:span.End], kvmsg.ErrMapFull)
+		}
+		told.send(s)
+	}
+	if repeated > 0 || from.every > 0 {
+		s.notifyProgress(b.Peer(), from, repeated, extent(b.Spans()))
+	}
+	return true
 }
 
 // notifyProgress reports the progress of its updates to a client that has sent some

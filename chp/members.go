@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"clustermap/internal/mutate"
@@ -39,7 +40,7 @@ type member struct {
 	lastOrder   uint64                   // membership.order of last
 	snapshots   map[uint64]*sockets.Peer // snapshot connections, by generation
 	connections int
-	unreported  int           // bytes of updates since the last progress report; owned by the collector's goroutine
+	unreported  int           // bytes of updates since the last progress report; guarded by Server.collecting
 	since       time.Time     // when its last connection ended
 	place       *list.Element // in members.gone, or nil
 }
@@ -49,7 +50,8 @@ type member struct {
 type membership struct {
 	sender
 	generation uint64
-	order      uint64 // increases from connection to connection
+	queued     *atomic.Int64 // its updates in the collector's queue, or in its goroutine
+	order      uint64        // increases from connection to connection
 }
 
 // Bounds of the clients without connections that are remembered.
@@ -104,7 +106,7 @@ func (m *members) watch(e sockets.Event, port string) {
 		who := m.addConnection(id)
 		if collector {
 			m.order++
-			m.peers[e.Peer] = membership{senderOf(e.Peer, who), generation, m.order}
+			m.peers[e.Peer] = membership{senderOf(e.Peer, who), generation, new(atomic.Int64), m.order}
 		} else {
 			if who.snapshots == nil {
 				who.snapshots = map[uint64]*sockets.Peer{}
@@ -112,7 +114,7 @@ func (m *members) watch(e sockets.Event, port string) {
 			who.snapshots[generation] = e.Peer
 		}
 	case collector:
-		m.peers[e.Peer] = membership{}
+		m.peers[e.Peer] = membership{queued: new(atomic.Int64)}
 	}
 }
 
@@ -174,7 +176,7 @@ func senderOf(p *sockets.Peer, who *member) sender {
 // from returns the sender of a batch. former reports that the batch must be refused,
 // because the server has accepted updates that the same client sent over a later
 // connection. Otherwise from records that the server accepts updates of this
-// connection. Only the collector's goroutine calls it, once per batch.
+// connection. It is called once per batch, with Server.collecting locked.
 func (m *members) from(p *sockets.Peer) (who sender, former bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -186,6 +188,14 @@ func (m *members) from(p *sockets.Peer) (who sender, former bool) {
 		}
 	}
 	return from.sender, from.member != nil && !mutate.NoRepeatCheck && m.replaced(p, from, known)
+}
+
+// queued returns the counter of a connection's updates that wait for the collector's
+// goroutine, or nil if the connection has ended.
+func (m *members) queued(p *sockets.Peer) *atomic.Int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.peers[p].queued
 }
 
 // replaced reports whether the server has accepted updates of a later connection of the

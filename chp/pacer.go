@@ -6,7 +6,7 @@ import (
 )
 
 // pacer delays batches of updates or deletions before they are published, so that
-// subscribers can keep up. Only one goroutine uses it.
+// subscribers can keep up. Only one goroutine at a time uses it.
 //
 // While no queue is more than half full, there is no delay. Beyond that the rate
 // decreases as the fullest queue fills, down to slowest when it is full.
@@ -45,6 +45,16 @@ func (p *pacer) wait(ctx context.Context, size int) bool {
 			return false
 		}
 	}
+	return true
+}
+
+// passes counts a batch of size bytes and reports true if next would neither delay it
+// nor check the queues.
+func (p *pacer) passes(size int) bool {
+	if p.slowest >= 0 && (p.level > paceFrom || p.unseen+size >= pacerLook) {
+		return false
+	}
+	p.unseen += size
 	return true
 }
 

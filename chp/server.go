@@ -30,13 +30,14 @@ type Server struct {
 	log  *slog.Logger // never waits
 	logs *logQueue
 
-	snapshots *snapshotter
-	router    *sockets.Router // P: snapshot requests and replies
-	publisher *sockets.Pub    // P+1: KVPUB and HUGZ
-	collector collector       // P+2: KVSET
-	dialect   dialect
-	ready     chan struct{}
-	endpoints []Endpoints // of each element of sites; guarded by state
+	snapshots  *snapshotter
+	router     *sockets.Router // P: snapshot requests and replies
+	publisher  *sockets.Pub    // P+1: KVPUB and HUGZ
+	collector  collector       // P+2: KVSET
+	collecting collecting      // updates of clients
+	dialect    dialect
+	ready      chan struct{}
+	endpoints  []Endpoints // of each element of sites; guarded by state
 
 	sequencer sequencer
 	refused   refusals
