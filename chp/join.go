@@ -41,7 +41,7 @@ func (s *session) join() error {
 		cuts, failed = s.fetch(&next.Map)
 	})
 	for fetching.Err() == nil {
-		if err := s.sub.RecvBatch(fetching, &s.batch); err != nil {
+		if err := s.receive(fetching); err != nil {
 			break
 		}
 		s.arrived += int64(extent(s.batch.Spans()))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"clustermap/internal/kvmsg"
 	"clustermap/sockets"
@@ -16,32 +17,21 @@ func (s *session) apply() error {
 	defer c.uninstall(s)
 	defer s.hearInproc()()
 	s.watchdog.expect(earSubscriber, c.silence())
+	s.live.open()
+	defer s.live.shut() // before uninstall
 	for {
 		if s.stream.missing != nil {
 			if err := s.resync(); err != nil {
 				return err
 			}
 		}
-		if err := s.sub.RecvBatch(s.ctx, &s.batch); err != nil {
+		if err := s.receive(s.ctx); err != nil {
 			return err
 		}
 		// The batch may have waited in the queue, and the reader for room in it: then
 		// the client was slow, and the server not silent.
 		s.watchdog.heard.Or(earSubscriber)
-		wire := s.batch.Wire()
-		s.arrived += int64(extent(s.batch.Spans()))
-		if s.stream.behind {
-			s.spot(wire, s.batch.Spans(), s.stream.covered)
-		}
-		spans, err := s.stream.filter(wire, s.batch.Spans())
-		if len(spans) > 0 {
-			c.apply(s, wire, spans)
-		} else {
-			c.tidy(s) // a HUGZ: there is time
-		}
-		s.countStale()
-		s.settleSpotted()
-		if err != nil {
+		if err := s.take(); err != nil {
 			return err
 		}
 		if s.stream.beats > 0 {
@@ -52,6 +42,98 @@ func (s *session) apply() error {
 			}
 		}
 	}
+}
+
+// take applies the received batch.
+func (s *session) take() error {
+	s.live.Lock()
+	defer s.live.Unlock()
+	wire := s.batch.Wire()
+	if s.stream.behind {
+		s.spot(wire, s.batch.Spans(), s.stream.covered)
+	}
+	return s.update(wire, s.batch.Spans())
+}
+
+// update applies those of the messages that are new. live must be locked.
+func (s *session) update(wire []byte, spans []sockets.Span) error {
+	c := s.client
+	s.arrived += int64(extent(spans))
+	spans, err := s.stream.filter(wire, spans)
+	if len(spans) > 0 {
+		c.apply(s, wire, spans)
+	} else {
+		c.tidy(s) // a HUGZ: there is time
+	}
+	s.countStale()
+	s.settleSpotted()
+	return err
+}
+
+// live guards the state of a session that is ACTIVE: the session's goroutine holds
+// the mutex while it applies a batch, and the reader of the subscriber connection while
+// it does so itself.
+type live struct {
+	sync.Mutex
+	on       bool         // the session is ACTIVE
+	queued   atomic.Int64 // messages that the session's goroutine has not handled
+	received int          // of these, the ones in session.batch
+}
+
+func (f *live) open() {
+	f.Lock()
+	defer f.Unlock()
+	f.on = true
+}
+
+func (f *live) shut() {
+	f.Lock()
+	defer f.Unlock()
+	f.on = false
+}
+
+// receive receives the next batch of the subscriber connection. The one before has been
+// handled.
+func (s *session) receive(ctx context.Context) error {
+	f := &s.live
+	f.queued.Add(-int64(f.received))
+	f.received = 0
+	err := s.sub.RecvBatch(ctx, &s.batch)
+	if err == nil {
+		f.received = s.batch.Len()
+	}
+	return err
+}
+
+// takeNow applies a batch in the goroutine that reads the connection, so that a few
+// updates need not wait until the session's goroutine is awake. It does nothing while
+// that has something to do, or if there is more to do than to apply updates.
+func (s *session) takeNow(b *sockets.Batch) {
+	if b.Len() > 0 && !s.tookNow(b) {
+		s.live.queued.Add(int64(b.Len()))
+	}
+}
+
+func (s *session) tookNow(b *sockets.Batch) bool {
+	f, spans := &s.live, b.Spans()
+	if extent(spans) > promptBytes || f.queued.Load() > 0 || !f.TryLock() {
+		return false
+	}
+	defer f.Unlock()
+	if !f.on || !s.ours || s.stream.behind {
+		return false
+	}
+	for _, span := range spans {
+		if span.Tag == hugzTag {
+			return false // for which the session's goroutine has more time
+		}
+	}
+	if err := s.update(b.Wire(), spans); err != nil {
+		f.on = false
+		s.fail(err)
+	}
+	b.SetSpans(nil)
+	return true
 }
 
 // hearInproc receives what comes over the snapshot connection after the snapshot, such

@@ -68,8 +68,10 @@ type session struct {
 
 	applied atomic.Pointer[applied] // the server's progress report, or nil
 
-	// Owned by run.
-	batch     sockets.Batch
+	live live
+
+	// Owned by run, and while it follows the server guarded by live.
+	batch     sockets.Batch // always owned by run
 	stream    *stream
 	replica   *replica
 	resyncing *time.Timer // ends the session because of a gap
@@ -201,7 +203,11 @@ func (s *session) open() error {
 	options.RecvHWM, options.Linger, options.ReconnectInterval = sockets.Unlimited, sockets.LingerNone, sockets.ReconnectNever
 	options.MaxMessageSize = maxMaxValueSize + maxOverhead
 	options.Scan = scanUpdate
-	options.Monitor, options.Prepare = s.monitorSubscriber, s.prepare(subscriber.updates)
+	options.Monitor = s.monitorSubscriber
+	options.Prepare = s.prepare(func(b *sockets.Batch) {
+		subscriber.updates(b)
+		s.takeNow(b)
+	})
 	if mutate.Reconnect {
 		options.ReconnectInterval = 0
 	}
@@ -417,7 +423,7 @@ func (s *session) firstMessage() error {
 		s.watchdog.expect(0, c.opts.SyncTimeout)
 	}
 	for {
-		if err := s.sub.RecvBatch(ctx, &s.batch); err != nil {
+		if err := s.receive(ctx); err != nil {
 			return s.ctx.Err() // nil if only SyncTimeout is over
 		}
 		// KVPUBs that arrive this early are older than the snapshot, which
