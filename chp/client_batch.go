@@ -89,6 +89,7 @@ func (c *Client) applyBatch(ctx context.Context, b *Batch, waits []echoWait) err
 		if err := c.enqueue(ctx, r.Key(), r.Value(), props, wait); err != nil {
 			return err
 		}
+		w.rouse()
 	}
 	w.mu.Unlock()
 	return nil

@@ -130,14 +130,14 @@ func (u *uplink) ready() error {
 	return nil
 }
 
-// send queues updates, which lie in chunk. It waits for room for the collector; the
+// send queues updates, which lie in chunk. It waits for room for the collector until ctx ends; the
 // other servers get them only if they have room.
-func (u *uplink) send(bytes []byte, messages int, chunk *buf.Chunk) error {
+func (u *uplink) send(ctx context.Context, bytes []byte, messages int, chunk *buf.Chunk) error {
 	var owner sockets.Owner = chunk
 	if len(bytes) < lendStage {
 		owner = nil
 	}
-	if err := u.pub.SendWire(u.ctx, bytes, messages, owner); err != nil {
+	if err := u.pub.SendWire(ctx, bytes, messages, owner); err != nil {
 		return err
 	}
 	for _, p := range u.others {

@@ -13,7 +13,8 @@ import (
 // writer sends a client's updates. Set only appends its KVSET, in wire form, to a
 // stage, under a mutex that is never held while a goroutine waits. Another goroutine
 // takes everything that was appended meanwhile and lends it to the PUB socket, so the
-// cost of the socket is paid once for many updates.
+// cost of the socket is paid once for many updates. After a lull Set does that itself;
+// see push.
 //
 // The sockets belong to the session (see [uplink]). If the server reports how far it
 // has applied a client's updates (see [keyApplied]), updates that were sent are kept
@@ -45,7 +46,8 @@ type writer struct {
 	sending bool          // run is sending
 	idle    chan struct{} // closed when run stops sending; nil while no goroutine waits
 	room    chan struct{} // closed when there may be room; nil while no goroutine waits
-	asleep  bool          // run waits on ready
+	asleep  bool          // run waits on ready, and nobody sends in its place
+	pushed  time.Duration // when push was last called with run asleep, on clock
 	sent    uint64        // number of the last counted update that was sent
 	dropped []uint64      // numbers of staged updates that must not be sent
 	other   uint64        // number of the last update that is not counted
@@ -271,12 +273,13 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 	if err := c.enqueue(ctx, bytesOf(key), value, props, wait); err != nil {
 		return err
 	}
-	w.mu.Unlock()
+	w.push()
 	return nil
 }
 
 // enqueue stages one KVSET that was checked. It may use the capacity of props. It is
-// called with writer.mu held, and returns with it held unless it returns an error.
+// called with writer.mu held, and returns with it held unless it returns an error. The
+// caller wakes run.
 func (c *Client) enqueue(ctx context.Context, key, value, props []byte, wait *echoWait) error {
 	counted := c.subtrees.contains(key)
 	given := len(props)
@@ -393,7 +396,6 @@ func (w *writer) append(size int, number uint64, key, props, value []byte) {
 	s.bytes = kvmsg.AppendRecord(s.bytes, key, order, w.uuids.append(id[:0], number, key, value), props, value)
 	s.messages++
 	w.bytes += size
-	w.rouse()
 	if number >= uncounted {
 		s.loose, s.trailing = true, true
 		return
@@ -521,7 +523,7 @@ func (w *writer) run() {
 		}
 		err := s.uplink.ready()
 		if err == nil {
-			err = w.send(s)
+			err = w.send(s.uplink.ctx, s)
 		}
 		if err == nil {
 			continue
@@ -537,15 +539,53 @@ func (w *writer) run() {
 	}
 }
 
+// push has a new update sent: by run, or after a lull by the caller itself, because run
+// takes longer to wake than the update to send. While updates come one after the other,
+// run sends many of them at a time. mu must be held, and is released.
+func (w *writer) push() {
+	defer w.mu.Unlock()
+	if !w.asleep {
+		return
+	}
+	now := clock()
+	lull := now-w.pushed >= pushLull
+	w.pushed = now
+	s := w.session
+	if !lull || w.closed || s == nil || !s.ours || !s.uplink.known.Load() || len(w.turn.bytes)-w.turn.sent.bytes > promptBytes {
+		w.rouse()
+		return
+	}
+	w.asleep = false
+	w.mu.Unlock()
+	err := s.uplink.ready()
+	if err == nil {
+		err = w.send(ended, s)
+	}
+	w.mu.Lock()
+	w.asleep = true
+	if err != nil || w.closed || w.unsent() {
+		w.rouse() // for what has come meanwhile, or because run knows what to do
+	}
+}
+
+// pushLull is the shortest time between two updates after which the second one is sent
+// by the goroutine that sets it. More updates often follow the first one at once, and
+// every additional message costs time at the server, too.
+const pushLull = 200 * time.Microsecond
+
+// unsent reports whether there is something to send. mu must be held.
+func (w *writer) unsent() bool {
+	w.advance()
+	return w.turn != nil && w.turn.sent.bytes < len(w.turn.bytes)
+}
+
 // next waits until there is something to send and a session to send it with. It
 // returns nil once the writer is closed and one of the two is missing.
 func (w *writer) next() *session {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for {
-		w.advance()
-		unsent := w.turn != nil && w.turn.sent.bytes < len(w.turn.bytes)
-		if s := w.session; s != nil && s.uplink != nil && unsent {
+		if s := w.session; w.unsent() && s != nil && s.uplink != nil {
 			return s
 		}
 		if w.closed {
@@ -558,9 +598,10 @@ func (w *writer) next() *session {
 	}
 }
 
-// send sends the next part of a stage to a session's collector. After an error nothing
-// was sent.
-func (w *writer) send(s *session) error {
+// send sends the next part of a stage to a session's collector, and waits for room
+// there until ctx ends. After an error nothing was sent. Only one goroutine at a time
+// calls it.
+func (w *writer) send(ctx context.Context, s *session) error {
 	w.mu.Lock()
 	w.advance()
 	part := w.turn
@@ -580,7 +621,7 @@ func (w *writer) send(s *session) error {
 	w.sending = true
 	w.mu.Unlock()
 
-	err := s.uplink.send(bytes, messages, part.chunk)
+	err := s.uplink.send(ctx, bytes, messages, part.chunk)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
