@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 
@@ -123,4 +124,42 @@ func TestTellerIsBounded(t *testing.T) {
 	notifier.close()
 	must(t, router.Close())
 	must(t, dealer.Close())
+}
+
+// A status carries what the server has refused, by reason, also what a publisher that
+// hears nothing has sent. A reason that is not known here, and a server of an earlier
+// version, are no errors.
+func TestStatusOfRefusals(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	server := startServer(t, ServerOptions{})
+	pub, err := sockets.NewPub(sockets.Options{})
+	must(t, err)
+	t.Cleanup(func() { must(t, pub.Close()) })
+	must(t, pub.Connect(server.Endpoints().Collector))
+	must(t, pub.WaitSubscribers(ctx, "", 1))
+	zero := make([]byte, 8)
+	must(t, pub.Send(ctx, []byte("/client/c"), zero, nil, []byte("ttl=2"), []byte("no newline")))
+	must(t, pub.Send(ctx, []byte("/client/c"), zero, nil, []byte("ttl=2"), []byte("no newline")))
+	must(t, pub.Send(ctx, []byte("HUGZ"), zero, nil, nil, []byte("v")))
+	want := RefusalCounts{ReasonProperties: 2, ReasonReservedKey: 1}
+	eventually(t, "the refusals are counted", func() bool { return server.Status().Refused == want })
+	st, err := ServerStatus(ctx, server.Endpoints().Snapshot, sockets.Security{})
+	must(t, err)
+	if st.Refused != want || want.Total() != 3 {
+		t.Errorf("asked: %v, want %v", st.Refused, want)
+	}
+	text, err := json.Marshal(st.Refused)
+	must(t, err)
+	if got, want := string(text), `{"properties":2,"reserved_key":1}`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	for text, want := range map[string]RefusalCounts{
+		`{}`: {}, `{"refused":null}`: {}, `{"refused":{"value_too_large":7,"of a later version":1}}`: {ReasonValueTooLarge: 7},
+	} {
+		var st Status
+		if err := json.Unmarshal([]byte(text), &st); err != nil || st.Refused != want {
+			t.Errorf("%s: %v, %v", text, st.Refused, err)
+		}
+	}
 }

@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
 	"clustermap/sockets"
 )
@@ -363,27 +362,6 @@ func (s *Server) Stats() ServerStats {
 	st.Updates, st.Repeated, st.Expired = q.updates.Load(), q.repeated.Load(), q.expired.Load()
 	st.Lagged, st.Refused = q.watches.lagged.Load(), s.refused.counts()
 	return st
-}
-
-// refusals counts refused messages by reason.
-type refusals [kvmsg.ReasonCount]atomic.Uint64
-
-func (r *refusals) add(err error) {
-	var message *MessageError
-	if errors.As(err, &message) {
-		r[message.Reason].Add(1)
-	}
-}
-
-// counts returns the counters that are not zero.
-func (r *refusals) counts() map[Reason]uint64 {
-	m := map[Reason]uint64{}
-	for i := range r {
-		if n := r[i].Load(); n > 0 {
-			m[Reason(i)] = n
-		}
-	}
-	return m
 }
 
 // wentAway reports whether a peer closed its connection during the handshake without

@@ -60,6 +60,10 @@ type Status struct {
 	SnapshotBytes int64 `json:"snapshot_bytes"`
 	EncodedBytes  int64 `json:"encoded_bytes"`
 
+	// Refused are the numbers of messages that the server has refused since it
+	// started, as in ServerStats. From a server of an earlier version all are 0.
+	Refused RefusalCounts `json:"refused"`
+
 	UptimeSeconds int64 `json:"uptime_seconds"` // since Serve began; 0 before
 }
 
@@ -102,6 +106,7 @@ func (s *Server) Status() Status {
 	st.Sequence, st.Keys, st.Clients = s.Sequence(), s.Len(), int(s.clients.Load())
 	st.MapBytes, st.MemoryBytes = s.sequencer.mapBytes(), residentBytes()
 	st.SnapshotBytes, st.EncodedBytes = s.snapshots.sent.Load(), s.snapshots.copied.Load()
+	st.Refused = s.refused.load()
 	s.pairStatus(&st)
 	return st
 }

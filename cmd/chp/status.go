@@ -35,6 +35,8 @@ for each, in the order of the flags:
   in sync   yes if the peer has all published updates, and updates are
             published only when it has them
   lag       updates that the peer does not have yet; -1 while it does not follow
+  refused   number of messages that the server has refused since it started, most
+            of them invalid updates, and the most frequent reasons
   memory    resident memory of the server's process
   uptime    time since the server began to serve
 
@@ -44,8 +46,9 @@ that is not active, because only the active one knows them.
 With --json there is an object for each server, on a line: endpoint, role, state,
 epoch, sequence (a string), keys, clients, peer, in_sync, lag,
 memory_bytes, map_bytes, snapshot_bytes (sent), encoded_bytes (encoded for them;
-clients share snapshots) and uptime_seconds, or endpoint and error for a server that
-did not answer. What is - above is null.
+clients share snapshots), refused (an object with the number for each reason, such as
+value_too_large) and uptime_seconds, or endpoint and error for a server that did not
+answer. What is - above is null.
 
 Servers of other implementations do not answer.
 

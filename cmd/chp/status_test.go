@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -73,6 +75,9 @@ func TestStatusWidth(t *testing.T) {
 		Role: chp.RolePrimary, State: chp.ServerActive, Epoch: math.MaxUint64, Sequence: math.MaxInt64, Keys: math.MaxInt, Clients: math.MaxInt,
 		Peer: "tcp://255.255.255.255:65533", Lag: math.MaxInt64, MemoryBytes: math.MaxInt64, UptimeSeconds: 1 << 32,
 	}
+	for r := range longest.Refused {
+		longest.Refused[r] = 1 << 40
+	}
 	for n := 1; n < 6; n++ {
 		var all replies
 		var servers []string
@@ -93,6 +98,61 @@ func TestStatusWidth(t *testing.T) {
 		got := slices.Compact(cells(text.String(), "server"))
 		if !slices.Equal(got, servers) || strings.Count(reasons.String(), "\n") != n {
 			t.Errorf("%s%s", text.String(), reasons.String())
+		}
+	}
+}
+
+// Updates of a publisher that hears nothing of a refusal are counted, by reason.
+func TestStatusRefused(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	pub, err := sockets.NewPub(sockets.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pub.Close()
+	if err := errors.Join(pub.Connect("tcp://"+s.host()+":"+next(next(s.port()))), pub.WaitSubscribers(t.Context(), "", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if got := cells(must(t, "status", "--server", s.endpoint), "refused"); !slices.Equal(got, []string{"0"}) {
+		t.Errorf("refused is %q before", got)
+	}
+	for range 2 { // without a newline after the property
+		if err := pub.Send(t.Context(), []byte("/k"), make([]byte, 8), nil, []byte("ttl=2"), []byte("v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := pub.Send(t.Context(), []byte("two frames"), []byte("v")); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"properties": 2.0, "frame_count": 1.0}
+	for t.Context().Err() == nil {
+		line := object(t, must(t, "status", "--json", "--server", s.endpoint))
+		if got, ok := line["refused"].(map[string]any); !ok {
+			t.Fatalf("%v", line)
+		} else if maps.Equal(got, want) {
+			break
+		}
+	}
+	if got := cells(must(t, "status", "--server", s.endpoint), "refused"); !slices.Equal(got, []string{"3 (properties 2, frame count 1)"}) {
+		t.Errorf("refused is %q", got)
+	}
+}
+
+// Reasons that do not fit into a column are added up.
+func TestRefusalsText(t *testing.T) {
+	t.Parallel()
+	var every chp.RefusalCounts
+	for r := range every {
+		every[r] = uint64(r + 1)
+	}
+	for want, c := range map[string]chp.RefusalCounts{
+		"0":              {},
+		"7 (map full 7)": {chp.ReasonMapFull: 7},
+		"55 (former connection 10, map full 9, value too large 8, others 28)": every,
+	} {
+		if got := refusals(c); got != want || len(got) > refusalsWidth {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

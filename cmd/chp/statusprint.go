@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,7 +54,7 @@ func (all replies) printJSON(w io.Writer) error {
 }
 
 // statusRows are the names of the rows of printText, in the order of column.
-var statusRows = []string{"server", "role", "state", "epoch", "sequence", "keys", "clients", "peer", "in sync", "lag", "memory", "uptime"}
+var statusRows = []string{"server", "role", "state", "epoch", "sequence", "keys", "clients", "peer", "in sync", "lag", "refused", "memory", "uptime"}
 
 // column returns the cells of a server.
 func (r *reply) column() []string {
@@ -79,9 +81,46 @@ func (r *reply) column() []string {
 	}
 	return []string{
 		r.server, string(line.Role), string(line.State), strconv.FormatUint(line.Epoch, 10), strconv.FormatInt(line.Sequence, 10),
-		strconv.Itoa(line.Keys), strconv.Itoa(line.Clients), peer, inSync, lag,
+		strconv.Itoa(line.Keys), strconv.Itoa(line.Clients), peer, inSync, lag, refusals(line.Refused),
 		memory(line.MemoryBytes), (time.Duration(line.UptimeSeconds) * time.Second).String(),
 	}
+}
+
+// refusalsWidth is the width that refusals does not exceed, so that a column fits into a
+// terminal.
+const refusalsWidth = 68
+
+// refusals formats the number of refused messages with the most frequent reasons.
+func refusals(c chp.RefusalCounts) string {
+	total := c.Total()
+	if total == 0 {
+		return "0"
+	}
+	var reasons []chp.Reason
+	for r, n := range c {
+		if n > 0 {
+			reasons = append(reasons, chp.Reason(r))
+		}
+	}
+	slices.SortStableFunc(reasons, func(a, b chp.Reason) int { return cmp.Compare(c[b], c[a]) })
+	text, left := fmt.Sprintf("%d (", total), total
+	for i, r := range reasons {
+		part := fmt.Sprintf("%v %d", r, c[r])
+		rest := ""
+		if left > c[r] {
+			rest = fmt.Sprintf(", others %d", left-c[r])
+		}
+		if i > 0 && len(text)+len(", ")+len(part)+len(rest)+len(")") > refusalsWidth {
+			text += fmt.Sprintf(", others %d", left)
+			break
+		}
+		if i > 0 {
+			text += ", "
+		}
+		text += part
+		left -= c[r]
+	}
+	return text + ")"
 }
 
 const (
