@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -53,13 +54,14 @@ func Main(others map[string]Side) {
 		size    = flag.Int("size", 64, "bytes of a body")
 		warm    = flag.Duration("warm", time.Second, "time before each measurement")
 		length  = flag.Duration("time", 3*time.Second, "time of each measurement")
+		asJSON  = flag.Bool("json", false, "print JSON instead of a table")
 	)
 	flag.Parse()
 	var err error
 	switch *role {
 	case "":
 		s := Spec{Clients: *clients, Window: *window, Size: *size, Warm: *warm, Time: *length}
-		err = compare(names, *workers, *rounds, s)
+		err = compare(names, *workers, *rounds, s, *asJSON)
 	case "broker":
 		err = sides[*side](func(endpoint string) { fmt.Println(endpoint) })
 	case "load":
@@ -78,42 +80,61 @@ func Main(others map[string]Side) {
 	}
 }
 
-// compare measures all sides in turn and prints a table.
-func compare(names []string, workers string, rounds int, s Spec) error {
-	fmt.Printf("%d clients with %d requests each on their way, bodies of %d bytes; median of %d\n", s.Clients, s.Window, s.Size, rounds)
-	fmt.Printf("%-8s %-12s %12s %16s %8s\n", "workers", "broker", "requests/s", "processor us", "ratio")
+// result is what one broker did with a number of workers, in each round.
+type result struct {
+	Workers   int       `json:"workers"`
+	Broker    string    `json:"broker"`
+	Rates     []float64 `json:"rates"`        // requests a second
+	Processor []float64 `json:"processor_us"` // of the broker's process, for each request
+}
+
+// compare measures all sides in turn and prints a table, or JSON.
+func compare(names []string, workers string, rounds int, s Spec, asJSON bool) error {
+	var results []result
+	if !asJSON {
+		fmt.Printf("%d clients with %d requests each on their way, bodies of %d bytes; median of %d\n", s.Clients, s.Window, s.Size, rounds)
+		fmt.Printf("%-8s %-12s %12s %16s %8s\n", "workers", "broker", "requests/s", "processor us", "ratio")
+	}
 	for text := range strings.SplitSeq(workers, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n <= 0 {
 			return fmt.Errorf("%q is no number of workers", text)
 		}
 		s.Workers = n
-		figures := map[string][]Figure{}
+		sides := make([]result, len(names))
 		for range rounds {
-			for _, name := range names {
+			for i, name := range names {
 				f, err := one(name, s)
+				if err == nil && f.Requests == 0 {
+					err = errors.New("no request was answered in time")
+				}
 				if err != nil {
 					return fmt.Errorf("%s, %d workers: %w", name, n, err)
 				}
-				figures[name] = append(figures[name], f)
+				// The broker's process also ran while it was warm.
+				share := f.Elapsed.Seconds() / (f.Elapsed + s.Warm).Seconds()
+				r := &sides[i]
+				r.Workers, r.Broker = n, name
+				r.Rates = append(r.Rates, float64(f.Requests)/f.Elapsed.Seconds())
+				r.Processor = append(r.Processor, float64(f.Processor.Microseconds())*share/float64(f.Requests))
 			}
 		}
-		first := 0.0
-		for i, name := range names {
-			all := figures[name]
-			slices.SortFunc(all, func(a, b Figure) int { return int(a.Requests - b.Requests) })
-			f := all[len(all)/2]
-			rate := float64(f.Requests) / f.Elapsed.Seconds()
-			if i == 0 {
-				first = rate
+		results = append(results, sides...)
+		if !asJSON {
+			for _, r := range sides {
+				fmt.Printf("%-8d %-12s %12.0f %16.2f %8.1f\n", n, r.Broker, median(r.Rates), median(r.Processor), median(sides[0].Rates)/median(r.Rates))
 			}
-			// The broker's process also ran while it was warm.
-			share := f.Elapsed.Seconds() / (f.Elapsed + s.Warm).Seconds()
-			fmt.Printf("%-8d %-12s %12.0f %16.2f %8.1f\n", n, name, rate,
-				float64(f.Processor.Microseconds())*share/float64(f.Requests), first/rate)
 		}
 	}
+	if asJSON {
+		return json.NewEncoder(os.Stdout).Encode(results)
+	}
 	return nil
+}
+
+func median(x []float64) float64 {
+	x = slices.Sorted(slices.Values(x))
+	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
 // one measures one side once.

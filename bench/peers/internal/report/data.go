@@ -21,6 +21,7 @@ type Data struct {
 	Sockets []socketCase
 	KV      []kvCase
 	CHP     *chpBench
+	Brokers []brokerCase
 	Go      []goResult
 }
 
@@ -78,6 +79,14 @@ type chpBench struct {
 	} `json:"rounds"`
 }
 
+// brokerCase is a broker of cmd/majordomo with a number of workers; ours comes first.
+type brokerCase struct {
+	Workers   int       `json:"workers"`
+	Broker    string    `json:"broker"`
+	Rates     []float64 `json:"rates"`
+	Processor []float64 `json:"processor_us"`
+}
+
 type rate struct {
 	UpdatesPerSecond float64 `json:"updates_per_second"`
 }
@@ -111,6 +120,7 @@ const (
 	socketsFiles = "sockets-*.json"
 	kvFiles      = "kv-*.json"
 	chpFile      = "chp-bench.json"
+	brokersFile  = "majordomo.json"
 	goFiles      = "go-*.txt"
 )
 
@@ -123,6 +133,9 @@ func Load(folder string) (*Data, error) {
 	if err := readJSON(filepath.Join(folder, chpFile), d.CHP); errors.Is(err, fs.ErrNotExist) {
 		d.CHP = nil
 	} else if err != nil {
+		return nil, err
+	}
+	if err := readJSON(filepath.Join(folder, brokersFile), &d.Brokers); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	err := each(folder, socketsFiles, func(path string) error {
@@ -148,7 +161,7 @@ func Load(folder string) (*Data, error) {
 	if err := each(folder, goFiles, d.readGo); err != nil {
 		return nil, err
 	}
-	if len(d.Sockets)+len(d.KV)+len(d.Go) == 0 && d.CHP == nil {
+	if len(d.Sockets)+len(d.KV)+len(d.Brokers)+len(d.Go) == 0 && d.CHP == nil {
 		return nil, fmt.Errorf("%s has no results", folder)
 	}
 	return d, nil

@@ -69,9 +69,11 @@ func (m *Measuring) steps() []step {
 		s.args = append([]string{"test", "-count", rounds}, s.args[1:]...)
 		return s
 	}
-	keys, updates := "10000,100000,1000000", "5000000"
+	keys, updates, deliveries := "10000,100000,1000000", "5000000", "10000000"
+	brokers := []string{"--json", "--rounds", rounds}
 	if m.Quick {
-		keys, updates = "1000,10000", "20000"
+		keys, updates, deliveries = "1000,10000", "20000", "100000"
+		brokers = append(brokers, "--workers", "10", "--time", "500ms", "--warm", "500ms")
 	}
 	return []step{
 		compare("libzmq", "--cases", alone),
@@ -83,10 +85,12 @@ func (m *Measuring) steps() []step {
 		// The log is in the folder of the results, on a disk and not in memory.
 		{name: "chp-bench", program: "./cmd/chp", dir: mainModule,
 			args: []string{"bench", "--json", "--baseline", "--data", m.Folder, "--pair", "--rounds", rounds, "--updates", updates}},
+		{name: "majordomo", program: "./cmd/majordomo", args: brokers},
 		count(bench("map", ".", ".", "^BenchmarkMap$", "1s", "-map.keys", keys)),
 		count(bench("latency", mainModule, "./bench", "^Benchmark(RoundTrip|SetSync)$", "1s")),
 		count(bench("layers", mainModule, "./bench", "^Benchmark(Codec|OneWay|PubSub|Server|Processes)$", "1s")),
 		count(bench("endtoend", mainModule, "./bench", "^BenchmarkEndToEnd$", "3x")),
+		count(bench("fanout", mainModule, "./bench", "^BenchmarkFanOut$", "1x", "-fanout.deliveries", deliveries)),
 		bench("failover", mainModule, "./bench", "^BenchmarkFailover$", "20x"),
 	}
 }

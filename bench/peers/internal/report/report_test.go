@@ -29,6 +29,7 @@ func example(t *testing.T) string {
 		"kv-rate.json":              `{"cases":[{"system":"chp","mode":"rate","rates":[4e6,5e6]},{"system":"etcd","mode":"rate","rates":[1e4,2e4],"ratios":[400,250]},{"system":"nats","mode":"rate","error":"it is not installed","missing":true}]}`,
 		"kv-latency.json":           `{"cases":[{"system":"chp","mode":"latency","offered":1000,"p50_us":[20],"p99_us":[40],"p99.9_us":[99]}]}`,
 		"chp-bench.json":            `{"rounds":[{"chp":{"updates_per_second":4e6},"baseline":{"updates_per_second":8e6}},{"chp":{"updates_per_second":5e6},"data":{"updates_per_second":2e6},"baseline":{"updates_per_second":9e6}}]}`,
+		"majordomo.json":            `[{"workers":10,"broker":"clustermap","rates":[6e5,8e5],"processor_us":[1.5,2.5]},{"workers":10,"broker":"libzmq","rates":[1e5,2e5],"processor_us":[9]}]`,
 		"go-map.txt": "goos: linux\npkg: clustermap/bench/peers\n" +
 			"BenchmarkMap/keys=10000/peer=xsync.Map/op=get/goroutines=1-2 100 75 ns/op 50 ours-ns 25 peer-ns 0.5 ratio\n" +
 			"BenchmarkMap/keys=10000/peer=xsync.Map/op=get/goroutines=1-2 100 75 ns/op 52 ours-ns 26 peer-ns 0.5 ratio\n" +
@@ -37,6 +38,7 @@ func example(t *testing.T) string {
 		"go-bench.txt": "pkg: clustermap/bench\n" +
 			"BenchmarkRoundTrip/pair=req-rep/transport=tcp/size=64/window=1-2 10 75 ns/op 20000 p50-ns 25000 p90-ns 30000 p99-ns 35000 p99.9-ns 90000 max-ns 50000 msgs/s\n" +
 			"BenchmarkRoundTrip/pair=dealer-router/transport=inproc/size=65536/window=100-2 10 75 ns/op 20000 p50-ns 25000 p90-ns 30000 p99-ns 35000 p99.9-ns 90000 max-ns 50000 msgs/s\n" +
+			"BenchmarkFanOut/replicas=64-2 1 3e7 bare/s 4e7 deliveries/s 1.5 ratio\n" +
 			"BenchmarkFailover/settings=default-2 20 1900 min-ms 2000 p50-ms 2100 p90-ms 2300 max-ms\n",
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
@@ -121,6 +123,9 @@ func TestPrint(t *testing.T) {
 		`one server with a log on disk +2 M/s`,
 		`etcd +15 k/s +10 k–20 k +325 +250–400`,
 		`chp +1 k/s +20 +40 +99`,
+		`10 +clustermap +700 k/s +600 k–800 k +2\n`,
+		`10 +libzmq +150 k/s +100 k–200 k +9 +5 +4–6`,
+		`64 +40 M/s +30 M/s +1\.5`,
 		`REQ and REP, tcp +20 +25 +30 +35 +90`,
 		`RoundTrip dealer-router, inproc, 64 KiB, window: 100 +50 k`,
 		`default +1\.9 k +2 k +2\.1 k +2\.3 k`,

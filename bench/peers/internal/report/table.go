@@ -88,7 +88,7 @@ func ratio(ratios []float64) (median, span string) {
 func median(figures []float64, unit string) string { return si(rangeOf(figures).Median) + unit }
 
 func (d *Data) sections() []section {
-	return []section{d.socketRows(), d.mapRows(), d.pipelineRows(), d.systemRows(), d.systemLatencyRows(), d.latencyRows(), d.rateRows(), d.failoverRows()}
+	return []section{d.socketRows(), d.mapRows(), d.pipelineRows(), d.systemRows(), d.systemLatencyRows(), d.brokerRows(), d.fanOutRows(), d.latencyRows(), d.rateRows(), d.failoverRows()}
 }
 
 func (d *Data) socketRows() section {
@@ -180,6 +180,41 @@ func (d *Data) systemLatencyRows() section {
 	}
 	for _, k := range d.kv("latency") {
 		s.rows = append(s.rows, []string{k.System, "", si(k.Offered) + "/s", median(k.P50, ""), median(k.P99, ""), median(k.P999, "")})
+	}
+	return s
+}
+
+func (d *Data) brokerRows() section {
+	s := section{
+		title: "Majordomo brokers, requests; µs: processor time of each; ratio: ours/theirs",
+		head:  []string{"workers", "broker", "rate", "range", "µs", "ratio", "range"},
+	}
+	var ours []float64
+	for _, c := range d.Brokers {
+		r := rangeOf(c.Rates)
+		row := []string{fmt.Sprint(c.Workers), c.Broker, si(r.Median) + "/s", si(r.Min) + "–" + si(r.Max), median(c.Processor, ""), "", ""}
+		if c.Broker == "clustermap" {
+			ours = c.Rates
+		} else {
+			var ratios []float64
+			for i := range min(len(ours), len(c.Rates)) {
+				ratios = append(ratios, ours[i]/c.Rates[i])
+			}
+			row[5], row[6] = ratio(ratios)
+		}
+		s.rows = append(s.rows, row)
+	}
+	return s
+}
+
+func (d *Data) fanOutRows() section {
+	s := section{
+		title: "Deliveries through a server to replicas, and by a bare loop; ratio: ours/bare",
+		head:  []string{"replicas", "", "ours", "bare", "ratio", "range"},
+	}
+	for _, g := range d.goResults("FanOut", nil) {
+		middle, span := ratio(g.values["ratio"])
+		s.rows = append(s.rows, []string{g.keys["replicas"], "", median(g.values["deliveries/s"], "/s"), median(g.values["bare/s"], "/s"), middle, span})
 	}
 	return s
 }
