@@ -2,6 +2,7 @@ package chp
 
 import (
 	"context"
+	"runtime"
 	"time"
 )
 
@@ -56,6 +57,7 @@ func (s *Server) runClock(ctx context.Context) {
 				continue
 			}
 			expiring, published = s.sequencer.expire(now)
+			runtime.Gosched() // with one processor the tickers would wait, and the updates
 			continue
 		}
 		if tidying {
