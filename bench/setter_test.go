@@ -25,6 +25,9 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(setterServers); text != "" {
 		os.Exit(runSetter(strings.Fields(text)))
 	}
+	if endpoint := os.Getenv(joinServer); endpoint != "" {
+		os.Exit(runJoiner(endpoint))
+	}
 	if text := os.Getenv(otherEnd); text != "" {
 		os.Exit(runOtherEnd(text))
 	}

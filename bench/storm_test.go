@@ -192,12 +192,15 @@ func closeAll(b *testing.B, replicas []*chp.Client) {
 
 // peakMemory returns the most memory that the process has had resident, in bytes, and
 // 0 where the system does not tell.
-func (p *process) peakMemory() int64 {
+func (p *process) peakMemory() int64 { return p.memory("VmHWM") }
+
+// memory returns a line of the status of the process, in bytes.
+func (p *process) memory(line string) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(text), "VmHWM:")
+	_, rest, _ := strings.Cut(string(text), line+":")
 	var kib int64
 	if _, err := fmt.Sscan(rest, &kib); err != nil {
 		return 0

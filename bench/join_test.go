@@ -1,0 +1,194 @@
+//go:build unix
+
+package bench
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"clustermap/chp"
+	"clustermap/internal/loopback"
+	"clustermap/sockets"
+)
+
+var (
+	joinKeys   = flag.Int("join.keys", 100_000, "keys of BenchmarkJoin, of 13 bytes with values of 32")
+	joinPasses = flag.Int("join.passes", 3, "how often BenchmarkJoin then overwrites every key")
+)
+
+// joinServer is the variable of the environment that has a process of this test program
+// be the replica of BenchmarkJoin: the endpoint of the server.
+const joinServer = "CLUSTERMAP_BENCH_JOIN"
+
+// runJoiner fetches the map, and prints for how many nanoseconds and how many keys.
+func runJoiner(endpoint string) int {
+	begun := time.Now()
+	client, err := chp.NewClient(chp.ClientOptions{Servers: []string{endpoint}})
+	if err == nil {
+		err = client.WaitActive(context.Background())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println(time.Since(begun).Nanoseconds(), client.Len())
+	return 0
+}
+
+// BenchmarkJoin loads a map into a server that is a process of its own, and measures
+//
+//   - its resident memory for each key;
+//   - the time in which a replica, a third process, has the map: idle-s while there are no
+//     updates, and busy-s while this process sends as many as it can;
+//   - how many updates the server applies meanwhile, beside how many it does without the
+//     replica (updates-busy/normal);
+//   - its resident memory after every key was overwritten, in a random order each time,
+//     and its ratio to that before (overwritten/loaded).
+//
+// All but the memory are medians of five. For figures:
+//
+//	go test -run '^$' -bench '^BenchmarkJoin$' -benchtime 1x ./bench -join.keys 1000000 -join.passes 100
+func BenchmarkJoin(b *testing.B) {
+	command := buildCommand(b)
+	for b.Loop() {
+		joinOnce(b, command)
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+func joinOnce(b *testing.B, command string) {
+	host := loopback.Own()
+	server := &process{tb: b, args: []string{command, "serve", "--host", host}, endpoint: "tcp://" + host + ":5556"}
+	server.start()
+	defer server.kill()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	const own = "/end"
+	client, err := chp.NewClient(chp.ClientOptions{Servers: []string{server.endpoint}, Subtrees: []string{own}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.WaitActive(ctx); err != nil {
+		b.Fatal(err)
+	}
+	keys := make([]string, *joinKeys)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("/k/%010d", i)
+	}
+	pass := func(ctx context.Context) error {
+		rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+		value := make([]byte, 32)
+		for _, key := range keys {
+			value[0]++
+			if err := client.Set(ctx, key, value); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	settle := func() {
+		if _, err := client.SetSync(ctx, own, []byte("x")); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := pass(ctx); err != nil {
+		b.Fatal(err)
+	}
+	settle()
+	loaded := server.memory("VmRSS")
+
+	var idle, busy, ratios medians
+	for range 5 {
+		idle = append(idle, fetchMap(b, server.endpoint))
+	}
+	for range 5 {
+		stop := underLoad(ctx, b, pass)
+		normal := rateOf(ctx, b, server.endpoint, func() { time.Sleep(time.Second) })
+		meanwhile := rateOf(ctx, b, server.endpoint, func() { busy = append(busy, fetchMap(b, server.endpoint)) })
+		stop()
+		ratios = append(ratios, meanwhile/normal)
+	}
+	for range *joinPasses {
+		if err := pass(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+	settle()
+	after := server.memory("VmRSS")
+	b.Logf("idle %.3f s, busy %.3f s, updates busy/normal %.2f; %d bytes resident, then %d", idle, busy, ratios, loaded, after)
+	b.ReportMetric(float64(loaded)/float64(len(keys)), "RSS-B/key")
+	b.ReportMetric(float64(after)/float64(loaded), "overwritten/loaded")
+	b.ReportMetric(idle.median(), "idle-s")
+	b.ReportMetric(busy.median(), "busy-s")
+	b.ReportMetric(ratios.median(), "updates-busy/normal")
+}
+
+// fetchMap has a process fetch the map, and returns the seconds that it took.
+func fetchMap(b *testing.B, endpoint string) float64 {
+	b.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), joinServer+"="+endpoint)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	var nanoseconds int64
+	var keys int
+	if err == nil {
+		_, err = fmt.Fscan(strings.NewReader(string(out)), &nanoseconds, &keys)
+	}
+	if err != nil || keys < *joinKeys {
+		b.Fatalf("a replica: %v: %s", err, out)
+	}
+	return time.Duration(nanoseconds).Seconds()
+}
+
+// underLoad calls pass again and again until stop is called.
+func underLoad(ctx context.Context, b *testing.B, pass func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		for ctx.Err() == nil {
+			if err := pass(ctx); err != nil && ctx.Err() == nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		done.Wait()
+	}
+}
+
+// rateOf returns how many updates a second the server applies while f runs.
+func rateOf(ctx context.Context, b *testing.B, endpoint string, f func()) float64 {
+	b.Helper()
+	sequence := func() (int64, time.Time) {
+		status, err := chp.ServerStatus(ctx, endpoint, sockets.Security{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return status.Sequence, time.Now()
+	}
+	first, begun := sequence()
+	f()
+	last, ended := sequence()
+	return float64(last-first) / ended.Sub(begun).Seconds()
+}
+
+// medians are figures of which the median counts.
+type medians []float64
+
+func (m medians) median() float64 {
+	sorted := slices.Sorted(slices.Values(m))
+	return sorted[len(sorted)/2]
+}
