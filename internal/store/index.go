@@ -34,6 +34,8 @@ const (
 	slotEmpty = 0
 	slotDead  = 1 // not the tag of any key, which has tagMark
 
+	slotBytes = 8
+
 	minTable = 8
 )
 
@@ -136,6 +138,7 @@ func (x *index) rebuild(i, n int, l *log) *table {
 		size *= 2
 	}
 	t := &table{slots: make([]atomic.Uint64, size)}
+	hint(unsafe.Pointer(unsafe.SliceData(t.slots)), size*slotBytes)
 	mask := uint64(size - 1)
 	if old := x.tables[i].Load(); old != nil {
 		// A slot does not contain the whole hash, so every key is hashed again,

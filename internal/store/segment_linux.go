@@ -9,22 +9,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocate returns size bytes for a segment. For segments of maxSegment it requests
-// huge pages: in a large map every look-up is in another page, and translating the
-// address takes as long as the look-up.
-//
-// A segment need not begin at the boundary of a huge page, so the request is rounded
-// outwards: segments that were allocated one after the other are adjacent, and share
-// the huge page at their border. It is only a hint, about addresses of this process, so
-// errors are ignored.
+// hugePage is the size of a huge page, and hugeFrom the size from which memory should be
+// in one.
+const (
+	hugePage = 2 << 20
+	hugeFrom = 32 << 10
+)
+
+// allocate returns size bytes for a segment.
 func allocate(size int) []byte {
 	b := make([]byte, size)
-	if size == maxSegment {
-		start := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-		first, end := start&^(maxSegment-1), (start+maxSegment+maxSegment-1)&^(maxSegment-1)
-		_, _, _ = unix.Syscall(unix.SYS_MADVISE, first, end-first, unix.MADV_HUGEPAGE)
-	}
+	hint(unsafe.Pointer(unsafe.SliceData(b)), size)
 	return b
+}
+
+// hint requests huge pages for size bytes of a segment or a table: in a large map every
+// look-up is in another page, and translating the address takes a part of its time.
+//
+// The memory need not begin at the boundary of a huge page, so the request is rounded
+// outwards: what was allocated one after the other is adjacent, and shares the huge page
+// at its border. It is only a hint, about addresses of this process, so errors are
+// ignored. A smaller piece than hugeFrom comes from the same pages as the
+// application's small objects, and is not worth a system call.
+func hint(p unsafe.Pointer, size int) {
+	if size < hugeFrom {
+		return
+	}
+	start := uintptr(p)
+	first, end := start&^(hugePage-1), (start+uintptr(size)+hugePage-1)&^(hugePage-1)
+	_, _, _ = unix.Syscall(unix.SYS_MADVISE, first, end-first, unix.MADV_HUGEPAGE)
 }
 
 // release returns the memory of a segment that is no longer used to the system. The
