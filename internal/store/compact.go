@@ -1,6 +1,8 @@
 package store
 
 import (
+	"sync/atomic"
+
 	"clustermap/internal/invariants"
 	"clustermap/internal/kvmsg"
 )
@@ -19,6 +21,22 @@ type compaction struct {
 	next   int      // the next block to check
 	credit int      // bytes that may be checked; negative after large records
 	moved  uint64   // bytes copied so far
+
+	// The live records of a block. A field, so that it need not be allocated for each.
+	found []survivor
+}
+
+// survivor is a live record of the segment being compacted.
+type survivor struct {
+	record kvmsg.Record
+	hash   uint64 // of its key
+	offset uint32
+}
+
+// find appends a record to found.
+func (c *compaction) find(r kvmsg.Record, offset uint32) bool {
+	c.found = append(c.found, survivor{record: r, offset: offset})
+	return true
 }
 
 // compactPace is the number of bytes checked for each appended byte. Above compactLimit
@@ -95,16 +113,25 @@ func (s *Map) compactStep() {
 	from, n := v.seg, v.next
 	v.next++
 	v.credit -= blockSize
-	from.records(from.blocks, n, func(r kvmsg.Record, at uint32) bool {
-		s.move(from, at, r)
-		v.credit -= len(r)
-		v.moved += uint64(len(r))
-		return true
-	})
+	v.found = v.found[:0]
+	from.records(from.blocks, n, v.find)
+	for i := range v.found {
+		f := &v.found[i]
+		f.hash = kvmsg.HashKey(f.record.Key())
+		s.prefetchSlot(f.hash)
+	}
+	for i := range v.found {
+		f := &v.found[i]
+		s.move(from, f)
+		v.credit -= len(f.record)
+		v.moved += uint64(len(f.record))
+	}
+	clear(v.found)
 }
 
 // move copies a live record to the segment to which compaction appends.
-func (s *Map) move(from *Segment, at uint32, r kvmsg.Record) {
+func (s *Map) move(from *Segment, f *survivor) {
+	r := f.record
 	to := s.log.moved
 	if to == nil || to.room() < len(r) {
 		to = s.log.growMoved(len(r))
@@ -116,9 +143,20 @@ func (s *Map) move(from *Segment, at uint32, r kvmsg.Record) {
 	to.mark(off, len(r))
 	s.log.live += len(r)
 
-	hash := kvmsg.HashKey(r.Key())
-	v, pos, _ := s.search(hash, r.Key())
-	invariants.Assert(slotLocation(v) == locate(from, at), "the index points to a live record")
-	s.tables[s.shard(hash)].Load().slots[pos].Store(slotValue(hash, locate(to, off)))
-	s.log.bury(from, at, len(r))
+	s.slotOf(f.hash, locate(from, f.offset)).Store(slotValue(f.hash, locate(to, off)))
+	s.log.bury(from, f.offset, len(r))
+}
+
+// slotOf returns the slot that points to a live record, whose key has the given hash. It
+// reads no record.
+func (x *index) slotOf(hash uint64, at location) *atomic.Uint64 {
+	t, value := x.tables[x.shard(hash)].Load(), slotValue(hash, at)
+	for p := homeOf(hash); ; p++ {
+		slot := &t.slots[p&uint64(len(t.slots)-1)]
+		v := slot.Load()
+		if v == value {
+			return slot
+		}
+		invariants.Assert(v != slotEmpty, "the index points to a live record")
+	}
 }
