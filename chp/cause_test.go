@@ -49,7 +49,9 @@ func TestH10_Causes(t *testing.T) {
 	w := openWatch(t, c)
 	e := wantCause(t, w, OpSet, "/old", CauseSet)
 	wantLeft(t, "what is there", e.TTL, time.Hour)
-	wantCause(t, w, OpSynced, "", 0)
+	if e := wantCause(t, w, OpSynced, "", 0); e.Cause.String() != "none" {
+		t.Errorf("the cause of synced prints as %v", e.Cause)
+	}
 
 	must(t, c.Set(ctx, "/plain", []byte("v")))
 	must(t, c.Delete(ctx, "/plain"))

@@ -53,6 +53,14 @@ func TestServeServesOnce(t *testing.T) {
 	}
 }
 
+// The error of what is closed does not read like a fault of the network.
+func TestErrClosedText(t *testing.T) {
+	t.Parallel()
+	if text := ErrClosed.Error(); text != "chp: closed" || !errors.Is(ErrClosed, net.ErrClosed) {
+		t.Errorf("%q, net.ErrClosed: %v", text, errors.Is(ErrClosed, net.ErrClosed))
+	}
+}
+
 // A host that cannot be one is a fault of the options.
 func TestServerOptionsHost(t *testing.T) {
 	t.Parallel()

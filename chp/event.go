@@ -38,7 +38,7 @@ func (o Op) String() string {
 // Cause is the reason for an [Event].
 type Cause uint8
 
-// Causes of events. [OpSynced] has none.
+// Causes of events. [OpSynced] has none: its Cause is 0.
 const (
 	// CauseSet: an update set the key, or the key existed when the watch began.
 	CauseSet Cause = iota + 1
@@ -54,9 +54,11 @@ const (
 	CauseResync
 )
 
-// String returns set, deleted, expired or resync.
+// String returns none (for 0), set, deleted, expired or resync.
 func (c Cause) String() string {
 	switch c {
+	case 0:
+		return "none"
 	case CauseSet:
 		return "set"
 	case CauseDeleted:
@@ -69,8 +71,8 @@ func (c Cause) String() string {
 	return fmt.Sprintf("Cause(%d)", uint8(c))
 }
 
-// expiredProperties marks the deletion of an expired key. Its UUID is empty too,
-// because no client sent it. Other peers ignore unknown properties.
+// expiredProperties marks the deletion of an expired key, for all clients. Its UUID is
+// empty, because no client sent it. Other peers ignore unknown properties.
 var expiredProperties = []byte("cause=expired\n")
 
 // causeOfDeletion returns why a KVPUB deletes its key.
