@@ -15,8 +15,16 @@
 //	if err != nil {
 //		return err
 //	}
-//	go s.Serve(ctx) // its error says why it ended
-//	err = s.Set(ctx, "/config/colour", []byte("red"))
+//	defer s.Close()
+//	if err := s.Listen(ctx); err != nil { // such as a port in use
+//		return err
+//	}
+//	ended := make(chan error, 1)
+//	go func() { ended <- s.Serve(ctx) }()
+//	if err := s.Set(ctx, "/config/colour", []byte("red")); err != nil {
+//		return err
+//	}
+//	return <-ended // nil when ctx has ended
 //
 // and other programs follow it:
 //
@@ -51,7 +59,9 @@
 //
 // Servers and clients interoperate with those of the ZeroMQ Guide's Clone pattern,
 // model 6. A peer of this package announces itself by the property X-CHP in its
-// handshake; extensions of RFC 12 are used only with such peers.
+// handshake; extensions of RFC 12 are used only with such peers. What every peer gets is
+// the property cause=expired in the deletion of a key whose time to live has ended: the
+// RFC allows properties in every update.
 //
 // # Keys and values
 //

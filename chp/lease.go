@@ -36,6 +36,11 @@ type Lease struct {
 // client is. It does not wait longer than that for an update to come back. It also sets
 // the key again each time the client has fetched a snapshot, so the key appears at
 // another server after a failover, and at one that has lost its map.
+//
+// Each watch of the key reports each refresh, as an OpSet with CauseSet, whose value is
+// the same as before unless [Lease.Update] was called: compare it to tell a change from
+// a refresh. A [View] does so, and reports changes only.
+//
 // If the process dies, the key expires. A server that has restarted with its log, or has
 // taken over in a pair, lets no key expire until clients have had time to come back: see
 // ServerOptions.ExpiryGrace.

@@ -81,7 +81,8 @@ func (e *ListenError) Error() string {
 // Unwrap returns Err.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// NewServer returns a server that does not listen yet. If several options are invalid,
+// NewServer returns a server that does not listen yet: Listen, or Serve, reports a port
+// that is in use. If several options are invalid,
 // the error reports all of them. With Log or Preload it returns when the map is filled.
 func NewServer(o ServerOptions) (_ *Server, err error) {
 	if o.Log != nil {

@@ -25,6 +25,10 @@ type Source interface {
 //	flags, err := chp.NewView(client, "/flags/", chp.ViewOptions[Flag]{})
 //	...
 //	if f, ok := flags.Get("/flags/dark-mode"); ok && f.On {
+//	...
+//	err = flags.Set(ctx, "/flags/dark-mode", Flag{On: true})
+//
+// Keys are those of the map, with the prefix.
 //
 // One goroutine watches the source, decodes each new value, stores it, and calls
 // OnChange. So the view follows the source after a moment, change by change: SetSync of
@@ -40,7 +44,7 @@ type Source interface {
 // A T that Get returns shares what it points to, such as slices and maps, with the view
 // and all other callers: do not change it.
 //
-// Keys are those of the map, with the prefix. All methods are safe for concurrent use.
+// All methods are safe for concurrent use.
 // The view ends with its source, or with Close; it then keeps its last values.
 type View[T any] struct {
 	source   Source
@@ -131,7 +135,9 @@ func (e *OutsideViewError) Is(target error) bool { return target == ErrOutsideSu
 
 // NewView returns a view of a part of a map: of "" (the whole map), a subtree such as
 // "/flags/", or a single key. The slash at the end makes the difference: "/flags/" is
-// every key that begins with these bytes, and "/flags" only the key of that name. The
+// every key that begins with these bytes, and "/flags" only the key of that name. A
+// subtree begins and ends with a slash and has at least one byte in between, which may be
+// a slash, too: "/flags//" is valid, and has only keys that begin with both slashes. The
 // source need not have a state yet; see [View.WaitSynced]. The caller must close the view.
 //
 // Errors are those of [Client.Watch].

@@ -73,7 +73,7 @@ func watch(ctx context.Context, c *chp.Client) error {
 		failed := timer != nil && !timer.Stop()
 		delete(silent, key)
 		switch {
-		case e.Op == chp.OpSet && (failed || up[key] != string(e.Value)):
+		case e.Op == chp.OpSet && (failed || up[key] != string(e.Value)): // otherwise a refresh
 			up[key] = string(e.Value)
 			fmt.Println("up", key, up[key])
 		case e.Op == chp.OpDelete && e.Cause == chp.CauseDeleted:

@@ -24,6 +24,10 @@ func TestReadmeMap(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		defer s.Close()
+		if err := s.Listen(ctx); err != nil { // such as a port in use
+			return err
+		}
 		if err := s.Set(ctx, "/config/colour", []byte("blue")); err != nil {
 			return err
 		}
