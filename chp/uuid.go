@@ -111,12 +111,6 @@ func (m *uuidMaker) code(n uint64, key, value []byte) (high, low uint64) {
 	return high, low
 }
 
-func (m *uuidMaker) append(dst []byte, n uint64, key, value []byte) []byte {
-	high, low := m.code(n, key, value)
-	dst = binary.BigEndian.AppendUint64(dst, high)
-	return binary.BigEndian.AppendUint64(dst, low)
-}
-
 // number returns the number of the client's own update in r, if it is one with a number
 // from first to last. r must have a UUID.
 func (m *uuidMaker) number(r kvmsg.Record, first, last uint64) (n uint64, own bool) {

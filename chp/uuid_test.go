@@ -2,6 +2,7 @@ package chp
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 
@@ -111,4 +112,11 @@ func TestUUIDAllocatesNothing(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
 	}
+}
+
+// append appends the UUID of update n.
+func (m *uuidMaker) append(dst []byte, n uint64, key, value []byte) []byte {
+	high, low := m.code(n, key, value)
+	dst = binary.BigEndian.AppendUint64(dst, high)
+	return binary.BigEndian.AppendUint64(dst, low)
 }

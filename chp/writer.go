@@ -388,12 +388,12 @@ func (w *writer) append(size int, number uint64, key, props, value []byte) {
 	if s == nil || len(s.bytes)+size > cap(s.bytes) {
 		s = w.add(size)
 	}
-	var id [kvmsg.UUIDSize]byte
 	order := int64(0)
 	if s.numbered {
 		order = int64(s.order + uint64(s.messages))
 	}
-	s.bytes = kvmsg.AppendRecord(s.bytes, key, order, w.uuids.append(id[:0], number, key, value), props, value)
+	high, low := w.uuids.code(number, key, value)
+	s.bytes = kvmsg.AppendUpdate(s.bytes, key, order, high, low, props, value)
 	s.messages++
 	w.bytes += size
 	if number >= uncounted {

@@ -1,6 +1,8 @@
 package kvmsg
 
 import (
+	"bytes"
+	"encoding/binary"
 	"strings"
 	"testing"
 )
@@ -57,6 +59,27 @@ func TestSameKey(t *testing.T) {
 			size, same := a.SameKey(b)
 			if same != (string(a.Key()) == string(b.Key())) || same && size != len(b) {
 				t.Fatalf("%q beside %q: %v, size %d", a, b, same, size)
+			}
+		}
+	}
+}
+
+// TestAppendUpdate: it appends what AppendRecord does, whether there is room or not.
+func TestAppendUpdate(t *testing.T) {
+	t.Parallel()
+	id := []byte("0123456789abcdef")
+	high, low := binary.BigEndian.Uint64(id), binary.BigEndian.Uint64(id[8:])
+	for _, key := range []int{1, 7, 255} {
+		for _, props := range []string{"", "ttl=3\n"} {
+			for _, value := range []int{0, 1, 32, 255, 256} {
+				k, v := bytes.Repeat([]byte("k"), key), bytes.Repeat([]byte("v"), value)
+				want := AppendRecord([]byte("before"), k, 7<<40+9, id, []byte(props), v)
+				for _, room := range []int{len(want), len(want) - 1} {
+					dst := append(bytes.Repeat([]byte{0xDB}, room)[:0], "before"...)
+					if got := AppendUpdate(dst, k, 7<<40+9, high, low, []byte(props), v); !bytes.Equal(got, want) {
+						t.Errorf("key of %d, properties %q, value of %d: %q, want %q", key, props, value, got, want)
+					}
+				}
 			}
 		}
 	}
