@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -33,8 +34,9 @@ Without DIR it asks a server (--server) for a snapshot. The file then has the ke
 values, with their sequences, UUIDs and properties, and the remaining times to live,
 but not the state of the server's clients.
 
-FILE is replaced atomically: the backup is written to a file next to it whose name
-ends in .tmp, and renamed when all of it is on disk. It has a checksum, which
+If FILE exists, it is replaced, and the command says so. It is replaced atomically and
+only by a whole backup, which is written to a file next to it whose name
+ends in .tmp, and renamed when all of it is on disk. A backup has a checksum, which
 chp fsck FILE verifies.`,
 		Example: `  chp backup /var/lib/chp map.backup
   chp backup --server tcp://10.0.0.1:5556 map.backup`,
@@ -48,11 +50,12 @@ chp fsck FILE verifies.`,
 			if len(n.flags) > 0 {
 				return fail(exitUsage, "give a directory or --server, not both")
 			}
+			replaced := replaces(file)
 			info, err := durable.Backup(ctx, args[0], file)
 			if err != nil {
-				return logError(ctx, err)
+				return backupError(ctx, file, err)
 			}
-			return report(cmd, "saved %s up to sequence %d from %s to %s", command.Count(info.Records, "update"), info.Sequence, args[0], file)
+			return report(cmd, "saved %s up to sequence %d from %s to %s%s", command.Count(info.Records, "update"), info.Sequence, args[0], file, replaced)
 		}
 		servers, err := n.servers()
 		if err != nil {
@@ -66,18 +69,40 @@ chp fsck FILE verifies.`,
 			return err
 		}
 		defer c.Close()
+		replaced := replaces(file)
 		var to *durable.BackupWriter
 		err = c.Backup(ctx, func(sequence int64) (_ commit.Checkpoint, err error) {
 			to, err = durable.NewBackup(file, 0, uint64(sequence))
 			return to, err
 		})
 		if err != nil {
-			return logError(ctx, err)
+			return backupError(ctx, file, err)
 		}
 		info := to.Info()
-		return report(cmd, "saved %s at sequence %d from %s to %s", command.Count(info.Records, "key"), info.Sequence, c.Server(), file)
+		return report(cmd, "saved %s at sequence %d from %s to %s%s", command.Count(info.Records, "key"), info.Sequence, c.Server(), file, replaced)
 	})
 	return cmd
+}
+
+// replaces returns what to report if there is a file that a backup replaces.
+func replaces(file string) string {
+	if _, err := os.Lstat(file); err != nil {
+		return ""
+	}
+	return ", which replaced the file of that name"
+}
+
+// backupError is like logError for a backup to file. It does not name the unfinished file,
+// which the user does not know.
+func backupError(ctx context.Context, file string, err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) && strings.HasPrefix(filepath.Base(path.Path), filepath.Base(file)+".") && strings.HasSuffix(path.Path, ".tmp") {
+		if path.Op == "open" {
+			return fail(exitRefused, "cannot create a file in the directory %s: %w", filepath.Dir(file), path.Err)
+		}
+		return fail(exitRefused, "cannot write %s: %w", file, path.Err)
+	}
+	return logError(ctx, err)
 }
 
 func newRestore() *cobra.Command {

@@ -288,6 +288,29 @@ func TestBackupOfServer(t *testing.T) {
 	}
 }
 
+// A backup says that it replaces a file, and names the directory that it cannot write to,
+// not the unfinished file.
+func TestBackupFile(t *testing.T) {
+	t.Parallel()
+	dir, s := makeData(t, 3, 0), serve(t)
+	file, nowhere := filepath.Join(t.TempDir(), "map.backup"), filepath.Join(t.TempDir(), "nowhere")
+	for _, from := range [][]string{{"backup", dir}, {"backup", "--server", s.endpoint}} {
+		os.Remove(file)
+		for i := range 2 {
+			o := try(t, append(from, file)...)
+			o.expect(t, exitDone, " to "+file)
+			if got := strings.HasSuffix(o.stderr, ", which replaced the file of that name\n"); got != (i > 0) {
+				t.Errorf("%d: %s", i, o.stderr)
+			}
+		}
+		o := try(t, append(from, filepath.Join(nowhere, "map.backup"))...)
+		o.expect(t, exitRefused, "cannot create a file in the directory "+nowhere+": no such file or directory\n")
+		if strings.Contains(o.stderr, ".tmp") {
+			t.Error(o.stderr)
+		}
+	}
+}
+
 // A backup that is killed leaves nothing under the name, or what was there before.
 func TestBackupKilled(t *testing.T) {
 	t.Parallel()
