@@ -338,6 +338,7 @@ func (c *client) wait(ctx context.Context) error {
 
 // failed records why the client does not follow a server.
 func (c *client) failed(server string, err error) {
+	err = atFirstPort(server, err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failures[server] = err
@@ -464,7 +465,7 @@ func (c *client) noServer(waited time.Duration) error {
 	}
 	if len(c.servers) == 1 {
 		server := c.servers[0]
-		advice := "start one with: chp serve"
+		advice := "start one with: " + serveCommand(server)
 		if errors.Is(c.failures[server], chp.ErrStandby) {
 			return fail(exitNoServer, "the server %s was not active within %v: %s; add --server for the other server of the pair", server, waited, c.why(server))
 		}
@@ -486,7 +487,31 @@ func (c *client) noServer(waited time.Duration) error {
 	if len(standbys) > 0 {
 		return fail(exitNoServer, "no active server answered within %v at %s; %s answered that it is a standby%s", waited, strings.Join(each, ", "), strings.Join(standbys, " and "), hint)
 	}
-	return fail(exitNoServer, "no CHP server answered within %v at %s; start one with: chp serve%s", waited, strings.Join(each, ", "), hint)
+	return fail(exitNoServer, "no CHP server answered within %v at %s; start one with: %s%s", waited, strings.Join(each, ", "), serveCommand(c.servers[0]), hint)
+}
+
+// serveCommand returns the command that starts a server, with the flags for its endpoint
+// if that is on this machine.
+func serveCommand(server string) string {
+	text := "chp serve"
+	if server == defaultServer {
+		return text
+	}
+	if strings.HasPrefix(server, schemeIPC) {
+		return text + " --endpoint " + server
+	}
+	host, port, err := net.SplitHostPort(strings.TrimPrefix(server, "tcp://"))
+	ip := net.ParseIP(host)
+	if err != nil || host != "localhost" && !ip.IsLoopback() {
+		return text
+	}
+	if ip != nil && host != "127.0.0.1" {
+		text += " --host " + host
+	}
+	if port != strconv.Itoa(chp.DefaultPort) {
+		text += " --port " + port
+	}
+	return text
 }
 
 // why returns the most useful reason for which a server was not reached. mu must be held.
@@ -517,11 +542,42 @@ func reason(server string, err error) string {
 	}
 	if endpoint := otherPort(server, err); endpoint != "" {
 		text += " at " + endpoint
-		if nobodyListens(err) {
+		if first := (*firstPortError)(nil); errors.As(err, &first) {
 			text += ", and a server needs three ports"
 		}
 	}
 	return text
+}
+
+// firstPortError is the error of another port of a server whose first port accepts
+// connections, at which nobody listens.
+type firstPortError struct{ error }
+
+func (e *firstPortError) Unwrap() error { return e.error }
+
+// firstPortTimeout limits the connection that atFirstPort makes.
+const firstPortTimeout = time.Second
+
+// atFirstPort returns the error that tells most about a server. A client connects to all
+// ports at the same time, so chance decides which refusal comes first; if no server runs,
+// that of the first port is returned, whichever came.
+func atFirstPort(server string, err error) error {
+	if !nobodyListens(err) || otherPort(server, err) == "" {
+		return err
+	}
+	network, address, _ := strings.Cut(server, "://")
+	if network == "ipc" {
+		network = "unix"
+	}
+	c, dialErr := net.DialTimeout(network, address, firstPortTimeout)
+	switch {
+	case dialErr == nil:
+		c.Close()
+		return &firstPortError{err}
+	case nobodyListens(dialErr):
+		return dialErr
+	}
+	return err
 }
 
 // unlike describes an error that shows that the peer is not a CHP server. It returns ""

@@ -79,7 +79,7 @@ func TestServeCurve(t *testing.T) {
 	}
 	try(t, "get", "k", "--server", s.endpoint).expect(t, exitRefused, "use --curve-key and --curve-server-key")
 	try(t, "get", "k", "--server", s.endpoint, "--curve-key", known, "--curve-server-key", unknownKey, "--timeout", "2s").
-		expect(t, exitNoServer, "start one with: chp serve; if a server runs there, compare --curve-server-key")
+		expect(t, exitNoServer, "start one with: chp serve --port "+s.port()+"; if a server runs there, compare --curve-server-key")
 	if got := must(t, as(known, "get", "k")...); got != "v\n" {
 		t.Errorf("it was changed to %q", got)
 	}

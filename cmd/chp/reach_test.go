@@ -38,7 +38,7 @@ func TestH15_ConnectionRefused(t *testing.T) {
 	t.Parallel()
 	o := try(t, "get", "k", "--server", "tcp://127.0.0.1:1", "--timeout", "2s")
 	o.expect(t, exitNoServer, "within 2s: connection refused")
-	o.expect(t, exitNoServer, "; start one with: chp serve")
+	o.expect(t, exitNoServer, "; start one with: chp serve --port 1\n")
 	if n := strings.Count(o.stderr, "waiting up to 2s for a server to start"); n != 1 {
 		t.Errorf("said %d times that it waits: %s", n, o.stderr)
 	}
@@ -61,6 +61,58 @@ func TestH15_ConnectionRefused(t *testing.T) {
 	}
 }
 
+// Which of the ports has refused first makes no difference: that a server needs three
+// ports is said only if the first one accepts.
+func TestRefusalOfAnotherPort(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", loopback.Own()+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	host, port, _ := net.SplitHostPort(l.Addr().String())
+	server := "tcp://" + l.Addr().String()
+	refused := func(port string) error {
+		return &net.OpError{Op: "dial", Net: "tcp", Addr: netAddress(net.JoinHostPort(host, port)), Err: syscall.ECONNREFUSED}
+	}
+	other := next(port)
+	if got, want := reason(server, atFirstPort(server, refused(other))), "connection refused at tcp://"+net.JoinHostPort(host, other)+", and a server needs three ports"; got != want {
+		t.Errorf("the first port accepts: %q, want %q", got, want)
+	}
+	l.Close()
+	for _, port := range []string{port, other, next(other)} {
+		if got := reason(server, atFirstPort(server, refused(port))); got != "connection refused" {
+			t.Errorf("no port accepts, port %s is the first to refuse: %q", port, got)
+		}
+	}
+}
+
+// netAddress is a net.Addr.
+type netAddress string
+
+func (netAddress) Network() string  { return "tcp" }
+func (a netAddress) String() string { return string(a) }
+
+// The advice starts a server where the client looks for it.
+func TestServeCommand(t *testing.T) {
+	t.Parallel()
+	for server, want := range map[string]string{
+		"tcp://127.0.0.1:5556":  "chp serve",
+		"tcp://127.0.0.1:41100": "chp serve --port 41100",
+		"tcp://localhost:41100": "chp serve --port 41100",
+		"tcp://localhost:5556":  "chp serve",
+		"tcp://127.0.0.2:5556":  "chp serve --host 127.0.0.2",
+		"tcp://[::1]:41100":     "chp serve --host ::1 --port 41100",
+		"tcp://10.0.0.7:41100":  "chp serve",
+		"tcp://example:41100":   "chp serve",
+		"ipc:///run/chp/map":    "chp serve --endpoint ipc:///run/chp/map",
+	} {
+		if got := serveCommand(server); got != want {
+			t.Errorf("%s: %s, want %s", server, got, want)
+		}
+	}
+}
+
 // With several servers each has its reason.
 func TestH15_EachServerHasItsReason(t *testing.T) {
 	t.Parallel()
@@ -69,9 +121,7 @@ func TestH15_EachServerHasItsReason(t *testing.T) {
 	o.expect(t, exitNoServer, "at tcp://127.0.0.1:1 (connection refused")
 	o.expect(t, exitNoServer, "), tcp://"+host+":5556 (cannot look up its host: no such host)")
 	first, _, _ := strings.Cut(o.stderr, "\n")
-	// The refusal of another of its ports may come first.
-	refused := strings.HasPrefix(first, "chp: no server listens at tcp://127.0.0.1:1 (connection refused)") || strings.HasPrefix(first, "chp: tcp://127.0.0.1:1: connection refused at tcp://127.0.0.1:")
-	if !refused || !strings.Contains(first, "; tcp://"+host+":5556: cannot look up its host: no such host; waiting") {
+	if !strings.HasPrefix(first, "chp: no server listens at tcp://127.0.0.1:1 (connection refused)") || !strings.Contains(first, "; tcp://"+host+":5556: cannot look up its host: no such host; waiting") {
 		t.Errorf("the first line is %q", first)
 	}
 }
