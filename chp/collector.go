@@ -96,6 +96,7 @@ type collecting struct {
 	sync.Mutex
 	on   bool // the collector's goroutine runs
 	pace *pacer
+	lull lull // between batches; not guarded
 }
 
 // runCollector passes the clients' updates to the sequencer.
@@ -155,13 +156,13 @@ func (s *Server) collect(ctx context.Context, b *sockets.Batch) bool {
 const promptBytes = 8 << 10
 
 // collectNow is collect for the goroutine that reads the connection, so that a few
-// updates need not wait until another goroutine is awake. It passes on all of the batch,
-// or returns false: if that would have to wait, or while the collector's goroutine has
+// updates after a lull need not wait until another goroutine is awake. It passes on all
+// of the batch, or returns false: in a stream, if that would have to wait, or while the collector's goroutine has
 // something to do, queued being the number of this connection's updates that it has
 // not handled.
 func (s *Server) collectNow(b *sockets.Batch, queued *atomic.Int64) bool {
 	size := extent(b.Spans())
-	if size > promptBytes || queued.Load() > 0 || !s.collecting.TryLock() {
+	if !s.collecting.lull.over() || size > promptBytes || queued.Load() > 0 || !s.collecting.TryLock() {
 		return false
 	}
 	defer s.collecting.Unlock()

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
@@ -50,6 +51,7 @@ func TestCollectNow(t *testing.T) {
 	})
 	c := startClient(t, s, ClientOptions{})
 	for i := range 10 {
+		s.collecting.lull.last.Store(int64(-time.Hour))
 		_, err := c.SetSync(ctx, "/k", []byte(strconv.Itoa(i)))
 		must(t, err)
 	}

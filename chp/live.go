@@ -76,6 +76,7 @@ func (s *session) update(wire []byte, spans []sockets.Span) error {
 type live struct {
 	sync.Mutex
 	on       bool         // the session is ACTIVE
+	lull     lull         // between batches; not guarded
 	queued   atomic.Int64 // messages that the session's goroutine has not handled
 	received int          // of these, the ones in session.batch
 }
@@ -106,7 +107,7 @@ func (s *session) receive(ctx context.Context) error {
 }
 
 // takeNow applies a batch in the goroutine that reads the connection, so that a few
-// updates need not wait until the session's goroutine is awake. It does nothing while
+// updates after a lull need not wait until the session's goroutine is awake. It does nothing while
 // that has something to do, or if there is more to do than to apply updates.
 func (s *session) takeNow(b *sockets.Batch) {
 	if b.Len() > 0 && !s.tookNow(b) {
@@ -116,7 +117,7 @@ func (s *session) takeNow(b *sockets.Batch) {
 
 func (s *session) tookNow(b *sockets.Batch) bool {
 	f, spans := &s.live, b.Spans()
-	if extent(spans) > promptBytes || f.queued.Load() > 0 || !f.TryLock() {
+	if !f.lull.over() || extent(spans) > promptBytes || f.queued.Load() > 0 || !f.TryLock() {
 		return false
 	}
 	defer f.Unlock()

@@ -47,7 +47,7 @@ type writer struct {
 	idle    chan struct{} // closed when run stops sending; nil while no goroutine waits
 	room    chan struct{} // closed when there may be room; nil while no goroutine waits
 	asleep  bool          // run waits on ready, and nobody sends in its place
-	pushed  time.Duration // when push was last called with run asleep, on clock
+	lull    lull          // between calls of push with run asleep
 	sent    uint64        // number of the last counted update that was sent
 	dropped []uint64      // numbers of staged updates that must not be sent
 	other   uint64        // number of the last update that is not counted
@@ -547,11 +547,8 @@ func (w *writer) push() {
 	if !w.asleep {
 		return
 	}
-	now := clock()
-	lull := now-w.pushed >= pushLull
-	w.pushed = now
 	s := w.session
-	if !lull || w.closed || s == nil || !s.ours || !s.uplink.known.Load() || len(w.turn.bytes)-w.turn.sent.bytes > promptBytes {
+	if !w.lull.over() || w.closed || s == nil || !s.ours || !s.uplink.known.Load() || len(w.turn.bytes)-w.turn.sent.bytes > promptBytes {
 		w.rouse()
 		return
 	}
@@ -567,11 +564,6 @@ func (w *writer) push() {
 		w.rouse() // for what has come meanwhile, or because run knows what to do
 	}
 }
-
-// pushLull is the shortest time between two updates after which the second one is sent
-// by the goroutine that sets it. More updates often follow the first one at once, and
-// every additional message costs time at the server, too.
-const pushLull = 200 * time.Microsecond
 
 // unsent reports whether there is something to send. mu must be held.
 func (w *writer) unsent() bool {

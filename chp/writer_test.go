@@ -26,9 +26,7 @@ func TestPush(t *testing.T) {
 			asleep, _ := state()
 			return asleep
 		})
-		w.mu.Lock()
-		w.pushed = pushed
-		w.mu.Unlock()
+		w.lull.last.Store(int64(pushed))
 		must(t, c.Set(ctx, "/k", []byte("next")))
 	}
 	set(-time.Hour)
