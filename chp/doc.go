@@ -11,7 +11,7 @@
 // A program can hold the map itself. This server listens on the ports 5556 to 5558 of the
 // loopback interface:
 //
-//	s, err := chp.NewServer(chp.ServerOptions{Port: 5556})
+//	s, err := chp.NewServer(chp.ServerOptions{Host: "127.0.0.1", Port: 5556})
 //	if err != nil {
 //		return err
 //	}
@@ -28,7 +28,7 @@
 //
 // and other programs follow it:
 //
-//	c, err := chp.NewClient(chp.ClientOptions{Servers: []string{"tcp://localhost:5556"}})
+//	c, err := chp.NewClient(chp.ClientOptions{Servers: []string{"tcp://127.0.0.1:5556"}})
 //	if err != nil {
 //		return err
 //	}
@@ -61,7 +61,7 @@
 // model 6. A peer of this package announces itself by the property X-CHP in its
 // handshake; extensions of RFC 12 are used only with such peers. What every peer gets is
 // the property cause=expired in the deletion of a key whose time to live has ended: the
-// RFC allows properties in every update.
+// RFC allows properties in every update. docs/PYTHON.md has a reader and a writer in Python.
 //
 // # Keys and values
 //

@@ -60,6 +60,9 @@ func ExampleServer_Watch() {
 		log.Fatal(err)
 	}
 	defer s.Close()
+	if err := s.Listen(ctx); err != nil {
+		log.Fatal(err)
+	}
 	go s.Serve(context.Background())
 
 	w, err := s.Watch("/workers/")
