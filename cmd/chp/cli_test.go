@@ -61,6 +61,13 @@ func TestUsageErrors(t *testing.T) {
 		{"set k v w", "takes 2 arguments"},
 		{"set k v --ttl soon", "soon"},
 		{"set k v --ttl -1s", "--ttl"},
+		{"set k v --ttl 5", "did you mean 5s?"},
+		{"set k v --ttl 0.5", "did you mean 0.5s?"},
+		{"set HUGZ1 v", "is reserved"},
+		{"set KTHXBAI v", "is reserved"},
+		{"get HUGZ", "is reserved"},
+		{"set " + strings.Repeat("k", 256) + " v", "has 256 bytes"},
+		{"del k " + strings.Repeat("k", 256), "has 256 bytes"},
 		{"get", "takes 1 argument"},
 		{"get k --timeout 0s", "--timeout"},
 		{"get k --server localhost:5556", "tcp://HOST:PORT"},
@@ -141,6 +148,32 @@ func TestUsageErrors(t *testing.T) {
 				t.Errorf("stdout %q, stderr %q", o.out, o.stderr)
 			}
 		})
+	}
+}
+
+// Empty arguments are invalid, whatever a server says. An empty standard input is not an
+// argument.
+func TestEmptyArguments(t *testing.T) {
+	t.Parallel()
+	nobody := []string{"--server", "tcp://127.0.0.1:1"}
+	for want, args := range map[string][]string{
+		"the key is empty": {"set", "", "x"}, "has 1 to 255 bytes": {"get", ""}, "1 to 255 bytes": {"del", "/k", ""}, "the value is empty": {"set", "/k", ""},
+	} {
+		try(t, append(args, nobody...)...).expect(t, exitUsage, want)
+	}
+	try(t, append([]string{"set", "/k", "-"}, nobody...)...).expect(t, exitRefused, "the value is empty")
+}
+
+// The help texts say which commands take any prefix, and which a key or a subtree.
+func TestHelpOfPrefixes(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"ls": "PREFIX need not end with a slash", "get": "any prefix will do", "del": "any prefix will do",
+		"watch": "is a single key, and not a prefix as for chp ls", "dump": "is a single key, and not a prefix as for chp ls",
+	} {
+		if text := strings.Join(strings.Fields(must(t, name, "--help")), " "); !strings.Contains(text, want) {
+			t.Errorf("chp %s --help: %s", name, text)
+		}
 	}
 }
 

@@ -253,7 +253,7 @@ func (n *connection) needSnapshots() error {
 // limited number of subtrees.
 const fewKeys = 4096
 
-// openKeys is like open for a client that holds keys. An invalid key is not a usage error.
+// openKeys is like open for a client that holds keys.
 func (n *connection) openKeys(ctx context.Context, servers []string, keys ...string) (*client, error) {
 	var subtrees []string
 	for _, key := range keys {
@@ -266,11 +266,7 @@ func (n *connection) openKeys(ctx context.Context, servers []string, keys ...str
 	if len(keys) > fewKeys {
 		subtrees = nil
 	}
-	c, err := n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: subtrees})
-	if coded := (*command.Error)(nil); errors.As(err, &coded) && coded.Code == exitUsage {
-		coded.Code = exitRefused
-	}
-	return c, err
+	return n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: subtrees})
 }
 
 // maxKey is the maximum size of a key in bytes (RFC 12).
@@ -281,13 +277,13 @@ const maxKey = 255
 func subtreeOf(key string) (string, error) {
 	switch {
 	case key == "":
-		return "", fail(exitRefused, "the key is empty; a key has 1 to 255 bytes")
+		return "", fail(exitUsage, "the key is empty; a key has 1 to 255 bytes")
 	case len(key) > maxKey:
-		return "", fail(exitRefused, "the key %.40q… has %d bytes; a key has 1 to %d", key, len(key), maxKey)
+		return "", fail(exitUsage, "the key %.40q… has %d bytes; a key has 1 to %d", key, len(key), maxKey)
 	case strings.Contains(key, "\x00"):
-		return "", fail(exitRefused, "the key %q contains NUL", key)
+		return "", fail(exitUsage, "the key %q contains NUL", key)
 	case key == "KTHXBAI", strings.HasPrefix(key, "HUGZ"):
-		return "", fail(exitRefused, "the key %q is reserved: a key must not be KTHXBAI or begin with HUGZ", key)
+		return "", fail(exitUsage, "the key %q is reserved: a key must not be KTHXBAI or begin with HUGZ", key)
 	case strings.HasSuffix(key, "/") && (key[0] != '/' || len(key) < 3):
 		return "", nil // only the whole map contains it
 	}

@@ -33,7 +33,9 @@ error, and the exit code is 1; the others are deleted.
 
 With --prefix it deletes all keys that begin with KEY, and prints their number. It
 does not ask before. Exits with 1 if there are none. Keys that others add meanwhile
-stay.
+stay. As for chp ls, any prefix will do: /lamp stands for /lamps too, and /lamp/ for
+the keys below it only. chp watch and chp dump take a key, or a subtree, which ends
+with a slash.
 
 With --dry-run it prints the keys, one per line as chp ls does, and deletes nothing.
 

@@ -46,7 +46,7 @@ func TestDelManyKeys(t *testing.T) {
 	if n := strings.Count(must(t, args...), "\n"); n != 2*fewKeys {
 		t.Errorf("found %d keys", n)
 	}
-	try(t, append(args, "HUGZ")...).expect(t, exitRefused, "reserved")
+	try(t, append(args, "HUGZ")...).expect(t, exitUsage, "reserved")
 }
 
 // del --prefix deletes the keys that begin with the prefix, and prints their number.

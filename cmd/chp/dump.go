@@ -26,7 +26,8 @@ and value_base64. If the key expires, ttl is its remaining time to live in secon
 chp load reads the output.
 
 A SUBTREE begins and ends with a slash, such as /lamp/. Without the final slash it
-is a single key; the exit code is 1 if there is no such key.`,
+is a single key, and not a prefix as for chp ls, get --prefix and del --prefix; the
+exit code is 1 if there is no such key.`,
 		Example: `  chp dump > map.jsonl
   chp dump /lamp/ | jq .value`,
 		Args: command.Args(0, 1),

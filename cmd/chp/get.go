@@ -21,7 +21,9 @@ func newGet() *cobra.Command {
 Exits with 1 if there is no such key.
 
 With --prefix it prints all keys that begin with KEY, sorted, each with its value on
-a line; special characters are quoted. Exits with 1 if there are none.
+a line; special characters are quoted. Exits with 1 if there are none. As for chp ls,
+any prefix will do; chp watch and chp dump take a key, or a subtree, which ends with a
+slash.
 
 With --json each key is an object on a line, with key, value, seq (the sequence
 number of its last update, a string), and ttl, the remaining time to live in seconds,

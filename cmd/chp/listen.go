@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -56,6 +57,8 @@ func (f *serveFlags) listenError(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE) && local && otherFile(path):
 		return fail(exitRefused, "%s exists and is not a socket; remove it, or choose %s", path, other)
+	case errors.Is(err, syscall.EADDRINUSE) && !local && f.port > 0 && !strings.HasSuffix(which.Endpoint, ":"+strconv.Itoa(f.port)) && len(f.endpoints) == 0 && f.model > 1:
+		return fail(exitRefused, "%s is in use, and a server needs the ports %d, %d and %d; stop the program that uses it, or choose %s", which.Endpoint, f.port, f.port+1, f.port+2, port)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fail(exitRefused, "%s is in use; stop the program that uses it, or choose %s", which.Endpoint, port)
 	case errors.Is(err, syscall.EACCES) && local:

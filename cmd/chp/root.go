@@ -22,7 +22,8 @@ and publishes it; every client holds a replica.
 In JSON, sequence numbers are strings: they exceed 2^53, and jq before 1.7 and
 JavaScript would round such numbers.
 
-Exit codes: 0 success, 1 not found or refused, 2 usage error, 3 no server in time.`,
+Exit codes: 0 success, 1 not found, refused or interrupted, 2 usage error, 3 no server in
+time.`,
 	}
 	root.AddCommand(
 		newServe(),

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"clustermap/chp"
 )
 
 func TestServeEndsCleanly(t *testing.T) {
@@ -80,6 +83,22 @@ func TestServePortInUse(t *testing.T) {
 	}
 	try(t, "serve", "--port", strconv.Itoa(port-2)).expect(t, exitRefused, "in use")
 	must(t, "set", "k", "v", "--server", s.endpoint)
+}
+
+// If a port is in use that is not on the command line, the text says why it is needed.
+func TestServeNeedsThreePorts(t *testing.T) {
+	t.Parallel()
+	for port, want := range map[int]string{
+		41100: "tcp://127.0.0.1:41100 is in use; stop",
+		41101: "tcp://127.0.0.1:41101 is in use, and a server needs the ports 41100, 41101 and 41102; stop",
+		41102: "tcp://127.0.0.1:41102 is in use, and a server needs the ports 41100, 41101 and 41102; stop",
+	} {
+		f := serveFlags{port: 41100, model: maxModel}
+		err := f.listenError(&chp.ListenError{Endpoint: fmt.Sprintf("tcp://127.0.0.1:%d", port), Err: syscall.EADDRINUSE})
+		if !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
 }
 
 func TestServeOnForeignAddress(t *testing.T) {

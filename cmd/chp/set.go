@@ -50,12 +50,20 @@ string.`,
 		}
 		key, value := args[0], []byte(args[1])
 		if args[1] == "-" {
-			if value, err = io.ReadAll(command.Interruptible(ctx, cmd.InOrStdin())); err != nil {
+			value, err = io.ReadAll(command.Interruptible(ctx, cmd.InOrStdin()))
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil {
 				return fail(exitRefused, "cannot read the value from standard input: %w", err)
 			}
 		}
 		if len(value) == 0 {
-			return fail(exitRefused, "the value is empty, which would delete %q; to delete it use chp del %q", key, key)
+			code := exitUsage
+			if args[1] == "-" {
+				code = exitRefused // the command line is valid
+			}
+			return fail(code, "the value is empty, which would delete %q; to delete it use chp del %q", key, key)
 		}
 		var options []chp.SetOption
 		if ttl > 0 {

@@ -13,6 +13,9 @@ func TestVersion(t *testing.T) {
 	if !strings.HasPrefix(text, "chp ") || !strings.Contains(text, runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH) {
 		t.Errorf("%s", text)
 	}
+	if revision := strings.Contains(text, "\nrevision "); strings.HasPrefix(text, "chp  ") || !revision && strings.Contains(text, "  ") {
+		t.Errorf("two spaces in %q", text)
+	}
 	b := object(t, must(t, "version", "--json"))
 	for field, want := range map[string]any{"program": "chp", "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH} {
 		if b[field] != want {

@@ -21,14 +21,14 @@ func newWatch() *cobra.Command {
 		Use:   "watch [SUBTREE...]",
 		Short: "Print all keys, then every change",
 		Long: `Prints each key on a line, then a line "synced", then every change as it happens,
-until it is interrupted. No change is lost or printed twice. After a lost connection
+until it is interrupted; the exit code is then 0, or 1 if it never had a server. No change is lost or printed twice. After a lost connection
 or a change of server it prints the differences from the new snapshot as changes;
 "synced" is not printed again. Messages on standard error say when the server is lost
 and when the client follows one again. --timeout applies only at the beginning; a
 server that is lost later is waited for without limit.
 
 A SUBTREE begins and ends with a slash, such as /lamp/; without the final slash it
-is a single key, not a prefix as for chp ls. If there is no such key at the beginning,
+is a single key, and not a prefix as for chp ls, get --prefix and del --prefix. If there is no such key at the beginning,
 but there are keys in the subtree of the same name, a message on standard error says
 so. Without a SUBTREE the whole map is watched.
 
@@ -111,7 +111,12 @@ and ttl, the remaining time to live in seconds, if the key expires.
 		}
 		switch {
 		case ctx.Err() != nil:
-			return nil // a signal, the normal end of a watch
+			select {
+			case <-c.connected:
+				return nil // a signal, the normal end of a watch
+			default:
+				return ctx.Err() // it has never had a server
+			}
 		case printing.Err() != nil:
 			return context.Cause(printing)
 		case errors.Is(err, chp.ErrLagged) && run.line != "":

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -71,6 +72,11 @@ func flagError(cmd *cobra.Command, err error) error {
 	switch flag.Value.Type() {
 	case "duration":
 		want = "a duration such as 30s or 24h"
+		if _, err := strconv.ParseFloat(value, 64); err == nil {
+			if _, err := time.ParseDuration(value + "s"); err == nil {
+				want += "; did you mean " + value + "s?"
+			}
+		}
 	case "bool":
 		want = "true or false"
 	case "float64":

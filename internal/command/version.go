@@ -57,8 +57,10 @@ func readBuild(program string) build {
 
 // print writes the build as lines of text.
 func (b *build) print(w io.Writer) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "%s\t%s\n", b.Program, b.Version)
+	if _, err := fmt.Fprintf(w, "%s %s\n", b.Program, b.Version); err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
 	if b.Revision != "" {
 		modified := ""
 		if b.Modified {
