@@ -55,7 +55,7 @@ func TestBroker(t *testing.T) {
 		}
 	}
 	zdev.Try(t, request("broken", "x")...).Expect(t, command.ExitRefused, "500: exit status 3: it is broken")
-	zdev.Try(t, request("nobody", "x", "--timeout", "100ms")...).Expect(t, command.ExitNoAnswer, "no reply")
+	zdev.Try(t, request("nobody", "x", "--timeout", "100ms")...).Expect(t, command.ExitNoAnswer, `no reply through `+at+` within 100ms: the service "nobody" has no worker`)
 	out := zdev.Must(t, "services", "--broker", at)
 	for i, want := range []string{"NAME", "broken", "echo", "upper"} {
 		if f := strings.Fields(strings.Split(out, "\n")[i]); len(f) != 4 || f[0] != want {

@@ -99,12 +99,32 @@ func (a *atBroker) requestError(err error, timeout time.Duration) error {
 		return command.Fail(command.ExitRefused, "%d: %s", refused.Code, refused.Text)
 	case errors.Is(err, majordomo.ErrNoReply):
 		return command.Fail(command.ExitNoAnswer, "no reply through %s: the connection was lost each time%s", a.broker, a.reason())
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+	case timedOut(err):
 		return command.Fail(command.ExitNoAnswer, "no reply through %s within %v%s", a.broker, timeout, a.reason())
 	case errors.Is(err, majordomo.ErrService):
 		return a.brokerError(err)
 	}
 	return err
+}
+
+// timedOut reports whether an error means that a reply did not arrive in time.
+func timedOut(err error) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// unservedTimeout limits the question of unserved: a broker that is there answers at once.
+const unservedTimeout = 5 * time.Second
+
+// unserved reports whether the broker says that a service has no worker. It returns false
+// if the broker does not answer.
+func (a *atBroker) unserved(ctx context.Context, client *majordomo.Client, service string) bool {
+	if a.away.Load() != nil || ctx.Err() != nil {
+		return false // not connected, or interrupted
+	}
+	ctx, cancel := context.WithTimeout(ctx, unservedTimeout)
+	defer cancel()
+	available, err := client.Available(ctx, service)
+	return err == nil && !available
 }
 
 func newRequest() *cobra.Command {
@@ -124,7 +144,7 @@ With --count it sends the request that many times, and with --pipeline that many
 same time. It then prints no replies, but the rate and the response times.
 
 Exit codes: 0 success, 1 refused by the worker or the broker, 3 no reply within
---timeout.`,
+--timeout. If the broker then says that the service has no worker, so does the error.`,
 		Example: `  zdev request echo hello
   zdev request mmi.service echo
   zdev request thumbnail - --raw < photo.jpg > small.jpg
@@ -155,17 +175,23 @@ Exit codes: 0 success, 1 refused by the worker or the broker, 3 no reply within
 			return err
 		}
 		defer client.Close()
+		explain := func(err error) error {
+			if timedOut(err) && at.unserved(ctx, client, args[0]) {
+				return command.Fail(command.ExitNoAnswer, "no reply through %s within %v: the service %q has no worker", at.broker, timeout, args[0])
+			}
+			return at.requestError(err, timeout)
+		}
 		ask := func() ([][]byte, error) {
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
 			return client.Request(ctx, args[0], body)
 		}
 		if cmd.Flags().Changed("count") || cmd.Flags().Changed("pipeline") {
-			return measure(cmd.OutOrStdout(), int(count), int(pipeline), asJSON, ask, func(err error) error { return at.requestError(err, timeout) })
+			return measure(cmd.OutOrStdout(), int(count), int(pipeline), asJSON, ask, explain)
 		}
 		reply, err := ask()
 		if err != nil {
-			return at.requestError(err, timeout)
+			return explain(err)
 		}
 		_, err = cmd.OutOrStdout().Write(appendReply(nil, reply, asJSON, raw))
 		return err
