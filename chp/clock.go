@@ -70,6 +70,9 @@ func (s *Server) runClock(ctx context.Context) {
 			// never tick.
 			if ticking = some; some {
 				tick.Reset(ttlTick)
+				if late := now.Sub(s.sequencer.armedSince()); late > standstill {
+					s.stoodStill(late)
+				}
 			} else {
 				tick.Stop()
 			}

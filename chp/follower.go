@@ -391,6 +391,7 @@ func (s *Server) install(ctx context.Context, b *base) error {
 	q.mu.Lock()
 	q.watches.restart(q.store, b.store, &q.deadlines, newest.last)
 	q.store, q.wheel = b.store, b.wheel
+	q.armedAt = time.Now()
 	q.current.Store(b.store)
 	q.deadlines.replace(b.deadlines)
 	q.origins = b.origins

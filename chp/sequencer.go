@@ -84,7 +84,8 @@ type sequencer struct {
 	updates   atomic.Uint64
 	expired   atomic.Uint64
 
-	armed chan struct{} // wakes the clock when the first TTL comes
+	armed   chan struct{} // wakes the clock when the first TTL comes
+	armedAt time.Time     // see armedSince
 
 	origins  *origins      // the progress of each client; guarded by mu
 	repeated atomic.Uint64 // updates skipped because they had been accepted before
@@ -222,6 +223,7 @@ func (q *sequencer) schedule(wire []byte, spans []sockets.Span, first int64, at 
 		}
 		q.deadlines.set(s.Tag&^kvmsg.TagFlags, first+int64(i), at+ttl)
 		if q.wheel.Len() == 0 {
+			q.armedAt = made
 			select {
 			case q.armed <- struct{}{}:
 			default:
@@ -317,6 +319,14 @@ func (q *sequencer) timers() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.wheel.Len()
+}
+
+// armedSince returns when the times to live began that were the first in the timing wheel
+// while it was empty.
+func (q *sequencer) armedSince() time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.armedAt
 }
 
 // cut returns a cut of the map with its sequence.

@@ -113,6 +113,6 @@ func TestServeExpiryGraceAfterStop(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if e, p := c.Lookup("/k"); p != chp.PresenceFound {
-		t.Errorf("/k is %v: %+v", p, e)
+		t.Errorf("/k is %v: %+v; the server: %s", p, e, s.stderr.String())
 	}
 }
