@@ -138,7 +138,7 @@ func (x *index) rebuild(i, n int, l *log) *table {
 		size *= 2
 	}
 	t := &table{slots: make([]atomic.Uint64, size)}
-	hint(unsafe.Pointer(unsafe.SliceData(t.slots)), size*slotBytes)
+	hintTable(t.slots, l.bytes)
 	mask := uint64(size - 1)
 	if old := x.tables[i].Load(); old != nil {
 		// A slot does not contain the whole hash, so every key is hashed again,

@@ -4,23 +4,37 @@ package store
 
 import (
 	"os"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// hugePage is the size of a huge page, and hugeFrom the size from which memory should be
-// in one.
 const (
+	// hugePage is the size of a huge page.
 	hugePage = 2 << 20
-	hugeFrom = 32 << 10
+	// hugeSegment is the size of a segment, and hugeTable that of a table in a log of at
+	// least hugeLog bytes, from which it should be in a huge page. Segments of that size
+	// are those of such a log.
+	hugeSegment = 256 << 10
+	hugeTable   = 32 << 10
+	hugeLog     = hugePage
 )
 
 // allocate returns size bytes for a segment.
 func allocate(size int) []byte {
 	b := make([]byte, size)
-	hint(unsafe.Pointer(unsafe.SliceData(b)), size)
+	if size >= hugeSegment {
+		hint(unsafe.Pointer(unsafe.SliceData(b)), size)
+	}
 	return b
+}
+
+// hintTable is hint for the slots of a table, in a map whose log has so many bytes.
+func hintTable(slots []atomic.Uint64, log int) {
+	if size := len(slots) * slotBytes; size >= hugeTable && log >= hugeLog {
+		hint(unsafe.Pointer(unsafe.SliceData(slots)), size)
+	}
 }
 
 // hint requests huge pages for size bytes of a segment or a table: in a large map every
@@ -29,12 +43,12 @@ func allocate(size int) []byte {
 // The memory need not begin at the boundary of a huge page, so the request is rounded
 // outwards: what was allocated one after the other is adjacent, and shares the huge page
 // at its border. It is only a hint, about addresses of this process, so errors are
-// ignored. A smaller piece than hugeFrom comes from the same pages as the
-// application's small objects, and is not worth a system call.
+// ignored.
+//
+// In a small map it would cost more than it gains. The rest of the huge page belongs to
+// the application's objects, and the request outlives the map: what the garbage collector
+// returns to the system there, the system may back with memory again.
 func hint(p unsafe.Pointer, size int) {
-	if size < hugeFrom {
-		return
-	}
 	start := uintptr(p)
 	first, end := start&^(hugePage-1), (start+uintptr(size)+hugePage-1)&^(hugePage-1)
 	_, _, _ = unix.Syscall(unix.SYS_MADVISE, first, end-first, unix.MADV_HUGEPAGE)

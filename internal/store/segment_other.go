@@ -2,7 +2,7 @@
 
 package store
 
-import "unsafe"
+import "sync/atomic"
 
 // allocate returns size bytes for a segment.
 func allocate(size int) []byte { return make([]byte, size) }
@@ -10,5 +10,5 @@ func allocate(size int) []byte { return make([]byte, size) }
 // release leaves the memory of a segment to the garbage collector.
 func release([]byte) {}
 
-// hint does nothing: only Linux is asked for huge pages.
-func hint(unsafe.Pointer, int) {}
+// hintTable does nothing: only Linux is asked for huge pages.
+func hintTable([]atomic.Uint64, int) {}
