@@ -80,24 +80,24 @@ func TestRefusedUpdates(t *testing.T) {
 		{strings.Repeat("k", 256), "v", "255"},
 	} {
 		o := try(t, "set", c.key, c.value, "--server", s.endpoint)
-		o.expect(t, exitRefused, c.want)
+		o.expect(t, exitUsage, c.want)
 		if strings.Contains(o.stderr[5:], "chp: ") {
 			t.Errorf("the package's name in %q", o.stderr)
 		}
 	}
 	try(t, "set", "k", "-", "--server", s.endpoint).expect(t, exitRefused, "chp del")
-	try(t, "get", "", "--server", s.endpoint).expect(t, exitRefused, "empty")
-	try(t, "get", "HUGZ", "--server", s.endpoint).expect(t, exitRefused, "HUGZ")
-	try(t, "del", "HUGZ", "--server", s.endpoint).expect(t, exitRefused, "HUGZ")
+	try(t, "get", "", "--server", s.endpoint).expect(t, exitUsage, "empty")
+	try(t, "get", "HUGZ", "--server", s.endpoint).expect(t, exitUsage, "HUGZ")
+	try(t, "del", "HUGZ", "--server", s.endpoint).expect(t, exitUsage, "HUGZ")
 	try(t, "set", "k", "v", "--ttl", "1000000h", "--server", s.endpoint).expect(t, exitUsage, "ten years")
 	// Each names the key, and what is wrong with it.
 	for _, key := range []string{"KTHXBAI", "HUGZ"} {
 		for _, args := range [][]string{{"set", key, "v"}, {"get", key}, {"del", key}} {
 			o := try(t, append(args, "--server", s.endpoint)...)
-			o.expect(t, exitRefused, "the key \""+key+"\" is reserved")
+			o.expect(t, exitUsage, "the key \""+key+"\" is reserved")
 		}
 	}
-	try(t, "get", strings.Repeat("k", 256), "--server", s.endpoint).expect(t, exitRefused, "has 256 bytes")
+	try(t, "get", strings.Repeat("k", 256), "--server", s.endpoint).expect(t, exitUsage, "has 256 bytes")
 	if got := must(t, "dump", "--server", s.endpoint); got != "" {
 		t.Errorf("the map holds %s", got)
 	}
