@@ -53,7 +53,7 @@ func TestServeServesOnce(t *testing.T) {
 	}
 }
 
-// The error of what is closed does not read like a fault of the network.
+// TestErrClosedText: the text of ErrClosed does not suggest a fault of the network.
 func TestErrClosedText(t *testing.T) {
 	t.Parallel()
 	if text := ErrClosed.Error(); text != "chp: closed" || !errors.Is(ErrClosed, net.ErrClosed) {

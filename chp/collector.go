@@ -89,7 +89,7 @@ func (n *refusalNotice) send(s *Server) {
 	}
 }
 
-// collecting guards what turns a client's batch into updates: the collector's goroutine
+// collecting guards the steps from a client's batch to updates: the collector's goroutine
 // holds the mutex while it handles a batch, and the reader of a connection while it
 // does so itself.
 type collecting struct {
@@ -177,7 +177,7 @@ func (s *Server) collectNow(b *sockets.Batch, queued *atomic.Int64) bool {
 	return true
 }
 
-// order passes a batch to the sequencer, and reports what its client has to know. If it
+// order passes a batch to the sequencer, and reports refusals and progress to its client. If it
 // returns false, it did nothing, and sequencer.room has to be called. collecting must
 // be locked.
 func (s *Server) order(b *sockets.Batch, from sender) bool {

@@ -561,7 +561,7 @@ func (w *writer) push() {
 	w.mu.Lock()
 	w.asleep = true
 	if err != nil || w.closed || w.unsent() {
-		w.rouse() // for what has come meanwhile, or because run knows what to do
+		w.rouse() // run sends the updates staged since, and handles the error
 	}
 }
 

@@ -259,7 +259,7 @@ func (s *subscriptions) sort(wire []byte, spans []Span) []*group {
 			end = queue.MessageEnd(wire, at)
 		case i < len(spans):
 			end = at + int(spans[i].End-spans[i].Start)
-			if invariants.Enabled { // what Assert is called with is computed in any case
+			if invariants.Enabled { // else Go would still compute the arguments of Assert
 				invariants.Assert(end == queue.MessageEnd(wire, at), "a span is a message")
 			}
 		}

@@ -131,7 +131,7 @@ func difference(got, want map[string]uint64) string {
 	return strings.Join(all, ", ")
 }
 
-// TestPatiently: what is found is looked for again until nothing is, or the time is over.
+// TestPatiently: patiently repeats a check until it finds no difference, or until its time is over.
 func TestPatiently(t *testing.T) {
 	t.Parallel()
 	late := 3

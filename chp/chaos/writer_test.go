@@ -93,8 +93,9 @@ func (w *writer) del(ctx context.Context, l *life, key string) {
 	w.sync(l, o, func() (int64, error) { return l.client.DeleteSync(ctx, key) })
 }
 
-// sync makes an update and waits for it, and looks at once what is there then. A
-// snapshot that ends the wait is counted before, whenever its state is reported.
+// sync makes an update, waits for it, and at once reads the key. It compares the client's
+// own count of snapshots before and after, since the state of a snapshot that ends the
+// wait may be reported late.
 func (w *writer) sync(l *life, o *op, update func() (int64, error)) (ok bool) {
 	before := l.client.Stats().Syncs
 	seq, err := update()

@@ -254,7 +254,8 @@ func (o *Outbox) Consumed(n HWM, idle bool) (roomy bool) {
 // maxDirect is the most bytes that a sender writes itself.
 const maxDirect = 16 << 10
 
-// pass is rouse, unless the sender writes what was just queued. mu must be held.
+// pass is rouse, unless the sender itself writes the message that it has just queued. mu
+// must be held.
 func (o *Outbox) pass() {
 	if o.drain > working && (o.direct == nil || !o.writeDirect()) {
 		o.wake()
