@@ -32,14 +32,14 @@ func buildCommand(tb testing.TB) string {
 // process is a server of a pair, which is killed and started again.
 type process struct {
 	tb       testing.TB
-	args     []string // the command, and what follows
+	args     []string // the command and its arguments
 	endpoint string
 	cmd      *exec.Cmd
 	stderr   *output
 	ended    chan struct{}
 }
 
-// output keeps what a process prints.
+// output keeps the output of a process.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -116,7 +116,7 @@ func (c *cluster) status() (all [2]chp.Status) {
 		asking.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
-			all[i], _ = chp.ServerStatus(ctx, p.endpoint, sockets.Security{}) // while it starts there is nobody
+			all[i], _ = chp.ServerStatus(ctx, p.endpoint, sockets.Security{}) // a server that is starting does not answer
 		})
 	}
 	asking.Wait()

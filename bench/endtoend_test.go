@@ -72,7 +72,7 @@ func BenchmarkEndToEnd(b *testing.B) {
 // the other end of BenchmarkProcesses: an otherProcess in JSON.
 const otherEnd = "CLUSTERMAP_BENCH_OTHER_END"
 
-// otherProcess says what the process of the other end does.
+// otherProcess is the task of the process at the other end.
 type otherProcess struct {
 	Pair     string
 	Endpoint string // to connect to

@@ -46,7 +46,7 @@ const setterKey = "/failover/n"
 
 // rest is how long the pair and its client are left alone before each failover. A
 // client that loses its server within a second of becoming ACTIVE waits before it tries
-// again, longer each time: that is for a pair which never comes to rest, and not what is
+// again, longer each time: that is for a pair which never comes to rest, and is not
 // measured here.
 const rest = 1200 * time.Millisecond
 
@@ -83,7 +83,7 @@ func startSetter(tb testing.TB, c *cluster, wait time.Duration) *setter {
 
 // through returns the first update that came back through a server, and the longest
 // time between two updates until then. The updates are taken as they come, so that
-// nobody waits.
+// the setter never waits.
 func (s *setter) through(server string) (first acked, pause time.Duration) {
 	s.tb.Helper()
 	timeout := time.After(limit)
@@ -104,8 +104,8 @@ func (s *setter) through(server string) (first acked, pause time.Duration) {
 }
 
 // end ends the setter, and fails unless both servers and a new client have the same in
-// the end, and the key the value that came back last or, if it was on its way then, the
-// one after it.
+// the end, and the key the value that came back last or, if another update was in flight,
+// the one after it.
 func (s *setter) end(c *cluster) {
 	s.tb.Helper()
 	s.stop()

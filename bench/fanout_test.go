@@ -32,12 +32,12 @@ var (
 )
 
 // BenchmarkFanOut sends updates from a process through a server in this one to replicas
-// in a third one, and does the same with a bare loop, which writes what it reads to as
-// many TCP connections, one after the other. Both get the same bytes, and both have
-// the same replicas: connections that check that each update has arrived once and in
-// order, and store nothing, so that the server is what takes the time. A round has one
-// run of each, in turn. deliveries/s and bare/s are medians, ratio is the median of the
-// rounds' ratios. For figures:
+// in a third one, and does the same with a bare loop, which copies its input to as many
+// TCP connections, one after the other. Both get the same bytes, and both have the same
+// replicas: connections that check that each update has arrived once and in order, and
+// store nothing, so that most of the time goes to the server. A round has one run of
+// each, in turn. deliveries/s and bare/s are medians, ratio is the median of the rounds'
+// ratios. For figures:
 //
 //	go test -run '^$' -bench FanOut -benchtime 5x ./bench -fanout.deliveries 20000000
 func BenchmarkFanOut(b *testing.B) {
@@ -78,7 +78,7 @@ func BenchmarkSubtrees(b *testing.B) {
 	}
 }
 
-// fan is what the processes of a run have in common.
+// fan is the configuration that the processes of a run share.
 type fan struct {
 	Role        string // "publish" or "receive"
 	Bare        bool
@@ -126,8 +126,8 @@ func (f *fan) append(wire []byte, i int) []byte {
 	return zmtp.AppendMessage(wire, key, sequence[:], uuid[:], nil, value[:])
 }
 
-// cost is what the measured updates of a run took, in seconds: until the last replica had
-// the last one, and of this process's processor time.
+// cost is the time of the measured updates of a run, in seconds: the time until the last
+// replica had the last one, and this process's processor time.
 type cost struct{ elapsed, processor float64 }
 
 // compare measures a run of each side in each round, in turn, and returns the medians. It
@@ -239,8 +239,7 @@ func (f *fan) bare(b *testing.B) (replicas, publisher string, attached func() er
 	return "tcp://" + out.Addr().String(), "tcp://" + in.Addr().String(), attached, stop
 }
 
-// loop is the bare loop: it writes what it reads to the replicas, until the publisher
-// leaves.
+// loop is the bare loop: it copies its input to the replicas, until the publisher leaves.
 func (f *fan) loop(in, out net.Listener, ready chan<- struct{}) error {
 	to := make([]net.Conn, f.Connections)
 	for range to {

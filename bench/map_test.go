@@ -2,8 +2,8 @@
 //
 //	go test -bench . ./bench
 //
-// Each benchmark checks what arrived: its number, its order and its content. Names have
-// the form key=value, so that benchstat can sort and compare them. A rate depends on
+// Each benchmark checks the number, order and content of the updates that arrived. Names
+// have the form key=value, so that benchstat can sort and compare them. A rate depends on
 // the machine and its load, so compare ratios of one run. The module bench/peers runs
 // other libraries and systems in turn with this one.
 package bench
@@ -28,8 +28,8 @@ func init() {
 // through, as for a snapshot; with one goroutine and more of them. chp.Map copies the
 // value that it returns, and the others return the slice that they hold.
 //
-// B/key is what the heap grew by for each key. op=collection is a garbage collection while
-// there is such a map.
+// B/key is the growth of the heap for each key. op=collection is a garbage collection
+// while there is such a map.
 func BenchmarkMap(b *testing.B) {
 	for _, keys := range mapSizes {
 		var load *maps.Load

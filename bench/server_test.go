@@ -28,7 +28,8 @@ func serve(b *testing.B, transport string) chp.Endpoints {
 	return at
 }
 
-// startServer starts a server at a transport, and returns its endpoints and what ends it.
+// startServer starts a server at a transport, and returns its endpoints and a function
+// that ends it.
 func startServer(b *testing.B, transport string) (at chp.Endpoints, stop func()) {
 	b.Helper()
 	endpoint := map[string]string{
@@ -105,8 +106,8 @@ func receiveUpdates(ctx context.Context, from receiver, size, n int) error {
 
 // BenchmarkServer sends updates of 10,000 keys through a server in this process, as
 // KVSETs of a PUB, to SUBs that receive the KVPUBs. The publisher has them encoded
-// already, a hundred at a time, so that the server is what takes the time. msgs/s counts
-// updates, however many subscribers receive them.
+// already, a hundred at a time, so that most of the time goes to the server. msgs/s
+// counts updates, however many subscribers receive them.
 func BenchmarkServer(b *testing.B) {
 	for _, t := range transports {
 		for _, size := range []int{32, 1 << 10} {

@@ -17,8 +17,8 @@ import (
 )
 
 // setterServers is the variable of the environment that has a process of this test
-// program set a key instead of testing: the endpoints of the servers. What follows the
-// last space is how long it waits between two updates.
+// program set a key instead of testing: the endpoints of the servers. The last word is
+// the time that it waits between two updates.
 const setterServers = "CLUSTERMAP_BENCH_SETTER"
 
 func TestMain(m *testing.M) {

@@ -67,7 +67,7 @@ func (s *stream) check(body []byte) error {
 	return nil
 }
 
-// sender is what a benchmark needs of a socket that sends.
+// sender has the methods that a benchmark needs of a socket that sends.
 type sender interface {
 	sockets.Socket
 	Send(ctx context.Context, frames ...[]byte) error
@@ -79,7 +79,7 @@ type batcher interface {
 	SendBatch(ctx context.Context, bodies [][]byte) (int, error)
 }
 
-// receiver is what a benchmark needs of a socket that receives.
+// receiver has the methods that a benchmark needs of a socket that receives.
 type receiver interface {
 	sockets.Socket
 	RecvBatch(ctx context.Context, b *sockets.Batch) error
@@ -259,7 +259,7 @@ func BenchmarkOneWay(b *testing.B) {
 
 // BenchmarkPubSub publishes messages to one subscriber and to 16, each of which receives
 // all of them in a goroutine of its own. The publisher waits for the slowest. msgs/s and
-// MB/s count what arrives.
+// MB/s count the messages that arrive.
 func BenchmarkPubSub(b *testing.B) {
 	for _, t := range transports {
 		for _, size := range socketSizes {
@@ -312,7 +312,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	}
 }
 
-// asker is what BenchmarkRoundTrip needs of either socket.
+// asker has the methods that BenchmarkRoundTrip needs of either socket.
 type asker interface {
 	sender
 	Recv(ctx context.Context) (sockets.Message, error)
@@ -339,7 +339,7 @@ func ask(b *testing.B, size, window int, peer asker, answer func(ctx context.Con
 	answering := make(chan error, 1)
 	go func() {
 		err := answer(ctx)
-		cancel() // so that nobody waits for a reply in vain
+		cancel() // so that no asker waits for a reply in vain
 		answering <- err
 	}()
 	s := newStream(size)

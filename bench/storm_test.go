@@ -25,11 +25,12 @@ var (
 )
 
 // BenchmarkStorm has many replicas join the map of a pair at once, and kills the active
-// server when they are there, so that all of them come to the other one. It takes the
-// time until each has what the server had published when it began. A client goes on
-// setting a key meanwhile. In the end all replicas must have the same as both servers.
-// The servers and the client that sets are processes; the replicas are in this one. With 100,000 keys each of
-// them takes some 10 MB, and up to twice as much while it takes a snapshot.
+// server when they are there, so that all of them come to the other one. It measures the
+// time until each has everything that the server had published when it began. A client
+// goes on setting a key meanwhile. In the end all replicas must have the same content as
+// both servers. The servers and the client that sets are processes; the replicas are in
+// this one. With 100,000 keys each of them takes some 10 MB, and up to twice as much
+// while it takes a snapshot.
 //
 //	go test -run '^$' -bench Storm -benchtime 1x ./bench -storm.clients 1000 -storm.keys 100000
 func BenchmarkStorm(b *testing.B) {
@@ -158,7 +159,7 @@ func (s *setter) count(f func()) acks {
 	return all
 }
 
-// content says what a replica has, in few bytes.
+// content is a digest of the content of a replica.
 type content struct {
 	keys int
 	sum  uint64 // of a hash of each record

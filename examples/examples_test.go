@@ -58,7 +58,7 @@ var build = sync.OnceValue(func() error {
 	return nil
 })
 
-// process is a program that runs. What it prints on standard output comes line by line.
+// process is a program that runs. Its standard output is read line by line.
 type process struct {
 	t     *testing.T
 	name  string
@@ -198,7 +198,7 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// The server and its clients see what the other ones change.
+// The server and its clients see each other's changes.
 func TestEmbedded(t *testing.T) {
 	t.Parallel()
 	ctx := testenv.Context(t)
@@ -217,7 +217,7 @@ func TestEmbedded(t *testing.T) {
 	p.stop()
 }
 
-// What one process has computed, the other one does not compute again.
+// A process does not compute a result again that the other one has computed.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	endpoint, stop := server(t, chp.ServerOptions{Host: loopback.Own(), Port: 5556})
@@ -294,7 +294,7 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// The loop has the sum of what the map has, also when changes come too fast, or when the
+// The loop has the sum of the map's numbers, also when changes come too fast, or when the
 // server restarts.
 func TestWatch(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@ const (
 	StatusFailed    = "500" // the authenticator has failed
 )
 
-// Credentials are what a peer authenticates itself with. The caller of a
+// Credentials are the credentials with which a peer authenticates itself. The caller of a
 // [Handshake] checks them.
 type Credentials struct {
 	// Mechanism is the security mechanism: "NULL", "PLAIN" or "CURVE".

@@ -9,7 +9,7 @@ import (
 type side struct {
 	h    *Handshake
 	sent []byte // all that h sent
-	in   []byte // what h has not taken yet
+	in   []byte // bytes that h has not consumed yet
 	done bool
 	err  error
 }

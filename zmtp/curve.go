@@ -64,8 +64,7 @@ func nonceOf(prefix string, sent []byte) *[24]byte {
 	return &n
 }
 
-// weakKey is the key that results from a public key of low order, whatever the
-// secret key.
+// weakKey is the key that results from a public key of low order, with any secret key.
 var weakKey = sync.OnceValue(func() (key secretKey) {
 	box.Precompute(&key, &[KeySize]byte{}, &[KeySize]byte{1})
 	return key

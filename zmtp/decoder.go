@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Kind is what [Decoder.Next] has found.
+// Kind is the kind of element that [Decoder.Next] has found.
 type Kind uint8
 
 const (

@@ -43,8 +43,8 @@
 //
 // # Limits
 //
-// [Limits] restricts what a peer may send. A limit is checked when the header
-// of a frame arrives, before its body.
+// [Limits] restricts the frames and messages of a peer. A limit is checked when the
+// header of a frame arrives, before its body.
 //
 // # Concurrency
 //

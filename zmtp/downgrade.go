@@ -175,8 +175,8 @@ func (h *Handshake) downgrade(in, dst []byte, v wireVersion) (int, []byte, error
 	return len(in) - len(frame) + end, dst, nil
 }
 
-// sayOld appends what a peer of an old version receives instead of the rest of
-// a greeting.
+// sayOld appends the bytes for a peer of an old version, which replace the rest of a
+// greeting.
 func (h *Handshake) sayOld(dst []byte, v wireVersion, c *oldCodec) []byte {
 	if v == zmtp10 {
 		return append(dst, h.identity...) // our first 10 bytes were its header

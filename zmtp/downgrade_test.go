@@ -196,7 +196,7 @@ func TestDowngradeErrors(t *testing.T) {
 }
 
 // TestDowngradeMechanism: with a mechanism other than NULL the greeting is sent at
-// once, whatever MinVersion is.
+// once, with any MinVersion.
 func TestDowngradeMechanism(t *testing.T) {
 	t.Parallel()
 	h := NewHandshake(HandshakeConfig{SocketType: TypePair, Mechanism: named{"TEST"}, MinVersion: 1})

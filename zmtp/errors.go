@@ -30,7 +30,7 @@ var (
 	ErrDenied = errors.New("zmtp: credentials denied")
 	// ErrCryptographic means that bytes from the peer are not authentic: a box
 	// does not open with the keys of the connection, or is a repetition. Either
-	// the peer uses other keys, or somebody has tampered with the connection.
+	// the peer uses other keys, or the connection has been tampered with.
 	ErrCryptographic = errors.New("zmtp: cryptographic error")
 	// ErrAbandoned means that the caller has given up the handshake with
 	// [Handshake.Abandon].
@@ -43,7 +43,7 @@ var (
 // has refused the other. It wraps one of the conditions of this package, such
 // as ErrMalformed; use [errors.Is].
 type ProtocolError struct {
-	// Op is what was being done, such as "greeting", "handshake", "command",
+	// Op is the operation that failed, such as "greeting", "handshake", "command",
 	// "metadata", "encode" or "decode".
 	Op string
 	// Reason is a short description. With ErrRefused it is the reason that the

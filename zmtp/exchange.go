@@ -54,10 +54,9 @@ type serving struct {
 // AsServer returns true.
 func (s *serving) AsServer() bool { return true }
 
-// Credentials returns what the client has sent to be checked, and whether the
-// mechanism is waiting for Accept or Refuse: with PLAIN, after HELLO, the user
-// name and the password; with CURVE, after INITIATE, the client's long-term
-// public key.
+// Credentials returns the credentials that the client has sent, and whether the mechanism
+// is waiting for Accept or Refuse: with PLAIN, after HELLO, the user name and the
+// password; with CURVE, after INITIATE, the client's long-term public key.
 func (s *serving) Credentials() (values [][]byte, waiting bool) { return s.credentials, s.waiting }
 
 // Abandon drops the credentials.

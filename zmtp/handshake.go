@@ -119,7 +119,7 @@ func (c *HandshakeConfig) AppendProperties(dst []byte) []byte {
 	return dst
 }
 
-// Peer is what a handshake has found out about the peer. It owns its bytes.
+// Peer describes the peer of a handshake. It owns its bytes.
 type Peer struct {
 	// Major and Minor are the peer's version. See TakesSubscribe and
 	// TakesCommands. A peer before 3.0 has no Metadata.
@@ -192,8 +192,8 @@ type Handshake struct {
 	peer       Peer
 }
 
-// NewHandshake returns a handshake with the given configuration. It copies what
-// it needs of c. If c is invalid, the first call of Step returns the error.
+// NewHandshake returns a handshake with the given configuration. It keeps c.Mechanism and
+// copies the rest. If c is invalid, the first call of Step returns the error.
 func NewHandshake(c HandshakeConfig) *Handshake {
 	h := &Handshake{
 		mechanism:  c.Mechanism,
@@ -392,9 +392,8 @@ func (h *Handshake) accept(m Metadata) *ProtocolError {
 	return nil
 }
 
-// Peer returns what is known about the peer. It is complete when the handshake
-// is done; before that, only the version may be set. All calls return the same
-// bytes.
+// Peer returns the description of the peer. It is complete when the handshake is done;
+// before that, only the version may be set. All calls return the same bytes.
 func (h *Handshake) Peer() Peer { return h.peer }
 
 // Codec returns, when the handshake is done, the codec for the traffic: that of

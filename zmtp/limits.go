@@ -12,10 +12,10 @@ const (
 	DefaultMaxCommand = 64 << 10
 )
 
-// Limits restricts what a peer may send. The zero value selects the defaults. A
-// frame that exceeds a limit is refused as soon as its header has arrived, with
-// an error that matches [ErrTooLarge]. The stream cannot be decoded further
-// after that.
+// Limits restricts the frames and messages of a peer. The zero value selects the
+// defaults. A frame that exceeds a limit is refused as soon as its header has arrived,
+// with an error that matches [ErrTooLarge]. The stream cannot be decoded further after
+// that.
 type Limits struct {
 	// MaxMessage is the maximum size of a message on the wire, in bytes,
 	// including frame headers. If zero, it is DefaultMaxMessage; if negative,

@@ -154,7 +154,7 @@ func TestOldCodecErrors(t *testing.T) {
 		{"2.0", "\x02\x7f\xff\xff\xff\xff\xff\xff\xff", ErrTooLarge},
 		{"2.0", "\x03\x00\x00\x00\x00\x00\x10\x00\x01", ErrTooLarge},
 	} {
-		good := map[string]string{"1.0": "\x02\xfem", "2.0": "\xf8\x01m"}[c.version] // reserved bits are nobody's business
+		good := map[string]string{"1.0": "\x02\xfem", "2.0": "\xf8\x01m"}[c.version] // reserved bits are ignored
 		codec := codecs()[c.version]
 		if out, used, need, err := codec.Decode(nil, []byte(good+c.in[:len(c.in)-1]), 100); err != nil || string(out) != "\x00\x01m" || used != len(good) || need < len(c.in) {
 			t.Errorf("%s %x: too soon: %x %d %d %v", c.version, c.in, out, used, need, err)

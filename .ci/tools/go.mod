@@ -1,5 +1,5 @@
-// The tools of .ci/run. They are a module of their own so that whoever uses
-// the library has none of them in its module graph.
+// The tools of .ci/run. They are a module of their own so that users of
+// the library have none of them in their module graph.
 module tools
 
 go 1.26.0

@@ -1,6 +1,6 @@
 // Package peers runs other people's libraries beside clustermap, in one process
-// and in turns, and reports the ratio. It is a module of its own so that nobody
-// who uses clustermap depends on them.
+// and in turns, and reports the ratio. It is a module of its own so that users of
+// clustermap do not depend on them.
 //
 //	cd bench/peers && go test -bench .
 //

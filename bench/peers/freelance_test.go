@@ -50,7 +50,7 @@ func ourFreelance(b *testing.B, body []byte, window int) func(n int) {
 }
 
 // libzmqFreelance is the guide's design in C: ROUTER to ROUTER, a thread each, with so
-// many requests on their way, which the guide's client cannot do.
+// many requests in flight, which the guide's client cannot do.
 func libzmqFreelance(b *testing.B, body []byte, window int) func(n int) {
 	b.Helper()
 	const identity = "server"

@@ -34,14 +34,14 @@ func init() {
 
 // BenchmarkMap runs chp.Map and another map in turns on the same keys of 11 bytes,
 // with values of 32. Keys are used in another order than they were set in first, so
-// that nobody finds things lying in the order in which they are wanted. On get, ours
-// copies the value out and the others return the slice they hold; it is compared with what
-// the key should have, since who asks for a value wants to see it. On set all take a copy.
-// A range goes through the whole map, as for a snapshot.
+// that no map profits from entries that lie in memory in the order of the queries. On
+// get, ours copies the value out and the others return the slice they hold; it is
+// compared with the right value of the key, since a caller of Get reads the value. On set
+// all take a copy. A range goes through the whole map, as for a snapshot.
 //
 // ns/op is that of both together. ours-ns and peer-ns are the medians of the turns,
 // and ratio is the median of peer/ours: above 1, ours is faster. ours-B/key and peer-B/key
-// are what the heap grew by.
+// are the growth of the heap.
 func BenchmarkMap(b *testing.B) {
 	for _, size := range mapSizes {
 		load := maps.NewLoad(size)

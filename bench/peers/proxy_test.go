@@ -107,9 +107,8 @@ func libzmqProxy(b *testing.B, capture bool) func(n int) {
 }
 
 // BenchmarkProxy passes messages of 100 bytes from a publisher to a subscriber, both
-// ours, through our forwarder and through libzmq's in turn: alone, and with somebody who
-// gets a copy of each message, a tap's observer with us and a capture socket with
-// libzmq.
+// ours, through our forwarder and through libzmq's in turn: alone, and with a copy of
+// each message, for a tap's observer with us and for a capture socket with libzmq.
 //
 // ns/op is that of both together. ours-ns and peer-ns are the medians of the turns,
 // and ratio is the median of peer/ours: above 1, ours is faster.

@@ -84,7 +84,7 @@ chp fsck FILE verifies.`,
 	return cmd
 }
 
-// replaces returns what to report if there is a file that a backup replaces.
+// replaces returns the line to report if a backup replaces a file.
 func replaces(file string) string {
 	if _, err := os.Lstat(file); err != nil {
 		return ""

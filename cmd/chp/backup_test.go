@@ -64,7 +64,7 @@ func makeData(t *testing.T, entries, checkpoint uint64) (dir string) {
 	return dir
 }
 
-// replay returns what a directory holds.
+// replay returns the content of a directory.
 func replay(t *testing.T, dir string) (entries []commit.Entry, r commit.Replayed) {
 	t.Helper()
 	l, err := durable.Open(dir, durable.Options{NoCreate: true})
@@ -144,7 +144,7 @@ func TestFsck(t *testing.T) {
 		t.Error(out)
 	}
 
-	// What was on the disk and cannot be read is.
+	// Damage to entries that were on the disk is a defect.
 	damage(t, onlySegment(t, dir), int(segment["bytes"].(float64))/2)
 	found := try(t, "fsck", dir)
 	found.expect(t, exitRefused, "is damaged")
@@ -193,7 +193,7 @@ func TestBackupDirectory(t *testing.T) {
 			t.Errorf("entry %d: %v, want %v", i, have[i], want[i])
 		}
 	}
-	// What is there stays.
+	// An existing log stays unchanged.
 	try(t, "restore", file, to).expect(t, exitRefused, "chp: "+to+" already has a log; choose another directory\n")
 	if again, _ := replay(t, to); len(again) != len(have) {
 		t.Error("the log that was there has changed")
@@ -211,7 +211,7 @@ func TestBackupDirectory(t *testing.T) {
 	// A damaged backup is replaced by a good one.
 	must(t, "backup", dir, file)
 	must(t, "fsck", file)
-	// There is none of a damaged directory, and the one before it stays.
+	// There is no backup of a damaged directory, and the earlier backup stays.
 	damage(t, onlySegment(t, dir), 3000)
 	try(t, "backup", dir, file).expect(t, exitRefused, "corrupt")
 	must(t, "fsck", file)
@@ -311,7 +311,7 @@ func TestBackupFile(t *testing.T) {
 	}
 }
 
-// A backup that is killed leaves nothing under the name, or what was there before.
+// A backup that is killed leaves no file of its name, or the earlier backup.
 func TestBackupKilled(t *testing.T) {
 	t.Parallel()
 	dir := makeData(t, 20_000, 0)
@@ -321,7 +321,7 @@ func TestBackupKilled(t *testing.T) {
 	var left []string
 	for i := range 6 {
 		p := start(t, "backup", dir, file)
-		// When there is something of it, or at some time after.
+		// Kill it when its temporary file is there, or at some time after.
 		for {
 			if found, _ := filepath.Glob(file + ".*.tmp"); len(found) > 0 && !slices.Equal(found, left) {
 				break

@@ -12,8 +12,8 @@ import (
 	"clustermap/internal/testenv"
 )
 
-// A server whose standard error is a full pipe goes on: what fails at its ports
-// leaves nothing behind, it serves, and SIGTERM ends it.
+// A server whose standard error is a full pipe goes on: connections that fail at its
+// ports leave nothing behind, it serves, and SIGTERM ends it.
 func TestH22_ServeWithStandardErrorFull(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()

@@ -151,8 +151,8 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-// Empty arguments are invalid, whatever a server says. An empty standard input is not an
-// argument.
+// Empty arguments are invalid, without a word from a server. An empty standard input is
+// not an argument.
 func TestEmptyArguments(t *testing.T) {
 	t.Parallel()
 	nobody := []string{"--server", "tcp://127.0.0.1:1"}

@@ -90,7 +90,7 @@ func TestRefusedUpdates(t *testing.T) {
 	try(t, "get", "HUGZ", "--server", s.endpoint).expect(t, exitUsage, "HUGZ")
 	try(t, "del", "HUGZ", "--server", s.endpoint).expect(t, exitUsage, "HUGZ")
 	try(t, "set", "k", "v", "--ttl", "1000000h", "--server", s.endpoint).expect(t, exitUsage, "ten years")
-	// Each names the key, and what is wrong with it.
+	// Each error names the key and its fault.
 	for _, key := range []string{"KTHXBAI", "HUGZ"} {
 		for _, args := range [][]string{{"set", key, "v"}, {"get", key}, {"del", key}} {
 			o := try(t, append(args, "--server", s.endpoint)...)

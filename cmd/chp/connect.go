@@ -435,8 +435,7 @@ func (c *client) explain() error {
 	return fail(exitRefused, "the server %s %s", server, c.connection.refusal(c.failures[server]))
 }
 
-// refusal describes what a server does that refuses this client with ErrMechanism or
-// ErrRefused.
+// refusal describes why a server refuses this client with ErrMechanism or ErrRefused.
 func (n *connection) refusal(err error) string {
 	key := n.security.CurveSecretKey
 	switch {
@@ -546,7 +545,7 @@ func reason(server string, err error) string {
 }
 
 // firstPortError is the error of another port of a server whose first port accepts
-// connections, at which nobody listens.
+// connections, at which no server listens.
 type firstPortError struct{ error }
 
 func (e *firstPortError) Unwrap() error { return e.error }
@@ -556,7 +555,7 @@ const firstPortTimeout = time.Second
 
 // atFirstPort returns the error that tells most about a server. A client connects to all
 // ports at the same time, so chance decides which refusal comes first; if no server runs,
-// that of the first port is returned, whichever came.
+// that of the first port is returned, even if another came first.
 func atFirstPort(server string, err error) error {
 	if !nobodyListens(err) || otherPort(server, err) == "" {
 		return err

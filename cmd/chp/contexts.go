@@ -24,7 +24,7 @@ type contexts struct {
 	Contexts map[string]serverContext `toml:"contexts,omitempty"`
 }
 
-// serverContext is what a context says about servers.
+// serverContext is the part of a context that describes servers.
 type serverContext struct {
 	Servers        []string `toml:"servers" json:"servers"`
 	CurveKey       string   `toml:"curve_key,omitempty" json:"curve_key,omitempty"`               // the name of a file

@@ -39,8 +39,8 @@ func TestKeygen(t *testing.T) {
 	try(t, "keygen", "--out", filepath.Join(file, "in a file")).expect(t, exitRefused, "cannot write")
 }
 
-// TestServeCurve: who is on the list does everything, with flags as with the
-// environment, and nobody else does anything.
+// TestServeCurve: a client on the list may do everything, with flags as with the
+// environment, and other clients nothing.
 func TestServeCurve(t *testing.T) {
 	t.Parallel()
 	serverFile, serverKey := keygen(t, "server")
@@ -94,7 +94,7 @@ func TestServeCurve(t *testing.T) {
 		expect(t, exitRefused, "does not use CURVE")
 }
 
-// TestServeCurveForAny: keys on the command line, and nobody's in particular.
+// TestServeCurveForAny: keys on the command line, and clients with any key.
 func TestServeCurveForAny(t *testing.T) {
 	t.Parallel()
 	serverFile, serverKey := keygen(t, "server")

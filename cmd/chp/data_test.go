@@ -29,7 +29,7 @@ func TestServeData(t *testing.T) {
 		must(t, "set", "/a", before, "--server", s.endpoint)
 		try(t, "serve", "--port", "0", "--data", dir).expect(t, exitRefused, "another server has it open")
 		if policy == "always" {
-			s.signal(syscall.SIGKILL) // the others may lose what they have not written
+			s.signal(syscall.SIGKILL) // the others may lose unwritten entries
 		} else {
 			s.signal(syscall.SIGTERM)
 		}
@@ -37,7 +37,7 @@ func TestServeData(t *testing.T) {
 	}
 }
 
-// TestServeDataErrors: what is wrong with a directory is said, and what to do.
+// TestServeDataErrors: errors of --data and of the flags beside it name the fault.
 func TestServeDataErrors(t *testing.T) {
 	t.Parallel()
 	try(t, "serve", "--data", t.TempDir(), "--sync", "sometimes").expect(t, exitUsage, "always")

@@ -32,8 +32,8 @@ func TestDumpLoadDumpIsTheIdentity(t *testing.T) {
 	t.Parallel()
 	a, b, c := serve(t), serve(t), serve(t)
 
-	// Every byte in keys and values, all sizes of length field, and what JSON
-	// has to escape.
+	// Every byte in keys and values, all sizes of length field, and characters that JSON
+	// escapes.
 	var lines []byte
 	add := func(key, value []byte) {
 		lines = append(lines, '{')

@@ -85,7 +85,7 @@ func TestServeExpiryGrace(t *testing.T) {
 }
 
 // A server that is stopped for longer than a time to live expires nothing when it goes on:
-// what refreshes its keys is still on its way.
+// the updates that refresh its keys are still in flight.
 func TestServeExpiryGraceAfterStop(t *testing.T) {
 	t.Parallel()
 	s := serveApart(t, "--port", "5556", "--expiry-grace", "1h")

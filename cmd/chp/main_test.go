@@ -77,7 +77,7 @@ type outcome struct {
 // try runs chp to its end.
 func try(t *testing.T, args ...string) outcome { return tryInput(t, "", args...) }
 
-// tryInput is try with something on standard input.
+// tryInput is try with text on standard input.
 func tryInput(t *testing.T, input string, args ...string) outcome {
 	t.Helper()
 	cmd := program(t, args...)

@@ -35,7 +35,7 @@ func (s *server) awaitSync(other *server) {
 	}
 }
 
-// What happens when a pair starts, hands over and stops is no warning.
+// A pair that starts, hands over and stops logs no warning.
 func TestPairLogsNoWarnings(t *testing.T) {
 	t.Parallel()
 	pair := startPair(t, "--log-level", "info")

@@ -162,7 +162,7 @@ func TestServeModel(t *testing.T) {
 	})
 }
 
-// awaitReady waits for a line with "ready" on standard error, whatever the ports.
+// awaitReady waits for a line with "ready" on standard error, with any ports.
 func (p *process) awaitReady() {
 	p.t.Helper()
 	for {

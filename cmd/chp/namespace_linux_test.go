@@ -15,7 +15,7 @@ import (
 )
 
 // network is three machines, as network namespaces on one bridge: both servers of a
-// pair and their clients. What a link that is cut drops, nobody is told of.
+// pair and their clients. A link that is cut drops packets without notice.
 type network struct {
 	t    *testing.T
 	name string
@@ -124,7 +124,7 @@ func TestPairPartitioned(t *testing.T) {
 			want[key] = value
 		}
 	}
-	// inSync waits until the server is active and the other one has what it has.
+	// inSync waits until the server is active and the other one has the same content.
 	inSync := func(i int) {
 		t.Helper()
 		var last outcome
@@ -139,7 +139,7 @@ func TestPairPartitioned(t *testing.T) {
 		}
 		t.Fatalf("the pair is not in sync: %+v", last)
 	}
-	// check demands what was acknowledged of the server.
+	// check checks that the server has every acknowledged update.
 	check := func(i int) {
 		t.Helper()
 		o := run("dump", "--server", endpoints[i])

@@ -15,7 +15,7 @@ import (
 // A client on libzmq that works as the guide's of model 6, and knows nothing of ours,
 // fails over between the two servers of a pair under its updates: first when the active
 // one is killed, then by a planned handover. No update is lost, and in the end
-// it has what the active server has.
+// it has the same content as the active server.
 func TestPairWithGuideClient(t *testing.T) {
 	t.Parallel()
 	interop.Require(t)
@@ -61,7 +61,8 @@ func TestPairWithGuideClient(t *testing.T) {
 		return answer.Sent
 	}
 	seen := "" // the value of /seen at the end of the last check
-	// check compares what the client sent last, what it has, and what the server has.
+	// check compares the updates that the client sent last with its own content and with
+	// the server's.
 	check := func(active int) {
 		t.Helper()
 		sent := write(false)
@@ -88,8 +89,8 @@ func TestPairWithGuideClient(t *testing.T) {
 				t.Fatalf("the active server has %v, want %v", got, want)
 			}
 		}
-		// The client stores at once what it sends, and has everything that the server
-		// has only once it has an update of somebody else's that came after that.
+		// The client stores its own updates at once, and so has everything that the
+		// server has only once it has a later update of another client.
 		want["/seen"] = want["/end"]
 		must(t, append([]string{"set", "/seen", want["/seen"], "--timeout", "1m"}, both...)...)
 		p.Call(interop.Op{"op": "wait", "key": []byte("/seen"), "value": []byte(want["/seen"])}, nil)

@@ -10,7 +10,7 @@ import (
 )
 
 // A server that begins with a dump is ready when its keys are in the map, and a
-// watch that goes on sees no deletion of what the dump has.
+// watch that goes on sees no deletion of a key in the dump.
 func TestH8_ServeLoad(t *testing.T) {
 	t.Parallel()
 	s := serveApart(t)

@@ -126,8 +126,8 @@ func TestH15_EachServerHasItsReason(t *testing.T) {
 	}
 }
 
-// A peer that answers and is no CHP server is told apart from a port where nobody
-// listens, and the message names the endpoint.
+// A peer that answers and is no CHP server is told apart from a port without a listener,
+// and the message names the endpoint.
 func TestReasonsOfOthersThatAnswer(t *testing.T) {
 	t.Parallel()
 	banner := sshBanner(t, loopback.Own()+":0")
@@ -161,7 +161,8 @@ func TestReasonsOfOthersThatAnswer(t *testing.T) {
 	}
 }
 
-// sshBanner listens and says to everyone what an SSH server says. It returns where.
+// sshBanner listens and greets every connection like an SSH server. It returns its
+// address.
 func sshBanner(t *testing.T, address string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", address)

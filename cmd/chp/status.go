@@ -84,7 +84,7 @@ refuse this client, and 3 if no server answers.`,
 	return cmd
 }
 
-// reply is what one server answered.
+// reply is the answer of one server.
 type reply struct {
 	server string
 	status chp.Status

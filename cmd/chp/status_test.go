@@ -67,8 +67,8 @@ func cells(text, row string) (all []string) {
 
 var gap = regexp.MustCompile("  +")
 
-// What chp status prints fits into a terminal, however many servers there are, and whatever
-// they answer.
+// The output of chp status fits into a terminal, for any number of servers and any
+// answers.
 func TestStatusWidth(t *testing.T) {
 	t.Parallel()
 	longest := chp.Status{

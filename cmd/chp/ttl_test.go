@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A dump has what keys have left to live, and a load sets it: no key becomes
+// A dump has the remaining times to live of keys, and a load sets them: no key becomes
 // permanent on the way.
 func TestH11_DumpAndLoadKeepTimesToLive(t *testing.T) {
 	t.Parallel()
@@ -39,8 +39,8 @@ func TestH11_DumpAndLoadKeepTimesToLive(t *testing.T) {
 	}
 }
 
-// A line whose time to live is over is skipped, and one that no server takes is
-// refused.
+// A line whose time to live is over is skipped, and one with a time to live that no
+// server accepts is refused.
 func TestH11_LoadOfTimesThatAreOver(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

@@ -146,7 +146,7 @@ func TestWatchHintsAtSubtree(t *testing.T) {
 }
 
 // A watch tells on standard error when its server is lost, and when it follows one
-// again; help says what --timeout is for.
+// again; help explains --timeout.
 func TestWatchTellsOfALostServer(t *testing.T) {
 	t.Parallel()
 	s := serveApart(t)

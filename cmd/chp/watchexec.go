@@ -87,7 +87,7 @@ func (x *watchExec) follow(ctx context.Context, cmd *cobra.Command, w *chp.Watch
 	for {
 		e, err := w.Next(ctx)
 		if err == nil {
-			err = ctx.Err() // Next returns what is queued after the end of ctx, too
+			err = ctx.Err() // Next returns queued events after the end of ctx, too
 		}
 		if err != nil {
 			return err

@@ -329,7 +329,7 @@ func TestReplayAfterKill(t *testing.T) {
 		p.pass(t, fmt.Sprint(sent))
 		p.Line()
 	}
-	// What was sent before is in the file, or about to be: each in one write.
+	// The messages sent before are in the file, or about to be: each in one write.
 	for n := 0; n < sent; n = strings.Count(zdev.Must(t, "replay", file), "\n") {
 	}
 	p.Cmd.Process.Kill()

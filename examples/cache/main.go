@@ -1,5 +1,5 @@
-// Command cache shares the results of slow work among processes: what one has computed,
-// all have in memory, until it expires or somebody deletes it.
+// Command cache shares the results of slow work among processes: a result that one
+// process has computed is in the memory of all, until it expires or is deleted.
 //
 //	go run ./cmd/chp serve                      # the server
 //	go run ./examples/cache                     # in other terminals: type numbers

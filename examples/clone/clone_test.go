@@ -30,7 +30,7 @@ func call(p *interop.Process, op string, args ...any) {
 	p.Call(o, nil)
 }
 
-// digest is what a Python program holds, of the keys with the prefix.
+// digest describes the map of a Python program, restricted to the keys with the prefix.
 func digest(p *interop.Process, prefix string) end {
 	var d struct {
 		interop.Map
@@ -325,8 +325,8 @@ func TestOurs6(t *testing.T) {
 	first := start(t, "model6/client", "-host", host).ready()
 	first.line("an update", func(line string) bool { return strings.HasPrefix(line, "update") })
 	late := start(t, "model6/client", "-host", host).ready()
-	// What the server has published at its end, both clients have. They keep it when
-	// it is gone.
+	// Both clients have every update that the server published before its end. They keep
+	// it when it is gone.
 	line := late.line("an update after its snapshot", func(line string) bool { return strings.HasPrefix(line, "update") })
 	var n int64
 	fmt.Sscanf(line, "update %d:", &n)

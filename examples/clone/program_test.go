@@ -182,14 +182,14 @@ func (p *program) reaches(sequence int64) {
 	})
 }
 
-// end is what a program prints when it ends.
+// end is the summary that a program prints when it ends.
 type end struct {
 	sequence int64
 	keys     int
 	digest   string
 }
 
-// of is what the Python programs say of their maps in the same form.
+// of converts a Python program's description of its map to the same form.
 func of(sequence int64, m interop.Map) end {
 	return end{sequence, m.Count, m.SHA256[:16]}
 }

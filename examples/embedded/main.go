@@ -46,7 +46,7 @@ func tick(ctx context.Context, server *chp.Server) {
 	}
 }
 
-// watch prints what this program and others change.
+// watch prints the changes of this program and of others.
 func watch(ctx context.Context, server *chp.Server) {
 	w, err := server.Watch()
 	if err != nil {

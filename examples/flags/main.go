@@ -46,7 +46,7 @@ func main() {
 			fmt.Printf("%s: %v\n", c.Key, c.New) // nil if it is gone
 		}}))
 		for ; ctx.Err() == nil; time.Sleep(time.Second) {
-			// This is what a service does for each request: no lock, and no decoding.
+			// A service does this for each request: no lock, and no decoding.
 			if f, ok := flags.Get("/flags/dark-mode"); ok && f.On("alice") {
 				fmt.Println("dark mode for alice")
 			}

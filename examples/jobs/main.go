@@ -42,7 +42,7 @@ func main() {
 	}
 	has := map[string][]int{} // the jobs of each worker
 	for done := 0; done < *count; {
-		m, err := router.Recv(ctx) // the identity of a worker, and what it sends
+		m, err := router.Recv(ctx) // the identity of a worker, and its message
 		check(err)
 		worker := string(m[0])
 		jobs, known := has[worker]

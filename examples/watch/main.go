@@ -1,5 +1,5 @@
 // Command watch keeps a sum of all numbers in a map up to date from its changes. It shows
-// how a watch loop recovers when it misses something.
+// how a watch loop recovers from missed changes.
 //
 //	go run ./cmd/chp serve             # the server
 //	go run ./examples/watch            # in another terminal
@@ -51,7 +51,7 @@ func main() {
 
 // follow reads changes until there is an error. The client itself handles gaps in the
 // server's updates, lost connections and restarts: it fetches a new snapshot, and the
-// watch reports what is different, with the cause resync.
+// watch reports the differences, with the cause resync.
 func follow(ctx context.Context, client *chp.Client, work time.Duration) error {
 	w, err := client.Watch("/n/")
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package backoff is how long to wait before something is tried again.
+// Package backoff computes the wait before a failed operation is tried again.
 package backoff
 
 import (
@@ -8,7 +8,7 @@ import (
 
 // Wait returns how long to wait after the n-th try in a row that failed, where the first
 // is n = 0: about lowest, and about twice as long after each more, up to
-// highest. It is chosen at random from the upper half of that, so that many who
+// highest. It is chosen at random from the upper half of that, so that many callers that
 // failed at once do not come back at once. Both must be above 0.
 func Wait(lowest, highest time.Duration, n int) time.Duration {
 	d := highest
@@ -21,7 +21,7 @@ func Wait(lowest, highest time.Duration, n int) time.Duration {
 
 // A Backoff counts tries for Wait. It is for one goroutine.
 type Backoff struct {
-	Min, Max time.Duration // what Wait calls lowest and highest
+	Min, Max time.Duration // lowest and highest of Wait
 
 	tries int
 }
@@ -33,5 +33,5 @@ func (b *Backoff) Next() time.Duration {
 	return d
 }
 
-// Reset begins again with Min: what was tried has worked.
+// Reset begins again with Min, after a try that has worked.
 func (b *Backoff) Reset() { b.tries = 0 }

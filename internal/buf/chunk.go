@@ -35,7 +35,7 @@ var classes = [...]int{
 var pools [len(classes)]sync.Pool
 
 // Chunk is a reference-counted buffer. Retain and Release are safe for concurrent use;
-// the holders must agree who may write to the bytes.
+// the holders must agree which of them may write to the bytes.
 type Chunk struct {
 	data  []byte
 	refs  atomic.Int32

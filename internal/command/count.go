@@ -2,7 +2,7 @@ package command
 
 import "fmt"
 
-// Count returns a number and the noun for what is counted: "1 key" or "2 keys".
+// Count returns a number and the noun of the counted things: "1 key" or "2 keys".
 func Count[N ~int | ~int64 | ~uint64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -24,8 +24,7 @@ func keyFile(t *testing.T) (string, zmtp.KeyPair) {
 	return name, pair
 }
 
-// TestKeyFaults: what is no key is refused with the reason, and no secret is
-// repeated.
+// TestKeyFaults: an invalid key is refused with the reason, and no secret is repeated.
 func TestKeyFaults(t *testing.T) {
 	t.Parallel()
 	_, pair := keyFile(t)

@@ -30,7 +30,7 @@ func wrapHelp(root *cobra.Command) {
 	root.SetUsageFunc(func(cmd *cobra.Command) error { return usage(cmd.OutOrStderr(), cmd) })
 }
 
-// usage prints what cobra prints by default, with wrapped flags.
+// usage prints cobra's default usage, with wrapped flags.
 func usage(w io.Writer, cmd *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:")

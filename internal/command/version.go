@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// build is what is known about how the program was built.
+// build describes how the program was built.
 type build struct {
 	Program  string `json:"program"`
 	Version  string `json:"version"`            // of the module; with a commit for a build from a checkout

@@ -84,8 +84,8 @@ var (
 	identifiers = regexp.MustCompile(`[A-Za-z]\w*`)
 )
 
-// plain returns Go code without what may differ between a page and a compiled copy:
-// indentation, alignment and blank lines.
+// plain returns Go code without the differences allowed between a page and a compiled
+// copy: indentation, alignment and blank lines.
 func plain(code string) string {
 	var b strings.Builder
 	b.WriteByte('\n')
@@ -202,7 +202,7 @@ func TestGoBlocks(t *testing.T) {
 	}
 }
 
-// TestLanguages: every block says what it is, so that no test overlooks it.
+// TestLanguages: every block names its language, so that no test overlooks it.
 func TestLanguages(t *testing.T) {
 	t.Parallel()
 	for _, b := range blocks(t, "") {

@@ -100,8 +100,8 @@ func (p *pythonProgram) wait(line string) {
 }
 
 // TestPythonPrograms runs the programs of PYTHON.md with libzmq against a server: the
-// reader sees what it finds, what the writer and others change, and what expires; it
-// begins again at a server that has restarted.
+// reader sees the keys of its snapshot, the changes of the writer and of others, and
+// expiries; it begins again at a server that has restarted.
 func TestPythonPrograms(t *testing.T) {
 	t.Parallel()
 	programs := pythonPrograms(t)

@@ -36,7 +36,7 @@ var devices = []string{
 	"chp serve --primary --data DIR",
 }
 
-// standIns replaces what a test lacks, or what would take long.
+// standIns replaces parts of commands that a test lacks, or that would take long.
 var standIns = strings.NewReplacer(
 	"/path/to/clustermap", "$ROOT",
 	"go mod init hello", "go mod init hello; chp serve & cp $MAIN main.go",
@@ -49,7 +49,7 @@ var standIns = strings.NewReplacer(
 	"tcp://B:", "tcp://127.0.0.3:",
 )
 
-// preludes has what a page says in words before its blocks.
+// preludes has commands that a page describes only in words before its blocks.
 var preludes = map[string]string{
 	"TITANIC.md": "echo photo > photo.jpg; zdev worker thumbnail --echo &\n",
 }

@@ -309,7 +309,7 @@ func hasNULAny(key []byte) bool {
 
 const word, lows, highs = 8, 0x0101010101010101, 0x8080808080808080
 
-// zeros returns a value that has one of the bits highs if v has a zero byte: v-lows
-// borrows into the highest bit of a byte if that byte, or one below it, is zero, and &^v
-// excludes bytes whose highest bit was set before.
+// zeros returns a value that has at least one of the bits in highs if v has a zero byte:
+// v-lows borrows into the highest bit of a byte if that byte, or one below it, is zero,
+// and &^v excludes bytes whose highest bit was set before.
 func zeros(v uint64) uint64 { return (v - lows) &^ v }

@@ -132,8 +132,8 @@ func appendDecimal(dst []byte, n int64) []byte {
 	}
 }
 
-// AppendProperty appends a property line. It returns an error for what could not be
-// parsed again: an empty name, a name with an equals sign, and a newline in either.
+// AppendProperty appends a property line. It returns an error for a line that could not
+// be parsed again: an empty name, a name with an equals sign, and a newline in either.
 func AppendProperty(dst []byte, name, value string) ([]byte, error) {
 	if name == "" || strings.ContainsAny(name, "=\n") || strings.IndexByte(value, '\n') >= 0 {
 		return dst, errPropertyLine

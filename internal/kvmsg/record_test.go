@@ -64,7 +64,7 @@ func TestSameKey(t *testing.T) {
 	}
 }
 
-// TestAppendUpdate: it appends what AppendRecord does, whether there is room or not.
+// TestAppendUpdate: it appends the same bytes as AppendRecord, with room and without.
 func TestAppendUpdate(t *testing.T) {
 	t.Parallel()
 	id := []byte("0123456789abcdef")

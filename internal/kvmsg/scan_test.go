@@ -10,8 +10,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// compareScan checks that Scan of b returns what a decoder and Inspect find at its
-// start, if that is a valid update in canonical form, and 0 otherwise.
+// compareScan checks that Scan of b agrees with a decoder and Inspect about the message
+// at its start, if that is a valid update in canonical form, and 0 otherwise.
 func compareScan(t *testing.T, b []byte, from Origin, maxValue int) (size int) {
 	t.Helper()
 	was := bytes.Clone(b)
@@ -106,7 +106,7 @@ func FuzzScan(f *testing.F) {
 }
 
 // BenchmarkScan compares one pass with Scan to a pass of a decoder and one of Inspect,
-// over what one read brings.
+// over the bytes of one read.
 func BenchmarkScan(b *testing.B) {
 	var wire []byte
 	messages := 0

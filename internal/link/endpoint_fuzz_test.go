@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzEndpoint: whatever an endpoint is, it is refused with a reason, or taken
-// for what it says.
+// FuzzEndpoint: any endpoint is refused with a reason, or parsed to its meaning.
 func FuzzEndpoint(f *testing.F) {
 	for _, seed := range []string{
 		"tcp://127.0.0.1:5555", "tcp://*:*", "tcp://eth0:0", "tcp://[::1]:80", "tcp://[fe80::1%eth0]:5555",
@@ -51,7 +50,7 @@ func FuzzEndpoint(f *testing.F) {
 		default:
 			t.Fatalf("%q is %+v", text, e)
 		}
-		// What both sides take means the same to both.
+		// An endpoint that both sides accept means the same to both.
 		if other, err := Parse(text, !bind); err == nil && (other.host != e.host || other.port != e.port || other.Name != e.Name) {
 			t.Fatalf("%q is %+v to one side and %+v to the other", text, e, other)
 		}

@@ -57,7 +57,7 @@ func (s *Spin) again() bool {
 	return true
 }
 
-// hit records that there was something to read.
+// hit records that there were bytes to read.
 func (s *Spin) hit() {
 	if s.looking {
 		s.looking, s.misses = false, 0

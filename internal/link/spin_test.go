@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestSpin: who looks in vain does so ever less often, until it helps.
+// TestSpin: a reader that looks in vain does so ever less often, until it finds bytes.
 func TestSpin(t *testing.T) {
 	t.Parallel()
 	s := Spin{Limit: time.Nanosecond}

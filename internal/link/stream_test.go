@@ -132,7 +132,7 @@ func sendEnds(t *testing.T, ours *Stream, theirs *net.TCPConn) {
 	}
 }
 
-// taken is a source that keeps what comes, up to a size.
+// taken keeps the bytes that it receives, up to a size.
 type taken struct {
 	bytes []byte
 	want  int

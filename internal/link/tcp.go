@@ -87,7 +87,7 @@ func listenTCP(ctx context.Context, e Endpoint, o *Options) (*Listener, error) {
 	if o.ListenWith == nil {
 		lc := net.ListenConfig{Control: o.control}
 		lc.KeepAlive, lc.KeepAliveConfig = o.KeepAlive, o.KeepAliveConfig
-		lc.SetMultipathTCP(false) // plain TCP, whatever the system prefers
+		lc.SetMultipathTCP(false) // plain TCP, even if the system prefers Multipath TCP
 		listen = lc.Listen
 	}
 	nl, err := listen(ctx, network, e.address())

@@ -52,8 +52,8 @@ func init() {
 	}
 }
 
-// TestTransport: a line in the table is all that a transport needs, also one whose
-// bytes are not those that the system sends.
+// TestTransport: a transport needs only a line in the table, even if its bytes differ
+// from those that the system sends.
 func TestTransport(t *testing.T) {
 	t.Parallel()
 	e, err := Parse("inverted://127.0.0.1:*", true)

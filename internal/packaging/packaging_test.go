@@ -12,7 +12,8 @@ import (
 
 const root = "../.."
 
-// TestUnit: systemd knows every line of the unit, and the unit has what a server needs.
+// TestUnit: systemd knows every line of the unit, and the unit has the lines that a
+// server needs.
 func TestUnit(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "packaging", "chp.service"))
@@ -59,8 +60,8 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// TestDockerfile: what the Dockerfile copies exists or was built, and the image runs a
-// static binary without privileges.
+// TestDockerfile: the files that the Dockerfile copies exist or were built, and the image
+// runs a static binary without privileges.
 func TestDockerfile(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "Dockerfile"))

@@ -7,8 +7,9 @@ import (
 )
 
 // FreePort returns a port of 127.0.0.1 on which nothing listens. It stays the test's
-// own until the test ends, also while nobody listens on it: the system chooses it for
-// nobody else. The test, and programs that it starts, may listen on it again and again.
+// own until the test ends, also while no socket listens on it: the system assigns it to
+// no other process. The test, and programs that it starts, may listen on it again and
+// again.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	// Sockets that allow it may share a port as long as only one of them listens. Go and

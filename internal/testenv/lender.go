@@ -18,7 +18,7 @@ func (l *Lender) Retain() {
 	l.Retained.Add(1)
 }
 
-// Release takes one away, and panics if there is none.
+// Release removes a reference, and panics if there is none.
 func (l *Lender) Release() {
 	switch n := l.Refs.Add(-1); {
 	case n < 0:

@@ -12,9 +12,8 @@ import (
 // however many there are.
 //
 // A key has at most one deadline: setting another one replaces it. The wheel does not
-// know what has become of the key since. It returns the sequence of the update that set
-// the deadline, and the store decides whether that update is still the newest one
-// (KeyOf).
+// know later updates of the key. It returns the sequence of the update that set the
+// deadline, and the store decides whether that update is still the newest one (KeyOf).
 //
 // The memory grows and shrinks with the number of deadlines, in small steps: the slab
 // is a list of chunks without holes, and the map is divided into many small ones.

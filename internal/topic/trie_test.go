@@ -21,8 +21,8 @@ func (t *Trie[V]) found(topic string, compare func(a, b V) int) []V {
 	return slices.Compact(all)
 }
 
-// check holds the shape of the tree: no dead branches, no edges that could be
-// one, and what is kept twice agrees.
+// check checks the shape of the tree: no dead branches, no chain of edges that could be
+// one edge, and copies that agree.
 func (n *Node[V]) check(t *testing.T, root bool) (nodes, keys int) {
 	t.Helper()
 	if !root && (len(n.edge) == 0 || len(n.values) == 0 && len(n.children) < 2) {

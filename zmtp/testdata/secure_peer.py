@@ -1,4 +1,4 @@
-"""A libzmq DEALER with a security mechanism, which sends back what it gets.
+"""A libzmq DEALER with a security mechanism, which sends messages back.
 
 It tells each event of its monitor, with the event's value.
 """

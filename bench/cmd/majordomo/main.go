@@ -1,5 +1,5 @@
 // Command majordomo measures patterns/majordomo: how many requests a second go through
-// its broker with 1, 10 and 100 workers, and what each costs of a processor.
+// its broker with 1, 10 and 100 workers, and the processor time of each.
 //
 //	go run ./bench/cmd/majordomo
 //

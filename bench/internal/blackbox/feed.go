@@ -1,11 +1,11 @@
 // Package blackbox measures how many messages a second a subscriber takes and
-// works on: patterns/blackbox, and whatever side a command adds to compare it with.
+// works on: patterns/blackbox, and the side that a command adds for comparison.
 //
 // A publisher, a process of its own, sends the same batches over and over. They were made
 // before, in wire form, so that it takes little of the machine, and it waits for
 // slow subscribers instead of dropping. The subscriber looks at every message: its
-// length, whether it is the next one of its key, and the sum of a field. What
-// was lost, doubled, out of order or changed makes the measurement fail.
+// length, whether it is the next one of its key, and the sum of a field. A message that
+// is lost, doubled, out of order or changed makes the measurement fail.
 package blackbox
 
 import (
@@ -99,7 +99,7 @@ type counter struct {
 	done    chan struct{}
 }
 
-// check is what one worker knows.
+// check is the state of one worker.
 type check struct {
 	next  [Keys]uint64 // round of each key
 	sum   uint64
@@ -150,7 +150,7 @@ func (c *check) message(m zmtp.WireMessage) {
 	c.sum += binary.LittleEndian.Uint64(body[AtValue:])
 }
 
-// add counts what a worker has worked on.
+// add counts n messages that a worker has processed.
 func (c *counter) add(n int) {
 	total := c.counted.Add(int64(n))
 	if total >= c.want && total-int64(n) < c.want {
@@ -169,7 +169,7 @@ func (c *counter) figure() (Figure, error) {
 	return f, f.Check(c.want)
 }
 
-// Figure is what a subscriber has measured.
+// Figure is the measurement of a subscriber.
 type Figure struct {
 	Messages  int64
 	Sum       uint64        // of the values

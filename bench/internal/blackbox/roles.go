@@ -13,7 +13,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// Spec tells a publisher and a subscriber what to do.
+// Spec is the task of a publisher and a subscriber.
 type Spec struct {
 	Endpoints []string // one, or one for each shard
 	Count     int64    // messages, whole cycles

@@ -1,5 +1,5 @@
-// Package flow passes messages through whatever forwards between publishers and
-// subscribers, for benchmarks of it.
+// Package flow passes messages through a forwarder between publishers and subscribers,
+// for benchmarks of it.
 package flow
 
 import (
@@ -11,8 +11,8 @@ import (
 	"clustermap/sockets"
 )
 
-// Flow is a publisher on one side of what forwards, and a subscriber to everything on
-// the other side. Neither drops a message.
+// Flow is a publisher on one side of a forwarder, and a subscriber to everything on the
+// other side. Neither drops a message.
 type Flow struct {
 	pub      *sockets.Pub
 	sub      *sockets.Sub
@@ -27,8 +27,8 @@ func New(ctx context.Context, size int, frontend, backend string) (*Flow, error)
 }
 
 // NewTopics is New for messages of two frames, a topic of five digits and size bytes, the
-// topics in turn. What forwards may be a cache, which has subscribed before the subscriber
-// has: so NewTopics sends messages until one arrives.
+// topics in turn. The forwarder may be a cache, which has subscribed before the
+// subscriber has: so NewTopics sends messages until one arrives.
 func NewTopics(ctx context.Context, topics, size int, frontend, backend string) (*Flow, error) {
 	messages := make([][][]byte, topics)
 	for i := range messages {

@@ -1,12 +1,12 @@
 // Package majordomo measures how many requests a second go through a broker of the
-// Majordomo Protocol: patterns/majordomo, and whatever side a command adds to compare
-// it with.
+// Majordomo Protocol: patterns/majordomo, and the side that a command adds for
+// comparison.
 //
 // The load is the same for all sides, in a process of its own: workers of
 // patterns/majordomo that return requests as they are, each on a connection of its own,
-// and clients that keep a number of requests on their way. They speak MDP/0.1. Each
-// reply must be the one to a request that is on its way; a wrong one, or one that
-// does not come, makes the measurement fail.
+// and clients that keep a number of requests in flight. They speak MDP/0.1. Each reply
+// must be the one to a request in flight; a wrong one, or one that does not come, makes
+// the measurement fail.
 package majordomo
 
 import (
@@ -28,7 +28,7 @@ type Spec struct {
 	Endpoint string
 	Workers  int
 	Clients  int           // connections of clients
-	Window   int           // requests of each client that are on their way
+	Window   int           // requests of each client in flight
 	Size     int           // bytes of a body, at least 8
 	Warm     time.Duration // before anything is counted
 	Time     time.Duration
@@ -85,7 +85,7 @@ func Load(ctx context.Context, s Spec) (Figure, error) {
 	return Figure{Requests: done.Load() - before, Elapsed: time.Since(began)}, nil
 }
 
-// client keeps s.Window requests on their way.
+// client keeps s.Window requests in flight.
 func client(ctx context.Context, s Spec, done *atomic.Int64) error {
 	d, err := sockets.NewDealer(sockets.Options{Linger: sockets.LingerNone, RecvTimeout: patience})
 	if err != nil {
@@ -95,8 +95,8 @@ func client(ctx context.Context, s Spec, done *atomic.Int64) error {
 	if err := d.Connect(s.Endpoint); err != nil {
 		return err
 	}
-	// A body is the number of a place among the requests on their way, how often the
-	// place was used, and filling.
+	// A body is the number of a place among the requests in flight, how often the place
+	// was used, and filling.
 	used := make([]uint32, s.Window)
 	head := zmtp.AppendMessage(nil, nil, []byte("MDPC01"), []byte(service), nil)
 	head = head[:len(head)-2] // without the body

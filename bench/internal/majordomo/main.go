@@ -80,7 +80,7 @@ func Main(others map[string]Side) {
 	}
 }
 
-// result is what one broker did with a number of workers, in each round.
+// result holds the figures of one broker with a number of workers, of each round.
 type result struct {
 	Workers   int       `json:"workers"`
 	Broker    string    `json:"broker"`

@@ -15,7 +15,7 @@ import (
 	"clustermap/chp"
 )
 
-// Map is what the maps have in common. All methods are safe for concurrent use.
+// Map is the interface that the maps share. All methods are safe for concurrent use.
 type Map interface {
 	// Get returns the value of a key that exists. It may be in dst.
 	Get(key string, dst []byte) []byte

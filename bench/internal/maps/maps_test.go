@@ -2,8 +2,8 @@ package maps
 
 import "testing"
 
-// TestKinds: each kind does what the benchmarks make it do, and Check and Run notice
-// when it does not.
+// TestKinds: each kind works under the benchmarks' operations, and Check and Run notice a
+// wrong result.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	for _, kind := range Kinds {

@@ -1,6 +1,6 @@
-// Package perf is what the commands in bench/cmd do. They are named after
-// libzmq's performance tools, take the same arguments and print the same lines,
-// so that either end of a measurement can be libzmq's.
+// Package perf implements the commands in bench/cmd. They are named after libzmq's
+// performance tools, take the same arguments and print the same lines, so that either end
+// of a measurement can be libzmq's.
 package perf
 
 import (
@@ -16,8 +16,7 @@ import (
 	"clustermap/sockets"
 )
 
-// Tool is a performance tool: what it does with its arguments, without the
-// program's name.
+// Tool is a performance tool. Its function gets the arguments without the program's name.
 type Tool struct {
 	name  string
 	usage string // of the arguments

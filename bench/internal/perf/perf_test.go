@@ -53,7 +53,7 @@ func (r *running) endpoint() string {
 	}
 }
 
-// want waits for the end of the tool and checks what it has printed.
+// want waits for the end of the tool and checks its output.
 func (r *running) want(code int, pattern string) {
 	r.t.Helper()
 	<-r.finished

@@ -17,7 +17,7 @@ var ProxyThr = Tool{"proxy_thr", "<message-size> <message-count>", 2, 2, proxyTh
 // proxyHWM is the bound of all queues.
 const proxyHWM = 10000
 
-// proxyRun holds what is to be closed at the end, in which order, and the first
+// proxyRun holds the functions that close its parts at the end, in order, and the first
 // error.
 type proxyRun struct {
 	closers []func() error
@@ -94,7 +94,8 @@ func proxyThr(ctx context.Context, a arguments, out io.Writer) error {
 	if !r.failed(err) {
 		printThroughput(out, a, elapsed)
 	}
-	// What the publishers still send, or wait to send, is for nobody.
+	// The publishers may still be sending, or waiting to send; nothing receives those
+	// messages.
 	cancel()
 	publishers.Wait()
 	if err := <-proxied; !errors.Is(err, context.Canceled) {
@@ -108,7 +109,7 @@ func proxyThr(ctx context.Context, a arguments, out io.Writer) error {
 	return r.close()
 }
 
-// publish sends count messages once somebody has subscribed.
+// publish sends count messages once there is a subscriber.
 func publish(ctx context.Context, endpoint string, o sockets.Options, a arguments) (err error) {
 	s, err := sockets.NewXPub(o)
 	if err != nil {

@@ -74,7 +74,7 @@ func markdown(cmd *cobra.Command) {
 	}
 }
 
-// escape escapes what has a meaning in Markdown.
+// escape escapes characters that have a meaning in Markdown.
 var escape = strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`, "`", "\\`", "<", `\<`, ">", `\>`, "[", `\[`, "]", `\]`)
 
 // toMarkdown converts a text: indented lines become blocks of code.

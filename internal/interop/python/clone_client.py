@@ -3,7 +3,7 @@
 It works as the guide's client does, but for two holes of that one: it asks
 for the snapshot only after a message on the SUB showed that the subscriptions
 are in force, and builds the new map beside the old one. Updates are not stored
-before they come back, so that what it holds is what the server said.
+before they come back, so that its map holds only the server's updates.
 """
 
 import argparse
@@ -47,7 +47,7 @@ class Client:
         host, _, port = server
         s = self.context.socket(kind)
         s.linger = 0
-        # Without limits: what libzmq drops would look like another's loss.
+        # Without limits: messages that libzmq drops would look like another's loss.
         s.sndhwm = s.rcvhwm = 0
         s.connect("tcp://%s:%d" % (host, int(port) + offset))
         return s

@@ -1,6 +1,6 @@
 """Server and client of Clone models 1 to 5 on libzmq, with the guide's frames.
 
-The two work as the guide's programs do, but for what would make tests
+The two work as the guide's programs do, except where that would make tests
 unreliable: the server updates its map only when it is told to, and the client
 asks for its snapshot only after a first update showed that its subscription is
 in force. In models 3 to 5 it sends updates of a key of its own until then.
@@ -40,7 +40,7 @@ class Program:
     def socket(self, kind, port):
         s = self.context.socket(kind)
         s.linger = 0
-        # Without limits: what libzmq drops would look like another's loss.
+        # Without limits: messages that libzmq drops would look like another's loss.
         s.sndhwm = s.rcvhwm = 0
         at = "tcp://%s:%d" % (self.args.host, port)
         if self.args.role == "server":

@@ -18,7 +18,7 @@ from lines import Commands, Failure, Later, decode, digest, encode, event, patte
 
 SEQUENCE = struct.Struct(">q")
 
-# Seconds between two looks at what has expired.
+# Seconds between two looks for expired keys.
 TICK = 0.05
 
 
@@ -98,8 +98,8 @@ class Server:
                     s = self.context.socket(kind)
                     sockets.append(s)
                     s.linger = 0
-                    # With a limit, libzmq drops KVSYNC and KVPUB beyond it and
-                    # tells nobody; what is lost here would look like our loss.
+                    # With a limit, libzmq drops KVSYNC and KVPUB beyond it
+                    # without notice; a loss here would look like ours.
                     s.sndhwm = s.rcvhwm = 0
                     s.bind("tcp://%s:%d" % (host, at))
             except zmq.ZMQError as e:

@@ -2,8 +2,8 @@
 
 The test writes commands to stdin, each with an "id" and an "op". The program
 answers each with one line that carries the same "id", and either the answer's
-fields or "error". A line with "event" in place of "id" is something the
-program tells of its own accord; the first one is always "ready".
+fields or "error". A line with "event" in place of "id" is an event that
+the program reports unasked; the first one is always "ready".
 
 End of stdin ends the program at once, so that none outlives its test.
 """
@@ -35,7 +35,7 @@ def pattern(seed, message, frame, size):
 
 
 def digest(pairs):
-    """One hash over a whole map, whatever the order of its keys."""
+    """One hash over a whole map, independent of the order of its keys."""
     h = hashlib.sha256()
     for key in sorted(pairs):
         value = pairs[key]
@@ -90,11 +90,11 @@ class Commands:
             handler = self.handlers.get(op)
             if handler is None:
                 raise Failure("no such op: %r" % op)
-            # null is what Go writes for nil: an argument that was left out.
+            # Go writes null for nil: an argument that was left out.
             given = {name: v for name, v in command.items() if v is not None}
             answer = handler(**given)
         except Exception as e:
-            # Whatever it was, it is the test's to judge.
+            # The test judges every error.
             if not isinstance(e, Failure):
                 traceback.print_exc()
             write({"id": number, "error": "%s: %s" % (type(e).__name__, e)})

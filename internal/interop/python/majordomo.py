@@ -4,7 +4,7 @@ synchronous client on a REQ socket, and an asynchronous one on a DEALER.
 
 Commands to a client: "request" (service, body) waits for the reply, "send" and "recv"
 do not belong together as those of the asynchronous client. A worker and a broker
-tell with "state" what they have done. A message that the guide's programs would not
+report their work with "state". A message that the guide's programs would not
 understand is an event "disturbed".
 """
 

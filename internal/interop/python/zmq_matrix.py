@@ -1,7 +1,7 @@
 """Many libzmq sockets, one a link, each served by a thread of its own.
 
-A test opens a socket, has it play its part in an exchange of messages or tell
-what became of its handshake, and closes it. Commands of different links run at
+A test opens a socket, has it play its part in an exchange of messages or
+report the result of its handshake, and closes it. Commands of different links run at
 the same time; those of one link come one by one.
 
 The sockets share a context, and with it a ZAP handler that lets in one user of
@@ -24,10 +24,10 @@ from lines import Failure, decode, encode, event, write
 # How long anything may take, in milliseconds. It only ends a hung test.
 PATIENCE = 120000
 
-# What large messages are filled with; the test makes the same.
+# The filling of large messages; the test makes the same.
 FILLING = hashlib.shake_128(b"matrix").digest(1 << 20)
 
-# What a publisher sends until its subscriber has told that it gets something.
+# A publisher sends it until its subscriber has reported that messages arrive.
 BEACON = b"beacon"
 
 
@@ -63,7 +63,7 @@ class Link:
             raise Failure("received %s, want %s" % (describe(got), describe(want)))
 
     def play(self, shapes, begins, sends, receives, lead, notified):
-        """Exchanges a message of each shape, and counts what has come.
+        """Exchanges a message of each shape, and counts the received messages.
 
         lead is the frames in front of each message: an identity, an empty one.
         notified: subscriptions are received, one before the messages and its
@@ -94,7 +94,7 @@ class Link:
         return {"received": got}
 
     def verdict(self):
-        """Tells what became of the first handshake: events and the last's value."""
+        """Returns the result of the first handshake: events and the last's value."""
         while True:
             if not self.monitor.poll(PATIENCE):
                 raise Failure("no verdict")

@@ -40,7 +40,7 @@ def main():
         s.connect(endpoint)
 
     def stop():
-        s.monitor(None, 0)  # what comes after the socket's end cannot be seen
+        s.monitor(None, 0)  # events after the socket's end cannot be seen
 
     commands = Commands({"bind": bind, "unbind": unbind, "connect": connect, "stop": stop})
     event("ready", endpoint="", libzmq=zmq.zmq_version())

@@ -35,7 +35,7 @@ class Peer:
         for topic in args.subscribe:
             s.setsockopt(zmq.SUBSCRIBE, decode(topic))
         # The monitor comes before the endpoints, so that it misses nothing. It
-        # tells of connections only: events that nobody takes would in the end
+        # tells of connections only: unread events would in the end
         # block libzmq's own thread, and failed attempts can be many.
         self.monitor = s.get_monitor_socket(
             zmq.Event.CONNECTED
@@ -93,7 +93,7 @@ class Peer:
     # Messages.
 
     def refresh(self):
-        """Has libzmq do what waits for this thread.
+        """Has libzmq do the work that waits for this thread.
 
         It takes connections and subscriptions, and answers the former with
         its own subscriptions, only when the socket is used, and while it sends
@@ -155,7 +155,7 @@ class Peer:
         return {"sent": n, "seconds": time.monotonic() - start}
 
     def count(self, n, idle=PATIENCE):
-        """Receives what flood sends, until n came or none for idle seconds."""
+        """Receives messages of flood, until n came or none for idle seconds."""
         count, ordered, first, last = 0, True, None, None
         while count < n:
             frames = self._recv(idle)
@@ -206,7 +206,7 @@ def main():
     event("ready", endpoint=peer.endpoint(), libzmq=zmq.zmq_version())
     poller = zmq.Poller()
     poller.register(commands.fd, zmq.POLLIN)
-    # Readable when something waits for this thread, and not again until more
+    # Readable when work waits for this thread, and not again until more
     # does: unlike the socket, which stays readable while a message is there.
     poller.register(peer.socket.getsockopt(zmq.FD), zmq.POLLIN)
     while True:

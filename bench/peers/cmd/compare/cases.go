@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// pattern is what a case exchanges.
+// pattern is the message pattern of a case.
 type pattern string
 
 const (
@@ -14,7 +14,7 @@ const (
 	pubSub   pattern = "pub-sub"
 )
 
-// library is whose sockets a worker uses.
+// library is the library whose sockets a worker uses.
 type library string
 
 const (
@@ -36,9 +36,8 @@ type test struct {
 	peers     int  // subscribers
 	topic     bool // they subscribe to a topic, not to everything
 	curve     bool
-	// first and second are who sends or asks, and who receives or answers, in
-	// the column that is ours. The other column has the other library at both
-	// ends.
+	// first is the library that sends or asks, second the one that receives or answers,
+	// in the column that is ours. The other column has the other library at both ends.
 	first, second library
 	// goal bounds the ratio of the medians, ours to theirs: from below for
 	// throughput, from above for latency.

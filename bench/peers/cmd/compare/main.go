@@ -6,10 +6,10 @@
 //
 // Each round of a case measures both sides, one after the other, and the next
 // round in the other order. Either end is a process of its own, but for inproc.
-// What counts is what has arrived. libzmq is called in loops in C, message by
-// message; our sender calls Send for each message too (but see --batch), and
-// our receiver takes batches. All sockets have default options, except that publishers wait for
-// their subscribers instead of dropping.
+// Only messages that have arrived count. libzmq is called in loops in C, message by
+// message; our sender calls Send for each message too (but see --batch), and our receiver
+// takes batches. All sockets have default options, except that publishers wait for their
+// subscribers instead of dropping.
 package main
 
 import (
@@ -125,7 +125,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		err = table(stdout, rows, them)
 	}
 	for _, r := range rows {
-		// What a library does not have is no failure of the measurement.
+		// A feature that a library lacks is no failure of the measurement.
 		if r.Error != "" && r.Unit != "" {
 			err = errors.Join(err, fmt.Errorf("%s: %s", r.Case, r.Error))
 		}

@@ -10,7 +10,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// What the loops need of a socket.
+// The methods of a socket that the loops need.
 type (
 	socket interface {
 		Bind(ctx context.Context, endpoint string) error
@@ -192,8 +192,7 @@ func loopOurs(ctx context.Context, s *spec, as role, sock socket) (*figure, erro
 	return nil, missing(noSuchRole)
 }
 
-// receiveOurs counts what arrives, looking at each message as who receives it
-// would.
+// receiveOurs counts the messages that arrive, and looks at each one as a receiver would.
 func receiveOurs(ctx context.Context, s *spec, from receiving) (*figure, error) {
 	var b sockets.Batch
 	var start, end time.Time

@@ -25,12 +25,12 @@ const (
 	inside   role = "inside"  // both ends in one process, over inproc
 )
 
-// spec tells a worker process what to do.
+// spec is the task of a worker process.
 type spec struct {
 	Library  library
 	Role     role
 	Pattern  pattern
-	Endpoint string // to connect to; empty: bind, and say to what
+	Endpoint string // to connect to; empty: bind, and report the endpoint
 	Size     int
 	Peers    int
 	Topic    bool          // peers subscribe to a topic, not to everything
@@ -38,14 +38,14 @@ type spec struct {
 	Warm     time.Duration // how long is not counted yet
 	Time     time.Duration // how long is counted
 
-	// Keys of CURVE in Z85, empty without. Who binds is the server.
+	// Keys of CURVE in Z85, empty without. The side that binds is the server.
 	ServerPublic, ServerSecret, ClientPublic, ClientSecret string
 }
 
 func (s *spec) curve() bool { return s.ServerPublic != "" }
 
-// figure is what a worker that counts has counted: what arrived, never what was
-// sent.
+// figure is the result of a worker that counts: it counts messages that arrived, never
+// those that were sent.
 type figure struct {
 	Messages int64
 	Elapsed  time.Duration
@@ -60,16 +60,15 @@ func (f figure) value(t *test) float64 {
 	return float64(f.Messages) / f.Elapsed.Seconds()
 }
 
-// line is what a worker writes: where it is bound, and then its figure or what
-// went wrong.
+// line is a line that a worker writes: first its endpoint, then its figure or an error.
 type line struct {
 	Endpoint string  `json:",omitempty"`
 	Figure   *figure `json:",omitempty"`
-	Missing  bool    `json:",omitempty"` // Error says what the library does not have
+	Missing  bool    `json:",omitempty"` // Error names the feature that the library lacks
 	Error    string  `json:",omitempty"`
 }
 
-// errMissing is the error of a library that does not have what a case needs.
+// errMissing is the error of a library that lacks a feature a case needs.
 var errMissing = errors.New("is not there")
 
 // worker is a running worker process.
@@ -158,8 +157,8 @@ func measure(ctx context.Context, t *test, first, second library, how manner) (f
 		return w.figure()
 	}
 
-	// Who receives binds, as in libzmq's own tools; a publisher does, for it
-	// has many peers.
+	// The receiver binds, as in libzmq's own tools. With PUB-SUB the publisher binds, for
+	// it has many peers.
 	bound, connected := s, s
 	bound.Library, connected.Library = second, first
 	switch t.pattern {
@@ -209,7 +208,7 @@ func measure(ctx context.Context, t *test, first, second library, how manner) (f
 	return f, err
 }
 
-// figure waits for what the worker has counted.
+// figure waits for the worker's figure.
 func (w *worker) figure() (figure, error) {
 	l, err := w.next()
 	if err == nil && l.Figure == nil {

@@ -13,8 +13,8 @@ import (
 // value is the spec.
 const workerVariable = "COMPARE_WORKER"
 
-// program is what a worker runs: it says where it is bound, if it is, and
-// returns what it counted, if it counts.
+// program is the program of a worker. It reports its endpoint, if it binds, and returns
+// its figure, if it counts.
 type program func(s *spec, bound func(endpoint string)) (*figure, error)
 
 // programs of the libraries.
@@ -28,8 +28,7 @@ var programs = map[library]program{
 // runWorker is the whole of a worker process. It returns the exit code.
 func runWorker(text string) int {
 	go func() {
-		// Whoever started this process holds the other end until it is done
-		// with it, or gone.
+		// The parent holds the other end until it is done with this process, or gone.
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
@@ -65,7 +64,7 @@ func missingFrom(l library, err error) string {
 	return fmt.Sprintf("%s: %s", l, strings.TrimSuffix(err.Error(), " "+errMissing.Error()))
 }
 
-// missing is the error of a worker whose library does not have something.
+// missing is the error of a worker whose library lacks a feature.
 func missing(what string) error { return fmt.Errorf("%s %w", what, errMissing) }
 
 // stride is how many messages of a size go between two looks at the clock: not
@@ -73,8 +72,8 @@ func missing(what string) error { return fmt.Errorf("%s %w", what, errMissing) }
 func stride(size int) int { return min(max(64<<10/(size+1), 1), 256) }
 
 // loopback returns the endpoint of the n-th connection to a socket that is
-// bound to every address: each a text of its own, for a second connection to
-// the same text is none with some socket types.
+// bound to every address: each a text of its own, for some socket types ignore a second
+// connection to the same text.
 func loopback(endpoint string, n int) string {
 	port := endpoint[strings.LastIndexByte(endpoint, ':')+1:]
 	return fmt.Sprintf("tcp://127.0.%d.%d:%s", 1+n/250, 1+n%250, port)
@@ -97,7 +96,8 @@ func (s *spec) message() []byte {
 	return m
 }
 
-// topic is what a subscriber subscribes to, of one of messages.
+// topic is the prefix that a subscriber subscribes to: the start of each message, or
+// empty.
 func (s *spec) topic() string {
 	if !s.Topic {
 		return ""

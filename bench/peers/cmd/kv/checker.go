@@ -25,12 +25,12 @@ type checker struct {
 	count atomic.Int64 // grows as updates arrive, but not with each; others may read it
 }
 
-// report is what a replica has found out.
+// report is the result of a replica's checks.
 type report struct {
 	Seen    int   // measured updates that have arrived
 	Missing int   // updates that others of their lane have overtaken, or that are lost
 	Stale   int   // updates that came again or too late
-	Foreign int   // values that nobody has sent under their key
+	Foreign int   // values that were never sent under their key
 	Wrong   int   // keys that the replica does not hold with their last value
 	Last    int64 // when the last one arrived, by now
 
@@ -96,7 +96,7 @@ func (c *checker) see(key, value []byte) bool {
 	return true
 }
 
-// conclude compares what the replica holds, and completes the report.
+// conclude checks the content of the replica, and completes the report.
 func (c *checker) conclude(get func(key string) ([]byte, bool)) report {
 	for i, name := range c.names {
 		value, ok := get(name)

@@ -20,8 +20,8 @@ import (
 //
 // A watcher that is behind misses values that have left the key's history, so the bucket
 // keeps the longest one, 64 values, and the updates are bounded to 24 for each key: then
-// all of them are kept, whatever the watcher does. With the default history of 1, JetStream
-// would keep less and conflate.
+// all of them are kept, however far behind the watcher is. With the default history of 1,
+// JetStream would keep less and conflate.
 var jetstreamSystem = system{
 	name: "jetstream", share: 10, perKey: jetstreamHistory * 3 / 8,
 	serve: serveJetStream, publish: publishJetStream, follow: followJetStream,

@@ -28,9 +28,9 @@
 //   - jetstream: the key-value store of NATS JetStream, in memory, with a watcher.
 //   - etcd: one etcd server, which does not flush its log, with a watch.
 //
-// All are configured to be fast and to lose nothing; each file says how, and what a system
-// does less or more than the others. No server writes to a disk on purpose, and none is
-// replicated.
+// All are configured to be fast and to lose nothing; each file says how, and in what its
+// system does less or more than the others. No server writes to a disk on purpose, and
+// none is replicated.
 package main
 
 import (
@@ -67,7 +67,7 @@ const (
 	modeLatency mode = "latency"
 )
 
-// config is what the flags say.
+// config holds the values of the flags.
 type config struct {
 	mode                            mode
 	keys, updates, replicas, rounds int
@@ -175,7 +175,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		err = errors.Join(err, r.write(c.file))
 	}
 	for _, e := range r.Cases {
-		// What is not installed is no failure.
+		// A system that is not installed is no failure.
 		if e.Error != "" && !e.Missing {
 			err = errors.Join(err, fmt.Errorf("%s: %s", e.System, e.Error))
 		}

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runKV runs the command and returns what it wrote to the file.
+// runKV runs the command and returns the result that it wrote to the file.
 func runKV(t *testing.T, args ...string) result {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kv.json")

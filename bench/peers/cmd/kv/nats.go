@@ -14,7 +14,8 @@ import (
 // less than the others, and a replica that joins late gets no map from it. All updates are
 // messages of one subject, key and value in each: that is the fastest. The client's table
 // is ours. By default the server disconnects a subscriber that is 64 MiB behind, and the
-// client drops what exceeds its queue: both limits are lifted, so nothing is lost.
+// client drops messages that exceed its queue: both limits are lifted, so nothing is
+// lost.
 var natsSystem = system{
 	name: "nats", share: 2, serve: serveNATS,
 	publish: func(ctx context.Context, servers []string, _ workload) (publisher, error) {
@@ -39,7 +40,7 @@ var natsKeysSystem = system{
 
 const natsSubject = "bench"
 
-// natsPending is what the server queues for a subscriber, in bytes.
+// natsPending is the limit of the server's queue for a subscriber, in bytes.
 const natsPending = 16 << 30
 
 func natsOptions() *server.Options {

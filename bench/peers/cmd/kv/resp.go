@@ -20,7 +20,7 @@ func newRESP(c net.Conn) *resp {
 	return &resp{Conn: c, in: bufio.NewReaderSize(c, bareBuffer)}
 }
 
-// command appends a command to what push sends.
+// command appends a command to the buffer that push sends.
 func (r *resp) command(words ...string) {
 	r.begin(len(words))
 	for _, word := range words {

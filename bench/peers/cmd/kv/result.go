@@ -41,7 +41,7 @@ type entry struct {
 	Replicas   int     `json:"replicas"`
 	Conflates  bool    `json:"conflates,omitempty"` // a rate counts the updates that were seen
 	Error      string  `json:"error,omitempty"`     // why there are no figures
-	Missing    bool    `json:"missing,omitempty"`   // Error says what is not installed
+	Missing    bool    `json:"missing,omitempty"`   // Error says which program is not installed
 	Seen       figures `json:"seen,omitempty"`      // share of the updates, if the system conflates
 
 	// Of mode rate: updates a second, and ours divided by the system's, round by round.
@@ -50,7 +50,8 @@ type entry struct {
 	Ratios figures  `json:"ratios,omitempty"`
 	Ratio  *summary `json:"ratio,omitempty"`
 
-	// Of mode latency: what the publisher sent a second, and percentiles in microseconds.
+	// Of mode latency: the updates that the publisher sent a second, and percentiles in
+	// microseconds.
 	Offered float64  `json:"offered,omitempty"`
 	Sent    figures  `json:"sent,omitempty"`
 	P50     figures  `json:"p50_us,omitempty"`
@@ -62,7 +63,7 @@ type entry struct {
 // figures are those of the rounds.
 type figures []float64
 
-// summary is what is said of figures.
+// summary is the median and the range of figures.
 type summary struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -92,7 +93,7 @@ func (e *entry) add(f figure) {
 	e.P50, e.P99, e.P999 = append(e.P50, us(f.p50)), append(e.P99, us(f.p99)), append(e.P999, us(f.p999))
 }
 
-// fail takes the figures away: what is not sound in one round is not known in any.
+// fail drops the figures of all rounds: one unsound round casts doubt on the others.
 func (e *entry) fail(text string) {
 	e.Error = text
 	e.Seen, e.Rates, e.Sent, e.P50, e.P99, e.P999 = nil, nil, nil, nil, nil, nil

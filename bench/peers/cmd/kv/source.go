@@ -18,7 +18,7 @@ type source struct {
 	finished atomic.Bool
 }
 
-// send sends the next updates. sentAt is what they carry as their time.
+// send sends the next updates. They carry sentAt as their time.
 func (s *source) send(updates int, sentAt int64) error {
 	for range updates {
 		key := s.w.key(s.n)

@@ -18,7 +18,8 @@ type system struct {
 	// conflates says that a replica may miss values that others have replaced.
 	conflates bool
 
-	// serve runs the server until ctx ends. ready is called with what clients connect to.
+	// serve runs the server until ctx ends. ready is called with the addresses that
+	// clients connect to.
 	serve func(ctx context.Context, ready func(servers ...string)) error
 	// publish returns a publisher that is connected.
 	publish func(ctx context.Context, servers []string, w workload) (publisher, error)
@@ -40,7 +41,7 @@ type update struct {
 type publisher interface {
 	// set sends an update, or buffers it.
 	set(u update) error
-	// push sends what is buffered.
+	// push sends the buffered updates.
 	push() error
 	// settle waits until the server has taken every update.
 	settle(ctx context.Context) error

@@ -63,7 +63,7 @@ func (r *trackingReplica) run(ctx context.Context) error {
 		if err != nil || !more {
 			return err
 		}
-		// What has arrived already may name more keys.
+		// Invalidations that have arrived already may name more keys.
 		if len(r.fetching) == 0 && len(r.changed) > 0 && (r.c.in.Buffered() == 0 || len(r.changed) >= trackingFetch) {
 			if err := r.fetch(); err != nil {
 				return err

@@ -17,7 +17,7 @@ import (
 // the task.
 const workerVariable = "KV_WORKER"
 
-// role is what a worker is.
+// role is the role of a worker.
 type role string
 
 const (
@@ -26,7 +26,7 @@ const (
 	roleReplica   role = "replica"
 )
 
-// task tells a worker what to do.
+// task is the task of a worker.
 type task struct {
 	System   string
 	Role     role
@@ -58,7 +58,7 @@ const (
 	failed kind = "failed"
 )
 
-// goLine is the line that lets a publisher begin what is measured.
+// goLine is the line that lets a publisher begin its measured updates.
 const goLine = "go"
 
 // worker is the inside of a worker process.
@@ -78,12 +78,12 @@ func (w *worker) say(e event) {
 		_, err = fmt.Printf("%s\n", text)
 	}
 	if err != nil {
-		os.Exit(1) // nobody listens
+		os.Exit(1) // the parent is gone
 	}
 }
 
-// runWorker is the whole of a worker process. It returns the exit code when whoever
-// started it has closed its standard input or is gone.
+// runWorker is the whole of a worker process. It returns the exit code when its parent
+// has closed its standard input or is gone.
 func runWorker(text string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

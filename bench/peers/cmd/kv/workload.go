@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// workload is what one publisher sends: first each key once, which is not measured, then
-// updates of random keys. Everything follows from it, so each process computes its own
-// part.
+// workload is the updates of one publisher: first one of each key, which are not
+// measured, then updates of random keys. Everything follows from it, so each process
+// computes its own part.
 type workload struct {
 	Keys    int
 	Updates int // measured
@@ -18,11 +18,11 @@ type workload struct {
 	Lanes int
 }
 
-// prefix is what every key begins with.
+// prefix is the prefix of every key.
 const prefix = "/bench/"
 
-// names returns the keys, all of one length and side by side in memory: what is measured
-// is not the cache misses of the source.
+// names returns the keys, all of one length and side by side in memory: the measurement
+// is not to include cache misses of the source.
 func (w workload) names() []string {
 	digits := max(5, len(strconv.Itoa(w.Keys-1)))
 	size := len(prefix) + digits

@@ -1,6 +1,6 @@
 // Command majordomo measures the broker of patterns/majordomo and, in turn with it, one
 // in the design of the guide's, in C on libzmq: how many requests a second go through
-// each, with the same clients and workers, and what each costs of a processor.
+// each, with the same clients and workers, and the processor time of each.
 //
 //	cd bench/peers && go run ./cmd/majordomo
 package main

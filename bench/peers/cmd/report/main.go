@@ -7,8 +7,8 @@
 //
 // It takes hours, and the machine should have nothing else to do. --only runs some of the
 // measurements and leaves the results of the others as they are. --from measures nothing:
-// it prints and draws what the folder has. --quick is to see whether everything works;
-// its figures mean nothing.
+// it prints and draws the results in the folder. --quick is to see whether everything
+// works; its figures mean nothing.
 //
 // Results of commands are JSON files, those of go test text files that benchstat
 // reads.

@@ -64,7 +64,7 @@ static void start(struct run *r)
 	pthread_mutex_unlock(&r->mu);
 }
 
-/* add adds what a thread has counted to the results. */
+/* add adds a thread's counts to the results. */
 static void add(struct thread *t)
 {
 	struct run *r = t->run;
@@ -84,7 +84,7 @@ static void add(struct thread *t)
 	pthread_mutex_unlock(&r->mu);
 }
 
-/* work is what a message is worth: the same as on our side. */
+/* work is the work for one message: the same as on our side. */
 static void work(struct thread *t, zmq_msg_t *m)
 {
 	struct blackbox *b = t->run->b;
@@ -122,7 +122,7 @@ static int receive(struct thread *t, zmq_msg_t *m, void *socket, int counts)
 	return n;
 }
 
-/* consume works on what comes from a socket. */
+/* consume receives messages from a socket and does their work. */
 static void consume(struct thread *t, void *socket)
 {
 	zmq_msg_t m;

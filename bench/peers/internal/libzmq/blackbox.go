@@ -11,7 +11,7 @@ import (
 	"unsafe"
 )
 
-// BlackBox says what to receive, and the form of its messages.
+// BlackBox says where to receive, and the form of the messages.
 type BlackBox struct {
 	Endpoints               []string   // of each shard
 	Topics                  [][]string // of each shard
@@ -27,7 +27,7 @@ type BlackBox struct {
 // Run receives with threads in C, which go on until the process ends: their number is
 // that of the shards, the workers and, for I/O, the shards again.
 func (b *BlackBox) Run() error {
-	// What the threads look at is never freed, like the threads.
+	// The memory that the threads use is never freed, since the threads never end.
 	var endpoints, topics []*C.char
 	first := []C.int{0}
 	for i, all := range b.Topics {

@@ -92,7 +92,7 @@ import "C"
 import "runtime"
 
 // Cache is the guide's last-value cache between a SUB and an XPUB. It runs until their
-// context ends, and does not give back what it has kept.
+// context ends, and does not free the messages that it keeps.
 func Cache(front, back Socket) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -151,7 +151,7 @@ static int answer(void *socket, struct clone_table *t, int64_t sequence)
 	return err == EPROTO || err == EAGAIN ? 0 : err;
 }
 
-/* collect takes what updates have come, up to a burst. */
+/* collect takes the updates that have come, up to a burst. */
 static int collect(void *collector, void *publisher, struct clone_table *t, int64_t *sequence)
 {
 	zmq_msg_t f[frames];

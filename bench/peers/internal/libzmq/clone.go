@@ -104,7 +104,7 @@ func (p *ClonePublisher) Set(key string, value []byte) error {
 	return nil
 }
 
-// Push sends what is kept.
+// Push sends the buffered updates.
 func (p *ClonePublisher) Push() error {
 	if len(p.block) == 0 {
 		return nil

@@ -33,8 +33,8 @@ int clone_join(void *subscriber, void *snapshot, struct clone_table *t, int64_t 
    It returns 0 or libzmq's errno. */
 int clone_send(void *collector, const void *block, size_t size);
 
-/* clone_receive waits for an update, at most wait milliseconds, takes what else has come,
-   puts all into the table and as records into the block, as long as there are 4096
+/* clone_receive waits for an update, at most wait milliseconds, takes the others that have
+   come, puts all into the table and as records into the block, as long as there are 4096
    bytes for the next one; a larger record is an error. It returns 0 or libzmq's errno,
    EAGAIN if nothing came. */
 int clone_receive(void *subscriber, struct clone_table *t, int64_t *sequence, int wait,

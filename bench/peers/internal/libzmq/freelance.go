@@ -11,7 +11,7 @@ package libzmq
 // The guide's design of Freelance, model three: ROUTER to ROUTER, the server known by its
 // identity.
 
-// take receives one frame, whatever interrupts that.
+// take receives one frame. It tries again after a signal.
 static int take(zmq_msg_t *m, void *socket)
 {
 	int n;

@@ -1,6 +1,6 @@
 // Package libzmq measures libzmq through its plain calls: the loops around
-// zmq_send and zmq_recv are in C, so that what is measured is libzmq and not
-// the way from Go to C.
+// zmq_send and zmq_recv are in C, so that the figures are libzmq's and do not include
+// calls from Go to C.
 package libzmq
 
 /*
@@ -191,8 +191,9 @@ func (s Socket) SendLoop(message []byte) error {
 	return result("zmq_send", C.loop_send(s.p, m, C.size_t(len(message))))
 }
 
-// RecvLoop waits for a message, receives for warm, and then counts what arrives
-// during d and how long that was. It looks at the clock every stride messages.
+// RecvLoop waits for a message, receives for warm, and then counts the messages that
+// arrive during d and measures how long that was. It looks at the clock every stride
+// messages.
 func (s Socket) RecvLoop(size int, warm, d time.Duration, stride int) (count int64, elapsed time.Duration, err error) {
 	runtime.LockOSThread()
 	var n, t C.int64_t

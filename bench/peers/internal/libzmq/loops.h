@@ -9,8 +9,8 @@
 /* loop_send sends messages of size bytes until sending fails. */
 int loop_send(void *socket, const void *bytes, size_t size);
 
-/* loop_recv waits for a message, receives for warm, and then counts what
-   arrives during time. It looks at the clock every stride messages. */
+/* loop_recv waits for a message, receives for warm, and then counts the
+   messages that arrive during time. It looks at the clock every stride messages. */
 int loop_recv(void *socket, size_t size, int64_t warm, int64_t time, int stride, int64_t *count, int64_t *elapsed);
 
 /* loop_request sends requests of size bytes, each after the reply to the one

@@ -316,7 +316,7 @@ func (d *Data) systemLatency() Chart {
 // percentileUnits are the units of percentiles in nanoseconds, in their order.
 var percentileUnits = []string{"p50-ns", "p90-ns", "p99-ns", "p99.9-ns", "max-ns"}
 
-// latencies returns the results that have percentiles and one message on its way at a
+// latencies returns the results that have percentiles and one message in flight at a
 // time, by a name for each.
 func (d *Data) latencies() (names []string, results []*goResult) {
 	for _, g := range d.goResults("RoundTrip", map[string]string{"pair": "req-rep", "size": "64"}) {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// Data is what a folder has. What was not measured is empty.
+// Data is the content of a folder. Fields that were not measured are empty.
 type Data struct {
 	Machine Machine
 	Sockets []socketCase
@@ -91,9 +91,10 @@ type rate struct {
 	UpdatesPerSecond float64 `json:"updates_per_second"`
 }
 
-// goResult is what one benchmark of package testing has reported, in all its runs.
+// goResult holds the figures that one benchmark of package testing has reported, in all
+// its runs.
 type goResult struct {
-	name   string            // without Benchmark and what follows
+	name   string            // without the prefix Benchmark and the key=value parts
 	keys   map[string]string // of key=value
 	values map[string][]float64
 }
@@ -192,7 +193,7 @@ func readJSON(path string, to any) error {
 	return nil
 }
 
-// readGo reads what go test -bench has printed.
+// readGo reads the output of go test -bench.
 func (d *Data) readGo(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -204,7 +205,7 @@ func (d *Data) readGo(path string) error {
 	for r.Scan() {
 		result, ok := r.Result().(*benchfmt.Result)
 		if !ok {
-			continue // a line of something else
+			continue // not a benchmark's line
 		}
 		full := result.GetConfig("pkg") + " " + result.Name.String()
 		i, ok := at[full]

@@ -23,7 +23,7 @@ type Measuring struct {
 	Rounds int            // of each measurement
 	Only   *regexp.Regexp // names of the measurements to run
 	Quick  bool           // only whether they work: their figures mean nothing
-	Log    io.Writer      // for what happens
+	Log    io.Writer      // for progress
 }
 
 // step is a measurement: a command of this module or the main one, or a run of go test.
@@ -103,7 +103,7 @@ func Steps() (names []string) {
 	return names
 }
 
-// Run runs the measurements one after the other, and stores what each has found. A
+// Run runs the measurements one after the other, and stores the results of each. A
 // measurement that fails does not keep the others from running; the errors of all are
 // returned together. The current folder must be that of the module of this package.
 func (m *Measuring) Run(ctx context.Context) error {
@@ -179,7 +179,7 @@ func run(ctx context.Context, stdout, stderr io.Writer, dir, name string, args .
 	return cmd.Run()
 }
 
-// writeMachine stores what is known of this machine.
+// writeMachine stores the description of this machine.
 func (m *Measuring) writeMachine() error {
 	text, err := json.MarshalIndent(Machine{
 		Date: time.Now().Format(time.RFC3339), System: runtime.GOOS + "/" + runtime.GOARCH,

@@ -51,7 +51,7 @@ func (s *section) print(b *strings.Builder) {
 			total += widths[i] + 2
 		}
 	}
-	// The names are what can be shorter.
+	// Only the names can be shortened.
 	widths[0] = max(widths[0]-max(total-tableWidth, 0), 8)
 	for _, r := range rows {
 		var line strings.Builder
@@ -105,7 +105,7 @@ func (d *Data) socketRows() section {
 			name += " batches"
 		}
 		if c.Error != "" {
-			if c.Unit != "" { // else it is something that the other library does not have
+			if c.Unit != "" { // else the other library lacks the feature
 				s.rows = append(s.rows, []string{name, c.Peer, "failed", "", "", ""})
 			}
 			continue

@@ -13,7 +13,7 @@ import (
 // keys.
 func newClient(p *link.Peer, o chp.ClientOptions) (*chp.Client, error) {
 	o.Servers = p.Servers
-	o.Logger = slog.New(slog.DiscardHandler) // the benchmark reports what fails
+	o.Logger = slog.New(slog.DiscardHandler) // the benchmark reports errors itself
 	if p.CurveServerKey != "" {
 		var e1, e2 error
 		o.Security.CurveSecretKey, e1 = zmtp.ParseSecretKey(p.CurveKey)

@@ -15,7 +15,7 @@ func config() *Config {
 
 var content = workload.Content{Keys: 10, Sum: 1, Mix: 2}
 
-// report is what a replica says of a run in which nothing is wrong.
+// report is the report of a replica in a sound run.
 func report() workload.Report {
 	var h workload.Histogram
 	h.Add(50_000, 1000)

@@ -54,7 +54,7 @@ func (r *run) do(ctx context.Context, onProgress func(uint64)) (outcome, error) 
 
 	err := r.measure(ctx)
 	if errors.Is(err, link.ErrStalled) && len(r.replicas) > 0 {
-		// An error that tells what is missing says more than a timeout.
+		// An error that names the missing updates says more than a timeout.
 		err = errors.Join(err, r.finish(ctx))
 		if o := r.outcome(); len(o.reports) > 0 {
 			return o, nil

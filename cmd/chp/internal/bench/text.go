@@ -30,7 +30,7 @@ func (r *Result) Print(w io.Writer) error {
 			columns = append(columns, b.name+"/s", "ratio")
 		}
 	}
-	// beside appends the rates and ratios of what ran beside the server.
+	// beside appends the rates and ratios of the loops that ran beside the server.
 	beside := func(cells []string, figures ...*float64) []string {
 		for i := 0; i < len(figures); i += 2 {
 			if rate, ratio := figures[i], figures[i+1]; ratio != nil {

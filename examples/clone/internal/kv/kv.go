@@ -1,4 +1,4 @@
-// Package kv is what the Clone programs share: their two message forms, random
+// Package kv is the part that the Clone programs share: their two message forms, random
 // updates to publish, and the line that each program prints at its end.
 package kv
 
@@ -72,7 +72,7 @@ func ParseFive(frames [][]byte) (Message, bool) {
 
 // TTL returns the property ttl, in whole seconds on the wire or with a fraction,
 // as the guide's Python programs have it. It returns 0 if there is none, or
-// nothing sensible.
+// if it is not a sensible time.
 func (m Message) TTL() time.Duration {
 	for line := range strings.Lines(m.Properties) {
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
@@ -116,8 +116,8 @@ func Random(sequence int64, subtree string) Message {
 	}
 }
 
-// Summary describes what a program holds at its end. Programs with the same map
-// print the same digest.
+// Summary describes the map of a program at its end. Programs with the same map print the
+// same digest.
 func Summary(sequence int64, pairs map[string]Message) string {
 	h := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(pairs)) {
@@ -135,8 +135,7 @@ func Must[T any](v T, err error) T {
 	return v
 }
 
-// Check ends the program if there is an error: without a word if Ctrl-C ended
-// what the program waited for.
+// Check ends the program if there is an error: without a message if Ctrl-C caused it.
 func Check(err error) {
 	switch {
 	case errors.Is(err, context.Canceled):

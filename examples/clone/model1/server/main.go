@@ -1,5 +1,5 @@
 // Command server is the server of Clone model 1: it numbers random updates and
-// publishes them. A client that subscribes late has missed what came before.
+// publishes them. A client that subscribes late has missed the earlier updates.
 package main
 
 import (
@@ -24,7 +24,7 @@ func main() {
 	defer publisher.Close()
 	kv.Check(publisher.Bind(ctx, "tcp://"+*host+":5556"))
 	fmt.Println("ready: waiting for a subscriber")
-	// What is published before anyone subscribes is lost.
+	// Updates published before the first subscription are lost.
 	kv.Check(publisher.WaitSubscribers(ctx, "", 1))
 
 	pairs := map[string]kv.Message{}

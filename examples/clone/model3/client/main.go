@@ -40,8 +40,8 @@ func main() {
 		case <-subscriber.Readable():
 			m, ok := kv.ParseThree(kv.Must(subscriber.Recv(ctx)))
 			// The first update shows that the subscription is in force. A snapshot
-			// that is asked for now has this update and all before it, and what it
-			// does not have comes by the subscription.
+			// that is asked for now has this update and all before it, and the later ones
+			// come by the subscription.
 			if ok && sequence < 0 {
 				kv.Check(snapshot.Send(ctx, []byte("ICANHAZ?")))
 				sequence = kv.TakeSnapshot(ctx, snapshot, kv.ParseThree, pairs)

@@ -20,8 +20,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 
-	// With Mandatory a snapshot waits for room in the client's queue: a ROUTER drops
-	// what is too much for it. A client that reads nothing for a second loses the rest.
+	// With Mandatory a snapshot waits for room in the client's queue: without it, a
+	// ROUTER drops messages for a full queue. A client that reads nothing for a second
+	// loses the rest.
 	snapshot := kv.Must(sockets.NewRouter(sockets.Options{Mandatory: true, SendTimeout: time.Second}))
 	defer snapshot.Close()
 	kv.Check(snapshot.Bind(ctx, "tcp://"+*host+":5556"))

@@ -16,7 +16,7 @@ type table struct {
 	used  int
 	block []byte
 
-	touched uint64 // a use for what store reads ahead
+	touched uint64 // sum of bytes that store reads ahead, so that the reads are compiled
 }
 
 type slot struct {

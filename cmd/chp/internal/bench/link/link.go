@@ -25,7 +25,7 @@ type Task struct {
 	Pair *Pair  `json:"pair,omitempty"` // of one of two servers
 
 	// Of a client of CURVE, in Z85: its own secret key and the server's public
-	// one. The line goes through a pipe that nobody else reads.
+	// one. The line goes through a pipe that no other process reads.
 	CurveKey       string `json:"curve_key,omitempty"`
 	CurveServerKey string `json:"curve_server_key,omitempty"`
 }
@@ -48,7 +48,7 @@ type Command string
 const (
 	Warm   Command = "warm"   // publisher: send the warm-up
 	Go     Command = "go"     // publisher: send the measured updates
-	Finish Command = "finish" // replica: report what has arrived, complete or not
+	Finish Command = "finish" // replica: report the updates that have arrived, complete or not
 	Clean  Command = "clean"  // publisher: delete every key of the workload
 )
 

@@ -75,7 +75,7 @@ func TestConversation(t *testing.T) {
 	if s := a.Event(Ready).Servers; len(s) != 1 || s[0] != "here" {
 		t.Errorf("the peer was told to connect to %q", s)
 	}
-	// Done of b does not come before it is asked for, whatever a does.
+	// Done of b does not come before Go, although a is done.
 	for _, c := range []*Child{a, b} {
 		if err := g.Tell(Go, c); err != nil {
 			t.Fatal(err)

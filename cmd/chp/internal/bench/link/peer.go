@@ -118,8 +118,8 @@ func profile(file string) (stop func(), err error) {
 // Context ends when the parent wants the peer to end, or has ended itself.
 func (p *Peer) Context() context.Context { return p.ctx }
 
-// Send sends an event to the parent. It ignores errors: if the parent is gone, nobody can
-// act on them.
+// Send sends an event to the parent. It ignores errors: if the parent is gone, nothing
+// can act on them.
 func (p *Peer) Send(e Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 )
 
 // Histogram counts durations in nanoseconds in buckets 1/32 of their value wide:
-// percentiles are right to 3 %, whatever their size. The zero value is empty.
+// percentiles are right to 3 % at any size. The zero value is empty.
 type Histogram struct {
 	counts [buckets]uint64
 	total  uint64
@@ -43,7 +43,7 @@ func middle(b int) float64 {
 	return (float64(b-shift<<fineBits) + 0.5) * float64(uint64(1)<<shift)
 }
 
-// Merge adds what another histogram counted.
+// Merge adds the counts of another histogram.
 func (h *Histogram) Merge(s Sparse) {
 	for _, c := range s.Counts {
 		if b := c[0]; b < buckets {
@@ -70,14 +70,14 @@ func (h *Histogram) Percentile(p float64) float64 {
 // Max returns the longest duration, in nanoseconds.
 func (h *Histogram) Max() int64 { return h.max }
 
-// Sparse is a histogram on its way to another process: number and count of each
+// Sparse is the form of a histogram sent to another process: number and count of each
 // bucket that is not empty.
 type Sparse struct {
 	Counts [][2]uint64 `json:"counts"`
 	Max    int64       `json:"max"`
 }
 
-// Sparse returns what has been counted.
+// Sparse returns the counts.
 func (h *Histogram) Sparse() Sparse {
 	s := Sparse{Max: h.max}
 	for b, n := range h.counts {

@@ -1,6 +1,6 @@
-// Package workload defines what a benchmark sends and how its receivers check what has
-// arrived. Everything follows from a Spec, so each process computes its own part and the
-// expected result.
+// Package workload defines the updates of a benchmark and how its receivers check them.
+// Everything follows from a Spec, so each process computes its own part and the expected
+// result.
 package workload
 
 import (
@@ -12,7 +12,7 @@ import (
 // Spec is a workload.
 type Spec struct {
 	Prefix     string `json:"prefix"`     // of every key; begins and ends with a slash
-	Subtree    string `json:"subtree"`    // what the replicas follow: Prefix, or the whole map where there is nothing else in it
+	Subtree    string `json:"subtree"`    // that the replicas follow: Prefix, or empty for the whole map
 	Updates    int    `json:"updates"`    // measured ones, of all publishers together
 	Warmup     int    `json:"warmup"`     // before them, not measured
 	Keys       int    `json:"keys"`       // of all publishers together
@@ -46,13 +46,13 @@ func share(total, parts, part int) int {
 }
 
 // KeysOf returns the keys of publisher p. Each key has one publisher, so that
-// the final content does not depend on whose update came last. All keys of a
-// workload are of one length.
+// the final content does not depend on the order of the publishers' updates. All keys of
+// a workload are of one length.
 func (s Spec) KeysOf(p int) []string {
 	digits := max(5, len(strconv.Itoa(s.Keys-1)))
 	keys := make([]string, 0, share(s.Keys, s.Publishers, p))
-	// Side by side in memory, as an application's would be that has them from one
-	// read: what is measured is the pipeline, not the cache misses of its source.
+	// Side by side in memory, as in an application that has them from one read: the
+	// figures are to be those of the pipeline, without cache misses of its source.
 	var all strings.Builder
 	all.Grow((len(s.Prefix) + digits) * cap(keys))
 	for i := p; i < s.Keys; i += s.Publishers {
@@ -66,6 +66,5 @@ func (s Spec) KeysOf(p int) []string {
 // Sentinel is the key by which publisher p says that it has sent everything.
 func (s Spec) Sentinel(p int) string { return SentinelPrefix(s.Prefix) + strconv.Itoa(p) }
 
-// SentinelPrefix is what the sentinels of a workload begin with, and no other
-// key does.
+// SentinelPrefix is the prefix of a workload's sentinels, and of no other key.
 func SentinelPrefix(prefix string) string { return prefix + "end/" }
