@@ -66,7 +66,7 @@ func TestClientBackup(t *testing.T) {
 	var sequence int64
 	moved := false
 	k.full = func() {
-		if !moved { // what comes now is not in it
+		if !moved { // the backup must not contain this update
 			moved = true
 			_, err := c.SetSync(ctx, "/k/1", []byte("later"))
 			must(t, err)
@@ -111,7 +111,7 @@ func TestClientBackup(t *testing.T) {
 	}
 }
 
-// TestClientBackupFails: what stops a backup aborts it.
+// TestClientBackupFails: a backup that fails is aborted.
 func TestClientBackupFails(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -141,7 +141,7 @@ func TestClientBackupFails(t *testing.T) {
 }
 
 // TestPairFromBackup: two servers that begin with one backup of a server are a pair whose
-// servers have the same map: neither gives anything up.
+// servers have the same map: neither gives up any update.
 func TestPairFromBackup(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -179,7 +179,7 @@ func TestPairFromBackup(t *testing.T) {
 	}
 }
 
-// replayedLog is a log that was replayed, and replays what it has a second time.
+// replayedLog is a log that was replayed, and replays its entries a second time.
 type replayedLog struct {
 	commit.Log
 	entries []commit.Entry

@@ -12,8 +12,8 @@ import (
 	"clustermap/sockets"
 )
 
-// A full map refuses what would make it larger, and nothing else: updates that do
-// not grow a key and deletions pass, and after those there is room again.
+// A full map refuses only updates that would make it larger: updates that do not grow a
+// key and deletions pass, and after those there is room again.
 func TestH16_MapFull(t *testing.T) {
 	t.Parallel()
 	const bound = 100_000
@@ -85,7 +85,7 @@ func TestH16_MaxClients(t *testing.T) {
 }
 
 // A writer goes on at its rate beside subscribers that do not read, each with topics
-// of its own, and what waits for all of them is bounded.
+// of its own, and their queues together are bounded.
 func TestH21_StuckSubscribersWithTopicsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	const n, total = 20, 8 << 20

@@ -19,7 +19,7 @@ func nextEvent(t *testing.T, w *Watch) Event {
 	return e
 }
 
-// wantCause fetches an event and checks what it tells.
+// wantCause fetches an event and checks its fields.
 func wantCause(t *testing.T, w *Watch, op Op, key string, cause Cause) Event {
 	t.Helper()
 	e := nextEvent(t, w)
@@ -65,7 +65,7 @@ func TestH10_Causes(t *testing.T) {
 	wantCause(t, w, OpDelete, "/brief", CauseExpired)
 }
 
-// What a new snapshot changes is told as such.
+// Changes by a new snapshot have the cause resync.
 func TestH10_CauseResync(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asOurs)

@@ -18,8 +18,8 @@ func benchBatch(b *testing.B, keys, from int) []pub {
 	return batch
 }
 
-// BenchmarkClientApply is what a replica does with a KVPUB once it is read and
-// hashed: sequence check, log, index, and the queues of its watches.
+// BenchmarkClientApply measures a replica's work for a KVPUB once it is read and hashed:
+// sequence check, log, index, and the queues of its watches.
 func BenchmarkClientApply(b *testing.B) {
 	for _, keys := range []int{10_000, 1_000_000} {
 		for _, watches := range []int{0, 1, 10} {
@@ -60,7 +60,7 @@ func BenchmarkClientApply(b *testing.B) {
 	}
 }
 
-// BenchmarkWatch is what a watch does for an event that is queued.
+// BenchmarkWatch measures a watch's work for a queued event.
 func BenchmarkWatch(b *testing.B) {
 	for _, form := range []string{"Next", "NextBatch"} {
 		b.Run(form, func(b *testing.B) {

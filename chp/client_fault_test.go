@@ -79,7 +79,7 @@ func TestClientServerRestarts(t *testing.T) {
 		t.Errorf("without a server a = %q, %v", v, ok)
 	}
 	var err error
-	s, err = scriptedAt(t, asPlain, s.host, s.port) // nobody else is on its address
+	s, err = scriptedAt(t, asPlain, s.host, s.port) // no other test uses its address
 	must(t, err)
 	s.answer(2, pub{"b", 1, "y"})
 	wantContents(t, c, 2, map[string]string{"b": "y"})
@@ -89,8 +89,8 @@ func TestClientServerRestarts(t *testing.T) {
 	}
 }
 
-// What is malformed is counted and left out. What is merely unusual, such as
-// the UUIDs and properties of the guide's servers, is taken.
+// Malformed messages are counted and ignored. Merely unusual ones, such as with the UUIDs
+// and properties of the guide's servers, are accepted.
 func TestClientMalformedMessages(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asPlain)
@@ -133,7 +133,7 @@ func TestClientMalformedMessages(t *testing.T) {
 	}
 }
 
-// Close ends whatever waits, at any time of a client's life.
+// Close ends every waiting call, at any time of a client's life.
 func TestClientClose(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -163,7 +163,7 @@ func TestClientClose(t *testing.T) {
 	calls := func(c *Client) []func() error {
 		w, err := c.Watch()
 		must(t, err)
-		for { // what there is already
+		for { // the events that are queued already
 			if _, err := w.Next(ended); err != nil {
 				break
 			}

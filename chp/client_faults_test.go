@@ -14,8 +14,8 @@ import (
 	"clustermap/sockets"
 )
 
-// H3: when the connection to the collector breaks, the session ends: what is on
-// its way is uncertain, and the client connects again.
+// H3: when the connection to the collector breaks, the session ends: updates in flight
+// are uncertain, and the client connects again.
 func TestH3_CollectorBreaks(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -68,8 +68,8 @@ func TestH3_CollectorOfWrongType(t *testing.T) {
 	wantContents(t, c, 11, map[string]string{"k": "x"})
 }
 
-// H4: what was reported is never sent afterwards, whether it had been handed to
-// the old connection or not.
+// H4: an update whose error was reported is never sent afterwards, whether it had been
+// handed to the old connection or not.
 func TestH4_ReportedIsNeverSent(t *testing.T) {
 	t.Parallel()
 	for _, collector := range []string{"gone", "stuck"} {
@@ -85,7 +85,7 @@ func TestH4_ReportedIsNeverSent(t *testing.T) {
 			defer cancel()
 			const n = 8
 			result := make(chan synced, n)
-			for i := range n { // together more than the connection takes if nobody reads
+			for i := range n { // together more than the connection takes without a reader
 				go func() {
 					seq, err := c.SetSync(calls, fmt.Sprint("old", i), make([]byte, 1<<20))
 					result <- synced{seq, err}
@@ -121,13 +121,12 @@ func TestH4_ReportedIsNeverSent(t *testing.T) {
 	}
 }
 
-// H17: whatever was wrong with the server's ports for a while, the client writes
-// again once they are right.
+// H17: after any fault of the server's ports the client writes again once they work.
 func TestH17_WritesAgainAfterAnyFault(t *testing.T) {
 	t.Parallel()
 	serverCurve, clientCurve := curve()
 	denying := serverCurve
-	denying.Authenticate = sockets.AllowKeys() // nobody
+	denying.Authenticate = sockets.AllowKeys() // no key
 	for name, test := range map[string]struct {
 		client       sockets.Security
 		right, wrong ServerOptions
@@ -211,8 +210,8 @@ func TestH17_WritesAgainAfterHTTP(t *testing.T) {
 	}
 }
 
-// H18: a peer that sends what the next UUID of a client could be, made from those
-// that were published, does not have the client's SetSync return.
+// H18: a peer that sends a guess of a client's next UUID, made from the published ones,
+// does not have the client's SetSync return.
 func TestH18_UUIDsCannotBeGuessed(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -14,9 +14,9 @@ import (
 	"clustermap/zmtp"
 )
 
-// A client's three connections stand and fall together: whichever breaks, for
-// whatever reason and however often, every call returns what became of its update,
-// and the client is ACTIVE with all three again once the server is well.
+// A client's three connections stand and fall together: if one breaks, for any reason and
+// any number of times, every call returns the outcome of its update, and the client is
+// ACTIVE with all three again once the server is well.
 func TestClientConnectionsAreOne(t *testing.T) {
 	t.Parallel()
 	pull, err := sockets.NewPull(sockets.Options{}) // fits none of the client's sockets
@@ -32,7 +32,7 @@ func TestClientConnectionsAreOne(t *testing.T) {
 	hangUp := func(c net.Conn) bool { c.Close(); return true }
 	faults := []struct {
 		name string
-		want error          // what a connection that follows fails with, if that is one thing
+		want error          // the error of later connections, if it is always the same
 		do   func(p *proxy) // breaks the connection and those that follow
 	}{
 		{"reset", nil, func(p *proxy) {

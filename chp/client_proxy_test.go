@@ -22,7 +22,7 @@ type proxy struct {
 
 	mu     sync.Mutex
 	target string              // where connections go
-	serve  func(net.Conn) bool // what new connections get instead; nil or false: they are carried
+	serve  func(net.Conn) bool // serves new connections instead; nil or false: they are carried
 	links  map[*link]struct{}
 	closed bool
 }
@@ -114,7 +114,7 @@ func (p *proxy) carry(c *net.TCPConn) {
 	p.mu.Unlock()
 }
 
-// copy carries what comes from one side to the other.
+// copy carries bytes from one side to the other.
 func (l *link) copy(to, from *net.TCPConn) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -161,7 +161,7 @@ func (l *link) keep(buffer []byte, n int, err error) (int, error) {
 	}
 }
 
-// each does something to every present connection.
+// each calls do for every present connection.
 func (p *proxy) each(do func(*link)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,8 +193,7 @@ func (l *link) reset() {
 	l.release()
 }
 
-// cut ends the client's side alone. What was read from it before still goes to
-// the server.
+// cut ends the client's side alone. Bytes read from it before still go to the server.
 func (l *link) cut() {
 	l.client.SetLinger(0)
 	l.client.Close()
@@ -207,7 +206,7 @@ func (l *link) holding() int {
 	return l.kept
 }
 
-// hold keeps what comes from now on, until release.
+// hold keeps the bytes that come from now on, until release.
 func (l *link) hold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -226,12 +225,12 @@ func (l *link) release() {
 	}
 }
 
-// garble writes to both sides what neither can make sense of.
+// garble writes rubbish to both sides.
 func (l *link) garble() {
 	rubbish := []byte(strings.Repeat("\xfe\x7frubbish", 100))
 	l.client.Write(rubbish)
 	l.server.Write(rubbish)
 }
 
-// halfClose ends what goes to the client.
+// halfClose ends the direction to the client.
 func (l *link) halfClose() { l.client.CloseWrite() }

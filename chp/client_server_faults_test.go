@@ -13,7 +13,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// forgetLimit makes a client send what its server will refuse.
+// forgetLimit makes a client send values that its server will refuse.
 func forgetLimit(c *Client) {
 	c.writer.mu.Lock()
 	defer c.writer.mu.Unlock()
@@ -21,7 +21,7 @@ func forgetLimit(c *Client) {
 }
 
 // H3: an update that the server refuses ends with ErrRefused and the reason: at
-// once, and whatever is sent before and behind it.
+// once, and independently of the updates before and behind it.
 func TestH3_RefusedUpdate(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -80,8 +80,8 @@ func TestH3_MapFull(t *testing.T) {
 	must(t, err)
 }
 
-// H24: the server announces what it takes: more is refused at once, and nothing
-// is sent.
+// H24: the server announces its maximum value size: a larger value is refused at once,
+// and is not sent.
 func TestH24_ServerAnnouncesItsLimit(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -124,8 +124,8 @@ func TestH24_DefaultClientTakesLargeValues(t *testing.T) {
 	}
 }
 
-// H19: what a former connection to the collector delivers late does not overwrite
-// what the client has sent since.
+// H19: an update that a former connection to the collector delivers late does not
+// overwrite later updates of the client.
 func TestH19_FormerConnectionIsRefused(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -154,7 +154,7 @@ func TestH19_FormerConnectionIsRefused(t *testing.T) {
 	}
 }
 
-// H19: what the server remembers of clients is bounded.
+// H19: the server remembers a bounded number of clients.
 func TestH19_MembersAreBounded(t *testing.T) {
 	t.Parallel()
 	var m members

@@ -36,8 +36,8 @@ func TestClientWithServer(t *testing.T) {
 	if v, ok := one.Get("/a/3"); !ok || string(v) != "z" {
 		t.Errorf("after Flush /a/3 = %q, %v", v, ok)
 	}
-	// The watch began before, while or after the first update: what it tells
-	// adds up to the same in any case.
+	// The watch began before, while or after the first update: its events add up to the
+	// same map in any case.
 	seen := map[string]string{}
 	for last := false; !last; {
 		e, err := w.Next(ctx)
@@ -119,7 +119,7 @@ func TestClientManyKeysWithServer(t *testing.T) {
 }
 
 // Two servers of ours with different content, of which one ends and starts
-// again: the client follows whichever is there, and has its state and no other.
+// again: the client follows the one that is there, and has its state and no other.
 func TestClientFailsOverBetweenServers(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -182,8 +182,8 @@ func TestClientFailsOverBetweenServers(t *testing.T) {
 	}
 }
 
-// Several goroutines of a client write the same keys: the last to come back is
-// what every replica has.
+// Several goroutines of a client write the same keys: every replica has the value of the
+// last update to come back.
 func TestClientConcurrentUse(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

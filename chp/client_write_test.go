@@ -84,7 +84,7 @@ func TestClientSetSync(t *testing.T) {
 		t.Errorf("after SetSync the value is %q", v)
 	}
 
-	// What cannot come back is not sent.
+	// An update that cannot come back is not sent.
 	if _, err := c.SetSync(ctx, "/b/1", []byte("x")); !errors.Is(err, ErrOutsideSubtrees) {
 		t.Errorf("outside of the subtrees: %v", err)
 	}
@@ -92,7 +92,7 @@ func TestClientSetSync(t *testing.T) {
 		t.Errorf("outside of the subtrees: %v", err)
 	}
 
-	// An update to another subtree does not come back and nobody waits for it.
+	// An update to another subtree does not come back, and Flush does not wait for it.
 	must(t, c.Set(ctx, "/b/1", []byte("x")))
 	must(t, c.Flush(ctx))
 	if m := s.kvset(); m.key != "/b/1" {
@@ -274,9 +274,9 @@ func TestClientSetUnderBackPressure(t *testing.T) {
 	time.Sleep(20 * time.Millisecond)
 	stuck.close()
 	next.answer(1)
-	// It has got what the first one has, as far as there was room: perhaps so
-	// much that it has none for another update before it reads. The first one may
-	// have made room as it was closed: then the update went there and is uncertain,
+	// The next server has got the updates of the first one, as far as there was room:
+	// perhaps so many that it has no room for another one before it reads. The first one
+	// may have made room as it was closed: then the update went there and is uncertain,
 	// which Flush says.
 	reading, read := context.WithCancel(ctx)
 	var readers sync.WaitGroup

@@ -92,7 +92,7 @@ func TestServerLogsHandshakes(t *testing.T) {
 	for range 5 {
 		c := dial()
 		c.Read(make([]byte, 10))
-		must(t, c.Close()) // what was not read makes it a reset
+		must(t, c.Close()) // the unread bytes make it a reset
 		c = dial()
 		must(t, c.CloseWrite())
 		io.Copy(io.Discard, c)

@@ -63,8 +63,8 @@ func clientState(c *Client) digest {
 func startClient(t testing.TB, s *Server, o ClientOptions) *Client {
 	t.Helper()
 	o.Servers = []string{s.Endpoints().Snapshot}
-	// A busy machine may keep a process waiting for seconds: what is not about
-	// these limits shall not depend on them.
+	// A busy machine may keep a process waiting for seconds: tests of other features
+	// shall not depend on these limits.
 	if o.SyncTimeout == 0 {
 		o.SyncTimeout = hang
 	}
@@ -93,8 +93,8 @@ func waitEqual(t testing.TB, ctx context.Context, s *Server, c *Client) {
 	}
 }
 
-// mirror does with a map what a watch tells, while it tells it. The function that
-// it returns waits for a sequence and returns the map.
+// mirror applies the events of a watch to a map as they come. The function that it
+// returns waits for a sequence and returns the map.
 func mirror(t testing.TB, w *Watch) func(ctx context.Context, seq int64) map[string]string {
 	ctx, cancel := context.WithCancel(context.Background())
 	content, last := map[string]string{}, atomic.Int64{}
@@ -136,7 +136,7 @@ func TestReplicasEqualServer(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	s := startServer(t, ServerOptions{HeartbeatInterval: 20 * time.Millisecond})
-	// Room for whatever is written until the others are in sync.
+	// Room for all updates until the others are in sync.
 	watcher := startClient(t, s, ClientOptions{WatchQueue: 1 << 30})
 	must(t, watcher.WaitActive(ctx))
 	w, err := watcher.Watch()
@@ -189,7 +189,7 @@ func TestReplicasEqualServer(t *testing.T) {
 	}
 	close(stop)
 	writers.Wait()
-	// Let what still has a TTL expire: the last one ends within its time.
+	// Let the keys that still have a TTL expire: the last one ends within its time.
 	for s.sequencer.timers() > 0 {
 		if ctx.Err() != nil {
 			t.Fatal("keys do not expire")
@@ -217,7 +217,7 @@ func TestReplicasEqualServer(t *testing.T) {
 	}
 }
 
-// A subscriber that stops reading costs bounded memory, delays nobody, and is
+// A subscriber that stops reading costs bounded memory, does not delay others, and is
 // disconnected.
 func TestStalledSubscriber(t *testing.T) {
 	t.Parallel()
@@ -275,7 +275,7 @@ func TestStalledClientRecovers(t *testing.T) {
 	c := startClient(t, s, ClientOptions{})
 	must(t, c.WaitActive(ctx))
 	must(t, writer.WaitActive(ctx)) // now the server has two subscribers
-	// The replica applies nothing while somebody holds its mutex.
+	// The replica applies nothing while its mutex is held.
 	go func() {
 		c.mu.Lock()
 		close(blocked)

@@ -58,7 +58,7 @@ func TestCollectNow(t *testing.T) {
 	if n := counting.batches.Load(); n > 0 {
 		t.Errorf("the collector's goroutine received %d batches", n)
 	}
-	// While it has something to do, later updates wait behind earlier ones.
+	// While the collector has updates to handle, later ones wait behind them.
 	s.collecting.Lock()
 	must(t, c.Set(ctx, "/k", []byte("first")))
 	eventually(t, "the collector's goroutine has it", func() bool { return counting.batches.Load() == 1 })
@@ -70,8 +70,8 @@ func TestCollectNow(t *testing.T) {
 	}
 }
 
-// TestCollectOrder: whichever goroutines handle the updates, at the server and in the
-// replica, those of a client stay in order, and none is lost.
+// TestCollectOrder: the updates of a client stay in order and none is lost, whichever
+// goroutines handle them at the server and in the replica.
 func TestCollectOrder(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

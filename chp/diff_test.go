@@ -10,8 +10,8 @@ import (
 	"clustermap/internal/testenv"
 )
 
-// replay applies the events of a change to what a watch has seen, and checks
-// that none is superfluous.
+// replay applies the events of a change to the map that a watch has seen, and checks that
+// none is superfluous.
 func replay(t *testing.T, seen map[string]string, d *change, of subtrees) (synced bool) {
 	t.Helper()
 	d.open()

@@ -93,7 +93,7 @@ func serveUntil(t testing.TB, o ServerOptions) (s *Server, stop func()) {
 }
 
 // TestRestartKeepsDeadlines: a time to live goes on while the server is down, and
-// what ended meanwhile expires with a deletion that clients are told of.
+// a key whose time ended meanwhile expires with a deletion that clients get.
 func TestRestartKeepsDeadlines(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

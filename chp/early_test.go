@@ -58,7 +58,7 @@ func (e *earlyTest) active(numbers ...int) {
 	}
 }
 
-// want takes what is left, and compares the keys.
+// want takes the remaining updates, and compares their keys.
 func (e *earlyTest) want(t *testing.T, numbers ...int) {
 	t.Helper()
 	wire, spans := e.drain(e.now)
@@ -78,8 +78,8 @@ func (e *earlyTest) want(t *testing.T, numbers ...int) {
 	}
 }
 
-// A copy is taken out by the active server's record, whichever comes first; what is left
-// stays in the order of its arrival.
+// The active server's record removes a copy, whichever comes first; the remaining copies
+// stay in the order of their arrival.
 func TestEarly(t *testing.T) {
 	t.Parallel()
 	e, a, b := newEarlyTest(), new(sockets.Peer), new(sockets.Peer)
@@ -104,9 +104,9 @@ func TestEarly(t *testing.T) {
 	}
 }
 
-// Flaw 4: nothing stays for ever. What the active server has not published while it was
-// heard for two time-outs, it never will; while it is silent, updates wait for the server
-// that takes over, but not without end; the memory has a bound.
+// Flaw 4: nothing stays for ever. If the active server has not published an update while
+// it was heard for two time-outs, it never will; while it is silent, updates wait for the
+// server that takes over, but not without end; the memory has a bound.
 func TestPairFlaw4EarlyUpdatesAge(t *testing.T) {
 	testenv.Alone(t)
 	t.Parallel()
@@ -167,7 +167,7 @@ func TestPairFlaw4EarlyUpdatesAge(t *testing.T) {
 }
 
 // Flaw 5: a client's earlier update cannot come back over a later one of its own that
-// the active server has published, in whatever order copies and records come.
+// the active server has published, in any order of copies and records.
 func TestPairFlaw5EarlyUpdatesKeepTheOrder(t *testing.T) {
 	t.Parallel()
 	e, a, b := newEarlyTest(), new(sockets.Peer), new(sockets.Peer)
@@ -286,9 +286,10 @@ func (p pairServer) knows(n int) bool {
 	return newer || older
 }
 
-// What clients of other makes sent to both servers is applied once when the passive one
-// takes over: what the active one had published is not applied again, also if its copy
-// comes late, and the rest is, with what is left of its time to live (flaws 1 and 2).
+// Updates that clients of other makes sent to both servers are applied once when the
+// passive one takes over: those that the active one had published are not applied again,
+// also if their copies come late, and the others are, with the rest of their time to live
+// (flaws 1 and 2).
 func TestPairAppliesEarlyUpdates(t *testing.T) {
 	t.Parallel()
 	po, bo := pairOptions(t)
@@ -306,7 +307,7 @@ func TestPairAppliesEarlyUpdates(t *testing.T) {
 	eventually(t, "both have the updates", func() bool { return backup.Sequence() >= base+3 && backup.early() == 0 })
 	eventually(t, "the copy that has not come is remembered", func() bool { return backup.knows(3) })
 
-	// Flaw 1: what has a time to live is not the passive server's to expire.
+	// Flaw 1: the passive server expires no keys.
 	eventually(t, "the active server expires it", func() bool { return primary.Sequence() == base+4 && primary.Len() == 2 })
 	eventually(t, "both are equal", func() bool { return backup.Sequence() == base+4 && backup.Len() == 2 })
 	if n := backup.Stats().Expired; n > 0 {
@@ -338,7 +339,7 @@ func TestPairAppliesEarlyUpdates(t *testing.T) {
 	}
 }
 
-// A server that could not hand over takes what came meanwhile.
+// A server that could not hand over takes the updates that came meanwhile.
 func TestPairResumes(t *testing.T) {
 	t.Parallel()
 	po, bo := pairOptions(t)
@@ -367,7 +368,7 @@ func TestPairResumes(t *testing.T) {
 func TestPairPassiveIsSilent(t *testing.T) {
 	t.Parallel()
 	po, bo := pairOptions(t)
-	po.Pair.Timeout, bo.Pair.Timeout = time.Hour, time.Hour // nobody is taken for dead
+	po.Pair.Timeout, bo.Pair.Timeout = time.Hour, time.Hour // no server is taken for dead
 	primary, backup := startPairServer(t, po), startPairServer(t, bo)
 	eventually(t, "the primary is active", primary.active)
 	eventually(t, "the backup follows", primary.inSync2)

@@ -22,7 +22,7 @@ func TestEventClone(t *testing.T) {
 	if got := fmt.Sprintf("%s %s %s %s", kept.Key, kept.Value, kept.UUID, kept.Properties); got != "/k v 0123456789abcdef a=b\n" {
 		t.Errorf("after the event has gone, the clone has %q", got)
 	}
-	_ = append(kept.Key, 'x') // must not write into what follows
+	_ = append(kept.Key, 'x') // must not write into the bytes that follow
 	if string(kept.Value) != "v" {
 		t.Errorf("appending to the key changes the value to %q", kept.Value)
 	}

@@ -8,8 +8,7 @@ import (
 	"clustermap/chp/commit"
 )
 
-// TestOriginsInWireForm: what is known of clients survives being written and read, in
-// the order of use.
+// TestOriginsInWireForm: the origins survive being written and read, in the order of use.
 func TestOriginsInWireForm(t *testing.T) {
 	t.Parallel()
 	var o origins

@@ -36,8 +36,8 @@ func lead(proxies [3]*proxy, s *Server) {
 }
 
 // faults breaks the connections behind proxies, n times, in every way: at once, or
-// so that the server gets later what was on its way to the collector, perhaps after
-// the client has sent it again.
+// so that the server gets updates in flight to the collector later, perhaps after the
+// client has sent them again.
 func faults(t *testing.T, c *Client, proxies [3]*proxy, n int, r *rand.Rand) {
 	ctx := testContext(t)
 	var late []*link
@@ -67,8 +67,8 @@ func faults(t *testing.T, c *Client, proxies [3]*proxy, n int, r *rand.Rand) {
 	}
 }
 
-// history is what a watch has seen of the values of some keys, each of which is one
-// writer's and has the values 1, 2, 3 …
+// history is the values of some keys that a watch has seen, each of which is one writer's
+// and has the values 1, 2, 3 …
 type history struct {
 	mu   sync.Mutex
 	seen map[string][]Event // by key
@@ -115,7 +115,7 @@ func recordHistory(t *testing.T, s *Server) *history {
 	return h
 }
 
-// Whatever breaks, however often: every update of a client is applied once and in
+// After any number of broken connections every update of a client is applied once and in
 // order, SetSync and Flush know it, and nothing is uncertain while the server lives.
 func TestExactlyOnce(t *testing.T) {
 	t.Parallel()
@@ -192,7 +192,7 @@ func TestExactlyOnce(t *testing.T) {
 	syncs := uint64(0)
 	for i, c := range all {
 		must(t, c.Flush(ctx))
-		// What does not come back is there before what does.
+		// An update that does not come back is there before one that does.
 		_, err := c.SetSync(ctx, fmt.Sprintf("/sync/%d/last", i), []byte("1"))
 		must(t, err)
 		syncs += c.Stats().Syncs
@@ -227,8 +227,8 @@ func TestExactlyOnce(t *testing.T) {
 	}
 }
 
-// What the former connection delivers late, before or after it was sent again, is
-// applied once, and settles the update.
+// An update that the former connection delivers late, before or after it was sent again,
+// is applied once and settled.
 func TestLateDeliveryAndRepetition(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -292,7 +292,7 @@ func together(t *testing.T, c *Client, calls ...func()) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.asleep && w.stage == nil {
-			w.asleep = false // so that nobody wakes it
+			w.asleep = false // so that it is not woken
 			return true
 		}
 		return false
@@ -372,8 +372,8 @@ func waitSyncs(ctx context.Context, c *Client, n uint64) error {
 	return nil
 }
 
-// A server that begins with another map says nothing of what was sent to the one
-// before: that is uncertain, and not sent again.
+// A server that begins with another map says nothing about updates sent to the earlier
+// one: they are uncertain, and not sent again.
 func TestOtherMapIsUncertain(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -451,8 +451,8 @@ func TestSameMapOnAnotherServer(t *testing.T) {
 	}
 }
 
-// A server that takes updates and publishes none makes Set wait, and what waits is
-// bounded by SendQueue.
+// A server that takes updates and publishes none makes Set wait, and SendQueue bounds the
+// waiting updates.
 func TestSetWaitsForWhatDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -79,7 +79,7 @@ func ExampleClient_Flush() {
 	// Output: 1000
 }
 
-// A watch tells of what there is, then of every change.
+// A watch reports the present keys, then every change.
 func ExampleClient_Watch() {
 	server, stop := serveExample()
 	defer stop()

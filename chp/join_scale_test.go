@@ -47,8 +47,8 @@ func TestJoinLargeMap(t *testing.T) {
 			default:
 			}
 			if i > keys && i%100 == 0 {
-				// The longer joining takes, the slower: what waits for the
-				// newcomers meanwhile has to fit in SubscriberQueue.
+				// The longer joining takes, the slower: the updates that wait for the
+				// newcomers meanwhile have to fit in SubscriberQueue.
 				time.Sleep(time.Millisecond)
 			}
 			key := fmt.Sprintf("/m/%07d", i*7919%keys)

@@ -10,7 +10,7 @@ import (
 	"clustermap/internal/store"
 )
 
-// contents returns what is in a store.
+// contents returns the content of a store.
 func contents(s *store.Map) map[string]string {
 	m := map[string]string{}
 	c := s.Cut()
@@ -53,9 +53,8 @@ func TestJoinDeletedDuringSnapshot(t *testing.T) {
 
 // TestJoinAgainstModel plays random updates against a model, cuts snapshots of
 // several subtrees at random points, and shows the client each part of the
-// stream before or after the join. Whatever the interleaving, the client ends
-// with the server's state: in particular, it ends without a key that the server
-// has deleted.
+// stream before or after the join. With any interleaving the client ends with the
+// server's state: in particular, it ends without a key that the server has deleted.
 func TestJoinAgainstModel(t *testing.T) {
 	t.Parallel()
 	for round := range 400 {
@@ -71,7 +70,7 @@ func TestJoinAgainstModel(t *testing.T) {
 		snapshot, during := store.New(store.Options{}), newInterim()
 
 		model := map[string]string{}
-		var stream []pub // what the subscription brings, in order
+		var stream []pub // the updates of the subscription, in order
 		seq := int64(random.IntN(3)) * 1000
 		update := func(subscribed bool) {
 			seq++

@@ -101,7 +101,7 @@ func TestH8_KeepOnEmpty(t *testing.T) {
 	// Without the option the client follows the server.
 	eventually(t, "the other client is empty", func() bool { return follows.State() == StateActive && follows.Len() == 0 })
 
-	// Updates change what was kept.
+	// Updates change the kept map.
 	must(t, c.Set(ctx, "/a", []byte("new")))
 	must(t, c.Delete(ctx, "/b"))
 	must(t, c.Flush(ctx))

@@ -44,7 +44,7 @@ func testLeaseLateEchoes(t *testing.T, absent bool) {
 	eventually(t, "the lease says so", func() bool { return errors.Is(l.Err(), context.DeadlineExceeded) })
 	late := s.kvset()
 	for range 2 {
-		s.kvset() // after this update, so nobody waits for the earlier one
+		s.kvset() // after this update, so the earlier one is no longer waited for
 	}
 	if absent {
 		late.value = ""

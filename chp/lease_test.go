@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A lease sets its key again and again; nobody sees it go before the lease is closed.
+// A lease sets its key again and again; no client sees it deleted before the lease is
+// closed.
 func TestLeaseRefreshes(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -95,7 +96,7 @@ func TestLeaseEnds(t *testing.T) {
 				eventually(t, "the key is deleted", func() bool { return s.Len() == 0 })
 				return
 			}
-			_, err = other.SetSync(testContext(t), "/after", []byte("v")) // what the lease sent has arrived before
+			_, err = other.SetSync(testContext(t), "/after", []byte("v")) // the lease's updates have arrived before
 			must(t, err)
 			if _, ok := s.Get("/k"); !ok {
 				t.Error("the key is gone")

@@ -27,7 +27,7 @@ func TestMapAgainstModel(t *testing.T) {
 			case 0:
 				key = ""
 			case 1:
-				key = strings.Repeat(key, 1+300/len(key)) // beyond what CHP allows
+				key = strings.Repeat(key, 1+300/len(key)) // larger than CHP allows
 			case 2:
 				key = "HUGZ\x00" + key // reserved, and with NUL: nothing to a Map
 			}

@@ -7,7 +7,8 @@ import (
 )
 
 // H19: a client's session dials the collectors of the servers that it does not follow
-// again by itself. What the connection before delivers late is refused there too.
+// again by itself. Updates that the earlier connection delivers late are refused there
+// too.
 func TestH19_FormerConnectionOfTheSameSession(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, ServerOptions{})

@@ -11,10 +11,10 @@ import (
 
 // Model is one of the six Clone models of the ZeroMQ Guide, chapter 5. The zero value
 // means 6, the full protocol (RFC 12). The others are for interoperation with programs
-// of these models; each lacks what the later ones add:
+// of these models; each lacks the additions of the later ones:
 //
-//	1  No snapshots: a client has what was published while it was connected. It does
-//	   not look for gaps, which it could not fill. The publisher is on port P.
+//	1  No snapshots: a client has the updates published while it was connected. It
+//	   does not look for gaps, which it could not fill. The publisher is on port P.
 //	2  As 3. The guide's servers of models 1 and 2 make all updates themselves and
 //	   have no collector; those of this package accept updates on P+2, as in model 3.
 //	   An update to a server without a collector fails with a *CollectorError, and

@@ -38,8 +38,7 @@ func eachModel(t *testing.T, test func(t *testing.T, m Model, guide func(role st
 	}
 }
 
-// modelHost returns an address where nobody listens on the guide's ports, which the
-// programs have.
+// modelHost returns an address with free ports of the guide, which the programs use.
 func modelHost(t *testing.T) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -61,7 +60,7 @@ next:
 	return ""
 }
 
-// modelDigest is what a Python program has of a subtree.
+// modelDigest describes the map of a Python program, restricted to a subtree.
 func modelDigest(p *interop.Process, subtree string) interop.Map {
 	var d interop.Map
 	p.Call(interop.Op{"op": "digest", "prefix": []byte(subtree)}, &d)
@@ -88,7 +87,8 @@ func noMalformed(t *testing.T, p *interop.Process) {
 }
 
 // Our clients follow a guide server of each model, and write where the model has that:
-// snapshots, updates, a subtree, and an orderly error for what the model lacks.
+// snapshots, updates, a subtree, and an orderly error for operations that the model
+// lacks.
 func TestModelClients(t *testing.T) {
 	eachModel(t, func(t *testing.T, m Model, guide func(string, ...string) *interop.Process, host string) {
 		ctx := testContext(t)

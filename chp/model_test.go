@@ -16,8 +16,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// Messages of three frames become records and back; what has another form is refused,
-// and nothing of it is kept.
+// Messages of three frames become records and back; a message of another form is refused,
+// and no part of it is kept.
 func TestModelFrames(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 300)
@@ -67,7 +67,7 @@ func TestModelFrames(t *testing.T) {
 	}
 }
 
-// What a session remembers of the updates that it sent is bounded, and each update that
+// A session remembers a bounded number of the updates that it sent, and each update that
 // comes back ends the wait for all before it.
 func TestModelSentUpdates(t *testing.T) {
 	t.Parallel()

@@ -70,8 +70,8 @@ func TestOriginsTakeEachNumberOnce(t *testing.T) {
 	}
 }
 
-// What comes behind updates that a server left out, because it was not active for a
-// moment, is taken when those have come again.
+// Updates behind others that a server left out, because it was not active for a moment,
+// are taken when those have come again.
 func TestMissedUpdatesComeAgain(t *testing.T) {
 	t.Parallel()
 	q := sequencer{origins: new(origins)}
@@ -99,8 +99,8 @@ func TestMissedUpdatesComeAgain(t *testing.T) {
 	}
 }
 
-// The ranges that were skipped are in order and do not overlap, and what is found in
-// them is true, however many there are.
+// The ranges that were skipped are in order and do not overlap, and a look-up in them is
+// right, however many there are.
 func TestSkips(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -109,7 +109,7 @@ func TestSkips(t *testing.T) {
 		skipped := map[uint64]Reason{}
 		var n uint64
 		for range r.IntN(300) {
-			// As a batch does it: first what did not arrive, then what was refused.
+			// As a batch does it: first the missing updates, then the refused ones.
 			from := n + 1
 			for range 1 + r.IntN(20) {
 				n += 1 + r.Uint64N(3)
@@ -246,8 +246,8 @@ func TestNumbersAreEnough(t *testing.T) {
 
 func appliedOf(p *progress) *applied { return &applied{counter: p.counter, skips: p.skips} }
 
-// What is remembered of clients is bounded. Who has sent nothing for longest goes, and
-// it is known up to when something was forgotten.
+// The number of remembered clients is bounded. The client that has sent nothing for
+// longest is forgotten first, and the last sequence of all forgotten ones is kept.
 func TestOriginsAreBounded(t *testing.T) {
 	t.Parallel()
 	var o origins
@@ -277,7 +277,7 @@ func TestOriginsAreBounded(t *testing.T) {
 	}
 }
 
-// What a log tells: counters, and that some updates of a batch were refused.
+// The facts in a log: counters, and that some updates of a batch were refused.
 func TestOriginsFromALog(t *testing.T) {
 	t.Parallel()
 	var o origins
@@ -357,7 +357,7 @@ func TestAppliedMessage(t *testing.T) {
 }
 
 // The order numbers of a batch rise or are all 0: otherwise the first and the last one
-// would not tell what is between them.
+// would not tell the ones between them.
 func TestNumberOrder(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ in, want []uint64 }{
@@ -379,8 +379,9 @@ func TestNumberOrder(t *testing.T) {
 	}
 }
 
-// Only who announces that it numbers its updates is believed to: others may have
-// anything in the sequence field. A client that breaks the order harms nobody else.
+// Only a client that announces that it numbers its updates is believed to: others may
+// have anything in the sequence field. A client that breaks the order does not harm
+// others.
 func TestOnlyNumberingClientsAreNumbered(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -48,7 +48,7 @@ func TestH5_PacerWaits(t *testing.T) {
 	}
 }
 
-// What a batch has of a large chunk counts, not the chunk.
+// Only the part of a large chunk that is in a batch counts, not the chunk.
 func TestH5_PacerCountsMessages(t *testing.T) {
 	t.Parallel()
 	if n := extent(nil); n != 0 {

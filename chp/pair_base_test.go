@@ -42,9 +42,9 @@ func lazyFollower(t testing.TB, s pairServer) *wireFollower {
 	return f
 }
 
-// TestPairBaseUnderWrites: a follower that is sent the whole map gets what is written
-// meanwhile behind it, though that is more than the tail keeps otherwise, and is not
-// sent the map again.
+// TestPairBaseUnderWrites: a follower that is sent the whole map gets the updates made
+// meanwhile behind it, though that is more than the tail keeps otherwise, and is not sent
+// the map again.
 func TestPairBaseUnderWrites(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

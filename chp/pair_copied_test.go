@@ -22,7 +22,7 @@ func TestPairCopiedData(t *testing.T) {
 	must(t, log.SetEpoch(5))
 	must(t, log.Close())
 	bo.Log = openLog(t, dir)
-	po.Pair.PeerState = "tcp://127.0.0.1:1" // where nobody tells a state
+	po.Pair.PeerState = "tcp://127.0.0.1:1" // where no server sends its state
 	po.Pair.Interval = time.Millisecond     // it often tells its own
 
 	primary := startAlone(t, po)

@@ -65,7 +65,7 @@ func TestPairRestartsWithNothing(t *testing.T) {
 	must(t, err)
 	eventually(t, "the backup follows", primary.inSync)
 	primary.crash()
-	po.Pair.PeerState = "tcp://127.0.0.1:1" // where nobody tells a state
+	po.Pair.PeerState = "tcp://127.0.0.1:1" // where no server sends its state
 	startPairServer(t, po)
 	eventually(t, "the backup is active", backup.active)
 	if _, ok := backup.Get("/a"); !ok {
@@ -129,7 +129,7 @@ func TestPairActiveRestarts(t *testing.T) {
 	c := pairClient(t, po, bo)
 	_, err := c.SetSync(ctx, "/a", []byte("1"))
 	must(t, err)
-	bo.Pair.Peer = bo.Pair.PeerState // where nobody sends a map
+	bo.Pair.Peer = bo.Pair.PeerState // where no server sends a map
 	backup := startPairServer(t, bo)
 	eventually(t, "the backup is passive", func() bool { return backup.pair.node.State() == binarystar.StatePassive })
 	primary.crash()

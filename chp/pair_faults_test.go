@@ -44,7 +44,7 @@ func dialFollower(t testing.TB, s pairServer, change ...func(*sockets.Options)) 
 	return f
 }
 
-// follow asks for what comes behind the last update that the server has.
+// follow asks for the updates behind the last one that the server has.
 func (f *wireFollower) follow(s pairServer) {
 	f.t.Helper()
 	q := &s.sequencer
@@ -188,7 +188,7 @@ func TestPairGivesUpRestlessFollower(t *testing.T) {
 	}
 }
 
-// TestPairFollowerFaults: who does not keep to the protocol is disconnected.
+// TestPairFollowerFaults: a follower that violates the protocol is disconnected.
 func TestPairFollowerFaults(t *testing.T) {
 	t.Parallel()
 	s, c := activePrimary(t)
@@ -264,8 +264,8 @@ func TestPairHandoverFails(t *testing.T) {
 	}
 }
 
-// TestPairYieldTellsNobody: what a server gives up when it becomes passive is in no
-// snapshot that waits for it.
+// TestPairYieldTellsNobody: an update that a server gives up when it becomes passive is
+// in no snapshot that waits for it.
 func TestPairYieldTellsNobody(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -303,7 +303,7 @@ func TestPairStatusBeforeListen(t *testing.T) {
 	must(t, s.Close())
 }
 
-// TestPairOptions: what a pair cannot do is refused.
+// TestPairOptions: options that a pair does not support are refused.
 func TestPairOptions(t *testing.T) {
 	t.Parallel()
 	for field, change := range map[string]func(*ServerOptions){

@@ -64,7 +64,7 @@ func handoverInVain(t testing.TB, s pairServer) {
 func TestPairHandoverGoesOn(t *testing.T) {
 	t.Parallel()
 	po, bo := pairOptions(t)
-	po.Pair.Timeout, bo.Pair.Timeout = time.Hour, time.Hour // nobody is taken for dead
+	po.Pair.Timeout, bo.Pair.Timeout = time.Hour, time.Hour // no server is taken for dead
 	primary, backup := startPairServer(t, po), startPairServer(t, bo)
 	eventually(t, "the primary is active", primary.active)
 	eventually(t, "the backup follows", primary.inSync)
@@ -93,7 +93,7 @@ func TestPairTakesBack(t *testing.T) {
 	ctx := testContext(t)
 	po, bo := pairOptions(t)
 	peer := po.Pair.Peer
-	po.Pair.Peer = po.Pair.PeerState // where nobody sends anything
+	po.Pair.Peer = po.Pair.PeerState // where no server sends anything
 	primary, backup := startPairServer(t, po), startPairServer(t, bo)
 	po.Pair.Peer = peer
 	c := pairClient(t, po, bo)

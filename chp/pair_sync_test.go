@@ -146,7 +146,7 @@ func TestPairFollowsInVain(t *testing.T) {
 	t.Parallel()
 	po, bo := pairOptions(t)
 	var lines logLines
-	bo.Pair.Peer = bo.Pair.PeerState // a mistake: nobody sends a map there
+	bo.Pair.Peer = bo.Pair.PeerState // a mistake: no server sends a map there
 	bo.Logger = slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	startPairServer(t, po)
 	startPairServer(t, bo)

@@ -104,7 +104,7 @@ func pairClient(t testing.TB, primary, backup ServerOptions) *Client {
 	return c
 }
 
-// TestPairFailover: what was acknowledged is there when the backup takes over, and when
+// TestPairFailover: acknowledged updates are there when the backup takes over, and when
 // the primary does after that.
 func TestPairFailover(t *testing.T) {
 	t.Parallel()
@@ -235,8 +235,8 @@ func (p pairServer) inSync2() bool {
 	return q.commits.peer
 }
 
-// TestPairEndHandsOver: a server that is ended on purpose hands over; nobody waits for
-// the time-out.
+// TestPairEndHandsOver: a server that is ended on purpose hands over; the other one does
+// not wait for the time-out.
 func TestPairEndHandsOver(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -264,7 +264,7 @@ func TestReignNumbers(t *testing.T) {
 }
 
 // TestPairWithoutCopyDoesNotServe: a passive server that has no copy of the active
-// one's map yet does not take over, whoever asks.
+// one's map yet does not take over, even if a client asks.
 func TestPairWithoutCopyDoesNotServe(t *testing.T) {
 	t.Parallel()
 	po, bo := pairOptions(t)

@@ -13,10 +13,10 @@ import (
 	"clustermap/zmtp"
 )
 
-// No way of printing a client, a server, their options or what else holds one of
-// them shows a secret key or a password. A holder with unexported fields is the
-// hardest: package fmt prints those without asking their types. Nothing runs here,
-// since that reads fields without their locks.
+// No way of printing a client, a server, their options or another value that holds one of
+// them shows a secret key or a password. A holder with unexported fields is the hardest:
+// package fmt prints those without asking their types. Nothing runs here, since that
+// reads fields without their locks.
 func TestH23_PrintingShowsNoSecret(t *testing.T) {
 	t.Parallel()
 	pair, other := zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()
@@ -68,7 +68,7 @@ func TestH23_PrintingShowsNoSecret(t *testing.T) {
 	}
 }
 
-// A client and a server print what they are, also while they run.
+// A client and a server print their type and endpoints, also while they run.
 func TestH23_PrintingWhatRuns(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
@@ -84,7 +84,8 @@ func TestH23_PrintingWhatRuns(t *testing.T) {
 	}
 }
 
-// A lease, a view and a watch print what they are, also while they run, and no value.
+// A lease, a view and a watch print their type and key or prefix, also while they run,
+// and no value.
 func TestPrintingLeaseViewAndWatch(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

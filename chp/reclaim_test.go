@@ -26,8 +26,8 @@ func TestH25_ServeWithEndedContext(t *testing.T) {
 	must(t, s.Close())
 }
 
-// After a purge that leaves a little in every segment, the log shrinks to what is
-// live although no update comes any more: of a server and of its replica.
+// After a purge that leaves a little in every segment, the log shrinks to its live part
+// although no update comes any more: of a server and of its replica.
 func TestH25_MemoryComesBackWhileIdle(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{HeartbeatInterval: 10 * time.Millisecond})

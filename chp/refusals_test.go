@@ -126,9 +126,9 @@ func TestTellerIsBounded(t *testing.T) {
 	must(t, dealer.Close())
 }
 
-// A status carries what the server has refused, by reason, also what a publisher that
-// hears nothing has sent. A reason that is not known here, and a server of an earlier
-// version, are no errors.
+// A status counts the updates that the server has refused, by reason, also those of a
+// publisher that hears nothing. A reason that is not known here, and a server of an
+// earlier version, are no errors.
 func TestStatusOfRefusals(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

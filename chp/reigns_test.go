@@ -9,8 +9,8 @@ import (
 	"clustermap/internal/kvmsg"
 )
 
-// TestReigns: two servers find out what they have in common by the newest reign that
-// both know, however many there were.
+// TestReigns: two servers find their common updates by the newest reign that both know,
+// however many there were.
 func TestReigns(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -124,7 +124,7 @@ func TestC7OneKeyOnly(t *testing.T) {
 }
 
 // C10 (may, server): put any value, even 0, as KVSYNC sequence. The client takes
-// the pair whatever it is, and updates above the cut after it.
+// the pair with any sequence, and updates above the cut after it.
 func TestC10AnyKVSYNCSequence(t *testing.T) {
 	t.Parallel()
 	for _, ours := range []bool{asOurs, asPlain} {
@@ -393,8 +393,8 @@ func TestC28UnreachableServerIsLeft(t *testing.T) {
 	wantContents(t, c, 3, map[string]string{"k": "v"})
 }
 
-// C28: what a broken connection interrupted is asked for anew, and nothing of
-// the first attempt is to be seen.
+// C28: an interrupted snapshot is asked for anew, and nothing of the first attempt is to
+// be seen.
 func TestC28BrokenSnapshot(t *testing.T) {
 	t.Parallel()
 	first, second := newScripted(t, asOurs), newScripted(t, asOurs)

@@ -10,11 +10,11 @@ import (
 )
 
 // subscriptionGate stands between a client and the publisher of a scripted
-// server: it lets the handshake through and holds back what the client sends
+// server: it lets the handshake through and holds back the bytes that the client sends
 // after it, subscriptions first of all, until it is opened.
 type subscriptionGate struct {
 	s     *scripted
-	held  chan struct{} // closed when something is held back
+	held  chan struct{} // closed when bytes are held back
 	opens chan struct{}
 }
 
@@ -72,7 +72,7 @@ func (g *subscriptionGate) serve(listener net.Listener, back string) {
 	server.Close()
 }
 
-// reached waits until something is held back.
+// reached waits until bytes are held back.
 func (g *subscriptionGate) reached() { <-g.held }
 
 func (g *subscriptionGate) open() { close(g.opens) }

@@ -15,7 +15,7 @@ import (
 )
 
 // scripted is a CHP server without a mind of its own: three sockets, and a test
-// that says what goes over them and when.
+// that decides which messages go over them and when.
 type scripted struct {
 	t    testing.TB
 	ctx  context.Context

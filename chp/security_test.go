@@ -19,8 +19,8 @@ func curve() (server, client sockets.Security) {
 	return server, client
 }
 
-// TestSecurityReplicates: over CURVE, and over PLAIN, the map is what it is
-// without.
+// TestSecurityReplicates: over CURVE, and over PLAIN, the map is the same as without
+// security.
 func TestSecurityReplicates(t *testing.T) {
 	t.Parallel()
 	serverCurve, clientCurve := curve()
@@ -62,7 +62,7 @@ func TestSecurityReplicates(t *testing.T) {
 	}
 }
 
-// TestSecurityRefuses: who is not to come in does not, learns why, and nothing
+// TestSecurityRefuses: a client without access is refused, learns the reason, and nothing
 // of the map.
 func TestSecurityRefuses(t *testing.T) {
 	t.Parallel()
@@ -109,7 +109,7 @@ func TestSecurityRefuses(t *testing.T) {
 	}
 }
 
-// TestSecurityOptions: what is wrong with keys is told with everything else.
+// TestSecurityOptions: faults of keys are reported together with all others.
 func TestSecurityOptions(t *testing.T) {
 	t.Parallel()
 	bad := sockets.Security{CurveServer: true}

@@ -11,7 +11,7 @@ import (
 
 // BenchmarkServer sends b.N updates of 32 bytes over 10,000 keys through a
 // server on the loopback interface to one plain subscriber, all in one
-// process, and verifies number and order of what arrives.
+// process, and verifies number and order of the updates that arrive.
 func BenchmarkServer(b *testing.B) {
 	ctx := testContext(b)
 	s := startServer(b, ServerOptions{})

@@ -8,8 +8,8 @@ import (
 	"clustermap/chp/commit"
 )
 
-// If the log fails before the server serves, nobody closes the server. What waits for the
-// disk ends all the same, with the log's error, and Close reports it.
+// If the log fails before Serve, the server stays open. Calls that wait for the disk end
+// all the same, with the log's error, and Close reports it.
 func TestServerLogFailsBeforeServe(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -74,7 +74,7 @@ func TestFlushReportsLostUpdates(t *testing.T) {
 	must(t, primary.Flush(ctx)) // reported once
 }
 
-// A watch that begins while a server becomes passive reports what follows.
+// A watch that begins while a server becomes passive reports the later updates.
 func TestServerWatchDuringYield(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

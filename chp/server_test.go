@@ -133,8 +133,8 @@ func TestC7Subtrees(t *testing.T) {
 }
 
 // C13: every update is published. C14: sequences increase strictly, here by one
-// each. C16: the UUID is passed on. C17: so are the properties. C21: what the
-// client gives as sequence has no meaning.
+// each. C16: the UUID is passed on. C17: so are the properties. C21: the sequence that a
+// client sends has no meaning.
 func TestC13C14C16C17C21Updates(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
@@ -223,7 +223,8 @@ func TestC24C25TTL(t *testing.T) {
 	if m.key != "short" || m.value != "" || m.seq != first.seq+5 {
 		t.Fatalf("after the TTL: %+v", m)
 	}
-	// What "kept" had would have ended by the time a later one does.
+	// The time to live that "kept" had before would have ended by now, before this one
+	// does.
 	c.set("later", "ttl=2.1\n", "v")
 	c.next()
 	if m := c.next(); m.key != "later" || m.value != "" {

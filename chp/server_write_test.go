@@ -14,8 +14,8 @@ import (
 	"clustermap/internal/testenv"
 )
 
-// What a server sets in its own process goes to clients like an update of theirs, with
-// consecutive sequences and its properties.
+// An update that a server makes in its own process goes to clients like one of theirs,
+// with consecutive sequences and its properties.
 func TestServerSetIsPublished(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -48,7 +48,7 @@ func TestServerSetIsPublished(t *testing.T) {
 	}
 }
 
-// A client on libzmq sees what the server sets, before and after it joined.
+// A client on libzmq sees the updates that the server makes, before and after it joined.
 func TestInteropServerSet(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -153,8 +153,8 @@ func TestServerSetModel(t *testing.T) {
 	}
 }
 
-// Set needs no Serve: what is set before is there when clients come, and what expired
-// meanwhile goes when the server serves.
+// Set needs no Serve: earlier updates are there when clients come, and keys that expired
+// meanwhile are deleted when the server serves.
 func TestServerSetBeforeServe(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -266,7 +266,7 @@ func TestServerSetWaitsForRoom(t *testing.T) {
 	}
 }
 
-// What cannot be committed is bounded; beyond the bound Set waits.
+// Uncommitted updates are bounded; beyond the bound Set waits.
 func TestServerSetHeldIsBounded(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -371,7 +371,7 @@ func TestServerSetIsPaced(t *testing.T) {
 }
 
 // Many goroutines of the server and clients write at the same time; every replica has
-// what the server has.
+// the server's map.
 func TestServerSetConcurrently(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -419,8 +419,8 @@ func TestServerSetConcurrently(t *testing.T) {
 	}
 }
 
-// A batch is applied in order and in parts, is not changed by it, and what fits is
-// applied if the map is full.
+// A batch is applied in order and in parts, is not changed by it, and the updates that
+// fit are applied if the map is full.
 func TestServerApply(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -462,8 +462,8 @@ func TestServerApply(t *testing.T) {
 	waitEqual(t, ctx, s, c)
 }
 
-// What SetSync has acknowledged with a log that is flushed each time is there when the
-// server begins again.
+// Updates that SetSync has acknowledged with a log that is flushed each time are there
+// when the server begins again.
 func TestServerSetIsDurable(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -521,7 +521,7 @@ func TestServerSetInPair(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	po, bo := pairOptions(t)
-	po.Pair.Timeout, bo.Pair.Timeout = time.Hour, time.Hour // nobody is taken for dead
+	po.Pair.Timeout, bo.Pair.Timeout = time.Hour, time.Hour // no server is taken for dead
 	primary, backup := startPairServer(t, po), startPairServer(t, bo)
 	if err := backup.Set(ctx, "/a", []byte("1")); !errors.Is(err, ErrStandby) {
 		t.Errorf("a server that is not active: %v", err)

@@ -26,7 +26,8 @@ type asker struct {
 }
 
 // newAsker connects an asker. It announces itself as one of ours, or not. A
-// stoppable one has small buffers, so that it soon takes nothing if nobody reads.
+// stoppable one has small buffers, so that it soon takes nothing if the test does not
+// read.
 func newAsker(t testing.TB, endpoint string, ours, stoppable bool) *asker {
 	t.Helper()
 	a := &asker{t: t, ctx: testContext(t), gone: make(chan struct{})}
@@ -56,8 +57,7 @@ func (a *asker) ask(subtrees ...string) {
 	}
 }
 
-// answered reports whether something of an answer has come, or the connection has
-// ended.
+// answered reports whether a part of an answer has come, or the connection has ended.
 func (a *asker) answered() bool {
 	select {
 	case <-a.gone:
@@ -161,8 +161,8 @@ func TestH1_ManyDistinctSubtrees(t *testing.T) {
 	idle(t, s)
 }
 
-// slowLink forwards a connection to endpoint, and what comes back at so many bytes
-// a second, or as fast as the machine can if that is less.
+// slowLink forwards a connection to endpoint. It carries the bytes that come back at the
+// given rate, in bytes a second, or as fast as the machine can if that is less.
 func slowLink(t testing.TB, endpoint string, rate int) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -208,7 +208,7 @@ func TestH2_SteadySlowReader(t *testing.T) {
 	for i := range keys {
 		put(t, s, fmt.Sprint("/k/", i), value)
 	}
-	// Not one of ours: what our clients are sent from the log needs no memory.
+	// Not one of ours: a snapshot for one of ours comes from the log and needs no memory.
 	a := newAsker(t, slowLink(t, s.Endpoints().Snapshot, 1200<<10), false, false)
 	begun := time.Now()
 	a.ask("")
@@ -252,7 +252,7 @@ func stopped(t testing.TB, s *Server, clients int, ours bool) (all []*asker) {
 	return all
 }
 
-// H20: clients that ask for a large map and stop hold up nobody: not one key, not
+// H20: clients that ask for a large map and stop do not hold up others: not one key, not
 // a subtree, not the whole map, and not each other.
 func TestH20_StoppedReadersHoldUpNobody(t *testing.T) {
 	t.Parallel()
@@ -365,7 +365,7 @@ func TestH6_DeletionsDuringJoin(t *testing.T) {
 	}
 }
 
-// H6: the count of what is remembered is right, whatever happens to the keys.
+// H6: the count of remembered deletions is right after any updates of the keys.
 func TestH6_DeletionsAreCounted(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(6, 6))
@@ -421,8 +421,8 @@ func TestSnapshotIsEncodedOnce(t *testing.T) {
 	idle(t, s)
 }
 
-// A client that stops is disconnected after SnapshotTimeout, and what it held is
-// given back, also if all that it asked for was on its way already.
+// A client that stops is disconnected after SnapshotTimeout, and its memory is released,
+// also if its whole snapshot was in flight already.
 func TestStoppedSnapshotEnds(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{5000, 300} {
@@ -443,8 +443,8 @@ func TestStoppedSnapshotEnds(t *testing.T) {
 	}
 }
 
-// What only stopped clients' cuts hold is bounded, however often the map is
-// overwritten; those that go on reading are not what is given up.
+// Memory that only the cuts of stopped clients hold is bounded, however often the map is
+// overwritten; the cuts of clients that go on reading are not given up.
 func TestCutsAreBounded(t *testing.T) {
 	t.Parallel()
 	const keys, most = 800, 40

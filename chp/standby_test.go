@@ -40,8 +40,8 @@ func TestStandbyNextServer(t *testing.T) {
 	passive.nobodyAsks()
 }
 
-// A single server is asked again and again, and what it sent before it said that it
-// is not active counts for nothing.
+// A single server is asked again and again, and the messages before its report that it is
+// not active are dropped.
 func TestStandbyOneServer(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asOurs)
@@ -66,7 +66,7 @@ func TestStandbyOneServer(t *testing.T) {
 }
 
 // The active server dies, and the other one is passive for a while: the client asks
-// it again and again, and keeps what it has meanwhile.
+// it again and again, and keeps its map meanwhile.
 func TestStandbyUntilTakeover(t *testing.T) {
 	t.Parallel()
 	primary, backup := newScripted(t, asOurs), newScripted(t, asOurs)

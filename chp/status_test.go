@@ -63,7 +63,7 @@ func TestServerStatusModel(t *testing.T) {
 	}
 }
 
-// The fields' names in JSON are what programs read.
+// Programs read the fields by their names in JSON.
 func TestStatusNames(t *testing.T) {
 	t.Parallel()
 	text, err := json.Marshal(Status{})
@@ -88,9 +88,9 @@ func newUnserved(t *testing.T) *Server {
 	return s
 }
 
-// Who does not announce itself is not answered, and neither is a question that is
-// none; snapshots go on meanwhile. A server of another make is not asked, because
-// the guide's end when they are asked what they do not know.
+// A client that does not announce itself is not answered, and neither is an invalid
+// question; snapshots go on meanwhile. A server of another make is not asked, because the
+// guide's servers end at an unknown request.
 func TestServerStatusOfOthers(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -125,7 +125,7 @@ func TestServerStatusOfOthers(t *testing.T) {
 }
 
 // The context ends the wait for a server that does not answer, or answers with
-// something else.
+// another message.
 func TestServerStatusSilent(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asOurs)

@@ -24,7 +24,7 @@ var (
 )
 
 // stormVariable makes TestStormServer a server: its host, port, number of keys, and
-// what their values begin with.
+// the prefix of their values.
 const stormVariable = "CLUSTERMAP_STORM_SERVER"
 
 // TestStormServer is the server process of TestStorm.
@@ -88,8 +88,8 @@ func stormServer(t *testing.T, host string, port int, run string) (int, func()) 
 }
 
 // Many clients whose server is killed all come to the map of the one that takes its
-// place. How many attempts they need for that is logged: each that is given up costs a
-// server that has much to do still more. What does not end in a snapshot, and was not
+// place. How many attempts they need for that is logged: each one that is given up costs
+// a busy server still more. An attempt that does not end in a snapshot, and was not
 // refused, was given up. For figures: -storm.clients 1000 -storm.keys 20000.
 func TestStorm(t *testing.T) {
 	t.Parallel()

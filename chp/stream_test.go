@@ -74,8 +74,8 @@ func TestStreamDiscardsStale(t *testing.T) {
 	s := newStream(&all, false)
 	wantAdmitted(t, s, "a@5", pub{"a", 5, "x"})
 	must(t, s.join([]int64{7}))
-	// Up to the KTHXBAI everything is in the snapshot, and what comes twice or
-	// out of order is discarded.
+	// Up to the KTHXBAI everything is in the snapshot, and updates that come twice or out
+	// of order are discarded.
 	wantAdmitted(t, s, "c@9 d@20", pub{"a", 6, "x"}, pub{"b", 7, "x"}, pub{"c", 9, "x"}, pub{"c", 9, "y"}, pub{"c", 8, "z"}, pub{"d", 20, "x"})
 	wantAdmitted(t, s, "", pub{"d", 20, "x"}, pub{"d", 1, "x"}, pub{"d", -1, "x"})
 	if s.sequence() != 20 || s.stale != 7 {

@@ -23,8 +23,8 @@ func tailPieces(t testing.TB, m *store.Map, first int64, updates, value int) (ba
 	return batchHead{reign: 1, first: first, count: uint32(updates)}, m.Apply(wire, spans, first, nil)
 }
 
-// TestTail: what is read from a position is what was added from there on; what a
-// follower needs is kept while it is sent the map, and no longer.
+// TestTail: a read from a position returns the updates added from there on; the updates
+// that a follower needs are kept while it is sent the map, and no longer.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	m := store.New(store.Options{})

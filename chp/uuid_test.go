@@ -35,8 +35,8 @@ func TestUUIDIsVersion8(t *testing.T) {
 	}
 }
 
-// A client knows its own updates only, as it has sent them, and those that are
-// on their way.
+// A client recognizes only its own updates, as it has sent them, and only those in
+// flight.
 func TestUUIDIsForOneUpdate(t *testing.T) {
 	t.Parallel()
 	mine, other := newUUIDMaker(), newUUIDMaker()

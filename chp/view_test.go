@@ -129,8 +129,8 @@ func TestViewKeepsLastValidValue(t *testing.T) {
 	}
 }
 
-// A view whose callback is slow skips changes, and then has the present state: nothing that
-// is still true is missing, and deleted keys are gone.
+// A view whose callback is slow skips changes, and then has the present state: no present
+// key is missing, and deleted keys are gone.
 func TestViewCatchesUp(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -306,7 +306,7 @@ func TestViewGetAllocatesNothing(t *testing.T) {
 	}
 }
 
-// The table has what a Go map has after the same operations, while others read it.
+// The table has the content of a Go map after the same operations, while others read it.
 func TestViewTable(t *testing.T) {
 	t.Parallel()
 	var table viewTable[int]

@@ -13,7 +13,7 @@ import (
 	"clustermap/internal/testenv"
 )
 
-// watcher is what a watch has told of.
+// watcher is a watch and the map that follows from its events.
 type watcher struct {
 	w      *Watch
 	of     subtrees
@@ -21,7 +21,7 @@ type watcher struct {
 	synced bool
 }
 
-// readAll reads what is queued.
+// readAll reads the queued events.
 func (r *watcher) readAll(t *testing.T) {
 	t.Helper()
 	for done := false; !done; {
@@ -46,8 +46,8 @@ func (r *watcher) readAll(t *testing.T) {
 }
 
 // TestWatchAgainstModel lets watches begin, read and end at any moment of a
-// random history of updates and resynchronisations: what each has seen is the
-// state, whenever it has read everything.
+// random history of updates and resynchronisations: the events that each has seen add up
+// to the state whenever it has read all of them.
 func TestWatchAgainstModel(t *testing.T) {
 	t.Parallel()
 	for round := range testenv.Rounds(60) {

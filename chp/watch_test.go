@@ -164,7 +164,7 @@ func TestWatchResynchronised(t *testing.T) {
 	s := begin(t, c, 10, pub{"same", 3, "x"}, pub{"gone", 4, "y"}, pub{"other", 5, "z"})
 	w := openWatch(t, c)
 	s.play(t, pub{"live", 11, "1"})
-	// Another server, which counts lower, and gave a number to something else.
+	// Another server, which counts lower, and gave a number to another key.
 	s = begin(t, c, 5, pub{"same", 1, "x"}, pub{"other", 5, "changed"}, pub{"new", 2, "n"})
 	s.play(t, pub{"live", 6, "2"})
 	wantEvents(t, w, "gone=y@4", "other=z@5", "same=x@3", "synced@10", "live=1@11")
@@ -209,7 +209,7 @@ func TestWatchLagged(t *testing.T) {
 	noReferences(t, &s.replica.Map)
 }
 
-// noReferences checks that nobody holds on to a store's segments.
+// noReferences checks that no reference to a store's segments is left.
 func noReferences(t *testing.T, s *store.Map) {
 	t.Helper()
 	if n := s.References(); n != 0 {

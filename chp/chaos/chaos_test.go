@@ -77,7 +77,7 @@ func TestLostMap(t *testing.T) {
 	}
 }
 
-// cluster is servers, replicas and what stands between them.
+// cluster is servers, replicas and the proxies between them.
 type cluster struct {
 	t        testing.TB
 	shape    shape
@@ -122,7 +122,7 @@ func orDefault(n, normal, short int) int {
 	return normal
 }
 
-// run runs one cluster through its faults, and checks what happened.
+// run runs one cluster through its faults, and checks its history.
 func run(t *testing.T, s shape, plan func(c *cluster, seed uint64) []fault) *cluster {
 	seed := *seedFlag
 	if seed == 0 {
@@ -174,7 +174,7 @@ func run(t *testing.T, s shape, plan func(c *cluster, seed uint64) []fault) *clu
 	phase("deletions")
 	c.converge(ctx)
 	phase("convergence")
-	// What the watches report from here on is not looked at.
+	// The watches' later events are not checked.
 	for _, r := range append(slices.Clone(c.replicas), c.observer) {
 		r.end()
 		c.lives = append(c.lives, r.lives...)
@@ -309,8 +309,8 @@ func (c *cluster) join(s, peer *server, role string) {
 		"--bstar-interval", interval.String(), "--diverged", filepath.Join(c.dir, s.name+".diverged"))
 }
 
-// settled waits until a server may get into trouble: until then what the other one
-// lacks could be lost. It returns false if that does not come.
+// settled waits until a server may get into trouble: before that, updates that the other
+// one lacks could be lost. It returns false if the servers do not settle in time.
 func (c *cluster) settled(ctx context.Context) bool {
 	if !c.shape.pair {
 		return true

@@ -14,15 +14,15 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// fact is what is known of one sequence.
+// fact is the update with one sequence.
 type fact struct {
 	key   string
 	value uint64 // 0: the key was deleted
 	uuid  [16]byte
-	from  string // who said so first
+	from  string // the watch that reported it first
 }
 
-// facts is what all watches together have reported.
+// facts holds the updates that all watches together have reported.
 type facts struct {
 	bySeq   map[int64]fact
 	byValue map[uint64]int64
@@ -32,8 +32,8 @@ type facts struct {
 	byKey   map[string][]int64 // sorted, too
 }
 
-// check checks everything that can be seen from what was recorded. If there may have
-// been two active servers at once, little of it holds: see shape.splits.
+// check checks everything that the recorded events show. If there may have been two
+// active servers at once, little of it holds: see shape.splits.
 func (h *history) check(lives []*life, keys []string, timeout time.Duration, splits bool) {
 	k := h.collect(lives)
 	if splits {
@@ -54,8 +54,7 @@ func (h *history) check(lives []*life, keys []string, timeout time.Duration, spl
 	h.checkLinearizable(k, keys, timeout)
 }
 
-// collect brings together what the watches have reported, and finds what does not
-// fit together.
+// collect brings together the watches' reports, and finds contradictions.
 func (h *history) collect(lives []*life) *facts {
 	k := &facts{bySeq: map[int64]fact{}, byValue: map[uint64]int64{}, byUUID: map[[16]byte]int64{}, seen: map[uint64]time.Duration{}}
 	for _, l := range lives {
@@ -100,9 +99,9 @@ func (h *history) collect(lives []*life) *facts {
 }
 
 // known takes back the sequences of calls that did not return their update's. A call
-// whose update was applied while its client was not connected returns that of the new
-// snapshot if the key has changed since, which is at least as high. Deletions of a key
-// look alike, so that of such a call is not known even if it is a deletion's.
+// whose update was applied while its client was not connected returns the new snapshot's
+// sequence if the key has changed since, which is at least as high. Deletions of a key
+// look alike, so the sequence of such a call is unknown even if it is a deletion's.
 func (h *history) known(k *facts) {
 	for _, o := range h.ops {
 		if o.Seq == 0 || o.Kind != opSet && o.Kind != opDelete {
@@ -115,7 +114,7 @@ func (h *history) known(k *facts) {
 			continue
 		}
 		if seq := k.byValue[o.ID]; seq < o.Seq {
-			o.Seq = seq // 0 if nobody saw it
+			o.Seq = seq // 0 if no watch saw it
 		}
 	}
 }
@@ -183,8 +182,8 @@ func (h *history) checkComplete(l *life, k *facts, calls map[int64]time.Duration
 	}
 }
 
-// checkFresh: what a client has from a snapshot is not older than the updates that
-// came before the first one that it saw after the snapshot.
+// checkFresh: the values that a client has from a snapshot are not older than the updates
+// before the first one that it saw after the snapshot.
 func (h *history) checkFresh(l *life, k *facts) {
 	has := map[string]int64{}
 	var before *event
@@ -230,8 +229,8 @@ func (h *history) checkExpiry(l *life) {
 	}
 }
 
-// checkAcknowledged: the sequence that a call returned is its update's, and what
-// was reported as not done was not done.
+// checkAcknowledged: the sequence that a call returned is its update's, and updates
+// reported as not done were not done.
 func (h *history) checkAcknowledged(k *facts) {
 	for _, o := range h.ops {
 		if o.Kind != opSet && o.Kind != opDelete {
@@ -273,11 +272,12 @@ func (h *history) checkProgramOrder(k *facts) {
 	}
 }
 
-// checkReadYourWrites: after an update was acknowledged its client has it, or what
-// came after it.
+// checkReadYourWrites: after an update was acknowledged its client has it, or a later
+// update of the key.
 //
-// What was set and deleted again while the client was not connected its watch does not
-// report. What the watch had not reported when it was closed, others have.
+// A watch does not report a key that was set and deleted again while its client was not
+// connected. Other watches have reported the updates that it had not reported when it was
+// closed.
 func (h *history) checkReadYourWrites(lives []*life, k *facts) {
 	type at struct{ client, key string }
 	deleted := map[at]int64{} // the last deletion
@@ -366,17 +366,16 @@ type stepped struct {
 	*op
 	seq int64 // 0: not known
 
-	// A vanishing is an operation of which nobody knows whether it was done, and
-	// which leaves no key: a deletion, or a set whose value nobody has seen and whose
-	// time to live may have ended. All of a key's are alike but for when they began,
-	// and there is no end to when they may come. So they can as well come in the order
-	// in which they began; else there were too many orders to try. They are numbered
-	// from 1.
+	// A vanishing is an operation that may have been done or not, and leaves no key: a
+	// deletion, or a set whose value no client has seen and whose time to live may have
+	// ended. The vanishings of a key differ only in when they began, and each may come at
+	// any later time. So they can as well come in the order in which they began; else
+	// there were too many orders to try. They are numbered from 1.
 	vanishing int
 }
 
-// checkLinearizable: there is an order of all operations on a key that fits what
-// they returned, the times of their calls and the sequences.
+// checkLinearizable: there is an order of all operations on a key that fits their
+// results, the times of their calls and the sequences.
 func (h *history) checkLinearizable(k *facts, keys []string, timeout time.Duration) {
 	end := h.now()
 	byKey := map[string][]*op{}
@@ -416,7 +415,7 @@ func (h *history) checkLinearizable(k *facts, keys []string, timeout time.Durati
 				vanishings = append(vanishings, x)
 				continue
 			default:
-				continue // nobody has seen it, so it can stand behind all others
+				continue // no client has seen it, so it can stand behind all others
 			}
 			ops = append(ops, x)
 		}

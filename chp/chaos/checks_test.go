@@ -42,7 +42,7 @@ func scene() (h *history, all, a *life) {
 	return h, all, a
 }
 
-// TestChecks: each check finds what it is for, and nothing where all is well.
+// TestChecks: each check finds its violation, and nothing in a sound history.
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -144,7 +144,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// TestValues: a value tells whose it is, and shows when it is not whole.
+// TestValues: a value names its operation, and shows when it is not whole.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 20, 5000} {

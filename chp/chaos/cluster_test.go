@@ -25,13 +25,13 @@ type shape struct {
 	pair bool
 	data bool // the servers keep their updates on disk
 
-	// keeps says that what was acknowledged survives the kill of a server. If it
-	// does not, the map is empty after each kill.
+	// keeps says that acknowledged updates survive the kill of a server. If it does not,
+	// the map is empty after each kill.
 	keeps bool
 
 	// splits says that the servers of a pair lose sight of each other. Then both can
-	// be active, and what one of them has acknowledged can be given up: that is how
-	// Binary Star works. What is checked is that all are equal in the end.
+	// be active, and updates that one of them has acknowledged can be given up: that is
+	// how Binary Star works. The test checks only that all are equal in the end.
 	splits bool
 }
 
@@ -99,7 +99,7 @@ type server struct {
 	state  int // port at which a server of a pair tells its state
 	args   []string
 	dir    string // of its data, or ""
-	output string // file with what it prints
+	output string // file with its output
 
 	mu      sync.Mutex
 	process *process // nil while none is meant to run
@@ -115,7 +115,7 @@ type process struct {
 	asked  bool // it is meant to end; guarded by server.mu
 }
 
-// watched collects what a process prints, and finds the line that says that it is
+// watched collects the output of a process, and finds the line that says that it is
 // ready.
 type watched struct {
 	file  *os.File

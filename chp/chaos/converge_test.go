@@ -13,7 +13,8 @@ import (
 	"clustermap/chp"
 )
 
-// converge waits until all replicas have what the server has, and notes which do not.
+// converge waits until all replicas have the server's map, and notes the ones that do
+// not.
 func (c *cluster) converge(ctx context.Context) {
 	h := c.history
 	var last reference
@@ -35,9 +36,9 @@ func (c *cluster) converge(ctx context.Context) {
 	}
 }
 
-// patiently looks until there is nothing to find, and returns what the last look has found
-// when its time is over. Each look must begin anew: updates that were on their way when
-// the faults ended can arrive after one, however short that way is.
+// patiently looks until it finds no violation, and returns the violations of the last
+// look when its time is over. Each look must begin anew: updates that were in flight when
+// the faults ended can arrive after a look, however short their way is.
 func patiently(ctx context.Context, patience time.Duration, look func(context.Context) []violation) []violation {
 	for end := time.Now().Add(patience); ; {
 		one, cancel := context.WithTimeout(ctx, patience)
@@ -49,7 +50,7 @@ func patiently(ctx context.Context, patience time.Duration, look func(context.Co
 	}
 }
 
-// reference is what a client gets that joins now.
+// reference is the map of a client that joins now.
 type reference struct {
 	called, returned time.Duration
 	content          map[string]uint64
@@ -76,7 +77,8 @@ func (c *cluster) reference(ctx context.Context) (r reference, err error) {
 	return r, err
 }
 
-// differ returns in what the replicas differ from what they should have in the end.
+// differ returns the differences of the replicas from the map that they should have in
+// the end.
 func (c *cluster) differ(want reference) (found []violation) {
 	if want.timed > 0 {
 		return []violation{{"expiry", fmt.Sprintf("%d keys do not expire", want.timed)}}
@@ -90,8 +92,7 @@ func (c *cluster) differ(want reference) (found []violation) {
 	return found
 }
 
-// differs tells in what a replica differs from the server, as far as it should
-// not.
+// differs describes the differences of a replica from the server that should not exist.
 func (l *life) differs(server map[string]uint64) string {
 	want := map[string]uint64{}
 	for k, v := range server {

@@ -16,29 +16,29 @@
 // # Faults
 //
 // Each replica reaches each server through TCP proxies of its own, which cut,
-// reset, hold, delay and half-close its connections, deliver late what a client
-// that has gone sent, and leave out updates as a forwarder of libzmq does with a
-// slow subscriber. Servers are killed with SIGKILL, stopped with SIGSTOP and
-// started again, with their data or without them; of a pair one at a time, and only
-// while the other one has everything. Replicas are closed and made anew. With -seed the same faults come in the same order; what they meet
-// depends on the machine.
+// reset, hold, delay and half-close its connections, deliver messages of a client that
+// has gone late, and leave out updates as a forwarder of libzmq does with a slow
+// subscriber. Servers are killed with SIGKILL, stopped with SIGSTOP and started again,
+// with their data or without them; of a pair one at a time, and only while the other one
+// has everything. Replicas are closed and made anew. With -seed the same faults come in
+// the same order; the state in which they meet the cluster depends on the machine.
 //
 // # Checks
 //
 // When everything is healed:
 //
-//   - every replica has what the server has, for its subtrees, and its watch has
-//     reported exactly that;
+//   - every replica has the server's map, for its subtrees, and its watch has reported
+//     exactly that;
 //   - the history of each key is linearizable in the order of the sequences that
 //     SetSync and DeleteSync returned, with the outcome of some calls unknown: so
 //     no acknowledged update is lost and no deleted key comes back (package
 //     porcupine decides that);
-//   - an update has one sequence, whoever reports it and whenever: nothing was
-//     applied twice, and all replicas saw the same;
+//   - an update has one sequence in every report of it: nothing was applied twice, and
+//     all replicas saw the same;
 //   - the sequences that a watch reports rise, and between two of them no update
 //     is missing unless the client took a new snapshot meanwhile;
 //   - the updates of one goroutine are applied in the order in which it made them;
-//   - a client reads what it has written, or what came after it;
+//   - a client reads the values that it has written, or later ones;
 //   - no key expires before its time, and none that has no time to live;
 //   - no server ended by itself.
 //

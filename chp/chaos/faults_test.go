@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// fault is what is to go wrong. All choices are made beforehand, from the seed.
+// fault is a planned fault. All choices are made beforehand, from the seed.
 type fault struct {
 	after     time.Duration // since the one before
 	kind      string
@@ -35,11 +35,11 @@ func (f fault) String() string {
 // Faults of connections, of one replica or of all.
 const (
 	faultReset    = "reset"     // connections are reset
-	faultClose    = "close"     // connections end after what is on its way
+	faultClose    = "close"     // connections end after the bytes in flight
 	faultHold     = "hold"      // nothing is carried for a while
 	faultDelay    = "delay"     // everything comes late
 	faultRefuse   = "refuse"    // connections are reset, also new ones
-	faultLate     = "late"      // the client's side is reset, and what it had sent arrives later
+	faultLate     = "late"      // the client's side is reset, and bytes that it had sent arrive later
 	faultHalfOpen = "half-open" // the server's side is reset, and the client does not learn of it
 	faultLag      = "lag"       // a client takes a new snapshot while its updates come late
 	faultFlood    = "flood"     // a client reads nothing while much is written
@@ -115,7 +115,7 @@ func (c *cluster) plan(n int, seed uint64, longest time.Duration) (faults []faul
 // when all are over.
 func (c *cluster) inject(ctx context.Context, faults []fault) {
 	var running sync.WaitGroup
-	trouble := make(chan struct{}, 1) // holds something while a server is
+	trouble := make(chan struct{}, 1) // holds a token while a server is
 	for _, f := range faults {
 		if !sleep(ctx, f.after) {
 			break
@@ -254,7 +254,7 @@ func (c *cluster) flood(ctx context.Context) {
 	}
 }
 
-// doServer does something to a server.
+// doServer carries out a fault of a server.
 func (c *cluster) doServer(ctx context.Context, f fault) {
 	if !c.settled(ctx) {
 		return

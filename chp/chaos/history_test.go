@@ -18,7 +18,7 @@ type kind string
 const (
 	opSet    kind = "set"
 	opDelete kind = "delete"
-	opRead   kind = "read"  // SetSync of another key, then Get: what it returns was in force meanwhile
+	opRead   kind = "read"  // SetSync of another key, then Get, whose result was in force at some moment meanwhile
 	opReset  kind = "reset" // the server lost its map
 )
 
@@ -42,14 +42,14 @@ type op struct {
 	Call    time.Duration `json:"call"` // since the beginning
 	Return  time.Duration `json:"return"`
 	Outcome outcome       `json:"outcome"`
-	Seq     int64         `json:"seq,omitempty"` // what was returned
+	Seq     int64         `json:"seq,omitempty"` // the sequence that the call returned
 	Saw     uint64        `json:"saw,omitempty"` // value that a read, or a Get after the update, returned; 0: no key
 	Looked  bool          `json:"looked,omitempty"`
 	Synced  bool          `json:"synced,omitempty"` // its client took a new snapshot before the call had returned and looked
 	Err     string        `json:"err,omitempty"`
 }
 
-// event is what a watch reported.
+// event is an event of a watch.
 type event struct {
 	seq   int64
 	key   string
@@ -61,7 +61,7 @@ type event struct {
 	at    time.Duration
 }
 
-// history collects what happens.
+// history collects the operations, events and faults.
 type history struct {
 	begin time.Time
 
@@ -98,7 +98,7 @@ func (h *history) fault(format string, args ...any) {
 	h.faults = append(h.faults, text)
 }
 
-// maxViolations bounds what one check reports.
+// maxViolations bounds the violations that one check reports.
 const maxViolations = 10
 
 func (h *history) violate(check, format string, args ...any) {

@@ -32,15 +32,15 @@ const (
 	ports
 )
 
-// proxyQueue bounds what a proxy keeps of one direction of a connection while it
-// is held or delayed. The system keeps some more.
+// proxyQueue bounds the bytes that a proxy keeps of one direction of a connection while
+// it is held or delayed. The system keeps some more.
 const proxyQueue = 128 << 10
 
-// proxy stands in front of one port. What is done to it concerns its present
-// connections and those to come.
+// proxy stands in front of one port. Its methods act on its present connections and on
+// later ones.
 type proxy struct {
 	listener net.Listener
-	parse    bool // what goes to the client is taken apart into messages, so that some can be left out
+	parse    bool // bytes for the client are split into messages, so that some can be left out
 	running  sync.WaitGroup
 
 	mu      sync.Mutex
@@ -140,7 +140,7 @@ func (p *proxy) delay(direction int, by time.Duration) {
 }
 func (p *proxy) leaveOut(n int) { p.change(func() { p.drop += n }) }
 
-// each does something to every present connection.
+// each calls do for every present connection.
 func (p *proxy) each(do func(*pipe)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,14 +219,14 @@ func (p *proxy) carry(client *net.TCPConn) {
 	p.mu.Unlock()
 }
 
-// parcel is bytes on their way, and when they came.
+// parcel is bytes in flight, and the time of their arrival.
 type parcel struct {
 	bytes []byte
 	at    time.Time
 }
 
-// run carries one direction: one goroutine reads, one writes what was read when
-// its time has come.
+// run carries one direction: one goroutine reads, another writes the bytes when their
+// time has come.
 func (c *pipe) run(direction int) {
 	from, to := c.ends[1-direction], c.ends[direction]
 	// Room for the queue in the smallest pieces; how many bytes it holds is counted
@@ -244,7 +244,7 @@ func (c *pipe) run(direction int) {
 			}
 			room.give(len(b.bytes))
 		}
-		// What was read before the end has gone out before it.
+		// The bytes read before the end have gone out.
 		if failed == io.EOF || errors.Is(failed, net.ErrClosed) {
 			_ = to.CloseWrite()
 		} else {
@@ -281,8 +281,8 @@ func (p *proxy) omits() bool {
 	return true
 }
 
-// await waits until what came at a time may go on. It returns false if the
-// connection was reset.
+// await waits until the bytes that came at the given time may go on. It returns false if
+// the connection was reset.
 func (c *pipe) await(direction int, at time.Time) bool {
 	p := c.proxy
 	for {
@@ -319,7 +319,7 @@ func (c *pipe) end() {
 	}
 }
 
-// reset ends both sides at once. What is on its way is lost.
+// reset ends both sides at once. Bytes in flight are lost.
 func (c *pipe) reset() {
 	for _, end := range c.ends {
 		_ = end.SetLinger(0)
@@ -327,7 +327,7 @@ func (c *pipe) reset() {
 	c.end()
 }
 
-// finish ends both sides after what is on its way.
+// finish ends both sides after the bytes in flight.
 func (c *pipe) finish() {
 	for _, end := range c.ends {
 		_ = end.CloseRead()
@@ -337,8 +337,8 @@ func (c *pipe) finish() {
 // hold is proxy.hold for one connection, in both directions.
 func (c *pipe) hold(n int) { c.proxy.change(func() { c.held += n }) }
 
-// forsake resets one side alone. What it had sent still goes to the other, which
-// sees the end after that.
+// forsake resets one side alone. The bytes that it had sent still go to the other, which
+// sees the end after them.
 func (c *pipe) forsake(direction int) { abort(c.ends[direction]) }
 
 // tokens bound the bytes in a queue.
@@ -391,7 +391,7 @@ const (
 	flagCommand  = 4
 )
 
-// admit returns what may go on of the bytes so far: the greeting, and whole
+// admit returns the bytes that may go on, of those so far: the greeting, and whole
 // messages without the updates for which omits returns true.
 func (m *messages) admit(b []byte, omits func() bool) (out []byte) {
 	n := min(greetingSize-m.greeting, len(b))

@@ -44,13 +44,13 @@ type life struct {
 
 	mu       sync.Mutex
 	events   []event           // all that the watch has reported
-	content  map[string]uint64 // what follows from them
+	content  map[string]uint64 // the map that follows from them
 	installs []time.Duration   // when the client had a new snapshot
 	failed   error             // why the watch ended
 	sequence int64             // the client's in the end, which the watch may not have reached
 }
 
-// Times of the clients: so short that a replica notices soon what is done to it.
+// Times of the clients: so short that a replica notices a fault soon.
 const (
 	heartbeatTimeout = 800 * time.Millisecond
 	syncTimeout      = 1500 * time.Millisecond
@@ -138,7 +138,7 @@ func (r *replica) now() *life {
 	return r.lives[len(r.lives)-1]
 }
 
-// follow notes what the watch reports.
+// follow records the events of the watch.
 func (l *life) follow(ctx context.Context, h *history) error {
 	synced := false
 	for {
@@ -185,7 +185,7 @@ func holds(subtrees []string, key string) bool {
 	return len(subtrees) == 0
 }
 
-// state returns what a client has.
+// state returns the map of a client.
 func state(c *chp.Client) (content map[string]uint64, err error) {
 	content = map[string]uint64{}
 	c.Range(func(key, value []byte) bool {
@@ -199,7 +199,7 @@ func state(c *chp.Client) (content map[string]uint64, err error) {
 	return content, err
 }
 
-// told returns what the watch has told so far.
+// told returns the map that follows from the watch's events so far.
 func (l *life) told() map[string]uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

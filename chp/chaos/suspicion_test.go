@@ -21,8 +21,8 @@ type trouble struct {
 	from, to time.Duration
 }
 
-// turn is what a server of a pair logs when it begins or ends to publish what the other
-// one may lack.
+// turn is a line that a server of a pair logs when it begins or ends to publish updates
+// that the other one may lack.
 type turn struct {
 	at     time.Duration
 	server int
@@ -85,7 +85,7 @@ func suspected(turns []turn, settles []time.Duration, troubles []trouble) string
 		turns = append(turns, turn{at: at - stamps, what: together})
 	}
 	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Compare(a.at, b.at) })
-	var ahead [2]string // how a server came to publish what the other one may lack
+	var ahead [2]string // how a server came to publish updates that the other one may lack
 	for _, t := range turns {
 		other := 1 - t.server
 		switch {
@@ -109,7 +109,7 @@ func suspected(turns []turn, settles []time.Duration, troubles []trouble) string
 	return ""
 }
 
-// TestSuspected: what a pair may lose is suspected from the logs, and nothing else is.
+// TestSuspected: the logs show the losses that a pair may suffer, and no others.
 func TestSuspected(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

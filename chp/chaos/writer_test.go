@@ -38,7 +38,7 @@ func (w *writer) run(ctx context.Context) {
 }
 
 func (w *writer) step() {
-	// Mostly patience, at times so little that a call ends in the middle of its way.
+	// Mostly patience, at times so little that a call ends halfway.
 	patience := 3 * time.Second
 	if w.rng.IntN(10) == 0 {
 		patience = time.Duration(1+w.rng.IntN(80)) * time.Millisecond
@@ -107,7 +107,7 @@ func (w *writer) sync(l *life, o *op, update func() (int64, error)) (ok bool) {
 	return err == nil
 }
 
-// look reads at once what was written.
+// look reads the written key at once.
 func (w *writer) look(l *life, o *op) {
 	o.Saw, o.Looked = w.get(l, o.Key), true
 }
@@ -124,9 +124,9 @@ func (w *writer) get(l *life, key string) uint64 {
 	return id
 }
 
-// read reads what the server has. An update that was sent after the call began
-// and came back brought all updates before it; so what Get returns then was the
-// key's value at the server at some moment of the call.
+// read reads the server's value of a key. An update that was sent after the call began
+// and came back brought all updates before it; so the result of Get then was the key's
+// value at the server at some moment of the call.
 func (w *writer) read(ctx context.Context, l *life) {
 	h := w.replica.history
 	o := h.call(&op{Proc: w.proc, Client: l.name, Kind: opRead, Key: w.key()})
@@ -151,7 +151,7 @@ func (w *writer) burst(ctx context.Context, l *life, n, size int) {
 		}
 		err := l.client.Set(ctx, o.Key, value)
 		if err != nil {
-			// What returned an error was not sent, says the documentation.
+			// By the documentation an update is not sent if Set returned an error.
 			o.Return, o.Outcome, o.Err = h.now(), failed, err.Error()
 			break
 		}

@@ -1,5 +1,5 @@
 // Package commit is the interface between a server of the Clustered Hashmap Protocol
-// and what stores its updates: a log on disk.
+// and the log on disk that stores its updates.
 //
 // A [Log] stores entries; an [Entry] is a batch of updates in wire form. A [Group] is
 // between the server, which appends batch after batch, and the log: it writes and

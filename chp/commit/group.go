@@ -24,8 +24,8 @@ type GroupOptions struct {
 	// up to which everything is on disk. It must not call Append, Wait, Flush or Close.
 	OnDurable func(index uint64)
 	// HoldCommits leaves Log.Commit to the caller, for a server whose updates are
-	// committed only when another server has them too. Otherwise the Group commits what is
-	// on disk.
+	// committed only when another server has them too. Otherwise the Group commits the
+	// entries that are on disk.
 	HoldCommits bool
 }
 

@@ -87,9 +87,9 @@ func TestGroupWritesDuringFlush(t *testing.T) {
 	}
 }
 
-// TestGroupFlushPressure: with the policy always, what is written and not flushed
-// counts as held, so that a disk that flushes slowly slows down the server; with
-// other policies it does not.
+// TestGroupFlushPressure: with the policy always, written entries that are not flushed
+// count as held, so that a disk that flushes slowly slows down the server; with other
+// policies it does not.
 func TestGroupFlushPressure(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -58,7 +58,7 @@ func TestGroupRoom(t *testing.T) {
 	log := &fakeLog{}
 	g := NewGroup(log, GroupOptions{Policy: Always(), Bytes: 10_000})
 	gone, cancel := context.WithCancel(ctx)
-	cancel() // whatever has to wait with it fails
+	cancel() // calls that have to wait with gone fail
 	log.gate.Lock()
 	for i := 0; ; i++ {
 		err := g.Room(gone)

@@ -85,8 +85,8 @@ func (l *fakeLog) seen() (writes, syncs int, committed uint64) {
 	return l.writes, l.syncs, l.committed
 }
 
-// TestGroupCommit: what is appended while the log writes goes into one write
-// and one flush, and what was appended is what the log gets.
+// TestGroupCommit: entries appended while the log writes go into one write and one flush,
+// and the log gets them unchanged.
 func TestGroupCommit(t *testing.T) {
 	t.Parallel()
 	log := &fakeLog{}
@@ -189,7 +189,7 @@ func TestGroupPressure(t *testing.T) {
 	}
 }
 
-// TestGroupPolicies: who flushes when.
+// TestGroupPolicies: the times of flushes under each policy.
 func TestGroupPolicies(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -9,10 +9,10 @@ import "fmt"
 // order, so only one goroutine should append.
 type Log interface {
 	// Replay calls fn with all entries: first those of the checkpoint, then those of
-	// the log after it. It verifies what it reads, and removes a torn end, which the
-	// result describes. An error of fn ends it. If entries that were once on disk
-	// cannot be read, the error is a [*CorruptError]; the log then cannot be written
-	// and is not changed.
+	// the log after it. It verifies the entries, and removes a torn end, which the result
+	// describes. An error of fn ends it. If entries that were once on disk cannot be
+	// read, the error is a [*CorruptError]; the log then cannot be written and is not
+	// changed.
 	Replay(fn func(Entry) error) (Replayed, error)
 
 	// Append writes entries after the last one, without a flush: when it returns, they
@@ -45,9 +45,9 @@ type Log interface {
 	// entries up to the index. Only one checkpoint can be written at a time.
 	//
 	// The state need not be the sum of the entries. A server that copies the whole
-	// state of another one writes it as a checkpoint at Last(), and then appends what
-	// follows; an empty log needs an entry first, with any content. After a crash the
-	// log has either the old state or the new one.
+	// state of another one writes it as a checkpoint at Last(), and then appends the
+	// later entries; an empty log needs an entry first, with any content. After a crash
+	// the log has either the old state or the new one.
 	Checkpoint(index, sequence uint64) (Checkpoint, error)
 	// CutBack removes all entries after the index. A server uses it when its last
 	// entries differ from those of the server that it follows.
@@ -68,8 +68,8 @@ type Checkpoint interface {
 	// Append writes one piece of the state. The entry's Index is ignored: it becomes
 	// that of the checkpoint.
 	Append(Entry) error
-	// Commit flushes the checkpoint, makes it the current one, and removes what it
-	// replaces: the previous checkpoint, and the segments of the log that have only
+	// Commit flushes the checkpoint, makes it the current one, and removes the files that
+	// it replaces: the previous checkpoint, and the segments of the log that have only
 	// older entries.
 	Commit() error
 	// Abort removes the unfinished checkpoint. After Commit it does nothing.

@@ -9,8 +9,8 @@ import (
 // DefaultInterval is the interval of the default policy.
 const DefaultInterval = 100 * time.Millisecond
 
-// A Policy says when a [Group] flushes the log, and so what a crash can lose. The zero
-// value is Interval(DefaultInterval).
+// A Policy says when a [Group] flushes the log, and so which updates a crash can lose.
+// The zero value is Interval(DefaultInterval).
 //
 //	policy        process killed            machine stops or loses power
 //	always        no acknowledged update    no acknowledged update

@@ -7,8 +7,8 @@ import (
 	"clustermap/chp/commit"
 )
 
-// TestAppendAllocs: what an entry costs is a few allocations, one of them of its size,
-// and nothing per update.
+// TestAppendAllocs: an entry costs a few allocations, one of them of its size, and none
+// per update.
 func TestAppendAllocs(t *testing.T) {
 	l, _, err := tryOpen(t.TempDir(), disk{data: func(*os.File) error { return nil }, dir: realDisk.dir})
 	if err != nil {
@@ -26,8 +26,8 @@ func TestAppendAllocs(t *testing.T) {
 	for range 10 {
 		add()
 	}
-	// All of this is in one segment: a change of segments costs more. Looking whether
-	// there was one is most of what remains.
+	// All of this is in one segment: a change of segments costs more. Most of the
+	// remaining allocations are from the check for such a change.
 	n := testing.AllocsPerRun(100, add)
 	if len(l.unsynced) != 1 {
 		t.Errorf("%d segments", len(l.unsynced))

@@ -348,7 +348,7 @@ func restore(ctx context.Context, path, dir string, disk disk) (info BackupInfo,
 	return info, install(work, dir, disk)
 }
 
-// makeRoom returns an error if a directory contains a log, and removes what an
+// makeRoom returns an error if a directory contains a log, and removes the files that an
 // interrupted restore has left.
 func makeRoom(dir, work string) error {
 	entries, err := os.ReadDir(dir)

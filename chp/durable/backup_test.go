@@ -23,7 +23,8 @@ func digest(e commit.Entry) string {
 	return fmt.Sprint(e, len(records), crc32.ChecksumIEEE(records))
 }
 
-// replayed returns what a replay of a copy of a log delivers, without the indexes.
+// replayed returns the entries that a replay of a copy of a log delivers, without the
+// indexes.
 func replayed(t testing.TB, dir string) (entries []string, r commit.Replayed) {
 	t.Helper()
 	l, err := Open(copyDir(t, dir), Options{NoCreate: true})
@@ -70,8 +71,8 @@ func sameEntries(t testing.TB, what string, have, want []string) {
 	}
 }
 
-// TestBackup: what a log holds comes back from its backup, whether the log is
-// open, closed, or was left with an unfinished write.
+// TestBackup: the entries of a log come back from its backup, whether the log is open,
+// closed, or was left with an unfinished write.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -182,7 +183,8 @@ func TestBackup(t *testing.T) {
 }
 
 // TestBackupBesideWriter makes backups of a log that a process appends to and
-// makes checkpoints of. Each holds at least what was flushed before it began, without a gap.
+// makes checkpoints of. Each holds at least the entries that were flushed before it
+// began, without a gap.
 func TestBackupBesideWriter(t *testing.T) {
 	t.Parallel()
 	dir, out := t.TempDir(), t.TempDir()
@@ -243,7 +245,7 @@ func TestBackupBesideWriter(t *testing.T) {
 	}
 }
 
-// TestBackupFlushes: what a backup holds is on the disk before the backup has its
+// TestBackupFlushes: the content of a backup is on the disk before the backup has its
 // name.
 func TestBackupFlushes(t *testing.T) {
 	t.Parallel()
@@ -274,8 +276,8 @@ func TestBackupFlushes(t *testing.T) {
 	}
 }
 
-// TestBackupStopped: a backup that does not come to its end leaves what was there
-// before, and nothing under another name if it can help it.
+// TestBackupStopped: an unfinished backup leaves the earlier file, and no other file if
+// it can still remove it.
 func TestBackupStopped(t *testing.T) {
 	t.Parallel()
 	dir, out := t.TempDir(), t.TempDir()
@@ -468,8 +470,8 @@ func TestRestoreRefuses(t *testing.T) {
 	sameEntries(t, "restored", have, want)
 }
 
-// TestRestoreKilled stops a restore before and after each of its flushes. What is
-// left is no log, and says so, or the whole one; and a restore can be made anew.
+// TestRestoreKilled stops a restore before and after each of its flushes. The directory
+// then has no log, and says so, or the whole one; and a restore can be made anew.
 func TestRestoreKilled(t *testing.T) {
 	t.Parallel()
 	file, want := smallBackup(t)

@@ -25,7 +25,7 @@ type Report struct {
 	Entries, Records  uint64        // of the log
 	Sequence          uint64        // last readable one
 	Committed         uint64        // highest index that the log records as flushed
-	Torn              *commit.Torn  // what the next start would remove
+	Torn              *commit.Torn  // the torn end, which the next start would remove
 	// Defect is the first defect that prevents the log from being opened, usually a
 	// [*commit.CorruptError]. It is nil if the log is sound.
 	Defect error

@@ -129,7 +129,7 @@ func (c *checkpointWriter) Abort() {
 	c.log.mu.Unlock()
 }
 
-// adopt gives a complete checkpoint its name and removes what it replaces.
+// adopt gives a complete checkpoint its name and removes the files that it replaces.
 func (l *Log) adopt(c *checkpointWriter) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

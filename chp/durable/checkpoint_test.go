@@ -142,8 +142,8 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
-// TestCheckpointContent: what comes back is what was written, and a damaged
-// byte anywhere is found.
+// TestCheckpointContent: the written records come back, and a damaged byte anywhere is
+// found.
 func TestCheckpointContent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

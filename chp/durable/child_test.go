@@ -25,7 +25,7 @@ const childVariable = "CLUSTERMAP_DURABLE_CHILD"
 // kills is how often TestKill kills.
 var kills = flag.Int("kills", 12, "number of kills of TestKill; each takes about 0.1 s")
 
-// child runs what the environment asks for, and tells whether it did.
+// child runs the task that the environment names, and reports whether there was one.
 func child() bool {
 	task, dir, found := strings.Cut(os.Getenv(childVariable), ":")
 	if !found {
@@ -134,9 +134,9 @@ func TestSecondProcess(t *testing.T) {
 	closeLog(t, l)
 }
 
-// TestKill kills a process that appends, again and again. What it has reported
-// to be on the disk is there afterwards, and all that is there is a prefix of
-// what it has written.
+// TestKill kills a process that appends, again and again. The entries that it has
+// reported to be on the disk are there afterwards, and the log is a prefix of the entries
+// that it has written.
 func TestKill(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	var acknowledged, torn, last uint64

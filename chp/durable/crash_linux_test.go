@@ -19,8 +19,8 @@ var crashSeeds = flag.Int("crashes", 6, "number of seeds of TestCrash; each make
 
 const sector = 512
 
-// A memory is what a disk is sure to have: for each file, by its inode, the content at
-// its last flush, and for each directory the names at its last flush.
+// A memory is the content that a disk is sure to have: for each file, by its inode, the
+// content at its last flush, and for each directory the names at its last flush.
 type memory struct {
 	content map[uint64][]byte
 	names   map[string]map[string]uint64
@@ -51,7 +51,7 @@ func (m *memory) flushing(dir string) disk {
 			}
 			b, err := os.ReadFile(f.Name())
 			if errors.Is(err, os.ErrNotExist) {
-				return nil // a removed segment: nobody will see it
+				return nil // a removed segment: it will not be read
 			}
 			if err != nil {
 				return err
@@ -75,8 +75,8 @@ func (m *memory) flushing(dir string) disk {
 	}
 }
 
-// crash makes a directory as it may be after a crash: of what was not flushed, each
-// sector, each size and each name is there or not.
+// crash makes a directory as it may be after a crash: each sector, size and name that was
+// not flushed is there or not.
 func (m *memory) crash(t *testing.T, dir string, r *rand.Rand) string {
 	t.Helper()
 	to := t.TempDir()
@@ -160,8 +160,8 @@ func mix(flushed, current []byte, kept func() bool, r *rand.Rand) []byte {
 }
 
 // TestCrash crashes the machine at random places of a random run, and loses, tears and reorders
-// what was not flushed. What was flushed is read back, nothing appears that was
-// not written, and nothing is taken for damage.
+// unflushed writes. The flushed entries are read back, no entry appears that was not
+// written, and no crash is taken for damage.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	nothing := disk{data: func(*os.File) error { return nil }, dir: func(string) error { return nil }}

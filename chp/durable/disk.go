@@ -11,8 +11,7 @@ import (
 	"clustermap/chp/commit"
 )
 
-// disk flushes files. Tests replace it to make a flush fail, and to see what was
-// flushed when.
+// disk flushes files. Tests replace it to make a flush fail, and to record the flushes.
 type disk struct {
 	data func(*os.File) error // flushes the data and size of a file
 	dir  func(string) error   // flushes the names in a directory

@@ -19,11 +19,11 @@
 //     after the other.
 //   - Distinguishing a torn end from damage. etcd considers an unreadable record torn
 //     if one of its sectors is zero, and damaged otherwise. Here the log itself says
-//     what was on disk: the first entries after a flush are written together with a
-//     record with the flushed index. If a later record of this kind covers the
-//     unreadable part, it is damage; otherwise it is the torn end of a write that was
-//     not reported. This works across segments, so no flush is needed before a change
-//     of segments.
+//     which entries were on disk: the first entries after a flush are written together
+//     with a record with the flushed index. If a later record of this kind covers the
+//     unreadable part, it is damage; otherwise it is the torn end of a write that was not
+//     reported. This works across segments, so no flush is needed before a change of
+//     segments.
 //
 // docs/DURABILITY.md describes the files.
 package durable

@@ -65,7 +65,7 @@ func TestFailingFlush(t *testing.T) {
 	}
 }
 
-// TestFailingFlushOfGroup: who waits for the disk hears of the failure.
+// TestFailingFlushOfGroup: a call that waits for the disk returns the failure.
 func TestFailingFlushOfGroup(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []commit.Policy{commit.Always(), commit.Interval(1e6)} {

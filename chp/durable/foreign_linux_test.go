@@ -69,8 +69,7 @@ func holds(t *testing.T, dir string, d disk, before []commit.Entry, sequence uin
 
 // TestForeignState: a server that is given the whole state of another one makes a
 // checkpoint of that at its last entry. The checkpoint replaces all entries
-// although it is not what they add up to, and a crash leaves the one or the
-// other.
+// although they do not add up to it, and a crash leaves the one or the other.
 func TestForeignState(t *testing.T) {
 	t.Parallel()
 	nothing := disk{data: func(*os.File) error { return nil }, dir: func(string) error { return nil }}

@@ -31,8 +31,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// content is what an entry of a test holds: it can be told from its index and
-// size alone.
+// content is the content of a test's entry. It follows from the index and size alone.
 func content(index uint64, size int) []byte {
 	b := make([]byte, size)
 	r := rand.New(rand.NewPCG(index, 1))
@@ -60,7 +59,7 @@ func entry(index uint64) commit.Entry {
 	}
 }
 
-// same tells in what an entry differs from what was appended.
+// same returns an error if an entry differs from the appended one.
 func same(e commit.Entry) error {
 	want := entry(e.Index)
 	if !bytes.Equal(e.Records, want.Records) {

@@ -21,7 +21,7 @@ const segmentBytes = 16 << 20
 // etcd has one segment size for all logs of a process.
 func init() { wal.SegmentSizeBytes = segmentBytes }
 
-// A Log is a write-ahead log on disk. See [commit.Log] for what its methods do.
+// A Log is a write-ahead log on disk. See [commit.Log] for its methods.
 type Log struct {
 	dir  string
 	logs string // the directory of the segments

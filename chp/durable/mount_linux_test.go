@@ -62,7 +62,7 @@ func TestFullDisk(t *testing.T) {
 	} else if !errors.Is(err, commit.ErrFull) {
 		t.Error("Open on a full disk:", err)
 	}
-	// What is there can be read whatever happens.
+	// The stored entries can be read even so.
 	report, err := Check(dir)
 	if err != nil || report.Defect != nil || report.Last < synced {
 		t.Fatalf("Check: %v\n%v", err, report)

@@ -7,7 +7,7 @@ import (
 )
 
 // TestReadBesideWriter reads while entries are appended and checkpoints remove
-// what is read.
+// the segments being read.
 func TestReadBesideWriter(t *testing.T) {
 	t.Parallel()
 	l, _ := mustOpen(t, t.TempDir())

@@ -94,9 +94,9 @@ func (l *Log) replay(fn func(commit.Entry) error) (r commit.Replayed, err error)
 	return r, nil
 }
 
-// tidy removes what a crash left behind: unfinished files, a replaced checkpoint, and
-// segments that a checkpoint replaces. etcd would write its next segment over the
-// content of an unfinished one.
+// tidy removes the leftovers of a crash: unfinished files, a replaced checkpoint, and
+// segments that a checkpoint replaces. etcd would write its next segment over the content
+// of an unfinished one.
 func (l *Log) tidy(needless []segment) error {
 	var paths []string
 	for _, s := range needless {

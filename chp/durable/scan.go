@@ -254,9 +254,9 @@ func beginsLate(path string, last, first uint64) error {
 	return &commit.CorruptError{File: path, LastGood: last, Reason: fmt.Errorf("the log begins with entry %d", first)}
 }
 
-// judge decides what the end of a walk means. It returns an error if entries are
-// missing that were on disk; need is an index that must be there. If a torn write
-// follows the readable part, it returns that, and otherwise nil.
+// judge tells a torn end of a walk from damage. It returns an error if entries are
+// missing that were on disk; need is an index that must be there. If a torn write follows
+// the readable part, it returns that, and otherwise nil.
 func (w *walk) judge(need uint64) (*commit.Torn, error) {
 	s := &w.segments[w.at]
 	if errors.Is(w.reason, commit.ErrFormat) {

@@ -65,8 +65,8 @@ func equal(a, b map[string]string) bool {
 }
 
 // TestTornTail tears the last three entries at every byte: the file ends there,
-// or zeros or garbage follow. What is before the tear is read, the rest is cut off, and
-// the log goes on.
+// or zeros or garbage follow. The entries before the tear are read, the rest is cut off,
+// and the log goes on.
 func TestTornTail(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -143,8 +143,8 @@ func TestTornTail(t *testing.T) {
 	}
 }
 
-// TestCorruptMiddle damages what was flushed and is known to have been. The log does
-// not open, tells where, and is not changed.
+// TestCorruptMiddle damages an entry that was flushed, with a later record of the flush.
+// The log does not open, tells where, and is not changed.
 func TestCorruptMiddle(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

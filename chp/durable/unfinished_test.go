@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestUnfinishedFiles: the next backup of a name removes what a killed process has left
-// of it, but neither a backup that is being made nor a file of somebody else.
+// TestUnfinishedFiles: the next backup of a name removes the unfinished files of a killed
+// process, but neither a backup that is being made nor a file of another name.
 func TestUnfinishedFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -166,8 +166,8 @@ func (n *node) guideStep(e event) {
 	}
 }
 
-// heal ends all trouble and returns what is wrong then. Nodes that were down are restarted
-// with or without their epoch.
+// heal ends all trouble and returns a description of a fault that remains, or "". Nodes
+// that were down are restarted with or without their epoch.
 func (w world) heal(forget bool) string {
 	for i := range w.nodes {
 		if n := &w.nodes[i]; !n.up {

@@ -358,7 +358,7 @@ func (m *machine) outranks(a, b candidate) bool {
 	return m.compare != nil && a.epoch > b.epoch && m.compare(a.payload, b.payload) > 0
 }
 
-// own returns what this node announces.
+// own returns the state that this node announces.
 func (m *machine) own() candidate {
 	return candidate{state: m.state, role: m.role, epoch: m.epoch, payload: m.payload}
 }

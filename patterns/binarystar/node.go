@@ -374,7 +374,7 @@ func (n *Node) State() State { return n.current.Load().status.State }
 // with the same number from different reigns are different updates.
 func (n *Node) Epoch() uint64 { return n.current.Load().status.Epoch }
 
-// Peer returns what the node knows about the other node.
+// Peer returns the state of the other node as far as this node knows it.
 func (n *Node) Peer() Peer { return n.Status().Peer }
 
 // Status returns the current status.

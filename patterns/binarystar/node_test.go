@@ -217,8 +217,8 @@ func TestHandoverInVain(t *testing.T) {
 	c.settled(0)
 }
 
-// TestCompare: of two nodes that start, the one with the larger payload becomes active,
-// whatever their roles; and each sees the other's payload.
+// TestCompare: of two nodes that start, the one with the larger payload becomes active in
+// either role; and each sees the other's payload.
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	var loads [2]atomic.Pointer[string]

@@ -67,7 +67,7 @@ type Options struct {
 
 	// Lost, if set, reports whether an active node has lost its application's data:
 	// it has none, and the other node has some. The active node then becomes
-	// passive, whatever the states and reigns are.
+	// passive in any state and with any reigns.
 	Lost func(active, other []byte) bool
 
 	// Copied, if set, reports whether the other node has copied its data from the

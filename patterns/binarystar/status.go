@@ -17,7 +17,7 @@ type Status struct {
 	Refused uint64
 }
 
-// Peer is what a node knows about the other node.
+// Peer is the state of the other node as far as a node knows it.
 type Peer struct {
 	// Alive reports whether the peer was heard within Options.Timeout. The other
 	// fields are from its last message; State is 0 if there was none.

@@ -20,7 +20,7 @@ const (
 	MaxQueueBatches = 1 << 16 // limit of QueueBatches
 )
 
-// Policy is what a shard does with messages for a worker whose queue is full.
+// Policy decides about messages for a worker whose queue is full.
 type Policy uint8
 
 const (
@@ -91,7 +91,8 @@ type Options struct {
 	// DefaultQueueBytes.
 	QueueBatches, QueueBytes int
 
-	// Policy is what happens when a worker's queue is full. The default is PolicyBlock.
+	// Policy decides about messages for a worker whose queue is full. The default is
+	// PolicyBlock.
 	Policy Policy
 
 	// Cores are the processor cores to use: the first ones, in order, for the

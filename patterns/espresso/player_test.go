@@ -76,8 +76,8 @@ func TestPlayAtOnce(t *testing.T) {
 	}
 }
 
-// The context ends a wait, whatever the time and the speed are; an error of do ends Play
-// as well, and a torn end is reported after all events before it.
+// The context ends a wait at any time and speed; an error of do ends Play as well, and a
+// torn end is reported after all events before it.
 func TestPlayEnds(t *testing.T) {
 	t.Parallel()
 	for _, speed := range []float64{1, 1e-300} {

@@ -76,7 +76,7 @@ func (s Ends) decode(body []byte, e *Event) {
 	s.interpret(e)
 }
 
-// checkBody returns what is wrong with the body of a record, or "".
+// checkBody returns the fault of the body of a record, or "".
 func checkBody(body []byte) string {
 	switch {
 	case len(body) < bodyHead:

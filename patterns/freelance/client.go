@@ -168,7 +168,7 @@ func (c *Client) tick(now time.Time, judge bool) {
 		}
 		if !c.awaits(l.peer) {
 			l.peer.Disconnect(ErrSilent)
-			// A message that is still on its way must not make it usable again.
+			// A message that is still in flight must not make it usable again.
 			c.lost(l)
 			l.err = ErrSilent
 		}

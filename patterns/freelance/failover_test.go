@@ -15,7 +15,7 @@ import (
 	"clustermap/sockets"
 )
 
-// freeEndpoint returns an endpoint on which nobody listens.
+// freeEndpoint returns an endpoint without a listener.
 func freeEndpoint(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", loopback.Own()+":0")

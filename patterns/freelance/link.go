@@ -48,7 +48,7 @@ func (c *Client) newLink(endpoint string, s sockets.Security) (*link, error) {
 		MaxMessageSize:   c.opts.MaxMessageSize,
 		SendHWM:          sockets.Unlimited, // MaxRequests bounds the messages
 		SendHWMBytes:     c.opts.MaxQueuedBytes,
-		Linger:           sockets.LingerNone, // after Close nobody waits for replies
+		Linger:           sockets.LingerNone, // after Close no call waits for replies
 		Metadata:         map[string]string{property: propertyVersion},
 		ConnectTimeout:   max(c.opts.ServerTTL, time.Second),
 		HandshakeTimeout: max(c.opts.ServerTTL, minHandshake),

@@ -24,9 +24,9 @@ type call struct {
 	wake    chan struct{} // tells Do to call plan again; capacity 1
 	timer   *time.Timer
 
-	// The reply or the server's error. Whoever removes the call from
-	// Client.pending because of a reply sets them and then sends to replied,
-	// once; capacity 1.
+	// The reply or the server's error. The goroutine that removes the call from
+	// Client.pending because of a reply sets them and then sends to replied, once;
+	// capacity 1.
 	reply   Reply
 	err     error
 	replied chan struct{}
@@ -239,7 +239,7 @@ type step struct {
 	until time.Time // wait until then at most
 }
 
-// plan decides what a call does next. It marks a server as silent if nothing arrived
+// plan decides the next step of a call. It marks a server as silent if nothing arrived
 // during its share of the time.
 func (c *Client) plan(k *call, now time.Time) step {
 	c.mu.Lock()

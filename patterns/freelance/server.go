@@ -26,7 +26,7 @@ type Server struct {
 	mu       sync.Mutex
 	closed   bool
 	draining bool          // Shutdown was called: new requests are refused
-	idle     chan struct{} // closed when no request is left, or nil if nobody waits for that
+	idle     chan struct{} // closed when no request is left; nil unless Close waits for that
 	work     sync.Cond     // workers wait here for requests
 	workers  int           // workers that were started
 	free     int           // workers that wait and were not woken
@@ -71,7 +71,7 @@ const bindAttempts = 20
 
 // bind makes the socket. Its identity must be known before it is bound. If the identity
 // has a port that the system chooses, bind first gets a free port from another socket.
-// It retries if someone else binds that port in between.
+// It retries if another socket binds that port in between.
 func (s *Server) bind(ctx context.Context) error {
 	bind, identity := s.opts.Bind, s.opts.Advertise
 	if identity != "" || !wildcardPort(bind) {
@@ -310,7 +310,7 @@ func (s *Server) settled() {
 	}
 }
 
-// errFailed is what execute returns when the handler returned an error.
+// errFailed is the result of execute when the handler returned an error.
 var errFailed = errors.New("freelance: handler failed")
 
 // execute calls the handler and sends its reply. message is scratch memory.

@@ -95,7 +95,7 @@ func within(t testing.TB, d time.Duration) context.Context {
 }
 
 // TestWaitingBytes: waiting requests are also bounded in bytes. One request is accepted
-// whatever its size.
+// at any size.
 func TestWaitingBytes(t *testing.T) {
 	t.Parallel()
 	b := newBlocking()

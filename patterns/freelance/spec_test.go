@@ -138,7 +138,7 @@ func TestF5_ControlFrameReturned(t *testing.T) {
 }
 
 // TestF6_ControlFrameNumbers: the client numbers its requests in the control frame,
-// and matches replies by it, in whatever order they come.
+// and matches replies by it, in any order.
 func TestF6_ControlFrameNumbers(t *testing.T) {
 	t.Parallel()
 	raw := startRaw(t)
@@ -308,7 +308,7 @@ func TestF12_SilentServer(t *testing.T) {
 func TestF12_NoRequestWhileSilent(t *testing.T) {
 	t.Parallel()
 	raw := startRaw(t)
-	raw.setDeaf(true) // from the start, so that no PONG is on its way
+	raw.setDeaf(true) // from the start, so that no PONG is in flight
 	c := startClient(t, ClientOptions{Servers: []string{raw.endpoint}, PingInterval: short})
 	first := c.begin(testContext(t), "first")
 	r := raw.await(t, 1)

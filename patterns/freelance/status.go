@@ -30,7 +30,7 @@ func (s ServerState) String() string {
 	return fmt.Sprintf("ServerState(%d)", uint8(s))
 }
 
-// ServerStatus is what a client knows about a server.
+// ServerStatus is the state of a server as far as a client knows it.
 type ServerStatus struct {
 	Endpoint string
 	State    ServerState

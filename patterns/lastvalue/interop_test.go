@@ -7,7 +7,7 @@ import (
 	"clustermap/internal/interop"
 )
 
-// data is what a subscriber has received.
+// data is a message that a subscriber has received.
 type data struct{ Topic, Data string }
 
 // TestInterop: the guide's publisher of a thousand topics and its subscribers of one
@@ -31,7 +31,7 @@ func TestInterop(t *testing.T) {
 		pub.Call(interop.Op{"op": "all", "text": "Save Roger"}, nil)
 		return c.Stats().Topics == 1000
 	})
-	// Of the messages that were sent too often, none is on its way any more.
+	// Wait until none of the repeated messages is in flight any more.
 	eventually(t, "one that follows them comes", func() bool {
 		pub.Call(interop.Op{"op": "one", "topic": "end", "text": "end"}, nil)
 		_, ok := c.Get("end")

@@ -46,7 +46,7 @@ const (
 	maxEntries = 1<<31 - 2
 	maxMessage = 1 << 30 // bytes of a message: the limit of the store
 	// topicCost is the memory of a topic without its name and message: its entry, its
-	// items in tree and index, and what the allocator rounds up.
+	// items in tree and index, and the allocator's rounding.
 	topicCost  = 112
 	treeDegree = 32
 )

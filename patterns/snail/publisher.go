@@ -28,7 +28,7 @@ type Publisher struct {
 	socket Sender
 	opts   PublisherOptions
 
-	turn   chan struct{} // has a token while nobody sends
+	turn   chan struct{} // has a token while no call sends
 	sent   uint64
 	frames [][]byte // scratch
 	text   []byte   // scratch

@@ -15,7 +15,7 @@ import (
 type Subscriber struct {
 	opts Options
 
-	turn    chan struct{} // has a token while nobody receives
+	turn    chan struct{} // has a token while no call receives
 	closing chan struct{} // closed by Close
 
 	// Guarded by turn.

@@ -204,8 +204,8 @@ func (d *dispatcher) serve(s *service) {
 			e.state = stateReady
 			s.ready.pushBack(e)
 		}
-		// Replies that nobody fetches and deletes have filled the store: no more of them.
-		// Or replies wait for a disk that is slow or full.
+		// Replies that are not fetched and deleted have filled the store: no more of
+		// them. Or replies wait for a disk that is slow or full.
 		crowded := d.store.repliesBytes() >= d.options.maxReplies || d.held >= d.options.maxHeld/2
 		for available && !crowded && s.running < d.options.perService && s.ready.first != nil {
 			d.start(s, s.ready.first)

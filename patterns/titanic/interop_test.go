@@ -50,7 +50,8 @@ func TestInterop(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 	}
-	// Each implementation fetches what the other one has submitted.
+	// Each implementation fetches the replies to requests that the other one has
+	// submitted.
 	id, err := ParseUUID(pending.UUID)
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ var (
 	requests = flag.Int("requests", 400, "least number of acknowledged requests of TestKill")
 )
 
-// A ledger is what TestKill knows about the requests.
+// A ledger is TestKill's record of the requests.
 type ledger struct {
 	mu       sync.Mutex
 	all      map[UUID]*record // acknowledged requests

@@ -352,7 +352,7 @@ func (s *store) apply(batch []*change) {
 		}
 	}
 	s.mu.Unlock()
-	// No request is added and deleted in one batch, since nobody knew its UUID.
+	// No request is added and deleted in one batch, since no client knew its UUID.
 	for _, e := range added {
 		s.options.added(e)
 	}
