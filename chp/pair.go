@@ -122,7 +122,7 @@ func (p *pair) run(ctx context.Context) error {
 	}()
 	var now binarystar.State
 	var epoch uint64
-	sameRole := false
+	sameRole, tookOver := false, false
 	for {
 		select {
 		case <-ctx.Done():
@@ -149,6 +149,7 @@ func (p *pair) run(ctx context.Context) error {
 				continue
 			}
 			s.log.Log(ctx, changeLevel(status.Reason), "state changed", "state", status.State.String(), "reason", status.Reason.String(), "epoch", status.Epoch)
+			tookOver = now == binarystar.StatePassive || now == binarystar.StateActive && tookOver
 			now, epoch = status.State, status.Epoch
 		}
 		switch now {
@@ -157,7 +158,7 @@ func (p *pair) run(ctx context.Context) error {
 			following.Wait()
 			stop = func() {}
 			p.follows.Store(false)
-			p.lead(ctx, epoch)
+			p.lead(ctx, epoch, tookOver)
 		case binarystar.StatePassive:
 			p.yield()
 			stop()
@@ -193,12 +194,12 @@ func (p *pair) warnRole(same bool) {
 }
 
 // lead makes the server active in a new reign. If it is active already, only the reign
-// is new.
-func (p *pair) lead(ctx context.Context, epoch uint64) {
+// is new. tookOver reports that it was passive before.
+func (p *pair) lead(ctx context.Context, epoch uint64, tookOver bool) {
 	s := p.server
 	q := &s.sequencer
 	q.mu.Lock()
-	q.reign = newReign(epoch)
+	q.reign = newReign(epoch, tookOver)
 	early := 0
 	if q.passive {
 		q.last.Store(max(q.last.Load(), firstSequence(time.Now())))
@@ -367,14 +368,21 @@ const (
 	startLeast    = time.Second
 )
 
-// newReign returns the id of a new reign of the map: the epoch of the node, and a
-// random part. Two servers that do not hear each other can begin the same epoch, and
-// their reigns must differ.
-func newReign(epoch uint64) uint64 {
-	return epoch<<reignBits | rand.Uint64()&(1<<reignBits-1)
+// newReign returns the id of a new reign of the map: the epoch of the node, a bit that
+// says whether the server was passive before, and a random part. Two servers that do not
+// hear each other can begin the same epoch, and their reigns must differ. Then the reign
+// of the one that took over is the greater one: it followed the last active server, and
+// the other one has just started, perhaps with old data.
+func newReign(epoch uint64, tookOver bool) uint64 {
+	const top = 1 << (reignBits - 1)
+	id := epoch<<reignBits | rand.Uint64()&(top-1)
+	if tookOver {
+		id |= top
+	}
+	return id
 }
 
-// reignBits is the size of the random part.
+// reignBits is the size of the part after the epoch.
 const reignBits = 24
 
 // epochOf returns the epoch of a reign.

@@ -143,7 +143,7 @@ func TestPairLeadAgain(t *testing.T) {
 	}()
 	eventually(t, "the update is held", func() bool { return s.holds(forEver) })
 	published, last := s.Sequence(), s.sequencer.last.Load()
-	s.pair.lead(ctx, s.pair.node.Epoch()+1)
+	s.pair.lead(ctx, s.pair.node.Epoch()+1, false)
 	if p, l := s.Sequence(), s.sequencer.last.Load(); p != published || l != last {
 		t.Errorf("published %d, last %d; before the new reign %d, %d", p, l, published, last)
 	}

@@ -253,13 +253,13 @@ func TestPairEndHandsOver(t *testing.T) {
 	must(t, err)
 }
 
-// TestReignNumbers: two reigns of one epoch have different numbers, and a later epoch
-// a higher one.
+// TestReignNumbers: two reigns of one epoch have different numbers, the server that took
+// over has the higher one, and a later epoch has one above both.
 func TestReignNumbers(t *testing.T) {
 	t.Parallel()
-	a, b, c := newReign(4), newReign(4), newReign(5)
-	if a == b || c < max(a, b) || epochOf(a) != 4 || epochOf(c) != 5 {
-		t.Errorf("%x, %x, %x", a, b, c)
+	a, b, c, d := newReign(4, false), newReign(4, false), newReign(4, true), newReign(5, false)
+	if a == b || c < max(a, b) || d < c || epochOf(a) != 4 || epochOf(c) != 4 || epochOf(d) != 5 {
+		t.Errorf("%x, %x, %x, %x", a, b, c, d)
 	}
 }
 

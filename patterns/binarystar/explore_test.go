@@ -268,6 +268,14 @@ var actions = func() (all []action) {
 			w.step(i, yield)
 			return true
 		})
+		add("update at "+who, func(w *world) bool {
+			n := &w.nodes[i]
+			if !n.up || n.state != StateActive || n.compare == nil || load(n.payload) == uint8(n.epoch) {
+				return false
+			}
+			n.payload = []byte{uint8(n.epoch)}
+			return true
+		})
 		add("kill "+who, func(w *world) bool {
 			if !w.nodes[i].up {
 				return false
@@ -401,9 +409,9 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// TestExplorePayloads: the same if the nodes have payloads, which a node loses if it
-// restarts without its epoch. A node without data does not serve if the other one has
-// some.
+// TestExplorePayloads: the same if the nodes have payloads, which grow with the first
+// update of a reign, and which a node loses if it restarts without its epoch. A node
+// without data does not serve if the other one has some.
 func TestExplorePayloads(t *testing.T) {
 	t.Parallel()
 	compare := func(own, peer []byte) int { return int(load(own)) - int(load(peer)) }

@@ -320,12 +320,18 @@ func (m *machine) raise() {
 }
 
 // fight decides which of two active nodes continues: the one that outranks the other,
-// otherwise the one with the newer reign. If the reigns are equal, each side that
-// notices raises its epoch, so that an epoch does not stand for two histories. Two
-// nodes of the same role, a configuration error, both continue.
+// otherwise the one with the newer reign. If the reigns are equal, the larger payload
+// decides, and then the role. Each side that notices equal reigns raises its epoch, so
+// that an epoch does not stand for two histories. Two nodes of the same role, a
+// configuration error, both continue.
 func (m *machine) fight() {
 	p := m.peer
 	equal := !p.guide && p.epoch == m.epoch
+	payloads := 0
+	if equal && m.compare != nil {
+		payloads = m.compare(m.payload, p.payload)
+	}
+	byRole := (equal || p.guide) && payloads == 0 && m.role == RoleBackup && p.role == RolePrimary
 	switch {
 	case m.outranks(m.own(), p):
 		if m.newest > m.epoch || equal {
@@ -334,7 +340,8 @@ func (m *machine) fight() {
 		return
 	case m.outranks(p, m.own()),
 		!p.guide && p.epoch > m.epoch,
-		(equal || p.guide) && m.role == RoleBackup && p.role == RolePrimary:
+		payloads < 0 && m.role != p.role,
+		byRole:
 		m.become(StatePassive, ReasonPeerNewer)
 		m.epoch = max(m.epoch, p.epoch)
 	}

@@ -122,6 +122,8 @@ func TestReigns(t *testing.T) {
 		{"of two actives the newer stays", RoleBackup, a, 6, "", a, 5, "", a, 6},
 		{"of two equal reigns the primary's stays and gets a number of its own", RolePrimary, a, 5, "", a, 5, "", a, 6},
 		{"of two equal reigns the backup's yields, and calls for another number", RoleBackup, a, 5, "", a, 5, "", s, 6},
+		{"of two equal reigns the larger payload stays", RoleBackup, a, 5, "b", a, 5, "a", a, 6},
+		{"and the smaller one yields, though it is the primary's", RolePrimary, a, 5, "a", a, 5, "b", s, 6},
 		{"an active with a number that the peer has seen surpassed takes a newer one", RolePrimary, a, 5, "", s, 7, "", a, 8},
 		{"of two passives the newer reign takes over", RoleBackup, s, 6, "", s, 5, "", a, 7},
 		{"of two passives the older reign stays", RolePrimary, s, 5, "", s, 6, "", s, 5},

@@ -59,7 +59,8 @@ type Options struct {
 	// node with the larger payload becomes active: a result above 0 means own,
 	// below 0 peer. The two nodes must get opposite results. If the result is 0 or
 	// Compare is nil, a passive node is preferred to one that has just started, and
-	// then the roles decide. A handover does not use Compare.
+	// then the roles decide. A handover does not use Compare. If both nodes are
+	// active in reigns with the same number, the one with the larger payload goes on.
 	//
 	// An active node with the smaller payload, which must have lost data, also
 	// becomes passive if its peer has a newer reign, even if the peer is not active.
