@@ -16,8 +16,8 @@
 // # Faults
 //
 // Each replica reaches each server through TCP proxies of its own, which cut,
-// reset, hold, delay and half-close its connections, deliver messages of a client that
-// has gone late, and leave out updates as a forwarder of libzmq does with a slow
+// reset, hold, delay and half-close its connections, deliver the messages of a former
+// client late, and leave out updates as a forwarder of libzmq does with a slow
 // subscriber. Servers are killed with SIGKILL, stopped with SIGSTOP and started again,
 // with their data or without them; of a pair one at a time, and only while the other one
 // has everything. Replicas are closed and made anew. With -seed the same faults come in
