@@ -21,6 +21,7 @@
 //   - chp: our server and client with default options.
 //   - bare: plain TCP with the bytes of CHP and hash tables, the least that the work takes.
 //   - libzmq: a CHP server of the ZeroMQ Guide's design in C on libzmq, with the same bytes.
+//   - guide: the same on CZMQ, with a poll for each message, closer to the guide's programs.
 //   - redis: SET and PUBLISH in a pipeline to one Redis server, with subscribers.
 //   - redis-tracking: SET, and replicas with Redis's client-side caching.
 //   - nats: NATS core, which passes messages on and keeps nothing; all of one subject.

@@ -59,7 +59,7 @@ type replica interface {
 var errMissing = errors.New("is not installed")
 
 // systems lists all of them. The first is ours.
-var systems = []*system{&chpSystem, &bareSystem, &cloneSystem, &redisSystem, &trackingSystem, &natsSystem, &natsKeysSystem, &jetstreamSystem, &etcdSystem}
+var systems = []*system{&chpSystem, &bareSystem, &cloneSystem, &guideSystem, &redisSystem, &trackingSystem, &natsSystem, &natsKeysSystem, &jetstreamSystem, &etcdSystem}
 
 func systemOf(name string) *system {
 	for _, s := range systems {

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// guideSystem is a CHP server as the ZeroMQ Guide builds them, on CZMQ, its library: a
+// reactor that polls before each message, messages that are lists of frames, and CZMQ's
+// hash table. Publisher and replica are those of cloneSystem, and so are the length of the
+// queues and that nothing is dropped. The server is compiled when it starts, so only this
+// system needs CZMQ (Debian: libczmq-dev) and the command cc.
+var guideSystem = system{name: "guide", share: 16, serve: serveGuide, publish: publishClone, follow: followClone}
+
+//go:embed guide/server.c
+var guideServer string
+
+func serveGuide(ctx context.Context, ready func(...string)) error {
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		return fmt.Errorf("cc %w", errMissing)
+	}
+	dir, err := os.MkdirTemp("", "kv-guide-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if out, err := compile(ctx, cc, "#include <czmq.h>\n", "-fsyntax-only"); err != nil {
+		if ctx.Err() != nil {
+			return nil // it was ended
+		}
+		return fmt.Errorf("CZMQ's header %w: %s", errMissing, strings.TrimSpace(out))
+	}
+	program := filepath.Join(dir, "server")
+	if out, err := compile(ctx, cc, guideServer, "-O2", "-o", program, "-lczmq", "-lzmq"); err != nil {
+		return fmt.Errorf("compile the server: %w: %s", err, strings.TrimSpace(out))
+	}
+	return runGuide(ctx, program, ready)
+}
+
+// compile compiles a C program and returns the compiler's output.
+func compile(ctx context.Context, cc, source string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, cc, append([]string{"-x", "c", "-", "-x", "none"}, args...)...)
+	cmd.Stdin = strings.NewReader(source)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// runGuide runs the server until ctx ends.
+func runGuide(ctx context.Context, program string, ready func(...string)) error {
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	servers := make([]string, 3)
+	_, err = fmt.Fscan(out, &servers[0], &servers[1], &servers[2])
+	if err == nil {
+		ready(servers...)
+		_, _ = io.Copy(io.Discard, out) // until it ends; Wait tells why
+	}
+	err = errors.Join(err, cmd.Wait())
+	if ctx.Err() != nil {
+		return nil // it was ended
+	}
+	return fmt.Errorf("the server ended: %w", err)
+}
