@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"slices"
 	"time"
 
 	"clustermap/internal/kvmsg"
@@ -32,11 +33,16 @@ func WithProperty(name, value string) SetOption { return SetOption{name: name, v
 // send one. Without it their server keeps the ttl of the previous update, and the key
 // would expire.
 func appendNoTTL(props []byte) []byte {
+	if len(props) == 0 {
+		return noTTL
+	}
 	if _, ok := kvmsg.Property(props, "ttl"); ok {
 		return props
 	}
-	return append(props, "ttl=0\n"...)
+	return append(props, noTTL...)
 }
+
+var noTTL = slices.Clip([]byte("ttl=0\n")) // not changed
 
 // appendOptions appends the options as properties, each "name=value" and a newline. It
 // returns a *MessageError for options that servers refuse.

@@ -26,7 +26,8 @@ const uncounted = 1 << 61
 // number, which is used once, XOR a keyed hash of key and value. The keys and seeds
 // never leave the client. So no one can know the UUID of an update before it is sent,
 // or make one for another key or value, and the client recognizes its own updates and
-// their numbers without a table. It is immutable and safe for concurrent use.
+// their numbers without a table. An update that is not counted is never recognized, so
+// its code is AES of the number alone. A uuidSecret is immutable and safe for concurrent use.
 type uuidSecret struct {
 	block       cipher.Block
 	keys, value maphash.Seed
@@ -72,11 +73,22 @@ const padsAhead = 32
 
 // pad returns both halves of AES of n, the number of an update.
 func (m *uuidMaker) pad(n uint64) (high, low uint64) {
-	p, first := &m.counted, uint64(0)
+	p := &m.counted
 	if n >= uncounted {
-		p, first = &m.others, uncounted
+		p = &m.others
 	}
+	i := n + padsAhead - p.next
+	if i >= padsAhead {
+		return m.padBeyond(p, n)
+	}
+	b := p.blocks[i*aes.BlockSize:][:aes.BlockSize]
+	return binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
+}
+
+// padBeyond is pad for a number that is not in the blocks of p.
+func (m *uuidMaker) padBeyond(p *pads, n uint64) (high, low uint64) {
 	if p.stream == nil {
+		first := n & uncounted
 		binary.BigEndian.PutUint64(m.in[8:], first)
 		p.stream, p.next = cipher.NewCTR(m.block, m.in[:]), first
 	}
@@ -84,31 +96,24 @@ func (m *uuidMaker) pad(n uint64) (high, low uint64) {
 		clear(p.blocks[:])
 		p.stream.XORKeyStream(p.blocks[:], p.blocks[:])
 		p.next += padsAhead
+		return m.pad(n)
 	}
-	var b []byte
-	if i := n - (p.next - padsAhead); i < padsAhead {
-		b = p.blocks[i*aes.BlockSize:][:aes.BlockSize]
-	} else {
-		// Out of order: the update comes back late, or is another client's.
-		binary.BigEndian.PutUint64(m.in[8:], n)
-		m.block.Encrypt(m.out[:], m.in[:])
-		b = m.out[:]
-	}
-	return binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
+	// Out of order: the update comes back late, or is another client's.
+	binary.BigEndian.PutUint64(m.in[8:], n)
+	m.block.Encrypt(m.out[:], m.in[:])
+	return binary.BigEndian.Uint64(m.out[:]), binary.BigEndian.Uint64(m.out[8:])
 }
 
 // code returns both halves of the UUID of update n, which may include uncounted.
 func (m *uuidMaker) code(n uint64, key, value []byte) (high, low uint64) {
 	high, low = m.pad(n)
+	if n >= uncounted {
+		return high&^uuidVersionMask | uuidVersion8, low&uuidCodeMask | uuidVariant | uuidUncounted | n&uuidNumberMask
+	}
 	hash := maphash.Bytes(m.keys, key) ^ bits.RotateLeft64(maphash.Bytes(m.value, value), 32)
 	high ^= hash
 	low ^= bits.RotateLeft64(hash, 16) // the version takes the place of four bits of high
-	high = high&^uuidVersionMask | uuidVersion8
-	low = low&uuidCodeMask | uuidVariant | n&uuidNumberMask
-	if n >= uncounted {
-		low |= uuidUncounted
-	}
-	return high, low
+	return high&^uuidVersionMask | uuidVersion8, low&uuidCodeMask | uuidVariant | n&uuidNumberMask
 }
 
 // number returns the number of the client's own update in r, if it is one with a number

@@ -260,6 +260,26 @@ func (c *Client) update(ctx context.Context, key string, value []byte, opts []Se
 	if c.maxValue > 0 && len(value) > c.maxValue {
 		return kvmsg.ErrValueTooLarge
 	}
+	if len(opts) > 0 || c.dialect.three {
+		return c.updateWith(ctx, key, value, opts, wait)
+	}
+	w := &c.writer
+	w.mu.Lock()
+	if err := c.enqueue(ctx, bytesOf(key), value, nil, wait); err != nil {
+		return err
+	}
+	if w.asleep {
+		w.push()
+	} else {
+		w.mu.Unlock() // run sends it
+	}
+	return nil
+}
+
+// updateWith is update, after its checks, for an update with properties, or for a dialect
+// that does not carry all updates. Apart from update, since the memory for the properties
+// takes time to clear.
+func (c *Client) updateWith(ctx context.Context, key string, value []byte, opts []SetOption, wait *echoWait) error {
 	var space [128]byte // on the stack
 	props, err := appendOptions(space[:0], opts)
 	if err != nil {
