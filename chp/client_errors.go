@@ -3,8 +3,8 @@ package chp
 import (
 	"errors"
 	"fmt"
-	"net"
 
+	"clustermap/internal/closed"
 	"clustermap/internal/kvmsg"
 )
 
@@ -13,7 +13,7 @@ var (
 	// ErrClosed is returned by all methods of a closed client, server or watch,
 	// including calls that were blocked when it was closed. errors.Is(ErrClosed,
 	// net.ErrClosed) is true.
-	ErrClosed error = closedError{}
+	ErrClosed = closed.Error("chp: closed")
 
 	// ErrServing is returned by Server.Serve if another call is serving.
 	ErrServing = errors.New("chp: the server is already serving")
@@ -65,15 +65,6 @@ var (
 	// deletes the key. Use Delete.
 	ErrEmptyValue = errors.New("chp: an empty value deletes the key; use Delete for that")
 )
-
-// closedError is the type of ErrClosed. Its text is not that of net.ErrClosed, which reads
-// like a fault of the network.
-type closedError struct{}
-
-func (closedError) Error() string { return "chp: closed" }
-
-// Unwrap returns net.ErrClosed.
-func (closedError) Unwrap() error { return net.ErrClosed }
 
 // CollectorError reports that the collector of a server does not accept this client,
 // although the client receives the server's snapshots and updates: the collector's

@@ -4,18 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/closed"
 	"clustermap/sockets"
 )
 
 var (
 	// ErrClosed is returned by the methods of a node that has ended. It matches
 	// net.ErrClosed (errors.Is).
-	ErrClosed = fmt.Errorf("binarystar: node is closed: %w", net.ErrClosed)
+	ErrClosed = closed.Error("binarystar: node is closed")
 
 	// ErrNotActive is returned by Handover if the node is not active.
 	ErrNotActive = errors.New("binarystar: node is not active")

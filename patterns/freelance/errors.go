@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
+
+	"clustermap/internal/closed"
 )
 
 var (
 	// ErrClosed is returned by the methods of a client or server that was closed.
 	// It matches net.ErrClosed (errors.Is).
-	ErrClosed = fmt.Errorf("freelance: closed: %w", net.ErrClosed)
+	ErrClosed = closed.Error("freelance: closed")
 
 	// ErrNoBody is returned for a request without frames, which the protocol does
 	// not allow.

@@ -3,17 +3,17 @@ package majordomo
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strconv"
 
+	"clustermap/internal/closed"
 	"clustermap/zmtp"
 )
 
 var (
 	// ErrClosed is returned by the methods of a closed broker, worker or client. It
 	// matches net.ErrClosed (errors.Is).
-	ErrClosed = fmt.Errorf("majordomo: closed: %w", net.ErrClosed)
+	ErrClosed = closed.Error("majordomo: closed")
 
 	// ErrService is returned for an invalid name of a service: it is empty or has
 	// more than MaxServiceName bytes.

@@ -3,9 +3,10 @@ package titanic
 import (
 	"errors"
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
+
+	"clustermap/internal/closed"
 )
 
 // Errors of the store, from New (in a *StoreError) and Server.Err. They are wrapped; use
@@ -37,7 +38,7 @@ func (e *StoreError) Unwrap() error { return e.Err }
 // Errors of a client, with the server's status code.
 var (
 	// ErrClosed is returned by a closed client. It matches net.ErrClosed (errors.Is).
-	ErrClosed = fmt.Errorf("titanic: closed: %w", net.ErrClosed)
+	ErrClosed = closed.Error("titanic: closed")
 	// ErrPending means that there is no reply yet (300).
 	ErrPending = errors.New("titanic: no reply yet")
 	// ErrUnknown means that nothing is stored under the UUID: it never was, or it

@@ -1,0 +1,28 @@
+package closed_test
+
+import (
+	"errors"
+	"net"
+	"testing"
+
+	"clustermap/patterns/binarystar"
+	"clustermap/patterns/freelance"
+	"clustermap/patterns/majordomo"
+	"clustermap/patterns/titanic"
+)
+
+// TestErrors: the errors of what was closed match net.ErrClosed and have texts of their
+// own.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	for text, err := range map[string]error{
+		"binarystar: node is closed": binarystar.ErrClosed,
+		"freelance: closed":          freelance.ErrClosed,
+		"majordomo: closed":          majordomo.ErrClosed,
+		"titanic: closed":            titanic.ErrClosed,
+	} {
+		if err.Error() != text || !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%q, is net.ErrClosed: %v; want %q", err, errors.Is(err, net.ErrClosed), text)
+		}
+	}
+}
