@@ -85,7 +85,7 @@ func run(t *testing.T, cmd *exec.Cmd) *process {
 	testenv.Must(t, err)
 	var stderr strings.Builder
 	p.cmd.Stderr = &stderr
-	testenv.Must(t, p.cmd.Start())
+	testenv.Must(t, testenv.Launch(p.cmd))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 			os.RemoveAll(built.dir)
 		}
 		os.Exit(c)
-	}), goleak.IgnoreAnyFunction("clustermap/chp/chaos.launcher"))
+	}), goleak.IgnoreAnyFunction("clustermap/internal/testenv.launcher"))
 }
 
 // TestChaos injects faults into clusters of each shape and checks that all that is

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"clustermap/internal/loopback"
+	"clustermap/internal/testenv"
 )
 
 // shape is a kind of cluster, and what it promises.
@@ -185,7 +186,7 @@ func (s *server) start(ctx context.Context) error {
 	p := &process{cmd: exec.Command(command(s.t), s.args...), stderr: &watched{file: file, ready: ready}, ended: make(chan struct{})}
 	fmt.Fprintf(file, "--- start %d: chp %s\n", s.starts, strings.Join(s.args, " "))
 	p.cmd.Stderr, p.cmd.Stdout = p.stderr, p.stderr
-	if err := launch(p.cmd); err != nil {
+	if err := testenv.Launch(p.cmd); err != nil {
 		s.mu.Unlock()
 		file.Close()
 		return err

@@ -103,7 +103,7 @@ func start(t *testing.T, name string, args ...string) *program {
 	}
 	var stderr strings.Builder
 	p.cmd.Stderr = &stderr
-	if err := p.cmd.Start(); err != nil {
+	if err := testenv.Launch(p.cmd); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})

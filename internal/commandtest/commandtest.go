@@ -104,7 +104,7 @@ func (p *Program) StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 	}
 	r.Stdout, r.Pipe = bufio.NewReader(from), from
 	cmd.Stdout = to
-	if err := cmd.Start(); err != nil {
+	if err := testenv.Launch(cmd); err != nil {
 		t.Fatal(err)
 	}
 	to.Close()
