@@ -33,7 +33,7 @@ type acked struct {
 	pause  time.Duration // since the one before
 }
 
-// setter calls SetSync, one after the other, and tells of each.
+// setter calls SetSync again and again, and reports each call's return.
 type setter struct {
 	tb   testing.TB
 	acks chan acked

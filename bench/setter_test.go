@@ -61,7 +61,7 @@ func runSetter(args []string) int {
 }
 
 // startSetterProcess is startSetter with a process of its own, which gets its share of
-// the processor however many replicas there are in this one.
+// the processor with any number of replicas in this one.
 func startSetterProcess(tb testing.TB, c *cluster, wait time.Duration) *setter {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -13,8 +13,8 @@ import (
 )
 
 // titanicRate stores n requests of 200 bytes by so many clients at once, each of which waits for
-// its acknowledgement, and returns how many a second it were and how many flushes it took. With
-// batch 1, each has a flush of its own.
+// its acknowledgement, and returns the rate in requests a second and the number of
+// flushes. With batch 1, each has a flush of its own.
 func titanicRate(b *testing.B, clients, batch, n int) (rate float64, flushes uint64) {
 	b.Helper()
 	ctx := context.Background()

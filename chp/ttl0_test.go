@@ -6,7 +6,7 @@ import (
 )
 
 // The guide's C server gives a key without a ttl the time to live of another one:
-// servers that did not announce themselves are told that there is none.
+// updates for servers that did not announce themselves say ttl=0 instead.
 func TestH14_NoTTLIsSaidToForeignServers(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

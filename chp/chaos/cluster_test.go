@@ -20,7 +20,7 @@ import (
 	"clustermap/internal/testenv"
 )
 
-// shape is a kind of cluster, and what it promises.
+// shape is a kind of cluster, with its promises.
 type shape struct {
 	name string
 	pair bool

@@ -165,7 +165,7 @@ func TestFsck(t *testing.T) {
 	try(t, "fsck", "a", "b").expect(t, exitUsage, "takes 1 argument")
 }
 
-// A backup of a directory, restored, holds what the directory held.
+// A restored backup of a directory has the content of the directory.
 func TestBackupDirectory(t *testing.T) {
 	t.Parallel()
 	dir := makeData(t, 50, 20)

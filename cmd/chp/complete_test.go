@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// completions returns what the shell completes, and cobra's directive.
+// completions returns the shell's completions, and cobra's directive.
 func completions(t *testing.T, args ...string) (words []string, directive string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(must(t, append([]string{"__complete"}, args...)...)), "\n")

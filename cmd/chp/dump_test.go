@@ -155,7 +155,7 @@ func TestLoadWithoutFile(t *testing.T) {
 }
 
 // A load whose server is killed before it has confirmed everything fails, at
-// whatever point that was.
+// any point of the load.
 func TestLoadDoesNotClaimWhatWasLost(t *testing.T) {
 	t.Parallel()
 	s := serveApart(t)

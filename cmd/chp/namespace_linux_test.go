@@ -97,9 +97,9 @@ func (n *network) cut(i int, yes bool) {
 }
 
 // Neither a partition between the servers of a pair nor one between the active
-// server and everybody else loses an update that was acknowledged, and when the
-// network is whole the pair is in sync again: in the first case the active server goes
-// on alone, in the second the other one takes over and keeps its reign.
+// server and all others loses an update that was acknowledged, and when the network is
+// whole the pair is in sync again: in the first case the active server goes on alone, in
+// the second the other one takes over and keeps its reign.
 func TestPairPartitioned(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)

@@ -1,4 +1,4 @@
-// Package closed has the errors that packages return for what was closed.
+// Package closed has the errors that packages return after Close.
 package closed
 
 import "net"

@@ -11,7 +11,7 @@ import (
 	"clustermap/patterns/titanic"
 )
 
-// TestErrors: the errors of what was closed match net.ErrClosed and have texts of their
+// TestErrors: the errors of closed objects match net.ErrClosed and have texts of their
 // own.
 func TestErrors(t *testing.T) {
 	t.Parallel()

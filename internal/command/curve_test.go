@@ -75,7 +75,7 @@ func TestKeyFaults(t *testing.T) {
 }
 
 // TestDeviceKeys: a device has CURVE where it binds, where it connects, or in both
-// places, and says what is missing.
+// places, and its error names the missing key.
 func TestDeviceKeys(t *testing.T) {
 	t.Parallel()
 	file, pair := keyFile(t)

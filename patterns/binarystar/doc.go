@@ -45,5 +45,5 @@
 // primary takes over and a backup waits for a vote. In both cases the guide program
 // terminates if it hears of it, as it does with its own kind.
 //
-// docs/BINARYSTAR.md has a diagram, and says what is guaranteed and what is not.
+// docs/BINARYSTAR.md has a diagram, and lists the guarantees and their limits.
 package binarystar

@@ -23,5 +23,5 @@
 // attempt times out, before the worker's reply is on disk, so workers should be
 // idempotent. A request is not executed before it is on disk.
 //
-// docs/TITANIC.md has a diagram, and says what is not guaranteed.
+// docs/TITANIC.md has a diagram, and lists the guarantees and their limits.
 package titanic

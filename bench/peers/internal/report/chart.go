@@ -47,8 +47,9 @@ type Chart struct {
 	Bars  []Bar
 }
 
-// colours can be told apart by people who do not see all colours, on white: those of
-// Okabe and Ito, without yellow, then grey, brown and olive. The first one is always ours.
+// colours can be told apart on white, also by people with colour blindness: those of
+// Okabe and Ito, without yellow, then grey, brown and olive. The first one is always
+// ours.
 var colours = []color.RGBA{
 	{0x00, 0x72, 0xB2, 0xFF}, {0xD5, 0x5E, 0x00, 0xFF}, {0x00, 0x9E, 0x73, 0xFF},
 	{0xCC, 0x79, 0xA7, 0xFF}, {0xE6, 0x9F, 0x00, 0xFF}, {0x56, 0xB4, 0xE9, 0xFF}, {0x55, 0x55, 0x55, 0xFF}, {0x7A, 0x3B, 0x10, 0xFF},

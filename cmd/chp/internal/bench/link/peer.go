@@ -75,7 +75,7 @@ func Serve(in io.Reader, out io.Writer, roles map[string]Role) error {
 	if err != nil && ctx.Err() == nil {
 		p.Send(Event{Kind: Failed, Error: err.Error()})
 	}
-	// The parent reads to the end and decides what an error means.
+	// The parent reads to the end and judges every error.
 	<-ctx.Done()
 	return nil
 }
