@@ -116,13 +116,13 @@ func (m *Map) Set(key string, value []byte) {
 	hash := kvmsg.HashKey(bytesOf(key))
 	p := m.stripe(hash)
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	s := p.store.Load()
 	if s == nil {
 		s = store.New(store.Options{MinSegment: mapSegment, Shards: m.shards(), GarbageCollected: true})
 		p.store.Store(s)
 	}
 	s.PutHash(hash, bytesOf(key), value)
+	p.mu.Unlock()
 }
 
 // Delete deletes key, and reports whether it existed.
@@ -135,13 +135,22 @@ func (m *Map) Delete(key string) bool {
 	return s != nil && s.Delete(hash, bytesOf(key))
 }
 
-// Len returns the number of keys.
+// Len returns the number of keys. In a large map that is being written to it locks one
+// stripe after the other.
 func (m *Map) Len() int {
 	n := 0
 	for i := range m.stripes {
-		if s := m.stripes[i].store.Load(); s != nil {
-			n += s.Len()
+		p := &m.stripes[i]
+		s := p.store.Load()
+		if s == nil {
+			continue
 		}
+		if s.Pending() {
+			p.mu.Lock()
+			s.Flush()
+			p.mu.Unlock()
+		}
+		n += s.Len()
 	}
 	return n
 }

@@ -207,3 +207,40 @@ func TestMapsAreSmall(t *testing.T) {
 	}
 	runtime.KeepAlive(all)
 }
+
+// In a large map, a value that was just set is found by all methods, although its record
+// may not be in the index yet.
+func TestMapLarge(t *testing.T) {
+	t.Parallel()
+	const keys = 3000
+	m := NewMap(MapOptions{Stripes: 1})
+	key := func(i int) string { return fmt.Sprint("/key/", i) }
+	for i := range keys {
+		m.Set(key(i), make([]byte, 1000))
+		if n := m.Len(); n != i+1 {
+			t.Fatalf("Len is %d after %d keys", n, i+1)
+		}
+	}
+	for i := range keys {
+		m.Set(key(i), []byte("new"))
+		if i%100 == 0 {
+			if !m.Delete(key(i)) || m.Delete(key(i)) {
+				t.Fatalf("deletion of %s", key(i))
+			}
+			m.Set(key(i), []byte("newer"))
+		}
+		if got, ok := m.Get(key(i)); !ok || !strings.HasPrefix(string(got), "new") {
+			t.Fatalf("%s is %q, %v", key(i), got, ok)
+		}
+	}
+	n := 0
+	m.Range(func(key, value []byte) bool {
+		if n++; !strings.HasPrefix(string(value), "new") {
+			t.Fatalf("Range shows %q = %q", key, value)
+		}
+		return true
+	})
+	if st := m.Stats(); n != keys || st.Len != keys || m.Len() != keys {
+		t.Errorf("Range shows %d keys, Stats %d, Len %d, want %d", n, st.Len, m.Len(), keys)
+	}
+}

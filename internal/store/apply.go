@@ -105,11 +105,7 @@ func (s *Map) link(seg *Segment, shift uint32, spans []buf.Span) {
 		}
 		if i < len(spans) {
 			*found = s.candidate(spans[i].Tag)
-			if at := slotLocation(found.value); found.value != 0 {
-				old := s.log.segment(at)
-				prefetchRecord(unsafe.Pointer(&old.buf[at.offset()]))
-				prefetch(unsafe.Pointer(old.block(at.offset())))
-			}
+			s.prefetchOld(*found)
 		}
 	}
 }

@@ -43,6 +43,7 @@ type pin struct {
 // Cut returns the current state of the store. Only the writer may call it. Any
 // goroutines may read the result until Release.
 func (s *Map) Cut() *Cut {
+	s.Flush()
 	n := 0
 	s.log.each(func(*Segment) { n++ })
 	c := &Cut{keys: s.count, pins: make([]pin, 0, n)}

@@ -50,7 +50,13 @@ func (s *Map) Get(key []byte, dst []byte) (value []byte, seq int64, ok bool) {
 // GetGarbageCollected is Get for a store with Options.GarbageCollected, which needs no
 // grace period.
 func (s *Map) GetGarbageCollected(hash uint64, key []byte, dst []byte) (value []byte, ok bool) {
-	r := s.find(hash, key)
+	var r kvmsg.Record
+	if s.pending.mayHave(hash) {
+		r = s.findPending(hash, key)
+	}
+	if r == nil {
+		r = s.find(hash, key)
+	}
 	if r == nil {
 		return dst, false
 	}

@@ -13,7 +13,8 @@ import (
 // that is locked once per batch), and any number of readers, which take no lock.
 // Methods that readers may call say so; all others are the writer's.
 //
-// Invariants while no method of the writer is running:
+// Invariants while no method of the writer is running, and no record is pending (see
+// pending.go):
 //
 //  1. The index has one slot for each key, which points to the newest record of the key.
 //     A key whose newest record has an empty value has no slot.
@@ -40,6 +41,10 @@ type Map struct {
 	// Results of link's second step for its third. A field, so that it need not be
 	// cleared for each call.
 	found [linkAhead]candidate
+
+	pending     pending
+	pendingFrom int  // the constant, or less in a test
+	defers      bool // PutHash leaves records pending; once set, it stays so
 }
 
 // Options configures a store. The zero value is usable.
@@ -52,6 +57,9 @@ type Options struct {
 	// then. It suits a chp.Map, which is read far more often than written. It does not
 	// suit a server, which overwrites a few megabytes hundreds of times per second and
 	// would run the collector as often.
+	//
+	// Such a store is written to with PutHash and Delete, and read with
+	// GetGarbageCollected and cuts.
 	GarbageCollected bool
 }
 
@@ -70,6 +78,7 @@ func (s *Map) SetUp(o Options) {
 	s.index = newIndex(o.Shards)
 	s.log.minSegment = o.MinSegment
 	s.log.garbageCollected = o.GarbageCollected
+	s.pendingFrom = pendingFrom
 	if s.log.minSegment == 0 {
 		s.log.minSegment = defaultSegment
 	}
@@ -191,17 +200,25 @@ func (s *Map) Put(key []byte, seq int64, uuid, props, value []byte) Piece {
 }
 
 // PutHash stores value under key, whose hash is given. An empty value is stored like
-// any other: the log of a chp.Map has no deletions.
+// any other: the log of a chp.Map has no deletions. If the store is GarbageCollected and
+// large, the record may be pending at first.
 func (s *Map) PutHash(hash uint64, key, value []byte) {
 	size := kvmsg.RecordSize(len(key), 0, 0, len(value))
-	p := s.reserve(size)
-	kvmsg.AppendRecord(p.Segment.buf[:p.off], key, 0, nil, nil, value)
-	s.set(hash, p.Segment, p.off, size)
+	if s.defers {
+		s.putPending(hash, key, value, size)
+	} else {
+		p := s.reserve(size)
+		kvmsg.AppendRecord(p.Segment.buf[:p.off], key, 0, nil, nil, value)
+		s.set(hash, p.Segment, p.off, size)
+	}
 	s.publish()
 }
 
 // Delete removes key, whose hash is given, without appending a record.
 func (s *Map) Delete(hash uint64, key []byte) bool {
+	if s.pending.mayHave(hash) {
+		s.Flush()
+	}
 	s.begin(0)
 	found := s.unset(hash, key)
 	s.publish()
@@ -213,6 +230,10 @@ func (s *Map) reserve(size int) Piece {
 	s.begin(size)
 	seg := s.log.head
 	if seg == nil || seg.room() < size {
+		s.Flush()
+		if s.log.garbageCollected && s.log.live >= s.pendingFrom {
+			s.defers = true
+		}
 		if size <= ownSegment {
 			seg = s.log.grow(size)
 		} else {
@@ -257,6 +278,7 @@ func (s *Map) References() (n int) {
 
 // Stats returns the current counters.
 func (s *Map) Stats() Stats {
+	s.Flush()
 	return Stats{
 		Keys:      s.count,
 		LiveBytes: s.log.live,
