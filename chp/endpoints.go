@@ -7,6 +7,8 @@ import (
 	"net"
 	"strconv"
 	"strings"
+
+	"clustermap/sockets"
 )
 
 // A server listens on three endpoints, which one text names: see
@@ -35,6 +37,7 @@ const (
 var (
 	errEndpointForm = errors.New("must have the form tcp://host:port, ipc://path or inproc://name")
 	errEndpointPort = errors.New("needs a port from 1 to 65533, with two more above it")
+	errEndpointPath = fmt.Errorf("has a path of more than %d bytes", maxPath)
 )
 
 // parseSite parses tcp://host:P, ipc://path or inproc://name. Wildcards, and port 0, are
@@ -59,14 +62,19 @@ func parseSite(text string, bind bool) (site, error) {
 			if name == "" || name == "@" || strings.ContainsRune(name, 0) || scheme == schemeIPC && name == "*" && !bind {
 				break
 			}
+			if scheme == schemeIPC && len(name) > maxPath {
+				return site{}, errEndpointPath
+			}
 			return site{scheme: scheme, name: name}, nil
 		}
 	}
 	return site{}, errEndpointForm
 }
 
-// maxBasePort is the highest P.
-const maxBasePort = 65533
+const (
+	maxBasePort = 65533                          // the highest P
+	maxPath     = sockets.MaxIPCPath - len("+2") // the most bytes of an ipc path
+)
 
 // at returns the endpoint n places after P, or "" if n is negative.
 func (b site) at(n int) string {

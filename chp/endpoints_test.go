@@ -17,12 +17,14 @@ import (
 // One text names three endpoints, in each transport.
 func TestEndpointNames(t *testing.T) {
 	t.Parallel()
+	longest := "ipc://" + strings.Repeat("x", maxPath)
 	for _, c := range []struct{ text, publisher, collector string }{
 		{"tcp://127.0.0.1:5556", "tcp://127.0.0.1:5557", "tcp://127.0.0.1:5558"},
 		{"tcp://[::1]:5556", "tcp://[::1]:5557", "tcp://[::1]:5558"},
 		{"ipc:///run/chp", "ipc:///run/chp+1", "ipc:///run/chp+2"},
 		{"ipc://@chp", "ipc://@chp+1", "ipc://@chp+2"},
 		{"inproc://map", "inproc://map+1", "inproc://map+2"},
+		{longest, longest + "+1", longest + "+2"},
 	} {
 		a, err := parseServer(c.text, ModelSix.dialect())
 		if err != nil || a.snapshot != c.text || a.publisher != c.publisher || a.collector != c.collector {
@@ -31,7 +33,7 @@ func TestEndpointNames(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "127.0.0.1:5556", "tcp://", "tcp://:5556", "tcp://*:5556", "tcp://host:0", "tcp://host:*", "tcp://host:65534", "tcp://host:x",
-		"tcp://a;b:5556", "ipc://", "ipc://*", "ipc://@", "ipc://a\x00b", "inproc://", "udp://host:5556",
+		"tcp://a;b:5556", "ipc://", "ipc://*", "ipc://@", "ipc://a\x00b", "ipc://" + strings.Repeat("x", maxPath+1), "inproc://", "udp://host:5556",
 	} {
 		if a, err := parseServer(text, ModelSix.dialect()); err == nil {
 			t.Errorf("%q: %+v", text, a)
@@ -45,6 +47,7 @@ func TestEndpointOptions(t *testing.T) {
 	for _, o := range []ServerOptions{
 		{Endpoints: []string{"127.0.0.1:5556"}},
 		{Endpoints: []string{"ipc://"}},
+		{Endpoints: []string{"ipc://" + strings.Repeat("x", maxPath+1)}},
 		{Endpoints: []string{"tcp://127.0.0.1:65534"}},
 		{Endpoints: []string{"inproc://a", "inproc://a"}},
 		{Endpoints: []string{"inproc://a"}, Port: 5556},

@@ -106,6 +106,9 @@ var (
 	ErrNotConnected = errors.New("sockets: endpoint is not connected")
 )
 
+// MaxIPCPath is the maximum size of the path of an ipc endpoint in bytes: 107 on Linux.
+const MaxIPCPath = link.MaxPath
+
 // EndpointError describes an invalid endpoint. A later call with the same
 // endpoint fails as well.
 //

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"clustermap/sockets"
 )
 
 func TestHelp(t *testing.T) {
@@ -89,6 +91,8 @@ func TestUsageErrors(t *testing.T) {
 		{"status --server nonsense", "tcp://HOST:PORT"},
 		{"status --server ipc://", "ipc://PATH"},
 		{"status --server ipc://*", "ipc://PATH"},
+		{"get k --timeout 1h --server ipc://" + strings.Repeat("x", sockets.MaxIPCPath-1), "bytes, and at most"},
+		{"serve --endpoint ipc://" + strings.Repeat("x", sockets.MaxIPCPath-1), "has a path of more than"},
 		{"serve --endpoint ipc:///x --port 5556", "--port and --endpoint exclude each other"},
 		{"serve --endpoint inproc://x", "ipc://PATH"},
 		{"serve --endpoint tcp://127.0.0.1:65534", "needs a port from 1 to 65533"},

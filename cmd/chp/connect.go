@@ -129,7 +129,11 @@ func checkServers(list []string) error {
 // checkServer returns an error unless s is tcp://HOST:PORT with two more ports above PORT,
 // or ipc://PATH.
 func checkServer(s string) error {
-	if path, local := strings.CutPrefix(s, schemeIPC); local && path != "" && path != "*" && path != "@" && !strings.Contains(path, "\x00") {
+	path, local := strings.CutPrefix(s, schemeIPC)
+	if most := sockets.MaxIPCPath - len("+2"); local && len(path) > most {
+		return fail(exitUsage, "%q is not a server: its path has %d bytes, and at most %d are allowed", s, len(path), most)
+	}
+	if local && path != "" && path != "*" && path != "@" && !strings.Contains(path, "\x00") {
 		return nil
 	}
 	u, err := url.Parse(s)
