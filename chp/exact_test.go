@@ -75,7 +75,7 @@ type history struct {
 	stop func()
 }
 
-// record watches a server's map.
+// recordHistory watches a server's map.
 func recordHistory(t *testing.T, s *Server) *history {
 	t.Helper()
 	c := startClient(t, s, ClientOptions{})

@@ -48,9 +48,8 @@ func (d *Decoder) Reset() { *d = Decoder{max: d.max} }
 // bytes received and not consumed yet. With KindMessage and KindCommand, n is
 // its size, and the caller must drop b[:n] before the next call. With KindNeedMore,
 // n is 0, and the next call must be given the same bytes again, possibly at
-// another address, followed by more. Next remembers what it has examined, so
-// the total cost is linear in the number of bytes even if they arrive one by
-// one.
+// another address, followed by more. Next remembers the bytes that it has examined, so
+// the total cost is linear in the number of bytes even if they arrive one by one.
 //
 // A peer may send a command between two frames of a message; libzmq does so
 // with heartbeats. Next returns such a command first: it moves the command in

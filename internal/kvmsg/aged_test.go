@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// AgedGrowth is enough for every time to live that is left of every other.
+// TestAgedGrowth: AgedGrowth is enough for every remaining time to live in place of every
+// original one.
 func TestAgedGrowth(t *testing.T) {
 	t.Parallel()
 	most := 0

@@ -37,7 +37,7 @@ var socksReplies = [...]string{
 // ProxyError reports that a SOCKS 5 proxy could not be reached, did not behave as
 // one, or refused to connect.
 type ProxyError struct {
-	Proxy  string // host:port, as in Options.SOCKSProxy
+	Proxy  string // host:port, as in sockets.Options.SOCKSProxy
 	Reason string
 	Err    error // the network error, syscall.ECONNREFUSED if the proxy reports that its connection was refused, or nil
 }
