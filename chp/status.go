@@ -64,6 +64,11 @@ type Status struct {
 	// started, as in ServerStats. From a server of an earlier version all are 0.
 	Refused RefusalCounts `json:"refused"`
 
+	// BadAsks is the number of snapshot requests that the server has refused since it
+	// started: they were malformed, or one client had too many. From a server of an
+	// earlier version it is 0.
+	BadAsks uint64 `json:"bad_asks"`
+
 	UptimeSeconds int64 `json:"uptime_seconds"` // since Serve began; 0 before
 }
 
@@ -106,7 +111,7 @@ func (s *Server) Status() Status {
 	st.Sequence, st.Keys, st.Clients = s.Sequence(), s.Len(), int(s.clients.Load())
 	st.MapBytes, st.MemoryBytes = s.sequencer.mapBytes(), residentBytes()
 	st.SnapshotBytes, st.EncodedBytes = s.snapshots.sent.Load(), s.snapshots.copied.Load()
-	st.Refused = s.refused.load()
+	st.Refused, st.BadAsks = s.refused.load(), s.snapshots.refused.Load()
 	s.pairStatus(&st)
 	return st
 }

@@ -70,7 +70,7 @@ func TestStatusNames(t *testing.T) {
 	must(t, err)
 	var fields map[string]any
 	must(t, json.Unmarshal(text, &fields))
-	for _, name := range []string{"endpoint", "role", "state", "epoch", "sequence", "keys", "clients", "peer", "lag", "memory_bytes", "map_bytes", "uptime_seconds"} {
+	for _, name := range []string{"endpoint", "role", "state", "epoch", "sequence", "keys", "clients", "peer", "lag", "memory_bytes", "map_bytes", "refused", "bad_asks", "uptime_seconds"} {
 		if _, ok := fields[name]; !ok {
 			t.Errorf("%s is missing in %s", name, text)
 		}
@@ -103,6 +103,9 @@ func TestServerStatusOfOthers(t *testing.T) {
 	}
 	if n := s.Stats().BadAsks; n != 2 {
 		t.Errorf("%d requests refused, want 2", n)
+	}
+	if st, err := ServerStatus(ctx, s.Endpoints().Snapshot, sockets.Security{}); err != nil || st.BadAsks != 2 {
+		t.Errorf("the status has %d requests refused, want 2; %v", st.BadAsks, err)
 	}
 
 	other := newScripted(t, asPlain)

@@ -37,6 +37,8 @@ for each, in the order of the flags:
   lag       updates that the peer does not have yet; -1 while it does not follow
   refused   number of messages that the server has refused since it started, most
             of them invalid updates, and the most frequent reasons
+  bad asks  number of snapshot requests that it has refused: malformed ones, or too
+            many of one client
   memory    resident memory of the server's process
   uptime    time since the server began to serve
 
@@ -47,7 +49,7 @@ With --json there is an object for each server, on a line: endpoint, role, state
 epoch, sequence (a string), keys, clients, peer, in_sync, lag,
 memory_bytes, map_bytes, snapshot_bytes (sent), encoded_bytes (encoded for them;
 clients share snapshots), refused (an object with the number for each reason, such as
-value_too_large) and uptime_seconds, or endpoint and error for a server that did not
+value_too_large), bad_asks and uptime_seconds, or endpoint and error for a server that did not
 answer. What is - above is null.
 
 Servers of other implementations do not answer.

@@ -137,6 +137,22 @@ func TestStatusRefused(t *testing.T) {
 	if got := cells(must(t, "status", "--server", s.endpoint), "refused"); !slices.Equal(got, []string{"3 (properties 2, frame count 1)"}) {
 		t.Errorf("refused is %q", got)
 	}
+
+	dealer, err := sockets.NewDealer(sockets.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dealer.Close()
+	if err := errors.Join(dealer.Connect(s.endpoint), dealer.Send(t.Context(), []byte("ICANHAZ?"), []byte("no subtree"))); err != nil {
+		t.Fatal(err)
+	}
+	for t.Context().Err() == nil {
+		if got := cells(must(t, "status", "--server", s.endpoint), "bad asks"); slices.Equal(got, []string{"1"}) {
+			break
+		} else if !slices.Equal(got, []string{"0"}) {
+			t.Fatalf("bad asks is %q", got)
+		}
+	}
 }
 
 // Reasons that do not fit into a column are added up.

@@ -54,7 +54,7 @@ func (all replies) printJSON(w io.Writer) error {
 }
 
 // statusRows are the names of the rows of printText, in the order of column.
-var statusRows = []string{"server", "role", "state", "epoch", "sequence", "keys", "clients", "peer", "in sync", "lag", "refused", "memory", "uptime"}
+var statusRows = []string{"server", "role", "state", "epoch", "sequence", "keys", "clients", "peer", "in sync", "lag", "refused", "bad asks", "memory", "uptime"}
 
 // column returns the cells of a server.
 func (r *reply) column() []string {
@@ -82,7 +82,7 @@ func (r *reply) column() []string {
 	return []string{
 		r.server, string(line.Role), string(line.State), strconv.FormatUint(line.Epoch, 10), strconv.FormatInt(line.Sequence, 10),
 		strconv.Itoa(line.Keys), strconv.Itoa(line.Clients), peer, inSync, lag, refusals(line.Refused),
-		memory(line.MemoryBytes), (time.Duration(line.UptimeSeconds) * time.Second).String(),
+		strconv.FormatUint(line.BadAsks, 10), memory(line.MemoryBytes), (time.Duration(line.UptimeSeconds) * time.Second).String(),
 	}
 }
 
