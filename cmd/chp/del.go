@@ -150,7 +150,7 @@ func (f *delFlags) deletePrefix(ctx context.Context, cmd *cobra.Command, prefix 
 	case err != nil:
 		return err
 	case count == 0:
-		return fail(exitRefused, "no key in the map of %s begins with %q", c.Server(), prefix)
+		return noKeyBegins(c, prefix)
 	case f.dry:
 		return nil
 	case f.asJSON:

@@ -89,7 +89,7 @@ func (n *connection) getPrefix(ctx context.Context, cmd *cobra.Command, prefix s
 	}
 	lines, err := printEntries(ctx, bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10), c.Sorted(prefix), format)
 	if err == nil && lines == 0 {
-		return fail(exitRefused, "no key in the map of %s begins with %q", c.Server(), prefix)
+		return noKeyBegins(c, prefix)
 	}
 	return err
 }

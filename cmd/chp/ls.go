@@ -22,8 +22,9 @@ func newLs() *cobra.Command {
 		Use:   "ls [PREFIX]",
 		Short: "List the keys, sorted",
 		Long: `Prints the keys that begin with PREFIX, or all keys, one per line, sorted byte by
-byte. Keys with spaces or special characters are quoted. If no key begins with
-PREFIX, nothing is printed and the exit code is 0.
+byte. Keys with spaces or special characters are quoted. Exits with 1 if no key begins
+with PREFIX, as get --prefix and del --prefix do; without PREFIX an empty map is no
+failure.
 
 PREFIX need not end with a slash: /lamp stands for /lamp, /lamp/1 and /lamps. This is
 so for get --prefix and del --prefix too. For chp watch and chp dump /lamp is only the
@@ -68,10 +69,18 @@ seq (a string), and ttl in seconds if the key expires.`,
 		if long && !asJSON {
 			fmt.Fprintf(out, longLine+"KEY\n", "SIZE", "TTL", "SEQUENCE")
 		}
-		_, err = printEntries(ctx, out, c.Sorted(prefix), format)
+		lines, err := printEntries(ctx, out, c.Sorted(prefix), format)
+		if err == nil && lines == 0 && prefix != "" {
+			return noKeyBegins(c, prefix)
+		}
 		return err
 	})
 	return cmd
+}
+
+// noKeyBegins returns the failure of a command that finds no key with a prefix.
+func noKeyBegins(c *client, prefix string) error {
+	return fail(exitRefused, "no key in the map of %s begins with %q", c.Server(), prefix)
 }
 
 // longLine is the format of size, time to live and sequence in a line of ls -l.

@@ -67,6 +67,9 @@ func TestLs(t *testing.T) {
 	if ttl := object(t, must(t, with("get", "/lamp/1", "--json")...))["ttl"].(float64); ttl <= 0 || ttl > 3600 {
 		t.Errorf("time to live %v", ttl)
 	}
+	for _, args := range [][]string{{"ls", "/no/"}, {"ls", "-l", "/no/"}, {"ls", "--json", "/no/"}} {
+		try(t, with(args...)...).expect(t, exitRefused, `no key in the map of `+s.endpoint+` begins with "/no/"`)
+	}
 	try(t, with("get", "--prefix", "/no/")...).expect(t, exitRefused, `no key in the map of `+s.endpoint+` begins with "/no/"`)
 	if out := object(t, must(t, with("del", "/lamp/1", "--json")...)); out["key"] != "/lamp/1" || len(out["seq"].(string)) == 0 {
 		t.Errorf("del --json: %v", out)
