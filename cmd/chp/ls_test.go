@@ -40,8 +40,6 @@ func TestLs(t *testing.T) {
 		"ls /lamp":   "/lamp/1\n/lamp/10\n/lamp/2\n/lamps\n",
 		"ls /":       "/lamp/1\n/lamp/10\n/lamp/2\n/lamps\n",
 		"ls p":       "plain\n",
-		"ls /no/":    "",
-		"ls //":      "",
 
 		"get --prefix /lamp/": "/lamp/1 dim\n/lamp/10 on\n/lamp/2 off\n",
 		"get --prefix p":      "plain p q\n",
@@ -70,6 +68,7 @@ func TestLs(t *testing.T) {
 	for _, args := range [][]string{{"ls", "/no/"}, {"ls", "-l", "/no/"}, {"ls", "--json", "/no/"}} {
 		try(t, with(args...)...).expect(t, exitRefused, `no key in the map of `+s.endpoint+` begins with "/no/"`)
 	}
+	try(t, with("ls", "//")...).expect(t, exitRefused, `begins with "//"`)
 	try(t, with("get", "--prefix", "/no/")...).expect(t, exitRefused, `no key in the map of `+s.endpoint+` begins with "/no/"`)
 	if out := object(t, must(t, with("del", "/lamp/1", "--json")...)); out["key"] != "/lamp/1" || len(out["seq"].(string)) == 0 {
 		t.Errorf("del --json: %v", out)
