@@ -54,7 +54,7 @@ func main() {
 	}
 }
 
-// follow sets the flags to those of a file each time it has changed. To read a small file
+// follow sets the flags to those of a file each time it has changed. Reading a small file
 // once a second costs next to nothing, and works on all systems and file systems.
 func follow(ctx context.Context, file string, flags *chp.View[Flag]) {
 	for last := []byte(nil); ctx.Err() == nil; time.Sleep(time.Second) {

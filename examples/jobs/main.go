@@ -1,5 +1,6 @@
-// Command jobs has jobs done by workers, like the example pipeline. When the connection to
-// a worker ends, because it was killed or stopped, its jobs go to others at once.
+// Command jobs distributes jobs to workers, like the example pipeline. When the
+// connection to a worker ends, because it was killed or stopped, its jobs go to others at
+// once.
 //
 //	go run ./examples/jobs                    # ends when all jobs are done
 //	python3 examples/jobs/worker.py           # as many as you like, in other terminals

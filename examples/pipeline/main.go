@@ -1,5 +1,5 @@
-// Command pipeline has jobs done by workers. A job is done when a worker has acknowledged
-// it: jobs of a worker that fails, even by kill -9, go to another one.
+// Command pipeline distributes jobs to workers. A job is done when a worker has
+// acknowledged it: jobs of a worker that fails, even by kill -9, go to another one.
 //
 //	go run ./examples/pipeline                    # ends when all jobs are done
 //	python3 examples/pipeline/worker.py           # as many as you like, in other terminals

@@ -34,7 +34,7 @@ func SendSnapshot(ctx context.Context, snapshot *sockets.Router, client []byte, 
 	fmt.Println("snapshot", sequence)
 }
 
-// TakeSnapshot stores the pairs up to KTHXBAI in pairs, and returns the number of the
+// TakeSnapshot stores a snapshot in pairs, up to KTHXBAI, and returns the number of the
 // last update that it includes. parse is ParseThree or ParseFive.
 func TakeSnapshot(ctx context.Context, snapshot *sockets.Dealer, parse func([][]byte) (Message, bool), pairs map[string]Message) int64 {
 	for {

@@ -29,7 +29,7 @@ const (
 	line         = 64 // bytes of a cache line
 )
 
-// newTable returns a table with room for so many keys.
+// newTable returns a table with room for the given number of keys.
 func newTable(keys int) *table {
 	t := &table{seed: maphash.MakeSeed(), slots: make([]slot, 1024)}
 	for !t.fits(keys) {
@@ -38,7 +38,7 @@ func newTable(keys int) *table {
 	return t
 }
 
-// fits tells whether the slots are at most three quarters full with so many keys.
+// fits tells whether the slots are at most three quarters full with the given number of keys.
 func (t *table) fits(keys int) bool { return keys <= len(t.slots)/4*3 }
 
 // batch is how many messages are stored together.

@@ -7,7 +7,7 @@ type Order struct {
 	keys  uint64
 }
 
-// NewOrder returns the order of publisher p for so many keys.
+// NewOrder returns the order of publisher p for the given number of keys.
 func NewOrder(p, keys int) Order {
 	return Order{state: mix(uint64(p) + 1), keys: uint64(keys)}
 }
