@@ -199,7 +199,7 @@ func run(b *testing.B, send func(ctx context.Context) error, receivers int, rece
 	for range receivers + 1 {
 		if err := <-done; err != nil {
 			all = errors.Join(all, err)
-			cancel() // so that the others do not wait in vain
+			cancel() // so that the others do not wait without end
 		}
 	}
 	b.StopTimer()
@@ -339,7 +339,7 @@ func ask(b *testing.B, size, window int, peer asker, answer func(ctx context.Con
 	answering := make(chan error, 1)
 	go func() {
 		err := answer(ctx)
-		cancel() // so that no asker waits for a reply in vain
+		cancel() // so that no asker waits for a reply without end
 		answering <- err
 	}()
 	s := newStream(size)

@@ -12,9 +12,9 @@ import (
 	"clustermap/patterns/titanic"
 )
 
-// titanicRate stores n requests of 200 bytes by so many clients at once, each of which waits for
-// its acknowledgement, and returns the rate in requests a second and the number of
-// flushes. With batch 1, each has a flush of its own.
+// titanicRate stores n requests of 200 bytes by the given number of clients at once, each
+// of which waits for its acknowledgement, and returns the rate in requests a second and
+// the number of flushes. With batch 1, each has a flush of its own.
 func titanicRate(b *testing.B, clients, batch, n int) (rate float64, flushes uint64) {
 	b.Helper()
 	ctx := context.Background()

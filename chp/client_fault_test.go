@@ -38,7 +38,8 @@ func TestClientGapResynchronises(t *testing.T) {
 	}
 }
 
-// A HUGZ of a server of ours that is ahead of its KVPUBs tells of a lost tail.
+// A HUGZ of a server of ours that is ahead of its KVPUBs shows that the last updates were
+// lost.
 func TestClientHUGZAheadResynchronises(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asOurs)
@@ -235,8 +236,8 @@ func TestClientBacksOff(t *testing.T) {
 	}
 }
 
-// WaitActive and an update that wait in vain both return why there is no server to
-// follow.
+// WaitActive and an update whose wait ends without a server both return the reason why
+// there is none to follow.
 func TestWaitsTellWhyThereIsNoServer(t *testing.T) {
 	t.Parallel()
 	fails := make(chan struct{}, 1)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The application is told of the first server, of its loss and why, of a new
-// snapshot of the same server, and of another server.
+// The application gets events for the first server, for its loss with the reason, for a
+// new snapshot of the same server, and for another server.
 func TestLinkEvents(t *testing.T) {
 	t.Parallel()
 	first, second := newScripted(t, asOurs), newScripted(t, asOurs)

@@ -81,8 +81,8 @@ func (p pairServer) newest() int64 {
 	return p.sequencer.newest.last
 }
 
-// holds says whether updates wait for the follower, and sees to it that they wait for
-// so many looks more.
+// holds says whether updates wait for the follower, and if so makes them wait for the
+// given number of further looks.
 func (p pairServer) holds(looks int) bool {
 	q := &p.sequencer
 	q.mu.Lock()

@@ -59,8 +59,8 @@ func handoverInVain(t testing.TB, s pairServer) {
 	}
 }
 
-// TestPairHandoverGoesOn: a server that is ended while it hands over, in vain, hands over
-// after that.
+// TestPairHandoverGoesOn: a server that is ended during a handover that fails hands over
+// after it.
 func TestPairHandoverGoesOn(t *testing.T) {
 	t.Parallel()
 	po, bo := pairOptions(t)

@@ -46,8 +46,8 @@ func TestRefusalAfterAnotherAttempt(t *testing.T) {
 	}
 }
 
-// A client that sends a great many updates which are all refused is told so of
-// every one, and not disconnected for the number of its refusals.
+// A client that sends a great many updates which are all refused gets every refusal, and
+// is not disconnected for the number of its refusals.
 func TestManyRefusals(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

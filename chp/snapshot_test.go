@@ -17,7 +17,7 @@ import (
 	"clustermap/sockets"
 )
 
-// asker is the snapshot connection of a client, which reads when the test says so.
+// asker is the snapshot connection of a client, which reads only on demand of the test.
 type asker struct {
 	t      testing.TB
 	ctx    context.Context

@@ -20,7 +20,7 @@ func (s *scripted) stand(part ...pub) {
 	must(s.t, s.router.Send(s.ctx, id, []byte(keyStandby)))
 }
 
-// A client leaves a passive server for the next one, and OnFailure is told why.
+// A client leaves a passive server for the next one, and OnFailure gets the reason.
 func TestStandbyNextServer(t *testing.T) {
 	t.Parallel()
 	passive, active := newScripted(t, asOurs), newScripted(t, asOurs)

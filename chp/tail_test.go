@@ -9,7 +9,7 @@ import (
 	"clustermap/internal/store"
 )
 
-// tailPieces applies a batch of so many updates, and returns its pieces.
+// tailPieces applies a batch of the given number of updates, and returns its pieces.
 func tailPieces(t testing.TB, m *store.Map, first int64, updates, value int) (batchHead, []store.Piece) {
 	t.Helper()
 	var wire []byte

@@ -11,7 +11,8 @@ import (
 	"clustermap/sockets"
 )
 
-// topical is a flow of messages of 100 bytes under so many topics through a cache.
+// topical is a flow of messages of 100 bytes under the given number of topics through a
+// cache.
 func topical(b *testing.B, topics int, in, out string) func(n int) {
 	b.Helper()
 	f, err := flow.NewTopics(context.Background(), topics, 100, in, out)

@@ -12,8 +12,8 @@ import (
 	"clustermap/patterns/freelance"
 )
 
-// ourFreelance is our client and server, over loopback TCP. It makes n requests, so many
-// at once, each in a goroutine that waits for its reply.
+// ourFreelance is our client and server, over loopback TCP. It makes n requests, a given
+// number at once, each in a goroutine that waits for its reply.
 func ourFreelance(b *testing.B, body []byte, window int) func(n int) {
 	b.Helper()
 	ctx := context.Background()
@@ -49,8 +49,8 @@ func ourFreelance(b *testing.B, body []byte, window int) func(n int) {
 	}
 }
 
-// libzmqFreelance is the guide's design in C: ROUTER to ROUTER, a thread each, with so
-// many requests in flight, which the guide's client cannot do.
+// libzmqFreelance is the guide's design in C: ROUTER to ROUTER, a thread each, with a
+// given number of requests in flight, which the guide's client cannot do.
 func libzmqFreelance(b *testing.B, body []byte, window int) func(n int) {
 	b.Helper()
 	const identity = "server"

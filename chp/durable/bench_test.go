@@ -84,7 +84,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// report tells of a number of updates.
+// report reports the rate of n updates.
 func report(b *testing.B, n int) {
 	updates := float64(n)
 	b.ReportMetric(updates/b.Elapsed().Seconds(), "updates/s")

@@ -189,8 +189,8 @@ func measure(ctx context.Context, t *test, first, second library, how manner) (f
 	if connected.Role == receiver || connected.Role == asker {
 		counting, other = c, b
 	}
-	// The one that does not count has nothing to say unless it fails; then the
-	// other one would wait for it in vain.
+	// The worker that does not count writes nothing unless it fails; then the other one
+	// would wait for it without end.
 	failed := make(chan error, 1)
 	go func() {
 		if _, err := other.next(); err != nil {

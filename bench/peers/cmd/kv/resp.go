@@ -28,7 +28,7 @@ func (r *resp) command(words ...string) {
 	}
 }
 
-// begin appends the beginning of a command of so many words.
+// begin appends the beginning of a command of the given number of words.
 func (r *resp) begin(words int) {
 	r.out = append(r.out, '*')
 	r.out = strconv.AppendInt(r.out, int64(words), 10)
@@ -85,8 +85,8 @@ func (r *resp) number(kind byte) (int, error) {
 	return n, nil
 }
 
-// count reads the beginning of an aggregate, which must be of the kind and have so many
-// elements.
+// count reads the beginning of an aggregate, which must be of the kind and have the given
+// number of elements.
 func (r *resp) count(kind byte, want int) error {
 	n, err := r.number(kind)
 	if err == nil && n != want {

@@ -11,7 +11,7 @@ type system struct {
 	name string
 	// share divides --updates, so that slow systems do not take all the time.
 	share int
-	// perKey, if not 0, bounds the measured updates to so many for each key.
+	// perKey, if not 0, bounds the measured updates of each key.
 	perKey int
 	// lanes, if above 1, is how many updates are under way in no order.
 	lanes int

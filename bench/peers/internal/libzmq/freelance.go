@@ -120,7 +120,8 @@ func (s Socket) ServeFreelance() {
 // errReply is a reply that does not belong to the request.
 var errReply = errors.New("libzmq: a reply is not the one that was expected")
 
-// CallFreelance makes count requests of the server with an identity, so many at once.
+// CallFreelance makes count requests of the server with an identity, a given number at
+// once.
 func (s Socket) CallFreelance(server string, body []byte, window, count int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -100,8 +100,8 @@ func (s Socket) SetString(option int, value string) error {
 // Subscribe subscribes to a topic.
 func (s Socket) Subscribe(topic string) error { return s.SetString(C.ZMQ_SUBSCRIBE, topic) }
 
-// NoDrop makes an XPUB wait for its subscribers instead of dropping, and tell
-// of every subscription.
+// NoDrop makes an XPUB wait for its subscribers instead of dropping, and report every
+// subscription.
 func (s Socket) NoDrop() error {
 	if err := s.SetInt(C.ZMQ_XPUB_NODROP, 1); err != nil {
 		return err
