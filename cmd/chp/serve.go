@@ -41,6 +41,7 @@ type serveFlags struct {
 	data             string
 	sync             commit.Policy
 	maxLine          command.Bytes
+	ready            string
 }
 
 func newServe() *cobra.Command {
@@ -61,6 +62,10 @@ host can be reached from this machine only. Open the server to a trusted network
 only the owners of the keys in --curve-allow, and all traffic is encrypted. Clients
 need the server's public key, which is printed before the server is ready.
 
+With --ready-file FILE the server creates FILE when it prints the line, and removes it
+when it ends. Each line of it is what clients name as --server; so a script that starts
+a server with --port 0 waits for the file and reads the port.
+
 With --endpoint ipc://PATH it listens on three Unix sockets, the files PATH, PATH+1
 and PATH+2, for programs on this machine whose users may write to these files.
 --endpoint can be repeated, also with tcp://HOST:PORT; then there is a line with
@@ -80,6 +85,7 @@ of this command then need --server-model N.`,
 		Example: `  chp serve
   chp serve --host 0.0.0.0 --port 6000
   chp serve --port 0          # any three free ports in a row
+  chp serve --port 0 --ready-file chp.ready
   chp serve --endpoint ipc:///run/chp/map --endpoint tcp://127.0.0.1:5556
   chp serve --load map.jsonl
   chp serve --model 4         # for programs of Clone model 4
@@ -114,6 +120,7 @@ of this command then need --server-model N.`,
 	flags.TextVar(&f.sync, "sync", commit.Policy{}, "when updates are flushed to disk: always, interval=`D`, never")
 	flags.Var(&f.maxLine, "max-line", "longest line accepted in the dump of --load")
 	f.pair.register(flags)
+	flags.StringVar(&f.ready, "ready-file", "", "`file` that exists while the server is ready, with what clients name as --server")
 	flags.StringVar(&f.logLevel, "log-level", "warn", "lowest level to log: debug, info, warn, error")
 	flags.StringVar(&f.format, "log-format", "text", "format of the log on standard error: text, json")
 	if err := cmd.MarkFlagDirname("data"); err != nil {
@@ -233,6 +240,10 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	}
 	defer server.Close()
 
+	ready := readyFile(f.ready)
+	if err := ready.remove(); err != nil {
+		return err
+	}
 	if err := server.Listen(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // a signal while starting
@@ -257,18 +268,29 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		}
 	}()
 	var telling sync.WaitGroup
-	defer telling.Wait()
 	serving, end := context.WithCancel(ctx)
 	defer end()
+	var unwritten error
+	telling.Go(func() {
+		if unwritten = ready.await(serving, server); unwritten != nil {
+			end()
+		}
+	})
 	telling.Go(func() {
 		tellManager(serving, server, 2*f.pair.interval, func(err error) {
 			go fmt.Fprintf(cmd.ErrOrStderr(), "chp: cannot tell the service manager: %v\n", err)
 		})
 	})
-	if err := server.Serve(ctx); err != nil {
+	err = server.Serve(serving)
+	end()
+	telling.Wait()
+	if removed := ready.remove(); unwritten == nil {
+		unwritten = removed
+	}
+	if err != nil {
 		return f.dataError(err)
 	}
-	return nil
+	return unwritten
 }
 
 func (f *serveFlags) logger(cmd *cobra.Command) (*slog.Logger, error) {

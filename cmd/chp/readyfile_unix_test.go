@@ -1,0 +1,50 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"clustermap/internal/testenv"
+)
+
+// The file of --ready-file appears as a whole when the server is ready, replaces one that
+// a killed server has left, and is gone when the server has ended.
+func TestReadyFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "ready")
+	testenv.Must(t, os.WriteFile(file, []byte("tcp://127.0.0.1:1\n"), 0o600))
+	ipc := "ipc://" + filepath.Join(dir, "map")
+	p := start(t, "serve", "--endpoint", "tcp://127.0.0.1:0", "--endpoint", ipc, "--ready-file", file)
+	endpoint := p.ready()
+	want := endpoint + "\n" + ipc + "\n"
+	for ctx := testenv.Context(t); ; {
+		if text, err := os.ReadFile(file); err == nil && string(text) == want {
+			break
+		} else if err == nil && string(text) != "tcp://127.0.0.1:1\n" {
+			t.Fatalf("%q, want %q", text, want)
+		}
+		if ctx.Err() != nil {
+			t.Fatal("there is no file")
+		}
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != exitDone {
+		t.Errorf("exit code %d: %s", code, p.stderr.String())
+	}
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file is left: %v", err)
+	}
+	left, err := filepath.Glob(file + "*")
+	if err != nil || len(left) > 0 {
+		t.Errorf("%q are left, %v", left, err)
+	}
+
+	try(t, "serve", "--port", "0", "--ready-file", filepath.Join(dir, "no", "ready")).expect(t, exitRefused, "cannot write --ready-file: ")
+}
