@@ -63,7 +63,14 @@ func (c *Client) complain(s *session, err error, next int) {
 	if omitted > 0 {
 		attrs = append(attrs, slog.Int("repeated", omitted))
 	}
-	c.log.Warn("session ended", attrs...)
+	text := "cannot follow the server"
+	switch {
+	case errors.Is(err, ErrUnreachable): // perhaps it is only starting
+		text = "cannot reach the server"
+	case s.joined.Load():
+		text = "lost the server"
+	}
+	c.log.Warn(text, attrs...)
 }
 
 // causeOf returns the text of the root cause of a failure, without the addresses

@@ -31,6 +31,10 @@ func TestH15_LogOfAServerThatIsAway(t *testing.T) {
 	if n := strings.Count(text, "connection refused"); n < 1 || n > 3 { // more than once on a very slow machine only
 		t.Errorf("%d records of a refused connection, want one:\n%s", n, text)
 	}
+	lost, unreachable := strings.Index(text, "lost the server"), strings.Index(text, "cannot reach the server")
+	if lost < 0 || unreachable < lost {
+		t.Errorf("want that the server was lost, and then that it cannot be reached:\n%s", text)
+	}
 }
 
 // A cause is logged at once, and again after waits that double, with a count.
