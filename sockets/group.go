@@ -189,9 +189,9 @@ func sizeOf(groups []*group) (n int) {
 	return n
 }
 
-// touch adds a message to the group's runs.
-func (g *group) touch(at, end int) {
-	g.count++
+// touch adds messages to the group's runs.
+func (g *group) touch(at, end, count int) {
+	g.count += count
 	if last := len(g.runs) - 1; last >= 0 && g.runs[last].End == at {
 		g.runs[last].End = end
 	} else {

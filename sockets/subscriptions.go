@@ -20,6 +20,7 @@ type subscriptions struct {
 	invert  bool          // Options.InvertMatching: messages go to peers that have not subscribed
 	touched []*group      // scratch of matching
 	mark    uint64        // number of the message being matched
+	kindred kindred       // scratch of sort
 	changed chan struct{} // closed when a peer subscribes; nil while nobody waits
 	only    *Peer         // the only peer to get the next message; see Options.XPubManualLastValue
 }
@@ -153,6 +154,7 @@ func (s *subscriptions) forget(q *pipe) {
 	s.regroup(q, nil)
 	q.sub = subscriber{}
 	clear(s.touched[:cap(s.touched)]) // it may still refer to a group
+	clear(s.kindred.groups[:cap(s.kindred.groups)])
 }
 
 // part records that a peer has gone whose topics have not been removed yet. The
@@ -252,7 +254,8 @@ func (s *subscriptions) sort(wire []byte, spans []Span) []*group {
 			return s.touched
 		}
 	}
-	for at, i := 0, 0; at < len(wire); i++ {
+	at, kindred := 0, &s.kindred
+	for i := 0; at < len(wire); i++ {
 		end := -1
 		switch {
 		case spans == nil:
@@ -265,45 +268,63 @@ func (s *subscriptions) sort(wire []byte, spans []Span) []*group {
 		}
 		if end < 0 || end > len(wire) {
 			invariants.Assert(false, "SendWire was called with bytes that are not complete messages")
-			return s.touched
+			break
+		}
+		if kindred.topic != nil {
+			if kindred.has(wire[at:end]) {
+				kindred.count++
+				at = end
+				continue
+			}
+			kindred.end(s, at)
 		}
 		topic, _ := zmtp.WireMessage(wire[at:end]).Next()
 		if s.invert {
 			s.except(topic)
 			for _, g := range s.all {
 				if g.mark != s.mark {
-					s.touch(g, at, end)
+					s.touch(g, at, end, 1)
 				}
 			}
 			at = end
 			continue
 		}
-		node := s.trie.Root().Next(&topic)
-		if node == nil {
-			at = end
-			continue
-		}
 		s.mark++
-		for ; node != nil; node = node.Next(&topic) {
+		remember := kindred.pause == 0
+		if !remember {
+			kindred.pause--
+		}
+		rest := topic
+		for node := s.trie.Root().Next(&rest); node != nil; node = node.Next(&rest) {
 			for _, g := range node.Values() {
 				if g.whole || g.mark == s.mark {
 					continue
 				}
 				g.mark = s.mark
-				s.touch(g, at, end)
+				if remember {
+					kindred.groups = append(kindred.groups, g)
+				}
+				s.touch(g, at, end, 1)
 			}
 		}
 		at = end
+		if remember {
+			n, ok := s.trie.Decisive(topic)
+			kindred.begin(topic[:n], ok, at)
+		}
+	}
+	if kindred.topic != nil {
+		kindred.end(s, at)
 	}
 	return s.touched
 }
 
-// touch adds a message to the runs of a group.
-func (s *subscriptions) touch(g *group, at, end int) {
+// touch adds messages to the runs of a group.
+func (s *subscriptions) touch(g *group, at, end, count int) {
 	if g.count == 0 {
 		s.touched = append(s.touched, g)
 	}
-	g.touch(at, end)
+	g.touch(at, end, count)
 }
 
 // reset clears the scratch memory of sort.

@@ -167,6 +167,33 @@ func (n *Node[V]) Next(topic *[]byte) *Node[V] {
 	return child
 }
 
+// Decisive returns how many bytes at the start of topic decide which strings of t are
+// prefixes of it: they are the same for all topics that begin with these bytes. It returns
+// false if a longer topic could have more.
+func (t *Trie[V]) Decisive(topic []byte) (n int, ok bool) {
+	for node := &t.root; !node.Leaf(); {
+		rest := topic[n:]
+		if len(rest) == 0 {
+			return 0, false
+		}
+		i := node.child(rest[0])
+		if i < 0 {
+			return n + 1, true
+		}
+		node = node.children[i]
+		common := commonPrefix(node.edge, rest)
+		switch {
+		case common == len(node.edge):
+		case common == len(rest):
+			return 0, false
+		default:
+			return n + common + 1, true
+		}
+		n += common
+	}
+	return n, true
+}
+
 // child returns the index of the child whose edge begins with head, or -1.
 func (n *Node[V]) child(head byte) int {
 	if n.index != nil {

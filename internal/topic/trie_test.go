@@ -2,6 +2,7 @@ package topic
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -154,6 +155,44 @@ func TestTrieDeep(t *testing.T) {
 	}
 	if nodes, _ := tree.root.check(t, true); nodes != 1 {
 		t.Errorf("%d nodes are left", nodes)
+	}
+}
+
+// TestDecisive compares the strings found for topics that begin with the same decisive bytes.
+func TestDecisive(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(3, 4))
+	word := func() string {
+		b := make([]byte, random.IntN(7))
+		for i := range b {
+			b[i] = "abcde"[random.IntN(1+i%5)]
+		}
+		return string(b)
+	}
+	decided := 0
+	for range 2000 {
+		var trie Trie[int]
+		for i := range random.IntN(8) {
+			trie.Add([]byte(word()), i)
+		}
+		topic := word() + word()
+		n, ok := trie.Decisive([]byte(topic))
+		if !ok {
+			if n != 0 {
+				t.Fatalf("%d bytes of %q decide nothing", n, topic)
+			}
+			continue
+		}
+		decided++
+		want := trie.found(topic, cmp.Compare)
+		for range 10 {
+			if other := topic[:n] + word(); !slices.Equal(trie.found(other, cmp.Compare), want) {
+				t.Fatalf("%q finds other strings than %q, of which %d bytes should decide", other, topic, n)
+			}
+		}
+	}
+	if decided == 0 {
+		t.Fatal("nothing was decided")
 	}
 }
 
