@@ -34,7 +34,7 @@ func (b *balancing) attach(p *pipe, _ *Peer) error {
 func (b *balancing) detach(p *pipe, _ *Peer) { b.balancer.detached(p) }
 
 func (b *balancing) traits() traits {
-	return traits{keeps: true, maxMessage: maxMessage}
+	return traits{keeps: true, gathers: true, maxMessage: maxMessage}
 }
 
 // balanced is the common part of PAIR, DEALER and PUSH.

@@ -98,8 +98,9 @@ type Options struct {
 	// they are DefaultHWM; if Unlimited, the number of messages is not limited.
 	//
 	// SendHWM does not count messages that the socket has already begun to
-	// write. RecvHWM may be exceeded by the messages of one read if the socket
-	// has a single peer.
+	// write: up to nine times as many in 256 KiB, if they are small and the
+	// application sends them without a pause. RecvHWM may be exceeded by the
+	// messages of one read if the socket has a single peer.
 	SendHWM, RecvHWM int
 
 	// SendHWMBytes and RecvHWMBytes are the high-water marks in bytes, for each
@@ -358,9 +359,9 @@ type Options struct {
 	// BusyPoll is how long a receive call polls the connection for bytes before
 	// it sleeps. It applies on Linux, while the socket has one peer and more
 	// than one processor is available, and the socket polls less often where
-	// polling does not help. If zero, it is DefaultBusyPoll. If BusyPollOff, calls
-	// do not poll, which saves processor time but makes short round trips
-	// longer.
+	// polling does not help, and not at all while messages come many at a time.
+	// If zero, it is DefaultBusyPoll. If BusyPollOff, calls do not poll, which
+	// saves processor time but makes short round trips longer.
 	BusyPoll time.Duration
 
 	// Immediate makes a DEALER, PUSH, REQ or PAIR queue messages only for peers

@@ -98,6 +98,9 @@ type traits struct {
 	// lockstep means that the two sides send in turn, so there is nothing to
 	// gain by collecting messages.
 	lockstep bool
+	// gathers means that senders may exceed the high-water mark before a write. A
+	// publisher that waits for all its peers would only exceed that of one.
+	gathers bool
 	// prompt means that a sender writes the first message after a lull itself.
 	prompt bool
 	// notices is the queue of messages to the application about its peers, if

@@ -42,7 +42,7 @@ func (p *Push) SendBatch(ctx context.Context, bodies [][]byte) (int, error) {
 // message is discarded, so there is no point in collecting a large one first.
 const maxUnwanted = 64 << 10
 
-func (p *Push) traits() traits { return traits{keeps: true, maxMessage: maxUnwanted} }
+func (p *Push) traits() traits { return traits{keeps: true, gathers: true, maxMessage: maxUnwanted} }
 
 // messages discards everything: a PULL does not send.
 func (p *Push) messages(_ *pipe, peer *Peer, b *Batch) (bool, error) {

@@ -48,6 +48,7 @@ type reader struct {
 	waiting  time.Time // since when it waits for some; zero: it does not
 	quick    bool      // the last wait was a short one
 	borrowed bool      // one of them reads
+	flow     int       // messages that came since the last wait, half of those before it, and so on
 	loan     *loan
 	ttl      time.Duration // from the PING that came last, unless bytes came since
 }
@@ -79,6 +80,9 @@ const (
 	spanCost = 16
 	// pingUnit is the unit of a PING's ttl.
 	pingUnit = 100 * time.Millisecond
+	// streamFlow is the flow from which a receive call does not poll: a wake-up for
+	// so many messages costs little, and polling takes a processor from the sender.
+	streamFlow = 64
 	// keepSpans is the largest span slice that an idle connection keeps.
 	keepSpans = 64
 )
@@ -202,6 +206,7 @@ func (r *reader) Received(n int) error {
 	r.fill += n
 	if r.borrowed && r.loan.lent.Spun {
 		r.unwaited, r.loan.lent.Spun = 0, false // polling counts as waiting
+		r.flow /= 2
 	}
 	r.unwaited += n
 	if !r.waiting.IsZero() {
@@ -219,6 +224,10 @@ func (r *reader) Received(n int) error {
 	r.batch.q.Spans, r.bytes = r.batch.q.Spans[:0], 0
 	r.delivered, r.awaited = false, false
 	err := r.decode()
+	r.flow += len(r.batch.q.Spans)
+	if r.borrowed {
+		r.loan.lent.Spin.Stream = r.flow >= streamFlow
+	}
 	if r.holding != nil {
 		r.settle(n)
 	}
@@ -407,6 +416,7 @@ func (r *reader) command(body []byte) error {
 // not hold many times what it has sent.
 func (r *reader) Idle() {
 	r.unwaited = 0
+	r.flow /= 2
 	if r.lends {
 		r.waiting = time.Now()
 	}

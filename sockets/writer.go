@@ -32,6 +32,7 @@ func (w *writer) run() {
 	if w.conn.opts.HeartbeatInterval == 0 {
 		s.retireLater()
 	}
+	w.load.Gathers = s.pattern.traits().gathers
 	defer w.beats()()
 	for w.pipe.out.Take(&w.load, w.conn.gone, roomy) {
 		seen := w.conn.life.reads.Load()

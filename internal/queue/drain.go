@@ -161,6 +161,9 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 		}
 		o.drain = working
 	}
+	if l.Gathers {
+		o.gather(roomy)
+	}
 	o.queue, l.queue = l.queue, o.queue
 	if log := o.follows.log; log != nil {
 		log.hand(o, &l.queue, true)
@@ -182,6 +185,36 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 		l.Pinged = true
 	}
 	return true
+}
+
+const (
+	// goodWrite is how many bytes make a write worth its system calls, and waking
+	// the peer for it.
+	goodWrite = 256 << 10
+	// maxGathers bounds how far a queue may exceed its high-water mark before a write,
+	// and how long its first message waits for that.
+	maxGathers = 8
+)
+
+// gather lets senders that have filled the queue with a few bytes add to it before it
+// is taken, as long as they fill it again at once: what is queued already counts as
+// taken. Otherwise the number of messages limits the size of a write, and most of
+// the time goes to waking the senders and the peer. mu must be held; gather lets
+// go of it in between.
+func (o *Outbox) gather(roomy func()) {
+	for range maxGathers {
+		queued := HWM{o.queue.Messages, o.queue.Bytes()}
+		if !o.full || o.life != living || queued.Bytes >= goodWrite {
+			return
+		}
+		o.held = HWM{}.Minus(queued)
+		o.full = false
+		o.room.Wake()
+		o.mu.Unlock()
+		roomy()
+		runtime.Gosched()
+		o.mu.Lock()
+	}
 }
 
 // Link says that the drain is a socket of this process, whose high-water mark is

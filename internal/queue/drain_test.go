@@ -270,3 +270,57 @@ func TestDirect(t *testing.T) {
 		t.Errorf("%q and %d messages are taken, want %q and 2", got, l.messages(), rest)
 	}
 }
+
+// TestGather: senders that fill the queue again at once add to the same write, but not
+// without end, and the high-water mark holds for what is queued behind it.
+func TestGather(t *testing.T) {
+	t.Parallel()
+	const most = 10
+	fill := func(o *Outbox, n int) (put int) {
+		for put < n && o.put("message") == Accepted {
+			put++
+		}
+		return put
+	}
+	for _, c := range []struct {
+		name        string
+		again, want int // messages
+	}{
+		{"at once", most + 1, (maxGathers + 1) * most},
+		{"less than full", most - 1, 2*most - 1},
+		{"not", 0, most},
+	} {
+		o := newOutbox(HWM{Messages: most, Bytes: Unbounded})
+		o.Launch(func() {}, nil, false)
+		if n := fill(o, most+1); n != most {
+			t.Fatalf("%s: the queue took %d messages", c.name, n)
+		}
+		l := Load{Gathers: true}
+		calls := 0
+		took := o.Take(&l, nil, func() {
+			if calls++; calls <= maxGathers { // the last one is not of gather
+				fill(o, c.again)
+			}
+		})
+		if !took || l.queue.Messages != c.want {
+			t.Errorf("%s: %d messages were taken, want %d", c.name, l.queue.Messages, c.want)
+		}
+		if n := fill(o, 2*most); n != most {
+			t.Errorf("%s: the queue takes %d messages behind that", c.name, n)
+		}
+	}
+
+	o := newOutbox(HWM{Messages: 2, Bytes: Unbounded})
+	o.Launch(func() {}, nil, false)
+	large := string(make([]byte, goodWrite/2))
+	o.put(large)
+	o.put(large)
+	if o.put(large) != Full {
+		t.Fatal("the queue is not full")
+	}
+	l := Load{Gathers: true}
+	o.Take(&l, nil, func() { o.put(large) })
+	if l.queue.Messages != 2 {
+		t.Errorf("a large write of %d messages has waited for more", l.queue.Messages)
+	}
+}
