@@ -1,13 +1,6 @@
 package main
 
-import (
-	"context"
-	"io"
-	"strings"
-
-	"clustermap/chp"
-	"clustermap/internal/command"
-)
+import "strings"
 
 // subtreeBelow returns the subtree that may be meant by a key.
 func subtreeBelow(key string) string {
@@ -17,32 +10,13 @@ func subtreeBelow(key string) string {
 	return key + "/"
 }
 
-// hintSubtrees says which arguments are names of subtrees without their final slash: c,
-// which is in sync, does not have such a key, but there are keys in the subtree.
-func (n *connection) hintSubtrees(ctx context.Context, c *client, args []string) {
-	var keys, subtrees []string
+// hintSubtrees names the arguments that c, which is in sync, has no key for, and that may
+// be names of subtrees without their final slash. Whether there are such keys it does not
+// ask: it would have to fetch them all.
+func (n *connection) hintSubtrees(c *client, args []string) {
 	for _, key := range args {
 		if _, exists := c.Get(key); !exists && key != "" && !strings.HasSuffix(key, "/") {
-			keys, subtrees = append(keys, key), append(subtrees, subtreeBelow(key))
-		}
-	}
-	if len(keys) == 0 {
-		return
-	}
-	quiet := *n
-	quiet.stderr, quiet.news, quiet.timeout = io.Discard, nil, min(n.timeout, reachTimeout)
-	below, err := quiet.open(ctx, chp.ClientOptions{Servers: c.servers, Subtrees: subtrees})
-	if err != nil {
-		return // it is only a hint
-	}
-	defer below.Close()
-	for i, subtree := range subtrees {
-		count := 0
-		for range below.Prefix(subtree) {
-			count++
-		}
-		if count > 0 {
-			n.say("no key %s; the subtree %s has %s", keys[i], subtree, command.Count(count, "key"))
+			n.say("no key %s yet; for the keys below it watch %s", key, subtreeBelow(key))
 		}
 	}
 }

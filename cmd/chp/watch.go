@@ -29,8 +29,7 @@ server that is lost later is waited for without limit.
 
 A SUBTREE begins and ends with a slash, such as /lamp/; without the final slash it
 is a single key, and not a prefix as for chp ls, get --prefix and del --prefix. If there is no such key at the beginning,
-but there are keys in the subtree of the same name, a message on standard error says
-so. Without a SUBTREE the whole map is watched.
+a message on standard error says so, and names the subtree. Without a SUBTREE the whole map is watched.
 
 A line has the operation (set, del, synced), sequence number, key and value; special
 characters are quoted. With --json each line is an object with op, key, value and
@@ -86,7 +85,7 @@ and ttl, the remaining time to live in seconds, if the key expires.
 				stop(err)
 				return
 			}
-			n.hintSubtrees(printing, c, args)
+			n.hintSubtrees(c, args)
 		}()
 		go func() {
 			for {

@@ -123,18 +123,18 @@ func TestWatchIntoClosedPipe(t *testing.T) {
 	}
 }
 
-// A watch of a key that does not exist names the subtree that has keys; a watch of another
-// one names nothing.
+// A watch of a key that does not exist names the subtree, without a snapshot of it; a watch
+// of another one names nothing.
 func TestWatchHintsAtSubtree(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	must(t, "set", "/lamp/1", "on", "--server", s.endpoint)
 	must(t, "set", "/door", "shut", "--server", s.endpoint)
 	must(t, "set", "/door/1", "shut", "--server", s.endpoint)
-	w := start(t, "watch", "/none", "/door", "/lamp", "--server", s.endpoint)
+	w := start(t, "watch", "/door", "/lamp", "--server", s.endpoint)
 	w.line() // /door
 	w.line() // synced
-	const hint = "chp: no key /lamp; the subtree /lamp/ has 1 key\n"
+	const hint = "chp: no key /lamp yet; for the keys below it watch /lamp/\n"
 	testenv.Eventually(t, "the hint", func() bool { return strings.Contains(w.stderr.String(), hint) })
 	must(t, "set", "/lamp", "off", "--server", s.endpoint)
 	if line := w.line(); !strings.HasSuffix(line, " /lamp off") {
