@@ -13,7 +13,7 @@ import (
 )
 
 // Properties of the READY command with which servers and clients of this package
-// announce what they support beyond RFC 12. Other peers ignore them.
+// announce their extensions of RFC 12. Other peers ignore them.
 const (
 	// propertyCHP marks a peer of this package.
 	propertyCHP = "X-CHP"

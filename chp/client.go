@@ -54,7 +54,7 @@ type Client struct {
 	generation uint64 // of the last session; owned by run
 	maxValue   int    // ClientOptions.MaxValueSize as the caller set it
 
-	// Read by anyone, written by the session under mu.
+	// Read by any goroutine, written by the session under mu.
 	state    atomic.Pointer[replica] // nil until the first snapshot is complete
 	sequence atomic.Int64
 
@@ -130,7 +130,7 @@ func newClient(o ClientOptions) (*Client, error) {
 // has them. Blocked calls return ErrClosed. Get and the other methods that read the map
 // continue to return the last state. Close may be called more than once.
 func (c *Client) Close() error {
-	c.echoes.close() // first: what is on its way ends with ErrClosed, not as uncertain
+	c.echoes.close() // first: updates in flight end with ErrClosed, not as uncertain
 	c.status.close()
 	c.writer.close() // before the session, which would drop queued updates
 	c.cancel()

@@ -36,12 +36,12 @@ type ClientOptions struct {
 	// [Client.Set]).
 	Servers []string
 
-	// Model is the Clone model of all servers: see [Model] for what each lacks. 0 means
-	// 6, the full protocol. Servers of the other models do not confirm subscriptions:
-	// before the client requests a snapshot, it sends a PING after its subscriptions
-	// and waits for the answer, for a second at most. With model 1 the client becomes
-	// ACTIVE with an empty map, and keeps its map when it reconnects, as with
-	// KeepOnEmpty.
+	// Model is the Clone model of all servers: see [Model] for the limits of each. 0
+	// means 6, the full protocol. Servers of the other models do not confirm
+	// subscriptions: before the client requests a snapshot, it sends a PING after its
+	// subscriptions and waits for the answer, for a second at most. With model 1 the
+	// client becomes ACTIVE with an empty map, and keeps its map when it reconnects, as
+	// with KeepOnEmpty.
 	Model Model
 
 	// Security is the client side of the security mechanism that all servers use: PLAIN
@@ -82,8 +82,8 @@ type ClientOptions struct {
 
 	// MaxValueSize is the largest value that the client sends, in bytes. 0 means the
 	// server's limit, which servers of this package announce, or DefaultMaxValueSize
-	// with other servers. It does not limit what the client receives: it accepts values
-	// as large as any server of this package does.
+	// with other servers. It does not limit received values: the client accepts values as
+	// large as any server of this package does.
 	MaxValueSize int
 
 	// SendQueue bounds the updates that wait to be written to the server, in bytes;

@@ -182,8 +182,8 @@ func TestH19_MembersAreBounded(t *testing.T) {
 	}
 }
 
-// Anyone can announce anything: only a client that announces itself in full is
-// a member.
+// Any peer can announce any properties: only a client that announces itself in full is a
+// member.
 func TestMembersOfPlainClients(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, ServerOptions{})

@@ -94,8 +94,8 @@ func (s *Server) runClock(ctx context.Context) {
 const standstill = time.Second
 
 // stoodStill begins a grace after this process did not run for a while, for example
-// because it was stopped. Updates that refresh keys are still on their way, or come from clients
-// that have to come back.
+// because it was stopped. Updates that refresh keys are still in flight, or come from
+// clients that have to come back.
 func (s *Server) stoodStill(d time.Duration) {
 	if s.opts.ExpiryGrace < 0 {
 		return

@@ -39,13 +39,13 @@ func (f *stateView) release() {
 	}
 }
 
-// change lists the events that turn one state into another: what a watch reports first,
+// change lists the events that turn one state into another. A watch reports them first,
 // and after each resynchronization.
 //
-// It runs in the goroutine of the watch while updates continue, and reads only what no
-// longer changes. before is the state of an ended session, which has no writer, so its
-// index can be searched. after is a cut of a state that has moved on, whose index
-// cannot. Hence two passes:
+// It runs in the goroutine of the watch while updates continue, and reads only data that
+// no longer changes. before is the state of an ended session, which has no writer, so its
+// index can be searched. after is a cut of a state that has moved on, whose index cannot.
+// Hence two passes:
 //
 //  1. For each record of after, find the key in before. If the value is the same
 //     there is no event, otherwise an OpSet. If the key exists, mark its record in

@@ -59,9 +59,9 @@
 //
 // Servers and clients interoperate with those of the ZeroMQ Guide's Clone pattern,
 // model 6. A peer of this package announces itself by the property X-CHP in its
-// handshake; extensions of RFC 12 are used only with such peers. What every peer gets is
-// the property cause=expired in the deletion of a key whose time to live has ended: the
-// RFC allows properties in every update. docs/PYTHON.md has a reader and a writer in Python.
+// handshake; extensions of RFC 12 are used only with such peers. Every peer gets the
+// property cause=expired in the deletion of a key whose time to live has ended: the RFC
+// allows properties in every update. docs/PYTHON.md has a reader and a writer in Python.
 //
 // # Keys and values
 //
@@ -83,7 +83,7 @@
 //
 // [Client.Watch] reports every change. A [View] has a subtree as Go values, decoded once for
 // each change, and calls back. Both work with a server in the same process, too.
-// [Client.WaitActive] waits for a server, and says why there is none.
+// [Client.WaitActive] waits for a server; its error says why there is none.
 //
 // # Consistency
 //
@@ -111,12 +111,12 @@
 //
 // # Security
 //
-// CHP itself has no security (RFC 12, Security): by default anyone who can connect to a
-// server can read and write the whole map. [ServerOptions.Security] and
-// [ClientOptions.Security] select PLAIN, or CURVE, which encrypts all traffic. With
-// CURVE the server accepts only the keys that Security.Authenticate accepts (see
-// [clustermap/sockets.AllowKeys]). Without Authenticate or a ZAP handler it accepts
-// every client that knows its public key.
+// CHP itself has no security (RFC 12, Security): by default every client that can connect
+// to a server can read and write the whole map. [ServerOptions.Security] and
+// [ClientOptions.Security] select PLAIN, or CURVE, which encrypts all traffic. With CURVE
+// the server accepts only the keys that Security.Authenticate accepts (see
+// [clustermap/sockets.AllowKeys]). Without Authenticate or a ZAP handler it accepts every
+// client that knows its public key.
 //
 // docs/DESIGN.md describes the data path, the ownership of bytes, the goroutines and
 // the locks.

@@ -31,7 +31,7 @@ type echoes struct {
 	unreported      losses      // errors for the next Flush
 	closed          bool
 
-	stuckAt uint64 // back at the last heartbeat that found something ahead
+	stuckAt uint64 // back at the last heartbeat that found settled numbers ahead
 	stuck   int    // number of heartbeats that have found it there
 }
 
@@ -86,7 +86,7 @@ type echoWait struct {
 	done chan struct{} // closed when seq and err are set
 	seq  int64         // sequence of the update's KVPUB
 	err  error
-	lost losses // of a Flush: what was lost while it waited
+	lost losses // of a Flush: the updates lost while it waited
 
 	batch *echoBatch // instead of the other fields but n: an ApplySync waits for this update and others
 }

@@ -30,10 +30,11 @@ type Entry struct {
 	TTL time.Duration
 }
 
-// Presence is what a client knows about a key: see [Client.Lookup].
+// Presence says whether a key is in the map, as far as a client knows: see
+// [Client.Lookup].
 type Presence uint8
 
-// What a client knows about a key.
+// Values of [Presence].
 const (
 	// PresenceFound: the key is in the replica.
 	PresenceFound Presence = iota + 1

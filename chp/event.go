@@ -50,7 +50,7 @@ const (
 	// reported as CauseDeleted.
 	CauseExpired
 	// CauseResync: the client fetched a new snapshot, in which the key differs from
-	// what the watch has reported. When and why it changed is unknown.
+	// the last reported event. The time and the cause of the change are unknown.
 	CauseResync
 )
 

@@ -31,7 +31,7 @@ type follower struct {
 	head    batchHead // of the batch that is being received; count is 0 between batches
 	wire    []byte    // the updates of that batch so far, if it arrives in several parts
 	spans   []buf.Span
-	news    bool // something was received and not yet acknowledged
+	news    bool // updates were received and not yet acknowledged
 }
 
 // base is a map that is being received.
@@ -179,7 +179,7 @@ func (f *follower) prepare(b *sockets.Batch) {
 	}
 }
 
-// receive handles messages, and acknowledges what the server then has.
+// receive handles messages, and acknowledges the server's new last update.
 func (f *follower) receive(wire []byte, spans []sockets.Span) error {
 	for len(spans) > 0 {
 		m := wire[spans[0].Start:spans[0].End]
@@ -410,9 +410,8 @@ func (s *Server) install(ctx context.Context, b *base) error {
 
 // reportDivergence reports the updates that are in this server's map and not in the one
 // that replaces it. If the maps have different identities, or the reign is one that the
-// active server has forgotten or never knew, it is not known what they have in common;
-// then all keys are reported. A report is not repeated when a copy fails and begins
-// again.
+// active server has forgotten or never knew, their common updates are unknown; then all
+// keys are reported. A report is not repeated when a copy fails and begins again.
 func (s *Server) reportDivergence(h *baseHead) {
 	q := &s.sequencer
 	q.mu.Lock()

@@ -14,7 +14,8 @@ import (
 // again and to fetch a snapshot.
 //
 // The deadlines themselves are not changed, so beginning a grace costs the same for any
-// number of keys: see deadlines.remaining and sequencer.expire. The zero grace is none.
+// number of keys: see deadlines.remaining and sequencer.expire. The zero value means no
+// grace.
 type grace struct {
 	last int64         // it is for keys whose latest update is not after this sequence
 	end  time.Duration // on clock
@@ -24,8 +25,8 @@ type grace struct {
 func (g grace) spares(seq int64, now time.Duration) bool { return seq <= g.last && now < g.end }
 
 // begin begins a grace of a given length for the keys of all updates up to a sequence. A
-// negative length is none. The longest time to live is the longest grace, because the end
-// of the grace becomes the time to live of keys.
+// negative length means no grace. The longest time to live is the longest grace, because
+// the end of the grace becomes the time to live of keys.
 func (d *deadlines) begin(last int64, length time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"clustermap/sockets"
 )
 
-// intake prepares what a server sends, in the goroutine that reads the connection and
-// before the session sees it. It brings each message into canonical form, hashes its
+// intake prepares the messages of a server, in the goroutine that reads the connection
+// and before the session sees it. It brings each message into canonical form, hashes its
 // key, counts and drops malformed messages, and records that the server is alive.
 type intake struct {
 	ear     uint32 // the bit of heard that stands for this connection

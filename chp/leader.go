@@ -35,10 +35,10 @@ type following struct {
 	sends atomic.Uint64 // rises when a send begins and when it ends, so it is odd in between
 }
 
-// followedBy starts to send a peer what it requests. The peer replaces an earlier
-// follower, which is the same server before its connection broke. A follower that works
-// is not replaced from another address. With CURVE only the owner of the other server's
-// key may follow.
+// followedBy starts to send a peer the updates that it requests. The peer replaces an
+// earlier follower, which is the same server before its connection broke. A follower that
+// works is not replaced from another address. With CURVE only the owner of the other
+// server's key may follow.
 func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followRequest) {
 	if key := s.pair.peerKey; !key.IsZero() && peer.PublicKey() != key {
 		peer.Disconnect(errStranger)
@@ -264,8 +264,8 @@ func (f *following) sendBase(ctx context.Context) error {
 // basePortion is the number of bytes of the map that are sent at a time.
 const basePortion = 64 << 10
 
-// resume returns the position in the tail after what a follower has, and false if the
-// follower needs the whole map. mu must be held.
+// resume returns the position in the tail after a follower's last update, and false if
+// the follower needs the whole map. mu must be held.
 func (q *sequencer) resume(r followRequest) (position uint64, ok bool) {
 	if r.mapID != q.mapID {
 		return 0, false

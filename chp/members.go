@@ -160,7 +160,7 @@ func (m *members) removeConnection(id string, generation uint64, peer *sockets.P
 	}
 }
 
-// senderOf returns what a peer announced about its updates. who is its client.
+// senderOf returns the sender that a peer has announced. who is its client.
 func senderOf(p *sockets.Peer, who *member) sender {
 	s := sender{member: who}
 	text, _ := p.Property(propertyOrder)

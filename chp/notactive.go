@@ -84,8 +84,8 @@ func (e *NotActiveError) Unwrap() []error {
 	return all
 }
 
-// String returns the server and what is wrong, such as "tcp://a:5556: connected, the
-// snapshot is not complete yet".
+// String returns the server and its fault, such as "tcp://a:5556: connected, the snapshot
+// is not complete yet".
 func (f ServerFault) String() string {
 	if f.Err != nil && f.Phase <= PhaseConnecting {
 		return f.Server + ": " + f.cause()

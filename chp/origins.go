@@ -17,9 +17,9 @@ import (
 // and with the same numbers. A server applies each number once.
 //
 // Over one connection numbers arrive in order and without gaps. A new session starts
-// no later than after the last number that the server reports. So whatever the
-// connections of a client deliver, and however late, the server has always accepted
-// all numbers up to some counter, and one counter per client is enough.
+// no later than after the last number that the server reports. So even if connections of
+// a client deliver updates late, the server has always accepted all numbers up to some
+// counter, and one counter per client is enough.
 
 // clientID is a client's identity (propertyClient).
 type clientID [clientIDSize / 2]byte

@@ -19,7 +19,7 @@ import (
 // pair is the part of a server that belongs to a pair: the node that decides which of
 // the two servers is active, and the connection to the other one.
 //
-// The goroutine run makes the server do what the node decides. Until then the server is
+// The goroutine run carries out the decisions of the node. Until then the server is
 // passive: sequencer.passive decides for each update.
 type pair struct {
 	server   *Server
@@ -63,7 +63,7 @@ func newPair(s *Server, o ServerOptions) *pair {
 		security: func() sockets.Security { return o.Pair.PeerSecurity },
 		bound:    func() sockets.Security { return o.Security },
 		peerKey:  o.Pair.PeerSecurity.CurveServerKey,
-		thisRun:  rand.Uint64() | 1, // 0 is none
+		thisRun:  rand.Uint64() | 1, // 0 means no run
 	}
 }
 
@@ -104,7 +104,7 @@ func (p *pair) lookEvery() time.Duration { return max(p.timeout/looksPerTimeout,
 // look makes run look at the other server now.
 func (p *pair) look() { signal(p.changed) }
 
-// run does what the node decides, until the context ends.
+// run carries out the decisions of the node, until the context ends.
 func (p *pair) run(ctx context.Context) error {
 	s := p.server
 	states, err := p.node.Subscribe()
@@ -317,7 +317,7 @@ func (p *pair) judge(look bool) {
 	if f.bye {
 		level = slog.LevelInfo // it was stopped
 	}
-	// First, so that the log tells of it even if this process ends now.
+	// First, so that the log has it even if this process ends now.
 	s.log.Log(context.Background(), level, "publishing updates without the other server")
 	q.alone()
 }

@@ -39,10 +39,10 @@ type PairOptions struct {
 	Acks int
 
 	// PeerSecurity is for the connections to the other server. With CURVE, which both
-	// servers must use or neither, it has CurveServerKey, the other server's public
-	// key, and CurveSecretKey, the same as Security.CurveSecretKey: only the owner of
-	// the other server's key may follow this server. By default there is no CURVE, and
-	// then anyone who can connect to P can pretend to be the other server: see
+	// servers must use or neither, it has CurveServerKey, the other server's public key,
+	// and CurveSecretKey, the same as Security.CurveSecretKey: only the owner of the
+	// other server's key may follow this server. By default there is no CURVE, and then
+	// any client that can connect to P can pretend to be the other server: see
 	// docs/PAIR.md.
 	PeerSecurity sockets.Security
 

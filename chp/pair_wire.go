@@ -42,7 +42,7 @@ const (
 	peerVersion  = "1"
 )
 
-// followRequest states what a passive server has: everything up to a sequence, the
+// followRequest states the map of a passive server: the sequence of its last update, the
 // reign of that update, and the identity of the map.
 type followRequest struct {
 	mapID [16]byte

@@ -65,7 +65,7 @@ type sequencer struct {
 	early    early           // updates that came before the active server published them
 
 	held     held          // applied and not yet published
-	commits  commits       // what the held updates wait for
+	commits  commits       // the commits that the held updates wait for
 	progress chan struct{} // closed when some were published; nil if no goroutine waits
 	terms    uint64        // how often the server has stopped being the active one
 	kept     int64         // the last published update of the term that ended last
@@ -77,7 +77,7 @@ type sequencer struct {
 	restored  int64     // sequence of the last update from the log or Preload
 	deadlines deadlines // for snapshots; has its own lock
 
-	// Written under mu, read by anyone.
+	// Written under mu, read by any goroutine.
 	last      atomic.Int64 // the sequence of the last update
 	published atomic.Int64 // the sequence of the last update that was published
 	waiting   atomic.Bool  // updates may have to wait: to be committed, or for a handover
@@ -191,7 +191,7 @@ func (q *sequencer) apply(h batchHead, wire []byte, spans []sockets.Span) (first
 // publish passes pieces of the log to the publisher and to the watches of this process.
 // spans are their messages, in order, and last is the sequence of the last one.
 func (q *sequencer) publish(last int64, pieces []store.Piece, spans []sockets.Span) {
-	q.published.Store(last) // first, so that it is not behind for somebody who has seen the update
+	q.published.Store(last) // first, so that it includes every update that callers have seen
 	q.watches.push(last, pieces)
 	for _, p := range pieces {
 		// The publisher's policy is to disconnect, so this does not wait; it

@@ -377,8 +377,8 @@ func wentAway(err error) bool {
 	return false
 }
 
-// watchConnections returns a monitor for one port: it logs what concerns an operator,
-// and records which client each connection belongs to.
+// watchConnections returns a monitor for one port: it logs events that concern an
+// operator, and records the client of each connection.
 func (s *Server) watchConnections(port string) func(sockets.Event) {
 	return func(e sockets.Event) {
 		s.members.watch(e, port)

@@ -45,15 +45,15 @@ const maxLoggedValue = commit.MaxEntryBytes / 2
 // listens on three consecutive free ports of the loopback interface.
 type ServerOptions struct {
 	// Host is the address, name or * that the three ports are bound to, without a port
-	// and without brackets around an IPv6 address. The default is 127.0.0.1. Anyone who
-	// can connect, and whom Security accepts, can read and write the whole map: CHP has
-	// no access control (RFC 12, Security).
+	// and without brackets around an IPv6 address. The default is 127.0.0.1. Every client
+	// that can connect, and that Security accepts, can read and write the whole map: CHP
+	// has no access control (RFC 12, Security).
 	Host string
 
 	// Security selects CURVE or PLAIN for all three ports, and decides which clients
 	// are accepted. CURVE encrypts all traffic. CURVE without Security.Authenticate
 	// (see [sockets.AllowKeys]) or a ZAP handler accepts every client that knows the
-	// server's public key, whatever its own key. By default there is no security, and
+	// server's public key, with any key of its own. By default there is no security, and
 	// everyone is accepted.
 	Security sockets.Security
 
@@ -79,7 +79,7 @@ type ServerOptions struct {
 	Endpoints []string
 
 	// Model selects another Clone model than 6, for the guide's programs: see [Model]
-	// for what each lacks. 0 means 6, the full protocol. A server of another model
+	// for the limits of each. 0 means 6, the full protocol. A server of another model
 	// announces no extensions and sends no HUGZ.
 	Model Model
 
@@ -94,8 +94,8 @@ type ServerOptions struct {
 
 	// Advertise is the endpoint of P as clients reach it, such as "tcp://HOST:PORT",
 	// for a server in a container or behind address translation, or one that listens on
-	// all addresses. P+1 and P+2 must be forwarded too. Status reports it, to whoever
-	// asks for it; it changes nothing else. The default is where the server listens.
+	// all addresses. P+1 and P+2 must be forwarded too. Status reports it to its callers;
+	// it changes nothing else. The default is where the server listens.
 	Advertise string
 
 	// HeartbeatInterval is the time between HUGZ messages. Clients give up a server
@@ -118,8 +118,8 @@ type ServerOptions struct {
 	// the fuller the queue the slower, but never below this rate. So a burst of updates
 	// delays the clients that write instead of disconnecting those that read. Deletions
 	// of expired keys are slowed down in the same way, separately. The server does not
-	// wait for a subscriber that reads less than an eighth of what it is sent. 0 means
-	// DefaultSlowestIntake; negative means no slowing down.
+	// wait for a subscriber that reads less than an eighth of the bytes sent to it. 0
+	// means DefaultSlowestIntake; negative means no slowing down.
 	SlowestIntake int
 
 	// SubscriberMemory bounds the queues of all subscribers together, in bytes. Above
@@ -181,9 +181,9 @@ type ServerOptions struct {
 	// when a server of a pair takes over. It begins anew when an active server goes on
 	// after its process did not run for more than a second. Owners of such keys, among
 	// them each [Lease], could not refresh them meanwhile; so their clients get time to
-	// come back. A key that nobody refreshes expires at the end of its time to live or of the grace,
-	// whichever is later, and until then has that time as TTL everywhere. Updates that
-	// the server accepts as the active one have no grace.
+	// come back. A key that is not refreshed expires at the end of its time to live or of
+	// the grace, whichever is later, and until then has that time as TTL everywhere.
+	// Updates that the server accepts as the active one have no grace.
 	//
 	// 0 means DefaultExpiryGrace, which is enough for a client with the default options
 	// to notice that its server is silent, find the active one and fetch a snapshot.

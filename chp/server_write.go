@@ -350,7 +350,7 @@ func (s *Server) published(ctx context.Context, w written) error {
 		case <-more:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-s.sequencer.disk.failed(): // nobody closes a server that does not serve
+		case <-s.sequencer.disk.failed(): // a server that does not serve may never be closed
 			return s.sequencer.logError(s.sequencer.disk.group.Err())
 		case <-s.closing.Done():
 			return ErrClosed

@@ -27,7 +27,7 @@ import (
 // parcel encodes it, and the others are sent the same bytes. All requests that wait
 // when a cut is made share it, and so does a later one if there was no update since.
 //
-// The cost of a request depends on what it names:
+// The cost of a request depends on its subtree:
 //
 //   - a key: one look-up, at once;
 //   - everything: one walk through the cut, shared by the chain;
@@ -311,7 +311,7 @@ func (n *snapshotter) pin(c *store.Cut) *pinnedCut {
 	n.mu.Lock()
 	n.pinned[h] = true
 	if len(n.pinned) == 1 {
-		signal(n.arrived) // run has something to trim
+		signal(n.arrived) // run has cuts to trim
 	}
 	n.mu.Unlock()
 	return h

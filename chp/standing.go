@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// standing is the payload of a server's state messages to the other server of its pair:
-// what map it has.
+// standing is the payload of a server's state messages to the other server of its pair.
+// It describes the server's map.
 type standing struct {
 	newest reign  // of the last update; zero if there was none
 	run    uint64 // of this server

@@ -28,8 +28,8 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
 
-// status holds the state of a client for those who ask and those who wait. Its lock is
-// held for a few instructions and never together with another one.
+// status holds the state of a client for callers that ask for it and callers that wait.
+// Its lock is held for a few instructions and never together with another one.
 type status struct {
 	mu      sync.Mutex
 	state   State

@@ -17,8 +17,8 @@ import (
 )
 
 // Status describes the current state of a server. "chp status --json" prints its JSON
-// form, in which it makes Sequence a string, and null what the server does not know.
-// Later versions may add fields.
+// form, in which it makes Sequence a string, and fields that the server does not know
+// null. Later versions may add fields.
 type Status struct {
 	// Endpoint is the snapshot port P: from [ServerStatus] as it was passed in, from
 	// [Server.Status] ServerOptions.Advertise or where the server listens.

@@ -17,7 +17,7 @@ import (
 //
 // If the server is of another implementation, the other servers also get the updates
 // for which they have room, as the guide's pairs of Clone servers expect: the passive
-// one keeps what its peer has not published yet. Each has its own PUB socket, so
+// one keeps updates that its peer has not published yet. Each has its own PUB socket, so
 // updates wait only for the server that the client follows. A pair of servers of this
 // package replicates its map itself, so the other servers get neither updates nor a
 // connection.
@@ -149,7 +149,7 @@ func (u *uplink) send(ctx context.Context, bytes []byte, messages int, chunk *bu
 // flush closes the sockets when everything queued is written, or after closeLinger.
 func (u *uplink) flush() { u.each(func(p updateSocket) { _ = p.Close() }) } // closing a socket does not fail
 
-// close closes the sockets and drops what is queued.
+// close closes the sockets and drops the queued updates.
 func (u *uplink) close() {
 	u.give()
 	u.each(func(p updateSocket) { _ = p.CloseContext(ended) })

@@ -41,8 +41,8 @@ type Source interface {
 // A value that does not decode is reported to OnError. The key then keeps the last value
 // that did, if there was one, until it gets another value or is deleted.
 //
-// A T that Get returns shares what it points to, such as slices and maps, with the view
-// and all other callers: do not change it.
+// A T that Get returns shares the memory that it points to, such as slices and maps, with
+// the view and all other callers: do not change it.
 //
 // All methods are safe for concurrent use.
 // The view ends with its source, or with Close; it then keeps its last values.
@@ -95,8 +95,8 @@ type ViewChange[T any] struct {
 	// be changed.
 	Old, New *T
 
-	// Cause is the reason of the change, as in Event. It is CauseResync, too, for what
-	// changed while the view was too far behind.
+	// Cause is the reason of the change, as in Event. It is CauseResync, too, for changes
+	// made while the view was too far behind.
 	Cause    Cause
 	Sequence int64 // as in Event
 }

@@ -8,8 +8,8 @@ import (
 // viewTable is a hash table of decoded values with one writer and any number of readers,
 // which take no lock. Collisions go to the next free slot. A slot that has an item keeps
 // it, also when the item's key is deleted, until the writer builds new slots. An item
-// outlives its slots, so a reader of old slots sees new values. The garbage collector
-// frees what readers may still use.
+// outlives its slots, so a reader of old slots sees new values. Readers may still use old
+// slots and items; the garbage collector frees them later.
 type viewTable[T any] struct {
 	seed  maphash.Seed
 	slots atomic.Pointer[[]viewSlot[T]] // a power of two

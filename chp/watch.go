@@ -21,9 +21,9 @@ import (
 // (CauseResync).
 //
 // After the client has fetched a new snapshot, from the same server or another, the
-// watch reports the differences from what it has reported so far: an OpSet for each key
-// that is new or has another value, and an OpDelete for each that is gone, with
-// CauseResync. There is no second OpSynced.
+// watch reports the differences from its earlier events: an OpSet for each key that is
+// new or has another value, and an OpDelete for each that is gone, with CauseResync.
+// There is no second OpSynced.
 //
 // The events wait in a bounded queue (ClientOptions.WatchQueue, ServerOptions.WatchQueue). A watch that is not
 // read fast enough ends with ErrLagged: the events in its queue are discarded, too, so no
@@ -37,7 +37,7 @@ type Watch struct {
 	queue    watchQueue
 	fresh    bool // nothing was reported or queued yet; guarded by the source's lock
 
-	use atomic.Uint32 // a watchUse: which goroutine owns item and bytes
+	use atomic.Uint32 // watchIdle, watchUsed or watchClosed: says whether a goroutine owns item and bytes
 
 	// Owned by the fetching goroutine while use is watchUsed.
 	item  watchItem
@@ -67,7 +67,7 @@ var errWatchBusy = errors.New("chp: another goroutine is fetching events of this
 // reports every key that begins with these bytes, and Watch("/a/b"), without the slash at
 // the end, only the key of that name. The client need not be ACTIVE: the watch reports
 // the present state, or the first snapshot if there is none yet. Watch returns a *SubtreeError for a malformed subtree, and
-// ErrOutsideSubtrees for one of which the client replicates nothing.
+// ErrOutsideSubtrees for one that is outside of the client's subtrees.
 func (c *Client) Watch(subtrees ...string) (*Watch, error) {
 	for _, spec := range subtrees {
 		if err := checkSubtree(spec); err != nil {

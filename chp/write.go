@@ -15,9 +15,9 @@ import (
 // implementation, the update also goes to those of the other ClientOptions.Servers
 // whose queues have room, as the guide's pairs of Clone servers expect.
 //
-// Set does not wait for the server's KVPUB, which is what changes the replica: see
-// SetSync and Flush. If the connection breaks while an update is queued, the update
-// goes to the next server that the client follows.
+// Set does not wait for the server's KVPUB, and only the KVPUB changes the replica: see
+// SetSync and Flush. If the connection breaks while an update is queued, the update goes
+// to the next server that the client follows.
 //
 // If the connection to a server of this package breaks after an update was sent and
 // before it came back, the client sends the update again when it has reconnected,

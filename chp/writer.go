@@ -46,7 +46,7 @@ type writer struct {
 	sending bool          // run is sending
 	idle    chan struct{} // closed when run stops sending; nil while no goroutine waits
 	room    chan struct{} // closed when there may be room; nil while no goroutine waits
-	asleep  bool          // run waits on ready, and nobody sends in its place
+	asleep  bool          // run waits on ready, and no caller sends in its place
 	lull    lull          // between calls of push with run asleep
 	sent    uint64        // number of the last counted update that was sent
 	dropped []uint64      // numbers of staged updates that must not be sent
@@ -533,7 +533,7 @@ func (w *writer) passed(s *stage, first uint64) bool {
 	return false
 }
 
-// run sends what is staged, until close.
+// run sends the staged updates, until close.
 func (w *writer) run() {
 	defer close(w.ended)
 	for {
@@ -585,14 +585,14 @@ func (w *writer) push() {
 	}
 }
 
-// unsent reports whether there is something to send. mu must be held.
+// unsent reports whether there are staged updates to send. mu must be held.
 func (w *writer) unsent() bool {
 	w.advance()
 	return w.turn != nil && w.turn.sent.bytes < len(w.turn.bytes)
 }
 
-// next waits until there is something to send and a session to send it with. It
-// returns nil once the writer is closed and one of the two is missing.
+// next waits until there are updates to send and a session to send them with. It returns
+// nil once the writer is closed and one of the two is missing.
 func (w *writer) next() *session {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 )
 
 // TestS3_SlowJudge: with a slow authenticator and many more clients than
-// MaxHandshakes, newcomers wait and each client is judged once and let in: nobody
-// is evicted who waits for the authenticator.
+// MaxHandshakes, newcomers wait and each client is judged once and let in: no client that
+// waits for the authenticator is evicted.
 func TestS3_SlowJudge(t *testing.T) {
 	t.Parallel()
 	const clients, most = 48, 8
@@ -59,7 +59,7 @@ func TestS3_SlowJudge(t *testing.T) {
 	}
 }
 
-// TestS3_Stalled: peers that stall, having said nothing or something, give way to
+// TestS3_Stalled: peers that stall, before or after their first bytes, give way to
 // newcomers long before the end of their time; one that is being judged does not.
 func TestS3_Stalled(t *testing.T) {
 	t.Parallel()
@@ -152,7 +152,7 @@ func TestS3_AllJudged(t *testing.T) {
 		t.Errorf("asked for %s beyond MaxHandshakes", name)
 	case <-time.After(20 * time.Millisecond): // not a proof, but many graces
 	}
-	all[0].conn.Close() // who leaves makes room at once
+	all[0].conn.Close() // a peer that leaves makes room at once
 	if name := <-asked; name != "third" {
 		t.Errorf("asked for %q", name)
 	}
@@ -238,8 +238,8 @@ func TestS4_ZAPQueue(t *testing.T) {
 		seen.await(t, EventHandshakeFailed)
 	}
 	eventually(t, "nothing is queued", func() bool { return listed() == 0 })
-	// A peer that stays is asked for, behind no others but those whose requests were on
-	// their way when they left.
+	// The handler is asked for a peer that stays, behind no others but those whose
+	// requests were in flight when they left.
 	r := dialRaw(t, pull.LastEndpoint())
 	r.send(plainHello("here"))
 	for late := 0; ; late++ {
@@ -255,7 +255,7 @@ func TestS4_ZAPQueue(t *testing.T) {
 }
 
 // TestS4_DeafAuthenticator: calls of an authenticator that ignores its context are
-// bounded, whatever number of peers comes and goes.
+// bounded, with any number of peers that come and go.
 func TestS4_DeafAuthenticator(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -290,7 +290,7 @@ func TestS4_DeafAuthenticator(t *testing.T) {
 	wantRecv(t, func() (Message, error) { return router.Recv(ctx) }, "me", "x")
 }
 
-// TestS4_BytesMeanwhile: what a peer sends while it is judged is kept, up to the
+// TestS4_BytesMeanwhile: bytes that a peer sends while it is judged are kept, up to the
 // size of a command; more ends the connection.
 func TestS4_BytesMeanwhile(t *testing.T) {
 	t.Parallel()
@@ -327,7 +327,7 @@ func TestS4_BytesMeanwhile(t *testing.T) {
 }
 
 // welcoming is a ROUTER whose new peers wait, after their handshake, for the
-// application to take what former peers have left.
+// application to take the messages of former peers.
 func welcoming(t *testing.T, o Options) (r *Router, waits func()) {
 	o.Notify = NotifyConnect
 	r = open(t, NewRouter, o)

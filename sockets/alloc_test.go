@@ -7,8 +7,8 @@ import (
 	"clustermap/internal/queue"
 )
 
-// noAllocs holds that f, once warm, allocates nothing, in whatever goroutine.
-// Such tests are not parallel: the count is the whole process's.
+// noAllocs holds that f, once warm, allocates nothing, in any goroutine. Such tests are
+// not parallel: the count is the whole process's.
 func noAllocs(t *testing.T, what string, f func()) {
 	t.Helper()
 	if raceEnabled {
@@ -143,7 +143,7 @@ func TestAllocLarge(t *testing.T) {
 	})
 }
 
-// TestAllocRecv: an owned message costs two allocations, whatever its frames.
+// TestAllocRecv: an owned message costs two allocations, with any frames.
 func TestAllocRecv(t *testing.T) {
 	ctx := testContext(t)
 	router := bind(t, NewRouter, Options{})

@@ -10,8 +10,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// TestAuthenticateSlowly: a peer whose judgement takes its time keeps nobody
-// else out, and its time is bounded.
+// TestAuthenticateSlowly: a peer whose judgement takes long does not keep others out, and
+// its time is bounded.
 func TestAuthenticateSlowly(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -70,7 +70,7 @@ func TestAuthenticateTimeout(t *testing.T) {
 	close(release)
 }
 
-// TestAllow: the ready-made judges let in exactly whom they know.
+// TestAllow: the ready-made judges let in exactly the keys and users that they know.
 func TestAllow(t *testing.T) {
 	t.Parallel()
 	known, stranger := zmtp.GenerateKeyPair().Public, zmtp.GenerateKeyPair().Public

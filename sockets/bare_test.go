@@ -41,7 +41,7 @@ func TestBareConnection(t *testing.T) {
 			t.Fatalf("%d: %d frames come back, the first is %q", i, len(m), m[0])
 		}
 	}
-	// What was sent before Close arrives.
+	// Messages sent before Close arrive.
 	must(t, req.Send(ctx, []byte("last")))
 	_, err = rep.Recv(ctx)
 	must(t, err)

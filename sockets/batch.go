@@ -12,7 +12,7 @@ import (
 //
 // Its field Tag, of type uint64, is for use by [Options.Scan] and
 // [Options.Prepare], which run in the goroutine that reads the connection. They
-// can store there what they compute from a message, such as a hash, so that the
+// can store a value there that they compute from a message, such as a hash, so that the
 // receiver of the batch need not touch the bytes again. Without them it is 0.
 //
 // It is part of the advanced interface; see the package documentation.

@@ -37,11 +37,10 @@ const DefaultWriterSize = 64 << 10
 // has no timer, so call Flush when there is nothing to write for the moment, and
 // before the socket is closed: closing it does not flush a Writer.
 //
-// What is passed on at a time is sent like one call of SendWire. A PUSH or
-// DEALER sends all of it to the next peer in turn; use a smaller buffer, or
-// Send, if work must be spread more evenly. A peer's queue may exceed its
-// high-water mark by one buffer, because it is checked once. With a PUB,
-// Options.WaitSubscriber does not apply.
+// The messages passed on at a time are sent like one call of SendWire. A PUSH or DEALER
+// sends all of them to the next peer in turn; use a smaller buffer, or Send, if work must
+// be spread more evenly. A peer's queue may exceed its high-water mark by one buffer,
+// because it is checked once. With a PUB, Options.WaitSubscriber does not apply.
 //
 // A Writer must not be used by several goroutines at the same time. The socket
 // may be: several Writers, and calls of Send, do not disturb one another. Between

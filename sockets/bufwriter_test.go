@@ -86,8 +86,8 @@ func TestWriterBuffers(t *testing.T) {
 	}
 }
 
-// TestWriterErrors: an error stays until Resume or Reset, and what was buffered then is
-// sent after Resume, once.
+// TestWriterErrors: an error stays until Resume or Reset, and the messages buffered then
+// are sent after Resume, once.
 func TestWriterErrors(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -137,8 +137,8 @@ func TestWriterErrors(t *testing.T) {
 	must(t, w.Flush(ctx))
 }
 
-// TestWriterKinds: a Writer serves each type, and a publisher's subscribers get what
-// they have subscribed to.
+// TestWriterKinds: a Writer serves each type, and a publisher's subscribers get the
+// messages of their topics.
 func TestWriterKinds(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

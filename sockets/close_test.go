@@ -115,7 +115,7 @@ func TestClosed(t *testing.T) {
 }
 
 // TestCloseEndsWaiting: calls that wait return ErrClosed; and so that they do
-// wait, nobody is connected.
+// wait, no peer is connected.
 func TestCloseEndsWaiting(t *testing.T) {
 	t.Parallel()
 	for name, s := range kinds(t, Options{WaitSubscriber: true, Linger: LingerNone}) {

@@ -80,8 +80,8 @@ func (c *codedSource) use(chunk *buf.Chunk, pending []byte) {
 	c.start, c.fill = 0, copy(chunk.Data(), pending)
 }
 
-// Received decodes what can be decoded, portion by portion, and passes each
-// portion to the reader.
+// Received decodes the complete frames, portion by portion, and passes each portion to
+// the reader.
 func (c *codedSource) Received(n int) error {
 	c.fill += n
 	defer func() {
@@ -218,10 +218,9 @@ func (w *writer) sendCoded() (written int64, err error) {
 	return written, flush()
 }
 
-// begun returns the size of the frames, from an offset in what gather has
-// listed, that begin within the first n bytes of their encoded form. It encodes
-// them again to find out. This changes the state of the codec, which is not used
-// any more.
+// begun returns the size of the frames, from an offset in the list of gather, that begin
+// within the first n bytes of their encoded form. It encodes them again to find out. This
+// changes the state of the codec, which is not used any more.
 func (w *writer) begun(from, n int64) (size int64) {
 	var out []byte
 	for _, b := range w.bufs {

@@ -174,8 +174,8 @@ func TestCodecSizes(t *testing.T) {
 	}
 }
 
-// TestCodecFault: the messages before a fault are delivered, and what the
-// codec says of it is what ends the connection.
+// TestCodecFault: the messages before a fault are delivered, and the codec's error ends
+// the connection.
 func TestCodecFault(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -226,8 +226,8 @@ func TestCodecLimit(t *testing.T) {
 	}
 }
 
-// TestCodecAnnouncement: what is allocated follows what arrives, not what is
-// announced; and an idle connection holds in proportion to what has arrived.
+// TestCodecAnnouncement: allocations follow the arrived bytes, not the announced sizes;
+// and an idle connection holds memory in proportion to the bytes that have arrived.
 func TestCodecAnnouncement(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t, Options{MaxMessageSize: -1})
@@ -255,7 +255,7 @@ func TestCodecAnnouncement(t *testing.T) {
 	}
 }
 
-// codedWriter is a writer that has taken messages, and what they are in order.
+// codedWriter returns a writer with a codec that has taken the messages of o.
 func codedWriter(t testing.TB, o *queue.Outbox, c *conn) *writer {
 	t.Helper()
 	w := newWriter(c, &maskCodec{})
@@ -266,8 +266,8 @@ func codedWriter(t testing.TB, o *queue.Outbox, c *conn) *writer {
 	return w
 }
 
-// TestCodecSend: what a writer sends through a codec is what the other side's
-// codec makes into the same frames, whatever their sizes.
+// TestCodecSend: the other side's codec decodes the bytes that a writer sends through a
+// codec to the same frames, of any sizes.
 func TestCodecSend(t *testing.T) {
 	t.Parallel()
 	ours, theirs := connected(t)
@@ -309,8 +309,8 @@ func TestCodecSend(t *testing.T) {
 	}
 }
 
-// TestCodecRemaining breaks a connection after every byte of what a codec
-// made: the messages of which no byte was written remain, and no others.
+// TestCodecRemaining breaks a connection after every byte of a codec's output: the
+// messages of which no byte was written remain, and no others.
 func TestCodecRemaining(t *testing.T) {
 	t.Parallel()
 	messages := [][]byte{wire("1"), wire("2", "", "two"), wire(strings.Repeat("b", 300)), wire(""), wire("end")}
@@ -324,7 +324,7 @@ func TestCodecRemaining(t *testing.T) {
 		if before == 0 {
 			sent = 0
 		}
-		var units []int // the sizes of what else is sent
+		var units []int // the sizes of the other pieces
 		if before == 0 {
 			units = append(units, maskHeader+len(pong))
 		}

@@ -7,8 +7,7 @@ import (
 	"clustermap/internal/queue"
 )
 
-// TestLibzmq_conflate: only the last message is received, whichever side keeps
-// it.
+// TestLibzmq_conflate: only the last message is received, with the option on either side.
 func TestLibzmq_conflate(t *testing.T) {
 	t.Parallel()
 	t.Run("PULL", func(t *testing.T) {

@@ -43,7 +43,7 @@ func TestConnEnd(t *testing.T) {
 }
 
 // TestConnCloseWaitsForNobody: a connection whose reader waits for the
-// application is ended from outside all the same, by whatever.
+// application is ended from outside all the same, in every way.
 func TestConnCloseWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	mine := errors.New("my reason")
@@ -159,7 +159,7 @@ func TestPingTTL(t *testing.T) {
 	seen := newEvents()
 	router := bind(t, NewRouter, Options{Monitor: seen.tell})
 	r := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
-	// What follows a PING takes its bound away: this one stays.
+	// Bytes behind a PING lift its bound: this peer stays.
 	quiet := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)
 	quiet.send(append(zmtp.AppendPing(nil, 1, nil), wire("x")...)) // together, for we may be slow
 	talks := dialRaw(t, router.LastEndpoint()).greet("DEALER", nil)

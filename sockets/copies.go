@@ -13,9 +13,9 @@ import (
 // groups share that copy. So subscribers that do not read cost the publisher one
 // copy in all, not one each.
 //
-// A copy contains only what every group that shares it gets. So a peer that keeps
-// it for long keeps no more memory than it has queued, rounded up to the size of a
-// chunk. Guarded by the mutex of the subscriptions.
+// A copy contains only messages for every group that shares it. So a peer that keeps it
+// for long keeps no more memory than it has queued, rounded up to the size of a chunk.
+// Guarded by the mutex of the subscriptions.
 type copies struct {
 	shared bool // copies may be shared
 	made   []copied

@@ -99,7 +99,7 @@ func TestDealerAccepted(t *testing.T) {
 	seen := newEvents()
 	dealer := bind(t, NewDealer, Options{Monitor: seen.tell})
 	result := make(chan error)
-	go func() { result <- dealer.Send(ctx, []byte("first")) }() // waits for somebody
+	go func() { result <- dealer.Send(ctx, []byte("first")) }() // waits for a peer
 	a := dialRaw(t, dealer.LastEndpoint()).greet("DEALER", nil)
 	must(t, <-result)
 	if m := a.message(); string(m[0]) != "first" {

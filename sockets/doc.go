@@ -62,17 +62,16 @@
 // [Inproc]). Bind returns when the socket listens. Connect returns at once: the
 // socket connects in the background, keeps messages for the peer meanwhile, and
 // reconnects with back-off if the connection is lost. So it does not matter
-// which side starts first, except that a Pub drops what nobody has subscribed
-// to; see [Pub.WaitSubscribers] and [Sub.WaitSubscribed].
+// which side starts first, except that a Pub drops messages without a subscriber; see
+// [Pub.WaitSubscribers] and [Sub.WaitSubscribed].
 //
 // Close waits for messages that peers still take; see [Options].Linger.
 //
 // # Messages
 //
 // A message is one or more frames of bytes, and is sent and received as a
-// whole. Send takes the frames and copies what it keeps of them. For a Pub the
-// first frame begins with the topic; for a Router it is the identity of the
-// peer.
+// whole. Send takes the frames, and copies the parts of them that it keeps. For a Pub the
+// first frame begins with the topic; for a Router it is the identity of the peer.
 //
 // There are three ways to receive. Recv returns a [Message], which the caller
 // owns. Messages returns an iterator for a loop whose body sees each message for
@@ -129,9 +128,8 @@
 //   - SendWire sends messages that are already encoded, a whole run of them in
 //     one call. [Pub.SendSpans] does so for a caller that knows where each
 //     message ends, and [XPub.SendWireTo] for one subscriber.
-//   - An [Owner] is what SendWire uses instead of a copy: it counts the
-//     references to the bytes. They must not change until the last reference
-//     has been released.
+//   - With an [Owner] SendWire makes no copy: the Owner counts the references to the
+//     bytes. They must not change until the last reference has been released.
 //   - A [Span] is the place of a message within the bytes of a Batch
 //     ([Batch.Wire], [Batch.Spans]).
 //   - [Options].Scan finds messages of a form that the program knows in the

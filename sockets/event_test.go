@@ -18,7 +18,7 @@ import (
 )
 
 // TestEventCode: every kind has libzmq's number, and the values that a program
-// can do something with.
+// can use.
 func TestEventCode(t *testing.T) {
 	t.Parallel()
 	refused := &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}
@@ -80,7 +80,7 @@ func TestMonitorBindFailed(t *testing.T) {
 	if number, value := e.Code(); number != 0x10 || runtime.GOOS != "windows" && value != uint32(syscall.EADDRINUSE) {
 		t.Errorf("%#x %d", number, value)
 	}
-	// What is wrong with the text is the caller's business alone.
+	// A fault in the text is reported to the caller only.
 	if router.Bind(ctx, "tcp://nonsense") == nil || seen.count(EventBindFailed) != 1 {
 		t.Errorf("%d events", seen.count(EventBindFailed))
 	}
@@ -158,7 +158,7 @@ func TestMonitorFailures(t *testing.T) {
 	}
 }
 
-// TestMonitorStopped: it is the last event, whatever is in progress.
+// TestMonitorStopped: it is the last event, even if other events are in progress.
 func TestMonitorStopped(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// events keeps what a monitor is told, for tests to wait for.
+// events keeps the events of a monitor, for tests to wait for.
 type events struct {
 	mu   sync.Mutex
 	all  []Event

@@ -50,7 +50,7 @@ func ExamplePull_Messages() {
 			break
 		}
 	}
-	m, err := pull.Recv(ctx) // the loop has not lost what comes after
+	m, err := pull.Recv(ctx) // the loop has not lost the later messages
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // Options of a socket can change while it is in use. This program gives a slow
-// consumer more room, and looks up what is in effect.
+// consumer more room, and looks up the options in effect.
 func Example_setOptions() {
 	push, err := sockets.NewPush(sockets.Options{SendHWM: 2})
 	if err != nil {

@@ -115,7 +115,7 @@ func (p *publisher) prepare(g *group) {
 
 // separate makes a peer that follows a log get each message by itself. With
 // PolicyDrop, under which a peer may take nothing for a long time, the peer
-// gets a copy of what it has not read.
+// gets a copy of its unread messages.
 func (p *publisher) separate(q *pipe) {
 	if q.sub.group.log == nil { // a peer follows only the log of its own group
 		return

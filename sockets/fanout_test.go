@@ -9,7 +9,7 @@ import (
 	"clustermap/internal/queue"
 )
 
-// fanned is a publisher with subscribers to everything that nobody writes to.
+// fanned is a publisher with subscribers to everything and without writers.
 func fanned(t *testing.T, n int, o Options) (*Pub, []*pipe) {
 	t.Helper()
 	pub, err := NewPub(o)
@@ -30,7 +30,8 @@ func fanned(t *testing.T, n int, o Options) (*Pub, []*pipe) {
 	return pub, peers
 }
 
-// drain takes what waits for peers, as their writers would, and returns the bytes.
+// drain takes the messages that wait for peers, as their writers would, and returns the
+// bytes.
 func drain(peers ...*pipe) (taken []byte) {
 	for _, q := range peers {
 		var l queue.Load
@@ -66,14 +67,14 @@ func TestFanOut(t *testing.T) {
 			t.Errorf("peer %d has %d messages of %d bytes, want 5 of %d", i, messages, size, len(want))
 		}
 	}
-	for i, q := range peers { // the bytes of the last one must survive what the others give up
+	for i, q := range peers { // the bytes of the last one must survive the others' releases
 		if !bytes.Equal(drain(q), want) {
 			t.Errorf("peer %d has something else than was sent", i)
 		}
 	}
 }
 
-// TestFanOutBlock: no peer gets what one of them has no room for, however room
+// TestFanOutBlock: no peer gets a message for which one of them has no room, however room
 // was used up and came about, and none gets more than the high-water mark.
 func TestFanOutBlock(t *testing.T) {
 	t.Parallel()
@@ -105,7 +106,7 @@ func TestFanOutBlock(t *testing.T) {
 		t.Fatalf("%d messages were sent where two of three peers are full, and %v are queued", n, counts())
 	}
 	drain(peers[0], peers[2])
-	// What comes in wire form or to one alone counts as well.
+	// Messages in wire form or for one peer alone count as well.
 	must(t, pub.Send(context.Background(), []byte("m")))
 	must(t, pub.SendWire(context.Background(), bytes.Repeat(wire("m"), 4), 4, nil))
 	pub.subs.Lock()
@@ -132,8 +133,8 @@ func TestFanOutDrop(t *testing.T) {
 	}
 }
 
-// TestPubSendBatch: what a batch brings each peer is what as many calls of Send
-// would.
+// TestPubSendBatch: a batch brings each peer the same messages as that many calls of
+// Send.
 func TestPubSendBatch(t *testing.T) {
 	t.Parallel()
 	pub, peers := fanned(t, 4, Options{SendHWM: -1})

@@ -19,7 +19,7 @@ const (
 	// found to be long.
 	readingPatience = time.Second
 	readingCredit   = 100 * time.Millisecond
-	// A peer reads if it takes at least 1/readingShare of what is sent to it.
+	// A peer reads if it takes at least 1/readingShare of the bytes sent to it.
 	readingShare = 8
 	// A queue is long if it has reached 1/readingFrom of its limit.
 	readingFrom = 4

@@ -8,7 +8,7 @@ import (
 )
 
 // A subscriber that reads too slowly shows in Fullest, and one that does not read
-// does not: nobody is to wait for it.
+// does not: no publisher is to wait for it.
 func TestH5_FullestOfThoseWhoRead(t *testing.T) {
 	t.Parallel()
 	const bound = 64 << 20
@@ -47,8 +47,8 @@ func TestH5_FullestOfThoseWhoRead(t *testing.T) {
 	}
 }
 
-// TestFullestInproc: a subscriber of the same process that takes what it is sent
-// counts as one that reads, for longer than one does of which nothing is known.
+// TestFullestInproc: a subscriber of the same process that takes its messages counts as
+// one that reads, for longer than an unknown one does.
 func TestFullestInproc(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -9,9 +9,9 @@ import (
 )
 
 // group is the peers that have subscribed to the same topics. They get the same
-// messages: what is sent to a group is sorted out once, and put in one log, however
-// many are in it. Many peers with few topics are the rule; a peer with many topics
-// has a group of its own. All of a group is guarded by the subscriptions' mutex.
+// messages: a message is matched once for a group, and put in one log, however many peers
+// are in it. Many peers with few topics are the rule; a peer with many topics has a group
+// of its own. All of a group is guarded by the subscriptions' mutex.
 type group struct {
 	shared bool   // may have several peers
 	key    string // in subscriptions.groups, if shared
@@ -26,7 +26,7 @@ type group struct {
 	apart   []*pipe    // those of size that do not follow the log
 
 	mark  uint64      // the message that was matched last, so that none goes twice
-	runs  []queue.Run // what of the present wire bytes is for this group, unless it is whole
+	runs  []queue.Run // the present wire bytes for this group, unless it is whole
 	count int         // messages in runs
 }
 
@@ -69,7 +69,7 @@ func (s *subscriptions) groupOf(topics map[string]struct{}, bytes int) *group {
 	return g
 }
 
-// dissolve takes out a group that nobody is in any more. The mutex must be held.
+// dissolve removes a group that has no peers any more. The mutex must be held.
 func (s *subscriptions) dissolve(g *group) {
 	for topic := range g.topics {
 		s.trie.Remove([]byte(topic), g)
@@ -141,8 +141,8 @@ func (q *pipe) unsetApart() {
 	q.sub.apart = 0
 }
 
-// gather has those follow the log who are apart and have nothing queued, if there
-// are several in the group.
+// gather has peers that are apart and have no queued messages follow the log, if the
+// group has several peers.
 func (g *group) gather() {
 	if g.size < 2 || len(g.apart) == 0 {
 		return

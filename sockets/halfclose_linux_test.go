@@ -47,7 +47,7 @@ func closesSlowly(t *testing.T, size, part int, pause time.Duration, o Options) 
 	within(t, "Close", func() { <-closed })
 }
 
-// A peer that sends PINGs while it still receives what was sent before Close loses
+// A peer that sends PINGs while it still receives messages sent before Close loses
 // nothing: they cannot be answered any more, and that does not end the connection.
 func TestS2_PingsWhileClosing(t *testing.T) {
 	t.Parallel()

@@ -6,11 +6,11 @@ import (
 	"clustermap/internal/link"
 )
 
-// handshakeWriter writes what a handshake sends. In a handshake both sides may
-// write before they read. A connection that Options.Dial or Options.Listen has
-// made may have no buffer, like net.Pipe, so that a write lasts until the other
-// side reads. Therefore such a write takes place in a goroutine of its own, one
-// at a time, while the handshake reads.
+// handshakeWriter writes the bytes of a handshake. In a handshake both sides may write
+// before they read. A connection that Options.Dial or Options.Listen has made may have no
+// buffer, like net.Pipe, so that a write lasts until the other side reads. Therefore such
+// a write takes place in a goroutine of its own, one at a time, while the handshake
+// reads.
 type handshakeWriter struct {
 	stream *link.Stream
 	done   chan error // receives the result of the write in progress; nil if there is none

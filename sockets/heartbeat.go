@@ -13,15 +13,15 @@ import (
 
 // Heartbeats (RFC 37, section "Connection Heartbeating"). The writer of a
 // connection sends PINGs, driven by a ticker, between its other work. The reader
-// waits with a deadline only when it expects something, and anything that is read
-// removes the deadline. So heartbeats need no goroutine and no work per message.
+// waits with a deadline only when it expects bytes, and every read removes the deadline.
+// So heartbeats need no goroutine and no work per message.
 
 // lifeline is the state that a connection's reader and writer share to detect a
 // silent peer.
 type lifeline struct {
-	// reads is odd while the reader handles what it has read, and even while it
-	// waits for more. While it is odd, which lasts as long as the application
-	// leaves its inbox full, the peer is not to blame for the silence.
+	// reads is odd while the reader handles the bytes that it has read, and even while it
+	// waits for more. While it is odd, which lasts as long as the application leaves its
+	// inbox full, the peer is not to blame for the silence.
 	reads atomic.Uint64
 	armed atomic.Bool // the read deadline is set; changes under conn.mu
 	until time.Time   // the read deadline; guarded by conn.mu
@@ -39,17 +39,16 @@ func (c *conn) heard() error {
 
 func (c *conn) listening() { c.life.reads.Add(1) }
 
-// expect ends the connection unless something is received from the peer within
-// the given time. An earlier deadline remains in force.
+// expect ends the connection unless bytes are received from the peer within the given
+// time. An earlier deadline remains in force.
 func (c *conn) expect(within time.Duration) {
 	// It fails on a connection that ends, which the reader will see.
 	_ = c.limit(func() error { return c.arm(time.Now().Add(within)) })
 }
 
-// answer is like expect, after a PING was written, unless something was
-// received since reads had the value seen. The reader changes reads and then
-// checks armed, and answer does it in the opposite order, so at least one of
-// them notices the other.
+// answer is like expect, after a PING was written, unless bytes were received since reads
+// had the value seen. The reader changes reads and then checks armed, and answer does it
+// in the opposite order, so at least one of them notices the other.
 func (c *conn) answer(seen uint64, within time.Duration) {
 	_ = c.limit(func() error {
 		if seen%2 == 1 || c.life.reads.Load() != seen {

@@ -11,8 +11,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// TestLifeline: a PING's deadline goes with whatever is heard, and is not set
-// when something was heard since the PING, or the reader is busy.
+// TestLifeline: any received bytes remove a PING's deadline, and it is not set when bytes
+// were received since the PING, or the reader is busy.
 func TestLifeline(t *testing.T) {
 	t.Parallel()
 	c, _ := connected(t)
@@ -55,7 +55,7 @@ func TestLifeline(t *testing.T) {
 	}
 }
 
-// collector is a source that keeps what comes.
+// collector is a source that keeps the received bytes.
 type collector struct {
 	conn *conn
 	buf  [64]byte
@@ -212,7 +212,7 @@ func TestAllocHeartbeat(t *testing.T) {
 	}
 }
 
-// TestLibzmq_heartbeats: what libzmq's test of that name says.
+// TestLibzmq_heartbeats: the requirements of libzmq's test of that name.
 func TestLibzmq_heartbeats(t *testing.T) {
 	t.Parallel()
 	t.Run("silent peer", func(t *testing.T) {

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestLibzmq_hello_msg: a new connection begins with the message, on whichever
-// side it is set.
+// TestLibzmq_hello_msg: a new connection begins with the message, set on either side.
 func TestLibzmq_hello_msg(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -36,7 +35,7 @@ func TestLibzmq_hello_msg(t *testing.T) {
 	})
 	t.Run("again", func(t *testing.T) {
 		t.Parallel()
-		// On each connection once, before what was queued.
+		// On each connection once, before the queued messages.
 		endpoint, accept := listenRaw(t)
 		dealer := dialled(t, NewDealer, quick(Options{HelloMessage: []byte("H"), Linger: LingerNone}), endpoint)
 		must(t, dealer.Send(ctx, []byte("queued")))

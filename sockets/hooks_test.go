@@ -154,8 +154,7 @@ func tlsHooks(t *testing.T) (server, client Options) {
 	return server, client
 }
 
-// TestHooksTLS: sockets work over TLS at both ends. What was sent before Close
-// arrives.
+// TestHooksTLS: sockets work over TLS at both ends. Messages sent before Close arrive.
 func TestHooksTLS(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -286,7 +285,7 @@ func TestHooksIPC(t *testing.T) {
 }
 
 // TestHooksErrors: errors of the functions are those of Bind and of the monitor's
-// events, and a socket survives what they should not return.
+// events, and a socket survives results that they should not return.
 func TestHooksErrors(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -414,7 +413,7 @@ func (l flippedListener) Accept() (net.Conn, error) {
 	return flipped{nc.(*net.TCPConn)}, nil
 }
 
-// flipped inverts what it writes, and what it reads.
+// flipped inverts the bytes that it writes and reads.
 type flipped struct{ *net.TCPConn }
 
 func (f flipped) Read(b []byte) (int, error) {

@@ -46,7 +46,7 @@ func honest(t testing.TB, router *Router, name string) func() {
 			m, err := router.Recv(ctx)
 			must(t, err)
 			if string(m[0]) != name {
-				continue // what a hostile one sent before its fault
+				continue // messages that a hostile peer sent before its fault
 			}
 			must(t, router.Send(ctx, m...))
 			break
@@ -426,9 +426,9 @@ func used() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// TestHostileMemory: many connections that each have sent a part of something
-// cost memory in proportion to what they sent, whatever they announce. What
-// the test itself keeps for them is counted as well.
+// TestHostileMemory: many connections that each have sent a part of a message cost memory
+// in proportion to the bytes that they sent, with any announced sizes. The test's own
+// memory for them is counted as well.
 func TestHostileMemory(t *testing.T) {
 	connections := 200
 	if testing.Short() {
@@ -449,7 +449,7 @@ func TestHostileMemory(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			seen := newEvents()
-			// What is delivered is thrown away as it comes.
+			// Delivered messages are dropped as they come.
 			router, err := NewRouter(Options{Monitor: seen.tell, Linger: LingerNone, Prepare: func(b *Batch) { b.SetSpans(nil) }})
 			must(t, err)
 			defer router.Close()
@@ -496,8 +496,8 @@ func unreceived(t *testing.T, peers []*raw) (n int) {
 		must(t, s.Init(r.conn))
 		n += s.Unconfirmed()
 	}
-	// What is confirmed may still be in the other side's buffer; its reader is
-	// soon done with it.
+	// Confirmed bytes may still be in the other side's buffer; its reader is soon done
+	// with it.
 	time.Sleep(10 * time.Millisecond)
 	return n
 }

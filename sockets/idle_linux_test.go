@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxIdle is what a connection may cost that only waits, in bytes of heap and
-// stacks: beside it there is what the kernel keeps. It is between 7 and 9 KiB, and
-// 2 KiB more where the reader's stack has grown to 4 KiB and does not shrink, because
-// more than a quarter of it is in use. How many have grown depends on what else runs.
+// maxIdle is the largest cost of an idle connection, in bytes of heap and stacks, without
+// the kernel's memory. It is between 7 and 9 KiB, and 2 KiB more where the reader's stack
+// has grown to 4 KiB and does not shrink, because more than a quarter of it is in use.
+// How many have grown depends on the load of the machine.
 const maxIdle = 12 << 10
 
 // TestIdleMemory opens many connections that do their handshake and then say
@@ -34,7 +34,7 @@ func TestIdleMemory(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		hello []byte
-		talk  bool // after the handshake, each says something and is answered
+		talk  bool // after the handshake, each sends a message and is answered
 	}{
 		{"ZMTP 3", slices.Concat(greeting(1), ready("DEALER", nil)), false},
 		{"ZMTP 3 after traffic", slices.Concat(greeting(1), ready("DEALER", nil), wire("hello")), true},

@@ -38,7 +38,7 @@ type holding struct {
 	parts   [2]int
 	bytes   int           // the sum of parts
 	arrived int           // since mark
-	element *list.Element // in holders, while it holds something
+	element *list.Element // in holders, while it holds memory
 	waiting bool          // it waits for memory, so its peer has not stalled
 	evicted bool          // its peer was disconnected; it no longer counts
 	mark    time.Time     // when the peer had last sent 1/stallPart of bytes

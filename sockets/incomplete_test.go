@@ -12,7 +12,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// held returns what a socket holds of messages that have not arrived as a whole.
+// held returns the memory that a socket holds for messages that have not arrived as a
+// whole.
 func (m *incomplete) held() (bytes, holders int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -31,9 +31,9 @@ import (
 //     Identities and metadata are exchanged as usual. Incompatible socket types
 //     are refused; libzmq accepts them.
 //   - Messages sent by a socket that is closed remain available to the
-//     receiver, whatever the sender's Linger. Linger applies only while a
-//     Connect is waiting for its Bind, or for an identity that another
-//     connection has; see ErrIdentityInUse.
+//     receiver, with any Linger of the sender. Linger applies only while a Connect is
+//     waiting for its Bind, or for an identity that another connection has; see
+//     ErrIdentityInUse.
 //   - When Connect, Subscribe, Unsubscribe or Disconnect returns, it has taken
 //     effect on both sides. See Subscribe for the one exception.
 //   - A connection that has ended is not made again; Connect can be called
@@ -200,8 +200,8 @@ func join(d *dialer, b *socket) bool {
 	b.wg.Add(1)
 	b.mu.Unlock()
 
-	// The bound socket comes first, so that it is ready for what the other one
-	// sends when it is attached.
+	// The bound socket comes first, so that it is ready for the messages that the other
+	// one sends when it is attached.
 	far.attach()
 	near.attach()
 	far.begin()
@@ -227,7 +227,7 @@ func join(d *dialer, b *socket) bool {
 	return true
 }
 
-// announced returns what the socket tells its peers about itself.
+// announced returns the description of the socket for its peers.
 func (s *socket) announced() zmtp.Peer {
 	config := zmtp.HandshakeConfig{SocketType: s.kind, Identity: s.opts().Identity, Metadata: s.opts().metadata()}
 	// This cannot fail, because these properties would be sent to peers.

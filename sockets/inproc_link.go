@@ -21,10 +21,10 @@ import (
 // inqueue as ready, and a receive call that finds it ready but empty fetches.
 // So a message passes from the goroutine of one application to that of the
 // other with no goroutine in between. A socket that must handle messages even
-// while nobody receives, such as a publisher its subscriptions, is eager: there
-// the sender itself fetches, so that a subscription is in force when Subscribe
-// returns (see pump). If the application is behind, because nobody receives
-// from an XPUB, the goroutine that runs the half fetches later.
+// without a receive call, such as a publisher its subscriptions, is eager: there the
+// sender itself fetches, so that a subscription is in force when Subscribe returns (see
+// pump). If the application is behind, because it does not receive from an XPUB, the
+// goroutine that runs the half fetches later.
 //
 // Fetched messages count as queued at the sender (Outbox.held) until the
 // application has received them. So the high-water mark of the outbox, the sum
@@ -40,7 +40,7 @@ type half struct {
 	other  *half
 	traits traits
 	eager  bool
-	ignore bool // discard what the peer sends; changes under fetching
+	ignore bool // discard the peer's messages; changes under fetching
 
 	newcomer *newcomer // the peer, if it had to wait for its identity; otherwise nil
 
@@ -49,7 +49,7 @@ type half struct {
 	ending *sync.Once // runs part; the two halves share it
 
 	fetching sync.Mutex
-	flows    bool // fetch may run: true from begin to fetchLast. fetching guards it and the fields below
+	flows    bool // Fetch may run: true from begin to fetchLast. fetching guards it and the fields below
 	taken    queue.Wire
 	batch    Batch
 	bytes    int // of batch
@@ -89,7 +89,8 @@ func (h *half) begin() {
 	h.fetching.Unlock()
 }
 
-// open makes available what this side sends and has queued already.
+// open makes the messages of this side available, including those that it has queued
+// already.
 func (h *half) open() {
 	to := h.other
 	// The other side's queue is ours. That of a publisher holds subscriptions, all
@@ -105,8 +106,8 @@ func (h *half) open() {
 	h.pipe.hasRoomAgain() // the other side's high-water mark has been added
 }
 
-// notify tells the receivers, or our own goroutine if we are eager, that there is
-// something to fetch. The other side's Outbox.mu is held.
+// notify tells the receivers, or our own goroutine if we are eager, that there are
+// messages to fetch. The other side's Outbox.mu is held.
 func (h *half) notify() {
 	if h.eager {
 		h.nudge()
@@ -188,7 +189,7 @@ func (h *half) rejected() bool {
 }
 
 // serve waits until the connection must end. Meanwhile an eager side fetches
-// what pump could not fetch because the application was behind.
+// the messages that pump could not fetch because the application was behind.
 func (h *half) serve() {
 	if !h.eager {
 		<-h.conn.gone
@@ -208,19 +209,19 @@ func (h *half) serve() {
 	}
 }
 
-// pump makes an eager side fetch what was queued for it: at once, or in its own
-// goroutine if the application is behind. The other side calls it after queueing,
-// with no lock held.
+// pump makes an eager side fetch the messages queued for it: at once, or in its own
+// goroutine if the application is behind. The other side calls it after queueing, with no
+// lock held.
 func (h *half) pump() {
 	if !h.Fetch() {
 		h.nudge() // the goroutine will wait for room
 	}
 }
 
-// Fetch moves what the other side has queued into the inbox: until the inbox
-// has a message or, for an eager side, until nothing is left. If it finds
-// nothing, the next message will notify this side. It reports false if it has
-// stopped early because the application is behind.
+// Fetch moves messages queued by the other side into the inbox: until the inbox has a
+// message or, for an eager side, until nothing is left. If it finds nothing, the next
+// message will notify this side. It reports false if it has stopped early because the
+// application is behind.
 func (h *half) Fetch() bool {
 	h.fetching.Lock()
 	defer h.fetching.Unlock()
@@ -238,7 +239,7 @@ func (h *half) Fetch() bool {
 }
 
 // fetchLast fetches for the last time, after the other side has sealed its
-// queue. If that side withdraws, what it has queued is dropped instead.
+// queue. If that side withdraws, its queued messages are dropped instead.
 func (h *half) fetchLast() {
 	h.fetching.Lock()
 	defer h.fetching.Unlock()
@@ -248,7 +249,7 @@ func (h *half) fetchLast() {
 	h.socket.in.Disconnect(&h.pipe.in)
 }
 
-// step is one round of fetch. It reports whether there may be more to fetch now.
+// step is one round of Fetch. It reports whether there may be more to fetch now.
 func (h *half) step() bool {
 	if !h.other.pipe.out.Exchange(&h.taken) {
 		return false

@@ -35,9 +35,8 @@ func TestInprocReqRep(t *testing.T) {
 	}
 }
 
-// TestInprocReqSkips: a reply that is none is passed over, and what came before
-// the request is thrown away, whether it was fetched or not (libzmq's
-// test_invalid_rep).
+// TestInprocReqSkips: an invalid reply is passed over, and messages that came before the
+// request are dropped, fetched or not (libzmq's test_invalid_rep).
 func TestInprocReqSkips(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

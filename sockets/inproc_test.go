@@ -16,10 +16,10 @@ import (
 	"clustermap/zmtp"
 )
 
-// names makes a namespace for the sockets of one test.
+// inprocOptions returns options with a namespace for the sockets of one test.
 func inprocOptions() Options { return Options{Inproc: new(Inproc)} }
 
-// TestLibzmq_reqrep_inproc: an exchange, whoever comes first.
+// TestLibzmq_reqrep_inproc: an exchange, with either side first.
 func TestLibzmq_reqrep_inproc(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -140,8 +140,8 @@ func TestInprocOrder(t *testing.T) {
 	}
 }
 
-// TestInprocManyReceivers: no message is lost or doubled, and nobody sleeps on
-// a message, when several goroutines receive from one socket.
+// TestInprocManyReceivers: no message is lost or doubled, and no receiver sleeps beside a
+// message, when several goroutines receive from one socket.
 func TestInprocManyReceivers(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -280,7 +280,7 @@ func TestLibzmq_hwm_inproc(t *testing.T) {
 					t.Errorf("%+v: one more: %v", c, err)
 				}
 			}
-			// What was taken makes room, before all was taken.
+			// Taken messages make room, before all are taken.
 			if got := fill(want); got != want {
 				t.Errorf("%d messages", got)
 			}
@@ -352,8 +352,8 @@ func TestLibzmq_inproc_connect(t *testing.T) {
 	must(t, a.Bind(ctx, "inproc://"+strings.Repeat("x", 256)))
 }
 
-// TestInprocClose: what was sent before a Close arrives; both sides learn of the
-// end, nothing reconnects, and Connect can be called anew.
+// TestInprocClose: messages sent before a Close arrive; both sides learn of the end,
+// nothing reconnects, and Connect can be called anew.
 func TestInprocClose(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -429,8 +429,8 @@ func TestInprocClose(t *testing.T) {
 	}
 }
 
-// TestInprocCloseWaiting: a Connect that nobody waits for does not hold up
-// Close for longer than Linger.
+// TestInprocCloseWaiting: a Connect without a Bind does not hold up Close for longer than
+// Linger.
 func TestInprocCloseWaiting(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -495,7 +495,7 @@ func TestInprocIdentityInUse(t *testing.T) {
 	router := open(t, NewRouter, o)
 	must(t, router.Bind(ctx, "inproc://a"))
 	o.Monitor = nil
-	o.Identity, o.Linger = []byte("me"), LingerNone // what the second has sent is never taken
+	o.Identity, o.Linger = []byte("me"), LingerNone // the second one's messages are never taken
 	first, second := open(t, NewDealer, o), open(t, NewDealer, o)
 	must(t, first.Connect("inproc://a"))
 	must(t, second.Connect("inproc://a"))
@@ -544,8 +544,8 @@ func TestInprocPeerDisconnect(t *testing.T) {
 	}
 }
 
-// TestInprocPrepare: it runs, and may change the bytes, lent ones of somebody
-// else's too.
+// TestInprocPrepare: it runs, and may change the bytes, also of another owner's lent
+// memory.
 func TestInprocPrepare(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -9,10 +9,9 @@ import "context"
 // For a ROUTER the first frame is the identity of the peer. A PUB or XPUB
 // matches the first frame against the subscriptions.
 type Sender interface {
-	// Send sends a message of one or more frames. It copies what it keeps of
-	// the frames. If the socket type waits when it cannot send, Send waits
-	// until the context is done or until Options.SendTimeout has passed
-	// (ErrTimeout).
+	// Send sends a message of one or more frames. It copies the parts of the frames that
+	// it keeps. If the socket type waits when it cannot send, Send waits until the
+	// context is done or until Options.SendTimeout has passed (ErrTimeout).
 	Send(ctx context.Context, frames ...[]byte) error
 	// TrySend is like Send but returns ErrWouldBlock instead of waiting.
 	TrySend(frames ...[]byte) error
@@ -34,7 +33,7 @@ type Receiver interface {
 	RecvBatch(ctx context.Context, b *Batch) error
 }
 
-// What each type can do besides being a Socket.
+// The interfaces that each type implements besides Socket.
 var (
 	_ Sender = (*Dealer)(nil)
 	_ Sender = (*Pair)(nil)

@@ -61,7 +61,7 @@ func TestInteropIPC(t *testing.T) {
 }
 
 // TestInteropIPCReplaced: libzmq takes a path over that we are bound to, and our
-// Close leaves it what it has.
+// Close leaves it the path.
 func TestInteropIPCReplaced(t *testing.T) {
 	t.Parallel()
 	ctx := timeLimit(t)

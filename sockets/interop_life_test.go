@@ -46,7 +46,7 @@ func TestInteropRestartedPub(t *testing.T) {
 	check(t, sub.Subscribe("a"))
 	pub := linkTo(t, sub, theyBind, "XPUB")
 	for range 3 {
-		// Every topic is there again, in whatever order.
+		// Every topic is there again, in any order.
 		told := map[string]bool{}
 		for _, m := range pythonReceives(pub, 2) {
 			told[string(m[0].Bytes)] = true
@@ -200,8 +200,8 @@ func TestInteropFrozenDrop(t *testing.T) {
 	healthy, slow := frozen(t, pub)
 	n := publishUntil(t, pub, healthy, func() bool { return drops(pub) > 10 })
 
-	// Awake again it gets what was queued, whole and in order, and then what is
-	// new once its queue has room. The last one is sent until it arrives.
+	// Awake again it gets the queued messages, whole and in order, and then new ones once
+	// its queue has room. The last one is sent until it arrives.
 	slow.Continue()
 	sent, lost := n, drops(pub)
 	counting := slow.Start(interop.Op{"op": "count", "n": n - int(lost)})
@@ -261,8 +261,8 @@ func TestInteropFrozenBlock(t *testing.T) {
 	check(t, pub.WaitSubscribers(ctx, "n", 1))
 	slow.Stop()
 
-	// Whoever sends comes to a halt, which shows in a number that stands still;
-	// a message given up by its context is not sent at all.
+	// The sender comes to a halt, which shows in a number that stands still; a message
+	// given up by its context is not sent at all.
 	sent := 0
 	for {
 		short, cancel := context.WithTimeout(ctx, halt)

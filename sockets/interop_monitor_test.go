@@ -59,7 +59,7 @@ func (o *ours) next() told {
 	for timeout := time.After(hang); ; {
 		select {
 		case e := <-o.events:
-			if number, value := e.Code(); number != 0 { // 0 is what libzmq does not tell of
+			if number, value := e.Code(); number != 0 { // 0: libzmq does not report it
 				return told{uint32(number), value}
 			}
 		case <-timeout:
@@ -88,17 +88,16 @@ func (z libzmq) next() (e told) {
 	return e
 }
 
-// metadataFault is what a handshake fails with when the peer's metadata is not
-// to our taste. libzmq (4.3) then only tells of the end of the connection.
+// metadataFault is the failure of a handshake whose metadata we do not accept. libzmq
+// (4.3) then only reports the end of the connection.
 var metadataFault = told{0x2000, zmtp.CodeInvalidMetadata}.String()
 
 func (e told) String() string { return fmt.Sprintf("%04x:%x", e.Number, e.Value) }
 
 // until collects events up to one of the given numbers, or to a handshake that
-// failed, as text to compare. What only libzmq has is left out: descriptors,
-// the error of a connection that ended in its handshake, CLOSED before a
-// BIND_FAILED, and the DISCONNECTED behind a handshake that failed. The random
-// part of a wait is too.
+// failed, as text to compare. Parts that only libzmq has are left out: descriptors, the
+// error of a connection that ended in its handshake, CLOSED before a BIND_FAILED, and the
+// DISCONNECTED behind a handshake that failed. The random part of a wait is too.
 func until(m monitored, last ...uint32) string {
 	_, us := m.(*ours)
 	var all []string
@@ -140,7 +139,7 @@ func until(m monitored, last ...uint32) string {
 	}
 }
 
-// bindingCourse is what a bound ROUTER meets.
+// bindingCourse runs the course of events of a bound ROUTER.
 func bindingCourse(t *testing.T, m monitored) (course []string) {
 	endpoint := m.bind(anyPort)
 	note := func(what string, last ...uint32) {
@@ -185,7 +184,7 @@ func bindingCourse(t *testing.T, m monitored) (course []string) {
 	return course
 }
 
-// connectingCourse is what a connecting DEALER meets.
+// connectingCourse runs the course of events of a connecting DEALER.
 func connectingCourse(t *testing.T, m monitored) (course []string) {
 	note := func(what string, last ...uint32) {
 		course = append(course, what+": "+until(m, last...))
@@ -208,8 +207,8 @@ func connectingCourse(t *testing.T, m monitored) (course []string) {
 	return course
 }
 
-// TestInteropMonitor: our monitor tells what libzmq's tells, in that order and
-// with those values, of the same course of events.
+// TestInteropMonitor: our monitor reports the events of libzmq's, in the same order and
+// with the same values, for the same course of events.
 func TestInteropMonitor(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -224,7 +223,8 @@ func TestInteropMonitor(t *testing.T) {
 			p := interop.Python(t, "zmq_monitor.py", "--type", c.kind, "--option", "RECONNECT_IVL=20", "--option", "RECONNECT_IVL_MAX=1000")
 			want := c.course(t, libzmq{p})
 			events := make(chan Event, 1000)
-			// As libzmq, it gives up who has the wrong type, whose further attempts would be told of among others.
+			// As libzmq, it gives up a peer of the wrong type, whose further attempts
+			// would be reported among others.
 			mine := c.open(Options{Linger: LingerNone, ReconnectInterval: 20 * time.Millisecond, ReconnectIntervalMax: time.Second,
 				ReconnectStop: ReconnectStopOnProtocolError, Monitor: func(e Event) { events <- e }})
 			mine.t, mine.events = t, events

@@ -97,7 +97,7 @@ func TestInteropProxyControl(t *testing.T) {
 	}
 	pythonSays(push, "abc", "de")
 	pythonReceives(pull, 1)
-	wantDescribed(t, order("PAUSE"), [][]byte{{}}) // what is counted does not change any more
+	wantDescribed(t, order("PAUSE"), [][]byte{{}}) // the counters do not change any more
 	var want []interop.Frame
 	for _, n := range []uint64{2, 5, 0, 0, 0, 0, 2, 5} {
 		want = append(want, interop.Describe(binary.NativeEndian.AppendUint64(nil, n)))

@@ -30,7 +30,7 @@ func TestInteropPub(t *testing.T) {
 	}
 }
 
-// wantTold compares what an XPUB of libzmq was told of subscriptions.
+// wantTold compares the subscriptions that an XPUB of libzmq has received.
 func wantTold(t *testing.T, pub *interop.Process, want ...string) {
 	t.Helper()
 	var got []string
@@ -174,7 +174,7 @@ func TestInteropSubTopics(t *testing.T) {
 
 // TestInteropSubPlainPub waits for the subscription with WaitSubscribed, where
 // the publisher cannot tell. The program looks for new subscriptions before it
-// sends, which is what libzmq itself does only now and then.
+// sends; libzmq itself does so only now and then.
 func TestInteropSubPlainPub(t *testing.T) {
 	t.Parallel()
 	ctx := timeLimit(t)

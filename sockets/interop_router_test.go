@@ -19,8 +19,8 @@ func name(identity string) string {
 	return "own identity"
 }
 
-// wantIdentity checks what a ROUTER says of its peer: its own identity, or five
-// bytes beginning with zero.
+// wantIdentity checks the identity that a ROUTER has for its peer: the peer's own, or
+// five bytes beginning with zero.
 func wantIdentity(t *testing.T, got []byte, own string) {
 	t.Helper()
 	if own != "" && string(got) != own {
@@ -171,7 +171,7 @@ func TestInteropUnroutable(t *testing.T) {
 	pythonSays(dealer, "hello")
 	m, err := router.Recv(ctx)
 	check(t, err)
-	// What goes to nobody is dropped, and does not get in the way.
+	// A message without a peer is dropped, and does not get in the way.
 	check(t, router.Send(ctx, []byte("nobody"), []byte("lost")))
 	check(t, router.Send(ctx, m...))
 	wantDescribed(t, pythonReceives(dealer, 1)[0], [][]byte{[]byte("hello")})

@@ -19,7 +19,7 @@ func streamed(t *testing.T, s *sockets.Stream, want string) *sockets.Peer {
 }
 
 // TestInteropStream: a STREAM here and one of libzmq exchange bytes, and both are
-// notified of the beginning and of the end, whichever closes.
+// notified of the beginning and of the end, with either side closing.
 func TestInteropStream(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, who side) {

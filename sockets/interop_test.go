@@ -14,9 +14,9 @@ import (
 	"clustermap/sockets"
 )
 
-// These tests put libzmq at the other end. What every one of them needs is in
-// this file; the tests are in interop_router_test.go, interop_pubsub_test.go
-// and interop_life_test.go.
+// These tests put libzmq at the other end. The parts that all of them need are in this
+// file; the tests are in interop_router_test.go, interop_pubsub_test.go and
+// interop_life_test.go.
 
 const (
 	anyPort = testenv.AnyPort
@@ -38,7 +38,7 @@ type socket interface {
 }
 
 // open makes a socket that is closed when the test ends. Messages still queued
-// then are for nobody.
+// then are dropped.
 func open[S socket](t *testing.T, create func(sockets.Options) (S, error), o sockets.Options) S {
 	t.Helper()
 	o.Linger = sockets.LingerNone
@@ -66,7 +66,7 @@ const (
 )
 
 // ownPort is an endpoint at which nothing listens. Programs can be bound to it one after
-// the other: nobody else gets the port meanwhile.
+// the other: no other process gets the port meanwhile.
 func ownPort(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("tcp://127.0.0.1:%d", testenv.FreePort(t))
@@ -146,7 +146,7 @@ func pythonReceives(p *interop.Process, n int) [][]interop.Frame {
 	return got.Messages
 }
 
-// wantDescribed compares what libzmq received with the message it was sent.
+// wantDescribed compares the frames that libzmq received with the message it was sent.
 func wantDescribed(t *testing.T, got []interop.Frame, want [][]byte) {
 	t.Helper()
 	if described := interop.DescribeAll(want); !reflect.DeepEqual(got, described) {
@@ -167,7 +167,7 @@ func brief(frames []interop.Frame) string {
 	return b.String()
 }
 
-// wantFrames compares what was received here with the message libzmq sent.
+// wantFrames compares the message received here with the one that libzmq sent.
 func wantFrames(t *testing.T, got sockets.Message, want [][]byte) {
 	t.Helper()
 	if len(got) != len(want) {

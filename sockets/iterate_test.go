@@ -46,8 +46,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestMessagesBreak: a loop that ends after each message loses none, whatever kind of
-// receive call comes next.
+// TestMessagesBreak: a loop that ends after each message loses none, with any kind of
+// receive call next.
 func TestMessagesBreak(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -104,8 +104,8 @@ func TestMessagesBreak(t *testing.T) {
 	}
 }
 
-// TestMessagesGone: what a loop puts back stays available when the peer has gone, and
-// counts as what gone peers have left.
+// TestMessagesGone: messages that a loop puts back stay available when the peer has gone,
+// and count as leftovers.
 func TestMessagesGone(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -161,7 +161,7 @@ func TestMessagesCut(t *testing.T) {
 	}
 }
 
-// TestMessagesEnd: what ends a loop is its last pair.
+// TestMessagesEnd: the error that ends a loop is its last pair.
 func TestMessagesEnd(t *testing.T) {
 	t.Parallel()
 	last := func(seq iter.Seq2[Message, error]) (n int, last error) {
@@ -226,7 +226,7 @@ func TestMessagesContext(t *testing.T) {
 		if err != context.Canceled {
 			t.Error(err)
 		}
-		// What was not yielded can be received already.
+		// Messages that were not yielded can be received already.
 		if m, err := pull.TryRecv(); err != nil || string(m[0]) != "4" {
 			t.Errorf("%q, %v", m, err)
 		}
@@ -255,7 +255,7 @@ func TestMessagesPanic(t *testing.T) {
 	}
 }
 
-// TestMessagesKinds: the loop yields what Recv of each type would return.
+// TestMessagesKinds: the loop yields the messages that Recv of each type would return.
 func TestMessagesKinds(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -431,7 +431,7 @@ func TestAllocMessages(t *testing.T) {
 }
 
 // TestMessagesLastValue: with XPubManualLastValue, a message that the body sends goes to
-// the subscriber whose message the body has got, also for the second of a batch.
+// the subscriber whose message the body has, also for the second of a batch.
 func TestMessagesLastValue(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -9,8 +9,8 @@ import (
 // leftovers is how much peers that have gone left to a socket.
 func leftovers(s *socket) int { return s.in.Status().Leftovers }
 
-// TestLeftovers: what peers leave that come, send and go is bounded together, and
-// nothing of it is lost.
+// TestLeftovers: messages left by peers that come, send and go are bounded together, and
+// none of them is lost.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	const peers, mark = 200, 64 << 10
@@ -28,7 +28,7 @@ func TestLeftovers(t *testing.T) {
 		r.conn.Close()
 	}
 	eventually(t, "peers that come wait", func() bool { return leftovers(&pull.socket) >= mark })
-	// Who was there before is not held up.
+	// A peer that was there before is not held up.
 	known.send(wire("known"))
 	eventually(t, "its message is queued", func() bool {
 		for _, p := range pull.Peers() {
@@ -82,8 +82,8 @@ func TestLeftoversNotices(t *testing.T) {
 	eventually(t, "nothing is left", func() bool { return leftovers(&router.socket) == 0 })
 }
 
-// TestLeftoversHiccups: a peer that goes and comes again, while nobody receives,
-// leaves no more than the high-water mark.
+// TestLeftoversHiccups: a peer that goes and comes again, while the application does not
+// receive, leaves no more than the high-water mark.
 func TestLeftoversHiccups(t *testing.T) {
 	t.Parallel()
 	const mark = 3

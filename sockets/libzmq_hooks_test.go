@@ -85,7 +85,7 @@ func TestLibzmq_use_fd(t *testing.T) {
 	}
 }
 
-// accepting is a listener that passes on what it accepts.
+// accepting is a listener that passes on the connections that it accepts.
 type accepting struct {
 	net.Listener
 	conns chan net.Conn

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// These tests are about endpoints and connections: what libzmq's tests of its
-// sockets' lives say, and those of what peers know of each other.
+// These tests are about endpoints and connections: the requirements of libzmq's tests of
+// its sockets' lives, and of its tests of peers' knowledge of each other.
 
 // TestLibzmq_stream_timeout: each side disconnects a silent peer; by default after 30
 // seconds.
@@ -154,8 +154,8 @@ func TestLibzmq_bind_after_connect_tcp(t *testing.T) {
 	}
 }
 
-// TestLibzmq_last_endpoint: it is what was bound, with the port that was chosen,
-// or what was connected.
+// TestLibzmq_last_endpoint: it is the endpoint that was bound, with the chosen port, or
+// that was connected.
 func TestLibzmq_last_endpoint(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -77,7 +77,7 @@ func TestLibzmq_sockopt_hwm(t *testing.T) {
 	})
 }
 
-// TestLibzmq_setsockopt: what is set is what is returned.
+// TestLibzmq_setsockopt: options are returned as they were set.
 func TestLibzmq_setsockopt(t *testing.T) {
 	t.Parallel()
 	push := open(t, NewPush, Options{})

@@ -118,8 +118,9 @@ func TestLibzmq_sub_forward(t *testing.T) {
 	wants(t, sub, "forwarded")
 }
 
-// TestLibzmq_xpub_verbose counts what is told of one and of two subscribers. A
-// message of the application's own is the fence behind what is not told.
+// TestLibzmq_xpub_verbose counts the subscriptions reported of one and of two
+// subscribers. A message of the application's own is a fence: it shows that no report
+// came before it.
 func TestLibzmq_xpub_verbose(t *testing.T) {
 	t.Parallel()
 	setup := func(t *testing.T, o Options) (pub *XPub, one, two *XSub) {
@@ -166,7 +167,7 @@ func TestLibzmq_xpub_verbose(t *testing.T) {
 		wants(t, pub, "\x00B")
 	})
 	// The option changes while there are subscriptions. Each is in force when the call
-	// returns, and what the XPUB is told of is just what is queued.
+	// returns, and the XPUB's queue holds exactly the reported subscriptions.
 	live := func(t *testing.T, o func(o *Options), subscribers int) (pub *XPub, subs []*Sub, change func()) {
 		t.Parallel()
 		names := inprocOptions()
@@ -256,7 +257,7 @@ func TestLibzmq_xpub_verbose(t *testing.T) {
 	})
 }
 
-// wantQueued receives what is queued, without waiting, and compares it.
+// wantQueued receives the queued messages, without waiting, and compares them.
 func wantQueued(t *testing.T, s interface{ TryRecv() (Message, error) }, want ...string) {
 	t.Helper()
 	if got := drained(t, s); !slices.Equal(got, want) {
@@ -355,7 +356,7 @@ func TestLibzmq_xpub_manual(t *testing.T) {
 	})
 	t.Run("device", func(t *testing.T) {
 		t.Parallel()
-		// What a subscriber has is taken back upstream when it goes.
+		// The subscriptions of a subscriber are cancelled upstream when it goes.
 		xpub, xsub := bind(t, NewXPub, Options{XPubManual: true}), open(t, NewXSub, Options{})
 		pub := bind(t, NewXPub, Options{})
 		must(t, xsub.Connect(pub.LastEndpoint()))
@@ -397,8 +398,8 @@ func TestLibzmq_xpub_manual(t *testing.T) {
 	})
 	t.Run("cleanup", func(t *testing.T) {
 		t.Parallel()
-		// All that a peer asked for is told of when it goes, in whatever way
-		// it was answered, and though another peer has it.
+		// The end of all subscriptions that a peer asked for is reported when it goes,
+		// however they were answered, and though another peer has them.
 		pub := bind(t, NewXPub, Options{XPubManual: true})
 		sub, other := dialled(t, NewSub, Options{}, pub.LastEndpoint()), dialled(t, NewSub, Options{}, pub.LastEndpoint())
 		for _, topic := range []string{"A", "B", "C"} {
@@ -458,7 +459,7 @@ func TestLibzmq_xpub_manual_last_value(t *testing.T) {
 	wants(t, two, "A last 2", "A all 1")
 	wants(t, one, "A all 1")
 	three := join()
-	says(t, pub, "B", "A all 2") // what nobody subscribed to counts as well
+	says(t, pub, "B", "A all 2") // a message without subscribers counts as well
 	must(t, pub.SendWire(ctx, wire("A all 3"), 1, nil))
 	wants(t, three, "A all 2", "A all 3")
 	four := join()
@@ -470,7 +471,7 @@ func TestLibzmq_xpub_manual_last_value(t *testing.T) {
 	wants(t, three, "A all 4")
 	must(t, four.Close())
 	wants(t, pub, "\x00A")
-	says(t, pub, "A all 5") // who was last is gone
+	says(t, pub, "A all 5") // the peer that subscribed last is gone
 	wants(t, one, "A all 5")
 }
 
@@ -596,7 +597,7 @@ func TestLibzmq_pubsub_topics_count(t *testing.T) {
 	holds(4)
 }
 
-// TestLibzmq_hwm_pubsub: up to the mark nothing is dropped, what was received does not
+// TestLibzmq_hwm_pubsub: up to the mark nothing is dropped, received messages do not
 // count, and above the mark exactly the excess is dropped, or send calls wait.
 func TestLibzmq_hwm_pubsub(t *testing.T) {
 	t.Parallel()

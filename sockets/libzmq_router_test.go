@@ -279,7 +279,7 @@ func TestRouterInproc(t *testing.T) {
 }
 
 // TestLibzmq_connect_rid: a ROUTER that names its peer itself can send to it at
-// once, whatever the peer calls itself.
+// once, with any identity that the peer announces.
 func TestLibzmq_connect_rid(t *testing.T) {
 	t.Parallel()
 	for _, own := range []string{"", "own name"} {
@@ -306,7 +306,7 @@ func TestLibzmq_connect_rid(t *testing.T) {
 }
 
 // TestRouterConnectAs: the name is taken from the call to Disconnect, over all
-// connections, and what was not written waits for the next one.
+// connections, and unwritten messages wait for the next one.
 func TestRouterConnectAs(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -9,10 +9,10 @@ import (
 	"clustermap/zmtp"
 )
 
-// What libzmq's tests of its security mechanisms say, with our sockets at both
+// The requirements of libzmq's tests of its security mechanisms, with our sockets at both
 // ends, or a scripted peer at one.
 
-// libzmqSecured is a link to be, and what both monitors must tell of it.
+// libzmqSecured is a planned link, and the events that both monitors must report of it.
 type libzmqSecured struct {
 	name           string
 	server, client Security
@@ -84,8 +84,7 @@ func checkSecured(t *testing.T, all []libzmqSecured) {
 	}
 }
 
-// judgedByHandler are the pairs of each mechanism with nobody but a ZAP handler
-// to judge.
+// judgedByHandler returns the pairs of each mechanism with only a ZAP handler to judge.
 func judgedByHandler() map[string]pair {
 	all := pairs()
 	for name, p := range all {
@@ -176,8 +175,8 @@ func TestLibzmq_security_no_zap_handler(t *testing.T) {
 	})
 }
 
-// malformedHandshake is what a peer sends after its greeting, and libzmq's code
-// for it, 0 if that does not matter.
+// malformedHandshake has the bytes that a peer sends after its greeting, and libzmq's
+// code for them, 0 if that does not matter.
 type malformedHandshake struct {
 	name  string
 	bytes []byte
@@ -185,7 +184,7 @@ type malformedHandshake struct {
 }
 
 // refuseMalformed plays such peers: the connection ends, with a typed event, and
-// nothing of what they sent comes through.
+// none of their bytes come through.
 func refuseMalformed(t *testing.T, mechanism string, server Security, all []malformedHandshake) {
 	t.Helper()
 	seen := newEvents()
@@ -205,7 +204,7 @@ func refuseMalformed(t *testing.T, mechanism string, server Security, all []malf
 }
 
 // TestLibzmq_security_zap_handler: a handler that is silent, dies, or answers
-// garbage lets nobody in and does no harm beyond that. A client whose handler is
+// garbage lets no client in and does no harm beyond that. A client whose handler is
 // silent waits, and is let in by the next handler that answers.
 func TestLibzmq_security_zap_handler(t *testing.T) {
 	t.Parallel()

@@ -199,8 +199,8 @@ func TestLibzmq_stream_disconnect(t *testing.T) {
 	}
 }
 
-// TestLibzmq_stream_exceeds_buffer: a STREAM that connects to a plain server receives, as
-// it is, what does not fit in one read: of libzmq, or of this package.
+// TestLibzmq_stream_exceeds_buffer: a STREAM that connects to a plain server receives,
+// unchanged, bytes that do not fit in one read: of libzmq, or of this package.
 func TestLibzmq_stream_exceeds_buffer(t *testing.T) {
 	t.Parallel()
 	const most = 32 << 10 // bytes in one message

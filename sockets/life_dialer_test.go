@@ -10,7 +10,7 @@ import (
 
 // TestS11_RefusedDialerRetries: a peer that breaks the protocol or refuses the
 // socket is dialled again, after the longest interval, and found once it is well.
-// What was queued meanwhile arrives.
+// Messages queued meanwhile arrive.
 func TestS11_RefusedDialerRetries(t *testing.T) {
 	t.Parallel()
 	const most = 50 * time.Millisecond

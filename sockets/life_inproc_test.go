@@ -9,7 +9,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// drained takes what is queued, without waiting.
+// drained takes the queued messages, without waiting.
 func drained(t *testing.T, s interface{ TryRecv() (Message, error) }) (got []string) {
 	t.Helper()
 	for {
@@ -23,7 +23,7 @@ func drained(t *testing.T, s interface{ TryRecv() (Message, error) }) (got []str
 }
 
 // TestS12_SubscribeIsInForce: over inproc a subscription and its end are in force
-// when the call returns, whoever binds and whichever comes first.
+// when the call returns, with either side binding and either first.
 func TestS12_SubscribeIsInForce(t *testing.T) {
 	t.Parallel()
 	for _, binds := range []string{"publisher", "subscriber", "publisher late"} {
@@ -75,8 +75,8 @@ func TestS12_SubscribeIsInForce(t *testing.T) {
 	}
 }
 
-// TestS12_SubscribeNeverWaits: an XPUB that nobody receives from does not hold up
-// those who subscribe to it, and learns of everything in the end.
+// TestS12_SubscribeNeverWaits: an XPUB that does not receive does not hold up its
+// subscribers, and learns of everything in the end.
 func TestS12_SubscribeNeverWaits(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -98,7 +98,7 @@ func TestS12_SubscribeNeverWaits(t *testing.T) {
 			t.Fatalf("%q instead of %d", m, i)
 		}
 	}
-	// And it holds up nobody who leaves.
+	// And it does not hold up subscribers that leave.
 	for i := range n {
 		must(t, sub.Unsubscribe(fmt.Sprint(i)))
 	}
@@ -150,8 +150,8 @@ func TestS12_DisconnectIsDone(t *testing.T) {
 	}
 }
 
-// TestS12_DisconnectKeepsWhatWasSent: what was sent before Disconnect is the
-// receiver's, also if there was none at that time.
+// TestS12_DisconnectKeepsWhatWasSent: messages sent before Disconnect reach the receiver,
+// also if there was none at that time.
 func TestS12_DisconnectKeepsWhatWasSent(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -172,8 +172,9 @@ func TestS12_DisconnectKeepsWhatWasSent(t *testing.T) {
 	wants(t, pull, "3")
 }
 
-// TestS13_DisconnectDropsReceived: what was received from a peer and not taken is
-// dropped by Disconnect, and so is what it still sends; that of other peers stays.
+// TestS13_DisconnectDropsReceived: Disconnect drops messages that were received from a
+// peer and not taken, and so it does with those that the peer still sends; those of other
+// peers stay.
 func TestS13_DisconnectDropsReceived(t *testing.T) {
 	t.Parallel()
 	for _, endpoint := range []string{"inproc://a", anyPort} {
@@ -205,7 +206,7 @@ func TestS13_DisconnectDropsReceived(t *testing.T) {
 			})
 			if endpoint == anyPort {
 				says(t, one, "of one")
-				// What is sent to it goes out all the same.
+				// Messages to it go out all the same.
 				says(t, dealer, "to one")
 				says(t, dealer, "to other")
 			}
@@ -223,8 +224,8 @@ func TestS13_DisconnectDropsReceived(t *testing.T) {
 	}
 }
 
-// TestS20_NothingAfterTheHole: a subscriber that a message was dropped for, with
-// PolicyDisconnect, gets nothing of what was sent later on that connection.
+// TestS20_NothingAfterTheHole: a subscriber for which a message was dropped, with
+// PolicyDisconnect, gets no later message on that connection.
 func TestS20_NothingAfterTheHole(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -113,8 +113,7 @@ func TestS2_CloseEnds(t *testing.T) {
 }
 
 // TestS2_CloseWaitsForTheLiving: by default Close waits for a peer that goes on
-// taking what waits for it, be it slowly, and with another one beside it that
-// takes nothing.
+// taking its messages, be it slowly, and with another one beside it that takes nothing.
 func TestS2_CloseWaitsForTheLiving(t *testing.T) {
 	t.Parallel()
 	endpoint, accept := listenRaw(t)

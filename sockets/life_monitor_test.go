@@ -89,7 +89,7 @@ func TestS15_OtherEndsAreTold(t *testing.T) {
 	must(t, push.Send(ctx, []byte("x")))
 	closed := closes(push)
 	<-push.closing
-	r.conn.Close() // with something unread: it breaks
+	r.conn.Close() // with unread bytes, so it is reset
 	seen.await(t, EventDisconnected)
 	r = accept().greet("PULL", nil)
 	m := r.message()

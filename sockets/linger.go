@@ -18,10 +18,9 @@ const (
 	LingerNone = time.Duration(math.MinInt64)
 
 	// LingerPatience is how long, by default, Close waits for a peer that takes
-	// nothing. On Linux, a peer takes something when its system acknowledges
-	// bytes or our own system accepts bytes for it; on other systems only the
-	// latter can be observed. Connecting and completing the handshake also
-	// count, once.
+	// no bytes. On Linux, a peer takes bytes when its system acknowledges bytes or our
+	// own system accepts bytes for it; on other systems only the latter can be observed.
+	// Connecting and completing the handshake also count, once.
 	LingerPatience = time.Second
 )
 
@@ -110,10 +109,9 @@ type progress struct {
 	unconfirmed int
 }
 
-// advances reports whether the peer has taken something since the state in
-// seen, and updates seen. Of connections that are not established yet, only the
-// first one counts: otherwise a server that accepts connections and drops them
-// would keep Close waiting.
+// advances reports whether the peer has taken bytes since the state in seen, and updates
+// seen. Of connections that are not established yet, only the first one counts: otherwise
+// a server that accepts connections and drops them would keep Close waiting.
 func (p *pipe) advances(seen *progress) bool {
 	var c *conn
 	if peer := p.peer.Load(); peer != nil {

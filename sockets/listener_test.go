@@ -119,7 +119,7 @@ func TestBindErrors(t *testing.T) {
 	if err := second.Bind(ended, "tcp://localhost:*"); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
 	}
-	must(t, second.Bind(ctx, anyPort)) // the socket is none the worse
+	must(t, second.Bind(ctx, anyPort)) // the socket still works
 }
 
 // TestUnbind: the port is free at once, connections accepted there end, others

@@ -13,14 +13,14 @@ import (
 )
 
 // settings holds the options that are in effect. They can change at any time, and are
-// read without a lock. What calls need for each message is kept apart, so that a
-// message costs no more than if the options were fixed: here, in atomic variables, and
-// otherwise under the mutex that the call takes anyway.
+// read without a lock. The options that calls need for each message are kept apart, so
+// that a message costs no more than if the options were fixed: here, in atomic variables,
+// and otherwise under the mutex that the call takes anyway.
 //
 // The options are behind atomic pointers, so that formatting a socket with package fmt does
 // not show the secrets in them.
 type settings struct {
-	current atomic.Pointer[Options] // what it points to does not change
+	current atomic.Pointer[Options] // the Options that it points to do not change
 
 	sendTimeout, recvTimeout atomic.Int64 // SendTimeout and RecvTimeout
 	maxMessage               atomic.Int64 // MaxMessageSize
@@ -56,8 +56,8 @@ func (s *socket) opts() *Options { return s.settings.current.Load() }
 func (s *socket) Options() Options { return s.opts().shown(s.kind) }
 
 // SetOptions changes options of the socket. It calls change with a copy of the options
-// that are in effect, as Options returns it, validates what change has made of it, and
-// puts that into effect. Zero selects the default, as in a constructor.
+// that are in effect, as Options returns it, validates the changed copy, and puts it into
+// effect. Zero selects the default, as in a constructor.
 //
 // If a value is invalid, or belongs to an option that cannot change, SetOptions
 // changes nothing. The error then joins an [*OptionError] for each of these options.
@@ -67,16 +67,15 @@ func (s *socket) Options() Options { return s.opts().shown(s.kind) }
 // Each option says when a change takes effect, see the column "Change" in
 // docs/OPTIONS.md. In general:
 //
-//   - Time limits, high-water marks, Linger, and what decides over messages and
-//     subscriptions takes effect at once, also for the peers that are connected.
-//     A lower high-water mark drops nothing: the queue takes messages again when it
-//     is below. A higher one lets calls that wait for room go on. Calls in progress
-//     keep their time limit.
-//   - What is agreed upon when a connection begins, such as Identity, Security and
-//     heartbeats, applies to later connections. These include those that replace a
-//     lost connection and those that a bound endpoint accepts; in libzmq they do not.
-//   - Immediate, and what package net needs to listen, applies to later calls of
-//     Connect and Bind.
+//   - Time limits, high-water marks, Linger, and options about messages and subscriptions
+//     take effect at once, also for the peers that are connected. A lower high-water mark
+//     drops nothing: the queue takes messages again when it is below. A higher one lets
+//     calls that wait for room go on. Calls in progress keep their time limit.
+//   - Options that peers agree upon when a connection begins, such as Identity, Security
+//     and heartbeats, apply to later connections. These include those that replace a lost
+//     connection and those that a bound endpoint accepts; in libzmq they do not.
+//   - Immediate, and the options that package net needs to listen, apply to later calls
+//     of Connect and Bind.
 //
 // Concurrent calls of SetOptions are executed one after another. change must not call
 // methods of the socket.
@@ -113,8 +112,8 @@ var fixedOptions = map[string]string{
 }
 
 // adopt copies to given the fields that differ between shown and wanted. The other
-// fields keep what they were given, so that a default that depends on another field
-// goes on to do so. It returns an error for each fixed option that differs.
+// fields keep their given values, so that a default that depends on another field
+// continues to depend on it. It returns an error for each fixed option that differs.
 func adopt(given, shown, wanted *Options) error {
 	var errs []error
 	var walk func(given, shown, wanted reflect.Value)
@@ -186,8 +185,8 @@ func (o *Options) shown(kind zmtp.SocketType) Options {
 	return c
 }
 
-// inEffect returns what o selects for a socket of the given type: a validated copy with
-// the defaults filled in.
+// inEffect returns the options that take effect for a socket of the given type: a
+// validated copy of o with the defaults filled in.
 func (o Options) inEffect(kind zmtp.SocketType) (Options, error) {
 	foreign := o.foreign(kind)
 	switch {
@@ -235,7 +234,7 @@ func (p *pipe) relimit(now *Options) {
 	far.socket.in.Report(&far.in, p.out.Limits().Low().Messages)
 }
 
-// hasRoomAgain tells those who may wait for room in a pipe that was full.
+// hasRoomAgain notifies callers that may wait for room in a pipe that was full.
 func (p *pipe) hasRoomAgain() {
 	p.socket.pattern.roomy(p)
 	p.socket.in.Tell()

@@ -19,7 +19,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// adjustable is what every socket has for its options.
+// adjustable has the methods of every socket for its options.
 type adjustable interface {
 	Options() Options
 	SetOptions(change func(*Options)) error
@@ -233,7 +233,7 @@ func TestLiveClosed(t *testing.T) {
 	}
 }
 
-// TestLiveCopies: neither what Options returns nor what SetOptions is given shares
+// TestLiveCopies: neither the result of Options nor the argument of SetOptions shares
 // memory with the socket.
 func TestLiveCopies(t *testing.T) {
 	t.Parallel()
@@ -316,7 +316,8 @@ func fill(t *testing.T, send func(frames ...[]byte) error, frames ...[]byte) (n 
 	return 0
 }
 
-// waiting reports whether a call waits for room in the only pipe, or in the balancer.
+// roomWanted returns a function that reports whether a call waits for room in the only
+// pipe, or in the balancer.
 func roomWanted(s *socket, lb *balancer) func() bool {
 	return func() bool {
 		if lb != nil {
@@ -328,8 +329,8 @@ func roomWanted(s *socket, lb *balancer) func() bool {
 	}
 }
 
-// TestLiveSendHWM: a higher mark lets waiting send calls go on, whatever they wait
-// for, and a lower one takes effect when the queue has drained.
+// TestLiveSendHWM: a higher mark lets waiting send calls go on, for any kind of room, and
+// a lower one takes effect when the queue has drained.
 func TestLiveSendHWM(t *testing.T) {
 	t.Parallel()
 	raise := func(o *Options) { o.SendHWM = 5 }
@@ -686,8 +687,8 @@ func echoes(ctx context.Context, rep *Rep) {
 	}
 }
 
-// TestLiveConnections: what is agreed upon at the beginning of a connection applies to
-// later ones, and to those that are there it does not.
+// TestLiveConnections: options agreed upon at the beginning of a connection apply to
+// later connections, and not to existing ones.
 func TestLiveConnections(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

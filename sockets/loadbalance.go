@@ -17,7 +17,7 @@ import (
 // queued before the connection is established; with Options.Immediate it takes
 // part only while it is connected. An accepted pipe lives no longer than its
 // connection. Pipes take turns in the order in which connections were accepted
-// or Connect was called, whichever handshake ends first.
+// or Connect was called, not in the order in which handshakes end.
 type balancer struct {
 	mu       sync.Mutex
 	pipes    []*pipe

@@ -7,7 +7,7 @@ import (
 )
 
 // A sender that has just loaded the only pipe may offer to it after it was
-// taken out: what then came too late must be refused, not kept or lost.
+// taken out: a message that comes too late must be refused, not kept or lost.
 func TestOnlyPipeTakenOut(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

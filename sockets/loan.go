@@ -14,12 +14,12 @@ import (
 
 // loan is a connection as receive calls read it; see queue.Lending. The poller then wakes
 // the goroutine that receives, instead of the reader which has to wake it. That
-// halves what a round trip costs, and what comes in a stream is still in the
-// processor's cache when the application looks at it.
+// halves the cost of a round trip, and the messages of a stream are still in the
+// processor's cache when the application reads them.
 //
 // The reader offers the connection when it has delivered a message to a goroutine
 // that waited for it, not for long. Then it sleeps until the loan ends: because
-// nobody used it, or the peer was slow, or another peer has come (see queue.Lending);
+// it was not used, or the peer was slow, or another peer has come (see queue.Lending);
 // because the application does not keep up with the peer, so that two goroutines that
 // share the work may do better (see behind); or with the connection.
 //
@@ -45,11 +45,11 @@ type loan struct {
 
 const (
 	// loanTerm is for how long a connection may go unread while the application
-	// deals with what it has received. It is checked once or twice as late.
+	// handles the messages that it has received. It is checked once or twice as late.
 	loanTerm = 2 * time.Millisecond
 	// behindBytes is how much may be read without a wait until the peer is
-	// taken to be faster than who reads: more than what the kernel has kept
-	// while nobody read.
+	// taken to be faster than the reading goroutine: more than the kernel has buffered
+	// while no goroutine read.
 	behindBytes = 16 << 20
 )
 
@@ -72,16 +72,16 @@ func (r *reader) receive(src link.Source) error {
 }
 
 // due says that a read is to end: there is a message for the borrower, or for
-// one who might become it.
+// a receive call that might become it.
 func (r *reader) due() bool {
 	return r.lends && r.delivered && (r.borrowed || r.awaited && r.quick && !r.behind() && r.pipe.socket.settings.recvTimeout.Load() == 0)
 }
 
-// behind says that who reads has not waited for the peer in a long while.
+// behind says that the reading goroutine has not waited for the peer in a long while.
 func (r *reader) behind() bool { return r.unwaited >= r.pipe.socket.slack }
 
-// stops says that a read is to end though it has brought nothing for the
-// application. A peer that sends without a pause gives no other occasion.
+// stops says that a read is to end though it has brought no message for the application.
+// A peer that sends without a pause gives no other occasion.
 func (l *loan) stops() bool { return l.lent.Poll || l.kicked.Load() || l.ctx.Err() != nil }
 
 // offerLoan lends the connection, and returns when it is the reader's again, or
@@ -102,7 +102,7 @@ func (l *loan) Receive(ctx context.Context) (found, again bool, err error) {
 	return l.judge(l.read(ctx))
 }
 
-// judge says what follows from a read that has ended with err.
+// judge returns the results of Receive after a read that has ended with err.
 func (l *loan) judge(err error) (found, again bool, ended error) {
 	r := l.reader
 	if err == link.ErrNothing {

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// patient couples a REQ and a REP whose connections stay lent for as long as
-// nobody hands them back.
+// patient couples a REQ and a REP whose connections stay lent until they are handed back.
 func patient(t *testing.T) (*Req, *Rep) {
 	t.Helper()
 	if !canLend {
@@ -40,7 +39,7 @@ func TestS18_EndOfAnotherCall(t *testing.T) {
 		}
 		lent := req.in.Status().Loan != nil
 		done()
-		time.Sleep(2 * time.Millisecond) // for what the end of it has started
+		time.Sleep(2 * time.Millisecond) // for a goroutine that its end may have started
 		ask(t, req, fmt.Sprint(i))
 		if lent && req.in.Status().Loan == nil {
 			t.Fatalf("round %d: a call was ended by the context of another one", i)

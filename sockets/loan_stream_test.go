@@ -32,8 +32,8 @@ func numbered(i int) []byte {
 
 func number(m []byte) int { return int(binary.BigEndian.Uint32(m[len(m)-4:])) }
 
-// TestLoanTypes: every type that hands on what it receives has its connection read
-// by the receive call, once that has waited for a message.
+// TestLoanTypes: for every type that queues its received messages the receive call reads
+// the connection, once it has waited for a message.
 func TestLoanTypes(t *testing.T) {
 	needLoans(t)
 	t.Parallel()
@@ -100,7 +100,7 @@ func TestLoanTypes(t *testing.T) {
 				case <-got:
 				case <-time.After(10 * time.Millisecond):
 				}
-				for len(got) > 0 { // who cannot hand on what came does not wait for more
+				for len(got) > 0 { // a goroutine that cannot pass on messages receives no more
 					<-got
 				}
 				return in.Status().Read
@@ -117,8 +117,8 @@ func TestLoanTypes(t *testing.T) {
 	}
 }
 
-// TestLoanStream: what is received by various calls in turn, with and without
-// waiting, is all that was sent, in its order.
+// TestLoanStream: various receive calls in turn, with and without waiting, receive all
+// messages that were sent, in order.
 func TestLoanStream(t *testing.T) {
 	t.Parallel()
 	pull := bind(t, NewPull, Options{RecvHWM: 100})
@@ -216,8 +216,8 @@ func TestLoanShared(t *testing.T) {
 	}
 }
 
-// TestLoanTryAlone: to ask without waiting reads what has come to a connection
-// that is lent; and as long as that is nothing, it does not prolong the loan.
+// TestLoanTryAlone: a receive call that does not wait reads the bytes that have come to a
+// lent connection; without a message, it does not prolong the loan.
 func TestLoanTryAlone(t *testing.T) {
 	needLoans(t)
 	t.Parallel()
@@ -251,8 +251,8 @@ func TestLoanTryAlone(t *testing.T) {
 	}
 }
 
-// TestLoanBehind: who does not keep up with the peer leaves the reading to the
-// reader.
+// TestLoanBehind: a receive call that does not keep up with the peer leaves the reading
+// to the reader.
 func TestLoanBehind(t *testing.T) {
 	needLoans(t)
 	t.Parallel()
@@ -355,8 +355,8 @@ func TestLoanSlow(t *testing.T) {
 	}
 }
 
-// TestLoanSpun: to look again is to have waited, so who keeps up that way is not
-// behind, however much it reads.
+// TestLoanSpun: polling counts as waiting, so a receive call that keeps up by polling is
+// not behind, however much it reads.
 func TestLoanSpun(t *testing.T) {
 	needLoans(t)
 	t.Parallel()
@@ -368,7 +368,7 @@ func TestLoanSpun(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			time.Sleep(100 * time.Microsecond) // that somebody waits for it
+			time.Sleep(100 * time.Microsecond) // so that a receive call waits for it
 			for s := pull.in.Status(); s.Loan != nil && !s.Read; s = pull.in.Status() {
 				time.Sleep(10 * time.Microsecond)
 			}

@@ -76,7 +76,7 @@ func inLoan(t *testing.T, req *Req, rep *Rep) {
 	}
 	eventually(t, "a receive call reads the connection", func() bool {
 		// Many requests without a pause in between: a connection is not lent to
-		// who waits for long.
+		// a receive call that waits for long.
 		for range warmUp {
 			if rep.in.Status().Read {
 				return true
@@ -173,8 +173,8 @@ func TestLoanClose(t *testing.T) {
 	}
 }
 
-// TestLoanLinger: it does so at once, while Close still waits for what is queued
-// to be sent.
+// TestLoanLinger: Close ends the wait of a receive call at once, while it still waits for
+// queued messages to be sent.
 func TestLoanLinger(t *testing.T) {
 	t.Parallel()
 	rep := bind(t, NewRep, Options{})
@@ -205,8 +205,8 @@ func TestLoanLinger(t *testing.T) {
 	wg.Wait()
 }
 
-// TestLoanSecondPeer: another peer that comes is heard, though somebody waits
-// for the first one alone.
+// TestLoanSecondPeer: another peer that comes is heard, though a receive call reads only
+// the first one's connection.
 func TestLoanSecondPeer(t *testing.T) {
 	t.Parallel()
 	req, rep := couple(t, Options{})
@@ -301,7 +301,7 @@ func TestLoanEnding(t *testing.T) {
 	}
 }
 
-// TestLoanTry: who does not wait finds what has come, too.
+// TestLoanTry: TryRecv finds messages that have come, too.
 func TestLoanTry(t *testing.T) {
 	t.Parallel()
 	req, rep := couple(t, Options{})
@@ -324,7 +324,7 @@ func TestLoanTry(t *testing.T) {
 	}
 }
 
-// TestLoanPoller: nor does who waits in a Poller, or on Readable's channel.
+// TestLoanPoller: a wait in a Poller, or on Readable's channel, misses no message either.
 func TestLoanPoller(t *testing.T) {
 	t.Parallel()
 	req, rep := couple(t, Options{})
@@ -347,8 +347,8 @@ func TestLoanPoller(t *testing.T) {
 	answer(t, rep)
 }
 
-// TestLoanStale: what comes after a reply, and before the next request, is no
-// reply to that, though nobody has read it.
+// TestLoanStale: a message that comes after a reply, and before the next request, is no
+// reply to that request, though it was not read before.
 func TestLoanStale(t *testing.T) {
 	t.Parallel()
 	req := open(t, NewReq, Options{})
@@ -365,7 +365,7 @@ func TestLoanStale(t *testing.T) {
 		go func() {
 			defer close(done)
 			peer.message()
-			time.Sleep(10 * time.Microsecond) // that somebody waits for it
+			time.Sleep(10 * time.Microsecond) // so that a receive call waits for it
 			peer.send(wire("", body))
 		}()
 		got, err := req.Recv(testContext(t))
@@ -385,7 +385,7 @@ func TestLoanStale(t *testing.T) {
 	}
 }
 
-// TestDirectPartly: what the kernel takes in part goes out whole, in order.
+// TestDirectPartly: a message that the kernel takes in part goes out whole, in order.
 func TestDirectPartly(t *testing.T) {
 	t.Parallel()
 	rep := bind(t, NewRep, Options{})
@@ -404,8 +404,8 @@ func TestDirectPartly(t *testing.T) {
 	}
 }
 
-// TestLoanBurst: who reads itself is not held up by its own high-water mark: it
-// queues what one read brings, and takes it.
+// TestLoanBurst: a receive call that reads the connection is not held up by its own
+// high-water mark: it queues the messages of one read, and takes them.
 func TestLoanBurst(t *testing.T) {
 	t.Parallel()
 	rep := bind(t, NewRep, Options{RecvHWM: 10})
@@ -432,7 +432,7 @@ func TestLoanBurst(t *testing.T) {
 }
 
 // TestLoanFlood: a peer that sends commands without a pause does not keep the
-// context of who reads from having its effect.
+// context of the reading call from having its effect.
 func TestLoanFlood(t *testing.T) {
 	t.Parallel()
 	rep := bind(t, NewRep, Options{})
@@ -455,7 +455,7 @@ func TestLoanFlood(t *testing.T) {
 		peer.send(wire("", "question"))
 		peer.message()
 	}
-	// A command that nobody answers.
+	// A command without an answer.
 	flood := bytes.Repeat(zmtp.AppendCommand(nil, zmtp.CommandPong, nil), 10_000)
 	done := make(chan struct{})
 	go func() {
@@ -475,7 +475,8 @@ func TestLoanFlood(t *testing.T) {
 	<-done
 }
 
-// TestLoanStaleBurst: nor is a REQ that throws away what came before it asks.
+// TestLoanStaleBurst: a REQ that drops the messages that came before its request is not
+// held up either.
 func TestLoanStaleBurst(t *testing.T) {
 	t.Parallel()
 	req := open(t, NewReq, Options{RecvHWM: 10})

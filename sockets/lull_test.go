@@ -45,8 +45,8 @@ func TestLullNoWriter(t *testing.T) {
 	}
 }
 
-// TestLullOrder: what senders write themselves and what writers write arrives whole and
-// in order, at one subscriber and at several.
+// TestLullOrder: messages that senders write themselves and messages that writers write
+// arrive whole and in order, at one subscriber and at several.
 func TestLullOrder(t *testing.T) {
 	t.Parallel()
 	for _, subscribers := range []int{1, 3} {

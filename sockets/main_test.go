@@ -30,7 +30,7 @@ var (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // open makes a socket that is closed at the end of the test.
-// Messages that nobody takes are not for ever waited for.
+// It does not wait for ever for messages that are not taken.
 func open[S interface{ Close() error }](t testing.TB, make func(Options) (S, error), o Options) S {
 	t.Helper()
 	if o.Linger == 0 {
@@ -43,7 +43,7 @@ func open[S interface{ Close() error }](t testing.TB, make func(Options) (S, err
 }
 
 // bind makes a socket that is bound to a port of its own, also when it has been closed:
-// what still connects there then meets no socket of another test.
+// a late connection to the port meets no socket of another test.
 func bind[S interface {
 	Bind(context.Context, string) error
 	Close() error

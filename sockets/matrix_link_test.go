@@ -12,7 +12,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// What sockets of some types can do.
+// The methods that sockets of some types have.
 type (
 	canSend interface {
 		Send(context.Context, ...[]byte) error
@@ -90,7 +90,7 @@ func subscription(t *testing.T, s socket, wanted bool) {
 	}
 }
 
-// beacon is what libzmq's PUB sends until it hears that we get it.
+// beacon is the message that libzmq's PUB sends until it hears that we receive it.
 const beacon = "beacon"
 
 // exchange runs one link.
@@ -114,7 +114,7 @@ func (m *matrix) exchange(t *testing.T, l *matrixLink) {
 		}
 		over <- err
 	}()
-	// Whatever happens, nothing of this link is left behind.
+	// In any case nothing of this link is left behind.
 	defer func() {
 		cancel(nil)
 		<-over

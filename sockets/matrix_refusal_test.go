@@ -8,8 +8,8 @@ import (
 	"clustermap/zmtp"
 )
 
-// verdict is what a monitor tells of a handshake that failed: ours by the sort of
-// failure and libzmq's code, libzmq's by the name of the event and its value.
+// verdict is a monitor's report of a failed handshake: ours by the sort of failure and
+// libzmq's code, libzmq's by the name of the event and its value.
 type verdict struct {
 	event string
 	value uint32
@@ -27,18 +27,19 @@ var (
 	ended     = verdict{"DISCONNECTED", 0}
 )
 
-// refusal is a reason to refuse, and what is told then.
+// refusal is a reason to refuse, and the expected reports.
 type refusal struct {
 	name       string
 	pairs      []pair
 	securities []security
 	expect     expectation
-	// hasty: libzmq judges what it has read before it writes what it has to say,
-	// and then closes, so that we may have nothing to judge and see the end.
+	// hasty: libzmq judges the bytes that it has read before it writes its own, and then
+	// closes, so that we may have nothing to judge and see the end.
 	hasty bool
 }
 
-// expectation says what both monitors tell of a link, and what our error Is.
+// expectation returns the reports of both monitors about a link, and the error that ours
+// matches.
 type expectation func(*matrixLink) (ours, theirs verdict, err error)
 
 // one is a pair that could talk, for refusals that are not about the types.
@@ -101,7 +102,7 @@ func TestInteropMatrixRefused(t *testing.T) {
 	counts(t, "refusals", m.refusals.Load(), want)
 }
 
-// refuse runs one link and compares what the monitors tell.
+// refuse runs one link and compares the monitors' reports.
 func (m *matrix) refuse(t *testing.T, l *matrixLink, r refusal) {
 	ctx := timeLimit(t)
 	events := newMonitor()
@@ -137,7 +138,7 @@ func (v verdict) plain() verdict {
 	return v
 }
 
-// eventName is libzmq's name of what a handshake comes to.
+// eventName is libzmq's name of the event that ends a handshake.
 func eventName(number uint16) string {
 	switch number {
 	case 0x0800:

@@ -26,7 +26,7 @@ func (r role) String() string {
 	return r.mechanism + " client"
 }
 
-// fault is what is wrong with a client.
+// fault is the fault of a client.
 type fault string
 
 const (
@@ -75,13 +75,13 @@ const (
 	matrixPassword = "secret"
 )
 
-// matrixKeys are the keys of both sides, and of somebody whom nobody knows.
+// matrixKeys are the keys of both sides, and of an unknown client.
 var matrixKeys = sync.OnceValue(func() (k struct{ ours, theirs, stranger zmtp.KeyPair }) {
 	k.ours, k.theirs, k.stranger = zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()
 	return k
 })
 
-// credentialArguments tells the program whom to let in.
+// credentialArguments tells the program which clients to let in.
 func credentialArguments() []string {
 	key := matrixKeys().ours.Public
 	return []string{"--user", matrixUser, "--password", matrixPassword, "--allow=" + base64.StdEncoding.EncodeToString(key[:])}

@@ -21,11 +21,11 @@ import (
 
 // The matrix puts each of our sockets on a link with each of libzmq's that it can
 // talk to, in every way that the tables here span, and exchanges messages both
-// ways. What the tables span is worked out twice: when the links are made, and
-// when they have been run. matrix_link_test.go runs one link,
-// matrix_refusal_test.go has the links that must not come about.
+// ways. The number of links is worked out twice: when the links are made, and when they
+// have been run. matrix_link_test.go runs one link, matrix_refusal_test.go has the links
+// that must not come about.
 
-// kind is what the matrix has to know of a type of socket.
+// kind describes a type of socket to the matrix.
 type kind struct {
 	socketType     zmtp.SocketType
 	open           func(sockets.Options) (socket, error)
@@ -54,7 +54,7 @@ var kinds = []kind{
 
 var sides = []side{weBind, theyBind}
 
-// transport makes the endpoint that a link is bound to, and what it is known by.
+// transports make the endpoint that a link is bound to, and its name.
 var transports = []struct {
 	name     string
 	endpoint func(dir string, link int) string
@@ -65,7 +65,7 @@ var transports = []struct {
 
 // matrixShapes are the messages of each link: empty, on both sides of the size
 // at which frames change their form, in parts with an empty one, and large: larger
-// than what is read at once.
+// than one read.
 var matrixShapes = sync.OnceValue(func() []shape {
 	large := 1 << 20
 	if testing.Short() {
@@ -94,7 +94,7 @@ func pairs(compatible bool) (all []pair) {
 func (p pair) weSend() bool   { return p.ours.sends && p.theirs.receive }
 func (p pair) theySend() bool { return p.theirs.sends && p.ours.receive }
 
-// weBegin says who sends first.
+// weBegin says whether our side sends first.
 func (p pair) weBegin() bool { return p.ours.turn <= p.theirs.turn }
 
 // exchanges is how many messages a link of the pair carries.
@@ -131,7 +131,7 @@ func identified(t zmtp.SocketType) bool {
 	return t == zmtp.TypeReq || t == zmtp.TypeDealer || t == zmtp.TypeRouter
 }
 
-// link is one pair of sockets.
+// matrixLink is one pair of sockets.
 type matrixLink struct {
 	pair
 	number    int
@@ -145,7 +145,7 @@ func (l *matrixLink) String() string {
 	return fmt.Sprintf("%v-%v %s, %s, %v", l.ours.socketType, l.theirs.socketType, l.who, l.transport, l.security)
 }
 
-// matrix is what all links share.
+// matrix is the state that all links share.
 type matrix struct {
 	peer *interop.Process
 	dir  string // for ipc
@@ -213,7 +213,7 @@ func selected() bool {
 	return false
 }
 
-// counts compares what was done with what the tables say.
+// counts compares a count with the number in the tables.
 func counts(t *testing.T, what string, got int64, want int) {
 	t.Helper()
 	t.Logf("%d %s with libzmq %s", got, what, interop.Version())
@@ -244,7 +244,7 @@ func TestInteropMatrix(t *testing.T) {
 	counts(t, "messages", m.exchanges.Load(), exchanges)
 }
 
-// filling is what large messages are filled with; zmq_matrix.py makes the same.
+// filling is the filling of large messages; zmq_matrix.py makes the same.
 var filling = sync.OnceValue(func() []byte {
 	b := make([]byte, 1<<20)
 	h := sha3.NewSHAKE128()
@@ -259,7 +259,7 @@ func content(link int, side string, shape, frame, size int) []byte {
 	return append(b, filling()[:max(0, size-len(b))]...)[:size]
 }
 
-// message is what a side sends as the given one.
+// message is the i-th message of a side.
 func (l *matrixLink) message(side string, i int, lead [][]byte) [][]byte {
 	frames := append([][]byte(nil), lead...)
 	for j, size := range matrixShapes()[i] {

@@ -88,7 +88,7 @@ func TestEventKindString(t *testing.T) {
 	}
 }
 
-// TestPeers: a reading is sorted, and tells what was counted.
+// TestPeers: a reading is sorted, and has the counts.
 func TestPeers(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -8,8 +8,8 @@ import (
 )
 
 // TestS6_IdentityFreed: a peer that comes back while its last connection, which is
-// dead, still has its identity is let in when that one has gone, and what it sent
-// in the meantime arrives; so is the next one after it.
+// dead, still has its identity is let in when that one has gone, and messages that it
+// sent in the meantime arrive; so is the next one after it.
 func TestS6_IdentityFreed(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -60,7 +60,7 @@ func TestS6_IdentityFreed(t *testing.T) {
 }
 
 // TestS6_IdentityHeld: a newcomer whose identity stays in use is disconnected after
-// the time of a handshake, whether it sends or not, and tries again.
+// the time of a handshake, sending or not, and tries again.
 func TestS6_IdentityHeld(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -46,7 +46,7 @@ func TestOldHostileMemory(t *testing.T) {
 				eventually(t, "all bytes are received", func() bool { return unreceived(t, peers) == 0 })
 				cost := (used() - before) / connections
 				for n := 0; cost > c.each && n < 50; n++ {
-					cost = (used() - before) / connections // the last readers are on their way to sleep
+					cost = (used() - before) / connections // the last readers are about to sleep
 				}
 				t.Logf("%d bytes a connection", cost)
 				if cost > c.each {

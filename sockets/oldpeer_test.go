@@ -25,7 +25,7 @@ const (
 	version30        oldVersion = "3.0"
 )
 
-// hello is what the peer sends on its own, in the pieces in which libzmq of that
+// hello is the bytes that the peer sends unasked, in the pieces in which libzmq of that
 // version sends it: each once it has read so much of our greeting.
 func (v oldVersion) hello(kind zmtp.SocketType, identity string) []string {
 	signature := "\xff\x00\x00\x00\x00\x00\x00\x00" + string([]byte{byte(len(identity) + 1)}) + "\x7f"
@@ -103,7 +103,7 @@ func (r *raw) slowly(data string) {
 	}
 }
 
-// oldCase is one version, one pair of types, and who binds.
+// oldCase is one version, one pair of types, and the side that binds.
 type oldCase struct {
 	version oldVersion
 	binds   bool // we do
@@ -199,8 +199,8 @@ func TestOldDealerRouter(t *testing.T) {
 	}
 }
 
-// TestOldPublisher: what our PUB sends old subscribers. One without a signature
-// gets everything, the others what they subscribed to by messages.
+// TestOldPublisher: the messages of our PUB to old subscribers. One without a signature
+// gets everything, the others the topics that they subscribed to by messages.
 func TestOldPublisher(t *testing.T) {
 	t.Parallel()
 	for _, c := range oldCases() {
@@ -235,8 +235,8 @@ func TestOldPublisher(t *testing.T) {
 	}
 }
 
-// TestOldSubscriber: what our SUB sends old publishers, and that it filters what
-// they send.
+// TestOldSubscriber: the subscriptions that our SUB sends to old publishers, and its
+// filtering of their messages.
 func TestOldSubscriber(t *testing.T) {
 	t.Parallel()
 	for _, c := range oldCases() {
@@ -261,7 +261,7 @@ func TestOldSubscriber(t *testing.T) {
 				}
 			}
 			if c.version != version30 {
-				// It cannot be asked, and nobody waits for its answer.
+				// It cannot be asked, and WaitSubscribed does not wait for its answer.
 				must(t, sub.WaitSubscribed(ctx))
 			}
 		})
@@ -292,8 +292,8 @@ func TestOldPushPull(t *testing.T) {
 	}
 }
 
-// TestOldRefused: who is not to talk to old peers tells them so by ending the
-// connection, and the monitor why.
+// TestOldRefused: a socket that refuses old peers ends the connection, and its monitor
+// reports why.
 func TestOldRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -333,8 +333,8 @@ func TestOldRefused(t *testing.T) {
 	}
 }
 
-// TestOldSecurity: who asks for more than NULL, or judges its peers, does not
-// let one in that is too old for it.
+// TestOldSecurity: a socket with another mechanism than NULL, or that judges its peers,
+// does not let in one that is too old for it.
 func TestOldSecurity(t *testing.T) {
 	t.Parallel()
 	all := func(context.Context, AuthRequest) (User, error) { return User{}, nil }
@@ -355,8 +355,8 @@ func TestOldSecurity(t *testing.T) {
 	}
 }
 
-// TestOldReconnect: what is queued for one connection goes out on the next, in
-// that one's framing, and subscriptions are repeated.
+// TestOldReconnect: messages queued for one connection go out on the next, in that one's
+// framing, and subscriptions are repeated.
 func TestOldReconnect(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -431,8 +431,8 @@ func TestOldHostile(t *testing.T) {
 	}
 }
 
-// TestOldHostileHandshake: an old peer that stops in its handshake holds up
-// nobody and is ended in time, like any other.
+// TestOldHostileHandshake: an old peer that stops in its handshake does not hold up
+// others and is ended in time, like any other.
 func TestOldHostileHandshake(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()

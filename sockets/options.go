@@ -33,7 +33,7 @@ const (
 )
 
 // Values of [Options] fields that are not a number or a time. No other negative
-// value is valid, so that a value of libzmq never means something else here.
+// value is valid, so that a value of libzmq never has another meaning here.
 const (
 	// Unlimited, as the value of a high-water mark or another limit of Options,
 	// means that there is no limit. In libzmq it is 0 for high-water marks, and
@@ -83,9 +83,9 @@ func (p Policy) String() string {
 // value of each field selects its default. A field that is set and does not
 // apply to the socket type is refused, and so is a negative value that is not
 // one of the named constants; docs/OPTIONS.md lists the types for each field,
-// and what the values of libzmq are here. The constructor copies the Options,
-// so later changes of the struct have no effect on the socket. The method
-// SetOptions of a socket changes most of them later.
+// and the equivalents of libzmq's values. The constructor copies the Options, so later
+// changes of the struct have no effect on the socket. The method SetOptions of a socket
+// changes most of them later.
 type Options struct {
 	// Identity is the routing ID by which a ROUTER peer addresses this socket
 	// (ZMQ_ROUTING_ID). It has at most 255 bytes and must not begin with a zero
@@ -226,9 +226,9 @@ type Options struct {
 	// Write in progress, and concurrent calls of Read and Write. If it has a method
 	// CloseWrite, Close uses it to tell the peer that nothing more follows. Only a
 	// *net.TCPConn or *net.UnixConn is read and written by its descriptor; all
-	// others by their methods, which costs a copy of what is received and
-	// excludes BusyPoll. BindToDevice and KeepAlive do not apply to connections
-	// and listeners that these functions make, and TOS only to a *net.TCPConn.
+	// others by their methods, which costs a copy of the received bytes and excludes
+	// BusyPoll. BindToDevice and KeepAlive do not apply to connections and listeners that
+	// these functions make, and TOS only to a *net.TCPConn.
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 
@@ -496,7 +496,7 @@ func (o Options) Format(f fmt.State, verb rune) {
 // all invalid fields at once, joined by [errors.Join].
 type OptionError struct {
 	Field  string // name of the field, such as "SendBuffer" or "Security.CurveServerKey"
-	Reason string // what is wrong with its value
+	Reason string // the fault of its value
 }
 
 func (e *OptionError) Error() string { return "sockets: option " + e.Field + ": " + e.Reason }

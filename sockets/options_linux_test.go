@@ -42,7 +42,7 @@ func netConn(t testing.TB, s *socket) net.Conn {
 	return peer.conn.stream.Conn
 }
 
-// TestSocketOptions: what the options say arrives at the kernel, on both sides.
+// TestSocketOptions: the values of the options arrive at the kernel, on both sides.
 func TestSocketOptions(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

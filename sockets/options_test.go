@@ -97,7 +97,7 @@ func unjoined(err error) []error {
 	return nil
 }
 
-// TestOptionsAreCopied: what the caller changes later changes no socket.
+// TestOptionsAreCopied: the caller's later changes change no socket.
 func TestOptionsAreCopied(t *testing.T) {
 	t.Parallel()
 	o := Options{Identity: []byte("mine"), Metadata: map[string]string{"X-A": "1"}}
@@ -109,7 +109,7 @@ func TestOptionsAreCopied(t *testing.T) {
 	}
 }
 
-// TestMetadata: what one side announces, the other can read.
+// TestMetadata: each side can read the properties that the other one announces.
 func TestMetadata(t *testing.T) {
 	t.Parallel()
 	seen := newEvents()

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// TestTransportOptions: every fault is found, all at once, and what is right
-// passes.
+// TestTransportOptions: every fault is found, all at once, and valid values pass.
 func TestTransportOptions(t *testing.T) {
 	t.Parallel()
 	_, err := NewDealer(Options{

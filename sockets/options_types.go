@@ -123,7 +123,7 @@ func (o *Options) foreign(kind zmtp.SocketType) (errs []error) {
 	return errs
 }
 
-// isSet reports whether a field selects something other than its default.
+// isSet reports whether a field selects another value than its default.
 func isSet(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Slice, reflect.Map:

@@ -15,8 +15,8 @@ import (
 // If the connection to the peer ends, the messages queued for it are lost if it
 // had connected to this socket (Bind). For an endpoint of Connect they are kept,
 // and sent when the socket has connected again, unless Options.Immediate is set.
-// What was already passed to the operating system can be lost in either case.
-// Messages that the peer has sent can still be received.
+// Messages already passed to the operating system can be lost in either case. Messages
+// that the peer has sent can still be received.
 //
 // All methods are safe for concurrent use.
 type Pair struct {

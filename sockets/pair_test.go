@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestLibzmq_pair_tcp: messages there and back, whoever binds.
+// TestLibzmq_pair_tcp: messages there and back, with either side binding.
 func TestLibzmq_pair_tcp(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -71,9 +71,9 @@ func TestPairRefuses(t *testing.T) {
 	}
 }
 
-// TestPairConnects: what connects is the one peer from then on, even before it
-// is there, and what is queued for it goes to no other; the next endpoint gets
-// its turn when the first is disconnected.
+// TestPairConnects: an endpoint of Connect is the one peer from then on, even before it
+// is there, and messages queued for it go to no other; the next endpoint gets its turn
+// when the first is disconnected.
 func TestPairConnects(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -99,7 +99,7 @@ func TestPairConnects(t *testing.T) {
 	}
 }
 
-// TestPairReconnect: what is queued stays for the next connection, but not with
+// TestPairReconnect: queued messages stay for the next connection, but not with
 // Immediate.
 func TestPairReconnect(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,7 @@ type Peer struct {
 	identity []byte // as a ROUTER knows it: the peer's own or generated
 	far      *half  // the other side's end of an inproc connection; otherwise nil
 
-	conduit queue.Conn // stands for the connection in queues, and counts what goes over it
+	conduit queue.Conn // stands for the connection in queues, and counts its messages and bytes
 }
 
 // Identity returns the identity by which a Router addresses the peer: the one
@@ -143,8 +143,8 @@ func (s *socket) Peers() []PeerStats {
 }
 
 // Stats returns a snapshot of the connection's counters and queues. When the
-// connection has ended, the sizes of the queues are zero, and what was queued for
-// that connection alone is counted in Drops.
+// connection has ended, the sizes of the queues are zero, and messages queued for that
+// connection alone are counted in Drops.
 func (p *Peer) Stats() PeerStats {
 	if p.pipe.peer.Load() != p {
 		s := PeerStats{Endpoint: p.pipe.endpoint, Drops: p.pipe.out.Status().Drops}

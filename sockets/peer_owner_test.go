@@ -73,6 +73,6 @@ func TestS5_PropertySpoof(t *testing.T) {
 		}
 	}
 	if got := string(peer.Identity()); got != "claimed" {
-		t.Errorf("the router addresses it as %q", got) // routing goes by what the peer announced
+		t.Errorf("the router addresses it as %q", got) // routing goes by the identity that the peer announced
 	}
 }

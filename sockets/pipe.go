@@ -39,7 +39,7 @@ func newPipe(s *socket, endpoint string, lasting bool) *pipe {
 	o := s.opts()
 	p := &pipe{socket: s, endpoint: endpoint, lasting: lasting, immediate: o.Immediate, place: s.places.Add(1)}
 	p.out.Init(o.sendLimits(), s.conflates(), p)
-	p.in.Init(!p.inproc()) // over inproc whoever connects does not wait for the application
+	p.in.Init(!p.inproc()) // over inproc a Connect does not wait for the application
 	return p
 }
 
@@ -53,9 +53,8 @@ func pipeOf(o *queue.Outbox) *pipe { return o.Of.(*pipe) }
 // signal when it does.
 func (p *pipe) hasRoom() bool { return p.out.Would() == queue.Accepted }
 
-// pattern is what a socket type adds to the engine. The engine calls it from
-// the connections' goroutines. Calls of attach and detach for one pipe
-// alternate.
+// pattern is the part of a socket type behind the engine. The engine calls it from the
+// connections' goroutines. Calls of attach and detach for one pipe alternate.
 type pattern interface {
 	// added is called when Connect has made a pipe, which has no connection
 	// yet.
@@ -63,8 +62,8 @@ type pattern interface {
 	// removed is called when a pipe is gone for good, after detach.
 	removed(p *pipe)
 	// attach is called when a peer's handshake has succeeded. With an error,
-	// the connection stays but what the peer sends is ignored; with a
-	// *newcomer, that is so only until the peer is admitted.
+	// the connection stays but the peer's messages are ignored; with a *newcomer, only
+	// until the peer is admitted.
 	attach(p *pipe, peer *Peer) error
 	// detach is called when the peer's connection has ended.
 	detach(p *pipe, peer *Peer)
@@ -80,8 +79,8 @@ type pattern interface {
 	roomy(p *pipe)
 	// changed is called when the options have changed, with no lock held.
 	changed(was, now *Options)
-	// traits returns in what the socket type differs from others. All calls
-	// return the same.
+	// traits returns the properties in which the socket type differs from others. All
+	// calls return the same.
 	traits() traits
 }
 

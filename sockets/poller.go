@@ -60,8 +60,8 @@ type Ready struct {
 //
 // The zero Poller is empty and ready to use. All methods are safe for
 // concurrent use. If several goroutines call Wait, or receive from the same
-// socket, another goroutine may have taken what made a socket ready; use
-// TryRecv and TrySend then, which do not wait.
+// socket, another goroutine may have taken the message or the room that made a socket
+// ready; use TryRecv and TrySend then, which do not wait.
 type Poller struct {
 	mu      sync.Mutex
 	items   []Ready // with the events given to Add

@@ -18,7 +18,7 @@ func ended() context.Context {
 	return ctx
 }
 
-// wantReady checks what a Poller finds ready.
+// wantReady checks the sockets that a Poller finds ready.
 func wantReady(t *testing.T, got []Ready, err error, want ...Ready) {
 	t.Helper()
 	must(t, err)
@@ -129,7 +129,7 @@ func TestPollerOut(t *testing.T) {
 	<-received
 }
 
-// What cannot be sent to is not ready, and what cannot wait is.
+// A socket that cannot send is not ready, and one whose send calls never wait is.
 func TestPollerOutByType(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -183,7 +183,7 @@ func TestPollerClosedSocket(t *testing.T) {
 	must(t, d.Close())
 }
 
-// Everybody who waits is told, though one token is all there is.
+// Every waiter is notified, though there is only one token.
 func TestPollerWaiters(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -231,7 +231,7 @@ func TestPollerChanges(t *testing.T) {
 		}
 		found <- ready
 	}()
-	must(t, p.Add(r, PollIn)) // while somebody waits
+	must(t, p.Add(r, PollIn)) // during a Wait
 	wantReady(t, <-found, nil, Ready{r, PollIn})
 	must(t, p.Add(r, PollOut)) // other events
 	got, err := p.Wait(ctx)
@@ -267,8 +267,8 @@ func TestPollerContext(t *testing.T) {
 	}
 }
 
-// Nothing is lost between looking and waiting: one goroutine takes what comes
-// to several sockets in small steps, until all of it is there.
+// Nothing is lost between looking and waiting: one goroutine takes the messages of
+// several sockets in small steps, until all of them are there.
 func TestPollerTakesAll(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -307,8 +307,8 @@ func TestPollerTakesAll(t *testing.T) {
 	wantNothing(t, &p)
 }
 
-// Over inproc the receiver fetches: a socket whose peer has sent something is
-// ready, but not by what turns out to be for nobody.
+// Over inproc the receiver fetches: a socket whose peer has sent a message is ready, but
+// not by one that turns out to be dropped.
 func TestPollerInproc(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -467,7 +467,7 @@ func TestAllocPoller(t *testing.T) {
 }
 
 // TestPollerOutOfLog: with PolicyBlock, a publisher that is ready takes a
-// message, also when the peers share what they are sent.
+// message, also when the peers share a log.
 func TestPollerOutOfLog(t *testing.T) {
 	t.Parallel()
 	pub, peers := fanned(t, 3, Options{SendHWM: 4, FullPolicy: PolicyBlock, Linger: LingerNone})

@@ -11,7 +11,7 @@ import (
 
 var printVerbs = []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"}
 
-// A socket and a peer print what they are, also while messages arrive. With the race
+// A socket and a peer print their type, also while messages arrive. With the race
 // detector this shows that printing reads nothing that changes.
 func TestPrintSocketAndPeer(t *testing.T) {
 	t.Parallel()

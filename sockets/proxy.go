@@ -69,7 +69,7 @@ type ProxyOptions struct {
 }
 
 // SteerableProxy is a proxy like [Proxy] that can be paused, resumed and
-// terminated, and that counts what it forwards. All methods are safe for
+// terminated, and that counts the messages that it forwards. All methods are safe for
 // concurrent use.
 type SteerableProxy struct {
 	flows   []*flow
@@ -78,7 +78,7 @@ type SteerableProxy struct {
 
 	mu      sync.Mutex
 	busy    int             // flows that are not stopped by a pause
-	idle    chan struct{}   // closed when busy becomes 0; nil while nobody waits
+	idle    chan struct{}   // closed when busy becomes 0; nil without a waiter
 	step    context.Context // ends when a pause begins
 	stop    context.CancelFunc
 	resumed chan struct{}      // closed by Resume; nil unless the proxy is paused

@@ -114,8 +114,7 @@ func (f *flow) run(ctx context.Context) error {
 			return err
 		}
 		if p.len() == 0 {
-			// The Pollers wait without a limit, whatever timeouts the sockets
-			// have.
+			// The Pollers wait without a limit, with any timeouts of the sockets.
 			if !single {
 				ready, err = room.WaitInto(step, ready)
 			}
@@ -150,7 +149,7 @@ func again(err error) bool {
 	return errors.Is(err, ErrTimeout)
 }
 
-// parcel is what a flow is forwarding: a batch.
+// parcel is the batch that a flow is forwarding.
 type parcel struct {
 	batch Batch
 	lead  []byte // the identity to put before each message of the batch; nil for none

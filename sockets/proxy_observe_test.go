@@ -9,7 +9,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// seen collects what an observer is shown, as text: "<" for the backend.
+// seen collects the messages shown to an observer, as text: "<" for the backend.
 type seen struct {
 	sync.Mutex
 	all    []string

@@ -49,7 +49,7 @@ func (f *forwarder) send(ctx context.Context, p *parcel, from int) (int, error) 
 	err := f.to.(proxySink).Send(ctx, f.frames...)
 	clear(f.frames)
 	if err == nil || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrUnroutable) {
-		return 1, nil // it cannot be sent, and there is nobody to report that to
+		return 1, nil // it cannot be sent, and there is no caller to report that to
 	}
 	return 0, err
 }

@@ -124,7 +124,7 @@ func TestProxyQueue(t *testing.T) {
 	}
 }
 
-// A forwarder: subscriptions go one way, and what is published the other.
+// A forwarder: subscriptions go one way, and messages the other.
 func TestProxyForwarder(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -303,7 +303,7 @@ func TestProxyHoldsBack(t *testing.T) {
 
 // TestLibzmq_proxy_hwm: a subscriber that does not receive holds back a forwarder whose
 // XPUB waits for it, and so the publisher. The high-water marks of the two connections
-// bound what is queued. Meanwhile the proxy answers, and nothing is lost.
+// bound the queued messages. Meanwhile the proxy answers, and nothing is lost.
 func TestLibzmq_proxy_hwm(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -335,8 +335,8 @@ func TestLibzmq_proxy_hwm(t *testing.T) {
 		}
 		must(t, err)
 		// Each connection has the marks of both of its ends. The queue to the subscriber
-		// takes all of a batch if it has room for one message of it, and a batch is at
-		// most what was queued to the proxy.
+		// takes all of a batch if it has room for one message of it, and a batch has at
+		// most the messages queued to the proxy.
 		const most = 2*hwm + 2*hwm - 1 + 2*hwm
 		if sent++; sent > most {
 			t.Fatalf("more than %d messages are sent with marks of %d", most, hwm)
@@ -406,14 +406,14 @@ func TestProxyPause(t *testing.T) {
 	}
 }
 
-// A pause or the end comes also while there is no room for what was taken.
+// A pause or the end comes also while there is no room for messages that were taken.
 func TestProxyPauseWhileFull(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	in := bind(t, NewPull, Options{})
 	out := bind(t, NewPush, Options{SendHWM: 1, Linger: LingerNone})
 	address := out.LastEndpoint()
-	must(t, out.Connect("tcp://127.0.0.1:1")) // has room for one, and nobody is there
+	must(t, out.Connect("tcp://127.0.0.1:1")) // has room for one message, and no peer is there
 	push := connect(t, NewPush, Options{}, in)
 	for i := range 10 {
 		must(t, push.Send(ctx, fmt.Append(nil, i)))
@@ -477,7 +477,7 @@ func TestProxyEnds(t *testing.T) {
 			go func() { done <- p.Run(ctx) }()
 			must(t, map[string]Socket{"frontend": in, "backend": out, "capture": capture, "control": control}[which].Close())
 			if which == "capture" {
-				// It is noticed when something is to be captured.
+				// It is noticed when a message is to be captured.
 				connect(t, NewPull, Options{}, control)
 				d := connect(t, NewDealer, Options{}, in)
 				connect(t, NewRouter, Options{}, out)
@@ -512,7 +512,7 @@ func TestProxyRefuses(t *testing.T) {
 	}
 }
 
-// One socket is both sides: everybody gets back what he sends.
+// One socket is both sides: every peer gets back its messages.
 func TestProxySingleSocket(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -563,7 +563,7 @@ func TestProxyInTurns(t *testing.T) {
 	wg.Wait()
 }
 
-// Everything in memory: what is lent passes through two sockets.
+// Everything in memory: lent bytes pass through two sockets.
 func TestProxyInproc(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -657,7 +657,7 @@ func TestProxyTimeouts(t *testing.T) {
 	}
 }
 
-// What a ROUTER gets for somebody unknown is dropped, and the rest goes on.
+// A message that a ROUTER gets for an unknown peer is dropped, and the others go on.
 func TestProxyUnroutable(t *testing.T) {
 	t.Parallel()
 	for _, mandatory := range []bool{false, true} {

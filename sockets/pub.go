@@ -10,8 +10,8 @@ import (
 // Pub is a PUB socket (RFC 29). It sends each message to all peers that have
 // subscribed to a prefix of the message's first frame, once to each. A message
 // that matches no subscription is dropped, unless Options.WaitSubscriber is
-// set. Options.FullPolicy specifies what happens if the queue of a peer is
-// full. A Pub receives nothing; see [XPub] for a publisher that does.
+// set. Options.FullPolicy applies if the queue of a peer is full. A Pub receives nothing;
+// see [XPub] for a publisher that does.
 //
 // All methods are safe for concurrent use.
 type Pub struct{ publisher }
@@ -41,8 +41,8 @@ func (p *publisher) start(kind zmtp.SocketType, o Options, as pattern) error {
 	return err
 }
 
-// set takes over what the publisher needs of the options for each message. The mutex
-// of subs must be held, unless the socket is new.
+// set takes over the options that the publisher needs for each message. The mutex of subs
+// must be held, unless the socket is new.
 func (p *publisher) set(o *Options) {
 	p.policy, p.limits, p.total = o.FullPolicy, o.sendLimits(), int64(o.SendTotalBytes)
 	p.room = 0 // the next message makes unlock add up the queues

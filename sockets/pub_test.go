@@ -57,8 +57,9 @@ func TestPubSub(t *testing.T) {
 	}
 }
 
-// TestPubPrefixes compares what subscribers with random topics get, by Send,
-// SendWire and SendSpans, with the model: once what begins with any of them, in order.
+// TestPubPrefixes compares the messages that subscribers with random topics get, by Send,
+// SendWire and SendSpans, with the model: each message that begins with any of the topics
+// once, in order.
 func TestPubPrefixes(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -233,8 +234,8 @@ func stuck(t *testing.T, pub *Pub) *raw {
 	return r
 }
 
-// TestPubHWM: with PolicyDrop a peer's queue holds exactly SendHWM messages, what
-// comes beyond is counted, and what was queued arrives.
+// TestPubHWM: with PolicyDrop a peer's queue holds exactly SendHWM messages, further
+// messages are counted, and the queued ones arrive.
 func TestPubHWM(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -495,7 +496,7 @@ func TestPubDropMemory(t *testing.T) {
 	}
 }
 
-// TestPubWaitSubscriber: Send waits for somebody to send to.
+// TestPubWaitSubscriber: Send waits for a subscriber.
 func TestPubWaitSubscriber(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -526,7 +527,7 @@ func TestPubWaitSubscriber(t *testing.T) {
 	}
 }
 
-// TestPubWaitSubscribers: what is sent after it returns arrives at all of them.
+// TestPubWaitSubscribers: messages sent after it returns arrive at all of them.
 func TestPubWaitSubscribers(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -557,8 +558,8 @@ func TestPubWaitSubscribers(t *testing.T) {
 	}
 }
 
-// TestSendWire: a lent run goes to those who subscribed to everything without
-// a copy, to others in part, and its owner has it back when all is written.
+// TestSendWire: a lent run goes to subscribers to everything without a copy, to others in
+// part, and its owner gets it back when all is written.
 func TestSendWire(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -17,7 +17,7 @@ import (
 	"clustermap/internal/testenv"
 )
 
-// logModel is a publisher whose subscribers' queues are reckoned by hand.
+// logModel is a publisher whose subscribers' queues are computed by hand.
 type logModel struct {
 	t      *testing.T
 	rand   *rand.Rand
@@ -30,7 +30,7 @@ type logModel struct {
 	sent   int
 }
 
-// modelPeer is a subscriber, and what it is to get.
+// modelPeer is a subscriber, and the messages that it is to get.
 type modelPeer struct {
 	pipe   *pipe
 	topics map[string]bool
@@ -39,9 +39,9 @@ type modelPeer struct {
 	drops  uint64
 }
 
-// TestPubLog: whatever subscribers do, each gets what was sent while it was
-// subscribed and had room, in order and once; how much waits for it is known; and
-// who lent bytes has them back at the end.
+// TestPubLog: with any actions of subscribers, each gets the messages sent while it was
+// subscribed and had room, in order and once; the size of its queue is known; and lent
+// bytes are released in the end.
 func TestPubLog(t *testing.T) {
 	t.Parallel()
 	private := 0
@@ -87,7 +87,7 @@ func TestPubLog(t *testing.T) {
 	}
 }
 
-// step does something at random.
+// step takes a random action.
 func (m *logModel) step() {
 	p := m.peers[m.rand.IntN(len(m.peers))]
 	switch k := m.rand.IntN(100); {
@@ -153,8 +153,7 @@ func (m *logModel) topic() string {
 	return string([]byte{"ab"[m.rand.IntN(2)], "abc"[m.rand.IntN(3)], "abcdef"[m.rand.IntN(6)]})
 }
 
-// send publishes messages, or none of them if somebody is full and that is the
-// policy.
+// send publishes messages, or none of them if a queue is full and the policy is to block.
 func (m *logModel) send(messages int, data []byte, send func() error) {
 	parts := map[*modelPeer][]byte{}
 	counts := map[*modelPeer]int{}
@@ -373,7 +372,7 @@ func TestPubLogWakes(t *testing.T) {
 	}
 }
 
-// TestPubLogLinger: Close waits for those who have not read all.
+// TestPubLogLinger: Close waits for followers that have not read everything.
 func TestPubLogLinger(t *testing.T) {
 	t.Parallel()
 	const messages = 5000

@@ -12,8 +12,8 @@ import (
 // If the connection to a peer ends, the messages queued for that peer are lost
 // if it had connected to this socket (Bind). For an endpoint of Connect they
 // are kept, and sent when the socket has connected again, unless
-// Options.Immediate is set. What was already passed to the operating system
-// can be lost in either case.
+// Options.Immediate is set. Messages already passed to the operating system can be lost
+// in either case.
 //
 // All methods are safe for concurrent use.
 type Push struct {

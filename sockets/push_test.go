@@ -112,7 +112,7 @@ func TestLibzmq_spec_pushpull_block_on_send_no_peers(t *testing.T) {
 	}
 }
 
-// TestLibzmq_timeo: what waits to receive gives up in time.
+// TestLibzmq_timeo: a receive call that waits gives up in time.
 func TestLibzmq_timeo(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -144,8 +144,8 @@ func TestLibzmq_timeo(t *testing.T) {
 	must(t, <-got)
 }
 
-// TestLibzmq_spec_pushpull_destroy_queue_on_disconnect: what a bound PUSH has
-// queued for a peer goes with that peer.
+// TestLibzmq_spec_pushpull_destroy_queue_on_disconnect: messages that a bound PUSH has
+// queued for a peer go with that peer.
 func TestLibzmq_spec_pushpull_destroy_queue_on_disconnect(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -168,7 +168,7 @@ func TestLibzmq_spec_pushpull_destroy_queue_on_disconnect(t *testing.T) {
 }
 
 // TestLibzmq_spec_pushpull_disconnect: Disconnect destroys the queues of both
-// sides: what the PULL had received, and what the PUSH had not sent yet.
+// sides: messages that the PULL had received, and those that the PUSH had not sent yet.
 func TestLibzmq_spec_pushpull_disconnect(t *testing.T) {
 	t.Parallel()
 	for _, endpoint := range []string{"inproc://" + t.Name(), anyPort} {
@@ -196,7 +196,7 @@ func TestLibzmq_spec_pushpull_disconnect(t *testing.T) {
 	}
 }
 
-// TestPushUnwanted: what a PULL sends all the same is thrown away.
+// TestPushUnwanted: messages that a PULL sends all the same are dropped.
 func TestPushUnwanted(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -262,7 +262,7 @@ func TestPushSendBatch(t *testing.T) {
 }
 
 // TestPushSendBatchBounds: a batch larger than all the room there is goes out in
-// parts, and what did not go out is told.
+// parts, and the number that went out is returned.
 func TestPushSendBatchBounds(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

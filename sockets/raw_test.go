@@ -170,7 +170,7 @@ func (r *raw) command() (name, data string) {
 	return string(c.Name), string(c.Data)
 }
 
-// sync has the other side answer a PING, and passes over what comes before.
+// sync has the other side answer a PING, and passes over earlier messages.
 func (r *raw) sync() {
 	r.t.Helper()
 	if err := r.trySync(); err != nil {
@@ -194,8 +194,8 @@ func (r *raw) trySync() error {
 	}
 }
 
-// begun waits until the other side has begun to write what comes next. What has begun
-// is not sent again on another connection.
+// begun waits until the other side has begun to write the next message. A message that
+// has begun is not sent again on another connection.
 func (r *raw) begun() {
 	r.t.Helper()
 	if _, err := r.in.Peek(1); err != nil {

@@ -17,14 +17,14 @@ import (
 // the next read continues after it. If the chunk has no room left for the
 // message, it is moved to a new chunk. Chunks are larger for larger messages,
 // so that several messages of the recent size fit. A message larger than that
-// gets a buffer that doubles as its bytes arrive, whatever size was announced.
+// gets a buffer that doubles as its bytes arrive, independently of the announced size.
 type reader struct {
 	pipe *pipe
 	peer *Peer
 	conn *conn
 
 	codec  zmtp.Codec // decodes the received bytes; nil for plain frames
-	ignore bool       // discard what the peer sends
+	ignore bool       // discard the peer's messages
 	traits traits     // of the socket type
 
 	holding *holding // in socket.incomplete; nil before the first large message
@@ -172,8 +172,8 @@ func (r *reader) room(least int) []byte {
 		}
 		ordinary := size
 		if need+minRead > size {
-			// Twice what has arrived, or the usual size, but never the size
-			// that was only announced.
+			// Twice the size that has arrived, or the usual size, but never the size that
+			// was only announced.
 			size = max(min(need+readAhead, max(size, 2*pending, r.usual+readAhead)), pending+least)
 		}
 		switch {
@@ -201,7 +201,7 @@ func (r *reader) use(chunk *buf.Chunk, pending []byte) {
 	r.unpaid = len(chunk.Data())
 }
 
-// Received decodes what can be decoded and hands it on.
+// Received decodes the complete messages and passes them on.
 func (r *reader) Received(n int) error {
 	r.fill += n
 	if r.borrowed && r.loan.lent.Spun {
@@ -410,10 +410,10 @@ func (r *reader) command(body []byte) error {
 	return r.pipe.socket.pattern.command(r.pipe, r.peer, name, c.Data)
 }
 
-// Idle lets go of the chunk while there is nothing to read. What is left of it
-// is the beginning of one message, which is kept aside if it is small, or moved
-// to a chunk of its size: a peer that stops in the middle of a message shall
-// not hold many times what it has sent.
+// Idle releases the chunk while there are no bytes to read. The rest of it is the
+// beginning of one message, which is kept aside if it is small, or moved to a chunk of
+// its size: a peer that stops in the middle of a message shall not hold many times the
+// bytes that it has sent.
 func (r *reader) Idle() {
 	r.unwaited = 0
 	r.flow /= 2

@@ -18,7 +18,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// recorder is a socket type that writes down what its peers send.
+// recorder is a socket type that records the messages of its peers.
 type recorder struct {
 	socket
 	got    []string // messages and commands, in the order they came
@@ -101,8 +101,8 @@ func (r *reader) feed(data []byte, most int, idle func() bool) error {
 	return nil
 }
 
-// script is messages and commands of all kinds, and what a recorder must write
-// down of them.
+// script is messages and commands of all kinds, and the records of them that a recorder
+// must make.
 func script() (data []byte, want []string) {
 	add := func(frames ...string) {
 		data = append(data, wire(frames...)...)
@@ -194,9 +194,8 @@ func TestReaderSizes(t *testing.T) {
 	}
 }
 
-// TestReaderDelivers: what a receiver gets stays as it was while the reader
-// goes on reading into the same and other chunks. With the tag "invariants"
-// released chunks are poisoned.
+// TestReaderDelivers: received messages stay unchanged while the reader goes on reading
+// into the same and other chunks. With the tag "invariants" released chunks are poisoned.
 func TestReaderDelivers(t *testing.T) {
 	testenv.Alone(t)
 	t.Parallel()
@@ -288,8 +287,8 @@ func TestReaderLimit(t *testing.T) {
 	rd.end()
 }
 
-// TestReaderIdle: a connection that waits holds memory in proportion to what
-// its peer has sent of a message.
+// TestReaderIdle: a connection that waits holds memory in proportion to the part of a
+// message that its peer has sent.
 func TestReaderIdle(t *testing.T) {
 	testenv.Alone(t)
 	t.Parallel()
@@ -318,8 +317,7 @@ func TestReaderIdle(t *testing.T) {
 	}
 }
 
-// TestReaderAnnouncement: what is allocated follows what arrives, not what is
-// announced.
+// TestReaderAnnouncement: allocations follow the arrived bytes, not the announced sizes.
 func TestReaderAnnouncement(t *testing.T) {
 	r := newRecorder(t, Options{MaxMessageSize: -1})
 	var before, after runtime.MemStats
@@ -340,8 +338,8 @@ func TestReaderAnnouncement(t *testing.T) {
 }
 
 // TestReaderCost: the inbox counts the memory that its chunks keep, and that is
-// not many times what is queued, whatever else the peer sends and however it
-// is cut into reads.
+// not many times the size of the queued messages, with any other bytes of the peer and
+// however they are cut into reads.
 func TestReaderCost(t *testing.T) {
 	testenv.Alone(t)
 	t.Parallel()

@@ -26,8 +26,8 @@ func (s *socket) Events() PollEvents {
 // The hook is edge-triggered. f is called at least once after each change from
 // not ready to ready, and usually once. It is not called again for messages
 // that were left in the queue. So after a call with PollIn, receive with TryRecv
-// until it returns ErrWouldBlock, and after one with PollOut send, if there is
-// something to send, until TrySend does.
+// until it returns ErrWouldBlock, and after one with PollOut send, if there are messages
+// to send, until TrySend does.
 //
 // The calls come one at a time, from a goroutine that belongs to the hook, with
 // no lock held. f may use the socket, but it should return soon: while it runs
@@ -92,7 +92,7 @@ func (h *readyHook) run() {
 // through it: an inbox that has run out of messages counts that, and a send
 // call that would have waited is followed by a change that counts.
 func (h *readyHook) edges() PollEvents {
-	dry, others := h.socket.in.Marks() // before poll: what happens after it causes another token
+	dry, others := h.socket.in.Marks() // before poll: a change after it causes another token
 	edges := h.socket.poll(h.events)
 	if others == h.others {
 		edges &^= PollOut

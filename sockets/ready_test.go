@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestEvents: Events says what TryRecv and TrySend would do.
+// TestEvents: Events agrees with TryRecv and TrySend.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -125,7 +125,7 @@ func TestOnReadyIn(t *testing.T) {
 		must(t, push.Send(ctx, []byte("later")))
 		_, err = pull.Recv(ctx)
 		must(t, err)
-		if n := calls.Load(); n > before+1 { // one may have been on its way
+		if n := calls.Load(); n > before+1 { // one may have been in progress
 			t.Errorf("%s: %d calls after the end", endpoint, n-before)
 		}
 	}

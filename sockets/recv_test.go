@@ -8,8 +8,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// TestRecvFrom: every type that receives tells from whom, and what is known of
-// that peer.
+// TestRecvFrom: every type that receives returns the sender and its properties.
 func TestRecvFrom(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -44,7 +43,7 @@ func TestRecvFrom(t *testing.T) {
 		properties := zmtp.AppendProperty(nil, "Socket-Type", []byte(c.peer))
 		properties = zmtp.AppendProperty(properties, "Identity", []byte("me"))
 		properties = zmtp.AppendProperty(properties, "X-Color", []byte("blue"))
-		// A peer may call itself what it likes.
+		// A peer may announce any properties.
 		properties = zmtp.AppendProperty(properties, "User-Id", []byte("root"))
 		properties = zmtp.AppendProperty(properties, "Peer-Address", []byte("10.0.0.1"))
 		r.send(greeting(1), zmtp.AppendCommand(nil, "READY", properties), c.says)
@@ -61,7 +60,8 @@ func TestRecvFrom(t *testing.T) {
 			"Peer-Address": "127.0.0.1", "peer-address": "127.0.0.1", "User-Id": "", "Socket-Type": c.peer,
 			"Identity": identity, "Routing-Id": identity, "x-color": "blue", "X-None": "",
 		} {
-			// What the peer has not is absent. A peer without an identity may announce an empty one.
+			// Properties that the peer does not have are absent. A peer without an
+			// identity may announce an empty one.
 			got, ok := peer.Property(name)
 			if got != want || ok != (want != "") && name != "Identity" && name != "Routing-Id" {
 				t.Errorf("%s: %s is %q, %v, want %q", c.peer, name, got, ok, want)
@@ -72,7 +72,7 @@ func TestRecvFrom(t *testing.T) {
 		}
 		r.conn.Close()
 		eventually(t, "its end", func() bool { return !peer.Stats().Connected })
-		// What was counted stays with the peer that is no more.
+		// The counts stay with a peer that has gone.
 		if s := peer.Stats(); c.peer != "SUB" && s.MessagesIn != 1 || s.Endpoint != c.socket.LastEndpoint() {
 			t.Errorf("%s: %+v", c.peer, s)
 		}
@@ -117,7 +117,7 @@ func TestRecvFromReq(t *testing.T) {
 	}
 }
 
-// TestPeerPropertyOld: what is known of peers without metadata.
+// TestPeerPropertyOld: the properties of peers without metadata.
 func TestPeerPropertyOld(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -7,8 +7,8 @@ import (
 )
 
 // TestCloseRefusesMessages: once Close has begun, a message to the only peer is
-// refused, as Close says, though the socket still waits for its peer to take what
-// was queued before.
+// refused, as Close says, though the socket still waits for its peer to take messages
+// queued before.
 func TestCloseRefusesMessages(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -21,7 +21,7 @@ func TestCloseRefusesMessages(t *testing.T) {
 			t.Parallel()
 			dealer := open(t, NewDealer, Options{SendHWM: 1 << 30, Linger: hang})
 			must(t, dealer.Connect(freePort(t)))
-			must(t, dealer.Send(ctx, []byte("early"))) // nobody takes it, so Close waits
+			must(t, dealer.Send(ctx, []byte("early"))) // the peer does not take it, so Close waits
 			closing, stop := context.WithCancel(ctx)
 			defer stop()
 			closed := make(chan struct{})

@@ -45,8 +45,8 @@ func TestLibzmq_spec_rep_fair_queue_in(t *testing.T) {
 	}
 }
 
-// TestLibzmq_spec_rep_envelope: whatever stands before the body comes back, up
-// to the first empty frame.
+// TestLibzmq_spec_rep_envelope: all frames before the body come back, up to the first
+// empty frame.
 func TestLibzmq_spec_rep_envelope(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -119,8 +119,8 @@ func TestRepGone(t *testing.T) {
 	}
 }
 
-// TestRepNeverWaits: a peer that does not take its replies loses them, and holds
-// up nobody.
+// TestRepNeverWaits: a peer that does not take its replies loses them, and does not hold
+// up others.
 func TestRepNeverWaits(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -209,7 +209,7 @@ func TestLibzmq_reqrep_device(t *testing.T) {
 }
 
 // TestRepConcurrent: goroutines that share a REP take turns; every request is
-// answered once, by the one who has received it.
+// answered once, by the goroutine that has received it.
 func TestRepConcurrent(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -93,8 +93,8 @@ func (r *Req) request(frames [][]byte) (sent bool, err error) {
 	if !r.balancer.hasRoom() {
 		return false, nil
 	}
-	// Whatever has arrived so far is not a reply to this request. This must
-	// happen before the request is sent, because the reply may be quick.
+	// Messages that have arrived so far are not replies to this request. This must happen
+	// before the request is sent, because the reply may be quick.
 	r.in.Discard()
 	for range maxStale {
 		if !r.in.Poll() {

@@ -56,8 +56,8 @@ func TestLibzmq_spec_req_message_format(t *testing.T) {
 	}
 }
 
-// TestLibzmq_spec_req_block_on_send_no_peers: without a peer there is nobody to
-// ask, and nothing has been asked.
+// TestLibzmq_spec_req_block_on_send_no_peers: without a peer Send waits, and no request
+// has been sent.
 func TestLibzmq_spec_req_block_on_send_no_peers(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -73,8 +73,8 @@ func TestLibzmq_spec_req_block_on_send_no_peers(t *testing.T) {
 	}
 }
 
-// TestLibzmq_spec_req_only_listens_to_current_peer: what others send is not
-// heard, however well it is formed.
+// TestLibzmq_spec_req_only_listens_to_current_peer: messages of others are not received,
+// even if they are well-formed.
 func TestLibzmq_spec_req_only_listens_to_current_peer(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -238,8 +238,8 @@ func TestLibzmq_req_relaxed(t *testing.T) {
 	}
 }
 
-// TestLibzmq_invalid_rep: over a network, who sends what cannot be a reply is
-// disconnected. Since it was asked and has gone, anybody may answer.
+// TestLibzmq_invalid_rep: over a network, a peer that sends a message that cannot be a
+// reply is disconnected. Since the peer that was asked has gone, any other may answer.
 func TestLibzmq_invalid_rep(t *testing.T) {
 	t.Parallel()
 	for _, bad := range [][]byte{
@@ -270,8 +270,7 @@ func TestLibzmq_invalid_rep(t *testing.T) {
 	}
 }
 
-// TestReqGoodBeforeBad: a reply counts even if what follows it ends the
-// connection.
+// TestReqGoodBeforeBad: a reply counts even if the message after it ends the connection.
 func TestReqGoodBeforeBad(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

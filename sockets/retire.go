@@ -2,10 +2,9 @@ package sockets
 
 import "time"
 
-// The stack of a connection's writer is much of what an idle connection costs.
-// A writer that has slept for a while ends, therefore, and is started anew for
-// the next message. One timer a socket sees to it, which runs while there are
-// writers.
+// The stack of a connection's writer is a large part of the cost of an idle connection.
+// So a writer that has slept for a while ends, and is started anew for the next message.
+// Each socket has one timer for that, which runs while there are writers.
 
 // retireInterval is how often the timer looks: a writer ends that has slept from
 // one look to the next.

@@ -44,10 +44,9 @@ func (r *Router) changed(_, now *Options) {
 }
 
 // ConnectAs is like Connect, but the socket uses the given identity for the
-// peer, whatever identity the peer announces (ZMQ_CONNECT_ROUTING_ID). Messages
-// can be sent to that identity immediately: they are queued until the
-// connection is established, and those that were not written when a connection
-// is lost are kept for the next one.
+// peer, even if the peer announces another one (ZMQ_CONNECT_ROUTING_ID). Messages can be
+// sent to that identity immediately: they are queued until the connection is established,
+// and those that were not written when a connection is lost are kept for the next one.
 //
 // An identity must have 1 to 255 bytes and must not begin with a zero byte;
 // otherwise the error is an [*OptionError]. If another peer has the identity,
@@ -206,7 +205,7 @@ func (r *Router) welcome(p *pipe, peer *Peer) {
 
 func (r *Router) detach(p *pipe, peer *Peer) {
 	gone := p.name != nil || r.routes.remove(string(peer.identity), route{p, &peer.conduit})
-	p.out.Part(&peer.conduit) // who is told of the end can send nothing to the peer any more
+	p.out.Part(&peer.conduit) // before the notice, so that no send can follow it
 	if gone && peer.conn.opts.Notify&NotifyDisconnect != 0 {
 		r.notify(p, peer)
 	}

@@ -93,8 +93,8 @@ func TestRouterGenerated(t *testing.T) {
 }
 
 // TestRouterDuplicate: a second peer of the same identity stays connected, its
-// PINGs are answered, and what it sends waits; the first one notices nothing. When
-// that one has gone, the second is heard.
+// PINGs are answered, and its messages wait; the first one notices nothing. When that one
+// has gone, the second is heard.
 func TestRouterDuplicate(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -291,8 +291,8 @@ func TestRouterFull(t *testing.T) {
 }
 
 // TestRouterToRouter: a ROUTER that connects addresses its peer by the identity
-// that the handshake told, and what is queued for one peer never goes to the
-// next one at the same endpoint.
+// that the handshake told, and messages queued for one peer never go to the next one at
+// the same endpoint.
 func TestRouterToRouter(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -317,7 +317,7 @@ func TestRouterToRouter(t *testing.T) {
 	if m := r.message(); string(m[0]) != "for two" {
 		t.Errorf("%q", m[0])
 	}
-	// What the first had sent is still its own.
+	// The first peer's messages are still its own.
 	r.send(wire("from two"))
 	for _, want := range []string{"[one from one]", "[two from two]"} {
 		m, err := router.Recv(ctx)

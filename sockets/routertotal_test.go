@@ -10,8 +10,8 @@ import (
 )
 
 // A ROUTER whose peers do not read keeps within the bound on all queues together, which is
-// far below the sum of the bounds on each: who is furthest behind is disconnected. The
-// peer that reads loses nothing.
+// far below the sum of the bounds on each: the peer that is furthest behind is
+// disconnected. The peer that reads loses nothing.
 func TestRouterQueuesAreBoundedTogether(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

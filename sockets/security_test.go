@@ -159,8 +159,8 @@ func pairs() map[string]pair {
 	}
 }
 
-// TestSecurityTraffic: messages of all shapes pass both ways, whichever side is
-// the server, and both know who their peer is.
+// TestSecurityTraffic: messages of all shapes pass both ways, with either side as the
+// server, and both know their peer.
 func TestSecurityTraffic(t *testing.T) {
 	t.Parallel()
 	shapes := [][][]byte{
@@ -240,15 +240,15 @@ func TestSecurityPublish(t *testing.T) {
 	}
 }
 
-// refusal is what both sides must be told.
+// refusal has the errors that both sides must get.
 type refusal struct {
 	server, client error
 	status         string // that the client is told
 	retried        bool   // by the client
 }
 
-// TestSecurityRefused: who is not to be let in is not, both sides know why, and
-// the client tries again only where that may help.
+// TestSecurityRefused: a client without access is not let in, both sides know why, and
+// the client tries again only if that may help.
 func TestSecurityRefused(t *testing.T) {
 	t.Parallel()
 	p := pairs()

@@ -87,7 +87,7 @@ func (p *publisher) reckon() (sum int64, worst *pipe) {
 }
 
 // evict empties a peer's queue, and with PolicyDisconnect ends its connection.
-// It returns what the queue held. The mutex of the subscriptions must be held.
+// It returns the content of the queue. The mutex of the subscriptions must be held.
 func (p *publisher) evict(q *pipe) queue.Wire {
 	p.separate(q)
 	lost := q.out.Empty()

@@ -24,8 +24,8 @@ func apartPeers(t *testing.T, pub *Pub, peers []*pipe) {
 	}
 }
 
-// The queues of all peers together stay within their bound, whoever they are, and
-// who takes what comes loses nothing by it.
+// The queues of all peers together stay within their bound, in groups of their own or
+// not, and a peer that reads loses nothing by it.
 func TestH21_QueuesAreBoundedTogether(t *testing.T) {
 	t.Parallel()
 	const n, total, size = 20, 1 << 20, 10_000
@@ -118,7 +118,7 @@ func TestH21_StuckSubscribersAreDisconnected(t *testing.T) {
 	}
 }
 
-// What subscribers with topics of their own get alike is copied once for all of
+// Messages that subscribers with topics of their own all get are copied once for all of
 // them.
 func TestH21_OneCopyForAllGroups(t *testing.T) {
 	const n, batches, size = 30, 64, 100_000
@@ -152,9 +152,9 @@ func TestH21_OneCopyForAllGroups(t *testing.T) {
 	}
 }
 
-// TestSendTotalCounts: what is counted does not overflow where an int has 32 bits:
-// neither what many peers share, which counts for each, nor the bound itself, whose
-// default is not taken for none there.
+// TestSendTotalCounts: the sum of the queues does not overflow where an int has 32 bits:
+// neither with bytes that many peers share, which count for each, nor with the bound
+// itself, whose default is not taken for no bound there.
 func TestSendTotalCounts(t *testing.T) {
 	t.Parallel()
 	const n = 40

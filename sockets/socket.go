@@ -139,7 +139,7 @@ func (s *socket) enter(p *pipe) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// While the socket lingers, a connection may still be established, to write
-	// what is queued for it.
+	// the messages queued for it.
 	if s.closed && (s.ctx.Err() != nil || !p.lasting) {
 		return false
 	}

@@ -26,7 +26,7 @@ type proxyServer struct {
 	silent         bool   // it takes connections and says nothing
 
 	mu    sync.Mutex
-	asked []string // what it was asked to connect to
+	asked []string // the addresses that it was asked to connect to
 	from  []string // where its clients came from
 }
 
@@ -164,7 +164,7 @@ func TestSOCKS(t *testing.T) {
 			}
 		}
 	}
-	// Who needs no password is not bothered with one.
+	// A proxy that needs no password does not get one.
 	p := startProxy(t, &proxyServer{})
 	dealer := open(t, NewDealer, Options{SOCKSProxy: p.address, SOCKSUser: "me", SOCKSPassword: "x"})
 	must(t, dealer.Connect("tcp://127.0.0.1:"+port))

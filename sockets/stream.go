@@ -68,10 +68,10 @@ func (s *Stream) ConnectAs(endpoint string, identity []byte) error {
 // until the context is done or until Options.SendTimeout has passed
 // (ErrTimeout). If there is no such peer, the error is ErrUnroutable.
 //
-// If there are no bytes, Send closes the peer's connection. What is queued for
-// the peer is still written, in the background and within [Options.Linger].
-// Nothing more is received from the peer, not even the notice of the end. A
-// connection that was made with Connect is not made again.
+// If there are no bytes, Send closes the peer's connection. Bytes queued for the peer are
+// still written, in the background and within [Options.Linger]. Nothing more is received
+// from the peer, not even the notice of the end. A connection that was made with Connect
+// is not made again.
 //
 // Bytes can be sent to a peer of Connect that is not connected; they wait for
 // the connection. Bytes that are queued when a connection ends are dropped.
@@ -136,7 +136,7 @@ func (s *Stream) sendTo(ctx context.Context, to route, frames [][]byte) error {
 	}
 }
 
-// closePeer closes a connection when what is queued for it has been written.
+// closePeer closes a connection when the bytes queued for it have been written.
 func (s *Stream) closePeer(to route) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,14 +200,13 @@ func (s *Stream) detach(p *pipe, peer *Peer) {
 	if p.name == nil {
 		s.routes.remove(string(peer.identity), route{p, &peer.conduit})
 	}
-	p.out.Part(&peer.conduit) // who is told of the end can send nothing to the peer any more
+	p.out.Part(&peer.conduit) // before the notice, so that no send can follow it
 	if !p.leaving.Load() && s.opts().Notify&NotifyDisconnect != 0 {
 		s.notify(p, peer)
 	}
 }
 
-// messages drops what comes from a peer whose connection the application has
-// closed.
+// messages drops messages from a peer whose connection the application has closed.
 func (s *Stream) messages(p *pipe, _ *Peer, _ *Batch) (bool, error) { return !p.leaving.Load(), nil }
 
 // notify makes the application receive an empty message from a peer.

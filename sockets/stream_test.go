@@ -205,8 +205,7 @@ func TestStreamSlow(t *testing.T) {
 	ends(t, "Close", closes(s))
 }
 
-// TestStreamFlood: what a peer sends without the application receiving it is limited
-// by the high-water mark.
+// TestStreamFlood: the high-water mark limits the unreceived bytes of a peer.
 func TestStreamFlood(t *testing.T) {
 	t.Parallel()
 	_, nc, peer := streamAndConn(t, Options{RecvHWM: 10, RecvBuffer: 16 << 10})

@@ -17,8 +17,8 @@ const (
 )
 
 // rawSource feeds a reader with the bytes of a connection that does not carry
-// ZMTP. It reads each time behind room for a header, and makes one frame of what
-// was read, so that nothing is copied.
+// ZMTP. It reads each time behind room for a header, and makes one frame of the bytes
+// that it has read, so that nothing is copied.
 type rawSource struct {
 	*reader
 	most int // maximum number of bytes in a message

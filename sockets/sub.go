@@ -90,7 +90,7 @@ func (s *subscribing) Subscribe(topic string) error {
 }
 
 // unlock unlocks the mutex and lets publishers that are connected over inproc
-// fetch what was queued for them.
+// fetch the subscriptions queued for them.
 func (t *topics) unlock() {
 	local := t.local
 	t.Unlock()

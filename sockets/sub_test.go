@@ -149,9 +149,9 @@ func TestWaitSubscribedEnds(t *testing.T) {
 	}
 }
 
-// TestSubWire: what a publisher is told, to 3.1 as commands and to 3.0 as
-// messages: each distinct topic once, in the order of bytes, when it connects;
-// each Subscribe, but only the last Unsubscribe, afterwards.
+// TestSubWire: the subscriptions sent to a publisher, to 3.1 as commands and to 3.0 as
+// messages: each distinct topic once, in the order of bytes, when it connects; each
+// Subscribe, but only the last Unsubscribe, afterwards.
 func TestSubWire(t *testing.T) {
 	t.Parallel()
 	for _, minor := range []uint8{0, 1} {
@@ -192,7 +192,7 @@ func TestSubWire(t *testing.T) {
 		must(t, sub.Subscribe("c"))
 		want(r, "\x01b", "\x00b", "\x01c")
 
-		// After a reconnection, what is subscribed to now.
+		// After a reconnection, the present subscriptions.
 		r.conn.Close()
 		r = accept()
 		r.send(greeting(minor), ready("PUB", nil))
@@ -224,7 +224,7 @@ func TestSubWire(t *testing.T) {
 }
 
 // TestSubFilters: a publisher that sends more than asked for is no trouble, and
-// what it sent in vain is counted.
+// its unwanted messages are counted.
 func TestSubFilters(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -355,7 +355,7 @@ func TestSubMany(t *testing.T) {
 			t.Fatalf("%q, want %d", m[:2], next[from])
 		}
 		next[from]++
-		if n < 40 { // what was queued
+		if n < 40 { // the queued messages
 			for other, count := range next {
 				if next[from]-count > 1 {
 					t.Fatalf("after %d messages %s had %d turns, %s had %d", n+1, from, next[from], other, count)

@@ -11,7 +11,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// subscriptions records which peers have subscribed to what.
+// subscriptions records the subscriptions of all peers.
 type subscriptions struct {
 	sync.Mutex
 	trie    topic.Trie[*group]
@@ -21,7 +21,7 @@ type subscriptions struct {
 	touched []*group      // scratch of matching
 	mark    uint64        // number of the message being matched
 	kindred kindred       // scratch of sort
-	changed chan struct{} // closed when a peer subscribes; nil while nobody waits
+	changed chan struct{} // closed when a peer subscribes; nil without a waiter
 	only    *Peer         // the only peer to get the next message; see Options.XPubManualLastValue
 }
 
@@ -38,7 +38,8 @@ type subscriber struct {
 	reading reading
 	room    hwm // known room in the peer's queue; see pipe.hasRoomFor
 
-	// With Options.XPubManual, what the peer has subscribed to, applied or not.
+	// With Options.XPubManual, the topics that the peer has subscribed to, applied or
+	// not.
 	asked      map[string]struct{}
 	askedBytes int
 }

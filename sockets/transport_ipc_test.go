@@ -26,7 +26,7 @@ func socketDir(t testing.TB) string {
 
 func socketPath(t testing.TB) string { return filepath.Join(socketDir(t), "s") }
 
-// abstractName is one that nobody else has, or skips the test.
+// abstractName returns an abstract name that no other process has, or skips the test.
 func abstractName(t testing.TB) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -60,8 +60,8 @@ func echo(t testing.TB, ctx context.Context, dealer *Dealer, router *Router) {
 	}
 }
 
-// TestLibzmq_reqrep_ipc: both forms carry messages both ways, whoever comes
-// first, and leave nothing behind.
+// TestLibzmq_reqrep_ipc: both forms carry messages both ways, with either side first, and
+// leave nothing behind.
 func TestLibzmq_reqrep_ipc(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -160,15 +160,15 @@ func TestLibzmq_rebind_ipc(t *testing.T) {
 		must(t, router.Bind(ctx, e))
 		echo(t, ctx, dealer, router)
 		must(t, router.Unbind(e))
-		seen.await(t, EventDisconnected) // what is sent before that may be lost
+		seen.await(t, EventDisconnected) // messages sent before that may be lost
 	}
 	again := open(t, NewRouter, Options{})
 	must(t, again.Bind(ctx, e))
 	echo(t, ctx, dealer, again)
 }
 
-// TestIPCInUse: a path at which somebody listens is in use, as is one with a
-// file of another kind; who listens there does not notice.
+// TestIPCInUse: a path with a listener is in use, as is one with a file of another kind;
+// the listener does not notice.
 func TestIPCInUse(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -216,8 +216,8 @@ func TestIPCInUse(t *testing.T) {
 	}
 }
 
-// TestIPCStale: the file of a socket that nobody has any more is replaced, and
-// of many who try at once, one gets it.
+// TestIPCStale: the file of a socket that is closed is replaced, and of many sockets that
+// try at once, one gets it.
 func TestIPCStale(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

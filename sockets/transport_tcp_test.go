@@ -86,8 +86,8 @@ func TestIPv6(t *testing.T) {
 	echo(t, ctx, dealer, six)
 }
 
-// TestConnectTimeout: an attempt that nobody answers is given up in time. The
-// one who does not answer is a proxy, for networks refuse sooner or later.
+// TestConnectTimeout: an attempt without an answer is given up in time. Here a proxy does
+// not answer, since networks refuse sooner or later.
 func TestConnectTimeout(t *testing.T) {
 	t.Parallel()
 	silent := startProxy(t, &proxyServer{silent: true})
@@ -163,7 +163,7 @@ func TestLibzmq_reconnect_options(t *testing.T) {
 		seen.await(t, EventConnectRetried)
 		must(t, dealer.Disconnect(e))
 		gone(dealer)
-		// What can be written is.
+		// Messages that can be written are.
 		router := bind(t, NewRouter, Options{})
 		must(t, dealer.Connect(router.LastEndpoint()))
 		echo(t, ctx, dealer, router)

@@ -9,7 +9,7 @@ import (
 type crowd struct {
 	mu      sync.Mutex
 	peers   int
-	changed chan struct{} // closed when peers changes; nil while nobody waits
+	changed chan struct{} // closed when peers changes; nil without a waiter
 }
 
 func (c *crowd) add(n int) {

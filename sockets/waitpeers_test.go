@@ -76,7 +76,8 @@ func TestWaitPeersIgnored(t *testing.T) {
 	}
 }
 
-// TestRouterLookup: it says to whom messages can be sent, and whether at once.
+// TestRouterLookup: it returns the peers to which messages can be sent, and whether at
+// once.
 func TestRouterLookup(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

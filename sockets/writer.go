@@ -6,14 +6,14 @@ import (
 	"clustermap/zmtp"
 )
 
-// writer writes what the outbox collects: it takes everything that is queued
-// at once and gives it to the kernel in as few vectored writes as it can.
+// writer writes the messages of the outbox: it takes all queued ones at once and gives
+// them to the kernel in as few vectored writes as it can.
 type writer struct {
 	pipe *pipe
 	peer *Peer
 	conn *conn
 
-	codec zmtp.Codec // translates what goes out, nil for plain frames
+	codec zmtp.Codec // encodes the outgoing frames; nil for plain frames
 	coded [1][]byte
 
 	raw [][]byte // scratch memory of sendRaw
@@ -47,9 +47,9 @@ func (w *writer) run() {
 	}
 }
 
-// send writes what was taken. When it fails, it ends the connection and reports
-// false. After halfClose it leaves the connection open: a PING or PONG that comes
-// too late must not end it while the peer still receives what was sent before.
+// send writes the messages that were taken. When it fails, it ends the connection and
+// reports false. After halfClose it leaves the connection open: a PING or PONG that comes
+// too late must not end it while the peer still receives earlier messages.
 func (w *writer) send() bool {
 	w.bufs = w.load.Gather(w.bufs[:0])
 	var n int64
@@ -74,9 +74,9 @@ func (w *writer) send() bool {
 // direct returns how senders write, or nil where they are to leave all to the writer.
 //
 // A request or a reply is alone: its sender has nothing to add before the answer
-// to it. So REQ and REP write themselves what they queue in an empty outbox,
-// instead of waking the connection's writer for it, which costs more than the
-// write. What the kernel does not take at once is left to the writer.
+// to it. So REQ and REP themselves write a message that they queue in an empty outbox,
+// instead of waking the connection's writer for it, which costs more than the write. The
+// bytes that the kernel does not take at once are left to the writer.
 //
 // A publisher may have more to send at once, for which a write for each message would
 // cost too much. So its senders write only after a lull, and one of its connections:

@@ -9,7 +9,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// The monitor of a client with another server's CURVE key says what may be wrong.
+// The monitor of a client with another server's CURVE key names the likely cause.
 func TestWrongServerKeyIsNamed(t *testing.T) {
 	t.Parallel()
 	ours, theirs, other := zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()

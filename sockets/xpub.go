@@ -178,11 +178,11 @@ func (x *XPub) traits() traits {
 // goroutines can publish again.
 const obeyBurst = 256
 
-// messages applies subscriptions and unsubscriptions, and queues what the
-// application receives. It holds the mutex so that both happen in the same
-// order. If the application is behind, messages first waits for it: otherwise
-// peers that connect, subscribe and disconnect would fill the queue without
-// limit. Over inproc, half.fetch does that check.
+// messages applies subscriptions and unsubscriptions, and queues messages about them for
+// the application. It holds the mutex so that both happen in the same order. If the
+// application is behind, messages first waits for it: otherwise peers that connect,
+// subscribe and disconnect would fill the queue without limit. Over inproc, half.Fetch
+// does that check.
 func (x *XPub) messages(q *pipe, peer *Peer, b *Batch) (bool, error) {
 	for at := 0; at < b.Len(); {
 		if !q.inproc() && !x.in.Settled(&x.queue, peer.conn.gone) {

@@ -4,9 +4,9 @@ import "clustermap/internal/queue"
 
 // SendWireTo queues messages for one peer, such as the one returned by
 // Batch.Peer, regardless of its subscriptions. A publisher can use it to send a
-// new subscriber what it has missed. wire holds the given number of complete
-// messages in ZMTP 3 framing, one after another. The peer receives them in
-// order with all other messages sent to it.
+// new subscriber the messages that it has missed. wire holds the given number of complete
+// messages in ZMTP 3 framing, one after another. The peer receives them in order with all
+// other messages sent to it.
 //
 // SendWireTo never waits and drops nothing. It ignores the peer's high-water
 // marks, but the messages count towards them, and towards

@@ -10,9 +10,9 @@ import (
 	"clustermap/internal/testenv"
 )
 
-// TestXPubSendWireTo: what is sent to one peer reaches nobody else, in order with
-// what is sent to all, whether these share a log or not; its owner is told when it
-// has been written, also if it is small.
+// TestXPubSendWireTo: a message to one peer reaches no other, in order with messages to
+// all, whether these share a log or not; its owner is released when it has been written,
+// also if it is small.
 func TestXPubSendWireTo(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -69,7 +69,7 @@ func TestXPubSendWireTo(t *testing.T) {
 }
 
 // TestXPubSendWireToFull: a full queue does not hold it back, and it counts for
-// the high-water mark of what comes afterwards.
+// the high-water mark of later messages.
 func TestXPubSendWireToFull(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -112,9 +112,9 @@ func TestXPubForeignCancel(t *testing.T) {
 	}
 }
 
-// TestXPubTotal: many peers come, change their minds, and go. Whoever keeps
-// account of what the socket tells knows at the end what is subscribed to:
-// the order of what is told is that in which it happened.
+// TestXPubTotal: many peers come, change their minds, and go. A count of the reported
+// subscriptions and cancellations is right in the end: they are reported in the order in
+// which they took effect.
 func TestXPubTotal(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -168,8 +168,8 @@ func TestXPubTotal(t *testing.T) {
 	eventually(t, "no topic is left", func() bool { return pub.Subscriptions() == 0 })
 }
 
-// TestXPubBounded: an application that does not receive holds up what peers
-// say, and the end of a peer still gets through.
+// TestXPubBounded: an application that does not receive holds up its peers' messages, and
+// the end of a peer still gets through.
 func TestXPubBounded(t *testing.T) {
 	t.Parallel()
 	const limit, count = 100, 2000
@@ -330,7 +330,7 @@ func TestXSubDrops(t *testing.T) {
 	}
 }
 
-// TestXSubUnfiltered: an XSUB receives whatever comes.
+// TestXSubUnfiltered: an XSUB receives every message.
 func TestXSubUnfiltered(t *testing.T) {
 	t.Parallel()
 	endpoint, accept := listenRaw(t)
@@ -390,8 +390,8 @@ func TestSubscriptionMessage(t *testing.T) {
 	}
 }
 
-// TestXPubInproc: what goes up, and what comes down, between two sockets of one
-// program.
+// TestXPubInproc: subscriptions upstream and messages downstream, between two sockets of
+// one program.
 func TestXPubInproc(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -156,7 +156,7 @@ func parseZAPReply(frames [][]byte) (User, error) {
 	return u, nil
 }
 
-// zapVerdicts holds what each status of a reply means.
+// zapVerdicts maps the status of a reply to an error.
 var zapVerdicts = map[string]error{
 	zmtp.StatusAccepted: nil, zmtp.StatusTemporary: ErrTemporary, zmtp.StatusDenied: ErrDenied, zmtp.StatusFailed: errZAPFailed,
 }

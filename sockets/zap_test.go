@@ -10,7 +10,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// zapHandler answers every request with what answer makes of it.
+// zapHandler answers every request with the result of answer.
 func zapHandler(t *testing.T, names *Inproc, answer func(request []string) []string) {
 	t.Helper()
 	handler := open(t, NewRouter, Options{Inproc: names})
@@ -36,8 +36,7 @@ func zapHandler(t *testing.T, names *Inproc, answer func(request []string) []str
 	})
 }
 
-// TestZAP: the handler is asked with the frames of RFC 27, and what it says is
-// done.
+// TestZAP: the handler is asked with the frames of RFC 27, and its verdict takes effect.
 func TestZAP(t *testing.T) {
 	t.Parallel()
 	for name, p := range pairs() {
@@ -186,8 +185,8 @@ func TestZAPSilent(t *testing.T) {
 	}
 }
 
-// FuzzZAPReply: whatever a handler answers, either it lets the peer in with a
-// status of 200, or there is an error.
+// FuzzZAPReply: for any answer of a handler, either it lets the peer in with a status of
+// 200, or there is an error.
 func FuzzZAPReply(f *testing.F) {
 	for _, status := range []string{"200", "300", "400", "500", "201", ""} {
 		f.Add("", "1.0", "1", status, "text", "user", zmtp.AppendProperty(nil, "name", []byte("value")), 7)

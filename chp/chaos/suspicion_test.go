@@ -31,7 +31,8 @@ type turn struct {
 	reason string // of the first two
 }
 
-// stamps is how much later than the time that a server logs something can have been.
+// stamps is the resolution of the times in a log: an event can be that much later than
+// its logged time.
 const stamps = time.Millisecond
 
 var turned = regexp.MustCompile(`(?m)^time=(\S+) level=\S+ msg="(?:state changed" state=(active|passive) reason="([^"]+)"|publishing updates without the other server")`)

@@ -28,7 +28,7 @@ func TestInboxAhead(t *testing.T) {
 	if _, left := queued(); left {
 		t.Error("the application is given up before there is anything to wait for")
 	}
-	push(20) // all but the first four have nobody who takes anything
+	push(20) // nothing takes any but the first four
 	if n, left := queued(); n != 24 || !left {
 		t.Errorf("%d messages are queued (the application is given up: %v), want 24, true", n, left)
 	}

@@ -46,7 +46,7 @@ type spans struct {
 	room int // of all, in spans
 }
 
-// spareSpans bounds the slices that are kept: in all, they have room for so many
+// spareSpans bounds the slices that are kept: together they have room for this many
 // spans.
 const spareSpans = 128 << 10
 

@@ -2,14 +2,14 @@ package queue
 
 import "sync/atomic"
 
-// Conn is a connection as the queues know it: something to tell from others, and the
-// counts of what went over it, a batch at a time. Outboxes count what goes out, and who
-// puts a batch into an inbox has counted that.
+// Conn is a connection as the queues know it: an identity, and the counts of its messages
+// and bytes, a batch at a time. Outboxes count the outgoing ones, and the caller of
+// Inbox.Put has counted those of its batch.
 type Conn struct {
 	MessagesIn, BytesIn, MessagesOut, BytesOut atomic.Uint64
 	Discarded                                  atomic.Uint64 // of MessagesIn
 
-	Of any // what the connection belongs to
+	Of any // the owner of the connection
 }
 
 func (c *Conn) sent(n HWM) {

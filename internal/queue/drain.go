@@ -5,31 +5,31 @@ import (
 	"slices"
 )
 
-// drainState is the state of whoever takes what is queued in an outbox: the writer of a
-// connection, or over inproc the socket at the other end. These are its changes, and
-// what makes them:
+// drainState is the state of the drain, which takes the queued messages out of an outbox:
+// the writer of a connection, or over inproc the socket at the other end. These are its
+// changes, the functions that make them, and when:
 //
 //	absent    Launch    uncalled  a connection has begun
-//	uncalled  rouse     working   something was queued: start is called
+//	uncalled  rouse     working   a message was queued: start is called
 //	working   Take      asleep    a writer that finds nothing keeps its goroutine
 //	working   Exchange  uncalled  a socket that finds nothing has none to keep
-//	asleep    rouse     working   something was queued: the writer gets a token
+//	asleep    rouse     working   a message was queued: the writer gets a token
 //	asleep    Retire    drowsy    the writer slept at one look of the timer
 //	drowsy    rouse     working   as when asleep
 //	drowsy    Retire    leaving   it still slept at the next look: it gets a token, to end
 //	leaving   Take      uncalled  it has ended
-//	leaving   rouse     working   something was queued before it had: it goes on
+//	leaving   rouse     working   a message was queued before it had: it goes on
 //	any       Halt      absent    the connection has ended
 //
-// So there is never more than one writer, and what is queued never waits for one that
-// nobody has woken.
+// So there is never more than one writer, and queued messages never wait for a writer
+// that has not been woken.
 type drainState uint8
 
 const (
 	absent drainState = iota
 	working
-	// In the states from here on the drain has nothing in its hands and does not touch
-	// the connection: rouse has to wake it, and writeDirect may write.
+	// In the states from here on the drain holds no messages and does not touch the
+	// connection: rouse has to wake it, and writeDirect may write.
 	uncalled
 	asleep
 	drowsy
@@ -43,7 +43,7 @@ func (o *Outbox) rouse() {
 	}
 }
 
-// wake is rouse where it has something to do.
+// wake is rouse for a drain that is not at work.
 func (o *Outbox) wake() {
 	was := o.drain
 	o.drain = working
@@ -61,10 +61,10 @@ func (o *Outbox) wake() {
 // sleep says that the drain is not at work, so that the next message has to rouse it.
 func (o *Outbox) sleep(as drainState) { o.drain, o.queue.mark = as, 0 }
 
-// Launch says how to start the writer of a connection. That is done when there is
-// something to write for the first time, or now: many connections of a server
-// never see that, and a goroutine's stack is most of what a silent one costs. One that is
-// started now never retires. Senders write with direct, if it is not nil.
+// Launch says how to start the writer of a connection. It starts with the first bytes to
+// write, or now: many connections of a server never have any, and a goroutine's stack is
+// most of the cost of a silent connection. One that is started now never retires. Senders
+// write with direct, if it is not nil.
 func (o *Outbox) Launch(start func(), direct func(wire []byte) int, now bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -99,7 +99,7 @@ func (o *Outbox) Retire() (left bool) {
 		o.wake()
 		o.drain = leaving
 	}
-	return o.drain > uncalled // one that is leaving goes on if something is queued first
+	return o.drain > uncalled // one that is leaving goes on if a message is queued first
 }
 
 // isEmpty says that there is nothing to take. If that is because all of a log was
@@ -108,10 +108,10 @@ func (o *Outbox) isEmpty() bool {
 	return o.queue.empty() && len(o.head.bytes) == 0 && !o.behind()
 }
 
-// Take exchanges what is queued for the emptied buffers in l, waiting until there is
-// something. What was taken before has been written. It reports false when the
-// writer is to end: gone was closed, or Retire says so. roomy is called, without the
-// lock, when a full outbox takes messages again.
+// Take exchanges the queued buffers for the emptied ones in l, and waits until there is
+// one. The messages taken before have been written. It reports false when the writer is
+// to end: gone was closed, or Retire says so. roomy is called, without the lock, when a
+// full outbox takes messages again.
 func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 	beat := false
 	select {
@@ -124,8 +124,8 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 	o.taken, o.held = HWM{}, HWM{}
 	for !beat && o.isEmpty() {
 		if o.full {
-			// Full of what was put back and is now written: nothing is
-			// queued behind it whose taking would tell the senders.
+			// Full of messages that were put back and are now written: none is queued
+			// behind them whose taking would tell the senders.
 			o.full = false
 			o.room.Wake()
 			o.mu.Unlock()
@@ -141,9 +141,9 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 		connected := true
 		select {
 		case <-o.filled:
-			// Whoever else can run does so first, senders among them: what they
-			// add goes out in the same write. With a thousand subscribers that
-			// is a third more. Where nobody else can, it costs nothing.
+			// Other goroutines that can run do so first, senders among them: the messages
+			// that they add go out in the same write. With a thousand subscribers that is
+			// a third more. If no other can run, it costs nothing.
 			runtime.Gosched()
 		case <-l.Beat:
 			beat = true
@@ -232,9 +232,9 @@ func (o *Outbox) Link(limits HWM, conflate bool) HWM {
 	return o.limits
 }
 
-// Exchange is Take for a socket of this process: it does not wait. What it takes
-// counts as queued until Consumed says otherwise, and is in the items of q. If there is
-// nothing, it reports false, and the next message will start the drain.
+// Exchange is Take for a socket of this process: it does not wait. The messages that it
+// takes count as queued until Consumed says otherwise, and are in the items of q. If
+// there is nothing, it reports false, and the next message will start the drain.
 func (o *Outbox) Exchange(q *Wire) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -258,9 +258,9 @@ func (o *Outbox) Exchange(q *Wire) bool {
 	return true
 }
 
-// Consumed says that so much of what was exchanged counts no longer and, with idle,
-// that the drain is to be started for what is queued by now or comes next. It reports
-// whether a full outbox takes messages again.
+// Consumed says that n of the exchanged messages count no longer and, with idle, that the
+// drain is to be started for messages queued by now or the next one. It reports whether a
+// full outbox takes messages again.
 func (o *Outbox) Consumed(n HWM, idle bool) (roomy bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -295,8 +295,8 @@ func (o *Outbox) pass() {
 	}
 }
 
-// writeDirect writes what was just queued, if that is all there is and the
-// kernel takes at least some of it. The drain must not be at work, and mu must be held.
+// writeDirect writes the message that was just queued, if there is no other and the
+// kernel takes at least a part of it. The drain must not be at work, and mu must be held.
 func (o *Outbox) writeDirect() bool {
 	q := &o.queue
 	if o.follows.log != nil || len(o.head.bytes) > 0 || len(q.Items) > 0 || len(q.staged()) > maxDirect {
@@ -309,8 +309,8 @@ func (o *Outbox) writeDirect() bool {
 	}
 	sent := HWM{q.Messages, len(bytes)}
 	if n < len(bytes) {
-		// Begun is as good as taken: if the connection breaks, the message is
-		// lost (RFC 37, 1.3). The writer counts it.
+		// A message that has begun counts as taken: if the connection breaks, the message
+		// is lost (RFC 37, 1.3). The writer counts it.
 		o.head.add(bytes[n:], q.Messages)
 		o.rouse()
 		sent.Messages = 0

@@ -174,8 +174,8 @@ func TestDrainConcurrent(t *testing.T) {
 	}
 }
 
-// TestHead: what a connection begins with goes out first, PONGs behind it, and none of
-// it on another connection.
+// TestHead: the first messages of a connection go out first, PONGs behind them, and none
+// of them on another connection.
 func TestHead(t *testing.T) {
 	t.Parallel()
 	o := newOutbox(HWM{Messages: Unbounded, Bytes: Unbounded})
@@ -239,8 +239,8 @@ func TestHeadLetsGo(t *testing.T) {
 	}
 }
 
-// TestDirect: a sender writes itself what the writer, which sleeps, need not be woken
-// for. What is left of a message precedes all that is queued since.
+// TestDirect: a sender itself writes a message for which the sleeping writer need not be
+// woken. The unwritten rest of a message precedes all messages queued since.
 func TestDirect(t *testing.T) {
 	t.Parallel()
 	o := newOutbox(HWM{Messages: Unbounded, Bytes: Unbounded})

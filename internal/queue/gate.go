@@ -12,17 +12,17 @@ import (
 //
 // One token wakes one waiter. A waiter that was woken and leaves the condition
 // true for others calls Wake again, so that wake-ups are passed on along the
-// chain; a token that nobody fetched wakes the next waiter for nothing, which
-// only makes it look again.
+// chain; a token that no waiter fetched wakes the next one for nothing, which only makes
+// it look again.
 type Gate struct {
 	token   chan struct{}
 	waiters int // guarded by the mutex
 }
 
-// NewGate returns a gate at which nobody waits.
+// NewGate returns a gate without waiters.
 func NewGate() Gate { return Gate{token: make(chan struct{}, 1)} }
 
-// Waiters returns how many goroutines wait. The mutex must be held.
+// Waiters returns the number of waiting goroutines. The mutex must be held.
 func (g *Gate) Waiters() int { return g.waiters }
 
 // Wake wakes one waiter if there is any. The mutex must be held.
@@ -35,8 +35,8 @@ func (g *Gate) Wake() {
 	}
 }
 
-// WakeAll wakes all who wait. It is for a change that does not concern each of them,
-// where one of the others could take the only token. The mutex must be held.
+// WakeAll wakes all waiters. It is for a change that does not concern each of them, where
+// one of the others could take the only token. The mutex must be held.
 func (g *Gate) WakeAll() {
 	if g.waiters > 0 {
 		close(g.token)
@@ -62,15 +62,15 @@ func (g *Gate) Wait(ctx context.Context, mu *sync.Mutex, done <-chan struct{}, l
 	return err
 }
 
-// errGone is the error of Sleep that stands for the end of what gone belongs to.
+// errGone is the error of Sleep when gone is closed.
 var errGone = errors.New("queue: gone")
 
 // Sleep is Wait for callers without a context. It returns an error when one of
 // the channels is closed or has a value: ErrTimeout for expired, ErrClosed for
 // done, and another one for gone. Each of them may be nil.
 //
-// The waiter counts itself before it lets go of mu: a waker that takes mu next
-// sees it and leaves a token, even if the waiter is not yet in its select.
+// The waiter counts itself before it unlocks mu: a waker that takes mu next sees it and
+// leaves a token, even if the waiter is not yet in its select.
 func (g *Gate) Sleep(mu *sync.Mutex, gone, done <-chan struct{}, expired <-chan time.Time) (err error) {
 	g.waiters++
 	token := g.token

@@ -2,10 +2,10 @@ package queue
 
 import "clustermap/zmtp"
 
-// head is what goes out before all that is queued, on the present connection or
-// never: what a connection begins with (subscriptions, the messages of
-// Options.HelloMessage and Options.ProbeRouter), the rest of a message that a sender
-// has begun to write itself, and PONGs.
+// head is the bytes that go out before all queued messages, on the present connection or
+// never: the first messages of a connection (subscriptions, those of Options.HelloMessage
+// and Options.ProbeRouter), the rest of a message that a sender has begun to write
+// itself, and PONGs.
 type head struct {
 	bytes    []byte
 	messages int // in bytes, or the rest of one
@@ -20,7 +20,7 @@ const (
 	keepHead = 2 * maxPongs
 )
 
-// add appends frames, so many messages among them.
+// add appends frames, which have the given number of messages.
 func (h *head) add(frames []byte, messages int) {
 	h.bytes = append(h.bytes, frames...)
 	h.messages += messages
@@ -28,7 +28,7 @@ func (h *head) add(frames []byte, messages int) {
 }
 
 // pong appends the answer to a PING. When there is no room, the answers before it
-// are dropped: the newest one is worth as much as all.
+// are dropped: the newest one is enough.
 func (h *head) pong(context []byte) {
 	if len(h.bytes)-h.kept >= maxPongs {
 		h.bytes = h.bytes[:h.kept]
@@ -44,7 +44,7 @@ func (h *head) clear() {
 	h.bytes, h.messages, h.kept = h.bytes[:0], 0, 0
 }
 
-// Precede adds frames to the head, so many messages among them.
+// Precede adds frames, which have the given number of messages, to the head.
 func (o *Outbox) Precede(frames []byte, messages int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,7 +1,7 @@
 package queue
 
-// HWM is a number of messages and their bytes: a high-water mark, or what is measured
-// by one.
+// HWM is a number of messages and their bytes: a high-water mark, or a size to compare
+// with one.
 type HWM struct{ Messages, Bytes int }
 
 // Unbounded stands for "no limit" in counts and sizes. It is small enough that two of
@@ -16,5 +16,5 @@ func (h HWM) Plus(g HWM) HWM {
 	return HWM{min(h.Messages+g.Messages, Unbounded), min(h.Bytes+g.Bytes, Unbounded)}
 }
 
-// Minus returns what is in h beside g.
+// Minus returns the difference.
 func (h HWM) Minus(g HWM) HWM { return HWM{h.Messages - g.Messages, h.Bytes - g.Bytes} }

@@ -13,8 +13,8 @@ import (
 //
 // Put is the one way in: connections put whole batches. Take and TakeBatch are
 // the ways out: Take takes one message of the queue at the front and sends that
-// queue to the back; TakeBatch takes its first batch. Whatever leaves a queue,
-// settle counts.
+// queue to the back; TakeBatch takes its first batch. settle counts every message that
+// leaves a queue.
 type Inbox struct {
 	limits   HWM           // of each queue
 	conflate bool          // keep the last message of each peer only
@@ -32,15 +32,15 @@ type Inbox struct {
 	leftovers int  // bytes in queues of peers that have gone
 	newcomers Gate // readers of new peers wait here while leftovers are too many
 
-	watch    watch         // who waits for several sockets at once, also to send
+	watch    watch         // Pollers, which wait for several sockets at once, also to send
 	readable chan struct{} // see Readable; nil before its first use
 
 	loan    *Lending // a connection that receive calls may read themselves, or nil
 	sources int      // connected peers
 }
 
-// Inqueue holds what was received from one peer and not yet by the application.
-// Inbox.mu guards all of it.
+// Inqueue holds messages received from one peer and not yet by the application. Inbox.mu
+// guards all of it.
 type Inqueue struct {
 	batches Ring[inbatch]
 	size    HWM
@@ -51,30 +51,31 @@ type Inqueue struct {
 	room  Gate        // its readers wait here while it is full
 	until HWM         // they wait until it is below
 	grace *time.Timer // how long a reader that is ahead waits; nil before its first use
-	slow  bool        // the last such wait was in vain
+	slow  bool        // the application did not catch up during the last such wait
 
 	link   Link // where to fetch more when the queue is empty; nil for most
-	report int  // how many messages the link wants to be told of at once
-	untold HWM  // taken, and not yet told to the link
+	report int  // number of messages for which the link gets a receipt
+	untold HWM  // taken, and not yet in a receipt
 }
 
 // Link is where a queue is filled from on demand: a socket of this process. It is called
 // with no lock held, once for all messages that it has or that were taken.
 type Link interface {
-	// Fetch fills the queue. What it returns is for others.
+	// Fetch fills the queue. Inbox ignores the result.
 	Fetch() bool
-	// Consumed is told that messages have left the queue, and whether that is empty.
+	// Consumed gets the size of the messages that have left the queue, and whether the
+	// queue is empty.
 	Consumed(n HWM, empty bool)
 }
 
-// inState says what a queue takes.
+// inState says how Put and settle treat a queue.
 type inState uint8
 
 const (
 	inKnown inState = iota
 	inFresh         // nothing was queued yet; see leftover.go
-	inGone          // its peer has gone: what is left counts as leftovers
-	inCut           // Disconnect was called: what is put is dropped
+	inGone          // its peer has gone: the remaining messages count as leftovers
+	inCut           // Cut was called: Put drops messages
 )
 
 // inbatch is a queued batch, of which next messages were taken singly. Its
@@ -213,7 +214,7 @@ type InboxStatus struct {
 	Leftovers    int        // bytes of peers that have gone
 	Newcomers    int        // readers of new peers that wait for these to be taken
 	Watched      bool       // there is a token
-	Loan         Borrowable // what is lent to the receive calls, or nil
+	Loan         Borrowable // the connection lent to the receive calls, or nil
 	Read, Lapsed bool       // one of them reads it, and has done so for a term
 }
 
@@ -228,8 +229,8 @@ func (in *Inbox) Status() InboxStatus {
 	return s
 }
 
-// Look returns what is queued, whether the queue has reached its high-water mark, and
-// how many readers wait for room.
+// Look returns the size of the queued messages, whether the queue has reached its
+// high-water mark, and how many readers wait for room.
 func (in *Inbox) Look(q *Inqueue) (size HWM, full bool, waiting int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -307,14 +308,14 @@ func (in *Inbox) Wait(ctx context.Context, l *Limit) error {
 	in.mu.Lock()
 	_, err := in.next(ctx, l)
 	if err == nil {
-		in.some.Wake() // the token, if it was one, is for whoever takes the message
+		in.some.Wake() // the token, if it was one, is for the receiver that takes the message
 	}
 	in.mu.Unlock()
 	return err
 }
 
-// Waiting reports whether there are messages. It fetches what a link holds, of
-// which nothing may be for the application.
+// Waiting reports whether there are messages. It fetches the messages of a link, of which
+// none may be for the application.
 func (in *Inbox) Waiting() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -400,8 +401,8 @@ func (in *Inbox) taken(q *Inqueue, n HWM) {
 	told.tell()
 }
 
-// settle counts what has left q, and lets its readers go on if there is room. What
-// it returns is to be told when mu is unlocked. mu must be held.
+// settle counts messages that have left q, and lets its readers go on if there is room.
+// The caller must pass on the returned receipt when mu is unlocked. mu must be held.
 func (in *Inbox) settle(q *Inqueue, n HWM) (told receipt) {
 	q.size.Messages -= n.Messages
 	q.size.Bytes -= n.Bytes
@@ -422,14 +423,15 @@ func (in *Inbox) settle(q *Inqueue, n HWM) (told receipt) {
 	return told
 }
 
-// receipt tells a link that n has left its queue, and whether that is empty.
+// receipt tells a link that n has left its queue, and whether the queue is empty.
 type receipt struct {
 	link  Link
 	n     HWM
 	empty bool
 }
 
-// account adds up what has left the queue of a link, until it is worth a receipt.
+// account adds up the messages that have left the queue of a link, until they are worth a
+// receipt.
 func (q *Inqueue) account(n HWM) receipt {
 	q.untold.Messages += n.Messages
 	q.untold.Bytes += n.Bytes
@@ -448,15 +450,15 @@ func (r *receipt) tell() {
 	}
 }
 
-// Connect has a link fill q on demand. The link wants to be told when report
-// messages were taken, and when q is empty.
+// Connect has a link fill q on demand. The link gets a receipt when report messages were
+// taken, and when q is empty.
 func (in *Inbox) Connect(q *Inqueue, link Link, report int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	q.link, q.report = link, report
 }
 
-// Disconnect ends that: only what was fetched can still be taken.
+// Disconnect is the end of Connect: only fetched messages can still be taken.
 func (in *Inbox) Disconnect(q *Inqueue) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -466,16 +468,16 @@ func (in *Inbox) Disconnect(q *Inqueue) {
 	}
 }
 
-// Offer tells the receivers that q's link has something to fetch.
+// Offer tells the receivers that q's link has messages to fetch.
 func (in *Inbox) Offer(q *Inqueue) {
 	in.mu.Lock()
 	in.list(q)
 	in.mu.Unlock()
 }
 
-// fetch has the link of the queue at the front fill it, if there is something to
-// fill it with. mu must be held, and is released meanwhile: the queue is not listed
-// then, so nobody else does the same.
+// fetch has the link of the queue at the front fill it, if there are messages. mu must be
+// held, and is released meanwhile: the queue is not listed then, so no other receiver
+// does the same.
 func (in *Inbox) fetch() {
 	link := in.unlist().link
 	in.signal()
@@ -486,8 +488,8 @@ func (in *Inbox) fetch() {
 	in.mu.Lock()
 }
 
-// empty drops what is queued in q. mu must be held, and is released meanwhile: the
-// Release method of an Owner is the application's code.
+// empty drops the messages in q. mu must be held, and is released meanwhile: the Release
+// method of an Owner is the application's code.
 func (in *Inbox) empty(q *Inqueue) {
 	for n := q.batches.Len(); n > 0 && q.batches.Len() > 0; n-- {
 		b := q.pop()
@@ -504,8 +506,8 @@ func (in *Inbox) empty(q *Inqueue) {
 func (in *Inbox) Discard() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	// Once to drop what was fetched, once to fetch what was not, and once to drop
-	// that. What still comes has come later.
+	// Once to drop the fetched messages, once to fetch the others, and once to drop
+	// those. Messages that still come have come later.
 	for n := 3 * in.ready.Len(); n > 0 && in.ready.Len() > 0; n-- {
 		if in.ready.Front().batches.Len() == 0 {
 			in.fetch()
@@ -517,7 +519,7 @@ func (in *Inbox) Discard() {
 	}
 }
 
-// Cut drops what is queued in q, and makes Put drop what comes later.
+// Cut drops the messages in q, and makes Put drop later ones.
 func (in *Inbox) Cut(q *Inqueue) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -162,8 +162,7 @@ func TestInboxHWM(t *testing.T) {
 	}
 }
 
-// TestInboxHWMBytes: a queue below its bound takes one batch more, whatever
-// its size.
+// TestInboxHWMBytes: a queue below its bound takes one batch more, of any size.
 func TestInboxHWMBytes(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -256,7 +255,7 @@ func TestInboxMixed(t *testing.T) {
 }
 
 // TestInboxOrder: with one receiver, each peer's messages come in order,
-// whatever mixture of Recv and RecvBatch takes them.
+// with any mixture of Recv and RecvBatch.
 func TestInboxOrder(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -326,8 +325,8 @@ func TestInboxEnds(t *testing.T) {
 	in.Discard()
 }
 
-// TestInboxReferences: each chunk is released exactly once by whoever has it
-// last, also when its messages are taken singly, in parts, or never.
+// TestInboxReferences: each chunk is released exactly once by its last holder, also when
+// its messages are taken singly, in parts, or never.
 func TestInboxReferences(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

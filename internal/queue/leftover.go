@@ -5,7 +5,7 @@ package queue
 // disconnect could fill the memory with their queues. So the queues of all peers
 // that have gone are limited too, together by the limit of one peer: above it,
 // messages from new peers wait until the application has received some of the old
-// ones. Peers that have sent something before are not affected.
+// ones. Peers that have sent messages before are not affected.
 
 // leftPeer is approximately the memory, in addition to its messages, that is
 // kept for a peer that has gone while some of its messages are queued.

@@ -6,16 +6,16 @@ import (
 )
 
 // Lending is a connection that its reader lends to the receive calls, so that they
-// read it themselves while they have nothing else to wait for: the socket has one
-// peer, and whoever receives comes back soon for the next message.
+// read it themselves while they wait for no other connection: the socket has one peer,
+// and its receiver comes back soon for the next message.
 //
-// The loan ends when nobody has used it for a term, when the peer has kept a receive
-// call waiting for a term (to look after the loan costs more then than it saves),
-// when another peer comes, when the application watches the socket by other means,
-// when the inbox is closed, and when the connection ends or wants its end.
+// The loan ends when it was not used for a term, when the peer has kept a receive call
+// waiting for a term (then looking after the loan costs more than it saves), when another
+// peer comes, when the application watches the socket by other means, when the inbox is
+// closed, and when the connection ends or wants its end.
 //
-// Inbox.mu, under which a loan is offered, taken and given back, hands over what
-// belongs to the connection's reader.
+// Inbox.mu, under which a loan is offered, taken and given back, hands over the state of
+// the connection's reader.
 type Lending struct {
 	from  Borrowable
 	term  time.Duration
@@ -32,9 +32,9 @@ type Lending struct {
 // Borrowable is a connection that can be lent.
 type Borrowable interface {
 	// Receive reads until it has put a message into the inbox, ctx ends, or Kick is
-	// called. With NoWait it reads only what is there. It reports whether it
-	// has put a message, whether another receive call may read, and why the
-	// connection has ended, if it has.
+	// called. With NoWait it reads only the bytes that are there. It reports whether it
+	// has put a message, whether another receive call may read, and why the connection
+	// has ended, if it has.
 	Receive(ctx context.Context) (found, again bool, err error)
 	// Kick makes the Receive in progress return, or the one about to begin.
 	Kick()
@@ -48,9 +48,9 @@ func (l *Lending) Init(from Borrowable, term time.Duration) {
 	l.back = make(chan error, 1)
 }
 
-// Lend offers a connection to the receive calls, unless there is something else to
-// Wait for. It returns when the connection is the reader's again, with an error if
-// it has ended; gone is closed when it is to end.
+// Lend offers a connection to the receive calls, unless the socket has other peers, is
+// closed, or is watched by other means. It returns when the connection is the reader's
+// again, with an error if it has ended; gone is closed when it is to end.
 func (in *Inbox) Lend(l *Lending, gone <-chan struct{}) error {
 	if !in.offerLoan(l) {
 		return nil
@@ -86,7 +86,7 @@ func (in *Inbox) offerLoan(l *Lending) bool {
 	l.used, l.recalled, l.lapsed = true, false, false
 	l.timer.Reset(l.term)
 	in.loan = l
-	in.some.Wake() // whoever waits already may take it
+	in.some.Wake() // a receiver that waits already may take it
 	return true
 }
 
@@ -110,7 +110,7 @@ func (in *Inbox) lapse(l *Lending, ending bool) bool {
 	return true
 }
 
-// recall ends the loan there may be. mu must be held.
+// recall ends the loan, if there is one. mu must be held.
 func (in *Inbox) recall() {
 	switch l := in.loan; {
 	case l == nil:
@@ -137,7 +137,7 @@ func (in *Inbox) borrow(ctx context.Context) bool {
 	l.taken = false
 	l.used = l.used || found
 	if again && !l.recalled && !l.lapsed {
-		in.some.Wake() // whoever came meanwhile may take it
+		in.some.Wake() // a receiver that came meanwhile may take it
 	} else {
 		in.loan = nil
 		l.back <- err
@@ -145,8 +145,8 @@ func (in *Inbox) borrow(ctx context.Context) bool {
 	return found || ctx != NoWait
 }
 
-// Poll reads once, without waiting, what has come while the connection was lent
-// and nobody read. It reports whether that was something.
+// Poll reads once, without waiting, the bytes that have come while the connection was
+// lent and no call read it. It reports whether there was a message.
 func (in *Inbox) Poll() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// borrowed is a connection whose reads end with what a test says.
+// borrowed is a connection whose reads return a test's results.
 type borrowed struct {
 	reads  chan func() (found, again bool, err error)
 	kicked chan struct{}
@@ -22,7 +22,7 @@ func (b *borrowed) Receive(context.Context) (found, again bool, err error) { ret
 func (b *borrowed) Kick() { b.kicked <- struct{}{} }
 
 // TestLendingEnds: the reader gets its connection back, with the error that ended
-// it, when the receive call that has it says so, or nobody uses it, or it is recalled.
+// it, when the receive call that has it says so, or it is not used, or it is recalled.
 func TestLendingEnds(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("read failed")

@@ -1,7 +1,7 @@
 package queue
 
 // The high-water marks can change while messages are queued. A lower one drops nothing:
-// the queue takes no more until it is below. A higher one lets those who wait for room
+// the queue takes no more until it is below. A higher one lets callers that wait for room
 // go on.
 
 // SetLimits changes the high-water mark of each queue.
@@ -15,7 +15,7 @@ func (in *Inbox) SetLimits(limits HWM) {
 	in.newcomers.WakeAll()
 }
 
-// Report changes what Connect has said.
+// Report changes the number of messages given to Connect.
 func (in *Inbox) Report(q *Inqueue, report int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

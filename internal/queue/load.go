@@ -7,7 +7,7 @@ import (
 	"clustermap/zmtp"
 )
 
-// Load is what a writer has taken, in the order in which it goes out.
+// Load holds the messages that a writer has taken, in the order in which they go out.
 type Load struct {
 	head    head
 	queue   Wire
@@ -62,7 +62,7 @@ func (l *Load) remaining() (wire []byte, messages int) {
 	return wire, messages
 }
 
-// Clear empties l, whose contents were written, and keeps the buffers for reuse. No
+// Clear empties l after its contents were written, and keeps the buffers for reuse. No
 // lock may be held.
 func (l *Load) Clear() {
 	l.queue.clear()

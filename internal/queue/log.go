@@ -9,25 +9,25 @@ import (
 	"clustermap/zmtp"
 )
 
-// Log is what a publisher sends to the peers of a group: in wire form, once for
-// all of them. Each of them follows it at its own pace, as its writer takes what was
-// added since it did so last. So a message costs the publisher the same whether two
-// follow or two thousand.
+// Log holds the messages that a publisher sends to the peers of a group: in wire form,
+// once for all of them. Each peer follows it at its own pace, as its writer takes the
+// messages added since it last did so. So a message costs the publisher the same whether
+// two follow or two thousand.
 //
 // A peer follows as long as it keeps within its high-water mark. One that does
-// not, or that is to get something alone, leaves: what it has not read goes to its
-// own queue, and it is a peer like any other until that is empty.
+// not, or that is to get a message alone, leaves: its unread messages go to its own
+// queue, and it is a peer like any other until that is empty.
 //
 // Only the publisher adds, with the mutex of the subscriptions held. mu is the
 // last to be locked, behind that one and an outbox's.
 type Log struct {
 	mu      sync.Mutex
 	pieces  []piece // from the one that the slowest follower reads next
-	stage   *Stage  // what is copied goes there
+	stage   *Stage  // for copied messages
 	tail    position
 	slowest *Outbox // the followers are in a list, in the order in which they have read
 	fastest *Outbox
-	idle    []*Outbox // followers to wake for what is added next
+	idle    []*Outbox // followers to wake for the next message
 
 	woken []*Outbox // scratch of unlock
 }
@@ -45,7 +45,7 @@ type piece struct {
 // follower is an outbox's part in the log that it follows.
 type follower struct {
 	log *Log     // nil: none. Guarded by the outbox's mutex, the rest by the log's
-	at  position // what is before was read
+	at  position // everything before it was read
 
 	slower, faster *Outbox
 	idle           bool // is in the log's list of that name
@@ -56,7 +56,7 @@ const (
 	// nothing holds on to all of the stage of which it has not read the end.
 	fullLogStage = 128 << 10
 	// copyRest is the most bytes that a peer which leaves the log gets by copy.
-	// With more, what it holds on to besides is little beside them.
+	// With more, the rest of the memory that it holds on to is little beside them.
 	copyRest = 2 * fullLogStage
 )
 
@@ -77,17 +77,17 @@ func (o *Outbox) Follow(l *Log) bool {
 	return true
 }
 
-// Unfollow is the end of Follow: what the outbox has not read of the log goes to its
-// queue. It reports whether it followed one. See unfollow.
+// Unfollow is the end of Follow: the outbox's unread messages of the log go to its queue.
+// It reports whether the outbox followed one. See unfollow.
 func (o *Outbox) Unfollow(scratch *Wire) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.unfollow(scratch)
 }
 
-// unfollow queues what the outbox has not read of the log that it follows, if it
-// does, and has it follow no more. With scratch it is copied, unless it is much, so
-// that it does not hold on to many times the memory that it counts. mu must be held.
+// unfollow queues the outbox's unread messages of the log that it follows, if it does,
+// and has it follow no more. With scratch they are copied, unless they are many, so that
+// they do not hold on to many times the memory that they count. mu must be held.
 func (o *Outbox) unfollow(scratch *Wire) bool {
 	l := o.follows.log
 	if l == nil {
@@ -113,8 +113,8 @@ func (o *Outbox) unfollow(scratch *Wire) bool {
 	return true
 }
 
-// behind says whether there is something to read in the log that the outbox
-// follows. If there is not, it is to be woken when there is. mu must be held.
+// behind says whether there are unread messages in the log that the outbox follows. If
+// there are none, the outbox is to be woken for the next one. mu must be held.
 func (o *Outbox) behind() bool {
 	l := o.follows.log
 	if l == nil {
@@ -129,8 +129,8 @@ func (o *Outbox) behind() bool {
 	return false
 }
 
-// backlog returns what waits for the writer, in the queue and in the log. mu must
-// be held.
+// backlog returns the size of the messages that wait for the writer, in the queue and in
+// the log. mu must be held.
 func (o *Outbox) backlog() (messages, bytes int) {
 	messages, bytes = o.queue.Messages, o.queue.Bytes()
 	if l := o.follows.log; l != nil {
@@ -142,7 +142,7 @@ func (o *Outbox) backlog() (messages, bytes int) {
 	return messages, bytes
 }
 
-// await has the follower woken for what is added next. mu must be held.
+// await has the follower woken for the next message. mu must be held.
 func (l *Log) await(o *Outbox) {
 	if !o.follows.idle {
 		o.follows.idle = true
@@ -178,8 +178,8 @@ func (l *Log) delist(o *Outbox) {
 	f.slower, f.faster = nil, nil
 }
 
-// hand lends to q what o, whose mutex is held, has not read. Either it has then,
-// or, if it does not stay, it follows no more.
+// hand lends to q the unread messages of o, whose mutex is held. If o stays, it has then
+// read them; otherwise it follows no more.
 func (l *Log) hand(o *Outbox, q *Wire, stays bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,9 +199,9 @@ func (l *Log) hand(o *Outbox, q *Wire, stays bool) {
 	if at == l.tail {
 		return
 	}
-	// What nobody will read after o was last read by o: if it is in front of the
-	// others, it reads all of it, since it was the slowest. So the log's references
-	// to these pieces become o's, and none is given up with a lock held.
+	// The pieces that no follower will read after o were last read by o: if there are
+	// any, o reads all of them, since it was the slowest. So the log's references to
+	// these pieces become o's, and none is given up with a lock held.
 	rest := l.tail
 	if l.slowest != nil {
 		rest = l.slowest.follows.at
@@ -241,8 +241,7 @@ func (l *Log) First() *Outbox {
 	return l.slowest
 }
 
-// Overtaken returns a follower that has so many messages or bytes to read, or
-// nil.
+// Overtaken returns a follower whose unread messages have reached limits, or nil.
 func (l *Log) Overtaken(limits HWM) *Outbox {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -257,7 +256,7 @@ func (l *Log) Overtaken(limits HWM) *Outbox {
 	return nil
 }
 
-// Add appends one message, by copy. What is added where nobody follows is gone.
+// Add appends one message, by copy. Without followers the message is dropped.
 func (l *Log) Add(frames [][]byte, size int) {
 	l.mu.Lock()
 	defer l.unlock()
@@ -298,7 +297,8 @@ func (l *Log) AddRuns(wire []byte, runs []Run, messages int) {
 	l.commit(s.Bytes[before:], messages)
 }
 
-// begin returns the stage for so many bytes more, and how many it has. mu must be held.
+// begin returns the stage for the given number of further bytes, and the number that it
+// holds. mu must be held.
 func (l *Log) begin(bytes int) (*Stage, int) {
 	if l.stage != nil && len(l.stage.Bytes) > 0 && len(l.stage.Bytes)+bytes > fullLogStage {
 		l.stage.Release()
@@ -310,7 +310,7 @@ func (l *Log) begin(bytes int) (*Stage, int) {
 	return l.stage, len(l.stage.Bytes)
 }
 
-// commit enters what was appended to the stage. mu must be held.
+// commit enters the messages appended to the stage. mu must be held.
 func (l *Log) commit(added []byte, messages int) {
 	if last := len(l.pieces) - 1; last >= 0 && l.pieces[last].owner == Owner(l.stage) {
 		p := &l.pieces[last]
@@ -344,7 +344,7 @@ func (l *Log) unlock() {
 	l.mu.Unlock()
 	for i, o := range l.woken {
 		o.mu.Lock()
-		o.rouse() // even if it has left: what it has not read is in its queue then
+		o.rouse() // even if it has left: its unread messages are in its queue then
 		o.mu.Unlock()
 		l.woken[i] = nil
 	}

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestLog: whoever follows gets what was added since, in order and once, with what it
-// was sent alone in its place; a log keeps nothing that all have read, and who lent
-// bytes has them back at the end.
+// TestLog: each follower gets the messages added since, in order and once, with those
+// sent to it alone in their places; a log keeps no piece that all have read, and lent
+// bytes are released in the end.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	type reader struct {
@@ -77,7 +77,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestLogStuck: an outbox that nobody takes from is found when it is over a
+// TestLogStuck: an outbox from which nothing is taken is found when it is over a
 // high-water mark, and then holds on to no part of the log.
 func TestLogStuck(t *testing.T) {
 	t.Parallel()

@@ -9,27 +9,27 @@ import (
 	"clustermap/zmtp"
 )
 
-// Outbox is what is queued for one peer. In the order in which it goes out, that
-// is the head, the queue, and what the peer has not read of the log that it
-// follows (see Log).
+// Outbox is the queue of messages for one peer. In the order in which they go out, its
+// parts are the head, the queue, and the unread messages of the log that the peer follows
+// (see Log).
 //
 // Senders append wire bytes to the queue, or lend them. One drain takes everything
 // at once, by exchanging the queue for an empty one: the writer of a connection, or
-// over inproc the socket at the other end. See drainState for when it is at work. What it
-// has taken is its own until it takes again, or puts it back.
+// over inproc the socket at the other end. See drainState for when it is at work. The
+// messages that it has taken are its own until it takes again, or puts them back.
 //
 // mu guards all fields but Of, which does not change.
 type Outbox struct {
-	// What every message of a sender touches comes first: two cache lines.
+	// The fields that every message of a sender touches come first: two cache lines.
 	mu       sync.Mutex
 	drain    drainState
 	life     life
 	full     bool  // reached the high-water mark, and nothing was taken since
 	conflate bool  // keep the last message only
 	linked   bool  // the drain is a socket of this process
-	conn     *Conn // the connection that takes what is queued, nil between connections
+	conn     *Conn // the connection that takes the messages, nil between connections
 	limits   HWM
-	held     HWM // how much of what the drain has taken still counts as queued
+	held     HWM // messages that the drain has taken and that still count as queued
 	queue    Wire
 	direct   func(wire []byte) int // senders write with it themselves; nil: they do not
 
@@ -38,16 +38,16 @@ type Outbox struct {
 	filled chan struct{} // wakes the drain when it sleeps; capacity 1
 
 	head    head
-	taken   HWM // what the drain has taken and not written yet, without PONGs
+	taken   HWM // messages that the drain has taken and not written yet, without PONGs
 	follows follower
 	drops   uint64
-	emptied chan struct{} // what Flushed returned; nil while nobody waits
+	emptied chan struct{} // the channel that Flushed returned; nil without one
 	stays   bool          // the drain never retires
 
-	own, far HWM    // what limits is made of: far only with linked
+	own, far HWM    // the parts of limits: far only with linked
 	kicks    uint64 // calls of Kick, and changes of limits
 
-	Of any // what the outbox belongs to; see Init
+	Of any // the owner of the outbox; see Init
 }
 
 // life says whether an outbox takes messages.
@@ -55,7 +55,7 @@ type life uint8
 
 const (
 	living life = iota
-	sealed      // it takes no more, and what is queued goes out
+	sealed      // it takes no more, and the queued messages go out
 	dead        // nothing goes out any more
 )
 
@@ -69,7 +69,7 @@ const (
 )
 
 // Init sets the high-water mark. With conflate the outbox keeps the last message only,
-// and has none. Of is what the outbox belongs to, for those who find it in a log.
+// and has none. of is the owner of the outbox, for callers that find the outbox in a log.
 func (o *Outbox) Init(limits HWM, conflate bool, of any) {
 	o.room = NewGate()
 	o.filled = make(chan struct{}, 1)
@@ -79,32 +79,32 @@ func (o *Outbox) Init(limits HWM, conflate bool, of any) {
 	o.own, o.limits, o.conflate, o.Of = limits, limits, conflate, of
 }
 
-// Attach says that a connection takes from here on what is queued.
+// Attach says that a connection takes the queued messages from here on.
 func (o *Outbox) Attach(c *Conn) {
 	o.mu.Lock()
 	o.conn = c
 	o.mu.Unlock()
 }
 
-// Part says that a connection has ended: what is for it alone is refused from here on.
+// Part says that a connection has ended: messages for it alone are refused from here on.
 // PutBack or Discard follows.
 func (o *Outbox) Part(c *Conn) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.conn == c {
 		o.conn = nil
-		o.room.WakeAll() // who waits with a message for that connection gives up
+		o.room.WakeAll() // callers that wait with a message for that connection give up
 	}
 }
 
-// Connected returns the connection that takes what is queued, if there is one.
+// Connected returns the connection that takes the messages, or nil if there is none.
 func (o *Outbox) Connected() *Conn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.conn
 }
 
-// left returns what the high-water mark leaves. mu must be held.
+// left returns the room below the high-water mark. mu must be held.
 func (o *Outbox) left() HWM {
 	return o.limits.Minus(o.held).Minus(HWM{o.queue.Messages, o.queue.Bytes()})
 }
@@ -126,7 +126,7 @@ func (o *Outbox) admit(to *Conn) Verdict {
 	return Accepted
 }
 
-// commit counts what was appended to the stage since it had so many bytes. mu must be
+// commit counts messages appended to the stage since it had before bytes. mu must be
 // held.
 func (o *Outbox) commit(before, messages int) {
 	o.queue.Messages += messages
@@ -135,9 +135,9 @@ func (o *Outbox) commit(before, messages int) {
 	}
 }
 
-// allow lets OfferOne append messages with no look at all that admit looks at, as far
-// as that would accept them. What makes one of its conditions false sets mark to 0. mu
-// must be held.
+// allow lets OfferOne append messages without the checks of admit, as far as admit would
+// accept them. Each change that makes one of the conditions false sets mark to 0. mu must
+// be held.
 func (o *Outbox) allow() {
 	q := &o.queue
 	if o.drain > working || o.life != living || o.full || o.conflate || q.stage == nil {
@@ -147,7 +147,7 @@ func (o *Outbox) allow() {
 	q.brim = min(cap(q.stage.Bytes), FullStage, len(q.stage.Bytes)+o.left().Bytes)
 }
 
-// Offer appends one message, by copy, for whatever connection comes or, if to is not
+// Offer appends one message, by copy, for the present or next connection or, if to is not
 // nil, for that one alone. It begins with the frames of lead, which are in wire form
 // already, if there are any.
 func (o *Outbox) Offer(to *Conn, lead []byte, frames [][]byte) Verdict {
@@ -247,7 +247,8 @@ func (o *Outbox) OfferWire(to *Conn, wire []byte, messages int, owner Owner) Ver
 	return v
 }
 
-// Force is OfferWire even if the outbox is full, and lends whatever has an owner.
+// Force is OfferWire even if the outbox is full, and lends wire of any size that has an
+// owner.
 func (o *Outbox) Force(to *Conn, wire []byte, messages int, owner Owner) Verdict {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -304,7 +305,7 @@ func (o *Outbox) Command(frames []byte) bool {
 	return true
 }
 
-// Would says what the answer to an offer for whatever connection comes would be.
+// Would returns the verdict that an offer for the present or next connection would get.
 func (o *Outbox) Would() Verdict {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -353,7 +354,7 @@ func (o *Outbox) PutBack(l *Load) {
 	o.settled()
 }
 
-// Discard drops what is queued: its peer is gone and will not come back as the
+// Discard drops the queued messages: their peer is gone and will not come back as the
 // same one.
 func (o *Outbox) Discard() {
 	o.mu.Lock()
@@ -363,16 +364,16 @@ func (o *Outbox) Discard() {
 	lost.Drop()
 }
 
-// disconnected forgets what was for the connection that has ended, and what its
-// drain had taken. mu must be held.
+// disconnected forgets the head of the connection that has ended, and the counts of the
+// messages that its drain had taken. mu must be held.
 func (o *Outbox) disconnected() {
 	o.conn = nil
-	o.room.WakeAll() // who waits with a message for that connection gives up
+	o.room.WakeAll() // callers that wait with a message for that connection give up
 	o.head.clear()
 	o.taken, o.held = HWM{}, HWM{}
 }
 
-// End refuses everything from now on, and drops what is queued.
+// End refuses everything from now on, and drops the queued messages.
 func (o *Outbox) End() {
 	o.mu.Lock()
 	o.life, o.queue.mark = dead, 0
@@ -420,7 +421,7 @@ func (o *Outbox) Flushed() <-chan struct{} {
 }
 
 func (o *Outbox) isFlushed() bool {
-	// What a link has queued is handed over at its end.
+	// The messages of a link are handed over at its end.
 	if o.life == dead || o.linked {
 		return true
 	}
@@ -437,8 +438,7 @@ func (o *Outbox) settled() {
 }
 
 // Left returns how much room the outbox has, which is unbounded if it has
-// ended. If there is none, whoever takes messages from the outbox will signal
-// it.
+// ended. If there is none, the drain will signal it when it takes messages.
 func (o *Outbox) Left() HWM {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -456,7 +456,7 @@ func (o *Outbox) Left() HWM {
 
 // Status is the state of an outbox.
 type Status struct {
-	Messages, Bytes int    // queued, with what is to be read of a log
+	Messages, Bytes int    // queued, with the unread part of a log
 	Taken           int    // bytes that the writer is writing: lost if the connection ends
 	Drops           uint64 // messages that were dropped
 	Head            int    // bytes of the head

@@ -32,7 +32,7 @@ func (o *Outbox) put(frames ...string) Verdict {
 // messages is how many were taken.
 func (l *Load) messages() int { return l.queue.Messages + l.head.messages }
 
-// takenFrom takes what is queued, without waiting, and returns its bytes.
+// takenFrom takes the queued messages, without waiting, and returns their bytes.
 func takenFrom(t *testing.T, o *Outbox) (data []byte, w *Load) {
 	t.Helper()
 	w = &Load{}
@@ -42,10 +42,9 @@ func takenFrom(t *testing.T, o *Outbox) (data []byte, w *Load) {
 	return bytes.Join(w.Gather(nil), nil), w
 }
 
-// TestOutboxStages: what is copied goes to stages of a bounded size, but for
-// messages that are larger, and comes out in its order; each stage is free when
-// all of it is released. It does not run beside other tests, which could use such a
-// stage at once.
+// TestOutboxStages: copied messages go to stages of a bounded size, except larger
+// messages, and come out in order; each stage is free when all of it is released. It does
+// not run beside other tests, which could use such a stage at once.
 func TestOutboxStages(t *testing.T) {
 	o := newOutbox(HWM{Messages: Unbounded, Bytes: Unbounded})
 	l := newLender()
@@ -108,7 +107,7 @@ func TestOutboxStages(t *testing.T) {
 	for s := range seen {
 		left := int32(0)
 		if s == w.queue.stage {
-			left = 1 // emptied, for what is staged next
+			left = 1 // emptied, for the next message
 		}
 		if n := s.refs.Load(); n != left {
 			t.Errorf("a stage has %d holders left", n)
@@ -140,7 +139,7 @@ func TestOutboxHWM(t *testing.T) {
 	}
 }
 
-// TestOutboxHWMBytes: below the bound one more is taken, whatever its size.
+// TestOutboxHWMBytes: below the bound one more message is taken, of any size.
 func TestOutboxHWMBytes(t *testing.T) {
 	t.Parallel()
 	o := newOutbox(HWM{Messages: Unbounded, Bytes: 100})
@@ -325,7 +324,7 @@ func TestOutboxEnds(t *testing.T) {
 	}
 }
 
-// TestOutboxPeer: what is meant for one connection never goes out on another.
+// TestOutboxPeer: messages for one connection never go out on another.
 func TestOutboxPeer(t *testing.T) {
 	t.Parallel()
 	o := newOutbox(HWM{Messages: 1, Bytes: Unbounded})
@@ -369,7 +368,7 @@ func TestOutboxControl(t *testing.T) {
 	}
 }
 
-// TestOutboxFlushed: whoever lingers is told when all messages are written or
+// TestOutboxFlushed: the channel of Flushed is closed when all messages are written or
 // dropped, and not before.
 func TestOutboxFlushed(t *testing.T) {
 	t.Parallel()

@@ -3,10 +3,10 @@ package queue
 // PutBack returns messages that TakeBatch has taken from q, and that were not used, to
 // the front of q, so that the next receive call for q gets them. It takes over b's
 // chunk reference and spans, and leaves b empty. The queue may then exceed its
-// high-water mark, by what was taken out of it.
+// high-water mark, by the messages that were taken out of it.
 //
-// Messages that nobody can receive any more are dropped: those of a closed inbox and
-// those of a queue that was cut.
+// Messages that can no longer be received are dropped: those of a closed inbox and those
+// of a queue that was cut.
 func (in *Inbox) PutBack(q *Inqueue, b *Batch) {
 	if len(b.Spans) == 0 {
 		b.Release()
@@ -30,8 +30,8 @@ func (in *Inbox) PutBack(q *Inqueue, b *Batch) {
 		}
 	}
 	if q.link != nil {
-		// The link was told of these messages, or will be. It must not be told again
-		// when they are taken again.
+		// The link has got a receipt for these messages, or will. It must not get another
+		// one when they are taken again.
 		q.untold = q.untold.Minus(n)
 	}
 	in.list(q)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestPutBack: what is put back comes first again, counts again, and goes where later
-// messages would go.
+// TestPutBack: messages that are put back come first again, count again, and go where
+// later messages would go.
 func TestPutBack(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -59,7 +59,7 @@ func TestPutBack(t *testing.T) {
 	}
 }
 
-// consumed adds up what a link is told.
+// consumed adds up the receipts of a link.
 type consumed struct{ messages, bytes int }
 
 func (c *consumed) Fetch() bool { return true }
@@ -92,8 +92,8 @@ func TestPutBackLink(t *testing.T) {
 	}
 }
 
-// TestPutBackLeft: what is put back after its peer has gone counts as a leftover until it
-// is taken.
+// TestPutBackLeft: messages that are put back after their peer has gone count as
+// leftovers until they are taken.
 func TestPutBackLeft(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

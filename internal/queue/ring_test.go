@@ -13,7 +13,7 @@ func TestRing(t *testing.T) {
 	var model []int
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range 100_000 {
-		// In turns it tends to grow, beyond what an empty ring keeps, and to
+		// In turns it tends to grow, beyond the buffer that an empty ring keeps, and to
 		// shrink.
 		grow := i/5000%2 == 0
 		if len(model) > 0 && rng.IntN(4) > 0 != grow {

@@ -32,10 +32,10 @@ func NewStage() *Stage {
 	return s
 }
 
-// Retain keeps a stage whose bytes were handed over.
+// Retain adds a reference.
 func (s *Stage) Retain() { s.refs.Add(1) }
 
-// Release gives it back.
+// Release releases a reference. The last one returns the stage to the pool.
 func (s *Stage) Release() {
 	if s.refs.Add(-1) > 0 {
 		return
@@ -44,7 +44,7 @@ func (s *Stage) Release() {
 	s.Pool()
 }
 
-// Pool gives the stage to whoever needs one next.
+// Pool returns the stage to the pool.
 func (s *Stage) Pool() {
 	if cap(s.Bytes) <= keepStage {
 		s.Bytes = s.Bytes[:0]

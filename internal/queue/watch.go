@@ -39,9 +39,9 @@ func (in *Inbox) arrived() {
 	}
 }
 
-// Marks tells whoever watches whether a socket that is ready has not been so in
-// between. dry rises whenever there are no messages left, and others with each change
-// that Tell was called for. Both must be read before the state of the socket.
+// Marks tells Pollers and hooks whether a ready socket was not ready in between. dry
+// rises whenever there are no messages left, and others with each change that Tell was
+// called for. Both must be read before the state of the socket.
 func (in *Inbox) Marks() (dry, others uint64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -71,7 +71,7 @@ func (in *Inbox) Watch(token chan<- struct{}) {
 	in.mu.Unlock()
 }
 
-// Unwatch removes one.
+// Unwatch removes a token.
 func (in *Inbox) Unwatch(token chan<- struct{}) {
 	w := &in.watch
 	w.mu.Lock()

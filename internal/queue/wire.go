@@ -8,11 +8,11 @@ import (
 	"clustermap/zmtp"
 )
 
-// Wire is a sequence of whole messages: the items, and behind them what was
-// copied to the stage since the last item was added.
+// Wire is a sequence of whole messages: the items, and behind them the bytes copied to
+// the stage since the last item was added.
 type Wire struct {
 	Items    []Item
-	stage    *Stage // what is copied to at present, or nil
+	stage    *Stage // for the next copied bytes, or nil
 	from     int    // bytes of the stage that items refer to
 	lent     int    // bytes of the items
 	Messages int
@@ -44,7 +44,8 @@ func (i *Item) release() {
 }
 
 // Chunk returns a chunk that begins with the bytes and takes over the reference to
-// them, and their number. If they may be changed, what was lent to the queue is copied.
+// them, and their number. If they may be changed, bytes that were lent to the queue are
+// copied.
 func (i *Item) Chunk(change bool) (*buf.Chunk, int) {
 	if _, staged := i.owner.(*Stage); change && !staged && i.owner != nil {
 		c := buf.Get(len(i.wire))
@@ -72,8 +73,9 @@ func (q *Wire) Bytes() int { return q.lent + len(q.staged()) }
 
 func (q *Wire) empty() bool { return len(q.Items) == 0 && len(q.staged()) == 0 }
 
-// begin returns the stage to append so many bytes to, and how many it has. A large
-// stage is not grown: another one is begun, unless the bytes have to be in the same.
+// begin returns the stage for the given number of further bytes, and the number that it
+// holds. A large stage is not grown: another one is begun, unless the bytes have to be in
+// the same.
 func (q *Wire) begin(bytes int, same bool) (*Stage, int) {
 	if s := q.stage; s != nil {
 		size := len(s.Bytes) + bytes
@@ -135,7 +137,7 @@ func (q *Wire) prepend(wire []byte, messages int) {
 // keepLast drops all messages but the last one of those that were appended to the
 // stage behind the given offset. If items have owners, which were queued before the
 // queue began to conflate, all items stay, because owners cannot be released with
-// locks held: then keepLast drops only what was staged since.
+// locks held: then keepLast drops only messages staged since.
 func (q *Wire) keepLast(before int) {
 	bytes := q.stage.Bytes
 	last := before
@@ -167,8 +169,8 @@ func (q *Wire) Forget() {
 	*q = Wire{Items: q.Items[:0], stage: q.stage}
 }
 
-// clear empties q, returns what was lent, and keeps the buffers for reuse. No
-// lock may be held: an owner's Release is code that we do not know.
+// clear empties q, releases the lent bytes, and keeps the buffers for reuse. No lock may
+// be held: an owner's Release is code that we do not know.
 func (q *Wire) clear() {
 	for i := range q.Items {
 		q.Items[i].release()

@@ -9,8 +9,7 @@ import "clustermap/internal/kvmsg"
 // bits at the cut (blocks). Both the bytes and the bits are shared with the store:
 //
 //   - The bytes of a live record were complete at the cut and never change afterwards.
-//     The reference keeps the segment from being recycled, whatever becomes of its
-//     records.
+//     The reference keeps the segment from being recycled, even if its records die.
 //   - The writer copies the blocks of a segment before its first change after a cut (see
 //     Segment.shared), so those in the pin do not change. That costs one copy of at most
 //     32 KiB for each changed segment, and no pause: making a cut is one step per segment.

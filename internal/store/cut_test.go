@@ -8,7 +8,7 @@ import (
 	"clustermap/internal/kvmsg"
 )
 
-// cutContents returns what a cut shows, by each and by pieces.
+// cutContents returns the content of a cut, by each and by pieces.
 func cutContents(t *testing.T, c *Cut) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -20,7 +20,7 @@ func (x *index) load() (used, dead, slots int) {
 	return used, dead, slots
 }
 
-// checkCounts compares the counts of the index with what is in its tables.
+// checkCounts compares the counts of the index with the content of its tables.
 func (x *index) checkCounts(t *testing.T) {
 	t.Helper()
 	for i := range x.tables {
@@ -111,8 +111,8 @@ func TestIndexUnderChurn(t *testing.T) {
 	}
 }
 
-// Keys whose hashes agree in all that the index looks at are told apart by the
-// records. Such keys are made here by lying about the hash.
+// Keys whose hashes agree in all bits that the index uses are told apart by the records.
+// Such keys are made here by lying about the hash.
 func TestIndexCollisions(t *testing.T) {
 	t.Parallel()
 	s := New(Options{})

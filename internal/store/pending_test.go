@@ -91,8 +91,8 @@ func TestPendingAgainstModel(t *testing.T) {
 	}
 }
 
-// A reader finds at least what was set when it began, and what another reader had found
-// by then.
+// A reader finds at least the values that were set when it began, and those that another
+// reader had found by then.
 func TestPendingIsSeenAtOnce(t *testing.T) {
 	t.Parallel()
 	const keys = 100

@@ -15,10 +15,10 @@ import (
 	"clustermap/internal/testenv"
 )
 
-// One writer sets, deletes and grows; readers check that what they get belongs to
-// the key they asked for and never goes back; cuts are compared with a model as it
-// was at the cut; pieces that were retained must stay as they were.
-// Segments are small, so they are compacted and recycled all the time.
+// One writer sets, deletes and grows; readers check that each value belongs to the key
+// they asked for and that values never go back; cuts are compared with a model as it was
+// at the cut; pieces that were retained must stay as they were. Segments are small, so
+// they are compacted and recycled all the time.
 func TestStoreConcurrently(t *testing.T) {
 	t.Parallel()
 	const keys = 3000
@@ -58,7 +58,7 @@ func TestStoreConcurrently(t *testing.T) {
 						}
 						if rng.IntN(8) == 0 {
 							// Longer than a reader may: the writer must go on,
-							// and must not take away what this one looks at.
+							// and must not take away the record that this one reads.
 							time.Sleep(time.Duration(rng.IntN(30)) * time.Millisecond)
 						}
 						check(r.Value(), r.Seq())

@@ -41,7 +41,7 @@ func TestRCUWaitsForReaders(t *testing.T) {
 }
 
 // A straggler is a reader that chose a bank long before it enters it. The test
-// does by hand what enter does, and lets the period go by between its steps.
+// does the steps of enter by hand, and lets the period go by between them.
 func TestRCUStraggler(t *testing.T) {
 	t.Parallel()
 	e := newRCU()

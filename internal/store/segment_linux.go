@@ -41,13 +41,12 @@ func hintTable(slots []atomic.Uint64, log int) {
 // look-up is in another page, and translating the address takes a part of its time.
 //
 // The memory need not begin at the boundary of a huge page, so the request is rounded
-// outwards: what was allocated one after the other is adjacent, and shares the huge page
-// at its border. It is only a hint, about addresses of this process, so errors are
-// ignored.
+// outwards: memory allocated one after the other is adjacent, and shares the huge page at
+// its border. It is only a hint, about addresses of this process, so errors are ignored.
 //
 // In a small map it would cost more than it gains. The rest of the huge page belongs to
-// the application's objects, and the request outlives the map: what the garbage collector
-// returns to the system there, the system may back with memory again.
+// the application's objects, and the request outlives the map: the system may back pages
+// with memory again that the garbage collector has returned there.
 func hint(p unsafe.Pointer, size int) {
 	start := uintptr(p)
 	first, end := start&^(hugePage-1), (start+uintptr(size)+hugePage-1)&^(hugePage-1)

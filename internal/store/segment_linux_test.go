@@ -60,7 +60,7 @@ func isHuge(t *testing.T, p unsafe.Pointer) bool {
 	return false
 }
 
-// What a segment held goes back to the system at once: its pages read as zero.
+// The memory of a segment goes back to the system at once: its pages read as zero.
 func TestH25_ReleasedSegmentsGoBackToTheSystem(t *testing.T) {
 	t.Parallel()
 	b := allocate(1 << 20)

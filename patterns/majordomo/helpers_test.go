@@ -210,7 +210,7 @@ func (r *raw) beat() {
 	r.send("", worker01, cHeartbeat)
 }
 
-// request01 sends a request of version 0.1.
+// request sends a request of version 0.1.
 func (r *raw) request(service string, body ...string) {
 	r.t.Helper()
 	r.send(append([]string{"", client01, service}, body...)...)
@@ -243,7 +243,7 @@ func newFakeBroker(t testing.TB) *fakeBroker {
 	return f
 }
 
-// recv returns the next message that is not a heartbeat, and who sent it.
+// recv returns the next message that is not a heartbeat, and its sender.
 func (f *fakeBroker) recv() (peer string, frames []string) {
 	f.t.Helper()
 	for {

@@ -45,7 +45,7 @@ type laneKey struct {
 	service *service
 }
 
-// Bounds on what is kept for reuse.
+// Bounds on the memory that is kept for reuse.
 const (
 	maxSpareJobs  = 65536
 	maxSpareData  = 4 << 10  // bytes of a job's buffer

@@ -299,7 +299,7 @@ func TestM8_BrokerDisconnects(t *testing.T) {
 }
 
 // TestM9_OutOfTurn: a valid but unexpected command is answered with DISCONNECT, and that
-// worker is sent nothing else, whatever it sends.
+// worker is sent nothing else, even if it sends more.
 func TestM9_OutOfTurn(t *testing.T) {
 	t.Parallel()
 	for _, v := range []Version{Version01, Version02} {
@@ -794,7 +794,7 @@ func TestM18_OneAtATime(t *testing.T) {
 func TestM18_ClientRepeats(t *testing.T) {
 	t.Parallel()
 	f := newFakeBroker(t)
-	// What is sent just before the timeout is written nevertheless.
+	// A request sent just before the timeout is written nevertheless.
 	lingers := sockets.Options{Linger: hang}
 	c := startClient(t, f.endpoint, ClientOptions{Timeout: 20 * time.Millisecond, Attempts: 3, Socket: lingers})
 	done := make(chan error, 1)

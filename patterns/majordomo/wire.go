@@ -88,9 +88,9 @@ type packet struct {
 	version Version
 	worker  bool // has the header of a worker
 
-	// envelope is, in a client's request, what precedes the header of the reply, in
-	// wire form: the client's number of the request, if any, and the empty frame,
-	// which in 0.2 follows only a number. number is the number alone.
+	// envelope has, in a client's request, the frames before the header of the reply, in
+	// wire form: the client's number of the request, if any, and the empty frame, which
+	// in 0.2 follows only a number. number is the number alone.
 	envelope []byte
 	number   []byte
 
