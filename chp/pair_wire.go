@@ -12,7 +12,7 @@ import (
 // have two frames, a name and a body. The updates between them are KVPUBs of five
 // frames, as they are in the log.
 //
-//	passive  FOLLOW   followRequest: what it has
+//	passive  FOLLOW   followRequest: its last update
 //	active   TAIL     8 bytes, its run: the following batches continue that
 //	         BASE     baseHead: the map follows, and replaces the passive one's
 //	         …        KVPUBs, with the remaining times to live

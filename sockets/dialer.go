@@ -143,9 +143,9 @@ func (s *socket) Disconnect(address string) error {
 	return err
 }
 
-// disconnect does the part of Disconnect that needs s.mu. It returns what must
-// be done without a lock: the inproc connections to finish, and the pipes whose
-// received messages are to be dropped.
+// disconnect does the part of Disconnect that needs s.mu. It returns the rest, which must
+// be done without a lock: the inproc connections to finish, and the pipes whose received
+// messages are to be dropped.
 func (s *socket) disconnect(address string) (local []*half, cut []*pipe, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,9 +16,9 @@ type kindred struct {
 	mask   uint64   // its bits
 	groups []*group // those that the search has found and that have not subscribed to everything
 	from   int      // offset in the batch where the messages begin
-	count  int      // how many there are
+	count  int      // number of these messages
 
-	pause  int // so many searches are not remembered
+	pause  int // number of further searches that are not remembered
 	length int // of the last pause
 }
 
@@ -60,7 +60,7 @@ func (k *kindred) end(s *subscriptions, at int) {
 			s.touch(g, k.from, at, k.count)
 		}
 		k.length = 0
-	} else { // it was remembered in vain
+	} else { // remembering it did not pay
 		k.length = min(2*k.length+1, maxPause)
 		k.pause = k.length
 	}

@@ -23,7 +23,7 @@ func topicsOf(sets ...[]string) *subscriptions {
 	return s
 }
 
-// TestSortRuns compares what sort finds for whole batches with what find says of each
+// TestSortRuns compares the results of sort for whole batches with those of find for each
 // message.
 func TestSortRuns(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 )
 
 // readyFile is the name of a file that exists while a server is ready, or "" for none. It
-// has what clients name as --server, one a line.
+// has the endpoints for the clients' --server, one a line.
 type readyFile string
 
 // remove removes the file, which a server that was killed may have left too.
@@ -25,7 +25,7 @@ func (f readyFile) remove() error {
 	return nil
 }
 
-// await writes the file when the server is ready. Nobody sees a part of it.
+// await writes the file when the server is ready. Readers never see a part of it.
 func (f readyFile) await(ctx context.Context, server *chp.Server) error {
 	if f == "" {
 		return nil
@@ -56,7 +56,7 @@ func (f readyFile) write(content []byte) (err error) {
 		return err
 	}
 	_, err = temporary.Write(content)
-	// Everybody may read which ports the server has taken.
+	// Every user may read the server's ports.
 	if err = errors.Join(err, temporary.Chmod(0o644), temporary.Close()); err == nil {
 		err = os.Rename(temporary.Name(), string(f))
 	}

@@ -197,10 +197,10 @@ const (
 )
 
 // gather lets senders that have filled the queue with a few bytes add to it before it
-// is taken, as long as they fill it again at once: what is queued already counts as
-// taken. Otherwise the number of messages limits the size of a write, and most of
-// the time goes to waking the senders and the peer. mu must be held; gather lets
-// go of it in between.
+// is taken, as long as they fill it again at once: messages queued already count as
+// taken. Otherwise the number of messages limits the size of a write, and most of the
+// time goes to waking the senders and the peer. mu must be held; gather unlocks it in
+// between.
 func (o *Outbox) gather(roomy func()) {
 	for range maxGathers {
 		queued := HWM{o.queue.Messages, o.queue.Bytes()}

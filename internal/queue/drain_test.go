@@ -272,7 +272,7 @@ func TestDirect(t *testing.T) {
 }
 
 // TestGather: senders that fill the queue again at once add to the same write, but not
-// without end, and the high-water mark holds for what is queued behind it.
+// without end, and the high-water mark holds for messages queued behind it.
 func TestGather(t *testing.T) {
 	t.Parallel()
 	const most = 10

@@ -13,7 +13,7 @@ type Load struct {
 	queue   Wire
 	Written int64 // bytes of it, if a connection broke
 
-	Gathers bool // senders may add to what is to be taken; see Outbox.gather
+	Gathers bool // senders may add messages before they are taken; see Outbox.gather
 
 	// A PING is added when Beat ticks, which is nil without heartbeats.
 	Beat   <-chan time.Time

@@ -144,7 +144,7 @@ func (r *natsReplica) take(m *nats.Msg) {
 	if r.ended {
 		return
 	}
-	key, value := unsafe.Slice(unsafe.StringData(m.Subject), len(m.Subject)), m.Data // nobody changes it
+	key, value := unsafe.Slice(unsafe.StringData(m.Subject), len(m.Subject)), m.Data // it does not change
 	if m.Subject == r.subject {
 		var err error
 		if key, value, err = cutMessage(m.Data); err != nil {
