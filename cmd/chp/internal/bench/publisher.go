@@ -96,8 +96,8 @@ func (s *sender) send(ctx context.Context, n int, rate float64) error {
 	return nil
 }
 
-// pace sends the updates that are due and then sleeps briefly. Each update carries the
-// time at which it was sent.
+// pace sends the updates that are due and then sleeps. Each update carries the time at
+// which it was sent, so that how late the publisher itself was does not count.
 func (s *sender) pace(ctx context.Context, n int, rate float64) error {
 	var start time.Time
 	for sent := 0; sent < n; {
@@ -117,13 +117,32 @@ func (s *sender) pace(ctx context.Context, n int, rate float64) error {
 		}
 		s.peer.Count.Add(1)
 		next := start.Add(time.Duration(float64(sent) / rate * float64(time.Second)))
-		select {
-		case <-time.After(max(time.Until(next), 0)):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := sleep(ctx, max(time.Until(next), paceTick)); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// paceTick is the shortest sleep of a publisher. Without it one that sends a million updates a
+// second looks for due ones all the time, and takes a processor from those that it measures.
+const paceTick = 100 * time.Microsecond
+
+// napMost is the longest sleep for which a timer of the program is not exact enough.
+const napMost = 500 * time.Microsecond
+
+// sleep returns after d, or with an error when ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d < napMost {
+		nap(d)
+		return ctx.Err()
+	}
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // clean deletes the keys of the run from an existing server.
