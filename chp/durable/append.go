@@ -34,7 +34,9 @@ func (l *Log) Append(entries ...commit.Entry) error {
 		if len(e.Records) > MaxEntryBytes {
 			return fmt.Errorf("%w: %d bytes, at most %d", commit.ErrTooLarge, len(e.Records), MaxEntryBytes)
 		}
-		size += headerBytes + len(e.Records)
+		if e.Framed(headerBytes) == nil {
+			size += headerBytes + len(e.Records)
+		}
 	}
 	buffer := l.scratch[:0]
 	if cap(buffer) < size {
@@ -46,9 +48,15 @@ func (l *Log) Append(entries ...commit.Entry) error {
 	l.entries = l.entries[:0]
 	for i := range entries {
 		e := &entries[i]
-		start := len(buffer)
-		buffer = appendEntry(buffer, e)
-		l.entries = append(l.entries, raftpb.Entry{Term: e.Epoch, Index: e.Index, Data: buffer[start:len(buffer):len(buffer)]})
+		data := e.Framed(headerBytes)
+		if data != nil {
+			appendHeader(data[:0], e)
+		} else {
+			start := len(buffer)
+			buffer = appendEntry(buffer, e)
+			data = buffer[start:len(buffer):len(buffer)]
+		}
+		l.entries = append(l.entries, raftpb.Entry{Term: e.Epoch, Index: e.Index, Data: data})
 	}
 	err := l.w.Save(l.state(), l.entries)
 	clear(l.entries) // let the garbage collector free an unusually large buffer
