@@ -173,7 +173,7 @@ func (s *Server) collectNow(b *sockets.Batch, queued *atomic.Int64) bool {
 	if former || !s.order(b, from) {
 		return false
 	}
-	b.SetSpans(nil)
+	b.SetSpans(b.Spans()[:0])
 	return true
 }
 

@@ -133,7 +133,7 @@ func (s *session) tookNow(b *sockets.Batch) bool {
 		f.on = false
 		s.fail(err)
 	}
-	b.SetSpans(nil)
+	b.SetSpans(b.Spans()[:0])
 	return true
 }
 

@@ -271,7 +271,7 @@ func (s *session) hear(b *sockets.Batch) {
 	if settled {
 		s.client.writer.settled()
 	}
-	b.SetSpans(nil)
+	b.SetSpans(b.Spans()[:0])
 }
 
 func (s *session) monitorSubscriber(e sockets.Event) {

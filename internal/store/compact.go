@@ -2,15 +2,16 @@ package store
 
 import (
 	"sync/atomic"
+	"unsafe"
 
 	"clustermap/internal/invariants"
 	"clustermap/internal/kvmsg"
 )
 
 // Compaction copies the live records of a mostly dead segment to another one, so that
-// the segment can be recycled. It bounds the log to twice the live bytes plus a few
-// segments. It works in small steps: each call of the writer does an amount of work
-// proportional to what it appends.
+// the segment can be recycled. It bounds a large log to one and a half times the live
+// bytes plus a few segments (log.limit). It works in small steps: each call of the writer
+// does an amount of work proportional to what it appends.
 //
 // Records are copied unchanged: sequences do not change and nothing is published.
 // Readers find the old copy or the new one. The live bits tell which records are live.
@@ -19,10 +20,10 @@ import (
 type compaction struct {
 	seg    *Segment // being compacted, or nil
 	next   int      // the next block to check
-	credit int      // bytes that may be checked; negative after large records
+	credit int      // bytes that may be checked or copied; negative after large records
 	moved  uint64   // bytes copied so far
 
-	// The live records of a block. A field, so that it need not be allocated for each.
+	// The live records of a step. A field, so that it need not be allocated for each.
 	found []survivor
 }
 
@@ -33,16 +34,33 @@ type survivor struct {
 	offset uint32
 }
 
-// find appends a record to found.
-func (c *compaction) find(r kvmsg.Record, offset uint32) bool {
-	c.found = append(c.found, survivor{record: r, offset: offset})
+// survive appends a live record of the victim to found, pays for copying it, and prefetches
+// its slot.
+func (s *Map) survive(r kvmsg.Record, offset uint32) bool {
+	v, hash := &s.log.victim, kvmsg.HashKey(r.Key())
+	s.prefetchSlot(hash)
+	v.found = append(v.found, survivor{record: r, hash: hash, offset: offset})
+	v.credit -= len(r)
 	return true
 }
 
-// compactPace is the number of bytes checked for each appended byte. Above compactLimit
-// more than half of the log is dead, so the emptiest segment is at least half dead:
-// checking two bytes frees at least one, and the log stops growing.
-const compactPace = 2
+// compactPace is the number of bytes checked or copied for each appended byte. Above
+// log.limit at most two thirds of the log are live, and so at most two thirds of the
+// emptiest segment: checking three bytes of it and copying two frees one, and the log
+// stops growing. With keys that change evenly a victim is emptier than the average, and
+// less than half of this is needed.
+const compactPace = 5
+
+// compactAhead is the number of live records from which compactStep checks no further
+// block before it moves them.
+const compactAhead = 32
+
+// blocksAhead is the distance in blocks at which compactStep prefetches the records that
+// it reads.
+const blocksAhead = 2
+
+// cacheLine is the size of a cache line in bytes.
+const cacheLine = 64
 
 // compactEvery is the number of calls of the writer between two checks whether there is
 // anything to compact.
@@ -52,7 +70,7 @@ const compactEvery = 16
 func (s *Map) compact(size int) {
 	v := &s.log.victim
 	if v.seg == nil {
-		if v.credit = 0; s.log.bytes <= s.compactLimit() || !s.chooseVictim() {
+		if v.credit = 0; s.log.bytes <= s.log.limit() || !s.chooseVictim() {
 			return
 		}
 	}
@@ -69,10 +87,10 @@ func (s *Map) Tidy(size int) (more bool) {
 	l.round++
 	l.burst -= l.burst >> 6
 	l.reclaim()
-	l.trim(l.spare())
+	l.trim()
 	v := &l.victim
 	for v.credit = size; v.credit > 0; {
-		if v.seg == nil && (l.bytes <= s.compactLimit() || !s.chooseVictim()) {
+		if v.seg == nil && (l.bytes <= l.limit() || !s.chooseVictim()) {
 			v.credit = 0
 			return false
 		}
@@ -84,12 +102,7 @@ func (s *Map) Tidy(size int) (more bool) {
 // Tidied reports whether Tidy has nothing left to do.
 func (s *Map) Tidied() bool {
 	l := &s.log
-	return l.bytes <= s.compactLimit() && l.retiredSize+l.freeSize <= l.spare() && l.burst <= maxSegment
-}
-
-// compactLimit is the size of the log above which compaction works.
-func (s *Map) compactLimit() int {
-	return 2*s.log.live + slackSegments*s.log.segmentSize(0)
+	return l.bytes <= l.limit() && l.retiredSize <= l.spare() && l.freeSize <= l.keep() && l.burst <= maxSegment
 }
 
 // chooseVictim selects the sealed segment with the smallest share of live bytes.
@@ -106,27 +119,41 @@ func (s *Map) chooseVictim() bool {
 	return v.seg != nil
 }
 
-// compactStep moves the live records of one block of the victim. When the last live
-// record is moved the victim retires, and there is no victim.
+// compactStep moves the live records of the next blocks of the victim: of one, or of as
+// many as there is credit for and the processor can prefetch slots for. When the last
+// live record is moved the victim retires, and there is no victim.
 func (s *Map) compactStep() {
 	v := &s.log.victim
-	from, n := v.seg, v.next
-	v.next++
-	v.credit -= blockSize
+	from := v.seg
+	if v.found == nil {
+		v.found = make([]survivor, 0, compactAhead+blockSize>>granuleBits)
+	}
 	v.found = v.found[:0]
-	from.records(from.blocks, n, v.find)
-	for i := range v.found {
-		f := &v.found[i]
-		f.hash = kvmsg.HashKey(f.record.Key())
-		s.prefetchSlot(f.hash)
+	for left := from.live; left > 0 && v.credit > 0 && len(v.found) < compactAhead; {
+		before := len(v.found)
+		from.prefetchBlock(v.next + blocksAhead)
+		from.records(from.blocks, v.next, s.survive)
+		v.next++
+		v.credit -= blockSize
+		left -= int32(len(v.found) - before)
 	}
 	for i := range v.found {
 		f := &v.found[i]
 		s.move(from, f)
-		v.credit -= len(f.record)
 		v.moved += uint64(len(f.record))
 	}
 	clear(v.found)
+}
+
+// prefetchBlock prefetches the records of block n if one of them is live. The size of a
+// record has to be read before it is known where the next one begins.
+func (s *Segment) prefetchBlock(n int) {
+	if n >= len(s.blocks) || s.blocks[n].live == 0 {
+		return
+	}
+	for at := n << blockBits; at < min((n+1)<<blockBits, len(s.buf)); at += cacheLine {
+		prefetch(unsafe.Pointer(&s.buf[at]))
+	}
 }
 
 // move copies a live record to the segment to which compaction appends.

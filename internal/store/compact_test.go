@@ -37,6 +37,35 @@ func TestCompactionFreesWhatFewKeysHold(t *testing.T) {
 	}
 }
 
+// A large log stays below its limit, with the free segments, however its keys change.
+func TestCompactionBoundsALargeLog(t *testing.T) {
+	testenv.Alone(t)
+	t.Parallel()
+	const keys = 250_000
+	s := New(Options{})
+	rng := rand.New(rand.NewPCG(1, 20))
+	n := 0
+	var out []Piece
+	for range 4 {
+		for _, b := range fill(t, keys/1000, 1000, func() int {
+			if n++; n <= keys {
+				return n - 1
+			}
+			return rng.IntN(keys)
+		}) {
+			out = s.Apply(b.wire, b.spans, 1, out[:0])
+			// The victim, what its records are copied to, and segments that have just retired.
+			st := s.Stats()
+			if used, most := st.LogBytes+st.IdleBytes, s.log.limit()+6*maxSegment; used > most {
+				t.Fatalf("%d bytes in use and %d idle, of %d; %d live", st.LogBytes, st.IdleBytes, most, st.LiveBytes)
+			}
+		}
+	}
+	if limit := s.log.limit(); s.count != keys || limit > 80*keys*3/2+maxSlack {
+		t.Errorf("%d keys, and the limit is %d", s.count, limit)
+	}
+}
+
 // No call of the writer may do much more work than it brings.
 func TestCompactionGoesInSmallSteps(t *testing.T) {
 	testenv.Alone(t)
@@ -103,4 +132,56 @@ func TestCompactionOfADyingSegment(t *testing.T) {
 		t.Error("no victim was met")
 	}
 	s.check(t, model)
+}
+
+// BenchmarkOverwrite overwrites the keys of a large map, in batches of 128 KiB as a
+// server gets them: uniformly, or each key once before any is overwritten again. It
+// reports the most bytes of the log, with the idle ones, for each live byte, and how many
+// records compaction copies for each update.
+func BenchmarkOverwrite(b *testing.B) {
+	const keys, per, size = 1_000_000, 1600, 80
+	for _, order := range []string{"uniform", "shuffled"} {
+		b.Run("order="+order, func(b *testing.B) {
+			rng := rand.New(rand.NewPCG(1, 19))
+			all := make([]int, keys)
+			for i := range all {
+				all[i] = i
+			}
+			next := 0
+			key := func() int {
+				if order == "uniform" && next >= keys {
+					return rng.IntN(keys)
+				}
+				if next%keys == 0 {
+					rng.Shuffle(keys, func(i, j int) { all[i], all[j] = all[j], all[i] })
+				}
+				next++
+				return all[(next-1)%keys]
+			}
+			s := New(Options{})
+			var out []Piece
+			most := 0
+			update := func(n int) {
+				for n > 0 {
+					b.StopTimer()
+					batches := fill(b, 64, per, key)
+					b.StartTimer()
+					for i := range batches {
+						out = s.Apply(batches[i].wire, batches[i].spans, 1, out[:0])
+						st := s.Stats()
+						most = max(most, st.LogBytes+st.IdleBytes)
+					}
+					n -= 64 * per
+				}
+			}
+			update(6 * keys)
+			before := s.Stats().Moved
+			most = 0
+			b.ResetTimer()
+			update(b.N)
+			st := s.Stats()
+			b.ReportMetric(float64(most)/float64(st.LiveBytes), "log/live")
+			b.ReportMetric(float64(st.Moved-before)/size/float64(b.N), "moved/update")
+		})
+	}
 }

@@ -57,8 +57,10 @@ const (
 	defaultSegment = 16 << 10
 
 	// slackSegments is the number of segments of dead records that the log may have in
-	// addition to as many dead bytes as live ones, before compaction begins.
+	// addition to those in proportion to its live bytes, before compaction begins, and
+	// maxSlack the bound on their bytes.
 	slackSegments = 8
+	maxSlack      = 4 * maxSegment
 
 	// reclaimEvery is the number of calls after which retired segments are checked even if
 	// no new segment is needed, so that memory is freed after many deletions.
@@ -149,6 +151,7 @@ func (l *log) add(size int) *Segment {
 	l.reclaim()
 	s := l.reuse(size)
 	if s == nil {
+		l.exchange(size)
 		s = newSegment(size)
 	}
 	l.register(s)
@@ -206,6 +209,23 @@ func (l *log) reuse(size int) *Segment {
 		}
 	}
 	return nil
+}
+
+// exchange frees the memory of free segments that are smaller than size, about size bytes
+// in all, because a new segment of that size is needed. While a map grows, so do its
+// segments, and the smaller ones would be of no use any more.
+func (l *log) exchange(size int) {
+	left := size
+	l.free = slices.DeleteFunc(l.free, func(s *Segment) bool {
+		n := len(s.buf)
+		if n >= size || left <= 0 {
+			return false
+		}
+		left -= n
+		l.freeSize -= n
+		release(s.buf)
+		return true
+	})
 }
 
 // seal ends appending to s.
@@ -269,9 +289,23 @@ func (l *log) reclaim() {
 	l.retired = kept
 }
 
-// spare returns the bound on the bytes of retired segments, and of free ones.
+// limit returns the size of the log above which compaction works: one and a half times
+// the live bytes, and a few segments. A small log may have twice the live bytes, since
+// its memory matters less than the time of compaction.
+func (l *log) limit() int {
+	return l.live + max(l.live/2, min(l.live, maxSlack)) + min(slackSegments*l.segmentSize(0), maxSlack)
+}
+
+// spare returns the bound on the bytes of retired segments.
 func (l *log) spare() int {
 	return l.bytes/2 + slackSegments/2*l.segmentSize(0)
+}
+
+// keep returns the bound on the bytes of free segments: what the log may grow before
+// compaction begins, or the retired segments that may become free together, and a few
+// more.
+func (l *log) keep() int {
+	return max(l.limit()-l.bytes, min(l.bytes/2, 2*maxSegment)) + slackSegments/2*l.segmentSize(0)
 }
 
 // recycle resets s and keeps it for reuse, or frees its memory if there is enough.
@@ -283,14 +317,14 @@ func (l *log) recycle(s *Segment, spare int) {
 	s.reset()
 	l.free = append(l.free, s)
 	l.freeSize += len(s.buf)
-	l.trim(spare)
+	l.trim()
 }
 
-// trim frees segments beyond spare bytes, except the last one. The oldest ones go
+// trim frees segments beyond keep bytes, except the last one. The oldest ones go
 // first: their sizes are no longer needed.
-func (l *log) trim(spare int) {
-	drop := 0
-	for l.freeSize > spare && drop < len(l.free)-1 {
+func (l *log) trim() {
+	drop, keep := 0, l.keep()
+	for l.freeSize > keep && drop < len(l.free)-1 {
 		l.freeSize -= len(l.free[drop].buf)
 		release(l.free[drop].buf)
 		drop++

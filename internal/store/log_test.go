@@ -108,10 +108,27 @@ func TestLogRecyclesWhatNobodyUses(t *testing.T) {
 	if l.recycled == 0 {
 		t.Error("nothing is recycled")
 	}
-	if l.retiredSize > l.spare() || l.freeSize > l.spare() {
-		t.Errorf("%d bytes retired, %d free, %d spare", l.retiredSize, l.freeSize, l.spare())
+	if l.retiredSize > l.spare() || l.freeSize > l.keep() {
+		t.Errorf("%d bytes retired of %d, %d free of %d", l.retiredSize, l.spare(), l.freeSize, l.keep())
 	}
 	second.Release()
+}
+
+// Segments that are smaller than those that the log needs now make room for them.
+func TestLogExchangesSmallSegments(t *testing.T) {
+	t.Parallel()
+	l := &New(Options{MinSegment: 4096}).log
+	for range 4 {
+		l.free = append(l.free, newSegment(16<<10))
+		l.freeSize += 16 << 10
+	}
+	large := newSegment(128 << 10)
+	l.free = append(l.free, large)
+	l.freeSize += len(large.buf)
+	l.exchange(32 << 10)
+	if len(l.free) != 3 || l.free[2] != large || l.freeSize != 160<<10 {
+		t.Errorf("%d free segments with %d bytes", len(l.free), l.freeSize)
+	}
 }
 
 func TestLogGivesOwnSegmentsToBigRecords(t *testing.T) {
