@@ -1,6 +1,7 @@
 package store
 
 import (
+	"sync/atomic"
 	"unsafe"
 
 	"clustermap/internal/buf"
@@ -11,14 +12,22 @@ import (
 // that the copies are still in the first-level cache when they are linked.
 const applyBatch = 64
 
-// linkAhead is the distance in records between the steps of link, a power of two: long
-// enough for a load from memory, and short enough that the loaded line is still cached.
-const linkAhead = 8
+// linkGroup is the number of records that take the last two steps of link together: enough
+// that a load from memory is over when the first of them takes the last step, and few
+// enough that the lines are still in the first-level cache.
+const linkGroup = 16
 
-// candidate is the result of the second step of link for a record.
+// candidate is the first slot with the tag of a record's key, or the zero candidate.
 type candidate struct {
-	value uint64 // the slot that may hold the key, or 0
+	value uint64 // of the slot
 	pos   uint32 // index of the slot in its table
+}
+
+// target is a candidate and what it leads to, as long as no table is rebuilt.
+type target struct {
+	candidate
+	slot *atomic.Uint64
+	old  *Segment // of the record to which the slot points
 }
 
 // Apply copies the messages of spans to the log and updates the index. spans are ranges
@@ -60,11 +69,10 @@ func (s *Map) Apply(wire []byte, spans []buf.Span, firstSeq int64, out []Piece) 
 			from, to := part[0].Start, part[len(part)-1].End
 			copy(seg.buf[seg.used:], wire[from:to])
 			seg.used += to - from
-			seg.stamp(off-start, part, firstSeq)
+			s.link(seg, off-start, part, firstSeq)
 			if firstSeq > 0 {
 				firstSeq += int64(len(part))
 			}
-			s.link(seg, off-start, part)
 		}
 		spans = spans[n:]
 		if last := len(out) - 1; last >= 0 && out[last].Segment == seg && out[last].end == off {
@@ -81,33 +89,83 @@ func (s *Map) Apply(wire []byte, spans []buf.Span, firstSeq int64, out []Piece) 
 	return out
 }
 
-// link points the index to records that have been copied to seg.
+// link points the index to records that have been copied to seg. It also sets their
+// sequences, from seq on, unless seq is 0.
 //
 // It has three steps, because in a large map each of them misses the cache: find the
 // slot; read the record that it points to, to compare the keys; change the slot and
-// clear the live bit of that record. A record takes a step when linkAhead others have taken the previous one, and each step
-// prefetches what the next one loads, so no record waits for memory. The result of the
-// second step is valid in the third if the slot has not changed: a location belongs to
-// one key while the record is live, and no segment is recycled during a call of the
-// writer. If the slot has changed, because the batch has the same key twice or the
-// table was rebuilt, the search is repeated.
-func (s *Map) link(seg *Segment, shift uint32, spans []buf.Span) {
-	for i := range min(linkAhead, len(spans)) {
+// clear the live bit of that record. One record after the other takes a step, and each
+// step prefetches what the next one loads, so no record waits for memory. The result of
+// the second step is valid in the third if no table was rebuilt and the slot has not
+// changed: a location belongs to one key while the record is live, and no segment is
+// recycled during a call of the writer. Otherwise, as when the batch has the same key
+// twice, the search is repeated.
+//
+// The usual record, which replaces one of the same key, is linked here without a call of
+// linkOne.
+func (s *Map) link(seg *Segment, shift uint32, spans []buf.Span, seq int64) {
+	if seg.shared {
+		seg.thaw()
+	}
+	for i := range spans {
 		s.prefetchSlot(spans[i].Tag)
 	}
-	for i := range len(spans) + linkAhead {
-		if next := i + linkAhead; next < len(spans) {
-			s.prefetchSlot(spans[next].Tag)
+	var found [linkGroup]target
+	segments := *s.log.table.Load()
+	marked, bytes := 0, 0
+	for len(spans) > 0 {
+		group := spans[:min(len(spans), linkGroup)]
+		spans = spans[len(group):]
+		for i := range group {
+			f, hash := &found[i], group[i].Tag
+			f.value = 0
+			t := s.tables[s.shard(hash)].Load()
+			if t == nil {
+				continue
+			}
+			tag, slots := tagOf(hash), t.slots
+			for p := homeOf(hash); ; p++ {
+				pos := p & uint64(len(slots)-1)
+				v := slots[pos].Load()
+				if v>>tagShift == tag {
+					at := slotLocation(v)
+					f.value, f.pos, f.slot = v, uint32(pos), &slots[pos]
+					f.old = segments[int(at.id())&(len(segments)-1)].Load()
+					prefetchOld(unsafe.Pointer(&f.old.buf[at.offset()]), unsafe.Pointer(f.old.block(at.offset())))
+					break
+				}
+				if v == slotEmpty {
+					break
+				}
+			}
 		}
-		found := &s.found[i%len(s.found)]
-		if last := i - linkAhead; last >= 0 {
-			s.linkOne(seg, &spans[last], shift, *found)
-		}
-		if i < len(spans) {
-			*found = s.candidate(spans[i].Tag)
-			s.prefetchOld(*found)
+		rebuilds := s.rebuilds
+		for i := range group {
+			span, f := &group[i], &found[i]
+			off := span.Start + shift
+			r := seg.record(off)
+			seg.anchor(off)
+			if seq > 0 {
+				r.SetSeq(seq)
+				seq++
+			}
+			if f.value != 0 && s.rebuilds == rebuilds && f.slot.Load() == f.value && span.Tag&kvmsg.TagDelete == 0 {
+				at := slotLocation(f.value)
+				if before, same := r.SameKey(f.old.record(at.offset())); same {
+					seg.block(off).live |= 1 << (off >> granuleBits & 63)
+					marked++
+					bytes += int(span.End - span.Start)
+					f.slot.Store(f.value&^(1<<locationBits-1) | uint64(locate(seg, off)))
+					s.log.bury(f.old, at.offset(), before)
+					continue
+				}
+			}
+			s.linkOne(seg, span, shift, f.candidate)
 		}
 	}
+	seg.live += int32(marked)
+	seg.bytes += bytes
+	s.log.live += bytes
 }
 
 // prefetchSlot prefetches the slot at which the search for a hash begins.
@@ -149,8 +207,7 @@ func (s *Map) linkOne(seg *Segment, span *buf.Span, shift uint32, c candidate) {
 	}
 }
 
-// candidate returns the first slot with the tag of hash, or the zero candidate. The
-// hash may have flags in its low bits.
+// candidate returns the candidate of a key with the given hash.
 func (s *Map) candidate(hash uint64) candidate {
 	t := s.tables[s.shard(hash)].Load()
 	if t == nil {

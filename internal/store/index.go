@@ -50,6 +50,8 @@ type index struct {
 	tables []atomic.Pointer[table]
 	shift  uint // 64 minus the bits of a table's number
 	counts []shardCount
+
+	rebuilds uint // tables that the writer has replaced
 }
 
 type shardCount struct {
@@ -165,6 +167,7 @@ func (x *index) rebuild(i, n int, l *log) *table {
 		}
 	}
 	x.counts[i].dead = 0
+	x.rebuilds++
 	x.tables[i].Store(t)
 	return t
 }

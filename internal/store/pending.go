@@ -91,8 +91,11 @@ func (s *Map) putPending(hash uint64, key, value []byte, size int) {
 	q.places[n].Store(slotValue(hash, locate(p.Segment, p.off)))
 
 	if r := &q.records[(n+pendingRecords/2)%pendingRecords]; r.size != 0 {
-		r.found = s.candidate(r.hash)
-		s.prefetchOld(r.found)
+		if r.found = s.candidate(r.hash); r.found.value != 0 {
+			at := slotLocation(r.found.value)
+			old := s.log.segment(at)
+			prefetchOld(unsafe.Pointer(&old.buf[at.offset()]), unsafe.Pointer(old.block(at.offset())))
+		}
 	}
 }
 
@@ -155,14 +158,4 @@ again:
 		}
 	}
 	return nil
-}
-
-// prefetchOld prefetches the record to which a slot points, and its live bit.
-func (s *Map) prefetchOld(c candidate) {
-	if c.value != 0 {
-		at := slotLocation(c.value)
-		old := s.log.segment(at)
-		prefetchRecord(unsafe.Pointer(&old.buf[at.offset()]))
-		prefetch(unsafe.Pointer(old.block(at.offset())))
-	}
 }

@@ -18,3 +18,8 @@ func prefetch(p unsafe.Pointer)
 //
 //go:noescape
 func prefetchRecord(p unsafe.Pointer)
+
+// prefetchOld is prefetchRecord for the record at p, and prefetch for its live bit at b.
+//
+//go:noescape
+func prefetchOld(p, b unsafe.Pointer)

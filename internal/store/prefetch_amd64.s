@@ -14,3 +14,12 @@ TEXT ·prefetchRecord(SB), NOSPLIT, $0-8
 	PREFETCHT0 (AX)
 	PREFETCHT0 48(AX)
 	RET
+
+// func prefetchOld(p, b unsafe.Pointer)
+TEXT ·prefetchOld(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), AX
+	MOVQ b+8(FP), BX
+	PREFETCHT0 (AX)
+	PREFETCHT0 48(AX)
+	PREFETCHT0 (BX)
+	RET

@@ -14,3 +14,12 @@ TEXT ·prefetchRecord(SB), NOSPLIT, $0-8
 	PRFM (R0), PLDL1KEEP
 	PRFM 48(R0), PLDL1KEEP
 	RET
+
+// func prefetchOld(p, b unsafe.Pointer)
+TEXT ·prefetchOld(SB), NOSPLIT, $0-16
+	MOVD p+0(FP), R0
+	MOVD b+8(FP), R1
+	PRFM (R0), PLDL1KEEP
+	PRFM 48(R0), PLDL1KEEP
+	PRFM (R1), PLDL1KEEP
+	RET

@@ -4,5 +4,6 @@ package store
 
 import "unsafe"
 
-func prefetch(unsafe.Pointer)       {}
-func prefetchRecord(unsafe.Pointer) {}
+func prefetch(unsafe.Pointer)         {}
+func prefetchRecord(unsafe.Pointer)   {}
+func prefetchOld(p, b unsafe.Pointer) {}

@@ -4,7 +4,6 @@ import (
 	"math/bits"
 	"sync/atomic"
 
-	"clustermap/internal/buf"
 	"clustermap/internal/invariants"
 	"clustermap/internal/kvmsg"
 )
@@ -111,20 +110,6 @@ func (s *Segment) anchor(offset uint32) {
 	if n := offset >> blockBits; n >= s.anchored {
 		s.anchored = n + 1
 		s.blocks[n].anchor = uint16(offset & (blockSize - 1))
-	}
-}
-
-// stamp sets the anchors of the records that were copied from spans, and their
-// sequences from seq on unless seq is 0. shift is the difference between the offsets of
-// a record in s and in spans.
-func (s *Segment) stamp(shift uint32, spans []buf.Span, seq int64) {
-	for i := range spans {
-		off := spans[i].Start + shift
-		s.anchor(off)
-		if seq > 0 {
-			kvmsg.Record(s.buf[off:]).SetSeq(seq)
-			seq++
-		}
 	}
 }
 

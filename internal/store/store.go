@@ -38,10 +38,6 @@ type Map struct {
 	count int          // keys
 	keys  atomic.Int64 // count for readers; stored once per call of the writer
 
-	// Results of link's second step for its third. A field, so that it need not be
-	// cleared for each call.
-	found [linkAhead]candidate
-
 	pending     pending
 	pendingFrom int  // the constant, or less in a test
 	defers      bool // PutHash leaves records pending; once set, it stays so
