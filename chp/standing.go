@@ -37,11 +37,12 @@ func compareStandings(own, peer []byte) int {
 	return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.last, b.last))
 }
 
-// hasLost reports whether the active server has had no update and the other one has:
-// see binarystar.Options.
+// hasLost reports whether the active server has had no update and the other one has, or
+// whether its last update is of an older epoch: it became active with old data, and has
+// accepted nothing. See binarystar.Options.
 func hasLost(active, other []byte) bool {
 	a, o := parseStanding(active), parseStanding(other)
-	return a.run != 0 && a.newest.last == 0 && o.newest.last > 0
+	return a.run != 0 && o.newest.last > 0 && (a.newest.last == 0 || epochOf(a.newest.id) < epochOf(o.newest.id))
 }
 
 // hasCopied reports whether the other server has its map from this run of the active

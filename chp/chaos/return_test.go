@@ -17,77 +17,90 @@ import (
 )
 
 // TestReturn: a primary is killed, restarts with its old data, and does not hear the
-// backup, which has served on. So both serve, in reigns of one number. When they hear
-// each other the backup continues: nothing that it has acknowledged is lost, whether
-// clients have written to the primary meanwhile or not.
+// backup, which has taken over and has acknowledged updates. If the backup has served on,
+// both serve, in reigns of one number, and the backup continues when they hear each other:
+// nothing that it has acknowledged is lost. If the backup was killed too and restarts last,
+// that is so unless the primary has accepted updates meanwhile.
 func TestReturn(t *testing.T) {
 	t.Parallel()
-	for _, written := range []bool{false, true} {
-		t.Run(fmt.Sprintf("written=%v", written), func(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		ended         bool // the backup is killed too
+		written       bool // the primary accepts an update
+		continues     int  // the server that is active in the end
+		keys          int
+		reports, lost string // the server that discards an update, and its key
+	}{
+		{"served on", false, false, 1, 21, "", ""},
+		{"served on, primary written", false, true, 1, 21, "primary", "/written"},
+		{"killed", true, false, 1, 21, "", ""},
+		{"killed, primary written", true, true, 0, 2, "backup", "/acknowledged/19"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), *convergence)
 			defer cancel()
 			command(t)
-			c := &cluster{t: t, shape: shape{name: "return", pair: true, data: true}, history: &history{begin: time.Now()}, dir: t.TempDir()}
-			c.startServers(ctx)
-			primary, backup := c.servers[0], c.servers[1]
-			both := connected(t, primary, backup)
-			set := func(client *chp.Client, key string) {
+			pair := &cluster{t: t, shape: shape{name: "return", pair: true, data: true}, history: &history{begin: time.Now()}, dir: t.TempDir()}
+			pair.startServers(ctx)
+			primary, backup := pair.servers[0], pair.servers[1]
+			must := func(err error) {
 				t.Helper()
-				if _, err := client.SetSync(ctx, key, []byte("v")); err != nil {
+				if err != nil {
 					t.Fatal(err)
 				}
 			}
+			set := func(client *chp.Client, key string) {
+				t.Helper()
+				_, err := client.SetSync(ctx, key, []byte("v"))
+				must(err)
+			}
+			both := connected(t, primary, backup)
 			set(both, "/before")
-			if !c.settled(ctx) {
-				t.Fatal(c.history.broken)
+			if !pair.settled(ctx) {
+				t.Fatal(pair.history.broken)
 			}
 			primary.kill()
 			for i := range 20 {
 				set(both, fmt.Sprintf("/acknowledged/%d", i))
 			}
-			for _, link := range c.between {
+			both.Close()
+			if c.ended {
+				backup.kill()
+			}
+			for _, link := range pair.between {
 				link.refuse(1)
 				link.each((*pipe).reset)
 			}
-			if err := primary.start(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must(primary.start(ctx))
 			alone := connected(t, primary)
-			if err := alone.WaitActive(ctx); err != nil {
-				t.Fatal(err)
+			must(alone.WaitActive(ctx))
+			if c.written {
+				set(alone, "/written")
 			}
-			if written {
-				set(alone, "/discarded")
-			}
-			for _, link := range c.between {
+			for _, link := range pair.between {
 				link.refuse(-1)
 			}
-			if !c.settled(ctx) {
-				t.Fatal(c.history.broken)
+			must(backup.start(ctx))
+			if !pair.settled(ctx) {
+				t.Fatal(pair.history.broken)
 			}
-			for _, s := range c.servers {
+			for i, s := range pair.servers {
 				status, err := chp.ServerStatus(ctx, s.address(), sockets.Security{})
-				if err != nil || status.State == chp.ServerActive != (s == backup) {
+				if err != nil || (status.State == chp.ServerActive) != (i == c.continues) {
 					t.Errorf("%s: %+v, %v", s.name, status, err)
 				}
 			}
 			after := connected(t, primary, backup)
-			if err := after.WaitActive(ctx); err != nil {
-				t.Fatal(err)
+			must(after.WaitActive(ctx))
+			if n := after.Len(); n != c.keys {
+				t.Errorf("%d keys, want %d", n, c.keys)
 			}
-			if n := after.Len(); n != 21 {
-				t.Errorf("%d keys, want 21", n)
-			}
-			for i := range 20 {
-				key := fmt.Sprintf("/acknowledged/%d", i)
-				if _, ok := after.Get(key); !ok {
-					t.Errorf("%s is lost", key)
+			for _, s := range pair.servers {
+				discarded, err := os.ReadFile(filepath.Join(pair.dir, s.name+".diverged"))
+				if s.name == c.reports && !strings.Contains(string(discarded), c.lost) || s.name != c.reports && len(discarded) > 0 {
+					t.Errorf("the %s reports %q, %v", s.name, discarded, err)
 				}
-			}
-			discarded, err := os.ReadFile(filepath.Join(c.dir, "primary.diverged"))
-			if written != strings.Contains(string(discarded), "/discarded") {
-				t.Errorf("the primary reports %q, %v", discarded, err)
 			}
 		})
 	}

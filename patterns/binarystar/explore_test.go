@@ -415,19 +415,22 @@ func TestExplore(t *testing.T) {
 func TestExplorePayloads(t *testing.T) {
 	t.Parallel()
 	compare := func(own, peer []byte) int { return int(load(own)) - int(load(peer)) }
-	for _, payloads := range [][2]string{{"\x01", ""}, {"", "\x01"}, {"\x01", "\x02"}, {"\x02", "\x01"}} {
-		for _, b := range beginnings {
-			w := pair(func(p, b *node) {
-				p.compare, b.compare = compare, compare
-				p.lost, b.lost = hasLost, hasLost
-				p.payload, b.payload = []byte(payloads[0]), []byte(payloads[1])
-			})
-			b.begin(&w)
-			worlds, f := explore(w, min(b.depth, 4))
-			if f != nil {
-				t.Errorf("%s, payloads %q: %v", b.name, payloads, f)
+	older := func(active, other []byte) bool { return load(active) < load(other) }
+	for name, lost := range map[string]func(active, other []byte) bool{"none": hasLost, "older": older} {
+		for _, payloads := range [][2]string{{"\x01", ""}, {"", "\x01"}, {"\x01", "\x02"}, {"\x02", "\x01"}} {
+			for _, b := range beginnings {
+				w := pair(func(p, b *node) {
+					p.compare, b.compare = compare, compare
+					p.lost, b.lost = lost, lost
+					p.payload, b.payload = []byte(payloads[0]), []byte(payloads[1])
+				})
+				b.begin(&w)
+				worlds, f := explore(w, min(b.depth, 4))
+				if f != nil {
+					t.Errorf("%s, payloads %q, lost is %s: %v", b.name, payloads, name, f)
+				}
+				t.Logf("%s, payloads %q, lost is %s: %d worlds", b.name, payloads, name, worlds)
 			}
-			t.Logf("%s, payloads %q: %d worlds", b.name, payloads, worlds)
 		}
 	}
 }

@@ -67,8 +67,9 @@ type Options struct {
 	Compare func(own, peer []byte) int
 
 	// Lost, if set, reports whether an active node has lost its application's data:
-	// it has none, and the other node has some. The active node then becomes
-	// passive in any state and with any reigns.
+	// it has none, and the other node has some, or it has accepted nothing on top of
+	// data that are older than the other's. The active node then becomes passive,
+	// whatever the states and reigns are.
 	Lost func(active, other []byte) bool
 
 	// Copied, if set, reports whether the other node has copied its data from the
