@@ -205,6 +205,13 @@ func (q *sequencer) publish(last int64, pieces []store.Piece, spans []sockets.Sp
 // keys from it. A key that is set again without a TTL stays until its time comes; then
 // its sequence shows that the entry is stale. Times to live count from at, on clock.
 func (q *sequencer) schedule(wire []byte, spans []sockets.Span, first int64, at time.Duration) {
+	var flags uint64
+	for i := range spans {
+		flags |= spans[i].Tag
+	}
+	if flags&kvmsg.TagFlags == 0 {
+		return // as most batches
+	}
 	var made time.Time // at
 	for i, s := range spans {
 		if s.Tag&kvmsg.TagDelete != 0 && q.wheel.Len() > 0 {
