@@ -41,8 +41,14 @@ func (in *intake) snapshot(b *sockets.Batch) {
 // sift keeps the commands of the given kind, which get the given tag, and the valid
 // key-value messages with wanted keys.
 func (in *intake) sift(wire []byte, spans []sockets.Span, command kvmsg.Kind, tag uint64) []sockets.Span {
-	kept := spans[:0]
-	for _, span := range spans {
+	n := 0
+	if in.wanted == nil { // keep what scanUpdate has found, which is nearly always all
+		for n < len(spans) && spans[n].Tag != 0 {
+			n++
+		}
+	}
+	kept := spans[:n]
+	for _, span := range spans[n:] {
 		m := wire[span.Start:span.End]
 		if span.Tag == 0 { // not found by scanUpdate
 			// The socket bounds the size of messages. Dropping a value that the
