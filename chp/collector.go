@@ -158,8 +158,7 @@ const promptBytes = 8 << 10
 // collectNow is collect for the goroutine that reads the connection, so that a few
 // updates after a lull need not wait until another goroutine is awake. It passes on all
 // of the batch, or returns false: in a stream, if that would have to wait, or while the collector's goroutine has
-// something to do, queued being the number of this connection's updates that it has
-// not handled.
+// work to do. queued is the number of this connection's updates that it has not handled.
 func (s *Server) collectNow(b *sockets.Batch, queued *atomic.Int64) bool {
 	size := extent(b.Spans())
 	if !s.collecting.lull.over() || size > promptBytes || queued.Load() > 0 || !s.collecting.TryLock() {

@@ -108,7 +108,7 @@ func (s *session) receive(ctx context.Context) error {
 
 // takeNow applies a batch in the goroutine that reads the connection, so that a few
 // updates after a lull need not wait until the session's goroutine is awake. It does nothing while
-// that has something to do, or if there is more to do than to apply updates.
+// that goroutine has work to do, or if the batch needs more than applying updates.
 func (s *session) takeNow(b *sockets.Batch) {
 	if b.Len() > 0 && !s.tookNow(b) {
 		s.live.queued.Add(int64(b.Len()))
@@ -137,9 +137,10 @@ func (s *session) tookNow(b *sockets.Batch) bool {
 	return true
 }
 
-// hearInproc receives what comes over the snapshot connection after the snapshot, such
-// as refusals, until the function that it returns is called. Only an inproc connection
-// needs that: it has no reader, so Prepare runs in the goroutine that receives.
+// hearInproc receives messages that come over the snapshot connection after the snapshot,
+// such as refusals, until the function that it returns is called. Only an inproc
+// connection needs that: it has no reader, so Prepare runs in the goroutine that
+// receives.
 func (s *session) hearInproc() (stop func()) {
 	if s.unneeded.Load() || !strings.HasPrefix(s.server.snapshot, schemeInproc) {
 		return func() {}

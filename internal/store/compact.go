@@ -11,7 +11,7 @@ import (
 // Compaction copies the live records of a mostly dead segment to another one, so that
 // the segment can be recycled. It bounds a large log to one and a half times the live
 // bytes plus a few segments (log.limit). It works in small steps: each call of the writer
-// does an amount of work proportional to what it appends.
+// does an amount of work proportional to the bytes that it appends.
 //
 // Records are copied unchanged: sequences do not change and nothing is published.
 // Readers find the old copy or the new one. The live bits tell which records are live.

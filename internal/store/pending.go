@@ -18,7 +18,7 @@ import (
 // place, links the record. These are the three steps of link, one record at a time.
 //
 // A reader looks for a key among the pending records first, and then in the index. It
-// finds what was the value of the key at a moment during its search:
+// finds the value that the key had at a moment during its search:
 //
 //   - A record that becomes pending is the newest one of its key and the only pending one:
 //     all others are linked and removed first if one of them may have that key.
@@ -39,7 +39,7 @@ type pending struct {
 	// that a key is not among them. A place that was never used has tag 0.
 	tags atomic.Uint64
 
-	// What the slots of the pending records will be, or 0.
+	// The future values of the pending records' slots, or 0.
 	places [pendingRecords]atomic.Uint64
 
 	// Owned by the writer.
@@ -49,7 +49,7 @@ type pending struct {
 	_ [64]byte
 }
 
-// pendingRecord is a pending record, or none if the size is 0.
+// pendingRecord is a pending record. A size of 0 means none.
 type pendingRecord struct {
 	hash      uint64
 	off, size uint32    // in the head
@@ -107,8 +107,8 @@ func (s *Map) linkPending(n uint32) {
 	}
 }
 
-// Pending reports whether Flush has something to do: Len does not count keys that are
-// only in pending records. Readers may call it.
+// Pending reports whether there are pending records: Len does not count keys that only
+// they have. Readers may call it.
 func (s *Map) Pending() bool { return s.pending.tags.Load() != 0 }
 
 // Flush links the pending records.
