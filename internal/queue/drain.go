@@ -161,7 +161,7 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 		}
 		o.drain = working
 	}
-	if l.Gathers {
+	if l.Gathers && l.full {
 		o.gather(roomy)
 	}
 	o.queue, l.queue = l.queue, o.queue
@@ -172,6 +172,7 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 	o.taken = HWM{Messages: l.queue.Messages + l.head.messages, Bytes: l.queue.Bytes()}
 	o.held, l.queue.back = l.queue.back, HWM{}
 	wasFull := o.full
+	l.full = wasFull
 	o.full = false
 	if wasFull {
 		o.room.Wake()
@@ -199,8 +200,9 @@ const (
 // gather lets senders that have filled the queue with a few bytes add to it before it
 // is taken, as long as they fill it again at once: messages queued already count as
 // taken. Otherwise the number of messages limits the size of a write, and most of the
-// time goes to waking the senders and the peer. mu must be held; gather unlocks it in
-// between.
+// time goes to waking the senders and the peer. It is called only if the queue was full
+// the last time, too: the beginning of a stream is written at once. mu must be held;
+// gather unlocks it in between.
 func (o *Outbox) gather(roomy func()) {
 	for range maxGathers {
 		queued := HWM{o.queue.Messages, o.queue.Bytes()}

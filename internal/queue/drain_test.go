@@ -295,7 +295,7 @@ func TestGather(t *testing.T) {
 		if n := fill(o, most+1); n != most {
 			t.Fatalf("%s: the queue took %d messages", c.name, n)
 		}
-		l := Load{Gathers: true}
+		l := Load{Gathers: true, full: true}
 		calls := 0
 		took := o.Take(&l, nil, func() {
 			if calls++; calls <= maxGathers { // the last one is not of gather
@@ -318,7 +318,7 @@ func TestGather(t *testing.T) {
 	if o.put(large) != Full {
 		t.Fatal("the queue is not full")
 	}
-	l := Load{Gathers: true}
+	l := Load{Gathers: true, full: true}
 	o.Take(&l, nil, func() { o.put(large) })
 	if l.queue.Messages != 2 {
 		t.Errorf("a large write of %d messages has waited for more", l.queue.Messages)

@@ -14,6 +14,7 @@ type Load struct {
 	Written int64 // bytes of it, if a connection broke
 
 	Gathers bool // senders may add messages before they are taken; see Outbox.gather
+	full    bool // the queue was full when it was taken
 
 	// A PING is added when Beat ticks, which is nil without heartbeats.
 	Beat   <-chan time.Time
