@@ -267,7 +267,7 @@ func (l *log) reclaim() {
 	if len(l.retired) == 0 {
 		return
 	}
-	spare := l.spare()
+	spare, keep := l.spare(), l.keep()
 	kept := l.retired[:0]
 	for _, r := range l.retired {
 		switch {
@@ -276,7 +276,7 @@ func (l *log) reclaim() {
 			kept = append(kept, r)
 		case r.seg.refs.Load() == 0 && readers.passed(r.ticket):
 			l.retiredSize -= len(r.seg.buf)
-			l.recycle(r.seg, spare)
+			l.recycle(r.seg, keep)
 		case l.retiredSize > spare:
 			// A reader is stuck, or many segments are retained. The garbage
 			// collector frees this one when they are done.
@@ -296,9 +296,11 @@ func (l *log) limit() int {
 	return l.live + max(l.live/2, min(l.live, maxSlack)) + min(slackSegments*l.segmentSize(0), maxSlack)
 }
 
-// spare returns the bound on the bytes of retired segments.
+// spare returns the bound on the bytes of retired segments. It is as large as what cuts
+// may hold while the whole map is overwritten twice: the memory of a segment that is left to
+// the garbage collector returns to the system only after the heap has doubled.
 func (l *log) spare() int {
-	return l.bytes/2 + slackSegments/2*l.segmentSize(0)
+	return 2*l.bytes + slackSegments/2*l.segmentSize(0)
 }
 
 // keep returns the bound on the bytes of free segments: what the log may grow before
@@ -309,8 +311,8 @@ func (l *log) keep() int {
 }
 
 // recycle resets s and keeps it for reuse, or frees its memory if there is enough.
-func (l *log) recycle(s *Segment, spare int) {
-	if len(s.buf) > max(maxSegment, spare) || len(s.buf)/4 > l.segmentSize(0) && len(s.buf) <= maxSegment {
+func (l *log) recycle(s *Segment, keep int) {
+	if len(s.buf) > max(maxSegment, keep) || len(s.buf)/4 > l.segmentSize(0) && len(s.buf) <= maxSegment {
 		release(s.buf)
 		return
 	}
