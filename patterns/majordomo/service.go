@@ -128,8 +128,10 @@ func (b *Broker) pick(s *service, j *job) *worker {
 	return w
 }
 
-// runPart is the divisor of the window that gives the length of a run.
-const runPart = 16
+// runPart is the divisor of the window that gives the length of a run. A request waits
+// for those before it in its run for an eighth of aheadTime at most, even if another
+// worker is idle.
+const runPart = 8
 
 // admit passes a request to a worker, or makes it wait.
 func (b *Broker) admit(j *job) {
