@@ -226,7 +226,7 @@ func (r *reader) Received(n int) error {
 	err := r.decode()
 	r.flow += len(r.batch.q.Spans)
 	if r.borrowed {
-		r.loan.lent.Spin.Stream = r.flow >= streamFlow
+		r.loan.lent.Streaming(r.flow >= streamFlow)
 	}
 	if r.holding != nil {
 		r.settle(n)

@@ -104,6 +104,9 @@ func (r *Receiving) Init(src Source, spin Spin) {
 	r.step = r.receive
 }
 
+// Streaming sets whether messages come many at a time; Spin does not poll then.
+func (r *Receiving) Streaming(on bool) { r.Spin.Stream = on }
+
 // ReceiveFor is like Receive, but reads into the source of r. Only one of the two may
 // run at a time.
 func (s *Stream) ReceiveFor(r *Receiving) error {

@@ -23,6 +23,9 @@ type Receiving struct{ Poll, Spun bool }
 // Init does nothing.
 func (*Receiving) Init(Source, Spin) {}
 
+// Streaming does nothing.
+func (*Receiving) Streaming(bool) {}
+
 // Spin is not used.
 type Spin struct{}
 
