@@ -197,7 +197,11 @@ func (t *interim) apply(wire []byte, spans []sockets.Span) {
 	t.pieces = t.store.Apply(wire, spans, 0, t.pieces[:0])
 }
 
-// mergeInto copies the KVPUBs into the snapshot, except those that it already covers.
+// mergeBatch is the number of records that mergeInto applies at a time.
+const mergeBatch = 256
+
+// mergeInto copies the KVPUBs into the snapshot, except those that it already covers. It
+// does so in batches, because in a large map Apply waits for no cache miss.
 func (t *interim) mergeInto(snapshot *store.Map, covered func(key []byte, seq int64) bool) {
 	for key, seq := range t.deleted {
 		if k := []byte(key); !covered(k, seq) {
@@ -206,10 +210,24 @@ func (t *interim) mergeInto(snapshot *store.Map, covered func(key []byte, seq in
 	}
 	noted := t.store.Cut()
 	defer noted.Release()
-	noted.Records(func(r kvmsg.Record) bool {
-		if key, seq := r.Key(), r.Seq(); !covered(key, seq) {
-			snapshot.Put(key, seq, r.UUID(), r.Props(), r.Value())
+	spans := make([]sockets.Span, 0, mergeBatch)
+	noted.Pieces(func(p store.Piece) bool {
+		wire := p.Wire()
+		flush := func() {
+			t.pieces = snapshot.Apply(wire, spans, 0, t.pieces[:0])
+			spans = spans[:0]
 		}
+		for at := 0; at < len(wire); {
+			r := kvmsg.Record(wire[at:])
+			end := at + r.Size()
+			if key := r.Key(); !covered(key, r.Seq()) {
+				spans = append(spans, sockets.Span{Start: uint32(at), End: uint32(end), Tag: kvmsg.HashKey(key)})
+			}
+			if at = end; len(spans) == mergeBatch {
+				flush()
+			}
+		}
+		flush()
 		return true
 	})
 }

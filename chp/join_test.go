@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
+	"clustermap/sockets"
 )
 
 // contents returns the content of a store.
@@ -49,6 +51,64 @@ func TestJoinDeletedDuringSnapshot(t *testing.T) {
 	if got := contents(snapshot); !maps.Equal(got, want) {
 		t.Errorf("joined to %v, want %v", got, want)
 	}
+}
+
+// TestJoinManyKeys: more KVPUBs than mergeInto applies at a time, some of them covered by
+// the snapshot, others not, and some of keys that it does not have.
+func TestJoinManyKeys(t *testing.T) {
+	t.Parallel()
+	const keys, cut = 5*mergeBatch + 3, 2*mergeBatch + 1
+	snapshot, during := store.New(store.Options{}), newInterim()
+	all := newSubtrees(nil)
+	s := newStream(&all, false)
+	want := map[string]string{}
+	for i := range keys {
+		key, seq := fmt.Sprint("/key/", i), int64(i+1)
+		wire, spans := wireBatch(t, pub{key, seq, "during"})
+		during.apply(wire, spans)
+		want[key] = "during"
+		if seq <= cut {
+			applyTo(t, snapshot, pub{key, 0, "snapshot"})
+			want[key] = "snapshot"
+		}
+	}
+	must(t, s.join([]int64{cut}))
+	during.mergeInto(snapshot, s.covered)
+	if got := contents(snapshot); !maps.Equal(got, want) {
+		t.Errorf("joined to %d keys, want %d", len(got), len(want))
+	}
+	snapshot.View([]byte(fmt.Sprint("/key/", keys-1)), func(r kvmsg.Record) {
+		if r.Seq() != keys {
+			t.Errorf("the last record has sequence %d, want %d", r.Seq(), keys)
+		}
+	})
+}
+
+// BenchmarkMergeInto copies 500,000 KVPUBs into a snapshot of a million keys.
+func BenchmarkMergeInto(b *testing.B) {
+	const keys, updated = 1_000_000, 500_000
+	value := strings.Repeat("v", 32)
+	var messages []pub
+	for i := range keys {
+		messages = append(messages, pub{fmt.Sprintf("/bench/%07d", i), int64(i + 1), value})
+	}
+	loaded := func(order []int, apply func(wire []byte, spans []sockets.Span)) {
+		for ; len(order) > 0; order = order[min(1000, len(order)):] {
+			var part []pub
+			for _, i := range order[:min(1000, len(order))] {
+				part = append(part, messages[i])
+			}
+			apply(wireBatch(b, part...))
+		}
+	}
+	snapshot, during := store.New(store.Options{}), newInterim()
+	random := rand.New(rand.NewPCG(1, 2))
+	loaded(random.Perm(keys), func(wire []byte, spans []sockets.Span) { snapshot.Apply(wire, spans, 0, nil) })
+	loaded(random.Perm(keys)[:updated], during.apply)
+	for b.Loop() {
+		during.mergeInto(snapshot, func([]byte, int64) bool { return false })
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/updated, "ns/record")
 }
 
 // TestJoinAgainstModel plays random updates against a model, cuts snapshots of
