@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 )
@@ -35,26 +34,20 @@ func TestInprocClientsAreCounted(t *testing.T) {
 	eventually(t, "the clients are gone", func() bool { return s.Status().Clients == 0 })
 }
 
-// A path to which +1 cannot be added, and a file in the way of the third socket, leave no
-// socket behind, and the file as it was.
+// A file in the way of the third socket leaves no socket behind, and is as it was.
 func TestIPCBindsAllOrNone(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "chp")
 	must(t, err)
 	defer os.RemoveAll(dir)
 	must(t, os.WriteFile(dir+"/b+2", []byte("data"), 0o600))
-	for path, want := range map[string]error{
-		dir + "/" + strings.Repeat("a", 106-len(dir)-1): syscall.ENAMETOOLONG,
-		dir + "/b": syscall.EADDRINUSE,
-	} {
-		s, err := NewServer(ServerOptions{Endpoints: []string{"ipc://" + path}, Logger: quiet()})
-		must(t, err)
-		var listen *ListenError
-		if err := s.Listen(context.Background()); !errors.As(err, &listen) || !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", path, err, want)
-		}
-		must(t, s.Close())
+	s, err := NewServer(ServerOptions{Endpoints: []string{"ipc://" + dir + "/b"}, Logger: quiet()})
+	must(t, err)
+	var listen *ListenError
+	if err := s.Listen(context.Background()); !errors.As(err, &listen) || !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("%v, want %v", err, syscall.EADDRINUSE)
 	}
+	must(t, s.Close())
 	if files, _ := filepath.Glob(dir + "/*"); len(files) != 1 {
 		t.Errorf("files %q, want b+2 alone", files)
 	}
