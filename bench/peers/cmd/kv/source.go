@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"clustermap/internal/pace"
 )
 
 // source gives a publisher the updates of the workload, one after the other.
@@ -45,30 +47,9 @@ func (s *source) pace(ctx context.Context, updates int, rate float64) error {
 		done = due
 		s.count.Add(1)
 		next := start.Add(time.Duration(float64(done) / rate * float64(time.Second)))
-		if err := sleep(ctx, max(time.Until(next), paceTick)); err != nil {
+		if err := pace.Sleep(ctx, next); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// paceTick is the shortest sleep of a publisher, which would otherwise look for due updates all
-// the time at a high rate, and take a processor from those that it measures.
-const paceTick = 100 * time.Microsecond
-
-// napMost is the longest sleep for which a timer of the program is not exact enough.
-const napMost = 500 * time.Microsecond
-
-// sleep returns after d, or with an error when ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d < napMost {
-		nap(d)
-		return ctx.Err()
-	}
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"clustermap/chp"
 	"clustermap/cmd/chp/internal/bench/link"
 	"clustermap/cmd/chp/internal/bench/workload"
+	"clustermap/internal/pace"
 )
 
 // publisher is the role that sends the updates. Its client replicates only its
@@ -117,32 +118,11 @@ func (s *sender) pace(ctx context.Context, n int, rate float64) error {
 		}
 		s.peer.Count.Add(1)
 		next := start.Add(time.Duration(float64(sent) / rate * float64(time.Second)))
-		if err := sleep(ctx, max(time.Until(next), paceTick)); err != nil {
+		if err := pace.Sleep(ctx, next); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// paceTick is the shortest sleep of a publisher. Without it one that sends a million updates a
-// second looks for due ones all the time, and takes a processor from those that it measures.
-const paceTick = 100 * time.Microsecond
-
-// napMost is the longest sleep for which a timer of the program is not exact enough.
-const napMost = 500 * time.Microsecond
-
-// sleep returns after d, or with an error when ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d < napMost {
-		nap(d)
-		return ctx.Err()
-	}
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // clean deletes the keys of the run from an existing server.
