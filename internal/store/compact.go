@@ -105,13 +105,14 @@ func (s *Map) Tidied() bool {
 	return l.bytes <= l.limit() && l.retiredSize <= l.spare() && l.freeSize <= l.keep() && l.burst <= maxSegment
 }
 
-// chooseVictim selects the sealed segment with the smallest share of live bytes.
+// chooseVictim selects the sealed segment with the smallest share of live bytes. A segment
+// above maxSegment has one record, which fits in no segment that records share.
 func (s *Map) chooseVictim() bool {
 	v := &s.log.victim
 	// A segment that is three quarters live is not worth copying.
 	best := 0.75
 	s.log.each(func(seg *Segment) {
-		if share := float64(seg.bytes) / float64(len(seg.buf)); seg.sealed && share < best {
+		if share := float64(seg.bytes) / float64(len(seg.buf)); seg.sealed && share < best && len(seg.buf) <= maxSegment {
 			best, v.seg = share, seg
 		}
 	})

@@ -185,3 +185,39 @@ func BenchmarkOverwrite(b *testing.B) {
 		})
 	}
 }
+
+// Values above the size of a segment are overwritten by smaller ones, in segments that are
+// recycled. Compaction must not move them to a segment that other records share.
+func TestCompactionLeavesLargeValues(t *testing.T) {
+	testenv.Alone(t)
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(4, 11))
+	s := New(Options{})
+	model := map[string]int{}
+	value := make([]byte, 7<<20)
+	for i := range 400 {
+		key, n := fmt.Sprint(rng.IntN(10)), 1<<20+rng.IntN(6<<20)
+		value[n-1] = byte(n)
+		s.Put([]byte(key), int64(i+1), nil, nil, value[:n])
+		value[n-1] = 0
+		model[key] = n
+		for j := range 20 { // each call does a share of compaction
+			s.Put(fmt.Append(nil, "small", j), int64(i+1), nil, nil, []byte{1})
+		}
+		for key, n := range model {
+			if !s.View([]byte(key), func(r kvmsg.Record) {
+				if v := r.Value(); len(v) != n || v[n-1] != byte(n) {
+					t.Fatalf("%q has %d bytes, want %d", key, len(v), n)
+				}
+			}) {
+				t.Fatalf("%q is lost", key)
+			}
+		}
+		if st := s.Stats(); st.LogBytes > s.log.limit() {
+			t.Fatalf("%d bytes of log for %d live bytes", st.LogBytes, st.LiveBytes)
+		}
+	}
+	if s.log.recycled == 0 {
+		t.Error("no segment was recycled")
+	}
+}

@@ -198,10 +198,15 @@ func (l *log) growTable() *[]atomic.Pointer[Segment] {
 }
 
 // reuse removes and returns a free segment, or nil: the first one that is large enough,
-// but not so large that a small record would pin much memory.
+// but not so large that a small record would pin much memory. Above maxSegment it is at most
+// half as large again, as the log may be: compaction cannot move the record to a smaller one.
 func (l *log) reuse(size int) *Segment {
+	most := size + size/2
+	if size <= maxSegment {
+		most = min(4*size, maxSegment)
+	}
 	for i, s := range l.free {
-		if n := len(s.buf); n >= size && (n <= maxSegment || size > maxSegment) && n/4 <= size {
+		if n := len(s.buf); n >= size && n <= most {
 			l.free = slices.Delete(l.free, i, i+1)
 			l.freeSize -= n
 			l.recycled++
