@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -242,5 +243,35 @@ func TestMapLarge(t *testing.T) {
 	})
 	if st := m.Stats(); n != keys || st.Len != keys || m.Len() != keys {
 		t.Errorf("Range shows %d keys, Stats %d, Len %d, want %d", n, st.Len, m.Len(), keys)
+	}
+}
+
+// Len counts a key from the end of its first Set on, also while its record is pending or
+// becomes linked.
+func TestMapLenHasEveryKey(t *testing.T) {
+	t.Parallel()
+	m := NewMap(MapOptions{Stripes: 1})
+	for i := range 2000 {
+		m.Set(strconv.Itoa(-i), make([]byte, 1000)) // from here on records are left pending
+	}
+	base := m.Len()
+	var set atomic.Int64 // keys that are there
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop.Store(true)
+	wg.Go(func() {
+		for i := 1; i <= testenv.Rounds(200_000) && !stop.Load(); i++ {
+			key := strconv.Itoa(i)
+			m.Set(key, []byte{1})
+			set.Store(int64(i))
+			m.Set(key, []byte{2}) // links the pending record
+		}
+		stop.Store(true)
+	})
+	for !stop.Load() {
+		if least, n := base+int(set.Load()), m.Len(); n < least {
+			t.Fatalf("Len is %d after %d keys were set", n, least)
+		}
 	}
 }

@@ -123,11 +123,11 @@ func (s *Map) Flush() {
 		s.linkPending(n)
 		q.records[n].size = 0
 	}
+	s.publish() // before readers of Pending and Len see that there are none
 	q.tags.Store(0)
 	for n := range q.places {
 		q.places[n].Store(0)
 	}
-	s.publish()
 }
 
 // mayHave returns false if no pending record has the key with the given hash. Readers
