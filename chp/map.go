@@ -25,9 +25,9 @@ import (
 // Keys and values can be arbitrary, also empty; key and value together must be smaller
 // than 2 GiB. All methods are safe for concurrent use.
 //
-// Overwritten and deleted values keep their memory for a while. Each stripe's log is at
-// most twice as large as the live data, plus a few segments; the garbage collector
-// frees the rest.
+// Overwritten and deleted values keep their memory for a while. While values are set, each
+// stripe's log is at most twice as large as the live data, plus a few segments; the garbage
+// collector frees the rest. After many deletions the log shrinks with later calls of Set.
 type Map struct {
 	stripes []mapStripe
 	shift   uint
