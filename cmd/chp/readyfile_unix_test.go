@@ -48,3 +48,46 @@ func TestReadyFile(t *testing.T) {
 
 	try(t, "serve", "--port", "0", "--ready-file", filepath.Join(dir, "no", "ready")).expect(t, exitRefused, "cannot write --ready-file: ")
 }
+
+// A server leaves the file of another one alone, also if it cannot start because the other
+// one has its ports, and does not replace a directory.
+func TestReadyFileOfAnother(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "ready")
+	await := func(endpoint string) {
+		t.Helper()
+		text, err := os.ReadFile(file)
+		for ctx := testenv.Context(t); string(text) != endpoint+"\n"; text, err = os.ReadFile(file) {
+			if ctx.Err() != nil {
+				t.Fatalf("%q, %v, want %q", text, err, endpoint)
+			}
+		}
+	}
+	end := func(p *process) {
+		t.Helper()
+		p.signal(syscall.SIGTERM)
+		if code := p.wait(); code != exitDone {
+			t.Errorf("exit code %d: %s", code, p.stderr.String())
+		}
+	}
+	first := start(t, "serve", "--port", "0", "--ready-file", file)
+	endpoint := first.ready()
+	await(endpoint)
+	try(t, "serve", "--endpoint", endpoint, "--ready-file", file).expect(t, exitRefused, "is in use")
+	await(endpoint)
+
+	second := start(t, "serve", "--port", "0", "--ready-file", file)
+	endpoint = second.ready()
+	await(endpoint)
+	end(first)
+	await(endpoint)
+	end(second)
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file is left: %v", err)
+	}
+
+	try(t, "serve", "--port", "0", "--ready-file", dir).expect(t, exitRefused, "not a regular file")
+	testenv.Must(t, os.Symlink("/dev/stdout", file))
+	try(t, "serve", "--port", "0", "--ready-file", file).expect(t, exitRefused, "not a regular file")
+}

@@ -240,8 +240,8 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	}
 	defer server.Close()
 
-	ready := readyFile(f.ready)
-	if err := ready.remove(); err != nil {
+	ready := readyFile{name: f.ready}
+	if err := ready.check(); err != nil {
 		return err
 	}
 	if err := server.Listen(ctx); err != nil {
@@ -249,6 +249,10 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 			return nil // a signal while starting
 		}
 		return f.listenError(err)
+	}
+	// Not before: the file may be that of a server that has these ports.
+	if err := ready.clear(); err != nil {
+		return err
 	}
 	// In a goroutine, because standard error may be a pipe without a reader.
 	go func() {
