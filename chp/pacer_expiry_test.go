@@ -93,7 +93,7 @@ func TestExpiryDoesNotDisconnectWhoReads(t *testing.T) {
 		return !ended
 	}
 	for range 3 { // a machine that stops this process for a second looks like a subscriber that stopped
-		if stays(1 << 20) {
+		if stays(256 << 10) {
 			return
 		}
 	}

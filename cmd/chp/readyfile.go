@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -13,8 +14,8 @@ import (
 // readyFile is a file that exists while a server is ready. It has the endpoints for the
 // clients' --server, one a line.
 type readyFile struct {
-	name    string      // "" for none
-	written fs.FileInfo // of the file that this server has written; nil before
+	name    string // "" for none
+	written []byte // its content, from when this server has written it
 }
 
 // check returns an error if there is something that a server cannot have left, such as a
@@ -40,12 +41,13 @@ func (f *readyFile) clear() error {
 	return nil
 }
 
-// remove removes the file that was written, unless another server has replaced it.
+// remove removes the file that was written, unless another server has replaced it. Servers
+// that run at the same time have different endpoints.
 func (f *readyFile) remove() error {
 	if f.written == nil {
 		return nil
 	}
-	if now, err := os.Lstat(f.name); err == nil && !os.SameFile(now, f.written) {
+	if now, err := os.ReadFile(f.name); err == nil && !bytes.Equal(now, f.written) {
 		return nil
 	}
 	return f.clear()
@@ -83,15 +85,13 @@ func (f *readyFile) write(content []byte) (err error) {
 	}
 	_, err = temporary.Write(content)
 	// Every user may read the server's ports.
-	err = errors.Join(err, temporary.Chmod(0o644))
-	written, statErr := temporary.Stat()
-	if err = errors.Join(err, statErr, temporary.Close()); err == nil {
+	if err = errors.Join(err, temporary.Chmod(0o644), temporary.Close()); err == nil {
 		err = os.Rename(temporary.Name(), f.name)
 	}
 	if err != nil {
 		_ = os.Remove(temporary.Name())
 		return err
 	}
-	f.written = written
+	f.written = content
 	return nil
 }

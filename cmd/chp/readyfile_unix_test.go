@@ -24,16 +24,13 @@ func TestReadyFile(t *testing.T) {
 	p := start(t, "serve", "--endpoint", "tcp://127.0.0.1:0", "--endpoint", ipc, "--ready-file", file)
 	endpoint := p.ready()
 	want := endpoint + "\n" + ipc + "\n"
-	for ctx := testenv.Context(t); ; {
-		if text, err := os.ReadFile(file); err == nil && string(text) == want {
-			break
-		} else if err == nil && string(text) != "tcp://127.0.0.1:1\n" {
+	testenv.Eventually(t, "the file", func() bool {
+		text, err := os.ReadFile(file)
+		if err == nil && string(text) != want && string(text) != "tcp://127.0.0.1:1\n" {
 			t.Fatalf("%q, want %q", text, want)
 		}
-		if ctx.Err() != nil {
-			t.Fatal("there is no file")
-		}
-	}
+		return err == nil && string(text) == want
+	})
 	p.signal(syscall.SIGTERM)
 	if code := p.wait(); code != exitDone {
 		t.Errorf("exit code %d: %s", code, p.stderr.String())
@@ -57,12 +54,10 @@ func TestReadyFileOfAnother(t *testing.T) {
 	file := filepath.Join(dir, "ready")
 	await := func(endpoint string) {
 		t.Helper()
-		text, err := os.ReadFile(file)
-		for ctx := testenv.Context(t); string(text) != endpoint+"\n"; text, err = os.ReadFile(file) {
-			if ctx.Err() != nil {
-				t.Fatalf("%q, %v, want %q", text, err, endpoint)
-			}
-		}
+		testenv.Eventually(t, "the file of "+endpoint, func() bool {
+			text, err := os.ReadFile(file)
+			return err == nil && string(text) == endpoint+"\n"
+		})
 	}
 	end := func(p *process) {
 		t.Helper()
