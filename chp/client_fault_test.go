@@ -236,8 +236,8 @@ func TestClientBacksOff(t *testing.T) {
 	}
 }
 
-// WaitActive and an update whose wait ends without a server both return the reason why
-// there is none to follow.
+// WaitActive and an update whose wait ends without a server both return the reason why the
+// client follows no server.
 func TestWaitsTellWhyThereIsNoServer(t *testing.T) {
 	t.Parallel()
 	fails := make(chan struct{}, 1)

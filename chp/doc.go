@@ -83,7 +83,7 @@
 //
 // [Client.Watch] reports every change. A [View] has a subtree as Go values, decoded once for
 // each change, and calls back. Both work with a server in the same process, too.
-// [Client.WaitActive] waits for a server; its error says why there is none.
+// [Client.WaitActive] waits for a server; its error gives the reason if no server is active.
 //
 // # Consistency
 //

@@ -160,9 +160,9 @@ func (m *members) removeConnection(id string, generation uint64, peer *sockets.P
 	}
 }
 
-// senderOf returns the sender that a peer has announced. who is its client.
-func senderOf(p *sockets.Peer, who *member) sender {
-	s := sender{member: who}
+// senderOf returns the sender that a peer of the client has announced.
+func senderOf(p *sockets.Peer, client *member) sender {
+	s := sender{member: client}
 	text, _ := p.Property(propertyOrder)
 	if every, err := strconv.ParseUint(text, 10, 31); err == nil {
 		id, _ := p.Property(propertyClient)

@@ -36,7 +36,7 @@ func compareRows(t *testing.T, args ...string) []row {
 	return rows
 }
 
-// Every case is measured, for a moment, or says what is missing.
+// Each case runs briefly, or names the feature that the library lacks.
 func TestCases(t *testing.T) {
 	rows := compareRows(t, "--cases", `/(64|1MiB)(/|$)`)
 	if len(rows) < 10 {
