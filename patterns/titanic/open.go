@@ -20,8 +20,10 @@ import (
 // fileName is the store's file in its directory.
 const fileName = "titanic.db"
 
-// lockTimeout is so short that bbolt tries to lock the file only once.
-const lockTimeout = time.Millisecond
+// lockTimeout is how long bbolt tries to lock the file, every 50 ms. Opening a store locks
+// it more than once, and a process that this one starts meanwhile has the earlier lock,
+// too, until it executes its program.
+const lockTimeout = 250 * time.Millisecond
 
 // openStore opens the store in a directory, and creates both if they do not exist.
 func openStore(dir string, o storeOptions) (_ *store, err error) {
