@@ -37,10 +37,10 @@ func TestCompactionFreesWhatFewKeysHold(t *testing.T) {
 	}
 }
 
-// A large log stays below its limit, with the free segments, however its keys change.
+// A large log stays below its limit, with the free segments, however its keys change. The
+// test is not parallel, because readers of other tests would delay the end of grace periods.
 func TestCompactionBoundsALargeLog(t *testing.T) {
 	testenv.Alone(t)
-	t.Parallel()
 	const keys = 250_000
 	s := New(Options{})
 	rng := rand.New(rand.NewPCG(1, 20))
