@@ -105,14 +105,14 @@ func (s *Map) Tidied() bool {
 	return l.bytes <= l.limit() && l.retiredSize <= l.spare() && l.freeSize <= l.keep() && l.burst <= maxSegment
 }
 
-// chooseVictim selects the sealed segment with the smallest share of live bytes. A segment
-// above maxSegment has one record, which fits in no segment that records share.
+// chooseVictim selects the sealed segment with the smallest share of live bytes.
 func (s *Map) chooseVictim() bool {
 	v := &s.log.victim
-	// A segment that is three quarters live is not worth copying.
+	// A segment that is three quarters live is not worth copying. One that was made for a
+	// single record is fuller than that, so each victim makes the log smaller.
 	best := 0.75
 	s.log.each(func(seg *Segment) {
-		if share := float64(seg.bytes) / float64(len(seg.buf)); seg.sealed && share < best && len(seg.buf) <= maxSegment {
+		if share := float64(seg.bytes) / float64(len(seg.buf)); seg.sealed && share < best {
 			best, v.seg = share, seg
 		}
 	})
@@ -157,12 +157,17 @@ func (s *Segment) prefetchBlock(n int) {
 	}
 }
 
-// move copies a live record to the segment to which compaction appends.
+// move copies a live record to the segment to which compaction appends. A large one that
+// does not fit gets a segment of its own, since it may waste most of a shared one.
 func (s *Map) move(from *Segment, f *survivor) {
 	r := f.record
 	to := s.log.moved
 	if to == nil || to.room() < len(r) {
-		to = s.log.growMoved(len(r))
+		if len(r) <= ownSegment {
+			to = s.log.growMoved(len(r))
+		} else {
+			to = s.log.own(len(r))
+		}
 	}
 	off := to.used
 	copy(to.buf[off:], r)

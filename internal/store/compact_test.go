@@ -221,3 +221,34 @@ func TestCompactionLeavesLargeValues(t *testing.T) {
 		t.Error("no segment was recycled")
 	}
 }
+
+// A log of small values becomes one of values a little larger than half a segment, each of
+// which would fill half of a recycled one. Compaction must free the rest, and then end.
+func TestCompactionEnds(t *testing.T) {
+	testenv.Alone(t)
+	t.Parallel()
+	for _, size := range []int{1030 << 10, 1200 << 10} {
+		s := New(Options{})
+		const small, per = 120_000, 2200
+		key := func(i int) []byte { return fmt.Append(nil, "small", i) }
+		for i := range small {
+			s.Put(key(i), int64(i+1), nil, nil, make([]byte, 1000))
+		}
+		for i := range small {
+			s.Delete(kvmsg.HashKey(key(i)), key(i))
+			if i%per == 0 {
+				s.Put(fmt.Append(nil, "large", i), int64(small+i), nil, nil, make([]byte, size))
+			}
+		}
+		moved := s.log.victim.moved
+		for s.Tidy(1 << 20) {
+			if st := s.Stats(); st.Moved-moved > uint64(4*st.LogBytes) {
+				t.Fatalf("values of %d bytes: compaction goes on after %d bytes, in a log of %d, of which %d are live",
+					size, st.Moved-moved, st.LogBytes, st.LiveBytes)
+			}
+		}
+		if st := s.Stats(); st.LogBytes > s.log.limit() {
+			t.Errorf("values of %d bytes: %d bytes of log for %d live bytes", size, st.LogBytes, st.LiveBytes)
+		}
+	}
+}

@@ -123,7 +123,7 @@ func (l *log) grow(need int) *Segment {
 	if l.head != nil {
 		l.seal(l.head)
 	}
-	l.head = l.add(l.segmentSize(need))
+	l.head = l.addShared(l.segmentSize(need))
 	return l.head
 }
 
@@ -132,24 +132,29 @@ func (l *log) growMoved(need int) *Segment {
 	if l.moved != nil {
 		l.seal(l.moved)
 	}
-	l.moved = l.add(l.segmentSize(need))
+	l.moved = l.addShared(l.segmentSize(need))
 	return l.moved
 }
 
 // own returns a segment for one record of need bytes that is too large to share one.
 // The size is rounded so that the next large value may fit when the segment is
-// recycled.
+// recycled. It is at most a third larger than the record, so that compaction has no reason
+// to move it.
 func (l *log) own(need int) *Segment {
 	const unit = 64 << 10
-	s := l.add((need + unit - 1) &^ (unit - 1))
+	size := (need + unit - 1) &^ (unit - 1)
+	s := l.add(size, max(size, need+need/3))
 	s.sealed = true
 	return s
 }
 
-// add adds a segment of at least size bytes.
-func (l *log) add(size int) *Segment {
+// addShared adds a segment for many records, of at least size bytes.
+func (l *log) addShared(size int) *Segment { return l.add(size, min(4*size, maxSegment)) }
+
+// add adds a segment of size bytes, or a free one of up to most.
+func (l *log) add(size, most int) *Segment {
 	l.reclaim()
-	s := l.reuse(size)
+	s := l.reuse(size, most)
 	if s == nil {
 		l.exchange(size)
 		s = newSegment(size)
@@ -198,13 +203,8 @@ func (l *log) growTable() *[]atomic.Pointer[Segment] {
 }
 
 // reuse removes and returns a free segment, or nil: the first one that is large enough,
-// but not so large that a small record would pin much memory. Above maxSegment it is at most
-// half as large again, as the log may be: compaction cannot move the record to a smaller one.
-func (l *log) reuse(size int) *Segment {
-	most := size + size/2
-	if size <= maxSegment {
-		most = min(4*size, maxSegment)
-	}
+// but not so large that a few records would pin much memory.
+func (l *log) reuse(size, most int) *Segment {
 	for i, s := range l.free {
 		if n := len(s.buf); n >= size && n <= most {
 			l.free = slices.Delete(l.free, i, i+1)

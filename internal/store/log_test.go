@@ -32,7 +32,7 @@ func TestLogStaleLocations(t *testing.T) {
 	var kept []*Segment
 	stale := map[location]bool{}
 	for i := range 10_000 {
-		s := l.add(4096)
+		s := l.addShared(4096)
 		if i%100 == 0 {
 			kept = append(kept, s)
 			continue
@@ -68,7 +68,7 @@ func TestLogIdsWrap(t *testing.T) {
 	l := log{minSegment: 4096, garbageCollected: true, lastID: maxID - 2}
 	seen := map[uint32]bool{}
 	for range 10 {
-		s := l.add(4096)
+		s := l.addShared(4096)
 		if seen[s.id] || s.id > maxID || l.segment(locate(s, 0)) != s {
 			t.Fatalf("id %d", s.id)
 		}
