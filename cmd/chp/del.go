@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"iter"
@@ -193,5 +192,5 @@ func (f *delFlags) list(ctx context.Context, cmd *cobra.Command, entries iter.Se
 	if f.asJSON {
 		format = appendKeyJSON
 	}
-	return printEntries(ctx, bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10), entries, format)
+	return printEntries(ctx, cmd.OutOrStdout(), "", entries, format)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"time"
 
@@ -87,7 +86,7 @@ func (n *connection) getPrefix(ctx context.Context, cmd *cobra.Command, prefix s
 	if asJSON {
 		format = appendEntryJSON
 	}
-	lines, err := printEntries(ctx, bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10), c.Sorted(prefix), format)
+	lines, err := printEntries(ctx, cmd.OutOrStdout(), "", c.Sorted(prefix), format)
 	if err == nil && lines == 0 {
 		return noKeyBegins(c, prefix)
 	}

@@ -53,23 +53,19 @@ seq (a string), and ttl in seconds if the key expires.`,
 		if len(args) == 1 {
 			prefix = args[0]
 		}
-		format := appendKey
+		format, header := appendKey, ""
 		switch {
 		case asJSON:
 			format = appendKeyJSON
 		case long:
-			format = appendKeyLong
+			format, header = appendKeyLong, fmt.Sprintf(longLine+"KEY\n", "SIZE", "TTL", "SEQUENCE")
 		}
 		c, err := n.openPrefix(ctx, prefix)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		out := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
-		if long && !asJSON {
-			fmt.Fprintf(out, longLine+"KEY\n", "SIZE", "TTL", "SEQUENCE")
-		}
-		lines, err := printEntries(ctx, out, c.Sorted(prefix), format)
+		lines, err := printEntries(ctx, cmd.OutOrStdout(), header, c.Sorted(prefix), format)
 		if err == nil && lines == 0 && prefix != "" {
 			return noKeyBegins(c, prefix)
 		}
@@ -109,11 +105,16 @@ func treeOf(prefix string) []string {
 	return []string{tree}
 }
 
-// printEntries writes a line for each entry, and returns their number.
-func printEntries(ctx context.Context, out *bufio.Writer, entries iter.Seq[chp.Entry], format func([]byte, chp.Entry) []byte) (lines int, err error) {
+// printEntries writes a line for each entry, and returns their number. If there is an
+// entry, the header precedes it.
+func printEntries(ctx context.Context, w io.Writer, header string, entries iter.Seq[chp.Entry], format func([]byte, chp.Entry) []byte) (lines int, err error) {
+	out := bufio.NewWriterSize(w, 64<<10)
 	for e := range entries {
 		if ctx.Err() != nil {
 			return lines, ctx.Err()
+		}
+		if lines == 0 {
+			_, _ = out.WriteString(header) // the writer keeps an error
 		}
 		if _, err := out.Write(format(out.AvailableBuffer(), e)); err != nil {
 			return lines, err

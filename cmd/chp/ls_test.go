@@ -21,8 +21,10 @@ func TestLs(t *testing.T) {
 	s := serve(t)
 	at := []string{"--server", s.endpoint}
 	with := func(args ...string) []string { return append(args, at...) }
-	if out := must(t, with("ls")...); out != "" {
-		t.Errorf("ls of an empty map prints %q", out)
+	for _, args := range [][]string{{"ls"}, {"ls", "-l"}} {
+		if out := must(t, with(args...)...); out != "" {
+			t.Errorf("%q of an empty map prints %q", args, out)
+		}
 	}
 	sequences := map[string]string{}
 	for _, kv := range [][]string{{"/lamp/2", "off"}, {"/lamp/10", "on"}, {"/lamps", "3"}, {"plain", "p q"}, {"with space", "x"}} {
@@ -66,7 +68,11 @@ func TestLs(t *testing.T) {
 		t.Errorf("time to live %v", ttl)
 	}
 	for _, args := range [][]string{{"ls", "/no/"}, {"ls", "-l", "/no/"}, {"ls", "--json", "/no/"}} {
-		try(t, with(args...)...).expect(t, exitRefused, `no key in the map of `+s.endpoint+` begins with "/no/"`)
+		o := try(t, with(args...)...)
+		o.expect(t, exitRefused, `no key in the map of `+s.endpoint+` begins with "/no/"`)
+		if o.out != "" {
+			t.Errorf("%q prints %q", args, o.out)
+		}
 	}
 	try(t, with("ls", "//")...).expect(t, exitRefused, `begins with "//"`)
 	try(t, with("get", "--prefix", "/no/")...).expect(t, exitRefused, `no key in the map of `+s.endpoint+` begins with "/no/"`)
