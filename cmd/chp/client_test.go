@@ -73,7 +73,8 @@ func TestRefusedUpdates(t *testing.T) {
 		key, value, want string
 	}{
 		{"", "v", "empty"},
-		{"k", "", "chp del"},
+		{"k", "", "use: chp del k\n"},
+		{"$k", "", "use: chp del '$k'\n"},
 		{"HUGZ", "v", "HUGZ"},
 		{"HUGZ/more", "v", "HUGZ"},
 		{"KTHXBAI", "v", "KTHXBAI"},

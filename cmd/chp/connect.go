@@ -497,7 +497,7 @@ func serveCommand(server string) string {
 		return text
 	}
 	if strings.HasPrefix(server, schemeIPC) {
-		return text + " --endpoint " + server
+		return text + " --endpoint " + command.ShellWord(server)
 	}
 	host, port, err := net.SplitHostPort(strings.TrimPrefix(server, "tcp://"))
 	ip := net.ParseIP(host)

@@ -65,7 +65,7 @@ exit code is 1 if there is no such key.`,
 // noKey returns the error for a missing key, with the name of the subtree that may be
 // meant.
 func noKey(key, server string) error {
-	return fail(exitRefused, "no key %s in the map of %s; for the subtree use %s", key, server, subtreeBelow(key))
+	return fail(exitRefused, "no key %s in the map of %s; for the subtree use %s", command.ShellWord(key), server, command.ShellWord(subtreeBelow(key)))
 }
 
 // pairs is a copy of a map's contents. Its bytes are in a few large blocks, because a

@@ -1,6 +1,10 @@
 package main
 
-import "strings"
+import (
+	"strings"
+
+	"clustermap/internal/command"
+)
 
 // subtreeBelow returns the subtree that may be meant by a key.
 func subtreeBelow(key string) string {
@@ -16,7 +20,7 @@ func subtreeBelow(key string) string {
 func (n *connection) hintSubtrees(c *client, args []string) {
 	for _, key := range args {
 		if _, exists := c.Get(key); !exists && key != "" && !strings.HasSuffix(key, "/") {
-			n.say("no key %s yet; for the keys below it watch %s", key, subtreeBelow(key))
+			n.say("no key %s yet; for the keys below it watch %s", command.ShellWord(key), command.ShellWord(subtreeBelow(key)))
 		}
 	}
 }

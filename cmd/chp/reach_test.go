@@ -106,6 +106,7 @@ func TestServeCommand(t *testing.T) {
 		"tcp://10.0.0.7:41100":  "chp serve",
 		"tcp://example:41100":   "chp serve",
 		"ipc:///run/chp/map":    "chp serve --endpoint ipc:///run/chp/map",
+		"ipc:///run/my map":     "chp serve --endpoint 'ipc:///run/my map'",
 	} {
 		if got := serveCommand(server); got != want {
 			t.Errorf("%s: %s, want %s", server, got, want)

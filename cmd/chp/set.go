@@ -63,7 +63,7 @@ string.`,
 			if args[1] == "-" {
 				code = exitRefused // the command line is valid
 			}
-			return fail(code, "the value is empty, which would delete %q; to delete it use chp del %q", key, key)
+			return fail(code, "the value is empty, which would delete %q; to delete it use: chp del %s", key, command.ShellWord(key))
 		}
 		var options []chp.SetOption
 		if ttl > 0 {

@@ -88,6 +88,7 @@ func TestH15_DumpWithoutTheSlash(t *testing.T) {
 	must(t, "set", "/config/a", "1", "--server", s.endpoint)
 	try(t, "dump", "/config", "--server", s.endpoint).expect(t, exitRefused, "no key /config in the map of "+s.endpoint+"; for the subtree use /config/")
 	try(t, "dump", "config", "--server", s.endpoint).expect(t, exitRefused, "no key config in the map of "+s.endpoint+"; for the subtree use /config/")
+	try(t, "dump", "my config", "--server", s.endpoint).expect(t, exitRefused, "no key 'my config' in the map of "+s.endpoint+"; for the subtree use '/my config/'")
 	if got := must(t, "dump", "/none/", "--server", s.endpoint); got != "" {
 		t.Errorf("an empty subtree is dumped as %q", got)
 	}

@@ -131,10 +131,11 @@ func TestWatchHintsAtSubtree(t *testing.T) {
 	must(t, "set", "/lamp/1", "on", "--server", s.endpoint)
 	must(t, "set", "/door", "shut", "--server", s.endpoint)
 	must(t, "set", "/door/1", "shut", "--server", s.endpoint)
-	w := start(t, "watch", "/door", "/lamp", "--server", s.endpoint)
+	w := start(t, "watch", "/door", "/lamp", "/my lamp", "--server", s.endpoint)
 	w.line() // /door
 	w.line() // synced
-	const hint = "chp: no key /lamp yet; for the keys below it watch /lamp/\n"
+	const hint = "chp: no key /lamp yet; for the keys below it watch /lamp/\n" +
+		"chp: no key '/my lamp' yet; for the keys below it watch '/my lamp/'\n" // as the shell reads them
 	testenv.Eventually(t, "the hint", func() bool { return strings.Contains(w.stderr.String(), hint) })
 	must(t, "set", "/lamp", "off", "--server", s.endpoint)
 	if line := w.line(); !strings.HasSuffix(line, " /lamp off") {

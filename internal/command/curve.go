@@ -210,7 +210,7 @@ func (k Keys) readKeyFile(name string) (zmtp.KeyPair, error) {
 	case isKey(name):
 		return pair, Fail(ExitUsage, "--curve-key takes the name of a file, not a key: other users can see the command line")
 	case errors.Is(err, fs.ErrNotExist):
-		return pair, Fail(ExitUsage, "there is no key file %s; create one with: %s keygen --out %s", name, k.Program, name)
+		return pair, Fail(ExitUsage, "there is no key file %s; create one with: %s keygen --out %s", name, k.Program, ShellWord(name))
 	default:
 		return pair, Fail(ExitUsage, "cannot read the key file: %w", err)
 	}
