@@ -2,11 +2,11 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"clustermap/chp"
 )
@@ -18,8 +18,8 @@ type readyFile struct {
 	written []byte // its content, from when this server has written it
 }
 
-// check returns an error if there is something that a server cannot have left, such as a
-// directory or a device.
+// check returns an error if the file cannot be written, or if there is something that a
+// server cannot have left, such as a directory or a device.
 func (f *readyFile) check() error {
 	if f.name == "" {
 		return nil
@@ -27,7 +27,28 @@ func (f *readyFile) check() error {
 	if info, err := os.Lstat(f.name); err == nil && !info.Mode().IsRegular() {
 		return fail(exitRefused, "cannot replace --ready-file %s: it is not a regular file", f.name)
 	}
-	return nil
+	trial, err := f.create()
+	if err == nil {
+		err = errors.Join(trial.Close(), os.Remove(trial.Name()))
+	}
+	return f.unwritten(err)
+}
+
+// create creates the temporary file that write renames.
+func (f *readyFile) create() (*os.File, error) {
+	return os.CreateTemp(filepath.Dir(f.name), filepath.Base(f.name)+".*.tmp")
+}
+
+// unwritten returns the failure of a command that cannot write the file. It does not name
+// the temporary file, which the user does not know.
+func (f *readyFile) unwritten(err error) error {
+	if number := syscall.Errno(0); errors.As(err, &number) {
+		err = number
+	}
+	if err == nil {
+		return nil
+	}
+	return fail(exitRefused, "cannot write --ready-file %s: %w", f.name, err)
 }
 
 // clear removes the file that a server that was killed may have left.
@@ -53,45 +74,32 @@ func (f *readyFile) remove() error {
 	return f.clear()
 }
 
-// await writes the file when the server is ready. Readers never see a part of it.
-func (f *readyFile) await(ctx context.Context, server *chp.Server) error {
+// write creates the file with the endpoints. Readers never see a part of it.
+func (f *readyFile) write(endpoints []chp.Endpoints) error {
 	if f.name == "" {
 		return nil
 	}
-	select {
-	case <-server.Ready():
-	case <-ctx.Done():
-		return nil
-	}
 	var lines []byte
-	for _, e := range server.AllEndpoints() {
+	for _, e := range endpoints {
 		first := e.Snapshot
 		if first == "" {
 			first = e.Publisher // Clone model 1
 		}
 		lines = append(append(lines, first...), '\n')
 	}
-	if err := f.write(lines); err != nil {
-		return fail(exitRefused, "cannot write --ready-file: %v", err)
-	}
-	return nil
-}
-
-// write creates the file with its content.
-func (f *readyFile) write(content []byte) (err error) {
-	temporary, err := os.CreateTemp(filepath.Dir(f.name), filepath.Base(f.name)+".*.tmp")
+	temporary, err := f.create()
 	if err != nil {
-		return err
+		return f.unwritten(err)
 	}
-	_, err = temporary.Write(content)
+	_, err = temporary.Write(lines)
 	// Every user may read the server's ports.
 	if err = errors.Join(err, temporary.Chmod(0o644), temporary.Close()); err == nil {
 		err = os.Rename(temporary.Name(), f.name)
 	}
 	if err != nil {
 		_ = os.Remove(temporary.Name())
-		return err
+		return f.unwritten(err)
 	}
-	f.written = content
+	f.written = lines
 	return nil
 }

@@ -43,7 +43,35 @@ func TestReadyFile(t *testing.T) {
 		t.Errorf("%q are left, %v", left, err)
 	}
 
-	try(t, "serve", "--port", "0", "--ready-file", filepath.Join(dir, "no", "ready")).expect(t, exitRefused, "cannot write --ready-file: ")
+}
+
+// A server that cannot write its file ends before it says that it is ready, also if the
+// directory disappears while it starts.
+func TestReadyFileThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "dir")
+	file := filepath.Join(dir, "ready")
+	text := "chp: cannot write --ready-file " + file + ": no such file or directory\n"
+	o := try(t, "serve", "--port", "0", "--ready-file", file)
+	o.expect(t, exitRefused, text)
+	if o.stderr != text {
+		t.Errorf("%q", o.stderr)
+	}
+
+	testenv.Must(t, os.Mkdir(dir, 0o777))
+	data := filepath.Join(t.TempDir(), "data")
+	p := start(t, "serve", "--port", "0", "--ready-file", file, "--data", data, "--load", "-")
+	// It opens its data after it has tried to write the file, and then waits for the dump.
+	testenv.Eventually(t, "the data", func() bool { _, err := os.Stat(data); return err == nil })
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("%q are left, %v", left, err)
+	}
+	testenv.Must(t, os.Remove(dir))
+	testenv.Must(t, p.stdin.Close())
+	if code := p.wait(); code != exitRefused || p.stderr.String() != "chp: loaded 0 keys from standard input\n"+text {
+		t.Errorf("exit code %d: %q", code, p.stderr.String())
+	}
 }
 
 // A server leaves the file of another one alone, also if it cannot start because the other

@@ -62,7 +62,7 @@ host can be reached from this machine only. Open the server to a trusted network
 only the owners of the keys in --curve-allow, and all traffic is encrypted. Clients
 need the server's public key, which is printed before the server is ready.
 
-With --ready-file FILE the server creates FILE when it prints the line, and removes it
+With --ready-file FILE the server creates FILE before it prints the line, and removes it
 when it ends. Each line of it is what clients name as --server; so a script that starts
 a server with --port 0 waits for the file and reads the port.
 
@@ -191,6 +191,10 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	if err != nil {
 		return err
 	}
+	ready := readyFile{name: f.ready}
+	if err := ready.check(); err != nil {
+		return err
+	}
 	log, err := f.openData(ctx)
 	if err != nil {
 		return err
@@ -240,10 +244,6 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	}
 	defer server.Close()
 
-	ready := readyFile{name: f.ready}
-	if err := ready.check(); err != nil {
-		return err
-	}
 	if err := server.Listen(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // a signal while starting
@@ -254,13 +254,39 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	if err := ready.clear(); err != nil {
 		return err
 	}
-	// In a goroutine, because standard error may be a pipe without a reader.
+	var telling sync.WaitGroup
+	serving, end := context.WithCancel(ctx)
+	defer end()
+	written := make(chan struct{}) // closed when the server is ready, and the file says so
+	var unwritten error
+	telling.Go(func() {
+		select {
+		case <-server.Ready():
+		case <-serving.Done():
+			return
+		}
+		if unwritten = ready.write(server.AllEndpoints()); unwritten != nil {
+			end()
+			return
+		}
+		close(written)
+	})
+	telling.Go(func() {
+		select {
+		case <-written:
+		case <-serving.Done():
+		}
+		tellManager(serving, server, 2*f.pair.interval, func(err error) {
+			go fmt.Fprintf(cmd.ErrOrStderr(), "chp: cannot tell the service manager: %v\n", err)
+		})
+	})
+	// Not awaited, because standard error may be a pipe without a reader.
 	go func() {
 		if security.CurveServer {
 			fmt.Fprintf(cmd.ErrOrStderr(), "chp: clients need --curve-server-key '%s'\n", security.CurveSecretKey.Public())
 		}
 		select {
-		case <-server.Ready():
+		case <-written:
 			for _, e := range server.AllEndpoints() {
 				snapshots := "snapshots " + e.Snapshot + ", "
 				if e.Snapshot == "" {
@@ -268,23 +294,9 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 				}
 				fmt.Fprintf(cmd.ErrOrStderr(), "chp: %sready: %spublisher %s, collector %s\n", f.pair.role(), snapshots, e.Publisher, e.Collector)
 			}
-		case <-ctx.Done():
+		case <-serving.Done():
 		}
 	}()
-	var telling sync.WaitGroup
-	serving, end := context.WithCancel(ctx)
-	defer end()
-	var unwritten error
-	telling.Go(func() {
-		if unwritten = ready.await(serving, server); unwritten != nil {
-			end()
-		}
-	})
-	telling.Go(func() {
-		tellManager(serving, server, 2*f.pair.interval, func(err error) {
-			go fmt.Fprintf(cmd.ErrOrStderr(), "chp: cannot tell the service manager: %v\n", err)
-		})
-	})
 	err = server.Serve(serving)
 	end()
 	telling.Wait()
