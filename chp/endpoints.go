@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"clustermap/sockets"
+	"clustermap/internal/ipcpath"
 )
 
 // A server listens on three endpoints, which one text names: see
@@ -37,7 +37,6 @@ const (
 var (
 	errEndpointForm = errors.New("must have the form tcp://host:port, ipc://path or inproc://name")
 	errEndpointPort = errors.New("needs a port from 1 to 65533, with two more above it")
-	errEndpointPath = fmt.Errorf("has a path of more than %d bytes", maxPath)
 )
 
 // parseSite parses tcp://host:P, ipc://path or inproc://name. Wildcards, and port 0, are
@@ -62,8 +61,10 @@ func parseSite(text string, bind bool) (site, error) {
 			if name == "" || name == "@" || strings.ContainsRune(name, 0) || scheme == schemeIPC && name == "*" && !bind {
 				break
 			}
-			if scheme == schemeIPC && len(name) > maxPath {
-				return site{}, errEndpointPath
+			if scheme == schemeIPC {
+				if err := ipcpath.Check(name, ipcpath.MaxServer); err != nil {
+					return site{}, err
+				}
 			}
 			return site{scheme: scheme, name: name}, nil
 		}
@@ -71,10 +72,7 @@ func parseSite(text string, bind bool) (site, error) {
 	return site{}, errEndpointForm
 }
 
-const (
-	maxBasePort = 65533                          // the highest P
-	maxPath     = sockets.MaxIPCPath - len("+2") // the most bytes of an ipc path
-)
+const maxBasePort = 65533 // the highest P
 
 // at returns the endpoint n places after P, or "" if n is negative.
 func (b site) at(n int) string {

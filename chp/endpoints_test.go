@@ -12,12 +12,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"clustermap/internal/ipcpath"
 )
 
 // One text names three endpoints, in each transport.
 func TestEndpointNames(t *testing.T) {
 	t.Parallel()
-	longest := "ipc://" + strings.Repeat("x", maxPath)
+	longest := "ipc://" + strings.Repeat("x", ipcpath.MaxServer)
 	for _, c := range []struct{ text, publisher, collector string }{
 		{"tcp://127.0.0.1:5556", "tcp://127.0.0.1:5557", "tcp://127.0.0.1:5558"},
 		{"tcp://[::1]:5556", "tcp://[::1]:5557", "tcp://[::1]:5558"},
@@ -33,7 +35,7 @@ func TestEndpointNames(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "127.0.0.1:5556", "tcp://", "tcp://:5556", "tcp://*:5556", "tcp://host:0", "tcp://host:*", "tcp://host:65534", "tcp://host:x",
-		"tcp://a;b:5556", "ipc://", "ipc://*", "ipc://@", "ipc://a\x00b", "ipc://" + strings.Repeat("x", maxPath+1), "inproc://", "udp://host:5556",
+		"tcp://a;b:5556", "ipc://", "ipc://*", "ipc://@", "ipc://a\x00b", "ipc://" + strings.Repeat("x", ipcpath.MaxServer+1), "inproc://", "udp://host:5556",
 	} {
 		if a, err := parseServer(text, ModelSix.dialect()); err == nil {
 			t.Errorf("%q: %+v", text, a)
@@ -47,7 +49,7 @@ func TestEndpointOptions(t *testing.T) {
 	for _, o := range []ServerOptions{
 		{Endpoints: []string{"127.0.0.1:5556"}},
 		{Endpoints: []string{"ipc://"}},
-		{Endpoints: []string{"ipc://" + strings.Repeat("x", maxPath+1)}},
+		{Endpoints: []string{"ipc://" + strings.Repeat("x", ipcpath.MaxServer+1)}},
 		{Endpoints: []string{"tcp://127.0.0.1:65534"}},
 		{Endpoints: []string{"inproc://a", "inproc://a"}},
 		{Endpoints: []string{"inproc://a"}, Port: 5556},

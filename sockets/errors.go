@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"clustermap/internal/ipcpath"
 	"clustermap/internal/link"
 	"clustermap/internal/queue"
 )
@@ -107,7 +108,7 @@ var (
 )
 
 // MaxIPCPath is the maximum size of the path of an ipc endpoint in bytes: 107 on Linux.
-const MaxIPCPath = link.MaxPath
+const MaxIPCPath = ipcpath.Max
 
 // EndpointError describes an invalid endpoint. A later call with the same
 // endpoint fails as well.

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"clustermap/internal/link"
+	"clustermap/internal/ipcpath"
 )
 
 // socketDir is a directory with a path short enough for sockets.
@@ -286,7 +286,7 @@ func TestLibzmq_pair_ipc_path(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	longest := socketPath(t)
-	longest += strings.Repeat("x", link.MaxPath-len(longest))
+	longest += strings.Repeat("x", ipcpath.Max-len(longest))
 	router := open(t, NewRouter, Options{})
 	dealer := open(t, NewDealer, Options{})
 	must(t, router.Bind(ctx, "ipc://"+longest))
@@ -319,7 +319,7 @@ func TestLibzmq_abstract_ipc(t *testing.T) {
 	if exists(name) {
 		t.Error("an abstract name is a file")
 	}
-	longest := name + strings.Repeat("x", link.MaxPath-len(name))
+	longest := name + strings.Repeat("x", ipcpath.Max-len(name))
 	must(t, router.Bind(ctx, "ipc://"+longest))
 	for _, n := range []string{name, longest} {
 		dealer := open(t, NewDealer, Options{})

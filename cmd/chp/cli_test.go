@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"clustermap/sockets"
+	"clustermap/internal/ipcpath"
 )
 
 func TestHelp(t *testing.T) {
@@ -91,8 +91,8 @@ func TestUsageErrors(t *testing.T) {
 		{"status --server nonsense", "tcp://HOST:PORT"},
 		{"status --server ipc://", "ipc://PATH"},
 		{"status --server ipc://*", "ipc://PATH"},
-		{"get k --timeout 1h --server ipc://" + strings.Repeat("x", sockets.MaxIPCPath-1), "bytes, and at most"},
-		{"serve --endpoint ipc://" + strings.Repeat("x", sockets.MaxIPCPath-1), "has a path of more than"},
+		{"get k --timeout 1h --server ipc://" + strings.Repeat("x", ipcpath.MaxServer+1), "has a path of "},
+		{"serve --endpoint ipc://" + strings.Repeat("x", ipcpath.MaxServer+1), "has a path of "},
 		{"serve --endpoint ipc:///x --port 5556", "--port and --endpoint exclude each other"},
 		{"serve --endpoint inproc://x", "ipc://PATH"},
 		{"serve --endpoint tcp://127.0.0.1:65534", "needs a port from 1 to 65533"},

@@ -18,6 +18,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
+	"clustermap/internal/ipcpath"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 
@@ -130,8 +131,10 @@ func checkServers(list []string) error {
 // or ipc://PATH.
 func checkServer(s string) error {
 	path, local := strings.CutPrefix(s, schemeIPC)
-	if most := sockets.MaxIPCPath - len("+2"); local && len(path) > most {
-		return fail(exitUsage, "%q is not a server: its path has %d bytes, and at most %d are allowed", s, len(path), most)
+	if local {
+		if err := ipcpath.Check(path, ipcpath.MaxServer); err != nil {
+			return fail(exitUsage, "%q is not a server: it %w", s, err)
+		}
 	}
 	if local && path != "" && path != "*" && path != "@" && !strings.Contains(path, "\x00") {
 		return nil

@@ -2,7 +2,9 @@
 // and which other modules they use:
 //
 //	internal/* ◀── zmtp ◀── sockets ◀── chp ◀── cmd
-//	internal/link, internal/topic ◀── sockets
+//	internal/ipcpath ◀── internal/link ◀── sockets
+//	internal/topic ◀── sockets
+//	internal/ipcpath ◀── chp, cmd
 //	zmtp ◀── internal/queue ◀── sockets
 //	internal/kvmsg ◀── internal/store ◀── chp
 //	                   internal/timer ◀── chp
@@ -68,6 +70,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/link",
+		own:  []string{"internal/ipcpath"},
 		std:  []string{"crypto", "net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys"},
 	},
@@ -91,7 +94,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/command",
-		own:  []string{"internal/buf", "internal/invariants", "zmtp", "sockets"},
+		own:  []string{"internal/buf", "internal/invariants", "internal/ipcpath", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out: []string{
 			"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid",

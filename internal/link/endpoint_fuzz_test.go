@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"clustermap/internal/ipcpath"
 )
 
 // FuzzEndpoint: any endpoint is refused with a reason, or parsed to its meaning.
@@ -40,7 +42,7 @@ func FuzzEndpoint(f *testing.F) {
 			}
 		case IPC:
 			wildcard := rest == "*" && bind && e.Name == ""
-			if !wildcard && (e.Name != rest || e.Name == "" || len(e.Name) > MaxPath || e.Name == "@") {
+			if !wildcard && (e.Name != rest || e.Name == "" || len(e.Name) > ipcpath.Max || e.Name == "@") {
 				t.Fatalf("%q is %+v", text, e)
 			}
 		case Inproc:

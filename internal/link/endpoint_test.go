@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"clustermap/internal/ipcpath"
 )
 
 func TestParseEndpoint(t *testing.T) {
@@ -84,8 +86,8 @@ func TestParseEndpointForms(t *testing.T) {
 		{"ipc://", false, false, ""},
 		{"ipc://@", false, false, ""},
 		{"ipc://a\x00b", false, false, ""},
-		{"ipc://" + strings.Repeat("x", MaxPath), true, true, strings.Repeat("x", MaxPath)},
-		{"ipc://" + strings.Repeat("x", MaxPath+1), false, false, ""},
+		{"ipc://" + strings.Repeat("x", ipcpath.Max), true, true, strings.Repeat("x", ipcpath.Max)},
+		{"ipc://" + strings.Repeat("x", ipcpath.Max+1), false, false, ""},
 		{"inproc://a b:c/d*", true, true, "a b:c/d*"},
 		{"inproc://*", true, true, "*"},
 		{"inproc://", false, false, ""},

@@ -3,7 +3,6 @@ package link
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -11,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+
+	"clustermap/internal/ipcpath"
 )
 
 // parseIPC parses a path.
@@ -28,8 +29,9 @@ func parseIPC(e *Endpoint, path string, bind bool) (wrong string, cause error) {
 		return "has an abstract name, which only Linux supports", syscall.EINVAL
 	case strings.ContainsRune(path, 0):
 		return "has a zero byte in its path", syscall.EINVAL
-	case len(path) > MaxPath:
-		return fmt.Sprintf("has a path of %d bytes; at most %d are allowed", len(path), MaxPath), syscall.ENAMETOOLONG
+	}
+	if err := ipcpath.Check(path, ipcpath.Max); err != nil {
+		return err.Error(), syscall.ENAMETOOLONG
 	}
 	e.Name = path
 	return "", nil

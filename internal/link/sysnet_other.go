@@ -15,9 +15,6 @@ func addressInUse(err error) bool {
 	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.Errno(10048))
 }
 
-// MaxPath is the maximum size of the path of an ipc endpoint in bytes.
-const MaxPath = 107
-
 // isStale reports whether no process listens at path. A listener sees a connection
 // that is closed at once.
 func isStale(ctx context.Context, path string) bool {

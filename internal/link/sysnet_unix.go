@@ -16,10 +16,6 @@ import (
 // addressInUse reports whether err means that the address is in use.
 func addressInUse(err error) bool { return errors.Is(err, unix.EADDRINUSE) }
 
-// MaxPath is the maximum size of the path of an ipc endpoint in bytes: that of the
-// system's address, less the terminating zero.
-const MaxPath = len(unix.RawSockaddrUnix{}.Path) - 1
-
 // isStale reports whether no socket is bound to the file at path. It tries to connect
 // a datagram socket: a stream socket refuses that because of the type, so a listener
 // sees no connection.
