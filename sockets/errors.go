@@ -13,7 +13,7 @@ import (
 // them with [errors.Is].
 var (
 	// ErrClosed is returned by the methods of a closed socket, and by calls in
-	// progress when it is closed. It wraps net.ErrClosed.
+	// progress when it is closed. It matches net.ErrClosed (errors.Is).
 	ErrClosed = queue.ErrClosed
 
 	// ErrUnroutable is returned by Router.Send, with Options.Mandatory, if no

@@ -9,6 +9,7 @@ import (
 	"clustermap/patterns/freelance"
 	"clustermap/patterns/majordomo"
 	"clustermap/patterns/titanic"
+	"clustermap/sockets"
 )
 
 // TestErrors: the errors of closed objects match net.ErrClosed and have texts of their
@@ -17,6 +18,7 @@ func TestErrors(t *testing.T) {
 	t.Parallel()
 	for text, err := range map[string]error{
 		"binarystar: node is closed": binarystar.ErrClosed,
+		"sockets: socket is closed":  sockets.ErrClosed,
 		"freelance: closed":          freelance.ErrClosed,
 		"majordomo: closed":          majordomo.ErrClosed,
 		"titanic: closed":            titanic.ErrClosed,

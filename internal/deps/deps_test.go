@@ -94,7 +94,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/command",
-		own:  []string{"internal/buf", "internal/invariants", "internal/ipcpath", "zmtp", "sockets"},
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out: []string{
 			"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid",
@@ -103,7 +103,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/queue",
-		own:  []string{"internal/buf", "internal/invariants", "zmtp"},
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
 	},

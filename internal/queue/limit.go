@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"time"
+
+	"clustermap/internal/closed"
 )
 
 // Errors of a wait that has failed. They are the errors of package sockets with the
 // same names, which documents them.
 var (
-	ErrClosed     = fmt.Errorf("sockets: socket is closed: %w", net.ErrClosed)
+	ErrClosed     = closed.Error("sockets: socket is closed")
 	ErrTimeout    = fmt.Errorf("sockets: timeout: %w", os.ErrDeadlineExceeded)
 	ErrWouldBlock = errors.New("sockets: operation would block")
 )
