@@ -209,3 +209,32 @@ func TestLanguages(t *testing.T) {
 		t.Errorf("%s:%d: a block without a language; write text for what nobody runs", b.page, b.line)
 	}
 }
+
+// TestCommandsAreInstalled: a page whose blocks run a command of this module says how to
+// get it.
+func TestCommandsAreInstalled(t *testing.T) {
+	t.Parallel()
+	checked := 0
+	for _, b := range blocks(t, "sh") {
+		text, err := os.ReadFile(filepath.Join(root, b.page))
+		if err != nil {
+			text, err = os.ReadFile(filepath.Join(root, "docs", b.page))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"chp", "zdev"} {
+			if !strings.Contains("\n"+b.text, "\n"+name+" ") {
+				continue
+			}
+			checked++
+			page := string(text)
+			if !strings.Contains(page, "go install ./cmd/"+name) && !strings.Contains(page, "go build -o $dir ./cmd/...") {
+				t.Errorf("%s:%d: the page does not say how to get %s", b.page, b.line, name)
+			}
+		}
+	}
+	if checked < 8 {
+		t.Errorf("found only %d blocks with commands", checked)
+	}
+}
