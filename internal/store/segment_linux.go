@@ -25,32 +25,42 @@ const (
 func allocate(size int) []byte {
 	b := make([]byte, size)
 	if size >= hugeSegment {
-		hint(unsafe.Pointer(unsafe.SliceData(b)), size)
+		makeHuge(b)
 	}
 	return b
 }
 
-// hintTable is hint for the slots of a table, in a map whose log has so many bytes.
+// hintTable requests huge pages for the slots of a new table, in a map whose log has so
+// many bytes.
 func hintTable(slots []atomic.Uint64, log int) {
 	if size := len(slots) * slotBytes; size >= hugeTable && log >= hugeLog {
-		hint(unsafe.Pointer(unsafe.SliceData(slots)), size)
+		makeHuge(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(slots))), size))
 	}
 }
 
-// hint requests huge pages for size bytes of a segment or a table: in a large map every
-// look-up is in another page, and translating the address takes a part of its time.
+// makeHuge backs the new memory b of a segment or a table, which is zero, with huge pages
+// where it has no memory yet: in a large map every look-up is in another page, and
+// translating the address takes a part of its time.
 //
 // The memory need not begin at the boundary of a huge page, so the request is rounded
 // outwards: memory allocated one after the other is adjacent, and shares the huge page at
 // its border. It is only a hint, about addresses of this process, so errors are ignored.
 //
-// In a small map it would cost more than it gains. The rest of the huge page belongs to
-// the application's objects, and the request outlives the map: the system may back pages
-// with memory again that the garbage collector has returned there.
-func hint(p unsafe.Pointer, size int) {
-	start := uintptr(p)
-	first, end := start&^(hugePage-1), (start+uintptr(size)+hugePage-1)&^(hugePage-1)
+// The request ends when each huge page has been written to once. Otherwise the system
+// would later copy the pages that were there before into huge pages, and also those that
+// are left when a part of a huge page is released. Each copy stops updates for several
+// milliseconds, seconds after the map has grown.
+//
+// In a small map it would cost more than it gains: the rest of the huge page belongs to
+// the application's objects.
+func makeHuge(b []byte) {
+	start := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	first, end := start&^(hugePage-1), (start+uintptr(len(b))+hugePage-1)&^(hugePage-1)
 	_, _, _ = unix.Syscall(unix.SYS_MADVISE, first, end-first, unix.MADV_HUGEPAGE)
+	for at := 0; at < len(b); at += hugePage - int(start+uintptr(at))&(hugePage-1) {
+		b[at] = 0
+	}
+	_, _, _ = unix.Syscall(unix.SYS_MADVISE, first, end-first, unix.MADV_NOHUGEPAGE)
 }
 
 // release returns the memory of a segment that is no longer used to the system. The
