@@ -30,23 +30,6 @@ type Entry struct {
 	// method returns. A function that a log calls with an entry must not keep the
 	// slice.
 	Records []byte
-
-	framed []byte // EntryRoom bytes and Records, in one piece, or nil
-}
-
-// EntryRoom is the number of bytes that a [Group] leaves free in front of the records of an
-// entry, for the header with which a log stores them.
-const EntryRoom = 24
-
-// Framed returns the records of an entry with n bytes in front of them, which the log may
-// overwrite, so that it need not copy the records to write them behind a header. It returns
-// nil if there is no such room: if n is above [EntryRoom], Records is empty, or the entry
-// did not come from a [Group] with these Records.
-func (e *Entry) Framed(n int) []byte {
-	if n > EntryRoom || len(e.Records) == 0 || len(e.framed) != EntryRoom+len(e.Records) || &e.framed[EntryRoom] != &e.Records[0] {
-		return nil
-	}
-	return e.framed[EntryRoom-n:]
 }
 
 // When returns Time as a time.Time.

@@ -70,8 +70,6 @@ type batch struct {
 // bounds empty entries.
 const entryBytes = 64
 
-var entryRoom [EntryRoom]byte
-
 func (b *batch) size() int { return len(b.arena) + entryBytes*len(b.entries) }
 
 // reset empties b, and frees an unusually large arena.
@@ -123,13 +121,12 @@ func (g *Group) AppendParts(e Entry, parts ...[]byte) (uint64, error) {
 	}
 	start := len(g.staged.arena)
 	// If the arena is reallocated, earlier entries keep the old memory.
-	g.staged.arena = append(append(g.staged.arena, entryRoom[:]...), e.Records...)
+	g.staged.arena = append(g.staged.arena, e.Records...)
 	for _, part := range parts {
 		g.staged.arena = append(g.staged.arena, part...)
 	}
 	g.last++
-	e.Index, e.framed = g.last, g.staged.arena[start:len(g.staged.arena):len(g.staged.arena)]
-	e.Records = e.framed[EntryRoom:]
+	e.Index, e.Records = g.last, g.staged.arena[start:len(g.staged.arena):len(g.staged.arena)]
 	g.staged.entries = append(g.staged.entries, e)
 	if len(g.staged.entries) == 1 {
 		wake(g.stage)

@@ -1,21 +1,16 @@
 package durable
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"go.etcd.io/raft/v3/raftpb"
 
 	"clustermap/chp/commit"
 )
 
-// scratchBytes bounds the buffer that a log keeps for the next Append.
-const scratchBytes = 32 << 20
-
-// Append writes entries; see [commit.Log]. It costs one allocation of an
-// entry's size for each entry, which etcd makes, and nothing per update.
+// Append writes entries; see [commit.Log]. It does not allocate, except when it begins a
+// segment.
 func (l *Log) Append(entries ...commit.Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -25,7 +20,6 @@ func (l *Log) Append(entries ...commit.Entry) error {
 	if err := l.ready(); err != nil {
 		return err
 	}
-	size := 0
 	for i := range entries {
 		e := &entries[i]
 		if want := l.last + 1 + uint64(i); e.Index != want {
@@ -34,63 +28,39 @@ func (l *Log) Append(entries ...commit.Entry) error {
 		if len(e.Records) > MaxEntryBytes {
 			return fmt.Errorf("%w: %d bytes, at most %d", commit.ErrTooLarge, len(e.Records), MaxEntryBytes)
 		}
-		if e.Framed(headerBytes) == nil {
-			size += headerBytes + len(e.Records)
-		}
 	}
-	buffer := l.scratch[:0]
-	if cap(buffer) < size {
-		buffer = make([]byte, 0, size)
-	}
-	if size <= scratchBytes {
-		l.scratch = buffer
-	}
-	l.entries = l.entries[:0]
 	for i := range entries {
-		e := &entries[i]
-		data := e.Framed(headerBytes)
-		if data != nil {
-			appendHeader(data[:0], e)
-		} else {
-			start := len(buffer)
-			buffer = appendEntry(buffer, e)
-			data = buffer[start:len(buffer):len(buffer)]
+		if err := l.w.append(&entries[i]); err != nil {
+			return l.fail(err)
 		}
-		l.entries = append(l.entries, raftpb.Entry{Term: e.Epoch, Index: e.Index, Data: data})
-	}
-	err := l.w.Save(l.state(), l.entries)
-	clear(l.entries) // let the garbage collector free an unusually large buffer
-	if err != nil {
-		return l.fail(err)
 	}
 	l.last += uint64(len(entries))
-	return l.followTail()
-}
-
-// state returns the next state record, which contains the index up to which the log is
-// committed and flushed. It is empty if the last record in the log has the same index.
-func (l *Log) state() raftpb.HardState {
-	if index := min(l.committed, l.synced); index > l.vouched {
-		l.vouched = index
-		return raftpb.HardState{Term: l.meta.Epoch, Vote: l.meta.token, Commit: index}
+	err := l.saveState()
+	if err == nil {
+		err = l.w.flush()
 	}
-	return raftpb.HardState{}
-}
-
-// followTail opens the next segment if etcd has started one.
-func (l *Log) followTail() error {
-	next := segment{seq: l.tail.seq + 1, index: l.last + 1}
-	next.path = filepath.Join(l.logs, segmentName(next.seq, next.index))
-	f, err := openSegment(next.path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+	if err == nil && l.w.full() {
+		err = l.w.cut()
 	}
 	if err != nil {
 		return l.fail(err)
 	}
-	l.tail, l.unsynced = next, append(l.unsynced, f)
 	return nil
 }
+
+// saveState writes a state record with the index up to which the log is committed and
+// flushed, unless the last such record has the same index.
+func (l *Log) saveState() error {
+	index := min(l.committed, l.synced)
+	if index <= l.vouched {
+		return nil
+	}
+	l.vouched = index
+	return l.w.saveState(raftpb.HardState{Term: l.meta.Epoch, Vote: l.meta.token, Commit: index})
+}
+
+// begun takes the file of a new segment.
+func (l *Log) begun(f *os.File) { l.unsynced, l.unnamed = append(l.unsynced, f), true }
 
 // Sync flushes; see [commit.Log]. Append can run at the same time.
 func (l *Log) Sync() error {
@@ -109,16 +79,20 @@ func (l *Log) sync() error {
 	if l.synced == l.last {
 		return nil
 	}
-	if err := l.w.Sync(); err != nil { // writes etcd's buffer to the file
+	if err := l.w.flush(); err != nil {
 		return l.fail(err)
 	}
-	files, last := l.unsynced, l.last
+	files, last, unnamed := l.unsynced, l.last, l.unnamed
+	l.unnamed = false
 	l.mu.Unlock()
 	var err error
 	for _, f := range files {
 		if err = l.disk.data(f); err != nil {
 			break
 		}
+	}
+	if err == nil && unnamed {
+		err = l.disk.dir(l.logs)
 	}
 	l.mu.Lock()
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"clustermap/chp/commit"
 )
 
-// TestAppendAllocs: an entry costs a few allocations, one of them of its size, and none
-// per update.
+// TestAppendAllocs: an entry costs no allocation.
 func TestAppendAllocs(t *testing.T) {
 	l, _, err := tryOpen(t.TempDir(), disk{data: func(*os.File) error { return nil }, dir: realDisk.dir})
 	if err != nil {
@@ -26,14 +25,12 @@ func TestAppendAllocs(t *testing.T) {
 	for range 10 {
 		add()
 	}
-	// All of this is in one segment: a change of segments costs more. Most of the
-	// remaining allocations are from the check for such a change.
+	// All of this is in one segment: a change of segments allocates.
 	n := testing.AllocsPerRun(100, add)
 	if len(l.unsynced) != 1 {
 		t.Errorf("%d segments", len(l.unsynced))
 	}
-	if n > 10 {
+	if n > 0 {
 		t.Errorf("%.0f allocations an entry", n)
 	}
-	t.Logf("%.0f allocations an entry", n)
 }

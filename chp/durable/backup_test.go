@@ -103,7 +103,10 @@ func TestBackup(t *testing.T) {
 			if c.torn {
 				fill(t, l, c.last+1, 1)
 				l.lock.Close()
-				l.w.Close()
+				if err := l.w.flush(); err != nil {
+					t.Fatal(err)
+				}
+				l.w.close()
 				l.closeFiles()
 				l.closed = true
 				offsets, files := ends(t, dir)

@@ -41,8 +41,7 @@ func list(dir string) map[string]uint64 {
 }
 
 // flushing returns a disk that flushes into m.
-func (m *memory) flushing(dir string) disk {
-	logs := filepath.Join(dir, logName)
+func (m *memory) flushing() disk {
 	return disk{
 		data: func(f *os.File) error {
 			st, err := f.Stat()
@@ -57,15 +56,6 @@ func (m *memory) flushing(dir string) disk {
 				return err
 			}
 			m.content[inode(st)] = b
-			if filepath.Dir(f.Name()) == logs {
-				// etcd flushes the directory when it makes a segment.
-				for name, ino := range list(logs) {
-					if m.names[logs] == nil {
-						m.names[logs] = map[string]uint64{}
-					}
-					m.names[logs][name] = ino
-				}
-			}
 			return nil
 		},
 		dir: func(path string) error {
@@ -171,7 +161,7 @@ func TestCrash(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(seed), 3))
 			dir := filepath.Join(t.TempDir(), "log")
 			m := &memory{content: map[uint64][]byte{}, names: map[string]map[string]uint64{}}
-			d := m.flushing(dir)
+			d := m.flushing()
 			crashes, torn := 0, 0
 			var l *Log
 			var atLeast uint64 // flushed, and not cut back since

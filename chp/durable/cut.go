@@ -21,9 +21,6 @@ func (l *Log) cutFront() error {
 		return fmt.Errorf("log: %w", err)
 	}
 	needed := from(all, l.checkpoint.Index)
-	if err := l.w.ReleaseLockTo(l.checkpoint.Index); err != nil {
-		return fmt.Errorf("log: %w", err)
-	}
 	l.first = needed[0].first()
 	for _, s := range all[:len(all)-len(needed)] {
 		if err := os.Remove(s.path); err != nil {
@@ -57,9 +54,10 @@ func (l *Log) CutBack(index uint64) error {
 }
 
 func (l *Log) cutBack(index uint64) error {
-	l.closeFiles()
-	err := l.w.Close()
+	err := l.w.flush()
+	l.w.close()
 	l.w = nil
+	l.closeFiles()
 	if err != nil {
 		return err
 	}

@@ -21,10 +21,6 @@ const MaxEntryBytes = commit.MaxEntryBytes
 
 var errShort = errors.New("entry is shorter than its header")
 
-func appendEntry(b []byte, e *commit.Entry) []byte {
-	return append(appendHeader(b, e), e.Records...)
-}
-
 func appendHeader(b []byte, e *commit.Entry) []byte {
 	b = binary.BigEndian.AppendUint64(b, e.First)
 	b = binary.BigEndian.AppendUint64(b, uint64(e.Time))

@@ -79,7 +79,7 @@ func TestForeignState(t *testing.T) {
 			r := rand.New(rand.NewPCG(c.last, c.checkpoint))
 			dir := filepath.Join(t.TempDir(), "log")
 			m := &memory{content: map[uint64][]byte{}, names: map[string]map[string]uint64{}}
-			d := m.flushing(dir)
+			d := m.flushing()
 			var before []commit.Entry
 			replacing := false
 			states := map[bool]int{}

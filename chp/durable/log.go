@@ -9,13 +9,12 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/wal"
-	"go.etcd.io/raft/v3/raftpb"
 
 	"clustermap/chp/commit"
 )
 
-// segmentBytes is the size of a segment. etcd preallocates the current segment and
-// the next one, so the smallest log takes twice this much of the disk.
+// segmentBytes is the size of a segment. The current segment and
+// the next one are preallocated, so the smallest log takes twice this much of the disk.
 const segmentBytes = 16 << 20
 
 // etcd has one segment size for all logs of a process.
@@ -37,21 +36,17 @@ type Log struct {
 	checkpoint CheckpointInfo
 	err        error // the error that made the log fail
 	closed     bool
-	w          *wal.WAL // nil until the log is replayed
-	first      uint64   // first readable entry
-	last       uint64   // last entry
-	synced     uint64   // last flushed entry
-	committed  uint64   // last committed entry
-	vouched    uint64   // the index in the last state record that was written
-	tail       segment
-	unsynced   []*os.File // segments with unflushed data, open for flushing; the last one is the tail
+	w          *writer    // nil until the log is replayed
+	first      uint64     // first readable entry
+	last       uint64     // last entry
+	synced     uint64     // last flushed entry
+	committed  uint64     // last committed entry
+	vouched    uint64     // the index in the last state record that was written
+	unsynced   []*os.File // segments with unflushed data; the last one is the writer's
+	unnamed    bool       // the name of one of them is not flushed
 
 	checkpointing bool
 	frontCut      bool // Read removes old segments when it ends
-
-	// Memory of Append.
-	scratch []byte
-	entries []raftpb.Entry
 }
 
 var _ commit.Log = (*Log)(nil)
@@ -179,32 +174,25 @@ func (l *Log) Close() error {
 	}
 	l.closed = true
 	if l.w != nil {
-		if e := l.w.Close(); e != nil {
-			l.w.Close() // the buffer is gone now, so this call releases the locks
-			if err == nil {
-				err = l.fail(e)
-			}
-		}
+		l.w.close()
+		l.w = nil
 	}
 	l.closeFiles()
-	l.scratch, l.entries = nil, nil
 	return errors.Join(err, l.lock.Close())
 }
 
 // saveLastState writes a state record for the last flush.
 func (l *Log) saveLastState() error {
-	s := l.state()
-	if s.Commit == 0 {
+	before := l.vouched
+	err := l.saveState()
+	if err == nil && l.vouched == before {
 		return nil
 	}
-	err := l.w.Save(s, nil)
 	if err == nil {
-		err = l.w.Sync()
+		err = l.w.flush()
 	}
 	if err == nil {
-		// If this began a new segment, that one needs no flush: none of its entries
-		// was reported as flushed.
-		err = l.disk.data(l.unsynced[len(l.unsynced)-1])
+		err = l.disk.data(l.w.f)
 	}
 	if err != nil {
 		return l.fail(err)

@@ -67,13 +67,9 @@ func open(dir string, options Options, disk disk) (_ *Log, err error) {
 	return l, nil
 }
 
-// How long to wait for file locks. A lock can outlive its owner for a moment: a
+// lockPatience is how long to wait for a lock. It can outlive its owner for a moment: a
 // child process that the owner started has a copy of the file until it calls exec.
-// After the directory's lock, nothing else can hold a segment's lock for long.
-const (
-	lockPatience    = 100 * time.Millisecond
-	segmentPatience = 2 * time.Second
-)
+const lockPatience = 100 * time.Millisecond
 
 // lockDir locks a directory for this process.
 func lockDir(dir string) (lock *fileutil.LockedFile, err error) {

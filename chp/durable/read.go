@@ -25,8 +25,10 @@ func (l *Log) read(index uint64, fn func(commit.Entry) error) error {
 	l.mu.Lock()
 	err := l.ready()
 	first, last, meta := l.first, l.last, l.meta
-	if err == nil && l.w.Sync() != nil { // writes etcd's buffer to the file
-		err = l.fail(errors.New("write"))
+	if err == nil {
+		if err = l.w.flush(); err != nil {
+			err = l.fail(err)
+		}
 	}
 	l.mu.Unlock()
 	switch {

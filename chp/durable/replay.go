@@ -8,10 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"go.etcd.io/etcd/server/v3/storage/wal"
-	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
-	"go.uber.org/zap"
-
 	"clustermap/chp/commit"
 )
 
@@ -95,8 +91,7 @@ func (l *Log) replay(fn func(commit.Entry) error) (r commit.Replayed, err error)
 }
 
 // tidy removes the leftovers of a crash: unfinished files, a replaced checkpoint, and
-// segments that a checkpoint replaces. etcd would write its next segment over the content
-// of an unfinished one.
+// segments that a checkpoint replaces.
 func (l *Log) tidy(needless []segment) error {
 	var paths []string
 	for _, s := range needless {
@@ -130,54 +125,44 @@ func (l *Log) tidy(needless []segment) error {
 	return nil
 }
 
-// openTail opens etcd's log for writing after l.last, and flushes all segments: a
-// process that was killed may have left unflushed writes.
+// openTail opens the log for writing after l.last, and flushes all segments: a process
+// that was killed may have left unflushed writes.
 func (l *Log) openTail() error {
 	all, err := segments(l.logs)
 	if err != nil {
 		return err
 	}
-	// etcd reads from the segment with this index. It looks for a snapshot record
-	// there, which this log does not have, and works without it.
-	start := max(l.last, all[0].index)
-	var w *wal.WAL
-	err = patiently(segmentPatience, func() (err error) {
-		w, err = wal.Open(zap.NewNop(), l.logs, walpb.Snapshot{Index: start})
-		return err
-	})
+	tail := all[len(all)-1]
+	w := walk{segments: all[len(all)-1:], meta: &l.meta}
+	err = w.run(func(commit.Entry, int64) error { return nil })
+	if err == nil && w.reason != nil {
+		err = &commit.CorruptError{File: tail.path, Offset: w.offset, LastGood: w.last, Reason: w.reason}
+	}
 	if err != nil {
 		return err
 	}
-	_, _, _, err = w.ReadAll()
-	if err != nil && !errors.Is(err, wal.ErrSnapshotNotFound) {
-		w.Close()
-		return err
-	}
-	w.SetUnsafeNoFsync() // Sync does it
 	for _, s := range all {
 		f, err := openSegment(s.path)
 		if err == nil {
 			err = l.disk.data(f)
-			if s != all[len(all)-1] || err != nil {
+			if s != tail || err != nil {
 				err = errors.Join(err, f.Close())
 			} else {
-				l.unsynced, l.tail = append(l.unsynced, f), s
+				l.unsynced = append(l.unsynced, f)
 			}
 		}
 		if err != nil {
-			w.Close()
 			return err
 		}
 	}
 	if err := l.disk.dir(l.logs); err != nil {
 		l.closeFiles()
-		w.Close()
 		return err
 	}
-	l.w, l.synced, l.vouched = w, l.last, 0
+	l.w = newWriter(l.logs, segmentMetadata(&l.meta), l.unsynced[0], tail, w.offset, w.crc, l.last, l.begun)
+	l.synced, l.vouched, l.unnamed = l.last, 0, false
 	return nil
 }
 
-// openSegment opens a segment for flushing. It opens for writing too, because some
-// systems do not flush a file that is open for reading only.
+// openSegment opens a segment for writing and flushing.
 func openSegment(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDWR, 0) }

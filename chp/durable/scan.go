@@ -155,7 +155,7 @@ func (w *walk) segment(s *segment, fn func(commit.Entry, int64) error) error {
 			} else if !w.headed {
 				w.reason = errors.New("no head")
 			}
-			w.crc, w.chained = decoder.LastCRC(), true
+			w.chained = true
 			return nil
 		}
 		var system *os.PathError
@@ -173,7 +173,7 @@ func (w *walk) segment(s *segment, fn func(commit.Entry, int64) error) error {
 			w.reason = err
 			return nil
 		}
-		w.offset = decoder.LastOffset()
+		w.offset, w.crc = decoder.LastOffset(), decoder.LastCRC()
 	}
 }
 

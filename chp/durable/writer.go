@@ -1,0 +1,216 @@
+package durable
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"clustermap/chp/commit"
+)
+
+// writeBytes is the size of a writer's buffer, and the maximum of its writes. Large writes
+// at multiples of their size cost the system less, and the buffer still fits into the cache
+// of a processor.
+const writeBytes = 256 << 10
+
+// nextName is the name of the file that becomes the next segment. The suffix lets a restart
+// remove it.
+const nextName = "next.tmp"
+
+// A writer appends records to the last segment of a log, and begins the next segment when
+// one is full. It writes the format of etcd's package wal, byte for byte: each record is
+//
+//	length 8 | walpb.Record: type, checksum, data | padding to a multiple of 8
+//
+// where the checksum continues that of the record before.
+//
+// Methods must not be called concurrently. After an error a writer writes nothing more.
+type writer struct {
+	logs     string // the directory of the segments
+	metadata []byte // of each segment
+	begun    func(*os.File)
+
+	f      *os.File // the last segment; its owner closes it
+	seq    uint64
+	end    int64  // where buffer belongs in f
+	buffer []byte // records that are not in f yet
+	limit  int    // size of buffer at which it is written, so that end+limit is a multiple of writeBytes
+	crc    uint32
+	last   uint64           // index of the last entry
+	state  raftpb.HardState // the last one written
+	err    error
+
+	next *allocation
+	head [96]byte // scratch
+}
+
+// newWriter returns a writer that continues the segment f at offset end. It calls begun
+// with the file of each segment that it begins.
+func newWriter(logs string, metadata []byte, f *os.File, s segment, end int64, crc uint32, last uint64, begun func(*os.File)) *writer {
+	w := &writer{logs: logs, metadata: metadata, begun: begun, buffer: make([]byte, 0, writeBytes), crc: crc, last: last}
+	w.follow(f, s.seq, end)
+	return w
+}
+
+// follow continues a segment at an offset, and prepares the segment after it.
+func (w *writer) follow(f *os.File, seq uint64, end int64) {
+	w.f, w.seq, w.end = f, seq, end
+	w.align()
+	w.next = allocate(filepath.Join(w.logs, nextName), wal.SegmentSizeBytes)
+}
+
+func (w *writer) align() { w.limit = writeBytes - int(w.end%writeBytes) }
+
+// append adds an entry. It does not keep e.Records.
+func (w *writer) append(e *commit.Entry) error {
+	// The raft entry's head, then ours.
+	b := append(w.head[:0], 1<<3, byte(raftpb.EntryNormal), 2<<3)
+	b = binary.AppendUvarint(b, e.Epoch)
+	b = binary.AppendUvarint(append(b, 3<<3), e.Index)
+	b = binary.AppendUvarint(append(b, 4<<3|2), uint64(headerBytes+len(e.Records)))
+	b = appendHeader(b, e)
+	w.last = e.Index
+	return w.record(wal.EntryType, b, e.Records)
+}
+
+// saveState adds a state record.
+func (w *writer) saveState(s raftpb.HardState) error {
+	w.state = s
+	b := binary.AppendUvarint(append(w.head[:0], 1<<3), s.Term)
+	b = binary.AppendUvarint(append(b, 2<<3), s.Vote)
+	b = binary.AppendUvarint(append(b, 3<<3), s.Commit)
+	return w.record(wal.StateType, b, nil)
+}
+
+// record adds a record whose data are in two pieces.
+func (w *writer) record(kind int64, head, data []byte) error {
+	w.crc = crc32.Update(crc32.Update(w.crc, castagnoli, head), castagnoli, data)
+	var scratch [32]byte
+	b := append(scratch[:8], 1<<3, byte(kind), 2<<3)
+	b = binary.AppendUvarint(b, uint64(w.crc))
+	n := len(head) + len(data)
+	if kind != wal.CrcType { // the only one without data
+		b = binary.AppendUvarint(append(b, 3<<3|2), uint64(n))
+	}
+	length := uint64(len(b) - 8 + n)
+	padding := -length & 7
+	field := length
+	if padding > 0 {
+		field |= (0x80 | padding) << 56
+	}
+	binary.LittleEndian.PutUint64(b, field)
+	w.put(b)
+	w.put(head)
+	w.put(data)
+	var zeros [8]byte
+	return w.put(zeros[:padding])
+}
+
+// put adds bytes to the buffer, and writes it whenever it is full.
+func (w *writer) put(p []byte) error {
+	for len(p) > 0 && w.err == nil {
+		n := min(len(p), w.limit-len(w.buffer))
+		w.buffer, p = append(w.buffer, p[:n]...), p[n:]
+		if len(w.buffer) == w.limit {
+			w.flush()
+		}
+	}
+	return w.err
+}
+
+// flush writes the buffer to the file.
+func (w *writer) flush() error {
+	if w.err == nil && len(w.buffer) > 0 {
+		if _, w.err = w.f.WriteAt(w.buffer, w.end); w.err == nil {
+			w.end += int64(len(w.buffer))
+			w.buffer = w.buffer[:0]
+			w.align()
+		}
+	}
+	return w.err
+}
+
+// full reports whether the segment has reached its size.
+func (w *writer) full() bool { return w.end+int64(len(w.buffer)) >= wal.SegmentSizeBytes }
+
+// cut ends the segment and begins the next one. The name of the new segment is not flushed.
+func (w *writer) cut() error {
+	if w.flush() == nil {
+		w.err = w.begin()
+	}
+	return w.err
+}
+
+func (w *writer) begin() error {
+	if err := w.f.Truncate(w.end); err != nil { // frees space that was allocated in advance and not used
+		return err
+	}
+	f, err := w.next.take()
+	if err != nil {
+		return err
+	}
+	w.f, w.end = f, 0
+	w.align()
+	w.record(wal.CrcType, nil, nil)
+	w.record(wal.MetadataType, w.metadata, nil)
+	if w.state.Commit > 0 {
+		w.saveState(w.state)
+	}
+	// A segment gets its name when its head has been written.
+	if err := w.flush(); err != nil {
+		return err
+	}
+	path := filepath.Join(w.logs, segmentName(w.seq+1, w.last+1))
+	if err := errors.Join(f.Close(), os.Rename(f.Name(), path)); err != nil {
+		return err
+	}
+	if f, err = openSegment(path); err != nil {
+		return err
+	}
+	w.begun(f)
+	w.follow(f, w.seq+1, w.end)
+	return nil
+}
+
+// close ends the preparation of the next segment. It writes nothing.
+func (w *writer) close() {
+	if f, err := w.next.take(); err == nil {
+		os.Remove(f.Name())
+		f.Close()
+	}
+}
+
+// An allocation is a file whose space is being allocated by a goroutine.
+type allocation struct {
+	done chan struct{}
+	f    *os.File
+	err  error
+}
+
+func allocate(path string, size int64) *allocation {
+	a := &allocation{done: make(chan struct{})}
+	go func() {
+		defer close(a.done)
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err == nil {
+			if err = fileutil.Preallocate(f, size, true); err != nil {
+				f.Close()
+				os.Remove(path)
+			}
+		}
+		a.f, a.err = f, err
+	}()
+	return a
+}
+
+// take waits for the file.
+func (a *allocation) take() (*os.File, error) {
+	<-a.done
+	return a.f, a.err
+}
