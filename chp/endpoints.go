@@ -157,9 +157,10 @@ const portAttempts = 100
 // bind binds all endpoints, or none.
 func (s *Server) bind(ctx context.Context) error {
 	for _, b := range s.opts.sites() {
-		err := s.bindThree(ctx, b)
-		for n := 1; err != nil && b.scheme == schemeTCP && b.port == 0 && n < portAttempts; n++ {
-			err = s.bindThree(ctx, b)
+		some, err := s.bindThree(ctx, b)
+		// The system always finds a first port, so an error at that one would come again.
+		for n := 1; err != nil && some && b.scheme == schemeTCP && b.port == 0 && n < portAttempts; n++ {
+			some, err = s.bindThree(ctx, b)
 		}
 		if err != nil {
 			s.unbind()
@@ -189,8 +190,9 @@ func (s *Server) unbindThree(e Endpoints) {
 }
 
 // bindThree binds the three endpoints of b, or none, and adds them to s.endpoints. If
-// the system chooses a part of the first one, the others follow from it.
-func (s *Server) bindThree(ctx context.Context, b site) error {
+// the system chooses a part of the first one, the others follow from it. With an error it
+// reports whether the first one could be bound.
+func (s *Server) bindThree(ctx context.Context, b site) (some bool, _ error) {
 	var bound Endpoints
 	snapshot, publisher, collector := s.dialect.ports()
 	for _, at := range [...]struct {
@@ -211,11 +213,11 @@ func (s *Server) bindThree(ctx context.Context, b site) error {
 		}
 		if err != nil {
 			s.unbindThree(bound)
-			return &ListenError{endpoint, err}
+			return bound != (Endpoints{}), &ListenError{endpoint, err}
 		}
 	}
 	s.endpoints = append(s.endpoints, bound)
-	return nil
+	return true, nil
 }
 
 // chosen returns b with the part that the system has chosen for a bound endpoint.

@@ -263,3 +263,28 @@ func TestListenersHandedIn(t *testing.T) {
 		}
 	}
 }
+
+// With any free ports, a first port that cannot be bound is not tried again; other ports
+// are.
+func TestListenAgain(t *testing.T) {
+	t.Parallel()
+	for failing, want := range map[int]int{1: 1, 2: 5, 3: 6} {
+		calls := 0
+		refusal := errors.New("refused")
+		s, err := NewServer(ServerOptions{Endpoints: []string{"tcp://127.0.0.1:0"}, Listen: func(ctx context.Context, network, address string) (net.Listener, error) {
+			if calls++; calls == failing {
+				return nil, refusal
+			}
+			var lc net.ListenConfig
+			return lc.Listen(ctx, network, "127.0.0.1:0")
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Listen(testContext(t))
+		if failing == 1 != errors.Is(err, refusal) || failing > 1 && err != nil || calls != want {
+			t.Errorf("call %d fails: %d calls, want %d, %v", failing, calls, want, err)
+		}
+		s.Close()
+	}
+}
