@@ -107,6 +107,7 @@ func TestUsageErrors(t *testing.T) {
 		{"set k v --ttl 100000h", "--ttl 100000h0m0s: the maximum is ten years"},
 		{"serve --port abc", "\"abc\" is not a whole number"},
 		{"serve --max-line 0", "--max-line"},
+		{"serve --max-map 5x", "chp: --max-map: \"5x\" is not a size"},
 		{"serve --host tcp://127.0.0.1", "--host"},
 		{"serve --host 127.0.0.1:5000", "--host"},
 		{"serve --port 65534", "65533"},

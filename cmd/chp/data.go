@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"time"
 
 	"clustermap/chp"
@@ -29,6 +30,9 @@ last milliseconds of updates, which were not yet passed to the system.`
 func (f *serveFlags) openData(ctx context.Context) (commit.Log, error) {
 	if f.data == "" {
 		return nil, nil
+	}
+	if info, err := os.Stat(f.data); err == nil && !info.IsDir() {
+		return nil, fail(exitRefused, "--data %s: it is a file, and the data of a server is in a directory", f.data)
 	}
 	log, err := durable.Open(f.data, durable.Options{})
 	if err != nil {

@@ -46,5 +46,5 @@ func TestServeDataErrors(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	try(t, "serve", "--data", file).expect(t, exitRefused, file)
+	try(t, "serve", "--data", file).expect(t, exitRefused, "--data "+file+": it is a file")
 }

@@ -190,7 +190,7 @@ func TestLoadIsInterrupted(t *testing.T) {
 	}
 	w.line() // now it waits for more input
 	l.signal(os.Interrupt)
-	if code := l.wait(); code != exitRefused || !strings.Contains(l.stderr.String(), "interrupted") {
+	if code := l.wait(); code != exitRefused || !strings.Contains(l.stderr.String(), "interrupted after sending ") {
 		t.Errorf("exit code %d: %s", code, l.stderr.String())
 	}
 }

@@ -74,15 +74,19 @@ func (l *loader) stop(ctx context.Context, stalled *time.Timer, count int, why e
 
 // broken returns the error of a load whose server was lost or has stopped answering.
 func (l *loader) broken(ctx context.Context, count int, err error) error {
-	const unknown = "some may not have been stored: run the load again"
+	unknown := "; some may not have been stored: run the load again"
+	if count == 0 {
+		unknown = ""
+	}
+	sent := command.Count(count, "line")
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(err, chp.ErrUncertain), errors.Is(cause, chp.ErrUncertain):
-		return fail(exitNoServer, "lost the connection after %d lines were sent; %s", count, unknown)
+		return fail(exitNoServer, "lost the connection after sending %s%s", sent, unknown)
 	case errors.Is(cause, context.DeadlineExceeded):
-		return fail(exitNoServer, "the server made no progress for %v after %d lines were sent; %s", l.connection.timeout, count, unknown)
+		return fail(exitNoServer, "the server made no progress for %v after getting %s%s", l.connection.timeout, sent, unknown)
 	case ctx.Err() != nil:
-		return fail(exitRefused, "interrupted after %d lines were sent; %s", count, unknown)
+		return fail(exitRefused, "interrupted after sending %s%s", sent, unknown)
 	}
 	return refused(err)
 }

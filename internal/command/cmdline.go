@@ -87,6 +87,9 @@ func flagError(cmd *cobra.Command, err error) error {
 			return fmt.Errorf("--%s %s: the number is too large", flag.Name, value)
 		}
 	default:
+		if cause := errors.Unwrap(invalid); cause != nil {
+			return fmt.Errorf("--%s: %w", flag.Name, cause)
+		}
 		return err
 	}
 	return fmt.Errorf("--%s: %q is not %s", flag.Name, value, want)
