@@ -130,7 +130,7 @@ func newFreelanceCall() *cobra.Command {
 		curve           = command.ClientKeys{Keys: curve}
 	)
 	cmd := &cobra.Command{
-		Use:   "freelance-call --server EP [--server EP...] BODY|-",
+		Use:   "freelance-call BODY|-",
 		Short: "Send a request to one of several servers (Freelance)",
 		Long: `Sends BODY, or standard input if it is -, to the first server that is reachable, and
 prints the reply: each frame and a newline. If that server is silent, the request goes to
