@@ -1,9 +1,8 @@
-// Command summary reads what "go test -json" tells and prints what a reader of
-// a log wants: a line a package, everything that a failed test said, why others
-// were skipped, and in the end the counts, in one line that it also writes to
-// the file named by its argument.
+// Command summary reads the output of "go test -json" and prints a summary: a line for
+// each package, the output of the tests that failed or were skipped, and at the end a line
+// with the counts, which it also writes to the file named by its argument.
 //
-// It leaves the verdict to go test's exit status.
+// Whether the tests passed is go test's exit status, not its own.
 package main
 
 import (
@@ -28,11 +27,11 @@ type test struct{ pkg, name string }
 type counts struct{ passed, failed, skipped int }
 
 type summary struct {
-	output   map[test][]string // of tests that have not ended, and of packages
+	output   map[test][]string // of packages, and of tests that have not ended
 	packages counts
 	tests    counts
 	inside   map[string]counts // by package
-	dying    map[string]bool   // packages of which a trace has begun
+	dying    map[string]bool   // packages whose trace has begun
 }
 
 func main() {
@@ -46,12 +45,12 @@ func main() {
 	for lines.Scan() {
 		var e event
 		if json.Unmarshal(lines.Bytes(), &e) != nil {
-			fmt.Println(lines.Text()) // go's own, such as a download
+			fmt.Println(lines.Text()) // not of a test, such as a download
 			continue
 		}
 		s.take(e)
 	}
-	// Of tests that began and did not end: a trace took them along.
+	// The output of tests that a panic ended.
 	for t, output := range s.output {
 		if t.name != "" {
 			fmt.Printf("%s %s did not end:\n%s", t.pkg, t.name, strings.Join(output, ""))
@@ -70,8 +69,8 @@ func (s *summary) take(e event) {
 	t := test{e.Package, e.Test}
 	switch e.Action {
 	case "output":
-		// A trace is told as the output of whichever test spoke last, even of
-		// one that passes, so it is printed at once.
+		// go test reports a trace as output of the test that printed last, which may
+		// have passed. So it is printed at once.
 		if strings.HasPrefix(e.Output, "panic: ") || strings.HasPrefix(e.Output, "fatal error: ") {
 			s.dying[e.Package] = true
 		}
