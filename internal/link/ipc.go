@@ -90,17 +90,20 @@ func listenIPC(ctx context.Context, e Endpoint, o *Options) (_ *Listener, err er
 // that ended without closing its socket. Any other file makes the address in use.
 func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	var lc net.ListenConfig
+	if path[0] == '@' {
+		return lc.Listen(ctx, "unix", path)
+	}
+	// The kernel creates the file before it binds the socket to it. The lock keeps
+	// others from taking such a file for a stale one and removing it. They may use the
+	// path without the lock, too, but then they do not replace a file.
+	unlock, lockErr := lockDirectory(ctx, filepath.Dir(path))
+	if lockErr == nil {
+		defer unlock()
+	}
 	nl, err := lc.Listen(ctx, "unix", path)
-	if err == nil || path[0] == '@' || !addressInUse(err) {
+	if err == nil || lockErr != nil || !addressInUse(err) {
 		return nl, err
 	}
-	// The lock keeps a second process, which has found the same stale file, from
-	// removing the new socket of the first one.
-	unlock, lockErr := lockDirectory(ctx, filepath.Dir(path))
-	if lockErr != nil {
-		return nil, err
-	}
-	defer unlock()
 	if info, statErr := os.Lstat(path); statErr == nil {
 		if info.Mode()&fs.ModeSocket == 0 || !isStale(ctx, path) || os.Remove(path) != nil {
 			return nil, err

@@ -5,6 +5,8 @@ package link
 import (
 	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -32,4 +34,34 @@ func TestBacklog(t *testing.T) {
 	if n != 3 { // the kernel adds one
 		t.Errorf("%d connections wait", n)
 	}
+}
+
+// TestLockedDirectory: while another process has the directory's lock, a new path is bound,
+// and a stale file is not replaced.
+func TestLockedDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	stale := filepath.Join(dir, "stale")
+	l, err := net.Listen("unix", stale)
+	must(t, err)
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	must(t, l.Close())
+	f, err := os.Open(dir)
+	must(t, err)
+	must(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
+	bind := func(path string) error {
+		e, err := Parse("ipc://"+path, true)
+		must(t, err)
+		l, err := Listen(t.Context(), e, Options{})
+		if err == nil {
+			l.Close()
+		}
+		return err
+	}
+	must(t, bind(filepath.Join(dir, "new")))
+	if err := bind(stale); !errors.Is(err, unix.EADDRINUSE) {
+		t.Errorf("a stale file in a locked directory: %v", err)
+	}
+	must(t, f.Close())
+	must(t, bind(stale))
 }

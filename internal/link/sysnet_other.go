@@ -26,8 +26,18 @@ func isStale(ctx context.Context, path string) bool {
 	return err != nil && ctx.Err() == nil
 }
 
-// lockDirectory does nothing.
-func lockDirectory(context.Context, string) (unlock func(), err error) { return func() {}, nil }
+// binding is held while a socket of this process binds a path.
+var binding = make(chan struct{}, 1)
+
+// lockDirectory locks all directories, but only against this process.
+func lockDirectory(ctx context.Context, _ string) (unlock func(), err error) {
+	select {
+	case binding <- struct{}{}:
+		return func() { <-binding }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
 
 // setBacklog does nothing.
 func setBacklog(syscall.Conn, int) error { return nil }

@@ -28,9 +28,14 @@ func isStale(ctx context.Context, path string) bool {
 	return errors.Is(err, unix.ECONNREFUSED)
 }
 
-// lockPause is the time between two attempts to lock a directory. Other processes
-// hold the lock only while they bind.
-const lockPause = 2 * time.Millisecond
+const (
+	// lockPause is the time between two attempts to lock a directory.
+	lockPause = 2 * time.Millisecond
+
+	// lockPatience is how long lockDirectory tries. Processes of this package hold the
+	// lock only while they bind, but any program that may read the directory can lock it.
+	lockPatience = time.Second
+)
 
 // lockDirectory takes an advisory lock on a directory, which creates no file.
 func lockDirectory(ctx context.Context, dir string) (unlock func(), err error) {
@@ -38,6 +43,8 @@ func lockDirectory(ctx context.Context, dir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
 	timer := time.NewTicker(lockPause)
 	defer timer.Stop()
 	for {
