@@ -121,6 +121,7 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 	}
 	o.mu.Lock()
 	o.conn.sent(o.taken)
+	last := o.taken.Bytes
 	o.taken, o.held = HWM{}, HWM{}
 	for !beat && o.isEmpty() {
 		if o.full {
@@ -145,6 +146,12 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 			// that they add go out in the same write. With a thousand subscribers that is
 			// a third more. If no other can run, it costs nothing.
 			runtime.Gosched()
+			if o.follows.yields.Load() {
+				o.follows.yields.Store(false)
+				if last >= streamWrite {
+					yield()
+				}
+			}
 		case <-l.Beat:
 			beat = true
 		case <-gone:
@@ -189,6 +196,10 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 }
 
 const (
+	// streamWrite is how many bytes a writer of a log has written last if the log is
+	// taken for a stream. Fewer are single messages, which must not wait.
+	streamWrite = 1 << 10
+
 	// goodWrite is how many bytes make a write worth its system calls, and waking
 	// the peer for it.
 	goodWrite = 256 << 10

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
 
 	"clustermap/internal/invariants"
 	"clustermap/zmtp"
@@ -49,6 +50,8 @@ type follower struct {
 
 	slower, faster *Outbox
 	idle           bool // is in the log's list of that name
+
+	yields atomic.Bool // the writer calls yield when it wakes, if it writes a stream
 }
 
 const (
@@ -58,6 +61,9 @@ const (
 	// copyRest is the most bytes that a peer which leaves the log gets by copy.
 	// With more, the rest of the memory that it holds on to is little beside them.
 	copyRest = 2 * fullLogStage
+	// yielders is the most writers that yield when a message has woken them. With more,
+	// the first writes take so long that the log grows meanwhile.
+	yielders = 8
 )
 
 // Follow has the outbox read the log from its end on, if nothing else is queued.
@@ -331,7 +337,9 @@ func (l *Log) append(p piece, messages int) {
 	l.tail.bytes += int64(len(p.wire))
 }
 
-// unlock unlocks mu, and wakes the followers that had read everything before.
+// unlock unlocks mu, and wakes the followers that had read everything before. If there are
+// several, the first of them let other processes run before they write a stream, so that the
+// sender adds more to each write. One follower alone reads as fast as its peer does.
 func (l *Log) unlock() {
 	if len(l.idle) == 0 {
 		l.mu.Unlock()
@@ -342,6 +350,11 @@ func (l *Log) unlock() {
 		o.follows.idle = false
 	}
 	l.mu.Unlock()
+	if len(l.woken) > 1 {
+		for _, o := range l.woken[:min(len(l.woken), yielders)] {
+			o.follows.yields.Store(true)
+		}
+	}
 	for i, o := range l.woken {
 		o.mu.Lock()
 		o.rouse() // even if it has left: its unread messages are in its queue then
