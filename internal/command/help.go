@@ -65,26 +65,35 @@ func usage(w io.Writer, cmd *cobra.Command) error {
 }
 
 // Wrap breaks text into lines of at most width columns. Consecutive lines that do not
-// begin with a space are one paragraph and are filled; each other line is wrapped by
-// itself, with its continuation below its last column of text.
+// begin with a space are one paragraph and are filled. Each other line is wrapped by
+// itself, with its continuation below its last column of text, and together with the lines
+// that continue that column.
 func Wrap(text string, width int) string {
-	var lines, paragraph []string
+	var lines, words []string
+	first, rest := "", "" // what the lines of words begin with
 	flush := func() {
-		lines = fill(lines, "", "", strings.Fields(strings.Join(paragraph, " ")), width)
-		paragraph = nil
+		lines = fill(lines, first, rest, words, width)
+		first, rest, words = "", "", nil
 	}
 	for line := range strings.SplitSeq(strings.TrimRight(text, " \n"), "\n") {
+		at := indent(line)
+		head := strings.TrimRight(line[:at], " ")
 		switch {
 		case line == "":
 			flush()
 			lines = append(lines, "")
 		case line[0] != ' ':
-			paragraph = append(paragraph, line)
+			if first != "" {
+				flush()
+			}
+			words = append(words, strings.Fields(line)...)
+		case head == "" && at == len(rest) && rest != first:
+			words = append(words, strings.Fields(line)...)
 		default:
 			flush()
-			at := indent(line)
-			head := strings.TrimRight(line[:at], " ")
-			lines = fill(lines, head+strings.Repeat(" ", at-len(head)), strings.Repeat(" ", at), strings.Fields(line[at:]), width)
+			rest = strings.Repeat(" ", at)
+			first = head + rest[len(head):]
+			words = strings.Fields(line[at:])
 		}
 	}
 	flush()

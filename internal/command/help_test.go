@@ -11,6 +11,9 @@ func TestWrap(t *testing.T) {
 		{"one\n\ntwo", "one\n\ntwo"},
 		{"unbreakable-word x", "unbreakable-word\nx"},
 		{"  a  bc def\n  b  x", "  a  bc\n     def\n  b  x"},
+		{"  a  bc d\n     ef\n     gh\ntext", "  a  bc\n     d\n     ef\n     gh\ntext"},
+		{"  a  b\n     c\n     d e  f", "  a  b c\n     d e  f"},
+		{"  one\n  two", "  one\n  two"},
 		{"text\n  code here\ntext", "text\n  code\n  here\ntext"},
 		{"é é é é é", "é é é é\né"},
 	} {
