@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/mutate"
 	"clustermap/internal/store"
 	"clustermap/sockets"
 )
@@ -16,20 +17,30 @@ import (
 // one request at a time.
 const requestWindow = 128
 
-// join brings the replica to the server's state. The snapshot goes into a new store.
-// The KVPUBs that arrive meanwhile go into a second one, which keeps the newest of each
-// key. Both are bounded by the size of the map, however long the snapshot takes.
-// Deleted keys are remembered in a set that has its own bound; beyond it the client
-// starts again with a later snapshot.
+// join brings the replica to the server's state, in a new store. The KVPUBs that arrive
+// while the snapshot does go into an interim, which keeps the newest of each key. Memory is
+// bounded by the size of the map, however long the snapshot takes. Deleted keys are
+// remembered in a set that has its own bound; beyond it the client starts again with a
+// later snapshot.
 //
-// When the snapshot is complete, up to its cut S, the KVPUBs above S are copied into
-// it. Then the new store replaces the old one atomically. So readers see the state
-// before or after, never a mixture, and keys that were deleted while the client was
-// away disappear.
+// A server of this package sends each KVSYNC with the sequence of the update that set the
+// key. If the client gets the whole map from it, the snapshot is merged with the KVPUBs as
+// both arrive: the highest sequence of each key wins. Otherwise the snapshot goes into a
+// store of its own. When it is complete, up to its cut S, the KVPUBs above S are copied
+// into it.
+//
+// The new store replaces the old one atomically. So readers see the state before or after,
+// never a mixture, and keys that were deleted while the client was away disappear.
 func (s *session) join() error {
 	s.expectSnapshot()
 	next := newReplica(store.Options{}, s.deadlines)
 	during := newInterim()
+	snapshot := func(wire []byte, spans []sockets.Span) { next.Apply(wire, spans, 0, nil) }
+	merged := s.ours && s.stream.counted
+	if merged {
+		during.store = &next.Map
+		snapshot = during.sync
+	}
 
 	var cuts []int64
 	var failed error
@@ -38,28 +49,18 @@ func (s *session) join() error {
 	var fetch sync.WaitGroup
 	fetch.Go(func() {
 		defer fetched()
-		cuts, failed = s.fetch(&next.Map)
+		cuts, failed = s.fetch(snapshot)
 	})
-	for fetching.Err() == nil {
-		if err := s.receive(fetching); err != nil {
-			break
-		}
-		s.arrived += int64(extent(s.batch.Spans()))
-		s.spot(s.batch.Wire(), s.batch.Spans(), nil)
-		spans, err := s.stream.filter(s.batch.Wire(), s.batch.Spans())
-		s.deadlines.follow(s.batch.Wire(), spans)
-		during.apply(s.batch.Wire(), spans)
-		if err == nil && during.deletedBytes > max(s.client.opts.deletedBytes, deletionsPerKey*next.Len()) {
-			err = errDeletions
-		}
-		if err != nil {
-			s.fail(err)
-			break
-		}
+	for fetching.Err() == nil && s.gather(fetching, during, &next.Map) {
 	}
 	fetch.Wait()
 	if failed != nil {
 		return failed
+	}
+	// A key that was set and deleted before the cut is not in the snapshot. If the KVPUB
+	// that set it has come, the one that deletes it must come too: the server has published
+	// all up to the cut.
+	for merged && s.stream.received && s.stream.last < cuts[0] && s.gather(s.ctx, during, &next.Map) {
 	}
 	if err := s.ctx.Err(); err != nil {
 		return err
@@ -74,11 +75,38 @@ func (s *session) join() error {
 	if err := s.stream.join(cuts); err != nil {
 		return err
 	}
-	s.keep(&next.Map)
-	during.mergeInto(&next.Map, s.stream.covered)
+	switch {
+	case !merged:
+		s.keep(&next.Map)
+		during.mergeInto(&next.Map, s.stream.covered)
+	case s.keeps():
+		next = newReplica(store.Options{}, s.deadlines)
+		s.keep(&next.Map)
+		during.mergeInto(&next.Map, func([]byte, int64) bool { return false })
+	}
 	s.countStale()
 	s.replica = next
 	return nil
+}
+
+// gather receives a batch of KVPUBs during a join and adds it to the interim. It returns
+// false when the context or the session has ended.
+func (s *session) gather(ctx context.Context, during *interim, next *store.Map) bool {
+	if err := s.receive(ctx); err != nil {
+		return false
+	}
+	s.arrived += int64(extent(s.batch.Spans()))
+	s.spot(s.batch.Wire(), s.batch.Spans(), nil)
+	spans, err := s.stream.filter(s.batch.Wire(), s.batch.Spans())
+	s.deadlines.follow(s.batch.Wire(), spans)
+	during.apply(s.batch.Wire(), spans)
+	if err == nil && during.deletions() > max(s.client.opts.deletedBytes, deletionsPerKey*next.Len()) {
+		err = errDeletions
+	}
+	if err != nil {
+		s.fail(err)
+	}
+	return err == nil
 }
 
 // expectSnapshot makes the session end when the server is silent. A server of this
@@ -93,9 +121,9 @@ func (s *session) expectSnapshot() {
 	s.watchdog.order(e)
 }
 
-// fetch requests the snapshots and stores them in next. It returns their cuts, one for
-// each request. It runs beside join, which does not use next meanwhile.
-func (s *session) fetch(next *store.Map) (cuts []int64, err error) {
+// fetch requests the snapshots and calls apply with their KVSYNCs. It returns their cuts,
+// one for each request. It runs beside gather.
+func (s *session) fetch(apply func(wire []byte, spans []sockets.Span)) (cuts []int64, err error) {
 	if s.server.snapshot == "" {
 		s.fresh = true // so that keep copies the old keys
 		return []int64{0}, nil
@@ -106,7 +134,6 @@ func (s *session) fetch(next *store.Map) (cuts []int64, err error) {
 	if s.ours {
 		window = requestWindow
 	}
-	var pieces []store.Piece
 	asked := 0
 	for len(cuts) < len(s.requests.list) {
 		for asked < min(len(cuts)+window, len(s.requests.list)) {
@@ -126,7 +153,7 @@ func (s *session) fetch(next *store.Map) (cuts []int64, err error) {
 				end++
 			}
 			s.deadlines.follow(wire, spans[:end])
-			pieces = next.Apply(wire, spans[:end], 0, pieces[:0])
+			apply(wire, spans[:end])
 			if end == len(spans) {
 				break
 			}
@@ -148,12 +175,14 @@ func endsSnapshot(wire []byte, span sockets.Span) bool {
 }
 
 // interim holds the KVPUBs that arrive during a snapshot: the newest of each key,
-// including deletions.
+// including deletions. For a snapshot that is merged, it holds the KVSYNCs too. apply and
+// sync may be called concurrently.
 type interim struct {
+	mu           sync.Mutex
 	store        *store.Map
 	deleted      map[string]int64 // keys whose newest KVPUB deletes them, with its sequence
 	deletedBytes int              // memory of deleted
-	pieces       []store.Piece    // scratch
+	pieces       []store.Piece    // scratch of mergeInto
 }
 
 const (
@@ -176,25 +205,58 @@ func newInterim() *interim {
 
 // apply adds a batch of KVPUBs in canonical form.
 func (t *interim) apply(wire []byte, spans []sockets.Span) {
-	if len(spans) == 0 {
-		return
-	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for _, span := range spans {
-		r := kvmsg.Record(wire[span.Start:span.End])
-		if span.Tag&kvmsg.TagDelete == 0 && len(t.deleted) == 0 {
+		deletes := span.Tag&kvmsg.TagDelete != 0
+		if !deletes && len(t.deleted) == 0 {
 			continue
 		}
-		key := r.Key()
-		if _, known := t.deleted[string(key)]; known {
-			delete(t.deleted, string(key))
-			t.deletedBytes -= deletionBytes + len(key)
-		}
-		if span.Tag&kvmsg.TagDelete != 0 {
-			t.deleted[string(key)] = r.Seq()
-			t.deletedBytes += deletionBytes + len(key)
+		r := kvmsg.Record(wire[span.Start:span.End])
+		t.forget(r.Key())
+		if deletes {
+			t.deleted[string(r.Key())] = r.Seq()
+			t.deletedBytes += deletionBytes + len(r.Key())
 		}
 	}
-	t.pieces = t.store.Apply(wire, spans, 0, t.pieces[:0])
+	t.store.Merge(wire, spans)
+}
+
+// sync adds a batch of KVSYNCs in canonical form, which have sequences of KVPUBs. It
+// overwrites spans.
+func (t *interim) sync(wire []byte, spans []sockets.Span) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.deleted) > 0 {
+		kept := spans[:0]
+		for _, span := range spans {
+			r := kvmsg.Record(wire[span.Start:span.End])
+			if seq, known := t.deleted[string(r.Key())]; known {
+				if r.Seq() < seq && !mutate.MergeStale {
+					continue
+				}
+				t.forget(r.Key())
+			}
+			kept = append(kept, span)
+		}
+		spans = kept
+	}
+	t.store.Merge(wire, spans)
+}
+
+// forget removes a deletion. mu must be held.
+func (t *interim) forget(key []byte) {
+	if _, known := t.deleted[string(key)]; known {
+		delete(t.deleted, string(key))
+		t.deletedBytes -= deletionBytes + len(key)
+	}
+}
+
+// deletions returns the memory of the deletions in bytes.
+func (t *interim) deletions() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.deletedBytes
 }
 
 // mergeBatch is the number of records that mergeInto applies at a time.

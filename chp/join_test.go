@@ -113,8 +113,8 @@ func BenchmarkMergeInto(b *testing.B) {
 
 // TestJoinAgainstModel plays random updates against a model, cuts snapshots of
 // several subtrees at random points, and shows the client each part of the
-// stream before or after the join. With any interleaving the client ends with the
-// server's state: in particular, it ends without a key that the server has deleted.
+// stream beside the snapshots or after the join. With any interleaving the client ends
+// with the server's state: in particular, it ends without a key that the server has deleted.
 func TestJoinAgainstModel(t *testing.T) {
 	t.Parallel()
 	for round := range 400 {
@@ -127,9 +127,10 @@ func TestJoinAgainstModel(t *testing.T) {
 			requests = wanted.plain()
 		}
 		s := newStream(&requests, ours)
+		merged := ours && s.counted
 		snapshot, during := store.New(store.Options{}), newInterim()
 
-		model := map[string]string{}
+		model, since := map[string]string{}, map[string]int64{}
 		var stream []pub // the updates of the subscription, in order
 		seq := int64(random.IntN(3)) * 1000
 		update := func(subscribed bool) {
@@ -140,7 +141,7 @@ func TestJoinAgainstModel(t *testing.T) {
 			p := pub{key: fmt.Sprintf("/%c/%d", "abc"[random.IntN(3)], random.IntN(6)), seq: seq}
 			if random.IntN(3) > 0 {
 				p.value = fmt.Sprint("v", seq)
-				model[p.key] = p.value
+				model[p.key], since[p.key] = p.value, p.seq
 			} else {
 				delete(model, p.key)
 			}
@@ -153,6 +154,7 @@ func TestJoinAgainstModel(t *testing.T) {
 		}
 		// Subscribed from here on. The cuts come one after the other.
 		var cuts []int64
+		var synced []pub
 		for _, request := range requests.list {
 			for range random.IntN(20) {
 				update(true)
@@ -160,7 +162,11 @@ func TestJoinAgainstModel(t *testing.T) {
 			one := newSubtrees([]string{request})
 			for key, value := range model {
 				if one.contains([]byte(key)) && wanted.contains([]byte(key)) {
-					applyTo(t, snapshot, pub{key, int64(random.IntN(5)), value}) // a KVSYNC's sequence means nothing
+					p := pub{key, int64(random.IntN(5)), value} // a KVSYNC's sequence means nothing
+					if merged {
+						p.seq = since[key]
+					}
+					synced = append(synced, p)
 				}
 			}
 			cuts = append(cuts, seq)
@@ -172,6 +178,9 @@ func TestJoinAgainstModel(t *testing.T) {
 		// Some of the stream is seen before the join, the rest after it, in
 		// batches.
 		early := random.IntN(len(stream) + 1)
+		for merged && early > 0 && early < len(stream) && stream[early-1].seq < cuts[0] {
+			early++ // join waits for these
+		}
 		feed := func(part []pub, apply func([]byte, []pub)) {
 			for len(part) > 0 {
 				n := 1 + random.IntN(len(part))
@@ -179,14 +188,30 @@ func TestJoinAgainstModel(t *testing.T) {
 				part = part[n:]
 			}
 		}
-		feed(stream[:early], func(_ []byte, part []pub) {
-			wire, spans := wireBatch(t, part...)
-			spans, err := s.filter(wire, spans)
-			must(t, err)
-			during.apply(wire, spans)
-		})
+		for left := stream[:early]; len(left)+len(synced) > 0; {
+			if n := random.IntN(len(left) + 1); n > 0 {
+				wire, spans := wireBatch(t, left[:n]...)
+				spans, err := s.filter(wire, spans)
+				must(t, err)
+				during.apply(wire, spans)
+				left = left[n:]
+			}
+			if n := random.IntN(len(synced) + 1); n > 0 {
+				wire, spans := wireBatch(t, synced[:n]...)
+				if merged {
+					during.sync(wire, spans)
+				} else {
+					snapshot.Apply(wire, spans, 0, nil)
+				}
+				synced = synced[n:]
+			}
+		}
 		must(t, s.join(cuts))
-		during.mergeInto(snapshot, s.covered)
+		if merged {
+			snapshot = during.store
+		} else {
+			during.mergeInto(snapshot, s.covered)
+		}
 		feed(stream[early:], func(_ []byte, part []pub) {
 			wire, spans := wireBatch(t, part...)
 			spans, err := s.filter(wire, spans)

@@ -17,14 +17,17 @@ func saysNew(kthxbai kvmsg.Record) bool {
 	return string(value) == "new"
 }
 
-// keep copies the client's keys into the new state, if the server's map is new and
-// empty and ClientOptions.KeepOnEmpty is set, or if the server sends no snapshots.
-// Updates that arrived meanwhile are merged afterwards, so they win.
+// keeps reports whether the client keeps its keys: if the server's map is new and empty
+// and ClientOptions.KeepOnEmpty is set, or if the server sends no snapshots.
+func (s *session) keeps() bool { return s.fresh && s.client.opts.KeepOnEmpty || mutate.KeepOldKeys }
+
+// keep copies the client's keys into the new state, if keeps reports true. Updates that
+// arrived meanwhile are merged afterwards, so they win.
 func (s *session) keep(next *store.Map) {
-	c := s.client
-	if (!s.fresh || !c.opts.KeepOnEmpty) && !mutate.KeepOldKeys {
+	if !s.keeps() {
 		return
 	}
+	c := s.client
 	c.mu.Lock()
 	before := c.state.Load()
 	if before == nil || before.Len() == 0 {

@@ -29,7 +29,7 @@ var (
 //
 //	connect    all handshakes, bounded by SyncTimeout
 //	subscribe  each subtree, then HUGZ; wait until the subscriptions are in force
-//	join       ICANHAZ; KVSYNCs make the new state, KVPUBs are kept beside it
+//	join       ICANHAZ; KVSYNCs make the new state, with the KVPUBs that arrive meanwhile
 //	follow     the new state replaces the old one, KVPUBs are applied as they arrive
 //
 // After the snapshot the DEALER socket stays open if the server is of this package,
@@ -94,6 +94,11 @@ const (
 	earSubscriber uint32 = 1 << iota
 	earSnapshot
 )
+
+// snapshotAhead limits the memory, in bytes, of messages of a snapshot that were received
+// and not yet stored: so they are still in the cache, and the same memory is used again. A
+// server of this package waits meanwhile. One on libzmq would drop messages.
+const snapshotAhead = 1 << 20
 
 // newSession returns a session that has not begun.
 func (c *Client) newSession(index int) *session {
@@ -371,6 +376,12 @@ func (s *session) connect() error {
 	s.requests = s.client.subtrees
 	if !s.ours {
 		s.requests = s.client.dialect.requests(&s.client.subtrees)
+	}
+	if s.ours {
+		err := s.dealer.SetOptions(func(o *sockets.Options) { o.RecvHWMBytes = snapshotAhead })
+		if err != nil {
+			return err
+		}
 	}
 	s.stream = newStream(&s.requests, s.ours)
 	// Jumps are checked only if the client subscribes to the whole map, and if there

@@ -6,6 +6,7 @@ import (
 
 	"clustermap/internal/buf"
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/mutate"
 )
 
 // applyBatch is the number of records that Apply copies and links at a time: few enough
@@ -23,11 +24,12 @@ type candidate struct {
 	pos   uint32 // index of the slot in its table
 }
 
-// target is a candidate and what it leads to, as long as no table is rebuilt.
+// target is a candidate and what it leads to, as long as no table is rebuilt. Without a
+// candidate, it is the empty slot at which the search ended.
 type target struct {
 	candidate
-	slot *atomic.Uint64
-	old  *Segment // of the record to which the slot points
+	slot *atomic.Uint64 // nil if there is no table
+	old  *Segment       // of the record to which the slot points
 }
 
 // Apply copies the messages of spans to the log and updates the index. spans are ranges
@@ -89,6 +91,17 @@ func (s *Map) Apply(wire []byte, spans []buf.Span, firstSeq int64, out []Piece) 
 	return out
 }
 
+// Merge is Apply for records that keep their sequences and may come in any order: of the
+// records of a key, deletions among them, the one with the highest sequence wins. But a
+// deletion leaves nothing behind: a record that comes after it is set, whatever its
+// sequence.
+func (s *Map) Merge(wire []byte, spans []buf.Span) {
+	var space [4]Piece
+	s.merging = !mutate.MergeStale
+	s.Apply(wire, spans, 0, space[:0])
+	s.merging = false
+}
+
 // link points the index to records that have been copied to seg. It also sets their
 // sequences, from seq on, unless seq is 0.
 //
@@ -101,8 +114,10 @@ func (s *Map) Apply(wire []byte, spans []buf.Span, firstSeq int64, out []Piece) 
 // recycled during a call of the writer. Otherwise, as when the batch has the same key
 // twice, the search is repeated.
 //
-// The usual record, which replaces one of the same key, is linked here without a call of
-// linkOne.
+// The usual record, which replaces one of the same key or has a new key, is linked here
+// without a call of linkOne. A new key gets the empty slot at which its search ended. That
+// would be wrong once linkOne has put the same key into an earlier slot, a dead one, or has
+// removed a key, so that searches end earlier.
 func (s *Map) link(seg *Segment, shift uint32, spans []buf.Span, seq int64) {
 	if seg.shared {
 		seg.thaw()
@@ -118,7 +133,7 @@ func (s *Map) link(seg *Segment, shift uint32, spans []buf.Span, seq int64) {
 		spans = spans[len(group):]
 		for i := range group {
 			f, hash := &found[i], group[i].Tag
-			f.value = 0
+			f.value, f.slot = slotEmpty, nil
 			t := s.tables[s.shard(hash)].Load()
 			if t == nil {
 				continue
@@ -135,11 +150,12 @@ func (s *Map) link(seg *Segment, shift uint32, spans []buf.Span, seq int64) {
 					break
 				}
 				if v == slotEmpty {
+					f.slot = &slots[pos]
 					break
 				}
 			}
 		}
-		rebuilds := s.rebuilds
+		rebuilds, direct := s.rebuilds, true // direct: no call of linkOne yet
 		for i := range group {
 			span, f := &group[i], &found[i]
 			off := span.Start + shift
@@ -149,23 +165,49 @@ func (s *Map) link(seg *Segment, shift uint32, spans []buf.Span, seq int64) {
 				r.SetSeq(seq)
 				seq++
 			}
-			if f.value != 0 && s.rebuilds == rebuilds && f.slot.Load() == f.value && span.Tag&kvmsg.TagDelete == 0 {
-				at := slotLocation(f.value)
-				if before, same := r.SameKey(f.old.record(at.offset())); same {
-					seg.block(off).live |= 1 << (off >> granuleBits & 63)
-					marked++
-					bytes += int(span.End - span.Start)
-					f.slot.Store(f.value&^(1<<locationBits-1) | uint64(locate(seg, off)))
-					s.log.bury(f.old, at.offset(), before)
+			usual, before := false, 0
+			switch {
+			case span.Tag&kvmsg.TagDelete != 0:
+			case f.slot == nil || s.rebuilds != rebuilds || f.slot.Load() != f.value:
+			case f.value == slotEmpty:
+				usual = direct && s.claim(s.shard(span.Tag))
+			default:
+				old := f.old.record(slotLocation(f.value).offset())
+				before, usual = r.SameKey(old)
+				if usual && s.merging && old.Seq() >= r.Seq() {
 					continue
 				}
 			}
-			s.linkOne(seg, span, shift, f.candidate)
+			if !usual {
+				s.linkOne(seg, span, shift, f.candidate)
+				direct = false
+				continue
+			}
+			seg.block(off).live |= 1 << (off >> granuleBits & 63)
+			marked++
+			bytes += int(span.End - span.Start)
+			f.slot.Store(slotValue(span.Tag, locate(seg, off)))
+			if f.value != slotEmpty {
+				s.log.bury(f.old, slotLocation(f.value).offset(), before)
+			}
 		}
 	}
 	seg.live += int32(marked)
 	seg.bytes += bytes
 	s.log.live += bytes
+}
+
+// claim counts a new key, which the caller puts into the empty slot at which its search in
+// table i ended. It returns false if the key needs insert: because there are dead slots,
+// which are to be used again, or because the table must grow.
+func (s *Map) claim(i int) bool {
+	c := &s.counts[i]
+	if c.dead > 0 || int(c.used+1) > len(s.tables[i].Load().slots)/2 {
+		return false
+	}
+	c.used++
+	s.count++
+	return true
 }
 
 // prefetchSlot prefetches the slot at which the search for a hash begins.
@@ -179,14 +221,17 @@ func (s *Map) prefetchSlot(hash uint64) {
 // its key. c is the slot of the key, unless that has changed since.
 func (s *Map) linkOne(seg *Segment, span *buf.Span, shift uint32, c candidate) {
 	off, size := span.Start+shift, int(span.End-span.Start)
-	n := s.shard(span.Tag)
+	n, r := s.shard(span.Tag), seg.record(off)
 	if c.value != 0 {
 		t := s.tables[n].Load()
 		slot := &t.slots[int(c.pos)&(len(t.slots)-1)]
 		if slot.Load() == c.value {
 			at := slotLocation(c.value)
 			old := s.log.segment(at)
-			if before, same := seg.record(off).SameKey(old.record(at.offset())); same {
+			if before, same := r.SameKey(old.record(at.offset())); same {
+				if s.merging && old.record(at.offset()).Seq() >= r.Seq() {
+					return
+				}
 				if span.Tag&kvmsg.TagDelete == 0 {
 					seg.mark(off, size)
 					s.log.live += size
@@ -200,10 +245,16 @@ func (s *Map) linkOne(seg *Segment, span *buf.Span, shift uint32, c candidate) {
 			}
 		}
 	}
+	hash := span.Tag &^ kvmsg.TagFlags
+	if s.merging {
+		if _, _, old := s.search(hash, r.Key()); old != nil && old.Seq() >= r.Seq() {
+			return
+		}
+	}
 	if span.Tag&kvmsg.TagDelete != 0 {
-		s.unset(span.Tag&^kvmsg.TagFlags, seg.record(off).Key())
+		s.unset(hash, r.Key())
 	} else {
-		s.set(span.Tag&^kvmsg.TagFlags, seg, off, size)
+		s.set(hash, seg, off, size)
 	}
 }
 

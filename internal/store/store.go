@@ -38,6 +38,8 @@ type Map struct {
 	count int          // keys
 	keys  atomic.Int64 // count for readers; stored once per call of the writer
 
+	merging bool // Apply is called by Merge
+
 	pending     pending
 	pendingFrom int  // the constant, or less in a test
 	defers      bool // PutHash leaves records pending; once set, it stays so

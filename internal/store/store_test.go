@@ -209,3 +209,59 @@ func BenchmarkStoreGet(b *testing.B) {
 		})
 	}
 }
+
+// TestMerge: of the records of a key that come in any order the one with the highest
+// sequence stays, until a deletion with a higher one.
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	type newest struct {
+		seq   int64
+		value string
+	}
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(seed, 2))
+			s := New(Options{MinSegment: 4096, Shards: 1 << rng.IntN(9)})
+			held := map[string]newest{}
+			keys := 1 + rng.IntN(3000)
+			var b batch
+			for round := range 200 {
+				b.reset()
+				for range 1 + rng.IntN(200) {
+					key := fmt.Sprintf("/key/%d", rng.IntN(keys))
+					value := make([]byte, 1+rng.IntN(100))
+					if rng.IntN(3000) == 0 {
+						value = make([]byte, ownSegment+rng.IntN(maxSegment))
+					}
+					if rng.IntN(4) == 0 {
+						value = nil
+					}
+					seq := 1 + rng.Int64N(1000)
+					for i := range value {
+						value[i] = byte(seq)
+					}
+					b.add(t, key, nil, nil, value)
+					kvmsg.Record(b.wire[b.spans[len(b.spans)-1].Start:]).SetSeq(seq)
+					if old, ok := held[key]; ok && old.seq >= seq {
+						continue
+					}
+					if len(value) == 0 {
+						delete(held, key)
+					} else {
+						held[key] = newest{seq, string(value)}
+					}
+				}
+				s.Merge(b.wire, b.spans)
+				if round%20 == 19 {
+					model := map[string]string{}
+					for key, n := range held {
+						model[key] = n.value
+					}
+					s.check(t, model)
+					s.index.checkCounts(t)
+				}
+			}
+		})
+	}
+}
