@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -463,10 +464,7 @@ func TestAllocExactSet(t *testing.T) {
 			time.Sleep(50 * time.Microsecond)
 		}
 	}
-	for range 100 {
-		round()
-	}
-	if n := testing.AllocsPerRun(50, round); n > batch/10 {
+	if n := testenv.Allocs(100, 50, round); n > batch/10 {
 		t.Errorf("%v allocations for %d updates", n, batch)
 	}
 }

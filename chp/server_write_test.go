@@ -581,10 +581,8 @@ func TestServerSetAllocatesNothing(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		for range 5000 { // until segments and scratch have their sizes
-			run()
-		}
-		if n := testing.AllocsPerRun(2000, run); n > 0 {
+		// 5,000 calls until segments and scratch have their sizes.
+		if n := testenv.Allocs(5000, 2000, run); n > 0 {
 			t.Errorf("%s: %v allocations", c.name, n)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"clustermap/internal/queue"
+	"clustermap/internal/testenv"
 )
 
 // noAllocs holds that f, once warm, allocates nothing, in any goroutine. Such tests are
@@ -14,10 +15,7 @@ func noAllocs(t *testing.T, what string, f func()) {
 	if raceEnabled {
 		t.Skip("under the race detector pools allocate")
 	}
-	for range 200 {
-		f()
-	}
-	if n := testing.AllocsPerRun(1000, f); n != 0 {
+	if n := testenv.Allocs(200, 1000, f); n != 0 {
 		t.Errorf("%s allocates %v times", what, n)
 	}
 }

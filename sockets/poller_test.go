@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
 
@@ -458,10 +459,7 @@ func TestAllocPoller(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 100 {
-		one()
-	}
-	if n := testing.AllocsPerRun(500, one); n >= 1 && !raceEnabled {
+	if n := testenv.Allocs(100, 500, one); n >= 1 && !raceEnabled {
 		t.Errorf("%v allocations a message", n)
 	}
 }

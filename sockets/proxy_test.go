@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
 
@@ -765,10 +766,7 @@ func TestAllocProxy(t *testing.T) {
 			}
 		}
 	}
-	for range 100 {
-		some()
-	}
-	if n := testing.AllocsPerRun(100, some); n >= 1 && !raceEnabled {
+	if n := testenv.Allocs(100, 100, some); n >= 1 && !raceEnabled {
 		t.Errorf("%v allocations for 100 messages", n)
 	}
 }

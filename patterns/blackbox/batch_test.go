@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -145,10 +146,7 @@ func TestAllocHandle(t *testing.T) {
 				n += <-handled
 			}
 		}
-		for range 100 {
-			round()
-		}
-		if n := testing.AllocsPerRun(200, round); n != 0 {
+		if n := testenv.Allocs(100, 200, round); n != 0 {
 			t.Errorf("%d shards with %d workers: %v allocations for %d messages", size[0], size[1], n, count)
 		}
 		must(t, b.Close())

@@ -378,10 +378,7 @@ func TestAllocTap(t *testing.T) {
 			must(t, some.Next(ctx, &e))
 		}
 	}
-	for range 200 {
-		round()
-	}
-	if n := testing.AllocsPerRun(500, round); n != 0 {
+	if n := testenv.Allocs(200, 500, round); n != 0 {
 		t.Errorf("50 messages allocate %v times", n)
 	}
 }

@@ -27,10 +27,7 @@ func TestAllocPing(t *testing.T) {
 			must(t, c.RecvBatch(ctx, &b))
 		}
 	}
-	for range 200 {
-		exchange()
-	}
-	if n := testing.AllocsPerRun(1000, exchange); n != 0 {
+	if n := testenv.Allocs(200, 1000, exchange); n != 0 {
 		t.Errorf("ten pings allocate %v times", n)
 	}
 }
@@ -50,10 +47,7 @@ func TestAllocRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 200 {
-		request()
-	}
-	if n := testing.AllocsPerRun(1000, request); n > 4 {
+	if n := testenv.Allocs(200, 1000, request); n > 4 {
 		t.Errorf("a request allocates %v times", n)
 	}
 }

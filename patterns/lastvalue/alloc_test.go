@@ -37,10 +37,7 @@ func TestAllocForward(t *testing.T) {
 		take(all, &a)
 		take(some, &s)
 	}
-	for range 200 {
-		round()
-	}
-	if n := testing.AllocsPerRun(500, round); n != 0 {
+	if n := testenv.Allocs(200, 500, round); n != 0 {
 		t.Errorf("%d messages allocate %v times", topics, n)
 	}
 }

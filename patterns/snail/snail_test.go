@@ -435,10 +435,7 @@ func TestAllocNext(t *testing.T) {
 			must(t, err)
 		}
 	}
-	for range 100 {
-		round()
-	}
-	if n := testing.AllocsPerRun(300, round); n != 0 {
+	if n := testenv.Allocs(100, 300, round); n != 0 {
 		t.Errorf("100 messages allocate %v times", n)
 	}
 }
