@@ -88,6 +88,12 @@ func TestClientSetSync(t *testing.T) {
 	if _, err := c.SetSync(ctx, "/b/1", []byte("x")); !errors.Is(err, ErrOutsideSubtrees) {
 		t.Errorf("outside of the subtrees: %v", err)
 	}
+	var invalid *MessageError
+	for _, key := range []string{"", "HUGZ/1", "KTHXBAI", strings.Repeat("k", 256)} {
+		if _, err := c.SetSync(ctx, key, []byte("x")); !errors.As(err, &invalid) {
+			t.Errorf("%q: %v", key, err)
+		}
+	}
 	if _, err := c.DeleteSync(ctx, "/b/1"); !errors.Is(err, ErrOutsideSubtrees) {
 		t.Errorf("outside of the subtrees: %v", err)
 	}

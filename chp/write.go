@@ -97,6 +97,9 @@ func (c *Client) Flush(ctx context.Context) error {
 
 func (c *Client) updateSync(ctx context.Context, key string, value []byte, opts []SetOption) (int64, error) {
 	if !c.subtrees.contains(bytesOf(key)) {
+		if err := validKey(key); err != nil {
+			return 0, err
+		}
 		return 0, ErrOutsideSubtrees
 	}
 	w := newEchoWait()

@@ -90,6 +90,11 @@
 // return [ErrWouldBlock]. To wait for several sockets, use a [Poller], or the
 // channel of Readable in a select statement.
 //
+// That a peer cannot be reached, or refuses the connection, is no error of these
+// methods: the socket tries again, and messages wait in its queue. Endpoints reports why
+// the last attempt failed, the error of WaitPeers includes it, and [Options].Monitor
+// receives an event for each attempt.
+//
 // # Options
 //
 // A constructor takes [Options], whose zero value is ready to use: the zero

@@ -2,6 +2,8 @@ package sockets
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 )
 
@@ -41,6 +43,10 @@ func (c *crowd) lacks(n int) <-chan struct{} {
 // count; see EventPeerIgnored. A peer may disconnect again before the caller acts on
 // the result.
 //
+// If the context is done first, the error is the context's. It also wraps why the last
+// attempt to reach each endpoint of Connect has failed, for those that are not connected;
+// see Endpoints.
+//
 // A connected subscriber has not necessarily subscribed: a publisher waits with
 // WaitSubscribers, and a subscriber with WaitSubscribed.
 func (s *socket) WaitPeers(ctx context.Context, n int) error {
@@ -55,8 +61,22 @@ func (s *socket) WaitPeers(ctx context.Context, n int) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return ctx.Err()
+			return s.unreached(ctx.Err())
 		case <-s.closing:
 		}
 	}
+}
+
+// unreached adds to err why endpoints of Connect are not connected.
+func (s *socket) unreached(err error) error {
+	var reasons []error
+	for _, e := range s.Endpoints() {
+		if e.Err != nil {
+			reasons = append(reasons, fmt.Errorf("%s: %w", e.Endpoint, e.Err))
+		}
+	}
+	if len(reasons) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, errors.Join(reasons...))
 }

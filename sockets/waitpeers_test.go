@@ -3,7 +3,10 @@ package sockets
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+
+	"clustermap/zmtp"
 )
 
 // TestWaitPeers: it returns when so many peers can be sent to, over all transports.
@@ -118,6 +121,23 @@ func TestRouterLookup(t *testing.T) {
 	})
 	must(t, router.Close())
 	if _, _, err := router.Lookup([]byte("named")); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// TestWaitPeersSaysWhy: an endpoint that cannot be reached is in the error.
+func TestWaitPeersSaysWhy(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	pub := open(t, NewPub, Options{})
+	must(t, pub.Bind(ctx, anyPort))
+	req := open(t, NewReq, Options{})
+	must(t, req.Connect(pub.LastEndpoint())) // a type that it cannot talk to
+	eventually(t, "an attempt has failed", func() bool { return req.Endpoints()[0].Err != nil })
+	err := req.WaitPeers(ended, 1)
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, zmtp.ErrIncompatible) || !strings.Contains(err.Error(), pub.LastEndpoint()) {
 		t.Error(err)
 	}
 }

@@ -41,13 +41,17 @@ arrival at a replica; at full speed most of it is time in queues, so measure it 
 --rate.
 
 With --baseline each round also sends the same bytes through a bare TCP pipeline,
-which only parses, numbers, stores and forwards them; the reported ratio is the
-median of the rounds' ratios.
+which only parses, numbers, stores and forwards them; the ratio is the server's rate
+divided by that of the pipeline.
 
 With --data each round also runs a server with a log, in a new directory that is
 removed afterwards. With --pair each round also runs a pair of servers where each
 update is published when both have it (--acks 2); both must end with the same keys
-and sequence. The ratios are to the rate of the plain server in the same round.
+and sequence. The ratios are their rates divided by that of the plain server in the
+same round.
+
+The last row has the median of each column: of the rounds' ratios, not the ratio of
+the median rates.
 
 With --server it uses an existing server instead of a new one; the keys are in a
 separate subtree and are deleted at the end.`,
@@ -88,8 +92,14 @@ separate subtree and are deleted at the end.`,
 		if cmd.Flags().Changed("sync") && c.Data == "" {
 			return fail(exitUsage, "--sync needs --data")
 		}
+		if cmd.Flags().Changed("rounds") && c.Rounds == 0 {
+			return fail(exitUsage, "--rounds 0: give 1 to 1000")
+		}
 		if err := c.Validate(); err != nil {
 			return fail(exitUsage, "%w", err)
+		}
+		if err := isDirectory(c.Data); err != nil {
+			return fail(exitUsage, "--data: %w", err)
 		}
 		if err := n.benchServer(ctx, &c); err != nil {
 			return err
@@ -120,6 +130,19 @@ separate subtree and are deleted at the end.`,
 		return result.Print(cmd.OutOrStdout())
 	})
 	return cmd
+}
+
+// isDirectory returns an error if there is no directory of that name. Without a name it
+// returns nil.
+func isDirectory(name string) error {
+	if name == "" {
+		return nil
+	}
+	info, err := os.Stat(name)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a directory", name)
+	}
+	return err
 }
 
 // benchServer makes the benchmark use the server of --server, and checks that it can be

@@ -80,7 +80,7 @@ func TestUsageErrors(t *testing.T) {
 		{"get k --server tcp://h:5556 --server tcp://h:5556", "twice"},
 		{"del", "takes at least 1 argument"},
 		{"del --prefix /a/ /b/", "one KEY"},
-		{"watch lamp/", "begin with a slash"},
+		{"watch lamp/", `subtree "lamp/" does not begin with a slash`},
 		{"dump a b", "at most 1 argument"},
 		{"dump //", "segment"},
 		{"load a b", "at most 1 argument"},

@@ -206,7 +206,11 @@ func (n *connection) start(o chp.ClientOptions) (*client, error) {
 		active = state == chp.StateActive
 	}
 	var err error
-	if c.Client, err = chp.NewClient(o); err != nil {
+	c.Client, err = chp.NewClient(o)
+	if option := (*chp.OptionError)(nil); errors.As(err, &option) && option.Field == "Subtrees" {
+		return nil, fail(exitUsage, "subtree %s", option.Reason)
+	}
+	if err != nil {
 		return nil, fail(exitUsage, "%s", plain(err))
 	}
 	return c, nil

@@ -41,6 +41,7 @@ func TestServeData(t *testing.T) {
 func TestServeDataErrors(t *testing.T) {
 	t.Parallel()
 	try(t, "serve", "--data", t.TempDir(), "--sync", "sometimes").expect(t, exitUsage, "always")
+	try(t, "serve", "--port", "0", "--sync", "always").expect(t, exitUsage, "--sync needs --data")
 	try(t, "serve", "--data", t.TempDir(), "--max-value-size", "512MiB").expect(t, exitUsage, "MaxValueSize")
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -163,6 +163,8 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		return fail(exitUsage, "--handshake-timeout %v: must be positive", f.handshake)
 	case f.grace < 0:
 		return fail(exitUsage, "--expiry-grace %v: must be positive, or 0 for none", f.grace)
+	case cmd.Flags().Changed("sync") && f.data == "":
+		return fail(exitUsage, "--sync needs --data: without a directory the map is only in memory")
 	}
 
 	if err := f.checkEndpoints(cmd); err != nil {

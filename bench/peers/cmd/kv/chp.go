@@ -32,13 +32,16 @@ func serveCHP(ctx context.Context, ready func(...string)) error {
 // has published all updates before it. Its client replicates only this key.
 const sentinel = "/sentinel"
 
+// quiet is the clients' logger: kv reports errors itself, and the server ends before them.
+var quiet = slog.New(slog.DiscardHandler)
+
 type chpPublisher struct {
 	ctx    context.Context
 	client *chp.Client
 }
 
 func publishCHP(ctx context.Context, servers []string, _ workload) (publisher, error) {
-	c, err := chp.NewClient(chp.ClientOptions{Servers: servers, Subtrees: []string{sentinel}})
+	c, err := chp.NewClient(chp.ClientOptions{Servers: servers, Subtrees: []string{sentinel}, Logger: quiet})
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +72,7 @@ type chpReplica struct {
 const chpWatchQueue = 1 << 30
 
 func followCHP(ctx context.Context, servers []string, see func(key, value []byte) bool) (replica, error) {
-	c, err := chp.NewClient(chp.ClientOptions{Servers: servers, WatchQueue: chpWatchQueue})
+	c, err := chp.NewClient(chp.ClientOptions{Servers: servers, WatchQueue: chpWatchQueue, Logger: quiet})
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -13,10 +12,10 @@ import (
 
 // Result is the result of a benchmark, in the form that --json prints.
 //
-// Seconds, UpdatesPerSecond, Delivered and LatencyUS belong to the round with the
-// median rate. The ratios, and the rates of the other pipelines, are medians of all
-// rounds. Lost, Doubled and OutOfOrder are sums over all rounds. ContentEqual is true
-// only if it is true in every round.
+// Each figure is the median of the rounds, by itself: the median rate and the median of
+// a latency may come from different rounds. Delivered is that of one round. Lost, Doubled
+// and OutOfOrder are sums over all rounds. ContentEqual is true only if it is true in
+// every round.
 //
 // Ratio is the server's rate divided by that of the bare pipeline. DataRatio and
 // PairRatio are those of a server with a log, and of a pair, divided by the server's.
@@ -196,19 +195,44 @@ func (r *Result) conclude() {
 	if r.faults() != nil {
 		return
 	}
-	// The median round is a real one, so that its rate, time and latencies belong
-	// together.
-	rounds := slices.SortedFunc(slices.Values(r.Rounds), func(a, b *Round) int {
-		return cmp.Compare(*a.CHP.UpdatesPerSecond, *b.CHP.UpdatesPerSecond)
-	})
-	middle := *rounds[(len(rounds)-1)/2].CHP
-	r.Measurement = &middle
+	total.Delivered = r.Rounds[0].CHP.Delivered // as in every sound round
+	total.Seconds = r.median(func(round *Round) *float64 { return round.CHP.Seconds })
+	total.UpdatesPerSecond = r.median(func(round *Round) *float64 { return round.CHP.rate() })
+	total.LatencyUS = r.medianLatency()
 	r.BaselineUpdatesPerSecond = r.median(func(round *Round) *float64 { return round.Baseline.rate() })
 	r.DataUpdatesPerSecond = r.median(func(round *Round) *float64 { return round.Data.rate() })
 	r.PairUpdatesPerSecond = r.median(func(round *Round) *float64 { return round.Pair.rate() })
 	r.Ratio = r.median(func(round *Round) *float64 { return round.Ratio })
 	r.DataRatio = r.median(func(round *Round) *float64 { return round.DataRatio })
 	r.PairRatio = r.median(func(round *Round) *float64 { return round.PairRatio })
+}
+
+// medianLatency returns the median of each percentile over the rounds, or nil if no round
+// has them.
+func (r *Result) medianLatency() *Latency {
+	var l Latency
+	for _, p := range []struct {
+		to *float64
+		of func(*Latency) *float64
+	}{
+		{&l.P50, func(l *Latency) *float64 { return &l.P50 }},
+		{&l.P90, func(l *Latency) *float64 { return &l.P90 }},
+		{&l.P99, func(l *Latency) *float64 { return &l.P99 }},
+		{&l.P999, func(l *Latency) *float64 { return &l.P999 }},
+		{&l.Max, func(l *Latency) *float64 { return &l.Max }},
+	} {
+		m := r.median(func(round *Round) *float64 {
+			if round.CHP.LatencyUS == nil {
+				return nil
+			}
+			return p.of(round.CHP.LatencyUS)
+		})
+		if m == nil {
+			return nil
+		}
+		*p.to = *m
+	}
+	return &l
 }
 
 // median returns the median of a figure over the rounds, or nil if no round has it.

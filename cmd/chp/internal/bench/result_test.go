@@ -71,6 +71,33 @@ func TestUnsoundMeasurementHasNoRate(t *testing.T) {
 	}
 }
 
+// TestMedianOfLatency: each percentile is the median of the rounds, whatever their rates.
+func TestMedianOfLatency(t *testing.T) {
+	t.Parallel()
+	for _, rounds := range [][]Latency{
+		{{P50: 30, P99: 40, Max: 60}, {P50: 10, P99: 50, Max: 70}, {P50: 20, P99: 90, Max: 100}},
+		{{P50: 10, P99: 20, Max: 70}, {P50: 30, P99: 80, Max: 70}},
+	} {
+		r := newResult(config())
+		for i := range rounds {
+			m := newMeasurement(config(), outcome{seconds: float64(i + 1), reports: []workload.Report{report(), report()}}, content)
+			m.LatencyUS = &rounds[i]
+			r.add(&Round{CHP: m})
+		}
+		r.conclude()
+		if want := (Latency{P50: 20, P99: 50, Max: 70}); *r.LatencyUS != want {
+			t.Errorf("%+v, want %+v", *r.LatencyUS, want)
+		}
+	}
+	r := newResult(config())
+	m := newMeasurement(config(), outcome{seconds: 1, reports: []workload.Report{report(), report()}}, content)
+	m.LatencyUS = nil
+	r.add(&Round{CHP: m})
+	if r.conclude(); r.LatencyUS != nil || r.UpdatesPerSecond == nil {
+		t.Errorf("%+v", r.Measurement)
+	}
+}
+
 func TestMedians(t *testing.T) {
 	t.Parallel()
 	r := newResult(config())
