@@ -17,8 +17,8 @@ import (
 // one request at a time.
 const requestWindow = 128
 
-// join brings the replica to the server's state, in a new store. The KVPUBs that arrive
-// while the snapshot does go into an interim, which keeps the newest of each key. Memory is
+// join brings the replica to the server's state, in a new store. KVPUBs that arrive during
+// the snapshot go into an interim, which keeps the newest of each key. Memory is
 // bounded by the size of the map, however long the snapshot takes. Deleted keys are
 // remembered in a set that has its own bound; beyond it the client starts again with a
 // later snapshot.
@@ -34,12 +34,15 @@ const requestWindow = 128
 func (s *session) join() error {
 	s.expectSnapshot()
 	next := newReplica(store.Options{}, s.deadlines)
-	during := newInterim()
-	snapshot := func(wire []byte, spans []sockets.Span) { next.Apply(wire, spans, 0, nil) }
 	merged := s.ours && s.stream.counted
+	var during *interim
+	var snapshot func(wire []byte, spans []sockets.Span)
 	if merged {
-		during.store = &next.Map
+		during = newInterim(&next.Map)
 		snapshot = during.sync
+	} else {
+		during = newInterim(store.New(store.Options{}))
+		snapshot = func(wire []byte, spans []sockets.Span) { next.Apply(wire, spans, 0, nil) }
 	}
 
 	var cuts []int64
@@ -199,9 +202,8 @@ const (
 // errDeletions makes a join start again.
 var errDeletions = errors.New("chp: too many keys were deleted while the snapshot arrived")
 
-func newInterim() *interim {
-	return &interim{store: store.New(store.Options{}), deleted: map[string]int64{}}
-}
+// newInterim returns an interim that puts the updates into a store.
+func newInterim(s *store.Map) *interim { return &interim{store: s, deleted: map[string]int64{}} }
 
 // apply adds a batch of KVPUBs in canonical form.
 func (t *interim) apply(wire []byte, spans []sockets.Span) {

@@ -33,7 +33,7 @@ func applyTo(t testing.TB, s *store.Map, messages ...pub) []store.Piece {
 
 func TestJoinDeletedDuringSnapshot(t *testing.T) {
 	t.Parallel()
-	snapshot, during := store.New(store.Options{}), newInterim()
+	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}))
 	all := newSubtrees(nil)
 	s := newStream(&all, false)
 	early := []pub{
@@ -53,12 +53,32 @@ func TestJoinDeletedDuringSnapshot(t *testing.T) {
 	}
 }
 
+// TestJoinWaitsForCut: a key that was set and deleted before the cut is not in the snapshot.
+// If the KVPUB that set it has come during the snapshot, the join waits for the one that
+// deletes it.
+func TestJoinWaitsForCut(t *testing.T) {
+	t.Parallel()
+	for range 10 { // the deletion may come before the client has joined
+		s := newScripted(t, asOurs)
+		c := follow(t, ClientOptions{}, s)
+		id, _ := s.ask()
+		s.kvpub(pub{"/a", 1, "v"})
+		// The client reads it before this one, which it refuses and counts.
+		must(t, s.pub.Send(s.ctx, []byte("/x"), seqBytes(1)))
+		eventually(t, "the first update has come", func() bool { return c.Stats().Refused[ReasonFrameCount] == 1 })
+		s.kvsync(id, pub{"/b", 0, "w"})
+		s.kthxbai(id, 2, "")
+		s.kvpub(pub{"/a", 2, ""})
+		wantContents(t, c, 2, map[string]string{"/b": "w"})
+	}
+}
+
 // TestJoinManyKeys: more KVPUBs than mergeInto applies at a time, some of them covered by
 // the snapshot, others not, and some of keys that it does not have.
 func TestJoinManyKeys(t *testing.T) {
 	t.Parallel()
 	const keys, cut = 5*mergeBatch + 3, 2*mergeBatch + 1
-	snapshot, during := store.New(store.Options{}), newInterim()
+	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}))
 	all := newSubtrees(nil)
 	s := newStream(&all, false)
 	want := map[string]string{}
@@ -101,7 +121,7 @@ func BenchmarkMergeInto(b *testing.B) {
 			apply(wireBatch(b, part...))
 		}
 	}
-	snapshot, during := store.New(store.Options{}), newInterim()
+	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}))
 	random := rand.New(rand.NewPCG(1, 2))
 	loaded(random.Perm(keys), func(wire []byte, spans []sockets.Span) { snapshot.Apply(wire, spans, 0, nil) })
 	loaded(random.Perm(keys)[:updated], during.apply)
@@ -128,7 +148,7 @@ func TestJoinAgainstModel(t *testing.T) {
 		}
 		s := newStream(&requests, ours)
 		merged := ours && s.counted
-		snapshot, during := store.New(store.Options{}), newInterim()
+		snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}))
 
 		model, since := map[string]string{}, map[string]int64{}
 		var stream []pub // the updates of the subscription, in order

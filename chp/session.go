@@ -374,14 +374,13 @@ func (s *session) connect() error {
 		}
 	}
 	s.requests = s.client.subtrees
-	if !s.ours {
-		s.requests = s.client.dialect.requests(&s.client.subtrees)
-	}
 	if s.ours {
 		err := s.dealer.SetOptions(func(o *sockets.Options) { o.RecvHWMBytes = snapshotAhead })
 		if err != nil {
 			return err
 		}
+	} else {
+		s.requests = s.client.dialect.requests(&s.client.subtrees)
 	}
 	s.stream = newStream(&s.requests, s.ours)
 	// Jumps are checked only if the client subscribes to the whole map, and if there

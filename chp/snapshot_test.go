@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/store"
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
@@ -369,7 +370,7 @@ func TestH6_DeletionsDuringJoin(t *testing.T) {
 func TestH6_DeletionsAreCounted(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(6, 6))
-	during := newInterim()
+	during := newInterim(store.New(store.Options{}))
 	for i := range 2000 {
 		p := pub{fmt.Sprint("/k/", random.IntN(40)), int64(i + 1), ""}
 		if random.IntN(2) == 0 {

@@ -34,13 +34,15 @@ func (l *Log) Append(entries ...commit.Entry) error {
 			return l.fail(err)
 		}
 	}
-	l.last += uint64(len(entries))
 	err := l.saveState()
 	if err == nil {
 		err = l.w.flush()
 	}
-	if err == nil && l.w.full() {
-		err = l.w.cut()
+	if err == nil {
+		l.last += uint64(len(entries))
+		if l.w.full() {
+			err = l.w.cut()
+		}
 	}
 	if err != nil {
 		return l.fail(err)

@@ -13,8 +13,8 @@ import (
 	"clustermap/chp/commit"
 )
 
-// segmentBytes is the size of a segment. The current segment and
-// the next one are preallocated, so the smallest log takes twice this much of the disk.
+// segmentBytes is the size of a segment. The current segment and the next one are
+// preallocated, so the smallest log takes twice this much of the disk.
 const segmentBytes = 16 << 20
 
 // etcd has one segment size for all logs of a process.

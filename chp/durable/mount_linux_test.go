@@ -3,12 +3,14 @@ package durable
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/internal/testenv"
 	"clustermap/internal/tmpfs"
 )
 
@@ -118,6 +120,42 @@ func TestFullDiskForCheckpoint(t *testing.T) {
 	l, r, err := tryOpen(dir, realDisk)
 	if err != nil || r.Last != 20 || r.Checkpoint != 15 {
 		t.Fatalf("%+v %v", r, err)
+	}
+	closeLog(t, l)
+}
+
+// TestFullDiskForNext: a disk that was full when the next segment was to be allocated, and no
+// longer is when that is needed, does not end the log.
+func TestFullDiskForNext(t *testing.T) {
+	t.Parallel()
+	root := tmpfs.Mount(t, fmt.Sprintf("size=%d", 7*smallSegment/2))
+	dir := filepath.Join(root, "log")
+	l, _, err := tryOpen(dir, realDisk)
+	testenv.Must(t, err)
+	segment := func() uint64 { l.mu.Lock(); defer l.mu.Unlock(); return l.w.seq }
+	n := uint64(0)
+	begin := func() { // the next segment
+		for before := segment(); segment() == before; {
+			n++
+			testenv.Must(t, l.Append(entry(n)))
+		}
+	}
+	<-l.w.next.done
+	filler := filepath.Join(root, "filler")
+	err = os.WriteFile(filler, bytes.Repeat([]byte{1}, smallSegment), 0o600)
+	testenv.Must(t, err)
+	begin()
+	<-l.w.next.done
+	if l.w.next.err == nil {
+		t.Fatal("there was room for the next segment")
+	}
+	testenv.Must(t, os.Remove(filler))
+	begin()
+	flush(t, l)
+	testenv.Must(t, l.Close())
+	l, r, err := tryOpen(dir, realDisk)
+	if err != nil || r.Last != n {
+		t.Fatalf("%+v %v, want %d entries", r, err, n)
 	}
 	closeLog(t, l)
 }

@@ -153,6 +153,11 @@ func (w *writer) begin() error {
 	}
 	f, err := w.next.take()
 	if err != nil {
+		// The next segment was allocated when this one began. Since then there may be room
+		// on the disk again.
+		f, err = allocate(filepath.Join(w.logs, nextName), wal.SegmentSizeBytes).take()
+	}
+	if err != nil {
 		return err
 	}
 	w.f, w.end = f, 0
@@ -181,8 +186,8 @@ func (w *writer) begin() error {
 // close ends the preparation of the next segment. It writes nothing.
 func (w *writer) close() {
 	if f, err := w.next.take(); err == nil {
+		f.Close() // first: Windows removes no open file
 		os.Remove(f.Name())
-		f.Close()
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"strings"
 	"time"
 
 	"clustermap/chp"
@@ -63,7 +64,7 @@ string.`,
 			if args[1] == "-" {
 				code = exitRefused // the command line is valid
 			}
-			return fail(code, "the value is empty, which would delete %q; to delete it use: chp del %s", key, command.ShellWord(key))
+			return fail(code, "the value is empty, which would delete %q; to delete it use: chp del %s", key, operand(key))
 		}
 		var options []chp.SetOption
 		if ttl > 0 {
@@ -92,4 +93,13 @@ func (n *connection) update(ctx context.Context, servers []string, key string, s
 	defer c.Close()
 	sequence, err := send(ctx, c)
 	return sequence, c.confirm(err)
+}
+
+// operand is command.ShellWord for a key as an argument of a command, which would take it
+// for a flag if it began with a hyphen.
+func operand(key string) string {
+	if strings.HasPrefix(key, "-") {
+		return "-- " + command.ShellWord(key)
+	}
+	return command.ShellWord(key)
 }

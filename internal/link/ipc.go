@@ -94,8 +94,8 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 		return lc.Listen(ctx, "unix", path)
 	}
 	// The kernel creates the file before it binds the socket to it. The lock keeps
-	// others from taking such a file for a stale one and removing it. They may use the
-	// path without the lock, too, but then they do not replace a file.
+	// others from taking such a file for a stale one and removing it. A process that
+	// cannot get the lock binds without it, and replaces no file.
 	unlock, lockErr := lockDirectory(ctx, filepath.Dir(path))
 	if lockErr == nil {
 		defer unlock()

@@ -137,6 +137,7 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 		l.queue.rest()
 		o.queue.rest()
 		o.settled()
+		o.follows.yields.Store(false) // only the log says otherwise
 		o.sleep(asleep)
 		o.mu.Unlock()
 		connected := true
@@ -146,11 +147,8 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 			// that they add go out in the same write. With a thousand subscribers that is
 			// a third more. If no other can run, it costs nothing.
 			runtime.Gosched()
-			if o.follows.yields.Load() {
-				o.follows.yields.Store(false)
-				if last >= streamWrite {
-					yield()
-				}
+			if o.follows.yields.Load() && last >= streamWrite {
+				yield()
 			}
 		case <-l.Beat:
 			beat = true
@@ -196,8 +194,8 @@ func (o *Outbox) Take(l *Load, gone <-chan struct{}, roomy func()) bool {
 }
 
 const (
-	// streamWrite is how many bytes a writer of a log has written last if the log is
-	// taken for a stream. Fewer are single messages, which must not wait.
+	// streamWrite is the size of a writer's last write from which it writes a stream. Less
+	// are single messages, which must not wait.
 	streamWrite = 1 << 10
 
 	// goodWrite is how many bytes make a write worth its system calls, and waking

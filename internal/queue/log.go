@@ -5,6 +5,7 @@ import (
 	"sort"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"clustermap/internal/invariants"
 	"clustermap/zmtp"
@@ -30,7 +31,8 @@ type Log struct {
 	fastest *Outbox
 	idle    []*Outbox // followers to wake for the next message
 
-	woken []*Outbox // scratch of unlock
+	woken   []*Outbox // scratch of unlock
+	wokenAt time.Time // when unlock last woke several
 }
 
 // position is how much of the log lies before some place of it.
@@ -51,7 +53,7 @@ type follower struct {
 	slower, faster *Outbox
 	idle           bool // is in the log's list of that name
 
-	yields atomic.Bool // the writer calls yield when it wakes, if it writes a stream
+	yields atomic.Bool // the writer calls yield when the log wakes it, if it writes a stream
 }
 
 const (
@@ -64,6 +66,9 @@ const (
 	// yielders is the most writers that yield when a message has woken them. With more,
 	// the first writes take so long that the log grows meanwhile.
 	yielders = 8
+	// streamPause is the longest time between two messages of a stream that wake several
+	// writers.
+	streamPause = 500 * time.Microsecond
 )
 
 // Follow has the outbox read the log from its end on, if nothing else is queued.
@@ -339,7 +344,8 @@ func (l *Log) append(p piece, messages int) {
 
 // unlock unlocks mu, and wakes the followers that had read everything before. If there are
 // several, the first of them let other processes run before they write a stream, so that the
-// sender adds more to each write. One follower alone reads as fast as its peer does.
+// sender adds more to each write: only if it has woken several just before, since a message
+// after a pause must not wait. One follower alone reads as fast as its peer does.
 func (l *Log) unlock() {
 	if len(l.idle) == 0 {
 		l.mu.Unlock()
@@ -350,13 +356,19 @@ func (l *Log) unlock() {
 		o.follows.idle = false
 	}
 	l.mu.Unlock()
+	yielding := 0
 	if len(l.woken) > 1 {
-		for _, o := range l.woken[:min(len(l.woken), yielders)] {
-			o.follows.yields.Store(true)
+		now := time.Now()
+		if now.Sub(l.wokenAt) <= streamPause {
+			yielding = yielders
 		}
+		l.wokenAt = now
 	}
 	for i, o := range l.woken {
 		o.mu.Lock()
+		if i < yielding && o.follows.log == l {
+			o.follows.yields.Store(true)
+		}
 		o.rouse() // even if it has left: its unread messages are in its queue then
 		o.mu.Unlock()
 		l.woken[i] = nil

@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // TestLog: each follower gets the messages added since, in order and once, with those
@@ -115,5 +119,54 @@ func TestLogStuck(t *testing.T) {
 	}
 	if len(log.pieces) > 0 || log.stage != nil || log.First() != good {
 		t.Errorf("the log keeps %d pieces", len(log.pieces))
+	}
+}
+
+// TestLogYields: of several followers that a log wakes, the first few are to yield if it
+// has just woken several, but not after a pause, and not if there is only one.
+func TestLogYields(t *testing.T) {
+	t.Parallel()
+	for followers := range 2 * yielders {
+		synctest.Test(t, func(t *testing.T) {
+			var log Log
+			var yields atomic.Int64
+			gone := make(chan struct{})
+			var writers sync.WaitGroup
+			for range followers {
+				o := newOutbox(HWM{Messages: Unbounded, Bytes: Unbounded})
+				o.Launch(func() {}, nil, true)
+				if !o.Follow(&log) {
+					t.Fatal("an empty outbox does not follow")
+				}
+				writers.Go(func() {
+					var l Load
+					for o.Take(&l, gone, func() {}) {
+						if o.follows.yields.Load() {
+							yields.Add(1)
+						}
+						l.Clear()
+					}
+				})
+			}
+			several := int64(min(followers, yielders))
+			if followers == 1 {
+				several = 0
+			}
+			for i, step := range []struct {
+				pause time.Duration
+				want  int64
+			}{{time.Hour, 0}, {streamPause, several}, {streamPause / 2, several}, {streamPause + 1, 0}, {1, several}} {
+				synctest.Wait() // all sleep
+				time.Sleep(step.pause)
+				yields.Store(0)
+				log.AddWire(wire("message"), 1, nil)
+				synctest.Wait()
+				if n := yields.Load(); n != step.want {
+					t.Errorf("%d followers, message %d after %v: %d yield, want %d", followers, i, step.pause, n, step.want)
+				}
+			}
+			close(gone)
+			writers.Wait()
+		})
 	}
 }

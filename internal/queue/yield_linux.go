@@ -4,7 +4,8 @@ package queue
 
 import "golang.org/x/sys/unix"
 
-// yield lets threads run that wait for this processor, those of other processes too.
-// Without any, it returns at once. The Go scheduler does not learn of the call, so the
-// writers that were woken with the caller stay behind it, and have as much to write.
+// yield lets other threads that wait for this processor run first, including those of other
+// processes. Without any, it returns at once. The Go scheduler does not learn of the call
+// and starts nothing in place of the caller: the other writers that were woken wait behind
+// it, and more messages have come for them too.
 func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

@@ -38,8 +38,8 @@ func hintTable(slots []atomic.Uint64, log int) {
 	}
 }
 
-// makeHuge backs the new memory b of a segment or a table, which is zero, with huge pages
-// where it has no memory yet: in a large map every look-up is in another page, and
+// makeHuge asks for huge pages for the new memory b of a segment or a table, which is zero,
+// where it has no pages yet: in a large map every look-up is in another page, and
 // translating the address takes a part of its time.
 //
 // The memory need not begin at the boundary of a huge page, so the request is rounded
@@ -49,7 +49,9 @@ func hintTable(slots []atomic.Uint64, log int) {
 // The request ends when each huge page has been written to once. Otherwise the system
 // would later copy the pages that were there before into huge pages, and also those that
 // are left when a part of a huge page is released. Each copy stops updates for several
-// milliseconds, seconds after the map has grown.
+// milliseconds, seconds after the map has grown. Nothing takes the end of the request
+// back: what the heap later puts there has no huge pages either, even where the system
+// gives them to all memory.
 //
 // In a small map it would cost more than it gains: the rest of the huge page belongs to
 // the application's objects.
