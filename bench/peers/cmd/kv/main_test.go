@@ -79,7 +79,7 @@ func TestLatency(t *testing.T) {
 func TestFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"--systems", "none"}, {"--mode", "fast"}, {"--keys", "0"}, {"--rounds", "0"}, {"--replicas", "0"},
-		{"--updates", "-1"}, {"--rate", "0"}, {"--timeout", "0s"}, {"more"}, {"--what"},
+		{"--updates", "-1"}, {"--rate", "0"}, {"--rate", "100"}, {"--timeout", "0s"}, {"more"}, {"--what"},
 	} {
 		var out, log bytes.Buffer
 		if err := run(t.Context(), append([]string{"kv"}, args...), &out, &log); err == nil {

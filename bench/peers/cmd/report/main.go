@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	from := flags.String("from", "", "do not measure: print and draw the results in this `folder`")
 	rounds := flags.Int("rounds", 5, "rounds of each measurement")
 	only := flags.String("only", "", "measure only what matches this regular expression, of: "+strings.Join(report.Steps(), ", "))
-	quick := flags.Bool("quick", false, "measure for moments, to see whether it works")
+	quick := flags.Bool("quick", false, "measure as briefly as possible, to see whether it works; it still takes minutes")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
