@@ -60,6 +60,9 @@ func (d *deadlines) put(hash uint64, seq int64, end time.Duration) {
 
 // remove removes the deadline of a key, unless an update after seq set it.
 func (d *deadlines) remove(hash uint64, seq int64) {
+	if d == nil {
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.drop(hash, seq)

@@ -38,11 +38,14 @@ func (s *session) join() error {
 	var during *interim
 	var snapshot func(wire []byte, spans []sockets.Span)
 	if merged {
-		during = newInterim(&next.Map)
+		during = newInterim(&next.Map, s.deadlines)
 		snapshot = during.sync
 	} else {
-		during = newInterim(store.New(store.Options{}))
-		snapshot = func(wire []byte, spans []sockets.Span) { next.Apply(wire, spans, 0, nil) }
+		during = newInterim(store.New(store.Options{}), s.deadlines)
+		snapshot = func(wire []byte, spans []sockets.Span) {
+			s.deadlines.follow(wire, spans)
+			next.Apply(wire, spans, 0, nil)
+		}
 	}
 
 	var cuts []int64
@@ -101,7 +104,6 @@ func (s *session) gather(ctx context.Context, during *interim, next *store.Map) 
 	s.arrived += int64(extent(s.batch.Spans()))
 	s.spot(s.batch.Wire(), s.batch.Spans(), nil)
 	spans, err := s.stream.filter(s.batch.Wire(), s.batch.Spans())
-	s.deadlines.follow(s.batch.Wire(), spans)
 	during.apply(s.batch.Wire(), spans)
 	if err == nil && during.deletions() > max(s.client.opts.deletedBytes, deletionsPerKey*next.Len()) {
 		err = errDeletions
@@ -155,7 +157,6 @@ func (s *session) fetch(apply func(wire []byte, spans []sockets.Span)) (cuts []i
 			for end < len(spans) && !endsSnapshot(wire, spans[end]) {
 				end++
 			}
-			s.deadlines.follow(wire, spans[:end])
 			apply(wire, spans[:end])
 			if end == len(spans) {
 				break
@@ -178,9 +179,10 @@ func endsSnapshot(wire []byte, span sockets.Span) bool {
 }
 
 // interim holds the KVPUBs that arrive during a snapshot: the newest of each key,
-// including deletions. For a snapshot that is merged, it holds the KVSYNCs too. apply and
-// sync may be called concurrently.
+// including deletions. For a snapshot that is merged, it holds the KVSYNCs too. It also
+// records the deadlines of what it holds. apply and sync may be called concurrently.
 type interim struct {
+	deadlines    *deadlines // locked after mu
 	mu           sync.Mutex
 	store        *store.Map
 	deleted      map[string]int64 // keys whose newest KVPUB deletes them, with its sequence
@@ -203,7 +205,9 @@ const (
 var errDeletions = errors.New("chp: too many keys were deleted while the snapshot arrived")
 
 // newInterim returns an interim that puts the updates into a store.
-func newInterim(s *store.Map) *interim { return &interim{store: s, deleted: map[string]int64{}} }
+func newInterim(s *store.Map, d *deadlines) *interim {
+	return &interim{deadlines: d, store: s, deleted: map[string]int64{}}
+}
 
 // apply adds a batch of KVPUBs in canonical form.
 func (t *interim) apply(wire []byte, spans []sockets.Span) {
@@ -221,6 +225,7 @@ func (t *interim) apply(wire []byte, spans []sockets.Span) {
 			t.deletedBytes += deletionBytes + len(r.Key())
 		}
 	}
+	t.deadlines.follow(wire, spans)
 	t.store.Merge(wire, spans)
 }
 
@@ -243,6 +248,7 @@ func (t *interim) sync(wire []byte, spans []sockets.Span) {
 		}
 		spans = kept
 	}
+	t.deadlines.follow(wire, spans)
 	t.store.Merge(wire, spans)
 }
 
@@ -270,6 +276,7 @@ func (t *interim) mergeInto(snapshot *store.Map, covered func(key []byte, seq in
 	for key, seq := range t.deleted {
 		if k := []byte(key); !covered(k, seq) {
 			snapshot.Put(k, seq, nil, nil, nil)
+			t.deadlines.remove(kvmsg.HashKey(k), seq) // that of a KVSYNC
 		}
 	}
 	noted := t.store.Cut()

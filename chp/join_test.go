@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,7 +34,7 @@ func applyTo(t testing.TB, s *store.Map, messages ...pub) []store.Piece {
 
 func TestJoinDeletedDuringSnapshot(t *testing.T) {
 	t.Parallel()
-	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}))
+	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}), nil)
 	all := newSubtrees(nil)
 	s := newStream(&all, false)
 	early := []pub{
@@ -73,12 +74,55 @@ func TestJoinWaitsForCut(t *testing.T) {
 	}
 }
 
+// TestJoinForgetsDeadlines: a key that is deleted during the snapshot leaves no deadline,
+// whether its KVSYNC comes before or after the KVPUB that deletes it.
+func TestJoinForgetsDeadlines(t *testing.T) {
+	t.Parallel()
+	var synced []byte
+	var syncedSpans []sockets.Span
+	for i, key := range []string{"gone", "stays"} {
+		start := len(synced)
+		synced = kvmsg.AppendRecord(synced, []byte(key), int64(5+i), nil, []byte("ttl=3600\n"), []byte("v"))
+		syncedSpans = append(syncedSpans, sockets.Span{Start: uint32(start), End: uint32(len(synced)), Tag: kvmsg.HashKey([]byte(key)) | kvmsg.TagProperties})
+	}
+	for _, merged := range []bool{false, true} {
+		for _, first := range []bool{false, true} {
+			d := new(deadlines)
+			snapshot := store.New(store.Options{})
+			during := newInterim(store.New(store.Options{}), d)
+			if merged {
+				during = newInterim(snapshot, d)
+			}
+			deleted, deletedSpans := wireBatch(t, pub{"gone", 10, ""})
+			deletion := func() { during.apply(deleted, deletedSpans) }
+			if first {
+				deletion()
+			}
+			if spans := slices.Clone(syncedSpans); merged {
+				during.sync(synced, spans)
+			} else {
+				d.follow(synced, spans)
+				snapshot.Apply(synced, spans, 0, nil)
+			}
+			if !first {
+				deletion()
+			}
+			if !merged {
+				during.mergeInto(snapshot, func([]byte, int64) bool { return false })
+			}
+			if got := contents(snapshot); len(got) != 1 || len(d.byHash) != 1 || d.byHash[kvmsg.HashKey([]byte("stays"))].seq != 6 {
+				t.Errorf("merged %v, deletion first %v: keys %v and deadlines %v", merged, first, got, d.byHash)
+			}
+		}
+	}
+}
+
 // TestJoinManyKeys: more KVPUBs than mergeInto applies at a time, some of them covered by
 // the snapshot, others not, and some of keys that it does not have.
 func TestJoinManyKeys(t *testing.T) {
 	t.Parallel()
 	const keys, cut = 5*mergeBatch + 3, 2*mergeBatch + 1
-	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}))
+	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}), nil)
 	all := newSubtrees(nil)
 	s := newStream(&all, false)
 	want := map[string]string{}
@@ -121,7 +165,7 @@ func BenchmarkMergeInto(b *testing.B) {
 			apply(wireBatch(b, part...))
 		}
 	}
-	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}))
+	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}), nil)
 	random := rand.New(rand.NewPCG(1, 2))
 	loaded(random.Perm(keys), func(wire []byte, spans []sockets.Span) { snapshot.Apply(wire, spans, 0, nil) })
 	loaded(random.Perm(keys)[:updated], during.apply)
@@ -148,7 +192,7 @@ func TestJoinAgainstModel(t *testing.T) {
 		}
 		s := newStream(&requests, ours)
 		merged := ours && s.counted
-		snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}))
+		snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}), nil)
 
 		model, since := map[string]string{}, map[string]int64{}
 		var stream []pub // the updates of the subscription, in order

@@ -52,6 +52,7 @@ func (q *sequencer) replay(o *ServerOptions) error {
 	q.disk.log = o.Log
 	q.disk.group = commit.NewGroup(o.Log, commit.GroupOptions{Policy: o.Sync, OnDurable: q.durable})
 	q.disk.index = done.Last
+	o.Log.Commit(done.Last) // Replay has flushed all, and clients are about to see it
 	q.disk.grown.Store(r.grown)
 	q.commits.disk, q.commits.durable = o.Sync.IsAlways(), done.Last
 	q.noteWaits()

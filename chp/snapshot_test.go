@@ -370,7 +370,7 @@ func TestH6_DeletionsDuringJoin(t *testing.T) {
 func TestH6_DeletionsAreCounted(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(6, 6))
-	during := newInterim(store.New(store.Options{}))
+	during := newInterim(store.New(store.Options{}), nil)
 	for i := range 2000 {
 		p := pub{fmt.Sprint("/k/", random.IntN(40)), int64(i + 1), ""}
 		if random.IntN(2) == 0 {

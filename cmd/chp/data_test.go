@@ -1,12 +1,15 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"clustermap/internal/testenv"
 )
 
 // TestServeData kills a server that keeps its map, and starts the next one on it, with
@@ -34,6 +37,29 @@ func TestServeData(t *testing.T) {
 			s.signal(syscall.SIGTERM)
 		}
 		s.wait()
+	}
+}
+
+// TestCleanStopCoversAll: a server that is killed, started again and stopped without an update
+// in between says in its log that all entries are on disk, so that a damaged one is noticed.
+func TestCleanStopCoversAll(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "map")
+	s := serveApart(t, "--data", dir, "--sync", "always")
+	must(t, "set", "/a", "1", "--server", s.endpoint)
+	must(t, "set", "/b", "2", "--server", s.endpoint)
+	s.signal(syscall.SIGKILL)
+	s.wait()
+	s = serveApart(t, "--data", dir)
+	s.signal(syscall.SIGTERM)
+	s.wait()
+	var report struct {
+		Last      uint64 `json:"last_entry"`
+		Committed uint64 `json:"committed_entry"`
+	}
+	testenv.Must(t, json.Unmarshal([]byte(must(t, "fsck", dir, "--json")), &report))
+	if report.Last < 3 || report.Committed != report.Last {
+		t.Errorf("%+v", report)
 	}
 }
 
