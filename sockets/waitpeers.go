@@ -2,7 +2,6 @@ package sockets
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 )
@@ -69,14 +68,12 @@ func (s *socket) WaitPeers(ctx context.Context, n int) error {
 
 // unreached adds to err why endpoints of Connect are not connected.
 func (s *socket) unreached(err error) error {
-	var reasons []error
+	separator := ": "
 	for _, e := range s.Endpoints() {
 		if e.Err != nil {
-			reasons = append(reasons, fmt.Errorf("%s: %w", e.Endpoint, e.Err))
+			err = fmt.Errorf("%w%s%s: %w", err, separator, e.Endpoint, e.Err)
+			separator = "; "
 		}
 	}
-	if len(reasons) == 0 {
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, errors.Join(reasons...))
+	return err
 }

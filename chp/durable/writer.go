@@ -155,7 +155,8 @@ func (w *writer) begin() error {
 	if err != nil {
 		// The next segment was allocated when this one began. Since then there may be room
 		// on the disk again.
-		f, err = allocate(filepath.Join(w.logs, nextName), wal.SegmentSizeBytes).take()
+		w.next = allocate(filepath.Join(w.logs, nextName), wal.SegmentSizeBytes)
+		f, err = w.next.take()
 	}
 	if err != nil {
 		return err

@@ -124,7 +124,7 @@ func TestBenchUsage(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	testenv.Must(t, os.WriteFile(file, nil, 0o600))
-	try(t, "bench", "--data", file+"s").expect(t, exitUsage, "--data: stat "+file+"s")
+	try(t, "bench", "--data", file+"s").expect(t, exitUsage, file+"s: ")
 	try(t, "bench", "--data", file).expect(t, exitUsage, "--data: "+file+" is not a directory")
 	try(t, "bench", "--sync", "always").expect(t, exitUsage, "--sync needs --data")
 	try(t, "bench", "--rounds", "0").expect(t, exitUsage, "--rounds 0: give 1 to 1000")
