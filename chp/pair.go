@@ -343,7 +343,7 @@ func (p *pair) vote(ctx context.Context) {
 	p.voting.Unlock()
 	heard := time.Duration(0)
 	if peer := p.node.Peer(); peer.State != 0 {
-		heard = clock() - time.Since(peer.Heard)
+		heard = peer.Heard.Sub(clockStart)
 	}
 	if asked := time.Duration(p.asked.Load()); !waits && (asked == 0 || asked < heard || clock()-asked > 2*p.timeout) {
 		return
@@ -490,7 +490,7 @@ func (p *pair) forget() {
 	q := &p.server.sequencer
 	heard := time.Duration(0)
 	if peer := p.node.Peer(); peer.State == binarystar.StateActive {
-		heard = clock() - time.Since(peer.Heard)
+		heard = peer.Heard.Sub(clockStart)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
