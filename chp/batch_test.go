@@ -77,7 +77,7 @@ func TestBatchAllocatesNothing(t *testing.T) {
 		}
 	}
 	fill()
-	if n := testing.AllocsPerRun(100, fill); n > 0 {
+	if n := testenv.Allocs(0, 100, fill); n > 0 {
 		t.Errorf("%v allocations per 200 updates", n)
 	}
 }

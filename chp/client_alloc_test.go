@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/testenv"
 )
 
 func TestClientGetAllocatesNothing(t *testing.T) {
 	c := idleClient(t, ClientOptions{})
 	begin(t, c, 0, pub{"/some/key", 1, "some value"})
 	buffer := make([]byte, 0, 100)
-	if n := testing.AllocsPerRun(1000, func() {
+	if n := testenv.Allocs(0, 1000, func() {
 		value, ok := c.AppendGet(buffer, "/some/key")
 		if !ok || len(value) != 10 {
 			t.Fatal("not found")
@@ -50,7 +51,7 @@ func TestClientApplyAllocatesNothing(t *testing.T) {
 	for range 2000 {
 		apply()
 	}
-	if n := testing.AllocsPerRun(1000, apply); n != 0 {
+	if n := testenv.Allocs(0, 1000, apply); n != 0 {
 		t.Errorf("%v allocations for %d updates, want 0", n, len(spans))
 	}
 }
@@ -60,7 +61,7 @@ func TestClientIntakeAllocatesNothing(t *testing.T) {
 	some := newSubtrees([]string{"/a/", "/b/1"})
 	in := &intake{refused: new(refusals), wanted: &some}
 	scratch := append(spans[:0:0], spans...)
-	if n := testing.AllocsPerRun(1000, func() {
+	if n := testenv.Allocs(0, 1000, func() {
 		if kept := in.sift(wire, append(scratch[:0], spans...), kvmsg.KindHUGZ, hugzTag); len(kept) != 3 {
 			t.Fatal(len(kept))
 		}
@@ -102,7 +103,7 @@ func TestClientSetAllocatesNothing(t *testing.T) {
 	close(stop)
 	set()
 	<-drained
-	if n := testing.AllocsPerRun(500, set); n >= 1 {
+	if n := testenv.Allocs(0, 500, set); n >= 1 {
 		t.Errorf("%v allocations, want 0", n)
 	}
 }

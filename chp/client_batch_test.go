@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"clustermap/internal/testenv"
 )
 
 func TestClientApply(t *testing.T) {
@@ -229,7 +231,7 @@ func TestClientBatchAllocatesNothing(t *testing.T) {
 		w.clear()
 	}
 	apply()
-	if n := testing.AllocsPerRun(100, apply); n >= 1 {
+	if n := testenv.Allocs(0, 100, apply); n >= 1 {
 		t.Errorf("%v allocations, want 0", n)
 	}
 }

@@ -121,7 +121,7 @@ func TestChangeAllocatesNothingPerEvent(t *testing.T) {
 	d := &change{before: newStateView(&empty.Map, empty.deadlines, 0), after: newStateView(&s.Map, s.deadlines, 1000)}
 	d.open()
 	var e Event
-	if n := testing.AllocsPerRun(500, func() {
+	if n := testenv.Allocs(0, 500, func() {
 		if !d.next(&e, &all) || e.Op != OpSet {
 			t.Fatal("no event")
 		}

@@ -3,6 +3,8 @@ package chp
 import (
 	"errors"
 	"testing"
+
+	"clustermap/internal/testenv"
 )
 
 // sendOff reserves and sends one update, as a Set or SetSync does.
@@ -173,7 +175,7 @@ func TestEchoesClose(t *testing.T) {
 func TestEchoesAllocateNothing(t *testing.T) {
 	e := new(echoes)
 	e.begin(false)
-	if n := testing.AllocsPerRun(100, func() {
+	if n := testenv.Allocs(0, 100, func() {
 		e.came(e.number(nil), 1)
 	}); n != 0 {
 		t.Errorf("%v allocations, want 0", n)

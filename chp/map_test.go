@@ -178,11 +178,11 @@ func TestMapAllocatesNothing(t *testing.T) {
 	}
 	// Not nothing, for the garbage collector gets the old segments, but that is
 	// three allocations for a whole segment of sets.
-	if n := testing.AllocsPerRun(500, set); n > 0.08*float64(len(keys)) {
+	if n := testenv.Allocs(0, 500, set); n > 0.08*float64(len(keys)) {
 		t.Errorf("%v allocations in %d sets", n, len(keys))
 	}
 	dst := make([]byte, 0, len(value))
-	if n := testing.AllocsPerRun(500, func() {
+	if n := testenv.Allocs(0, 500, func() {
 		for _, key := range keys {
 			dst, _ = m.AppendGet(dst[:0], key)
 		}

@@ -431,7 +431,7 @@ func TestOnceAllocatesNothing(t *testing.T) {
 	wire, spans := numberedBatch(rangeOf(1, 100)...)
 	next := uint64(1)
 	id := clientID{1}
-	if n := testing.AllocsPerRun(100, func() {
+	if n := testenv.Allocs(0, 100, func() {
 		for _, s := range spans {
 			kvmsg.Record(wire[s.Start:s.End]).SetSeq(int64(next))
 			next++

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
 
@@ -190,7 +191,7 @@ func TestStreamAllocatesNothing(t *testing.T) {
 	must(t, s.join([]int64{1}))
 	wire, spans := wireBatch(t, pub{"a", 5, "x"}, pub{"b", 6, "x"}, hugz(6))
 	scratch := make([]sockets.Span, 0, len(spans))
-	if n := testing.AllocsPerRun(100, func() {
+	if n := testenv.Allocs(0, 100, func() {
 		s.last = 0
 		if kept, err := s.filter(wire, append(scratch, spans...)); err != nil || len(kept) != 2 {
 			t.Fatal(len(kept), err)

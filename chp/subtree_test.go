@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"clustermap/internal/testenv"
 )
 
 func TestSubtreeForm(t *testing.T) {
@@ -108,7 +110,7 @@ func TestSubtreeMeets(t *testing.T) {
 func TestSubtreeFindAllocatesNothing(t *testing.T) {
 	set := newSubtrees([]string{"/a/", "/b/", "/c/d"})
 	key := []byte("/b/some/key")
-	if n := testing.AllocsPerRun(100, func() {
+	if n := testenv.Allocs(0, 100, func() {
 		if !set.contains(key) {
 			t.Fatal("not found")
 		}

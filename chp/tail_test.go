@@ -7,6 +7,7 @@ import (
 
 	"clustermap/internal/kvmsg"
 	"clustermap/internal/store"
+	"clustermap/internal/testenv"
 )
 
 // tailPieces applies a batch of the given number of updates, and returns its pieces.
@@ -100,7 +101,7 @@ func TestTailAllocs(t *testing.T) {
 	for range 10_000 {
 		add()
 	}
-	if n := testing.AllocsPerRun(10_000, add); n > 0 {
+	if n := testenv.Allocs(0, 10_000, add); n > 0 {
 		t.Errorf("%.2f allocations a batch", n)
 	}
 	var part tailPart
@@ -113,7 +114,7 @@ func TestTailAllocs(t *testing.T) {
 		}
 	}
 	read()
-	if n := testing.AllocsPerRun(100, read); n > 0 {
+	if n := testenv.Allocs(0, 100, read); n > 0 {
 		t.Errorf("%.2f allocations a read", n)
 	}
 }

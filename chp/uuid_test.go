@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/testenv"
 )
 
 func newUUIDMaker() *uuidMaker { return &uuidMaker{uuidSecret: newUUIDSecret()} }
@@ -105,7 +106,7 @@ func TestUUIDAllocatesNothing(t *testing.T) {
 	key, value := []byte("key"), []byte("value")
 	buffer := make([]byte, 0, kvmsg.UUIDSize)
 	var sum uint64
-	if n := testing.AllocsPerRun(100, func() {
+	if n := testenv.Allocs(0, 100, func() {
 		buffer = m.append(buffer[:0], 3, key, value)
 		got, _ := m.number(r, 1, 4)
 		sum += got

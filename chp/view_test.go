@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"clustermap/internal/testenv"
 )
 
 type toggle struct {
@@ -294,7 +296,7 @@ func TestViewGetAllocatesNothing(t *testing.T) {
 	c := idleClient(t, ClientOptions{})
 	begin(t, c, 0, pub{"/some/key", 1, `{"On":true}`})
 	v := newView(t, c, "", ViewOptions[toggle]{})
-	if n := testing.AllocsPerRun(1000, func() {
+	if n := testenv.Allocs(0, 1000, func() {
 		if f, ok := v.Get("/some/key"); !ok || !f.On {
 			t.Fatal("not found")
 		}

@@ -193,7 +193,7 @@ func TestWatchAllocatesNothing(t *testing.T) {
 		c.apply(s, wire, spans)
 		must(t, w.NextBatch(ctx, count))
 	}
-	if n := testing.AllocsPerRun(1000, func() {
+	if n := testenv.Allocs(0, 1000, func() {
 		c.apply(s, wire, spans)
 		must(t, w.NextBatch(ctx, count))
 		c.apply(s, wire, spans)

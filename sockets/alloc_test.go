@@ -156,7 +156,7 @@ func TestAllocRecv(t *testing.T) {
 		must(t, err)
 	}
 	f()
-	if n := testing.AllocsPerRun(1000, f); n > 2 {
+	if n := testenv.Allocs(0, 1000, f); n > 2 {
 		t.Errorf("Recv allocates %v times", n)
 	}
 }

@@ -424,7 +424,7 @@ func TestAllocCodec(t *testing.T) {
 		round()
 	}
 	runtime.GC()
-	if n := testing.AllocsPerRun(100, round); n >= 1 {
+	if n := testenv.Allocs(0, 100, round); n >= 1 {
 		t.Errorf("%v allocations for 200 messages in and out", n)
 	}
 	src.end()

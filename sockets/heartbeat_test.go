@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
 
@@ -207,7 +208,7 @@ func TestAllocHeartbeat(t *testing.T) {
 		}
 	}
 	beats(20)
-	if n := testing.AllocsPerRun(20, func() { beats(5) }); n != 0 {
+	if n := testenv.Allocs(0, 20, func() { beats(5) }); n != 0 {
 		t.Errorf("5 beats allocate %v times", n)
 	}
 }

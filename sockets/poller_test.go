@@ -459,7 +459,7 @@ func TestAllocPoller(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := testenv.Allocs(100, 500, one); n >= 1 && !raceEnabled {
+	if n := testenv.Allocs(100, 500, one); n >= 1 {
 		t.Errorf("%v allocations a message", n)
 	}
 }

@@ -766,7 +766,7 @@ func TestAllocProxy(t *testing.T) {
 			}
 		}
 	}
-	if n := testenv.Allocs(100, 100, some); n >= 1 && !raceEnabled {
+	if n := testenv.Allocs(100, 100, some); n >= 1 {
 		t.Errorf("%v allocations for 100 messages", n)
 	}
 }

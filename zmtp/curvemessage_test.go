@@ -6,6 +6,8 @@ import (
 	"math"
 	"sync"
 	"testing"
+
+	"clustermap/internal/testenv"
 )
 
 // codecPair returns the codecs of a client and a server.
@@ -291,7 +293,7 @@ func TestCurveAnnounced(t *testing.T) {
 	_, server := codecPair(Limits{MaxMessage: -1})
 	header := []byte("\x02\x00\x00\x00\x00\x40\x00\x00\x00\x07MESSAGE")
 	dst := make([]byte, 0, 16)
-	if n := testing.AllocsPerRun(100, func() {
+	if n := testenv.Allocs(0, 100, func() {
 		out, used, need, err := server.Decode(dst, header, 1<<20)
 		if len(out) != 0 || used != 0 || need != 1<<30+9 || err != nil {
 			t.Fatal(used, need, err)
@@ -307,7 +309,7 @@ func TestCurveCodecAllocs(t *testing.T) {
 		frames := AppendPing(AppendMessage(nil, pattern(size), pattern(size)), 0, nil)
 		wire := make([]byte, 0, client.MaxEncoded(len(frames), 3))
 		out := make([]byte, 0, len(frames))
-		if n := testing.AllocsPerRun(100, func() {
+		if n := testenv.Allocs(0, 100, func() {
 			wire, _ = client.Encode(wire[:0], frames)
 			var used int
 			var err error

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math"
 	"testing"
+
+	"clustermap/internal/testenv"
 )
 
 func TestAppendHeader(t *testing.T) {
@@ -77,11 +79,11 @@ func TestParseHeader(t *testing.T) {
 	}
 }
 
-// noAllocs fails the test if f allocates. AllocsPerRun measures the whole
+// noAllocs fails the test if f allocates. testenv.Allocs measures the whole
 // process, so the caller must not be a parallel test.
 func noAllocs(t *testing.T, what string, f func()) {
 	t.Helper()
-	if n := testing.AllocsPerRun(100, f); n != 0 {
+	if n := testenv.Allocs(0, 100, f); n != 0 {
 		t.Errorf("%s: %v allocations, want none", what, n)
 	}
 }

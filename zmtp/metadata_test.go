@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"clustermap/internal/testenv"
 )
 
 func TestMetadata(t *testing.T) {
@@ -76,7 +78,7 @@ func TestMetadataNameLength(t *testing.T) {
 // bytes, even for the smallest properties.
 func TestParseMetadataMemory(t *testing.T) {
 	b := bytes.Repeat(AppendProperty(nil, "n", nil), 10000)
-	n := testing.AllocsPerRun(10, func() {
+	n := testenv.Allocs(0, 10, func() {
 		if m, err := ParseMetadata(b); err != nil || len(m) != 10000 {
 			t.Fatal(len(m), err)
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"clustermap/internal/testenv"
 )
 
 // oldForms holds messages in all three framings.
@@ -179,7 +181,7 @@ func TestOldCodecAlloc(t *testing.T) {
 			t.Fatal(err)
 		}
 		dst := make([]byte, 0, 1000)
-		if n := testing.AllocsPerRun(100, func() {
+		if n := testenv.Allocs(0, 100, func() {
 			if _, err := codec.Encode(dst, frames); err != nil {
 				t.Fatal(err)
 			}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"clustermap/internal/testenv"
 )
 
 // TestGroupParts: an entry of several slices reaches the log as one, and the
@@ -126,7 +128,7 @@ func TestGroupPartsAllocs(t *testing.T) {
 		add()
 	}
 	// When Room has to wait, it makes a channel to wait for.
-	if n := testing.AllocsPerRun(200, add); n > 1 {
+	if n := testenv.Allocs(0, 200, add); n > 1 {
 		t.Errorf("%.1f allocations a batch", n)
 	}
 }

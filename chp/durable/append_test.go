@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"clustermap/chp/commit"
+	"clustermap/internal/testenv"
 )
 
 // TestAppendAllocs: an entry costs no allocation.
@@ -26,7 +27,7 @@ func TestAppendAllocs(t *testing.T) {
 		add()
 	}
 	// All of this is in one segment: a change of segments allocates.
-	n := testing.AllocsPerRun(100, add)
+	n := testenv.Allocs(0, 100, add)
 	if len(l.unsynced) != 1 {
 		t.Errorf("%d segments", len(l.unsynced))
 	}

@@ -1,6 +1,10 @@
 package buf
 
-import "testing"
+import (
+	"testing"
+
+	"clustermap/internal/testenv"
+)
 
 func TestGetSizes(t *testing.T) {
 	t.Parallel()
@@ -23,7 +27,7 @@ func TestGetSizes(t *testing.T) {
 
 func TestAllocGetRelease(t *testing.T) {
 	Get(Large).Release()
-	if n := testing.AllocsPerRun(1000, func() { Get(Large).Release() }); n >= 1 {
+	if n := testenv.Allocs(0, 1000, func() { Get(Large).Release() }); n >= 1 {
 		t.Errorf("%v allocations a Get and Release", n)
 	}
 }

@@ -1,6 +1,10 @@
 package buf
 
-import "testing"
+import (
+	"testing"
+
+	"clustermap/internal/testenv"
+)
 
 type counter int
 
@@ -28,7 +32,7 @@ func TestWrap(t *testing.T) {
 func TestAllocWrap(t *testing.T) {
 	var released counter
 	data := make([]byte, 8)
-	if n := testing.AllocsPerRun(1000, func() { Wrap(data, &released).Release() }); n >= 1 {
+	if n := testenv.Allocs(0, 1000, func() { Wrap(data, &released).Release() }); n >= 1 {
 		t.Errorf("%v allocations a Wrap and Release", n)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"clustermap/internal/testenv"
 )
 
 // wire builds a message from frames, each in long form if long has its digit.
@@ -157,7 +159,7 @@ func TestInspectServerKinds(t *testing.T) {
 func TestInspectAllocatesNothing(t *testing.T) {
 	good, long, bad := wire("", "/key", testSeq, testUUID, "ttl=3\n", "v"), wire("01234", "/key", testSeq, testUUID, "", "v"), wire("", "/key", "", "", "", "")
 	buf := make([]byte, 200)
-	if n := testing.AllocsPerRun(100, func() {
+	if n := testenv.Allocs(0, 100, func() {
 		for _, m := range [][]byte{good, long, bad} {
 			Inspect(buf[:copy(buf, m)], FromClient, 1000)
 		}

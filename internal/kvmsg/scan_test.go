@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"clustermap/internal/buf"
+	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
 
@@ -86,7 +87,7 @@ func TestScanParts(t *testing.T) {
 
 func TestAllocScan(t *testing.T) {
 	m := wire("", "/key", testSeq, testUUID, "ttl=3\n", "value")
-	if n := testing.AllocsPerRun(100, func() { Scan(m, FromClient, 1000) }); n != 0 {
+	if n := testenv.Allocs(0, 100, func() { Scan(m, FromClient, 1000) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -182,7 +182,7 @@ func TestStoreAllocatesNothing(t *testing.T) {
 				run()
 			}
 			recycled := s.log.recycled
-			if n := testing.AllocsPerRun(1, func() {
+			if n := testenv.Allocs(0, 1, func() {
 				for range 10 {
 					run()
 				}
@@ -193,11 +193,11 @@ func TestStoreAllocatesNothing(t *testing.T) {
 				t.Errorf("%d segments recycled: the test is too short", s.log.recycled-recycled)
 			}
 			key, value := []byte("/k/0000001"), make([]byte, 30)
-			if n := testing.AllocsPerRun(20_000, func() { s.Put(key, 1, nil, nil, value) }); n != 0 {
+			if n := testenv.Allocs(0, 20_000, func() { s.Put(key, 1, nil, nil, value) }); n != 0 {
 				t.Errorf("put: %v allocations", n)
 			}
 			dst := make([]byte, 0, 100)
-			if n := testing.AllocsPerRun(1000, func() {
+			if n := testenv.Allocs(0, 1000, func() {
 				dst, _, _ = s.Get(key, dst[:0])
 				s.View(key, func(r kvmsg.Record) { dst = append(dst[:0], r.Value()...) })
 				dst, _ = s.KeyOf(kvmsg.HashKey(key), 1, dst[:0])

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"clustermap/internal/testenv"
 )
 
 func TestWheelAgainstModel(t *testing.T) {
@@ -101,7 +103,7 @@ func TestWheelKeepsItsSize(t *testing.T) {
 		}
 	}
 	turn()
-	if n := testing.AllocsPerRun(1000, turn); n != 0 {
+	if n := testenv.Allocs(0, 1000, turn); n != 0 {
 		t.Errorf("%v allocations for a hundred deadlines", n)
 	}
 	if len(w.chunks) > 2 {

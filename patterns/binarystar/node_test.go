@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -532,7 +533,7 @@ func TestVoteAllocatesNothing(t *testing.T) {
 	primary, backup := c.both()
 	for _, n := range []*Node{primary, backup} {
 		ctx := testContext(t)
-		if allocs := testing.AllocsPerRun(1000, func() { _, _ = n.Vote(ctx) }); allocs >= 1 {
+		if allocs := testenv.Allocs(0, 1000, func() { _, _ = n.Vote(ctx) }); allocs >= 1 {
 			t.Errorf("%v: %v allocations", n.State(), allocs)
 		}
 	}

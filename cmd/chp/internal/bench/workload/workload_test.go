@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"clustermap/internal/testenv"
 )
 
 func TestSharesAddUp(t *testing.T) {
@@ -187,7 +189,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	s := Spec{Prefix: "/bench/", Updates: 1 << 30, Keys: 1000, ValueSize: 32, Publishers: 1}
 	checker := NewChecker(s)
 	source := NewSource(s, 0)
-	if a := testing.AllocsPerRun(1000, func() {
+	if a := testenv.Allocs(0, 1000, func() {
 		_, value := source.Next()
 		checker.See(value, Now())
 	}); a != 0 {
