@@ -91,9 +91,10 @@
 // channel of Readable in a select statement.
 //
 // That a peer cannot be reached, or refuses the connection, is no error of these
-// methods: the socket tries again, and messages wait in its queue. Endpoints reports why
-// the last attempt failed, the error of WaitPeers includes it, and [Options].Monitor
-// receives an event for each attempt.
+// methods: the socket tries again. Meanwhile messages wait in its queue, unless its type
+// drops what no peer has asked for (PUB, XPUB, RADIO) or addresses the peer (ROUTER,
+// SERVER, PEER). Endpoints reports why the last attempt failed, the error of WaitPeers
+// includes it, and [Options].Monitor receives an event for each attempt.
 //
 // # Options
 //

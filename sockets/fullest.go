@@ -16,9 +16,9 @@ const (
 	readingWindow = 20 * time.Millisecond
 	// readingPatience is how long a peer counts as reading after a check has
 	// found that it reads, and readingCredit how long after its queue was first
-	// found to be long.
+	// found to be long: a process that reads may get no processor for so long.
 	readingPatience = time.Second
-	readingCredit   = 100 * time.Millisecond
+	readingCredit   = 300 * time.Millisecond
 	// A peer reads if it takes at least 1/readingShare of the bytes sent to it.
 	readingShare = 8
 	// A queue is long if it has reached 1/readingFrom of its limit.
