@@ -44,6 +44,17 @@ func TestRecord(t *testing.T) {
 		if !more.HasKey(r.Key()) || more.HasKey(append([]byte("x"), r.Key()...)) || len(r.Key()) > 0 && more.HasKey(r.Key()[1:]) {
 			t.Fatalf("%q has another key", r)
 		}
+		// In the last record of a segment, too.
+		for _, m := range []Record{more, r} {
+			if value, same := m.ValueOf(r.Key()); !same || string(value) != string(r.Value()) || cap(value) != len(value) {
+				t.Fatalf("value of %q is %q, %v", r, value, same)
+			}
+			for _, other := range [][]byte{append([]byte("x"), r.Key()...), append(bytes.Clone(r.Key()), 'x'), bytes.Repeat([]byte("x"), len(r.Key())), nil} {
+				if value, same := m.ValueOf(other); same != (string(other) == string(r.Key())) || !same && value != nil {
+					t.Fatalf("%q has the value %q of key %q", r, value, other)
+				}
+			}
+		}
 		more.SetSeq(-1)
 		if more.Seq() != -1 || string(more.Value()) != string(r.Value()) || string(more.UUID()) != string(r.UUID()) {
 			t.Fatalf("the sequence of %q overwrites what is beside it", r)

@@ -49,18 +49,38 @@ func (s *Map) Get(key []byte, dst []byte) (value []byte, seq int64, ok bool) {
 
 // GetGarbageCollected is Get for a store with Options.GarbageCollected, which needs no
 // grace period.
+//
+// It has the loop of find itself. A get of a large map waits for memory twice, and the
+// processor begins the next one meanwhile if few enough instructions lie between: with a
+// call of find and of HasKey, a get of a million keys takes 1.5 times as long.
 func (s *Map) GetGarbageCollected(hash uint64, key []byte, dst []byte) (value []byte, ok bool) {
-	var r kvmsg.Record
 	if s.pending.mayHave(hash) {
-		r = s.findPending(hash, key)
+		if r := s.findPending(hash, key); r != nil {
+			return append(dst, r.ValueBehind(len(key))...), true
+		}
 	}
-	if r == nil {
-		r = s.find(hash, key)
-	}
-	if r == nil {
+again:
+	t := s.tables[s.shard(hash)].Load()
+	if t == nil {
 		return dst, false
 	}
-	return append(dst, r.ValueBehind(len(key))...), true
+	slots, tag := t.slots, tagOf(hash)
+	for p := homeOf(hash); ; p++ {
+		v := slots[p&uint64(len(slots)-1)].Load()
+		if v>>tagShift == tag {
+			at := slotLocation(v)
+			seg := s.log.segment(at)
+			if seg == nil {
+				goto again
+			}
+			if value, same := seg.record(at.offset()).ValueOf(key); same {
+				return append(dst, value...), true
+			}
+		}
+		if v == slotEmpty {
+			return dst, false
+		}
+	}
 }
 
 // View calls f with the record of key, and reports whether the key exists. f must be
