@@ -125,32 +125,41 @@ func Check(m Map, n int) error {
 	return nil
 }
 
-// Load is work on a map: keys in another order than that in which they were set, so
-// that no map finds them lying in the order in which they are wanted. To the garbage
-// collector it is two objects without pointers.
-type Load struct {
-	keys    string // all of them, one after the other
+// Load is work on a map: keys in another order than that in which Fill sets them, and in
+// one order to get and another to set, so that no map finds them lying in the order in
+// which they are wanted. To the garbage collector it is a few objects without pointers.
+type Load struct{ gets, sets order }
+
+// order is all keys in some order.
+type order struct {
+	keys    string // one after the other
 	numbers []uint32
 }
 
 // NewLoad returns the work on n keys.
-func NewLoad(n int) *Load {
-	l := &Load{numbers: make([]uint32, n)}
-	for i := range l.numbers {
-		l.numbers[i] = uint32(i)
+func NewLoad(n int) *Load { return &Load{gets: newOrder(n, 1), sets: newOrder(n, 2)} }
+
+func newOrder(n int, seed uint64) order {
+	numbers := make([]uint32, n)
+	for i := range numbers {
+		numbers[i] = uint32(i)
 	}
-	rand.New(rand.NewPCG(1, 1)).Shuffle(n, func(i, j int) { l.numbers[i], l.numbers[j] = l.numbers[j], l.numbers[i] })
+	rand.New(rand.NewPCG(seed, 1)).Shuffle(n, func(i, j int) { numbers[i], numbers[j] = numbers[j], numbers[i] })
 	var keys strings.Builder
 	keys.Grow(n * keySize)
-	for _, i := range l.numbers {
+	for _, i := range numbers {
 		keys.WriteString(Key(int(i)))
 	}
-	l.keys = keys.String()
-	return l
+	return order{keys.String(), numbers}
+}
+
+// at returns the i-th key and its number.
+func (o *order) at(i int) (key string, number uint64) {
+	return o.keys[i*keySize : (i+1)*keySize], uint64(o.numbers[i])
 }
 
 // Len returns the number of keys.
-func (l *Load) Len() int { return len(l.numbers) }
+func (l *Load) Len() int { return len(l.gets.numbers) }
 
 // Ops are the operations of Run: only Get, only Set, and nine Get to one Set.
 var Ops = []string{"get", "set", "mixed"}
@@ -192,13 +201,14 @@ func (l *Load) run(m Map, every, at, n int) error {
 		if at++; at >= l.Len() {
 			at = 0
 		}
-		key, number := l.keys[at*keySize:(at+1)*keySize], uint64(l.numbers[at])
 		if left--; left == 0 {
 			left = every
+			key, number := l.sets.at(at)
 			binary.LittleEndian.PutUint64(value, number)
 			m.Set(key, value)
 			continue
 		}
+		key, number := l.gets.at(at)
 		dst = m.Get(key, dst)
 		if len(dst) != ValueSize || binary.LittleEndian.Uint64(dst) != number {
 			return fmt.Errorf("%s has %x", key, dst)
