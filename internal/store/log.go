@@ -57,10 +57,11 @@ const (
 	defaultSegment = 16 << 10
 
 	// slackSegments is the number of segments of dead records that the log may have in
-	// addition to those in proportion to its live bytes, before compaction begins, and
-	// maxSlack the bound on their bytes.
+	// addition to those in proportion to its live bytes, before compaction begins. Together
+	// they have at most maxSlack/2 bytes.
 	slackSegments = 8
-	maxSlack      = 4 * maxSegment
+	// maxSlack is up to how many bytes the log may have as many dead as live ones.
+	maxSlack = 4 * maxSegment
 
 	// reclaimEvery is the number of calls after which retired segments are checked even if
 	// no new segment is needed, so that memory is freed after many deletions.
@@ -295,10 +296,10 @@ func (l *log) reclaim() {
 }
 
 // limit returns the size of the log above which compaction works: one and a half times
-// the live bytes, and a few segments. A small log may have twice the live bytes, since
+// the live bytes, and a few segments, or two of the largest. A small log may have twice the live bytes, since
 // its memory matters less than the time of compaction.
 func (l *log) limit() int {
-	return l.live + max(l.live/2, min(l.live, maxSlack)) + min(slackSegments*l.segmentSize(0), maxSlack)
+	return l.live + max(l.live/2, min(l.live, maxSlack)) + min(slackSegments*l.segmentSize(0), maxSlack/2)
 }
 
 // spare returns the bound on the bytes of retired segments. It is as large as what cuts
