@@ -113,12 +113,12 @@ func TestChangeReleasesItsCuts(t *testing.T) {
 
 func TestChangeAllocatesNothingPerEvent(t *testing.T) {
 	s := newReplica(store.Options{}, nil)
-	for i := range 1000 {
+	for i := range 2000 { // for three attempts
 		applyTo(t, &s.Map, pub{fmt.Sprint("key", i), int64(i), "value"})
 	}
 	all := newSubtrees(nil)
 	empty := newReplica(store.Options{}, nil)
-	d := &change{before: newStateView(&empty.Map, empty.deadlines, 0), after: newStateView(&s.Map, s.deadlines, 1000)}
+	d := &change{before: newStateView(&empty.Map, empty.deadlines, 0), after: newStateView(&s.Map, s.deadlines, 2000)}
 	d.open()
 	var e Event
 	if n := testenv.Allocs(0, 500, func() {

@@ -61,7 +61,7 @@ func TestCompactionBoundsALargeLog(t *testing.T) {
 			}
 		}
 	}
-	if limit := s.log.limit(); s.count != keys || limit > 80*keys*3/2+maxSlack {
+	if limit := s.log.limit(); s.count != keys || limit > 80*keys*3/2+maxSlack/2 {
 		t.Errorf("%d keys, and the limit is %d", s.count, limit)
 	}
 }

@@ -127,7 +127,7 @@ func Check(m Map, n int) error {
 
 // Load is work on a map: keys in another order than that in which Fill sets them, and in
 // one order to get and another to set, so that no map finds them lying in the order in
-// which they are wanted. To the garbage collector it is a few objects without pointers.
+// which they are wanted. To the garbage collector it is a few objects.
 type Load struct{ gets, sets order }
 
 // order is all keys in some order.
