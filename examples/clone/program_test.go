@@ -3,7 +3,6 @@ package clone
 import (
 	"bufio"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,30 +55,13 @@ func build(t *testing.T, name string) string {
 	return path
 }
 
-// host returns an address on which the programs' fixed ports are free.
+// host returns an address for programs with fixed ports.
 func host(t *testing.T) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("the programs have fixed ports, so each test needs an address of its own")
 	}
-	for range 100 {
-		if host := loopback.Own(); free(host) {
-			return host
-		}
-	}
-	t.Fatal("no address with free ports")
-	return ""
-}
-
-func free(host string) bool {
-	for _, port := range []string{"5556", "5557", "5558", "5566", "5567", "5568"} {
-		l, err := net.Listen("tcp", net.JoinHostPort(host, port))
-		if err != nil {
-			return false
-		}
-		l.Close()
-	}
-	return true
+	return loopback.Own()
 }
 
 // program is one of ours that runs.

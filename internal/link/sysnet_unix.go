@@ -50,7 +50,10 @@ func lockDirectory(ctx context.Context, dir string) (unlock func(), err error) {
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
-			return func() { f.Close() }, nil
+			return func() {
+				_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // a process that is being started has f too
+				f.Close()
+			}, nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			f.Close()

@@ -72,6 +72,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 
 // Close stops listening and removes the files of the listener.
 func (l *Listener) Close() error {
+	if sc, ok := l.Listener.(syscall.Conn); ok && l.options.ListenWith == nil { // others may share theirs with a process
+		release(sc)
+	}
 	err := l.Listener.Close()
 	if l.remove != nil {
 		err = errors.Join(err, l.remove())

@@ -7,21 +7,18 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"clustermap/internal/loopback"
+	"clustermap/internal/testenv"
 	"clustermap/sockets"
 )
 
 // freeEndpoint returns an endpoint without a listener.
 func freeEndpoint(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", loopback.Own()+":0")
-	must(t, err)
-	defer l.Close()
-	return "tcp://" + l.Addr().String()
+	return fmt.Sprintf("tcp://127.0.0.1:%d", testenv.FreePort(t))
 }
 
 // TestSilentServerBeforeDeadline: a request goes from a silent server to the next one
@@ -369,12 +366,6 @@ func TestManyRequests(t *testing.T) {
 	replacing.Go(func() {
 		for {
 			s, err := NewServer(ctx, ServerOptions{Bind: unsteady, Handler: echo})
-			if errors.Is(err, syscall.EADDRINUSE) {
-				// A process that another test starts briefly has the descriptors of
-				// this one.
-				time.Sleep(time.Millisecond)
-				continue
-			}
 			if err != nil {
 				t.Error(err)
 				return

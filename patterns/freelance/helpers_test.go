@@ -3,10 +3,8 @@ package freelance
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -50,17 +48,8 @@ func startServer(t testing.TB, o ServerOptions) *Server {
 	if o.Handler == nil {
 		o.Handler = echo
 	}
-	var s *Server
-	eventually(t, "the endpoint is free", func() (free bool) {
-		var err error
-		// A process that another test starts briefly has the descriptors of this one,
-		// including closed sockets.
-		if s, err = NewServer(testContext(t), o); errors.Is(err, syscall.EADDRINUSE) {
-			return false
-		}
-		must(t, err)
-		return true
-	})
+	s, err := NewServer(testContext(t), o)
+	must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -48,20 +47,11 @@ func startBroker(t testing.TB, endpoint string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.Close() })
-	eventually(t, "the endpoint is free", func() bool {
-		bound, err := b.Bind(context.Background(), endpoint)
-		// A process that another test starts briefly has the descriptors of this one,
-		// including closed sockets.
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return false
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		endpoint = bound
-		return true
-	})
-	return endpoint
+	bound, err := b.Bind(context.Background(), endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bound
 }
 
 func newClient(t testing.TB, endpoint string) *Client {
