@@ -64,9 +64,6 @@ func TestBatchKeepsFirstError(t *testing.T) {
 
 // A batch that is used again does not allocate.
 func TestBatchAllocatesNothing(t *testing.T) {
-	if testenv.RaceDetector {
-		t.Skip("the race detector allocates")
-	}
 	var b Batch
 	value := make([]byte, 100)
 	fill := func() {

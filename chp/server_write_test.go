@@ -551,9 +551,6 @@ func TestServerSetInPair(t *testing.T) {
 
 // Set and SetSync do not allocate when nothing has to wait.
 func TestServerSetAllocatesNothing(t *testing.T) {
-	if testenv.RaceDetector {
-		t.Skip("the race detector allocates")
-	}
 	ctx := testContext(t)
 	s := startServer(t, ServerOptions{HeartbeatInterval: hang})
 	w, err := s.Watch()

@@ -12,9 +12,6 @@ import (
 // not parallel: the count is the whole process's.
 func noAllocs(t *testing.T, what string, f func()) {
 	t.Helper()
-	if raceEnabled {
-		t.Skip("under the race detector pools allocate")
-	}
 	if n := testenv.Allocs(200, 1000, f); n != 0 {
 		t.Errorf("%s allocates %v times", what, n)
 	}
@@ -147,9 +144,6 @@ func TestAllocRecv(t *testing.T) {
 	router := bind(t, NewRouter, Options{})
 	dealer := open(t, NewDealer, Options{})
 	must(t, dealer.Connect(router.LastEndpoint()))
-	if raceEnabled {
-		t.Skip("under the race detector pools allocate")
-	}
 	f := func() {
 		must(t, dealer.Send(ctx, payload...))
 		_, err := router.Recv(ctx)

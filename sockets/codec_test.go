@@ -396,9 +396,6 @@ func TestCodecSendBreaks(t *testing.T) {
 
 // TestAllocCodec: in steady state a codec's connection allocates nothing.
 func TestAllocCodec(t *testing.T) {
-	if raceEnabled {
-		t.Skip("pools allocate under the race detector")
-	}
 	r := newRecorder(t, Options{RecvHWM: -1, RecvHWMBytes: -1})
 	r.prefix = "none"
 	rd := r.reader()

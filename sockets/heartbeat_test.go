@@ -194,9 +194,6 @@ func TestHeartbeatOurs(t *testing.T) {
 
 // TestAllocHeartbeat: heartbeats do not allocate.
 func TestAllocHeartbeat(t *testing.T) {
-	if raceEnabled {
-		t.Skip("under the race detector pools allocate")
-	}
 	seen := newEvents()
 	o := Options{HeartbeatInterval: time.Millisecond, HeartbeatTimeout: hang, HeartbeatTTL: hang, Monitor: seen.tell}
 	router := bind(t, NewRouter, o)

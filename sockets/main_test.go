@@ -13,10 +13,6 @@ import (
 const (
 	hang    = testenv.Hang
 	anyPort = testenv.AnyPort
-
-	// raceEnabled says that tests run under the race detector, under which pools lose
-	// things on purpose.
-	raceEnabled = testenv.RaceDetector
 )
 
 var (

@@ -5,13 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"clustermap/internal/testenv"
 	"clustermap/zmtp"
 )
 
 // TestOldHostileMemory: as TestHostileMemory, with the framings of old peers,
 // whose bytes pass through a codec and its buffer.
 func TestOldHostileMemory(t *testing.T) {
-	if raceEnabled {
+	if testenv.RaceDetector {
 		t.Skip("the race detector's own memory is measured too")
 	}
 	const connections = 100

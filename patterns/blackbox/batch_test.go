@@ -120,9 +120,6 @@ func TestQueueBytes(t *testing.T) {
 
 // TestAllocHandle: messages do not cause allocations, with any number of workers.
 func TestAllocHandle(t *testing.T) {
-	if raceEnabled {
-		t.Skip("under the race detector pools allocate")
-	}
 	var wire []byte
 	const count = 1000
 	for i := range count {

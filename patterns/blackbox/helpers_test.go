@@ -16,9 +16,8 @@ import (
 )
 
 const (
-	raceEnabled = testenv.RaceDetector
-	anyPort     = testenv.AnyPort
-	hang        = testenv.Hang
+	anyPort = testenv.AnyPort
+	hang    = testenv.Hang
 )
 
 var (

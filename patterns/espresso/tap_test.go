@@ -349,9 +349,6 @@ func TestOptions(t *testing.T) {
 
 // Copying and reading messages does not allocate once the buffers have grown.
 func TestAllocTap(t *testing.T) {
-	if testenv.RaceDetector {
-		t.Skip("under the race detector pools allocate")
-	}
 	ctx := testContext(t)
 	front, back := bound(t, sockets.NewXSub, sockets.Options{}), bound(t, sockets.NewXPub, sockets.Options{})
 	tap, _ := running(t, front, back, Options{})

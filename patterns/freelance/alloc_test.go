@@ -11,9 +11,6 @@ import (
 // TestAllocPing: a server answers pings without allocating. The test is not parallel,
 // since it counts the allocations of the whole process.
 func TestAllocPing(t *testing.T) {
-	if testenv.RaceDetector {
-		t.Skip("under the race detector pools allocate")
-	}
 	s := startServer(t, ServerOptions{})
 	c := startRawClient(t, s.Endpoint(), sockets.Options{RecvHWM: -1})
 	ctx, body := testContext(t), []byte("PING")
@@ -35,9 +32,6 @@ func TestAllocPing(t *testing.T) {
 // TestAllocRequest: a request and its reply allocate, in client and server together,
 // only the bytes of the two messages and the slices of their frames.
 func TestAllocRequest(t *testing.T) {
-	if testenv.RaceDetector {
-		t.Skip("under the race detector pools allocate")
-	}
 	reply := [][]byte{[]byte("reply")}
 	s := startServer(t, ServerOptions{Concurrency: 1, Handler: func(context.Context, [][]byte) ([][]byte, error) { return reply, nil }})
 	c := startClient(t, ClientOptions{Servers: []string{s.Endpoint()}}).alive(t)

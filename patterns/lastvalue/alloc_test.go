@@ -11,9 +11,6 @@ import (
 // TestAllocForward: storing and forwarding messages of known topics does not allocate.
 // It is not parallel, since it counts the allocations of the whole process.
 func TestAllocForward(t *testing.T) {
-	if testenv.RaceDetector {
-		t.Skip("under the race detector pools allocate")
-	}
 	r := newRig(t, Options{})
 	const topics = 100
 	var messages [topics][][]byte

@@ -11,9 +11,6 @@ import (
 // TestAllocRouting: in steady state, routing a request to a worker and its reply back
 // does not allocate, whether a worker is free or the request has to wait.
 func TestAllocRouting(t *testing.T) {
-	if testenv.RaceDetector {
-		t.Skip("under the race detector pools allocate")
-	}
 	b, endpoint := startBroker(t, lasting)
 	w := newRaw(t, endpoint, sockets.Options{})
 	w.ready(b, "s")

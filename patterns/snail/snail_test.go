@@ -421,9 +421,6 @@ func TestOptions(t *testing.T) {
 
 // TestAllocNext: adding and checking stamps does not allocate.
 func TestAllocNext(t *testing.T) {
-	if testenv.RaceDetector {
-		t.Skip("under the race detector pools allocate")
-	}
 	r := newRig(t, Options{Sequence: true, Clocks: ClocksUnsynchronised})
 	topic, body := []byte("topic"), make([]byte, 100)
 	round := func() {
