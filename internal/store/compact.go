@@ -67,15 +67,17 @@ const cacheLine = 64
 const compactEvery = 16
 
 // compact does the share of compaction for size bytes that are about to be appended.
+// While there is no victim the credit is worth nothing.
 func (s *Map) compact(size int) {
-	v := &s.log.victim
+	l, v := &s.log, &s.log.victim
 	if v.seg == nil {
-		if v.credit = 0; s.log.bytes <= s.log.limit() || !s.chooseVictim() {
+		v.credit = 0
+	}
+	// A call may append more than a victim gives back, and then needs several.
+	for v.credit += compactPace*size + kvmsg.MinRecord; v.credit > 0; {
+		if v.seg == nil && (l.bytes <= l.limit() || !s.chooseVictim()) {
 			return
 		}
-	}
-	v.credit += compactPace*size + kvmsg.MinRecord
-	for v.credit > 0 && v.seg != nil {
 		s.compactStep()
 	}
 }

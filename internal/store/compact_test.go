@@ -41,13 +41,20 @@ func TestCompactionFreesWhatFewKeysHold(t *testing.T) {
 // test is not parallel, because readers of other tests would delay the end of grace periods.
 func TestCompactionBoundsALargeLog(t *testing.T) {
 	testenv.Alone(t)
+	for _, batch := range []int{1000, 25_000} { // 80 kB, and the size of two segments
+		boundsALargeLog(t, batch)
+	}
+}
+
+// boundsALargeLog overwrites keys in calls of so many.
+func boundsALargeLog(t *testing.T, batch int) {
 	const keys = 250_000
 	s := New(Options{})
 	rng := rand.New(rand.NewPCG(1, 20))
 	n := 0
 	var out []Piece
 	for range 4 {
-		for _, b := range fill(t, keys/1000, 1000, func() int {
+		for _, b := range fill(t, keys/batch, batch, func() int {
 			if n++; n <= keys {
 				return n - 1
 			}

@@ -296,8 +296,8 @@ func (l *log) reclaim() {
 }
 
 // limit returns the size of the log above which compaction works: one and a half times
-// the live bytes, and a few segments, or two of the largest. A small log may have twice the live bytes, since
-// its memory matters less than the time of compaction.
+// the live bytes, and a few segments, or two of the largest. A small log may have twice
+// the live bytes, since its memory matters less than the time of compaction.
 func (l *log) limit() int {
 	return l.live + max(l.live/2, min(l.live, maxSlack)) + min(slackSegments*l.segmentSize(0), maxSlack/2)
 }

@@ -70,9 +70,15 @@ func (m *Measuring) steps() []step {
 		return s
 	}
 	keys, updates, deliveries := "10000,100000,1000000", "5000000", "10000000"
+	subtreeUpdates := "2000000"
+	many := []string{"-keys.many", "1000000", "-keys.updates", updates, "-keys.slow", "10000"}
+	join := []string{"-join.keys", "1000000", "-join.passes", "100"}
 	brokers := []string{"--json", "--rounds", rounds}
 	if m.Quick {
 		keys, updates, deliveries = "1000,10000", "20000", "100000"
+		subtreeUpdates = "10000"
+		many = []string{"-keys.many", "20000", "-keys.updates", updates, "-keys.slow", "100"}
+		join = []string{"-join.keys", "10000", "-join.passes", "1"}
 		brokers = append(brokers, "--workers", "10", "--time", "500ms", "--warm", "500ms")
 	}
 	return []step{
@@ -91,6 +97,9 @@ func (m *Measuring) steps() []step {
 		count(bench("layers", mainModule, "./bench", "^Benchmark(Codec|OneWay|PubSub|Server|Processes)$", "1s")),
 		count(bench("endtoend", mainModule, "./bench", "^BenchmarkEndToEnd$", "3x")),
 		count(bench("fanout", mainModule, "./bench", "^BenchmarkFanOut$", "1x", "-fanout.deliveries", deliveries)),
+		count(bench("subtrees", mainModule, "./bench", "^BenchmarkSubtrees$", "1x", "-fanout.updates", subtreeUpdates)),
+		bench("keys", mainModule, "./bench", "^BenchmarkKeys$", rounds+"x", many...),
+		count(bench("join", mainModule, "./bench", "^BenchmarkJoin$", "1x", join...)),
 		bench("failover", mainModule, "./bench", "^BenchmarkFailover$", "20x"),
 	}
 }

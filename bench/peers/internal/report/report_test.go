@@ -39,6 +39,10 @@ func example(t *testing.T) string {
 			"BenchmarkRoundTrip/pair=req-rep/transport=tcp/size=64/window=1-2 10 75 ns/op 20000 p50-ns 25000 p90-ns 30000 p99-ns 35000 p99.9-ns 90000 max-ns 50000 msgs/s\n" +
 			"BenchmarkRoundTrip/pair=dealer-router/transport=inproc/size=65536/window=100-2 10 75 ns/op 20000 p50-ns 25000 p90-ns 30000 p99-ns 35000 p99.9-ns 90000 max-ns 50000 msgs/s\n" +
 			"BenchmarkFanOut/replicas=64-2 1 3e7 bare/s 4e7 deliveries/s 1.5 ratio\n" +
+			"BenchmarkSubtrees/updates=next/subscriptions=10000-2 1 0 ns/op 25 bare-ns/update 173 ns/update 5e6 updates/s\n" +
+			"BenchmarkKeys-2 5 0 ns/op 5e6 few-msgs/s 250000 few-p99.9-ns 3e6 many-msgs/s 300000 many-p99.9-ns 1.2 p99.9-many/few 0.6 rate-many/few\n" +
+			"BenchmarkJoin-2 1 0 ns/op 129 RSS-B/key 0.5 busy-s 0.2 idle-s 1.47 overwritten/loaded 0.51 updates-busy/normal\n" +
+			"BenchmarkJoin-2 1 0 ns/op 131 RSS-B/key 0.5 busy-s 0.2 idle-s 1.47 overwritten/loaded 0.51 updates-busy/normal\n" +
 			"BenchmarkFailover/settings=default-2 20 1900 min-ms 2000 p50-ms 2100 p90-ms 2300 max-ms\n",
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
@@ -128,6 +132,10 @@ func TestPrint(t *testing.T) {
 		`64 +40 M/s +30 M/s +1\.5`,
 		`REQ and REP, tcp +20 +25 +30 +35 +90`,
 		`RoundTrip dealer-router, inproc, 64 KiB, window: 100 +50 k`,
+		`10000 +each in turn +173 +173–173 +25`,
+		`updates +5 M/s +3 M/s +0\.6`,
+		`p99\.9 of the time to a replica +250 µs +300 µs +1\.2`,
+		`resident bytes for each key +130 +129–131`,
 		`default +1\.9 k +2 k +2\.1 k +2\.3 k`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {

@@ -88,7 +88,7 @@ func ratio(ratios []float64) (median, span string) {
 func median(figures []float64, unit string) string { return si(rangeOf(figures).Median) + unit }
 
 func (d *Data) sections() []section {
-	return []section{d.socketRows(), d.mapRows(), d.pipelineRows(), d.systemRows(), d.systemLatencyRows(), d.brokerRows(), d.fanOutRows(), d.latencyRows(), d.rateRows(), d.failoverRows()}
+	return []section{d.socketRows(), d.mapRows(), d.pipelineRows(), d.systemRows(), d.systemLatencyRows(), d.brokerRows(), d.fanOutRows(), d.subtreeRows(), d.keysRows(), d.joinRows(), d.latencyRows(), d.rateRows(), d.failoverRows()}
 }
 
 func (d *Data) socketRows() section {
@@ -215,6 +215,53 @@ func (d *Data) fanOutRows() section {
 	for _, g := range d.goResults("FanOut", nil) {
 		middle, span := ratio(g.values["ratio"])
 		s.rows = append(s.rows, []string{g.keys["replicas"], "", median(g.values["deliveries/s"], "/s"), median(g.values["bare/s"], "/s"), middle, span})
+	}
+	return s
+}
+
+func (d *Data) subtreeRows() section {
+	s := section{
+		title: "Processor time of an update, ns, in a server with replicas of subtrees",
+		head:  []string{"subscriptions", "updates of", "ours", "range", "bare"},
+	}
+	for _, g := range d.goResults("Subtrees", nil) {
+		r := g.one("ns/update")
+		of := map[string]string{"first": "one subtree", "next": "each in turn"}[g.keys["updates"]]
+		s.rows = append(s.rows, []string{g.keys["subscriptions"], of, si(r.Median), si(r.Min) + "–" + si(r.Max), si(g.one("bare-ns/update").Median)})
+	}
+	return s
+}
+
+func (d *Data) keysRows() section {
+	s := section{
+		title: "A server with 10 k keys beside one with more (BenchmarkKeys), medians",
+		head:  []string{"what", "", "10 k", "more", "more/10 k"},
+	}
+	for _, g := range d.goResults("Keys", nil) {
+		s.rows = append(s.rows,
+			[]string{"updates", "", si(g.one("few-msgs/s").Median) + "/s", si(g.one("many-msgs/s").Median) + "/s", si(g.one("rate-many/few").Median)},
+			[]string{"p99.9 of the time to a replica", "", si(g.one("few-p99.9-ns").Median/1000) + " µs", si(g.one("many-p99.9-ns").Median/1000) + " µs", si(g.one("p99.9-many/few").Median)},
+		)
+	}
+	return s
+}
+
+func (d *Data) joinRows() section {
+	s := section{
+		title: "A server's memory, and a replica that joins (BenchmarkJoin)",
+		head:  []string{"what", "", "median", "range"},
+	}
+	for _, g := range d.goResults("Join", nil) {
+		for _, row := range []struct{ name, unit string }{
+			{"resident bytes for each key", "RSS-B/key"},
+			{"resident bytes after overwriting/before", "overwritten/loaded"},
+			{"seconds to join without updates", "idle-s"},
+			{"seconds to join with updates at full speed", "busy-s"},
+			{"updates meanwhile/without the replica", "updates-busy/normal"},
+		} {
+			r := g.one(row.unit)
+			s.rows = append(s.rows, []string{row.name, "", si(r.Median), si(r.Min) + "–" + si(r.Max)})
+		}
 	}
 	return s
 }
