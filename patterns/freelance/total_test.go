@@ -17,7 +17,7 @@ func TestMaxTotalBytes(t *testing.T) {
 	const clients, size, total = 8, 1 << 20, 4 << 20
 	var slow atomic.Int32
 	server := startServer(t, ServerOptions{
-		MaxTotalBytes: total,
+		MaxTotalBytes: total, MaxWait: hang,
 		Handler: func(context.Context, [][]byte) ([][]byte, error) {
 			return [][]byte{make([]byte, size)}, nil
 		},
