@@ -63,6 +63,7 @@ func BenchmarkKeys(b *testing.B) {
 		b.ReportMetric(rates[i].median(), name+"msgs/s")
 		b.ReportMetric(tails[i].median()*1000, name+"p99.9-ns")
 	}
+	b.ReportMetric(float64(*keysMany), "many-keys")
 	b.ReportMetric(rateRatios.median(), "rate-many/few")
 	b.ReportMetric(tailRatios.median(), "p99.9-many/few")
 	b.Logf("rates %.0f, ratios %.2f; 99.9 %% within %.0f µs, ratios %.2f", rates, rateRatios, tails, tailRatios)

@@ -331,3 +331,29 @@ func TestLibzmq_abstract_ipc(t *testing.T) {
 	must(t, err)
 	newRaw(t, nc).greet("DEALER", nil)
 }
+
+// TestIPCUnbindBind: a socket that binds a path as soon as another one has left it keeps its
+// file.
+func TestIPCUnbindBind(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	path := socketPath(t)
+	first, second := open(t, NewRouter, Options{}), open(t, NewRouter, Options{})
+	for range 2000 {
+		must(t, first.Bind(ctx, "ipc://"+path))
+		bound := make(chan error)
+		go func() {
+			err := second.Bind(ctx, "ipc://"+path)
+			for addressInUse(err) {
+				err = second.Bind(ctx, "ipc://"+path)
+			}
+			bound <- err
+		}()
+		must(t, first.Unbind("ipc://"+path))
+		must(t, <-bound)
+		if _, err := os.Stat(path); err != nil {
+			t.Fatal(err)
+		}
+		must(t, second.Unbind("ipc://"+path))
+	}
+}

@@ -4,9 +4,9 @@
 // etcd (go.etcd.io/etcd/server/v3/storage/wal), which creates and decodes segments, and the
 // entries of go.etcd.io/raft/v3.
 //
-// A program that embeds a server passes the result of [Open] in chp.ServerOptions.Log, and
-// closes the log after the server. NewServer calls [Log.Replay]; only a program that uses
-// a log without a server calls it itself.
+// A program that embeds a server passes the result of [Open] in chp.ServerOptions.Log:
+// the server calls [Log.Replay], and closes the log when it ends. Only a program that uses a
+// log without a server does that itself.
 //
 // etcd provides the format of the segments, with a checksum that runs through all records,
 // and creates and decodes them. This package does these parts itself:

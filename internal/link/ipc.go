@@ -65,7 +65,7 @@ func listenIPC(ctx context.Context, e Endpoint, o *Options) (_ *Listener, err er
 	case o.ListenWith != nil:
 		// The file belongs to the listener, only the directory is ours.
 		if dir != "" {
-			l.remove = func() error { return os.RemoveAll(dir) }
+			l.tidy = func() error { return os.RemoveAll(dir) }
 		}
 	case e.Name[0] != '@':
 		// Remove the file only if it is still this listener's: libzmq replaces

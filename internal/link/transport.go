@@ -41,7 +41,8 @@ type Listener struct {
 	Endpoint string // with the actual values in place of wildcards
 
 	options *Options
-	remove  func() error // removes files after closing; may be nil
+	remove  func() error // removes the file before closing; may be nil
+	tidy    func() error // removes the directory after closing; may be nil
 }
 
 // Listen binds an endpoint, which must not be an inproc endpoint. The context
@@ -71,13 +72,17 @@ func (l *Listener) Accept() (net.Conn, error) {
 }
 
 // Close stops listening and removes the files of the listener.
-func (l *Listener) Close() error {
+func (l *Listener) Close() (err error) {
+	if l.remove != nil {
+		// While the socket is open, no other one takes its file for stale and replaces it.
+		err = l.remove()
+	}
 	if sc, ok := l.Listener.(syscall.Conn); ok && l.options.ListenWith == nil { // others may share theirs with a process
 		release(sc)
 	}
-	err := l.Listener.Close()
-	if l.remove != nil {
-		err = errors.Join(err, l.remove())
+	err = errors.Join(err, l.Listener.Close())
+	if l.tidy != nil {
+		err = errors.Join(err, l.tidy())
 	}
 	return err
 }

@@ -8,7 +8,11 @@
 // It takes hours, and the machine should have nothing else to do. --only runs some of the
 // measurements and leaves the results of the others as they are. --from measures nothing:
 // it prints and draws the results in the folder. --quick is to see whether everything
-// works; its figures mean nothing.
+// works; its figures mean nothing, so it replaces no others.
+//
+// origins.json has the date and the machine of each measurement. One that fails or is
+// interrupted does not replace earlier results: its own are in a file that ends in
+// .incomplete.
 //
 // Results of commands are JSON files, those of go test text files that benchstat
 // reads.
@@ -52,8 +56,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	switch {
 	case flags.NArg() > 0:
 		return fmt.Errorf("what is %q?", flags.Arg(0))
-	case (*to == "") == (*from == ""):
+	case *to == "" && *from == "":
 		return errors.New("either --to or --from is needed")
+	case *to != "" && *from != "":
+		return errors.New("--to and --from exclude each other")
+	case *from != "" && *only != "":
+		return errors.New("--only is for --to: --from shows all results of the folder")
 	case *rounds < 1:
 		return errors.New("--rounds must be positive")
 	}
@@ -72,8 +80,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		failed = m.Run(ctx)
 	}
 	results, err := report.Load(folder)
+	if failed != nil && (err != nil || len(results.Origins) == 0) {
+		return failed // more useful than that there are no results
+	}
 	if err != nil {
-		return errors.Join(failed, err)
+		return err
 	}
 	if err := results.Print(stdout); err != nil {
 		return errors.Join(failed, err)

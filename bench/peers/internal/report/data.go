@@ -17,7 +17,7 @@ import (
 
 // Data is the content of a folder. Fields that were not measured are empty.
 type Data struct {
-	Machine Machine
+	Origins map[string]Origin // of the measurements, by name
 	Sockets []socketCase
 	KV      []kvCase
 	CHP     *chpBench
@@ -25,13 +25,16 @@ type Data struct {
 	Go      []goResult
 }
 
-// Machine is where and when it was measured.
-type Machine struct {
+// Origin is when and where something was measured.
+type Origin struct {
 	Date      string `json:"date"` // RFC 3339, of the beginning
 	System    string `json:"system"`
 	Processor string `json:"processor,omitempty"`
 	Cores     int    `json:"cores"`
 	Go        string `json:"go"`
+
+	Quick      bool `json:"quick,omitempty"`      // the figures mean nothing
+	Incomplete bool `json:"incomplete,omitempty"` // it failed or was interrupted
 }
 
 // socketCase is a row of cmd/compare.
@@ -117,7 +120,7 @@ func rangeOf(figures []float64) Range {
 // Names of files. The results of several runs of cmd/compare, cmd/kv and go test have
 // names that begin and end so.
 const (
-	machineFile  = "machine.json"
+	originsFile  = "origins.json"
 	socketsFiles = "sockets-*.json"
 	kvFiles      = "kv-*.json"
 	chpFile      = "chp-bench.json"
@@ -128,7 +131,7 @@ const (
 // Load reads a folder.
 func Load(folder string) (*Data, error) {
 	d := &Data{CHP: new(chpBench)}
-	if err := readJSON(filepath.Join(folder, machineFile), &d.Machine); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := readJSON(filepath.Join(folder, originsFile), &d.Origins); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	if err := readJSON(filepath.Join(folder, chpFile), d.CHP); errors.Is(err, fs.ErrNotExist) {

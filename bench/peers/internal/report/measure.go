@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -116,8 +117,22 @@ func Steps() (names []string) {
 // measurement that fails does not keep the others from running; the errors of all are
 // returned together. The current folder must be that of the module of this package.
 func (m *Measuring) Run(ctx context.Context) error {
-	if err := m.writeMachine(); err != nil {
+	origins := map[string]Origin{}
+	if err := readJSON(filepath.Join(m.Folder, originsFile), &origins); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	var steps []step
+	for _, s := range m.steps() {
+		if !m.Only.MatchString(s.name) {
+			continue
+		}
+		if o, ok := origins[s.name]; ok && m.Quick && !o.Quick {
+			return fmt.Errorf("%s has figures of %s, which those of a quick run would replace", m.Folder, s.name)
+		}
+		steps = append(steps, s)
+	}
+	if len(steps) == 0 {
+		return fmt.Errorf("no measurement matches %q; they are %s", m.Only, strings.Join(Steps(), ", "))
 	}
 	programs, err := os.MkdirTemp("", "report")
 	if err != nil {
@@ -125,13 +140,17 @@ func (m *Measuring) Run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(programs)
 	var all error
-	for _, s := range m.steps() {
-		if !m.Only.MatchString(s.name) {
-			continue
-		}
+	for _, s := range steps {
 		begun := time.Now()
 		fmt.Fprintf(m.Log, "%s: %s\n", s.name, strings.Join(s.args, " "))
-		if err := m.measure(ctx, &s, programs); err != nil {
+		stored, err := m.measure(ctx, &s, programs)
+		if stored {
+			o := m.origin(begun)
+			o.Incomplete = err != nil
+			origins[s.name] = o
+			err = errors.Join(err, writeOrigins(m.Folder, origins))
+		}
+		if err != nil {
 			all = errors.Join(all, fmt.Errorf("%s: %w", s.name, err))
 			fmt.Fprintf(m.Log, "%s: %v\n", s.name, err)
 		}
@@ -143,9 +162,10 @@ func (m *Measuring) Run(ctx context.Context) error {
 	return all
 }
 
-// measure runs one measurement. Results are stored even if it reports an error, for some
-// of its cases may have figures.
-func (m *Measuring) measure(ctx context.Context, s *step, programs string) error {
+// measure runs one measurement, and reports whether it has stored results: also if there
+// was an error, for some of the cases may have figures. But those do not replace earlier
+// ones.
+func (m *Measuring) measure(ctx context.Context, s *step, programs string) (stored bool, _ error) {
 	ending := ".json"
 	name, args := "go", s.args
 	if s.program == "" {
@@ -154,29 +174,40 @@ func (m *Measuring) measure(ctx context.Context, s *step, programs string) error
 		// Built, for go run does not pass on a signal.
 		name = filepath.Join(programs, filepath.Base(s.program))
 		if err := run(ctx, m.Log, m.Log, s.dir, "go", "build", "-o", name, s.program); err != nil {
-			return err
+			return false, err
 		}
 	}
 	path := filepath.Join(m.Folder, s.name+ending)
+	var out []byte
+	var err error
 	if s.file != "" {
 		temporary := filepath.Join(programs, s.name+ending)
-		err := run(ctx, m.Log, m.Log, "", name, append(args, s.file, temporary)...)
+		err = run(ctx, m.Log, m.Log, "", name, append(args, s.file, temporary)...)
 		text, e := os.ReadFile(temporary)
 		if e != nil {
-			return errors.Join(err, e)
+			return false, errors.Join(err, e)
 		}
-		return errors.Join(err, os.WriteFile(path, text, 0o644))
+		out = text
+	} else {
+		var printed bytes.Buffer
+		dir := s.dir
+		if s.program != "" {
+			dir = ""
+		}
+		err = run(ctx, &printed, m.Log, dir, name, args...)
+		out = printed.Bytes()
 	}
-	var out bytes.Buffer
-	dir := s.dir
-	if s.program != "" {
-		dir = ""
+	if len(out) == 0 {
+		return false, err
 	}
-	err := run(ctx, &out, m.Log, dir, name, args...)
-	if out.Len() > 0 {
-		err = errors.Join(err, os.WriteFile(path, out.Bytes(), 0o644))
+	if _, earlier := os.Stat(path); err != nil && earlier == nil {
+		path += ".incomplete"
+		return false, errors.Join(err, os.WriteFile(path, out, 0o644), fmt.Errorf("the earlier results stay; those of this run are in %s", path))
 	}
-	return err
+	if e := os.WriteFile(path, out, 0o644); e != nil {
+		return false, errors.Join(err, e)
+	}
+	return true, err
 }
 
 // run runs a program, which is interrupted when the context ends.
@@ -188,16 +219,20 @@ func run(ctx context.Context, stdout, stderr io.Writer, dir, name string, args .
 	return cmd.Run()
 }
 
-// writeMachine stores the description of this machine.
-func (m *Measuring) writeMachine() error {
-	text, err := json.MarshalIndent(Machine{
-		Date: time.Now().Format(time.RFC3339), System: runtime.GOOS + "/" + runtime.GOARCH,
-		Processor: processor(), Cores: runtime.NumCPU(), Go: runtime.Version(),
-	}, "", "  ")
+// origin describes a measurement of this run that began then.
+func (m *Measuring) origin(begun time.Time) Origin {
+	return Origin{
+		Date: begun.Format(time.RFC3339), System: runtime.GOOS + "/" + runtime.GOARCH,
+		Processor: processor(), Cores: runtime.NumCPU(), Go: runtime.Version(), Quick: m.Quick,
+	}
+}
+
+func writeOrigins(folder string, origins map[string]Origin) error {
+	text, err := json.MarshalIndent(origins, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(m.Folder, machineFile), append(text, '\n'), 0o644)
+	return os.WriteFile(filepath.Join(folder, originsFile), append(text, '\n'), 0o644)
 }
 
 // processor returns the name of the processor, where the system tells.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"context"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -17,7 +18,9 @@ func example(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	for name, text := range map[string]string{
-		"machine.json": `{"date":"2026-01-02T03:04:05Z","system":"linux/amd64","processor":"A processor","cores":2,"go":"go1.26"}`,
+		"origins.json": `{"kv-rate":{"date":"2026-01-02T03:04:05Z","system":"linux/amd64","processor":"A processor","cores":2,"go":"go1.26"},
+			"go-map":{"date":"2026-01-01T03:04:05Z","system":"linux/amd64","processor":"A processor","cores":2,"go":"go1.26","quick":true},
+			"go-bench":{"date":"2026-01-03T03:04:05Z","system":"darwin/arm64","cores":8,"go":"go1.26","incomplete":true}}`,
 		"sockets-libzmq.json": `[
 			{"case":"push-pull/tcp/64","pattern":"push-pull","transport":"tcp","size":64,"first":"ours","second":"ours","peer":"libzmq","unit":"msg/s","all_ours":[3e6,1e6,2e6],"all_theirs":[4e5,6e5,5e5],"ratios":[7.5,1.67,4]},
 			{"case":"push-pull/tcp/64KiB","pattern":"push-pull","transport":"tcp","size":65536,"first":"ours","second":"ours","peer":"libzmq","unit":"msg/s","all_ours":[3e3],"all_theirs":[4e3],"ratios":[0.75]},
@@ -40,7 +43,7 @@ func example(t *testing.T) string {
 			"BenchmarkRoundTrip/pair=dealer-router/transport=inproc/size=65536/window=100-2 10 75 ns/op 20000 p50-ns 25000 p90-ns 30000 p99-ns 35000 p99.9-ns 90000 max-ns 50000 msgs/s\n" +
 			"BenchmarkFanOut/replicas=64-2 1 3e7 bare/s 4e7 deliveries/s 1.5 ratio\n" +
 			"BenchmarkSubtrees/updates=next/subscriptions=10000-2 1 0 ns/op 25 bare-ns/update 173 ns/update 5e6 updates/s\n" +
-			"BenchmarkKeys-2 5 0 ns/op 5e6 few-msgs/s 250000 few-p99.9-ns 3e6 many-msgs/s 300000 many-p99.9-ns 1.2 p99.9-many/few 0.6 rate-many/few\n" +
+			"BenchmarkKeys-2 5 0 ns/op 5e6 few-msgs/s 250000 few-p99.9-ns 3e6 many-msgs/s 300000 many-p99.9-ns 1.2 p99.9-many/few 1e6 many-keys 0.6 rate-many/few\n" +
 			"BenchmarkJoin-2 1 0 ns/op 129 RSS-B/key 0.5 busy-s 0.2 idle-s 1.47 overwritten/loaded 0.51 updates-busy/normal\n" +
 			"BenchmarkJoin-2 1 0 ns/op 131 RSS-B/key 0.5 busy-s 0.2 idle-s 1.47 overwritten/loaded 0.51 updates-busy/normal\n" +
 			"BenchmarkFailover/settings=default-2 20 1900 min-ms 2000 p50-ms 2100 p90-ms 2300 max-ms\n",
@@ -117,6 +120,8 @@ func TestPrint(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
+		`(?m)^darwin/arm64, 8 cores, go1\.26\n  2026-01-03T03:04:05Z  go-bench  incomplete\n` +
+			`linux/amd64, 2 cores, go1\.26, A processor\n  2026-01-01T03:04:05Z  go-map  quick: .*\n  2026-01-02T03:04:05Z  kv-rate\n`,
 		`push-pull/tcp/64 +libzmq +2 M/s +500 k/s +4 +1\.67–7\.5`,
 		`push-pull/tcp/64 batches +libzmq +9 M/s +400 k/s +22\.5`,
 		`pub-sub/tcp/64/to-1000/topic +libzmq +12\.3 M/s`,
@@ -133,8 +138,8 @@ func TestPrint(t *testing.T) {
 		`REQ and REP, tcp +20 +25 +30 +35 +90`,
 		`RoundTrip dealer-router, inproc, 64 KiB, window: 100 +50 k`,
 		`10000 +each in turn +173 +173–173 +25`,
-		`updates +5 M/s +3 M/s +0\.6`,
-		`p99\.9 of the time to a replica +250 µs +300 µs +1\.2`,
+		`updates +1 M +5 M/s +3 M/s +0\.6`,
+		`p99\.9 of the time to a replica +1 M +250 µs +300 µs +1\.2`,
 		`resident bytes for each key +130 +129–131`,
 		`default +1\.9 k +2 k +2\.1 k +2\.3 k`,
 	} {
@@ -144,6 +149,45 @@ func TestPrint(t *testing.T) {
 	}
 	if strings.Contains(out.String(), "curve") || strings.Contains(out.String(), "nats") {
 		t.Error("what has no figures is shown")
+	}
+}
+
+// TestMeasuringKeeps: a run that measures nothing, a quick one, and one that fails leave the
+// results as they are.
+func TestMeasuringKeeps(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	files := map[string]string{"origins.json": `{"kv-rate":{"date":"2026-01-02T03:04:05Z"}}`, "kv-rate.json": `{"cases":[]}`}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for what, c := range map[string]struct {
+		ctx context.Context
+		m   Measuring
+	}{
+		"no match":    {t.Context(), Measuring{Only: regexp.MustCompile("kv-raet")}},
+		"quick":       {t.Context(), Measuring{Only: regexp.MustCompile("kv"), Quick: true}},
+		"interrupted": {ended, Measuring{Only: regexp.MustCompile("kv-rate")}},
+	} {
+		c.m.Folder, c.m.Rounds, c.m.Log = folder, 1, io.Discard
+		if err := c.m.Run(c.ctx); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+	s := step{name: "kv-rate", file: ""}
+	s.args = []string{"version", "and", "-wrong"} // prints nothing that counts, and fails
+	m := Measuring{Folder: folder, Log: io.Discard}
+	if stored, err := m.measure(t.Context(), &s, t.TempDir()); err == nil || stored {
+		t.Errorf("a measurement that fails: %v, %v", stored, err)
+	}
+	for name, text := range files {
+		if got, err := os.ReadFile(filepath.Join(folder, name)); err != nil || string(got) != text {
+			t.Errorf("%s is %q, %v", name, got, err)
+		}
 	}
 }
 

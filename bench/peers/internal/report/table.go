@@ -1,8 +1,10 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -22,13 +24,7 @@ type section struct {
 // Print writes the figures as tables of at most 80 columns.
 func (d *Data) Print(out io.Writer) error {
 	var b strings.Builder
-	if m := d.Machine; m.Date != "" {
-		fmt.Fprintf(&b, "%s, %s, %d cores, %s\n", m.Date, m.System, m.Cores, m.Go)
-		if m.Processor != "" {
-			fmt.Fprintln(&b, m.Processor)
-		}
-		b.WriteByte('\n')
-	}
+	d.printOrigins(&b)
 	for _, s := range d.sections() {
 		if len(s.rows) > 0 {
 			s.print(&b)
@@ -36,6 +32,40 @@ func (d *Data) Print(out io.Writer) error {
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// printOrigins writes where and when everything was measured: a line for each machine, and
+// one for each measurement on it.
+func (d *Data) printOrigins(b *strings.Builder) {
+	machine := func(o Origin) string {
+		text := fmt.Sprintf("%s, %d cores, %s", o.System, o.Cores, o.Go)
+		if o.Processor != "" {
+			text += ", " + o.Processor
+		}
+		return text
+	}
+	names := slices.SortedFunc(maps.Keys(d.Origins), func(x, y string) int {
+		return cmp.Or(strings.Compare(machine(d.Origins[x]), machine(d.Origins[y])), strings.Compare(d.Origins[x].Date, d.Origins[y].Date))
+	})
+	last := ""
+	for _, name := range names {
+		o := d.Origins[name]
+		if m := machine(o); m != last {
+			last = m
+			fmt.Fprintln(b, m)
+		}
+		warning := ""
+		if o.Quick {
+			warning = "  quick: the figures mean nothing"
+		}
+		if o.Incomplete {
+			warning += "  incomplete"
+		}
+		fmt.Fprintf(b, "  %s  %s%s\n", o.Date, name, warning)
+	}
+	if len(names) > 0 {
+		b.WriteByte('\n')
+	}
 }
 
 func (s *section) print(b *strings.Builder) {
@@ -235,12 +265,13 @@ func (d *Data) subtreeRows() section {
 func (d *Data) keysRows() section {
 	s := section{
 		title: "A server with 10 k keys beside one with more (BenchmarkKeys), medians",
-		head:  []string{"what", "", "10 k", "more", "more/10 k"},
+		head:  []string{"what", "keys", "10 k", "more", "more/10 k"},
 	}
 	for _, g := range d.goResults("Keys", nil) {
+		many := si(g.one("many-keys").Median)
 		s.rows = append(s.rows,
-			[]string{"updates", "", si(g.one("few-msgs/s").Median) + "/s", si(g.one("many-msgs/s").Median) + "/s", si(g.one("rate-many/few").Median)},
-			[]string{"p99.9 of the time to a replica", "", si(g.one("few-p99.9-ns").Median/1000) + " µs", si(g.one("many-p99.9-ns").Median/1000) + " µs", si(g.one("p99.9-many/few").Median)},
+			[]string{"updates", many, si(g.one("few-msgs/s").Median) + "/s", si(g.one("many-msgs/s").Median) + "/s", si(g.one("rate-many/few").Median)},
+			[]string{"p99.9 of the time to a replica", many, si(g.one("few-p99.9-ns").Median/1000) + " µs", si(g.one("many-p99.9-ns").Median/1000) + " µs", si(g.one("p99.9-many/few").Median)},
 		)
 	}
 	return s
