@@ -65,6 +65,10 @@ const (
 	// placeBits is the number of bits of a tag in pending.tags.
 	placeBits = 64 / pendingRecords
 
+	// headAhead is the distance in bytes at which putPending prefetches the memory of a record
+	// to come. Writing there would wait for it, and the atomic stores wait for the writes.
+	headAhead = 512
+
 	// pendingFrom is the number of live bytes from which records are left pending. A smaller
 	// map is in the cache.
 	pendingFrom = 1 << 20
@@ -81,6 +85,9 @@ func (s *Map) putPending(hash uint64, key, value []byte, size int) {
 	if p.Segment != s.log.head || len(key) > kvmsg.MaxKey {
 		s.set(hash, p.Segment, p.off, size)
 		return
+	}
+	if next := int(p.off) + headAhead; next < len(p.Segment.buf) {
+		prefetch(unsafe.Pointer(&p.Segment.buf[next]))
 	}
 	s.prefetchSlot(hash)
 	n := q.next % pendingRecords
