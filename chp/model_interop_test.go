@@ -3,7 +3,6 @@ package chp
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -26,7 +25,7 @@ func eachModel(t *testing.T, test func(t *testing.T, m Model, guide func(role st
 			t.Run(fmt.Sprintf("%d-%s", m, style), func(t *testing.T) {
 				t.Parallel()
 				interop.Require(t)
-				host := modelHost(t)
+				host := loopback.OwnPorts(t)
 				test(t, m, func(role string, args ...string) *interop.Process {
 					t.Helper()
 					return interop.Python(t, "clone_models.py", append([]string{
@@ -35,15 +34,6 @@ func eachModel(t *testing.T, test func(t *testing.T, m Model, guide func(role st
 			})
 		}
 	}
-}
-
-// modelHost returns an address for programs with the fixed ports of the guide.
-func modelHost(t *testing.T) string {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Skip("the programs have fixed ports, so each test needs an address of its own")
-	}
-	return loopback.Own()
 }
 
 // modelDigest describes the map of a Python program, restricted to a subtree.

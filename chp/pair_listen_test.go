@@ -1,9 +1,10 @@
 package chp
 
 import (
-	"clustermap/sockets"
 	"errors"
 	"testing"
+
+	"clustermap/sockets"
 )
 
 // TestPairListenBindsAllOrNone: if the state endpoint is taken, the three ports are free

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -12,16 +11,6 @@ import (
 	"clustermap/internal/testenv"
 )
 
-// modelHost returns an address for the guide's ports: the programs of Clone models 1 to 5
-// have no others.
-func modelHost(t *testing.T) string {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Skip("the programs have fixed ports, so each test needs an address of its own")
-	}
-	return loopback.Own()
-}
-
 // eachModel runs a test for Clone models 1 to 5.
 func eachModel(t *testing.T, test func(t *testing.T, model int, host string, guide func(role string) *interop.Process)) {
 	t.Parallel()
@@ -29,7 +18,7 @@ func eachModel(t *testing.T, test func(t *testing.T, model int, host string, gui
 		t.Run(fmt.Sprint(model), func(t *testing.T) {
 			t.Parallel()
 			interop.Require(t)
-			host := modelHost(t)
+			host := loopback.OwnPorts(t)
 			test(t, model, host, func(role string) *interop.Process {
 				t.Helper()
 				return interop.Python(t, "clone_models.py", role, "--model", fmt.Sprint(model), "--host", host)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"clustermap/internal/interop"
+	"clustermap/internal/loopback"
 	"clustermap/internal/testenv"
 )
 
@@ -85,7 +86,7 @@ func TestServerPublishes(t *testing.T) {
 		t.Run(fmt.Sprint(model), func(t *testing.T) {
 			t.Parallel()
 			interop.Require(t)
-			host := host(t)
+			host := loopback.OwnPorts(t)
 			server := start(t, name(model, "server"), "-host", host).ready()
 			first := guide(t, "client", model, host)
 			call(first, "wait_sequence", "sequence", 20)
@@ -120,7 +121,7 @@ func TestServerCollects(t *testing.T) {
 			t.Run(fmt.Sprint(model, style), func(t *testing.T) {
 				t.Parallel()
 				interop.Require(t)
-				host := host(t)
+				host := loopback.OwnPorts(t)
 				server := start(t, name(model, "server"), "-host", host).ready()
 				writer := guide(t, "client", model, host, "--style", style)
 				call(writer, "wait_joined")
@@ -176,7 +177,7 @@ func TestClient(t *testing.T) {
 			t.Run(fmt.Sprint(model, style), func(t *testing.T) {
 				t.Parallel()
 				interop.Require(t)
-				host := host(t)
+				host := loopback.OwnPorts(t)
 				server := guide(t, "server", model, host, "--style", style)
 				if model > 1 {
 					// For the snapshot.
@@ -223,7 +224,7 @@ func TestOurs(t *testing.T) {
 	for model := 1; model <= 5; model++ {
 		t.Run(fmt.Sprint(model), func(t *testing.T) {
 			t.Parallel()
-			host := host(t)
+			host := loopback.OwnPorts(t)
 			server := start(t, name(model, "server"), "-host", host).ready()
 			clients := []*program{start(t, name(model, "client"), "-host", host).ready()}
 			clients[0].reaches(2)
@@ -247,7 +248,7 @@ func TestServer6(t *testing.T) {
 		t.Run(style, func(t *testing.T) {
 			t.Parallel()
 			interop.Require(t)
-			host := host(t)
+			host := loopback.OwnPorts(t)
 			server := start(t, "model6/server", "-host", host).ready()
 			guide := func(args ...string) *interop.Process {
 				p := interop.Python(t, "clone_client.py", append([]string{"--server", host + ":5556", "--style", style}, args...)...)
@@ -294,7 +295,7 @@ func TestClient6(t *testing.T) {
 		t.Run(style, func(t *testing.T) {
 			t.Parallel()
 			interop.Require(t)
-			host := host(t)
+			host := loopback.OwnPorts(t)
 			guide := func(port string) *interop.Process {
 				return interop.Python(t, "clone_server.py", "--host", host, "--port", port, "--heartbeat", "50", "--style", style)
 			}
@@ -320,7 +321,7 @@ func TestClient6(t *testing.T) {
 // Model 6: our clients with our server.
 func TestOurs6(t *testing.T) {
 	t.Parallel()
-	host := host(t)
+	host := loopback.OwnPorts(t)
 	server := start(t, "model6/server", "-host", host).ready()
 	first := start(t, "model6/client", "-host", host).ready()
 	first.line("an update", func(line string) bool { return strings.HasPrefix(line, "update") })

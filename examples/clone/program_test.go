@@ -6,14 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"clustermap/internal/interop"
-	"clustermap/internal/loopback"
 	"clustermap/internal/testenv"
 )
 
@@ -53,15 +51,6 @@ func build(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// host returns an address for programs with fixed ports.
-func host(t *testing.T) string {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Skip("the programs have fixed ports, so each test needs an address of its own")
-	}
-	return loopback.Own()
 }
 
 // program is one of ours that runs.

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"testing"
 )
 
 // The loopback interface has blocks of addresses, each for one process. No number of an
@@ -43,6 +44,16 @@ func Own() string {
 	}
 	own.left--
 	return address(own.block, numbers-own.left)
+}
+
+// OwnPorts is Own for programs with fixed ports, all of which the address has to itself. On
+// systems with one address it skips the test.
+func OwnPorts(t testing.TB) string {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("the programs have fixed ports, so each test needs an address of its own")
+	}
+	return Own()
 }
 
 // claim finds a block that no other process has, and keeps it until this one ends. own.mu

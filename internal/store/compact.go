@@ -66,8 +66,8 @@ const cacheLine = 64
 // anything to compact.
 const compactEvery = 16
 
-// compact does the share of compaction for size bytes that are about to be appended.
-// While there is no victim the credit is worth nothing.
+// compact does the share of compaction for size bytes that are about to be appended. Credit
+// that is left when there is nothing to compact is lost.
 func (s *Map) compact(size int) {
 	l, v := &s.log, &s.log.victim
 	if v.seg == nil {

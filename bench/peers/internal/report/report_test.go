@@ -157,7 +157,7 @@ func TestPrint(t *testing.T) {
 func TestMeasuringKeeps(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	files := map[string]string{"origins.json": `{"kv-rate":{"date":"2026-01-02T03:04:05Z"}}`, "kv-rate.json": `{"cases":[]}`}
+	files := map[string]string{"origins.json": `{"kv-rate":{"date":"2026-01-02T03:04:05Z"}}`, "kv-rate.json": `{"cases":[]}`, "go-map.txt": "earlier"}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -178,11 +178,14 @@ func TestMeasuringKeeps(t *testing.T) {
 			t.Errorf("%s: no error", what)
 		}
 	}
-	s := step{name: "kv-rate", file: ""}
-	s.args = []string{"version", "and", "-wrong"} // prints nothing that counts, and fails
+	// It prints FAIL, and fails.
+	s := step{name: "go-map", args: []string{"test", "./absent"}}
 	m := Measuring{Folder: folder, Log: io.Discard}
 	if stored, err := m.measure(t.Context(), &s, t.TempDir()); err == nil || stored {
 		t.Errorf("a measurement that fails: %v, %v", stored, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(folder, "go-map.txt.incomplete")); err != nil || !strings.Contains(string(text), "FAIL") {
+		t.Errorf("what it printed is %q, %v", text, err)
 	}
 	for name, text := range files {
 		if got, err := os.ReadFile(filepath.Join(folder, name)); err != nil || string(got) != text {
