@@ -16,7 +16,7 @@ import (
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	nobody := "tcp://" + loopback.Own() + ":1"
-	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
 		for _, args := range [][]string{{"get", "k"}, {"set", "k", "v"}, {"watch"}} {
 			p := start(t, append(args, "--server", nobody, "--timeout", "10m")...)
 			p.Await("waiting up to 10m0s for a server")

@@ -12,20 +12,29 @@ import (
 )
 
 // readyFile is a file that exists while a server is ready. It has the endpoints for the
-// clients' --server, one a line.
+// clients' --server, one a line. The server holds it (see hold), so that the next one knows
+// a file that was left behind.
 type readyFile struct {
-	name    string // "" for none
-	written []byte // its content, from when this server has written it
+	name    string   // "" for none
+	written []byte   // its content, from when this server has written it
+	file    *os.File // held
 }
 
-// check returns an error if the file cannot be written, or if there is something that a
-// server cannot have left, such as a directory or a device.
-func (f *readyFile) check() error {
+// begin removes the file that a server which was killed has left, but not the one that a
+// running server holds. It returns an error if the file cannot be written, or if there is
+// something that a server cannot have left, such as a directory or a device.
+func (f *readyFile) begin() error {
 	if f.name == "" {
 		return nil
 	}
-	if info, err := os.Lstat(f.name); err == nil && !info.Mode().IsRegular() {
+	info, err := os.Lstat(f.name)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
 		return fail(exitRefused, "cannot replace --ready-file %s: it is not a regular file", f.name)
+	case err == nil && !held(f.name):
+		if err := f.clear(); err != nil {
+			return err
+		}
 	}
 	trial, err := f.create()
 	if err == nil {
@@ -51,11 +60,8 @@ func (f *readyFile) unwritten(err error) error {
 	return fail(exitRefused, "cannot write --ready-file %s: %w", f.name, err)
 }
 
-// clear removes the file that a server that was killed may have left.
+// clear removes the file.
 func (f *readyFile) clear() error {
-	if f.name == "" {
-		return nil
-	}
 	if err := os.Remove(f.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fail(exitRefused, "cannot remove --ready-file: %v", err)
 	}
@@ -68,6 +74,7 @@ func (f *readyFile) remove() error {
 	if f.written == nil {
 		return nil
 	}
+	defer f.file.Close()
 	if now, err := os.ReadFile(f.name); err == nil && !bytes.Equal(now, f.written) {
 		return nil
 	}
@@ -93,13 +100,15 @@ func (f *readyFile) write(endpoints []chp.Endpoints) error {
 	}
 	_, err = temporary.Write(lines)
 	// Every user may read the server's ports.
-	if err = errors.Join(err, temporary.Chmod(0o644), temporary.Close()); err == nil {
+	if err = errors.Join(err, temporary.Chmod(0o644)); err == nil {
+		hold(temporary)
 		err = os.Rename(temporary.Name(), f.name)
 	}
 	if err != nil {
+		temporary.Close()
 		_ = os.Remove(temporary.Name())
 		return f.unwritten(err)
 	}
-	f.written = lines
+	f.written, f.file = lines, temporary
 	return nil
 }

@@ -51,7 +51,7 @@ func newServe() *cobra.Command {
 		Short: "Run a server",
 		Long: `Runs a server on three ports: PORT (snapshots), PORT+1 (publisher) and PORT+2
 (collector). When all three are open it prints a line with "ready" and the three
-endpoints on standard error. SIGINT and SIGTERM stop it. A service manager that sets
+endpoints on standard error. SIGINT, SIGTERM and SIGHUP stop it. A service manager that sets
 $NOTIFY_SOCKET, as systemd does with Type=notify, is told too, and when it stops. A
 server of a pair is ready for it when it is active or passive, or has not heard the
 other one for twice --bstar-interval.
@@ -64,7 +64,9 @@ need the server's public key, which is printed before the server is ready.
 
 With --ready-file FILE the server creates FILE before it prints the line, and removes it
 when it ends. Each line of it is what clients name as --server; so a script that starts
-a server with --port 0 waits for the file and reads the port.
+a server with --port 0 waits for the file and reads the port. A server that was killed
+with SIGKILL leaves the file; the next one removes it before anything else. While a
+server runs, it holds a lock on the file (flock), so "flock -n FILE true" fails.
 
 With --endpoint ipc://PATH it listens on three Unix sockets, the files PATH, PATH+1
 and PATH+2, for programs on this machine whose users may write to these files.
@@ -136,6 +138,11 @@ of this command then need --server-model N.`,
 }
 
 func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) error {
+	// First: a file that a killed server has left says that there is one.
+	ready := readyFile{name: f.ready}
+	if err := ready.begin(); err != nil {
+		return err
+	}
 	logger, err := f.logger(cmd)
 	if err != nil {
 		return err
@@ -193,10 +200,6 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	if err != nil {
 		return err
 	}
-	ready := readyFile{name: f.ready}
-	if err := ready.check(); err != nil {
-		return err
-	}
 	log, err := f.openData(ctx)
 	if err != nil {
 		return err
@@ -251,10 +254,6 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 			return nil // a signal while starting
 		}
 		return f.listenError(err)
-	}
-	// Not before: the file may be that of a server that has these ports.
-	if err := ready.clear(); err != nil {
-		return err
 	}
 	var telling sync.WaitGroup
 	serving, end := context.WithCancel(ctx)

@@ -35,7 +35,7 @@ line of its standard error; other clients get no reply.
 The server's identity is the endpoint in exactly the form in which clients connect to it:
 --bind, or --advertise, which is required for tcp://*:PORT.
 
-After SIGINT or SIGTERM the server refuses new requests and waits up to --drain for
+After SIGINT, SIGTERM or SIGHUP the server refuses new requests and waits up to --drain for
 requests in progress. If the server is killed with SIGKILL, Linux kills COMMAND too, but
 not its child processes. On other systems COMMAND continues.`,
 		Example: `  zdev freelance-serve --bind tcp://127.0.0.1:5555 --echo

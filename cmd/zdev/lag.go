@@ -27,7 +27,7 @@ func newLag() *cobra.Command {
 		Use:   "lag",
 		Short: "Check how far a subscriber is behind its publisher",
 		Long: `Subscribes, reads the time at which each message was sent, and ends with exit code 4
-when a message is older than --max. It runs until then, or until SIGINT or SIGTERM.
+when a message is older than --max. It runs until then, or until SIGINT, SIGTERM or SIGHUP.
 
 The last frame of a message is its stamp: the publisher's clock in milliseconds since
 1970, as decimal text. With --sequence the frame before it is a sequence number, and exit

@@ -12,20 +12,34 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Main runs the program's command line and returns its exit code. SIGINT and SIGTERM
-// end the context of the command.
+// Main runs the program's command line and returns its exit code. The context of the
+// command ends with the first of SIGINT, SIGTERM and SIGHUP.
 func Main(root *cobra.Command) int {
 	// With a handler, a write to a closed pipe returns EPIPE, so that the command can
 	// end cleanly. By default the signal would kill the process. (Child processes
 	// would inherit an ignored signal.)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal(context.Background())
 	defer stop()
-	// After the first signal, a second one has its default effect.
-	context.AfterFunc(ctx, stop)
 
 	return execute(ctx, root, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
+}
+
+// untilSignal returns a context that ends with a signal. After it, a second SIGINT or
+// SIGTERM has its default effect. SIGHUP never has: a terminal that is closed sends it, and
+// then so does the shell. A program under nohup, which ignores it, goes on ignoring it.
+func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	closed := func() {}
+	if !signal.Ignored(syscall.SIGHUP) {
+		ctx, closed = signal.NotifyContext(ctx, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, func() {
+		stop()
+		closed()
+	}
 }
 
 // streams holds the standard streams.
