@@ -194,3 +194,72 @@ func followServer(t *testing.T, server string, subtrees ...string) *Client {
 	must(t, c.WaitActive(testContext(t)))
 	return c
 }
+
+// No client can make its deletion look like an expiry, neither at a server that accepts
+// it, nor at one that keeps it for a takeover: the rest of the deletion counts.
+func TestClientsCannotForgeAnExpiry(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerOptions{})
+	c := followServer(t, s.Endpoints().Snapshot)
+	w := openWatch(t, c)
+	wantCause(t, w, OpSynced, "", 0)
+	of := newPlainClient(t, s)
+	for _, uuid := range []string{"", "0123456789abcdef"} {
+		of.set("/k", "", "v")
+		of.send([]byte("/k"), make([]byte, 8), []byte(uuid), []byte("cause=expired\nby=alice\n"), nil)
+		wantCause(t, w, OpSet, "/k", CauseSet)
+		e := wantCause(t, w, OpDelete, "/k", CauseDeleted)
+		if string(e.Properties) != "by=alice\n" {
+			t.Errorf("the deletion has properties %q", e.Properties)
+		}
+	}
+}
+
+// What an update said besides key and value is in its event and in its entry, at
+// clients, at servers, after Preload, and in a copy made with WithProperties.
+func TestPropertiesAreInEventsAndEntries(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	c := followServer(t, s.Endpoints().Snapshot)
+	w := openWatch(t, c)
+	wantCause(t, w, OpSynced, "", 0)
+	must(t, c.Set(ctx, "/k", []byte("v"), WithProperty("by", "alice"), WithTTL(time.Hour), WithProperty("why", "a=b")))
+	must(t, c.Flush(ctx))
+	e := wantCause(t, w, OpSet, "/k", CauseSet)
+	want := "by=alice\nttl=3600\nwhy=a=b\n"
+	check := func(what string, p Properties) {
+		t.Helper()
+		if by, ok := p.Get("by"); !ok || string(by) != "alice" || string(p) != want {
+			t.Errorf("%s has properties %q", what, p)
+		}
+	}
+	check("the event", e.Properties)
+	entry, _ := c.Lookup("/k")
+	check("the client's entry", entry.Properties)
+	if entry, _ = s.Lookup("/k"); string(entry.Key) != "/k" || string(entry.Value) != "v" {
+		t.Errorf("the server's entry is %q, %q", entry.Key, entry.Value)
+	}
+	check("the server's entry", entry.Properties)
+	for e := range c.All() {
+		check("an entry of All", e.Properties)
+	}
+
+	want = "by=alice\nwhy=a=b\nttl=60\n"
+	must(t, c.Set(ctx, "/copy", []byte("v"), WithProperties(entry.Properties), WithTTL(time.Minute)))
+	must(t, c.Flush(ctx))
+	entry, _ = s.Lookup("/copy")
+	check("the copy", entry.Properties)
+	entry.TTL = time.Minute
+	loaded := startServer(t, ServerOptions{Preload: entries(entry)})
+	entry, _ = loaded.Lookup("/copy")
+	check("the loaded entry", entry.Properties)
+
+	var lines []string
+	for name, value := range Properties("x=1\nmalformed\n=\nx=\ny=2").All() {
+		lines = append(lines, string(name)+" "+string(value))
+	}
+	if got := fmt.Sprintf("%q", lines); got != `["x 1" "x " "y 2"]` {
+		t.Errorf("the properties are %s", got)
+	}
+}

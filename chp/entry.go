@@ -16,6 +16,10 @@ type Entry struct {
 	Key   []byte
 	Value []byte
 
+	// Properties are those of the key's last update. A ttl among them is the time to live
+	// when the update or snapshot arrived.
+	Properties Properties
+
 	// Sequence is the sequence of the key's last update.
 	Sequence int64
 
@@ -28,6 +32,28 @@ type Entry struct {
 	// snapshots: keys that were set before the client joined have no TTL at the client,
 	// and disappear when the server deletes them.
 	TTL time.Duration
+}
+
+// Properties are the properties of an update: lines of the form name=value, each with a
+// newline at its end, or nothing (RFC 12, "properties"). Servers of this package accept
+// nothing else from clients; other servers may pass lines on that are not of this form.
+// A name may occur several times; the first one counts.
+type Properties []byte
+
+// Get returns the value of the first property with a name.
+func (p Properties) Get(name string) (value []byte, ok bool) { return kvmsg.Property(p, name) }
+
+// All returns an iterator over the names and values, in their order. It leaves out lines
+// that are not of the form name=value. The slices point into p.
+func (p Properties) All() iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, value []byte) bool) {
+		for line := range bytes.Lines(p) {
+			name, value, ok := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte("="))
+			if ok && len(name) > 0 && !yield(name, value) {
+				return
+			}
+		}
+	}
 }
 
 // Presence says whether a key is in the map, as far as a client knows: see
@@ -100,7 +126,7 @@ func (c *Client) Range(f func(key, value []byte) bool) {
 // show, and do not wait for the loop. Overwritten values keep their memory until the
 // loop ends.
 //
-// Key and Value are lent for the body of the loop: they are valid until it ends, and must
+// Key, Value and Properties are lent for the body of the loop: they are valid until it ends, and must
 // not be changed. The body may call all methods of the client.
 func (c *Client) All() iter.Seq[Entry] { return c.Prefix("") }
 
@@ -169,14 +195,14 @@ func hasPrefix(key []byte, prefix string) bool {
 
 // entryOf returns the entry of a record, with the bytes of the record.
 func entryOf(r kvmsg.Record, d *deadlines) Entry {
-	return Entry{Key: r.Key(), Value: r.Value(), Sequence: r.Seq(), TTL: d.remaining(r)}
+	return Entry{Key: r.Key(), Value: r.Value(), Properties: r.Props(), Sequence: r.Seq(), TTL: d.remaining(r)}
 }
 
 // copyEntry returns the entry of a record, with a copy of its bytes.
 func copyEntry(r kvmsg.Record, d *deadlines) Entry {
 	e := entryOf(r, d)
-	both := slices.Concat(e.Key, e.Value) // one allocation
-	n := len(e.Key)
-	e.Key, e.Value = both[:n:n], both[n:]
+	all := slices.Concat(e.Key, e.Properties, e.Value) // one allocation
+	n, m := len(e.Key), len(e.Key)+len(e.Properties)
+	e.Key, e.Properties, e.Value = all[:n:n], all[n:m:m], all[m:]
 	return e
 }

@@ -73,14 +73,15 @@ func (c Cause) String() string {
 
 // expiredProperties marks the deletion of an expired key, for all clients. Its UUID is
 // empty, because no client sent it. Other peers ignore unknown properties.
-var expiredProperties = []byte("cause=expired\n")
+// A client's deletion loses the property (kvmsg.FromClient).
+var expiredProperties = []byte(kvmsg.PropertyCause + "=expired\n")
 
 // causeOfDeletion returns why a KVPUB deletes its key.
 func causeOfDeletion(uuid, props []byte) Cause {
 	if len(props) == 0 {
 		return CauseDeleted
 	}
-	if cause, _ := kvmsg.Property(props, "cause"); len(uuid) == 0 && string(cause) == "expired" {
+	if cause, _ := kvmsg.Property(props, kvmsg.PropertyCause); len(uuid) == 0 && string(cause) == "expired" {
 		return CauseExpired
 	}
 	// The guide's servers repeat the properties of the update, but replace its ttl by
@@ -105,8 +106,8 @@ type Event struct {
 	// CauseResync, it is that of the snapshot.
 	Sequence int64
 
-	UUID       []byte // of the update, 16 bytes or none
-	Properties []byte // of the update, lines "name=value" or none
+	UUID       []byte     // of the update, 16 bytes or none
+	Properties Properties // of the update
 
 	// TTL of an OpSet is the remaining time to live when the event is fetched, or 0 if
 	// the key does not expire (see [Entry]). If a later update of the key
@@ -119,7 +120,7 @@ type Event struct {
 // one allocation.
 func (e Event) Clone() Event {
 	b := make([]byte, 0, len(e.Key)+len(e.Value)+len(e.UUID)+len(e.Properties))
-	for _, p := range []*[]byte{&e.Key, &e.Value, &e.UUID, &e.Properties} {
+	for _, p := range []*[]byte{&e.Key, &e.Value, &e.UUID, (*[]byte)(&e.Properties)} {
 		if *p != nil {
 			start := len(b)
 			b = append(b, *p...)
@@ -139,7 +140,7 @@ func readEvent(e *Event, b []byte) (size int) {
 	start, at = kvmsg.FrameBounds(r, at+2+kvmsg.SequenceSize)
 	e.UUID = r[start:at:at]
 	start, at = kvmsg.FrameBounds(r, at)
-	e.Properties = r[start:at:at]
+	e.Properties = Properties(r[start:at:at])
 	start, at = kvmsg.FrameBounds(r, at)
 	e.Value = r[start:at:at]
 	e.Op, e.Cause, e.TTL = OpSet, CauseSet, 0

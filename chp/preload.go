@@ -27,7 +27,7 @@ func (q *sequencer) preload(entries iter.Seq2[Entry, error], maxValue int) error
 		hash, seq := kvmsg.HashKey(e.Key), q.last.Load()+1
 		q.wheel.Remove(hash) // an earlier entry of the key may have had a TTL
 		q.deadlines.remove(hash, seq)
-		props = props[:0]
+		props = kvmsg.AppendWithout(props[:0], e.Properties, "ttl")
 		if e.TTL > 0 {
 			props = kvmsg.AppendTTL(props, e.TTL)
 			q.wheel.Add(hash, seq, time.Now().Add(e.TTL))
@@ -52,6 +52,9 @@ func validEntry(e Entry, maxValue int) error {
 		return kvmsg.ErrValueTooLarge
 	case e.TTL < 0 || e.TTL > kvmsg.MaxTTL:
 		return kvmsg.ErrTTL
+	}
+	if err := kvmsg.CheckProperties(kvmsg.AppendWithout(nil, e.Properties, "ttl")); err != nil {
+		return err
 	}
 	return validKey(string(e.Key))
 }

@@ -168,7 +168,7 @@ type ServerOptions struct {
 
 	// Preload, if set, yields the initial keys of the map, such as those of a dump.
 	// NewServer copies them into the map; if a key occurs twice, the last one wins.
-	// Their times to live begin then; their sequences are not used. NewServer fails with the first error that Preload
+	// Their times to live begin then; their sequences, and a ttl among their Properties, are not used. NewServer fails with the first error that Preload
 	// yields, and with a *MessageError or ErrEmptyValue for an entry that a client
 	// could not set.
 	//

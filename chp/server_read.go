@@ -31,7 +31,7 @@ func (s *Server) Range(f func(key, value []byte) bool) {
 // Like Get, it includes updates that are not yet published because they wait for the log
 // on disk or for the other server of a pair.
 //
-// Key and Value are lent for the body of the loop: they are valid until it ends, and must
+// Key, Value and Properties are lent for the body of the loop: they are valid until it ends, and must
 // not be changed. The body may call all methods of the server.
 func (s *Server) All() iter.Seq[Entry] { return s.Prefix("") }
 

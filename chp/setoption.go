@@ -7,12 +7,20 @@ import (
 	"clustermap/internal/kvmsg"
 )
 
-// SetOption is a property of one update: see [WithTTL] and [WithProperty].
+// SetOption is a property of one update: see [WithTTL], [WithProperty] and
+// [WithProperties].
 type SetOption struct {
 	name, value string
+	props       Properties
 	ttl         time.Duration
-	isTTL       bool
+	kind        uint8 // optionProperty, optionTTL or optionProperties
 }
+
+const (
+	optionProperty = iota
+	optionTTL
+	optionProperties
+)
 
 // WithTTL makes the server delete the key a duration d after it received the update,
 // unless another update of the key comes first. Watches report that deletion with
@@ -21,13 +29,19 @@ type SetOption struct {
 // 0.5 as no expiry. A server that has restarted, or taken over in a pair, deletes it
 // later than that if it would not leave clients time to come back: see
 // ServerOptions.ExpiryGrace.
-func WithTTL(d time.Duration) SetOption { return SetOption{ttl: d, isTTL: true} }
+func WithTTL(d time.Duration) SetOption { return SetOption{ttl: d, kind: optionTTL} }
 
 // WithProperty adds a property to the update. All clients receive it
-// ([Event.Properties]). The name must not be empty or contain "=" or a newline; the
+// ([Event.Properties], [Entry.Properties]). The name must not be empty or contain "=" or a newline; the
 // value must not contain a newline. All properties of an update together have at most
 // 65535 bytes.
-func WithProperty(name, value string) SetOption { return SetOption{name: name, value: value} }
+func WithProperty(name, value string) SetOption {
+	return SetOption{name: name, value: value, kind: optionProperty}
+}
+
+// WithProperties adds the properties of another update, such as an Event or an Entry that
+// is copied to another server, without its time to live: see [WithTTL].
+func WithProperties(p Properties) SetOption { return SetOption{props: p, kind: optionProperties} }
 
 // appendNoTTL appends a ttl of 0 unless props have a ttl. The guide's C clients always
 // send one. Without it their server keeps the ttl of the previous update, and the key
@@ -53,7 +67,9 @@ func appendOptions(dst []byte, opts []SetOption) ([]byte, error) {
 	before := len(dst)
 	for _, o := range opts {
 		switch {
-		case !o.isTTL:
+		case o.kind == optionProperties:
+			dst = kvmsg.AppendWithout(dst, o.props, "ttl")
+		case o.kind == optionProperty:
 			var err error
 			if dst, err = kvmsg.AppendProperty(dst, o.name, o.value); err != nil {
 				return dst, err

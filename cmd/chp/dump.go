@@ -23,7 +23,9 @@ func newDump() *cobra.Command {
 		Long: `Prints a consistent snapshot of SUBTREE, or of the whole map: one JSON object per
 line, sorted by key, with key and value; bytes that are not UTF-8 are in key_base64
 and value_base64. If the key expires, ttl is its remaining time to live in seconds.
-chp load reads the output.
+If its last update had other properties, they are in properties, an object of
+strings, or in properties_base64, as lines name=value, if they are not UTF-8 or a name
+occurs twice. chp load reads the output.
 
 A SUBTREE begins and ends with a slash, such as /lamp/. Without the final slash it
 is a single key, and not a prefix as for chp ls, get --prefix and del --prefix; the
@@ -77,19 +79,23 @@ type pairs struct {
 
 type pair struct {
 	key, value []byte
+	props      chp.Properties
 	ttl        time.Duration
 }
 
 // add copies an entry.
 func (p *pairs) add(e chp.Entry) {
-	key, value := e.Key, e.Value
-	if need := len(key) + len(value); cap(p.block)-len(p.block) < need {
+	if need := len(e.Key) + len(e.Value) + len(e.Properties); cap(p.block)-len(p.block) < need {
 		p.block = make([]byte, 0, max(need, 1<<20))
 	}
+	p.list = append(p.list, pair{p.copy(e.Key), p.copy(e.Value), p.copy(e.Properties), e.TTL})
+}
+
+// copy copies b to the block, which has room.
+func (p *pairs) copy(b []byte) []byte {
 	start := len(p.block)
-	p.block = append(append(p.block, key...), value...)
-	split, end := start+len(key), len(p.block)
-	p.list = append(p.list, pair{p.block[start:split:split], p.block[split:end:end], e.TTL})
+	p.block = append(p.block, b...)
+	return slices.Clip(p.block[start:])
 }
 
 // print sorts the pairs by key, byte by byte, and writes them as JSON lines.
@@ -101,6 +107,7 @@ func (p *pairs) print(w io.Writer) error {
 		line = command.AppendJSONField(line, "key", e.key)
 		line = append(line, ',')
 		line = command.AppendJSONField(line, "value", e.value)
+		line = appendJSONProperties(line, e.props)
 		line = appendJSONTTL(line, e.ttl)
 		if _, err := out.Write(append(line, '}', '\n')); err != nil {
 			return err

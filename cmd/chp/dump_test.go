@@ -6,9 +6,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"clustermap/chp"
 	"clustermap/internal/command"
@@ -252,5 +254,67 @@ func TestPairsSort(t *testing.T) {
 		if string(e.key) != "big" && string(e.value) != "v"+string(e.key) {
 			t.Errorf("%q has %q", e.key, e.value)
 		}
+	}
+}
+
+// Properties that clients set are in the JSON of get, ls, watch and dump, and load sets
+// them again, whatever bytes they have.
+func TestDumpAndLoadKeepProperties(t *testing.T) {
+	t.Parallel()
+	a, b := serve(t), serve(t)
+	c, err := chp.NewClient(chp.ClientOptions{Servers: []string{a.endpoint}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for key, opts := range map[string][]chp.SetOption{
+		"/bytes": {chp.WithProperty("x", "\xff")},
+		"/plain": {chp.WithTTL(time.Hour)},
+		"/text":  {chp.WithProperty("why", "ticket \"42\"=\x1b"), chp.WithTTL(time.Hour), chp.WithProperty("by", "alice")},
+		"/twice": {chp.WithProperty("x", "1"), chp.WithProperty("x", "2")},
+	} {
+		if _, err := c.SetSync(t.Context(), key, []byte("v"), opts...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	props := regexp.MustCompile(`"properties\w*":("[^"]*"|\{[^}]*\})`)
+	want := []string{
+		`"properties_base64":"eD3/Cg=="`,
+		`"properties":{"why":"ticket \"42\"=\u001b","by":"alice"}`,
+		`"properties_base64":"eD0xCng9Mgo="`,
+	}
+	check := func(what, out string) {
+		t.Helper()
+		if got := props.FindAllString(out, -1); !slices.Equal(got, want) {
+			t.Errorf("%s has %s", what, got)
+		}
+	}
+	dump := must(t, "dump", "--server", a.endpoint)
+	check("dump", dump)
+	mustInput(t, dump, "load", "--server", b.endpoint)
+	check("a loaded dump", must(t, "dump", "--server", b.endpoint))
+	check("get", must(t, "get", "--json", "--prefix", "/", "--server", b.endpoint))
+	check("ls", must(t, "ls", "--json", "--server", b.endpoint))
+	w := start(t, "watch", "--json", "--server", b.endpoint)
+	var events []string
+	for {
+		line := w.line()
+		if strings.Contains(line, `"op":"synced"`) {
+			break
+		}
+		events = append(events, line[strings.Index(line, `"key"`):]+line)
+	}
+	slices.Sort(events)
+	check("watch", strings.Join(events, "\n"))
+
+	for line, message := range map[string]string{
+		`{"key":"k","value":"v","properties":{"x":1}}`:                              "object of strings",
+		`{"key":"k","value":"v","properties":["x"]}`:                                "object of strings",
+		`{"key":"k","value":"v","properties":{"a=b":"x"}}`:                          "object of strings",
+		`{"key":"k","value":"v","properties":{"x":"a\nb"}}`:                         "object of strings",
+		`{"key":"k","value":"v","properties":{"x":"1"},"properties_base64":"eAo="}`: "either properties",
+		`{"key":"k","value":"v","properties_base64":"eAo="}`:                        "name=value",
+	} {
+		tryInput(t, line, "load", "--server", b.endpoint).expect(t, exitRefused, message)
 	}
 }

@@ -18,6 +18,9 @@ func appendEventJSON(dst []byte, e chp.Event) []byte {
 		dst = append(dst, '"')
 	}
 	dst = appendJSONTTL(dst, e.TTL)
+	if e.Op != chp.OpSynced && e.Cause != chp.CauseExpired { // the cause is such a property
+		dst = appendJSONProperties(dst, e.Properties)
+	}
 	dst = append(dst, ',')
 	if e.Op != chp.OpSynced {
 		dst = command.AppendJSONField(dst, "key", e.Key)

@@ -1,8 +1,18 @@
 package main
 
 import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
+
+	"clustermap/chp"
+	"clustermap/internal/command"
 )
 
 // appendJSONSequence appends "name":"sequence". Sequences are strings in the JSON of all
@@ -21,4 +31,72 @@ func appendJSONTTL(dst []byte, ttl time.Duration) []byte {
 	ms := (ttl + time.Millisecond - 1) / time.Millisecond
 	dst = append(dst, `,"ttl":`...)
 	return strconv.AppendFloat(dst, float64(ms)/1000, 'f', -1, 64)
+}
+
+// appendJSONProperties appends ,"properties":{"name":"value",…} in the order of the
+// properties, without the ttl, which has a field of its own, or nothing if there are no
+// others. If a text is not UTF-8, or a name occurs twice, the properties are in
+// properties_base64, as the lines of RFC 12.
+func appendJSONProperties(dst []byte, props chp.Properties) []byte {
+	var lines []byte
+	var names [][]byte
+	object := true
+	for name, value := range props.All() {
+		if string(name) == "ttl" {
+			continue
+		}
+		lines = append(append(append(append(lines, name...), '='), value...), '\n')
+		object = object && utf8.Valid(name) && utf8.Valid(value) && len(names) < maxJSONProperties &&
+			!slices.ContainsFunc(names, func(n []byte) bool { return bytes.Equal(n, name) })
+		if object {
+			names = append(names, name)
+		}
+	}
+	switch {
+	case len(lines) == 0:
+		return dst
+	case !object:
+		dst = append(dst, `,"properties_base64":"`...)
+		return append(base64.StdEncoding.AppendEncode(dst, lines), '"')
+	}
+	dst = append(dst, `,"properties":`...)
+	separator := byte('{')
+	for name, value := range chp.Properties(lines).All() {
+		dst = command.AppendJSONString(append(dst, separator), name)
+		dst = command.AppendJSONString(append(dst, ':'), value)
+		separator = ','
+	}
+	return append(dst, '}')
+}
+
+// maxJSONProperties is the largest number of properties in an object. Finding a name that
+// occurs twice among more would take long.
+const maxJSONProperties = 256
+
+// jsonProperties are the properties in a line of JSON. They keep their order.
+type jsonProperties chp.Properties
+
+// errProperties is the error of properties that are not as appendJSONProperties writes them.
+var errProperties = errors.New("properties must be an object of strings")
+
+// UnmarshalJSON decodes an object of strings.
+func (p *jsonProperties) UnmarshalJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return errProperties
+	}
+	for d.More() {
+		name, _ := d.Token()
+		value, err := d.Token()
+		text, ok := value.(string)
+		if err != nil || !ok {
+			return errProperties
+		}
+		line := name.(string) + "=" + text
+		if name == "" || strings.Contains(name.(string), "=") || strings.Contains(line, "\n") {
+			return errProperties
+		}
+		*p = append(append(*p, line...), '\n')
+	}
+	return nil
 }

@@ -44,7 +44,7 @@ func (l *loader) run(ctx context.Context, in io.Reader, maxLine int) (int, error
 			break
 		}
 		if err == nil {
-			err = l.Set(ctx, string(e.Key), e.Value, chp.WithTTL(e.TTL))
+			err = l.Set(ctx, string(e.Key), e.Value, chp.WithProperties(e.Properties), chp.WithTTL(e.TTL))
 		}
 		if ctx.Err() != nil {
 			return count, l.broken(ctx, count, err)

@@ -37,7 +37,8 @@ With -l each line has
   KEY       the key
 
 With --json each line is an object with key (key_base64 if it is not UTF-8), size,
-seq (a string), and ttl in seconds if the key expires.`,
+seq (a string), properties as chp get --json prints them, and ttl in seconds if the
+key expires.`,
 		Example: `  chp ls
   chp ls /lamp/ -l
   chp ls --json | jq -r .key`,
@@ -140,6 +141,7 @@ func appendKeyJSON(dst []byte, e chp.Entry) []byte {
 	dst = command.AppendJSONField(append(dst, '{'), "key", e.Key)
 	dst = command.AppendJSONNumber(append(dst, ','), "size", int64(len(e.Value)))
 	dst = appendJSONSequence(append(dst, ','), "seq", e.Sequence)
+	dst = appendJSONProperties(dst, e.Properties)
 	return append(appendJSONTTL(dst, e.TTL), '}', '\n')
 }
 
@@ -154,6 +156,7 @@ func appendEntryJSON(dst []byte, e chp.Entry) []byte {
 	dst = command.AppendJSONField(append(dst, '{'), "key", e.Key)
 	dst = command.AppendJSONField(append(dst, ','), "value", e.Value)
 	dst = appendJSONSequence(append(dst, ','), "seq", e.Sequence)
+	dst = appendJSONProperties(dst, e.Properties)
 	return append(appendJSONTTL(dst, e.TTL), '}', '\n')
 }
 

@@ -36,6 +36,9 @@ type dumpLine struct {
 	Value       *string `json:"value"`
 	ValueBase64 *[]byte `json:"value_base64"`
 
+	Properties       jsonProperties `json:"properties"`
+	PropertiesBase64 []byte         `json:"properties_base64"`
+
 	TTL *float64 `json:"ttl"`
 }
 
@@ -100,6 +103,9 @@ func parsePair(line []byte) (e chp.Entry, err error) {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			err = errors.New("the JSON object is cut off")
 		}
+		if errors.Is(err, errProperties) {
+			return e, errProperties
+		}
 		if kind := (*json.UnmarshalTypeError)(nil); errors.As(err, &kind) {
 			switch {
 			case kind.Field == "":
@@ -120,6 +126,8 @@ func parsePair(line []byte) (e chp.Entry, err error) {
 		return e, errors.New("needs either key or key_base64")
 	case (l.Value == nil) == (l.ValueBase64 == nil):
 		return e, errors.New("needs either value or value_base64")
+	case len(l.Properties) > 0 && len(l.PropertiesBase64) > 0:
+		return e, errors.New("needs either properties or properties_base64")
 	case l.Key != nil:
 		e.Key = []byte(*l.Key)
 	default:
@@ -132,6 +140,9 @@ func parsePair(line []byte) (e chp.Entry, err error) {
 	}
 	if len(e.Value) == 0 {
 		return e, errors.New("the value is empty, which would delete the key")
+	}
+	if e.Properties = chp.Properties(l.Properties); len(e.Properties) == 0 {
+		e.Properties = l.PropertiesBase64
 	}
 	if l.TTL != nil {
 		if e.TTL, err = timeToLive(*l.TTL); err != nil {

@@ -12,7 +12,7 @@ type Origin uint8
 
 const (
 	// FromClient: a KVSET. It is refused unless every part is valid, because it goes
-	// to every replica.
+	// to every replica. What only servers may say is removed: see serverOnly.
 	FromClient Origin = iota
 	// FromServer: a KVPUB or KVSYNC. Refusing one would make the replica differ from
 	// its server, so it is accepted if key, sequence and value are valid. A malformed
@@ -68,8 +68,13 @@ func Inspect(msg []byte, from Origin, maxValue int) (size int, tag uint64, k Kin
 			if err := CheckProperties(msg[p.props:p.propsEnd]); err != nil {
 				return 0, 0, kindNone, err
 			}
+			if valueSize == 0 && hasServerOnly(msg[p.props:p.propsEnd]) {
+				stripServerOnly(msg, &p)
+			}
 		}
-		tag |= TagProperties
+		if p.propsEnd > p.props {
+			tag |= TagProperties
+		}
 	}
 	if valueSize == 0 {
 		tag |= TagDelete

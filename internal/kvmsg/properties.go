@@ -2,6 +2,7 @@ package kvmsg
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"time"
 )
@@ -31,6 +32,41 @@ func Property(props []byte, name string) (value []byte, ok bool) {
 		}
 	}
 	return nil, false
+}
+
+// serverOnly are the properties with which a server says why it deleted a key. In the
+// deletion of a client they would be a forgery, and are removed.
+var serverOnly = []string{PropertyCause}
+
+// PropertyCause is the property with the reason for a deletion, if it is not a client's.
+const PropertyCause = "cause"
+
+// hasServerOnly reports whether props have a property that is for servers.
+func hasServerOnly(props []byte) bool {
+	return slices.ContainsFunc(serverOnly, func(name string) bool { _, ok := Property(props, name); return ok })
+}
+
+// stripServerOnly removes the properties that are for servers from m, a deletion with
+// the given parts, in place. It updates p.
+func stripServerOnly(m []byte, p *parts) {
+	props := m[p.props:p.propsEnd]
+	for _, name := range serverOnly {
+		props = AppendWithout(props[:0], props, name)
+	}
+	out := AppendFrame(m[:Record(m).propsAt()], props, FlagMore) // its header is not longer
+	p.props, p.propsEnd = len(out)-len(props), len(out)
+	out = append(out, 0, 0)
+	p.value, p.end = len(out), len(out)
+}
+
+// AppendWithout appends props without the lines of a name. dst may be the start of
+// props.
+func AppendWithout(dst, props []byte, name string) []byte {
+	for start, end := propertyLine(props, name); end > 0; start, end = propertyLine(props, name) {
+		dst = append(dst, props[:start]...)
+		props = props[end:]
+	}
+	return append(dst, props...)
 }
 
 // CheckProperties returns an error if props is malformed or has an invalid ttl.

@@ -1,6 +1,8 @@
 package kvmsg
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 	"time"
 )
@@ -82,6 +84,39 @@ func TestAppendProperty(t *testing.T) {
 	for _, bad := range [][2]string{{"", "v"}, {"a=b", "v"}, {"a\nb", "v"}, {"a", "v\n"}} {
 		if got, err := AppendProperty(nil, bad[0], bad[1]); err == nil || len(got) != 0 {
 			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+// A client's deletion loses the properties with which only servers say why they delete,
+// however they are written; an update keeps them, and so does what a server sends.
+func TestClientsDeletionsLoseWhatOnlyServersSay(t *testing.T) {
+	t.Parallel()
+	big := "why=" + strings.Repeat("x", 300) + "\n"
+	for _, c := range []struct{ props, value, want string }{
+		{"cause=expired\n", "", ""},
+		{"cause=other\ncause=expired\n", "", ""},
+		{"by=alice\ncause=expired\nttl=3\n", "", "by=alice\nttl=3\n"},
+		{big + "cause=expired\n", "", big},
+		{"cause=expired\n" + big[:255] + "\n", "", big[:255] + "\n"},
+		{"because=expired\ncauses=1\n", "", "because=expired\ncauses=1\n"},
+		{"cause=a click\n", "v", "cause=a click\n"},
+	} {
+		for _, long := range []string{"", "3", "0123", "4", "01234"} {
+			for from, want := range map[Origin]string{FromClient: c.want, FromServer: c.props} {
+				canonical := AppendRecord(nil, []byte("/k"), 0x01020304050607, nil, []byte(want), []byte(c.value))
+				msg := wire(long, "/k", testSeq, "", c.props, c.value)
+				if size, tag := Scan(msg, from, 0); size > 0 && (!bytes.Equal(msg[:size], canonical) || tag&TagProperties != 0 != (want != "")) {
+					t.Errorf("%q: Scan finds %q, tag %x", c.props, msg[:size], tag)
+				}
+				size, tag, kind, err := Inspect(msg, from, 0)
+				if err != nil || kind != KindUpdate || !bytes.Equal(msg[:size], canonical) {
+					t.Errorf("%q, long %q: %q, %v; want %q", c.props, long, msg[:size], err, canonical)
+				}
+				if tag&TagProperties != 0 != (want != "") || tag&TagDelete != 0 != (c.value == "") {
+					t.Errorf("%q: tag %x", c.props, tag)
+				}
+			}
 		}
 	}
 }

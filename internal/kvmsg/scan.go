@@ -49,7 +49,8 @@ func scanOther(b []byte, from Origin, maxValue int) (size int, tag uint64) {
 	}
 	tag = HashKey(key)
 	if p.propsEnd > p.props {
-		if from == FromClient && CheckProperties(b[p.props:p.propsEnd]) != nil {
+		props := b[p.props:p.propsEnd]
+		if from == FromClient && (CheckProperties(props) != nil || valueSize == 0 && hasServerOnly(props)) {
 			return 0, 0
 		}
 		tag |= TagProperties
