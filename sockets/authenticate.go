@@ -25,7 +25,8 @@ var (
 	// closed without sending an ERROR, and the peer connects again.
 	ErrTemporary = errors.New("sockets: authentication temporarily unavailable")
 	// ErrNoAuthenticator is reported to the monitor if a peer must be
-	// authenticated but there is neither an Authenticator nor a ZAP handler.
+	// authenticated but there is neither an Authenticator nor a ZAP handler, or
+	// the handler has ended.
 	// The peer's connection is closed without sending an ERROR.
 	ErrNoAuthenticator = errors.New("sockets: neither Authenticate nor a ZAP handler to check credentials")
 )

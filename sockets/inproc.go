@@ -45,6 +45,7 @@ type Inproc struct {
 	mu      sync.Mutex
 	bound   map[string]*inprocListener
 	waiting map[string][]*dialer // dialers that wait for their Bind, in order
+	guarded bool                 // a ZAP handler was bound
 }
 
 // process is the namespace of sockets without one of their own.
@@ -102,6 +103,7 @@ func (n *Inproc) listen(s *socket, name string) (*inprocListener, error) {
 		n.bound = map[string]*inprocListener{}
 	}
 	n.bound[name] = l
+	n.guarded = n.guarded || name == zapName
 	return l, nil
 }
 

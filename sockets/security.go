@@ -55,7 +55,10 @@ type Security struct {
 	ZAPDomain string
 	// ZAPEnforceDomain (ZMQ_ZAP_ENFORCE_DOMAIN) makes a CURVE server use no ZAP
 	// handler if ZAPDomain is empty. If ZAPDomain is set and there is neither
-	// Authenticate nor a ZAP handler, it makes the socket refuse all peers.
+	// Authenticate nor a ZAP handler, it makes the socket refuse all peers. Without it,
+	// a socket that would ask a ZAP handler accepts all peers as long as no handler has
+	// been bound in its namespace (Options.Inproc), and refuses them after the handler has
+	// ended, until another one is bound.
 	ZAPEnforceDomain bool
 
 	// Authenticate, if not nil, decides which peers are accepted: the clients

@@ -44,25 +44,30 @@ var (
 )
 
 // zapHandler returns an Authenticator that asks the ZAP handler, or nil if
-// there is none or it must not be used.
+// there never was one or it must not be used. Once a handler was bound in the namespace,
+// the socket refuses peers while there is none: a handler that has ended, such as one that
+// failed, must not open the servers that it guarded. libzmq accepts the peers then.
 func (s *socket) zapHandler(sec *Security) Authenticator {
 	switch {
 	case sec.role() == roleNull && sec.ZAPDomain == "":
 		return nil
 	case sec.role() == roleCurveServer && sec.ZAPEnforceDomain && sec.ZAPDomain == "":
 		return nil
-	case !s.opts().Inproc.isBound(zapName):
-		return nil
 	}
-	return s.askZAP
+	names := s.opts().Inproc
+	names.mu.Lock()
+	defer names.mu.Unlock()
+	switch {
+	case names.bound[zapName] != nil:
+		return s.askZAP
+	case names.guarded:
+		return noZAPHandler
+	}
+	return nil
 }
 
-// isBound reports whether a name is bound.
-func (n *Inproc) isBound(name string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.bound[name] != nil
-}
+// noZAPHandler refuses all peers.
+func noZAPHandler(context.Context, AuthRequest) (User, error) { return User{}, ErrNoAuthenticator }
 
 // askZAP asks the ZAP handler. It uses a connection for each request, so that
 // requests do not wait for each other and replies cannot be mixed up. When the

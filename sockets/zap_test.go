@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"clustermap/zmtp"
 )
@@ -220,5 +221,39 @@ func TestZAPFault(t *testing.T) {
 	cancel(ErrNoAuthenticator)
 	if err := zapFault(ctx, ErrClosed); err != ErrNoAuthenticator {
 		t.Errorf("after it: %v", err)
+	}
+}
+
+// When a ZAP handler has ended, the sockets that it guarded refuse all peers, until
+// another handler is bound; also a socket that no peer had asked for before.
+func TestZAPHandlerThatEndedLetsNobodyIn(t *testing.T) {
+	t.Parallel()
+	for name, p := range pairs() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			names := new(Inproc)
+			p.server.Authenticate, p.server.ZAPDomain = nil, "domain"
+			handle := func() *Router {
+				handler := open(t, NewRouter, Options{Inproc: names})
+				must(t, handler.Bind(ctx, zapEndpoint))
+				return handler
+			}
+			must(t, handle().Close())
+			seen := newEvents()
+			router := bind(t, NewRouter, Options{Security: p.server, Inproc: names, Monitor: seen.tell})
+			dealer := open(t, NewDealer, Options{Security: p.client, Linger: LingerNone, ReconnectInterval: time.Millisecond})
+			must(t, dealer.Connect(router.LastEndpoint()))
+			for range 2 {
+				if e := seen.await(t, EventHandshakeFailed); !errors.Is(e.Err, ErrNoAuthenticator) {
+					t.Fatalf("refused because of %v", e.Err)
+				}
+			}
+			handler := handle()
+			request, err := handler.Recv(ctx)
+			must(t, err)
+			must(t, handler.Send(ctx, request[0], nil, []byte("1.0"), request[3], []byte("200"), nil, nil, nil))
+			seen.await(t, EventHandshakeSucceeded)
+		})
 	}
 }
