@@ -29,15 +29,35 @@ var (
 	ErrGone = errors.New("log: entry was removed by a checkpoint")
 	// ErrTooLarge means that an entry exceeds MaxEntryBytes.
 	ErrTooLarge = errors.New("log: entry too large")
-	// ErrFormat means that the files have a format version that this program does not
-	// support.
-	ErrFormat = errors.New("log: unknown format")
+	// ErrUnreadable means that a file cannot be read: the permissions do not allow it, or
+	// it is not a file.
+	ErrUnreadable = errors.New("log: cannot read")
+	// ErrFormat means that something was written by a newer version of this program. The
+	// error is a [*FormatError].
+	ErrFormat = errors.New("log: written by a newer version")
 )
 
+// A FormatError says that something was written by a newer version of this program: a
+// file, an entry, or a message of the other server of a pair. It is not damage. It is
+// [ErrFormat] for [errors.Is].
+type FormatError struct {
+	What    string // what has the version, such as the name of a file
+	Unit    string // what is numbered: "format" of a file, "kind" of an entry, "protocol" of a message
+	Version uint32 // the number found
+	Newest  uint32 // the newest number that this program knows
+}
+
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("log: %s was written by a newer version (%s %d; this program reads up to %d)", e.What, e.Unit, e.Version, e.Newest)
+}
+
+// Is reports whether target is ErrFormat.
+func (e *FormatError) Is(target error) bool { return target == ErrFormat }
+
 // A CorruptError describes damage other than the torn end of the last write: entries
-// that were once on disk cannot be read.
+// that were once on disk cannot be read, or are missing.
 type CorruptError struct {
-	File     string // the damaged file
+	File     string // the damaged file, or the one where the log ends too early
 	Offset   int64  // of the first unreadable byte
 	LastGood uint64 // index of the last readable entry before it
 	Lost     uint64 // index of the last entry known to have been on the disk, 0 if unknown

@@ -85,6 +85,7 @@ func (l *Log) sync() error {
 		return l.fail(err)
 	}
 	files, last, unnamed := l.unsynced, l.last, l.unnamed
+	flushed := mark{last: last, checkpoint: l.checkpoint.Index, segment: l.w.seq, offset: l.w.end}
 	l.unnamed = false
 	l.mu.Unlock()
 	var err error
@@ -93,8 +94,14 @@ func (l *Log) sync() error {
 			break
 		}
 	}
-	if err == nil && unnamed {
-		err = l.disk.dir(l.logs)
+	switch {
+	case err != nil:
+	case !unnamed:
+		err = l.end.write(flushed)
+	default:
+		if err = l.disk.dir(l.logs); err == nil {
+			err = l.end.flush(flushed)
+		}
 	}
 	l.mu.Lock()
 	if err != nil {

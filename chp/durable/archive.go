@@ -136,8 +136,8 @@ func (m *form) open(path string) (_ *archive, err error) {
 	if string(b[:8]) != m.magic {
 		return nil, damaged(fmt.Errorf("not a %s", m.name))
 	}
-	if v := binary.BigEndian.Uint32(b[8:]); v != formatVersion {
-		return nil, fmt.Errorf("%w: %s has version %d, this program supports version %d", commit.ErrFormat, path, v, formatVersion)
+	if err := checkFormat(path, binary.BigEndian.Uint32(b[8:])); err != nil {
+		return nil, err
 	}
 	crc := crc32.Checksum(b[:archiveHeader-4], castagnoli)
 	if binary.BigEndian.Uint32(b[archiveHeader-4:]) != crc {

@@ -397,7 +397,7 @@ func install(from, to string, disk disk) error {
 	}
 	for _, d := range entries {
 		name := d.Name()
-		if _, checkpoint := checkpointIndex(name); checkpoint || name == logName {
+		if _, checkpoint := checkpointIndex(name); checkpoint || name == logName || name == endName {
 			if err := os.Rename(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
 				return err
 			}

@@ -160,9 +160,9 @@ func TestBackup(t *testing.T) {
 			}
 			only(t, to, func() []string {
 				if c.checkpoint > 0 {
-					return []string{checkpointName(1), lockName, logName, metaName}
+					return []string{checkpointName(1), endName, lockName, logName, metaName}
 				}
-				return []string{lockName, logName, metaName}
+				return []string{endName, lockName, logName, metaName}
 			}()...)
 			// The log goes on, and a backup of it holds the same and more.
 			l2, err := Open(to, Options{})

@@ -25,6 +25,7 @@ type Report struct {
 	Entries, Records  uint64        // of the log
 	Sequence          uint64        // last readable one
 	Committed         uint64        // highest index that the log records as flushed
+	Flushed           uint64        // last entry that the file beside the log says was on disk; 0 if unknown
 	Torn              *commit.Torn  // the torn end, which the next start would remove
 	// Defect is the first defect that prevents the log from being opened, usually a
 	// [*commit.CorruptError]. It is nil if the log is sound.
@@ -55,6 +56,9 @@ func (r *Report) String() string {
 	}
 	fmt.Fprintf(&b, "log: %d entries, %d to %d, %d updates, committed to %d\n", r.Entries, r.First, r.Last, r.Records, r.Committed)
 	fmt.Fprintf(&b, "last sequence %d\n", r.Sequence)
+	if r.Flushed > 0 {
+		fmt.Fprintf(&b, "flushed to entry %d\n", r.Flushed)
+	}
 	if r.Torn != nil {
 		fmt.Fprintf(&b, "unfinished writes: %d bytes at offset %d of %s, behind entry %d; the next start removes them\n",
 			r.Torn.Bytes, r.Torn.Offset, filepath.Base(r.Torn.File), r.Torn.After)
@@ -97,6 +101,12 @@ func (r *Report) check(dir string) (err error) {
 	if r.Meta, err = readLogMeta(dir); err != nil {
 		return err
 	}
+	// First, because a process that appends makes the log longer than the mark.
+	end, err := readMark(dir, r.Meta.Identity)
+	if err != nil {
+		return err
+	}
+	r.Flushed = end.last
 	indexes, err := checkpoints(dir)
 	if err != nil {
 		return err
@@ -117,7 +127,10 @@ func (r *Report) check(dir string) (err error) {
 			r.Sequence = r.Checkpoint.Sequence
 		}
 	}
-	if err := r.checkLog(filepath.Join(dir, logName)); err != nil {
+	if first == nil {
+		first = end.found(dir, r.Checkpoint.Index)
+	}
+	if err := r.checkLog(filepath.Join(dir, logName), end); err != nil {
 		var corrupt *commit.CorruptError
 		if first == nil || !errors.As(err, &corrupt) {
 			return err
@@ -126,7 +139,7 @@ func (r *Report) check(dir string) (err error) {
 	return first
 }
 
-func (r *Report) checkLog(logs string) error {
+func (r *Report) checkLog(logs string, end mark) error {
 	all, err := segments(logs)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(all) == 0 {
 		return noSegments(logs, r.Checkpoint.Index)
@@ -153,7 +166,7 @@ func (r *Report) checkLog(logs string) error {
 	if r.First > r.Checkpoint.Index+1 {
 		return beginsLate(all[0].path, r.Checkpoint.Index, r.First)
 	}
-	torn, err := w.judge(r.Checkpoint.Index)
+	torn, err := w.judge(r.Checkpoint.Index, end)
 	if torn != nil && torn.Bytes > 0 {
 		r.Torn = torn
 	}

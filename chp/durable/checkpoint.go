@@ -131,6 +131,8 @@ func (c *checkpointWriter) Abort() {
 
 // adopt gives a complete checkpoint its name and removes the files that it replaces.
 func (l *Log) adopt(c *checkpointWriter) error {
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.ready(); err != nil {
@@ -152,6 +154,11 @@ func (l *Log) adopt(c *checkpointWriter) error {
 	}
 	old := l.checkpoint
 	l.checkpoint = info
+	m := l.end.mark
+	m.checkpoint = info.Index
+	if err := l.markEnd(m); err != nil {
+		return err
+	}
 	if old.File != "" && old.Index != info.Index {
 		os.Remove(old.File) // if it stays, the next Open removes it
 	}

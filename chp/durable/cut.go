@@ -55,6 +55,10 @@ func (l *Log) CutBack(index uint64) error {
 
 func (l *Log) cutBack(index uint64) error {
 	err := l.w.flush()
+	if err == nil && index < l.end.mark.last {
+		// First, because a log may be longer than its mark says, and not shorter.
+		err = l.end.flush(mark{last: index, checkpoint: l.checkpoint.Index})
+	}
 	l.w.close()
 	l.w = nil
 	l.closeFiles()

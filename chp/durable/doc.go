@@ -24,7 +24,8 @@
 //     with a record with the flushed index. If a later record of this kind covers the
 //     unreadable part, it is damage; otherwise it is the torn end of a write that was not
 //     reported. This works across segments, so no flush is needed before a change of
-//     segments.
+//     segments. A file of its own has the flushed index as well, so that a log whose end
+//     is missing, with the records, is damaged too.
 //
 // docs/DURABILITY.md describes the files.
 package durable

@@ -116,7 +116,7 @@ func TestFailingCheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	d := realDisk
 	d.data = func(f *os.File) error {
-		if filepath.Ext(f.Name()) == ".tmp" && filepath.Base(f.Name()) != metaName+".tmp" {
+		if filepath.Ext(f.Name()) == ".tmp" && filepath.Base(f.Name()) != metaName+".tmp" && filepath.Base(f.Name()) != endName+".tmp" {
 			return syscall.EIO
 		}
 		return realDisk.data(f)

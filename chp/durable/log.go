@@ -45,6 +45,8 @@ type Log struct {
 	unsynced   []*os.File // segments with unflushed data; the last one is the writer's
 	unnamed    bool       // the name of one of them is not flushed
 
+	end markFile // guarded by syncing, once the log is replayed
+
 	checkpointing bool
 	frontCut      bool // Read removes old segments when it ends
 }
@@ -170,7 +172,9 @@ func (l *Log) Close() error {
 		err = nil
 	}
 	if err == nil && l.w != nil {
-		err = l.saveLastState()
+		if err = l.saveLastState(); err == nil {
+			err = l.markEnd(l.end.mark)
+		}
 	}
 	l.closed = true
 	if l.w != nil {
@@ -178,6 +182,7 @@ func (l *Log) Close() error {
 		l.w = nil
 	}
 	l.closeFiles()
+	l.end.close()
 	return errors.Join(err, l.lock.Close())
 }
 
@@ -195,6 +200,14 @@ func (l *Log) saveLastState() error {
 		err = l.disk.data(l.w.f)
 	}
 	if err != nil {
+		return l.fail(err)
+	}
+	return nil
+}
+
+// markEnd flushes a mark. The caller holds l.syncing and l.mu.
+func (l *Log) markEnd(m mark) error {
+	if err := l.end.flush(m); err != nil {
 		return l.fail(err)
 	}
 	return nil

@@ -18,8 +18,22 @@ const (
 	logName  = "log"
 )
 
-// formatVersion is the version of all files, except for etcd's part of the segments.
+// formatVersion is the version of all files, except for etcd's part of the segments. Every
+// file has it right after its magic number, and so will those of later versions. It is
+// raised when an older program could no longer read a file; such a program refuses it with
+// a [*commit.FormatError], also if the rest of the file makes no sense to it.
 const formatVersion = 1
+
+// checkFormat returns an error if a file has a version that this program does not read.
+func checkFormat(path string, version uint32) error {
+	switch {
+	case version > formatVersion:
+		return &commit.FormatError{What: path, Unit: "format", Version: version, Newest: formatVersion}
+	case version == 0:
+		return &commit.CorruptError{File: path, Reason: errors.New("format 0")}
+	}
+	return nil
+}
 
 // Meta is the metadata of a log.
 type Meta struct {
@@ -66,8 +80,8 @@ func readMeta(dir string) (Meta, error) {
 		return damaged(errors.New("not the metadata of a log"))
 	}
 	m := Meta{Format: binary.BigEndian.Uint32(b[len(metaMagic):])}
-	if m.Format != formatVersion {
-		return m, fmt.Errorf("%w: %s has version %d, this program supports version %d", commit.ErrFormat, path, m.Format, formatVersion)
+	if err := checkFormat(path, m.Format); err != nil {
+		return m, err
 	}
 	if len(b) != metaBytes {
 		return damaged(fmt.Errorf("%d bytes, want %d", len(b), metaBytes))
@@ -94,8 +108,8 @@ func parseSegmentMetadata(b []byte) (identity [16]byte, token uint64, err error)
 	if len(b) < 4 {
 		return identity, 0, errors.New("segment of another program")
 	}
-	if v := binary.BigEndian.Uint32(b); v != formatVersion {
-		return identity, 0, fmt.Errorf("%w: segment has version %d, this program supports version %d", commit.ErrFormat, v, formatVersion)
+	if err := checkFormat("the segment", binary.BigEndian.Uint32(b)); err != nil {
+		return identity, 0, err
 	}
 	if len(b) != 28 {
 		return identity, 0, errors.New("segment of another program")

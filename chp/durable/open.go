@@ -108,8 +108,15 @@ func (l *Log) open() error {
 	}
 	if len(indexes) > 0 {
 		path := filepath.Join(l.dir, checkpointName(indexes[len(indexes)-1]))
-		l.checkpoint, err = readCheckpointHeader(path, meta.Identity)
+		if l.checkpoint, err = readCheckpointHeader(path, meta.Identity); err != nil {
+			return err
+		}
 	}
+	m, err := readMark(l.dir, meta.Identity)
+	if err == nil {
+		err = m.found(l.dir, l.checkpoint.Index)
+	}
+	l.end = markFile{disk: l.disk, mark: m}
 	return err
 }
 

@@ -65,7 +65,7 @@ func (l *Log) replay(fn func(commit.Entry) error) (r commit.Replayed, err error)
 	if err != nil {
 		return r, err
 	}
-	r.Torn, err = w.judge(l.checkpoint.Index)
+	r.Torn, err = w.judge(l.checkpoint.Index, l.end.mark)
 	if err != nil {
 		return r, err
 	}
@@ -85,6 +85,10 @@ func (l *Log) replay(fn func(commit.Entry) error) (r commit.Replayed, err error)
 	}
 	l.first, l.last, l.committed = needed[0].first(), w.last, r.Committed
 	if err := l.openTail(); err != nil {
+		return r, l.fail(err)
+	}
+	err = l.end.open(l.dir, l.meta.Identity, mark{last: l.last, checkpoint: l.checkpoint.Index, segment: l.w.seq, offset: l.w.end})
+	if err != nil {
 		return r, l.fail(err)
 	}
 	return r, nil

@@ -255,14 +255,15 @@ func beginsLate(path string, last, first uint64) error {
 }
 
 // judge tells a torn end of a walk from damage. It returns an error if entries are
-// missing that were on disk; need is an index that must be there. If a torn write follows
+// missing that were on disk: those up to need, or up to a mark. If a torn write follows
 // the readable part, it returns that, and otherwise nil.
-func (w *walk) judge(need uint64) (*commit.Torn, error) {
+func (w *walk) judge(need uint64, m mark) (*commit.Torn, error) {
 	s := &w.segments[w.at]
-	if errors.Is(w.reason, commit.ErrFormat) {
-		return nil, fmt.Errorf("%s: %w", s.path, w.reason)
+	if newer := (*commit.FormatError)(nil); errors.As(w.reason, &newer) {
+		newer.What = s.path
+		return nil, newer
 	}
-	lost := max(need, w.vouched)
+	lost := max(need, w.vouched, m.last)
 	torn := &commit.Torn{File: s.path, Offset: w.offset, After: w.last}
 	if w.reason != nil {
 		for i, s := range w.segments[w.at:] {
@@ -281,7 +282,12 @@ func (w *walk) judge(need uint64) (*commit.Torn, error) {
 	reason := w.reason
 	switch {
 	case lost > w.last:
-		if reason == nil {
+		switch {
+		case m.last == lost && reason == nil:
+			reason = m.missing(s.seq)
+		case m.last == lost:
+			reason = fmt.Errorf("%w; %w", reason, m.missing(s.seq))
+		case reason == nil:
 			reason = errors.New("the log ends too early")
 		}
 	case w.at == 0 && !w.headed:

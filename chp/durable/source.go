@@ -15,6 +15,7 @@ import (
 // removed or created later make no difference.
 type source struct {
 	meta       Meta
+	end        mark
 	checkpoint *archive // nil without one
 	segments   []segment
 	files      map[string]*os.File // of the segments
@@ -31,6 +32,10 @@ func openSource(dir string) (_ *source, err error) {
 	if s.meta, err = readLogMeta(dir); err != nil {
 		return nil, err
 	}
+	// First, because a process that appends makes the log longer than the mark.
+	if s.end, err = readMark(dir, s.meta.Identity); err != nil {
+		return nil, err
+	}
 	indexes, err := checkpoints(dir)
 	if err != nil {
 		return nil, err
@@ -42,6 +47,9 @@ func openSource(dir string) (_ *source, err error) {
 			return nil, err
 		}
 		start = s.checkpoint.info.Index
+	}
+	if err := s.end.found(dir, start); err != nil {
+		return nil, err
 	}
 	logs := filepath.Join(dir, logName)
 	all, err := segments(logs)
@@ -104,7 +112,7 @@ func (s *source) read(fn func(commit.Entry) error) error {
 		return fn(e)
 	})
 	if err == nil {
-		_, err = w.judge(start)
+		_, err = w.judge(start, s.end)
 	}
 	return err
 }

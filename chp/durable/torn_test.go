@@ -88,6 +88,10 @@ func TestTornTail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	mark, err := os.ReadFile(filepath.Join(dir, endName))
+	if err != nil {
+		t.Fatal(err)
+	}
 	end := offsets[29] + 64 // with the record behind the entries
 	garbage := content(1, int(end))
 	for name, tear := range map[string]func(p int64) []byte{
@@ -106,7 +110,8 @@ func TestTornTail(t *testing.T) {
 						want = i
 					}
 				}
-				if err := os.WriteFile(path, tear(p), 0o600); err != nil {
+				err := errors.Join(os.WriteFile(path, tear(p), 0o600), os.WriteFile(filepath.Join(dir, endName), mark, 0o600))
+				if err != nil {
 					t.Fatal(err)
 				}
 				report, err := Check(dir)

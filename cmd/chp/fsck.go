@@ -29,7 +29,7 @@ server runs.
 
 Unfinished writes of a machine or a server that stopped are not damage: the next start
 removes them, and no client was told that they were stored. Damage is data that was
-flushed to disk and cannot be read; a server does not start with it. In that case
+flushed to disk and cannot be read, or is missing; a server does not start with it. In that case
 restore a backup to another directory (chp restore), or copy the map from another
 server (chp backup --server).
 
@@ -85,6 +85,7 @@ type checked struct {
 	Updates    uint64             `json:"updates"`
 	Sequence   uint64             `json:"last_sequence,string"`
 	Committed  uint64             `json:"committed_entry,omitempty"`
+	Flushed    uint64             `json:"flushed_entry,omitempty"`
 	Time       *time.Time         `json:"time,omitempty"`
 	Bytes      int64              `json:"bytes,omitempty"`
 	Unfinished *checkedTorn       `json:"unfinished,omitempty"`
@@ -145,7 +146,7 @@ func checkLog(path string) (result *checked, text string, defect, err error) {
 	c := &checked{
 		Path: path, Kind: "log", Sound: r.Defect == nil,
 		Identity: hex.EncodeToString(r.Meta.Identity[:]), Format: r.Meta.Format, Epoch: r.Meta.Epoch,
-		Unread: r.Unread, First: r.First, Last: r.Last, Entries: r.Entries, Updates: r.Records, Sequence: r.Sequence, Committed: r.Committed,
+		Unread: r.Unread, First: r.First, Last: r.Last, Entries: r.Entries, Updates: r.Records, Sequence: r.Sequence, Committed: r.Committed, Flushed: r.Flushed,
 		Defect: defectOf(r.Defect),
 	}
 	if k := &r.Checkpoint; k.File != "" {
