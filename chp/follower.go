@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strings"
 	"time"
 
 	"clustermap/internal/buf"
@@ -99,9 +100,13 @@ func (f *follower) follow(ctx, serving context.Context) error {
 	s := f.server
 	o := s.opts.Pair
 	timeout := s.pair.timeout
+	properties := map[string]string{propertyCHP: announcement, propertyPeer: peerVersion}
+	if requester := s.handovers.requested.Load(); requester != nil {
+		properties[propertyRequester] = strings.TrimSpace(requester.RemoteAddr() + " " + keyText(requester))
+	}
 	var err error
 	f.dealer, err = sockets.NewDealer(sockets.Options{
-		Security: s.pair.security(), Metadata: map[string]string{propertyCHP: announcement, propertyPeer: peerVersion},
+		Security: s.pair.security(), Metadata: properties,
 		ReconnectInterval: sockets.ReconnectNever, ConnectTimeout: max(timeout, time.Second), HandshakeTimeout: max(timeout, time.Second),
 		HeartbeatInterval: max(timeout/2, 10*time.Millisecond), HeartbeatTimeout: max(timeout, 50*time.Millisecond),
 		RecvHWM: sockets.Unlimited, RecvHWMBytes: followWindow, Linger: byeTime,
@@ -239,6 +244,7 @@ func (f *follower) control(name string, body []byte) error {
 		q.mu.Unlock()
 		f.server.pair.copied.Store(true)
 		f.news, f.follows = true, true
+		f.server.handovers.requested.Store(nil)
 		return nil
 	case nameBase:
 		h, ok := parseBaseHead(body)
@@ -267,7 +273,9 @@ func (f *follower) control(name string, body []byte) error {
 		f.base, f.news = nil, true
 		err := f.server.install(f.ctx, b)
 		f.copying = err != nil
-		f.follows = err == nil
+		if f.follows = err == nil; f.follows {
+			f.server.handovers.requested.Store(nil)
+		}
 		return err
 	case nameBatch:
 		h, ok := parseBatchHead(body)

@@ -6,16 +6,20 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"clustermap/sockets"
 )
 
-// handovers lets one handover run at a time.
+// handovers lets one handover run at a time, and knows of the last one.
 type handovers struct {
 	mu      sync.Mutex
 	under   bool
 	running sync.WaitGroup
+
+	received  atomic.Int64                 // when the other server last handed over to this one, on clock; 0 if never
+	requested atomic.Pointer[sockets.Peer] // at whose request this one last did, until the other one knows
 }
 
 // handoverTimeout bounds a handover.
@@ -40,7 +44,8 @@ func (e *HandoverError) Error() string {
 // Failover asks the active server of a pair, at tcp://host:P, to hand over to the other
 // one, and returns when that one is active. No update is lost. security is the same as
 // [ClientOptions.Security]. If the server refuses, the error is a [*HandoverError] with
-// the reason. After any other error the handover may have happened or not:
+// the reason: only an administrator may ask, see ServerOptions.Admins, and not within two
+// time-outs of the pair after the last handover. After any other error the handover may have happened or not:
 // [ServerStatus] shows which.
 func Failover(ctx context.Context, server string, security sockets.Security) error {
 	reason, err := ask(ctx, server, security, askHandover, answerHandover)
@@ -71,32 +76,60 @@ func (h *handovers) begin(ctx context.Context, do func(context.Context) error, e
 	return true
 }
 
-// startHandover starts a handover at the request of a peer and sends it the result.
+// startHandover starts a handover at the request of a peer, which must be an
+// administrator, and sends it the result.
 func (s *Server) startHandover(ctx context.Context, peer *sockets.Peer) {
 	answer := func(err error) {
 		var reason []byte
 		if err != nil {
+			s.log.Warn("does not hand over", who(peer), "error", err)
 			reason = []byte(plainReason(err))
 		}
 		s.reply(peer, answerHandover, reason)
 	}
-	if !s.handovers.begin(ctx, s.handover, answer) {
+	err := s.admins.check(peer)
+	if err == nil && s.pair != nil {
+		err = s.pair.rested(clock())
+	}
+	if err != nil {
+		answer(err)
+		return
+	}
+	handover := func(ctx context.Context) error {
+		s.log.Info("hands over at the request of a client", who(peer))
+		if s.pair == nil {
+			return errNotOfPair
+		}
+		s.handovers.requested.Store(peer)
+		err := s.pair.handover(ctx)
+		if err != nil {
+			s.handovers.requested.Store(nil)
+		}
+		return err
+	}
+	if !s.handovers.begin(ctx, handover, answer) {
 		answer(errHandover)
 	}
 }
+
+// rested returns an error if the other server has handed over to this one so recently
+// that it does not hand over at a request: clients must not be sent back and forth.
+func (p *pair) rested(now time.Duration) error {
+	received := time.Duration(p.server.handovers.received.Load())
+	if left := received + handoverRest*p.timeout - now; received != 0 && left > 0 {
+		return fmt.Errorf("the other server handed over to it %v ago; it hands over again in %v",
+			(now - received).Round(time.Millisecond), left.Round(time.Millisecond))
+	}
+	return nil
+}
+
+// handoverRest is the least number of time-outs between two handovers that clients
+// request.
+const handoverRest = 2
 
 // plainReason returns the text of an error without package names, to follow another
 // text.
 func plainReason(err error) string {
 	text := strings.TrimPrefix(err.Error(), "chp: handover failed: ")
 	return strings.TrimPrefix(text, "binarystar: ")
-}
-
-// handover makes the other server of the pair active and returns when it is. The text
-// of the error is sent to the peer that requested the handover.
-func (s *Server) handover(ctx context.Context) error {
-	if s.pair == nil {
-		return errNotOfPair
-	}
-	return s.pair.handover(ctx)
 }

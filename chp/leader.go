@@ -79,7 +79,11 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 		old.cancel()
 		old.peer.Disconnect(errReplaced)
 	}
-	s.log.Info("the other server follows", "remote", peer.RemoteAddr())
+	attrs := []any{"remote", peer.RemoteAddr()}
+	if by, ok := peer.Property(propertyRequester); ok {
+		attrs = append(attrs, "handed_over_by", by[:min(len(by), maxRequester)])
+	}
+	s.log.Info("the other server follows", attrs...)
 	s.pair.sending.Go(func() {
 		err := f.run(ctx, r)
 		f.cancel()
@@ -95,6 +99,9 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 		}
 	})
 }
+
+// maxRequester bounds the text about a requester in the log.
+const maxRequester = 128
 
 var (
 	errNotActive = errors.New("chp: this server is not the active one")

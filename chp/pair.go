@@ -150,6 +150,9 @@ func (p *pair) run(ctx context.Context) error {
 			}
 			s.log.Log(ctx, changeLevel(status.Reason), "state changed", "state", status.State.String(), "reason", status.Reason.String(), "epoch", status.Epoch)
 			tookOver = now == binarystar.StatePassive || now == binarystar.StateActive && tookOver
+			if now == binarystar.StatePassive && status.State == binarystar.StateActive && status.Reason == binarystar.ReasonElected {
+				s.handovers.received.Store(int64(clock()))
+			}
 			now, epoch = status.State, status.Epoch
 		}
 		switch now {

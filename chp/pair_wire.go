@@ -40,6 +40,10 @@ const (
 const (
 	propertyPeer = "X-CHP-Peer"
 	peerVersion  = "1"
+
+	// propertyRequester tells the new active server, for its log, at whose request the
+	// passive one has handed over: its address and, with CURVE, its key.
+	propertyRequester = "X-CHP-Requester"
 )
 
 // followRequest states the map of a passive server: the sequence of its last update, the

@@ -43,6 +43,7 @@ type Server struct {
 	members   members
 	notifier  *notifier
 	handovers handovers
+	admins    *admins
 	clients   atomic.Int64 // connections of the publisher
 	pair      *pair        // nil if the server is alone
 
@@ -99,6 +100,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	logs := newLogQueue(o.Logger.Handler())
 	s := &Server{opts: o.withoutSecrets(), dialect: o.Model.dialect(), log: logs.logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{})}
 	s.members.init()
+	s.admins = newAdmins(&o)
 	s.closing, s.end = context.WithCancel(context.Background())
 	s.local.init(newPacer(o.SlowestIntake, s.fullest))
 	announce := map[string]string{

@@ -14,6 +14,7 @@ import (
 
 	"clustermap/chp/commit"
 	"clustermap/sockets"
+	"clustermap/zmtp"
 )
 
 // Defaults of [ServerOptions].
@@ -56,6 +57,17 @@ type ServerOptions struct {
 	// server's public key, with any key of its own. By default there is no security, and
 	// everyone is accepted.
 	Security sockets.Security
+
+	// Admins are the public keys of the administrators: clients that may ask for a
+	// handover ([Failover]). With CURVE these are the owners of these keys, which
+	// Security must accept too, of this server's key and of the other server's of a pair.
+	// Without CURVE nobody proves anything, and the administrators are the clients on
+	// this machine, by ipc or from an address of its own; behind a proxy on this machine,
+	// all clients are. Clients in the same process, by inproc, always are.
+	Admins []zmtp.PublicKey
+
+	// AdminAnywhere makes every client that Security accepts an administrator.
+	AdminAnywhere bool
 
 	// Port is P: snapshots are at P, the publisher at P+1, the collector at P+2. 0
 	// means three consecutive free ports.
@@ -237,6 +249,9 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	if !o.Security.CurveServer && (!o.Security.CurveSecretKey.IsZero() || !o.Security.CurveServerKey.IsZero()) {
 		errs = append(errs, &OptionError{"Security.CurveServer", "is not set: a server with CURVE sets CurveServer and CurveSecretKey, and no CurveServerKey"})
 	}
+	if len(o.Admins) > 0 && !o.Security.CurveServer {
+		errs = append(errs, &OptionError{"Admins", "are keys, which only clients of a server with CURVE prove"})
+	}
 	for _, f := range []struct {
 		name  string
 		value int64
@@ -272,7 +287,7 @@ func (o ServerOptions) withDefaults() (ServerOptions, error) {
 	if len(o.Endpoints) == 0 {
 		setDefault(&o.Host, "127.0.0.1")
 	}
-	o.Endpoints = slices.Clone(o.Endpoints)
+	o.Endpoints, o.Admins = slices.Clone(o.Endpoints), slices.Clone(o.Admins)
 	if o.Pair != nil {
 		errs = append(errs, o.checkSelf()...)
 	}

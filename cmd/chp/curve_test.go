@@ -124,3 +124,19 @@ func TestKeyFaults(t *testing.T) {
 	try(t, "get", "k", "--curve-server-key", foreign.Public.String(), "--curve-key", foreign.Secret.Z85()).expect(t, exitUsage, "--curve-key takes the name of a file")
 	try(t, "get", "k", "--curve-key", key, "--curve-server-key", two).expect(t, exitUsage, "2 keys")
 }
+
+// A key that may read and write may not make a server hand over; one of --curve-admin,
+// which is let in without being in --curve-allow, may.
+func TestOnlyAdminKeysHandOver(t *testing.T) {
+	t.Parallel()
+	serverFile, serverKey := keygen(t, "server")
+	clientFile, _ := keygen(t, "client")
+	adminFile, _ := keygen(t, "admin")
+	s := serve(t, "--curve-key", serverFile, "--curve-allow", clientFile, "--curve-admin", adminFile)
+	failover := func(key string) outcome {
+		return try(t, "failover", "--server", s.endpoint, "--curve-key", key, "--curve-server-key", serverKey)
+	}
+	failover(clientFile).expect(t, exitRefused, "does not hand over: this client is not an administrator")
+	failover(adminFile).expect(t, exitRefused, "does not hand over: the server is not part of a pair")
+	failover(serverFile).expect(t, exitRefused, "does not hand over: the server is not part of a pair")
+}

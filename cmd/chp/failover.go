@@ -22,6 +22,11 @@ func newFailover() *cobra.Command {
 the other one, which must be running and up to date. Use it before a restart of the
 active server, for example. No update is lost; clients follow the other server.
 
+Only an administrator may ask: a client with a key of the server's --curve-admin or
+with its own key; without CURVE one on the server's machine, or any with the server's
+--admin-anywhere. After a handover the next one is refused until four times the
+server's --bstar-interval has passed. The servers log who asked.
+
 Prints the new active server and how long the handover took. Exits with 1 if the
 active server does not hand over, none is active, or all refuse this client, and
 with 3 if no server answers.`,

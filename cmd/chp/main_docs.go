@@ -28,6 +28,9 @@ const manual = `# ENVIRONMENT
 **CHP\_CURVE\_ALLOW**
 	keys or file for **--curve-allow**
 
+**CHP\_CURVE\_ADMIN**
+	keys or file for **--curve-admin**
+
 **NOTIFY\_SOCKET**
 	socket of the service manager, which **chp serve** tells when it is ready and when it stops
 

@@ -109,7 +109,7 @@ func TestPairPartitioned(t *testing.T) {
 	serve := func(i, other int, role string) {
 		t.Helper()
 		startCommand(t, n.chp(i, "serve", role, "--host", address(i), "--state", states[i], "--peer", endpoints[other], "--peer-state", states[other],
-			"--bstar-interval", "1s", "--heartbeat", "100ms", "--diverged", filepath.Join(t.TempDir(), "diverged.jsonl"))).ready()
+			"--bstar-interval", "1s", "--heartbeat", "100ms", "--admin-anywhere", "--diverged", filepath.Join(t.TempDir(), "diverged.jsonl"))).ready()
 	}
 	run := func(args ...string) outcome {
 		t.Helper()

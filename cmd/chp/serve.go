@@ -34,6 +34,7 @@ type serveFlags struct {
 	handshake        time.Duration
 	grace            time.Duration
 	curve            command.ServerKeys
+	adminAnywhere    bool
 	logLevel, format string
 	load             string
 	pair             pairFlags
@@ -61,6 +62,10 @@ host can be reached from this machine only. Open the server to a trusted network
 --host 0.0.0.0, or to any network with --curve-key and --curve-allow: then it accepts
 only the owners of the keys in --curve-allow, and all traffic is encrypted. Clients
 need the server's public key, which is printed before the server is ready.
+
+Administrators may make a server hand over (chp failover). With --curve-key these are
+the owners of the keys in --curve-admin and of the server's own key, without it the
+clients on this machine, and with --admin-anywhere all clients.
 
 With --ready-file FILE the server creates FILE before it prints the line, and removes it
 when it ends. Each line of it is what clients name as --server; so a script that starts
@@ -117,6 +122,8 @@ of this command then need --server-model N.`,
 	flags.DurationVar(&f.handshake, "handshake-timeout", chp.DefaultServerHandshake, "how long the handshake of a new connection may take")
 	flags.DurationVar(&f.grace, "expiry-grace", chp.DefaultExpiryGrace, "how long after a start, a takeover or a standstill keys that were there before do not expire, so that clients can come back and refresh theirs; 0 means not at all")
 	f.curve.Register(flags)
+	f.curve.RegisterAdmin(flags)
+	flags.BoolVar(&f.adminAnywhere, "admin-anywhere", false, "accept requests such as that of chp failover from every client; without it from clients with --curve-admin keys or the server's own and, without CURVE, on this machine")
 	flags.StringVar(&f.load, "load", "", "`file` with a dump to load; - reads standard input")
 	flags.StringVar(&f.data, "data", "", "`directory` to store the map in; --load is used only if it is empty")
 	flags.TextVar(&f.sync, "sync", commit.Policy{}, "when updates are flushed to disk: always, interval=`D`, never")
@@ -196,6 +203,10 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 	if err != nil {
 		return err
 	}
+	admins, err := f.curve.Admins()
+	if err != nil {
+		return err
+	}
 	pair, err := f.pair.options(cmd, f, security)
 	if err != nil {
 		return err
@@ -215,6 +226,8 @@ func (f *serveFlags) run(ctx context.Context, cmd *cobra.Command, _ []string) er
 		OnReplay:          f.replaying(cmd),
 		Preload:           loading.entries(ctx),
 		Security:          security,
+		Admins:            admins,
+		AdminAnywhere:     f.adminAnywhere,
 		Host:              host,
 		Port:              port,
 		Endpoints:         f.endpoints,

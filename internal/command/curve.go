@@ -78,7 +78,8 @@ func (c *ClientKeys) Security() (s sockets.Security, err error) {
 // clients that it accepts.
 type ServerKeys struct {
 	Keys
-	key, allow string
+	key, allow, admin string
+	administers       bool // it has --curve-admin
 }
 
 // Register adds --curve-key and --curve-allow.
@@ -87,10 +88,39 @@ func (c *ServerKeys) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&c.allow, "curve-allow", "", "public `keys` of the clients to accept, comma-separated, or a file with one per line; or "+allowAny+" (default $"+c.allowVariable()+")")
 }
 
+// RegisterAdmin adds --curve-admin, for a command that has administrators.
+func (c *ServerKeys) RegisterAdmin(flags *pflag.FlagSet) {
+	c.administers = true
+	flags.StringVar(&c.admin, "curve-admin", "", "public `keys` of administrators, comma-separated, or a file with one per line; they are accepted as clients too (default $"+c.adminVariable()+")")
+}
+
+// Admins returns the keys of --curve-admin, or nil.
+func (c *ServerKeys) Admins() ([]zmtp.PublicKey, error) {
+	text := c.adminKeys()
+	if text == "" {
+		return nil, nil
+	}
+	keys, err := c.publicKeys(text)
+	if err != nil {
+		return nil, Fail(ExitUsage, "--curve-admin: %w", err)
+	}
+	return keys, nil
+}
+
+// adminKeys returns the value of --curve-admin, and "" for a command without it.
+func (c *ServerKeys) adminKeys() string {
+	if !c.administers {
+		return ""
+	}
+	return flagOr(c.admin, c.adminVariable())
+}
+
 // Security returns the configuration in the flags and the environment.
 func (c *ServerKeys) Security() (s sockets.Security, err error) {
 	key, allow := flagOr(c.key, c.keyVariable()), flagOr(c.allow, c.allowVariable())
 	switch {
+	case key == "" && c.admin != "":
+		return s, Fail(ExitUsage, "--curve-admin needs --curve-key too: a file from %s keygen", c.Program)
 	case key == "" && allow == "":
 		return s, nil
 	case key == "":
@@ -98,7 +128,11 @@ func (c *ServerKeys) Security() (s sockets.Security, err error) {
 	case allow == "":
 		return s, Fail(ExitUsage, "--curve-key needs --curve-allow too: the public keys of the clients to accept, comma-separated or in a file, or %s", allowAny)
 	}
-	return c.server(key, allow)
+	admins, err := c.Admins()
+	if err != nil {
+		return s, err
+	}
+	return c.server(key, allow, admins...)
 }
 
 // DeviceKeys holds the flags of a command that may both bind and connect: one key for
@@ -144,6 +178,7 @@ func (k Keys) variable(name string) string { return strings.ToUpper(k.Program) +
 func (k Keys) keyVariable() string       { return k.variable("KEY") }
 func (k Keys) serverKeyVariable() string { return k.variable("SERVER_KEY") }
 func (k Keys) allowVariable() string     { return k.variable("ALLOW") }
+func (k Keys) adminVariable() string     { return k.variable("ADMIN") }
 
 // client returns the security of a client with the key in file.
 func (k Keys) client(file, server string) (s sockets.Security, err error) {
@@ -159,9 +194,9 @@ func (k Keys) client(file, server string) (s sockets.Security, err error) {
 }
 
 // server returns the security of a server with the key in file. It accepts the keys
-// in allow, or any key, and in all cases its own, which the other server of a pair
-// uses too.
-func (k Keys) server(file, allow string) (s sockets.Security, err error) {
+// in allow, or any key, and in all cases those of administrators and its own, which the
+// other server of a pair uses too.
+func (k Keys) server(file, allow string, admins ...zmtp.PublicKey) (s sockets.Security, err error) {
 	pair, err := k.readKeyFile(file)
 	if err != nil {
 		return s, err
@@ -174,7 +209,7 @@ func (k Keys) server(file, allow string) (s sockets.Security, err error) {
 	if err != nil {
 		return s, Fail(ExitUsage, "--curve-allow: %w", err)
 	}
-	s.Authenticate = sockets.AllowKeys(append(keys, pair.Public)...)
+	s.Authenticate = sockets.AllowKeys(append(append(keys, admins...), pair.Public)...)
 	return s, nil
 }
 

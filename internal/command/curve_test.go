@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -114,6 +115,39 @@ func TestDeviceKeys(t *testing.T) {
 		}
 		if (connected.CurveServerKey == server) != c.connected || c.connected && connected.CurveSecretKey != pair.Secret {
 			t.Errorf("%q: connected %v", c.args, connected)
+		}
+	}
+}
+
+// The keys of --curve-admin are those of administrators, and are let in as clients.
+func TestAdminKeys(t *testing.T) {
+	t.Parallel()
+	file, pair := keyFile(t)
+	admin, client := zmtp.GenerateKeyPair().Public, zmtp.GenerateKeyPair().Public
+	parse := func(args ...string) *ServerKeys {
+		keys := &ServerKeys{Keys: testKeys}
+		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		keys.Register(flags)
+		keys.RegisterAdmin(flags)
+		if err := flags.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	keys := parse("--curve-key", file, "--curve-allow", client.String(), "--curve-admin", admin.String())
+	if admins, err := keys.Admins(); err != nil || !slices.Equal(admins, []zmtp.PublicKey{admin}) {
+		t.Errorf("%v, %v", admins, err)
+	}
+	if s, err := keys.Security(); err != nil || s.CurveSecretKey != pair.Secret || s.Authenticate == nil {
+		t.Errorf("%v, %v", s, err)
+	}
+	for fault, args := range map[string][]string{
+		"--curve-admin needs --curve-key": {"--curve-admin", admin.String()},
+		"--curve-admin: ":                 {"--curve-key", file, "--curve-allow", "any", "--curve-admin", "any"},
+	} {
+		var failed *Error
+		if _, err := parse(args...).Security(); !errors.As(err, &failed) || failed.Code != ExitUsage || !strings.HasPrefix(failed.Error(), fault) {
+			t.Errorf("%q: %v", args, err)
 		}
 	}
 }

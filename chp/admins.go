@@ -1,0 +1,82 @@
+package chp
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+
+	"clustermap/sockets"
+	"clustermap/zmtp"
+)
+
+// admins decides which clients are administrators: those that may make a server hand
+// over. Reading and writing the map needs no such right. It is immutable.
+type admins struct {
+	curve    bool                     // clients prove their keys
+	keys     map[zmtp.PublicKey]bool  // of administrators, and of both servers of a pair
+	anywhere bool                     // every client is one
+	local    func(remote string) bool // whether a network address is this machine's; replaced by tests
+}
+
+var (
+	errNotAdmin = errors.New("this client is not an administrator: it needs the server's own key or one of --curve-admin")
+	errNotLocal = errors.New("without CURVE only clients on the server's machine are administrators, unless it has --admin-anywhere")
+)
+
+func newAdmins(o *ServerOptions) *admins {
+	a := &admins{curve: o.Security.CurveServer, keys: map[zmtp.PublicKey]bool{}, anywhere: o.AdminAnywhere, local: thisMachine}
+	for _, key := range o.Admins {
+		a.keys[key] = true
+	}
+	if a.curve {
+		a.keys[o.Security.CurveSecretKey.Public()] = true
+	}
+	if o.Pair != nil && !o.Pair.PeerSecurity.CurveServerKey.IsZero() {
+		a.keys[o.Pair.PeerSecurity.CurveServerKey] = true
+	}
+	return a
+}
+
+// check returns nil if a peer is an administrator: it has proved one of the keys or,
+// without CURVE, connects from this machine. Peers by inproc, which need no credentials
+// anywhere, are of this process.
+func (a *admins) check(peer *sockets.Peer) error {
+	endpoint := peer.Stats().Endpoint
+	switch {
+	case a.anywhere, strings.HasPrefix(endpoint, "inproc://"):
+		return nil
+	case a.curve && !a.keys[peer.PublicKey()]:
+		return errNotAdmin
+	case !a.curve && !strings.HasPrefix(endpoint, "ipc://") && !a.local(peer.RemoteAddr()):
+		return errNotLocal
+	}
+	return nil
+}
+
+// thisMachine reports whether a network address, with a port, is one of this machine.
+func thisMachine(remote string) bool {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(zoneless(host))
+	return ip != nil && (ip.IsLoopback() || isLocal(ip))
+}
+
+// who describes a peer in the log: its address and, with CURVE, its key.
+func who(peer *sockets.Peer) slog.Attr {
+	by := []any{slog.String("remote", peer.RemoteAddr())}
+	if key := keyText(peer); key != "" {
+		by = append(by, slog.String("key", key))
+	}
+	return slog.Group("by", by...)
+}
+
+// keyText returns the key that a peer has proved, or "".
+func keyText(peer *sockets.Peer) string {
+	if key := peer.PublicKey(); !key.IsZero() {
+		return key.String()
+	}
+	return ""
+}
