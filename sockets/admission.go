@@ -3,9 +3,12 @@ package sockets
 import (
 	"container/list"
 	"context"
+	"fmt"
 	"sync"
+	"syscall"
 	"time"
 
+	"clustermap/internal/link"
 	"clustermap/internal/queue"
 )
 
@@ -21,8 +24,12 @@ import (
 // evicted, nor is one that waits for the authenticator or the application.
 // While no handshake can be evicted, the listener waits, and new connections
 // stay in the system's backlog.
+//
+// Both limits follow the number of descriptors that the process may have, so that
+// the sockets of a process together leave some to its files; see full.
 type admission struct {
-	grace time.Duration // handshakeGrace, except in tests
+	grace  time.Duration // handshakeGrace, except in tests
+	beyond               // the places for operators
 
 	mu sync.Mutex
 
@@ -44,7 +51,7 @@ const handshakeGrace = 250 * time.Millisecond
 
 func (a *admission) init(o *Options) {
 	a.set(o)
-	a.grace = handshakeGrace
+	a.grace, a.turn = handshakeGrace, operatorTurn
 	a.room, a.callers = queue.NewGate(), queue.NewGate()
 }
 
@@ -52,29 +59,35 @@ func (a *admission) init(o *Options) {
 func (a *admission) set(o *Options) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.maxConnections, a.maxHandshakes = o.MaxConnections, o.MaxHandshakes
+	a.maxConnections, a.maxHandshakes = o.MaxConnections, min(o.MaxHandshakes, max(link.Descriptors()/handshakeShare, 1))
+	a.beyond.set(o)
 	a.room.WakeAll()
 	a.callers.WakeAll()
 }
 
 // enter counts a new connection, whose handshake begins. It waits while there are
 // too many handshakes and none of them can be evicted. It returns ErrClosed if the
-// channel closed is closed meanwhile, and ErrTooManyConnections if there are
-// MaxConnections and none of them can be evicted.
+// channel closed is closed meanwhile. If there are MaxConnections and none of them
+// can be evicted, or if descriptors are short, it returns ErrTooManyConnections,
+// unless the connection may be an operator's.
 func (a *admission) enter(c *conn, closed <-chan struct{}) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for {
-		full := a.connections >= a.maxConnections
-		if !full && a.handshakes < a.maxHandshakes {
+		full := a.full(c)
+		if full == nil && a.handshakes < a.maxHandshakes {
+			a.connections++
 			break
 		}
 		wait := a.evict()
-		if wait == 0 {
+		if wait == 0 && full != errDescriptors { // a later connection gets that descriptor
 			continue
 		}
-		if full {
-			return ErrTooManyConnections
+		if full != nil {
+			if a.try(c) {
+				break
+			}
+			return full
 		}
 		l := queue.Limit{Patience: wait}
 		if err := a.room.Wait(context.Background(), &a.mu, closed, &l); err == ErrClosed {
@@ -82,10 +95,45 @@ func (a *admission) enter(c *conn, closed <-chan struct{}) error {
 		}
 	}
 	c.accepted, c.shaking = true, true
-	a.connections++
 	a.handshakes++
 	a.stall(c)
 	a.wake()
+	return nil
+}
+
+// Of the descriptors that the process may have, a reserve is not for accepted
+// connections: the log on disk, files and the process's own connections need
+// descriptors too, and a server that cannot open its next file is worth less than
+// one that refuses a connection. The lower half of the reserve is for sockets with
+// few connections, so that others that take all they can get do not exclude them,
+// and for operators. Of the handshakes each socket gets a share.
+const (
+	maxReserve     = 64 // descriptors, but not more than a quarter of the limit
+	fewConnections = 4
+	handshakeShare = 8
+)
+
+// errDescriptors is the error for a connection that is closed for the reserve.
+var errDescriptors = fmt.Errorf("%w: %w", ErrTooManyConnections, syscall.EMFILE)
+
+// reserveBegins returns the number of the first descriptor of the reserve, and of its
+// upper half. The number of a new connection's descriptor tells how many are in use,
+// whatever for: the system gives it the lowest one that is free.
+func reserveBegins() (lower, upper int) {
+	limit := link.Descriptors()
+	reserve := min(maxReserve, limit/4)
+	return limit - reserve, limit - reserve/2
+}
+
+// full returns an error if there is no room for c. mu must be held.
+func (a *admission) full(c *conn) error {
+	if a.connections >= a.maxConnections {
+		return ErrTooManyConnections
+	}
+	lower, upper := reserveBegins()
+	if c.descriptor >= upper || c.descriptor >= lower && a.connections >= fewConnections {
+		return errDescriptors
+	}
 	return nil
 }
 
@@ -196,8 +244,11 @@ func (a *admission) forget(c *conn) {
 	if c.shaking {
 		a.settle(c)
 	}
-	if c.accepted {
-		c.accepted = false
+	if !c.accepted {
+		return
+	}
+	c.accepted = false
+	if !a.release(c) {
 		a.connections--
 	}
 }

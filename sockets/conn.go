@@ -25,13 +25,16 @@ type conn struct {
 	place  uint64        // pipe.place, if the connection was accepted
 	life   lifeline
 
+	descriptor int // number, if the connection was accepted; -1 if unknown
+
 	halfClosed atomic.Bool // we have closed our side and expect the peer to close its own
 
 	// Guarded by admission.mu.
 	accepted bool          // counted in admission.connections
 	shaking  bool          // counted in admission.handshakes
 	stalled  *list.Element // in admission.stalled; nil if not listed
-	since    time.Time     // when it was listed
+	extra    *list.Element // in admission.trials or admission.operators; nil if not listed
+	since    time.Time     // when it was listed in stalled or operators
 
 	mu     sync.Mutex
 	closed bool
@@ -269,6 +272,9 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 		if !s.in.Settled(&p.in, c.gone) {
 			return nil, s.notEstablished(c, endpoint, remote, ErrClosed)
 		}
+	}
+	if err := s.admission.seat(c, peer); err != nil {
+		return nil, s.notEstablished(c, endpoint, remote, err)
 	}
 	if !s.enter(p) {
 		return nil, s.notEstablished(c, endpoint, remote, ErrClosed)

@@ -79,7 +79,8 @@ var (
 	ErrHandshakeTimeout = errors.New("sockets: handshake timeout")
 
 	// ErrTooManyConnections is reported with EventAcceptFailed if a connection is
-	// closed because there are already Options.MaxConnections.
+	// closed because there are already Options.MaxConnections. If it is closed because
+	// the process has few descriptors left, the error also matches syscall.EMFILE.
 	ErrTooManyConnections = errors.New("sockets: too many connections")
 
 	// ErrStalled is the reason for which a peer is disconnected that has

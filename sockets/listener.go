@@ -176,7 +176,7 @@ func (l *listener) run() {
 			s.report(Event{Kind: EventAcceptFailed, Endpoint: l.endpoint, Err: err})
 			select {
 			case <-time.After(pause):
-			case <-s.closing:
+			case <-l.done:
 			}
 			pause = min(2*pause, acceptPauseMax)
 			continue
@@ -194,9 +194,9 @@ func (l *listener) serve(nc net.Conn) {
 		s.report(Event{Kind: EventAcceptFailed, Endpoint: l.endpoint, Err: err})
 		return
 	}
-	c.place = s.places.Add(1)
+	c.place, c.descriptor = s.places.Add(1), link.Descriptor(nc)
 	if err := s.admission.enter(c, l.done); err != nil {
-		if err == ErrTooManyConnections {
+		if err != ErrClosed {
 			c.close(err) // first, because RemoteAddr may read; see below
 			s.report(Event{Kind: EventAcceptFailed, Endpoint: l.endpoint, Remote: link.RemoteText(nc), Err: err})
 		}

@@ -283,7 +283,8 @@ type Options struct {
 
 	// MaxHandshakes limits the accepted connections that have not completed
 	// their handshake, and the number of concurrent calls of an Authenticator.
-	// If zero, it is DefaultMaxHandshakes.
+	// If zero, it is DefaultMaxHandshakes. It is never more than an eighth of the
+	// descriptors that the process may have (RLIMIT_NOFILE).
 	//
 	// At the limit, a new connection replaces the one that has been waiting
 	// longest for its peer's next step, if that is more than a quarter of a
@@ -294,7 +295,10 @@ type Options struct {
 
 	// MaxConnections limits the accepted connections of the socket, including
 	// those in their handshake. If zero or Unlimited, only the operating
-	// system's limit on open files applies.
+	// system's limit on open files applies (RLIMIT_NOFILE): of that, 64
+	// descriptors, or a quarter if that is less, are left to the process's files
+	// and its own connections, whatever the other descriptors are used for. A
+	// socket with fewer than four connections may use half of these.
 	//
 	// At the limit, a new connection replaces a silent handshake, as with
 	// MaxHandshakes. If there is none, the new connection is closed at once,
@@ -302,6 +306,15 @@ type Options struct {
 	// monitor. Because RecvHWM and RecvHWMBytes apply to each peer,
 	// MaxConnections also limits the memory that all peers together can occupy.
 	MaxConnections int
+
+	// Operator, if set, reserves four places beyond MaxConnections, and in the
+	// descriptors that are left to files, for the peers for which it returns true.
+	// It is called when a peer has completed its handshake and there is no other
+	// place for it, with no locks held. Only peers on this machine come that far,
+	// and with CURVE those that prove their key; others are closed at once. If
+	// all four places are taken, an operator replaces the one who has been there
+	// longest, after a second.
+	Operator func(*Peer) bool
 
 	// MaxMessageSize is the maximum size of a message in bytes on the wire, for
 	// sending and receiving. A peer that exceeds it is disconnected. If zero,

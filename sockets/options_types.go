@@ -79,6 +79,7 @@ var optionTypes = map[string]types{
 	"MinVersion":             speakers,
 	"MaxHandshakes":          speakers,
 	"MaxConnections":         everyType,
+	"Operator":               everyType,
 	"MaxMessageSize":         everyType,
 	"MaxIncompleteBytes":     speakers &^ typeSet(zmtp.TypePush), // which accepts no large messages
 	"MaxSubscriptions":       publishers,

@@ -3,7 +3,6 @@
 package link
 
 import (
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -24,16 +23,8 @@ const localSendBuffer = 512 << 10
 // size. A peer that stops reading can make the sender run ahead by as much more.
 const growthLook = localSendBuffer
 
-// isLocal reports whether a connection uses TCP and its other end is on the
-// same machine. The buffers of Unix domain sockets do not grow.
-func isLocal(near, far net.Addr) bool {
-	n, ok1 := near.(*net.TCPAddr)
-	f, ok2 := far.(*net.TCPAddr)
-	return ok1 && ok2 && (f.IP.IsLoopback() || f.IP.Equal(n.IP))
-}
-
 // BoundSendBuffer limits the size of the kernel's send buffer for a peer on the same
-// machine, if the system allows it. It must be called before the first Send.
+// machine, if the system allows it. The buffers of Unix domain sockets do not grow. It must be called before the first Send.
 func (s *Stream) BoundSendBuffer() {
 	s.grows = s.raw != nil && isLocal(s.Conn.LocalAddr(), s.Conn.RemoteAddr()) && maxSendBuffer() >= localSendBuffer
 }
