@@ -112,7 +112,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	s.router, err = sockets.NewRouter(sockets.Options{
 		SendHWM: sockets.Unlimited, SendHWMBytes: snapshotWindow,
 		RecvHWM: maxRequests, MaxMessageSize: maxRequestSize,
-		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Linger: closeLinger, Metadata: announce,
+		MaxConnections: o.MaxClients, Operator: s.operator, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Linger: closeLinger, Metadata: announce,
 		Monitor: s.watchConnections("snapshot"),
 	})
 	if err != nil {
@@ -127,7 +127,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	s.publisher, err = sockets.NewPub(sockets.Options{
 		SendHWM: sockets.Unlimited, SendHWMBytes: o.SubscriberQueue, SendTotalBytes: o.SubscriberMemory, FullPolicy: slow,
 		MaxMessageSize: maxRequestSize, MaxSubscriptions: maxSubscriptions,
-		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Linger: closeLinger, Metadata: announce,
+		MaxConnections: o.MaxClients, Operator: s.operator, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Linger: closeLinger, Metadata: announce,
 		Monitor: s.watchConnections("publisher"),
 	})
 	if err != nil {
@@ -136,7 +136,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	s.collector, err = s.dialect.newCollector(sockets.Options{
 		RecvHWM: sockets.Unlimited, RecvHWMBytes: collectorWindow,
 		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead, Scan: s.scanUpdate, Prepare: s.checkUpdates,
-		MaxConnections: o.MaxClients, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Metadata: announce,
+		MaxConnections: o.MaxClients, Operator: s.operator, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Metadata: announce,
 		Monitor: s.watchConnections("collector"),
 	}, &s.refused)
 	if err != nil {
@@ -156,6 +156,10 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	}
 	return s, nil
 }
+
+// operator reports whether a peer on another machine gets a place when all of MaxClients
+// are taken.
+func (s *Server) operator(*sockets.Peer) bool { return false }
 
 // Bounds that are not options.
 const (

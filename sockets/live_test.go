@@ -71,6 +71,7 @@ var liveOptions = map[string]struct {
 	"MinVersion":             {adjusts(NewPush), 3},
 	"MaxHandshakes":          {adjusts(NewPush), 5},
 	"MaxConnections":         {adjusts(NewPush), 5},
+	"Operator":               {adjusts(NewPush), func(*Peer) bool { return true }},
 	"MaxMessageSize":         {adjusts(NewPull), int64(5000)},
 	"MaxIncompleteBytes":     {adjusts(NewPull), 5000},
 	"MaxSubscriptions":       {adjusts(NewPub), 5},

@@ -9,16 +9,17 @@ import (
 
 // beyond are the places for operators: connections that a socket accepts although it
 // has no room, because somebody must be able to look, and to act, while other peers
-// occupy everything. Options.Operator decides who is one, when the peer has completed
-// its handshake: a key proves nothing before. Until then the connection is on trial.
+// occupy everything. Peers on this machine are operators, and Options.Operator decides
+// about the others when they have completed their handshake: a key proves nothing
+// before. Until then the connection is on trial.
 //
 // The places do not run out. A newcomer on trial replaces a silent one, as everywhere;
 // one from this machine replaces any. An operator replaces the one who has been there
 // longest, if that is longer than a turn. admission.mu guards the fields.
 type beyond struct {
-	turn     time.Duration // operatorTurn, except in tests
-	operator func(*Peer) bool
-	keys     bool // a peer of another machine may prove by its key that it is an operator
+	turn     time.Duration    // operatorTurn, except in tests
+	operator func(*Peer) bool // Options.Operator; nil if there are no such places
+	keys     bool             // a peer of another machine can prove its key
 
 	trials, operators list.List // of *conn, in order of arrival
 }
@@ -66,7 +67,7 @@ func (a *admission) seat(c *conn, peer *Peer) error {
 	if !trial {
 		return nil
 	}
-	is := operator != nil && operator(peer)
+	is := link.Local(c.stream.Conn) || operator != nil && operator(peer)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if c.extra == nil {

@@ -308,12 +308,13 @@ type Options struct {
 	MaxConnections int
 
 	// Operator, if set, reserves four places beyond MaxConnections, and in the
-	// descriptors that are left to files, for the peers for which it returns true.
-	// It is called when a peer has completed its handshake and there is no other
-	// place for it, with no locks held. Only peers on this machine come that far,
-	// and with CURVE those that prove their key; others are closed at once. If
+	// descriptors that are left to files, for operators: the peers on this
+	// machine, by ipc or from an address of its own, and with CURVE those on
+	// other machines for which it returns true. It is called with a peer that has
+	// completed its handshake and finds no other place, with no locks held. When
 	// all four places are taken, an operator replaces the one who has been there
-	// longest, after a second.
+	// longest, after a second. Others are closed as at MaxConnections, but with
+	// CURVE only after their handshake.
 	Operator func(*Peer) bool
 
 	// MaxMessageSize is the maximum size of a message in bytes on the wire, for
