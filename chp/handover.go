@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/visible"
 	"clustermap/sockets"
 )
 
@@ -38,7 +39,7 @@ type HandoverError struct {
 }
 
 func (e *HandoverError) Error() string {
-	return fmt.Sprintf("chp: %s does not hand over: %s", e.Server, e.Reason)
+	return fmt.Sprintf("chp: %s does not hand over: %s", e.Server, visible.String(e.Reason))
 }
 
 // Failover asks the active server of a pair, at tcp://host:P, to hand over to the other

@@ -110,7 +110,7 @@ separate subtree and are deleted at the end.`,
 		}
 		c.Command = func() *exec.Cmd {
 			peer := exec.Command(self, benchPeerUse)
-			peer.Stderr = cmd.ErrOrStderr()
+			peer.Stderr = command.Exact(cmd.ErrOrStderr())
 			return peer
 		}
 		bar := benchProgress(cmd.ErrOrStderr(), &c)
@@ -176,11 +176,12 @@ func (n *connection) benchServer(ctx context.Context, c *bench.Config) error {
 
 // benchProgress has the benchmark draw a bar on a terminal.
 func benchProgress(w io.Writer, c *bench.Config) progress {
-	if !isTerminal(w) {
+	terminal := command.Terminal(w)
+	if terminal == nil {
 		return progress{}
 	}
 	bar := progressbar.NewOptions(c.Updates,
-		progressbar.OptionSetWriter(w),
+		progressbar.OptionSetWriter(terminal),
 		progressbar.OptionShowCount(),
 		progressbar.OptionClearOnFinish(),
 	)

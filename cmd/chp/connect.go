@@ -19,6 +19,7 @@ import (
 	"clustermap/chp"
 	"clustermap/internal/command"
 	"clustermap/internal/ipcpath"
+	"clustermap/internal/visible"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 
@@ -220,7 +221,7 @@ func (n *connection) start(o chp.ClientOptions) (*client, error) {
 // a reader.
 func (n *connection) say(format string, a ...any) {
 	select {
-	case n.news <- fmt.Sprintf("chp: "+format, a...):
+	case n.news <- "chp: " + visible.String(fmt.Sprintf(format, a...)):
 	default:
 	}
 }
@@ -321,7 +322,7 @@ func (c *client) wait(ctx context.Context) error {
 			return c.explain()
 		case <-nobody:
 			// The port may be wrong, or the server may still be starting.
-			fmt.Fprintf(c.connection.stderr, "chp: %s; waiting up to %v for a server to start\n", c.absent(), reach)
+			fmt.Fprintf(c.connection.stderr, "chp: %s; waiting up to %v for a server to start\n", visible.String(c.absent()), reach)
 			nobody = nil
 			continue
 		case <-unreached.C:
@@ -653,5 +654,5 @@ func refused(err error) error {
 }
 
 // plain returns the text of an error without the name of the package, because the command
-// has the same name and prints it once.
-func plain(err error) string { return strings.ReplaceAll(err.Error(), "chp: ", "") }
+// has the same name and prints it once. Joined errors are on one line.
+func plain(err error) string { return strings.ReplaceAll(command.ErrorText(err, "; "), "chp: ", "") }

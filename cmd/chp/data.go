@@ -59,7 +59,10 @@ func (l *interruptibleLog) Replay(entry func(commit.Entry) error) (commit.Replay
 // replaying returns a function that shows the progress of the replay on standard error.
 func (f *serveFlags) replaying(cmd *cobra.Command) func(chp.ReplayProgress) {
 	w := cmd.ErrOrStderr()
-	live := isTerminal(w)
+	live := command.Terminal(w) != nil
+	if live {
+		w = command.Exact(w) // with carriage returns
+	}
 	return func(p chp.ReplayProgress) {
 		line := fmt.Sprintf("chp: replayed %s from %s in %s%s", command.Count(p.Updates, "update"), f.data, p.Elapsed.Round(time.Millisecond), replayRate(p))
 		switch {

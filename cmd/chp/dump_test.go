@@ -14,6 +14,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
+	"clustermap/internal/testenv"
 )
 
 // fill loads so many keys into the server.
@@ -168,6 +169,7 @@ func TestLoadDoesNotClaimWhatWasLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	testenv.Eventually(t, "the load has begun", func() bool { return try(t, "get", "k", "--server", s.endpoint).code == exitDone })
 	s.cmd.Process.Kill()
 	s.wait()
 	for range 1000 {

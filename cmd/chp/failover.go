@@ -9,6 +9,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
+	"clustermap/internal/visible"
 
 	"github.com/spf13/cobra"
 )
@@ -45,7 +46,7 @@ with 3 if no server answers.`,
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is active after %v\n", active, took.Round(time.Millisecond))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is active after %v\n", visible.String(active), took.Round(time.Millisecond))
 		return err
 	})
 	return cmd

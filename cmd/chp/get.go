@@ -17,7 +17,8 @@ func newGet() *cobra.Command {
 		Use:   "get KEY",
 		Short: "Print the value of a key",
 		Long: `Prints the value of KEY and a newline; with --raw only the bytes of the value.
-Exits with 1 if there is no such key.
+Exits with 1 if there is no such key. On a terminal control characters in the value
+are shown as \u001b, for example, unless --raw is given.
 
 With --prefix it prints all keys that begin with KEY, sorted, each with its value on
 a line; special characters are quoted. Exits with 1 if there are none. As for chp ls,
@@ -64,14 +65,14 @@ UTF-8, or of which a name occurs twice, are in properties_base64, as lines name=
 		if presence != chp.PresenceFound {
 			return fail(exitRefused, "%q is not in the map of %s", key, c.Server())
 		}
-		line := e.Value
+		line, out := e.Value, command.Values(cmd, raw)
 		switch {
 		case asJSON:
-			line = appendEntryJSON(nil, e)
+			line, out = appendEntryJSON(nil, e), cmd.OutOrStdout()
 		case !raw:
 			line = append(line, '\n')
 		}
-		_, err = cmd.OutOrStdout().Write(line)
+		_, err = out.Write(line)
 		return err
 	})
 	return cmd

@@ -2,11 +2,11 @@ package main
 
 import (
 	"io"
-	"os"
 	"time"
 
+	"clustermap/internal/command"
+
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 )
 
 // progress is a progress bar in bytes on a terminal. Elsewhere it does nothing. It is a
@@ -15,11 +15,12 @@ type progress struct{ bar *progressbar.ProgressBar }
 
 // newProgress shows a bar on w if w is a terminal. A negative size is unknown.
 func newProgress(w io.Writer, size int64) progress {
-	if !isTerminal(w) {
+	terminal := command.Terminal(w)
+	if terminal == nil {
 		return progress{}
 	}
 	return progress{progressbar.NewOptions64(size,
-		progressbar.OptionSetWriter(w),
+		progressbar.OptionSetWriter(terminal),
 		progressbar.OptionSetDescription("loading"),
 		progressbar.OptionShowBytes(true),
 		progressbar.OptionThrottle(100*time.Millisecond),
@@ -40,9 +41,4 @@ func (p progress) finish() {
 	if p.bar != nil {
 		p.bar.Clear()
 	}
-}
-
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
 }

@@ -9,8 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"clustermap/chp"
+	"clustermap/internal/visible"
 )
 
 // statusLine is a status in JSON. A field is null if the server does not know it.
@@ -53,11 +55,19 @@ func (all replies) printJSON(w io.Writer) error {
 	return nil
 }
 
-// statusRows are the names of the rows of printText, in the order of column.
+// statusRows are the names of the rows of printText, in the order of cells.
 var statusRows = []string{"server", "role", "state", "epoch", "sequence", "keys", "clients", "peer", "in sync", "lag", "refused", "bad asks", "memory", "uptime"}
 
-// column returns the cells of a server.
+// column returns the cells of a server. It has chosen the text of some: see package visible.
 func (r *reply) column() []string {
+	cells := r.cells()
+	for i, cell := range cells {
+		cells[i] = visible.String(cell)
+	}
+	return cells
+}
+
+func (r *reply) cells() []string {
 	if r.why != "" {
 		column := []string{r.server, "-", "no answer"}
 		for len(column) < len(statusRows) {
@@ -144,7 +154,7 @@ func (all replies) printText(w, stderr io.Writer) error {
 		for total := statusLabel; len(rest) > 0; rest = rest[1:] {
 			column, width := rest[0].column(), 0
 			for _, cell := range column {
-				width = max(width, len(cell))
+				width = max(width, utf8.RuneCountInString(cell))
 			}
 			if total += statusGap + width; total > statusWidth && len(columns) > 0 {
 				break
@@ -167,7 +177,7 @@ func (all replies) printText(w, stderr io.Writer) error {
 	}
 	for _, r := range all {
 		if r.why != "" && answered {
-			fmt.Fprintf(stderr, "chp: no answer from %s: %s\n", r.server, r.why)
+			fmt.Fprintf(stderr, "chp: no answer from %s: %s\n", r.server, visible.String(r.why))
 		}
 	}
 	return nil

@@ -92,12 +92,12 @@ func (x *watchExec) follow(ctx context.Context, cmd *cobra.Command, w *chp.Watch
 		if err != nil {
 			return err
 		}
-		if err := x.run(ctx, e, cmd.OutOrStdout(), cmd.ErrOrStderr()); err != nil && ctx.Err() == nil {
+		if err := x.run(ctx, e, command.Exact(cmd.OutOrStdout()), command.Exact(cmd.ErrOrStderr())); err != nil && ctx.Err() == nil {
 			what := fmt.Sprintf("%s %s", opName(e.Op), command.AppendPlain(nil, e.Key, false))
 			if x.onError == "stop" {
 				return fail(exitRefused, "the command for %s failed: %w", what, err)
 			}
-			command.Say(cmd.ErrOrStderr(), fmt.Sprintf("chp: the command for %s failed: %v\n", what, err))
+			command.Say(cmd.ErrOrStderr(), fmt.Sprintf("chp: the command for %s failed: %s\n", what, command.ErrorText(err, "; ")))
 		}
 	}
 }

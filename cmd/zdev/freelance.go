@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"clustermap/internal/command"
@@ -192,15 +193,11 @@ within --timeout.`,
 		if err != nil {
 			return callError(err, o.Timeout)
 		}
-		var out []byte
-		switch {
-		case asJSON:
-			out = append(command.AppendJSONField([]byte{'{'}, "server", []byte(reply.Server)), ',')
-			out = append(appendJSONFrames(out, reply.Body), '}', '\n')
-		default:
-			out = appendReply(nil, reply.Body, false, raw)
+		if !asJSON {
+			return writeReply(cmd, reply.Body, false, raw)
 		}
-		_, err = cmd.OutOrStdout().Write(out)
+		out := append(command.AppendJSONField([]byte{'{'}, "server", []byte(reply.Server)), ',')
+		_, err = cmd.OutOrStdout().Write(append(appendJSONFrames(out, reply.Body), '}', '\n'))
 		return err
 	})
 	return cmd
@@ -215,11 +212,11 @@ func callError(err error, timeout time.Duration) error {
 	case errors.As(err, &endpoint):
 		return command.EndpointError("--server", endpoint.Endpoint, endpoint)
 	case errors.As(err, &none):
-		text := ""
+		lines := []error{fmt.Errorf("no reply within %v", timeout)}
 		for _, a := range none.Servers {
-			text += "\n  " + a.String()
+			lines = append(lines, errors.New("  "+a.String()))
 		}
-		return command.Fail(command.ExitNoAnswer, "no reply within %v%s", timeout, text)
+		return &command.Error{Code: command.ExitNoAnswer, Err: errors.Join(lines...)}
 	case errors.As(err, &failed):
 		return command.Fail(command.ExitRefused, "%s: %s", failed.Server, failed.Text)
 	case errors.Is(err, freelance.ErrBusy):

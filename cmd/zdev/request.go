@@ -86,7 +86,7 @@ func reason(err error) string {
 	if err == nil {
 		return ""
 	}
-	return ": " + err.Error()
+	return ": " + command.ErrorText(err, "; ")
 }
 
 // requestError adds an exit code to an error of a request.
@@ -193,10 +193,15 @@ Exit codes: 0 success, 1 refused by the worker or the broker, 3 no reply within
 		if err != nil {
 			return explain(err)
 		}
-		_, err = cmd.OutOrStdout().Write(appendReply(nil, reply, asJSON, raw))
-		return err
+		return writeReply(cmd, reply, asJSON, raw)
 	})
 	return cmd
+}
+
+// writeReply prints a reply.
+func writeReply(cmd *cobra.Command, reply [][]byte, asJSON, raw bool) error {
+	_, err := command.Values(cmd, raw).Write(appendReply(nil, reply, asJSON, raw))
+	return err
 }
 
 // appendReply appends a reply in the form to print.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"clustermap/internal/command"
+	"clustermap/internal/visible"
 	"clustermap/patterns/espresso"
 
 	"github.com/spf13/cobra"
@@ -196,7 +197,7 @@ func (t *tapping) print(out io.Writer, format func([]byte, *espresso.Event) []by
 }
 
 func (t *tapping) say(format string, a ...any) {
-	command.Say(t.stderr, fmt.Sprintf("zdev: "+format+"\n", a...))
+	command.Say(t.stderr, "zdev: "+visible.String(fmt.Sprintf(format, a...))+"\n")
 }
 
 // drainTime is how long a tap waits at its end for the output and the recording.

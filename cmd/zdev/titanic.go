@@ -264,8 +264,7 @@ reports which); 3 no answer within --timeout, or with --wait no reply.`,
 		if err != nil {
 			return err
 		}
-		_, err = cmd.OutOrStdout().Write(appendReply(nil, reply, asJSON, raw))
-		return err
+		return writeReply(cmd, reply, asJSON, raw)
 	}))
 	return cmd
 }

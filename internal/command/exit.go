@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
+
+	"clustermap/internal/visible"
 
 	"github.com/spf13/cobra"
 )
@@ -31,6 +34,28 @@ func (e *Error) Unwrap() error { return e.Err }
 // Fail is like fmt.Errorf with an exit code. It returns an *Error.
 func Fail(code int, format string, a ...any) error {
 	return &Error{Code: code, Err: fmt.Errorf(format, a...)}
+}
+
+// ErrorText returns the text of an error for a message. Its control characters, which may
+// be a peer's, are escaped, also the ends of lines. The texts of joined errors (errors.Join)
+// are separated by separator.
+func ErrorText(err error, separator string) string {
+	if coded, ok := err.(*Error); ok {
+		err = coded.Err
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return visible.String(err.Error())
+	}
+	all := joined.Unwrap()
+	texts, raw := make([]string, len(all)), make([]string, len(all))
+	for i, one := range all {
+		texts[i], raw[i] = ErrorText(one, separator), one.Error()
+	}
+	if err.Error() != strings.Join(raw, "\n") {
+		return visible.String(err.Error()) // fmt.Errorf with several errors
+	}
+	return strings.Join(texts, separator)
 }
 
 // Body runs a command whose command line is valid.

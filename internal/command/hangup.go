@@ -12,10 +12,7 @@ import (
 // to write for hours.
 func UntilHangup(ctx context.Context, w io.Writer) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	if o, ok := w.(*output); ok {
-		w = o.w
-	}
-	if file, ok := w.(*os.File); ok {
+	if file := fileOf(w); file != nil {
 		if info, err := file.Stat(); err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 {
 			// The goroutine ends with the process, because poll cannot be canceled.
 			go func() {

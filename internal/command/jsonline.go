@@ -1,9 +1,12 @@
 package command
 
 import (
+	"bytes"
 	"encoding/base64"
 	"strconv"
 	"unicode/utf8"
+
+	"clustermap/internal/visible"
 )
 
 // Lines of JSON have one object per line. Bytes that are valid UTF-8 are a string under
@@ -31,31 +34,30 @@ func AppendJSONNumber(dst []byte, name string, n int64) []byte {
 }
 
 // AppendJSONString appends valid UTF-8 as a JSON string (RFC 8259 §7). Unlike
-// encoding/json it does not escape characters that are special in HTML.
+// encoding/json it does not escape characters that are special in HTML, but all that could
+// act on a terminal: see package visible.
 func AppendJSONString(dst, text []byte) []byte {
-	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
-	start := 0
-	for i, c := range text {
-		if c >= ' ' && c != '"' && c != '\\' && c != 0x7F {
-			continue
+	for len(text) > 0 {
+		n := bytes.IndexAny(text, "\"\\\n\r\t")
+		if n < 0 {
+			n = len(text)
 		}
-		dst = append(dst, text[start:i]...)
-		start = i + 1
+		dst = visible.Append(dst, text[:n], "")
+		if n == len(text) {
+			break
+		}
+		c := text[n]
 		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
 		case '\n':
-			dst = append(dst, '\\', 'n')
+			c = 'n'
 		case '\r':
-			dst = append(dst, '\\', 'r')
+			c = 'r'
 		case '\t':
-			dst = append(dst, '\\', 't')
-		default:
-			// Control characters, and DEL because of terminals.
-			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+			c = 't'
 		}
+		dst = append(dst, '\\', c)
+		text = text[n+1:]
 	}
-	dst = append(dst, text[start:]...)
 	return append(dst, '"')
 }

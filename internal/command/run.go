@@ -58,28 +58,29 @@ func execute(ctx context.Context, root *cobra.Command, args []string, s streams)
 	root.Version = readBuild(root.Name()).Version
 	root.SetArgs(args)
 	root.SetIn(s.in)
-	out := &output{w: s.out}
+	out, stderr := &output{w: s.out}, &output{w: s.err, lines: true}
 	root.SetOut(out)
-	root.SetErr(s.err)
+	root.SetErr(stderr)
 	wrapHelp(root)
 	root.SetFlagErrorFunc(flagError)
 	strict(root) // after SetOut, because completion uses the output set before
 
 	command, err := root.ExecuteContextC(ctx)
+	unwritten := out.finish()
 	var failed *Error
 	switch coded := errors.As(err, &failed); {
-	case out.err != nil && !coded && !errors.Is(out.err, syscall.EPIPE):
-		failed = &Error{ExitRefused, fmt.Errorf("cannot write the output: %w", out.err)}
+	case unwritten != nil && !coded && !errors.Is(unwritten, syscall.EPIPE):
+		failed = &Error{ExitRefused, fmt.Errorf("cannot write the output: %w", unwritten)}
 	case err == nil, errors.Is(err, syscall.EPIPE): // the reader of the output has gone
 		return ExitDone
 	case !coded:
 		// An error before the command's function runs concerns the command line.
 		failed = &Error{Code: ExitUsage, Err: err}
 	}
-	text := fmt.Sprintf("%s: %v\n", root.Name(), failed)
+	text := fmt.Sprintf("%s: %s\n", root.Name(), ErrorText(failed, "\n"))
 	if failed.Code == ExitUsage {
 		text += fmt.Sprintf("see: %s --help\n", command.CommandPath())
 	}
-	Say(s.err, text)
+	Say(stderr, text)
 	return failed.Code
 }

@@ -5,6 +5,7 @@
 //	internal/ipcpath ◀── internal/link ◀── sockets
 //	internal/topic ◀── sockets
 //	internal/ipcpath ◀── chp, cmd
+//	internal/visible ◀── chp, patterns, internal/command, cmd
 //	zmtp ◀── internal/queue ◀── sockets
 //	internal/kvmsg ◀── internal/store ◀── chp
 //	                   internal/timer ◀── chp
@@ -94,10 +95,10 @@ var rules = []struct {
 	},
 	{
 		path: "internal/command",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "zmtp", "sockets"},
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/visible", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out: []string{
-			"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid",
+			"golang.org/x/sys", "golang.org/x/term", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid",
 			"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/inconshreveable/mousetrap",
 		},
 	},

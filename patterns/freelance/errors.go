@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"clustermap/internal/closed"
+	"clustermap/internal/visible"
 )
 
 var (
@@ -55,7 +56,7 @@ type HandlerError struct {
 }
 
 func (e *HandlerError) Error() string {
-	return fmt.Sprintf("freelance: handler error of %s: %s", e.Server, e.Text)
+	return fmt.Sprintf("freelance: handler error of %s: %s", e.Server, visible.String(e.Text))
 }
 
 // NoReplyError reports that a request had no reply by its deadline. It matches

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"clustermap/internal/closed"
+	"clustermap/internal/visible"
 	"clustermap/zmtp"
 )
 
@@ -82,7 +83,9 @@ type Error struct {
 	Text string
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("majordomo: error %d: %s", e.Code, e.Text) }
+func (e *Error) Error() string {
+	return fmt.Sprintf("majordomo: error %d: %s", e.Code, visible.String(e.Text))
+}
 
 // Is reports whether target is an *Error with the same code.
 func (e *Error) Is(target error) bool {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"clustermap/internal/closed"
+	"clustermap/internal/visible"
 )
 
 // Errors of the store, from New (in a *StoreError) and Server.Err. They are wrapped; use
@@ -70,7 +71,7 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("titanic: request was refused: %d %s", e.Code, e.Text)
+	return fmt.Sprintf("titanic: request was refused: %d %s", e.Code, visible.String(e.Text))
 }
 
 func (e *RefusedError) frames() [][]byte {
