@@ -45,6 +45,10 @@ const (
 	kindOrigins = 2
 	kindMapID   = 3
 	kindReigns  = 4
+
+	// kindNewest is the last kind. An entry of a later one makes a server refuse the log,
+	// since it may change the map; so later versions write one only where they must.
+	kindNewest = kindReigns
 )
 
 const sentHeadSize = len(clientID{}) + 8

@@ -152,6 +152,10 @@ const followWindow = 4 << 20
 
 func (f *follower) watch(e sockets.Event) {
 	switch e.Kind {
+	case sockets.EventHandshakeSucceeded:
+		if err := checkPeerVersion(e.Peer); err != nil {
+			f.fail(err)
+		}
 	case sockets.EventHandshakeFailed, sockets.EventDisconnected, sockets.EventConnectFailed:
 		err := e.Err
 		if err == nil {

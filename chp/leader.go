@@ -44,6 +44,11 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 		peer.Disconnect(errStranger)
 		return
 	}
+	if err := checkPeerVersion(peer); err != nil {
+		s.log.Warn("the other server cannot follow", "remote", peer.RemoteAddr(), "error", err)
+		peer.Disconnect(err)
+		return
+	}
 	q := &s.sequencer
 	f := &following{server: s, peer: peer}
 	ctx, f.cancel = context.WithCancel(ctx)

@@ -2,8 +2,12 @@ package chp
 
 import (
 	"encoding/binary"
+	"fmt"
+	"strconv"
 
+	"clustermap/chp/commit"
 	"clustermap/internal/kvmsg"
+	"clustermap/sockets"
 	"clustermap/zmtp"
 )
 
@@ -35,16 +39,37 @@ const (
 	nameBye     = "BYE"
 )
 
-// propertyPeer announces the passive server of a pair. Its value is the version of
-// these messages.
+// propertyPeer announces a server of a pair to the other one: the passive one that connects,
+// and the active one, which accepts. Its value is the version of these messages that it
+// speaks. A server refuses one that speaks a newer version, because it might misunderstand
+// it; it ignores messages of other names. Active servers of old do not announce it and speak
+// version 1.
 const (
 	propertyPeer = "X-CHP-Peer"
 	peerVersion  = "1"
+	peerNewest   = 1 // the same
 
 	// propertyRequester tells the new active server, for its log, at whose request the
 	// passive one has handed over: its address and, with CURVE, its key.
 	propertyRequester = "X-CHP-Requester"
 )
+
+// checkPeerVersion returns a [*commit.FormatError] if the other server of the pair speaks a
+// newer version.
+func checkPeerVersion(p *sockets.Peer) error {
+	text, ok := p.Property(propertyPeer)
+	if !ok {
+		return nil
+	}
+	version, err := strconv.ParseUint(text, 10, 32)
+	switch {
+	case err != nil || version == 0:
+		return fmt.Errorf("%w: version %q of the pair's protocol", errFollower, text)
+	case version > peerNewest:
+		return &commit.FormatError{What: "what the other server of the pair sends", Unit: "protocol", Version: uint32(version), Newest: peerNewest}
+	}
+	return nil
+}
 
 // followRequest states the map of a passive server: the sequence of its last update, the
 // reign of that update, and the identity of the map.

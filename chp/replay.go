@@ -1,8 +1,6 @@
 package chp
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"time"
 
@@ -22,9 +20,6 @@ type ReplayProgress struct {
 
 // replayEvery is how often ServerOptions.OnReplay is called.
 const replayEvery = 250 * time.Millisecond
-
-// errRecord is returned for an invalid entry with a correct checksum.
-var errRecord = errors.New("chp: the log has an invalid entry")
 
 // replay fills the map from the log before the server listens: keys and values,
 // sequences, and deadlines. A key whose time has ended expires later like any other, so
@@ -80,44 +75,25 @@ type replayer struct {
 
 func (r *replayer) entry(e commit.Entry) error {
 	q := r.q
-	wire := e.Records
-	var sent batchHead
+	l, err := parseStored(&e, q.origins, r.spans)
+	if err != nil {
+		return err
+	}
 	switch e.Kind {
-	case kindRecords:
-	case kindSent:
-		if len(wire) < sentHeadSize {
-			return fmt.Errorf("%w: entry %d", errRecord, e.Index)
-		}
-		sent.id, sent.counter = clientID(wire), binary.BigEndian.Uint64(wire[len(sent.id):])
-		wire = wire[sentHeadSize:]
 	case kindOrigins:
-		if !q.origins.add(wire) {
-			return fmt.Errorf("%w: entry %d", errRecord, e.Index)
-		}
 		return nil
 	case kindMapID:
-		if len(wire) != mapIDSize {
-			return fmt.Errorf("%w: entry %d", errRecord, e.Index)
-		}
-		q.mapID, r.named = [mapIDSize]byte(wire), true
+		q.mapID, r.named = l.mapID, true
 		return nil
 	case kindReigns:
-		h, ok := parseReigns(wire)
-		if !ok {
-			return fmt.Errorf("%w: entry %d", errRecord, e.Index)
-		}
-		q.setHistory(h)
+		q.setHistory(l.reigns)
 		r.last, r.index, r.reigned = q.newest.last, e.Index, true
 		r.some = r.some || r.last > 0
 		return nil
-	default:
-		return fmt.Errorf("%w: entry %d is of kind %d", errRecord, e.Index, e.Kind)
 	}
 	r.some = true
-	var ok bool
-	if r.spans, ok = kvmsg.SpansOf(wire, r.spans[:0]); !ok {
-		return fmt.Errorf("%w: entry %d", errRecord, e.Index)
-	}
+	sent, wire := l.sent, l.wire
+	r.spans = l.spans
 	q.pieces = q.store.Apply(wire, r.spans, 0, q.pieces[:0])
 	for _, s := range r.spans {
 		if s.Tag&kvmsg.TagFlags == 0 {

@@ -106,6 +106,9 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	announce := map[string]string{
 		propertyCHP: announcement, propertyMaxValue: strconv.Itoa(o.MaxValueSize), propertyRefusals: "1",
 	}
+	if o.Pair != nil {
+		announce[propertyPeer] = peerVersion
+	}
 	if !s.dialect.full {
 		announce = map[string]string{propertyModel: strconv.Itoa(int(o.Model))}
 	}

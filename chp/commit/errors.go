@@ -29,8 +29,8 @@ var (
 	ErrGone = errors.New("log: entry was removed by a checkpoint")
 	// ErrTooLarge means that an entry exceeds MaxEntryBytes.
 	ErrTooLarge = errors.New("log: entry too large")
-	// ErrUnreadable means that a file cannot be read: the permissions do not allow it, or
-	// it is not a file.
+	// ErrUnreadable means that a file or directory cannot be read, because of its
+	// permissions or because the disk reports an error.
 	ErrUnreadable = errors.New("log: cannot read")
 	// ErrFormat means that something was written by a newer version of this program. The
 	// error is a [*FormatError].
@@ -65,6 +65,9 @@ type CorruptError struct {
 }
 
 func (e *CorruptError) Error() string {
+	if e.File == "" { // see Log.Replay
+		return fmt.Sprintf("log: corrupt: %v", e.Reason)
+	}
 	s := fmt.Sprintf("log: corrupt: %s at offset %d, last readable entry %d", e.File, e.Offset, e.LastGood)
 	if e.Lost > 0 {
 		s += fmt.Sprintf(" of at least %d", e.Lost)

@@ -10,7 +10,8 @@ import "fmt"
 type Log interface {
 	// Replay calls fn with all entries: first those of the checkpoint, then those of
 	// the log after it. It verifies the entries, and removes a torn end, which the result
-	// describes. An error of fn ends it. If entries that were once on disk cannot be
+	// describes. An error of fn ends it; to a [*CorruptError] without a file it adds where
+	// the entry is. If entries that were once on disk cannot be
 	// read, the error is a [*CorruptError]; the log then cannot be written and is not
 	// changed.
 	Replay(fn func(Entry) error) (Replayed, error)

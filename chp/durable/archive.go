@@ -117,7 +117,7 @@ func (m *form) open(path string) (_ *archive, err error) {
 	damaged := func(err error) error { return &commit.CorruptError{File: path, Reason: err} }
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, cannotRead(err)
 	}
 	defer func() {
 		if err != nil {
@@ -127,7 +127,7 @@ func (m *form) open(path string) (_ *archive, err error) {
 	var b [archiveHeader]byte
 	if n, err := io.ReadFull(f, b[:]); err != nil {
 		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, err
+			return nil, cannotRead(err)
 		}
 		if n >= len(m.magic) && string(b[:len(m.magic)]) == m.magic {
 			return nil, damaged(io.ErrUnexpectedEOF)
@@ -164,7 +164,11 @@ func (m *form) open(path string) (_ *archive, err error) {
 func (a *archive) read(fn func(commit.Entry) error) error {
 	offset := int64(archiveHeader)
 	damaged := func(err error) error {
-		if errors.Is(err, io.EOF) {
+		var system *os.PathError
+		switch {
+		case errors.As(err, &system):
+			return cannotRead(err) // the disk's error
+		case errors.Is(err, io.EOF):
 			err = io.ErrUnexpectedEOF
 		}
 		return &commit.CorruptError{File: a.info.File, Offset: offset, Reason: err}
@@ -209,12 +213,12 @@ func (a *archive) read(fn func(commit.Entry) error) error {
 		if err != nil {
 			return damaged(err)
 		}
+		if err := fn(e); err != nil {
+			return located(err, a.info.File, offset, e.Index)
+		}
 		offset += 4 + n + 4
 		a.entries++
 		a.records += uint64(e.Count)
-		if err := fn(e); err != nil {
-			return err
-		}
 	}
 }
 

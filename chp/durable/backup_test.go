@@ -154,7 +154,7 @@ func TestBackup(t *testing.T) {
 			if c.checkpoint > 0 && r.Sequence != c.checkpoint*1000 || r.Torn != nil || r.Committed != r.Last {
 				t.Errorf("%+v", r)
 			}
-			report, err := Check(to)
+			report, err := Check(to, nil)
 			if err != nil || report.Defect != nil || report.Meta.Epoch != 9 || report.Meta.Identity == info.Identity {
 				t.Errorf("%v\n%v", err, report)
 			}
@@ -237,7 +237,7 @@ func TestBackupBesideWriter(t *testing.T) {
 		if err != nil {
 			t.Error(i, err)
 		}
-		if report, err := Check(dir); err != nil || report.Defect != nil || report.Last < info.Last {
+		if report, err := Check(dir, nil); err != nil || report.Defect != nil || report.Last < info.Last {
 			t.Errorf("check %d: %v\n%v", i, err, report)
 		}
 	}
@@ -351,7 +351,7 @@ func TestBackupOfDamage(t *testing.T) {
 	if err := os.WriteFile(all[1].path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	report, err := Check(dir)
+	report, err := Check(dir, nil)
 	if err != nil || isCorrupt(report.Defect) == nil {
 		t.Fatalf("%v\n%v", err, report)
 	}
@@ -362,7 +362,7 @@ func TestBackupOfDamage(t *testing.T) {
 	only(t, out)
 
 	os.Remove(filepath.Join(dir, metaName))
-	if report, err := Check(dir); err != nil || isCorrupt(report.Defect) == nil {
+	if report, err := Check(dir, nil); err != nil || isCorrupt(report.Defect) == nil {
 		t.Errorf("Check without metadata: %v\n%v", err, report)
 	}
 	if _, err := Backup(context.Background(), dir, filepath.Join(out, "b")); isCorrupt(err) == nil {

@@ -76,20 +76,27 @@ func (r *Report) String() string {
 // server it may report a write in progress as torn. It checks apparent damage again,
 // because that may also be a write in progress.
 //
-// The error is one of reading, such as a directory that does not exist. A defect of the
-// log itself is in the report.
-func Check(dir string) (*Report, error) {
+// It calls fn, if that is not nil, with all readable entries, as [Log.Replay] does; so fn can
+// check the content of the entries, for example with chp.EntryCheck. When Check looks again,
+// fn gets the entries again. If fn returns a [*commit.CorruptError] or [commit.ErrFormat],
+// that is a defect.
+//
+// The error is one of reading, such as a directory that does not exist, or another one of fn.
+// A defect of the log itself is in the report.
+func Check(dir string, fn func(commit.Entry) error) (*Report, error) {
+	if fn == nil {
+		fn = func(commit.Entry) error { return nil }
+	}
 	if _, err := os.ReadDir(dir); err != nil {
 		return nil, fmt.Errorf("log %s: %w", dir, err)
 	}
 	var r *Report
 	err := steady(func() error {
 		r = &Report{First: 1}
-		return r.check(dir)
+		return r.check(dir, fn)
 	})
-	var corrupt *commit.CorruptError
 	switch {
-	case errors.As(err, &corrupt), errors.Is(err, commit.ErrFormat):
+	case isDefect(err):
 		r.Defect = err
 	case err != nil:
 		return nil, fmt.Errorf("log %s: %w", dir, err)
@@ -97,7 +104,7 @@ func Check(dir string) (*Report, error) {
 	return r, nil
 }
 
-func (r *Report) check(dir string) (err error) {
+func (r *Report) check(dir string, fn func(commit.Entry) error) (err error) {
 	if r.Meta, err = readLogMeta(dir); err != nil {
 		return err
 	}
@@ -117,10 +124,9 @@ func (r *Report) check(dir string) (err error) {
 		path := filepath.Join(dir, checkpointName(indexes[len(indexes)-1]))
 		r.Checkpoint, err = readCheckpointHeader(path, r.Meta.Identity)
 		if err == nil {
-			r.CheckpointEntries, r.CheckpointRecords, err = readCheckpoint(path, r.Meta.Identity, func(commit.Entry) error { return nil })
+			r.CheckpointEntries, r.CheckpointRecords, err = readCheckpoint(path, r.Meta.Identity, fn)
 		}
-		var corrupt *commit.CorruptError
-		if err != nil && !errors.As(err, &corrupt) {
+		if err != nil && !isDefect(err) {
 			return err
 		}
 		if first = err; err == nil {
@@ -130,16 +136,21 @@ func (r *Report) check(dir string) (err error) {
 	if first == nil {
 		first = end.found(dir, r.Checkpoint.Index)
 	}
-	if err := r.checkLog(filepath.Join(dir, logName), end); err != nil {
-		var corrupt *commit.CorruptError
-		if first == nil || !errors.As(err, &corrupt) {
+	if err := r.checkLog(filepath.Join(dir, logName), end, fn); err != nil {
+		if first == nil || !isDefect(err) {
 			return err
 		}
 	}
 	return first
 }
 
-func (r *Report) checkLog(logs string, end mark) error {
+// isDefect reports whether an error is one of the log, not of reading it.
+func isDefect(err error) bool {
+	var corrupt *commit.CorruptError
+	return errors.As(err, &corrupt) || errors.Is(err, commit.ErrFormat)
+}
+
+func (r *Report) checkLog(logs string, end mark, fn func(commit.Entry) error) error {
 	all, err := segments(logs)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(all) == 0 {
 		return noSegments(logs, r.Checkpoint.Index)
@@ -150,12 +161,18 @@ func (r *Report) checkLog(logs string, end mark) error {
 	all = from(all, r.Checkpoint.Index)
 	w := walk{segments: all, meta: &r.Meta}
 	err = w.run(func(e commit.Entry, _ int64) error {
-		if e.Index > r.Checkpoint.Index && e.Count > 0 {
+		if e.Index <= r.Checkpoint.Index {
+			return nil
+		}
+		if err := fn(e); err != nil {
+			return err
+		}
+		if e.Count > 0 {
 			r.Sequence = max(r.Sequence, lastSequence(&e))
 		}
 		return nil
 	})
-	if err != nil {
+	if err != nil && !isDefect(err) {
 		return err
 	}
 	for i, s := range w.sums {
@@ -163,6 +180,9 @@ func (r *Report) checkLog(logs string, end mark) error {
 	}
 	r.Unread = len(all) - len(w.sums)
 	r.First, r.Last, r.Entries, r.Records, r.Committed = all[0].first(), w.last, w.entries, w.records, w.vouched
+	if err != nil {
+		return err
+	}
 	if r.First > r.Checkpoint.Index+1 {
 		return beginsLate(all[0].path, r.Checkpoint.Index, r.First)
 	}

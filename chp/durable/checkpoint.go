@@ -29,7 +29,7 @@ func checkpointName(index uint64) string { return fmt.Sprintf("%s%016x", checkpo
 func checkpoints(dir string) ([]uint64, error) {
 	all, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, err
+		return nil, cannotRead(err)
 	}
 	var found []uint64 // os.ReadDir sorts
 	for _, d := range all {

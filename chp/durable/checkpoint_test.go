@@ -194,7 +194,7 @@ func TestCheckpointContent(t *testing.T) {
 			t.Fatalf("cut to %d bytes: %v", i, err)
 		}
 	}
-	report, err := Check(dir)
+	report, err := Check(dir, nil)
 	if err != nil || isCorrupt(report.Defect) == nil || report.Last != 5 {
 		t.Errorf("Check: %v\n%v", err, report)
 	}

@@ -25,20 +25,16 @@ const childVariable = "CLUSTERMAP_DURABLE_CHILD"
 // kills is how often TestKill kills.
 var kills = flag.Int("kills", 12, "number of kills of TestKill; each takes about 0.1 s")
 
+// tasks are what a child can do with a directory.
+var tasks = map[string]func(dir string) error{"hold": hold, "write": write}
+
 // child runs the task that the environment names, and reports whether there was one.
 func child() bool {
 	task, dir, found := strings.Cut(os.Getenv(childVariable), ":")
 	if !found {
 		return false
 	}
-	var err error
-	switch task {
-	case "hold":
-		err = hold(dir)
-	case "write":
-		err = write(dir)
-	}
-	if err != nil {
+	if err := tasks[task](dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -125,7 +121,7 @@ func TestSecondProcess(t *testing.T) {
 	if _, err := Open(dir, Options{}); !errors.Is(err, commit.ErrLocked) || !strings.Contains(err.Error(), dir) {
 		t.Error("while another process has it:", err)
 	}
-	if report, err := Check(dir); err != nil || report.Defect != nil {
+	if report, err := Check(dir, nil); err != nil || report.Defect != nil {
 		t.Error("Check while another process has it:", err, report)
 	}
 	cmd.Process.Kill()
@@ -160,7 +156,7 @@ func TestKill(t *testing.T) {
 		if timer == nil {
 			t.Fatalf("round %d: the process ended without an acknowledgement: %v", round, err)
 		}
-		report, err := Check(dir)
+		report, err := Check(dir, nil)
 		if err != nil || report.Defect != nil {
 			t.Fatalf("round %d: %v\n%v", round, err, report)
 		}

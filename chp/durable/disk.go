@@ -34,10 +34,29 @@ func classify(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, commit.ErrUnreadable):
+		return err
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("%w: %w", commit.ErrFull, err)
 	case errors.Is(err, syscall.EROFS), errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%w: %w", commit.ErrReadOnly, err)
+	}
+	return err
+}
+
+// cannotRead marks an error of reading, unless the file does not exist.
+func cannotRead(err error) error {
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", commit.ErrUnreadable, err)
+}
+
+// located adds a place to damage that the function of a reader has found in an entry.
+func located(err error, file string, offset int64, lastGood uint64) error {
+	var corrupt *commit.CorruptError
+	if errors.As(err, &corrupt) && corrupt.File == "" {
+		corrupt.File, corrupt.Offset, corrupt.LastGood = file, offset, lastGood
 	}
 	return err
 }

@@ -61,7 +61,7 @@ func readMark(dir string, identity [16]byte) (m mark, err error) {
 		return m, nil
 	}
 	if err != nil {
-		return m, err
+		return m, cannotRead(err)
 	}
 	for ; len(b) >= markBytes; b = b[min(markSlot, len(b)):] {
 		sum := binary.BigEndian.Uint32(b[markBytes-4:])

@@ -84,7 +84,7 @@ func shorten(t *testing.T, dir string, last, checkpoint uint64) {
 		print := fingerprint(t, work)
 		// Check and Backup, which look twice.
 		report := Report{First: 1}
-		defect := report.check(work)
+		defect := report.check(work, func(commit.Entry) error { return nil })
 		_, backupErr := backup(t.Context(), work, filepath.Join(t.TempDir(), "backup"), noFlush)
 		if complete {
 			if defect != nil || backupErr != nil {
@@ -212,7 +212,7 @@ func TestUnflushedEndIsNotMissing(t *testing.T) {
 		}
 	}
 	testenv.Must(t, os.Truncate(path, at))
-	report, err := Check(work)
+	report, err := Check(work, nil)
 	if err != nil || report.Defect != nil || report.Last != 26 {
 		t.Fatal(err, report)
 	}

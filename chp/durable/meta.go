@@ -71,7 +71,7 @@ func readMeta(dir string) (Meta, error) {
 	path := filepath.Join(dir, metaName)
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return Meta{}, err
+		return Meta{}, cannotRead(err)
 	}
 	damaged := func(err error) (Meta, error) {
 		return Meta{}, &commit.CorruptError{File: path, Reason: err}

@@ -65,7 +65,7 @@ func TestFullDisk(t *testing.T) {
 		t.Error("Open on a full disk:", err)
 	}
 	// The stored entries can be read even so.
-	report, err := Check(dir)
+	report, err := Check(dir, nil)
 	if err != nil || report.Defect != nil || report.Last < synced {
 		t.Fatalf("Check: %v\n%v", err, report)
 	}
@@ -201,7 +201,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	if _, _, err := tryOpen(filepath.Join(root, "new"), realDisk); !errors.Is(err, commit.ErrReadOnly) {
 		t.Error("Open of a new one:", err)
 	}
-	if report, err := Check(dir); err != nil || report.Defect != nil || report.Last != 10 {
+	if report, err := Check(dir, nil); err != nil || report.Defect != nil || report.Last != 10 {
 		t.Errorf("Check: %v\n%v", err, report)
 	}
 }

@@ -87,7 +87,14 @@ func (l *Log) replay(fn func(commit.Entry) error) (r commit.Replayed, err error)
 	if err := l.openTail(); err != nil {
 		return r, l.fail(err)
 	}
+	// These also show that files can be created in both directories: what cannot be written
+	// later must not be ready now. Room for the next segment may come until it is needed.
 	err = l.end.open(l.dir, l.meta.Identity, mark{last: l.last, checkpoint: l.checkpoint.Index, segment: l.w.seq, offset: l.w.end})
+	if err == nil {
+		if <-l.w.next.done; !errors.Is(classify(l.w.next.err), commit.ErrFull) {
+			err = l.w.next.err
+		}
+	}
 	if err != nil {
 		return r, l.fail(err)
 	}

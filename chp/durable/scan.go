@@ -35,7 +35,7 @@ func (s *segment) first() uint64 { return max(s.index, 1) }
 func segments(dir string) ([]segment, error) {
 	all, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, err
+		return nil, cannotRead(err)
 	}
 	var found []segment
 	for _, d := range all {
@@ -129,7 +129,7 @@ func (w *walk) segment(s *segment, fn func(commit.Entry, int64) error) error {
 	}
 	f, err := open(s.path)
 	if err != nil {
-		return err
+		return cannotRead(err)
 	}
 	if w.open == nil {
 		defer f.Close()
@@ -148,7 +148,7 @@ func (w *walk) segment(s *segment, fn func(commit.Entry, int64) error) error {
 			// The end of the file or of the data.
 			end, err := dataEnd(f, w.offset)
 			if err != nil {
-				return err
+				return cannotRead(err)
 			}
 			if end > w.offset {
 				w.reason = errors.New("data after the end")
@@ -160,13 +160,13 @@ func (w *walk) segment(s *segment, fn func(commit.Entry, int64) error) error {
 		}
 		var system *os.PathError
 		if errors.As(err, &system) {
-			return err // the disk's error
+			return cannotRead(err) // the disk's error
 		}
 		if err == nil {
 			err = w.record(decoder, &record, first, fn)
 			var f failed
 			if errors.As(err, &f) {
-				return f.error
+				return located(f.error, s.path, w.offset, w.last)
 			}
 		}
 		if err != nil {
@@ -337,16 +337,16 @@ func lastNonzero(b []byte) int {
 func readFrom(path string, start int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, cannotRead(err)
 	}
 	defer f.Close()
 	end, err := dataEnd(f, start)
 	if err != nil {
-		return nil, err
+		return nil, cannotRead(err)
 	}
 	b := make([]byte, end-start)
 	_, err = f.ReadAt(b, start)
-	return b, err
+	return b, cannotRead(err)
 }
 
 // vouched returns the highest index that a state record after damage reports as

@@ -69,7 +69,7 @@ func openSource(dir string) (_ *source, err error) {
 			f, err = os.Open(segment.path)
 		}
 		if err != nil {
-			return nil, err
+			return nil, cannotRead(err)
 		}
 		s.files[segment.path] = f
 	}

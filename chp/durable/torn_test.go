@@ -114,7 +114,7 @@ func TestTornTail(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				report, err := Check(dir)
+				report, err := Check(dir, nil)
 				if err != nil || report.Defect != nil {
 					t.Fatalf("torn at %d: %v %v", p, err, report)
 				}
@@ -210,7 +210,7 @@ func TestCorruptMiddle(t *testing.T) {
 		if c.LastGood >= index || c.Lost < 80 || c.Offset > at+8 && c.File == path {
 			t.Fatalf("round %d: entry %d damaged at %d of %s: %v", round, index, at, path, err)
 		}
-		report, err := Check(dir)
+		report, err := Check(dir, nil)
 		if d := isCorrupt(report.Defect); err != nil || d == nil || d.LastGood != c.LastGood || d.Offset != c.Offset || d.File != c.File || report.Last != c.LastGood {
 			t.Fatalf("round %d: Check says %v, %v, Open %v", round, err, report, c)
 		}

@@ -203,7 +203,7 @@ func TestWithEtcd(t *testing.T) {
 		flush(t, l)
 		readAll(t, l, 1)
 		closeLog(t, l)
-		if report, err := Check(dir); err != nil || report.Defect != nil || report.Last != last {
+		if report, err := Check(dir, nil); err != nil || report.Defect != nil || report.Last != last {
 			t.Fatalf("%v\n%v", err, report)
 		}
 	}

@@ -151,5 +151,8 @@ func logError(ctx context.Context, err error) error {
 // logText returns the text of an error of the log without the prefix of package commit,
 // which may be within the text.
 func logText(err error) string {
+	if newer := (*commit.FormatError)(nil); errors.As(err, &newer) {
+		err = newer // it names the file
+	}
 	return strings.TrimPrefix(strings.ReplaceAll(plain(err), ": log: ", ": "), "log: ")
 }

@@ -99,12 +99,26 @@ func (f *serveFlags) dataError(err error) error {
 	switch {
 	case errors.Is(err, commit.ErrLocked):
 		return fail(exitRefused, "--data %s: another server has it open", f.data)
+	case errors.Is(err, commit.ErrFormat):
+		return fail(exitRefused, "--data %s: %s", f.data, logText(err))
+	case errors.Is(err, commit.ErrUnreadable):
+		return fail(exitRefused, "--data %s: cannot read: %s", f.data, systemText(err))
 	case errors.Is(err, commit.ErrReadOnly), errors.Is(err, fs.ErrPermission):
-		return fail(exitRefused, "--data %s: cannot write: %s", f.data, plain(err))
+		return fail(exitRefused, "--data %s: cannot write: %s", f.data, systemText(err))
 	case errors.Is(err, commit.ErrFull):
 		return fail(exitRefused, "--data %s: the disk is full", f.data)
 	case errors.As(err, &corrupt):
 		return fail(exitRefused, "--data %s is damaged: %s; chp fsck reports what is readable", f.data, plain(err))
 	}
 	return fail(exitRefused, "--data %s: %s", f.data, plain(err))
+}
+
+// systemText returns the text of the system's error in an error of the log: what was done
+// with which file, and why it failed.
+func systemText(err error) string {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Error()
+	}
+	return logText(err)
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"clustermap/chp"
 	"clustermap/chp/commit"
 	"clustermap/chp/durable"
 	"clustermap/internal/command"
@@ -24,16 +25,17 @@ func newFsck() *cobra.Command {
 		Short: "Check the data of a server, or a backup",
 		Long: `Reads all data in a directory of chp serve --data, or a file of chp backup, and
 reports what is readable: the checkpoint, the segments of the log after it, and the
-last entry and sequence. It changes nothing and takes no lock, so it can run while the
+last entry and sequence, and whether a server can replay it. It changes nothing and takes no lock, so it can run while the
 server runs.
 
 Unfinished writes of a machine or a server that stopped are not damage: the next start
 removes them, and no client was told that they were stored. Damage is data that was
 flushed to disk and cannot be read, or is missing; a server does not start with it. In that case
 restore a backup to another directory (chp restore), or copy the map from another
-server (chp backup --server).
+server (chp backup --server). What a newer version of this program has written is not
+damaged, but a server of this version does not start with it.
 
-Exit codes: 0 sound, 1 damaged or unreadable, 2 usage error.`,
+Exit codes: 0 sound, 1 damaged, unreadable or of a newer version, 2 usage error.`,
 		Example: `  chp fsck /var/lib/chp
   chp fsck --json map.backup | jq .sound`,
 		Args: command.Args(1, 1),
@@ -59,10 +61,13 @@ Exit codes: 0 sound, 1 damaged or unreadable, 2 usage error.`,
 		} else {
 			_, err = fmt.Fprint(out, text)
 		}
-		if err == nil && defect != nil {
-			err = fail(exitRefused, "%s is damaged", path)
+		switch {
+		case err != nil || defect == nil:
+			return err
+		case errors.Is(defect, commit.ErrFormat):
+			return fail(exitRefused, "%s: %s", path, logText(defect))
 		}
-		return err
+		return fail(exitRefused, "%s is damaged", path)
 	})
 	return cmd
 }
@@ -139,7 +144,7 @@ func defectOf(err error) *checkedDefect {
 }
 
 func checkLog(path string) (result *checked, text string, defect, err error) {
-	r, err := durable.Check(path)
+	r, err := durable.Check(path, chp.EntryCheck())
 	if err != nil {
 		return nil, "", nil, err
 	}
@@ -165,7 +170,7 @@ func checkLog(path string) (result *checked, text string, defect, err error) {
 }
 
 func checkBackup(path string) (result *checked, text string, defect, err error) {
-	b, err := durable.ReadBackup(path, func(commit.Entry) error { return nil })
+	b, err := durable.ReadBackup(path, chp.EntryCheck())
 	var corrupt *commit.CorruptError
 	if errors.As(err, &corrupt) || errors.Is(err, commit.ErrFormat) {
 		defect, err = err, nil

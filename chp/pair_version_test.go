@@ -1,0 +1,78 @@
+package chp
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"clustermap/chp/commit"
+	"clustermap/sockets"
+)
+
+// A server of a pair refuses one that speaks a newer version of the pair's protocol, and its
+// log says so.
+func TestPairRefusesNewerFollower(t *testing.T) {
+	t.Parallel()
+	var log lockedLog
+	po, _ := pairOptions(t)
+	po.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	s := startAlone(t, po)
+	for _, version := range []string{"2", "17", "x", "0"} {
+		f := dialFollower(t, s, func(o *sockets.Options) { o.Metadata[propertyPeer] = version })
+		f.follow(s)
+		select {
+		case <-f.gone:
+		case <-testContext(t).Done():
+			t.Fatalf("a follower of version %s is accepted", version)
+		}
+	}
+	eventually(t, "the log says why", func() bool {
+		return strings.Contains(log.String(), "what the other server of the pair sends was written by a newer version (protocol 17; this program reads up to 1)")
+	})
+	q := &s.sequencer
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.follower != nil {
+		t.Error("one of them follows")
+	}
+}
+
+// The same for the server that follows.
+func TestPairDoesNotFollowNewer(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]error{"2": commit.ErrFormat, "x": errFollower} {
+		_, bo := pairOptions(t)
+		router, err := sockets.NewRouter(sockets.Options{Metadata: map[string]string{propertyCHP: announcement, propertyPeer: version}})
+		must(t, err)
+		t.Cleanup(func() { must(t, router.Close()) })
+		must(t, router.Bind(testContext(t), bo.Pair.Peer))
+		s, err := NewServer(bo)
+		must(t, err)
+		t.Cleanup(func() { must(t, s.Close()) })
+		f := &follower{server: s}
+		if err := f.follow(testContext(t), context.Background()); !errors.Is(err, want) {
+			t.Errorf("version %q: %v", version, err)
+		}
+	}
+}
+
+// Both servers announce the version, so that the other one can refuse it.
+func TestPairAnnouncesVersion(t *testing.T) {
+	t.Parallel()
+	po, _ := pairOptions(t)
+	s := startAlone(t, po)
+	version := make(chan string, 1)
+	dialFollower(t, s, func(o *sockets.Options) {
+		o.Monitor = func(e sockets.Event) {
+			if e.Kind == sockets.EventHandshakeSucceeded {
+				text, _ := e.Peer.Property(propertyPeer)
+				version <- text
+			}
+		}
+	})
+	if got := <-version; got != peerVersion {
+		t.Errorf("the server announces %q, want %q", got, peerVersion)
+	}
+}
