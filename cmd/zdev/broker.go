@@ -41,6 +41,7 @@ func (b *beats) check() error {
 func newBroker() *cobra.Command {
 	var (
 		bind       []string
+		allow      []string
 		beat       beats
 		o          majordomo.BrokerOptions
 		waiting    = command.Number(majordomo.DefaultMaxWaiting)
@@ -60,10 +61,12 @@ request goes to another worker, up to --deliveries times in all. Clients are ser
 turn.
 
 The service mmi.service reports whether a service has workers; zdev services lists all
-services.`,
+services.
+` + allowWorkerHelp,
 		Example: `  zdev broker
   zdev broker --bind tcp://*:5555 --bind ipc:///run/broker
-  zdev broker --bind tcp://*:5555 --expiry 10s --heartbeat 1s`,
+  zdev broker --bind tcp://*:5555 --expiry 10s --heartbeat 1s
+  zdev broker --bind tcp://*:5555 --allow-worker 'titanic.*=10.0.0.8'`,
 		Args:              command.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -74,10 +77,14 @@ services.`,
 	flags.Var(&deliveries, "deliveries", "maximum number of workers that a request is sent to if each of them ends")
 	flags.Var(&waiting, "max-waiting", "maximum number of waiting requests per service; one client may use half of them")
 	flags.Var(&bytes, "max-bytes", "maximum total size of all requests in the broker")
+	flags.StringArrayVar(&allow, "allow-worker", nil, "`rule` SERVICE=PEER,PEER... for who may be a worker of a service, or a file with one per line; repeat it for several")
 	keys.Register(flags)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 		var err error
 		if o.Socket.Security, err = keys.Security(); err != nil {
+			return err
+		}
+		if o.AllowWorker, err = workerRules(allow, majordomo.AllowWorkers(o.Socket)); err != nil {
 			return err
 		}
 		if err = beat.check(); err != nil {
@@ -86,6 +93,7 @@ services.`,
 		if waiting <= 0 || bytes <= 0 || deliveries <= 0 {
 			return command.Fail(command.ExitUsage, "--max-waiting, --max-bytes and --deliveries must be above 0")
 		}
+		o.Logger = command.NewLog(cmd.ErrOrStderr())
 		o.Heartbeat, o.Liveness = beat.heartbeat, int(beat.liveness)
 		o.MaxWaiting, o.MaxBytes, o.MaxDeliveries = int(waiting), int(bytes), int(deliveries)
 		broker, err := majordomo.NewBroker(o)

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"clustermap/internal/command"
+	"clustermap/internal/lograte"
 	"clustermap/sockets"
 
 	"github.com/spf13/cobra"
@@ -74,4 +76,15 @@ func (n *news) tell() {
 		n.writing = false
 		n.tell()
 	}()
+}
+
+// dismissed returns a function that reports on standard error that the broker has sent
+// DISCONNECT to a worker of some services, now and then while that repeats.
+func (a *atBroker) dismissed(ctx context.Context, cmd *cobra.Command, services string) func() {
+	limit := &lograte.Limiter{First: 10 * time.Second, Most: 10 * time.Minute, Size: 1}
+	return func() {
+		if log, _ := limit.Due(a.broker, "", time.Now()); log && ctx.Err() == nil {
+			command.Say(cmd.ErrOrStderr(), fmt.Sprintf("zdev: the broker at %s refuses a worker of %s, or is ending; its log says which\n", a.broker, services))
+		}
+	}
 }

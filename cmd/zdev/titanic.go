@@ -95,6 +95,7 @@ reports that on standard error.`,
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		o.Socket.Monitor = at.news(ctx, cmd)
+		o.OnDismiss = at.dismissed(ctx, cmd, "titanic.*")
 		server, err := titanic.New(o)
 		if err != nil {
 			return titanicError(&at, err)

@@ -92,9 +92,13 @@ func TestTitanicCurve(t *testing.T) {
 	dir := t.TempDir()
 	public := strings.TrimSpace(zdev.Must(t, "keygen", "--out", dir+"/broker.key"))
 	zdev.Must(t, "keygen", "--out", dir+"/known.key")
-	_, at := startBroker(t, "--curve-key", dir+"/broker.key", "--curve-allow", dir+"/known.key")
+	broker, at := startBroker(t, "--curve-key", dir+"/broker.key", "--curve-allow", dir+"/known.key")
 	keys := []string{"--curve-key", dir + "/known.key", "--curve-server-key", public}
-	startTitanic(t, at, dir+"/data", keys...)
+	refused := startTitanic(t, at, dir+"/data", keys...)
+	refused.Await(`refuses a worker of titanic\.\*`)
+	broker.Await(`worker refused.* service=titanic\.`)
+	endsWell(t, refused)
+	startTitanic(t, at, dir+"/data", "--curve-key", dir+"/broker.key", "--curve-server-key", public)
 	run := func(args ...string) []string { return append(append(args, "--broker", at), keys...) }
 	id := strings.TrimSpace(zdev.Must(t, run("submit", "nobody", "x")...))
 	zdev.Try(t, run("fetch", id)...).Expect(t, command.ExitRefused, "pending")

@@ -138,6 +138,7 @@ reached, the worker tries to connect, and reports that on standard error.`,
 			}
 		}
 		o.Socket.Monitor = at.news(ctx, cmd)
+		o.OnDismiss = at.dismissed(ctx, cmd, args[0])
 		worker, err := majordomo.NewWorker(args[0], handler, o)
 		if err != nil {
 			return at.brokerError(err)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"clustermap/internal/lograte"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -35,6 +36,7 @@ type Broker struct {
 	deadlines list[job] // all requests, in the order in which they came
 	bytes     int       // of all requests
 	stats     BrokerStats
+	refusals  lograte.Limiter // of workers
 
 	touched     []*conn // connections with staged messages
 	spareJobs   []*job
@@ -50,7 +52,7 @@ type BrokerStats struct {
 	Replies   uint64 // last or only replies passed on to clients
 	Partials  uint64 // partial replies passed on or kept
 	Malformed uint64 // invalid messages; each ended its peer's connection
-	Refused   uint64 // requests and workers for which there was no room
+	Refused   uint64 // requests and workers for which there was no room, and workers that were not allowed
 	Expired   uint64 // requests dropped after Expiry
 	Repeated  uint64 // requests queued again because a worker was lost or gave them back
 	// Undelivered is the number of requests dropped because MaxDeliveries workers
@@ -98,6 +100,7 @@ func NewBroker(o BrokerOptions) (*Broker, error) {
 		conns:    map[*sockets.Peer]*conn{},
 		services: map[string]*service{},
 		lanes:    map[laneKey]*lane{},
+		refusals: lograte.Limiter{First: 10 * time.Second, Most: 10 * time.Minute, Size: 1024}, // they try again every few seconds
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.running.Go(b.run)
@@ -330,18 +333,24 @@ func (b *Broker) handleCommand(c *conn, p *packet) {
 	}
 	switch p.command {
 	case ready:
-		switch {
-		case w == nil && !isReserved(p.service):
-			w = b.register(c, p)
-			if w == nil {
-				b.stats.Refused++
-				b.dismiss(c, p.version)
+		if isReserved(p.service) {
+			b.logRefusal(c, p.service, "the service is the broker's own")
+		}
+		if w != nil || isReserved(p.service) {
+			b.outOfTurn(c, p.version)
+			return
+		}
+		why := b.refusal(c, p.service)
+		if why == "" {
+			if w = b.register(c, p); w != nil {
+				b.dispatch(w.service)
 				return
 			}
-			b.dispatch(w.service)
-		default:
-			b.outOfTurn(c, p.version)
+			why = "no room for more workers or services"
 		}
+		b.stats.Refused++
+		b.logRefusal(c, p.service, why)
+		b.dismiss(c, p.version)
 	case disconnect:
 		c.dismissed = true
 		if w != nil {

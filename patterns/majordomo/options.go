@@ -2,6 +2,7 @@ package majordomo
 
 import (
 	"errors"
+	"log/slog"
 	"math"
 	"strconv"
 	"time"
@@ -76,6 +77,19 @@ type BrokerOptions struct {
 	// workers have, and of partial replies for clients of version 0.1. 0 means
 	// DefaultMaxBytes.
 	MaxBytes int
+
+	// AllowWorker reports whether a peer may be a worker of a service. It can use the
+	// peer's UserID, PublicKey and RemoteAddr. The broker answers other peers with
+	// DISCONNECT, and logs who they are. It calls AllowWorker once for each READY, from
+	// one goroutine, while it handles no other message: AllowWorker must return at once
+	// and must not call the broker. nil means AllowWorkers(Socket), with which every peer
+	// may be a worker of every service, but only few of those in TitanicPrefix. No peer can
+	// be a worker of the services in ReservedPrefix, whatever AllowWorker returns.
+	AllowWorker func(service string, worker *sockets.Peer) bool
+
+	// Logger receives a warning for each worker that is refused, with who it is; fewer if
+	// that repeats. nil means slog.Default().
+	Logger *slog.Logger
 
 	// Socket configures the ROUTER socket. The broker sets Notify to
 	// NotifyDisconnect, and announces X-MDP in Metadata. It refuses options that would
@@ -165,6 +179,12 @@ func (o BrokerOptions) withDefaults() (BrokerOptions, error) {
 	c.count("MaxWaiting", &o.MaxWaiting, DefaultMaxWaiting)
 	c.count("MaxWaitingBytes", &o.MaxWaitingBytes, DefaultMaxWaitingBytes)
 	c.count("MaxBytes", &o.MaxBytes, DefaultMaxBytes)
+	if o.AllowWorker == nil {
+		o.AllowWorker = AllowWorkers(o.Socket)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
 	s := &o.Socket
 	c.decided("Notify", s.Notify != 0 && s.Notify != sockets.NotifyDisconnect)
 	c.decided("Mandatory", s.Mandatory)
@@ -221,8 +241,13 @@ type WorkerOptions struct {
 	// and DefaultReconnectMax.
 	Reconnect, ReconnectMax time.Duration
 
+	// OnDismiss, if set, is called when the broker sends DISCONNECT: it refuses this
+	// worker, or is ending. The worker tries again. Calls may be concurrent, one for each
+	// connection; OnDismiss must return at once and must not call Close.
+	OnDismiss func()
+
 	// Socket configures the DEALER sockets. The worker sets Immediate, and announces
-	// X-MDP and X-MDP-Ahead in Metadata. It refuses options that would change its
+	// X-MDP, X-MDP-Ahead and X-MDP-Instance in Metadata. It refuses options that would change its
 	// messages, its waits or how it connects: ProbeRouter, Conflate, HelloMessage,
 	// HiccupMessage, RecvTimeout, SendTimeout, ReconnectStop, and ReconnectInterval and
 	// ReconnectIntervalMax, in place of which there are Reconnect and ReconnectMax. If

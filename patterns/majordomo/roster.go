@@ -49,6 +49,7 @@ func (b *Broker) register(c *conn, p *packet) *worker {
 	w.free.of, w.inBroker.of = w, w
 	b.workers.pushBack(&w.inBroker)
 	b.addWorker(s)
+	s.holder = c.holder()
 	c.worker = w
 	w.place()
 	return w

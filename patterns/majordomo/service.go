@@ -10,6 +10,7 @@ import (
 type service struct {
 	name    string
 	workers int // registered
+	holder  any // the last that registered; see conn.holder
 	given   int // requests that workers have
 
 	waiting      int // requests in lanes

@@ -139,6 +139,9 @@ func (s *session) receive() error {
 			switch p.command {
 			case heartbeat:
 			case disconnect:
+				if s.w.opts.OnDismiss != nil {
+					s.w.opts.OnDismiss()
+				}
 				return errDismissed
 			case request:
 				if !s.push(&p) {

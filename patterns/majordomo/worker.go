@@ -73,7 +73,7 @@ func NewWorker(service string, h Handler, o WorkerOptions) (*Worker, error) {
 		s.HeartbeatInterval, s.HeartbeatTimeout = o.Heartbeat, o.Heartbeat*time.Duration(o.Liveness)
 	}
 	setConnecting(s, o.Reconnect, o.ReconnectMax)
-	announce(s, map[string]string{propertyAhead: strconv.Itoa(o.Ahead)})
+	announce(s, map[string]string{propertyAhead: strconv.Itoa(o.Ahead), propertyInstance: newInstance()})
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	first := make([]*session, o.Concurrency)
 	for i := range first {

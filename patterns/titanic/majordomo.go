@@ -39,7 +39,7 @@ func New(o Options) (*Server, error) {
 		serviceClose:   s.close,
 	} {
 		w, err := majordomo.NewWorker(name, handler, majordomo.WorkerOptions{
-			Broker: o.Broker, Concurrency: o.Concurrency, Heartbeat: o.Heartbeat, Liveness: o.Liveness, Socket: o.Socket,
+			Broker: o.Broker, Concurrency: o.Concurrency, Heartbeat: o.Heartbeat, Liveness: o.Liveness, Socket: o.Socket, OnDismiss: o.OnDismiss,
 		})
 		if err != nil {
 			return nil, errors.Join(err, s.Close())

@@ -105,6 +105,11 @@ type Options struct {
 	Heartbeat time.Duration
 	Liveness  int
 
+	// OnDismiss, if set, is called when the broker refuses a worker of the three services,
+	// or is ending: see majordomo.WorkerOptions.OnDismiss, and majordomo.AllowWorkers for
+	// who may have these services.
+	OnDismiss func()
+
 	// Socket configures the sockets that connect to the broker: see
 	// majordomo.WorkerOptions and majordomo.ClientOptions.
 	Socket sockets.Options
