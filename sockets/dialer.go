@@ -34,7 +34,10 @@ type dialer struct {
 // immediately; the socket makes the connection in the background and makes it
 // again if it is lost. The endpoint is one of:
 //
-//   - tcp://host:port. The socket resolves a name again for each attempt. With
+//   - tcp://host:port. The socket resolves a name again for each attempt. If it
+//     has several addresses, an attempt tries them all, as in RFC 8305: one is
+//     begun when the one before has failed or has not answered for 250 ms, and
+//     those that have failed lately come last. With
 //     tcp://source;host:port it connects from the given local address, where
 //     source is an IP address or network interface and a port, and each of the
 //     two may be *.
@@ -227,12 +230,8 @@ func (d *dialer) run() {
 
 // dial makes one attempt to connect.
 func (d *dialer) dial() (net.Conn, error) {
-	ctx := d.ctx
-	if limit := d.socket.opts().ConnectTimeout; limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
-	}
+	ctx, cancel := context.WithTimeout(d.ctx, d.socket.opts().ConnectTimeout)
+	defer cancel()
 	return link.Dial(ctx, d.endpoint, d.socket.linkOptions())
 }
 
@@ -267,9 +266,15 @@ func (d *dialer) serve(nc net.Conn) (final bool, refusal error) {
 	up := false
 	err = s.serve(c, d.pipe, d.endpoint.Text, func() {
 		up = true
+		link.Worked(nc)
 		d.attempts.succeeded()
 	})
 	d.attempts.failed(err, up)
+	// After a break the same server may be back soon; not after silence.
+	var silence net.Error
+	if d.ctx.Err() == nil && (!up || errors.Is(err, ErrHeartbeatTimeout) || errors.As(err, &silence) && silence.Timeout()) {
+		link.Failed(nc)
+	}
 	if !up && s.opts().ReconnectStop&ReconnectStopOnHandshakeFailed != 0 {
 		return true, nil
 	}

@@ -23,7 +23,10 @@ var (
 	newLender   = testenv.NewLender
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testenv.Names()
+	goleak.VerifyTestMain(m)
+}
 
 // open makes a socket that is closed at the end of the test.
 // It does not wait for ever for messages that are not taken.

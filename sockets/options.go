@@ -24,6 +24,7 @@ const (
 	DefaultLinger            = 30 * time.Second       // Linger: upper limit if Linger is 0
 	DefaultReconnectInterval = 100 * time.Millisecond // ReconnectInterval
 	DefaultHandshakeTimeout  = 30 * time.Second       // HandshakeTimeout
+	DefaultConnectTimeout    = 10 * time.Second       // ConnectTimeout
 	DefaultBusyPoll          = 100 * time.Microsecond // BusyPoll
 	DefaultMaxHandshakes     = 1024                   // MaxHandshakes
 	DefaultMaxMessageSize    = 256 << 20              // MaxMessageSize: bytes
@@ -174,9 +175,11 @@ type Options struct {
 	// endpoint instead of connecting to it again. By default it never gives up.
 	ReconnectStop ReconnectStop
 
-	// ConnectTimeout limits each attempt to connect, including name resolution
-	// and the exchange with a SOCKS proxy. If zero, the operating system's
-	// timeout applies, and HandshakeTimeout limits the exchange with a proxy.
+	// ConnectTimeout limits each attempt to connect, including name resolution,
+	// all addresses of a name, and the exchange with a SOCKS proxy. The next
+	// attempt resolves the name again, so this is also how soon a peer is found
+	// that has moved to another address and left nobody at the old one. If zero,
+	// it is DefaultConnectTimeout. The operating system may have a shorter limit.
 	ConnectTimeout time.Duration
 
 	// Backlog is the maximum length of the operating system's queue of
@@ -268,9 +271,9 @@ type Options struct {
 	// zero, the peer is not asked.
 	HeartbeatInterval, HeartbeatTimeout, HeartbeatTTL time.Duration
 
-	// HandshakeTimeout limits the greeting and handshake of a new connection
-	// and, if ConnectTimeout is zero, the preceding exchange with a SOCKS
-	// proxy. If zero, it is DefaultHandshakeTimeout.
+	// HandshakeTimeout limits the greeting and handshake of a new connection,
+	// and the preceding exchange with a SOCKS proxy. If zero, it is
+	// DefaultHandshakeTimeout.
 	HandshakeTimeout time.Duration
 
 	// MinVersion is the lowest major version of ZMTP that a peer may speak: 1,
@@ -614,6 +617,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.MinVersion = cmp.Or(o.MinVersion, 1)
 	o.HeartbeatTimeout = cmp.Or(o.HeartbeatTimeout, o.HeartbeatInterval)
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, DefaultHandshakeTimeout)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, DefaultConnectTimeout)
 	o.BusyPoll = cmp.Or(o.BusyPoll, DefaultBusyPoll)
 	o.ReconnectInterval = cmp.Or(o.ReconnectInterval, DefaultReconnectInterval)
 	if o.ReconnectIntervalMax > 0 && o.ReconnectIntervalMax < o.ReconnectInterval {

@@ -23,7 +23,7 @@ type Options struct {
 	Proxy         string        // host:port of a SOCKS 5 proxy; "": connect directly
 	ProxyUser     string        // "": no authentication
 	ProxyPassword func() string // a function, so that formatting does not show the password
-	ProxyTimeout  time.Duration // limits the exchange with the proxy if the context has no deadline
+	ProxyTimeout  time.Duration // limits the exchange with the proxy
 
 	// Used in place of package net; nil: not used. See sockets.Options.
 	DialWith   func(ctx context.Context, network, address string) (net.Conn, error)

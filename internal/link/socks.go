@@ -66,12 +66,12 @@ func dialProxy(ctx context.Context, dial dialFunc, e Endpoint, o *Options) (net.
 }
 
 // askProxy asks the proxy at the other end of nc to connect to an endpoint, within
-// ProxyTimeout if the context has no deadline. It reads nothing after the proxy's
+// ProxyTimeout. It reads nothing after the proxy's
 // answers, because the next bytes are the peer's.
 func (o *Options) askProxy(ctx context.Context, nc net.Conn, e Endpoint) error {
-	limit, ok := ctx.Deadline()
-	if !ok {
-		limit = time.Now().Add(o.ProxyTimeout)
+	limit := time.Now().Add(o.ProxyTimeout)
+	if t, ok := ctx.Deadline(); ok && t.Before(limit) {
+		limit = t
 	}
 	_ = nc.SetDeadline(limit) // fails only on a closed connection; then reading fails too
 	proxied := duplex{Conn: nc}

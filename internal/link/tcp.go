@@ -105,7 +105,9 @@ func listenTCP(ctx context.Context, e Endpoint, o *Options) (*Listener, error) {
 // dialTCP connects to a tcp endpoint, directly or through the proxy.
 func dialTCP(ctx context.Context, e Endpoint, o *Options) (net.Conn, error) {
 	d := net.Dialer{Control: o.control, KeepAlive: o.KeepAlive, KeepAliveConfig: o.KeepAliveConfig}
-	dial := d.DialContext
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		return system.dial(ctx, d.DialContext, network, address)
+	}
 	if o.DialWith != nil {
 		dial = o.dialWith
 	} else if e.source != nil {

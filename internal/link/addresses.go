@@ -1,0 +1,336 @@
+package link
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A name can stand for several addresses, of which some may not answer: as in RFC 8305
+// (Happy Eyeballs) an attempt to connect resolves the name, begins with its first
+// address, and begins with the next one when one has failed, or has not answered for
+// attemptDelay. The first connection wins. An attempt begins with addresses that have
+// not failed lately, so that no address can keep the others from being tried, however
+// short the attempt.
+
+// attemptDelay is the Connection Attempt Delay of RFC 8305, section 8.
+const attemptDelay = 250 * time.Millisecond
+
+// names dials hosts by name.
+type names struct {
+	resolve func(ctx context.Context, host string) ([]netip.Addr, error)
+	past    history
+}
+
+// system is the system's resolver, and what is known of the addresses that it gave.
+var system = names{resolve: func(ctx context.Context, host string) ([]netip.Addr, error) {
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+}}
+
+// dial makes one attempt to connect to host:port. dial connects to a single address.
+func (n *names) dial(ctx context.Context, dial dialFunc, network, address string) (net.Conn, error) {
+	all, err := n.lookUp(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	nc, _, err := n.race(ctx, dial, network, all)
+	return nc, err
+}
+
+// lookUp returns the addresses of a host in the order in which to try them: there is at
+// least one. The families alternate (RFC 8305, section 4), and addresses that have failed
+// lately are last.
+func (n *names) lookUp(ctx context.Context, network, address string) ([]netip.AddrPort, error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: &net.AddrError{Err: "invalid port", Addr: address}}
+	}
+	found := []netip.Addr{{}}
+	if found[0], err = netip.ParseAddr(host); err != nil {
+		if found, err = n.resolve(ctx, host); err == nil && len(found) == 0 {
+			err = &net.DNSError{Err: "no addresses", Name: host, IsNotFound: true}
+		}
+	}
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+	}
+	for i, a := range found {
+		found[i] = a.Unmap()
+	}
+	found = n.past.sort(interleave(found), time.Now())
+	all := make([]netip.AddrPort, len(found))
+	for i, a := range found {
+		all[i] = netip.AddrPortFrom(a, uint16(port))
+	}
+	return all, nil
+}
+
+// interleave returns addresses with alternating families, beginning with that of the
+// first one.
+func interleave(all []netip.Addr) []netip.Addr {
+	var first, other []netip.Addr
+	for _, a := range all {
+		if a.Is4() == all[0].Is4() {
+			first = append(first, a)
+		} else {
+			other = append(other, a)
+		}
+	}
+	mixed := make([]netip.Addr, 0, len(all))
+	for i := range max(len(first), len(other)) {
+		if i < len(first) {
+			mixed = append(mixed, first[i])
+		}
+		if i < len(other) {
+			mixed = append(mixed, other[i])
+		}
+	}
+	return mixed
+}
+
+// race connects to one of the addresses, and returns which. Nothing that race has begun goes on after it has returned.
+func (n *names) race(ctx context.Context, dial dialFunc, network string, all []netip.AddrPort) (net.Conn, netip.Addr, error) {
+	if len(all) == 1 {
+		nc, err := dial(ctx, network, all[0].String())
+		return nc, all[0].Addr(), err
+	}
+	type result struct {
+		index int
+		nc    net.Conn
+		err   error
+	}
+	racing, stop := context.WithCancel(ctx)
+	results := make(chan result) // all that have begun are received
+	begun, pending := 0, make(map[int]bool)
+	defer func() {
+		stop()
+		for range len(pending) {
+			if r := <-results; r.nc != nil {
+				_ = r.nc.Close() // nothing was sent
+			}
+		}
+	}()
+	delay := time.NewTimer(0)
+	defer delay.Stop()
+	errs := make([]error, len(all))
+	for {
+		select {
+		case <-delay.C:
+			index := begun
+			begun++
+			pending[index] = true
+			go func() {
+				nc, err := dial(racing, network, all[index].String())
+				results <- result{index, nc, err}
+			}()
+			if begun < len(all) {
+				delay.Reset(attemptDelay)
+			}
+		case r := <-results:
+			delete(pending, r.index)
+			if r.err == nil {
+				for index := range pending {
+					if index < r.index { // it had at least attemptDelay more
+						n.past.failed(all[index].Addr(), time.Now())
+					}
+				}
+				return r.nc, all[r.index].Addr(), nil
+			}
+			errs[r.index] = r.err
+			if !errors.Is(ctx.Err(), context.Canceled) {
+				n.past.failed(all[r.index].Addr(), time.Now())
+			}
+			switch {
+			case len(pending) == 0 && (begun == len(all) || ctx.Err() != nil):
+				return nil, netip.Addr{}, telling(errs)
+			case begun < len(all) && ctx.Err() == nil:
+				delay.Reset(0)
+			}
+		}
+	}
+}
+
+// telling returns the first error that is not only of this machine, which cannot use the
+// address's family.
+func telling(errs []error) error {
+	for _, err := range errs {
+		var family *net.AddrError
+		if err != nil && !errors.As(err, &family) && !errors.Is(err, syscall.ENETUNREACH) {
+			return err
+		}
+	}
+	return cmp.Or(errs...)
+}
+
+// history is which addresses have failed lately, of all names of the process. It only
+// decides in which order addresses are tried.
+type history struct {
+	mu   sync.Mutex
+	when map[netip.Addr]time.Time
+}
+
+const (
+	historyTime = 10 * time.Minute // as RFC 6555, section 4.2, recommends
+	historySize = 1024             // addresses; beyond it some are forgotten
+)
+
+// failed notes that an address has not answered, or not as it should.
+func (h *history) failed(a netip.Addr, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.when == nil {
+		h.when = map[netip.Addr]time.Time{}
+	}
+	if _, known := h.when[a]; !known && len(h.when) >= historySize {
+		for other, t := range h.when {
+			if len(h.when) >= historySize || now.Sub(t) >= historyTime {
+				delete(h.when, other)
+			}
+		}
+	}
+	h.when[a] = now
+}
+
+// worked notes that an address has answered.
+func (h *history) worked(a netip.Addr) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.when, a)
+}
+
+// sort returns the addresses that have not failed lately, in their order, and then the
+// others, the longest ago first.
+func (h *history) sort(all []netip.Addr, now time.Time) []netip.Addr {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	slices.SortStableFunc(all, func(a, b netip.Addr) int {
+		return h.lately(a, now).Compare(h.lately(b, now))
+	})
+	return all
+}
+
+// lately returns when an address has last failed, or the zero time if that is long ago or
+// has not happened. mu must be held.
+func (h *history) lately(a netip.Addr, now time.Time) time.Time {
+	if t := h.when[a]; now.Sub(t) < historyTime {
+		return t
+	}
+	return time.Time{}
+}
+
+// Failed notes that a connection was of no use: the peer did not complete the handshake, or
+// fell silent. If the endpoint's name has several addresses, the next attempt begins with
+// another one.
+func Failed(nc net.Conn) {
+	if a, ok := addressOf(nc); ok {
+		system.past.failed(a, time.Now())
+	}
+}
+
+// Worked notes that the peer of a connection has completed the handshake.
+func Worked(nc net.Conn) {
+	if a, ok := addressOf(nc); ok {
+		system.past.worked(a)
+	}
+}
+
+// addressOf returns the address of the other end of a TCP connection.
+func addressOf(nc net.Conn) (netip.Addr, bool) {
+	tc, ok := nc.(*net.TCPConn)
+	if !ok {
+		return netip.Addr{}, false
+	}
+	a, ok := tc.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}, false
+	}
+	return a.AddrPort().Addr().Unmap(), true
+}
+
+// Host connects to the ports of one host at a single address, also if its name has several:
+// the first connection decides at which. It is for protocols that need several connections
+// to the same server. Its methods are safe for concurrent use.
+type Host struct {
+	names   *names
+	skip    int
+	turn    chan struct{} // has an element while a call looks for the address; guards address
+	address netip.Addr    // invalid until it is known
+}
+
+// NewHost returns a Host. Its attempt does not begin with the first skip addresses of the
+// name, with which attempts that are still under way have begun.
+func NewHost(skip int) *Host {
+	return &Host{names: &system, skip: skip, turn: make(chan struct{}, 1)}
+}
+
+// Dial makes one attempt to connect, like net.Dialer.DialContext. It waits while another
+// call looks for the address. Networks other than tcp have no names.
+func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var d net.Dialer
+	return h.dial(ctx, d.DialContext, network, address)
+}
+
+func (h *Host) dial(ctx context.Context, dial dialFunc, network, address string) (net.Conn, error) {
+	if network != "tcp" {
+		return dial(ctx, network, address)
+	}
+	select {
+	case h.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, &net.OpError{Op: "dial", Net: network, Err: ctx.Err()}
+	}
+	if nc, err := h.look(ctx, dial, network, address); nc != nil || err != nil {
+		<-h.turn
+		return nc, err
+	}
+	known := h.address
+	<-h.turn
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+	}
+	return dial(ctx, network, net.JoinHostPort(known.String(), port))
+}
+
+// look finds the address unless it is known. If the name has several, look returns the
+// connection to the one that it has found.
+func (h *Host) look(ctx context.Context, dial dialFunc, network, address string) (net.Conn, error) {
+	if h.address.IsValid() {
+		return nil, nil
+	}
+	all, err := h.names.lookUp(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 1 {
+		h.address = all[0].Addr() // the other calls need not wait for the connection
+		return nil, nil
+	}
+	skip := h.skip % len(all)
+	nc, at, err := h.names.race(ctx, dial, network, slices.Concat(all[skip:], all[:skip]))
+	if err == nil {
+		h.address = at
+	}
+	return nc, err
+}
+
+// Failed notes that the server at the address was of no use. If the name has several, the
+// next attempt begins with another one.
+func (h *Host) Failed() {
+	h.turn <- struct{}{}
+	defer func() { <-h.turn }()
+	if h.address.IsValid() {
+		h.names.past.failed(h.address, time.Now())
+	}
+}
