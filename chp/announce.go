@@ -26,8 +26,16 @@ const (
 	propertyRefusals = "X-CHP-Refusals"
 
 	// propertyModel is the Clone model of a server, in decimal, if it is not 6. Such a
-	// server announces nothing else.
+	// server announces only its instance besides.
 	propertyModel = "X-CHP-Model"
+
+	// propertyInstance identifies a server, from its start to its end, on all of its
+	// ports: 32 hexadecimal digits. Behind one name there can be several servers, and each
+	// connection of a client can reach another one; so a client compares what its
+	// connections say (see session.recognize). A client that connects to the collector
+	// when it follows a server announces the instance of that one, and another server
+	// takes no updates from it.
+	propertyInstance = "X-CHP-Instance"
 
 	// propertyClient identifies a client on all of its connections: 32 hexadecimal
 	// digits, the same for all servers, so that a server that takes over a map
@@ -54,6 +62,15 @@ func newClientID() string {
 	var id [clientIDSize / 2]byte
 	rand.Read(id[:]) // never fails
 	return hex.EncodeToString(id[:])
+}
+
+// newInstance returns a value of propertyInstance.
+func newInstance() string { return newClientID() }
+
+// instanceOf returns the instance that a peer announced, or "" if it announced none.
+func instanceOf(p *sockets.Peer) string {
+	id, _ := p.Property(propertyInstance)
+	return id
 }
 
 // announces reports whether a peer announced a property.

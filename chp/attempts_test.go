@@ -31,7 +31,7 @@ func TestAttemptGivenUp(t *testing.T) {
 	c := &Client{ctx: t.Context(), servers: make([]address, 1)}
 	a := attempts{client: c}
 	for i := range maxAttempts {
-		s := c.newSession(0)
+		s := c.newSession(0, 0)
 		s.answered.Store(i == 1)
 		a.running = append(a.running, s)
 	}

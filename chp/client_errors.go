@@ -83,6 +83,23 @@ func (e *CollectorError) Error() string {
 // Unwrap returns Err.
 func (e *CollectorError) Unwrap() error { return e.Err }
 
+// MixedError reports that the connections of a client to one server have reached
+// different ones, as can happen if several servers are behind one name, or behind a
+// balancer of connections. The client follows none of them and tries again. Servers that
+// announce no identity, of earlier versions and of other implementations, cannot be told
+// apart from each other.
+type MixedError struct {
+	Server string // as ClientOptions.Servers names it
+
+	// Remote and Other are the addresses that two of the connections have reached. They
+	// can be equal, behind a balancer.
+	Remote, Other string
+}
+
+func (e *MixedError) Error() string {
+	return fmt.Sprintf("chp: the connections to %s reach different servers, at %s and %s", e.Server, e.Remote, e.Other)
+}
+
 // SubtreeError reports a malformed subtree. Valid are "", a subtree such as "/a/b/",
 // and a single key. Retrying with the same text fails again.
 type SubtreeError struct {

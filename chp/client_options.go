@@ -30,7 +30,11 @@ type ClientOptions struct {
 	// is the snapshot port; the publisher is at P+1 and the collector at P+2. A server of
 	// this package on the same machine can also be at ipc://path, and one of the same
 	// process at inproc://name: see ServerOptions.Endpoints. There must be at least one
-	// server and no duplicates. The client reads from one server at a
+	// server and no duplicates. A host name is resolved again for each attempt; if it has
+	// several addresses, all connections go to one of them, the first that answers (as in
+	// RFC 8305), and after a failure the next attempt begins with another one. Behind a
+	// balancer, connections that reach different servers end the attempt with a
+	// [*MixedError]. The client reads from one server at a
 	// time and sends its updates to that one. If that is a server of another
 	// implementation, the client sends its updates to the other servers as well (see
 	// [Client.Set]).
@@ -51,7 +55,8 @@ type ClientOptions struct {
 
 	// Dial, if set, makes the connections to tcp and ipc endpoints instead of package
 	// net, for example through a tunnel or with TLS: see [sockets.Options]. It is called
-	// with the address of P, P+1 or P+2 of a server.
+	// with the address of P, P+1 or P+2 of a server, of which the host can be a name: all
+	// three must reach the same server.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Subtrees selects the part of the map to replicate: each element is "" (the whole

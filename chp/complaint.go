@@ -84,6 +84,9 @@ func causeOf(err error) string {
 	case errors.As(err, &name):
 		return name.Err
 	}
+	if mixed := (*MixedError)(nil); errors.As(err, &mixed) {
+		return "mixed"
+	}
 	for _, cause := range []error{ErrSilent, ErrStandby, errOvertaken, errNotCHP, errNoSubscription} {
 		if errors.Is(err, cause) {
 			return cause.Error()

@@ -57,7 +57,11 @@ func (c *Client) run() {
 // the server that is tried next.
 func (c *Client) failed(s *session, err error, next int) {
 	c.complain(s, err, next)
-	c.status.fail(s.index, err, errors.Is(err, errOvertaken))
+	overtaken := errors.Is(err, errOvertaken)
+	c.status.fail(s.index, err, overtaken)
+	if s.host != nil && (s.active.IsZero() && !overtaken || errors.Is(err, ErrSilent)) {
+		s.host.Failed() // the next attempt begins with another address of the name
+	}
 	var unfit *CollectorError
 	if errors.As(err, &unfit) {
 		c.writer.fail(err)
@@ -138,7 +142,13 @@ type attempts struct {
 
 func (a *attempts) start() {
 	c := a.client
-	s := c.newSession(a.next)
+	others := 0
+	for _, running := range a.running {
+		if running.index == a.next {
+			others++
+		}
+	}
+	s := c.newSession(a.next, others)
 	if a.started < len(c.servers) {
 		c.setState(StateInitial, s.server.name)
 	}

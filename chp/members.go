@@ -3,6 +3,7 @@ package chp
 import (
 	"container/list"
 	"encoding/hex"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -23,6 +24,8 @@ import (
 // A client without connections is remembered for a while. So the size is bounded by the
 // number of connections and maxGone.
 type members struct {
+	instance string // the server's own propertyInstance
+
 	mu    sync.Mutex
 	byID  map[string]*member
 	peers map[*sockets.Peer]membership // connections to the collector
@@ -51,6 +54,7 @@ type membership struct {
 	sender
 	generation uint64
 	queued     *atomic.Int64 // its updates in the collector's queue, or in its goroutine
+	astray     bool          // the client follows another server
 	order      uint64        // increases from connection to connection
 }
 
@@ -61,6 +65,7 @@ const (
 )
 
 func (m *members) init() {
+	m.instance = newInstance()
 	m.byID = map[string]*member{}
 	m.peers = map[*sockets.Peer]membership{}
 	m.connected = map[*sockets.Peer]bool{}
@@ -94,6 +99,10 @@ func (m *members) watch(e sockets.Event, port string) {
 	}
 	collector := port == "collector"
 	switch {
+	case collector && e.Kind == sockets.EventHandshakeSucceeded && m.astray(e.Peer):
+		m.peers[e.Peer] = membership{queued: new(atomic.Int64), astray: true}
+		e.Peer.Disconnect(errAstray)
+		return
 	case e.Kind == sockets.EventDisconnected:
 		if collector {
 			delete(m.peers, e.Peer)
@@ -106,7 +115,7 @@ func (m *members) watch(e sockets.Event, port string) {
 		who := m.addConnection(id)
 		if collector {
 			m.order++
-			m.peers[e.Peer] = membership{senderOf(e.Peer, who), generation, new(atomic.Int64), m.order}
+			m.peers[e.Peer] = membership{sender: senderOf(e.Peer, who), generation: generation, queued: new(atomic.Int64), order: m.order}
 		} else {
 			if who.snapshots == nil {
 				who.snapshots = map[uint64]*sockets.Peer{}
@@ -116,6 +125,15 @@ func (m *members) watch(e sockets.Event, port string) {
 	case collector:
 		m.peers[e.Peer] = membership{queued: new(atomic.Int64)}
 	}
+}
+
+// errAstray is the reason for disconnecting a client that follows another server.
+var errAstray = errors.New("chp: the client follows another server of the same name")
+
+// astray reports whether a peer has announced that its client follows another server.
+func (m *members) astray(p *sockets.Peer) bool {
+	id := instanceOf(p)
+	return id != "" && id != m.instance
 }
 
 // addConnection adds a connection of a client, and returns the client. mu must be held.
@@ -175,7 +193,7 @@ func senderOf(p *sockets.Peer, client *member) sender {
 
 // from returns the sender of a batch. former reports that the batch must be refused,
 // because the server has accepted updates that the same client sent over a later
-// connection. Otherwise from records that the server accepts updates of this
+// connection, or because the client follows another server. Otherwise from records that the server accepts updates of this
 // connection. It is called once per batch, with Server.collecting locked.
 func (m *members) from(p *sockets.Peer) (who sender, former bool) {
 	m.mu.Lock()
@@ -184,10 +202,10 @@ func (m *members) from(p *sockets.Peer) (who sender, former bool) {
 	if !known { // the connection has ended, and the batch was still queued
 		id, generation, ok := identify(p)
 		if ok {
-			from = membership{sender: senderOf(p, m.byID[id]), generation: generation}
+			from = membership{sender: senderOf(p, m.byID[id]), generation: generation, astray: m.astray(p)}
 		}
 	}
-	return from.sender, from.member != nil && !mutate.NoRepeatCheck && m.replaced(p, from, known)
+	return from.sender, from.astray || from.member != nil && !mutate.NoRepeatCheck && m.replaced(p, from, known)
 }
 
 // queued returns the counter of a connection's updates that wait for the collector's

@@ -23,7 +23,7 @@ type ServerFault struct {
 	// ClientOptions.OnFailure; nil if none has failed. Among others it wraps
 	// ErrUnreachable, ErrDisconnected, ErrSilent, ErrStandby or ErrModel, zmtp.ErrRefused
 	// if the server denies the client's credentials, zmtp.ErrMechanism if the two have
-	// different security mechanisms, or a *CollectorError.
+	// different security mechanisms, or a *CollectorError or *MixedError.
 	Err error
 
 	// Silent reports that the present attempt has connected and the server has sent

@@ -112,6 +112,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	if !s.dialect.full {
 		announce = map[string]string{propertyModel: strconv.Itoa(int(o.Model))}
 	}
+	announce[propertyInstance] = s.members.instance
 	s.router, err = sockets.NewRouter(sockets.Options{
 		SendHWM: sockets.Unlimited, SendHWMBytes: snapshotWindow,
 		RecvHWM: maxRequests, MaxMessageSize: maxRequestSize,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clustermap/internal/kvmsg"
+	netlink "clustermap/internal/link"
 	"clustermap/internal/mutate"
 	"clustermap/sockets"
 )
@@ -47,17 +48,19 @@ type session struct {
 
 	sub             *sockets.Sub
 	dealer          *sockets.Dealer
-	uplink          *uplink       // nil if the client has not written; created under writer.mu while ACTIVE
-	openings        chan opening  // one for each socket
-	over            chan struct{} // closed when the session has ended and nothing is sent through it
-	ours            bool          // the server is of this package
-	sent            *sentUpdates  // in a Clone model with three frames, else nil
-	confirms        bool          // the publisher confirms subscriptions
-	reportsRefusals bool          // the server reports refused updates
-	maxValue        int           // largest value that the server accepts, in bytes; 0 if unknown
-	generation      uint64        // see propertyGeneration
-	requests        subtrees      // the subtrees to request
-	deadlines       *deadlines    // of the keys that the server sent
+	uplink          *uplink                      // nil if the client has not written; created under writer.mu while ACTIVE
+	host            *netlink.Host                // where all connections go; nil with ClientOptions.Dial
+	first           atomic.Pointer[sockets.Peer] // of the connection that was established first
+	openings        chan opening                 // one for each socket
+	over            chan struct{}                // closed when the session has ended and nothing is sent through it
+	ours            bool                         // the server is of this package
+	sent            *sentUpdates                 // in a Clone model with three frames, else nil
+	confirms        bool                         // the publisher confirms subscriptions
+	reportsRefusals bool                         // the server reports refused updates
+	maxValue        int                          // largest value that the server accepts, in bytes; 0 if unknown
+	generation      uint64                       // see propertyGeneration
+	requests        subtrees                     // the subtrees to request
+	deadlines       *deadlines                   // of the keys that the server sent
 	watchdog        *watchdog
 	answered        atomic.Bool // a handshake has succeeded
 	joined          atomic.Bool // the snapshot is complete
@@ -100,14 +103,18 @@ const (
 // server of this package waits meanwhile. One on libzmq would drop messages.
 const snapshotAhead = 1 << 20
 
-// newSession returns a session that has not begun.
-func (c *Client) newSession(index int) *session {
+// newSession returns a session that has not begun. Others at the same server are under
+// way.
+func (c *Client) newSession(index, others int) *session {
 	s := &session{
 		client: c, index: index, server: c.servers[index],
 		openings: make(chan opening, 3), over: make(chan struct{}), watchdog: newWatchdog(), deadlines: &deadlines{},
 	}
 	c.generation++
 	s.generation = c.generation
+	if c.opts.Dial == nil {
+		s.host = netlink.NewHost(others)
+	}
 	if c.dialect.three {
 		s.sent = newSentUpdates(maxSentUpdates)
 	}
@@ -182,6 +189,9 @@ func (s *session) socketOptions() sockets.Options {
 			propertyCHP: announcement, propertyClient: c.id, propertyGeneration: strconv.FormatUint(s.generation, 10),
 			propertyOrder: strconv.Itoa(c.progressEvery()),
 		},
+	}
+	if s.host != nil {
+		o.Dial = s.host.Dial
 	}
 	if limit := c.opts.HeartbeatTimeout; limit > 0 {
 		// Silence is detected within the limit: a PING follows each interval and
@@ -298,6 +308,10 @@ func (s *session) monitorSnapshot(e sockets.Event) {
 func (s *session) watch(e sockets.Event, collector bool) {
 	switch e.Kind {
 	case sockets.EventHandshakeSucceeded:
+		if err := s.recognize(e.Peer); err != nil {
+			s.fail(err) // before the other end can be heard, or sent anything
+			return
+		}
 		s.answered.Store(true)
 		s.opened(opening{collector: collector, peer: e.Peer})
 	case sockets.EventConnectFailed, sockets.EventHandshakeFailed:
@@ -305,6 +319,19 @@ func (s *session) watch(e sockets.Event, collector bool) {
 	case sockets.EventDisconnected:
 		s.fail(fmt.Errorf("%w: %w", ErrDisconnected, e.Err))
 	}
+}
+
+// recognize returns a *MixedError if a connection has reached another server than the
+// first one: there can be several behind one name. Servers that do not say which they are
+// cannot be told apart.
+func (s *session) recognize(peer *sockets.Peer) error {
+	if s.first.CompareAndSwap(nil, peer) {
+		return nil
+	}
+	if first := s.first.Load(); instanceOf(first) != instanceOf(peer) {
+		return &MixedError{s.server.name, first.RemoteAddr(), peer.RemoteAddr()}
+	}
+	return nil
 }
 
 // opened stores the result of connecting a socket. A socket connects once, so there is

@@ -31,6 +31,7 @@ type uplink struct {
 	pub     updateSocket
 	others  []updateSocket // see mirror
 	leaving atomic.Bool    // the client closes: a broken connection is no fault
+	opened  chan struct{}  // closed when the collector's connection is established
 	known   atomic.Bool    // the collector has subscribed
 }
 
@@ -39,11 +40,16 @@ var errNoSubscription = errors.New("chp: the collector does not subscribe")
 
 // openUplink creates the uplink and starts to connect it to the session's server.
 func (s *session) openUplink() error {
-	u := &uplink{session: s}
+	u := &uplink{session: s, opened: make(chan struct{})}
 	u.ctx, u.give = context.WithCancel(s.ctx)
 	o := u.options()
 	o.ReconnectInterval = sockets.ReconnectNever
 	o.Monitor = u.monitor
+	if first := s.first.Load(); first != nil {
+		if id := instanceOf(first); id != "" {
+			o.Metadata[propertyInstance] = id
+		}
+	}
 	var err error
 	if u.pub, err = s.newUpdateSocket(o); err == nil {
 		err = u.pub.Connect(s.server.collector)
@@ -69,6 +75,7 @@ func (u *uplink) mirror() error {
 			continue
 		}
 		o := u.options()
+		o.Dial = c.opts.Dial // another server is at another address
 		o.ReconnectIntervalMax = max(backOffMost, sockets.DefaultReconnectInterval)
 		o.Monitor = func(e sockets.Event) {
 			if e.Kind == sockets.EventHandshakeFailed {
@@ -102,10 +109,13 @@ func (u *uplink) monitor(e sockets.Event) {
 		u.session.opened(opening{collector: true, err: e.Err})
 		return
 	}
-	if u.leaving.Load() {
-		return
+	established := e.Kind == sockets.EventHandshakeSucceeded
+	if established || !u.leaving.Load() {
+		u.session.watch(e, true)
 	}
-	u.session.watch(e, true)
+	if established {
+		close(u.opened) // it connects once
+	}
 }
 
 // ready waits until the collector has subscribed: updates sent before that are lost.
@@ -120,11 +130,16 @@ func (u *uplink) ready() error {
 	}
 	ctx, cancel := context.WithTimeout(u.ctx, u.session.client.opts.SyncTimeout)
 	defer cancel()
-	if err := u.pub.WaitSubscribers(ctx, "", 1); err != nil {
-		if u.ctx.Err() == nil {
-			err = fmt.Errorf("%w: %w", ErrUnreachable, errNoSubscription)
-		}
-		return err
+	select {
+	case <-u.opened:
+	case <-ctx.Done():
+	}
+	err := u.pub.WaitSubscribers(ctx, "", 1)
+	switch {
+	case u.ctx.Err() != nil: // also if the collector is another server's and has subscribed
+		return u.ctx.Err()
+	case err != nil || ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", ErrUnreachable, errNoSubscription)
 	}
 	u.known.Store(true)
 	return nil

@@ -476,6 +476,9 @@ func (c *client) noServer(waited time.Duration) error {
 		if errors.Is(c.failures[server], chp.ErrStandby) {
 			return fail(exitNoServer, "the server %s was not active within %v: %s; add --server for the other server of the pair", server, waited, c.why(server))
 		}
+		if mixed := (*chp.MixedError)(nil); errors.As(c.failures[server], &mixed) {
+			return fail(exitNoServer, "%s was not followed within %v: %s", server, waited, c.why(server))
+		}
 		if c.foreign[server] != nil {
 			advice = "is it the first port of a server?"
 		}
@@ -534,10 +537,13 @@ func (c *client) why(server string) string {
 func reason(server string, err error) string {
 	var number syscall.Errno
 	var name *net.DNSError
+	var mixed *chp.MixedError
 	text := "no answer"
 	switch {
 	case errors.Is(err, chp.ErrStandby):
 		return "it is not the active server of its pair"
+	case errors.As(err, &mixed):
+		return fmt.Sprintf("its ports belong to different servers, at %s and %s; connect to one of them, not through a balancer", mixed.Remote, mixed.Other)
 	case unlike(err) != "":
 		text = unlike(err)
 	case errors.As(err, &number):
@@ -632,6 +638,9 @@ func (c *client) confirm(err error) error {
 	case errors.Is(err, chp.ErrUncertain):
 		return fail(exitNoServer, "lost the connection before the server confirmed; %s", unknown)
 	case errors.Is(err, context.DeadlineExceeded):
+		if mixed := (*chp.MixedError)(nil); errors.As(err, &mixed) {
+			return fail(exitNoServer, "%s did not confirm within %v: %s; %s", mixed.Server, c.connection.timeout, reason(mixed.Server, err), unknown)
+		}
 		return fail(exitNoServer, "the server did not confirm within %v; %s", c.connection.timeout, unknown)
 	case errors.Is(err, &chp.MessageError{Reason: chp.ReasonValueTooLarge}):
 		limit := ""

@@ -1,0 +1,176 @@
+package chp
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"clustermap/internal/testenv"
+	"clustermap/sockets"
+)
+
+// scatter returns a Dial function for a server at 127.0.0.1:7000: the way says to which of
+// the servers the connections to its three ports go, in the order of the ports.
+func scatter(servers []*Server, way *atomic.Pointer[string]) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		_, text, _ := net.SplitHostPort(address)
+		port, _ := strconv.Atoi(text)
+		e := servers[(*way.Load())[port-7000]-'A'].Endpoints()
+		_, to, _ := net.SplitHostPort([]string{e.Snapshot, e.Publisher, e.Collector}[port-7000][len("tcp://"):])
+		var d net.Dialer
+		return d.DialContext(ctx, network, net.JoinHostPort("127.0.0.1", to))
+	}
+}
+
+// scatterServers returns two servers with different maps.
+func scatterServers(t *testing.T) []*Server {
+	t.Helper()
+	all := []*Server{startServer(t, ServerOptions{}), startServer(t, ServerOptions{})}
+	for i, s := range all {
+		must(t, s.Set(testContext(t), "/who", []byte{byte('A' + i)}))
+	}
+	return all
+}
+
+// holds reports whether a server's map has a key.
+func holds(s *Server, key string) bool {
+	_, at := s.Lookup(key)
+	return at == PresenceFound
+}
+
+// TestMixtureIsAnError: a client whose connections reach different servers is never
+// ACTIVE, says why, and follows one of them as soon as all connections reach it.
+func TestMixtureIsAnError(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{"ABB", "BAB", "BBA", "ABA", "BAA", "AAB"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			servers := scatterServers(t)
+			var now atomic.Pointer[string]
+			now.Store(&way)
+			failed := make(chan error, 100)
+			c, err := NewClient(ClientOptions{
+				Servers: []string{"tcp://127.0.0.1:7000"}, Dial: scatter(servers, &now), Logger: quiet(), restless: true,
+				OnFailure: func(_ string, err error) {
+					select {
+					case failed <- err:
+					default:
+					}
+				},
+			})
+			must(t, err)
+			t.Cleanup(func() { c.Close() })
+			if way[0] == way[1] { // only the collector is another's, which a writer notices
+				must(t, c.WaitActive(ctx))
+			}
+			wrote := make(chan error, 1)
+			go func() {
+				_, err := c.SetSync(ctx, "/mine", []byte("1"))
+				wrote <- err
+			}()
+			var mixed *MixedError
+			if err := <-failed; !errors.As(err, &mixed) || mixed.Server != "tcp://127.0.0.1:7000" || mixed.Remote == mixed.Other {
+				t.Errorf("failed with %v", err)
+			}
+			// The next one has seen that the client writes.
+			for range 2 {
+				if err := <-failed; !errors.As(err, &mixed) {
+					t.Errorf("failed with %v", err)
+				}
+			}
+			gone, cancel := context.WithCancel(ctx)
+			cancel()
+			if err := c.WaitActive(gone); !errors.As(err, &mixed) {
+				t.Errorf("WaitActive: %v", err)
+			}
+			for i, s := range servers {
+				if holds(s, "/mine") {
+					t.Errorf("server %c has the update", 'A'+i)
+				}
+			}
+			same := "BBB"
+			now.Store(&same)
+			must(t, <-wrote)
+			if value, _ := c.Get("/who"); string(value) != "B" {
+				t.Errorf("follows %q", value)
+			}
+			if a, b := holds(servers[0], "/mine"), holds(servers[1], "/mine"); a || !b {
+				t.Errorf("the update is at A %v, at B %v", a, b)
+			}
+		})
+	}
+}
+
+// TestCollectorRefusesClientsOfOthers: a server takes no update of a client that says that
+// it follows another one.
+func TestCollectorRefusesClientsOfOthers(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	over := make(chan struct{})
+	var once sync.Once
+	pub, err := sockets.NewPub(sockets.Options{
+		Metadata:          map[string]string{propertyInstance: newInstance()},
+		ReconnectInterval: sockets.ReconnectNever,
+		Monitor: func(e sockets.Event) {
+			if e.Kind == sockets.EventDisconnected {
+				once.Do(func() { close(over) })
+			}
+		},
+	})
+	must(t, err)
+	t.Cleanup(func() { pub.Close() })
+	must(t, pub.Connect(s.Endpoints().Collector))
+	select {
+	case <-over:
+	case <-ctx.Done():
+		t.Fatal("the server keeps the connection")
+	}
+}
+
+// TestNameOfSeveralServers: a client of a name with several servers follows one of them
+// with all of its connections, whichever address the name gives first.
+func TestNameOfSeveralServers(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	var servers []*Server
+	port := 0
+	for servers == nil { // the same ports at two addresses
+		a := startServer(t, ServerOptions{Host: "127.0.0.1"})
+		port = portOf(a.Endpoints().Snapshot)
+		b, err := NewServer(ServerOptions{Host: "127.0.0.2", Port: port, Logger: quiet()})
+		must(t, err)
+		if b.Listen(ctx) != nil {
+			continue
+		}
+		go b.Serve(context.Background())
+		t.Cleanup(func() { b.Close() })
+		servers = []*Server{a, b}
+	}
+	var turn atomic.Int64
+	name := testenv.NewName(t, func() []string {
+		if turn.Add(1)%4 < 2 { // each look-up has two questions, for A and AAAA
+			return []string{"127.0.0.1", "127.0.0.2"}
+		}
+		return []string{"127.0.0.2", "127.0.0.1"}
+	})
+	for n := range 12 {
+		c, err := NewClient(ClientOptions{
+			Servers: []string{"tcp://" + name + ":" + strconv.Itoa(port)}, Logger: quiet(),
+			OnFailure: func(_ string, err error) { t.Errorf("failed: %v", err) },
+		})
+		must(t, err)
+		key := "/" + strconv.Itoa(n)
+		_, err = c.SetSync(ctx, key, []byte("1"))
+		must(t, err)
+		must(t, c.Close())
+		if a, b := holds(servers[0], key), holds(servers[1], key); a == b {
+			t.Errorf("%s is at A %v, at B %v", key, a, b)
+		}
+	}
+}
