@@ -53,6 +53,14 @@ type PairOptions struct {
 	OnDiverged func(Divergence)
 }
 
+// Format implements [fmt.Formatter]. It formats o like any struct. Without it, the verbs
+// that do not fit a pointer would print the keys of the options that point to it, because
+// then package fmt calls no methods.
+func (o PairOptions) Format(f fmt.State, verb rune) {
+	type shown PairOptions // without this method
+	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), shown(o))
+}
+
 // Divergence describes updates that only one server of a pair has, and that it
 // discards.
 type Divergence struct {

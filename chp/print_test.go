@@ -43,6 +43,7 @@ func TestH23_PrintingShowsNoSecret(t *testing.T) {
 	for _, v := range []any{
 		c, p, s, w, holder{c, s, w}, &holder{p, s, w}, []any{c, s}, map[string]any{"c": c},
 		ClientOptions{Security: curve}, &ClientOptions{Security: plain}, ServerOptions{Security: asServer}, &ServerOptions{Security: asServer},
+		ServerOptions{Pair: &PairOptions{PeerSecurity: curve}}, &ServerOptions{Pair: &PairOptions{PeerSecurity: plain}}, PairOptions{PeerSecurity: curve}, &PairOptions{PeerSecurity: plain},
 		curve, &curve, plain, []sockets.Security{curve, plain}, sockets.Options{Security: plain}, c.Stats(), s.Stats(),
 	} {
 		var out bytes.Buffer

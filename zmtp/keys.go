@@ -25,8 +25,9 @@ type PublicKey [KeySize]byte
 // SecretKey is a CURVE secret key. Only [SecretKey.Z85] reveals it; formatting
 // and marshalling do not. The exceptions are cases in which package fmt does
 // not call the methods of a value: the verbs %p and %w, which go vet rejects
-// here, and unexported fields of structs. A type with a key in an unexported
-// field should have its own Format method, like the types of this module.
+// here, unexported fields of structs, and what a pointer in a field points to
+// if the verb does not fit a pointer, such as %s. A type with a key behind such
+// a field should have its own Format method, like the types of this module.
 type SecretKey [KeySize]byte
 
 // KeyPair is a secret key and the corresponding public key.

@@ -170,6 +170,9 @@ removes a key.`,
 		}
 		var err error
 		if cmd.Flags().Changed("curve-key") {
+			if _, err := os.Stat(key); err != nil && command.HasKey(key) {
+				return fail(exitUsage, "--curve-key takes the name of a file, not a key: other users can see the command line")
+			}
 			if one.CurveKey, err = absolute(key); err != nil {
 				return err
 			}

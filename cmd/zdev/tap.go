@@ -154,7 +154,7 @@ type tapping struct {
 
 // record adds an observer that records to a new file.
 func (t *tapping) record(name string) error {
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return command.Fail(command.ExitRefused, "%s already exists; choose another file with --record", name)
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -236,13 +237,15 @@ func writeKeyFile(name string, pair zmtp.KeyPair) error {
 	return err
 }
 
-// readKeyFile reads a file written by writeKeyFile. Errors do not reveal its contents.
+// readKeyFile reads a file written by writeKeyFile. Errors do not reveal its contents. It
+// warns if other users can read or change the file.
 func (k Keys) readKeyFile(name string) (zmtp.KeyPair, error) {
 	var pair zmtp.KeyPair
 	text, err := readFile(name)
 	switch {
 	case err == nil:
-	case isKey(name):
+		warnings.aboutFile(k.Program, name)
+	case HasKey(name):
 		return pair, Fail(ExitUsage, "--curve-key takes the name of a file, not a key: other users can see the command line")
 	case errors.Is(err, fs.ErrNotExist):
 		return pair, Fail(ExitUsage, "there is no key file %s; create one with: %s keygen --out %s", name, k.Program, ShellWord(name))
@@ -268,11 +271,6 @@ func (k Keys) readKeyFile(name string) (zmtp.KeyPair, error) {
 	return zmtp.KeyPair{}, Fail(ExitUsage, "%s is not a key file of %s keygen", name, k.Program)
 }
 
-func isKey(text string) bool {
-	_, err := zmtp.ParseSecretKey(text)
-	return err == nil
-}
-
 // readFile reads a file of at most maxKeyFile bytes.
 func readFile(name string) (string, error) {
 	info, err := os.Stat(name)
@@ -280,7 +278,7 @@ func readFile(name string) (string, error) {
 		return "", err
 	}
 	if info.Size() > maxKeyFile {
-		return "", fmt.Errorf("%s has %d bytes, which is too large for keys", name, info.Size())
+		return "", fmt.Errorf("the file has %d bytes, which is too large for keys", info.Size())
 	}
 	text, err := os.ReadFile(name)
 	return string(text), err
@@ -290,7 +288,7 @@ func readFile(name string) (string, error) {
 func (k Keys) publicKey(text string) (zmtp.PublicKey, error) {
 	keys, err := k.publicKeys(text)
 	if err == nil && len(keys) != 1 {
-		err = fmt.Errorf("%s has %d keys; one is needed", text, len(keys))
+		err = fmt.Errorf("%s has %d keys; one is needed", keyless(text), len(keys))
 	}
 	if err != nil {
 		return zmtp.PublicKey{}, err
@@ -322,12 +320,12 @@ func (k Keys) publicKeys(text string) ([]zmtp.PublicKey, error) {
 		word, _, _ := strings.Cut(line, " ")
 		key, err := zmtp.ParsePublicKey(word)
 		if err != nil {
-			return nil, fmt.Errorf("%s, line %d: %q is not a public key of %d characters", text, number, word, zmtp.KeyText)
+			return nil, fmt.Errorf("%s, line %d: not a public key of %d characters", keyless(text), number, zmtp.KeyText)
 		}
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("%s contains no key", text)
+		return nil, fmt.Errorf("%s contains no key", keyless(text))
 	}
 	return keys, nil
 }
@@ -338,7 +336,11 @@ func keysOf(text string, noFile error) ([]zmtp.PublicKey, error) {
 	for one := range strings.SplitSeq(text, ",") {
 		k, err := zmtp.ParsePublicKey(strings.TrimSpace(one))
 		if err != nil {
-			return nil, fmt.Errorf("%q is neither a comma-separated list of keys of %d characters nor a readable file: %w", text, zmtp.KeyText, noFile)
+			// Without the path, which would repeat the text.
+			if number := syscall.Errno(0); errors.As(noFile, &number) {
+				noFile = number
+			}
+			return nil, fmt.Errorf("%s is neither a comma-separated list of keys of %d characters nor a readable file: %w", keyless(text), zmtp.KeyText, noFile)
 		}
 		keys = append(keys, k)
 	}

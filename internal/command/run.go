@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,9 @@ func Main(root *cobra.Command) int {
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
 
+	if len(os.Args) < 2 || !strings.HasPrefix(os.Args[1], cobra.ShellCompRequestCmd) { // a shell that completes has no use for them
+		warnings.w = os.Stderr
+	}
 	return execute(ctx, root, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
 }
 

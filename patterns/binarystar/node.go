@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,10 @@ type Node struct {
 	mu            sync.Mutex
 	subscriptions map[*Subscription]bool // nil when the node has ended
 }
+
+// Format implements [fmt.Formatter]. It writes the name of the type for every verb: its
+// options may have a secret key, and other fields change while it is in use.
+func (n *Node) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "binarystar.Node") }
 
 // reading is the result of run's last step.
 type reading struct {

@@ -1,6 +1,10 @@
 package binarystar
 
-import "time"
+import (
+	"fmt"
+	"io"
+	"time"
+)
 
 // Status is the status of a node.
 type Status struct {
@@ -47,6 +51,12 @@ func (s *Status) notable(old *Status) bool {
 type Subscription struct {
 	node *Node
 	c    chan Status // capacity 1; sent to and closed under node.mu
+}
+
+// Format implements [fmt.Formatter]. It writes the name of the type for every verb: its
+// options may have a secret key, and other fields change while it is in use.
+func (s *Subscription) Format(f fmt.State, _ rune) {
+	_, _ = io.WriteString(f, "binarystar.Subscription")
 }
 
 // C returns the channel of changes. A newer Status replaces an unread one, so a slow

@@ -2,6 +2,8 @@ package freelance
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -25,6 +27,10 @@ type Client struct {
 	rotation int    // where the next request begins (RoundRobin)
 	stats    ClientStats
 }
+
+// Format implements [fmt.Formatter]. It writes the name of the type for every verb: its
+// options may have a secret key, and other fields change while it is in use.
+func (c *Client) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "freelance.Client") }
 
 // NewClient returns a client that connects to its servers in the background; the
 // servers may start later. The error is one or more *OptionError, or a

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,6 +36,10 @@ type Server struct {
 	waiting  queue
 	stats    ServerStats
 }
+
+// Format implements [fmt.Formatter]. It writes the name of the type for every verb: its
+// options may have a secret key, and other fields change while it is in use.
+func (s *Server) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "freelance.Server") }
 
 // request is a request that waits for a handler or is executed by one.
 type request struct {

@@ -3,6 +3,8 @@ package majordomo
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -45,6 +47,10 @@ type Broker struct {
 	spareStages [][]byte
 	scratch     []byte
 }
+
+// Format implements [fmt.Formatter]. It writes the name of the type for every verb: its
+// options may have a secret key, and other fields change while it is in use.
+func (b *Broker) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "majordomo.Broker") }
 
 // BrokerStats has the counters of a broker. The last three fields are current values.
 type BrokerStats struct {

@@ -3,6 +3,8 @@ package majordomo
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -38,6 +40,10 @@ type Worker struct {
 	connected                                               atomic.Int64
 	requests, failed, returned, malformed, silent, sessions atomic.Uint64
 }
+
+// Format implements [fmt.Formatter]. It writes the name of the type for every verb: its
+// options may have a secret key, and other fields change while it is in use.
+func (w *Worker) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "majordomo.Worker") }
 
 // WorkerStats has the counters of a worker.
 type WorkerStats struct {

@@ -2,6 +2,8 @@ package snail
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -29,6 +31,10 @@ type Subscriber struct {
 	closed bool
 	stats  Stats
 }
+
+// Format implements [fmt.Formatter]. It writes the name of the type for every verb: its
+// options may have a secret key, and other fields change while it is in use.
+func (s *Subscriber) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "snail.Subscriber") }
 
 // Stats has the counters of a Subscriber.
 type Stats struct {

@@ -3,6 +3,8 @@ package titanic
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,6 +51,10 @@ type Server struct {
 
 	invalid, full, expired atomic.Uint64
 }
+
+// Format implements [fmt.Formatter]. It writes the name of the type for every verb: its
+// options may have a secret key, and other fields change while it is in use.
+func (s *Server) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "titanic.Server") }
 
 // openServer returns a server with an open store. It is idle until start.
 func openServer(o Options) (*Server, error) {
