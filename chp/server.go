@@ -115,7 +115,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	announce[propertyInstance] = s.members.instance
 	s.router, err = sockets.NewRouter(sockets.Options{
 		SendHWM: sockets.Unlimited, SendHWMBytes: snapshotWindow,
-		RecvHWM: maxRequests, MaxMessageSize: maxRequestSize,
+		RecvHWM: maxRequests, RecvTotalBytes: maxRequestsBytes, MaxMessageSize: maxRequestSize, MaxIncompleteBytes: maxRequestsBytes,
 		MaxConnections: o.MaxClients, Operator: s.operator, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Linger: closeLinger, Metadata: announce,
 		Monitor: s.watchConnections("snapshot"),
 	})
@@ -130,7 +130,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	}
 	s.publisher, err = sockets.NewPub(sockets.Options{
 		SendHWM: sockets.Unlimited, SendHWMBytes: o.SubscriberQueue, SendTotalBytes: o.SubscriberMemory, FullPolicy: slow,
-		MaxMessageSize: maxRequestSize, MaxSubscriptions: maxSubscriptions,
+		MaxMessageSize: maxRequestSize, MaxSubscriptions: maxSubscriptions, MaxSubscriptionBytes: maxSubscriptionBytes, MaxIncompleteBytes: maxRequestsBytes,
 		MaxConnections: o.MaxClients, Operator: s.operator, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Linger: closeLinger, Metadata: announce,
 		Monitor: s.watchConnections("publisher"),
 	})
@@ -138,7 +138,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		return nil, err
 	}
 	s.collector, err = s.dialect.newCollector(sockets.Options{
-		RecvHWM: sockets.Unlimited, RecvHWMBytes: collectorWindow,
+		RecvHWM: sockets.Unlimited, RecvHWMBytes: collectorWindow, RecvTotalBytes: collectorTotal, MaxIncompleteBytes: collectorTotal,
 		MaxMessageSize: int64(o.MaxValueSize) + maxOverhead, Scan: s.scanUpdate, Prepare: s.checkUpdates,
 		MaxConnections: o.MaxClients, Operator: s.operator, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Metadata: announce,
 		Monitor: s.watchConnections("collector"),
@@ -167,13 +167,16 @@ func (s *Server) operator(*sockets.Peer) bool { return false }
 
 // Bounds that are not options.
 const (
-	snapshotWindow   = 128 << 10 // bytes of snapshots queued per client
-	collectorWindow  = 1 << 20   // bytes of updates received ahead of the sequencer, per client
-	maxRequests      = 256       // unanswered snapshot requests per client
-	maxRequestSize   = 64 << 10  // bytes of a snapshot request or a subscription
-	maxSubscriptions = 10_000    // topics per client
-	maxOverhead      = 128 << 10 // bytes of an update without its value
-	closeLinger      = time.Second
+	snapshotWindow       = 128 << 10 // bytes of snapshots queued per client
+	collectorWindow      = 1 << 20   // bytes of updates received ahead of the sequencer, per client
+	collectorTotal       = 64 << 20  // the same of all clients; and bytes of updates that have arrived in part
+	maxRequests          = 256       // unanswered snapshot requests per client
+	maxRequestsBytes     = 16 << 20  // bytes of unanswered requests of all clients; of partial ones, and of partial subscriptions
+	maxRequestSize       = 64 << 10  // bytes of a snapshot request or a subscription
+	maxSubscriptions     = 10_000    // topics per client
+	maxSubscriptionBytes = 128 << 20 // memory of the topics of all clients
+	maxOverhead          = 128 << 10 // bytes of an update without its value
+	closeLinger          = time.Second
 )
 
 // Listen binds the endpoints, and the state endpoint of a pair. If one of them is in
@@ -409,7 +412,7 @@ func (s *Server) watchConnections(port string) func(sockets.Event) {
 				level = slog.LevelWarn
 			}
 		case sockets.EventDisconnected:
-			if errors.Is(e.Err, sockets.ErrSlowPeer) {
+			if errors.Is(e.Err, sockets.ErrSlowPeer) || errors.Is(e.Err, sockets.ErrTooManySubscriptions) || errors.Is(e.Err, sockets.ErrStalled) {
 				level = slog.LevelWarn
 			}
 		}

@@ -280,6 +280,7 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 		return nil, s.notEstablished(c, endpoint, remote, ErrClosed)
 	}
 	established()
+	p.joinClient(peer)
 	refused := s.connected(p, peer)
 	n, _ := errors.AsType[*newcomer](refused)
 	return &dialogue{

@@ -95,7 +95,8 @@ var (
 	ErrHeartbeatTimeout = errors.New("sockets: heartbeat timeout")
 
 	// ErrTooManySubscriptions is the reason for which a publisher disconnects a
-	// peer that exceeds Options.MaxSubscriptions.
+	// peer that exceeds Options.MaxSubscriptions, or that has most subscriptions when
+	// those of all peers reach Options.MaxSubscriptionBytes.
 	ErrTooManySubscriptions = errors.New("sockets: peer has too many subscriptions")
 
 	// ErrNotManual is returned by XPub.Subscribe, XPub.Unsubscribe,

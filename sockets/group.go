@@ -61,6 +61,7 @@ func (s *subscriptions) groupOf(topics map[string]struct{}, bytes int) *group {
 			s.groups = map[string]*group{}
 		}
 		s.groups[g.key] = g
+		s.most = max(s.most, len(s.groups))
 	}
 	s.all = append(s.all, g)
 	for topic := range topics {
@@ -76,12 +77,31 @@ func (s *subscriptions) dissolve(g *group) {
 	}
 	if g.shared {
 		delete(s.groups, g.key)
+		s.shrink()
 	}
 	last := len(s.all) - 1
 	s.all[g.at] = s.all[last]
 	s.all[g.at].at = g.at
 	s.all[last] = nil
 	s.all = s.all[:last]
+	if cap(s.all) > manyGroups && last < cap(s.all)/4 {
+		s.all = slices.Clone(s.all)
+	}
+}
+
+// manyGroups is the number of groups from which their tables are made anew when most of
+// them have gone: a map and a slice keep the memory of what was in them.
+const manyGroups = 1 << 10
+
+// shrink makes the tables anew if that is worth it. The mutex must be held.
+func (s *subscriptions) shrink() {
+	if s.most < manyGroups || len(s.groups) > s.most/4 {
+		return
+	}
+	s.most = len(s.groups)
+	groups := make(map[string]*group, s.most)
+	maps.Copy(groups, s.groups)
+	s.groups = groups
 }
 
 // regroup moves a peer to another group, or, with nil, out of its own. The mutex

@@ -206,7 +206,7 @@ func (o Options) inEffect(kind zmtp.SocketType) (Options, error) {
 
 // apply makes new options take effect where they are not read from settings.
 func (s *socket) apply(was, now *Options) {
-	s.in.SetLimits(now.recvLimits())
+	s.in.SetLimits(now.recvLimits(), now.RecvTotalBytes)
 	s.admission.set(now)
 	s.incomplete.setLimit(now)
 	for _, p := range s.list() {

@@ -74,6 +74,8 @@ var liveOptions = map[string]struct {
 	"Operator":               {adjusts(NewPush), func(*Peer) bool { return true }},
 	"MaxMessageSize":         {adjusts(NewPull), int64(5000)},
 	"MaxIncompleteBytes":     {adjusts(NewPull), 5000},
+	"MaxSubscriptionBytes":   {adjusts(NewPub), 5000},
+	"RecvTotalBytes":         {adjusts(NewPull), 5000},
 	"MaxSubscriptions":       {adjusts(NewPub), 5},
 	"Metadata":               {adjusts(NewPush), map[string]string{"X-A": "b"}},
 	"Mandatory":              {adjusts(NewRouter), true},

@@ -21,6 +21,7 @@ const (
 	DefaultHWM               = 1000                   // SendHWM and RecvHWM: messages per peer, as in libzmq
 	DefaultHWMBytes          = 64 << 20               // SendHWMBytes and RecvHWMBytes: bytes per peer
 	DefaultSendTotal         = 1 << 30                // SendTotalBytes: bytes for all peers of a publisher
+	DefaultRecvTotal         = 1 << 30                // RecvTotalBytes: bytes from all peers
 	DefaultLinger            = 30 * time.Second       // Linger: upper limit if Linger is 0
 	DefaultReconnectInterval = 100 * time.Millisecond // ReconnectInterval
 	DefaultHandshakeTimeout  = 30 * time.Second       // HandshakeTimeout
@@ -30,7 +31,8 @@ const (
 	DefaultMaxMessageSize    = 256 << 20              // MaxMessageSize: bytes
 	DefaultMaxSubscriptions  = 100_000                // MaxSubscriptions: topics per subscriber
 
-	DefaultMaxIncompleteBytes = 256 << 20 // MaxIncompleteBytes: bytes per socket
+	DefaultMaxIncompleteBytes   = 256 << 20 // MaxIncompleteBytes: bytes per socket
+	DefaultMaxSubscriptionBytes = 256 << 20 // MaxSubscriptionBytes: bytes per socket
 )
 
 // Values of [Options] fields that are not a number or a time. No other negative
@@ -135,6 +137,16 @@ type Options struct {
 	// A ROUTER has such a limit only if SendTotalBytes is positive. At the limit
 	// it disconnects the peer with the longest queue, regardless of FullPolicy.
 	SendTotalBytes int
+
+	// RecvTotalBytes limits the bytes that are queued from all peers together, counted
+	// as for RecvHWMBytes. If zero, it is DefaultRecvTotal, or RecvHWMBytes if that is
+	// more; if Unlimited, there is no limit.
+	//
+	// At the limit, the socket stops reading. As the application receives messages, it
+	// continues with one read of a connection at a time: clients take turns, and so do the
+	// connections of one client. A client is who has the same key, user or address; see
+	// docs/TUNING.md. So the queues may exceed the limit by the messages of one read.
+	RecvTotalBytes int
 
 	// SendBuffer and RecvBuffer set the sizes, in bytes, of the operating
 	// system's buffers for each connection (SO_SNDBUF and SO_RCVBUF). If zero,
@@ -306,8 +318,7 @@ type Options struct {
 	// At the limit, a new connection replaces a silent handshake, as with
 	// MaxHandshakes. If there is none, the new connection is closed at once,
 	// and the socket reports EventAcceptFailed with ErrTooManyConnections to the
-	// monitor. Because RecvHWM and RecvHWMBytes apply to each peer,
-	// MaxConnections also limits the memory that all peers together can occupy.
+	// monitor.
 	MaxConnections int
 
 	// Operator, if set, reserves four places beyond MaxConnections, and in the
@@ -346,6 +357,17 @@ type Options struct {
 	// peer together may have 16 MiB. A peer that exceeds either limit is
 	// disconnected with ErrTooManySubscriptions.
 	MaxSubscriptions int
+
+	// MaxSubscriptionBytes limits the memory that the subscriptions of all peers of the
+	// socket occupy together. If zero, it is DefaultMaxSubscriptionBytes; if Unlimited,
+	// there is no limit. A topic of n bytes counts as 3n + 512 bytes, which is at least
+	// what it occupies, for each peer that subscribes to it.
+	//
+	// At the limit, a subscription disconnects the peer that has most, of the client that
+	// has most, with ErrTooManySubscriptions. A client is who has the same key, user or
+	// address, as for RecvTotalBytes. Subscriptions that the application makes with
+	// XPub.Subscribe count, and are not refused.
+	MaxSubscriptionBytes int
 
 	// Metadata holds application-defined properties that are sent to every peer
 	// in the handshake; see [Peer.Property]. Names consist of "X-" and 1 to 253
@@ -576,6 +598,8 @@ func (o Options) withDefaults() (Options, error) {
 		{"SendHWMBytes", int64(o.SendHWMBytes), Unlimited, "Unlimited means no limit"},
 		{"RecvHWMBytes", int64(o.RecvHWMBytes), Unlimited, "Unlimited means no limit"},
 		{"SendTotalBytes", int64(o.SendTotalBytes), Unlimited, "Unlimited means no limit"},
+		{"RecvTotalBytes", int64(o.RecvTotalBytes), Unlimited, "Unlimited means no limit"},
+		{"MaxSubscriptionBytes", int64(o.MaxSubscriptionBytes), Unlimited, "Unlimited means no limit"},
 		{"MaxConnections", int64(o.MaxConnections), Unlimited, "Unlimited means no limit"},
 		{"MaxMessageSize", o.MaxMessageSize, Unlimited, "Unlimited means no limit"},
 		{"MaxIncompleteBytes", int64(o.MaxIncompleteBytes), Unlimited, "Unlimited means no limit"},
@@ -607,12 +631,14 @@ func (o Options) withDefaults() (Options, error) {
 	bound(&o.SendHWMBytes, DefaultHWMBytes)
 	bound(&o.RecvHWMBytes, DefaultHWMBytes)
 	bound(&o.SendTotalBytes, DefaultSendTotal)
+	bound(&o.RecvTotalBytes, max(DefaultRecvTotal, o.RecvHWMBytes))
 	bound(&o.MaxMessageSize, DefaultMaxMessageSize)
 	o.MaxMessageSize = min(o.MaxMessageSize, maxMessage)
 	bound(&o.MaxHandshakes, DefaultMaxHandshakes)
 	bound(&o.MaxConnections, unbounded)
 	bound(&o.MaxIncompleteBytes, DefaultMaxIncompleteBytes)
 	bound(&o.MaxSubscriptions, DefaultMaxSubscriptions)
+	bound(&o.MaxSubscriptionBytes, DefaultMaxSubscriptionBytes)
 	o.Inproc = cmp.Or(o.Inproc, &process)
 	o.MinVersion = cmp.Or(o.MinVersion, 1)
 	o.HeartbeatTimeout = cmp.Or(o.HeartbeatTimeout, o.HeartbeatInterval)

@@ -50,6 +50,7 @@ var optionTypes = map[string]types{
 	"SendHWMBytes":           queuers | typeSet(zmtp.TypeSub), // whose subscriptions count
 	"RecvHWMBytes":           receivers,
 	"SendTotalBytes":         publishers | onlyRouter,
+	"RecvTotalBytes":         receivers,
 	"SendBuffer":             everyType,
 	"RecvBuffer":             everyType,
 	"Linger":                 everyType,
@@ -83,6 +84,7 @@ var optionTypes = map[string]types{
 	"MaxMessageSize":         everyType,
 	"MaxIncompleteBytes":     speakers &^ typeSet(zmtp.TypePush), // which accepts no large messages
 	"MaxSubscriptions":       publishers,
+	"MaxSubscriptionBytes":   publishers,
 	"Metadata":               speakers,
 	"Mandatory":              onlyRouter,
 	"FullPolicy":             publishers,

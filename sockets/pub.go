@@ -46,6 +46,7 @@ func (p *publisher) start(kind zmtp.SocketType, o Options, as pattern) error {
 func (p *publisher) set(o *Options) {
 	p.policy, p.limits, p.total = o.FullPolicy, o.sendLimits(), int64(o.SendTotalBytes)
 	p.room = 0 // the next message makes unlock add up the queues
+	p.subs.max = o.MaxSubscriptionBytes
 	p.subs.setInvert(o.InvertMatching)
 }
 

@@ -78,7 +78,7 @@ func (s *socket) init(kind zmtp.SocketType, opts Options, p pattern) error {
 	s.lingering, s.hurry = context.WithCancel(context.Background())
 	s.admission.init(&o)
 	s.incomplete.init(&o)
-	s.in.Init(o.recvLimits(), s.conflates())
+	s.in.Init(o.recvLimits(), o.RecvTotalBytes, s.conflates())
 	s.term, s.slack = loanTerm, behindBytes
 	s.listeners = map[string]*listener{}
 	s.dialers = map[string][]*dialer{}

@@ -23,6 +23,10 @@ type subscriptions struct {
 	kindred kindred       // scratch of sort
 	changed chan struct{} // closed when a peer subscribes; nil without a waiter
 	only    *Peer         // the only peer to get the next message; see Options.XPubManualLastValue
+	peers   map[*pipe]struct{}
+	most    int // of groups, since it was made
+	max     int // Options.MaxSubscriptionBytes
+	used    int // the sum of subscriber.bytes
 }
 
 // subscriber is the part of a pipe that belongs to the subscriptions, guarded
@@ -37,6 +41,10 @@ type subscriber struct {
 	evicted bool
 	reading reading
 	room    hwm // known room in the peer's queue; see pipe.hasRoomFor
+	bytes   int // what the peer's topics occupy
+	// refused means that the connection was ended because of that. The topics no longer
+	// count.
+	refused bool
 
 	// With Options.XPubManual, the topics that the peer has subscribed to, applied or
 	// not.
@@ -47,6 +55,10 @@ type subscriber struct {
 const (
 	// maxTopicBytes limits the size of all topics of one subscriber together.
 	maxTopicBytes = 16 << 20
+	// topicCost is the memory of a topic beside its bytes: nodes of the trie, and items in
+	// the group's map. Its bytes are at most in the map, the trie and a group's key.
+	topicCost   = 512
+	topicCopies = 3
 	// forgetBurst is how many topics of a peer that has gone are removed before
 	// other goroutines can publish again.
 	forgetBurst = 256
@@ -57,6 +69,10 @@ func (s *subscriptions) attach(q *pipe, peer *Peer) {
 	s.Lock()
 	defer s.Unlock()
 	q.sub.peer = peer
+	if s.peers == nil {
+		s.peers = map[*pipe]struct{}{}
+	}
+	s.peers[q] = struct{}{}
 	q.sub.alone = q.inproc() || q.socket.conflates()
 	s.regroup(q, s.groupOf(nil, 0))
 	if s.invert {
@@ -85,7 +101,8 @@ func (s *subscriptions) announce() {
 
 // subscribe adds a topic of a peer, unless the peer has it already. It reports
 // whether no other peer has it. It returns an error if the peer has more than
-// limit topics, or too many bytes of them. The mutex must be held.
+// limit topics, too many bytes of them, or too much of the memory of all peers. The mutex
+// must be held.
 func (s *subscriptions) subscribe(q *pipe, topic []byte, limit int) (first bool, err error) {
 	g := q.sub.group
 	if _, have := g.topics[string(topic)]; have {
@@ -93,6 +110,9 @@ func (s *subscriptions) subscribe(q *pipe, topic []byte, limit int) (first bool,
 	}
 	if len(g.topics) >= limit || g.bytes+len(topic) > maxTopicBytes {
 		return false, ErrTooManySubscriptions
+	}
+	if err := s.occupy(q, len(topic), limit); err != nil {
+		return false, err
 	}
 	first = !s.trie.Has(topic)
 	if g.shared {
@@ -120,6 +140,7 @@ func (s *subscriptions) cancel(q *pipe, topic []byte) (had, last bool) {
 	if _, had = g.topics[string(topic)]; !had {
 		return false, false
 	}
+	s.count(q, -occupied(1, len(topic)))
 	if g.shared {
 		topics := maps.Clone(g.topics)
 		delete(topics, string(topic))
@@ -134,6 +155,45 @@ func (s *subscriptions) cancel(q *pipe, topic []byte) (had, last bool) {
 		s.announce()
 	}
 	return true, !s.trie.Has(topic)
+}
+
+// occupied returns the memory of topics with a number of bytes, at most.
+func occupied(topics, bytes int) int { return topicCost*topics + topicCopies*bytes }
+
+// occupy counts another topic of a peer. At the limit it ends the connection of the peer
+// that has most, unless that is this one: then it returns an error. The application's own
+// subscriptions, with the limit unbounded, are only counted. The mutex must be held.
+func (s *subscriptions) occupy(q *pipe, size, limit int) error {
+	cost := occupied(1, size)
+	for limit != unbounded && (q.sub.refused || s.used+cost > s.max) {
+		worst := q
+		if !q.sub.refused {
+			worst = heaviest(maps.Keys(s.peers), func(p *pipe) (*queue.Client, int) {
+				if p == q {
+					return p.in.Client(), p.sub.bytes + cost
+				}
+				return p.in.Client(), p.sub.bytes
+			})
+		}
+		if worst == q {
+			return ErrTooManySubscriptions
+		}
+		if worst.sub.peer != nil {
+			worst.sub.peer.Disconnect(ErrTooManySubscriptions)
+		}
+		s.count(worst, -worst.sub.bytes)
+		worst.sub.refused = true
+	}
+	s.count(q, cost)
+	return nil
+}
+
+// count changes what a peer's topics occupy. The mutex must be held.
+func (s *subscriptions) count(q *pipe, bytes int) {
+	if !q.sub.refused {
+		q.sub.bytes += bytes
+		s.used += bytes
+	}
 }
 
 // forget removes a peer that has gone, with all its topics.
@@ -153,6 +213,8 @@ func (s *subscriptions) forget(q *pipe) {
 		g.topics = nil
 	}
 	s.regroup(q, nil)
+	s.count(q, -q.sub.bytes)
+	delete(s.peers, q)
 	q.sub = subscriber{}
 	clear(s.touched[:cap(s.touched)]) // it may still refer to a group
 	clear(s.kindred.groups[:cap(s.kindred.groups)])

@@ -58,9 +58,10 @@ func (x *XPub) changed(was, now *Options) {
 		case !turned || g == nil:
 		case x.manually:
 			for topic := range g.topics {
-				_ = q.sub.ask([]byte(topic), unbounded) // they are within the limits
+				_ = x.subs.ask(q, []byte(topic), unbounded) // they are within the limits
 			}
 		default:
+			x.subs.count(q, -occupied(len(q.sub.asked), q.sub.askedBytes))
 			q.sub.asked, q.sub.askedBytes = nil, 0
 		}
 	}
@@ -242,9 +243,9 @@ func (x *XPub) obey(q *pipe, kind frameKind, topic []byte) (told bool, err error
 	limit := o.MaxSubscriptions
 	switch {
 	case x.manually && kind == subscribeFrame:
-		return true, q.sub.ask(topic, limit)
+		return true, x.subs.ask(q, topic, limit)
 	case x.manually:
-		q.sub.unask(topic)
+		x.subs.unask(q, topic)
 		return true, nil
 	case kind == subscribeFrame:
 		first, err := x.subs.subscribe(q, topic, limit)
@@ -261,12 +262,16 @@ func (x *XPub) obey(q *pipe, kind frameKind, topic []byte) (told bool, err error
 
 // ask records a subscription that a peer has asked for, within the same limits
 // as for applied ones.
-func (s *subscriber) ask(topic []byte, limit int) error {
+func (subs *subscriptions) ask(q *pipe, topic []byte, limit int) error {
+	s := &q.sub
 	if _, have := s.asked[string(topic)]; have {
 		return nil
 	}
 	if len(s.asked) >= limit || s.askedBytes+len(topic) > maxTopicBytes {
 		return ErrTooManySubscriptions
+	}
+	if err := subs.occupy(q, len(topic), limit); err != nil {
+		return err
 	}
 	if s.asked == nil {
 		s.asked = map[string]struct{}{}
@@ -276,8 +281,10 @@ func (s *subscriber) ask(topic []byte, limit int) error {
 	return nil
 }
 
-func (s *subscriber) unask(topic []byte) {
+func (subs *subscriptions) unask(q *pipe, topic []byte) {
+	s := &q.sub
 	if _, have := s.asked[string(topic)]; have {
+		subs.count(q, -occupied(1, len(topic)))
 		delete(s.asked, string(topic))
 		s.askedBytes -= len(topic)
 	}

@@ -8,8 +8,8 @@ import (
 	"clustermap/internal/invariants"
 )
 
-// Inbox is a socket's receiving side: a queue a peer, and a ring of the queues
-// that have messages, which are served in turn (fair queueing).
+// Inbox is a socket's receiving side: a queue a peer, and a ring of the clients that
+// have queues with messages, which are served in turn (fair queueing; see Client).
 //
 // Put is the one way in: connections put whole batches. Take and TakeBatch are
 // the ways out: Take takes one message of the queue at the front and sends that
@@ -21,13 +21,18 @@ type Inbox struct {
 	grace    time.Duration // aheadGrace, except in tests
 
 	mu    sync.Mutex
-	ready Ring[*Inqueue]
+	ready turns         // queues with messages
 	some  Gate          // receivers wait here while ready is empty
 	over  bool          // closed
 	done  chan struct{} // closed by Close
 	spare spans         // for the readers
 
 	dry uint64 // how often ready became empty; see Marks
+
+	total   int                // of the bytes in all queues; see admit
+	used    int                // bytes in all queues, and of the readers that were let in
+	held    turns              // queues whose readers wait because of the total
+	clients map[string]*Client // that have joined
 
 	leftovers int  // bytes in queues of peers that have gone
 	newcomers Gate // readers of new peers wait here while leftovers are too many
@@ -47,6 +52,11 @@ type Inqueue struct {
 	state   inState
 	listed  bool // in Inbox.ready
 	left    bool // Leave was called: its peer has gone for good
+	client  *Client
+	joined  bool // counted in client.queues
+
+	held   bool // in Inbox.held
+	awaits int  // the cost of the batch for which it is there, or was let in
 
 	room  Gate        // its readers wait here while it is full
 	until HWM         // they wait until it is below
@@ -85,17 +95,17 @@ type inbatch struct {
 	next int
 }
 
-// Init sets the high-water mark of each queue. With conflate a queue keeps the last
-// message only.
-func (in *Inbox) Init(limits HWM, conflate bool) {
-	in.limits, in.conflate, in.grace = limits, conflate, aheadGrace
+// Init sets the high-water mark of each queue, and the total of their bytes. With conflate
+// a queue keeps the last message only.
+func (in *Inbox) Init(limits HWM, total int, conflate bool) {
+	in.limits, in.total, in.conflate, in.grace = limits, total, conflate, aheadGrace
 	in.some, in.newcomers = NewGate(), NewGate()
 	in.done = make(chan struct{})
 }
 
 // Init says whether the peer is new: then its first messages may have to wait.
 func (q *Inqueue) Init(fresh bool) {
-	q.room = NewGate()
+	q.room, q.client = NewGate(), new(Client)
 	if fresh {
 		q.state = inFresh
 	}
@@ -104,7 +114,7 @@ func (q *Inqueue) Init(fresh bool) {
 // Put queues b for the receivers. It takes over b's chunk reference and spans, and
 // leaves b empty, without gone with other spans.
 //
-// While the queue is full, Put waits for room: the connection is not read
+// While the queue or the inbox is full, Put waits for room: the connection is not read
 // meanwhile, which is the back-pressure on the peer. The wait ends when the inbox
 // is closed or gone is. If gone is nil, Put does not wait, and the queue may exceed
 // its high-water mark.
@@ -118,7 +128,7 @@ func (in *Inbox) Put(q *Inqueue, b *Batch, gone <-chan struct{}) (awaited bool) 
 	if in.conflate && len(b.Spans) > 0 {
 		in.replace(q, b)
 	}
-	for len(b.Spans) > 0 && q.state != inCut && (gone == nil || in.await(q, gone)) {
+	for len(b.Spans) > 0 && q.state != inCut && (gone == nil || in.await(q, gone) && in.admit(q, b.Cost, gone)) {
 		item := inbatch{Batch: *b}
 		if room := in.limits.Messages - q.size.Messages; gone == nil || len(b.Spans) <= room {
 			*b = Batch{}
@@ -132,6 +142,7 @@ func (in *Inbox) Put(q *Inqueue, b *Batch, gone <-chan struct{}) (awaited bool) 
 		q.batches.Push(item)
 		q.size.Messages += len(item.Spans)
 		q.size.Bytes += item.Cost
+		in.used += item.Cost
 		awaited = in.some.Waiters() > 0
 		in.list(q)
 	}
@@ -211,6 +222,9 @@ func (in *Inbox) full(q *Inqueue) bool {
 // InboxStatus is the state of an inbox.
 type InboxStatus struct {
 	Ready        int        // peers with messages, or that may have some to fetch
+	Bytes        int        // in all queues
+	Held         int        // readers that wait because of the total
+	Clients      int        // that have joined
 	Leftovers    int        // bytes of peers that have gone
 	Newcomers    int        // readers of new peers that wait for these to be taken
 	Watched      bool       // there is a token
@@ -222,7 +236,7 @@ type InboxStatus struct {
 func (in *Inbox) Status() InboxStatus {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	s := InboxStatus{Ready: in.ready.Len(), Leftovers: in.leftovers, Newcomers: in.newcomers.Waiters(), Watched: in.watch.on.Load()}
+	s := InboxStatus{Ready: in.ready.count, Bytes: in.used, Held: in.held.count, Clients: len(in.clients), Leftovers: in.leftovers, Newcomers: in.newcomers.Waiters(), Watched: in.watch.on.Load()}
 	if l := in.loan; l != nil {
 		s.Loan, s.Read, s.Lapsed = l.from, l.taken, l.lapsed
 	}
@@ -242,7 +256,7 @@ func (in *Inbox) Look(q *Inqueue) (size HWM, full bool, waiting int) {
 func (in *Inbox) list(q *Inqueue) {
 	if !q.listed {
 		q.listed = true
-		in.ready.Push(q)
+		in.ready.push(&q.client.ready, q)
 	}
 	in.some.Wake()
 	in.signal()
@@ -251,7 +265,7 @@ func (in *Inbox) list(q *Inqueue) {
 
 // unlist takes the queue at the front out of the ring. mu must be held.
 func (in *Inbox) unlist() *Inqueue {
-	q := in.ready.Pop()
+	q := in.ready.pop()
 	q.listed = false
 	return q
 }
@@ -261,11 +275,7 @@ func (in *Inbox) delist(q *Inqueue) {
 	if !q.listed {
 		return
 	}
-	for range in.ready.Len() {
-		if other := in.ready.Pop(); other != q {
-			in.ready.Push(other)
-		}
-	}
+	in.ready.remove(&q.client.ready, q)
 	q.listed = false
 	in.signal()
 }
@@ -277,8 +287,8 @@ func (in *Inbox) front() (*Inqueue, error) {
 	if in.over {
 		return nil, ErrClosed
 	}
-	for in.ready.Len() > 0 {
-		if q := in.ready.Front(); q.batches.Len() > 0 {
+	for in.ready.count > 0 {
+		if q := in.ready.front(); q.batches.Len() > 0 {
 			return q, nil
 		}
 		in.fetch()
@@ -387,13 +397,13 @@ func (q *Inqueue) pop() Batch {
 // taken moves the queue at the front, from which n was taken, to the back of the
 // ring or out of it, and unlocks.
 func (in *Inbox) taken(q *Inqueue, n HWM) {
-	in.unlist()
 	if q.batches.Len() > 0 {
-		q.listed = true
-		in.ready.Push(q)
+		in.ready.next()
+	} else {
+		in.unlist()
 	}
 	told := in.settle(q, n)
-	if in.ready.Len() > 0 {
+	if in.ready.count > 0 {
 		in.some.Wake()
 	}
 	in.signal()
@@ -406,9 +416,16 @@ func (in *Inbox) taken(q *Inqueue, n HWM) {
 func (in *Inbox) settle(q *Inqueue, n HWM) (told receipt) {
 	q.size.Messages -= n.Messages
 	q.size.Bytes -= n.Bytes
+	in.used -= n.Bytes
 	invariants.Assert(q.batches.Len() > 0 || q.size == HWM{}, "an empty queue has nothing to count")
 	if q.state == inGone {
 		in.forget(q, n)
+	}
+	if q.left && q.size.Messages == 0 {
+		in.part(q)
+	}
+	if in.held.count > 0 {
+		in.release()
 	}
 	if q.slow && q.size.Bytes < aheadBytes/2 {
 		q.slow = false
@@ -508,8 +525,8 @@ func (in *Inbox) Discard() {
 	defer in.mu.Unlock()
 	// Once to drop the fetched messages, once to fetch the others, and once to drop
 	// those. Messages that still come have come later.
-	for n := 3 * in.ready.Len(); n > 0 && in.ready.Len() > 0; n-- {
-		if in.ready.Front().batches.Len() == 0 {
+	for n := 3 * in.ready.count; n > 0 && in.ready.count > 0; n-- {
+		if in.ready.front().batches.Len() == 0 {
 			in.fetch()
 			continue
 		}

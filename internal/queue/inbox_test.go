@@ -36,7 +36,7 @@ func numbers(from, to int) []string {
 
 func newInbox(limits HWM) *Inbox {
 	in := &Inbox{}
-	in.Init(limits, false)
+	in.Init(limits, Unbounded, false)
 	return in
 }
 

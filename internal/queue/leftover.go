@@ -19,6 +19,8 @@ func (in *Inbox) Leave(q *Inqueue) {
 	if q.size.Messages > 0 {
 		q.state = inGone
 		in.leftovers += q.size.Bytes + leftPeer
+	} else {
+		in.part(q)
 	}
 }
 

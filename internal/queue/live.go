@@ -4,14 +4,18 @@ package queue
 // the queue takes no more until it is below. A higher one lets callers that wait for room
 // go on.
 
-// SetLimits changes the high-water mark of each queue.
-func (in *Inbox) SetLimits(limits HWM) {
+// SetLimits changes the high-water mark of each queue, and the total of their bytes.
+func (in *Inbox) SetLimits(limits HWM, total int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.limits = limits
-	for i := range in.ready.Len() { // a queue whose readers wait has messages
-		(*in.ready.At(i)).room.WakeAll()
+	in.limits, in.total = limits, total
+	for i := range in.ready.lanes.Len() { // a queue whose readers wait has messages
+		queues := &(*in.ready.lanes.At(i)).queues
+		for j := range queues.Len() {
+			(*queues.At(j)).room.WakeAll()
+		}
 	}
+	in.release()
 	in.newcomers.WakeAll()
 }
 

@@ -22,6 +22,7 @@ func (in *Inbox) PutBack(q *Inqueue, b *Batch) {
 	q.batches.PushFront(inbatch{Batch: *b})
 	q.size.Messages += n.Messages
 	q.size.Bytes += n.Bytes
+	in.used += n.Bytes
 	if q.left {
 		in.leftovers += n.Bytes
 		if q.state != inGone {

@@ -102,12 +102,12 @@ func (in *Inbox) Readable() <-chan struct{} {
 // none otherwise, and counts for Marks. mu must be held, as by all code that changes whether there
 // are messages.
 func (in *Inbox) signal() {
-	if in.ready.Len() == 0 {
+	if in.ready.count == 0 {
 		in.dry++
 	}
 	switch {
 	case in.readable == nil || in.over:
-	case in.ready.Len() > 0:
+	case in.ready.count > 0:
 		select {
 		case in.readable <- struct{}{}:
 		default:

@@ -57,7 +57,8 @@ func (t *Trie[V]) Add(key []byte, v V) bool {
 		child := n.children[i]
 		common := commonPrefix(child.edge, key)
 		if common < len(child.edge) {
-			middle := &Node[V]{edge: child.edge[:common:common], heads: []byte{child.edge[common]}, children: []*Node[V]{child}}
+			// A copy: the rest keeps all of the edge's memory, for as long as its strings last.
+			middle := &Node[V]{edge: bytes.Clone(child.edge[:common]), heads: []byte{child.edge[common]}, children: []*Node[V]{child}}
 			child.edge = child.edge[common:]
 			n.children[i] = middle
 			child = middle

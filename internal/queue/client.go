@@ -1,0 +1,143 @@
+package queue
+
+// Client stands for whoever is behind some queues of an inbox: a key, a user, or an
+// address. Clients are served in turn, and the queues of one client in turn within it, so
+// a client does not get more by making more connections. Inbox.mu guards it.
+type Client struct {
+	key    string // in Inbox.clients
+	queues int    // that have joined, and have a peer or messages
+	ready  lane   // in Inbox.ready
+	held   lane   // in Inbox.held
+}
+
+// lane is the queues of one client in a ring of turns.
+type lane struct{ queues Ring[*Inqueue] }
+
+// turns is a ring of the clients that have queues in it, and their queues.
+type turns struct {
+	lanes Ring[*lane]
+	count int // of queues
+}
+
+func (t *turns) push(l *lane, q *Inqueue) {
+	if l.queues.Len() == 0 {
+		t.lanes.Push(l)
+	}
+	l.queues.Push(q)
+	t.count++
+}
+
+// front returns the queue whose turn it is; there must be one.
+func (t *turns) front() *Inqueue { return t.lanes.Front().queues.Front() }
+
+// pop removes the queue whose turn it is. The next turn is that of another client.
+func (t *turns) pop() *Inqueue {
+	l := t.lanes.Pop()
+	q := l.queues.Pop()
+	if l.queues.Len() > 0 {
+		t.lanes.Push(l)
+	}
+	t.count--
+	return q
+}
+
+// next ends the turn of the queue at the front.
+func (t *turns) next() {
+	if t.count == 1 {
+		return
+	}
+	l := t.lanes.Pop()
+	l.queues.Push(l.queues.Pop())
+	t.lanes.Push(l)
+}
+
+// remove removes a queue that is in l.
+func (t *turns) remove(l *lane, q *Inqueue) {
+	remove(&l.queues, q)
+	if l.queues.Len() == 0 {
+		remove(&t.lanes, l)
+	}
+	t.count--
+}
+
+// remove removes one item, and leaves the others in their order.
+func remove[T comparable](r *Ring[T], v T) {
+	for range r.Len() {
+		if other := r.Pop(); other != v {
+			r.Push(other)
+		}
+	}
+}
+
+// Join says which client a queue belongs to, before the queue is used. A queue that does
+// not join is a client of its own.
+func (in *Inbox) Join(q *Inqueue, key string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	c := in.clients[key]
+	if c == nil {
+		c = &Client{key: key}
+		if in.clients == nil {
+			in.clients = map[string]*Client{}
+		}
+		in.clients[key] = c
+	}
+	c.queues++
+	q.client, q.joined = c, true
+}
+
+// Client returns the client of a queue. It does not change after Join.
+func (q *Inqueue) Client() *Client { return q.client }
+
+// part forgets a client when none of its queues has a peer or messages. mu must be held.
+func (in *Inbox) part(q *Inqueue) {
+	if !q.joined {
+		return
+	}
+	q.joined = false
+	if q.client.queues--; q.client.queues == 0 {
+		delete(in.clients, q.client.key)
+	}
+}
+
+// The high-water marks are those of one peer. The total bounds what all of them together
+// have put in their queues: at it, readers wait, and are let in one batch each, in turn, as
+// the application takes messages. Whole messages only are queued, so there is always one
+// to take. A reader that was let in has its batch counted at once, so the total is exceeded
+// by one batch at most.
+
+// admit waits until all queues together take a batch that costs so much. It returns
+// false if the inbox or gone was closed first, or the queue cut. mu must be held, and is
+// released meanwhile.
+func (in *Inbox) admit(q *Inqueue, cost int, gone <-chan struct{}) bool {
+	if in.used < in.total && in.held.count == 0 {
+		return true
+	}
+	q.awaits, q.held = cost, true
+	in.held.push(&q.client.held, q)
+	in.release()
+	for q.held {
+		if q.state == inCut || q.room.Sleep(&in.mu, gone, in.done, nil) != nil {
+			if q.held {
+				q.held = false
+				in.held.remove(&q.client.held, q)
+			} else {
+				in.used -= q.awaits
+			}
+			in.release() // the turn is another's
+			return false
+		}
+	}
+	in.used -= q.awaits // the caller puts it, and counts it again
+	return true
+}
+
+// release lets readers in while the total allows it. mu must be held.
+func (in *Inbox) release() {
+	for in.held.count > 0 && in.used < in.total {
+		q := in.held.pop()
+		q.held = false
+		in.used += q.awaits
+		q.room.Wake()
+	}
+}
