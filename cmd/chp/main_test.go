@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -63,6 +64,12 @@ func (p *process) name() string { return p.Name }
 
 // signal sends a signal.
 func (p *process) signal(s os.Signal) { p.t.Helper(); p.Signal(s) }
+
+// next returns the port after one.
+func next(port string) string {
+	n, _ := strconv.Atoi(port)
+	return strconv.Itoa(n + 1)
+}
 
 // wait returns the exit code; -1 if a signal ended it.
 func (p *process) wait() int { return p.Wait() }

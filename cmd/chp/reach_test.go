@@ -4,7 +4,6 @@ package main
 
 import (
 	"net"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -182,12 +181,6 @@ func sshBanner(t *testing.T, address string) string {
 		}
 	}()
 	return l.Addr().String()
-}
-
-// next returns the port after one.
-func next(port string) string {
-	n, _ := strconv.Atoi(port)
-	return strconv.Itoa(n + 1)
 }
 
 // TestH15_WatchHelp: watch --help says that "synced" is printed once, as it is.
