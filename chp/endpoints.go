@@ -1,14 +1,14 @@
 package chp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 
-	"clustermap/internal/ipcpath"
+	netlink "clustermap/internal/link"
 )
 
 // A server listens on three endpoints, which one text names: see
@@ -34,45 +34,22 @@ const (
 	schemeInproc = "inproc://"
 )
 
-var (
-	errEndpointForm = errors.New("must have the form tcp://host:port, ipc://path or inproc://name")
-	errEndpointPort = errors.New("needs a port from 1 to 65533, with two more above it")
-)
-
 // parseSite parses tcp://host:P, ipc://path or inproc://name. Wildcards, and port 0, are
 // allowed only if bind is true.
 func parseSite(text string, bind bool) (site, error) {
-	if rest, ok := strings.CutPrefix(text, schemeTCP); ok {
-		host, port, err := net.SplitHostPort(rest)
-		if err != nil || host == "" || host == "*" && !bind || strings.ContainsAny(host, "/; \x00") {
-			return site{}, errEndpointForm
-		}
-		if port == "*" && bind {
-			port = "0"
-		}
-		n, err := strconv.ParseUint(port, 10, 16)
-		if err != nil || n == 0 && !bind || n > maxBasePort {
-			return site{}, errEndpointPort
-		}
-		return site{schemeTCP, host, int(n)}, nil
+	e, err := netlink.ParseServer(text, bind)
+	if wrong := (*netlink.EndpointError)(nil); errors.As(err, &wrong) {
+		return site{}, errors.New(wrong.Reason) // the caller names the endpoint
 	}
-	for _, scheme := range []string{schemeIPC, schemeInproc} {
-		if name, ok := strings.CutPrefix(text, scheme); ok {
-			if name == "" || name == "@" || strings.ContainsRune(name, 0) || scheme == schemeIPC && name == "*" && !bind {
-				break
-			}
-			if scheme == schemeIPC {
-				if err := ipcpath.Check(name, ipcpath.MaxServer); err != nil {
-					return site{}, err
-				}
-			}
-			return site{scheme: scheme, name: name}, nil
-		}
+	name := e.Name
+	switch e.Scheme {
+	case netlink.TCP:
+		name = cmp.Or(e.Host(), "*")
+	case netlink.IPC:
+		name = cmp.Or(e.Name, "*")
 	}
-	return site{}, errEndpointForm
+	return site{e.Scheme + "://", name, e.Port()}, nil
 }
-
-const maxBasePort = 65533 // the highest P
 
 // at returns the endpoint n places after P, or "" if n is negative.
 func (b site) at(n int) string {
@@ -122,10 +99,10 @@ func (o *ServerOptions) checkEndpoints() (errs []error) {
 	bad := func(field, format string, args ...any) {
 		errs = append(errs, &OptionError{field, fmt.Sprintf(format, args...)})
 	}
-	if o.Port < 0 || o.Port > maxBasePort {
+	if o.Port < 0 || o.Port > netlink.MaxServerPort {
 		bad("Port", "%d: P, P+1 and P+2 must be between 1 and 65535", o.Port)
 	}
-	if strings.ContainsAny(o.Host, " \t\r\n/\x00") || strings.Contains(o.Host, ":") && net.ParseIP(zoneless(o.Host)) == nil {
+	if _, err := parseSite(site{schemeTCP, o.Host, 0}.at(0), true); err != nil && o.Host != "" {
 		bad("Host", "%q is not an address, a name or *; the port is in Port", o.Host)
 	}
 	if len(o.Endpoints) > 0 && (o.Host != "" || o.Port != 0) {
@@ -224,7 +201,7 @@ func (s *Server) bindThree(ctx context.Context, b site) (some bool, _ error) {
 func (s *Server) chosen(b site, bound string) (site, error) {
 	if b.scheme == schemeTCP {
 		b.port = portOf(bound) // the host stays as it was given
-		if b.port > maxBasePort {
+		if b.port > netlink.MaxServerPort {
 			return b, errors.New("P+2 is above 65535")
 		}
 		return b, nil
@@ -234,9 +211,8 @@ func (s *Server) chosen(b site, bound string) (site, error) {
 
 // portOf returns the port of a bound endpoint.
 func portOf(endpoint string) int {
-	_, text, _ := net.SplitHostPort(strings.TrimPrefix(endpoint, schemeTCP))
-	port, _ := strconv.Atoi(text)
-	return port
+	e, _ := netlink.Parse(endpoint, true)
+	return e.Port()
 }
 
 // Endpoints returns the endpoints on which the server listens: the first ones if it

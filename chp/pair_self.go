@@ -1,9 +1,12 @@
 package chp
 
 import (
+	"cmp"
 	"fmt"
 	"net"
-	"strings"
+	"strconv"
+
+	netlink "clustermap/internal/link"
 )
 
 // checkSelf returns an error for each endpoint of the other server that is one of this
@@ -51,12 +54,8 @@ func leadsTo(connect, bound string) bool {
 
 // splitTCP returns host and port of a TCP endpoint.
 func splitTCP(endpoint string) (host, port string, ok bool) {
-	rest, ok := strings.CutPrefix(endpoint, "tcp://")
-	if !ok {
-		return "", "", false
-	}
-	host, port, err := net.SplitHostPort(rest)
-	return host, port, err == nil
+	e, err := netlink.Parse(endpoint, true)
+	return cmp.Or(e.Host(), "*"), strconv.Itoa(e.Port()), err == nil && e.Scheme == netlink.TCP
 }
 
 // addressOf returns the address of a host without resolving names, or nil.

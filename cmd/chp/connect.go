@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -18,7 +17,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
-	"clustermap/internal/ipcpath"
+	"clustermap/internal/link"
 	"clustermap/internal/visible"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -104,6 +103,7 @@ func (n *connection) servers() ([]string, error) {
 			}
 		}
 	}
+	list = complete(list)
 	if len(list) == 0 {
 		list = []string{defaultServer}
 	}
@@ -113,6 +113,16 @@ func (n *connection) servers() ([]string, error) {
 	var err error
 	n.security, err = n.curve.Security()
 	return list, err
+}
+
+// complete returns the servers of a list as endpoints: HOST:PORT stands for
+// tcp://HOST:PORT.
+func complete(list []string) []string {
+	all := make([]string, len(list))
+	for i, s := range list {
+		all[i] = link.Complete(s)
+	}
+	return all
 }
 
 // checkServers returns an error if a server is invalid or listed twice.
@@ -128,29 +138,17 @@ func checkServers(list []string) error {
 	return nil
 }
 
-// checkServer returns an error unless s is tcp://HOST:PORT with two more ports above PORT,
-// or ipc://PATH.
+// checkServer returns an error unless s names a server that a command can reach.
 func checkServer(s string) error {
-	path, local := strings.CutPrefix(s, schemeIPC)
-	if local {
-		if err := ipcpath.Check(path, ipcpath.MaxServer); err != nil {
-			return fail(exitUsage, "%q is not a server: it %w", s, err)
-		}
-	}
-	if local && path != "" && path != "*" && path != "@" && !strings.Contains(path, "\x00") {
+	e, err := link.ParseServer(s, false)
+	if err == nil && e.Scheme != link.Inproc {
 		return nil
 	}
-	u, err := url.Parse(s)
-	if err == nil && u.Scheme == "tcp" && u.User == nil && s == "tcp://"+u.Host {
-		host, port, err := net.SplitHostPort(u.Host)
-		if host == "*" {
-			return fail(exitUsage, "%q is not a server: clients cannot connect to a wildcard address; give a host", s)
-		}
-		if n, e := strconv.Atoi(port); err == nil && e == nil && host != "" && 0 < n && n <= maxPort {
-			return nil
-		}
+	reason := ""
+	if wrong := (*link.EndpointError)(nil); errors.As(err, &wrong) {
+		reason = ": it " + wrong.Reason
 	}
-	return fail(exitUsage, "%q is not a server: want tcp://HOST:PORT, with PORT from 1 to %d, such as %s, or ipc://PATH", s, maxPort, defaultServer)
+	return fail(exitUsage, "%q is not a server%s; want tcp://HOST:PORT or HOST:PORT, with PORT from 1 to %d, such as %s, or ipc://PATH", s, reason, maxPort, defaultServer)
 }
 
 // client is a client of package chp that explains why it has no server.
@@ -510,16 +508,16 @@ func serveCommand(server string) string {
 	if strings.HasPrefix(server, schemeIPC) {
 		return text + " --endpoint " + command.ShellWord(server)
 	}
-	host, port, err := net.SplitHostPort(strings.TrimPrefix(server, "tcp://"))
-	ip := net.ParseIP(host)
-	if err != nil || host != "localhost" && !ip.IsLoopback() {
+	e, err := link.Parse(server, false)
+	ip := net.ParseIP(e.Host())
+	if err != nil || e.Host() != "localhost" && !ip.IsLoopback() {
 		return text
 	}
-	if ip != nil && host != "127.0.0.1" {
-		text += " --host " + host
+	if ip != nil && e.Host() != "127.0.0.1" {
+		text += " --host " + e.Host()
 	}
-	if port != strconv.Itoa(chp.DefaultPort) {
-		text += " --port " + port
+	if e.Port() != chp.DefaultPort {
+		text += " --port " + strconv.Itoa(e.Port())
 	}
 	return text
 }

@@ -160,10 +160,10 @@ removes a key.`,
 		}
 		one, exists := all.Contexts[name]
 		if cmd.Flags().Changed("server") {
-			if err := checkServers(n.flags); err != nil {
+			one.Servers = complete(n.flags)
+			if err := checkServers(one.Servers); err != nil {
 				return err
 			}
-			one.Servers = n.flags
 		}
 		if len(one.Servers) == 0 {
 			return fail(exitUsage, "the context %s needs a server: add --server", name)

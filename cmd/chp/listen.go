@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"clustermap/chp"
+	"clustermap/internal/link"
 
 	"github.com/spf13/cobra"
 )
@@ -34,7 +35,7 @@ func (f *serveFlags) checkEndpoints(cmd *cobra.Command) error {
 		}
 	}
 	for _, endpoint := range f.endpoints {
-		if !strings.HasPrefix(endpoint, "tcp://") && !strings.HasPrefix(endpoint, schemeIPC) {
+		if e, err := link.ParseServer(endpoint, true); err == nil && e.Scheme == link.Inproc {
 			return fail(exitUsage, "--endpoint %q: must have the form tcp://HOST:PORT or ipc://PATH", endpoint)
 		}
 	}

@@ -50,6 +50,7 @@ func (p *pairFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&p.peer, "peer", "", "the other server's `endpoint` (default tcp://HOST:5566 for the primary, tcp://HOST:5556 for the backup)")
 	flags.StringVar(&p.state, "state", "", "`endpoint` where this server publishes its state to the other one (default tcp://HOST:5003, tcp://HOST:5004)")
 	flags.StringVar(&p.peerState, "peer-state", "", "`endpoint` where the other server publishes its state (default tcp://HOST:5004, tcp://HOST:5003)")
+	command.Endpoints(flags, "peer", "state", "peer-state")
 	flags.DurationVar(&p.interval, "bstar-interval", time.Second, "how often the servers of a pair send each other their state")
 	flags.IntVar(&p.acks, "acks", 2, "how many servers of a pair must have an update before it is published: 1, 2")
 	flags.StringVar(&p.diverged, "diverged", "", "`file` to append discarded updates to (default chp-diverged.jsonl in --data, or in the working directory)")

@@ -109,6 +109,7 @@ of this command then need --server-model N.`,
 	flags.Var((*command.Number)(&f.port), "port", "first of the three ports; 0 takes three consecutive free ones")
 	flags.StringArrayVar(&f.endpoints, "endpoint", nil, "`endpoint` to listen on in place of --host and --port, tcp://HOST:PORT or ipc://PATH; repeat it for several")
 	flags.Var((*command.Number)(&f.model), "model", "Clone model to serve, 1 to 6; 6 is the full protocol")
+	defer command.Endpoints(flags, "endpoint", "advertise")
 	flags.StringVar(&f.advertise, "advertise", "", "`endpoint` of the first port as clients reach it, as shown by chp status (default where it listens)")
 	flags.DurationVar(&f.heartbeat, "heartbeat", chp.DefaultHeartbeatInterval, "time between two heartbeats (HUGZ)")
 	flags.DurationVar(&f.heartbeat, "hugz", chp.DefaultHeartbeatInterval, "the same as --heartbeat")

@@ -5,13 +5,14 @@ import (
 	"strings"
 
 	"clustermap/internal/command"
+	"clustermap/internal/link"
 	"clustermap/sockets"
 
 	"github.com/spf13/pflag"
 )
 
 // attachHelp describes endpoints. It is too long for the texts of the flags.
-const attachHelp = `An endpoint is tcp://HOST:PORT or ipc://PATH. The prefix "bind:" or "connect:" selects
+const attachHelp = `An endpoint is tcp://HOST:PORT, HOST:PORT or ipc://PATH. The prefix "bind:" or "connect:" selects
 whether it is bound or connected; an endpoint with a wildcard (tcp://*:5559, or port 0
 or *) is always bound. Repeat a flag for several endpoints.`
 
@@ -44,12 +45,13 @@ func (s *side) parse() ([]endpoint, error) {
 	}
 	var all []endpoint
 	for _, text := range s.list {
-		e := endpoint{address: text, bind: s.bind || wildcard(text)}
+		e := endpoint{address: text, bind: s.bind || wildcard(link.Complete(text))}
 		if address, ok := strings.CutPrefix(text, "bind:"); ok {
 			e = endpoint{address, true}
 		} else if address, ok := strings.CutPrefix(text, "connect:"); ok {
 			e = endpoint{address, false}
 		}
+		e.address = link.Complete(e.address)
 		s.binds, s.connects = s.binds || e.bind, s.connects || !e.bind
 		all = append(all, e)
 	}
@@ -58,8 +60,9 @@ func (s *side) parse() ([]endpoint, error) {
 
 // wildcard reports whether an endpoint can only be bound.
 func wildcard(address string) bool {
-	_, rest, _ := strings.Cut(address, "://")
-	return strings.HasPrefix(rest, "*") || strings.HasSuffix(rest, ":*") || strings.HasSuffix(rest, ":0")
+	_, bind := link.Parse(address, true)
+	_, connect := link.Parse(address, false)
+	return bind == nil && connect != nil
 }
 
 // security returns the security of this side's socket: bound or connected.

@@ -72,6 +72,7 @@ services.
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&bind, "bind", []string{defaultBroker}, "`endpoint` for clients and workers; repeat it for several")
+	command.Endpoints(flags, "bind")
 	beat.register(flags)
 	flags.DurationVar(&o.Expiry, "expiry", majordomo.DefaultExpiry, "how long a request waits for a worker before it is dropped; negative means forever")
 	flags.Var(&deliveries, "deliveries", "maximum number of workers that a request is sent to if each of them ends")

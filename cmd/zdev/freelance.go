@@ -58,6 +58,7 @@ not its child processes. On other systems COMMAND continues.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.Bind, "bind", "", "`endpoint` to listen on")
 	flags.StringVar(&o.Advertise, "advertise", "", "`endpoint` that clients connect to (default --bind)")
+	command.Endpoints(flags, "bind", "advertise")
 	flags.BoolVar(&echo, "echo", false, "reply with the request")
 	flags.Var(&concurrency, "concurrency", "maximum number of requests executed at the same time")
 	flags.Var(&waiting, "max-waiting", "maximum number of waiting requests; more are refused")
@@ -153,6 +154,7 @@ within --timeout.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.Servers, "server", nil, "`endpoint` of a server; repeat it for several, the preferred one first")
+	command.Endpoints(flags, "server")
 	flags.DurationVar(&o.Timeout, "timeout", 5*time.Second, "how long to wait for the reply")
 	flags.DurationVar(&o.Hedge, "hedge", 0, "time after which to ask the next server too; 0 means never")
 	flags.BoolVar(&o.RoundRobin, "round-robin", false, "start each of several requests at the next server")

@@ -48,6 +48,7 @@ messages has no delays.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.Endpoints, "connect", nil, "`endpoint` of the publisher; repeat it for several")
+	command.Endpoints(flags, "connect")
 	flags.StringArrayVar(&o.Topics, "topic", nil, "`prefix` to subscribe to; repeat it for several (default everything)")
 	flags.DurationVar(&o.MaxDelay, "max", snail.DefaultMaxDelay, "largest delay")
 	flags.BoolVar(&o.Sequence, "sequence", false, "check sequence numbers")

@@ -29,6 +29,7 @@ func (a *atBroker) register(cmd *cobra.Command, flags *pflag.FlagSet) {
 // 0.1 only.
 func (a *atBroker) registerConnection(flags *pflag.FlagSet) {
 	flags.StringVar(&a.broker, "broker", defaultBroker, "`endpoint` of the broker")
+	command.Endpoints(flags, "broker")
 	a.keys = command.ClientKeys{Keys: curve}
 	a.keys.Register(flags)
 }

@@ -1,10 +1,13 @@
 package link
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"strconv"
 	"strings"
+
+	"clustermap/internal/ipcpath"
 )
 
 // maxInprocName is the maximum size of an inproc name in bytes, as in libzmq.
@@ -40,6 +43,33 @@ func (e *EndpointError) Error() string {
 // Unwrap returns Err.
 func (e *EndpointError) Unwrap() error { return e.Err }
 
+// Host returns the host of a tcp endpoint: a name, an address without brackets, or "" for
+// the wildcard.
+func (e *Endpoint) Host() string { return e.host }
+
+// Port returns the port of a tcp endpoint, or 0 for any.
+func (e *Endpoint) Port() int { return e.port }
+
+// String returns the endpoint in a form that Parse parses to the same.
+func (e Endpoint) String() string {
+	switch e.Scheme {
+	case TCP:
+		return TCP + "://" + e.tcpText()
+	case IPC:
+		return IPC + "://" + cmp.Or(e.Name, "*")
+	}
+	return e.Scheme + "://" + e.Name
+}
+
+// tcpText returns the part of a tcp endpoint after "://".
+func (e *Endpoint) tcpText() string {
+	text := net.JoinHostPort(cmp.Or(e.host, "*"), strconv.Itoa(e.port))
+	if e.source != nil {
+		text = e.source.tcpText() + ";" + text
+	}
+	return text
+}
+
 // Local reports whether the transport connects only within this machine, so
 // connecting takes no time.
 func (e *Endpoint) Local() bool { return transports[e.Scheme].local }
@@ -65,6 +95,47 @@ func Parse(text string, bind bool) (Endpoint, error) {
 		return Endpoint{}, &EndpointError{Endpoint: text, Reason: wrong, Err: cause}
 	}
 	return e, nil
+}
+
+// ParseServer parses an endpoint that names the three of a CHP server: the ports P, P+1 and
+// P+2, or names of which two end in +1 and +2.
+func ParseServer(text string, bind bool) (Endpoint, error) {
+	e, err := Parse(text, bind)
+	reason := ""
+	switch {
+	case err != nil:
+		return e, err
+	case e.source != nil:
+		reason = "has a source address"
+	case e.port > MaxServerPort:
+		reason = fmt.Sprintf("needs a port from 1 to %d, with two more above it", MaxServerPort)
+	case e.Scheme == IPC:
+		if err := ipcpath.Check(e.Name, ipcpath.MaxServer); err != nil {
+			reason = err.Error()
+		}
+	}
+	if reason != "" {
+		return Endpoint{}, &EndpointError{Endpoint: text, Reason: reason}
+	}
+	return e, nil
+}
+
+// MaxServerPort is the highest P of a CHP server.
+const MaxServerPort = 65533
+
+// Complete returns a text that names an endpoint, as a user writes it: HOST:PORT stands for
+// tcp://HOST:PORT. It returns any other text as it is.
+func Complete(text string) string {
+	if strings.Contains(text, "://") {
+		return text
+	}
+	full := TCP + "://" + text
+	for _, bind := range []bool{true, false} {
+		if _, err := Parse(full, bind); err == nil {
+			return full
+		}
+	}
+	return text
 }
 
 // parseInproc parses a name.

@@ -52,6 +52,15 @@ func FuzzEndpoint(f *testing.F) {
 		default:
 			t.Fatalf("%q is %+v", text, e)
 		}
+		// What is printed is parsed to the same.
+		again, err := Parse(e.String(), bind)
+		if err != nil || again.String() != e.String() || again.host != e.host || again.port != e.port || again.Name != e.Name ||
+			(again.source == nil) != (e.source == nil) || e.source != nil && (again.source.host != e.source.host || again.source.port != e.source.port) {
+			t.Fatalf("%q is %+v, printed as %s, which is %+v, %v", text, e, e.String(), again, err)
+		}
+		if e.Scheme == TCP && Complete(rest) != text {
+			t.Fatalf("%q is completed to %q", rest, Complete(rest))
+		}
 		// An endpoint that both sides accept means the same to both.
 		if other, err := Parse(text, !bind); err == nil && (other.host != e.host || other.port != e.port || other.Name != e.Name) {
 			t.Fatalf("%q is %+v to one side and %+v to the other", text, e, other)

@@ -32,7 +32,8 @@ func parseTCP(e *Endpoint, text string, bind bool) (wrong string, cause error) {
 			return "has an unclosed [ in its host", nil
 		}
 		host = host[1 : len(host)-1]
-	} else if strings.Contains(host, ":") {
+	}
+	if strings.Contains(host, ":") {
 		// As in libzmq, the port follows the last colon.
 		if _, err := netip.ParseAddr(host); err != nil {
 			return "has a host with a colon that is not an IPv6 address, such as tcp://[::1]:5555", nil

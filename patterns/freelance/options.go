@@ -3,9 +3,11 @@ package freelance
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"time"
 
+	netlink "clustermap/internal/link"
 	"clustermap/sockets"
 )
 
@@ -254,21 +256,19 @@ func checkIdentity(bad func(field, reason string), field, endpoint string) {
 // wildcardAddress reports whether an endpoint stands for all addresses of the machine,
 // or for one that is chosen later. No client can connect to it.
 func wildcardAddress(endpoint string) bool {
-	host, isTCP := strings.CutPrefix(endpoint, "tcp://")
-	if !isTCP {
-		return endpoint == "ipc://*"
+	e, err := netlink.Parse(endpoint, true)
+	if err != nil {
+		return false // what is wrong with it is found elsewhere
 	}
-	if i := strings.LastIndexByte(host, ':'); i >= 0 {
-		host = host[:i]
+	if e.Scheme != netlink.TCP {
+		return e.Scheme == netlink.IPC && e.Name == ""
 	}
-	switch host {
-	case "*", "0.0.0.0", "[::]", "::", "[::0]", "[0:0:0:0:0:0:0:0]":
-		return true
-	}
-	return false
+	ip, err := netip.ParseAddr(e.Host())
+	return e.Host() == "" || err == nil && ip.IsUnspecified()
 }
 
 // wildcardPort reports whether the system chooses the port of an endpoint.
 func wildcardPort(endpoint string) bool {
-	return strings.HasPrefix(endpoint, "tcp://") && (strings.HasSuffix(endpoint, ":*") || strings.HasSuffix(endpoint, ":0"))
+	e, err := netlink.Parse(endpoint, true)
+	return err == nil && e.Scheme == netlink.TCP && e.Port() == 0
 }
