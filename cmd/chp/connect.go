@@ -276,7 +276,11 @@ func (n *connection) openKeys(ctx context.Context, servers []string, keys ...str
 	if len(keys) > fewKeys {
 		subtrees = nil
 	}
-	return n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: subtrees})
+	c, err := n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: subtrees})
+	if err == nil {
+		n.warnOutside(keys...)
+	}
+	return c, err
 }
 
 // maxKey is the maximum size of a key in bytes (RFC 12).

@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
+
+	"clustermap/internal/visible"
 
 	"github.com/pelletier/go-toml/v2"
 )
@@ -48,7 +51,7 @@ func readContexts() (contexts, error) {
 		return c, err
 	}
 	info, err := os.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // such as the home directory /dev/null
 		return c, nil
 	}
 	if err == nil && info.Size() > maxContexts {
@@ -92,10 +95,34 @@ func (c *contexts) write() error {
 	if err != nil {
 		return err
 	}
-	if err := c.replace(name); err != nil {
+	if name, err = linked(name); err == nil {
+		err = c.replace(name)
+	}
+	if err != nil {
 		return fail(exitRefused, "cannot write the contexts: %w", err)
 	}
 	return nil
+}
+
+// linked returns the name of the file that a symbolic link leads to, whether or not it
+// exists, or the name of another file: a link that was put there stays.
+func linked(name string) (string, error) {
+	const most = 40 // as in Linux
+	for range most {
+		info, err := os.Lstat(name)
+		if err != nil || info.Mode().Type() != fs.ModeSymlink {
+			return name, nil // replace finds other errors
+		}
+		to, err := os.Readlink(name)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(name), to)
+		}
+		name = to
+	}
+	return "", &fs.PathError{Op: "open", Path: name, Err: syscall.ELOOP}
 }
 
 func (c *contexts) replace(name string) (err error) {
@@ -166,6 +193,13 @@ func (n *connection) useContext() error {
 		}
 	}
 	all, err := readContexts()
+	if named == "" && errors.Is(err, fs.ErrPermission) {
+		// The home directory may be another user's: then there is no current context.
+		if n.stderr != nil {
+			fmt.Fprintf(n.stderr, "chp: %s; going on without a context\n", visible.String(err.Error()))
+		}
+		return nil
+	}
 	if err != nil {
 		return err
 	}

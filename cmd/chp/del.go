@@ -18,21 +18,23 @@ import (
 // delFlags are the flags of del besides those of its connection.
 type delFlags struct {
 	connection
-	prefix, dry, asJSON bool
+	prefix, all, yes, dry, asJSON bool
 }
 
 func newDel() *cobra.Command {
 	var f delFlags
 	cmd := &cobra.Command{
-		Use:   "del KEY...",
+		Use:   "del [KEY...]",
 		Short: "Delete keys, and print the sequence numbers of the updates",
 		Long: `Deletes each KEY, waits until the server has published the updates, and prints their
 sequence numbers, one per line. Keys that are not in the map are named on standard
 error, and the exit code is 1; the others are deleted.
 
-With --prefix it deletes all keys that begin with KEY, and prints their number. It
-does not ask before. Exits with 1 if there are none. Keys that others add meanwhile
-stay. As for chp ls, any prefix will do: /lamp stands for /lamps too, and /lamp/ for
+With --prefix it deletes all keys that begin with KEY, and prints their number. Exits
+with 1 if there are none. Keys that others add meanwhile stay. With --all, and without
+KEY, it deletes every key; an empty KEY, such as a variable that is not set, is refused
+without --all. On a terminal it asks before it deletes more than 1,000 keys, unless
+--yes is given; elsewhere it does not ask. As for chp ls, any prefix will do: /lamp stands for /lamps too, and /lamp/ for
 the keys below it only. chp watch and chp dump take a key, or a subtree, which ends
 with a slash.
 
@@ -44,11 +46,19 @@ keys.`,
 		Example: `  chp del /lamp/1
   chp del /lamp/2 /lamp/3
   chp del --prefix /lamp/ --dry-run
-  chp del --prefix /lamp/`,
-		Args: command.Args(1, math.MaxInt),
+  chp del --prefix /lamp/
+  chp del --all --yes`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.all {
+				return nil
+			}
+			return command.Args(1, math.MaxInt)(cmd, args)
+		},
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.prefix, "prefix", false, "delete all keys that begin with KEY")
+	flags.BoolVar(&f.all, "all", false, "delete every key of the map")
+	flags.BoolVar(&f.yes, "yes", false, "do not ask before many keys are deleted")
 	flags.BoolVar(&f.dry, "dry-run", false, "print the keys, and delete nothing")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON objects, one per line")
 	f.register(cmd, 5*time.Second)
@@ -60,6 +70,15 @@ keys.`,
 		}
 		if f.prefix && len(args) > 1 {
 			return fail(exitUsage, "--prefix is for one KEY, not %d", len(args))
+		}
+		if f.all && len(args) > 0 && !(f.prefix && args[0] == "") {
+			return fail(exitUsage, "--all is for every key, without KEY")
+		}
+		if f.all {
+			return f.deletePrefix(ctx, cmd, "")
+		}
+		if f.prefix && args[0] == "" && !f.dry {
+			return fail(exitUsage, "every key begins with \"\": add --all if the whole map is meant")
 		}
 		if f.prefix {
 			return f.deletePrefix(ctx, cmd, args[0])
@@ -139,6 +158,9 @@ func (f *delFlags) deletePrefix(ctx context.Context, cmd *cobra.Command, prefix 
 		return err
 	}
 	defer c.Close()
+	if err := f.ask(ctx, cmd, c, prefix); err != nil {
+		return err
+	}
 	count := 0
 	if f.dry {
 		count, err = f.list(ctx, cmd, c.Sorted(prefix))
@@ -156,6 +178,29 @@ func (f *delFlags) deletePrefix(ctx context.Context, cmd *cobra.Command, prefix 
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "{\"deleted\":%d}\n", count)
 	default:
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), count)
+	}
+	return err
+}
+
+// manyKeys is the number of keys above which del asks.
+const manyKeys = 1000
+
+// ask returns an error if the user does not want to delete so many keys.
+func (f *delFlags) ask(ctx context.Context, cmd *cobra.Command, c *client, prefix string) error {
+	count := 0
+	for range c.Sorted(prefix) {
+		count++
+	}
+	if count <= manyKeys || f.yes || f.dry {
+		return nil
+	}
+	what := fmt.Sprintf("delete %d keys that begin with %q from", count, prefix)
+	if prefix == "" {
+		what = fmt.Sprintf("delete all %d keys of", count)
+	}
+	yes, err := command.Ask(ctx, cmd, what+" the map of "+c.Server()+"?")
+	if err == nil && !yes {
+		err = fail(exitRefused, "nothing was deleted")
 	}
 	return err
 }

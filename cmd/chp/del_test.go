@@ -81,7 +81,7 @@ func TestDelPrefix(t *testing.T) {
 			t.Errorf("%v prints %q", args, o.out)
 		}
 	}
-	if out := must(t, with("del", "--prefix", "")...); out != "3\n" {
+	if out := must(t, with("del", "--prefix", "", "--all")...); out != "3\n" {
 		t.Errorf("del --prefix of all prints %q", out)
 	}
 }

@@ -49,6 +49,7 @@ exit code is 1 if there is no such key.`,
 		if err != nil {
 			return err
 		}
+		n.warnOutside(args...)
 		var content pairs
 		for e := range c.All() {
 			content.add(e)

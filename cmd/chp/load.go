@@ -88,6 +88,7 @@ next --server, such as the other one of a pair, within that time.`,
 		if err != nil {
 			return err
 		}
+		l.outside.warn(cmd.ErrOrStderr())
 		over := ""
 		if l.skipped > 0 {
 			over = fmt.Sprintf("; skipped %d with an expired time to live", l.skipped)

@@ -16,6 +16,7 @@ type loader struct {
 	name string // name of the input for messages
 
 	skipped int // number of lines with an expired time to live
+	outside outside
 }
 
 // run sets the key of every line of in and waits until all updates have been published.
@@ -54,7 +55,7 @@ func (l *loader) run(ctx context.Context, in io.Reader, maxLine int) (int, error
 		}
 		count++
 	}
-	l.skipped = lines.skipped
+	l.skipped, l.outside = lines.skipped, lines.outside
 	stalled.Reset(l.connection.timeout)
 	if err := l.Flush(ctx); err != nil {
 		return count, l.broken(ctx, count, err)

@@ -93,7 +93,11 @@ func (n *connection) openPrefix(ctx context.Context, prefix string) (*client, er
 	if err := n.needSnapshots(); err != nil {
 		return nil, err
 	}
-	return n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: treeOf(prefix)})
+	c, err := n.open(ctx, chp.ClientOptions{Servers: servers, Subtrees: treeOf(prefix)})
+	if err == nil {
+		n.warnOutside(prefix)
+	}
+	return c, err
 }
 
 // treeOf returns the smallest subtree that contains all keys with a prefix, or nil for

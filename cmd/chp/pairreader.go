@@ -22,6 +22,7 @@ type pairReader struct {
 	long   []byte
 
 	skipped int // number of lines with an expired time to live
+	outside outside
 }
 
 func newPairReader(in io.Reader, limit int) *pairReader {
@@ -59,6 +60,9 @@ func (p *pairReader) next() (chp.Entry, error) {
 		if err == nil && e.TTL < 0 {
 			p.skipped++
 			continue
+		}
+		if err == nil && len(e.Key) > 0 && e.Key[0] != '/' {
+			p.outside.add(string(e.Key))
 		}
 		return e, err
 	}

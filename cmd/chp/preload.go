@@ -76,6 +76,7 @@ func (p *preload) finish(ctx context.Context, cmd *cobra.Command, err error) (ov
 	case err != nil:
 		return true, fail(exitRefused, "%s, line %d: %s", p.name, p.lines.number, plain(err))
 	}
+	p.lines.outside.warn(cmd.ErrOrStderr())
 	skipped := ""
 	if p.lines.skipped > 0 {
 		skipped = fmt.Sprintf("; skipped %d with an expired time to live", p.lines.skipped)

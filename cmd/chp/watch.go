@@ -86,6 +86,7 @@ of the update, as chp get --json prints them.
 				stop(err)
 				return
 			}
+			n.warnOutside(args...)
 			n.hintSubtrees(c, args)
 		}()
 		go func() {
@@ -104,7 +105,7 @@ of the update, as chp get --json prints them.
 			format = appendEventJSON
 		}
 		if run.line != "" {
-			run.environ = outerEnvironment(servers)
+			run.environ = outerEnvironment(servers, n.curve.Environment())
 			err = run.follow(printing, cmd, w)
 		} else {
 			err = printEvents(printing, w, bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10), format)

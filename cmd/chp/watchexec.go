@@ -30,7 +30,8 @@ value on standard input, and in its environment
   CHP_CAUSE     as above; empty for synced
   CHP_SEQUENCE  sequence number
   CHP_TTL       remaining time to live in seconds, if the key expires
-  CHP_SERVER    the servers of this command, for a chp in COMMAND
+  CHP_SERVER    the servers of this command, for a chp in COMMAND; likewise, with
+                CURVE, its keys: CHP_CURVE_KEY and CHP_CURVE_SERVER_KEY
 What COMMAND prints goes to the output of chp watch. Events that happen while it runs
 wait in a queue; if that is full, chp watch ends with exit code 1. A COMMAND that runs
 longer than --exec-timeout gets SIGTERM, with all processes that it has started, and
@@ -149,8 +150,8 @@ func (x *watchExec) environment(e chp.Event) []string {
 }
 
 // outerEnvironment returns the environment of this process for the command, without
-// variables that describe an event.
-func outerEnvironment(servers []string) []string {
+// variables that describe an event, and with the servers and the keys of this one.
+func outerEnvironment(servers, keys []string) []string {
 	var env []string
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
@@ -160,5 +161,5 @@ func outerEnvironment(servers []string) []string {
 			env = append(env, v)
 		}
 	}
-	return append(env, serverVariable+"="+strings.Join(servers, ","))
+	return append(append(env, serverVariable+"="+strings.Join(servers, ",")), keys...) // the last one of a name counts
 }

@@ -61,6 +61,17 @@ func (c *ClientKeys) UseDefaults(key, server string) {
 // Given reports whether one of the flags is on the command line.
 func (c *ClientKeys) Given() bool { return c.key != "" || c.server != "" }
 
+// Environment returns the variables with the keys, for the same program as a child process.
+func (c *ClientKeys) Environment() []string {
+	var env []string
+	for variable, value := range map[string]string{c.keyVariable(): c.key, c.serverKeyVariable(): c.server} {
+		if value != "" {
+			env = append(env, variable+"="+value)
+		}
+	}
+	return env
+}
+
 // Security returns the configuration in the flags and the environment.
 func (c *ClientKeys) Security() (s sockets.Security, err error) {
 	key, server := flagOr(c.key, c.keyVariable()), flagOr(c.server, c.serverKeyVariable())

@@ -1,0 +1,32 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// Ask asks a question on the terminal and reports whether the answer is yes. Without a
+// terminal, where nobody would answer, it asks nothing and returns true. The error is that
+// of ctx.
+func Ask(ctx context.Context, cmd *cobra.Command, question string) (bool, error) {
+	in, ok := cmd.InOrStdin().(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) || Terminal(cmd.ErrOrStderr()) == nil {
+		return true, nil
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s [y/N] ", cmd.Root().Name(), question)
+	answer, _ := bufio.NewReader(Interruptible(ctx, in)).ReadString('\n')
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return true, nil
+	}
+	return false, nil
+}
