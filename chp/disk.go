@@ -51,6 +51,8 @@ const (
 	kindNewest = kindReigns
 )
 
+const notLogged = math.MaxUint64
+
 const sentHeadSize = len(clientID{}) + 8
 
 // on reports whether there is a log.
@@ -59,8 +61,8 @@ func (d *disk) on() bool { return d.group != nil }
 // append passes the pieces of a batch to the log and returns the index of their entry.
 // The sequencer's mutex must be held. append does not wait: see room.
 //
-// After the log has failed, append returns an index that never becomes durable; the
-// server is about to end with the log's error.
+// After the log has failed, or when the disk is full, append returns notLogged, an index
+// that never becomes durable; the server is about to end with the log's error.
 func (d *disk) append(h batchHead, pieces []store.Piece) uint64 {
 	d.parts = d.parts[:0]
 	size := 0
@@ -76,7 +78,7 @@ func (d *disk) append(h batchHead, pieces []store.Piece) uint64 {
 	}
 	index, err := d.group.AppendParts(e, d.parts...)
 	if err != nil {
-		return math.MaxUint64
+		return notLogged
 	}
 	d.index = index
 	d.grown.Add(int64(size))

@@ -176,7 +176,11 @@ func (q *sequencer) apply(h batchHead, wire []byte, spans []sockets.Span) (first
 	q.advance(q.reign, last)
 	var index uint64
 	if q.disk.on() {
-		index = q.disk.append(h, q.pieces)
+		if index = q.disk.append(h, q.pieces); index == notLogged {
+			// With every policy: nobody may see an update that a restart does not bring back.
+			q.commits.disk = true
+			q.noteWaits()
+		}
 	}
 	q.tail.add(h, q.pieces)
 	if q.commits.waits() || !q.held.empty() {

@@ -38,6 +38,7 @@ type GroupOptions struct {
 // return it.
 type Group struct {
 	log     Log
+	space   Reserver // nil if nothing is reported before it is on disk
 	options GroupOptions
 	stage   chan struct{} // capacity 1; wakes the writer
 	flush   chan struct{} // capacity 1; wakes the flusher
@@ -55,6 +56,8 @@ type Group struct {
 	asked   uint64 // flush at least up to this index now
 	closed  bool   // no more entries are appended
 	drained bool   // the writer has ended
+	credit  int    // bytes for which the log has space, see Reserver
+	full    error  // the log has no more space: no more entries are appended
 	err     error
 
 	flushes uint64
@@ -93,6 +96,11 @@ func NewGroup(log Log, options GroupOptions) *Group {
 		stage: make(chan struct{}, 1), flush: make(chan struct{}, 1), failed: make(chan struct{}),
 		last: last, written: last, durable: log.Synced(),
 	}
+	if space, ok := log.(Reserver); ok && !options.Policy.IsAlways() {
+		g.space = space
+		n, err := space.Reserve()
+		g.reserved(n, err)
+	}
 	g.running.Go(g.writeAll)
 	g.running.Go(g.flushAll)
 	return g
@@ -116,6 +124,8 @@ func (g *Group) AppendParts(e Entry, parts ...[]byte) (uint64, error) {
 	switch {
 	case g.err != nil:
 		return 0, g.err
+	case g.full != nil:
+		return 0, g.full
 	case g.closed:
 		return 0, ErrClosed
 	}
@@ -128,6 +138,7 @@ func (g *Group) AppendParts(e Entry, parts ...[]byte) (uint64, error) {
 	g.last++
 	e.Index, e.Records = g.last, g.staged.arena[start:len(g.staged.arena):len(g.staged.arena)]
 	g.staged.entries = append(g.staged.entries, e)
+	g.credit -= len(e.Records) + EntrySpace
 	if len(g.staged.entries) == 1 {
 		wake(g.stage)
 	}
@@ -137,15 +148,31 @@ func (g *Group) AppendParts(e Entry, parts ...[]byte) (uint64, error) {
 // Room waits until less than GroupOptions.Bytes are in memory, so that the next Append
 // does not wait, however large its entry is. The goroutine that appends can thus wait
 // for a slow disk before it takes a lock. Room also returns the error that ended the
-// Group.
+// Group, and that of a full disk, while what was appended before is still written.
 func (g *Group) Room(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.wait(ctx, g.room)
+	if err := g.wait(ctx, func() bool { return g.full != nil || g.room() }); err != nil {
+		return err
+	}
+	return g.full
 }
 
 // room reports whether an entry may be appended. The caller holds g.mu.
-func (g *Group) room() bool { return g.staged.size()+g.writing+g.waiting < g.options.Bytes }
+func (g *Group) room() bool {
+	return g.staged.size()+g.writing+g.waiting < g.options.Bytes && (g.space == nil || g.credit > 0)
+}
+
+// reserved notes what Reserve has returned after everything but the staged entries was
+// written. When there is no more space, the group writes and flushes what it has, and ends.
+// The caller holds g.mu, or is the only one.
+func (g *Group) reserved(n int, err error) {
+	g.credit = n - len(g.staged.arena) - EntrySpace*len(g.staged.entries)
+	if err != nil && g.full == nil {
+		g.full, g.closed = err, true
+		wake(g.stage)
+	}
+}
 
 // Wait returns when everything up to the index is on disk. With the policy Interval
 // that takes up to the interval; with Never, until Flush is called.
@@ -235,7 +262,7 @@ func (g *Group) wait(ctx context.Context, ready func() bool) error {
 		switch {
 		case g.err != nil:
 			return g.err
-		case g.closed:
+		case g.closed && g.full == nil:
 			return ErrClosed
 		case ready():
 			return nil
@@ -307,12 +334,20 @@ func (g *Group) writeAll() {
 		}
 		work.reset(g.options.Bytes)
 		spare = work
+		var space int
+		var full error
+		if err == nil && g.space != nil {
+			space, full = g.space.Reserve()
+		}
 
 		g.mu.Lock()
 		if err != nil {
 			g.end(err)
 			g.mu.Unlock()
 			return
+		}
+		if g.space != nil {
+			g.reserved(space, full)
 		}
 		g.written, g.writing = max(g.written, last), 0
 		if g.options.Policy.IsAlways() {
@@ -378,7 +413,11 @@ func (g *Group) flushAll() {
 		}
 		if drained {
 			g.mu.Lock()
-			g.end(ErrClosed)
+			if g.full != nil {
+				g.end(g.full)
+			} else {
+				g.end(ErrClosed)
+			}
 			g.mu.Unlock()
 			return
 		}

@@ -302,3 +302,61 @@ func TestGroupAllocs(t *testing.T) {
 		t.Errorf("%.1f allocations a batch", n)
 	}
 }
+
+// spaceLog is a fakeLog with a bound.
+type spaceLog struct {
+	fakeLog
+	space int
+}
+
+func (l *spaceLog) Reserve() (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.space
+	for _, e := range l.entries {
+		n -= len(e.Records) + EntrySpace
+	}
+	if n < 2000 {
+		return max(n, 0), ErrFull
+	}
+	return n, nil
+}
+
+// A Group whose log has no more space refuses entries, writes and flushes those that it has
+// accepted, and ends with the error of the log, which has not failed.
+func TestGroupEndsWhenFull(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	log := &spaceLog{space: 20_000}
+	g := NewGroup(log, GroupOptions{Policy: Never()})
+	log.gate.Lock() // nothing is written
+	for range 5 {
+		if _, err := g.Append(ctx, Entry{Records: make([]byte, 3800)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waiting, cancel := context.WithCancel(ctx)
+	appended := make(chan error)
+	go func() {
+		_, err := g.Append(waiting, Entry{Records: make([]byte, 1)})
+		appended <- err
+	}()
+	cancel()
+	if err := <-appended; !errors.Is(err, context.Canceled) {
+		t.Errorf("an entry is accepted for which there may be no space: %v", err)
+	}
+	log.gate.Unlock()
+	if err := g.Wait(ctx, 5); err != nil {
+		t.Error("accepted and not flushed:", err)
+	}
+	if _, err := g.Append(ctx, Entry{}); !errors.Is(err, ErrFull) {
+		t.Error(err)
+	}
+	<-g.Failed()
+	if err := g.Close(); !errors.Is(err, ErrFull) || errors.Is(err, ErrFailed) {
+		t.Error(err)
+	}
+	if log.Synced() != 5 {
+		t.Errorf("%d entries are on disk", log.Synced())
+	}
+}

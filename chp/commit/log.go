@@ -63,6 +63,21 @@ type Log interface {
 	Close() error
 }
 
+// A Reserver is a Log that allocates space on its disk in advance. A [Group] then accepts
+// entries that it reports before they are on disk only while there is space for them, so
+// that a full disk loses none of them.
+type Reserver interface {
+	// Reserve returns how many bytes of entries can be appended after those appended
+	// before: their records, and EntrySpace for each. While space is being allocated it may
+	// wait. When there will be hardly any more, the error is ErrFull; the log has not failed,
+	// and the number is still right. Entries that are very large may be an exception.
+	Reserve() (int, error)
+}
+
+// EntrySpace is the most that an entry takes in a log beside its records, in bytes, together
+// with what is written once for all entries of an Append.
+const EntrySpace = 256
+
 // A Checkpoint is a checkpoint that one goroutine writes. Either Commit or Abort ends
 // it.
 type Checkpoint interface {

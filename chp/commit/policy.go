@@ -19,8 +19,9 @@ const DefaultInterval = 100 * time.Millisecond
 //	                                        of the last 30 seconds
 //
 // Unwritten updates are those that arrived during the previous write: milliseconds on
-// a disk that is not overloaded, and never more than [GroupOptions.Bytes]. With every
-// policy a crash leaves a prefix of the appended updates, without gaps.
+// a disk that is not overloaded, and never more than [GroupOptions.Bytes]. A disk that gets
+// full loses none of them: see [Reserver]. With every policy a crash leaves a prefix of the
+// appended updates, without gaps.
 type Policy struct {
 	kind     policyKind
 	interval time.Duration

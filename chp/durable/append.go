@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"clustermap/chp/commit"
@@ -48,6 +49,37 @@ func (l *Log) Append(entries ...commit.Entry) error {
 		return l.fail(err)
 	}
 	return nil
+}
+
+// Reserve returns how many bytes can be appended; see [commit.Reserver]. Space is allocated
+// for them in the segment and the next one. What it returns is less by twice an eighth of a
+// segment, 2 MiB: for the end of a segment in which an entry has no room, and for the entry
+// that exceeds the rest.
+func (l *Log) Reserve() (int, error) {
+	const tries = 2 // there may be room again since the next segment was allocated
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	part := wal.SegmentSizeBytes / 8
+	for try := 0; ; try++ {
+		if err := l.ready(); err != nil {
+			return 0, err
+		}
+		n := l.w.space() - 2*part
+		if n >= part {
+			return int(n), nil
+		}
+		next := l.w.next
+		l.mu.Unlock()
+		<-next.done
+		l.mu.Lock()
+		switch {
+		case next.err == nil, l.w == nil || l.w.next != next:
+		case try == tries:
+			return int(max(n, 0)), fmt.Errorf("log: %w", classify(next.err))
+		default:
+			l.w.retry()
+		}
+	}
 }
 
 // saveState writes a state record with the index up to which the log is committed and

@@ -51,7 +51,10 @@ type Log struct {
 	frontCut      bool // Read removes old segments when it ends
 }
 
-var _ commit.Log = (*Log)(nil)
+var _ interface {
+	commit.Log
+	commit.Reserver
+} = (*Log)(nil)
 
 // Meta returns the metadata.
 func (l *Log) Meta() Meta {

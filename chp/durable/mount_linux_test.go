@@ -220,3 +220,56 @@ func TestNoPermission(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestFullDiskKeepsWhatWasAccepted: a Group whose entries are reported before they are on
+// disk accepts them only while there is space for them.
+func TestFullDiskKeepsWhatWasAccepted(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []commit.Policy{commit.Interval(1e6), commit.Never()} {
+		for _, pages := range []int{100, 117, 160, 203} { // it gets full at other places
+			t.Run(fmt.Sprintf("%v %d", policy, pages), func(t *testing.T) {
+				t.Parallel()
+				root := tmpfs.Mount(t, fmt.Sprintf("size=%d", pages*4096))
+				dir := filepath.Join(root, "log")
+				l, _, err := tryOpen(dir, realDisk)
+				testenv.Must(t, err)
+				ctx := testenv.Context(t)
+				g := commit.NewGroup(l, commit.GroupOptions{Policy: policy})
+				accepted := uint64(0)
+				for accepted < 10_000 {
+					var index uint64
+					if index, err = g.Append(ctx, entry(accepted+1)); err != nil {
+						break
+					}
+					accepted = index
+				}
+				if !errors.Is(err, commit.ErrFull) {
+					t.Fatalf("%d entries, then %v", accepted, err)
+				}
+				<-g.Failed()
+				if err := g.Close(); !errors.Is(err, commit.ErrFull) || errors.Is(err, commit.ErrFailed) {
+					t.Error(err)
+				}
+				if g.Durable() != accepted {
+					t.Errorf("%d entries were accepted, %d are on disk", accepted, g.Durable())
+				}
+				testenv.Must(t, l.Close())
+				if accepted < 20 {
+					t.Errorf("full after %d entries", accepted)
+				}
+				report, err := Check(dir, nil)
+				if err != nil || report.Defect != nil || report.Last != accepted || report.Torn != nil {
+					t.Errorf("%d entries were accepted: %v %v", accepted, err, report)
+				}
+				// With more room it goes on.
+				tmpfs.Remount(t, root, "size=4m")
+				l, r, err := tryOpen(dir, realDisk)
+				if err != nil || r.Last != accepted {
+					t.Fatalf("%d entries were accepted: %+v %v", accepted, r, err)
+				}
+				fill(t, l, accepted+100, 3)
+				closeLog(t, l)
+			})
+		}
+	}
+}

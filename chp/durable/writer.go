@@ -39,6 +39,7 @@ type writer struct {
 	f      *os.File // the last segment; its owner closes it
 	seq    uint64
 	end    int64  // where buffer belongs in f
+	alloc  int64  // up to where space is allocated for f
 	buffer []byte // records that are not in f yet
 	limit  int    // size of buffer at which it is written, so that end+limit is a multiple of writeBytes
 	crc    uint32
@@ -60,15 +61,48 @@ func newWriter(logs string, metadata []byte, f *os.File, s segment, end int64, c
 
 // follow continues a segment at an offset, and prepares the segment after it.
 func (w *writer) follow(f *os.File, seq uint64, end int64) {
-	w.f, w.seq, w.end = f, seq, end
+	w.f, w.seq, w.end, w.alloc = f, seq, end, end
+	w.allocate(wal.SegmentSizeBytes) // what is missing of it, after a restart
 	w.align()
-	w.next = allocate(filepath.Join(w.logs, nextName), wal.SegmentSizeBytes)
+	w.retry()
 }
 
 func (w *writer) align() { w.limit = writeBytes - int(w.end%writeBytes) }
 
+// allocate allocates space for the segment up to an offset, and reports whether there is
+// that much.
+func (w *writer) allocate(end int64) bool {
+	if end > w.alloc && fileutil.Preallocate(w.f, end, true) == nil {
+		w.alloc = end
+	}
+	return end <= w.alloc
+}
+
+// space returns the number of bytes for which space is allocated: in the segment, and in the
+// next one if that is ready.
+func (w *writer) space() int64 {
+	n := max(w.alloc-w.end-int64(len(w.buffer)), 0)
+	if w.next.ready() {
+		n += wal.SegmentSizeBytes - commit.EntrySpace // its head
+	}
+	return n
+}
+
+// fit makes room for an entry behind the end of the allocated space: there, or in the next
+// segment. Without both it leaves it to the write to fail.
+func (w *writer) fit(records int) error {
+	need := w.end + int64(len(w.buffer)) + commit.EntrySpace + int64(records)
+	if need > w.alloc && !w.allocate(need+writeBytes) && w.next.ready() {
+		return w.cut()
+	}
+	return nil
+}
+
 // append adds an entry. It does not keep e.Records.
 func (w *writer) append(e *commit.Entry) error {
+	if err := w.fit(len(e.Records)); err != nil {
+		return err
+	}
 	// The raft entry's head, then ours.
 	b := append(w.head[:0], 1<<3, byte(raftpb.EntryNormal), 2<<3)
 	b = binary.AppendUvarint(b, e.Epoch)
@@ -139,7 +173,8 @@ func (w *writer) flush() error {
 // full reports whether the segment has reached its size.
 func (w *writer) full() bool { return w.end+int64(len(w.buffer)) >= wal.SegmentSizeBytes }
 
-// cut ends the segment and begins the next one. The name of the new segment is not flushed.
+// cut ends the segment and begins the next one. The name of the new segment is not flushed. If
+// there is no room for the next one, the segment goes on: there may still be some in it.
 func (w *writer) cut() error {
 	if w.flush() == nil {
 		w.err = w.begin()
@@ -148,15 +183,18 @@ func (w *writer) cut() error {
 }
 
 func (w *writer) begin() error {
-	if err := w.f.Truncate(w.end); err != nil { // frees space that was allocated in advance and not used
-		return err
-	}
 	f, err := w.next.take()
 	if err != nil {
 		// The next segment was allocated when this one began. Since then there may be room
 		// on the disk again.
-		w.next = allocate(filepath.Join(w.logs, nextName), wal.SegmentSizeBytes)
+		w.retry()
 		f, err = w.next.take()
+	}
+	if errors.Is(classify(err), commit.ErrFull) {
+		return nil
+	}
+	if err == nil {
+		err = w.f.Truncate(w.end) // frees space that was allocated in advance and not used
 	}
 	if err != nil {
 		return err
@@ -182,6 +220,11 @@ func (w *writer) begin() error {
 	w.begun(f)
 	w.follow(f, w.seq+1, w.end)
 	return nil
+}
+
+// retry allocates the next segment again.
+func (w *writer) retry() {
+	w.next = allocate(filepath.Join(w.logs, nextName), wal.SegmentSizeBytes)
 }
 
 // close ends the preparation of the next segment. It writes nothing.
@@ -213,6 +256,16 @@ func allocate(path string, size int64) *allocation {
 		a.f, a.err = f, err
 	}()
 	return a
+}
+
+// ready reports whether the file is there.
+func (a *allocation) ready() bool {
+	select {
+	case <-a.done:
+		return a.err == nil
+	default:
+		return false
+	}
 }
 
 // take waits for the file.

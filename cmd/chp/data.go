@@ -43,7 +43,7 @@ func (f *serveFlags) openData(ctx context.Context) (commit.Log, error) {
 
 // interruptibleLog is a log whose replay ends with a context.
 type interruptibleLog struct {
-	commit.Log
+	*durable.Log
 	ctx context.Context
 }
 

@@ -1,0 +1,72 @@
+package chp
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"clustermap/chp/commit"
+	"clustermap/internal/tmpfs"
+)
+
+// Updates that were acknowledged before the disk was full are there after a restart, with
+// every policy.
+func TestFullDiskKeepsAcknowledgedUpdates(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []commit.Policy{commit.Always(), {}, commit.Never()} {
+		t.Run(policy.String(), func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			root := tmpfs.Mount(t, "size=45m")
+			s, err := NewServer(ServerOptions{Log: openLog(t, root+"/data"), Sync: policy, Logger: quiet()})
+			must(t, err)
+			served := make(chan error, 1)
+			go func() { served <- s.Serve(ctx) }()
+			<-s.Ready()
+			const writers, batch = 3, 50
+			var acknowledged [writers]int
+			var writing sync.WaitGroup
+			for w := range writers {
+				c := startClient(t, s, ClientOptions{})
+				writing.Go(func() {
+					var b Batch
+					for n := 0; ; n += batch {
+						b.Reset()
+						for i := range batch {
+							b.Set(fmt.Sprintf("/%d/%d", w, n+i), make([]byte, 1000))
+						}
+						if _, err := c.ApplySync(ctx, &b); err != nil {
+							return
+						}
+						acknowledged[w] = n + batch
+					}
+				})
+				defer c.Close()
+				go func() {
+					<-s.ended
+					c.Close() // it would wait for the server to come back
+				}()
+			}
+			if err := <-served; !errors.Is(err, commit.ErrFull) {
+				t.Errorf("Serve returned %v", err)
+			}
+			writing.Wait()
+			tmpfs.Remount(t, root, "size=100m")
+			again, err := NewServer(ServerOptions{Log: openLog(t, root+"/data"), Logger: quiet()})
+			must(t, err)
+			for w, n := range acknowledged {
+				if n == 0 {
+					t.Errorf("writer %d was acknowledged nothing", w)
+				}
+				for i := range n {
+					if _, ok := again.Get(fmt.Sprintf("/%d/%d", w, i)); !ok {
+						t.Errorf("update %d of %d of writer %d is missing", i, n, w)
+						break
+					}
+				}
+			}
+			must(t, again.Close())
+		})
+	}
+}
