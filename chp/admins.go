@@ -42,16 +42,21 @@ func newAdmins(o *ServerOptions) *admins {
 // without CURVE, connects from this machine. Peers by inproc, which need no credentials
 // anywhere, are of this process.
 func (a *admins) check(peer *sockets.Peer) error {
-	endpoint := peer.Stats().Endpoint
 	switch {
-	case a.anywhere, strings.HasPrefix(endpoint, "inproc://"):
+	case a.anywhere, strings.HasPrefix(peer.Stats().Endpoint, "inproc://"):
 		return nil
 	case a.curve && !a.keys[peer.PublicKey()]:
 		return errNotAdmin
-	case !a.curve && !strings.HasPrefix(endpoint, "ipc://") && !a.local(peer.RemoteAddr()):
+	case !a.curve && !a.here(peer):
 		return errNotLocal
 	}
 	return nil
+}
+
+// here reports whether a peer is on this machine.
+func (a *admins) here(peer *sockets.Peer) bool {
+	endpoint := peer.Stats().Endpoint
+	return strings.HasPrefix(endpoint, "inproc://") || strings.HasPrefix(endpoint, "ipc://") || a.local(peer.RemoteAddr())
 }
 
 // thisMachine reports whether a network address, with a port, is one of this machine.

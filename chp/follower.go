@@ -281,6 +281,11 @@ func (f *follower) control(name string, body []byte) error {
 			f.server.handovers.requested.Store(nil)
 		}
 		return err
+	case nameChallenge:
+		if len(body) != nonceSize {
+			return errFollow
+		}
+		return f.dealer.Send(f.ctx, []byte(nameProof), f.server.pair.proofs.prove(body))
 	case nameBatch:
 		h, ok := parseBatchHead(body)
 		if !ok || f.base != nil {

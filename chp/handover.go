@@ -97,9 +97,11 @@ func (s *Server) startHandover(ctx context.Context, peer *sockets.Peer) {
 		return
 	}
 	handover := func(ctx context.Context) error {
-		s.log.Info("hands over at the request of a client", who(peer))
 		if s.pair == nil {
 			return errNotOfPair
+		}
+		if s.pair.active.Load() {
+			s.log.Info("hands over at the request of a client", who(peer))
 		}
 		s.handovers.requested.Store(peer)
 		err := s.pair.handover(ctx)

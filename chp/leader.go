@@ -35,15 +35,10 @@ type following struct {
 	sends atomic.Uint64 // rises when a send begins and when it ends, so it is odd in between
 }
 
-// followedBy starts to send a peer the updates that it requests. The peer replaces an
-// earlier follower, which is the same server before its connection broke. A follower that
-// works is not replaced from another address. With CURVE only the owner of the other
-// server's key may follow.
+// followedBy starts to send a peer the updates that it requests. The peer, which has
+// proved who it is, replaces an earlier follower, which is the same server before its
+// connection broke.
 func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followRequest) {
-	if key := s.pair.peerKey; !key.IsZero() && peer.PublicKey() != key {
-		peer.Disconnect(errStranger)
-		return
-	}
 	if err := checkPeerVersion(peer); err != nil {
 		s.log.Warn("the other server cannot follow", "remote", peer.RemoteAddr(), "error", err)
 		peer.Disconnect(err)
@@ -60,8 +55,6 @@ func (s *Server) followedBy(ctx context.Context, peer *sockets.Peer, r followReq
 		err = errNotActive
 	case old != nil && old.peer == peer:
 		err = errFollower // two transfers would be mixed up
-	case old != nil && !old.gone && !old.bye && q.commits.peer && old.address() != f.address():
-		err = errFollowed
 	}
 	if err != nil {
 		q.mu.Unlock()
@@ -111,16 +104,10 @@ const maxRequester = 128
 var (
 	errNotActive = errors.New("chp: this server is not the active one")
 	errReplaced  = errors.New("chp: the other server has connected again")
-	errFollowed  = errors.New("chp: another server follows this one")
 	errStuck     = errors.New("chp: the other server does not read")
 	errStranger  = errors.New("chp: the follower does not have the key of the other server of the pair")
 	errFollower  = errors.New("chp: unexpected message of the passive server")
 )
-
-func (f *following) address() string {
-	address, _ := f.peer.Property("Peer-Address")
-	return address
-}
 
 // run sends the tail from the follower's position on, or the whole map first, until the
 // context or the connection ends.
@@ -288,7 +275,7 @@ func (q *sequencer) resume(r followRequest) (position uint64, ok bool) {
 	return q.tail.end(), q.newest == reign{r.reign, r.last}
 }
 
-// hears handles a message of the other server: FOLLOW, HAVE or BYE.
+// hears handles a message of the other server: FOLLOW, PROOF, HAVE or BYE.
 func (s *Server) hears(ctx context.Context, peer *sockets.Peer, m zmtp.WireMessage) {
 	if m.Len() != 2 || s.pair == nil {
 		return
@@ -299,8 +286,10 @@ func (s *Server) hears(ctx context.Context, peer *sockets.Peer, m zmtp.WireMessa
 	switch string(name) {
 	case nameFollow:
 		if r, ok := parseFollowRequest(body); ok {
-			s.followedBy(ctx, peer, r)
+			s.applies(ctx, peer, r)
 		}
+	case nameProof:
+		s.proved(peer, body)
 	case nameHave:
 		if len(body) == 8 {
 			q.acknowledged(peer, int64(binary.BigEndian.Uint64(body)))

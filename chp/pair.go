@@ -39,6 +39,8 @@ type pair struct {
 	diverged divergence   // the last report; owned by the goroutine that follows
 	asked    atomic.Int64 // when a client last sent a request while the server was not active, on clock
 
+	proofs proofs // of who may follow, without CURVE
+
 	voting sync.Mutex
 	parked []request // of clients that wait for this server to become active
 }
@@ -58,13 +60,15 @@ func newPair(s *Server, o ServerOptions) *pair {
 	q.passive, q.acks = true, o.Pair.Acks
 	q.tail.on, q.tail.size = true, tailBytes
 	q.early.timeout = o.Pair.Timeout
-	return &pair{
+	p := &pair{
 		server: s, began: time.Now(), timeout: o.Pair.Timeout, changed: make(chan struct{}, 1),
 		security: func() sockets.Security { return o.Pair.PeerSecurity },
 		bound:    func() sockets.Security { return o.Security },
 		peerKey:  o.Pair.PeerSecurity.CurveServerKey,
 		thisRun:  rand.Uint64() | 1, // 0 means no run
 	}
+	p.proofs.init(o.Pair.Secret)
+	return p
 }
 
 // start starts the node: from here on the other server receives this one's state.
@@ -86,6 +90,8 @@ func (p *pair) start(ctx context.Context) error {
 		Compare: compareStandings,
 		Lost:    hasLost,
 		Copied:  hasCopied,
+
+		Metadata: p.proofs.announce(), Monitor: s.watchState,
 	}
 	if q.disk.on() {
 		options.Epoch = q.disk.log.Epoch()
@@ -132,10 +138,12 @@ func (p *pair) run(ctx context.Context) error {
 		case <-ticker.C:
 			p.vote(ctx)
 			p.judge(true)
+			s.examineAll(true)
 			p.forget()
 			continue
 		case <-p.changed:
 			p.judge(false)
+			s.examineAll(false)
 			continue
 		case status, ok := <-states.C():
 			if !ok {
@@ -276,6 +284,7 @@ func (p *pair) disconnected(peer *sockets.Peer) {
 		f.cancel()
 	}
 	q.mu.Unlock()
+	p.proofs.forget(peer)
 	p.voting.Lock()
 	p.parked = slices.DeleteFunc(p.parked, func(r request) bool { return r.peer == peer })
 	p.voting.Unlock()

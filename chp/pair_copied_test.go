@@ -30,7 +30,10 @@ func TestPairCopiedData(t *testing.T) {
 	must(t, c.WaitActive(ctx))
 	_, err = c.SetSync(ctx, "/first", []byte("v"))
 	must(t, err)
-	backup := startPairServer(t, bo)
+	s, err := NewServer(bo)
+	must(t, err)
+	primary.trusts(&s.pair.proofs)
+	backup := servePair(t, s)
 	eventually(t, "the backup follows", primary.inSync)
 	changes := backup.pair.node.Status().Changes
 	for i, end := 0, time.Now().Add(time.Second); time.Now().Before(end); i++ {

@@ -2,6 +2,7 @@ package chp
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/binary"
 	"errors"
 	"testing"
@@ -16,8 +17,10 @@ import (
 // wireFollower follows the active server of a pair as far as a test has it do so.
 type wireFollower struct {
 	*sockets.Dealer
-	t    testing.TB
-	gone chan struct{} // closed when the connection has ended
+	t      testing.TB
+	gone   chan struct{} // closed when the connection has ended
+	proofs proofs
+	proves bool // it answers the server's challenge
 }
 
 // dialFollower connects to the active server, and sends nothing yet.
@@ -41,7 +44,19 @@ func dialFollower(t testing.TB, s pairServer, change ...func(*sockets.Options)) 
 	must(t, err)
 	t.Cleanup(func() { must(t, f.Close()) })
 	must(t, f.Connect(s.Endpoints().Snapshot))
+	f.proofs.init(nil)
+	if f.proves = s.pair.peerKey.IsZero(); f.proves {
+		s.trusts(&f.proofs)
+	}
 	return f
+}
+
+// trusts makes a server accept a follower as if it had found it at the other server's
+// state endpoint.
+func (p pairServer) trusts(other *proofs) {
+	p.pair.proofs.mu.Lock()
+	defer p.pair.proofs.mu.Unlock()
+	p.pair.proofs.link = &stateLink{key: other.private.Public().(ed25519.PublicKey)}
 }
 
 // follow asks for the updates behind the last one that the server has.
@@ -62,6 +77,17 @@ func (f *wireFollower) have(sequence int64) {
 func (f *wireFollower) say(name string, body []byte) {
 	f.t.Helper()
 	must(f.t, f.Send(testContext(f.t), []byte(name), body))
+	if name != nameFollow || !f.proves {
+		return
+	}
+	for {
+		m, err := f.Recv(testContext(f.t))
+		must(f.t, err)
+		if string(m[0]) == nameChallenge {
+			f.say(nameProof, f.proofs.prove(m[1]))
+			return
+		}
+	}
 }
 
 // activePrimary returns the primary of a pair whose backup does not run. It is active.

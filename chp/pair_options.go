@@ -3,6 +3,7 @@ package chp
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,9 +43,13 @@ type PairOptions struct {
 	// servers must use or neither, it has CurveServerKey, the other server's public key,
 	// and CurveSecretKey, the same as Security.CurveSecretKey: only the owner of the
 	// other server's key may follow this server. By default there is no CURVE, and then
-	// any client that can connect to P can pretend to be the other server: see
-	// docs/PAIR.md.
+	// only the server that answers at PeerState may: see Secret and docs/PAIR.md.
 	PeerSecurity sockets.Security
+
+	// Secret, if set, is known to both servers of a pair without CURVE, and only to
+	// them: a follower must prove that it knows it, without sending it. It has 16 bytes
+	// or more. With CURVE the keys do that, and Secret must be empty.
+	Secret []byte
 
 	// OnDiverged, if set, is called with the updates that this server discards, because
 	// both servers were active at the same time and the other one's reign is newer.
@@ -74,6 +79,9 @@ type Divergence struct {
 	Entries iter.Seq[Entry]
 }
 
+// minSecret is the smallest PairOptions.Secret in bytes.
+const minSecret = 16
+
 // withDefaults returns the options with their defaults, and the errors of all invalid
 // fields.
 func (o PairOptions) withDefaults() (PairOptions, []error) {
@@ -96,6 +104,13 @@ func (o PairOptions) withDefaults() (PairOptions, []error) {
 	if o.Acks != 1 && o.Acks != 2 {
 		bad("Acks", fmt.Sprintf("%d is neither 1 nor 2", o.Acks))
 	}
+	switch {
+	case len(o.Secret) > 0 && !o.PeerSecurity.CurveServerKey.IsZero():
+		bad("Secret", "is not for CURVE, where the keys prove who follows")
+	case len(o.Secret) > 0 && len(o.Secret) < minSecret:
+		bad("Secret", fmt.Sprintf("has %d bytes; it needs %d", len(o.Secret), minSecret))
+	}
+	o.Secret = slices.Clone(o.Secret)
 	if err := o.PeerSecurity.Validate(); err != nil {
 		errs = append(errs, err)
 	}

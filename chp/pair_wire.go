@@ -17,6 +17,8 @@ import (
 // frames, as they are in the log.
 //
 //	passive  FOLLOW   followRequest: its last update
+//	active   CHALLENGE a nonce; not with CURVE, nor to an earlier version
+//	passive  PROOF    the answer: see proofs
 //	active   TAIL     8 bytes, its run: the following batches continue that
 //	         BASE     baseHead: the map follows, and replaces the passive one's
 //	         …        KVPUBs, with the remaining times to live
@@ -37,6 +39,9 @@ const (
 	nameBatch   = "BATCH"
 	nameHave    = "HAVE"
 	nameBye     = "BYE"
+
+	nameChallenge = "CHALLENGE"
+	nameProof     = "PROOF"
 )
 
 // propertyPeer announces a server of a pair to the other one: the passive one that connects,

@@ -321,7 +321,7 @@ func (o ServerOptions) withoutSecrets() ServerOptions {
 	o.Security = sockets.Security{}
 	if o.Pair != nil {
 		p := *o.Pair
-		p.PeerSecurity = sockets.Security{}
+		p.PeerSecurity, p.Secret = sockets.Security{}, nil
 		o.Pair = &p
 	}
 	return o

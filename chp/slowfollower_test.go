@@ -23,18 +23,12 @@ func TestSlowFollowerSlowsIntake(t *testing.T) {
 	backup.crash()
 
 	// In its place comes one that asks for everything and reads nothing.
-	d, err := sockets.NewDealer(sockets.Options{
-		Metadata: map[string]string{propertyCHP: announcement, propertyPeer: peerVersion},
-		RecvHWM:  1, RecvHWMBytes: 1, Linger: sockets.LingerNone,
-	})
-	must(t, err)
-	defer d.Close()
-	must(t, d.Connect(primary.Endpoints().Snapshot))
+	f := dialFollower(t, primary, func(o *sockets.Options) { o.RecvHWM, o.RecvHWMBytes = 1, 1 })
 	q := &primary.sequencer
 	q.mu.Lock()
 	r := followRequest{mapID: q.mapID, reign: q.newest.id, last: q.newest.last}
 	q.mu.Unlock()
-	must(t, d.Send(ctx, []byte(nameFollow), r.append(nil)))
+	f.say(nameFollow, r.append(nil))
 	eventually(t, "it follows", func() bool {
 		q.mu.Lock()
 		defer q.mu.Unlock()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -41,7 +42,7 @@ type pairFlags struct {
 	peer, state, peerState string
 	interval               time.Duration
 	acks                   int
-	diverged               string
+	diverged, secret       string
 }
 
 func (p *pairFlags) register(flags *pflag.FlagSet) {
@@ -53,8 +54,12 @@ func (p *pairFlags) register(flags *pflag.FlagSet) {
 	command.Endpoints(flags, "peer", "state", "peer-state")
 	flags.DurationVar(&p.interval, "bstar-interval", time.Second, "how often the servers of a pair send each other their state")
 	flags.IntVar(&p.acks, "acks", 2, "how many servers of a pair must have an update before it is published: 1, 2")
+	flags.StringVar(&p.secret, "pair-secret", "", "`file` with a secret of 16 characters or more that both servers of a pair without CURVE have, so that no other one can follow")
 	flags.StringVar(&p.diverged, "diverged", "", "`file` to append discarded updates to (default chp-diverged.jsonl in --data, or in the working directory)")
 }
+
+// minSecret is the least length of --pair-secret.
+const minSecret = 16
 
 // role returns the role and a space for the ready line, or "" without a pair.
 func (p *pairFlags) role() string {
@@ -70,7 +75,7 @@ func (p *pairFlags) role() string {
 // options returns the options of the pair, or nil without a pair.
 func (p *pairFlags) options(cmd *cobra.Command, f *serveFlags, security sockets.Security) (*chp.PairOptions, error) {
 	if !p.primary && !p.backup {
-		for _, name := range []string{"peer", "state", "peer-state", "bstar-interval", "acks", "diverged"} {
+		for _, name := range []string{"peer", "state", "peer-state", "bstar-interval", "acks", "pair-secret", "diverged"} {
 			if cmd.Flags().Changed(name) {
 				return nil, fail(exitUsage, "--%s is for a pair: add --primary or --backup", name)
 			}
@@ -109,6 +114,19 @@ func (p *pairFlags) options(cmd *cobra.Command, f *serveFlags, security sockets.
 	or(&o.State, at(f.host, state))
 	or(&o.PeerState, at(host, peerState))
 	o.OnDiverged = p.write(cmd, f.data)
+	if p.secret != "" {
+		text, err := os.ReadFile(p.secret)
+		if err != nil {
+			return nil, fail(exitUsage, "--pair-secret: %w", err)
+		}
+		o.Secret = bytes.TrimRight(text, "\r\n")
+		switch {
+		case security.CurveServer:
+			return nil, fail(exitUsage, "--pair-secret is not for --curve-key: with CURVE the servers' key does this")
+		case len(o.Secret) < minSecret:
+			return nil, fail(exitUsage, "--pair-secret: %s has %d characters; it needs %d", p.secret, len(o.Secret), minSecret)
+		}
+	}
 	if security.CurveServer {
 		public := security.CurveSecretKey.Public()
 		o.PeerSecurity = sockets.Security{CurveServerKey: public, CurvePublicKey: public, CurveSecretKey: security.CurveSecretKey}

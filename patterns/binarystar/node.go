@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,9 +73,11 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	metadata := map[string]string{property: "1"}
+	maps.Copy(metadata, o.Metadata)
 	common := sockets.Options{
 		Linger:         sockets.LingerNone, // old states are useless
-		Metadata:       map[string]string{property: "1"},
+		Metadata:       metadata,
 		MaxMessageSize: 4 * MaxPayload,
 		Monitor:        o.Monitor,
 		// Reconnect if a connection broke without notice.

@@ -83,6 +83,10 @@ type Options struct {
 	// that connects to the peer. With CURVE the first is usually a server.
 	BindSecurity, PeerSecurity sockets.Security
 
+	// Metadata are further properties that both sockets announce to their peers: see
+	// sockets.Options.
+	Metadata map[string]string
+
 	// Monitor, if set, is called with the events of the connections of both
 	// sockets: see sockets.Options.
 	Monitor func(sockets.Event)

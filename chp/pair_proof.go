@@ -1,0 +1,249 @@
+package chp
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"maps"
+	"net"
+	"sync"
+
+	"clustermap/sockets"
+)
+
+// Who follows an active server is sent the whole map and the identities of all clients.
+// With CURVE it must have the other server's key. Otherwise it must prove that it is the
+// server that answers at PairOptions.PeerState:
+//
+//   - Each server makes a pair of keys for its run, and announces the public one
+//     (propertyProofKey) on the connections of its state endpoint. The active server
+//     connects to the configured endpoint, and so learns the other one's.
+//   - It answers FOLLOW with CHALLENGE and a random nonce, and accepts the follower when
+//     PROOF has the nonce's signature by that key and, with PairOptions.Secret, its MAC.
+//
+// A server of a version without this announces no key. It is accepted from the address
+// of the state endpoint, without a secret, so that a pair can be upgraded by a handover.
+
+// propertyProofKey announces the public key of a server's run, in hexadecimal.
+const propertyProofKey = "X-CHP-Proof-Key"
+
+// proofContext begins what a follower signs, so that the signature proves nothing else.
+const proofContext = "chp follow 1\x00"
+
+const nonceSize = 32
+
+var (
+	errUnproved = errors.New("chp: the follower is not the server at the other one's state endpoint, or has another secret")
+	errUnknown  = errors.New("chp: nobody answers at the other server's state endpoint, so no follower can be told from a stranger")
+)
+
+// proofs decides who may follow without CURVE.
+type proofs struct {
+	private ed25519.PrivateKey
+	secret  func() []byte // PairOptions.Secret; a function, because printing one shows no secrets
+
+	mu         sync.Mutex
+	link       *stateLink                   // to the other server's state endpoint; nil while it is unknown
+	applicants map[*sockets.Peer]*applicant // one for each connection at most
+}
+
+// stateLink is the last connection to the other server's state endpoint.
+type stateLink struct {
+	peer   *sockets.Peer
+	key    ed25519.PublicKey // that the server there has announced; nil for an earlier version
+	remote string
+	here   bool // it is on this machine
+}
+
+// applicant is a peer that has sent FOLLOW and has not proved yet who it is.
+type applicant struct {
+	accept func()
+	nonce  []byte // of the CHALLENGE that was sent, or nil
+	looks  int    // since then
+}
+
+func (p *proofs) init(secret []byte) {
+	_, p.private, _ = ed25519.GenerateKey(rand.Reader) // never fails
+	p.secret = func() []byte { return secret }
+	p.applicants = map[*sockets.Peer]*applicant{}
+}
+
+// announce returns the properties for the connections of the state endpoint.
+func (p *proofs) announce() map[string]string {
+	return map[string]string{propertyProofKey: hex.EncodeToString(p.private.Public().(ed25519.PublicKey))}
+}
+
+// prove returns the body of the PROOF that answers a nonce.
+func (p *proofs) prove(nonce []byte) []byte {
+	text := append([]byte(proofContext), nonce...)
+	body := ed25519.Sign(p.private, text)
+	if secret := p.secret(); len(secret) > 0 {
+		body = append(body, mac(secret, text, p.private.Public().(ed25519.PublicKey))...)
+	}
+	return body
+}
+
+// proves reports whether the body of a PROOF answers a nonce.
+func (p *proofs) proves(key ed25519.PublicKey, nonce, body []byte) bool {
+	text := append([]byte(proofContext), nonce...)
+	if len(key) != ed25519.PublicKeySize || len(body) < ed25519.SignatureSize || !ed25519.Verify(key, text, body[:ed25519.SignatureSize]) {
+		return false
+	}
+	secret := p.secret()
+	return len(secret) == 0 || hmac.Equal(body[ed25519.SignatureSize:], mac(secret, text, key))
+}
+
+func mac(secret, text []byte, key ed25519.PublicKey) []byte {
+	h := hmac.New(sha256.New, secret)
+	h.Write(text) // never fails
+	h.Write(key)
+	return h.Sum(nil)
+}
+
+// watchState notes connections to the other server's state endpoint. Those of its own
+// endpoint come from a SUB and mean nothing: anyone can connect there.
+func (s *Server) watchState(e sockets.Event) {
+	p := &s.pair.proofs
+	switch {
+	case e.Kind == sockets.EventHandshakeSucceeded && e.Peer.SocketType() != "SUB" && e.Peer.SocketType() != "XSUB":
+		text, _ := e.Peer.Property(propertyProofKey)
+		key, err := hex.DecodeString(text)
+		if err != nil || len(key) != ed25519.PublicKeySize {
+			key = nil
+		}
+		p.mu.Lock()
+		p.link = &stateLink{e.Peer, key, e.Peer.RemoteAddr(), s.admins.here(e.Peer)}
+		p.mu.Unlock()
+		s.pair.look() // at applicants that wait for this
+	case e.Kind == sockets.EventDisconnected:
+		p.mu.Lock()
+		if p.link != nil && p.link.peer == e.Peer && p.link.key == nil {
+			p.link = nil // a key remains a proof, also while the servers cannot connect in this direction
+		}
+		p.mu.Unlock()
+	}
+}
+
+// applies handles a FOLLOW: with CURVE it accepts or refuses the peer, otherwise the peer
+// must prove who it is.
+func (s *Server) applies(ctx context.Context, peer *sockets.Peer, r followRequest) {
+	if key := s.pair.peerKey; !key.IsZero() {
+		if peer.PublicKey() != key {
+			s.refuseFollower(peer, errStranger)
+			return
+		}
+		s.followedBy(ctx, peer, r)
+		return
+	}
+	p := &s.pair.proofs
+	c := &applicant{accept: func() { s.followedBy(ctx, peer, r) }}
+	p.mu.Lock()
+	_, twice := p.applicants[peer]
+	p.applicants[peer] = c
+	p.mu.Unlock()
+	if !peer.Stats().Connected { // its end was reported before
+		p.forget(peer)
+		return
+	}
+	if twice {
+		p.forget(peer)
+		peer.Disconnect(errFollower)
+		return
+	}
+	s.examine(peer, c)
+}
+
+// forget removes an applicant.
+func (p *proofs) forget(peer *sockets.Peer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.applicants, peer)
+}
+
+// examine challenges an applicant, once there was a link to the other server.
+func (s *Server) examine(peer *sockets.Peer, c *applicant) {
+	p := &s.pair.proofs
+	p.mu.Lock()
+	link := p.link
+	if p.applicants[peer] != c || link == nil || c.nonce != nil {
+		p.mu.Unlock()
+		return
+	}
+	if link.key != nil {
+		c.nonce = make([]byte, nonceSize)
+		rand.Read(c.nonce) // never fails
+		p.mu.Unlock()
+		wire := appendControl(nil, nameChallenge, c.nonce)
+		_ = s.router.SendWire(ended, peer, wire, 1, nil) // if the peer does not read, the applicant ends with its time
+		return
+	}
+	delete(p.applicants, peer)
+	p.mu.Unlock()
+	if len(p.secret()) > 0 || !s.sameHost(link, peer) {
+		s.refuseFollower(peer, errUnproved)
+		return
+	}
+	s.log.Warn("the other server is of an earlier version and cannot prove who it is; it is accepted by its address: upgrade it", "remote", peer.RemoteAddr())
+	c.accept()
+}
+
+// sameHost reports whether a peer is at the address of the other server's state endpoint.
+func (s *Server) sameHost(link *stateLink, peer *sockets.Peer) bool {
+	a, _, err := net.SplitHostPort(link.remote)
+	b, _, errB := net.SplitHostPort(peer.RemoteAddr())
+	return link.here && s.admins.here(peer) || err == nil && errB == nil && net.ParseIP(zoneless(a)).Equal(net.ParseIP(zoneless(b)))
+}
+
+// proved handles a PROOF.
+func (s *Server) proved(peer *sockets.Peer, body []byte) {
+	p := &s.pair.proofs
+	p.mu.Lock()
+	c, link := p.applicants[peer], p.link
+	delete(p.applicants, peer)
+	p.mu.Unlock()
+	if c == nil || c.nonce == nil || link == nil || !p.proves(link.key, c.nonce, body) {
+		s.refuseFollower(peer, errUnproved)
+		return
+	}
+	c.accept()
+}
+
+// examineAll examines the applicants that wait for a link to the other server. look
+// reports that the interval between looks has passed; applicants that are not proved within
+// the time-out are refused.
+func (s *Server) examineAll(look bool) {
+	p := &s.pair.proofs
+	p.mu.Lock()
+	all := maps.Clone(p.applicants)
+	var late []*sockets.Peer
+	for peer, c := range all {
+		if look {
+			c.looks++
+		}
+		if c.looks > looksPerTimeout {
+			late = append(late, peer)
+			delete(p.applicants, peer)
+			delete(all, peer)
+		}
+	}
+	err := errUnproved
+	if p.link == nil {
+		err = errUnknown
+	}
+	p.mu.Unlock()
+	for _, peer := range late {
+		s.refuseFollower(peer, err)
+	}
+	for peer, c := range all {
+		s.examine(peer, c)
+	}
+}
+
+func (s *Server) refuseFollower(peer *sockets.Peer, err error) {
+	s.log.Warn("refused a follower", who(peer), "error", err)
+	peer.Disconnect(err)
+}

@@ -1,0 +1,193 @@
+package chp
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"testing"
+
+	"clustermap/sockets"
+)
+
+// strange sends a server FOLLOW like one of an earlier version, which proves nothing, and
+// returns a channel that is closed when the server disconnects it.
+func strange(t testing.TB, s pairServer) *wireFollower {
+	t.Helper()
+	f := dialFollower(t, s)
+	f.proves = false
+	return f
+}
+
+// mustBeRefused fails if a follower is sent anything but a challenge before it is
+// disconnected.
+func (f *wireFollower) mustBeRefused() {
+	f.t.Helper()
+	select {
+	case <-f.gone:
+	case <-testContext(f.t).Done():
+		f.t.Fatal("the follower is not disconnected")
+	}
+	for {
+		m, err := f.Recv(ended)
+		if err != nil {
+			return
+		}
+		if string(m[0]) != nameChallenge {
+			f.t.Errorf("the follower was sent %q", m[0])
+		}
+	}
+}
+
+// Without CURVE a client that is not the server at the other one's state endpoint gets
+// neither the map nor the identities of clients: not without a proof, not with one by
+// another key, and not while nobody is known to answer at that endpoint.
+func TestPairStrangerDoesNotFollow(t *testing.T) {
+	t.Parallel()
+	s, c := activePrimary(t)
+	_, err := c.SetSync(testContext(t), "/a", []byte("1"))
+	must(t, err)
+
+	f := strange(t, s)
+	f.say(nameFollow, new(followRequest).append(nil))
+	f.mustBeRefused()
+
+	f = strange(t, s)
+	f.say(nameFollow, new(followRequest).append(nil))
+	m, err := f.Recv(testContext(t))
+	must(t, err)
+	var other proofs
+	other.init(nil)
+	f.say(nameProof, other.prove(m[1]))
+	f.mustBeRefused()
+
+	f = strange(t, s)
+	s.pair.proofs.mu.Lock()
+	s.pair.proofs.link = nil
+	s.pair.proofs.mu.Unlock()
+	f.say(nameFollow, new(followRequest).append(nil))
+	f.mustBeRefused()
+}
+
+// The other server follows after it has proved that it answers at its state endpoint. If
+// both have a secret, one that does not know it does not follow.
+func TestPairSecret(t *testing.T) {
+	t.Parallel()
+	for name, secrets := range map[string][2]string{
+		"no secret":     {"", ""},
+		"the same":      {"0123456789abcdef", "0123456789abcdef"},
+		"another one":   {"0123456789abcdef", "0123456789abcdeF"},
+		"none":          {"0123456789abcdef", ""},
+		"not yet there": {"", "0123456789abcdef"}, // while it is introduced
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			po, bo := pairOptions(t)
+			po.Pair.Secret, bo.Pair.Secret = []byte(secrets[0]), []byte(secrets[1])
+			var told lockedLog
+			po.Logger = told.logger()
+			primary := startAlone(t, po)
+			c := pairClient(t, po, bo)
+			must(t, c.WaitActive(testContext(t)))
+			backup := startPairServer(t, bo)
+			if secrets[0] == "" || secrets[0] == secrets[1] {
+				eventually(t, "the backup follows", primary.inSync)
+				return
+			}
+			eventually(t, "the backup is refused", func() bool { return strings.Contains(told.String(), "refused a follower") })
+			if backup.pair.copied.Load() {
+				t.Error("the backup has the map")
+			}
+		})
+	}
+}
+
+// A server of an earlier version, which proves nothing, follows from the address of the
+// other server's state endpoint, so that a pair can be upgraded. It does not from
+// elsewhere, nor if there is a secret.
+func TestPairEarlierVersionFollowsByAddress(t *testing.T) {
+	t.Parallel()
+	s, _ := activePrimary(t)
+	o, _ := pairOptions(t)
+	o.Pair.Secret = []byte("0123456789abcdef")
+	secret := startAlone(t, o)
+	at := func(s pairServer, link stateLink) *wireFollower {
+		f := strange(t, s)
+		s.pair.proofs.mu.Lock()
+		s.pair.proofs.link = &link
+		s.pair.proofs.mu.Unlock()
+		f.say(nameFollow, new(followRequest).append(nil))
+		return f
+	}
+	at(s, stateLink{remote: "192.0.2.1:5004"}).mustBeRefused()
+	at(secret, stateLink{remote: "127.0.0.1:5004"}).mustBeRefused()
+	f := at(s, stateLink{remote: "127.0.0.1:5004"})
+	m, err := f.Recv(testContext(t))
+	must(t, err)
+	if string(m[0]) != nameBase {
+		t.Errorf("it is sent %q", m[0])
+	}
+}
+
+// A secret that is too short, or that CURVE makes pointless, is refused.
+func TestPairSecretOptions(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*ServerOptions){
+		"short":      func(o *ServerOptions) { o.Pair.Secret = []byte("0123456789abcde") },
+		"with CURVE": func(o *ServerOptions) { o.Pair.Secret = make([]byte, 16) },
+	} {
+		o, other := pairOptions(t)
+		if name == "with CURVE" {
+			withKeys(&o, &other)
+		}
+		change(&o)
+		s, err := NewServer(o)
+		if bad := (*OptionError)(nil); !errors.As(err, &bad) || bad.Field != "Pair.Secret" {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			must(t, s.Close())
+		}
+	}
+}
+
+// What a client is sent, of this package or not, has no other client's identity: with it
+// one could send updates as that client.
+func TestSnapshotsHaveNoClientIdentities(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	c := startClient(t, s, ClientOptions{})
+	_, err := c.SetSync(ctx, "/a", []byte("1"))
+	must(t, err)
+	var ids [][]byte
+	s.members.mu.Lock()
+	for id := range s.members.byID {
+		raw, err := hex.DecodeString(id)
+		must(t, err)
+		ids = append(ids, []byte(id), raw)
+	}
+	s.members.mu.Unlock()
+	if len(ids) == 0 {
+		t.Fatal("the server knows no client")
+	}
+	for _, properties := range []map[string]string{nil, {propertyCHP: announcement}} {
+		d, err := sockets.NewDealer(sockets.Options{Metadata: properties, Linger: sockets.LingerNone})
+		must(t, err)
+		must(t, d.Connect(s.Endpoints().Snapshot))
+		must(t, d.Send(ctx, []byte("ICANHAZ?"), nil))
+		for done := false; !done; {
+			m, err := d.Recv(ctx)
+			must(t, err)
+			for _, frame := range m {
+				for _, id := range ids {
+					if bytes.Contains(frame, id) {
+						t.Errorf("%q has the identity of a client", m)
+					}
+				}
+			}
+			done = string(m[0]) == "KTHXBAI"
+		}
+		must(t, d.Close())
+	}
+}
