@@ -45,6 +45,10 @@ var (
 	// ClientOptions.SyncTimeout or HeartbeatTimeout.
 	ErrSilent = errors.New("chp: the server is silent")
 
+	// ErrMapTooLarge is reported when the client leaves a server whose map, or the part in
+	// ClientOptions.Subtrees, is larger than ClientOptions.MaxMapBytes.
+	ErrMapTooLarge = errors.New("chp: the server's map is too large for this client")
+
 	// ErrStandby is reported to ClientOptions.OnFailure when a server is not the active
 	// one of its pair. The client tries the next server at once, and this one again
 	// after a fraction of a second. Server.Set and the other methods that write

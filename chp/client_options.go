@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"slices"
 	"time"
@@ -18,6 +19,7 @@ const (
 	DefaultSyncTimeout      = 5 * time.Second
 	DefaultSendQueue        = 4 << 20
 	DefaultWatchQueue       = 64 << 20
+	DefaultMaxMapBytes      = 1 << 30
 )
 
 // maxSubtrees keeps a client below the number of subscriptions that a server accepts.
@@ -100,6 +102,14 @@ type ClientOptions struct {
 	// WatchQueue bounds the updates that wait in each [Watch], in bytes; beyond it the
 	// watch ends with ErrLagged. 0 means DefaultWatchQueue.
 	WatchQueue int
+
+	// MaxMapBytes bounds the part of the map that the client replicates, in bytes counted
+	// as for ServerOptions.MaxMapBytes, which also says how much memory that can need.
+	// While the client fetches a new snapshot, it has the last state too. When a snapshot
+	// or an update exceeds the bound, the client leaves the server with ErrMapTooLarge; it
+	// keeps the last state, and tries again after a second, then after longer times, up
+	// to half a minute. 0 means DefaultMaxMapBytes; negative means no limit.
+	MaxMapBytes int64
 
 	// KeepOnEmpty keeps the replica's keys when a server of this package reports that
 	// its map is new and empty: it has had no update since it started, and nothing was
@@ -213,6 +223,10 @@ func (o ClientOptions) withDefaults() (ClientOptions, []address, error) {
 		case *f.value == 0:
 			*f.value = f.standard
 		}
+	}
+	setDefault(&o.MaxMapBytes, DefaultMaxMapBytes)
+	if o.MaxMapBytes < 0 {
+		o.MaxMapBytes = math.MaxInt64
 	}
 	if o.HeartbeatTimeout == 0 {
 		o.HeartbeatTimeout = DefaultHeartbeatTimeout

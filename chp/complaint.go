@@ -87,7 +87,7 @@ func causeOf(err error) string {
 	if mixed := (*MixedError)(nil); errors.As(err, &mixed) {
 		return "mixed"
 	}
-	for _, cause := range []error{ErrSilent, ErrStandby, errOvertaken, errNotCHP, errNoSubscription} {
+	for _, cause := range []error{ErrSilent, ErrStandby, ErrMapTooLarge, errOvertaken, errNotCHP, errNoSubscription} {
 		if errors.Is(err, cause) {
 			return cause.Error()
 		}

@@ -39,7 +39,7 @@ func (c *Client) run() {
 			if !passive {
 				failures++
 			}
-			relapse = relapses.ended(active, s.arrived)
+			relapse = relapses.ended(active, s.arrived, err)
 			index = c.successor(s.index, active > 0, err)
 			c.failed(s, err, index)
 		}

@@ -3,6 +3,7 @@ package chp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"clustermap/internal/kvmsg"
@@ -36,15 +37,16 @@ func (s *session) join() error {
 	next := newReplica(store.Options{}, s.deadlines)
 	merged := s.ours && s.stream.counted
 	var during *interim
-	var snapshot func(wire []byte, spans []sockets.Span)
+	var snapshot func(wire []byte, spans []sockets.Span) (bytes int)
 	if merged {
 		during = newInterim(&next.Map, s.deadlines)
 		snapshot = during.sync
 	} else {
 		during = newInterim(store.New(store.Options{}), s.deadlines)
-		snapshot = func(wire []byte, spans []sockets.Span) {
+		snapshot = func(wire []byte, spans []sockets.Span) int {
 			s.deadlines.follow(wire, spans)
 			next.Apply(wire, spans, 0, nil)
+			return next.LiveBytes()
 		}
 	}
 
@@ -92,6 +94,14 @@ func (s *session) join() error {
 	}
 	s.countStale()
 	s.replica = next
+	return s.fits(next.LiveBytes())
+}
+
+// fits returns an error if the map has become larger than this client may have it.
+func (s *session) fits(bytes int) error {
+	if limit := s.client.opts.MaxMapBytes; int64(bytes) > limit {
+		return fmt.Errorf("%w: it has more than %d bytes", ErrMapTooLarge, limit)
+	}
 	return nil
 }
 
@@ -104,7 +114,10 @@ func (s *session) gather(ctx context.Context, during *interim, next *store.Map) 
 	s.arrived += int64(extent(s.batch.Spans()))
 	s.spot(s.batch.Wire(), s.batch.Spans(), nil)
 	spans, err := s.stream.filter(s.batch.Wire(), s.batch.Spans())
-	during.apply(s.batch.Wire(), spans)
+	size := during.apply(s.batch.Wire(), spans)
+	if err == nil {
+		err = s.fits(size)
+	}
 	if err == nil && during.deletions() > max(s.client.opts.deletedBytes, deletionsPerKey*next.Len()) {
 		err = errDeletions
 	}
@@ -126,9 +139,9 @@ func (s *session) expectSnapshot() {
 	s.watchdog.order(e)
 }
 
-// fetch requests the snapshots and calls apply with their KVSYNCs. It returns their cuts,
-// one for each request. It runs beside gather.
-func (s *session) fetch(apply func(wire []byte, spans []sockets.Span)) (cuts []int64, err error) {
+// fetch requests the snapshots and calls apply with their KVSYNCs, which returns the size
+// of the map so far. It returns their cuts, one for each request. It runs beside gather.
+func (s *session) fetch(apply func(wire []byte, spans []sockets.Span) (bytes int)) (cuts []int64, err error) {
 	if s.server.snapshot == "" {
 		s.fresh = true // so that keep copies the old keys
 		return []int64{0}, nil
@@ -157,7 +170,9 @@ func (s *session) fetch(apply func(wire []byte, spans []sockets.Span)) (cuts []i
 			for end < len(spans) && !endsSnapshot(wire, spans[end]) {
 				end++
 			}
-			apply(wire, spans[:end])
+			if err := s.fits(apply(wire, spans[:end])); err != nil {
+				return nil, err
+			}
 			if end == len(spans) {
 				break
 			}
@@ -209,8 +224,8 @@ func newInterim(s *store.Map, d *deadlines) *interim {
 	return &interim{deadlines: d, store: s, deleted: map[string]int64{}}
 }
 
-// apply adds a batch of KVPUBs in canonical form.
-func (t *interim) apply(wire []byte, spans []sockets.Span) {
+// apply adds a batch of KVPUBs in canonical form, and returns the size of the store in bytes.
+func (t *interim) apply(wire []byte, spans []sockets.Span) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, span := range spans {
@@ -227,11 +242,12 @@ func (t *interim) apply(wire []byte, spans []sockets.Span) {
 	}
 	t.deadlines.follow(wire, spans)
 	t.store.Merge(wire, spans)
+	return t.store.LiveBytes()
 }
 
-// sync adds a batch of KVSYNCs in canonical form, which have sequences of KVPUBs. It
-// overwrites spans.
-func (t *interim) sync(wire []byte, spans []sockets.Span) {
+// sync adds a batch of KVSYNCs in canonical form, which have sequences of KVPUBs, and
+// returns the size of the store in bytes. It overwrites spans.
+func (t *interim) sync(wire []byte, spans []sockets.Span) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.deleted) > 0 {
@@ -250,6 +266,7 @@ func (t *interim) sync(wire []byte, spans []sockets.Span) {
 	}
 	t.deadlines.follow(wire, spans)
 	t.store.Merge(wire, spans)
+	return t.store.LiveBytes()
 }
 
 // forget removes a deletion. mu must be held.

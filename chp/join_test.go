@@ -156,7 +156,7 @@ func BenchmarkMergeInto(b *testing.B) {
 	for i := range keys {
 		messages = append(messages, pub{fmt.Sprintf("/bench/%07d", i), int64(i + 1), value})
 	}
-	loaded := func(order []int, apply func(wire []byte, spans []sockets.Span)) {
+	loaded := func(order []int, apply func(wire []byte, spans []sockets.Span) int) {
 		for ; len(order) > 0; order = order[min(1000, len(order)):] {
 			var part []pub
 			for _, i := range order[:min(1000, len(order))] {
@@ -167,7 +167,10 @@ func BenchmarkMergeInto(b *testing.B) {
 	}
 	snapshot, during := store.New(store.Options{}), newInterim(store.New(store.Options{}), nil)
 	random := rand.New(rand.NewPCG(1, 2))
-	loaded(random.Perm(keys), func(wire []byte, spans []sockets.Span) { snapshot.Apply(wire, spans, 0, nil) })
+	loaded(random.Perm(keys), func(wire []byte, spans []sockets.Span) int {
+		snapshot.Apply(wire, spans, 0, nil)
+		return snapshot.LiveBytes()
+	})
 	loaded(random.Perm(keys)[:updated], during.apply)
 	for b.Loop() {
 		during.mergeInto(snapshot, func([]byte, int64) bool { return false })

@@ -62,6 +62,9 @@ func (s *session) update(wire []byte, spans []sockets.Span) error {
 	spans, err := s.stream.filter(wire, spans)
 	if len(spans) > 0 {
 		c.apply(s, wire, spans)
+		if err == nil {
+			err = s.fits(s.replica.LiveBytes())
+		}
 	} else {
 		c.tidy(s) // a HUGZ: there is time
 	}

@@ -122,23 +122,23 @@ func TestH5_BurstDoesNotDisconnectWhoReads(t *testing.T) {
 func TestH5_RelapsesWaitLonger(t *testing.T) {
 	t.Parallel()
 	var r relapses
-	if d := r.ended(time.Second, relapseBytes); d != 0 {
+	if d := r.ended(time.Second, relapseBytes, nil); d != 0 {
 		t.Errorf("the first time it waits %v", d)
 	}
 	for want := relapseFirst; want < 2*relapseMost; want *= 2 {
-		if r.ended(0, relapseBytes) != 0 { // never ACTIVE: for backOff to say
+		if r.ended(0, relapseBytes, nil) != 0 { // never ACTIVE: for backOff to say
 			t.Error("a session that was never ACTIVE is a relapse")
 		}
-		d, most := r.ended(time.Second, relapseBytes), min(want, relapseMost)
+		d, most := r.ended(time.Second, relapseBytes, nil), min(want, relapseMost)
 		if d < most/2 || d > most {
 			t.Errorf("it waits %v, want %v to %v", d, most/2, most)
 		}
 	}
-	if r.ended(relapseSoon, relapseBytes) != 0 || r.ended(time.Second, relapseBytes) != 0 {
+	if r.ended(relapseSoon, relapseBytes, nil) != 0 || r.ended(time.Second, relapseBytes, nil) != 0 {
 		t.Error("after a long session the next one is not the first")
 	}
 	for range 100 {
-		if d := r.ended(time.Second, relapseBytes); d > relapseMost {
+		if d := r.ended(time.Second, relapseBytes, nil); d > relapseMost {
 			t.Errorf("it waits %v", d)
 		}
 	}

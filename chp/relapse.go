@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"errors"
 	"math/rand/v2"
 	"time"
 )
@@ -11,6 +12,8 @@ import (
 // all slow replicas came back at once, the server would do nothing else. So each one
 // waits longer each time before it joins again.
 //
+// A map that is too large for the client costs the same, each time.
+//
 // A session in which little arrived ended for another reason, such as a restart of the
 // server. Then the client comes back as soon as it can.
 type relapses struct{ n int }
@@ -19,6 +22,7 @@ const (
 	relapseSoon  = 30 * time.Second // a session that ends sooner can be a relapse
 	relapseFirst = 250 * time.Millisecond
 	relapseMost  = 30 * time.Second
+	relapseLarge = 4 // relapses for which the first map counts that is too large
 
 	// relapseBytes is the least number of bytes that arrive at a client that cannot keep
 	// up: fewer fit in the buffers of the operating systems.
@@ -27,11 +31,13 @@ const (
 
 // ended counts the end of a session and returns the wait before the next one. active is
 // how long the session was ACTIVE, 0 if it never was; arrived is the number of bytes of
-// updates that arrived. The first relapse causes no wait, because the server may have
+// updates that arrived; err is why it ended. The first relapse causes no wait, because the server may have
 // been restarted. Part of the wait is random, so that replicas that were disconnected
 // together do not come back together.
-func (r *relapses) ended(active time.Duration, arrived int64) time.Duration {
+func (r *relapses) ended(active time.Duration, arrived int64, err error) time.Duration {
 	switch {
+	case errors.Is(err, ErrMapTooLarge):
+		r.n = max(r.n+1, relapseLarge)
 	case active >= relapseSoon:
 		r.n = 0
 	case active > 0 && arrived >= relapseBytes:

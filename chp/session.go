@@ -14,6 +14,7 @@ import (
 	netlink "clustermap/internal/link"
 	"clustermap/internal/mutate"
 	"clustermap/sockets"
+	"clustermap/zmtp"
 )
 
 // Errors that end a session. Together with those of client_errors.go, *GapError and the
@@ -216,7 +217,7 @@ func (s *session) open() error {
 	}
 	options := s.socketOptions()
 	options.RecvHWM, options.Linger, options.ReconnectInterval = sockets.Unlimited, sockets.LingerNone, sockets.ReconnectNever
-	options.MaxMessageSize = maxMaxValueSize + maxOverhead
+	options.MaxMessageSize = min(maxMaxValueSize, c.opts.MaxMapBytes) + maxOverhead
 	options.Scan = scanUpdate
 	options.Monitor = s.monitorSubscriber
 	options.Prepare = s.prepare(func(b *sockets.Batch) {
@@ -317,6 +318,9 @@ func (s *session) watch(e sockets.Event, collector bool) {
 	case sockets.EventConnectFailed, sockets.EventHandshakeFailed:
 		s.fail(fmt.Errorf("%w: %w", ErrUnreachable, e.Err))
 	case sockets.EventDisconnected:
+		if errors.Is(e.Err, zmtp.ErrTooLarge) {
+			s.fail(fmt.Errorf("%w: %w", ErrMapTooLarge, e.Err)) // no key could have that value
+		}
 		s.fail(fmt.Errorf("%w: %w", ErrDisconnected, e.Err))
 	}
 }

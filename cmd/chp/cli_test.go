@@ -231,3 +231,15 @@ func TestBackupServer(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// A command does not take a map of any size from a server, and says so at once.
+func TestMapTooLargeForACommand(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	try(t, "set", "/k", strings.Repeat("v", 20_000), "--server", s.endpoint).expect(t, exitDone, "")
+	for _, args := range []string{"ls", "dump", "get /k", "watch"} {
+		args := append(strings.Fields(args), "--server", s.endpoint, "--timeout", "1h")
+		try(t, append(args, "--max-map", "10KiB")...).expect(t, exitRefused, "has more than 10KiB of keys and values; increase --max-map")
+	}
+	try(t, "get", "/k", "--server", s.endpoint, "--max-map", "0").expect(t, exitDone, "")
+}

@@ -40,6 +40,7 @@ type connection struct {
 	context string
 	curve   command.ClientKeys
 	model   int // 0 without registerModel
+	maxMap  command.Bytes
 	timeout time.Duration
 	given   func() bool // reports whether --timeout was on the command line
 	stderr  io.Writer
@@ -54,6 +55,7 @@ func (n *connection) register(cmd *cobra.Command, timeout time.Duration) {
 	flags.StringArrayVar(&n.flags, "server", nil,
 		"server to use, tcp://HOST:PORT or ipc://PATH; repeat it to name backups in order (default $"+serverVariable+", comma-separated, or "+defaultServer+")")
 	flags.StringVar(&n.context, "context", "", "`name` of a context with servers and keys; see chp context")
+	n.maxMap = chp.DefaultMaxMapBytes
 	flags.DurationVar(&n.timeout, "timeout", timeout, "how long to wait for the server")
 	n.curve = command.ClientKeys{Keys: curve}
 	n.curve.Register(flags)
@@ -73,6 +75,7 @@ func (n *connection) registerModel(cmd *cobra.Command) {
 	if timeout := cmd.Flags().Lookup("timeout"); n.timeout > reachTimeout {
 		timeout.Usage += fmt.Sprintf("; without this flag, only %v to reach one", reachTimeout)
 	}
+	cmd.Flags().Var(&n.maxMap, "max-map", "largest total size of keys and values that the command takes from a server; 0 means no limit")
 	cmd.Flags().Var((*command.Number)(&n.model), "server-model", "Clone model of the server, 1 to 6; 6 is the full protocol")
 	command.Complete(cmd, "server-model", "1", "2", "3", "4", "5", "6")
 }
@@ -175,6 +178,9 @@ func (n *connection) start(o chp.ClientOptions) (*client, error) {
 		connected: make(chan struct{}), gone: make(chan struct{}), refused: make(chan struct{}), nobody: make(chan struct{}),
 	}
 	o.Security, o.Model = n.security, chp.Model(n.model)
+	if o.MaxMapBytes = int64(n.maxMap); o.MaxMapBytes == 0 {
+		o.MaxMapBytes = -1
+	}
 	o.Logger = slog.New(slog.DiscardHandler) // the command says it itself
 	var connect, lose sync.Once
 	away := time.AfterFunc(n.timeout, func() { lose.Do(func() { close(c.gone) }) })
@@ -332,8 +338,20 @@ func (c *client) wait(ctx context.Context) error {
 		}
 		break
 	}
-	err := c.WaitActive(ctx)
+	// A map that is too large is noticed only now.
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-c.refused:
+			stop()
+		case <-waiting.Done():
+		}
+	}()
+	err := c.WaitActive(waiting)
 	switch {
+	case errors.Is(err, context.Canceled) && ctx.Err() == nil:
+		return c.explain()
 	case !errors.Is(err, context.DeadlineExceeded):
 		return err
 	case c.standby():
@@ -372,10 +390,10 @@ func (c *client) all(kind func(error) bool) bool {
 	return true
 }
 
-// hopeless reports whether an error is permanent: the server refuses this client, or the
-// host does not exist.
+// hopeless reports whether an error is permanent: the server refuses this client, its map
+// is too large, or the host does not exist.
 func hopeless(err error) bool {
-	return errors.Is(err, chp.ErrModel) || errors.Is(err, zmtp.ErrRefused) || errors.Is(err, zmtp.ErrMechanism) || noHost(err)
+	return errors.Is(err, chp.ErrModel) || errors.Is(err, zmtp.ErrRefused) || errors.Is(err, zmtp.ErrMechanism) || errors.Is(err, chp.ErrMapTooLarge) || noHost(err)
 }
 
 // nobodyListens reports whether an error means that no program listens at an endpoint.
@@ -443,6 +461,8 @@ func (c *client) explain() error {
 	switch {
 	case errors.As(c.failures[server], &model):
 		return fail(exitRefused, "the server %s is of Clone model %d; set --server-model %d", server, model.Server, model.Server)
+	case errors.Is(c.failures[server], chp.ErrMapTooLarge):
+		return fail(exitRefused, "the map of the server %s has more than %s of keys and values; increase --max-map", server, c.connection.maxMap.String())
 	case noHost(c.failures[server]):
 		return fail(exitNoServer, "cannot reach %s: no such host", strings.Join(c.servers, ", "))
 	}

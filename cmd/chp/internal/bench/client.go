@@ -13,6 +13,7 @@ import (
 // keys.
 func newClient(p *link.Peer, o chp.ClientOptions) (*chp.Client, error) {
 	o.Servers = p.Servers
+	o.MaxMapBytes = -1                       // it is as large as the benchmark makes it
 	o.Logger = slog.New(slog.DiscardHandler) // the benchmark reports errors itself
 	if p.CurveServerKey != "" {
 		var e1, e2 error
