@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"clustermap/internal/kvmsg"
 	"clustermap/internal/mutate"
 	"clustermap/sockets"
 )
@@ -130,7 +131,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 	}
 	s.publisher, err = sockets.NewPub(sockets.Options{
 		SendHWM: sockets.Unlimited, SendHWMBytes: o.SubscriberQueue, SendTotalBytes: o.SubscriberMemory, FullPolicy: slow,
-		MaxMessageSize: maxRequestSize, MaxSubscriptions: maxSubscriptions, MaxSubscriptionBytes: maxSubscriptionBytes, MaxIncompleteBytes: maxRequestsBytes,
+		MaxMessageSize: maxRequestSize, MaxSubscriptions: maxSubscriptions, MaxSubscriptionBytes: maxSubscriptionBytes, MaxTopicSize: kvmsg.MaxKey, MaxIncompleteBytes: maxRequestsBytes,
 		MaxConnections: o.MaxClients, Operator: s.operator, Security: o.Security, HandshakeTimeout: o.HandshakeTimeout, Listen: o.Listen, Linger: closeLinger, Metadata: announce,
 		Monitor: s.watchConnections("publisher"),
 	})
@@ -162,8 +163,8 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 }
 
 // operator reports whether a peer on another machine gets a place when all of MaxClients
-// are taken.
-func (s *Server) operator(*sockets.Peer) bool { return false }
+// are taken: an administrator, or the other server of a pair.
+func (s *Server) operator(peer *sockets.Peer) bool { return s.admins.check(peer) == nil }
 
 // Bounds that are not options.
 const (
@@ -412,8 +413,10 @@ func (s *Server) watchConnections(port string) func(sockets.Event) {
 				level = slog.LevelWarn
 			}
 		case sockets.EventDisconnected:
-			if errors.Is(e.Err, sockets.ErrSlowPeer) || errors.Is(e.Err, sockets.ErrTooManySubscriptions) || errors.Is(e.Err, sockets.ErrStalled) {
-				level = slog.LevelWarn
+			for _, limit := range []error{sockets.ErrSlowPeer, sockets.ErrStalled, sockets.ErrTooLarge, sockets.ErrTooManySubscriptions, sockets.ErrTooManyConnections} {
+				if errors.Is(e.Err, limit) {
+					level = slog.LevelWarn
+				}
 			}
 		}
 		if !s.log.Enabled(context.Background(), level) {

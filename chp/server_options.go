@@ -151,8 +151,8 @@ type ServerOptions struct {
 	// MaxClients bounds the connections on each of the three ports. A client of this
 	// package has one connection on each of the first two, and one on the third once it
 	// writes. A connection beyond the limit is closed at once and logged, except that four
-	// places are reserved for clients on this machine, so that an operator gets in: see
-	// sockets.Options.Operator. The system's limit of open files also applies; some of
+	// places are reserved for clients on this machine and, with CURVE, for those with a key
+	// of Admins, so that an operator gets in: see sockets.Options.Operator. The system's limit of open files also applies; some of
 	// them are always left to the log and other files: see sockets.Options.MaxConnections.
 	// Connections by inproc, from the server's own process, do not count. 0 means DefaultMaxClients;
 	// negative means no limit.

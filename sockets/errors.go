@@ -48,7 +48,8 @@ var (
 	ErrNoFrames = errors.New("sockets: a message needs at least one frame")
 
 	// ErrTooLarge is returned if a message to send is larger than
-	// Options.MaxMessageSize, or a topic larger than 32 KiB.
+	// Options.MaxMessageSize, or a topic larger than 32 KiB. It is also the reason for
+	// which a publisher disconnects a peer that exceeds Options.MaxTopicSize.
 	ErrTooLarge = errors.New("sockets: message or topic too large")
 
 	// ErrSlowPeer is the reason for which a publisher with

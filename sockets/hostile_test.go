@@ -370,6 +370,36 @@ func TestHostileSubscriptions(t *testing.T) {
 	received(t, sub, 1)
 }
 
+// TestSubscriberWithATooLongTopicIsDisconnected: at the limit of the publisher, not at
+// that of messages.
+func TestSubscriberWithATooLongTopicIsDisconnected(t *testing.T) {
+	t.Parallel()
+	const most = 255
+	for name, make := range map[string]func(Options) (Socket, error){
+		"PUB":  func(o Options) (Socket, error) { return NewPub(o) },
+		"XPUB": func(o Options) (Socket, error) { return NewXPub(o) },
+		"XPUB with XPubManual": func(o Options) (Socket, error) {
+			o.XPubManual = true
+			return NewXPub(o)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seen := newEvents()
+			pub := open(t, make, Options{MaxTopicSize: most, Monitor: seen.tell})
+			must(t, pub.Bind(testContext(t), anyPort))
+			r := dialRaw(t, pub.LastEndpoint()).greet("SUB", nil)
+			r.send(zmtp.AppendSubscribe(nil, bytes.Repeat([]byte("t"), most)))
+			r.sync()
+			r.send(zmtp.AppendSubscribe(nil, bytes.Repeat([]byte("t"), most+1)))
+			r.ended()
+			if e := seen.await(t, EventDisconnected); !errors.Is(e.Err, ErrTooLarge) {
+				t.Error(e.Err)
+			}
+		})
+	}
+}
+
 // TestHostileSubscriber: user messages flood a publisher that has no use for
 // them; publishing goes on, and they are counted. One that is too large to be a
 // subscription ends the connection.

@@ -77,6 +77,7 @@ var liveOptions = map[string]struct {
 	"MaxSubscriptionBytes":   {adjusts(NewPub), 5000},
 	"RecvTotalBytes":         {adjusts(NewPull), 5000},
 	"MaxSubscriptions":       {adjusts(NewPub), 5},
+	"MaxTopicSize":           {adjusts(NewPub), 5},
 	"Metadata":               {adjusts(NewPush), map[string]string{"X-A": "b"}},
 	"Mandatory":              {adjusts(NewRouter), true},
 	"FullPolicy":             {adjusts(NewPub), PolicyBlock},

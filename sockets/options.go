@@ -369,6 +369,11 @@ type Options struct {
 	// XPub.Subscribe count, and are not refused.
 	MaxSubscriptionBytes int
 
+	// MaxTopicSize limits the size of a topic, in bytes, that a peer may subscribe
+	// to. A peer that exceeds it is disconnected with ErrTooLarge. If zero or
+	// Unlimited, only MaxMessageSize limits it.
+	MaxTopicSize int
+
 	// Metadata holds application-defined properties that are sent to every peer
 	// in the handshake; see [Peer.Property]. Names consist of "X-" and 1 to 253
 	// letters, digits, or the characters -_.+, and all names and values
@@ -601,6 +606,7 @@ func (o Options) withDefaults() (Options, error) {
 		{"RecvTotalBytes", int64(o.RecvTotalBytes), Unlimited, "Unlimited means no limit"},
 		{"MaxSubscriptionBytes", int64(o.MaxSubscriptionBytes), Unlimited, "Unlimited means no limit"},
 		{"MaxConnections", int64(o.MaxConnections), Unlimited, "Unlimited means no limit"},
+		{"MaxTopicSize", int64(o.MaxTopicSize), Unlimited, "Unlimited means no limit"},
 		{"MaxMessageSize", o.MaxMessageSize, Unlimited, "Unlimited means no limit"},
 		{"MaxIncompleteBytes", int64(o.MaxIncompleteBytes), Unlimited, "Unlimited means no limit"},
 		{"Linger", int64(o.Linger), int64(LingerNone), "LingerNone means not to wait, and LingerForever no limit, as -1 in libzmq"},
@@ -639,6 +645,7 @@ func (o Options) withDefaults() (Options, error) {
 	bound(&o.MaxIncompleteBytes, DefaultMaxIncompleteBytes)
 	bound(&o.MaxSubscriptions, DefaultMaxSubscriptions)
 	bound(&o.MaxSubscriptionBytes, DefaultMaxSubscriptionBytes)
+	bound(&o.MaxTopicSize, unbounded)
 	o.Inproc = cmp.Or(o.Inproc, &process)
 	o.MinVersion = cmp.Or(o.MinVersion, 1)
 	o.HeartbeatTimeout = cmp.Or(o.HeartbeatTimeout, o.HeartbeatInterval)

@@ -85,6 +85,7 @@ var optionTypes = map[string]types{
 	"MaxIncompleteBytes":     speakers &^ typeSet(zmtp.TypePush), // which accepts no large messages
 	"MaxSubscriptions":       publishers,
 	"MaxSubscriptionBytes":   publishers,
+	"MaxTopicSize":           publishers,
 	"Metadata":               speakers,
 	"Mandatory":              onlyRouter,
 	"FullPolicy":             publishers,

@@ -164,7 +164,7 @@ func TestNegativeOptions(t *testing.T) {
 	t.Parallel()
 	named := map[string]int64{
 		"SendHWM": Unlimited, "RecvHWM": Unlimited, "SendHWMBytes": Unlimited, "RecvHWMBytes": Unlimited,
-		"SendTotalBytes": Unlimited, "RecvTotalBytes": Unlimited, "MaxSubscriptionBytes": Unlimited, "MaxConnections": Unlimited, "MaxMessageSize": Unlimited, "MaxIncompleteBytes": Unlimited,
+		"SendTotalBytes": Unlimited, "RecvTotalBytes": Unlimited, "MaxSubscriptionBytes": Unlimited, "MaxConnections": Unlimited, "MaxTopicSize": Unlimited, "MaxMessageSize": Unlimited, "MaxIncompleteBytes": Unlimited,
 		"Linger": int64(LingerNone), "SendTimeout": int64(NoWait), "RecvTimeout": int64(NoWait),
 		"ReconnectInterval": int64(ReconnectNever), "BusyPoll": int64(BusyPollOff),
 		"KeepAliveIdle": KeepAliveSystem, "KeepAliveInterval": KeepAliveSystem, "KeepAliveCount": KeepAliveSystem,

@@ -294,6 +294,10 @@ func (p *publisher) obey(q *pipe, kind frameKind, topic []byte) error {
 		p.subs.cancel(q, topic)
 		return nil
 	}
-	_, err := p.subs.subscribe(q, topic, p.opts().MaxSubscriptions)
+	o := p.opts()
+	if len(topic) > o.MaxTopicSize {
+		return ErrTooLarge
+	}
+	_, err := p.subs.subscribe(q, topic, o.MaxSubscriptions)
 	return err
 }

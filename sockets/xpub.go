@@ -242,6 +242,8 @@ func (x *XPub) obey(q *pipe, kind frameKind, topic []byte) (told bool, err error
 	o := x.opts()
 	limit := o.MaxSubscriptions
 	switch {
+	case kind == subscribeFrame && len(topic) > o.MaxTopicSize:
+		return false, ErrTooLarge
 	case x.manually && kind == subscribeFrame:
 		return true, x.subs.ask(q, topic, limit)
 	case x.manually:
