@@ -92,8 +92,8 @@
 //
 // That a peer cannot be reached, or refuses the connection, is no error of these
 // methods: the socket tries again. Meanwhile messages wait in its queue, unless its type
-// drops what no peer has asked for (PUB, XPUB, RADIO) or addresses the peer (ROUTER,
-// SERVER, PEER). Endpoints reports why the last attempt failed, the error of WaitPeers
+// drops what no peer has asked for (Pub, XPub) or addresses the peer (Router, Stream).
+// Endpoints reports why the last attempt failed, the error of WaitPeers
 // includes it, and [Options].Monitor receives an event for each attempt.
 //
 // # Options

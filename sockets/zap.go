@@ -90,7 +90,7 @@ func (s *socket) askZAP(ctx context.Context, r AuthRequest) (User, error) {
 	if err := d.Connect(zapEndpoint); err != nil {
 		return User{}, err
 	}
-	if err := d.Send(ctx, zapRequest(&r)...); err != nil {
+	if err := d.Send(ctx, zapRequest(&r, s.opts().Identity)...); err != nil {
 		return User{}, zapFault(ctx, err)
 	}
 	reply, err := d.Recv(ctx)
@@ -111,11 +111,12 @@ func zapFault(ctx context.Context, err error) error {
 	return err
 }
 
-// zapRequest returns the frames of a request. The identity is that of the peer,
-// as RFC 27 requires; libzmq sends its own.
-func zapRequest(r *AuthRequest) [][]byte {
+// zapRequest returns the frames of a request of a socket with this identity. RFC 27
+// calls for the peer's identity, which is not known yet except with CURVE. libzmq
+// (src/zap_client.cpp) sends that of the socket, and handlers tell sockets apart by it.
+func zapRequest(r *AuthRequest, identity []byte) [][]byte {
 	frames := [][]byte{
-		{}, []byte(zapVersion), []byte(zapID), []byte(r.Domain), []byte(r.Address), []byte(r.Identity), []byte(r.Mechanism),
+		{}, []byte(zapVersion), []byte(zapID), []byte(r.Domain), []byte(r.Address), identity, []byte(r.Mechanism),
 	}
 	switch r.Mechanism {
 	case "PLAIN":
