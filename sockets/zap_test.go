@@ -59,7 +59,7 @@ func TestZAP(t *testing.T) {
 			must(t, dealer.Send(ctx, []byte("x")))
 			_, err := router.Recv(ctx)
 			must(t, err)
-			want := []string{"", "1.0", "1", "domain", "127.0.0.1", "", name}
+			want := []string{"", "1.0", "1", "domain", "127.0.0.1", "router", name}
 			switch name {
 			case "PLAIN":
 				want = append(want, "user", "secret")
