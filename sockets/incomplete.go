@@ -78,10 +78,11 @@ func (r *reader) reserve(part, bytes int) {
 	}
 }
 
-// keptUp records that n more bytes of an incomplete message have arrived.
+// keptUp records that n more bytes of an incomplete message have arrived. If messages
+// before it have waited for the application, the peer has all its time again.
 func (r *reader) keptUp(n int) {
 	h := r.holding
-	if h.arrived += n; h.arrived >= h.bytes/stallPart {
+	if h.arrived += n; h.arrived >= h.bytes/stallPart || r.delivered {
 		m := &r.pipe.socket.incomplete
 		m.mu.Lock()
 		h.mark, h.arrived = time.Now(), 0

@@ -228,12 +228,12 @@ func (r *reader) Received(n int) error {
 	if r.borrowed {
 		r.loan.lent.Streaming(r.flow >= streamFlow)
 	}
-	if r.holding != nil {
-		r.settle(n)
-	}
 	// The messages before a fault are complete and valid.
 	if refused := r.hand(); err == nil {
 		err = refused
+	}
+	if r.holding != nil {
+		r.settle(n)
 	}
 	if err == nil && r.conn.ending() {
 		err = net.ErrClosed
@@ -249,8 +249,8 @@ func (r *reader) Received(n int) error {
 }
 
 // settle records that n bytes of a large message have arrived. If the message
-// is complete, it no longer counts here, because its chunk then counts in the
-// receive queue.
+// is complete and was queued, it no longer counts here, because its chunk then counts in
+// the receive queue. While it waits for that, it counts here.
 func (r *reader) settle(n int) {
 	if r.pending() <= buf.Large {
 		r.reserve(partFrames, 0)
