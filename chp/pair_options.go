@@ -60,8 +60,9 @@ type PairOptions struct {
 
 // Format implements [fmt.Formatter]. It formats o like any struct. Without it, the verbs
 // that do not fit a pointer would print the keys of the options that point to it, because
-// then package fmt calls no methods.
+// then package fmt calls no methods. It leaves out Secret.
 func (o PairOptions) Format(f fmt.State, verb rune) {
+	o.Secret = nil
 	type shown PairOptions // without this method
 	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), shown(o))
 }

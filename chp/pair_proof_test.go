@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -147,6 +148,23 @@ func TestPairSecretOptions(t *testing.T) {
 		}
 		if err == nil {
 			must(t, s.Close())
+		}
+	}
+}
+
+// No verb prints the secret of a pair.
+func TestPairSecretIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	secret := []byte("0123456789abcdef")
+	o := PairOptions{Secret: secret}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		for _, v := range []any{o, &o, ServerOptions{Pair: &o}} {
+			text := fmt.Sprintf(verb, v)
+			for _, form := range []string{string(secret), hex.EncodeToString(secret), "48 49 50", "0x30, 0x31"} {
+				if strings.Contains(text, form) {
+					t.Errorf("%s of %T prints the secret", verb, v)
+				}
+			}
 		}
 	}
 }
