@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"clustermap/internal/lograte"
 	"clustermap/internal/store"
 	"clustermap/sockets"
 )
@@ -80,8 +81,8 @@ type Client struct {
 	attempts atomic.Uint64 // to connect; for tests
 
 	resyncs    []resyncLimit // one for each server; owned by the session
-	complaints []complaints  // one for each server; owned by run
-	links      links         // owned by run
+	complaints lograte.Limiter
+	links      links // owned by run
 }
 
 // NewClient returns a client, which starts to connect to its first server at once. If
@@ -112,7 +113,7 @@ func newClient(o ClientOptions) (*Client, error) {
 		status:   newStatus(servers),
 		resyncs:  make([]resyncLimit, len(servers)),
 
-		complaints: make([]complaints, len(servers)),
+		complaints: lograte.Limiter{First: complaintFirst, Most: complaintMost, Size: maxComplaints},
 	}
 	c.security, c.opts.Security = func() sockets.Security { return o.Security }, sockets.Security{}
 	c.log = c.logs.logger()

@@ -37,6 +37,7 @@ func (s *Server) runClock(ctx context.Context) {
 		select {
 		case <-heartbeat.C:
 			s.heartbeat()
+			s.logRepeated(now)
 			tidying = true
 		default:
 		}

@@ -19,6 +19,7 @@ func (s *Server) checkUpdates(b *sockets.Batch) {
 	kept := spans[:0]
 	var told refusalNotice
 	var order numberOrder
+	refused, why := 0, error(nil) // the last one's reason
 	for _, span := range spans {
 		var err error
 		if span.Tag == 0 { // not found by scanUpdate
@@ -33,12 +34,16 @@ func (s *Server) checkUpdates(b *sockets.Batch) {
 		}
 		if err != nil {
 			s.refused.add(err)
+			refused, why = refused+1, err
 			told.add(s, b.Peer(), wire[span.Start:span.End], err)
 			continue
 		}
 		kept = append(kept, span)
 	}
 	told.send(s)
+	if refused > 0 {
+		s.logRefused(b.Peer(), why, refused)
+	}
 	b.SetSpans(kept)
 	if len(kept) == 0 {
 		return
@@ -190,6 +195,7 @@ func (s *Server) order(b *sockets.Batch, from sender) bool {
 			told.add(s, b.Peer(), b.Wire()[span.Start:span.End], kvmsg.ErrMapFull)
 		}
 		told.send(s)
+		s.logRefused(b.Peer(), kvmsg.ErrMapFull, len(unfit))
 	}
 	if repeated > 0 || from.every > 0 {
 		s.notifyProgress(b.Peer(), from, repeated, extent(b.Spans()))

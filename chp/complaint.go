@@ -8,54 +8,18 @@ import (
 	"time"
 )
 
-// complaints decides which failures of one server are logged. A client tries an
-// unreachable server twice a second; a cause is logged when it first occurs, and then
-// at intervals that double, with the number of failures since. Only the client's run
-// goroutine uses it.
-type complaints map[string]*complaint
-
-// complaint counts the failures with one cause.
-type complaint struct {
-	next    time.Time     // when the cause is logged again
-	wait    time.Duration // from next to the time after it
-	omitted int           // failures not logged since the last one that was
-}
-
+// A client tries an unreachable server twice a second. A cause is logged when it first
+// occurs, and then at intervals that double, with the number of failures since.
 const (
 	complaintFirst = 5 * time.Second
 	complaintMost  = 5 * time.Minute
-	maxComplaints  = 8 // causes remembered; another one clears them
+	maxComplaints  = 64 // servers and causes
 )
-
-// due reports whether to log a failure, and how many with the same cause were omitted
-// since the last logged one.
-func (m complaints) due(cause string, now time.Time) (log bool, omitted int) {
-	c := m[cause]
-	if c == nil {
-		if len(m) == maxComplaints {
-			clear(m)
-		}
-		m[cause] = &complaint{next: now.Add(complaintFirst), wait: 2 * complaintFirst}
-		return true, 0
-	}
-	if now.Before(c.next) {
-		c.omitted++
-		return false, 0
-	}
-	omitted = c.omitted
-	*c = complaint{next: now.Add(c.wait), wait: min(2*c.wait, complaintMost)}
-	return true, omitted
-}
 
 // complain logs why a session, or an attempt at one, ended, unless the same cause was
 // logged recently.
 func (c *Client) complain(s *session, err error, next int) {
-	m := c.complaints[s.index]
-	if m == nil {
-		m = complaints{}
-		c.complaints[s.index] = m
-	}
-	log, omitted := m.due(causeOf(err), time.Now())
+	log, omitted := c.complaints.Due(s.server.name, causeOf(err), time.Now())
 	if !log {
 		return
 	}

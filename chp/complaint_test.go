@@ -5,7 +5,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // While a server is away the log says so once, not with every attempt.
@@ -37,30 +36,9 @@ func TestH15_LogOfAServerThatIsAway(t *testing.T) {
 	}
 }
 
-// A cause is logged at once, and again after waits that double, with a count.
-func TestH15_Complaints(t *testing.T) {
+// A failure with an address and a port has the same cause as one with another.
+func TestH15_Causes(t *testing.T) {
 	t.Parallel()
-	m := complaints{}
-	now := time.Now()
-	begun := now
-	var logged []string
-	for ; now.Before(begun.Add(time.Minute)); now = now.Add(500 * time.Millisecond) {
-		if log, left := m.due("refused", now); log {
-			logged = append(logged, fmt.Sprintf("%v:%d", now.Sub(begun), left))
-		}
-	}
-	if got, want := strings.Join(logged, " "), "0s:0 5s:9 15s:19 35s:39"; got != want {
-		t.Errorf("logged %s, want %s", got, want)
-	}
-	if log, left := m.due("something else", now); !log || left != 0 {
-		t.Errorf("another cause: %v, %d", log, left)
-	}
-	for i := range 100 {
-		m.due(fmt.Sprint(i), now)
-	}
-	if len(m) > maxComplaints {
-		t.Errorf("%d causes are remembered", len(m))
-	}
 	if got := causeOf(fmt.Errorf("to 127.0.0.1:4711: %w", syscall.ECONNREFUSED)); got != "connection refused" {
 		t.Error(got)
 	}

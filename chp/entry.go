@@ -89,6 +89,9 @@ func (p Presence) String() string {
 	return fmt.Sprintf("Presence(%d)", uint8(p))
 }
 
+// MarshalText returns the text of String.
+func (p Presence) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
 // Lookup returns a copy of a key's entry with PresenceFound. If there is no entry to
 // return, the presence says why. [Client.Get] is faster, but does not tell these cases
 // apart.

@@ -35,6 +35,9 @@ func (o Op) String() string {
 	return fmt.Sprintf("Op(%d)", uint8(o))
 }
 
+// MarshalText returns the text of String.
+func (o Op) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
 // Cause is the reason for an [Event].
 type Cause uint8
 
@@ -70,6 +73,9 @@ func (c Cause) String() string {
 	}
 	return fmt.Sprintf("Cause(%d)", uint8(c))
 }
+
+// MarshalText returns the text of String.
+func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // expiredProperties marks the deletion of an expired key, for all clients. Its UUID is
 // empty, because no client sent it. Other peers ignore unknown properties.

@@ -29,7 +29,7 @@ func (c *Client) run() {
 			c.unlinked(err)
 			if active >= settled {
 				failures = 0
-				clear(c.complaints[s.index])
+				c.complaints.Forget(s.server.name)
 			}
 			if active > 0 {
 				standby.reset()

@@ -1,6 +1,10 @@
 package chp
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
 
 // LinkEvent reports a change of a client's link to its servers. Each event that begins
 // a link (LinkConnected, LinkResynced, LinkFailedOver) is followed by a LinkLost before
@@ -15,6 +19,21 @@ type LinkEvent struct {
 	Sequence int64
 
 	Err error // LinkLost: the reason, as for ClientOptions.OnFailure
+}
+
+// MarshalJSON implements json.Marshaler: it writes Err as its text.
+func (e LinkEvent) MarshalJSON() ([]byte, error) {
+	text := ""
+	if e.Err != nil {
+		text = e.Err.Error()
+	}
+	return json.Marshal(struct {
+		Kind     LinkKind
+		Server   string
+		Former   string `json:",omitempty"`
+		Sequence int64
+		Err      string `json:",omitempty"`
+	}{e.Kind, e.Server, e.Former, e.Sequence, text})
 }
 
 // LinkKind is the kind of a [LinkEvent].
@@ -43,11 +62,15 @@ func (k LinkKind) String() string {
 	return fmt.Sprintf("LinkKind(%d)", uint8(k))
 }
 
+// MarshalText returns the text of String.
+func (k LinkKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
 // links reports link events to the application. Only the client's run goroutine uses
 // it.
 type links struct {
 	server string // the last one that the client followed, or ""
 	linked bool   // the client still follows it
+	lost   time.Time
 }
 
 // linked reports that the client follows a server.
@@ -61,6 +84,12 @@ func (c *Client) linked(server string) {
 	default:
 		e.Kind, e.Former = LinkFailedOver, l.server
 	}
+	switch e.Kind {
+	case LinkConnected:
+		c.log.Info("following the server", "server", server)
+	default:
+		c.log.Info("following the server again", "server", server, "former", l.server, "outage", time.Since(l.lost).Round(time.Millisecond))
+	}
 	l.server, l.linked = server, true
 	c.reportLink(e)
 }
@@ -68,7 +97,7 @@ func (c *Client) linked(server string) {
 // unlinked reports that the client no longer follows its server, if it did.
 func (c *Client) unlinked(err error) {
 	if l := &c.links; l.linked {
-		l.linked = false
+		l.linked, l.lost = false, time.Now()
 		c.reportLink(LinkEvent{Kind: LinkLost, Server: l.server, Sequence: c.Sequence(), Err: err})
 	}
 }

@@ -60,6 +60,9 @@ func (p Phase) String() string {
 	return fmt.Sprintf("Phase(%d)", uint8(p))
 }
 
+// MarshalText returns the text of String.
+func (p Phase) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
 func (e *NotActiveError) Error() string {
 	text := fmt.Appendf(nil, "chp: no server to follow: %v", e.Err)
 	separator := ": "

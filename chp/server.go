@@ -5,15 +5,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"clustermap/internal/kvmsg"
+	"clustermap/internal/lograte"
 	"clustermap/internal/mutate"
 	"clustermap/sockets"
 )
@@ -41,6 +40,7 @@ type Server struct {
 
 	sequencer sequencer
 	refused   refusals
+	peerLog   lograte.Limiter
 	members   members
 	notifier  *notifier
 	handovers handovers
@@ -99,7 +99,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		return nil, err
 	}
 	logs := newLogQueue(o.Logger.Handler())
-	s := &Server{opts: o.withoutSecrets(), dialect: o.Model.dialect(), log: logs.logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{})}
+	s := &Server{opts: o.withoutSecrets(), dialect: o.Model.dialect(), log: logs.logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{}), peerLog: lograte.Limiter{First: peerLogFirst, Most: peerLogMost, Size: peerLogSize}}
 	s.members.init()
 	s.admins = newAdmins(&o)
 	s.closing, s.end = context.WithCancel(context.Background())
@@ -379,18 +379,6 @@ func (s *Server) Stats() ServerStats {
 	return st
 }
 
-// wentAway reports whether a peer closed its connection during the handshake without
-// violating the protocol. Short-lived clients do that: they finish before all their
-// connections are open.
-func wentAway(err error) bool {
-	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE} {
-		if errors.Is(err, end) {
-			return true
-		}
-	}
-	return false
-}
-
 // watchConnections returns a monitor for one port: it logs events that concern an
 // operator, and records the client of each connection.
 func (s *Server) watchConnections(port string) func(sockets.Event) {
@@ -404,28 +392,6 @@ func (s *Server) watchConnections(port string) func(sockets.Event) {
 		case e.Kind == sockets.EventDisconnected && s.pair != nil:
 			s.pair.disconnected(e.Peer)
 		}
-		level := slog.LevelDebug
-		switch e.Kind {
-		case sockets.EventAcceptFailed:
-			level = slog.LevelWarn
-		case sockets.EventHandshakeFailed:
-			if !wentAway(e.Err) {
-				level = slog.LevelWarn
-			}
-		case sockets.EventDisconnected:
-			for _, limit := range []error{sockets.ErrSlowPeer, sockets.ErrStalled, sockets.ErrTooLarge, sockets.ErrTooManySubscriptions, sockets.ErrTooManyConnections} {
-				if errors.Is(e.Err, limit) {
-					level = slog.LevelWarn
-				}
-			}
-		}
-		if !s.log.Enabled(context.Background(), level) {
-			return
-		}
-		attrs := []slog.Attr{slog.String("port", port), slog.String("remote", e.Remote)}
-		if e.Err != nil {
-			attrs = append(attrs, slog.Any("error", e.Err))
-		}
-		s.log.LogAttrs(context.Background(), level, e.Kind.String(), attrs...)
+		s.logConnection(e, port)
 	}
 }

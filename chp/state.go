@@ -28,6 +28,9 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
 
+// MarshalText returns the text of String.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // status holds the state of a client for callers that ask for it and callers that wait.
 // Its lock is held for a few instructions and never together with another one.
 type status struct {

@@ -79,6 +79,19 @@ func (r AuthRequest) String() string {
 // verb.
 func (r AuthRequest) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(r.String())) }
 
+// DeniedError says which peer an [Authenticator] or ZAP handler has refused, and why. The
+// Err of EventHandshakeFailed wraps it.
+type DeniedError struct {
+	Request AuthRequest
+	Err     error // the verdict, such as ErrDenied
+}
+
+// Error returns the verdict and the peer with its public key or user name.
+func (e *DeniedError) Error() string { return e.Err.Error() + ": " + e.Request.String() }
+
+// Unwrap returns Err.
+func (e *DeniedError) Unwrap() error { return e.Err }
+
 // User describes an accepted peer. The application can read it with
 // [Peer.UserID] and [Peer.Property].
 type User struct {
@@ -121,7 +134,8 @@ func AllowUsers(passwords map[string]string) Authenticator {
 // received in the meantime, the bytes to send, and whether the handshake is done.
 func (s *socket) judge(c *conn, h *zmtp.Handshake, in, dst []byte, deadline time.Time) (rest, out []byte, done bool, err error) {
 	credentials, _ := h.Credentials()
-	rest, user, cause, err := s.authenticate(c, credentials, in, deadline)
+	request := c.request(credentials)
+	rest, user, cause, err := s.authenticate(c, request, in, deadline)
 	if err != nil {
 		return rest, dst, false, err
 	}
@@ -136,13 +150,27 @@ func (s *socket) judge(c *conn, h *zmtp.Handshake, in, dst []byte, deadline time
 		status = zmtp.StatusTemporary
 	}
 	out, err = h.Deny(dst, status)
-	return rest, out, false, fmt.Errorf("%w: %w", err, cause)
+	return rest, out, false, fmt.Errorf("%w: %w", err, &DeniedError{request, cause})
+}
+
+// request returns what an Authenticator is told about a peer.
+func (c *conn) request(credentials zmtp.Credentials) AuthRequest {
+	sec := &c.opts.Security
+	r := AuthRequest{Domain: sec.ZAPDomain, Mechanism: credentials.Mechanism, Identity: string(credentials.Identity)}
+	r.Address, _, _ = net.SplitHostPort(link.RemoteText(c.stream.Conn))
+	switch sec.role() {
+	case rolePlainServer:
+		r.username, r.password = string(credentials.Values[0]), string(credentials.Values[1])
+	case roleCurveServer:
+		copy(r.key[:], credentials.Values[0])
+	}
+	return r
 }
 
 // authenticate asks the Authenticator or ZAP handler and returns its verdict: a
 // user, or the cause to refuse the peer. If err is not nil, there is no
 // verdict. in and rest are as in judge.
-func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, deadline time.Time) (rest []byte, user User, cause, err error) {
+func (s *socket) authenticate(c *conn, r AuthRequest, in []byte, deadline time.Time) (rest []byte, user User, cause, err error) {
 	sec := &c.opts.Security
 	ask := sec.Authenticate
 	if ask == nil {
@@ -153,14 +181,6 @@ func (s *socket) authenticate(c *conn, credentials zmtp.Credentials, in []byte, 
 			return in, User{}, nil, ErrNoAuthenticator
 		}
 		return in, User{}, nil, nil
-	}
-	r := AuthRequest{Domain: sec.ZAPDomain, Mechanism: credentials.Mechanism, Identity: string(credentials.Identity)}
-	r.Address, _, _ = net.SplitHostPort(link.RemoteText(c.stream.Conn))
-	switch sec.role() {
-	case rolePlainServer:
-		r.username, r.password = string(credentials.Values[0]), string(credentials.Values[1])
-	case roleCurveServer:
-		copy(r.key[:], credentials.Values[0])
 	}
 	ctx, cancel := context.WithDeadline(s.ctx, deadline)
 	defer cancel()

@@ -168,6 +168,7 @@ func (s *socket) handshake(c *conn) (session, error) {
 	}
 	var in, out []byte
 	part := make([]byte, handshakeBuffer)
+	answered := false // the peer has sent a command
 	for {
 		next := deadline
 		if expires := h.Expires(); !expires.IsZero() && expires.Before(next) {
@@ -180,10 +181,15 @@ func (s *socket) handshake(c *conn) (session, error) {
 		c.stream.Moved.Add(int64(n))
 		in = append(in, part[:n]...)
 		if n == 0 && err != nil {
+			if errors.Is(err, io.EOF) && !answered && h.Peer().Major > 0 && c.opts.Security.role() == roleCurveClient {
+				err = fmt.Errorf("%w: %w", ErrServerKey, err)
+			}
 			return session{}, err
 		}
 		for advanced := false; ; {
+			greeted := h.Peer().Major > 0
 			used, reply, done, stepErr := h.Step(in, out[:0])
+			answered = answered || greeted && used > 0
 			in = in[used:]
 			_, judge := h.Credentials()
 			if judge {
@@ -295,10 +301,8 @@ func (s *socket) establish(c *conn, p *pipe, endpoint string, established func()
 func (s *socket) notEstablished(c *conn, endpoint, remote string, err error) error {
 	err = c.cause(err)
 	if errors.Is(err, io.EOF) {
-		// A CURVE server closes the connection without a word if it cannot read
-		// the client's HELLO.
 		hint := ""
-		if c.opts.Security.role() == roleCurveClient {
+		if errors.Is(err, ErrServerKey) {
 			hint = " (wrong server key?)"
 		}
 		err = fmt.Errorf("closed during the handshake%s: %w", hint, err)

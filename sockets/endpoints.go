@@ -32,6 +32,9 @@ func (s EndpointState) String() string {
 	return nameOf(s, "EndpointState", "", "bound", "connecting", "waiting", "connected")
 }
 
+// MarshalText returns the text of String.
+func (s EndpointState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // EndpointStatus is a snapshot of one endpoint that was given to Bind or
 // Connect.
 type EndpointStatus struct {

@@ -52,6 +52,11 @@ var (
 	// which a publisher disconnects a peer that exceeds Options.MaxTopicSize.
 	ErrTooLarge = errors.New("sockets: message or topic too large")
 
+	// ErrServerKey is reported with EventHandshakeFailed by a CURVE client whose
+	// server closes the connection in answer to HELLO, as servers do that cannot
+	// read it: Security.CurveServerKey is most likely not the key of this server.
+	ErrServerKey = errors.New("sockets: the server cannot read HELLO, as if it had another key")
+
 	// ErrSlowPeer is the reason for which a publisher with
 	// PolicyDisconnect disconnects a subscriber that does not take its messages, or a
 	// SUB or XSUB a publisher that does not take its subscriptions.

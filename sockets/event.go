@@ -65,6 +65,9 @@ func (k EventKind) String() string {
 	return nameOf(k, "EventKind", eventNames[:]...)
 }
 
+// MarshalText returns the text of String.
+func (k EventKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
 // nameOf returns the name of a value of a type of constants.
 func nameOf[K ~uint8](k K, kind string, names ...string) string {
 	if int(k) < len(names) && names[k] != "" {
@@ -109,6 +112,9 @@ const (
 func (f Failure) String() string {
 	return nameOf(f, "Failure", "none", "no detail", "protocol", "auth")
 }
+
+// MarshalText returns the text of String.
+func (f Failure) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
 // coder is an error with one of libzmq's codes for protocol errors
 // (zmtp.Code*).

@@ -82,6 +82,9 @@ func (p Policy) String() string {
 	return nameOf(p, "Policy", "drop", "block", "disconnect")
 }
 
+// MarshalText returns the text of String.
+func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
 // Options configures a socket. The zero value is ready to use, and the zero
 // value of each field selects its default. A field that is set and does not
 // apply to the socket type is refused, and so is a negative value that is not

@@ -48,6 +48,9 @@ func (e PollEvents) String() string {
 	return strings.Join(names, "|")
 }
 
+// MarshalText returns the text of String.
+func (e PollEvents) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
 // String returns the frames as quoted strings, such as ["hello" "world"].
 func (m Message) String() string { return fmt.Sprintf("%q", [][]byte(m)) }
 

@@ -27,7 +27,7 @@ func TestWrongServerKeyIsNamed(t *testing.T) {
 	must(t, client.Connect(server.LastEndpoint()))
 	select {
 	case err := <-failed:
-		if !strings.Contains(err.Error(), "closed during the handshake (wrong server key?)") || !errors.Is(err, io.EOF) {
+		if !strings.Contains(err.Error(), "closed during the handshake (wrong server key?)") || !errors.Is(err, io.EOF) || !errors.Is(err, ErrServerKey) {
 			t.Errorf("the client reports %v", err)
 		}
 	case <-testContext(t).Done():

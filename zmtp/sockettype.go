@@ -60,6 +60,9 @@ func (t SocketType) String() string {
 	return "UNKNOWN"
 }
 
+// MarshalText returns the text of String.
+func (t SocketType) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
 // ParseSocketType returns the type with the given name, in capital letters as
 // on the wire. For an unknown name it returns TypeUnknown and an error that matches
 // ErrIncompatible.

@@ -390,10 +390,11 @@ func (c *client) all(kind func(error) bool) bool {
 	return true
 }
 
-// hopeless reports whether an error is permanent: the server refuses this client, its map
-// is too large, or the host does not exist.
+// hopeless reports whether an error is permanent: the server refuses this client or has
+// another key, its map is too large, or the host does not exist.
 func hopeless(err error) bool {
-	return errors.Is(err, chp.ErrModel) || errors.Is(err, zmtp.ErrRefused) || errors.Is(err, zmtp.ErrMechanism) || errors.Is(err, chp.ErrMapTooLarge) || noHost(err)
+	return errors.Is(err, chp.ErrModel) || errors.Is(err, zmtp.ErrRefused) || errors.Is(err, zmtp.ErrMechanism) ||
+		errors.Is(err, sockets.ErrServerKey) || errors.Is(err, chp.ErrMapTooLarge) || noHost(err)
 }
 
 // nobodyListens reports whether an error means that no program listens at an endpoint.
@@ -477,6 +478,8 @@ func (n *connection) refusal(err error) string {
 		return "requires CURVE; use --curve-key and --curve-server-key"
 	case errors.Is(err, zmtp.ErrMechanism):
 		return "does not use CURVE; omit --curve-key and --curve-server-key, or start it with --curve-key"
+	case errors.Is(err, sockets.ErrServerKey):
+		return "cannot read what this client sends: compare --curve-server-key with the key that it prints"
 	case key.IsZero():
 		return "refused the connection: " + plain(err)
 	}

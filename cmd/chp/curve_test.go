@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -78,8 +79,8 @@ func TestServeCurve(t *testing.T) {
 		}
 	}
 	try(t, "get", "k", "--server", s.endpoint).expect(t, exitRefused, "use --curve-key and --curve-server-key")
-	try(t, "get", "k", "--server", s.endpoint, "--curve-key", known, "--curve-server-key", unknownKey, "--timeout", "2s").
-		expect(t, exitNoServer, "start one with: chp serve --port "+s.port()+"; if a server runs there, compare --curve-server-key")
+	try(t, "get", "k", "--server", s.endpoint, "--curve-key", known, "--curve-server-key", unknownKey).
+		expect(t, exitRefused, "the server "+s.endpoint+" cannot read what this client sends: compare --curve-server-key")
 	if got := must(t, as(known, "get", "k")...); got != "v\n" {
 		t.Errorf("it was changed to %q", got)
 	}
@@ -139,4 +140,26 @@ func TestOnlyAdminKeysHandOver(t *testing.T) {
 	failover(clientFile).expect(t, exitRefused, "does not hand over: this client is not an administrator")
 	failover(adminFile).expect(t, exitRefused, "does not hand over: the server is not part of a pair")
 	failover(serverFile).expect(t, exitRefused, "does not hand over: the server is not part of a pair")
+}
+
+// A client with another server's key fails at once, as one with a wrong key of its own does.
+func TestWrongServerKeyFailsAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	public := strings.TrimSpace(must(t, "keygen", "--out", dir+"/server.key"))
+	must(t, "keygen", "--out", dir+"/client.key")
+	other := strings.TrimSpace(must(t, "keygen", "--out", dir+"/other.key"))
+	s := start(t, "serve", "--port", "0", "--curve-key", dir+"/server.key", "--curve-allow", dir+"/client.key", "--log-format", "json")
+	at := s.Await(`"msg":"chp: ready: snapshots (tcp://[0-9.:]+)`)[1]
+	get := func(key string) outcome {
+		return try(t, "get", "/k", "--server", at, "--timeout", "100s", "--curve-key", dir+"/client.key", "--curve-server-key", key)
+	}
+	get(other).expect(t, exitRefused, "compare --curve-server-key")
+	get(public).expect(t, exitRefused, "is not in the map")
+	s.Await("clients need --curve-server-key")
+	for line := range strings.Lines(s.Stderr.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("a line of the log is not JSON: %s", line)
+		}
+	}
 }

@@ -334,6 +334,7 @@ func (f *serveFlags) logger(cmd *cobra.Command) (*slog.Logger, error) {
 	case "text":
 		return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), o)), nil
 	case "json":
+		command.JSONLines(cmd)
 		return slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), o)), nil
 	}
 	return nil, fail(exitUsage, "--log-format %q: must be text or json", f.format)

@@ -10,6 +10,7 @@ import (
 
 	"clustermap/chp"
 	"clustermap/internal/command"
+	"clustermap/sockets"
 	"clustermap/zmtp"
 
 	"github.com/spf13/cobra"
@@ -114,7 +115,7 @@ func (n *connection) ask(ctx context.Context, servers []string) replies {
 
 // refuses reports whether an error means that a server refuses this client.
 func refuses(err error) bool {
-	return errors.Is(err, zmtp.ErrMechanism) || errors.Is(err, zmtp.ErrRefused)
+	return errors.Is(err, zmtp.ErrMechanism) || errors.Is(err, zmtp.ErrRefused) || errors.Is(err, sockets.ErrServerKey)
 }
 
 // whyUnanswered describes why a server did not answer. It returns "" if it did.

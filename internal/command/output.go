@@ -1,9 +1,12 @@
 package command
 
 import (
+	"bytes"
 	"io"
+	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"clustermap/internal/visible"
@@ -19,6 +22,8 @@ type output struct {
 	w     io.Writer
 	lines bool // each write is complete, so that several goroutines can write: standard error
 
+	records atomic.Bool // see JSONLines
+
 	mu   sync.Mutex
 	rest []byte // the beginning of a character, whose end is in the next write
 	err  error  // the first error, because cobra ignores errors when it prints help texts
@@ -29,10 +34,33 @@ const kept = "\n\t"
 
 // Write writes the escaped text.
 func (o *output) Write(b []byte) (int, error) {
+	if o.records.Load() && !bytes.HasPrefix(b, []byte("{")) {
+		return len(b), o.record(b)
+	}
 	if err := o.write(o.escape(b)); err != nil {
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// JSONLines makes the standard error of a command one JSON object per line: what is not an
+// object, as a logger's lines are, is written as one with the text as its msg.
+func JSONLines(cmd *cobra.Command) {
+	if o, ok := cmd.ErrOrStderr().(*output); ok {
+		o.records.Store(true)
+	}
+}
+
+// record writes the lines of b as records of a log.
+func (o *output) record(b []byte) error {
+	var all bytes.Buffer
+	log := slog.New(slog.NewJSONHandler(&all, nil))
+	for line := range bytes.Lines(b) {
+		if text := bytes.TrimSpace(line); len(text) > 0 {
+			log.Info(string(text))
+		}
+	}
+	return o.write(o.escape(all.Bytes()))
 }
 
 // escape returns what to write for b.

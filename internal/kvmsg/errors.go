@@ -36,6 +36,9 @@ func (r Reason) String() string {
 	return "reason " + strconv.Itoa(int(r))
 }
 
+// MarshalText returns the text of String.
+func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
 // MessageError reports that a key-value message was refused, and why. Sending the same
 // message again fails in the same way, unless the map was full.
 //

@@ -66,6 +66,17 @@ func (l *Limiter) logged(e *entry, now time.Time) (omitted int) {
 	return omitted
 }
 
+// Forget forgets a peer, so that what happens to it next is logged at once.
+func (l *Limiter) Forget(peer string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k := range l.table {
+		if k.peer == peer {
+			delete(l.table, k)
+		}
+	}
+}
+
 // sweep forgets entries about which nothing has happened for as long as they may be left
 // out, and reports whether there is room now. It searches once in First.
 func (l *Limiter) sweep(now time.Time) bool {

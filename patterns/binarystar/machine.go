@@ -22,6 +22,9 @@ func (r Role) String() string {
 	return "invalid role"
 }
 
+// MarshalText returns the text of String.
+func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
 // waiting is the state in which a node of this role starts.
 func (r Role) waiting() State { return State(r) }
 
@@ -61,6 +64,9 @@ func (s State) String() string {
 	}
 	return "invalid state"
 }
+
+// MarshalText returns the text of String.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // event is an input of the machine. Those up to peerYielding are the peer's state,
 // which it repeats.
@@ -183,6 +189,9 @@ func (r Reason) String() string {
 	}
 	return "invalid reason"
 }
+
+// MarshalText returns the text of String.
+func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // MaxEpoch is the highest epoch.
 const MaxEpoch = 1<<63 - 1

@@ -43,6 +43,9 @@ func (p Policy) String() string {
 	return fmt.Sprintf("Policy(%d)", uint8(p))
 }
 
+// MarshalText returns the text of String.
+func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
 // Shard is a subset of the topics.
 type Shard struct {
 	// Topics are one or more prefixes of the first frame. If two shards connect to

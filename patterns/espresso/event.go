@@ -26,6 +26,9 @@ func (d Direction) String() string {
 	return "neither"
 }
 
+// MarshalText returns the text of String.
+func (d Direction) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
 // Op is the kind of an event.
 type Op uint8
 
@@ -51,6 +54,9 @@ func (o Op) String() string {
 	}
 	return "unknown"
 }
+
+// MarshalText returns the text of String.
+func (o Op) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // Event is a message, a subscription, or a loss. Frames are valid until the next event is
 // read.

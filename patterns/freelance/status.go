@@ -30,6 +30,9 @@ func (s ServerState) String() string {
 	return fmt.Sprintf("ServerState(%d)", uint8(s))
 }
 
+// MarshalText returns the text of String.
+func (s ServerState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // ServerStatus is the state of a server as far as a client knows it.
 type ServerStatus struct {
 	Endpoint string

@@ -27,6 +27,9 @@ func (v Version) String() string {
 	return fmt.Sprintf("Version(%d)", uint8(v))
 }
 
+// MarshalText returns the text of String.
+func (v Version) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
 // The header frames of commands. In 0.1 an empty frame comes first.
 const (
 	client01, worker01 = "MDPC01", "MDPW01"

@@ -34,6 +34,9 @@ func (p Policy) String() string {
 	return fmt.Sprintf("Policy(%d)", uint8(p))
 }
 
+// MarshalText returns the text of String.
+func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
 // Clocks is the relation of the clocks of publisher and subscriber.
 type Clocks uint8
 
@@ -67,6 +70,9 @@ func (c Clocks) String() string {
 	}
 	return fmt.Sprintf("Clocks(%d)", uint8(c))
 }
+
+// MarshalText returns the text of String.
+func (c Clocks) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // Defaults of Options.
 const (
