@@ -118,7 +118,7 @@ type server struct {
 	endpoint string // for --server
 }
 
-var readyLine = regexp.MustCompile(`(?m)^.*ready.* (tcp://\S+:\d+).* (tcp://\S+:\d+).* (tcp://\S+:\d+)$`)
+var readyLine = regexp.MustCompile(`(?m)^.*ready.* (tcp://\S+:\d+).* (tcp://\S+:\d+).* (tcp://\S+:\d+)(?:"})?$`)
 
 // serve starts a server on free ports, or as the arguments say, and waits until
 // it is ready.
