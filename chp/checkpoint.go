@@ -57,7 +57,7 @@ func (q *sequencer) checkpoint(ctx context.Context) error {
 	q.saving.Lock()
 	defer q.saving.Unlock()
 	q.mu.Lock()
-	w := wholeMap{q.store.Cut(), q.disk.index, q.last.Load(), q.history(), q.mapID, q.origins.portions(), &q.deadlines}
+	w := wholeMap{q.store.Cut(), q.disk.index, q.last.Load(), q.reigns.history(), q.mapID, q.origins.portions(), &q.deadlines}
 	q.disk.grown.Store(0)
 	q.mu.Unlock()
 	return q.save(ctx, &w)

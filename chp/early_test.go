@@ -349,7 +349,7 @@ func TestPairResumes(t *testing.T) {
 	halt := func(on bool) {
 		q := &primary.sequencer
 		q.mu.Lock()
-		q.halt(on)
+		q.halt(haltHandover, on)
 		q.mu.Unlock()
 	}
 	halt(true) // as handover does

@@ -54,6 +54,21 @@ const controlTag = math.MaxUint64 - 2
 // errFollow ends the connection to an active server that violates the protocol.
 var errFollow = errors.New("chp: unexpected message of the active server")
 
+// errOlder ends the connection to an active server that lacks updates of this one, and
+// has no others that count more. The state messages, which may arrive later than the map,
+// make this server the active one.
+var errOlder = errors.New("chp: the active server has an older map than this one")
+
+// outranks reports whether this server's map is not to be replaced by another one.
+func (s *Server) outranks(h *baseHead) bool {
+	q := &s.sequencer
+	var theirs reigns
+	theirs.set(h.reigns)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return compareReigns(q.reigns.accepted(), theirs.accepted()) > 0
+}
+
 // follow follows the active server until ctx ends, and reconnects when the connection
 // breaks. serving ends with the server.
 func (s *Server) follow(ctx, serving context.Context) {
@@ -121,7 +136,7 @@ func (f *follower) follow(ctx, serving context.Context) error {
 	}
 	q := &s.sequencer
 	q.mu.Lock()
-	asks := followRequest{mapID: q.mapID, reign: q.newest.id, last: q.newest.last}
+	asks := followRequest{mapID: q.mapID, reign: q.reigns.newest.id, last: q.reigns.newest.last}
 	q.mu.Unlock()
 	err = f.dealer.Send(f.ctx, []byte(nameFollow), asks.append(nil))
 	var b sockets.Batch
@@ -227,7 +242,7 @@ func (f *follower) receive(wire []byte, spans []sockets.Span) error {
 		}
 	}
 	q.mu.Lock()
-	last := q.newest.last
+	last := q.reigns.newest.last
 	q.mu.Unlock()
 	return f.dealer.Send(f.ctx, []byte(nameHave), binary.BigEndian.AppendUint64(nil, uint64(last)))
 }
@@ -254,6 +269,9 @@ func (f *follower) control(name string, body []byte) error {
 		h, ok := parseBaseHead(body)
 		if !ok || f.base != nil {
 			return errFollow
+		}
+		if f.server.outranks(&h) {
+			return errOlder
 		}
 		d := &deadlines{}
 		f.copying = true
@@ -362,12 +380,11 @@ func (q *sequencer) followed(h batchHead, wire []byte, spans []sockets.Span) err
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	// Within a reign there are no gaps.
-	if last := q.newest.last; h.first <= last || h.reign < q.newest.id || h.reign == q.newest.id && h.first != last+1 ||
+	if last := q.reigns.newest.last; h.first <= last || h.reign < q.reigns.newest.id || h.reign == q.reigns.newest.id && h.first != last+1 ||
 		kvmsg.Record(wire[spans[0].Start:]).Seq() != h.first {
 		return errFollow
 	}
-	q.reign = h.reign
-	q.advance(h.reign, h.last())
+	q.reigns.advance(h.reign, h.last())
 	if h.counter > 0 {
 		q.origins.note(h.id, h.counter, len(spans), h.first-1)
 	}
@@ -413,7 +430,7 @@ func (s *Server) install(ctx context.Context, b *base) error {
 	q.deadlines.replace(b.deadlines)
 	q.origins = b.origins
 	q.mapID, q.source = b.mapID, b.run
-	q.setHistory(b.reigns)
+	q.reigns.set(b.reigns)
 	q.base = 0
 	q.last.Store(newest.last)
 	q.published.Store(newest.last)
@@ -432,9 +449,9 @@ func (s *Server) install(ctx context.Context, b *base) error {
 func (s *Server) reportDivergence(h *baseHead) {
 	q := &s.sequencer
 	q.mu.Lock()
-	after, newest := int64(0), q.newest
+	after, newest := int64(0), q.reigns.newest
 	if h.mapID == q.mapID {
-		after = common(q.history(), h.reigns)
+		after = common(q.reigns.history(), h.reigns)
 	}
 	q.mu.Unlock()
 	if newest.last <= after || after == 0 && s.Len() == 0 {
@@ -459,7 +476,7 @@ func (s *Server) diverged(newest reign, after int64) {
 	q := &s.sequencer
 	c := q.cut()
 	defer c.Release()
-	lost := Divergence{Epoch: epochOf(newest.id), After: after, Last: newest.last, Entries: func(yield func(Entry) bool) {
+	lost := Divergence{Epoch: termOf(newest.id), After: after, Last: newest.last, Entries: func(yield func(Entry) bool) {
 		c.Records(func(r kvmsg.Record) bool {
 			if r.Seq() <= after {
 				return true

@@ -156,17 +156,31 @@ func (q *sequencer) more() <-chan struct{} {
 	return q.progress
 }
 
-// halt makes updates wait, or stops that. mu must be held.
-func (q *sequencer) halt(on bool) {
-	q.halted = on
+// halts are the reasons for which a server of a pair accepts no updates for now.
+type halts uint8
+
+const (
+	haltHandover halts = 1 << iota // it hands over
+	haltIsolated                   // it may have been cut off from everybody
+)
+
+// halt makes updates wait for some reasons, or ends these reasons. mu must be held.
+func (q *sequencer) halt(why halts, on bool) {
+	was := q.halted
+	if q.halted &^= why; on {
+		q.halted |= why
+	}
+	if q.halted == was {
+		return
+	}
 	q.noteWaits()
-	if !on {
+	if q.halted == 0 {
 		q.wakeWaiters()
 	}
 }
 
 // noteWaits must be called when commits or halted changes. mu must be held.
-func (q *sequencer) noteWaits() { q.waiting.Store(q.commits.waits() || q.halted) }
+func (q *sequencer) noteWaits() { q.waiting.Store(q.commits.waits() || q.halted != 0) }
 
 // full returns nil if updates can be accepted, and otherwise a channel that is closed
 // when the caller should check again.
@@ -176,7 +190,7 @@ func (q *sequencer) full() <-chan struct{} {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.held.bytes < maxHeld && !q.halted {
+	if q.held.bytes < maxHeld && q.halted == 0 {
 		return nil
 	}
 	return q.more()

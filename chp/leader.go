@@ -221,8 +221,8 @@ func (f *following) sendBase(ctx context.Context) error {
 	q.mu.Lock()
 	c := q.store.Cut()
 	origins := q.origins.portions()
-	h := baseHead{f.server.pair.thisRun, q.mapID, q.history()}
-	f.position, f.sent, f.base, f.hasMap = q.tail.end(), q.newest.last, q.newest.last, false
+	h := baseHead{f.server.pair.thisRun, q.mapID, q.reigns.history()}
+	f.position, f.sent, f.base, f.hasMap = q.tail.end(), q.reigns.newest.last, q.reigns.newest.last, false
 	if q.follower == f {
 		q.tail.keepFrom(f.position, q.store.LiveBytes())
 	}
@@ -272,7 +272,7 @@ func (q *sequencer) resume(r followRequest) (position uint64, ok bool) {
 	if position, ok = q.tail.behind(r.reign, r.last); ok {
 		return position, true
 	}
-	return q.tail.end(), q.newest == reign{r.reign, r.last}
+	return q.tail.end(), q.reigns.newest == reign{r.reign, r.last}
 }
 
 // hears handles a message of the other server: FOLLOW, PROOF, HAVE or BYE.
@@ -329,7 +329,7 @@ func (q *sequencer) acknowledged(peer *sockets.Peer, sequence int64) {
 		q.commits.acked, f.idle = f.have, 0
 	}
 	if !q.commits.peer && q.acks > 1 && f.hasMap && !f.gone && !f.bye &&
-		(q.newest.last-f.have < caughtUp || f.behind > looksPerTimeout) {
+		(q.reigns.newest.last-f.have < caughtUp || f.behind > looksPerTimeout) {
 		q.commits.peer, f.behind = true, 0
 		q.noteWaits()
 	}

@@ -51,6 +51,7 @@ type collector interface {
 	binder
 	RecvBatch(ctx context.Context, b *sockets.Batch) error
 	Peers() []sockets.PeerStats
+	Reads() uint64
 	Close() error
 }
 

@@ -29,15 +29,22 @@ type pair struct {
 	thisRun  uint64                  // identifies this run of the server
 	peerKey  zmtp.PublicKey          // the other server's key with CURVE, else zero
 	node     *binarystar.Node
-	sending  sync.WaitGroup // goroutines of followings
+	sending  sync.WaitGroup // goroutines of followings, and those that ask the other server
 	changed  chan struct{}  // wakes run
 	copied   atomic.Bool    // this server has a copy of the active server's map, or is active itself
 	drained  atomic.Bool    // it hands over to a server that has all updates, so its own map is a copy
 	active   atomic.Bool    // the server is active
 	follows  atomic.Bool    // the server is passive and follows the active one
 	began    time.Time
-	diverged divergence   // the last report; owned by the goroutine that follows
-	asked    atomic.Int64 // when a client last sent a request while the server was not active, on clock
+	diverged divergence // the last report; owned by the goroutine that follows
+
+	// Owned by run.
+	isolation  isolation
+	reads      uint64     // what had arrived at the last look
+	answers    chan reply // of the other server, when it was asked; capacity 1
+	takesEarly bool       // early updates become due when no updates are held
+
+	asked atomic.Int64 // when a client last sent a request while the server was not active, on clock
 
 	proofs proofs // of who may follow, without CURVE
 
@@ -61,7 +68,7 @@ func newPair(s *Server, o ServerOptions) *pair {
 	q.tail.on, q.tail.size = true, tailBytes
 	q.early.timeout = o.Pair.Timeout
 	p := &pair{
-		server: s, began: time.Now(), timeout: o.Pair.Timeout, changed: make(chan struct{}, 1),
+		server: s, began: time.Now(), timeout: o.Pair.Timeout, changed: make(chan struct{}, 1), answers: make(chan reply, 1),
 		security: func() sockets.Security { return o.Pair.PeerSecurity },
 		bound:    func() sockets.Security { return o.Security },
 		peerKey:  o.Pair.PeerSecurity.CurveServerKey,
@@ -82,19 +89,16 @@ func (p *pair) start(ctx context.Context) error {
 	options := binarystar.Options{
 		Role: role, Bind: o.State, Peer: o.PeerState, Interval: o.Interval, Timeout: o.Timeout,
 		BindSecurity: p.bound(), PeerSecurity: p.security(),
-		Payload: func() []byte {
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			return appendStanding(nil, standing{q.newest, p.thisRun, q.source})
-		},
+		Payload: p.standing,
+		Valid:   validStanding,
 		Compare: compareStandings,
-		Lost:    hasLost,
 		Copied:  hasCopied,
 
 		Metadata: p.proofs.announce(), Monitor: s.watchState,
 	}
 	if q.disk.on() {
-		options.Epoch = q.disk.log.Epoch()
+		// An earlier version took any epoch for true.
+		options.Epoch = min(q.disk.log.Epoch(), binarystar.MaxEpoch)
 		options.StoreEpoch = q.disk.log.SetEpoch
 	}
 	var err error
@@ -102,6 +106,14 @@ func (p *pair) start(ctx context.Context) error {
 		return &ListenError{o.State, err}
 	}
 	return nil
+}
+
+// standing returns the payload of this server's state messages.
+func (p *pair) standing() []byte {
+	q := &p.server.sequencer
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return appendStanding(nil, standing{q.reigns.accepted(), p.thisRun, q.source})
 }
 
 // lookEvery returns the interval at which run looks at the other server.
@@ -129,6 +141,7 @@ func (p *pair) run(ctx context.Context) error {
 	var now binarystar.State
 	var epoch uint64
 	sameRole, tookOver := false, false
+	refused := uint64(0)
 	for {
 		select {
 		case <-ctx.Done():
@@ -137,9 +150,17 @@ func (p *pair) run(ctx context.Context) error {
 			return p.node.Err()
 		case <-ticker.C:
 			p.vote(ctx)
+			p.watch(ctx)
 			p.judge(true)
 			s.examineAll(true)
 			p.forget()
+			if n := p.node.Status().Refused; n > 2*refused {
+				s.log.Warn("refused state messages that cannot be the other server's", "peer", s.opts.Pair.PeerState, "messages", n)
+				refused = n
+			}
+			continue
+		case a := <-p.answers:
+			p.answered(ctx, a)
 			continue
 		case <-p.changed:
 			p.judge(false)
@@ -169,7 +190,7 @@ func (p *pair) run(ctx context.Context) error {
 			following.Wait()
 			stop = func() {}
 			p.follows.Store(false)
-			p.lead(ctx, epoch, tookOver)
+			p.lead(ctx, tookOver)
 		case binarystar.StatePassive:
 			p.yield()
 			stop()
@@ -204,26 +225,24 @@ func (p *pair) warnRole(same bool) {
 	p.server.log.Info("the other server has the other role")
 }
 
-// lead makes the server active in a new reign. If it is active already, only the reign
-// is new. tookOver reports that it was passive before.
-func (p *pair) lead(ctx context.Context, epoch uint64, tookOver bool) {
+// lead makes the server active. If it is active already, nothing changes. tookOver
+// reports that it was passive before.
+func (p *pair) lead(ctx context.Context, tookOver bool) {
 	s := p.server
 	q := &s.sequencer
 	q.mu.Lock()
-	q.reign = newReign(epoch, tookOver)
-	early := 0
 	if q.passive {
+		q.reigns.begin(tookOver)
 		q.last.Store(max(q.last.Load(), firstSequence(time.Now())))
 		q.published.Store(q.last.Load())
-		q.passive = false
-		early = q.acceptEarly()
+		q.passive, q.source = false, 0
+		q.halt(haltIsolated, p.isolation.holds())
 		q.deadlines.begin(q.last.Load(), s.opts.ExpiryGrace)
+		p.takesEarly = true
 	}
-	q.halt(false)
+	q.halt(haltHandover, false)
 	q.mu.Unlock()
-	if early > 0 {
-		s.log.Info("applied updates that the previous active server had not published", "updates", early)
-	}
+	p.hold()
 	p.drained.Store(false)
 	p.copied.Store(true)
 	p.active.Store(true)
@@ -254,7 +273,7 @@ func (p *pair) yield() {
 		q.held.drop()
 	}
 	q.commits.peer = false
-	q.halt(false)
+	q.halt(haltHandover|haltIsolated, false)
 	f := q.follower
 	q.follower = nil
 	q.tail.most = 0
@@ -297,7 +316,8 @@ func (p *pair) disconnected(peer *sockets.Peer) {
 //
 // Time is counted in looks. If this process was stopped, the other server may have
 // become active, and this one must not publish updates that only it has. It then has
-// the time-out to receive the other's state.
+// the time-out to receive the other's state. The same holds for the time in which this
+// server may have been isolated, and updates are held.
 func (p *pair) judge(look bool) {
 	s := p.server
 	q := &s.sequencer
@@ -314,9 +334,9 @@ func (p *pair) judge(look bool) {
 		s.log.Warn("disconnected the other server, which does not read", "remote", f.peer.RemoteAddr())
 	}
 	switch {
-	case f.have >= q.newest.last && !f.gone: // updates wait for the disk only
+	case f.have >= q.reigns.newest.last && !f.gone: // updates wait for the disk only
 		f.idle = 0
-	case look:
+	case look && !p.isolation.freezes():
 		f.idle++
 	}
 	if look && f.hasMap && !q.commits.peer {
@@ -380,26 +400,6 @@ const (
 	startLeast    = time.Second
 )
 
-// newReign returns the id of a new reign of the map: the epoch of the node, a bit that
-// says whether the server was passive before, and a random part. Two servers that do not
-// hear each other can begin the same epoch, and their reigns must differ. Then the reign
-// of the one that took over is the greater one: it followed the last active server, and
-// the other one has just started, perhaps with old data.
-func newReign(epoch uint64, tookOver bool) uint64 {
-	const top = 1 << (reignBits - 1)
-	id := epoch<<reignBits | rand.Uint64()&(top-1)
-	if tookOver {
-		id |= top
-	}
-	return id
-}
-
-// reignBits is the size of the part after the epoch.
-const reignBits = 24
-
-// epochOf returns the epoch of a reign.
-func epochOf(reign uint64) uint64 { return reign >> reignBits }
-
 // park keeps a client's request while the server is not active, and counts it as a
 // vote.
 func (p *pair) park(ctx context.Context, r request) error {
@@ -458,13 +458,13 @@ func (p *pair) handover(ctx context.Context) error {
 	}
 	q.mu.Lock()
 	if f, err = q.successor(); err == nil {
-		q.halt(true)
+		q.halt(haltHandover, true)
 	}
 	q.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	if err = p.drain(ctx, f, func() bool { return f.have == q.newest.last }); err == nil {
+	if err = p.drain(ctx, f, func() bool { return f.have == q.reigns.newest.last }); err == nil {
 		p.drained.Store(true)
 		soon, cancel := context.WithTimeout(ctx, max(2*p.timeout, drainLeast))
 		err = p.node.Handover(soon) // the other server may have ended just now
@@ -476,7 +476,7 @@ func (p *pair) handover(ctx context.Context) error {
 	if p.node.State() == binarystar.StateActive { // otherwise run calls yield or lead
 		p.drained.Store(false)
 		q.mu.Lock()
-		q.halt(false)
+		q.halt(haltHandover, false)
 		q.mu.Unlock()
 	}
 	return fmt.Errorf("chp: handover failed: %w", err)
@@ -516,7 +516,7 @@ func (q *sequencer) successor() (*following, error) {
 	switch {
 	case q.passive:
 		return nil, binarystar.ErrNotActive
-	case q.halted:
+	case q.halted&haltHandover != 0:
 		return nil, errHandover
 	case f == nil || f.gone || f.bye:
 		return nil, binarystar.ErrNoSuccessor

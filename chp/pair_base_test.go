@@ -120,3 +120,31 @@ func TestPairFollowerStandsStill(t *testing.T) {
 	_, err := c.SetSync(ctx, "/after", []byte("1"))
 	must(t, err)
 }
+
+// TestPairKeepsNewerMap: a server does not replace its map by an older one, though the server
+// that has that is active, and the map arrives before its state.
+func TestPairKeepsNewerMap(t *testing.T) {
+	t.Parallel()
+	_, bo := pairOptions(t)
+	s, err := NewServer(bo)
+	must(t, err)
+	defer func() { must(t, s.Close()) }()
+	q := &s.sequencer
+	q.reigns.set([]reign{{1 << reignBits, 10}, {2 << reignBits, 20}})
+	for _, c := range []struct {
+		what  string
+		has   []reign
+		keeps bool
+	}{
+		{"the same", q.reigns.history(), false},
+		{"more", append(q.reigns.history(), reign{3 << reignBits, 30}), false},
+		{"an earlier state", q.reigns.history()[:1], true},
+		{"an earlier state, and expired keys", []reign{{1 << reignBits, 10}, {1<<reignBits + 5, 90}}, true},
+		{"less of the reign", []reign{{1 << reignBits, 10}, {2 << reignBits, 19}}, true},
+		{"nothing", []reign{{}}, true},
+	} {
+		if got := s.outranks(&baseHead{reigns: c.has}); got != c.keeps {
+			t.Errorf("a map that is %s: kept %v", c.what, got)
+		}
+	}
+}

@@ -64,7 +64,7 @@ func (f *wireFollower) follow(s pairServer) {
 	f.t.Helper()
 	q := &s.sequencer
 	q.mu.Lock()
-	r := followRequest{q.mapID, q.newest.id, q.newest.last}
+	r := followRequest{q.mapID, q.reigns.newest.id, q.reigns.newest.last}
 	q.mu.Unlock()
 	f.say(nameFollow, r.append(nil))
 }
@@ -104,7 +104,7 @@ func activePrimary(t testing.TB) (pairServer, *Client) {
 func (p pairServer) newest() int64 {
 	p.sequencer.mu.Lock()
 	defer p.sequencer.mu.Unlock()
-	return p.sequencer.newest.last
+	return p.sequencer.reigns.newest.last
 }
 
 // holds says whether updates wait for the follower, and if so makes them wait for the
@@ -169,7 +169,7 @@ func TestPairLeadAgain(t *testing.T) {
 	}()
 	eventually(t, "the update is held", func() bool { return s.holds(forEver) })
 	published, last := s.Sequence(), s.sequencer.last.Load()
-	s.pair.lead(ctx, s.pair.node.Epoch()+1, false)
+	s.pair.lead(ctx, false)
 	if p, l := s.Sequence(), s.sequencer.last.Load(); p != published || l != last {
 		t.Errorf("published %d, last %d; before the new reign %d, %d", p, l, published, last)
 	}
@@ -190,7 +190,7 @@ func TestPairGivesUpRestlessFollower(t *testing.T) {
 	has := s.newest()
 	q := &s.sequencer
 	q.mu.Lock()
-	asks := followRequest{q.mapID, q.newest.id, has}
+	asks := followRequest{q.mapID, q.reigns.newest.id, has}
 	q.mu.Unlock()
 	set := make(chan error, 1)
 	go func() {
@@ -258,7 +258,7 @@ func beginHandover(ctx context.Context, t testing.TB, s pairServer, c *Client, f
 	eventually(t, "the handover has begun", func() bool {
 		s.sequencer.mu.Lock()
 		defer s.sequencer.mu.Unlock()
-		return s.sequencer.halted
+		return s.sequencer.halted != 0
 	})
 	go set("/after", h.after)
 	return h

@@ -45,7 +45,7 @@ func handoverInVain(t testing.TB, s pairServer) {
 	q := &s.sequencer
 	for err == nil {
 		q.mu.Lock()
-		if q.halted {
+		if q.halted != 0 {
 			t.Error("updates wait for a follower that is behind")
 		}
 		q.mu.Unlock()
@@ -72,7 +72,7 @@ func TestPairHandoverGoesOn(t *testing.T) {
 	halt := func(on bool) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.halt(on)
+		q.halt(haltHandover, on)
 	}
 	halt(true) // as a handover does
 	stopped := make(chan struct{})

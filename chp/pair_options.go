@@ -70,7 +70,7 @@ func (o PairOptions) Format(f fmt.State, verb rune) {
 // Divergence describes updates that only one server of a pair has, and that it
 // discards.
 type Divergence struct {
-	Epoch uint64 // of the reign that made them
+	Epoch uint64 // the term of the reign that made them
 	After int64  // the last sequence that both servers have, 0 if they have nothing in common
 	Last  int64  // the last discarded sequence
 

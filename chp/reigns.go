@@ -1,44 +1,152 @@
 package chp
 
 import (
+	"cmp"
 	"encoding/binary"
+	"math/rand/v2"
 	"slices"
 )
 
-// reign is a server's term as the active one of a pair, and the last update of it that
-// a server has. Its id differs from those of all other reigns of the map.
+// A reign is a server's time as the active one of a pair, and the last update of it that
+// a server has. Its id differs from those of all other reigns of the map, and is greater
+// than those of all earlier ones: it begins with the term, which rises by one whenever a
+// server accepts the first update of a client in a reign. So the order of two servers'
+// last updates that clients have made, by term and sequence, tells which map continues
+// the other one, as in Raft. If neither does, both servers have accepted updates without
+// the other one.
+//
+// What a server does by itself counts for nothing: how often it has started, and the keys
+// that it has expired. Until it accepts an update of a client, its reign is an interim:
+// the term is that of the reign before.
 type reign struct {
-	id   uint64 // see newReign
+	id   uint64 // the term, and reignBits that identify the reign
 	last int64
 }
 
-// maxReigns bounds the reigns that are remembered, including the newest. Reigns without
-// an update are not remembered.
-const maxReigns = 256
+const (
+	// maxReigns bounds the reigns that are remembered, including the newest. Reigns without
+	// an update are not remembered.
+	maxReigns = 256
 
-const reignSize = 8 + 8
+	reignSize = 8 + 8
 
-// advance sets the last update and its reign. mu must be held.
-func (q *sequencer) advance(id uint64, last int64) {
-	if id != q.newest.id && q.newest.last > 0 {
-		if len(q.reigns) >= maxReigns-1 {
-			q.reigns = slices.Delete(q.reigns, 0, len(q.reigns)-(maxReigns-2))
-		}
-		q.reigns = append(q.reigns, q.newest)
+	// reignBits is the size of the part after the term. Two servers that do not hear each
+	// other can begin the same term, and their reigns must differ. The first bit says that
+	// the server took over: it had followed the last active server, and the other one has
+	// just started, perhaps with old data. The next one is 0, so that interims can follow;
+	// the others are random.
+	reignBits   = 24
+	reignLow    = 1<<reignBits - 1
+	reignTook   = 1 << (reignBits - 1)
+	reignRandom = 1<<(reignBits-2) - 1
+
+	// interimStep bounds the distance of an interim to the reign before, which is random.
+	interimStep = 1 << 16
+
+	// maxTerm and maxSequence bound what another server may say: terms rise by one, and
+	// sequences count from the time (firstSequence), so higher ones are damaged or forged.
+	// There is as much room above.
+	maxTerm     = 1 << 39
+	maxSequence = 1 << 62
+)
+
+// termOf returns the term of a reign.
+func termOf(id uint64) uint64 { return id >> reignBits }
+
+// reignAfter returns the id of a new reign in which a client's update is accepted, given the id of the
+// one before.
+func reignAfter(before uint64, tookOver bool) uint64 {
+	id := (termOf(before)+1)<<reignBits | rand.Uint64()&reignRandom
+	if tookOver {
+		id |= reignTook
 	}
-	q.newest = reign{id, last}
+	return id
 }
 
-// history returns the reigns of the map, oldest first. mu must be held.
-func (q *sequencer) history() []reign {
-	return append(slices.Clone(q.reigns), q.newest)
+// interimAfter returns the id of a new reign in which no client's update was accepted yet.
+func interimAfter(before uint64, tookOver bool) uint64 {
+	room := reignLow - before&reignLow
+	if room == 0 {
+		return reignAfter(before, tookOver) // after more interims than anybody sees
+	}
+	return before + 1 + rand.Uint64N(min(room, interimStep))
 }
 
-// setHistory sets the reigns of the map. mu must be held.
-func (q *sequencer) setHistory(h []reign) {
+// compareReigns compares the last updates of clients that two servers have. The result
+// is above 0 if the first server has updates that the other one lacks, below 0 if it is
+// the opposite, and 0 if both have the same. If both lack some of the other's, the later
+// term decides; of the same term, the server that took over; and then who began first,
+// because the other one has lost what it had.
+func compareReigns(a, b reign) int {
+	switch {
+	case a.id == b.id, a.last == 0, b.last == 0:
+		return cmp.Compare(a.last, b.last)
+	case termOf(a.id) != termOf(b.id):
+		return cmp.Compare(a.id, b.id)
+	case (a.id^b.id)&reignTook != 0:
+		return cmp.Compare(a.id&reignTook, b.id&reignTook)
+	}
+	return cmp.Or(cmp.Compare(b.last, a.last), cmp.Compare(a.id, b.id))
+}
+
+// reigns are the reigns of a map, and the present one. The sequencer's mutex guards them.
+type reigns struct {
+	earlier []reign // with updates, oldest first
+	newest  reign   // of the last update
+
+	present  uint64 // the id that the next update gets
+	interim  bool   // no client's update was accepted in the present reign
+	tookOver bool   // the server was passive before it
+}
+
+// begin begins a reign of this server.
+func (r *reigns) begin(tookOver bool) {
+	r.present, r.interim, r.tookOver = interimAfter(r.newest.id, tookOver), true, tookOver
+}
+
+// count makes the present reign one that counts. It must be called before a client's
+// update is accepted.
+func (r *reigns) count() {
+	if r.interim {
+		r.present, r.interim = reignAfter(r.newest.id, r.tookOver), false
+	}
+}
+
+// accepted returns the last reign in which a client's update was accepted: of the reigns
+// with the newest term, the one that is not an interim.
+func (r *reigns) accepted() reign {
+	last := r.newest
+	for _, before := range slices.Backward(r.earlier) {
+		if termOf(before.id) != termOf(last.id) {
+			break
+		}
+		last = before
+	}
+	return last
+}
+
+// advance sets the last update and its reign, which is the present one from then on.
+func (r *reigns) advance(id uint64, last int64) {
+	if id != r.present {
+		r.present, r.interim = id, false
+	}
+	if id != r.newest.id && r.newest.last > 0 {
+		if len(r.earlier) >= maxReigns-1 {
+			r.earlier = slices.Delete(r.earlier, 0, len(r.earlier)-(maxReigns-2))
+		}
+		r.earlier = append(r.earlier, r.newest)
+	}
+	r.newest = reign{id, last}
+}
+
+// history returns the reigns, oldest first.
+func (r *reigns) history() []reign { return append(slices.Clone(r.earlier), r.newest) }
+
+// set sets the reigns. There must be at least one.
+func (r *reigns) set(h []reign) {
 	n := len(h) - 1
-	q.reigns, q.newest = slices.Clone(h[:n]), h[n]
-	q.reign = q.newest.id
+	r.earlier, r.newest = slices.Clone(h[:n]), h[n]
+	r.present, r.interim = r.newest.id, false
 }
 
 // common returns the sequence of the last update that two histories of one map have in
@@ -63,7 +171,8 @@ func appendReigns(dst []byte, h []reign) []byte {
 	return dst
 }
 
-// parseReigns parses a history of at least one reign.
+// parseReigns parses a history of at least one reign. It refuses terms and sequences that
+// cannot be.
 func parseReigns(b []byte) (h []reign, ok bool) {
 	n := len(b) / reignSize
 	if len(b)%reignSize != 0 || n == 0 || n > maxReigns {
@@ -72,9 +181,13 @@ func parseReigns(b []byte) (h []reign, ok bool) {
 	h = make([]reign, n)
 	for i := range h {
 		h[i] = reign{binary.BigEndian.Uint64(b[i*reignSize:]), int64(binary.BigEndian.Uint64(b[i*reignSize+8:]))}
-		if h[i].last < 0 {
+		if !h[i].possible() {
 			return nil, false
 		}
 	}
 	return h, true
+}
+
+func (r reign) possible() bool {
+	return r.last >= 0 && r.last <= maxSequence && termOf(r.id) <= maxTerm
 }

@@ -28,12 +28,12 @@ func TestReigns(t *testing.T) {
 			t.Errorf("%v and %v: %d, want %d", c.a, c.b, got, c.want)
 		}
 	}
-	var q sequencer
+	var q struct{ reigns reigns }
 	for i := range uint64(3 * maxReigns) {
-		q.advance(i+1, int64(10*i+5))
-		q.advance(i+1, int64(10*i+10))
+		q.reigns.advance(i+1, int64(10*i+5))
+		q.reigns.advance(i+1, int64(10*i+10))
 	}
-	h := q.history()
+	h := q.reigns.history()
 	if n := len(h); n != maxReigns || h[n-1] != (reign{3 * maxReigns, 30 * maxReigns}) || h[n-2] != (reign{3*maxReigns - 1, 30*maxReigns - 10}) {
 		t.Errorf("%d reigns, the last ones %v", n, h[n-2:])
 	}
@@ -45,6 +45,90 @@ func TestReigns(t *testing.T) {
 		if _, ok := parseBaseHead([]byte(bad)); ok {
 			t.Errorf("%d bytes are taken for a BASE", len(bad))
 		}
+	}
+}
+
+// TestReignNumbers: the reign of a later update has the higher number, and interims, of
+// which the numbers stay within the term, come between.
+func TestReignNumbers(t *testing.T) {
+	t.Parallel()
+	var q struct{ reigns reigns }
+	for i := range uint64(1000) {
+		before := q.reigns.newest
+		q.reigns.begin(i%2 == 0)
+		if i%3 > 0 { // it expires something first
+			q.reigns.advance(q.reigns.present, before.last+1)
+			if got := q.reigns.accepted(); i > 0 && compareReigns(got, before) != 0 {
+				t.Fatalf("an interim of the server counts: %v after %v", got, before)
+			}
+		}
+		q.reigns.count()
+		q.reigns.advance(q.reigns.present, before.last+2)
+		got := q.reigns.accepted()
+		if got != q.reigns.newest || termOf(got.id) != i+1 || compareReigns(got, before) <= 0 || compareReigns(before, got) >= 0 || got.id <= before.id {
+			t.Fatalf("%x after %x", got, before)
+		}
+		q.reigns.count()
+		if q.reigns.present != got.id {
+			t.Fatal("a second update begins another reign")
+		}
+	}
+	// As many interims, of a server that restarts again and again, as anybody sees.
+	id := uint64(reignRandom)
+	for range 100 {
+		next := interimAfter(id, false)
+		if next <= id || termOf(next) != 0 {
+			t.Fatalf("%x after %x", next, id)
+		}
+		id = next
+	}
+}
+
+// TestCompareReigns: the later term counts, within a reign the sequence, of one term the
+// server that took over, and then who began first.
+func TestCompareReigns(t *testing.T) {
+	t.Parallel()
+	const term = 1 << reignBits
+	for _, c := range []struct {
+		what string
+		a, b reign
+		want int
+	}{
+		{"nothing", reign{}, reign{}, 0},
+		{"something", reign{term, 1}, reign{}, 1},
+		{"of a server that was not of a pair", reign{0, 1}, reign{}, 1},
+		{"the same", reign{term, 7}, reign{term, 7}, 0},
+		{"more of a reign", reign{term, 8}, reign{term, 7}, 1},
+		{"a later term, though its sequence is lower", reign{2 * term, 1}, reign{term, 9}, 1},
+		{"one term, one took over", reign{term | reignTook, 1}, reign{term + 1, 9}, 1},
+		{"one term, one began earlier", reign{term + 1, 1}, reign{term + 2, 9}, 1},
+		{"one term, both took over", reign{term | reignTook, 1}, reign{term | reignTook | 5, 9}, 1},
+	} {
+		if a, b := compareReigns(c.a, c.b), compareReigns(c.b, c.a); a != c.want || b != -c.want {
+			t.Errorf("%s: %d and %d", c.what, a, b)
+		}
+	}
+}
+
+// TestImpossibleReigns: terms and sequences after which there would be no others are
+// refused, wherever they come from.
+func TestImpossibleReigns(t *testing.T) {
+	t.Parallel()
+	for _, r := range []reign{{1<<64 - 1, 1}, {(maxTerm + 1) << reignBits, 1}, {1, -1}, {1, 1<<63 - 1}, {1, maxSequence + 1}} {
+		if _, ok := parseReigns(appendReigns(nil, []reign{r})); ok {
+			t.Errorf("a history has %x", r)
+		}
+		if validStanding(appendStanding(nil, standing{accepted: r, run: 1})) {
+			t.Errorf("a state message has %x", r)
+		}
+		h := batchHead{reign: r.id, first: r.last, count: 1}
+		if _, ok := parseBatchHead(h.append(nil)); ok {
+			t.Errorf("a batch has %x", r)
+		}
+	}
+	h := batchHead{reign: 1, first: maxSequence, count: 1<<32 - 1}
+	if _, ok := parseBatchHead(h.append(nil)); ok {
+		t.Error("a batch ends above all sequences")
 	}
 }
 
@@ -64,7 +148,7 @@ func TestCheckpointKeepsHistory(t *testing.T) {
 				q := &s.sequencer
 				set := func(reign uint64) {
 					q.mu.Lock()
-					q.reign = reign
+					q.reigns.present = reign
 					q.mu.Unlock()
 					for i := range keys {
 						must(t, c.Set(ctx, fmt.Sprintf("/%d", i), []byte("v")))
@@ -108,7 +192,7 @@ func TestPairReportsUnknownReign(t *testing.T) {
 	po, bo := pairOptions(t)
 	dirs := [2]string{t.TempDir(), t.TempDir()}
 	reported := make(chan string, 100)
-	bo.Pair.OnDiverged = func(d Divergence) {
+	po.Pair.OnDiverged = func(d Divergence) {
 		for e := range d.Entries {
 			reported <- string(e.Key)
 		}
@@ -128,16 +212,17 @@ func TestPairReportsUnknownReign(t *testing.T) {
 	set("/both")
 	eventually(t, "the backup follows", primary.inSync)
 	set("/both/2")
-	// Each serves alone, and then they meet.
+	// Each serves alone, and then they meet. The one that took over continues.
 	primary.crash()
 	set("/backup/1")
 	set("/backup/2")
 	backup.crash()
 	primary = start(0)
-	set("/primary")
-	backup = start(1)
-	eventually(t, "the backup has the primary's map", func() bool {
-		_, ok := backup.Get("/primary")
+	set("/primary/1")
+	set("/primary/2")
+	_ = start(1)
+	eventually(t, "the primary has the backup's map", func() bool {
+		_, ok := primary.Get("/backup/2")
 		return ok
 	})
 	close(reported)
@@ -146,7 +231,7 @@ func TestPairReportsUnknownReign(t *testing.T) {
 		got = append(got, key)
 	}
 	slices.Sort(got)
-	if want := []string{"/backup/1", "/backup/2"}; !slices.Equal(got, want) {
+	if want := []string{"/primary/1", "/primary/2"}; !slices.Equal(got, want) {
 		t.Errorf("reported %v, want %v", got, want)
 	}
 }
@@ -179,7 +264,7 @@ func TestPairReportsOnce(t *testing.T) {
 func historyOf(s *Server) []reign {
 	s.sequencer.mu.Lock()
 	defer s.sequencer.mu.Unlock()
-	return s.sequencer.history()
+	return s.sequencer.reigns.history()
 }
 
 // enterKey sets a key.

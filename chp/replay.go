@@ -86,8 +86,8 @@ func (r *replayer) entry(e commit.Entry) error {
 		q.mapID, r.named = l.mapID, true
 		return nil
 	case kindReigns:
-		q.setHistory(l.reigns)
-		r.last, r.index, r.reigned = q.newest.last, e.Index, true
+		q.reigns.set(l.reigns)
+		r.last, r.index, r.reigned = q.reigns.newest.last, e.Index, true
 		r.some = r.some || r.last > 0
 		return nil
 	}
@@ -124,8 +124,7 @@ func (r *replayer) entry(e commit.Entry) error {
 			last = max(last, r.last) // the records of a checkpoint are not ordered
 		}
 		r.last = last
-		q.reign = e.Epoch
-		q.advance(e.Epoch, last)
+		q.reigns.advance(e.Epoch, last)
 	}
 	if e.Index > r.index && r.index > 0 {
 		r.grown += int64(len(e.Records))

@@ -53,13 +53,11 @@ type sequencer struct {
 
 	// Of a pair.
 	passive  bool            // the server does not accept or publish updates
-	halted   bool            // updates wait for the end of a handover
+	halted   halts           // updates wait
 	acks     int             // number of servers that must have an update
 	mapID    [mapIDSize]byte // the identity of the map
-	reign    uint64          // id of the present reign
-	newest   reign           // of the last update
-	source   uint64          // run of the active server that this one follows or last followed, or 0
-	reigns   []reign         // earlier reigns with updates, oldest first
+	reigns   reigns          // and the present one
+	source   uint64          // run of the active server that this one copies or has last copied, or 0
 	tail     tail            // for the other server
 	follower *following      // the other server, or nil if it does not follow
 	early    early           // updates that came before the active server published them
@@ -80,7 +78,7 @@ type sequencer struct {
 	// Written under mu, read by any goroutine.
 	last      atomic.Int64 // the sequence of the last update
 	published atomic.Int64 // the sequence of the last update that was published
-	waiting   atomic.Bool  // updates may have to wait: to be committed, or for a handover
+	waiting   atomic.Bool  // updates may have to wait: to be committed, or because they are halted
 	updates   atomic.Uint64
 	expired   atomic.Uint64
 
@@ -118,7 +116,7 @@ func (q *sequencer) accept(b *sockets.Batch, from sender) (unfit []sockets.Span,
 	wire, spans := b.Wire(), b.Spans()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.halted {
+	if q.halted != 0 {
 		return nil, 0, false
 	}
 	if q.passive && from.numbered && q.miss(from.id, wire, spans) {
@@ -155,6 +153,7 @@ func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (u
 			return unfit, repeated
 		}
 	}
+	q.reigns.count()
 	h := batchHead{id: from.id, at: clock()}
 	if from.numbered {
 		h.counter = uint64(kvmsg.Record(wire[spans[len(spans)-1].Start:]).Seq())
@@ -170,10 +169,10 @@ func (q *sequencer) acceptNow(wire []byte, spans []sockets.Span, from sender) (u
 func (q *sequencer) apply(h batchHead, wire []byte, spans []sockets.Span) (first int64) {
 	first = q.last.Load() + 1
 	q.pieces = q.store.Apply(wire, spans, first, q.pieces[:0])
-	h.reign, h.first, h.count = q.reign, first, uint32(len(spans))
+	h.reign, h.first, h.count = q.reigns.present, first, uint32(len(spans))
 	last := h.last()
 	q.last.Store(last)
-	q.advance(q.reign, last)
+	q.reigns.advance(q.reigns.present, last)
 	var index uint64
 	if q.disk.on() {
 		if index = q.disk.append(h, q.pieces); index == notLogged {
@@ -272,7 +271,7 @@ type expiry struct {
 func (q *sequencer) expire(now time.Time) (more bool, size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.passive || q.halted {
+	if q.passive || q.halted != 0 {
 		return false, 0 // the active server expires keys
 	}
 	d := &q.dead

@@ -41,7 +41,7 @@ func TestServerLogFailsWhileFull(t *testing.T) {
 	defer s.Close()
 	q := &s.sequencer
 	q.mu.Lock()
-	q.halt(true)
+	q.halt(haltHandover, true)
 	q.mu.Unlock()
 	set := make(chan error, 1)
 	go func() { set <- s.Set(ctx, "/a", []byte("1")) }()

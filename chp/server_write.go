@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"clustermap/sockets"
@@ -199,6 +200,8 @@ type local struct {
 	mu   sync.Mutex
 	pace *pacer
 	turn chan struct{} // capacity 1: held by the goroutine that is delayed, so that delays add up
+
+	waiting atomic.Int64 // goroutines that wait until the sequencer accepts updates
 }
 
 func (l *local) init(p *pacer) { l.pace, l.turn = p, make(chan struct{}, 1) }
@@ -237,6 +240,8 @@ func (s *Server) pace(ctx context.Context, size int) error {
 // room waits until the sequencer may accept another batch.
 func (s *Server) room(ctx context.Context) error {
 	q := &s.sequencer
+	s.local.waiting.Add(1)
+	defer s.local.waiting.Add(-1)
 	for more := q.full(); more != nil; more = q.full() {
 		select {
 		case <-more:
@@ -282,7 +287,7 @@ func (q *sequencer) acceptLocal(wire []byte, spans []sockets.Span) (w written, u
 		return written{}, 0, false, ErrClosed
 	case q.passive:
 		return written{}, 0, false, ErrStandby
-	case q.halted || q.held.bytes >= maxHeld:
+	case q.halted != 0 || q.held.bytes >= maxHeld:
 		return written{}, 0, true, nil
 	}
 	q.own = append(q.own[:0], spans...) // acceptNow changes them

@@ -235,7 +235,7 @@ func TestServerSetWaitsForRoom(t *testing.T) {
 	halt := func(s *Server, on bool) {
 		s.sequencer.mu.Lock()
 		defer s.sequencer.mu.Unlock()
-		s.sequencer.halt(on)
+		s.sequencer.halt(haltHandover, on)
 	}
 	s := startServer(t, ServerOptions{})
 	halt(s, true)

@@ -1,53 +1,56 @@
 package chp
 
-import (
-	"cmp"
-	"encoding/binary"
-)
+import "encoding/binary"
 
 // standing is the payload of a server's state messages to the other server of its pair.
 // It describes the server's map.
 type standing struct {
-	newest reign  // of the last update; zero if there was none
-	run    uint64 // of this server
-	source uint64 // run of the active server that it follows or last followed
+	accepted reign  // of the last update of a client; zero if there was none
+	run      uint64 // of this server
+	source   uint64 // run of the active server that it copies or has last copied; 0 if it is active itself
 }
 
 const standingSize = reignSize + 8 + 8
 
 func appendStanding(dst []byte, s standing) []byte {
-	dst = appendReigns(dst, []reign{s.newest})
+	dst = appendReigns(dst, []reign{s.accepted})
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, s.run), s.source)
 }
 
-// parseStanding parses a standing. A payload of another length is the zero standing,
-// that of a server without a map.
-func parseStanding(b []byte) (s standing) {
+// parseStanding parses a standing. ok is false for one that a server of a pair cannot have.
+func parseStanding(b []byte) (s standing, ok bool) {
 	if len(b) != standingSize {
-		return s
+		return s, false
 	}
-	s.newest = reign{binary.BigEndian.Uint64(b), int64(binary.BigEndian.Uint64(b[8:]))}
+	h, ok := parseReigns(b[:reignSize])
+	if !ok {
+		return s, false
+	}
+	s.accepted = h[0]
 	s.run, s.source = binary.BigEndian.Uint64(b[reignSize:]), binary.BigEndian.Uint64(b[reignSize+8:])
-	return s
+	return s, s.run != 0
 }
 
-// compareStandings compares the progress of two servers: see binarystar.Options.
+// validStanding is binarystar.Options.Valid.
+func validStanding(b []byte) bool {
+	_, ok := parseStanding(b)
+	return ok
+}
+
+// compareStandings compares the maps of two servers: see binarystar.Options.
 func compareStandings(own, peer []byte) int {
-	a, b := parseStanding(own).newest, parseStanding(peer).newest
-	return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.last, b.last))
+	a, aok := parseStanding(own)
+	b, bok := parseStanding(peer)
+	if !aok || !bok {
+		return 0
+	}
+	return compareReigns(a.accepted, b.accepted)
 }
 
-// hasLost reports whether the active server has had no update and the other one has, or
-// whether its last update is of an older epoch: it became active with old data, and has
-// accepted nothing. See binarystar.Options.
-func hasLost(active, other []byte) bool {
-	a, o := parseStanding(active), parseStanding(other)
-	return a.run != 0 && o.newest.last > 0 && (a.newest.last == 0 || epochOf(a.newest.id) < epochOf(o.newest.id))
-}
-
-// hasCopied reports whether the other server has its map from this run of the active
+// hasCopied reports whether the other server copies its map from this run of the active
 // one: see binarystar.Options.
 func hasCopied(active, other []byte) bool {
-	a, o := parseStanding(active), parseStanding(other)
-	return a.run != 0 && o.source == a.run
+	a, aok := parseStanding(active)
+	o, ook := parseStanding(other)
+	return aok && ook && o.source == a.run
 }

@@ -48,7 +48,7 @@ func parseBatchHead(b []byte) (h batchHead, ok bool) {
 	h.counter = binary.BigEndian.Uint64(b[36:])
 	age := time.Duration(binary.BigEndian.Uint64(b[44:]))
 	h.at = clock() - age
-	return h, h.first > 0 && h.count > 0 && age >= 0
+	return h, h.first > 0 && h.count > 0 && age >= 0 && h.first <= maxSequence && reign{h.reign, h.last()}.possible()
 }
 
 // tail holds the last batches of a server of a pair, for the other server. A follower

@@ -177,6 +177,20 @@ func (p *pipe) stats() PeerStats {
 	return s
 }
 
+// Reads returns a number that changes when anything arrives on one of the present
+// connections, be it messages, commands such as PONG, or a new connection itself. It is
+// not a count of anything.
+func (s *socket) Reads() (sum uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := range s.pipes {
+		if peer := p.peer.Load(); peer != nil {
+			sum += 1 + peer.conn.life.reads.Load()
+		}
+	}
+	return sum
+}
+
 func comparePeers(a, b PeerStats) int {
 	return cmp.Or(strings.Compare(a.Endpoint, b.Endpoint), strings.Compare(a.Remote, b.Remote))
 }

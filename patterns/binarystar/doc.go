@@ -9,8 +9,8 @@
 // # Design
 //
 // Each node publishes its state at an interval and subscribes to the state of the other
-// one. machine.go has the rules: a table of states and events, without I/O. node.go
-// runs the machine on two sockets, with three goroutines: one owns the machine, one
+// one. Package internal/election has the rules: a table of states and events, without I/O.
+// node.go runs its machine on two sockets, with three goroutines: one owns the machine, one
 // receives from the peer, one accepts subscribers. wire.go has the messages. Reading a
 // node's status takes no lock.
 //
@@ -23,8 +23,8 @@
 //     and serve the received data.
 //   - [Options].StoreEpoch and Epoch, so that the epoch survives a restart.
 //   - [Options].Payload, for example the sequence of the last update. The peer sees
-//     how far it lags behind ([Peer]), and with Options.Compare, if neither is active,
-//     the node with more data becomes active.
+//     how far it lags behind ([Peer]), and with Options.Compare the node with more data
+//     becomes active.
 //   - [Node.Handover] before a planned stop.
 //
 // # Epochs
@@ -32,9 +32,9 @@
 // A reign is the time during which one node is active without interruption, and the
 // epoch is its number. A node that becomes active raises the epoch above all that it
 // has heard of; a passive node takes the epoch of the active one. If both nodes are
-// active when a broken link recovers, the node with the older epoch becomes passive;
-// with equal epochs it is the backup. The other node continues with an epoch above
-// both.
+// active when a broken link recovers, the node with less data becomes passive, or that
+// with the older epoch; with equal epochs it is the backup. The other node continues with
+// an epoch above both.
 //
 // # Programs of the guide
 //

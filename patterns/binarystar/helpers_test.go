@@ -27,6 +27,8 @@ type link struct {
 	listener net.Listener
 	target   atomic.Pointer[string] // host:port, or nil
 	hole     atomic.Bool            // data is not forwarded
+	carried  atomic.Int64           // connections so far
+	stuck    atomic.Int64           // data of connections up to this one are not forwarded
 	running  sync.WaitGroup
 
 	mu    sync.Mutex
@@ -44,6 +46,7 @@ func newLink(t testing.TB) *link {
 	l.running.Go(l.accept)
 	t.Cleanup(func() {
 		l.hole.Store(false)
+		l.stuck.Store(0)
 		listener.Close()
 		l.mu.Lock()
 		for c := range l.conns {
@@ -104,12 +107,13 @@ func (l *link) carry(near net.Conn) {
 	if !l.keep(far) {
 		return
 	}
+	number := l.carried.Add(1)
 	var both sync.WaitGroup
 	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
 		both.Go(func() {
 			defer near.Close()
 			defer far.Close()
-			io.Copy(way[1], gated{way[0], l})
+			io.Copy(way[1], gated{way[0], l, number})
 		})
 	}
 	both.Wait()
@@ -122,12 +126,13 @@ func (l *link) carry(near net.Conn) {
 // gated reads from a connection, and blocks while the link is a hole.
 type gated struct {
 	net.Conn
-	l *link
+	l      *link
+	number int64
 }
 
 func (g gated) Read(b []byte) (int, error) {
 	n, err := g.Conn.Read(b)
-	for g.l.hole.Load() {
+	for g.l.hole.Load() || g.number <= g.l.stuck.Load() {
 		time.Sleep(time.Millisecond)
 	}
 	return n, err

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"clustermap/internal/closed"
+	"clustermap/internal/election"
 	"clustermap/sockets"
 )
 
@@ -25,6 +28,10 @@ var (
 	// ErrNoSuccessor is returned by Handover if the peer is silent or not passive, or
 	// became so before it took over; this node is then active.
 	ErrNoSuccessor = errors.New("binarystar: peer cannot take over")
+
+	// ErrPeerDown is returned by Probe if the peer's machine answers that nothing
+	// listens at Options.Peer.
+	ErrPeerDown = errors.New("binarystar: nothing listens at the peer's endpoint")
 )
 
 // Node is one of the two nodes of a pair. All methods are safe for concurrent use.
@@ -37,14 +44,20 @@ type Node struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when all goroutines have ended
 
-	requests chan request   // from methods to run
-	heard    chan candidate // from listen
-	joined   chan struct{}  // a peer has subscribed; capacity 1
+	requests chan request  // from methods to run
+	heard    chan message  // from listen
+	joined   chan struct{} // a peer has subscribed; capacity 1
 	refused  atomic.Uint64
+	down     atomic.Bool             // the peer's machine says so since the peer was last heard
 	current  atomic.Pointer[reading] // stored by run
-	buffer   []byte                  // used by run
+
+	// Used by run.
+	buffer []byte
+	link   *sockets.Peer // on which the peer was last heard
+	stale  *sockets.Peer // the link before the last redial: what it still delivers is old
 
 	mu            sync.Mutex
+	probes        []chan error           // capacity 1 each
 	subscriptions map[*Subscription]bool // nil when the node has ended
 }
 
@@ -54,14 +67,21 @@ func (n *Node) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "binarysta
 
 // reading is the result of run's last step.
 type reading struct {
-	machine machine
+	machine election.Machine
 	status  Status
+}
+
+// message is a message of the peer, and the connection that delivered it.
+type message struct {
+	election.Candidate
+	link *sockets.Peer
 }
 
 // request is a step that a method requests from run.
 type request struct {
-	event event
-	reply chan machine // capacity 1
+	event election.Event
+	reply chan election.Machine // capacity 1
+	probe chan error            // capacity 1: of Probe, which has no event
 }
 
 // New returns a node that is bound and runs. It waits for its peer in the background;
@@ -79,16 +99,30 @@ func New(ctx context.Context, o Options) (*Node, error) {
 		Linger:         sockets.LingerNone, // old states are useless
 		Metadata:       metadata,
 		MaxMessageSize: 4 * MaxPayload,
-		Monitor:        o.Monitor,
 		// Reconnect if a connection broke without notice.
 		HeartbeatInterval: max(o.Timeout, time.Second),
-		ConnectTimeout:    max(2*o.Timeout, time.Second),
+		HandshakeTimeout:  max(2*o.Timeout, time.Second),
+		// After a packet was lost, another attempt, whose first packet goes out at once,
+		// finds a network that works again earlier than the repetitions of this one, which
+		// the system makes at growing intervals.
+		ConnectTimeout: max(o.Interval, leastConnect),
 		// Find a peer that returns before it is silent.
 		ReconnectInterval:    min(o.Interval, sockets.DefaultReconnectInterval),
 		ReconnectIntervalMax: o.Interval,
 		RecvHWM:              64,
 	}
+	var n *Node
 	out, in := common, common
+	out.Monitor = o.Monitor
+	in.Monitor = func(e sockets.Event) {
+		if e.Kind == sockets.EventConnectFailed && errors.Is(e.Err, syscall.ECONNREFUSED) {
+			n.down.Store(true)
+			n.probed(ErrPeerDown)
+		}
+		if o.Monitor != nil {
+			o.Monitor(e)
+		}
+	}
 	out.Security, out.XPubManual = o.BindSecurity, true
 	out.SendHWM, out.MaxSubscriptions = 64, 64
 	in.Security, in.Conflate = o.PeerSecurity, true // only the last state counts
@@ -100,6 +134,17 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	if err != nil {
 		return nil, errors.Join(err, pub.Close())
 	}
+	n = &Node{
+		opts:          o,
+		pub:           pub,
+		sub:           sub,
+		began:         time.Now(),
+		done:          make(chan struct{}),
+		requests:      make(chan request),
+		heard:         make(chan message),
+		joined:        make(chan struct{}, 1),
+		subscriptions: make(map[*Subscription]bool),
+	}
 	if err = sub.Subscribe(""); err == nil {
 		err = pub.Bind(ctx, o.Bind)
 	}
@@ -109,21 +154,10 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	if err != nil {
 		return nil, errors.Join(err, pub.Close(), sub.Close())
 	}
-	n := &Node{
-		opts:          o,
-		pub:           pub,
-		sub:           sub,
-		began:         time.Now(),
-		done:          make(chan struct{}),
-		requests:      make(chan request),
-		heard:         make(chan candidate),
-		joined:        make(chan struct{}, 1),
-		subscriptions: make(map[*Subscription]bool),
-	}
 	n.ctx, n.cancel = context.WithCancelCause(context.Background())
-	m := newMachine(o.Role, o.Timeout, 0, o.Epoch)
-	m.voteless, m.compare, m.lost, m.copied, m.payload = o.Voteless, o.Compare, o.Lost, o.Copied, n.payload()
-	n.current.Store(&reading{m, Status{State: m.state, Epoch: m.epoch}})
+	m := election.NewMachine(o.Role, o.Timeout, 0, o.Epoch)
+	m.Voteless, m.Compare, m.Copied, m.Payload = o.Voteless, o.Compare, o.Copied, n.payload()
+	n.current.Store(&reading{m, Status{State: m.State, Epoch: m.Epoch}})
 
 	var running sync.WaitGroup
 	running.Go(n.run)
@@ -152,34 +186,58 @@ func (n *Node) run() {
 	interval := time.NewTicker(n.opts.Interval)
 	defer interval.Stop()
 	n.publish()
+	// A connection is replaced after every intervals of silence.
+	silence, every := 0, max(1, int((leastConnect+n.opts.Interval-1)/n.opts.Interval))
 	for {
-		step := func(m machine) machine { return m }
-		publish := false
-		var reply chan<- machine
+		step := func(m election.Machine) election.Machine { return m }
+		publish, heard := false, false
+		var reply chan<- election.Machine
 		select {
 		case <-n.ctx.Done():
 			return
 		case c := <-n.heard:
-			step = func(m machine) machine { return m.hear(n.now(), c) }
+			if c.link == n.stale && c.link != nil {
+				continue
+			}
+			if c.Epoch > n.current.Load().machine.Epoch+election.MaxJump || !c.Guide && !n.opts.Valid(c.Payload) {
+				n.refused.Add(1)
+				continue
+			}
+			n.link, silence, heard = c.link, 0, true
+			n.down.Store(false)
+			step = func(m election.Machine) election.Machine { return m.Hear(n.now(), c.Candidate) }
 		case r := <-n.requests:
-			step = func(m machine) machine { return m.step(n.now(), r.event) }
+			if r.probe != nil {
+				n.redial(true)
+				n.mu.Lock()
+				n.probes = append(n.probes, r.probe)
+				n.mu.Unlock()
+				continue
+			}
+			step = func(m election.Machine) election.Machine { return m.Step(n.now(), r.event) }
 			reply = r.reply
 		case <-n.joined:
 			publish = true
 		case <-interval.C:
-			step = func(m machine) machine { return m.step(n.now(), tick) }
+			step = func(m election.Machine) election.Machine { return m.Step(n.now(), election.Tick) }
 			publish = true
+			if silence++; silence > every && silence%every == 0 {
+				n.redial(false)
+			}
 		}
 		m := n.current.Load().machine
-		m.payload = n.payload()
+		m.Payload = n.payload()
 		m = step(m)
 		changed, err := n.settle(m)
 		if err != nil {
-			n.cancel(fmt.Errorf("binarystar: epoch %d is not stored: %w", m.epoch, err))
+			n.cancel(fmt.Errorf("binarystar: epoch %d is not stored: %w", m.Epoch, err))
 			return
 		}
 		if changed || publish {
 			n.publish()
+		}
+		if heard {
+			n.probed(nil)
 		}
 		if reply != nil {
 			reply <- m
@@ -187,28 +245,86 @@ func (n *Node) run() {
 	}
 }
 
+// leastConnect is the least time for an attempt to connect to the peer.
+const leastConnect = 250 * time.Millisecond
+
+// redial replaces the connection to the peer, on which nothing was heard for an interval:
+// after a fault of the network it may take as long again until the system sends on an old
+// connection, and what it delivers first is old. An attempt that is in progress is
+// replaced only at the request of Probe, for it would never succeed if it took an interval.
+func (n *Node) redial(attempt bool) {
+	connected := false
+	for _, p := range n.sub.Peers() {
+		connected = connected || p.Connected
+	}
+	if !connected && !attempt {
+		return
+	}
+	n.stale = n.link
+	_ = n.sub.Disconnect(n.opts.Peer)
+	_ = n.sub.Connect(n.opts.Peer) // as in New; the node may have ended
+}
+
+// Probe connects to the peer anew. It returns nil when the peer was heard on the new
+// connection, and the node has acted on that; ErrPeerDown if its machine answers that
+// the peer does not run; or the context's error. So a node that may have been cut off
+// learns whether the peer has taken over meanwhile.
+func (n *Node) Probe(ctx context.Context) error {
+	done := make(chan error, 1)
+	select {
+	case n.requests <- request{probe: done}:
+	case <-n.ctx.Done():
+		return n.ended()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.probes = slices.DeleteFunc(n.probes, func(p chan error) bool { return p == done })
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-n.ctx.Done():
+		return n.ended()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// probed ends all calls of Probe.
+func (n *Node) probed(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range n.probes {
+		p <- err
+	}
+	n.probes = nil
+}
+
 // settle makes m the node's machine, and reports whether state or epoch changed.
-func (n *Node) settle(m machine) (changed bool, err error) {
+func (n *Node) settle(m election.Machine) (changed bool, err error) {
 	old := n.current.Load()
-	if m.epoch != old.machine.epoch && n.opts.StoreEpoch != nil {
-		if err := n.opts.StoreEpoch(m.epoch); err != nil {
+	if m.Epoch != old.machine.Epoch && n.opts.StoreEpoch != nil {
+		if err := n.opts.StoreEpoch(m.Epoch); err != nil {
 			return false, err
 		}
 	}
 	now := n.now()
-	s := Status{State: m.state, Epoch: m.epoch, Reason: m.reason, Changes: old.status.Changes}
-	if m.state != old.machine.state {
+	s := Status{State: m.State, Epoch: m.Epoch, Reason: m.Reason, Changes: old.status.Changes}
+	if m.State != old.machine.State {
 		s.Changes++
 	}
-	if p := m.peer; p.state != 0 {
+	if p := m.Peer; p.State != 0 {
 		s.Peer = Peer{
-			Alive:    !m.silent(now),
-			State:    p.state,
-			Heard:    n.began.Add(m.heard),
-			Guide:    p.guide,
-			Epoch:    p.epoch,
-			Payload:  p.payload,
-			SameRole: p.role == m.role,
+			Alive:    !m.Silent(now),
+			State:    p.State,
+			Heard:    n.began.Add(m.Heard),
+			Guide:    p.Guide,
+			Epoch:    p.Epoch,
+			Payload:  p.Payload,
+			SameRole: p.Role == m.Role,
 		}
 	}
 	n.current.Store(&reading{m, s})
@@ -220,7 +336,7 @@ func (n *Node) settle(m machine) (changed bool, err error) {
 		}
 		n.mu.Unlock()
 	}
-	return m.state != old.machine.state || m.epoch != old.machine.epoch, nil
+	return m.State != old.machine.State || m.Epoch != old.machine.Epoch, nil
 }
 
 func (n *Node) payload() []byte {
@@ -235,28 +351,31 @@ func (n *Node) payload() []byte {
 // does not wait for a peer.
 func (n *Node) publish() {
 	m := n.current.Load().machine
-	n.buffer = appendShort(n.buffer[:0], m.announced(true))
+	n.buffer = appendShort(n.buffer[:0], m.Announced(true))
 	_ = n.pub.Send(n.ctx, n.buffer)
-	n.buffer = appendLong(n.buffer[:0], candidate{state: m.announced(false), role: m.role, epoch: m.epoch, payload: m.payload})
+	n.buffer = appendLong(n.buffer[:0], election.Candidate{State: m.Announced(false), Role: m.Role, Epoch: m.Epoch, Payload: m.Payload})
 	_ = n.pub.Send(n.ctx, n.buffer)
 }
 
 // listen passes the peer's messages to run.
 func (n *Node) listen() {
+	var b sockets.Batch
+	defer b.Release()
 	for {
-		m, err := n.sub.Recv(n.ctx)
-		if err != nil {
+		if n.sub.RecvBatch(n.ctx, &b) != nil {
 			return
 		}
-		c, err := parse(m, n.opts.Role)
-		if err != nil {
-			n.refused.Add(1)
-			continue
-		}
-		select {
-		case n.heard <- c:
-		case <-n.ctx.Done():
-			return
+		for i := range b.Len() {
+			c, err := parse(b.Message(i), n.opts.Role)
+			if err != nil {
+				n.refused.Add(1)
+				continue
+			}
+			select {
+			case n.heard <- message{c, b.Peer()}:
+			case <-n.ctx.Done():
+				return
+			}
 		}
 	}
 }
@@ -287,22 +406,22 @@ func (n *Node) admit() {
 }
 
 // do makes run take a step, and returns the machine after it.
-func (n *Node) do(ctx context.Context, e event) (machine, error) {
-	r := request{e, make(chan machine, 1)}
+func (n *Node) do(ctx context.Context, e election.Event) (election.Machine, error) {
+	r := request{event: e, reply: make(chan election.Machine, 1)}
 	select {
 	case n.requests <- r:
 	case <-n.ctx.Done():
-		return machine{}, n.ended()
+		return election.Machine{}, n.ended()
 	case <-ctx.Done():
-		return machine{}, ctx.Err()
+		return election.Machine{}, ctx.Err()
 	}
 	select {
 	case m := <-r.reply:
 		return m, nil
 	case <-n.done: // StoreEpoch has failed
-		return machine{}, n.ended()
+		return election.Machine{}, n.ended()
 	case <-ctx.Done():
-		return machine{}, ctx.Err()
+		return election.Machine{}, ctx.Err()
 	}
 }
 
@@ -324,14 +443,14 @@ func (n *Node) Vote(ctx context.Context) (accept bool, err error) {
 		return false, n.ended()
 	}
 	old, now := n.current.Load().machine, n.now()
-	m := old.step(now, vote)
-	if m.state != old.state {
-		if m, err = n.do(ctx, vote); err != nil {
+	m := old.Step(now, election.Vote)
+	if m.State != old.State {
+		if m, err = n.do(ctx, election.Vote); err != nil {
 			return false, err
 		}
 		now = n.now()
 	}
-	return m.accepts(now), nil
+	return m.Accepts(now), nil
 }
 
 // Handover makes the peer take over from this node, which must be active, without a
@@ -349,13 +468,13 @@ func (n *Node) Handover(ctx context.Context) error {
 		return err
 	}
 	defer s.Close()
-	m, err := n.do(ctx, yield)
+	m, err := n.do(ctx, election.Yield)
 	switch {
 	case err != nil:
 		return err
-	case m.state == StateActive:
+	case m.State == StateActive:
 		return ErrNoSuccessor
-	case m.state != StateYielding:
+	case m.State != StateYielding:
 		return ErrNotActive
 	}
 	for {
@@ -388,7 +507,7 @@ func (n *Node) Peer() Peer { return n.Status().Peer }
 // Status returns the current status.
 func (n *Node) Status() Status {
 	s := n.current.Load().status
-	s.Refused = n.refused.Load()
+	s.Refused, s.Peer.Down = n.refused.Load(), n.down.Load()
 	return s
 }
 

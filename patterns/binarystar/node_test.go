@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"clustermap/internal/election"
 	"clustermap/internal/testenv"
 	"clustermap/sockets"
 	"clustermap/zmtp"
@@ -435,6 +436,88 @@ func TestWrongProgram(t *testing.T) {
 	c.settled(0)
 }
 
+// TestStuckConnectionIsReplaced: a connection on which nothing arrives any more is replaced
+// after an interval or so, long before heartbeats or the system would notice.
+func TestStuckConnectionIsReplaced(t *testing.T) {
+	t.Parallel()
+	c := newCouple(t, func(o *Options) { o.Timeout = hang })
+	primary, _ := c.both()
+	l := c.hears[0]
+	l.stuck.Store(l.carried.Load())
+	stuck := time.Now()
+	eventually(t, "the backup is heard again", func() bool {
+		return primary.Peer().Heard.Sub(stuck) > leastConnect && l.carried.Load() > l.stuck.Load()
+	})
+}
+
+// TestProbe: a node learns at once whether its peer is there, on a new connection.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	c := newCouple(t, func(o *Options) { o.Timeout = hang })
+	primary, _ := c.both()
+	l := c.hears[0]
+	before := l.carried.Load()
+	l.stuck.Store(before)
+	if err := primary.Probe(ctx); err != nil || l.carried.Load() == before {
+		t.Errorf("the peer is there: %v, %d connections and %d before", err, l.carried.Load(), before)
+	}
+	l.hole.Store(true)
+	soon, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	if err := primary.Probe(soon); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the peer does not answer: %v", err)
+	}
+	c.kill(0)
+	if err := primary.Probe(ctx); !errors.Is(err, ErrClosed) {
+		t.Errorf("the node is closed: %v", err)
+	}
+
+	o := c.opts[0]
+	o.Peer = "tcp://127.0.0.1:1"
+	alone, err := New(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alone.Close()
+	if err := alone.Probe(ctx); !errors.Is(err, ErrPeerDown) || !alone.Peer().Down {
+		t.Errorf("nothing listens: %v", err)
+	}
+}
+
+// TestImpossibleStatesAreRefused: an epoch far above the own one, or a payload that cannot
+// be, changes nothing, and is counted.
+func TestImpossibleStatesAreRefused(t *testing.T) {
+	t.Parallel()
+	c := newCouple(t, func(o *Options) { o.Valid = func(payload []byte) bool { return string(payload) == "good" } })
+	primary := c.start(0)
+	pub, err := sockets.NewPub(sockets.Options{Linger: sockets.LingerNone, Metadata: map[string]string{property: "1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pub.Close()
+	if err := pub.Bind(testContext(t), "tcp://127.0.0.1:*"); err != nil {
+		t.Fatal(err)
+	}
+	c.hears[0].lead(pub.LastEndpoint())
+	send := func(epoch uint64, payload string) {
+		_ = pub.Send(testContext(t), appendLong(nil, election.Candidate{State: StatePassive, Role: RoleBackup, Epoch: epoch, Payload: []byte(payload)}))
+	}
+	eventually(t, "they are counted", func() bool {
+		send(election.MaxJump+2, "good")
+		send(1<<62, "good")
+		send(1, "bad")
+		return primary.Status().Refused > 10
+	})
+	if p := primary.Peer(); p.State != 0 || primary.Epoch() != 0 {
+		t.Errorf("the peer is %+v, the own epoch %d", p, primary.Epoch())
+	}
+	eventually(t, "what can be is heard", func() bool {
+		send(1, "good")
+		return primary.Peer().State == StatePassive
+	})
+}
+
 // TestSameRoleIsSeen: two primaries report the configuration error.
 func TestSameRoleIsSeen(t *testing.T) {
 	t.Parallel()
@@ -452,7 +535,7 @@ func TestCurve(t *testing.T) {
 	t.Parallel()
 	keys := [2]zmtp.KeyPair{zmtp.GenerateKeyPair(), zmtp.GenerateKeyPair()}
 	c := newCouple(t, func(o *Options) {
-		own, peer := keys[o.Role-RolePrimary], keys[o.Role.other()-RolePrimary]
+		own, peer := keys[o.Role-RolePrimary], keys[o.Role.Other()-RolePrimary]
 		o.BindSecurity = sockets.Security{
 			CurveServer: true, CurveSecretKey: own.Secret, Authenticate: sockets.AllowKeys(peer.Public),
 		}

@@ -54,29 +54,24 @@ type Options struct {
 	// reuse the bytes in the next call. Guide programs do not get them.
 	Payload func() []byte
 
-	// Compare, if set, compares the payloads of two nodes of which neither is
-	// active, if they have followed the same reign or one has just started. The
-	// node with the larger payload becomes active: a result above 0 means own,
-	// below 0 peer. The two nodes must get opposite results. If the result is 0 or
-	// Compare is nil, a passive node is preferred to one that has just started, and
-	// then the roles decide. A handover does not use Compare. If both nodes are
-	// active in reigns with the same number, the one with the larger payload goes on.
-	//
-	// An active node with the smaller payload, which must have lost data, also
-	// becomes passive if its peer has a newer reign, even if the peer is not active.
+	// Valid, if set, reports whether a peer's payload is one that Payload can return.
+	// The node refuses messages with others, and counts them (Status.Refused).
+	Valid func(payload []byte) bool
+
+	// Compare, if set, compares the data of two nodes by their payloads: a result above
+	// 0 means that the own node has data that the peer lacks, below 0 the opposite. The
+	// two nodes must get opposite results. The node with more data serves, whatever the
+	// epochs are: of two nodes that start, of two passive ones, of two active ones, and
+	// if only the other one is active, which must have started without its data. So
+	// an epoch, which each start raises, decides only between nodes with the same data.
+	// Only during a handover the payloads do not count.
 	Compare func(own, peer []byte) int
 
-	// Lost, if set, reports whether an active node has lost its application's data:
-	// it has none, and the other node has some, or it has accepted nothing on top of
-	// data that are older than the other's. The active node then becomes passive,
-	// whatever the states and reigns are.
-	Lost func(active, other []byte) bool
-
-	// Copied, if set, reports whether the other node has copied its data from the
+	// Copied, if set, reports whether the other node copies its data from the
 	// active one. Then payloads do not make the active node passive: the other node
 	// may have received newer data since the active one sent its payload. An
 	// application that copies data from the active node must set Copied if it sets
-	// Compare or Lost.
+	// Compare.
 	Copied func(active, other []byte) bool
 
 	// BindSecurity applies to the socket that is bound, PeerSecurity to the one
@@ -125,6 +120,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Timeout <= o.Interval {
 		bad("Timeout", "is not longer than Interval")
+	}
+	if o.Valid == nil {
+		o.Valid = func([]byte) bool { return true }
 	}
 	if o.Epoch > MaxEpoch {
 		bad("Epoch", "is above MaxEpoch")

@@ -29,6 +29,9 @@ type Peer struct {
 	State State
 	// Heard is when the peer was last heard.
 	Heard time.Time
+	// Down reports that since then the peer's machine has answered that nothing listens
+	// at Options.Peer.
+	Down bool
 	// Guide reports that the peer is a program of the guide, or a similar one, of
 	// which only State is known.
 	Guide bool

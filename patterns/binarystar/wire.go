@@ -6,7 +6,8 @@ import (
 	"errors"
 	"strconv"
 
-	"clustermap/sockets"
+	"clustermap/internal/election"
+	"clustermap/zmtp"
 )
 
 // property identifies nodes of this package to each other: both sockets of a node
@@ -30,45 +31,45 @@ var errMessage = errors.New("binarystar: invalid message")
 func appendShort(b []byte, s State) []byte { return strconv.AppendUint(b, uint64(s), 10) }
 
 // appendLong appends a message in the form for nodes of this package.
-func appendLong(b []byte, c candidate) []byte {
-	b = append(b, longMark, version, byte(c.state), byte(c.role))
-	b = binary.BigEndian.AppendUint64(b, c.epoch)
-	return append(b, c.payload...)
+func appendLong(b []byte, c election.Candidate) []byte {
+	b = append(b, longMark, version, byte(c.State), byte(c.Role))
+	b = binary.BigEndian.AppendUint64(b, c.Epoch)
+	return append(b, c.Payload...)
 }
 
 // parse decodes a message to a node of role own. The result does not refer to m.
-func parse(m sockets.Message, own Role) (candidate, error) {
-	if len(m) != 1 {
-		return candidate{}, errMessage
+func parse(m zmtp.WireMessage, own Role) (election.Candidate, error) {
+	if m.Len() != 1 {
+		return election.Candidate{}, errMessage
 	}
-	b := m[0]
+	b, _ := m.Next()
 	if len(b) == 0 || b[0] != longMark {
 		n, err := strconv.ParseUint(string(bytes.TrimSpace(b)), 10, 8)
 		s := State(n)
 		if err != nil || s < StatePrimary || s > StatePassive {
-			return candidate{}, errMessage
+			return election.Candidate{}, errMessage
 		}
-		c := candidate{state: s, role: own.other(), guide: true}
-		if s == own.waiting() {
-			c.role = own
+		c := election.Candidate{State: s, Role: own.Other(), Guide: true}
+		if s == own.Waiting() {
+			c.Role = own
 		}
 		return c, nil
 	}
 	if len(b) < header || b[1] != version || len(b) > header+MaxPayload {
-		return candidate{}, errMessage
+		return election.Candidate{}, errMessage
 	}
-	c := candidate{
-		state:   State(b[2]),
-		role:    Role(b[3]),
-		epoch:   binary.BigEndian.Uint64(b[4:]),
-		payload: bytes.Clone(b[header:]),
+	c := election.Candidate{
+		State:   State(b[2]),
+		Role:    Role(b[3]),
+		Epoch:   binary.BigEndian.Uint64(b[4:]),
+		Payload: bytes.Clone(b[header:]),
 	}
 	switch {
-	case c.state < StatePrimary || c.state > StateYielding,
-		c.role != RolePrimary && c.role != RoleBackup,
-		c.state <= StateBackup && c.state != c.role.waiting(),
-		c.epoch > MaxEpoch:
-		return candidate{}, errMessage
+	case c.State < StatePrimary || c.State > StateYielding,
+		c.Role != RolePrimary && c.Role != RoleBackup,
+		c.State <= StateBackup && c.State != c.Role.Waiting(),
+		c.Epoch > MaxEpoch:
+		return election.Candidate{}, errMessage
 	}
 	return c, nil
 }

@@ -6,30 +6,32 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
-	"clustermap/sockets"
+	"clustermap/internal/election"
+	"clustermap/zmtp"
 )
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	whole := candidate{state: StateActive, role: RoleBackup, epoch: 1<<40 + 7, payload: []byte("load")}
+	whole := election.Candidate{State: StateActive, Role: RoleBackup, Epoch: 1<<39 + 7, Payload: []byte("load")}
 	message := appendLong(nil, whole)
-	if want := []byte("B\x01\x03\x02\x00\x00\x01\x00\x00\x00\x00\x07load"); !bytes.Equal(message, want) {
+	if want := []byte("B\x01\x03\x02\x00\x00\x00\x80\x00\x00\x00\x07load"); !bytes.Equal(message, want) {
 		t.Errorf("long form: %q", message)
 	}
 	for _, c := range []struct {
 		text string
 		own  Role
-		want candidate
+		want election.Candidate
 	}{
 		{string(message), RolePrimary, whole},
-		{"1", RoleBackup, candidate{state: StatePrimary, role: RolePrimary, guide: true}},
-		{"1", RolePrimary, candidate{state: StatePrimary, role: RolePrimary, guide: true}},
-		{"2", RolePrimary, candidate{state: StateBackup, role: RoleBackup, guide: true}},
-		{"3", RolePrimary, candidate{state: StateActive, role: RoleBackup, guide: true}},
-		{" 4\n", RoleBackup, candidate{state: StatePassive, role: RolePrimary, guide: true}},
+		{"1", RoleBackup, election.Candidate{State: StatePrimary, Role: RolePrimary, Guide: true}},
+		{"1", RolePrimary, election.Candidate{State: StatePrimary, Role: RolePrimary, Guide: true}},
+		{"2", RolePrimary, election.Candidate{State: StateBackup, Role: RoleBackup, Guide: true}},
+		{"3", RolePrimary, election.Candidate{State: StateActive, Role: RoleBackup, Guide: true}},
+		{" 4\n", RoleBackup, election.Candidate{State: StatePassive, Role: RolePrimary, Guide: true}},
 	} {
-		got, err := parse(sockets.Message{[]byte(c.text)}, c.own)
+		got, err := parse(zmtp.AppendMessage(nil, []byte(c.text)), c.own)
 		if err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%q: %+v, %v", c.text, got, err)
 		}
@@ -41,14 +43,14 @@ func TestParse(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "0", "5", "-1", "3x", "300", "three", "B", string(message[:header-1]),
-		with(1, 2), with(2, 0), with(2, 6), with(3, 0), with(3, 3), with(4, 0x80),
+		with(1, 2), with(2, 0), with(2, 6), with(3, 0), with(3, 3), with(4, 0x80), with(6, 1),
 		with(2, byte(StatePrimary)), string(message) + strings.Repeat("x", MaxPayload),
 	} {
-		if got, err := parse(sockets.Message{[]byte(text)}, RolePrimary); err == nil {
+		if got, err := parse(zmtp.AppendMessage(nil, []byte(text)), RolePrimary); err == nil {
 			t.Errorf("%q: %+v", text, got)
 		}
 	}
-	if _, err := parse(sockets.Message{[]byte("3"), nil}, RolePrimary); err == nil {
+	if _, err := parse(zmtp.AppendMessage(nil, []byte("3"), nil), RolePrimary); err == nil {
 		t.Error("two frames tell a state")
 	}
 }
@@ -56,19 +58,20 @@ func TestParse(t *testing.T) {
 // FuzzParse: any message is rejected or has a valid state.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("3"))
-	f.Add(appendLong(nil, candidate{state: StateYielding, role: RolePrimary, epoch: MaxEpoch, payload: []byte("x")}))
+	f.Add(appendLong(nil, election.Candidate{State: StateYielding, Role: RolePrimary, Epoch: MaxEpoch, Payload: []byte("x")}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := parse(sockets.Message{b}, RoleBackup)
+		c, err := parse(zmtp.AppendMessage(nil, b), RoleBackup)
 		if err != nil {
 			return
 		}
 		for s := StatePrimary; s <= StateYielding; s++ {
-			m := machineIn(RoleBackup, s, 3).hear(interval, c)
-			if m.epoch < 3 || m.epoch > MaxEpoch {
-				t.Errorf("epoch %d", m.epoch)
+			m := election.NewMachine(RoleBackup, time.Second, 0, 3)
+			m.State = s
+			if m = m.Hear(time.Millisecond, c); m.Epoch < 3 || m.Epoch > MaxEpoch {
+				t.Errorf("epoch %d", m.Epoch)
 			}
 		}
-		if !c.guide && !bytes.Equal(appendLong(nil, c), b) {
+		if !c.Guide && !bytes.Equal(appendLong(nil, c), b) {
 			t.Errorf("%q is %+v, and that is %q", b, c, appendLong(nil, c))
 		}
 	})

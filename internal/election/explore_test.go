@@ -1,4 +1,4 @@
-package binarystar
+package election
 
 import (
 	"fmt"
@@ -16,9 +16,9 @@ const room = 2
 
 // node is one of the two nodes. It is of this package, or behaves like a guide program.
 type node struct {
-	machine
+	Machine
 	up    bool
-	guide bool
+	Guide bool
 	fatal bool // a guide program has ended by itself
 }
 
@@ -26,7 +26,7 @@ type node struct {
 // nodes' times are moved instead, so that worlds can be compared.
 type world struct {
 	nodes [2]node
-	links [2][]candidate // to this node
+	links [2][]Candidate // to this node
 }
 
 // key identifies a world. Only the differences of epochs matter.
@@ -35,9 +35,9 @@ type key [40]uint8
 func (w *world) key() (k key) {
 	least := uint64(MaxEpoch)
 	for i := range w.nodes {
-		least = min(least, w.nodes[i].epoch, w.nodes[i].peer.epoch)
+		least = min(least, w.nodes[i].Epoch, w.nodes[i].Peer.Epoch)
 		for _, c := range w.links[i] {
-			least = min(least, c.epoch)
+			least = min(least, c.Epoch)
 		}
 	}
 	at := 0
@@ -52,20 +52,20 @@ func (w *world) key() (k key) {
 			flags |= 2
 		}
 		put(flags)
-		put(uint8(n.state))
-		put(uint8(n.epoch - least))
+		put(uint8(n.State))
+		put(uint8(n.Epoch - least))
 		put(uint8(n.newest - least))
-		put(uint8(n.peer.state))
-		put(uint8(n.peer.epoch - least))
+		put(uint8(n.Peer.State))
+		put(uint8(n.Peer.Epoch - least))
 		put(uint8(max(n.deadline, 0) / interval))
 		put(uint8(min(-n.ran, timeout) / interval))
 		put(uint8(max(n.doubt, 0) / interval))
-		put(load(n.payload))
+		put(load(n.Payload))
 		put(uint8(len(w.links[i])))
 		for _, c := range w.links[i] {
-			put(uint8(c.state))
-			put(uint8(c.epoch - least))
-			put(load(c.payload))
+			put(uint8(c.State))
+			put(uint8(c.Epoch - least))
+			put(load(c.Payload))
 		}
 	}
 	return k
@@ -85,9 +85,9 @@ func (w *world) send(i int) {
 	if len(w.links[to]) == room {
 		return
 	}
-	c := candidate{state: n.announced(w.nodes[to].guide), role: n.role, guide: n.guide || w.nodes[to].guide}
-	if !c.guide {
-		c.epoch, c.payload = n.epoch, n.payload
+	c := Candidate{State: n.Announced(w.nodes[to].Guide), Role: n.Role, Guide: n.Guide || w.nodes[to].Guide}
+	if !c.Guide {
+		c.Epoch, c.Payload = n.Epoch, n.Payload
 	}
 	w.links[to] = append(w.links[to][:len(w.links[to]):len(w.links[to])], c)
 }
@@ -102,26 +102,26 @@ func (w *world) pass(mask int) {
 	}
 	for i := range w.nodes {
 		if mask&(1<<i) != 0 && w.nodes[i].up {
-			w.step(i, tick)
+			w.step(i, Tick)
 			w.send(i)
 		}
 	}
 }
 
-func (w *world) step(i int, e event) {
+func (w *world) step(i int, e Event) {
 	n := &w.nodes[i]
-	if n.guide {
+	if n.Guide {
 		n.guideStep(e)
 		return
 	}
-	before := n.machine
-	n.machine = n.machine.step(0, e)
+	before := n.Machine
+	n.Machine = n.Machine.Step(0, e)
 	w.changed(i, before)
 }
 
 // changed sends the new state at once, as a node does.
-func (w *world) changed(i int, before machine) {
-	if n := &w.nodes[i]; n.state != before.state || n.epoch != before.epoch {
+func (w *world) changed(i int, before Machine) {
+	if n := &w.nodes[i]; n.State != before.State || n.Epoch != before.Epoch {
 		w.send(i)
 	}
 }
@@ -132,36 +132,36 @@ func (w *world) deliver(i int) {
 	w.links[i] = w.links[i][1:]
 	switch {
 	case !n.up:
-	case n.guide:
+	case n.Guide:
 		n.deadline = timeout
-		n.guideStep(event(c.state))
+		n.guideStep(Event(c.State))
 	default:
-		before := n.machine
-		n.machine = n.hear(0, c)
+		before := n.Machine
+		n.Machine = n.Hear(0, c)
 		w.changed(i, before)
 	}
 }
 
 func (w *world) restart(i int, epoch uint64) {
 	n := &w.nodes[i]
-	fresh := newMachine(n.role, timeout, 0, epoch)
-	fresh.table, fresh.voteless, fresh.compare, fresh.lost, fresh.copied = n.table, n.voteless, n.compare, n.lost, n.copied
+	fresh := NewMachine(n.Role, timeout, 0, epoch)
+	fresh.table, fresh.Voteless, fresh.Compare, fresh.Copied = n.table, n.Voteless, n.Compare, n.Copied
 	if epoch > 0 {
-		fresh.payload = n.payload
+		fresh.Payload = n.Payload
 	}
-	n.machine, n.up, n.fatal = fresh, true, false
+	n.Machine, n.up, n.fatal = fresh, true, false
 }
 
 // guideStep is a step of a guide program.
-func (n *node) guideStep(e event) {
+func (n *node) guideStep(e Event) {
 	silent := n.deadline <= 0
-	switch s := n.state; {
-	case s == StatePrimary && (e == peerBackup || e == vote && silent),
-		s == StatePassive && (e == peerPrimary || e == peerBackup || e == vote && silent):
-		n.state = StateActive
-	case (s == StatePrimary || s == StateBackup) && e == peerActive:
-		n.state = StatePassive
-	case s == StateActive && e == peerActive, s == StatePassive && e == peerPassive:
+	switch s := n.State; {
+	case s == StatePrimary && (e == PeerBackup || e == Vote && silent),
+		s == StatePassive && (e == PeerPrimary || e == PeerBackup || e == Vote && silent):
+		n.State = StateActive
+	case (s == StatePrimary || s == StateBackup) && e == PeerActive:
+		n.State = StatePassive
+	case s == StateActive && e == PeerActive, s == StatePassive && e == PeerPassive:
 		n.up, n.fatal = false, true
 	}
 }
@@ -171,7 +171,7 @@ func (n *node) guideStep(e event) {
 func (w world) heal(forget bool) string {
 	for i := range w.nodes {
 		if n := &w.nodes[i]; !n.up {
-			epoch := n.epoch
+			epoch := n.Epoch
 			if forget {
 				epoch = 0
 			}
@@ -194,14 +194,14 @@ func (w world) heal(forget bool) string {
 				w.restart(i, 0) // by its supervisor
 			}
 		}
-		states := [2]State{w.nodes[0].state, w.nodes[1].state}
+		states := [2]State{w.nodes[0].State, w.nodes[1].State}
 		switch {
 		case r < settled:
 		case states != [2]State{StateActive, StatePassive} && states != [2]State{StatePassive, StateActive}:
 			return fmt.Sprintf("%v and %v", states[0], states[1])
 		case r > settled && states != last:
 			return "they take turns"
-		case w.nodes[0].epoch != w.nodes[1].epoch && !w.nodes[0].guide && !w.nodes[1].guide:
+		case w.nodes[0].Epoch != w.nodes[1].Epoch && !w.nodes[0].Guide && !w.nodes[1].Guide:
 			return "they are of different reigns"
 		case w.lost():
 			return "the one that has nothing serves, and the other one has something"
@@ -215,7 +215,7 @@ func (w world) heal(forget bool) string {
 func (w *world) lost() bool {
 	for i := range w.nodes {
 		n, p := &w.nodes[i], &w.nodes[1-i]
-		if n.compare != nil && n.state == StateActive && len(n.payload) == 0 && len(p.payload) > 0 && !n.guide && !p.guide {
+		if n.Compare != nil && n.State == StateActive && len(n.Payload) == 0 && len(p.Payload) > 0 && !n.Guide && !p.Guide {
 			return true
 		}
 	}
@@ -258,22 +258,22 @@ var actions = func() (all []action) {
 			if !w.nodes[i].up {
 				return false
 			}
-			w.step(i, vote)
+			w.step(i, Vote)
 			return true
 		})
 		add("handover of "+who, func(w *world) bool {
-			if !w.nodes[i].up || w.nodes[i].guide {
+			if !w.nodes[i].up || w.nodes[i].Guide {
 				return false
 			}
-			w.step(i, yield)
+			w.step(i, Yield)
 			return true
 		})
 		add("update at "+who, func(w *world) bool {
 			n := &w.nodes[i]
-			if !n.up || n.state != StateActive || n.compare == nil || load(n.payload) == uint8(n.epoch) {
+			if !n.up || n.State != StateActive || n.Compare == nil || load(n.Payload) == uint8(n.Epoch) {
 				return false
 			}
-			n.payload = []byte{uint8(n.epoch)}
+			n.Payload = []byte{uint8(n.Epoch)}
 			return true
 		})
 		add("kill "+who, func(w *world) bool {
@@ -287,11 +287,11 @@ var actions = func() (all []action) {
 			if w.nodes[i].up {
 				return false
 			}
-			w.restart(i, w.nodes[i].epoch)
+			w.restart(i, w.nodes[i].Epoch)
 			return true
 		})
 		add("restart without epoch "+who, func(w *world) bool {
-			if w.nodes[i].up || w.nodes[i].epoch == 0 {
+			if w.nodes[i].up || w.nodes[i].Epoch == 0 {
 				return false
 			}
 			w.restart(i, 0)
@@ -339,7 +339,7 @@ func explore(first world, depth int) (worlds int, _ *fault) {
 				seen[k] = true
 				places = append(places, place{w, at, by})
 				for i := range w.nodes {
-					if n := &w.nodes[i]; n.fatal && w.nodes[1-i].guide == n.guide {
+					if n := &w.nodes[i]; n.fatal && w.nodes[1-i].Guide == n.Guide {
 						return len(places), &fault{"a fatal end", path(len(places) - 1)}
 					}
 				}
@@ -359,7 +359,7 @@ func explore(first world, depth int) (worlds int, _ *fault) {
 func pair(change func(primary, backup *node)) world {
 	var w world
 	for i, role := range []Role{RolePrimary, RoleBackup} {
-		w.nodes[i] = node{machine: newMachine(role, timeout, 0, 0), up: true}
+		w.nodes[i] = node{Machine: NewMachine(role, timeout, 0, 0), up: true}
 	}
 	if change != nil {
 		change(&w.nodes[0], &w.nodes[1])
@@ -372,7 +372,7 @@ func begin(primary, backup State, epochs ...uint64) func(w *world) {
 	return func(w *world) {
 		for i, s := range []State{primary, backup} {
 			n := &w.nodes[i]
-			n.state, n.epoch, n.newest = s, epochs[i], epochs[i]
+			n.State, n.Epoch, n.newest = s, epochs[i], epochs[i]
 		}
 	}
 }
@@ -390,6 +390,8 @@ var beginnings = []struct {
 	{"both serve", begin(StateActive, StateActive, 2, 1), 4},
 	{"both serve in equal reigns", begin(StateActive, StateActive, 1, 1), 4},
 	{"both follow", begin(StatePassive, StatePassive, 1, 2), 4},
+	{"at the end of numbers", begin(StateActive, StateActive, MaxEpoch, MaxEpoch), 4},
+	{"one is at the end of numbers", begin(StateActive, StatePassive, 1, MaxEpoch), 4},
 }
 
 // TestExplore: after any events, one of two nodes becomes active and one passive once they
@@ -398,7 +400,7 @@ func TestExplore(t *testing.T) {
 	t.Parallel()
 	for _, voteless := range []bool{false, true} {
 		for _, b := range beginnings {
-			w := pair(func(p, b *node) { p.voteless, b.voteless = voteless, voteless })
+			w := pair(func(p, b *node) { p.Voteless, b.Voteless = voteless, voteless })
 			b.begin(&w)
 			worlds, f := explore(w, b.depth)
 			if f != nil {
@@ -415,22 +417,18 @@ func TestExplore(t *testing.T) {
 func TestExplorePayloads(t *testing.T) {
 	t.Parallel()
 	compare := func(own, peer []byte) int { return int(load(own)) - int(load(peer)) }
-	older := func(active, other []byte) bool { return load(active) < load(other) }
-	for name, lost := range map[string]func(active, other []byte) bool{"none": hasLost, "older": older} {
-		for _, payloads := range [][2]string{{"\x01", ""}, {"", "\x01"}, {"\x01", "\x02"}, {"\x02", "\x01"}} {
-			for _, b := range beginnings {
-				w := pair(func(p, b *node) {
-					p.compare, b.compare = compare, compare
-					p.lost, b.lost = lost, lost
-					p.payload, b.payload = []byte(payloads[0]), []byte(payloads[1])
-				})
-				b.begin(&w)
-				worlds, f := explore(w, min(b.depth, 4))
-				if f != nil {
-					t.Errorf("%s, payloads %q, lost is %s: %v", b.name, payloads, name, f)
-				}
-				t.Logf("%s, payloads %q, lost is %s: %d worlds", b.name, payloads, name, worlds)
+	for _, payloads := range [][2]string{{"\x01", ""}, {"", "\x01"}, {"\x01", "\x02"}, {"\x02", "\x01"}} {
+		for _, b := range beginnings {
+			w := pair(func(p, b *node) {
+				p.Compare, b.Compare = compare, compare
+				p.Payload, b.Payload = []byte(payloads[0]), []byte(payloads[1])
+			})
+			b.begin(&w)
+			worlds, f := explore(w, min(b.depth, 4))
+			if f != nil {
+				t.Errorf("%s, payloads %q: %v", b.name, payloads, f)
 			}
+			t.Logf("%s, payloads %q: %d worlds", b.name, payloads, worlds)
 		}
 	}
 }
@@ -442,14 +440,14 @@ func TestExploreGuide(t *testing.T) {
 	for guide := range 2 {
 		for _, b := range beginnings {
 			w := pair(nil)
-			w.nodes[guide].guide = true
+			w.nodes[guide].Guide = true
 			b.begin(&w)
-			w.nodes[guide].epoch, w.nodes[guide].newest = 0, 0
+			w.nodes[guide].Epoch, w.nodes[guide].newest = 0, 0
 			worlds, f := explore(w, b.depth)
 			if f != nil {
-				t.Errorf("%s, guide is %v: %v", b.name, w.nodes[guide].role, f)
+				t.Errorf("%s, guide is %v: %v", b.name, w.nodes[guide].Role, f)
 			}
-			t.Logf("%s, guide is %v: %d worlds", b.name, w.nodes[guide].role, worlds)
+			t.Logf("%s, guide is %v: %d worlds", b.name, w.nodes[guide].Role, worlds)
 		}
 	}
 }
@@ -458,7 +456,7 @@ func TestExploreGuide(t *testing.T) {
 // programs, that they end each other.
 func TestExploreFindsTheGuidesFlaw(t *testing.T) {
 	t.Parallel()
-	_, f := explore(pair(func(p, b *node) { p.guide, b.guide = true, true }), 9)
+	_, f := explore(pair(func(p, b *node) { p.Guide, b.Guide = true, true }), 9)
 	if f == nil || f.what != "a fatal end" {
 		t.Errorf("found %v", f)
 	}
@@ -470,25 +468,25 @@ func TestExploreFindsMutations(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		state State
-		event event
+		Event Event
 		to    rule
 	}{
-		{StatePrimary, peerBackup, stay},
-		{StatePrimary, peerActive, stay},
-		{StatePrimary, peerActive, contest},
-		{StateBackup, peerActive, stay},
-		{StateActive, peerActive, stay},
-		{StateActive, peerActive, reign},
-		{StateActive, peerPassive, stay},
-		{StateActive, peerPassive, follow},
-		{StatePassive, peerPrimary, stay},
-		{StatePassive, peerBackup, stay},
-		{StatePassive, peerPassive, stay},
-		{StatePassive, peerYielding, stay},
-		{StateYielding, peerActive, stay},
+		{StatePrimary, PeerBackup, stay},
+		{StatePrimary, PeerActive, stay},
+		{StatePrimary, PeerActive, contest},
+		{StateBackup, PeerActive, stay},
+		{StateActive, PeerActive, stay},
+		{StateActive, PeerActive, reign},
+		{StateActive, PeerPassive, stay},
+		{StateActive, PeerPassive, follow},
+		{StatePassive, PeerPrimary, stay},
+		{StatePassive, PeerBackup, stay},
+		{StatePassive, PeerPassive, stay},
+		{StatePassive, PeerYielding, stay},
+		{StateYielding, PeerActive, stay},
 	} {
 		changed := table
-		changed[c.state][c.event] = c.to
+		changed[c.state][c.Event] = c.to
 		found := false
 		for _, b := range beginnings {
 			w := pair(func(p, b *node) { p.table, b.table = &changed, &changed })
@@ -499,7 +497,7 @@ func TestExploreFindsMutations(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("no fault with rule %d instead of %d for event %d in state %v", c.to, table[c.state][c.event], c.event, c.state)
+			t.Errorf("no fault with rule %d instead of %d for event %d in state %v", c.to, table[c.state][c.Event], c.Event, c.state)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package binarystar
+package election
 
 import (
 	"cmp"
@@ -13,14 +13,14 @@ const (
 
 // machineIn returns a machine in a state, with a reign and a peer that was last heard at
 // time 0.
-func machineIn(role Role, s State, epoch uint64) machine {
-	m := newMachine(role, timeout, 0, epoch)
-	m.state = s
+func machineIn(role Role, s State, epoch uint64) Machine {
+	m := NewMachine(role, timeout, 0, epoch)
+	m.State = s
 	return m
 }
 
-func guidePeer(role Role, s State) candidate {
-	return candidate{state: s, role: role.other(), guide: true}
+func guidePeer(role Role, s State) Candidate {
+	return Candidate{State: s, Role: role.Other(), Guide: true}
 }
 
 // TestGuideTable checks every cell of the guide's table, with a guide program as peer.
@@ -33,71 +33,68 @@ func TestGuideTable(t *testing.T) {
 	for _, c := range []struct {
 		role   Role
 		from   State
-		event  event
+		event  Event
 		at     time.Duration
 		to     State
 		accept bool
 	}{
-		{RolePrimary, p, peerPrimary, young, p, false},
-		{RolePrimary, p, peerBackup, young, a, false},
-		{RolePrimary, p, peerActive, young, s, false},
-		{RolePrimary, p, peerPassive, young, p, false},
-		{RolePrimary, p, vote, young, p, false},
-		{RolePrimary, p, vote, stale, a, true},
+		{RolePrimary, p, PeerPrimary, young, p, false},
+		{RolePrimary, p, PeerBackup, young, a, false},
+		{RolePrimary, p, PeerActive, young, s, false},
+		{RolePrimary, p, PeerPassive, young, p, false},
+		{RolePrimary, p, Vote, young, p, false},
+		{RolePrimary, p, Vote, stale, a, true},
 
-		{RoleBackup, b, peerPrimary, young, b, false},
-		{RoleBackup, b, peerBackup, young, b, false},
-		{RoleBackup, b, peerActive, young, s, false},
-		{RoleBackup, b, peerPassive, young, b, false},
-		{RoleBackup, b, vote, young, b, false},
-		{RoleBackup, b, vote, stale, b, false},
+		{RoleBackup, b, PeerPrimary, young, b, false},
+		{RoleBackup, b, PeerBackup, young, b, false},
+		{RoleBackup, b, PeerActive, young, s, false},
+		{RoleBackup, b, PeerPassive, young, b, false},
+		{RoleBackup, b, Vote, young, b, false},
+		{RoleBackup, b, Vote, stale, b, false},
 
-		{RolePrimary, a, peerPrimary, young, a, false},
-		{RolePrimary, a, peerBackup, young, a, false},
-		{RolePrimary, a, peerPassive, young, a, false},
-		{RolePrimary, a, vote, young, a, true},
-		{RolePrimary, a, vote, stale, a, true},
-		{RoleBackup, a, peerPrimary, young, a, false},
-		{RoleBackup, a, peerBackup, young, a, false},
-		{RoleBackup, a, peerPassive, young, a, false},
-		{RoleBackup, a, vote, young, a, true},
-		{RoleBackup, a, vote, stale, a, true},
+		{RolePrimary, a, PeerPrimary, young, a, false},
+		{RolePrimary, a, PeerBackup, young, a, false},
+		{RolePrimary, a, PeerPassive, young, a, false},
+		{RolePrimary, a, Vote, young, a, true},
+		{RolePrimary, a, Vote, stale, a, true},
+		{RoleBackup, a, PeerPrimary, young, a, false},
+		{RoleBackup, a, PeerBackup, young, a, false},
+		{RoleBackup, a, PeerPassive, young, a, false},
+		{RoleBackup, a, Vote, young, a, true},
+		{RoleBackup, a, Vote, stale, a, true},
 
-		{RolePrimary, s, peerPrimary, young, a, false},
-		{RolePrimary, s, peerBackup, young, a, false},
-		{RolePrimary, s, peerActive, young, s, false},
-		{RolePrimary, s, vote, young, s, false},
-		{RolePrimary, s, vote, stale, a, true},
-		{RoleBackup, s, peerPrimary, young, a, false},
-		{RoleBackup, s, peerBackup, young, a, false},
-		{RoleBackup, s, peerActive, young, s, false},
-		{RoleBackup, s, vote, young, s, false},
-		{RoleBackup, s, vote, stale, a, true},
+		{RolePrimary, s, PeerPrimary, young, a, false},
+		{RolePrimary, s, PeerBackup, young, a, false},
+		{RolePrimary, s, PeerActive, young, s, false},
+		{RolePrimary, s, Vote, young, s, false},
+		{RolePrimary, s, Vote, stale, a, true},
+		{RoleBackup, s, PeerPrimary, young, a, false},
+		{RoleBackup, s, PeerBackup, young, a, false},
+		{RoleBackup, s, PeerActive, young, s, false},
+		{RoleBackup, s, Vote, young, s, false},
+		{RoleBackup, s, Vote, stale, a, true},
 
 		// Where a guide program ends, the primary continues or takes over.
-		{RolePrimary, a, peerActive, young, a, false},
-		{RoleBackup, a, peerActive, young, s, false},
-		{RolePrimary, s, peerPassive, young, a, false},
-		{RoleBackup, s, peerPassive, young, s, false},
+		{RolePrimary, a, PeerActive, young, a, false},
+		{RoleBackup, a, PeerActive, young, s, false},
+		{RolePrimary, s, PeerPassive, young, a, false},
+		{RoleBackup, s, PeerPassive, young, s, false},
 	} {
 		m := machineIn(c.role, c.from, 0)
 		m.ran = c.at - 1 // it was not suspended
-		if c.event == vote {
-			m = m.step(c.at, vote)
+		if c.event == Vote {
+			m = m.Step(c.at, Vote)
 		} else {
-			m = m.hear(c.at, guidePeer(c.role, State(c.event)))
-			if m.silent(c.at+timeout-1) || !m.silent(c.at+timeout) {
+			m = m.Hear(c.at, guidePeer(c.role, State(c.event)))
+			if m.Silent(c.at+timeout-1) || !m.Silent(c.at+timeout) {
 				t.Errorf("%v %v, event %d: the deadline is %v", c.role, c.from, c.event, m.deadline)
 			}
 		}
-		if m.state != c.to || c.event == vote && m.accepts(c.at) != c.accept {
-			t.Errorf("%v %v, event %d at %v: %v, accepted: %v", c.role, c.from, c.event, c.at, m.state, m.accepts(c.at))
+		if m.State != c.to || c.event == Vote && m.Accepts(c.at) != c.accept {
+			t.Errorf("%v %v, event %d at %v: %v, accepted: %v", c.role, c.from, c.event, c.at, m.State, m.Accepts(c.at))
 		}
 	}
 }
-
-// hasLost is Options.Lost for payloads that are empty if there is no data.
-func hasLost(active, other []byte) bool { return len(active) == 0 && len(other) > 0 }
 
 // TestReigns checks the extensions of the guide's table, with two nodes of this package.
 func TestReigns(t *testing.T) {
@@ -131,7 +128,8 @@ func TestReigns(t *testing.T) {
 		{"of two passives of one reign the backup stays", RoleBackup, s, 5, "", s, 5, "", s, 5},
 		{"the payload decides before the role", RoleBackup, s, 5, "b", s, 5, "a", a, 6},
 		{"and for both", RolePrimary, s, 5, "a", s, 5, "b", s, 5},
-		{"the reign decides before the payload", RolePrimary, s, 6, "a", s, 5, "b", a, 7},
+		{"the payload decides before the reign", RolePrimary, s, 6, "a", s, 5, "b", s, 6},
+		{"and for both", RoleBackup, s, 5, "b", s, 6, "a", a, 7},
 		{"both start, and the backup's reign is newer", RolePrimary, p, 5, "", b, 6, "", p, 5},
 		{"both start, and the own reign is newer", RoleBackup, b, 6, "", p, 5, "", a, 7},
 		{"a restarted peer has nothing, whatever reign it remembers", RoleBackup, s, 5, "", p, 6, "", a, 7},
@@ -152,18 +150,19 @@ func TestReigns(t *testing.T) {
 		{"and to a peer that has just started with something", RoleBackup, b, 0, "b", a, 9, "", a, 10},
 		{"an active that has less, of an older reign, yields to who has served a newer one", RoleBackup, b, 9, "b", a, 5, "a", a, 10},
 		{"and leaves the number to it", RolePrimary, a, 5, "a", b, 9, "b", a, 5},
-		{"an active of the same reign goes on, though it says that it has less", RoleBackup, s, 5, "b", a, 5, "a", s, 5},
-		{"an active of a newer reign goes on, though it has less", RoleBackup, b, 5, "b", a, 6, "a", s, 6},
+		{"an active that has less, of the same reign, yields to a passive that does not copy from it", RoleBackup, s, 5, "b", a, 5, "a", a, 6},
+		{"and of a newer reign, too", RoleBackup, b, 5, "b", a, 6, "a", a, 7},
+		{"of two actives the one with less yields, though its reign is newer", RoleBackup, a, 7, "a", a, 5, "b", s, 7},
+		{"and the other one takes a newer number", RolePrimary, a, 5, "b", a, 7, "a", a, 8},
 		{"an active that has more goes on, though its reign is older", RoleBackup, b, 9, "a", a, 5, "b", s, 9},
 		{"there is an end to numbers", RolePrimary, s, MaxEpoch, "", s, MaxEpoch, "", a, MaxEpoch},
 	} {
 		m := machineIn(c.role, c.from, c.own)
-		m.compare = func(own, peer []byte) int { return cmp.Compare(string(own), string(peer)) }
-		m.lost = hasLost
-		m.payload = []byte(c.payload)
-		m = m.hear(0, candidate{state: c.peer, role: c.role.other(), epoch: c.peerEpoch, payload: []byte(c.peerLoad)})
-		if m.state != c.to || m.epoch != c.epoch {
-			t.Errorf("%s: %v of reign %d", c.what, m.state, m.epoch)
+		m.Compare = func(own, peer []byte) int { return cmp.Compare(string(own), string(peer)) }
+		m.Payload = []byte(c.payload)
+		m = m.Hear(0, Candidate{State: c.peer, Role: c.role.Other(), Epoch: c.peerEpoch, Payload: []byte(c.peerLoad)})
+		if m.State != c.to || m.Epoch != c.epoch {
+			t.Errorf("%s: %v of reign %d", c.what, m.State, m.Epoch)
 		}
 	}
 }
@@ -175,13 +174,12 @@ func TestCopied(t *testing.T) {
 	for _, load := range []string{"", "a"} {
 		for _, copied := range []bool{false, true} {
 			passive := machineIn(RoleBackup, StatePassive, 9)
-			passive.compare = func(own, peer []byte) int { return cmp.Compare(string(own), string(peer)) }
-			passive.lost = hasLost
-			passive.copied = func(active, other []byte) bool { return copied && string(active) == load && string(other) == "b" }
-			passive.payload = []byte("b")
-			passive = passive.hear(0, candidate{state: StateActive, role: RolePrimary, epoch: 5, payload: []byte(load)})
-			if want := map[bool]State{false: StateActive, true: StatePassive}[copied]; passive.state != want {
-				t.Errorf("payload %q, copied %v: %v", load, copied, passive.state)
+			passive.Compare = func(own, peer []byte) int { return cmp.Compare(string(own), string(peer)) }
+			passive.Copied = func(active, other []byte) bool { return copied && string(active) == load && string(other) == "b" }
+			passive.Payload = []byte("b")
+			passive = passive.Hear(0, Candidate{State: StateActive, Role: RolePrimary, Epoch: 5, Payload: []byte(load)})
+			if want := map[bool]State{false: StateActive, true: StatePassive}[copied]; passive.State != want {
+				t.Errorf("payload %q, copied %v: %v", load, copied, passive.State)
 			}
 		}
 	}
@@ -193,20 +191,20 @@ func TestCopied(t *testing.T) {
 func TestSuspended(t *testing.T) {
 	t.Parallel()
 	m := machineIn(RoleBackup, StatePassive, 1)
-	m = m.step(timeout, vote)
-	if m.state != StatePassive {
-		t.Errorf("took over after a pause: %v", m.state)
+	m = m.Step(timeout, Vote)
+	if m.State != StatePassive {
+		t.Errorf("took over after a pause: %v", m.State)
 	}
 	for now := timeout; now <= 2*timeout; now += interval {
-		m = m.step(now, tick)
+		m = m.Step(now, Tick)
 	}
-	if m = m.step(2*timeout, vote); m.state != StateActive {
-		t.Errorf("did not take over from a peer that is silent: %v", m.state)
+	if m = m.Step(2*timeout, Vote); m.State != StateActive {
+		t.Errorf("did not take over from a peer that is Silent: %v", m.State)
 	}
 
 	m = machineIn(RolePrimary, StateActive, 1)
-	m = m.step(timeout, vote)
-	if m.state != StateActive || m.accepts(timeout) || m.accepts(2*timeout-1) || !m.accepts(2*timeout) {
+	m = m.Step(timeout, Vote)
+	if m.State != StateActive || m.Accepts(timeout) || m.Accepts(2*timeout-1) || !m.Accepts(2*timeout) {
 		t.Errorf("after a pause, an active node accepts votes too early")
 	}
 }
@@ -226,17 +224,17 @@ func TestVoteless(t *testing.T) {
 	} {
 		for _, voteless := range []bool{false, true} {
 			m := machineIn(c.role, c.from, 1)
-			m.voteless = voteless
-			m = m.step(interval, tick)
-			if m.state != c.from {
-				t.Errorf("%v before the time-out: %v", c.from, m.state)
+			m.Voteless = voteless
+			m = m.Step(interval, Tick)
+			if m.State != c.from {
+				t.Errorf("%v before the time-out: %v", c.from, m.State)
 			}
 			want := c.from
 			if voteless {
 				want = c.to
 			}
-			if m = m.step(timeout, tick); m.state != want {
-				t.Errorf("%v, voteless %v: %v, not %v", c.from, voteless, m.state, want)
+			if m = m.Step(timeout, Tick); m.State != want {
+				t.Errorf("%v, voteless %v: %v, not %v", c.from, voteless, m.State, want)
 			}
 		}
 	}
@@ -259,11 +257,11 @@ func TestYield(t *testing.T) {
 	} {
 		m := machineIn(RolePrimary, c.from, 1)
 		if c.peer != 0 {
-			m = m.hear(0, guidePeer(RolePrimary, c.peer))
+			m = m.Hear(0, guidePeer(RolePrimary, c.peer))
 		}
-		m = m.step(interval, tick)
-		if m = m.step(c.at, yield); m.state != c.to {
-			t.Errorf("%v, peer %v, at %v: %v", c.from, c.peer, c.at, m.state)
+		m = m.Step(interval, Tick)
+		if m = m.Step(c.at, Yield); m.State != c.to {
+			t.Errorf("%v, peer %v, at %v: %v", c.from, c.peer, c.at, m.State)
 		}
 	}
 }
@@ -273,10 +271,10 @@ func TestYield(t *testing.T) {
 func TestSameRole(t *testing.T) {
 	t.Parallel()
 	for _, role := range []Role{RolePrimary, RoleBackup} {
-		m := newMachine(role, timeout, 0, 0)
-		m = m.hear(interval, candidate{state: role.waiting(), role: role})
-		if m = m.step(timeout, vote); m.state != role.waiting() {
-			t.Errorf("two of role %v: %v", role, m.state)
+		m := NewMachine(role, timeout, 0, 0)
+		m = m.Hear(interval, Candidate{State: role.Waiting(), Role: role})
+		if m = m.Step(timeout, Vote); m.State != role.Waiting() {
+			t.Errorf("two of role %v: %v", role, m.State)
 		}
 	}
 }

@@ -1,0 +1,61 @@
+package chp
+
+import "testing"
+
+// TestIsolation: a server holds updates while nothing arrives from anybody, and then until
+// the other one has answered, or does not; once that is known, silence is not suspicious
+// before the other one is heard again.
+func TestIsolation(t *testing.T) {
+	t.Parallel()
+	var i isolation
+	looks := func(n int, s sight) (asks int) {
+		for range n {
+			if i.look(s) {
+				asks++
+			}
+		}
+		return asks
+	}
+	heard, others, nothing, down := sight{heard: true}, sight{arrived: true}, sight{}, sight{down: true}
+	expect := func(what string, holds, freezes bool) {
+		t.Helper()
+		if i.holds() != holds || i.freezes() != freezes {
+			t.Errorf("%s: holds %v, freezes %v", what, i.holds(), i.freezes())
+		}
+	}
+	looks(10*looksPerTimeout, heard)
+	looks(10*looksPerTimeout, others)
+	expect("only the other server is silent", false, false)
+	looks(quietLooks-1, nothing)
+	expect("everybody is silent for a moment", false, false)
+	looks(1, nothing)
+	expect("everybody is silent", true, true)
+	looks(freezeLooks, nothing)
+	expect("for long", true, false)
+	if n := looks(3, others); n != 1 {
+		t.Errorf("the other server is asked %d times", n)
+	}
+	expect("something arrives", true, true)
+	looks(10*looksPerTimeout, nothing)
+	expect("it has not answered yet", true, true)
+	i.answered(false)
+	expect("it does not answer", false, false)
+	looks(10*looksPerTimeout, nothing)
+	looks(1, others)
+	expect("it has not answered before", false, false)
+
+	looks(1, heard)
+	looks(quietLooks, nothing)
+	expect("everybody is silent again", true, true)
+	looks(1, heard)
+	expect("the other server is heard", false, false)
+	looks(quietLooks, nothing)
+	looks(1, others)
+	i.answered(true)
+	expect("it answers", false, false)
+	looks(quietLooks, nothing)
+	looks(1, down)
+	expect("its machine answers", false, false)
+	looks(10*looksPerTimeout, nothing)
+	expect("and everybody is silent", false, false)
+}

@@ -1,0 +1,674 @@
+package chp
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermap/internal/election"
+)
+
+// This is a model of a pair: both servers with their logs, the links between them, and
+// clients. What decides is the real code: the machine of package election, reigns,
+// standings, and isolation. The rest is reduced to what matters for who wins: an update is
+// a number, a follower in step has everything at once, and time goes in looks.
+//
+// The rule that it checks: an update that a client was acknowledged is discarded only by a
+// server that copies the map of another one which has accepted updates of clients, too,
+// that the first one lacks.
+
+// modelUpdate is an update in a log.
+type modelUpdate struct {
+	number int // identifies it
+	reign
+	client bool // made by a client; the others delete a key that has expired
+	acked  bool // the client was told
+}
+
+// modelServer is a server of the modelled pair.
+type modelServer struct {
+	machine   election.Machine
+	reigns    reigns
+	isolation isolation
+	log       []modelUpdate
+	run       uint64
+	source    uint64
+	copied    bool // it may serve; see pair.mayServe
+	active    bool // as run knows it
+	up        bool
+	apart     bool // cut off from clients, too
+	down      bool // the other one's machine has said so since it was heard
+	asked     bool // something arrived since the last look
+	follows   bool // it gets the updates of the other one as they come
+	alone     bool // active, and does not wait for the other one
+	idle      int  // looks without the acknowledgement that updates wait for
+	since     int  // looks since the start
+}
+
+// modelMessage is a state message in transit.
+type modelMessage struct {
+	from election.Candidate
+	at   int // the look in which it arrives
+}
+
+// modelPair is a world of the model. It is copied by clone.
+type modelPair struct {
+	servers  [2]modelServer
+	links    [2][]modelMessage // to each
+	cut      bool              // between the servers
+	stalled  bool              // the link for updates, not that for states
+	memory   bool              // without disks
+	mutation modelMutation
+	now      int // looks
+	deaf     int // until then no connection for states was made anew
+	sequence int64
+	numbers  int
+	runs     uint64
+	random   *rand.Rand // delays of messages; nil: none
+	history  []string
+	fault    string
+}
+
+// modelMutation leaves out a safeguard.
+type modelMutation uint8
+
+const (
+	modelEpochs  modelMutation = iota + 1 // the number of starts counts, not the data
+	modelExpiry                           // what a server does by itself counts
+	modelCopies                           // a server copies any map
+	modelNoHolds                          // a server that was isolated accepts updates at once
+)
+
+const modelTimeout = looksPerTimeout // looks; the interval is half of it
+
+func newModelPair(memory bool, m modelMutation, random *rand.Rand) *modelPair {
+	w := &modelPair{memory: memory, mutation: m, random: random, sequence: 1}
+	for i := range w.servers {
+		w.start(i)
+	}
+	w.settle()
+	return w
+}
+
+func (w *modelPair) clone() *modelPair {
+	c := *w
+	for i := range c.servers {
+		s := &c.servers[i]
+		s.log, s.reigns.earlier = slices.Clone(s.log), slices.Clone(s.reigns.earlier)
+		c.links[i] = slices.Clone(c.links[i])
+	}
+	c.history = slices.Clone(c.history)
+	return &c
+}
+
+func (w *modelPair) time() time.Duration { return time.Duration(w.now) * time.Millisecond }
+
+func (w *modelPair) start(i int) {
+	s := &w.servers[i]
+	role := election.RolePrimary + election.Role(i)
+	epoch := s.machine.Epoch
+	if w.memory {
+		s.log, s.reigns, epoch = nil, reigns{}, 0
+	}
+	w.runs++
+	*s = modelServer{
+		machine: election.NewMachine(role, modelTimeout*time.Millisecond, w.time(), epoch),
+		reigns:  s.reigns, log: s.log, run: w.runs, up: true, apart: s.apart,
+	}
+	s.reigns.interim = false
+	if w.mutation != modelEpochs {
+		s.machine.Compare, s.machine.Copied = compareStandings, hasCopied
+	}
+	w.send(i)
+}
+
+func (w *modelPair) payload(i int) []byte {
+	s := &w.servers[i]
+	return appendStanding(nil, standing{s.reigns.accepted(), s.run, s.source})
+}
+
+// linked reports whether the servers reach each other.
+func (w *modelPair) linked() bool { return !w.cut && !w.servers[0].apart && !w.servers[1].apart }
+
+// send sends the state of a server. Messages of a link that is cut are lost, for the
+// link is dialled anew afterwards.
+func (w *modelPair) send(i int) {
+	if !w.linked() || !w.servers[i].up || w.now < w.deaf {
+		return
+	}
+	delay := 0
+	if w.random != nil {
+		delay = w.random.IntN(3)
+	}
+	m := &w.servers[i].machine
+	m.Payload = w.payload(i)
+	w.links[1-i] = append(w.links[1-i], modelMessage{m.Own(), w.now + delay})
+}
+
+// step makes a server's machine take a step, and the server what follows from it.
+func (w *modelPair) step(i int, step func(m election.Machine) election.Machine) {
+	s := &w.servers[i]
+	s.machine.Payload = w.payload(i)
+	before := s.machine
+	s.machine = step(before)
+	if s.machine.State == before.State && s.machine.Epoch == before.Epoch {
+		return
+	}
+	w.send(i)
+	switch s.machine.State {
+	case election.StateActive:
+		if !s.active { // pair.lead
+			s.reigns.begin(before.State == election.StatePassive)
+			s.active, s.source, s.follows, s.copied, s.idle = true, 0, false, true, 0
+			s.alone = true
+		}
+	case election.StatePassive: // pair.yield
+		if s.active || before.State != election.StatePassive {
+			s.active, s.follows, s.copied = false, false, false
+		}
+	}
+}
+
+// pass lets a look pass.
+func (w *modelPair) pass() {
+	if w.now++; w.now == w.deaf {
+		w.send(0)
+		w.send(1)
+	}
+	for i := range w.servers {
+		for n := 0; n < len(w.links[i]); {
+			if w.links[i][n].at > w.now {
+				n++
+				continue
+			}
+			c := w.links[i][n].from
+			w.links[i] = slices.Delete(w.links[i], n, n+1)
+			if s := &w.servers[i]; s.up {
+				s.down = false
+				w.step(i, func(m election.Machine) election.Machine { return m.Hear(w.time(), c) })
+				if s.isolation.state == isolationChecking {
+					s.isolation.answered(true)
+				}
+			}
+		}
+	}
+	for i := range w.servers {
+		s := &w.servers[i]
+		if !s.up {
+			continue
+		}
+		s.since++
+		if w.now%(modelTimeout/2) == 0 {
+			w.step(i, func(m election.Machine) election.Machine { return m.Step(w.time(), election.Tick) })
+			w.send(i)
+		}
+		if w.linked() && !w.servers[1-i].up {
+			s.down = true
+		}
+		w.look(i)
+	}
+	w.follow()
+}
+
+// look is what pair.run does in a look.
+func (w *modelPair) look(i int) {
+	s := &w.servers[i]
+	heard := s.machine.Peer.State != 0 && w.time()-s.machine.Heard < (modelTimeout/2+1)*time.Millisecond
+	if s.isolation.state == isolationChecking {
+		if s.isolation.quiet++; s.isolation.quiet > checkLooks {
+			s.isolation.answered(false)
+		}
+	} else if s.isolation.look(sight{heard: heard, down: s.down, arrived: s.asked}) && w.linked() {
+		w.deaf = w.now
+		w.send(1 - i) // both say their states on a new connection
+		w.send(i)
+	}
+	s.asked = false
+	if !s.active {
+		return
+	}
+	other := &w.servers[1-i]
+	switch {
+	case other.follows && other.up && w.linked() && !w.stalled:
+		s.idle, s.alone = 0, false
+	case !s.isolation.freezes() || w.mutation == modelNoHolds:
+		s.idle++
+	}
+	if s.idle > looksPerTimeout {
+		s.alone = true
+		w.acknowledge(i)
+	}
+}
+
+// acknowledge tells the clients that their updates are published.
+func (w *modelPair) acknowledge(i int) {
+	for n := range w.servers[i].log {
+		w.servers[i].log[n].acked = true
+	}
+}
+
+// follow lets a passive server copy the active one's map, or get the rest of it.
+func (w *modelPair) follow() {
+	if !w.linked() || w.stalled {
+		return
+	}
+	for i := range w.servers {
+		s, a := &w.servers[i], &w.servers[1-i]
+		if !s.up || !a.up || s.machine.State != election.StatePassive || !a.active {
+			continue
+		}
+		if !s.follows {
+			if w.mutation != modelEpochs && w.mutation != modelCopies && compareStandings(w.payload(i), w.payload(1-i)) > 0 {
+				continue // Server.outranks
+			}
+			w.discard(s, a)
+		}
+		s.log = slices.Clone(a.log)
+		s.reigns.set(a.reigns.history())
+		s.source, s.follows, s.copied = a.run, true, true
+		w.acknowledge(1 - i)
+		w.acknowledge(i)
+	}
+}
+
+// discard checks the rule when a server copies the map of another one.
+func (w *modelPair) discard(s, a *modelServer) {
+	has := func(log []modelUpdate, number int) bool {
+		return slices.ContainsFunc(log, func(u modelUpdate) bool { return u.number == number })
+	}
+	lost := slices.ContainsFunc(s.log, func(u modelUpdate) bool { return u.client && u.acked && !has(a.log, u.number) })
+	both := slices.ContainsFunc(a.log, func(u modelUpdate) bool { return u.client && !has(s.log, u.number) })
+	if lost && !both {
+		w.fault = "acknowledged updates are discarded for a map that has no others"
+	} else if lost {
+		w.history = append(w.history, "(discards)")
+	}
+}
+
+// reached reports whether clients reach a server, and counts that they try.
+func (w *modelPair) reached(i int) bool {
+	s := &w.servers[i]
+	if !s.up || s.apart {
+		return false
+	}
+	s.asked = true
+	return true
+}
+
+// vote is a request of a client.
+func (w *modelPair) vote(i int) {
+	s := &w.servers[i]
+	if !w.reached(i) || s.active || s.machine.State == election.StatePassive && !s.copied || s.machine.State != election.StatePassive && s.since <= startTimeouts*modelTimeout {
+		return
+	}
+	w.step(i, func(m election.Machine) election.Machine { return m.Step(w.time(), election.Vote) })
+}
+
+// update is an update of a client, or of the server itself.
+func (w *modelPair) update(i int, client bool) bool {
+	s, other := &w.servers[i], &w.servers[1-i]
+	if client && !w.reached(i) || !s.up || !s.active || s.isolation.holds() && w.mutation != modelNoHolds {
+		return false
+	}
+	if client || w.mutation == modelExpiry {
+		s.reigns.count()
+	}
+	w.numbers++
+	w.sequence++
+	u := modelUpdate{number: w.numbers, reign: reign{s.reigns.present, w.sequence}, client: client}
+	inStep := other.up && other.follows && w.linked() && !w.stalled
+	u.acked = inStep || s.alone
+	s.reigns.advance(u.id, u.last)
+	s.log = append(s.log, u)
+	if inStep {
+		other.reigns.advance(u.id, u.last)
+		other.log = append(other.log, u)
+	}
+	return true
+}
+
+// settle lets time pass until nothing happens any more, while clients ask all servers.
+func (w *modelPair) settle() {
+	for n := range 4 * modelTimeout {
+		w.pass()
+		if n > modelTimeout {
+			w.vote(0)
+			w.vote(1)
+		}
+	}
+}
+
+// heal ends all trouble, and checks that the pair comes together.
+func (w *modelPair) heal() {
+	w.cut, w.stalled = false, false
+	for i := range w.servers {
+		w.servers[i].apart = false
+	}
+	for i := range w.servers {
+		if !w.servers[i].up {
+			w.start(i)
+		}
+	}
+	w.settle()
+	w.settle()
+	a, b := &w.servers[0], &w.servers[1]
+	switch {
+	case w.fault != "":
+	case a.active == b.active || !a.follows && !b.follows:
+		w.fault = fmt.Sprintf("%v and %v in the end", a.machine.State, b.machine.State)
+	case !slices.EqualFunc(a.log, b.log, func(u, v modelUpdate) bool { return u.number == v.number }):
+		w.fault = "the maps differ in the end"
+	}
+}
+
+// event is something that can happen to the pair. It reports whether it can now.
+type modelEvent struct {
+	name string
+	do   func(w *modelPair) bool
+}
+
+var modelEvents = func() (all []modelEvent) {
+	add := func(name string, do func(w *modelPair) bool) { all = append(all, modelEvent{name, do}) }
+	for i, who := range []string{"primary", "backup"} {
+		add("kill "+who, func(w *modelPair) bool {
+			s := &w.servers[i]
+			was := s.up
+			s.up, s.active, s.follows, s.machine.State = false, false, false, 0
+			w.servers[1-i].follows = false
+			return was
+		})
+		add("start "+who, func(w *modelPair) bool {
+			if w.servers[i].up {
+				return false
+			}
+			w.start(i)
+			return true
+		})
+		add("isolate "+who, func(w *modelPair) bool {
+			was := w.servers[i].apart
+			w.servers[i].apart, w.links = true, [2][]modelMessage{}
+			return !was
+		})
+		add("clients ask "+who, func(w *modelPair) bool {
+			if w.servers[i].active || !w.reached(i) {
+				return false
+			}
+			for range 4 * modelTimeout {
+				w.vote(i)
+				w.pass()
+			}
+			return true
+		})
+		add("update at "+who, func(w *modelPair) bool { return w.update(i, true) })
+		add("expiry at "+who, func(w *modelPair) bool { return len(w.servers[i].log) > 0 && w.update(i, false) })
+	}
+	add("cut the servers off from each other", func(w *modelPair) bool {
+		was := w.cut
+		w.cut, w.links = true, [2][]modelMessage{}
+		return !was
+	})
+	add("stall the link for updates", func(w *modelPair) bool {
+		was := w.stalled
+		w.stalled = true
+		return !was
+	})
+	add("heal the network", func(w *modelPair) bool {
+		if w.linked() && !w.stalled {
+			return false
+		}
+		w.cut, w.stalled = false, false
+		w.servers[0].apart, w.servers[1].apart = false, false
+		w.servers[0].follows, w.servers[1].follows = false, false
+		w.deaf = w.now + 1
+		if w.random != nil {
+			w.deaf += w.random.IntN(modelTimeout / 2) // an interval
+		}
+		return true
+	})
+	return all
+}()
+
+// apply lets an event happen, and then a time pass in which all react to it.
+func (w *modelPair) apply(e modelEvent) bool {
+	if !e.do(w) {
+		return false
+	}
+	w.history = append(w.history, e.name)
+	for range 2 * modelTimeout {
+		w.pass()
+	}
+	return true
+}
+
+// key identifies a world, but for times and names.
+func (w *modelPair) key() uint64 {
+	names, ids := map[int]byte{}, map[uint64]byte{}
+	var b []byte
+	flag := func(all ...bool) {
+		for _, v := range all {
+			b = append(b, '0')
+			if v {
+				b[len(b)-1] = '1'
+			}
+		}
+	}
+	for i := range w.servers {
+		s := &w.servers[i]
+		flag(s.up, s.active, s.apart, s.follows, s.alone, s.copied, s.down, s.reigns.interim, s.source == w.servers[1-i].run, s.machine.Epoch > w.servers[1-i].machine.Epoch, s.machine.Epoch < w.servers[1-i].machine.Epoch)
+		b = append(b, byte(s.machine.State), byte(s.machine.Peer.State), byte(s.isolation.state))
+		for _, u := range s.log {
+			if _, ok := names[u.number]; !ok {
+				names[u.number] = byte(len(names))
+			}
+			if _, ok := ids[u.id]; !ok {
+				ids[u.id] = byte(len(ids))
+			}
+			b = append(b, names[u.number], ids[u.id], byte(termOf(u.id)))
+			flag(u.client, u.acked, u.id&reignTook != 0)
+		}
+		b = append(b, '|')
+	}
+	flag(w.cut, w.stalled)
+	h := fnv.New64a()
+	h.Write(b)
+	return h.Sum64()
+}
+
+// exploreModel explores every order of events up to a length. It returns the number of
+// worlds, and the first fault.
+func exploreModel(memory bool, m modelMutation, depth int) (total int, fault string) {
+	seen := map[uint64]bool{}
+	worlds := []*modelPair{newModelPair(memory, m, nil)}
+	for range depth {
+		var next []*modelPair
+		for _, w := range worlds {
+			for _, e := range modelEvents {
+				c := w.clone()
+				if !c.apply(e) {
+					continue
+				}
+				k := c.key()
+				if seen[k] {
+					continue
+				}
+				seen[k] = true
+				next = append(next, c)
+				end := c.clone()
+				end.heal()
+				if end.fault != "" {
+					return total, end.String()
+				}
+			}
+		}
+		worlds = next
+		total += len(worlds)
+	}
+	return total, ""
+}
+
+// String returns the fault and how it came about.
+func (w *modelPair) String() string {
+	return w.fault + " after: " + strings.Join(w.history, ", ")
+}
+
+// TestPairModel explores every order of up to eight events: kills, restarts, isolation,
+// expiry and takeovers. Whatever happens, the pair comes together when all
+// trouble ends, and an acknowledged update is discarded only where both servers had
+// accepted updates of clients without each other.
+func TestPairModel(t *testing.T) {
+	t.Parallel()
+	depth := 8
+	if testing.Short() {
+		depth = 5
+	}
+	for _, memory := range []bool{false, true} {
+		t.Run(fmt.Sprintf("memory=%v", memory), func(t *testing.T) {
+			t.Parallel()
+			total, fault := exploreModel(memory, 0, depth)
+			if fault != "" {
+				t.Error(fault)
+			}
+			t.Logf("%d worlds", total)
+		})
+	}
+}
+
+// TestPairModelSchedules: the same for long random schedules, in which the next event
+// comes while the servers still react to the one before.
+func TestPairModelSchedules(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(3000)
+	if testing.Short() {
+		seeds = 300
+	}
+	for seed := range seeds {
+		if w := modelSchedule(seed, 0); w.fault != "" {
+			t.Fatalf("seed %d: %v", seed, w)
+		}
+	}
+}
+
+func modelSchedule(seed uint64, m modelMutation) *modelPair {
+	random := rand.New(rand.NewPCG(seed, 1))
+	w := newModelPair(seed%2 == 0, m, random)
+	for range 40 {
+		e := modelEvents[random.IntN(len(modelEvents))]
+		if e.do(w) {
+			w.history = append(w.history, fmt.Sprintf("%d: %s", w.now, e.name))
+		}
+		for range random.IntN(3 * modelTimeout / 2) {
+			w.pass()
+		}
+		if w.fault != "" {
+			return w
+		}
+	}
+	w.heal()
+	return w
+}
+
+// TestPairModelSingleFaults: no acknowledged update is lost if there is one fault at a
+// time: a server is killed, or isolated from everybody for any time, and the next fault
+// comes only when the pair is together again. Clients ask both servers and write to
+// both at any time.
+func TestPairModelSingleFaults(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(1000)
+	if testing.Short() {
+		seeds = 200
+	}
+	for seed := range seeds {
+		if w := modelSingleFaults(seed, 0); w.fault != "" {
+			t.Fatalf("seed %d: %v", seed, w)
+		}
+	}
+}
+
+func modelSingleFaults(seed uint64, m modelMutation) *modelPair {
+	random := rand.New(rand.NewPCG(seed, 2))
+	w := newModelPair(seed%2 == 0, m, random)
+	busy := func(looks int) {
+		for range looks {
+			w.pass()
+			for i := range w.servers {
+				switch random.IntN(4) {
+				case 0:
+					w.update(i, true)
+				case 1:
+					w.update(i, false)
+				case 2:
+					w.vote(i)
+				}
+			}
+		}
+	}
+	for range 4 {
+		busy(random.IntN(modelTimeout))
+		i := random.IntN(2)
+		e := modelEvents[i*len(modelEvents[:12])/2+2*random.IntN(2)] // kill or isolate
+		e.do(w)
+		w.history = append(w.history, fmt.Sprintf("%d: %s", w.now, e.name))
+		busy(random.IntN(4 * modelTimeout))
+		acked := map[int]bool{}
+		for _, s := range w.servers {
+			for _, u := range s.log {
+				if u.client && u.acked {
+					acked[u.number] = true
+				}
+			}
+		}
+		w.history = append(w.history, fmt.Sprintf("%d: heal", w.now))
+		last := modelEvents[len(modelEvents)-1]
+		last.do(w)
+		if !w.servers[i].up {
+			w.start(i)
+		}
+		busy(2 * modelTimeout)
+		w.heal()
+		for _, u := range w.servers[0].log {
+			delete(acked, u.number)
+		}
+		if len(acked) > 0 && w.fault == "" {
+			w.fault = fmt.Sprintf("%d acknowledged updates are lost", len(acked))
+		}
+		if w.fault != "" {
+			break
+		}
+	}
+	return w
+}
+
+// TestPairModelFindsFaults: the model finds the faults that the rules prevent.
+func TestPairModelFindsFaults(t *testing.T) {
+	t.Parallel()
+	for m, name := range map[modelMutation]string{modelEpochs: "epochs decide", modelCopies: "any map is copied"} {
+		_, fault := exploreModel(false, m, 5)
+		if fault == "" {
+			_, fault = exploreModel(true, m, 5)
+		}
+		if fault == "" {
+			t.Errorf("%s: no fault is found", name)
+		}
+		t.Logf("%s: %s", name, fault)
+	}
+	w := newModelPair(false, modelExpiry, nil) // a shorter way than by exploring
+	for _, name := range []string{"update at primary", "kill primary", "clients ask backup", "update at backup", "kill backup", "start primary", "clients ask primary", "expiry at primary",
+		"kill primary", "start primary", "clients ask primary", "expiry at primary"} {
+		w.apply(modelEvents[slices.IndexFunc(modelEvents, func(e modelEvent) bool { return e.name == name })])
+	}
+	if w.heal(); w.fault == "" {
+		t.Error("expiry counts: no fault is found")
+	}
+	t.Logf("expiry counts: %v", w)
+	for seed := range uint64(2000) {
+		if w := modelSingleFaults(seed, modelNoHolds); w.fault != "" {
+			t.Logf("no holds, seed %d: %v", seed, w)
+			return
+		}
+	}
+	t.Error("no holds: no fault is found")
+}
