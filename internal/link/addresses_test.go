@@ -17,7 +17,6 @@ import (
 // fakeNet is a network of addresses that answer after a time, refuse, or say nothing.
 type fakeNet struct {
 	names names
-	nc    net.Conn // the connection to each address that answers
 
 	mu     sync.Mutex
 	tried  []string // in order
