@@ -27,6 +27,10 @@ type Status struct {
 	Role  ServerRole  `json:"role"`
 	State ServerState `json:"state"`
 
+	// TakesOver reports that the server is not active, but becomes so when a client asks
+	// for the map: it has not heard the active server of its pair for the time-out.
+	TakesOver bool `json:"takes_over"`
+
 	// Epoch is the number of the active server's reign, which increases with each
 	// failover. It is 0 for a server without a pair.
 	Epoch uint64 `json:"epoch"`
@@ -116,8 +120,8 @@ func (s *Server) Status() Status {
 	return st
 }
 
-// pairStatus sets the fields that depend on the pair: Role, State, Epoch, Peer, Lag and
-// InSync. Without a pair it changes nothing.
+// pairStatus sets the fields that depend on the pair: Role, State, TakesOver, Epoch, Peer,
+// Lag and InSync. Without a pair it changes nothing.
 func (s *Server) pairStatus(st *Status) {
 	p := s.pair
 	if p == nil {
@@ -137,6 +141,7 @@ func (s *Server) pairStatus(st *Status) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	st.Epoch = node.Epoch()
+	st.TakesOver = node.CanTakeOver() && p.mayServe()
 	switch {
 	case p.active.Load():
 		st.State = ServerActive

@@ -70,7 +70,7 @@ func TestStatusNames(t *testing.T) {
 	must(t, err)
 	var fields map[string]any
 	must(t, json.Unmarshal(text, &fields))
-	for _, name := range []string{"endpoint", "role", "state", "epoch", "sequence", "keys", "clients", "peer", "lag", "memory_bytes", "map_bytes", "refused", "bad_asks", "uptime_seconds"} {
+	for _, name := range []string{"endpoint", "role", "state", "epoch", "sequence", "keys", "clients", "peer", "lag", "memory_bytes", "map_bytes", "refused", "bad_asks", "takes_over", "uptime_seconds"} {
 		if _, ok := fields[name]; !ok {
 			t.Errorf("%s is missing in %s", name, text)
 		}
@@ -200,4 +200,33 @@ func TestOneHandover(t *testing.T) {
 		t.Error("none begins after the first one")
 	}
 	h.running.Wait()
+}
+
+// A server that does not serve, but would if a client asked, says so: the passive one of
+// a pair whose active one is gone, and a primary that is alone, but not a backup that has
+// not heard its primary.
+func TestStatusTakesOver(t *testing.T) {
+	t.Parallel()
+	po, bo := pairOptions(t)
+	primary, backup := startPairServer(t, po), startPairServer(t, bo)
+	eventually(t, "the backup has a copy", func() bool { return primary.active() && backup.pair.copied.Load() })
+	if primary.Status().TakesOver {
+		t.Error("an active server would take over")
+	}
+	primary.crash()
+	eventually(t, "the passive server would take over", func() bool { return backup.Status().TakesOver })
+	if got := backup.Status().State; got != ServerPassive {
+		t.Errorf("it is %s though no client has asked", got)
+	}
+	backup.stop()
+
+	primary = startAlone(t, po)
+	eventually(t, "a primary that is alone would take over", func() bool { return primary.Status().TakesOver })
+	primary.stop()
+	backup = startAlone(t, bo)
+	ready := time.Now()
+	eventually(t, "the primary is silent", func() bool { return time.Since(ready) > bo.Pair.Timeout })
+	if backup.Status().TakesOver {
+		t.Error("a backup that has not heard its primary would take over")
+	}
 }

@@ -65,6 +65,9 @@ func (n *connection) failover(ctx context.Context, servers []string) (active str
 		return "", 0, err
 	}
 	from := all.active()
+	if from == nil {
+		return "", 0, fail(exitRefused, "no server is active; %s takes over when a client asks for the map", all.successor().server)
+	}
 	if peer := from.status.Peer; peer != "" && checkServer(peer) == nil && !slices.Contains(servers, peer) {
 		servers = append(slices.Clip(servers), peer)
 	}

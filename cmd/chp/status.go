@@ -26,7 +26,9 @@ func newStatus() *cobra.Command {
 for each, in the order of the flags:
 
   role      primary or backup of a pair, or alone
-  state     active, passive (follows the active one), or waiting (not yet either)
+  state     active, passive (follows the active one), or waiting (not yet either);
+            "would take over": it becomes active when a client asks for the map,
+            because it no longer hears the active one
   epoch     number of the active server's reign, which rises with each
             failover; 0 if alone
   sequence  the sequence number of the last update
@@ -47,7 +49,7 @@ Peer, in sync and lag are - for a server that is alone; in sync and lag also for
 that is not active, because only the active one knows them.
 
 With --json there is an object for each server, on a line: endpoint, role, state,
-epoch, sequence (a string), keys, clients, peer, in_sync, lag,
+takes_over, epoch, sequence (a string), keys, clients, peer, in_sync, lag,
 memory_bytes, map_bytes, snapshot_bytes (sent), encoded_bytes (encoded for them;
 clients share snapshots), refused (an object with the number for each reason, such as
 value_too_large), bad_asks and uptime_seconds, or endpoint and error for a server that did not
@@ -55,8 +57,8 @@ answer. What is - above is null.
 
 Servers of other implementations do not answer.
 
-Exits with 0 if a server is active, 1 if servers answer but none is active or all
-refuse this client, and 3 if no server answers.`,
+Exits with 0 if a server is active or would take over, 1 if servers answer but none
+does or all refuse this client, and 3 if no server answers.`,
 		Example: `  chp status
   chp status --server tcp://127.0.0.1:5556 --server tcp://127.0.0.1:5566
   chp status --json | jq .lag`,
@@ -146,9 +148,19 @@ func (all replies) active() *reply {
 	return best
 }
 
-// outcome returns the error of the command: nil if a server is active.
+// successor returns the first server that takes over when a client asks, or nil.
+func (all replies) successor() *reply {
+	for i := range all {
+		if r := &all[i]; r.why == "" && r.status.TakesOver {
+			return r
+		}
+	}
+	return nil
+}
+
+// outcome returns the error of the command: nil if a server serves clients that ask.
 func (all replies) outcome() error {
-	if all.active() != nil {
+	if all.active() != nil || all.successor() != nil {
 		return nil
 	}
 	var why []string

@@ -206,6 +206,7 @@ func TestFailoverAlone(t *testing.T) {
 // half is a server of a pair as far as status and failover see it.
 type half struct {
 	endpoint string
+	takes    atomic.Bool           // it takes over when a client asks
 	active   *atomic.Pointer[half] // the active one of the pair, nil if none is
 	other    *half
 	refuses  atomic.Bool // to hand over
@@ -260,7 +261,7 @@ func (h *half) answer(question string) [2]string {
 		h.active.Store(h.other)
 		return [2]string{"FAILOVER", ""}
 	}
-	st := chp.Status{Role: chp.RolePrimary, State: chp.ServerPassive, Peer: h.other.endpoint, Epoch: 3, InSync: true, Lag: 5, MemoryBytes: 3 << 29}
+	st := chp.Status{Role: chp.RolePrimary, State: chp.ServerPassive, Peer: h.other.endpoint, Epoch: 3, InSync: true, Lag: 5, MemoryBytes: 3 << 29, TakesOver: h.takes.Load()}
 	if h.active.Load() == h {
 		st.State = chp.ServerActive
 	}
@@ -303,4 +304,15 @@ func TestFailoverOfPair(t *testing.T) {
 	if got := cells(o.out, "state"); !slices.Equal(got, []string{"passive", "passive"}) {
 		t.Errorf("%s", o.out)
 	}
+
+	pair[1].takes.Store(true) // the next command that needs the map gets it
+	o = try(t, "status", "--server", first, "--server", second)
+	o.expect(t, exitDone, "")
+	if got := cells(o.out, "state"); !slices.Equal(got, []string{"passive", "passive (would take over)"}) {
+		t.Errorf("%s", o.out)
+	}
+	if line := object(t, must(t, "status", "--json", "--server", second)); line["takes_over"] != true {
+		t.Errorf("%v", line)
+	}
+	try(t, "failover", "--server", first, "--server", second).expect(t, exitRefused, "no server is active; "+second+" takes over when a client asks")
 }

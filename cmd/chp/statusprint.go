@@ -89,8 +89,12 @@ func (r *reply) cells() []string {
 	if line.Lag != nil {
 		lag = strconv.FormatInt(*line.Lag, 10)
 	}
+	state := string(line.State)
+	if line.TakesOver {
+		state += " (would take over)"
+	}
 	return []string{
-		r.server, string(line.Role), string(line.State), strconv.FormatUint(line.Epoch, 10), strconv.FormatInt(line.Sequence, 10),
+		r.server, string(line.Role), state, strconv.FormatUint(line.Epoch, 10), strconv.FormatInt(line.Sequence, 10),
 		strconv.Itoa(line.Keys), strconv.Itoa(line.Clients), peer, inSync, lag, refusals(line.Refused),
 		strconv.FormatUint(line.BadAsks, 10), memory(line.MemoryBytes), (time.Duration(line.UptimeSeconds) * time.Second).String(),
 	}

@@ -263,6 +263,11 @@ func (m *Machine) Accepts(now time.Duration) bool {
 	return m.State == StateActive && now >= m.doubt
 }
 
+// CanTakeOver reports whether the node is not active, and a vote would make it so.
+func (m *Machine) CanTakeOver(now time.Duration) bool {
+	return m.State != StateActive && m.Step(now, Vote).State == StateActive
+}
+
 // Hear returns the machine after a message of the peer.
 func (m Machine) Hear(now time.Duration, peer Candidate) Machine {
 	m.wake(now)

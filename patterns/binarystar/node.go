@@ -453,6 +453,12 @@ func (n *Node) Vote(ctx context.Context) (accept bool, err error) {
 	return m.Accepts(now), nil
 }
 
+// CanTakeOver reports whether the node is not active, and a vote would make it so now.
+func (n *Node) CanTakeOver() bool {
+	m := n.current.Load().machine
+	return m.CanTakeOver(n.now())
+}
+
 // Handover makes the peer take over from this node, which must be active, without a
 // time-out or a vote. It returns nil when the peer is active and this node is passive.
 // Before the call, the application must stop serving and make sure that the peer has all
