@@ -37,7 +37,7 @@ func (s *Server) runClock(ctx context.Context) {
 		select {
 		case <-heartbeat.C:
 			s.heartbeat()
-			s.logRepeated(now)
+			s.peerLog.Flush(now)
 			tidying = true
 		default:
 		}

@@ -3,6 +3,7 @@ package chp
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -42,7 +43,7 @@ func (s *Server) checkUpdates(b *sockets.Batch) {
 	}
 	told.send(s)
 	if refused > 0 {
-		s.logRefused(b.Peer(), why, refused)
+		s.peerLog.Refused("updates refused", b.Peer(), why, slog.Int("updates", refused))
 	}
 	b.SetSpans(kept)
 	if len(kept) == 0 {
@@ -195,7 +196,7 @@ func (s *Server) order(b *sockets.Batch, from sender) bool {
 			told.add(s, b.Peer(), b.Wire()[span.Start:span.End], kvmsg.ErrMapFull)
 		}
 		told.send(s)
-		s.logRefused(b.Peer(), kvmsg.ErrMapFull, len(unfit))
+		s.peerLog.Refused("updates refused", b.Peer(), kvmsg.ErrMapFull, slog.Int("updates", len(unfit)))
 	}
 	if repeated > 0 || from.every > 0 {
 		s.notifyProgress(b.Peer(), from, repeated, extent(b.Spans()))

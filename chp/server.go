@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"clustermap/internal/kvmsg"
-	"clustermap/internal/lograte"
 	"clustermap/internal/mutate"
+	"clustermap/internal/peerlog"
 	"clustermap/sockets"
 )
 
@@ -40,7 +40,7 @@ type Server struct {
 
 	sequencer sequencer
 	refused   refusals
-	peerLog   lograte.Limiter
+	peerLog   *peerlog.Log
 	members   members
 	notifier  *notifier
 	handovers handovers
@@ -99,7 +99,7 @@ func NewServer(o ServerOptions) (_ *Server, err error) {
 		return nil, err
 	}
 	logs := newLogQueue(o.Logger.Handler())
-	s := &Server{opts: o.withoutSecrets(), dialect: o.Model.dialect(), log: logs.logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{}), peerLog: lograte.Limiter{First: peerLogFirst, Most: peerLogMost, Size: peerLogSize}}
+	s := &Server{opts: o.withoutSecrets(), dialect: o.Model.dialect(), log: logs.logger(), logs: logs, ready: make(chan struct{}), ended: make(chan struct{}), peerLog: peerlog.New(logs.logger())}
 	s.members.init()
 	s.admins = newAdmins(&o)
 	s.closing, s.end = context.WithCancel(context.Background())
@@ -392,6 +392,6 @@ func (s *Server) watchConnections(port string) func(sockets.Event) {
 		case e.Kind == sockets.EventDisconnected && s.pair != nil:
 			s.pair.disconnected(e.Peer)
 		}
-		s.logConnection(e, port)
+		s.peerLog.Connection(e, port, port == "publisher") // each client has one publisher connection
 	}
 }

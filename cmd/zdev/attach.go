@@ -8,6 +8,7 @@ import (
 	"clustermap/internal/link"
 	"clustermap/sockets"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -108,6 +109,37 @@ func (s *side) attach(ctx context.Context, socket attachable) error {
 		}
 	}
 	return nil
+}
+
+// monitor returns the monitor of this side's socket: see monitor.
+func (s *side) monitor(ctx context.Context, cmd *cobra.Command) func(sockets.Event) {
+	var connected []string
+	all, _ := s.parse() // attach returns its error
+	for _, e := range all {
+		if !e.bind {
+			connected = append(connected, e.address)
+		}
+	}
+	return monitor(ctx, cmd, s.flag, connected...)
+}
+
+// monitor returns the monitor of a socket of a device until ctx is done. On standard error
+// it logs which of the peers that connect to the socket are denied or fail, and reports
+// when no connection is possible to an endpoint that the socket connects to, and when it
+// is connected again.
+func monitor(ctx context.Context, cmd *cobra.Command, port string, connected ...string) func(sockets.Event) {
+	peers := command.PeerLog(ctx, command.NewLog(cmd.ErrOrStderr()))
+	reached := map[string]*news{}
+	for _, endpoint := range connected {
+		reached[endpoint] = newNews(ctx, cmd, endpoint)
+	}
+	return func(e sockets.Event) {
+		if n := reached[e.Endpoint]; n != nil {
+			n.watch(e)
+			return
+		}
+		peers.Connection(e, port, false)
+	}
 }
 
 // String returns the text for the line that reports that a device is ready.

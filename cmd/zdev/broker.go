@@ -95,6 +95,7 @@ services.
 			return command.Fail(command.ExitUsage, "--max-waiting, --max-bytes and --deliveries must be above 0")
 		}
 		o.Logger = command.NewLog(cmd.ErrOrStderr())
+		o.Socket.Monitor = monitor(ctx, cmd, "bind")
 		o.Heartbeat, o.Liveness = beat.heartbeat, int(beat.liveness)
 		o.MaxWaiting, o.MaxBytes, o.MaxDeliveries = int(waiting), int(bytes), int(deliveries)
 		broker, err := majordomo.NewBroker(o)

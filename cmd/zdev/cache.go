@@ -87,6 +87,7 @@ subscribers, subscriptions, and last values sent (replayed). Counts are since th
 		if o.Subscribers.Security, err = subscribers.security(bound, connected); err != nil {
 			return err
 		}
+		o.Publisher.Monitor, o.Subscribers.Monitor = publishers.monitor(ctx, cmd), subscribers.monitor(ctx, cmd)
 		cache, err := lastvalue.New(o)
 		if wrong, ok := errors.AsType[*lastvalue.OptionError](err); ok && wrong.Field == "MaxTopics" {
 			return command.Fail(command.ExitUsage, "--max-topics %d %s", topics, wrong.Reason)

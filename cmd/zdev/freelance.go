@@ -91,6 +91,7 @@ not its child processes. On other systems COMMAND continues.`,
 				return [][]byte{reply}, err
 			}
 		}
+		o.Monitor = monitor(ctx, cmd, "bind")
 		server, err := freelance.NewServer(ctx, o)
 		if err != nil {
 			return serveError(o.Bind, err)

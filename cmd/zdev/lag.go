@@ -79,6 +79,7 @@ messages has no delays.`,
 		if o.Socket.Security, err = curve.Security(); err != nil {
 			return err
 		}
+		o.Socket.Monitor = monitor(ctx, cmd, "connect", o.Endpoints...)
 		sub, err := snail.NewSubscriber(o)
 		if err != nil {
 			return command.EndpointError("--connect", strings.Join(o.Endpoints, " "), err)

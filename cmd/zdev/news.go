@@ -18,12 +18,12 @@ import (
 // newsPause is the minimum time between two messages about a failed connection.
 const newsPause = time.Second
 
-// news reports on standard error when a device cannot connect to its broker, and when it
+// news reports on standard error when a device cannot connect to an endpoint, and when it
 // is connected again.
 type news struct {
-	ctx    context.Context // when it is done, nothing more is reported
-	out    io.Writer
-	broker string
+	ctx context.Context // when it is done, nothing more is reported
+	out io.Writer
+	to  string // the endpoint, and what is there
 
 	mu      sync.Mutex
 	away    bool  // the last attempt failed
@@ -35,8 +35,11 @@ type news struct {
 
 // news returns a monitor of the sockets that connect to the broker.
 func (a *atBroker) news(ctx context.Context, cmd *cobra.Command) func(sockets.Event) {
-	n := &news{ctx: ctx, out: cmd.ErrOrStderr(), broker: a.broker}
-	return n.watch
+	return newNews(ctx, cmd, "the broker at "+a.broker).watch
+}
+
+func newNews(ctx context.Context, cmd *cobra.Command, to string) *news {
+	return &news{ctx: ctx, out: cmd.ErrOrStderr(), to: to}
 }
 
 // watch handles an event. It does not wait until a line is written, because standard error
@@ -47,7 +50,7 @@ func (n *news) watch(e sockets.Event) {
 	switch e.Kind {
 	case sockets.EventHandshakeSucceeded:
 		n.away, n.err = false, nil
-	case sockets.EventConnectFailed, sockets.EventHandshakeFailed: // also after EventDisconnected, if the broker has ended
+	case sockets.EventConnectFailed, sockets.EventHandshakeFailed: // also after EventDisconnected, if the peer has ended
 		if errors.Is(e.Err, context.Canceled) {
 			return // the device closes the connection
 		}
@@ -65,9 +68,9 @@ func (n *news) tell() {
 		return
 	}
 	n.said, n.at, n.writing = n.away, now, true
-	text := fmt.Sprintf("zdev: connected to the broker at %s\n", n.broker)
+	text := fmt.Sprintf("zdev: connected to %s\n", n.to)
 	if n.away {
-		text = fmt.Sprintf("zdev: no connection to the broker at %s%s; trying again\n", n.broker, reason(n.err))
+		text = fmt.Sprintf("zdev: no connection to %s%s; trying again\n", n.to, reason(n.err))
 	}
 	go func() {
 		_, _ = io.WriteString(n.out, text)

@@ -31,7 +31,7 @@ func (b *between) register(cmd *cobra.Command) {
 }
 
 // open creates the sockets, and binds and connects them. The caller closes them.
-func (b *between) open(ctx context.Context) (front, back sockets.Socket, err error) {
+func (b *between) open(ctx context.Context, cmd *cobra.Command) (front, back sockets.Socket, err error) {
 	var connected sockets.Security
 	if b.bound, connected, err = b.curve.Security(); err != nil {
 		return nil, nil, err
@@ -43,6 +43,7 @@ func (b *between) open(ctx context.Context) (front, back sockets.Socket, err err
 	if r.Security, err = b.backend.security(b.bound, connected); err != nil {
 		return nil, nil, err
 	}
+	f.Monitor, r.Monitor = b.frontend.monitor(ctx, cmd), b.backend.monitor(ctx, cmd)
 	if front, back, err = kind(b.kind).sockets(f, r); err != nil {
 		return nil, nil, err
 	}
@@ -89,7 +90,7 @@ When the proxy ends, messages that it has received but not sent are lost.`,
 	}
 	b.register(cmd)
 	cmd.RunE = command.Runs(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-		front, back, err := b.open(ctx)
+		front, back, err := b.open(ctx, cmd)
 		if err != nil {
 			return err
 		}

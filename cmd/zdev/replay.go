@@ -192,6 +192,10 @@ func (r *replay) open(ctx context.Context, cmd *cobra.Command, ends espresso.End
 	default:
 		o.Security = connected
 	}
+	o.Monitor = r.binds.monitor(ctx, cmd)
+	if len(r.connects.list) > 0 {
+		o.Monitor = r.connects.monitor(ctx, cmd)
+	}
 	var at []string
 	begin := func() error { return nil }
 	switch ends.Frontend {

@@ -113,7 +113,7 @@ prints on standard error how many messages were recorded and lost.`,
 		if err != nil {
 			return err
 		}
-		front, back, err := b.open(ctx)
+		front, back, err := b.open(ctx, cmd)
 		if err != nil {
 			return err
 		}

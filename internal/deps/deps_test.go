@@ -6,6 +6,7 @@
 //	internal/topic ◀── sockets
 //	internal/ipcpath ◀── chp, cmd
 //	internal/visible ◀── chp, patterns, internal/command, cmd
+//	internal/lograte, sockets ◀── internal/peerlog ◀── chp, patterns/majordomo, internal/command
 //	zmtp ◀── internal/queue ◀── sockets
 //	internal/kvmsg ◀── internal/store ◀── chp
 //	                   internal/timer ◀── chp
@@ -95,7 +96,7 @@ var rules = []struct {
 	},
 	{
 		path: "internal/command",
-		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/visible", "zmtp", "sockets"},
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/lograte", "internal/peerlog", "internal/visible", "zmtp", "sockets"},
 		std:  []string{"net/http"},
 		out: []string{
 			"golang.org/x/sys", "golang.org/x/term", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid",
@@ -107,6 +108,12 @@ var rules = []struct {
 		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "zmtp"},
 		std:  []string{"net/http", "os/exec"},
 		out:  []string{"golang.org/x/sys", "golang.org/x/crypto"}, // zmtp's
+	},
+	{
+		path: "internal/peerlog",
+		own:  []string{"internal/buf", "internal/closed", "internal/invariants", "internal/ipcpath", "internal/lograte", "zmtp", "sockets"},
+		std:  []string{"net/http"},
+		out:  []string{"golang.org/x/sys", "golang.org/x/crypto", "github.com/klauspost/cpuid/v2", "github.com/google/uuid"},
 	},
 	{
 		path: "internal/timer",
@@ -360,8 +367,8 @@ func TestDiskApart(t *testing.T) {
 }
 
 // TestInternal checks that no internal package depends on a public one, except for
-// internal/command with the packages below it, and for internal/queue, which queues the
-// frames of zmtp.
+// internal/command with the packages below it, for internal/peerlog, which logs the events
+// of sockets, and for internal/queue, which queues the frames of zmtp.
 func TestInternal(t *testing.T) {
 	t.Parallel()
 	watch(t)
@@ -373,7 +380,7 @@ func TestInternal(t *testing.T) {
 	}
 	var paths []string
 	for path := range strings.FieldsSeq(string(out)) {
-		if !among(path, []string{module + "/internal/command", module + "/internal/queue"}) {
+		if !among(path, []string{module + "/internal/command", module + "/internal/peerlog", module + "/internal/queue"}) {
 			paths = append(paths, strings.TrimPrefix(path, module+"/"))
 		}
 	}

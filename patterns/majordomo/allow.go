@@ -8,8 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"time"
 
+	"clustermap/internal/peerlog"
 	"clustermap/sockets"
 )
 
@@ -89,20 +89,6 @@ func (b *Broker) refusal(c *conn, service []byte) string {
 // logRefusal logs that a peer was refused as a worker, and who it is.
 func (b *Broker) logRefusal(c *conn, service []byte, why string) {
 	host, _ := c.peer.Property("Peer-Address")
-	user := c.peer.UserID()
-	log, omitted := b.refusals.Due(host+" "+user+" "+string(service), why, time.Now())
-	if !log {
-		return
-	}
-	attrs := []any{"service", string(service), "reason", why, "remote", c.peer.RemoteAddr()}
-	if user != "" {
-		attrs = append(attrs, "user", user)
-	}
-	if key := c.peer.PublicKey(); !key.IsZero() && key.String() != user {
-		attrs = append(attrs, "key", key.String())
-	}
-	if omitted > 0 {
-		attrs = append(attrs, slog.Int("repeated", omitted))
-	}
-	b.opts.Logger.Warn("worker refused", attrs...)
+	attrs := []slog.Attr{slog.String("service", string(service)), slog.String("reason", why), slog.String("remote", c.peer.RemoteAddr())}
+	b.peerLog.Log(slog.LevelWarn, "worker refused", strings.Join([]string{host, c.peer.UserID(), string(service), why}, " "), append(attrs, peerlog.Identity(c.peer)...)...)
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"clustermap/internal/lograte"
+	"clustermap/internal/peerlog"
 	"clustermap/sockets"
 	"clustermap/zmtp"
 )
@@ -38,7 +38,7 @@ type Broker struct {
 	deadlines list[job] // all requests, in the order in which they came
 	bytes     int       // of all requests
 	stats     BrokerStats
-	refusals  lograte.Limiter // of workers
+	peerLog   *peerlog.Log
 
 	touched     []*conn // connections with staged messages
 	spareJobs   []*job
@@ -106,7 +106,7 @@ func NewBroker(o BrokerOptions) (*Broker, error) {
 		conns:    map[*sockets.Peer]*conn{},
 		services: map[string]*service{},
 		lanes:    map[laneKey]*lane{},
-		refusals: lograte.Limiter{First: 10 * time.Second, Most: 10 * time.Minute, Size: 1024}, // they try again every few seconds
+		peerLog:  peerlog.New(o.Logger),
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.running.Go(b.run)
@@ -225,6 +225,7 @@ func (b *Broker) tick() {
 		b.expire()
 		b.flush()
 		b.mu.Unlock()
+		b.peerLog.Flush(time.Now())
 	}
 }
 

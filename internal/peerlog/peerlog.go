@@ -1,0 +1,168 @@
+// Package peerlog logs what an operator wants to know about the peers of sockets: who was
+// denied, who failed, who came and went. A server and the devices use it alike.
+package peerlog
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"clustermap/internal/lograte"
+	"clustermap/sockets"
+)
+
+// Limits of a log: for each peer and kind of event a line at once, and then at intervals
+// that double, with the number of events since.
+const (
+	first = 10 * time.Second
+	most  = 10 * time.Minute
+	size  = 4096 // peers and kinds
+)
+
+// A Log logs events about peers. All methods are safe for concurrent use.
+type Log struct {
+	to    *slog.Logger
+	limit lograte.Limiter
+}
+
+// New returns a log that writes to a logger.
+func New(to *slog.Logger) *Log {
+	return &Log{to: to, limit: lograte.Limiter{First: first, Most: most, Size: size}}
+}
+
+// wentAway reports whether a peer closed the connection, in particular during the
+// handshake. Port scans and health checks do that.
+func wentAway(err error) bool {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// overLimit reports whether a socket ended a connection because of a limit.
+func overLimit(err error) bool {
+	for _, limit := range []error{sockets.ErrSlowPeer, sockets.ErrStalled, sockets.ErrTooLarge, sockets.ErrTooManySubscriptions, sockets.ErrTooManyConnections} {
+		if errors.Is(err, limit) {
+			return true
+		}
+	}
+	return false
+}
+
+// Connection logs what an operator wants to know about a connection of the socket at port,
+// with who the peer is: connections that are refused or fail and, if comings is true, peers
+// that come and go. Everything else is for debugging.
+func (l *Log) Connection(e sockets.Event, port string, comings bool) {
+	level, text := slog.LevelDebug, e.Kind.String()
+	var denied *sockets.DeniedError
+	switch e.Kind {
+	case sockets.EventAcceptFailed:
+		level = slog.LevelWarn
+	case sockets.EventHandshakeSucceeded:
+		if comings {
+			level, text = slog.LevelInfo, "client connected"
+		}
+	case sockets.EventHandshakeFailed:
+		switch {
+		case errors.As(e.Err, &denied):
+			level, text = slog.LevelWarn, "client denied"
+		case errors.Is(e.Err, context.Canceled): // this side closes the connection
+		case wentAway(e.Err):
+			level, text = slog.LevelInfo, "peer closed the connection during the handshake"
+		default:
+			level = slog.LevelWarn
+		}
+	case sockets.EventDisconnected:
+		switch {
+		case overLimit(e.Err):
+			level, text = slog.LevelWarn, "client disconnected"
+		case comings:
+			level, text = slog.LevelInfo, "client disconnected"
+		}
+	}
+	attrs := []slog.Attr{slog.String("port", port), slog.String("remote", e.Remote)}
+	switch {
+	case denied != nil:
+		attrs = append(attrs, identity(denied.Request.PublicKey().String(), denied.Request.PublicKey().IsZero(), denied.Request.Username())...)
+	case e.Peer != nil:
+		attrs = append(attrs, Identity(e.Peer)...)
+	}
+	if e.Err != nil {
+		attrs = append(attrs, slog.Any("error", e.Err))
+	}
+	if level == slog.LevelDebug {
+		l.to.LogAttrs(context.Background(), level, text, attrs...)
+		return
+	}
+	host, _, err := net.SplitHostPort(e.Remote)
+	if err != nil {
+		host = e.Remote
+	}
+	who := []string{host}
+	for _, a := range attrs {
+		if a.Key == "key" || a.Key == "user" {
+			who = append(who, a.Value.String())
+		}
+	}
+	l.Log(level, text, strings.Join(who, " "), attrs...)
+}
+
+// Identity returns the attributes that say who a peer is: its public key, and its user ID
+// unless that is the key.
+func Identity(peer *sockets.Peer) []slog.Attr {
+	return identity(peer.PublicKey().String(), peer.PublicKey().IsZero(), peer.UserID())
+}
+
+func identity(key string, noKey bool, user string) (attrs []slog.Attr) {
+	if !noKey {
+		attrs = append(attrs, slog.String("key", key))
+	}
+	if user != "" && user != key {
+		attrs = append(attrs, slog.String("user", user))
+	}
+	return attrs
+}
+
+// Refused logs that something of a peer was refused, and why.
+func (l *Log) Refused(text string, peer *sockets.Peer, why error, attrs ...slog.Attr) {
+	host, _ := peer.Property("Peer-Address")
+	all := []slog.Attr{slog.String("remote", peer.RemoteAddr()), slog.Any("error", why)}
+	all = append(append(all, attrs...), Identity(peer)...)
+	l.Log(slog.LevelWarn, text, host+" "+peer.UserID()+" "+why.Error(), all...)
+}
+
+// Log logs an event about a peer, if it is due. Texts are few, and who is short.
+func (l *Log) Log(level slog.Level, text, who string, attrs ...slog.Attr) {
+	if !l.to.Enabled(context.Background(), level) {
+		return
+	}
+	due, omitted := l.limit.Due(who, level.String()+" "+text, time.Now())
+	if !due {
+		return
+	}
+	if omitted > 0 {
+		attrs = append(attrs, slog.Int("repeated", omitted))
+	}
+	l.to.LogAttrs(context.Background(), level, text, attrs...)
+}
+
+// Flush logs what was left out and has not occurred again, at the level that it has. It is
+// for a goroutine that runs now and then.
+func (l *Log) Flush(now time.Time) {
+	l.limit.Flush(now, func(who, kind string, omitted int) {
+		name, text, _ := strings.Cut(kind, " ")
+		var level slog.Level
+		_ = level.UnmarshalText([]byte(name)) // as Log has written it
+		if who == "" {
+			who = "several"
+		}
+		l.to.Log(context.Background(), level, "repeated: "+text, "peer", who, "repeated", omitted)
+	})
+}
