@@ -100,7 +100,7 @@ func readRules(value string) ([]workerRule, error) {
 func parseRule(text string) (r workerRule, err error) {
 	service, peers, ok := strings.Cut(text, "=")
 	if !ok {
-		return r, errors.New("a rule is SERVICE=PEER,PEER...")
+		return r, errors.New("a rule is SERVICE=PEER, with commas between several peers")
 	}
 	r.service, r.prefix = strings.CutSuffix(strings.TrimSpace(service), "*")
 	if r.service == "" && !r.prefix {
