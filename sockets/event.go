@@ -193,6 +193,8 @@ func errno(err error) uint32 {
 		return uint32(number)
 	case errors.Is(err, io.EOF):
 		return uint32(syscall.EPIPE) // the peer has gone
+	case errors.Is(err, ErrNoAuthenticator):
+		return uint32(syscall.EFAULT)
 	case errors.Is(err, ErrHandshakeTimeout), errors.As(err, &timeout) && timeout.Timeout():
 		return uint32(syscall.ETIMEDOUT)
 	}

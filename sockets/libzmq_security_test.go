@@ -3,6 +3,7 @@ package sockets
 import (
 	"bytes"
 	"errors"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,8 +19,8 @@ type libzmqSecured struct {
 	server, client Security
 	handler        string // status that the ZAP handler answers, none if empty
 	number         uint16 // of the server's event: HANDSHAKE_SUCCEEDED, or the failure's
-	value          uint32 // of it, if it is _PROTOCOL or _AUTH
-	atClient       uint16 // number of the client's event
+	value          uint32 // of it, if it is a failure; 0 if any
+	atClient       uint16 // number of the client's event; if it is _AUTH, the value is the same
 }
 
 // Numbers of libzmq's events.
@@ -29,6 +30,9 @@ const (
 	libzmqProtocol  = 0x2000
 	libzmqAuth      = 0x4000
 )
+
+// noHandler is the value of libzmq's event if there is no ZAP handler.
+const noHandler = uint32(syscall.EFAULT)
 
 // check makes the link, and has a message bounce if it comes about.
 func (c *libzmqSecured) check(t *testing.T) {
@@ -60,10 +64,13 @@ func (c *libzmqSecured) check(t *testing.T) {
 	if number != c.number || c.value != 0 && value != c.value {
 		t.Errorf("the server says %#x %#x, want %#x %#x", number, value, c.number, c.value)
 	}
-	if number, _ := outcome(atClient).Code(); number != c.atClient {
-		t.Errorf("the client says %#x, want %#x", number, c.atClient)
+	number, value = outcome(atClient).Code()
+	if number != c.atClient || number == libzmqAuth && value != c.value || number == libzmqNoDetail && !isEnd(value) {
+		t.Errorf("the client says %#x %#x, want %#x", number, value, c.atClient)
 	}
 	if c.number != libzmqSucceeded {
+		wantQueued(t, server)
+		wantQueued(t, client)
 		return
 	}
 	must(t, client.Send(ctx, []byte("12345678ABCDEFGH"), nil, []byte("12345678abcdefgh")))
@@ -75,6 +82,11 @@ func (c *libzmqSecured) check(t *testing.T) {
 	if show(texts(m)...) != `["12345678ABCDEFGH" "" "12345678abcdefgh"]` {
 		t.Errorf("%q bounced", m)
 	}
+}
+
+// isEnd reports whether value is one with which libzmq reports that a peer has gone.
+func isEnd(value uint32) bool {
+	return value == uint32(syscall.EPIPE) || value == uint32(syscall.ECONNRESET)
 }
 
 func checkSecured(t *testing.T, all []libzmqSecured) {
@@ -108,7 +120,7 @@ func TestLibzmq_security_null(t *testing.T) {
 		{"domain, accepted", in("TEST", false, null), null, "200", libzmqSucceeded, 0, libzmqSucceeded},
 		{"domain, denied", in("WRONG", false, null), null, "400", libzmqAuth, 400, libzmqAuth},
 		{"domain without handler", in("TEST", false, null), null, "", libzmqSucceeded, 0, libzmqSucceeded},
-		{"domain enforced without handler", in("TEST", true, null), null, "", libzmqNoDetail, 0, libzmqNoDetail},
+		{"domain enforced without handler", in("TEST", true, null), null, "", libzmqNoDetail, noHandler, libzmqNoDetail},
 	})
 }
 
@@ -153,7 +165,10 @@ func TestLibzmq_security_zap(t *testing.T) {
 	var all []libzmqSecured
 	for name, p := range judgedByHandler() {
 		server := in("ZAPTEST", false, p.server)
+		enforced := in("ZAPTEST", true, p.server)
 		all = append(all,
+			libzmqSecured{name + " without handler", enforced, p.client, "", libzmqNoDetail, noHandler, libzmqNoDetail},
+			libzmqSecured{name + " invalid_status", server, p.client, "invalid_status", libzmqProtocol, zmtp.CodeZAPInvalidStatus, libzmqNoDetail},
 			libzmqSecured{name + " 200", server, p.client, "200", libzmqSucceeded, 0, libzmqSucceeded},
 			libzmqSecured{name + " 300", server, p.client, "300", libzmqAuth, 300, libzmqNoDetail},
 			libzmqSecured{name + " 400", server, p.client, "400", libzmqAuth, 400, libzmqAuth},
@@ -167,11 +182,11 @@ func TestLibzmq_security_zap(t *testing.T) {
 func TestLibzmq_security_no_zap_handler(t *testing.T) {
 	p := judgedByHandler()
 	checkSecured(t, []libzmqSecured{
-		{"PLAIN", p["PLAIN"].server, p["PLAIN"].client, "", libzmqNoDetail, 0, libzmqNoDetail},
+		{"PLAIN", p["PLAIN"].server, p["PLAIN"].client, "", libzmqNoDetail, noHandler, libzmqNoDetail},
 		{"CURVE", p["CURVE"].server, p["CURVE"].client, "", libzmqSucceeded, 0, libzmqSucceeded},
-		{"CURVE, enforced", in("domain", true, p["CURVE"].server), p["CURVE"].client, "", libzmqNoDetail, 0, libzmqNoDetail},
+		{"CURVE, enforced", in("domain", true, p["CURVE"].server), p["CURVE"].client, "", libzmqNoDetail, noHandler, libzmqNoDetail},
 		{"CURVE, enforced, no domain", in("", true, p["CURVE"].server), p["CURVE"].client, "", libzmqSucceeded, 0, libzmqSucceeded},
-		{"NULL, enforced", in("domain", true, Security{}), Security{}, "", libzmqNoDetail, 0, libzmqNoDetail},
+		{"NULL, enforced", in("domain", true, Security{}), Security{}, "", libzmqNoDetail, noHandler, libzmqNoDetail},
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"syscall"
 
 	"clustermap/zmtp"
 )
@@ -66,8 +67,12 @@ func (s *socket) zapHandler(sec *Security) Authenticator {
 	return nil
 }
 
+// errZAPEnded means that there is no handler any more. libzmq's monitor reports EPIPE then,
+// and EFAULT if there never was one.
+var errZAPEnded = fmt.Errorf("%w: the ZAP handler has ended: %w", ErrNoAuthenticator, syscall.EPIPE)
+
 // noZAPHandler refuses all peers.
-func noZAPHandler(context.Context, AuthRequest) (User, error) { return User{}, ErrNoAuthenticator }
+func noZAPHandler(context.Context, AuthRequest) (User, error) { return User{}, errZAPEnded }
 
 // askZAP asks the ZAP handler. It uses a connection for each request, so that
 // requests do not wait for each other and replies cannot be mixed up. When the
@@ -79,7 +84,7 @@ func (s *socket) askZAP(ctx context.Context, r AuthRequest) (User, error) {
 	defer cancel(nil)
 	d, err := NewDealer(Options{Inproc: s.opts().Inproc, Linger: LingerNone, Monitor: func(e Event) {
 		if e.Kind == EventDisconnected || e.Kind == EventHandshakeFailed {
-			cancel(ErrNoAuthenticator)
+			cancel(errZAPEnded)
 		}
 	}})
 	if err != nil {
