@@ -87,6 +87,9 @@ func (e *CollectorError) Error() string {
 // Unwrap returns Err.
 func (e *CollectorError) Unwrap() error { return e.Err }
 
+// MarshalText returns the text of Error.
+func (e *CollectorError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
+
 // MixedError reports that the connections of a client to one server have reached
 // different ones, as can happen if several servers are behind one name, or behind a
 // balancer of connections. The client follows none of them and tries again. Servers that

@@ -12,7 +12,7 @@ import (
 type LinkEvent struct {
 	Kind   LinkKind
 	Server string // as named in ClientOptions.Servers
-	Former string // LinkFailedOver: the previous server
+	Former string `json:",omitempty"` // LinkFailedOver: the previous server
 
 	// Sequence is that of the new snapshot or, for LinkLost, of the last applied
 	// update.
@@ -23,17 +23,15 @@ type LinkEvent struct {
 
 // MarshalJSON implements json.Marshaler: it writes Err as its text.
 func (e LinkEvent) MarshalJSON() ([]byte, error) {
+	type fields LinkEvent // without this method
 	text := ""
 	if e.Err != nil {
 		text = e.Err.Error()
 	}
 	return json.Marshal(struct {
-		Kind     LinkKind
-		Server   string
-		Former   string `json:",omitempty"`
-		Sequence int64
-		Err      string `json:",omitempty"`
-	}{e.Kind, e.Server, e.Former, e.Sequence, text})
+		fields
+		Err string `json:",omitempty"`
+	}{fields(e), text})
 }
 
 // LinkKind is the kind of a [LinkEvent].

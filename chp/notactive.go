@@ -1,6 +1,7 @@
 package chp
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 )
@@ -29,6 +30,19 @@ type ServerFault struct {
 	// Silent reports that the present attempt has connected and the server has sent
 	// nothing yet. The NotActiveError then wraps ErrSilent.
 	Silent bool
+}
+
+// MarshalJSON implements json.Marshaler: it writes Err as its text.
+func (f ServerFault) MarshalJSON() ([]byte, error) {
+	type fields ServerFault // without this method
+	text := ""
+	if f.Err != nil {
+		text = f.Err.Error()
+	}
+	return json.Marshal(struct {
+		fields
+		Err string `json:",omitempty"`
+	}{fields(f), text})
 }
 
 // Phase is how far a client's attempt to follow a server has come.
@@ -72,6 +86,9 @@ func (e *NotActiveError) Error() string {
 	}
 	return string(text)
 }
+
+// MarshalText returns the text of Error.
+func (e *NotActiveError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
 
 // Unwrap returns Err and the errors of the servers.
 func (e *NotActiveError) Unwrap() []error {

@@ -83,6 +83,9 @@ func (e *ListenError) Error() string {
 // Unwrap returns Err.
 func (e *ListenError) Unwrap() error { return e.Err }
 
+// MarshalText returns the text of Error.
+func (e *ListenError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
+
 // NewServer returns a server that does not listen yet: Listen, or Serve, reports a port
 // that is in use. If several options are invalid,
 // the error reports all of them. With Log or Preload it returns when the map is filled.

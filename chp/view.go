@@ -115,6 +115,9 @@ func (e *DecodeError) Error() string {
 // Unwrap returns Err.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
+// MarshalText returns the text of Error.
+func (e *DecodeError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
+
 // OutsideViewError reports a key that is not in a [View]. errors.Is reports it as
 // ErrOutsideSubtrees. Retrying fails again.
 type OutsideViewError struct {

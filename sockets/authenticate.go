@@ -92,6 +92,9 @@ func (e *DeniedError) Error() string { return e.Err.Error() + ": " + e.Request.S
 // Unwrap returns Err.
 func (e *DeniedError) Unwrap() error { return e.Err }
 
+// MarshalText returns the text of Error.
+func (e *DeniedError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
+
 // User describes an accepted peer. The application can read it with
 // [Peer.UserID] and [Peer.Property].
 type User struct {

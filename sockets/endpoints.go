@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
@@ -50,6 +51,19 @@ type EndpointStatus struct {
 	Attempts int       // failed attempts to connect since the last success
 	Err      error     // why the last attempt failed, or the last connection ended; nil if connected, or if neither has happened
 	Next     time.Time // when the next attempt begins, with EndpointWaiting; zero over inproc
+}
+
+// MarshalJSON implements json.Marshaler: it writes Err as its text.
+func (e EndpointStatus) MarshalJSON() ([]byte, error) {
+	type fields EndpointStatus // without this method
+	text := ""
+	if e.Err != nil {
+		text = e.Err.Error()
+	}
+	return json.Marshal(struct {
+		fields
+		Err string `json:",omitempty"`
+	}{fields(e), text})
 }
 
 // Endpoints returns a snapshot of all endpoints to which the socket is bound or

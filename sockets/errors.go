@@ -147,3 +147,6 @@ func (e *PeerError) Error() string { return fmt.Sprintf("sockets: peer %s: %v", 
 
 // Unwrap returns Err.
 func (e *PeerError) Unwrap() error { return e.Err }
+
+// MarshalText returns the text of Error.
+func (e *PeerError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }

@@ -1,6 +1,7 @@
 package sockets
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -85,6 +86,19 @@ type Event struct {
 	Peer     *Peer         // the peer, from EventHandshakeSucceeded to EventDisconnected
 	Err      error         // the cause of a failure, of EventDisconnected or of EventAbandoned; for EventConnectRetried, the refusal that caused the long wait
 	Retry    time.Duration // for EventConnectRetried, the time until the next attempt
+}
+
+// MarshalJSON implements json.Marshaler: it writes Err as its text.
+func (e Event) MarshalJSON() ([]byte, error) {
+	type fields Event // without this method
+	text := ""
+	if e.Err != nil {
+		text = e.Err.Error()
+	}
+	return json.Marshal(struct {
+		fields
+		Err string `json:",omitempty"`
+	}{fields(e), text})
 }
 
 // Failure classifies why a handshake failed.

@@ -30,6 +30,9 @@ func (p *Peer) String() string {
 // while it is connected.
 func (p *Peer) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, p.String()) }
 
+// MarshalText returns the text of String.
+func (p *Peer) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
 // String returns the events, separated by a bar: "in", "out", "in|out", or "none".
 func (e PollEvents) String() string {
 	var names []string

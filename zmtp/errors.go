@@ -72,6 +72,9 @@ func (e *ProtocolError) Error() string {
 // Unwrap returns Err.
 func (e *ProtocolError) Unwrap() error { return e.Err }
 
+// MarshalText returns the text of Error.
+func (e *ProtocolError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
+
 // malformed and tooLarge return the most common errors.
 func malformed(op, reason string) error {
 	return &ProtocolError{Op: op, Reason: reason, Err: ErrMalformed}

@@ -76,3 +76,6 @@ func (e *CorruptError) Error() string {
 }
 
 func (e *CorruptError) Unwrap() error { return e.Reason }
+
+// MarshalText returns the text of Error.
+func (e *CorruptError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }

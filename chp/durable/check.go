@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,6 +31,19 @@ type Report struct {
 	// Defect is the first defect that prevents the log from being opened, usually a
 	// [*commit.CorruptError]. It is nil if the log is sound.
 	Defect error
+}
+
+// MarshalJSON implements json.Marshaler: it writes Defect as its text.
+func (r *Report) MarshalJSON() ([]byte, error) {
+	type fields Report // without this method
+	text := ""
+	if r.Defect != nil {
+		text = r.Defect.Error()
+	}
+	return json.Marshal(struct {
+		fields
+		Defect string `json:",omitempty"`
+	}{fields(*r), text})
 }
 
 // A SegmentInfo describes one segment.

@@ -5,8 +5,8 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -17,46 +17,104 @@ import (
 func TestEnumerationsMarshalAsText(t *testing.T) {
 	t.Parallel()
 	checked := 0
-	for _, root := range []string{"zmtp", "sockets", "chp", "patterns"} {
-		err := filepath.WalkDir(filepath.Join("..", "..", root), func(path string, d fs.DirEntry, err error) error {
-			if err == nil && d.IsDir() {
-				checked += checkEnumerations(t, path)
+	eachPublic(t, func(folder string, files []*ast.File) { checked += checkEnumerations(t, folder, files) })
+	if checked < 15 {
+		t.Errorf("found only %d enumerations", checked)
+	}
+}
+
+// eachPublic calls fn with the files of each public package, without tests and commands,
+// and of those whose types are public by another name.
+func eachPublic(t *testing.T, fn func(folder string, files []*ast.File)) {
+	t.Helper()
+	for _, under := range []string{"zmtp", "sockets", "chp", "patterns", "internal/link"} {
+		err := filepath.WalkDir(filepath.Join(root, under), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.IsDir() {
+				return err
 			}
+			names, err := filepath.Glob(filepath.Join(path, "*.go"))
+			var files []*ast.File
+			for _, name := range names {
+				if strings.HasSuffix(name, "_test.go") {
+					continue
+				}
+				file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+				if err != nil {
+					return err
+				}
+				if file.Name.Name != "main" {
+					files = append(files, file)
+				}
+			}
+			fn(path, files)
 			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestErrorsMarshalAsText: in public packages, each exported struct with an exported field
+// that is an error has MarshalText or MarshalJSON. Without it the error is {} in JSON.
+func TestErrorsMarshalAsText(t *testing.T) {
+	t.Parallel()
+	checked := 0
+	eachPublic(t, func(folder string, files []*ast.File) {
+		methods, faulty := map[string]bool{}, map[string]bool{}
+		for _, file := range files {
+			ast.Inspect(file, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.FuncDecl:
+					if n.Recv != nil && strings.HasPrefix(n.Name.Name, "Marshal") {
+						of := n.Recv.List[0].Type
+						if pointer, ok := of.(*ast.StarExpr); ok {
+							of = pointer.X
+						}
+						if of, ok := of.(*ast.Ident); ok {
+							methods[of.Name] = true
+						}
+					}
+					return false
+				case *ast.TypeSpec:
+					if s, ok := n.Type.(*ast.StructType); ok && n.Name.IsExported() && showsError(s) {
+						faulty[n.Name.Name] = true
+					}
+				}
+				return true
+			})
+		}
+		for name := range faulty {
+			checked++
+			if !methods[name] {
+				t.Errorf("%s: %s has an error and no method MarshalText or MarshalJSON", folder, name)
+			}
+		}
+	})
 	if checked < 15 {
-		t.Errorf("found only %d enumerations", checked)
+		t.Errorf("found only %d structs with errors", checked)
 	}
+}
+
+// showsError reports whether a struct has an exported field that is an error.
+func showsError(s *ast.StructType) bool {
+	for _, f := range s.Fields.List {
+		if of, ok := f.Type.(*ast.Ident); ok && of.Name == "error" && slices.ContainsFunc(f.Names, (*ast.Ident).IsExported) {
+			return true
+		}
+	}
+	return false
 }
 
 // numeric are the types that are sets of flags, or numbers themselves, and only options;
 // and the steps of a decoder (Kind of zmtp), which no log has.
 var numeric = map[string]bool{"Notify": true, "ReconnectStop": true, "KeepAlive": true, "Model": true, "Kind": true}
 
-// checkEnumerations checks the package in a folder, and returns the number of its
-// enumerations.
-func checkEnumerations(t *testing.T, folder string) (n int) {
+// checkEnumerations checks a package, and returns the number of its enumerations.
+func checkEnumerations(t *testing.T, folder string, files []*ast.File) (n int) {
 	t.Helper()
-	files, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
 	numbers, methods, constants := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, f := range files {
-		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(folder, f.Name()), nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if file.Name.Name == "main" {
-			return 0
-		}
+	for _, file := range files {
 		for _, decl := range file.Decls {
 			switch decl := decl.(type) {
 			case *ast.FuncDecl:

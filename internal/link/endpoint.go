@@ -43,6 +43,9 @@ func (e *EndpointError) Error() string {
 // Unwrap returns Err.
 func (e *EndpointError) Unwrap() error { return e.Err }
 
+// MarshalText returns the text of Error.
+func (e *EndpointError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
+
 // Host returns the host of a tcp endpoint: a name, an address without brackets, or "" for
 // the wildcard.
 func (e *Endpoint) Host() string { return e.host }

@@ -52,6 +52,9 @@ func (e *ProxyError) Error() string {
 // Unwrap returns Err.
 func (e *ProxyError) Unwrap() error { return e.Err }
 
+// MarshalText returns the text of Error.
+func (e *ProxyError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
+
 // dialProxy connects to an endpoint through the proxy.
 func dialProxy(ctx context.Context, dial dialFunc, e Endpoint, o *Options) (net.Conn, error) {
 	nc, err := dial(ctx, "tcp", o.Proxy)

@@ -2,6 +2,7 @@ package freelance
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -72,6 +73,19 @@ type Attempt struct {
 	State  ServerState // of the server
 	Sent   bool        // the request was sent to the server
 	Err    error       // why the server refused the request or is not connected, if known
+}
+
+// MarshalJSON implements json.Marshaler: it writes Err as its text.
+func (a Attempt) MarshalJSON() ([]byte, error) {
+	type fields Attempt // without this method
+	text := ""
+	if a.Err != nil {
+		text = a.Err.Error()
+	}
+	return json.Marshal(struct {
+		fields
+		Err string `json:",omitempty"`
+	}{fields(a), text})
 }
 
 func (a Attempt) String() string {

@@ -1,6 +1,7 @@
 package freelance
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -43,6 +44,19 @@ type ServerStatus struct {
 	Heard    time.Time // when the last message arrived, or when it connected; zero if not connected
 	Waiting  int       // requests that wait for its reply
 	Err      error     // why there is no connection, if known
+}
+
+// MarshalJSON implements json.Marshaler: it writes Err as its text.
+func (s ServerStatus) MarshalJSON() ([]byte, error) {
+	type fields ServerStatus // without this method
+	text := ""
+	if s.Err != nil {
+		text = s.Err.Error()
+	}
+	return json.Marshal(struct {
+		fields
+		Err string `json:",omitempty"`
+	}{fields(s), text})
 }
 
 // ClientStats has the counters of a client.

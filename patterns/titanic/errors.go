@@ -36,6 +36,9 @@ func (e *StoreError) Error() string {
 // Unwrap returns Err.
 func (e *StoreError) Unwrap() error { return e.Err }
 
+// MarshalText returns the text of Error.
+func (e *StoreError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
+
 // Errors of a client, with the server's status code.
 var (
 	// ErrClosed is returned by a closed client. It matches net.ErrClosed (errors.Is).
