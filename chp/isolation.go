@@ -9,7 +9,7 @@ import (
 )
 
 // isolation tells an active server whether it may have been cut off from everybody.
-// Then the other server may have taken over, and what this one accepted before it hears
+// Then the other server may have taken over, and what this one publishes before it hears
 // of that would be discarded. It is a machine without I/O and clock; time is counted in
 // looks (pair.lookEvery).
 //
@@ -18,9 +18,12 @@ import (
 // something arrives, and, since the network works again, for as long as the other server
 // needs to answer on a new connection. After that it knows, until the other server is
 // heard again: the other server does not run, or cannot be reached.
+//
+// A server that was not alone before does not go on alone without such an answer, either.
 type isolation struct {
 	state isolationState
-	quiet int // looks in which nothing arrived, or in isolationSuspected all looks
+	quiet int // looks in which nothing arrived
+	fresh int // looks for which an answer of the other server counts
 }
 
 type isolationState uint8
@@ -30,59 +33,70 @@ const (
 	isolationNone isolationState = iota
 	// isolationSuspected: nothing arrives from anybody.
 	isolationSuspected
-	// isolationChecking: something arrived, and the other server is asked.
+	// isolationChecking: the other server is asked.
 	isolationChecking
 	// isolationExcluded: the other server did not answer, though the network works.
 	isolationExcluded
 )
 
 const (
-	// quietLooks is the number of looks after which silence is suspicious: a quarter of
-	// the time-out. The other server, of which a message arrives each interval, cannot take
-	// over earlier than an interval before the time-out.
-	quietLooks = looksPerTimeout / 4
-	// freezeLooks bounds the time for which updates that are accepted already wait while
-	// nothing arrives: the clients may wait for them without sending anything.
-	freezeLooks = 5 * looksPerTimeout
-	// checkLooks is the time for an answer.
-	checkLooks = looksPerTimeout / 2
+	// quietLooks is the number of looks after which silence is suspicious. Updates wait
+	// for the other server for longer, and with the default options an idle client of this
+	// package sends something sooner.
+	quietLooks = looksPerTimeout * 3 / 4
+	// freezeLooks bounds the time in which nothing arrives and the server still waits for
+	// that: clients may wait without sending anything for what it has accepted already. By
+	// default it is longer than clients of this package wait for a sign of life.
+	freezeLooks = 3 * looksPerTimeout
 )
+
+// checkTime returns the time that the other server has for an answer: much more than a
+// network takes.
+func (p *pair) checkTime() time.Duration { return max(p.timeout/4, 100*time.Millisecond) }
 
 // sight is what a server sees in a look.
 type sight struct {
 	heard   bool // the other server, within little more than the interval
 	down    bool // the other server's machine says that it does not run
-	arrived bool // anything from anybody, or an update of this process waits
+	arrived bool // anything from anybody, or the server is busy by itself
+	waits   bool // updates that have arrived before wait
 }
 
 // look counts a look, and reports whether the other server is to be asked: see answered.
 func (i *isolation) look(s sight) (ask bool) {
+	i.fresh = max(i.fresh-1, 0)
 	switch {
 	case i.state == isolationChecking: // ends with answered
 	case s.heard:
-		*i = isolation{}
+		i.state, i.quiet = isolationNone, 0
 	case s.down:
-		*i = isolation{state: isolationExcluded}
+		i.state = isolationExcluded
 	case i.state == isolationExcluded:
-	case s.arrived:
-		ask = i.state == isolationSuspected
-		*i = isolation{}
-		if ask {
-			i.state = isolationChecking
+	case s.arrived || s.waits && i.quiet >= freezeLooks:
+		if i.state == isolationSuspected {
+			return i.check()
 		}
+		i.quiet = 0
 	default:
 		if i.quiet++; i.quiet >= quietLooks {
 			i.state = isolationSuspected
 		}
 	}
+	return false
+}
+
+// check begins to ask the other server, and returns false if it is asked already.
+func (i *isolation) check() (ask bool) {
+	ask = i.state != isolationChecking
+	i.state, i.quiet = isolationChecking, 0
 	return ask
 }
 
 // answered ends a check: the other server was heard on a new connection, or was not.
 func (i *isolation) answered(heard bool) {
-	*i = isolation{state: isolationExcluded}
+	i.state = isolationExcluded
 	if heard {
-		i.state = isolationNone
+		i.state, i.fresh = isolationNone, looksPerTimeout
 	}
 }
 
@@ -95,25 +109,41 @@ func (i *isolation) holds() bool {
 // still.
 func (i *isolation) freezes() bool { return i.holds() && i.quiet < freezeLooks }
 
+// knows reports whether the server may go on alone: the other one has answered just now,
+// so it has not taken over, or did not answer. It may, too, if nothing arrives for long.
+func (i *isolation) knows() bool {
+	return i.state == isolationExcluded || i.fresh > 0 || i.state == isolationSuspected && !i.freezes()
+}
+
 // watch looks at what arrives, and holds updates or stops that.
 func (p *pair) watch(ctx context.Context) {
 	s := p.server
 	peer, reads := p.node.Peer(), s.router.Reads()+s.collector.Reads()+s.publisher.Reads()
 	ask := p.isolation.look(sight{
-		heard:   peer.State != 0 && time.Since(peer.Heard) < s.opts.Pair.Interval+p.lookEvery(),
-		down:    peer.Down,
-		arrived: reads != p.reads || s.local.waiting.Load() > 0,
+		heard: peer.State != 0 && time.Since(peer.Heard) < s.opts.Pair.Interval+p.lookEvery(),
+		down:  peer.Down,
+		// A server that waits for its own disk reads nothing, and updates of this process
+		// are not heard either.
+		arrived: reads != p.reads || s.local.waiting.Load() > 0 || s.sequencer.disk.room(ended) != nil,
+		waits:   s.sequencer.waiters.Load() > 0,
 	})
 	p.reads = reads
 	if ask {
-		s.log.Info("something arrives after a time in which nothing did: updates wait until the other server has had time to answer")
-		p.sending.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, checkLooks*p.lookEvery())
-			defer cancel()
-			p.answers <- reply{err: p.node.Probe(ctx)}
-		})
+		p.ask(ctx)
 	}
 	p.hold()
+}
+
+// ask asks the other server for a sign of life on a new connection, see answered.
+func (p *pair) ask(ctx context.Context) {
+	if p.active.Load() {
+		p.server.log.Info("updates wait until the other server has had time to answer")
+	}
+	p.sending.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, p.checkTime())
+		defer cancel()
+		p.answers <- reply{err: p.node.Probe(ctx)}
+	})
 }
 
 // reply is the outcome of asking the other server whether it is there.
@@ -127,7 +157,7 @@ type reply struct {
 func (p *pair) answered(ctx context.Context, a reply) {
 	if a.err == nil && !a.last && p.node.State() == binarystar.StateActive && p.behind() {
 		p.sending.Go(func() {
-			_ = pause(ctx, checkLooks*p.lookEvery())
+			_ = pause(ctx, p.checkTime())
 			p.answers <- reply{last: true}
 		})
 		return

@@ -30,6 +30,9 @@ func TestIsolation(t *testing.T) {
 	expect("everybody is silent for a moment", false, false)
 	looks(1, nothing)
 	expect("everybody is silent", true, true)
+	if i.knows() {
+		t.Error("it knows that the other server is away, though everybody is silent")
+	}
 	looks(freezeLooks, nothing)
 	expect("for long", true, false)
 	if n := looks(3, others); n != 1 {
@@ -40,6 +43,9 @@ func TestIsolation(t *testing.T) {
 	expect("it has not answered yet", true, true)
 	i.answered(false)
 	expect("it does not answer", false, false)
+	if !i.knows() {
+		t.Error("it does not know that the other server does not answer")
+	}
 	looks(10*looksPerTimeout, nothing)
 	looks(1, others)
 	expect("it has not answered before", false, false)
@@ -53,9 +59,31 @@ func TestIsolation(t *testing.T) {
 	looks(1, others)
 	i.answered(true)
 	expect("it answers", false, false)
+	if !i.knows() {
+		t.Error("it does not know that the other server has answered")
+	}
+	looks(looksPerTimeout, others)
+	if i.knows() {
+		t.Error("an answer counts for ever")
+	}
 	looks(quietLooks, nothing)
 	looks(1, down)
 	expect("its machine answers", false, false)
 	looks(10*looksPerTimeout, nothing)
 	expect("and everybody is silent", false, false)
+
+	// Updates that wait in full queues do not arrive again.
+	i = isolation{}
+	if n := looks(freezeLooks, sight{waits: true}); n != 0 || !i.holds() {
+		t.Errorf("updates that wait are taken for others that arrive: asked %d times", n)
+	}
+	if n := looks(1, sight{waits: true}); n != 1 {
+		t.Error("updates wait for ever")
+	}
+
+	// To go on alone a server asks once.
+	i = isolation{}
+	if !i.check() || i.check() || !i.holds() {
+		t.Error("the other server is not asked once")
+	}
 }

@@ -151,7 +151,7 @@ func (p *pair) run(ctx context.Context) error {
 		case <-ticker.C:
 			p.vote(ctx)
 			p.watch(ctx)
-			p.judge(true)
+			p.judge(ctx, true)
 			s.examineAll(true)
 			p.forget()
 			if n := p.node.Status().Refused; n > 2*refused {
@@ -163,7 +163,7 @@ func (p *pair) run(ctx context.Context) error {
 			p.answered(ctx, a)
 			continue
 		case <-p.changed:
-			p.judge(false)
+			p.judge(ctx, false)
 			s.examineAll(false)
 			continue
 		case status, ok := <-states.C():
@@ -318,7 +318,7 @@ func (p *pair) disconnected(peer *sockets.Peer) {
 // become active, and this one must not publish updates that only it has. It then has
 // the time-out to receive the other's state. The same holds for the time in which this
 // server may have been isolated, and updates are held.
-func (p *pair) judge(look bool) {
+func (p *pair) judge(ctx context.Context, look bool) {
 	s := p.server
 	q := &s.sequencer
 	q.mu.Lock()
@@ -343,6 +343,12 @@ func (p *pair) judge(look bool) {
 		f.behind++
 	}
 	if !q.commits.peer || !f.bye && f.idle <= looksPerTimeout {
+		return
+	}
+	if !f.bye && !p.isolation.knows() {
+		if p.isolation.check() {
+			p.ask(ctx)
+		}
 		return
 	}
 	level := slog.LevelWarn

@@ -45,6 +45,7 @@ type modelServer struct {
 	asked     bool // something arrived since the last look
 	follows   bool // it gets the updates of the other one as they come
 	alone     bool // active, and does not wait for the other one
+	checking  int  // looks since it has asked the other one
 	idle      int  // looks without the acknowledgement that updates wait for
 	since     int  // looks since the start
 }
@@ -218,14 +219,13 @@ func (w *modelPair) pass() {
 func (w *modelPair) look(i int) {
 	s := &w.servers[i]
 	heard := s.machine.Peer.State != 0 && w.time()-s.machine.Heard < (modelTimeout/2+1)*time.Millisecond
-	if s.isolation.state == isolationChecking {
-		if s.isolation.quiet++; s.isolation.quiet > checkLooks {
-			s.isolation.answered(false)
-		}
-	} else if s.isolation.look(sight{heard: heard, down: s.down, arrived: s.asked}) && w.linked() {
-		w.deaf = w.now
-		w.send(1 - i) // both say their states on a new connection
-		w.send(i)
+	if s.isolation.state != isolationChecking {
+		s.checking = 0
+	} else if s.checking++; s.checking > looksPerTimeout/4 {
+		s.isolation.answered(false)
+	}
+	if s.isolation.look(sight{heard: heard, down: s.down, arrived: s.asked}) {
+		w.ask(i)
 	}
 	s.asked = false
 	if !s.active {
@@ -238,9 +238,22 @@ func (w *modelPair) look(i int) {
 	case !s.isolation.freezes() || w.mutation == modelNoHolds:
 		s.idle++
 	}
-	if s.idle > looksPerTimeout {
+	switch {
+	case s.idle <= looksPerTimeout:
+	case s.isolation.knows() || w.mutation == modelNoHolds:
 		s.alone = true
 		w.acknowledge(i)
+	case s.isolation.check():
+		w.ask(i)
+	}
+}
+
+// ask makes both servers say their states on a new connection.
+func (w *modelPair) ask(i int) {
+	if w.linked() {
+		w.deaf = w.now
+		w.send(1 - i)
+		w.send(i)
 	}
 }
 

@@ -113,7 +113,7 @@ func TestPairWaitsForOwnDisk(t *testing.T) {
 		return q.follower.have == q.reigns.newest.last
 	})
 	for range 2 * looksPerTimeout {
-		s.pair.judge(true)
+		s.pair.judge(ctx, true)
 	}
 	if !s.inSync2() {
 		t.Error("updates do not wait for a follower that has everything")

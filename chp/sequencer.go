@@ -79,6 +79,7 @@ type sequencer struct {
 	last      atomic.Int64 // the sequence of the last update
 	published atomic.Int64 // the sequence of the last update that was published
 	waiting   atomic.Bool  // updates may have to wait: to be committed, or because they are halted
+	waiters   atomic.Int64 // goroutines whose updates wait until the sequencer accepts them
 	updates   atomic.Uint64
 	expired   atomic.Uint64
 
