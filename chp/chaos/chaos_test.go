@@ -278,8 +278,8 @@ func (c *cluster) start(replicas int, seed uint64) {
 	}
 }
 
-// startServers starts the servers of the shape.
-func (c *cluster) startServers(ctx context.Context) {
+// startServers starts the servers of the shape, with some more arguments.
+func (c *cluster) startServers(ctx context.Context, args ...string) {
 	if !c.shape.pair {
 		c.servers = []*server{newServer(c.t, "server", c.dir, c.shape.data)}
 	} else {
@@ -289,6 +289,7 @@ func (c *cluster) startServers(ctx context.Context) {
 		c.join(backup, primary, "--backup")
 	}
 	for _, s := range c.servers {
+		s.args = append(s.args, args...)
 		if err := s.start(ctx); err != nil {
 			c.t.Fatal(err)
 		}
@@ -297,6 +298,14 @@ func (c *cluster) startServers(ctx context.Context) {
 		c.troubles = append(c.troubles, trouble{i, 0, c.history.now()})
 	}
 }
+
+// The links between the servers of a pair, in cluster.between.
+const (
+	_           = iota // by which the primary follows
+	_                  // of the backup's states
+	linkUpdates        // by which the backup follows
+	_                  // of the primary's states
+)
 
 // join makes a server one of a pair. It reaches the other one through proxies.
 func (c *cluster) join(s, peer *server, role string) {

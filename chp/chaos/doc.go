@@ -42,6 +42,11 @@
 //   - no key expires before its time, and none that has no time to live;
 //   - no server ended by itself.
 //
+// TestReturn runs sequences in which the servers of a pair are apart: one of them goes on
+// alone, starts again several times without hearing the other one, expires keys, is cut off
+// from everybody, or comes back with its data. It checks that an acknowledged update is
+// discarded only where both servers had accepted updates apart, and is reported then.
+//
 // When a check fails the test prints the seed and the faults, and writes the
 // history to a file (flag -history).
 //

@@ -3,12 +3,16 @@
 package chaos
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,106 +20,423 @@ import (
 	"clustermap/sockets"
 )
 
-// TestReturn: a primary is killed, restarts with its old data, and does not hear the
-// backup, which has taken over and has acknowledged updates. The backup continues when they
-// hear each other, whether it has served on, or was killed too and restarts last: nothing
-// that it has acknowledged is lost.
+// TestReturn: the servers of a pair are apart for a while, one of them goes on, and they
+// meet again. The map that has the updates which clients were acknowledged continues,
+// however often the other one has started and whatever it has done by itself. Only where
+// both have accepted updates of clients one discards its own, and reports them.
+//
+// The sequences do not depend on time: each step waits for what the next one needs.
 func TestReturn(t *testing.T) {
 	t.Parallel()
+	// They wait most of the time, so more of them run at once than tests in parallel.
+	running := make(chan struct{}, 6)
+	var all sync.WaitGroup
 	for _, c := range []struct {
-		name          string
-		ended         bool // the backup is killed too
-		written       bool // the primary accepts an update
-		continues     int  // the server that is active in the end
-		keys          int
-		reports, lost string // the server that discards an update, and its key
+		name string
+		do   func(r *reunion)
+		// The server that continues, or -1 if it is either; the other one discards, if
+		// it has accepted updates apart.
+		continues int
+		interval  time.Duration
 	}{
-		{"served on", false, false, 1, 21, "", ""},
-		{"served on, primary written", false, true, 1, 21, "primary", "/written"},
-		{"killed", true, false, 1, 21, "", ""},
-		{"killed, primary written", true, true, 1, 21, "primary", "/written"},
+		{"served on", func(r *reunion) { r.takeover(); r.restart(1); r.meet() }, 1, interval},
+		{"served on, primary written", func(r *reunion) { r.takeover(); r.restart(1); r.write(0, 1); r.meet() }, 1, interval},
+		{"killed", func(r *reunion) { r.takeover(); r.servers[1].kill(); r.restart(1); r.meet() }, 1, interval},
+		{"killed, primary written", func(r *reunion) { r.takeover(); r.servers[1].kill(); r.restart(1); r.write(0, 1); r.meet() }, 1, interval},
+
+		// The primary has started more often than the other one: what counts is the data.
+		{"several restarts", func(r *reunion) { r.takeover(); r.restart(3); r.meet() }, 1, interval},
+		{"several restarts, primary written", func(r *reunion) { r.takeover(); r.restart(3); r.write(0, 1); r.meet() }, 1, interval},
+		{"several restarts, killed", func(r *reunion) { r.takeover(); r.servers[1].kill(); r.restart(3); r.meet() }, 1, interval},
+
+		// A key expires in the old map: a server does that by itself.
+		{"expiry", func(r *reunion) { r.lease(); r.takeover(); r.restart(1); r.expiry(); r.meet() }, 1, interval},
+		{"expiry, two restarts", func(r *reunion) { r.lease(); r.takeover(); r.restart(2); r.expiry(); r.meet() }, 1, interval},
+		{"expiry, killed", func(r *reunion) {
+			r.lease()
+			r.takeover()
+			r.servers[1].kill()
+			r.restart(1)
+			r.expiry()
+			r.meet()
+		}, 1, interval},
+
+		// The active server goes on alone and is killed, and the other one serves its
+		// older map to a reader. The first one comes back with the newer one.
+		{"alone, link for updates stalls", func(r *reunion) { r.alone(); r.returns() }, 0, interval},
+		{"alone, the other one cut off", func(r *reunion) { r.cutOff(); r.returns() }, 0, interval},
+		{"alone, key expires", func(r *reunion) { r.lease(); r.alone(); r.away(); r.expiresAt(1); r.comesBack() }, 0, interval},
+
+		// The active server is cut off from everybody.
+		{"isolated", func(r *reunion) { r.isolate(true); r.heal(false) }, 1, isolatedInterval},
+		{"isolated, newcomer", func(r *reunion) { r.isolate(true); r.heal(true) }, 1, isolatedInterval},
+		{"isolated, nobody asks", func(r *reunion) { r.isolate(false); r.heal(false) }, -1, isolatedInterval},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), *convergence)
-			defer cancel()
-			command(t)
-			pair := &cluster{t: t, shape: shape{name: "return", pair: true, data: true}, history: &history{begin: time.Now()}, dir: t.TempDir()}
-			pair.startServers(ctx)
-			primary, backup := pair.servers[0], pair.servers[1]
-			must := func(err error) {
-				t.Helper()
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			set := func(client *chp.Client, key string) {
-				t.Helper()
-				_, err := client.SetSync(ctx, key, []byte("v"))
-				must(err)
-			}
-			both := connected(t, primary, backup)
-			set(both, "/before")
-			if !pair.settled(ctx) {
-				t.Fatal(pair.history.broken)
-			}
-			primary.kill()
-			for i := range 20 {
-				set(both, fmt.Sprintf("/acknowledged/%d", i))
-			}
-			both.Close()
-			if c.ended {
-				backup.kill()
-			}
-			for _, link := range pair.between {
-				link.refuse(1)
-				link.each((*pipe).reset)
-			}
-			must(primary.start(ctx))
-			alone := connected(t, primary)
-			must(alone.WaitActive(ctx))
-			if c.written {
-				set(alone, "/written")
-			}
-			for _, link := range pair.between {
-				link.refuse(-1)
-			}
-			must(backup.start(ctx))
-			if !pair.settled(ctx) {
-				t.Fatal(pair.history.broken)
-			}
-			for i, s := range pair.servers {
-				status, err := chp.ServerStatus(ctx, s.address(), sockets.Security{})
-				if err != nil || (status.State == chp.ServerActive) != (i == c.continues) {
-					t.Errorf("%s: %+v, %v", s.name, status, err)
-				}
-			}
-			after := connected(t, primary, backup)
-			must(after.WaitActive(ctx))
-			if n := after.Len(); n != c.keys {
-				t.Errorf("%d keys, want %d", n, c.keys)
-			}
-			for _, s := range pair.servers {
-				discarded, err := os.ReadFile(filepath.Join(pair.dir, s.name+".diverged"))
-				if s.name == c.reports && !strings.Contains(string(discarded), c.lost) || s.name != c.reports && len(discarded) > 0 {
-					t.Errorf("the %s reports %q, %v", s.name, discarded, err)
-				}
-			}
+		running <- struct{}{}
+		all.Go(func() {
+			defer func() { <-running }()
+			t.Run(c.name, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), *convergence)
+				defer cancel()
+				r := newReunion(ctx, t, c.interval)
+				c.do(r)
+				r.check(c.continues)
+			})
 		})
+	}
+	all.Wait()
+}
+
+// reunion is a pair whose servers are apart, and what clients were acknowledged.
+type reunion struct {
+	*cluster
+	ctx    context.Context
+	acked  map[string]int // keys, and the server that has accepted them apart; together: -1
+	routes []*route       // of clients to the servers
+	waits  chan error     // the outcome of the update that waits while a server is isolated
+	busy   bool           // the primary went on alone before that
+	cut    time.Time      // when it began
+}
+
+// isolatedInterval is longer than interval: a server that was cut off gives the other one
+// that long to answer, and few machines are too busy for that.
+const isolatedInterval = time.Second
+
+// isolatedMost is how long a server that is isolated keeps an update waiting at least that it
+// had accepted: nearly five time-outs.
+const isolatedMost = 9 * isolatedInterval
+
+func newReunion(ctx context.Context, t *testing.T, interval time.Duration) *reunion {
+	command(t)
+	r := &reunion{
+		cluster: &cluster{t: t, shape: shape{name: "return", pair: true, data: true}, history: &history{begin: time.Now()}, dir: t.TempDir()},
+		ctx:     ctx, acked: map[string]int{}, waits: make(chan error, 1),
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, s := range r.servers {
+				log, _ := os.ReadFile(s.output)
+				t.Logf("%s:\n%s", s.name, log)
+			}
+		}
+	})
+	r.startServers(ctx, "--expiry-grace", "100ms", "--bstar-interval", interval.String())
+	for _, s := range r.servers {
+		route := newRoute(t, "clients-"+s.name, false)
+		route.lead(s.host, s.port)
+		r.routes = append(r.routes, route)
+	}
+	both := r.client(0, 1)
+	r.set(both, "/before", -1)
+	r.settle()
+	return r
+}
+
+func (r *reunion) must(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
 	}
 }
 
-// connected returns a client of some servers.
-func connected(t *testing.T, servers ...*server) *chp.Client {
-	t.Helper()
-	var addresses []string
-	for _, s := range servers {
-		addresses = append(addresses, s.address())
+// until waits for a condition.
+func (r *reunion) until(what string, holds func() bool) {
+	r.t.Helper()
+	for !holds() {
+		if !sleep(r.ctx, 5*time.Millisecond) {
+			r.t.Fatalf("waited in vain until %s", what)
+		}
 	}
-	c, err := chp.NewClient(chp.ClientOptions{Servers: addresses, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
+}
+
+func (r *reunion) settle() {
+	r.t.Helper()
+	if !r.settled(r.ctx) {
+		r.t.Fatal(r.history.broken)
+	}
+}
+
+// client returns a client of some servers, which does not leave one that is silent.
+func (r *reunion) client(servers ...int) *chp.Client {
+	r.t.Helper()
+	var addresses []string
+	for _, i := range servers {
+		addresses = append(addresses, r.routes[i].address)
+	}
+	c, err := chp.NewClient(chp.ClientOptions{Servers: addresses, HeartbeatTimeout: *convergence, Logger: slog.New(slog.DiscardHandler)})
+	r.must(err)
+	r.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// set waits until an update is acknowledged.
+func (r *reunion) set(c *chp.Client, key string, by int, opts ...chp.SetOption) {
+	r.t.Helper()
+	_, err := c.SetSync(r.ctx, key, []byte("v"), opts...)
+	r.must(err)
+	r.acked[key] = by
+}
+
+// write has one server accept n updates, while it is apart from the other one.
+func (r *reunion) write(server, n int) {
+	r.t.Helper()
+	c := r.client(server)
+	defer c.Close()
+	for range n {
+		r.set(c, fmt.Sprintf("/%s/%d", r.servers[server].name, len(r.acked)), server)
+	}
+}
+
+// read has a client read from one server, which takes over if need be.
+func (r *reunion) read(server int) {
+	r.t.Helper()
+	c := r.client(server)
+	defer c.Close()
+	r.must(c.WaitActive(r.ctx))
+}
+
+const leased = "/leased"
+
+// lease sets a key with a time to live, which both servers have.
+func (r *reunion) lease() {
+	r.t.Helper()
+	c := r.client(0)
+	defer c.Close()
+	r.set(c, leased, -1, chp.WithTTL(2*time.Second))
+	delete(r.acked, leased)
+}
+
+// expiresAt waits until the key has expired at a server that is apart. A server expires
+// nothing while nothing arrives from anybody, so it is asked meanwhile.
+func (r *reunion) expiresAt(server int) {
+	r.t.Helper()
+	c := r.client(server)
+	defer c.Close()
+	r.must(c.WaitActive(r.ctx))
+	r.until("the key expires", func() bool {
+		_, err := chp.ServerStatus(r.ctx, r.servers[server].address(), sockets.Security{})
+		_, there := c.Get(leased)
+		return err == nil && !there
+	})
+}
+
+func (r *reunion) expiry() { r.t.Helper(); r.expiresAt(0) }
+
+// part has the servers not reach each other.
+func (r *reunion) part() {
+	for _, link := range r.between {
+		link.refuse(1)
+		link.each((*pipe).reset)
+	}
+}
+
+// takeover: the primary is killed, and the backup accepts updates.
+func (r *reunion) takeover() {
+	r.t.Helper()
+	r.servers[0].kill()
+	r.write(1, 20)
+	r.part()
+}
+
+// restart starts the primary with its old data, while it does not hear the backup, so
+// often that it has served n times.
+func (r *reunion) restart(n int) {
+	r.t.Helper()
+	for range n {
+		r.servers[0].kill()
+		r.must(r.servers[0].start(r.ctx))
+		r.read(0)
+	}
+}
+
+// meet has the servers reach each other, if they were started.
+func (r *reunion) meet() {
+	r.t.Helper()
+	for _, link := range r.between {
+		link.refuse(-1)
+	}
+	for _, s := range r.servers {
+		r.must(s.start(r.ctx))
+	}
+}
+
+// alone: the link for updates stalls, and the primary goes on alone.
+func (r *reunion) alone() {
+	r.t.Helper()
+	r.stall(r.between[linkUpdates])
+	r.write(0, 20)
+}
+
+// stall has links carry nothing: what comes waits.
+func (r *reunion) stall(links ...*proxy) {
+	for _, p := range links {
+		p.hold(toServer, 1)
+		p.hold(toClient, 1)
+	}
+}
+
+// cutOff: the backup is cut off, and the primary goes on alone.
+func (r *reunion) cutOff() {
+	r.t.Helper()
+	r.stall(r.between...)
+	r.write(0, 20)
+}
+
+// away: the primary is killed, the links work again, and the backup serves a reader.
+func (r *reunion) away() {
+	r.t.Helper()
+	r.servers[0].kill()
+	for _, link := range r.between {
+		link.change(func() { link.holds = [directions]int{} })
+		link.each((*pipe).reset)
+	}
+	r.read(1)
+}
+
+// comesBack: the primary starts with its data.
+func (r *reunion) comesBack() { r.t.Helper(); r.must(r.servers[0].start(r.ctx)) }
+
+func (r *reunion) returns() { r.t.Helper(); r.away(); r.comesBack() }
+
+// isolate cuts the primary off from everybody, while a client waits for an update. If a
+// client asks the backup, that accepts updates meanwhile.
+func (r *reunion) isolate(asked bool) {
+	r.t.Helper()
+	waits := r.client(0, 1)
+	r.must(waits.WaitActive(r.ctx))
+	const goesOn = "publishing updates without the other server"
+	before := r.logged(0, goesOn)
+	r.stall(r.between[linkUpdates])
+	go func() {
+		_, err := waits.SetSync(r.ctx, "/waits", []byte("v"))
+		r.waits <- err
+	}()
+	keys := len(r.acked)
+	r.until("the primary has an update that the backup lacks", func() bool {
+		status, err := chp.ServerStatus(r.ctx, r.servers[0].address(), sockets.Security{})
+		return err == nil && status.Keys == keys+1
+	})
+	r.stall(r.isolated()...)
+	r.cut, r.busy = time.Now(), r.logged(0, goesOn) > before
+	if !asked {
+		// Long enough for the primary to know that nothing arrives.
+		sleep(r.ctx, 2*isolatedInterval)
+		return
+	}
+	r.write(1, 20)
+	// The clock of the isolation is the backup's, so that it lasts longer on a busy machine.
+	c := r.client(1)
+	defer c.Close()
+	_, err := c.SetSync(r.ctx, leased, []byte("v"), chp.WithTTL(isolatedInterval))
+	r.must(err)
+	r.expiresAt(1)
+}
+
+// isolated returns what leads to the primary, and from it.
+func (r *reunion) isolated() (all []*proxy) {
+	r.routes[0].each(func(p *proxy) { all = append(all, p) })
+	return append(all, r.between...)
+}
+
+// logged returns how often a server has logged something.
+func (r *reunion) logged(server int, what string) int {
+	log, err := os.ReadFile(r.servers[server].output)
+	r.must(err)
+	return bytes.Count(log, []byte(what))
+}
+
+// heal has the network work again. The clients' connections resume at once, and new ones
+// are served; but the present ones of the servers resume only after updates were
+// acknowledged: a connection on which nothing was acknowledged for some seconds sends
+// again only when TCP's timer, which has backed off, ends.
+func (r *reunion) heal(newcomer bool) {
+	r.t.Helper()
+	var old []*pipe
+	for _, p := range r.between {
+		p.each(func(c *pipe) { old = append(old, c) })
+	}
+	for _, c := range old {
+		c.hold(1)
+	}
+	for _, p := range r.isolated() {
+		p.change(func() { p.holds = [directions]int{} })
+	}
+	if newcomer {
+		r.set(r.client(0, 1), "/newcomer", -1)
+	}
+	r.must(<-r.waits)
+	by := -1
+	if r.busy || time.Since(r.cut) > isolatedMost || r.logged(0, "the other server does not answer, though others do") > 0 {
+		r.t.Log("the machine is too busy for the interval: the primary may have gone on alone")
+		by = 0
+	}
+	r.acked["/waits"] = by
+	if newcomer {
+		r.acked["/newcomer"] = by
+	}
+	for _, c := range old {
+		c.hold(-1)
+	}
+}
+
+// check waits until the pair is one again, and checks the rule: an acknowledged update is
+// gone only if both servers had accepted updates apart, and then the one that discards it
+// reports it.
+func (r *reunion) check(continues int) {
+	r.t.Helper()
+	t := r.t
+	r.settle()
+	for i, s := range r.servers {
+		status, err := chp.ServerStatus(r.ctx, s.address(), sockets.Security{})
+		if err != nil || continues >= 0 && (status.State == chp.ServerActive) != (i == continues) {
+			t.Errorf("%s: %+v, %v", s.name, status, err)
+		}
+	}
+	after := r.client(0, 1)
+	r.must(after.WaitActive(r.ctx))
+	lost, reported := map[int][]string{}, map[int]map[string]bool{}
+	for i, s := range r.servers {
+		reported[i] = discarded(t, filepath.Join(r.dir, s.name+".diverged"))
+	}
+	accepted := [2]bool{}
+	for key, by := range r.acked {
+		if by >= 0 {
+			accepted[by] = true
+		}
+		if _, there := after.Get(key); !there {
+			lost[by] = append(lost[by], key)
+		}
+	}
+	for by, keys := range lost {
+		switch {
+		case by < 0 || by == continues || !accepted[0] || !accepted[1]:
+			t.Errorf("lost %d acknowledged updates, such as %q", len(keys), keys[0])
+		default:
+			for _, key := range keys {
+				if !reported[by][key] {
+					t.Errorf("the %s has discarded %q and does not report it", r.servers[by].name, key)
+				}
+			}
+		}
+	}
+}
+
+// discarded returns the keys in a file of --diverged.
+func discarded(t testing.TB, file string) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
-	return c
+	keys := map[string]bool{}
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		var line struct{ Key string }
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			t.Fatalf("%s: %v: %q", file, err, lines.Text())
+		}
+		if strings.HasPrefix(line.Key, "/") {
+			keys[line.Key] = true
+		}
+	}
+	return keys
 }
