@@ -55,14 +55,29 @@ func newProxies(t testing.TB, e Endpoints) (ps [3]*proxy, address string) {
 			continue
 		}
 		for i, l := range []net.Listener{first, second, third} {
-			p := &proxy{t: t, listener: l, target: strings.TrimPrefix(targets[i], "tcp://"), links: map[*link]struct{}{}}
-			p.wg.Go(p.run)
-			t.Cleanup(p.close)
-			ps[i] = p
+			ps[i] = startProxy(t, l, targets[i])
 		}
 		return ps, fmt.Sprintf("tcp://%s:%d", host, port)
 	}
 }
+
+// newProxy puts a proxy in front of one endpoint.
+func newProxy(t testing.TB, target string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", loopback.Own()+":0")
+	must(t, err)
+	return startProxy(t, l, target)
+}
+
+func startProxy(t testing.TB, l net.Listener, target string) *proxy {
+	p := &proxy{t: t, listener: l, target: strings.TrimPrefix(target, "tcp://"), links: map[*link]struct{}{}}
+	p.wg.Go(p.run)
+	t.Cleanup(p.close)
+	return p
+}
+
+// endpoint returns where clients connect to.
+func (p *proxy) endpoint() string { return "tcp://" + p.listener.Addr().String() }
 
 func (p *proxy) close() {
 	p.mu.Lock()

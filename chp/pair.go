@@ -489,7 +489,8 @@ func (p *pair) handover(ctx context.Context) error {
 }
 
 // awaitNews waits until the node knows that a following server is passive. That state
-// can arrive later than its acknowledgements, by up to the time-out.
+// can arrive later than its acknowledgements, by up to the time-out. What the node knows
+// can also be from before the other server has restarted.
 func (p *pair) awaitNews(ctx context.Context) {
 	q := &p.server.sequencer
 	for end := time.Now().Add(p.timeout); time.Now().Before(end); {
@@ -497,7 +498,9 @@ func (p *pair) awaitNews(ctx context.Context) {
 		f := q.follower
 		follows := !q.passive && f != nil && !f.gone && !f.bye
 		q.mu.Unlock()
-		if !follows || p.node.Peer().State == binarystar.StatePassive || !pause(ctx, time.Millisecond) {
+		peer := p.node.Peer()
+		known := peer.Alive && peer.State == binarystar.StatePassive
+		if !follows || known || !pause(ctx, time.Millisecond) {
 			return
 		}
 	}

@@ -2,6 +2,7 @@ package chp
 
 import (
 	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -57,6 +58,28 @@ func handoverInVain(t testing.TB, s pairServer) {
 	if !errors.Is(err, binarystar.ErrNoSuccessor) {
 		t.Errorf("handover: %v", err)
 	}
+}
+
+// TestPairHandoverWaitsForNews: a server whose follower's last state is old, as after a
+// restart of the follower, waits for the next one before it hands over.
+func TestPairHandoverWaitsForNews(t *testing.T) {
+	t.Parallel()
+	po, bo := pairOptions(t)
+	states := newProxy(t, bo.Pair.State)
+	po.Pair.PeerState = states.endpoint()
+	s, err := NewServer(po)
+	must(t, err)
+	s.pair.timeout = hang // however long the state takes
+	primary, backup := servePair(t, s), startPairServer(t, bo)
+	eventually(t, "the backup follows", primary.inSync)
+	states.instead(func(c net.Conn) bool { return c.Close() == nil })
+	states.each((*link).reset)
+	eventually(t, "the backup's state is old", func() bool { return !s.pair.node.Peer().Alive })
+	ended := make(chan error, 1)
+	go func() { ended <- s.pair.handover(testContext(t)) }()
+	states.instead(nil)
+	must(t, <-ended)
+	eventually(t, "the backup is active", backup.active)
 }
 
 // TestPairHandoverGoesOn: a server that is ended during a handover that fails hands over
