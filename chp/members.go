@@ -104,10 +104,12 @@ func (m *members) watch(e sockets.Event, port string) {
 		e.Peer.Disconnect(errAstray)
 		return
 	case e.Kind == sockets.EventDisconnected:
+		counted := ok
 		if collector {
+			counted = ok && !m.peers[e.Peer].astray
 			delete(m.peers, e.Peer)
 		}
-		if ok {
+		if counted {
 			m.removeConnection(id, generation, e.Peer)
 		}
 		return
@@ -193,8 +195,9 @@ func senderOf(p *sockets.Peer, client *member) sender {
 
 // from returns the sender of a batch. former reports that the batch must be refused,
 // because the server has accepted updates that the same client sent over a later
-// connection, or because the client follows another server. Otherwise from records that the server accepts updates of this
-// connection. It is called once per batch, with Server.collecting locked.
+// connection, or because the client follows another server. Otherwise from records that
+// the server accepts updates of this connection. It is called once per batch, with
+// Server.collecting locked.
 func (m *members) from(p *sockets.Peer) (who sender, former bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -133,6 +133,56 @@ func TestCollectorRefusesClientsOfOthers(t *testing.T) {
 	}
 }
 
+// TestRefusedCollectorIsNoConnectionOfItsClient: the end of a refused connection to the
+// collector does not count as the end of one of the client's others, with which the client
+// would be listed twice among those that have gone.
+func TestRefusedCollectorIsNoConnectionOfItsClient(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	s := startServer(t, ServerOptions{})
+	id := newClientID()
+	announce := map[string]string{propertyClient: id, propertyGeneration: "1", propertyInstance: newInstance()}
+	state := func() (connections, collectors, gone int) {
+		s.members.mu.Lock()
+		defer s.members.mu.Unlock()
+		if m := s.members.byID[id]; m != nil {
+			connections = m.connections
+		}
+		return connections, len(s.members.peers), s.members.gone.Len()
+	}
+	dealer, err := sockets.NewDealer(sockets.Options{Metadata: announce})
+	must(t, err)
+	t.Cleanup(func() { dealer.Close() })
+	must(t, dealer.Connect(s.Endpoints().Snapshot))
+	eventually(t, "the snapshot connection is known", func() bool { n, _, _ := state(); return n == 1 })
+	over := make(chan struct{})
+	pub, err := sockets.NewPub(sockets.Options{
+		Metadata: announce, ReconnectInterval: sockets.ReconnectNever,
+		Monitor: func(e sockets.Event) {
+			if e.Kind == sockets.EventDisconnected {
+				close(over)
+			}
+		},
+	})
+	must(t, err)
+	t.Cleanup(func() { pub.Close() })
+	must(t, pub.Connect(s.Endpoints().Collector))
+	select {
+	case <-over:
+	case <-ctx.Done():
+		t.Fatal("the server keeps the connection")
+	}
+	eventually(t, "the server has seen the end, too", func() bool { _, n, _ := state(); return n == 0 })
+	if n, _, gone := state(); n != 1 || gone != 0 {
+		t.Errorf("the client has %d connections, and %d have gone", n, gone)
+	}
+	must(t, dealer.Close())
+	eventually(t, "the client has gone", func() bool { _, _, gone := state(); return gone > 0 })
+	if n, _, gone := state(); n != 0 || gone != 1 {
+		t.Errorf("afterwards it has %d connections, and %d have gone", n, gone)
+	}
+}
+
 // TestNameOfSeveralServers: a client of a name with several servers follows one of them
 // with all of its connections, whichever address the name gives first.
 func TestNameOfSeveralServers(t *testing.T) {
