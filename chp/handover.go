@@ -13,7 +13,7 @@ import (
 	"clustermap/sockets"
 )
 
-// handovers lets one handover run at a time, and knows of the last one.
+// handovers lets one handover, or promotion, run at a time, and knows of the last handover.
 type handovers struct {
 	mu      sync.Mutex
 	under   bool
@@ -28,7 +28,7 @@ const handoverTimeout = 30 * time.Second
 
 var (
 	errNotOfPair = errors.New("the server is not part of a pair")
-	errHandover  = errors.New("another handover is in progress")
+	errHandover  = errors.New("another handover or promotion is in progress")
 )
 
 // HandoverError reports that a server did not hand over to the other server of its
@@ -56,8 +56,8 @@ func Failover(ctx context.Context, server string, security sockets.Security) err
 	return err
 }
 
-// begin runs a handover in a goroutine that calls ended with the result. It returns
-// false and does nothing while another handover runs.
+// begin runs do in a goroutine that calls ended with the result. It returns false and does
+// nothing while another one runs.
 func (h *handovers) begin(ctx context.Context, do func(context.Context) error, ended func(error)) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,28 +77,11 @@ func (h *handovers) begin(ctx context.Context, do func(context.Context) error, e
 	return true
 }
 
-// startHandover starts a handover at the request of a peer, which must be an
-// administrator, and sends it the result.
+// startHandover starts a handover at the request of a peer.
 func (s *Server) startHandover(ctx context.Context, peer *sockets.Peer) {
-	answer := func(err error) {
-		var reason []byte
-		if err != nil {
-			s.log.Warn("does not hand over", who(peer), "error", err)
-			reason = []byte(plainReason(err))
-		}
-		s.reply(peer, answerHandover, reason)
-	}
-	err := s.admins.check(peer)
-	if err == nil && s.pair != nil {
-		err = s.pair.rested(clock())
-	}
-	if err != nil {
-		answer(err)
-		return
-	}
-	handover := func(ctx context.Context) error {
-		if s.pair == nil {
-			return errNotOfPair
+	s.administer(ctx, peer, answerHandover, "does not hand over", func(ctx context.Context) error {
+		if err := s.pair.rested(clock()); err != nil {
+			return err
 		}
 		if s.pair.active.Load() {
 			s.log.Info("hands over at the request of a client", who(peer))
@@ -109,10 +92,32 @@ func (s *Server) startHandover(ctx context.Context, peer *sockets.Peer) {
 			s.handovers.requested.Store(nil)
 		}
 		return err
+	})
+}
+
+// administer does what a peer, which must be an administrator, asks of a server of a pair,
+// in a goroutine and not beside another such request, and sends it the result. refusal is
+// logged with an error.
+func (s *Server) administer(ctx context.Context, peer *sockets.Peer, answer, refusal string, do func(context.Context) error) {
+	ended := func(err error) {
+		var reason []byte
+		if err != nil {
+			s.log.Warn(refusal, who(peer), "error", err)
+			reason = []byte(plainReason(err))
+		}
+		s.reply(peer, answer, reason)
 	}
-	if !s.handovers.begin(ctx, handover, answer) {
-		answer(errHandover)
+	err := s.admins.check(peer)
+	switch {
+	case err != nil:
+	case s.pair == nil:
+		err = errNotOfPair
+	case !s.handovers.begin(ctx, do, ended):
+		err = errHandover
+	default:
+		return
 	}
+	ended(err)
 }
 
 // rested returns an error if the other server has handed over to this one so recently

@@ -40,6 +40,7 @@ type pair struct {
 
 	// Owned by run.
 	isolation  isolation
+	vigil      vigil      // of a backup that has not heard its primary
 	reads      uint64     // what had arrived at the last look
 	answers    chan reply // of the other server, when it was asked; capacity 1
 	takesEarly bool       // early updates become due when no updates are held
@@ -151,6 +152,7 @@ func (p *pair) run(ctx context.Context) error {
 		case <-ticker.C:
 			p.vote(ctx)
 			p.watch(ctx)
+			p.waits()
 			p.judge(ctx, true)
 			s.examineAll(true)
 			p.forget()
@@ -396,8 +398,11 @@ func (p *pair) mayServe() bool {
 	if p.node.State() == binarystar.StatePassive {
 		return p.copied.Load()
 	}
-	return time.Since(p.began) > max(startTimeouts*p.timeout, startLeast)
+	return time.Since(p.began) > p.startWait()
 }
+
+// startWait is the time that a server which starts gives the other one to be heard.
+func (p *pair) startWait() time.Duration { return max(startTimeouts*p.timeout, startLeast) }
 
 // A server that has heard nothing of the other one since it started may become active
 // after startTimeouts times the time-out, and not before startLeast.

@@ -315,10 +315,29 @@ func (w *modelPair) reached(i int) bool {
 // vote is a request of a client.
 func (w *modelPair) vote(i int) {
 	s := &w.servers[i]
-	if !w.reached(i) || s.active || s.machine.State == election.StatePassive && !s.copied || s.machine.State != election.StatePassive && s.since <= startTimeouts*modelTimeout {
+	if !w.reached(i) || s.active || !w.mayServe(i) {
 		return
 	}
 	w.step(i, func(m election.Machine) election.Machine { return m.Step(w.time(), election.Vote) })
+}
+
+// promote is what pair.promote does at the request of an operator.
+func (w *modelPair) promote(i int) bool {
+	s := &w.servers[i]
+	if !s.up || s.active || !w.mayServe(i) {
+		return false
+	}
+	w.step(i, func(m election.Machine) election.Machine { return m.Step(w.time(), election.Promote) })
+	return s.active
+}
+
+// mayServe is pair.mayServe.
+func (w *modelPair) mayServe(i int) bool {
+	s := &w.servers[i]
+	if s.machine.State == election.StatePassive {
+		return s.copied
+	}
+	return s.since > startTimeouts*modelTimeout
 }
 
 // update is an update of a client, or of the server itself.
@@ -418,6 +437,9 @@ var modelEvents = func() (all []modelEvent) {
 		})
 		add("update at "+who, func(w *modelPair) bool { return w.update(i, true) })
 		add("expiry at "+who, func(w *modelPair) bool { return len(w.servers[i].log) > 0 && w.update(i, false) })
+	}
+	for i, who := range []string{"primary", "backup"} {
+		add("promote "+who, func(w *modelPair) bool { return w.promote(i) })
 	}
 	add("cut the servers off from each other", func(w *modelPair) bool {
 		was := w.cut
@@ -529,7 +551,7 @@ func (w *modelPair) String() string {
 }
 
 // TestPairModel explores every order of up to eight events: kills, restarts, isolation,
-// expiry and takeovers. Whatever happens, the pair comes together when all
+// expiry, takeovers and promotions. Whatever happens, the pair comes together when all
 // trouble ends, and an acknowledged update is discarded only where both servers had
 // accepted updates of clients without each other.
 func TestPairModel(t *testing.T) {

@@ -59,11 +59,11 @@ type ServerOptions struct {
 	Security sockets.Security
 
 	// Admins are the public keys of the administrators: clients that may ask for a
-	// handover ([Failover]). With CURVE these are the owners of these keys, which
-	// Security must accept too, of this server's key and of the other server's of a pair.
-	// Without CURVE nobody proves anything, and the administrators are the clients on
-	// this machine, by ipc or from an address of its own; behind a proxy on this machine,
-	// all clients are. Clients in the same process, by inproc, always are.
+	// handover ([Failover]) or a promotion ([Promote]). With CURVE these are the owners of
+	// these keys, which Security must accept too, of this server's key and of the other
+	// server's of a pair. Without CURVE nobody proves anything, and the administrators are
+	// the clients on this machine, by ipc or from an address of its own; behind a proxy on
+	// this machine, all clients are. Clients in the same process, by inproc, always are.
 	Admins []zmtp.PublicKey
 
 	// AdminAnywhere makes every client that Security accepts an administrator.

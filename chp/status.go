@@ -173,13 +173,17 @@ func residentBytes() int64 {
 
 // Questions that a client of this package may ask on the snapshot port, one frame
 // each, and the first frame of the answers. The second frame of an answer is a JSON
-// object for the status; for a handover it is the reason why it failed, or empty.
+// object for the status; for a handover and a promotion it is the reason why it failed, or
+// empty.
 const (
 	askStatus    = "STATUS?"
 	answerStatus = "STATUS"
 
 	askHandover    = "FAILOVER?"
 	answerHandover = "FAILOVER"
+
+	askPromote    = "PROMOTE?"
+	answerPromote = "PROMOTE"
 )
 
 // answerQuestion answers a question about the server, and reports whether the message
@@ -197,6 +201,8 @@ func (s *Server) answerQuestion(ctx context.Context, peer *sockets.Peer, m zmtp.
 		s.reply(peer, answerStatus, text)
 	case askHandover:
 		s.startHandover(ctx, peer)
+	case askPromote:
+		s.startPromotion(ctx, peer)
 	default:
 		return false
 	}

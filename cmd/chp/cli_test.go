@@ -12,7 +12,7 @@ import (
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	root := must(t, "--help")
-	for _, name := range []string{"serve", "set", "get", "del", "ls", "watch", "dump", "load", "bench", "status", "failover", "keygen"} {
+	for _, name := range []string{"serve", "set", "get", "del", "ls", "watch", "dump", "load", "bench", "status", "failover", "promote", "keygen"} {
 		if !strings.Contains(root, "\n  "+name+" ") {
 			t.Errorf("chp --help does not list %s", name)
 		}
@@ -101,6 +101,7 @@ func TestUsageErrors(t *testing.T) {
 		{"serve --endpoint ipc:///x --primary", "a pair with --endpoint needs --peer"},
 		{"failover x", "failover takes no arguments"},
 		{"failover --timeout 0s", "--timeout"},
+		{"promote x", "promote takes no arguments"},
 		{"completion", "name a shell"},
 		{"completion zshh", "zshh"},
 		{"help foo", "foo"},

@@ -317,6 +317,7 @@ func (c *client) wait(ctx context.Context) error {
 	if !c.connection.given() {
 		reach = min(reach, reachTimeout)
 	}
+	calling := ctx
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
@@ -334,7 +335,7 @@ func (c *client) wait(ctx context.Context) error {
 			nobody = nil
 			continue
 		case <-unreached.C:
-			return c.noServer(reach)
+			return c.noServer(calling, reach)
 		}
 		break
 	}
@@ -355,13 +356,13 @@ func (c *client) wait(ctx context.Context) error {
 	case !errors.Is(err, context.DeadlineExceeded):
 		return err
 	case c.standby():
-		return c.noServer(limit)
+		return c.noServer(calling, limit)
 	case c.State() == chp.StateSyncing && errors.Is(err, chp.ErrSilent):
 		return fail(exitNoServer, "the server %s accepted the connections but sent nothing within %v", c.Server(), limit)
 	case c.State() == chp.StateSyncing:
 		return fail(exitNoServer, "the server %s did not send its complete map within %v; increase --timeout", c.Server(), limit)
 	}
-	return c.noServer(limit)
+	return c.noServer(calling, limit)
 }
 
 // failed records why the client does not follow a server.
@@ -487,7 +488,8 @@ func (n *connection) refusal(err error) string {
 }
 
 // noServer returns the error if no server has answered in time, with the reason for each.
-func (c *client) noServer(waited time.Duration) error {
+func (c *client) noServer(ctx context.Context, waited time.Duration) error {
+	promote := c.promotable(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// With a wrong --curve-server-key, the server just closes the connection.
@@ -499,7 +501,7 @@ func (c *client) noServer(waited time.Duration) error {
 		server := c.servers[0]
 		advice := "start one with: " + serveCommand(server)
 		if errors.Is(c.failures[server], chp.ErrStandby) {
-			return fail(exitNoServer, "the server %s was not active within %v: %s; add --server for the other server of the pair", server, waited, c.why(server))
+			return fail(exitNoServer, "the server %s was not active within %v: %s; add --server for the other server of the pair%s", server, waited, c.why(server), promote)
 		}
 		if mixed := (*chp.MixedError)(nil); errors.As(c.failures[server], &mixed) {
 			return fail(exitNoServer, "%s was not followed within %v: %s", server, waited, c.why(server))
@@ -517,10 +519,10 @@ func (c *client) noServer(waited time.Duration) error {
 		}
 	}
 	if len(standbys) == len(c.servers) {
-		return fail(exitNoServer, "no server was active within %v: %s answered that they are standbys; chp status shows the state of each", waited, strings.Join(standbys, " and "))
+		return fail(exitNoServer, "no server was active within %v: %s answered that they are standbys; chp status shows the state of each%s", waited, strings.Join(standbys, " and "), promote)
 	}
 	if len(standbys) > 0 {
-		return fail(exitNoServer, "no active server answered within %v at %s; %s answered that it is a standby%s", waited, strings.Join(each, ", "), strings.Join(standbys, " and "), hint)
+		return fail(exitNoServer, "no active server answered within %v at %s; %s answered that it is a standby%s%s", waited, strings.Join(each, ", "), strings.Join(standbys, " and "), hint, promote)
 	}
 	return fail(exitNoServer, "no CHP server answered within %v at %s; start one with: %s%s", waited, strings.Join(each, ", "), serveCommand(c.servers[0]), hint)
 }

@@ -58,8 +58,7 @@ func (n *connection) failover(ctx context.Context, servers []string) (active str
 	given := n.timeout
 	ctx, cancel := context.WithTimeout(ctx, given)
 	defer cancel()
-	first := *n
-	first.timeout = min(given, reachTimeout) // a missing server must not use up all of it
+	first := n.soon()
 	all := first.ask(ctx, servers)
 	if err := all.outcome(); err != nil {
 		return "", 0, err

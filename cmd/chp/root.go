@@ -40,6 +40,7 @@ time.`,
 		newBench(),
 		newStatus(),
 		newFailover(),
+		newPromote(),
 		newContext(),
 		command.NewKeygen("chp", "  chp serve --curve-key server.key --curve-allow client.key\n"+
 			"  chp get /lamp/1 --curve-key client.key --curve-server-key server.key"),

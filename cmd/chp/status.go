@@ -166,7 +166,7 @@ func (all replies) outcome() error {
 	var why []string
 	for _, r := range all {
 		if r.why == "" {
-			return fail(exitRefused, "no server is active")
+			return fail(exitRefused, "no server is active%s", all.hintPromote())
 		}
 		why = append(why, r.server+" ("+r.why+")")
 	}

@@ -261,6 +261,13 @@ func (h *half) answer(question string) [2]string {
 		h.active.Store(h.other)
 		return [2]string{"FAILOVER", ""}
 	}
+	if question == "PROMOTE?" {
+		if h.refuses.Load() {
+			return [2]string{"PROMOTE", "the other server has not caught up"}
+		}
+		h.active.Store(h)
+		return [2]string{"PROMOTE", ""}
+	}
 	st := chp.Status{Role: chp.RolePrimary, State: chp.ServerPassive, Peer: h.other.endpoint, Epoch: 3, InSync: true, Lag: 5, MemoryBytes: 3 << 29, TakesOver: h.takes.Load()}
 	if h.active.Load() == h {
 		st.State = chp.ServerActive

@@ -72,3 +72,29 @@ func TestGetOnTerminal(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// On a terminal promote asks first, and takes no answer but yes for yes.
+func TestPromoteAsks(t *testing.T) {
+	t.Parallel()
+	pair := newPair(t)
+	pair[0].active.Store(nil)
+	for _, c := range []struct {
+		answer string
+		code   int
+		rest   string
+	}{
+		{"n\n", exitRefused, "chp: " + pair[1].endpoint + " was not promoted\n"},
+		{"y\n", exitDone, pair[1].endpoint + " is active\n"},
+	} {
+		p := commandtest.OnTerminal(t, program(t, "promote", "--server", pair[1].endpoint))
+		if question := p.Until(']'); !strings.Contains(question, "role primary, state passive, 0 keys") || !strings.Contains(question, "may be lost; promote "+pair[1].endpoint+"?") {
+			t.Errorf("%q", question)
+		}
+		if _, err := p.WriteString(c.answer); err != nil {
+			t.Fatal(err)
+		}
+		if rest, code := p.Rest(); code != c.code || strings.TrimLeft(rest, " ") != c.rest {
+			t.Errorf("%q: exit code %d: %q", c.answer, code, rest)
+		}
+	}
+}

@@ -33,12 +33,12 @@ var devices = []string{
 	"zdev cache ",
 	"zdev lag ",
 	"chp serve --primary --host 0.0.0.0",
-	"chp serve --primary --data DIR",
 }
 
 // standIns replaces parts of commands that a test lacks, or that would take long.
 var standIns = strings.NewReplacer(
 	"/path/to/clustermap", "$ROOT",
+	"chp promote --server tcp://127.0.0.1:5566", "chp serve --backup --bstar-interval 100ms & until chp promote --yes --server tcp://127.0.0.1:5566; do :; done",
 	"go mod init hello", "go mod init hello; chp serve & cp $MAIN main.go",
 	"go mod tidy", "GOPROXY=off GONOSUMDB='*' GOFLAGS=-mod=mod go mod tidy", // a test needs no network
 	"go build -o $dir ./cmd/...", "cp $BUILT/* $dir",

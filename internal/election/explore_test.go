@@ -268,6 +268,13 @@ var actions = func() (all []action) {
 			w.step(i, Yield)
 			return true
 		})
+		add("promote "+who, func(w *world) bool {
+			if !w.nodes[i].up || w.nodes[i].Guide {
+				return false
+			}
+			w.step(i, Promote)
+			return true
+		})
 		add("update at "+who, func(w *world) bool {
 			n := &w.nodes[i]
 			if !n.up || n.State != StateActive || n.Compare == nil || load(n.Payload) == uint8(n.Epoch) {

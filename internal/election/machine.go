@@ -84,6 +84,7 @@ const (
 	Vote         Event = 6 // a client asks for service
 	Tick         Event = 7 // an interval has passed
 	Yield        Event = 8 // the application hands over
+	Promote      Event = 9 // an operator says that the peer is gone
 )
 
 // rule is the reaction of a node to an event.
@@ -103,7 +104,7 @@ const (
 //
 // For guide programs, it is the guide's table, except for duel and for two passive nodes,
 // where a guide program ends.
-var table = [...][9]rule{
+var table = [...][10]rule{
 	StatePrimary: {
 		PeerPrimary:  stay, // two primaries: a configuration error
 		PeerBackup:   contest,
@@ -113,6 +114,7 @@ var table = [...][9]rule{
 		Vote:         takeOver,
 		Tick:         takeOver,
 		Yield:        stay,
+		Promote:      takeOver,
 	},
 	StateBackup: {
 		PeerPrimary:  contest,
@@ -120,9 +122,10 @@ var table = [...][9]rule{
 		PeerActive:   follow,
 		PeerPassive:  contest,
 		PeerYielding: contest,
-		Vote:         stay, // a backup that has not heard its Peer: the peer's data may be newer
+		Vote:         stay, // a backup that has not heard its peer: the peer's data may be newer
 		Tick:         stay,
 		Yield:        stay,
+		Promote:      takeOver,
 	},
 	StateActive: {
 		PeerPrimary:  reign,
@@ -133,6 +136,7 @@ var table = [...][9]rule{
 		Vote:         stay,
 		Tick:         stay,
 		Yield:        stepDown,
+		Promote:      stay,
 	},
 	StatePassive: {
 		PeerPrimary:  contest, // the peer has restarted
@@ -143,6 +147,7 @@ var table = [...][9]rule{
 		Vote:         takeOver,
 		Tick:         takeOver,
 		Yield:        stay,
+		Promote:      takeOver,
 	},
 	StateYielding: {
 		PeerPrimary:  contest,
@@ -153,6 +158,7 @@ var table = [...][9]rule{
 		Vote:         takeOver,
 		Tick:         takeOver,
 		Yield:        stay,
+		Promote:      takeOver,
 	},
 }
 
@@ -174,6 +180,8 @@ const (
 	ReasonPeerSilent
 	// ReasonHandedOver means that the application has called Handover.
 	ReasonHandedOver
+	// ReasonPromoted means that the application has called Promote.
+	ReasonPromoted
 )
 
 func (r Reason) String() string {
@@ -190,6 +198,8 @@ func (r Reason) String() string {
 		return "peer is silent"
 	case ReasonHandedOver:
 		return "handed over"
+	case ReasonPromoted:
+		return "promoted"
 	}
 	return "invalid reason"
 }
@@ -278,7 +288,7 @@ func (m Machine) Hear(now time.Duration, peer Candidate) Machine {
 	return m
 }
 
-// Step returns the machine after another event: vote, tick or yield.
+// Step returns the machine after another event: vote, tick, yield or promote.
 func (m Machine) Step(now time.Duration, e Event) Machine {
 	m.wake(now)
 	m.apply(now, e)
@@ -318,7 +328,11 @@ func (m *Machine) apply(now time.Duration, e Event) {
 	case duel:
 		m.fight()
 	case takeOver:
-		if m.Silent(now) && (e == Vote || m.Voteless) {
+		switch {
+		case !m.Silent(now):
+		case e == Promote:
+			m.become(StateActive, ReasonPromoted)
+		case e == Vote, m.Voteless:
 			m.become(StateActive, ReasonPeerSilent)
 		}
 	case stepDown:

@@ -26,6 +26,7 @@
 //     how far it lags behind ([Peer]), and with Options.Compare the node with more data
 //     becomes active.
 //   - [Node.Handover] before a planned stop.
+//   - [Node.Promote] when an operator knows that the peer is gone.
 //
 // # Epochs
 //

@@ -29,6 +29,9 @@ var (
 	// became so before it took over; this node is then active.
 	ErrNoSuccessor = errors.New("binarystar: peer cannot take over")
 
+	// ErrPeerHeard is returned by Promote if the peer is not silent.
+	ErrPeerHeard = errors.New("binarystar: peer is heard")
+
 	// ErrPeerDown is returned by Probe if the peer's machine answers that nothing
 	// listens at Options.Peer.
 	ErrPeerDown = errors.New("binarystar: nothing listens at the peer's endpoint")
@@ -498,6 +501,22 @@ func (n *Node) Handover(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// Promote makes this node active although it knows of no reason to be: an operator has
+// made sure that the peer is gone and does not come back with newer data, or accepts that
+// it will be discarded. So a backup can serve that has not heard its primary since it
+// started, which otherwise waits for it. No client's vote is needed.
+//
+// It returns nil if the node is active afterwards, and ErrPeerHeard, with the state as
+// before, if the peer was heard within Options.Timeout, or this node has not run for that
+// long.
+func (n *Node) Promote(ctx context.Context) error {
+	m, err := n.do(ctx, election.Promote)
+	if err == nil && m.State != StateActive {
+		err = ErrPeerHeard
+	}
+	return err
 }
 
 // State returns the current state.

@@ -49,6 +49,8 @@ const (
 	ReasonPeerSilent = election.ReasonPeerSilent
 	// ReasonHandedOver means that the application has called Handover.
 	ReasonHandedOver = election.ReasonHandedOver
+	// ReasonPromoted means that the application has called Promote.
+	ReasonPromoted = election.ReasonPromoted
 )
 
 // MaxEpoch is the highest epoch.

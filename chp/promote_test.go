@@ -1,0 +1,205 @@
+package chp
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"clustermap/sockets"
+)
+
+// lonelyBackup starts a backup with ten keys on its disk whose primary is gone.
+func lonelyBackup(t testing.TB, change ...func(*ServerOptions)) (s pairServer, primary, backup ServerOptions) {
+	t.Helper()
+	primary, backup = pairOptions(t)
+	dir := t.TempDir()
+	fillLog(t, dir, 10)
+	backup.Log = openLog(t, dir)
+	for _, c := range change {
+		c(&backup)
+	}
+	return startAlone(t, backup), primary, backup
+}
+
+// refusedPromotion returns the reason why a server is not promoted.
+func refusedPromotion(t testing.TB, server string) string {
+	t.Helper()
+	err := Promote(testContext(t), server, sockets.Security{})
+	refusal := (*PromoteError)(nil)
+	if !errors.As(err, &refusal) {
+		t.Fatalf("the server does not refuse: %v", err)
+	}
+	return refusal.Reason
+}
+
+// promoted promotes a server, as soon as the other one has been silent for long enough.
+func promoted(t testing.TB, endpoint string) {
+	t.Helper()
+	for {
+		err := Promote(testContext(t), endpoint, sockets.Security{})
+		if err == nil {
+			return
+		}
+		if refusal := (*PromoteError)(nil); !errors.As(err, &refusal) || refusal.Reason != errHeard.Error() {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A backup that was restarted while its primary is gone says so in its log, waits, and
+// serves its map when it is promoted. The log names who asked. A new primary copies the map.
+func TestPromote(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	var told lockedLog
+	backup, po, bo := lonelyBackup(t, func(o *ServerOptions) {
+		o.Logger = told.logger()
+		o.Pair.Timeout = 200 * time.Millisecond
+	})
+	eventually(t, "it logs that it waits", func() bool {
+		text := told.String()
+		return strings.Contains(text, "level=WARN") && strings.Contains(text, "waits for the primary") && strings.Contains(text, "chp promote") && strings.Contains(text, "peer="+bo.Pair.PeerState)
+	})
+	if backup.active() {
+		t.Fatal("the backup serves by itself")
+	}
+	promoted(t, po.Pair.Peer)
+	if st := backup.Status(); st.State != ServerActive || st.Keys != 10 {
+		t.Errorf("%+v", st)
+	}
+	c := pairClient(t, po, bo)
+	_, err := c.SetSync(ctx, "/after", []byte("1"))
+	must(t, err)
+	if c.Len() != 11 {
+		t.Errorf("a client has %d keys", c.Len())
+	}
+	if got := refusedPromotion(t, po.Pair.Peer); got != errActive.Error() {
+		t.Errorf("a second time: %q", got)
+	}
+	must(t, c.Close())
+	primary := startPairServer(t, po) // a new one, with nothing
+	eventually(t, "a new primary copies the map", func() bool { return primary.Len() == 11 })
+	if primary.active() || !backup.active() {
+		t.Error("the new primary takes the map away")
+	}
+	primary.stop()
+	backup.stop()
+	for _, want := range []string{`"was promoted at the request of a client: it serves without the other server" by.remote=127.`, `"is not promoted" by.remote=127.`} {
+		if text := told.String(); !strings.Contains(text, want) {
+			t.Errorf("the log has no %s:\n%s", want, text)
+		}
+	}
+}
+
+// A server is promoted only if it is of a pair, not active, complete, asked by an
+// administrator, and if the other one is not heard and had time to be.
+func TestPromoteRefused(t *testing.T) {
+	t.Parallel()
+	t.Run("alone", func(t *testing.T) {
+		t.Parallel()
+		if got := refusedPromotion(t, startServer(t, ServerOptions{}).Endpoints().Snapshot); got != errNotOfPair.Error() {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("client elsewhere", func(t *testing.T) {
+		t.Parallel()
+		_, bo := pairOptions(t)
+		s, err := NewServer(bo)
+		must(t, err)
+		s.admins.local = func(string) bool { return false }
+		servePair(t, s)
+		if got := refusedPromotion(t, s.Endpoints().Snapshot); got != errNotLocal.Error() {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("just started", func(t *testing.T) {
+		t.Parallel()
+		_, bo := pairOptions(t)
+		bo.Pair.Timeout = time.Hour
+		s := startPairServer(t, bo)
+		if got := refusedPromotion(t, s.Endpoints().Snapshot); got != "the server has just started, and gives the other one 3h0m0s to be heard" {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("the primary serves", func(t *testing.T) {
+		t.Parallel()
+		po, bo := pairOptions(t)
+		primary, backup := startPairServer(t, po), startPairServer(t, bo)
+		eventually(t, "the backup follows", func() bool { return primary.active() && backup.pair.copied.Load() })
+		if got := refusedPromotion(t, bo.Pair.Peer); got != errActive.Error() {
+			t.Errorf("the active one: %q", got)
+		}
+		if got := refusedPromotion(t, po.Pair.Peer); got != errHeard.Error() {
+			t.Errorf("the passive one: %q", got)
+		}
+		if backup.active() || !primary.active() {
+			t.Error("the roles have changed")
+		}
+	})
+	t.Run("without a copy", func(t *testing.T) {
+		t.Parallel()
+		po, bo := pairOptions(t)
+		bo.Pair.Peer = bo.Pair.PeerState // where no server sends anything
+		primary, backup := startPairServer(t, po), startPairServer(t, bo)
+		eventually(t, "the backup is passive", backup.pair.follows.Load)
+		primary.crash()
+		eventually(t, "the primary is silent", func() bool { return !backup.pair.node.Peer().Alive })
+		if got := refusedPromotion(t, po.Pair.Peer); got != errNoCopy.Error() {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// A server that was promoted with an old map, and has accepted nothing since, gives way to
+// the other one when that comes back with what clients were acknowledged.
+func TestPromotedYieldsToNewerMap(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	po, bo := pairOptions(t)
+	dirs := [2]string{t.TempDir(), t.TempDir()}
+	po.Log, bo.Log = openLog(t, dirs[0]), openLog(t, dirs[1])
+	primary, backup := startPairServer(t, po), startPairServer(t, bo)
+	c := pairClient(t, po, bo)
+	_, err := c.SetSync(ctx, "/both", []byte("1"))
+	must(t, err)
+	eventually(t, "the backup follows", primary.inSync)
+	backup.crash()
+	_, err = c.SetSync(ctx, "/alone", []byte("1"))
+	must(t, err)
+	must(t, c.Close())
+	primary.crash()
+
+	bo.Log = openLog(t, dirs[1])
+	backup = startAlone(t, bo)
+	promoted(t, po.Pair.Peer)
+	po.Log = openLog(t, dirs[0])
+	primary = startPairServer(t, po)
+	eventually(t, "the primary is active", func() bool { return primary.active() && !backup.active() })
+	eventually(t, "the backup has its map", func() bool { return backup.Len() == 2 && primary.Len() == 2 })
+}
+
+// The wait of a backup for its primary is logged ever more rarely, and begins anew when
+// it has heard it.
+func TestVigil(t *testing.T) {
+	t.Parallel()
+	var v vigil
+	logged := func(looks, most int) (at []int) {
+		for i := range looks {
+			if v.look(true, most) {
+				at = append(at, i+1)
+			}
+		}
+		return at
+	}
+	const most = 10 * vigilFirst
+	got := logged(60*vigilFirst, most)
+	for i, want := range []int{1, 2, 4, 8, 16, 26, 36, 46, 56} {
+		if i >= len(got) || got[i] != want*vigilFirst {
+			t.Fatalf("logged at %v", got)
+		}
+	}
+	if v.look(false, most) || len(logged(vigilFirst-1, most)) != 0 || len(logged(1, most)) != 1 {
+		t.Error("it does not begin anew")
+	}
+}
