@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"clustermap/internal/ipcpath"
 )
@@ -91,7 +92,7 @@ func Parse(text string, bind bool) (Endpoint, error) {
 	}
 	t, ok := transports[scheme]
 	if !ok {
-		return Endpoint{}, &EndpointError{Endpoint: text, Reason: "transport " + strconv.Quote(scheme) + " is not supported; use tcp, ipc or inproc"}
+		return Endpoint{}, &EndpointError{Endpoint: text, Reason: "transport " + strconv.Quote(scheme) + " is not supported; use tcp, ipc or inproc", Err: syscall.EPROTONOSUPPORT}
 	}
 	e.Scheme = scheme
 	if wrong, cause := t.parse(&e, rest, bind); wrong != "" {
