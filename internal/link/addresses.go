@@ -99,7 +99,8 @@ func interleave(all []netip.Addr) []netip.Addr {
 	return mixed
 }
 
-// race connects to one of the addresses, and returns which. Nothing that race has begun goes on after it has returned.
+// race connects to one of the addresses, and returns which. Nothing that race has begun
+// goes on after it has returned.
 func (n *names) race(ctx context.Context, dial dialFunc, network string, all []netip.AddrPort) (net.Conn, netip.Addr, error) {
 	if len(all) == 1 {
 		nc, err := dial(ctx, network, all[0].String())

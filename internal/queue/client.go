@@ -128,7 +128,11 @@ func (in *Inbox) admit(q *Inqueue, cost int, gone <-chan struct{}) bool {
 			return false
 		}
 	}
-	in.used -= q.awaits // the caller puts it, and counts it again
+	in.used -= q.awaits   // the caller puts it, and counts it again
+	if q.state == inCut { // since it was let in
+		in.release()
+		return false
+	}
 	return true
 }
 

@@ -169,3 +169,45 @@ func TestReaderThatWaitsForTheTotalCanLeave(t *testing.T) {
 		}
 	})
 }
+
+// TestReaderThatWasLetInDropsForACutQueue: nothing is queued for a queue that was cut
+// between its reader being let in and going on, and the next reader has its turn.
+func TestReaderThatWasLetInDropsForACutQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		in, lasting := newInbox(HWM{Messages: 1000, Bytes: 1 << 30}), make(chan struct{})
+		in.SetLimits(in.limits, 1)
+		put := func(client string) *Inqueue {
+			q := joined(in, client)
+			batch := batchOf(nil, client)
+			go in.Put(q, &batch, lasting)
+			synctest.Wait()
+			return q
+		}
+		put("first")
+		second := put("second")
+		put("third")
+
+		in.mu.Lock()
+		first := in.unlist()
+		b := first.pop()
+		first.size, in.used = HWM{}, 0
+		in.release()
+		if second.held || in.held.count != 1 {
+			t.Errorf("the second one is held: %v, %d are", second.held, in.held.count)
+		}
+		second.state = inCut // as Cut does
+		in.mu.Unlock()
+		b.drop()
+
+		synctest.Wait()
+		got, err := takeText(t.Context(), in)
+		must(t, err)
+		if got != "third" {
+			t.Errorf("received %s", got)
+		}
+		if s := in.Status(); s.Bytes != 0 || s.Held != 0 || s.Ready != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
