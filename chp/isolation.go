@@ -22,8 +22,9 @@ import (
 // A server that was not alone before does not go on alone without such an answer, either.
 type isolation struct {
 	state isolationState
-	quiet int // looks in which nothing arrived
-	fresh int // looks for which an answer of the other server counts
+	quiet int  // looks in which nothing arrived
+	fresh int  // looks for which an answer of the other server counts
+	other bool // something arrived since the other server was asked
 }
 
 type isolationState uint8
@@ -67,6 +68,7 @@ func (i *isolation) look(s sight) (ask bool) {
 	i.fresh = max(i.fresh-1, 0)
 	switch {
 	case i.state == isolationChecking: // ends with answered
+		i.other = i.other || s.arrived
 	case s.heard:
 		i.state, i.quiet = isolationNone, 0
 	case s.down:
@@ -74,7 +76,9 @@ func (i *isolation) look(s sight) (ask bool) {
 	case i.state == isolationExcluded:
 	case s.arrived || s.waits && i.quiet >= freezeLooks:
 		if i.state == isolationSuspected {
-			return i.check()
+			ask = i.check()
+			i.other = true
+			return ask
 		}
 		i.quiet = 0
 	default:
@@ -88,15 +92,22 @@ func (i *isolation) look(s sight) (ask bool) {
 // check begins to ask the other server, and returns false if it is asked already.
 func (i *isolation) check() (ask bool) {
 	ask = i.state != isolationChecking
-	i.state, i.quiet = isolationChecking, 0
+	if ask {
+		i.state, i.quiet, i.other = isolationChecking, 0, false
+	}
 	return ask
 }
 
-// answered ends a check: the other server was heard on a new connection, or was not.
+// answered ends a check: the other server was heard on a new connection, or was not. If
+// nothing arrived from others meanwhile, it may not have been asked at all.
 func (i *isolation) answered(heard bool) {
-	i.state = isolationExcluded
-	if heard {
+	switch {
+	case heard:
 		i.state, i.fresh = isolationNone, looksPerTimeout
+	case i.other:
+		i.state = isolationExcluded
+	default:
+		i.state = isolationSuspected
 	}
 }
 
@@ -162,7 +173,9 @@ func (p *pair) answered(ctx context.Context, a reply) {
 		})
 		return
 	}
-	if a.err != nil && !errors.Is(a.err, binarystar.ErrPeerDown) && ctx.Err() == nil {
+	if errors.Is(a.err, binarystar.ErrPeerDown) {
+		p.isolation.other = true // its machine is reached
+	} else if a.err != nil && p.isolation.other && ctx.Err() == nil {
 		p.server.log.Warn("the other server does not answer, though others do: continuing without it")
 	}
 	p.isolation.answered(a.err == nil)

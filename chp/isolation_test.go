@@ -86,4 +86,16 @@ func TestIsolation(t *testing.T) {
 	if !i.check() || i.check() || !i.holds() {
 		t.Error("the other server is not asked once")
 	}
+	// While it is cut off itself the lack of an answer says nothing.
+	looks(quietLooks, nothing)
+	i.answered(false)
+	expect("no answer, and nothing from others", true, true)
+	if i.knows() {
+		t.Error("it takes the other server for dead, though it may be cut off itself")
+	}
+	if n := looks(1, others); n != 1 {
+		t.Errorf("when something arrives it asks %d times", n)
+	}
+	i.answered(false)
+	expect("no answer, though others are heard", false, false)
 }
