@@ -35,6 +35,7 @@ func (c *Client) complain(s *session, err error, next int) {
 		text = "lost the server"
 	}
 	c.log.Warn(text, attrs...)
+	c.links.warned = true
 }
 
 // causeOf returns the text of the root cause of a failure, without the addresses

@@ -43,6 +43,7 @@ type base struct {
 	deadlines *deadlines
 	origins   *origins
 	pieces    []store.Piece
+	most      int64  // bound of its bytes, or 0
 	early     uint64 // early.count when the transfer began
 	seen      seenUpdates
 }
@@ -58,6 +59,10 @@ var errFollow = errors.New("chp: unexpected message of the active server")
 // has no others that count more. The state messages, which may arrive later than the map,
 // make this server the active one.
 var errOlder = errors.New("chp: the active server has an older map than this one")
+
+// errBase ends the connection to an active server whose map is larger than this server
+// may hold.
+var errBase = errors.New("chp: the active server's map exceeds this server's MaxMapBytes, which both servers of a pair need alike")
 
 // outranks reports whether this server's map is not to be replaced by another one.
 func (s *Server) outranks(h *baseHead) bool {
@@ -279,6 +284,11 @@ func (f *follower) control(name string, body []byte) error {
 		q := &f.server.sequencer
 		q.mu.Lock()
 		f.base.early = q.early.count
+		if q.maxBytes > 0 {
+			// The server's own map may be larger, if the limit has been lowered, and records
+			// on their way say how old they are.
+			f.base.most = max(q.maxBytes, int64(q.store.LiveBytes())) / 4 * 5
+		}
 		q.mu.Unlock()
 		f.server.log.Info("copying the active server's map")
 		return nil
@@ -320,6 +330,9 @@ func (f *follower) control(name string, body []byte) error {
 func (f *follower) records(wire []byte, spans []sockets.Span) error {
 	if f.base != nil {
 		f.base.add(wire, spans)
+		if most := f.base.most; most > 0 && int64(f.base.store.LiveBytes()) > most {
+			return errBase
+		}
 		return nil
 	}
 	if whole := len(f.spans) == 0 && len(spans) == int(f.head.count); !whole {

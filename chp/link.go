@@ -3,6 +3,7 @@ package chp
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"time"
 )
 
@@ -68,6 +69,7 @@ func (k LinkKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil
 type links struct {
 	server string // the last one that the client followed, or ""
 	linked bool   // the client still follows it
+	warned bool   // it has logged that it does not
 	lost   time.Time
 }
 
@@ -82,13 +84,18 @@ func (c *Client) linked(server string) {
 	default:
 		e.Kind, e.Former = LinkFailedOver, l.server
 	}
+	// Who has read that an outage began reads that it is over.
+	level := slog.LevelInfo
+	if l.warned {
+		level = slog.LevelWarn
+	}
 	switch e.Kind {
 	case LinkConnected:
-		c.log.Info("following the server", "server", server)
+		c.log.Log(c.ctx, level, "following the server", "server", server)
 	default:
-		c.log.Info("following the server again", "server", server, "former", l.server, "outage", time.Since(l.lost).Round(time.Millisecond))
+		c.log.Log(c.ctx, level, "following the server again", "server", server, "former", l.server, "outage", time.Since(l.lost).Round(time.Millisecond))
 	}
-	l.server, l.linked = server, true
+	l.server, l.linked, l.warned = server, true, false
 	c.reportLink(e)
 }
 

@@ -2,6 +2,7 @@ package chp
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -147,4 +148,29 @@ func TestPairKeepsNewerMap(t *testing.T) {
 			t.Errorf("a map that is %s: kept %v", c.what, got)
 		}
 	}
+}
+
+// TestPairBackupBoundsTheMapThatItCopies: a backup does not copy a map that is larger than
+// its limit, and its log says so.
+func TestPairBackupBoundsTheMapThatItCopies(t *testing.T) {
+	t.Parallel()
+	var o ServerOptions
+	s, _ := bigPrimary(t, func(po *ServerOptions) {
+		_, o = pairOptions(t)
+		o.Host, o.Port = po.Host, 5566
+		pair := *po.Pair
+		pair.Backup, pair.Peer, pair.State, pair.PeerState = true, strings.Replace(po.Pair.Peer, ":5566", ":5556", 1), po.Pair.PeerState, po.Pair.State
+		o.Pair = &pair
+	})
+	var log lockedLog
+	o.Logger, o.MaxMapBytes = log.logger(), 1<<20
+	b := startPairServer(t, o)
+	eventually(t, "the refusal is logged", func() bool { return strings.Contains(log.String(), "exceeds this server's MaxMapBytes") })
+	if n := b.Len(); n > 0 {
+		t.Errorf("it has %d keys of the larger map", n)
+	}
+	b.stop()
+	o.MaxMapBytes = 20 << 20
+	b = startPairServer(t, o)
+	eventually(t, "a map below the limit is copied", func() bool { return b.Len() == s.Len() })
 }

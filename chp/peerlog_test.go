@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -88,7 +89,7 @@ func TestLogOfAClientSaysThatAnOutageIsOver(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, asOurs)
 	var log lockedLog
-	c := follow(t, ClientOptions{Logger: log.logger()}, s)
+	c := follow(t, ClientOptions{Logger: slog.New(warnings{log.logger().Handler()})}, s) // what a logger shows by default
 	s.answer(1)
 	must(t, c.WaitActive(testContext(t)))
 	s.kvpub(pub{"k", 20, "after a gap"})

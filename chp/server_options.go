@@ -145,7 +145,8 @@ type ServerOptions struct {
 	// Deletions, and updates that do not make a key larger, are always accepted. The
 	// memory used can be twice as much, and more for a short time, plus 16 to 64 bytes
 	// per key for the index. 0 means no limit: nothing is evicted, so only the
-	// application knows how large its map may become.
+	// application knows how large its map may become. The passive server of a pair does not
+	// copy a map of the active one that exceeds its own limit; so give both the same.
 	MaxMapBytes int64
 
 	// MaxClients bounds the connections on each of the three ports. A client of this

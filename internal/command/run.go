@@ -21,13 +21,14 @@ func Main(root *cobra.Command) int {
 	// would inherit an ignored signal.)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
+	stderr := &output{w: os.Stderr, lines: true}
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
 
 	if len(os.Args) < 2 || !strings.HasPrefix(os.Args[1], cobra.ShellCompRequestCmd) { // a shell that completes has no use for them
-		warnings.w = os.Stderr
+		warnings.w = stderr
 	}
-	return execute(ctx, root, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
+	return execute(ctx, root, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: stderr})
 }
 
 // untilSignal returns a context that ends with a signal. After it, a second SIGINT or
@@ -62,7 +63,11 @@ func execute(ctx context.Context, root *cobra.Command, args []string, s streams)
 	root.Version = readBuild(root.Name()).Version
 	root.SetArgs(args)
 	root.SetIn(s.in)
-	out, stderr := &output{w: s.out}, &output{w: s.err, lines: true}
+	out := &output{w: s.out}
+	stderr, ok := s.err.(*output)
+	if !ok {
+		stderr = &output{w: s.err, lines: true}
+	}
 	root.SetOut(out)
 	root.SetErr(stderr)
 	wrapHelp(root)
